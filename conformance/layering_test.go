@@ -96,6 +96,7 @@ var layers = []layer{
 	{name: "rdmap/capture/capturetest", may: []string{"rdmap/capture"}},
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
+	{name: "rdmap/internal/drive", may: []string{"rdmap/internal/buf", "rdmap/internal/vec"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},

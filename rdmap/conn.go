@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"go.uber.org/zap"
@@ -19,7 +20,7 @@ type Conn struct {
 	// the holder of the reading role (role). Locks are taken in the order role.mu, mu.
 
 	nc        net.Conn
-	link      link
+	link      drive.Link
 	cfg       Config
 	log       *zap.Logger
 	initiator bool
@@ -57,6 +58,7 @@ type Conn struct {
 	rcv    *receiver
 	df     mpa.Deframer
 	st     *buf.Staging
+	intake intake
 	direct direct
 	rdue   []completion
 
@@ -69,10 +71,11 @@ type Conn struct {
 
 	stall   stall
 	dog     watched
-	tick    *ticker
+	tick    *drive.Ticker
 	half    half
 	nudge   nudge
 	role    role
+	ready   func()       // readable, made once
 	waiting atomic.Int32 // goroutines in Wait
 	inbox   inbox
 	spare   spareWaiters
@@ -91,7 +94,8 @@ func Server(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, false) }
 func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c := &Conn{nc: nc, cfg: cfg.withDefaults(), initiator: initiator, done: make(chan struct{})}
 	c.log = c.cfg.Logger
-	c.link = newLink(nc)
+	c.link = drive.NewLink(nc, c.cfg.BusyPoll)
+	c.ready = c.readable
 	c.table = c.cfg.Domain.NewTable()
 	c.table.SetPrincipal(principal(nc.RemoteAddr()))
 	c.snd.limit, c.snd.table, c.snd.sinks = c.cfg.SendQueue, c.table, c.table
@@ -104,9 +108,9 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.role.c = c
 	c.half.c = c
 	c.nudge.c = c
-	c.tick = newTicker(c.link.process(), &processTicker)
+	c.tick = processTicker.Own(c.link.Shared())
 	c.dog.c = c
-	c.dog.t = newTicker(c.link.process(), &processDog)
+	c.dog.t = processDog.Own(c.link.Shared())
 	return c
 }
 

@@ -1,14 +1,11 @@
 package rdmap
 
 import (
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
-
-// defaultEMSS, in octets, is assumed if the EMSS of the path is not known: that of TCP on Ethernet
-// without options.
-const defaultEMSS = 1460
 
 // establish sets up the engine with what was negotiated, and starts it.
 func (c *Conn) establish(neg *mpa.Negotiation) error {
@@ -40,7 +37,7 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 	case st.SendMarkers:
 		c.wk.startMarking()
 	case st.CRC && !st.StagPeer:
-		c.wk.align.emss = c.link.emss()
+		c.wk.align.emss = c.link.EMSS()
 		c.wk.b.EndSegments()
 	}
 	s := &c.snd
@@ -60,7 +57,7 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 	}
 	c.up.Store(true)
 	c.mu.Unlock()
-	c.flushIfReady(flushPost) // the RTR
+	c.flushIfReady(drive.IfBlind) // the RTR
 	c.log.Debug("established", zap.Bool("crc", st.CRC), zap.Int("mulpdu", st.MULPDU),
 		zap.Int("ird", st.IRD), zap.Int("ord", st.ORD), zap.Bool("stag", st.StagPeer))
 	c.warm()
@@ -96,5 +93,5 @@ func (c *Conn) chooseMULPDU(stag, markers bool) int {
 	case stag:
 		return min(max(int(c.peerCap.mulpdu), mpa.MinMULPDU), StagMULPDU)
 	}
-	return mpa.MULPDU(c.link.emss(), markers)
+	return mpa.MULPDU(c.link.EMSS(), markers)
 }

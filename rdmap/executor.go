@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/verbs"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // Requests that can block, because they flush to persistence or hash, are executed by the executor of
 // the stream. There is one while such a request is at the head of the queue and everything before it
@@ -53,7 +56,7 @@ func (c *Conn) claimExecutor() bool {
 	c.snd.executing = true
 	if c.exec == nil {
 		c.exec = new(execution)
-		c.exec.run = func() { c.executor(flushPost) }
+		c.exec.run = func() { c.executor(drive.IfBlind) }
 	}
 	return true
 }
@@ -65,7 +68,7 @@ type execution struct {
 	run func()
 }
 
-func (c *Conn) executor(mode flushMode) {
+func (c *Conn) executor(mode drive.Patience) {
 	it := &c.exec.it
 	c.mu.Lock()
 	for c.snd.executing = false; c.snd.needExecutor(); c.snd.executing = false {
@@ -116,7 +119,7 @@ func (c *Conn) executeHere() (kept bool) {
 	c.takeovers.Add(-1) // it does not count in MaxTakeovers: there is at most one
 	c.upcalls.Store(s)
 	c.watchUpcall()
-	c.executor(flushReader)
+	c.executor(drive.Never)
 	if c.upcalls.CompareAndSwap(s, s+1) {
 		c.takeovers.Add(1)
 		return true

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
@@ -54,7 +55,7 @@ func (c *Conn) end(err error, graceful bool) {
 	c.role.interrupt()
 	c.role.mu.Unlock()
 	fire(due)
-	c.flushIfReady(flushReader)
+	c.flushIfReady(drive.Never)
 	c.log.Debug("connection ends", zap.Error(err))
 	go c.finish()
 }
@@ -118,7 +119,7 @@ func (c *Conn) seize() {
 		}
 		r.mu.Lock()
 	}
-	c.link.forget(c)
+	c.link.Forget()
 	r.mu.Unlock()
 }
 
@@ -127,7 +128,7 @@ func (c *Conn) seize() {
 // Terminate in flight.
 func (c *Conn) lingerOut() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(DefaultTerminateTimeout))
-	if !c.waitQuiet(DefaultTerminateTimeout) || !c.link.closeWrite() {
+	if !c.waitQuiet(DefaultTerminateTimeout) || !c.link.CloseWrite() {
 		return
 	}
 	_, _ = io.Copy(io.Discard, onlyReader{c.nc})

@@ -3,20 +3,8 @@ package rdmap
 import (
 	"runtime"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-)
-
-// flushMode says where a flush runs, and so what it may do if the socket is full.
-type flushMode uint8
-
-const (
-	// flushPost: a poster. It may wait if the link cannot write without waiting.
-	flushPost flushMode = iota
-	// flushReader: the holder of the reading role. It never waits: two peers that both
-	// wait to write, and do not read, would wait for ever.
-	flushReader
-	// flushOwn: a goroutine that was started to flush. It waits.
-	flushOwn
 )
 
 // flushTurn is how many batches a reader or a poster writes before a goroutine takes over: they have
@@ -36,12 +24,15 @@ func (c *Conn) FlushPosted() {
 	}
 	c.flushing = true
 	c.mu.Unlock()
-	c.flush(flushReader)
+	c.flush(drive.Never)
 }
 
 // flush writes until nothing is left. The caller has set flushing. If flush would have to wait and may
 // not, or if its turn is over, a goroutine takes over, and flushing stays set.
-func (c *Conn) flush(mode flushMode) {
+//
+// A poster has the patience IfBlind. The holder of the reading role never waits: two peers that both wait to write, and
+// do not read, would wait for ever.
+func (c *Conn) flush(mode drive.Patience) {
 	c.mu.Lock()
 	for turn := 1; c.takeLocked(); turn++ {
 		c.mu.Unlock()
@@ -54,9 +45,9 @@ func (c *Conn) flush(mode flushMode) {
 			return
 		}
 		c.settle(ferr, err)
-		if turn == flushTurn && mode != flushOwn && c.snd.ready(&c.wk) {
+		if turn == flushTurn && mode != drive.Always && c.snd.ready(&c.wk) {
 			c.mu.Unlock()
-			go c.flush(flushOwn)
+			go c.flush(drive.Always)
 			return
 		}
 	}
@@ -89,26 +80,19 @@ func (c *Conn) takeLocked() bool {
 }
 
 // push writes the batch; again reports that somebody who may wait has to write the rest.
-func (c *Conn) push(mode flushMode) (again bool, err error) {
-	if mode != flushOwn {
-		again, ok, err := c.link.try(&c.wk.b)
-		if ok {
-			return again, err
-		}
-		if mode == flushReader {
-			return true, nil
-		}
-	}
-	return false, c.link.write(&c.wk.b, c.cfg.WriteTimeout)
+func (c *Conn) push(mode drive.Patience) (again bool, err error) {
+	done, err := c.link.Write(&c.wk.b, mode, c.cfg.WriteTimeout)
+	return !done && err == nil, err
 }
 
 // flusher is the goroutine that waits for room in the socket.
 func (c *Conn) flusher() {
 	ferr := c.refused
 	c.refused = nil
-	c.settle(ferr, c.link.write(&c.wk.b, c.cfg.WriteTimeout))
+	_, werr := c.link.Write(&c.wk.b, drive.Always, c.cfg.WriteTimeout)
+	c.settle(ferr, werr)
 	c.mu.Unlock()
-	c.flush(flushOwn)
+	c.flush(drive.Always)
 }
 
 // settle ends a batch. ferr is the error of building it, werr that of writing it, if any. It returns
@@ -129,7 +113,7 @@ func (c *Conn) settle(ferr, werr error) {
 	c.out.add(&c.wk.out)
 	c.flushes++
 	if c.flushes == 1 && c.nudges() {
-		c.tick.add(&c.nudge)
+		c.tick.Add(&c.nudge)
 	}
 	c.due = c.wakeFull(c.due)
 	if len(c.due) > 0 {
@@ -144,9 +128,9 @@ func (c *Conn) fireDue() {
 	c.due = c.due[:0]
 }
 
-// flushIfReady flushes what is queued, unless somebody else flushes or will. mode is flushReader or
-// flushPost.
-func (c *Conn) flushIfReady(mode flushMode) {
+// flushIfReady flushes what is queued, unless somebody else flushes or will. mode is drive.Never or
+// drive.IfBlind.
+func (c *Conn) flushIfReady(mode drive.Patience) {
 	c.mu.Lock()
 	if c.flushing || c.burst || !c.snd.ready(&c.wk) {
 		c.mu.Unlock()

@@ -57,7 +57,7 @@ func (h *half) keep(st *buf.Staging) {
 	h.held.Store(int64(len(st.B)))
 	if !h.on.Load() {
 		h.on.Store(true)
-		h.c.tick.add(h)
+		h.c.tick.Add(h)
 	}
 }
 
@@ -69,7 +69,7 @@ func (h *half) park() {
 		return
 	}
 	have := len(c.st.Pending())
-	c.st = c.st.Park(c.link.parkRoom(c.df.Need(c.st.Pending()), have))
+	c.st = c.st.Park(c.link.ParkRoom(c.df.Need(c.st.Pending()), have))
 	h.held.Store(int64(len(c.st.B)))
 }
 
@@ -108,8 +108,8 @@ func (h *half) stop() {
 	h.tellMu.Unlock()
 }
 
-// ticked implements tickee.
-func (h *half) ticked() bool {
+// Tick implements drive.Ticked.
+func (h *half) Tick() bool {
 	c := h.c
 	reads := c.reads.Load()
 	busy := reads != h.seen

@@ -444,7 +444,7 @@ func TestInputWhileTaken(t *testing.T) {
 		h := newCollector()
 		wire := newRoleWire(t, a)
 		x := Client(wire, &Config{Handler: h, Recvs: 1})
-		x.link = wire
+		x.link = newRoleLink(wire)
 		ch := make(chan error, 1)
 		go func() { ch <- x.Handshake(t.Context()) }()
 		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)

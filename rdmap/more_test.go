@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // told is a link that remembers, for each batch, whether more follows at once.
 type told struct {
-	link
+	drive.Link
 	mu   sync.Mutex
 	more []bool
 }
@@ -24,14 +25,9 @@ func (l *told) note(b *buf.Batch) {
 	l.more = append(l.more, b.Follows())
 }
 
-func (l *told) try(b *buf.Batch) (again, ok bool, err error) {
+func (l *told) Write(b *buf.Batch, p drive.Patience, limit time.Duration) (bool, error) {
 	l.note(b)
-	return l.link.try(b)
-}
-
-func (l *told) write(b *buf.Batch, timeout time.Duration) error {
-	l.note(b)
-	return l.link.write(b, timeout)
+	return l.Link.Write(b, p, limit)
 }
 
 // TestMoreFollows: if a message has several batches, all of them but the last say that more follows. The
@@ -40,7 +36,7 @@ func TestMoreFollows(t *testing.T) {
 	a, b := tcpPair(t)
 	x, y := connect(t, a, b, nil, nil)
 	go y.Serve()
-	l := &told{link: x.link}
+	l := &told{Link: x.link}
 	x.mu.Lock()
 	x.link = l
 	x.mu.Unlock()

@@ -3,6 +3,7 @@ package rdmap
 import (
 	"slices"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -25,8 +26,8 @@ func (c *Conn) nudges() bool {
 	return c.initiator && !c.state.StagPeer && !c.cfg.NoNudge
 }
 
-// ticked implements tickee.
-func (n *nudge) ticked() bool {
+// Tick implements drive.Ticked.
+func (n *nudge) Tick() bool {
 	c := n.c
 	if c.reads.Load() > 0 {
 		return false
@@ -41,6 +42,6 @@ func (n *nudge) ticked() bool {
 		c.snd.post(&verbs.WR{Op: verbs.OpWrite})
 	}
 	c.mu.Unlock()
-	c.flushIfReady(flushReader) // the ticker must not wait
+	c.flushIfReady(drive.Never) // the ticker must not wait
 	return alive && n.ticks < nudgeAt[len(nudgeAt)-1]
 }

@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/verbs"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // Post submits work requests: all of them, adjacent and in order, or none. Outside upcalls it
 // flushes, or leaves that to a goroutine that is already flushing. While an upcall runs, the flush
@@ -35,7 +38,7 @@ func (c *Conn) Post(wrs []verbs.WR) error {
 		// likely to be posted in a moment. Let them append first, and write once for all.
 		yield()
 	}
-	c.flush(flushPost)
+	c.flush(drive.IfBlind)
 	return nil
 }
 

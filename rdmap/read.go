@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,13 +16,13 @@ import (
 var errLostRole = errors.New("rdmap: reading role taken over")
 
 // readBurst reads once and handles every FPDU that is complete. It is for the holder of the role. n is
-// the number of octets read. The error is errInterrupted, errLostRole, or that of a connection that has
+// the number of octets read. The error is drive.ErrInterrupted, errLostRole, or that of a connection that has
 // failed.
 func (c *Conn) readBurst(wait bool) (n int, err error) {
 	if err := c.beforeRead(wait); err != nil {
 		return 0, err
 	}
-	return c.afterRead(c.link.read(c, wait))
+	return c.afterRead(c.link.Read((*source)(c), wait, c.waiting.Load() <= 1))
 }
 
 // beforeRead returns why nothing can be read now, or nil.
@@ -40,7 +41,7 @@ func (c *Conn) beforeRead(wait bool) error {
 
 func (c *Conn) afterRead(n int, err error) (int, error) {
 	if err != nil {
-		if errors.Is(err, errInterrupted) {
+		if errors.Is(err, drive.ErrInterrupted) {
 			return 0, err
 		}
 		return 0, c.readFailed(err)
@@ -89,7 +90,7 @@ func (c *Conn) endBurst() {
 	}
 	c.flushing = true
 	c.mu.Unlock()
-	c.flush(flushReader)
+	c.flush(drive.Never)
 }
 
 // parse handles every complete FPDU that is staged.

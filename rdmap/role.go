@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 )
 
 // holder says who holds the reading role.
@@ -40,9 +42,8 @@ type role struct {
 
 	// hot: there were calls lately, and callers read for themselves; nobody watches.
 	// Written with mu held.
-	hot atomic.Bool
-	// interrupted: the read deadline lies in the past. Written with mu held.
-	interrupted atomic.Bool
+	hot    atomic.Bool
+	parked bool // a watcher of a link that cannot watch reads
 	// warm: a call that begins need not do anything, since another has begun since the
 	// last tick, or the connection is in Serve. Written with mu held, except by ticks.
 	warm atomic.Bool
@@ -64,7 +65,7 @@ func (r *role) free() {
 }
 
 func (r *role) freeLocked() {
-	r.holder = holderNone
+	r.holder, r.parked = holderNone, false
 	r.c.clearInterrupt()
 	if r.freed != nil {
 		close(r.freed)
@@ -127,13 +128,16 @@ func (c *Conn) warmLocked() {
 		return
 	}
 	r.hot.Store(true)
-	c.link.unwatch(c)
-	c.tick.add(c)
+	c.unwatch()
+	c.tick.Add((*hotness)(c))
 }
 
-// ticked runs once per tick while the connection is hot, and reports whether it
-// still is.
-func (c *Conn) ticked() bool {
+// hotness is a Conn as its ticker sees it while it is hot.
+type hotness Conn
+
+// Tick reports whether the connection is still hot.
+func (h *hotness) Tick() bool {
+	c := (*Conn)(h)
 	r := &c.role
 	if r.warm.Swap(false) {
 		return true
@@ -150,7 +154,7 @@ func (c *Conn) ticked() bool {
 	}
 	r.hot.Store(false)
 	r.warm.Store(false)
-	c.link.watch(c)
+	c.watch()
 	return false
 }
 
@@ -170,7 +174,7 @@ func (c *Conn) readable() {
 		if errors.Is(err, errLostRole) {
 			return
 		}
-		if err != nil && !errors.Is(err, errInterrupted) {
+		if err != nil && !errors.Is(err, drive.ErrInterrupted) {
 			break // the connection has failed
 		}
 		if n == 0 {
@@ -187,9 +191,25 @@ func (c *Conn) rearm() {
 	r.mu.Lock()
 	r.freeLocked()
 	if !blocked && !r.hot.Load() && !r.serving && !r.over && !c.failed.Load() && r.first == nil {
-		c.link.watch(c)
+		c.watch()
 	}
 	r.leave()
+}
+
+// watch makes sure that input is noticed while nobody reads, with role.mu held.
+func (c *Conn) watch() {
+	if !c.link.Watch(c.ready) {
+		c.role.holder, c.role.parked = holderWatcher, true
+		go c.parked()
+	}
+}
+
+// unwatch ends that, with role.mu held.
+func (c *Conn) unwatch() {
+	c.link.Unwatch()
+	if c.role.parked {
+		c.role.interrupt()
+	}
 }
 
 // parked is the watcher of a link that has no other. It reads until somebody wants the role.
@@ -204,7 +224,7 @@ func (c *Conn) parked() {
 			return
 		}
 		r.mu.Lock()
-		if !errors.Is(err, errInterrupted) || c.failed.Load() || r.hot.Load() || r.serving || r.first != nil {
+		if !errors.Is(err, drive.ErrInterrupted) || c.failed.Load() || r.hot.Load() || r.serving || r.first != nil {
 			break
 		}
 		c.clearInterrupt()
@@ -229,17 +249,15 @@ func (r *role) interrupt() {
 	if r.holder == holderEnd {
 		return
 	}
-	r.interrupted.Store(true)
+	r.c.link.Interrupt()
 	if h := r.c.stall.hint; h != nil {
 		hint(h)
 	}
-	_ = r.c.nc.SetReadDeadline(aLongTimeAgo)
 }
 
 // clearInterrupt makes reads wait again, with role.mu held. After a failure they must not wait.
 func (c *Conn) clearInterrupt() {
-	if c.role.interrupted.Load() && !c.failed.Load() {
-		c.role.interrupted.Store(false)
-		_ = c.nc.SetReadDeadline(noDeadline)
+	if !c.failed.Load() {
+		c.link.Resume()
 	}
 }

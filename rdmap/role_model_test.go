@@ -149,7 +149,7 @@ func (w *roleWorld) run(t *testing.T, scheme string) {
 	if scheme == "epoll" {
 		wire := newRoleWire(t, a)
 		w.x = Client(wire, &Config{Handler: w.h})
-		w.x.link = wire
+		w.x.link = newRoleLink(wire)
 	} else {
 		w.x = Client(a, &Config{Handler: w.h})
 	}

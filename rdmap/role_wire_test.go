@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 )
 
 // roleWire is a link like tcpLink, but without a kernel: with reads that need not wait, and a one-shot watch for input or
 // the end. It is for use in a synctest bubble, and fails the test if two goroutines read at the same time.
 type roleWire struct {
-	*anyLink
 	net.Conn // below: a Pipe
 	t        *testing.T
 
@@ -24,8 +23,9 @@ type roleWire struct {
 	deadline time.Time
 	changed  chan struct{} // closed at every change
 	known    bool          // registered: watch was called
-	watched  *Conn         // nil if not armed
+	watched  func()        // nil if not armed
 	hup      bool          // armed only for the end
+	ready    func()
 
 	reading atomic.Int32
 }
@@ -33,7 +33,6 @@ type roleWire struct {
 // newRoleWire returns a roleWire that reads everything from the connection below.
 func newRoleWire(t *testing.T, below net.Conn) *roleWire {
 	w := &roleWire{Conn: below, t: t, changed: make(chan struct{})}
-	w.anyLink = newAnyLink(w)
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -54,9 +53,9 @@ func (w *roleWire) change(f func()) {
 	f()
 	close(w.changed)
 	w.changed = make(chan struct{})
-	if c := w.watched; c != nil && (w.err != nil || !w.hup && len(w.in) > 0) {
+	if ready := w.watched; ready != nil && (w.err != nil || !w.hup && len(w.in) > 0) {
 		w.watched = nil
-		go c.readable()
+		go ready()
 	}
 }
 
@@ -108,47 +107,47 @@ func (w *roleWire) Close() error {
 	return w.Conn.Close()
 }
 
-func (w *roleWire) CloseWrite() error { return w.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+// roleLink is a roleWire as a drive.Link.
+type roleLink struct {
+	*drive.Stream
+	w *roleWire
+}
 
-// read implements link.
-func (w *roleWire) read(c *Conn, wait bool) (int, error) {
-	if w.reading.Add(1) > 1 {
-		w.t.Error("two goroutines read at the same time")
+func newRoleLink(w *roleWire) roleLink { return roleLink{drive.NewStream(w), w} }
+
+// Read implements drive.Link.
+func (l roleLink) Read(to drive.Source, wait, poll bool) (int, error) {
+	if l.w.reading.Add(1) > 1 {
+		l.w.t.Error("two goroutines read at the same time")
 	}
-	defer w.reading.Add(-1)
+	defer l.w.reading.Add(-1)
 	if wait {
-		return w.anyLink.read(c, true)
+		return l.Stream.Read(to, true, poll)
 	}
-	var p [300]byte
-	n, _, _, err := w.next(p[:])
-	if n == 0 {
-		if err != nil {
-			err = readError(err)
-		}
-		return 0, err
+	room, _ := to.Room(false)
+	n, _, _, err := l.w.next(room[:min(len(room), 300)])
+	to.Got(n)
+	if n == 0 && err != nil {
+		err = drive.ReadError(err)
 	}
-	if c.st == nil {
-		c.st = buf.NewStaging(buf.Big)
-	}
-	st, buf := c.st.Room(max(n, c.df.Need(c.st.Pending())))
-	c.st = st
-	if len(buf) < n {
-		w.t.Errorf("%d octets of room for %d", len(buf), n)
-	}
-	st.W += copy(buf, p[:n])
-	return n, nil
+	return n, err
 }
 
-func (w *roleWire) watch(c *Conn) {
-	w.change(func() { w.watched, w.hup, w.known = c, false, true })
+func (l roleLink) CloseWrite() bool {
+	return l.w.Conn.(interface{ CloseWrite() error }).CloseWrite() == nil
 }
 
-func (w *roleWire) unwatch(c *Conn) {
-	w.change(func() {
-		if w.known {
-			w.watched, w.hup = c, true
+func (l roleLink) Watch(ready func()) bool {
+	l.w.change(func() { l.w.watched, l.w.ready, l.w.hup, l.w.known = ready, ready, false, true })
+	return true
+}
+
+func (l roleLink) Unwatch() {
+	l.w.change(func() {
+		if l.w.known {
+			l.w.watched, l.w.hup = l.w.ready, true
 		}
 	})
 }
 
-func (w *roleWire) forget(*Conn) { w.change(func() { w.watched, w.known = nil, false }) }
+func (l roleLink) Forget() { l.w.change(func() { l.w.watched, l.w.known = nil, false }) }

@@ -3,6 +3,7 @@ package rdmap
 import (
 	"errors"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -31,7 +32,7 @@ func (c *Conn) startServing() error {
 	}
 	r.serving = true
 	r.warm.Store(true)
-	c.link.unwatch(c)
+	c.unwatch()
 	var w Waiter
 	w.Reset()
 	for !r.take(holderServer) {
@@ -44,7 +45,7 @@ func (c *Conn) startServing() error {
 		r.mu.Lock()
 		w.dequeue()
 	}
-	c.link.forget(c)
+	c.link.Forget()
 	return nil
 }
 
@@ -64,7 +65,7 @@ func (c *Conn) serve() {
 			continue
 		case errors.Is(err, errLostRole):
 			return
-		case errors.Is(err, errInterrupted):
+		case errors.Is(err, drive.ErrInterrupted):
 			r.mu.Lock()
 			c.clearInterrupt()
 			r.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -196,7 +197,7 @@ func (c *Conn) beforeStalledRead(wait bool) error {
 	if wait {
 		c.waitMemory()
 	}
-	return errInterrupted
+	return drive.ErrInterrupted
 }
 
 // waitMemory waits until memory comes back to the Pool, or somebody interrupts.
@@ -206,7 +207,7 @@ func (c *Conn) waitMemory() {
 		c.stall.hint = make(chan struct{}, 1)
 	}
 	ch := c.stall.hint
-	if c.role.interrupted.Load() || c.stall.retry.Load() {
+	if c.link.Interrupted() || c.stall.retry.Load() {
 		hint(ch)
 	}
 	c.role.mu.Unlock()

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // insatiable is a link on which every attempt to write makes somebody post more.
 type insatiable struct {
-	link
+	drive.Link
 	c     *Conn
 	tries atomic.Int32
 }
 
-func (l *insatiable) try(b *buf.Batch) (again, ok bool, err error) {
-	if l.tries.Add(1) < 100 {
+func (l *insatiable) Write(b *buf.Batch, p drive.Patience, limit time.Duration) (bool, error) {
+	if p != drive.Always && l.tries.Add(1) < 100 {
 		_ = l.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("more")}})
 	}
-	return l.link.try(b)
+	return l.Link.Write(b, p, limit)
 }
 
 // TestFlushTurn: what others post in the meantime detains neither a poster nor a reader.
@@ -28,7 +29,7 @@ func TestFlushTurn(t *testing.T) {
 	a, b := tcpPair(t)
 	x, y := connect(t, a, b, nil, &Config{Handler: echoer{}})
 	go y.Serve()
-	l := &insatiable{link: x.link, c: x}
+	l := &insatiable{Link: x.link, c: x}
 	x.mu.Lock()
 	x.link = l
 	x.mu.Unlock()

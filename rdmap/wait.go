@@ -3,6 +3,8 @@ package rdmap
 import (
 	"context"
 	"errors"
+
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 )
 
 // Wait returns w's error when w is complete, or ctx's error when ctx ends. If both are so, w's error
@@ -96,7 +98,7 @@ func (c *Conn) lead(ctx context.Context, w *Waiter) {
 			continue
 		case errors.Is(err, errLostRole):
 			return
-		case errors.Is(err, errInterrupted):
+		case errors.Is(err, drive.ErrInterrupted):
 			c.role.mu.Lock()
 			c.clearInterrupt()
 			c.role.mu.Unlock()
@@ -116,7 +118,7 @@ func (c *Conn) readBurstFor(w *Waiter) (int, error) {
 		w.state.CompareAndSwap(waiterReads, waiterPending)
 		return 0, err
 	}
-	n, err := c.link.read(c, true)
+	n, err := c.link.Read((*source)(c), true, c.waiting.Load() <= 1)
 	w.state.CompareAndSwap(waiterReads, waiterPending)
 	return c.afterRead(n, err)
 }

@@ -3,6 +3,8 @@ package rdmap
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 )
 
 const (
@@ -19,6 +21,17 @@ const (
 	watchdogIdle = 8
 )
 
+// tickEvery is the period at which hot connections are looked at. Unsolicited input right after a call
+// is noticed within two ticks. A shorter period would wake a second thread so often that callers would
+// notice.
+const tickEvery = 40 * time.Millisecond
+
+// The tickers of the process: of hot connections, and the watchdog.
+var (
+	processTicker = drive.NewTicker(tickEvery, 0, true)
+	processDog    = drive.NewTicker(watchdogRest, watchdogTick, true)
+)
+
 // watched is what the watchdog knows about a connection. The watchdog takes the role from upcalls that
 // run too long. HandOff is the rule for those, and the watchdog is the safety net. It looks only at
 // connections that have had upcalls lately, and does not tick while there are none.
@@ -27,7 +40,7 @@ const (
 // sysmon takes away at every tick; for that, sysmon would wake up every 70 microseconds.
 type watched struct {
 	c     *Conn
-	t     *ticker
+	t     *drive.Ticker
 	on    atomic.Bool // on the list of t, or about to be
 	last  uint64      // Conn.upcalls at the last tick; owned by the watchdog
 	stays int         // ticks since it last changed; owned by the watchdog
@@ -36,17 +49,17 @@ type watched struct {
 // watchUpcall makes the watchdog look at an upcall that begins.
 func (c *Conn) watchUpcall() {
 	if c.cfg.HandlerLimit > 0 && !c.dog.on.Load() && c.dog.on.CompareAndSwap(false, true) {
-		c.dog.t.add(&c.dog)
+		c.dog.t.Add(&c.dog)
 	}
 }
 
-// ticked implements tickee.
-func (w *watched) ticked() bool {
+// Tick implements drive.Ticked.
+func (w *watched) Tick() bool {
 	c := w.c
 	s := c.upcalls.Load()
 	inside := s&1 == 1
 	if inside {
-		w.t.hurry = max(w.t.hurry, 1)
+		w.t.Hurry(1)
 	}
 	if s != w.last {
 		w.last, w.stays = s, 0
@@ -54,7 +67,7 @@ func (w *watched) ticked() bool {
 	}
 	w.stays++
 	if inside && time.Duration(w.stays)*watchdogTick >= c.cfg.HandlerLimit && c.takeOver(s) {
-		w.t.hurry = watchdogAlert
+		w.t.Hurry(watchdogAlert)
 	}
 	if !inside && w.stays > watchdogIdle || c.failed.Load() {
 		w.on.Store(false)

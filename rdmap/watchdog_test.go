@@ -3,6 +3,8 @@ package rdmap
 import (
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 )
 
 // TestWatchdogPace: the watchdog looks often only while upcalls are running, and for a while after it took the role from one.
@@ -11,10 +13,10 @@ func TestWatchdogPace(t *testing.T) {
 	h := &blocker{release: make(chan struct{})}
 	x, y := connect(t, a, b, nil, &Config{Handler: h}) // without the watchdog of the process
 	go y.Serve()
-	w := &watched{c: y, t: &ticker{every: watchdogRest, soon: watchdogTick}}
+	w := &watched{c: y, t: drive.NewTicker(watchdogRest, watchdogTick, false)}
 	look := func(want time.Duration) {
 		t.Helper()
-		if w.ticked(); w.t.period() != want {
+		if w.Tick(); w.t.Period() != want {
 			t.Fatalf("the next look is not in %v", want)
 		}
 	}

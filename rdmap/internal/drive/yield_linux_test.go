@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"slices"
@@ -8,12 +8,12 @@ import (
 )
 
 // A wait is delayed once, after little input.
-func TestTakerAgain(t *testing.T) {
+func TestYieldAgain(t *testing.T) {
 	yields := 0
-	tk := taker{yield: func() { yields++ }, pause: new(takerPause)}
+	y := yield{sched: func() { yields++ }, pause: new(yieldPause)}
 	var got []bool
-	for _, octets := range []uint64{0, 1, 1, 1 + takerMost, 2 + 2*takerMost, 3 + 2*takerMost} {
-		got = append(got, tk.again(octets))
+	for _, octets := range []uint64{0, 1, 1, 1 + yieldMost, 2 + 2*yieldMost, 3 + 2*yieldMost} {
+		got = append(got, y.again(octets))
 	}
 	if want := []bool{false, true, false, true, false, true}; !slices.Equal(got, want) || yields != 3 {
 		t.Errorf("%v, %d yields, want %v", got, yields, want)
@@ -21,14 +21,14 @@ func TestTakerAgain(t *testing.T) {
 }
 
 // After a wait for somebody who computes, no connection delays its wait for a while.
-func TestTakerPause(t *testing.T) {
+func TestYieldPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p takerPause
-		others := takerLong
-		yield := func() { time.Sleep(others) }
-		a, b := taker{yield: yield, pause: &p}, taker{yield: yield, pause: &p}
+		var p yieldPause
+		others := yieldLong
+		sched := func() { time.Sleep(others) }
+		a, b := yield{sched: sched, pause: &p}, yield{sched: sched, pause: &p}
 		octets := uint64(0)
-		look := func(tk *taker) bool { octets++; return tk.again(octets) }
+		look := func(y *yield) bool { octets++; return y.again(octets) }
 		if !look(&a) || !look(&b) || !look(&a) {
 			t.Error("only peers ran, but the next wait was not delayed")
 		}
@@ -36,7 +36,7 @@ func TestTakerPause(t *testing.T) {
 		if !look(&a) || look(&a) || look(&b) {
 			t.Error("waits were delayed more than once for somebody who computes")
 		}
-		time.Sleep(takerRest - 1)
+		time.Sleep(yieldRest - 1)
 		if look(&b) {
 			t.Error("a wait was delayed again too early")
 		}
@@ -48,14 +48,12 @@ func TestTakerPause(t *testing.T) {
 }
 
 // Input that arrives while others run is read before the wait. A read that does not wait looks only once.
-func TestTakerReads(t *testing.T) {
+func TestYieldReads(t *testing.T) {
 	for _, wait := range []bool{true, false} {
-		a, b := tcpPair(t)
-		c := Server(b, nil)
-		defer c.Close()
-		l := c.link.(*tcpLink)
-		c.rcv.in.octets = takerMost
-		l.taker = taker{pause: new(takerPause), yield: func() {
+		a, b := pair(t)
+		l := NewLink(b, 0).(*tcpLink)
+		l.octets = yieldMost
+		l.yield = yield{pause: new(yieldPause), sched: func() {
 			if _, err := a.Write(make([]byte, 100)); err != nil {
 				t.Error(err)
 			}
@@ -64,7 +62,7 @@ func TestTakerReads(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		n, err := l.read(c, wait)
+		n, err := l.Read(new(sink), wait, false)
 		if want := map[bool]int{true: 100}[wait]; n != want || err != nil {
 			t.Errorf("wait %v: %d octets, %v; want %d", wait, n, err, want)
 		}

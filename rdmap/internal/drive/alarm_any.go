@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rdmap
+package drive
 
 import "time"
 

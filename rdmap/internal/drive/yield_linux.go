@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"sync/atomic"
@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taker makes a connection look for input once more before it sleeps, after letting others have the
+// yield makes a connection look for input once more before it sleeps, after letting others have the
 // processor. One of them may be the peer, about to write; then neither of the two goes to sleep. To be
 // woken costs both of them more than that, the writer too.
 //
@@ -15,46 +15,46 @@ import (
 // writes, and goroutines of this process may need the processor. Nor is it done while others compute
 // on the processor: to wait for them takes a hundred times as long as to be woken.
 //
-// It belongs to the holder of the reading role.
-type taker struct {
+// It belongs to the reader.
+type yield struct {
 	octets uint64 // received when the last wait began
-	yield  func()
-	pause  *takerPause
+	sched  func()
+	pause  *yieldPause
 }
 
 const (
-	// takerMost is how many octets may have arrived since the wait before.
-	takerMost = 1 << 10
-	// takerLong is how long others may run: longer than a peer needs, shorter than the kernel's
+	// yieldMost is how many octets may have arrived since the wait before.
+	yieldMost = 1 << 10
+	// yieldLong is how long others may run: longer than a peer needs, shorter than the kernel's
 	// time slices for threads that compute.
-	takerLong = 300 * time.Microsecond
-	// takerRest is how long nobody lets others run after some have run for longer than that.
-	takerRest = 100 * time.Millisecond
+	yieldLong = 300 * time.Microsecond
+	// yieldRest is how long nobody lets others run after some have run for longer than that.
+	yieldRest = 100 * time.Millisecond
 )
 
-// takerPause is the time before which nobody in a process lets others run.
-type takerPause struct{ until atomic.Int64 } // Unix time in nanoseconds
+// yieldPause is the time before which nobody in a process lets others run.
+type yieldPause struct{ until atomic.Int64 } // Unix time in nanoseconds
 
-var processTakers takerPause
+var processPause yieldPause
 
 // schedYield lets other threads run that wait for the processor.
 func schedYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // again reports whether a connection that has found nothing to read and is about to wait should look
 // once more; if so, it lets others run first. octets is the number received so far.
-func (t *taker) again(octets uint64) bool {
+func (t *yield) again(octets uint64) bool {
 	got := octets - t.octets
 	t.octets = octets
-	if got == 0 || got > takerMost {
+	if got == 0 || got > yieldMost {
 		return false
 	}
 	begun := time.Now()
 	if begun.UnixNano() < t.pause.until.Load() {
 		return false
 	}
-	t.yield()
-	if time.Since(begun) > takerLong {
-		t.pause.until.Store(time.Now().Add(takerRest).UnixNano())
+	t.sched()
+	if time.Since(begun) > yieldLong {
+		t.pause.until.Store(time.Now().Add(yieldRest).UnixNano())
 	}
 	return true
 }

@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"os"
@@ -17,36 +17,35 @@ type poller struct {
 	mu    sync.Mutex
 	f     *os.File // the epoll instance; nil if no connection is registered
 	fd    int
-	conns map[int32]*Conn
+	conns map[int32]func() // what to call
 	next  int32
 }
 
 var idle poller
 
-// registration is a connection's entry in the poller. It is used with role.mu held. The descriptor is
-// valid until the connection is closed, and remove is called before that.
+// registration is a connection's entry in the poller. One goroutine at a time uses it. The descriptor is valid until the
+// connection is closed, and remove is called before that.
 type registration struct {
 	id int32 // 0: not registered
 	fd int
 }
 
-// arm makes the poller call c.readable once, when one of the events occurs.
-func (g *registration) arm(c *Conn, rc syscall.RawConn, events uint32) {
+// arm makes the poller call ready once, in a goroutine of its own, when one of the events occurs. It reports false if
+// there are no descriptors or memory left.
+func (g *registration) arm(ready func(), rc syscall.RawConn, events uint32) bool {
 	if g.id != 0 {
 		idle.modify(g, events)
-		return
+		return true
 	}
 	fd := -1
 	if rc.Control(func(f uintptr) { fd = int(f) }) != nil {
-		return // closed in the meantime; whoever did that ends the connection
+		return true // closed in the meantime; whoever did that ends the connection
 	}
 	g.fd = fd
-	if !idle.add(g, c, events) {
+	if !idle.add(g, ready, events) {
 		g.id = 0
-		// Out of descriptors or memory: fall back to a parked reader.
-		c.role.holder = holderWatcher
-		go c.parked()
 	}
+	return g.id != 0
 }
 
 // disarm leaves the entry with only these events.
@@ -63,7 +62,7 @@ func (g *registration) remove() {
 	}
 }
 
-func (p *poller) add(g *registration, c *Conn, events uint32) bool {
+func (p *poller) add(g *registration, ready func(), events uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.f == nil && !p.start() {
@@ -81,7 +80,7 @@ func (p *poller) add(g *registration, c *Conn, events uint32) bool {
 		p.stopIfIdle()
 		return false
 	}
-	p.conns[g.id] = c
+	p.conns[g.id] = ready
 	return true
 }
 
@@ -116,7 +115,7 @@ func (p *poller) start() bool {
 		_ = f.Close()
 		return false
 	}
-	p.f, p.fd, p.conns = f, fd, make(map[int32]*Conn)
+	p.f, p.fd, p.conns = f, fd, make(map[int32]func())
 	go p.run(f, fd, rc)
 	return true
 }
@@ -139,14 +138,14 @@ func (p *poller) run(f *os.File, fd int, rc syscall.RawConn) {
 	}
 	for rc.Read(wait) == nil {
 		for i := range max(n, 0) {
-			if c := p.find(f, events[i].Fd); c != nil {
-				go c.readable()
+			if ready := p.find(f, events[i].Fd); ready != nil {
+				go ready()
 			}
 		}
 	}
 }
 
-func (p *poller) find(f *os.File, id int32) *Conn {
+func (p *poller) find(f *os.File, id int32) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.f != f {

@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// polling is what a connection with Config.BusyPoll knows about its waits for input. Most of the time
+// polling is what a link that may poll knows about its waits for input. Most of the time
 // of a short round trip goes into waking a sleeping thread, on a processor that sleeps as well. A
 // goroutine that polls instead gets its input at once, but keeps a processor busy. To poll only where
 // it is likely to help,
@@ -23,9 +23,10 @@ import (
 //   - if too many connections would poll at the same time, they would hinder each other, and none
 //     polls for a while.
 //
-// It belongs to the holder of the reading role.
+// It belongs to the reader.
 type polling struct {
-	limit time.Duration // 0: do not poll in this read
+	limit time.Duration // 0: this link does not poll, or the read does not wait
+	alone bool          // this read may poll
 	since time.Time     // the beginning of the wait; zero: it has not begun
 	short bool          // the last wait ended within the limit
 	muted bool          // input of fewer than muteBelow octets raises no event
@@ -36,10 +37,10 @@ type polling struct {
 // away each time, for nothing.
 const muteBelow = 32 << 10
 
-// lookers counts the goroutines of the process that poll for input.
-var lookers struct {
+// busy counts the goroutines of the process that poll for input.
+var busy struct {
 	n     atomic.Int32
-	looks atomic.Uint64 // polls begun so far
+	polls atomic.Uint64 // begun so far
 	until atomic.Int64  // there were too many: nobody polls before this Unix time in nanoseconds
 }
 
@@ -47,42 +48,39 @@ var lookers struct {
 const crowdPause = 10 * time.Millisecond
 
 // begin is called when a read begins.
-func (p *polling) begin(limit time.Duration, wait bool) {
-	if p.limit = limit; !wait {
-		p.limit = 0
-	}
-	p.since = time.Time{}
+func (p *polling) begin(limit time.Duration, alone bool) {
+	p.limit, p.alone, p.since = limit, alone, time.Time{}
 }
 
 // read is vec.Read that polls for a while. If there is no input, events are no longer muted when it
 // returns. It is called again after a sleep.
-func (p *polling) read(c *Conn, fd int, buf []byte) (int, error) {
-	n, err := vec.Read(fd, buf)
+func (p *polling) read(fd int, room []byte, interrupted *atomic.Bool) (int, error) {
+	n, err := vec.Read(fd, room)
 	switch {
 	case p.limit <= 0:
 	case !errors.Is(err, unix.EAGAIN):
 		p.short = p.since.IsZero() || time.Since(p.since) <= p.limit
 	case p.since.IsZero(): // a new wait, not one that was woken in vain
 		p.since = time.Now()
-		if p.short && c.waiting.Load() <= 1 && enterLookers(p.since) {
-			n, err = p.look(c, fd, buf)
-			lookers.n.Add(-1)
+		if p.short && p.alone && enterBusy(p.since) {
+			n, err = p.poll(fd, room, interrupted)
+			busy.n.Add(-1)
 		}
 	}
 	if p.muted && errors.Is(err, unix.EAGAIN) {
 		p.mute(fd, false)
-		return vec.Read(fd, buf)
+		return vec.Read(fd, room)
 	}
 	return n, err
 }
 
-// look polls until there is input, or the limit is over, or somebody interrupts.
-func (p *polling) look(c *Conn, fd int, buf []byte) (n int, err error) {
+// poll looks until there is input, or the limit is over, or somebody interrupts.
+func (p *polling) poll(fd int, room []byte, interrupted *atomic.Bool) (n int, err error) {
 	if !p.muted {
 		p.mute(fd, true)
 	}
-	for err = unix.EAGAIN; errors.Is(err, unix.EAGAIN) && !c.role.interrupted.Load() && time.Since(p.since) < p.limit; {
-		n, err = vec.Read(fd, buf)
+	for err = unix.EAGAIN; errors.Is(err, unix.EAGAIN) && !interrupted.Load() && time.Since(p.since) < p.limit; {
+		n, err = vec.Read(fd, room)
 	}
 	return n, err
 }
@@ -97,16 +95,16 @@ func (p *polling) mute(fd int, on bool) {
 	p.muted = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, below) == nil && on
 }
 
-// enterLookers reports whether one more goroutine may poll, and counts it.
-func enterLookers(now time.Time) bool {
-	if now.UnixNano() < lookers.until.Load() {
+// enterBusy reports whether one more goroutine may poll, and counts it.
+func enterBusy(now time.Time) bool {
+	if now.UnixNano() < busy.until.Load() {
 		return false
 	}
-	if int(lookers.n.Add(1)) < runtime.GOMAXPROCS(0) {
-		lookers.looks.Add(1)
+	if int(busy.n.Add(1)) < runtime.GOMAXPROCS(0) {
+		busy.polls.Add(1)
 		return true
 	}
-	lookers.n.Add(-1)
-	lookers.until.Store(now.Add(crowdPause).UnixNano())
+	busy.n.Add(-1)
+	busy.until.Store(now.Add(crowdPause).UnixNano())
 	return false
 }
