@@ -1,7 +1,7 @@
 #!/bin/sh
-# matrix.sh DIR: starts the peers that run on this machine without a kernel of their own, and writes the matrix of
-# conformance into DIR: our server, our proxy before an NFS/TCP server, go-nfs under our listener; our command and our
-# proxy as clients.
+# matrix.sh DIR: starts the peers that run on this machine without a kernel of their own, and writes their columns of the
+# matrix into DIR: our server, our proxy before an NFS/TCP server, go-nfs under our listener; our command and our proxy
+# as clients. linux/matrix.sh adds those of the kernel.
 set -eu
 out=$(realpath -m "${1:-docs/matrix}")
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ pids=
 export CGO_ENABLED=0
 go build -o "$tmp" ./conformance ./nfsdemo
 (cd transport/examples/gonfs && go build -o "$tmp/gonfs" .)
-head -c 300001 /dev/urandom >"$tmp/f"
+head -c 30001 /dev/urandom >"$tmp/f"
 rev=$(git rev-parse --short HEAD)
 gonfs=$(cd transport/examples/gonfs && go list -m -f '{{.Path}} {{.Version}}' github.com/willscott/go-nfs)
 
@@ -26,7 +26,6 @@ pids="$pids $!"
 sleep 1
 
 mkdir -p "$out"
-rm -f "$out"/*.html "$out"/*.pcapng
 PATH="$tmp:$PATH" "$tmp/conformance" matrix \
   --server stag=127.0.0.1:23001 --about "stag=nfsdemo serve, revision $rev" \
   --server stag-proxy=127.0.0.1:23003 --about "stag-proxy=nfsdemo proxy before nfsdemo serve over TCP, revision $rev" \

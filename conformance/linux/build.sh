@@ -8,18 +8,20 @@
 #   all    everything that is missing or out of date (default); about a minute cold
 #   image  only repack after editing guest/
 #
+# STAG_LINUX_KERNEL=6.12 takes that kernel, as bookworm-security has it, and siw of its source; the default is 6.1.
+#
 # Needs Debian 12, root, the Debian mirror the machine is set up for, and about
 # 1.5 GB of disk. No Debian kernel enables siw (checked 6.1 and 6.12), hence the
 # out-of-tree build. Three modules: Debian's code as it is (the default of the tests),
 # with parameters, and with parameters and one fix, see build_siw.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-cache=${STAG_LINUX_CACHE:-/var/cache/stag-linux}
+. "$here/cache.sh"
 stage=${1:-all}
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 # The stamp names every input; a cache built from other inputs is rebuilt.
-stamp=$(cat "$here/build.sh" "$here"/guest/* | sha256sum | cut -c1-16)
+stamp=$(cat "$here/build.sh" "$here/cache.sh" "$here"/guest/* | sha256sum | cut -c1-16)
 mkdir -p "$cache"
 cd "$cache"
 if [ "$stage" = all ] && [ "$(cat stamp 2>/dev/null)" = "$stamp" ]; then
@@ -28,30 +30,48 @@ fi
 [ "$(id -u)" = 0 ] || { echo "build.sh: must run as root (it installs packages and builds a root file system)" >&2; exit 2; }
 rm -f stamp
 
+# The headers of 6.12 depend on its image, which is of no use here: they are unpacked, not installed.
 install_tools() {
   apt-get update -qq
-  kpkg=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/{print $2; exit}')
-  kver=${kpkg#linux-image-}
+  headers=()
+  if [ "$kernel" = 6.1 ]; then
+    kpkg=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image/{print $2; exit}')
+    kver=${kpkg#linux-image-}
+    set -- "linux-headers-$kver"
+  else
+    kpkg=$(apt-cache search --names-only "^linux-image-${kernel/./\\.}\\..*\\+deb12-amd64\$" | cut -d' ' -f1 | sort -V | tail -1)
+    kver=${kpkg#linux-image-}
+    headers=("linux-headers-$kver" "linux-headers-${kver%-amd64}-common" "linux-kbuild-${kver%-amd64}")
+    set -- zstd libelf1 pahole
+  fi
+  [ -n "$kver" ] || { echo "build.sh: the mirror has no Linux $kernel" >&2; exit 1; }
   apt-get install -y -qq --no-install-recommends qemu-system-x86 tshark mmdebstrap \
-    erofs-utils cpio xz-utils kmod busybox-static python3 gcc make libc6-dev \
-    "linux-headers-$kver" >/dev/null
+    erofs-utils cpio xz-utils kmod busybox-static python3 gcc make libc6-dev "$@" >/dev/null
   echo "$kver" >kver
 }
 
 fetch_kernel() {
+  local p
   mkdir -p debs
-  (cd debs && for p in "$kpkg" linux-source-6.1; do
+  (cd debs && for p in "$kpkg" "linux-source-$kernel" "${headers[@]+"${headers[@]}"}"; do
     ls "${p}"_*.deb >/dev/null 2>&1 || apt-get download -qq "$p" 2>/dev/null
   done)
-  rm -rf kx && mkdir kx && dpkg-deb -x debs/"${kpkg}"_*.deb kx
-  # Booted uncompressed through the PVH ELF note: unpacking xz under software
-  # emulation would cost seconds at every boot.
-  python3 - "kx/boot/vmlinuz-$kver" vmlinux <<'PY'
-import lzma, sys
+  rm -rf kx kh && mkdir kx kh && dpkg-deb -x debs/"${kpkg}"_*.deb kx
+  for p in "${headers[@]+"${headers[@]}"}"; do dpkg-deb -x debs/"${p}"_*.deb kh; done
+  khead=/usr/src/linux-headers-$kver
+  [ ${#headers[@]} = 0 ] || { khead=$PWD/kh$khead && sed -i "s|/usr/src|$PWD/kh&|" "$khead/Makefile"; }
+  find kx/lib/modules -name '*.ko.xz' -print0 | xargs -0r -P"$(nproc)" -n50 xz -d
+  # Booted uncompressed through the PVH ELF note: unpacking under software emulation would cost seconds at
+  # every boot. The boot protocol says where the payload is: setup_sects, payload_offset, payload_length.
+  python3 - "kx/boot/vmlinuz-$kver" >payload <<'PY'
+import sys
 image = open(sys.argv[1], 'rb').read()
-at = image.find(b'\xfd7zXZ\0')
-open(sys.argv[2], 'wb').write(lzma.LZMADecompressor().decompress(image[at:]))
+word = lambda at: int.from_bytes(image[at:at + 4], 'little')
+at = (image[0x1f1] + 1) * 512 + word(0x248)
+sys.stdout.buffer.write(image[at:at + word(0x24c) - 4])
 PY
+  if [ "$kernel" = 6.1 ]; then xz -dc; else zstd -qdc; fi <payload >vmlinux
+  rm payload
 }
 
 # build_siw DIR [sed script]: the out-of-tree module in DIR.
@@ -74,14 +94,14 @@ build_siw() {
     sed -i -E 's/^(static )?const bool (zcopy_tx|try_gso|loopback_enabled|mpa_crc_required|mpa_crc_strict|siw_tcp_nagle|peer_to_peer|relaxed_ird_negotiation)( = true)?;/\1bool \2\3;\nmodule_param(\2, bool, 0644);/' "$1/siw_main.c" "$1/siw_cm.c"
     sed -i -E 's/^extern const bool/extern bool/' "$1/siw.h"
   fi
-  make -s -C "/usr/src/linux-headers-$kver" M="$PWD/$1" modules -j"$(nproc)" 2>&1 | grep -v BTF || true
+  make -s -C "$khead" M="$PWD/$1" modules -j"$(nproc)" 2>&1 | grep -v BTF || true
   test -f "$1/siw.ko"
 }
 
 build_modules() {
   if [ ! -d siw-src ]; then
-    dpkg-deb --fsys-tarfile debs/linux-source-6.1_*.deb | tar -xO ./usr/src/linux-source-6.1.tar.xz |
-      xz -dc -T0 | tar -x --strip-components=1 --wildcards 'linux-source-6.1/drivers/infiniband/sw/siw/*'
+    dpkg-deb --fsys-tarfile "debs/linux-source-$kernel"_*.deb | tar -xO "./usr/src/linux-source-$kernel.tar.xz" |
+      xz -dc -T0 | tar -x --strip-components=1 --wildcards "linux-source-$kernel/drivers/infiniband/sw/siw/*"
     mv drivers/infiniband/sw/siw siw-src
     rm -rf drivers
   fi

@@ -13,7 +13,7 @@
 # reachable. Every boot starts from a clean root.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-cache=${STAG_LINUX_CACHE:-/var/cache/stag-linux}
+. "$here/cache.sh"
 limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=() more=()
 while getopts t:d:f:w:m:c:Ve:X: o; do
   case $o in

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
+	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/conformance/matrix"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -32,7 +34,7 @@ func server(t testing.TB, f transport.HandlerFunc) string {
 
 func good(context.Context, *transport.Request, *transport.Response) {}
 
-// TestMatrix: a cell for each case and peer, a link to each cell, and for what is not ok the capture and links to the
+// TestMatrix: a cell for each case and peer, a link to each cell, and for what is not ok links to the capture and to the
 // packets that break a rule.
 func TestMatrix(t *testing.T) {
 	dir := t.TempDir()
@@ -43,32 +45,30 @@ func TestMatrix(t *testing.T) {
 		}
 		resp.Results = append(resp.Results, 0, 0, 0, 1)
 	})
-	m := matrix.New("test", "2026-11-23", "a test")
-	only := regexp.MustCompile("^(rpc/procedure|mpa/wrong-key|client/(crc|pad))$")
-	for _, p := range []matrix.Peer{
-		{Name: "good one", About: "ours", Server: addr},
+	peers := []*matrix.Peer{
+		{Name: "good-1", About: "ours", Server: addr},
+		{Name: "good-2", Server: addr},
 		{Name: "bad", Server: bad},
 		{Name: "client", Behind: addr, Client: func(context.Context, string) probe.ClientRun { return probe.ClientRun{Did: "done <b>", OK: true} }},
-	} {
-		if err := m.Run(t.Context(), dir, p, only, nil, func(*matrix.Cell) {}); err != nil {
+	}
+	for _, p := range peers {
+		p.Date, p.Only = "2026-11-23", regexp.MustCompile("^(rpc/(procedure|program)|mpa/wrong-key|client/(crc|pad))$")
+		if err := matrix.Play(t.Context(), dir, p, func(*matrix.Cell) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var b bytes.Buffer
-	if err := m.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	page := b.String()
+	page := write(t, dir)
 	for _, want := range []string{
-		`<article id="good-one-mpa-wrong-key">`, `href="#bad-rpc-procedure"`, `RFC 5531`, "not reached", "done &lt;b&gt;", "0000  4d 50 41",
+		`<b id="good-1-mpa-wrong-key">good-1</b> <b id="good-2-mpa-wrong-key">`, `href="#bad-rpc-procedure"`, "RFC 5531", "not reached", "<code>4d504120",
+		`href="bad.html#packet-`, `href="bad.pcapng"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
 		}
 	}
 	for _, id := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
-		if !strings.Contains(page, `id="`+id[1]+`"`) {
-			t.Errorf("a link to %s, which is nowhere", id[1])
+		if strings.Count(page, `id="`+id[1]+`"`) != 1 {
+			t.Errorf("a link to %s, which is not in one place", id[1])
 		}
 	}
 	for _, file := range regexp.MustCompile(`href="([^"#]+)(#packet-[0-9]+)?"`).FindAllStringSubmatch(page, -1) {
@@ -76,15 +76,67 @@ func TestMatrix(t *testing.T) {
 			t.Errorf("a link to a file: %v", err)
 		}
 	}
-	if !strings.Contains(page, "bad-rpc-procedure.pcapng") {
-		t.Error("no capture of what the bad server did")
+	t.Run("packets", func(t *testing.T) { packets(t, dir, page) })
+	t.Run("resume", func(t *testing.T) {
+		p := *peers[2]
+		p.Resume, p.Only = true, regexp.MustCompile("^(rpc/(procedure|program|version)|mpa/wrong-key)$")
+		var played []string
+		if err := matrix.Play(t.Context(), dir, &p, func(c *matrix.Cell) { played = append(played, c.Case) }); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Join(played, " ") != "rpc/version" {
+			t.Errorf("played again: %q", played)
+		}
+		packets(t, dir, write(t, dir))
+	})
+}
+
+// write writes the page and returns it.
+func write(t *testing.T, dir string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := matrix.Write(&b, dir, "test", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// packets: the links of the bad server lead to the violations that the judge finds in its capture, and to no others.
+func packets(t *testing.T, dir, page string) {
+	f, err := os.Open(filepath.Join(dir, "bad.pcapng"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rep, err := judge.File(f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]bool)
+	for _, v := range rep.Violations {
+		if v.Dir == decode.FromAccepter && v.Rule.Severity != judge.Note {
+			want[fmt.Sprintf(`href="bad.html#packet-%d">%s in packet %d<`, v.Frame, v.Rule.ID, v.Frame)] = true
+		}
+	}
+	for link := range want {
+		if !strings.Contains(page, link) {
+			t.Errorf("no %s", link)
+		}
+	}
+	if n := strings.Count(page, " in packet "); n != len(want) || n == 0 {
+		t.Errorf("%d links, the judge finds %d", n, len(want))
 	}
 }
 
-func ExampleMatrix() {
-	m := matrix.New("RPC-over-RDMA conformance", "2026-11-23", "probed by conformance")
+func ExampleWrite() {
+	dir, err := os.MkdirTemp("", "matrix")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
 	var page bytes.Buffer
-	err := m.Write(&page)
+	err = matrix.Write(&page, dir, "RPC-over-RDMA conformance", "played and judged by conformance")
 	fmt.Println(err, strings.Contains(page.String(), "RPC-over-RDMA conformance"))
 	// Output: <nil> true
 }

@@ -2,10 +2,9 @@ package matrix
 
 import (
 	_ "embed"
-	"encoding/hex"
-	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/stag-rdma/stag/conformance/internal/probe"
@@ -14,103 +13,161 @@ import (
 //go:embed page.html
 var pageText string
 
-// row is a line of the table.
+// row is a case, with what all peers did.
 type row struct {
-	Case  probe.Case
-	ID    string
-	Layer string // the first row of each
-	Cells []*cellView
+	probe.Case
+	ID     string
+	Layer  string // of the first row of each
+	Sent   string // octets
+	Cells  []*view
+	Groups []*group
 }
 
-// cellView is a cell as the page shows it.
-type cellView struct {
+// view is a cell as the table shows it; Cell is nil if the case was not played.
+type view struct {
 	*Cell
-	Word string // pass, tolerated, fail, not reached, not played
-	Sign string
+	Of         *Column
+	ID         string
+	Word, Sign string
 }
 
-// sums counts the cells of a peer.
-type sums struct {
-	Peer
-	Kind                                         string
-	Pass, Tolerated, Fail, NotReached, NotPlayed int
+// group is cells that are alike: those of one peer unless they are ok.
+type group struct {
+	*view
+	All   []*view
+	Tries []*tries
 }
 
-// word returns how a cell is named, and its sign.
-func word(c *Cell) (string, string) {
+// tries are those of a cell that are alike.
+type tries struct {
+	probe.Try
+	Names []string
+	N     int
+}
+
+// sum counts the cells of a column.
+type sum struct {
+	*Column
+	Pass, Tolerated, Fail, NotReached int
+}
+
+// view returns the cell of a case.
+func (c *Column) view(name string) *view {
+	v := &view{Cell: c.find(name), Of: c, ID: slug(c.Name + "-" + name)}
 	switch {
-	case c == nil:
-		return "not played", "·"
-	case len(c.Result.Tries) == 1 && c.Result.Tries[0].Answer == "not reached":
-		return "not reached", "○"
-	case c.Result.Verdict == "ok":
-		return "pass", "✓"
-	case c.Result.Verdict == "tolerated":
-		return "tolerated", "~"
+	case v.Cell == nil:
+		v.Word, v.Sign = "not played", "·"
+	case v.Answers == "not reached":
+		v.Word, v.Sign = "not reached", "○"
+	case v.Verdict == "ok":
+		v.Word, v.Sign = "pass", "✓"
+	case v.Verdict == "tolerated":
+		v.Word, v.Sign = "tolerated", "~"
+	default:
+		v.Word, v.Sign = "fail", "✗"
 	}
-	return "fail", "✗"
+	return v
 }
 
-// Write writes the page.
-func (m *Matrix) Write(w io.Writer) error {
-	t, err := template.New("matrix").Funcs(template.FuncMap{"hex": dump}).Parse(pageText)
+// plain reports whether nothing is to be said about a cell but what it answered.
+func (v *view) plain() bool { return v.Verdict == "ok" }
+
+func slug(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+}
+
+// Write writes the page about all columns that are in dir. about says who played the cases.
+func Write(w io.Writer, dir, title, about string) error {
+	list, err := columns(dir)
 	if err != nil {
 		return err
 	}
-	var rows []row
-	totals := make([]*sums, len(m.Peers))
-	for i, p := range m.Peers {
-		totals[i] = &sums{Peer: p, Kind: "server"}
-		if p.Client != nil {
-			totals[i].Kind = "client"
-		}
+	t, err := template.New("matrix").Funcs(template.FuncMap{"hex": spaced, "join": strings.Join}).Parse(pageText)
+	if err != nil {
+		return err
 	}
+	sums := make([]*sum, len(list))
+	for i, c := range list {
+		sums[i] = &sum{Column: c}
+	}
+	var rows []*row
 	last := ""
-	for _, c := range m.cases {
-		r := row{Case: c, ID: slug(c.Name)}
-		if layer, _, _ := strings.Cut(c.Name, "/"); layer != last {
-			r.Layer, last = layer, layer
-		}
-		for i, p := range m.Peers {
-			v := &cellView{Cell: m.cells[c.Name][p.Name]}
-			v.Word, v.Sign = word(v.Cell)
+	for _, k := range append((&probe.Prober{}).Cases(), (&probe.Trap{}).Cases()...) {
+		r := &row{Case: k, ID: slug(k.Name)}
+		for i, c := range list {
+			v := c.view(k.Name)
 			r.Cells = append(r.Cells, v)
-			switch v.Word {
-			case "pass":
-				totals[i].Pass++
-			case "tolerated":
-				totals[i].Tolerated++
-			case "fail":
-				totals[i].Fail++
-			case "not reached":
-				totals[i].NotReached++
-			default:
-				totals[i].NotPlayed++
+			sums[i].count(v)
+			if v.Cell != nil {
+				r.add(v)
 			}
+		}
+		if r.Groups == nil {
+			continue
+		}
+		if layer, _, _ := strings.Cut(k.Name, "/"); layer != last {
+			r.Layer, last = layer, layer
 		}
 		rows = append(rows, r)
 	}
 	return t.Execute(w, struct {
-		*Matrix
-		Rows []row
-		Sums []*sums
-	}{m, rows, totals})
+		Title, About string
+		Sums         []*sum
+		Rows         []*row
+	}{title, about, sums, rows})
 }
 
-// dump returns octets in lines of 16.
-func dump(b []byte) string {
-	var s strings.Builder
-	for at := 0; at < len(b); at += 16 {
-		part := b[at:min(at+16, len(b))]
-		fmt.Fprintf(&s, "%04x  %s\n", at, strings.TrimSpace(spaced(hex.EncodeToString(part))))
+func (s *sum) count(v *view) {
+	switch v.Word {
+	case "pass":
+		s.Pass++
+	case "tolerated":
+		s.Tolerated++
+	case "fail":
+		s.Fail++
+	case "not reached":
+		s.NotReached++
 	}
-	return s.String()
 }
 
+// add enters a cell into the group to which it belongs.
+func (r *row) add(v *view) {
+	if r.Sent == "" {
+		r.Sent = v.Sent
+	}
+	for _, g := range r.Groups {
+		if v.plain() && g.plain() && g.Answers == v.Answers {
+			g.All = append(g.All, v)
+			return
+		}
+	}
+	g := &group{view: v, All: []*view{v}}
+	for _, t := range v.Tries {
+		i := slices.IndexFunc(g.Tries, func(x *tries) bool {
+			return x.Did == t.Did && x.Verdict == t.Verdict && x.Why == t.Why && slices.Equal(x.Judged, t.Judged)
+		})
+		if i < 0 {
+			i = len(g.Tries)
+			g.Tries = append(g.Tries, &tries{Try: t})
+		}
+		g.Tries[i].N++
+		if t.Name != "" {
+			g.Tries[i].Names = append(g.Tries[i].Names, t.Name)
+		}
+	}
+	r.Groups = append(r.Groups, g)
+}
+
+// spaced puts a blank after every fourth octet.
 func spaced(s string) string {
 	var b strings.Builder
-	for i := 0; i < len(s); i += 2 {
-		b.WriteString(s[i:i+2] + " ")
+	for i := 0; i < len(s); i += 8 {
+		b.WriteString(s[i:min(i+8, len(s))] + " ")
 	}
 	return b.String()
 }

@@ -3,200 +3,138 @@ package matrix
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/conformance/internal/page"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
-	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
-// Peer is a column: a server that is probed, or a client that is trapped.
+// Peer is a server that is probed, or a client that is trapped.
 type Peer struct {
-	Name  string // "knfsd"
+	Name  string // "knfsd-6.1": letters, digits, - and .
 	About string // its version and where it ran
+	Date  string // YYYY-MM-DD
 
 	Server string // host:port, or
 	Client func(ctx context.Context, addr string) probe.ClientRun
-	Behind string // of a Client: the good server
+	Behind string // of a Client: the good server; the trap listens on its host
+
+	Only, Skip *regexp.Regexp // select cases
+	Resume     bool           // keep the cells that are there already
 }
 
-// Matrix is what was found.
-type Matrix struct {
-	Title string
-	Date  string
-	About string // of what probed
-	Peers []Peer
-	cells map[string]map[string]*Cell // by case and peer
-	cases []probe.Case                // in order
+// ErrName is wrapped by the error of a Play whose peer has a name that cannot be part of a file name.
+var ErrName = errors.New("a name has letters, digits, - and . only")
+
+func nameRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.'
 }
 
-// Cell is one case of one peer.
-type Cell struct {
-	Peer    string
-	Result  *probe.Result
-	Capture string // file name in the directory of the page; "" if it was not kept
-	Judged  string // of the judge's page of it
-	Packets []Packet
-}
-
-// Packet is a violation of the peer, in a packet of the capture.
-type Packet struct {
-	Frame int
-	Rule  string
-}
-
-// New returns an empty matrix.
-func New(title, date, about string) *Matrix {
-	return &Matrix{Title: title, Date: date, About: about, cells: make(map[string]map[string]*Cell)}
-}
-
-// maxKept bounds the captures that are kept, in octets: load is not kept.
+// maxKept bounds the packets that are kept of a cell, in octets: load is not kept.
 const maxKept = 256 << 10
 
-// What the page shows of each connection, in octets.
-const (
-	octets       = 320
-	octetsPassed = 96
-)
+// shown is how many octets a cell has of its first connection, in either direction.
+const shown = 64
 
-// Run plays the cases to a peer. Captures of cells that are not ok are written to dir, with the judge's pages. report is
-// called after each case. The error says why the peer could not be probed to its end; what was found before is kept.
-func (m *Matrix) Run(ctx context.Context, dir string, p Peer, only, skip *regexp.Regexp, report func(*Cell)) error {
-	m.Peers = append(m.Peers, p)
-	if p.Client != nil {
-		return m.client(ctx, dir, p, only, skip, report)
+// Play plays the cases to a peer and writes its column to dir. report is called after each case. The error says why the
+// peer could not be played to its end; what was found before is kept.
+func Play(ctx context.Context, dir string, p *Peer, report func(*Cell)) error {
+	if p.Name == "" || strings.ContainsFunc(p.Name, func(r rune) bool { return !nameRune(r) }) {
+		return fmt.Errorf("%q: %w", p.Name, ErrName)
 	}
-	all := (&probe.Prober{Only: only, Skip: skip}).Cases()
-	for _, c := range all {
-		var file bytes.Buffer
-		w, err := capture.NewWriter(&file)
-		if err != nil {
+	c := &Column{Name: p.Name}
+	if p.Resume {
+		old, err := load(filepath.Join(dir, c.File("json")))
+		switch {
+		case err == nil:
+			c = old
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		pr := &probe.Prober{Address: p.Server, Only: exactly(c.Name), Capture: w, Octets: octets}
-		var r *probe.Result
-		_, err = pr.Run(ctx, func(x *probe.Result) { r = x })
-		if e := w.Close(); err == nil {
-			err = e
-		}
-		if r == nil && err != nil {
-			return err
-		}
-		if e := m.keep(dir, p, r, file.Bytes(), decode.FromAccepter, report); e != nil || err != nil {
-			return errors.Join(err, e)
-		}
-	}
-	return nil
-}
-
-// exactly matches one name.
-func exactly(name string) *regexp.Regexp {
-	return regexp.MustCompile("^" + regexp.QuoteMeta(name) + "$")
-}
-
-// client traps a client.
-func (m *Matrix) client(ctx context.Context, dir string, p Peer, only, skip *regexp.Regexp, report func(*Cell)) error {
-	for _, c := range (&probe.Trap{Only: only, Skip: skip}).Cases() {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		var file bytes.Buffer
-		w, err := capture.NewWriter(&file)
-		if err != nil {
-			return err
-		}
-		tr := &probe.Trap{Server: p.Behind, Client: p.Client, Only: exactly(c.Name), Capture: w, Octets: octets}
-		var r *probe.Result
-		_, err = tr.Run(ctx, l, func(x *probe.Result) { r = x })
-		if e := w.Close(); err == nil {
-			err = e
-		}
-		if r == nil && err != nil {
-			return err
-		}
-		if e := m.keep(dir, p, r, file.Bytes(), decode.FromOpener, report); e != nil || err != nil {
-			return errors.Join(err, e)
-		}
-	}
-	return nil
-}
-
-// keep enters a result.
-func (m *Matrix) keep(dir string, p Peer, r *probe.Result, file []byte, peer decode.Dir, report func(*Cell)) error {
-	if m.cells[r.Name] == nil {
-		m.cells[r.Name] = make(map[string]*Cell)
-		m.cases = append(m.cases, r.Case)
-	}
-	c := &Cell{Peer: p.Name, Result: r}
-	m.cells[r.Name][p.Name] = c
-	for i := range r.Tries {
-		if t := &r.Tries[i]; r.Verdict == "ok" {
-			t.Sent, t.Got = t.Sent[:min(len(t.Sent), octetsPassed)], t.Got[:min(len(t.Got), octetsPassed)]
-		}
-	}
-	if r.Verdict != "ok" && len(file) <= maxKept {
-		if err := c.write(dir, file, peer); err != nil {
-			return err
-		}
-	}
-	report(c)
-	return nil
-}
-
-// ID names the cell in links.
-func (c *Cell) ID() string { return slug(c.Peer + "-" + c.Result.Name) }
-
-func slug(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(s))
-}
-
-// write writes the capture of a cell, and the judge's page of it.
-func (c *Cell) write(dir string, file []byte, peer decode.Dir) error {
-	c.Capture, c.Judged = c.ID()+".pcapng", c.ID()+".html"
-	if err := os.WriteFile(filepath.Join(dir, c.Capture), file, 0o644); err != nil {
+	} else if err := c.clear(dir); err != nil {
 		return err
 	}
-	drawn, b := page.New(c.Capture, nil), judge.NewBuilder(nil)
-	for ev, err := range decode.Events(bytes.NewReader(file), nil) {
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.Capture, err)
+	c.About, c.Date, c.Client, c.Ended = p.About, p.Date, p.Client != nil, ""
+	for _, name := range p.cases() {
+		if c.find(name) != nil {
+			continue
 		}
-		drawn.Event(ev)
-		b.Event(ev)
-	}
-	rep := b.Report()
-	for _, v := range rep.Violations {
-		if v.Dir == peer && v.Rule.Severity != judge.Note {
-			c.Packets = append(c.Packets, Packet{v.Frame, v.Rule.ID})
+		if err := c.play(ctx, dir, p, name, report); err != nil {
+			c.Ended = err.Error()
+			return errors.Join(err, c.save(dir), c.draw(dir))
 		}
 	}
-	out, err := os.Create(filepath.Join(dir, c.Judged))
+	return errors.Join(c.save(dir), c.draw(dir))
+}
+
+// cases returns the names of the selected cases.
+func (p *Peer) cases() (names []string) {
+	all := (&probe.Prober{Only: p.Only, Skip: p.Skip}).Cases
+	if p.Client != nil {
+		all = (&probe.Trap{Only: p.Only, Skip: p.Skip}).Cases
+	}
+	for _, x := range all() {
+		names = append(names, x.Name)
+	}
+	return names
+}
+
+// play plays one case, and enters and saves what it finds.
+func (c *Column) play(ctx context.Context, dir string, p *Peer, name string, report func(*Cell)) error {
+	var packets bytes.Buffer
+	w, err := capture.NewWriter(&packets)
 	if err != nil {
 		return err
 	}
-	err = drawn.Write(out, rep)
-	return errors.Join(err, out.Close())
-}
-
-// Incomplete notes that a peer could not be probed to its end.
-func (m *Matrix) Incomplete(name string, err error) {
-	for i := range m.Peers {
-		if m.Peers[i].Name == name {
-			m.Peers[i].About += " (ended early: " + err.Error() + ")"
+	var r *probe.Result
+	note := func(x *probe.Result) { r = x }
+	only, from := regexp.MustCompile("^"+regexp.QuoteMeta(name)+"$"), decode.FromAccepter
+	if p.Client == nil {
+		_, err = (&probe.Prober{Address: p.Server, Only: only, Capture: w, TriesOnly: true, Octets: shown}).Run(ctx, note)
+	} else {
+		from = decode.FromOpener
+		err = p.trap(ctx, &probe.Trap{Server: p.Behind, Client: p.Client, Only: only, Capture: w, Octets: shown}, note)
+	}
+	err = errors.Join(err, w.Close())
+	if r == nil {
+		return err
+	}
+	cell := &Cell{Case: name, Verdict: r.Verdict, Answers: r.Answers(), Alive: r.Alive}
+	if len(r.Tries) > 0 {
+		cell.Sent, cell.Got = hex.EncodeToString(r.Tries[0].Sent), hex.EncodeToString(r.Tries[0].Got)
+	}
+	if r.Verdict != "ok" {
+		for _, t := range r.Tries {
+			t.Sent, t.Got = nil, nil
+			cell.Tries = append(cell.Tries, t)
+		}
+		if packets.Len() <= maxKept {
+			err = errors.Join(err, c.keep(dir, cell, packets.Bytes(), from))
 		}
 	}
+	c.Cells = append(c.Cells, cell)
+	report(cell)
+	return errors.Join(err, c.save(dir))
+}
+
+// trap plays the case of a trap.
+func (p *Peer) trap(ctx context.Context, tr *probe.Trap, note func(*probe.Result)) error {
+	host, _, err := net.SplitHostPort(p.Behind)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return err
+	}
+	_, err = tr.Run(ctx, l, note)
+	return err
 }

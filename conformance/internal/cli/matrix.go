@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 type matrixFlags struct {
 	servers, clients, about   []string
 	behind, title, only, skip string
+	resume                    bool
 }
 
 func matrixCmd() *cobra.Command {
@@ -29,12 +31,14 @@ func matrixCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "matrix DIR",
 		Short: "Probe several peers, and write one page that compares them",
-		Long: `matrix plays the cases of probe to several servers, and those of probe --listen to several
-clients, and writes DIR/index.html: a row for each case, a column for each peer, and for each
-cell what was sent, what came, the clause and the reason. Captures of the cells that are not
-ok, and the judge's pages of them, are written beside it.
+		Long: `matrix plays the cases of probe to servers, and those of probe --listen to clients, and writes
+the column of each into DIR: NAME.json, and of the cells that are not ok a capture, NAME.pcapng,
+and the judge's page of it, NAME.html. DIR/index.html then has a row for each case and a column
+for each peer that is in DIR, also from other runs: peers need not run on one machine, and
+without any the page is only written again.
 
-The cases of load are left out, unless --only names them.
+With --resume, cells that are in DIR are not played again: so it goes on with a peer that had to
+be started anew. The cases of load are left out, unless --only names them.
 
 Exit status: 0 the page was written, whatever the peers do; 1 a peer could not be probed to
 its end, and the page says so; 2 bad command line.`,
@@ -48,6 +52,7 @@ its end, and the page says so; 2 bad command line.`,
 	flags.StringArrayVar(&f.clients, "client", nil, "a client, `NAME=COMMAND`, as probe --listen --run; can be repeated")
 	flags.StringVar(&f.behind, "behind", "", "the good server behind the clients, `HOST:PORT`")
 	flags.StringArrayVar(&f.about, "about", nil, "what a peer is, `NAME=TEXT`: version, system; can be repeated")
+	flags.BoolVar(&f.resume, "resume", false, "keep the cells that DIR has")
 	flags.StringVar(&f.title, "title", "RPC-over-RDMA conformance", "title of the page")
 	flags.StringVar(&f.only, "only", "", "play only the cases whose names match this `REGEXP`")
 	flags.StringVar(&f.skip, "skip", "^load/", "leave out the cases whose names match this `REGEXP`")
@@ -55,7 +60,7 @@ its end, and the page says so; 2 bad command line.`,
 }
 
 // peers checks the flags.
-func (f *matrixFlags) peers() (all []matrix.Peer, err error) {
+func (f *matrixFlags) peers() (all []*matrix.Peer, err error) {
 	about := make(map[string]string)
 	for _, s := range f.about {
 		name, text, _ := strings.Cut(s, "=")
@@ -69,8 +74,8 @@ func (f *matrixFlags) peers() (all []matrix.Peer, err error) {
 			return
 		}
 		seen[name] = true
-		p := matrix.Peer{Name: name, About: about[name]}
-		set(&p, value)
+		p := &matrix.Peer{Name: name, About: about[name], Date: time.Now().UTC().Format(time.DateOnly), Resume: f.resume}
+		set(p, value)
 		all = append(all, p)
 	}
 	for _, s := range f.servers {
@@ -82,11 +87,7 @@ func (f *matrixFlags) peers() (all []matrix.Peer, err error) {
 			p.Client = func(ctx context.Context, addr string) probe.ClientRun { return runClient(ctx, v, addr) }
 		})
 	}
-	switch {
-	case err != nil:
-	case len(all) == 0:
-		err = usagef("no peer: name one with --server or --client")
-	case len(f.clients) > 0 && f.behind == "":
+	if err == nil && len(f.clients) > 0 && f.behind == "" {
 		err = usagef("--client wants --behind HOST:PORT, a good server")
 	}
 	return all, err
@@ -113,24 +114,25 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	m := matrix.New(f.title, time.Now().UTC().Format("2006-01-02"), "probed by "+cmd.Root().Name()+" "+buildVersion())
 	var failed []error
 	for _, p := range peers {
+		p.Only, p.Skip = only, skip
 		counts := make(map[string]int)
-		err := m.Run(ctx, dir, p, only, skip, func(c *matrix.Cell) { counts[c.Result.Verdict]++ })
+		err := matrix.Play(ctx, dir, p, func(c *matrix.Cell) { counts[c.Verdict]++ })
+		if errors.Is(err, matrix.ErrName) {
+			return usagef("%v", err)
+		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", p.Name, err))
-			m.Incomplete(p.Name, err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d ok, %d tolerated, %d fail\n", p.Name, counts["ok"], counts["tolerated"], counts["fails"])
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
 	}
-	if err := create(filepath.Join(dir, "index.html"), m.Write); err != nil {
-		return err
-	}
-	return errors.Join(failed...)
+	about := "played and judged by " + cmd.Root().Name() + " " + buildVersion()
+	err = create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) })
+	return errors.Join(append(failed, err)...)
 }
 
 // buildVersion returns the revision that the binary was built from, as far as it is known.

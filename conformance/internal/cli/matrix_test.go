@@ -25,7 +25,7 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"x":                            "no peer: name one with --server or --client",
+		"--server a/b=c x":             "a name has letters, digits, - and . only",
 		"--client a=true x":            "--client wants --behind HOST:PORT",
 		"--server a x":                 `"a": want a name of its own`,
 		"--server a=b --server a=c x":  `"a=c": want a name of its own`,
@@ -37,6 +37,9 @@ func TestMatrix(t *testing.T) {
 		if status, _, stderr := run(t, nil, append([]string{"matrix"}, strings.Fields(args)...)...); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %q, want 2 and %q", args, status, stderr, want)
 		}
+	}
+	if status, _, stderr = run(t, nil, "matrix", dir); status != 0 || stderr != "" {
+		t.Errorf("the page again: status %d: %s", status, stderr)
 	}
 	out := filepath.Join(t.TempDir(), "gone")
 	status, _, stderr = run(t, nil, "matrix", "--server", "gone=127.0.0.1:1", "--only", "^mpa/wrong-key$", out)

@@ -76,7 +76,7 @@ func (o *probeText) result(r *probe.Result) {
 		}{probeVersion, r})
 		return
 	}
-	fmt.Fprintf(o.w, "%-9s  %-28s  %s\n", word, r.Name, answers(r.Tries))
+	fmt.Fprintf(o.w, "%-9s  %-28s  %s\n", word, r.Name, r.Answers())
 	all := o.verbose || word == "FAILS"
 	if all {
 		o.details(&r.Case)
@@ -115,23 +115,6 @@ func tryLine(t *probe.Try) string {
 		s += ": " + t.Why
 	}
 	return s
-}
-
-// answers counts the answers to the tries: "closed 2, rejected 1".
-func answers(tries []probe.Try) string {
-	var order []string
-	n := make(map[string]int)
-	for _, t := range tries {
-		if n[t.Answer]++; n[t.Answer] == 1 {
-			order = append(order, t.Answer)
-		}
-	}
-	for i, a := range order {
-		if len(tries) > 1 {
-			order[i] = fmt.Sprintf("%s %d", a, n[a])
-		}
-	}
-	return strings.Join(order, ", ")
 }
 
 // sum prints the last line.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (p *Trap) timeout() time.Duration {
 func (p *Trap) table() (list []twist.Twist) {
 	for _, tw := range twist.Table() {
 		name := trapCase(&tw).Name
-		if tw.In == nil && (p.Only == nil || p.Only.MatchString(name)) && (p.Skip == nil || !p.Skip.MatchString(name)) {
+		if (tw.Reply != nil || tw.Out != nil) && (p.Only == nil || p.Only.MatchString(name)) && (p.Skip == nil || !p.Skip.MatchString(name)) {
 			list = append(list, tw)
 		}
 	}
@@ -236,8 +237,10 @@ func (p *Trap) play(ctx context.Context, l net.Listener, tw *twist.Twist, r *Res
 		t.Sent, t.Got = c.heard.said[0], c.heard.said[1]
 		said, w := sentence(c.heard.faults(), nil)
 		worst = max(worst, w)
-		if len(t.Judged) < 8 {
-			t.Judged = append(t.Judged, said...)
+		for _, s := range said {
+			if len(t.Judged) < 8 && !slices.Contains(t.Judged, s) {
+				t.Judged = append(t.Judged, s)
+			}
 		}
 	}
 	switch {

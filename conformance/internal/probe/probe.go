@@ -36,8 +36,9 @@ type Prober struct {
 	// Only selects the cases whose names match, and Skip leaves some of them out. If nil, all are selected,
 	// and none is left out.
 	Only, Skip *regexp.Regexp
-	// Capture, if not nil, records all connections.
-	Capture *capture.Writer
+	// Capture, if not nil, records all connections; with TriesOnly not those that show whether the peer is alive.
+	Capture   *capture.Writer
+	TriesOnly bool
 
 	// Octets is how many octets of each connection, in either direction, a Try keeps. If zero, none.
 	Octets int

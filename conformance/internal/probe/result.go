@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
@@ -43,6 +44,23 @@ type Result struct {
 
 func describe(c *cases.Case) Case {
 	return Case{Name: c.Name, Rows: c.Rows, Rule: c.Rule, Sends: c.Sends, Wants: c.Wanted()}
+}
+
+// Answers counts the answers to the tries: "closed 2, rejected 1".
+func (r *Result) Answers() string {
+	var order []string
+	n := make(map[string]int)
+	for _, t := range r.Tries {
+		if n[t.Answer]++; n[t.Answer] == 1 {
+			order = append(order, t.Answer)
+		}
+	}
+	for i, a := range order {
+		if len(r.Tries) > 1 {
+			order[i] = fmt.Sprintf("%s %d", a, n[a])
+		}
+	}
+	return strings.Join(order, ", ")
 }
 
 // fail records that the peer is not alive as it was.

@@ -41,7 +41,7 @@ func twisted(t *testing.T, tw *twist.Twist, server string) string {
 }
 
 // someCases are enough to catch them all.
-var someCases = regexp.MustCompile(`^(mpa/flags|mpa/depths|mpa/wrong-key|fpdu/bad-crc|ddp/version|ddp/queue|ddp/msn|rdmap/version|rdmap/write|header/version|header/lists|load/credits|chunks/[a-c].*|ddp/.*|rdmap/.*|header/[l-w].*)$`)
+var someCases = regexp.MustCompile(`^(mpa/flags|mpa/depths|mpa/wrong-key|fpdu/bad-crc|ddp/version|ddp/queue|ddp/msn|rdmap/version|rdmap/write|header/version|header/lists|load/credits|chunks/([a-c].*|long-call|unused-write)|ddp/.*|rdmap/.*|header/[l-w].*)$`)
 
 // TestTwists: servers that are wrong in one respect each are caught, every one. The one without a twist passes, so
 // it is not the relay that is caught.

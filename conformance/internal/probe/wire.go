@@ -272,7 +272,7 @@ func (p *Prober) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.Capture.TapClient(nc), nil
+	return nc, nil
 }
 
 // play plays t. The connection is open after it if t holds it.
@@ -280,6 +280,9 @@ func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 	nc, err := p.dial(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !t.Control || !p.TriesOnly {
+		nc = p.Capture.TapClient(nc)
 	}
 	j := hear(nc, decode.FromAccepter)
 	j.keep = p.Octets

@@ -44,6 +44,7 @@ type Try struct {
 	TwoXIDs  bool     // rdma_xid is not the XID of the call, so that either may come back
 	Again    bool     // a call is sent again, so that an answer may come again
 	After    uint32   // XID of the call after, 0: none
+	Control  bool     // no part of a case: shows whether the peer is alive
 	Hold     bool     // silence is fine: wait for a short time, and check other connections meanwhile
 
 	Wants []Want

@@ -21,7 +21,9 @@ func Table(t Target) []Case {
 // Alive returns the try that every live peer passes: a NULL call.
 func Alive(t Target, xid uint32) Try {
 	g := &gen{Target: t, serial: xid - 1}
-	return g.good("", usual())
+	try := g.good("", usual())
+	try.Control = true
+	return try
 }
 
 // NullCall returns the ULPDU of a NULL call, the Send with number msn of its connection.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
@@ -60,6 +61,11 @@ type Conn struct {
 
 	msn   uint32 // of the client's last Send, for repairs
 	shift uint32 // by which the MSNs of the server's Sends are raised, since Sends were inserted
+
+	offered atomic.Pointer[chunks.Lists] // by the client's last call that offered something
+	reads   uint32                       // Read Requests of the server
+	calls   atomic.Int32                 // that wait for their replies
+	granted atomic.Int32                 // credits, by the server
 }
 
 func (c *Conn) settle() { c.once.Do(func() { close(c.settled) }) }

@@ -3,6 +3,8 @@ package twist
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -28,6 +30,19 @@ func startups() []Twist {
 			return b
 		}
 	}
+	// private changes the private data of RPC-over-RDMA.
+	private := func(change func(p []byte)) func([]byte) []byte {
+		return func(b []byte) []byte {
+			at := mpa.StartupHeaderLen
+			if b[16]&0x10 != 0 {
+				at += 4
+			}
+			if len(b) >= at+8 && binary.BigEndian.Uint32(b[at:]) == 0xf6ab0e18 {
+				change(b[at:])
+			}
+			return b
+		}
+	}
 	return []Twist{
 		{Name: "reply-key", Does: "begins with the key of a Request", Rule: "MPA-001", Reply: func(b []byte) []byte { copy(b, mpa.RequestKey); return b }},
 		{Name: "reply-no-key", Does: "begins with something that is no key", Rule: "MPA-003", Reply: func(b []byte) []byte { b[0] ^= 1; return b }},
@@ -45,10 +60,15 @@ func startups() []Twist {
 		{Name: "reply-shallow", Does: "has an IRD below the ORD of the Request", Rule: "MPA-014", Reply: word(func(w uint32) uint32 { return w &^ 0x3fff0000 })},
 		{Name: "reply-deep", Does: "has an ORD above the IRD of the Request", Rule: "MPA-015", Reply: word(func(w uint32) uint32 { return w&^0x3fff | 0x2000 })},
 		{Name: "reply-peer-to-peer", Does: "sets A, which the Request has not", Rule: "MPA-018", Reply: word(func(w uint32) uint32 { return w | 0x8000c000 })},
+		{Name: "private-reserved", Does: "sets the reserved flags of the private data", Rule: "RPCRDMA-072", Reply: private(func(p []byte) { p[5] |= 0xfe })},
+		{Name: "private-version", Does: "has private data of version 2", Rule: "RPCRDMA-071", Reply: private(func(p []byte) { p[4] = 2 })},
 		{Name: "reply-cut", Does: "ends the connection in the middle of the Reply", Rule: "", Reply: func([]byte) []byte { return nil }},
 		{Name: "reply-rejects", Does: "rejects every connection", Rule: "", Reply: flag(0x20, 0)},
 	}
 }
+
+// slow is how long a server takes for a reply whose calls must meet others on the way.
+const slow = 10 * time.Millisecond
 
 // lies are wrong frames.
 func lies() []Twist {
@@ -63,7 +83,12 @@ func lies() []Twist {
 			}
 			return asIs(c.seal(f))
 		}},
-		{Name: "crc", Does: "sends wrong CRCs", Rule: "MPA-030", Out: func(_ *Conn, f []byte) [][]byte { f[len(f)-1] ^= 1; return asIs(f) }},
+		{Name: "crc", Does: "sends wrong CRCs", Rule: "MPA-030", Out: func(c *Conn, f []byte) [][]byte {
+			if c.crcs.Load() {
+				f[len(f)-1] ^= 1
+			}
+			return asIs(f)
+		}},
 		{Name: "length", Does: "sends a wrong ULPDU_Length", Rule: "MPA-030", Out: func(c *Conn, f []byte) [][]byte {
 			be.PutUint16(f, be.Uint16(f)-4)
 			return asIs(c.seal(f))
@@ -84,6 +109,28 @@ func lies() []Twist {
 		})},
 		{Name: "invalidate", Does: "invalidates an STag that nobody has offered", Rule: "RPCRDMA-074", Out: control(func(u []byte) { u[1] = u[1]&^0x0f | byte(verbs.OpSendInvalidate); put(u, 2, 0x1234) })},
 		{Name: "write-anywhere", Does: "writes to memory that nobody has offered", Rule: "RPCRDMA-050", Out: before(func() []byte { return tagged(verbs.OpWrite, 0xdead, 64, make([]byte, 16)) })},
+		{Name: "writes-read-chunk", Does: "writes to memory that is offered for reading", Rule: "RPCRDMA-054", In: looks, Out: func(c *Conn, f []byte) [][]byte {
+			if l := c.offered.Load(); whole(ulpdu(f)) && l != nil && len(l.Read) > 0 {
+				return [][]byte{c.fpdu(tagged(verbs.OpWrite, ddp.STag(l.Read[0].Handle), l.Read[0].Offset, make([]byte, 4))), f}
+			}
+			return asIs(f)
+		}},
+		{Name: "reads-write-chunk", Does: "reads memory that is offered for writing", Rule: "RPCRDMA-054", In: looks, Out: func(c *Conn, f []byte) [][]byte {
+			u, l := ulpdu(f), c.offered.Load()
+			if len(u) >= ddp.UntaggedLen && u[0]&0x80 == 0 && be.Uint32(u[6:]) == ddp.QNRequest {
+				c.reads++
+			}
+			if !whole(u) || l == nil || len(l.Write) == 0 || len(l.Write[0]) == 0 || c.reads > 0 {
+				return asIs(f)
+			}
+			c.reads++
+			s := ddp.Segment{Last: true, DV: ddp.Version, Control: 0x40 | uint8(verbs.OpReadRequest), QN: ddp.QNRequest, MSN: ddp.FirstMSN}
+			to := l.Write[0][0]
+			b := append(s.Append(nil), make([]byte, 28)...)
+			put(put(put(b, ddp.UntaggedLen, 0x51), ddp.UntaggedLen+12, 4), ddp.UntaggedLen+16, uint32(to.Handle))
+			be.PutUint64(b[ddp.UntaggedLen+20:], to.Offset)
+			return [][]byte{c.fpdu(b), f}
+		}},
 		{Name: "read-response", Does: "answers a Read that nobody has asked for", Rule: "RDMAP-030", Out: before(func() []byte { return tagged(verbs.OpReadResponse, 0xdead, 64, make([]byte, 16)) })},
 		{Name: "runt", Does: "sends replies of 8 octets", Rule: "RPCRDMA-001", Out: header(8, func(b []byte) []byte { return b[:8] })},
 		{Name: "xid", Does: "answers with an XID that no call has", Rule: "RPCRDMA-010", Out: header(16, func(b []byte) []byte { return put(b, 0, be.Uint32(b)^0x80000000) })},
@@ -93,6 +140,24 @@ func lies() []Twist {
 		})},
 		{Name: "version", Does: "answers with rdma_vers 2", Rule: "RPCRDMA-002", Out: header(16, func(b []byte) []byte { return put(b, 4, 2) })},
 		{Name: "credits", Does: "grants no credit", Rule: "RPCRDMA-063", Out: header(16, func(b []byte) []byte { return put(b, 8, 0) })},
+		{Name: "overgrants", Does: "grants twice the credits that it serves", Rule: "", In: func(c *Conn, f []byte) [][]byte {
+			if whole(ulpdu(f)) && c.calls.Add(1) > max(c.granted.Load(), 1) {
+				c.client.Close()
+				return nil
+			}
+			return asIs(f)
+		}, Out: func(c *Conn, f []byte) [][]byte {
+			u := slices.Clone(ulpdu(f))
+			if !whole(u) || len(u) < ddp.UntaggedLen+16 {
+				return asIs(f)
+			}
+			time.Sleep(slow)
+			c.calls.Add(-1)
+			n := be.Uint32(u[ddp.UntaggedLen+8:])
+			c.granted.Store(int32(min(n, 1<<20)))
+			put(u, ddp.UntaggedLen+8, 2*n)
+			return asIs(c.fpdu(u))
+		}},
 		{Name: "type", Does: "answers with rdma_proc 9", Rule: "RPCRDMA-003", Out: header(16, func(b []byte) []byte { return put(b, 12, 9) })},
 		{Name: "lists", Does: "announces chunks by the word 2", Rule: "RPCRDMA-004", Out: header(28, func(b []byte) []byte { return put(b, 16, 2) })},
 		{Name: "read-list", Does: "offers a Read list", Rule: "RPCRDMA-044", Out: reply(func(b []byte, at int) []byte {

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // Twist is one way to be wrong. The functions get octets of their own.
@@ -93,6 +94,17 @@ func before(extra func() []byte) func(*Conn, []byte) [][]byte {
 		}
 		return asIs(f)
 	}
+}
+
+// looks notes what a call offers, and passes it on.
+func looks(c *Conn, f []byte) [][]byte {
+	if u := ulpdu(f); whole(u) {
+		var h rpcrdma.Header
+		if _, err := h.Decode(slices.Clone(u[ddp.UntaggedLen:]), nil); err == nil && !h.Lists.Empty() {
+			c.offered.Store(&h.Lists)
+		}
+	}
+	return asIs(f)
 }
 
 // put stores a word.

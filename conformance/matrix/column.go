@@ -1,0 +1,186 @@
+package matrix
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/internal/page"
+	"github.com/stag-rdma/stag/conformance/internal/probe"
+	"github.com/stag-rdma/stag/conformance/judge"
+)
+
+// Column is what one peer did. It is kept as NAME.json; the connections of its cells that are not ok are in
+// NAME.pcapng, and the judge's page of those is NAME.html.
+type Column struct {
+	Name    string  `json:"name"`
+	About   string  `json:"about"` // version, and where it ran
+	Date    string  `json:"date"`  // YYYY-MM-DD
+	Client  bool    `json:"client,omitempty"`
+	Ended   string  `json:"ended,omitempty"` // why there are no more cells
+	Packets int     `json:"packets"`         // in NAME.pcapng
+	Cells   []*Cell `json:"cells"`
+}
+
+// Cell is how a peer did in a case.
+type Cell struct {
+	Case    string      `json:"case"`
+	Verdict string      `json:"verdict"` // ok, tolerated, fails
+	Answers string      `json:"answers"` // "closed 2, rejected 1"
+	Sent    string      `json:"sent,omitempty"`
+	Got     string      `json:"got,omitempty"` // the first octets of the first connection, in hexadecimal
+	Tries   []probe.Try `json:"tries,omitempty"`
+	Alive   []string    `json:"alive,omitempty"`
+	First   int         `json:"first,omitempty"` // packet of the cell in NAME.pcapng; 0: load is not kept
+	Broken  []Packet    `json:"broken,omitempty"`
+}
+
+// Packet is a violation of the peer, in a packet of NAME.pcapng.
+type Packet struct {
+	Frame int    `json:"frame"`
+	Rule  string `json:"rule"`
+}
+
+// Captured reports whether the column has packets, and so a page of the judge.
+func (c *Column) Captured() bool { return c.Packets > 0 }
+
+// File returns the name of one of the column's files, "json", "pcapng" or "html".
+func (c *Column) File(ext string) string { return c.Name + "." + ext }
+
+// find returns the cell of a case, nil if it was not played.
+func (c *Column) find(name string) *Cell {
+	if i := slices.IndexFunc(c.Cells, func(x *Cell) bool { return x.Case == name }); i >= 0 {
+		return c.Cells[i]
+	}
+	return nil
+}
+
+// load reads the column that is in dir. The error is fs.ErrNotExist if there is none.
+func load(file string) (*Column, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c := new(Column)
+	if err := json.Unmarshal(b, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if strings.ContainsFunc(c.Name, func(r rune) bool { return !nameRune(r) }) || c.Name == "" {
+		return nil, fmt.Errorf("%s: a column called %q", file, c.Name)
+	}
+	return c, nil
+}
+
+// columns returns all columns in dir, servers first.
+func columns(dir string) (list []*Column, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	for _, client := range []bool{false, true} {
+		for _, f := range files {
+			c, err := load(f)
+			if err != nil {
+				return nil, err
+			}
+			if c.Client == client {
+				list = append(list, c)
+			}
+		}
+	}
+	return list, nil
+}
+
+// save writes NAME.json, so that a machine that dies afterwards has lost nothing.
+func (c *Column) save(dir string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	if err := enc.Encode(c); err != nil {
+		return err
+	}
+	name := filepath.Join(dir, c.File("json"))
+	if err := os.WriteFile(name+".new", b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// clear removes what dir has of the column.
+func (c *Column) clear(dir string) error {
+	for _, ext := range []string{"json", "pcapng", "html"} {
+		if err := os.Remove(filepath.Join(dir, c.File(ext))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep appends the packets of a cell to NAME.pcapng: sections of pcapng may follow each other.
+func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) error {
+	b := judge.NewBuilder(nil)
+	n, err := events(bytes.NewReader(packets), b.Event)
+	if err != nil {
+		return err
+	}
+	cell.First = c.Packets + 1
+	for _, v := range b.Report().Violations {
+		if v.Dir == peer && v.Rule.Severity != judge.Note {
+			cell.Broken = append(cell.Broken, Packet{c.Packets + v.Frame, v.Rule.ID})
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, c.File("pcapng")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(packets)
+	c.Packets += n
+	return errors.Join(err, f.Close())
+}
+
+// draw writes NAME.html.
+func (c *Column) draw(dir string) error {
+	if !c.Captured() {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(dir, c.File("pcapng")))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	drawn, b := page.New(c.File("pcapng"), &page.Options{MaxOctets: 96}), judge.NewBuilder(nil)
+	if _, err := events(f, func(ev *decode.Event) {
+		drawn.Event(ev)
+		b.Event(ev)
+	}); err != nil {
+		return err
+	}
+	out, err := os.Create(filepath.Join(dir, c.File("html")))
+	if err != nil {
+		return err
+	}
+	return errors.Join(drawn.Write(out, b.Report()), out.Close())
+}
+
+// events passes the events of a capture on, and returns the number of its packets.
+func events(r io.Reader, visit func(*decode.Event)) (int, error) {
+	c := decode.NewCapture(nil, visit)
+	for p, err := range decode.Packets(r) {
+		if err != nil {
+			return 0, err
+		}
+		c.Packet(&p)
+	}
+	c.Finish()
+	return c.Stats.Packets, nil
+}
