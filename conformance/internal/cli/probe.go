@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -26,7 +27,7 @@ type probeFlags struct {
 	program, version    uint32
 	clients, pid        int
 	expect, junit       string
-	restart             string
+	restart, handle     string
 	listen, server, run string
 }
 
@@ -48,7 +49,7 @@ what the server did about each, and gives a verdict:
              the start
 
 The probe changes nothing at the server: it calls only NULL, and procedures, versions
-and programs that do not exist. But a server may not survive it: probe one that nobody
+and programs that do not exist; with --handle also READ. But a server may not survive it: probe one that nobody
 needs meanwhile.
 
 Each connection is judged as well (conformance judge): a case fails if the server breaks
@@ -100,6 +101,7 @@ or there is no server; 2 bad command line.`,
 	flags.DurationVar(&f.quiet, "quiet", probe.DefaultQuiet, "how long to wait for something that should not come")
 	flags.Uint32Var(&f.program, "program", probe.DefaultProgram, "call NULL of this RPC program")
 	flags.Uint32Var(&f.version, "version", probe.DefaultVersion, "its version")
+	flags.StringVar(&f.handle, "handle", "", "an NFSv3 file handle in hexadecimal: also READ this file, whose 5 first octets anybody may read")
 	flags.IntVar(&f.clients, "clients", probe.DefaultClients, "connections of the case load/clients")
 	flags.IntVar(&f.pid, "pid", 0, "the server's `PROCESS` on this machine: compare what it uses before and after (/proc)")
 	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines with case, fails or tolerated, and after # the reason")
@@ -132,6 +134,9 @@ func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
 		p.Restart = func(ctx context.Context) error { return restart(ctx, f.restart) }
 	}
 	var err error
+	if p.Handle, err = hex.DecodeString(f.handle); err != nil || len(p.Handle) > 64 {
+		return nil, usagef("--handle %q: want at most 64 octets in hexadecimal", f.handle)
+	}
 	if p.Only, err = pattern("--only", f.only); err != nil {
 		return nil, err
 	}

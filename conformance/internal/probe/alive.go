@@ -22,7 +22,7 @@ func (p *Prober) nextXID() uint32 {
 // greet gets to know the peer, and makes the connection that stays open.
 func (p *Prober) greet(ctx context.Context) (*steady, error) {
 	p.xid = rand.Uint32() // a duplicate request cache may know the calls of another run
-	p.target = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1, XID: p.xid + 1<<20}
+	p.target = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1, XID: p.xid + 1<<20, Handle: string(p.Handle)}
 	s, err := p.keep(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -42,6 +42,9 @@ type Prober struct {
 
 	// Octets is how many octets of each connection, in either direction, a Try keeps. If zero, none.
 	Octets int
+	// Handle is an NFSv3 file handle of a file with 5 octets or more that anybody may read. If there is one, the file is
+	// read; otherwise nothing but NULL is called.
+	Handle []byte
 	// Clients is how many connections load/clients has open at the same time. If zero, 1,000.
 	Clients int
 	// Usage, if not nil, says what the peer uses, before the first case and after the last.
@@ -80,7 +83,7 @@ func (p *Prober) quiet() time.Duration {
 func (p *Prober) table() []cases.Case {
 	t := p.target
 	if t == (cases.Target{}) {
-		t = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1}
+		t = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1, Handle: string(p.Handle)}
 	}
 	var list []cases.Case
 	for _, c := range cases.Table(t) {

@@ -92,16 +92,23 @@ func (t *Try) about() uint32 {
 	return t.Subjects[0]
 }
 
-// returned compares the chunk lists of a reply with those of the call (RFC 8166 Section 4.3): NULL has no
-// result that could be in a write chunk.
+// returned compares the chunk lists of a reply with those of the call (RFC 8166 Section 4.3): unless the try is about
+// READ, there is no result that could be in a write chunk.
 func (w *Watcher) returned(h *rpcrdma.Header) {
 	sent := &w.try.Lists
 	if len(h.Write) != len(sent.Write) {
 		w.breach("%d write chunks came back of %d", len(h.Write), len(sent.Write))
 		return
 	}
+	n := uint64(0)
 	for i, c := range h.Write {
-		w.same("write chunk", c, sent.Write[i], false)
+		w.same("write chunk", c, sent.Write[i], w.try.Fills)
+		for _, s := range c {
+			n += uint64(s.Length)
+		}
+	}
+	if w.try.Fills && n == 0 {
+		w.breach("no data came: is the handle that of a file with 5 octets, which anybody may read?")
 	}
 	if h.HasReply && !sent.HasReply {
 		w.breach("a reply chunk came back that was not offered")

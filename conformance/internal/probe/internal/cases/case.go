@@ -37,7 +37,8 @@ type Try struct {
 	Said   []chunks.Segment
 	Lists  chunks.Lists // of the call that the try is about
 
-	Responses int // answers to RDMA Reads that must come, if the connection lives
+	Fills     bool // data must come into the write chunk
+	Responses int  // answers to RDMA Reads that must come, if the connection lives
 
 	Subjects []uint32 // XIDs that the try is about; if none, all but Hello and After
 	Hello    uint32   // XID of the call before, 0: none

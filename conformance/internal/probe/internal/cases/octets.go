@@ -51,6 +51,7 @@ type Target struct {
 	Receives   int    // the largest Send that it says it accepts
 	Grant      int    // credits that it has granted
 	XID        uint32 // the calls count from here
+	Handle     string // octets of an NFSv3 file handle that can be read; "": none
 }
 
 // call returns the NULL call of the target's program.

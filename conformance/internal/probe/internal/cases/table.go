@@ -11,7 +11,7 @@ func Table(t Target) []Case {
 	var all []Case
 	for _, part := range [][]Case{
 		g.badStartup(), g.goodStartup(), g.badFPDU(), g.goodFPDU(), g.badDDP(), g.goodDDP(), g.badRDMAP(), g.goodRDMAP(),
-		g.badHeaders(), g.everyWord(), g.chunkLists(), g.liars(), g.rpcCalls(), g.credits(), g.silent(),
+		g.badHeaders(), g.everyWord(), g.chunkLists(), g.liars(), g.rpcCalls(), g.credits(), g.reads(), g.silent(),
 	} {
 		all = append(all, part...)
 	}

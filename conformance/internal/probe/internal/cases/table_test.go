@@ -45,6 +45,11 @@ func TestHarmless(t *testing.T) {
 			}
 		}
 	}
+	read := nfs
+	read.Handle = "handle"
+	if n := len(Table(read)) - len(Table(nfs)); n != 1 {
+		t.Errorf("a handle makes %d cases more", n)
+	}
 	if calls < 500 {
 		t.Errorf("only %d calls were looked at", calls)
 	}
