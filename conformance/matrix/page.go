@@ -81,6 +81,13 @@ func slug(s string) string {
 	}, strings.ToLower(s))
 }
 
+// table has the peers of one role.
+type table struct {
+	Role string
+	Sums []*sum
+	Rows []*row
+}
+
 // Write writes the page about all columns that are in dir. about says who played the cases.
 func Write(w io.Writer, dir, title, about string) error {
 	list, err := columns(dir)
@@ -91,18 +98,31 @@ func Write(w io.Writer, dir, title, about string) error {
 	if err != nil {
 		return err
 	}
-	sums := make([]*sum, len(list))
-	for i, c := range list {
-		sums[i] = &sum{Column: c}
+	servers, clients := &table{Role: "Servers"}, &table{Role: "Clients"}
+	for _, c := range list {
+		of := servers
+		if c.Client {
+			of = clients
+		}
+		of.Sums = append(of.Sums, &sum{Column: c})
 	}
-	var rows []*row
+	servers.fill((&probe.Prober{}).Cases())
+	clients.fill((&probe.Trap{}).Cases())
+	return t.Execute(w, struct {
+		Title, About string
+		Tables       []*table
+	}{title, about, []*table{servers, clients}})
+}
+
+// fill makes the rows.
+func (t *table) fill(cases []probe.Case) {
 	last := ""
-	for _, k := range append((&probe.Prober{}).Cases(), (&probe.Trap{}).Cases()...) {
+	for _, k := range cases {
 		r := &row{Case: k, ID: slug(k.Name)}
-		for i, c := range list {
-			v := c.view(k.Name)
+		for _, s := range t.Sums {
+			v := s.view(k.Name)
 			r.Cells = append(r.Cells, v)
-			sums[i].count(v)
+			s.count(v)
 			if v.Cell != nil {
 				r.add(v)
 			}
@@ -113,13 +133,8 @@ func Write(w io.Writer, dir, title, about string) error {
 		if layer, _, _ := strings.Cut(k.Name, "/"); layer != last {
 			r.Layer, last = layer, layer
 		}
-		rows = append(rows, r)
+		t.Rows = append(t.Rows, r)
 	}
-	return t.Execute(w, struct {
-		Title, About string
-		Sums         []*sum
-		Rows         []*row
-	}{title, about, sums, rows})
 }
 
 func (s *sum) count(v *view) {
