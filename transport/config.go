@@ -51,7 +51,9 @@ type Config struct {
 
 	// CreditPool, on servers and listeners, limits the calls in flight on all connections
 	// together, and distributes the credits according to load. Credits still limits each
-	// connection. If nil, every connection is granted Credits.
+	// connection. If nil, there is one credit for each 40 KiB of RequestMemory, so that calls that wait
+	// take an eighth of it: the first connections, 51 by default, are granted Credits from one half of
+	// them, and the others share the other half.
 	CreditPool *CreditPool
 
 	// InlineSend is the size in octets of the largest Send of this side, and InlineRecv that of

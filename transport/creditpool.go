@@ -68,22 +68,23 @@ func (p *CreditPool) answer(s *credits.Share, asked uint32, unanswered int) uint
 
 // creditShare is the part of a pool that a respConn has; respConn.mu guards it.
 type creditShare struct {
-	pool  *CreditPool // nil: it always grants Config.Credits
+	from  *CreditPool // see door.credits
+	pool  *CreditPool // from, once joined; nil: it always grants Config.Credits
 	part  credits.Share
 	burst int // calls received since the latest replies were flushed
 }
 
 // firstCredits returns the largest grant of a new connection.
-func (c *Config) firstCredits() uint32 {
-	if c.CreditPool != nil {
+func (rc *respConn) firstCredits() uint32 {
+	if rc.share.from != nil {
 		return 1
 	}
-	return uint32(c.Credits)
+	return uint32(rc.cfg.Credits)
 }
 
 // joinPool joins the pool; HandleClose leaves it. The caller holds rc.mu.
 func (rc *respConn) joinPool() {
-	if p := rc.cfg.CreditPool; p != nil && !rc.gone {
+	if p := rc.share.from; p != nil && !rc.gone {
 		p.join(&rc.share.part)
 		rc.share.pool = p
 	}
@@ -146,7 +147,7 @@ func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
 
 // upcalls returns the handler of the connection's events.
 func (rc *respConn) upcalls() rdmap.Handler {
-	if rc.cfg.CreditPool != nil {
+	if rc.share.from != nil {
 		return pooledUpcalls{(*respUpcalls)(rc)}
 	}
 	return (*respUpcalls)(rc)

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,38 @@ type door struct {
 
 	mu       sync.Mutex
 	promised int64 // octets of large inline calls for which clients have credits
+	full     int   // connections that have credits of no pool
+
+	pool *CreditPool
+}
+
+// waitingCall is what a call takes until it may have memory of the budget: a Send of the default size, and what
+// is known about the call. Without a bound, those of 400 clients with 64 credits each took 140 MiB.
+const waitingCall = DefaultInlineSize + 1<<10
+
+// credits returns the pool of the next connection, nil if it is always granted Config.Credits. What all clients
+// may have waiting takes an eighth of RequestMemory: one half for the first connections, because a window that
+// has to grow makes calls wait behind a slow one, the other half shared by the rest according to load.
+func (d *door) credits() *CreditPool {
+	if p := d.cfg.CreditPool; p != nil {
+		return p
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full > 0 && (d.full+1)*d.cfg.Credits > d.pool.Stats().Size {
+		return d.pool
+	}
+	d.full++
+	return nil
+}
+
+// creditsBack takes back what credits has returned to a connection that is gone.
+func (d *door) creditsBack(p *CreditPool) {
+	if p == nil {
+		d.mu.Lock()
+		d.full--
+		d.mu.Unlock()
+	}
 }
 
 // inline returns the size of the inline calls that the next connection may send. A call is there before it
@@ -90,6 +123,7 @@ func newDoor(cfg *Config, ctr *counters) *door {
 			Patience: cfg.PullTimeout, Hurry: min(hurry, cfg.PullTimeout), Rate: minRate,
 		}),
 		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger), telling: make(chan struct{}, refusals),
+		pool: NewCreditPool(int(min(cfg.RequestMemory/8/2/waitingCall, math.MaxInt32))),
 	}
 }
 

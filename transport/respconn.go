@@ -73,6 +73,7 @@ func newRespConn(cfg *Config, ctr *counters, d *door, app application) *respConn
 
 // config returns the settings of the underlying connection.
 func (rc *respConn) config() *rdmap.Config {
+	rc.share.from = rc.door.credits()
 	ec := rc.cfg.engine(rc.upcalls(), -1)
 	rc.inline = rc.door.inline()
 	ec.RecvSize = rc.inline
@@ -93,7 +94,7 @@ func (rc *respConn) config() *rdmap.Config {
 func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, recv := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Profile: rc.cfg.Profile, Credits: rc.cfg.firstCredits(),
+		Profile: rc.cfg.Profile, Credits: rc.firstCredits(),
 		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		MaxExposed: rc.cfg.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.PeerAlign,
@@ -115,6 +116,7 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 // leave ends the admission of the connection, which has ended.
 func (rc *respConn) leave() {
 	rc.door.inlineIs(rc.inline, 0)
+	rc.door.creditsBack(rc.share.from)
 	rc.peer.Leave()
 }
 

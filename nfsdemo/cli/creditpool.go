@@ -7,14 +7,14 @@ import (
 
 // addPoolFlag adds --credit-pool.
 func addPoolFlag(cmd *cobra.Command, n *int) {
-	cmd.Flags().IntVar(n, "credit-pool", 0, "calls in flight of all RDMA clients together, shared by load; 0: no limit")
+	cmd.Flags().IntVar(n, "credit-pool", 0, "calls in flight of all RDMA clients together, shared by load; 0: one for each 40K of --memory-limit")
 }
 
-// creditPool returns the pool of n credits, nil for 0.
+// creditPool returns the pool of n credits, nil, the default of the transport, for 0.
 func creditPool(n int) (*transport.CreditPool, error) {
 	switch {
 	case n < 0:
-		return nil, usagef("--credit-pool %d: want 0 or more; 0 means no limit", n)
+		return nil, usagef("--credit-pool %d: want 0 or more; 0 means one for each 40K of --memory-limit", n)
 	case n == 0:
 		return nil, nil
 	}

@@ -1,0 +1,84 @@
+package transport_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/transport"
+)
+
+// However many clients there are, the calls that they may have waiting at once take an eighth of RequestMemory,
+// besides one call each: the first are granted Credits, the others share what is left, and a place that is
+// given back is taken again.
+func TestWaitingCallsBounded(t *testing.T) {
+	const clients, most = 40, 16 << 20 / (40 << 10)
+	s := &transport.Server{
+		Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
+		Config:  &transport.Config{Credits: 64, RequestMemory: 16 << 20},
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(l) })
+	defer wg.Wait()
+	defer s.Close()
+
+	null := func(c *transport.Client) {
+		t.Helper()
+		var reply transport.Reply
+		defer reply.Release()
+		if err := c.Do(t.Context(), &transport.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
+			t.Error(err)
+		}
+	}
+	dial := func() *transport.Client {
+		t.Helper()
+		c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		null(c)
+		return c
+	}
+	var all []*transport.Client
+	defer func() {
+		for _, c := range all {
+			_ = c.Close()
+		}
+	}()
+	for range clients {
+		all = append(all, dial())
+	}
+	if n := all[0].Stats().Credits; n != 64 {
+		t.Errorf("the first client has %d credits, want 64", n)
+	}
+	for range 10 { // with as many callers as there are credits: grants grow where they are used
+		var calls sync.WaitGroup
+		for _, c := range all {
+			for range 16 {
+				calls.Go(func() { null(c) })
+			}
+		}
+		calls.Wait()
+	}
+	sum := 0
+	for _, c := range all {
+		sum += c.Stats().Credits
+	}
+	if sum > most+clients {
+		t.Errorf("%d clients have %d credits, want at most %d", clients, sum, most+clients)
+	}
+	t.Logf("%d credits", sum)
+
+	_ = all[0].Close()
+	for s.Stats().Connections == clients {
+		null(all[1]) // until the server has seen the end
+	}
+	if all[0] = dial(); all[0].Stats().Credits != 64 {
+		t.Errorf("in the place of the first: %d credits, want 64", all[0].Stats().Credits)
+	}
+}
