@@ -33,11 +33,12 @@ func TestMain(m *testing.M) {
 
 // server is a stagjfs that can be killed and started again.
 type server struct {
-	t    testing.TB
-	args []string
-	file string // of the port
-	addr string
-	cmd  *exec.Cmd
+	t     testing.TB
+	args  []string
+	file  string // of the port
+	addr  string
+	mount string
+	cmd   *exec.Cmd
 }
 
 // start starts a server of a volume.
@@ -54,7 +55,11 @@ func start(t testing.TB, uri string, args ...string) *server {
 func (s *server) restart() {
 	s.t.Helper()
 	_ = os.Remove(s.file)
-	s.cmd = exec.Command(os.Args[0], append(s.args, "--listen", s.addr)...)
+	args := append(s.args, "--listen", s.addr)
+	if s.mount != "" {
+		args = append(args, "--mount-listen", s.mount)
+	}
+	s.cmd = exec.Command(os.Args[0], args...)
 	s.cmd.Env = append(os.Environ(), asServer+"=1")
 	s.cmd.Stderr = os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -64,8 +69,14 @@ func (s *server) restart() {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(s.file)
 		if err == nil {
-			_, rest, _ := strings.Cut(string(text), "RDMA=")
-			s.addr, _, _ = strings.Cut(rest, "\n")
+			for line := range strings.Lines(string(text)) {
+				switch name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name {
+				case "RDMA":
+					s.addr = value
+				case "MOUNT":
+					s.mount = value
+				}
+			}
 			return
 		}
 		if time.Now().After(end) {
