@@ -164,17 +164,9 @@ func checkTree(all []*History, export string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var acked, open, again, pushed int
+	var sum tally
 	for _, h := range all {
-		acked, again = acked+len(h.Ops), again+len(h.Again)
-		for _, o := range h.Ops {
-			if o.Kind == Push {
-				pushed++
-			}
-		}
-		if h.Open() != nil {
-			acked, open = acked-1, open+1
-		}
+		sum.add(h)
 	}
-	return fmt.Sprintf("%d acknowledged, %d of them pushed, %d sent again, %d open, by %d workers", acked, pushed, again, open, len(all)), CheckAll(all, tree)
+	return fmt.Sprintf("%v, by %d workers", &sum, len(all)), CheckAll(all, tree)
 }
