@@ -10,14 +10,14 @@ import (
 
 // Read reads straight into p.
 func (n *file) Read(p []byte, off uint64) (int, error) {
-	s, proven, err := n.openFile(false)
+	s, fresh, err := n.openFile(false)
 	if err != nil {
 		return 0, err
 	}
 	defer n.fs.files.put(s)
-	if !proven {
-		if err := n.do(func() error { return n.prove(s.v) }); err != nil {
-			return 0, status(err)
+	if !fresh {
+		if err := n.prove(s.v); err != nil {
+			return 0, err
 		}
 	}
 	if off > 1<<63-1 {
@@ -40,7 +40,7 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	if off > n.fs.limit || uint64(len(p)) > n.fs.limit-off {
 		return res, nfs3.ErrFBig
 	}
-	s, proven, err := n.openFile(true)
+	s, fresh, err := n.openFile(true)
 	if err != nil {
 		return res, err
 	}
@@ -48,7 +48,7 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	// Taken before the write: if a sync fails meanwhile, these octets may be lost with the
 	// others, and the client must not get the verifier from after that.
 	res.Verf = n.fs.writeVerf()
-	err = n.writing(s.v, proven, func() (err error) {
+	err = n.writing(s.v, fresh, func() (err error) {
 		res.N, err = s.v.f.WriteAt(p, int64(off))
 		return err
 	})

@@ -175,12 +175,12 @@ func (n *file) truncate(size uint64) error {
 	case size > n.fs.limit:
 		return nfs3.ErrFBig
 	}
-	s, proven, err := n.openFile(true)
+	s, fresh, err := n.openFile(true)
 	if err != nil {
 		return err
 	}
 	defer n.fs.files.put(s)
-	return n.writing(s.v, proven, func() error { return s.v.f.Truncate(int64(size)) })
+	return n.writing(s.v, fresh, func() error { return s.v.f.Truncate(int64(size)) })
 }
 
 // ReadLink returns the target.

@@ -87,8 +87,8 @@ func (o *openFile) Close() error {
 }
 
 // openFile opens the regular file n for the caller, ErrInval if n is of another kind, and reports whether
-// the kernel has just let him, so that it need not be asked again. The caller puts the slot back.
-func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], proven bool, err error) {
+// the kernel has let him just now, so that it need not be asked again. The caller puts the slot back.
+func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], fresh bool, err error) {
 	f := n.fs
 	if n.typ != nfs3.TypeReg {
 		return nil, false, nfs3.ErrInval
@@ -96,11 +96,7 @@ func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], proven bool, e
 	fk := f.fileKey(n.key, n.who, write)
 	if s := f.files.get(fk); s != nil {
 		if s.v.forWho(n.who) {
-			proven, err := s.v.proven()
-			if err != nil {
-				f.files.put(s)
-			}
-			return s, proven, err
+			return s, false, nil
 		}
 		f.files.put(s)
 	}
@@ -171,47 +167,60 @@ func (o *openFile) proven() (bool, error) {
 	return o.proof == proof{st.Mode, st.UID, st.GID, st.Ctime}, nil
 }
 
-// prove asks the kernel whether the caller may still use the open file. It runs as the caller.
+// prove makes sure that the caller may still use a file that was open already.
 func (n *file) prove(o *openFile) error {
-	a, err := n.fs.statFile(o.f)
-	if err != nil {
+	if ok, err := o.proven(); ok || err != nil {
 		return err
 	}
-	want := mayRead
-	if o.write {
-		want = mayWrite
-	}
-	err = accessFile(o.f, want)
-	if errors.Is(err, nfs3.ErrAcces) && (n.owns(&a) || !o.write && accessFile(o.f, mayExec) == nil) {
-		err = nil
+	a, err := n.fs.statFile(o.f)
+	if err == nil {
+		err = n.do(func() error { return n.may(o) })
 	}
 	if err == nil {
 		o.mu.Lock()
 		o.proof = proofOf(&a)
 		o.mu.Unlock()
 	}
+	return status(err)
+}
+
+// may asks the kernel whether the caller may use an open file. It runs as the caller.
+func (n *file) may(o *openFile) error {
+	want := mayRead
+	if o.write {
+		want = mayWrite
+	}
+	err := accessFile(o.f, want)
+	if !errors.Is(err, nfs3.ErrAcces) {
+		return err
+	}
+	a, e := n.fs.statFile(o.f)
+	if e != nil || n.owns(&a) || !o.write && accessFile(o.f, mayExec) == nil {
+		return e
+	}
 	return err
 }
 
 // Open opens the file and leaves it open.
 func (n *file) Open(write bool) error {
-	s, proven, err := n.openFile(write)
+	s, fresh, err := n.openFile(write)
 	if err != nil {
 		return err
 	}
 	defer n.fs.files.put(s)
-	if proven {
+	if fresh {
 		return nil
 	}
-	return status(n.do(func() error { return n.prove(s.v) }))
+	return n.prove(s.v)
 }
 
 // writing runs fn, which changes the content of an open file, as the caller: so the kernel clears set-id
-// bits, and keeps reserved blocks and quotas.
-func (n *file) writing(o *openFile, proven bool, fn func() error) error {
+// bits, and keeps reserved blocks and quotas. There the question whether he may costs less than a look whether
+// it must be asked, which after a write it must.
+func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
 	return status(n.do(func() error {
-		if !proven {
-			if err := n.prove(o); err != nil {
+		if !fresh {
+			if err := n.may(o); err != nil {
 				return err
 			}
 		}

@@ -18,15 +18,19 @@ const fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_MKNOD | 1<<unix.CAP_DAC_OVERRID
 // caps are the capabilities of a thread.
 type caps [2]unix.CapUserData
 
-func (c *caps) get() error {
+func (c *caps) call(trap uintptr) bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	return unix.Capget(&hdr, &c[0])
+	_, _, e := syscall.RawSyscall(trap, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&c[0])), 0)
+	return e == 0
 }
 
-func (c *caps) set() bool {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	_, _, e := syscall.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&c[0])), 0)
-	return e == 0
+func (c *caps) get() bool { return c.call(unix.SYS_CAPGET) }
+
+// take gives this thread the capabilities c. To look first is cheap; a change makes a copy of all that the kernel
+// knows of the thread's rights.
+func (c *caps) take() bool {
+	var now caps
+	return now.get() && (now == *c || c.call(unix.SYS_CAPSET))
 }
 
 func (c *caps) effective() uint64 { return uint64(c[1].Effective)<<32 | uint64(c[0].Effective) }
@@ -47,10 +51,13 @@ func (c *caps) raise(m uint64) {
 type Switcher struct {
 	uid, gid uint32
 	groups   []uint32
-	own      caps // of every thread
+	own      caps // of a thread at rest, perhaps less CAP_SYS_RESOURCE
 	plain    caps // of a thread that acts as a user
 	super    caps // of a thread that acts as uid 0
 	over     caps // of a thread that acts as a user whom no mode bits stop
+	// With its fsuid a thread gets its own capabilities back, except CAP_SYS_RESOURCE: so it is for root. The next
+	// user would not have that, and uid 0 takes it again.
+	restored bool
 }
 
 // New looks at the process, and tries the switch on this thread.
@@ -58,8 +65,8 @@ func New() (*Switcher, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s := &Switcher{}
-	if err := s.own.get(); err != nil {
-		return nil, err
+	if !s.own.get() {
+		return nil, errors.New("caller: the kernel does not tell the capabilities of the process")
 	}
 	const need = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
 	if s.own.effective()&need != need {
@@ -81,18 +88,24 @@ func New() (*Switcher, error) {
 	return s, s.prove()
 }
 
-// prove becomes nobody, and looks whether a capability is left.
+// prove becomes nobody, and looks which capabilities are left then, and which come back.
 func (s *Switcher) prove() error {
 	id := &Identity{UID: 65534, GID: 65534}
 	if err := s.become(id, &s.plain); err != nil {
 		return errors.Join(ErrCannot, err)
 	}
-	defer s.revert(id)
-	var now caps
-	if err := now.get(); err != nil {
-		return err
+	var then, back caps
+	then.get()
+	s.restored = true
+	s.revert(id)
+	back.get()
+	back.raise(1 << unix.CAP_SYS_RESOURCE)
+	most := s.own
+	most.raise(1 << unix.CAP_SYS_RESOURCE)
+	if s.restored = back == most; !s.restored && !s.own.take() {
+		abort()
 	}
-	if now.effective()&fileCaps != 0 {
+	if then.effective()&fileCaps != 0 {
 		return errors.New("caller: the capabilities of the process stay in effect: check its secure bits")
 	}
 	return nil
@@ -115,11 +128,6 @@ func setgroups(g []uint32) bool {
 	return e == 0
 }
 
-// same reports whether threads of this process are id already.
-func (s *Switcher) same(id *Identity) bool {
-	return id.UID == s.uid && id.GID == s.gid && !s.regroups(id)
-}
-
 // regroups reports whether the groups must be switched.
 func (s *Switcher) regroups(id *Identity) bool {
 	return id.UID != 0 && !slices.Equal(id.Groups, s.groups)
@@ -134,10 +142,7 @@ func (s *Switcher) become(id *Identity, c *caps) error {
 	ok := !s.regroups(id) || setgroups(id.Groups)
 	ok = ok && (id.GID == s.gid || setfs(sysSetfsgid, id.GID))
 	ok = ok && (id.UID == s.uid || setfs(sysSetfsuid, id.UID))
-	if ok && *c != s.own || ok && s.uid == 0 && id.UID != 0 {
-		ok = c.set()
-	}
-	if !ok {
+	if !ok || !c.take() {
 		s.revert(id)
 		return ErrRefused
 	}
@@ -149,7 +154,7 @@ func (s *Switcher) revert(id *Identity) {
 	ok := id.UID == s.uid || setfs(sysSetfsuid, s.uid)
 	ok = ok && (id.GID == s.gid || setfs(sysSetfsgid, s.gid))
 	ok = ok && (!s.regroups(id) || setgroups(s.groups))
-	if !ok || !s.own.set() {
+	if !ok || !s.restored && !s.own.take() {
 		abort()
 	}
 }
@@ -175,9 +180,6 @@ func (s *Switcher) capsFor(id *Identity) *caps {
 // Do runs fn on this thread as id: the system calls that fn makes itself, not those of goroutines that it
 // starts. fn holds a thread, so it must not wait for other goroutines. Its error is returned as it is.
 func (s *Switcher) Do(id *Identity, fn func() error) error {
-	if s.same(id) && id.UID == 0 {
-		return fn()
-	}
 	return s.run(id, s.capsFor(id), fn)
 }
 

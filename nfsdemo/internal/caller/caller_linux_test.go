@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,7 +40,8 @@ func newSwitcher(t *testing.T) *caller.Switcher {
 	return sw
 }
 
-// ids are the lines of a thread's status that the kernel decides by.
+// ids are the lines of a thread's status that the kernel decides by, without CAP_SYS_RESOURCE: a thread at rest has
+// it or not.
 func ids(status []byte) string {
 	var out []string
 	for line := range strings.Lines(string(status)) {
@@ -50,7 +52,8 @@ func ids(status []byte) string {
 		case "Groups:":
 			out = append(out, "["+strings.Join(f[1:], " ")+"]")
 		case "CapEff:":
-			out = append(out, f[1])
+			eff, _ := strconv.ParseUint(f[1], 16, 64)
+			out = append(out, fmt.Sprintf("%x", eff&^(1<<unix.CAP_SYS_RESOURCE)))
 		}
 	}
 	return strings.Join(out, " ")
@@ -112,12 +115,44 @@ func TestDo(t *testing.T) {
 		if _, err := fmt.Sscanf(capEff, "%x", &eff); err != nil {
 			t.Fatal(capEff, err)
 		}
-		for _, bit := range []int{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_CHOWN, unix.CAP_FSETID, unix.CAP_MKNOD, unix.CAP_SYS_RESOURCE, unix.CAP_LINUX_IMMUTABLE} {
+		for _, bit := range []int{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_CHOWN, unix.CAP_FSETID, unix.CAP_MKNOD, unix.CAP_LINUX_IMMUTABLE} {
 			if eff>>bit&1 != 0 {
 				t.Errorf("%+v: capability %d is effective", c.id, bit)
 			}
 		}
 		nobodyLeft(t, own)
+	}
+}
+
+// TestReserve: root has CAP_SYS_RESOURCE on every thread, also on one that has acted as a user before, and users
+// have it on none.
+func TestReserve(t *testing.T) {
+	sw := newSwitcher(t)
+	has := func() bool {
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var c [2]unix.CapUserData
+		if err := unix.Capget(&hdr, &c[0]); err != nil {
+			t.Fatal(err)
+		}
+		return c[0].Effective>>unix.CAP_SYS_RESOURCE&1 != 0
+	}
+	if !has() {
+		t.Skip("this process may not take reserved blocks itself")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i := range 20 {
+		id := &caller.Identity{UID: uint32(i * 7 % 3), GID: uint32(i * 5 % 2)}
+		do := sw.Do
+		if i%4 == 3 {
+			do = sw.Override
+		}
+		_ = do(id, func() error {
+			if has() != (id.UID == 0) {
+				t.Errorf("%d: uid %d, CAP_SYS_RESOURCE %v", i, id.UID, has())
+			}
+			return nil
+		})
 	}
 }
 

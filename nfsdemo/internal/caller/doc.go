@@ -23,5 +23,8 @@
 //
 // # Other effects
 //
+// Between calls a thread has CAP_SYS_RESOURCE or not, as its last caller left it. So the process's own files may
+// take reserved blocks, but it must not count on them.
+//
 // A process that has switched is not dumpable: it leaves no core file.
 package caller
