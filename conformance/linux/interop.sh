@@ -14,11 +14,13 @@
 #      nfs-ganesha (NFSv4.0 and 4.1) behind `nfsdemo proxy`;
 #   5. `nfsdemo doctor` in the guest says what a mount lacks, and the command that it prints mounts;
 #   6. two clients in the guest lock files at `nfsdemo serve`: conflict, GRANTED, CANCEL, a restart of either side;
-#   7. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
+#   7. what callers may do through mounts over RDMA and TCP is what processes beside the server may do, on
+#      tmpfs, ext4, XFS and btrfs; quotas and reserved blocks;
+#   8. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
 #      perftest`, likewise.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|server|rping|perftest|gonfs|nfs4]... (default: all)
+# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|authority|server|rping|perftest|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -120,6 +122,26 @@ guest_locks() {
   cp "${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel/drivers/net/veth.ko "$work/s/" || { fail "locks: no veth"; return; }
   "$here/run.sh" -t 600 -d "$work/s" "$here/locks.sh" >"$work/locks.log" 2>&1 || rc=$?
   guest_said locks $rc
+}
+
+# What callers may do through mounts: server, file systems and client are all in the guest.
+guest_authority() {
+  local rc=0 kind n=0 disks= modules=("${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel)
+  command -v mkfs.xfs >/dev/null && command -v mkfs.btrfs >/dev/null ||
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends xfsprogs btrfs-progs >/dev/null || { fail "authority: no xfsprogs and btrfs-progs"; return; }
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  (cd "$top" && CGO_ENABLED=0 go build -o "$work/s/nfsdemo" ./nfsdemo && CGO_ENABLED=0 go test -c -o "$work/s/server.test" ./nfsdemo/server) || { fail "authority: build"; return; }
+  cp "$modules"/{fs/{xfs/xfs,btrfs/btrfs,quota/quota_tree,quota/quota_v2},net/ipv4/{inet,tcp}_diag}.ko "$work/s/" || { fail "authority: modules"; return; }
+  for kind in ext4 xfs btrfs "ext4 -O quota -E quotatype=usrquota -m 50"; do
+    n=$((n + 1))
+    truncate -s $([ $n = 4 ] && echo 64M || echo 400M) "$work/disk$n"
+    # shellcheck disable=SC2086 # its options
+    mkfs.${kind%% *} -q ${kind#"${kind%% *}"} "$work/disk$n" || { fail "authority: mkfs.$kind"; return; }
+    disks="$disks -drive if=none,id=d$n,file=$work/disk$n,format=raw,cache=unsafe -device virtio-blk-pci,drive=d$n"
+  done
+  "$here/run.sh" -t 10800 -d "$work/s" -e "FS=ext4 xfs btrfs" -X "$disks" "$here/authority.sh" >"$work/authority.log" 2>&1 || rc=$?
+  grep -E 'comparisons|uid [0-9]+:' "$work/authority.log" | sed 's/^ */authority: /'
+  guest_said authority $rc
 }
 
 # The kernel's client through a relay that cuts its connection ten times.
@@ -341,7 +363,7 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks server rping perftest gonfs nfs4
+[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks authority server rping perftest gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client "" ;;
@@ -351,12 +373,13 @@ for part; do
   kill) kernel_kill ;;
   doctor) guest_doctor ;;
   locks) guest_locks ;;
+  authority) guest_authority ;;
   server) kernel_server ;;
   rping) rping_both ;;
   perftest) perftest_both ;;
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, authority, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"

@@ -38,12 +38,18 @@ func init() {
 // localCall is one system call: on the file in a directory that everybody may search, or on names in d.
 type localCall struct {
 	Op, D, F, E string
+	GID         int // of "chgrp own"
 }
 
 // outcome is what came of it.
 type outcome struct {
 	Errno int    `json:",omitempty"`
 	Text  string `json:",omitempty"` // what was found
+}
+
+// callIn returns the call in a scene that was built below top.
+func callIn(op, top string, id *caller.Identity) *localCall {
+	return &localCall{Op: op, D: top + "/d", F: top + "/f", E: top + "/e", GID: int(id.GID)}
 }
 
 func local() {
@@ -120,7 +126,7 @@ var localOps = map[string]func(c *localCall) (string, error){
 	"truncate":   func(c *localCall) (string, error) { return "", unix.Truncate(c.F, 1) },
 	"chmod":      func(c *localCall) (string, error) { return "", unix.Chmod(c.F, 0o640) },
 	"chmod g+s":  func(c *localCall) (string, error) { return "", unix.Chmod(c.F, 0o2755) },
-	"chgrp own":  func(c *localCall) (string, error) { return "", unix.Chown(c.F, -1, os.Getegid()) },
+	"chgrp own":  func(c *localCall) (string, error) { return "", unix.Chown(c.F, -1, c.GID) },
 	"chgrp 1001": func(c *localCall) (string, error) { return "", unix.Chown(c.F, -1, 1001) },
 	"chown":      func(c *localCall) (string, error) { return "", unix.Chown(c.F, 3000, -1) },
 	"touch": func(c *localCall) (string, error) {
@@ -129,10 +135,13 @@ var localOps = map[string]func(c *localCall) (string, error){
 	},
 	"times": func(c *localCall) (string, error) { t := unix.Timespec{Sec: 99}; return setLocal(c.F, t, t) },
 	"create": func(c *localCall) (string, error) {
-		return closing(unix.Open(c.D+"/n", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o666))
+		return closing(unix.Open(c.D+"/n", unix.O_CREAT|unix.O_WRONLY, 0o666))
 	},
 	"create 2755": func(c *localCall) (string, error) {
-		return closing(unix.Open(c.D+"/n", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o2755))
+		return closing(unix.Open(c.D+"/n", unix.O_CREAT|unix.O_WRONLY, 0o2755))
+	},
+	"create exclusively": func(c *localCall) (string, error) {
+		return closing(unix.Open(c.D+"/n", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o666))
 	},
 	"create over": func(c *localCall) (string, error) {
 		return closing(unix.Open(c.D+"/f", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o666))
@@ -151,9 +160,15 @@ var localOps = map[string]func(c *localCall) (string, error){
 	"move dir":    func(c *localCall) (string, error) { return "", unix.Rename(c.D+"/s", c.E+"/n") },
 	"link":        func(c *localCall) (string, error) { return "", unix.Link(c.F, c.D+"/n") },
 	"list": func(c *localCall) (string, error) {
-		list, err := os.ReadDir(c.D)
-		return fmt.Sprint(len(list)), bareErrno(err)
+		f, err := os.Open(c.D)
+		if err != nil {
+			return "", bareErrno(err)
+		}
+		defer f.Close()
+		names, err := f.Readdirnames(-1) // ReadDir looks at names whose kind it does not know
+		return fmt.Sprint(len(names)), bareErrno(err)
 	},
+	"fill": fill,
 	"list plus": func(c *localCall) (string, error) {
 		f, err := os.Open(c.D)
 		if err != nil {
@@ -253,9 +268,9 @@ func (r *remote) set(a nfs3.SetAttr) (nfs3.Status, string) {
 	return r.status(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: r.f, Attr: a})
 }
 
-func (r *remote) create(name string, m uint32) (nfs3.Status, string) {
+func (r *remote) create(name string, how nfs3.CreateMode, m uint32) (nfs3.Status, string) {
 	r.Helper()
-	return r.status(nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(r.d, name), Mode: nfs3.Guarded, Attr: mode(m)})
+	return r.status(nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(r.d, name), Mode: how, Attr: mode(m)})
 }
 
 func (r *remote) rename(from string, to nfs3.FileHandle, name string) (nfs3.Status, string) {
@@ -298,9 +313,10 @@ var remoteOps = []remoteOp{
 		x := nfs3.Time{Sec: 99}
 		return r.set(nfs3.SetAttr{AtimeHow: nfs3.ClientTime, MtimeHow: nfs3.ClientTime, Atime: x, Mtime: x})
 	}},
-	{"create", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("n", 0o666) }},
-	{"create 2755", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("n", 0o2755) }},
-	{"create over", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("f", 0o666) }},
+	{"create", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("n", nfs3.Unchecked, 0o666) }},
+	{"create 2755", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("n", nfs3.Unchecked, 0o2755) }},
+	{"create exclusively", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("n", nfs3.Guarded, 0o666) }},
+	{"create over", nfs3.ProcCreate, func(r *remote) (nfs3.Status, string) { return r.create("f", nfs3.Guarded, 0o666) }},
 	{"mkdir", nfs3.ProcMkdir, func(r *remote) (nfs3.Status, string) {
 		return r.status(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(r.d, "n"), Attr: mode(0o777)})
 	}},
@@ -582,7 +598,7 @@ func authority(t *testing.T, mnt string) {
 					f: root.lookup(top, "f", nfs3.OK).Handle,
 				}
 				base := filepath.Join(mnt, b)
-				call := &localCall{Op: op.name, D: base + "/d", F: base + "/f", E: base + "/e"}
+				call := callIn(op.name, base, &who.is)
 				rights := h.do(t, &localCall{Op: "access file", F: call.F}).Text
 				want := h.do(t, call)
 				got, text := op.do(r)
@@ -607,21 +623,29 @@ func authority(t *testing.T, mnt string) {
 	t.Logf("%d comparisons, %d differences", n, differ)
 }
 
+// readOnly mounts dir a second time, read-only, where everybody can reach it.
+func readOnly(t *testing.T, dir string) string {
+	t.Helper()
+	ro := filepath.Join(t.TempDir(), "ro")
+	check(t, os.Mkdir(ro, 0o755))
+	check(t, os.Chmod(filepath.Dir(ro), 0o755))
+	check(t, os.Chmod(filepath.Dir(filepath.Dir(ro)), 0o755))
+	check(t, unix.Mount(dir, ro, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { check(t, unix.Unmount(ro, unix.MNT_DETACH)) })
+	check(t, unix.Mount("", ro, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	return ro
+}
+
 // TestAuthorityReadOnly: a read-only export is like a mount that is read-only.
 func TestAuthorityReadOnly(t *testing.T) {
-	mnt, ro := mounttest.Mount(t, "tmpfs", 0).At, filepath.Join(t.TempDir(), "ro")
+	mnt := mounttest.Mount(t, "tmpfs", 0).At
 	fsys, err := dir.New(mnt, &dir.Config{Async: true})
 	check(t, err)
 	defer fsys.Close()
 	root := newPeer(t, newServer(t, fsys), sys(0, 0))
 	srv := newServer(t, fsys, func(c *Config) { c.Exports[0].ReadOnly = true })
 	scenes[0].build(t, filepath.Join(mnt, "a"))
-	check(t, os.Mkdir(ro, 0o755))
-	check(t, os.Chmod(filepath.Dir(ro), 0o755))
-	check(t, os.Chmod(filepath.Dir(filepath.Dir(ro)), 0o755))
-	check(t, unix.Mount(mnt, ro, "", unix.MS_BIND, ""))
-	defer unix.Unmount(ro, unix.MNT_DETACH) //nolint:errcheck // it is gone with the test
-	check(t, unix.Mount("", ro, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	ro := readOnly(t, mnt)
 	top := root.lookup(root.root, "a", nfs3.OK).Handle
 	for _, who := range callers {
 		h := newHelper(t, &who.is)
@@ -631,7 +655,7 @@ func TestAuthorityReadOnly(t *testing.T) {
 		}
 		before := picture(t, mnt)
 		for _, op := range remoteOps {
-			want := h.do(t, &localCall{Op: op.name, D: ro + "/a/d", F: ro + "/a/f", E: ro + "/a/e"})
+			want := h.do(t, callIn(op.name, ro+"/a", &who.is))
 			got, text := op.do(r)
 			expect := fit(op.proc, errnoStatus[syscall.Errno(want.Errno)])
 			// A read-only export refuses before the kernel looks at anything else.
