@@ -40,7 +40,10 @@ func (c *Call) argsSize() int {
 
 // mostReply returns how many octets the record of a reply may have: what the call allows, or as much as
 // fits inline over RDMA if it does not say.
-func (c *Call) mostReply() int {
+func (c *Call) mostReply(maxPayload int) int {
+	if c.MaxResults < 0 {
+		return maxPayload
+	}
 	n := DefaultInlineSize
 	if c.MaxResults > 0 {
 		n = max(n, headRoom+c.MaxResults)

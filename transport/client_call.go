@@ -123,8 +123,11 @@ func (p *outcall) prepare(c *Client, call *Call) {
 	if !call.plain() {
 		data = p.prepareItems(c, call)
 	}
-	if call.MaxResults > 0 {
-		rc.MaxReply = replyHeaderSize + call.MaxResults
+	if n := call.MaxResults; n != 0 {
+		if n < 0 {
+			n = c.cfg.MaxPayload - headRoom
+		}
+		rc.MaxReply = replyHeaderSize + n
 		if call.Cred.Flavor == xdr.RPCSECGSS {
 			rc.MaxReply += xdr.MaxAuthBody // the verifier is a checksum (RFC 2203 Section 5.3.3.2)
 		}

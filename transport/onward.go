@@ -38,7 +38,7 @@ func (o *onwardCall) parse(b chunks.Binding) error {
 		Free: o.free, tx: &transmission{xid: h.XID},
 	}
 	if h.Cred.Protected() { // RFC 8166 Section 8.2.2.3: nothing is reduced
-		o.call.MaxResults = o.cc.c.cfg.MaxPayload - headRoom
+		o.call.MaxResults = -1
 		return nil
 	}
 	o.split(b, args)
@@ -65,7 +65,7 @@ func (o *onwardCall) expect(b chunks.Binding, args []byte) {
 	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
 	limit := o.cc.c.cfg.MaxPayload - headRoom
 	if !ok || rest > limit || item > limit-rest {
-		o.call.MaxResults = limit
+		o.call.MaxResults = -1
 		return
 	}
 	o.call.MaxResults, o.item = rest, item

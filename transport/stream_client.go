@@ -112,7 +112,7 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 	defer c.leaveRoom()
 	xid := c.nextXID(call.tx)
 	ch := make(chan streamReply, 1)
-	if err := c.enter(xid, &streamWait{ch, call.mostReply()}); err != nil {
+	if err := c.enter(xid, &streamWait{ch, call.mostReply(c.cfg.MaxPayload)}); err != nil {
 		return opErr(OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)

@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -13,9 +12,9 @@ import (
 // Invoke calls p with args, and fills res with the results. A nil args or res stands for a zero value that
 // nobody looks at.
 //
-// The item of args is borrowed. The item of res, if its capacity is not 0, is room for the result: afterwards it is
-// the beginning of that memory, whichever way the result has come. Without room the result is in
-// new memory; over RDMA it must fit into p.MaxResults then.
+// The item of args is borrowed. The item of res, if its capacity is not 0, is room for the result: afterwards
+// it is the beginning of that memory, whichever way the result has come. Without room the result is in new
+// memory. This costs a copy, and, if p has no MaxResults, memory of Config.MaxPayload octets during the call.
 //
 // Options change the call before it is made: its credential, or registered memory (Call.ItemMemory). If ctx ends
 // before the reply is there, the server may still use the items: see Call.Free.
@@ -41,14 +40,16 @@ func Invoke[Args, Res any](ctx context.Context, c transport.Caller, p Proc[Args,
 	if err := in.put(&call, args); err != nil {
 		return err
 	}
-	if room := out.Item(res); cap(room) > 0 {
-		call.Sink = room[:cap(room)]
+	room := out.Item(res)
+	call.Sink = room[:cap(room)]
+	if out.HasItem() && cap(room) == 0 && p.MaxResults == 0 {
+		call.MaxResults = -1
 	}
 	for _, change := range options {
 		change(&call)
 	}
 	if err := out.do(ctx, c, &call, res); err != nil {
-		return fmt.Errorf("service: program %d, version %d, procedure %d: %w", p.Prog, p.Vers, p.Proc, err)
+		return fmt.Errorf("service: program %#x, version %d, procedure %d: %w", p.Prog, p.Vers, p.Proc, err)
 	}
 	return out.failure(res)
 }
@@ -68,9 +69,6 @@ func (f *form) do(ctx context.Context, c transport.Caller, call *transport.Call,
 	var reply transport.Reply
 	defer reply.Release()
 	err := c.Do(ctx, call, &reply)
-	if refused, ok := errors.AsType[*transport.RPCError](err); ok && refused.Reason == transport.ReasonChunk && f.HasItem() && call.Sink == nil {
-		return fmt.Errorf("%w (give the item of the result memory)", err)
-	}
 	if err == nil {
 		err = reply.Header.Err()
 	}

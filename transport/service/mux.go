@@ -38,7 +38,7 @@ type procedure struct {
 func Handle[Args, Res any](m *Mux, p Proc[Args, Res], fn func(ctx context.Context, args *Args) (*Res, error)) {
 	in, out := mustForm(reflect.TypeFor[Args]()), mustForm(reflect.TypeFor[Res]())
 	if _, e := m.find(p.Prog, p.Vers, p.Proc); e != nil {
-		panic(fmt.Sprintf("service: program %d, version %d, procedure %d is served already", p.Prog, p.Vers, p.Proc))
+		panic(fmt.Sprintf("service: program %#x, version %d, procedure %d is served already", p.Prog, p.Vers, p.Proc))
 	}
 	serve := func(ctx context.Context, req *transport.Request, resp *transport.Response) error {
 		args := new(Args)
@@ -115,7 +115,7 @@ func refuse(req *transport.Request, resp *transport.Response, err error) {
 		resp.Stat, resp.Low, resp.High = s.Accept, s.Low, s.High
 	default:
 		resp.Stat = xdr.SystemErr
-		slog.Error("service: call failed", "program", req.Prog, "version", req.Vers, "procedure", req.Proc,
+		slog.Error("service: call failed", "program", fmt.Sprintf("%#x", req.Prog), "version", req.Vers, "procedure", req.Proc,
 			"xid", fmt.Sprintf("0x%08x", req.XID), "client", req.RemoteAddr, "err", err)
 	}
 }

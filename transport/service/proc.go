@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 
@@ -15,7 +16,7 @@ type Proc[Args, Res any] struct {
 	// (RFC 5531 Section 8.3). Every program has a procedure 0, which does nothing.
 	Prog, Vers, Proc uint32
 	// MaxResults bounds the encoded results, without an item for which the caller gives memory, in octets.
-	// 0 means that they fit into an inline reply, about 4000 octets.
+	// 0 means that what is not the item fits into an inline reply, about 4000 octets.
 	MaxResults int
 	// Once says that the procedure must not run twice when a client that has lost its connection sends a call
 	// again (transport.Redialer): the server keeps its replies for a while. Without it, such calls may run twice.
@@ -78,7 +79,7 @@ func formOf(t reflect.Type) (*form, error) {
 func mustForm(t reflect.Type) *form {
 	f, err := formOf(t)
 	if err != nil {
-		panic(err)
+		panic(fmt.Errorf("%w (package xdrreflect lists the types that have one)", err))
 	}
 	return f
 }
