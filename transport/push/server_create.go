@@ -1,9 +1,11 @@
 package push
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
+	"syscall"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -98,7 +100,10 @@ func (s *Server) create(name string, m *making) (*Log, Status) {
 		s.unreserve(name)
 		s.mu.Unlock()
 		s.log.Error("push: log not made", zap.String("log", name), zap.Error(err))
-		return nil, StatusFull
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			return nil, StatusFull
+		}
+		return nil, StatusLost
 	}
 	s.ctr.made.Add(1)
 	s.log.Info("push: log made", zap.String("log", name), zap.String("host", m.from.Host), zap.Uint64("capacity", m.octets))

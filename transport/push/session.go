@@ -149,7 +149,7 @@ func (s *Session) fail(err error) {
 	s.p.Close()
 }
 
-// Close ends the session, here and, as far as ctx permits, at the server. Unfinished appends
+// Close ends the session, here and, as far as ctx and Config.OpenTimeout permit, at the server. Unfinished appends
 // return ErrClosed, and their records may be in the log. Acknowledged records are in the log.
 func (s *Session) Close(ctx context.Context) error {
 	first := s.Err()
@@ -162,7 +162,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if c != nil {
 		_ = c.Close() // nothing is in flight on it
 	}
-	if k != (key{}) && !errors.Is(first, ErrClosed) {
+	if k != (key{}) && first == nil {
 		s.bye(ctx, k)
 	}
 	if errors.Is(first, ErrClosed) {

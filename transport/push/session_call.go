@@ -45,6 +45,8 @@ func (s *Session) callOpen(ctx context.Context) (*opened, error) {
 
 // bye calls CLOSE. If the call is lost, that does no harm.
 func (s *Session) bye(ctx context.Context, k key) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpenTimeout)
+	defer cancel()
 	_ = s.call(ctx, procClose, xdr.AppendFixedOpaque(nil, k[:]), func(d *xdr.Decoder) { d.Uint32() })
 }
 
