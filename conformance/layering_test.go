@@ -109,9 +109,11 @@ var layers = []layer{
 	{name: "internal/mutant", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
-	{name: "transport/service", may: []string{"transport", "chunks", "xdr", "xdr/xdrreflect"}},
-	{name: "transport/examples/kv", may: []string{"transport", "transport/service"}},
-	{name: "transport/rpcbind", may: []string{"transport", "xdr"}},
+	{name: "transport/service", may: []string{"transport", "transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
+	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
+	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
+	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "transport/internal/mem"}},
+	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
 	{name: "transport/commitlog/internal/layout", pure: true},
@@ -119,16 +121,16 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
+		may:     []string{"transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"transport", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
+		may:     []string{"transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
-	{name: "transport/replicas", may: []string{"transport", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/internal/rendezvous", may: []string{"transport", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/replicas", may: []string{"transport", "transport/rpc", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/internal/rendezvous", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
@@ -140,7 +142,7 @@ var layers = []layer{
 	{name: "nfsdemo/internal/once/internal/ledger", may: []string{"internal/callid", "internal/fair", "xdr"}, pure: true},
 	{
 		name:    "nfsdemo/internal/once",
-		may:     []string{"internal/callid", "internal/mutant", "transport", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/internal/once/internal/..."},
+		may:     []string{"internal/callid", "internal/mutant", "transport", "transport/rpc", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/internal/once/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
@@ -148,21 +150,21 @@ var layers = []layer{
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/mounttest"},
 	{name: "nfsdemo/internal/crew"},
-	{name: "nfsdemo/internal/hostile", may: []string{"transport", "rdmap", "rdmap/verbs", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
+	{name: "nfsdemo/internal/hostile", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
 	{
 		name: "nfsdemo/internal/crash",
 		may: []string{
-			"transport", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
+			"transport", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
 		},
 	},
 	{
 		name: "nfsdemo/internal/doctor", // it runs the start-up as another machine would
-		may:  []string{"rdmap/mpa", "transport", "xdr", "nfsdemo/..."},
+		may:  []string{"rdmap/mpa", "transport", "transport/rpc", "xdr", "nfsdemo/..."},
 	},
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -20,6 +20,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // session is one recorded NFS session of our own engine.
@@ -181,8 +182,8 @@ func names(ctx context.Context, t *testing.T, c *nfsclient.Client) {
 // program does not exist, which is an answer too.
 func longCall(ctx context.Context, t *testing.T, caller *transport.Client) {
 	t.Helper()
-	var reply transport.Reply
-	err := caller.Do(ctx, &transport.Call{Prog: 0x20000000, Vers: 1, Proc: 1, Args: make([]byte, 10000)}, &reply)
+	var reply rpc.Reply
+	err := caller.Do(ctx, &rpc.Call{Prog: 0x20000000, Vers: 1, Proc: 1, Args: make([]byte, 10000)}, &reply)
 	if err == nil {
 		err = reply.Header.Err()
 	}

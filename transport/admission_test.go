@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -25,7 +26,7 @@ type reader struct{}
 
 func (reader) MayBlock(_, _, proc uint32) bool { return proc == nfsRead }
 
-func (reader) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+func (reader) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != nfsRead {
 		return
 	}
@@ -46,7 +47,7 @@ func readCall(xid uint32, n uint32) []byte {
 }
 
 // serveStream serves h with record-marked TCP on loopback.
-func serveStream(t *testing.T, h transport.Handler, cfg *transport.Config) (*transport.Server, string) {
+func serveStream(t *testing.T, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
 	t.Helper()
 	s := &transport.Server{Handler: h, Config: cfg}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,8 +100,8 @@ func TestUnreadReplies(t *testing.T) {
 	}
 	most := int64(0)
 	for begun := time.Now(); s.Stats().SlowPeers < 48; {
-		call := &transport.Call{Prog: 100003, Vers: 3, Proc: nfsGetattr}
-		var r transport.Reply
+		call := &rpc.Call{Prog: 100003, Vers: 3, Proc: nfsGetattr}
+		var r rpc.Reply
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := honest.Do(ctx, call, &r)
 		cancel()
@@ -131,17 +132,17 @@ type asker struct{ waits atomic.Int32 }
 
 func (*asker) MayBlock(_, _, _ uint32) bool { return true }
 
-func (a *asker) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (a *asker) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc == nfsRead {
 		reader{}.ServeRPC(ctx, req, resp)
 		return
 	}
-	b := req.Backward()
+	b := req.Backward
 	b.Enable()
 	a.waits.Add(1)
-	var r transport.Reply
+	var r rpc.Reply
 	defer r.Release()
-	if b.Do(ctx, &transport.Call{Prog: 400100, Vers: 1}, &r) != nil {
+	if b.Do(ctx, &rpc.Call{Prog: 400100, Vers: 1}, &r) != nil {
 		resp.Stat = xdr.SystemErr
 	}
 }
@@ -152,15 +153,15 @@ func TestHandlersWaitForTheirClient(t *testing.T) {
 	for _, tt := range []struct{ credits, calls int }{{1, 2}, {0, 200}} {
 		s, addr := serveStream(t, new(asker), &transport.Config{Credits: tt.credits, BackwardCredits: 8})
 		c := dialStream(t, addr, &transport.Config{
-			BackwardCredits: 8, BackwardHandler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
+			BackwardCredits: 8, BackwardHandler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var wg sync.WaitGroup
 		for range tt.calls {
 			wg.Go(func() {
-				var r transport.Reply
+				var r rpc.Reply
 				defer r.Release()
-				if err := c.Do(ctx, &transport.Call{Prog: 400100, Vers: 1}, &r); err != nil {
+				if err := c.Do(ctx, &rpc.Call{Prog: 400100, Vers: 1}, &r); err != nil {
 					t.Error(err)
 				} else if err := r.Header.Err(); err != nil {
 					t.Error(err)

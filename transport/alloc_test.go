@@ -3,6 +3,8 @@ package transport
 import (
 	"context"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestNullAllocs proves that a NULL call costs no allocation at either end once
@@ -13,7 +15,7 @@ func TestNullAllocs(t *testing.T) {
 	}
 	_, c := pair(t, newEcho(), nil, nil)
 	ctx := context.Background()
-	var r Reply
+	var r rpc.Reply
 	call := func() {
 		if err := c.Do(ctx, &nullCall, &r); err != nil {
 			t.Fatal(err)

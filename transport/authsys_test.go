@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -48,7 +49,7 @@ func TestAuthSysLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ran := 0
-			h := HandlerFunc(func(context.Context, *Request, *Response) { ran++ })
+			h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { ran++ })
 			s := newServer(t, h, testConfig())
 			call := xdr.AppendCall(nil, &xdr.CallHeader{
 				XID: 0x01020304, RPCVers: 2, Prog: testProg, Vers: testVers,
@@ -89,11 +90,11 @@ func TestAuthSysLimits(t *testing.T) {
 // TestOwnCredentialTooLong: what no server could decode is not sent.
 func TestOwnCredentialTooLong(t *testing.T) {
 	s, c := pair(t, newEcho(), nil, nil)
-	for _, call := range []Call{
+	for _, call := range []rpc.Call{
 		{Prog: testProg, Vers: testVers, Cred: xdr.Auth{Flavor: xdr.AuthSys, Body: make([]byte, 401)}},
 		{Prog: testProg, Vers: testVers, Verf: xdr.Auth{Flavor: xdr.RPCSECGSS, Body: make([]byte, 401)}},
 	} {
-		if e, ok := errors.AsType[*RPCError](try(t, c, &call)); !ok || e.Reason != ReasonBadCall {
+		if e, ok := errors.AsType[*rpc.RPCError](try(t, c, &call)); !ok || e.Reason != rpc.ReasonBadCall {
 			t.Errorf("%v", e)
 		}
 	}

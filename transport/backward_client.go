@@ -90,7 +90,7 @@ func (b *backServed) dispatch(x *exchange, inline bool) {
 	if inline {
 		x.own()
 	}
-	x.resp.reset(&shared)
+	x.resp.Reset()
 	x.setRequest(b.addr)
 	go (*rdmaServed)(b).serve(x)
 }

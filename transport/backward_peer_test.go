@@ -11,16 +11,17 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // TestBackwardXIDs: calls of both directions with the same XIDs are under way at the same
 // time, and each gets its own reply.
 func TestBackwardXIDs(t *testing.T) {
-	_, b, c, _ := backPair(t, 4, 4)
+	s, b, c, _ := backPair(t, 4, 4)
 	bw := meet(t, b, c)
 	callBack(t, bw, &nullCall)
-	back := bw.owner.(*respConn).caller
+	back := connOf(s).caller
 	c.mu.Lock()
 	xid := c.xid
 	c.mu.Unlock()
@@ -28,10 +29,10 @@ func TestBackwardXIDs(t *testing.T) {
 	back.xid = xid
 	back.mu.Unlock()
 	var wg sync.WaitGroup
-	talk := func(to Caller, first byte) {
+	talk := func(to rpc.Caller, first byte) {
 		for i := range 60 {
 			p := bytes.Repeat([]byte{first + byte(i)}, 40+i)
-			var r Reply
+			var r rpc.Reply
 			err := to.Do(testCtx(t), echoCall(p), &r)
 			if d := xdr.NewDecoder(r.Results); err != nil || !bytes.Equal(d.Opaque(200), p) {
 				t.Errorf("call %d: %v, %x", i, err, r.Results)
@@ -62,9 +63,9 @@ func TestBackwardOctets(t *testing.T) {
 		if !bw.Enabled() {
 			t.Fatal("private data not understood")
 		}
-		got := make(chan *Reply, 1)
+		got := make(chan *rpc.Reply, 1)
 		go func() {
-			var r Reply
+			var r rpc.Reply
 			if err := bw.Do(testCtx(t), wordCall(procFill, 3), &r); err != nil {
 				t.Error(err)
 			}
@@ -240,28 +241,28 @@ func TestBackwardHostileClient(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		reply func(xid uint32) []byte
-		want  Reason
+		want  rpc.Reason
 	}{
-		{"ERR_CHUNK", func(xid uint32) []byte { return words(xid, 1, 0xffffffff, 4, 2) }, ReasonChunk},
+		{"ERR_CHUNK", func(xid uint32) []byte { return words(xid, 1, 0xffffffff, 4, 2) }, rpc.ReasonChunk},
 		{"a read list", func(xid uint32) []byte {
 			l := chunks.Lists{Read: []chunks.ReadSegment{{Position: 28, Segment: segs[0]}}}
 			return append(header(rpcrdma.Header{XID: xid, Lists: l}), rpcReply(xid)...)
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"a reply chunk never offered", func(xid uint32) []byte {
 			return header(rpcrdma.Header{XID: xid, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{HasReply: true, Reply: segs}})
-		}, ReasonBadReply},
-		{"half a header", func(xid uint32) []byte { return append(header(rpcrdma.Header{XID: xid}), rpcReply(xid)[:12]...) }, ReasonBadReply},
+		}, rpc.ReasonBadReply},
+		{"half a header", func(xid uint32) []byte { return append(header(rpcrdma.Header{XID: xid}), rpcReply(xid)[:12]...) }, rpc.ReasonBadReply},
 	} {
 		got := make(chan error, 1)
 		go func() { got <- try(t, backCaller{bw}, &nullCall) }()
 		h, _ := p.recv()
 		p.send(tc.reply(h.XID))
 		err := <-got
-		if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != tc.want {
+		if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != tc.want {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
-	back := bw.owner.(*respConn).caller
+	back := connOf(s).caller
 	if st := back.Stats(); st.Credits != 2 || st.InFlight != 0 {
 		t.Errorf("an RDMA_ERROR's credits were taken for a grant, or a credit is lost: %+v", st)
 	}
@@ -276,7 +277,7 @@ func TestBackwardUnknownClient(t *testing.T) {
 	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procMeet))
 	p.recv()
 	bw := <-b.met
-	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, ErrBackwardPeer) {
+	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, rpc.ErrBackwardPeer) {
 		t.Errorf("%v", err)
 	}
 	bw.Enable()

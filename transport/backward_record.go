@@ -3,6 +3,8 @@ package transport
 import (
 	"context"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,9 +22,9 @@ const maxBackwardWritten = 1024
 func (c *recordConn) callBackward(rec *record) {
 	d := xdr.NewDecoder(rec.bytes())
 	var h xdr.CallHeader
-	b := c.rc.backward.ifOn()
+	b := c.rc.backward
 	if b == nil || h.Parse(&d) != nil {
-		rec.buf.release()
+		rec.buf.Release()
 		c.rc.ctr.dropped.Add(1)
 		return
 	}
@@ -31,12 +33,12 @@ func (c *recordConn) callBackward(rec *record) {
 		c.answerBackward(rec, &xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}, nil)
 		return
 	}
-	call := &Call{
+	call := &rpc.Call{
 		Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Cred: h.Cred, Verf: h.Verf, Args: d.Rest(),
-		tx: &transmission{xid: h.XID},
+		Resend: &rpc.Transmission{XID: h.XID},
 	}
 	go func() {
-		var reply Reply
+		var reply rpc.Reply
 		defer reply.Release()
 		if b.Do(context.Background(), call, &reply) != nil { // ends with the connection
 			reply.Header = xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}
@@ -47,11 +49,11 @@ func (c *recordConn) callBackward(rec *record) {
 
 // answerBackward queues the reply to a backward call for Read, and ends the call.
 func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []byte) {
-	rec.buf.release()
+	rec.buf.Release()
 	c.calls.Add(-1)
 	n := h.Size() + len(results)
-	x := &exchange{rc: c.rc, buf: shared.get(n), size: n, answer: true}
-	_ = append(xdr.AppendReply(x.buf.data[:0], h), results...) // within the buffer
+	x := &exchange{rc: c.rc, buf: mem.Shared.Get(n), size: n, answer: true}
+	_ = append(xdr.AppendReply(x.buf.Data[:0], h), results...) // within the buffer
 	c.mu.Lock()
 	over := c.err != nil
 	if !over {
@@ -59,7 +61,7 @@ func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []b
 	}
 	c.mu.Unlock()
 	if over {
-		x.buf.release()
+		x.buf.Release()
 		return
 	}
 	c.hint()
@@ -79,7 +81,7 @@ func (c *recordConn) push(x *exchange) {
 func dropReplies(x *exchange) {
 	for ; x != nil; x = x.next {
 		if x.answer {
-			x.buf.release()
+			x.buf.Release()
 			x.buf = nil
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // The backward direction over record-marked TCP: the same records in the other direction. RFC 5531 has
@@ -31,9 +34,9 @@ func (c *StreamClient) takeBackward() error {
 }
 
 // called runs a backward call, which takes b.
-func (c *StreamClient) called(b *buffer, msg []byte) {
+func (c *StreamClient) called(b *mem.Buffer, msg []byte) {
 	if c.back.waiting.Add(1) > maxBackwardRecords {
-		b.release()
+		b.Release()
 		c.fail(errBackwardFlood)
 		return
 	}
@@ -41,7 +44,7 @@ func (c *StreamClient) called(b *buffer, msg []byte) {
 	go func() {
 		defer c.back.waiting.Add(-1)
 		if !c.back.slots.take(c.done) { // end releases it
-			b.release()
+			b.Release()
 			c.back.wg.Done()
 			return
 		}
@@ -57,21 +60,21 @@ func (c *StreamClient) called(b *buffer, msg []byte) {
 func (c *StreamClient) ownsConn() bool { return c.permits == nil }
 
 // addStats adds the served backward calls.
-func (c *streamConn) addStats(s *Stats) {
+func (c *streamConn) addStats(s *rpc.Stats) {
 	if c != nil {
 		s.BackwardCalls, s.BackwardReplies = c.s.ctr.calls.Load(), c.s.ctr.replies.Load()
 	}
 }
 
 // backwardCaller makes the requester of the backward direction at its first use.
-func (c *streamConn) backwardCaller() (Caller, error) {
+func (c *streamConn) backwardCaller() (rpc.Caller, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.caller != nil {
 		return c.caller, nil
 	}
 	if c.gone {
-		return nil, opErr(OpCall, addrOf(c.conn), net.ErrClosed)
+		return nil, opErr(rpc.OpCall, addrOf(c.conn), net.ErrClosed)
 	}
 	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.ofBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
@@ -92,7 +95,7 @@ func (c *StreamClient) room(ctx context.Context) error {
 		return nil
 	}
 	if !c.slots.lend() {
-		return ErrBackwardBusy
+		return rpc.ErrBackwardBusy
 	}
 	select {
 	case c.permits <- struct{}{}:
@@ -138,7 +141,7 @@ func (c *StreamClient) refuse(xid uint32) {
 	if w := c.pending[xid]; w != nil {
 		delete(c.pending, xid)
 		c.settle()
-		w.reply <- streamReply{err: &RPCError{XID: xid, Reason: ReasonTooBig, Err: errTooBig}}
+		w.reply <- streamReply{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: errTooBig}}
 	}
 }
 

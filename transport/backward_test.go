@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -23,23 +24,23 @@ const (
 // backer is a forward program that calls back.
 type backer struct {
 	*echo
-	met chan *Backward
+	met chan *rpc.Backward
 }
 
-func newBacker() *backer { return &backer{newEcho(), make(chan *Backward, 16)} }
+func newBacker() *backer { return &backer{newEcho(), make(chan *rpc.Backward, 16)} }
 
 func (b *backer) MayBlock(prog, vers, proc uint32) bool {
 	return proc == procBack || proc == procDeep || b.echo.MayBlock(prog, vers, proc)
 }
 
-func (b *backer) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (b *backer) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch req.Proc {
 	case procMeet:
-		b.met <- req.Backward()
+		b.met <- req.Backward
 	case procBack:
-		forward(ctx, req.Backward(), procEcho, req, resp)
+		forward(ctx, req.Backward, procEcho, req, resp)
 	case procDeep:
-		deeper(ctx, req.Backward(), req, resp)
+		deeper(ctx, req.Backward, req, resp)
 	default:
 		b.echo.ServeRPC(ctx, req, resp)
 	}
@@ -47,14 +48,14 @@ func (b *backer) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 
 // doer is a Caller or a Backward.
 type doer interface {
-	Do(ctx context.Context, call *Call, reply *Reply) error
+	Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 }
 
 // forward answers a call with what the other end answers to proc.
-func forward(ctx context.Context, to doer, proc uint32, req *Request, resp *Response) {
-	var r Reply
+func forward(ctx context.Context, to doer, proc uint32, req *rpc.Request, resp *rpc.Response) {
+	var r rpc.Reply
 	defer r.Release()
-	call := &Call{Prog: testProg, Vers: testVers, Proc: proc, Args: req.Args}
+	call := &rpc.Call{Prog: testProg, Vers: testVers, Proc: proc, Args: req.Args}
 	if err := to.Do(ctx, call, &r); err != nil {
 		resp.Stat = xdr.SystemErr
 		return
@@ -63,7 +64,7 @@ func forward(ctx context.Context, to doer, proc uint32, req *Request, resp *Resp
 }
 
 // deeper makes a call like the one that it serves, one less deep, to the other end.
-func deeper(ctx context.Context, to doer, req *Request, resp *Response) {
+func deeper(ctx context.Context, to doer, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	n := d.Uint32()
 	if n == 0 {
@@ -79,10 +80,10 @@ func deeper(ctx context.Context, to doer, req *Request, resp *Response) {
 type clientSide struct {
 	*echo
 	mu sync.Mutex
-	c  Caller // for procDeep
+	c  rpc.Caller // for procDeep
 }
 
-func (s *clientSide) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (s *clientSide) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != procDeep {
 		s.echo.ServeRPC(ctx, req, resp)
 		return
@@ -94,7 +95,7 @@ func (s *clientSide) ServeRPC(ctx context.Context, req *Request, resp *Response)
 }
 
 // backConfig is testConfig with the backward direction.
-func backConfig(credits int, h Handler) *Config {
+func backConfig(credits int, h rpc.Handler) *Config {
 	cfg := testConfig()
 	cfg.BackwardCredits, cfg.BackwardHandler = credits, h
 	return cfg
@@ -113,20 +114,30 @@ func backPair(t testing.TB, server, client int) (s *Server, b *backer, c *Client
 }
 
 // meet returns the server's backward direction to c.
-func meet(t testing.TB, b *backer, c Caller) *Backward {
+func meet(t testing.TB, b *backer, c rpc.Caller) *rpc.Backward {
 	t.Helper()
-	mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procMeet})
+	mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procMeet})
 	return <-b.met
 }
 
-// backCaller makes a Backward a Caller for the helpers.
-type backCaller struct{ *Backward }
+// connOf returns the only RDMA connection of s.
+func connOf(s *Server) *respConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		return c.(*rdmaServed).rc
+	}
+	return nil
+}
 
-func (backCaller) Stats() Stats { return Stats{} }
-func (backCaller) Close() error { return nil }
+// backCaller makes a Backward a Caller for the helpers.
+type backCaller struct{ *rpc.Backward }
+
+func (backCaller) Stats() rpc.Stats { return rpc.Stats{} }
+func (backCaller) Close() error     { return nil }
 
 // callBack makes a backward call that has to succeed.
-func callBack(t testing.TB, bw *Backward, call *Call) *Reply {
+func callBack(t testing.TB, bw *rpc.Backward, call *rpc.Call) *rpc.Reply {
 	t.Helper()
 	return mustDo(t, backCaller{bw}, call)
 }
@@ -146,12 +157,12 @@ func TestBackward(t *testing.T) {
 			t.Fatal("not the octets that were sent")
 		}
 	}
-	if r := mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBack, Args: xdr.AppendOpaque(nil, p)}); len(r.Results) != 4+900+4 {
+	if r := mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBack, Args: xdr.AppendOpaque(nil, p)}); len(r.Results) != 4+900+4 {
 		t.Errorf("%d octets by way of the client", len(r.Results))
 	}
 	mustDo(t, c, wordCall(procDeep, 6))
-	wantStatus(t, backCaller{bw}, &Call{Prog: 7}, xdr.ProgUnavail)
-	wantStatus(t, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
+	wantStatus(t, backCaller{bw}, &rpc.Call{Prog: 7}, xdr.ProgUnavail)
+	wantStatus(t, backCaller{bw}, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
 	if again := meet(t, b, c); again != bw {
 		t.Error("two calls on one connection have different backward directions")
 	}
@@ -173,9 +184,9 @@ func TestBackwardRefused(t *testing.T) {
 		server, client int
 		want           error
 	}{
-		{"neither", 0, 0, ErrBackwardOff},
-		{"client only", 0, 4, ErrBackwardOff},
-		{"server only", 4, 0, ErrBackwardPeer},
+		{"neither", 0, 0, rpc.ErrBackwardOff},
+		{"client only", 0, 4, rpc.ErrBackwardOff},
+		{"server only", 4, 0, rpc.ErrBackwardPeer},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBacker()
@@ -190,10 +201,10 @@ func TestBackwardRefused(t *testing.T) {
 				t.Error("enabled")
 			}
 			freed := false
-			var r Reply
-			err := bw.Do(testCtx(t), &Call{Prog: testProg, Vers: testVers, Free: func() { freed = true }}, &r)
-			e, ok := errors.AsType[*RPCError](err)
-			if !ok || e.Reason != ReasonBackward || !errors.Is(err, tc.want) || !freed {
+			var r rpc.Reply
+			err := bw.Do(testCtx(t), &rpc.Call{Prog: testProg, Vers: testVers, Free: func() { freed = true }}, &r)
+			e, ok := errors.AsType[*rpc.RPCError](err)
+			if !ok || e.Reason != rpc.ReasonBackward || !errors.Is(err, tc.want) || !freed {
 				t.Errorf("%v, freed %v", err, freed)
 			}
 			mustDo(t, c, &nullCall)
@@ -203,7 +214,7 @@ func TestBackwardRefused(t *testing.T) {
 		_, b, c, _ := backPair(t, 4, 4)
 		bw := meet(t, b, c)
 		err := try(t, backCaller{bw}, echoCall(filled(4096)))
-		if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonBackward || !errors.Is(err, rpcrdma.ErrInline) {
+		if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonBackward || !errors.Is(err, rpcrdma.ErrInline) {
 			t.Errorf("%v", err)
 		}
 		callBack(t, bw, echoCall(filled(3900)))
@@ -211,7 +222,7 @@ func TestBackwardRefused(t *testing.T) {
 	t.Run("reply too long", func(t *testing.T) {
 		_, b, c, _ := backPair(t, 4, 4)
 		err := try(t, backCaller{meet(t, b, c)}, wordCall(procFill, 5000))
-		if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+		if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 			t.Errorf("%v", err)
 		}
 		mustDo(t, c, &nullCall)
@@ -260,14 +271,14 @@ func TestBackwardFull(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 * credits { // blocked in the client: the window of the backward direction is full
 		wg.Go(func() {
-			if err := try(t, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
+			if err := try(t, backCaller{bw}, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
 				t.Errorf("backward: %v", err)
 			}
 		})
 	}
 	for range 16 { // the same the other way
 		wg.Go(func() {
-			if err := try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
+			if err := try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
 				t.Errorf("forward: %v", err)
 			}
 		})
@@ -306,7 +317,7 @@ func TestBackwardCancel(t *testing.T) {
 	bw := meet(t, b, c)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
-	go func() { got <- tryCtx(ctx, backCaller{bw}, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	go func() { got <- tryCtx(ctx, backCaller{bw}, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
 	<-cs.enter
 	cancel()
 	if err := <-got; !errors.Is(err, context.Canceled) || !isOp(err) {
@@ -331,7 +342,7 @@ func TestBackwardEnd(t *testing.T) {
 			bw := meet(t, b, c)
 			callBack(t, bw, &nullCall) // brings the credits
 			got := make(chan error, 4)
-			block := &Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+			block := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 			for range 2 {
 				go func() { got <- try(t, c, block) }()
 				go func() { got <- try(t, backCaller{bw}, block) }()
@@ -353,7 +364,7 @@ func TestBackwardEnd(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 			}
-			var r Reply
+			var r rpc.Reply
 			if err := bw.Do(testCtx(t), &nullCall, &r); !isOpError(err) || !errors.Is(err, net.ErrClosed) {
 				t.Errorf("after the end: %v", err)
 			}
@@ -388,14 +399,14 @@ func TestBackwardStream(t *testing.T) {
 	defer c.Close()
 	cs.c = c
 	bw := meet(t, b, c)
-	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, ErrBackwardPeer) {
+	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, rpc.ErrBackwardPeer) {
 		t.Errorf("before Enable: %v", err)
 	}
 	bw.Enable()
 	p := filled(9001)
 	large := echoCall(p)
 	err = try(t, backCaller{bw}, large)
-	if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonTooBig {
+	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonTooBig {
 		t.Errorf("a reply larger than the call allows: %v", err)
 	}
 	large.MaxResults = 10_000
@@ -404,7 +415,7 @@ func TestBackwardStream(t *testing.T) {
 		t.Error("not the octets that were sent")
 	}
 	mustDo(t, c, wordCall(procDeep, 4))
-	block := &Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+	block := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 	got := make(chan error, 3)
 	for range 3 {
 		go func() { got <- try(t, backCaller{bw}, block) }()
@@ -433,6 +444,6 @@ func TestBackwardStream(t *testing.T) {
 }
 
 func isOp(err error) bool {
-	_, ok := errors.AsType[*OpError](err)
+	_, ok := errors.AsType[*rpc.OpError](err)
 	return ok
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -195,7 +196,7 @@ func TestReplyDoesNotFit(t *testing.T) {
 func TestClientReplyDoesNotFit(t *testing.T) {
 	_, c := pair(t, newEcho(), nil, nil)
 	err := try(t, c, wordCall(procList, 5000))
-	if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 		t.Errorf("reply too large: %v", err)
 	}
 	mustDo(t, c, &nullCall)

@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -34,7 +35,7 @@ func TestBadReplies(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer answer
-		want   Reason // 0: nothing wrong
+		want   rpc.Reason // 0: nothing wrong
 	}{
 		{"legal", func(p *rawPeer, h *rpcrdma.Header) { p.send(reply(h, nop, words(0)...)) }, 0},
 		{"runt, unknown XID, call, other XID inside, then legal", func(p *rawPeer, h *rpcrdma.Header) {
@@ -51,36 +52,36 @@ func TestBadReplies(t *testing.T) {
 		}, 0},
 		{"ERR_CHUNK", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(header(rpcrdma.Header{XID: h.XID, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrChunk}))
-		}, ReasonChunk},
+		}, rpc.ReasonChunk},
 		{"ERR_VERS", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(header(rpcrdma.Header{XID: h.XID, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrVers, Low: 2, High: 3}))
-		}, ReasonVersion},
+		}, rpc.ReasonVersion},
 		{"read list", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, func(r *rpcrdma.Header) {
 				r.Read = []chunks.ReadSegment{{Position: 4, Segment: h.Write[0][0]}}
 			}, words(0)...))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"other handle", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0][0].Handle++ }, words(0)...))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"length grew", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0][0].Length = 1 << 20 }, words(0)...))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"more segments", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0] = append(r.Write[0], r.Write[0][0]) }, words(0)...))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"length differs from count", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, func(r *rpcrdma.Header) { r.Write[0][0].Length = 10 }, words(14)...))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"data inline though a chunk was offered", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, nop, append(words(8), make([]byte, 8)...)...))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"long reply of nothing", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(reply(h, func(r *rpcrdma.Header) { r.Type = rpcrdma.MsgTypeNoMsg }))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 		{"RPC reply that does not decode", func(p *rawPeer, h *rpcrdma.Header) {
 			p.send(header(rpcrdma.Header{XID: h.XID}), words(h.XID, 1, 9))
-		}, ReasonBadReply},
+		}, rpc.ReasonBadReply},
 	}
 	next := make(chan answer, 1)
 	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) { (<-next)(p, h) })
@@ -90,7 +91,7 @@ func TestBadReplies(t *testing.T) {
 			call := wordCall(procFill, 5000)
 			call.Sink, call.MaxResults = make([]byte, 5000), 10000
 			err := try(t, c, call)
-			e, _ := errors.AsType[*RPCError](err)
+			e, _ := errors.AsType[*rpc.RPCError](err)
 			switch {
 			case tt.want == 0 && err != nil:
 				t.Errorf("call failed: %v", err)
@@ -138,7 +139,7 @@ func testRemoteInvalidate(t *testing.T, stray uint32) {
 			t.Error(err)
 		}
 	})
-	sinkCall := func(n int) *Call {
+	sinkCall := func(n int) *rpc.Call {
 		call := wordCall(procFill, uint32(n))
 		call.Sink = make([]byte, n)
 		return call

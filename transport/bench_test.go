@@ -3,6 +3,8 @@ package transport
 import (
 	"context"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // BenchmarkNull is one caller's NULL ping-pong, both ends in this process.
@@ -17,9 +19,9 @@ func BenchmarkNull(b *testing.B) {
 	})
 }
 
-func benchNull(b *testing.B, c Caller) {
+func benchNull(b *testing.B, c rpc.Caller) {
 	ctx := context.Background()
-	var r Reply
+	var r rpc.Reply
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := c.Do(ctx, &nullCall, &r); err != nil {
@@ -42,14 +44,14 @@ func BenchmarkCallers(b *testing.B) {
 	})
 }
 
-func benchCallers(b *testing.B, c Caller) {
+func benchCallers(b *testing.B, c rpc.Caller) {
 	ctx := context.Background()
 	payload := filled(100)
 	b.ReportAllocs()
 	b.SetParallelism(32) // times GOMAXPROCS
 	b.RunParallel(func(pb *testing.PB) {
 		call := echoCall(payload)
-		var r Reply
+		var r rpc.Reply
 		for pb.Next() {
 			if err := c.Do(ctx, call, &r); err != nil {
 				b.Error(err)
@@ -73,9 +75,9 @@ func BenchmarkWrite(b *testing.B) {
 	benchBulk(b, c, itemCall(procSum, filled(1<<20)))
 }
 
-func benchBulk(b *testing.B, c Caller, call *Call) {
+func benchBulk(b *testing.B, c rpc.Caller, call *rpc.Call) {
 	ctx := context.Background()
-	var r Reply
+	var r rpc.Reply
 	b.SetBytes(1 << 20)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // overdraw takes n octets as slow calls of somebody else would, and returns a function that returns them.
@@ -43,7 +44,7 @@ func TestBudgetQueue(t *testing.T) {
 					p := filled(100_000)
 					call := echoCall(p)
 					call.Sink, call.MaxResults = make([]byte, len(p)), 64
-					var r Reply
+					var r rpc.Reply
 					if err := c.Do(testCtx(t), call, &r); err != nil {
 						t.Error(err)
 						return

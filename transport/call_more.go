@@ -6,24 +6,12 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// CallItem is one more reducible argument of a call; see [Call].MoreItems.
-type CallItem struct {
-	Pos    int     // where in Args the data belongs: just after its count word
-	Data   []byte  // like Call.Item
-	Memory *Memory // like Call.ItemMemory
-}
-
-// CallSink is room for one more eligible result of a call; see [Call].MoreSinks.
-type CallSink struct {
-	Data   []byte  // its length is that of the largest result; 0: this result comes inline
-	Memory *Memory // like Call.SinkMemory
-}
-
 // checkMore refuses further items and sinks that contradict the call.
-func (c *Call) checkMore() error {
+func checkMore(c *rpc.Call) error {
 	pos := c.ItemPos
 	if len(c.MoreItems) > 0 && c.Item == nil {
 		return fmt.Errorf("MoreItems without Item")
@@ -34,7 +22,7 @@ func (c *Call) checkMore() error {
 			return fmt.Errorf("position %d of item %d, want a multiple of 4 in %d to %d", it.Pos, i+2, pos+4, len(c.Args))
 		}
 		if pos = it.Pos; it.Memory != nil && it.Memory.InUse() {
-			return ErrMemoryInUse
+			return rpc.ErrMemoryInUse
 		}
 	}
 	if n := 1 + len(c.MoreSinks); n > chunks.DefaultMaxWriteChunks {
@@ -42,18 +30,18 @@ func (c *Call) checkMore() error {
 	}
 	for i := range c.MoreSinks {
 		if m := c.MoreSinks[i].Memory; m != nil && m.InUse() {
-			return ErrMemoryInUse
+			return rpc.ErrMemoryInUse
 		}
 	}
 	return nil
 }
 
 // appendArgs appends the unreduced arguments.
-func (c *Call) appendArgs(b []byte) []byte {
-	b = append(b, c.before()...)
+func appendArgs(c *rpc.Call, b []byte) []byte {
+	b = append(b, argsBefore(c)...)
 	b = append(b, c.Item...)
 	b = xdr.AppendPad(b, len(c.Item))
-	from := len(c.before())
+	from := len(argsBefore(c))
 	for i := range c.MoreItems {
 		it := &c.MoreItems[i]
 		b = append(b, c.Args[from:it.Pos]...)
@@ -65,7 +53,7 @@ func (c *Call) appendArgs(b []byte) []byte {
 }
 
 // setItems describes the reducible arguments by their positions in the unreduced call.
-func (p *outcall) setItems(call *Call) {
+func (p *outcall) setItems(call *rpc.Call) {
 	before := len(p.rpc)
 	p.items = append(p.items[:0], chunks.Item{Pos: before + call.ItemPos, Data: call.Item})
 	for i := range call.MoreItems {
@@ -79,7 +67,7 @@ func (p *outcall) setItems(call *Call) {
 
 // setSinks describes the room for results. With inline none may be placed, and setSinks returns the
 // octets that they take in the reply.
-func (p *outcall) setSinks(call *Call, inline bool) (data int) {
+func (p *outcall) setSinks(call *rpc.Call, inline bool) (data int) {
 	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
 	data = len(call.Sink) + xdr.Pad(len(call.Sink))
 	for i := range call.MoreSinks {
@@ -95,7 +83,7 @@ func (p *outcall) setSinks(call *Call, inline bool) (data int) {
 }
 
 // registerMore registers the memory of further items and sinks that the plan needs.
-func (p *outcall) registerMore(c *Client, call *Call, read, write region.Access) (err error) {
+func (p *outcall) registerMore(c *Client, call *rpc.Call, read, write region.Access) (err error) {
 	rc, m := &p.rc, &p.rc.Memory
 	for i := range call.MoreItems {
 		var seg *chunks.WriteChunk
@@ -133,7 +121,7 @@ func oneMore(list []chunks.WriteChunk) (*chunks.WriteChunk, []chunks.WriteChunk)
 }
 
 // addMore is registrations.add for the memory of further items and sinks.
-func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *Memory, access region.Access) (chunks.WriteChunk, error) {
+func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
 	if len(mem) == 0 {
 		return seg, nil
 	}

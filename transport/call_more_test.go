@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -48,10 +49,10 @@ type many struct{ lazy bool }
 
 func (h many) Lazy(_, _, _ uint32) bool { return h.lazy }
 
-func (h many) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h many) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var list [][]byte
-	var pending []Opaque
+	var pending []rpc.Opaque
 	for range d.Count(100, 4) {
 		pending = append(pending, req.Opaque(&d, 1<<20))
 	}
@@ -73,8 +74,8 @@ func (h many) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 }
 
 // manyCall is a call of procMany with room for its results.
-func manyCall(sizes []int, sinks bool) *Call {
-	c := &Call{Prog: testProg, Vers: testVers, Proc: procMany, MaxResults: 4 + 4*len(sizes)}
+func manyCall(sizes []int, sinks bool) *rpc.Call {
+	c := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procMany, MaxResults: 4 + 4*len(sizes)}
 	c.Args = xdr.AppendUint32(c.Args, uint32(len(sizes)))
 	for i, n := range sizes {
 		data := filled(n + i)[i:]
@@ -86,19 +87,19 @@ func manyCall(sizes []int, sinks bool) *Call {
 		case i == 0:
 			c.Sink = sink
 		default:
-			c.MoreSinks = append(c.MoreSinks, CallSink{Data: sink})
+			c.MoreSinks = append(c.MoreSinks, rpc.CallSink{Data: sink})
 		}
 		if i == 0 {
 			c.Item, c.ItemPos = data, len(c.Args)
 			continue
 		}
-		c.MoreItems = append(c.MoreItems, CallItem{Pos: len(c.Args), Data: data})
+		c.MoreItems = append(c.MoreItems, rpc.CallItem{Pos: len(c.Args), Data: data})
 	}
 	return c
 }
 
 // wantMany compares the results of procMany with its arguments.
-func wantMany(t *testing.T, c *Call, r *Reply) {
+func wantMany(t *testing.T, c *rpc.Call, r *rpc.Reply) {
 	t.Helper()
 	items := [][]byte{c.Item}
 	for _, it := range c.MoreItems {
@@ -185,10 +186,10 @@ func TestManyMemory(t *testing.T) {
 	_, c := pair(t, many{}, cfg, cfg)
 	call := manyCall([]int{5000, 6000, 7000}, true)
 	for i := range call.MoreItems {
-		m := Alloc(len(call.MoreItems[i].Data))
+		m := rpc.Alloc(len(call.MoreItems[i].Data))
 		copy(m.Bytes(), call.MoreItems[i].Data)
 		call.MoreItems[i].Data, call.MoreItems[i].Memory = m.Bytes(), m
-		m = Alloc(len(call.MoreSinks[i].Data))
+		m = rpc.Alloc(len(call.MoreSinks[i].Data))
 		call.MoreSinks[i].Data, call.MoreSinks[i].Memory = m.Bytes(), m
 	}
 	for range 3 {
@@ -204,21 +205,21 @@ func TestManyMemory(t *testing.T) {
 func TestManyRefused(t *testing.T) {
 	cfg := manyConfig()
 	_, c := pair(t, many{}, cfg, cfg)
-	m := Alloc(7000)
-	for name, change := range map[string]func(*Call){
-		"no Item":        func(c *Call) { c.Item = nil },
-		"descending":     func(c *Call) { c.MoreItems[1].Pos = c.MoreItems[0].Pos },
-		"not aligned":    func(c *Call) { c.MoreItems[0].Pos++ },
-		"beyond":         func(c *Call) { c.MoreItems[1].Pos = len(c.Args) + 4 },
-		"too many sinks": func(c *Call) { c.MoreSinks = make([]CallSink, 8) },
-		"same memory": func(c *Call) {
+	m := rpc.Alloc(7000)
+	for name, change := range map[string]func(*rpc.Call){
+		"no Item":        func(c *rpc.Call) { c.Item = nil },
+		"descending":     func(c *rpc.Call) { c.MoreItems[1].Pos = c.MoreItems[0].Pos },
+		"not aligned":    func(c *rpc.Call) { c.MoreItems[0].Pos++ },
+		"beyond":         func(c *rpc.Call) { c.MoreItems[1].Pos = len(c.Args) + 4 },
+		"too many sinks": func(c *rpc.Call) { c.MoreSinks = make([]rpc.CallSink, 8) },
+		"same memory": func(c *rpc.Call) {
 			c.MoreItems[0].Data, c.MoreItems[0].Memory = m.Bytes()[:6000], m
 			c.MoreItems[1].Data, c.MoreItems[1].Memory = m.Bytes(), m
 		},
 	} {
 		call := manyCall([]int{5000, 6000, 7000}, true)
 		change(call)
-		if e, ok := errors.AsType[*RPCError](try(t, c, call)); !ok || e.Reason != ReasonBadCall {
+		if e, ok := errors.AsType[*rpc.RPCError](try(t, c, call)); !ok || e.Reason != rpc.ReasonBadCall {
 			t.Errorf("%s: %v", name, e)
 		}
 		if m.InUse() || c.Stats().OctetsLent != 0 {

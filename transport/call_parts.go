@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -12,16 +13,16 @@ var zeroPad [4]byte
 // padOf returns the XDR pad of item: 0 to 3 zero octets (RFC 4506 Section 3).
 func padOf(item []byte) []byte { return zeroPad[:xdr.Pad(len(item))] }
 
-// before returns the arguments up to the item's data; all of them without an item.
-func (c *Call) before() []byte {
+// argsBefore returns the arguments up to the item's data; all of them without an item.
+func argsBefore(c *rpc.Call) []byte {
 	if c.Item == nil {
 		return c.Args
 	}
 	return c.Args[:c.ItemPos]
 }
 
-// after returns the arguments after the item's data.
-func (c *Call) after() []byte {
+// argsAfter returns the arguments after the item's data.
+func argsAfter(c *rpc.Call) []byte {
 	if c.Item == nil {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (c *Call) after() []byte {
 }
 
 // argsSize returns the octets of the unreduced arguments.
-func (c *Call) argsSize() int {
+func argsSize(c *rpc.Call) int {
 	n := len(c.Args) + len(c.Item) + xdr.Pad(len(c.Item))
 	for i := range c.MoreItems {
 		k := len(c.MoreItems[i].Data)
@@ -40,7 +41,7 @@ func (c *Call) argsSize() int {
 
 // mostReply returns how many octets the record of a reply may have: what the call allows, or as much as
 // fits inline over RDMA if it does not say.
-func (c *Call) mostReply(maxPayload int) int {
+func mostReply(c *rpc.Call, maxPayload int) int {
 	if c.MaxResults < 0 {
 		return maxPayload
 	}
@@ -56,45 +57,45 @@ func (c *Call) mostReply(maxPayload int) int {
 	return n
 }
 
-// check refuses calls that are inconsistent or too large.
-func (c *Call) check(cfg *Config) error {
-	if !c.plain() {
-		if err := c.checkItems(); err != nil {
+// checkCall refuses calls that are inconsistent or too large.
+func checkCall(c *rpc.Call, cfg *Config) error {
+	if !plainCall(c) {
+		if err := checkItems(c); err != nil {
 			return err
 		}
 	}
 	if len(c.Args)%4 != 0 {
-		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("arguments of %d octets, want a multiple of 4", len(c.Args))}
+		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: fmt.Errorf("arguments of %d octets, want a multiple of 4", len(c.Args))}
 	}
 	if len(c.Cred.Body) > xdr.MaxAuthBody {
-		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("credential of %d octets, at most %d", len(c.Cred.Body), xdr.MaxAuthBody)}
+		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: fmt.Errorf("credential of %d octets, at most %d", len(c.Cred.Body), xdr.MaxAuthBody)}
 	}
 	if len(c.Verf.Body) > xdr.MaxAuthBody {
-		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("verifier of %d octets, at most %d", len(c.Verf.Body), xdr.MaxAuthBody)}
+		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: fmt.Errorf("verifier of %d octets, at most %d", len(c.Verf.Body), xdr.MaxAuthBody)}
 	}
-	if n := c.argsSize() + callHeaderMax; n > cfg.MaxPayload {
-		return &RPCError{Reason: ReasonTooBig, Err: fmt.Errorf("call of %d octets, want at most %d", n, cfg.MaxPayload)}
+	if n := argsSize(c) + callHeaderMax; n > cfg.MaxPayload {
+		return &rpc.RPCError{Reason: rpc.ReasonTooBig, Err: fmt.Errorf("call of %d octets, want at most %d", n, cfg.MaxPayload)}
 	}
 	return nil
 }
 
-// plain reports whether the call has neither items nor sinks, like most calls.
-func (c *Call) plain() bool {
+// plainCall reports whether the call has neither items nor sinks, like most calls.
+func plainCall(c *rpc.Call) bool {
 	return c.Item == nil && c.Sink == nil && c.ItemMemory == nil && c.SinkMemory == nil && len(c.MoreItems)+len(c.MoreSinks) == 0
 }
 
-// checkItems is check for the items and sinks.
-func (c *Call) checkItems() error {
+// checkItems is checkCall for the items and sinks.
+func checkItems(c *rpc.Call) error {
 	if c.Item != nil && (c.ItemPos < 4 || c.ItemPos > len(c.Args) || c.ItemPos%4 != 0) {
-		return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
+		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: fmt.Errorf("item position %d, want a multiple of 4 in 4 to %d", c.ItemPos, len(c.Args))}
 	}
-	for _, m := range [...]*Memory{c.ItemMemory, c.SinkMemory} {
+	for _, m := range [...]*rpc.Memory{c.ItemMemory, c.SinkMemory} {
 		if m != nil && m.InUse() { // refused even if the call would go inline, so that the bug shows
-			return &RPCError{Reason: ReasonBadCall, Err: ErrMemoryInUse}
+			return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: rpc.ErrMemoryInUse}
 		}
 	}
-	if err := c.checkMore(); err != nil {
-		return &RPCError{Reason: ReasonBadCall, Err: err}
+	if err := checkMore(c); err != nil {
+		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: err}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -93,21 +94,21 @@ func (cc *CallConn) Write(p []byte) (int, error) {
 func (cc *CallConn) call(rec *record) error {
 	o := &onwardCall{cc: cc, rec: rec}
 	if err := o.parse(cc.c.cfg.Binding); err != nil {
-		rec.buf.release()
+		rec.buf.Release()
 		cc.c.conn.Abort(err)
 		return err
 	}
 	if err := cc.slot(); err != nil {
-		rec.buf.release()
+		rec.buf.Release()
 		return err
 	}
 	cc.mu.Lock()
-	_, twice := cc.pending[o.call.tx.xid]
-	cc.pending[o.call.tx.xid] = struct{}{}
+	_, twice := cc.pending[o.call.Resend.XID]
+	cc.pending[o.call.Resend.XID] = struct{}{}
 	cc.mu.Unlock()
 	if twice {
 		<-cc.slots
-		rec.buf.release()
+		rec.buf.Release()
 		cc.c.ctr.dropped.Add(1)
 		return nil
 	}
@@ -155,11 +156,11 @@ func (cc *CallConn) Close() error {
 }
 
 // Stats returns the counters of the connection.
-func (cc *CallConn) Stats() Stats { return cc.c.Stats() }
+func (cc *CallConn) Stats() rpc.Stats { return cc.c.Stats() }
 
 // opErr converts err to the form that net.Conn's methods return.
 func (cc *CallConn) opErr(op string, err error) error {
-	if _, ok := errors.AsType[*OpError](err); ok {
+	if _, ok := errors.AsType[*rpc.OpError](err); ok {
 		return err
 	}
 	return &net.OpError{Op: op, Net: "rdma", Source: cc.LocalAddr(), Addr: cc.RemoteAddr(), Err: err}

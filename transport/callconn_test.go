@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -62,8 +63,8 @@ func TestCallConnForms(t *testing.T) {
 			}
 		})
 	}
-	wantStatus(t, c, &Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
+	wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
 }
 
 // TestCallConnUnknown: a program without a binding passes, whatever its size.
@@ -107,7 +108,7 @@ func TestCallConnConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range 25 {
 				p := filled((g*25+i)*37%5000 + 1)
-				var r Reply
+				var r rpc.Reply
 				if err := c.Do(testCtx(t), echoCall(p), &r); err != nil {
 					t.Error(err)
 					return
@@ -201,7 +202,7 @@ func TestCallConnDeadlines(t *testing.T) {
 func TestCallConnGarbage(t *testing.T) {
 	_, addr := startServer(t, newEcho(), nil)
 	c := dialConn(t, addr, nil)
-	if _, err := c.Write([]byte{0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1}); !errors.Is(err, errNotACall) {
+	if _, err := c.Write([]byte{0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1}); !errors.Is(err, rpc.ErrNotACall) {
 		t.Errorf("a reply written as a call: %v", err)
 	}
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {

@@ -13,6 +13,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -25,20 +27,20 @@ func stale(b []byte) bool { return bytes.Contains(b, []byte{canary, canary, cana
 
 // taint fills the pools of the process with octets of another client: what transport
 // keeps directly, what the engine keeps by sending them in every form both ways.
-func taint(t *testing.T, c Caller) {
+func taint(t *testing.T, c rpc.Caller) {
 	t.Helper()
-	var list []*buffer
-	for _, n := range classSizes {
+	var list []*mem.Buffer
+	for _, n := range mem.Sizes {
 		for range 1 + (256<<10)/n { // a call may take several
-			b := shared.get(n)
+			b := mem.Shared.Get(n)
 			list = append(list, b)
-			for i := range b.data {
-				b.data[i] = canary
+			for i := range b.Data {
+				b.Data[i] = canary
 			}
 		}
 	}
 	for _, b := range list {
-		b.release()
+		b.Release()
 	}
 	for _, n := range []int{1, 900, 3000, 70_000} {
 		p := bytes.Repeat([]byte{canary}, n)
@@ -108,14 +110,14 @@ func TestNothingStaleOnTheWire(t *testing.T) {
 					call = wordCall(procList, uint32(n/4))
 					call.MaxResults = n + 64
 				case 3: // arguments that are not eligible: a long call
-					call = &Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: xdr.AppendOpaque(nil, filled(n))}
+					call = &rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: xdr.AppendOpaque(nil, filled(n))}
 				case 4:
-					call = &Call{Prog: testProg, Vers: testVers, Proc: 99, Args: filled(4 + n/4*4)}
+					call = &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99, Args: filled(4 + n/4*4)}
 				}
 				if rnd.IntN(2) == 0 {
 					call.Cred = (&xdr.SysCred{MachineName: "client"[:rnd.IntN(7)], GIDs: make([]uint32, rnd.IntN(16))}).Auth()
 				}
-				var r Reply
+				var r rpc.Reply
 				_ = c.Do(testCtx(t), call, &r) // some do not fit, and say so
 				if stale(r.Results) || stale(call.Sink) {
 					t.Fatal("octets of another client in a reply")
@@ -172,8 +174,8 @@ func TestNothingStaleToRead(t *testing.T) {
 				looked <- err
 				p.conn.Abort(nil)
 			})
-			long := Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: xdr.AppendOpaque(nil, filled(9001))}
-			var r Reply
+			long := rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: xdr.AppendOpaque(nil, filled(9001))}
+			var r rpc.Reply
 			if err := c.Do(testCtx(t), &long, &r); err == nil {
 				t.Error("an answer that nobody gave")
 			}
@@ -182,7 +184,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			}
 		})
 	}
-	for name, call := range map[string]*Call{
+	for name, call := range map[string]*rpc.Call{
 		"sink":        {Prog: testProg, Vers: testVers, Proc: procFill, Args: words(9000), Sink: make([]byte, 9000), MaxResults: 64},
 		"reply chunk": {Prog: testProg, Vers: testVers, Proc: procList, Args: words(9000), MaxResults: 36_000},
 	} {
@@ -193,7 +195,7 @@ func TestNothingStaleToRead(t *testing.T) {
 				looked <- p.conn.Read(testCtx(t), make([]byte, 4), stagOf(seg.Handle), seg.Offset)
 				p.conn.Abort(nil)
 			})
-			var r Reply
+			var r rpc.Reply
 			_ = c.Do(testCtx(t), call, &r) // the engine has refused the server
 			if _, refused := errors.AsType[*verbs.TerminateError](<-looked); !refused {
 				t.Error("memory that is only for writing can be read")

@@ -8,12 +8,13 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // threeItems takes three opaques and returns them in the opposite order, with a word
 // before and 3000 words behind.
-func threeItems(_ context.Context, req *Request, resp *Response) {
+func threeItems(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var items [3][]byte
 	for i := range items {
@@ -38,7 +39,7 @@ func threeItems(_ context.Context, req *Request, resp *Response) {
 // and several write chunks beside a reply chunk, one of them empty and one with a segment
 // for the pad.
 func TestManyChunks(t *testing.T) {
-	_, addr := startServer(t, HandlerFunc(threeItems), config5666())
+	_, addr := startServer(t, rpc.HandlerFunc(threeItems), config5666())
 	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
 	in := [][]byte{filled(5001), filled(30), filled(70_002)}
 	stream := rpcCall(9, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Client is an RPC client over one RPC-over-RDMA connection (RFC 8166). It is safe for concurrent
@@ -79,7 +80,7 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
-	return conn, opErr(OpDial, addr, err)
+	return conn, opErr(rpc.OpDial, addr, err)
 }
 
 // NewClient takes conn and starts RPC-over-RDMA on it, as the MPA initiator.
@@ -105,13 +106,13 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	c.conn = rdmap.Client(conn, ec)
 	c.back.attach(c.conn)
 	if err := c.conn.Handshake(ctx); err != nil {
-		return nil, opErr(OpDial, addr, err)
+		return nil, opErr(rpc.OpDial, addr, err)
 	}
 	peer, told := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
 	send, recv := own.Inline(peer)
 	c.back.thresholds(send)
 	if err := c.makeRequester(send, recv); err != nil {
-		return nil, opErr(OpDial, addr, err)
+		return nil, opErr(rpc.OpDial, addr, err)
 	}
 	c.serveBackward()
 	if cfg.Profile != ProfileRFC5666 || cfg.NoConfigCall {
@@ -123,7 +124,7 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	}
 	if err := c.configure(ctx, agreed); err != nil {
 		c.conn.Abort(nil)
-		return nil, opErr(OpDial, addr, err)
+		return nil, opErr(rpc.OpDial, addr, err)
 	}
 	return c, nil
 }
@@ -170,8 +171,8 @@ func (c *Client) Inline() (send, recv int) {
 // Conn returns the underlying RDMAP connection, for its state and statistics.
 func (c *Client) Conn() *rdmap.Conn { return c.conn }
 
-// Stats implements [Caller].
-func (c *Client) Stats() Stats {
+// Stats implements [rpc.Caller].
+func (c *Client) Stats() rpc.Stats {
 	s := c.ctr.snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,7 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// Close implements [Caller]. It returns the first fatal error of the connection, or nil.
+// Close implements [rpc.Caller]. It returns the first fatal error of the connection, or nil.
 func (c *Client) Close() error {
-	return opErr(OpClose, c.addr, ignoreEnd(c.conn.Close()))
+	return opErr(rpc.OpClose, c.addr, ignoreEnd(c.conn.Close()))
 }

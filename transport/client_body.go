@@ -1,13 +1,15 @@
 package transport
 
+import "github.com/stag-rdma/stag/transport/rpc"
+
 // lendBody notes that the engine is about to read p.body.
-func (c *Client) lendBody(p *outcall, call *Call) error {
-	in := call.ItemMemory
+func (c *Client) lendBody(p *outcall, call *rpc.Call) error {
+	in := registered(call.ItemMemory)
 	if n := len(call.MoreItems); n > 0 {
-		in = call.MoreItems[n-1].Memory
+		in = registered(call.MoreItems[n-1].Memory)
 	}
 	if in != nil {
-		if _, err := in.take(p.body); err != nil {
+		if err := in.TakePart(p.body); err != nil {
 			return err
 		}
 	}
@@ -26,7 +28,7 @@ func (c *Client) bodyBack(p *outcall) (left bool) {
 		return false
 	}
 	if p.writing = nil; p.bodyIn != nil {
-		p.bodyIn.give()
+		p.bodyIn.Give()
 		p.bodyIn = nil
 	}
 	return p.early && p.answered()

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -72,7 +73,7 @@ func newSlowServer(t *testing.T) *slowServer {
 		t.Fatalf("Sends of %d octets", send)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.do(t.Context(), &transport.Call{Prog: 100003, Vers: 3}) }()
+	go func() { done <- s.do(t.Context(), &rpc.Call{Prog: 100003, Vers: 3}) }()
 	d := xdr.NewDecoder(s.read())
 	s.xid = d.Uint32()
 	s.reply(s.xid)
@@ -83,8 +84,8 @@ func newSlowServer(t *testing.T) *slowServer {
 }
 
 // do makes a call and drops its reply.
-func (s *slowServer) do(ctx context.Context, call *transport.Call) error {
-	var r transport.Reply
+func (s *slowServer) do(ctx context.Context, call *rpc.Call) error {
+	var r rpc.Reply
 	defer r.Release()
 	return s.c.Do(ctx, call, &r)
 }
@@ -117,10 +118,10 @@ func (s *slowServer) reply(xid uint32) {
 }
 
 // write is a WRITE of data. Its handle has 56 octets, and all arguments before the data 80.
-func write(data []byte, free func()) *transport.Call {
+func write(data []byte, free func()) *rpc.Call {
 	args := append(xdr.AppendUint32(nil, 56), make([]byte, 56+8+4+4)...)
 	args = xdr.AppendUint32(args, uint32(len(data)))
-	return &transport.Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: data, ItemPos: len(args), Free: free}
+	return &rpc.Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: data, ItemPos: len(args), Free: free}
 }
 
 // A reply that comes before the call was written does not end the call: the caller would change memory
@@ -184,7 +185,7 @@ func TestCancelledBody(t *testing.T) {
 // Memory that a call lends for its Send is in use meanwhile.
 func TestBodyInUse(t *testing.T) {
 	s := newSlowServer(t)
-	m := transport.Alloc(bodySize)
+	m := rpc.Alloc(bodySize)
 	call := write(m.Bytes(), nil)
 	call.ItemMemory = m
 	done := make(chan error, 1)
@@ -192,7 +193,7 @@ func TestBodyInUse(t *testing.T) {
 	waitUntil(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
 	again := write(m.Bytes(), nil)
 	again.ItemMemory = m
-	if err := s.do(t.Context(), again); !errors.Is(err, transport.ErrMemoryInUse) {
+	if err := s.do(t.Context(), again); !errors.Is(err, rpc.ErrMemoryInUse) {
 		t.Errorf("used twice: %v", err)
 	}
 	s.read()

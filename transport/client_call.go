@@ -8,6 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -16,31 +18,31 @@ import (
 type outcall struct {
 	// The fields for calls with chunks come last, so that other calls touch fewer cache lines.
 	w      rdmap.Waiter
-	head   []byte  // the Send, or its beginning
-	body   []byte  // its end, an item of the caller's
-	rpc    []byte  // the RPC call header
-	flat   *buffer // arguments that include an item that must not be reduced
-	stream *buffer // payload stream of a long call
-	reply  *buffer // memory for a long reply
-	pulled *buffer // a reply that was read by RDMA Read
-	free   func()  // of the Call
-	lends  bool    // some memory of regs or more must be revoked
+	head   []byte      // the Send, or its beginning
+	body   []byte      // its end, an item of the caller's
+	rpc    []byte      // the RPC call header
+	flat   *mem.Buffer // arguments that include an item that must not be reduced
+	stream *mem.Buffer // payload stream of a long call
+	reply  *mem.Buffer // memory for a long reply
+	pulled *mem.Buffer // a reply that was read by RDMA Read
+	free   func()      // of the Call
+	lends  bool        // some memory of regs or more must be revoked
 
-	active   bool       // in the requester's table: has a credit
-	writing  *Client    // not nil: the engine still reads body
-	early    bool       // the reply came meanwhile
-	left     bool       // its caller has gone
-	late     bool       // the tick has completed w
-	in       *buffer    // the inline reply
-	pull     *replyPull // reads the reply by RDMA Read
+	active   bool        // in the requester's table: has a credit
+	writing  *Client     // not nil: the engine still reads body
+	early    bool        // the reply came meanwhile
+	left     bool        // its caller has gone
+	late     bool        // the tick has completed w
+	in       *mem.Buffer // the inline reply
+	pull     *replyPull  // reads the reply by RDMA Read
 	deadline time.Time
 	place    links[outcall] // in Client.queue
 
 	rc     rpcrdma.Call
 	items  []chunks.Item
 	regs   registrations
-	more   []lent  // of further items and sinks
-	bodyIn *Memory // of which body is a part, or nil
+	more   []lent      // of further items and sinks
+	bodyIn *mem.Memory // of which body is a part, or nil
 }
 
 // newCall returns an empty call.
@@ -66,9 +68,9 @@ func (c *Client) recycle(p *outcall) {
 }
 
 // number gives p a new XID, or that of an earlier transmission. The caller holds c.mu.
-func (c *Client) number(p *outcall, tx *transmission) {
+func (c *Client) number(p *outcall, tx *rpc.Transmission) {
 	if tx != nil {
-		p.rc.XID = tx.xid
+		p.rc.XID = tx.XID
 	} else {
 		c.xid++
 		for c.req.Lookup(c.xid) != nil { // cancelled calls keep their XIDs
@@ -87,7 +89,7 @@ func (p *outcall) keeps() bool {
 // drop releases the buffers of a call whose regions are invalid, and tells the caller that its memory is
 // free.
 func (p *outcall) drop() {
-	p.eachBuffer((*buffer).release)
+	p.eachBuffer((*mem.Buffer).Release)
 	if f := p.free; f != nil {
 		p.free = nil
 		f()
@@ -95,11 +97,11 @@ func (p *outcall) drop() {
 }
 
 // abandon leaves the buffers of a call to the garbage collector, because the engine may still use them.
-func (p *outcall) abandon() { p.eachBuffer((*buffer).abandon) }
+func (p *outcall) abandon() { p.eachBuffer((*mem.Buffer).Abandon) }
 
 // eachBuffer calls f with each buffer of p, and forgets the buffer.
-func (p *outcall) eachBuffer(f func(*buffer)) {
-	for _, b := range [...]**buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
+func (p *outcall) eachBuffer(f func(*mem.Buffer)) {
+	for _, b := range [...]**mem.Buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
 		if *b != nil {
 			f(*b)
 			*b = nil
@@ -108,7 +110,7 @@ func (p *outcall) eachBuffer(f func(*buffer)) {
 }
 
 // prepare fills p.rc, with which the requester plans, from call.
-func (p *outcall) prepare(c *Client, call *Call) {
+func (p *outcall) prepare(c *Client, call *rpc.Call) {
 	p.w.Reset()
 	rc := &p.rc
 	var h xdr.CallHeader
@@ -120,7 +122,7 @@ func (p *outcall) prepare(c *Client, call *Call) {
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
 	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the other fields are as Reset left them
 	data := 0
-	if !call.plain() {
+	if !plainCall(call) {
 		data = p.prepareItems(c, call)
 	}
 	if n := call.MaxResults; n != 0 {
@@ -141,7 +143,7 @@ func (p *outcall) prepare(c *Client, call *Call) {
 }
 
 // prepareItems is prepare for items and sinks. It returns the octets of results that may not be placed.
-func (p *outcall) prepareItems(c *Client, call *Call) (data int) {
+func (p *outcall) prepareItems(c *Client, call *rpc.Call) (data int) {
 	arg, result := c.mayReduce(call)
 	switch {
 	case call.Item == nil:
@@ -158,13 +160,13 @@ func (p *outcall) prepareItems(c *Client, call *Call) (data int) {
 const replyHeaderSize = 24
 
 // flatten copies arguments whose item must not be reduced into one buffer.
-func (p *outcall) flatten(call *Call) []byte {
-	p.flat = shared.get(call.argsSize())
-	return call.appendArgs(p.flat.data[:0])
+func (p *outcall) flatten(call *rpc.Call) []byte {
+	p.flat = mem.Shared.Get(argsSize(call))
+	return appendArgs(call, p.flat.Data[:0])
 }
 
 // register registers the memory that the plan needs.
-func (p *outcall) register(c *Client, call *Call) error {
+func (p *outcall) register(c *Client, call *rpc.Call) error {
 	rc, m := &p.rc, &p.rc.Memory
 	if rc.Plan == (rpcrdma.Plan{}) {
 		return nil
@@ -180,8 +182,8 @@ func (p *outcall) register(c *Client, call *Call) error {
 		m.Arg, err = p.regs.add(c, partArg, m.Arg, call.Item, call.ItemMemory, read)
 	}
 	if n := rc.Plan.Stream; n > 0 && err == nil {
-		p.stream = shared.get(n)
-		m.Stream, err = p.regs.add(c, partStream, m.Stream, rc.AppendStream(p.stream.data[:0]), nil, read)
+		p.stream = mem.Shared.Get(n)
+		m.Stream, err = p.regs.add(c, partStream, m.Stream, rc.AppendStream(p.stream.Data[:0]), nil, read)
 	}
 	if rc.Plan.Sink && err == nil {
 		m.Sink, err = p.regs.add(c, partSink, m.Sink, call.Sink, call.SinkMemory, write)
@@ -190,11 +192,11 @@ func (p *outcall) register(c *Client, call *Call) error {
 		err = p.registerMore(c, call, read, write)
 	}
 	if n := rc.Plan.Reply; n > 0 && err == nil {
-		p.reply = shared.get(n)
+		p.reply = mem.Shared.Get(n)
 		// The server may claim to have written octets that it has not. These must not show
 		// data of other calls (RFC 5042 Section 6.3.2), least of all to a client of a relay.
-		clear(p.reply.data[:n])
-		m.Reply, err = p.regs.add(c, partReply, m.Reply, p.reply.data[:n], nil, write)
+		clear(p.reply.Data[:n])
+		m.Reply, err = p.regs.add(c, partReply, m.Reply, p.reply.Data[:n], nil, write)
 	}
 	return err
 }

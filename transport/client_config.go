@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -18,14 +19,14 @@ func (c *Client) configure(ctx context.Context, agreed int) error {
 	args := rpcrdma.ConfigArgs{
 		MaxCall: uint32(c.cfg.InlineSend), MaxReply: uint32(c.cfg.InlineRecv), MaxRead: uint32(state.IRD),
 	}
-	call := Call{
+	call := rpc.Call{
 		Prog: rpcrdma.ConfigProgram, Vers: rpcrdma.ConfigVersion, Proc: rpcrdma.ConfigProc,
 		Cred: c.cfg.ConfigCred, Args: args.Append(nil),
 	}
-	var r Reply
+	var r rpc.Reply
 	defer r.Release()
 	err := c.Do(ctx, &call, &r)
-	if _, refused := err.(*RPCError); err != nil && !refused { //nolint:errorlint // Do does not wrap it
+	if _, refused := err.(*rpc.RPCError); err != nil && !refused { //nolint:errorlint // Do does not wrap it
 		return err
 	}
 	if err == nil {
@@ -62,21 +63,21 @@ func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
 
 // checkSinks refuses a call with room for results of which none may be placed there: the caller would wait in vain
 // for octets in it. Where nothing at all is reduced (mayReduce), results come inline, as Call.Sink says.
-func (c *Client) checkSinks(call *Call) error {
+func (c *Client) checkSinks(call *rpc.Call) error {
 	if len(call.Sink)+len(call.MoreSinks) == 0 || call.Cred.Protected() || c.lent != nil || mutant.Is(mutant.SinkIgnored) {
 		return nil
 	}
 	if _, result := c.mayReduce(call); result {
 		return nil
 	}
-	return &RPCError{Reason: ReasonBadCall, Err: fmt.Errorf("call with a Sink: %w", &rpcrdma.BindingError{Prog: call.Prog, Vers: call.Vers, Proc: call.Proc})}
+	return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: fmt.Errorf("call with a Sink: %w", &rpcrdma.BindingError{Prog: call.Prog, Vers: call.Vers, Proc: call.Proc})}
 }
 
 // mayReduce reports whether the argument and the result of a call may travel in chunks.
 //
 // Choice: items that no binding names are reduced only if the server is known to follow RFC 5666: it has
 // announced an alignment, or Config.PeerAlign is set. Other servers refuse them.
-func (c *Client) mayReduce(call *Call) (arg, result bool) {
+func (c *Client) mayReduce(call *rpc.Call) (arg, result bool) {
 	if call.Cred.Protected() || c.lent != nil { // RFC 8166 Section 8.2.2.3: nothing is reduced
 		return false, false
 	}

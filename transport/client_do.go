@@ -8,29 +8,30 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// Do implements [Caller].
+// Do implements [rpc.Caller].
 //
 // Do may wait for a credit, first come, first served, and then waits for the reply. If ctx ends
 // first, Do returns at once. The credit, the XID, Item and Sink then stay in use until the reply
 // comes or the connection ends, because the server may still read and write the advertised
 // memory. Call.Free tells when.
-func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
+func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	err := call.check(c.cfg)
-	if err == nil && !call.plain() {
+	err := checkCall(call, c.cfg)
+	if err == nil && !plainCall(call) {
 		err = c.checkSinks(call)
 	}
 	if err != nil {
 		c.ctr.errors.Add(1)
-		call.freed()
+		freed(call)
 		return err
 	}
 	p := c.newCall()
 	p.prepare(c, call)
 	c.mu.Lock()
-	queued, err := c.begin(p, call.tx)
+	queued, err := c.begin(p, call.Resend)
 	c.mu.Unlock()
 	xid := p.rc.XID
 	if err != nil {
@@ -41,12 +42,12 @@ func (c *Client) Do(ctx context.Context, call *Call, reply *Reply) error {
 	if err != nil {
 		c.ctr.errors.Add(1)
 	}
-	c.cfg.Trace.ended(xid, err)
+	traceEnded(c.cfg.Trace, xid, err)
 	return err
 }
 
 // do runs one call, after begin, to its reply.
-func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, queued bool) (err error) {
+func (c *Client) do(ctx context.Context, p *outcall, call *rpc.Call, reply *rpc.Reply, queued bool) (err error) {
 	if queued {
 		err = c.waitCredit(ctx, p)
 	}
@@ -62,23 +63,23 @@ func (c *Client) do(ctx context.Context, p *outcall, call *Call, reply *Reply, q
 	if err := c.finish(p, reply); err != nil {
 		return err
 	}
-	reply.takeItem(call, c.cfg.Binding)
+	takeItem(reply, call, c.cfg.Binding)
 	return nil
 }
 
 // begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A
 // call that registers no memory is formed at once. The caller holds c.mu.
-func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
+func (c *Client) begin(p *outcall, tx *rpc.Transmission) (queued bool, err error) {
 	c.number(p, tx)
 	if c.err != nil {
 		return false, c.err
 	}
 	if err := c.req.Plan(&p.rc); err != nil {
-		reason := ReasonBadCall
+		reason := rpc.ReasonBadCall
 		if errors.Is(err, rpcrdma.ErrInline) {
-			reason = ReasonBackward
+			reason = rpc.ReasonBackward
 		}
-		return false, &RPCError{XID: p.rc.XID, Reason: reason, Err: err}
+		return false, &rpc.RPCError{XID: p.rc.XID, Reason: reason, Err: err}
 	}
 	if c.cfg.CallTimeout > 0 {
 		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
@@ -97,19 +98,19 @@ func (c *Client) begin(p *outcall, tx *transmission) (queued bool, err error) {
 // form makes the Send. The caller holds c.mu.
 func (c *Client) form(p *outcall) (err error) {
 	if p.head, p.body, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
-		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+		return &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
 	}
 	return nil
 }
 
 // prepareSend registers memory and forms the Send.
-func (c *Client) prepareSend(p *outcall, call *Call) error {
+func (c *Client) prepareSend(p *outcall, call *rpc.Call) error {
 	err := p.register(c, call)
 	switch {
 	case errors.Is(err, region.ErrClosed):
 		return c.endErr()
 	case err != nil:
-		return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+		return &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *Client) prepareSend(p *outcall, call *Call) error {
 }
 
 // send posts the call, after registering its memory if necessary. If it fails, nothing was sent.
-func (c *Client) send(p *outcall, call *Call) (err error) {
+func (c *Client) send(p *outcall, call *rpc.Call) (err error) {
 	if len(p.head) == 0 {
 		if err = c.prepareSend(p, call); err != nil {
 			return err
@@ -127,14 +128,14 @@ func (c *Client) send(p *outcall, call *Call) (err error) {
 	wr := verbs.WR{Op: verbs.OpSend, Head: p.head, Body: p.body}
 	if len(p.body) > 0 {
 		if err := c.lendBody(p, call); err != nil {
-			return &RPCError{XID: p.rc.XID, Reason: ReasonBadCall, Err: err}
+			return &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
 		}
 		wr.Done = (*bodyWritten)(p)
 	}
-	call.tx.post(call)
+	call.Resend.Posting(call)
 	c.lent.expectReply()
 	c.ctr.chunks.add(p.rc.Lists())
-	c.cfg.Trace.sending(&p.rc, size)
+	traceSending(c.cfg.Trace, &p.rc, size)
 	if err = c.conn.Post([]verbs.WR{wr}); err != nil {
 		c.lent.unexpectReply()
 		c.bodyBack(p)
@@ -201,14 +202,14 @@ func (c *Client) abandon(p *outcall, err error) error {
 
 // callErr converts an error to one that Do promises.
 func (c *Client) callErr(err error) error {
-	if e, ok := err.(*RPCError); ok { //nolint:errorlint // made here, not wrapped
+	if e, ok := err.(*rpc.RPCError); ok { //nolint:errorlint // made here, not wrapped
 		return e
 	}
-	return opErr(OpCall, c.addr, err)
+	return opErr(rpc.OpCall, c.addr, err)
 }
 
 // freed tells the caller that its memory is free.
-func (c *Call) freed() {
+func freed(c *rpc.Call) {
 	if c.Free != nil {
 		c.Free()
 	}

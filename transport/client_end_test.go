@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // A call that meets the end of its connection between its credit and its
@@ -14,12 +16,12 @@ func TestCallMeetsTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := echoCall(filled(20_000))
-	var r Reply
+	var r rpc.Reply
 	err := c.Do(testCtx(t), call, &r)
-	if _, ok := errors.AsType[*OpError](err); !ok || !errors.Is(err, net.ErrClosed) {
+	if _, ok := errors.AsType[*rpc.OpError](err); !ok || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v, want an OpError that is net.ErrClosed", err)
 	}
-	if _, ok := errors.AsType[*RPCError](err); ok {
+	if _, ok := errors.AsType[*rpc.RPCError](err); ok {
 		t.Errorf("%v blames the call", err)
 	}
 }

@@ -7,17 +7,18 @@ import (
 
 	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // finish takes the reply of an answered call. It revokes the memory before anybody looks at it.
-func (c *Client) finish(p *outcall, reply *Reply) error {
+func (c *Client) finish(p *outcall, reply *rpc.Reply) error {
 	if p.lends {
 		if err := c.invalidate(p); err != nil {
 			// RFC 8166 Section 4.5.4: a call must not complete on a live connection while the
 			// peer can still reach its memory.
 			c.conn.Abort(err)
 			c.giveBack(p)
-			return opErr(OpCall, c.addr, err)
+			return opErr(rpc.OpCall, c.addr, err)
 		}
 	}
 	err := c.checkReply(p)
@@ -37,7 +38,7 @@ func (c *Client) finish(p *outcall, reply *Reply) error {
 	}
 	if err != nil {
 		err = rpcErr(xid, err)
-		if e, ok := errors.AsType[*RPCError](err); ok && e.Reason == ReasonChunk && named != nil && !mutant.Is(mutant.BindingUnnamed) {
+		if e, ok := errors.AsType[*rpc.RPCError](err); ok && e.Reason == rpc.ReasonChunk && named != nil && !mutant.Is(mutant.BindingUnnamed) {
 			e.Err = fmt.Errorf("perhaps at the server: %w", named)
 		}
 	}
@@ -101,7 +102,7 @@ func (c *Client) giveBack(p *outcall) {
 }
 
 // fill moves the result and its memory to the caller's reply.
-func (p *outcall) fill(reply *Reply) {
+func (p *outcall) fill(reply *rpc.Reply) {
 	res := &p.rc.Result
 	reply.Header = res.RPC
 	reply.Results, reply.Placed = res.Results, res.Placed
@@ -110,11 +111,14 @@ func (p *outcall) fill(reply *Reply) {
 	}
 	switch {
 	case res.Read:
-		reply.buf, p.pulled = p.pulled, nil
+		reply.Lend(p.pulled)
+		p.pulled = nil
 	case res.Long:
-		reply.buf, p.reply = p.reply, nil
+		reply.Lend(p.reply)
+		p.reply = nil
 	default:
-		reply.buf, p.in = p.in, nil
+		reply.Lend(p.in)
+		p.in = nil
 	}
 }
 
@@ -144,16 +148,16 @@ func (p *outcall) replyMemory() []byte {
 	if p.reply == nil {
 		return nil
 	}
-	return p.reply.data
+	return p.reply.Data
 }
 
 // rpcErr converts the machine's verdict on a reply to an error.
 func rpcErr(xid uint32, err error) error {
-	e := &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
+	e := &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadReply, Err: err}
 	if re, ok := errors.AsType[*rpcrdma.RemoteError](err); ok {
-		e.Reason, e.Low, e.High, e.Err = ReasonChunk, re.Low, re.High, nil
+		e.Reason, e.Low, e.High, e.Err = rpc.ReasonChunk, re.Low, re.High, nil
 		if re.Code == rpcrdma.ErrVers {
-			e.Reason = ReasonVersion
+			e.Reason = rpc.ReasonVersion
 		}
 	}
 	return e

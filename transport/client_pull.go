@@ -5,6 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"go.uber.org/zap"
 )
 
@@ -14,7 +15,7 @@ type replyPull struct {
 	c    *Client
 	p    *outcall
 	xid  uint32
-	buf  *buffer
+	buf  *mem.Buffer
 	n    int // octets of the reply
 	sink region.Region
 	wrs  []verbs.WR
@@ -31,8 +32,8 @@ func (c *Client) beginPull(p *outcall) *replyPull {
 		return nil
 	}
 	l := &replyPull{c: c, p: p, xid: p.rc.XID, n: p.rc.Layout.Total}
-	l.buf = shared.get(l.n)
-	p.rc.Layout.Place(l.buf.data, p.rc.Inline)
+	l.buf = mem.Shared.Get(l.n)
+	p.rc.Layout.Place(l.buf.Data, p.rc.Inline)
 	for i := range p.rc.Layout.Pulls {
 		q := &p.rc.Layout.Pulls[i]
 		l.wrs = append(l.wrs, verbs.WR{
@@ -49,7 +50,7 @@ func (l *replyPull) start() {
 		l.done(true)
 		return
 	}
-	sink, err := l.c.conn.Register(l.buf.data[:l.n], region.ReadSink)
+	sink, err := l.c.conn.Register(l.buf.Data[:l.n], region.ReadSink)
 	if err == nil {
 		l.sink = sink
 		l.c.ctr.registered.Add(1)
@@ -80,7 +81,7 @@ func (l *replyPull) settle(read bool) {
 		defer cancel()
 		if err := l.sink.Invalidate(ctx); err != nil {
 			l.c.conn.Abort(err)
-			l.buf.abandon()
+			l.buf.Abandon()
 			l.buf = nil
 		}
 		l.done(read && l.buf != nil)
@@ -96,7 +97,7 @@ func (l *replyPull) done(read bool) {
 	if mine && (read || c.conn.Err() == nil) { // otherwise HandleClose tells it
 		p.pull = nil
 		if read {
-			_ = c.req.Pulled(&p.rc, l.buf.data) // CheckReply returns it
+			_ = c.req.Pulled(&p.rc, l.buf.Data) // CheckReply returns it
 			c.ctr.replyRead.Add(uint64(l.n))
 			p.pulled, l.buf = l.buf, nil
 		} else {
@@ -107,7 +108,7 @@ func (l *replyPull) done(read bool) {
 	}
 	c.mu.Unlock()
 	if l.buf != nil {
-		l.buf.release()
+		l.buf.Release()
 	}
 	c.sendDones()
 	if left {

@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"go.uber.org/zap"
 )
 
@@ -45,7 +46,7 @@ func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 		foreign = p == nil || !p.rc.Offers(handleOf(m.Invalidated))
 	}
 	if p != nil && c.cfg.Trace != nil {
-		c.cfg.Trace.replied(p.rc.XID, len(m.Data), m.Invalidated != 0)
+		traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
 	}
 	if p != nil && p.readsReply() {
 		pull = c.beginPull(p)
@@ -87,10 +88,10 @@ func (c *Client) receive(m *verbs.Message) (*outcall, error) {
 	}
 	if rc := c.lookup(send); rc != nil {
 		p := rc.Owner.(*outcall)
-		b := shared.get(len(send))
-		n := copy(b.data, send)
-		if got, err := receive(c.req, b.data[:n]); got == nil {
-			b.release() // it is not a reply after all
+		b := mem.Shared.Get(len(send))
+		n := copy(b.Data, send)
+		if got, err := receive(c.req, b.Data[:n]); got == nil {
+			b.Release() // it is not a reply after all
 			return nil, err
 		}
 		p.in = b

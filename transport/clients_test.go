@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Who is connected to a server.
@@ -17,7 +18,7 @@ func ExampleServer_Clients() {
 		fmt.Println(err)
 		return
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	defer s.Shutdown(context.Background())
 	go s.Serve(l)
 	c, err := transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
@@ -38,7 +39,7 @@ func TestClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	served := make(chan error)
 	go func() { served <- s.ServeShared(l) }()
 	rdma, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
@@ -53,9 +54,9 @@ func TestClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []transport.Caller{rdma, tcp} { // so that the server knows what they are
-		var reply transport.Reply
-		if err := c.Do(t.Context(), &transport.Call{Prog: 1, Vers: 1}, &reply); err != nil {
+	for _, c := range []rpc.Caller{rdma, tcp} { // so that the server knows what they are
+		var reply rpc.Reply
+		if err := c.Do(t.Context(), &rpc.Call{Prog: 1, Vers: 1}, &reply); err != nil {
 			t.Fatal(err)
 		}
 		reply.Release()

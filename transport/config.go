@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -104,17 +105,17 @@ type Config struct {
 
 	// BackwardCredits switches on the backward direction (RFC 8167): calls of the server on the
 	// connections of its clients. On a server or listener it limits the calls in flight to one
-	// client, see [Request.Backward]. On a client it is the number of such calls that
+	// client, see rpc.Request.Backward. On a client it is the number of such calls that
 	// BackwardHandler serves at once. If zero, there is no backward direction; range 0 to 4096,
 	// with profile rfc8166 only.
 	BackwardCredits int
 
 	// BackwardHandler, on a client, serves the calls of the backward direction, each in a
 	// goroutine, so that it may use the client. Their context ends with the connection.
-	BackwardHandler Handler
+	BackwardHandler rpc.Handler
 
 	// ImmediateReplies lets Immediate Data (RFC 7306) stand for replies that arrive in another
-	// way, on connections to peers that set it too: see [Response.Immediate].
+	// way, on connections to peers that set it too: see [rpc.Response.Immediate].
 	ImmediateReplies bool
 
 	// Immediate, on a client with ImmediateReplies, is called when reply n was sent in another
@@ -156,7 +157,7 @@ type Config struct {
 
 	// Allow reports whether a server or listener serves the client with this address. It is called
 	// before anything else, in the goroutine of the connection. Other clients are refused: see
-	// [LimitAllow]. If nil, all are served. See [AllowNets].
+	// [rpc.LimitAllow]. If nil, all are served. See [AllowNets].
 	Allow func(client net.Addr) bool
 
 	// MaxConns limits the connections of one server or listener. Further ones are refused. If
@@ -209,7 +210,7 @@ type Config struct {
 	// call. Of a period without such calls, at most a quarter of DRCTime counts. One client
 	// address may have an eighth of DRCEntries; of the clients there (credentials) those with the
 	// most replies lose theirs first. If zero, 16384, 32 MiB and 5
-	// minutes. If DRCEntries is negative, there is no cache. [Handler] says which calls it holds.
+	// minutes. If DRCEntries is negative, there is no cache. [rpc.Handler] says which calls it holds.
 	DRCEntries int
 	DRCMemory  int64
 	DRCTime    time.Duration
@@ -218,7 +219,7 @@ type Config struct {
 	// such a call comes again over a new connection, it gets the first reply and does not reach
 	// the server above. While such a call is in progress, that server does not see its connection
 	// end, for at most DRCTime. If nil, the procedures of NFSv3 that change something. A [Server]
-	// asks its [Handler] instead.
+	// asks its [rpc.Handler] instead.
 	NonIdempotent func(prog, vers, proc uint32) bool
 
 	// HandlerGrace is how long a handler may run in the reading goroutine before the watchdog lets
@@ -232,7 +233,7 @@ type Config struct {
 	BusyPoll time.Duration
 
 	// Trace has functions that are called for the steps of each call. If nil, there are none.
-	Trace *Trace
+	Trace *rpc.Trace
 
 	// Logger receives errors. If nil, nothing is logged; only the panic of a handler is then printed to
 	// standard error, with its stack.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -129,7 +130,7 @@ func connsLong(t *testing.T, _ *echo, _ *Server, c *Client) {
 		t.Fatalf("%d octets of results", len(r.Results))
 	}
 	args := xdr.AppendOpaque(nil, filled(50001))
-	d := xdr.NewDecoder(mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: args}).Results)
+	d := xdr.NewDecoder(mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: args}).Results)
 	if n, v := d.Uint32(), d.Uint32(); n != 50001 || v != sum(filled(50001)) {
 		t.Fatalf("%d octets, sum %d", n, v)
 	}
@@ -143,7 +144,7 @@ func connsConcurrent(t *testing.T, _ *echo, _ *Server, c *Client) {
 				p := filled(i * k * 300)
 				call := echoCall(p)
 				call.Sink, call.MaxResults = make([]byte, len(p)), 64
-				var r Reply
+				var r rpc.Reply
 				if err := c.Do(testCtx(t), call, &r); err != nil {
 					t.Error(err)
 					return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // creditServer answers calls late and out of order with grants of its choice and
@@ -97,7 +98,7 @@ func TestCreditCancel(t *testing.T) {
 	cfg.Credits = 1
 	_, c := pair(t, h, nil, cfg)
 	first := make(chan error, 1)
-	go func() { first <- try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	go func() { first <- try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
 	<-h.enter
 	ctx, cancel := context.WithCancel(testCtx(t))
 	waiting, behind := make(chan error, 1), make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // poolConfig is a configuration whose connections share n credits.
@@ -55,7 +56,7 @@ type disk struct{ *echo }
 
 func (disk) MayBlock(_, _, proc uint32) bool { return proc == procEcho }
 
-func (h disk) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h disk) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc == procEcho {
 		time.Sleep(time.Millisecond)
 	}
@@ -63,7 +64,7 @@ func (h disk) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 }
 
 // callers makes calls of a client by n callers, each of so many.
-func callers(t *testing.T, wg *sync.WaitGroup, c *Client, call *Call, n, each int) {
+func callers(t *testing.T, wg *sync.WaitGroup, c *Client, call *rpc.Call, n, each int) {
 	ctx := testCtx(t)
 	for range n {
 		wg.Go(func() {
@@ -156,7 +157,7 @@ func TestCreditPoolBlocked(t *testing.T) {
 	h := newEcho()
 	s := &Server{Handler: h, Config: cfg}
 	clients := pipeClients(t, s, 3)
-	block := &Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+	block := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 	var wg sync.WaitGroup
 	for range 30 { // many more than there are credits
 		wg.Go(func() {
@@ -268,7 +269,7 @@ func TestNullAllocsPooled(t *testing.T) {
 	cfg := testConfig()
 	cfg.CreditPool = NewCreditPool(100)
 	_, c := pair(t, newEcho(), cfg, nil)
-	var r Reply
+	var r rpc.Reply
 	ctx := context.Background()
 	call := func() {
 		if err := c.Do(ctx, &nullCall, &r); err != nil {

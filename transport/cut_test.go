@@ -9,6 +9,8 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // errCut is what a writer sees when its wire is cut.
@@ -53,13 +55,13 @@ func frames(stream []byte) (at []int) {
 }
 
 // conversation makes one call of each form. It returns the first error.
-func conversation(t *testing.T, c Caller) error {
+func conversation(t *testing.T, c rpc.Caller) error {
 	echo := echoCall(filled(5001))
 	echo.Sink, echo.MaxResults = make([]byte, 5001), 64
 	list := wordCall(procList, 3000)
 	list.MaxResults = 4 * 3000
-	long := &Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: filled(6000)}
-	for _, call := range []*Call{&nullCall, echo, list, long} {
+	long := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: filled(6000)}
+	for _, call := range []*rpc.Call{&nullCall, echo, list, long} {
 		if err := try(t, c, call); err != nil {
 			return err
 		}
@@ -74,16 +76,16 @@ func runCut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
 	return runCutWith(t, client, server, testConfig, conversation)
 }
 
-func runCutWith(t *testing.T, client, server int, config func() *Config, talk func(*testing.T, Caller) error) (cc, sc *cutConn, err error) {
+func runCutWith(t *testing.T, client, server int, config func() *Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
 	t.Helper()
 	return runCutOf(t, newEcho(), client, server, config, talk)
 }
 
-func runCutOf(t *testing.T, h Handler, client, server int, config func() *Config, talk func(*testing.T, Caller) error) (cc, sc *cutConn, err error) {
+func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
-	before := shared.live()
+	before := mem.Shared.Live()
 	s := &Server{Handler: h, Config: config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
@@ -101,7 +103,7 @@ func runCutOf(t *testing.T, h Handler, client, server int, config func() *Config
 			t.Errorf("cut at %d, %d: %d live STags", client, server, n)
 		}
 	}
-	waitFor(t, "all buffers are back", func() bool { return shared.live() == before })
+	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before })
 	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.exposedOctets.Load() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}
@@ -173,6 +175,6 @@ func settle(t *testing.T) {
 }
 
 func isOpError(err error) bool {
-	_, ok := errors.AsType[*OpError](err)
+	_, ok := errors.AsType[*rpc.OpError](err)
 	return ok && errors.Is(err, net.ErrClosed) || errors.Is(err, errCut)
 }

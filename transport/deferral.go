@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -34,13 +35,14 @@ type deferral struct {
 var errPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
 
 // lazyOf returns a function that says which calls h pulls itself, nil for none.
-func lazyOf(h Handler) func(*xdr.CallHeader) bool {
-	l, ok := h.(lazyHandler)
-	if !ok {
+func lazyOf(h rpc.Handler) func(*xdr.CallHeader) bool {
+	if _, ok := h.(interface {
+		Lazy(prog, vers, proc uint32) bool
+	}); !ok {
 		return nil
 	}
 	return func(c *xdr.CallHeader) bool {
-		return c.Prog != rpcrdma.ConfigProgram && l.Lazy(c.Prog, c.Vers, c.Proc)
+		return c.Prog != rpcrdma.ConfigProgram && rpc.Lazy(h, c.Prog, c.Vers, c.Proc)
 	}
 }
 
@@ -83,8 +85,8 @@ func (x *exchange) keepCall() {
 	x.in.Args = d.Rest()
 }
 
-// opaque returns the next opaque, if its data are at the client.
-func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
+// Find implements [rpc.Deferred].
+func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 	at := d.Offset() + 4
 	for i := range l.x.in.Layout.Chunks {
 		if pos, n := l.x.in.Reduced(i); pos == at {
@@ -92,23 +94,28 @@ func (l *deferral) opaque(d *xdr.Decoder, most int) (Opaque, bool) {
 				d.Fail(xdr.ErrRange)
 				n = 0
 			}
-			return Opaque{n: n, away: l, gen: l.gen.Load(), chunk: i}, true
+			return i, n, true
 		}
 	}
-	return Opaque{}, false
+	return 0, 0, false
 }
 
-// pull reads octets of a chunk from off on, and fills bufs with them. If in is not nil, bufs is one
-// part of in. Errors are OpErrors, except for misuse.
-func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *Memory) error {
+// Turn implements [rpc.Deferred].
+func (l *deferral) Turn() uint64 { return l.gen.Load() }
+
+// Scratch implements [rpc.Deferred].
+func (l *deferral) Scratch(n int) []byte { return l.x.resp.Scratch(n) }
+
+// Pull implements [rpc.Deferred]. Errors are OpErrors, except for misuse.
+func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *rpc.Memory) error {
 	x := l.x
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
-		return opErr(OpPull, addrOf(rc.conn), context.Cause(ctx))
+		return opErr(rpc.OpPull, addrOf(rc.conn), context.Cause(ctx))
 	}
 	err := l.register(bufs, in)
-	if errors.Is(err, ErrMemoryInUse) {
+	if errors.Is(err, rpc.ErrMemoryInUse) {
 		return err
 	}
 	if err == nil {
@@ -121,7 +128,7 @@ func (l *deferral) pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	if err != nil {
 		l.failed = true
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(err))
-		return opErr(OpPull, addrOf(rc.conn), err)
+		return opErr(rpc.OpPull, addrOf(rc.conn), err)
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
@@ -144,7 +151,7 @@ func (l *deferral) wants() (n int) {
 }
 
 // register registers bufs as the sinks of RDMA Reads.
-func (l *deferral) register(bufs [][]byte, in *Memory) error {
+func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 	for _, b := range bufs {
 		s, err := lend(l.x.rc.conn, l.x.rc.ctr, b, in, region.ReadSink)
 		if err != nil {

@@ -4,38 +4,38 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
+// deferred returns the data of a call that are at the client, nil if there are none.
+func deferred(r *rpc.Request) *deferral {
+	l, _ := r.Deferred.(*deferral)
+	return l
+}
+
 // argsLen returns the length of the complete arguments.
-func (r *Request) argsLen() int {
-	if r.away != nil {
-		return r.away.x.in.Unreduced()
+func argsLen(r *rpc.Request) int {
+	if l := deferred(r); l != nil {
+		return l.x.in.Unreduced()
 	}
 	return len(r.Args)
 }
 
-// sum returns the sum of all octets of the arguments. It is unknown as long as some of them are at the
+// sumOf returns the sum of all octets of the arguments. It is unknown as long as some of them are at the
 // client.
-func (r *Request) sum() callid.Sum {
-	if r.away != nil {
-		return r.away.sums.Sum(r.Args, r.away.x.in.Reduced)
+func sumOf(r *rpc.Request) callid.Sum {
+	if l := deferred(r); l != nil {
+		return l.sums.Sum(r.Args, l.x.in.Reduced)
 	}
 	return callid.SumOf(r.Args)
 }
 
-// pullFailed reports whether the handler has asked for data that could not be read. Then the call
-// has no reply, and may come again.
-func (r *Request) pullFailed() bool { return r.away != nil && r.away.failed }
-
-// untouched reports whether the handler has left all data at the client, by which it refuses the call.
-func (r *Request) untouched() bool { return r.away != nil && !r.away.begun }
-
 // fetch reads all data that are still at the client, so that the arguments are complete.
-func (r *Request) fetch(ctx context.Context) error {
-	args, err := r.away.fetch(ctx)
+func fetch(ctx context.Context, r *rpc.Request) error {
+	args, err := deferred(r).fetch(ctx)
 	if err == nil {
-		r.Args, r.away = args, nil
+		r.Args, r.Deferred = args, nil
 	}
 	return err
 }
@@ -52,7 +52,7 @@ func (l *deferral) fetch(ctx context.Context) ([]byte, error) {
 		if n == 0 {
 			continue
 		}
-		if err := l.pull(ctx, i, 0, [][]byte{b[c.Pos:end]}, nil); err != nil {
+		if err := l.Pull(ctx, i, 0, [][]byte{b[c.Pos:end]}, nil); err != nil {
 			return nil, err
 		}
 	}

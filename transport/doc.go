@@ -1,14 +1,14 @@
 // Package transport carries ONC RPC calls over RPC-over-RDMA version 1 (RFC 8166, RFC 8797), on
 // the user-space iWARP engine of package rdmap. The same interfaces also work over record-marked
-// TCP (RFC 5531 Section 11).
+// TCP (RFC 5531 Section 11). Calls, replies and handlers are those of package rpc.
 //
 // # Client
 //
-// [Dial] opens an RDMA connection and [DialStream] a TCP connection. Both return a [Caller]:
+// [Dial] opens an RDMA connection and [DialStream] a TCP connection. Both return a [rpc.Caller]:
 //
 //	c, err := transport.Dial(ctx, "tcp", "server:20049", nil)
-//	var reply transport.Reply
-//	err = c.Do(ctx, &transport.Call{Prog: 100003, Vers: 3, Proc: 0}, &reply)
+//	var reply rpc.Reply
+//	err = c.Do(ctx, &rpc.Call{Prog: 100003, Vers: 3, Proc: 0}, &reply)
 //	reply.Release()
 //
 // A [Redialer] is a Caller over either transport. When its connection is lost, it opens another one
@@ -22,15 +22,15 @@
 //
 // # Server
 //
-// A [Server] hands each call to its [Handler] with complete, contiguous arguments, whichever way they
+// A [Server] hands each call to its [rpc.Handler] with complete, contiguous arguments, whichever way they
 // came. It pulls the data of chunks by RDMA Read straight into that buffer. Results added with
-// [Response.AppendItem] leave by RDMA Write straight from the handler's memory. [Server.Serve] accepts
+// [rpc.Response.AppendItem] leave by RDMA Write straight from the handler's memory. [Server.Serve] accepts
 // RDMA connections, [Server.ServeStream] TCP connections.
 //
 // A handler may want to refuse calls before their data is moved, or to have the data read straight
-// into its own memory. It names those calls with Lazy: see [Request.Opaque].
+// into its own memory. It names those calls with Lazy: see [rpc.Request.Opaque].
 //
-// A handler also names the calls that must not run twice: see [Handler]. A client that has lost its
+// A handler also names the calls that must not run twice: see [rpc.Handler]. A client that has lost its
 // connection sends them again, on any transport, and the server recognizes them. For servers behind
 // [Listen], see [Config.NonIdempotent].
 //
@@ -40,8 +40,8 @@
 // # Backward direction
 //
 // A server can call its clients on the connections that they have opened (RFC 8167). Both ends set
-// [Config.BackwardCredits], the client sets a BackwardHandler, and the server's handler calls
-// [Request.Backward]. Each direction has its own credits, XIDs and receives. A handler that calls back
+// [Config.BackwardCredits], the client sets a BackwardHandler, and the server's handler uses
+// Request.Backward. Each direction has its own credits, XIDs and receives. A handler that calls back
 // waits for the reply, so MayBlock must name its calls. Calls nested in calls may need as many credits
 // as they are deep.
 //

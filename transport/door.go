@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -133,7 +134,7 @@ func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
 	addr := hostOf(a)
 	if f := d.cfg.Allow; f != nil && !f(a) {
 		d.ctr.notAllowed.Add(1)
-		return nil, d.refused(&LimitError{Limit: LimitAllow, Client: addr})
+		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitAllow, Client: addr})
 	}
 	l := d.cfg.clientLimits(a)
 	p, v := d.Enter(addr, admit.Limits{Conns: l.Conns, Limit: l.Memory, Pulls: l.Pulls, Exposed: l.Exposed}, m)
@@ -142,13 +143,13 @@ func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
 	}
 	d.ctr.tooMany.Add(1)
 	if v == admit.TooMany {
-		return nil, d.refused(&LimitError{LimitConns, addr, int64(d.cfg.MaxConns)})
+		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitConns, Client: addr, Max: int64(d.cfg.MaxConns)})
 	}
-	return nil, d.refused(&LimitError{LimitClientConns, addr, int64(l.Conns)})
+	return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitClientConns, Client: addr, Max: int64(l.Conns)})
 }
 
 // refused logs a refusal.
-func (d *door) refused(err *LimitError) error {
+func (d *door) refused(err *rpc.LimitError) error {
 	d.log.Warn("transport: connection refused", zap.String("client", err.Client), zap.Error(err))
 	return err
 }
@@ -195,7 +196,7 @@ func (d *door) look() {
 }
 
 // stats adds what the clients hold now.
-func (d *door) stats(s *Stats) {
+func (d *door) stats(s *rpc.Stats) {
 	g := d.Stats()
 	s.Held, s.Waited, s.Waiting, s.Pulls = g.Held, g.Waited, g.Waiting, g.Pulls
 }
@@ -203,7 +204,7 @@ func (d *door) stats(s *Stats) {
 // stranger logs that a connection ended before it could carry calls, unless it was refused, which is
 // logged already.
 func (d *door) stranger(client string, err error) {
-	if _, refused := errors.AsType[*LimitError](err); err != nil && !refused {
+	if _, refused := errors.AsType[*rpc.LimitError](err); err != nil && !refused {
 		d.log.Info("transport: connection not established", zap.String("client", client), zap.Error(err))
 	}
 }
@@ -218,7 +219,7 @@ func (d *door) went(client, network string, begun time.Time, why error) {
 	if why == nil {
 		why = errPeerClosed
 	}
-	if e, ok := errors.AsType[*OpError](why); ok {
+	if e, ok := errors.AsType[*rpc.OpError](why); ok {
 		why = e.Err // the address is in the line
 	}
 	d.log.Info("transport: client gone", zap.String("client", client), zap.String("transport", network),
@@ -227,7 +228,7 @@ func (d *door) went(client, network string, begun time.Time, why error) {
 
 // ended counts the connections that ended because of a slow peer. It returns err.
 func (c *counters) ended(err error) error {
-	if e, ok := errors.AsType[*OpError](err); ok && e.Timeout() {
+	if e, ok := errors.AsType[*rpc.OpError](err); ok && e.Timeout() {
 		c.slow.Add(1)
 	}
 	return err

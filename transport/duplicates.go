@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/transport/internal/drc"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -25,6 +26,10 @@ type duplicates struct {
 	waiting          map[*dupEntry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
 	unsure           uint64
+}
+
+type nonIdempotent interface {
+	NonIdempotent(prog, vers, proc uint32) bool
 }
 
 type dupEntry = drc.Entry[*savedReply]
@@ -63,7 +68,7 @@ func (d *duplicates) now() int64 {
 }
 
 // changes reports whether a call must not run twice.
-func (d *duplicates) changes(req *Request) bool {
+func (d *duplicates) changes(req *rpc.Request) bool {
 	return d.names != nil && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
 }
 
@@ -71,13 +76,13 @@ func (d *duplicates) changes(req *Request) bool {
 //
 // Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
 // retransmission has another one (RFC 2203 Section 5.3.3.1).
-func (d *duplicates) covers(req *Request) bool {
+func (d *duplicates) covers(req *rpc.Request) bool {
 	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS && d.changes(req)
 }
 
 // key returns what distinguishes a call from others, but for the content of its arguments.
-func key(req *Request) callid.Call {
-	return callid.Of(req.RemoteAddr, &req.CallHeader, req.argsLen())
+func key(req *rpc.Request) callid.Call {
+	return callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
 }
 
 // hostOf returns an address without its port.
@@ -85,7 +90,7 @@ func hostOf(a net.Addr) string { return callid.Host(a) }
 
 // running reports whether a call may be a duplicate of one that runs now, for which it would have to
 // wait.
-func (d *duplicates) running(req *Request) bool {
+func (d *duplicates) running(req *rpc.Request) bool {
 	if !d.covers(req) {
 		return false
 	}
@@ -107,13 +112,13 @@ func (d *duplicates) running(req *Request) bool {
 //
 // Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might
 // never be answered: the reply to the first one goes to a connection that is gone.
-func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *savedReply) {
+func (d *duplicates) begin(ctx context.Context, req *rpc.Request) (*dupEntry, *savedReply) {
 	k := key(req)
-	if req.away != nil {
-		req.away.summing = true
-		req.away.sums.Reset(len(req.away.x.in.Layout.Chunks))
+	if l := deferred(req); l != nil {
+		l.summing = true
+		l.sums.Reset(len(l.x.in.Layout.Chunks))
 	}
-	sum := req.sum()
+	sum := sumOf(req)
 	for joined := false; ; {
 		d.mu.Lock()
 		e, answer := d.cache.Begin(k, sum, d.now())
@@ -133,13 +138,13 @@ func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *saved
 			return nil, nil
 		case drc.Read:
 			d.mu.Unlock()
-			if req.fetch(ctx) != nil {
+			if fetch(ctx, req) != nil {
 				d.mu.Lock()
 				d.unsure++
 				d.mu.Unlock()
 				return nil, nil
 			}
-			sum = req.sum()
+			sum = sumOf(req)
 			continue
 		case drc.Wait:
 		}
@@ -163,8 +168,8 @@ func (d *duplicates) begin(ctx context.Context, req *Request) (*dupEntry, *saved
 
 // enter is begin for callers that must not wait, and whose calls are complete: later says that the
 // same call runs now.
-func (d *duplicates) enter(req *Request) (e *dupEntry, old *savedReply, later bool) {
-	k, sum := key(req), req.sum()
+func (d *duplicates) enter(req *rpc.Request) (e *dupEntry, old *savedReply, later bool) {
+	k, sum := key(req), sumOf(req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, answer := d.cache.Begin(k, sum, d.now())
@@ -202,7 +207,7 @@ func (d *duplicates) end(e *dupEntry, v *savedReply) {
 }
 
 // stats adds the cache's counters to s.
-func (d *duplicates) stats(s *Stats) {
+func (d *duplicates) stats(s *rpc.Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.cache.Stats()

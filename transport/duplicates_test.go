@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -25,7 +26,7 @@ func newOnce() *once { return &once{echo: newEcho(), ran: make(map[uint32]int)} 
 
 func (h *once) NonIdempotent(prog, _, proc uint32) bool { return prog == testProg && proc != procNull }
 
-func (h *once) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h *once) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	h.mu.Lock()
 	h.ran[req.XID]++
 	h.mu.Unlock()
@@ -49,14 +50,14 @@ func (h *once) times(xid uint32) int {
 }
 
 // withXID is call with an XID of the test's choice.
-func withXID(xid uint32, call *Call) *Call {
+func withXID(xid uint32, call *rpc.Call) *rpc.Call {
 	c := *call
-	c.tx = &transmission{xid: xid}
+	c.Resend = &rpc.Transmission{XID: xid}
 	return &c
 }
 
 // flat returns a reply's status and its results with the item in place.
-func flat(t *testing.T, r *Reply) (string, []byte) {
+func flat(t *testing.T, r *rpc.Reply) (string, []byte) {
 	t.Helper()
 	status := "ok"
 	if len(r.Header.Verf.Body) > 0 {
@@ -75,12 +76,12 @@ func flat(t *testing.T, r *Reply) (string, []byte) {
 // way is one way of sending a call: on c, with or without a Sink for the item of an echo.
 type way struct {
 	name string
-	c    Caller
+	c    rpc.Caller
 	sink bool
 }
 
 // listCall is a call whose results are a list of 3000 words.
-func listCall() *Call {
+func listCall() *rpc.Call {
 	c := wordCall(procList, 3000)
 	c.MaxResults = 4 * 3000
 	return c
@@ -88,7 +89,7 @@ func listCall() *Call {
 
 // replayAll sends each call in all ways, under one XID: it runs once, and the reply is always
 // that of the first way.
-func replayAll(t *testing.T, h *once, ways []way, calls []*Call) {
+func replayAll(t *testing.T, h *once, ways []way, calls []*rpc.Call) {
 	t.Helper()
 	for i, call := range calls {
 		xid := uint32(0x1000 + i)
@@ -100,7 +101,7 @@ func replayAll(t *testing.T, h *once, ways []way, calls []*Call) {
 			if w.sink && c.Proc == procEcho {
 				c.Sink, c.MaxResults = make([]byte, len(c.Item)), 64
 			}
-			var r Reply
+			var r rpc.Reply
 			if err := w.c.Do(testCtx(t), c, &r); err != nil {
 				t.Fatalf("call %d, %s: %v", i, w.name, err)
 			}
@@ -132,7 +133,7 @@ func TestReplay(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStream(l) }()
 	defer func() { s.Close(); <-served }()
-	stream := func() Caller {
+	stream := func() rpc.Caller {
 		c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +150,7 @@ func TestReplay(t *testing.T) {
 		{"TCP", stream(), true},
 		{"new TCP connection", stream(), false},
 	}
-	replayAll(t, h, ways, []*Call{
+	replayAll(t, h, ways, []*rpc.Call{
 		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), listCall(),
 		{Prog: testProg, Vers: testVers, Proc: procPanic},
 		{Prog: testProg, Vers: testVers, Proc: procDeny},
@@ -346,7 +347,7 @@ func TestServerClosedDuplicate(t *testing.T) {
 	answers := make(chan xdr.AcceptStat, 2)
 	execute := func() {
 		go func() {
-			req := Request{CallHeader: xdr.CallHeader{XID: 7, Prog: testProg, Vers: testVers, Proc: blockCall.Proc}}
+			req := rpc.Request{CallHeader: xdr.CallHeader{XID: 7, Prog: testProg, Vers: testVers, Proc: blockCall.Proc}}
 			resp := responses.get()
 			defer responses.put(resp)
 			s.execute(context.Background(), s.Handler, &req, resp, nil) // its connection has not ended yet

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,7 +36,7 @@ func newEcho() *echo {
 // MayBlock marks the one procedure that waits.
 func (e *echo) MayBlock(_, _, proc uint32) bool { return proc == procBlock }
 
-func (e *echo) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (e *echo) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {
 	case req.Prog != testProg:
 		resp.Stat = xdr.ProgUnavail
@@ -112,9 +113,9 @@ func testCtx(t testing.TB) context.Context {
 }
 
 // mustDo makes a call that must succeed, and releases its reply.
-func mustDo(t testing.TB, c Caller, call *Call) *Reply {
+func mustDo(t testing.TB, c rpc.Caller, call *rpc.Call) *rpc.Reply {
 	t.Helper()
-	var r Reply
+	var r rpc.Reply
 	if err := c.Do(testCtx(t), call, &r); err != nil {
 		t.Fatalf("proc %d: %v", call.Proc, err)
 	}
@@ -126,27 +127,27 @@ func mustDo(t testing.TB, c Caller, call *Call) *Reply {
 }
 
 // echoCall is a call of procEcho with p as its item.
-func echoCall(p []byte) *Call {
+func echoCall(p []byte) *rpc.Call {
 	return itemCall(procEcho, p)
 }
 
 // itemCall is a call with one opaque as its item.
-func itemCall(proc uint32, p []byte) *Call {
-	return &Call{
+func itemCall(proc uint32, p []byte) *rpc.Call {
+	return &rpc.Call{
 		Prog: testProg, Vers: testVers, Proc: proc,
 		Args: xdr.AppendUint32(nil, uint32(len(p))), Item: p, ItemPos: 4,
 	}
 }
 
 // wordCall is a call with one word.
-func wordCall(proc, v uint32) *Call {
-	return &Call{Prog: testProg, Vers: testVers, Proc: proc, Args: xdr.AppendUint32(nil, v)}
+func wordCall(proc, v uint32) *rpc.Call {
+	return &rpc.Call{Prog: testProg, Vers: testVers, Proc: proc, Args: xdr.AppendUint32(nil, v)}
 }
 
 // wantStatus asserts the refusal of a call by an RPC status.
-func wantStatus(t testing.TB, c Caller, call *Call, want xdr.AcceptStat) {
+func wantStatus(t testing.TB, c rpc.Caller, call *rpc.Call, want xdr.AcceptStat) {
 	t.Helper()
-	var r Reply
+	var r rpc.Reply
 	defer r.Release()
 	if err := c.Do(testCtx(t), call, &r); err != nil {
 		t.Fatal(err)
@@ -158,14 +159,14 @@ func wantStatus(t testing.TB, c Caller, call *Call, want xdr.AcceptStat) {
 }
 
 // try makes a call for its error.
-func try(t testing.TB, c Caller, call *Call) error {
+func try(t testing.TB, c rpc.Caller, call *rpc.Call) error {
 	t.Helper()
 	return tryCtx(testCtx(t), c, call)
 }
 
 // tryCtx is try with a context.
-func tryCtx(ctx context.Context, c Caller, call *Call) error {
-	var r Reply
+func tryCtx(ctx context.Context, c rpc.Caller, call *rpc.Call) error {
+	var r rpc.Reply
 	defer r.Release()
 	return c.Do(ctx, call, &r)
 }

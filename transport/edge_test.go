@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestClientInlineEdge makes calls of every size around the peer's receive size: the
@@ -23,7 +24,7 @@ func TestClientInlineEdge(t *testing.T) {
 		p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID, words(0, 0)...))
 	})
 	for n := size - 200; n <= size+8; n += 4 {
-		mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: make([]byte, n)})
+		mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: make([]byte, n)})
 		mustDo(t, c, itemCall(procSum, filled(n)))
 	}
 	if got := longest.Load(); got != size {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Enabling RDMA on a connection that has carried record-marked RPC (RFC 5666
@@ -21,7 +23,7 @@ var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
 // record-marked client must not be used anymore.
 func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err := c.quiesce(ctx); err != nil {
-		return nil, opErr(OpDial, addrOf(c.conn), err)
+		return nil, opErr(rpc.OpDial, addrOf(c.conn), err)
 	}
 	// The reader waits between two records: only a deadline wakes it.
 	err := c.conn.SetReadDeadline(time.Unix(1, 0))
@@ -30,11 +32,11 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 		err = c.conn.SetDeadline(time.Time{})
 	}
 	if cause := c.cause(); !errors.Is(cause, errToRDMA) {
-		return nil, opErr(OpDial, addrOf(c.conn), cause)
+		return nil, opErr(rpc.OpDial, addrOf(c.conn), cause)
 	}
 	if err != nil {
 		_ = c.conn.Close() // the error above says more
-		return nil, opErr(OpDial, addrOf(c.conn), err)
+		return nil, opErr(rpc.OpDial, addrOf(c.conn), err)
 	}
 	c.ctr.conns.Store(0)
 	return newClient(ctx, c.conn, addrOf(c.conn), c.cfg)

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // startShared serves both framings on one port.
-func startShared(t *testing.T, h Handler) (*Server, string) {
+func startShared(t *testing.T, h rpc.Handler) (*Server, string) {
 	t.Helper()
 	s := &Server{Handler: h, Config: testConfig()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +82,7 @@ func TestEnableRDMAWaits(t *testing.T) {
 	sc := dialStream(t, addr)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
-	go func() { got <- tryCtx(ctx, sc, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	go func() { got <- tryCtx(ctx, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
 	<-h.enter
 	cancel()
 	<-got
@@ -116,7 +117,7 @@ func TestEnableRDMAClosed(t *testing.T) {
 	h := newEcho()
 	_, addr := startShared(t, h)
 	sc := dialStream(t, addr)
-	go try(t, sc, &Call{Prog: testProg, Vers: testVers, Proc: procBlock})
+	go try(t, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	<-h.enter
 	got := make(chan error, 1)
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -24,7 +25,7 @@ const (
 	procPut    = 3
 )
 
-func handle(_ context.Context, req *transport.Request, resp *transport.Response) {
+func handle(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	switch req.Proc {
 	case 0:
@@ -54,7 +55,7 @@ func serve() (addr string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle), Config: config}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle), Config: config}
 	go s.Serve(l)
 	return l.Addr().String(), func() { s.Close() }
 }
@@ -63,8 +64,8 @@ func serve() (addr string, stop func()) {
 func ExampleNewCreditPool() {
 	pool := transport.NewCreditPool(1000)
 	cfg := &transport.Config{Credits: 64, CreditPool: pool}
-	nfs := &transport.Server{Handler: transport.HandlerFunc(handle), Config: cfg}
-	log := &transport.Server{Handler: transport.HandlerFunc(handle), Config: cfg}
+	nfs := &transport.Server{Handler: rpc.HandlerFunc(handle), Config: cfg}
+	log := &transport.Server{Handler: rpc.HandlerFunc(handle), Config: cfg}
 	defer nfs.Close()
 	defer log.Close()
 
@@ -92,7 +93,7 @@ func ExampleNewRedialer() {
 	defer cancel()
 	var conn *transport.Client
 	r, err := transport.NewRedialer(&transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
 			c, err := transport.Dial(ctx, "tcp", addr, config)
 			conn = c
 			return c, err
@@ -107,9 +108,9 @@ func ExampleNewRedialer() {
 		log.Fatal(err)
 	}
 
-	var reply transport.Reply
+	var reply rpc.Reply
 	for range 2 {
-		call := &transport.Call{
+		call := &rpc.Call{
 			Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21),
 			Repeatable: true, // it does no harm if the server runs it twice
 		}
@@ -140,9 +141,9 @@ func ExampleDial() {
 	}
 	defer c.Close()
 
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	err = c.Do(ctx, &transport.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}, &reply)
+	err = c.Do(ctx, &rpc.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}, &reply)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -163,12 +164,12 @@ func ExampleClient_Do() {
 	defer c.Close()
 
 	sink := make([]byte, 100_000)
-	call := transport.Call{
+	call := rpc.Call{
 		Prog: prog, Vers: vers, Proc: procBlob,
 		Args: xdr.AppendUint32(nil, 100_000),
 		Sink: sink, MaxResults: 4, // the count word stays in the reply
 	}
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
 	if err := c.Do(ctx, &call, &reply); err != nil {
 		log.Fatal(err)
@@ -182,15 +183,15 @@ func ExampleClient_Do() {
 
 func ExampleNewClient() {
 	a, b := rdmaptest.Pipe() // any net.Conn will do
-	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
 	go s.ServeConn(b)
 	c, err := transport.NewClient(context.Background(), a, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
-	err = c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply)
+	var reply rpc.Reply
+	err = c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply)
 	fmt.Println(err, reply.Header.Err(), len(reply.Results))
 	reply.Release()
 	// Output: <nil> <nil> 0
@@ -201,7 +202,7 @@ func ExampleDialStream() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
 	go s.ServeStream(l)
 	defer s.Close()
 
@@ -210,25 +211,25 @@ func ExampleDialStream() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	err = c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers, Proc: 9}, &reply)
+	err = c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers, Proc: 9}, &reply)
 	fmt.Println(err, "/", reply.Header.Err())
 	// Output: <nil> / xdr: rpc call refused: PROC_UNAVAIL
 }
 
 func ExampleNewStreamClient() {
 	a, b := net.Pipe()
-	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
 	go s.ServeStreamConn(b)
 	c, err := transport.NewStreamClient(a, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply))
+	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
 	// Output: <nil>
 }
 
@@ -262,9 +263,9 @@ func ExampleListen() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply))
+	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
 	fmt.Println(l.(*transport.Listener).Stats().Calls, "call")
 	// Output:
 	// <nil>
@@ -294,7 +295,7 @@ func ExampleRelay() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
 	go s.ServeStream(back)
 	defer s.Close()
 
@@ -320,9 +321,9 @@ func ExampleRelay() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: prog, Vers: vers}, &reply))
+	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
 	// Output: <nil>
 }
 
@@ -344,7 +345,7 @@ func ExampleServer_Shutdown() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(handle)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
 	done := make(chan error)
 	go func() { done <- s.Serve(l) }()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -354,142 +355,4 @@ func ExampleServer_Shutdown() {
 	// Output:
 	// <nil>
 	// transport: server closed
-}
-
-func ExampleServeMessage() {
-	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: xdr.RPCVersion, Prog: prog, Vers: vers, Proc: procDouble})
-	call = xdr.AppendUint32(call, 4)
-	reply, ok := transport.ServeMessage(context.Background(), transport.HandlerFunc(handle), nil, call, nil)
-	fmt.Println(ok, len(reply), reply[len(reply)-1])
-	// Output: true 28 8
-}
-
-// putter stores blobs of at most 100,000 octets. It looks at the name before the octets are
-// moved, and reads them straight into its own memory.
-type putter map[string][]byte
-
-func (putter) Lazy(_, _, proc uint32) bool { return proc == procPut }
-
-func (p putter) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
-	d := xdr.NewDecoder(req.Args)
-	name := d.String(20)
-	blob := req.Opaque(&d, 1<<20)
-	switch {
-	case d.End() != nil:
-		resp.Stat = xdr.GarbageArgs
-	case blob.Len() > 100_000:
-		resp.Results = xdr.AppendUint32(resp.Results, 27) // too large
-	default:
-		mem := make([]byte, blob.Len())
-		if blob.PullInto(ctx, mem) != nil {
-			return // the connection has ended
-		}
-		p[name] = mem
-		resp.Results = xdr.AppendUint32(resp.Results, 0)
-	}
-}
-
-// A handler that refuses data before they are moved.
-func ExampleRequest_Opaque() {
-	// With Sends of 4 KiB, as with Linux: larger ones take the data along.
-	cfg := &transport.Config{Binding: config.Binding, InlineSend: transport.DefaultInlineSize}
-	stored := putter{}
-	s := &transport.Server{Handler: stored, Config: cfg}
-	defer s.Close()
-	a, b := rdmaptest.Pipe()
-	go s.ServeConn(b)
-	c, err := transport.NewClient(context.Background(), a, cfg)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	for _, size := range []int{50_000, 500_000} {
-		args := xdr.AppendUint32(xdr.AppendString(nil, "blob"), uint32(size))
-		call := transport.Call{
-			Prog: prog, Vers: vers, Proc: procPut, Args: args, ItemPos: len(args), Item: make([]byte, size),
-		}
-		var reply transport.Reply
-		if err := c.Do(context.Background(), &call, &reply); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println("status", reply.Results[3], "after reading", s.Stats().OctetsRead, "octets")
-		reply.Release()
-	}
-	fmt.Println(len(stored["blob"]), "octets stored")
-	// Output:
-	// status 0 after reading 50000 octets
-	// status 27 after reading 50000 octets
-	// 50000 octets stored
-}
-
-// Memory that is registered once and used for many calls.
-func ExampleAlloc() {
-	addr, stop := serve()
-	defer stop()
-	ctx := context.Background()
-	c, err := transport.Dial(ctx, "tcp", addr, config)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-
-	mem := transport.Alloc(1 << 20)
-	call := transport.Call{
-		Prog: prog, Vers: vers, Proc: procBlob, Args: xdr.AppendUint32(nil, 100_000),
-		Sink: mem.Bytes()[:100_000], SinkMemory: mem, MaxResults: 4,
-	}
-	var reply transport.Reply
-	for range 10 {
-		if err := c.Do(ctx, &call, &reply); err != nil {
-			log.Fatal(err)
-		}
-		reply.Release()
-	}
-	st := c.Stats()
-	fmt.Println(st.Registered, "registration,", st.Reused, "more uses,", st.OctetsLent, "octets lent now")
-	fmt.Println(mem.Free())
-	// Output:
-	// 1 registration, 9 more uses, 0 octets lent now
-	// <nil>
-}
-
-// A COMPOUND of NFS version 4 with two WRITEs: each has a read chunk of its own.
-func ExampleCallItem() {
-	s := &transport.Server{Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, resp *transport.Response) {
-		d := xdr.NewDecoder(req.Args)
-		d.Skip(4 + 4 + 4) // tag, minor version, operations
-		for range 2 {
-			d.Skip(4 + 16 + 8 + 4) // OP_WRITE: state id, offset, stability
-			fmt.Println(len(d.Opaque(1<<20)), "octets")
-		}
-		resp.Results = append(resp.Results, make([]byte, 12)...) // status, tag, no results
-	})}
-	defer s.Close()
-	a, b := rdmaptest.Pipe()
-	go s.ServeConn(b)
-	c, err := transport.NewClient(context.Background(), a, &transport.Config{InlineSend: transport.DefaultInlineSize})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	call := transport.Call{Prog: 100003, Vers: 4, Proc: 1, Args: []byte{11: 2}}
-	for _, data := range [][]byte{make([]byte, 30_000), make([]byte, 50_000)} {
-		call.Args = append(xdr.AppendUint32(call.Args, 38), make([]byte, 16+8+4)...)
-		call.Args = xdr.AppendUint32(call.Args, uint32(len(data)))
-		if call.Item == nil {
-			call.Item, call.ItemPos = data, len(call.Args)
-		} else {
-			call.MoreItems = append(call.MoreItems, transport.CallItem{Pos: len(call.Args), Data: data})
-		}
-	}
-	var reply transport.Reply
-	defer reply.Release()
-	if err := c.Do(context.Background(), &call, &reply); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(s.Stats().OctetsRead, "octets by RDMA Read")
-	// Output:
-	// 30000 octets
-	// 50000 octets
-	// 80000 octets by RDMA Read
 }

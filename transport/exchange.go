@@ -7,6 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -22,15 +24,15 @@ type exchange struct {
 	head []byte // the Send of the reply
 	rpc  []byte // the RPC reply header
 
-	req  Request
-	resp Response
+	req  rpc.Request
+	resp rpc.Response
 
-	buf  *buffer  // the message, if it is not a view of the Send
-	size int      // octets of the message in buf
-	held *buffer  // inline octets of a call that waits to be pulled, or came aligned
-	exp  exposure // of the reply
-	away deferral // of data that are still at the client
-	sink lent     // buf while RDMA Reads fill it
+	buf  *mem.Buffer // the message, if it is not a view of the Send
+	size int         // octets of the message in buf
+	held *mem.Buffer // inline octets of a call that waits to be pulled, or came aligned
+	exp  exposure    // of the reply
+	away deferral    // of data that are still at the client
+	sink lent        // buf while RDMA Reads fill it
 	hold admit.Ticket
 	room int // octets of hold for the reply
 	then func(x *exchange)
@@ -79,7 +81,7 @@ func (x *exchange) reset() {
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
 	x.hold, x.sink, x.room = admit.Ticket{}, lent{}, 0
 	x.msg = chunks.Message{}
-	x.req = Request{}
+	x.req = rpc.Request{}
 	if cap(x.head) > maxKeptHead {
 		x.head = nil
 	}
@@ -94,7 +96,7 @@ func (x *exchange) plain() bool {
 // message returns the RPC message: a view of the Send as long as that is lent, otherwise of buf or held.
 func (x *exchange) message() []byte {
 	if x.buf != nil {
-		return x.buf.data[:x.size]
+		return x.buf.Data[:x.size]
 	}
 	return x.in.Payload
 }
@@ -108,8 +110,8 @@ func (x *exchange) own() {
 	if n := len(x.in.Payload); n > DefaultInlineSize && x.hold.Octets() < n {
 		x.hold.Add(n)
 	}
-	x.buf, x.size = shared.get(len(x.in.Payload)), len(x.in.Payload)
-	copy(x.buf.data, x.in.Payload)
+	x.buf, x.size = mem.Shared.Get(len(x.in.Payload)), len(x.in.Payload)
+	copy(x.buf.Data, x.in.Payload)
 	d := xdr.NewDecoder(x.message())
 	_ = x.in.RPC.Parse(&d) // parsed without error before
 	x.in.Args, x.in.Payload = d.Rest(), nil
@@ -120,15 +122,15 @@ func (x *exchange) keepPayload() {
 	if x.buf != nil || x.held != nil {
 		return
 	}
-	x.held = shared.get(len(x.in.Payload))
-	x.in.Payload = x.held.data[:copy(x.held.data, x.in.Payload)]
+	x.held = mem.Shared.Get(len(x.in.Payload))
+	x.in.Payload = x.held.Data[:copy(x.held.Data, x.in.Payload)]
 }
 
 // dropPayload releases the inline octets, which were copied to their place.
 func (x *exchange) dropPayload() {
 	x.in.Payload = nil
 	if x.held != nil {
-		x.held.release()
+		x.held.Release()
 		x.held = nil
 	}
 }

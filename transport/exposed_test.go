@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // reader is a client of profile rfc5666 made by hand: without RFC 8797, so that it need
@@ -203,9 +204,9 @@ func TestShutdownExposed(t *testing.T) {
 }
 
 // exposedTalk has replies read, several at once.
-func exposedTalk(t *testing.T, c Caller) error {
+func exposedTalk(t *testing.T, c rpc.Caller) error {
 	errs := make(chan error, 2)
-	for _, call := range []*Call{unexpected(procFill, 6001), unexpected(procList, 2500)} {
+	for _, call := range []*rpc.Call{unexpected(procFill, 6001), unexpected(procList, 2500)} {
 		go func() { errs <- try(t, c, call) }()
 	}
 	err := <-errs

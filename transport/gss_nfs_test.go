@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -111,7 +112,7 @@ type gssHandler struct {
 	seen []byte
 }
 
-func (h *gssHandler) ServeRPC(_ context.Context, req *Request, resp *Response) {
+func (h *gssHandler) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = append(xdr.AppendCall(nil, &req.CallHeader), req.Args...)
@@ -131,14 +132,14 @@ func TestGSSThroughServer(t *testing.T) {
 			for _, g := range gssCases() {
 				h.now = &g
 				before := s.Stats()
-				call := &Call{
+				call := &rpc.Call{
 					Prog: 100003, Vers: g.vers, Proc: g.proc, Args: g.args, Cred: g.cred,
 					Verf: xdr.Auth{Flavor: xdr.RPCSECGSS, Body: []byte("checksum")}, MaxResults: len(g.res),
 				}
 				if g.proc == 6 {
 					call.Sink = make([]byte, len(g.res)) // offered in vain
 				}
-				var r Reply
+				var r rpc.Reply
 				if err := c.Do(testCtx(t), call, &r); err != nil {
 					t.Fatalf("%s: %v", g.name, err)
 				}
@@ -237,7 +238,7 @@ func startRelay(t testing.TB, to string, cfg *Config) *Listener {
 func TestGSSReducedRefused(t *testing.T) {
 	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
 		t.Run(profile.String(), func(t *testing.T) {
-			h := HandlerFunc(func(context.Context, *Request, *Response) { t.Error("executed") })
+			h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { t.Error("executed") })
 			s, addr := startServer(t, h, &Config{AnyCred: true, Binding: watched(t), Profile: profile})
 			p := rawClient(t, addr, nil)
 			seg := p.offer(filled(3000), region.RemoteRead)

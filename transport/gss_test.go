@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -42,7 +43,7 @@ func TestGSSNotReduced(t *testing.T) {
 	anyCred := testConfig()
 	anyCred.AnyCred = true
 	h := newEcho()
-	check := func(t *testing.T, addr string, stats func() Stats) {
+	check := func(t *testing.T, addr string, stats func() rpc.Stats) {
 		c := dial(t, addr, nil)
 		for service, reduced := range map[uint32]uint64{1: 5001, 2: 0, 3: 0} {
 			before := stats()
@@ -73,9 +74,9 @@ func TestGSSNotReduced(t *testing.T) {
 	})
 	t.Run("credential refused by default", func(t *testing.T) {
 		_, c := pair(t, h, nil, nil)
-		var r Reply
+		var r rpc.Reply
 		defer r.Release()
-		if err := c.Do(context.Background(), &Call{Prog: testProg, Vers: testVers, Cred: gssCred(1)}, &r); err != nil {
+		if err := c.Do(context.Background(), &rpc.Call{Prog: testProg, Vers: testVers, Cred: gssCred(1)}, &r); err != nil {
 			t.Fatal(err)
 		}
 		if !r.Header.Denied || r.Header.AuthStat != xdr.AuthBadCred {

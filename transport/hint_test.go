@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // listenRaw serves connections with f.
@@ -75,8 +76,8 @@ func TestDialErrors(t *testing.T) {
 				cfg.HandshakeTimeout = 50 * time.Millisecond
 			}
 			_, err := Dial(testCtx(t), "tcp", tt.addr, cfg)
-			e, ok := errors.AsType[*OpError](err)
-			if !ok || e.Op != OpDial || e.Addr != tt.addr {
+			e, ok := errors.AsType[*rpc.OpError](err)
+			if !ok || e.Op != rpc.OpDial || e.Addr != tt.addr {
 				t.Fatalf("error %#v", err)
 			}
 			if s := err.Error(); !strings.Contains(s, tt.want) || strings.Contains(s, "\n") {
@@ -143,7 +144,7 @@ func TestConfigErrorText(t *testing.T) {
 
 // TestForeignAddress: an address that no interface has. (Some systems let anybody listen on one.)
 func TestForeignAddress(t *testing.T) {
-	err := &OpError{Op: OpListen, Addr: "192.0.2.1:1", Err: os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)}
+	err := &rpc.OpError{Op: rpc.OpListen, Addr: "192.0.2.1:1", Err: os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)}
 	if !strings.Contains(err.Error(), "is this an address of this machine") {
 		t.Error(err)
 	}
@@ -154,19 +155,19 @@ func TestErrorText(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&RPCError{XID: 7, Reason: ReasonTooBig}, "transport: call 0x00000007: message larger than Config.MaxPayload"},
-		{&RPCError{XID: 7, Reason: 99, Err: io.EOF}, "transport: call 0x00000007: reason(99): EOF"},
-		{&OpError{Op: OpCall, Err: context.Canceled}, "transport: call: context canceled"},
+		{&rpc.RPCError{XID: 7, Reason: rpc.ReasonTooBig}, "transport: call 0x00000007: message larger than Config.MaxPayload"},
+		{&rpc.RPCError{XID: 7, Reason: 99, Err: io.EOF}, "transport: call 0x00000007: reason(99): EOF"},
+		{&rpc.OpError{Op: rpc.OpCall, Err: context.Canceled}, "transport: call: context canceled"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("got  %q\nwant %q", got, tt.want)
 		}
 	}
-	if opErr(OpCall, "", nil) != nil {
+	if opErr(rpc.OpCall, "", nil) != nil {
 		t.Error("nil became an error")
 	}
-	inner := opErr(OpDial, "x", io.EOF)
-	if opErr(OpCall, "", inner) != inner {
+	inner := opErr(rpc.OpDial, "x", io.EOF)
+	if opErr(rpc.OpCall, "", inner) != inner {
 		t.Error("an OpError was wrapped again")
 	}
 }

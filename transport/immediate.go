@@ -12,23 +12,16 @@ import (
 // immediateBits is how many bits of Immediate Data are the handler's number; the credits come before it.
 const immediateBits = 48
 
-// Immediate sends 8 octets of Immediate Data (RFC 7306 Section 6.1) instead of the reply, for
-// handlers whose client gets the reply in another way. The client finds it by n, which must be
-// below 2^48; AppendReply returns the reply. This is only a request: a reply that uses chunks is
-// sent as usual, and so is any reply without Config.ImmediateReplies on both sides, and any reply
-// to a duplicate of the call.
-func (r *Response) Immediate(n uint64) { r.instead = n&(1<<immediateBits-1) | 1<<63 }
-
 // instead replaces the reply in x.head by Immediate Data, if that is allowed.
 func (rc *respConn) instead(x *exchange, wr *verbs.WR) {
-	if x.resp.instead == 0 || len(x.wrs) > 1 || len(x.out.Expose) > 0 || x.out.HasInvalidate || x.out.Err != nil {
+	n, ok := x.resp.Instead()
+	if !ok || len(x.wrs) > 1 || len(x.out.Expose) > 0 || x.out.HasInvalidate || x.out.Err != nil {
 		return
 	}
 	if rc.conn.ConnectionState().Extensions&verbs.Ext7306 == 0 || len(x.head) < rpcrdma.FixedSize {
 		return
 	}
 	grant := min(binary.BigEndian.Uint32(x.head[8:]), 1<<16-1)
-	n := x.resp.instead & (1<<immediateBits - 1)
 	x.head = binary.BigEndian.AppendUint64(x.head[:0], uint64(grant)<<immediateBits|n)
 	wr.Op, wr.Head = verbs.OpImmediate, x.head
 	rc.ctr.immediates.Add(1)

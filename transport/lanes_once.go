@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // This file is the duplicate request cache behind a Listener. The server above was written for TCP:
@@ -28,7 +29,7 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // the first one, as soon as there is one. It returns false for calls that may run again, and does
 // not touch them.
 func (ls *lanes) once(x *exchange) bool {
-	req := Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
+	req := rpc.Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
 	if !ls.dups.covers(&req) {
 		return false
 	}
@@ -42,7 +43,7 @@ func (ls *lanes) once(x *exchange) bool {
 }
 
 // join waits for the reply to the first transmission of the call.
-func (ls *lanes) join(x *exchange, req Request) {
+func (ls *lanes) join(x *exchange, req rpc.Request) {
 	e, old := ls.dups.begin(ls.ctx, &req)
 	ls.begin(x, e, old)
 }

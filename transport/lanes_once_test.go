@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,7 +41,7 @@ func TestListenReplay(t *testing.T) {
 		{"new connection", dial(t, addr, nil), true},
 		{"another one", dial(t, addr, nil), false},
 	}
-	replayAll(t, h, ways, []*Call{
+	replayAll(t, h, ways, []*rpc.Call{
 		echoCall(filled(5001)), echoCall(filled(30)), echoCall(nil), listCall(),
 		{Prog: testProg, Vers: testVers, Proc: procDeny},
 		itemCall(procSum, filled(1<<19)),
@@ -115,7 +116,7 @@ func TestListenCut(t *testing.T) {
 
 // serveOne serves the next connection, which it gives out, serially; ended gets the error
 // of Read.
-func serveOne(t *testing.T, l net.Listener, h Handler, ended chan error) chan net.Conn {
+func serveOne(t *testing.T, l net.Listener, h rpc.Handler, ended chan error) chan net.Conn {
 	t.Helper()
 	conn := make(chan net.Conn, 1)
 	go func() {
@@ -132,7 +133,7 @@ func serveOne(t *testing.T, l net.Listener, h Handler, ended chan error) chan ne
 				ended <- err
 				return
 			}
-			reply, _ := ServeMessage(t.Context(), h, c.RemoteAddr(), msg, nil)
+			reply, _ := rpc.ServeMessage(t.Context(), h, c.RemoteAddr(), msg, nil)
 			if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...)); err != nil {
 				ended <- err
 				return
@@ -178,7 +179,7 @@ func TestListenForgets(t *testing.T) {
 			}
 			rec := accepted(t, l)
 			first := make(chan error, 1)
-			go func() { first <- try(t, a, withXID(7, &Call{Prog: testProg, Vers: testVers, Proc: procDeny})) }()
+			go func() { first <- try(t, a, withXID(7, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procDeny})) }()
 			if _, err := io.ReadFull(rec, make([]byte, tt.read)); err != nil {
 				t.Fatal(err)
 			}
@@ -188,8 +189,8 @@ func TestListenForgets(t *testing.T) {
 				t.Error("got an answer to a call on a connection that has ended")
 			}
 			serveSerially(t, l, h)
-			var r Reply
-			if err := dial(t, l.Addr().String(), nil).Do(testCtx(t), withXID(7, &Call{Prog: testProg, Vers: testVers, Proc: procDeny}), &r); err != nil {
+			var r rpc.Reply
+			if err := dial(t, l.Addr().String(), nil).Do(testCtx(t), withXID(7, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procDeny}), &r); err != nil {
 				t.Fatal(err)
 			}
 			r.Release()

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // serveSerially works on one call at a time per connection, as simple servers do.
-func serveSerially(t *testing.T, l net.Listener, h Handler) {
+func serveSerially(t *testing.T, l net.Listener, h rpc.Handler) {
 	t.Helper()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -30,7 +31,7 @@ func serveSerially(t *testing.T, l net.Listener, h Handler) {
 					if err != nil {
 						return
 					}
-					reply, _ := ServeMessage(t.Context(), h, c.RemoteAddr(), msg, nil)
+					reply, _ := rpc.ServeMessage(t.Context(), h, c.RemoteAddr(), msg, nil)
 					if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...)); err != nil {
 						return
 					}
@@ -65,7 +66,7 @@ func TestFanout(t *testing.T) {
 	c := dial(t, l.Addr().String(), nil)
 	mustDo(t, c, &nullCall) // brings the credits
 	got := make(chan error, n+1)
-	block := func() { got <- try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }
+	block := func() { got <- try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }
 	for range n {
 		go block()
 	}
@@ -106,7 +107,7 @@ func TestFanoutData(t *testing.T) {
 				sink := make([]byte, len(p))
 				call := echoCall(p)
 				call.Sink, call.MaxResults = sink, 64
-				var r Reply
+				var r rpc.Reply
 				if err := c.Do(testCtx(t), call, &r); err != nil {
 					t.Error(err)
 					return

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -16,7 +17,7 @@ func TestCallOfDeadConnection(t *testing.T) {
 	var ran atomic.Int32
 	begun, gate := make(chan struct{}), make(chan struct{})
 	s := &transport.Server{
-		Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, _ *transport.Response) {
+		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 			if ran.Add(1) == 1 {
 				close(begun)
 				<-gate

@@ -13,6 +13,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,11 +22,11 @@ var lies = flag.Int("lies", 80, "seeds of TestServerOfLiar, TestClientOfLiar and
 
 // handled notes what the handler was given.
 type handled struct {
-	Handler
+	rpc.Handler
 	calls [][]byte
 }
 
-func (h *handled) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h *handled) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	h.calls = append(h.calls, bytes.Clone(d.Opaque(8<<20)))
 	h.Handler.ServeRPC(ctx, req, resp)
@@ -35,18 +37,18 @@ func taintShared() {
 	if raceEnabled {
 		return // it is poisoned whenever it is given back, with the same octet
 	}
-	var list []*buffer
-	for _, n := range classSizes {
+	var list []*mem.Buffer
+	for _, n := range mem.Sizes {
 		for range 4 {
-			b := shared.get(n)
-			for i := range b.data {
-				b.data[i] = canary
+			b := mem.Shared.Get(n)
+			for i := range b.Data {
+				b.Data[i] = canary
 			}
 			list = append(list, b)
 		}
 	}
 	for _, b := range list {
-		b.release()
+		b.Release()
 	}
 }
 
@@ -168,9 +170,9 @@ func TestClientOfLiar(t *testing.T) {
 			}
 			l.Listen(reply)
 		}()
-		var r Reply
+		var r rpc.Reply
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		err := c.Do(ctx, &Call{Prog: testProg, Vers: testVers, Proc: procFill, Args: words(uint32(n)), MaxResults: n + 64}, &r)
+		err := c.Do(ctx, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procFill, Args: words(uint32(n)), MaxResults: n + 64}, &r)
 		cancel()
 		got := bytes.Clone(r.Results)
 		r.Release()

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"os"
 )
 
 // Defaults of the limits on clients. Those of [ClientLimits] are fractions of the whole.
@@ -38,46 +37,6 @@ type ClientLimits struct {
 	// with ERR_CHUNK. If zero, half of it.
 	Exposed int64
 }
-
-// Limit names the limit that a client has reached.
-type Limit string
-
-// Limits at which something is refused. At other limits calls wait: see Stats.Waited.
-const (
-	LimitAllow         Limit = "not among the allowed clients (Config.Allow)"
-	LimitConns         Limit = "too many connections (Config.MaxConns)"
-	LimitClientConns   Limit = "too many connections of one client (Config.PerClient.Conns)"
-	LimitExposed       Limit = "too many octets of replies wait to be read (Config.ExposedMemory)"
-	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Config.PerClient.Exposed)"
-)
-
-// LimitError reports that something was refused to a client. Max is the limit, 0 for [LimitAllow].
-type LimitError struct {
-	Limit  Limit
-	Client string // its address, without the port
-	Max    int64
-}
-
-// Error names the client and the setting.
-func (e *LimitError) Error() string {
-	s := "transport: client " + e.Client + " refused: " + string(e.Limit)
-	if e.Max > 0 {
-		s += fmt.Sprintf(", the limit is %d", e.Max)
-	}
-	return s
-}
-
-// SlowPeerError ends a connection whose peer kept this side waiting too long. It wraps
-// os.ErrDeadlineExceeded.
-type SlowPeerError struct {
-	What string // what the peer did not do
-}
-
-// Error says what was waited for.
-func (e *SlowPeerError) Error() string { return "transport: the peer " + e.What }
-
-// Unwrap returns os.ErrDeadlineExceeded.
-func (e *SlowPeerError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // AllowNets returns a [Config].Allow that admits the clients of the given networks, in
 // CIDR form or as single addresses: "192.0.2.0/24", "2001:db8::1". Peers without an IP

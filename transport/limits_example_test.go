@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // A server that only machines of one network may use. Everybody else is told so in the
@@ -17,7 +18,7 @@ func ExampleAllowNets() {
 		panic(err)
 	}
 	srv := &transport.Server{
-		Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
+		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
 		Config:  &transport.Config{Allow: allow, PerClient: transport.ClientLimits{Conns: 16}},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +29,7 @@ func ExampleAllowNets() {
 	defer srv.Close()
 
 	_, err = transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
-	if e, ok := errors.AsType[*transport.OpError](err); ok {
+	if e, ok := errors.AsType[*rpc.OpError](err); ok {
 		fmt.Println("rejected:", e.Rejected())
 	}
 	fmt.Println("not allowed:", srv.Stats().NotAllowed)

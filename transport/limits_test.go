@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -53,7 +54,7 @@ func dialFrom(t testing.TB, s *Server, ip string) (*Client, error) {
 }
 
 // newServer is a server whose connections the test makes.
-func newServer(t testing.TB, h Handler, cfg *Config) *Server {
+func newServer(t testing.TB, h rpc.Handler, cfg *Config) *Server {
 	t.Helper()
 	s := &Server{Handler: h, Config: cfg}
 	t.Cleanup(func() { s.Close() })
@@ -129,7 +130,7 @@ func TestClientLimits(t *testing.T) {
 // has executed nothing.
 func TestAllow(t *testing.T) {
 	var ran atomic.Int32
-	h := HandlerFunc(func(context.Context, *Request, *Response) { ran.Add(1) })
+	h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { ran.Add(1) })
 	cfg := testConfig()
 	cfg.Allow, _ = AllowNets("192.0.2.0/24")
 	core, log := observer.New(zapcore.InfoLevel)
@@ -152,7 +153,7 @@ func TestAllow(t *testing.T) {
 		if _, rejected := errors.AsType[*verbs.RejectError](err); !rejected {
 			t.Errorf("%s: the client sees %v", name, err)
 		}
-		if e, ok := errors.AsType[*LimitError](<-served); name != "Listener" && (!ok || e.Limit != LimitAllow || e.Client != "198.51.100.1") {
+		if e, ok := errors.AsType[*rpc.LimitError](<-served); name != "Listener" && (!ok || e.Limit != rpc.LimitAllow || e.Client != "198.51.100.1") {
 			t.Errorf("%s: the server says %v", name, e)
 		}
 	}
@@ -267,7 +268,7 @@ func TestRefusalsSampled(t *testing.T) {
 	for range 5000 {
 		_, err := g.enter(tcpAddr("192.0.2.1"), nil)
 		g.stranger("x", err)
-		g.stranger("x", &OpError{Op: OpAccept, Err: os.ErrDeadlineExceeded})
+		g.stranger("x", &rpc.OpError{Op: rpc.OpAccept, Err: os.ErrDeadlineExceeded})
 	}
 	if n := log.Len(); n < 20 || n > 600 { // a second may end meanwhile
 		t.Errorf("%d lines for 10000 events", n)
@@ -387,7 +388,7 @@ func TestHurry(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		var r Reply
+		var r rpc.Reply
 		if err := c.Do(t.Context(), itemCall(procSum, filled(100_000)), &r); err != nil {
 			t.Error(err)
 		}
@@ -417,7 +418,7 @@ func TestSlowLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		var r Reply
+		var r rpc.Reply
 		if err := c.Do(t.Context(), itemCall(procSum, filled(1<<20)), &r); err != nil {
 			t.Error(err)
 		}

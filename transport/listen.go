@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // acceptQueue limits the connections that are ready but not accepted yet.
@@ -50,7 +51,7 @@ func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 	}
 	l, err := net.Listen(network, addr)
 	if err != nil {
-		return nil, opErr(OpListen, addr, err)
+		return nil, opErr(rpc.OpListen, addr, err)
 	}
 	return newListener(l, c), nil
 }
@@ -101,7 +102,7 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.door.stranger(addrOf(conn), l.ctr.ended(opErr(OpAccept, addrOf(conn), err)))
+		l.door.stranger(addrOf(conn), l.ctr.ended(opErr(rpc.OpAccept, addrOf(conn), err)))
 		return
 	}
 	l.ctr.accepted.Add(1)
@@ -114,7 +115,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	l.door.went(addrOf(conn), "rdma", begun, l.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
+	l.door.went(addrOf(conn), "rdma", begun, l.ctr.ended(opErr(rpc.OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
 }
 
 // add admits a connection.
@@ -155,7 +156,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	case <-l.ctx.Done():
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return nil, opErr(OpAccept, l.l.Addr().String(), l.err)
+		return nil, opErr(rpc.OpAccept, l.l.Addr().String(), l.err)
 	}
 }
 
@@ -178,10 +179,10 @@ func (l *Listener) Close() error {
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
 // Stats returns the counters of all connections, past ones included.
-func (l *Listener) Stats() Stats {
+func (l *Listener) Stats() rpc.Stats {
 	s := l.ctr.snapshot()
 	s.Credits = l.cfg.Credits
-	s.addPool(l.cfg.CreditPool)
+	addPool(&s, l.cfg.CreditPool)
 	l.door.stats(&s)
 	l.dups.stats(&s)
 	return s

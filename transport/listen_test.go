@@ -8,10 +8,12 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // startListener serves h as a record-marked server under Listen.
-func startListener(t testing.TB, h Handler, cfg *Config) *Listener {
+func startListener(t testing.TB, h rpc.Handler, cfg *Config) *Listener {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()

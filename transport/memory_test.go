@@ -6,11 +6,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // memoryCall is a call of procEcho whose data lie at off of in, with out for the result.
-func memoryCall(in, out *Memory, off, n int) *Call {
+func memoryCall(in, out *rpc.Memory, off, n int) *rpc.Call {
 	call := echoCall(in.Bytes()[off : off+n])
 	call.ItemMemory, call.SinkMemory = in, out
 	call.Sink, call.MaxResults = out.Bytes()[:n], 64
@@ -21,7 +23,7 @@ func memoryCall(in, out *Memory, off, n int) *Call {
 // connection, and between calls the server cannot reach it.
 func TestMemory(t *testing.T) {
 	s, addr := startServer(t, newEcho(), nil)
-	in, out := Alloc(1<<20), Alloc(1<<20)
+	in, out := rpc.Alloc(1<<20), rpc.Alloc(1<<20)
 	fill(in.Bytes())
 	for range 2 {
 		c := dial(t, addr, nil)
@@ -45,8 +47,8 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%d registrations", n)
 		}
 	}
-	for _, m := range []*Memory{in, out} {
-		if err := m.Free(); err != nil || len(m.wins) != 0 {
+	for _, m := range []*rpc.Memory{in, out} {
+		if err := m.Free(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -59,16 +61,22 @@ func TestMemory(t *testing.T) {
 // not with those that have ended.
 func TestMemoryManyConnections(t *testing.T) {
 	_, addr := startServer(t, newEcho(), nil)
-	in, out := Alloc(5000), Alloc(5000)
+	in, out := rpc.Alloc(5000), rpc.Alloc(5000)
 	var first *Client
-	for i := range maxWindows + 3 {
+	var all []*Client
+	for i := range mem.MaxWindows + 3 {
 		c := dial(t, addr, nil)
 		if i == 0 {
 			first = c
 		}
 		mustDo(t, c, memoryCall(in, out, 0, 5000))
-		if len(in.wins) > maxWindows {
-			t.Fatalf("registered with %d connections", len(in.wins))
+		all = append(all, c)
+		n := 0
+		for _, c := range all {
+			n += c.conn.Table().Live()
+		}
+		if n > 2*mem.MaxWindows {
+			t.Fatalf("%d registrations", n)
 		}
 		if i == 1 {
 			c.conn.Abort(nil)
@@ -86,7 +94,7 @@ func TestMemoryManyConnections(t *testing.T) {
 func TestMemoryInUse(t *testing.T) {
 	h := newTaker()
 	_, c := pair(t, h, nil, nil)
-	in, out := Alloc(9000), Alloc(9000)
+	in, out := rpc.Alloc(9000), rpc.Alloc(9000)
 	call := takeCall(in.Bytes(), takeWait)
 	call.ItemMemory = in
 	freed := make(chan struct{})
@@ -99,17 +107,17 @@ func TestMemoryInUse(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	refused := func(call *Call, want error) {
+	refused := func(call *rpc.Call, want error) {
 		t.Helper()
-		e, ok := errors.AsType[*RPCError](try(t, c, call))
-		if !ok || e.Reason != ReasonBadCall || !errors.Is(e, want) {
+		e, ok := errors.AsType[*rpc.RPCError](try(t, c, call))
+		if !ok || e.Reason != rpc.ReasonBadCall || !errors.Is(e, want) {
 			t.Errorf("%v, want %v", e, want)
 		}
 	}
-	refused(memoryCall(in, out, 0, 9000), ErrMemoryInUse)
-	refused(memoryCall(out, in, 0, 9000), ErrMemoryInUse)
-	refused(memoryCall(in, out, 0, 10), ErrMemoryInUse) // though it would go inline
-	if err := in.Free(); !errors.Is(err, ErrMemoryInUse) {
+	refused(memoryCall(in, out, 0, 9000), rpc.ErrMemoryInUse)
+	refused(memoryCall(out, in, 0, 9000), rpc.ErrMemoryInUse)
+	refused(memoryCall(in, out, 0, 10), rpc.ErrMemoryInUse) // though it would go inline
+	if err := in.Free(); !errors.Is(err, rpc.ErrMemoryInUse) {
 		t.Error(err)
 	}
 	if st := c.Stats(); st.OctetsLent != 9000 {
@@ -123,16 +131,16 @@ func TestMemoryInUse(t *testing.T) {
 	<-freed
 	mustDo(t, c, memoryCall(in, out, 0, 9000))
 
-	refused(memoryCall(in, in, 0, 9000), ErrMemoryInUse)
+	refused(memoryCall(in, in, 0, 9000), rpc.ErrMemoryInUse)
 	if in.InUse() {
 		t.Error("a call that was refused keeps its memory")
 	}
 	foreign := memoryCall(in, out, 0, 9000)
 	foreign.Item = make([]byte, 9000)
-	refused(foreign, ErrNotInMemory)
+	refused(foreign, rpc.ErrNotInMemory)
 	foreign.Item = in.Bytes()[: 9000-8 : 9000-8]
 	foreign.Args = xdr.AppendUint32(nil, 9000-8)
-	refused(foreign, ErrNotInMemory)
+	refused(foreign, rpc.ErrNotInMemory)
 	if st := c.Stats(); st.OctetsLent != 0 || out.InUse() {
 		t.Errorf("%d octets lent", st.OctetsLent)
 	}
@@ -140,22 +148,22 @@ func TestMemoryInUse(t *testing.T) {
 
 // memoryServer answers procEcho out of one Memory that it also pulls into.
 type memoryServer struct {
-	m    *Memory
+	m    *rpc.Memory
 	sent chan struct{}
 }
 
 func (memoryServer) Lazy(_, _, proc uint32) bool { return proc == procEcho }
 
-func (h memoryServer) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h memoryServer) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	o := req.Opaque(&d, 1<<20)
-	if _, err := o.PullMemory(ctx, Alloc(1)); !errors.Is(err, ErrPullSize) {
+	if _, err := o.PullMemory(ctx, rpc.Alloc(1)); !errors.Is(err, rpc.ErrPullSize) {
 		resp.Stat = xdr.SystemErr
 		return
 	}
 	resp.OnSent(func() { h.sent <- struct{}{} })
 	b, err := o.PullMemory(ctx, h.m)
-	if errors.Is(err, ErrMemoryInUse) {
+	if errors.Is(err, rpc.ErrMemoryInUse) {
 		own := make([]byte, o.Len())
 		if o.PullInto(ctx, own) == nil {
 			resp.AppendItem(own)
@@ -167,7 +175,7 @@ func (h memoryServer) ServeRPC(ctx context.Context, req *Request, resp *Response
 		resp.Stat = xdr.SystemErr
 		return
 	}
-	if _, err := o.PullMemory(ctx, h.m); !errors.Is(err, ErrPulled) || !errors.Is(resp.AppendMemory(h.m, 0, 1), ErrMemoryInUse) {
+	if _, err := o.PullMemory(ctx, h.m); !errors.Is(err, rpc.ErrPulled) || !errors.Is(resp.AppendMemory(h.m, 0, 1), rpc.ErrMemoryInUse) {
 		resp.Stat = xdr.SystemErr
 	}
 	resp.Results = xdr.AppendUint32(resp.Results, 0xfeedface)
@@ -175,7 +183,7 @@ func (h memoryServer) ServeRPC(ctx context.Context, req *Request, resp *Response
 
 // TestMemoryServer pulls into a Memory and sends the result out of it, over all forms.
 func TestMemoryServer(t *testing.T) {
-	h := memoryServer{Alloc(100_000), make(chan struct{}, 100)}
+	h := memoryServer{rpc.Alloc(100_000), make(chan struct{}, 100)}
 	s, c := pair(t, h, nil, nil)
 	const calls = 10
 	for i := range calls {
@@ -191,12 +199,14 @@ func TestMemoryServer(t *testing.T) {
 	if st := s.Stats(); st.Registered != 1 || st.Reused != calls-1 || st.OctetsLent != 0 {
 		t.Errorf("%+v", st)
 	}
-	h.m.used = true // another call has it
+	if err := registered(h.m).Take(); err != nil { // another call has it
+		t.Fatal(err)
+	}
 	p := filled(50_000)
 	call := echoCall(p)
 	call.MaxResults = 60_000
 	checkEcho(t, mustDo(t, c, call), p, nil)
-	if !h.m.used {
+	if !h.m.InUse() {
 		t.Error("the memory of another call was reused")
 	}
 }
@@ -208,9 +218,9 @@ func TestMemoryAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	_, c := pair(t, newEcho(), nil, nil)
-	in, out := Alloc(9000), Alloc(9000)
-	count := func(call *Call) float64 {
-		var r Reply
+	in, out := rpc.Alloc(9000), rpc.Alloc(9000)
+	count := func(call *rpc.Call) float64 {
+		var r rpc.Reply
 		do := func() {
 			if err := c.Do(context.Background(), call, &r); err != nil {
 				t.Fatal(err)
@@ -233,11 +243,11 @@ func TestMemoryAllocs(t *testing.T) {
 // BenchmarkMemory is a call with 64 KiB by a read chunk and a write chunk.
 func BenchmarkMemory(b *testing.B) {
 	_, c := pair(b, newEcho(), nil, nil)
-	call := memoryCall(Alloc(64<<10), Alloc(64<<10), 0, 64<<10)
+	call := memoryCall(rpc.Alloc(64<<10), rpc.Alloc(64<<10), 0, 64<<10)
 	for _, name := range []string{"registered once", "registered per call"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			var r Reply
+			var r rpc.Reply
 			for b.Loop() {
 				if err := c.Do(context.Background(), call, &r); err != nil {
 					b.Fatal(err)

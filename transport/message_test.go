@@ -5,11 +5,12 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 func TestServeMessage(t *testing.T) {
-	h := HandlerFunc(func(_ context.Context, req *Request, resp *Response) {
+	h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 		if req.Proc == 9 {
 			panic("proc 9")
 		}
@@ -22,18 +23,18 @@ func TestServeMessage(t *testing.T) {
 		b := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 3, Vers: 4, Proc: proc})
 		return append(b, "hello..."...)
 	}
-	got, ok := ServeMessage(t.Context(), h, nil, call(1), nil)
+	got, ok := rpc.ServeMessage(t.Context(), h, nil, call(1), nil)
 	want := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 1})
 	want = xdr.AppendUint32(xdr.AppendOpaque(want, []byte("hello")), 7)
 	if !ok || !bytes.Equal(got, want) {
 		t.Errorf("reply %x, want %x", got, want)
 	}
-	got, ok = ServeMessage(t.Context(), h, nil, call(9), nil)
+	got, ok = rpc.ServeMessage(t.Context(), h, nil, call(9), nil)
 	want = xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 1, Accept: xdr.SystemErr})
 	if !ok || !bytes.Equal(got, want) {
 		t.Errorf("reply to a panic %x, want %x", got, want)
 	}
-	if _, ok := ServeMessage(t.Context(), h, nil, want, nil); ok {
+	if _, ok := rpc.ServeMessage(t.Context(), h, nil, want, nil); ok {
 		t.Error("a reply was answered")
 	}
 }

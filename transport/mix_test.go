@@ -12,6 +12,8 @@ import (
 
 	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,7 +37,7 @@ func (h *mixHandler) roll(n int) int { return rand.New(rand.NewPCG(h.n.Add(1), 7
 func (h *mixHandler) MayBlock(_, _, _ uint32) bool { return h.roll(4) == 0 }
 func (h *mixHandler) Lazy(_, _, proc uint32) bool  { return proc == procEcho && h.roll(3) == 0 }
 
-func (h *mixHandler) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h *mixHandler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if h.slow && h.roll(8) == 0 {
 		time.Sleep(time.Duration(h.roll(1<<h.roll(15))) * time.Microsecond)
 	}
@@ -70,7 +72,7 @@ func (h *mixHandler) ServeRPC(ctx context.Context, req *Request, resp *Response)
 
 func mix(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	before := shared.live()
+	before := mem.Shared.Live()
 	pick := func(n ...int) int { return n[rnd.IntN(len(n))] }
 	cfg := testConfig()
 	cfg.Profile = Profile(pick(int(ProfileRFC8166), int(ProfileRFC8166), int(ProfileRFC5666)))
@@ -100,7 +102,7 @@ func mix(t *testing.T, seed uint64) {
 		}
 	}
 	wg.Wait()
-	waitFor(t, "all buffers are back", func() bool { return shared.live() == before && s.Stats().InFlight == 0 })
+	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before && s.Stats().InFlight == 0 })
 }
 
 // mixCall makes one call and checks its reply.
@@ -125,7 +127,7 @@ func mixCall(t *testing.T, c *Client, rnd *rand.Rand) {
 		time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Microsecond, cancel)
 	}
 	defer cancel()
-	var r Reply
+	var r rpc.Reply
 	defer r.Release()
 	err := c.Do(ctx, call, &r)
 	if err == nil {

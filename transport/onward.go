@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -14,9 +16,9 @@ import (
 type onwardCall struct {
 	cc   *CallConn
 	rec  *record // the call
-	call Call
-	item int     // octets of the largest eligible result, 0 for none
-	sink *buffer // where that is placed
+	call rpc.Call
+	item int         // octets of the largest eligible result, 0 for none
+	sink *mem.Buffer // where that is placed
 	// refs counts who uses rec and sink: do, and the peer until Call.Free.
 	refs atomic.Int32
 }
@@ -25,7 +27,7 @@ type onwardCall struct {
 func (o *onwardCall) parse(b chunks.Binding) error {
 	msg := o.rec.bytes()
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
-		return errNotACall
+		return rpc.ErrNotACall
 	}
 	d := xdr.NewDecoder(msg)
 	var h xdr.CallHeader
@@ -33,9 +35,9 @@ func (o *onwardCall) parse(b chunks.Binding) error {
 		return err
 	}
 	args := d.Rest()
-	o.call = Call{
+	o.call = rpc.Call{
 		Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Cred: h.Cred, Verf: h.Verf, Args: args,
-		Free: o.free, tx: &transmission{xid: h.XID},
+		Free: o.free, Resend: &rpc.Transmission{XID: h.XID},
 	}
 	if h.Cred.Protected() { // RFC 8166 Section 8.2.2.3: nothing is reduced
 		o.call.MaxResults = -1
@@ -76,15 +78,15 @@ func (o *onwardCall) do() {
 	o.refs.Store(2)
 	defer o.release()
 	if o.item > 0 {
-		o.sink = shared.get(o.item)
-		clear(o.sink.data[:o.item]) // the server may write less than it claims: see outcall.register
-		o.call.Sink = o.sink.data[:o.item]
+		o.sink = mem.Shared.Get(o.item)
+		clear(o.sink.Data[:o.item]) // the server may write less than it claims: see outcall.register
+		o.call.Sink = o.sink.Data[:o.item]
 	}
-	var reply Reply
+	var reply rpc.Reply
 	defer reply.Release()
 	err := o.cc.c.Do(context.Background(), &o.call, &reply)
-	xid := o.call.tx.xid
-	if _, refused := errors.AsType[*RPCError](err); refused {
+	xid := o.call.Resend.XID
+	if _, refused := errors.AsType[*rpc.RPCError](err); refused {
 		o.cc.answer(xid, systemErr(xid))
 		return
 	}
@@ -103,14 +105,14 @@ func (o *onwardCall) release() {
 	if o.refs.Add(-1) > 0 {
 		return
 	}
-	o.rec.buf.release()
+	o.rec.buf.Release()
 	if o.sink != nil {
-		o.sink.release()
+		o.sink.Release()
 	}
 }
 
 // record assembles a reply, with the item in its place.
-func (o *onwardCall) record(r *Reply) record {
+func (o *onwardCall) record(r *rpc.Reply) record {
 	res, tail := r.Results, []byte(nil)
 	var item []byte
 	if r.Item != nil {
@@ -120,8 +122,8 @@ func (o *onwardCall) record(r *Reply) record {
 		}
 	}
 	n := r.Header.Size() + len(res) + len(item) + xdr.Pad(len(item)) + len(tail)
-	rec := record{buf: shared.get(markSize + n), n: markSize + n}
-	b := xdr.AppendRecordMark(rec.buf.data[:0], n, true)
+	rec := record{buf: mem.Shared.Get(markSize + n), n: markSize + n}
+	b := xdr.AppendRecordMark(rec.buf.Data[:0], n, true)
 	b = xdr.AppendReply(b, &r.Header)
 	b = append(b, res...)
 	b = append(b, item...)
@@ -133,7 +135,7 @@ func (o *onwardCall) record(r *Reply) record {
 // systemErr is the record of a reply that only says SYSTEM_ERR.
 func systemErr(xid uint32) record {
 	h := xdr.ReplyHeader{XID: xid, Accept: xdr.SystemErr}
-	rec := record{buf: shared.get(minInline), n: markSize + h.Size()}
-	xdr.AppendReply(xdr.AppendRecordMark(rec.buf.data[:0], h.Size(), true), &h)
+	rec := record{buf: mem.Shared.Get(minInline), n: markSize + h.Size()}
+	xdr.AppendReply(xdr.AppendRecordMark(rec.buf.Data[:0], h.Size(), true), &h)
 	return rec
 }

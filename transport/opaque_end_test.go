@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // lazySend makes a call of procTake whose data are said to be in seg.
@@ -53,7 +54,7 @@ func TestLazyCancel(t *testing.T) {
 		synctest.Wait()
 		h.enter <- struct{}{}
 		err := <-h.pulled
-		if e, ok := errors.AsType[*OpError](err); !ok || e.Op != OpPull || !errors.Is(err, context.Canceled) {
+		if e, ok := errors.AsType[*rpc.OpError](err); !ok || e.Op != rpc.OpPull || !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled pull: %v", err)
 		}
 		if err := <-served; !errors.Is(err, errPullGivenUp) {
@@ -120,7 +121,7 @@ func TestLazyFails(t *testing.T) {
 		}
 		if err := <-h.pulled; err == nil {
 			t.Errorf("%s: pulled", name)
-		} else if _, ok := errors.AsType[*OpError](err); !ok {
+		} else if _, ok := errors.AsType[*rpc.OpError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 		p.wantEnd()
@@ -156,7 +157,7 @@ func TestLazyOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	for _, c := range []Caller{dial(t, addr, nil), stream, dial(t, addr, nil), dial(t, addr, &Config{})} {
+	for _, c := range []rpc.Caller{dial(t, addr, nil), stream, dial(t, addr, nil), dial(t, addr, &Config{})} {
 		wantTaken(t, mustDo(t, c, withXID(7, takeCall(p, takeWait))), p, true)
 	}
 	if n := h.times(7); n != 2 { // the one that failed, and the first that did not
@@ -171,7 +172,7 @@ func TestLazyOnce(t *testing.T) {
 func TestLazyCut(t *testing.T) {
 	settle(t)
 	cutEverywhere(t, func(t *testing.T, client, server int) (*cutConn, *cutConn, error) {
-		return runCutOf(t, newTaker(), client, server, testConfig, func(t *testing.T, c Caller) error {
+		return runCutOf(t, newTaker(), client, server, testConfig, func(t *testing.T, c rpc.Caller) error {
 			for _, how := range []uint32{takePull, takeNot, takeInto} {
 				if err := try(t, c, takeCall(filled(5001), how)); err != nil {
 					return err

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,17 +36,17 @@ const (
 // taker serves procTake; all else is echo's.
 type taker struct {
 	*once
-	kept   chan *Opaque
+	kept   chan *rpc.Opaque
 	pulled chan error // of takeWait and takeCancel
 }
 
 func newTaker() *taker {
-	return &taker{once: newOnce(), kept: make(chan *Opaque, 1), pulled: make(chan error, 8)}
+	return &taker{once: newOnce(), kept: make(chan *rpc.Opaque, 1), pulled: make(chan error, 8)}
 }
 
 func (h *taker) Lazy(prog, _, proc uint32) bool { return prog == testProg && proc == procTake }
 
-func (h *taker) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h *taker) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != procTake {
 		h.once.ServeRPC(ctx, req, resp)
 		return
@@ -72,7 +73,7 @@ func (h *taker) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 }
 
 // take returns the data, nil if they were not to be taken.
-func (h *taker) take(ctx context.Context, o *Opaque, how uint32) ([]byte, error) {
+func (h *taker) take(ctx context.Context, o *rpc.Opaque, how uint32) ([]byte, error) {
 	own := make([]byte, o.Len())
 	switch how {
 	case takePull:
@@ -87,12 +88,12 @@ func (h *taker) take(ctx context.Context, o *Opaque, how uint32) ([]byte, error)
 		return b.Bytes(), err
 	case takeTwice:
 		data, err := o.Pull(ctx)
-		if e := o.PullInto(ctx, own); !errors.Is(e, ErrPulled) && o.Len() > 0 {
+		if e := o.PullInto(ctx, own); !errors.Is(e, rpc.ErrPulled) && o.Len() > 0 {
 			return nil, fmt.Errorf("second pull: %v", e)
 		}
 		return data, err
 	case takeSize:
-		if e := o.PullInto(ctx, own, make([]byte, 1)); !errors.Is(e, ErrPullSize) {
+		if e := o.PullInto(ctx, own, make([]byte, 1)); !errors.Is(e, rpc.ErrPullSize) {
 			return nil, fmt.Errorf("pull of too much: %v", e)
 		}
 		return own, o.PullInto(ctx, own)
@@ -119,14 +120,14 @@ func (h *taker) take(ctx context.Context, o *Opaque, how uint32) ([]byte, error)
 }
 
 // takeCall is a call of procTake.
-func takeCall(p []byte, how uint32) *Call {
+func takeCall(p []byte, how uint32) *rpc.Call {
 	c := itemCall(procTake, p)
 	c.Args = xdr.AppendUint32(c.Args, how)
 	return c
 }
 
 // wantTaken checks the reply of procTake.
-func wantTaken(t testing.TB, r *Reply, p []byte, took bool) {
+func wantTaken(t testing.TB, r *rpc.Reply, p []byte, took bool) {
 	t.Helper()
 	d := xdr.NewDecoder(r.Results)
 	n := d.Uint32()
@@ -157,7 +158,7 @@ func TestLazy(t *testing.T) {
 	chunked, long := dial(t, addr, nil), dial(t, addr, &Config{})
 	for _, way := range []struct {
 		name string
-		c    Caller
+		c    rpc.Caller
 		conn *rdmap.Conn
 	}{{"chunk", chunked, chunked.conn}, {"position zero", long, long.conn}, {"tcp", stream, nil}} {
 		for _, n := range []int{0, 1, 100, 2049, 70_001, 1 << 20} {
@@ -182,13 +183,13 @@ func TestLazy(t *testing.T) {
 	}
 	mustDo(t, chunked, takeCall(filled(9000), takeKeep))
 	o := <-h.kept
-	if _, err := o.Pull(t.Context()); !errors.Is(err, ErrPullLate) {
+	if _, err := o.Pull(t.Context()); !errors.Is(err, rpc.ErrPullLate) {
 		t.Errorf("pull after the call: %v", err)
 	}
 	if err := o.PullInto(t.Context(), make([]byte, 9000)); err == nil {
 		t.Error("pull after the call")
 	}
-	wantStatus(t, chunked, &Call{Prog: testProg, Vers: testVers, Proc: procTake}, xdr.GarbageArgs)
+	wantStatus(t, chunked, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procTake}, xdr.GarbageArgs)
 }
 
 // readsIn returns the RDMA Read Requests that a connection has received.
@@ -233,8 +234,8 @@ func TestLazyMemory(t *testing.T) {
 // and costs nothing.
 func TestLazyNoORD(t *testing.T) {
 	for name, x := range map[string]struct {
-		h    Handler
-		call *Call
+		h    rpc.Handler
+		call *rpc.Call
 	}{
 		"deferred": {newTaker(), takeCall(filled(9000), takePull)},
 		"at once":  {newEcho(), itemCall(procSum, filled(9000))},
@@ -243,7 +244,7 @@ func TestLazyNoORD(t *testing.T) {
 		cfg := testConfig()
 		cfg.IRD = -1 // none
 		c := dial(t, addr, cfg)
-		if e, ok := errors.AsType[*RPCError](try(t, c, x.call)); !ok || e.Reason != ReasonChunk {
+		if e, ok := errors.AsType[*rpc.RPCError](try(t, c, x.call)); !ok || e.Reason != rpc.ReasonChunk {
 			t.Errorf("%s: %v", name, e)
 		}
 		if st := s.Stats(); st.OctetsLent != 0 || st.Connections != 1 {

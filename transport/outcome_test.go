@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // resetting is a server whose handler resets the connection of its first calls.
@@ -41,7 +42,7 @@ func (s *resetting) reset() {
 func serveResetting(t *testing.T, resets int) *resetting {
 	t.Helper()
 	r := &resetting{resets: resets}
-	s := &transport.Server{Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, _ *transport.Response) {
+	s := &transport.Server{Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 		if req.Proc != 0 {
 			r.reset()
 		}
@@ -85,7 +86,7 @@ func TestOutcome(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, repeatable %v, %d resets", network, x.repeatable, x.resets), func(t *testing.T) {
 				s := serveResetting(t, x.resets)
 				r, err := transport.NewRedialer(&transport.RedialConfig{
-					Dial: func(ctx context.Context) (transport.Caller, error) {
+					Dial: func(ctx context.Context) (rpc.Caller, error) {
 						if network == "tcp" {
 							return transport.DialStream(ctx, "tcp", s.addr, nil)
 						}
@@ -97,8 +98,8 @@ func TestOutcome(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer r.Close()
-				call := &transport.Call{Prog: 400_000, Vers: 1, Proc: 5, Repeatable: x.repeatable}
-				var reply transport.Reply
+				call := &rpc.Call{Prog: 400_000, Vers: 1, Proc: 5, Repeatable: x.repeatable}
+				var reply rpc.Reply
 				err = r.Do(t.Context(), call, &reply)
 				reply.Release()
 				s.mu.Lock()
@@ -110,11 +111,11 @@ func TestOutcome(t *testing.T) {
 				if !x.fails {
 					return
 				}
-				oe, ok := errors.AsType[*transport.OutcomeError](err)
+				oe, ok := errors.AsType[*rpc.OutcomeError](err)
 				if !ok || oe.Prog != 400_000 || oe.Vers != 1 || oe.Proc != 5 || oe.Sent != x.ran || oe.Repeatable != x.repeatable {
 					t.Errorf("%#v", err)
 				}
-				if _, ok := errors.AsType[*transport.OpError](err); !ok {
+				if _, ok := errors.AsType[*rpc.OpError](err); !ok {
 					t.Errorf("the cause is not in it: %v", err)
 				}
 				s.mu.Lock()
@@ -133,7 +134,7 @@ func TestOutcome(t *testing.T) {
 func TestNoOutcome(t *testing.T) {
 	refused := errors.New("refused by the test")
 	r, err := transport.NewRedialer(&transport.RedialConfig{
-		Dial:     func(context.Context) (transport.Caller, error) { return nil, refused },
+		Dial:     func(context.Context) (rpc.Caller, error) { return nil, refused },
 		MinDelay: time.Millisecond, MaxDelay: time.Millisecond, Patience: 10 * time.Millisecond,
 	})
 	if err != nil {
@@ -141,22 +142,10 @@ func TestNoOutcome(t *testing.T) {
 	}
 	defer r.Close()
 	for proc := range uint32(2) {
-		var reply transport.Reply
-		err := r.Do(t.Context(), &transport.Call{Prog: 400_000, Vers: 1, Proc: proc}, &reply)
-		if _, ok := errors.AsType[*transport.OutcomeError](err); ok || !errors.Is(err, refused) {
+		var reply rpc.Reply
+		err := r.Do(t.Context(), &rpc.Call{Prog: 400_000, Vers: 1, Proc: proc}, &reply)
+		if _, ok := errors.AsType[*rpc.OutcomeError](err); ok || !errors.Is(err, refused) {
 			t.Errorf("procedure %d: %v", proc, err)
 		}
 	}
-}
-
-// A caller that does not know whether its call has run looks what the server has.
-func ExampleOutcomeError() {
-	err := error(&transport.OutcomeError{XID: 7, Prog: 400_000, Vers: 1, Proc: 5, Sent: 1, Err: net.ErrClosed})
-	if oe, ok := errors.AsType[*transport.OutcomeError](err); ok {
-		fmt.Println("procedure", oe.Proc, "may have run:", errors.Is(err, net.ErrClosed))
-	}
-	fmt.Println(err)
-	// Output:
-	// procedure 5 may have run: true
-	// transport: call 0x00000007 of program 400000, version 1, procedure 5: the server may or may not have run it: use of closed network connection (look what the server has before you make the call again; set Call.Repeatable for calls that may run twice, or whose replies the server keeps)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -17,7 +18,7 @@ type latecomer struct {
 
 func (latecomer) MayBlock(_, _, proc uint32) bool { return proc == procBlock }
 
-func (h latecomer) ServeRPC(_ context.Context, req *Request, _ *Response) {
+func (h latecomer) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 	if req.Proc != procBlock {
 		return
 	}
@@ -29,7 +30,7 @@ func (h latecomer) ServeRPC(_ context.Context, req *Request, _ *Response) {
 // outlives the upcall: with a credential and verifier or without.
 func TestOwn(t *testing.T) {
 	fill := func(b string) []byte { return bytes.Repeat([]byte(b), 40) }
-	for name, call := range map[string]Call{
+	for name, call := range map[string]rpc.Call{
 		"arguments alone": {Args: fill("a")},
 		"all":             {Args: fill("a"), Cred: xdr.Auth{Flavor: 99, Body: fill("c")}, Verf: xdr.Auth{Flavor: 99, Body: fill("v")}},
 	} {
@@ -42,7 +43,7 @@ func TestOwn(t *testing.T) {
 			go func() { first <- try(t, c, &call) }()
 			waitFor(t, "the call is sent", func() bool { return c.Stats().Calls == 2 })
 			for range 3 { // the first one may have come in the same read
-				if err := try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: make([]byte, 200)}); err != nil {
+				if err := try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: make([]byte, 200)}); err != nil {
 					t.Fatal(err)
 				}
 			}

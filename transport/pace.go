@@ -3,10 +3,12 @@ package transport
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // paces are moving averages of how long calls that may block take, by procedure and class (see
-// [Handler]). Those of a class whose average is short run in the goroutine that reads them: to hand
+// [rpc.Handler]). Those of a class whose average is short run in the goroutine that reads them: to hand
 // over a WRITE of 64 KiB costs more than to run it. Two classes may share an average.
 type paces [256]pace
 
@@ -31,7 +33,7 @@ func (p *pace) sent(n int) {
 const shortShare = 8
 
 // of returns the pace of a call's class.
-func (p *paces) of(class uint32, req *Request) *pace {
+func (p *paces) of(class uint32, req *rpc.Request) *pace {
 	h := (req.Prog*31+req.Proc)*31 + class
 	return &p[h*2654435761>>24]
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -30,12 +31,12 @@ type paced struct {
 
 func (paced) MayBlock(_, _, proc uint32) bool { return proc != paceHere }
 
-func (paced) Class(req *transport.Request) uint32 {
+func (paced) Class(req *rpc.Request) uint32 {
 	d := xdr.NewDecoder(req.Args)
 	return d.Uint32()
 }
 
-func (p paced) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+func (p paced) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {
 	case req.Proc == paceHangs:
 		p.hung <- struct{}{}
@@ -62,7 +63,7 @@ func newPaced(t *testing.T, network string, cfg *transport.Config) (p paced, s *
 	}
 	s = &transport.Server{Handler: p, Config: cfg}
 	var served sync.WaitGroup
-	var c transport.Caller
+	var c rpc.Caller
 	if network == "rdma" {
 		served.Go(func() { _ = s.Serve(l) })
 		c, err = transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
@@ -85,9 +86,9 @@ func newPaced(t *testing.T, network string, cfg *transport.Config) (p paced, s *
 	})
 	return p, s, func(proc, class uint32) string {
 		t.Helper()
-		var r transport.Reply
+		var r rpc.Reply
 		defer r.Release()
-		if err := c.Do(context.Background(), &transport.Call{Prog: 400200, Vers: 1, Proc: proc, Args: xdr.AppendUint32(nil, class)}, &r); err != nil {
+		if err := c.Do(context.Background(), &rpc.Call{Prog: 400200, Vers: 1, Proc: proc, Args: xdr.AppendUint32(nil, class)}, &r); err != nil {
 			t.Error(err)
 		}
 		return string(r.Results)

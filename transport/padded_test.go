@@ -11,20 +11,21 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // writeCall is an NFSv3 WRITE of data.
-func writeCall(data []byte) *Call {
+func writeCall(data []byte) *rpc.Call {
 	args := xdr.AppendOpaque(nil, make([]byte, 28))
 	args = append(args, make([]byte, 16)...)
 	args = xdr.AppendUint32(args, uint32(len(data)))
-	return &Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: data, ItemPos: len(args)}
+	return &rpc.Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: data, ItemPos: len(args)}
 }
 
 // arrivals checks the data of each WRITE and says where in memory they are, modulo 64.
-func arrivals(t testing.TB, want func() []byte, off chan<- uintptr) Handler {
-	return HandlerFunc(func(_ context.Context, req *Request, _ *Response) {
+func arrivals(t testing.TB, want func() []byte, off chan<- uintptr) rpc.Handler {
+	return rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 		d := xdr.NewDecoder(req.Args)
 		d.Opaque(64)
 		d.Skip(16)
@@ -88,7 +89,7 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 	}
 	_, c := pair(t, h, nil, &Config{Profile: ProfileRFC5666, PeerAlign: 8})
 	err := try(t, c, writeCall(data))
-	if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 		t.Errorf("profile rfc8166: %v", err)
 	}
 }
@@ -99,12 +100,12 @@ func TestPaddedReply(t *testing.T) {
 	server := config5666()
 	server.PeerAlign = 32
 	data := filled(1501)
-	_, c := pair(t, HandlerFunc(func(_ context.Context, _ *Request, resp *Response) {
+	_, c := pair(t, rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = append(resp.Results, words(0, 0, 1501, 1)...) // NFS3_OK, no attributes, count, eof
 		resp.AppendItem(data)
 	}), server, config5666())
 	args := append(xdr.AppendOpaque(nil, make([]byte, 28)), make([]byte, 12)...)
-	r := mustDo(t, c, &Call{Prog: 100003, Vers: 3, Proc: 6, Args: args})
+	r := mustDo(t, c, &rpc.Call{Prog: 100003, Vers: 3, Proc: 6, Args: args})
 	d := xdr.NewDecoder(r.Results)
 	d.Skip(16)
 	got := d.Opaque(4096)
@@ -113,20 +114,6 @@ func TestPaddedReply(t *testing.T) {
 	}
 	if at := uintptr(unsafe.Pointer(unsafe.SliceData(got))) % 32; at != 0 {
 		t.Errorf("they lie at %d modulo 32", at)
-	}
-}
-
-// TestBuffersAligned: pooled buffers begin at a multiple of every alignment that a server
-// may ask for.
-func TestBuffersAligned(t *testing.T) {
-	for _, n := range classSizes {
-		for range 20 {
-			b := shared.get(n)
-			if at := uintptr(unsafe.Pointer(unsafe.SliceData(b.data))) % maxAlign; at != 0 {
-				t.Errorf("a buffer of %d octets at %d modulo %d", n, at, maxAlign)
-			}
-			defer b.release()
-		}
 	}
 }
 
@@ -232,7 +219,7 @@ func TestConfigClient(t *testing.T) {
 }
 
 // lazyWrites is a Handler that takes the data of WRITEs itself.
-type lazyWrites struct{ Handler }
+type lazyWrites struct{ rpc.Handler }
 
 func (lazyWrites) Lazy(_, _, proc uint32) bool { return proc == 7 }
 
@@ -241,7 +228,7 @@ func (lazyWrites) Lazy(_, _, proc uint32) bool { return proc == 7 }
 func TestPaddedLazy(t *testing.T) {
 	got := make(chan []byte, 1)
 	off := make(chan uintptr, 1)
-	h := lazyWrites{HandlerFunc(func(ctx context.Context, req *Request, _ *Response) {
+	h := lazyWrites{rpc.HandlerFunc(func(ctx context.Context, req *rpc.Request, _ *rpc.Response) {
 		d := xdr.NewDecoder(req.Args)
 		d.Opaque(64)
 		d.Skip(16)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -29,8 +30,8 @@ func panicOutput(t *testing.T, cfg *transport.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Config: cfg, Handler: transport.HandlerFunc(
-		func(context.Context, *transport.Request, *transport.Response) { panic("the vase is broken") })}
+	s := &transport.Server{Config: cfg, Handler: rpc.HandlerFunc(
+		func(context.Context, *rpc.Request, *rpc.Response) { panic("the vase is broken") })}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStream(l) }()
 	defer func() { s.Close(); <-served }()
@@ -39,8 +40,8 @@ func panicOutput(t *testing.T, cfg *transport.Config) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var r transport.Reply
-	if err := c.Do(t.Context(), &transport.Call{Prog: 400100, Vers: 1, Proc: 7}, &r); err != nil {
+	var r rpc.Reply
+	if err := c.Do(t.Context(), &rpc.Call{Prog: 400100, Vers: 1, Proc: 7}, &r); err != nil {
 		t.Fatal(err)
 	}
 	if e, ok := errors.AsType[*xdr.RPCStatusError](r.Header.Err()); !ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -45,7 +46,7 @@ func TestItemNotEligible(t *testing.T) {
 // TestResponse uses the methods that the echo program does not use.
 func TestResponse(t *testing.T) {
 	sent := make(chan struct{}, 8)
-	h := HandlerFunc(func(_ context.Context, req *Request, resp *Response) {
+	h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 		resp.OnSent(func() { sent <- struct{}{} })
 		switch req.Proc {
 		case 1:
@@ -63,12 +64,12 @@ func TestResponse(t *testing.T) {
 	})
 	_, c := pair(t, h, &Config{}, &Config{})
 	_, sc := startStream(t, h, nil)
-	for network, c := range map[string]Caller{"rdma": c, "tcp": sc} {
+	for network, c := range map[string]rpc.Caller{"rdma": c, "tcp": sc} {
 		t.Run(network, func(t *testing.T) {
-			var r Reply
+			var r rpc.Reply
 			defer r.Release()
 			do := func(proc uint32) error {
-				err := c.Do(testCtx(t), &Call{Prog: testProg, Vers: testVers, Proc: proc}, &r)
+				err := c.Do(testCtx(t), &rpc.Call{Prog: testProg, Vers: testVers, Proc: proc}, &r)
 				<-sent
 				return err
 			}
@@ -86,7 +87,7 @@ func TestResponse(t *testing.T) {
 				t.Errorf("%v, %q, verifier %+v", err, s, r.Header.Verf)
 			}
 			if network == "rdma" {
-				if e, ok := errors.AsType[*RPCError](do(4)); !ok || e.Reason != ReasonChunk {
+				if e, ok := errors.AsType[*rpc.RPCError](do(4)); !ok || e.Reason != rpc.ReasonChunk {
 					t.Errorf("reply that fits nowhere: %v", e)
 				}
 			}
@@ -125,50 +126,4 @@ func TestDuplicateXID(t *testing.T) {
 			t.Errorf("answer to %d, want %d", h.XID, want)
 		}
 	}
-}
-
-// TestBuffers checks classes, bounds and the panic on a second release.
-func TestBuffers(t *testing.T) {
-	var p pool
-	for _, tt := range []struct{ n, want int }{
-		{0, 4096},
-		{1, 4096},
-		{4096, 4096},
-		{4097, 16384},
-		{65536 + 200, 68 << 10},
-		{1 << 20, 1<<20 + 64<<10},
-		{DefaultMaxPayload, DefaultMaxPayload},
-		{2<<20 + 64<<10, 2<<20 + 64<<10},
-		{2<<20 + 64<<10 + 1, 2<<20 + 64<<10 + 1},
-	} {
-		b := p.get(tt.n)
-		if len(b.data) != tt.want {
-			t.Errorf("get(%d) has %d octets, want %d", tt.n, len(b.data), tt.want)
-		}
-		b.release()
-		again := p.get(tt.n)
-		if same := again == b; same != (tt.want <= 2<<20+64<<10) {
-			t.Errorf("get(%d): reused %v", tt.n, same)
-		}
-		again.release()
-	}
-	if n := p.live(); n != 0 {
-		t.Errorf("%d buffers live", n)
-	}
-	var many []*buffer
-	for range 40 {
-		many = append(many, p.get(1<<20))
-	}
-	for _, b := range many {
-		b.release()
-	}
-	if n := p.idle.Load(); n > maxIdle || n < maxIdle/2 {
-		t.Errorf("%d octets idle", n)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("second release did not panic")
-		}
-	}()
-	many[0].release()
 }

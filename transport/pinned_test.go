@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 )
 
 // TestPinnedReply: a reply whose memory the engine does not let go of is none: the call
@@ -56,9 +57,9 @@ func TestPinnedPull(t *testing.T) {
 	}
 	s.mu.Unlock()
 	x := exchanges.get(rc)
-	buf := shared.get(64)
+	buf := mem.Shared.Get(64)
 	x.buf, x.size = buf, 64
-	sink, err := lend(rc.conn, rc.ctr, buf.data[:64], nil, region.ReadSink)
+	sink, err := lend(rc.conn, rc.ctr, buf.Data[:64], nil, region.ReadSink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,12 @@ func TestPinnedPull(t *testing.T) {
 	if err := rc.conn.Err(); !errors.Is(err, region.ErrPinned) {
 		t.Errorf("the connection: %v", err)
 	}
-	if !buf.out || s.Stats().Calls != 1 {
-		t.Errorf("memory in use: %v; %d calls executed", buf.out, s.Stats().Calls)
+	if n := s.Stats().Calls; n != 1 {
+		t.Errorf("%d calls executed", n)
+	}
+	next := mem.Shared.Get(64) // would be the one that was given back last
+	defer next.Release()
+	if next == buf {
+		t.Error("memory that the engine uses was given back")
 	}
 }

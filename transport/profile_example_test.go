@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // With profile rfc5666 a client need not know how large results may be: the server
@@ -17,8 +18,8 @@ func ExampleConfig() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Config: cfg, Handler: transport.HandlerFunc(
-		func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+	s := &transport.Server{Config: cfg, Handler: rpc.HandlerFunc(
+		func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 			resp.Results = append(resp.Results, make([]byte, 70_000)...)
 		})}
 	go s.Serve(l)
@@ -30,8 +31,8 @@ func ExampleConfig() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
-	if err := c.Do(ctx, &transport.Call{Prog: 400000, Vers: 1, Proc: 2}, &reply); err != nil {
+	var reply rpc.Reply
+	if err := c.Do(ctx, &rpc.Call{Prog: 400000, Vers: 1, Proc: 2}, &reply); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(reply.Results), "octets of results,", c.Stats().OctetsExposed, "by RDMA Read,", c.Stats().Dones, "RDMA_DONE")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,10 +19,10 @@ func config5666() *Config {
 }
 
 // unexpected is a call whose client does not know that its results may be large.
-func unexpected(proc, n uint32) *Call { return wordCall(proc, n) }
+func unexpected(proc, n uint32) *rpc.Call { return wordCall(proc, n) }
 
 // wantFill checks the result of procFill.
-func wantFill(t testing.TB, r *Reply, n int) {
+func wantFill(t testing.TB, r *rpc.Reply, n int) {
 	t.Helper()
 	d := xdr.NewDecoder(r.Results)
 	if got := d.Opaque(8 << 20); !bytes.Equal(got, filled(n)) || d.End() != nil {
@@ -30,7 +31,7 @@ func wantFill(t testing.TB, r *Reply, n int) {
 }
 
 // wantList checks the result of procList.
-func wantList(t testing.TB, r *Reply, n int) {
+func wantList(t testing.TB, r *rpc.Reply, n int) {
 	t.Helper()
 	d := xdr.NewDecoder(r.Results)
 	for i := range n {
@@ -44,7 +45,7 @@ func wantList(t testing.TB, r *Reply, n int) {
 }
 
 // settled waits until a server has heard of all that its client has read.
-func settled(t testing.TB, s *Server) Stats {
+func settled(t testing.TB, s *Server) rpc.Stats {
 	t.Helper()
 	waitFor(t, "every exposed reply is freed", func() bool { st := s.Stats(); return st.Exposed == 0 && st.InFlight == 0 })
 	return s.Stats()
@@ -133,7 +134,7 @@ func TestMixedProfiles(t *testing.T) {
 				list.MaxResults = 4 * n
 				wantList(t, mustDo(t, c, list), n)
 				err := try(t, c, unexpected(procFill, uint32(n+2000)))
-				if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonChunk {
+				if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 					t.Errorf("%d octets without room for them: %v", n, err)
 				}
 			}
@@ -156,7 +157,7 @@ func TestReadReplyMany(t *testing.T) {
 			for g := range 10 {
 				wg.Go(func() {
 					for i := range 10 {
-						var r Reply
+						var r rpc.Reply
 						n := 4000 + 500*g + i
 						if err := c.Do(testCtx(t), unexpected(procFill, uint32(n)), &r); err != nil {
 							t.Error(err)
@@ -200,7 +201,7 @@ type slowFill struct{ *echo }
 
 func (h slowFill) MayBlock(_, _, proc uint32) bool { return proc == procFill }
 
-func (h slowFill) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h slowFill) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc == procFill {
 		h.enter <- struct{}{}
 		<-h.leave

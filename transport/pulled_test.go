@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // where says of each call in which goroutine its handler runs, and waits until it may continue.
@@ -19,7 +21,7 @@ type where struct {
 
 func (h where) MayBlock(_, _, _ uint32) bool { return h.blocks }
 
-func (h where) ServeRPC(_ context.Context, req *Request, _ *Response) {
+func (h where) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 	if len(req.Args) > 0 {
 		h.stack <- string(debug.Stack())
 		<-h.leave
@@ -27,7 +29,7 @@ func (h where) ServeRPC(_ context.Context, req *Request, _ *Response) {
 }
 
 // pulledCalls have their arguments pulled.
-var pulledCalls = map[string]Call{
+var pulledCalls = map[string]rpc.Call{
 	"a read chunk": {Prog: testProg, Vers: testVers, Proc: procEcho, Args: words(70_000), Item: filled(70_000), ItemPos: 4},
 	"a long call":  {Prog: testProg, Vers: testVers, Proc: procEcho, Args: filled(20_000)},
 }
@@ -74,12 +76,12 @@ func TestPulledCallBlocks(t *testing.T) {
 // holds a part.
 func TestPulledCallOverBudget(t *testing.T) {
 	const all = math.MaxInt / 2
-	silent := HandlerFunc(func(context.Context, *Request, *Response) {})
+	silent := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})
 	var at atomic.Pointer[Server]
 	cfg := testConfig()
 	cfg.HandlerGrace = -1
 	var back func()
-	cfg.Trace = &Trace{Pulled: func(uint32, int) { back = overdraw(t, at.Load(), all) }}
+	cfg.Trace = &rpc.Trace{Pulled: func(uint32, int) { back = overdraw(t, at.Load(), all) }}
 	s, c := pair(t, silent, cfg, nil)
 	at.Store(s)
 	mustDo(t, c, &nullCall) // brings credits

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -19,7 +20,7 @@ func testConfig() *Config {
 }
 
 // startServer serves h over RDMA on loopback and returns its address.
-func startServer(t testing.TB, h Handler, cfg *Config) (*Server, string) {
+func startServer(t testing.TB, h rpc.Handler, cfg *Config) (*Server, string) {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()
@@ -59,14 +60,14 @@ func dial(t testing.TB, addr string, cfg *Config) *Client {
 }
 
 // pair is a server and one of its clients.
-func pair(t testing.TB, h Handler, server, client *Config) (*Server, *Client) {
+func pair(t testing.TB, h rpc.Handler, server, client *Config) (*Server, *Client) {
 	t.Helper()
 	s, addr := startServer(t, h, server)
 	return s, dial(t, addr, client)
 }
 
 // nullCall is the shortest call.
-var nullCall = Call{Prog: testProg, Vers: testVers}
+var nullCall = rpc.Call{Prog: testProg, Vers: testVers}
 
 func TestNull(t *testing.T) {
 	s, c := pair(t, newEcho(), nil, nil)
@@ -109,7 +110,7 @@ func TestForms(t *testing.T) {
 }
 
 // checkEcho compares a reply of procEcho with what was sent.
-func checkEcho(t testing.TB, r *Reply, p, sink []byte) {
+func checkEcho(t testing.TB, r *rpc.Reply, p, sink []byte) {
 	t.Helper()
 	d := xdr.NewDecoder(r.Results)
 	var got []byte
@@ -179,11 +180,11 @@ func TestLongCall(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	s, c := pair(t, newEcho(), nil, nil)
-	wantStatus(t, c, &Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
+	wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
 	if st := s.Stats(); st.Panics != 1 {
 		t.Errorf("%d panics counted, want 1", st.Panics)
 	}
@@ -201,7 +202,7 @@ func TestConcurrentCalls(t *testing.T) {
 				sink := make([]byte, n)
 				call := echoCall(p)
 				call.Sink, call.MaxResults = sink, 64
-				var r Reply
+				var r rpc.Reply
 				if err := c.Do(testCtx(t), call, &r); err != nil {
 					t.Error(err)
 					return
@@ -220,7 +221,7 @@ func TestCancelAndClose(t *testing.T) {
 	mustDo(t, c, &nullCall)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
-	block := Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+	block := rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 	go func() { got <- tryCtx(ctx, c, &block) }()
 	<-h.enter
 	cancel()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -16,13 +17,13 @@ type readied struct{}
 func (readied) Lazy(_, _, proc uint32) bool     { return proc == 7 }
 func (readied) MayBlock(_, _, proc uint32) bool { return proc == 7 }
 
-func (readied) Ready(_ context.Context, req *transport.Request) bool {
+func (readied) Ready(_ context.Context, req *rpc.Request) bool {
 	d := xdr.NewDecoder(req.Args)
 	d.Skip(4)
 	return d.Uint32() == 1 && d.Len() == 80-8 // the data are not there
 }
 
-func (readied) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (readied) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	d.Skip(4)
 	if d.Uint32() == 2 {
@@ -68,7 +69,7 @@ func TestReady(t *testing.T) {
 		call := write(data, nil)
 		call.Args[7] = tt.word
 		call.MaxResults = 100
-		var r transport.Reply
+		var r rpc.Reply
 		if err := c.Do(t.Context(), call, &r); err != nil {
 			t.Fatal(err)
 		}

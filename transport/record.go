@@ -3,16 +3,17 @@ package transport
 import (
 	"encoding/binary"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // record is a whole record in pooled memory.
 type record struct {
-	buf *buffer
+	buf *mem.Buffer
 	n   int
 }
 
-func (r *record) bytes() []byte { return r.buf.data[:r.n] }
+func (r *record) bytes() []byte { return r.buf.Data[:r.n] }
 
 // recordAssembler joins the fragments of records that are written in pieces of any
 // size (RFC 5531 Section 11).
@@ -39,7 +40,7 @@ func (a *recordAssembler) add(p []byte) (n int, rec *record, err error) {
 		}
 	}
 	k := min(a.left, len(p)-n)
-	copy(a.rec.buf.data[a.rec.n:], p[n:n+k])
+	copy(a.rec.buf.Data[a.rec.n:], p[n:n+k])
 	a.rec.n += k
 	a.left -= k
 	n += k
@@ -62,13 +63,13 @@ func (a *recordAssembler) begin(mark uint32) error {
 	if a.left > a.max || size > a.max {
 		return errTooBig
 	}
-	if a.rec.buf != nil && size <= len(a.rec.buf.data) {
+	if a.rec.buf != nil && size <= len(a.rec.buf.Data) {
 		return nil
 	}
-	b := shared.get(size)
+	b := mem.Shared.Get(size)
 	if a.rec.buf != nil {
-		copy(b.data, a.rec.bytes())
-		a.rec.buf.release()
+		copy(b.Data, a.rec.bytes())
+		a.rec.buf.Release()
 	}
 	a.rec.buf = b
 	return nil
@@ -77,7 +78,7 @@ func (a *recordAssembler) begin(mark uint32) error {
 // drop releases an unfinished record.
 func (a *recordAssembler) drop() {
 	if a.rec.buf != nil {
-		a.rec.buf.release()
+		a.rec.buf.Release()
 		a.rec = record{}
 	}
 }

@@ -68,7 +68,7 @@ func assemble(t testing.TB, a *recordAssembler, piece []byte) (got [][]byte) {
 		piece = piece[n:]
 		if rec != nil {
 			got = append(got, append([]byte(nil), rec.bytes()...))
-			rec.buf.release()
+			rec.buf.Release()
 		}
 	}
 	return got
@@ -125,7 +125,7 @@ func drainRecords(stream []byte, step int) (all []byte, n int) {
 			piece = piece[k:]
 			if rec != nil {
 				all = append(all, rec.bytes()...)
-				rec.buf.release()
+				rec.buf.Release()
 				n++
 			}
 		}

@@ -226,7 +226,7 @@ func (c *recordConn) reply(rec *record) {
 		if !c.adopt(xid, msg) {
 			c.rc.ctr.dropped.Add(1)
 		}
-		rec.buf.release()
+		rec.buf.Release()
 		return
 	}
 	delete(c.pending, xid)
@@ -235,7 +235,7 @@ func (c *recordConn) reply(rec *record) {
 		x.once = nil
 		c.lanes.keep(e, msg)
 	}
-	x.resp.bufs = append(x.resp.bufs, rec.buf)
+	x.resp.Lend(rec.buf)
 	c.rc.answer(x, msg)
 }
 

@@ -30,7 +30,7 @@ func (q *recordQueue) push(rec record) {
 	}
 	q.mu.Unlock()
 	if over {
-		rec.buf.release()
+		rec.buf.Release()
 		return
 	}
 	q.hint()
@@ -86,7 +86,7 @@ func (q *recordQueue) take(p []byte) (n int, err error) {
 		k := copy(p[n:], rec.bytes()[q.off:])
 		n += k
 		if q.off += k; q.off == rec.n {
-			rec.buf.release()
+			rec.buf.Release()
 			q.off, q.recs = 0, append(q.recs[:0], q.recs[1:]...)
 			q.wasRead()
 		}
@@ -109,7 +109,7 @@ func (q *recordQueue) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, rec := range q.recs {
-		rec.buf.release()
+		rec.buf.Release()
 	}
 	q.recs, q.off = nil, 0
 }

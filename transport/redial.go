@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -27,7 +28,7 @@ type RedialConfig struct {
 	// Dial opens a connection, a *Client or a *StreamClient, which the Redialer takes. It must be
 	// set. ctx ends after DialTimeout. Dial may choose another transport each time, as long as it
 	// reaches the same server.
-	Dial func(ctx context.Context) (Caller, error)
+	Dial func(ctx context.Context) (rpc.Caller, error)
 
 	// DialTimeout limits the time of one Dial. If zero, 15 s.
 	DialTimeout time.Duration
@@ -56,7 +57,7 @@ type RedialConfig struct {
 	// Issue, if set, is called before a call is sent for the first time, with the XID that the
 	// call keeps however often it is sent. It may block, to make a durable note of the call. If it
 	// returns an error, the call fails and is not sent.
-	Issue func(ctx context.Context, xid uint32, call *Call) error
+	Issue func(ctx context.Context, xid uint32, call *rpc.Call) error
 
 	// Trace has functions that are called when something happens. Its fields may be nil.
 	Trace RedialTrace
@@ -103,11 +104,11 @@ func (c *RedialConfig) fill() (*RedialConfig, error) {
 	return &f, nil
 }
 
-// Redialer is a [Caller] that outlives its connections. When one ends, the next call opens
+// Redialer is a [rpc.Caller] that outlives its connections. When one ends, the next call opens
 // another. Calls that were not sent yet, Repeatable ones without a reply, and NULL calls are sent
 // again, with the same XIDs. Their memory is registered again, because STags end with their stream
 // (RFC 8166 Section 8.2.2.3 leaves the rest to the upper layer, which recognizes duplicates by their
-// XIDs). Other calls fail with an [OutcomeError]: nobody knows whether they have run.
+// XIDs). Other calls fail with an [rpc.OutcomeError]: nobody knows whether they have run.
 //
 // It is safe for concurrent use. It has no goroutine of its own: one of the callers dials for
 // all. While calls are outstanding, a timer watches for silence. An idle Redialer has no timer,
@@ -126,7 +127,7 @@ type Redialer struct {
 	lastErr   error                         // why there is no connection
 	made      int                           // connections made
 	old       map[*link]struct{}            // ended connections with calls that have not noticed it
-	past      Stats                         // of earlier connections
+	past      rpc.Stats                     // of earlier connections
 	repeats   atomic.Uint64                 // calls sent again
 	silent    uint64                        // connections given up for silence
 	out       fifo[redialCall, *redialCall] // calls sent, the oldest first
@@ -134,7 +135,7 @@ type Redialer struct {
 	watch     silence
 }
 
-var _ Caller = (*Redialer)(nil)
+var _ rpc.Caller = (*Redialer)(nil)
 
 // NewRedialer returns a Caller that opens connections when they are needed. To find out at once
 // whether the server is there, use [Redialer.Connect].
@@ -149,10 +150,10 @@ func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 	return r, nil
 }
 
-// Do implements [Caller]. Besides the errors of its connections it returns *OpError if there was no
+// Do implements [rpc.Caller]. Besides the errors of its connections it returns *OpError if there was no
 // connection before Patience or ctx ended, and *OutcomeError, which wraps the cause, if the connection
 // ended during a call that was not sent again, or in vain.
-func (r *Redialer) Do(ctx context.Context, call *Call, reply *Reply) error {
+func (r *Redialer) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	t := r.newCall(call)
 	err := r.issue(ctx, t)
@@ -168,20 +169,20 @@ func (r *Redialer) issue(ctx context.Context, t *redialCall) error {
 	if r.cfg.Issue == nil {
 		return nil
 	}
-	return r.cfg.Issue(ctx, t.tx.xid, &t.call)
+	return r.cfg.Issue(ctx, t.tx.XID, &t.call)
 }
 
 // do sends a call until it has a reply, or must not be sent again.
-func (r *Redialer) do(ctx context.Context, t *redialCall, reply *Reply) error {
+func (r *Redialer) do(ctx context.Context, t *redialCall, reply *rpc.Reply) error {
 	for {
 		l, err := r.acquire(ctx, t)
 		if err != nil {
-			return t.outcome(err, t.tx.sent > 0)
+			return t.outcome(err, t.tx.Sent > 0)
 		}
 		err = l.Do(ctx, &t.call, reply)
 		ended := r.release(l, t, err)
 		if !ended || ctx.Err() != nil || !r.maySend(t) {
-			return t.outcome(err, t.tx.sent > 1 || ended && t.tx.posted)
+			return t.outcome(err, t.tx.Sent > 1 || ended && t.tx.Posted)
 		}
 	}
 }
@@ -191,28 +192,28 @@ func (r *Redialer) maySend(t *redialCall) bool {
 	if !t.isUnused() {
 		return false // the old connection may still write its memory
 	}
-	if !t.tx.posted {
+	if !t.tx.Posted {
 		return true
 	}
-	if r.cfg.Transmissions > 0 && t.tx.sent >= r.cfg.Transmissions {
+	if r.cfg.Transmissions > 0 && t.tx.Sent >= r.cfg.Transmissions {
 		return false
 	}
 	return t.call.Repeatable || t.call.Proc == nullProc
 }
 
-// Stats implements [Caller]. It returns the sums over all connections; Accepted is the number of
+// Stats implements [rpc.Caller]. It returns the sums over all connections; Accepted is the number of
 // connections. Credits and InFlight are those of the current connection. Calls counts
 // transmissions, of which Retransmits were repeats.
-func (r *Redialer) Stats() Stats {
+func (r *Redialer) Stats() rpc.Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.past
 	for l := range r.old {
-		s.add(l.Stats())
+		addStats(&s, l.Stats())
 	}
 	if r.link != nil {
 		now := r.link.Stats()
-		s.add(now)
+		addStats(&s, now)
 		s.Credits, s.InFlight, s.Connections = now.Credits, now.InFlight, now.Connections
 	}
 	s.Accepted = uint64(r.made)
@@ -221,7 +222,7 @@ func (r *Redialer) Stats() Stats {
 }
 
 // add adds the counters of another connection.
-func (s *Stats) add(o Stats) {
+func addStats(s *rpc.Stats, o rpc.Stats) {
 	s.Calls += o.Calls
 	s.Replies += o.Replies
 	s.OctetsRead += o.OctetsRead
@@ -246,7 +247,7 @@ func (s *Stats) add(o Stats) {
 	s.BackwardReplies += o.BackwardReplies
 }
 
-// Close implements [Caller]: it ends the connection and opens no other one.
+// Close implements [rpc.Caller]: it ends the connection and opens no other one.
 func (r *Redialer) Close() error {
 	r.cancel()
 	r.mu.Lock()
@@ -260,4 +261,4 @@ func (r *Redialer) Close() error {
 }
 
 // closedErr returns the error of calls after Close.
-func closedErr() error { return opErr(OpCall, "", net.ErrClosed) }
+func closedErr() error { return opErr(rpc.OpCall, "", net.ErrClosed) }

@@ -3,38 +3,17 @@ package transport
 import (
 	"sync"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
-
-// transmission is what a call keeps when it is sent again on another connection.
-type transmission struct {
-	xid    uint32
-	posted bool // on the current connection: some of it may have been sent
-	sent   int  // number of times it was posted
-	r      *Redialer
-}
-
-// post notes that the call is being sent. A call without a Redialer has no tx.
-func (tx *transmission) post(call *Call) {
-	if tx == nil {
-		return
-	}
-	tx.posted = true
-	tx.sent++
-	if tx.sent == 1 || tx.r == nil {
-		return
-	}
-	tx.r.repeats.Add(1)
-	if f := tx.r.cfg.Trace.Retransmit; f != nil {
-		f(tx.xid, call.Prog, call.Vers, call.Proc, tx.sent)
-	}
-}
 
 // redialCall is one call of a Redialer from Do to its end; it is reused.
 type redialCall struct {
-	call Call // as passed to the connections
-	tx   transmission
-	at   time.Time // of the last transmission
-	free func()    // freed, as a value
+	call  rpc.Call // as passed to the connections
+	tx    rpc.Transmission
+	at    time.Time       // of the last transmission
+	free  func()          // freed, as a value
+	again func(*rpc.Call) // repeated, as a value
 
 	place links[redialCall] // in Redialer.out
 
@@ -55,14 +34,14 @@ func (t *redialCall) outcome(err error, lost bool) error {
 	if err == nil || !lost || t.call.Proc == nullProc {
 		return err
 	}
-	return &OutcomeError{
-		XID: t.tx.xid, Prog: t.call.Prog, Vers: t.call.Vers, Proc: t.call.Proc,
-		Sent: t.tx.sent, Repeatable: t.call.Repeatable, Err: err,
+	return &rpc.OutcomeError{
+		XID: t.tx.XID, Prog: t.call.Prog, Vers: t.call.Vers, Proc: t.call.Proc,
+		Sent: t.tx.Sent, Repeatable: t.call.Repeatable, Err: err,
 	}
 }
 
 // newCall returns a call with a new XID.
-func (r *Redialer) newCall(call *Call) *redialCall {
+func (r *Redialer) newCall(call *rpc.Call) *redialCall {
 	r.mu.Lock()
 	var t *redialCall
 	if n := len(r.idle); n > 0 {
@@ -72,12 +51,20 @@ func (r *Redialer) newCall(call *Call) *redialCall {
 	r.mu.Unlock()
 	if t == nil {
 		t = new(redialCall)
-		t.free = t.freed
+		t.free, t.again = t.freed, func(call *rpc.Call) { r.repeated(t, call) }
 	}
 	t.call, t.user, t.unused = *call, call.Free, true
-	t.tx = transmission{xid: r.xid.Add(1), r: r}
-	t.call.tx, t.call.Free = &t.tx, t.free
+	t.tx = rpc.Transmission{XID: r.xid.Add(1), Again: t.again}
+	t.call.Resend, t.call.Free = &t.tx, t.free
 	return t
+}
+
+// repeated notes that a call is sent again.
+func (r *Redialer) repeated(t *redialCall, call *rpc.Call) {
+	r.repeats.Add(1)
+	if f := r.cfg.Trace.Retransmit; f != nil {
+		f(t.tx.XID, call.Prog, call.Vers, call.Proc, t.tx.Sent)
+	}
 }
 
 // freed is Call.Free for the connections: they call it once for each transmission.
@@ -104,7 +91,7 @@ func (t *redialCall) lend() {
 	t.mu.Lock()
 	t.unused = false
 	t.mu.Unlock()
-	t.tx.posted = false
+	t.tx.Posted = false
 }
 
 // endCall tells the caller that the memory is free, or leaves that to the connection that still uses it.
@@ -119,7 +106,7 @@ func (r *Redialer) endCall(t *redialCall) {
 	if user != nil {
 		user()
 	}
-	t.call, t.user = Call{}, nil
+	t.call, t.user = rpc.Call{}, nil
 	r.mu.Lock()
 	if len(r.idle) < maxIdleCalls {
 		r.idle = append(r.idle, t)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // RedialConfig.Issue is told of a call once, before it is sent, with its XID, however often
 // it is sent; its error ends the call, which is not sent.
 func TestRedialIssue(t *testing.T) {
-	w := newNetwork(HandlerFunc(func(_ context.Context, req *Request, resp *Response) {
+	w := newNetwork(rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 		resp.Results = xdr.AppendUint32(resp.Results, req.XID)
 	}), nil, nil)
 	defer w.end()
@@ -19,7 +20,7 @@ func TestRedialIssue(t *testing.T) {
 	var issued []issue
 	refuse := errors.New("no note")
 	r := quick(t, w, func(c *RedialConfig) {
-		c.Issue = func(_ context.Context, xid uint32, call *Call) error {
+		c.Issue = func(_ context.Context, xid uint32, call *rpc.Call) error {
 			issued = append(issued, issue{xid, call.Proc})
 			if call.Proc == 2 {
 				return refuse
@@ -31,9 +32,9 @@ func TestRedialIssue(t *testing.T) {
 		}
 	})
 	defer r.Close()
-	var reply Reply
+	var reply rpc.Reply
 	for n, proc := range []uint32{1, 3, 1} {
-		if err := r.Do(t.Context(), &Call{Prog: 400000, Vers: 1, Proc: proc, Repeatable: true}, &reply); err != nil {
+		if err := r.Do(t.Context(), &rpc.Call{Prog: 400000, Vers: 1, Proc: proc, Repeatable: true}, &reply); err != nil {
 			t.Fatal(err)
 		}
 		if len(issued) != n+1 || issued[n] != (issue{reply.Header.XID, proc}) {
@@ -42,7 +43,7 @@ func TestRedialIssue(t *testing.T) {
 		reply.Release()
 	}
 	sent := r.Stats().Calls
-	if err := r.Do(t.Context(), &Call{Prog: 400000, Vers: 1, Proc: 2}, &reply); !errors.Is(err, refuse) {
+	if err := r.Do(t.Context(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 2}, &reply); !errors.Is(err, refuse) {
 		t.Error(err)
 	}
 	if n := r.Stats().Calls; n != sent {

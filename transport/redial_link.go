@@ -7,12 +7,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
 // redialable is a Caller that a Redialer can use.
 type redialable interface {
-	Caller
+	rpc.Caller
 	// cause returns why the connection has ended, nil if it has not.
 	cause() error
 	// abort ends it.
@@ -40,7 +41,7 @@ func (r *Redialer) Connect(ctx context.Context) error {
 		r.mu.Unlock()
 		led, err := r.attempt(ctx, nil)
 		if led || err != nil {
-			return opErr(OpDial, "", err)
+			return opErr(rpc.OpDial, "", err)
 		}
 	}
 }
@@ -76,9 +77,9 @@ func (r *Redialer) noConnection(ctx context.Context, err error) error {
 		last = err
 	}
 	if ctx.Err() == nil {
-		return opErr(OpCall, "", fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last))
+		return opErr(rpc.OpCall, "", fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last))
 	}
-	return opErr(OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
+	return opErr(rpc.OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
 }
 
 // enter gives a call the current connection, nil if there is none.
@@ -109,7 +110,7 @@ func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
 	if err != nil {
 		why = l.cause()
 	}
-	_, refused := errors.AsType[*RPCError](err)
+	_, refused := errors.AsType[*rpc.RPCError](err)
 	r.mu.Lock()
 	r.out.remove(t)
 	if err == nil && !l.works {
@@ -123,7 +124,7 @@ func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
 	}
 	if _, gone := r.old[l]; gone && l.calls == 0 {
 		delete(r.old, l)
-		r.past.add(l.Stats())
+		addStats(&r.past, l.Stats())
 	}
 	r.mu.Unlock()
 	if first {
@@ -147,7 +148,7 @@ func (r *Redialer) lost(l *link, why error) {
 
 // attempt makes one attempt to connect, when the time for it has come, or waits for that of another
 // caller; led says which. call, if not nil, waits for it.
-func (r *Redialer) attempt(ctx context.Context, call *Call) (led bool, err error) {
+func (r *Redialer) attempt(ctx context.Context, call *rpc.Call) (led bool, err error) {
 	r.mu.Lock()
 	if r.link != nil {
 		r.mu.Unlock()
@@ -190,7 +191,7 @@ func wait(a, b context.Context, ch <-chan struct{}) error {
 }
 
 // dial makes the connection. The end of ctx does not count as a failure of the server.
-func (r *Redialer) dial(ctx context.Context, call *Call) error {
+func (r *Redialer) dial(ctx context.Context, call *rpc.Call) error {
 	dctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
@@ -211,7 +212,7 @@ func (r *Redialer) dial(ctx context.Context, call *Call) error {
 	if err != nil {
 		_ = c.Close() // cannot be used
 		r.mu.Lock()
-		r.past.add(c.Stats())
+		addStats(&r.past, c.Stats())
 		r.mu.Unlock()
 		if ctx.Err() == nil {
 			r.failed(err)
@@ -224,7 +225,7 @@ func (r *Redialer) dial(ctx context.Context, call *Call) error {
 // greet makes a NULL call on every connection after the first one. Choice: until a reply comes
 // there is only one credit (RFC 8166 Section 3.3.3), and the calls that are sent again must not
 // wait for the first of them, which may take long.
-func (r *Redialer) greet(ctx context.Context, l *link, call *Call) error {
+func (r *Redialer) greet(ctx context.Context, l *link, call *rpc.Call) error {
 	r.mu.Lock()
 	first := r.made == 0
 	r.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -38,7 +39,7 @@ func (h *ledger) MayBlock(_, _, _ uint32) bool {
 	return h.rnd.IntN(2) == 0
 }
 
-func (h *ledger) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (h *ledger) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc == procEcho {
 		id := binary.BigEndian.Uint64(req.Args[4:])
 		h.mu.Lock()
@@ -63,7 +64,7 @@ type modelNetwork struct {
 	n   int
 }
 
-func (w *modelNetwork) dial(ctx context.Context) (Caller, error) {
+func (w *modelNetwork) dial(ctx context.Context) (rpc.Caller, error) {
 	a, b := rdmaptest.Pipe()
 	w.mu.Lock()
 	w.n++
@@ -130,7 +131,7 @@ func onceConfig() *Config {
 }
 
 // onceModelOver runs the model with a server that w reaches; stats and stop are its.
-func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetwork, stats func() Stats, stop func()) {
+func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetwork, stats func() rpc.Stats, stop func()) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	var wg sync.WaitGroup
@@ -165,10 +166,10 @@ func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetw
 		}
 	}
 	wg.Wait()
-	var sum Stats
+	var sum rpc.Stats
 	for _, r := range all {
 		s := r.Stats()
-		sum.add(s)
+		addStats(&sum, s)
 		sum.Retransmits, sum.Accepted, sum.Silences = sum.Retransmits+s.Retransmits, sum.Accepted+s.Accepted, sum.Silences+s.Silences
 		r.Close()
 	}
@@ -207,7 +208,7 @@ func modelCall(t *testing.T, r *Redialer, rnd *rand.Rand, id uint64, cred xdr.Au
 	if rnd.IntN(20) == 0 {
 		time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Microsecond, cancel)
 	}
-	var reply Reply
+	var reply rpc.Reply
 	err := r.Do(ctx, call, &reply)
 	defer reply.Release()
 	if err != nil {

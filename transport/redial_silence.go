@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -105,9 +106,9 @@ func (r *Redialer) ask(l *link, prog, vers uint32) {
 
 // null makes a NULL call on a connection, once.
 func (r *Redialer) null(ctx context.Context, l *link, prog, vers uint32) error {
-	t := r.newCall(&Call{Prog: prog, Vers: vers})
+	t := r.newCall(&rpc.Call{Prog: prog, Vers: vers})
 	t.lend()
-	var reply Reply
+	var reply rpc.Reply
 	err := l.Do(ctx, &t.call, &reply)
 	reply.Release()
 	r.endCall(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // network connects Redialers to a server over connections in memory, which tests cut.
@@ -25,12 +26,12 @@ type network struct {
 	made   int
 }
 
-func newNetwork(h Handler, server, client *Config) *network {
+func newNetwork(h rpc.Handler, server, client *Config) *network {
 	return &network{s: &Server{Handler: h, Config: server}, client: client}
 }
 
 // dial is a RedialConfig.Dial.
-func (w *network) dial(ctx context.Context) (Caller, error) {
+func (w *network) dial(ctx context.Context) (rpc.Caller, error) {
 	a, b := rdmaptest.Pipe()
 	w.mu.Lock()
 	n := w.made
@@ -85,7 +86,7 @@ type gate struct {
 
 func (g *gate) MayBlock(_, _, _ uint32) bool { return true }
 
-func (g *gate) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (g *gate) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != procNull {
 		g.first <- req.XID
 		<-g.leave
@@ -123,7 +124,7 @@ func TestRedial(t *testing.T) {
 			call, sink := echoCall(p), make([]byte, n)
 			freed := 0
 			call.Sink, call.MaxResults, call.Free, call.Repeatable = sink, max(64, n+64), func() { freed++ }, true
-			var reply Reply
+			var reply rpc.Reply
 			if err := r.Do(testCtx(t), call, &reply); err != nil {
 				t.Error(err)
 				return
@@ -202,7 +203,7 @@ func TestRetransmit(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			var w *network
-			h := HandlerFunc(func(_ context.Context, req *Request, _ *Response) {
+			h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 				if req.Proc == procSum {
 					w.cut()
 				}
@@ -266,7 +267,7 @@ func TestRedialWait(t *testing.T) {
 		refused := errors.New("refused by the test")
 		var at []time.Duration
 		start := time.Now()
-		cfg := &RedialConfig{Dial: func(context.Context) (Caller, error) {
+		cfg := &RedialConfig{Dial: func(context.Context) (rpc.Caller, error) {
 			at = append(at, time.Since(start))
 			return nil, refused
 		}}
@@ -323,7 +324,7 @@ func TestShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *network
 		fails := 5
-		h := HandlerFunc(func(context.Context, *Request, *Response) {
+		h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {
 			if fails--; fails >= 0 {
 				w.cut()
 			}
@@ -368,7 +369,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestRedialConfig(t *testing.T) {
-	dial := func(context.Context) (Caller, error) { return nil, errors.New("never") }
+	dial := func(context.Context) (rpc.Caller, error) { return nil, errors.New("never") }
 	for i, cfg := range []RedialConfig{
 		{},
 		{Dial: dial, MinDelay: 2, MaxDelay: 1},
@@ -383,7 +384,7 @@ func TestRedialConfig(t *testing.T) {
 	if _, err := NewRedialer(nil); !errors.Is(err, ErrConfig) {
 		t.Errorf("nil: %v", err)
 	}
-	r, err := NewRedialer(&RedialConfig{Dial: func(context.Context) (Caller, error) { return NewRedialer(&RedialConfig{Dial: dial}) }})
+	r, err := NewRedialer(&RedialConfig{Dial: func(context.Context) (rpc.Caller, error) { return NewRedialer(&RedialConfig{Dial: dial}) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +400,7 @@ func TestRedialAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	_, addr := startServer(t, newEcho(), nil)
-	r, err := NewRedialer(&RedialConfig{Dial: func(ctx context.Context) (Caller, error) {
+	r, err := NewRedialer(&RedialConfig{Dial: func(ctx context.Context) (rpc.Caller, error) {
 		return Dial(ctx, "tcp", addr, testConfig())
 	}})
 	if err != nil {
@@ -407,7 +408,7 @@ func TestRedialAllocs(t *testing.T) {
 	}
 	defer r.Close()
 	ctx := context.Background()
-	var reply Reply
+	var reply rpc.Reply
 	call := func() {
 		if err := r.Do(ctx, &nullCall, &reply); err != nil {
 			t.Fatal(err)
@@ -437,7 +438,7 @@ func TestStatsAgree(t *testing.T) {
 			mustDo(t, r, call)
 			mustDo(t, r, list)
 			mustDo(t, r, itemCall(procSum, p))
-			mustDo(t, r, &Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: filled(6000)})
+			mustDo(t, r, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: filled(6000)})
 		}
 		c := r.Stats()
 		if err := r.Close(); err != nil {

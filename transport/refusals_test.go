@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -296,7 +297,7 @@ func TestRPCRefusalsBothTransports(t *testing.T) {
 }
 
 // rawStream connects to a server of record-marked RPC.
-func rawStream(t *testing.T, h Handler) (net.Conn, *xdr.RecordReader) {
+func rawStream(t *testing.T, h rpc.Handler) (net.Conn, *xdr.RecordReader) {
 	t.Helper()
 	s := &Server{Handler: h}
 	nc, served := net.Pipe()

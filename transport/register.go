@@ -6,6 +6,8 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // handleOf and stagOf are the only place where the two names of a steering tag meet: the handle of
@@ -17,17 +19,20 @@ func stagOf(h chunks.Handle) region.STag { return region.STag(h) }
 // lent is memory that a peer may touch: a separate registration, or a part of a Memory.
 type lent struct {
 	region.Region
-	mem *Memory // nil: a separate registration
-	n   int     // octets
+	in *mem.Memory // nil: a separate registration
+	n  int         // octets
 }
 
-// lend gives the peer access to mem. If in is not nil, mem is a part of it.
-func lend(c *rdmap.Conn, ctr *counters, mem []byte, in *Memory, access region.Access) (l lent, err error) {
+// registered returns what is inside m, which may be nil.
+func registered(m *rpc.Memory) *mem.Memory { return (*mem.Memory)(m) }
+
+// lend gives the peer access to p. If in is not nil, p is a part of it.
+func lend(c *rdmap.Conn, ctr *counters, p []byte, in *rpc.Memory, access region.Access) (l lent, err error) {
 	made := true
 	if in == nil {
-		l.Region, err = c.Register(mem, access)
+		l.Region, err = c.Register(p, access)
 	} else {
-		l.Region, made, err = in.open(c, mem, access)
+		l.Region, made, err = registered(in).Open(c, p, access)
 	}
 	if err != nil {
 		return lent{}, err
@@ -37,8 +42,8 @@ func lend(c *rdmap.Conn, ctr *counters, mem []byte, in *Memory, access region.Ac
 	} else {
 		ctr.reused.Add(1)
 	}
-	ctr.lentOctets.Add(int64(len(mem)))
-	l.mem, l.n = in, len(mem)
+	ctr.lentOctets.Add(int64(len(p)))
+	l.in, l.n = registered(in), len(p)
 	return l, nil
 }
 
@@ -51,8 +56,8 @@ func (l *lent) takeBack(ctx context.Context, ctr *counters) error {
 	if err := l.Invalidate(ctx); err != nil {
 		return err
 	}
-	if l.mem != nil {
-		l.mem.give()
+	if l.in != nil {
+		l.in.Give()
 	}
 	ctr.lentOctets.Add(-int64(l.n))
 	*l = lent{}
@@ -75,7 +80,7 @@ type registrations [parts]lent
 
 // add lends mem and appends the segment that offers it. An empty part needs no
 // registration.
-func (r *registrations) add(c *Client, p part, seg chunks.WriteChunk, mem []byte, in *Memory, access region.Access) (chunks.WriteChunk, error) {
+func (r *registrations) add(c *Client, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
 	seg = seg[:0]
 	if len(mem) == 0 {
 		return seg, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -47,12 +48,12 @@ type respConn struct {
 	waiters  []*rdmap.Waiter // unused ones, for handlers that pull
 	share    creditShare
 
-	told, configured bool // the client has used RFC 8797, the configuration protocol
-	noPull           bool // the client serves no RDMA Reads
-	recvSize         int  // largest Send from the peer
-	backward         Backward
-	caller           *Client // of the backward direction, once it was used
-	agreed           int     // largest Send by RFC 8797, 0 for none
+	told, configured bool          // the client has used RFC 8797, the configuration protocol
+	noPull           bool          // the client serves no RDMA Reads
+	recvSize         int           // largest Send from the peer
+	backward         *rpc.Backward // nil: switched off
+	caller           *Client       // of the backward direction, once it was used
+	agreed           int           // largest Send by RFC 8797, 0 for none
 
 	draining bool
 	gone     bool          // HandleClose has run
@@ -162,7 +163,7 @@ func (rc *respConn) abort() { rc.conn.Abort(nil) }
 
 // finish ends a call: its reply was sent, or there will be none.
 func (rc *respConn) finish(x *exchange) {
-	x.resp.sent()
+	x.resp.Release()
 	rc.releaseCall(x)
 	live := x.live
 	exchanges.put(x)
@@ -186,7 +187,7 @@ func (rc *respConn) finish(x *exchange) {
 // releaseCall releases the memory of the call, which nobody reads anymore.
 func (rc *respConn) releaseCall(x *exchange) {
 	if x.buf != nil {
-		x.buf.release()
+		x.buf.Release()
 		x.buf = nil
 	}
 	if !x.hold.Empty() {

@@ -4,6 +4,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // admit takes n octets for a call, which is to be pulled if pull is set. If there are too few, it copies
@@ -127,7 +128,7 @@ func (rc *respConn) halfFPDU(n int) {
 
 // Errors of connections whose peers keep calls waiting.
 var (
-	errPullTimeout error = &SlowPeerError{"does not answer RDMA Reads of the chunks that it offered, or too slowly"}
-	errUnread            = &SlowPeerError{"does not read replies, or too slowly"}
-	errHalfRecord        = &SlowPeerError{"began a record and does not finish it, or too slowly"}
+	errPullTimeout error = &rpc.SlowPeerError{What: "does not answer RDMA Reads of the chunks that it offered, or too slowly"}
+	errUnread            = &rpc.SlowPeerError{What: "does not read replies, or too slowly"}
+	errHalfRecord        = &rpc.SlowPeerError{What: "began a record and does not finish it, or too slowly"}
 )

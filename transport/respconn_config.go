@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -32,14 +33,16 @@ func (rc *respConn) begin() {
 // Choice: it answers every such call, not only the first call of a connection, because the
 // announced sizes cannot harm earlier calls.
 func (rc *respConn) configure(x *exchange) {
-	x.resp.reset(&shared)
+	x.resp.Reset()
 	x.setRequest(nil)
 	r := &x.resp
 	if !rc.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
-		r.refusal, r.refused = x.req.Refusal(nil)
+		if h, refused := x.req.Refusal(nil); refused {
+			r.Refuse(h)
+		}
 	}
 	switch {
-	case r.refused:
+	case r.Refused():
 	case x.req.Vers != rpcrdma.ConfigVersion:
 		r.ProgMismatch(rpcrdma.ConfigVersion, rpcrdma.ConfigVersion)
 	case x.req.Proc == 0:
@@ -84,6 +87,6 @@ func (rc *respConn) landed(x *exchange, send []byte) []byte {
 		return send
 	}
 	rc.ctr.padded.Add(1)
-	x.held = shared.get(len(send))
-	return x.held.data[:copy(x.held.data, send)]
+	x.held = mem.Shared.Get(len(send))
+	return x.held.Data[:copy(x.held.Data, send)]
 }

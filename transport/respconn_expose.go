@@ -9,6 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -21,13 +23,13 @@ type exposure struct {
 	octets int64
 	regs   []region.Region
 	mem    []chunks.Segment
-	stream *buffer // of a long reply
+	stream *mem.Buffer // of a long reply
 }
 
 // errNoDone ends a connection whose client does not say that it has read a reply. RFC
 // 5666 Section 3.8: "the server MAY conclude that a protocol violation has occurred and
 // close the RPC connection".
-var errNoDone = &SlowPeerError{"sends no RDMA_DONE for a reply exposed to it"}
+var errNoDone = &rpc.SlowPeerError{What: "sends no RDMA_DONE for a reply exposed to it"}
 
 // expose sends the reply in x.out.Expose, now or when others have been read.
 func (rc *respConn) expose(x *exchange) {
@@ -71,10 +73,10 @@ func (rc *respConn) expose(x *exchange) {
 func (rc *respConn) countExposed(n int64) error {
 	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.ExposedMemory {
 		rc.peer.Expose(n)
-		return &LimitError{LimitExposed, rc.peer.Addr(), rc.cfg.ExposedMemory}
+		return &rpc.LimitError{Limit: rpc.LimitExposed, Client: rc.peer.Addr(), Max: rc.cfg.ExposedMemory}
 	}
 	if !rc.peer.Expose(n) {
-		return &LimitError{LimitClientExposed, rc.peer.Addr(), rc.peer.Limits().Exposed}
+		return &rpc.LimitError{Limit: rpc.LimitClientExposed, Client: rc.peer.Addr(), Max: rc.peer.Limits().Exposed}
 	}
 	return nil
 }
@@ -128,8 +130,8 @@ func (rc *respConn) registerExposed(x *exchange) error {
 		part := &x.out.Expose[i]
 		data := part.Data
 		if data == nil {
-			e.stream = shared.get(part.Octets)
-			data = x.out.AppendStream(e.stream.data[:0])
+			e.stream = mem.Shared.Get(part.Octets)
+			data = x.out.AppendStream(e.stream.Data[:0])
 		}
 		seg := chunks.Segment{Length: uint32(len(data))}
 		if len(data) > 0 {
@@ -179,10 +181,10 @@ func (rc *respConn) settleExposed(x *exchange) {
 func (rc *respConn) abandonExposed(x *exchange) {
 	rc.cfg.Logger.Error("transport: exposed memory is still in use", zap.Uint32("rpcordma.xid", x.in.Header.XID))
 	if x.exp.stream != nil {
-		x.exp.stream.abandon()
+		x.exp.stream.Abandon()
 		x.exp.stream = nil
 	}
-	x.resp.abandon()
+	x.resp.Abandon()
 	x.rpc = nil
 }
 
@@ -191,7 +193,7 @@ func (rc *respConn) freeExposed(x *exchange) {
 	rc.ctr.exposed.Add(-1)
 	_ = rc.countExposed(-x.exp.octets) // less is no refusal
 	if x.exp.stream != nil {
-		x.exp.stream.release()
+		x.exp.stream.Release()
 	}
 	clear(x.exp.regs)
 	x.exp.regs, x.exp.mem, x.exp.stream = x.exp.regs[:0], x.exp.mem[:0], nil

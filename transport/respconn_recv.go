@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"go.uber.org/zap"
 )
 
@@ -22,7 +23,7 @@ var _ rdmap.Handler = (*respUpcalls)(nil)
 // HandleRecv checks a Send, and passes it to the application, pulls its chunks, or refuses it.
 func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	rc := (*respConn)(h)
-	if rc.backward.owner != nil && rpcrdma.ForRequester(m.Data, false) {
+	if rc.backward != nil && rpcrdma.ForRequester(m.Data, false) {
 		rc.replied(conn, m)
 		return
 	}
@@ -60,7 +61,7 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	}
 	rc.ctr.inFlight.Add(1)
 	rc.ctr.chunks.add(&x.in.Header.Lists)
-	rc.cfg.Trace.received(x.in.Header.XID, len(m.Data))
+	traceReceived(rc.cfg.Trace, x.in.Header.XID, len(m.Data))
 	rc.act(x, v, true)
 }
 
@@ -159,8 +160,8 @@ func (x *exchange) pull() { x.rc.startPull(x) }
 
 // startPull makes the buffer and posts the Reads.
 func (rc *respConn) startPull(x *exchange) {
-	x.buf, x.size = shared.get(x.in.Layout.Total), x.in.Layout.Total
-	x.in.Layout.Place(x.buf.data, x.in.Payload)
+	x.buf, x.size = mem.Shared.Get(x.in.Layout.Total), x.in.Layout.Total
+	x.in.Layout.Place(x.buf.Data, x.in.Payload)
 	x.dropPayload()
 	if len(x.in.Layout.Pulls) == 0 { // the chunks are empty
 		go rc.pulled(x, false)
@@ -182,7 +183,7 @@ func (rc *respConn) startPull(x *exchange) {
 
 // read posts the RDMA Reads of a call. When the last one completes, all have.
 func (rc *respConn) read(x *exchange) error {
-	sink, err := lend(rc.conn, rc.ctr, x.buf.data[:x.size], nil, region.ReadSink)
+	sink, err := lend(rc.conn, rc.ctr, x.buf.Data[:x.size], nil, region.ReadSink)
 	if err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func (x *exchange) countPulled() {
 		octets += int(x.in.Layout.Pulls[i].Length)
 	}
 	x.rc.ctr.read.Add(uint64(octets))
-	x.rc.cfg.Trace.pulled(x.in.Header.XID, octets)
+	tracePulled(x.rc.cfg.Trace, x.in.Header.XID, octets)
 }
 
 // dropPulled ends a call whose pull failed.
@@ -255,7 +256,7 @@ func (rc *respConn) settle(x *exchange) bool {
 	err := x.sink.takeBack(ctx, rc.ctr)
 	if err != nil {
 		rc.conn.Abort(err)
-		x.buf.abandon()
+		x.buf.Abandon()
 		x.buf = nil
 	}
 	return err == nil
@@ -268,7 +269,7 @@ func (rc *respConn) pulled(x *exchange, inline bool) {
 		return
 	}
 	rc.mu.Lock()
-	v := rc.resp.Pulled(&x.in, x.buf.data)
+	v := rc.resp.Pulled(&x.in, x.buf.Data)
 	if v == rpcrdma.Answer {
 		rc.limitGrant(x)
 		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)

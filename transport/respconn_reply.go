@@ -10,11 +10,11 @@ import (
 
 // reply sends x.resp as the reply to x.req.
 func (rc *respConn) reply(x *exchange) {
-	h := x.resp.header(x.req.XID)
+	h := x.resp.Header(x.req.XID)
 	x.rpc = xdr.AppendReply(x.rpc[:0], &h)
 	x.msg = chunks.Message{}
 	x.msg.Head = x.rpc
-	if x.resp.hasResults() {
+	if x.resp.HasResults() {
 		x.msg.Body = x.resp.Results
 		if rc.reducible(x) {
 			x.setItems()
@@ -28,7 +28,7 @@ func (rc *respConn) reply(x *exchange) {
 // reducible reports whether the items may be sent by write chunks. If the client offered none, the
 // answer does not matter, and nothing is copied.
 func (rc *respConn) reducible(x *exchange) bool {
-	if len(x.resp.items) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.Profile != ProfileRFC5666 {
+	if len(x.resp.Items()) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.Profile != ProfileRFC5666 {
 		return true
 	}
 	if x.req.Cred.Protected() {
@@ -45,17 +45,17 @@ func (rc *respConn) reducible(x *exchange) bool {
 func (x *exchange) setItems() {
 	before := len(x.rpc)
 	x.item = x.item[:0]
-	for _, it := range x.resp.items {
-		x.item = append(x.item, chunks.Item{Pos: before + it.pos, Data: it.data})
-		before += len(it.data) + xdr.Pad(len(it.data))
+	for _, it := range x.resp.Items() {
+		x.item = append(x.item, chunks.Item{Pos: before + it.Pos, Data: it.Data})
+		before += len(it.Data) + xdr.Pad(len(it.Data))
 	}
 	x.msg.Items = x.item
 }
 
 // flatten copies the items and the other results into one buffer.
 func (x *exchange) flatten() {
-	b := x.resp.Scratch(x.resp.size())
-	x.msg.Body = x.resp.appendAll(b[:0])
+	b := x.resp.Scratch(x.resp.Size())
+	x.msg.Body = x.resp.AppendResults(b[:0])
 }
 
 // sendReply forms x.msg and sends it.
@@ -79,7 +79,7 @@ func (rc *respConn) sendReply(x *exchange) {
 func (rc *respConn) noFit(x *exchange) {
 	x.head = x.out.Head
 	rc.ctr.errors.Add(1)
-	if len(x.resp.items) > 0 && !rc.reducible(x) && !x.req.Cred.Protected() { // a write chunk was there for it
+	if len(x.resp.Items()) > 0 && !rc.reducible(x) && !x.req.Cred.Protected() { // a write chunk was there for it
 		rc.wantsBinding(x.req.XID, &rpcrdma.BindingError{Prog: x.req.Prog, Vers: x.req.Vers, Proc: x.req.Proc})
 	}
 	rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",
@@ -119,7 +119,7 @@ func (rc *respConn) send(x *exchange) {
 		rc.ctr.written.Add(uint64(written))
 	}
 	rc.ctr.inline.Add(uint64(len(x.head)))
-	rc.cfg.Trace.answering(x.in.Header.XID, len(x.head), written)
+	traceAnswering(rc.cfg.Trace, x.in.Header.XID, len(x.head), written)
 	err := rc.conn.Post(x.wrs)
 	if err != nil && rc.conn.Err() == nil {
 		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent

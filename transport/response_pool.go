@@ -1,6 +1,10 @@
 package transport
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/stag-rdma/stag/transport/rpc"
+)
 
 // maxIdleResponses limits the pooled responses.
 const maxIdleResponses = 256
@@ -8,30 +12,30 @@ const maxIdleResponses = 256
 // responsePool is a bounded stock of responses.
 type responsePool struct {
 	mu   sync.Mutex
-	idle []*Response
+	idle []*rpc.Response
 }
 
 var responses responsePool
 
 // get returns an empty response.
-func (p *responsePool) get() *Response {
+func (p *responsePool) get() *rpc.Response {
 	p.mu.Lock()
-	var r *Response
+	var r *rpc.Response
 	if k := len(p.idle); k > 0 {
 		r = p.idle[k-1]
 		p.idle = p.idle[:k-1]
 	}
 	p.mu.Unlock()
 	if r == nil {
-		r = new(Response)
+		r = new(rpc.Response)
 	}
-	r.reset(&shared)
+	r.Reset()
 	return r
 }
 
 // put releases what r has borrowed, and puts r into the pool.
-func (p *responsePool) put(r *Response) {
-	r.sent()
+func (p *responsePool) put(r *rpc.Response) {
+	r.Release()
 	p.mu.Lock()
 	if len(p.idle) < maxIdleResponses {
 		p.idle = append(p.idle, r)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // ErrServerClosed is returned by Serve and ServeStream after Shutdown or Close.
@@ -18,7 +19,7 @@ var ErrServerClosed = errors.New("transport: server closed")
 // not change afterwards. It is safe for concurrent use.
 type Server struct {
 	// Handler serves the calls. It must be set.
-	Handler Handler
+	Handler rpc.Handler
 	// Config holds limits and timeouts; nil means the defaults.
 	Config *Config
 
@@ -74,7 +75,7 @@ func (s *Server) ServeStream(l net.Listener) error { return s.accept(l, s.ServeS
 
 // ServeStreamHandler is ServeStream with another Handler, for a port on which only some of the programs
 // are served. Limits are those of s.
-func (s *Server) ServeStreamHandler(l net.Listener, h Handler) error {
+func (s *Server) ServeStreamHandler(l net.Listener, h rpc.Handler) error {
 	return s.accept(l, func(c net.Conn) error { return s.serveStreamOf(c, h) })
 }
 
@@ -91,7 +92,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 	if s.isClosing() {
 		return ErrServerClosed
 	}
-	return opErr(OpAccept, l.Addr().String(), err)
+	return opErr(rpc.OpAccept, l.Addr().String(), err)
 }
 
 func (s *Server) addListener(l net.Listener) error {
@@ -120,7 +121,9 @@ func (s *Server) isClosing() bool {
 }
 
 // paceOf returns the pace of a call that may block.
-func (s *Server) paceOf(h Handler, req *Request) *pace { return s.paces.of(Class(h, req), req) }
+func (s *Server) paceOf(h rpc.Handler, req *rpc.Request) *pace {
+	return s.paces.of(rpc.Class(h, req), req)
+}
 
 // addConn adds a connection that the door has admitted.
 func (s *Server) addConn(c servedConn) error {
@@ -190,7 +193,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		_ = s.Close() // ctx's error says more
-		return opErr(OpClose, "", context.Cause(ctx))
+		return opErr(rpc.OpClose, "", context.Cause(ctx))
 	}
 }
 
@@ -206,13 +209,13 @@ func (s *Server) Close() error {
 }
 
 // Stats returns the counters of all connections, past ones included.
-func (s *Server) Stats() Stats {
+func (s *Server) Stats() rpc.Stats {
 	if s.init() != nil {
-		return Stats{}
+		return rpc.Stats{}
 	}
 	st := s.ctr.snapshot()
 	st.Credits = s.cfg.Credits
-	st.addPool(s.cfg.CreditPool)
+	addPool(&st, s.cfg.CreditPool)
 	s.dups.stats(&st)
 	s.door.stats(&st)
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,7 +19,6 @@ type rdmaServed struct {
 	cancel context.CancelFunc
 	addr   net.Addr
 	begun  time.Time
-	blocks mayBlocker // nil: no call may block
 	work   workers
 	at     *origin
 	took   time.Duration // by such calls since the last flush; owned by the one that runs
@@ -44,7 +44,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		s.door.went(addrOf(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.ctr.ended(opErr(OpServe, addrOf(conn), ignoreEnd(err)))
+	err = s.ctr.ended(opErr(rpc.OpServe, addrOf(conn), ignoreEnd(err)))
 	s.door.went(addrOf(conn), "rdma", c.begun, err)
 	return err
 }
@@ -59,14 +59,13 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 	c.rc = newRespConn(s.cfg, &s.ctr, s.door, c)
 	if c.rc.peer, err = s.door.enter(c.addr, (*respMover)(c.rc)); err != nil {
 		s.door.turnAway(s.ctx, conn, first, err)
-		return nil, opErr(OpAccept, addrOf(conn), err)
+		return nil, opErr(rpc.OpAccept, addrOf(conn), err)
 	}
 	c.at = s.came.enter(conn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	c.rc.lazy = lazyOf(s.Handler)
-	c.blocks, _ = s.Handler.(mayBlocker)
-	if h, ok := s.Handler.(readyHandler); ok && c.rc.lazy != nil {
-		c.rc.ready = func(x *exchange) bool { return c.ready(h, x) }
+	if c.rc.lazy != nil {
+		c.rc.ready = c.ready
 	}
 	ec := c.rc.config()
 	ec.BufferedInput = first
@@ -77,7 +76,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		err = s.ctr.ended(opErr(OpAccept, addrOf(conn), err))
+		err = s.ctr.ended(opErr(rpc.OpAccept, addrOf(conn), err))
 		s.door.stranger(addrOf(conn), err)
 		c.close()
 		return nil, err
@@ -113,13 +112,13 @@ func (c *rdmaServed) ended(error) {
 // here: then the watchdog has taken the reading role from it, and it may be the first of many that
 // wait for the same disk. Others go to a worker.
 func (c *rdmaServed) dispatch(x *exchange, inline bool) {
-	x.resp.reset(&shared)
+	x.resp.Reset()
 	x.setRequest(c.addr)
 	if !inline {
 		c.serve(x)
 		return
 	}
-	blocks, joins := c.blocks != nil && c.blocks.MayBlock(x.req.Prog, x.req.Vers, x.req.Proc), c.s.dups.running(&x.req)
+	blocks, joins := rpc.MayBlock(c.s.Handler, x.req.Prog, x.req.Vers, x.req.Proc), c.s.dups.running(&x.req)
 	if !blocks && !joins {
 		c.serve(x)
 		return
@@ -158,9 +157,9 @@ func (x *exchange) setRequest(addr net.Addr) {
 	r := &x.req // field by field: it is large
 	r.CallHeader = x.in.RPC
 	r.Args, r.RemoteAddr, r.Network = x.in.Args, addr, "rdma"
-	r.away, r.backward = nil, x.rc.backward.ifOn()
+	r.Deferred, r.Backward = nil, x.rc.backward
 	if x.away.active {
-		x.req.away = &x.away
+		x.req.Deferred = &x.away
 	}
 }
 
@@ -168,7 +167,7 @@ func (x *exchange) setRequest(addr net.Addr) {
 func (c *rdmaServed) serve(x *exchange) {
 	if !c.s.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
 		if h, refused := x.req.Refusal(nil); refused {
-			x.resp.refusal, x.resp.refused = h, true
+			x.resp.Refuse(h)
 		}
 	}
 	answer := c.s.execute(c.ctx, c.s.Handler, &x.req, &x.resp, c.at)
@@ -188,12 +187,12 @@ func (c *rdmaServed) serve(x *exchange) {
 
 // ready asks the handler whether the data of a call may be pulled at once. Calls that are refused need no
 // data.
-func (c *rdmaServed) ready(h readyHandler, x *exchange) bool {
+func (c *rdmaServed) ready(x *exchange) bool {
 	d := xdr.NewDecoder(x.in.Payload)
 	_ = x.in.RPC.Parse(&d) // parsed without error before
 	if _, refused := x.in.RPC.Refusal(nil); refused {
 		return false
 	}
-	x.req = Request{CallHeader: x.in.RPC, Args: d.Rest(), RemoteAddr: c.addr, Network: "rdma"}
-	return h.Ready(c.ctx, &x.req)
+	x.req = rpc.Request{CallHeader: x.in.RPC, Args: d.Rest(), RemoteAddr: c.addr, Network: "rdma"}
+	return rpc.Ready(c.ctx, c.s.Handler, &x.req)
 }

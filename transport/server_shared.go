@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // peekSize is how many octets distinguish the protocols: as a record mark, the start of the MPA key
@@ -28,11 +29,11 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 	}
 	first, err := s.peek(conn)
 	if err != nil {
-		if _, refused := errors.AsType[*LimitError](err); refused {
+		if _, refused := errors.AsType[*rpc.LimitError](err); refused {
 			s.door.turnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.ctr.ended(opErr(OpAccept, addrOf(conn), ignoreEnd(err)))
+		err = s.ctr.ended(opErr(rpc.OpAccept, addrOf(conn), ignoreEnd(err)))
 		s.door.stranger(addrOf(conn), err)
 		return err
 	}
@@ -45,7 +46,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return opErr(OpServe, addrOf(conn), err)
+		return opErr(rpc.OpServe, addrOf(conn), err)
 	}
 	return s.serveConn(conn, c.ahead)
 }

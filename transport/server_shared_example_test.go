@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // doubles is a program of one procedure.
-func doubles(_ context.Context, req *transport.Request, resp *transport.Response) {
+func doubles(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
 }
@@ -23,7 +24,7 @@ func ExampleServer_ServeShared() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(doubles)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(doubles)}
 	go s.ServeShared(l)
 	defer s.Close()
 
@@ -38,9 +39,9 @@ func ExampleServer_ServeShared() {
 		log.Fatal(err)
 	}
 	defer stream.Close()
-	for i, c := range []transport.Caller{rdma, stream} {
-		var reply transport.Reply
-		call := transport.Call{Prog: 400000, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, uint32(20+i))}
+	for i, c := range []rpc.Caller{rdma, stream} {
+		var reply rpc.Reply
+		call := rpc.Call{Prog: 400000, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, uint32(20+i))}
 		if err := c.Do(ctx, &call, &reply); err != nil {
 			log.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func ExampleStreamClient_EnableRDMA() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(doubles)}
+	s := &transport.Server{Handler: rpc.HandlerFunc(doubles)}
 	go s.ServeShared(l)
 	defer s.Close()
 
@@ -69,8 +70,8 @@ func ExampleStreamClient_EnableRDMA() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	call := transport.Call{Prog: 400000, Vers: 1, Proc: 1, Args: make([]byte, 4)}
-	var reply transport.Reply
+	call := rpc.Call{Prog: 400000, Vers: 1, Proc: 1, Args: make([]byte, 4)}
+	var reply rpc.Reply
 	defer reply.Release()
 	fmt.Println(plain.Do(ctx, &call, &reply)) // negotiate here what the program needs
 	c, err := plain.EnableRDMA(ctx)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -28,7 +29,7 @@ func TestServeShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sc.Close()
-	for _, caller := range []Caller{c, sc, c} {
+	for _, caller := range []rpc.Caller{c, sc, c} {
 		call := itemCall(procSum, filled(5000))
 		d := xdr.NewDecoder(mustDo(t, caller, call).Results)
 		if n, v := d.Uint32(), d.Uint32(); n != 5000 || v != sum(filled(5000)) {

@@ -6,9 +6,11 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-var blockCall = Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+var blockCall = rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 
 // TestShutdownDrains answers the calls that have come, closes idle connections and
 // executes nothing more.
@@ -98,7 +100,7 @@ func TestSlowBesideFast(t *testing.T) {
 // another goroutine read.
 func TestOverstay(t *testing.T) {
 	h := newEcho()
-	s, c := pair(t, HandlerFunc(h.ServeRPC), nil, nil)
+	s, c := pair(t, rpc.HandlerFunc(h.ServeRPC), nil, nil)
 	mustDo(t, c, &nullCall)
 	got := make(chan error, 1)
 	go func() { got <- try(t, c, &blockCall) }()

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // sendULPDU is a whole message of one Send, the first of its connection.
@@ -80,7 +81,7 @@ func goodCall(t *testing.T, c *Client) {
 	t.Helper()
 	call := echoCall(filled(5000))
 	call.Sink, call.MaxResults = make([]byte, 5000), 64
-	var r Reply
+	var r rpc.Reply
 	if err := c.Do(t.Context(), call, &r); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // lockedBuffer is a buffer for many goroutines.
@@ -40,7 +41,7 @@ func TestClientLines(t *testing.T) {
 	}
 	var out lockedBuffer
 	s := &transport.Server{
-		Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
+		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
 		Config:  &transport.Config{Logger: transport.SlogLogger(slog.NewTextHandler(&out, nil))},
 	}
 	served := make(chan error)

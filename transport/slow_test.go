@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestRelayPeerDoesNotRead: a TCP peer of a Relay that stops reading loses its connection,
@@ -55,7 +56,7 @@ func TestSlowPeersCounted(t *testing.T) {
 				}
 			}()
 			err := <-served
-			e, ok := errors.AsType[*OpError](err)
+			e, ok := errors.AsType[*rpc.OpError](err)
 			if !ok || !e.Timeout() {
 				t.Errorf("%s: %v", kind.name, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -14,7 +15,7 @@ import (
 // writes.
 type careless struct{}
 
-func (careless) ServeRPC(_ context.Context, req *Request, resp *Response) {
+func (careless) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	switch n := int(d.Uint32()); req.Proc {
 	case procFill:
@@ -40,7 +41,7 @@ func TestBufferIsClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	for name, c := range map[string]Caller{"rdma": c, "stream": stream} {
+	for name, c := range map[string]rpc.Caller{"rdma": c, "stream": stream} {
 		for _, n := range []int{1, 100, 4000, 5000, 20_000, 100_000, 1_000_000} {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				taint(t, c)

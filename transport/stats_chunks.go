@@ -1,10 +1,10 @@
 package transport
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // chunkCounters count the segments that calls offer, in the same way at both ends.
@@ -30,25 +30,7 @@ func (c *chunkCounters) add(l *chunks.Lists) {
 }
 
 // snapshot copies them.
-func (c *chunkCounters) snapshot(s *Stats) {
+func (c *chunkCounters) snapshot(s *rpc.Stats) {
 	s.ReadSegments, s.WriteSegments, s.ReplySegments = c.read.Load(), c.write.Load(), c.reply.Load()
 	s.LongCalls, s.OctetsOffered = c.long.Load(), c.offered.Load()
-}
-
-// Xprt returns the counters of a client as the line that Linux shows in /proc/self/mountstats for
-// an NFS/RDMA mount, without the leading tab, so that tools for the one can read the other:
-//
-//	xprt: rdma port bind_count connect_count connect_time idle_time sends recvs bad_xids
-//	  req_u bklog_u read_chunk_count write_chunk_count reply_chunk_count
-//	  total_rdma_request total_rdma_reply pullup_copy_count fixup_copy_count
-//	  hardway_register_count failed_marshal_count bad_reply_count nomsg_call_count
-//	  mrs_recycled mrs_orphaned mrs_allocated local_inv_needed empty_sendctx_q
-//	  reply_waits_for_send
-//
-// Fields without a counterpart here are 0: port, bind_count, the times, the queues, the copies,
-// failures, and the last six. As in Linux, chunks are counted by their segments.
-func (s Stats) Xprt() string {
-	return fmt.Sprintf("xprt:\trdma 0 0 %d 0 0 %d %d %d 0 0 %d %d %d %d %d 0 0 0 0 0 %d 0 0 0 0 0 0",
-		s.Accepted, s.Calls+s.Dones, s.Replies+s.Dropped, s.Dropped,
-		s.ReadSegments, s.WriteSegments, s.ReplySegments, s.OctetsOffered, s.OctetsWritten, s.LongCalls)
 }

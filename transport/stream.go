@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -38,16 +39,16 @@ func (w *recordWriter) write(head, a, b, c []byte) (int, error) {
 }
 
 // readRecord reads one record into pooled memory. hint is the expected size.
-func readRecord(r *xdr.RecordReader, p *pool, hint int) (*buffer, []byte, error) {
-	b := p.get(hint)
-	rec, err := r.Next(b.data[:0])
+func readRecord(r *xdr.RecordReader, p *mem.Pool, hint int) (*mem.Buffer, []byte, error) {
+	b := p.Get(hint)
+	rec, err := r.Next(b.Data[:0])
 	if err != nil {
-		b.release()
+		b.Release()
 		return nil, nil, err
 	}
-	if cap(rec) > len(b.data) {
-		b.release()
-		b = p.adopt(rec)
+	if cap(rec) > len(b.Data) {
+		b.Release()
+		b = p.Adopt(rec)
 	}
 	return b, rec, nil
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -39,7 +41,7 @@ type StreamClient struct {
 
 // streamReply is a record on its way to the caller, which owns buf.
 type streamReply struct {
-	buf *buffer
+	buf *mem.Buffer
 	msg []byte
 	err error // instead: the reply was not read
 }
@@ -94,29 +96,29 @@ func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters
 	return c
 }
 
-// Do implements [Caller].
-func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
+// Do implements [rpc.Caller].
+func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	defer call.freed() // everything that was written is in the kernel
-	if err := call.check(c.cfg); err != nil {
+	defer freed(call) // everything that was written is in the kernel
+	if err := checkCall(call, c.cfg); err != nil {
 		c.ctr.errors.Add(1)
 		return err
 	}
 	if err := c.room(ctx); err != nil {
 		c.ctr.errors.Add(1)
-		if errors.Is(err, ErrBackwardBusy) {
-			return &RPCError{Reason: ReasonBackward, Err: err}
+		if errors.Is(err, rpc.ErrBackwardBusy) {
+			return &rpc.RPCError{Reason: rpc.ReasonBackward, Err: err}
 		}
-		return opErr(OpCall, addrOf(c.conn), err)
+		return opErr(rpc.OpCall, addrOf(c.conn), err)
 	}
 	defer c.leaveRoom()
-	xid := c.nextXID(call.tx)
+	xid := c.nextXID(call.Resend)
 	ch := make(chan streamReply, 1)
-	if err := c.enter(xid, &streamWait{ch, call.mostReply(c.cfg.MaxPayload)}); err != nil {
-		return opErr(OpCall, addrOf(c.conn), err)
+	if err := c.enter(xid, &streamWait{ch, mostReply(call, c.cfg.MaxPayload)}); err != nil {
+		return opErr(rpc.OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)
-	call.tx.post(call)
+	call.Resend.Posting(call)
 	if err := c.send(xid, call); err != nil {
 		c.fail(err)
 	}
@@ -132,17 +134,17 @@ func (c *StreamClient) Do(ctx context.Context, call *Call, reply *Reply) error {
 		default:
 		}
 		c.ctr.errors.Add(1)
-		return opErr(OpCall, addrOf(c.conn), c.cause())
+		return opErr(rpc.OpCall, addrOf(c.conn), c.cause())
 	case <-ctx.Done():
 		c.ctr.errors.Add(1)
-		return opErr(OpCall, addrOf(c.conn), context.Cause(ctx))
+		return opErr(rpc.OpCall, addrOf(c.conn), context.Cause(ctx))
 	}
 }
 
 // nextXID returns a new XID, or that of an earlier transmission.
-func (c *StreamClient) nextXID(tx *transmission) uint32 {
+func (c *StreamClient) nextXID(tx *rpc.Transmission) uint32 {
 	if tx != nil {
-		return tx.xid
+		return tx.XID
 	}
 	return c.xid.Add(1)
 }
@@ -178,38 +180,38 @@ func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
 	select {
 	case r := <-ch:
 		if r.buf != nil {
-			r.buf.release()
+			r.buf.Release()
 		}
 	default:
 	}
 }
 
 // send writes the call's record.
-func (c *StreamClient) send(xid uint32, call *Call) error {
+func (c *StreamClient) send(xid uint32, call *rpc.Call) error {
 	h := xdr.CallHeader{
 		XID: xid, RPCVers: xdr.RPCVersion,
 		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
 	}
 	b := c.poolGet()
-	defer b.release()
-	head := xdr.AppendCall(b.data[:0], &h)
+	defer b.Release()
+	head := xdr.AppendCall(b.Data[:0], &h)
 	if len(call.MoreItems) > 0 {
-		flat := shared.get(call.argsSize())
-		defer flat.release()
-		n, err := c.w.write(head, call.appendArgs(flat.data[:0]), nil, nil)
+		flat := mem.Shared.Get(argsSize(call))
+		defer flat.Release()
+		n, err := c.w.write(head, appendArgs(call, flat.Data[:0]), nil, nil)
 		c.ctr.inline.Add(uint64(n))
 		return err
 	}
-	head = append(head, call.before()...)
-	n, err := c.w.write(head, call.Item, padOf(call.Item), call.after())
+	head = append(head, argsBefore(call)...)
+	n, err := c.w.write(head, call.Item, padOf(call.Item), argsAfter(call))
 	c.ctr.inline.Add(uint64(n))
 	return err
 }
 
-func (c *StreamClient) poolGet() *buffer { return shared.get(minInline) }
+func (c *StreamClient) poolGet() *mem.Buffer { return mem.Shared.Get(minInline) }
 
 // accept makes the caller's reply from a record.
-func (c *StreamClient) accept(r streamReply, call *Call, reply *Reply) error {
+func (c *StreamClient) accept(r streamReply, call *rpc.Call, reply *rpc.Reply) error {
 	if r.err != nil {
 		c.ctr.errors.Add(1)
 		return r.err
@@ -217,12 +219,13 @@ func (c *StreamClient) accept(r streamReply, call *Call, reply *Reply) error {
 	d := xdr.NewDecoder(r.msg)
 	if err := reply.Header.Parse(&d); err != nil {
 		xid, _, _ := xdr.PeekXID(r.msg)
-		r.buf.release()
+		r.buf.Release()
 		c.ctr.errors.Add(1)
-		return &RPCError{XID: xid, Reason: ReasonBadReply, Err: err}
+		return &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadReply, Err: err}
 	}
-	reply.Results, reply.buf = d.Rest(), r.buf
-	reply.takeItem(call, c.cfg.Binding)
+	reply.Results = d.Rest()
+	reply.Lend(r.buf)
+	takeItem(reply, call, c.cfg.Binding)
 	c.ctr.replies.Add(1)
 	return nil
 }
@@ -234,7 +237,7 @@ func (c *StreamClient) read() {
 	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
 	hint := minInline
 	for {
-		b, msg, err := readRecord(rr, &shared, hint)
+		b, msg, err := readRecord(rr, &mem.Shared, hint)
 		if err != nil {
 			if !c.shifts(err, br.Buffered()+len(rr.Buffered())) {
 				c.fail(err)
@@ -248,7 +251,7 @@ func (c *StreamClient) read() {
 }
 
 // deliver passes a record to the call that it answers, or drops it.
-func (c *StreamClient) deliver(b *buffer, msg []byte) {
+func (c *StreamClient) deliver(b *mem.Buffer, msg []byte) {
 	xid, typ, ok := xdr.PeekXID(msg)
 	if ok && typ == xdr.MsgCall && c.back != nil {
 		c.called(b, msg)
@@ -264,7 +267,7 @@ func (c *StreamClient) deliver(b *buffer, msg []byte) {
 		return
 	}
 	c.mu.Unlock()
-	b.release()
+	b.Release()
 	c.ctr.dropped.Add(1)
 }
 
@@ -294,14 +297,14 @@ func (c *StreamClient) cause() error {
 	return c.err
 }
 
-// Stats implements [Caller].
-func (c *StreamClient) Stats() Stats {
+// Stats implements [rpc.Caller].
+func (c *StreamClient) Stats() rpc.Stats {
 	s := c.ctr.snapshot()
 	c.back.addStats(&s)
 	return s
 }
 
-// Close implements [Caller]. It returns when the reading goroutine has ended.
+// Close implements [rpc.Caller]. It returns when the reading goroutine has ended.
 func (c *StreamClient) Close() error {
 	c.fail(net.ErrClosed)
 	<-c.done

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -98,7 +100,7 @@ func (r *streamReader) next() (*streamCall, error) {
 		return nil, err
 	}
 	xid, typ, ok := xdr.PeekXID(head)
-	if ok && typ == xdr.MsgReply && r.c.backward.owner != nil {
+	if ok && typ == xdr.MsgReply && r.c.backward != nil {
 		return nil, r.reply(xid, n, last)
 	}
 	x := &streamCall{c: r.c, hold: r.c.peer.Ticket()}
@@ -237,21 +239,21 @@ func (g grant) Granted() { g <- struct{}{} }
 
 // body reads the octets of a record, of which the first n are announced.
 func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
-	x.b = shared.get(n)
+	x.b = mem.Shared.Get(n)
 	if x.hold.Octets() > 0 && n > r.br.Buffered() {
 		r.c.s.door.awaits(&x.hold, admit.Arriving, 0)
 		defer r.c.s.door.awaits(&x.hold, admit.Still, 0)
 	}
 	have, one, empty := 0, last, 0
 	for {
-		if have+n > len(x.b.data) {
-			b := shared.get(max(have+n, min(2*have, r.c.s.cfg.MaxPayload)))
-			copy(b.data, x.b.data[:have])
-			x.b.release()
+		if have+n > len(x.b.Data) {
+			b := mem.Shared.Get(max(have+n, min(2*have, r.c.s.cfg.MaxPayload)))
+			copy(b.Data, x.b.Data[:have])
+			x.b.Release()
 			x.b = b
 		}
 		r.await(n)
-		k, err := io.ReadFull(r.br, x.b.data[have:have+n])
+		k, err := io.ReadFull(r.br, x.b.Data[have:have+n])
 		if have += k; err != nil {
 			return nil, inRecord(err)
 		}
@@ -259,7 +261,7 @@ func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
 			if spare := x.hold.Octets() - x.room - callCost - have; !one && spare > 0 {
 				x.hold.Add(-spare)
 			}
-			return x.b.data[:have], nil
+			return x.b.Data[:have], nil
 		}
 		if n == 0 {
 			empty++
@@ -283,14 +285,14 @@ func (r *streamReader) reply(xid uint32, n int, last bool) error {
 		caller.refuse(xid)
 		return r.discard(n, last)
 	}
-	b := shared.get(n)
+	b := mem.Shared.Get(n)
 	r.await(n)
-	if _, err := io.ReadFull(r.br, b.data[:n]); err != nil {
-		b.release()
+	if _, err := io.ReadFull(r.br, b.Data[:n]); err != nil {
+		b.Release()
 		return inRecord(err)
 	}
 	c.s.ctr.inline.Add(uint64(n))
-	caller.deliver(b, b.data[:n])
+	caller.deliver(b, b.Data[:n])
 	return nil
 }
 
@@ -323,7 +325,7 @@ func (r *streamReader) isShort(x *streamCall) bool {
 	if s.cfg.HandlerGrace <= 0 || r.here.Load() || s.dups.running(&x.req) {
 		return false
 	}
-	return !MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.HandlerGrace)
+	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.HandlerGrace)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.

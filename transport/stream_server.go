@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -17,7 +19,7 @@ import (
 // calls; the others have goroutines of their own.
 type streamConn struct {
 	s     *Server
-	h     Handler
+	h     rpc.Handler
 	conn  net.Conn
 	at    *origin
 	input io.Reader // conn, after the octets that were read from it before
@@ -30,8 +32,8 @@ type streamConn struct {
 
 	in, out atomic.Uint64 // octets
 
-	backward Backward
-	waiting  atomic.Int64 // at a client: backward calls received and not answered
+	backward *rpc.Backward // nil: switched off
+	waiting  atomic.Int64  // at a client: backward calls received and not answered
 
 	stopped chan struct{} // closed when no more calls are to be read
 	stop    sync.Once
@@ -50,7 +52,7 @@ var _ admit.Mover = (*streamConn)(nil)
 func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamOf(conn, s.Handler) }
 
 // serveStreamOf is ServeStreamConn with another handler.
-func (s *Server) serveStreamOf(conn net.Conn, h Handler) error {
+func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler) error {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return err
@@ -67,7 +69,7 @@ func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
 	if s.cfg.BackwardCredits > 0 {
-		c.backward.owner = c
+		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
 	c.input = conn
 	if len(first) > 0 {
@@ -86,7 +88,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	}()
 	var err error
 	if c.peer, err = s.door.enter(c.conn.RemoteAddr(), c); err != nil {
-		return opErr(OpAccept, addrOf(c.conn), err)
+		return opErr(rpc.OpAccept, addrOf(c.conn), err)
 	}
 	defer c.peer.Leave()
 	if err := s.addConn(c); err != nil {
@@ -109,7 +111,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 		keep = true
 		return err
 	}
-	err = s.ctr.ended(opErr(OpServe, addrOf(c.conn), ignoreEnd(err)))
+	err = s.ctr.ended(opErr(rpc.OpServe, addrOf(c.conn), ignoreEnd(err)))
 	s.door.went(addrOf(c.conn), "tcp", begun, err)
 	return err
 }
@@ -170,11 +172,11 @@ func (c *streamConn) setReadDeadline(t time.Time) {
 // streamCall is one call from its record to its reply.
 type streamCall struct {
 	c    *streamConn
-	b    *buffer // the record
+	b    *mem.Buffer // the record
 	hold admit.Ticket
 	room int // octets of hold for the reply
-	req  Request
-	rsp  *Response
+	req  rpc.Request
+	rsp  *rpc.Response
 }
 
 // replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
@@ -202,8 +204,8 @@ func (x *streamCall) replyOctets(head []byte) int {
 func (x *streamCall) received(msg []byte) bool {
 	c := x.c
 	x.rsp = responses.get()
-	x.req = Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", backward: c.backward.ifOn()}
-	if parseCall(&x.req, x.rsp, c.s.cfg, msg) != nil {
+	x.req = rpc.Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", Backward: c.backward}
+	if x.req.Parse(msg, c.s.cfg.AnyCred, x.rsp) != nil {
 		c.s.ctr.dropped.Add(1) // RFC 5531 Section 9 has no reply to this
 		x.end()
 		return false
@@ -233,7 +235,7 @@ func (x *streamCall) end() {
 	if x.rsp != nil {
 		responses.put(x.rsp)
 	}
-	x.b.release()
+	x.b.Release()
 	if !x.hold.Empty() {
 		x.hold.Release()
 	}
@@ -244,27 +246,27 @@ func (x *streamCall) end() {
 // reply sends the reply's record; an error of the socket ends the connection.
 func (x *streamCall) reply() {
 	c, resp := x.c, x.rsp
-	size := resp.size()
+	size := resp.Size()
 	if size > smallRecord {
 		x.pace().sent(size)
 	}
 	if size > smallRecord || x.hold.Octets() > 0 {
 		c.s.door.awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
 	}
-	hb := shared.get(minInline)
-	defer hb.release()
-	h := resp.header(x.req.XID)
-	head := xdr.AppendReply(hb.data[:0], &h)
+	hb := mem.Shared.Get(minInline)
+	defer hb.Release()
+	h := resp.Header(x.req.XID)
+	head := xdr.AppendReply(hb.Data[:0], &h)
 	c.s.ctr.replies.Add(1) // first: the client may act on it before write returns
 	var n int
 	var err error
 	switch {
-	case resp.hasResults() && len(resp.items) == 1: // send the data without a copy
-		it := resp.items[0]
-		head = append(head, resp.Results[:it.pos]...)
-		n, err = c.w.write(head, it.data, padOf(it.data), resp.Results[it.pos:])
+	case resp.HasResults() && len(resp.Items()) == 1: // send the data without a copy
+		it := resp.Items()[0]
+		head = append(head, resp.Results[:it.Pos]...)
+		n, err = c.w.write(head, it.Data, padOf(it.Data), resp.Results[it.Pos:])
 	default:
-		n, err = c.w.write(resp.appendAll(head), nil, nil, nil)
+		n, err = c.w.write(resp.AppendResults(head), nil, nil, nil)
 	}
 	if err != nil {
 		c.s.ctr.errors.Add(1)

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // startStream serves h on loopback TCP and connects a client.
-func startStream(t testing.TB, h Handler, cfg *Config) (*Server, *StreamClient) {
+func startStream(t testing.TB, h rpc.Handler, cfg *Config) (*Server, *StreamClient) {
 	t.Helper()
 	s := &Server{Handler: h, Config: cfg}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,15 +58,15 @@ func TestStreamEcho(t *testing.T) {
 
 func TestStreamStatus(t *testing.T) {
 	s, c := startStream(t, newEcho(), nil)
-	wantStatus(t, c, &Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
-	wantStatus(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
+	wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
+	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
 	if st := s.Stats(); st.Panics != 1 {
 		t.Errorf("%d panics counted, want 1", st.Panics)
 	}
-	mustDo(t, c, &Call{Prog: testProg, Vers: testVers})
+	mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers})
 }
 
 func TestStreamConcurrent(t *testing.T) {
@@ -75,7 +76,7 @@ func TestStreamConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				n := (g*50+i)*37%5000 + 1
-				var r Reply
+				var r rpc.Reply
 				if err := c.Do(testCtx(t), wordCall(procFill, uint32(n)), &r); err != nil {
 					t.Error(err)
 					return
@@ -96,17 +97,17 @@ func TestStreamCancelAndClose(t *testing.T) {
 	_, c := startStream(t, h, nil)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
-	go func() { got <- tryCtx(ctx, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
+	go func() { got <- tryCtx(ctx, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
 	<-h.enter
 	cancel()
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled call: %v", err)
 	}
 	h.leave <- struct{}{}
-	mustDo(t, c, &Call{Prog: testProg, Vers: testVers})
+	mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers})
 
 	go func() {
-		got <- try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock})
+		got <- try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	}()
 	<-h.enter
 	c.Close()
@@ -121,7 +122,7 @@ func TestStreamShutdownDrains(t *testing.T) {
 	s, c := startStream(t, h, nil)
 	got := make(chan error, 1)
 	go func() {
-		got <- try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock})
+		got <- try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	}()
 	<-h.enter
 	down := make(chan error, 1)
@@ -151,7 +152,7 @@ func TestStreamShutdownOutOfTime(t *testing.T) {
 	s, c := startStream(t, h, nil)
 	got := make(chan error, 1)
 	go func() {
-		got <- try(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procBlock})
+		got <- try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	}()
 	<-h.enter
 	ctx, cancel := context.WithCancel(context.Background())
@@ -167,8 +168,8 @@ func TestStreamShutdownOutOfTime(t *testing.T) {
 func TestStreamTooBig(t *testing.T) {
 	_, c := startStream(t, newEcho(), &Config{MaxPayload: 4096})
 	err := try(t, c, echoCall(make([]byte, 4096)))
-	if e, ok := errors.AsType[*RPCError](err); !ok || e.Reason != ReasonTooBig {
+	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonTooBig {
 		t.Errorf("call above MaxPayload: %v", err)
 	}
-	mustDo(t, c, &Call{Prog: testProg, Vers: testVers})
+	mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers})
 }

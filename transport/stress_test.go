@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // choppyConn reads and writes in odd pieces.
@@ -67,7 +69,7 @@ type slowEcho struct {
 
 func (e *slowEcho) MayBlock(_, _, proc uint32) bool { return e.n.Add(1)%8 == 0 }
 
-func (e *slowEcho) ServeRPC(ctx context.Context, req *Request, resp *Response) {
+func (e *slowEcho) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if e.n.Load()%8 == 0 {
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -79,7 +81,7 @@ func (e *slowEcho) ServeRPC(ctx context.Context, req *Request, resp *Response) {
 
 func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 	a, b := rdmaptest.PipeSize(10_000)
-	before := shared.live()
+	before := mem.Shared.Live()
 	cfg := testConfig()
 	cfg.Credits, cfg.RequestMemory, cfg.MaxPayload = 9, 300_000, 150_000
 	s := &Server{Handler: &slowEcho{echo: newEcho()}, Config: cfg}
@@ -114,7 +116,7 @@ func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 			t.Errorf("%d live STags", n)
 		}
 	}
-	waitFor(t, "all buffers are back", func() bool { return shared.live() == before })
+	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before })
 	if held := s.Stats().Held; held != 0 {
 		t.Errorf("%d octets of memory held", held)
 	}
@@ -131,7 +133,7 @@ func stressCaller(t *testing.T, c *Client, rnd *rand.Rand, broken bool) {
 		if rnd.IntN(5) == 0 {
 			time.AfterFunc(time.Duration(rnd.IntN(300))*time.Microsecond, cancel)
 		}
-		var r Reply
+		var r rpc.Reply
 		err := c.Do(ctx, call, &r)
 		cancel()
 		switch {

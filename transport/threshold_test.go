@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -42,7 +43,7 @@ func TestClientThreshold(t *testing.T) {
 			})
 			for n := 0; n < 70000; n = n*5/4 + 1 {
 				mustDo(t, c, itemCall(procSum, filled(n)))
-				mustDo(t, c, &Call{Prog: testProg, Vers: testVers, Proc: procList, Args: make([]byte, n&^3), MaxResults: n})
+				mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procList, Args: make([]byte, n&^3), MaxResults: n})
 			}
 			if got := int(longest.Load()); got > tt.recv || got < tt.recv*3/4 {
 				t.Errorf("longest Send %d octets, peer takes %d", got, tt.recv)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // unwatched is cfg without the watchdog, which is one goroutine of the process and so
@@ -21,7 +22,7 @@ func unwatched(cfg *Config) *Config {
 
 // pipePair is pair over a connection in memory, for bubbles. end closes both ends and
 // waits.
-func pipePair(t *testing.T, h Handler, server, client *Config) (s *Server, c *Client, end func()) {
+func pipePair(t *testing.T, h rpc.Handler, server, client *Config) (s *Server, c *Client, end func()) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	s = &Server{Handler: h, Config: unwatched(server)}
@@ -55,7 +56,7 @@ func TestCallTimeout(t *testing.T) {
 		go func() { second <- tryCtx(t.Context(), c, &nullCall) }()
 		for _, ch := range []chan error{first, second} {
 			err := <-ch
-			e, ok := errors.AsType[*OpError](err)
+			e, ok := errors.AsType[*rpc.OpError](err)
 			if !ok || !e.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("call out of time: %v", err)
 			}
@@ -114,7 +115,7 @@ func TestHalfOpen(t *testing.T) {
 		synctest.Wait()
 		_, other := rdmaptest.Pipe()
 		err := s.ServeConn(other)
-		if e, ok := errors.AsType[*LimitError](err); !ok || e.Limit != LimitConns || e.Max != 1 {
+		if e, ok := errors.AsType[*rpc.LimitError](err); !ok || e.Limit != rpc.LimitConns || e.Max != 1 {
 			t.Errorf("connection above MaxConns: %v", err)
 		}
 		if err := <-served; !errors.Is(err, os.ErrDeadlineExceeded) {

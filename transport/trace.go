@@ -1,66 +1,20 @@
 package transport
 
 import (
-	"fmt"
-
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// Trace has functions that are called for the steps of each call of a client or a server, in the
-// manner of net/http/httptrace. The XID identifies the call. Any function may be nil. They run in
-// the goroutines that do the work, several at a time, and must neither block nor use the
-// connection. Without Config.Trace they cost nothing.
-type Trace struct {
-	// Registered: a client has registered octets of memory for its call.
-	Registered func(xid uint32, kind ChunkKind, octets int)
-	// Sent: a client is about to send a call, as a Send of octets, header included.
-	Sent func(xid uint32, form rpcrdma.Form, octets int)
-	// Replied: the reply to a client's call has come, a Send of octets. Invalidated: that Send has
-	// invalidated the memory of the call (RFC 8797 Section 4.1).
-	Replied     func(xid uint32, octets int)
-	Invalidated func(xid uint32)
-	// Ended: a client's call is over, with the error that Do returns.
-	Ended func(xid uint32, err error)
-
-	// Received: a server has taken a call, a Send of octets.
-	Received func(xid uint32, octets int)
-	// Pulled: a server has read octets of the chunks of the call.
-	Pulled func(xid uint32, octets int)
-	// Answered: a server is about to reply with a Send of octets, after RDMA Writes of written
-	// octets.
-	Answered func(xid uint32, octets, written int)
-}
-
-// ChunkKind says for which chunk memory was registered.
-type ChunkKind uint8
-
-// Kinds of chunks (RFC 8166 Section 3.4).
-const (
-	ReadChunk    ChunkKind = iota // an argument that was reduced
-	PositionZero                  // the payload stream of a long call
-	WriteChunk                    // a result that may be reduced
-	ReplyChunk                    // a long reply
-)
-
-// String returns "read", "position zero", "write" or "reply".
-func (k ChunkKind) String() string {
-	names := [...]string{"read", "position zero", "write", "reply"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("ChunkKind(%d)", uint8(k))
-}
-
-// sending traces a call that is about to be posted, and its memory.
-func (t *Trace) sending(rc *rpcrdma.Call, octets int) {
+// traceSending traces a call that is about to be posted, and its memory.
+func traceSending(t *rpc.Trace, rc *rpcrdma.Call, octets int) {
 	if t == nil {
 		return
 	}
 	if f := t.Registered; f != nil {
-		for kind, mem := range [...]chunks.WriteChunk{rc.Memory.Arg, rc.Memory.Stream, rc.Memory.Sink, rc.Memory.Reply} {
+		for kind, chunk := range [...]chunks.WriteChunk{rc.Memory.Arg, rc.Memory.Stream, rc.Memory.Sink, rc.Memory.Reply} {
 			if asked := [...]bool{rc.Plan.Arg, rc.Plan.Stream > 0, rc.Plan.Sink, rc.Plan.Reply > 0}; asked[kind] {
-				f(rc.XID, ChunkKind(kind), int(mem.Room()))
+				f(rc.XID, rpc.ChunkKind(kind), int(chunk.Room()))
 			}
 		}
 	}
@@ -69,8 +23,8 @@ func (t *Trace) sending(rc *rpcrdma.Call, octets int) {
 	}
 }
 
-// replied traces a reply.
-func (t *Trace) replied(xid uint32, octets int, invalidated bool) {
+// traceReplied traces a reply.
+func traceReplied(t *rpc.Trace, xid uint32, octets int, invalidated bool) {
 	if t == nil {
 		return
 	}
@@ -82,25 +36,25 @@ func (t *Trace) replied(xid uint32, octets int, invalidated bool) {
 	}
 }
 
-func (t *Trace) ended(xid uint32, err error) {
+func traceEnded(t *rpc.Trace, xid uint32, err error) {
 	if t != nil && t.Ended != nil {
 		t.Ended(xid, err)
 	}
 }
 
-func (t *Trace) received(xid uint32, octets int) {
+func traceReceived(t *rpc.Trace, xid uint32, octets int) {
 	if t != nil && t.Received != nil {
 		t.Received(xid, octets)
 	}
 }
 
-func (t *Trace) pulled(xid uint32, octets int) {
+func tracePulled(t *rpc.Trace, xid uint32, octets int) {
 	if t != nil && t.Pulled != nil {
 		t.Pulled(xid, octets)
 	}
 }
 
-func (t *Trace) answering(xid uint32, octets, written int) {
+func traceAnswering(t *rpc.Trace, xid uint32, octets, written int) {
 	if t != nil && t.Answered != nil {
 		t.Answered(xid, octets, written)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // events is a Trace that records its calls, without the XIDs.
@@ -31,9 +32,9 @@ func (e *events) take() string {
 }
 
 // trace returns the hooks.
-func (e *events) trace() *Trace {
-	return &Trace{
-		Registered:  func(_ uint32, k ChunkKind, n int) { e.add("registered %v %d", k, n) },
+func (e *events) trace() *rpc.Trace {
+	return &rpc.Trace{
+		Registered:  func(_ uint32, k rpc.ChunkKind, n int) { e.add("registered %v %d", k, n) },
 		Sent:        func(_ uint32, f rpcrdma.Form, n int) { e.add("sent %v %d", f, n) },
 		Replied:     func(_ uint32, n int) { e.add("replied %d", n) },
 		Invalidated: func(uint32) { e.add("invalidated") },
@@ -52,21 +53,21 @@ func TestTrace(t *testing.T) {
 	_, c := pair(t, newEcho(), sc, cc)
 	for _, tc := range []struct {
 		name           string
-		call           func() *Call
+		call           func() *rpc.Call
 		client, server string
 	}{
 		{
-			"inline", func() *Call { n := nullCall; return &n },
+			"inline", func() *rpc.Call { n := nullCall; return &n },
 			"sent short 68; replied 52; ended <nil>",
 			"received 68; answered 52 written 0",
 		},
 		{
-			"read chunk", func() *Call { return itemCall(procSum, filled(5000)) },
+			"read chunk", func() *rpc.Call { return itemCall(procSum, filled(5000)) },
 			"registered read 5000; sent chunked 96; replied 60; invalidated; ended <nil>",
 			"received 96; pulled 5000; answered 60 written 0",
 		},
 		{
-			"write chunk", func() *Call {
+			"write chunk", func() *rpc.Call {
 				call := wordCall(procFill, 6000)
 				call.Sink = make([]byte, 8000)
 				return call
@@ -75,7 +76,7 @@ func TestTrace(t *testing.T) {
 			"received 96; answered 80 written 6000",
 		},
 		{
-			"reply chunk", func() *Call {
+			"reply chunk", func() *rpc.Call {
 				call := wordCall(procList, 2000)
 				call.MaxResults = 8000
 				return call
@@ -113,16 +114,16 @@ func TestTraceAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	n := 0
-	tr := &Trace{
-		Registered: func(uint32, ChunkKind, int) { n++ }, Sent: func(uint32, rpcrdma.Form, int) { n++ },
+	tr := &rpc.Trace{
+		Registered: func(uint32, rpc.ChunkKind, int) { n++ }, Sent: func(uint32, rpcrdma.Form, int) { n++ },
 		Replied: func(uint32, int) { n++ }, Ended: func(uint32, error) { n++ },
 	}
 	cc, sc := testConfig(), testConfig()
 	cc.Trace = tr
-	sc.Trace = &Trace{Received: func(uint32, int) {}, Answered: func(uint32, int, int) {}}
+	sc.Trace = &rpc.Trace{Received: func(uint32, int) {}, Answered: func(uint32, int, int) {}}
 	_, c := pair(t, newEcho(), sc, cc)
 	ctx := context.Background()
-	var r Reply
+	var r rpc.Reply
 	call := func() {
 		if err := c.Do(ctx, &nullCall, &r); err != nil {
 			t.Fatal(err)
@@ -152,12 +153,12 @@ func TestChunksAgree(t *testing.T) {
 		call := wordCall(procFill, uint32(2500*n))
 		call.Sink = make([]byte, 2500*n)
 		mustDo(t, c, call)
-		long := &Call{Prog: testProg, Vers: testVers, Proc: procSum, MaxResults: 5000 * n, Args: itemArgs(filled(4000 * n))}
+		long := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, MaxResults: 5000 * n, Args: itemArgs(filled(4000 * n))}
 		mustDo(t, c, long)
 	}
 	st, ct := s.Stats(), c.Stats()
 	type counted struct{ calls, replies, read, written, inline, readSegs, writeSegs, replySegs, long, offered, invalidated uint64 }
-	of := func(s Stats) counted {
+	of := func(s rpc.Stats) counted {
 		return counted{
 			s.Calls, s.Replies, s.OctetsRead, s.OctetsWritten, s.OctetsInline,
 			s.ReadSegments, s.WriteSegments, s.ReplySegments, s.LongCalls, s.OctetsOffered, s.Invalidated,

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -29,7 +30,7 @@ func unboundPair(t *testing.T, server, client chunks.Binding) (*transport.Server
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	s := &transport.Server{
-		Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, resp *transport.Response) {
+		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			d := xdr.NewDecoder(req.Args)
 			p := d.Opaque(1 << 20)
 			if len(p) == 3000 { // the result does not fit into a Send
@@ -56,8 +57,8 @@ func unboundPair(t *testing.T, server, client chunks.Binding) (*transport.Server
 }
 
 // unboundCall has n octets as its item, and room for as many.
-func unboundCall(n int) *transport.Call {
-	return &transport.Call{
+func unboundCall(n int) *rpc.Call {
+	return &rpc.Call{
 		Prog: unboundProg, Vers: 1, Proc: unboundProc, Args: xdr.AppendUint32(nil, uint32(n)), Item: make([]byte, n), ItemPos: 4,
 		Sink: make([]byte, n), MaxResults: 8,
 	}
@@ -71,7 +72,7 @@ func TestSinkNeedsBinding(t *testing.T) {
 		call.Proc += 2
 		call.Item = nil
 		call.Args = xdr.AppendOpaque(nil, []byte("short"))
-		var r transport.Reply
+		var r rpc.Reply
 		err := c.Do(t.Context(), call, &r)
 		e, ok := errors.AsType[*rpcrdma.BindingError](err)
 		if !ok || e.Prog != unboundProg || e.Vers != 1 || e.Proc != call.Proc || !strings.Contains(err.Error(), "Config.Binding") {
@@ -91,7 +92,7 @@ func TestSinkNeedsBinding(t *testing.T) {
 	for i := range call.Item {
 		call.Item[i] = byte(i)
 	}
-	var r transport.Reply
+	var r rpc.Reply
 	defer r.Release()
 	if err := c.Do(t.Context(), call, &r); err != nil || !r.Placed || len(r.Item) != 9000 || string(call.Sink) != string(call.Item) {
 		t.Errorf("with a binding: %v, placed %v, %d", err, r.Placed, len(r.Item))
@@ -101,20 +102,20 @@ func TestSinkNeedsBinding(t *testing.T) {
 // TestErrChunkNamesBinding: a call whose argument, or whose result, the server's binding does not let travel in chunks gets
 // ERR_CHUNK. The client's error says so, and the server counts it, and logs it once for a connection.
 func TestErrChunkNamesBinding(t *testing.T) {
-	for name, change := range map[string]func(call *transport.Call){
-		"argument": func(call *transport.Call) { call.Sink, call.MaxResults = nil, 20_000 },
-		"result":   func(call *transport.Call) { call.Args, call.Item = xdr.AppendOpaque(nil, call.Item[:3000]), nil },
+	for name, change := range map[string]func(call *rpc.Call){
+		"argument": func(call *rpc.Call) { call.Sink, call.MaxResults = nil, 20_000 },
+		"result":   func(call *rpc.Call) { call.Args, call.Item = xdr.AppendOpaque(nil, call.Item[:3000]), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c, logs := unboundPair(t, nil, opaques)
 			for range 3 {
 				call := unboundCall(9000)
 				change(call)
-				var r transport.Reply
+				var r rpc.Reply
 				err := c.Do(t.Context(), call, &r)
-				e, ok := errors.AsType[*transport.RPCError](err)
+				e, ok := errors.AsType[*rpc.RPCError](err)
 				b, named := errors.AsType[*rpcrdma.BindingError](err)
-				if !ok || e.Reason != transport.ReasonChunk || !named || *b != (rpcrdma.BindingError{Prog: unboundProg, Vers: 1, Proc: unboundProc}) {
+				if !ok || e.Reason != rpc.ReasonChunk || !named || *b != (rpcrdma.BindingError{Prog: unboundProg, Vers: 1, Proc: unboundProc}) {
 					t.Fatalf("%v", err)
 				}
 				if !strings.Contains(err.Error(), "server") || !strings.Contains(err.Error(), "Config.Binding") {

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -24,7 +25,7 @@ type halfReader struct{ ran atomic.Int32 }
 func (*halfReader) Lazy(_, _, proc uint32) bool          { return proc == 7 }
 func (*halfReader) NonIdempotent(_, _, proc uint32) bool { return proc == 7 }
 
-func (h *halfReader) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (h *halfReader) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != 7 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // However many clients there are, the calls that they may have waiting at once take an eighth of RequestMemory,
@@ -15,7 +16,7 @@ import (
 func TestWaitingCallsBounded(t *testing.T) {
 	const clients, most = 40, 16 << 20 / (40 << 10)
 	s := &transport.Server{
-		Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {}),
+		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
 		Config:  &transport.Config{Credits: 64, RequestMemory: 16 << 20},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,9 +30,9 @@ func TestWaitingCallsBounded(t *testing.T) {
 
 	null := func(c *transport.Client) {
 		t.Helper()
-		var reply transport.Reply
+		var reply rpc.Reply
 		defer reply.Release()
-		if err := c.Do(t.Context(), &transport.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
+		if err := c.Do(t.Context(), &rpc.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
 			t.Error(err)
 		}
 	}

@@ -3,6 +3,8 @@ package transport
 import (
 	"sync"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestWorkersBeside: calls that block stand in nobody's way, however many come in one
@@ -12,7 +14,7 @@ func TestWorkersBeside(t *testing.T) {
 	h := newEcho()
 	_, c := pair(t, h, nil, nil)
 	mustDo(t, c, &nullCall)
-	block := Call{Prog: testProg, Vers: testVers, Proc: procBlock}
+	block := rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 	for range 3 {
 		var calls sync.WaitGroup
 		for range n {

@@ -16,10 +16,11 @@ import (
 	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/conformance/matrix"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // server runs a server of ours whose handler does f.
-func server(t testing.TB, f transport.HandlerFunc) string {
+func server(t testing.TB, f rpc.HandlerFunc) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,14 +33,14 @@ func server(t testing.TB, f transport.HandlerFunc) string {
 	return l.Addr().String()
 }
 
-func good(context.Context, *transport.Request, *transport.Response) {}
+func good(context.Context, *rpc.Request, *rpc.Response) {}
 
 // TestMatrix: a cell for each case and peer, a link to each cell, and for what is not ok links to the capture and to the
 // packets that break a rule.
 func TestMatrix(t *testing.T) {
 	dir := t.TempDir()
 	addr := server(t, good)
-	bad := server(t, func(_ context.Context, req *transport.Request, resp *transport.Response) {
+	bad := server(t, func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 		if req.Proc == 0 && req.Prog == 100003 {
 			return
 		}

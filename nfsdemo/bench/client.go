@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 const (
@@ -40,7 +41,7 @@ type dialer func(i int) (writer, error)
 // client is a connection to a server, and its export.
 type client struct {
 	*nfsclient.Client
-	caller transport.Caller // the same connection
+	caller rpc.Caller // the same connection
 }
 
 // dial mounts the export over a socket of package measure.

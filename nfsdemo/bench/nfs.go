@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Column is an NFS server, and how it is called: one column of the table of [NFS].
@@ -177,7 +178,7 @@ func dialColumn(ctx context.Context, c *Column) (*nfsclient.Client, error) {
 	return nfsclient.New(ctx, caller, fh, c.URL.Path, &nfsclient.Config{InFlight: bulkDepth})
 }
 
-func callColumn(ctx context.Context, c *Column) (caller transport.Caller, err error) {
+func callColumn(ctx context.Context, c *Column) (caller rpc.Caller, err error) {
 	nc, err := measure.Dial(c.URL.Addr())
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -38,9 +38,9 @@ func serverCPU(at Place) (time.Duration, error) {
 		return 0, err
 	}
 	defer c.Close() //nolint:errcheck // its answer is there
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.caller.Do(ctx, &transport.Call{Prog: usageProg, Vers: 1, Proc: 1, MaxResults: 8}, &reply); err != nil {
+	if err := c.caller.Do(ctx, &rpc.Call{Prog: usageProg, Vers: 1, Proc: 1, MaxResults: 8}, &reply); err != nil {
 		return 0, err
 	}
 	if err := reply.Header.Err(); err != nil {

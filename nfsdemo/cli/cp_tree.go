@@ -15,7 +15,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // maxLate limits how many names of a directory wait until all others are copied.
@@ -95,7 +95,7 @@ func endsTree(err error) bool {
 
 // isLost reports whether the connection is gone.
 func isLost(err error) bool {
-	_, lost := errors.AsType[*transport.OpError](err)
+	_, lost := errors.AsType[*rpc.OpError](err)
 	return lost
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // demoSizes are the sizes of the files that demo writes, in octets: around the inline threshold,
@@ -152,7 +153,7 @@ func (d *demo) tearDown() error {
 
 // take runs a step and counts what it moved.
 func (d *demo) take(ctx context.Context, s step) error {
-	var before transport.Stats
+	var before rpc.Stats
 	if d.c != nil {
 		before = d.c.Stats()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // errReported is a failure whose errors have been printed.
@@ -75,8 +76,8 @@ func reason(err error) string {
 	if de, ok := errors.AsType[*dialError](err); ok {
 		return dialReason(de)
 	}
-	oe, lost := errors.AsType[*transport.OpError](err)
-	if !lost || oe.Op != transport.OpCall {
+	oe, lost := errors.AsType[*rpc.OpError](err)
+	if !lost || oe.Op != rpc.OpCall {
 		return err.Error()
 	}
 	what := ""
@@ -99,14 +100,14 @@ func dialReason(e *dialError) string {
 	if dns, ok := errors.AsType[*net.DNSError](e.err); ok && dns.IsNotFound {
 		return fmt.Sprintf("%s: no such host %q", e.u, dns.Name)
 	}
-	if oe, ok := errors.AsType[*transport.OpError](e.err); ok {
+	if oe, ok := errors.AsType[*rpc.OpError](e.err); ok {
 		if oe.Rejected() {
 			return fmt.Sprintf("%s: %s refused the connection", e.u, e.u.Addr())
 		}
-		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && hungUp(e.err) {
+		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && hungUp(e.err) {
 			return fmt.Sprintf("%s: no iWARP peer at %s: it closed the connection during the start-up", e.u, e.u.Addr())
 		}
-		if oe.Op == transport.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
+		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
 			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
 		}
 		return fmt.Sprintf("%s: connection to %s lost: %v", e.u, oe.Addr, oe.Err)
@@ -145,7 +146,7 @@ func hint(err error) string {
 	if _, remote := errors.AsType[*nfsclient.StatusError](err); remote && errors.Is(err, fs.ErrPermission) {
 		return "the server checks the user id (see --uid and --gid), and may map root to nobody"
 	}
-	if oe, lost := errors.AsType[*transport.OutcomeError](err); lost && oe.Prog == nfs3.Program && !nfs3.Proc(oe.Proc).Idempotent() {
+	if oe, lost := errors.AsType[*rpc.OutcomeError](err); lost && oe.Prog == nfs3.Program && !nfs3.Proc(oe.Proc).Idempotent() {
 		return "the server may or may not have done it: look before you try again"
 	}
 	return "" // an OpError of the transport has its own hint
@@ -175,10 +176,10 @@ func dialHint(e *dialError) string {
 	case hungUp(e.err), errors.Is(e.err, net.ErrClosed):
 		return otherScheme(rdma, "")
 	}
-	switch oe, ok := errors.AsType[*transport.OpError](e.err); {
+	switch oe, ok := errors.AsType[*rpc.OpError](e.err); {
 	case ok && oe.Rejected():
 		return "it may not serve this address, or may be full: see its log"
-	case ok && oe.Op == transport.OpDial && rdma:
+	case ok && oe.Op == rpc.OpDial && rdma:
 		return otherScheme(rdma, "")
 	}
 	return ""

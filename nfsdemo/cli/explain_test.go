@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // mustURL parses a URL that is known to be good.
@@ -31,7 +32,7 @@ func mustURL(t *testing.T, s string) *nfsclient.URL {
 
 func TestExplain(t *testing.T) {
 	rdma, tcp := mustURL(t, "nfs+rdma://h/x"), mustURL(t, "nfs://h/x")
-	op := func(op transport.Op, err error) error { return &transport.OpError{Op: op, Addr: "h:1", Err: err} }
+	op := func(op rpc.Op, err error) error { return &rpc.OpError{Op: op, Addr: "h:1", Err: err} }
 	status := func(s nfs3.Status) error {
 		return &fs.PathError{Op: "lookup", Path: "/x", Err: &nfsclient.StatusError{Proc: nfs3.ProcLookup, Status: s}}
 	}
@@ -42,9 +43,9 @@ func TestExplain(t *testing.T) {
 		code int
 	}{
 		{"refused", &dialError{u: rdma, err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, "refused by h:20049: start the server", 1},
-		{"not iWARP", &dialError{u: rdma, err: op(transport.OpDial, io.ErrUnexpectedEOF)}, "no iWARP peer at h:20049: it closed the connection during the start-up: if this is not an iWARP port but NFS over TCP, use nfs://", 1},
-		{"not TCP", &dialError{u: tcp, err: op(transport.OpCall, io.EOF)}, "connection to h:1 lost: EOF: if this is an NFS/RDMA port, use nfs+rdma://", 1},
-		{"silent", &dialError{u: tcp, err: op(transport.OpCall, context.DeadlineExceeded)}, "no answer from h:2049 in time: check the host, the port and the firewall", 1},
+		{"not iWARP", &dialError{u: rdma, err: op(rpc.OpDial, io.ErrUnexpectedEOF)}, "no iWARP peer at h:20049: it closed the connection during the start-up: if this is not an iWARP port but NFS over TCP, use nfs://", 1},
+		{"not TCP", &dialError{u: tcp, err: op(rpc.OpCall, io.EOF)}, "connection to h:1 lost: EOF: if this is an NFS/RDMA port, use nfs+rdma://", 1},
+		{"silent", &dialError{u: tcp, err: op(rpc.OpCall, context.DeadlineExceeded)}, "no answer from h:2049 in time: check the host, the port and the firewall", 1},
 		{"no host", &dialError{u: tcp, err: &net.DNSError{Name: "h", IsNotFound: true}}, `no such host "h"`, 1},
 		{"unreachable", &dialError{u: tcp, err: syscall.ENETUNREACH}, "check the address", 1},
 		{"export", &dialError{u: tcp, err: &nfsclient.ExportError{Path: "/x", Exports: []string{"/a", "/b"}}}, "/x is not exported; exported: /a, /b", 1},
@@ -56,12 +57,12 @@ func TestExplain(t *testing.T) {
 		{"permission", status(nfs3.ErrAcces), "permission denied (LOOKUP answered NFS3ERR_ACCES): the server checks the user id", 1},
 		{"local permission", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, "open /x: permission denied", 1},
 		{"too long", status(nfs3.ErrNameTooLong), "file name too long", 1},
-		{"lost", argErr("nfs://h/x", "/x", &fs.PathError{Op: "read", Path: "/x", Err: op(transport.OpCall, syscall.ECONNRESET)}), "nfs://h/x: connection to h:1 lost: connection reset by peer", 1},
-		{"a change lost", argErr("nfs://h/x", "/x", &transport.OutcomeError{Prog: nfs3.Program, Proc: uint32(nfs3.ProcRemove), Err: op(transport.OpCall, io.EOF)}), "nfs://h/x: connection to h:1 lost: EOF: the server may or may not have done it: look before you try again", 1},
-		{"a question lost", argErr("nfs://h/x", "/x", &transport.OutcomeError{Prog: nfs3.Program, Proc: uint32(nfs3.ProcRead), Err: op(transport.OpCall, io.EOF)}), "nfs://h/x: connection to h:1 lost: EOF", 1},
-		{"lost in a tree", &fs.PathError{Op: "read", Path: "/x", Err: op(transport.OpCall, io.EOF)}, "/x: connection to h:1 lost: EOF", 1},
-		{"port taken", op(transport.OpListen, syscall.EADDRINUSE), "another server has this port", 1},
-		{"low port", op(transport.OpListen, syscall.EACCES), "ports below 1024 may need privileges", 1},
+		{"lost", argErr("nfs://h/x", "/x", &fs.PathError{Op: "read", Path: "/x", Err: op(rpc.OpCall, syscall.ECONNRESET)}), "nfs://h/x: connection to h:1 lost: connection reset by peer", 1},
+		{"a change lost", argErr("nfs://h/x", "/x", &rpc.OutcomeError{Prog: nfs3.Program, Proc: uint32(nfs3.ProcRemove), Err: op(rpc.OpCall, io.EOF)}), "nfs://h/x: connection to h:1 lost: EOF: the server may or may not have done it: look before you try again", 1},
+		{"a question lost", argErr("nfs://h/x", "/x", &rpc.OutcomeError{Prog: nfs3.Program, Proc: uint32(nfs3.ProcRead), Err: op(rpc.OpCall, io.EOF)}), "nfs://h/x: connection to h:1 lost: EOF", 1},
+		{"lost in a tree", &fs.PathError{Op: "read", Path: "/x", Err: op(rpc.OpCall, io.EOF)}, "/x: connection to h:1 lost: EOF", 1},
+		{"port taken", op(rpc.OpListen, syscall.EADDRINUSE), "another server has this port", 1},
+		{"low port", op(rpc.OpListen, syscall.EACCES), "ports below 1024 may need privileges", 1},
 		{"usage", usagef("wants more"), "wants more", 2},
 		{"URL", &nfsclient.URLError{URL: "x", Reason: "bad"}, "x: bad", 2},
 		{"two lines", fmt.Errorf("a\nb"), "a; b", 1},

@@ -13,8 +13,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // addIntentsFlag adds --intents.
@@ -38,7 +38,7 @@ func (cfg *serviceConfig) checkIntents() error {
 
 // exactlyOnce puts a journal in front of h, with --intents. When it returns, the calls that a
 // crash left open are settled.
-func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server.Server) (transport.Handler, error) {
+func (s *service) exactlyOnce(ctx context.Context, cfg *serviceConfig, h *server.Server) (rpc.Handler, error) {
 	if cfg.intents == "" {
 		return h, nil
 	}

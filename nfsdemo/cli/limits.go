@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // limitFlags are the flags that say which clients a server serves, and how much one client may
@@ -107,7 +108,7 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 }
 
 // refusals says what a server has refused; "" if it has refused nothing.
-func refusals(s transport.Stats) string {
+func refusals(s rpc.Stats) string {
 	if s.NotAllowed+s.TooMany+s.SlowPeers == 0 {
 		return ""
 	}

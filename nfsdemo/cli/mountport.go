@@ -5,19 +5,19 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // mountOnly serves MOUNT, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
 // NFS over TCP.
-type mountOnly struct{ svc transport.Handler }
+type mountOnly struct{ svc rpc.Handler }
 
 // beside reports whether a program is served beside NFS.
 func beside(prog uint32) bool { return prog == mount3.Program || lockd.Serves(prog) }
 
 // ServeRPC answers calls of other programs with PROG_UNAVAIL.
-func (m mountOnly) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (m mountOnly) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if !beside(req.Prog) {
 		resp.Stat = xdr.ProgUnavail
 		return
@@ -27,5 +27,5 @@ func (m mountOnly) ServeRPC(ctx context.Context, req *transport.Request, resp *t
 
 // MayBlock asks the service.
 func (m mountOnly) MayBlock(prog, vers, proc uint32) bool {
-	return beside(prog) && transport.MayBlock(m.svc, prog, vers, proc)
+	return beside(prog) && rpc.MayBlock(m.svc, prog, vers, proc)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // starved is a listener of a process that is out of descriptors, once.
@@ -47,7 +48,7 @@ func (l *starved) Addr() net.Addr { return &net.TCPAddr{} }
 // TestOutOfFiles: whoever connects often enough to one listener of a process does not end the
 // others.
 func TestOutOfFiles(t *testing.T) {
-	nothing := transport.HandlerFunc(nil)
+	nothing := rpc.HandlerFunc(nil)
 	for name, serve := range map[string]func(l net.Listener) (errc <-chan error, end func() error){
 		"RDMA": func(l net.Listener) (<-chan error, func() error) {
 			s := &transport.Server{Handler: nothing}

@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -264,9 +265,9 @@ func (x *proxying) check(ctx context.Context) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(ctx, &transport.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply); err != nil {
+	if err := c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply); err != nil {
 		return err
 	}
 	if h := &reply.Header; !h.Denied && h.Accept == xdr.ProgUnavail {
@@ -276,11 +277,11 @@ func (x *proxying) check(ctx context.Context) error {
 }
 
 // stats are the counters of the RDMA side; there are none for clients on TCP.
-func (x *proxying) stats() transport.Stats {
+func (x *proxying) stats() rpc.Stats {
 	if l, ok := x.front.(*transport.Listener); ok {
 		return l.Stats()
 	}
-	return transport.Stats{Connections: len(x.p.Clients()), Accepted: x.p.Stats().Accepted}
+	return rpc.Stats{Connections: len(x.p.Clients()), Accepted: x.p.Stats().Accepted}
 }
 
 // drain waits for the calls in progress, and ends. It is an error if some are aborted.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // startProxy runs a proxy in this process, and returns its port file and what it prints.
@@ -92,7 +93,7 @@ func TestProxyReady(t *testing.T) {
 	if b := get(t, "http://"+ports["STATUS"]+"/readyz", http.StatusOK); string(b) != "ready\n" {
 		t.Errorf("%s", b)
 	}
-	other := &transport.Server{Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+	other := &transport.Server{Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Stat = 1 // PROG_UNAVAIL
 	})}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +111,7 @@ func TestProxyReady(t *testing.T) {
 // stuck is a server that answers NULL, and no other call.
 type stuck struct{ calls chan struct{} }
 
-func (s stuck) ServeRPC(ctx context.Context, req *transport.Request, _ *transport.Response) {
+func (s stuck) ServeRPC(ctx context.Context, req *rpc.Request, _ *rpc.Response) {
 	if req.Proc != 0 {
 		s.calls <- struct{}{}
 		<-ctx.Done()

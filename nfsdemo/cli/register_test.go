@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -26,7 +27,7 @@ type daemon struct {
 	table rpcbind.Table
 }
 
-func (d *daemon) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (d *daemon) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	const set, unset = 1, 2 // RFC 1833 Section 2.1
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,8 +154,8 @@ func TestLocks(t *testing.T) {
 	}
 	defer c.Close() //nolint:errcheck // a test
 	null := func(prog, vers uint32) error {
-		var reply transport.Reply
-		if err := c.Do(t.Context(), &transport.Call{Prog: prog, Vers: vers}, &reply); err != nil {
+		var reply rpc.Reply
+		if err := c.Do(t.Context(), &rpc.Call{Prog: prog, Vers: vers}, &reply); err != nil {
 			return err
 		}
 		return reply.Header.Err()

@@ -6,8 +6,8 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // repliesService pushes replies into logs of clients. A nil *repliesService does nothing.
@@ -18,7 +18,7 @@ type repliesService struct {
 
 // openRepliesService opens the listener for the connections of logs, and returns a handler that
 // pushes the replies of h. Without an address it returns nil and h.
-func openRepliesService(ctx context.Context, cfg *serviceConfig, h transport.Handler) (*repliesService, transport.Handler, error) {
+func openRepliesService(ctx context.Context, cfg *serviceConfig, h rpc.Handler) (*repliesService, rpc.Handler, error) {
 	if cfg.replies == "" {
 		return nil, h, nil
 	}

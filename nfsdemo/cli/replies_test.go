@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -154,7 +155,7 @@ func crash(t *testing.T, dir string) string {
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := replies.Open(&replies.Config{Memory: d.replies, Calls: d.calls, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
 			return transport.Dial(ctx, "tcp", silent.Addr().String(), nil)
 		},
 	}})
@@ -163,7 +164,7 @@ func crash(t *testing.T, dir string) string {
 	}
 	over := make(chan error)
 	go func() {
-		over <- c.Do(ctx, &transport.Call{Prog: nfs3.Program, Vers: 3, Proc: uint32(nfs3.ProcMkdir)}, new(transport.Reply))
+		over <- c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: 3, Proc: uint32(nfs3.ProcMkdir)}, new(rpc.Reply))
 	}()
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		_ = os.RemoveAll(dead)

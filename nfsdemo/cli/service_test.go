@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestHandlers: however many handlers are in front of the NFS handler, what it says about calls
@@ -27,17 +28,17 @@ func TestHandlers(t *testing.T) {
 			cfg := &serviceConfig{exports: one(t.TempDir()), rdma: "127.0.0.1:0", config: &transport.Config{}}
 			change(cfg, t.TempDir())
 			s := started(t, cfg)
-			says := func(says func(transport.Handler, uint32, uint32, uint32) bool, proc nfs3.Proc) bool {
+			says := func(says func(rpc.Handler, uint32, uint32, uint32) bool, proc nfs3.Proc) bool {
 				return says(s.srv.Handler, nfs3.Program, nfs3.Version, uint32(proc))
 			}
 			// With a journal of intents, all octets of a change say which call it is.
-			if says(transport.Lazy, nfs3.ProcWrite) != (cfg.intents == "") || says(transport.Lazy, nfs3.ProcRemove) {
+			if says(rpc.Lazy, nfs3.ProcWrite) != (cfg.intents == "") || says(rpc.Lazy, nfs3.ProcRemove) {
 				t.Error("Lazy")
 			}
-			if !says(transport.NonIdempotent, nfs3.ProcRemove) || says(transport.NonIdempotent, nfs3.ProcRead) {
+			if !says(rpc.NonIdempotent, nfs3.ProcRemove) || says(rpc.NonIdempotent, nfs3.ProcRead) {
 				t.Error("NonIdempotent")
 			}
-			if !says(transport.MayBlock, nfs3.ProcWrite) || says(transport.MayBlock, nfs3.ProcNull) {
+			if !says(rpc.MayBlock, nfs3.ProcWrite) || says(rpc.MayBlock, nfs3.ProcNull) {
 				t.Error("MayBlock")
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/activation"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // sockets opens the listeners of a server: those that systemd has opened for it (sd_listen_fds(3)), whose
@@ -62,7 +62,7 @@ func (s *sockets) listen(ctx context.Context, flag, addr string) (net.Listener, 
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, &listenError{flag, &transport.OpError{Op: transport.OpListen, Addr: addr, Err: bareListen(err)}}
+		return nil, &listenError{flag, &rpc.OpError{Op: rpc.OpListen, Addr: addr, Err: bareListen(err)}}
 	}
 	return l, nil
 }

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // printStats prints the counters of a connection or a server.
-func printStats(w io.Writer, who string, s transport.Stats) {
+func printStats(w io.Writer, who string, s rpc.Stats) {
 	fmt.Fprintf(w, "%s: %d calls, %s by RDMA Read, %s by RDMA Write, %s inline, %d credits\n",
 		who, s.Calls, octets(s.OctetsRead), octets(s.OctetsWritten), octets(s.OctetsInline), s.Credits)
 	if s.ReadSegments+s.WriteSegments+s.ReplySegments > 0 {
@@ -33,8 +33,8 @@ func printStats(w io.Writer, who string, s transport.Stats) {
 }
 
 // delta returns what was counted between two snapshots.
-func delta(before, after transport.Stats) transport.Stats {
-	return transport.Stats{
+func delta(before, after rpc.Stats) rpc.Stats {
+	return rpc.Stats{
 		Calls:         after.Calls - before.Calls,
 		OctetsRead:    after.OctetsRead - before.OctetsRead,
 		OctetsWritten: after.OctetsWritten - before.OctetsWritten,

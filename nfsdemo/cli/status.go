@@ -17,7 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -34,7 +34,7 @@ type statusServer struct {
 }
 
 // serveStatus serves st on l, which may be nil. The rates are those of stats.
-func serveStatus(l net.Listener, st *status.Server, stats func() transport.Stats, errs chan<- error) *statusServer {
+func serveStatus(l net.Listener, st *status.Server, stats func() rpc.Stats, errs chan<- error) *statusServer {
 	if l == nil {
 		return nil
 	}
@@ -207,10 +207,10 @@ func hostOf(a net.Addr) string {
 
 // mounts asks the server who has mounted what, by host.
 func (s *service) mounts() map[string][]string {
-	req := transport.Request{CallHeader: xdr.CallHeader{
+	req := rpc.Request{CallHeader: xdr.CallHeader{
 		RPCVers: xdr.RPCVersion, Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(mount3.ProcDump),
 	}, RemoteAddr: &net.TCPAddr{IP: net.IPv6loopback}, Network: "tcp"}
-	var resp transport.Response
+	var resp rpc.Response
 	s.nfs.ServeRPC(context.Background(), &req, &resp)
 	var res mount3.DumpRes
 	d := xdr.NewDecoder(resp.Results)

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // Client is one export of one server. It is safe for concurrent use.
 type Client struct {
-	rpc     rpc
+	rpc     program
 	cfg     *Config
 	info    nfs3.FSInfoRes
 	root    *Node
@@ -29,10 +29,10 @@ type Client struct {
 // New makes a client from a connection to an NFS server and the handle of a root with the path
 // export. It takes caller, and closes it if it fails. It calls FSINFO and GETATTR (RFC 1813
 // Sections 3.3.19 and 3.3.1).
-func New(ctx context.Context, caller transport.Caller, root nfs3.FileHandle, export string, cfg *Config) (*Client, error) {
+func New(ctx context.Context, caller rpc.Caller, root nfs3.FileHandle, export string, cfg *Config) (*Client, error) {
 	cfg = cfg.fill()
 	c := &Client{
-		rpc:    rpc{caller: caller, prog: nfs3.Program, vers: nfs3.Version, cred: cfg.Cred.Auth()},
+		rpc:    program{caller: caller, prog: nfs3.Program, vers: nfs3.Version, cred: cfg.Cred.Auth()},
 		cfg:    cfg,
 		root:   &Node{Path: export, FH: root},
 		export: export,
@@ -77,7 +77,7 @@ func (c *Client) Root() *Node { n := *c.root; return &n }
 func (c *Client) Export() string { return c.export }
 
 // Stats returns the counters of the connection.
-func (c *Client) Stats() transport.Stats { return c.rpc.caller.Stats() }
+func (c *Client) Stats() rpc.Stats { return c.rpc.caller.Stats() }
 
 // Null calls procedure 0: a round trip.
 func (c *Client) Null(ctx context.Context) error { return c.rpc.null(ctx) }
@@ -98,8 +98,8 @@ func (c *Client) call(ctx context.Context, proc nfs3.Proc, args nfs3.Message, re
 
 // callSized is call with a limit for the results, in octets.
 func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args nfs3.Message, res nfs3.Result, most int, keep func()) error {
-	call := transport.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: most}
-	return c.send(ctx, proc, &call, func(d *xdr.Decoder, _ *transport.Reply) error {
+	call := rpc.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: most}
+	return c.send(ctx, proc, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
 		if err := res.Parse(d); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ const (
 
 // send runs one call, and repeats it while the server answers JUKEBOX: "the client should … wait a
 // while and then retry the operation" (RFC 1813 Section 2.6), with a new XID.
-func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *transport.Call, parse func(*xdr.Decoder, *transport.Reply) error) error {
+func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *rpc.Call, parse func(*xdr.Decoder, *rpc.Reply) error) error {
 	var until time.Time
 	for delay := jukeboxFirst; ; delay = min(2*delay, jukeboxMost) {
 		err := c.rpc.do(ctx, call, parse)

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -42,7 +43,7 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 }
 
 // mount makes a client from a connection. If it fails, the connection stays open.
-func mount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (*Client, error) {
+func mount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (*Client, error) {
 	m, done, err := findMount(ctx, u, cfg, nfs)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func mount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (*Cli
 }
 
 // findMount finds the MOUNT service. done closes the connection that was opened for it.
-func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (m *Mounter, done func(), err error) {
+func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mounter, done func(), err error) {
 	port := u.MountPort
 	if port == 0 {
 		m := NewMounter(nfs, cfg.Cred)
@@ -92,12 +93,12 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs transport.Caller) (
 
 // dialLasting is dialNFS, but with Reconnect the caller outlives its connections. p is told about
 // each of them.
-func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport.Caller, error) {
+func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (rpc.Caller, error) {
 	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
 	}
 	rc := &transport.RedialConfig{
-		Dial:     func(ctx context.Context) (transport.Caller, error) { return dialNFS(ctx, u, cfg) },
+		Dial:     func(ctx context.Context) (rpc.Caller, error) { return dialNFS(ctx, u, cfg) },
 		Patience: cfg.Reconnect,
 	}
 	if p != nil {
@@ -119,7 +120,7 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (transport
 
 // lasting is a Caller that outlives its connections.
 type lasting interface {
-	transport.Caller
+	rpc.Caller
 	Connect(ctx context.Context) error
 }
 
@@ -147,7 +148,7 @@ func (c *Client) Replies() *replies.Client {
 }
 
 // dialNFS connects to the NFS port of u with its scheme's transport.
-func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error) {
+func dialNFS(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 	conn, err := dialConn(ctx, u.Addr(), cfg)
 	if errors.Is(err, syscall.ECONNREFUSED) && !u.given {
 		// Choice: the well-known port first, because that takes one round trip if it works.
@@ -160,7 +161,7 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (transport.Caller, error)
 }
 
 // newCaller starts RPC on a connection, which it takes.
-func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller transport.Caller, err error) {
+func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller rpc.Caller, err error) {
 	if u.Scheme == SchemeRDMA {
 		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
 	} else {

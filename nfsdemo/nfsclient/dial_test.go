@@ -17,15 +17,16 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // noMount hides the MOUNT program of a handler, as kernel servers do on their NFS
 // ports.
-type noMount struct{ transport.Handler }
+type noMount struct{ rpc.Handler }
 
-// ServeRPC implements transport.Handler.
-func (h noMount) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler.
+func (h noMount) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog == mount3.Program {
 		resp.Stat = xdr.ProgUnavail
 		return
@@ -206,8 +207,8 @@ func TestDialErrors(t *testing.T) {
 // portmapper answers GETPORT with one port.
 type portmapper uint32
 
-// ServeRPC implements transport.Handler.
-func (p portmapper) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler.
+func (p portmapper) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	prog, vers, prot, zero := d.Uint32(), d.Uint32(), d.Uint32(), d.Uint32()
 	if req.Prog != portmapProg || req.Vers != 2 || req.Proc != 3 || d.Err() != nil || prot != 6 || zero != 0 {

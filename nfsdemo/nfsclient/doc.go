@@ -1,5 +1,5 @@
 // Package nfsclient is an NFSv3 and MOUNT v3 client (RFC 1813) over any
-// transport.Caller: the same code reads and writes over RPC-over-RDMA
+// rpc.Caller: the same code reads and writes over RPC-over-RDMA
 // (RFC 8267, nfs+rdma://) and over record-marked TCP (nfs://).
 //
 //	u, err := nfsclient.ParseURL("nfs+rdma://host/export/dir/file")

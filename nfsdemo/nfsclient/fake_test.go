@@ -13,11 +13,11 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// fake is a transport.Caller with an NFS server in memory behind it, that can be
+// fake is a rpc.Caller with an NFS server in memory behind it, that can be
 // told to misbehave. Its files are kept by number; a handle is the number.
 type fake struct {
 	mu    sync.Mutex
@@ -96,10 +96,10 @@ func (f *fake) file(h nfs3.FileHandle) (*fakeFile, int) {
 	return f.files[i], i
 }
 
-// Stats implements transport.Caller.
-func (f *fake) Stats() transport.Stats { return transport.Stats{} }
+// Stats implements rpc.Caller.
+func (f *fake) Stats() rpc.Stats { return rpc.Stats{} }
 
-// Close implements transport.Caller.
+// Close implements rpc.Caller.
 func (f *fake) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,8 +107,8 @@ func (f *fake) Close() error {
 	return nil
 }
 
-// Do implements transport.Caller.
-func (f *fake) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
+// Do implements rpc.Caller.
+func (f *fake) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	if err := ctx.Err(); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (f *fake) Do(ctx context.Context, call *transport.Call, reply *transport.Re
 }
 
 // mount answers MOUNT.
-func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *transport.Reply) error {
+func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *rpc.Reply) error {
 	if f.mountDirs == nil {
 		reply.Header.Accept = xdr.ProgUnavail
 		return nil
@@ -153,7 +153,7 @@ func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *transport.Reply) e
 	case mount3.ProcNull:
 	case mount3.ProcExport:
 		if f.cutExport {
-			return &transport.RPCError{Reason: transport.ReasonBadReply}
+			return &rpc.RPCError{Reason: rpc.ReasonBadReply}
 		}
 		if f.exports == nil {
 			reply.Header.Accept = xdr.ProcUnavail
@@ -181,7 +181,7 @@ func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *transport.Reply) e
 }
 
 // nfs answers NFS.
-func (f *fake) nfs(proc nfs3.Proc, call *transport.Call, d *xdr.Decoder, reply *transport.Reply) error {
+func (f *fake) nfs(proc nfs3.Proc, call *rpc.Call, d *xdr.Decoder, reply *rpc.Reply) error {
 	f.calls[proc]++
 	if proc == nfs3.ProcNull {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -181,12 +182,12 @@ func TestHostileStrays(t *testing.T) {
 // cutting is a Caller that answers the READs of the second block late: with an error, or with less than a block
 // and the end of the file, though later blocks were answered.
 type cutting struct {
-	transport.Caller
+	rpc.Caller
 	later chan struct{} // closed when a later block was answered
 	fails bool
 }
 
-func (c *cutting) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
+func (c *cutting) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	if call.Prog != nfs3.Program || nfs3.Proc(call.Proc) != nfs3.ProcRead {
 		return c.Caller.Do(ctx, call, reply)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,19 +20,19 @@ const maxMountReply = 256 << 10
 
 // Mounter calls the MOUNT service (RFC 1813 Section 5). It is safe for concurrent
 // use.
-type Mounter struct{ rpc rpc }
+type Mounter struct{ rpc program }
 
 // NewMounter makes calls through caller with the identity cred. Closing caller is left to the
-// caller of NewMounter.
-func NewMounter(caller transport.Caller, cred *xdr.SysCred) *Mounter {
-	return &Mounter{rpc{caller: caller, prog: mount3.Program, vers: mount3.Version, cred: cred.Auth()}}
+// program of NewMounter.
+func NewMounter(caller rpc.Caller, cred *xdr.SysCred) *Mounter {
+	return &Mounter{program{caller: caller, prog: mount3.Program, vers: mount3.Version, cred: cred.Auth()}}
 }
 
 // Exports lists what the server exports (RFC 1813 Section 5.2.5).
 func (m *Mounter) Exports(ctx context.Context) ([]mount3.Export, error) {
 	var res mount3.ExportRes
-	err := m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcExport), MaxResults: maxMountReply},
-		func(d *xdr.Decoder, _ *transport.Reply) error { return res.Parse(d) })
+	err := m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcExport), MaxResults: maxMountReply},
+		func(d *xdr.Decoder, _ *rpc.Reply) error { return res.Parse(d) })
 	return res.Exports, err
 }
 
@@ -44,8 +44,8 @@ func (m *Mounter) Mount(ctx context.Context, dir string) (nfs3.FileHandle, error
 	}
 	args := mount3.PathArgs{Path: dir}
 	var fh nfs3.FileHandle
-	err := m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcMnt), Args: args.Append(nil), MaxResults: 512},
-		func(d *xdr.Decoder, _ *transport.Reply) error {
+	err := m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcMnt), Args: args.Append(nil), MaxResults: 512},
+		func(d *xdr.Decoder, _ *rpc.Reply) error {
 			var res mount3.MountRes
 			if err := res.Parse(d); err != nil {
 				return err
@@ -62,7 +62,7 @@ func (m *Mounter) Mount(ctx context.Context, dir string) (nfs3.FileHandle, error
 // Unmount tells the server that dir is no longer used (RFC 1813 Section 5.2.3).
 func (m *Mounter) Unmount(ctx context.Context, dir string) error {
 	args := mount3.PathArgs{Path: dir}
-	return m.rpc.do(ctx, &transport.Call{Proc: uint32(mount3.ProcUmnt), Args: args.Append(nil)}, nil)
+	return m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcUmnt), Args: args.Append(nil)}, nil)
 }
 
 // attach mounts the export that contains p. exports is the list of the server, nil if it does not
@@ -96,8 +96,8 @@ func unlisted(err error) bool {
 	if _, ok := errors.AsType[*xdr.RPCStatusError](err); ok {
 		return true
 	}
-	e, ok := errors.AsType[*transport.RPCError](err)
-	return ok && e.Reason == transport.ReasonBadReply
+	e, ok := errors.AsType[*rpc.RPCError](err)
+	return ok && e.Reason == rpc.ReasonBadReply
 }
 
 // shortest returns the shortest prefix of dir that has the same handle fh as dir. Servers with one

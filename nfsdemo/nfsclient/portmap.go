@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,14 +21,14 @@ const (
 
 // GetPort asks the port mapper on the other end of caller for the TCP port of a
 // program (RFC 1833 Section 3.2, PMAPPROC_GETPORT). It returns 0 if the program is not registered.
-func GetPort(ctx context.Context, caller transport.Caller, prog, vers uint32) (int, error) {
-	r := rpc{caller: caller, prog: portmapProg, vers: portmapVers}
+func GetPort(ctx context.Context, caller rpc.Caller, prog, vers uint32) (int, error) {
+	r := program{caller: caller, prog: portmapProg, vers: portmapVers}
 	args := make([]byte, 0, 16)
 	for _, v := range [...]uint32{prog, vers, portmapTCP, 0} {
 		args = xdr.AppendUint32(args, v)
 	}
 	port := 0
-	err := r.do(ctx, &transport.Call{Proc: portmapGetPort, Args: args}, func(d *xdr.Decoder, _ *transport.Reply) error {
+	err := r.do(ctx, &rpc.Call{Proc: portmapGetPort, Args: args}, func(d *xdr.Decoder, _ *rpc.Reply) error {
 		if v := d.Uint32(); v <= 65535 {
 			port = int(v)
 		} else {

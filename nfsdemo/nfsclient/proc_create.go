@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -38,7 +38,7 @@ func (c *Client) Mkdir(ctx context.Context, dir *Node, name string, mode uint32)
 // Section 3.3.10).
 func (c *Client) Symlink(ctx context.Context, dir *Node, name, target string) (*Node, error) {
 	args := nfs3.SymlinkArgs{Where: nfs3.DirOpArgs{Dir: dir.FH, Name: name}, Path: target}
-	call := transport.Call{
+	call := rpc.Call{
 		Proc: uint32(nfs3.ProcSymlink), Args: args.AppendHead(nil), Item: []byte(target),
 		MaxResults: nfs3.ProcSymlink.MaxRes(),
 	}
@@ -48,17 +48,17 @@ func (c *Client) Symlink(ctx context.Context, dir *Node, name, target string) (*
 
 // makeNode calls a procedure that makes an object.
 func (c *Client) makeNode(ctx context.Context, dir *Node, name string, proc nfs3.Proc, args nfs3.Message) (*Node, error) {
-	call := transport.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: proc.MaxRes()}
+	call := rpc.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: proc.MaxRes()}
 	return c.newNode(ctx, dir, name, &call)
 }
 
 // newNode sends such a call. Handle and attributes are optional in the results: if the server
 // returns no handle, newNode finds it with LOOKUP (RFC 1813 Section 3.3.8).
-func (c *Client) newNode(ctx context.Context, dir *Node, name string, call *transport.Call) (*Node, error) {
+func (c *Client) newNode(ctx context.Context, dir *Node, name string, call *rpc.Call) (*Node, error) {
 	proc := nfs3.Proc(call.Proc)
 	n := &Node{Path: path.Join(dir.Path, name)}
 	var res nfs3.NewRes
-	err := c.send(ctx, proc, call, func(d *xdr.Decoder, _ *transport.Reply) error {
+	err := c.send(ctx, proc, call, func(d *xdr.Decoder, _ *rpc.Reply) error {
 		if err := res.Parse(d); err != nil {
 			return err
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -12,11 +12,11 @@ import (
 // a part of sink, or of the reply, lent until use returns.
 func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use func(data []byte) error) (got int, eof bool, err error) {
 	args := nfs3.ReadArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(sink))}
-	call := transport.Call{
+	call := rpc.Call{
 		Proc: uint32(nfs3.ProcRead), Args: args.Append(make([]byte, 0, 96)),
 		Sink: sink, MaxResults: nfs3.ProcRead.MaxRes(),
 	}
-	err = c.send(ctx, nfs3.ProcRead, &call, func(d *xdr.Decoder, reply *transport.Reply) error {
+	err = c.send(ctx, nfs3.ProcRead, &call, func(d *xdr.Decoder, reply *rpc.Reply) error {
 		var res nfs3.ReadRes
 		if err := res.ParseHead(d); err != nil {
 			return err
@@ -36,12 +36,12 @@ func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use 
 // write runs one WRITE (RFC 1813 Section 3.3.7). It borrows data.
 func (c *Client) write(ctx context.Context, n *Node, off int64, data []byte, stable nfs3.StableHow) (res nfs3.WriteRes, err error) {
 	args := nfs3.WriteArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(data)), Stable: stable}
-	call := transport.Call{
+	call := rpc.Call{
 		Proc: uint32(nfs3.ProcWrite), Args: args.AppendHead(make([]byte, 0, 96)), Item: data,
 		MaxResults: nfs3.ProcWrite.MaxRes(),
 	}
 	call.ItemPos = len(call.Args)
-	err = c.send(ctx, nfs3.ProcWrite, &call, func(d *xdr.Decoder, _ *transport.Reply) error {
+	err = c.send(ctx, nfs3.ProcWrite, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
 		if err := res.Parse(d); err != nil {
 			return err
 		}

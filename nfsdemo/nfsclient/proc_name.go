@@ -6,7 +6,7 @@ import (
 	"path"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,11 +35,11 @@ func (c *Client) ReadLink(ctx context.Context, n *Node) (string, error) {
 	args := nfs3.ReadLinkArgs{Handle: n.FH}
 	sink := make([]byte, maxLink)
 	target := ""
-	call := transport.Call{
+	call := rpc.Call{
 		Proc: uint32(nfs3.ProcReadLink), Args: args.Append(nil),
 		Sink: sink, MaxResults: nfs3.ProcReadLink.MaxRes(),
 	}
-	err := c.send(ctx, nfs3.ProcReadLink, &call, func(d *xdr.Decoder, reply *transport.Reply) error {
+	err := c.send(ctx, nfs3.ProcReadLink, &call, func(d *xdr.Decoder, reply *rpc.Reply) error {
 		var res nfs3.ReadLinkRes
 		if err := res.ParseHead(d); err != nil {
 			return err

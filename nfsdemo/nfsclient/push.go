@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -77,10 +78,10 @@ type pusher struct {
 	cfg   *PushConfig
 	log   *zap.Logger
 	calls push.Callbacks
-	next  transport.Handler // for other programs in the backward direction; may be nil
+	next  rpc.Handler // for other programs in the backward direction; may be nil
 	host  string
 	dial  func(ctx context.Context, addr string) (net.Conn, error)
-	rpc   rpc // calls pushfile.Program; has no caller until attach
+	rpc   program // calls pushfile.Program; has no caller until attach
 
 	ctx    context.Context // done after close
 	cancel context.CancelFunc
@@ -137,7 +138,7 @@ const backwardCredits = 8
 // attach gives p the connection of its client.
 func (p *pusher) attach(c *Client) {
 	if p != nil {
-		p.rpc = rpc{caller: c.rpc.caller, prog: pushfile.Program, vers: pushfile.Version, cred: c.rpc.cred}
+		p.rpc = program{caller: c.rpc.caller, prog: pushfile.Program, vers: pushfile.Version, cred: c.rpc.cred}
 		c.push = p
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,8 +40,8 @@ func (p *pusher) again(ctx context.Context, s *push.Session, call func(pushfile.
 
 // do calls a procedure of pushfile.
 func (p *pusher) do(ctx context.Context, proc uint32, args []byte, parse func(*xdr.Decoder)) error {
-	call := transport.Call{Proc: proc, Args: args, MaxResults: maxPushResults}
-	return p.rpc.do(ctx, &call, func(d *xdr.Decoder, _ *transport.Reply) error {
+	call := rpc.Call{Proc: proc, Args: args, MaxResults: maxPushResults}
+	return p.rpc.do(ctx, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
 		parse(d)
 		return d.End()
 	})

@@ -4,16 +4,16 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
-var _ transport.Handler = (*pusher)(nil)
+var _ rpc.Handler = (*pusher)(nil)
 
 // ServeRPC serves the backward direction: recalls, the pressure calls of package push, and the
 // programs of the user's own handler.
-func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (p *pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog == pushfile.CallbackProgram {
 		p.serveRecall(req, resp)
 		return
@@ -24,7 +24,7 @@ func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 	}
 }
 
-func (p *pusher) serveRecall(req *transport.Request, resp *transport.Response) {
+func (p *pusher) serveRecall(req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var a pushfile.RecallArgs
 	switch {

@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -27,8 +28,8 @@ const awayTime = 10 * time.Second
 // mounts, and programs lose what they wrote.
 type away struct{ conn net.Conn }
 
-// ServeRPC implements transport.Handler.
-func (a away) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler.
+func (a away) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {
 	case req.Prog == mount3.Program && req.Proc == 0: // so that the client asks, and gets an answer
 	case req.Proc == 0:

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -32,7 +33,7 @@ func TestLater(t *testing.T) {
 // served when it is back.
 func TestAway(t *testing.T) {
 	back := listen(t)
-	s := &transport.Server{Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+	s := &transport.Server{Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = xdr.AppendUint32(resp.Results, 0)
 	})}
 	go s.ServeStream(back)
@@ -53,7 +54,7 @@ func TestAway(t *testing.T) {
 	go p.Serve(front)
 	go p.Serve(plain)
 	defer p.Close()
-	clients := func() (list []transport.Caller) {
+	clients := func() (list []rpc.Caller) {
 		r, err := transport.Dial(t.Context(), "tcp", front.Addr().String(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -67,12 +68,12 @@ func TestAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _, _ = r.Close(), s.Close() }) // nothing is awaited
-		return []transport.Caller{r, s}
+		return []rpc.Caller{r, s}
 	}
-	call := func(c transport.Caller, prog, vers, proc uint32) (xdr.AcceptStat, uint32, error) {
-		var reply transport.Reply
+	call := func(c rpc.Caller, prog, vers, proc uint32) (xdr.AcceptStat, uint32, error) {
+		var reply rpc.Reply
 		defer reply.Release()
-		err := c.Do(t.Context(), &transport.Call{Prog: prog, Vers: vers, Proc: proc}, &reply)
+		err := c.Do(t.Context(), &rpc.Call{Prog: prog, Vers: vers, Proc: proc}, &reply)
 		d := xdr.NewDecoder(reply.Results)
 		return reply.Header.Accept, d.Uint32(), err
 	}

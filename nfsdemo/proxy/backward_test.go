@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -32,8 +33,8 @@ func TestBackChannel(t *testing.T) {
 		p.Close()
 		<-served
 	}()
-	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: transport.HandlerFunc(
-		func(_ context.Context, req *transport.Request, resp *transport.Response) {
+	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: rpc.HandlerFunc(
+		func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			if req.Prog != cbProgram {
 				resp.Stat = xdr.ProgUnavail
 			}
@@ -48,9 +49,9 @@ func TestBackChannel(t *testing.T) {
 	defer c.Close()
 	got := make(chan error, 1)
 	go func() {
-		var reply transport.Reply
+		var reply rpc.Reply
 		defer reply.Release()
-		got <- c.Do(ctx, &transport.Call{Prog: 100003, Vers: 4}, &reply)
+		got <- c.Do(ctx, &rpc.Call{Prog: 100003, Vers: 4}, &reply)
 	}()
 
 	s, err := back.Accept()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // A server on TCP is made reachable over RDMA.
@@ -16,7 +17,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	go s.ServeStream(back)
 	defer s.Close()
 
@@ -35,8 +36,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: 100003, Vers: 3}, &reply), p.Stats().Accepted)
+	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: 100003, Vers: 3}, &reply), p.Stats().Accepted)
 	// Output: <nil> 1
 }

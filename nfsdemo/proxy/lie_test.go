@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -145,8 +146,8 @@ func taint(t *testing.T, front string, back net.Listener) {
 		}
 	}()
 	for _, n := range []int{100, 3000, 9000, 60_000, 120_000, 250_000} {
-		var r transport.Reply
-		err := c.Do(t.Context(), &transport.Call{
+		var r rpc.Reply
+		err := c.Do(t.Context(), &rpc.Call{
 			Prog: 400200, Vers: 1, Proc: 1, Args: xdr.AppendOpaque(nil, bytes.Repeat([]byte{canary}, n)), MaxResults: n + 200,
 		}, &r)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -50,7 +50,7 @@ func BenchmarkCalls(b *testing.B) {
 				b.SetBytes(c.size)
 				b.ReportAllocs()
 				for b.Loop() {
-					out, _ = transport.ServeMessage(context.Background(), s, testAddr, msg, out[:0])
+					out, _ = rpc.ServeMessage(context.Background(), s, testAddr, msg, out[:0])
 				}
 			})
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,7 +40,7 @@ func parseCred(a *xdr.Auth) (Cred, xdr.AuthStat) {
 }
 
 // credOf reads the credential of a call, and compares it with the user who is known to make it.
-func (m *Mux) credOf(req *transport.Request) (c Cred, known bool, stat xdr.AuthStat) {
+func (m *Mux) credOf(req *rpc.Request) (c Cred, known bool, stat xdr.AuthStat) {
 	c, stat = parseCred(&req.Cred)
 	if stat != xdr.AuthOK || m.local == nil {
 		return c, false, stat

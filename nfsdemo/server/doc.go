@@ -1,5 +1,5 @@
 // Package server serves NFS version 3 and MOUNT version 3 (RFC 1813) from backends, over any transport
-// that uses transport.Handler: RPC-over-RDMA as well as record-marked TCP.
+// that uses rpc.Handler: RPC-over-RDMA as well as record-marked TCP.
 //
 //	fsys, err := dir.New("/srv/data", nil)
 //	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/srv/data", FS: fsys}}})

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -36,8 +37,8 @@ func Example() {
 		return
 	}
 	defer c.Close()
-	var reply transport.Reply
-	call := transport.Call{Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(mount3.ProcExport)}
+	var reply rpc.Reply
+	call := rpc.Call{Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(mount3.ProcExport)}
 	if err := c.Do(context.Background(), &call, &reply); err != nil {
 		fmt.Println(err)
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -91,11 +91,11 @@ func TestSetExports(t *testing.T) {
 func over(t *testing.T, s *Server, network string, addr net.Addr, cred xdr.Auth) (nfs3.Status, error) {
 	t.Helper()
 	root := (&peer{T: t, srv: s, cred: cred, addr: testAddr}).mount("/export")
-	req := &transport.Request{
+	req := &rpc.Request{
 		CallHeader: xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcAccess), Cred: cred},
 		Args:       (&nfs3.AccessArgs{Handle: root, Access: nfs3.AccessAll}).Append(nil), RemoteAddr: addr, Network: network,
 	}
-	var resp transport.Response
+	var resp rpc.Response
 	s.ServeRPC(t.Context(), req, &resp)
 	if resp.Results == nil {
 		return 0, errDenied
@@ -162,7 +162,7 @@ func TestLocal(t *testing.T) {
 			t.Errorf("uid %d was believed", uid)
 		}
 	}
-	c, _, stat := s.credOf(&transport.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Proc: 1, Cred: sys(7, 70, 71, 0, 72)}})
+	c, _, stat := s.credOf(&rpc.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Proc: 1, Cred: sys(7, 70, 71, 0, 72)}})
 	if stat != xdr.AuthOK || len(c.GIDs) != 1 || c.GIDs[0] != 71 {
 		t.Errorf("%+v, %v", c, stat)
 	}

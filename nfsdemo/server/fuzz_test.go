@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -30,7 +30,7 @@ func fuzzServer(t testing.TB) (*Server, nfs3.FileHandle, nfs3.FileHandle) {
 // answer feeds one message and checks that the reply, if any, is whole: an accepted call has
 // results that parse to the last octet, and no handler panicked.
 func answer(t *testing.T, s *Server, msg []byte) {
-	out, ok := transport.ServeMessage(context.Background(), s, testAddr, msg, nil)
+	out, ok := rpc.ServeMessage(context.Background(), s, testAddr, msg, nil)
 	if !ok {
 		return
 	}

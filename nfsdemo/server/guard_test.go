@@ -9,7 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // recorder is a Guard that records its calls.
@@ -198,7 +198,7 @@ func TestGrant(t *testing.T) {
 	p := newPeer(t, s, sys(0, 0))
 	f := p.create(p.root, "f", 0o600)
 	cred, _ := parseCred(new(sys(1000, 1000)))
-	call := &Call{Request: &transport.Request{RemoteAddr: p.addr}, Cred: cred}
+	call := &Call{Request: &rpc.Request{RemoteAddr: p.addr}, Cred: cred}
 	if _, _, err := s.Grant(t.Context(), call, f); !errors.Is(err, nfs3.ErrAcces) {
 		t.Error("another user's file:", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -81,7 +81,7 @@ func (p *peer) raw(prog, vers, proc uint32, args []byte) (xdr.ReplyHeader, []byt
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{
 		XID: p.xid, RPCVers: 2, Prog: prog, Vers: vers, Proc: proc, Cred: p.cred,
 	})
-	out, ok := transport.ServeMessage(context.Background(), p.srv, p.addr, append(msg, args...), nil)
+	out, ok := rpc.ServeMessage(context.Background(), p.srv, p.addr, append(msg, args...), nil)
 	if !ok {
 		p.Fatal("no reply")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -64,15 +65,15 @@ func TestTransports(t *testing.T) {
 // wire is a client over a real transport.
 type wire struct {
 	t *testing.T
-	c transport.Caller
+	c rpc.Caller
 }
 
 // do does a call and returns its results, which it copies.
-func (w wire) do(call *transport.Call) ([]byte, transport.Reply) {
+func (w wire) do(call *rpc.Call) ([]byte, rpc.Reply) {
 	w.t.Helper()
 	call.Cred = sys(0, 0)
 	call.Vers = 3
-	var r transport.Reply
+	var r rpc.Reply
 	if err := w.c.Do(context.Background(), call, &r); err != nil {
 		w.t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func (w wire) do(call *transport.Call) ([]byte, transport.Reply) {
 
 func (w wire) call(prog, proc uint32, args, res nfs3.Message) {
 	w.t.Helper()
-	body, r := w.do(&transport.Call{Prog: prog, Proc: proc, Args: args.Append(nil), MaxResults: 4096})
+	body, r := w.do(&rpc.Call{Prog: prog, Proc: proc, Args: args.Append(nil), MaxResults: 4096})
 	defer r.Release()
 	d := xdr.NewDecoder(body)
 	if err := res.Parse(&d); err != nil {
@@ -106,7 +107,7 @@ func (w wire) write(h nfs3.FileHandle, data []byte) {
 	w.t.Helper()
 	args := nfs3.WriteArgs{Handle: h, Count: uint32(len(data)), Stable: nfs3.FileSync}
 	head := args.AppendHead(nil)
-	call := &transport.Call{Prog: nfs3.Program, Proc: uint32(nfs3.ProcWrite), Args: head, Item: data, ItemPos: len(head)}
+	call := &rpc.Call{Prog: nfs3.Program, Proc: uint32(nfs3.ProcWrite), Args: head, Item: data, ItemPos: len(head)}
 	if len(data) == 0 {
 		call.Item = nil
 	}
@@ -122,7 +123,7 @@ func (w wire) write(h nfs3.FileHandle, data []byte) {
 func (w wire) read(h nfs3.FileHandle, n int) []byte {
 	w.t.Helper()
 	sink := make([]byte, n)
-	body, r := w.do(&transport.Call{
+	body, r := w.do(&rpc.Call{
 		Prog: nfs3.Program, Proc: uint32(nfs3.ProcRead), Sink: sink, MaxResults: nfs3.ProcRead.MaxRes(),
 		Args: (&nfs3.ReadArgs{Handle: h, Count: uint32(n)}).Append(nil),
 	})

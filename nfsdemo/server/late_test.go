@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -19,7 +20,7 @@ type slowNull struct {
 	begun, gate chan struct{}
 }
 
-func (s *slowNull) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (s *slowNull) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog == nfs3.Program && req.Proc == uint32(nfs3.ProcNull) {
 		s.begun <- struct{}{}
 		<-s.gate
@@ -40,7 +41,7 @@ func newSlowHost(t *testing.T, w way) (*host, *slowNull) {
 		cfg.Credits = 1
 	}
 	var n *slowNull
-	h := newHostOf(t, cfg, func(s *server.Server) transport.Handler {
+	h := newHostOf(t, cfg, func(s *server.Server) rpc.Handler {
 		n = &slowNull{s, make(chan struct{}, 1), make(chan struct{})}
 		return n
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestLockFile: who may read or write a file may lock it; giving back needs only the export. A port of UDP is
@@ -26,7 +26,7 @@ func TestLockFile(t *testing.T) {
 	ask := func(uid uint32, port uint16, h nfs3.FileHandle, open bool) error {
 		t.Helper()
 		a := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), port))
-		c := &Call{Request: &transport.Request{RemoteAddr: a, Network: "udp"}, Cred: Cred{UID: uid, GID: uid}}
+		c := &Call{Request: &rpc.Request{RemoteAddr: a, Network: "udp"}, Cred: Cred{UID: uid, GID: uid}}
 		got, inner, err := s.LockFile(t.Context(), c, h, open)
 		if err == nil && (got != backend.FS(fsys) || string(inner) != string(h[4:])) {
 			t.Errorf("%v, %x", got, inner)

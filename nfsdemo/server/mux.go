@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,7 +18,7 @@ type Program struct {
 	Serve func(ctx context.Context, c *Call) error
 	// MayBlock reports whether a procedure may block. If nil, none may.
 	MayBlock func(proc uint32) bool
-	// Class tells which calls of a procedure take about as long; see transport.Handler. If nil, all
+	// Class tells which calls of a procedure take about as long; see rpc.Handler. If nil, all
 	// do.
 	Class func(proc uint32, args []byte) uint32
 	// NonIdempotent reports whether a procedure must not run twice when a client sends a call
@@ -28,7 +28,7 @@ type Program struct {
 	// Call.Opaque. If nil, it does so for none.
 	Lazy func(proc uint32) bool
 	// Ready reports, for a lazy call without its data, whether they may be pulled at once; see
-	// transport.Handler. It must not block. If nil, Serve takes them.
+	// rpc.Handler. It must not block. If nil, Serve takes them.
 	Ready func(ctx context.Context, c *Call) bool
 	// Weak reports whether a procedure other than 0 needs no identity. If nil, none needs one.
 	Weak func(proc uint32) bool
@@ -36,14 +36,14 @@ type Program struct {
 
 // Call is one call to a Program.
 type Call struct {
-	*transport.Request
-	Resp *transport.Response
+	*rpc.Request
+	Resp *rpc.Response
 	Cred Cred
 
 	known bool // the user of the other end is known
 }
 
-// Mux dispatches calls to programs. It is a transport.Handler. Add all programs before the first call;
+// Mux dispatches calls to programs. It is a rpc.Handler. Add all programs before the first call;
 // after that it is safe for concurrent use.
 type Mux struct {
 	// RequireSys refuses AUTH_NONE, except where a program's Weak allows it.
@@ -53,7 +53,7 @@ type Mux struct {
 	local    func(a net.Addr) (u User, ok bool) // Config.Local
 }
 
-var _ transport.Handler = (*Mux)(nil)
+var _ rpc.Handler = (*Mux)(nil)
 
 // Add adds a program.
 func (m *Mux) Add(p Program) { m.programs = append(m.programs, p) }
@@ -69,7 +69,7 @@ func (m *Mux) find(prog uint32) *Program {
 }
 
 // ServeRPC answers one call, or says why not, in the order of RFC 5531 Section 9.
-func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	cred, known, stat := m.credOf(req)
 	if stat != xdr.AuthOK {
 		resp.Deny(stat)
@@ -95,28 +95,28 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 	}
 }
 
-// NonIdempotent reports whether a call must not run twice (transport.Handler).
+// NonIdempotent reports whether a call must not run twice (rpc.Handler).
 func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
 }
 
-// Class tells which calls of a procedure take about as long (transport.Handler).
-func (m *Mux) Class(req *transport.Request) uint32 {
+// Class tells which calls of a procedure take about as long (rpc.Handler).
+func (m *Mux) Class(req *rpc.Request) uint32 {
 	if p := m.find(req.Prog); p != nil && p.Class != nil {
 		return p.Class(req.Proc, req.Args)
 	}
 	return 0
 }
 
-// Lazy reports whether a call's data stay at the client until asked for (transport.Handler).
+// Lazy reports whether a call's data stay at the client until asked for (rpc.Handler).
 func (m *Mux) Lazy(prog, vers, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.Lazy != nil && vers >= p.Low && vers <= p.High && p.Lazy(proc)
 }
 
-// Ready reports whether the data of a lazy call may be pulled at once (transport.Handler).
-func (m *Mux) Ready(ctx context.Context, req *transport.Request) bool {
+// Ready reports whether the data of a lazy call may be pulled at once (rpc.Handler).
+func (m *Mux) Ready(ctx context.Context, req *rpc.Request) bool {
 	p := m.find(req.Prog)
 	cred, known, stat := m.credOf(req)
 	if p == nil || p.Ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.RequireSys {
@@ -125,7 +125,7 @@ func (m *Mux) Ready(ctx context.Context, req *transport.Request) bool {
 	return p.Ready(ctx, &Call{Request: req, Cred: cred, known: known})
 }
 
-// MayBlock reports whether a call may wait for a disk (transport.Handler).
+// MayBlock reports whether a call may wait for a disk (rpc.Handler).
 func (m *Mux) MayBlock(prog, _, proc uint32) bool {
 	p := m.find(prog)
 	return p != nil && p.MayBlock != nil && proc != 0 && proc < p.Procs && p.MayBlock(proc)

@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -147,4 +147,4 @@ func TestMuxProgram(t *testing.T) {
 	}
 }
 
-var _ transport.Handler = (*Server)(nil)
+var _ rpc.Handler = (*Server)(nil)

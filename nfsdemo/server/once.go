@@ -7,7 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -15,7 +15,7 @@ var _ once.Service = (*Server)(nil)
 
 // Names returns the names that a call makes or removes, or the parts of the file that it changes
 // (once.Service).
-func (s *Server) Names(req *transport.Request) []string {
+func (s *Server) Names(req *rpc.Request) []string {
 	if req.Prog != nfs3.Program || req.Vers != nfs3.Version {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (p *subject) names() []string {
 }
 
 // Keep returns the arguments, without the data of a WRITE (once.Service).
-func (s *Server) Keep(req *transport.Request) []byte {
+func (s *Server) Keep(req *rpc.Request) []byte {
 	if nfs3.Proc(req.Proc) != nfs3.ProcWrite {
 		return req.Args
 	}
@@ -155,7 +155,7 @@ func (s *Server) Keep(req *transport.Request) []byte {
 
 // Before describes what a call finds (once.Service). If a file cannot be looked at now, Before
 // answers the call.
-func (s *Server) Before(ctx context.Context, req *transport.Request, resp *transport.Response) ([]byte, bool) {
+func (s *Server) Before(ctx context.Context, req *rpc.Request, resp *rpc.Response) ([]byte, bool) {
 	cred, known, _ := s.credOf(req) // checked by Names
 	p, _ := parseSubject(nfs3.Proc(req.Proc), req.Args)
 	o := op{s: s, c: &Call{Request: req, Resp: resp, Cred: cred, known: known}, ctx: ctx, proc: p.proc}

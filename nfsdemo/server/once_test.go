@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -23,7 +23,7 @@ type crasher struct {
 	before, after []byte
 }
 
-func (c *crasher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (c *crasher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	c.before = c.sim.Snapshot().Durable()
 	if c.skip {
 		resp.Stat = xdr.SystemErr
@@ -74,7 +74,7 @@ func (l *life) send(xid uint32, proc nfs3.Proc, args nfs3.Message) ([]byte, nfs3
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{
 		XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: l.cred,
 	})
-	out, ok := transport.ServeMessage(context.Background(), l.h, l.addr, args.Append(msg), nil)
+	out, ok := rpc.ServeMessage(context.Background(), l.h, l.addr, args.Append(msg), nil)
 	if !ok || len(out) < 28 {
 		return out, nfs3.ErrServerFault
 	}

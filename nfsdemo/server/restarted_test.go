@@ -12,22 +12,23 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // host is a server on every address of this host.
 type host struct {
 	*testing.T
-	s    interface{ Stats() transport.Stats } // who knows duplicates
+	s    interface{ Stats() rpc.Stats } // who knows duplicates
 	addr string
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	return newHostOf(t, nil, func(s *server.Server) transport.Handler { return s })
+	return newHostOf(t, nil, func(s *server.Server) rpc.Handler { return s })
 }
 
-func newHostOf(t *testing.T, cfg *transport.Config, wrap func(*server.Server) transport.Handler) *host {
+func newHostOf(t *testing.T, cfg *transport.Config, wrap func(*server.Server) rpc.Handler) *host {
 	t.Helper()
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/x", FS: mem.New(nil), Squash: server.SquashNone}}})
 	if err != nil {
@@ -45,9 +46,9 @@ func newHostOf(t *testing.T, cfg *transport.Config, wrap func(*server.Server) tr
 }
 
 // unaware is a server that was written for TCP: it knows no duplicates.
-type unaware struct{ h transport.Handler }
+type unaware struct{ h rpc.Handler }
 
-func (u unaware) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (u unaware) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	u.h.ServeRPC(ctx, req, resp)
 }
 
@@ -342,6 +343,6 @@ func TestOtherPort(t *testing.T) {
 
 type nothingServed struct{}
 
-func (nothingServed) ServeRPC(_ context.Context, _ *transport.Request, resp *transport.Response) {
+func (nothingServed) ServeRPC(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 	resp.Stat = xdr.ProgUnavail
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Server answers NFS and MOUNT calls. It is a transport.Handler and safe for concurrent use.
+// Server answers NFS and MOUNT calls. It is a rpc.Handler and safe for concurrent use.
 type Server struct {
 	Mux
 

@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestSettleSize: a file of 4 octets whose size a call changes, and to which others write
@@ -85,7 +85,7 @@ func TestBeforeSize(t *testing.T) {
 				_, _ = n.Write([]byte("x"), p.attr(f).Size, nfs3.Unstable)
 			}
 		}
-		resp := new(transport.Response)
+		resp := new(rpc.Response)
 		args := &nfs3.SetAttrArgs{Handle: f, Attr: sized(nfs3.SetAttr{}, 1)}
 		state, ok := p.srv.Before(t.Context(), p.request(nfs3.ProcSetAttr, args), resp)
 		if ok != (writes < sizeTries) {

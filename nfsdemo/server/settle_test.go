@@ -13,13 +13,13 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // request is a call as the journal sees it.
-func (p *peer) request(proc nfs3.Proc, args nfs3.Message) *transport.Request {
-	return &transport.Request{
+func (p *peer) request(proc nfs3.Proc, args nfs3.Message) *rpc.Request {
+	return &rpc.Request{
 		CallHeader: xdr.CallHeader{XID: 1, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: p.cred},
 		Args:       args.Append(nil), RemoteAddr: p.addr,
 	}
@@ -32,7 +32,7 @@ func (p *peer) intend(proc nfs3.Proc, args nfs3.Message) *once.Intent {
 	if p.srv.Names(req) == nil {
 		p.Fatalf("%v is not covered", proc)
 	}
-	state, ok := p.srv.Before(context.Background(), req, new(transport.Response))
+	state, ok := p.srv.Before(context.Background(), req, new(rpc.Response))
 	if !ok {
 		p.Fatalf("%v cannot be described", proc)
 	}
@@ -420,7 +420,7 @@ func TestRefuse(t *testing.T) {
 	gone := p.mkdir(p.root, "d", 0o755)
 	nfs[nfs3.RmdirRes](p, nfs3.ProcRmdir, &nfs3.RmdirArgs{Dir: p.root, Name: "d"}, nfs3.OK)
 	for _, args := range []nfs3.Message{&nfs3.RemoveArgs{Dir: gone, Name: "x"}, &nfs3.RemoveArgs{Dir: p.create(p.root, "f", 0o644), Name: "x"}} {
-		resp := new(transport.Response)
+		resp := new(rpc.Response)
 		if _, ok := p.srv.Before(context.Background(), p.request(nfs3.ProcRemove, args), resp); ok || len(resp.Results) != 12 {
 			t.Errorf("described, or answered with %x", resp.Results)
 		}
@@ -555,7 +555,7 @@ func TestBeforePushed(t *testing.T) {
 			t.Errorf("%s: %+v, held %d", name, w, g.held)
 		}
 		g.refuse = nfs3.ErrJukebox
-		resp := new(transport.Response)
+		resp := new(rpc.Response)
 		if _, ok := p.srv.Before(t.Context(), p.request(x.proc, args), resp); ok || len(resp.Results) < 4 || resp.Results[2] != 0x27 {
 			t.Errorf("%s: described, or answered with %x", name, resp.Results)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -27,7 +27,7 @@ func FuzzServe(f *testing.F) {
 	f.Cleanup(func() { _ = ps.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
 		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: Program, Vers: Version, Proc: proc}
-		reply, ok := transport.ServeMessage(t.Context(), ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
+		reply, ok := rpc.ServeMessage(t.Context(), ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
 		if !ok {
 			t.Fatal("no reply")
 		}

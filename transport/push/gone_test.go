@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestCallerGone: a session whose calls have no connection anymore, and get no other, ends: whoever
@@ -18,7 +19,7 @@ func TestCallerGone(t *testing.T) {
 	}{"native": {Native, false}, "append": {Append, false}, "native, TCP": {Native, true}, "append, TCP": {Append, true}} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, &Server{})
-			var c transport.Caller
+			var c rpc.Caller
 			var err error
 			if tt.tcp {
 				l := w.listen()

@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -172,9 +173,9 @@ func (v *villain) call(ctx context.Context, proc uint32, args []byte) ([]byte, e
 		return nil, err
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(ctx, &transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: args}, &reply); err != nil {
+	if err := c.Do(ctx, &rpc.Call{Prog: Program, Vers: Version, Proc: proc, Args: args}, &reply); err != nil {
 		return nil, err
 	}
 	return append([]byte(nil), reply.Results...), reply.Header.Err()

@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestMain fails the package if a test leaks a goroutine.
@@ -166,12 +167,12 @@ func (w *world) stop() {
 	}
 }
 
-// caller makes a Redialer to the RPC server that rpc tells.
-func redialer(t *testing.T, rpc func() string) *transport.Redialer {
+// caller makes a Redialer to the RPC server that addr tells.
+func redialer(t *testing.T, addr func() string) *transport.Redialer {
 	t.Helper()
 	r, err := transport.NewRedialer(&transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
-			return transport.Dial(ctx, "tcp", rpc(), nil)
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
+			return transport.Dial(ctx, "tcp", addr(), nil)
 		},
 		MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 	})

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -15,8 +15,8 @@ import (
 // records. 0 means no restraint. Pressure revokes no right and refuses nothing. The request goes
 // to the client by a call in the backward direction (RFC 8167), and with every later OPEN.
 //
-// An error means that the current client could not be asked: *transport.RPCError if one of the
-// sides has no backward direction, *transport.OpError if its connection has ended, a Status if it
+// An error means that the current client could not be asked: *rpc.RPCError if one of the
+// sides has no backward direction, *rpc.OpError if its connection has ended, a Status if it
 // does not know the session. The error is nil if there is no session.
 func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) error {
 	p := pressure{Window: window, Gap: uint32(min(max(gap.Milliseconds(), 0), math.MaxUint32))}
@@ -29,8 +29,8 @@ func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) er
 		return nil
 	}
 	a := pressureArgs{Session: sess.id, Pressure: p}
-	call := transport.Call{Prog: callbackProgram, Vers: Version, Proc: procPressure, Args: a.append(nil)}
-	var reply transport.Reply
+	call := rpc.Call{Prog: callbackProgram, Vers: Version, Proc: procPressure, Args: a.append(nil)}
+	var reply rpc.Reply
 	defer reply.Release()
 	if err := sess.back.Do(ctx, &call, &reply); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) er
 	return st
 }
 
-// Callbacks is the [transport.Handler] for the calls that servers make to the sessions of a
+// Callbacks is the [rpc.Handler] for the calls that servers make to the sessions of a
 // client. Set it as BackwardHandler of the RPC clients (transport.Config), and as
 // Config.Callbacks of the sessions. The zero value is ready.
 type Callbacks struct {
@@ -54,10 +54,10 @@ type Callbacks struct {
 	sessions map[key]*Session
 }
 
-var _ transport.Handler = (*Callbacks)(nil)
+var _ rpc.Handler = (*Callbacks)(nil)
 
-// ServeRPC implements [transport.Handler].
-func (c *Callbacks) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements [rpc.Handler].
+func (c *Callbacks) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var a pressureArgs
 	switch {

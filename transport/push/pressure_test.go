@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // The server asks for less of the ring, by a call in the backward direction: no more than
@@ -90,7 +91,7 @@ func TestPressureAtOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = l.Pressure(t.Context(), 128, 3*time.Millisecond)
-	if e, ok := errors.AsType[*transport.RPCError](err); !ok || e.Reason != transport.ReasonBackward {
+	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonBackward {
 		t.Error(err)
 	}
 	_ = s.Close(t.Context())

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,16 +35,16 @@ type ReaderConfig struct {
 //
 // A Reader has no goroutine and need not be closed. It is not safe for concurrent use.
 type Reader struct {
-	rpc    transport.Caller
+	rpc    rpc.Caller
 	name   string
 	secret Secret
 	cfg    ReaderConfig
 	recs   []*commitlog.Record // read, but not returned yet
 }
 
-// NewReader returns a reader of the log name at the server behind rpc.
-func NewReader(rpc transport.Caller, name string, secret Secret, cfg *ReaderConfig) *Reader {
-	r := &Reader{rpc: rpc, name: name, secret: secret}
+// NewReader returns a reader of the log name at the server behind caller.
+func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig) *Reader {
+	r := &Reader{rpc: caller, name: name, secret: secret}
 	if cfg != nil {
 		r.cfg = *cfg
 	}

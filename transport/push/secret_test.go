@@ -9,9 +9,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // from is an address.
@@ -23,14 +23,14 @@ func (f from) String() string { return string(f) }
 // ask makes an OPEN without a connection.
 func ask(ps *Server, addr string, a openArgs) openRes {
 	ps.init()
-	return ps.open(context.Background(), &transport.Request{RemoteAddr: from(addr)}, &a)
+	return ps.open(context.Background(), &rpc.Request{RemoteAddr: from(addr)}, &a)
 }
 
 // Whoever has not the secret learns nothing: the same answer for a log that is there, one
 // that is not, one that cannot be, and a name that was issued; from the owner's host or
 // another; and the log stays the owner's.
 func TestSecret(t *testing.T) {
-	w := start(t, &Server{Allow: func(_ *transport.Request, name string) bool { return name != "forbidden" }})
+	w := start(t, &Server{Allow: func(_ *rpc.Request, name string) bool { return name != "forbidden" }})
 	secret := NewSecret()
 	s := w.dial("log", &Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one")

@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -25,7 +25,7 @@ var (
 )
 
 // Server has the logs that clients append to, and the RPC program that opens them. It is a
-// [transport.Handler]: pass it to a transport.Server. Set the fields, call Load, then serve. The
+// [rpc.Handler]: pass it to a transport.Server. Set the fields, call Load, then serve. The
 // fields must not change afterwards.
 type Server struct {
 	// Store keeps the logs. It must be set.
@@ -35,7 +35,7 @@ type Server struct {
 	Addr string
 	// Allow decides who may have a new log with that name. If nil, everybody may. It must not
 	// block. A client that is not allowed cannot tell whether the name is taken.
-	Allow func(req *transport.Request, name string) bool
+	Allow func(req *rpc.Request, name string) bool
 	// Consume, if set, is called once for each log, in its own goroutine, as soon as the log
 	// exists. Its context ends with Close, which waits for it to return.
 	Consume func(ctx context.Context, l *Log)
@@ -57,7 +57,7 @@ type Server struct {
 	Limits Limits
 	// Next serves the calls of all other programs. If nil, they are answered with
 	// PROG_UNAVAIL.
-	Next transport.Handler
+	Next rpc.Handler
 	// Logger gets a line per session and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
 
@@ -83,7 +83,7 @@ type Server struct {
 	closed   bool
 }
 
-var _ transport.Handler = (*Server)(nil)
+var _ rpc.Handler = (*Server)(nil)
 
 func (s *Server) init() {
 	s.once.Do(func() {
@@ -148,23 +148,23 @@ func (s *Server) Log(name string) (*Log, error) {
 	return l, nil
 }
 
-// MayBlock names the calls that wait for a disk (see [transport.Handler]).
+// MayBlock names the calls that wait for a disk (see [rpc.Handler]).
 func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	if prog == Program {
 		return proc == procOpen || proc == procClose || proc == procAppend || proc == procRead
 	}
-	return transport.MayBlock(s.Next, prog, vers, proc)
+	return rpc.MayBlock(s.Next, prog, vers, proc)
 }
 
 // Class distinguishes READs that may wait from the others, and asks Next about the other programs.
-func (s *Server) Class(req *transport.Request) uint32 {
+func (s *Server) Class(req *rpc.Request) uint32 {
 	if req.Prog == Program {
 		if n := len(req.Args); req.Proc == procRead && n >= 4 && [4]byte(req.Args[n-4:]) != [4]byte{} {
 			return 1
 		}
 		return 0
 	}
-	return transport.Class(s.Next, req)
+	return rpc.Class(s.Next, req)
 }
 
 // NonIdempotent names the calls that must not run twice: a second OPEN would end the session of
@@ -173,21 +173,21 @@ func (s *Server) NonIdempotent(prog, vers, proc uint32) bool {
 	if prog == Program {
 		return proc == procOpen
 	}
-	return transport.NonIdempotent(s.Next, prog, vers, proc)
+	return rpc.NonIdempotent(s.Next, prog, vers, proc)
 }
 
 // Lazy asks Next about the other programs.
 func (s *Server) Lazy(prog, vers, proc uint32) bool {
-	return prog != Program && transport.Lazy(s.Next, prog, vers, proc)
+	return prog != Program && rpc.Lazy(s.Next, prog, vers, proc)
 }
 
 // Ready asks Next about the other programs.
-func (s *Server) Ready(ctx context.Context, req *transport.Request) bool {
-	return req.Prog != Program && transport.Ready(ctx, s.Next, req)
+func (s *Server) Ready(ctx context.Context, req *rpc.Request) bool {
+	return req.Prog != Program && rpc.Ready(ctx, s.Next, req)
 }
 
-// ServeRPC implements [transport.Handler].
-func (s *Server) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements [rpc.Handler].
+func (s *Server) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {
 	case req.Prog != Program && s.Next != nil:
 		s.Next.ServeRPC(ctx, req, resp)
@@ -201,7 +201,7 @@ func (s *Server) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 	}
 }
 
-func (s *Server) serve(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (s *Server) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	garbage := func() bool {
 		if d.End() != nil {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -17,7 +17,7 @@ import (
 const mostOpens = 64
 
 // open serves OPEN.
-func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) openRes {
+func (s *Server) open(ctx context.Context, req *rpc.Request, a *openArgs) openRes {
 	host := accept.Host(req.RemoteAddr)
 	if !s.opens.try(host, time.Now()) {
 		return s.refuse(StatusBusy)
@@ -35,7 +35,7 @@ func (s *Server) open(ctx context.Context, req *transport.Request, a *openArgs) 
 	if st != StatusOK {
 		return s.refuse(st)
 	}
-	return s.begin(ctx, req.Backward(), l, a)
+	return s.begin(ctx, req.Backward, l, a)
 }
 
 func (s *Server) refuse(st Status) openRes {
@@ -49,7 +49,7 @@ func (s *Server) refuse(st Status) openRes {
 // find returns what an OPEN may have: a log, or the room to make one. Whatever is wrong, the answer is the same and
 // takes the same time: one look-up of the name, and one comparison of digests. An OPEN that resumes makes no log:
 // its client knows of records.
-func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, *making, Status) {
+func (s *Server) find(req *rpc.Request, a *openArgs, host string) (*Log, *making, Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, m := s.logs[a.Name], s.making[a.Name]
@@ -74,12 +74,12 @@ func (s *Server) find(req *transport.Request, a *openArgs, host string) (*Log, *
 	return nil, nil, StatusRefused
 }
 
-func (s *Server) allowed(req *transport.Request, name string) bool {
+func (s *Server) allowed(req *rpc.Request, name string) bool {
 	return s.Allow == nil || s.Allow(req, name)
 }
 
 // begin begins a session on l for an owner, and ends the previous one.
-func (s *Server) begin(ctx context.Context, back *transport.Backward, l *Log, a *openArgs) openRes {
+func (s *Server) begin(ctx context.Context, back *rpc.Backward, l *Log, a *openArgs) openRes {
 	if l.lost() {
 		return s.refuse(StatusLost)
 	}
@@ -130,7 +130,7 @@ func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 }
 
 // admit adds the new session.
-func (s *Server) admit(back *transport.Backward, l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
+func (s *Server) admit(back *rpc.Backward, l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
 	sess := &session{l: l, id: key(id), back: back, prep: prep, turn: make(chan struct{}, 1)}
 	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
 	s.mu.Lock()

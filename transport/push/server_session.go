@@ -6,9 +6,9 @@ import (
 	"math"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // session is a session that an OPEN has begun.
@@ -17,7 +17,7 @@ type session struct {
 	id    key
 	token rendezvous.Token // zeros: none
 	prep  *commitlog.Prepared
-	back  *transport.Backward // of the connection on which the OPEN came
+	back  *rpc.Backward // of the connection on which the OPEN came
 
 	turn chan struct{} // one slot: held by the call that appends
 

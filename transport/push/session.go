@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Errors of a Session.
@@ -26,7 +26,7 @@ var (
 // one goroutine until Close.
 type Session struct {
 	cfg      *Config
-	rpc      transport.Caller
+	rpc      rpc.Caller
 	name     string
 	instance key
 	p        *commitlog.Producer
@@ -47,13 +47,13 @@ type Session struct {
 	err    error       // final
 }
 
-// Dial opens the log name at the server behind rpc, begins a session, and returns when records
-// can be appended. The Session uses rpc until Close, but does not close it. Only a
+// Dial opens the log name at the server behind caller, begins a session, and returns when records
+// can be appended. The Session uses caller until Close, but does not close it. Only a
 // [transport.Redialer] survives the end of its connections.
 //
 // ctx limits only Dial. Errors are of type *Error. If the server has refused, they wrap a Status.
-func Dial(ctx context.Context, rpc transport.Caller, name string, cfg *Config) (*Session, error) {
-	s := &Session{cfg: cfg.fill(), rpc: rpc, name: name, kept: make(chan struct{})}
+func Dial(ctx context.Context, caller rpc.Caller, name string, cfg *Config) (*Session, error) {
+	s := &Session{cfg: cfg.fill(), rpc: caller, name: name, kept: make(chan struct{})}
 	switch {
 	case !possible(name):
 		return nil, s.error(StatusRefused)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -22,9 +22,9 @@ func (s *Session) call(ctx context.Context, proc uint32, args []byte, parse func
 	return call(ctx, s.rpc, s.cfg.Cred, proc, args, maxResults, parse)
 }
 
-func call(ctx context.Context, rpc transport.Caller, cred xdr.Auth, proc uint32, args []byte, most int, parse func(*xdr.Decoder)) error {
-	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most}
-	return rendezvous.Call(ctx, rpc, &c, ErrNoProgram, errReply, parse)
+func call(ctx context.Context, caller rpc.Caller, cred xdr.Auth, proc uint32, args []byte, most int, parse func(*xdr.Decoder)) error {
+	c := rpc.Call{Prog: Program, Vers: Version, Proc: proc, Cred: cred, Args: args, MaxResults: most}
+	return rendezvous.Call(ctx, caller, &c, ErrNoProgram, errReply, parse)
 }
 
 // callOpen calls OPEN.

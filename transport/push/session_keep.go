@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -57,8 +58,8 @@ func (s *Session) final(err error) bool { return err != nil && (final(err) || go
 
 // gone reports whether err says that the connection for calls has ended for good. That of a Client
 // or StreamClient does not come back; a Redialer makes another one.
-func gone(rpc transport.Caller, err error) bool {
-	switch c := rpc.(type) {
+func gone(caller rpc.Caller, err error) bool {
+	switch c := caller.(type) {
 	case *transport.Client:
 		select {
 		case <-c.Conn().Done():
@@ -72,7 +73,7 @@ func gone(rpc transport.Caller, err error) bool {
 				return false
 			}
 		}
-		_, ok := errors.AsType[*transport.OpError](err)
+		_, ok := errors.AsType[*rpc.OpError](err)
 		return ok
 	default:
 		return false
@@ -84,7 +85,7 @@ func final(err error) bool {
 	if st, ok := errors.AsType[Status](err); ok {
 		return !st.temporary()
 	}
-	if _, ok := errors.AsType[*transport.RPCError](err); ok {
+	if _, ok := errors.AsType[*rpc.RPCError](err); ok {
 		return true
 	}
 	if e, ok := errors.AsType[*xdr.RPCStatusError](err); ok {

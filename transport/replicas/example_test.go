@@ -10,10 +10,11 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/replicas"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // serve starts a server with logs in a directory of its own, and returns a client for it.
-func serve(dir string) (caller transport.Caller, stop func()) {
+func serve(dir string) (caller rpc.Caller, stop func()) {
 	calls, _ := net.Listen("tcp", "127.0.0.1:0")
 	commits, _ := net.Listen("tcp", "127.0.0.1:0")
 	logs := &push.Server{

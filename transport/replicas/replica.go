@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // ErrFenced: another producer has taken over.
@@ -34,7 +34,7 @@ type Session interface {
 
 // Push returns the log called name at the server behind caller as a Replica. cfg may be nil; its Secret is
 // ignored.
-func Push(caller transport.Caller, name string, secret push.Secret, cfg *push.Config) Replica {
+func Push(caller rpc.Caller, name string, secret push.Secret, cfg *push.Config) Replica {
 	p := &pushReplica{caller: caller, name: name}
 	if cfg != nil {
 		p.cfg = *cfg
@@ -44,7 +44,7 @@ func Push(caller transport.Caller, name string, secret push.Secret, cfg *push.Co
 }
 
 type pushReplica struct {
-	caller transport.Caller
+	caller rpc.Caller
 	name   string
 	cfg    push.Config
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // MinCalls is the size in octets of the smallest memory for Config.Calls.
@@ -127,7 +127,7 @@ func (c *Client) readCalls() {
 }
 
 // issue is RedialConfig.Issue: it makes a note of the call durable.
-func (c *Client) issue(ctx context.Context, xid uint32, call *transport.Call) error {
+func (c *Client) issue(ctx context.Context, xid uint32, call *rpc.Call) error {
 	t, _ := ctx.Value(ticketKey{}).(*callKey)
 	if t == nil || c.cfg.Choose != nil && !c.cfg.Choose(call.Prog, call.Vers, call.Proc) {
 		return nil

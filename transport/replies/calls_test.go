@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -42,7 +43,7 @@ func copied(mu *sync.Mutex, m map[uint32]bool) (c map[uint32]bool) {
 	return c
 }
 
-func (s *stuck) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (s *stuck) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	s.mu.Lock()
 	s.seen[req.XID] = true
 	s.mu.Unlock()
@@ -76,7 +77,7 @@ func openBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
 	c, err := Open(&Config{
 		Memory: mem, Calls: calls, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		Redial: transport.RedialConfig{
-			Dial: func(ctx context.Context) (transport.Caller, error) {
+			Dial: func(ctx context.Context) (rpc.Caller, error) {
 				return transport.Dial(ctx, "tcp", w.rpc, nil)
 			},
 			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
@@ -98,9 +99,9 @@ func createBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
 }
 
 func callProc(ctx context.Context, c *Client, proc uint32) (seq uint64, xid uint32, err error) {
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	seq, err = c.Call(ctx, &transport.Call{Prog: program, Vers: 1, Proc: proc, Args: []byte{0, 0, 0, 9}}, &reply)
+	seq, err = c.Call(ctx, &rpc.Call{Prog: program, Vers: 1, Proc: proc, Args: []byte{0, 0, 0, 9}}, &reply)
 	return seq, reply.Header.XID, err
 }
 
@@ -241,7 +242,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 	for range 20 {
 		over := make(chan error)
 		go func() {
-			over <- c.Do(t.Context(), &transport.Call{Prog: program, Vers: 1, Proc: 5}, new(transport.Reply))
+			over <- c.Do(t.Context(), &rpc.Call{Prog: program, Vers: 1, Proc: 5}, new(rpc.Reply))
 		}()
 		<-server.came
 		calls.close()
@@ -481,7 +482,7 @@ func TestCallsForeign(t *testing.T) {
 		want  error
 	}{{small, errCalls}, {other, ErrForeign}, {sim(1 << 16), commitlog.ErrMagic}} {
 		_, err := Open(&Config{Memory: mem, Calls: test.calls, Redial: transport.RedialConfig{
-			Dial: func(context.Context) (transport.Caller, error) { return nil, errors.New("none") },
+			Dial: func(context.Context) (rpc.Caller, error) { return nil, errors.New("none") },
 		}})
 		if !errors.Is(err, test.want) {
 			t.Errorf("%v, want %v", err, test.want)
@@ -503,11 +504,11 @@ func TestDigestOf(t *testing.T) {
 	head, args = xdr.AppendUint32(head, uint32(len(b))), xdr.AppendOpaque(args, b)
 	more := len(head)
 	head, args = xdr.AppendUint32(head, 9), xdr.AppendUint32(args, 9)
-	c := transport.Call{Prog: 1, Vers: 2, Proc: 3, Args: head, Item: a, ItemPos: at, MoreItems: []transport.CallItem{{Pos: more, Data: b}}}
+	c := rpc.Call{Prog: 1, Vers: 2, Proc: 3, Args: head, Item: a, ItemPos: at, MoreItems: []rpc.CallItem{{Pos: more, Data: b}}}
 	if digestOf(&c) != Digest(1, 2, 3, args) {
 		t.Error("another digest")
 	}
-	if digestOf(&transport.Call{Prog: 1, Vers: 2, Proc: 3, Args: args}) != Digest(1, 2, 3, args) {
+	if digestOf(&rpc.Call{Prog: 1, Vers: 2, Proc: 3, Args: args}) != Digest(1, 2, 3, args) {
 		t.Error("another digest without items")
 	}
 }

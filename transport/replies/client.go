@@ -9,10 +9,11 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Client makes calls whose replies are durable before its callers see them. It is a
-// [transport.Caller]. Until Close it has three goroutines, and one more with Config.Calls.
+// [rpc.Caller]. Until Close it has three goroutines, and one more with Config.Calls.
 type Client struct {
 	cfg   *Config
 	log   *commitlog.Log
@@ -31,18 +32,18 @@ type Client struct {
 	released uint64 // used by release, and then by Close
 
 	mu      sync.Mutex
-	caller  transport.Caller // the last one that dial has made
-	conn    *rdmap.Conn      // of the log; nil: none
-	refusal error            // why conn is nil
-	life    uint64           // identifies the server's state for this client
-	changed chan struct{}    // closed and replaced when life, err or kept change
-	err     error            // of the log, final
+	caller  rpc.Caller    // the last one that dial has made
+	conn    *rdmap.Conn   // of the log; nil: none
+	refusal error         // why conn is nil
+	life    uint64        // identifies the server's state for this client
+	changed chan struct{} // closed and replaced when life, err or kept change
+	err     error         // of the log, final
 	kept    kept
 	calls   *calls // nil: none
 	mail    mail
 }
 
-var _ transport.Caller = (*Client)(nil)
+var _ rpc.Caller = (*Client)(nil)
 
 // Open recovers the log and returns a Client, which opens connections when they are needed.
 // Errors: those of [commitlog.Open], and ErrForeign.
@@ -129,8 +130,8 @@ func (c *Client) fail(err error) {
 	if c.err == nil {
 		c.err = err
 		c.wake()
-		if rpc := c.caller; len(c.mail.waiting) > 0 && rpc != nil {
-			go rpc.Close() // so that their replies come again, as usual
+		if caller := c.caller; len(c.mail.waiting) > 0 && caller != nil {
+			go caller.Close() // so that their replies come again, as usual
 		}
 	}
 }
@@ -144,7 +145,7 @@ func (c *Client) wake() {
 // Call makes a call and returns the number of the durable record that holds its reply, or 0 if
 // the reply has no record. Besides the errors of [transport.Redialer.Do] it returns ErrNotKept,
 // the error of ctx, and those of the log; with all of these the reply is valid.
-func (c *Client) Call(ctx context.Context, call *transport.Call, reply *transport.Reply) (seq uint64, err error) {
+func (c *Client) Call(ctx context.Context, call *rpc.Call, reply *rpc.Reply) (seq uint64, err error) {
 	roomy := *call
 	if roomy.MaxResults > 0 {
 		roomy.MaxResults += nameLen
@@ -200,7 +201,7 @@ func (c *Client) hold(ctx context.Context, n name, xid uint32) error {
 
 // Do is Call followed by Done. It is for callers that, after a crash, only need the replies that
 // they have not seen.
-func (c *Client) Do(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
+func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	seq, err := c.Call(ctx, call, reply)
 	c.Done(seq)
 	return err
@@ -261,8 +262,8 @@ func (c *Client) giveUp(ctx context.Context) error {
 	return err
 }
 
-// Stats implements [transport.Caller].
-func (c *Client) Stats() transport.Stats { return c.rpc.Stats() }
+// Stats implements [rpc.Caller].
+func (c *Client) Stats() rpc.Stats { return c.rpc.Stats() }
 
 // Close ends the connections and releases the memory. Records for which Done was not called stay in it.
 func (c *Client) Close() error {

@@ -51,7 +51,7 @@ type Config struct {
 	// too. Otherwise replies arrive twice: in the log, and as usual.
 	Immediates *Immediates
 	// Redial says how to connect for the calls. Its Dial must be set, and its Issue is not used. A call
-	// whose connection ends is sent again if it is [transport.Call].Repeatable, which calls are whose
+	// whose connection ends is sent again if it is [rpc.Call].Repeatable, which calls are whose
 	// replies the server keeps.
 	// Dial should open RDMA connections: on others, replies come without records.
 	Redial transport.RedialConfig

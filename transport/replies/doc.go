@@ -27,7 +27,7 @@
 // Unanswered lists the calls that a crashed client had sent and that were not answered; Settle strikes
 // one out. A call whose Call has returned is not listed, whatever it returned, except when the crash
 // interrupted the striking out. Not running a call twice is up to the server (see
-// [transport.Handler]).
+// [rpc.Handler]).
 //
 // # Immediate Data
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -19,7 +20,7 @@ func Example() {
 	calls, _ := net.Listen("tcp", "127.0.0.1:0")
 	pusher := &replies.Pusher{
 		Addr: logs.Addr().String(),
-		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 			resp.Results = xdr.AppendUint32(resp.Results, 42)
 		}),
 		Choose: func(_, _, _ uint32) bool { return true },
@@ -33,7 +34,7 @@ func Example() {
 	mem := pmem.NewSim(1<<16, nil) // or a file: pmem.Open
 	_ = replies.Create(mem, nil)
 	config := &replies.Config{Memory: mem, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
 			return transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
 		},
 	}}
@@ -42,8 +43,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	var reply transport.Reply
-	seq, err := client.Call(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
+	var reply rpc.Reply
+	seq, err := client.Call(context.Background(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
 	fmt.Println(seq, reply.Results, err, client.Offered()) // and it is durable
 	reply.Release()
 	_ = client.Close() // before Done, as in a crash
@@ -72,7 +73,7 @@ func serve(config *transport.Config, wait func()) (addr string, stop func()) {
 	calls, _ := net.Listen("tcp", "127.0.0.1:0")
 	pusher := &replies.Pusher{
 		Addr: logs.Addr().String(),
-		Handler: transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 			wait()
 			resp.Results = xdr.AppendUint32(resp.Results, 42)
 		}),
@@ -93,7 +94,7 @@ func ExampleClient_Unanswered() {
 	mem, notes := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil)
 	_, _ = replies.Create(mem, nil), replies.Create(notes, nil)
 	config := &replies.Config{Memory: mem, Calls: notes, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
 			return transport.Dial(ctx, "tcp", addr, nil)
 		},
 	}}
@@ -103,7 +104,7 @@ func ExampleClient_Unanswered() {
 		return
 	}
 	defer client.Close()
-	go client.Do(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 7}, new(transport.Reply))
+	go client.Do(context.Background(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 7}, new(rpc.Reply))
 	<-came // the server is at it, and the client crashes
 
 	config.Memory, config.Calls = pmem.OpenSim(mem.Told().Durable(), nil), pmem.OpenSim(notes.Told().Durable(), nil)
@@ -138,10 +139,10 @@ func ExampleImmediates() {
 	mem := pmem.NewSim(1<<16, nil)
 	_ = replies.Create(mem, nil)
 	var immediates replies.Immediates
-	rpc := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
+	cfg := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
 	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
-			return transport.Dial(ctx, "tcp", addr, rpc)
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
+			return transport.Dial(ctx, "tcp", addr, cfg)
 		},
 	}})
 	if err != nil {
@@ -149,8 +150,8 @@ func ExampleImmediates() {
 		return
 	}
 	defer client.Close()
-	var reply transport.Reply
-	seq, err := client.Call(context.Background(), &transport.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
+	var reply rpc.Reply
+	seq, err := client.Call(context.Background(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
 	fmt.Println(seq, reply.Results, err)
 	reply.Release()
 	client.Done(seq)

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -141,9 +142,9 @@ func (v *villain) offer(t *testing.T, lie string) {
 		return
 	}
 	v.answer(ctx, l, log, lies[lie])
-	var reply transport.Reply
+	var reply rpc.Reply
 	for n := uint32(0); n < 5 || lie == "good" && v.did["records"] == 0 && l.Err() == nil; n++ {
-		if err := c.Do(ctx, &transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}, &reply); err != nil {
+		if err := c.Do(ctx, &rpc.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n)}, &reply); err != nil {
 			t.Error("its calls are answered:", err)
 			break
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -39,8 +39,8 @@ func TestServerRestart(t *testing.T) {
 		held <- err
 	}()
 	<-mem.waiting
-	var reply transport.Reply // comes behind the one that is held
-	if _, err := c.Call(t.Context(), &transport.Call{Prog: program, Vers: 1, Proc: 2}, &reply); err != nil {
+	var reply rpc.Reply // comes behind the one that is held
+	if _, err := c.Call(t.Context(), &rpc.Call{Prog: program, Vers: 1, Proc: 2}, &reply); err != nil {
 		t.Fatal(err)
 	}
 	reply.Release()
@@ -76,7 +76,7 @@ func (f from) String() string { return string(f) }
 // ask makes an OFFER without a connection.
 func ask(ctx context.Context, p *Pusher, addr string, a offerArgs) offerRes {
 	p.init()
-	return p.offer(ctx, &transport.Request{RemoteAddr: from(addr), Network: "rdma"}, &a)
+	return p.offer(ctx, &rpc.Request{RemoteAddr: from(addr), Network: "rdma"}, &a)
 }
 
 // Another host cannot have the replies of a client, with its key or without; a token is
@@ -105,7 +105,7 @@ func TestOffer(t *testing.T) {
 	if r := ask(ctx, p, "192.0.2.1:4", offerArgs{Client: key{3}}); r.Status != statusBusy {
 		t.Error("more than its share:", r)
 	}
-	if r := p.offer(ctx, &transport.Request{RemoteAddr: from("192.0.2.9:1"), Network: "tcp"}, &offerArgs{}); r.Status != statusBusy {
+	if r := p.offer(ctx, &rpc.Request{RemoteAddr: from("192.0.2.9:1"), Network: "tcp"}, &offerArgs{}); r.Status != statusBusy {
 		t.Error("not RDMA:", r)
 	}
 	cancel()
@@ -159,7 +159,7 @@ func FuzzServe(f *testing.F) {
 	f.Cleanup(func() { _ = p.Close() })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
 		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: Program, Vers: Version, Proc: proc}
-		reply, ok := transport.ServeMessage(t.Context(), p, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
+		reply, ok := rpc.ServeMessage(t.Context(), p, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
 		d := xdr.NewDecoder(reply)
 		var r xdr.ReplyHeader
 		if err := r.Parse(&d); !ok || err != nil || r.Denied {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -43,7 +44,7 @@ func (q *quick) client(mem region.Memory) *Client {
 	c, err := Open(&Config{
 		Memory: mem, Immediates: &im, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		Redial: transport.RedialConfig{
-			Dial:     func(ctx context.Context) (transport.Caller, error) { return transport.Dial(ctx, "tcp", q.rpc, cfg) },
+			Dial:     func(ctx context.Context) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", q.rpc, cfg) },
 			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		},
 	})
@@ -80,8 +81,8 @@ func TestImmediate(t *testing.T) {
 			t.Errorf("server %v: %d replies by Immediate Data", on, n)
 		}
 		for _, size := range []uint32{5, 9000} { // a reply that needs a chunk is sent as usual
-			call := transport.Call{Prog: program, Vers: 1, Proc: 3, Args: xdr.AppendUint32(nil, size), MaxResults: 8 + int(size)}
-			var reply transport.Reply
+			call := rpc.Call{Prog: program, Vers: 1, Proc: 3, Args: xdr.AppendUint32(nil, size), MaxResults: 8 + int(size)}
+			var reply rpc.Reply
 			seq, err := c.Call(t.Context(), &call, &reply)
 			if err != nil || seq == 0 || binary.BigEndian.Uint32(reply.Results) != size {
 				t.Errorf("%d octets: %d, %v", size, seq, err)

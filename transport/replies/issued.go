@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"hash"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Issued is a call, as noted in the log of calls.
@@ -76,7 +76,7 @@ func parseNote(b []byte) (i *Issued, over []callKey, ok bool) {
 }
 
 // digestOf is Digest of a call whose items are not in Args.
-func digestOf(c *transport.Call) [sha256.Size]byte {
+func digestOf(c *rpc.Call) [sha256.Size]byte {
 	h, at := digest(c.Prog, c.Vers, c.Proc), 0
 	if c.Item != nil {
 		at = hashItem(h, c.Args, at, c.ItemPos, c.Item)

@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -63,7 +64,7 @@ const program = 400000
 
 type program1 struct{ runs atomic.Uint32 }
 
-func (p *program1) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+func (p *program1) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	switch req.Proc {
 	case 1:
@@ -133,13 +134,13 @@ func (w *world) stop() {
 func sim(ring int) *pmem.Sim { return pmem.NewSim(20480+ring, nil) }
 
 // open makes a client; dial tells the server's address.
-func open(t *testing.T, mem region.Memory, rpc func() string) *Client {
+func open(t *testing.T, mem region.Memory, addr func() string) *Client {
 	t.Helper()
 	c, err := Open(&Config{
 		Memory: mem, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		Redial: transport.RedialConfig{
-			Dial: func(ctx context.Context) (transport.Caller, error) {
-				return transport.Dial(ctx, "tcp", rpc(), nil)
+			Dial: func(ctx context.Context) (rpc.Caller, error) {
+				return transport.Dial(ctx, "tcp", addr(), nil)
 			},
 			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		},
@@ -166,9 +167,9 @@ func created(t *testing.T, mem region.Memory) {
 
 // double calls procedure 1.
 func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, err error) {
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	seq, err = c.Call(ctx, &transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}, &reply)
+	seq, err = c.Call(ctx, &rpc.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}, &reply)
 	if err == nil && (reply.Header.Err() != nil || binary.BigEndian.Uint32(reply.Results) != 2*n) {
 		err = fmt.Errorf("%+v %x", reply.Header, reply.Results)
 	}

@@ -9,28 +9,28 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
 // dial makes a connection for calls, and offers the log on it before any other call. If the log cannot be
 // offered, calls work, but without records.
-func (c *Client) dial(ctx context.Context) (transport.Caller, error) {
-	rpc, err := c.cfg.Redial.Dial(ctx)
+func (c *Client) dial(ctx context.Context) (rpc.Caller, error) {
+	caller, err := c.cfg.Redial.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.caller = rpc
+	c.caller = caller
 	c.mu.Unlock()
-	if err := c.offer(ctx, rpc); err != nil {
+	if err := c.offer(ctx, caller); err != nil {
 		c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
 		if !errors.Is(err, ErrNoProgram) {
 			c.again()
 		}
 	}
-	return rpc, nil
+	return caller, nil
 }
 
 // again wakes reconnect.
@@ -52,12 +52,12 @@ func (c *Client) reconnect() {
 		}
 		_ = rendezvous.Keep(c.ctx, c.cfg.MinDelay, c.cfg.MaxDelay, func() error { // refused has the error
 			c.mu.Lock()
-			rpc, live := c.caller, c.conn != nil
+			caller, live := c.caller, c.conn != nil
 			c.mu.Unlock()
 			if live {
 				return nil
 			}
-			err := c.offer(c.ctx, rpc)
+			err := c.offer(c.ctx, caller)
 			if err != nil {
 				c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
 			}
@@ -96,8 +96,8 @@ func (c *Client) refused(err error) {
 // offerTime is how long an attempt to offer the log may take.
 const offerTime = 10 * time.Second
 
-// offer binds the connection of rpc to the log, and connects the log if necessary.
-func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
+// offer binds the connection of caller to the log, and connects the log if necessary.
+func (c *Client) offer(ctx context.Context, caller rpc.Caller) (err error) {
 	defer func() {
 		if err != nil {
 			c.refused(err)
@@ -119,9 +119,9 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 	if c.cfg.Immediates != nil {
 		proc = procOfferImmediate
 	}
-	err = call(ctx, rpc, proc, &a, &res)
+	err = call(ctx, caller, proc, &a, &res)
 	if proc != procOffer && errors.Is(err, ErrNoProgram) {
-		err = call(ctx, rpc, procOffer, &a, &res)
+		err = call(ctx, caller, procOffer, &a, &res)
 	}
 	if err != nil {
 		return err
@@ -139,9 +139,9 @@ func (c *Client) offer(ctx context.Context, rpc transport.Caller) (err error) {
 }
 
 // call calls OFFER.
-func call(ctx context.Context, rpc transport.Caller, proc uint32, a *offerArgs, res *offerRes) error {
-	c := transport.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil)}
-	return rendezvous.Call(ctx, rpc, &c, ErrNoProgram, errOffer, res.parse)
+func call(ctx context.Context, caller rpc.Caller, proc uint32, a *offerArgs, res *offerRes) error {
+	c := rpc.Call{Prog: Program, Vers: Version, Proc: proc, Args: a.append(nil)}
+	return rendezvous.Call(ctx, caller, &c, ErrNoProgram, errOffer, res.parse)
 }
 
 // connect makes the connection of the log, and ends the previous session.

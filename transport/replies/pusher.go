@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -30,12 +30,12 @@ const (
 // ErrClosed is returned by Serve after Close.
 var ErrClosed = errors.New("replies: closed")
 
-// Pusher is a [transport.Handler] that passes calls to another Handler, and pushes its replies
+// Pusher is a [rpc.Handler] that passes calls to another Handler, and pushes its replies
 // into the logs that clients have offered. Set the fields, then serve. The fields must not change
 // afterwards.
 type Pusher struct {
 	// Handler serves the calls. It must be set.
-	Handler transport.Handler
+	Handler rpc.Handler
 	// Addr is the address for log connections, host:port, that clients are told. Without host,
 	// clients use the host of the RPC server. The application passes its listener to Serve.
 	Addr string
@@ -65,7 +65,7 @@ type Pusher struct {
 	closed  bool
 }
 
-var _ transport.Handler = (*Pusher)(nil)
+var _ rpc.Handler = (*Pusher)(nil)
 
 func (p *Pusher) init() {
 	p.once.Do(func() {
@@ -89,31 +89,31 @@ func (p *Pusher) init() {
 
 // MayBlock asks Handler about its programs.
 func (p *Pusher) MayBlock(prog, vers, proc uint32) bool {
-	return prog != Program && transport.MayBlock(p.Handler, prog, vers, proc)
+	return prog != Program && rpc.MayBlock(p.Handler, prog, vers, proc)
 }
 
 // Class asks Handler about its programs.
-func (p *Pusher) Class(req *transport.Request) uint32 {
+func (p *Pusher) Class(req *rpc.Request) uint32 {
 	if req.Prog == Program {
 		return 0
 	}
-	return transport.Class(p.Handler, req)
+	return rpc.Class(p.Handler, req)
 }
 
 // NonIdempotent asks Handler about its programs.
 func (p *Pusher) NonIdempotent(prog, vers, proc uint32) bool {
-	return prog != Program && transport.NonIdempotent(p.Handler, prog, vers, proc)
+	return prog != Program && rpc.NonIdempotent(p.Handler, prog, vers, proc)
 }
 
 // Lazy asks Handler about its programs. For chosen calls it returns false, because the digest of
 // a call covers all its arguments.
 func (p *Pusher) Lazy(prog, vers, proc uint32) bool {
-	return prog != Program && !p.chosen(prog, vers, proc) && transport.Lazy(p.Handler, prog, vers, proc)
+	return prog != Program && !p.chosen(prog, vers, proc) && rpc.Lazy(p.Handler, prog, vers, proc)
 }
 
 // Ready asks Handler about its calls.
-func (p *Pusher) Ready(ctx context.Context, req *transport.Request) bool {
-	return req.Prog != Program && transport.Ready(ctx, p.Handler, req)
+func (p *Pusher) Ready(ctx context.Context, req *rpc.Request) bool {
+	return req.Prog != Program && rpc.Ready(ctx, p.Handler, req)
 }
 
 func (p *Pusher) chosen(prog, vers, proc uint32) bool {
@@ -123,8 +123,8 @@ func (p *Pusher) chosen(prog, vers, proc uint32) bool {
 	return p.NonIdempotent(prog, vers, proc)
 }
 
-// ServeRPC implements [transport.Handler].
-func (p *Pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements [rpc.Handler].
+func (p *Pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	p.init()
 	if req.Prog == Program {
 		p.serve(ctx, req, resp)
@@ -143,7 +143,7 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *tra
 }
 
 // bindingOf returns the binding of a connection, nil if there is none.
-func (p *Pusher) bindingOf(req *transport.Request) *binding {
+func (p *Pusher) bindingOf(req *rpc.Request) *binding {
 	if req.RemoteAddr == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ type binding struct {
 	immediate bool // Immediate Data may stand for replies on it
 }
 
-func (p *Pusher) serve(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (p *Pusher) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	switch {
 	case req.Vers != Version:
@@ -181,7 +181,7 @@ func (p *Pusher) serve(ctx context.Context, req *transport.Request, resp *transp
 }
 
 // offer binds a connection to the log of a client.
-func (p *Pusher) offer(ctx context.Context, req *transport.Request, a *offerArgs) offerRes {
+func (p *Pusher) offer(ctx context.Context, req *rpc.Request, a *offerArgs) offerRes {
 	if req.Network != "rdma" || req.RemoteAddr == nil {
 		return offerRes{Status: statusBusy} // we would not notice the end of the connection
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -80,7 +80,7 @@ const (
 // push pushes a reply, names its record in it and returns the record's number, or 0 if there is no
 // room. It waits for room as long as some is likely to come, because the client may get replies
 // faster than it can make durable which ones it is Done with.
-func (c *client) push(ctx context.Context, req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) uint64 {
+func (c *client) push(ctx context.Context, req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) uint64 {
 	for {
 		n, wait := c.tryPush(req, resp, digest)
 		if !wait {
@@ -94,7 +94,7 @@ func (c *client) push(ctx context.Context, req *transport.Request, resp *transpo
 	}
 }
 
-func (c *client) tryPush(req *transport.Request, resp *transport.Response, digest [sha256.Size]byte) (seq uint64, wait bool) {
+func (c *client) tryPush(req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) (seq uint64, wait bool) {
 	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
 		return 0, false // the handler has set its own verifier
 	}

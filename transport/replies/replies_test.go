@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -39,9 +40,9 @@ func TestHold(t *testing.T) {
 		}()
 	}
 	<-mem.waiting // a record is being flushed: the calls have run
-	var reply transport.Reply
+	var reply rpc.Reply
 	for runs := uint32(0); runs < 4; {
-		seq, err := c.Call(t.Context(), &transport.Call{Prog: program, Vers: 1, Proc: 2}, &reply)
+		seq, err := c.Call(t.Context(), &rpc.Call{Prog: program, Vers: 1, Proc: 2}, &reply)
 		if seq != 0 || err != nil {
 			t.Fatal(seq, err)
 		}
@@ -64,7 +65,7 @@ func TestHold(t *testing.T) {
 		got[r.seq] = r
 	}
 	after, err := Open(&Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: transport.RedialConfig{
-		Dial: func(context.Context) (transport.Caller, error) { return nil, errors.New("none") },
+		Dial: func(context.Context) (rpc.Caller, error) { return nil, errors.New("none") },
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +134,10 @@ func TestDone(t *testing.T) {
 	mem := sim(4096)
 	created(t, mem)
 	c := w.open(mem)
-	var call transport.Call
+	var call rpc.Call
 	for n := range uint32(200) { // several times what the log holds
-		call = transport.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}
-		var reply transport.Reply
+		call = rpc.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}
+		var reply rpc.Reply
 		if err := c.Do(t.Context(), &call, &reply); err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +184,8 @@ func TestForms(t *testing.T) {
 		proc, n uint32
 		named   bool
 	}{{3, 0, true}, {3, 5, true}, {3, 9000, true}, {3, 60_000, false}, {4, 0, false}, {1, 1, true}} {
-		var reply transport.Reply
-		call := transport.Call{Prog: program, Vers: 1, Proc: test.proc, Args: xdr.AppendUint32(nil, test.n), MaxResults: 8 + int(test.n)}
+		var reply rpc.Reply
+		call := rpc.Call{Prog: program, Vers: 1, Proc: test.proc, Args: xdr.AppendUint32(nil, test.n), MaxResults: 8 + int(test.n)}
 		seq, err := c.Call(t.Context(), &call, &reply)
 		if err != nil || (seq != 0) != test.named {
 			t.Fatalf("procedure %d of %d octets: record %d, %v", test.proc, test.n, seq, err)
@@ -288,7 +289,7 @@ func TestWithout(t *testing.T) {
 		t.Error("where the log's address is dead:", err)
 	}
 	_ = c.Close()
-	plain := &transport.Server{Handler: transport.HandlerFunc(func(ctx context.Context, req *transport.Request, resp *transport.Response) {
+	plain := &transport.Server{Handler: rpc.HandlerFunc(func(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 		if req.Prog == Program {
 			resp.Stat = xdr.ProgUnavail
 			return

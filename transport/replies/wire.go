@@ -6,8 +6,8 @@ import (
 	"hash"
 
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -155,10 +155,10 @@ func digest(prog, vers, proc uint32) hash.Hash {
 }
 
 // recordSize returns the octets of the record of a reply.
-func recordSize(resp *transport.Response) int { return recordLen + rdmaLen + resp.ReplySize() }
+func recordSize(resp *rpc.Response) int { return recordLen + rdmaLen + resp.ReplySize() }
 
 // appendRecord appends the record of a reply.
-func appendRecord(b []byte, epoch uint32, digest [sha256.Size]byte, req *transport.Request, resp *transport.Response) []byte {
+func appendRecord(b []byte, epoch uint32, digest [sha256.Size]byte, req *rpc.Request, resp *rpc.Response) []byte {
 	for _, v := range [...]uint32{epoch, req.Prog, req.Vers, req.Proc} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -43,8 +43,8 @@ func TestGolden(t *testing.T) {
 	if got, want := v.Append(nil), rdmaptest.Hex(t, "73746c67 00000010 0000000000000009 0000000000000004"); !bytes.Equal(got, want) {
 		t.Errorf("verifier %x, want %x", got, want)
 	}
-	req := transport.Request{CallHeader: xdr.CallHeader{XID: 0xabcd, Prog: 1, Vers: 2, Proc: 3}}
-	resp := transport.Response{Verf: v, Results: []byte{0, 0, 0, 42}}
+	req := rpc.Request{CallHeader: xdr.CallHeader{XID: 0xabcd, Prog: 1, Vers: 2, Proc: 3}}
+	resp := rpc.Response{Verf: v, Results: []byte{0, 0, 0, 42}}
 	record := appendRecord(nil, 7, counted32(), &req, &resp)
 	want = rdmaptest.Hex(t, `00000007 00000001 00000002 00000003
 		000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -32,7 +33,7 @@ const maxEntries = 4096
 // GetAddr asks the rpcbind at the other end of c for the address of a service. An unspecified host
 // in it means the host of rpcbind. c may use any transport, including RDMA. Errors wrap
 // ErrNotRegistered, or are those of c.Do and of xdr.
-func GetAddr(ctx context.Context, c transport.Caller, prog, vers uint32, netid string) (netip.AddrPort, error) {
+func GetAddr(ctx context.Context, c rpc.Caller, prog, vers uint32, netid string) (netip.AddrPort, error) {
 	e := Entry{Prog: prog, Vers: vers, Netid: netid}
 	var addr string
 	err := call(ctx, c, procGetAddr, &e, func(d *xdr.Decoder) { addr = d.String(maxString) })
@@ -50,7 +51,7 @@ func GetAddr(ctx context.Context, c transport.Caller, prog, vers uint32, netid s
 }
 
 // find looks for the service in the list of all services.
-func find(ctx context.Context, c transport.Caller, want *Entry) (addr string, err error) {
+func find(ctx context.Context, c rpc.Caller, want *Entry) (addr string, err error) {
 	err = call(ctx, c, procDump, nil, func(d *xdr.Decoder) {
 		var e Entry
 		for range maxEntries {
@@ -150,16 +151,16 @@ func dialLocal(ctx context.Context) (c *transport.StreamClient, err error) {
 
 // call makes one call and decodes its results. If the server has only version 3, call repeats the
 // call with that.
-func call(ctx context.Context, c transport.Caller, proc uint32, e *Entry, results func(*xdr.Decoder)) error {
+func call(ctx context.Context, c rpc.Caller, proc uint32, e *Entry, results func(*xdr.Decoder)) error {
 	var args []byte
 	if e != nil {
 		args = e.appendTo(nil)
 	}
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
 	for _, vers := range [...]uint32{Version4, Version3} {
 		asks := proc != procSet && proc != procUnset // the others answer differently the second time
-		call := &transport.Call{Prog: Program, Vers: vers, Proc: proc, Args: args, MaxResults: maxResults, Repeatable: asks}
+		call := &rpc.Call{Prog: Program, Vers: vers, Proc: proc, Args: args, MaxResults: maxResults, Repeatable: asks}
 		if err := c.Do(ctx, call, &reply); err != nil {
 			return err
 		}

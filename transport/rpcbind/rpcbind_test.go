@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -69,7 +70,7 @@ type rpcbindd struct {
 	old     bool // version 3 only
 }
 
-func (r *rpcbindd) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (r *rpcbindd) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if r.old && req.Vers > Version3 {
 		resp.ProgMismatch(2, Version3)
 		return
@@ -102,7 +103,7 @@ func (r *rpcbindd) ServeRPC(ctx context.Context, req *transport.Request, resp *t
 }
 
 // startLocal serves h on a local socket and on TCP, whose address it returns.
-func startLocal(t *testing.T, h transport.Handler) string {
+func startLocal(t *testing.T, h rpc.Handler) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "s")
 	s := &transport.Server{Handler: h}
@@ -162,7 +163,7 @@ func TestLife(t *testing.T) {
 
 // TestTable: versions, refusals, what is not its business, and octets that cannot be decoded.
 func TestTable(t *testing.T) {
-	next := transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+	next := rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = append(resp.Results, 1, 2, 3, 4)
 	})
 	tab := &Table{Next: next, Entries: []Entry{{Prog: 7, Vers: 2, Netid: "rdma", Addr: "a"}, {Prog: 7, Vers: 3, Netid: "rdma", Addr: "b"}}}
@@ -186,7 +187,7 @@ func TestTable(t *testing.T) {
 		{100003, 3, 0, nil, xdr.Success, "\x01\x02\x03\x04"},
 	} {
 		call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: tt.prog, Vers: tt.vers, Proc: tt.proc})
-		msg, ok := transport.ServeMessage(t.Context(), tab, nil, append(call, tt.args...), nil)
+		msg, ok := rpc.ServeMessage(t.Context(), tab, nil, append(call, tt.args...), nil)
 		if !ok {
 			t.Fatal("no answer")
 		}
@@ -199,7 +200,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%d.%d procedure %d: %v, %q", tt.prog, tt.vers, tt.proc, h.Accept, d.Rest())
 		}
 	}
-	msg, _ := transport.ServeMessage(t.Context(), &Table{}, nil, xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 5}), nil)
+	msg, _ := rpc.ServeMessage(t.Context(), &Table{}, nil, xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 5}), nil)
 	d := xdr.NewDecoder(msg)
 	var h xdr.ReplyHeader
 	if h.Parse(&d) != nil || h.Accept != xdr.ProgUnavail {
@@ -223,7 +224,7 @@ func TestNoRpcbind(t *testing.T) {
 func TestHostileDump(t *testing.T) {
 	e := Entry{Prog: 1, Vers: 1, Netid: "x", Addr: "y"}
 	for _, n := range []int{1, 2000} {
-		h := transport.HandlerFunc(func(_ context.Context, req *transport.Request, resp *transport.Response) {
+		h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			if req.Proc == procGetAddr {
 				resp.Results = xdr.AppendString(resp.Results, "")
 				return

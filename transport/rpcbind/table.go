@@ -3,21 +3,21 @@ package rpcbind
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // Table answers rpcbind calls from a list that does not change: the procedures NULL, GETADDR, DUMP,
 // and, in version 4, GETVERSADDR. The answer to SET and UNSET is false. Calls of other programs go
-// to Next. It is a [transport.Handler] and safe for concurrent use.
+// to Next. It is a [rpc.Handler] and safe for concurrent use.
 type Table struct {
 	Entries []Entry
 	// Next serves all other programs. If nil, they are answered with PROG_UNAVAIL.
-	Next transport.Handler
+	Next rpc.Handler
 }
 
-// ServeRPC implements [transport.Handler].
-func (t *Table) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements [rpc.Handler].
+func (t *Table) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {
 	case req.Prog != Program && t.Next != nil:
 		t.Next.ServeRPC(ctx, req, resp)
@@ -32,34 +32,34 @@ func (t *Table) ServeRPC(ctx context.Context, req *transport.Request, resp *tran
 
 // MayBlock asks Next about its programs.
 func (t *Table) MayBlock(prog, vers, proc uint32) bool {
-	return prog != Program && transport.MayBlock(t.Next, prog, vers, proc)
+	return prog != Program && rpc.MayBlock(t.Next, prog, vers, proc)
 }
 
 // Class asks Next about its programs.
-func (t *Table) Class(req *transport.Request) uint32 {
+func (t *Table) Class(req *rpc.Request) uint32 {
 	if req.Prog == Program {
 		return 0
 	}
-	return transport.Class(t.Next, req)
+	return rpc.Class(t.Next, req)
 }
 
 // NonIdempotent asks Next about its programs.
 func (t *Table) NonIdempotent(prog, vers, proc uint32) bool {
-	return prog != Program && transport.NonIdempotent(t.Next, prog, vers, proc)
+	return prog != Program && rpc.NonIdempotent(t.Next, prog, vers, proc)
 }
 
 // Lazy asks Next about its programs.
 func (t *Table) Lazy(prog, vers, proc uint32) bool {
-	return prog != Program && transport.Lazy(t.Next, prog, vers, proc)
+	return prog != Program && rpc.Lazy(t.Next, prog, vers, proc)
 }
 
 // Ready asks Next about its calls.
-func (t *Table) Ready(ctx context.Context, req *transport.Request) bool {
-	return req.Prog != Program && transport.Ready(ctx, t.Next, req)
+func (t *Table) Ready(ctx context.Context, req *rpc.Request) bool {
+	return req.Prog != Program && rpc.Ready(ctx, t.Next, req)
 }
 
 // serve answers one rpcbind call.
-func (t *Table) serve(req *transport.Request, resp *transport.Response) {
+func (t *Table) serve(req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var e Entry
 	switch req.Proc {

@@ -39,5 +39,5 @@
 //
 // A message has one item, at most Config.MaxPayload octets long with the rest. What is not the item is limited
 // to 4 MiB. A handler that wants to look at a call before its data is moved, or has several items, is a
-// transport.Handler instead: see Mux.Next.
+// rpc.Handler instead: see Mux.Next.
 package service

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
 )
 
@@ -124,9 +125,9 @@ func ExampleInvoke_options() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	mem := transport.Alloc(1 << 20)
+	mem := rpc.Alloc(1 << 20)
 	for range 3 {
-		err := service.Invoke(ctx, c, save, &saveArgs{"a", mem.Bytes()}, nil, func(call *transport.Call) { call.ItemMemory = mem })
+		err := service.Invoke(ctx, c, save, &saveArgs{"a", mem.Bytes()}, nil, func(call *rpc.Call) { call.ItemMemory = mem })
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -180,7 +181,7 @@ func ExampleMux() {
 	type total struct{ Sum uint64 }
 	add := service.Proc[struct{ N uint64 }, total]{Prog: 0x20000003, Vers: 1, Proc: 1, Once: true}
 	var sum atomic.Uint64
-	mux := &service.Mux{Next: transport.HandlerFunc(func(_ context.Context, req *transport.Request, _ *transport.Response) {
+	mux := &service.Mux{Next: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 		fmt.Println("a call of program", req.Prog)
 	})}
 	service.Handle(mux, add, func(_ context.Context, a *struct{ N uint64 }) (*total, error) {
@@ -192,8 +193,8 @@ func ExampleMux() {
 	var got total
 	err := service.Invoke(context.Background(), c, add, &struct{ N uint64 }{3}, &got)
 	fmt.Println(got.Sum, err)
-	var reply transport.Reply
-	err = c.Do(context.Background(), &transport.Call{Prog: 7, Vers: 1}, &reply)
+	var reply rpc.Reply
+	err = c.Do(context.Background(), &rpc.Call{Prog: 7, Vers: 1}, &reply)
 	fmt.Println(reply.Header.Accept, err)
 	reply.Release()
 	// Output:

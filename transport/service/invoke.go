@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Invoke calls p with args, and fills res with the results. A nil args or res stands for a zero value that
@@ -20,8 +20,8 @@ import (
 // before the reply is there, the server may still use the items: see Call.Free.
 //
 // Errors: the service's own (see the package comment); *xdr.RPCStatusError, the server has refused the call;
-// *xdr.DecodeError, its results are not of type Res; those of [transport.Caller]; and xdrreflect.ErrType.
-func Invoke[Args, Res any](ctx context.Context, c transport.Caller, p Proc[Args, Res], args *Args, res *Res, options ...func(*transport.Call)) error {
+// *xdr.DecodeError, its results are not of type Res; those of [rpc.Caller]; and xdrreflect.ErrType.
+func Invoke[Args, Res any](ctx context.Context, c rpc.Caller, p Proc[Args, Res], args *Args, res *Res, options ...func(*rpc.Call)) error {
 	if args == nil {
 		args = new(Args)
 	}
@@ -36,7 +36,7 @@ func Invoke[Args, Res any](ctx context.Context, c transport.Caller, p Proc[Args,
 	if err != nil {
 		return err
 	}
-	call := transport.Call{Prog: p.Prog, Vers: p.Vers, Proc: p.Proc, MaxResults: p.MaxResults, Repeatable: true}
+	call := rpc.Call{Prog: p.Prog, Vers: p.Vers, Proc: p.Proc, MaxResults: p.MaxResults, Repeatable: true}
 	if err := in.put(&call, args); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func Invoke[Args, Res any](ctx context.Context, c transport.Caller, p Proc[Args,
 }
 
 // put makes *args the arguments of a call.
-func (f *form) put(call *transport.Call, args any) error {
+func (f *form) put(call *rpc.Call, args any) error {
 	b, pos, item, err := f.Marshal(args)
 	call.Args = b
 	if pos > 0 && len(item) > 0 {
@@ -65,8 +65,8 @@ func (f *form) put(call *transport.Call, args any) error {
 }
 
 // do makes a call whose results become *res.
-func (f *form) do(ctx context.Context, c transport.Caller, call *transport.Call, res any) error {
-	var reply transport.Reply
+func (f *form) do(ctx context.Context, c rpc.Caller, call *rpc.Call, res any) error {
+	var reply rpc.Reply
 	defer reply.Release()
 	err := c.Do(ctx, call, &reply)
 	if err == nil {

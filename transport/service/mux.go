@@ -6,15 +6,15 @@ import (
 	"log/slog"
 	"reflect"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Mux serves procedures of one or more programs. It is a [transport.Handler]; its zero value serves none. Add all
+// Mux serves procedures of one or more programs. It is a [rpc.Handler]; its zero value serves none. Add all
 // procedures before the first call. Handlers may block.
 type Mux struct {
 	// Next serves the programs of which the Mux has no procedure. If nil, they are PROG_UNAVAIL.
-	Next transport.Handler
+	Next rpc.Handler
 
 	procs []procedure
 }
@@ -23,7 +23,7 @@ type Mux struct {
 type procedure struct {
 	prog, vers, proc uint32
 	once             bool
-	serve            func(ctx context.Context, req *transport.Request, resp *transport.Response) error
+	serve            func(ctx context.Context, req *rpc.Request, resp *rpc.Response) error
 }
 
 // Handle lets fn serve p. It panics if p is served already, and if a type of p has no XDR form.
@@ -40,7 +40,7 @@ func Handle[Args, Res any](m *Mux, p Proc[Args, Res], fn func(ctx context.Contex
 	if _, e := m.find(p.Prog, p.Vers, p.Proc); e != nil {
 		panic(fmt.Sprintf("service: program %#x, version %d, procedure %d is served already", p.Prog, p.Vers, p.Proc))
 	}
-	serve := func(ctx context.Context, req *transport.Request, resp *transport.Response) error {
+	serve := func(ctx context.Context, req *rpc.Request, resp *rpc.Response) error {
 		args := new(Args)
 		if in.Unmarshal(req.Args, nil, args) != nil {
 			resp.Stat = xdr.GarbageArgs
@@ -85,8 +85,8 @@ func (m *Mux) find(prog, vers, proc uint32) (v versions, found *procedure) {
 	return v, found
 }
 
-// ServeRPC implements [transport.Handler]. It answers what it does not serve as RFC 5531 Section 9 says.
-func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements [rpc.Handler]. It answers what it does not serve as RFC 5531 Section 9 says.
+func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	v, p := m.find(req.Prog, req.Vers, req.Proc)
 	switch {
 	case !v.some && m.Next != nil:
@@ -106,7 +106,7 @@ func (m *Mux) ServeRPC(ctx context.Context, req *transport.Request, resp *transp
 }
 
 // refuse answers a call whose handler has failed.
-func refuse(req *transport.Request, resp *transport.Response, err error) {
+func refuse(req *rpc.Request, resp *rpc.Response, err error) {
 	s, ok := err.(*xdr.RPCStatusError) //nolint:errorlint // a wrapped one is that of another server
 	switch {
 	case ok && s.Denied:
@@ -121,7 +121,7 @@ func refuse(req *transport.Request, resp *transport.Response, err error) {
 }
 
 // results makes *res the results of a call.
-func (f *form) results(req *transport.Request, resp *transport.Response, res any) error {
+func (f *form) results(req *rpc.Request, resp *rpc.Response, res any) error {
 	b, pos, item, err := f.Marshal(res)
 	if err != nil || pos == 0 {
 		resp.Results = append(resp.Results, b...)
@@ -144,14 +144,14 @@ func within(part, whole []byte) bool {
 type exchangeKey struct{}
 
 type exchange struct {
-	req  *transport.Request
-	resp *transport.Response
+	req  *rpc.Request
+	resp *rpc.Response
 }
 
 // Exchange returns the call that a handler of a Mux serves, from the context that it got: to see who calls
 // and to call him back, or to use pooled memory for a result (Response.Scratch) and to learn when a result was
 // sent (Response.OnSent). Both are valid until the handler returns. They are nil in other contexts.
-func Exchange(ctx context.Context) (*transport.Request, *transport.Response) {
+func Exchange(ctx context.Context) (*rpc.Request, *rpc.Response) {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x.req, x.resp
 	}
@@ -159,34 +159,34 @@ func Exchange(ctx context.Context) (*transport.Request, *transport.Response) {
 }
 
 // next returns Next for the programs that it serves, else nil.
-func (m *Mux) next(prog uint32) transport.Handler {
+func (m *Mux) next(prog uint32) rpc.Handler {
 	if v, _ := m.find(prog, 0, 0); v.some {
 		return nil
 	}
 	return m.Next
 }
 
-// MayBlock implements the method of [transport.Handler], as do the others: any procedure may block.
+// MayBlock implements the method of [rpc.Handler], as do the others: any procedure may block.
 func (m *Mux) MayBlock(prog, vers, proc uint32) bool {
 	v, _ := m.find(prog, vers, proc)
-	return v.some || transport.MayBlock(m.Next, prog, vers, proc)
+	return v.some || rpc.MayBlock(m.Next, prog, vers, proc)
 }
 
 // NonIdempotent names the procedures with Once.
 func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 	_, p := m.find(prog, vers, proc)
-	return p != nil && p.once || transport.NonIdempotent(m.next(prog), prog, vers, proc)
+	return p != nil && p.once || rpc.NonIdempotent(m.next(prog), prog, vers, proc)
 }
 
 // Class is that of Next.
-func (m *Mux) Class(req *transport.Request) uint32 { return transport.Class(m.next(req.Prog), req) }
+func (m *Mux) Class(req *rpc.Request) uint32 { return rpc.Class(m.next(req.Prog), req) }
 
 // Lazy is that of Next.
 func (m *Mux) Lazy(prog, vers, proc uint32) bool {
-	return transport.Lazy(m.next(prog), prog, vers, proc)
+	return rpc.Lazy(m.next(prog), prog, vers, proc)
 }
 
 // Ready is that of Next.
-func (m *Mux) Ready(ctx context.Context, req *transport.Request) bool {
-	return transport.Ready(ctx, m.next(req.Prog), req)
+func (m *Mux) Ready(ctx context.Context, req *rpc.Request) bool {
+	return rpc.Ready(ctx, m.next(req.Prog), req)
 }

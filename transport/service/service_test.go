@@ -16,6 +16,7 @@ import (
 	davecgh "github.com/davecgh/go-xdr/xdr2"
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
 	"github.com/stag-rdma/stag/xdr"
 	"github.com/stag-rdma/stag/xdr/xdrreflect"
@@ -81,7 +82,7 @@ func newMux() *service.Mux {
 }
 
 // clients are one over each transport, of a server of newMux.
-func clients(t *testing.T, cfg *transport.Config) map[string]transport.Caller {
+func clients(t *testing.T, cfg *transport.Config) map[string]rpc.Caller {
 	t.Helper()
 	cfg.Binding = service.Bind(echo, panics, fails, broken, void, fill)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,7 +101,7 @@ func clients(t *testing.T, cfg *transport.Config) map[string]transport.Caller {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rdma.Close(); tcp.Close(); s.Close(); <-served })
-	return map[string]transport.Caller{"rdma": rdma, "tcp": tcp}
+	return map[string]rpc.Caller{"rdma": rdma, "tcp": tcp}
 }
 
 // quiet keeps the errors of handlers from the output of the tests.
@@ -201,16 +202,16 @@ func TestStatus(t *testing.T) {
 // TestClientErrors: what does not fit is refused where it is made, or by who gets it.
 func TestClientErrors(t *testing.T) {
 	for name, c := range clients(t, &transport.Config{MaxPayload: 100 << 10}) {
-		is := func(what string, err error, reason transport.Reason) {
+		is := func(what string, err error, reason rpc.Reason) {
 			t.Helper()
-			if e, ok := errors.AsType[*transport.RPCError](err); !ok || e.Reason != reason {
+			if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != reason {
 				t.Errorf("%s, %s: %v, want %v", name, what, err, reason)
 			}
 		}
-		is("an argument above MaxPayload", service.Invoke(t.Context(), c, echo, &blob{Data: make([]byte, 100<<10)}, nil), transport.ReasonTooBig)
+		is("an argument above MaxPayload", service.Invoke(t.Context(), c, echo, &blob{Data: make([]byte, 100<<10)}, nil), rpc.ReasonTooBig)
 		if name == "rdma" { // over TCP all results come in the record of the reply
-			is("a result above MaxResults", service.Invoke(t.Context(), c, fill, &word{90 << 10}, &blob{}), transport.ReasonChunk)
-			is("a result larger than its room", service.Invoke(t.Context(), c, fill, &word{9000}, &blob{Data: make([]byte, 8000)}), transport.ReasonChunk)
+			is("a result above MaxResults", service.Invoke(t.Context(), c, fill, &word{90 << 10}, &blob{}), rpc.ReasonChunk)
+			is("a result larger than its room", service.Invoke(t.Context(), c, fill, &word{9000}, &blob{Data: make([]byte, 8000)}), rpc.ReasonChunk)
 		}
 		err := service.Invoke(t.Context(), c, service.Proc[service.Void, word]{Prog: prog, Vers: 4, Proc: 1}, nil, nil)
 		if _, ok := errors.AsType[*xdr.DecodeError](err); !ok {
@@ -238,8 +239,8 @@ func TestOctets(t *testing.T) {
 			if _, err := davecgh.Marshal(&want, &v); err != nil {
 				t.Fatal(err)
 			}
-			var reply transport.Reply
-			call := &transport.Call{Prog: prog, Vers: 2, Proc: 1, Args: want.Bytes()}
+			var reply rpc.Reply
+			call := &rpc.Call{Prog: prog, Vers: 2, Proc: 1, Args: want.Bytes()}
 			if err := c.Do(t.Context(), call, &reply); err != nil || !bytes.Equal(reply.Results, want.Bytes()) {
 				t.Errorf("%s: %d octets came back as\n%x, %v; want\n%x", name, n, reply.Results, err, want.Bytes())
 			}
@@ -255,8 +256,8 @@ func TestGarbage(t *testing.T) {
 			nil, {0, 0, 0, 4}, {0, 0, 0, 4, 1, 2, 3, 4}, {0, 0, 0, 0}, {255, 255, 255, 255, 0, 0, 0, 1},
 			{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1},
 		} {
-			var reply transport.Reply
-			call := &transport.Call{Prog: prog, Vers: 2, Proc: 1, Args: args}
+			var reply rpc.Reply
+			call := &rpc.Call{Prog: prog, Vers: 2, Proc: 1, Args: args}
 			if err := c.Do(t.Context(), call, &reply); err != nil || reply.Header.Accept != xdr.GarbageArgs {
 				t.Errorf("%s: %x: %v, %v", name, args, reply.Header.Accept, err)
 			}
@@ -325,13 +326,13 @@ func TestDeclarations(t *testing.T) {
 }
 
 // next is a handler with all methods, for program 7.
-type next struct{ transport.HandlerFunc }
+type next struct{ rpc.HandlerFunc }
 
-func (next) MayBlock(prog, _, _ uint32) bool                      { return prog == 7 }
-func (next) NonIdempotent(prog, _, _ uint32) bool                 { return true }
-func (next) Lazy(prog, _, _ uint32) bool                          { return true }
-func (next) Class(*transport.Request) uint32                      { return 3 }
-func (next) Ready(_ context.Context, req *transport.Request) bool { return true }
+func (next) MayBlock(prog, _, _ uint32) bool                { return prog == 7 }
+func (next) NonIdempotent(prog, _, _ uint32) bool           { return true }
+func (next) Lazy(prog, _, _ uint32) bool                    { return true }
+func (next) Class(*rpc.Request) uint32                      { return 3 }
+func (next) Ready(_ context.Context, req *rpc.Request) bool { return true }
 
 // TestNext: the programs that a Mux does not serve are those of Next, with all that it says about them.
 func TestNext(t *testing.T) {
@@ -347,7 +348,7 @@ func TestNext(t *testing.T) {
 		{prog, 4, 1, true, true, false, false, false},
 		{prog, 3, 1, true, false, false, false, false},
 	} {
-		req := &transport.Request{CallHeader: xdr.CallHeader{Prog: tt.prog, Vers: tt.vers, Proc: tt.proc}}
+		req := &rpc.Request{CallHeader: xdr.CallHeader{Prog: tt.prog, Vers: tt.vers, Proc: tt.proc}}
 		got := []bool{
 			m.MayBlock(tt.prog, tt.vers, tt.proc), m.NonIdempotent(tt.prog, tt.vers, tt.proc), m.Lazy(tt.prog, tt.vers, tt.proc),
 			m.Ready(t.Context(), req), m.Class(req) == 3,

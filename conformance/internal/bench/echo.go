@@ -11,11 +11,12 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // echoItem answers procItem: an opaque by read chunk, and back by write chunk.
-func echoItem(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func echoItem(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	o := req.Opaque(&d, bulkSize)
 	data, err := o.Pull(ctx) // lent until the reply has left
@@ -40,12 +41,12 @@ func chunkEcho(addr string, crc transport.CRCMode, dur time.Duration) (float64, 
 		return 0, err
 	}
 	defer cl.Close()
-	call := &transport.Call{
+	call := &rpc.Call{
 		Prog: benchProg, Vers: 1, Proc: procItem,
 		Args: xdr.AppendUint32(nil, bulkSize), Item: make([]byte, bulkSize), ItemPos: 4,
 		Sink: make([]byte, bulkSize), MaxResults: 4,
 	}
-	var reply transport.Reply
+	var reply rpc.Reply
 	return echoRate(dur, func() error {
 		defer reply.Release()
 		err := cl.Do(context.Background(), call, &reply)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,8 +41,8 @@ func idleRound(p Peer) (limit, each float64, err error) {
 			return 0, 0, err
 		}
 		defer c.Close()
-		var reply transport.Reply
-		if err := c.Do(context.Background(), &transport.Call{Prog: benchProg, Vers: 1, Proc: procNull}, &reply); err != nil {
+		var reply rpc.Reply
+		if err := c.Do(context.Background(), &rpc.Call{Prog: benchProg, Vers: 1, Proc: procNull}, &reply); err != nil {
 			return 0, 0, err
 		}
 		reply.Release()
@@ -51,9 +52,9 @@ func idleRound(p Peer) (limit, each float64, err error) {
 }
 
 func peerMemory(c *transport.Client) (uint64, error) {
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(context.Background(), &transport.Call{Prog: benchProg, Vers: 1, Proc: procMemory}, &reply); err != nil {
+	if err := c.Do(context.Background(), &rpc.Call{Prog: benchProg, Vers: 1, Proc: procMemory}, &reply); err != nil {
 		return 0, err
 	}
 	d := xdr.NewDecoder(reply.Results)

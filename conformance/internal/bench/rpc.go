@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -39,7 +40,7 @@ type rpcHandler struct{}
 // MayBlock implements transport's optional method.
 func (rpcHandler) MayBlock(_, _, proc uint32) bool { return proc == procOwn }
 
-func (rpcHandler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (rpcHandler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch req.Proc {
 	case procEcho, procOwn:
 		resp.Results = append(resp.Results, req.Args...)
@@ -161,8 +162,8 @@ func latencyRound(p Peer, n int) (base, ours float64, err error) {
 		return 0, 0, err
 	}
 	defer cl.Close()
-	call := &transport.Call{Prog: benchProg, Vers: 1, Proc: procNull}
-	var reply transport.Reply
+	call := &rpc.Call{Prog: benchProg, Vers: 1, Proc: procNull}
+	var reply rpc.Reply
 	rtt := make([]float64, n)
 	for i := range rtt {
 		start := time.Now()
@@ -194,8 +195,8 @@ func callersRound(p Peer, proc uint32, dur time.Duration) (base, ours float64, e
 	}
 	defer cl.Close()
 	ours, err = rate(dur, func() func() error {
-		call := &transport.Call{Prog: benchProg, Vers: 1, Proc: proc, Args: args}
-		reply := new(transport.Reply)
+		call := &rpc.Call{Prog: benchProg, Vers: 1, Proc: proc, Args: args}
+		reply := new(rpc.Reply)
 		return func() error {
 			err := cl.Do(context.Background(), call, reply)
 			if err == nil && len(reply.Results) != echoArgs {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -209,9 +210,9 @@ func cmpErr(first, err error) error {
 func null(c *transport.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scaleTimeout)
 	defer cancel()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	return c.Do(ctx, &transport.Call{Prog: benchProg, Vers: 1, Proc: procNull}, &reply)
+	return c.Do(ctx, &rpc.Call{Prog: benchProg, Vers: 1, Proc: procNull}, &reply)
 }
 
 // usage is the resources that a process has used.
@@ -235,9 +236,9 @@ func appendUsage(b []byte) []byte {
 
 // peerUsage asks the other process.
 func peerUsage(c *transport.Client) (u usage, err error) {
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(context.Background(), &transport.Call{Prog: benchProg, Vers: 1, Proc: procUsage}, &reply); err != nil {
+	if err := c.Do(context.Background(), &rpc.Call{Prog: benchProg, Vers: 1, Proc: procUsage}, &reply); err != nil {
 		return u, err
 	}
 	d := xdr.NewDecoder(reply.Results)

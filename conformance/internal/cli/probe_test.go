@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 func TestProbeExitStatus(t *testing.T) {
@@ -53,7 +54,7 @@ func probed(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	srv := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	t.Cleanup(func() { srv.Close(); <-done })

@@ -8,11 +8,12 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 func ExampleProber_Run() {
 	l, _ := net.Listen("tcp", "127.0.0.1:0")
-	srv := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	srv := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	go srv.Serve(l)
 	defer srv.Close()
 

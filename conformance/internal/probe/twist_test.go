@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
 	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -44,7 +45,7 @@ func twisted(t *testing.T, tw *twist.Twist, server string) string {
 }
 
 // odd answers NULL, and READ with the octets that were asked for.
-func odd(_ context.Context, req *transport.Request, resp *transport.Response) {
+func odd(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	be := binary.BigEndian
 	switch {
 	case req.Prog != 100003:
@@ -69,7 +70,7 @@ var someCases = regexp.MustCompile(`^(mpa/flags|mpa/depths|mpa/wrong-key|fpdu/ba
 // it is not the relay that is caught.
 func TestTwists(t *testing.T) {
 	t.Parallel()
-	server := serveWith(t, &transport.Server{Handler: transport.HandlerFunc(odd)})
+	server := serveWith(t, &transport.Server{Handler: rpc.HandlerFunc(odd)})
 	var all sync.WaitGroup
 	for _, tw := range append([]twist.Twist{{Name: "none"}}, twist.Table()...) {
 		all.Go(func() { // at the same time: they wait more than they work

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -96,7 +96,7 @@ func makeLog(name string) error {
 }
 
 // call makes a call and remembers the record of its reply.
-func (k *kept) call(ctx context.Context, call *transport.Call, reply *transport.Reply) error {
+func (k *kept) call(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	seq, err := k.c.Call(ctx, call, reply)
 	if errors.Is(err, replies.ErrNotKept) { // the server was killed, but the reply has arrived
 		seq, err = 0, nil

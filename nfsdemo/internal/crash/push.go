@@ -10,9 +10,9 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -169,8 +169,8 @@ func (p *pusher) holds(file []byte) bool {
 	return ok && l.dial == p.rpc.dials() && p.s.Err() == nil
 }
 
-// ServeRPC implements transport.Handler: it answers CB_RECALL.
-func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler: it answers CB_RECALL.
+func (p *pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog != pushfile.CallbackProgram {
 		p.wishes.ServeRPC(ctx, req, resp)
 		return

@@ -7,14 +7,15 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // lasting is a Caller over RPC-over-RDMA that keeps the XIDs of its calls as long as its process
 // lives, but not longer.
 type lasting struct {
-	r    transport.Caller
-	send func(ctx context.Context, call *transport.Call, reply *transport.Reply) error
+	r    rpc.Caller
+	send func(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	cred xdr.Auth
 	made atomic.Int64
 	push pusher
@@ -43,7 +44,7 @@ func (l *lasting) init(worker uint16) {
 func (l *lasting) redial(addr Addr) *transport.RedialConfig {
 	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: &l.push}
 	return &transport.RedialConfig{
-		Dial: func(ctx context.Context) (transport.Caller, error) {
+		Dial: func(ctx context.Context) (rpc.Caller, error) {
 			conn, err := addr.dial(ctx, "RDMA")
 			if err != nil {
 				return nil, err
@@ -66,7 +67,7 @@ func (l *lasting) Close() error {
 
 // do implements Caller. It inserts placed data where they belong in the results.
 func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, error) {
-	call := transport.Call{
+	call := rpc.Call{
 		Prog: prog, Vers: m.vers, Proc: uint32(m.proc), Cred: l.cred,
 		Args: m.args, Item: m.item, ItemPos: len(m.args), MaxResults: 1024, Repeatable: true,
 	}
@@ -79,7 +80,7 @@ func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, e
 	if m.vers == 0 {
 		call.Vers = nfs3.Version
 	}
-	var reply transport.Reply
+	var reply rpc.Reply
 	if err := l.send(ctx, &call, &reply); err != nil {
 		return nil, err
 	}

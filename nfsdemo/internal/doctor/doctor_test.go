@@ -18,6 +18,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -36,7 +37,7 @@ func listen(t *testing.T) net.Listener {
 func port(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
 // serve runs a server over RDMA or TCP, and returns its port.
-func serve(t *testing.T, h transport.Handler, cfg *transport.Config, run func(*transport.Server, net.Listener) error) int {
+func serve(t *testing.T, h rpc.Handler, cfg *transport.Config, run func(*transport.Server, net.Listener) error) int {
 	t.Helper()
 	l := listen(t)
 	s := &transport.Server{Handler: h, Config: cfg}
@@ -87,8 +88,8 @@ func replies(t *testing.T, f mpa.Frame, change func([]byte)) int {
 }
 
 // says is a handler with one answer.
-func says(stat xdr.AcceptStat) transport.Handler {
-	return transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+func says(stat xdr.AcceptStat) rpc.Handler {
+	return rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		if resp.Stat = stat; stat == xdr.ProgMismatch {
 			resp.ProgMismatch(4, 4)
 		}
@@ -96,7 +97,7 @@ func says(stat xdr.AcceptStat) transport.Handler {
 }
 
 // good is an NFS server with one export, for some clients.
-func good(t *testing.T, allow ...string) transport.Handler {
+func good(t *testing.T, allow ...string) rpc.Handler {
 	t.Helper()
 	e := server.Export{Path: "/srv/data", FS: mem.New(nil), Squash: server.SquashNone}
 	for _, a := range allow {

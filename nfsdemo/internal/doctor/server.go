@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -124,10 +125,10 @@ func (d *doctor) notMPA(ctx context.Context, got []byte, err error) Result {
 }
 
 // null calls the NULL procedure of NFSv3.
-func null(ctx context.Context, c transport.Caller) (h xdr.ReplyHeader, err error) {
-	var reply transport.Reply
+func null(ctx context.Context, c rpc.Caller) (h xdr.ReplyHeader, err error) {
+	var reply rpc.Reply
 	defer reply.Release()
-	err = c.Do(ctx, &transport.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply)
+	err = c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply)
 	return reply.Header, err
 }
 
@@ -152,8 +153,8 @@ func (d *doctor) rpc(ctx context.Context) Result {
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
 	h, err := null(ctx, c)
-	switch e, refused := errors.AsType[*transport.RPCError](err); {
-	case refused && e.Reason == transport.ReasonVersion:
+	switch e, refused := errors.AsType[*rpc.RPCError](err); {
+	case refused && e.Reason == rpc.ReasonVersion:
 		return bad("switch version 1 of RPC-over-RDMA (RFC 8166) on at the server", "%v", err)
 	case err != nil && ctx.Err() != nil:
 		return bad("restart the server; its log may say what it waits for", "the server does not answer NULL within %v", d.Timeout)
@@ -192,9 +193,9 @@ func (d *doctor) mountd(ctx context.Context) Result {
 		return r
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	err = c.Do(ctx, &transport.Call{Prog: mount3.Program, Vers: mount3.Version}, &reply)
+	err = c.Do(ctx, &rpc.Call{Prog: mount3.Program, Vers: mount3.Version}, &reply)
 	if err == nil {
 		err = reply.Header.Err()
 	}

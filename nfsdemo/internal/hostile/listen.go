@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -107,12 +108,12 @@ func (s *Server) rdma(nc net.Conn) {
 // reply answers one call, or sends replies to calls that nobody made until the connection ends.
 func (s *Server) reply(msg []byte, send func(xid uint32, reply []byte) error) {
 	d := xdr.NewDecoder(msg)
-	var req transport.Request
+	var req rpc.Request
 	if err := req.CallHeader.Parse(&d); err != nil {
 		return
 	}
 	req.Args = d.Rest()
-	var resp transport.Response
+	var resp rpc.Response
 	s.ServeRPC(context.Background(), &req, &resp)
 	form := func(xid uint32) []byte {
 		return append(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid, Accept: resp.Stat}), resp.Results...)

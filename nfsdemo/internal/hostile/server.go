@@ -5,7 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,8 +40,8 @@ func attrOf(dir bool) (nfs3.FileHandle, *nfs3.Attr) {
 	return fileHandle, &nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o644, Nlink: 1}
 }
 
-// ServeRPC implements [transport.Handler].
-func (s *Server) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements [rpc.Handler].
+func (s *Server) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var res nfs3.Message
 	if req.Prog == mount3.Program {

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -123,9 +124,9 @@ func (s *Server) call(ctx context.Context, netw, host string, prog, vers, proc u
 		return nil, &notSentError{err}
 	}
 	defer c.Close() //nolint:errcheck // the answer is there
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(ctx, &transport.Call{Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth(), Args: args, MaxResults: maxReply}, &reply); err != nil {
+	if err := c.Do(ctx, &rpc.Call{Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth(), Args: args, MaxResults: maxReply}, &reply); err != nil {
 		return nil, err
 	}
 	return append([]byte(nil), reply.Results...), reply.Header.Err()

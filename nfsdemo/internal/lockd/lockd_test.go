@@ -16,7 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -323,7 +323,7 @@ func FuzzServe(f *testing.F) {
 			prog = nlm.Program
 		}
 		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: prog, Vers: vers % 6, Proc: proc % 26})
-		out, ok := transport.ServeMessage(t.Context(), h, from, append(msg, args...), nil)
+		out, ok := rpc.ServeMessage(t.Context(), h, from, append(msg, args...), nil)
 		var r xdr.ReplyHeader
 		d := xdr.NewDecoder(out)
 		if !ok || r.Parse(&d) != nil || r.Accept == xdr.SystemErr {

@@ -18,6 +18,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -103,7 +104,7 @@ type client struct {
 	ip   string
 	name string
 	vers uint32
-	c    transport.Caller
+	c    rpc.Caller
 
 	granted  chan nlm.TestArgs // calls of GRANTED
 	results  chan nlm.Res      // calls of *_RES
@@ -142,11 +143,11 @@ func (r *rig) client(ip string, deaf bool) *client {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	srv, binder := &transport.Server{Handler: transport.HandlerFunc(c.serve)}, &transport.Server{Handler: tab}
+	srv, binder := &transport.Server{Handler: rpc.HandlerFunc(c.serve)}, &transport.Server{Handler: tab}
 	ended := make(chan error, 3)
 	go func() { ended <- srv.ServeStream(own) }()
 	go func() { ended <- binder.ServeStream(bind) }()
-	go func() { ended <- lockd.ServeUDP(ctx, p, transport.HandlerFunc(c.serve), nil) }()
+	go func() { ended <- lockd.ServeUDP(ctx, p, rpc.HandlerFunc(c.serve), nil) }()
 	r.t.Cleanup(func() {
 		cancel()
 		_ = p.Close()
@@ -160,7 +161,7 @@ func (r *rig) client(ip string, deaf bool) *client {
 }
 
 // serve is the client's lock manager and status monitor.
-func (c *client) serve(_ context.Context, req *transport.Request, resp *transport.Response) {
+func (c *client) serve(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(append([]byte(nil), req.Args...))
 	if req.Prog == nsm.Program {
 		var n nsm.Notify
@@ -213,9 +214,9 @@ func (c *client) connect() {
 
 // raw makes a call.
 func (c *client) raw(prog, vers, proc uint32, args []byte) ([]byte, error) {
-	var reply transport.Reply
+	var reply rpc.Reply
 	cred := xdr.SysCred{MachineName: c.name, UID: 1000}
-	err := c.c.Do(c.t.Context(), &transport.Call{Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth(), Args: args, MaxResults: 4096}, &reply)
+	err := c.c.Do(c.t.Context(), &rpc.Call{Prog: prog, Vers: vers, Proc: proc, Cred: cred.Auth(), Args: args, MaxResults: 4096}, &reply)
 	if err == nil {
 		err = reply.Header.Err()
 	}

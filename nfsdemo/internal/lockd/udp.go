@@ -7,7 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,9 +18,9 @@ const udpReaders = 4
 const maxDatagram = 8192
 
 // datagram is a Handler that names the transport: ServeMessage does not know it.
-type datagram struct{ next transport.Handler }
+type datagram struct{ next rpc.Handler }
 
-func (h datagram) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (h datagram) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if !Serves(req.Prog) {
 		resp.Stat = xdr.ProgUnavail
 		return
@@ -34,7 +34,7 @@ func Serves(prog uint32) bool { return prog == nlm.Program || prog == nsm.Progra
 
 // ServeUDP answers calls of NLM and NSM that come to p, which h serves, until p is closed. Those from
 // addresses that allow, if not nil, refuses are ignored.
-func ServeUDP(ctx context.Context, p net.PacketConn, h transport.Handler, allow func(net.Addr) bool) error {
+func ServeUDP(ctx context.Context, p net.PacketConn, h rpc.Handler, allow func(net.Addr) bool) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, udpReaders)
 	for range udpReaders {
@@ -44,7 +44,7 @@ func ServeUDP(ctx context.Context, p net.PacketConn, h transport.Handler, allow 
 	return <-errs
 }
 
-func serveUDP(ctx context.Context, p net.PacketConn, h transport.Handler, allow func(net.Addr) bool) error {
+func serveUDP(ctx context.Context, p net.PacketConn, h rpc.Handler, allow func(net.Addr) bool) error {
 	in, out := make([]byte, maxDatagram), []byte(nil)
 	for {
 		n, from, err := p.ReadFrom(in)
@@ -55,7 +55,7 @@ func serveUDP(ctx context.Context, p net.PacketConn, h transport.Handler, allow 
 			continue
 		}
 		var ok bool
-		if out, ok = transport.ServeMessage(ctx, h, from, in[:n], out[:0]); ok {
+		if out, ok = rpc.ServeMessage(ctx, h, from, in[:n], out[:0]); ok {
 			_, _ = p.WriteTo(out, from) // the caller asks again
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -22,7 +22,7 @@ type Calls struct {
 	refused atomic.Uint64
 }
 
-// networks are the transports, as in transport.Request.
+// networks are the transports, as in rpc.Request.
 var networks = [...]string{"rdma", "tcp"}
 
 // series counts the calls of one procedure over one transport.
@@ -70,7 +70,7 @@ func statusName(i int) string {
 }
 
 // count counts a call that has been served.
-func (c *Calls) count(req *transport.Request, resp *transport.Response, took time.Duration) {
+func (c *Calls) count(req *rpc.Request, resp *rpc.Response, took time.Duration) {
 	n := 0
 	if req.Network != networks[0] {
 		n = 1

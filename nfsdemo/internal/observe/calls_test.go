@@ -14,13 +14,13 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // nfsCall is a call to NFS over a transport.
-func nfsCall(p nfs3.Proc, network string) *transport.Request {
-	return &transport.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(p)}, Network: network}
+func nfsCall(p nfs3.Proc, network string) *rpc.Request {
+	return &rpc.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(p)}, Network: network}
 }
 
 // TestCalls: calls, errors and times are counted by procedure and transport, each where it belongs.
@@ -28,39 +28,39 @@ func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls observe.Calls
 		var took time.Duration
-		var answer func(*transport.Response)
-		h := observe.New(transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+		var answer func(*rpc.Response)
+		h := observe.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 			time.Sleep(took)
 			answer(resp)
 		}), nil, &calls)
-		status := func(s nfs3.Status) func(*transport.Response) {
-			return func(r *transport.Response) { r.Results = xdr.AppendUint32(r.Results, uint32(s)) }
+		status := func(s nfs3.Status) func(*rpc.Response) {
+			return func(r *rpc.Response) { r.Results = xdr.AppendUint32(r.Results, uint32(s)) }
 		}
 		for _, c := range []struct {
 			proc    nfs3.Proc
 			network string
 			took    time.Duration
-			answer  func(*transport.Response)
+			answer  func(*rpc.Response)
 		}{
-			{nfs3.ProcNull, "rdma", 0, func(*transport.Response) {}},
+			{nfs3.ProcNull, "rdma", 0, func(*rpc.Response) {}},
 			{nfs3.ProcRead, "rdma", 7 * time.Microsecond, status(nfs3.OK)},
 			{nfs3.ProcRead, "rdma", 8 * time.Microsecond, status(nfs3.OK)},
 			{nfs3.ProcRead, "rdma", time.Hour, status(nfs3.ErrIO)},
 			{nfs3.ProcRead, "tcp", 3 * time.Millisecond, status(nfs3.ErrBadHandle)},
 			{nfs3.ProcRead, "tcp", 3 * time.Millisecond, status(12345)},
-			{nfs3.ProcWrite, "tcp", time.Second, func(r *transport.Response) { r.Stat = xdr.GarbageArgs }},
-			{nfs3.ProcWrite, "tcp", time.Second, func(r *transport.Response) { r.Deny(xdr.AuthTooWeak) }},
-			{99, "tcp", time.Second, func(r *transport.Response) { r.Stat = xdr.ProcUnavail }},
+			{nfs3.ProcWrite, "tcp", time.Second, func(r *rpc.Response) { r.Stat = xdr.GarbageArgs }},
+			{nfs3.ProcWrite, "tcp", time.Second, func(r *rpc.Response) { r.Deny(xdr.AuthTooWeak) }},
+			{99, "tcp", time.Second, func(r *rpc.Response) { r.Stat = xdr.ProcUnavail }},
 		} {
 			took, answer = c.took, c.answer
-			h.ServeRPC(t.Context(), nfsCall(c.proc, c.network), new(transport.Response))
+			h.ServeRPC(t.Context(), nfsCall(c.proc, c.network), new(rpc.Response))
 		}
-		answer = func(r *transport.Response) {
+		answer = func(r *rpc.Response) {
 			r.Results = (&mount3.MountRes{Status: mount3.ErrAcces}).Append(r.Results)
 		}
 		mnt := call(mount3.ProcMnt, xdr.Auth{})
 		mnt.Args = (&mount3.PathArgs{Path: "/x"}).Append(nil)
-		h.ServeRPC(t.Context(), &mnt, new(transport.Response))
+		h.ServeRPC(t.Context(), &mnt, new(rpc.Response))
 
 		err := testutil.CollectAndCompare(&calls, strings.NewReader(`
 # HELP nfsdemo_nfs_calls_total NFS calls served.
@@ -109,10 +109,10 @@ nfsdemo_mounts_total{result="refused"} 1
 // TestCallsAllocs: to count costs no memory.
 func TestCallsAllocs(t *testing.T) {
 	answer := []byte{0, 0, 0, 2}
-	h := observe.New(transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+	h := observe.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = answer
 	}), nil, new(observe.Calls))
-	req, resp := nfsCall(nfs3.ProcGetAttr, "rdma"), new(transport.Response)
+	req, resp := nfsCall(nfs3.ProcGetAttr, "rdma"), new(rpc.Response)
 	if n := testing.AllocsPerRun(100, func() { h.ServeRPC(t.Context(), req, resp) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -17,23 +17,23 @@ import (
 // Handler passes calls on to another handler, and watches them. It says about calls what that handler
 // says, and is safe for concurrent use.
 type Handler struct {
-	next  transport.Handler
+	next  rpc.Handler
 	log   *zap.Logger // sampled, because anybody can ask for a mount
 	calls *Calls      // nil: NFS calls are not counted
 }
 
-var _ transport.Handler = (*Handler)(nil)
+var _ rpc.Handler = (*Handler)(nil)
 
 // New makes a handler in front of next. log may be nil, for no lines, and calls too, for no counters.
-func New(next transport.Handler, log *zap.Logger, calls *Calls) *Handler {
+func New(next rpc.Handler, log *zap.Logger, calls *Calls) *Handler {
 	if log == nil {
 		log = zap.NewNop()
 	}
 	return &Handler{next: next, log: accept.Sampled(log), calls: calls}
 }
 
-// ServeRPC implements transport.Handler.
-func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler.
+func (h *Handler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if h.calls != nil && req.Prog == nfs3.Program && req.Vers == nfs3.Version {
 		begun := time.Now()
 		h.next.ServeRPC(ctx, req, resp)
@@ -47,7 +47,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *tr
 }
 
 // mount logs the outcome of MNT and UMNT.
-func (h *Handler) mount(req *transport.Request, resp *transport.Response) {
+func (h *Handler) mount(req *rpc.Request, resp *rpc.Response) {
 	var args mount3.PathArgs
 	d := xdr.NewDecoder(req.Args)
 	proc := mount3.Proc(req.Proc)
@@ -93,23 +93,23 @@ func why(s mount3.Status) string {
 
 // MayBlock passes on what the next handler says; so do the methods below.
 func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
-	return transport.MayBlock(h.next, prog, vers, proc)
+	return rpc.MayBlock(h.next, prog, vers, proc)
 }
 
-// Class implements the optional method of a transport.Handler.
-func (h *Handler) Class(req *transport.Request) uint32 { return transport.Class(h.next, req) }
+// Class implements the optional method of a rpc.Handler.
+func (h *Handler) Class(req *rpc.Request) uint32 { return rpc.Class(h.next, req) }
 
-// NonIdempotent implements the optional method of a transport.Handler.
+// NonIdempotent implements the optional method of a rpc.Handler.
 func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
-	return transport.NonIdempotent(h.next, prog, vers, proc)
+	return rpc.NonIdempotent(h.next, prog, vers, proc)
 }
 
-// Lazy implements the optional method of a transport.Handler.
+// Lazy implements the optional method of a rpc.Handler.
 func (h *Handler) Lazy(prog, vers, proc uint32) bool {
-	return transport.Lazy(h.next, prog, vers, proc)
+	return rpc.Lazy(h.next, prog, vers, proc)
 }
 
-// Ready implements the optional method of a transport.Handler.
-func (h *Handler) Ready(ctx context.Context, req *transport.Request) bool {
-	return transport.Ready(ctx, h.next, req)
+// Ready implements the optional method of a rpc.Handler.
+func (h *Handler) Ready(ctx context.Context, req *rpc.Request) bool {
+	return rpc.Ready(ctx, h.next, req)
 }

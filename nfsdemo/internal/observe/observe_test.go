@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,7 +21,7 @@ func TestMounts(t *testing.T) {
 	sys := xdr.Auth{Flavor: xdr.AuthSys, Body: (&xdr.SysCred{MachineName: "host", UID: 7}).Append(nil)}
 	for _, tt := range []struct {
 		name string
-		req  transport.Request
+		req  rpc.Request
 		res  mount3.MountRes
 		deny bool
 		want string
@@ -52,14 +53,14 @@ func TestMounts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.req.Args = path.Append(nil)
 			var out bytes.Buffer
-			h := observe.New(transport.HandlerFunc(func(_ context.Context, _ *transport.Request, resp *transport.Response) {
+			h := observe.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 				if tt.deny {
 					resp.Deny(xdr.AuthTooWeak)
 					return
 				}
 				resp.Results = tt.res.Append(resp.Results)
 			}), transport.SlogLogger(slog.NewTextHandler(&out, nil)), nil)
-			h.ServeRPC(t.Context(), &tt.req, new(transport.Response))
+			h.ServeRPC(t.Context(), &tt.req, new(rpc.Response))
 			if got := out.String(); !strings.Contains(got, tt.want) || strings.Count(got, "\n") > 1 || tt.want == "" && got != "" {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -68,8 +69,8 @@ func TestMounts(t *testing.T) {
 }
 
 // call is a call to MOUNT.
-func call(p mount3.Proc, cred xdr.Auth) transport.Request {
-	return transport.Request{
+func call(p mount3.Proc, cred xdr.Auth) rpc.Request {
+	return rpc.Request{
 		CallHeader: xdr.CallHeader{Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(p), Cred: cred},
 		RemoteAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 700}, Network: "rdma",
 	}

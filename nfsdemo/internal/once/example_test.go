@@ -7,7 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,20 +20,20 @@ func (c *counter) value() (n int) {
 	return n
 }
 
-func (c *counter) ServeRPC(_ context.Context, _ *transport.Request, resp *transport.Response) {
+func (c *counter) ServeRPC(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 	n := c.value() + 1
 	_ = os.WriteFile(c.path, fmt.Append(nil, n), 0o600)
 	resp.Results = xdr.AppendUint32(resp.Results, uint32(n))
 }
 
 // Names: every call is about the one number.
-func (c *counter) Names(*transport.Request) []string { return []string{"number"} }
+func (c *counter) Names(*rpc.Request) []string { return []string{"number"} }
 
 // Keep: Settle needs all arguments.
-func (c *counter) Keep(req *transport.Request) []byte { return req.Args }
+func (c *counter) Keep(req *rpc.Request) []byte { return req.Args }
 
 // Before: what the number is, so that Settle sees whether it was changed.
-func (c *counter) Before(context.Context, *transport.Request, *transport.Response) ([]byte, bool) {
+func (c *counter) Before(context.Context, *rpc.Request, *rpc.Response) ([]byte, bool) {
 	return xdr.AppendUint32(nil, uint32(c.value())), true
 }
 
@@ -63,7 +63,7 @@ func ExampleNew() {
 			return
 		}
 		h, _ := once.New(ctx, j, svc, nil) // and transport.Server{Handler: h}
-		reply, _ := transport.ServeMessage(ctx, h, nil, call, nil)
+		reply, _ := rpc.ServeMessage(ctx, h, nil, call, nil)
 		s := j.Stats()
 		fmt.Println(reply[len(reply)-1], svc.value(), s.Replayed, s.Replies)
 		_ = j.Close(ctx)

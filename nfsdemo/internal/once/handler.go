@@ -5,13 +5,13 @@ import (
 
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once/internal/ledger"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
 // Handler serves a Service, and each of its covered calls exactly once. It is a
-// transport.Handler and safe for concurrent use.
+// rpc.Handler and safe for concurrent use.
 type Handler struct {
 	j     *Journal
 	svc   Service
@@ -19,10 +19,10 @@ type Handler struct {
 	locks locks
 }
 
-var _ transport.Handler = (*Handler)(nil)
+var _ rpc.Handler = (*Handler)(nil)
 
-// ServeRPC implements transport.Handler.
-func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler.
+func (h *Handler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Cred.Flavor == xdr.RPCSECGSS {
 		h.svc.ServeRPC(ctx, req, resp)
 		return
@@ -44,7 +44,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *tr
 }
 
 // run executes a call that has come for the first time.
-func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req *transport.Request, resp *transport.Response) {
+func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req *rpc.Request, resp *rpc.Response) {
 	give, err := h.locks.take(ctx, names)
 	if err != nil {
 		h.j.drop(e)
@@ -84,7 +84,7 @@ func (h *Handler) run(ctx context.Context, e *ledger.Entry, names []string, req 
 
 // execute lets the service execute a call. If that panics, nobody knows how far it came, and the reply
 // says so from then on.
-func (h *Handler) execute(ctx context.Context, e *ledger.Entry, req *transport.Request, resp *transport.Response) {
+func (h *Handler) execute(ctx context.Context, e *ledger.Entry, req *rpc.Request, resp *rpc.Response) {
 	sound := false
 	defer func() {
 		if sound {
@@ -107,12 +107,12 @@ const replyHeader = 24
 
 // recordable reports whether the reply consists of Results only. Any other reply of a service, such as
 // GARBAGE_ARGS, means that it has executed nothing.
-func recordable(resp *transport.Response) bool {
+func recordable(resp *rpc.Response) bool {
 	return resp.Stat == xdr.Success && resp.ReplySize() == replyHeader+len(resp.Results)
 }
 
 // refuse answers a call that cannot be recorded.
-func (h *Handler) refuse(req *transport.Request, resp *transport.Response, err error) {
+func (h *Handler) refuse(req *rpc.Request, resp *rpc.Response, err error) {
 	h.j.mu.Lock()
 	h.j.stats.Refused++
 	h.j.mu.Unlock()
@@ -122,34 +122,34 @@ func (h *Handler) refuse(req *transport.Request, resp *transport.Response, err e
 	resp.Results = h.svc.Refuse(callOf(req), NotRecorded, resp.Results)
 }
 
-func callOf(req *transport.Request) *Call {
+func callOf(req *rpc.Request) *Call {
 	return &Call{XID: req.XID, Prog: req.Prog, Vers: req.Vers, Proc: req.Proc}
 }
 
 // keyOf returns what distinguishes a call from others: the same as in the transport's cache.
-func keyOf(req *transport.Request) ledger.Key {
+func keyOf(req *rpc.Request) ledger.Key {
 	return ledger.Key{Call: callid.Of(req.RemoteAddr, &req.CallHeader, len(req.Args)), Sum: callid.SumOf(req.Args).CRC}
 }
 
 // MayBlock reports whether a call may block: the Service says so, or it must not run twice.
 func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
-	return transport.MayBlock(h.svc, prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
+	return rpc.MayBlock(h.svc, prog, vers, proc) || h.NonIdempotent(prog, vers, proc)
 }
 
 // Class asks the Service.
-func (h *Handler) Class(req *transport.Request) uint32 { return transport.Class(h.svc, req) }
+func (h *Handler) Class(req *rpc.Request) uint32 { return rpc.Class(h.svc, req) }
 
 // NonIdempotent asks the Service.
 func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
-	return transport.NonIdempotent(h.svc, prog, vers, proc)
+	return rpc.NonIdempotent(h.svc, prog, vers, proc)
 }
 
 // Lazy asks the Service, unless the call must not run twice: all its octets say which call it is.
 func (h *Handler) Lazy(prog, vers, proc uint32) bool {
-	return transport.Lazy(h.svc, prog, vers, proc) && !h.NonIdempotent(prog, vers, proc)
+	return rpc.Lazy(h.svc, prog, vers, proc) && !h.NonIdempotent(prog, vers, proc)
 }
 
 // Ready asks the Service.
-func (h *Handler) Ready(ctx context.Context, req *transport.Request) bool {
-	return transport.Ready(ctx, h.svc, req)
+func (h *Handler) Ready(ctx context.Context, req *rpc.Request) bool {
+	return rpc.Ready(ctx, h.svc, req)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -58,9 +58,9 @@ func TestAgain(t *testing.T) {
 func TestSecurityFlavour(t *testing.T) {
 	s := newShelf()
 	h, j := start(t, s, newSim(t, nil), nil)
-	req := &transport.Request{CallHeader: xdr.CallHeader{XID: 1, Proc: procMake}, Args: shelfArgs("a")}
+	req := &rpc.Request{CallHeader: xdr.CallHeader{XID: 1, Proc: procMake}, Args: shelfArgs("a")}
 	req.Cred.Flavor = xdr.RPCSECGSS
-	h.ServeRPC(context.Background(), req, new(transport.Response))
+	h.ServeRPC(context.Background(), req, new(rpc.Response))
 	if n := j.Stats().Records; n != 0 || s.effects[1] != 1 {
 		t.Errorf("%d records", n)
 	}
@@ -75,7 +75,7 @@ func TestClients(t *testing.T) {
 		for i := range uint32(8) {
 			cred := xdr.SysCred{MachineName: "m" + string(rune('0'+i/4)), UID: i / 2 % 2, GIDs: []uint32{i % 2}}
 			msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 0x20000001, Vers: 1, Proc: procMake, Cred: cred.Auth()})
-			out, _ := transport.ServeMessage(context.Background(), h, from, append(msg, shelfArgs("a")...), nil)
+			out, _ := rpc.ServeMessage(context.Background(), h, from, append(msg, shelfArgs("a")...), nil)
 			want := results(1, 1)
 			if i == 0 {
 				want = results(0, 1)
@@ -88,7 +88,7 @@ func TestClients(t *testing.T) {
 	cred := xdr.SysCred{MachineName: "m0", GIDs: []uint32{0}}
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 0x20000001, Vers: 1, Proc: procMake, Cred: cred.Auth()})
 	elsewhere := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 8), Port: 1023}
-	out, _ := transport.ServeMessage(context.Background(), h, elsewhere, append(msg, shelfArgs("a")...), nil)
+	out, _ := rpc.ServeMessage(context.Background(), h, elsewhere, append(msg, shelfArgs("a")...), nil)
 	if got := string(out[replyHeader:]); got != results(1, 1) {
 		t.Errorf("another address: %x", got)
 	}
@@ -103,7 +103,7 @@ func TestMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		gate := make(chan struct{})
-		s.hook = func(req *transport.Request) {
+		s.hook = func(req *rpc.Request) {
 			if req.XID == 1 {
 				<-gate
 			}
@@ -206,7 +206,7 @@ func TestFailure(t *testing.T) {
 // TestPanic: nobody knows how far a call came whose service panicked: it never runs again.
 func TestPanic(t *testing.T) {
 	s := newShelf()
-	s.hook = func(*transport.Request) { panic("half way") }
+	s.hook = func(*rpc.Request) { panic("half way") }
 	sim := newSim(t, nil)
 	h, j := start(t, s, sim, nil)
 	send(h, 1, procMake, "a") // SYSTEM_ERR, by the transport
@@ -229,12 +229,12 @@ func TestPanic(t *testing.T) {
 // odd is a Service that answers and settles oddly.
 type odd struct {
 	*shelf
-	reply   func(resp *transport.Response)
+	reply   func(resp *rpc.Response)
 	outcome Outcome
 	err     error
 }
 
-func (s *odd) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (s *odd) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	s.shelf.ServeRPC(ctx, req, resp)
 	s.reply(resp)
 }
@@ -249,7 +249,7 @@ func TestMeanwhileNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &odd{shelf: newShelf()}
 		runs := 0 // one at a time: they have one name
-		s.reply = func(resp *transport.Response) {
+		s.reply = func(resp *rpc.Response) {
 			time.Sleep(time.Second) // of the bubble
 			if runs++; runs == 1 {
 				resp.Stat, resp.Results = xdr.GarbageArgs, nil
@@ -340,31 +340,31 @@ func TestNotPersistent(t *testing.T) {
 func TestOddReplies(t *testing.T) {
 	s := &odd{shelf: newShelf()}
 	h, j := start(t, s, newSim(t, nil), nil)
-	s.reply = func(resp *transport.Response) { resp.Stat, resp.Results = xdr.GarbageArgs, nil }
+	s.reply = func(resp *rpc.Response) { resp.Stat, resp.Results = xdr.GarbageArgs, nil }
 	send(h, 1, procLook+4, "a")
 	if st := j.Stats(); st.Replies != 0 || st.Records != 2 {
 		t.Errorf("not a success: %+v", st)
 	}
-	s.reply = func(resp *transport.Response) { resp.AppendItem([]byte("more than results")) }
+	s.reply = func(resp *rpc.Response) { resp.AppendItem([]byte("more than results")) }
 	for range 2 {
 		send(h, 5, procLook+4, "a")
 	}
 	if st := j.Stats(); st.Replies != 0 || st.Replayed != 0 || st.Records != 6 {
 		t.Errorf("results that the record cannot hold: %+v", st)
 	}
-	s.reply = func(resp *transport.Response) { resp.Results = make([]byte, maxResults+4) }
+	s.reply = func(resp *rpc.Response) { resp.Results = make([]byte, maxResults+4) }
 	for range 2 {
 		if got := string(send(h, 2, procMake, "a")); got != results(91, 0) {
 			t.Errorf("too long: %x", got)
 		}
 	}
-	s.reply = func(*transport.Response) {}
+	s.reply = func(*rpc.Response) {}
 	long := string(make([]byte, maxArgs))
 	if got := string(send(h, 3, procMake, long[:90])); got != results(0, 2) {
 		t.Errorf("%x", got)
 	}
 	msg := append(xdr.AppendCall(nil, &xdr.CallHeader{XID: 4, RPCVers: 2, Proc: procMake}), shelfArgs("c")...)
-	out, _ := transport.ServeMessage(context.Background(), h, from, append(msg, long...), nil)
+	out, _ := rpc.ServeMessage(context.Background(), h, from, append(msg, long...), nil)
 	if got := string(out[replyHeader:]); got != results(90, 0) || s.effects[4] != 0 {
 		t.Errorf("a call too long for a record: %x, executed %d times", got, s.effects[4])
 	}
@@ -375,9 +375,9 @@ func TestOddReplies(t *testing.T) {
 func TestSettlement(t *testing.T) {
 	// The server ends after an intent.
 	sim := newSim(t, nil)
-	s := &odd{shelf: newShelf(), reply: func(*transport.Response) {}}
+	s := &odd{shelf: newShelf(), reply: func(*rpc.Response) {}}
 	var image []byte
-	s.hook = func(*transport.Request) { image = sim.Told().Durable() }
+	s.hook = func(*rpc.Request) { image = sim.Told().Durable() }
 	h, _ := start(t, s, sim, nil)
 	send(h, 1, procMake, "a")
 	s.hook = nil
@@ -422,7 +422,7 @@ func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		gate := make(chan struct{})
-		s.hook = func(*transport.Request) { <-gate }
+		s.hook = func(*rpc.Request) { <-gate }
 		h, j := start(t, s, newSim(t, nil), nil)
 		var wg sync.WaitGroup
 		const n = 100
@@ -436,8 +436,8 @@ func TestFull(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		req := &transport.Request{CallHeader: xdr.CallHeader{XID: n, Proc: procMake}, Args: shelfArgs("late")}
-		resp := new(transport.Response)
+		req := &rpc.Request{CallHeader: xdr.CallHeader{XID: n, Proc: procMake}, Args: shelfArgs("late")}
+		resp := new(rpc.Response)
 		h.ServeRPC(ctx, req, resp)
 		if string(resp.Results) != results(90, 0) {
 			t.Errorf("%x", resp.Results)
@@ -459,7 +459,7 @@ func TestLongLife(t *testing.T) {
 	s := newShelf()
 	gate := make(chan struct{})
 	entered := make(chan struct{})
-	s.hook = func(req *transport.Request) {
+	s.hook = func(req *rpc.Request) {
 		if req.XID == 2 {
 			close(entered)
 			<-gate
@@ -474,7 +474,7 @@ func TestLongLife(t *testing.T) {
 	cred := xdr.SysCred{MachineName: "flood"}
 	far := func(xid uint32) {
 		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Proc: procMake + xid%2, Cred: cred.Auth()})
-		transport.ServeMessage(context.Background(), h, nil, append(msg, shelfArgs("x")...), nil)
+		rpc.ServeMessage(context.Background(), h, nil, append(msg, shelfArgs("x")...), nil)
 	}
 	for xid := uint32(100); xid < 2100; xid++ {
 		far(xid)
@@ -528,8 +528,8 @@ func TestGroups(t *testing.T) {
 func TestIdempotentCalls(t *testing.T) {
 	s := &still{}
 	h, j := start(t, s, newSim(t, nil), nil)
-	req := &transport.Request{CallHeader: xdr.CallHeader{XID: 1}, RemoteAddr: from}
-	resp := new(transport.Response)
+	req := &rpc.Request{CallHeader: xdr.CallHeader{XID: 1}, RemoteAddr: from}
+	resp := new(rpc.Response)
 	if n := testing.AllocsPerRun(100, func() { h.ServeRPC(context.Background(), req, resp) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -551,9 +551,9 @@ type still struct {
 	n int
 }
 
-func (*still) Names(*transport.Request) []string { return nil }
+func (*still) Names(*rpc.Request) []string { return nil }
 
-func (s *still) ServeRPC(context.Context, *transport.Request, *transport.Response) { s.n++ }
+func (s *still) ServeRPC(context.Context, *rpc.Request, *rpc.Response) { s.n++ }
 
 func (*still) NonIdempotent(_, _, _ uint32) bool { return false }
 

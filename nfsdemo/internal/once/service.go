@@ -3,27 +3,27 @@ package once
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Service is a server whose calls must run exactly once. Its answers about a call depend only on the
 // call and on the files, so that it can be asked again after a restart. Its methods must be safe for
 // concurrent use.
 type Service interface {
-	transport.Handler
+	rpc.Handler
 	// Names returns names for the objects that the call is about, which are the same for
 	// every call: calls that share a name run one after the other. Nil means that the call
 	// need not run exactly once, because it changes nothing, or will be refused whatever the
 	// files are.
-	Names(req *transport.Request) []string
+	Names(req *rpc.Request) []string
 	// Keep returns what of the arguments Settle will need, at most 16 KiB: usually all of them. It
 	// may be a view of them.
-	Keep(req *transport.Request) []byte
+	Keep(req *rpc.Request) []byte
 	// Before returns what the call finds: all that Settle will need besides the arguments,
 	// at most 8 KiB. No other call about the same names runs meanwhile. If it returns false,
 	// the state is unknown and the call cannot be executed; Before has then answered it in
 	// resp.
-	Before(ctx context.Context, req *transport.Request, resp *transport.Response) (state []byte, ok bool)
+	Before(ctx context.Context, req *rpc.Request, resp *rpc.Response) (state []byte, ok bool)
 	// Settle says whether the call of an intent was executed. If it was, Settle appends the
 	// results that it should have had to results. It may finish what was half done. With an
 	// error the server does not start.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -31,7 +31,7 @@ type shelf struct {
 	next    uint32
 	effects map[uint32]int // changes made, by XID
 
-	hook func(req *transport.Request) // called before a call is executed, without mu
+	hook func(req *rpc.Request) // called before a call is executed, without mu
 }
 
 func newShelf() *shelf {
@@ -60,14 +60,14 @@ func parseShelf(proc uint32, b []byte) (names []string) {
 	return names
 }
 
-func (s *shelf) Names(req *transport.Request) []string {
+func (s *shelf) Names(req *rpc.Request) []string {
 	if req.Proc == procLook {
 		return nil
 	}
 	return parseShelf(req.Proc, req.Args)
 }
 
-func (s *shelf) Keep(req *transport.Request) []byte { return req.Args }
+func (s *shelf) Keep(req *rpc.Request) []byte { return req.Args }
 
 func (s *shelf) NonIdempotent(_, _, proc uint32) bool { return proc != procLook }
 
@@ -78,7 +78,7 @@ func (s *shelf) ids(names []string) (ids [2]uint32) {
 	return ids
 }
 
-func (s *shelf) Before(_ context.Context, req *transport.Request, resp *transport.Response) ([]byte, bool) {
+func (s *shelf) Before(_ context.Context, req *rpc.Request, resp *rpc.Response) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := parseShelf(req.Proc, req.Args)
@@ -94,7 +94,7 @@ func appendResult(b []byte, status, id uint32) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, status), id)
 }
 
-func (s *shelf) ServeRPC(_ context.Context, req *transport.Request, resp *transport.Response) {
+func (s *shelf) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	if s.hook != nil {
 		s.hook(req)
 	}
@@ -150,9 +150,9 @@ func (s *shelf) Refuse(_ *Call, why Refusal, results []byte) []byte {
 var from net.Addr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1023}
 
 // send sends a call and returns the results.
-func send(h transport.Handler, xid, proc uint32, names ...string) []byte {
+func send(h rpc.Handler, xid, proc uint32, names ...string) []byte {
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: 0x20000001, Vers: 1, Proc: proc})
-	out, _ := transport.ServeMessage(context.Background(), h, from, append(msg, shelfArgs(names...)...), nil)
+	out, _ := rpc.ServeMessage(context.Background(), h, from, append(msg, shelfArgs(names...)...), nil)
 	return out[min(len(out), replyHeader):]
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -54,11 +55,11 @@ func Example() {
 
 	file := node.AppendHandle(append([]byte(nil), root[:4]...))
 	args := pushfile.OpenArgs{Session: pushfile.Session(log.ID()), File: file}
-	call := transport.Call{
+	call := rpc.Call{
 		Prog: pushfile.Program, Vers: pushfile.Version, Proc: pushfile.ProcOpen,
 		Cred: (&xdr.SysCred{}).Auth(), Args: args.Append(nil), MaxResults: 64,
 	}
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
 	_ = caller.Do(ctx, &call, &reply)
 	var opened pushfile.OpenRes

@@ -20,6 +20,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -177,7 +178,7 @@ func (p *plain) root() nfs3.FileHandle {
 func (p *plain) rpc(prog, vers, proc uint32, args, res nfs3.Message) {
 	p.t.Helper()
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: prog, Vers: vers, Proc: proc, Cred: p.cred})
-	out, ok := transport.ServeMessage(p.t.Context(), p.w.files.Server, testAddr, args.Append(msg), nil)
+	out, ok := rpc.ServeMessage(p.t.Context(), p.w.files.Server, testAddr, args.Append(msg), nil)
 	if !ok {
 		p.t.Error("no reply")
 		return
@@ -315,7 +316,7 @@ func (p *pusher) dial(w *world) {
 }
 
 // ServeRPC takes what the server asks for.
-func (p *pusher) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (p *pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog != pushfile.CallbackProgram {
 		p.cb.ServeRPC(ctx, req, resp)
 		p.asked.Add(1)
@@ -357,8 +358,8 @@ func (p *pusher) answers(f func(a *pushfile.RecallArgs) pushfile.Status) {
 
 func (p *pusher) call(proc uint32, args []byte, parse func(*xdr.Decoder)) {
 	p.t.Helper()
-	c := transport.Call{Prog: pushfile.Program, Vers: pushfile.Version, Proc: proc, Cred: p.cred, Args: args, MaxResults: 512}
-	var reply transport.Reply
+	c := rpc.Call{Prog: pushfile.Program, Vers: pushfile.Version, Proc: proc, Cred: p.cred, Args: args, MaxResults: 512}
+	var reply rpc.Reply
 	defer reply.Release()
 	if err := errors.Join(p.rpc.Do(p.t.Context(), &c, &reply), reply.Header.Err()); err != nil {
 		p.t.Error("procedure", proc, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lease"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -27,7 +27,7 @@ type log struct {
 
 	// Guarded by Server.mu.
 	session   push.SessionID // the current one; zeros: none
-	back      *transport.Backward
+	back      *rpc.Backward
 	fencing   bool
 	condemned *Blocked // the record that condemned the log; nil: none
 	blocked   *Blocked

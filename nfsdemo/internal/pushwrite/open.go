@@ -10,9 +10,9 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -20,7 +20,7 @@ import (
 // open serves OPEN.
 func (s *Server) open(ctx context.Context, c *server.Call, a *pushfile.OpenArgs) pushfile.OpenRes {
 	s.mu.Lock()
-	known := s.session(a.Session, c.Backward()) != nil
+	known := s.session(a.Session, c.Backward) != nil
 	s.mu.Unlock()
 	if !known {
 		return refused(pushfile.StatusStaleSession)
@@ -119,7 +119,7 @@ func (s *Server) settle(g *grant) error {
 }
 
 // giveBack serves RETURN.
-func (s *Server) giveBack(back *transport.Backward, a *pushfile.LeaseArgs) pushfile.Status {
+func (s *Server) giveBack(back *rpc.Backward, a *pushfile.LeaseArgs) pushfile.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.session(a.Session, back)
@@ -141,7 +141,7 @@ func (s *Server) returned(l *log, id lease.ID) bool {
 }
 
 // status serves STATUS.
-func (s *Server) status(back *transport.Backward, a *pushfile.StatusArgs) pushfile.StatusRes {
+func (s *Server) status(back *rpc.Backward, a *pushfile.StatusArgs) pushfile.StatusRes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.session(a.Session, back)
@@ -189,11 +189,11 @@ func statusOf(err error) pushfile.Status {
 var errRecall = errors.New("pushwrite: the client's answer to a recall cannot be decoded")
 
 // callRecall calls CB_RECALL.
-func callRecall(ctx context.Context, back *transport.Backward, a *pushfile.RecallArgs) (pushfile.Status, error) {
-	call := transport.Call{
+func callRecall(ctx context.Context, back *rpc.Backward, a *pushfile.RecallArgs) (pushfile.Status, error) {
+	call := rpc.Call{
 		Prog: pushfile.CallbackProgram, Vers: pushfile.CallbackVersion, Proc: pushfile.ProcRecall, Args: a.Append(nil),
 	}
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
 	if err := back.Do(ctx, &call, &reply); err != nil {
 		return 0, err

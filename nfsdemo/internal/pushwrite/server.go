@@ -17,8 +17,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -153,7 +153,7 @@ func (s *Server) Start(ctx context.Context, files Files) error {
 		NonIdempotent: func(proc uint32) bool { return s.ps.NonIdempotent(push.Program, push.Version, proc) },
 		Class: func(proc uint32, args []byte) uint32 {
 			h := xdr.CallHeader{Prog: push.Program, Vers: push.Version, Proc: proc}
-			return s.ps.Class(&transport.Request{CallHeader: h, Args: args})
+			return s.ps.Class(&rpc.Request{CallHeader: h, Args: args})
 		},
 	})
 	files.Add(server.Program{
@@ -219,14 +219,14 @@ func (s *Server) serve(ctx context.Context, c *server.Call) error {
 		if err := d.End(); err != nil {
 			return err
 		}
-		c.Resp.Results = xdr.AppendUint32(c.Resp.Results, uint32(s.giveBack(c.Backward(), &a)))
+		c.Resp.Results = xdr.AppendUint32(c.Resp.Results, uint32(s.giveBack(c.Backward, &a)))
 	case pushfile.ProcStatus:
 		var a pushfile.StatusArgs
 		a.Parse(&d)
 		if err := d.End(); err != nil {
 			return err
 		}
-		res := s.status(c.Backward(), &a)
+		res := s.status(c.Backward, &a)
 		c.Resp.Results = res.Append(c.Resp.Results)
 	}
 	return nil
@@ -234,7 +234,7 @@ func (s *Server) serve(ctx context.Context, c *server.Call) error {
 
 // session finds the log of a session, and remembers the connection on which to call its client. It
 // returns nil if the session is over. The caller holds s.mu.
-func (s *Server) session(id pushfile.Session, back *transport.Backward) *log {
+func (s *Server) session(id pushfile.Session, back *rpc.Backward) *log {
 	l := s.sessions[push.SessionID(id)]
 	if l != nil {
 		l.back = back

@@ -11,12 +11,13 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // mute swallows the first reply to REMOVE: the server ends before it can be sent.
 type mute struct {
-	transport.Handler
+	rpc.Handler
 	removed chan struct{}
 	once    sync.Once
 }
@@ -24,7 +25,7 @@ type mute struct {
 func (m *mute) NonIdempotent(_, _, _ uint32) bool { return false }
 func (m *mute) MayBlock(_, _, _ uint32) bool      { return true }
 
-func (m *mute) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (m *mute) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	m.Handler.ServeRPC(ctx, req, resp)
 	if req.Prog != nfs3.Program || nfs3.Proc(req.Proc) != nfs3.ProcRemove {
 		return
@@ -65,7 +66,7 @@ func TestOnceRestart(t *testing.T) {
 		var mu sync.Mutex
 		at := addr
 		rd, err := transport.NewRedialer(&transport.RedialConfig{
-			Dial: func(ctx context.Context) (transport.Caller, error) {
+			Dial: func(ctx context.Context) (rpc.Caller, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				return transport.Dial(ctx, "tcp", at, nil)
@@ -90,11 +91,11 @@ func TestOnceRestart(t *testing.T) {
 }
 
 // removeFile calls REMOVE, which succeeds once only.
-func removeFile(t *testing.T, c transport.Caller, dir nfs3.FileHandle) error {
+func removeFile(t *testing.T, c rpc.Caller, dir nfs3.FileHandle) error {
 	args := nfs3.DirOpArgs{Dir: dir, Name: "file"}
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	err := c.Do(t.Context(), &transport.Call{
+	err := c.Do(t.Context(), &rpc.Call{
 		Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcRemove), Cred: cred.Auth(),
 		Args: args.Append(nil), MaxResults: nfs3.ProcRemove.MaxRes(), Repeatable: true,
 	}, &reply)

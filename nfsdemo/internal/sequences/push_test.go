@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -105,7 +106,7 @@ func TestByCalls(t *testing.T) {
 var cred = xdr.SysCred{MachineName: "client"}
 
 // mounted is a client of /export at addr, and its caller.
-func mounted(t *testing.T, addr string) (transport.Caller, *nfsclient.Client) {
+func mounted(t *testing.T, addr string) (rpc.Caller, *nfsclient.Client) {
 	t.Helper()
 	caller, err := transport.Dial(t.Context(), "tcp", addr, nil)
 	check(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -36,7 +37,7 @@ func answered(t *testing.T, to relay, immediate bool) {
 	t.Helper()
 	logs, calls := listen(t), listen(t)
 	p := &replies.Pusher{
-		Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, resp *transport.Response) {
+		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			resp.Results = append(resp.Results, req.Args...)
 		}),
 		Choose: func(_, _, _ uint32) bool { return true },
@@ -48,19 +49,19 @@ func answered(t *testing.T, to relay, immediate bool) {
 	addr, mem := to(calls.Addr().String()), pmem.NewSim(1<<16, nil)
 	check(t, replies.Create(mem, nil))
 	for range 2 {
-		var rpc transport.Config
+		var caller transport.Config
 		cfg := &replies.Config{Memory: mem, Redial: transport.RedialConfig{
-			Dial: func(ctx context.Context) (transport.Caller, error) { return transport.Dial(ctx, "tcp", addr, &rpc) },
+			Dial: func(ctx context.Context) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", addr, &caller) },
 		}}
 		if immediate {
 			cfg.Immediates = new(replies.Immediates)
-			rpc.ImmediateReplies, rpc.Immediate = true, cfg.Immediates.Immediate
+			caller.ImmediateReplies, caller.Immediate = true, cfg.Immediates.Immediate
 		}
 		c, err := replies.Open(cfg)
 		check(t, err)
 		for i := range uint32(3) {
-			var reply transport.Reply
-			_, err := c.Call(t.Context(), &transport.Call{Prog: echoProg, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, i)}, &reply)
+			var reply rpc.Reply
+			_, err := c.Call(t.Context(), &rpc.Call{Prog: echoProg, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, i)}, &reply)
 			check(t, err)
 			reply.Release()
 		}

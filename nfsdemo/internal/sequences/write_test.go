@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // pushServer serves push-mode writes, and returns its URL; recall is the time a client has.
@@ -85,7 +86,7 @@ func TestWriteRecalled(t *testing.T) {
 // stubborn answers a recall with the promise of a RETURN that never comes.
 type stubborn struct{}
 
-func (stubborn) ServeRPC(_ context.Context, _ *transport.Request, resp *transport.Response) {
+func (stubborn) ServeRPC(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 	resp.Results = append(resp.Results, 0, 0, 0, byte(pushfile.StatusBusy))
 }
 
@@ -98,16 +99,16 @@ func TestWriteFenced(t *testing.T) {
 		plain := dialed(t, u, nfsclient.Config{})
 		n, err := plain.Create(t.Context(), plain.Root(), "file", 0o644, true)
 		check(t, err)
-		rpc, err := transport.Dial(t.Context(), "tcp", u.Addr(), &transport.Config{BackwardCredits: 8, BackwardHandler: stubborn{}})
+		caller, err := transport.Dial(t.Context(), "tcp", u.Addr(), &transport.Config{BackwardCredits: 8, BackwardHandler: stubborn{}})
 		check(t, err)
-		t.Cleanup(func() { rpc.Close() })
+		t.Cleanup(func() { caller.Close() })
 		auth := cred.Auth()
-		s, err := push.Dial(t.Context(), rpc, "stubborn", &push.Config{Cred: auth, Secret: push.NewSecret()})
+		s, err := push.Dial(t.Context(), caller, "stubborn", &push.Config{Cred: auth, Secret: push.NewSecret()})
 		check(t, err)
 		t.Cleanup(func() { _ = s.Close(background) }) // it was fenced
 		a := pushfile.OpenArgs{Session: pushfile.Session(s.ID()), File: n.FH}
-		var reply transport.Reply
-		check(t, rpc.Do(t.Context(), &transport.Call{
+		var reply rpc.Reply
+		check(t, caller.Do(t.Context(), &rpc.Call{
 			Prog: pushfile.Program, Vers: pushfile.Version, Proc: pushfile.ProcOpen, Cred: auth, Args: a.Append(nil), MaxResults: 64,
 		}, &reply))
 		var opened pushfile.OpenRes

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // How often the counters are kept, and for how long.
@@ -29,7 +29,7 @@ type Rate struct {
 // sample is a snapshot of counters.
 type sample struct {
 	at time.Time
-	st transport.Stats
+	st rpc.Stats
 }
 
 // rates keeps the samples of the last minute.
@@ -39,7 +39,7 @@ type rates struct {
 }
 
 // Sample keeps what stats returns, again and again until ctx ends, for the rates in the report.
-func (s *Server) Sample(ctx context.Context, stats func() transport.Stats) {
+func (s *Server) Sample(ctx context.Context, stats func() rpc.Stats) {
 	for {
 		s.rates.add(sample{time.Now(), stats()})
 		select {
@@ -60,7 +60,7 @@ func (r *rates) add(s sample) {
 }
 
 // last returns the rates over the last seconds and over the last minute; fewer if the server is young.
-func (r *rates) last(now *transport.Stats) []Rate {
+func (r *rates) last(now *rpc.Stats) []Rate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := []Rate{}
@@ -74,7 +74,7 @@ func (r *rates) last(now *transport.Stats) []Rate {
 }
 
 // rate compares a sample with the counters now.
-func rate(s *sample, now *transport.Stats) Rate {
+func rate(s *sample, now *rpc.Stats) Rate {
 	d := max(time.Since(s.at).Seconds(), 1e-3)
 	per := func(before, after uint64) float64 { return float64(after-before) / d }
 	return Rate{

@@ -16,7 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Report is the state of a server.
@@ -32,7 +32,7 @@ type Report struct {
 	Clients   []Client          `json:"clients"`
 	Rates     []Rate            `json:"rates"`
 	Calls     []observe.Row     `json:"calls,omitempty"`
-	Transport transport.Stats   `json:"transport"`
+	Transport rpc.Stats         `json:"transport"`
 	Push      *pushwrite.Stats  `json:"push,omitempty"`
 	Once      *once.Stats       `json:"once,omitempty"` // of --intents
 	Problems  []Problem         `json:"problems"`       // what needs somebody's attention

@@ -9,7 +9,7 @@ import (
 	"github.com/buildbarn/go-xdr/pkg/protocols/rpcv2"
 	"github.com/buildbarn/go-xdr/pkg/rpcserver"
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,11 +35,11 @@ type Handler struct {
 	Binding       chunks.Binding
 }
 
-// MayBlock implements the optional method of transport.Handler.
+// MayBlock implements the optional method of rpc.Handler.
 func (h *Handler) MayBlock(_, _, _ uint32) bool { return true }
 
-// ServeRPC implements transport.Handler.
-func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+// ServeRPC implements rpc.Handler.
+func (h *Handler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	service, ok := h.Services[req.Prog]
 	if !ok {
 		resp.Stat = xdr.ProgUnavail
@@ -70,7 +70,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *transport.Request, resp *tr
 }
 
 // results passes the reducible result on as an item.
-func (h *Handler) results(req *transport.Request, resp *transport.Response, b []byte) {
+func (h *Handler) results(req *rpc.Request, resp *rpc.Response, b []byte) {
 	binding := h.Binding
 	if binding == nil {
 		binding = chunks.NFS

@@ -12,6 +12,7 @@ import (
 	"github.com/buildbarn/go-xdr/pkg/protocols/nfsv3"
 	"github.com/buildbarn/go-xdr/pkg/rpcserver"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -48,8 +49,8 @@ func services() map[uint32]rpcserver.Service {
 }
 
 // starts are the two ways, each returning its address and counters.
-var starts = map[string]func(t testing.TB) (string, func() transport.Stats){
-	"rpcserver under Listen": func(t testing.TB) (string, func() transport.Stats) {
+var starts = map[string]func(t testing.TB) (string, func() rpc.Stats){
+	"rpcserver under Listen": func(t testing.TB) (string, func() rpc.Stats) {
 		l, err := transport.Listen("tcp", "127.0.0.1:0", &transport.Config{Fanout: 2})
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +59,7 @@ var starts = map[string]func(t testing.TB) (string, func() transport.Stats){
 		go Serve(l, rpcserver.NewServer(services(), rpcserver.AllowAuthenticator))
 		return l.Addr().String(), l.(*transport.Listener).Stats
 	},
-	"Handler": func(t testing.TB) (string, func() transport.Stats) {
+	"Handler": func(t testing.TB) (string, func() rpc.Stats) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -84,14 +85,14 @@ func TestData(t *testing.T) {
 			fh, n := xdr.AppendOpaque(nil, []byte("fh")), uint32(len(want))
 			args := xdr.AppendUint32(xdr.AppendUint64(fh, 0), n)
 			args = xdr.AppendUint32(xdr.AppendUint32(args, 2), n)
-			var r transport.Reply
+			var r rpc.Reply
 			defer r.Release()
-			if err := c.Do(t.Context(), &transport.Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: want, ItemPos: len(args), MaxResults: 136}, &r); err != nil || r.Header.Err() != nil {
+			if err := c.Do(t.Context(), &rpc.Call{Prog: 100003, Vers: 3, Proc: 7, Args: args, Item: want, ItemPos: len(args), MaxResults: 136}, &r); err != nil || r.Header.Err() != nil {
 				t.Fatal(err, r.Header.Err())
 			}
 			got := make([]byte, n)
 			args = xdr.AppendUint32(xdr.AppendUint64(xdr.AppendOpaque(nil, []byte("fh")), 0), n)
-			if err := c.Do(t.Context(), &transport.Call{Prog: 100003, Vers: 3, Proc: 6, Args: args, Sink: got, MaxResults: 104}, &r); err != nil || r.Header.Err() != nil {
+			if err := c.Do(t.Context(), &rpc.Call{Prog: 100003, Vers: 3, Proc: 6, Args: args, Sink: got, MaxResults: 104}, &r); err != nil || r.Header.Err() != nil {
 				t.Fatal(err, r.Header.Err())
 			}
 			if !r.Placed || !bytes.Equal(got, want) {
@@ -101,13 +102,13 @@ func TestData(t *testing.T) {
 				t.Errorf("%d octets by RDMA Read, %d by RDMA Write, want %d each", st.OctetsRead, st.OctetsWritten, n)
 			}
 			for _, tt := range []struct {
-				call transport.Call
+				call rpc.Call
 				want xdr.AcceptStat
 			}{
-				{transport.Call{Prog: 100003, Vers: 3}, xdr.Success},
-				{transport.Call{Prog: 100003, Vers: 4}, xdr.ProgMismatch},
-				{transport.Call{Prog: 100003, Vers: 3, Proc: 99}, xdr.ProcUnavail},
-				{transport.Call{Prog: 1}, xdr.ProgUnavail},
+				{rpc.Call{Prog: 100003, Vers: 3}, xdr.Success},
+				{rpc.Call{Prog: 100003, Vers: 4}, xdr.ProgMismatch},
+				{rpc.Call{Prog: 100003, Vers: 3, Proc: 99}, xdr.ProcUnavail},
+				{rpc.Call{Prog: 1}, xdr.ProgUnavail},
 			} {
 				if err := c.Do(t.Context(), &tt.call, &r); err != nil || r.Header.Accept != tt.want {
 					t.Errorf("%d.%d.%d: %v, %v", tt.call.Prog, tt.call.Vers, tt.call.Proc, r.Header.Accept, err)
@@ -130,8 +131,8 @@ func ExampleHandler() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var r transport.Reply
+	var r rpc.Reply
 	defer r.Release()
-	fmt.Println(c.Do(context.Background(), &transport.Call{Prog: 100003, Vers: 3}, &r), r.Header.Accept)
+	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: 100003, Vers: 3}, &r), r.Header.Accept)
 	// Output: <nil> SUCCESS
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-billy/v5"
 	"github.com/go-git/go-billy/v5/memfs"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	nfs "github.com/willscott/go-nfs"
 )
@@ -29,7 +30,7 @@ const (
 // client calls the procedures that the tests need.
 type client struct {
 	t *testing.T
-	c transport.Caller
+	c rpc.Caller
 }
 
 // start serves fs on loopback and connects.
@@ -64,12 +65,12 @@ func startWith(t *testing.T, fs billy.Filesystem, cfg *transport.Config) (*trans
 }
 
 // do makes a call and returns its results behind an OK status.
-func (c *client) do(call *transport.Call) (*transport.Reply, xdr.Decoder) {
+func (c *client) do(call *rpc.Call) (*rpc.Reply, xdr.Decoder) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	call.Vers = version3
-	var r transport.Reply
+	var r rpc.Reply
 	if err := c.c.Do(ctx, call, &r); err != nil {
 		c.t.Fatal(err)
 	}
@@ -86,14 +87,14 @@ func (c *client) do(call *transport.Call) (*transport.Reply, xdr.Decoder) {
 
 // mount returns the handle of the root.
 func (c *client) mount() []byte {
-	_, d := c.do(&transport.Call{Prog: mountProg, Proc: procMnt, Args: xdr.AppendString(nil, "/")})
+	_, d := c.do(&rpc.Call{Prog: mountProg, Proc: procMnt, Args: xdr.AppendString(nil, "/")})
 	return d.Opaque(64)
 }
 
 // lookup returns the handle of a name in dir.
 func (c *client) lookup(dir []byte, name string) []byte {
 	args := xdr.AppendString(xdr.AppendOpaque(nil, dir), name)
-	_, d := c.do(&transport.Call{Prog: nfsProg, Proc: procLookup, Args: args, MaxResults: 248})
+	_, d := c.do(&rpc.Call{Prog: nfsProg, Proc: procLookup, Args: args, MaxResults: 248})
 	return d.Opaque(64)
 }
 
@@ -101,7 +102,7 @@ func (c *client) lookup(dir []byte, name string) []byte {
 func (c *client) read(fh, sink []byte) (n int, eof, placed bool) {
 	args := xdr.AppendUint64(xdr.AppendOpaque(nil, fh), 0)
 	args = xdr.AppendUint32(args, uint32(len(sink)))
-	r, d := c.do(&transport.Call{Prog: nfsProg, Proc: procRead, Args: args, Sink: sink, MaxResults: 104})
+	r, d := c.do(&rpc.Call{Prog: nfsProg, Proc: procRead, Args: args, Sink: sink, MaxResults: 104})
 	if d.Bool() {
 		d.Skip(84) // attributes
 	}
@@ -117,7 +118,7 @@ func (c *client) write(fh, data []byte) {
 	n := uint32(len(data))
 	args := xdr.AppendUint64(xdr.AppendOpaque(nil, fh), 0)
 	args = xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(args, n), 2), n) // count, FILE_SYNC, count
-	c.do(&transport.Call{Prog: nfsProg, Proc: procWrite, Args: args, Item: data, ItemPos: len(args), MaxResults: 136})
+	c.do(&rpc.Call{Prog: nfsProg, Proc: procWrite, Args: args, Item: data, ItemPos: len(args), MaxResults: 136})
 }
 
 // pattern returns n octets that depend on their place.
@@ -152,7 +153,7 @@ func TestCreateEmpty(t *testing.T) {
 	for _, word := range []uint32{0, 0, 0, 0, 1, 0, 0, 0, 0} { // UNCHECKED, no mode, uid, gid; size 0; no times
 		args = xdr.AppendUint32(args, word)
 	}
-	c.do(&transport.Call{Prog: nfsProg, Proc: procCreate, Args: args, MaxResults: 280})
+	c.do(&rpc.Call{Prog: nfsProg, Proc: procCreate, Args: args, MaxResults: 280})
 	if info, err := fs.Stat("file"); err != nil || info.Size() != 0 {
 		t.Error(info, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // start serves an empty store on loopback.
@@ -37,7 +38,7 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	for name, c := range map[string]transport.Caller{"rdma": rdma, "tcp": tcp} {
+	for name, c := range map[string]rpc.Caller{"rdma": rdma, "tcp": tcp} {
 		for _, n := range []int{0, 5, 300001, maxValue} {
 			value := bytes.Repeat([]byte{7}, n)
 			if err := putValue(t.Context(), c, name, value); err != nil {

@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
 )
 
@@ -85,11 +86,11 @@ func serve(addr string) error {
 	return newServer().ServeShared(l) // RDMA and record-marked TCP
 }
 
-func putValue(ctx context.Context, c transport.Caller, key string, value []byte) error {
+func putValue(ctx context.Context, c rpc.Caller, key string, value []byte) error {
 	return service.Invoke(ctx, c, put, &putArgs{key, value}, nil)
 }
 
-func getValue(ctx context.Context, c transport.Caller, key string) ([]byte, error) {
+func getValue(ctx context.Context, c rpc.Caller, key string) ([]byte, error) {
 	res := getRes{Value: make([]byte, maxValue)} // where it will arrive
 	err := service.Invoke(ctx, c, get, &getArgs{key}, &res)
 	return res.Value, err

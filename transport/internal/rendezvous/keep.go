@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -35,11 +35,11 @@ func Keep(ctx context.Context, least, most time.Duration, try func() error, fina
 
 // Call makes a call to the program of a log, which may run twice, and reads its results with parse. missing is the error
 // if the server lacks the program, and malformed wraps that of parse.
-func Call(ctx context.Context, rpc transport.Caller, c *transport.Call, missing, malformed error, parse func(*xdr.Decoder)) error {
-	var reply transport.Reply
+func Call(ctx context.Context, caller rpc.Caller, c *rpc.Call, missing, malformed error, parse func(*xdr.Decoder)) error {
+	var reply rpc.Reply
 	defer reply.Release()
 	c.Repeatable = true
-	if err := rpc.Do(ctx, c, &reply); err != nil {
+	if err := caller.Do(ctx, c, &reply); err != nil {
 		return err
 	}
 	switch h := &reply.Header; {

@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -94,7 +95,7 @@ func (s *server) kill() {
 var root = &xdr.SysCred{MachineName: "test"}
 
 // client returns a client of a server.
-func client(t testing.TB, caller transport.Caller) *nfsclient.Client {
+func client(t testing.TB, caller rpc.Caller) *nfsclient.Client {
 	t.Helper()
 	fh, err := nfsclient.NewMounter(caller, root).Mount(t.Context(), "/")
 	if err != nil {
@@ -136,7 +137,7 @@ type choice struct {
 func (c *choice) now() *server { return c.servers[int(c.current.Load())%len(c.servers)] }
 
 // dial connects to the server of before, or to the next one.
-func (c *choice) dial(ctx context.Context) (transport.Caller, error) {
+func (c *choice) dial(ctx context.Context) (rpc.Caller, error) {
 	conn, err := transport.Dial(ctx, "tcp", c.now().addr, nil)
 	if err != nil {
 		c.current.Add(1) // one goroutine dials at a time

@@ -1,4 +1,4 @@
-package transport_test
+package rpc_test
 
 import (
 	"context"
@@ -7,19 +7,20 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // A server that calls its client back, as NFSv4.1 servers do to recall a delegation.
-func ExampleRequest_Backward() {
+func ExampleBackward() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	met := make(chan *transport.Backward, 2)
+	met := make(chan *rpc.Backward, 2)
 	s := &transport.Server{
-		Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, _ *transport.Response) {
-			met <- req.Backward() // it outlives the call
+		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
+			met <- req.Backward // it outlives the call
 		}),
 		Config: &transport.Config{BackwardCredits: 4},
 	}
@@ -27,8 +28,8 @@ func ExampleRequest_Backward() {
 	defer s.Close()
 
 	ctx := context.Background()
-	both := &transport.Config{BackwardCredits: 4, BackwardHandler: transport.HandlerFunc(
-		func(_ context.Context, req *transport.Request, resp *transport.Response) {
+	both := &transport.Config{BackwardCredits: 4, BackwardHandler: rpc.HandlerFunc(
+		func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			d := xdr.NewDecoder(req.Args)
 			resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
 		})}
@@ -42,16 +43,16 @@ func ExampleRequest_Backward() {
 		log.Fatal(err)
 	}
 	defer plain.Close()
-	for _, client := range []transport.Caller{c, plain} {
-		var reply transport.Reply
-		if err := client.Do(ctx, &transport.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
+	for _, client := range []rpc.Caller{c, plain} {
+		var reply rpc.Reply
+		if err := client.Do(ctx, &rpc.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
 			log.Fatal(err)
 		}
 		reply.Release()
 		back := <-met
 		fmt.Println("by RDMA the client says that it takes calls:", back.Enabled())
 		back.Enable() // by TCP the upper layer has to know
-		call := transport.Call{Prog: 0x40000000, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, 21)}
+		call := rpc.Call{Prog: 0x40000000, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, 21)}
 		if err := back.Do(ctx, &call, &reply); err != nil {
 			log.Fatal(err)
 		}

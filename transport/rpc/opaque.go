@@ -1,4 +1,4 @@
-package transport
+package rpc
 
 import (
 	"context"
@@ -17,8 +17,8 @@ type Opaque struct {
 	n     int    // octets
 	off   int    // how many of them were taken
 	data  []byte // the data, if they came with the call
-	away  *deferral
-	gen   uint64
+	away  Deferred
+	turn  uint64
 	chunk int
 }
 
@@ -40,9 +40,9 @@ var (
 // call: inline, with RDMA_MSGP, in a Position Zero chunk (which holds the arguments, so it is
 // pulled whole), or over TCP.
 func (r *Request) Opaque(d *xdr.Decoder, most int) Opaque {
-	if r.away != nil {
-		if o, ok := r.away.opaque(d, most); ok {
-			return o
+	if l := r.Deferred; l != nil {
+		if chunk, n, ok := l.Find(d, most); ok {
+			return Opaque{n: n, away: l, turn: l.Turn(), chunk: chunk}
 		}
 	}
 	data := d.Opaque(most)
@@ -65,10 +65,10 @@ func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 		o.off = o.n
 		return o.data, nil
 	}
-	if o.gen != o.away.gen.Load() {
+	if o.turn != o.away.Turn() {
 		return nil, ErrPullLate
 	}
-	b := o.away.x.resp.Scratch(o.n)
+	b := o.away.Scratch(o.n)
 	return b, o.take(ctx, [][]byte{b}, nil)
 }
 
@@ -102,12 +102,12 @@ func (o *Opaque) PullMemory(ctx context.Context, m *Memory) ([]byte, error) {
 	switch {
 	case o.off > 0:
 		return nil, ErrPulled
-	case o.n > len(m.data):
-		return nil, fmt.Errorf("%w: %d octets for %d", ErrPullSize, len(m.data), o.n)
+	case o.n > len(m.Bytes()):
+		return nil, fmt.Errorf("%w: %d octets for %d", ErrPullSize, len(m.Bytes()), o.n)
 	case m.InUse(): // refused even if there is nothing to pull, so that the bug shows
 		return nil, ErrMemoryInUse
 	}
-	b := m.data[:o.n]
+	b := m.Bytes()[:o.n]
 	err := o.take(ctx, [][]byte{b}, m)
 	if errors.Is(err, ErrMemoryInUse) {
 		o.off = 0 // nothing was read
@@ -154,8 +154,8 @@ func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
 	if o.away == nil || o.off == from {
 		return nil
 	}
-	if o.gen != o.away.gen.Load() {
+	if o.turn != o.away.Turn() {
 		return ErrPullLate
 	}
-	return o.away.pull(ctx, o.chunk, from, bufs, in)
+	return o.away.Pull(ctx, o.chunk, from, bufs, in)
 }

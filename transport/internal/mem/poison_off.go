@@ -1,6 +1,6 @@
 //go:build !race && !invariants
 
-package transport
+package mem
 
 // poison does nothing without the race detector or the invariants tag.
 func poison([]byte) {}

@@ -1,4 +1,4 @@
-package transport
+package rpc
 
 import "context"
 
@@ -25,7 +25,7 @@ import "context"
 //
 // it names the calls that must not run twice. A client that has lost its connection sends its
 // calls again with the same XIDs, and cannot know which of them have run. The server answers
-// those from its duplicate request cache (Config.DRCEntries), whatever transport they come by, if
+// those from its duplicate request cache (transport.Config), whatever transport they come by, if
 // client, credential and all octets of the arguments are those of the first one. Their context ends
 // with the server, not with the connection.
 //

@@ -1,4 +1,4 @@
-package transport_test
+package rpc_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // What becomes of a call, and the counters in the form of Linux.
@@ -17,12 +18,12 @@ func ExampleTrace() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: transport.HandlerFunc(func(context.Context, *transport.Request, *transport.Response) {})}
+	s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	go s.Serve(l)
 	defer s.Close()
 
-	cfg := &transport.Config{Trace: &transport.Trace{
-		Registered: func(_ uint32, kind transport.ChunkKind, octets int) { fmt.Println("registered", kind, octets) },
+	cfg := &transport.Config{Trace: &rpc.Trace{
+		Registered: func(_ uint32, kind rpc.ChunkKind, octets int) { fmt.Println("registered", kind, octets) },
 		Sent:       func(_ uint32, form rpcrdma.Form, octets int) { fmt.Println("sent", form, octets) },
 		Replied:    func(_ uint32, octets int) { fmt.Println("replied", octets) },
 		Ended:      func(_ uint32, err error) { fmt.Println("ended", err) },
@@ -33,9 +34,9 @@ func ExampleTrace() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
+	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(ctx, &transport.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
+	if err := c.Do(ctx, &rpc.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(strings.Fields(c.Stats().Xprt())[:9])

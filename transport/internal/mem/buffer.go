@@ -1,17 +1,17 @@
-package transport
+package mem
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// classSizes are the sizes of pooled buffers in octets: what file systems move at a time, with room for
+// Sizes are the sizes of pooled buffers in octets: what file systems move at a time, with room for
 // the headers before it. Larger buffers are made for one use.
-var classSizes = [...]int{
+var Sizes = [...]int{
 	4 << 10, 16 << 10, 68 << 10, 132 << 10, 260 << 10, 516 << 10, 1<<20 + 64<<10, 2<<20 + 64<<10,
 }
 
-const classes = len(classSizes)
+const classes = len(Sizes)
 
 // maxIdle limits the unused octets in a pool. maxIdleSmall limits the number of unused buffers of the
 // smallest size, which most calls use and maxIdle does not count.
@@ -20,31 +20,31 @@ const (
 	maxIdleSmall = 1024
 )
 
-// buffer is pooled memory with one owner. data has the capacity of its class.
-type buffer struct {
-	data []byte
-	pool *pool
+// Buffer is pooled memory with one owner. Data has the capacity of its class.
+type Buffer struct {
+	Data []byte
+	pool *Pool
 	out  bool // has an owner; under mu of its class
 }
 
-// release returns the memory. Releasing it twice panics: that is a bug in this package, which no peer
+// Release returns the memory. Releasing it twice panics: that is a bug in this package, which no peer
 // can cause.
-func (b *buffer) release() {
+func (b *Buffer) Release() {
 	if !b.pool.put(b) {
 		panic("transport: buffer released twice")
 	}
 }
 
-// abandon drops a buffer that an engine may still use: nobody gets it again.
-func (b *buffer) abandon() {
-	c, _ := b.pool.class(len(b.data))
+// Abandon drops a buffer that an engine may still use: nobody gets it again.
+func (b *Buffer) Abandon() {
+	c, _ := b.pool.class(len(b.Data))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live--
 }
 
-// pool is a bounded stock of buffers. It is safe for concurrent use.
-type pool struct {
+// Pool is a bounded stock of buffers. It is safe for concurrent use.
+type Pool struct {
 	classes [classes]class
 	idle    atomic.Int64 // octets in all classes but the first
 }
@@ -52,17 +52,17 @@ type pool struct {
 // class keeps buffers of one size. The last one also counts those of no class.
 type class struct {
 	mu   sync.Mutex
-	idle []*buffer
+	idle []*Buffer
 	live int // buffers handed out, for tests
 }
 
-// shared serves all connections of the process.
-var shared pool
+// Shared serves all connections of the process.
+var Shared Pool
 
 // classOf returns the class whose buffers hold n octets, or -1 if none is large enough.
 func classOf(n int) int {
-	for i := range classSizes {
-		if n <= classSizes[i] {
+	for i := range Sizes {
+		if n <= Sizes[i] {
 			return i
 		}
 	}
@@ -70,16 +70,16 @@ func classOf(n int) int {
 }
 
 // class returns the class of buffers for n octets and their size, which is 0 if no class is large enough.
-func (p *pool) class(n int) (c *class, size int) {
+func (p *Pool) class(n int) (c *class, size int) {
 	if i := classOf(n); i >= 0 {
-		return &p.classes[i], classSizes[i]
+		return &p.classes[i], Sizes[i]
 	}
 	return &p.classes[classes-1], 0
 }
 
-// get returns a buffer whose data hold at least n octets of unspecified content;
-// len(data) is the capacity.
-func (p *pool) get(n int) *buffer {
+// Get returns a buffer whose Data hold at least n octets of unspecified content;
+// len(Data) is the capacity.
+func (p *Pool) Get(n int) *Buffer {
 	c, size := p.class(n)
 	c.mu.Lock()
 	c.live++
@@ -89,26 +89,26 @@ func (p *pool) get(n int) *buffer {
 		c.idle = c.idle[:k-1]
 		b.out = true
 		c.mu.Unlock()
-		if size > classSizes[0] {
+		if size > Sizes[0] {
 			p.idle.Add(-int64(size))
 		}
 		return b
 	}
 	c.mu.Unlock()
-	return &buffer{data: make([]byte, max(n, size)), pool: p, out: true}
+	return &Buffer{Data: make([]byte, max(n, size)), pool: p, out: true}
 }
 
 // put takes a buffer back, or drops it if there are enough or it has no class. It returns false if b has
 // no owner.
-func (p *pool) put(b *buffer) bool {
-	n := len(b.data)
+func (p *Pool) put(b *Buffer) bool {
+	n := len(b.Data)
 	c, size := p.class(n)
 	c.mu.Lock()
 	owned := b.out
 	if owned {
 		b.out = false
 		c.live--
-		poison(b.data)
+		poison(b.Data)
 		if n == size && p.keeps(c, n) {
 			c.idle = append(c.idle, b)
 		}
@@ -118,8 +118,8 @@ func (p *pool) put(b *buffer) bool {
 }
 
 // keeps reports whether to keep one more buffer of n octets in c, and counts it.
-func (p *pool) keeps(c *class, n int) bool {
-	if n == classSizes[0] {
+func (p *Pool) keeps(c *class, n int) bool {
+	if n == Sizes[0] {
 		return len(c.idle) < maxIdleSmall
 	}
 	if p.idle.Add(int64(n)) > maxIdle {
@@ -129,18 +129,18 @@ func (p *pool) keeps(c *class, n int) bool {
 	return true
 }
 
-// adopt makes a buffer from memory that was allocated elsewhere.
-func (p *pool) adopt(mem []byte) *buffer {
+// Adopt makes a buffer from memory that was allocated elsewhere.
+func (p *Pool) Adopt(mem []byte) *Buffer {
 	mem = mem[:cap(mem)]
 	c, _ := p.class(len(mem))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live++
-	return &buffer{data: mem, pool: p, out: true}
+	return &Buffer{Data: mem, pool: p, out: true}
 }
 
-// live returns how many buffers are handed out.
-func (p *pool) live() (n int) {
+// Live returns how many buffers are handed out.
+func (p *Pool) Live() (n int) {
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()

@@ -1,4 +1,4 @@
-package transport_test
+package rpc_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,7 +19,7 @@ func ExampleResponse_Immediate() {
 	}
 	another := make(chan []byte, 1)
 	s := &transport.Server{
-		Handler: transport.HandlerFunc(func(_ context.Context, req *transport.Request, resp *transport.Response) {
+		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			resp.Results = xdr.AppendUint32(resp.Results, 42)
 			another <- resp.AppendReply(nil, req.XID)
 			resp.Immediate(7)
@@ -40,8 +41,8 @@ func ExampleResponse_Immediate() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	var reply transport.Reply
-	err = c.Do(ctx, &transport.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
+	var reply rpc.Reply
+	err = c.Do(ctx, &rpc.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
 	fmt.Println(reply.Results, err)
 	reply.Release()
 	// Output:

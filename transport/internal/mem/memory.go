@@ -1,4 +1,4 @@
-package transport
+package mem
 
 import (
 	"errors"
@@ -8,14 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Memory is memory of the application that is registered once with each connection on which it is
-// used, and then lent to one call after the other without another registration (RFC 5666 Section
-// 7). Between calls no peer can reach it: each use has a new STag, with the bounds and the right
-// of that use alone.
-//
-// A Memory serves one purpose at a time: one argument, one result, or one pull. While the peer
-// can touch it, another use is refused with [ErrMemoryInUse]. For a cancelled call that is until
-// its reply comes or its connection ends, see Call.Free. It is safe for concurrent use.
+// Memory is memory that is registered once with each connection and lent again and again: what an
+// rpc.Memory is inside.
 type Memory struct {
 	data []byte
 
@@ -30,36 +24,29 @@ type connWindow struct {
 	w    region.Window
 }
 
-// maxWindows limits the connections with which a Memory stays registered.
-const maxWindows = 16
+// MaxWindows limits the connections with which a Memory stays registered.
+const MaxWindows = 16
 
-// Misuse of a [Memory]. Nothing was sent or read.
+// Misuse of a [Memory], as in package rpc.
 var (
-	// ErrMemoryInUse: a call uses the memory, or a cancelled call still does.
 	ErrMemoryInUse = errors.New("transport: memory is in use by a call; wait for Call.Free, or take one Memory for each call at a time")
-	// ErrNotInMemory: the octets are not part of the Memory given with them.
 	ErrNotInMemory = errors.New("transport: octets are not in their Memory; slice them from Memory.Bytes, without a third index")
 )
 
-// Alloc returns n octets of zeroed memory for use in many calls: see [Call.ItemMemory],
-// [Call.SinkMemory], [Opaque.PullMemory] and [Response.AppendMemory]. It takes no resources of a
-// connection before it is used there.
+// Alloc returns n zeroed octets.
 func Alloc(n int) *Memory { return &Memory{data: make([]byte, n)} }
 
-// Bytes returns the memory. While a call uses it, the peer may read or write it, as with any
-// Call.Item or Call.Sink.
+// Bytes returns the memory.
 func (m *Memory) Bytes() []byte { return m.data }
 
-// InUse reports whether a call uses the memory.
+// InUse reports whether the memory is lent.
 func (m *Memory) InUse() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
 }
 
-// Free ends all registrations; then the memory is as new. While a call uses the memory, Free does
-// nothing and returns ErrMemoryInUse. If Free is never called, the garbage collector reclaims the
-// memory.
+// Free ends all registrations, or returns ErrMemoryInUse.
 func (m *Memory) Free() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,6 +59,18 @@ func (m *Memory) Free() error {
 	clear(m.wins)
 	m.wins = m.wins[:0]
 	return nil
+}
+
+// Take begins a use of all of it.
+func (m *Memory) Take() error {
+	_, err := m.take(m.data)
+	return err
+}
+
+// TakePart is Take for p, which must be a part of the memory.
+func (m *Memory) TakePart(p []byte) error {
+	_, err := m.take(p)
+	return err
 }
 
 // take begins a use of p, a part of the memory, and returns its offset.
@@ -90,16 +89,16 @@ func (m *Memory) take(p []byte) (off int, err error) {
 	return off, nil
 }
 
-// give ends a use: nobody can touch the memory anymore.
-func (m *Memory) give() {
+// Give ends a use: nobody can touch the memory anymore.
+func (m *Memory) Give() {
 	m.mu.Lock()
 	m.used = false
 	m.mu.Unlock()
 }
 
-// open lends p, a part of the memory, to the peer of c. The use ends with give, after the Region was
+// Open lends p, a part of the memory, to the peer of c. The use ends with Give, after the Region was
 // invalidated. made says that the memory had to be registered first.
-func (m *Memory) open(c *rdmap.Conn, p []byte, access region.Access) (r region.Region, made bool, err error) {
+func (m *Memory) Open(c *rdmap.Conn, p []byte, access region.Access) (r region.Region, made bool, err error) {
 	off, err := m.take(p)
 	if err != nil {
 		return r, false, err
@@ -109,7 +108,7 @@ func (m *Memory) open(c *rdmap.Conn, p []byte, access region.Access) (r region.R
 		r, err = w.Open(off, len(p), access)
 	}
 	if err != nil {
-		m.give()
+		m.Give()
 	}
 	return r, made, err
 }
@@ -133,7 +132,7 @@ func (m *Memory) window(c *rdmap.Conn) (_ region.Window, made bool, err error) {
 	if m.wins = kept; found != (region.Window{}) {
 		return found, false, nil
 	}
-	if len(m.wins) == maxWindows {
+	if len(m.wins) == MaxWindows {
 		_ = m.wins[0].w.Close() // not open: there is one use at a time
 		m.wins = append(m.wins[:0], m.wins[1:]...)
 	}

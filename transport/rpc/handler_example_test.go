@@ -1,38 +1,38 @@
-package transport_test
+package rpc_test
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // counting counts the calls that pass through it. What the handler behind it says about
 // calls, it says too.
 type counting struct {
-	next transport.Handler
+	next rpc.Handler
 	n    int
 }
 
-func (c *counting) ServeRPC(ctx context.Context, req *transport.Request, resp *transport.Response) {
+func (c *counting) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	c.n++
 	c.next.ServeRPC(ctx, req, resp)
 }
 
 func (c *counting) MayBlock(prog, vers, proc uint32) bool {
-	return transport.MayBlock(c.next, prog, vers, proc)
+	return rpc.MayBlock(c.next, prog, vers, proc)
 }
 
 func (c *counting) NonIdempotent(prog, vers, proc uint32) bool {
-	return transport.NonIdempotent(c.next, prog, vers, proc)
+	return rpc.NonIdempotent(c.next, prog, vers, proc)
 }
 
 func (c *counting) Lazy(prog, vers, proc uint32) bool {
-	return transport.Lazy(c.next, prog, vers, proc)
+	return rpc.Lazy(c.next, prog, vers, proc)
 }
 
 // files has a procedure 7 that waits for a disk, must not run twice, and takes its data itself.
-type files struct{ transport.HandlerFunc }
+type files struct{ rpc.HandlerFunc }
 
 func (files) MayBlock(_, _, proc uint32) bool      { return proc == 7 }
 func (files) NonIdempotent(_, _, proc uint32) bool { return proc == 7 }
@@ -40,11 +40,11 @@ func (files) Lazy(_, _, proc uint32) bool          { return proc == 7 }
 
 // A handler in front of another one passes on what that says about calls.
 func ExampleLazy() {
-	served := files{func(context.Context, *transport.Request, *transport.Response) {}}
+	served := files{func(context.Context, *rpc.Request, *rpc.Response) {}}
 	h := &counting{next: &counting{next: served}}
 	for _, proc := range []uint32{7, 8} {
-		fmt.Println(transport.MayBlock(h, 400_000, 1, proc), transport.NonIdempotent(h, 400_000, 1, proc),
-			transport.Lazy(h, 400_000, 1, proc), transport.Lazy(nil, 400_000, 1, proc))
+		fmt.Println(rpc.MayBlock(h, 400_000, 1, proc), rpc.NonIdempotent(h, 400_000, 1, proc),
+			rpc.Lazy(h, 400_000, 1, proc), rpc.Lazy(nil, 400_000, 1, proc))
 	}
 	// Output:
 	// true true true false

@@ -1,4 +1,4 @@
-package transport
+package rpc
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // TestResponseReset: nothing that one handler has said is in the next one's reply.
 func TestResponseReset(t *testing.T) {
 	var r Response
-	r.reset(&shared)
+	r.Reset()
 	r.Deny(xdr.AuthTooWeak)
 	r.ProgMismatch(2, 3)
 	r.Verf = xdr.Auth{Flavor: xdr.AuthSys, Body: []byte{1, 2, 3, 4}}
@@ -17,11 +17,11 @@ func TestResponseReset(t *testing.T) {
 	r.OnSent(func() { t.Error("told twice") })
 	r.refusal, r.refused = xdr.ReplyHeader{XID: 1, Denied: true}, true
 	r.free = nil
-	r.reset(&shared)
+	r.Reset()
 	if got, want := string(r.AppendReply(nil, 7)), string(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 7})); got != want {
 		t.Errorf("reply % x, want % x", got, want)
 	}
-	if r.refusal.XID != 0 || r.authStat != 0 || len(r.items) != 0 || r.pool != &shared {
+	if r.refusal.XID != 0 || r.authStat != 0 || len(r.items) != 0 {
 		t.Errorf("%+v", &r)
 	}
 }

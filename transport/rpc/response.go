@@ -1,7 +1,9 @@
-package transport
+package rpc
 
 import (
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/internal/mutant"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -17,23 +19,15 @@ type Response struct {
 	// some capacity.
 	Results []byte
 
-	instead  uint64 // Immediate Data in place of the reply, with the highest bit; 0: none
+	instead  uint64 // Immediate Data in place of the reply; with immediateBit
 	denied   bool
 	refused  bool // refused before the handler saw the call, with refusal
 	refusal  xdr.ReplyHeader
 	authStat xdr.AuthStat
-	items    []item
-	bufs     []*buffer
+	items    []chunks.Item
+	bufs     []Pooled
 	mems     []*Memory
-	pool     *pool
 	free     func()
-}
-
-// item is an opaque appended with AppendItem: its data belong at offset pos of
-// Results.
-type item struct {
-	pos  int
-	data []byte
 }
 
 // Deny answers MSG_DENIED with AUTH_ERROR (RFC 5531 Section 9). Results are not
@@ -52,7 +46,7 @@ func (r *Response) ProgMismatch(low, high uint32) {
 // borrows data until the reply was sent, so data should come from Buffer, or never change.
 func (r *Response) AppendItem(data []byte) {
 	r.Results = xdr.AppendUint32(r.Results, uint32(len(data)))
-	r.items = append(r.items, item{pos: len(r.Results), data: data})
+	r.items = append(r.items, chunks.Item{Pos: len(r.Results), Data: data})
 }
 
 // Buffer returns n zeros in pooled memory for a result. They are lent until the reply was sent. A handler
@@ -69,26 +63,43 @@ func (r *Response) Buffer(n int) []byte {
 // handler must write each octet that it appends: what it leaves is sent as it is (RFC 5042 Section
 // 6.3.2).
 func (r *Response) Scratch(n int) []byte {
-	b := r.pool.get(n)
+	b := mem.Shared.Get(n)
 	r.bufs = append(r.bufs, b)
-	return b.data[:n]
+	return b.Data[:n]
 }
 
 // AppendMemory is AppendItem for the n octets at off of m. m is in use until the reply was sent, so that
 // no other call takes it before. (Results need no registration: they are sent by RDMA Write.) It returns
 // ErrMemoryInUse, or ErrNotInMemory if m has no such octets, and then appends nothing.
 func (r *Response) AppendMemory(m *Memory, off, n int) error {
-	if off < 0 || n < 0 || off > len(m.data) || n > len(m.data)-off {
+	b := m.Bytes()
+	if off < 0 || n < 0 || off > len(b) || n > len(b)-off {
 		return ErrNotInMemory
 	}
-	if _, err := m.take(m.data); err != nil {
+	if err := m.region().Take(); err != nil {
 		return err
 	}
 	r.mems = append(r.mems, m)
-	r.AppendItem(m.data[off : off+n])
+	r.AppendItem(b[off : off+n])
 	return nil
 }
 
 // OnSent sets a function that is called once, when the data of AppendItem are no longer used, even if the
 // connection has failed. The function must not block.
 func (r *Response) OnSent(free func()) { r.free = free }
+
+// Immediate sends 8 octets of Immediate Data (RFC 7306 Section 6.1) instead of the reply, for
+// handlers whose client gets the reply in another way. The client finds it by n, which must be
+// below 2^48; AppendReply returns the reply. This is only a request: a reply that uses chunks is
+// sent as usual, and so is any reply without Config.ImmediateReplies on both sides, and any reply
+// to a duplicate of the call.
+func (r *Response) Immediate(n uint64) { r.instead = n | immediateBit }
+
+// immediateBit is set beside every number, so that 0 says that there is none.
+const immediateBit = 1 << 63
+
+// Instead returns the number of the Immediate Data that may be sent instead of the reply, if the handler
+// has asked for that.
+func (r *Response) Instead() (n uint64, ok bool) {
+	return r.instead &^ immediateBit, r.instead != 0
+}

@@ -1,4 +1,4 @@
-package transport
+package rpc
 
 import (
 	"errors"
@@ -59,20 +59,4 @@ func startupHint(err error) string {
 		return "the peer does not answer the MPA start-up; is this the NFS/RDMA port?"
 	}
 	return ""
-}
-
-// endOfStream reports whether err is the orderly end of a connection, by either side.
-func endOfStream(err error) bool {
-	if e, ok := errors.AsType[*verbs.ConnError](err); ok {
-		err = e.Err // because every ConnError is also a net.ErrClosed
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
-}
-
-// ignoreEnd drops the errors that only say that a connection is over.
-func ignoreEnd(err error) error {
-	if err == nil || endOfStream(err) {
-		return nil
-	}
-	return err
 }

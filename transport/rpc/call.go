@@ -1,4 +1,4 @@
-package transport
+package rpc
 
 import (
 	"context"
@@ -45,11 +45,12 @@ type Call struct {
 	// Until then the server may read Item and write Sink. Free must not block. Without Free, do
 	// not reuse the memory of a cancelled call.
 	Free func()
-	// Repeatable says that a [Redialer] may send the call again when it is not known whether the server
+	// Repeatable says that a Redialer may send the call again when it is not known whether the server
 	// has run it: it may run twice, or the server keeps its reply, so that it does not (see [Handler]).
 	Repeatable bool
 
-	tx *transmission // set for a Redialer's call, or for one that is passed on
+	// Resend, if set, keeps the XID of the call over several connections; nil: the connection chooses one.
+	Resend *Transmission
 }
 
 // Reply is the reply to a call. The zero value is ready for Do, and a Reply may be used again
@@ -70,22 +71,55 @@ type Reply struct {
 	// Lens are the octets of results in Sink and MoreSinks, if Placed; lent until Release.
 	Lens []int
 
-	buf *buffer
+	mem Pooled
 }
 
 // Release gives back the memory of Results. It may be called more than once. If it is never
 // called, the garbage collector reclaims the memory.
 func (r *Reply) Release() {
-	if r.buf != nil {
-		r.buf.release()
+	if r.mem != nil {
+		r.mem.Release()
 	}
 	lens := r.Lens[:0]
 	*r = Reply{}
 	r.Lens = lens
 }
 
-// Caller is an RPC client: [*Client] over RDMA, [*StreamClient] over record-marked
-// TCP.
+// Lend says that Results lie in m, which [Reply.Release] releases. It is for transports.
+func (r *Reply) Lend(m Pooled) { r.mem = m }
+
+// Pooled is memory that is given back after use, to whatever it came from.
+type Pooled interface {
+	// Release gives it back for reuse.
+	Release()
+	// Abandon gives it up: somebody may still touch it, so it is never reused.
+	Abandon()
+}
+
+// Transmission is what a call keeps when it is sent again on another connection.
+type Transmission struct {
+	XID    uint32
+	Posted bool // on the current connection: some of it may have been sent
+	Sent   int  // number of times it was posted
+	// Again, if set, is called before the call is sent for the second and each further time. It must not
+	// block.
+	Again func(call *Call)
+}
+
+// Posting notes that call is about to be sent. A call without a Transmission has none to note it in.
+func (tx *Transmission) Posting(call *Call) {
+	if tx == nil {
+		return
+	}
+	tx.Posted = true
+	tx.Sent++
+	if tx.Sent > 1 && tx.Again != nil {
+		tx.Again(call)
+	}
+}
+
+// Caller is an RPC client, as transport.Client over RDMA, transport.StreamClient over record-marked TCP, and
+// transport.Redialer over either.
 type Caller interface {
 	// Do sends a call and waits for its reply. It returns nil when a reply has come, whatever its
 	// status: see reply.Header.Err. The error is *RPCError if only this call was refused, and
@@ -97,7 +131,15 @@ type Caller interface {
 	Close() error
 }
 
-var (
-	_ Caller = (*Client)(nil)
-	_ Caller = (*StreamClient)(nil)
-)
+// CallItem is one more reducible argument of a call; see [Call].MoreItems.
+type CallItem struct {
+	Pos    int     // where in Args the data belongs: just after its count word
+	Data   []byte  // like Call.Item
+	Memory *Memory // like Call.ItemMemory
+}
+
+// CallSink is room for one more eligible result of a call; see [Call].MoreSinks.
+type CallSink struct {
+	Data   []byte  // its length is that of the largest result; 0: this result comes inline
+	Memory *Memory // like Call.SinkMemory
+}

@@ -1,0 +1,210 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
+
+// Op is the operation that failed with an [OpError].
+type Op string
+
+// Operations.
+const (
+	OpDial   Op = "dial"
+	OpListen Op = "listen"
+	OpAccept Op = "accept"
+	OpCall   Op = "call"
+	OpServe  Op = "serve"
+	OpPull   Op = "pull"
+	OpClose  Op = "close"
+)
+
+// OpError says that a connection or a context ended. Err wraps net.ErrClosed,
+// os.ErrDeadlineExceeded, the context's error, *verbs.ProtocolError (we refused the
+// peer) or *verbs.TerminateError (it refused us).
+type OpError struct {
+	Op   Op
+	Addr string // the peer, "" if unknown
+	Err  error
+}
+
+// Error returns one line. It ends with what to do next, if that is known.
+func (e *OpError) Error() string {
+	s := "transport: " + string(e.Op)
+	if e.Addr != "" {
+		s += " " + e.Addr
+	}
+	s += ": " + cause(e.Err)
+	if h := hint(e.Err); h != "" {
+		s += " (" + h + ")"
+	}
+	return s
+}
+
+// cause returns err in one line, without the address, which OpError names.
+func cause(err error) string {
+	if e, ok := err.(*net.OpError); ok { //nolint:errorlint // the outermost only
+		err = e.Err
+	}
+	return strings.ReplaceAll(err.Error(), "\n", ": ")
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Timeout reports whether a deadline was the cause (net.Error).
+func (e *OpError) Timeout() bool {
+	return errors.Is(e.Err, os.ErrDeadlineExceeded) || errors.Is(e.Err, context.DeadlineExceeded)
+}
+
+// Rejected reports whether the peer refused the connection during the start-up (RFC 5044 Section
+// 7.1.2): it does not serve this address, or has too many connections.
+func (e *OpError) Rejected() bool {
+	_, ok := errors.AsType[*verbs.RejectError](e.Err)
+	return ok
+}
+
+// Temporary is always false (net.Error).
+func (e *OpError) Temporary() bool { return false }
+
+var _ net.Error = (*OpError)(nil)
+
+// OutcomeError says that a call was sent and has no reply: the server may have run it, or not. If the
+// call is not Repeatable, it was sent once.
+type OutcomeError struct {
+	XID, Prog, Vers, Proc uint32
+	Sent                  int // times
+	Repeatable            bool
+	// Err is why there is no reply: an OpError, or the end of the context.
+	Err error
+}
+
+// Error names the call by its XID, as packet captures do, and says what to do.
+func (e *OutcomeError) Error() string {
+	s := fmt.Sprintf("transport: call 0x%08x of program %d, version %d, procedure %d: ", e.XID, e.Prog, e.Vers, e.Proc)
+	why := e.Err
+	if oe, ok := errors.AsType[*OpError](why); ok {
+		why = oe.Err
+	}
+	s += "the server may or may not have run it: " + cause(why)
+	if e.Repeatable {
+		return s + fmt.Sprintf(" (it was sent %d times; look what the server has before you make the call again)", e.Sent)
+	}
+	return s + " (look what the server has before you make the call again; set Call.Repeatable for calls that may run twice, or whose replies the server keeps)"
+}
+
+// Unwrap returns the cause.
+func (e *OutcomeError) Unwrap() error { return e.Err }
+
+// Reason says why a call was refused.
+type Reason uint8
+
+// Reasons.
+const (
+	// ReasonVersion: the peer answered ERR_VERS (RFC 8166 Section 4.5.1).
+	ReasonVersion Reason = iota + 1
+	// ReasonChunk: the peer answered ERR_CHUNK: it could not use our chunks, or its
+	// reply did not fit what we offered (RFC 8166 Section 4.5.3).
+	ReasonChunk
+	// ReasonBadReply: the reply broke the rules of RFC 8166 Section 4.
+	ReasonBadReply
+	// ReasonTooBig: the call or its reply exceeds MaxPayload.
+	ReasonTooBig
+	// ReasonBadCall: the Call is inconsistent; nothing was sent.
+	ReasonBadCall
+	// ReasonBackward: the backward direction cannot carry the call; nothing was sent. Err
+	// is ErrBackwardOff, ErrBackwardPeer or rpcrdma.ErrInline.
+	ReasonBackward
+)
+
+var reasonText = [...]string{
+	ReasonVersion:  "the server does not speak RPC-over-RDMA version 1",
+	ReasonChunk:    "the server refused the chunks offered, or its reply did not fit them (is MaxResults large enough?)",
+	ReasonBadReply: "the server's reply breaks RFC 8166",
+	ReasonTooBig:   "message larger than Config.MaxPayload",
+	ReasonBadCall:  "the call is inconsistent",
+	ReasonBackward: "not a call for the backward direction",
+}
+
+// String describes the reason.
+func (r Reason) String() string {
+	if int(r) < len(reasonText) && r > 0 {
+		return reasonText[r]
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// RPCError says that one call was refused; the connection lives on.
+type RPCError struct {
+	XID    uint32
+	Reason Reason
+	// Low and High are the versions of the peer, for ReasonVersion.
+	Low, High uint32
+	// Err is the cause, nil if Reason says it all.
+	Err error
+}
+
+// Error names the call by its XID, as packet captures do.
+func (e *RPCError) Error() string {
+	s := fmt.Sprintf("transport: call 0x%08x: %s", e.XID, e.Reason)
+	if e.Reason == ReasonVersion {
+		s += fmt.Sprintf(", it offers %d to %d", e.Low, e.High)
+	}
+	switch pe, ok := errors.AsType[*rpcrdma.ProtocolError](e.Err); {
+	case ok: // the error names the XID already
+		s += ": " + cause(pe.Err)
+	case e.Err != nil:
+		s += ": " + cause(e.Err)
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *RPCError) Unwrap() error { return e.Err }
+
+// Limit names the limit that a client has reached.
+type Limit string
+
+// Limits at which something is refused. At other limits calls wait: see Stats.Waited.
+const (
+	LimitAllow         Limit = "not among the allowed clients (Config.Allow)"
+	LimitConns         Limit = "too many connections (Config.MaxConns)"
+	LimitClientConns   Limit = "too many connections of one client (Config.PerClient.Conns)"
+	LimitExposed       Limit = "too many octets of replies wait to be read (Config.ExposedMemory)"
+	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Config.PerClient.Exposed)"
+)
+
+// LimitError reports that something was refused to a client. Max is the limit, 0 for [LimitAllow].
+type LimitError struct {
+	Limit  Limit
+	Client string // its address, without the port
+	Max    int64
+}
+
+// Error names the client and the setting.
+func (e *LimitError) Error() string {
+	s := "transport: client " + e.Client + " refused: " + string(e.Limit)
+	if e.Max > 0 {
+		s += fmt.Sprintf(", the limit is %d", e.Max)
+	}
+	return s
+}
+
+// SlowPeerError ends a connection whose peer kept this side waiting too long. It wraps
+// os.ErrDeadlineExceeded.
+type SlowPeerError struct {
+	What string // what the peer did not do
+}
+
+// Error says what was waited for.
+func (e *SlowPeerError) Error() string { return "transport: the peer " + e.What }
+
+// Unwrap returns os.ErrDeadlineExceeded.
+func (e *SlowPeerError) Unwrap() error { return os.ErrDeadlineExceeded }

@@ -1,0 +1,74 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// ErrNotACall: the octets cannot be decoded as an RPC call. Over RDMA the answer is ERR_CHUNK; over
+// TCP there is none.
+var ErrNotACall = errors.New("transport: not an RPC call")
+
+// Parse decodes the RPC header of msg, and a view of its arguments, into r. If the call is refused
+// before its program is looked at, the reply is in resp; with anyCred, credentials are no reason.
+func (r *Request) Parse(msg []byte, anyCred bool, resp *Response) error {
+	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
+		return ErrNotACall
+	}
+	d := xdr.NewDecoder(msg)
+	err := r.CallHeader.Parse(&d)
+	r.Args = d.Rest()
+	if err == nil && r.RPCVers == xdr.RPCVersion && anyCred {
+		return nil
+	}
+	if h, refused := r.Refusal(err); refused {
+		resp.Refuse(h)
+	} else if err != nil {
+		return ErrNotACall
+	}
+	return nil
+}
+
+// Run serves req unless it was refused. A panic of the handler becomes SYSTEM_ERR (RFC 5531 Section 9);
+// panicked is told, with the stack.
+func Run(ctx context.Context, h Handler, req *Request, resp *Response, panicked func(v any, stack []byte)) {
+	if resp.refused {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			panicked(v, debug.Stack())
+			resp.Fail(xdr.SystemErr)
+		}
+	}()
+	h.ServeRPC(ctx, req, resp)
+}
+
+// PrintPanic reports the panic of a handler on standard error: a bug must not stay hidden because nobody
+// asked for a log.
+func PrintPanic(req *Request, v any, stack []byte) {
+	fmt.Fprintf(os.Stderr, "transport: handler panicked in call 0x%08x of program %d, procedure %d: %v\n%s",
+		req.XID, req.Prog, req.Proc, v, stack)
+}
+
+// ServeMessage answers one RPC call message without a connection: for tests of handlers, and for
+// other framings. It appends the reply message to b, with the data of AppendItem and its pad in
+// place. It returns false if msg is not a call, which gets no reply (RFC 5531 Section 9). It
+// borrows msg. If the handler panics, the reply is SYSTEM_ERR.
+func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) ([]byte, bool) {
+	req := Request{RemoteAddr: from, Network: "message"}
+	var resp Response
+	resp.Reset()
+	defer resp.Release()
+	if req.Parse(msg, false, &resp) != nil {
+		return b, false
+	}
+	Run(ctx, h, &req, &resp, func(v any, stack []byte) { PrintPanic(&req, v, stack) })
+	return resp.AppendReply(b, req.XID), true
+}

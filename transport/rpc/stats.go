@@ -1,0 +1,122 @@
+package rpc
+
+import "fmt"
+
+// Stats is a snapshot of counters. Octets count payload, without DDP and MPA headers.
+type Stats struct {
+	// Calls counts calls sent (client) or received (server); Replies those answered.
+	Calls, Replies uint64
+	// OctetsRead is the number of octets of chunks of calls, which servers move by RDMA Read.
+	OctetsRead uint64
+	// OctetsWritten is the number of octets moved by RDMA Write: write chunks and reply chunks.
+	OctetsWritten uint64
+	// OctetsExposed is the number of octets that clients read from exposed replies (RFC 5666
+	// Section 3.8). A server counts them when RDMA_DONE comes.
+	OctetsExposed uint64
+	// Dones counts RDMA_DONEs sent (client) or received (server). Exposed is the number of a
+	// server's replies that wait for it now. Withheld counts replies that had to wait before they
+	// could be exposed.
+	Dones, Withheld uint64
+	Exposed         int
+	// Deferred counts calls of a server whose data stayed at the client until the handler pulled
+	// it. Unpulled counts those of them whose data was never pulled.
+	Deferred, Unpulled uint64
+	// Registered counts registrations of memory for the chunks of calls, Reused the uses of a
+	// Memory that needed none. OctetsLent is the number of octets that peers can reach now,
+	// without exposed replies.
+	Registered, Reused uint64
+	OctetsLent         int64
+	// Padded counts messages sent (client) or received (server) as RDMA_MSGP.
+	Padded uint64
+	// OctetsInline is the size of the Sends of calls and replies, headers included;
+	// on record-marked TCP, of the records.
+	OctetsInline uint64
+	// ReadSegments, WriteSegments and ReplySegments count the segments of the read lists,
+	// write lists and reply chunks that calls have offered, LongCalls the calls in a
+	// Position Zero chunk (RFC 8166 Section 3.5). OctetsOffered is the room for results.
+	ReadSegments, WriteSegments, ReplySegments uint64
+	LongCalls, OctetsOffered                   uint64
+	// Credits is the latest grant (client) or the grant of new replies (server).
+	Credits int
+	// PoolCredits is the size of a server's or listener's Config.CreditPool, 0 for none. PoolHeld
+	// is how many of its credits clients have now, including those of other servers that share it.
+	PoolCredits, PoolHeld int
+	// Connections is the number of connections alive now.
+	Connections int
+	// Accepted counts connections that finished the start-up.
+	Accepted uint64
+	// Errors counts calls that ended with an error of the transport, including refused headers.
+	Errors uint64
+	// Unbound counts calls of Errors that got ERR_CHUNK because Config.Binding lets nothing of their
+	// procedure travel in chunks.
+	Unbound uint64
+	// Panics counts handlers that panicked.
+	Panics uint64
+	// Dropped counts messages that were dropped as RFC 8166 Section 4.5 demands.
+	Dropped uint64
+	// Immediates counts Immediate Data sent instead of replies (Config.ImmediateReplies) by a server,
+	// or received by a client.
+	Immediates uint64
+	// Invalidated counts replies that invalidated an STag (RFC 8797 Section 4.1).
+	Invalidated uint64
+	// NotAllowed counts connections that Config.Allow refused. TooMany counts those refused by a
+	// limit on connections. SlowPeers counts those that ended because the peer kept this side
+	// waiting: in the start-up, inside an FPDU, by not reading, by not answering RDMA Reads, by
+	// not sending RDMA_DONE.
+	NotAllowed, TooMany, SlowPeers uint64
+	// Waited counts calls that had to wait for RequestMemory or MaxPulls, or for their client's
+	// part of these. Waiting is the number of calls that wait now, Pulls the number that are being
+	// pulled.
+	Waited         uint64
+	Waiting, Pulls int
+	// Held is the number of octets of RequestMemory that calls hold now. It may be more, because octets
+	// that exist already are counted too, but then no further call begins.
+	Held int64
+	// Stuck counts connections that ended because a call for which there was no memory stood before the
+	// replies that handlers of the connection waited for (record-marked TCP, [Backward.Do]).
+	Stuck uint64
+	// ExposedRefused counts replies refused because of ExposedMemory, or the client's part of it.
+	ExposedRefused uint64
+	// Takeovers counts handlers from which the watchdog took the reading role.
+	Takeovers uint64
+	// BackwardCalls counts calls of the backward direction (RFC 8167), sent (server) or received
+	// (client). BackwardReplies counts those answered.
+	BackwardCalls, BackwardReplies uint64
+	// InFlight is the number of calls without a reply now.
+	InFlight int
+	// Replayed counts duplicates that a server answered with the reply to the first call. Joined
+	// counts duplicates that came while the first call ran, and got its reply.
+	// Unsure counts calls that got no answer, because what they are or what the first call was could not
+	// be read: they may be duplicates or not.
+	Replayed, Joined, Unsure uint64
+	// Late counts calls that were not executed although they had been read: their connection had ended,
+	// or they must not run twice and their client had closed it and come back on a newer one.
+	Late uint64
+	// Retransmits counts calls that a Redialer sent again, Silences the connections that it closed
+	// because nothing came.
+	Retransmits, Silences uint64
+	// DRCEntries is the number of replies in the duplicate request cache now, DRCOctets their
+	// size, and DRCEvicted the number of replies that were evicted before their time: see
+	// Config.DRCEntries.
+	DRCEntries int
+	DRCOctets  int64
+	DRCEvicted uint64
+}
+
+// Xprt returns the counters of a client as the line that Linux shows in /proc/self/mountstats for
+// an NFS/RDMA mount, without the leading tab, so that tools for the one can read the other:
+//
+//	xprt: rdma port bind_count connect_count connect_time idle_time sends recvs bad_xids
+//	  req_u bklog_u read_chunk_count write_chunk_count reply_chunk_count
+//	  total_rdma_request total_rdma_reply pullup_copy_count fixup_copy_count
+//	  hardway_register_count failed_marshal_count bad_reply_count nomsg_call_count
+//	  mrs_recycled mrs_orphaned mrs_allocated local_inv_needed empty_sendctx_q
+//	  reply_waits_for_send
+//
+// Fields without a counterpart here are 0: port, bind_count, the times, the queues, the copies,
+// failures, and the last six. As in Linux, chunks are counted by their segments.
+func (s Stats) Xprt() string {
+	return fmt.Sprintf("xprt:\trdma 0 0 %d 0 0 %d %d %d 0 0 %d %d %d %d %d 0 0 0 0 0 %d 0 0 0 0 0 0",
+		s.Accepted, s.Calls+s.Dones, s.Replies+s.Dropped, s.Dropped,
+		s.ReadSegments, s.WriteSegments, s.ReplySegments, s.OctetsOffered, s.OctetsWritten, s.LongCalls)
+}
