@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
@@ -84,6 +85,11 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 		return errors.New("there is no port for TCP: --mount-listen or --tcp")
 	}
 	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger}
+	for _, fsys := range s.set.open {
+		if k, ok := fsys.(backend.Locker); ok {
+			lc.Shared = append(lc.Shared, k)
+		}
+	}
 	if !cfg.memory { // else the files end with this process
 		dir := cfg.state
 		if dir == "" {

@@ -39,6 +39,9 @@ type Files interface {
 // Config says what a Server does. New copies it.
 type Config struct {
 	Files Files
+	// Shared keep the locks of file systems that other servers serve too. What a client holds there outlives this
+	// server, needs no grace period, and may have been given by another one.
+	Shared []backend.Locker
 	// File keeps the state and the names of the clients, so that they can be told when the server
 	// is back. If empty, nothing is kept, which is right for files that end with the process.
 	File string

@@ -6,10 +6,12 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
@@ -244,6 +246,50 @@ func TestServerRestart(t *testing.T) {
 	if err := st.Parse(&d); err != nil || st.State != 7 {
 		t.Errorf("the state: %+v, %v", st, err)
 	}
+}
+
+// lasting is a file system whose locks outlive its servers.
+type lasting struct {
+	backend.FS
+	backend.Locker
+}
+
+// TestShared: where locks outlive servers, there is no grace period, and what one server has given, another takes back.
+func TestShared(t *testing.T) {
+	fsys := lasting{mem.New(nil), locks.NewLocker(locks.Limits{})}
+	r := newRigOn(t, fsys)
+	r.cfg.Shared = []backend.Locker{fsys}
+	again := func(file string) { // at a server that knows nobody, or those of before
+		r.stop()
+		r.cfg.File = file
+		r.start()
+	}
+	again(r.cfg.File)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "a reclaims, because its server was away", a.reclaim(0, 10), nlm.Granted)
+
+	again(r.cfg.File)
+	a.connect()
+	b.connect()
+	expect(t, "b finds the lock of a", b.lock(0, 10, false), nlm.Denied)
+	expect(t, "b in the grace period", b.lock(20, 10, false), nlm.Granted)
+
+	again(filepath.Join(t.TempDir(), "other"))
+	a.connect()
+	b.connect()
+	expect(t, "a unlocks at a server that does not know it", a.unlock(0, 10), nlm.Granted)
+	expect(t, "b", b.lock(0, 10, false), nlm.Granted)
+
+	again(filepath.Join(t.TempDir(), "another"))
+	a.connect()
+	b.connect()
+	b.started(3)
+	expect(t, "a, when b has started again", a.lock(0, 30, false), nlm.Granted)
+	b.started(3) // the same, once more
+	expect(t, "b", b.lock(40, 1, false), nlm.Granted)
+	b.started(3)
+	expect(t, "a", a.lock(40, 1, false), nlm.Denied)
 }
 
 // TestLimits: no client, and no address, takes everything.

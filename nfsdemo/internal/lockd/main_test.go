@@ -40,11 +40,16 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigOn(t, mem.New(nil))
+}
+
+func newRigOn(t *testing.T, fsys backend.FS) *rig {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, fsys: mem.New(nil), port: l.Addr().(*net.TCPAddr).Port}
+	r := &rig{t: t, fsys: fsys, port: l.Addr().(*net.TCPAddr).Port}
 	_ = l.Close() // the clients use its number
 	if _, _, err := r.fsys.Root().Create("f", &backend.Init{}); err != nil {
 		t.Fatal(err)

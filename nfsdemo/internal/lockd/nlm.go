@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -64,7 +65,7 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	case nlm.ProcFreeAll:
 		var a nlm.FreeAllArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
-			if cl := s.client(hostOf(c.RemoteAddr, a.Name)); cl != nil {
+			if cl := s.maybe(hostOf(c.RemoteAddr, a.Name)); cl != nil {
 				s.release(cl)
 			}
 		}
@@ -122,6 +123,21 @@ func (s *Server) target(ctx context.Context, c *server.Call, l *nlm.Lock, open b
 	return target{s.local, string(l.File)}, nlm.Granted // with the number of its export
 }
 
+// lasts reports whether the locks of a file outlive this server.
+func (s *Server) lasts(t target) bool { return slices.Contains(s.cfg.Shared, t.locker) }
+
+// maybe returns a client that may hold locks: one that is known, or any if others could have given it some.
+func (s *Server) maybe(h host) *client {
+	if cl := s.client(h); cl != nil || len(s.cfg.Shared) == 0 {
+		return cl
+	}
+	cl, err := s.enter(h, false)
+	if err != nil {
+		return nil
+	}
+	return cl
+}
+
 // statusOf is the answer for an error of a Locker.
 func (s *Server) statusOf(err error) nlm.Status {
 	if err == nil {
@@ -144,10 +160,11 @@ func (s *Server) test(ctx context.Context, c *server.Call, a *nlm.TestArgs) *nlm
 	switch {
 	case !ok:
 		res.Status = nlm.TooBig
-	case s.Grace() > 0:
-		res.Status = nlm.DeniedGrace
 	default:
 		t, res.Status = s.target(ctx, c, &a.Lock, true)
+		if res.Status == nlm.Granted && s.Grace() > 0 && !s.lasts(t) {
+			res.Status = nlm.DeniedGrace
+		}
 	}
 	if res.Status != nlm.Granted {
 		return res
@@ -169,18 +186,20 @@ func (s *Server) test(ctx context.Context, c *server.Call, a *nlm.TestArgs) *nlm
 // lock is LOCK and NM_LOCK.
 func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.Status {
 	start, end, ok := rangeOf(&a.Lock)
-	h := hostOf(c.RemoteAddr, a.Lock.Caller)
-	switch grace := s.Grace() > 0; {
-	case !ok:
+	if !ok {
 		return nlm.TooBig
-	case grace != a.Reclaim: // after the grace period, others may have had the lock meanwhile
-		return nlm.DeniedGrace
-	case grace && !s.before[h]:
-		return nlm.Denied
 	}
 	t, st := s.target(ctx, c, &a.Lock, true)
 	if st != nlm.Granted {
 		return st
+	}
+	h := hostOf(c.RemoteAddr, a.Lock.Caller)
+	switch grace := s.Grace() > 0; {
+	case s.lasts(t):
+	case grace != a.Reclaim: // after the grace period, others may have had the lock meanwhile
+		return nlm.DeniedGrace
+	case grace && !s.before[h]:
+		return nlm.Denied
 	}
 	cl, err := s.enter(h, nlm.Proc(c.Proc) != nlm.ProcNMLock)
 	if err != nil {
@@ -201,7 +220,6 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 		b.end()
 		return nlm.Granted
 	}
-	cl.lockers[t.locker] = true
 	err = t.locker.SetLock(ctx, []byte(t.handle), &l, false)
 	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !a.Block {
 		return s.statusOf(err)
@@ -230,7 +248,7 @@ func (s *Server) unlock(ctx context.Context, c *server.Call, l *nlm.Lock, exclus
 	if st != nlm.Granted {
 		return st
 	}
-	cl := s.client(hostOf(c.RemoteAddr, l.Caller))
+	cl := s.maybe(hostOf(c.RemoteAddr, l.Caller))
 	switch {
 	case cl == nil && only:
 		return nlm.Denied

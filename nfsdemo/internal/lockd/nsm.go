@@ -48,6 +48,11 @@ func (s *Server) started(addr string, name []byte, state uint32) {
 		}
 	}
 	s.mu.Unlock()
+	if len(list) == 0 {
+		if c := s.maybe(host{addr, string(name)}); c != nil {
+			list = append(list, c)
+		}
+	}
 	for _, c := range list {
 		c.mu.Lock()
 		repeated := state == c.notified && state != 0 // a client says it more than once: the locks are new ones

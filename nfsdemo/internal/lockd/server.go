@@ -49,15 +49,14 @@ type client struct {
 
 	mu       sync.Mutex // held while its locks change, but not while one of them waits
 	blocks   map[blockKey]*block
-	lockers  map[backend.Locker]bool
 	notified uint32 // the state in its last NOTIFY
 	kept     bool   // on the disk
 	gone     bool   // forgotten, since it held nothing: it has to enter again
 }
 
 // owner is an owner of locks at the client.
-func (c *client) owner(id uint32) backend.LockOwner {
-	return backend.LockOwner{Client: c.addr + " " + c.name, ID: uint64(id)}
+func (h host) owner(id uint32) backend.LockOwner {
+	return backend.LockOwner{Client: h.addr + " " + h.name, ID: uint64(id)}
 }
 
 // New starts a lock manager: it begins to tell those who held locks before.
@@ -140,7 +139,7 @@ func (s *Server) enter(h host, keep bool) (*client, error) {
 		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
 			return nil, errFull
 		}
-		c = &client{host: h, blocks: make(map[blockKey]*block), lockers: make(map[backend.Locker]bool)}
+		c = &client{host: h, blocks: make(map[blockKey]*block)}
 		s.clients[h] = c
 		s.names[h.addr]++
 	}
@@ -166,14 +165,13 @@ func (s *Server) keep() error {
 	return err
 }
 
-// forgetIdle forgets clients that hold nothing: those at an address, and if there are too many, all.
+// forgetIdle forgets clients that hold nothing in this process: those at an address, and if there are too many, all.
 func (s *Server) forgetIdle(addr string) {
 	for h, c := range s.clients {
 		if h.addr != addr && len(s.clients) < maxClients || !c.mu.TryLock() {
 			continue // who is busy is not idle
 		}
-		elsewhere := len(c.lockers) > 1 || len(c.lockers) == 1 && !c.lockers[s.local]
-		if !elsewhere && len(c.blocks) == 0 && !s.local.Holds(c.owner(0).Client) {
+		if len(c.blocks) == 0 && !s.local.Holds(c.owner(0).Client) {
 			c.gone = true
 			delete(s.clients, h)
 			delete(s.kept.hosts, h)
@@ -207,7 +205,7 @@ func (s *Server) release(c *client) {
 	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for l := range c.lockers {
+	for _, l := range append([]backend.Locker{s.local}, s.cfg.Shared...) {
 		if err := l.ReleaseLocks(ctx, c.owner(0).Client); err != nil {
 			s.cfg.Logger.Warn("lockd: locks of a client that is gone are still held", zap.String("client", c.name), zap.Error(err))
 		}
