@@ -69,6 +69,8 @@ func engineAllocs(t *testing.T, markers bool) {
 			}
 			to.rcv.pool.Put(ev.buf)
 			fire(to.due)
+			fire(to.rcv.due)
+			to.rcv.due = to.rcv.due[:0]
 			to.due = to.due[:0]
 			off += k
 			n++

@@ -152,7 +152,7 @@ func (r *receiver) deliverAnswer(op verbs.Opcode, b, u []byte) error {
 		}
 	default:
 	}
-	r.up.answered()
+	r.due = r.up.answered(r.due)
 	r.ev.kind = evReadDone
 	return nil
 }

@@ -2,6 +2,19 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/verbs"
 
+const (
+	extBase verbs.Extensions = 0 // RFC 5040: always
+	extAll                   = verbs.ExtCommit<<1 - 1
+)
+
+// normal drops unknown bits and adds what others include.
+func normal(x verbs.Extensions) verbs.Extensions {
+	if x&verbs.ExtSwap != 0 {
+		x |= verbs.Ext7306
+	}
+	return x & extAll
+}
+
 // form is what a message of an opcode must look like besides T bit and queue: the extension that it belongs to, and the
 // payload octets that it may have.
 type form struct {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"go.uber.org/zap"
 )
@@ -56,11 +55,8 @@ type Conn struct {
 
 	// Owned by the holder of the reading role.
 	rcv    *receiver
-	df     mpa.Deframer
 	st     *buf.Staging
 	intake intake
-	direct direct
-	rdue   []completion
 
 	upcalls   atomic.Uint64 // odd: the holder is in an upcall
 	takeovers atomic.Int64  // upcalls that have lost the role and still run
@@ -101,7 +97,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.snd.limit, c.snd.table, c.snd.sinks = c.cfg.SendQueue, c.table, c.table
 	c.snd.useSpares()
 	c.rcv = newReceiver(receiverConfig{
-		table: c.table, up: (*halves)(c), size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue, quota: c.cfg.RecvQuota,
+		table: c.table, up: inFlight{&c.mu, &c.snd}, size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue.shared(), quota: c.cfg.RecvQuota,
 		pool: c.cfg.Pool.mem, keep: c.cfg.Handler == nil,
 	})
 	c.rcv.arriving.Overdue, c.rcv.claim.Wake = c.overdue, c.unstall
@@ -172,49 +168,4 @@ func (c *Conn) PostRecv(n int) {
 		return
 	}
 	c.rcv.recvs.Add(int64(n))
-}
-
-// halves is a Conn as its receiving half sees it: it gives access to the sending half.
-type halves Conn
-
-func (h *halves) freeSlots() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.snd.freeSlots()
-}
-
-func (h *halves) enqueue(req *request) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != nil {
-		return true // nothing will be answered any more
-	}
-	return h.snd.request(req)
-}
-
-func (h *halves) head() (outRead, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.snd.readHead()
-}
-
-func (h *halves) behind() uint32 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.snd.reads.Len() < 2 {
-		return 0
-	}
-	return h.snd.reads.At(1).size
-}
-
-func (h *halves) expected() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.snd.due
-}
-
-func (h *halves) answered() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.rdue = h.snd.readDone(h.rdue)
 }

@@ -47,11 +47,11 @@ type direct struct {
 // size returns the payload octets of the FPDU whose payload belongs at off of the view.
 func (d *direct) size(off int) int { return min(d.n, len(d.view.Bytes())-off) }
 
-// aim returns the places for the octets of the next read, or nil if it is an ordinary read. If the
+// places returns the places for the octets of the next read, or nil if it is an ordinary read. If the
 // result is not nil, missed or landed has to be called after the read.
-func (c *Conn) aim(st *buf.Staging) [][]byte {
-	d, r := &c.direct, c.rcv
-	head, ulpdu, ok := c.df.Peek(st.Pending())
+func (r *receiver) places(st *buf.Staging) [][]byte {
+	d := &r.direct
+	head, ulpdu, ok := r.df.Peek(st.Pending())
 	d.n, d.have = ulpdu-ddp.TaggedLen, len(head)-ddp.TaggedLen
 	if !ok || d.n <= 0 || d.have < 0 || d.have == d.n || r.off.len() > 0 {
 		return nil
@@ -121,22 +121,22 @@ func (d *direct) vectors(b []byte) [][]byte {
 	return d.vec
 }
 
-// missed is called after aim if nothing was read.
-func (d *direct) missed() { d.view.Release() }
+// missed is called after places if nothing was read.
+func (r *receiver) missed() { r.direct.view.Release() }
 
-// landed is called after aim if n > 0 octets were read. Nobody may look at the staging before land.
-func (c *Conn) landed(st *buf.Staging, n int) {
+// landed is called after places if n > 0 octets were read. Nobody may look at the staging before land.
+func (r *receiver) landed(st *buf.Staging, n int) {
 	staged := st.Pending()
 	copy(st.B, staged[:fpduHead])
-	c.direct.on, c.direct.got = true, len(staged)+n
+	r.direct.on, r.direct.got = true, len(staged)+n
 }
 
 // land delivers the FPDUs whose payloads are in their place. It lays out all others as a read into the
-// staging would have done, in the staging that it returns. The role may be lost when the last FPDU has
-// completed the Read; d, whose view has been released, then belongs to somebody else.
-func (c *Conn) land(st *buf.Staging) (*buf.Staging, error) {
-	d, r := &c.direct, c.rcv
+// staging would have done, in the staging that it returns. The last one may complete the Read.
+func (r *receiver) land(st *buf.Staging) (*buf.Staging, *event, error) {
+	d := &r.direct
 	d.on = false
+	r.ev.kind = evNone
 	mem, left := d.view.Bytes(), d.got
 	st.R = 0
 	for off := 0; off < d.to; {
@@ -146,16 +146,16 @@ func (c *Conn) land(st *buf.Staging) (*buf.Staging, error) {
 		if left < size || off > 0 && !d.expected(p, off) {
 			st = d.fill(st, off, left)
 			d.view.Release()
-			return st, nil
+			return st, &r.ev, nil
 		}
 		trailer := p[fpduHead : fpduHead+size-n-fpduHead]
 		var sum uint32
-		if c.df.CRC {
+		if r.df.CRC {
 			sum = mpa.UpdateCRC(mpa.UpdateCRC(0, p[:fpduHead]), mem[off:off+n])
 		}
-		if err := c.df.Finish(sum, trailer); err != nil {
+		if err := r.df.Finish(sum, trailer); err != nil {
 			d.view.Release()
-			return st, c.mute(protocolError(err, nil))
+			return st, nil, r.mute(protocolError(err, nil))
 		}
 		off += n
 		left -= size
@@ -176,13 +176,13 @@ func (c *Conn) land(st *buf.Staging) (*buf.Staging, error) {
 		r.inPlace = false
 		if err != nil {
 			d.view.Release()
-			return st, c.mute(err)
+			return st, nil, r.mute(err)
 		}
-		if err := c.event(st, ev); err != nil {
-			return st, err
+		if ev.kind != evNone { // of the last one
+			return st, ev, nil
 		}
 	}
-	return st, nil
+	return st, &r.ev, nil
 }
 
 // expected reports whether p begins with the header of the FPDU whose payload belongs at off.

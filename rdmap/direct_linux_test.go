@@ -49,8 +49,8 @@ func TestShortRead(t *testing.T) {
 	if n, err := x.readBurst(true); err != nil || n != shortRead {
 		t.Errorf("first read brings %d, %v", n, err)
 	}
-	if _, err := x.readBurst(true); err != nil || x.direct.to != size {
-		t.Errorf("second read is for %d octets in their place, %v", x.direct.to, err)
+	if _, err := x.readBurst(true); err != nil || x.rcv.direct.to != size {
+		t.Errorf("second read is for %d octets in their place, %v", x.rcv.direct.to, err)
 	}
 	for !w.Done() {
 		if _, err := x.readBurst(true); err != nil {

@@ -64,7 +64,7 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	t.Cleanup(func() { a.Close(); b.Close() })
 	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]done, len(sizes))}
 	g.half.on.Store(true) // no ticker
-	g.df.CRC = crc
+	g.rcv.df.CRC = crc
 	g.snd.mulpdu, g.snd.ord = StagMULPDU, len(sizes)
 	total := 0
 	for _, n := range sizes {
@@ -95,22 +95,22 @@ func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 		g.st = buf.NewStaging(buf.Big)
 	}
 	if aim && g.st.R < g.st.W {
-		if vec := g.aim(g.st); vec != nil {
+		if vec := g.rcv.places(g.st); vec != nil {
 			got := 0
 			for _, p := range vec {
 				got += copy(p, wire[got:n])
 			}
 			if got == 0 {
-				g.direct.missed()
+				g.rcv.missed()
 				return 0, nil
 			}
-			g.landed(g.st, got)
+			g.rcv.landed(g.st, got)
 			g.aimed += got
 			g.most = max(g.most, got)
 			return got, g.parse()
 		}
 	}
-	st, buf := g.st.Room(g.df.Need(g.st.Pending()))
+	st, buf := g.st.Room(g.rcv.df.Need(g.st.Pending()))
 	g.st = st
 	n = copy(buf, wire[:n])
 	st.W += n
@@ -167,7 +167,7 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 			if insert != nil {
 				wire = append(wire, insert(i)...)
 			}
-			wire = mpa.AppendFPDU(wire, u, g.df.CRC)
+			wire = mpa.AppendFPDU(wire, u, g.rcv.df.CRC)
 			i++
 		}
 	}

@@ -57,19 +57,18 @@ func newEngine(cfg engineConfig) *engine {
 	s.mulpdu, s.crc, s.ord, s.ird = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
 	s.limit, s.table, s.interleave, s.ext = 1<<30, t, cfg.interleave, cfg.ext
 	e.rcv = newReceiver(receiverConfig{
-		ext: cfg.ext, table: t, up: e, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool.mem,
-		queue: cfg.queue, quota: cfg.quota,
+		ext: cfg.ext, table: t, up: inFlight{noLock{}, s}, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool.mem,
+		queue: cfg.queue.shared(), quota: cfg.quota,
 	})
 	e.df.CRC = !cfg.nocrc
 	return e
 }
 
-func (e *engine) freeSlots() int            { return e.snd.freeSlots() }
-func (e *engine) enqueue(req *request) bool { return e.snd.request(req) }
-func (e *engine) head() (outRead, bool)     { return e.snd.readHead() }
-func (e *engine) behind() uint32            { return 0 }
-func (e *engine) expected() int             { return e.snd.due }
-func (e *engine) answered()                 { e.due = e.snd.readDone(e.due) }
+// noLock is the lock of engines that are used by one goroutine.
+type noLock struct{}
+
+func (noLock) Lock()   {}
+func (noLock) Unlock() {}
 
 // post queues work requests.
 func (e *engine) post(wrs ...verbs.WR) {
@@ -106,14 +105,12 @@ func (e *engine) output() (out []byte) {
 		if e.snd.aborted {
 			e.due = e.snd.prune(&e.wk, e.due)
 		}
-		for e.snd.needExecutor() {
-			it := *e.snd.rq.At(0)
-			if err := it.execute(e.snd.table); err != nil {
+		var t task
+		for more := e.snd.begin(&t); more; more = e.snd.next(&t) {
+			if err := t.run(e.snd.table); err != nil {
 				e.fail(err)
-				break
 			}
-			it.executed = true
-			*e.snd.rq.At(0) = it
+			e.snd.finish(&t)
 		}
 		if !e.snd.take(&e.wk) {
 			break
@@ -172,6 +169,8 @@ func (e *engine) input(b []byte) {
 	}
 	fire(e.due)
 	e.due = e.due[:0]
+	fire(e.rcv.due)
+	e.rcv.due = e.rcv.due[:0]
 }
 
 func (e *engine) event(ev *event) {

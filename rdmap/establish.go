@@ -29,9 +29,9 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 		return c.err
 	}
 	c.state, c.peerData = st, ulp
-	c.df.CRC = st.CRC
+	c.rcv.df.CRC, c.rcv.held = st.CRC, !c.initiator
 	if st.RecvMarkers {
-		c.df.ExpectMarkers()
+		c.rcv.df.ExpectMarkers()
 	}
 	switch {
 	case st.SendMarkers:

@@ -69,7 +69,7 @@ func (h *half) park() {
 		return
 	}
 	have := len(c.st.Pending())
-	c.st = c.st.Park(c.link.ParkRoom(c.df.Need(c.st.Pending()), have))
+	c.st = c.st.Park(c.link.ParkRoom(c.rcv.df.Need(c.st.Pending()), have))
 	h.held.Store(int64(len(c.st.B)))
 }
 

@@ -112,6 +112,7 @@ func TestLongestMessages(t *testing.T) {
 		carry(t, a, nil, accept(t, b))
 		carry(t, b, nil, accept(t, a))
 		fire(a.due)
+		fire(a.rcv.due)
 		if src.loaded != maxMessage || sink.stored != maxMessage || src.bad+sink.bad != 0 || d.n != 1 || d.err != nil {
 			t.Errorf("%+v, %d loaded, %d stored, %d out of order", d, src.loaded, sink.stored, src.bad+sink.bad)
 		}

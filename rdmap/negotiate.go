@@ -2,19 +2,6 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/verbs"
 
-const (
-	extBase verbs.Extensions = 0 // RFC 5040: always
-	extAll                   = verbs.ExtCommit<<1 - 1
-)
-
-// normal drops unknown bits and adds what others include.
-func normal(x verbs.Extensions) verbs.Extensions {
-	if x&verbs.ExtSwap != 0 {
-		x |= verbs.Ext7306
-	}
-	return x & extAll
-}
-
 // extraSlots is how many requests beyond IRD are accepted while extensions are in force: RFC 7306
 // Section 5.2 asks for queue 1 buffers for atomics in addition to those for Reads. This side's own
 // requests stay within ORD all the same.

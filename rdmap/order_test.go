@@ -217,8 +217,8 @@ func TestSlots(t *testing.T) {
 			t.Errorf("request %d: %v", i, got)
 		}
 	}
-	if e.output(); e.freeSlots() != 2 || !e.snd.request(&request{op: verbs.OpReadRequest}) {
-		t.Errorf("%d slots are free when everything is answered", e.freeSlots())
+	if e.output(); e.snd.freeSlots() != 2 || !e.snd.request(&request{op: verbs.OpReadRequest}) {
+		t.Errorf("%d slots are free when everything is answered", e.snd.freeSlots())
 	}
 }
 

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"io"
 
-	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -100,76 +98,25 @@ func (c *Conn) parse() error {
 			return err
 		}
 	}
-	st := c.st
-	if c.direct.on {
-		var err error
-		st, err = c.land(st)
+	for c.st != nil {
+		st, ev, err := c.rcv.next(c.st)
+		c.st = st
 		if err != nil {
 			return err
 		}
-		c.st = st
-	}
-	for st != nil {
-		u, n, err := c.df.Next(st.Pending())
-		if err != nil {
-			return c.mute(protocolError(err, nil))
-		}
-		if n == 0 {
+		if ev.kind == evNone || ev.kind == evBlocked {
 			break
 		}
-		if c.rcv.repeats(u) {
-			st.R += n
-			c.rcv.repeat(u[ddp.UntaggedLen:], &st.Msg)
-			if err := c.upcall(st); err != nil {
-				return err
-			}
-			continue
+		if err := c.event(st, ev); err != nil {
+			return err
 		}
-		// The CRC was good, so this is the valid FPDU after which a responder may send (RFC 5044 Section
-		// 7.1.2), be it only a Terminate for what DDP or RDMAP have against it.
-		if c.snd.held && !mutant.SilentFirst {
-			c.release()
-		}
-		ev, err := c.rcv.input(u)
-		if err != nil {
-			return c.mute(err)
-		}
-		if ev.kind == evBlocked {
-			c.df.Unread()
-			break
-		}
-		st.R += n
-		if ev.kind != evNone {
-			if err := c.event(st, ev); err != nil {
-				return err
-			}
-			continue
-		}
-		st.R += c.rcv.follow(&c.df, st.Pending())
 	}
-	if st != nil && st.R == st.W {
+	if c.st != nil && c.st.R == c.st.W {
+		c.st.Release()
 		c.st = nil
-		st.Release()
-		st = nil
 	}
-	c.half.keep(st)
+	c.half.keep(c.st)
 	return nil
-}
-
-// release lets the responder send: it has received one valid FPDU (RFC 5044 Section 7.1.2).
-func (c *Conn) release() {
-	c.mu.Lock()
-	c.snd.held = false
-	c.mu.Unlock()
-}
-
-// mute marks an error of MPA in the first FPDU at the responder, which may not yet send anything, not even
-// a Terminate.
-func (c *Conn) mute(err error) error {
-	if p, ok := errors.AsType[*verbs.ProtocolError](err); ok && c.snd.held {
-		p.Terminate = nil
-	}
-	return err
 }
 
 // event acts on the event of one FPDU.
@@ -186,6 +133,8 @@ func (c *Conn) event(st *buf.Staging, ev *event) error {
 		return ev.term
 	case evStalled:
 		c.stalled()
+	case evRepeat:
+		return c.upcall(st)
 	case evMessage:
 		if c.cfg.Handler == nil {
 			c.inbox.put(ev)
@@ -201,7 +150,7 @@ func (c *Conn) event(st *buf.Staging, ev *event) error {
 // two FPDUs, and io.ErrUnexpectedEOF inside one.
 func (c *Conn) readFailed(err error) error {
 	if errors.Is(err, io.EOF) && c.st != nil {
-		if cut := c.df.EOF(c.st.Pending()); cut != nil {
+		if cut := c.rcv.df.EOF(c.st.Pending()); cut != nil {
 			err = errors.Join(io.ErrUnexpectedEOF, cut)
 		}
 	}

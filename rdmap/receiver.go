@@ -7,19 +7,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// sendHalf is the part of the sending half that the receiving half needs.
-type sendHalf interface {
-	freeSlots() int        // IRD slots not in use
-	enqueue(*request) bool // a request of the peer; false: no slot
-	head() (outRead, bool) // the oldest Read in flight
-	behind() uint32        // octets of the Read after that one; 0 if there is none
-	answered()             // its response is complete
-	expected() int         // responses due on queue 3
-}
 
 // eventKind is the kind of event that one ULPDU results in.
 type eventKind uint8
@@ -27,6 +18,7 @@ type eventKind uint8
 const (
 	evNone      eventKind = iota // octets placed, or nothing to do
 	evMessage                    // a Send was delivered: msg, and buf to be given back
+	evRepeat                     // a Send was delivered: the message of the staging
 	evRequest                    // a request was queued: the sender has work
 	evReadDone                   // a Read of ours is complete
 	evTerminate                  // the peer's Terminate: the stream is over
@@ -54,7 +46,11 @@ type receiver struct {
 	ext    verbs.Extensions
 	mask   uint8 // opcode bits of the control octet
 	table  *region.Table
-	up     sendHalf
+	up     inFlight
+	df     mpa.Deframer
+	direct direct
+	held   bool         // nothing may be sent before the first FPDU (RFC 5044 Section 7.1.2)
+	due    []completion // that an answer has made due
 	recvs  atomic.Int64 // receives posted and not yet used
 	shared *share       // instead of recvs; nil if it has its own
 
@@ -86,10 +82,10 @@ const maxTerminate = 128
 type receiverConfig struct {
 	ext   verbs.Extensions
 	table *region.Table
-	up    sendHalf
+	up    inFlight
 	size  int
 	recvs int
-	queue *RecvQueue // nil: it has its own receives
+	queue *recvQueue // nil: it has its own receives
 	quota int
 	pool  *buf.Pool
 	keep  bool
@@ -123,6 +119,62 @@ func (r *receiver) admit(ext verbs.Extensions) {
 		Sinks:      (*sinks)(r),
 		OpcodeMask: r.mask,
 	})
+}
+
+// next handles what is pending in st, up to an event for others, or until no FPDU is complete (evNone). It returns the
+// staging that now holds what is pending.
+func (r *receiver) next(st *buf.Staging) (*buf.Staging, *event, error) {
+	if r.direct.on {
+		to, ev, err := r.land(st)
+		if err != nil || ev.kind != evNone {
+			return to, ev, err
+		}
+		st = to
+	}
+	for {
+		u, n, err := r.df.Next(st.Pending())
+		if err != nil {
+			return st, nil, r.mute(protocolError(err, nil))
+		}
+		if n == 0 {
+			r.ev.kind = evNone
+			return st, &r.ev, nil
+		}
+		if r.repeats(u) {
+			st.R += n
+			r.repeat(u[ddp.UntaggedLen:], &st.Msg)
+			r.ev.kind = evRepeat
+			return st, &r.ev, nil
+		}
+		// The CRC was good, so this is the valid FPDU after which a responder may send, be it only a Terminate for what
+		// DDP or RDMAP have against it.
+		if r.held && !mutant.SilentFirst {
+			r.held = false
+			r.up.release()
+		}
+		ev, err := r.input(u)
+		switch {
+		case err != nil:
+			return st, nil, r.mute(err)
+		case ev.kind == evBlocked:
+			r.df.Unread()
+			return st, ev, nil
+		}
+		st.R += n
+		if ev.kind != evNone {
+			return st, ev, nil
+		}
+		st.R += r.follow(&r.df, st.Pending())
+	}
+}
+
+// mute marks an error of MPA in the first FPDU at the responder, which may not yet send anything, not even
+// a Terminate.
+func (r *receiver) mute(err error) error {
+	if p, ok := errors.AsType[*verbs.ProtocolError](err); ok && r.held {
+		p.Terminate = nil
+	}
+	return err
 }
 
 // input handles one ULPDU. u is borrowed, unless the message of the event lends it. An error is final;
@@ -297,7 +349,7 @@ func (r *receiver) deliverResponse(u []byte) error {
 	if rd.invalidate {
 		r.table.Revoke(rd.sink)
 	}
-	r.up.answered()
+	r.due = r.up.answered(r.due)
 	r.ev.kind = evReadDone
 	return nil
 }

@@ -1,10 +1,5 @@
 package rdmap
 
-import (
-	"sync"
-	"sync/atomic"
-)
-
 // RecvQueue is a shared receive queue. Connections whose Config names it take the receives for
 // incoming Sends and Immediates from it, first come, first served. Together they never accept more
 // messages than receives were posted. A message for which there is no receive ends its own
@@ -15,123 +10,27 @@ import (
 // asks for such a local limit, because the protocol has none.
 //
 // A RecvQueue is safe for concurrent use.
-type RecvQueue struct {
-	mu     sync.Mutex
-	posted int
-	limit  int // 0: not armed
-	event  func()
-}
+type RecvQueue struct{ q *recvQueue }
 
 // NewRecvQueue returns a queue with n receives posted.
-func NewRecvQueue(n int) *RecvQueue { return &RecvQueue{posted: n} }
+func NewRecvQueue(n int) *RecvQueue { return &RecvQueue{newRecvQueue(n)} }
 
 // Post posts n more receives.
-func (q *RecvQueue) Post(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.posted += n
-}
+func (q *RecvQueue) Post(n int) { q.q.post(n) }
 
 // Posted returns how many receives are posted and not yet taken.
-func (q *RecvQueue) Posted() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.posted
-}
+func (q *RecvQueue) Posted() int { return q.q.count() }
 
 // Arm asks for the limit event: event is called once, as soon as fewer than limit receives are
 // posted, which may be at once. It runs in the goroutine that reads the connection that took the
 // receive, or in that of the caller of Arm. It must not block, but may call Post and Arm. A later Arm
 // replaces the event, and a limit of 0 disarms it.
-func (q *RecvQueue) Arm(limit int, event func()) {
-	q.mu.Lock()
-	q.limit, q.event = limit, event
-	event = q.due()
-	q.mu.Unlock()
-	if event != nil {
-		event()
-	}
-}
+func (q *RecvQueue) Arm(limit int, event func()) { q.q.arm(limit, event) }
 
-// take takes one receive.
-func (q *RecvQueue) take() bool {
-	q.mu.Lock()
-	if q.posted <= 0 {
-		q.mu.Unlock()
-		return false
-	}
-	q.posted--
-	event := q.due()
-	q.mu.Unlock()
-	if event != nil {
-		event()
-	}
-	return true
-}
-
-// due returns the event, and disarms it, if it has to be called now; otherwise nil. q.mu is held.
-func (q *RecvQueue) due() func() {
-	if q.posted >= q.limit {
+// shared returns the receives of q, nil if there is no q.
+func (q *RecvQueue) shared() *recvQueue {
+	if q == nil {
 		return nil
 	}
-	event := q.event
-	q.limit, q.event = 0, nil
-	return event
-}
-
-// share is a connection's part of a RecvQueue. All of it but used belongs to the holder of the
-// reading role.
-type share struct {
-	q     *RecvQueue
-	quota int          // most receives in use; 0: no bound of its own
-	next  bool         // a receive is taken for the next message to begin
-	open  bool         // the receive used last is that of a message not yet delivered
-	used  atomic.Int64 // taken by messages and not posted again
-}
-
-// reserve takes a receive for the next message to begin, unless there is one already, and returns how
-// many messages may begin. It takes it before DDP checks the message: otherwise two connections that
-// both saw the last receive would both accept a message.
-func (s *share) reserve() int {
-	used := int(s.used.Load())
-	if s.quota != 0 && used >= s.quota {
-		return 0
-	}
-	if !s.next {
-		s.next = s.q.take()
-	}
-	if !s.next {
-		return 0
-	}
-	n := 1 + s.q.Posted()
-	if s.quota != 0 {
-		n = min(n, s.quota-used)
-	}
-	return n
-}
-
-// use is called when the message has begun.
-func (s *share) use() {
-	s.next, s.open = false, true
-	s.used.Add(1)
-}
-
-// post posts n receives, which replace those in use first.
-func (s *share) post(n int) {
-	for {
-		used := s.used.Load()
-		if s.used.CompareAndSwap(used, max(used-int64(n), 0)) {
-			break
-		}
-	}
-	s.q.Post(n)
-}
-
-// end gives back the receive of a message that has not begun or not been delivered, since nobody else
-// knows about it.
-func (s *share) end() {
-	if s.next || s.open {
-		s.next, s.open = false, false
-		s.q.Post(1)
-	}
+	return q.q
 }

@@ -215,11 +215,11 @@ func TestLimitEvent(t *testing.T) {
 	count := func() { n++ }
 	q.Arm(3, count)
 	for i, want := range []int{1, 1, 1} {
-		if !q.take() || n != want {
+		if !q.q.take() || n != want {
 			t.Errorf("receive %d: %d events", i, n)
 		}
 	}
-	if q.take() {
+	if q.q.take() {
 		t.Error("took a receive although there is none")
 	}
 	q.Arm(1, count)
@@ -231,7 +231,7 @@ func TestLimitEvent(t *testing.T) {
 		t.Errorf("posted in the event: %d events, %d receives", n, q.Posted())
 	}
 	q.Arm(0, count)
-	q.take()
+	q.q.take()
 	if n != 2 {
 		t.Error("the event occurred although it was disarmed")
 	}

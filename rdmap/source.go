@@ -37,7 +37,7 @@ func (s *source) Room(held bool) (flat []byte, places [][]byte) {
 	default:
 		c.st = buf.NewStaging(buf.Big)
 	}
-	c.st, flat = c.st.Room(c.df.Need(c.st.Pending()))
+	c.st, flat = c.st.Room(c.rcv.df.Need(c.st.Pending()))
 	if in.fresh && !held && c.cfg.BusyPoll <= 0 && c.snd.long.Load() > 0 {
 		flat = flat[:shortRead]
 	}
@@ -50,7 +50,7 @@ func (c *Conn) places() [][]byte {
 	if len(c.st.B) < buf.Big || c.st.R == c.st.W || c.cfg.BusyPoll > 0 {
 		return nil
 	}
-	return c.aim(c.st)
+	return c.rcv.places(c.st)
 }
 
 // Got implements drive.Source.
@@ -58,12 +58,12 @@ func (s *source) Got(n int) {
 	c, in := (*Conn)(s), &s.intake
 	switch {
 	case n > 0 && in.placed:
-		c.landed(c.st, n)
+		c.rcv.landed(c.st, n)
 	case n > 0:
 		c.st.W += n
 		in.much = n == in.room || n > buf.Small
 	case in.placed:
-		c.direct.missed()
+		c.rcv.missed()
 	case in.fresh:
 		c.st.Release()
 		c.st = nil

@@ -53,8 +53,8 @@ func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
 // readDone completes what the response to the oldest request has made due, the last one by an upcall
 // if it wants that.
 func (c *Conn) readDone(st *buf.Staging) error {
-	due := c.rdue
-	c.rdue = due[:0]
+	due := c.rcv.due
+	c.rcv.due = due[:0]
 	last := c.wantsUpcall(due)
 	if last == nil {
 		fire(due)

@@ -153,15 +153,15 @@ func TestReadDone(t *testing.T) {
 			n := noting{string(k), &log}
 			switch k {
 			case '!':
-				c.rdue[len(c.rdue)-1].err = errors.New("broken")
+				c.rcv.due[len(c.rcv.due)-1].err = errors.New("broken")
 			case 'p':
-				c.rdue = append(c.rdue, completion{done: n})
+				c.rcv.due = append(c.rcv.due, completion{done: n})
 			default:
-				c.rdue = append(c.rdue, completion{done: notingUp{n}})
+				c.rcv.due = append(c.rcv.due, completion{done: notingUp{n}})
 			}
 		}
-		if err := c.readDone(new(buf.Staging)); err != nil || len(c.rdue) != 0 || c.upcalls.Load()&1 != 0 {
-			t.Errorf("%s: %v, %d left, %d", r.due, err, len(c.rdue), c.upcalls.Load())
+		if err := c.readDone(new(buf.Staging)); err != nil || len(c.rcv.due) != 0 || c.upcalls.Load()&1 != 0 {
+			t.Errorf("%s: %v, %d left, %d", r.due, err, len(c.rcv.due), c.upcalls.Load())
 		}
 		if want := strings.Split(r.want, ","); !slices.Equal(log, want) {
 			t.Errorf("%s: %q, want %q", r.due, log, want)
