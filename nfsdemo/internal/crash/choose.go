@@ -28,7 +28,8 @@ const (
 // kinds are the operations, each as often as it is to be chosen.
 var kinds = []Kind{
 	Create, Guarded, Guarded, Exclusive, Mkdir, Symlink, Mkfifo, Remove, Remove, Remove, Rmdir, Rename, Rename, Rename,
-	Link, Link, Chmod, Chmod, Truncate, Write, Write, Write, Commit, Read, Look, GetAttr, GetAttr,
+	Link, Link, Chmod, Chmod, Truncate, Read, Look, GetAttr, GetAttr,
+	Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Commit, Commit, Commit, Commit, // few files exist
 }
 
 // pushedOf10 is how many of ten operations are pushed writes, for a pushing worker that has a
