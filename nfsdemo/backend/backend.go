@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"net/netip"
+
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -139,6 +141,12 @@ type Dir interface {
 	// the end was reached. Cookies stay valid while names come and go: a name that exists
 	// throughout is returned once. ErrBadCookie if verf does not match the cookie.
 	ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error)
+}
+
+// Searcher is an optional part of an FS that may have to search for files.
+type Searcher interface {
+	// ResolveFor is Resolve for a client. What its handles cost, it waits for, and others do not.
+	ResolveFor(client netip.Addr, handle []byte) (Node, error)
 }
 
 // Readier is an optional part of an FS.

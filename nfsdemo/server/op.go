@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
@@ -64,11 +65,21 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 	}
 	o.exp, o.cred = e, e.squash(o.c.Cred)
 	o.who = o.cred.identity()
-	n, err := e.FS.Resolve(h[handleHead:])
+	n, err := e.resolve(o.c.RemoteAddr, h)
 	if err != nil {
 		return nil, err
 	}
 	return n.As(&o.who), nil
+}
+
+// resolve finds the file of a handle for a client.
+func (e *export) resolve(from net.Addr, h nfs3.FileHandle) (backend.Node, error) {
+	s, ok := e.FS.(backend.Searcher)
+	if !ok {
+		return e.FS.Resolve(h[handleHead:])
+	}
+	ip, _ := addrOf(from)
+	return s.ResolveFor(ip, h[handleHead:])
 }
 
 // file finds the file of a handle and its attributes.

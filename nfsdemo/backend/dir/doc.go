@@ -22,8 +22,8 @@
 //
 // Where there are none, or without CAP_DAC_READ_SEARCH, the handle holds device, inode number and birth time.
 // A bounded table remembers where files were last seen. If a file is not in it (the server was restarted, or
-// the table overflowed), or has moved, one walk over the export looks for all such files together; meanwhile
-// callers get NFS3ERR_JUKEBOX. Files beyond [Config.SearchLimit] names are stale. Without birth times (and on
+// the table overflowed), or has moved, one walk over the export looks for all such files together. A client for which
+// it has found none gets NFS3ERR_JUKEBOX for a multiple of its length ([FS.ResolveFor]). Files beyond [Config.SearchLimit] names are stale. Without birth times (and on
 // overlayfs, where they change) the handle of a removed file may lead to a new one.
 //
 // # Confinement

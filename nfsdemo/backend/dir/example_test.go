@@ -2,6 +2,7 @@ package dir_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -36,8 +37,12 @@ func Example() {
 	defer again.Close()
 	same, err := again.Resolve(handle)
 	fmt.Println(same != nil, err)
+	// The same for a client, which alone waits for a search, if there has to be one.
+	same, err = again.ResolveFor(netip.MustParseAddr("192.0.2.1"), handle)
+	fmt.Println(same != nil, err)
 	// Output:
 	// <nil>
 	// <nil> <nil>
+	// true <nil>
 	// true <nil>
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -83,12 +84,17 @@ func New(path string, cfg *Config) (*FS, error) {
 func (f *FS) Root() backend.Node { return &file{node: f.root} }
 
 // Resolve returns the file of a handle; it searches for the file if it must.
-func (f *FS) Resolve(h []byte) (backend.Node, error) {
+func (f *FS) Resolve(h []byte) (backend.Node, error) { return f.ResolveFor(netip.Addr{}, h) }
+
+var _ backend.Searcher = (*FS)(nil)
+
+// ResolveFor implements backend.Searcher.
+func (f *FS) ResolveFor(from netip.Addr, h []byte) (backend.Node, error) {
 	k, err := f.seal.parse(h)
 	if err != nil {
 		return nil, err
 	}
-	n, err := f.resolve(k)
+	n, err := f.resolve(from, k)
 	if err != nil {
 		return nil, err
 	}
@@ -96,17 +102,17 @@ func (f *FS) Resolve(h []byte) (backend.Node, error) {
 }
 
 // remembered is resolve by the table and the search.
-func (f *FS) remembered(k key) (*node, error) {
-	if n := f.tab.get(k); n != nil {
+func (f *FS) remembered(from netip.Addr, k key) (*node, error) {
+	if n := f.tab.get(k); n != nil && n.inPlace() {
 		return n, nil
 	}
-	if err := f.lost.find(k); err != nil {
+	if err := f.lost.find(from, k); err != nil {
 		return nil, err
 	}
 	if n := f.tab.get(k); n != nil {
 		return n, nil
 	}
-	return nil, nfs3.ErrStale
+	return nil, nfs3.ErrJukebox // forgotten again
 }
 
 var _ backend.Readier = (*FS)(nil)

@@ -2,6 +2,7 @@ package dir
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -105,14 +106,14 @@ func (f *FS) fetch(k *key) (gripRef, error) {
 }
 
 // resolve finds the file of an identity.
-func (f *FS) resolve(k key) (*node, error) {
+func (f *FS) resolve(from netip.Addr, k key) (*node, error) {
 	switch {
 	case k == f.root.key:
 		return f.root, nil
 	case (k.kind != kindOwn) != f.sys.handled:
 		return nil, nfs3.ErrStale // the other kind of handle was in use before a restart
 	case k.kind == kindOwn:
-		return f.remembered(k)
+		return f.remembered(from, k)
 	}
 	if s := f.grips.get(k); s != nil {
 		defer f.grips.put(s)

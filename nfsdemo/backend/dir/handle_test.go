@@ -1,8 +1,13 @@
 package dir
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,22 +111,71 @@ func TestSearch(t *testing.T) {
 	forget(f)
 	gone := ownKey(0, 1<<60, 7)
 	none := f.seal.append(nil, &gone)
-	_, err := f.Resolve(none)
+	bad, good := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	_, err := f.ResolveFor(bad, none)
 	want(t, err, nfs3.ErrStale)
-	// Now there is a rest, but what was looked for is remembered.
-	f.lost.mu.Lock()
-	f.lost.restEnd = time.Now().Add(time.Hour)
-	f.lost.mu.Unlock()
-	_, err = f.Resolve(none)
+	// Now this client rests, but what was looked for is remembered.
+	f.lost.hunters[netip.PrefixFrom(bad, 32)].restEnd = time.Now().Add(time.Hour)
+	_, err = f.ResolveFor(bad, none)
 	want(t, err, nfs3.ErrStale)
 	forget(f)
-	_, err = f.Resolve(handles[3])
+	_, err = f.ResolveFor(bad, handles[3])
 	want(t, err, nfs3.ErrJukebox)
-	f.lost.mu.Lock()
-	f.lost.restEnd = time.Time{}
-	f.lost.mu.Unlock()
-	_, err = f.Resolve(handles[3])
+	_, err = f.ResolveFor(good, handles[3])
 	ok(t, err)
+}
+
+// TestSearchShared: a client with handles of files that are gone, as many at once as it likes, gets walks of its own
+// only after rests, and another one finds its files all the while, without a single retry.
+func TestSearchShared(t *testing.T) {
+	needLinux(t)
+	f, _ := open(t, &Config{Async: true, places: true})
+	d := f.Root()
+	var handles [][]byte
+	for range 30 {
+		d = mkdir(t, d, "sub")
+		for i := range 30 {
+			handles = append(handles, create(t, d, fmt.Sprint("f", i)).AppendHandle(nil))
+		}
+	}
+	bad, good := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.2")
+	stop := make(chan struct{})
+	var (
+		wg          sync.WaitGroup
+		made, tried atomic.Uint64
+	)
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				gone := ownKey(0, 1<<60+made.Add(1), 7)
+				_, err := f.ResolveFor(bad, f.seal.append(nil, &gone))
+				if !errors.Is(err, nfs3.ErrStale) && !errors.Is(err, nfs3.ErrJukebox) {
+					t.Errorf("a file that never was: %v", err)
+					return
+				}
+				if errors.Is(err, nfs3.ErrStale) {
+					tried.Add(1)
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		forget(f)
+		if _, err := f.ResolveFor(good, handles[i*31%len(handles)]); err != nil {
+			t.Errorf("round %d: %v", i, err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d dead handles were sent, %d looked for", made.Load(), tried.Load())
+	if made.Load() < 2*tried.Load() {
+		t.Error("the other client never rested")
+	}
 }
 
 func TestSearchLimit(t *testing.T) {
@@ -145,13 +199,26 @@ func TestSearchBounds(t *testing.T) {
 	if len(s.buried) != maxBuried {
 		t.Errorf("%d buried", len(s.buried))
 	}
+	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	for i := range maxPending {
-		if !s.want(ownKey(0, uint64(i), 0)) {
+		if s.join(one, ownKey(0, uint64(i), 0)) == nil {
 			t.Fatal("refused early")
 		}
 	}
-	if s.want(ownKey(0, 1<<40, 0)) || !s.want(ownKey(0, 5, 0)) {
-		t.Error("the bound of pending keys")
+	if s.join(one, ownKey(0, 1<<40, 0)) != nil || s.join(one, ownKey(0, 5, 0)) == nil || s.join(two, ownKey(0, 1<<40, 0)) == nil {
+		t.Error("the bound of pending keys of a client")
+	}
+	for i := range 2 * maxHunters {
+		s.join(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), ownKey(0, 1, 0))
+	}
+	if len(s.hunters) != maxHunters {
+		t.Errorf("%d clients", len(s.hunters))
+	}
+	for _, c := range s.hunters {
+		c.next = nil
+	}
+	if s.join(netip.MustParseAddr("2001:db8::1"), ownKey(0, 1, 0)) != s.join(netip.MustParseAddr("2001:db8::2"), ownKey(0, 2, 0)) || len(s.hunters) != 1 {
+		t.Error("clients that neither wait nor rest make room; an IPv6 network is one client")
 	}
 	s.bury(ownKey(0, 1, 0))
 	s.unbury(ownKey(0, 1, 0))

@@ -2,11 +2,13 @@ package dir
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Whether to search for a file that has moved. The search itself must not do so.
+// Whether to search for a file that has moved, on behalf of nobody: it has been where it was when its handle was
+// resolved. The search itself must not do so.
 const (
 	mayFind  = true
 	onlyLook = false
@@ -26,7 +28,7 @@ func (n *node) at(find bool, fn func(d gripRef, name string, st *stat) error) er
 		if round == 2 || n == n.fs.root || !find {
 			return nfs3.ErrStale
 		}
-		if err := n.fs.lost.find(n.key); err != nil {
+		if err := n.fs.lost.find(netip.Addr{}, n.key); err != nil {
 			return err
 		}
 		if found := n.fs.tab.get(n.key); found != nil {
@@ -60,4 +62,13 @@ func (n *node) try(p place, find bool, fn func(d gripRef, name string, st *stat)
 		return err
 	}
 	return fn(d, p.name, &st)
+}
+
+// inPlace reports whether n is where it was seen, as far as can be told without a search.
+func (n *node) inPlace() bool {
+	g, err := n.holdBy(onlyLook)
+	if err == nil {
+		g.done()
+	}
+	return !errors.Is(err, nfs3.ErrStale)
 }

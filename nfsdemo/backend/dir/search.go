@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -11,92 +13,162 @@ import (
 const (
 	maxBuried  = 8192             // files known to be gone
 	buriedFor  = 60 * time.Second // how long that is believed
-	maxPending = 4096             // files that one walk looks for
-	restFactor = 4                // the rest after a walk that found nothing, in times its length
+	maxHunters = 1024             // clients that wait, or rest
+	maxPending = 1024             // files that a client may look for at a time
+	restFactor = 4                // the rest of a client after a walk that found nothing for it, in times its length
 	maxRest    = 10 * time.Second
-	waitRounds = 4 // walks of others that a caller waits for
 )
 
-// searcher finds files in unknown places by walking the export. One walk at a time serves all
-// callers who wait. After a walk that found nothing there is a rest, so that a client that makes
-// up handles costs only a fraction of the machine.
+// searcher finds files in unknown places by walking the export. One walk at a time serves all who wait. A client for
+// which a walk has found nothing rests, and only that client: so one with handles of files that are gone costs a
+// fraction of the machine, and others wait for the walk that runs and for as much of the next one as they need.
 type searcher struct {
 	fs *FS
 
 	mu      sync.Mutex
-	wanted  map[key]bool
+	hunters map[netip.Prefix]*hunter
 	buried  map[key]time.Time // files believed to be gone, until when
 	running chan struct{}     // closed when the walk ends; nil if there is none
+}
+
+// hunter is a client that looks for files.
+type hunter struct {
+	next    *hunt // of the next walk; nil: none
 	restEnd time.Time
 }
 
-// find enters k in the table: ErrStale if it does not exist, ErrJukebox if that is not known
-// yet.
-func (s *searcher) find(k key) error {
+// hunt is what a walk does for one client.
+type hunt struct {
+	keys map[key]bool  // still to be found
+	many int           // that were wanted
+	done chan struct{} // closed when all are found, or when the walk has ended
+	over bool
+}
+
+// find enters k in the table, for a client: ErrStale if it does not exist, ErrJukebox if that is not known yet.
+func (s *searcher) find(from netip.Addr, k key) error {
 	if s.fs.cfg.SearchLimit < 0 {
 		return nfs3.ErrStale
 	}
-	for range waitRounds {
-		s.mu.Lock()
-		if until, ok := s.buried[k]; ok && time.Now().Before(until) {
-			s.mu.Unlock()
-			return nfs3.ErrStale
-		}
-		if !s.want(k) {
-			s.mu.Unlock()
-			return nfs3.ErrJukebox
-		}
-		if wait := s.running; wait != nil {
-			s.mu.Unlock()
-			<-wait
-		} else if time.Now().Before(s.restEnd) {
-			s.mu.Unlock()
-			return nfs3.ErrJukebox
-		} else {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isBuried(k) {
+		return nfs3.ErrStale
+	}
+	h := s.join(from, k)
+	if h == nil {
+		return nfs3.ErrJukebox
+	}
+	for !h.over {
+		walk := s.running
+		if walk == nil {
 			s.lead()
+			continue
 		}
-		if n := s.fs.tab.get(k); n != nil && len(s.fs.tab.placesOf(n)) > 0 {
-			return nil
+		s.mu.Unlock()
+		select {
+		case <-h.done:
+		case <-walk:
 		}
+		s.mu.Lock()
 	}
-	return nfs3.ErrJukebox
+	if h.keys[k] {
+		return nfs3.ErrStale
+	}
+	return nil
 }
 
-// want notes a key for the next walk.
-func (s *searcher) want(k key) bool {
-	if len(s.wanted) >= maxPending && !s.wanted[k] {
-		return false
-	}
-	if s.wanted == nil {
-		s.wanted = make(map[key]bool)
-	}
-	s.wanted[k] = true
-	return true
+// isBuried reports whether a file is known to be gone.
+func (s *searcher) isBuried(k key) bool {
+	until, ok := s.buried[k]
+	return ok && time.Now().Before(until)
 }
 
-// lead walks for all files that are wanted. The caller holds s.mu, which lead releases.
+// join notes a key for the next walk. It returns nil if the client rests, or looks for too much already.
+func (s *searcher) join(from netip.Addr, k key) *hunt {
+	p, _ := from.Prefix(min(from.BitLen(), 64)) // an IPv6 network is one client
+	c := s.hunters[p]
+	if c == nil {
+		c = s.admit(p)
+	}
+	if c == nil || time.Now().Before(c.restEnd) {
+		return nil
+	}
+	if c.next == nil {
+		c.next = &hunt{keys: make(map[key]bool), done: make(chan struct{})}
+	}
+	h := c.next
+	if h.many >= maxPending && !h.keys[k] {
+		return nil
+	}
+	h.keys[k] = true
+	h.many = len(h.keys)
+	return h
+}
+
+// admit makes a hunter, unless too many wait or rest.
+func (s *searcher) admit(p netip.Prefix) *hunter {
+	if len(s.hunters) >= maxHunters {
+		maps.DeleteFunc(s.hunters, func(_ netip.Prefix, c *hunter) bool { return c.next == nil && time.Now().After(c.restEnd) })
+	}
+	if len(s.hunters) >= maxHunters {
+		return nil
+	}
+	if s.hunters == nil {
+		s.hunters = make(map[netip.Prefix]*hunter)
+	}
+	c := &hunter{}
+	s.hunters[p] = c
+	return c
+}
+
+// lead walks for all files that are wanted. The caller holds s.mu, which lead gives up meanwhile.
 func (s *searcher) lead() {
-	keys := s.wanted
-	s.wanted = nil
+	w := walk{s: s, fs: s.fs, keys: make(map[key][]*hunt), left: s.fs.cfg.SearchLimit}
+	hunts := make(map[*hunter]*hunt)
+	for _, c := range s.hunters {
+		if h := c.next; h != nil {
+			hunts[c], c.next = h, nil
+			for k := range h.keys {
+				w.keys[k] = append(w.keys[k], h)
+			}
+		}
+	}
 	done := make(chan struct{})
 	s.running = done
-	s.mu.Unlock()
-
 	begin := time.Now()
-	n := len(keys)
-	w := walk{fs: s.fs, keys: keys, left: s.fs.cfg.SearchLimit}
+	s.mu.Unlock()
 	w.run()
-
 	s.mu.Lock()
 	for k := range w.keys { // those not found
 		s.buryLocked(k)
 	}
-	if len(w.keys) == n {
-		s.restEnd = time.Now().Add(min(restFactor*time.Since(begin), maxRest))
+	for c, h := range hunts {
+		if len(h.keys) == h.many {
+			c.restEnd = time.Now().Add(min(restFactor*time.Since(begin), maxRest))
+		}
+		h.end()
 	}
 	s.running = nil
-	s.mu.Unlock()
 	close(done)
+}
+
+// found notes that a file is in the table now, and lets those go on who looked for nothing else.
+func (s *searcher) found(k key, by []*hunt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range by {
+		if delete(h.keys, k); len(h.keys) == 0 {
+			h.end()
+		}
+	}
+}
+
+func (h *hunt) end() {
+	if !h.over {
+		h.over = true
+		close(h.done)
+	}
 }
 
 // bury notes that a file is gone, so that no walk looks for it.
@@ -128,10 +200,11 @@ func (s *searcher) unbury(k key) {
 
 // walk is one search.
 type walk struct {
+	s    *searcher
 	fs   *FS
-	keys map[key]bool // still to be found
-	left int          // names that may be looked at
-	todo []*node      // directories still to be listed
+	keys map[key][]*hunt // still to be found
+	left int             // names that may be looked at
+	todo []*node         // directories still to be listed
 }
 
 // run lists directories until all keys are found. The deepest comes first, so that its
@@ -170,12 +243,15 @@ func (w *walk) list(n *node, inos map[uint64]bool) {
 		if err != nil {
 			continue
 		}
-		hit := w.keys[st.key]
-		if !hit && st.attr.Type != nfs3.TypeDir {
+		by := w.keys[st.key]
+		if by == nil && st.attr.Type != nfs3.TypeDir {
 			continue
 		}
 		c := w.fs.tab.enter(w.fs, place{n, name}, &st)
-		delete(w.keys, st.key)
+		if by != nil {
+			delete(w.keys, st.key)
+			w.s.found(st.key, by)
+		}
 		if st.attr.Type == nfs3.TypeDir {
 			w.todo = append(w.todo, c)
 		}
