@@ -21,6 +21,9 @@ func (f *judgeFlags) text(w io.Writer, v *verdict, many bool) error {
 	if many {
 		fmt.Fprintf(out, "== %s\n", v.name)
 	}
+	if v.err != nil && v.report.Stats.Packets == 0 { // the error says it all
+		return out.Flush()
+	}
 	byConn := make(map[*decode.ConnInfo][]*judge.Violation)
 	for _, x := range v.report.Violations {
 		byConn[x.Conn] = append(byConn[x.Conn], x)
@@ -192,7 +195,7 @@ func explain(w io.Writer, id string) error {
 	if sample := r.Sample(); sample != "" {
 		fmt.Fprintf(w, "its twin  %s\n", sample)
 	}
-	fmt.Fprintf(w, "\nThe twin is a good trace with one thing changed, which breaks this rule alone:\n"+
+	fmt.Fprintf(w, "\nThe twin is a good trace with one thing changed, which breaks this rule alone; in a checkout of stag:\n"+
 		"go test ./conformance/judge -run 'TestTwins/%s' -v\n", r.ID)
 	return nil
 }

@@ -112,6 +112,9 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	if old, err := filepath.Glob(filepath.Join(dir, "*.json")); err == nil && len(old)+len(peers) == 0 {
+		return usagef("%s has no column: name a peer with --server or --client", dir)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	var failed []error

@@ -25,6 +25,7 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
+		t.TempDir():                    "has no column: name a peer with --server or --client",
 		"--server a/b=c x":             "a name has letters, digits, - and . only",
 		"--client a=true x":            "--client wants --behind HOST:PORT",
 		"--server a x":                 `"a": want a name of its own`,
