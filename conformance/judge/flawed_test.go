@@ -1,12 +1,14 @@
 package judge
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/judge/internal/twin"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // TestFlawedReplies: errors of a reply are found although it cannot be decoded.
@@ -49,5 +51,33 @@ func TestCallTooLarge(t *testing.T) {
 	said := strings.Join(rep.Connections[0].Unknown, "\n")
 	if len(rep.Violations) > 0 || !strings.Contains(said, "too many octets") {
 		t.Errorf("%v, unknown: %s", slices.Clone(rep.Violations), said)
+	}
+}
+
+// TestCallWithoutHeader: an RPC header that does not decode may be answered by whatever refuses the call.
+func TestCallWithoutHeader(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		reply xdr.ReplyHeader
+		want  []string
+	}{
+		{"SUCCESS", xdr.ReplyHeader{}, []string{"RPC-003", "RPCRDMA-088"}},
+		{"GARBAGE_ARGS", xdr.ReplyHeader{Accept: xdr.GarbageArgs}, []string{"RPC-003"}},
+		{"AUTH_BADCRED", xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred}, []string{"RPC-003"}},
+	} {
+		r := twin.NewRPC()
+		change(null, func(x *twin.Exchange) {
+			binary.BigEndian.PutUint32(x.Call.Body[28:], 404) // length of the credential
+			tt.reply.XID = x.Call.Header.XID
+			x.Reply.Body = xdr.AppendReply(nil, &tt.reply)
+		})(r)
+		r.Trace.Close()
+		var got []string
+		for _, v := range judged(r.Trace, new(twinOf)) {
+			got = append(got, v.Rule.ID)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

@@ -39,6 +39,7 @@ const (
 	tooShort         // dropped without an answer
 	wrongVers        // ERR_VERS
 	wrongHeader      // ERR_CHUNK
+	wrongCall        // its RPC header does not decode: ERR_CHUNK, or a reply that refuses it
 	unjudged         // unknown: its header is not decoded
 )
 

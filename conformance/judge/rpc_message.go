@@ -15,7 +15,7 @@ func (m *rpcMachine) rpcCall(ev *decode.Event, c *rpcCall) {
 		m.badCall(r)
 		// A wrong rpcvers has its own answer; a call with any other bad header is not decodable.
 		if c.wrongRPC = r.Err == nil; !c.wrongRPC {
-			c.flaw = wrongHeader
+			c.flaw = wrongCall
 		}
 		return
 	}

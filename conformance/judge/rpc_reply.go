@@ -16,9 +16,11 @@ func (m *rpcMachine) reply(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 		m.closeCall(ev, c)
 		return
 	}
-	if c.flaw == wrongVers {
+	switch {
+	case c.flaw == wrongVers:
 		m.violate("RPCRDMA-085", "an RPC reply to a call of version %d", c.vers)
-	} else if c.flaw != sound {
+	case c.flaw == wrongCall && refuses(ev.RPC):
+	case c.flaw != sound:
 		m.violate("RPCRDMA-088", "an RPC reply to the call in frame %d", c.frame)
 	}
 	m.msgP(h)
@@ -33,6 +35,12 @@ func (m *rpcMachine) reply(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 	m.invalidates(ev, c)
 	m.rpcReply(ev, c)
 	m.closeCall(ev, c)
+}
+
+// refuses reports whether a reply says that its call was not executed: RFC 8166 Section 4.5.2 wants ERR_CHUNK for a
+// header that does not decode, and leaves open what becomes of an RPC message that does not.
+func refuses(r *decode.RPC) bool {
+	return r != nil && (r.Reply == nil || r.Reply.Denied || r.Reply.Accept != xdr.Success)
 }
 
 // answers returns the call that a reply or an RDMA_ERROR answers, nil if there is none.

@@ -3,7 +3,7 @@
 export PATH=/mnt/share:$PATH
 siw_up || exit 1
 ip=10.0.2.15
-play() { conformance matrix --resume --skip "${SKIP:-^load/}" --about "$NAME=$ABOUT" "$@" /mnt/share/matrix; }
+play() { conformance matrix --resume --skip "${SKIP:-^load/}" ${ONLY:+--only "$ONLY"} --about "$NAME=$ABOUT" "$@" /mnt/share/matrix; }
 modprobe -a sunrpc rpcrdma
 if [ "$ROLE" = server ]; then
   nfsd_up /export || exit 1

@@ -32,15 +32,40 @@ type Column struct {
 
 // Cell is how a peer did in a case.
 type Cell struct {
-	Case    string      `json:"case"`
-	Verdict string      `json:"verdict"` // ok, tolerated, fails
-	Answers string      `json:"answers"` // "closed 2, rejected 1"
-	Sent    string      `json:"sent,omitempty"`
-	Got     string      `json:"got,omitempty"` // the first octets of the first connection, in hexadecimal
-	Tries   []probe.Try `json:"tries,omitempty"`
-	Alive   []string    `json:"alive,omitempty"`
-	First   int         `json:"first,omitempty"` // packet of the cell in NAME.pcapng; 0: load is not kept
-	Broken  []Packet    `json:"broken,omitempty"`
+	Case    string   `json:"case"`
+	Verdict string   `json:"verdict"` // ok, tolerated, fails
+	Answers string   `json:"answers"` // "closed 2, rejected 1"
+	Sent    string   `json:"sent,omitempty"`
+	Got     string   `json:"got,omitempty"`   // the first octets of the first connection, in hexadecimal
+	Tries   []*Tries `json:"tries,omitempty"` // of a cell that is not ok
+	Alive   []string `json:"alive,omitempty"`
+	First   int      `json:"first,omitempty"` // packet of the cell in NAME.pcapng; 0: load is not kept
+	Broken  []Packet `json:"broken,omitempty"`
+}
+
+// Tries are those of a cell that are alike.
+type Tries struct {
+	Names   []string `json:"names,omitempty"`
+	N       int      `json:"n"`
+	Did     string   `json:"did"`
+	Verdict string   `json:"verdict"`
+	Why     string   `json:"why,omitempty"`
+	Judged  []string `json:"judged,omitempty"`
+}
+
+// add enters a try.
+func (c *Cell) add(t *probe.Try) {
+	i := slices.IndexFunc(c.Tries, func(x *Tries) bool {
+		return x.Did == t.Did && x.Verdict == t.Verdict && x.Why == t.Why && slices.Equal(x.Judged, t.Judged)
+	})
+	if i < 0 {
+		i = len(c.Tries)
+		c.Tries = append(c.Tries, &Tries{Did: t.Did, Verdict: t.Verdict, Why: t.Why, Judged: t.Judged})
+	}
+	c.Tries[i].N++
+	if t.Name != "" {
+		c.Tries[i].Names = append(c.Tries[i].Names, t.Name)
+	}
 }
 
 // Packet is a violation of the peer, in a packet of NAME.pcapng.

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/stag-rdma/stag/conformance/internal/probe"
@@ -34,15 +33,7 @@ type view struct {
 // group is cells that are alike: those of one peer unless they are ok.
 type group struct {
 	*view
-	All   []*view
-	Tries []*tries
-}
-
-// tries are those of a cell that are alike.
-type tries struct {
-	probe.Try
-	Names []string
-	N     int
+	All []*view
 }
 
 // sum counts the cells of a column.
@@ -161,21 +152,7 @@ func (r *row) add(v *view) {
 			return
 		}
 	}
-	g := &group{view: v, All: []*view{v}}
-	for _, t := range v.Tries {
-		i := slices.IndexFunc(g.Tries, func(x *tries) bool {
-			return x.Did == t.Did && x.Verdict == t.Verdict && x.Why == t.Why && slices.Equal(x.Judged, t.Judged)
-		})
-		if i < 0 {
-			i = len(g.Tries)
-			g.Tries = append(g.Tries, &tries{Try: t})
-		}
-		g.Tries[i].N++
-		if t.Name != "" {
-			g.Tries[i].Names = append(g.Tries[i].Names, t.Name)
-		}
-	}
-	r.Groups = append(r.Groups, g)
+	r.Groups = append(r.Groups, &group{v, []*view{v}})
 }
 
 // spaced puts a blank after every fourth octet.

@@ -112,9 +112,8 @@ func (c *Column) play(ctx context.Context, dir string, p *Peer, name string, rep
 		cell.Sent, cell.Got = hex.EncodeToString(r.Tries[0].Sent), hex.EncodeToString(r.Tries[0].Got)
 	}
 	if r.Verdict != "ok" {
-		for _, t := range r.Tries {
-			t.Sent, t.Got = nil, nil
-			cell.Tries = append(cell.Tries, t)
+		for i := range r.Tries {
+			cell.add(&r.Tries[i])
 		}
 		if packets.Len() <= maxKept {
 			err = errors.Join(err, c.keep(dir, cell, packets.Bytes(), from))
