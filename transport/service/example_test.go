@@ -176,6 +176,42 @@ func ExampleExchange() {
 	// ***** <nil>
 }
 
+// A handler that calls its client back (RFC 8167).
+func ExampleCaller() {
+	type question struct{ Text string }
+	type answer struct{ Sure bool }
+	confirm := service.Proc[question, answer]{Prog: 0x40000001, Vers: 1, Proc: 1}
+	erase := service.Proc[question, service.Void]{Prog: 0x20000004, Vers: 1, Proc: 1}
+	server, client := new(service.Mux), new(service.Mux)
+	service.Handle(server, erase, func(ctx context.Context, q *question) (*service.Void, error) {
+		req, _ := service.Exchange(ctx)
+		var a answer
+		err := service.Invoke(ctx, req.Backward, confirm, &question{"erase " + q.Text + "?"}, &a)
+		fmt.Println("sure:", a.Sure, err)
+		return nil, nil
+	})
+	service.Handle(client, confirm, func(_ context.Context, q *question) (*answer, error) {
+		fmt.Println(q.Text)
+		return &answer{true}, nil
+	})
+	srv := &transport.Server{Handler: server, Config: &transport.Config{BackwardCredits: 4}}
+	defer srv.Close()
+	a, z := rdmaptest.Pipe()
+	go srv.ServeConn(z)
+	ctx := context.Background()
+	c, err := transport.NewClient(ctx, a, &transport.Config{BackwardCredits: 4, BackwardHandler: client})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	if err := service.Invoke(ctx, c, erase, &question{"all"}, nil); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// erase all?
+	// sure: true <nil>
+}
+
 // A procedure that must not run twice, beside the programs of another handler.
 func ExampleMux() {
 	type total struct{ Sum uint64 }

@@ -9,6 +9,12 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
+// Caller makes calls: an [rpc.Caller], or the [rpc.Backward] of a client, which a Mux serves there
+// (Config.BackwardHandler).
+type Caller interface {
+	Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
+}
+
 // Invoke calls p with args, and fills res with the results. A nil args or res stands for a zero value that
 // nobody looks at.
 //
@@ -21,7 +27,7 @@ import (
 //
 // Errors: the service's own (see the package comment); *xdr.RPCStatusError, the server has refused the call;
 // *xdr.DecodeError, its results are not of type Res; those of [rpc.Caller]; and xdrreflect.ErrType.
-func Invoke[Args, Res any](ctx context.Context, c rpc.Caller, p Proc[Args, Res], args *Args, res *Res, options ...func(*rpc.Call)) error {
+func Invoke[Args, Res any](ctx context.Context, c Caller, p Proc[Args, Res], args *Args, res *Res, options ...func(*rpc.Call)) error {
 	if args == nil {
 		args = new(Args)
 	}
@@ -65,7 +71,7 @@ func (f *form) put(call *rpc.Call, args any) error {
 }
 
 // do makes a call whose results become *res.
-func (f *form) do(ctx context.Context, c rpc.Caller, call *rpc.Call, res any) error {
+func (f *form) do(ctx context.Context, c Caller, call *rpc.Call, res any) error {
 	var reply rpc.Reply
 	defer reply.Release()
 	err := c.Do(ctx, call, &reply)

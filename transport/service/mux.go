@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Mux serves procedures of one or more programs. It is a [rpc.Handler]; its zero value serves none. Add all
+// Mux serves procedures of one or more programs. It is an [rpc.Handler]; its zero value serves none. Add all
 // procedures before the first call. Handlers may block.
 type Mux struct {
 	// Next serves the programs of which the Mux has no procedure. If nil, they are PROG_UNAVAIL.
