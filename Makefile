@@ -159,11 +159,15 @@ ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)
 JUICEFS = $(shell echo gateway webdav cos bos hdfs ibmcos obs oss qingstor sftp swift azure gs ufile b2 nfs dragonfly \
 	sqlite mysql tikv badger etcd cifs storj qiniu tos ks3 | sed 's/[a-z0-9]*/no&/g; s/ /,/g')
 
+.PHONY: stagjfs
+stagjfs: ## bin/stagjfs: the server of a JuiceFS volume (CGO)
+	cd nfsdemo/backend/juicefs && go build -trimpath -tags $(JUICEFS) -o $(CURDIR)/bin/stagjfs ./stagjfs
+
 .PHONY: cluster
 cluster: ## several servers of one JuiceFS volume, with PostgreSQL and Redis (Debian, root; CGO)
 	@command -v redis-server >/dev/null && ls /usr/lib/postgresql/*/bin/postgres >/dev/null || \
 	  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql redis-server gcc libc6-dev >/dev/null; }
-	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -count=1 -tags $(JUICEFS) ./... && go test -count=1 -v -tags $(JUICEFS) -run Failover ./stagjfs -rounds 30
+	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -count=1 -tags $(JUICEFS) ./... && go test -count=1 -v -tags $(JUICEFS) -run 'Failover|Cost' ./stagjfs -rounds 30
 
 .PHONY: once
 once: ## 1,000,000 calls over connections that are cut; each must run once

@@ -272,11 +272,12 @@ func (o *open) flush() error {
 	if st != 0 && st != syscall.EINTR {
 		return o.fail(st)
 	}
-	return lost(st)
+	return gone(st)
 }
 
 // fail drops a writer that has lost octets, after the verifier has changed: who reads the new one with a COMMIT or a WRITE
-// knows that they have to be sent again. Those of a file that is gone nobody misses.
+// knows that they have to be sent again. If it is the object store that has failed, the error says to try later, so that
+// this happens. Octets of a file that is gone nobody misses.
 func (o *open) fail(st syscall.Errno) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -290,7 +291,7 @@ func (o *open) fail(st syscall.Errno) error {
 	o.state.Lock()
 	o.end = 0
 	o.state.Unlock()
-	return lost(st)
+	return gone(st)
 }
 
 // read reads octets of a file that n knows.
@@ -343,7 +344,7 @@ func (o *open) cut(size uint64) error {
 	defer o.mu.Unlock()
 	if o.w != nil { // for what was written in between
 		if st := o.w.Flush(o.v.ctx); st != 0 {
-			return lost(st)
+			return gone(st)
 		}
 	}
 	var a meta.Attr

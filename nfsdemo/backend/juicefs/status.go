@@ -46,7 +46,7 @@ func gone(st syscall.Errno) error {
 	return status(st)
 }
 
-// lost is gone for octets: the object store was asked until JuiceFS gave up.
+// lost is gone for a READ: the object store was asked until JuiceFS gave up, and waiting does not bring an object back.
 func lost(st syscall.Errno) error {
 	if st == syscall.EIO {
 		return nfs3.ErrIO
