@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -99,8 +100,8 @@ func TestMarkdownCommands(t *testing.T) {
 	}
 }
 
-// TestMarkdownNames: what looks like the name of a Go identifier in our pages is one. Those of findings.md are in code of
-// others.
+// TestMarkdownNames: what looks like a file of Go in our pages, or like the name of an identifier, is one. Those of
+// findings.md are in code of others.
 func TestMarkdownNames(t *testing.T) {
 	known := make(map[string]bool)
 	for _, p := range sources(t) {
@@ -118,6 +119,11 @@ func TestMarkdownNames(t *testing.T) {
 			continue
 		}
 		for _, m := range mdInline.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
+			if path.Ext(m[1]) == ".go" && strings.Contains(m[1], "/") && !strings.Contains(m[1], "*") {
+				if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
 			if strings.ContainsAny(m[1], " /-$<:") {
 				continue // a command, a path, a template
 			}
