@@ -386,18 +386,17 @@ func TestKernelMany(t *testing.T) {
 	m.Remount()
 	f = serve(t, m.At)
 	defer f.Close()
-	rate := func(what string, wrong bool) float64 {
+	rate := func(what string, spoil func(rnd *rand.Rand, h []byte) []byte) float64 {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		const n = 20000
 		start := time.Now()
 		for range n {
 			h := handles[rnd.IntN(len(handles))]
-			if wrong {
-				h = append([]byte(nil), h...)
-				h[rnd.IntN(len(h)-10)+10] ^= byte(1 + rnd.IntN(255))
+			if spoil != nil {
+				h = spoil(rnd, append([]byte(nil), h...))
 			}
 			c, err := f.Resolve(h)
-			if wrong != (err != nil) {
+			if (spoil != nil) != (err != nil) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			if err == nil {
@@ -410,10 +409,24 @@ func TestKernelMany(t *testing.T) {
 		t.Logf("%s: %.0f a second", what, r)
 		return r
 	}
-	rate("after a restart", false)
-	again, forged := rate("again", false), rate("forged", true)
-	if forged < again/10 {
-		t.Error("a forged handle costs more than ten honest ones")
+	rate("after a restart", nil)
+	again := rate("again", nil)
+	other := newSealer(secret, "/another/export")
+	for what, spoil := range map[string]func(rnd *rand.Rand, h []byte) []byte{
+		"forged": func(rnd *rand.Rand, h []byte) []byte {
+			h[rnd.IntN(len(h)-10)+10] ^= byte(1 + rnd.IntN(255))
+			return h
+		},
+		"cut": func(rnd *rand.Rand, h []byte) []byte { return h[:rnd.IntN(len(h))] },
+		"foreign": func(_ *rand.Rand, h []byte) []byte {
+			k, err := f.seal.parse(h)
+			ok(t, err)
+			return other.append(h[:0], &k)
+		},
+	} {
+		if rate(what, spoil) < again/10 {
+			t.Errorf("a %s handle costs more than ten honest ones", what)
+		}
 	}
 	if _, err := f.Resolve(f.seal.append(nil, &key{kind: 1, n: 8})); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("a file that never was: %v", err)
