@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		runChild(dir)
 	}
+	if rpc := os.Getenv(childClient); rpc != "" {
+		runClient(rpc)
+	}
 	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
 	rdmaptest.Main(m)
 }
