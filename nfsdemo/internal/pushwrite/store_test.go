@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/lease"
@@ -15,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -238,5 +240,26 @@ func TestStoreStart(t *testing.T) {
 	p.has(h, "kept")
 	if logged.FilterMessageSnippet("mended").Len() != 1 {
 		t.Error("not said:", logged.All())
+	}
+}
+
+// TestStoreSick: a medium that fails once grants nothing more, and each grant says why; nobody waits.
+func TestStoreSick(t *testing.T) {
+	f := pmemtest.NewFaults()
+	l, err := newEntryLog(pmem.NewSim(small, &pmem.SimOptions{Hooks: f.Hooks()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close() //nolint:errcheck // its memory has failed
+	s := &store{log: l}
+	e := aLease(1)
+	if err := s.grant(&e); err != nil {
+		t.Fatal(err)
+	}
+	f.FailOnce(pmemtest.Persist, syscall.EIO)
+	for range 3 {
+		if err := s.grant(&e); !errors.Is(err, syscall.EIO) {
+			t.Error(err)
+		}
 	}
 }
