@@ -72,6 +72,9 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 			in = open(gone.First)
 			continue
 		}
+		if err == nil && rec == nil && first {
+			fmt.Fprintln(a.stderr, "nfsdemo: the server has applied all records: none waits")
+		}
 		if err != nil || rec == nil {
 			return err
 		}

@@ -85,8 +85,8 @@ func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	e.p, e.a = p, machine.Append{Payload: payload, Tag: e}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return ErrClosed
+	if p.err != nil {
+		return p.err
 	}
 	if err := e.add(now); err != nil {
 		return err

@@ -3,7 +3,6 @@ package commitlog
 import (
 	"bytes"
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -11,7 +10,8 @@ import (
 )
 
 // Local opens a session for p, a producer in this process, which appends to the memory without a
-// connection. As with Advertise, the previous session ends, and the next one will end this one.
+// connection. As with Advertise, the previous session ends, and the next one will end this one. If the memory fails,
+// or a Verify does (ErrMismatch), the appends of p end with that error, and p is closed: there will be no other session.
 // The errors are those of Advertise and Producer.Open.
 func (l *Log) Local(ctx context.Context, p *Producer) error {
 	l.order.Lock()
@@ -35,8 +35,6 @@ func (l *Log) local(p *Producer, a *Answer) error {
 	l.state.Unlock()
 	return p.open(loc, a)
 }
-
-var errMismatch = errors.New("commitlog: the medium does not hold what was flushed to it (look at the device)")
 
 // guarded returns m as Guarded: all memory that package window makes is.
 func guarded(m region.Memory) region.Guarded {
@@ -84,13 +82,14 @@ func (s *local) post(f *flight) error {
 
 func (s *local) run() {
 	for f := s.next(); f != nil; f = s.next() {
-		err := s.execute(f.b)
-		if err != nil { // a later tail would cover records that failed
+		if err := s.execute(f.b); err != nil { // a later tail would cover records that failed
 			s.mu.Lock()
 			s.revoked, s.queue = true, nil
 			s.mu.Unlock()
+			s.p.failBy(s, err)
+			continue
 		}
-		f.Complete(err)
+		f.Complete(nil)
 	}
 }
 
@@ -147,17 +146,23 @@ func (s *local) verify(op *machine.WireOp) error {
 		return err
 	}
 	if !bytes.Equal(sum.Sum(nil), op.Data) {
-		return errMismatch
+		return ErrMismatch
 	}
 	return nil
 }
 
-// revoke drops what is queued.
-func (s *local) revoke() {
+// revoke drops what is queued. err, if not nil, is that of the memory.
+func (s *local) revoke(err error) {
 	s.mu.Lock()
 	s.revoked, s.queue = true, nil
 	s.mu.Unlock()
-	go s.p.end(s) // in a goroutine: the caller may be in the middle of an append
+	go func() { // the caller may be in the middle of an append
+		if err != nil {
+			s.p.failBy(s, err)
+		} else {
+			s.p.end(s)
+		}
+	}()
 }
 
 // drain waits until what is running has ended.
@@ -201,4 +206,4 @@ func (s *local) blocked() {
 func (s *local) probe() { go s.published(s.head()) }
 
 // silent implements link. What is running belongs to the memory.
-func (s *local) silent() { s.revoke() }
+func (s *local) silent() { s.revoke(nil) }

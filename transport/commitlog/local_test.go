@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -159,4 +160,39 @@ func TestLocalHangs(t *testing.T) {
 		t.Error(err)
 	}
 	take(t, l, 1, "stays", "next")
+}
+
+// The memory under a producer of the same process fails: appends end with its error, those in progress and later ones.
+func TestLocalMemoryFails(t *testing.T) {
+	f := pmemtest.NewFaults()
+	l, _, _ := fileLog(t, pmem.File, f)
+	p := newTestProducer(t, nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(context.Background(), []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	f.FailOnce(pmemtest.Datasync, syscall.EIO)
+	var pending []*Pending
+	for range 3 {
+		e, err := p.Begin([]byte("never"))
+		if err != nil && !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			pending = append(pending, e)
+		}
+	}
+	for _, e := range pending {
+		if _, err := e.Wait(t.Context()); !errors.Is(err, syscall.EIO) || !errors.Is(err, pmem.ErrFailed) {
+			t.Error(err)
+		}
+	}
+	if _, err := p.Append(context.Background(), []byte("never")); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if err := l.Local(t.Context(), newTestProducer(t, nil)); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
 }

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -192,7 +193,10 @@ func (l *Log) fail(err error) {
 		l.err = err
 		close(l.over)
 	}
-	l.revoke()
+	if errors.Is(err, ErrClosed) {
+		err = nil
+	}
+	l.revoke(err)
 }
 
 // Close ends the session and waits until nobody touches the memory anymore. Then the memory belongs

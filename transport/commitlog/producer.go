@@ -68,7 +68,7 @@ type Producer struct {
 	gathering bool          // the goroutine that has begun a group lets others join
 	gathers   uint64        // number of gatherings so far
 	expected  int           // appends that the next group is likely to have
-	closed    bool
+	err       error         // why the producer has ended; nil: it has not
 	restraint restraint
 	queue     uint64 // octets
 	silence   silence
@@ -144,8 +144,8 @@ func (p *Producer) Open(c *rdmap.Conn, a *Answer) error {
 func (p *Producer) open(l link, a *Answer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return ErrClosed
+	if p.err != nil {
+		return p.err
 	}
 	p.m.Lost()
 	over, err := p.m.Open(a)
@@ -383,12 +383,26 @@ func (p *Producer) HandleClose(c *rdmap.Conn, _ error) {
 func (p *Producer) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	p.fail(ErrClosed)
+}
+
+// fail ends the producer and all its appends. The caller holds p.mu.
+func (p *Producer) fail(err error) {
+	if p.err != nil {
 		return
 	}
-	p.closed = true
+	p.err = err
 	p.silence.stop()
-	over := p.m.Fail(ErrClosed)
+	over := p.m.Fail(err)
 	p.setLink(nil)
 	p.finish(over)
+}
+
+// failBy ends the producer if its session is over l: there will be no other one.
+func (p *Producer) failBy(l link, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == l {
+		p.fail(err)
+	}
 }

@@ -64,7 +64,7 @@ func (l *Log) open(ctx context.Context, instance Instance) (*Answer, error) {
 	for _, op := range l.fence() {
 		if op.Kind == machine.OpRevoke {
 			l.state.Lock()
-			l.revoke()
+			l.revoke(nil)
 			l.state.Unlock()
 		} else if err := l.quiesce(ctx); err != nil {
 			return nil, err
@@ -96,13 +96,14 @@ func (l *Log) fenced(instance Instance) ([]machine.Op, *Answer, error) {
 	return l.cons.Fenced(l.mem.Tail(), instance)
 }
 
-// revoke invalidates the STags of the session, that of the tail first. The caller holds l.state.
-func (l *Log) revoke() {
+// revoke invalidates the STags of the session, that of the tail first. err, if not nil, is that of the memory. The caller
+// holds l.state.
+func (l *Log) revoke(err error) {
 	for _, r := range l.regs {
 		r.Revoke()
 	}
 	if l.loc != nil {
-		l.loc.revoke()
+		l.loc.revoke(err)
 	}
 	l.conn = nil
 }
@@ -155,7 +156,7 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	} {
 		r, err := c.Table().RegisterMemory(w.mem, w.o)
 		if err != nil {
-			l.revoke()
+			l.revoke(nil)
 			return err
 		}
 		l.regs[i], *w.stag = r, uint32(r.STag())

@@ -126,6 +126,8 @@ var (
 	// ErrInDoubt: the context of an append ended, or the consumer was silent, while it was in progress. Its
 	// record may be in the log now or later.
 	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")
+	// ErrMismatch: a Verify of a session of Local has found other octets.
+	ErrMismatch = errors.New("commitlog: the medium does not hold what was flushed to it (look at the device)")
 	// ErrNoExtension: the connection has no Flush and Atomic Write.
 	ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set verbs.ExtCommit on both sides)")
 )

@@ -2,8 +2,8 @@ package push
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -97,7 +97,7 @@ func (p *poorStore) Create(name string, size int, from Origin, format func(regio
 
 // A log that could not be made can be when there is room again, and takes none meanwhile.
 func TestNotMade(t *testing.T) {
-	store := &poorStore{newMemStore(), errors.New("no space left on device")}
+	store := &poorStore{newMemStore(), syscall.ENOSPC}
 	ps := &Server{Store: store}
 	defer ps.Close(context.Background())
 	open := func() Status { return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: Secret{1}}).Status }

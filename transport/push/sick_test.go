@@ -110,16 +110,8 @@ func TestSickMedium(t *testing.T) {
 // A log that cannot be made: there is no room for it, or the medium refuses.
 func TestSickStore(t *testing.T) {
 	for want, cause := range map[Status]error{StatusFull: syscall.ENOSPC, StatusLost: syscall.EROFS} {
-		w := start(t, &Server{Store: brokenStore{newMemStore(), &os.PathError{Op: "open", Path: "log", Err: cause}}})
+		w := start(t, &Server{Store: &poorStore{newMemStore(), &os.PathError{Op: "open", Path: "log", Err: cause}}})
 		_, err := w.tryDial("log", nil)
 		is(t, err, want)
 	}
 }
-
-// brokenStore makes no log.
-type brokenStore struct {
-	Store
-	err error
-}
-
-func (s brokenStore) Create(string, int, Origin, func(region.Memory) error) error { return s.err }

@@ -148,9 +148,9 @@ func (j *Journal) wait(w *commitlog.Pending) error {
 	r, err := w.Wait(j.ctx)
 	if err == nil && r.Level != commitlog.Persistent {
 		err = ErrNotPersistent
-		j.end(err)
 	}
-	if err != nil && j.Err() != nil {
+	if err != nil {
+		j.end(err)
 		err = j.Err()
 	}
 	return err

@@ -6,6 +6,7 @@
 package raftlog
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -57,30 +58,25 @@ func Open(path string, capacity uint64) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(path)
-	made := errors.Is(err, os.ErrNotExist)
-	if made {
-		if err := pmem.Create(path, size, nil); err != nil {
-			return nil, err
-		}
+	if err := pmem.Create(path, size, nil); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
 	}
 	mem, err := pmem.Open(pmem.File, path, nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{mem: mem, first: 1, keys: make(map[string][]byte)}
-	if made {
-		err = commitlog.Create(mem, nil)
+	if commitlog.Unused(bytes.NewReader(mem.Bytes()), int64(len(mem.Bytes()))) { // new, or a crash came while it was made
+		if err := commitlog.Create(mem, nil); err != nil {
+			return nil, errors.Join(err, mem.Close())
+		}
 	}
-	if err == nil {
-		s.log, err = commitlog.Open(mem)
+	if s.log, err = commitlog.Open(mem); err != nil {
+		return nil, errors.Join(fmt.Errorf("raftlog: %s: %w", path, err), mem.Close())
 	}
-	if err == nil {
-		s.prod = commitlog.NewProducer(nil)
-		err = errors.Join(s.log.Local(context.Background(), s.prod), s.take())
-	}
-	if err != nil {
-		return nil, errors.Join(err, mem.Close())
+	s.prod = commitlog.NewProducer(nil)
+	if err := errors.Join(s.log.Local(context.Background(), s.prod), s.take()); err != nil {
+		return nil, errors.Join(fmt.Errorf("raftlog: %s: %w", path, err), s.Close())
 	}
 	return s, nil
 }

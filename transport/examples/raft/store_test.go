@@ -1,10 +1,12 @@
 package raftlog_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"github.com/stag-rdma/stag/transport/commitlog"
 	raftlog "github.com/stag-rdma/stag/transport/examples/raft"
 )
 
@@ -301,5 +304,22 @@ func BenchmarkStoreLogs(b *testing.B) {
 		if err := bolt.Close(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A store whose creation a crash has interrupted is made again; a file of something else is refused, and stays.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	half, other := filepath.Join(dir, "half"), filepath.Join(dir, "other")
+	size := 20480 + 64<<10
+	if err := errors.Join(os.WriteFile(half, make([]byte, size), 0o600), os.WriteFile(other, bytes.Repeat([]byte("x"), size), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, half, 64<<10)
+	if err := errors.Join(s.SetUint64([]byte("k"), 1), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := raftlog.Open(other, 64<<10); !errors.Is(err, commitlog.ErrMagic) || !strings.Contains(err.Error(), other) {
+		t.Error(err)
 	}
 }

@@ -93,9 +93,13 @@ func TestRefusals(t *testing.T) {
 		"another version":  {func(r ram) ram { r[11] = 1; return r }, layout.ErrVersion},
 		"version of B":     {func(r ram) ram { r[4096+11] = 9; return r }, layout.ErrVersion},
 		"both headers bad": {func(r ram) ram { r[20] ^= 1; r[4096+20] ^= 1; return r }, layout.ErrChecksum},
-		"both heads bad":   {func(r ram) ram { r[layout.HeadOff] ^= 1; return r }, layout.ErrChecksum},
-		"tail unaligned":   {func(r ram) ram { r[layout.TailOff+7] = 1; return r }, layout.ErrValue},
-		"tail too far":     {func(r ram) ram { r[layout.TailOff+5] = 1; return r }, layout.ErrValue},
+		"both heads bad": {func(r ram) ram {
+			r[layout.HeadOff] ^= 1
+			r[layout.HeadOff+layout.HeadSlotGap] ^= 1
+			return r
+		}, layout.ErrChecksum},
+		"tail unaligned": {func(r ram) ram { r[layout.TailOff+7] = 1; return r }, layout.ErrValue},
+		"tail too far":   {func(r ram) ram { r[layout.TailOff+5] = 1; return r }, layout.ErrValue},
 	} {
 		r := tt.change(newLog(t, layout.WAL, 10))
 		if _, err := Recover(r, len(r), nil); !errors.Is(err, tt.want) {
