@@ -3,6 +3,8 @@ package juicefs_test
 import (
 	"bytes"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -52,7 +54,8 @@ func content(t *testing.T, n backend.Node) string {
 }
 
 func TestServers(t *testing.T) {
-	r := newRig(t, engines.Postgres(t), "file", t.TempDir()+"/")
+	uri := engines.Postgres(t)
+	r := newRig(t, uri, "postgres", strings.TrimPrefix(uri, "postgres://"))
 	t.Run("Coherence", func(t *testing.T) { testCoherence(t, r) })
 	t.Run("Verifier", func(t *testing.T) { testVerifier(t, r) })
 	t.Run("Pages", func(t *testing.T) { testPages(t, r) })
@@ -254,4 +257,46 @@ func TestRefused(t *testing.T) {
 	if _, err := juicefs.Open(t.Context(), "postgres://127.0.0.1:1/x", nil); err == nil {
 		t.Error("no database was opened")
 	}
+}
+
+// TestTogether: servers that are the first ones, and start at the same moment, agree on the key and on where locks are.
+func TestTogether(t *testing.T) {
+	uri := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	engines.Format(t, uri, "file", t.TempDir()+"/")
+	var wg sync.WaitGroup
+	all := make([]*juicefs.FS, 6)
+	for i := range all {
+		wg.Go(func() {
+			v, err := juicefs.Open(t.Context(), uri, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { v.Close() })
+			if all[i], err = v.FS("/"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	f, _, err := all[0].Root().Create("f", initOf(0o644))
+	ok(t, err)
+	h := f.AppendHandle(nil)
+	for i, fsys := range all {
+		n, err := fsys.Resolve(h)
+		ok(t, err)
+		if _, err := n.Attr(); err != nil {
+			t.Errorf("server %d: %v", i, err)
+		}
+		l := backend.Lock{Owner: backend.LockOwner{Client: "c", ID: uint64(i)}, Exclusive: true, End: 9}
+		err = fsys.SetLock(t.Context(), h, &l, false)
+		if _, locked := errors.AsType[*backend.LockedError](err); locked != (i > 0) {
+			t.Errorf("server %d: %v", i, err)
+		}
+	}
+	ok(t, all[5].ReleaseLocks(t.Context(), "c"))
+	ok(t, all[3].TestLock(t.Context(), h, &backend.Lock{Owner: backend.LockOwner{Client: "d"}, Exclusive: true, End: 9}))
 }
