@@ -86,12 +86,40 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(bytes.Equal(got.Data, data), c.Stats().OctetsRead, c.Stats().OctetsWritten)
+	// Output: true 16777216 16777216
+}
 
-	err = service.Invoke(ctx, c, load, &loadArgs{"b"}, &got)
-	fmt.Println(err, errors.Is(err, notFound))
+// What goes wrong in a handler is the error of the call.
+func ExampleHandle() {
+	type args struct{ A, B int32 }
+	type res struct {
+		Status   status `xdr:"union"`
+		Quotient int32  `xdr:"unioncase=0"`
+	}
+	const byZero status = 7
+	divide := service.Proc[args, res]{Prog: 0x20000005, Vers: 1, Proc: 1}
+	mux := new(service.Mux)
+	service.Handle(mux, divide, func(_ context.Context, a *args) (*res, error) {
+		if a.B == 0 {
+			return nil, byZero
+		}
+		return &res{Quotient: a.A / a.B}, nil
+	})
+	c, stop := connect(mux, service.Bind(divide))
+	defer stop()
+	ctx := context.Background()
+	var got res
+	err := service.Invoke(ctx, c, divide, &args{7, 2}, &got)
+	fmt.Println(got.Quotient, err)
+	err = service.Invoke(ctx, c, divide, &args{7, 0}, &got)
+	fmt.Println(errors.Is(err, byZero), err)
+	divide.Proc = 2
+	err = service.Invoke(ctx, c, divide, &args{7, 2}, &got)
+	fmt.Println(err)
 	// Output:
-	// true 16777216 16777216
-	// blobs: status 2 true
+	// 3 <nil>
+	// true blobs: status 7
+	// service: program 0x20000005, version 1, procedure 2: xdr: rpc call refused: PROC_UNAVAIL
 }
 
 // The same client code over record-marked TCP.

@@ -43,8 +43,7 @@ func Handle[Args, Res any](m *Mux, p Proc[Args, Res], fn func(ctx context.Contex
 	serve := func(ctx context.Context, req *rpc.Request, resp *rpc.Response) error {
 		args := new(Args)
 		if in.Unmarshal(req.Args, nil, args) != nil {
-			resp.Stat = xdr.GarbageArgs
-			return nil
+			return &xdr.RPCStatusError{Accept: xdr.GarbageArgs}
 		}
 		res, err := fn(context.WithValue(ctx, exchangeKey{}, &exchange{req, resp}), args)
 		if res == nil || err != nil {

@@ -82,7 +82,7 @@ func newMux() *service.Mux {
 }
 
 // clients are one over each transport, of a server of newMux.
-func clients(t *testing.T, cfg *transport.Config) map[string]rpc.Caller {
+func clients(t testing.TB, cfg *transport.Config) map[string]rpc.Caller {
 	t.Helper()
 	cfg.Binding = service.Bind(echo, panics, fails, broken, void, fill)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -176,7 +176,7 @@ func TestStatus(t *testing.T) {
 		refused("the status of another server", service.Invoke(t.Context(), c, fails, &word{7}, nil), accept(xdr.SystemErr))
 
 		var res codes
-		if err := service.Invoke(t.Context(), c, fails, &word{1}, &res); err != code(7) || res.Code != 7 || res.N != 0 { //nolint:errorlint // itself, not wrapped
+		if err := service.Invoke(t.Context(), c, fails, &word{1}, &res); err != code(7) || res.Code != 7 || res.N != 0 {
 			t.Errorf("%s: %v, %+v", name, err, res)
 		}
 		if err := service.Invoke(t.Context(), c, fails, &word{2}, &res); !errors.Is(err, code(-8)) {
@@ -253,7 +253,11 @@ func TestOctets(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	for name, c := range clients(t, new(transport.Config)) {
 		for _, args := range [][]byte{
-			nil, {0, 0, 0, 4}, {0, 0, 0, 4, 1, 2, 3, 4}, {0, 0, 0, 0}, {255, 255, 255, 255, 0, 0, 0, 1},
+			nil,
+			{0, 0, 0, 4},
+			{0, 0, 0, 4, 1, 2, 3, 4},
+			{0, 0, 0, 0},
+			{255, 255, 255, 255, 0, 0, 0, 1},
 			{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1},
 		} {
 			var reply rpc.Reply
@@ -359,5 +363,29 @@ func TestNext(t *testing.T) {
 	}
 	if req, resp := service.Exchange(t.Context()); req != nil || resp != nil {
 		t.Error("an exchange out of nothing")
+	}
+}
+
+// BenchmarkInvoke: calls without an item, and with results of 1 MiB.
+func BenchmarkInvoke(b *testing.B) {
+	for name, c := range clients(b, &transport.Config{MaxPayload: 2 << 20}) {
+		b.Run(name+"/word", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := service.Invoke(b.Context(), c, fails, &word{0}, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"/1MiB", func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(1 << 20)
+			res := blob{Data: make([]byte, 1<<20)}
+			for b.Loop() {
+				if err := service.Invoke(b.Context(), c, fill, &word{1 << 20}, &res); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/stag-rdma/stag/xdr"
@@ -57,7 +58,7 @@ func (p *plan) items(at []int, direct bool, seen map[*plan]bool) (places [][]int
 	}
 	for i := range p.fields {
 		f := &p.fields[i]
-		at := append(at[:len(at):len(at)], f.index)
+		at := append(slices.Clip(at), f.index)
 		switch {
 		case f.item && direct:
 			places = append(places, at)
