@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
@@ -16,11 +17,11 @@ func TestAlign(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 18))
 		emss := 536 + rnd.IntN(1000)
-		w := work{}
-		w.align.emss = emss
-		w.b.EndSegments()
+		w := engine.Work{}
+		w.Alignment.EMSS = emss
+		w.Batch.EndSegments()
 		var want []byte
-		for w.b.Size() < 40_000 {
+		for w.Batch.Size() < 40_000 {
 			var fpdus []byte
 			for range 1 + rnd.IntN(4) {
 				n := 1 + rnd.IntN(mpa.MULPDU(emss, false))
@@ -32,17 +33,17 @@ func TestAlign(t *testing.T) {
 				fpdus = append(fpdus, f...)
 			}
 			want = append(want, fpdus...)
-			r := w.b.Room(len(fpdus))
+			r := w.Batch.Room(len(fpdus))
 			copy(r.B, fpdus)
-			w.addFPDUs(r)
+			w.AddFPDUs(r)
 		}
 		severedBefore += len(severedIn([][]byte{want}, emss))
-		w.b.Begin(true)
+		w.Batch.Begin(true)
 		var writes [][]byte
-		for len(w.b.Unwritten()) > 0 {
-			p := bytes.Join(w.b.Next(), nil)
+		for len(w.Batch.Unwritten()) > 0 {
+			p := bytes.Join(w.Batch.Next(), nil)
 			writes = append(writes, p)
-			w.b.Advance(len(p))
+			w.Batch.Advance(len(p))
 		}
 		if got := bytes.Join(writes, nil); !bytes.Equal(got, want) {
 			t.Fatalf("seed %d: other octets", seed)
@@ -50,8 +51,8 @@ func TestAlign(t *testing.T) {
 		if at := severedIn(writes, emss); len(at) > 0 {
 			t.Fatalf("seed %d, segments of %d: trailers cut in FPDUs at %d", seed, emss, at)
 		}
-		w.b.Reset()
-		w.align.at = 0
+		w.Batch.Reset()
+		w.Alignment.At = 0
 	}
 	if severedBefore == 0 {
 		t.Fatal("no trailer would have been cut without alignment: the test shows nothing")

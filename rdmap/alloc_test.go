@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -25,8 +26,8 @@ func engineAllocs(t *testing.T, markers bool) {
 	a := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
 	b := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
 	if markers {
-		a.wk.startMarking()
-		b.wk.startMarking()
+		a.wk.StartMarking()
+		b.wk.StartMarking()
 		a.df.ExpectMarkers()
 		b.df.ExpectMarkers()
 	}
@@ -42,16 +43,16 @@ func engineAllocs(t *testing.T, markers bool) {
 		{Op: verbs.OpSend, Body: body[:10000], Done: &d},
 	}
 	// The engine of the tests collects octets in slices; here they go straight across.
-	move := func(from, to *engine) (n int) {
-		for from.snd.take(&from.wk) {
-			if err := from.wk.fill(from.snd.mulpdu, true, from.snd.table); err != nil {
+	move := func(from, to *halves) (n int) {
+		for from.snd.Take(&from.wk) {
+			if err := from.wk.Build(from.snd.MULPDU, true, from.snd.Table); err != nil {
 				t.Fatal(err)
 			}
-			for _, p := range from.wk.b.Pieces() {
+			for _, p := range from.wk.Batch.Pieces() {
 				to.in = append(to.in, p...)
 			}
-			from.due = from.snd.settle(&from.wk, false, from.due)
-			fire(from.due)
+			from.due = from.snd.Wrote(&from.wk, false, from.due)
+			engine.Fire(from.due)
 			from.due = from.due[:0]
 		}
 		for off := 0; ; {
@@ -63,14 +64,14 @@ func engineAllocs(t *testing.T, markers bool) {
 				to.in = to.in[:copy(to.in, to.in[off:])]
 				return n
 			}
-			ev, err := to.rcv.input(u)
+			ev, err := to.rcv.Input(u)
 			if err != nil {
 				t.Fatal(err)
 			}
-			to.rcv.pool.Put(ev.buf)
-			fire(to.due)
-			fire(to.rcv.due)
-			to.rcv.due = to.rcv.due[:0]
+			to.rcv.Pool.Put(ev.Buf)
+			engine.Fire(to.due)
+			engine.Fire(to.rcv.Due)
+			to.rcv.Due = to.rcv.Due[:0]
 			to.due = to.due[:0]
 			off += k
 			n++
@@ -78,7 +79,7 @@ func engineAllocs(t *testing.T, markers bool) {
 	}
 	fpdus := 0
 	round := func() {
-		a.snd.postAll(wrs)
+		a.snd.PostAll(wrs)
 		fpdus += move(a, b)
 		fpdus += move(b, a)
 	}
@@ -204,7 +205,7 @@ func TestRequestAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	p, q := tcpPair(t)
-	x, y := connect(t, p, q, &Config{Extensions: extAll}, &Config{Extensions: extAll, Handler: refill{}})
+	x, y := connect(t, p, q, &Config{Extensions: engine.ExtAll}, &Config{Extensions: engine.ExtAll, Handler: refill{}})
 	mem := &persisting{mem: make([]byte, 8192)}
 	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights | region.Atomic})
 	go y.Serve()

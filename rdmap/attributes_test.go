@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"golang.org/x/crypto/blake2b"
@@ -26,7 +27,7 @@ func keyed(t *testing.T, key string) *region.Hash {
 // hash. All reach the same memory, and none gives its rights to another (ADVERSARY 28).
 func TestOneMemoryManySTags(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &Config{Extensions: extAll}
+		cfg := &Config{Extensions: engine.ExtAll}
 		x, y := connect(t, a, b, cfg, cfg)
 		mem := &persisting{mem: make([]byte, 256)}
 		register := func(o region.Options) region.STag {
@@ -91,10 +92,10 @@ func TestKeyedHash(t *testing.T) {
 	}
 	for i, guess := range guesses {
 		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
 		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
 		exchange(a, b)
-		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != violations[vioMismatch].code {
+		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != engine.Violations[engine.VioMismatch].Code {
 			t.Errorf("guess %d: %v", i, b.err)
 		}
 	}
@@ -114,11 +115,11 @@ func (m *writing) WriteBack(off, n int) { m.asked = append(m.asked, region.Range
 // What they store by another STag of the same memory, without the hint, is not.
 func TestWriteThrough(t *testing.T) {
 	for _, hint := range []bool{true, false} {
-		a, b := newEngine(engineConfig{ord: 9, ext: extAll}), newEngine(engineConfig{ird: 9, ext: extAll})
+		a, b := newEngine(engineConfig{ord: 9, ext: engine.ExtAll}), newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
 		mem := &writing{persisting: persisting{mem: make([]byte, 4096)}}
 		all := commitRights | region.Atomic
-		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: all, Base: 1000, WriteThrough: hint})
-		_, _ = b.snd.table.RegisterMemory(mem, region.Options{Access: all, WriteThrough: true})
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all, Base: 1000, WriteThrough: hint})
+		_, _ = b.snd.Table.RegisterMemory(mem, region.Options{Access: all, WriteThrough: true})
 		_, sink := a.register(t, 4096, region.ReadSink)
 		s := reg.STag()
 		a.post(

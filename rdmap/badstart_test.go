@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -169,7 +170,7 @@ func TestBadTerminates(t *testing.T) {
 		{"header announced and missing", good[:24], &verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30}},
 		{"MSN 2", patch(t, goldTermSTag, 13, 2), nil},
 		{"MO 4", patch(t, goldTermSTag, 17, 4), nil},
-		{"as long as may be", append(bytes.Clone(good), make([]byte, 18+maxTerminate-len(good))...), whole(verbs.TermCode{Layer: 1, EType: 1, Code: 0})},
+		{"as long as may be", append(bytes.Clone(good), make([]byte, 18+engine.MaxTerminate-len(good))...), whole(verbs.TermCode{Layer: 1, EType: 1, Code: 0})},
 		{"longer than any", append(bytes.Clone(good), make([]byte, 400)...), nil},
 		{"unregistered code", patch(t, goldTermSTag, 18, 0xff, 0xff), whole(verbs.TermCode{Layer: 15, EType: 15, Code: 255})},
 	} {
@@ -179,7 +180,7 @@ func TestBadTerminates(t *testing.T) {
 		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink, Len: 8, Done: &d})
 		e.output()
 		u := bytes.Clone(tt.u)
-		if ev, err := e.rcv.input(u); err != nil {
+		if ev, err := e.rcv.Input(u); err != nil {
 			e.fail(err)
 		} else {
 			e.event(ev)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -63,7 +64,7 @@ func (c *Conn) Write(ctx context.Context, p []byte, stag region.STag, to uint64)
 // Read fills sink with [to, to+len(sink)) of the peer's region stag. sink is lent until Read
 // returns. If ctx ends first, its content is undefined.
 func (c *Conn) Read(ctx context.Context, sink []byte, stag region.STag, to uint64) error {
-	if uint64(len(sink)) > maxMessage {
+	if uint64(len(sink)) > engine.MaxMessage {
 		return verbs.ErrTooLong
 	}
 	reg, err := c.table.Register(sink, region.ReadSink)
@@ -112,13 +113,13 @@ func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 // written, or Config.WriteTimeout has passed.
 func (c *Conn) cancel(w *Waiter, wr *verbs.WR, err error) error {
 	c.mu.Lock()
-	gone := c.snd.cancel(w)
+	gone := c.snd.Cancel(w)
 	c.mu.Unlock()
 	if gone {
 		c.spare.put(w)
 		return err
 	}
-	if !asks(wr.Op) && payload(wr) > verbs.CopyLimit {
+	if !engine.Asks(wr.Op) && engine.Payload(wr) > verbs.CopyLimit {
 		_ = c.Wait(context.Background(), w)
 	}
 	return err
@@ -129,7 +130,7 @@ func (c *Conn) waitRoom(ctx context.Context) error {
 	var w Waiter
 	w.Reset()
 	c.mu.Lock()
-	if c.snd.copied == 0 {
+	if c.snd.Copied == 0 {
 		c.mu.Unlock()
 		return nil
 	}
@@ -139,9 +140,9 @@ func (c *Conn) waitRoom(ctx context.Context) error {
 }
 
 // wakeFull appends the Waiters that wait for room to due, with mu held.
-func (c *Conn) wakeFull(due []completion) []completion {
+func (c *Conn) wakeFull(due []engine.Completion) []engine.Completion {
 	for i, w := range c.full {
-		due = append(due, completion{w, nil})
+		due = append(due, engine.Completion{Done: w})
 		c.full[i] = nil
 	}
 	c.full = c.full[:0]

@@ -3,6 +3,7 @@ package rdmap
 import (
 	"encoding/binary"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -68,7 +69,7 @@ func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 
 // extensionsOf returns the extensions among the features.
 func extensionsOf(features uint32) verbs.Extensions {
-	return verbs.Extensions(features>>featExtensions) & extAll
+	return verbs.Extensions(features>>featExtensions) & engine.ExtAll
 }
 
 // ownCapability returns the block that this engine sends.

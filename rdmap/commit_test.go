@@ -49,7 +49,7 @@ const commitRights = region.RemoteRead | region.RemoteWrite | region.FlushPersis
 
 func TestGoldenCommit(t *testing.T) {
 	a := newEngine(engineConfig{ord: 9, ext: verbs.ExtCommit})
-	a.wk.msn[1] = 4
+	a.wk.MSN[1] = 4
 	for _, g := range []struct {
 		gold string
 		wr   verbs.WR
@@ -67,8 +67,8 @@ func TestGoldenCommit(t *testing.T) {
 	}
 	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
 	mem := &persisting{mem: make([]byte, 65536)}
-	reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1000})
-	e.wk.msn[3] = 3
+	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1000})
+	e.wk.MSN[3] = 3
 	for i, g := range []struct{ req, resp string }{
 		{goldFlush, goldFlushResp},
 		{goldVerify, goldVerifyResp},
@@ -120,7 +120,7 @@ func TestCommitRefusals(t *testing.T) {
 	} {
 		a, b := newEngine(engineConfig{ord: 9, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
 		mem := &persisting{mem: make([]byte, 128)}
-		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: tt.access})
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: tt.access})
 		after, reg2 := b.register(t, 8, region.RemoteWrite)
 		if tt.wr.STag == 0 {
 			tt.wr.STag = reg.STag()
@@ -143,7 +143,7 @@ func TestAtomicWriteLength(t *testing.T) {
 	for _, n := range []uint32{0, 7, 9, 16, 1<<32 - 1} {
 		e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 		mem := &persisting{mem: make([]byte, 16)}
-		reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1010})
+		reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: commitRights, Base: 0x1010})
 		u := retarget(t, goldAtomicWrite, 0, reg.STag(), 1)
 		binary.BigEndian.PutUint32(u[18+4:], n)
 		e.input(fpduOf(u))

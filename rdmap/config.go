@@ -3,6 +3,7 @@ package rdmap
 import (
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -193,7 +194,7 @@ func (cfg *Config) withDefaults() Config {
 	if cfg != nil {
 		c = *cfg
 	}
-	c.Extensions = normal(c.Extensions)
+	c.Extensions = engine.Normal(c.Extensions)
 	c.IRD = depth(c.IRD, DefaultIRD)
 	c.ORD = depth(c.ORD, DefaultORD)
 	if c.Revision != 1 {

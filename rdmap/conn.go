@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"go.uber.org/zap"
 )
@@ -35,7 +36,7 @@ type Conn struct {
 	up       atomic.Bool // the startup has succeeded
 
 	mu       sync.Mutex
-	snd      sender
+	snd      engine.Sender
 	flushing bool          // there is a flusher; it owns wk and due
 	burst    bool          // the reader is handling what it has read, and will flush
 	serving  bool          // Serve has the reading role until the end
@@ -45,16 +46,16 @@ type Conn struct {
 	linger   bool          // queued output is still sent: the end is graceful
 	quiet    chan struct{} // made by whoever waits for the flusher to end; closed then
 	full     []*Waiter     // those who wait for room in the send queue
-	out      traffic
+	out      engine.Traffic
 	flushes  uint64
 
-	wk      work
+	wk      engine.Work
 	exec    *execution // nil before the first request that may take long
-	due     []completion
+	due     []engine.Completion
 	refused error // why the batch being written ends early
 
 	// Owned by the holder of the reading role.
-	rcv    *receiver
+	rcv    *engine.Receiver
 	st     *buf.Staging
 	intake intake
 
@@ -63,7 +64,7 @@ type Conn struct {
 	taken     atomic.Uint64
 	stalls    atomic.Uint64
 	reads     atomic.Uint64
-	in        published
+	in        engine.Published
 
 	stall   stall
 	dog     watched
@@ -94,13 +95,13 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.ready = c.readable
 	c.table = c.cfg.Domain.NewTable()
 	c.table.SetPrincipal(principal(nc.RemoteAddr()))
-	c.snd.limit, c.snd.table, c.snd.sinks = c.cfg.SendQueue, c.table, c.table
-	c.snd.useSpares()
-	c.rcv = newReceiver(receiverConfig{
-		table: c.table, up: inFlight{&c.mu, &c.snd}, size: c.cfg.RecvSize, recvs: c.cfg.Recvs, queue: c.cfg.RecvQueue.shared(), quota: c.cfg.RecvQuota,
-		pool: c.cfg.Pool.mem, keep: c.cfg.Handler == nil,
+	c.snd.Limit, c.snd.Table, c.snd.Sinks = c.cfg.SendQueue, c.table, c.table
+	c.snd.UsePooled()
+	c.rcv = engine.NewReceiver(engine.ReceiverConfig{
+		Table: c.table, Lock: &c.mu, Sender: &c.snd, Size: c.cfg.RecvSize, Recvs: c.cfg.Recvs, Queue: c.cfg.RecvQueue.shared(), Quota: c.cfg.RecvQuota,
+		Pool: c.cfg.Pool.mem, Keep: c.cfg.Handler == nil,
 	})
-	c.rcv.arriving.Overdue, c.rcv.claim.Wake = c.overdue, c.unstall
+	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.unstall
 	c.role.c = c
 	c.half.c = c
 	c.nudge.c = c
@@ -163,9 +164,9 @@ func (c *Conn) Err() error {
 // peer learns that it may send them. With Config.RecvQueue the receives are posted there, even after
 // the end of the connection, and no longer count against its RecvQuota.
 func (c *Conn) PostRecv(n int) {
-	if s := c.rcv.shared; s != nil {
-		s.post(n)
+	if s := c.rcv.Receives; s != nil {
+		s.Post(n)
 		return
 	}
-	c.rcv.recvs.Add(int64(n))
+	c.rcv.Recvs.Add(int64(n))
 }

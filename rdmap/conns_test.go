@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -416,30 +417,30 @@ func TestWritesOfOtherConns(t *testing.T) {
 func TestSendsDoNotStarveResponses(t *testing.T) {
 	a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 4})
 	_, reg := a.register(t, 100, region.RemoteRead)
-	rr := readRequest{size: 100, src: reg.STag()}
-	var req request
-	req.op = verbs.OpReadRequest
-	rr.append(req.body[:0])
+	rr := engine.ReadRequest{Size: 100, Src: reg.STag()}
+	var req engine.Request
+	req.Op = verbs.OpReadRequest
+	rr.Append(req.Body[:0])
 	refill := func() {
-		for a.snd.sq.Len() < 1000 {
+		for a.snd.Requests.Len() < 1000 {
 			a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small")})
 		}
 	}
 	for range 5 {
 		refill()
-		if !a.snd.request(&req) {
+		if !a.snd.Request(&req) {
 			t.Fatal("no slot")
 		}
-		for batches := 0; a.snd.rq.Len() > 0; batches++ {
+		for batches := 0; a.snd.Responses.Len() > 0; batches++ {
 			if batches == 2 {
 				t.Fatal("the response waits for ever after Sends")
 			}
 			refill()
-			if !a.snd.take(&a.wk) {
+			if !a.snd.Take(&a.wk) {
 				t.Fatal("nothing to send")
 			}
-			_ = a.wk.fill(a.snd.mulpdu, true, a.snd.table)
-			a.due = a.snd.settle(&a.wk, false, a.due)
+			_ = a.wk.Build(a.snd.MULPDU, true, a.snd.Table)
+			a.due = a.snd.Wrote(&a.wk, false, a.due)
 		}
 	}
 }

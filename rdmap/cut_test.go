@@ -35,7 +35,7 @@ func conversation(crc bool, stag region.STag) []byte {
 
 // listener is the engine that receives the conversation.
 type listener struct {
-	*engine
+	*halves
 	mem []byte
 	in  []byte // the conversation
 }
@@ -49,10 +49,10 @@ func newListener(t testing.TB) *listener {
 
 func (l *listener) log() string {
 	var b strings.Builder
-	for _, m := range l.engine.got {
+	for _, m := range l.halves.got {
 		fmt.Fprintf(&b, "%v %x inv=%v se=%v\n", m.Op, m.Data, m.Invalidated != 0, m.Solicited)
 	}
-	fmt.Fprintf(&b, "mem %x\nerr %v live %d\n", l.mem, l.err, l.snd.table.Live())
+	fmt.Fprintf(&b, "mem %x\nerr %v live %d\n", l.mem, l.err, l.snd.Table.Live())
 	return b.String()
 }
 

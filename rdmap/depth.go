@@ -6,6 +6,6 @@ package rdmap
 func (c *Conn) LimitORD(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.snd.ord = min(c.snd.ord, max(n, 1))
-	c.state.ORD = c.snd.ord
+	c.snd.ORD = min(c.snd.ORD, max(n, 1))
+	c.state.ORD = c.snd.ORD
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"golang.org/x/sys/unix"
@@ -45,12 +46,12 @@ func TestShortRead(t *testing.T) {
 	if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}); err != nil {
 		t.Fatal(err)
 	}
-	arrived(t, p, 2*shortRead)
-	if n, err := x.readBurst(true); err != nil || n != shortRead {
+	arrived(t, p, 2*engine.ShortRead)
+	if n, err := x.readBurst(true); err != nil || n != engine.ShortRead {
 		t.Errorf("first read brings %d, %v", n, err)
 	}
-	if _, err := x.readBurst(true); err != nil || x.rcv.direct.to != size {
-		t.Errorf("second read is for %d octets in their place, %v", x.rcv.direct.to, err)
+	if _, err := x.readBurst(true); err != nil || x.rcv.Direct.To != size {
+		t.Errorf("second read is for %d octets in their place, %v", x.rcv.Direct.To, err)
 	}
 	for !w.Done() {
 		if _, err := x.readBurst(true); err != nil {
@@ -61,8 +62,8 @@ func TestShortRead(t *testing.T) {
 	if err := y.Post([]verbs.WR{{Op: verbs.OpWrite, STag: to.STag(), Body: make([]byte, size)}}); err != nil {
 		t.Fatal(err)
 	}
-	arrived(t, p, 2*shortRead)
-	if n, err := x.readBurst(true); err != nil || n < 2*shortRead {
+	arrived(t, p, 2*engine.ShortRead)
+	if n, err := x.readBurst(true); err != nil || n < 2*engine.ShortRead {
 		t.Errorf("read of a Write brings %d, %v", n, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -64,27 +65,27 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	t.Cleanup(func() { a.Close(); b.Close() })
 	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]done, len(sizes))}
 	g.half.on.Store(true) // no ticker
-	g.rcv.df.CRC = crc
-	g.snd.mulpdu, g.snd.ord = StagMULPDU, len(sizes)
+	g.rcv.Deframer.CRC = crc
+	g.snd.MULPDU, g.snd.ORD = StagMULPDU, len(sizes)
 	total := 0
 	for _, n := range sizes {
 		total += n
 	}
-	g.mem = make([]byte, total+2*directMin)
+	g.mem = make([]byte, total+2*engine.DirectMin)
 	reg, err := g.table.RegisterMemory(mem(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	to := uint64(1000)
 	for i, n := range sizes {
-		g.snd.post(&verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
+		g.snd.Post(&verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
 		to += uint64(n)
 	}
-	for g.snd.take(&g.wk) {
-		if err := g.wk.fill(StagMULPDU, crc, nil); err != nil {
+	for g.snd.Take(&g.wk) {
+		if err := g.wk.Build(StagMULPDU, crc, nil); err != nil {
 			t.Fatal(err)
 		}
-		g.due = g.snd.settle(&g.wk, false, g.due)
+		g.due = g.snd.Wrote(&g.wk, false, g.due)
 	}
 	return g
 }
@@ -95,22 +96,22 @@ func (g *directRig) feed(wire []byte, n int, aim bool) (int, error) {
 		g.st = buf.NewStaging(buf.Big)
 	}
 	if aim && g.st.R < g.st.W {
-		if vec := g.rcv.places(g.st); vec != nil {
+		if vec := g.rcv.Places(g.st); vec != nil {
 			got := 0
 			for _, p := range vec {
 				got += copy(p, wire[got:n])
 			}
 			if got == 0 {
-				g.rcv.missed()
+				g.rcv.Missed()
 				return 0, nil
 			}
-			g.rcv.landed(g.st, got)
+			g.rcv.Landed(g.st, got)
 			g.aimed += got
 			g.most = max(g.most, got)
 			return got, g.parse()
 		}
 	}
-	st, buf := g.st.Room(g.rcv.df.Need(g.st.Pending()))
+	st, buf := g.st.Room(g.rcv.Deframer.Need(g.st.Pending()))
 	g.st = st
 	n = copy(buf, wire[:n])
 	st.W += n
@@ -140,7 +141,7 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 		log += fmt.Sprint(g.done[i].n, " ")
 	}
 	if err != nil {
-		return ofSTag.ReplaceAllString(fmt.Sprintf("%s%v; %+v", log, err, g.rcv.in), "…")
+		return ofSTag.ReplaceAllString(fmt.Sprintf("%s%v; %+v", log, err, g.rcv.In), "…")
 	}
 	rest := 0
 	if g.st != nil {
@@ -148,18 +149,18 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 		g.st.Release()
 		g.st = nil
 	}
-	return fmt.Sprintf("%s%d octets left, %+v, %08x", log, rest, g.rcv.in, mpa.UpdateCRC(0, g.mem))
+	return fmt.Sprintf("%s%d octets left, %+v, %08x", log, rest, g.rcv.In, mpa.UpdateCRC(0, g.mem))
 }
 
 // responses builds the Read Responses that rig g waits for.
 func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment), insert func(i int) []byte) (wire []byte) {
 	i := 0
-	for k := range g.snd.reads.Len() {
-		rd := g.snd.reads.At(k)
-		for off := 0; off == 0 || off < int(rd.size); off += maxPayload {
-			s := ddp.Segment{Tagged: true, Control: controlOctet(verbs.OpReadResponse), STag: ddp.STag(rd.sink), TO: rd.sinkTO + uint64(off)}
-			n := min(maxPayload, int(rd.size)-off)
-			s.Last = off+n == int(rd.size)
+	for k := range g.snd.InFlight.Len() {
+		rd := g.snd.InFlight.At(k)
+		for off := 0; off == 0 || off < int(rd.Size); off += maxPayload {
+			s := ddp.Segment{Tagged: true, Control: engine.ControlOctet(verbs.OpReadResponse), STag: ddp.STag(rd.Sink), TO: rd.SinkTO + uint64(off)}
+			n := min(maxPayload, int(rd.Size)-off)
+			s.Last = off+n == int(rd.Size)
 			if change != nil {
 				change(i, &s)
 			}
@@ -167,7 +168,7 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 			if insert != nil {
 				wire = append(wire, insert(i)...)
 			}
-			wire = mpa.AppendFPDU(wire, u, g.rcv.df.CRC)
+			wire = mpa.AppendFPDU(wire, u, g.rcv.Deframer.CRC)
 			i++
 		}
 	}
@@ -180,7 +181,7 @@ func TestDirect(t *testing.T) {
 	const full = StagMULPDU - ddp.TaggedLen
 	sizes := []int{21*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
 	at := 9 // after what one read brings to the staging; more than that follows
-	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: 1}).Append(nil), "hello"...), true)
+	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: 1}).Append(nil), "hello"...), true)
 	for name, c := range map[string]struct {
 		max    int
 		change func(i int, s *ddp.Segment)
@@ -221,7 +222,7 @@ func TestDirect(t *testing.T) {
 		}},
 		"another opcode": {max: full, change: func(i int, s *ddp.Segment) {
 			if i == at {
-				s.Control = controlOctet(verbs.OpWrite)
+				s.Control = engine.ControlOctet(verbs.OpWrite)
 			}
 		}},
 		"bad CRC":           {max: full, spoil: func(w []byte) { w[4*mpa.FPDULen(StagMULPDU)-1] ^= 1 }},
@@ -254,7 +255,7 @@ func TestDirect(t *testing.T) {
 				if got != want && (crc || !c.lost) {
 					t.Errorf("%s, CRC %v, pieces of %d:\n%s\nnot direct\n%s", name, crc, piece, got, want)
 				}
-				if c.direct && piece == buf.Big && g.aimed < directLong {
+				if c.direct && piece == buf.Big && g.aimed < engine.DirectLong {
 					t.Errorf("%s: %d octets direct", name, g.aimed)
 				}
 				if piece > buf.Big && g.most <= buf.Big && c.direct {
@@ -275,7 +276,7 @@ func TestDirectTakenOver(t *testing.T) {
 			return nil
 		}
 		msn++
-		s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: msn}
+		s := ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: msn}
 		return mpa.AppendFPDU(nil, fmt.Append(s.Append(nil), "hello ", i), true)
 	}
 	run := func(aim bool) (string, int) {
@@ -283,10 +284,10 @@ func TestDirectTakenOver(t *testing.T) {
 		g.cfg.Handler = &g.lost
 		msn = 0
 		wire := g.responses(full, nil, hello)
-		if _, err := g.feed(wire, shortRead, aim); err != nil { // a header, so that the next read is direct
+		if _, err := g.feed(wire, engine.ShortRead, aim); err != nil { // a header, so that the next read is direct
 			t.Fatal(err)
 		}
-		return g.run(wire[shortRead:], 2<<20, aim), g.most
+		return g.run(wire[engine.ShortRead:], 2<<20, aim), g.most
 	}
 	want, _ := run(false)
 	got, most := run(true)

@@ -7,20 +7,21 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// engine is the two halves of a Conn without socket, clock, lock or goroutine, driven by hand: octets
+// halves is the two halves of a Conn without socket, clock, lock or goroutine, driven by hand: octets
 // in, octets out.
-type engine struct {
-	snd  sender
-	wk   work
-	rcv  *receiver
+type halves struct {
+	snd  engine.Sender
+	wk   engine.Work
+	rcv  *engine.Receiver
 	df   mpa.Deframer
 	in   []byte // received, not yet parsed
-	due  []completion
+	due  []engine.Completion
 	err  error
 	got  []verbs.Message // delivered, Data copied
 	conn *Conn           // with wire: everything is done to this connection
@@ -41,8 +42,8 @@ type engineConfig struct {
 	quota                         int
 }
 
-func newEngine(cfg engineConfig) *engine {
-	e := &engine{}
+func newEngine(cfg engineConfig) *halves {
+	e := &halves{}
 	t := region.NewTable()
 	if cfg.pool == nil {
 		cfg.pool = NewPool(1 << 30)
@@ -54,11 +55,11 @@ func newEngine(cfg engineConfig) *engine {
 		cfg.size = 1 << 16
 	}
 	s := &e.snd
-	s.mulpdu, s.crc, s.ord, s.ird = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
-	s.limit, s.table, s.interleave, s.ext = 1<<30, t, cfg.interleave, cfg.ext
-	e.rcv = newReceiver(receiverConfig{
-		ext: cfg.ext, table: t, up: inFlight{noLock{}, s}, size: cfg.size, recvs: cfg.recvs, pool: cfg.pool.mem,
-		queue: cfg.queue.shared(), quota: cfg.quota,
+	s.MULPDU, s.CRC, s.ORD, s.IRD = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
+	s.Limit, s.Table, s.Interleave, s.Ext = 1<<30, t, cfg.interleave, cfg.ext
+	e.rcv = engine.NewReceiver(engine.ReceiverConfig{
+		Ext: cfg.ext, Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool.mem,
+		Queue: cfg.queue.shared(), Quota: cfg.quota,
 	})
 	e.df.CRC = !cfg.nocrc
 	return e
@@ -71,9 +72,9 @@ func (noLock) Lock()   {}
 func (noLock) Unlock() {}
 
 // post queues work requests.
-func (e *engine) post(wrs ...verbs.WR) {
+func (e *halves) post(wrs ...verbs.WR) {
 	if e.conn == nil {
-		e.snd.postAll(wrs)
+		e.snd.PostAll(wrs)
 		return
 	}
 	for i := range wrs {
@@ -84,54 +85,54 @@ func (e *engine) post(wrs ...verbs.WR) {
 }
 
 // fail is Conn.end without the connection.
-func (e *engine) fail(err error) {
+func (e *halves) fail(err error) {
 	if e.err != nil {
 		return
 	}
 	e.err = err
 	if t := terminateFor(err); t != nil {
-		e.due = e.snd.terminate(t.Append(nil), e.due, err, false)
+		e.due = e.snd.FailWith(t.Append(nil), e.due, err, false)
 	} else {
-		e.due = e.snd.abort(e.due, err, false)
+		e.due = e.snd.Fail(e.due, err, false)
 	}
 }
 
 // output returns everything that may be sent now.
-func (e *engine) output() (out []byte) {
+func (e *halves) output() (out []byte) {
 	if e.conn != nil {
 		return nil
 	}
 	for {
-		if e.snd.aborted {
-			e.due = e.snd.prune(&e.wk, e.due)
+		if e.snd.Aborted {
+			e.due = e.snd.Prune(&e.wk, e.due)
 		}
-		var t task
-		for more := e.snd.begin(&t); more; more = e.snd.next(&t) {
-			if err := t.run(e.snd.table); err != nil {
+		var t engine.Task
+		for more := e.snd.Begin(&t); more; more = e.snd.Next(&t) {
+			if err := t.Run(e.snd.Table); err != nil {
 				e.fail(err)
 			}
-			e.snd.finish(&t)
+			e.snd.Finish(&t)
 		}
-		if !e.snd.take(&e.wk) {
+		if !e.snd.Take(&e.wk) {
 			break
 		}
-		err := e.wk.fill(e.snd.mulpdu, e.snd.crc, e.snd.table)
-		e.wk.b.Begin(false)
-		for _, p := range e.wk.b.Unwritten() {
+		err := e.wk.Build(e.snd.MULPDU, e.snd.CRC, e.snd.Table)
+		e.wk.Batch.Begin(false)
+		for _, p := range e.wk.Batch.Unwritten() {
 			out = append(out, p...)
 		}
 		if err != nil {
 			e.fail(err)
 		}
-		e.due = e.snd.settle(&e.wk, false, e.due)
+		e.due = e.snd.Wrote(&e.wk, false, e.due)
 	}
-	fire(e.due)
+	engine.Fire(e.due)
 	e.due = e.due[:0]
 	return out
 }
 
 // input handles octets from the peer. After an error it drops them.
-func (e *engine) input(b []byte) {
+func (e *halves) input(b []byte) {
 	if e.conn != nil {
 		e.wire = append(e.wire, b...)
 		return
@@ -140,55 +141,55 @@ func (e *engine) input(b []byte) {
 	for e.err == nil {
 		u, n, err := e.df.Next(e.in)
 		if err != nil {
-			e.fail(protocolError(err, nil))
+			e.fail(engine.ProtocolError(err, nil))
 			break
 		}
 		if n == 0 {
 			break
 		}
-		if !e.singly && e.rcv.repeats(u) {
+		if !e.singly && e.rcv.Repeats(u) {
 			e.repeated++
-			ev := &event{kind: evMessage}
-			e.rcv.repeat(u[ddp.UntaggedLen:], &ev.msg)
+			ev := &engine.Event{Kind: engine.EvMessage}
+			e.rcv.Repeat(u[ddp.UntaggedLen:], &ev.Msg)
 			e.event(ev)
 			e.in = e.in[n:]
 			continue
 		}
-		ev, err := e.rcv.input(u)
+		ev, err := e.rcv.Input(u)
 		if err != nil {
 			e.fail(err)
 			break
 		}
 		e.event(ev)
 		e.in = e.in[n:]
-		if ev.kind == evNone && !e.singly {
-			n := e.rcv.follow(&e.df, e.in)
+		if ev.Kind == engine.EvNone && !e.singly {
+			n := e.rcv.Continue(&e.df, e.in)
 			e.in = e.in[n:]
 			e.followed += n
 		}
 	}
-	fire(e.due)
+	engine.Fire(e.due)
 	e.due = e.due[:0]
-	fire(e.rcv.due)
-	e.rcv.due = e.rcv.due[:0]
+	engine.Fire(e.rcv.Due)
+	e.rcv.Due = e.rcv.Due[:0]
 }
 
-func (e *engine) event(ev *event) {
-	switch ev.kind {
-	case evMessage:
-		m := ev.msg
+func (e *halves) event(ev *engine.Event) {
+	switch ev.Kind {
+	case engine.EvMessage:
+		m := ev.Msg
 		m.Data = bytes.Clone(m.Data)
 		e.got = append(e.got, m)
-		e.rcv.pool.Put(ev.buf)
-	case evReadDone:
+		e.rcv.Pool.Put(ev.Buf)
+	case engine.EvReadDone:
 		e.read++
-	case evTerminate:
-		e.fail(ev.term)
+	case engine.EvTerminate:
+		e.fail(ev.Term)
 	}
 }
 
 // exchange moves octets until both sides are silent.
-func exchange(a, b *engine) {
+func exchange(a, b *halves) {
 	for {
 		x, y := a.output(), b.output()
 		if len(x)+len(y) == 0 {
@@ -199,10 +200,10 @@ func exchange(a, b *engine) {
 	}
 }
 
-func (e *engine) register(t testing.TB, n int, access region.Access) ([]byte, region.Region) {
+func (e *halves) register(t testing.TB, n int, access region.Access) ([]byte, region.Region) {
 	t.Helper()
 	mem := make([]byte, n)
-	reg, err := e.snd.table.Register(mem, access)
+	reg, err := e.snd.Table.Register(mem, access)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
@@ -29,31 +30,31 @@ func (c *Conn) establish(neg *mpa.Negotiation) error {
 		return c.err
 	}
 	c.state, c.peerData = st, ulp
-	c.rcv.df.CRC, c.rcv.held = st.CRC, !c.initiator
+	c.rcv.Deframer.CRC, c.rcv.Held = st.CRC, !c.initiator
 	if st.RecvMarkers {
-		c.rcv.df.ExpectMarkers()
+		c.rcv.Deframer.ExpectMarkers()
 	}
 	switch {
 	case st.SendMarkers:
-		c.wk.startMarking()
+		c.wk.StartMarking()
 	case st.CRC && !st.StagPeer:
-		c.wk.align.emss = c.link.EMSS()
-		c.wk.b.EndSegments()
+		c.wk.Alignment.EMSS = c.link.EMSS()
+		c.wk.Batch.EndSegments()
 	}
 	s := &c.snd
-	s.mulpdu, s.crc, s.ord, s.ird = st.MULPDU, st.CRC, st.ORD, st.IRD
-	s.interleave = c.peerCap.features&featInterleave != 0
-	s.held = !c.initiator
-	s.ext = st.Extensions
-	if st.Extensions != extBase {
-		if s.ird > 0 {
-			s.ird += extraSlots
+	s.MULPDU, s.CRC, s.ORD, s.IRD = st.MULPDU, st.CRC, st.ORD, st.IRD
+	s.Interleave = c.peerCap.features&featInterleave != 0
+	s.Held = !c.initiator
+	s.Ext = st.Extensions
+	if st.Extensions != engine.ExtBase {
+		if s.IRD > 0 {
+			s.IRD += extraSlots
 		}
-		c.rcv.admit(st.Extensions)
+		c.rcv.Admit(st.Extensions)
 	}
-	c.rcv.rtrSend = !c.initiator && neg.RTR&mpa.RTRSend != 0
+	c.rcv.RTRSend = !c.initiator && neg.RTR&mpa.RTRSend != 0
 	if c.initiator && neg.RTR != 0 {
-		c.snd.post(rtrMessage(neg.RTR))
+		c.snd.Post(rtrMessage(neg.RTR))
 	}
 	c.up.Store(true)
 	c.mu.Unlock()

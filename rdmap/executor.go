@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/internal/drive"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
+)
 
 // Requests that can block, because they flush to persistence or hash, are executed by the executor of
 // the stream. There is one while such a request is at the head of the queue and everything before it
@@ -17,20 +20,20 @@ func (c *Conn) startExecutor() {
 
 // claimExecutor makes the caller the executor if there is work for it, with mu held.
 func (c *Conn) claimExecutor() bool {
-	if !c.snd.needExecutor() {
+	if !c.snd.NeedExecutor() {
 		return false
 	}
 	if c.exec == nil {
 		c.exec = new(execution)
 		c.exec.run = func() { c.executor(drive.IfBlind) }
 	}
-	return c.snd.begin(&c.exec.task)
+	return c.snd.Begin(&c.exec.task)
 }
 
 // execution is the memory of a connection's executor, of which there is one at a time. It is kept, so
 // that a request costs no allocation.
 type execution struct {
-	task task
+	task engine.Task
 	run  func()
 }
 
@@ -38,15 +41,15 @@ type execution struct {
 func (c *Conn) executor(mode drive.Patience) {
 	t := &c.exec.task
 	for more := true; more; {
-		if err := t.run(c.table); err != nil {
+		if err := t.Run(c.table); err != nil {
 			c.fail(err)
 		}
 		c.mu.Lock()
-		c.snd.finish(t)
+		c.snd.Finish(t)
 		c.mu.Unlock()
 		c.flushIfReady(mode)
 		c.mu.Lock()
-		more = c.snd.next(t)
+		more = c.snd.Next(t)
 		c.mu.Unlock()
 	}
 }

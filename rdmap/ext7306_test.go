@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -42,14 +43,14 @@ var goldAtomics = []struct {
 
 func TestGoldenAtomicsProduced(t *testing.T) {
 	e := newEngine(engineConfig{ord: 9, ext: verbs.ExtSwap | verbs.Ext7306})
-	e.snd.lastID, e.wk.msn[1] = 0x100, 1
+	e.snd.LastID, e.wk.MSN[1] = 0x100, 1
 	for _, g := range goldAtomics {
 		e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
 		if got := hex.EncodeToString(e.output()); got != g.gold {
 			t.Errorf("%v:\n got %s\nwant %s", g.a.Op, got, g.gold)
 		}
 	}
-	e.wk.msn[0] = 5
+	e.wk.MSN[0] = 5
 	for _, g := range []struct {
 		op   verbs.Opcode
 		gold string
@@ -77,7 +78,7 @@ func word(v uint64) (mem []byte, p *uint64) {
 func TestGoldenAtomicsConsumed(t *testing.T) {
 	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtSwap | verbs.Ext7306, recvs: 2, size: 4})
 	mem, p := word(2)
-	reg, _ := e.snd.table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
+	reg, _ := e.snd.Table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
 	for i, g := range goldAtomics {
 		e.input(fpduOf(retarget(t, g.gold, 8, reg.STag(), byte(i+1))))
 		out := e.output()
@@ -91,7 +92,7 @@ func TestGoldenAtomicsConsumed(t *testing.T) {
 	e.input(fpduOf(patch(t, goldImm, 13, 1)))
 	e.input(fpduOf(patch(t, goldImmSE, 13, 2)))
 	if e.err != nil || len(e.got) != 2 || !e.got[1].Solicited || e.got[0].Solicited ||
-		!bytes.Equal(e.got[0].Data, []byte{1, 2, 3, 4, 5, 6, 7, 8}) || e.rcv.recvs.Load() != 0 {
+		!bytes.Equal(e.got[0].Data, []byte{1, 2, 3, 4, 5, 6, 7, 8}) || e.rcv.Recvs.Load() != 0 {
 		t.Fatalf("%v, %+v", e.err, e.got)
 	}
 }
@@ -159,7 +160,7 @@ func TestAtomicValues(t *testing.T) {
 	} {
 		a, b := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306}), newEngine(engineConfig{ird: 1, ext: verbs.Ext7306})
 		mem, p := word(tt.old)
-		reg, _ := b.snd.table.Register(mem, region.Atomic)
+		reg, _ := b.snd.Table.Register(mem, region.Atomic)
 		var d done
 		var ans verbs.Answer
 		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &tt.a, Answer: &ans, Done: &d})
@@ -193,7 +194,7 @@ func TestAtomicRefusals(t *testing.T) {
 	} {
 		e := newEngine(engineConfig{ird: 1, ext: tt.ext})
 		mem, p := word(77)
-		reg, _ := e.snd.table.RegisterMemory(&persisting{mem: mem}, region.Options{Access: tt.access})
+		reg, _ := e.snd.Table.RegisterMemory(&persisting{mem: mem}, region.Options{Access: tt.access})
 		u := retarget(t, goldFetchAdd, 8, reg.STag(), 1)
 		u[18+3] = tt.op
 		binary.BigEndian.PutUint64(u[18+12:], tt.to)
@@ -221,7 +222,7 @@ func TestAnswerMismatch(t *testing.T) {
 		e := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
 		var d done
 		var ans verbs.Answer
-		e.snd.lastID = 0x100
+		e.snd.LastID = 0x100
 		e.post(verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
 		e.output()
 		e.input(fpduOf(patch(t, goldAtomicResp, tt.at, tt.with)))
@@ -251,7 +252,7 @@ func TestAnswerKinds(t *testing.T) {
 	for i, wr := range asks {
 		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, goldAWResp} {
 			for _, how := range []string{"alone", "after a Read", "cancelled"} {
-				e := newEngine(engineConfig{ord: 2, ext: extAll})
+				e := newEngine(engineConfig{ord: 2, ext: engine.ExtAll})
 				id := byte(1)
 				if how == "after a Read" {
 					reading(t, e)
@@ -262,7 +263,7 @@ func TestAnswerKinds(t *testing.T) {
 				wr.Done, wr.Answer = &d, &ans
 				e.post(wr)
 				e.output()
-				if how == "cancelled" && e.snd.cancel(&d) {
+				if how == "cancelled" && e.snd.Cancel(&d) {
 					t.Fatal("a request in flight was removed from the queue")
 				}
 				u := patch(t, resp, 18, 0, 0, 0, id)
@@ -368,11 +369,11 @@ func TestExtensionSwitch(t *testing.T) {
 func TestAtomicSlots(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306}), newEngine(engineConfig{ird: 2, ext: verbs.Ext7306})
 	mem, p := word(0)
-	reg, _ := b.snd.table.Register(mem, region.Atomic)
+	reg, _ := b.snd.Table.Register(mem, region.Atomic)
 	for range 5 {
 		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
-	if n := len(a.output()); n != 2*76 || a.snd.reads.Len() != 2 {
+	if n := len(a.output()); n != 2*76 || a.snd.InFlight.Len() != 2 {
 		t.Fatalf("%d octets out", n)
 	}
 	a = newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
@@ -380,7 +381,7 @@ func TestAtomicSlots(t *testing.T) {
 		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
 	exchange(a, b)
-	if a.err != nil || b.err != nil || *p != 5 || a.snd.due != 0 {
+	if a.err != nil || b.err != nil || *p != 5 || a.snd.Expected != 0 {
 		t.Fatalf("%v %v %d", a.err, b.err, *p)
 	}
 }

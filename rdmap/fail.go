@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
@@ -41,12 +42,12 @@ func (c *Conn) end(err error, graceful bool) {
 	}
 	c.err = err
 	c.linger = graceful
-	var due []completion
+	var due []engine.Completion
 	if t := terminateFor(err); t != nil && c.up.Load() {
-		due = c.snd.terminate(t.Append(nil), nil, err, c.flushing)
+		due = c.snd.FailWith(t.Append(nil), nil, err, c.flushing)
 		c.linger = true
 	} else {
-		due = c.snd.abort(nil, err, c.flushing)
+		due = c.snd.Fail(nil, err, c.flushing)
 	}
 	c.mu.Unlock()
 
@@ -54,7 +55,7 @@ func (c *Conn) end(err error, graceful bool) {
 	c.failed.Store(true)
 	c.role.interrupt()
 	c.role.mu.Unlock()
-	fire(due)
+	engine.Fire(due)
 	c.flushIfReady(drive.Never)
 	c.log.Debug("connection ends", zap.Error(err))
 	go c.finish()
@@ -64,7 +65,7 @@ func (c *Conn) end(err error, graceful bool) {
 // waiters, gives the Terminate time to leave, closes the net.Conn and revokes every STag.
 func (c *Conn) finish() {
 	c.seize()
-	c.rcv.close()
+	c.rcv.Close()
 	c.endBurst()
 	if h := c.cfg.Handler; h != nil && c.up.Load() {
 		h.HandleClose(c, c.Err())
@@ -79,7 +80,7 @@ func (c *Conn) finish() {
 	c.closeStream()
 	c.waitQuiet(DefaultTerminateTimeout)
 	c.mu.Lock()
-	c.snd.shutDown()
+	c.snd.ShutDown()
 	c.mu.Unlock()
 	if c.st != nil {
 		c.st.Release()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -16,15 +17,15 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 	for _, interleave := range []bool{false, true} {
 		e := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 8, interleave: interleave})
 		_, reg := e.register(t, size, region.RemoteRead)
-		req := request{op: verbs.OpReadRequest}
-		rr := readRequest{size: size, src: reg.STag()}
-		rr.append(req.body[:0])
+		req := engine.Request{Op: verbs.OpReadRequest}
+		rr := engine.ReadRequest{Size: size, Src: reg.STag()}
+		rr.Append(req.Body[:0])
 		most := size + 2*buf.BatchOctets
 		if interleave {
 			most = 2 * buf.BatchOctets
 		}
 		for range 4 {
-			for e.snd.request(&req) {
+			for e.snd.Request(&req) {
 			}
 			sendBatch(t, e)
 			var d done
@@ -33,7 +34,7 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 				if sent > most {
 					t.Fatalf("interleave=%v: %d octets of responses left before a Send", interleave, sent)
 				}
-				for e.snd.request(&req) { // there are always more
+				for e.snd.Request(&req) { // there are always more
 				}
 				sent += sendBatch(t, e)
 			}
@@ -42,16 +43,16 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 }
 
 // sendBatch sends one batch and returns its octets.
-func sendBatch(t *testing.T, e *engine) int {
+func sendBatch(t *testing.T, e *halves) int {
 	t.Helper()
-	if !e.snd.take(&e.wk) {
+	if !e.snd.Take(&e.wk) {
 		t.Fatal("nothing to send")
 	}
-	_ = e.wk.fill(e.snd.mulpdu, true, e.snd.table)
-	e.wk.b.Begin(false)
-	n := e.wk.b.Size()
-	e.due = e.snd.settle(&e.wk, false, e.due)
-	fire(e.due)
+	_ = e.wk.Build(e.snd.MULPDU, true, e.snd.Table)
+	e.wk.Batch.Begin(false)
+	n := e.wk.Batch.Size()
+	e.due = e.snd.Wrote(&e.wk, false, e.due)
+	engine.Fire(e.due)
 	e.due = e.due[:0]
 	return n
 }

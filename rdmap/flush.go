@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -18,7 +19,7 @@ func yield() { runtime.Gosched() }
 // the peer works meanwhile. FlushPosted does not wait; what the socket does not take follows later.
 func (c *Conn) FlushPosted() {
 	c.mu.Lock()
-	if c.flushing || !c.snd.ready(&c.wk) {
+	if c.flushing || !c.snd.Ready(&c.wk) {
 		c.mu.Unlock()
 		return
 	}
@@ -36,8 +37,8 @@ func (c *Conn) flush(mode drive.Patience) {
 	c.mu.Lock()
 	for turn := 1; c.takeLocked(); turn++ {
 		c.mu.Unlock()
-		ferr := c.wk.fill(c.snd.mulpdu, c.snd.crc, c.table)
-		c.wk.b.Begin(c.wk.inMessage())
+		ferr := c.wk.Build(c.snd.MULPDU, c.snd.CRC, c.table)
+		c.wk.Batch.Begin(c.wk.InMessage())
 		again, err := c.push(mode)
 		if again {
 			c.refused = ferr
@@ -45,7 +46,7 @@ func (c *Conn) flush(mode drive.Patience) {
 			return
 		}
 		c.settle(ferr, err)
-		if turn == flushTurn && mode != drive.Always && c.snd.ready(&c.wk) {
+		if turn == flushTurn && mode != drive.Always && c.snd.Ready(&c.wk) {
 			c.mu.Unlock()
 			go c.flush(drive.Always)
 			return
@@ -53,7 +54,7 @@ func (c *Conn) flush(mode drive.Patience) {
 	}
 	c.flushing = false
 	c.nowQuiet()
-	local := c.snd.local
+	local := c.snd.Local
 	c.mu.Unlock()
 	if local != nil {
 		c.fail(local)
@@ -70,18 +71,18 @@ func (c *Conn) nowQuiet() {
 
 // takeLocked takes what may go into the next batch, with mu held, and reports whether there is anything.
 func (c *Conn) takeLocked() bool {
-	if c.snd.aborted {
-		c.due = c.snd.prune(&c.wk, c.due)
+	if c.snd.Aborted {
+		c.due = c.snd.Prune(&c.wk, c.due)
 		c.mu.Unlock()
 		c.fireDue()
 		c.mu.Lock()
 	}
-	return c.snd.take(&c.wk)
+	return c.snd.Take(&c.wk)
 }
 
 // push writes the batch; again reports that somebody who may wait has to write the rest.
 func (c *Conn) push(mode drive.Patience) (again bool, err error) {
-	done, err := c.link.Write(&c.wk.b, mode, c.cfg.WriteTimeout)
+	done, err := c.link.Write(&c.wk.Batch, mode, c.cfg.WriteTimeout)
 	return !done && err == nil, err
 }
 
@@ -89,7 +90,7 @@ func (c *Conn) push(mode drive.Patience) (again bool, err error) {
 func (c *Conn) flusher() {
 	ferr := c.refused
 	c.refused = nil
-	_, werr := c.link.Write(&c.wk.b, drive.Always, c.cfg.WriteTimeout)
+	_, werr := c.link.Write(&c.wk.Batch, drive.Always, c.cfg.WriteTimeout)
 	c.settle(ferr, werr)
 	c.mu.Unlock()
 	c.flush(drive.Always)
@@ -105,12 +106,12 @@ func (c *Conn) settle(ferr, werr error) {
 		c.fail(ferr)
 	}
 	c.mu.Lock()
-	c.due = c.snd.settle(&c.wk, werr != nil, c.due)
+	c.due = c.snd.Wrote(&c.wk, werr != nil, c.due)
 	c.startExecutor()
 	if werr != nil {
-		c.snd.shutDown()
+		c.snd.ShutDown()
 	}
-	c.out.add(&c.wk.out)
+	c.out.Add(&c.wk.Out)
 	c.flushes++
 	if c.flushes == 1 && c.nudges() {
 		c.tick.Add(&c.nudge)
@@ -124,7 +125,7 @@ func (c *Conn) settle(ferr, werr error) {
 }
 
 func (c *Conn) fireDue() {
-	fire(c.due)
+	engine.Fire(c.due)
 	c.due = c.due[:0]
 }
 
@@ -132,7 +133,7 @@ func (c *Conn) fireDue() {
 // drive.IfBlind.
 func (c *Conn) flushIfReady(mode drive.Patience) {
 	c.mu.Lock()
-	if c.flushing || c.burst || !c.snd.ready(&c.wk) {
+	if c.flushing || c.burst || !c.snd.Ready(&c.wk) {
 		c.mu.Unlock()
 		return
 	}

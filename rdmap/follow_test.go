@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -37,7 +38,7 @@ func followed(t *testing.T, op verbs.Opcode, singly bool, spoil func(segs []ddp.
 	fpdus := make([][]byte, followSegs)
 	for i := range segs {
 		segs[i] = ddp.Segment{
-			Tagged: true, Last: i == followSegs-1, Control: controlOctet(op),
+			Tagged: true, Last: i == followSegs-1, Control: engine.ControlOctet(op),
 			STag: ddp.STag(reg.STag()), TO: uint64(i * followLen),
 		}
 	}
@@ -65,10 +66,10 @@ func followed(t *testing.T, op verbs.Opcode, singly bool, spoil func(segs []ddp.
 	if p, ok := e.err.(*verbs.ProtocolError); ok {
 		code = fmt.Sprint(p.Code, p.Section)
 	}
-	if _, live := e.snd.table.Lookup(reg.STag(), 0, 1, region.RemoteWrite); live != nil {
+	if _, live := e.snd.Table.Lookup(reg.STag(), 0, 1, region.RemoteWrite); live != nil {
 		t.Fatal(live)
 	}
-	return fmt.Sprintf("%x\n%v %s\n%q\n%+v\n%d reads, octets left %d", mem, e.err != nil, code, out, e.rcv.in, e.read, len(e.in)), e.followed
+	return fmt.Sprintf("%x\n%v %s\n%q\n%+v\n%d reads, octets left %d", mem, e.err != nil, code, out, e.rcv.In, e.read, len(e.in)), e.followed
 }
 
 // TestFollow: segments that are placed in a run have the same result, and the same errors, as segments
@@ -105,7 +106,7 @@ func TestFollow(t *testing.T) {
 			func(f [][]byte) { f[at] = append(mpa.AppendFPDU(nil, f[at][2:16], true), f[at]...) },
 		},
 		"a Send within": {fpdus: func(f [][]byte) {
-			s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: 1}
+			s := ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: 1}
 			f[at] = append(mpa.AppendFPDU(nil, append(s.Append(nil), "hi"...), true), f[at]...)
 		}},
 	} {

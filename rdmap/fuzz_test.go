@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -49,14 +50,14 @@ func echoesSTag(t *testing.T, in []byte, was string) bool {
 
 func fuzzRun(t *testing.T, in []byte, piece int) string {
 	pool := NewPool(1 << 20)
-	e := newEngine(engineConfig{recvs: 3, ird: 2, ord: 1, nocrc: true, size: 100, pool: pool, ext: extAll})
+	e := newEngine(engineConfig{recvs: 3, ird: 2, ord: 1, nocrc: true, size: 100, pool: pool, ext: engine.ExtAll})
 	around := make([]byte, 300)
-	reg, err := e.snd.table.Register(around[100:200:200], allRights|region.Atomic|region.Verify|region.FlushVisible)
+	reg, err := e.snd.Table.Register(around[100:200:200], allRights|region.Atomic|region.Verify|region.FlushVisible)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sink := make([]byte, 32)
-	sreg, _ := e.snd.table.Register(sink, region.ReadSink)
+	sreg, _ := e.snd.Table.Register(sink, region.ReadSink)
 	var d done
 	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sreg.STag(), Len: 32, Done: &d})
 	e.output()
@@ -88,7 +89,7 @@ func fuzzRun(t *testing.T, in []byte, piece int) string {
 			t.Fatalf("the Read completed %d times", d.n)
 		}
 	}
-	e.rcv.close()
+	e.rcv.Close()
 	if pool.Used() != 0 {
 		t.Fatalf("%d octets of the pool in use", pool.Used())
 	}

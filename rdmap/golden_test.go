@@ -134,7 +134,7 @@ func TestGoldenConsumed(t *testing.T) {
 func TestGoldenWriteConsumed(t *testing.T) {
 	e := newEngine(engineConfig{})
 	mem := make([]byte, 16)
-	reg, err := e.snd.table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.RemoteWrite, Base: 1 << 32})
+	reg, err := e.snd.Table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.RemoteWrite, Base: 1 << 32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestGoldenWriteConsumed(t *testing.T) {
 func TestGoldenReadConsumed(t *testing.T) {
 	e := newEngine(engineConfig{ord: 1})
 	mem := make([]byte, 16)
-	reg, err := e.snd.table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.ReadSink, Base: 0x2000})
+	reg, err := e.snd.Table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.ReadSink, Base: 0x2000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestGoldenTerminates(t *testing.T) {
 		if len(payload) != tt.term.Size() {
 			t.Errorf("%v: size %d, appended %d", tt.term.Code, tt.term.Size(), len(payload))
 		}
-		e.due = e.snd.terminate(payload, e.due, errTest, false)
+		e.due = e.snd.FailWith(payload, e.due, errTest, false)
 		if got := hex.EncodeToString(e.output()); got != tt.want {
 			t.Errorf("%v:\n got %s\nwant %s", tt.term.Code, got, tt.want)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -314,7 +315,7 @@ func TestPutOffTogether(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if most := maxPutOff + conns*(2+19); pool.mem.Load().PutOff > most || pool.mem.Load().PutOff < maxPutOff-100 {
+		if most := engine.MaxBacklog + conns*(2+19); pool.mem.Load().PutOff > most || pool.mem.Load().PutOff < engine.MaxBacklog-100 {
 			t.Errorf("%d octets put off, at most %d", pool.mem.Load().PutOff, most)
 		}
 		pool.mem.Put(hog)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -75,12 +76,12 @@ func TestGuardedMemory(t *testing.T) {
 		{"flush", verbs.WR{Op: verbs.OpFlushRequest, Len: 1, Flags: verbs.FlushPersistent}, 1},
 	} {
 		for left := range tt.touches + 1 {
-			a := newEngine(engineConfig{ord: 9, ext: extAll})
-			b := newEngine(engineConfig{ird: 9, ext: extAll})
+			a := newEngine(engineConfig{ord: 9, ext: engine.ExtAll})
+			b := newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
 			mem := &frail{mem: pattern(size), left: left}
 			all := commitRights | region.Atomic
-			reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: all})
-			other, _ := b.snd.table.Domain().RegisterShared(mem, region.Options{Access: all})
+			reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all})
+			other, _ := b.snd.Table.Domain().RegisterShared(mem, region.Options{Access: all})
 			sink, sinkReg := a.register(t, size, region.ReadSink)
 			after, afterReg := b.register(t, 8, region.RemoteWrite)
 			tt.wr.STag, tt.wr.Sink = reg.STag(), 0
@@ -118,7 +119,7 @@ func TestGuardedSink(t *testing.T) {
 		src, reg := b.register(t, 5000, region.RemoteRead)
 		copy(src, pattern(5000))
 		mem := &frail{mem: make([]byte, 5000), left: left}
-		sink, _ := a.snd.table.RegisterMemory(mem, region.Options{Access: region.ReadSink})
+		sink, _ := a.snd.Table.RegisterMemory(mem, region.Options{Access: region.ReadSink})
 		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 5000})
 		exchange(a, b)
 		if left == 4 {

@@ -69,7 +69,7 @@ func (h *half) park() {
 		return
 	}
 	have := len(c.st.Pending())
-	c.st = c.st.Park(c.link.ParkRoom(c.rcv.df.Need(c.st.Pending()), have))
+	c.st = c.st.Park(c.link.ParkRoom(c.rcv.Deframer.Need(c.st.Pending()), have))
 	h.held.Store(int64(len(c.st.B)))
 }
 
@@ -82,13 +82,13 @@ func (h *half) expect() {
 	if c.cfg.FPDUTimeout < 0 || c.failed.Load() {
 		return
 	}
-	fpdus, turn := c.in.fpdus.Load(), c.stall.turn.Load()
+	fpdus, turn := c.in.FPDUs.Load(), c.stall.turn.Load()
 	if h.rest.Load() != nil && fpdus+turn == h.due {
 		return
 	}
 	h.due = fpdus + turn // neither ever falls
 	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
-		if h.held.Load() > 0 && c.in.fpdus.Load() == fpdus && c.stall.turn.Load() == turn {
+		if h.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.stall.turn.Load() == turn {
 			c.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
 		}
 	})
@@ -115,7 +115,7 @@ func (h *half) Tick() bool {
 	busy := reads != h.seen
 	h.seen = reads
 	held := h.held.Load()
-	if h.told.Load() && c.in.fpdus.Load() != h.toldAt {
+	if h.told.Load() && c.in.FPDUs.Load() != h.toldAt {
 		h.tell(0)
 	}
 	if held > 0 {
@@ -126,7 +126,7 @@ func (h *half) Tick() bool {
 	}
 	h.on.Store(false)
 	if held > 0 {
-		h.toldAt = c.in.fpdus.Load()
+		h.toldAt = c.in.FPDUs.Load()
 		h.tell(int(held))
 	}
 	if held <= buf.Small {

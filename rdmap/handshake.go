@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -156,21 +157,21 @@ func (c *Conn) lateFailure(neg *mpa.Negotiation, err error) error {
 	if !ok || !e.Terminate() {
 		return err
 	}
-	var s sender
-	var w work
-	s.mulpdu, s.crc = mpa.MinMULPDU, neg.CRC
+	var s engine.Sender
+	var w engine.Work
+	s.MULPDU, s.CRC = mpa.MinMULPDU, neg.CRC
 	if neg.SendMarkers {
-		w.startMarking()
+		w.StartMarking()
 	}
-	p := protocolError(e, nil)
+	p := engine.ProtocolError(e, nil)
 	c.hsLinger = true
-	s.terminate(p.Terminate.Append(nil), nil, p, false)
-	s.take(&w)
-	_ = w.fill(s.mulpdu, s.crc, nil)
-	for _, b := range w.b.Pieces() {
+	s.FailWith(p.Terminate.Append(nil), nil, p, false)
+	s.Take(&w)
+	_ = w.Build(s.MULPDU, s.CRC, nil)
+	for _, b := range w.Batch.Pieces() {
 		_, _ = c.nc.Write(b)
 	}
-	s.settle(&w, false, nil)
+	s.Wrote(&w, false, nil)
 	return p
 }
 

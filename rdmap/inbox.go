@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -14,19 +15,19 @@ import (
 // the number of posted receives.
 type inbox struct {
 	mu        sync.Mutex
-	q         buf.Ring[event]
+	q         buf.Ring[engine.Event]
 	solicited int               // solicited messages in q
 	waiters   buf.Ring[*Waiter] // those in Recv: each message wakes one
 	alerts    []*Waiter         // those in WaitSolicited: a solicited message wakes all
 }
 
 // put takes the message of ev, and the memory in which it lies.
-func (b *inbox) put(ev *event) {
+func (b *inbox) put(ev *engine.Event) {
 	b.mu.Lock()
 	b.q.Push(*ev)
 	w := b.next()
 	var alerts []*Waiter
-	if ev.msg.Solicited {
+	if ev.Msg.Solicited {
 		b.solicited++
 		alerts, b.alerts = b.alerts, nil
 	}
@@ -48,12 +49,12 @@ func (b *inbox) next() *Waiter {
 }
 
 // take returns the oldest message. If there is none, it registers w unless w is nil.
-func (b *inbox) take(w *Waiter) (ev event, ok bool) {
+func (b *inbox) take(w *Waiter) (ev engine.Event, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.q.Len() > 0 {
 		ev = b.q.Pop()
-		if ev.msg.Solicited {
+		if ev.Msg.Solicited {
 			b.solicited--
 		}
 		return ev, true
@@ -99,9 +100,9 @@ func (b *inbox) settle(c *Conn) {
 	defer b.mu.Unlock()
 	for i := range b.q.Len() {
 		ev := b.q.At(i)
-		ev.msg.Data = bytes.Clone(ev.msg.Data)
-		c.cfg.Pool.mem.Put(ev.buf)
-		ev.buf, ev.settled = nil, true
+		ev.Msg.Data = bytes.Clone(ev.Msg.Data)
+		c.cfg.Pool.mem.Put(ev.Buf)
+		ev.Buf, ev.Settled = nil, true
 		c.PostRecv(1)
 	}
 }
@@ -137,11 +138,11 @@ func (c *Conn) TryRecv() *verbs.Message {
 }
 
 // received returns the message of ev as one that belongs to the caller.
-func (c *Conn) received(ev *event) *verbs.Message {
-	m := ev.msg
+func (c *Conn) received(ev *engine.Event) *verbs.Message {
+	m := ev.Msg
 	m.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
-	c.cfg.Pool.mem.Put(ev.buf)
-	if !ev.settled {
+	c.cfg.Pool.mem.Put(ev.Buf)
+	if !ev.Settled {
 		c.PostRecv(1)
 	}
 	return &m

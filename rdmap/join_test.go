@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -32,7 +33,7 @@ func TestJoin(t *testing.T) {
 		}
 	}
 	send(40, &d)
-	send(maxJoined+1, nil)
+	send(engine.MaxCoalesced+1, nil)
 	a.post(verbs.WR{Op: verbs.OpSendSE})
 	want = append(want, "")
 	for i := range 100 {
@@ -41,12 +42,12 @@ func TestJoin(t *testing.T) {
 	long := slices.Repeat([]byte("long"), 800) // several FPDUs
 	a.post(verbs.WR{Op: verbs.OpSend, Body: long}, verbs.WR{Op: verbs.OpSend, Body: []byte("behind")}, verbs.WR{Op: verbs.OpSend, Body: long})
 	want = append(want, string(long), "behind", string(long))
-	if n := a.snd.sq.Len(); n != 8 {
+	if n := a.snd.Requests.Len(); n != 8 {
 		t.Errorf("%d items", n)
 	}
 	exchange(a, b)
-	if a.err != nil || b.err != nil || d.n != 1 || d.err != nil || a.snd.copied != 0 {
-		t.Fatalf("%v, %v, %+v, %d octets left", a.err, b.err, d, a.snd.copied)
+	if a.err != nil || b.err != nil || d.n != 1 || d.err != nil || a.snd.Copied != 0 {
+		t.Fatalf("%v, %v, %+v, %d octets left", a.err, b.err, d, a.snd.Copied)
 	}
 	for i, m := range b.got {
 		if i < len(want) && string(m.Data) != want[i] {
@@ -58,9 +59,9 @@ func TestJoin(t *testing.T) {
 			t.Fatalf("Write %d: %v", i, mem[i*10:i*10+10])
 		}
 	}
-	out, in := &a.wk.out, &b.rcv.in
-	if len(b.got) != len(want) || out.messages != in.messages || out.fpdus != in.fpdus ||
-		out.writeOctets != 200 || in.writeOctets != 200 || out.messages[verbs.OpWrite] != 100 {
+	out, in := &a.wk.Out, &b.rcv.In
+	if len(b.got) != len(want) || out.Messages != in.Messages || out.FPDUs != in.FPDUs ||
+		out.WriteOctets != 200 || in.WriteOctets != 200 || out.Messages[verbs.OpWrite] != 100 {
 		t.Fatalf("%d messages of %d; out %+v, in %+v", len(b.got), len(want), out, in)
 	}
 }
@@ -72,11 +73,11 @@ func TestJoinCancelled(t *testing.T) {
 	var d, e done
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
 		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
-	if !a.snd.cancel(&d) || a.snd.cancel(&d) || a.snd.sq.Len() != 2 || a.snd.sq.At(0).n != 6 {
-		t.Fatalf("%d items", a.snd.sq.Len())
+	if !a.snd.Cancel(&d) || a.snd.Cancel(&d) || a.snd.Requests.Len() != 2 || a.snd.Requests.At(0).Octets != 6 {
+		t.Fatalf("%d items", a.snd.Requests.Len())
 	}
-	if !a.snd.cancel(&e) || a.snd.sq.Len() != 1 {
-		t.Fatalf("%d items", a.snd.sq.Len())
+	if !a.snd.Cancel(&e) || a.snd.Requests.Len() != 1 {
+		t.Fatalf("%d items", a.snd.Requests.Len())
 	}
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("five")})
 	exchange(a, b)
@@ -84,11 +85,11 @@ func TestJoinCancelled(t *testing.T) {
 	for _, m := range b.got {
 		got = append(got, string(m.Data))
 	}
-	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.n+e.n != 0 || a.snd.copied != 0 {
-		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.copied)
+	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.n+e.n != 0 || a.snd.Copied != 0 {
+		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.Copied)
 	}
-	if a.wk.out.messages[verbs.OpSend] != 3 || a.wk.msn[ddp.QNSend] != 3 {
-		t.Errorf("%d messages, the last is %d", a.wk.out.messages[verbs.OpSend], a.wk.msn[ddp.QNSend])
+	if a.wk.Out.Messages[verbs.OpSend] != 3 || a.wk.MSN[ddp.QNSend] != 3 {
+		t.Errorf("%d messages, the last is %d", a.wk.Out.Messages[verbs.OpSend], a.wk.MSN[ddp.QNSend])
 	}
 }
 
@@ -99,9 +100,9 @@ func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []v
 		ops := []verbs.Opcode{verbs.OpSend, verbs.OpSend, verbs.OpSendSE, verbs.OpSendInvalidate, verbs.OpWrite, verbs.OpImmediate}
 		wr, size := verbs.WR{Op: ops[rnd.IntN(len(ops))]}, sizes[rnd.IntN(len(sizes))]
 		if wr.Op == verbs.OpImmediate {
-			size = immediateLen
+			size = engine.ImmediateLen
 		}
-		for range 1 + rnd.IntN(min(2*maxJoined, 40000/(size+1)+1)) {
+		for range 1 + rnd.IntN(min(2*engine.MaxCoalesced, 40000/(size+1)+1)) {
 			p := make([]byte, size)
 			for i := range p {
 				p[i] = byte(rnd.Uint32())
@@ -128,28 +129,28 @@ func TestJoinAlike(t *testing.T) {
 		a, b := newEngine(cfg), newEngine(cfg)
 		for range 3 {
 			wrs := alikeWRs(rnd, 300, region.STag(seed), &together)
-			a.snd.postAll(wrs)
+			a.snd.PostAll(wrs)
 			for i := range wrs {
 				if wrs[i].Done != nil {
 					wrs[i].Done = &singly
 				}
-				b.snd.post(&wrs[i])
+				b.snd.Post(&wrs[i])
 			}
 			if rnd.IntN(2) == 0 { // the last one is withdrawn, if it has a Completer
-				if one, other := a.snd.cancel(&together), b.snd.cancel(&singly); one != other {
+				if one, other := a.snd.Cancel(&together), b.snd.Cancel(&singly); one != other {
 					t.Fatalf("seed %d: cancelled %v, %v", seed, one, other)
 				}
 			}
-			if a.snd.sq.Len() != b.snd.sq.Len() || a.snd.copied != b.snd.copied {
-				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.sq.Len(), b.snd.sq.Len(), a.snd.copied, b.snd.copied)
+			if a.snd.Requests.Len() != b.snd.Requests.Len() || a.snd.Copied != b.snd.Copied {
+				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.Requests.Len(), b.snd.Requests.Len(), a.snd.Copied, b.snd.Copied)
 			}
 			one, other := a.output(), b.output()
 			if !bytes.Equal(one, other) {
 				t.Fatalf("seed %d: %d and %d octets differ", seed, len(one), len(other))
 			}
 		}
-		if together != singly || a.wk.out != b.wk.out || a.snd.copied != 0 || a.wk.msn != b.wk.msn {
-			t.Fatalf("seed %d: %+v, %+v", seed, a.wk.out, b.wk.out)
+		if together != singly || a.wk.Out != b.wk.Out || a.snd.Copied != 0 || a.wk.MSN != b.wk.MSN {
+			t.Fatalf("seed %d: %+v, %+v", seed, a.wk.Out, b.wk.Out)
 		}
 	}
 }

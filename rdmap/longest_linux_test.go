@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -31,7 +32,7 @@ func vast(t testing.TB, n int) []byte {
 // vastMemory registers 2^32-1 octets that count what is done to them.
 func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*counting, region.Region) {
 	t.Helper()
-	m := &counting{mem: vast(t, maxMessage)}
+	m := &counting{mem: vast(t, engine.MaxMessage)}
 	reg, err := tab.RegisterMemory(m, region.Options{Access: access})
 	if err != nil {
 		t.Fatal(err)
@@ -41,15 +42,15 @@ func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*countin
 
 // carry moves what from sends to the other engine, FPDU by FPDU. Nobody can read the octets of body, so
 // those in buf replace them. It returns the segments.
-func carry(t testing.TB, from *engine, body []byte, to func(u []byte)) {
+func carry(t testing.TB, from *halves, body []byte, to func(u []byte)) {
 	t.Helper()
 	var buf [1 << 17]byte
 	n := 0
-	for from.snd.take(&from.wk) {
-		if err := from.wk.fill(from.snd.mulpdu, false, from.snd.table); err != nil {
+	for from.snd.Take(&from.wk) {
+		if err := from.wk.Build(from.snd.MULPDU, false, from.snd.Table); err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range from.wk.b.Pieces() {
+		for _, p := range from.wk.Batch.Pieces() {
 			if !inside(p, body) {
 				copy(buf[n:], p)
 			}
@@ -64,9 +65,9 @@ func carry(t testing.TB, from *engine, body []byte, to func(u []byte)) {
 				n = copy(buf[:], buf[size:n])
 			}
 		}
-		from.due = from.snd.settle(&from.wk, false, from.due)
+		from.due = from.snd.Wrote(&from.wk, false, from.due)
 	}
-	fire(from.due)
+	engine.Fire(from.due)
 	from.due = from.due[:0]
 }
 
@@ -75,9 +76,9 @@ func inside(p, body []byte) bool {
 	return d < uintptr(len(body))
 }
 
-func accept(t testing.TB, e *engine) func(u []byte) {
+func accept(t testing.TB, e *halves) func(u []byte) {
 	return func(u []byte) {
-		if _, err := e.rcv.input(u); err != nil {
+		if _, err := e.rcv.Input(u); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,13 +91,13 @@ var longest = engineConfig{mulpdu: StagMULPDU, nocrc: true, ord: 1, ird: 1}
 func TestLongestMessages(t *testing.T) {
 	t.Run("write", func(t *testing.T) {
 		a, b := newEngine(longest), newEngine(longest)
-		sink, reg := vastMemory(t, b.snd.table, region.RemoteWrite)
-		body := vast(t, maxMessage)
+		sink, reg := vastMemory(t, b.snd.Table, region.RemoteWrite)
+		body := vast(t, engine.MaxMessage)
 		var d done
 		a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: body, Done: &d})
 		carry(t, a, body, accept(t, b))
-		open, _ := b.rcv.ddp.Open()
-		if open || sink.stored != maxMessage || sink.bad != 0 || d.n != 1 || d.err != nil || a.wk.out.writeOctets != maxMessage {
+		open, _ := b.rcv.DDP.Open()
+		if open || sink.stored != engine.MaxMessage || sink.bad != 0 || d.n != 1 || d.err != nil || a.wk.Out.WriteOctets != engine.MaxMessage {
 			t.Errorf("open %v, %+v, %d octets, %d out of order", open, d, sink.stored, sink.bad)
 		}
 	})
@@ -105,22 +106,22 @@ func TestLongestMessages(t *testing.T) {
 			t.Skip("poisoning 4 GiB of staging takes half a minute")
 		}
 		a, b := newEngine(longest), newEngine(longest)
-		sink, to := vastMemory(t, a.snd.table, region.ReadSink)
-		src, from := vastMemory(t, b.snd.table, region.RemoteRead)
+		sink, to := vastMemory(t, a.snd.Table, region.ReadSink)
+		src, from := vastMemory(t, b.snd.Table, region.RemoteRead)
 		var d done
-		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage, Done: &d})
+		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: engine.MaxMessage, Done: &d})
 		carry(t, a, nil, accept(t, b))
 		carry(t, b, nil, accept(t, a))
-		fire(a.due)
-		fire(a.rcv.due)
-		if src.loaded != maxMessage || sink.stored != maxMessage || src.bad+sink.bad != 0 || d.n != 1 || d.err != nil {
+		engine.Fire(a.due)
+		engine.Fire(a.rcv.Due)
+		if src.loaded != engine.MaxMessage || sink.stored != engine.MaxMessage || src.bad+sink.bad != 0 || d.n != 1 || d.err != nil {
 			t.Errorf("%+v, %d loaded, %d stored, %d out of order", d, src.loaded, sink.stored, src.bad+sink.bad)
 		}
 	})
 	t.Run("send", func(t *testing.T) {
 		a := newEngine(longest)
-		body := vast(t, maxMessage)
-		q := &onceQueue{buf: vast(t, maxMessage)}
+		body := vast(t, engine.MaxMessage)
+		q := &onceQueue{buf: vast(t, engine.MaxMessage)}
 		r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{q}})
 		var d done
 		var last ddp.Event
@@ -137,7 +138,7 @@ func TestLongestMessages(t *testing.T) {
 			next = (*byte)(unsafe.Add(unsafe.Pointer(next), len(dst)))
 			last = r.Commit(nil)
 		})
-		if !last.Delivered || last.Length != maxMessage || len(last.Data) != maxMessage || d.n != 1 {
+		if !last.Delivered || last.Length != engine.MaxMessage || len(last.Data) != engine.MaxMessage || d.n != 1 {
 			t.Errorf("%v, %d octets, %+v", last.Delivered, last.Length, d)
 		}
 	})
@@ -155,15 +156,15 @@ func (q *onceQueue) Open(*ddp.Segment) ([]byte, bool) { q.used++; return q.buf, 
 
 // TestTooLong: a message that is one octet longer is refused before anything is sent.
 func TestTooLong(t *testing.T) {
-	p := vast(t, maxMessage+1)
+	p := vast(t, engine.MaxMessage+1)
 	for _, wr := range []verbs.WR{
 		{Op: verbs.OpSend, Body: p}, {Op: verbs.OpWrite, Body: p}, {Op: verbs.OpSendSE, Head: p}, {Op: verbs.OpWrite, Head: p[:1], Body: p[1:]},
 	} {
-		if err := misuse(&wr); !errors.Is(err, verbs.ErrTooLong) {
+		if err := engine.Misuse(&wr); !errors.Is(err, verbs.ErrTooLong) {
 			t.Errorf("%v: %v", wr.Op, err)
 		}
 	}
-	if err := misuse(&verbs.WR{Op: verbs.OpWrite, Head: p[:1], Body: p[2:]}); err != nil {
+	if err := engine.Misuse(&verbs.WR{Op: verbs.OpWrite, Head: p[:1], Body: p[2:]}); err != nil {
 		t.Error(err)
 	}
 	a, b := wires["pipe"](t)
@@ -186,11 +187,11 @@ func TestLongestOnWires(t *testing.T) {
 		sink, to := vastMemory(t, x.Table(), region.ReadSink)
 		src, from := vastMemory(t, y.Table(), region.RemoteRead)
 		go y.Serve()
-		err := x.do(t.Context(), &verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: maxMessage})
-		if err != nil || src.loaded != maxMessage || sink.stored != maxMessage || src.bad+sink.bad != 0 {
+		err := x.do(t.Context(), &verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: engine.MaxMessage})
+		if err != nil || src.loaded != engine.MaxMessage || sink.stored != engine.MaxMessage || src.bad+sink.bad != 0 {
 			t.Errorf("%v, %d loaded, %d stored, %d out of order", err, src.loaded, sink.stored, src.bad+sink.bad)
 		}
-		if s := x.Stats(); s.ReadOctetsIn != maxMessage || s.OctetsIn < maxMessage {
+		if s := x.Stats(); s.ReadOctetsIn != engine.MaxMessage || s.OctetsIn < engine.MaxMessage {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -53,20 +54,20 @@ func TestLongestWrite(t *testing.T) {
 	const n = StagMULPDU - ddp.TaggedLen
 	e := newEngine(engineConfig{nocrc: true})
 	mem := &counting{mem: make([]byte, n), anywhere: true}
-	reg, _ := e.snd.table.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
-	s := ddp.Segment{Tagged: true, Control: controlOctet(verbs.OpWrite), STag: ddp.STag(reg.STag())}
+	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
+	s := ddp.Segment{Tagged: true, Control: engine.ControlOctet(verbs.OpWrite), STag: ddp.STag(reg.STag())}
 	u := append(s.Append(nil), make([]byte, n)...)
-	for left := uint64(maxMessage); left > 0; {
+	for left := uint64(engine.MaxMessage); left > 0; {
 		k := min(left, n)
 		left -= k
 		s.Last = left == 0
 		s.Append(u[:0])
-		if _, err := e.rcv.input(u[:ddp.TaggedLen+k]); err != nil {
+		if _, err := e.rcv.Input(u[:ddp.TaggedLen+k]); err != nil {
 			t.Fatalf("%d octets before the end: %v", left, err)
 		}
 	}
-	if open, _ := e.rcv.ddp.Open(); open || mem.stored != maxMessage || e.rcv.in.writeOctets != maxMessage {
-		t.Errorf("open %v, %d stored, %d counted", open, mem.stored, e.rcv.in.writeOctets)
+	if open, _ := e.rcv.DDP.Open(); open || mem.stored != engine.MaxMessage || e.rcv.In.WriteOctets != engine.MaxMessage {
+		t.Errorf("open %v, %d stored, %d counted", open, mem.stored, e.rcv.In.WriteOctets)
 	}
 }
 
@@ -79,9 +80,9 @@ func TestLongestRefused(t *testing.T) {
 			verbs.OpFlushRequest:  {Flags: verbs.FlushPersistent},
 			verbs.OpVerifyRequest: {},
 		} {
-			a, b := newEngine(engineConfig{ord: 1, ext: extAll}), newEngine(engineConfig{ird: 1, ext: extAll})
+			a, b := newEngine(engineConfig{ord: 1, ext: engine.ExtAll}), newEngine(engineConfig{ird: 1, ext: engine.ExtAll})
 			_, reg := b.register(t, 100, commitRights)
-			wr.Op, wr.STag, wr.TO, wr.Len = op, reg.STag(), to, maxMessage
+			wr.Op, wr.STag, wr.TO, wr.Len = op, reg.STag(), to, engine.MaxMessage
 			a.post(wr)
 			exchange(a, b)
 			if pe, ok := errors.AsType[*verbs.ProtocolError](b.err); !ok || pe.Code.Layer != verbs.LayerRDMAP || pe.Code.EType != 1 {
@@ -90,10 +91,10 @@ func TestLongestRefused(t *testing.T) {
 		}
 		e := newEngine(engineConfig{ord: 1})
 		_, sink := e.register(t, 100, region.ReadSink)
-		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink.STag(), SinkTO: to, Len: maxMessage})
+		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink.STag(), SinkTO: to, Len: engine.MaxMessage})
 		e.output()
-		e.input(fpduOf(responseOf(t, sink.STag(), to+maxMessage-15))) // 16 octets
-		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != violations[vioReadBounds].code || pe.Section != violations[vioReadBounds].section {
+		e.input(fpduOf(responseOf(t, sink.STag(), to+engine.MaxMessage-15))) // 16 octets
+		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != engine.Violations[engine.VioReadBounds].Code || pe.Section != engine.Violations[engine.VioReadBounds].Section {
 			t.Errorf("response beyond %#x: %v", to, e.err)
 		}
 	}
@@ -102,9 +103,9 @@ func TestLongestRefused(t *testing.T) {
 // TestManyReceives: more receives than fit into 32 bits.
 func TestManyReceives(t *testing.T) {
 	e := newEngine(engineConfig{})
-	e.rcv.recvs.Store(1 << 40)
+	e.rcv.Recvs.Store(1 << 40)
 	e.input(fpduOf(sendSegment(1, 0, true, "x")))
-	if e.err != nil || e.rcv.recvs.Load() != 1<<40-1 {
-		t.Error(e.err, e.rcv.recvs.Load())
+	if e.err != nil || e.rcv.Recvs.Load() != 1<<40-1 {
+		t.Error(e.err, e.rcv.Recvs.Load())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -146,12 +147,12 @@ func TestRTR(t *testing.T) {
 // TestSecondEmptySendIsNoRTR: only the first FPDU can be a ready-to-receive message.
 func TestSecondEmptySendIsNoRTR(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 2})
-	e.rcv.rtrSend = true
+	e.rcv.RTRSend = true
 	for msn := range byte(3) {
 		e.input(fpduOf(patch(t, goldSendZero, 13, msn+1)))
 	}
-	if e.err != nil || len(e.got) != 2 || e.rcv.recvs.Load() != 0 {
-		t.Fatalf("%v, %d messages, %d receives", e.err, len(e.got), e.rcv.recvs.Load())
+	if e.err != nil || len(e.got) != 2 || e.rcv.Recvs.Load() != 0 {
+		t.Fatalf("%v, %d messages, %d receives", e.err, len(e.got), e.rcv.Recvs.Load())
 	}
 }
 
@@ -183,9 +184,9 @@ func TestInsufficientIRD(t *testing.T) {
 
 // TestOpcodeTable: control octets and queues are those of rdmap.md Section 2.
 func TestOpcodeTable(t *testing.T) {
-	for op := range verbs.Opcode(len(forms)) {
-		if op.String() == "" || op.Tagged() && op.Queue() != 0 || controlOctet(op) != 0x40+byte(op) {
-			t.Errorf("%v: tagged %v, queue %d, control %#x", op, op.Tagged(), op.Queue(), controlOctet(op))
+	for op := range verbs.Opcode(len(verbs.OpCounts{})) {
+		if op.String() == "" || op.Tagged() && op.Queue() != 0 || engine.ControlOctet(op) != 0x40+byte(op) {
+			t.Errorf("%v: tagged %v, queue %d, control %#x", op, op.Tagged(), op.Queue(), engine.ControlOctet(op))
 		}
 		if op.Tagged() != (op == verbs.OpWrite || op == verbs.OpReadResponse) {
 			t.Errorf("%v: tagged %v", op, op.Tagged())
@@ -237,7 +238,7 @@ func TestErrorTypes(t *testing.T) {
 		t.Error(local)
 	}
 	for _, err := range []error{
-		cut, local, vioVersion.error(errTest), &verbs.TerminateError{}, &verbs.RejectError{},
+		cut, local, engine.VioVersion.Error(errTest), &verbs.TerminateError{}, &verbs.RejectError{},
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)
@@ -248,12 +249,12 @@ func TestErrorTypes(t *testing.T) {
 // TestProtocolErrorIsTotal: every error of the lower layers gets a registered code.
 func TestProtocolErrorIsTotal(t *testing.T) {
 	for code := range 256 {
-		e := protocolError(&mpa.Error{Code: mpa.Code(code)}, nil)
+		e := engine.ProtocolError(&mpa.Error{Code: mpa.Code(code)}, nil)
 		if registered := code >= 1 && code <= 7; e.Code.Registered() != registered {
 			t.Errorf("MPA code %d: %v", code, e.Code)
 		}
 	}
-	if e := protocolError(errTest, nil); e.Code != (verbs.TermCode{}) || !errors.Is(e, errTest) {
+	if e := engine.ProtocolError(errTest, nil); e.Code != (verbs.TermCode{}) || !errors.Is(e, errTest) {
 		t.Error(e)
 	}
 }
@@ -266,21 +267,21 @@ func TestBatchJoins(t *testing.T) {
 		verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
 		verbs.WR{Op: verbs.OpWrite, Body: make([]byte, 200000)},
 	)
-	e.snd.take(&e.wk)
-	if err := e.wk.fill(StagMULPDU, true, e.snd.table); err != nil {
+	e.snd.Take(&e.wk)
+	if err := e.wk.Build(StagMULPDU, true, e.snd.Table); err != nil {
 		t.Fatal(err)
 	}
 	// The Sends; then 4 payloads with 5 pieces of headers and trailers around them.
-	if n := len(e.wk.b.Pieces()); n != 1+4+5 {
+	if n := len(e.wk.Batch.Pieces()); n != 1+4+5 {
 		t.Errorf("%d pieces", n)
 	}
-	e.wk.b.Begin(false)
-	total := e.wk.b.Size()
-	for e.wk.b.Size() > 0 {
-		e.wk.b.Advance(min(777, e.wk.b.Size()))
+	e.wk.Batch.Begin(false)
+	total := e.wk.Batch.Size()
+	for e.wk.Batch.Size() > 0 {
+		e.wk.Batch.Advance(min(777, e.wk.Batch.Size()))
 	}
-	if len(e.wk.b.Unwritten()) != 0 {
-		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.b.Size(), total, len(e.wk.b.Unwritten()))
+	if len(e.wk.Batch.Unwritten()) != 0 {
+		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.Batch.Size(), total, len(e.wk.Batch.Unwritten()))
 	}
 }
 

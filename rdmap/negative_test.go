@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -42,7 +43,7 @@ type violationTest struct {
 	name  string
 	cfg   engineConfig
 	word  uint32 // layer, etype, code in the upper half; M, D, R in the lower
-	build func(t *testing.T, e *engine) []byte
+	build func(t *testing.T, e *halves) []byte
 }
 
 // patch returns the ULPDU of a vector with octets replaced.
@@ -52,8 +53,8 @@ func patch(t testing.TB, vector string, at int, with ...byte) []byte {
 	return u
 }
 
-func patched(vector string, at int, with ...byte) func(*testing.T, *engine) []byte {
-	return func(t *testing.T, _ *engine) []byte { return patch(t, vector, at, with...) }
+func patched(vector string, at int, with ...byte) func(*testing.T, *halves) []byte {
+	return func(t *testing.T, _ *halves) []byte { return patch(t, vector, at, with...) }
 }
 
 // readOf returns the Read Request of vector 4.2 with another source and size.
@@ -81,8 +82,8 @@ func responseOf(t testing.TB, stag region.STag, to uint64) []byte {
 	return u
 }
 
-func foreign(t *testing.T, e *engine) region.STag {
-	other := e.snd.table.Domain().NewTable()
+func foreign(t *testing.T, e *halves) region.STag {
+	other := e.snd.Table.Domain().NewTable()
 	reg, err := other.Register(make([]byte, 64), allRights)
 	if err != nil {
 		t.Fatal(err)
@@ -90,13 +91,13 @@ func foreign(t *testing.T, e *engine) region.STag {
 	return reg.STag()
 }
 
-func own(t *testing.T, e *engine, n int, a region.Access) region.STag {
+func own(t *testing.T, e *halves, n int, a region.Access) region.STag {
 	_, reg := e.register(t, n, a)
 	return reg.STag()
 }
 
 // reading starts a Read of 4096 octets and returns its sink.
-func reading(t *testing.T, e *engine) region.STag {
+func reading(t *testing.T, e *halves) region.STag {
 	sink := own(t, e, 4096, region.ReadSink)
 	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink, Len: 4096})
 	e.output()
@@ -113,24 +114,24 @@ var violationTests = []violationTest{
 	{"no receive posted", engineConfig{}, 0x1202<<16 | withHdr, patched(goldSend, 0)},
 	{"MO 4 first", engineConfig{recvs: 1}, 0x1204<<16 | withHdr, patched(goldSend, 14, 0, 0, 0, 4)},
 	{"longer than the buffer", engineConfig{recvs: 1, size: 4}, 0x1205<<16 | withHdr, patched(goldSend, 0)},
-	{"too short for a header", engineConfig{}, 0x1000 << 16, func(t *testing.T, _ *engine) []byte {
+	{"too short for a header", engineConfig{}, 0x1000 << 16, func(t *testing.T, _ *halves) []byte {
 		return patch(t, goldSend, 0)[:17]
 	}},
-	{"empty ULPDU", engineConfig{}, 0x1000 << 16, func(*testing.T, *engine) []byte { return nil }},
+	{"empty ULPDU", engineConfig{}, 0x1000 << 16, func(*testing.T, *halves) []byte { return nil }},
 	{"write, unknown STag", engineConfig{}, 0x1100<<16 | withHdr, patched(goldWrite, 0)},
-	{"write, no right", engineConfig{}, 0x1100<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"write, no right", engineConfig{}, 0x1100<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return writeOf(t, own(t, e, 64, region.RemoteRead), 0)
 	}},
-	{"write, out of bounds", engineConfig{}, 0x1101<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"write, out of bounds", engineConfig{}, 0x1101<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return writeOf(t, own(t, e, 64, allRights), 49)
 	}},
-	{"write, TO wraps", engineConfig{}, 0x1103<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"write, TO wraps", engineConfig{}, 0x1103<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return writeOf(t, own(t, e, 64, allRights), 1<<64-8)
 	}},
-	{"write, another stream's STag", engineConfig{}, 0x1102<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"write, another stream's STag", engineConfig{}, 0x1102<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return writeOf(t, foreign(t, e), 0)
 	}},
-	{"request beyond IRD", engineConfig{ird: 1}, 0x1202<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"request beyond IRD", engineConfig{ird: 1}, 0x1202<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		u := readOf(t, 1, 0, 0)
 		e.input(fpduOf(u))
 		u[13] = 2 // MSN
@@ -145,42 +146,42 @@ var violationTests = []violationTest{
 	{"untagged Write", engineConfig{recvs: 1}, 0x0206<<16 | withHdr, patched(goldSend, 1, 0x40)},
 	{"Immediate without RFC 7306", engineConfig{recvs: 6}, 0x0206<<16 | withHdr, patched(goldImm, 0)},
 	{"Atomic Write Response, no queue 3", engineConfig{}, 0x1201<<16 | withHdr, patched(goldAWResp, 0)},
-	{"opcode changes in a message", engineConfig{recvs: 1}, 0x0206<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"opcode changes in a message", engineConfig{recvs: 1}, 0x0206<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		e.input(fpduOf(patch(t, goldSend, 0, 0x01)))
 		return patch(t, goldSendSE, 10, 0, 0, 0, 1, 0, 0, 0, 5)
 	}},
-	{"Read Request of 27 octets", engineConfig{ird: 1}, 0x0207<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+	{"Read Request of 27 octets", engineConfig{ird: 1}, 0x0207<<16 | withHdr, func(t *testing.T, _ *halves) []byte {
 		return patch(t, goldReadReq, 0)[:45]
 	}},
-	{"Read Request of 29 octets", engineConfig{ird: 1}, 0x0207<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+	{"Read Request of 29 octets", engineConfig{ird: 1}, 0x0207<<16 | withHdr, func(t *testing.T, _ *halves) []byte {
 		return append(patch(t, goldReadReq, 0), 0)
 	}},
 	{"Read Response, none due", engineConfig{}, 0x1100<<16 | withHdr, patched(goldReadResp, 0)},
-	{"Read Response, other STag", engineConfig{ord: 1}, 0x1100<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"Read Response, other STag", engineConfig{ord: 1}, 0x1100<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return responseOf(t, reading(t, e)^0x100, 0)
 	}},
-	{"Read Response, beyond the end", engineConfig{ord: 1}, 0x1101<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"Read Response, beyond the end", engineConfig{ord: 1}, 0x1101<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return responseOf(t, reading(t, e), 4096-15)
 	}},
-	{"Read Response, before the start", engineConfig{ord: 1}, 0x1101<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"Read Response, before the start", engineConfig{ord: 1}, 0x1101<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return responseOf(t, reading(t, e), 1<<64-1)
 	}},
-	{"Read Response, too short", engineConfig{ord: 1}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"Read Response, too short", engineConfig{ord: 1}, 0x02ff<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return responseOf(t, reading(t, e), 0)
 	}},
-	{"empty Read Response to a Read of 4096", engineConfig{ord: 1}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"empty Read Response to a Read of 4096", engineConfig{ord: 1}, 0x02ff<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		return responseOf(t, reading(t, e), 0)[:14]
 	}},
-	{"invalidate: unknown STag", engineConfig{recvs: 5}, 0x0109<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+	{"invalidate: unknown STag", engineConfig{recvs: 5}, 0x0109<<16 | withHdr, func(t *testing.T, _ *halves) []byte {
 		return patch(t, goldSendInv, 13, 1)
 	}},
-	{"invalidate: no right", engineConfig{recvs: 5}, 0x0109<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+	{"invalidate: no right", engineConfig{recvs: 5}, 0x0109<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 		u := patch(t, goldSendInv, 13, 1)
 		binary.BigEndian.PutUint32(u[2:], uint32(own(t, e, 1, region.RemoteRead)))
 		return u
 	}},
-	{"invalidate: shared STag", engineConfig{recvs: 5}, 0x0109<<16 | withHdr, func(t *testing.T, e *engine) []byte {
-		reg, err := e.snd.table.Domain().RegisterShared(region.Bytes{1}, region.Options{Access: allRights})
+	{"invalidate: shared STag", engineConfig{recvs: 5}, 0x0109<<16 | withHdr, func(t *testing.T, e *halves) []byte {
+		reg, err := e.snd.Table.Domain().RegisterShared(region.Bytes{1}, region.Options{Access: allRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,19 +190,19 @@ var violationTests = []violationTest{
 		return u
 	}},
 	{"read: unknown STag", engineConfig{ird: 1}, 0x0100<<16 | withRead, patched(goldReadReq, 0)},
-	{"read: past the end", engineConfig{ird: 1}, 0x0101<<16 | withRead, func(t *testing.T, e *engine) []byte {
+	{"read: past the end", engineConfig{ird: 1}, 0x0101<<16 | withRead, func(t *testing.T, e *halves) []byte {
 		return readOf(t, own(t, e, 64, allRights), 1, 64)
 	}},
-	{"read: size 2^32-1", engineConfig{ird: 1}, 0x0101<<16 | withRead, func(t *testing.T, e *engine) []byte {
+	{"read: size 2^32-1", engineConfig{ird: 1}, 0x0101<<16 | withRead, func(t *testing.T, e *halves) []byte {
 		return readOf(t, own(t, e, 64, allRights), 0, 1<<32-1)
 	}},
-	{"read: no right", engineConfig{ird: 1}, 0x0102<<16 | withRead, func(t *testing.T, e *engine) []byte {
+	{"read: no right", engineConfig{ird: 1}, 0x0102<<16 | withRead, func(t *testing.T, e *halves) []byte {
 		return readOf(t, own(t, e, 64, region.RemoteWrite), 0, 64)
 	}},
-	{"read: another stream's STag", engineConfig{ird: 1}, 0x0103<<16 | withRead, func(t *testing.T, e *engine) []byte {
+	{"read: another stream's STag", engineConfig{ird: 1}, 0x0103<<16 | withRead, func(t *testing.T, e *halves) []byte {
 		return readOf(t, foreign(t, e), 0, 64)
 	}},
-	{"read: TO wraps", engineConfig{ird: 1}, 0x0104<<16 | withRead, func(t *testing.T, e *engine) []byte {
+	{"read: TO wraps", engineConfig{ird: 1}, 0x0104<<16 | withRead, func(t *testing.T, e *halves) []byte {
 		return readOf(t, own(t, e, 64, allRights), 1<<64-4, 64)
 	}},
 }
@@ -245,8 +246,8 @@ func TestViolations(t *testing.T) {
 // TestRefusalIsFinal: nothing after a segment that RDMAP has refused is handled.
 func TestRefusalIsFinal(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 2})
-	_, first := e.rcv.input(patch(t, goldSend, 1, 0x4f))
-	if _, err := e.rcv.input(patch(t, goldSend, 0)); first == nil || !errors.Is(err, first) {
+	_, first := e.rcv.Input(patch(t, goldSend, 1, 0x4f))
+	if _, err := e.rcv.Input(patch(t, goldSend, 0)); first == nil || !errors.Is(err, first) {
 		t.Errorf("%v, and then %v", first, err)
 	}
 }
@@ -273,17 +274,17 @@ func TestStrangeButLegal(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		cfg   engineConfig
-		build func(t *testing.T, e *engine) []byte
+		build func(t *testing.T, e *halves) []byte
 	}{
 		{"reserved bits in the control octets", engineConfig{recvs: 1}, patched(goldSend, 0, 0x41|0x3c, 0x43|0x20)},
-		{"bit 0x10 on a tagged segment", engineConfig{}, func(t *testing.T, e *engine) []byte {
+		{"bit 0x10 on a tagged segment", engineConfig{}, func(t *testing.T, e *halves) []byte {
 			u := writeOf(t, own(t, e, 16, allRights), 0)
 			u[1] |= 0x10
 			return u
 		}},
 		{"Invalidate STag field in a plain Send", engineConfig{recvs: 1}, patched(goldSend, 2, 1, 2, 3, 4)},
-		{"empty Write to nowhere", engineConfig{}, func(t *testing.T, _ *engine) []byte { return patch(t, goldWrite, 0)[:14] }},
-		{"empty Read of nothing", engineConfig{ird: 1}, func(t *testing.T, _ *engine) []byte { return readOf(t, 0, 1<<64-1, 0) }},
+		{"empty Write to nowhere", engineConfig{}, func(t *testing.T, _ *halves) []byte { return patch(t, goldWrite, 0)[:14] }},
+		{"empty Read of nothing", engineConfig{ird: 1}, func(t *testing.T, _ *halves) []byte { return readOf(t, 0, 1<<64-1, 0) }},
 	} {
 		e := newEngine(tt.cfg)
 		e.input(fpduOf(tt.build(t, e)))
@@ -297,19 +298,19 @@ func TestStrangeButLegal(t *testing.T) {
 // TestTermTable looks at every violation: each has a code, a section and a text, and no two have the same
 // text.
 func TestTermTable(t *testing.T) {
-	seen := make(map[string]violation)
-	for v := range numViolations {
-		row := violations[v]
-		if !row.code.Registered() || row.section == "" || row.text == "" {
+	seen := make(map[string]engine.Violation)
+	for v := range engine.NumViolations {
+		row := engine.Violations[v]
+		if !row.Code.Registered() || row.Section == "" || row.Text == "" {
 			t.Errorf("violation %d: row %+v", v, row)
 		}
-		if old, ok := seen[row.text]; ok {
+		if old, ok := seen[row.Text]; ok {
 			t.Errorf("violations %d and %d share a text", old, v)
 		}
 		// These sections are about RDMA Writes, for which RDMAP has no rules of its own.
-		if row.section == "RFC 5040 Section 4.3" || row.section == "RFC 5040 Section 5.1" {
-			t.Errorf("violation %d, %s: %s is about RDMA Writes", v, row.text, row.section)
+		if row.Section == "RFC 5040 Section 4.3" || row.Section == "RFC 5040 Section 5.1" {
+			t.Errorf("violation %d, %s: %s is about RDMA Writes", v, row.Text, row.Section)
 		}
-		seen[row.text] = v
+		seen[row.Text] = v
 	}
 }

@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/verbs"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // extraSlots is how many requests beyond IRD are accepted while extensions are in force: RFC 7306
 // Section 5.2 asks for queue 1 buffers for atomics in addition to those for Reads. This side's own
@@ -13,5 +16,5 @@ func (c *Conn) negotiateExtensions() verbs.Extensions {
 	if c.peerCap.mulpdu != 0 {
 		x &= extensionsOf(c.peerCap.features)
 	}
-	return normal(x)
+	return engine.Normal(x)
 }

@@ -39,7 +39,7 @@ func (n *nudge) Tick() bool {
 	c.mu.Lock()
 	alive := c.err == nil && !c.closing
 	if alive {
-		c.snd.post(&verbs.WR{Op: verbs.OpWrite})
+		c.snd.Post(&verbs.WR{Op: verbs.OpWrite})
 	}
 	c.mu.Unlock()
 	c.flushIfReady(drive.Never) // the ticker must not wait

@@ -268,7 +268,7 @@ func TestMissingMarkers(t *testing.T) {
 	}
 	b.Close()
 	<-x.Done()
-	if x.Err() == nil || x.in.messages[verbs.OpSend].Load() != 0 {
+	if x.Err() == nil || x.in.Messages[verbs.OpSend].Load() != 0 {
 		t.Error(x.Err())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -129,18 +130,18 @@ func TestTerminateBehindMessage(t *testing.T) {
 		verbs.WR{Op: verbs.OpSend, Done: recorder{&log, "s1"}},
 	)
 	// One batch only.
-	if !a.snd.take(&a.wk) {
+	if !a.snd.Take(&a.wk) {
 		t.Fatal("nothing to send")
 	}
-	if err := a.wk.fill(a.snd.mulpdu, true, a.snd.table); err != nil {
+	if err := a.wk.Build(a.snd.MULPDU, true, a.snd.Table); err != nil {
 		t.Fatal(err)
 	}
 	var wire []byte
-	for _, p := range a.wk.b.Pieces() {
+	for _, p := range a.wk.Batch.Pieces() {
 		wire = append(wire, p...)
 	}
-	a.due = a.snd.settle(&a.wk, false, a.due)
-	a.fail(vioVersion.error(nil))
+	a.due = a.snd.Wrote(&a.wk, false, a.due)
+	a.fail(engine.VioVersion.Error(nil))
 	wire = append(wire, a.output()...)
 	segs := segments(t, wire)
 	var octets int
@@ -162,18 +163,18 @@ func TestTerminateBehindMessage(t *testing.T) {
 // Section 5.4).
 func TestNothingBehindTerminate(t *testing.T) {
 	e := newEngine(engineConfig{ird: 1})
-	e.fail(vioVersion.error(nil))
+	e.fail(engine.VioVersion.Error(nil))
 	for range 2 { // before the Terminate is taken, and after
 		e.post(verbs.WR{Op: verbs.OpSend})
-		e.snd.request(&request{op: verbs.OpReadRequest})
+		e.snd.Request(&engine.Request{Op: verbs.OpReadRequest})
 		out := e.output()
 		if segs := segments(t, out); len(segs) > 1 || len(segs) == 1 && segs[0].Control != 0x47 {
 			t.Fatalf("sent %x", out)
 		}
 	}
 	e = newEngine(engineConfig{})
-	e.fail(vioVersion.error(nil))
-	if e.snd.shutDown(); len(e.output()) > 0 {
+	e.fail(engine.VioVersion.Error(nil))
+	if e.snd.ShutDown(); len(e.output()) > 0 {
 		t.Error("there is a Terminate although nothing more can be written")
 	}
 }
@@ -183,7 +184,7 @@ func TestNothingBehindTerminate(t *testing.T) {
 func TestPrune(t *testing.T) {
 	a := newEngine(engineConfig{ird: 2, ext: verbs.Ext7306, mulpdu: StagMULPDU})
 	b := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
-	src, reg := a.register(t, 2*stageLimit, region.RemoteRead)
+	src, reg := a.register(t, 2*engine.StageLimit, region.RemoteRead)
 	_, word := a.register(t, 8, region.Atomic)
 	_, sink := b.register(t, len(src), region.ReadSink)
 	b.post(
@@ -193,19 +194,19 @@ func TestPrune(t *testing.T) {
 	a.input(b.output())
 	var d done
 	a.post(verbs.WR{Op: verbs.OpSend, Body: make([]byte, 2*verbs.CopyLimit)}, verbs.WR{Op: verbs.OpSend, Head: []byte("taken"), Done: &d})
-	if !a.snd.take(&a.wk) {
+	if !a.snd.Take(&a.wk) {
 		t.Fatal("nothing to send")
 	}
-	if err := a.wk.fill(a.snd.mulpdu, true, a.snd.table); err != nil {
+	if err := a.wk.Build(a.snd.MULPDU, true, a.snd.Table); err != nil {
 		t.Fatal(err)
 	}
-	a.due = a.snd.settle(&a.wk, false, a.due)
-	if len(a.wk.items) != 2 || a.snd.copied == 0 { // the Atomic, which waits until the response is written, and that Send
-		t.Fatalf("%d items are left, %d octets", len(a.wk.items), a.snd.copied)
+	a.due = a.snd.Wrote(&a.wk, false, a.due)
+	if len(a.wk.Items) != 2 || a.snd.Copied == 0 { // the Atomic, which waits until the response is written, and that Send
+		t.Fatalf("%d items are left, %d octets", len(a.wk.Items), a.snd.Copied)
 	}
 	a.fail(errTest)
-	if out := a.output(); len(out) > 0 || a.snd.copied != 0 || d.n != 1 || !errors.Is(d.err, errTest) {
-		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.copied, d.n, d.err)
+	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.n != 1 || !errors.Is(d.err, errTest) {
+		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.Copied, d.n, d.err)
 	}
 }
 
@@ -213,12 +214,12 @@ func TestPrune(t *testing.T) {
 func TestSlots(t *testing.T) {
 	e := newEngine(engineConfig{ird: 2})
 	for i, want := range []bool{true, true, false} {
-		if got := e.snd.request(&request{op: verbs.OpReadRequest}); got != want {
+		if got := e.snd.Request(&engine.Request{Op: verbs.OpReadRequest}); got != want {
 			t.Errorf("request %d: %v", i, got)
 		}
 	}
-	if e.output(); e.snd.freeSlots() != 2 || !e.snd.request(&request{op: verbs.OpReadRequest}) {
-		t.Errorf("%d slots are free when everything is answered", e.snd.freeSlots())
+	if e.output(); e.snd.FreeSlots() != 2 || !e.snd.Request(&engine.Request{Op: verbs.OpReadRequest}) {
+		t.Errorf("%d slots are free when everything is answered", e.snd.FreeSlots())
 	}
 }
 
@@ -233,15 +234,15 @@ func TestInterleave(t *testing.T) {
 		sink, sreg := b.register(t, len(src), region.ReadSink)
 		b.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(src))})
 		a.input(b.output())
-		if !a.snd.take(&a.wk) {
+		if !a.snd.Take(&a.wk) {
 			t.Fatal("no response")
 		}
-		_ = a.wk.fill(a.snd.mulpdu, true, a.snd.table)
+		_ = a.wk.Build(a.snd.MULPDU, true, a.snd.Table)
 		var wire []byte
-		for _, p := range a.wk.b.Pieces() {
+		for _, p := range a.wk.Batch.Pieces() {
 			wire = append(wire, p...)
 		}
-		a.due = a.snd.settle(&a.wk, false, a.due)
+		a.due = a.snd.Wrote(&a.wk, false, a.due)
 		a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("quick")})
 		wire = append(wire, a.output()...)
 		ops := opcodes(t, wire)
@@ -287,7 +288,7 @@ func TestCancelledRead(t *testing.T) {
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	out := a.output()
-	if a.snd.cancel(&d1) {
+	if a.snd.Cancel(&d1) {
 		t.Fatal("a Read that had been sent was removed from the queue")
 	}
 	if err := greg.Invalidate(t.Context()); err != nil {
@@ -299,9 +300,9 @@ func TestCancelledRead(t *testing.T) {
 		t.Fatalf("%v", a.err)
 	}
 	// A Read that still waits can be removed.
-	a.snd.ord = 0
+	a.snd.ORD = 0
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
-	if !a.snd.cancel(&d2) || len(a.output()) > 0 {
+	if !a.snd.Cancel(&d2) || len(a.output()) > 0 {
 		t.Fatal("a Read that had been removed was sent")
 	}
 }
@@ -309,7 +310,7 @@ func TestCancelledRead(t *testing.T) {
 // TestMSNWraps sends across the end of the MSN space.
 func TestMSNWraps(t *testing.T) {
 	a := newEngine(engineConfig{})
-	a.wk.msn[0] = 1<<32 - 2
+	a.wk.MSN[0] = 1<<32 - 2
 	a.post(verbs.WR{Op: verbs.OpSend}, verbs.WR{Op: verbs.OpSend}, verbs.WR{Op: verbs.OpSend})
 	segs := segments(t, a.output())
 	if segs[0].MSN != 1<<32-1 || segs[1].MSN != 0 || segs[2].MSN != 1 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -49,7 +50,7 @@ func TestCompletionsInOrder(t *testing.T) {
 //
 // spec: rdmap 7.4 local
 func TestCompletionIsLocal(t *testing.T) {
-	a := newEngine(engineConfig{ext: extAll})
+	a := newEngine(engineConfig{ext: engine.ExtAll})
 	var log []string
 	for _, n := range []int{8, 3 * verbs.CopyLimit} {
 		for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpWrite} {
@@ -72,7 +73,7 @@ func TestCompletionIsLocal(t *testing.T) {
 func TestResponseCompletes(t *testing.T) {
 	for _, name := range requests {
 		g := newOrderRig(t, name, name)
-		g.b.snd.mulpdu = 1000 // a Read Response in pieces
+		g.b.snd.MULPDU = 1000 // a Read Response in pieces
 		wr := g.ops[first].wr(g, first)
 		wr.STag, wr.Answer, wr.Done = g.region.STag(), &g.answers[first], recorder{&g.done, name}
 		g.a.post(wr)
@@ -100,7 +101,7 @@ func TestResponseCompletes(t *testing.T) {
 func TestRequestsStartDelivered(t *testing.T) {
 	for _, name := range requests {
 		g := newOrderRig(t, name, name)
-		g.a.snd.mulpdu = 28 // ten octets each
+		g.a.snd.MULPDU = 28 // ten octets each
 		wr := g.ops[first].wr(g, first)
 		wr.STag = g.region.STag()
 		g.a.post(wr)
@@ -143,8 +144,8 @@ func TestEmptyRequestsWait(t *testing.T) {
 // spec: rdmap 7.4 contents
 func TestNoPeeking(t *testing.T) {
 	for _, signal := range []verbs.Opcode{verbs.OpSend, verbs.OpImmediate} {
-		a := newEngine(engineConfig{ord: 1, ext: extAll, mulpdu: 200})
-		b := newEngine(engineConfig{ird: 1, ext: extAll, mulpdu: 200, recvs: 2})
+		a := newEngine(engineConfig{ord: 1, ext: engine.ExtAll, mulpdu: 200})
+		b := newEngine(engineConfig{ird: 1, ext: engine.ExtAll, mulpdu: 200, recvs: 2})
 		mem, reg := b.register(t, 3000, region.RemoteRead|region.RemoteWrite)
 		sink, sreg := a.register(t, 3000, region.ReadSink)
 		a.post(
@@ -181,10 +182,10 @@ func TestNoPeeking(t *testing.T) {
 //
 // spec: rdmap 7.4 touched
 func TestTouchedBuffers(t *testing.T) {
-	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: extAll, mulpdu: StagMULPDU}
+	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: engine.ExtAll, mulpdu: StagMULPDU}
 	a, b := newEngine(cfg), newEngine(cfg)
 	mem, reg := b.register(t, 4*verbs.CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
-	source, err := b.snd.table.Register(mem, region.RemoteRead)
+	source, err := b.snd.Table.Register(mem, region.RemoteRead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,27 +227,27 @@ func TestTouchedBuffers(t *testing.T) {
 // spec: rdmap 7.1 Read-Write
 // spec: rdmap 7.4 streams
 func TestStoreBesideResponse(t *testing.T) {
-	cfg := engineConfig{ord: 2, ird: 2, ext: extAll, mulpdu: StagMULPDU}
+	cfg := engineConfig{ord: 2, ird: 2, ext: engine.ExtAll, mulpdu: StagMULPDU}
 	a, b, c, d := newEngine(cfg), newEngine(cfg), newEngine(cfg), newEngine(cfg)
-	mem, reg := b.register(t, 4*stageLimit, region.RemoteRead|region.RemoteWrite)
-	other, err := d.snd.table.Register(mem, region.Atomic)
+	mem, reg := b.register(t, 4*engine.StageLimit, region.RemoteRead|region.RemoteWrite)
+	other, err := d.snd.Table.Register(mem, region.Atomic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, sink := a.register(t, len(mem), region.ReadSink)
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(mem))})
 	b.input(a.output())
-	if !b.snd.take(&b.wk) {
+	if !b.snd.Take(&b.wk) {
 		t.Fatal("no response")
 	}
-	if err := b.wk.fill(b.snd.mulpdu, true, b.snd.table); err != nil {
+	if err := b.wk.Build(b.snd.MULPDU, true, b.snd.Table); err != nil {
 		t.Fatal(err)
 	}
 	a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Head: make([]byte, 64)})
 	b.input(a.output())
 	c.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: other.STag(), TO: 128, Atomic: &verbs.Atomic{Operand: 1}})
 	exchange(c, d)
-	for _, p := range b.wk.b.Pieces() {
+	for _, p := range b.wk.Batch.Pieces() {
 		a.input(p)
 	}
 	if a.err != nil || a.read != 1 || c.read != 1 {

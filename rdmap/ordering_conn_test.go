@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -46,7 +47,7 @@ func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
 func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
 	p, q := rdmaptest.Pipe()
-	g.x, g.y = connect(t, p, q, &Config{Extensions: extAll}, &Config{Extensions: extAll, Handler: g})
+	g.x, g.y = connect(t, p, q, &Config{Extensions: engine.ExtAll}, &Config{Extensions: engine.ExtAll, Handler: g})
 	g.register(g.x.Table(), g.y.Table())
 	go g.x.Serve()
 	go g.y.Serve()
@@ -266,7 +267,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 func TestDirectionsAreIndependent(t *testing.T) {
 	cfg := engineConfig{ord: 1, ird: 1}
 	a, b := newEngine(cfg), newEngine(cfg)
-	for _, e := range []struct{ from, to *engine }{{a, b}, {b, a}} {
+	for _, e := range []struct{ from, to *halves }{{a, b}, {b, a}} {
 		_, src := e.to.register(t, 100, region.RemoteRead)
 		_, sink := e.from.register(t, 100, region.ReadSink)
 		e.from.post(verbs.WR{Op: verbs.OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100})

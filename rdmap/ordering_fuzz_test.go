@@ -73,13 +73,13 @@ func (m *orderModel) act(what byte) {
 	case 5:
 		m.release()
 	case 6, 7:
-		m.b.snd.executing = what == 6
+		m.b.snd.Executing = what == 6
 	}
 }
 
 // finish lets everything happen that still can happen.
 func (m *orderModel) finish() {
-	m.b.snd.executing = false
+	m.b.snd.Executing = false
 	m.release()
 	for moved := true; moved && m.b.err == nil; {
 		m.speak()
@@ -88,7 +88,7 @@ func (m *orderModel) finish() {
 		moved = m.answer() || moved
 	}
 	m.a.output() // completes what is left after the Terminate
-	m.b.rcv.close()
+	m.b.rcv.Close()
 	for i, op := range m.ops {
 		switch {
 		case op.done.n != 1:

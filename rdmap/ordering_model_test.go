@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -39,7 +40,7 @@ func (op *modelOp) String() string { return fmt.Sprintf("%s (operation %d)", op.
 
 func (op *modelOp) message() bool { return op.kind == "Send" || op.kind == "Imm" }
 
-func (op *modelOp) request() bool { return asks(op.op) }
+func (op *modelOp) request() bool { return engine.Asks(op.op) }
 
 func (op *modelOp) value() []byte { return octetsOf(uint64(op.id) + 0x5700) }
 
@@ -55,7 +56,7 @@ type modelFPDU struct {
 // them. There are no other rules.
 type orderModel struct {
 	t      testing.TB
-	a, b   *engine
+	a, b   *halves
 	pool   *Pool
 	hog    buf.Mem
 	held   bool // hog holds all memory
@@ -107,17 +108,17 @@ func (d modelDone) Complete(err error) {
 func newOrderModel(t testing.TB, how byte) *orderModel {
 	m := &orderModel{t: t, pool: NewPool(orderPool), sim: pmem.OpenSim(pattern(orderSize), nil), want: pattern(orderSize)}
 	size := []int{StagMULPDU, 1442, 300, 60}[how&3]
-	cfg := engineConfig{ord: 3, ird: 3, recvs: 1000, size: 256, ext: extAll, mulpdu: size, pool: m.pool}
+	cfg := engineConfig{ord: 3, ird: 3, recvs: 1000, size: 256, ext: engine.ExtAll, mulpdu: size, pool: m.pool}
 	m.a = newEngine(cfg)
 	cfg.mulpdu = max(size, 300)
 	m.b = newEngine(cfg)
-	m.b.rcv.keep = true
+	m.b.rcv.Keep = true
 	var memory region.Memory = flushNotes{m.sim, m}
 	if how&4 != 0 {
 		memory = struct{ region.Memory }{memory} // without a guard
 	}
 	register := func(access region.Access) region.STag {
-		reg, err := m.b.snd.table.RegisterMemory(memory, region.Options{Access: access})
+		reg, err := m.b.snd.Table.RegisterMemory(memory, region.Options{Access: access})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 	}
 	// A registered memory is known to the whole process, with everything that it refers to.
 	t.Cleanup(func() {
-		if err := m.b.snd.table.Close(t.Context()); err != nil {
+		if err := m.b.snd.Table.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -217,7 +218,7 @@ func (m *orderModel) messages() {
 			continue
 		}
 		if m.got == len(m.b.got) {
-			if op.arrived && !m.held && m.b.rcv.off.len() == 0 {
+			if op.arrived && !m.held && m.b.rcv.Backlog.Len() == 0 {
 				m.t.Fatalf("%s was not delivered although there is memory", op)
 			}
 			return
@@ -244,7 +245,7 @@ func (m *orderModel) release() {
 
 // answer lets the responder carry out the requests that it may, and respond.
 func (m *orderModel) answer() (any bool) {
-	hung := m.b.snd.executing
+	hung := m.b.snd.Executing
 	out := m.b.output()
 	var wants []func()
 	for _, s := range segments(m.t, out) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -25,7 +26,7 @@ const (
 )
 
 // orderSize is so long that a hash needs an executor and a Read Response is not copied.
-const orderSize = 2 * max(inlineVerify, stageLimit)
+const orderSize = 2 * max(engine.InlineVerify, engine.StageLimit)
 
 // orderPool is enough memory for the messages of both.
 const orderPool = 1 << 10
@@ -33,7 +34,7 @@ const orderPool = 1 << 10
 // orderRig is a requester a, a responder b and persistent memory at b.
 type orderRig struct {
 	t        testing.TB
-	a, b     *engine
+	a, b     *halves
 	pool     *Pool
 	hog      buf.Mem // all memory for messages, which then wait
 	mem      *notedMemory
@@ -164,11 +165,11 @@ func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	g := orderRigOf(t, firstOp, laterOp)
 	g.pool = NewPool(orderPool)
 	cfg := engineConfig{
-		ord: 9, ird: 9, recvs: 9, size: 64, ext: extAll, mulpdu: StagMULPDU, pool: g.pool,
+		ord: 9, ird: 9, recvs: 9, size: 64, ext: engine.ExtAll, mulpdu: StagMULPDU, pool: g.pool,
 	}
 	g.a, g.b = newEngine(cfg), newEngine(cfg)
-	g.b.rcv.keep = true // so that every message needs memory
-	g.register(g.a.snd.table, g.b.snd.table)
+	g.b.rcv.Keep = true // so that every message needs memory
+	g.register(g.a.snd.Table, g.b.snd.Table)
 	return g
 }
 
@@ -177,8 +178,8 @@ func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
 func newPlainRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	g := newOrderRig(t, firstOp, laterOp)
 	plain := struct{ region.Memory }{g.mem}
-	g.registerAs(plain, g.b.snd.table)
-	source, err := g.b.snd.table.RegisterMemory(plain, region.Options{Access: region.RemoteRead})
+	g.registerAs(plain, g.b.snd.Table)
+	source, err := g.b.snd.Table.RegisterMemory(plain, region.Options{Access: region.RemoteRead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,29 +309,29 @@ func (g *orderRig) hold() {
 	if g.ops[first].response == 0 {
 		g.hog, _ = g.pool.mem.Get(orderPool)
 	} else {
-		g.b.snd.executing = true
+		g.b.snd.Executing = true
 	}
 }
 
 // release ends hold.
 func (g *orderRig) release() {
 	g.pool.mem.Put(g.hog)
-	g.b.snd.executing = false
+	g.b.snd.Executing = false
 	g.b.replay(g.look)
 }
 
 // replay handles what was put off, as Conn.replay does, and calls each after every ULPDU.
-func (e *engine) replay(each func()) {
-	for off := &e.rcv.off; off.len() > 0 && e.err == nil; {
+func (e *halves) replay(each func()) {
+	for off := &e.rcv.Backlog; off.Len() > 0 && e.err == nil; {
 		kept := *off
-		*off = putOff{}
-		ev, err := e.rcv.accept(kept.next())
+		*off = engine.Backlog{}
+		ev, err := e.rcv.Accept(kept.Next())
 		if err != nil {
 			e.fail(err)
 			return
 		}
 		e.event(ev)
-		kept.pop(e.rcv.pool)
+		kept.Pop(e.rcv.Pool)
 		*off = kept
 		each()
 	}

@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -12,12 +13,12 @@ import (
 // ErrNoExtension, ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal error. After an
 // error no Done of wrs is called. wrs is borrowed until Post returns; for the payloads see WR.
 func (c *Conn) Post(wrs []verbs.WR) error {
-	need := extBase
+	need := engine.ExtBase
 	for i := range wrs {
-		if err := misuse(&wrs[i]); err != nil {
+		if err := engine.Misuse(&wrs[i]); err != nil {
 			return err
 		}
-		need |= extensionOf(&wrs[i])
+		need |= engine.ExtensionOf(&wrs[i])
 	}
 	c.warm()
 	c.mu.Lock()
@@ -25,8 +26,8 @@ func (c *Conn) Post(wrs []verbs.WR) error {
 		c.mu.Unlock()
 		return err
 	}
-	c.snd.postAll(wrs)
-	if c.flushing || c.burst || !c.snd.ready(&c.wk) {
+	c.snd.PostAll(wrs)
+	if c.flushing || c.burst || !c.snd.Ready(&c.wk) {
 		c.mu.Unlock()
 		return nil
 	}
@@ -51,14 +52,14 @@ func (c *Conn) postable(wrs []verbs.WR, need verbs.Extensions) error {
 		return verbs.ErrClosed
 	case !c.up.Load():
 		return verbs.ErrNoHandshake
-	case need&^c.snd.ext != 0:
+	case need&^c.snd.Ext != 0:
 		return verbs.ErrNoExtension
-	case !c.snd.hasRoom(wrs):
+	case !c.snd.HasRoom(wrs):
 		return verbs.ErrSendQueueFull
 	}
-	if c.snd.ord == 0 {
+	if c.snd.ORD == 0 {
 		for i := range wrs {
-			if asks(wrs[i].Op) {
+			if engine.Asks(wrs[i].Op) {
 				return verbs.ErrNoORD
 			}
 		}

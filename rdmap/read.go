@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -31,7 +32,7 @@ func (c *Conn) beforeRead(wait bool) error {
 	if c.half.shrink.Load() {
 		c.half.park()
 	}
-	if c.rcv.off.len() > 0 {
+	if c.rcv.Backlog.Len() > 0 {
 		return c.beforeStalledRead(wait)
 	}
 	return nil
@@ -48,7 +49,7 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 		return 0, nil
 	}
 	c.reads.Add(1)
-	c.rcv.in.octets += uint64(n)
+	c.rcv.In.Octets += uint64(n)
 	return n, c.handle()
 }
 
@@ -79,7 +80,7 @@ func (c *Conn) handle() error {
 func (c *Conn) endBurst() {
 	c.mu.Lock()
 	c.burst = false
-	if c.flushing || !c.snd.ready(&c.wk) {
+	if c.flushing || !c.snd.Ready(&c.wk) {
 		if !c.flushing {
 			c.nowQuiet()
 		}
@@ -93,18 +94,18 @@ func (c *Conn) endBurst() {
 
 // parse handles every complete FPDU that is staged.
 func (c *Conn) parse() error {
-	if c.rcv.off.len() > 0 {
+	if c.rcv.Backlog.Len() > 0 {
 		if err := c.replay(); err != nil {
 			return err
 		}
 	}
 	for c.st != nil {
-		st, ev, err := c.rcv.next(c.st)
+		st, ev, err := c.rcv.Next(c.st)
 		c.st = st
 		if err != nil {
 			return err
 		}
-		if ev.kind == evNone || ev.kind == evBlocked {
+		if ev.Kind == engine.EvNone || ev.Kind == engine.EvBlocked {
 			break
 		}
 		if err := c.event(st, ev); err != nil {
@@ -120,25 +121,25 @@ func (c *Conn) parse() error {
 }
 
 // event acts on the event of one FPDU.
-func (c *Conn) event(st *buf.Staging, ev *event) error {
-	switch ev.kind {
-	case evNone, evBlocked:
-	case evRequest:
+func (c *Conn) event(st *buf.Staging, ev *engine.Event) error {
+	switch ev.Kind {
+	case engine.EvNone, engine.EvBlocked:
+	case engine.EvRequest:
 		c.mu.Lock()
 		c.startExecutor()
 		c.mu.Unlock()
-	case evReadDone:
+	case engine.EvReadDone:
 		return c.readDone(st)
-	case evTerminate:
-		return ev.term
-	case evStalled:
+	case engine.EvTerminate:
+		return ev.Term
+	case engine.EvStalled:
 		c.stalled()
-	case evRepeat:
+	case engine.EvRepeat:
 		return c.upcall(st)
-	case evMessage:
+	case engine.EvMessage:
 		if c.cfg.Handler == nil {
 			c.inbox.put(ev)
-			ev.clear()
+			ev.Clear()
 			return nil
 		}
 		return c.deliver(st, ev)
@@ -150,7 +151,7 @@ func (c *Conn) event(st *buf.Staging, ev *event) error {
 // two FPDUs, and io.ErrUnexpectedEOF inside one.
 func (c *Conn) readFailed(err error) error {
 	if errors.Is(err, io.EOF) && c.st != nil {
-		if cut := c.rcv.df.EOF(c.st.Pending()); cut != nil {
+		if cut := c.rcv.Deframer.EOF(c.st.Pending()); cut != nil {
 			err = errors.Join(io.ErrUnexpectedEOF, cut)
 		}
 	}
@@ -161,5 +162,5 @@ func (c *Conn) readFailed(err error) error {
 
 // publish makes the receive counters visible to Stats.
 func (c *Conn) publish() {
-	c.in.set(&c.rcv.in)
+	c.in.Set(&c.rcv.In)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // refusedWith gives e a ULPDU and checks the Terminate with which e answers.
-func refusedWith(t *testing.T, e *engine, u []byte, word uint32) {
+func refusedWith(t *testing.T, e *halves, u []byte, word uint32) {
 	t.Helper()
 	e.output()
 	e.input(fpduOf(u))
@@ -26,10 +26,10 @@ func refusedWith(t *testing.T, e *engine, u []byte, word uint32) {
 }
 
 // ownWord registers a word in e.
-func ownWord(t *testing.T, e *engine, v uint64, a region.Access) (*uint64, region.STag) {
+func ownWord(t *testing.T, e *halves, v uint64, a region.Access) (*uint64, region.STag) {
 	t.Helper()
 	mem, p := word(v)
-	reg, err := e.snd.table.Register(mem, a)
+	reg, err := e.snd.Table.Register(mem, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +172,8 @@ func TestReadings(t *testing.T) {
 			if len(got) != 5 || len(msns) != 4 || msns[0] != 1 || msns[1] != 2 || msns[2] != 3 || msns[3] != 4 {
 				t.Errorf("%q, MSNs %v", got, msns)
 			}
-			if a.input(out); a.err != nil || a.snd.reads.Len() != 0 {
-				t.Errorf("%v, %d requests left", a.err, a.snd.reads.Len())
+			if a.input(out); a.err != nil || a.snd.InFlight.Len() != 0 {
+				t.Errorf("%v, %d requests left", a.err, a.snd.InFlight.Len())
 			}
 		}},
 		{"0x09 is understood as either type of error", func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestMaskedCmpSwap(t *testing.T) {
 			}
 		}
 		*p = old
-		view, err := e.snd.table.Lookup(stag, 0, 8, region.Atomic)
+		view, err := e.snd.Table.Lookup(stag, 0, 8, region.Atomic)
 		if err != nil {
 			t.Fatal(err)
 		}

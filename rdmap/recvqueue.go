@@ -1,5 +1,7 @@
 package rdmap
 
+import "github.com/stag-rdma/stag/rdmap/internal/engine"
+
 // RecvQueue is a shared receive queue. Connections whose Config names it take the receives for
 // incoming Sends and Immediates from it, first come, first served. Together they never accept more
 // messages than receives were posted. A message for which there is no receive ends its own
@@ -10,25 +12,25 @@ package rdmap
 // asks for such a local limit, because the protocol has none.
 //
 // A RecvQueue is safe for concurrent use.
-type RecvQueue struct{ q *recvQueue }
+type RecvQueue struct{ q *engine.RecvQueue }
 
 // NewRecvQueue returns a queue with n receives posted.
-func NewRecvQueue(n int) *RecvQueue { return &RecvQueue{newRecvQueue(n)} }
+func NewRecvQueue(n int) *RecvQueue { return &RecvQueue{engine.NewRecvQueue(n)} }
 
 // Post posts n more receives.
-func (q *RecvQueue) Post(n int) { q.q.post(n) }
+func (q *RecvQueue) Post(n int) { q.q.Post(n) }
 
 // Posted returns how many receives are posted and not yet taken.
-func (q *RecvQueue) Posted() int { return q.q.count() }
+func (q *RecvQueue) Posted() int { return q.q.Count() }
 
 // Arm asks for the limit event: event is called once, as soon as fewer than limit receives are
 // posted, which may be at once. It runs in the goroutine that reads the connection that took the
 // receive, or in that of the caller of Arm. It must not block, but may call Post and Arm. A later Arm
 // replaces the event, and a limit of 0 disarms it.
-func (q *RecvQueue) Arm(limit int, event func()) { q.q.arm(limit, event) }
+func (q *RecvQueue) Arm(limit int, event func()) { q.q.Arm(limit, event) }
 
 // shared returns the receives of q, nil if there is no q.
-func (q *RecvQueue) shared() *recvQueue {
+func (q *RecvQueue) shared() *engine.RecvQueue {
 	if q == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,7 +16,7 @@ var noBuffer = verbs.TermCode{Layer: 1, EType: 2, Code: 2}
 
 // sendSegment returns a segment of the Send with the given MSN.
 func sendSegment(msn uint32, mo int, last bool, payload string) []byte {
-	s := ddp.Segment{Control: controlOctet(verbs.OpSend), QN: ddp.QNSend, MSN: msn, MO: uint32(mo), Last: last}
+	s := ddp.Segment{Control: engine.ControlOctet(verbs.OpSend), QN: ddp.QNSend, MSN: msn, MO: uint32(mo), Last: last}
 	return append(s.Append(nil), payload...)
 }
 
@@ -51,13 +52,13 @@ func FuzzRecvQueue(f *testing.F) {
 		q := NewRecvQueue(start)
 		m := queueModel{posted: start, free: start}
 		pool := NewPool(1 << 20)
-		var es [3]*engine
+		var es [3]*halves
 		var msn [3]uint32
 		var open [3]bool
 		for i := range es {
 			es[i] = newEngine(engineConfig{queue: q, size: 64, pool: pool})
 		}
-		es[2].rcv.shared.quota = quota
+		es[2].rcv.Receives.Quota = quota
 		events := 0
 		for _, op := range ops {
 			i, n := int(op)&3%3, int(op>>2)&3
@@ -91,7 +92,7 @@ func FuzzRecvQueue(f *testing.F) {
 				}
 				open[i] = ok && !last
 			case 2: // post, as the upper layer of a stream
-				e.rcv.shared.post(n)
+				e.rcv.Receives.Post(n)
 				m.used[i] = max(m.used[i]-n, 0)
 				m.posted += n
 				m.free += n
@@ -104,12 +105,12 @@ func FuzzRecvQueue(f *testing.F) {
 				m.check()
 				q.Arm(n, func() { events++ })
 			case 6: // a stream ends; another one takes its place
-				e.rcv.close()
+				e.rcv.Close()
 				if open[i] {
 					m.free++ // nobody else would post it again
 					m.accepted--
 				}
-				es[i] = newEngine(engineConfig{queue: q, size: 64, quota: e.rcv.shared.quota, pool: pool})
+				es[i] = newEngine(engineConfig{queue: q, size: 64, quota: e.rcv.Receives.Quota, pool: pool})
 				msn[i], m.used[i], open[i] = 0, 0, false
 			case 7: // a message far ahead: refused, and takes none
 				if e.err == nil && !open[i] {
@@ -117,7 +118,7 @@ func FuzzRecvQueue(f *testing.F) {
 					if e.err == nil {
 						t.Fatal("an MSN far ahead was accepted")
 					}
-					e.rcv.close()
+					e.rcv.Close()
 					if m.free > 0 && (i != 2 || m.used[i] < quota) {
 						m.free-- // for a moment
 						m.check()
@@ -215,11 +216,11 @@ func TestLimitEvent(t *testing.T) {
 	count := func() { n++ }
 	q.Arm(3, count)
 	for i, want := range []int{1, 1, 1} {
-		if !q.q.take() || n != want {
+		if !q.q.Take() || n != want {
 			t.Errorf("receive %d: %d events", i, n)
 		}
 	}
-	if q.q.take() {
+	if q.q.Take() {
 		t.Error("took a receive although there is none")
 	}
 	q.Arm(1, count)
@@ -231,7 +232,7 @@ func TestLimitEvent(t *testing.T) {
 		t.Errorf("posted in the event: %d events, %d receives", n, q.Posted())
 	}
 	q.Arm(0, count)
-	q.q.take()
+	q.q.Take()
 	if n != 2 {
 		t.Error("the event occurred although it was disarmed")
 	}
@@ -254,16 +255,16 @@ func TestFirstSendTakesReceive(t *testing.T) {
 		{"empty ones", [][]byte{sendSegment(1, 0, true, ""), sendSegment(2, 0, true, ""), sendSegment(3, 0, true, "")}, 0, false},
 	} {
 		e := newEngine(engineConfig{recvs: 1})
-		e.rcv.rtrSend = true
+		e.rcv.RTRSend = true
 		for _, u := range tt.in {
 			e.input(fpduOf(u))
 		}
-		if (e.err == nil) != tt.ok || e.rcv.recvs.Load() != tt.left {
-			t.Errorf("%s: %v, %d receives left", tt.name, e.err, e.rcv.recvs.Load())
+		if (e.err == nil) != tt.ok || e.rcv.Recvs.Load() != tt.left {
+			t.Errorf("%s: %v, %d receives left", tt.name, e.err, e.rcv.Recvs.Load())
 		}
 	}
 	e := newEngine(engineConfig{})
-	e.rcv.rtrSend = true
+	e.rcv.RTRSend = true
 	e.input(fpduOf(sendSegment(1, 0, true, "x")))
 	if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != noBuffer {
 		t.Errorf("a first Send without a receive: %v", e.err)
@@ -272,7 +273,7 @@ func TestFirstSendTakesReceive(t *testing.T) {
 
 // TestQuotaWindow: receives that a connection may not take are not in its window of MSNs.
 func TestQuotaWindow(t *testing.T) {
-	for quota, code := range map[int]verbs.TermCode{0: termCode(1, 2, 3), 1: noBuffer, 9: termCode(1, 2, 3)} {
+	for quota, code := range map[int]verbs.TermCode{0: engine.TermCode(1, 2, 3), 1: noBuffer, 9: engine.TermCode(1, 2, 3)} {
 		e := newEngine(engineConfig{queue: NewRecvQueue(5), quota: quota})
 		e.input(fpduOf(sendSegment(4, 0, true, "x")))
 		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != code {

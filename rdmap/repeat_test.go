@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -29,7 +30,7 @@ func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segmen
 	segs := make([]ddp.Segment, repeatSends)
 	data, fpdus := make([][]byte, repeatSends), make([][]byte, repeatSends)
 	for i := range segs {
-		segs[i] = ddp.Segment{Last: true, Control: controlOctet(op), MSN: uint32(i + 1)}
+		segs[i] = ddp.Segment{Last: true, Control: engine.ControlOctet(op), MSN: uint32(i + 1)}
 		data[i] = bytes.Repeat([]byte{byte(i + 1)}, i)
 	}
 	spoil(segs, data, nil)
@@ -42,12 +43,12 @@ func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segmen
 	if p, ok := e.err.(*verbs.ProtocolError); ok {
 		code = fmt.Sprint(p.Code, p.Section)
 	}
-	recvs := e.rcv.recvs.Load()
+	recvs := e.rcv.Recvs.Load()
 	if shared {
 		recvs = int64(cfg.queue.Posted())
 	}
 	return fmt.Sprintf("%+v\n%v %s\n%x\n%+v\n%d receives, octets left %d",
-		e.got, e.err != nil, code, e.output(), e.rcv.in, recvs, len(e.in)), e.repeated
+		e.got, e.err != nil, code, e.output(), e.rcv.In, recvs, len(e.in)), e.repeated
 }
 
 // TestRepeat: Sends that are recognized by the one before have the same result, and the same errors, as Sends that are
@@ -78,7 +79,7 @@ func TestRepeat(t *testing.T) {
 		"as long as may be": {segs: func(_ []ddp.Segment, data [][]byte) { data[repeatAt] = make([]byte, repeatSize) }},
 		"too long":          {segs: func(_ []ddp.Segment, data [][]byte) { data[repeatAt] = make([]byte, repeatSize+1) }},
 		"more than posted": {fpdus: func(f [][]byte) {
-			s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: repeatSends}
+			s := ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: repeatSends}
 			for range 2 {
 				s.MSN++
 				f[repeatSends-1] = append(f[repeatSends-1], mpa.AppendFPDU(nil, s.Append(nil), true)...)
@@ -90,7 +91,7 @@ func TestRepeat(t *testing.T) {
 		"reserved bits": {fpdus: func(f [][]byte) { again(f[repeatAt], func(u []byte) { u[0] |= 0x3c }) }},
 		"half an FPDU":  {fpdus: func(f [][]byte) { f[repeatAt] = f[repeatAt][:9]; clear(f[repeatAt+1:]) }},
 		"a Write within": {fpdus: func(f [][]byte) {
-			s := ddp.Segment{Tagged: true, Last: true, Control: controlOctet(verbs.OpWrite)}
+			s := ddp.Segment{Tagged: true, Last: true, Control: engine.ControlOctet(verbs.OpWrite)}
 			f[repeatAt] = append(mpa.AppendFPDU(nil, s.Append(nil), true), f[repeatAt]...)
 		}},
 	} {
@@ -129,7 +130,7 @@ func TestRepeatNot(t *testing.T) {
 		e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
 		_, reg := e.register(t, 1, region.RemoteWrite|region.RemoteInvalidate)
 		for i, d := range data {
-			s := ddp.Segment{Last: true, Control: controlOctet(op), MSN: uint32(i + 1)}
+			s := ddp.Segment{Last: true, Control: engine.ControlOctet(op), MSN: uint32(i + 1)}
 			if op.Invalidates() {
 				s.ULP = uint32(reg.STag())
 			}
@@ -146,16 +147,16 @@ func TestRepeatWaits(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 4})
 	var u [][]byte
 	for i := range 4 {
-		s := ddp.Segment{Last: true, Control: controlOctet(verbs.OpSend), MSN: uint32(i + 1)}
+		s := ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: uint32(i + 1)}
 		u = append(u, s.Append(nil))
 	}
 	for _, p := range u[:2] {
 		e.input(mpa.AppendFPDU(nil, p, true))
 	}
-	if e.repeated != 1 || !e.rcv.repeats(u[2]) {
+	if e.repeated != 1 || !e.rcv.Repeats(u[2]) {
 		t.Fatalf("%d recognized, %v", e.repeated, e.err)
 	}
-	if e.rcv.putOff(u[2]); e.rcv.repeats(u[2]) {
+	if e.rcv.Defer(u[2]); e.rcv.Repeats(u[2]) {
 		t.Error("passes what was put off")
 	}
 }

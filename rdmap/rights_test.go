@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -17,21 +18,21 @@ func TestRights(t *testing.T) {
 		name string
 		need region.Access
 		code verbs.TermCode
-		run  func(t *testing.T, e *engine, stag region.STag)
+		run  func(t *testing.T, e *halves, stag region.STag)
 	}{
-		{"write", region.RemoteWrite, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *engine, stag region.STag) {
+		{"write", region.RemoteWrite, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *halves, stag region.STag) {
 			e.input(fpduOf(writeOf(t, stag, 0)))
 		}},
-		{"read", region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}, func(t *testing.T, e *engine, stag region.STag) {
+		{"read", region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}, func(t *testing.T, e *halves, stag region.STag) {
 			e.input(fpduOf(readOf(t, stag, 0, 16)))
 			e.output()
 		}},
-		{"invalidate", region.RemoteInvalidate, verbs.TermCode{Layer: 0, EType: 1, Code: 9}, func(t *testing.T, e *engine, stag region.STag) {
+		{"invalidate", region.RemoteInvalidate, verbs.TermCode{Layer: 0, EType: 1, Code: 9}, func(t *testing.T, e *halves, stag region.STag) {
 			u := patch(t, goldSendInv, 13, 1)
 			u[2], u[3], u[4], u[5] = byte(stag>>24), byte(stag>>16), byte(stag>>8), byte(stag)
 			e.input(fpduOf(u))
 		}},
-		{"response", region.ReadSink, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *engine, stag region.STag) {
+		{"response", region.ReadSink, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *halves, stag region.STag) {
 			e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: stag, Len: 16})
 			e.output()
 			e.input(fpduOf(responseOf(t, stag, 0)))
@@ -89,9 +90,9 @@ var requestRights = []struct {
 func TestRequestRights(t *testing.T) {
 	for access := range region.ReadSink << 1 {
 		for _, tt := range requestRights {
-			a, b := newEngine(engineConfig{ord: 1, ext: extAll}), newEngine(engineConfig{ird: 1, ext: extAll})
+			a, b := newEngine(engineConfig{ord: 1, ext: engine.ExtAll}), newEngine(engineConfig{ird: 1, ext: engine.ExtAll})
 			mem := &persisting{mem: make([]byte, 128)}
-			reg, err := b.snd.table.RegisterMemory(mem, region.Options{Access: access})
+			reg, err := b.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,8 +133,8 @@ func testGuessing(t *testing.T) {
 	who := "192.0.2.1"
 	verify := func(access region.Access, hash []byte) verbs.TermCode {
 		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-		b.snd.table.SetPrincipal(who)
-		reg, _ := b.snd.table.RegisterMemory(mem, region.Options{Access: access})
+		b.snd.Table.SetPrincipal(who)
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 		defer reg.Invalidate(t.Context())
 		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 64, Body: hash})
 		exchange(a, b)
@@ -146,7 +147,7 @@ func testGuessing(t *testing.T) {
 	defer held.Invalidate(t.Context())
 	good, bad := crc(mem.mem), make([]byte, 4)
 	for range 20 {
-		if c := verify(region.Verify|region.RemoteRead, bad); c != violations[vioMismatch].code {
+		if c := verify(region.Verify|region.RemoteRead, bad); c != engine.Violations[engine.VioMismatch].Code {
 			t.Fatal(c)
 		}
 	}
@@ -154,12 +155,12 @@ func testGuessing(t *testing.T) {
 		if c := verify(region.Verify, good); c != (verbs.TermCode{}) {
 			t.Fatalf("a right guess after %d wrong ones: %v", i, c)
 		}
-		if c := verify(region.Verify, bad); c != violations[vioMismatch].code {
+		if c := verify(region.Verify, bad); c != engine.Violations[engine.VioMismatch].Code {
 			t.Fatalf("guess %d: %v", i, c)
 		}
 	}
 	for _, hash := range [][]byte{bad, good} {
-		if c := verify(region.Verify, hash); c != violations[vioAccess].code {
+		if c := verify(region.Verify, hash); c != engine.Violations[engine.VioAccess].Code {
 			t.Errorf("a right guess after too many wrong ones: %v", c)
 		}
 	}
@@ -182,7 +183,7 @@ func TestRevoked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again {
-			if _, err := e.snd.table.Register(mem, allRights); err != nil {
+			if _, err := e.snd.Table.Register(mem, allRights); err != nil {
 				t.Fatal(err)
 			}
 		}

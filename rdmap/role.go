@@ -187,7 +187,7 @@ func (c *Conn) readable() {
 // rearm gives the role back when a watcher is done.
 func (c *Conn) rearm() {
 	r := &c.role
-	blocked := c.rcv.off.full() // unstall will see to it
+	blocked := c.rcv.Backlog.Full() // unstall will see to it
 	r.mu.Lock()
 	r.freeLocked()
 	if !blocked && !r.hot.Load() && !r.serving && !r.over && !c.failed.Load() && r.first == nil {

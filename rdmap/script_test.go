@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -79,12 +80,12 @@ func firstDifference(want, got string) string {
 
 type script struct {
 	t       testing.TB
-	engines map[string]*engine
+	engines map[string]*halves
 	seen    map[string]int // messages printed
 	regions map[string]region.Region
 	mem     map[string][]byte
 	names   map[region.STag]string
-	ended   map[*engine]bool
+	ended   map[*halves]bool
 	out     *strings.Builder
 	marked  map[string]bool          // whether this engine sends markers
 	ins     map[string]*mpa.Inserter // inserts those
@@ -93,9 +94,9 @@ type script struct {
 
 func newScript(t testing.TB) *script {
 	return &script{
-		t: t, engines: map[string]*engine{}, seen: map[string]int{},
+		t: t, engines: map[string]*halves{}, seen: map[string]int{},
 		regions: map[string]region.Region{}, mem: map[string][]byte{}, names: map[region.STag]string{},
-		ended: map[*engine]bool{}, ins: map[string]*mpa.Inserter{}, seer: map[string]*mpa.Deframer{},
+		ended: map[*halves]bool{}, ins: map[string]*mpa.Inserter{}, seer: map[string]*mpa.Deframer{},
 	}
 }
 
@@ -195,8 +196,8 @@ func (s *script) create(name string, cfg engineConfig) {
 	e := newEngine(cfg)
 	s.engines[name], s.seen[name], s.seer[name] = e, 0, &mpa.Deframer{CRC: true}
 	if s.marked[name] {
-		e.wk.startMarking()
-		s.ins[name] = e.wk.ins
+		e.wk.StartMarking()
+		s.ins[name] = e.wk.Markers
 		s.seer[name].ExpectMarkers()
 	}
 	if s.marked[s.peer(name)] {
@@ -208,7 +209,7 @@ func (s *script) create(name string, cfg engineConfig) {
 }
 
 // lose drops b instead of giving it to the engine. Only the position in the stream, on which markers depend, moves on.
-func (s *script) lose(e *engine, b []byte) {
+func (s *script) lose(e *halves, b []byte) {
 	for e != nil && len(b) > 0 {
 		_, n, err := e.df.Next(b)
 		if err != nil || n == 0 {
@@ -249,7 +250,7 @@ var scriptOps = map[string]verbs.Opcode{
 	"write": verbs.OpWrite, "read": verbs.OpReadRequest,
 }
 
-func (s *script) post(e *engine, op string, kv map[string]string) {
+func (s *script) post(e *halves, op string, kv map[string]string) {
 	wr := verbs.WR{
 		Op: scriptOps[op], Head: []byte(kv["text"]), STag: s.regions[kv["stag"]].STag(), TO: uint64(s.num(kv, "to")),
 		Sink: s.regions[kv["sink"]].STag(), SinkTO: uint64(s.num(kv, "sinkto")), Len: uint32(s.num(kv, "len")),
@@ -260,7 +261,7 @@ func (s *script) post(e *engine, op string, kv map[string]string) {
 	if kv["done"] != "" {
 		wr.Done = logDone{s, kv["done"]}
 	}
-	if err := misuse(&wr); err != nil {
+	if err := engine.Misuse(&wr); err != nil {
 		s.printf("  refused: %v", err)
 		return
 	}
@@ -320,9 +321,9 @@ func (s *script) untagged(op verbs.Opcode, ulp uint32, payload []byte) string {
 	case op.Invalidates():
 		return " inv=" + s.stagName(region.STag(ulp))
 	case op == verbs.OpReadRequest:
-		var rr readRequest
-		rr.parse(payload)
-		return fmt.Sprintf(" from=%s+%d to=%s+%d size=%d", s.stagName(rr.src), rr.srcTO, s.stagName(rr.sink), rr.sinkTO, rr.size)
+		var rr engine.ReadRequest
+		rr.Parse(payload)
+		return fmt.Sprintf(" from=%s+%d to=%s+%d size=%d", s.stagName(rr.Src), rr.SrcTO, s.stagName(rr.Sink), rr.SinkTO, rr.Size)
 	case op == verbs.OpTerminate:
 		x, _ := verbs.ParseTerminate(payload)
 		return fmt.Sprintf(" %v quotes %d+%d", x.Code, len(x.DDP), len(x.Read))
@@ -365,7 +366,7 @@ func why(err error) string {
 func (s *script) state(name string) {
 	e := s.engines[name]
 	s.printf("%s: %d waiting, %d reads in flight, %d slots in use, %d receives, %d octets staged, %d regions",
-		name, e.snd.sq.Len(), e.snd.reads.Len(), e.snd.slots.Load(), e.rcv.recvs.Load(), e.snd.copied, e.snd.table.Live())
+		name, e.snd.Requests.Len(), e.snd.InFlight.Len(), e.snd.Slots.Load(), e.rcv.Recvs.Load(), e.snd.Copied, e.snd.Table.Live())
 }
 
 // runs prints octets: text as text, patterns and zeros by their length.

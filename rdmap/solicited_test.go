@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -135,12 +136,12 @@ func TestInvalidateSink(t *testing.T) {
 			if wish {
 				live = 0
 			}
-			if a.snd.table.Live() != live {
-				t.Errorf("%d registrations", a.snd.table.Live())
+			if a.snd.Table.Live() != live {
+				t.Errorf("%d registrations", a.snd.Table.Live())
 			}
 		}
 	}
-	if err := misuse(&verbs.WR{Op: verbs.OpSend, InvalidateSink: true}); !errors.Is(err, verbs.ErrBadWR) {
+	if err := engine.Misuse(&verbs.WR{Op: verbs.OpSend, InvalidateSink: true}); !errors.Is(err, verbs.ErrBadWR) {
 		t.Error(err)
 	}
 }

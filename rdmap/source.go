@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/internal/buf"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
+)
 
 // source is a Conn as its link sees it. It belongs to the holder of the reading role.
 type source Conn
@@ -37,9 +40,9 @@ func (s *source) Room(held bool) (flat []byte, places [][]byte) {
 	default:
 		c.st = buf.NewStaging(buf.Big)
 	}
-	c.st, flat = c.st.Room(c.rcv.df.Need(c.st.Pending()))
-	if in.fresh && !held && c.cfg.BusyPoll <= 0 && c.snd.long.Load() > 0 {
-		flat = flat[:shortRead]
+	c.st, flat = c.st.Room(c.rcv.Deframer.Need(c.st.Pending()))
+	if in.fresh && !held && c.cfg.BusyPoll <= 0 && c.snd.Long.Load() > 0 {
+		flat = flat[:engine.ShortRead]
 	}
 	in.room = len(flat)
 	return flat, nil
@@ -50,7 +53,7 @@ func (c *Conn) places() [][]byte {
 	if len(c.st.B) < buf.Big || c.st.R == c.st.W || c.cfg.BusyPoll > 0 {
 		return nil
 	}
-	return c.rcv.places(c.st)
+	return c.rcv.Places(c.st)
 }
 
 // Got implements drive.Source.
@@ -58,12 +61,12 @@ func (s *source) Got(n int) {
 	c, in := (*Conn)(s), &s.intake
 	switch {
 	case n > 0 && in.placed:
-		c.rcv.landed(c.st, n)
+		c.rcv.Landed(c.st, n)
 	case n > 0:
 		c.st.W += n
 		in.much = n == in.room || n > buf.Small
 	case in.placed:
-		c.rcv.missed()
+		c.rcv.Missed()
 	case in.fresh:
 		c.st.Release()
 		c.st = nil

@@ -48,12 +48,12 @@ func (c *Conn) stalled() {
 		}
 	})
 	time.AfterFunc(c.cfg.StallTimeout, c.unstall)
-	c.rcv.waitMemory()
+	c.rcv.WaitMemory()
 }
 
 // overdue ends the connection unless the Send with that number is complete by now.
 func (c *Conn) overdue(began uint64) {
-	if c.rcv.holdsSend(began) {
+	if c.rcv.HoldsSend(began) {
 		c.fail(&verbs.LocalError{Err: verbs.ErrUnfinishedSend})
 	}
 }
@@ -61,8 +61,8 @@ func (c *Conn) overdue(began uint64) {
 // replay handles what was put off. It ends early if there is still no memory.
 func (c *Conn) replay() error {
 	c.stall.retry.Store(false)
-	for first := true; c.rcv.off.len() > 0; first = false {
-		ev, ok, err := c.rcv.replay()
+	for first := true; c.rcv.Backlog.Len() > 0; first = false {
+		ev, ok, err := c.rcv.Replay()
 		switch {
 		case err != nil:
 			return err
@@ -70,11 +70,11 @@ func (c *Conn) replay() error {
 			c.stalled()
 			return nil
 		case !ok:
-			c.rcv.waitMemory()
+			c.rcv.WaitMemory()
 			if time.Since(c.stall.since) < c.cfg.StallTimeout {
 				return nil
 			}
-			return c.rcv.noMemory()
+			return c.rcv.NoMemory()
 		}
 		held, st := c.st, buf.NewStaging(buf.Small)
 		err = c.event(st, ev)
@@ -97,12 +97,12 @@ func (c *Conn) replay() error {
 // beforeStalledRead is called before a read while something is put off. It retries, and if no more can
 // be put off, it waits for memory instead of reading.
 func (c *Conn) beforeStalledRead(wait bool) error {
-	if c.stall.retry.Load() || c.rcv.off.full() {
+	if c.stall.retry.Load() || c.rcv.Backlog.Full() {
 		if err := c.handle(); err != nil {
 			return err
 		}
 	}
-	if !c.rcv.off.full() {
+	if !c.rcv.Backlog.Full() {
 		return nil
 	}
 	if wait {

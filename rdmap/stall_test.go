@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -169,30 +170,30 @@ func TestPoolFull(t *testing.T) {
 
 // TestPutOffBound: one connection puts off no more than maxPutOff, however large its Pool is.
 func TestPutOffBound(t *testing.T) {
-	pool := NewPool(64 * maxPutOff)
-	if _, ok := pool.mem.Get(64 * maxPutOff); !ok {
+	pool := NewPool(64 * engine.MaxBacklog)
+	if _, ok := pool.mem.Get(64 * engine.MaxBacklog); !ok {
 		t.Fatal("no memory")
 	}
 	e := newEngine(engineConfig{recvs: 1, pool: pool})
 	u := append(patch(t, goldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
-	want := evStalled
+	want := engine.EvStalled
 	for {
-		ev, err := e.rcv.input(u)
+		ev, err := e.rcv.Input(u)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.kind == evBlocked {
+		if ev.Kind == engine.EvBlocked {
 			break
 		}
-		if ev.kind != want || e.rcv.off.len() > maxPutOff {
-			t.Fatalf("event %d, %d octets put off", ev.kind, e.rcv.off.len())
+		if ev.Kind != want || e.rcv.Backlog.Len() > engine.MaxBacklog {
+			t.Fatalf("event %d, %d octets put off", ev.Kind, e.rcv.Backlog.Len())
 		}
-		want = evNone
+		want = engine.EvNone
 	}
-	if n := e.rcv.off.len(); n < maxPutOff/4 {
+	if n := e.rcv.Backlog.Len(); n < engine.MaxBacklog/4 {
 		t.Errorf("no more than %d octets", n)
 	}
-	e.rcv.close()
+	e.rcv.Close()
 	if pool.mem.Load().PutOff != 0 {
 		t.Errorf("%d octets count as put off after the end", pool.mem.Load().PutOff)
 	}

@@ -1,6 +1,9 @@
 package rdmap
 
-import "github.com/stag-rdma/stag/rdmap/verbs"
+import (
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
 
 // Stats counts what a connection has done since it began.
 type Stats struct {
@@ -25,19 +28,19 @@ type Stats struct {
 // Stats returns a snapshot of the counters.
 func (c *Conn) Stats() Stats {
 	s := Stats{
-		FPDUsIn: c.in.fpdus.Load(), OctetsIn: c.in.octets.Load(),
-		WriteOctetsIn: c.in.writeOctets.Load(), ReadOctetsIn: c.in.readOctets.Load(),
+		FPDUsIn: c.in.FPDUs.Load(), OctetsIn: c.in.Octets.Load(),
+		WriteOctetsIn: c.in.WriteOctets.Load(), ReadOctetsIn: c.in.ReadOctets.Load(),
 		Reads:     c.reads.Load(),
 		Takeovers: c.taken.Load(), RecvStalls: c.stalls.Load(), Staging: int(c.half.held.Load()),
 	}
 	for op := range s.MessagesIn {
-		s.MessagesIn[op] = c.in.messages[op].Load()
+		s.MessagesIn[op] = c.in.Messages[op].Load()
 	}
 	c.mu.Lock()
-	s.FPDUsOut, s.OctetsOut, s.MessagesOut = c.out.fpdus, c.out.octets, c.out.messages
-	s.WriteOctetsOut, s.ReadOctetsOut, s.Flushes = c.out.writeOctets, c.out.readOctets, c.flushes
+	s.FPDUsOut, s.OctetsOut, s.MessagesOut = c.out.FPDUs, c.out.Octets, c.out.Messages
+	s.WriteOctetsOut, s.ReadOctetsOut, s.Flushes = c.out.WriteOctets, c.out.ReadOctets, c.flushes
 	c.mu.Unlock()
-	s.SendsIn, s.SendsOut = sends(&s.MessagesIn), sends(&s.MessagesOut)
+	s.SendsIn, s.SendsOut = engine.Sends(&s.MessagesIn), engine.Sends(&s.MessagesOut)
 	s.ReadsIn, s.ReadsOut = s.MessagesIn[verbs.OpReadRequest], s.MessagesOut[verbs.OpReadRequest]
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -15,7 +16,7 @@ import (
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		cfg := &Config{Extensions: extAll, RecvSize: 9000, MULPDU: 1000}
+		cfg := &Config{Extensions: engine.ExtAll, RecvSize: 9000, MULPDU: 1000}
 		x, y := connect(t, a, b, cfg, cfg)
 		mem := &persisting{mem: make([]byte, 8192)}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights | region.Atomic})

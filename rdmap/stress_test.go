@@ -215,8 +215,8 @@ func TestCloseUnderLoad(t *testing.T) {
 				}
 				x.mu.Lock()
 				defer x.mu.Unlock()
-				if x.snd.copied != 0 {
-					t.Errorf("%d octets of staging left", x.snd.copied)
+				if x.snd.Copied != 0 {
+					t.Errorf("%d octets of staging left", x.snd.Copied)
 				}
 			})
 		})

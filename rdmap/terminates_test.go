@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -22,7 +23,7 @@ import (
 
 // onConn connects a Conn with the settings of cfg to a Peer. It also returns an engine for the builders of violations, which
 // has the regions of the Conn.
-func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
+func onConn(t *testing.T, cfg engineConfig) (*halves, *Conn, *rdmaptest.Peer) {
 	t.Helper()
 	none := func(n int) int {
 		if n == 0 {
@@ -47,27 +48,27 @@ func onConn(t *testing.T, cfg engineConfig) (*engine, *Conn, *rdmaptest.Peer) {
 	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
 	go x.Serve()
 	e := newEngine(cfg)
-	e.snd.table, e.conn = x.Table(), x
+	e.snd.Table, e.conn = x.Table(), x
 	return e, x, p
 }
 
 // extensionViolations are those of RFC 7306 and the commit draft (rdmap.md Section 4.2).
 var extensionViolations = func() []violationTest {
 	const all7306 = verbs.Ext7306
-	atomic := func(access region.Access, to uint64, op byte) func(*testing.T, *engine) []byte {
-		return func(t *testing.T, e *engine) []byte {
+	atomic := func(access region.Access, to uint64, op byte) func(*testing.T, *halves) []byte {
+		return func(t *testing.T, e *halves) []byte {
 			u := retarget(t, goldFetchAdd, 8, own(t, e, 16, access), 1)
 			u[18+3] = op
 			binary.BigEndian.PutUint64(u[18+12:], to)
 			return u
 		}
 	}
-	ranged := func(op verbs.Opcode, access region.Access, to uint64, rest ...byte) func(*testing.T, *engine) []byte {
-		return func(t *testing.T, e *engine) []byte {
+	ranged := func(op verbs.Opcode, access region.Access, to uint64, rest ...byte) func(*testing.T, *halves) []byte {
+		return func(t *testing.T, e *halves) []byte {
 			u := patch(t, goldFetchAdd, 1, 0x40|byte(op))[:18]
 			u[13] = 1
-			g := target{stag: own(t, e, 128, access), n: 64, to: to}
-			return append(g.append(u), rest...)
+			g := engine.Target{STag: own(t, e, 128, access), N: 64, To: to}
+			return append(g.Append(u), rest...)
 		}
 	}
 	const every = region.ReadSink<<1 - 1
@@ -78,29 +79,29 @@ var extensionViolations = func() []violationTest {
 		{"atomic: TO wraps", engineConfig{ird: 1, ext: all7306}, 0x0104<<16 | withHdr, atomic(region.Atomic, 1<<64-4, 0)},
 		{"atomic: Swap", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | withHdr, atomic(region.Atomic, 0, 1)},
 		{"atomic: unknown STag", engineConfig{ird: 1, ext: all7306}, 0x0100<<16 | withHdr, patched(goldFetchAdd, 10, 0, 0, 0, 1)},
-		{"atomic: another stream's STag", engineConfig{ird: 1, ext: all7306}, 0x0103<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+		{"atomic: another stream's STag", engineConfig{ird: 1, ext: all7306}, 0x0103<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 			return retarget(t, goldFetchAdd, 8, foreign(t, e), 1)
 		}},
-		{"atomic of 51 octets", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+		{"atomic of 51 octets", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | withHdr, func(t *testing.T, _ *halves) []byte {
 			return patch(t, goldFetchAdd, 10, 0, 0, 0, 1)[:18+51]
 		}},
-		{"Immediate of 9 octets", engineConfig{recvs: 1, ext: all7306}, 0x0207<<16 | withHdr, func(t *testing.T, _ *engine) []byte {
+		{"Immediate of 9 octets", engineConfig{recvs: 1, ext: all7306}, 0x0207<<16 | withHdr, func(t *testing.T, _ *halves) []byte {
 			return append(patch(t, goldImm, 10, 0, 0, 0, 1), 9)
 		}},
 		{"Atomic Response, none due", engineConfig{ext: all7306}, 0x1202<<16 | withHdr, patched(goldAtomicResp, 10, 0, 0, 0, 1)},
-		{"Atomic Response, MSN 2", engineConfig{ord: 2, ext: all7306}, 0x1203<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+		{"Atomic Response, MSN 2", engineConfig{ord: 2, ext: all7306}, 0x1203<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 			for range 2 {
 				e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			}
 			e.output()
 			return patch(t, goldAtomicResp, 13, 2)
 		}},
-		{"Atomic Response, identifier", engineConfig{ord: 1, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+		{"Atomic Response, identifier", engineConfig{ord: 1, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			e.output()
 			return patch(t, goldAtomicResp, 10, 0, 0, 0, 1)
 		}},
-		{"Atomic Response to a Read", engineConfig{ord: 2, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *engine) []byte {
+		{"Atomic Response to a Read", engineConfig{ord: 2, ext: all7306}, 0x02ff<<16 | withHdr, func(t *testing.T, e *halves) []byte {
 			reading(t, e)
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			e.output()
@@ -161,25 +162,25 @@ func TestTerminatesOnWire(t *testing.T) {
 // we send has a test that provokes it. The exceptions are listed here.
 func TestTermMap(t *testing.T) {
 	sent := map[verbs.TermCode]bool{
-		termCode(2, 0, 2): true, // TestBadCRC
-		termCode(2, 0, 3): true, // TestBadMarker
-		termCode(2, 0, 6): true, // TestBadReplies
-		termCode(2, 0, 7): true, // TestNoMatchingRTR
-		termCode(0, 0, 0): true, // TestSinkLost
+		engine.TermCode(2, 0, 2): true, // TestBadCRC
+		engine.TermCode(2, 0, 3): true, // TestBadMarker
+		engine.TermCode(2, 0, 6): true, // TestBadReplies
+		engine.TermCode(2, 0, 7): true, // TestNoMatchingRTR
+		engine.TermCode(0, 0, 0): true, // TestSinkLost
 	}
 	for _, v := range slices.Concat(extensionViolations, violationTests) {
 		sent[verbs.TermCode{Layer: uint8(v.word >> 28), EType: uint8(v.word>>24) & 15, Code: uint8(v.word >> 16)}] = true
 	}
 	never := map[verbs.TermCode]string{
-		termCode(0, 1, 0xff): "every protection error has a better code",
-		termCode(0, 2, 0x08): "no error here reaches beyond its stream",
-		termCode(0, 2, 0x09): "the same as 0x0/0x1/0x09, which is sent",
-		termCode(2, 0, 0x01): "there is no connection to send it on",
-		termCode(2, 0, 0x04): "there is no full operation to send it in",
-		termCode(2, 0, 0x05): "a startup that fails here is refused, or closed",
+		engine.TermCode(0, 1, 0xff): "every protection error has a better code",
+		engine.TermCode(0, 2, 0x08): "no error here reaches beyond its stream",
+		engine.TermCode(0, 2, 0x09): "the same as 0x0/0x1/0x09, which is sent",
+		engine.TermCode(2, 0, 0x01): "there is no connection to send it on",
+		engine.TermCode(2, 0, 0x04): "there is no full operation to send it in",
+		engine.TermCode(2, 0, 0x05): "a startup that fails here is refused, or closed",
 	}
 	for n := range 3 << 12 {
-		code := termCode(uint8(n>>12), uint8(n>>8)&15, uint8(n))
+		code := engine.TermCode(uint8(n>>12), uint8(n>>8)&15, uint8(n))
 		anyCode := code.Layer == verbs.LayerRDMAP && code.EType == 0 || code.Layer == verbs.LayerDDP && code.EType == 3
 		if _, ok := never[code]; code.Registered() && !anyCode && ok == sent[code] {
 			t.Errorf("%v: sent %v, and never sent %v", code, sent[code], ok)
@@ -190,25 +191,25 @@ func TestTermMap(t *testing.T) {
 			t.Errorf("%v is sent and not registered", code)
 		}
 	}
-	for v := range numViolations {
-		if c := violations[v].code; !sent[c] {
-			t.Errorf("%q: %v is provoked by no test", violations[v].text, c)
+	for v := range engine.NumViolations {
+		if c := engine.Violations[v].Code; !sent[c] {
+			t.Errorf("%q: %v is provoked by no test", engine.Violations[v].Text, c)
 		}
 	}
 	for v := ddp.LocalCatastrophic; v <= ddp.Interleaved; v++ {
 		err := &ddp.Error{Violation: v}
 		err.Layer, err.EType, err.Code = v.Code()
-		if p := protocolError(err, nil); !sent[p.Code] || p.Section == "" || p.Terminate == nil || !errors.Is(p, err) {
+		if p := engine.ProtocolError(err, nil); !sent[p.Code] || p.Section == "" || p.Terminate == nil || !errors.Is(p, err) {
 			t.Errorf("%v: %+v", v, p)
 		}
 	}
 	for c := mpa.CodeClosed; c <= mpa.CodeRTR; c++ {
-		p := protocolError(&mpa.Error{Code: c}, nil)
+		p := engine.ProtocolError(&mpa.Error{Code: c}, nil)
 		if _, unsent := never[p.Code]; unsent != (p.Terminate == nil) && c != mpa.CodeLocal || !p.Code.Registered() {
 			t.Errorf("%v: %+v", c, p)
 		}
 	}
-	if p := protocolError(errTest, nil); p.Code != (verbs.TermCode{}) || p.Terminate == nil {
+	if p := engine.ProtocolError(errTest, nil); p.Code != (verbs.TermCode{}) || p.Terminate == nil {
 		t.Errorf("an error of no layer: %+v", p)
 	}
 }
@@ -297,7 +298,7 @@ func TestCancelledSink(t *testing.T) {
 		queued := func() bool {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			return x.snd.sq.Len() > 0
+			return x.snd.Requests.Len() > 0
 		}
 		for !queued() {
 			yield()

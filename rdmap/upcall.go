@@ -4,14 +4,15 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 )
 
 // deliver hands the message of ev to the Handler. Its error is that of upcall.
-func (c *Conn) deliver(st *buf.Staging, ev *event) error {
-	buf := ev.buf
+func (c *Conn) deliver(st *buf.Staging, ev *engine.Event) error {
+	buf := ev.Buf
 	m := &st.Msg // field by field: a copy of all at once would wait for what was just stored
-	m.Op, m.Data, m.Invalidated, m.Solicited = ev.msg.Op, ev.msg.Data, ev.msg.Invalidated, ev.msg.Solicited
-	ev.clear()
+	m.Op, m.Data, m.Invalidated, m.Solicited = ev.Msg.Op, ev.Msg.Data, ev.Msg.Invalidated, ev.Msg.Solicited
+	ev.Clear()
 	err := c.upcall(st)
 	if buf != nil {
 		c.cfg.Pool.mem.Put(buf)
@@ -53,15 +54,15 @@ func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
 // readDone completes what the response to the oldest request has made due, the last one by an upcall
 // if it wants that.
 func (c *Conn) readDone(st *buf.Staging) error {
-	due := c.rcv.due
-	c.rcv.due = due[:0]
+	due := c.rcv.Due
+	c.rcv.Due = due[:0]
 	last := c.wantsUpcall(due)
 	if last == nil {
-		fire(due)
+		engine.Fire(due)
 		return nil
 	}
-	fire(due[:len(due)-1])
-	due[len(due)-1] = completion{}
+	engine.Fire(due[:len(due)-1])
+	due[len(due)-1] = engine.Completion{}
 	s := c.beginUpcall()
 	last.CompleteUpcall(c)
 	return c.endUpcall(st, s)
@@ -69,11 +70,11 @@ func (c *Conn) readDone(st *buf.Staging) error {
 
 // wantsUpcall returns the last one of due if it has to be completed by an upcall, otherwise nil. Those
 // before it must not wait for an upcall.
-func (c *Conn) wantsUpcall(due []completion) UpcallCompleter {
-	if len(due) == 0 || due[len(due)-1].err != nil {
+func (c *Conn) wantsUpcall(due []engine.Completion) UpcallCompleter {
+	if len(due) == 0 || due[len(due)-1].Err != nil {
 		return nil
 	}
-	last, ok := due[len(due)-1].done.(UpcallCompleter)
+	last, ok := due[len(due)-1].Done.(UpcallCompleter)
 	if !ok {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (c *Conn) takeOver(s uint64) bool {
 // succeed continues where the upcall that lost the role was.
 func (c *Conn) succeed() {
 	c.endBurst()
-	if c.st == nil && c.rcv.off.len() == 0 {
+	if c.st == nil && c.rcv.Backlog.Len() == 0 {
 		if !c.executeHere() {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -153,15 +154,15 @@ func TestReadDone(t *testing.T) {
 			n := noting{string(k), &log}
 			switch k {
 			case '!':
-				c.rcv.due[len(c.rcv.due)-1].err = errors.New("broken")
+				c.rcv.Due[len(c.rcv.Due)-1].Err = errors.New("broken")
 			case 'p':
-				c.rcv.due = append(c.rcv.due, completion{done: n})
+				c.rcv.Due = append(c.rcv.Due, engine.Completion{Done: n})
 			default:
-				c.rcv.due = append(c.rcv.due, completion{done: notingUp{n}})
+				c.rcv.Due = append(c.rcv.Due, engine.Completion{Done: notingUp{n}})
 			}
 		}
-		if err := c.readDone(new(buf.Staging)); err != nil || len(c.rcv.due) != 0 || c.upcalls.Load()&1 != 0 {
-			t.Errorf("%s: %v, %d left, %d", r.due, err, len(c.rcv.due), c.upcalls.Load())
+		if err := c.readDone(new(buf.Staging)); err != nil || len(c.rcv.Due) != 0 || c.upcalls.Load()&1 != 0 {
+			t.Errorf("%s: %v, %d left, %d", r.due, err, len(c.rcv.Due), c.upcalls.Load())
 		}
 		if want := strings.Split(r.want, ","); !slices.Equal(log, want) {
 			t.Errorf("%s: %q, want %q", r.due, log, want)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -27,7 +28,7 @@ type world struct {
 
 // worldSide is one engine and what the model knows about it.
 type worldSide struct {
-	e      *engine
+	e      *halves
 	pool   *Pool
 	wire   []byte // sent, not yet received
 	slots  [3]*worldRegion
@@ -74,11 +75,11 @@ func newWorld(t testing.TB, in []byte) *world {
 	for i := range w.sides {
 		s := &worldSide{pool: NewPool(1 << 20), last: -1}
 		s.e = newEngine(engineConfig{
-			mulpdu: sizes[(how>>(2*i))&3], ird: 3, ord: 2, recvs: 1000, size: 256, ext: extAll,
+			mulpdu: sizes[(how>>(2*i))&3], ird: 3, ord: 2, recvs: 1000, size: 256, ext: engine.ExtAll,
 			nocrc: how&16 != 0, interleave: how&32 != 0, pool: s.pool,
 		})
 		if how&64 != 0 {
-			s.e.wk.startMarking()
+			s.e.wk.StartMarking()
 			s.e.df.ExpectMarkers()
 		}
 		w.sides[i] = s
@@ -112,7 +113,7 @@ func (w *world) fill(s *worldSide, slot int) {
 func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
 	r := &worldRegion{double: make([]byte, worldSize)}
 	mem := &persisting{mem: make([]byte, worldSize)}
-	reg, err := s.e.snd.table.RegisterMemory(mem, region.Options{Access: access})
+	reg, err := s.e.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func (o *worldOp) Complete(err error) {
 	if o.n++; o.n > 1 {
 		panic(fmt.Sprintf("%v completed %d times", o.op, o.n))
 	}
-	if o.region != nil && asks(o.op) {
+	if o.region != nil && engine.Asks(o.op) {
 		o.region.busy--
 	}
 	if err != nil {
@@ -166,7 +167,7 @@ func (w *world) post(s *worldSide, wr verbs.WR, o *worldOp) {
 	s.ops = append(s.ops, o)
 	if o.region != nil {
 		o.region.touched = true
-		if asks(wr.Op) {
+		if engine.Asks(wr.Op) {
 			o.region.busy++
 		}
 	}
@@ -252,7 +253,7 @@ func (w *world) finish() {
 			}
 		}
 		w.memory(s)
-		if s.e.rcv.close(); s.pool.Used() != 0 {
+		if s.e.rcv.Close(); s.pool.Used() != 0 {
 			w.t.Fatalf("side %d: %d octets of the pool are in use", i, s.pool.Used())
 		}
 	}

@@ -1,18 +1,18 @@
-package rdmap
+package engine
 
 import "github.com/stag-rdma/stag/rdmap/verbs"
 
 const (
-	extBase verbs.Extensions = 0 // RFC 5040: always
-	extAll                   = verbs.ExtCommit<<1 - 1
+	ExtBase verbs.Extensions = 0                      // RFC 5040: always
+	ExtAll                   = verbs.ExtCommit<<1 - 1 // every extension
 )
 
-// normal drops unknown bits and adds what others include.
-func normal(x verbs.Extensions) verbs.Extensions {
+// Normal drops unknown bits and adds what others include.
+func Normal(x verbs.Extensions) verbs.Extensions {
 	if x&verbs.ExtSwap != 0 {
 		x |= verbs.Ext7306
 	}
-	return x & extAll
+	return x & ExtAll
 }
 
 // form is what a message of an opcode must look like besides T bit and queue: the extension that it belongs to, and the
@@ -23,14 +23,14 @@ type form struct {
 }
 
 var forms = [...]form{
-	verbs.OpWrite:               {extBase, -1, -1},
-	verbs.OpReadRequest:         {extBase, 28, 28},
-	verbs.OpReadResponse:        {extBase, -1, -1},
-	verbs.OpSend:                {extBase, -1, -1},
-	verbs.OpSendInvalidate:      {extBase, -1, -1},
-	verbs.OpSendSE:              {extBase, -1, -1},
-	verbs.OpSendSEInvalidate:    {extBase, -1, -1},
-	verbs.OpTerminate:           {extBase, 4, -1},
+	verbs.OpWrite:               {ExtBase, -1, -1},
+	verbs.OpReadRequest:         {ExtBase, 28, 28},
+	verbs.OpReadResponse:        {ExtBase, -1, -1},
+	verbs.OpSend:                {ExtBase, -1, -1},
+	verbs.OpSendInvalidate:      {ExtBase, -1, -1},
+	verbs.OpSendSE:              {ExtBase, -1, -1},
+	verbs.OpSendSEInvalidate:    {ExtBase, -1, -1},
+	verbs.OpTerminate:           {ExtBase, 4, -1},
 	verbs.OpImmediate:           {verbs.Ext7306, 8, 8},
 	verbs.OpImmediateSE:         {verbs.Ext7306, 8, 8},
 	verbs.OpAtomicRequest:       {verbs.Ext7306, 52, 52},
@@ -49,43 +49,43 @@ func isMessage(op verbs.Opcode) bool {
 	return op.IsSend() || op == verbs.OpImmediate || op == verbs.OpImmediateSE
 }
 
-// asks reports whether op is a request, which goes to queue 1 and gets a response.
-func asks(op verbs.Opcode) bool { return 1<<op&requestOps != 0 }
+// Asks reports whether op is a request, which goes to queue 1 and gets a response.
+func Asks(op verbs.Opcode) bool { return 1<<op&requestOps != 0 }
 
 const requestOps = 1<<verbs.OpReadRequest | 1<<verbs.OpAtomicRequest | 1<<verbs.OpFlushRequest | 1<<verbs.OpVerifyRequest |
 	1<<verbs.OpAtomicWriteRequest
 
-// payload returns how many octets of payload wr has.
-func payload(wr *verbs.WR) int { return len(wr.Head) + len(wr.Body) }
+// Payload returns how many octets of payload wr has.
+func Payload(wr *verbs.WR) int { return len(wr.Head) + len(wr.Body) }
 
-// misuse returns the error for misuse that can be detected without the connection, or nil.
-func misuse(wr *verbs.WR) error {
+// Misuse returns the error for misuse that can be detected without the connection, or nil.
+func Misuse(wr *verbs.WR) error {
 	if wr.InvalidateSink && wr.Op != verbs.OpReadRequest {
 		return verbs.ErrBadWR
 	}
 	switch wr.Op {
 	case verbs.OpSend, verbs.OpSendSE, verbs.OpSendInvalidate, verbs.OpSendSEInvalidate, verbs.OpWrite:
-		if uint64(payload(wr)) > maxMessage {
+		if uint64(Payload(wr)) > MaxMessage {
 			return verbs.ErrTooLong
 		}
 	case verbs.OpReadRequest:
-		if payload(wr) != 0 {
+		if Payload(wr) != 0 {
 			return verbs.ErrBadWR
 		}
 	case verbs.OpImmediate, verbs.OpImmediateSE, verbs.OpAtomicWriteRequest:
-		if payload(wr) != immediateLen {
+		if Payload(wr) != ImmediateLen {
 			return verbs.ErrBadWR
 		}
 	case verbs.OpFlushRequest:
-		if payload(wr) != 0 {
+		if Payload(wr) != 0 {
 			return verbs.ErrBadWR
 		}
 	case verbs.OpVerifyRequest:
-		if payload(wr) > maxHash {
+		if Payload(wr) > maxHash {
 			return verbs.ErrBadWR
 		}
 	case verbs.OpAtomicRequest:
-		if payload(wr) != 0 || wr.Atomic == nil || wr.Atomic.Op > verbs.AtomicCmpSwap {
+		if Payload(wr) != 0 || wr.Atomic == nil || wr.Atomic.Op > verbs.AtomicCmpSwap {
 			return verbs.ErrBadWR
 		}
 	default:
@@ -94,8 +94,8 @@ func misuse(wr *verbs.WR) error {
 	return nil
 }
 
-// extensionOf returns the extensions that wr is part of.
-func extensionOf(wr *verbs.WR) verbs.Extensions {
+// ExtensionOf returns the extensions that wr is part of.
+func ExtensionOf(wr *verbs.WR) verbs.Extensions {
 	if wr.Op == verbs.OpAtomicRequest && wr.Atomic.Op == verbs.AtomicSwap {
 		return verbs.Ext7306 | verbs.ExtSwap
 	}
@@ -103,4 +103,4 @@ func extensionOf(wr *verbs.WR) verbs.Extensions {
 }
 
 // maxMessage is the length of the largest DDP message, octets (RFC 5041 Section 5.2).
-const maxMessage = 1<<32 - 1
+const MaxMessage = 1<<32 - 1

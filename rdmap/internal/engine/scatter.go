@@ -1,4 +1,4 @@
-package rdmap
+package engine
 
 import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// directMin is the shortest payload of an FPDU that is read straight into its place.
-	directMin = 16 << 10
-	// directLong is how many octets of payload make such a read long enough.
-	directLong = 128 << 10
+	// DirectMin is the shortest payload of an FPDU that is read straight into its place.
+	DirectMin = 16 << 10
+	// DirectLong is how many octets of payload make such a read long enough.
+	DirectLong = 128 << 10
 	// directMost bounds the octets of payload in one such read, which may exceed it by one payload.
 	directMost = 1 << 20
-	// shortRead is how many octets a read takes if nothing is staged and a Response of directLong
+	// ShortRead is how many octets a read takes if nothing is staged and a Response of directLong
 	// octets is due: its first header tells the next read where everything after it belongs. Short
 	// messages that arrive before it are still read whole.
-	shortRead = 4 << 10
+	ShortRead = 4 << 10
 	// fpduHead is the length of what precedes the payload of a tagged segment in its FPDU.
 	fpduHead = mpa.HeaderLen + ddp.TaggedLen
 )
@@ -38,7 +38,7 @@ type direct struct {
 	head ddp.Segment // of the first FPDU
 	have int         // octets of its payload that were staged before
 	n    int         // payload octets of an FPDU; the last one of the message may have fewer
-	to   int         // octets of view that the read is for
+	To   int         // octets of view that the read is for
 	got  int         // octets that have arrived, beginning with the first FPDU
 	more bool        // another long Read Response will follow
 	vec  [][]byte
@@ -47,17 +47,17 @@ type direct struct {
 // size returns the payload octets of the FPDU whose payload belongs at off of the view.
 func (d *direct) size(off int) int { return min(d.n, len(d.view.Bytes())-off) }
 
-// places returns the places for the octets of the next read, or nil if it is an ordinary read. If the
+// Places returns the places for the octets of the next read, or nil if it is an ordinary read. If the
 // result is not nil, missed or landed has to be called after the read.
-func (r *receiver) places(st *buf.Staging) [][]byte {
-	d := &r.direct
-	head, ulpdu, ok := r.df.Peek(st.Pending())
+func (r *Receiver) Places(st *buf.Staging) [][]byte {
+	d := &r.Direct
+	head, ulpdu, ok := r.Deframer.Peek(st.Pending())
 	d.n, d.have = ulpdu-ddp.TaggedLen, len(head)-ddp.TaggedLen
-	if !ok || d.n <= 0 || d.have < 0 || d.have == d.n || r.off.len() > 0 {
+	if !ok || d.n <= 0 || d.have < 0 || d.have == d.n || r.Backlog.Len() > 0 {
 		return nil
 	}
 	limit := len(st.B)
-	if st.R > 0 && d.have < directMin/4 {
+	if st.R > 0 && d.have < DirectMin/4 {
 		st.R, st.W = 0, copy(st.B, st.Pending())
 	} else if st.R > 0 { // everything is laid out from the front; what is pending stays for now
 		limit = st.R
@@ -71,19 +71,19 @@ func (r *receiver) places(st *buf.Staging) [][]byte {
 }
 
 // aim finds the sink if d.head is the header of a Read Response segment that may be placed.
-func (r *receiver) aim(d *direct) bool {
+func (r *Receiver) aim(d *direct) bool {
 	s := &d.head
 	op, v := r.opcode(s)
 	if v != vioNone || s.DV != ddp.Version || op != verbs.OpReadResponse || r.checkResponse(s, d.n) != vioNone {
 		return false
 	}
-	d.more = r.up.behind() >= directLong
-	if d.n < directMin && !(s.Last && d.more) { // that one is read by itself, so that the next read is direct
+	d.more = r.up.behind() >= DirectLong
+	if d.n < DirectMin && !(s.Last && d.more) { // that one is read by itself, so that the next read is direct
 		return false
 	}
 	n := uint32(d.n)
 	if rd, _ := r.up.head(); !s.Last {
-		n = uint32(uint64(rd.size) - (s.TO - rd.sinkTO))
+		n = uint32(uint64(rd.Size) - (s.TO - rd.SinkTO))
 	}
 	view, err := r.table.Lookup(region.STag(s.STag), s.TO, n, region.ReadSink)
 	if err != nil {
@@ -100,46 +100,46 @@ func (r *receiver) aim(d *direct) bool {
 // vectors lays out the read. Everything that is not payload goes to b, after the first header.
 func (d *direct) vectors(b []byte) [][]byte {
 	mem := d.view.Bytes()
-	d.to = d.n
+	d.To = d.n
 	d.vec = append(d.vec[:0], mem[d.have:d.n])
 	at, last := fpduHead, d.n
-	for d.to < min(len(mem), directMost) {
+	for d.To < min(len(mem), directMost) {
 		gap := mpa.TrailerLen(ddp.TaggedLen+last) + fpduHead
-		last = d.size(d.to)
+		last = d.size(d.To)
 		if at+gap+last > len(b) { // land treats b[at:] as if it held that whole FPDU
 			break
 		}
-		d.vec = append(d.vec, b[at:at+gap], mem[d.to:d.to+last])
-		d.to += last
+		d.vec = append(d.vec, b[at:at+gap], mem[d.To:d.To+last])
+		d.To += last
 		at += gap
 	}
 	end := len(b)
-	if d.to >= directLong || d.to < len(mem) || d.more { // the next payload is for the next read
+	if d.To >= DirectLong || d.To < len(mem) || d.more { // the next payload is for the next read
 		end = min(at+mpa.TrailerLen(ddp.TaggedLen+last)+fpduHead, end)
 	}
 	d.vec = append(d.vec, b[at:end])
 	return d.vec
 }
 
-// missed is called after places if nothing was read.
-func (r *receiver) missed() { r.direct.view.Release() }
+// Missed is called after places if nothing was read.
+func (r *Receiver) Missed() { r.Direct.view.Release() }
 
-// landed is called after places if n > 0 octets were read. Nobody may look at the staging before land.
-func (r *receiver) landed(st *buf.Staging, n int) {
+// Landed is called after places if n > 0 octets were read. Nobody may look at the staging before land.
+func (r *Receiver) Landed(st *buf.Staging, n int) {
 	staged := st.Pending()
 	copy(st.B, staged[:fpduHead])
-	r.direct.on, r.direct.got = true, len(staged)+n
+	r.Direct.on, r.Direct.got = true, len(staged)+n
 }
 
 // land delivers the FPDUs whose payloads are in their place. It lays out all others as a read into the
 // staging would have done, in the staging that it returns. The last one may complete the Read.
-func (r *receiver) land(st *buf.Staging) (*buf.Staging, *event, error) {
-	d := &r.direct
+func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
+	d := &r.Direct
 	d.on = false
-	r.ev.kind = evNone
+	r.ev.Kind = EvNone
 	mem, left := d.view.Bytes(), d.got
 	st.R = 0
-	for off := 0; off < d.to; {
+	for off := 0; off < d.To; {
 		n := d.size(off)
 		size := mpa.FPDULen(ddp.TaggedLen + n)
 		p := st.B[st.R:]
@@ -150,35 +150,35 @@ func (r *receiver) land(st *buf.Staging) (*buf.Staging, *event, error) {
 		}
 		trailer := p[fpduHead : fpduHead+size-n-fpduHead]
 		var sum uint32
-		if r.df.CRC {
+		if r.Deframer.CRC {
 			sum = mpa.UpdateCRC(mpa.UpdateCRC(0, p[:fpduHead]), mem[off:off+n])
 		}
-		if err := r.df.Finish(sum, trailer); err != nil {
+		if err := r.Deframer.Finish(sum, trailer); err != nil {
 			d.view.Release()
-			return st, nil, r.mute(protocolError(err, nil))
+			return st, nil, r.mute(ProtocolError(err, nil))
 		}
 		off += n
 		left -= size
 		st.R += size - n
 		st.W = st.R
-		if off == d.to {
+		if off == d.To {
 			st.W += left
 			d.view.Release() // before the Read is complete
 		}
 		u := p[mpa.HeaderLen : fpduHead+n] // the length and the header are right; the payload is elsewhere
-		if r.ddp.Continues(u) {
-			r.ddp.Continue(n)
+		if r.DDP.Continues(u) {
+			r.DDP.Continue(n)
 			r.followed(1, n)
 			continue
 		}
 		r.inPlace = true
-		ev, err := r.input(u)
+		ev, err := r.Input(u)
 		r.inPlace = false
 		if err != nil {
 			d.view.Release()
 			return st, nil, r.mute(err)
 		}
-		if ev.kind != evNone { // of the last one
+		if ev.Kind != EvNone { // of the last one
 			return st, ev, nil
 		}
 	}
@@ -214,7 +214,7 @@ func (d *direct) fill(st *buf.Staging, off, n int) *buf.Staging {
 // spread fills to with the headers and trailers in from and the payloads between them. from begins
 // with the header of the payload at off. to may begin where from begins.
 func (d *direct) spread(to, from []byte, off int) {
-	if off >= d.to || len(to) <= fpduHead {
+	if off >= d.To || len(to) <= fpduHead {
 		copy(to, from)
 		return
 	}

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+)
+
+// Backlog keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for memory, so that
+// messages that free memory (Read Responses, responses on queue 3) are still handled. Requests wait
+// too, since a Read Response is not generated before an earlier Send has completed (RFC 5040 Section
+// 5.5). Each ULPDU is preceded by its length.
+type Backlog struct {
+	b    []byte
+	stop bool // the Pool keeps no more
+}
+
+// MaxBacklog is how many octets a connection keeps before its whole stream waits. All connections of a
+// Pool together keep at most that much or the limit of the Pool, whichever is larger, and the first
+// ULPDU of each.
+const MaxBacklog = 128 << 10
+
+// Len returns how many octets are kept.
+func (o *Backlog) Len() int { return len(o.b) }
+
+// Full reports whether one more ULPDU might not fit.
+func (o *Backlog) Full() bool { return o.stop || len(o.b) > MaxBacklog-2-0xffff }
+
+// waits reports whether u has to wait for its turn after what is put off.
+func (o *Backlog) waits(u []byte) bool {
+	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 {
+		return mutant.WritesWait
+	}
+	if mutant.RequestsPassMessages {
+		return binary.BigEndian.Uint32(u[6:]) == ddp.QNSend
+	}
+	return binary.BigEndian.Uint32(u[6:]) <= ddp.QNRequest
+}
+
+// Next returns the first ULPDU.
+func (o *Backlog) Next() []byte {
+	n := int(binary.BigEndian.Uint16(o.b))
+	return o.b[2 : 2+n]
+}
+
+// Pop drops the first ULPDU, and returns its room to p.
+func (o *Backlog) Pop(p *buf.Pool) {
+	n := 2 + len(o.Next())
+	p.Forget(n)
+	o.stop = false
+	o.b = o.b[n:]
+	if len(o.b) == 0 {
+		o.b = nil
+	}
+}
+
+// Defer keeps u for later.
+func (r *Receiver) Defer(u []byte) *Event {
+	r.ev.Kind = EvBlocked
+	if r.Backlog.Full() {
+		return &r.ev
+	}
+	first := r.Backlog.Len() == 0
+	if !r.Pool.Keep(2+len(u), MaxBacklog, first) {
+		r.Backlog.stop = true
+		return &r.ev
+	}
+	r.Backlog.b = binary.BigEndian.AppendUint16(r.Backlog.b, uint16(len(u)))
+	r.Backlog.b = append(r.Backlog.b, u...)
+	r.ev.Kind = EvNone
+	if first {
+		r.ev.Kind = EvStalled
+	}
+	return &r.ev
+}
+
+// Replay handles the first ULPDU that was put off. ok is false if there is still no memory for it.
+func (r *Receiver) Replay() (ev *Event, ok bool, err error) {
+	kept := r.Backlog
+	r.Backlog = Backlog{} // a stall now must not append to what is being replayed
+	if ev, err = r.Accept(kept.Next()); err != nil {
+		return nil, true, err
+	}
+	if r.Backlog.Len() > 0 { // put off again
+		r.Pool.Forget(r.Backlog.Len())
+		r.Backlog = kept
+		return nil, false, nil
+	}
+	// The message lies in the octets that were put off, which are not overwritten.
+	kept.Pop(r.Pool)
+	r.Backlog = kept
+	return ev, true, nil
+}
+
+// NoMemory returns the error for a connection that has waited too long: "no buffer" (RFC 5041
+// Section 7.1).
+func (r *Receiver) NoMemory() error {
+	u := r.Backlog.Next()
+	err := &ddp.Error{Violation: ddp.NoBuffer, HasHeader: true, SegmentLen: len(u)}
+	err.Layer, err.EType, err.Code = err.Violation.Code()
+	err.Segment.Parse(u)
+	return ProtocolError(err, u)
+}
+
+// WaitMemory makes the Pool grant memory for the first ULPDU.
+func (r *Receiver) WaitMemory() { r.Pool.Wait(&r.Claim) }
+
+// HoldsSend reports whether the Send with that number holds memory and is not complete.
+func (r *Receiver) HoldsSend(began uint64) bool { return r.Pool.Holds(&r.Arriving, began) }

@@ -1,0 +1,696 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/mutant"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// Sender is the sending half: work requests and responses in, messages for a Work out. Posters, the Receiver and the
+// writer use it under the lock that the Receiver was given. Without that lock the writer calls Work.Build, which touches
+// only what Take has handed over.
+type Sender struct {
+	MULPDU int
+	CRC    bool
+	ORD    int // most requests of ours in flight
+	IRD    int // most requests of the peer held
+	// Interleave: whole Sends may pass between the segments of a Read Response.
+	Interleave bool
+	Limit      int // most copied octets waiting
+	Table      *region.Table
+	Sinks      *region.Table // has the sinks of our Reads; nil: they are not checked
+
+	Held bool // responder before the first FPDU: nothing may be sent (RFC 5044 Section 7.1.2)
+	// Aborted: the connection has failed; only a Terminate may still be queued.
+	Aborted bool
+	late    []Completion // of work requests that were not taken, behind one that was being written
+
+	Requests  buf.Ring[item]    // work requests, in order
+	Responses buf.Ring[item]    // responses, in order of the requests
+	InFlight  buf.Ring[outRead] // our requests in flight, in order
+	Long      atomic.Int64      // of reads: those of at least directLong octets
+	// Slots counts the IRD slots in use. A slot is free again when its response has been
+	// handed down (RFC 5040 Section 6.1). That is before the write: the peer may see the
+	// response, and use the slot, before the write returns.
+	Slots     atomic.Int64
+	turn      bool // it is the send queue's turn
+	run       int  // small messages taken in this turn
+	Copied    int  // octets of the arena that wait
+	arena     buf.Arena
+	order     completions
+	term      *item // to be sent last
+	Ext       verbs.Extensions
+	LastID    uint32 // identifier of the last Atomic Request
+	handed    int    // responses that the flusher has and has not yet written
+	Executing bool   // there is an executor
+	Expected  int    // of reads: those whose response comes on queue 3
+	Local     error  // why the head of sq cannot be built; ends the connection
+}
+
+// Ready reports whether take would find something, given what is unfinished.
+func (s *Sender) Ready(w *Work) bool {
+	switch {
+	case s.Held:
+		return false
+	case w.unfinished() || s.term != nil || s.Responses.Len() > 0 && s.Responses.At(0).answerable():
+		return true
+	}
+	return s.Requests.Len() > 0 && !s.stalled()
+}
+
+// stalled reports whether the send queue waits for an outbound read slot. Because of the "completion
+// order" of RFC 5040 Section 6.1, what follows the Read has to wait too.
+func (s *Sender) stalled() bool {
+	return Asks(s.Requests.At(0).op) && s.InFlight.Len() >= s.ORD || mutant.Fence && s.InFlight.Len() > 0
+}
+
+// Post appends a work request that has passed its checks.
+func (s *Sender) Post(wr *verbs.WR) {
+	if s.coalesce(wr) {
+		return
+	}
+	it := s.Requests.Add()
+	it.template(wr)
+	max := ddp.MaxPayload(it.seg.Tagged, s.MULPDU)
+	if Asks(wr.Op) {
+		s.postRequest(it, wr, max)
+		return
+	}
+	if Payload(wr) <= verbs.CopyLimit {
+		s.frame(it, wr.Head, wr.Body, max)
+		return
+	}
+	it.Octets = uint32(Payload(wr))
+	it.room = s.arena.Reserve(len(wr.Head))
+	copy(it.room.B, wr.Head)
+	s.Copied += len(it.room.B)
+	it.body = wr.Body
+}
+
+// postRequest makes it a request of queue 1.
+func (s *Sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
+	var b [maxRequest]byte
+	it.read = outRead{op: wr.Op, done: wr.Done, answer: wr.Answer}
+	if wr.Op == verbs.OpVerifyRequest && Payload(wr) > 0 {
+		it.read.want = hashes.Get().(*wantedHash).set(wr.Head, wr.Body)
+	}
+	switch wr.Op {
+	case verbs.OpReadRequest:
+		it.read.Sink, it.read.SinkTO, it.read.Size = wr.Sink, wr.SinkTO, wr.Len
+		it.read.invalidate = wr.InvalidateSink
+		rr := ReadRequest{Sink: wr.Sink, SinkTO: wr.SinkTO, Size: wr.Len, Src: wr.STag, SrcTO: wr.TO}
+		s.frame(it, rr.Append(b[:0]), nil, maxPayload)
+	case verbs.OpAtomicRequest:
+		s.LastID++
+		it.read.id = s.LastID
+		a := atomicRequest{Atomic: *wr.Atomic, id: s.LastID, stag: wr.STag, to: wr.TO}
+		s.frame(it, a.append(b[:0]), nil, maxPayload)
+	case verbs.OpFlushRequest:
+		g := Target{STag: wr.STag, N: wr.Len, To: wr.TO}
+		s.frame(it, append(g.Append(b[:0]), 0, 0, 0, byte(wr.Flags)), nil, maxPayload)
+	case verbs.OpVerifyRequest, verbs.OpAtomicWriteRequest:
+		g := Target{STag: wr.STag, N: wr.Len, To: wr.TO}
+		if wr.Op == verbs.OpAtomicWriteRequest {
+			g.N = 8
+		}
+		s.frame(it, append(append(g.Append(b[:0]), wr.Head...), wr.Body...), nil, maxPayload)
+	default:
+	}
+}
+
+// frame makes it a framed item with the given payload.
+func (s *Sender) frame(it *item, head, body []byte, maxPayload int) {
+	it.Octets = uint32(len(head) + len(body))
+	it.framed, it.messages = true, 1
+	it.room = s.arena.Reserve(framedLen(it.seg.Tagged, int(it.Octets), maxPayload))
+	s.Copied += len(it.room.B)
+	fillFPDUs(it.room.B, it.seg, head, body, maxPayload, true, false)
+}
+
+// HasRoom reports whether wrs may be queued.
+func (s *Sender) HasRoom(wrs []verbs.WR) bool {
+	if s.Copied == 0 {
+		return true // an empty queue takes one batch of any size
+	}
+	n := s.Copied
+	for i := range wrs {
+		n += len(wrs[i].Head)
+		if Payload(&wrs[i]) <= verbs.CopyLimit {
+			n += len(wrs[i].Body) + mpa.FPDULen(ddp.UntaggedLen)
+		}
+	}
+	return n <= s.Limit
+}
+
+// Request queues a request of the peer. It reports false when the IRD slots are
+// used up.
+func (s *Sender) Request(req *Request) bool {
+	if s.FreeSlots() <= 0 {
+		return false
+	}
+	s.Slots.Add(1)
+	it := s.Responses.Add()
+	it.isResp, it.Req = true, *req
+	switch req.Op {
+	case verbs.OpReadRequest:
+		var rr ReadRequest
+		rr.Parse(req.Body[:])
+		it.Octets = rr.Size
+	case verbs.OpVerifyRequest:
+		var g Target
+		g.parse(req.Body[:])
+		it.Req.slow = s.Table.ReadsBack(g.STag)
+	default:
+	}
+	if mutant.ExecuteOnArrival && !it.Req.Blocks() {
+		it.executed = it.execute(s.Table) == nil
+	}
+	return true
+}
+
+// FreeSlots returns how many more requests the peer may send now.
+func (s *Sender) FreeSlots() int { return s.IRD - int(s.Slots.Load()) }
+
+// readHead returns the oldest request of ours in flight.
+func (s *Sender) readHead() (outRead, bool) {
+	if s.InFlight.Len() == 0 {
+		return outRead{}, false
+	}
+	return *s.InFlight.At(0), true
+}
+
+// readDone ends the oldest request of ours, and appends the completions that are due to out.
+func (s *Sender) readDone(out []Completion) []Completion {
+	rd := s.InFlight.Pop()
+	if rd.op != verbs.OpReadRequest {
+		s.Expected--
+	}
+	if rd.Size >= DirectLong {
+		s.Long.Add(-1)
+	}
+	s.InFlight.Trim()
+	return s.order.answer(out)
+}
+
+// FailWith queues a Terminate as the last message of this direction, after the message that is being
+// sent. It drops all others, and appends their completions to out.
+func (s *Sender) FailWith(payload []byte, out []Completion, err error, busy bool) []Completion {
+	out = s.Fail(out, err, busy)
+	it := &item{op: verbs.OpTerminate}
+	it.template(&verbs.WR{Op: verbs.OpTerminate})
+	s.frame(it, payload, nil, ddp.MaxPayload(false, s.MULPDU))
+	s.term = it
+	return out
+}
+
+// ShutDown is called when nothing more can be written, not even a Terminate.
+func (s *Sender) ShutDown() {
+	if s.term != nil {
+		s.release(s.term)
+		s.term = nil
+	}
+	s.arena.Drop()
+}
+
+// Fail drops everything that has not been taken, and completes it and all Reads in flight with err.
+// What the flusher holds completes when it settles. If it is busy, work requests that were not taken complete
+// after that, with prune: who posts a Send behind a Write takes the completion of the Send for that of both,
+// and would reuse memory that is still being written from.
+func (s *Sender) Fail(out []Completion, err error, busy bool) []Completion {
+	s.Aborted = true
+	out = s.order.abort(out, err)
+	for s.InFlight.Len() > 0 {
+		s.InFlight.Pop()
+	}
+	s.Expected = 0
+	s.Long.Store(0)
+	for s.Requests.Len() > 0 {
+		it := s.Requests.Pop()
+		if busy && !mutant.CompleteUnwritten {
+			s.late = s.drop(&it, s.late, err)
+		} else {
+			out = s.drop(&it, out, err)
+		}
+	}
+	for s.Responses.Len() > 0 {
+		it := s.Responses.Pop()
+		out = s.drop(&it, out, err)
+	}
+	return out
+}
+
+// Cancel removes the work request that completes done from the send queue, and reports whether it was
+// still there. A Read in flight is marked, and its Response will be dropped.
+func (s *Sender) Cancel(done verbs.Completer) bool {
+	for i := range s.Requests.Len() {
+		if it := s.Requests.At(i); it.done == done {
+			s.withdraw(i)
+			return true
+		}
+	}
+	for i := range s.InFlight.Len() {
+		if rd := s.InFlight.At(i); rd.done == done {
+			rd.cancelled = true
+		}
+	}
+	return false
+}
+
+// drop ends an item that will not be sent, or not completely.
+func (s *Sender) drop(it *item, out []Completion, err error) []Completion {
+	s.release(it)
+	if it.done != nil {
+		out = append(out, Completion{it.done, err})
+	}
+	return out
+}
+
+// release gives back what an item holds.
+func (s *Sender) release(it *item) {
+	s.Copied -= len(it.room.B)
+	it.room.Release()
+	if it.pinned {
+		it.view.Release()
+		it.pinned = false
+	}
+}
+
+var (
+	pooledItems buf.Pooled[item]
+	pooledReads buf.Pooled[outRead]
+	pooledOrder buf.Pooled[pendingCompletion]
+)
+
+// UsePooled makes the queues share the memory of bursts with those of other connections.
+func (s *Sender) UsePooled() {
+	s.Requests.Pooled, s.Responses.Pooled, s.InFlight.Pooled, s.order.q.Pooled = &pooledItems, &pooledItems, &pooledReads, &pooledOrder
+}
+
+// StageLimit is the FPDU size up to which payloads are copied next to their
+// headers; longer ones are gathered from where they lie. One write per FPDU, or a
+// piece per small payload, costs more than the copy.
+const StageLimit = verbs.CopyLimit
+
+// maxRun is how many small messages go out while a response waits.
+const maxRun = 64
+
+// Work is what the flusher holds: messages taken from the sender, and the batch made of them. Only the
+// flusher uses it.
+type Work struct {
+	Items     []item
+	Box       *[]item // the box of items if they came from itemSpares, otherwise nil
+	small     []item  // the memory for few items
+	next      int     // items[:next] are completely in the batch
+	Batch     buf.Batch
+	Alignment alignment
+	MSN       [ddp.NumQueues]uint32 // of the last message built, per queue
+	Out       Traffic
+	Slots     *atomic.Int64 // those of the sender
+	Markers   *mpa.Inserter // nil if the peer wants no markers
+}
+
+// unfinished reports whether there are messages that are not completely in the batch.
+func (w *Work) unfinished() bool { return len(w.Items) > w.next }
+
+// InMessage reports whether a message is partly in the batch. Then the next batch follows at once,
+// because it only needs octets of memory; a request that has to be executed first may take long.
+func (w *Work) InMessage() bool { return w.unfinished() && w.Items[w.next].begun }
+
+// Take hands the flusher what may be sent next, enough for about one batch, and reports whether there
+// is anything. The previous batch must have been settled.
+func (s *Sender) Take(w *Work) bool {
+	w.Slots = &s.Slots
+	if w.unfinished() && s.Interleave && w.Items[w.next].op == verbs.OpReadResponse {
+		s.overtake(w)
+	}
+	if s.Aborted {
+		s.takeTerminate(w)
+		return w.unfinished()
+	}
+	var n uint64
+	for i := range w.Items {
+		n += uint64(w.Items[i].Octets - w.Items[i].sent())
+	}
+	for n < buf.BatchOctets && len(w.Items) < buf.BatchPieces && s.takeOne(w) {
+		n += uint64(w.Items[len(w.Items)-1].Octets)
+	}
+	return w.unfinished()
+}
+
+func (s *Sender) takeTerminate(w *Work) {
+	if s.term != nil && !w.unfinished() {
+		w.Items = append(w.Items, *s.term)
+		s.term = nil
+	}
+}
+
+// takeOne takes one message. Responses and work requests take turns, so that neither starves the
+// other.
+func (s *Sender) takeOne(w *Work) bool {
+	own := s.Requests.Len() > 0 && !s.stalled()
+	switch {
+	case mutant.CoupledDirections && s.InFlight.Len() > 0:
+		return false
+	case s.Responses.Len() > 0 && s.Responses.At(0).answerable() && !(own && s.turn):
+		it := w.Add()
+		s.Responses.PopTo(it)
+		if mutant.ResponseOrder && s.Responses.Len() > 0 {
+			*it, *s.Responses.At(0) = *s.Responses.At(0), *it
+		}
+		s.handed++
+		s.turn, s.run = true, 0
+	case own && s.buildable(s.Requests.At(0)):
+		s.takeOwn(w)
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *Sender) takeOwn(w *Work) {
+	it := w.Add()
+	s.Requests.PopTo(it)
+	if mutant.SubmissionOrder && s.Requests.Len() > 0 {
+		*it, *s.Requests.At(0) = *s.Requests.At(0), *it
+	}
+	if Asks(it.op) {
+		s.InFlight.Push(it.read)
+		if it.op != verbs.OpReadRequest {
+			s.Expected++
+		}
+		if it.read.Size >= DirectLong {
+			s.Long.Add(1)
+		}
+	}
+	s.order.taken(it)
+	// Small messages go in runs: the turn passes at a long message, or when a run has kept
+	// responses waiting for long enough.
+	if s.run += it.messages; !it.framed || s.run >= maxRun {
+		s.turn, s.run = false, 0
+	}
+}
+
+// overtake takes whole short Sends and puts them before the rest of a Read Response. Choice: only if
+// the peer is a stag.
+func (s *Sender) overtake(w *Work) {
+	for at := w.next; s.Requests.Len() > 0 && s.Requests.At(0).framed && s.Requests.At(0).op.IsSend() && at < 64; at++ {
+		it := s.Requests.Pop()
+		s.order.taken(&it)
+		w.Items = slices.Insert(w.Items, at, it)
+	}
+}
+
+// Wrote ends a batch: what is completely in it has been written, or, if failed, nothing that was
+// taken ever will be. It appends the completions that are due to out.
+func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
+	n := w.next
+	if failed {
+		n = len(w.Items)
+	}
+	for i := range n {
+		it := &w.Items[i]
+		s.release(it)
+		if it.isResp {
+			s.handed--
+		} else {
+			out = s.order.wrote(it, out)
+		}
+	}
+	w.Batch.Reset()
+	w.Alignment.At = 0
+	w.Drop(n)
+	if s.Requests.Len() == 0 && !w.unfinished() {
+		s.idle()
+	}
+	return out
+}
+
+// Prune drops what was taken and has not begun: the connection has failed, and only the message that
+// is partly sent continues to its end.
+func (s *Sender) Prune(w *Work, out []Completion) []Completion {
+	keep := 0
+	if w.unfinished() && w.Items[0].begun && !w.Items[0].broken {
+		keep = 1
+	}
+	for i := keep; i < len(w.Items); i++ {
+		it := &w.Items[i]
+		s.release(it)
+		if !it.isResp {
+			out = s.order.wrote(it, out)
+		}
+	}
+	clear(w.Items[keep:])
+	w.Items = w.Items[:keep]
+	if keep == 0 {
+		out = append(out, s.late...)
+		s.late = nil
+	}
+	return out
+}
+
+// idle gives back what an idle connection does not need.
+func (s *Sender) idle() {
+	s.arena.Drop()
+	s.Requests.Trim()
+	s.Responses.Trim()
+}
+
+// Drop forgets the first n items.
+func (w *Work) Drop(n int) {
+	rest := copy(w.Items, w.Items[n:])
+	clear(w.Items[rest:])
+	w.Items, w.next = w.Items[:rest], 0
+	if rest == 0 && cap(w.Items) > buf.RingKeep {
+		if w.Box != nil && cap(w.Items) != buf.PooledLen {
+			clear(*w.Box) // items has grown out of it
+		}
+		pooledItems.Put(w.Box)
+		w.Items, w.Box = w.small, nil
+	}
+}
+
+// Add appends a zero item. If there are more than a few, they lie in spare memory.
+func (w *Work) Add() *item {
+	if n := len(w.Items); n == cap(w.Items) && n < buf.PooledLen {
+		b, box := pooledItems.Get(max(4, 2*n))
+		copy(b, w.Items)
+		clear(w.Items)
+		if n == buf.RingKeep {
+			w.small = w.Items[:0]
+		}
+		w.Items, w.Box = b[:n], box
+	}
+	if n := len(w.Items); n < cap(w.Items) {
+		w.Items = w.Items[:n+1] // unused items are zero
+	} else {
+		w.Items = append(w.Items, item{})
+	}
+	return &w.Items[len(w.Items)-1]
+}
+
+// sent returns how many payload octets of it are already in FPDUs.
+func (it *item) sent() uint32 {
+	if !it.begun || it.framed {
+		return 0
+	}
+	return it.off
+}
+
+// Build builds FPDUs from the items until the batch is full or nothing is left. An error means that a
+// request of the peer cannot be carried out, or not completely; the batch then holds what precedes
+// it.
+func (w *Work) Build(mulpdu int, crc bool, table *region.Table) error {
+	if w.Markers == nil {
+		return w.frame(mulpdu, crc, table)
+	}
+	err := w.frame(mulpdu, false, table) // the CRC covers the markers
+	w.mark(crc)
+	return err
+}
+
+// frame is fill without the markers.
+func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
+	for w.next < len(w.Items) && !w.Batch.Full() {
+		it := &w.Items[w.next]
+		if it.isResp && !it.begun && !it.executed {
+			if it.Req.stores() && w.lends() && !mutant.StoreInBatch {
+				return nil
+			}
+			if err := it.execute(table); err != nil {
+				return err
+			}
+		}
+		whole, err := w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc)
+		if err != nil {
+			it.broken = true
+			return it.Req.refuse(memoryFailed(&it.view, err), err)
+		}
+		if !whole {
+			return nil
+		}
+		if it.isResp {
+			w.Slots.Add(-1)
+		}
+		w.next++
+	}
+	return nil
+}
+
+// lends reports whether the batch borrows octets of a region. Those are written before a request
+// stores anything: a Read Response is older than the requests after it, and its CRC is that of the
+// octets as they were.
+func (w *Work) lends() bool {
+	for i := range w.next {
+		if it := &w.Items[i]; it.pinned && !it.copied() {
+			return true
+		}
+	}
+	return false
+}
+
+// build adds FPDUs of it to the batch and reports whether all of it is now in the batch.
+func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error) {
+	if !it.begun {
+		it.begun = true
+		w.count(it)
+		if !it.seg.Tagged && !it.framed {
+			w.MSN[it.seg.QN]++
+			it.seg.MSN = w.MSN[it.seg.QN]
+		}
+		if it.isResp && !it.seg.Tagged {
+			// One segment, copied below: the item does not move before that.
+			it.body = it.Req.Body[:it.Octets]
+		}
+	}
+	if it.framed {
+		w.Out.FPDUs += uint64(it.seal(&w.MSN[it.seg.QN], crc))
+		w.AddFPDUs(it.room)
+		w.Out.Octets += uint64(len(it.room.B))
+		it.whole = true
+	}
+	for !it.whole && !w.Batch.Full() {
+		if err := w.segments(it, maxPayload, crc); err != nil {
+			return false, err
+		}
+	}
+	return it.whole, nil
+}
+
+// segments adds the next FPDUs of a message that is not framed, at least one. Short ones are copied,
+// and so is Guarded memory of any size: neither the CRC nor the system call may touch it.
+func (w *Work) segments(it *item, maxPayload int, crc bool) error {
+	s := it.seg
+	if s.Tagged {
+		s.TO += uint64(it.off)
+	} else {
+		s.MO = it.off
+	}
+	hdr, left := s.HeaderLen(), int(it.Octets-it.off)
+	n := min(left, maxPayload)
+	fpdus, size := 1, mpa.FPDULen(hdr+n)
+	switch {
+	case it.pinned && it.view.Guarded():
+		r := w.Batch.Room(size)
+		s.Last = n == left
+		frameFPDU(r.B, &s, n)
+		if err := it.view.CopyOut(r.B[mpa.HeaderLen+hdr:][:n], int(it.off)); err != nil {
+			return err
+		}
+		if crc {
+			mpa.WriteCRCs(r.B)
+		}
+		w.AddFPDUs(r)
+	case size <= StageLimit || it.copied():
+		if more := w.Batch.Free() / size; more > 1 {
+			n = min(left, more*maxPayload)
+			size = framedLen(s.Tagged, n, maxPayload)
+		}
+		r := w.Batch.Room(size)
+		front, back := it.payload(int(it.off), n)
+		fpdus = fillFPDUs(r.B, s, front, back, maxPayload, n == left, crc)
+		w.AddFPDUs(r)
+	default:
+		s.Last = n == left
+		w.gather(it, &s, int(it.off), n, crc)
+	}
+	it.off += uint32(n)
+	it.whole = n == left
+	w.Out.FPDUs += uint64(fpdus)
+	w.Out.Octets += uint64(size)
+	return nil
+}
+
+// gather is segments for one payload that is written from where it lies.
+func (w *Work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
+	hdr := s.HeaderLen()
+	front, back := it.payload(off, n)
+	if w.Alignment.EMSS > 0 && w.Alignment.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
+		w.Batch.Cut()
+	}
+	head := w.Batch.Stage(mpa.HeaderLen + hdr)
+	mpa.AppendHeader(head[:0], hdr+n)
+	s.Append(head[:mpa.HeaderLen])
+	var sum uint32
+	if crc {
+		sum = mpa.UpdateCRC(mpa.UpdateCRC(mpa.UpdateCRC(0, head), front), back)
+	}
+	w.Batch.Ref(front)
+	w.Batch.Ref(back)
+	mpa.AppendTrailer(w.Batch.Stage(mpa.TrailerLen(hdr + n))[:0], hdr+n, sum, crc)
+}
+
+// copied reports whether the payload lies in memory that peers may store to, or that may be touched
+// only through its guard. Such memory is not lent to the socket, since a store between the CRC and the
+// socket would look like a bad CRC to the peer.
+func (it *item) copied() bool {
+	const stores = region.RemoteWrite | region.Atomic
+	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0 && !mutant.LendWritable)
+}
+
+// payload returns octets [off, off+n) of head followed by body, in two parts.
+func (it *item) payload(off, n int) (front, back []byte) {
+	head := it.head()
+	if off < len(head) {
+		front = head[off:min(off+n, len(head))]
+		n -= len(front)
+		off = len(head)
+	}
+	off -= len(head)
+	return front, it.body[off : off+n]
+}
+
+func (w *Work) count(it *item) {
+	w.Out.message(it.op, max(it.messages, 1))
+	switch it.op {
+	case verbs.OpWrite:
+		w.Out.WriteOctets += uint64(it.Octets)
+	case verbs.OpReadResponse:
+		w.Out.ReadOctets += uint64(it.Octets)
+	default:
+	}
+}
+
+// buildable reports whether a message of ours can be built (RFC 5040 Section 7.1). Only a Read Request
+// can turn out not to be: payloads are lent memory, and responses are refused when they are executed.
+// The sink of a Read may be gone since it was posted. If the request were sent all the same, the
+// Response would be the first to find out, and the Terminate would blame the peer for it. So only the
+// Terminate of a local catastrophic error is sent, without headers. The lock of the Conn is held.
+func (s *Sender) buildable(it *item) bool {
+	if it.op != verbs.OpReadRequest || it.read.Size == 0 || s.Sinks == nil || s.Local != nil {
+		return s.Local == nil
+	}
+	view, err := s.Sinks.Lookup(it.read.Sink, it.read.SinkTO, it.read.Size, region.ReadSink)
+	if err != nil {
+		s.Local = &verbs.LocalError{Err: fmt.Errorf("%w: %w", verbs.ErrSinkLost, err)}
+		return false
+	}
+	view.Release()
+	return true
+}
