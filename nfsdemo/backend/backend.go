@@ -1,7 +1,7 @@
 package backend
 
 import (
-	"net/netip"
+	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -145,8 +145,9 @@ type Dir interface {
 
 // Searcher is an optional part of an FS that may have to search for files.
 type Searcher interface {
-	// ResolveFor is Resolve for a client. What its handles cost, it waits for, and others do not.
-	ResolveFor(client netip.Addr, handle []byte) (Node, error)
+	// ResolveFor is Resolve for a client, known by its address. What its handles cost, it waits for, and
+	// others do not.
+	ResolveFor(client net.Addr, handle []byte) (Node, error)
 }
 
 // Readier is an optional part of an FS.

@@ -74,12 +74,10 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 
 // resolve finds the file of a handle for a client.
 func (e *export) resolve(from net.Addr, h nfs3.FileHandle) (backend.Node, error) {
-	s, ok := e.FS.(backend.Searcher)
-	if !ok {
-		return e.FS.Resolve(h[handleHead:])
+	if s, ok := e.FS.(backend.Searcher); ok {
+		return s.ResolveFor(from, h[handleHead:])
 	}
-	ip, _ := addrOf(from)
-	return s.ResolveFor(ip, h[handleHead:])
+	return e.FS.Resolve(h[handleHead:])
 }
 
 // file finds the file of a handle and its attributes.

@@ -2,7 +2,7 @@ package dir_test
 
 import (
 	"fmt"
-	"net/netip"
+	"net"
 	"os"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -38,7 +38,7 @@ func Example() {
 	same, err := again.Resolve(handle)
 	fmt.Println(same != nil, err)
 	// The same for a client, which alone waits for a search, if there has to be one.
-	same, err = again.ResolveFor(netip.MustParseAddr("192.0.2.1"), handle)
+	same, err = again.ResolveFor(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, handle)
 	fmt.Println(same != nil, err)
 	// Output:
 	// <nil>

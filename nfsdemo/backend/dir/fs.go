@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -84,12 +84,12 @@ func New(path string, cfg *Config) (*FS, error) {
 func (f *FS) Root() backend.Node { return &file{node: f.root} }
 
 // Resolve returns the file of a handle; it searches for the file if it must.
-func (f *FS) Resolve(h []byte) (backend.Node, error) { return f.ResolveFor(netip.Addr{}, h) }
+func (f *FS) Resolve(h []byte) (backend.Node, error) { return f.ResolveFor(nil, h) }
 
 var _ backend.Searcher = (*FS)(nil)
 
 // ResolveFor implements backend.Searcher.
-func (f *FS) ResolveFor(from netip.Addr, h []byte) (backend.Node, error) {
+func (f *FS) ResolveFor(from net.Addr, h []byte) (backend.Node, error) {
 	k, err := f.seal.parse(h)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (f *FS) ResolveFor(from netip.Addr, h []byte) (backend.Node, error) {
 }
 
 // remembered is resolve by the table and the search.
-func (f *FS) remembered(from netip.Addr, k key) (*node, error) {
+func (f *FS) remembered(from net.Addr, k key) (*node, error) {
 	if n := f.tab.get(k); n != nil && n.inPlace() {
 		return n, nil
 	}

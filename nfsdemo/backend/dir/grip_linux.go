@@ -2,7 +2,7 @@ package dir
 
 import (
 	"errors"
-	"net/netip"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -106,7 +106,7 @@ func (f *FS) fetch(k *key) (gripRef, error) {
 }
 
 // resolve finds the file of an identity.
-func (f *FS) resolve(from netip.Addr, k key) (*node, error) {
+func (f *FS) resolve(from net.Addr, k key) (*node, error) {
 	switch {
 	case k == f.root.key:
 		return f.root, nil

@@ -3,7 +3,7 @@
 package dir
 
 import (
-	"net/netip"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -118,7 +118,7 @@ func (f *FS) look(d gripRef, name string) (*node, stat, error) {
 }
 
 // resolve finds the file of an identity.
-func (f *FS) resolve(from netip.Addr, k key) (*node, error) { return f.remembered(from, k) }
+func (f *FS) resolve(from net.Addr, k key) (*node, error) { return f.remembered(from, k) }
 
 func (g *grip) stat() (stat, error) {
 	if g.dir != nil {

@@ -3,7 +3,7 @@ package dir
 import (
 	"errors"
 	"fmt"
-	"net/netip"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -91,6 +91,8 @@ func forget(f *FS) {
 	f.root.kids = 0
 }
 
+func client(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1000} }
+
 // TestSearch: one walk finds many files; missing ones cost no more than a walk.
 func TestSearch(t *testing.T) {
 	needLinux(t)
@@ -111,11 +113,11 @@ func TestSearch(t *testing.T) {
 	forget(f)
 	gone := ownKey(0, 1<<60, 7)
 	none := f.seal.append(nil, &gone)
-	bad, good := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	bad, good := client("192.0.2.1"), client("192.0.2.2")
 	_, err := f.ResolveFor(bad, none)
 	want(t, err, nfs3.ErrStale)
 	// Now this client rests, but what was looked for is remembered.
-	f.lost.hunters[netip.PrefixFrom(bad, 32)].restEnd = time.Now().Add(time.Hour)
+	f.lost.hunters[clientOf(bad)].restEnd = time.Now().Add(time.Hour)
 	_, err = f.ResolveFor(bad, none)
 	want(t, err, nfs3.ErrStale)
 	forget(f)
@@ -138,7 +140,7 @@ func TestSearchShared(t *testing.T) {
 			handles = append(handles, create(t, d, fmt.Sprint("f", i)).AppendHandle(nil))
 		}
 	}
-	bad, good := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("192.0.2.2")
+	bad, good := client("2001:db8::1"), client("192.0.2.2")
 	stop := make(chan struct{})
 	var (
 		wg          sync.WaitGroup
@@ -199,7 +201,7 @@ func TestSearchBounds(t *testing.T) {
 	if len(s.buried) != maxBuried {
 		t.Errorf("%d buried", len(s.buried))
 	}
-	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	one, two := client("192.0.2.1"), client("192.0.2.2")
 	for i := range maxPending {
 		if s.join(one, ownKey(0, uint64(i), 0)) == nil {
 			t.Fatal("refused early")
@@ -209,7 +211,7 @@ func TestSearchBounds(t *testing.T) {
 		t.Error("the bound of pending keys of a client")
 	}
 	for i := range 2 * maxHunters {
-		s.join(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), ownKey(0, 1, 0))
+		s.join(&net.TCPAddr{IP: net.IPv4(10, 0, byte(i>>8), byte(i))}, ownKey(0, 1, 0))
 	}
 	if len(s.hunters) != maxHunters {
 		t.Errorf("%d clients", len(s.hunters))
@@ -217,7 +219,7 @@ func TestSearchBounds(t *testing.T) {
 	for _, c := range s.hunters {
 		c.next = nil
 	}
-	if s.join(netip.MustParseAddr("2001:db8::1"), ownKey(0, 1, 0)) != s.join(netip.MustParseAddr("2001:db8::2"), ownKey(0, 2, 0)) || len(s.hunters) != 1 {
+	if s.join(client("2001:db8::1"), ownKey(0, 1, 0)) != s.join(client("2001:db8::2"), ownKey(0, 2, 0)) || len(s.hunters) != 1 {
 		t.Error("clients that neither wait nor rest make room; an IPv6 network is one client")
 	}
 	s.bury(ownKey(0, 1, 0))

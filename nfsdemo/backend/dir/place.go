@@ -2,7 +2,6 @@ package dir
 
 import (
 	"errors"
-	"net/netip"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -28,7 +27,7 @@ func (n *node) at(find bool, fn func(d gripRef, name string, st *stat) error) er
 		if round == 2 || n == n.fs.root || !find {
 			return nfs3.ErrStale
 		}
-		if err := n.fs.lost.find(netip.Addr{}, n.key); err != nil {
+		if err := n.fs.lost.find(nil, n.key); err != nil {
 			return err
 		}
 		if found := n.fs.tab.get(n.key); found != nil {

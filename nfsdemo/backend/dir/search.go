@@ -2,6 +2,7 @@ package dir
 
 import (
 	"maps"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -46,7 +47,7 @@ type hunt struct {
 }
 
 // find enters k in the table, for a client: ErrStale if it does not exist, ErrJukebox if that is not known yet.
-func (s *searcher) find(from netip.Addr, k key) error {
+func (s *searcher) find(from net.Addr, k key) error {
 	if s.fs.cfg.SearchLimit < 0 {
 		return nfs3.ErrStale
 	}
@@ -85,8 +86,8 @@ func (s *searcher) isBuried(k key) bool {
 }
 
 // join notes a key for the next walk. It returns nil if the client rests, or looks for too much already.
-func (s *searcher) join(from netip.Addr, k key) *hunt {
-	p, _ := from.Prefix(min(from.BitLen(), 64)) // an IPv6 network is one client
+func (s *searcher) join(from net.Addr, k key) *hunt {
+	p := clientOf(from)
 	c := s.hunters[p]
 	if c == nil {
 		c = s.admit(p)
@@ -104,6 +105,17 @@ func (s *searcher) join(from netip.Addr, k key) *hunt {
 	h.keys[k] = true
 	h.many = len(h.keys)
 	return h
+}
+
+// clientOf tells clients apart: by IPv4 address, or IPv6 network. All that have neither are one.
+func clientOf(from net.Addr) netip.Prefix {
+	t, ok := from.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := t.AddrPort().Addr().Unmap()
+	p, _ := ip.Prefix(min(ip.BitLen(), 64)) // no address has no prefix
+	return p
 }
 
 // admit makes a hunter, unless too many wait or rest.
