@@ -117,6 +117,8 @@ var layers = []layer{
 	{name: "transport/service", may: []string{"transport", "transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
 	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
+	{name: "transport/internal/fifo", pure: true},
+	{name: "transport/redial", may: []string{"transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
@@ -131,7 +133,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
+		may:     []string{"transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/replicas", may: []string{"transport", "transport/rpc", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
@@ -159,7 +161,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/internal/crash",
 		may: []string{
-			"transport", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
+			"transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
 		},
 	},
 	{
@@ -169,7 +171,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

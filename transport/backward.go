@@ -30,7 +30,7 @@ func (rc *respConn) backwardCaller() (rpc.Caller, error) {
 	}
 	addr := rc.conn.RemoteAddr().String()
 	if rc.gone {
-		return nil, opErr(rpc.OpCall, addr, net.ErrClosed)
+		return nil, rpc.AsOpError(rpc.OpCall, addr, net.ErrClosed)
 	}
 	cfg := *rc.cfg
 	cfg.Credits = cfg.BackwardCredits

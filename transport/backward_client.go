@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/credits"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
@@ -48,7 +49,7 @@ func (c *Config) backwardServer() (*Server, error) {
 	case c.BackwardCredits == 0 && c.BackwardHandler == nil:
 		return nil, nil
 	case c.BackwardCredits == 0 || c.BackwardHandler == nil:
-		return nil, fmt.Errorf("%w: a client needs both BackwardCredits and BackwardHandler, or neither", ErrConfig)
+		return nil, fmt.Errorf("%w: a client needs both BackwardCredits and BackwardHandler, or neither", rpc.ErrConfig)
 	}
 	own := *c
 	own.Allow, own.CreditPool = nil, nil // for servers only: here we have chosen the only peer

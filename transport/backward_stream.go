@@ -74,7 +74,7 @@ func (c *streamConn) backwardCaller() (rpc.Caller, error) {
 		return c.caller, nil
 	}
 	if c.gone {
-		return nil, opErr(rpc.OpCall, addrOf(c.conn), net.ErrClosed)
+		return nil, rpc.AsOpError(rpc.OpCall, addrOf(c.conn), net.ErrClosed)
 	}
 	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.ofBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
@@ -102,7 +102,7 @@ func (c *StreamClient) room(ctx context.Context) error {
 		return nil
 	case <-c.done:
 		c.slots.back()
-		return c.cause()
+		return c.Err()
 	case <-ctx.Done():
 		c.slots.back()
 		return context.Cause(ctx)

@@ -238,7 +238,7 @@ func TestBackwardConfig(t *testing.T) {
 		"out of range":              {BackwardCredits: 4097, BackwardHandler: newEcho()},
 		"profile rfc5666":           {BackwardCredits: 1, BackwardHandler: newEcho(), Profile: ProfileRFC5666},
 	} {
-		if c, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, ErrConfig) {
+		if c, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 			if c != nil {
 				c.Close()
@@ -247,7 +247,7 @@ func TestBackwardConfig(t *testing.T) {
 		if name == "out of range" || name == "profile rfc5666" {
 			continue
 		}
-		if c, err := DialStream(testCtx(t), "tcp", addr, cfg); !errors.Is(err, ErrConfig) {
+		if c, err := DialStream(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%s, stream: %v", name, err)
 			if c != nil {
 				c.Close()

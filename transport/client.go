@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -34,16 +35,16 @@ type Client struct {
 	mu     sync.Mutex
 	req    *rpcrdma.Requester
 	xid    uint32
-	queue  fifo[outcall, *outcall] // calls that wait for a credit, first come, first served
-	order  uint64                  // of the latest message received
-	live   map[*outcall]struct{}   // calls with a deadline, for the tick
-	err    error                   // why the connection is over
-	ticked bool                    // the process-wide tick knows this client
+	queue  fifo.Queue[outcall, *outcall] // calls that wait for a credit, first come, first served
+	order  uint64                        // of the latest message received
+	live   map[*outcall]struct{}         // calls with a deadline, for the tick
+	err    error                         // why the connection is over
+	ticked bool                          // the process-wide tick knows this client
 }
 
 // Dial connects to an RPC-over-RDMA server by iWARP over TCP. network is "tcp", "tcp4" or "tcp6"; NFS
 // uses port 20049 (RFC 8267 Section 7). ctx limits only the connection set-up. Errors are *OpError, and
-// ErrConfig for cfg and network.
+// rpc.ErrConfig for cfg and network.
 func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, error) {
 	c, err := cfg.fill()
 	if err != nil {
@@ -76,11 +77,11 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
 	default:
-		return nil, fmt.Errorf("%w: network %q, want tcp, tcp4 or tcp6", ErrConfig, network)
+		return nil, fmt.Errorf("%w: network %q, want tcp, tcp4 or tcp6", rpc.ErrConfig, network)
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
-	return conn, opErr(rpc.OpDial, addr, err)
+	return conn, rpc.AsOpError(rpc.OpDial, addr, err)
 }
 
 // NewClient takes conn and starts RPC-over-RDMA on it, as the MPA initiator.
@@ -106,13 +107,13 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	c.conn = rdmap.Client(conn, ec)
 	c.back.attach(c.conn)
 	if err := c.conn.Handshake(ctx); err != nil {
-		return nil, opErr(rpc.OpDial, addr, err)
+		return nil, rpc.AsOpError(rpc.OpDial, addr, err)
 	}
 	peer, told := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
 	send, recv := own.Inline(peer)
 	c.back.thresholds(send)
 	if err := c.makeRequester(send, recv); err != nil {
-		return nil, opErr(rpc.OpDial, addr, err)
+		return nil, rpc.AsOpError(rpc.OpDial, addr, err)
 	}
 	c.serveBackward()
 	if cfg.Profile != ProfileRFC5666 || cfg.NoConfigCall {
@@ -124,7 +125,7 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	}
 	if err := c.configure(ctx, agreed); err != nil {
 		c.conn.Abort(nil)
-		return nil, opErr(rpc.OpDial, addr, err)
+		return nil, rpc.AsOpError(rpc.OpDial, addr, err)
 	}
 	return c, nil
 }
@@ -187,5 +188,14 @@ func (c *Client) Stats() rpc.Stats {
 
 // Close implements [rpc.Caller]. It returns the first fatal error of the connection, or nil.
 func (c *Client) Close() error {
-	return opErr(rpc.OpClose, c.addr, ignoreEnd(c.conn.Close()))
+	return rpc.AsOpError(rpc.OpClose, c.addr, ignoreEnd(c.conn.Close()))
 }
+
+// Err returns why the connection has ended, nil if it has not.
+func (c *Client) Err() error { return c.conn.Err() }
+
+// Abort ends the connection; calls in flight fail with err.
+func (c *Client) Abort(err error) { c.conn.Abort(err) }
+
+// Received returns a number that grows when something arrives.
+func (c *Client) Received() uint64 { return c.conn.Stats().OctetsIn }

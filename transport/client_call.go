@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -36,7 +37,7 @@ type outcall struct {
 	in       *mem.Buffer // the inline reply
 	pull     *replyPull  // reads the reply by RDMA Read
 	deadline time.Time
-	place    links[outcall] // in Client.queue
+	place    fifo.Links[outcall] // in Client.queue
 
 	rc     rpcrdma.Call
 	items  []chunks.Item

@@ -3,6 +3,8 @@ package transport
 import (
 	"context"
 	"fmt"
+
+	"github.com/stag-rdma/stag/transport/internal/fifo"
 )
 
 // waitCredit waits until wakeQueue has begun p. When it returns, p is not in the queue; if the error is
@@ -11,7 +13,7 @@ func (c *Client) waitCredit(ctx context.Context, p *outcall) error {
 	err := c.conn.Wait(ctx, &p.w)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue.remove(p)
+	c.queue.Remove(p)
 	switch {
 	case err == nil && p.active:
 		p.w.Reset()
@@ -24,8 +26,8 @@ func (c *Client) waitCredit(ctx context.Context, p *outcall) error {
 
 // wakeQueue begins the calls at the head of the queue for which there are credits. The caller holds c.mu.
 func (c *Client) wakeQueue() {
-	for !c.queue.empty() && c.req.Available() > 0 {
-		p := c.queue.pop()
+	for !c.queue.Empty() && c.req.Available() > 0 {
+		p := c.queue.Pop()
 		if p.w.Done() {
 			continue // out of time; its caller is about to notice
 		}
@@ -35,5 +37,5 @@ func (c *Client) wakeQueue() {
 	}
 }
 
-// links returns the place of p in Client.queue.
-func (p *outcall) links() *links[outcall] { return &p.place }
+// Links returns the place of p in Client.queue.
+func (p *outcall) Links() *fifo.Links[outcall] { return &p.place }

@@ -84,14 +84,14 @@ func (c *Client) begin(p *outcall, tx *rpc.Transmission) (queued bool, err error
 	if c.cfg.CallTimeout > 0 {
 		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
 	}
-	if c.queue.empty() && c.req.Begin(&p.rc) == nil {
+	if c.queue.Empty() && c.req.Begin(&p.rc) == nil {
 		p.active = true
 		if p.rc.Plan == (rpcrdma.Plan{}) {
 			err = c.form(p)
 		}
 		return false, err
 	}
-	c.queue.push(p)
+	c.queue.Push(p)
 	return true, nil
 }
 
@@ -205,7 +205,7 @@ func (c *Client) callErr(err error) error {
 	if e, ok := err.(*rpc.RPCError); ok { //nolint:errorlint // made here, not wrapped
 		return e
 	}
-	return opErr(rpc.OpCall, c.addr, err)
+	return rpc.AsOpError(rpc.OpCall, c.addr, err)
 }
 
 // freed tells the caller that its memory is free.

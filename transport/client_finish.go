@@ -18,7 +18,7 @@ func (c *Client) finish(p *outcall, reply *rpc.Reply) error {
 			// peer can still reach its memory.
 			c.conn.Abort(err)
 			c.giveBack(p)
-			return opErr(rpc.OpCall, c.addr, err)
+			return rpc.AsOpError(rpc.OpCall, c.addr, err)
 		}
 	}
 	err := c.checkReply(p)

@@ -142,7 +142,7 @@ func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 			}
 		})
 	}
-	for p := c.queue.pop(); p != nil; p = c.queue.pop() {
+	for p := c.queue.Pop(); p != nil; p = c.queue.Pop() {
 		if !p.w.Done() {
 			p.w.Complete(err)
 		}

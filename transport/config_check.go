@@ -2,17 +2,14 @@ package transport
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// ErrConfig is wrapped by the errors for settings out of range.
-var ErrConfig = errors.New("transport: setting out of range")
-
 // Check returns an error that names the first setting that is out of range or contradicts another
-// one, as [Dial], [NewListener] and [Server.Serve] do. The error wraps [ErrConfig]. A nil c is
+// one, as [Dial], [NewListener] and [Server.Serve] do. The error wraps [rpc.ErrConfig]. A nil c is
 // valid.
 func (c *Config) Check() error {
 	_, err := c.fill()
@@ -38,7 +35,7 @@ func (c *Config) check() error {
 		{"BackwardCredits", c.BackwardCredits, 0, maxCredits},
 	} {
 		if r.got < r.lo || r.got > r.hi {
-			return fmt.Errorf("%w: %s is %d, want %d to %d", ErrConfig, r.name, r.got, r.lo, r.hi)
+			return fmt.Errorf("%w: %s is %d, want %d to %d", rpc.ErrConfig, r.name, r.got, r.lo, r.hi)
 		}
 	}
 	if err := c.checkSigns(); err != nil {
@@ -46,17 +43,17 @@ func (c *Config) check() error {
 	}
 	for _, a := range [...]int{c.Align, c.PeerAlign} {
 		if a > 0 && (a > maxAlign || !rpcrdma.PadsTo(uint32(a))) {
-			return fmt.Errorf("%w: an alignment of %d, want a power of two from 4 to %d", ErrConfig, a, maxAlign)
+			return fmt.Errorf("%w: an alignment of %d, want a power of two from 4 to %d", rpc.ErrConfig, a, maxAlign)
 		}
 	}
 	if c.BackwardCredits > 0 && c.Profile == ProfileRFC5666 {
-		return fmt.Errorf("%w: BackwardCredits with profile rfc5666, which has no backward direction", ErrConfig)
+		return fmt.Errorf("%w: BackwardCredits with profile rfc5666, which has no backward direction", rpc.ErrConfig)
 	}
 	if c.RequestMemory < int64(c.MaxPayload) {
-		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", ErrConfig, c.RequestMemory, c.MaxPayload)
+		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", rpc.ErrConfig, c.RequestMemory, c.MaxPayload)
 	}
 	if n := c.PerClient.Memory; n > 0 && n < int64(c.MaxPayload) {
-		return fmt.Errorf("%w: PerClient.Memory is %d, less than one MaxPayload of %d", ErrConfig, n, c.MaxPayload)
+		return fmt.Errorf("%w: PerClient.Memory is %d, less than one MaxPayload of %d", rpc.ErrConfig, n, c.MaxPayload)
 	}
 	return nil
 }
@@ -78,7 +75,7 @@ func (c *Config) checkSigns() error {
 		{"BusyPoll", int64(c.BusyPoll)},
 	} {
 		if r.got < 0 {
-			return fmt.Errorf("%w: %s is below 0; want 0 or more, where 0 is the default", ErrConfig, r.name)
+			return fmt.Errorf("%w: %s is below 0; want 0 or more, where 0 is the default", rpc.ErrConfig, r.name)
 		}
 	}
 	return nil

@@ -112,7 +112,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
-		return opErr(rpc.OpPull, addrOf(rc.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpPull, addrOf(rc.conn), context.Cause(ctx))
 	}
 	err := l.register(bufs, in)
 	if errors.Is(err, rpc.ErrMemoryInUse) {
@@ -128,7 +128,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	if err != nil {
 		l.failed = true
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(err))
-		return opErr(rpc.OpPull, addrOf(rc.conn), err)
+		return rpc.AsOpError(rpc.OpPull, addrOf(rc.conn), err)
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {

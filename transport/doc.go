@@ -11,7 +11,7 @@
 //	err = c.Do(ctx, &rpc.Call{Prog: 100003, Vers: 3, Proc: 0}, &reply)
 //	reply.Release()
 //
-// A [Redialer] is a Caller over either transport. When its connection is lost, it opens another one
+// A redial.Caller works over either transport. When its connection is lost, it opens another one
 // and sends again the calls that may be; of others without a reply it says that they may have run.
 //
 // A call names the parts that may travel by RDMA. Item is the one reducible argument (the data of an

@@ -23,7 +23,7 @@ var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
 // record-marked client must not be used anymore.
 func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err := c.quiesce(ctx); err != nil {
-		return nil, opErr(rpc.OpDial, addrOf(c.conn), err)
+		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), err)
 	}
 	// The reader waits between two records: only a deadline wakes it.
 	err := c.conn.SetReadDeadline(time.Unix(1, 0))
@@ -31,12 +31,12 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err == nil {
 		err = c.conn.SetDeadline(time.Time{})
 	}
-	if cause := c.cause(); !errors.Is(cause, errToRDMA) {
-		return nil, opErr(rpc.OpDial, addrOf(c.conn), cause)
+	if cause := c.Err(); !errors.Is(cause, errToRDMA) {
+		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), cause)
 	}
 	if err != nil {
 		_ = c.conn.Close() // the error above says more
-		return nil, opErr(rpc.OpDial, addrOf(c.conn), err)
+		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), err)
 	}
 	c.ctr.conns.Store(0)
 	return newClient(ctx, c.conn, addrOf(c.conn), c.cfg)
@@ -60,7 +60,7 @@ func (c *StreamClient) quiesce(ctx context.Context) error {
 	case <-settled:
 		return nil
 	case <-c.done:
-		return c.cause()
+		return c.Err()
 	case <-ctx.Done():
 	}
 	c.mu.Lock()

@@ -6,19 +6,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
-
-// opErr wraps err; nil stays nil and an OpError stays as it is.
-func opErr(op rpc.Op, addr string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := errors.AsType[*rpc.OpError](err); ok {
-		return err
-	}
-	return &rpc.OpError{Op: op, Addr: addr, Err: err}
-}
 
 // endOfStream reports whether err is the orderly end of a connection, by either side.
 func endOfStream(err error) bool {

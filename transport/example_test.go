@@ -84,51 +84,6 @@ func ExampleConfig_Check() {
 	// Output: transport: setting out of range: Credits is 5000, want 1 to 4096
 }
 
-// A client that outlives its connections.
-func ExampleNewRedialer() {
-	addr, stop := serve()
-	defer stop()
-
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var conn *transport.Client
-	r, err := transport.NewRedialer(&transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
-			c, err := transport.Dial(ctx, "tcp", addr, config)
-			conn = c
-			return c, err
-		},
-		Patience: 3 * time.Second,
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer r.Close()
-	if err := r.Connect(ctx); err != nil { // to see at once whether the server is there
-		log.Fatal(err)
-	}
-
-	var reply rpc.Reply
-	for range 2 {
-		call := &rpc.Call{
-			Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21),
-			Repeatable: true, // it does no harm if the server runs it twice
-		}
-		if err := r.Do(ctx, call, &reply); err != nil {
-			log.Fatal(err)
-		}
-		d := xdr.NewDecoder(reply.Results)
-		fmt.Println(d.Uint32())
-		reply.Release()
-		conn.Conn().Abort(nil) // the wire is cut
-	}
-	fmt.Println(r.Stats().Accepted, "connections")
-	// Output:
-	// 42
-	// 42
-	// 2 connections
-}
-
 func ExampleDial() {
 	addr, stop := serve()
 	defer stop()

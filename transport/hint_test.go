@@ -122,10 +122,10 @@ func TestListenError(t *testing.T) {
 		{DoneTimeout: -1},
 		{BusyPoll: -1},
 	} {
-		if err := c.Check(); !errors.Is(err, ErrConfig) {
+		if err := c.Check(); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("Check of %+v: %v", c, err)
 		}
-		if _, err := Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, ErrConfig) {
+		if _, err := Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -163,11 +163,11 @@ func TestErrorText(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, tt.want)
 		}
 	}
-	if opErr(rpc.OpCall, "", nil) != nil {
+	if rpc.AsOpError(rpc.OpCall, "", nil) != nil {
 		t.Error("nil became an error")
 	}
-	inner := opErr(rpc.OpDial, "x", io.EOF)
-	if opErr(rpc.OpCall, "", inner) != inner {
+	inner := rpc.AsOpError(rpc.OpDial, "x", io.EOF)
+	if rpc.AsOpError(rpc.OpCall, "", inner) != inner {
 		t.Error("an OpError was wrapped again")
 	}
 }
@@ -175,10 +175,10 @@ func TestErrorText(t *testing.T) {
 // TestDialNetwork: a network without streams is refused at once, and not dialed.
 func TestDialNetwork(t *testing.T) {
 	for _, network := range []string{"udp", "udp4", "unixgram", "unixpacket", "ip4:tcp", "", "tcp5"} {
-		if c, err := Dial(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "want tcp") {
+		if c, err := Dial(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, rpc.ErrConfig) || !strings.Contains(err.Error(), "want tcp") {
 			t.Errorf("Dial %q: %v %v", network, c, err)
 		}
-		if c, err := DialStream(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, ErrConfig) {
+		if c, err := DialStream(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("DialStream %q: %v %v", network, c, err)
 		}
 	}

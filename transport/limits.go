@@ -5,6 +5,8 @@ import (
 	"math"
 	"net"
 	"net/netip"
+
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Defaults of the limits on clients. Those of [ClientLimits] are fractions of the whole.
@@ -46,7 +48,7 @@ func AllowNets(nets ...string) (func(net.Addr) bool, error) {
 	for _, s := range nets {
 		p, err := parseNet(s)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", ErrConfig, s)
+			return nil, fmt.Errorf("%w: %q is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", rpc.ErrConfig, s)
 		}
 		list = append(list, p)
 	}

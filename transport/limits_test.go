@@ -86,7 +86,7 @@ func TestAllowNets(t *testing.T) {
 		t.Error("an address that only its text gives away was not admitted")
 	}
 	for _, bad := range []string{"", "192.0.2.0/33", "host", "192.0.2.1:80"} {
-		if _, err := AllowNets(bad); !errors.Is(err, ErrConfig) {
+		if _, err := AllowNets(bad); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestClientLimits(t *testing.T) {
 		t.Errorf("%v: a client gets less than one call", err)
 	}
 	small.PerClient.Memory = 5000
-	if _, err = small.fill(); !errors.Is(err, ErrConfig) {
+	if _, err = small.fill(); !errors.Is(err, rpc.ErrConfig) {
 		t.Errorf("PerClient.Memory below MaxPayload: %v", err)
 	}
 }

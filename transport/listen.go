@@ -51,7 +51,7 @@ func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 	}
 	l, err := net.Listen(network, addr)
 	if err != nil {
-		return nil, opErr(rpc.OpListen, addr, err)
+		return nil, rpc.AsOpError(rpc.OpListen, addr, err)
 	}
 	return newListener(l, c), nil
 }
@@ -102,7 +102,7 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.door.stranger(addrOf(conn), l.ctr.ended(opErr(rpc.OpAccept, addrOf(conn), err)))
+		l.door.stranger(addrOf(conn), l.ctr.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err)))
 		return
 	}
 	l.ctr.accepted.Add(1)
@@ -115,7 +115,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	l.door.went(addrOf(conn), "rdma", begun, l.ctr.ended(opErr(rpc.OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
+	l.door.went(addrOf(conn), "rdma", begun, l.ctr.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
 }
 
 // add admits a connection.
@@ -156,7 +156,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	case <-l.ctx.Done():
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return nil, opErr(rpc.OpAccept, l.l.Addr().String(), l.err)
+		return nil, rpc.AsOpError(rpc.OpAccept, l.l.Addr().String(), l.err)
 	}
 }
 

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// RedialConfig.Issue is told of a call once, before it is sent, with its XID, however often
+// redial.Config.Issue is told of a call once, before it is sent, with its XID, however often
 // it is sent; its error ends the call, which is not sent.
 func TestRedialIssue(t *testing.T) {
 	w := newNetwork(rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
@@ -19,7 +20,7 @@ func TestRedialIssue(t *testing.T) {
 	type issue struct{ xid, proc uint32 }
 	var issued []issue
 	refuse := errors.New("no note")
-	r := quick(t, w, func(c *RedialConfig) {
+	r := quick(t, w, func(c *redial.Config) {
 		c.Issue = func(_ context.Context, xid uint32, call *rpc.Call) error {
 			issued = append(issued, issue{xid, call.Proc})
 			if call.Proc == 2 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -64,7 +65,7 @@ type modelNetwork struct {
 	n   int
 }
 
-func (w *modelNetwork) dial(ctx context.Context) (rpc.Caller, error) {
+func (w *modelNetwork) dial(ctx context.Context) (redial.Conn, error) {
 	a, b := rdmaptest.Pipe()
 	w.mu.Lock()
 	w.n++
@@ -91,6 +92,19 @@ func (w *modelNetwork) dial(ctx context.Context) (rpc.Caller, error) {
 		w.wg.Go(func() { w.s.ServeConn(b) })
 	}
 	return NewClient(ctx, rdmaptest.Wrap(a, faults), cfg)
+}
+
+// numbered is a connection of a client that counts its calls from 1 on: all clients use the same XIDs.
+type numbered struct {
+	redial.Conn
+	xid *atomic.Uint32
+}
+
+func (c numbered) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+	if call.Resend.Sent == 0 {
+		call.Resend.XID = c.xid.Add(1)
+	}
+	return c.Conn.Do(ctx, call, reply)
 }
 
 // TestOnceModel: clients whose connections end all the time, with the same XIDs and behind
@@ -136,18 +150,22 @@ func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetw
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	var wg sync.WaitGroup
 	var calls, cancelled atomic.Int64
-	var all []*Redialer
+	var all []*redial.Caller
 	var ids atomic.Uint64
 	must := make([]map[uint64]bool, modelClients*modelCallers)
 	for client := range modelClients {
-		r, err := NewRedialer(&RedialConfig{
-			Dial: w.dial, MinDelay: time.Millisecond, MaxDelay: time.Second,
+		var xid atomic.Uint32
+		r, err := redial.New(&redial.Config{
+			Dial: func(ctx context.Context) (redial.Conn, error) {
+				c, err := w.dial(ctx)
+				return numbered{c, &xid}, err
+			},
+			MinDelay: time.Millisecond, MaxDelay: time.Second,
 			Silence: 2 * time.Second, Transmissions: -1,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.xid.Store(0)
 		all = append(all, r)
 		cred := (&xdr.SysCred{MachineName: fmt.Sprint(client), UID: 1}).Auth()
 		for caller := range modelCallers {
@@ -169,7 +187,6 @@ func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetw
 	var sum rpc.Stats
 	for _, r := range all {
 		s := r.Stats()
-		addStats(&sum, s)
 		sum.Retransmits, sum.Accepted, sum.Silences = sum.Retransmits+s.Retransmits, sum.Accepted+s.Accepted, sum.Silences+s.Silences
 		r.Close()
 	}
@@ -192,7 +209,7 @@ func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetw
 }
 
 // modelCall makes one call and checks its reply; false: it was cancelled.
-func modelCall(t *testing.T, r *Redialer, rnd *rand.Rand, id uint64, cred xdr.Auth) bool {
+func modelCall(t *testing.T, r *redial.Caller, rnd *rand.Rand, id uint64, cred xdr.Auth) bool {
 	n := []int{0, 0, 10, 10, 500, 500, 2500, 6000, 20_000}[rnd.IntN(9)]
 	p := binary.BigEndian.AppendUint64(make([]byte, 0, 8+n), id)
 	p = append(p, filled(n)...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/redial"
 )
 
 // mute makes all that is written on the connections vanish, both ways: a cable that was
@@ -28,7 +29,7 @@ func TestSilence(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newNetwork(newOnce(), unwatched(testConfig()), unwatched(testConfig()))
 			w.stream = func(int) bool { return stream }
-			r := quick(t, w, func(c *RedialConfig) { c.Silence = 8 * time.Second })
+			r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
 			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +65,7 @@ func TestSlowCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOnce()
 		w := newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
-		r := quick(t, w, func(c *RedialConfig) { c.Silence = 8 * time.Second })
+		r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
 		for range 2 {
 			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
 				t.Fatal(err)

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// network connects Redialers to a server over connections in memory, which tests cut.
+// network connects redial.Callers to a server over connections in memory, which tests cut.
 type network struct {
 	s      *Server
 	client *Config
@@ -30,8 +31,8 @@ func newNetwork(h rpc.Handler, server, client *Config) *network {
 	return &network{s: &Server{Handler: h, Config: server}, client: client}
 }
 
-// dial is a RedialConfig.Dial.
-func (w *network) dial(ctx context.Context) (rpc.Caller, error) {
+// dial is a redial.Config.Dial.
+func (w *network) dial(ctx context.Context) (redial.Conn, error) {
 	a, b := rdmaptest.Pipe()
 	w.mu.Lock()
 	n := w.made
@@ -64,14 +65,14 @@ func (w *network) end() {
 	w.wg.Wait()
 }
 
-// quick makes a Redialer that comes back at once.
-func quick(t testing.TB, w *network, change func(*RedialConfig)) *Redialer {
+// quick makes a redial.Caller that comes back at once.
+func quick(t testing.TB, w *network, change func(*redial.Config)) *redial.Caller {
 	t.Helper()
-	cfg := &RedialConfig{Dial: w.dial, MinDelay: time.Microsecond, MaxDelay: 100 * time.Microsecond, Transmissions: -1}
+	cfg := &redial.Config{Dial: w.dial, MinDelay: time.Microsecond, MaxDelay: 100 * time.Microsecond, Transmissions: -1}
 	if change != nil {
 		change(cfg)
 	}
-	r, err := NewRedialer(cfg)
+	r, err := redial.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestRedial(t *testing.T) {
 	w := newNetwork(h, testConfig(), testConfig())
 	w.stream = func(n int) bool { return n == 2 }
 	var lost, again int
-	r := quick(t, w, func(c *RedialConfig) {
+	r := quick(t, w, func(c *redial.Config) {
 		c.Trace.Lost = func(error) { lost++ }
 		c.Trace.Retransmit = func(xid, prog, _, proc uint32, n int) {
 			if prog != testProg || proc == procNull || n < 2 {
@@ -210,7 +211,7 @@ func TestRetransmit(t *testing.T) {
 			})
 			w = newNetwork(h, testConfig(), testConfig())
 			defer w.end()
-			r := quick(t, w, func(c *RedialConfig) { c.Transmissions = 3 })
+			r := quick(t, w, func(c *redial.Config) { c.Transmissions = 3 })
 			defer r.Close()
 			mustDo(t, r, &nullCall)
 			freed := 0
@@ -233,7 +234,15 @@ func TestRedialCancelled(t *testing.T) {
 	h := newOnce()
 	w := newNetwork(h, testConfig(), testConfig())
 	defer w.end()
-	r := quick(t, w, nil)
+	var xid uint32
+	r := quick(t, w, func(c *redial.Config) {
+		c.Issue = func(_ context.Context, x uint32, call *rpc.Call) error {
+			if call.Proc == procBlock {
+				xid = x
+			}
+			return nil
+		}
+	})
 	defer r.Close()
 	mustDo(t, r, &nullCall)
 	freed := make(chan struct{}, 2)
@@ -254,68 +263,10 @@ func TestRedialCancelled(t *testing.T) {
 	w.cut()
 	<-freed
 	mustDo(t, r, &nullCall)
-	if st := r.Stats(); st.Retransmits != 0 || len(freed) != 0 || h.times(r.xid.Load()-2) > 1 {
+	if st := r.Stats(); st.Retransmits != 0 || len(freed) != 0 || h.times(xid) > 1 {
 		t.Errorf("%+v, freed %d times more", st, len(freed))
 	}
 	close(h.leave)
-}
-
-// TestRedialWait: who waits for a connection learns why there is none when the context or
-// Patience ends, or with Close.
-func TestRedialWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		refused := errors.New("refused by the test")
-		var at []time.Duration
-		start := time.Now()
-		cfg := &RedialConfig{Dial: func(context.Context) (rpc.Caller, error) {
-			at = append(at, time.Since(start))
-			return nil, refused
-		}}
-		r, err := NewRedialer(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Connect(t.Context()); !errors.Is(err, refused) || len(at) != 1 {
-			t.Errorf("%v, %d attempts", err, len(at))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-		defer cancel()
-		done := make(chan error, 8)
-		for range 8 {
-			go func() { done <- tryCtx(ctx, r, &nullCall) }()
-		}
-		for range 8 {
-			if err := <-done; !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, refused) {
-				t.Error(err)
-			}
-		}
-		for i := 1; i < len(at); i++ {
-			most := min(DefaultMinDelay<<min(i-1, 20), DefaultMaxDelay)
-			if d := at[i] - at[i-1]; d > most || d < most/2 {
-				t.Errorf("wait %d was %v, want %v to %v", i, d, most/2, most)
-			}
-		}
-		if len(at) < 20*60/15 {
-			t.Errorf("%d attempts in 20 minutes", len(at))
-		}
-		go func() { done <- tryCtx(t.Context(), r, &nullCall) }()
-		synctest.Wait()
-		r.Close()
-		if err := <-done; !errors.Is(err, net.ErrClosed) {
-			t.Error(err)
-		}
-		cfg.Patience = 10 * time.Second
-		r, err = NewRedialer(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		start = time.Now()
-		err = tryCtx(t.Context(), r, &nullCall)
-		if d := time.Since(start); !errors.Is(err, refused) || errors.Is(err, context.DeadlineExceeded) || d != cfg.Patience {
-			t.Errorf("after %v: %v", d, err)
-		}
-		r.Close()
-	})
 }
 
 // TestShortConnections: connections that end before their first reply are failures, and
@@ -330,7 +281,7 @@ func TestShortConnections(t *testing.T) {
 			}
 		})
 		w = newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
-		r := quick(t, w, func(c *RedialConfig) { c.MinDelay, c.MaxDelay = time.Second, time.Minute })
+		r := quick(t, w, func(c *redial.Config) { c.MinDelay, c.MaxDelay = time.Second, time.Minute })
 		start := time.Now()
 		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
 			t.Fatal(err)
@@ -352,55 +303,13 @@ func TestShortConnections(t *testing.T) {
 	})
 }
 
-func TestBackoff(t *testing.T) {
-	b := backoff{least: 3, most: 20}
-	for i, want := range []time.Duration{3, 6, 12, 20, 20} {
-		if got := b.next(0); got != want {
-			t.Errorf("wait %d is %d, want %d", i, got, want)
-		}
-	}
-	if got := b.next(0.999); got < 10 || got > 11 {
-		t.Errorf("the shortest of 20 is %d", got)
-	}
-	b.reset()
-	if got := b.next(0); got != 3 {
-		t.Errorf("after a success %d", got)
-	}
-}
-
-func TestRedialConfig(t *testing.T) {
-	dial := func(context.Context) (rpc.Caller, error) { return nil, errors.New("never") }
-	for i, cfg := range []RedialConfig{
-		{},
-		{Dial: dial, MinDelay: 2, MaxDelay: 1},
-		{Dial: dial, MinDelay: -1},
-		{Dial: dial, Patience: -1},
-		{Dial: dial, DialTimeout: -1},
-	} {
-		if _, err := NewRedialer(&cfg); !errors.Is(err, ErrConfig) {
-			t.Errorf("%d: %v", i, err)
-		}
-	}
-	if _, err := NewRedialer(nil); !errors.Is(err, ErrConfig) {
-		t.Errorf("nil: %v", err)
-	}
-	r, err := NewRedialer(&RedialConfig{Dial: func(context.Context) (rpc.Caller, error) { return NewRedialer(&RedialConfig{Dial: dial}) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Connect(t.Context()); !errors.Is(err, ErrConfig) {
-		t.Errorf("a Redialer of a Redialer: %v", err)
-	}
-	r.Close()
-}
-
-// TestRedialAllocs: a Redialer adds no allocation to a call.
+// TestRedialAllocs: a redial.Caller adds no allocation to a call.
 func TestRedialAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	_, addr := startServer(t, newEcho(), nil)
-	r, err := NewRedialer(&RedialConfig{Dial: func(ctx context.Context) (rpc.Caller, error) {
+	r, err := redial.New(&redial.Config{Dial: func(ctx context.Context) (redial.Conn, error) {
 		return Dial(ctx, "tcp", addr, testConfig())
 	}})
 	if err != nil {
@@ -453,25 +362,5 @@ func TestStatsAgree(t *testing.T) {
 			t.Errorf("stream %v:\nclient %+v\nserver %+v", stream, c, s)
 		}
 		w.end()
-	}
-}
-
-// TestPinnedCall: a call whose memory a dead connection has not let go is not sent again: two
-// connections could write it.
-func TestPinnedCall(t *testing.T) {
-	w := newNetwork(newOnce(), testConfig(), testConfig())
-	r := quick(t, w, nil)
-	defer r.Close()
-	call := r.newCall(&nullCall)
-	if !r.maySend(call) {
-		t.Error("a call that no connection has must be sent")
-	}
-	call.lend()
-	if r.maySend(call) {
-		t.Error("a call may be sent although a connection still has its memory")
-	}
-	call.freed()
-	if !r.maySend(call) {
-		t.Error("a call whose memory is free again must be sent")
 	}
 }

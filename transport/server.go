@@ -92,7 +92,7 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
 	if s.isClosing() {
 		return ErrServerClosed
 	}
-	return opErr(rpc.OpAccept, l.Addr().String(), err)
+	return rpc.AsOpError(rpc.OpAccept, l.Addr().String(), err)
 }
 
 func (s *Server) addListener(l net.Listener) error {
@@ -193,7 +193,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		_ = s.Close() // ctx's error says more
-		return opErr(rpc.OpClose, "", context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpClose, "", context.Cause(ctx))
 	}
 }
 

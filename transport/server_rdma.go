@@ -44,7 +44,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		s.door.went(addrOf(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.ctr.ended(opErr(rpc.OpServe, addrOf(conn), ignoreEnd(err)))
+	err = s.ctr.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(err)))
 	s.door.went(addrOf(conn), "rdma", c.begun, err)
 	return err
 }
@@ -59,7 +59,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 	c.rc = newRespConn(s.cfg, &s.ctr, s.door, c)
 	if c.rc.peer, err = s.door.enter(c.addr, (*respMover)(c.rc)); err != nil {
 		s.door.turnAway(s.ctx, conn, first, err)
-		return nil, opErr(rpc.OpAccept, addrOf(conn), err)
+		return nil, rpc.AsOpError(rpc.OpAccept, addrOf(conn), err)
 	}
 	c.at = s.came.enter(conn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
@@ -76,7 +76,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		err = s.ctr.ended(opErr(rpc.OpAccept, addrOf(conn), err))
+		err = s.ctr.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err))
 		s.door.stranger(addrOf(conn), err)
 		c.close()
 		return nil, err

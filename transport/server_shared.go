@@ -33,7 +33,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 			s.door.turnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.ctr.ended(opErr(rpc.OpAccept, addrOf(conn), ignoreEnd(err)))
+		err = s.ctr.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), ignoreEnd(err)))
 		s.door.stranger(addrOf(conn), err)
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return opErr(rpc.OpServe, addrOf(conn), err)
+		return rpc.AsOpError(rpc.OpServe, addrOf(conn), err)
 	}
 	return s.serveConn(conn, c.ahead)
 }

@@ -109,13 +109,13 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 		if errors.Is(err, rpc.ErrBackwardBusy) {
 			return &rpc.RPCError{Reason: rpc.ReasonBackward, Err: err}
 		}
-		return opErr(rpc.OpCall, addrOf(c.conn), err)
+		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), err)
 	}
 	defer c.leaveRoom()
 	xid := c.nextXID(call.Resend)
 	ch := make(chan streamReply, 1)
 	if err := c.enter(xid, &streamWait{ch, mostReply(call, c.cfg.MaxPayload)}); err != nil {
-		return opErr(rpc.OpCall, addrOf(c.conn), err)
+		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)
 	call.Resend.Posting(call)
@@ -134,10 +134,10 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 		default:
 		}
 		c.ctr.errors.Add(1)
-		return opErr(rpc.OpCall, addrOf(c.conn), c.cause())
+		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), c.Err())
 	case <-ctx.Done():
 		c.ctr.errors.Add(1)
-		return opErr(rpc.OpCall, addrOf(c.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), context.Cause(ctx))
 	}
 }
 
@@ -290,8 +290,14 @@ func (c *StreamClient) fail(err error) {
 	}
 }
 
-// cause returns the first error.
-func (c *StreamClient) cause() error {
+// Abort ends the connection; calls in flight fail with err.
+func (c *StreamClient) Abort(err error) { c.fail(err) }
+
+// Received returns a number that grows when something arrives.
+func (c *StreamClient) Received() uint64 { return c.ctr.replies.Load() + c.ctr.dropped.Load() }
+
+// Err returns why the connection has ended, nil if it has not.
+func (c *StreamClient) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err

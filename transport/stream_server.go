@@ -88,7 +88,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	}()
 	var err error
 	if c.peer, err = s.door.enter(c.conn.RemoteAddr(), c); err != nil {
-		return opErr(rpc.OpAccept, addrOf(c.conn), err)
+		return rpc.AsOpError(rpc.OpAccept, addrOf(c.conn), err)
 	}
 	defer c.peer.Leave()
 	if err := s.addConn(c); err != nil {
@@ -111,7 +111,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 		keep = true
 		return err
 	}
-	err = s.ctr.ended(opErr(rpc.OpServe, addrOf(c.conn), ignoreEnd(err)))
+	err = s.ctr.ended(rpc.AsOpError(rpc.OpServe, addrOf(c.conn), ignoreEnd(err)))
 	s.door.went(addrOf(c.conn), "tcp", begun, err)
 	return err
 }

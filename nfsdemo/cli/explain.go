@@ -13,7 +13,6 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -42,7 +41,7 @@ func exitStatus(err error) int {
 	if e, ok := errors.AsType[*interruptError](err); ok {
 		return e.status()
 	}
-	if errors.Is(err, transport.ErrConfig) {
+	if errors.Is(err, rpc.ErrConfig) {
 		return exitUsage // the settings come from flags
 	}
 	return exitFailed

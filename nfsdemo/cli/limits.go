@@ -96,7 +96,7 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 	if len(f.allow) > 0 {
 		allow, err := transport.AllowNets(f.allow...)
 		if err != nil {
-			return usagef("--allow: %s", strings.TrimPrefix(err.Error(), transport.ErrConfig.Error()+": "))
+			return usagef("--allow: %s", strings.TrimPrefix(err.Error(), rpc.ErrConfig.Error()+": "))
 		}
 		cfg.Allow = allow
 	}

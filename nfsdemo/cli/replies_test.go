@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -154,8 +155,8 @@ func crash(t *testing.T, dir string) string {
 	}
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := replies.Open(&replies.Config{Memory: d.replies, Calls: d.calls, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
+	c, err := replies.Open(&replies.Config{Memory: d.replies, Calls: d.calls, Redial: redial.Config{
+		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", silent.Addr().String(), nil)
 		},
 	}})

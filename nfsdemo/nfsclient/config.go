@@ -73,7 +73,7 @@ type Config struct {
 	DialTimeout time.Duration
 
 	// Reconnect is how long a call waits for a new connection to NFS when the current one is
-	// lost (transport.Redialer); then it is sent again. If zero, it fails at once. The first
+	// lost (redial.Caller); then it is sent again. If zero, it fails at once. The first
 	// connection is tried once, within DialTimeout.
 	Reconnect time.Duration
 

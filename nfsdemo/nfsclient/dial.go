@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
@@ -97,8 +98,8 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (rpc.Calle
 	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
 	}
-	rc := &transport.RedialConfig{
-		Dial:     func(ctx context.Context) (rpc.Caller, error) { return dialNFS(ctx, u, cfg) },
+	rc := &redial.Config{
+		Dial:     func(ctx context.Context) (redial.Conn, error) { return dialNFS(ctx, u, cfg) },
 		Patience: cfg.Reconnect,
 	}
 	if p != nil {
@@ -124,9 +125,9 @@ type lasting interface {
 	Connect(ctx context.Context) error
 }
 
-func newLasting(u *URL, cfg *Config, rc *transport.RedialConfig) (lasting, error) {
+func newLasting(u *URL, cfg *Config, rc *redial.Config) (lasting, error) {
 	if cfg.Replies == nil {
-		return transport.NewRedialer(rc)
+		return redial.New(rc)
 	}
 	c := *cfg.Replies
 	c.Redial, c.Host, c.Logger = *rc, u.Host, rc.Logger
@@ -148,7 +149,7 @@ func (c *Client) Replies() *replies.Client {
 }
 
 // dialNFS connects to the NFS port of u with its scheme's transport.
-func dialNFS(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
+func dialNFS(ctx context.Context, u *URL, cfg *Config) (redial.Conn, error) {
 	conn, err := dialConn(ctx, u.Addr(), cfg)
 	if errors.Is(err, syscall.ECONNREFUSED) && !u.given {
 		// Choice: the well-known port first, because that takes one round trip if it works.
@@ -161,7 +162,7 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 }
 
 // newCaller starts RPC on a connection, which it takes.
-func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller rpc.Caller, err error) {
+func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller redial.Conn, err error) {
 	if u.Scheme == SchemeRDMA {
 		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
 	} else {

@@ -19,7 +19,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/transport/redial"
 )
 
 // TestMain fails the package if a test leaks a goroutine.
@@ -170,11 +170,11 @@ func (w *world) stop() {
 	}
 }
 
-// caller makes a Redialer to the RPC server that addr tells.
-func redialer(t *testing.T, addr func() string) *transport.Redialer {
+// caller makes a redial.Caller to the RPC server that addr tells.
+func redialer(t *testing.T, addr func() string) *redial.Caller {
 	t.Helper()
-	r, err := transport.NewRedialer(&transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
+	r, err := redial.New(&redial.Config{
+		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", addr(), nil)
 		},
 		MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
@@ -186,7 +186,7 @@ func redialer(t *testing.T, addr func() string) *transport.Redialer {
 	return r
 }
 
-func (w *world) caller() *transport.Redialer {
+func (w *world) caller() *redial.Caller {
 	return redialer(w.t, func() string { return w.rpc })
 }
 

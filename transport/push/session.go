@@ -49,7 +49,7 @@ type Session struct {
 
 // Dial opens the log name at the server behind caller, begins a session, and returns when records
 // can be appended. The Session uses caller until Close, but does not close it. Only a
-// [transport.Redialer] survives the end of its connections.
+// redial.Caller survives the end of its connections.
 //
 // ctx limits only Dial. Errors are of type *Error. If the server has refused, they wrap a Status.
 func Dial(ctx context.Context, caller rpc.Caller, name string, cfg *Config) (*Session, error) {

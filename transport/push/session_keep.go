@@ -57,7 +57,7 @@ func (s *Session) reopen(ctx context.Context) (lost lostFunc, err error) {
 func (s *Session) final(err error) bool { return err != nil && (final(err) || gone(s.rpc, err)) }
 
 // gone reports whether err says that the connection for calls has ended for good. That of a Client
-// or StreamClient does not come back; a Redialer makes another one.
+// or StreamClient does not come back; a redial.Caller makes another one.
 func gone(caller rpc.Caller, err error) bool {
 	switch c := caller.(type) {
 	case *transport.Client:

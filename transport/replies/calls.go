@@ -126,7 +126,7 @@ func (c *Client) readCalls() {
 	}
 }
 
-// issue is RedialConfig.Issue: it makes a note of the call durable.
+// issue is redial.Config.Issue: it makes a note of the call durable.
 func (c *Client) issue(ctx context.Context, xid uint32, call *rpc.Call) error {
 	t, _ := ctx.Value(ticketKey{}).(*callKey)
 	if t == nil || c.cfg.Choose != nil && !c.cfg.Choose(call.Prog, call.Vers, call.Proc) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -76,8 +77,8 @@ func openBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
 	t.Helper()
 	c, err := Open(&Config{
 		Memory: mem, Calls: calls, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
-		Redial: transport.RedialConfig{
-			Dial: func(ctx context.Context) (rpc.Caller, error) {
+		Redial: redial.Config{
+			Dial: func(ctx context.Context) (redial.Conn, error) {
 				return transport.Dial(ctx, "tcp", w.rpc, nil)
 			},
 			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
@@ -481,8 +482,8 @@ func TestCallsForeign(t *testing.T) {
 		calls region.Memory
 		want  error
 	}{{small, errCalls}, {other, ErrForeign}, {sim(1 << 16), commitlog.ErrMagic}} {
-		_, err := Open(&Config{Memory: mem, Calls: test.calls, Redial: transport.RedialConfig{
-			Dial: func(context.Context) (rpc.Caller, error) { return nil, errors.New("none") },
+		_, err := Open(&Config{Memory: mem, Calls: test.calls, Redial: redial.Config{
+			Dial: func(context.Context) (redial.Conn, error) { return nil, errors.New("none") },
 		}})
 		if !errors.Is(err, test.want) {
 			t.Errorf("%v, want %v", err, test.want)

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -17,7 +17,7 @@ import (
 type Client struct {
 	cfg   *Config
 	log   *commitlog.Log
-	rpc   *transport.Redialer
+	rpc   *redial.Caller
 	key   key
 	epoch uint32
 	found []*Record
@@ -66,14 +66,14 @@ func Open(cfg *Config) (*Client, error) {
 		return nil, errors.Join(err, l.Close(context.Background()))
 	}
 	c.cfg.Immediates.of(c)
-	redial := c.cfg.Redial
-	redial.Dial = c.dial
+	again := c.cfg.Redial
+	again.Dial = c.dial
 	if c.calls != nil {
 		// The epoch of this log grows in every process, that of the replies only if the log was offered.
 		c.epoch += c.calls.log.Info().Epoch
-		redial.Issue = c.issue
+		again.Issue = c.issue
 	}
-	if c.rpc, err = transport.NewRedialer(&redial); err != nil {
+	if c.rpc, err = redial.New(&again); err != nil {
 		return nil, errors.Join(err, c.closeCalls(), l.Close(context.Background()))
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -87,7 +87,7 @@ func Open(cfg *Config) (*Client, error) {
 }
 
 // Connect opens a connection for calls if there is none, and offers the log on it. Unlike a call
-// it makes only one attempt; see [transport.Redialer.Connect].
+// it makes only one attempt; see [redial.Caller.Connect].
 func (c *Client) Connect(ctx context.Context) error { return c.rpc.Connect(ctx) }
 
 // Epoch returns the number of this life of the client (from Open to Close or a crash). With an XID it is
@@ -143,7 +143,7 @@ func (c *Client) wake() {
 }
 
 // Call makes a call and returns the number of the durable record that holds its reply, or 0 if
-// the reply has no record. Besides the errors of [transport.Redialer.Do] it returns ErrNotKept,
+// the reply has no record. Besides the errors of [redial.Caller.Do] it returns ErrNotKept,
 // the error of ctx, and those of the log; with all of these the reply is valid.
 func (c *Client) Call(ctx context.Context, call *rpc.Call, reply *rpc.Reply) (seq uint64, err error) {
 	roomy := *call

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/redial"
 	"go.uber.org/zap"
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 	// whose connection ends is sent again if it is [rpc.Call].Repeatable, which calls are whose
 	// replies the server keeps.
 	// Dial should open RDMA connections: on others, replies come without records.
-	Redial transport.RedialConfig
+	Redial redial.Config
 	// Host is the host of the log connection if the server names none. Dial opens the connection;
 	// if nil, by TCP.
 	Host string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -33,8 +34,8 @@ func Example() {
 
 	mem := pmem.NewSim(1<<16, nil) // or a file: pmem.Open
 	_ = replies.Create(mem, nil)
-	config := &replies.Config{Memory: mem, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
+	config := &replies.Config{Memory: mem, Redial: redial.Config{
+		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
 		},
 	}}
@@ -93,8 +94,8 @@ func ExampleClient_Unanswered() {
 
 	mem, notes := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil)
 	_, _ = replies.Create(mem, nil), replies.Create(notes, nil)
-	config := &replies.Config{Memory: mem, Calls: notes, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
+	config := &replies.Config{Memory: mem, Calls: notes, Redial: redial.Config{
+		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", addr, nil)
 		},
 	}}
@@ -140,8 +141,8 @@ func ExampleImmediates() {
 	_ = replies.Create(mem, nil)
 	var immediates replies.Immediates
 	cfg := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
-	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
+	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: redial.Config{
+		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", addr, cfg)
 		},
 	}})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -43,8 +44,8 @@ func (q *quick) client(mem region.Memory) *Client {
 	}}
 	c, err := Open(&Config{
 		Memory: mem, Immediates: &im, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
-		Redial: transport.RedialConfig{
-			Dial:     func(ctx context.Context) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", q.rpc, cfg) },
+		Redial: redial.Config{
+			Dial:     func(ctx context.Context) (redial.Conn, error) { return transport.Dial(ctx, "tcp", q.rpc, cfg) },
 			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		},
 	})

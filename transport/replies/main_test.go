@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -138,8 +139,8 @@ func open(t *testing.T, mem region.Memory, addr func() string) *Client {
 	t.Helper()
 	c, err := Open(&Config{
 		Memory: mem, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
-		Redial: transport.RedialConfig{
-			Dial: func(ctx context.Context) (rpc.Caller, error) {
+		Redial: redial.Config{
+			Dial: func(ctx context.Context) (redial.Conn, error) {
 				return transport.Dial(ctx, "tcp", addr(), nil)
 			},
 			MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,

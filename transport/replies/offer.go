@@ -10,13 +10,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
 // dial makes a connection for calls, and offers the log on it before any other call. If the log cannot be
 // offered, calls work, but without records.
-func (c *Client) dial(ctx context.Context) (rpc.Caller, error) {
+func (c *Client) dial(ctx context.Context) (redial.Conn, error) {
 	caller, err := c.cfg.Redial.Dial(ctx)
 	if err != nil {
 		return nil, err

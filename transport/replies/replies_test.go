@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -64,8 +65,8 @@ func TestHold(t *testing.T) {
 		}
 		got[r.seq] = r
 	}
-	after, err := Open(&Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: transport.RedialConfig{
-		Dial: func(context.Context) (rpc.Caller, error) { return nil, errors.New("none") },
+	after, err := Open(&Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: redial.Config{
+		Dial: func(context.Context) (redial.Conn, error) { return nil, errors.New("none") },
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ type Call struct {
 	// Until then the server may read Item and write Sink. Free must not block. Without Free, do
 	// not reuse the memory of a cancelled call.
 	Free func()
-	// Repeatable says that a Redialer may send the call again when it is not known whether the server
+	// Repeatable says that a redial.Caller may send the call again when it is not known whether the server
 	// has run it: it may run twice, or the server keeps its reply, so that it does not (see [Handler]).
 	Repeatable bool
 
@@ -119,7 +119,7 @@ func (tx *Transmission) Posting(call *Call) {
 }
 
 // Caller is an RPC client, as transport.Client over RDMA, transport.StreamClient over record-marked TCP, and
-// transport.Redialer over either.
+// redial.Caller over either.
 type Caller interface {
 	// Do sends a call and waits for its reply. It returns nil when a reply has come, whatever its
 	// status: see reply.Header.Err. The error is *RPCError if only this call was refused, and

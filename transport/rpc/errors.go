@@ -26,6 +26,9 @@ const (
 	OpClose  Op = "close"
 )
 
+// ErrConfig is wrapped by the errors for settings out of range.
+var ErrConfig = errors.New("transport: setting out of range")
+
 // OpError says that a connection or a context ended. Err wraps net.ErrClosed,
 // os.ErrDeadlineExceeded, the context's error, *verbs.ProtocolError (we refused the
 // peer) or *verbs.TerminateError (it refused us).
@@ -75,6 +78,17 @@ func (e *OpError) Rejected() bool {
 func (e *OpError) Temporary() bool { return false }
 
 var _ net.Error = (*OpError)(nil)
+
+// AsOpError wraps err as an OpError; nil stays nil and an OpError stays as it is.
+func AsOpError(op Op, addr string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*OpError](err); ok {
+		return err
+	}
+	return &OpError{Op: op, Addr: addr, Err: err}
+}
 
 // OutcomeError says that a call was sent and has no reply: the server may have run it, or not. If the
 // call is not Repeatable, it was sent once.

@@ -92,7 +92,7 @@ type Stats struct {
 	// Late counts calls that were not executed although they had been read: their connection had ended,
 	// or they must not run twice and their client had closed it and come back on a newer one.
 	Late uint64
-	// Retransmits counts calls that a Redialer sent again, Silences the connections that it closed
+	// Retransmits counts calls that a redial.Caller sent again, Silences the connections that it closed
 	// because nothing came.
 	Retransmits, Silences uint64
 	// DRCEntries is the number of replies in the duplicate request cache now, DRCOctets their

@@ -19,7 +19,7 @@ type Proc[Args, Res any] struct {
 	// 0 means that what is not the item fits into an inline reply, about 4000 octets.
 	MaxResults int
 	// Once says that the procedure must not run twice when a client that has lost its connection sends a call
-	// again (transport.Redialer): the server keeps its replies for a while. Without it, such calls may run twice.
+	// again (redial.Caller): the server keeps its replies for a while. Without it, such calls may run twice.
 	Once bool
 }
 

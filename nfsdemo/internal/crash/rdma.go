@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -28,7 +29,7 @@ func NewRDMA(addr Addr, worker, machine uint16) (Caller, error) {
 	l := new(lasting)
 	l.init(worker)
 	l.cred = cred(machine)
-	r, err := transport.NewRedialer(l.redial(addr))
+	r, err := redial.New(l.redial(addr))
 	if err != nil {
 		return nil, err
 	}
@@ -41,10 +42,10 @@ func (l *lasting) init(worker uint16) {
 }
 
 // redial returns the configuration for making connections.
-func (l *lasting) redial(addr Addr) *transport.RedialConfig {
+func (l *lasting) redial(addr Addr) *redial.Config {
 	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: &l.push}
-	return &transport.RedialConfig{
-		Dial: func(ctx context.Context) (rpc.Caller, error) {
+	return &redial.Config{
+		Dial: func(ctx context.Context) (redial.Conn, error) {
 			conn, err := addr.dial(ctx, "RDMA")
 			if err != nil {
 				return nil, err
@@ -52,7 +53,7 @@ func (l *lasting) redial(addr Addr) *transport.RedialConfig {
 			return transport.NewClient(ctx, conn, cfg)
 		},
 		MinDelay: 2 * time.Millisecond, MaxDelay: 20 * time.Millisecond, Transmissions: -1, Silence: answerTime,
-		Trace: transport.RedialTrace{Connected: func(n int) { l.made.Store(int64(n)) }},
+		Trace: redial.Trace{Connected: func(n int) { l.made.Store(int64(n)) }},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -65,8 +66,8 @@ func TestOnceRestart(t *testing.T) {
 		check(t, err)
 		var mu sync.Mutex
 		at := addr
-		rd, err := transport.NewRedialer(&transport.RedialConfig{
-			Dial: func(ctx context.Context) (rpc.Caller, error) {
+		rd, err := redial.New(&redial.Config{
+			Dial: func(ctx context.Context) (redial.Conn, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				return transport.Dial(ctx, "tcp", at, nil)

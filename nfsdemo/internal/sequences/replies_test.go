@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -50,8 +51,8 @@ func answered(t *testing.T, to relay, immediate bool) {
 	check(t, replies.Create(mem, nil))
 	for range 2 {
 		var caller transport.Config
-		cfg := &replies.Config{Memory: mem, Redial: transport.RedialConfig{
-			Dial: func(ctx context.Context) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", addr, &caller) },
+		cfg := &replies.Config{Memory: mem, Redial: redial.Config{
+			Dial: func(ctx context.Context) (redial.Conn, error) { return transport.Dial(ctx, "tcp", addr, &caller) },
 		}}
 		if immediate {
 			cfg.Immediates = new(replies.Immediates)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
-	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 )
 
 var rounds = flag.Int("rounds", 3, "how often TestFailover kills a server")
@@ -31,7 +31,7 @@ const (
 func TestFailover(t *testing.T) {
 	uri := newVolume(t)
 	ch := &choice{servers: []*server{start(t, uri), start(t, uri)}}
-	r, err := transport.NewRedialer(&transport.RedialConfig{Dial: ch.dial, MinDelay: 10 * time.Millisecond, Patience: time.Minute})
+	r, err := redial.New(&redial.Config{Dial: ch.dial, MinDelay: 10 * time.Millisecond, Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport_test
+package redial_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -85,8 +86,8 @@ func TestOutcome(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, repeatable %v, %d resets", network, x.repeatable, x.resets), func(t *testing.T) {
 				s := serveResetting(t, x.resets)
-				r, err := transport.NewRedialer(&transport.RedialConfig{
-					Dial: func(ctx context.Context) (rpc.Caller, error) {
+				r, err := redial.New(&redial.Config{
+					Dial: func(ctx context.Context) (redial.Conn, error) {
 						if network == "tcp" {
 							return transport.DialStream(ctx, "tcp", s.addr, nil)
 						}
@@ -133,8 +134,8 @@ func TestOutcome(t *testing.T) {
 // A NULL call does nothing, so it is sent again; a call that was never sent has no outcome.
 func TestNoOutcome(t *testing.T) {
 	refused := errors.New("refused by the test")
-	r, err := transport.NewRedialer(&transport.RedialConfig{
-		Dial:     func(context.Context) (rpc.Caller, error) { return nil, refused },
+	r, err := redial.New(&redial.Config{
+		Dial:     func(context.Context) (redial.Conn, error) { return nil, refused },
 		MinDelay: time.Millisecond, MaxDelay: time.Millisecond, Patience: 10 * time.Millisecond,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
-package transport
+package redial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -9,11 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
-// Defaults of [RedialConfig].
+// Defaults of [Config].
 const (
 	DefaultDialTimeout   = 15 * time.Second
 	DefaultMinDelay      = 100 * time.Millisecond
@@ -22,13 +24,13 @@ const (
 	DefaultTransmissions = 10
 )
 
-// RedialConfig holds the settings of a [Redialer]. Zero fields mean the defaults. NewRedialer
+// Config holds the settings of a [Caller]. Zero fields mean the defaults. New
 // copies it; it must not change meanwhile.
-type RedialConfig struct {
-	// Dial opens a connection, a *Client or a *StreamClient, which the Redialer takes. It must be
-	// set. ctx ends after DialTimeout. Dial may choose another transport each time, as long as it
+type Config struct {
+	// Dial opens a connection, which the Caller takes: a transport.Client or transport.StreamClient. It must
+	// be set. ctx ends after DialTimeout. Dial may choose another transport each time, as long as it
 	// reaches the same server.
-	Dial func(ctx context.Context) (rpc.Caller, error)
+	Dial func(ctx context.Context) (Conn, error)
 
 	// DialTimeout limits the time of one Dial. If zero, 15 s.
 	DialTimeout time.Duration
@@ -60,15 +62,15 @@ type RedialConfig struct {
 	Issue func(ctx context.Context, xid uint32, call *rpc.Call) error
 
 	// Trace has functions that are called when something happens. Its fields may be nil.
-	Trace RedialTrace
+	Trace Trace
 
 	// Logger receives the ends and beginnings of connections. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 
-// RedialTrace has functions that a [Redialer] calls. They must not block, and must not use the
-// Redialer.
-type RedialTrace struct {
+// Trace has functions that a [Caller] calls. They must not block, and must not use the
+// Caller.
+type Trace struct {
 	// Connected: the nth connection is established.
 	Connected func(n int)
 	// Failed: an attempt failed. The next one follows after wait at the earliest.
@@ -80,41 +82,41 @@ type RedialTrace struct {
 }
 
 // fill returns a checked copy of c with the defaults in place.
-func (c *RedialConfig) fill() (*RedialConfig, error) {
-	var f RedialConfig
+func (c *Config) fill() (*Config, error) {
+	var f Config
 	if c != nil {
 		f = *c
 	}
-	setDuration(&f.DialTimeout, DefaultDialTimeout)
-	setDuration(&f.MinDelay, DefaultMinDelay)
-	setDuration(&f.MaxDelay, DefaultMaxDelay)
-	setDuration(&f.Silence, DefaultSilence)
-	setInt(&f.Transmissions, DefaultTransmissions)
+	f.DialTimeout = cmp.Or(f.DialTimeout, DefaultDialTimeout)
+	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
+	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
+	f.Silence = cmp.Or(f.Silence, DefaultSilence)
+	f.Transmissions = cmp.Or(f.Transmissions, DefaultTransmissions)
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
 	switch {
 	case f.Dial == nil:
-		return nil, fmt.Errorf("%w: RedialConfig.Dial must be set", ErrConfig)
+		return nil, fmt.Errorf("%w: Config.Dial must be set", rpc.ErrConfig)
 	case f.MinDelay < 0 || f.MinDelay > f.MaxDelay:
-		return nil, fmt.Errorf("%w: MinDelay is %v, want 0 to MaxDelay, %v", ErrConfig, f.MinDelay, f.MaxDelay)
+		return nil, fmt.Errorf("%w: MinDelay is %v, want 0 to MaxDelay, %v", rpc.ErrConfig, f.MinDelay, f.MaxDelay)
 	case f.DialTimeout < 0 || f.Patience < 0:
-		return nil, fmt.Errorf("%w: DialTimeout is %v and Patience %v, want more than 0", ErrConfig, f.DialTimeout, f.Patience)
+		return nil, fmt.Errorf("%w: DialTimeout is %v and Patience %v, want more than 0", rpc.ErrConfig, f.DialTimeout, f.Patience)
 	}
 	return &f, nil
 }
 
-// Redialer is a [rpc.Caller] that outlives its connections. When one ends, the next call opens
+// Caller is a [rpc.Caller] that outlives its connections. When one ends, the next call opens
 // another. Calls that were not sent yet, Repeatable ones without a reply, and NULL calls are sent
 // again, with the same XIDs. Their memory is registered again, because STags end with their stream
 // (RFC 8166 Section 8.2.2.3 leaves the rest to the upper layer, which recognizes duplicates by their
 // XIDs). Other calls fail with an [rpc.OutcomeError]: nobody knows whether they have run.
 //
 // It is safe for concurrent use. It has no goroutine of its own: one of the callers dials for
-// all. While calls are outstanding, a timer watches for silence. An idle Redialer has no timer,
+// all. While calls are outstanding, a timer watches for silence. An idle Caller has no timer,
 // and notices a lost connection when it is next used.
-type Redialer struct {
-	cfg    *RedialConfig
+type Caller struct {
+	cfg    *Config
 	xid    atomic.Uint32
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -130,21 +132,21 @@ type Redialer struct {
 	past      rpc.Stats                     // of earlier connections
 	repeats   atomic.Uint64                 // calls sent again
 	silent    uint64                        // connections given up for silence
-	out       fifo[redialCall, *redialCall] // calls sent, the oldest first
-	idle      []*redialCall
+	out       fifo.Queue[pending, *pending] // calls sent, the oldest first
+	idle      []*pending
 	watch     silence
 }
 
-var _ rpc.Caller = (*Redialer)(nil)
+var _ rpc.Caller = (*Caller)(nil)
 
-// NewRedialer returns a Caller that opens connections when they are needed. To find out at once
-// whether the server is there, use [Redialer.Connect].
-func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
+// New returns a Caller that opens connections when they are needed. To find out at once
+// whether the server is there, use [Caller.Connect].
+func New(cfg *Config) (*Caller, error) {
 	c, err := cfg.fill()
 	if err != nil {
 		return nil, err
 	}
-	r := &Redialer{cfg: c, back: backoff{least: c.MinDelay, most: c.MaxDelay}, old: make(map[*link]struct{})}
+	r := &Caller{cfg: c, back: backoff{least: c.MinDelay, most: c.MaxDelay}, old: make(map[*link]struct{})}
 	r.xid.Store(rand.Uint32())
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
@@ -153,7 +155,7 @@ func NewRedialer(cfg *RedialConfig) (*Redialer, error) {
 // Do implements [rpc.Caller]. Besides the errors of its connections it returns *OpError if there was no
 // connection before Patience or ctx ended, and *OutcomeError, which wraps the cause, if the connection
 // ended during a call that was not sent again, or in vain.
-func (r *Redialer) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+func (r *Caller) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	t := r.newCall(call)
 	err := r.issue(ctx, t)
@@ -164,8 +166,8 @@ func (r *Redialer) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) err
 	return err
 }
 
-// issue calls RedialConfig.Issue for a call.
-func (r *Redialer) issue(ctx context.Context, t *redialCall) error {
+// issue calls Config.Issue for a call.
+func (r *Caller) issue(ctx context.Context, t *pending) error {
 	if r.cfg.Issue == nil {
 		return nil
 	}
@@ -173,7 +175,7 @@ func (r *Redialer) issue(ctx context.Context, t *redialCall) error {
 }
 
 // do sends a call until it has a reply, or must not be sent again.
-func (r *Redialer) do(ctx context.Context, t *redialCall, reply *rpc.Reply) error {
+func (r *Caller) do(ctx context.Context, t *pending, reply *rpc.Reply) error {
 	for {
 		l, err := r.acquire(ctx, t)
 		if err != nil {
@@ -188,7 +190,7 @@ func (r *Redialer) do(ctx context.Context, t *redialCall, reply *rpc.Reply) erro
 }
 
 // maySend reports whether a call whose connection has ended may be sent again.
-func (r *Redialer) maySend(t *redialCall) bool {
+func (r *Caller) maySend(t *pending) bool {
 	if !t.isUnused() {
 		return false // the old connection may still write its memory
 	}
@@ -204,7 +206,7 @@ func (r *Redialer) maySend(t *redialCall) bool {
 // Stats implements [rpc.Caller]. It returns the sums over all connections; Accepted is the number of
 // connections. Credits and InFlight are those of the current connection. Calls counts
 // transmissions, of which Retransmits were repeats.
-func (r *Redialer) Stats() rpc.Stats {
+func (r *Caller) Stats() rpc.Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.past
@@ -248,7 +250,7 @@ func addStats(s *rpc.Stats, o rpc.Stats) {
 }
 
 // Close implements [rpc.Caller]: it ends the connection and opens no other one.
-func (r *Redialer) Close() error {
+func (r *Caller) Close() error {
 	r.cancel()
 	r.mu.Lock()
 	l := r.link
@@ -261,4 +263,4 @@ func (r *Redialer) Close() error {
 }
 
 // closedErr returns the error of calls after Close.
-func closedErr() error { return opErr(rpc.OpCall, "", net.ErrClosed) }
+func closedErr() error { return rpc.AsOpError(rpc.OpCall, "", net.ErrClosed) }

@@ -1,21 +1,22 @@
-package transport
+package redial
 
 import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// redialCall is one call of a Redialer from Do to its end; it is reused.
-type redialCall struct {
+// pending is one call of a Caller from Do to its end; it is reused.
+type pending struct {
 	call  rpc.Call // as passed to the connections
 	tx    rpc.Transmission
 	at    time.Time       // of the last transmission
 	free  func()          // freed, as a value
 	again func(*rpc.Call) // repeated, as a value
 
-	place links[redialCall] // in Redialer.out
+	place fifo.Links[pending] // in Caller.out
 
 	mu     sync.Mutex
 	user   func() // Call.Free
@@ -30,7 +31,7 @@ const maxIdleCalls = 256
 const nullProc = 0
 
 // outcome returns the error of a call; lost says that it may have run all the same.
-func (t *redialCall) outcome(err error, lost bool) error {
+func (t *pending) outcome(err error, lost bool) error {
 	if err == nil || !lost || t.call.Proc == nullProc {
 		return err
 	}
@@ -41,16 +42,16 @@ func (t *redialCall) outcome(err error, lost bool) error {
 }
 
 // newCall returns a call with a new XID.
-func (r *Redialer) newCall(call *rpc.Call) *redialCall {
+func (r *Caller) newCall(call *rpc.Call) *pending {
 	r.mu.Lock()
-	var t *redialCall
+	var t *pending
 	if n := len(r.idle); n > 0 {
 		t = r.idle[n-1]
 		r.idle = r.idle[:n-1]
 	}
 	r.mu.Unlock()
 	if t == nil {
-		t = new(redialCall)
+		t = new(pending)
 		t.free, t.again = t.freed, func(call *rpc.Call) { r.repeated(t, call) }
 	}
 	t.call, t.user, t.unused = *call, call.Free, true
@@ -60,7 +61,7 @@ func (r *Redialer) newCall(call *rpc.Call) *redialCall {
 }
 
 // repeated notes that a call is sent again.
-func (r *Redialer) repeated(t *redialCall, call *rpc.Call) {
+func (r *Caller) repeated(t *pending, call *rpc.Call) {
 	r.repeats.Add(1)
 	if f := r.cfg.Trace.Retransmit; f != nil {
 		f(t.tx.XID, call.Prog, call.Vers, call.Proc, t.tx.Sent)
@@ -68,26 +69,26 @@ func (r *Redialer) repeated(t *redialCall, call *rpc.Call) {
 }
 
 // freed is Call.Free for the connections: they call it once for each transmission.
-func (t *redialCall) freed() {
+func (t *pending) freed() {
 	t.mu.Lock()
 	t.unused = true
 	user := t.user
 	over := t.over
 	t.mu.Unlock()
 	if over && user != nil {
-		user() // the call was cancelled; its Redialer has forgotten it
+		user() // the call was cancelled; its Caller has forgotten it
 	}
 }
 
 // isUnused reports whether no connection uses the memory of the call.
-func (t *redialCall) isUnused() bool {
+func (t *pending) isUnused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.unused
 }
 
 // lend notes that a connection gets the memory.
-func (t *redialCall) lend() {
+func (t *pending) lend() {
 	t.mu.Lock()
 	t.unused = false
 	t.mu.Unlock()
@@ -95,7 +96,7 @@ func (t *redialCall) lend() {
 }
 
 // endCall tells the caller that the memory is free, or leaves that to the connection that still uses it.
-func (r *Redialer) endCall(t *redialCall) {
+func (r *Caller) endCall(t *pending) {
 	t.mu.Lock()
 	unused, user := t.unused, t.user
 	t.over = !unused
@@ -114,5 +115,5 @@ func (r *Redialer) endCall(t *redialCall) {
 	r.mu.Unlock()
 }
 
-// links returns the place of t in Redialer.out.
-func (t *redialCall) links() *links[redialCall] { return &t.place }
+// Links returns the place of t in Caller.out.
+func (t *pending) Links() *fifo.Links[pending] { return &t.place }

@@ -1,4 +1,4 @@
-package transport
+package redial
 
 import (
 	"context"
@@ -11,27 +11,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// redialable is a Caller that a Redialer can use.
-type redialable interface {
+// Conn is an RPC client on one connection, such as a transport.Client or transport.StreamClient.
+type Conn interface {
 	rpc.Caller
-	// cause returns why the connection has ended, nil if it has not.
-	cause() error
-	// abort ends it.
-	abort(err error)
-	// heard returns a number that grows when something arrives.
-	heard() uint64
+	// Err returns why the connection has ended, nil if it has not.
+	Err() error
+	// Abort ends the connection; calls in flight fail with err.
+	Abort(err error)
+	// Received returns a number that grows when something arrives.
+	Received() uint64
 }
 
-// link is a connection of a Redialer. Redialer.mu guards the fields.
+// link is a connection of a Caller. Caller.mu guards the fields.
 type link struct {
-	redialable
+	Conn
 	calls int  // calls that use it
 	works bool // a reply has come
 }
 
 // Connect opens a connection if there is none. Unlike a call it makes only one attempt and
 // returns its error, so that a wrong address shows at the start.
-func (r *Redialer) Connect(ctx context.Context) error {
+func (r *Caller) Connect(ctx context.Context) error {
 	for {
 		r.mu.Lock()
 		if r.link != nil {
@@ -41,13 +41,13 @@ func (r *Redialer) Connect(ctx context.Context) error {
 		r.mu.Unlock()
 		led, err := r.attempt(ctx, nil)
 		if led || err != nil {
-			return opErr(rpc.OpDial, "", err)
+			return rpc.AsOpError(rpc.OpDial, "", err)
 		}
 	}
 }
 
 // acquire enters a call into the current connection, and makes one if there is none.
-func (r *Redialer) acquire(ctx context.Context, t *redialCall) (*link, error) {
+func (r *Caller) acquire(ctx context.Context, t *pending) (*link, error) {
 	if l, err := r.enter(t); l != nil || err != nil {
 		return l, err
 	}
@@ -69,7 +69,7 @@ func (r *Redialer) acquire(ctx context.Context, t *redialCall) (*link, error) {
 }
 
 // noConnection returns the error of a call that has waited for a connection in vain.
-func (r *Redialer) noConnection(ctx context.Context, err error) error {
+func (r *Caller) noConnection(ctx context.Context, err error) error {
 	r.mu.Lock()
 	last := r.lastErr
 	r.mu.Unlock()
@@ -77,13 +77,13 @@ func (r *Redialer) noConnection(ctx context.Context, err error) error {
 		last = err
 	}
 	if ctx.Err() == nil {
-		return opErr(rpc.OpCall, "", fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last))
+		return rpc.AsOpError(rpc.OpCall, "", fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last))
 	}
-	return opErr(rpc.OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
+	return rpc.AsOpError(rpc.OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
 }
 
 // enter gives a call the current connection, nil if there is none.
-func (r *Redialer) enter(t *redialCall) (*link, error) {
+func (r *Caller) enter(t *pending) (*link, error) {
 	r.mu.Lock()
 	l := r.link
 	switch {
@@ -97,7 +97,7 @@ func (r *Redialer) enter(t *redialCall) (*link, error) {
 	l.calls++
 	t.at = time.Now()
 	r.watchFrom(t.at)
-	r.out.push(t)
+	r.out.Push(t)
 	r.mu.Unlock()
 	t.lend()
 	return l, nil
@@ -105,14 +105,14 @@ func (r *Redialer) enter(t *redialCall) (*link, error) {
 
 // release removes a call from a connection after an attempt that ended with err, and reports
 // whether the connection ended during the call.
-func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
+func (r *Caller) release(l *link, t *pending, err error) (ended bool) {
 	var why error
 	if err != nil {
-		why = l.cause()
+		why = l.Err()
 	}
 	_, refused := errors.AsType[*rpc.RPCError](err)
 	r.mu.Lock()
-	r.out.remove(t)
+	r.out.Remove(t)
 	if err == nil && !l.works {
 		l.works = true
 		r.back.reset()
@@ -137,7 +137,7 @@ func (r *Redialer) release(l *link, t *redialCall, err error) (ended bool) {
 }
 
 // lost forgets the current connection. The caller holds r.mu.
-func (r *Redialer) lost(l *link, why error) {
+func (r *Caller) lost(l *link, why error) {
 	r.link, r.lastErr = nil, why
 	r.old[l] = struct{}{}
 	r.notBefore = time.Time{}
@@ -148,7 +148,7 @@ func (r *Redialer) lost(l *link, why error) {
 
 // attempt makes one attempt to connect, when the time for it has come, or waits for that of another
 // caller; led says which. call, if not nil, waits for it.
-func (r *Redialer) attempt(ctx context.Context, call *rpc.Call) (led bool, err error) {
+func (r *Caller) attempt(ctx context.Context, call *rpc.Call) (led bool, err error) {
 	r.mu.Lock()
 	if r.link != nil {
 		r.mu.Unlock()
@@ -191,7 +191,7 @@ func wait(a, b context.Context, ch <-chan struct{}) error {
 }
 
 // dial makes the connection. The end of ctx does not count as a failure of the server.
-func (r *Redialer) dial(ctx context.Context, call *rpc.Call) error {
+func (r *Caller) dial(ctx context.Context, call *rpc.Call) error {
 	dctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
@@ -202,11 +202,8 @@ func (r *Redialer) dial(ctx context.Context, call *rpc.Call) error {
 		}
 		return err
 	}
-	l := &link{}
-	var ok bool
-	if l.redialable, ok = c.(redialable); !ok {
-		err = fmt.Errorf("%w: RedialConfig.Dial returned a %T, want a *Client or *StreamClient", ErrConfig, c)
-	} else if call != nil {
+	l := &link{Conn: c}
+	if call != nil {
 		err = r.greet(dctx, l, call)
 	}
 	if err != nil {
@@ -222,14 +219,14 @@ func (r *Redialer) dial(ctx context.Context, call *rpc.Call) error {
 	return r.connect(l)
 }
 
-// greet makes a NULL call on every connection after the first one. Choice: until a reply comes
+// greet makes a NULL call on every connection after the first one that has only one credit. Choice: until a reply comes
 // there is only one credit (RFC 8166 Section 3.3.3), and the calls that are sent again must not
 // wait for the first of them, which may take long.
-func (r *Redialer) greet(ctx context.Context, l *link, call *rpc.Call) error {
+func (r *Caller) greet(ctx context.Context, l *link, call *rpc.Call) error {
 	r.mu.Lock()
 	first := r.made == 0
 	r.mu.Unlock()
-	if _, rdma := l.redialable.(*Client); first || !rdma {
+	if first || l.Stats().Credits != 1 {
 		return nil
 	}
 	if err := r.null(ctx, l, call.Prog, call.Vers); err != nil {
@@ -240,7 +237,7 @@ func (r *Redialer) greet(ctx context.Context, l *link, call *rpc.Call) error {
 }
 
 // connect starts using a new connection.
-func (r *Redialer) connect(l *link) error {
+func (r *Caller) connect(l *link) error {
 	r.mu.Lock()
 	closed := r.ctx.Err() != nil
 	if !closed {
@@ -264,7 +261,7 @@ func (r *Redialer) connect(l *link) error {
 }
 
 // failed notes a failed attempt.
-func (r *Redialer) failed(err error) {
+func (r *Caller) failed(err error) {
 	r.mu.Lock()
 	d := r.back.next(rand.Float64())
 	r.notBefore = time.Now().Add(d)

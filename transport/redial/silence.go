@@ -1,4 +1,4 @@
-package transport
+package redial
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// Reasons why a Redialer gives up a connection.
+// Reasons why a Caller gives up a connection.
 var (
 	errSilent     = errors.New("transport: the server sent nothing while calls were outstanding")
 	errUnanswered = errors.New("transport: the server is alive but has not answered a call")
 )
 
-// unansweredFactor times RedialConfig.Silence is how long a live server may take for an answer.
+// unansweredFactor times Config.Silence is how long a live server may take for an answer.
 // Choice: a server that drops a duplicate of a call that still runs, like Linux's, sends the reply
 // to the connection that is gone; only another transmission gets it.
 const unansweredFactor = 4
@@ -51,11 +51,11 @@ func (s *silence) stop() {
 }
 
 // watchFrom notes that a call is sent now. The caller holds r.mu, and the call is not in r.out yet.
-func (r *Redialer) watchFrom(now time.Time) {
+func (r *Caller) watchFrom(now time.Time) {
 	if r.cfg.Silence < 0 {
 		return
 	}
-	if r.out.head == nil {
+	if r.out.First() == nil {
 		r.watch.since, r.watch.asked = now, false
 	}
 	if r.watch.timer == nil {
@@ -64,12 +64,12 @@ func (r *Redialer) watchFrom(now time.Time) {
 	}
 }
 
-// look runs four times in RedialConfig.Silence while calls are outstanding.
-func (r *Redialer) look() {
+// look runs four times in Config.Silence while calls are outstanding.
+func (r *Caller) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := &r.watch
-	if r.out.head == nil || r.ctx.Err() != nil {
+	if r.out.First() == nil || r.ctx.Err() != nil {
 		w.timer = nil
 		return
 	}
@@ -80,24 +80,24 @@ func (r *Redialer) look() {
 	if l == nil {
 		return
 	}
-	if n := l.heard(); l != w.link || n != w.heard || !ran {
+	if n := l.Received(); l != w.link || n != w.heard || !ran {
 		w.link, w.heard, w.since, w.asked = l, n, now, false
 	}
 	switch quiet := now.Sub(w.since); {
 	case quiet >= r.cfg.Silence:
 		r.silent++
-		go l.abort(errSilent)
-	case ran && now.Sub(r.out.head.at) >= unansweredFactor*r.cfg.Silence:
+		go l.Abort(errSilent)
+	case ran && now.Sub(r.out.First().at) >= unansweredFactor*r.cfg.Silence:
 		r.silent++
-		go l.abort(errUnanswered)
+		go l.Abort(errUnanswered)
 	case quiet >= r.cfg.Silence/2 && !w.asked:
 		w.asked = true
-		go r.ask(l, r.out.head.call.Prog, r.out.head.call.Vers)
+		go r.ask(l, r.out.First().call.Prog, r.out.First().call.Vers)
 	}
 }
 
 // ask makes a NULL call to find out whether the server still serves.
-func (r *Redialer) ask(l *link, prog, vers uint32) {
+func (r *Caller) ask(l *link, prog, vers uint32) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Silence/2)
 	defer cancel()
 	err := r.null(ctx, l, prog, vers)
@@ -105,7 +105,7 @@ func (r *Redialer) ask(l *link, prog, vers uint32) {
 }
 
 // null makes a NULL call on a connection, once.
-func (r *Redialer) null(ctx context.Context, l *link, prog, vers uint32) error {
+func (r *Caller) null(ctx context.Context, l *link, prog, vers uint32) error {
 	t := r.newCall(&rpc.Call{Prog: prog, Vers: vers})
 	t.lend()
 	var reply rpc.Reply
@@ -114,15 +114,3 @@ func (r *Redialer) null(ctx context.Context, l *link, prog, vers uint32) error {
 	r.endCall(t)
 	return err
 }
-
-var (
-	_ redialable = (*Client)(nil)
-	_ redialable = (*StreamClient)(nil)
-)
-
-func (c *Client) cause() error    { return c.conn.Err() }
-func (c *Client) abort(err error) { c.conn.Abort(err) }
-func (c *Client) heard() uint64   { return c.conn.Stats().OctetsIn }
-
-func (c *StreamClient) abort(err error) { c.fail(err) }
-func (c *StreamClient) heard() uint64   { return c.ctr.replies.Load() + c.ctr.dropped.Load() }

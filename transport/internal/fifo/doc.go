@@ -1,0 +1,2 @@
+// Package fifo has a queue whose elements contain their links.
+package fifo

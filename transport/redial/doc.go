@@ -1,0 +1,3 @@
+// Package redial makes RPC clients outlive their connections: [Caller] opens another one when one has
+// ended, and sends again the calls that may be.
+package redial
