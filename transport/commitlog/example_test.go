@@ -105,8 +105,8 @@ func ExampleProducer_Place() {
 		p.Close()
 	}
 	// Output:
-	// {Epoch:1 Next:1 LastEpoch:0 Acked:1 Position:64}
-	// {Epoch:2 Next:2 LastEpoch:1 Acked:2 Position:128}
+	// {Epoch:1 Next:1 LastEpoch:0 Acked:1 Position:64 Limit:6116}
+	// {Epoch:2 Next:2 LastEpoch:1 Acked:2 Position:128 Limit:6116}
 }
 
 // Reads what the consumer keeps, from any number on.

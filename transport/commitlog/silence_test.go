@@ -127,7 +127,7 @@ func TestBeginBounded(t *testing.T) {
 	if _, err := e.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := commitlog.Place{Epoch: 2, Next: 1, Acked: 9, Position: 8*128 + 5056}
+	want := commitlog.Place{Epoch: 2, Next: 1, Acked: 9, Position: 8*128 + 5056, Limit: commitlog.PayloadLimit(1 << 20)}
 	if got := p.Place(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

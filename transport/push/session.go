@@ -123,6 +123,9 @@ func (s *Session) cause(err error) error {
 // [commitlog.Producer.Place].
 func (s *Session) Place() commitlog.Place { return s.p.Place() }
 
+// Limit returns the size of the largest record, in octets.
+func (s *Session) Limit() int { return min(s.cfg.MaxRecord, s.p.Place().Limit) }
+
 // Rung returns how records are currently appended.
 func (s *Session) Rung() Rung {
 	s.mu.Lock()

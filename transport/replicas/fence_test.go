@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/replicas"
 )
 
@@ -139,4 +140,18 @@ func TestTrim(t *testing.T) {
 	if first, last := q.l.Bounds(); first != 43 || last != 43 {
 		t.Error(first, last)
 	}
+}
+
+// An entry that is too large for a replica is refused, and does no harm.
+func TestTooLarge(t *testing.T) {
+	p := open(t, three(t))
+	p.append(t, "1", true)
+	if _, err := p.l.Append(t.Context(), make([]byte, 32<<10)); !errors.Is(err, commitlog.ErrTooLarge) {
+		t.Error(err)
+	}
+	p.append(t, "2", true)
+	if n := p.l.Live(); n != 3 {
+		t.Error(n, "take part")
+	}
+	p.has(t, "1", "2")
 }

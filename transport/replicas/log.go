@@ -109,8 +109,9 @@ func (l *Log) Live() (n int) {
 	return n
 }
 
-// Append appends an entry and returns its index when it is durable at a majority. If ctx ends first, the entry may be in
-// the log now or later. Other errors: ErrFenced, ErrBehind, ErrClosed.
+// Append appends an entry and returns its index when it is durable at a majority. While there is no room there, it waits for
+// Trim. If ctx ends first, the entry may be in the log now or later. Other errors: commitlog.ErrTooLarge, ErrFenced, ErrBehind,
+// ErrClosed.
 func (l *Log) Append(ctx context.Context, payload []byte) (index uint64, err error) {
 	index, err = l.begin(payload)
 	if err != nil {
@@ -126,6 +127,8 @@ func (l *Log) begin(payload []byte) (uint64, error) {
 	switch {
 	case l.err != nil:
 		return 0, l.err
+	case slices.ContainsFunc(l.reps, func(r *replica) bool { return r.s != nil && r.s.Limit() < size }):
+		return 0, commitlog.ErrTooLarge // once appended, it would have to be at all of them
 	case len(l.tail) > 0 && l.waiting+size > l.opt.Behind && l.tail[0].index > l.commit:
 		return 0, ErrBehind
 	case len(l.tail) > 0 && l.waiting+size > l.opt.Behind: // a majority does not wait for the slowest

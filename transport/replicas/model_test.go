@@ -118,6 +118,8 @@ func (h *held) end(err error) {
 	h.p.Close()
 }
 
+func (h *held) Limit() int { return h.p.Place().Limit }
+
 func (h *held) Begin(record []byte) (*commitlog.Pending, error) { return h.p.Begin(record) }
 
 func (h *held) Err() error {

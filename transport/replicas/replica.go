@@ -21,6 +21,8 @@ type Replica interface {
 
 // Session is a session on one of the logs. It is safe for concurrent use.
 type Session interface {
+	// Limit is the size of the largest record, in octets.
+	Limit() int
 	// Begin starts an append, in order. It borrows record until the append is over.
 	Begin(record []byte) (*commitlog.Pending, error)
 	// Read calls visit with all records that are acknowledged, in order, from the oldest one that is kept on.

@@ -53,6 +53,7 @@ type Place struct {
 	LastEpoch uint32 // of the record before that one; 0: there was none
 	Acked     uint64 // number of the last record that is part of the log; 0: none
 	Position  uint64 // after that record
+	Limit     int    // octets of the largest record
 }
 
 // Producer is the side that appends.
@@ -108,7 +109,7 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	p.id, p.epoch, p.salt, p.capacity = a.ID, a.Epoch, a.Salt, a.Capacity
 	p.mode, p.hash, p.head, p.tail, p.seq = a.Mode, a.Hash, a.Head, a.Tail, a.NextSeq
 	p.persistent = a.Persistent
-	p.place = Place{Epoch: a.Epoch, Next: a.NextSeq, LastEpoch: a.LastEpoch, Acked: a.NextSeq - 1, Position: a.Tail}
+	p.place = Place{Epoch: a.Epoch, Next: a.NextSeq, LastEpoch: a.LastEpoch, Acked: a.NextSeq - 1, Position: a.Tail, Limit: layout.PayloadLimit(a.Capacity)}
 	p.attached, p.open = true, true
 	p.queue = slices.DeleteFunc(p.queue, func(e *Append) bool {
 		if len(e.Payload) <= layout.PayloadLimit(a.Capacity) {
