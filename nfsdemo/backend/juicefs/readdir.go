@@ -20,7 +20,10 @@ const dotCookies = 2
 // entry is a name in a list.
 type entry struct {
 	cookie uint64
-	*meta.Entry
+	ino    meta.Ino
+	name   string
+	typ    uint8
+	attr   *meta.Attr // nil: not known anymore
 }
 
 // list is a directory with its names in the order of their cookies.
@@ -33,8 +36,11 @@ type list struct {
 // freshTime is how old the attributes in a list may be.
 const freshTime = time.Second
 
-// maxListed limits the names in lists that are kept.
-const maxListed = 1 << 20
+// Limits of the lists that are kept, in names.
+const (
+	maxListed   = 1 << 20 // of all of them; some 100 octets each
+	maxWithAttr = 1 << 14 // of one that keeps attributes, which take twice that
+)
 
 // lists keeps directories that take more than one page. It is safe for concurrent use.
 type lists struct {
@@ -70,6 +76,11 @@ func (l *lists) put(ino meta.Ino, d *list) {
 		}
 		l.names -= len(old.entries)
 		delete(l.m, i)
+	}
+	if len(d.entries) > maxWithAttr && d.entries[0].attr != nil { // else others read it already
+		for i := range d.entries {
+			d.entries[i].attr = nil
+		}
 	}
 	if l.m == nil {
 		l.m = make(map[meta.Ino]*list)
@@ -125,11 +136,11 @@ func (n *file) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*
 	at, _ := slices.BinarySearchFunc(l.entries, cookie+1, func(e entry, c uint64) int { return cmp.Compare(e.cookie, c) })
 	fresh := time.Since(l.at) < freshTime // else the client asks for attributes that it needs
 	for _, e := range l.entries[at:] {
-		a := e.Attr
+		a := e.attr
 		if !fresh {
-			a = &meta.Attr{Typ: a.Typ}
+			a = nil
 		}
-		if !fn(n.at(e.Inode, a.Typ).entry(string(e.Name), e.cookie, a, plus)) {
+		if !fn(n.at(e.ino, e.typ).entry(e.name, e.cookie, a, plus)) {
 			n.fs.v.lists.put(n.ino, l)
 			return own, false, nil
 		}
@@ -154,7 +165,7 @@ func (n *file) list(d *meta.Attr, kept bool) (*list, error) {
 	}
 	l := &list{seen: seen, at: time.Now()}
 	for _, e := range all[dotCookies:] { // the first two are "." and ".."
-		l.entries = append(l.entries, entry{n.fs.cookie(e.Name), e})
+		l.entries = append(l.entries, entry{n.fs.cookie(e.Name), e.Inode, string(e.Name), e.Attr.Typ, e.Attr})
 	}
 	slices.SortFunc(l.entries, func(a, b entry) int { return cmp.Compare(a.cookie, b.cookie) })
 	return l, nil
@@ -164,7 +175,7 @@ func (n *file) list(d *meta.Attr, kept bool) (*list, error) {
 func (n *file) entry(name string, cookie uint64, a *meta.Attr, plus bool) *nfs3.DirPlusEntry {
 	e := &nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{FileID: uint64(n.ino), Name: name, Cookie: cookie}}
 	if plus {
-		if a.Full {
+		if a != nil && a.Full {
 			attr := n.fs.attr(n.ino, a)
 			e.Attr = nfs3.SomeAttr(&attr)
 		}
