@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,6 +59,28 @@ func checkPostgres(ctx context.Context, uri string, trust bool) error {
 		}
 	}
 	return nil
+}
+
+// Connections to a database, if its address does not say how many (max_open_conns).
+const (
+	openConns = 24
+	lockConns = 4
+)
+
+// pooled bounds the connections to a database, and keeps them: PostgreSQL has a process for each.
+func pooled(uri string, conns int) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "postgres" {
+		return uri
+	}
+	q := u.Query()
+	for _, k := range []string{"max_open_conns", "max_idle_conns"} {
+		if !q.Has(k) {
+			q.Set(k, strconv.Itoa(conns))
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // plain removes from an address the parameters that JuiceFS takes for itself, and adds the password that it adds.

@@ -63,7 +63,7 @@ func (v *Volume) openLocks(uri string, cfg *Config) error {
 		return fmt.Errorf("juicefs: the session of locks: %w", st)
 	}
 	var err error
-	if v.shared, err = newClient(uri, conf); err != nil {
+	if v.shared, err = newClient(pooled(uri, lockConns), conf); err != nil {
 		return err
 	}
 	if _, err := v.shared.Load(false); err != nil {

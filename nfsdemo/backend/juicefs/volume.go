@@ -91,7 +91,7 @@ func Open(ctx context.Context, uri string, cfg *Config) (*Volume, error) {
 // open opens everything. If it returns an error, some of it is open.
 func (v *Volume) open(ctx context.Context, uri string, cfg *Config) error {
 	var err error
-	if v.m, err = newClient(uri, cfg.metaConfig()); err != nil {
+	if v.m, err = newClient(pooled(uri, openConns), cfg.metaConfig()); err != nil {
 		return err
 	}
 	format, err := v.m.Load(true)
