@@ -136,7 +136,7 @@ guest_authority() {
     n=$((n + 1))
     truncate -s $([ $n = 4 ] && echo 64M || echo 400M) "$work/disk$n"
     # shellcheck disable=SC2086 # its options
-    mkfs.${kind%% *} -q ${kind#"${kind%% *}"} "$work/disk$n" || { fail "authority: mkfs.$kind"; return; }
+    mkfs.${kind%% *} -q ${kind#"${kind%% *}"} "$work/disk$n" >"$work/mkfs.log" 2>&1 || { fail "authority: mkfs.$kind" "$(tail -1 "$work/mkfs.log")"; return; }
     disks="$disks -drive if=none,id=d$n,file=$work/disk$n,format=raw,cache=unsafe -device virtio-blk-pci,drive=d$n"
   done
   "$here/run.sh" -t 10800 -d "$work/s" -e "FS=ext4 xfs btrfs" -X "$disks" "$here/authority.sh" >"$work/authority.log" 2>&1 || rc=$?
