@@ -43,7 +43,7 @@ type Cell struct {
 	Broken  []Packet `json:"broken,omitempty"`
 }
 
-// Tries are those of a cell that are alike.
+// Tries are those of a cell that are alike: Did and Judged are of the first.
 type Tries struct {
 	Names   []string `json:"names,omitempty"`
 	N       int      `json:"n"`
@@ -53,19 +53,28 @@ type Tries struct {
 	Judged  []string `json:"judged,omitempty"`
 }
 
-// add enters a try.
-func (c *Cell) add(t *probe.Try) {
+// add enters a try, and returns those that are like it, itself included.
+func (c *Cell) add(t *probe.Try) *Tries {
 	i := slices.IndexFunc(c.Tries, func(x *Tries) bool {
-		return x.Did == t.Did && x.Verdict == t.Verdict && x.Why == t.Why && slices.Equal(x.Judged, t.Judged)
+		return x.Verdict == t.Verdict && x.Why == t.Why && t.Verdict == "ok" || x.Did == t.Did && x.Verdict == t.Verdict && x.Why == t.Why && slices.EqualFunc(x.Judged, t.Judged, sameRule)
 	})
 	if i < 0 {
 		i = len(c.Tries)
 		c.Tries = append(c.Tries, &Tries{Did: t.Did, Verdict: t.Verdict, Why: t.Why, Judged: t.Judged})
 	}
-	c.Tries[i].N++
+	x := c.Tries[i]
+	x.N++
 	if t.Name != "" {
-		c.Tries[i].Names = append(c.Tries[i].Names, t.Name)
+		x.Names = append(x.Names, t.Name)
 	}
+	return x
+}
+
+// sameRule reports whether two sentences of the judge are about one rule.
+func sameRule(a, b string) bool {
+	ra, _, _ := strings.Cut(a, ":")
+	rb, _, _ := strings.Cut(b, ":")
+	return ra == rb
 }
 
 // Packet is a violation of the peer, in a packet of NAME.pcapng.
@@ -155,7 +164,7 @@ func (c *Column) clear(dir string) error {
 func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) error {
 	b := judge.NewBuilder(nil)
 	n, err := events(bytes.NewReader(packets), b.Event)
-	if err != nil {
+	if err != nil || n == 0 {
 		return err
 	}
 	cell.First = c.Packets + 1

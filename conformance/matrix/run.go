@@ -38,8 +38,13 @@ func nameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.'
 }
 
-// maxKept bounds the packets that are kept of a cell, in octets: load is not kept.
-const maxKept = 256 << 10
+// What is kept of a cell: of tries that are alike so many, so many connections where a try has several, and so many
+// octets, which leaves out load.
+const (
+	examples = 2
+	maxConns = 4
+	maxKept  = 256 << 10
+)
 
 // shown is how many octets a cell has of its first connection, in either direction.
 const shown = 64
@@ -112,11 +117,15 @@ func (c *Column) play(ctx context.Context, dir string, p *Peer, name string, rep
 		cell.Sent, cell.Got = hex.EncodeToString(r.Tries[0].Sent), hex.EncodeToString(r.Tries[0].Got)
 	}
 	if r.Verdict != "ok" {
+		wanted := make([]bool, len(r.Tries))
 		for i := range r.Tries {
-			cell.add(&r.Tries[i])
+			like := cell.add(&r.Tries[i])
+			wanted[i] = like.Verdict != "ok" && like.N <= examples
 		}
-		if packets.Len() <= maxKept {
-			err = errors.Join(err, c.keep(dir, cell, packets.Bytes(), from))
+		kept, e := some(packets.Bytes(), wanted, maxConns)
+		err = errors.Join(err, e)
+		if len(kept) <= maxKept {
+			err = errors.Join(err, c.keep(dir, cell, kept, from))
 		}
 	}
 	c.Cells = append(c.Cells, cell)
