@@ -8,7 +8,6 @@ modprobe -a sunrpc rpcrdma
 if [ "$ROLE" = server ]; then
   nfsd_up /export || exit 1
   play --server "$NAME=$ip:20049" && : >/mnt/share/done
-  dmesg | grep -E 'BUG|WARNING|Oops' | cut -c1-160 >>/mnt/share/dmesg
 else
   modprobe nfsv3
   insmod /mnt/share/inet_diag.ko && insmod /mnt/share/tcp_diag.ko || exit 1
@@ -29,3 +28,4 @@ C
   chmod +x /tmp/client
   play --behind $ip:23001 --client "$NAME=/tmp/client" && : >/mnt/share/done
 fi
+dmesg | grep -E -A30 'BUG|WARNING|Oops' | cut -c1-160 >>/mnt/share/dmesg
