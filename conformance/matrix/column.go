@@ -182,6 +182,18 @@ func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) e
 	return errors.Join(err, f.Close())
 }
 
+// Draw writes the judge's pages of all columns in dir again.
+func Draw(dir string) error {
+	list, err := columns(dir)
+	for _, c := range list {
+		err = errors.Join(err, c.draw(dir))
+	}
+	return err
+}
+
+// detail bounds the fields and octets of a judge's page; later messages have only their lines.
+const detail = 320 << 10
+
 // draw writes NAME.html.
 func (c *Column) draw(dir string) error {
 	if !c.Captured() {
@@ -192,7 +204,7 @@ func (c *Column) draw(dir string) error {
 		return err
 	}
 	defer f.Close()
-	drawn, b := page.New(c.File("pcapng"), &page.Options{MaxOctets: 96}), judge.NewBuilder(nil)
+	drawn, b := page.New(c.File("pcapng"), &page.Options{MaxOctets: 96, MaxDetail: detail}), judge.NewBuilder(nil)
 	if _, err := events(f, func(ev *decode.Event) {
 		drawn.Event(ev)
 		b.Event(ev)

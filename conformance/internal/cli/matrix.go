@@ -35,7 +35,7 @@ func matrixCmd() *cobra.Command {
 the column of each into DIR: NAME.json, and of the cells that are not ok a capture, NAME.pcapng,
 and the judge's page of it, NAME.html. DIR/index.html then has a row for each case and a column
 for each peer that is in DIR, also from other runs: peers need not run on one machine, and
-without any the page is only written again.
+without any the pages are only written again.
 
 With --resume, cells that are in DIR are not played again: so it goes on with a peer that had to
 be started anew. The cases of load are left out, unless --only names them.
@@ -133,9 +133,12 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 			return errors.New("interrupted")
 		}
 	}
+	if len(peers) == 0 {
+		err = matrix.Draw(dir)
+	}
 	about := "played and judged by " + cmd.Root().Name() + " " + buildVersion()
-	err = create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) })
-	return errors.Join(append(failed, err)...)
+	failed = append(failed, err, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) }))
+	return errors.Join(failed...)
 }
 
 // buildVersion returns the revision that the binary was built from, as far as it is known.
