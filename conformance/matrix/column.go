@@ -173,6 +173,7 @@ func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) e
 			cell.Broken = append(cell.Broken, Packet{c.Packets + v.Frame, v.Rule.ID})
 		}
 	}
+	cell.Broken = slices.Compact(cell.Broken)
 	f, err := os.OpenFile(filepath.Join(dir, c.File("pcapng")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
@@ -192,7 +193,7 @@ func Draw(dir string) error {
 }
 
 // detail bounds the fields and octets of a judge's page; later messages have only their lines.
-const detail = 320 << 10
+const detail = 128 << 10
 
 // draw writes NAME.html.
 func (c *Column) draw(dir string) error {

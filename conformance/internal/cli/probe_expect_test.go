@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"os"
 	"path/filepath"
@@ -43,6 +44,38 @@ func TestProbeExpect(t *testing.T) {
 		var s junitSuite
 		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" {
 			t.Errorf("%q: %v: %s", tt.file, err, b)
+		}
+	}
+}
+
+// TestLinuxExpect: the files of --expect for knfsd say what the matrix has found, with a reason for each case.
+func TestLinuxExpect(t *testing.T) {
+	files, err := filepath.Glob("../../linux/knfsd-*.expect")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(filepath.Join("../../../docs/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var column struct {
+			Cells []struct{ Case, Verdict string }
+		}
+		if err := json.Unmarshal(b, &column); err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]string)
+		for _, c := range column.Cells {
+			got[c.Case] = c.Verdict
+		}
+		want, err := readProbeExpect(name, func(c string) bool { return got[c] != "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var diff strings.Builder
+		if want.diff(&diff, name, got) || len(got) < 80 {
+			t.Errorf("%d cells: %s", len(got), &diff)
 		}
 	}
 }
