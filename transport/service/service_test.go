@@ -11,11 +11,14 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	davecgh "github.com/davecgh/go-xdr/xdr2"
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
 	"github.com/stag-rdma/stag/xdr"
@@ -388,4 +391,93 @@ func BenchmarkInvoke(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestOnce: a call whose connection is lost while it runs is sent again. With Once it has run one time only.
+func TestOnce(t *testing.T) {
+	type total struct{ N uint64 }
+	for _, once := range []bool{true, false} {
+		add := service.Proc[service.Void, total]{Prog: prog, Vers: 1, Proc: 1, Once: once}
+		wires := make(chan net.Conn, 9)
+		var runs atomic.Uint64
+		m := new(service.Mux)
+		service.Handle(m, add, func(context.Context, *service.Void) (*total, error) {
+			n := runs.Add(1)
+			if n == 1 {
+				(<-wires).Close()
+			}
+			return &total{n}, nil
+		})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &transport.Server{Handler: m}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		r, err := redial.New(&redial.Config{
+			Dial: func(ctx context.Context) (redial.Conn, error) {
+				wire, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
+				if err != nil {
+					return nil, err
+				}
+				wires <- wire
+				return transport.NewClient(ctx, wire, nil)
+			},
+			Patience: 10 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := uint64(2)
+		if once {
+			want = 1
+		}
+		var got total
+		if err := service.Invoke(t.Context(), r, add, nil, &got); err != nil || got.N != want || runs.Load() != want {
+			t.Errorf("once %v: answer %d after %d runs, %v; want %d", once, got.N, runs.Load(), err, want)
+		}
+		r.Close()
+		s.Close()
+		<-served
+	}
+}
+
+// replier is a server that answers all calls alike.
+type replier rpc.Reply
+
+func (r *replier) Do(_ context.Context, _ *rpc.Call, reply *rpc.Reply) error {
+	*reply = rpc.Reply{Header: r.Header, Results: r.Results, Item: r.Item}
+	return nil
+}
+
+// FuzzReply: whatever a server answers, Invoke returns it or an error, and the room of the caller stays his.
+func FuzzReply(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 4, 1, 2, 3, 4}, []byte(nil), false)
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 4}, []byte{1, 2, 3, 4}, true)
+	f.Add([]byte{0, 0, 0, 2}, []byte{}, true)
+	f.Add([]byte{0, 0, 0, 0, 255, 255, 255, 255}, []byte(nil), false)
+	f.Fuzz(func(t *testing.T, results, item []byte, placed bool) {
+		room := make([]byte, 8)
+		if !placed {
+			item = nil
+		}
+		res := loadRes{Data: room[:0]}
+		err := service.Invoke(t.Context(), &replier{Results: results, Item: item}, load, &loadArgs{"a"}, &res)
+		var s status
+		switch _, broken := errors.AsType[*xdr.DecodeError](err); {
+		case broken:
+		case errors.As(err, &s) && s == res.Status && s != 0:
+		case err != nil:
+			t.Fatal(err)
+		default:
+			want := item
+			if item == nil {
+				want = results[8:][:len(res.Data)]
+			}
+			if !bytes.Equal(res.Data, want) || len(res.Data) > 0 && len(res.Data) <= 8 && &res.Data[0] != &room[0] {
+				t.Fatalf("%x, want %x in the room", res.Data, want)
+			}
+		}
+	})
 }
