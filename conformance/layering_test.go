@@ -114,7 +114,7 @@ var layers = []layer{
 	{name: "internal/mutant", pure: true},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
-	{name: "transport/service", may: []string{"transport", "transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
+	{name: "transport/service", may: []string{"transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
 	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
 	{name: "transport/internal/fifo", pure: true},
