@@ -53,7 +53,7 @@ const (
 	DefaultFPDUTimeout      = 60 * time.Second
 	DefaultMaxTakeovers     = 64
 	// StagMULPDU is the largest ULPDU of MPA, octets (RFC 5044 Section 4.1). Two stag peers use it.
-	StagMULPDU = 64768
+	StagMULPDU = engine.StagMULPDU
 )
 
 // Config holds the settings of one connection. A nil Config and zero fields mean the documented

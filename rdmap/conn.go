@@ -30,7 +30,6 @@ type Conn struct {
 	hsDone   bool
 	hsErr    error
 	hsLinger bool // something was sent that should arrive
-	peerCap  capability
 	peerData []byte
 	state    ConnectionState
 	up       atomic.Bool // the startup has succeeded

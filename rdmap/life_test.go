@@ -428,7 +428,7 @@ func TestPrivateData(t *testing.T) {
 			if !bytes.Equal(x.PeerPrivateData(), rep) || !bytes.Equal(y.PeerPrivateData(), req) {
 				t.Fatalf("plain=%v, %d octets: %x and %x", plain, n, x.PeerPrivateData(), y.PeerPrivateData())
 			}
-			want := !plain && n+capLen+mpa.EnhancedLen <= maxPrivateData
+			want := !plain && n+12+mpa.EnhancedLen <= 256
 			if s := x.ConnectionState(); s.StagPeer != want || want && s.MULPDU != StagMULPDU || !want && s.MULPDU != 1454 {
 				t.Fatalf("plain=%v, %d octets: %+v", plain, n, s)
 			}

@@ -285,7 +285,7 @@ func TestRevision1(t *testing.T) {
 			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
 		}
 		s := x.ConnectionState()
-		if s.Revision != 1 || s.IRD != DefaultIRD || s.ORD != DefaultORD || s.StagPeer != (n+capLen <= maxPrivateData) {
+		if s.Revision != 1 || s.IRD != DefaultIRD || s.ORD != DefaultORD || s.StagPeer != (n+12 <= 256) {
 			t.Errorf("%d octets: %+v", n, s)
 		}
 	}
