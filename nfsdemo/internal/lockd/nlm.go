@@ -252,6 +252,8 @@ func (s *Server) unlock(ctx context.Context, c *server.Call, l *nlm.Lock, exclus
 	switch {
 	case cl == nil && only:
 		return nlm.Denied
+	case cl == nil && s.lasts(t):
+		return nlm.DeniedNoLocks // there is no room for one more client: it has to ask again
 	case cl == nil:
 		return nlm.Granted // who holds nothing can give it back
 	}
