@@ -289,23 +289,27 @@ func (l *Log) Trim(first uint64) error {
 	return nil
 }
 
+// best returns the session of the replica that has most, and so answers best; nil if none takes part. The caller holds l.mu.
+func (l *Log) best() (s Session, acked uint64) {
+	for _, r := range l.reps {
+		if r.s != nil && r.acked >= acked {
+			s, acked = r.s, r.acked
+		}
+	}
+	return s, acked
+}
+
 // Read calls visit with the entries from index from on (0: from the oldest one) that are durable at a majority. The payload
 // belongs to visit, whose error ends Read. Other errors: ErrTrimmed, ErrMajority, and those of reading.
 func (l *Log) Read(ctx context.Context, from uint64, visit func(index uint64, payload []byte) error) error {
 	l.mu.Lock()
-	var s Session
-	first, upto := l.first, l.commit
-	for _, r := range l.reps {
-		if r.s != nil && r.acked >= upto {
-			s = r.s
-		}
-	}
-	err := l.err
+	first, upto, err := l.first, l.commit, l.err
+	s, acked := l.best()
 	l.mu.Unlock()
 	switch {
 	case err != nil:
 		return err
-	case s == nil:
+	case s == nil || acked < upto:
 		return ErrMajority
 	case from == 0:
 		from = first

@@ -354,14 +354,11 @@ func (l *Log) join(j *joining) (err error) {
 func (l *Log) hold(j *joining) (src Session, upto uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	src, upto = j.s, l.last-uint64(len(l.tail))
-	var acked uint64
-	for _, r := range l.reps {
-		if r.s != nil && r.acked >= acked { // the one that answers best
-			src, acked = r.s, r.acked
-		}
-	}
+	upto = l.last - uint64(len(l.tail))
 	j.r.needs = upto
+	if src, _ = l.best(); src == nil {
+		src = j.s
+	}
 	return src, upto
 }
 
