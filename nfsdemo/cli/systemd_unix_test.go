@@ -102,6 +102,41 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// TestUnitReload: after SIGHUP the exports are those of the file; one that it does not understand changes nothing.
+func TestUnitReload(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "exports.toml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[[export]]\npath = \"/a\"\n")
+	u := startUnit(t, "listen", "serve", "--memory", "--config", config, "--mount-listen", "")
+	u.note(t, "READY=1")
+	served := func(path string, want bool) {
+		t.Helper()
+		if r := command(t.Context(), "", "ls", "nfs+rdma://"+u.addr+path); (r.status == 0) != want {
+			t.Errorf("%s: status %d, %s %s", path, r.status, r.stderr, u.stderr)
+		}
+	}
+	served("/a", true)
+	served("/b", false)
+	write("[[export]]\npath = \"/b\"\noptions = \"sometimes\"\n")
+	u.signal(t, syscall.SIGHUP)
+	u.said(t, "not reloaded")
+	served("/a", true)
+	write("[[export]]\npath = \"/b\"\n")
+	u.signal(t, syscall.SIGHUP)
+	u.said(t, "msg=reloaded")
+	served("/a", false)
+	served("/b", true)
+	u.signal(t, syscall.SIGTERM)
+	if err := u.cmd.Wait(); err != nil {
+		t.Error(err, u.stderr)
+	}
+}
+
 // TestUnitWrongName: a socket whose name is no flag is refused, with the names that are.
 func TestUnitWrongName(t *testing.T) {
 	u := startUnit(t, "nfs", "serve", "--memory", "--export", "/x")
