@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -137,7 +138,7 @@ type choice struct {
 func (c *choice) now() *server { return c.servers[int(c.current.Load())%len(c.servers)] }
 
 // dial connects to the server of before, or to the next one.
-func (c *choice) dial(ctx context.Context) (rpc.Caller, error) {
+func (c *choice) dial(ctx context.Context) (redial.Conn, error) {
 	conn, err := transport.Dial(ctx, "tcp", c.now().addr, nil)
 	if err != nil {
 		c.current.Add(1) // one goroutine dials at a time
