@@ -2,7 +2,7 @@
 # matrix.sh DIR [server|client]...: writes the columns of the kernel into DIR: knfsd as a server, the kernel's mount as a
 # client, both over siw, in the guest of STAG_LINUX_KERNEL (6.1 or 6.12). Everything is in the guest, on its own address,
 # so that nothing between the peers cuts TCP segments anew. A case that takes knfsd down ends the guest; the next one
-# goes on after it.
+# goes on after it. ONLY is a regular expression of cases, SKIP another one (default: load).
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(realpath -m "${1:?usage: matrix.sh DIR [server|client]...}")
@@ -31,8 +31,9 @@ for role; do
     played=$(grep -c '"case"' "$work/s/matrix/$name.json" 2>/dev/null)
     [ "${played:-0}" != "$before" ] || { echo "matrix.sh: $name goes no further"; break; }
     before=${played:-0}
-    "$here/run.sh" -t "${LIMIT:-1500}" -d "$work/s" -m 2048 -e "ROLE=$role" -e "NAME=$name" -e "ABOUT=$about" "$here/matrix-guest.sh"
+    "$here/run.sh" -t "${LIMIT:-1500}" -d "$work/s" -m 2048 -e "ROLE=$role" -e "NAME=$name" -e "ABOUT=$about" \
+      ${ONLY:+-e "ONLY=$ONLY"} ${SKIP:+-e "SKIP=$SKIP"} "$here/matrix-guest.sh"
   done
 done
-cp "$work"/s/matrix/*.{json,pcapng,html} "$out"
+cp "$work"/s/matrix/* "$out"
 "$work/s/conformance" matrix "$out"
