@@ -61,7 +61,7 @@ authority: ## what callers of NFS may do, compared with local processes, on four
 
 .PHONY: test-narrow
 test-narrow: ## the pure machines where int has 32 bits (GOARCH=386); CRC32C without assembly
-	GOARCH=386 go test ./xdr/... ./chunks/... ./credits/... ./rpcrdma/... ./rdmap/ddp ./rdmap/mpa ./rdmap/region/...
+	GOARCH=386 go test ./xdr/... ./chunks/... ./credits/... ./rpcrdma/... ./rdmap/ddp ./rdmap/mpa ./rdmap/region/... ./rdmap/verbs ./rdmap/internal/engine ./rdmap/internal/buf
 	go test -tags purego ./rdmap/mpa/internal/...
 	GOARCH=386 go test -run 'Longest|ManyReceives|Bounds|Violations|Scripts|Golden|Fuzz' ./rdmap
 
@@ -90,7 +90,7 @@ S390X = GOARCH=s390x CGO_ENABLED=0 go test -count=1 -exec "$$qemu"
 s390x: ## the same octets from a big-endian machine (qemu-user)
 	@qemu=$$(command -v qemu-s390x-static || command -v qemu-s390x) || \
 	  { echo "skipped: no qemu-s390x here (apt-get install qemu-user-static)"; exit 0; }; \
-	$(S390X) -skip 'Matrix' ./xdr ./chunks ./rpcrdma ./rdmap/mpa ./rdmap/ddp ./rdmap/region && \
+	$(S390X) -skip 'Matrix' ./xdr ./chunks ./rpcrdma ./rdmap/mpa ./rdmap/ddp ./rdmap/region ./rdmap/verbs ./rdmap/internal/engine ./rdmap/internal/buf && \
 	$(S390X) -run 'Golden|Atomic|Masked|Answer|Extension|Readings|Slots|Discovery|Commit|Violation|Terminate|Capability|Order|Complet' ./rdmap
 
 $(GOBIN)/golangci-lint-$(GOLANGCI):

@@ -65,18 +65,18 @@ type Conn struct {
 	reads     atomic.Uint64
 	in        engine.Published
 
-	stall   stall
-	dog     watched
-	tick    *drive.Ticker
-	half    half
-	nudge   nudge
-	role    role
-	ready   func()       // readable, made once
-	waiting atomic.Int32 // goroutines in Wait
-	inbox   inbox
-	spare   spareWaiters
-	failed  atomic.Bool
-	done    chan struct{}
+	stall     stall
+	dog       watched
+	tick      *drive.Ticker
+	half      half
+	keepalive keepalive
+	role      role
+	ready     func()       // readable, made once
+	waiting   atomic.Int32 // goroutines in Wait
+	inbox     inbox
+	spare     spareWaiters
+	failed    atomic.Bool
+	done      chan struct{}
 }
 
 // Client returns a Conn that will send the MPA Request on nc. It takes ownership of nc. A nil cfg
@@ -103,7 +103,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.unstall
 	c.role.c = c
 	c.half.c = c
-	c.nudge.c = c
+	c.keepalive.c = c
 	c.tick = processTicker.Own(c.link.Shared())
 	c.dog.c = c
 	c.dog.t = processDog.Own(c.link.Shared())

@@ -113,8 +113,8 @@ func (c *Conn) settle(ferr, werr error) {
 	}
 	c.out.Add(&c.wk.Out)
 	c.flushes++
-	if c.flushes == 1 && c.nudges() {
-		c.tick.Add(&c.nudge)
+	if c.flushes == 1 && c.needsKeepalive() {
+		c.tick.Add(&c.keepalive)
 	}
 	c.due = c.wakeFull(c.due)
 	if len(c.due) > 0 {

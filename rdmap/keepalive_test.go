@@ -11,9 +11,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-// TestNudge: which peers are sent an RDMA Write of no octets, and when. An initiator that has sent
+// TestKeepalive: which peers are sent an RDMA Write of no octets, and when. An initiator that has sent
 // something and received nothing sends it, twice.
-func TestNudge(t *testing.T) {
+func TestKeepalive(t *testing.T) {
 	const write = "c140" + "00000000" + "0000000000000000" // STag 0, TO 0
 	for _, tt := range []struct {
 		name    string
@@ -23,7 +23,7 @@ func TestNudge(t *testing.T) {
 		want    []time.Duration
 	}{
 		{name: "silent peer", want: []time.Duration{200 * time.Millisecond, time.Second}},
-		{name: "not asked to", cfg: Config{NoNudge: true}},
+		{name: "not asked to", cfg: Config{NoKeepalive: true}},
 		{name: "nothing sent", silent: true},
 		{name: "peer that answers", answers: true},
 	} {
@@ -66,8 +66,8 @@ func TestNudge(t *testing.T) {
 	}
 }
 
-// TestNudgeStag: a stag peer that answers late is not nudged.
-func TestNudgeStag(t *testing.T) {
+// TestKeepaliveStag: a stag peer that answers late gets no keepalive.
+func TestKeepaliveStag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		rec := &rdmaptest.Record{Conn: a}
