@@ -22,9 +22,9 @@ const (
 	// larger one goes straight to its memory.
 	readAhead = 16 << 10
 
-	// maxHead is at least the size of a call's header (RFC 5531 Section 9): what is looked at before the
-	// record gets memory.
-	maxHead = 1 << 10
+	// maxHead is what is looked at before the record gets memory: the header of a call (RFC 5531 Section 9),
+	// and all of a small record, since a duplicate is known by the length of its arguments too.
+	maxHead = smallRecord
 
 	// maxEmpty limits the fragments without octets of a record. They are legal and useless: without a limit
 	// a peer could keep a reader busy with a record that never grows.
@@ -77,7 +77,7 @@ func (r *streamReader) run() {
 		}
 		switch {
 		case x == nil:
-		case !r.isShort(x):
+		case !x.short:
 			go x.serve()
 		case !r.runHere(x):
 			return
@@ -116,6 +116,9 @@ func (r *streamReader) next() (*streamCall, error) {
 	r.c.s.ctr.inline.Add(uint64(len(msg)))
 	if !x.received(msg) {
 		return nil, nil
+	}
+	if !x.whole {
+		x.short = r.isShort(x)
 	}
 	return x, nil
 }
@@ -182,7 +185,10 @@ func (r *streamReader) admit(x *streamCall, head []byte, n int, last bool) error
 	if !last { // the rest of the record is still to be announced
 		want = max(want, c.s.cfg.MaxPayload)
 	}
-	if want > 0 || !r.isShort(x) {
+	if x.whole = want == 0; x.whole {
+		x.short = r.isShort(x)
+	}
+	if !x.short {
 		want += callCost
 	}
 	if want == 0 && c.peer.Open() || x.hold.Try(want, false) {

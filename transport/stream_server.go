@@ -175,8 +175,10 @@ type streamCall struct {
 	b    *mem.Buffer // the record
 	hold admit.Ticket
 	room int // octets of hold for the reply
-	req  rpc.Request
-	rsp  *rpc.Response
+	// short: it may run in the goroutine that reads. whole: that was decided by the head, which was all of it.
+	short, whole bool
+	req          rpc.Request
+	rsp          *rpc.Response
 }
 
 // replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
