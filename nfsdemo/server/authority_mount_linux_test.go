@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,12 +42,7 @@ func eachMount(t *testing.T, pairs string, fn func(t *testing.T, dir, mnt string
 // 2^32-1, which Linux gives no process.
 func onClient(c *Cred) (id caller.Identity, ok bool) {
 	id = c.identity()
-	for _, i := range append([]uint32{id.UID, id.GID}, id.Groups...) {
-		if i == caller.None {
-			return id, false
-		}
-	}
-	return id, true
+	return id, !slices.Contains(append([]uint32{id.UID, id.GID}, id.Groups...), caller.None)
 }
 
 // inBetween is a difference that the protocol or Linux's client makes: docs/security.md names them.

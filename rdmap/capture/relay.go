@@ -3,10 +3,11 @@ package capture
 import (
 	"context"
 	"errors"
-	"github.com/stag-rdma/stag/internal/accept"
 	"io"
 	"net"
 	"sync"
+
+	"github.com/stag-rdma/stag/internal/accept"
 )
 
 // Relay accepts connections from l, and forwards each to addr and records it, until l fails. Then it

@@ -156,7 +156,7 @@ func (r Reason) String() string {
 }
 
 // RPCError says that one call was refused; the connection lives on.
-type RPCError struct {
+type RPCError struct { //nolint:revive // OpError is of connections: an rpc.Error would be both
 	XID    uint32
 	Reason Reason
 	// Low and High are the versions of the peer, for ReasonVersion.

@@ -121,7 +121,7 @@ func TestFallback(t *testing.T) {
 				t.Skip("no setpriv (util-linux)")
 			}
 			got := string(b)
-			rest := fmt.Sprintf("owner %d\nread %v\nhandle <nil>\n", c.owner, error(c.read))
+			rest := fmt.Sprintf("owner %d\nread %v\nhandle <nil>\n", c.owner, c.read)
 			if err != nil || !strings.HasPrefix(got, c.who) || !strings.Contains(got, "; "+c.handles) || !strings.HasSuffix(got, rest) {
 				t.Errorf("%v: %s\nwant %s; %s\n%s", err, got, c.who, c.handles, rest)
 			}

@@ -115,16 +115,16 @@ func TestInspect(t *testing.T) {
 // FuzzStore: whatever a record of the leases holds is read or refused, and what was read comes back from a record with it.
 func FuzzStore(f *testing.F) {
 	e := stored{ID: 1, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{1, 2}, Cred: server.Cred{UID: 7, GIDs: []uint32{1, 2, 3}}}}
-	f.Add(appendEntry(nil, entryGrant, &e))
-	f.Add(appendEntry(nil, entryVoid, &stored{ID: 2, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{3}}}))
-	f.Add(appendEntry(nil, entryOver, &e))
-	f.Add(appendEntry(nil, entryLast, &stored{ID: 9}))
+	f.Add(encodeEntry(entryGrant, &e))
+	f.Add(encodeEntry(entryVoid, &stored{ID: 2, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{3}}}))
+	f.Add(encodeEntry(entryOver, &e))
+	f.Add(encodeEntry(entryLast, &stored{ID: 9}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kind, e, err := parseEntry(b)
 		if err != nil {
 			return
 		}
-		if again := appendEntry(nil, kind, &e); !bytes.Equal(again, b) {
+		if again := encodeEntry(kind, &e); !bytes.Equal(again, b) {
 			t.Errorf("%+v is %x, then %x", e, b, again)
 		}
 	})

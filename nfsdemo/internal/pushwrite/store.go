@@ -74,7 +74,7 @@ func readStore(path string) (*leases, error) {
 func (s *store) grant(e *stored) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.write(appendEntry(nil, entryGrant, e))
+	return s.write(encodeEntry(entryGrant, e))
 }
 
 // end notes that leases are over. The next grant, or settle, writes that. If a crash comes before,
@@ -102,7 +102,7 @@ func (s *store) write(entries ...[]byte) error {
 	}
 	all := entries
 	for _, id := range s.over {
-		all = append(all, appendEntry(nil, entryOver, &stored{ID: id}))
+		all = append(all, encodeEntry(entryOver, &stored{ID: id}))
 	}
 	if !s.log.fits(all) {
 		if err := s.renew(); err != nil {
@@ -119,13 +119,13 @@ func (s *store) write(entries ...[]byte) error {
 // that none is forgotten. After an error the log is as before, unless the error is final. The caller holds s.mu, or is alone.
 func (s *store) renew() error {
 	live, last := s.snapshot()
-	entries := [][]byte{appendEntry(nil, entryLast, &stored{ID: last})}
+	entries := [][]byte{encodeEntry(entryLast, &stored{ID: last})}
 	for i := range live {
 		kind := uint32(entryGrant)
 		if live[i].Void {
 			kind = entryVoid
 		}
-		entries = append(entries, appendEntry(nil, kind, &live[i]))
+		entries = append(entries, encodeEntry(kind, &live[i]))
 	}
 	size, err := commitlog.MemorySize(uint64(s.least + 2*roomFor(entries)))
 	if err != nil {

@@ -38,9 +38,9 @@ type stored struct {
 	Void  bool // its records were discarded and must not be applied
 }
 
-// appendEntry appends the payload of an entry.
-func appendEntry(b []byte, kind uint32, e *stored) []byte {
-	b = xdr.AppendUint64(xdr.AppendUint32(b, kind), uint64(e.ID))
+// encodeEntry returns the payload of an entry.
+func encodeEntry(kind uint32, e *stored) []byte {
+	b := xdr.AppendUint64(xdr.AppendUint32(nil, kind), uint64(e.ID))
 	if kind == entryGrant || kind == entryVoid {
 		c := &e.Grant.Cred
 		b = xdr.AppendOpaque(xdr.AppendString(b, e.Log), e.Grant.File)
@@ -54,7 +54,7 @@ func appendEntry(b []byte, kind uint32, e *stored) []byte {
 	return b
 }
 
-// parseEntry is the reverse of appendEntry.
+// parseEntry is the reverse of encodeEntry.
 func parseEntry(b []byte) (kind uint32, e stored, err error) {
 	d := xdr.NewDecoder(b)
 	kind, e.ID = d.Uint32(), lease.ID(d.Uint64())

@@ -53,11 +53,11 @@ func written(t *testing.T) []byte {
 	}
 	for id := range lease.ID(3) {
 		e := aLease(id + 1)
-		if err := l.append([][]byte{appendEntry(nil, entryGrant, &e)}); err != nil {
+		if err := l.append([][]byte{encodeEntry(entryGrant, &e)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(l.append([][]byte{appendEntry(nil, entryOver, &stored{ID: 2})}), l.close()); err != nil {
+	if err := errors.Join(l.append([][]byte{encodeEntry(entryOver, &stored{ID: 2})}), l.close()); err != nil {
 		t.Fatal(err)
 	}
 	return mem.Bytes()

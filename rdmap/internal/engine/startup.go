@@ -238,6 +238,7 @@ func (p *Params) Start(s *Sender, r *Receiver, w *Work) {
 	}
 	op := verbs.OpSend
 	switch p.RTR {
+	default: // a Send
 	case mpa.RTRWrite:
 		op = verbs.OpWrite
 	case mpa.RTRRead:

@@ -37,7 +37,8 @@ func TestStartup(t *testing.T) {
 		mulpdu int
 	}{
 		{
-			"stags", engine.StartupConfig{Extensions: verbs.Ext7306 | verbs.ExtCommit}, engine.StartupConfig{Extensions: verbs.ExtCommit},
+			"stags",
+			engine.StartupConfig{Extensions: verbs.Ext7306 | verbs.ExtCommit}, engine.StartupConfig{Extensions: verbs.ExtCommit},
 			true, verbs.ExtCommit, engine.StagMULPDU,
 		},
 		{
