@@ -3,6 +3,9 @@ package probe
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,7 +101,7 @@ func (p *Prober) clients(ctx context.Context, r *Result, n int) {
 		}
 	}
 	t := Try{Answer: fmt.Sprintf("answered %d of %d", answers[cases.KindAnswered.String()], n), Judged: said}
-	t.Did = fmt.Sprint(answers)
+	t.Did = counted(answers)
 	switch ok := answers[cases.KindAnswered.String()]; {
 	case ok == 0:
 		worst, t.Why = cases.Fails, "none is served"
@@ -108,6 +111,15 @@ func (p *Prober) clients(ctx context.Context, r *Result, n int) {
 	t.Verdict = worst.String()
 	r.Tries = append(r.Tries, t)
 	p.recover(ctx, r)
+}
+
+// counted says how often each answer came: "answered 617, silence 383".
+func counted(answers map[string]int) string {
+	var words []string
+	for _, kind := range slices.Sorted(maps.Keys(answers)) {
+		words = append(words, fmt.Sprintf("%s %d", kind, answers[kind]))
+	}
+	return strings.Join(words, ", ")
 }
 
 // credits uses all credits that the server grants.
