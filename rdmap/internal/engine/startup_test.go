@@ -38,11 +38,14 @@ func TestStartup(t *testing.T) {
 	}{
 		{
 			"stags",
-			engine.StartupConfig{Extensions: verbs.Ext7306 | verbs.ExtCommit}, engine.StartupConfig{Extensions: verbs.ExtCommit},
+			engine.StartupConfig{Extensions: verbs.Ext7306 | verbs.ExtCommit},
+			engine.StartupConfig{Extensions: verbs.ExtCommit},
 			true, verbs.ExtCommit, engine.StagMULPDU,
 		},
 		{
-			"plain responder", engine.StartupConfig{Extensions: verbs.ExtSwap}, engine.StartupConfig{Plain: true},
+			"plain responder",
+			engine.StartupConfig{Extensions: verbs.ExtSwap},
+			engine.StartupConfig{Plain: true},
 			false, verbs.ExtSwap | verbs.Ext7306, mpa.MULPDU(1448, false),
 		},
 		{"plain initiator", engine.StartupConfig{Plain: true}, engine.StartupConfig{}, false, 0, mpa.MULPDU(1448, false)},
