@@ -169,7 +169,7 @@ func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 		return nil, nfs3.Attr{}, err
 	}
 	k := c.(*file).key
-	o := n.fs.newOpenFile(made, k, n.who, true)
+	o := n.fs.newOpenFile(made, k, n.who, true, n.fs.share.enter(k, int(made.Fd())))
 	n.fs.files.put(n.fs.files.add(n.fs.fileKey(k, n.who, true), o, true))
 	return c, a, nil
 }

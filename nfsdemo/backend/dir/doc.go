@@ -11,8 +11,10 @@
 // mode and default ACL at once; the umask of this process applies, so a server sets it to 0. Otherwise every
 // caller is the user of this process. [FS.Authority] says which.
 //
-// An open file is used again by the caller for whom the kernel has opened it while its mode, owner and ctime
-// are as they were; then the kernel is asked again (faccessat2, Linux 5.8).
+// An open file is used again by the caller for whom the kernel has opened it, until its mode, owner, ACL or a flag of
+// chattr(1) changes: then the kernel is asked again (faccessat2, Linux 5.8). On ext4, XFS, btrfs, F2FS and tmpfs the kernel
+// reports changes (inotify); elsewhere the ctime tells, which a WRITE changes too, so that it asks each time.
+// Up to MaxFiles files are watched, of those that fs.inotify.max_user_watches allows.
 //
 // # Handles
 //

@@ -160,7 +160,7 @@ func (f *FS) Usage() (backend.Usage, error) {
 func (f *FS) Close() error {
 	f.files.clear()
 	f.grips.clear()
-	return errors.Join(f.top.Close(), f.sys.close())
+	return errors.Join(f.top.Close(), f.sys.close(), f.share.watch.close())
 }
 
 // writeVerf returns the current write verifier.

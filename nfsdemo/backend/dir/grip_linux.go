@@ -361,6 +361,9 @@ func (g *grip) stat() (stat, error) {
 	return st, err
 }
 
+// descriptor is what a watch begins with.
+func (g *grip) descriptor() int { return g.fd }
+
 // access asks the kernel for rights to the file.
 func (g *grip) access(right uint32) error { return accessFD(g.fd, right) }
 

@@ -33,6 +33,9 @@ func newGrip(root *os.Root, n *node) (*grip, error) {
 	return &grip{node: n, root: root, f: f}, nil
 }
 
+// descriptor is for watches, which are not here.
+func (*grip) descriptor() int { return -1 }
+
 // Close closes both descriptors.
 func (g *grip) Close() error {
 	err := g.f.Close()

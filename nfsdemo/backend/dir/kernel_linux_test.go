@@ -173,53 +173,161 @@ func TestKernelMovedOut(t *testing.T) {
 // is open; those that are given are there.
 func TestKernelBetween(t *testing.T) {
 	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
-		f := serve(t, m.At)
-		defer f.Close()
-		name := filepath.Join(m.At, "f")
-		acl := func(perm byte) error { // of bob
-			b := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, perm, 0, 0xe9, 3, 0, 0, 4, 0, 6, 0, 255, 255, 255, 255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255}
-			return unix.Setxattr(name, "system.posix_acl_access", b, 0)
-		}
-		for what, x := range map[string]struct{ give, take func() error }{
-			"mode":  {func() error { return os.Chmod(name, 0o666) }, func() error { return os.Chmod(name, 0o600) }},
-			"owner": {func() error { return os.Chown(name, 1001, 1001) }, func() error { return os.Chown(name, 0, 0) }},
-			"ACL":   {func() error { return acl(6) }, func() error { return acl(0) }}, // leaves the mode as it is
-		} {
-			_ = os.Remove(name)
-			ok(t, os.WriteFile(name, []byte("text"), 0o600))
-			n, _, err := f.Root().As(bob).Lookup("f")
-			ok(t, err)
-			settled := 0
-			for range 20 { // also within one tick of the clock
-				ok(t, x.give())
-				if _, err := n.Read(make([]byte, 4), 0); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
+		t.Run("reported", func(t *testing.T) { between(t, m, serve(t, m.At)) })
+		t.Run("asked", func(t *testing.T) { between(t, m, serveUnwatched(t, m.At)) })
+	})
+}
+
+// serveUnwatched is serve where the kernel reports no changes, as on other file systems.
+func serveUnwatched(t *testing.T, path string) *FS {
+	f := serve(t, path)
+	ok(t, f.share.watch.close())
+	f.share.watch = watcher{}
+	return f
+}
+
+func between(t *testing.T, m *mounttest.FS, f *FS) {
+	defer f.Close()
+	name := filepath.Join(m.At, "f")
+	acl := func(perm byte) error { // of bob
+		b := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, perm, 0, 0xe9, 3, 0, 0, 4, 0, 6, 0, 255, 255, 255, 255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255}
+		return unix.Setxattr(name, "system.posix_acl_access", b, 0)
+	}
+	for what, x := range map[string]struct{ give, take func() error }{
+		"mode":  {func() error { return os.Chmod(name, 0o666) }, func() error { return os.Chmod(name, 0o600) }},
+		"owner": {func() error { return os.Chown(name, 1001, 1001) }, func() error { return os.Chown(name, 0, 0) }},
+		"ACL":   {func() error { return acl(6) }, func() error { return acl(0) }}, // leaves the mode as it is
+	} {
+		_ = os.Remove(name)
+		ok(t, os.WriteFile(name, []byte("text"), 0o600))
+		n, _, err := f.Root().As(bob).Lookup("f")
+		ok(t, err)
+		settled := 0
+		for range 20 { // also within one tick of the clock
+			ok(t, x.give())
+			if _, err := n.Read(make([]byte, 4), 0); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			for range 3 { // the later ones are not asked for
 				if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nil {
 					t.Fatalf("%s: %v", what, err)
 				}
-				ok(t, n.Open(true))
-				if got, err := n.Access(nfs3.AccessAll); got&nfs3.AccessModify == 0 {
-					t.Fatalf("%s: ACCESS %#x, %v", what, got, err)
+			}
+			ok(t, n.Open(true))
+			if got, err := n.Access(nfs3.AccessAll); got&nfs3.AccessModify == 0 {
+				t.Fatalf("%s: ACCESS %#x, %v", what, got, err)
+			}
+			if settled++; settled%5 == 0 {
+				time.Sleep(25 * time.Millisecond) // the next answer is remembered
+				_, _ = n.Access(nfs3.AccessAll)
+			}
+			ok(t, x.take())
+			if got, err := n.Access(nfs3.AccessAll); got != 0 || err != nil {
+				t.Fatalf("%s: ACCESS after it was taken: %#x, %v", what, got, err)
+			}
+			if _, err := n.Read(make([]byte, 4), 0); err != nfs3.ErrAcces {
+				t.Fatalf("%s: READ after it was taken: %v", what, err)
+			}
+			if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nfs3.ErrAcces {
+				t.Fatalf("%s: WRITE after it was taken: %v", what, err)
+			}
+			if n.Open(false) != nfs3.ErrAcces || n.Open(true) != nfs3.ErrAcces {
+				t.Fatalf("%s: Open after it was taken", what)
+			}
+		}
+	}
+}
+
+// TestKernelFlags: a file that becomes immutable cannot be written any more, although it is open and its mode
+// allows it.
+func TestKernelFlags(t *testing.T) {
+	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		f := serve(t, m.At)
+		defer f.Close()
+		name := filepath.Join(m.At, "f")
+		ok(t, os.WriteFile(name, nil, 0o600))
+		ok(t, os.Chown(name, 1001, 1001))
+		file, err := os.Open(name)
+		ok(t, err)
+		defer file.Close()
+		set := func(flags int) error { return unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags) }
+		if err := set(unix.STATX_ATTR_IMMUTABLE); err != nil { // FS_IMMUTABLE_FL has the same value
+			t.Skip("no flags here:", err)
+		}
+		ok(t, set(0))
+		n, _, err := f.Root().As(bob).Lookup("f")
+		ok(t, err)
+		for range 5 {
+			for range 3 {
+				_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
+				ok(t, err)
+			}
+			ok(t, set(unix.STATX_ATTR_IMMUTABLE))
+			_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
+			want(t, err, nfs3.ErrPerm)
+			ok(t, set(0))
+		}
+	})
+}
+
+// TestKernelSetID: each WRITE clears the set-id bits as one of a local process does, which may depend on its groups.
+func TestKernelSetID(t *testing.T) {
+	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		f := serve(t, m.At)
+		defer f.Close()
+		name, local := filepath.Join(m.At, "f"), filepath.Join(m.At, "local")
+		for _, p := range []string{name, local} {
+			ok(t, os.WriteFile(p, nil, 0o666))
+			ok(t, os.Chown(p, 1000, 77))
+		}
+		n, _, err := f.Root().Lookup("f")
+		ok(t, err)
+		for _, who := range []*caller.Identity{ann, bob, {UID: 1001, GID: 1001, Groups: []uint32{77}}, {UID: 1001, GID: 77}, {}} {
+			n := n.As(who)
+			for _, mode := range []uint32{0o666, 0o6777, 0o666, 0o2666, 0o4666, 0o2777} {
+				ok(t, unix.Chmod(name, mode))
+				ok(t, unix.Chmod(local, mode))
+				for range 2 {
+					_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
+					ok(t, err)
 				}
-				if settled++; settled%5 == 0 {
-					time.Sleep(25 * time.Millisecond) // the next answer is remembered
-					_, _ = n.Access(nfs3.AccessAll)
-				}
-				ok(t, x.take())
-				if got, err := n.Access(nfs3.AccessAll); got != 0 || err != nil {
-					t.Fatalf("%s: ACCESS after it was taken: %#x, %v", what, got, err)
-				}
-				if _, err := n.Read(make([]byte, 4), 0); err != nfs3.ErrAcces {
-					t.Fatalf("%s: READ after it was taken: %v", what, err)
-				}
-				if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nfs3.ErrAcces {
-					t.Fatalf("%s: WRITE after it was taken: %v", what, err)
-				}
-				if n.Open(false) != nfs3.ErrAcces || n.Open(true) != nfs3.ErrAcces {
-					t.Fatalf("%s: Open after it was taken", what)
+				file, err := os.OpenFile(local, os.O_WRONLY, 0)
+				ok(t, err)
+				ok(t, f.sw.Do(who, func() error { _, err := file.WriteAt([]byte("x"), 0); return err }))
+				ok(t, file.Close())
+				var here, there unix.Stat_t
+				ok(t, unix.Stat(name, &here))
+				ok(t, unix.Stat(local, &there))
+				if here.Mode != there.Mode {
+					t.Errorf("%+v, mode %o: %o after a WRITE, locally %o", who, mode, here.Mode, there.Mode)
 				}
 			}
+		}
+	})
+}
+
+// TestKernelStorm: changes by the ten thousand, more than the kernel keeps, keep nobody waiting, and the last one counts.
+func TestKernelStorm(t *testing.T) {
+	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		f := serve(t, m.At)
+		defer f.Close()
+		var nodes []backend.Node
+		for i := range 20 {
+			name := filepath.Join(m.At, fmt.Sprint(i))
+			ok(t, os.WriteFile(name, nil, 0o666))
+			n, _, err := f.Root().As(bob).Lookup(fmt.Sprint(i))
+			ok(t, err)
+			_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
+			ok(t, err)
+			nodes = append(nodes, n)
+		}
+		for i := range 20000 { // in turn, since the kernel joins equal events that follow each other
+			ok(t, os.Chmod(filepath.Join(m.At, fmt.Sprint(i%20)), 0o600+os.FileMode(i/20%2)<<1))
+		}
+		for i, n := range nodes {
+			ok(t, os.Chmod(filepath.Join(m.At, fmt.Sprint(i)), 0o600))
+			_, err := n.Write([]byte("x"), 0, nfs3.Unstable)
+			want(t, err, nfs3.ErrAcces)
 		}
 	})
 }

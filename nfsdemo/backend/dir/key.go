@@ -61,6 +61,7 @@ type stat struct {
 	key   key
 	birth int64 // ns since 1970, 0 if unknown
 	attr  nfs3.Attr
+	fixed bool // immutable or append-only (chattr(1)), which the mode does not show
 }
 
 // sealer makes handles of identities. Nobody else can make them, and those of other exports have other

@@ -36,6 +36,14 @@ func (n *file) do(fn func() error) error {
 	return n.fs.sw.Do(n.who, fn)
 }
 
+// doUser is do with the caller's uid alone, for a file that the kernel has let him write.
+func (n *file) doUser(fn func() error) error {
+	if n.who == nil || n.fs.sw == nil {
+		return fn()
+	}
+	return n.fs.sw.DoUser(n.who, fn)
+}
+
 // override is do for a caller whom the mode of the file does not stop.
 func (n *file) override(fn func() error) error {
 	if n.who == nil || n.fs.sw == nil {

@@ -27,21 +27,31 @@ type openFile struct {
 	proof proof
 }
 
-// proof is the state of a file in which the kernel has let the caller open it.
+// proof is the state of a file in which the kernel has let the caller open it. The zero proof is that of no file.
 type proof struct {
 	mode, uid, gid uint32
-	ctime          nfs3.Time
+	fixed          bool
+	changes        uint64    // that the kernel has reported
+	ctime          nfs3.Time // of a file of whose changes the kernel does not report all
 }
 
-// proofOf returns the proof that a file with these attributes was open to the caller. A change within the
-// same tick of the clock, which is at most 10 ms, leaves no trace in the ctime: so a file that has just
-// changed proves nothing, and the kernel is asked again the next time.
-func proofOf(a *nfs3.Attr) proof {
+// recent reports whether another change may have the same ctime, because the clock of the file system, whose ticks
+// are at most 10 ms, still shows it: then the ctime proves nothing.
+func recent(ctime nfs3.Time) bool {
 	const tick = 20 * time.Millisecond
-	if age := time.Since(a.Ctime.Time()); age < tick {
-		return proof{}
+	return time.Since(ctime.Time()) < tick
+}
+
+// proofOf returns the proof that a file with these attributes was open to the caller. The attributes are younger than
+// changes, and older than the answer of the kernel.
+func (o *openFile) proofOf(st *stat, changes uint64, reported bool) proof {
+	p := proof{mode: st.attr.Mode, uid: st.attr.UID, gid: st.attr.GID, fixed: st.fixed}
+	if reported {
+		p.changes = changes + 1 // no zero proof
+		return p
 	}
-	return proof{a.Mode, a.UID, a.GID, a.Ctime}
+	p.ctime = st.attr.Ctime
+	return p
 }
 
 // fileKey is what open files are cached by.
@@ -105,30 +115,34 @@ func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], fresh bool, er
 		return nil, false, err
 	}
 	defer g.done()
+	sh := f.share.enter(n.key, g.descriptor())
+	changes, reported := f.share.watch.changes(sh)
 	st, err := n.alive(g.stat())
+	var file *os.File
+	excepted := false
+	if err == nil {
+		file, excepted, err = n.openBy(g, write, &st.attr)
+	}
 	if err != nil {
+		f.share.leave(n.key)
 		return nil, false, err
 	}
-	file, excepted, err := n.openBy(g, write, &st.attr)
-	if err != nil {
-		return nil, false, err
-	}
-	o := f.newOpenFile(file, n.key, n.who, write)
+	o := f.newOpenFile(file, n.key, n.who, write, sh)
 	if !excepted {
-		o.proof = proofOf(&st.attr)
+		o.note(o.proofOf(&st, changes, reported))
 	}
 	// The owner may have changed since we looked: who was let in as the owner is looked at again.
 	return f.files.add(fk, o, true), !excepted, nil
 }
 
-// newOpenFile takes file. It keeps a copy of who, which belongs to one call.
-func (f *FS) newOpenFile(file *os.File, k key, who *caller.Identity, write bool) *openFile {
+// newOpenFile takes file and sh. It keeps a copy of who, which belongs to one call.
+func (f *FS) newOpenFile(file *os.File, k key, who *caller.Identity, write bool, sh *shared) *openFile {
 	if who != nil {
 		own := *who
 		own.Groups = append([]uint32(nil), who.Groups...)
 		who = &own
 	}
-	return &openFile{f: file, fs: f, key: k, who: who, write: write, file: f.share.enter(k)}
+	return &openFile{f: file, fs: f, key: k, who: who, write: write, file: sh}
 }
 
 // openBy opens n as the caller. NFS has no open files, so it makes two exceptions, which RFC 1813 Section
@@ -152,36 +166,44 @@ func (n *file) openBy(g gripRef, write bool, a *nfs3.Attr) (file *os.File, excep
 // errRunner means that the caller may run a file that he may not read.
 const errRunner = moved("dir: the caller may run the file")
 
-// proven reports whether nothing has changed since the kernel has let the caller open the file: then it
-// would do so again.
-func (o *openFile) proven() (bool, error) {
-	if o.who == nil && o.fs.sw != nil {
-		return true, nil
-	}
-	st, err := o.fs.statFile(o.f)
-	if err != nil {
-		return false, err
+// note notes that the kernel has let the caller use the file.
+func (o *openFile) note(p proof) {
+	if p.changes == 0 && recent(p.ctime) {
+		p = proof{}
 	}
 	o.mu.Lock()
+	o.proof = p
+	o.mu.Unlock()
+}
+
+// proven returns the state of the file, and whether nothing has changed since the kernel has let the caller open it:
+// then it would do so again.
+func (o *openFile) proven() (now proof, ok bool, err error) {
+	changes, reported := o.fs.share.watch.changes(o.file)
+	st, err := o.fs.statFile(o.f)
+	if err != nil {
+		return now, false, err
+	}
+	now = o.proofOf(&st, changes, reported)
+	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.proof == proof{st.Mode, st.UID, st.GID, st.Ctime}, nil
+	return now, o.proof == now, nil
 }
 
 // prove makes sure that the caller may still use a file that was open already.
 func (n *file) prove(o *openFile) error {
-	if ok, err := o.proven(); ok || err != nil {
+	if o.who == nil && o.fs.sw != nil {
+		return nil
+	}
+	now, ok, err := o.proven()
+	if ok || err != nil {
 		return err
 	}
-	a, err := n.fs.statFile(o.f)
-	if err == nil {
-		err = n.do(func() error { return n.may(o) })
+	if err := n.do(func() error { return n.may(o) }); err != nil {
+		return status(err)
 	}
-	if err == nil {
-		o.mu.Lock()
-		o.proof = proofOf(&a)
-		o.mu.Unlock()
-	}
-	return status(err)
+	o.note(now)
+	return nil
 }
 
 // may asks the kernel whether the caller may use an open file. It runs as the caller.
@@ -194,8 +216,8 @@ func (n *file) may(o *openFile) error {
 	if !errors.Is(err, nfs3.ErrAcces) {
 		return err
 	}
-	a, e := n.fs.statFile(o.f)
-	if e != nil || n.owns(&a) || !o.write && accessFile(o.f, mayExec) == nil {
+	st, e := n.fs.statFile(o.f)
+	if e != nil || n.owns(&st.attr) || !o.write && accessFile(o.f, mayExec) == nil {
 		return e
 	}
 	return err
@@ -214,34 +236,53 @@ func (n *file) Open(write bool) error {
 	return n.prove(s.v)
 }
 
+// setIDs are the bits of the mode that a write clears.
+const setIDs = 0o6000
+
 // writing runs fn, which changes the content of an open file, as the caller: so the kernel clears set-id
-// bits, and keeps reserved blocks and quotas. There the question whether he may costs less than a look whether
-// it must be asked, which after a write it must.
+// bits, and keeps reserved blocks and quotas. It decides about blocks by the uid, about set-id bits by the groups
+// too, and a switch of these costs as much as one of the uid.
 func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
-	return status(n.do(func() error {
-		if !fresh {
+	now, ok, err := o.proven()
+	if err != nil {
+		return err
+	}
+	as := n.do
+	if (ok || fresh) && now.mode&setIDs == 0 {
+		as = n.doUser
+	}
+	err = as(func() error {
+		if !ok && !fresh {
 			if err := n.may(o); err != nil {
 				return err
 			}
 		}
 		o.dirty.Store(true)
 		return fn()
-	}))
+	})
+	if !ok && !fresh && err == nil && now.changes != 0 {
+		o.note(now) // what fn has changed is not among the changes that are reported
+	}
+	return status(err)
 }
 
 // shared is what all descriptors of a file have in common.
 type shared struct {
 	mu   sync.Mutex // one sync at a time
 	refs int        // guarded by shares.mu
+	watched
 }
 
 // shares has an entry for each open file.
 type shares struct {
+	watch watcher
+
 	mu sync.Mutex
 	m  map[key]*shared
 }
 
-func (s *shares) enter(k key) *shared {
+// enter returns the entry of a file. It is watched if fd, which holds it, is not -1.
+func (s *shares) enter(k key, fd int) *shared {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.m == nil {
@@ -253,6 +294,7 @@ func (s *shares) enter(k key) *shared {
 		s.m[k] = x
 	}
 	x.refs++
+	s.watch.add(x, fd)
 	return x
 }
 
@@ -261,6 +303,7 @@ func (s *shares) leave(k key) {
 	defer s.mu.Unlock()
 	if x := s.m[k]; x != nil {
 		if x.refs--; x.refs == 0 {
+			s.watch.remove(x)
 			delete(s.m, k)
 		}
 	}

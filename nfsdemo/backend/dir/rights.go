@@ -42,7 +42,7 @@ func (c *rightsCache) get(k fileKey, who *caller.Identity, a *nfs3.Attr) (asked,
 		return 0, 0
 	}
 	x := e.Value.(*answer)
-	if x.proof != (proof{a.Mode, a.UID, a.GID, a.Ctime}) || !x.who.Equal(who) || time.Now().After(x.until) {
+	if x.proof != (proof{mode: a.Mode, uid: a.UID, gid: a.GID, ctime: a.Ctime}) || !x.who.Equal(who) || time.Now().After(x.until) {
 		return 0, 0
 	}
 	return x.asked, x.got
@@ -50,10 +50,10 @@ func (c *rightsCache) get(k fileKey, who *caller.Identity, a *nfs3.Attr) (asked,
 
 // put notes an answer about a file that had these attributes before it was given.
 func (c *rightsCache) put(k fileKey, who *caller.Identity, a *nfs3.Attr, asked, got uint32) {
-	p := proofOf(a)
-	if p == (proof{}) {
+	if recent(a.Ctime) {
 		return
 	}
+	p := proof{mode: a.Mode, uid: a.UID, gid: a.GID, ctime: a.Ctime}
 	own := *who
 	own.Groups = append([]uint32(nil), who.Groups...)
 	x := &answer{k, own, p, time.Now().Add(rightsFor), asked, got}

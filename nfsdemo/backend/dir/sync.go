@@ -93,7 +93,7 @@ func (n *node) settleAttr() error {
 			break
 		}
 		defer file.Close()
-		sh := f.share.enter(n.key)
+		sh := f.share.enter(n.key, -1)
 		defer f.share.leave(n.key)
 		sh.mu.Lock()
 		defer sh.mu.Unlock()

@@ -48,6 +48,7 @@ func (f *FS) begin(path string) error {
 	}
 	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
 	s.noBirth = int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // another type on other machines
+	f.share.watch.open(int64(fs.Type))                       //nolint:unconvert
 	s.lacks = f.tryHandles()
 	s.handled = s.lacks == ""
 	root, err := f.identify(fd)
@@ -139,10 +140,7 @@ func (f *FS) statAt(d gripRef, name string) (stat, error) {
 }
 
 // statFile looks at an open file.
-func (f *FS) statFile(file *os.File) (nfs3.Attr, error) {
-	st, err := f.statFD(int(file.Fd()))
-	return st.attr, err
-}
+func (f *FS) statFile(file *os.File) (stat, error) { return f.statFD(int(file.Fd())) }
 
 // statFD looks at a file. The identity is right only on file systems without handles.
 func (f *FS) statFD(fd int) (stat, error) {
@@ -183,6 +181,7 @@ func (s *sysFS) stat(x *unix.Statx_t) stat {
 		}
 		st.key = ownKey(dev, x.Ino, st.birth)
 	}
+	st.fixed = x.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0
 	return st
 }
 

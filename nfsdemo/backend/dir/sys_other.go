@@ -51,12 +51,12 @@ func (f *FS) statAt(d gripRef, name string) (stat, error) {
 }
 
 // statFile looks at an open file.
-func (f *FS) statFile(file *os.File) (nfs3.Attr, error) {
+func (f *FS) statFile(file *os.File) (stat, error) {
 	fi, err := file.Stat()
 	if err != nil {
-		return nfs3.Attr{}, status(err)
+		return stat{}, status(err)
 	}
-	return statOf(fi, key{}).attr, nil
+	return statOf(fi, key{}), nil
 }
 
 func statOf(fi fs.FileInfo, k key) stat {

@@ -143,10 +143,7 @@ func TestReserve(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	for i := range 20 {
 		id := &caller.Identity{UID: uint32(i * 7 % 3), GID: uint32(i * 5 % 2)}
-		do := sw.Do
-		if i%4 == 3 {
-			do = sw.Override
-		}
+		do := [...]func(*caller.Identity, func() error) error{sw.Do, sw.DoUser, sw.Do, sw.Override}[i%4]
 		_ = do(id, func() error {
 			if has() != (id.UID == 0) {
 				t.Errorf("%d: uid %d, CAP_SYS_RESOURCE %v", i, id.UID, has())
@@ -154,6 +151,29 @@ func TestReserve(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestDoUser: the uid and the capabilities are the caller's, the groups the process's.
+func TestDoUser(t *testing.T) {
+	sw := newSwitcher(t)
+	own := me(t)
+	groups, err := os.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := strings.Trim(fmt.Sprint(groups), "[]")
+	want := fmt.Sprintf("1000 %d [%s]", os.Getegid(), list)
+	var user, all string
+	id := &caller.Identity{UID: 1000, GID: 1001, Groups: []uint32{5, 6}}
+	_ = sw.Do(id, func() error { all = me(t); return nil })
+	if err := sw.DoUser(id, func() error { user = me(t); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	head, caps, _ := strings.Cut(user, "] ")
+	if _, full, _ := strings.Cut(all, "] "); head+"]" != want || caps != full {
+		t.Errorf("%q, want %q; capabilities %s, with Do %s", head+"]", want, caps, full)
+	}
+	nobodyLeft(t, own)
 }
 
 // TestNone: the ids that mean "no change" would leave root root.
@@ -310,6 +330,7 @@ func TestNoAlloc(t *testing.T) {
 	var uid int
 	if n := testing.AllocsPerRun(100, func() {
 		_ = sw.Do(id, func() error { uid = syscall.Getuid(); return nil })
+		_ = sw.DoUser(id, func() error { uid = syscall.Getuid(); return nil })
 	}); n != 0 {
 		t.Errorf("%v allocations (uid %d)", n, uid)
 	}

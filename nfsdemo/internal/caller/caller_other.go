@@ -11,5 +11,8 @@ func New() (*Switcher, error) { return nil, ErrCannot }
 // Do is not called, because there is no Switcher.
 func (*Switcher) Do(*Identity, func() error) error { return ErrCannot }
 
+// DoUser is not called, because there is no Switcher.
+func (*Switcher) DoUser(*Identity, func() error) error { return ErrCannot }
+
 // Override is not called, because there is no Switcher.
 func (*Switcher) Override(*Identity, func() error) error { return ErrCannot }

@@ -24,6 +24,23 @@ func ExampleSwitcher_Do() {
 	// Output: as nobody
 }
 
+// A user writes to a file that the kernel has opened for him.
+func ExampleSwitcher_DoUser() {
+	sw, err := caller.New()
+	if errors.Is(err, caller.ErrCannot) {
+		fmt.Println("with his uid")
+		return
+	}
+	err = sw.DoUser(&caller.Identity{UID: 65534, GID: 65534}, func() error {
+		fmt.Println("with his uid")
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: with his uid
+}
+
 // The owner of a file is not stopped by its mode.
 func ExampleSwitcher_Override() {
 	sw, err := caller.New()

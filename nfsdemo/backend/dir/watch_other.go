@@ -1,0 +1,16 @@
+//go:build !linux
+
+package dir
+
+// watcher would hear of changes of files. Here there is none.
+type watcher struct{}
+
+type watched struct{}
+
+func (*watcher) close() error { return nil }
+
+func (*watcher) add(*shared, int) {}
+
+func (*watcher) remove(*shared) {}
+
+func (*watcher) changes(*shared) (uint64, bool) { return 0, false }
