@@ -26,6 +26,8 @@ type logJSON struct {
 	Tail       uint64  `json:"tail"`
 	Records    uint64  `json:"records"`
 	Poison     *poison `json:"poison,omitempty"`
+	BadHeader  string  `json:"bad_header,omitempty"`
+	BadHead    string  `json:"bad_head,omitempty"`
 }
 
 type poison struct {
@@ -62,7 +64,7 @@ change nothing, except mend and push with --force. docs/commitlog-format.md expl
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], true) },
 	}
 	verify := &cobra.Command{
-		Use: "verify FILE", Short: "Check every record; exit 1 if one is damaged",
+		Use: "verify FILE", Short: "Check every record and the log itself; exit 1 if something is damaged",
 		Example: "  nfsdemo log verify /var/lib/app/log",
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
@@ -113,10 +115,19 @@ func (a *app) dumpLog(path string, records bool) error {
 	if err := a.printLog(info, n); err != nil {
 		return err
 	}
+	var errs []error
 	if info.Poison != nil {
-		return fmt.Errorf("%s: %w; nfsdemo log mend shows what else can be saved", path, info.Poison)
+		errs = append(errs, fmt.Errorf("%s: %w; nfsdemo log mend shows what else can be saved", path, info.Poison))
 	}
-	return nil
+	if e := info.BadHeader; e != nil {
+		errs = append(errs, fmt.Errorf("%s: one of its two headers is damaged: %w. If no copy is better, use the log as it is: "+
+			"the other header counts, no client can resume its session, and the next session mends it", path, e))
+	}
+	if e := info.BadHead; e != nil {
+		errs = append(errs, fmt.Errorf("%s: one of its two head slots is damaged: %w. If no copy is better, use the log as it is: "+
+			"the other slot counts, released records may come again, and the next release mends it", path, e))
+	}
+	return errors.Join(errs...)
 }
 
 // printRecord prints a line. Columns have the width of usual numbers: the records are printed
@@ -156,6 +167,12 @@ func (a *app) printLog(i *commitlog.Info, n uint64) error {
 		}
 		if p := i.Poison; p != nil {
 			j.Poison = &poison{p.Pos, p.Seq, p.Reason.String()}
+		}
+		if i.BadHeader != nil {
+			j.BadHeader = i.BadHeader.Field
+		}
+		if i.BadHead != nil {
+			j.BadHead = i.BadHead.Field
 		}
 		return a.printJSON(j)
 	}

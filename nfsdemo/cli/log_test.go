@@ -53,6 +53,8 @@ func TestLog(t *testing.T) {
 	bad := writeLog(t, func(b []byte) { b[20480+64+28] ^= 1 }, "first", "second", "third")
 	version := writeLog(t, func(b []byte) { b[11] = 7 })
 	tail := writeLog(t, func(b []byte) { b[8192+7] = 7 }, "first", "second")
+	header := writeLog(t, func(b []byte) { b[4096+90] ^= 1 }) // of the only session, which has no record
+	head := writeLog(t, func(b []byte) { b[16384] ^= 1 })
 	short := writeLog(t, nil)
 	if err := os.Truncate(short, 20500); err != nil {
 		t.Fatal(err)
@@ -83,6 +85,8 @@ func TestLog(t *testing.T) {
 		{[]string{"verify", tail}, 1, nil, "is damaged"},
 		{[]string{"mend", tail, "--force"}, 0, nil, "the log now ends at 128"},
 		{[]string{"verify", tail}, 0, []string{"tail 128 (tail word 128)", "records: 2 good: 1 to 2, next 3"}, ""},
+		{[]string{"verify", header}, 1, []string{"epoch 0\n", "records: empty, next 1"}, "one of its two headers is damaged: commitlog: header checksum at octet 4284: wrong checksum"},
+		{[]string{"verify", "--json", head}, 1, []string{`"bad_head":"head checksum"`}, "one of its two head slots is damaged"},
 		{[]string{"mend", good + "x"}, 1, nil, "no such file"},
 		{[]string{"verify", short}, 1, nil, "wrong size"},
 		{[]string{"verify", "/dev/null"}, 1, nil, "wrong size"},

@@ -25,6 +25,12 @@ type Info struct {
 	NextSeq  uint64 // number of the next append; meaningless if there is a Poison
 
 	Poison *PoisonError // the first record that fails its check; nil: none
+
+	// The header and the head slot that fail their check, while the other of the two counts; nil: none. They are
+	// damaged, or a crash has interrupted their writing on a medium that does not write 512 octets at once. A
+	// session may have been forgotten with the header, so Instance is zero until the next one, which writes over it.
+	// With the head slot, records may come again that were released; the next Release writes over it.
+	BadHeader, BadHead *FormatError
 }
 
 func infoOf(st *machine.State) Info {
@@ -32,6 +38,7 @@ func infoOf(st *machine.State) Info {
 	return Info{
 		ID: h.ID, Mode: h.Mode, Hash: h.Hash, Capacity: h.Capacity, Generation: h.Generation, Epoch: h.Epoch,
 		Head: st.Head.Pos, HeadSeq: st.Head.Seq, TailWord: st.Durable, Tail: st.Tail, NextSeq: st.NextSeq, Poison: st.Poison,
+		BadHeader: st.BadHeader, BadHead: st.BadHead,
 	}
 }
 

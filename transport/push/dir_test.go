@@ -58,6 +58,31 @@ func TestDir(t *testing.T) {
 	w.take("log", 2, "two", "three")
 }
 
+// A bit that flips in the digest of the secret, in the file or in a header, locks nobody out and lets nobody in.
+func TestOwnerDamaged(t *testing.T) {
+	t.Parallel()
+	dir, secret := t.TempDir(), NewSecret()
+	for off, name := range map[int64]string{9: "log.owner", 110: "log.log", 4096 + 110: "log.log"} {
+		w := start(t, &Server{Store: Dir(dir, pmem.File)})
+		_ = w.dial("log", &Config{Capacity: 8192, Secret: secret}).Close(t.Context())
+		w.stop()
+		path := filepath.Join(dir, name)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[off] ^= 1
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w = start(t, &Server{Store: Dir(dir, pmem.File)})
+		_ = w.dial("log", &Config{Secret: secret}).Close(t.Context())
+		_, err = w.tryDial("log", &Config{Secret: NewSecret()})
+		is(t, err, StatusRefused)
+		w.stop()
+	}
+}
+
 // chunked returns all runs of 16 octets.
 func chunked(b []byte) (all []string) {
 	for i := 0; i+16 <= len(b); i++ {

@@ -67,11 +67,26 @@ func (s *Server) load(name string) (*Log, error) {
 	} else {
 		l.size = l.log.Info().Capacity
 		l.claim = l.log.Instance()
+		l.doubt()
 	}
 	if !s.add(l) {
 		return nil, errors.Join(ErrServerClosed, l.close(context.Background()))
 	}
 	return l, err
+}
+
+// doubt logs what is damaged without harm. The header has the owner's digest too, with a checksum: it counts.
+func (l *Log) doubt() {
+	info := l.log.Info()
+	for _, e := range [...]*commitlog.FormatError{info.BadHeader, info.BadHead} {
+		if e != nil {
+			l.s.log.Error("push: log damaged, but its other copy of that is whole (look at the medium)", zap.String("log", l.name), zap.Error(e))
+		}
+	}
+	if owner := Owner(l.log.Owner()); owner != l.owner {
+		l.s.log.Error("push: owner of a log damaged, but its header has the owner too (look at the medium)", zap.String("log", l.name))
+		l.owner = owner
+	}
 }
 
 // add adds a log. It returns false if the server is closed.

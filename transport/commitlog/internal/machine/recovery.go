@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
@@ -15,6 +16,8 @@ type State struct {
 	Tail    uint64 // the end of the last record that counts; not below Durable and Head
 	NextSeq uint64 // of the next append
 	Poison  *Poison
+	// The header and the head slot that fail their check, while the other of the two counts; nil: none.
+	BadHeader, BadHead *layout.FormatError
 }
 
 // Recover reads a log of size octets and changes nothing. If visit is not nil, Recover calls it
@@ -116,7 +119,7 @@ func (st *State) setTail(tail uint64) error {
 
 // header takes the newer of the valid headers. While one is being written, the other one is valid.
 func (st *State) header(src Source) error {
-	var first error
+	var bad *layout.FormatError
 	found := false
 	for _, off := range []int{layout.HeaderOff, layout.HeaderOff + layout.BlockSize} {
 		var b [layout.HeaderLen]byte
@@ -124,34 +127,34 @@ func (st *State) header(src Source) error {
 			return err
 		}
 		var h layout.Header
-		switch err := h.Parse(b[:], off); {
-		case foreign(err):
+		err := h.Parse(b[:], off)
+		e, spoiled := errors.AsType[*layout.FormatError](err)
+		switch {
+		case spoiled && errors.Is(e.Kind, layout.ErrVersion) && e.Got != 0: // of another version; 0 is one of ours that was torn after the magic
 			return err
-		case err != nil:
+		case spoiled:
 			// Keep the more useful error: a torn header says more than a block of zeros.
-			if first == nil || errors.Is(first, layout.ErrMagic) {
-				first = err
+			if bad == nil || errors.Is(bad, layout.ErrMagic) {
+				bad = e
 			}
 		case !found || h.Generation > st.Header.Generation:
 			st.Header, found = h, true
 		}
 	}
-	if !found {
-		return first
+	switch {
+	case !found:
+		return bad
+	case bad == nil, st.Header.Generation == 0 && errors.Is(bad, layout.ErrMagic) && bad.Got == 0: // the first one has no other
+		return nil
 	}
+	st.BadHeader = bad
+	st.Header.Instance = [16]byte{} // the other one may have been the newer, of a session that has fenced this one
 	return nil
-}
-
-// foreign reports whether another version has written a header. Version 0 is one of ours that was
-// torn after the magic.
-func foreign(err error) bool {
-	e, ok := errors.AsType[*layout.FormatError](err)
-	return ok && errors.Is(e.Kind, layout.ErrVersion) && e.Got != 0
 }
 
 // head takes the later of the valid slots.
 func (st *State) head(src Source) error {
-	var first error
+	var bad *layout.FormatError
 	found := false
 	for slot := range 2 {
 		off := layout.HeadOff + slot*layout.HeadSlotGap
@@ -160,17 +163,18 @@ func (st *State) head(src Source) error {
 			return err
 		}
 		var h layout.Head
-		switch err := h.Parse(b[:], &st.Header.ID, off); {
-		case err != nil:
-			if first == nil {
-				first = err
-			}
+		err := h.Parse(b[:], &st.Header.ID, off)
+		e, spoiled := errors.AsType[*layout.FormatError](err)
+		switch {
+		case spoiled:
+			bad = cmp.Or(bad, e)
 		case !found || h.Pos > st.Head.Pos:
 			st.Head, st.Slot, found = h, slot, true
 		}
 	}
 	if !found {
-		return first
+		return bad
 	}
+	st.BadHead = bad
 	return nil
 }

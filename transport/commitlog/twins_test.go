@@ -1,0 +1,99 @@
+package commitlog_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// released is a log whose last two sessions were of a and b, and whose consumer has released all records.
+func released(t *testing.T, a, b commitlog.Instance) region.Bytes {
+	t.Helper()
+	size, err := commitlog.MemorySize(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := make(region.Bytes, size)
+	if err := commitlog.Create(mem, nil); err != nil {
+		t.Fatal(err)
+	}
+	l, err := commitlog.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range []commitlog.Instance{a, b} {
+		s, err := l.Prepare(t.Context(), instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := commitlog.NewProducer(nil)
+		if err := s.Local(p); err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Append(t.Context(), []byte("record"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		if _, err := l.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(r.Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return mem
+}
+
+// A bit that flips in any octet of a header or a head slot is said, also where no record is left to prove it. No number is
+// used again, and nobody that a forgotten session may have fenced can resume.
+func TestDamagedTwin(t *testing.T) {
+	a, b := commitlog.Instance{1}, commitlog.Instance{2}
+	good := released(t, a, b)
+	for _, block := range []struct {
+		off, n int
+		header bool
+	}{{0, 192, true}, {4096, 192, true}, {12288, 20, false}, {16384, 20, false}} {
+		for off := block.off; off < block.off+block.n; off++ {
+			mem := region.Bytes(slices.Clone(good))
+			mem[off] ^= 1 << (off % 8)
+			info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil)
+			if errors.Is(err, commitlog.ErrVersion) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(off, err)
+			}
+			said := info.BadHead
+			if block.header {
+				said = info.BadHeader
+			}
+			if said == nil || said.Off < block.off || said.Off >= block.off+block.n || info.NextSeq != 3 {
+				t.Errorf("octet %d: %+v", off, info)
+			}
+			l, err := commitlog.Open(mem)
+			if err != nil {
+				t.Fatal(off, err)
+			}
+			if i := l.Instance(); block.header != (i == commitlog.Instance{}) {
+				t.Errorf("octet %d: instance %x", off, i)
+			}
+			if err := l.Local(t.Context(), commitlog.NewProducer(nil)); err != nil {
+				t.Fatal(off, err)
+			}
+			if err := l.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if info, err = commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || block.header && info.BadHeader != nil {
+				t.Errorf("octet %d, after the next session: %+v %v", off, info, err)
+			}
+		}
+	}
+}
