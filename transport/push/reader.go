@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +27,9 @@ type ReaderConfig struct {
 	Octets int
 	// Wait is how long the server may wait for another record before it answers. If zero, 5 s.
 	Wait time.Duration
+	// Silence is how long a call may take beyond Wait: then Next and TryNext end with commitlog.ErrSilent. If zero,
+	// one minute; if negative, for ever.
+	Silence time.Duration
 	// Cred is the credential of the calls. The zero value is AUTH_NONE.
 	Cred xdr.Auth
 }
@@ -50,47 +54,42 @@ func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig)
 	}
 	set(&r.cfg.Octets, DefaultReadOctets)
 	set(&r.cfg.Wait, DefaultReadWait)
+	set(&r.cfg.Silence, DefaultSilence)
 	return r
 }
 
 // Reader returns a reader of the log of s, from the record with number from on; 0: from the oldest one.
-// It uses the RPC client of s, but goes on when s is closed.
+// It uses the RPC client of s, and has its Silence, but goes on when s is closed.
 func (s *Session) Reader(from uint64) *Reader {
-	return NewReader(s.rpc, s.name, s.cfg.Secret, &ReaderConfig{From: from, Cred: s.cfg.Cred, Octets: max(DefaultReadOctets, s.cfg.MaxRecord+entryLen)})
+	return NewReader(s.rpc, s.name, s.cfg.Secret, &ReaderConfig{
+		From: from, Cred: s.cfg.Cred, Octets: max(DefaultReadOctets, s.cfg.MaxRecord+entryLen), Silence: s.cfg.Producer.Silence,
+	})
 }
 
 // Next returns the next record as soon as it is in the log. It waits until ctx ends. The record
 // belongs to the caller; its Pos is zero. Errors are of type *Error, and not final: Next may be called
 // again. If the consumer has released the record already, they wrap a *commitlog.ReleasedError: another Reader
 // may go on from its First.
-func (r *Reader) Next(ctx context.Context) (*commitlog.Record, error) {
-	var rec *commitlog.Record
-	for rec == nil {
-		if err := rendezvous.Keep(ctx, DefaultMinDelay, DefaultMaxDelay, func() (err error) {
-			rec, err = r.next(ctx, r.cfg.Wait)
-			return err
-		}, notBusy); err != nil {
-			return nil, &Error{Op: "read", Log: r.name, Err: err}
-		}
+func (r *Reader) Next(ctx context.Context) (rec *commitlog.Record, err error) {
+	for rec == nil && err == nil {
+		rec, err = r.next(ctx, r.cfg.Wait)
 	}
-	return rec, nil
+	return rec, err
 }
 
 // TryNext is Next, but returns nil if there is no further record yet.
-func (r *Reader) TryNext(ctx context.Context) (*commitlog.Record, error) {
-	rec, err := r.next(ctx, 0)
-	if err != nil {
-		return nil, &Error{Op: "read", Log: r.name, Err: err}
-	}
-	return rec, nil
-}
+func (r *Reader) TryNext(ctx context.Context) (*commitlog.Record, error) { return r.next(ctx, 0) }
 
 // next returns the next record, or nil if the server has waited in vain.
 func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Record, error) {
 	if len(r.recs) == 0 {
-		if err := r.read(ctx, wait); err != nil || len(r.recs) == 0 {
-			return nil, err
+		err := rendezvous.Keep(ctx, DefaultMinDelay, DefaultMaxDelay, func() error { return r.read(ctx, wait) }, notBusy)
+		if err != nil {
+			return nil, &Error{Op: "read", Log: r.name, Err: err}
 		}
+	}
+	if len(r.recs) == 0 {
+		return nil, nil
 	}
 	rec := r.recs[0]
 	r.recs = r.recs[1:]
@@ -103,9 +102,13 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 		Name: r.name, Secret: r.secret, From: r.cfg.From,
 		Octets: uint32(min(max(r.cfg.Octets, 0), maxReadOctets)), Milliseconds: uint32(min(wait, time.Hour).Milliseconds()),
 	}
+	ctx, stop := unlessSilent(ctx, wait, r.cfg.Silence)
+	defer stop()
 	var res readRes
 	err := call(ctx, r.rpc, r.cfg.Cred, procRead, a.append(nil), int(a.Octets)+readResLen, res.parse)
 	switch {
+	case err != nil && errors.Is(context.Cause(ctx), commitlog.ErrSilent):
+		return context.Cause(ctx)
 	case err != nil:
 		return err
 	case res.Status == StatusReleased:
@@ -122,4 +125,28 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 	}
 	r.recs = res.Records
 	return nil
+}
+
+// silenceTicks is how often silence is counted.
+const silenceTicks = 4
+
+// unlessSilent ends ctx with commitlog.ErrSilent after wait and silence. It counts ticks and not time: a process that was
+// stopped itself must not give up when it goes on.
+func unlessSilent(ctx context.Context, wait, silence time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if silence > 0 {
+		go func() {
+			t := time.NewTicker((wait + silence) / silenceTicks)
+			defer t.Stop()
+			for range silenceTicks {
+				select {
+				case <-t.C:
+				case <-ctx.Done():
+					return
+				}
+			}
+			cancel(fmt.Errorf("%w for %v", commitlog.ErrSilent, wait+silence))
+		}()
+	}
+	return ctx, func() { cancel(nil) }
 }

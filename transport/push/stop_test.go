@@ -97,7 +97,7 @@ func run(t *testing.T, env string) (*os.Process, *bufio.Reader) {
 	return cmd.Process, bufio.NewReader(out)
 }
 
-// A server that is stopped, whose connections stay open: appends end within the silence, on each rung, also those
+// A server that is stopped, whose connections stay open: reads and appends end within the silence, on each rung, also those
 // that wait for room; and the session goes on when the server does.
 func TestStopped(t *testing.T) {
 	for _, best := range []Rung{Native, Append} {
@@ -130,14 +130,18 @@ func TestStopped(t *testing.T) {
 						ended <- err
 					}()
 				}
-				for range 3 {
+				go func() {
+					_, err := s.Reader(0).TryNext(context.Background())
+					ended <- err
+				}()
+				for range 4 {
 					select {
 					case err := <-ended:
 						if !errors.Is(err, commitlog.ErrSilent) {
 							t.Error(err)
 						}
 					case <-time.After(10 * silence):
-						t.Fatal("an append to a stopped server does not end")
+						t.Fatal("an append to a stopped server, or a read, does not end")
 					}
 				}
 				if err := resume(p); err != nil {

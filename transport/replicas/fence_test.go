@@ -106,6 +106,26 @@ func TestRejoin(t *testing.T) {
 	open(t, nodes, 0).has(t, want...)
 }
 
+// A replica that does not answer a read is left out, and another one is read.
+func TestReadSilent(t *testing.T) {
+	p := open(t, three(t))
+	p.append(t, "1", true)
+	for p.l.Live() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	for _, w := range p.ways {
+		w.h.mute.Store(true)
+	}
+	if err := p.l.Read(t.Context(), 0, nil); !errors.Is(err, replicas.ErrMajority) {
+		t.Error(err)
+	}
+	for p.l.Live() < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	p.ways[2].h.mute.Store(true)
+	p.has(t, "1")
+}
+
 // Entries that were trimmed are gone, also for a replica that was away meanwhile, and their room is free.
 func TestTrim(t *testing.T) {
 	nodes := three(t)

@@ -289,33 +289,68 @@ func (l *Log) Trim(first uint64) error {
 	return nil
 }
 
-// best returns the session of the replica that has most, and so answers best; nil if none takes part. The caller holds l.mu.
-func (l *Log) best() (s Session, acked uint64) {
+// best returns the replica that has most, and so answers best; nil if none takes part. The caller holds l.mu.
+func (l *Log) best() (best *replica) {
 	for _, r := range l.reps {
-		if r.s != nil && r.acked >= acked {
-			s, acked = r.s, r.acked
+		if r.s != nil && (best == nil || r.acked >= best.acked) {
+			best = r
 		}
 	}
-	return s, acked
+	return best
 }
 
 // Read calls visit with the entries from index from on (0: from the oldest one) that are durable at a majority. The payload
-// belongs to visit, whose error ends Read. Other errors: ErrTrimmed, ErrMajority, and those of reading.
+// belongs to visit, whose error ends Read. A replica that does not answer is left out, and another one read. Other
+// errors: ErrTrimmed, ErrMajority, and those of reading.
 func (l *Log) Read(ctx context.Context, from uint64, visit func(index uint64, payload []byte) error) error {
 	l.mu.Lock()
 	first, upto, err := l.first, l.commit, l.err
-	s, acked := l.best()
 	l.mu.Unlock()
 	switch {
 	case err != nil:
 		return err
-	case s == nil || acked < upto:
-		return ErrMajority
 	case from == 0:
 		from = first
 	case from < first:
 		return ErrTrimmed
 	}
+	var own error
+	for {
+		r, s, err := l.whole(upto)
+		if err != nil {
+			return err
+		}
+		err = read(ctx, s, from, upto, func(index uint64, payload []byte) error {
+			from, own = index+1, visit(index, payload)
+			return own
+		})
+		if err == nil || own != nil || errors.Is(err, ErrTrimmed) || ctx.Err() != nil {
+			return err
+		}
+		l.mu.Lock()
+		if r.s == s {
+			l.drop(r, err)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// whole returns a replica that has all entries up to index, and its session.
+func (l *Log) whole(index uint64) (*replica, Session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.best()
+	switch {
+	case l.err != nil:
+		return nil, nil, l.err
+	case r == nil || r.acked < index:
+		return nil, nil, ErrMajority
+	}
+	return r, r.s, nil
+}
+
+// read calls visit with the entries of a replica.
+func read(ctx context.Context, s Session, from, upto uint64, visit func(index uint64, payload []byte) error) error {
 	st, err := replay(ctx, s)
 	switch {
 	case err != nil:

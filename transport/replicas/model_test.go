@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ type held struct {
 
 	mu  sync.Mutex
 	err error
+
+	mute atomic.Bool // what is read is not answered
 }
 
 // newNode returns a node that calls step before and after it stores or flushes anything; nil: it does not.
@@ -131,6 +134,9 @@ func (h *held) Err() error {
 func (h *held) Close(context.Context) error { h.end(errCut); return nil }
 
 func (h *held) Read(_ context.Context, visit func(*commitlog.Record) error) error {
+	if h.mute.Load() {
+		return commitlog.ErrSilent
+	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel() // Read does not wait
 	for from := uint64(0); ; {

@@ -356,10 +356,10 @@ func (l *Log) hold(j *joining) (src Session, upto uint64) {
 	defer l.mu.Unlock()
 	upto = l.last - uint64(len(l.tail))
 	j.r.needs = upto
-	if src, _ = l.best(); src == nil {
-		src = j.s
+	if r := l.best(); r != nil {
+		return r.s, upto
 	}
-	return src, upto
+	return j.s, upto
 }
 
 // letGo ends hold.
