@@ -47,15 +47,15 @@ func TestOwnJudged(t *testing.T) {
 	file := func(t *testing.T) string { return filepath.Join(t.TempDir(), "own.pcapng") }
 	t.Run("rfc5666", func(t *testing.T) {
 		for _, cfg := range []transport.Config{
-			{Profile: transport.ProfileRFC5666},
-			{Profile: transport.ProfileRFC5666, InlineSend: 1024, InlineRecv: 1024},
+			{RFC5666: &transport.RFC5666{}},
+			{RFC5666: &transport.RFC5666{}, InlineSend: 1024, InlineRecv: 1024},
 		} {
 			name := file(t)
 			record(t, name, cfg)
 			judgedClean(t, name)
 		}
 		name := file(t)
-		record(t, name, transport.Config{Profile: transport.ProfileRFC5666, PeerAlign: 32})
+		record(t, name, transport.Config{RFC5666: &transport.RFC5666{PeerAlign: 32}})
 		judgedClean(t, name)
 		unpaddedWhole(t, name)
 	})

@@ -112,14 +112,15 @@ var layers = []layer{
 	{name: "internal/fair", pure: true},
 	{name: "internal/mixtest"},
 	{name: "internal/mutant", pure: true},
+	{name: "internal/setting"},
 	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
 	{name: "transport/service", may: []string{"transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
 	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
 	{name: "transport/internal/fifo", pure: true},
-	{name: "transport/redial", may: []string{"transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "transport/internal/mem"}},
+	{name: "transport/redial", may: []string{"internal/setting", "transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
@@ -141,7 +142,7 @@ var layers = []layer{
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "internal/setting", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 

@@ -44,13 +44,13 @@ func sessions(t *testing.T) []session {
 		crc  bool
 	}{
 		{"crc", transport.Config{}, true},
-		{"small-frames", transport.Config{MULPDU: 1442}, true},
-		{"no-crc", transport.Config{CRC: transport.CRCOff, InlineSend: 1024, InlineRecv: 1024, NoRemoteInvalidate: true}, false},
-		{"markers", transport.Config{Markers: true}, true},
-		{"markers, small frames", transport.Config{Markers: true, MULPDU: 1430, PeerToPeer: true}, true},
-		{"revision 1", transport.Config{Revision: 1, Markers: true}, true},
+		{"small-frames", transport.Config{Startup: transport.Startup{MULPDU: 1442}}, true},
+		{"no-crc", transport.Config{Startup: transport.Startup{CRC: transport.CRCOff}, InlineSend: 1024, InlineRecv: 1024, NoRemoteInvalidate: true}, false},
+		{"markers", transport.Config{Startup: transport.Startup{Markers: true}}, true},
+		{"markers, small frames", transport.Config{Startup: transport.Startup{Markers: true, MULPDU: 1430, PeerToPeer: true}}, true},
+		{"revision 1", transport.Config{Startup: transport.Startup{Revision: 1, Markers: true}}, true},
 	} {
-		s := session{tt.name, filepath.Join(dir, tt.name+".pcapng"), tt.crc, tt.cfg.Markers}
+		s := session{tt.name, filepath.Join(dir, tt.name+".pcapng"), tt.crc, tt.cfg.Startup.Markers}
 		record(t, s.pcap, tt.cfg)
 		all = append(all, s)
 	}

@@ -76,10 +76,10 @@ func dialStream(t *testing.T, addr string, cfg *transport.Config) *transport.Str
 }
 
 // TestUnreadReplies: clients that ask for many large replies and read none take no more than
-// RequestMemory, are cut when others wait for it, and keep nobody from small calls.
+// Limits.Memory, are cut when others wait for it, and keep nobody from small calls.
 func TestUnreadReplies(t *testing.T) {
 	const limit = 16 << 20
-	cfg := &transport.Config{RequestMemory: limit, PullTimeout: 2 * time.Second}
+	cfg := &transport.Config{Limits: transport.Limits{Memory: limit}, Timeouts: transport.Timeouts{Pull: 2 * time.Second}}
 	s, addr := serveStream(t, reader{}, cfg)
 	honest := dialStream(t, addr, nil)
 	var before, now runtime.MemStats
@@ -151,9 +151,9 @@ func (a *asker) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 // client, whatever its credits: the replies are read all the same.
 func TestHandlersWaitForTheirClient(t *testing.T) {
 	for _, tt := range []struct{ credits, calls int }{{1, 2}, {0, 200}} {
-		s, addr := serveStream(t, new(asker), &transport.Config{Credits: tt.credits, BackwardCredits: 8})
+		s, addr := serveStream(t, new(asker), &transport.Config{Credits: tt.credits, Backward: transport.Backward{Credits: 8}})
 		c := dialStream(t, addr, &transport.Config{
-			BackwardCredits: 8, BackwardHandler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
+			Backward: transport.Backward{Credits: 8, Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})},
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var wg sync.WaitGroup
@@ -183,7 +183,7 @@ func TestHandlersWaitForTheirClient(t *testing.T) {
 func TestStuck(t *testing.T) {
 	a := new(asker)
 	s, addr := serveStream(t, a, &transport.Config{
-		MaxPayload: 128 << 10, RequestMemory: 128 << 10, BackwardCredits: 8, PullTimeout: time.Minute,
+		MaxPayload: 128 << 10, Limits: transport.Limits{Memory: 128 << 10}, Backward: transport.Backward{Credits: 8}, Timeouts: transport.Timeouts{Pull: time.Minute},
 	})
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestStuck(t *testing.T) {
 
 // TestForeignReplies: records that are no calls, and answer nothing, take no memory and keep nobody.
 func TestForeignReplies(t *testing.T) {
-	s, addr := serveStream(t, new(asker), &transport.Config{BackwardCredits: 8})
+	s, addr := serveStream(t, new(asker), &transport.Config{Backward: transport.Backward{Credits: 8}})
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 // offerBackward switches the direction on for a client with these private data.
 func (rc *respConn) offerBackward(private []byte) {
-	if rc.cfg.BackwardCredits == 0 {
+	if rc.cfg.Backward.Credits == 0 {
 		return
 	}
 	rc.backward = rpc.NewBackward(rc.backwardCaller)
@@ -33,7 +33,7 @@ func (rc *respConn) backwardCaller() (rpc.Caller, error) {
 		return nil, rpc.AsOpError(rpc.OpCall, addr, net.ErrClosed)
 	}
 	cfg := *rc.cfg
-	cfg.Credits = cfg.BackwardCredits
+	cfg.Credits = cfg.Backward.Credits
 	c := &Client{
 		cfg: &cfg, conn: rc.conn, addr: addr, ctr: rc.ctr.ofBackward(), lent: rc,
 		xid: rand.Uint32(), over: make(chan struct{}), recvSize: rc.recvSize,

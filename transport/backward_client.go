@@ -2,13 +2,12 @@ package transport
 
 import (
 	"context"
-	"fmt"
 	"net"
 
 	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
@@ -24,7 +23,7 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	if s == nil || err != nil {
 		return err
 	}
-	n := c.cfg.BackwardCredits
+	n := c.cfg.Backward.Credits
 	cfg := *s.cfg
 	cfg.Credits = n
 	served := &backServed{s: s, addr: conn.RemoteAddr()}
@@ -46,14 +45,14 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 // backwardServer returns the server of a client's backward direction, nil if there is none.
 func (c *Config) backwardServer() (*Server, error) {
 	switch {
-	case c.BackwardCredits == 0 && c.BackwardHandler == nil:
+	case c.Backward.Credits == 0 && c.Backward.Handler == nil:
 		return nil, nil
-	case c.BackwardCredits == 0 || c.BackwardHandler == nil:
-		return nil, fmt.Errorf("%w: a client needs both BackwardCredits and BackwardHandler, or neither", rpc.ErrConfig)
+	case c.Backward.Credits == 0 || c.Backward.Handler == nil:
+		return nil, ofTransport(setting.Error("a client needs both Backward.Credits and Backward.Handler, or neither"))
 	}
 	own := *c
-	own.Allow, own.CreditPool = nil, nil // for servers only: here we have chosen the only peer
-	s := &Server{Handler: c.BackwardHandler, Config: &own}
+	own.Limits.Allow, own.CreditPool = nil, nil // for servers only: here we have chosen the only peer
+	s := &Server{Handler: c.Backward.Handler, Config: &own}
 	return s, s.init()
 }
 

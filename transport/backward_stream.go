@@ -10,11 +10,11 @@ import (
 )
 
 // The backward direction over record-marked TCP: the same records in the other direction. RFC 5531 has
-// no credits: the calling side makes at most Config.BackwardCredits calls at a time, and the serving
+// no credits: the calling side makes at most Backward.Credits calls at a time, and the serving
 // side ends a connection that brings far more.
 
 // maxBackwardRecords limits the backward calls that a record-marked client has received and not
-// answered; those beyond Config.BackwardCredits wait.
+// answered; those beyond Backward.Credits wait.
 const maxBackwardRecords = 1024
 
 // errBackwardFlood ends a connection that brings more.
@@ -27,7 +27,7 @@ func (c *StreamClient) takeBackward() error {
 		return err
 	}
 	c.back = &streamConn{
-		s: s, h: s.Handler, conn: c.conn, w: c.w, slots: newSlots(c.cfg.BackwardCredits), stopped: c.done,
+		s: s, h: s.Handler, conn: c.conn, w: c.w, slots: newSlots(c.cfg.Backward.Credits), stopped: c.done,
 	}
 	c.back.peer, err = s.door.enter(c.conn.RemoteAddr(), nil)
 	return err
@@ -77,7 +77,7 @@ func (c *streamConn) backwardCaller() (rpc.Caller, error) {
 		return nil, rpc.AsOpError(rpc.OpCall, addrOf(c.conn), net.ErrClosed)
 	}
 	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.ofBackward())
-	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
+	c.caller.permits = make(chan struct{}, c.s.cfg.Backward.Credits)
 	c.caller.slots = &c.slots
 	return c.caller, nil
 }

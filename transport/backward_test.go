@@ -97,7 +97,7 @@ func (s *clientSide) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.R
 // backConfig is testConfig with the backward direction.
 func backConfig(credits int, h rpc.Handler) *Config {
 	cfg := testConfig()
-	cfg.BackwardCredits, cfg.BackwardHandler = credits, h
+	cfg.Backward.Credits, cfg.Backward.Handler = credits, h
 	return cfg
 }
 
@@ -233,10 +233,10 @@ func TestBackwardRefused(t *testing.T) {
 func TestBackwardConfig(t *testing.T) {
 	_, addr := startServer(t, newEcho(), nil)
 	for name, cfg := range map[string]*Config{
-		"credits without a handler": {BackwardCredits: 1},
-		"handler without credits":   {BackwardHandler: newEcho()},
-		"out of range":              {BackwardCredits: 4097, BackwardHandler: newEcho()},
-		"profile rfc5666":           {BackwardCredits: 1, BackwardHandler: newEcho(), Profile: ProfileRFC5666},
+		"credits without a handler": {Backward: Backward{Credits: 1}},
+		"handler without credits":   {Backward: Backward{Handler: newEcho()}},
+		"out of range":              {Backward: Backward{Credits: 4097, Handler: newEcho()}},
+		"profile rfc5666":           {Backward: Backward{Credits: 1, Handler: newEcho()}, RFC5666: &RFC5666{}},
 	} {
 		if c, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%s: %v", name, err)

@@ -33,7 +33,7 @@ func overdraw(t *testing.T, s *Server, n int) func() {
 // TestBudgetQueue makes many large calls against memory for one and a half.
 func TestBudgetQueue(t *testing.T) {
 	cfg := testConfig()
-	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 192<<10
+	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 192<<10
 	s, addr := startServer(t, newEcho(), cfg)
 	var wg sync.WaitGroup
 	for range 3 {
@@ -91,8 +91,8 @@ func (c *stallConn) Close() error {
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig()
-	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 256<<10
-	cfg.PullTimeout = time.Second // also of the good one, on a busy machine
+	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 256<<10
+	cfg.Timeouts.Pull = time.Second // also of the good one, on a busy machine
 	s, addr := startServer(t, newEcho(), cfg)
 	good := dial(t, addr, nil)
 

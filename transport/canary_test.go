@@ -78,10 +78,10 @@ func (c *tap) written() []byte {
 // goes to the server. Headers, XDR pads, the pads of FPDUs and what is behind the
 // messages are looked at like everything else (RFC 5042 Section 6.3.2).
 func TestNothingStaleOnTheWire(t *testing.T) {
-	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(profile.String(), func(t *testing.T) {
 			cfg := testConfig()
-			cfg.Profile = profile
+			configOf(profile, cfg, 0)
 			s, addr := startServer(t, newEcho(), cfg)
 			other := dial(t, addr, cfg)
 			a, b := rdmaptest.Pipe()
@@ -141,7 +141,7 @@ func TestNothingStaleOnTheWire(t *testing.T) {
 func TestNothingStaleToRead(t *testing.T) {
 	t.Run("exposed reply", func(t *testing.T) {
 		cfg := testConfig()
-		cfg.Profile = ProfileRFC5666
+		cfg.RFC5666 = new(RFC5666)
 		_, addr := startServer(t, newEcho(), cfg)
 		other := dial(t, addr, nil)
 		for _, beyond := range []uint32{0, 1} {

@@ -3,13 +3,13 @@ package transport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -51,11 +51,11 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 		return nil, err
 	}
 	cl, err := dialOnce(ctx, network, addr, c)
-	if c.Revision != 0 || !errors.Is(err, verbs.ErrOlderPeer) {
+	if c.Startup.Revision != 0 || !errors.Is(err, verbs.ErrOlderPeer) {
 		return cl, err
 	}
 	plain := *c
-	plain.Revision = 1
+	plain.Startup.Revision = 1
 	if cl, again := dialOnce(ctx, network, addr, &plain); again == nil {
 		return cl, nil
 	}
@@ -77,7 +77,7 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch network {
 	case "tcp", "tcp4", "tcp6", "unix":
 	default:
-		return nil, fmt.Errorf("%w: network %q, want tcp, tcp4 or tcp6", rpc.ErrConfig, network)
+		return nil, ofTransport(setting.Error("network %q, want tcp, tcp4 or tcp6", network))
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
@@ -116,7 +116,7 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 		return nil, rpc.AsOpError(rpc.OpDial, addr, err)
 	}
 	c.serveBackward()
-	if cfg.Profile != ProfileRFC5666 || cfg.NoConfigCall {
+	if cfg.RFC5666 == nil || cfg.RFC5666.NoConfigCall {
 		return c, nil
 	}
 	agreed := 0
@@ -138,11 +138,11 @@ func (c *Client) makeRequester(send, recv int) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.recvSize, c.anyItem = recv, cfg.Profile == ProfileRFC5666 && cfg.PeerAlign > 0
+	c.recvSize, c.anyItem = recv, cfg.RFC5666 != nil && cfg.RFC5666.PeerAlign > 0
 	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
-		Profile: cfg.Profile, Credits: uint32(cfg.Credits),
+		Profile: cfg.profile(), Credits: uint32(cfg.Credits),
 		SendSize: send, RecvSize: recv, Binding: cfg.Binding, GatherMin: gatherMin,
-		Reads: c.conn.ConnectionState().ORD > 0, MaxRead: cfg.MaxPayload, Align: cfg.PeerAlign,
+		Reads: c.conn.ConnectionState().ORD > 0, MaxRead: cfg.MaxPayload, Align: cfg.rfc5666().PeerAlign,
 		Limits: cfg.limits(), Bidirectional: c.back != nil,
 	})
 	c.ctr.conns.Store(1)

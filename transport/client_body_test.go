@@ -59,7 +59,7 @@ func newSlowServer(t *testing.T) *slowServer {
 		s.p, _, err = rdmaptest.Respond(peer, &mpa.Config{IRD: 4, ORD: 4}, private)
 		ready <- err
 	}()
-	if s.c, err = transport.NewClient(t.Context(), nc, &transport.Config{CloseTimeout: time.Second}); err != nil {
+	if s.c, err = transport.NewClient(t.Context(), nc, &transport.Config{Timeouts: transport.Timeouts{Close: time.Second}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

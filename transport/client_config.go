@@ -21,7 +21,7 @@ func (c *Client) configure(ctx context.Context, agreed int) error {
 	}
 	call := rpc.Call{
 		Prog: rpcrdma.ConfigProgram, Vers: rpcrdma.ConfigVersion, Proc: rpcrdma.ConfigProc,
-		Cred: c.cfg.ConfigCred, Args: args.Append(nil),
+		Cred: c.cfg.RFC5666.ConfigCred, Args: args.Append(nil),
 	}
 	var r rpc.Reply
 	defer r.Release()

@@ -81,8 +81,8 @@ func (c *Client) begin(p *outcall, tx *rpc.Transmission) (queued bool, err error
 		}
 		return false, &rpc.RPCError{XID: p.rc.XID, Reason: reason, Err: err}
 	}
-	if c.cfg.CallTimeout > 0 {
-		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
+	if c.cfg.Timeouts.Call > 0 {
+		c.watch(p, time.Now().Add(c.cfg.Timeouts.Call))
 	}
 	if c.queue.Empty() && c.req.Begin(&p.rc) == nil {
 		p.active = true

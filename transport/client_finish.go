@@ -69,7 +69,7 @@ func (c *Client) checkLate(p *outcall) error {
 }
 
 // invalidate revokes the call's memory. If the engine still uses it, invalidate waits for
-// Config.CloseTimeout at most.
+// Timeouts.Close at most.
 func (c *Client) invalidate(p *outcall) error {
 	if !p.lends {
 		return nil
@@ -77,7 +77,7 @@ func (c *Client) invalidate(p *outcall) error {
 	if p.takeBack(cancelled, c.ctr) == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeouts.Close)
 	defer cancel()
 	return p.takeBack(ctx, c.ctr)
 }

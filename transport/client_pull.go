@@ -77,7 +77,7 @@ func (l *replyPull) settle(read bool) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), l.c.cfg.CloseTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), l.c.cfg.Timeouts.Close)
 		defer cancel()
 		if err := l.sink.Invalidate(ctx); err != nil {
 			l.c.conn.Abort(err)

@@ -69,7 +69,7 @@ func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 	if pull != nil {
 		pull.start()
 	}
-	if c.cfg.Profile == ProfileRFC5666 {
+	if c.cfg.RFC5666 != nil {
 		c.sendDones() // the reply may have brought the credit
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// tickEvery is how often calls with Config.CallTimeout are checked. Choice: one slow tick per process
+// tickEvery is how often calls with Timeouts.Call are checked. Choice: one slow tick per process
 // instead of a timer per call, which costs 13 % of a short call.
 const tickEvery = 100 * time.Millisecond
 

@@ -1,11 +1,17 @@
 package transport
 
 import (
-	"cmp"
 	"fmt"
 
+	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/rpc"
+)
+
+const (
+	maxCredits = 4096
+	maxAlign   = 4096  // of pooled buffers
+	maxDepth   = 16382 // RFC 6581 Section 9
 )
 
 // Check returns an error that names the first setting that is out of range or contradicts another
@@ -16,67 +22,67 @@ func (c *Config) Check() error {
 	return err
 }
 
-// check refuses impossible settings.
+// check refuses impossible settings. Those that are not set are 0.
 func (c *Config) check() error {
-	for _, r := range []struct {
-		name        string
-		got, lo, hi int
-	}{
-		{"Credits", c.Credits, 1, maxCredits},
-		{"InlineSend", cmp.Or(c.InlineSend, minInline), minInline, maxInline},
-		{"InlineRecv", cmp.Or(c.InlineRecv, minInline), minInline, maxInline},
-		{"MaxPayload", c.MaxPayload, minInline, 1 << 30},
-		{"MaxConns", c.MaxConns, 1, 1 << 30},
-		{"MaxPulls", c.MaxPulls, 1, 1 << 30},
-		{"Fanout", c.Fanout, 1, 256},
-		{"Revision", c.Revision, 0, 2},
-		{"Profile", int(c.Profile), int(ProfileRFC8166), int(ProfileRFC5666)},
-		{"MaxExposed", c.MaxExposed, 1, maxCredits},
-		{"BackwardCredits", c.BackwardCredits, 0, maxCredits},
-	} {
-		if r.got < r.lo || r.got > r.hi {
-			return fmt.Errorf("%w: %s is %d, want %d to %d", rpc.ErrConfig, r.name, r.got, r.lo, r.hi)
+	err := setting.Check(
+		setting.Int("Credits", c.Credits, 1, maxCredits),
+		setting.Int("InlineSend", c.InlineSend, minInline, maxInline),
+		setting.Int("InlineRecv", c.InlineRecv, minInline, maxInline),
+		setting.Int("MaxPayload", c.MaxPayload, minInline, 1<<30),
+		setting.Int("Fanout", c.Fanout, 1, 256),
+		setting.Int("Startup.CRC", int(c.Startup.CRC), 0, int(CRCOff)),
+		setting.Int("Startup.Revision", c.Startup.Revision, 1, 2),
+		setting.Int("Startup.IRD", max(c.Startup.IRD, 0), 1, maxDepth),
+		setting.Int("Startup.ORD", max(c.Startup.ORD, 0), 1, maxDepth),
+		setting.Int("Startup.MULPDU", c.Startup.MULPDU, 128, rdmap.StagMULPDU),
+		setting.Time("Startup.Timeout", c.Startup.Timeout),
+		setting.Int("Limits.Conns", c.Limits.Conns, 1, 1<<30),
+		setting.Count("Limits.Memory", c.Limits.Memory),
+		setting.Int("Limits.Pulls", c.Limits.Pulls, 1, 1<<30),
+		setting.Count("Duplicates.Memory", c.Duplicates.Memory),
+		setting.Time("Duplicates.Time", c.Duplicates.Time),
+		setting.Int("Backward.Credits", c.Backward.Credits, 1, maxCredits),
+		setting.Time("Timeouts.Call", c.Timeouts.Call),
+		setting.Time("Timeouts.Close", c.Timeouts.Close),
+		setting.Time("Timeouts.Pull", c.Timeouts.Pull),
+		setting.Time("Reading.BusyPoll", c.Reading.BusyPoll),
+	)
+	if err == nil && c.RFC5666 != nil {
+		err = c.RFC5666.check()
+		if err == nil && c.Backward.Credits > 0 {
+			err = setting.Error("Backward.Credits with RFC5666, which has no backward direction")
 		}
 	}
-	if err := c.checkSigns(); err != nil {
-		return err
-	}
-	for _, a := range [...]int{c.Align, c.PeerAlign} {
-		if a > 0 && (a > maxAlign || !rpcrdma.PadsTo(uint32(a))) {
-			return fmt.Errorf("%w: an alignment of %d, want a power of two from 4 to %d", rpc.ErrConfig, a, maxAlign)
-		}
-	}
-	if c.BackwardCredits > 0 && c.Profile == ProfileRFC5666 {
-		return fmt.Errorf("%w: BackwardCredits with profile rfc5666, which has no backward direction", rpc.ErrConfig)
-	}
-	if c.RequestMemory < int64(c.MaxPayload) {
-		return fmt.Errorf("%w: RequestMemory is %d, less than one MaxPayload of %d", rpc.ErrConfig, c.RequestMemory, c.MaxPayload)
-	}
-	if n := c.PerClient.Memory; n > 0 && n < int64(c.MaxPayload) {
-		return fmt.Errorf("%w: PerClient.Memory is %d, less than one MaxPayload of %d", rpc.ErrConfig, n, c.MaxPayload)
-	}
-	return nil
+	return ofTransport(err)
 }
 
-// checkSigns refuses negative values that have no meaning.
-func (c *Config) checkSigns() error {
-	for _, r := range []struct {
-		name string
-		got  int64
-	}{
-		{"ExposedMemory", c.ExposedMemory},
-		{"DRCMemory", c.DRCMemory},
-		{"DRCTime", int64(c.DRCTime)},
-		{"HandshakeTimeout", int64(c.HandshakeTimeout)},
-		{"CallTimeout", int64(c.CallTimeout)},
-		{"CloseTimeout", int64(c.CloseTimeout)},
-		{"PullTimeout", int64(c.PullTimeout)},
-		{"DoneTimeout", int64(c.DoneTimeout)},
-		{"BusyPoll", int64(c.BusyPoll)},
-	} {
-		if r.got < 0 {
-			return fmt.Errorf("%w: %s is below 0; want 0 or more, where 0 is the default", rpc.ErrConfig, r.name)
+func (p *RFC5666) check() error {
+	for _, a := range [...]int{p.Align, p.PeerAlign} {
+		if a > 0 && (a > maxAlign || !rpcrdma.PadsTo(uint32(a))) {
+			return setting.Error("an alignment of %d, want a power of two from 4 to %d", a, maxAlign)
 		}
 	}
-	return nil
+	return setting.Check(
+		setting.Time("RFC5666.DoneTimeout", p.DoneTimeout),
+		setting.Int("RFC5666.MaxExposed", p.MaxExposed, 1, maxCredits),
+		setting.Count("RFC5666.ExposedMemory", p.ExposedMemory),
+	)
+}
+
+// checkMemory refuses limits that stop every large call.
+func (c *Config) checkMemory() (err error) {
+	if c.Limits.Memory < int64(c.MaxPayload) {
+		err = setting.Error("Limits.Memory is %d, less than one MaxPayload of %d", c.Limits.Memory, c.MaxPayload)
+	}
+	if n := c.Limits.PerClient.Memory; n > 0 && n < int64(c.MaxPayload) {
+		err = setting.Error("Limits.PerClient.Memory is %d, less than one MaxPayload of %d", n, c.MaxPayload)
+	}
+	return ofTransport(err)
+}
+
+func ofTransport(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("transport: %w", err)
 }

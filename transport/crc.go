@@ -5,7 +5,7 @@ import "github.com/stag-rdma/stag/rdmap"
 // CRCMode says whether this side wants the FPDU CRC (RFC 5044 Section 4.4).
 type CRCMode = rdmap.CRCMode
 
-// Values for Config.CRC.
+// Values of Startup.CRC.
 const (
 	CRCPeer = rdmap.CRCPeer // a client asks for it, a server does as its client asks
 	CRCOn   = rdmap.CRCOn   // use it; one side that asks for it is enough

@@ -115,7 +115,7 @@ func (rc *respConn) limitGrant(x *exchange) {
 	}
 	c := rc.resp.Credits()
 	unanswered := c.Outstanding() + c.Serving()
-	if rc.cfg.Profile == ProfileRFC5666 {
+	if rc.cfg.RFC5666 != nil {
 		unanswered++ // the reply may still be withheld
 	}
 	c.SetLimit(s.pool.answer(&s.part, min(x.in.Header.Credit, uint32(rc.cfg.Credits)), unanswered))

@@ -214,7 +214,7 @@ func TestAbsurdCredits(t *testing.T) {
 		name string
 		cfg  *Config
 		most uint32
-	}{{"alone", testConfig(), DefaultCredits}, {"pool", one, 1}} {
+	}{{"alone", testConfig(), 64}, {"pool", one, 1}} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, addr := startServer(t, newEcho(), tt.cfg)
 			p := rawClient(t, addr, nil)
@@ -242,7 +242,7 @@ func TestOverCreditPool(t *testing.T) {
 		name string
 		cfg  *Config
 		most int
-	}{{"alone", unwatched(testConfig()), 2*DefaultCredits + 1}, {"pool", one, 4}} {
+	}{{"alone", unwatched(testConfig()), 2*64 + 1}, {"pool", one, 4}} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newEcho()
 			h.enter = make(chan struct{}, 1000)

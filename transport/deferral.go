@@ -219,11 +219,11 @@ func (rc *respConn) waiter() (w *rdmap.Waiter) {
 }
 
 // settle returns when the engine no longer touches the sinks. If it does not release one within
-// Config.CloseTimeout, the error is region.ErrPinned.
+// Timeouts.Close, the error is region.ErrPinned.
 func (l *deferral) settle() error {
 	err := l.invalidate(cancelled)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.CloseTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.Timeouts.Close)
 		defer cancel()
 		if err = l.invalidate(ctx); err != nil {
 			l.x.rc.conn.Abort(err)

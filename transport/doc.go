@@ -32,7 +32,7 @@
 //
 // A handler also names the calls that must not run twice: see [rpc.Handler]. A client that has lost its
 // connection sends them again, on any transport, and the server recognizes them. For servers behind
-// [Listen], see [Config.NonIdempotent].
+// [Listen], see [Duplicates].NonIdempotent.
 //
 // [Listen] is for servers that already speak record-marked RPC on a [net.Conn]. Its connections look
 // like TCP connections, while chunks move the data.
@@ -40,17 +40,17 @@
 // # Backward direction
 //
 // A server can call its clients on the connections that they have opened (RFC 8167). Both ends set
-// [Config.BackwardCredits], the client sets a BackwardHandler, and the server's handler uses
+// [Backward].Credits, the client sets a Handler, and the server's handler uses
 // Request.Backward. Each direction has its own credits, XIDs and receives. A handler that calls back
 // waits for the reply, so MayBlock must name its calls. Calls nested in calls may need as many credits
 // as they are deep.
 //
 // # Profiles
 //
-// By default a connection follows RFC 8166. With [ProfileRFC5666], results that fit nowhere are
+// By default a connection follows RFC 8166. With [Config].RFC5666, results that fit nowhere are
 // exposed for the client to read (RFC 5666 Section 3.8), data that fits inline arrives aligned (RFC
 // 5666 Section 3.9), and opaques of programs without an upper-layer binding may travel in chunks. What
-// one end exposes is limited in number, octets and time ([Config.DoneTimeout]). It is freed when no
+// one end exposes is limited in number, octets and time ([RFC5666].DoneTimeout). It is freed when no
 // RDMA Read can reach it anymore.
 //
 // # Goroutines

@@ -30,7 +30,7 @@ var errPeerClosed = errors.New("the client closed the connection")
 
 // A peer for which calls wait, to send the rest of a record or to answer RDMA Reads, moves minRate octets
 // a second, a quarter of what the slowest link still in use carries (256 kbit/s), measured over
-// Config.PullTimeout. While others wait for memory, it may rest for hurry: longer than the
+// Timeouts.Pull. While others wait for memory, it may rest for hurry: longer than the
 // retransmissions of TCP that repair one loss.
 const (
 	minRate = 8 << 10
@@ -56,11 +56,11 @@ type door struct {
 
 // waitingCall is what a call takes until it may have memory of the budget: a Send of the default size, and what
 // is known about the call. Without a bound, those of 400 clients with 32 calls each made a server whose
-// RequestMemory is 64 MiB grow to 204.
+// Limits.Memory is 64 MiB grow to 204.
 const waitingCall = DefaultInlineSize + 1<<10
 
 // credits returns the pool of the next connection, nil if it is always granted Config.Credits. What all clients
-// may have waiting takes an eighth of RequestMemory: one half for the first connections, because a window that
+// may have waiting takes an eighth of Limits.Memory: one half for the first connections, because a window that
 // has to grow makes calls wait behind a slow one, the other half shared by the rest according to load.
 func (d *door) credits() *CreditPool {
 	if p := d.cfg.CreditPool; p != nil {
@@ -86,13 +86,13 @@ func (d *door) creditsBack(p *CreditPool) {
 
 // inline returns the size of the inline calls that the next connection may send. A call is there before it
 // can be made to wait, so what all connections may send at once is limited, beyond a page for each call:
-// to RequestMemory, of which each connection gets at most an eighth of what is left. The first few send as
+// to Limits.Memory, of which each connection gets at most an eighth of what is left. The first few send as
 // much as Config.InlineRecv permits; those of thousands send a page, and the server pulls the rest.
 func (d *door) inline() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.cfg.InlineRecv
-	for n > DefaultInlineSize && d.promise(n) > (d.cfg.RequestMemory-d.promised)/8 {
+	for n > DefaultInlineSize && d.promise(n) > (d.cfg.Limits.Memory-d.promised)/8 {
 		n = max(n/2/minInline*minInline, DefaultInlineSize)
 	}
 	d.promised += d.promise(n)
@@ -116,16 +116,16 @@ func (d *door) inlineIs(was, n int) {
 
 func newDoor(cfg *Config, ctr *counters) *door {
 	// What is spared holds one of the largest calls, and leaves room for one.
-	reserve := cfg.RequestMemory / 16
-	spare := max(cfg.RequestMemory/4, min(int64(cfg.MaxPayload), cfg.RequestMemory-int64(cfg.MaxPayload))) - reserve
+	reserve := cfg.Limits.Memory / 16
+	spare := max(cfg.Limits.Memory/4, min(int64(cfg.MaxPayload), cfg.Limits.Memory-int64(cfg.MaxPayload))) - reserve
 	return &door{
 		Gate: admit.New(admit.Config{
-			Conns: cfg.MaxConns, Limit: cfg.RequestMemory, Spare: spare, Pulls: cfg.MaxPulls,
+			Conns: cfg.Limits.Conns, Limit: cfg.Limits.Memory, Spare: spare, Pulls: cfg.Limits.Pulls,
 			Reserve: reserve, Small: callCost,
-			Patience: cfg.PullTimeout, Hurry: min(hurry, cfg.PullTimeout), Rate: minRate,
+			Patience: cfg.Timeouts.Pull, Hurry: min(hurry, cfg.Timeouts.Pull), Rate: minRate,
 		}),
 		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger), telling: make(chan struct{}, refusals),
-		pool: NewCreditPool(int(min(cfg.RequestMemory/8/2/waitingCall, math.MaxInt32))),
+		pool: NewCreditPool(int(min(cfg.Limits.Memory/8/2/waitingCall, math.MaxInt32))),
 	}
 }
 
@@ -133,7 +133,7 @@ func newDoor(cfg *Config, ctr *counters) *door {
 // calls.
 func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
 	addr := hostOf(a)
-	if f := d.cfg.Allow; f != nil && !f(a) {
+	if f := d.cfg.Limits.Allow; f != nil && !f(a) {
 		d.ctr.notAllowed.Add(1)
 		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitAllow, Client: addr})
 	}
@@ -144,7 +144,7 @@ func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
 	}
 	d.ctr.tooMany.Add(1)
 	if v == admit.TooMany {
-		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitConns, Client: addr, Max: int64(d.cfg.MaxConns)})
+		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitConns, Client: addr, Max: int64(d.cfg.Limits.Conns)})
 	}
 	return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitClientConns, Client: addr, Max: int64(l.Conns)})
 }
@@ -166,7 +166,7 @@ func (d *door) turnAway(ctx context.Context, conn net.Conn, first []byte, why er
 		return
 	}
 	c := rdmap.Server(conn, &rdmap.Config{
-		BufferedInput: first, HandshakeTimeout: min(refusalTimeout, d.cfg.HandshakeTimeout),
+		BufferedInput: first, HandshakeTimeout: min(refusalTimeout, d.cfg.Startup.Timeout),
 		Accept: func(*mpa.Request) ([]byte, error) { return nil, why },
 	})
 	_ = c.Handshake(ctx) // it is meant to fail
@@ -181,7 +181,7 @@ func (d *door) awaits(t *admit.Ticket, f admit.Flow, n int) {
 }
 
 // every is the time between two looks.
-func (d *door) every() time.Duration { return min(hurry, d.cfg.PullTimeout) / looks }
+func (d *door) every() time.Duration { return min(hurry, d.cfg.Timeouts.Pull) / looks }
 
 // look cuts the peers that keep calls waiting, and looks again as long as calls wait for their peers.
 func (d *door) look() {

@@ -2,7 +2,7 @@ package transport
 
 import "testing"
 
-// TestInlinePromises: all connections together may send no more inline than RequestMemory, beyond a page for
+// TestInlinePromises: all connections together may send no more inline than Limits.Memory, beyond a page for
 // each call, the first ones as much as they like, and a connection that ends makes room.
 func TestInlinePromises(t *testing.T) {
 	cfg, err := (&Config{}).fill()
@@ -19,16 +19,16 @@ func TestInlinePromises(t *testing.T) {
 		}
 		sizes = append(sizes, n)
 	}
-	if sizes[0] != DefaultInlineCall || sizes[7] != DefaultInlineCall || sizes[1999] != DefaultInlineSize {
+	if sizes[0] != 256<<10 || sizes[7] != 256<<10 || sizes[1999] != DefaultInlineSize {
 		t.Errorf("%d, %d, %d octets", sizes[0], sizes[7], sizes[1999])
 	}
-	if d.promised > cfg.RequestMemory || d.promised < cfg.RequestMemory/2 {
-		t.Errorf("%d octets promised of %d", d.promised, cfg.RequestMemory)
+	if d.promised > cfg.Limits.Memory || d.promised < cfg.Limits.Memory/2 {
+		t.Errorf("%d octets promised of %d", d.promised, cfg.Limits.Memory)
 	}
 	for _, n := range sizes {
 		d.inlineIs(n, 0)
 	}
-	if d.promised != 0 || d.inline() != DefaultInlineCall {
+	if d.promised != 0 || d.inline() != 256<<10 {
 		t.Errorf("%d octets promised to nobody", d.promised)
 	}
 }

@@ -37,13 +37,13 @@ type dupEntry = drc.Entry[*savedReply]
 // newDuplicates makes the cache for cfg, if h, a Handler or a part of one, names calls for it.
 func newDuplicates(h any, cfg *Config) *duplicates {
 	d := &duplicates{
-		off: cfg.DRCEntries <= 0, start: time.Now(), pause: cfg.DRCTime / drcPauses,
+		off: cfg.Duplicates.Entries <= 0, start: time.Now(), pause: cfg.Duplicates.Time / drcPauses,
 		waiting: make(map[*dupEntry]chan struct{}),
 	}
 	d.names, _ = h.(nonIdempotent)
 	d.cache = drc.New[*savedReply](drc.Limits{
-		Entries: cfg.DRCEntries, PerAddr: max(cfg.DRCEntries/drcShare, 1),
-		Octets: cfg.DRCMemory, Time: int64(cfg.DRCTime),
+		Entries: cfg.Duplicates.Entries, PerAddr: max(cfg.Duplicates.Entries/drcShare, 1),
+		Octets: cfg.Duplicates.Memory, Time: int64(cfg.Duplicates.Time),
 	})
 	return d
 }

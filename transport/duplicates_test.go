@@ -284,7 +284,7 @@ func TestDuplicatesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOnce()
 		cfg := testConfig()
-		cfg.DRCTime = time.Minute
+		cfg.Duplicates.Time = time.Minute
 		s, c, end := pipePair(t, h, cfg, testConfig())
 		defer end()
 		for i, x := range []struct {
@@ -310,7 +310,7 @@ func TestDuplicatesExpire(t *testing.T) {
 	})
 	h := newOnce()
 	cfg := testConfig()
-	cfg.DRCEntries = -1
+	cfg.Duplicates.Entries = -1
 	_, c := pair(t, h, cfg, nil)
 	for n := range 2 {
 		mustDo(t, c, withXID(7, wordCall(procList, 1)))

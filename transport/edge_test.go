@@ -223,7 +223,7 @@ func TestForeignWrite(t *testing.T) {
 // their connection.
 func TestQueuedCallsOfDeadConnection(t *testing.T) {
 	cfg := testConfig()
-	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 256<<10
+	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 256<<10
 	s, addr := startServer(t, newEcho(), cfg)
 	holder := dial(t, addr, nil)
 	back := overdraw(t, s, 100<<10)

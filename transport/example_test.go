@@ -81,7 +81,7 @@ func ExampleNewCreditPool() {
 func ExampleConfig_Check() {
 	cfg := &transport.Config{Credits: 5000}
 	fmt.Println(cfg.Check())
-	// Output: transport: setting out of range: Credits is 5000, want 1 to 4096
+	// Output: transport: setting out of range: Credits is 5000, want 1 to 4096, or 0 for the default
 }
 
 func ExampleDial() {

@@ -84,7 +84,7 @@ func TestDoneRevokes(t *testing.T) {
 // and its credits dwindle, while others are served.
 func TestNeverDone(t *testing.T) {
 	cfg := config5666()
-	cfg.MaxExposed, cfg.Credits = 4, 12
+	cfg.RFC5666.MaxExposed, cfg.Credits = 4, 12
 	s, addr := startServer(t, newEcho(), cfg)
 	good := dial(t, addr, config5666())
 	p := reader(t, addr)
@@ -119,7 +119,7 @@ func TestNeverDone(t *testing.T) {
 // TestExposedMemory: a reply beyond the limit of exposed memory of all connections is refused.
 func TestExposedMemory(t *testing.T) {
 	cfg := config5666()
-	cfg.ExposedMemory = 10_000
+	cfg.RFC5666.ExposedMemory = 10_000
 	_, addr := startServer(t, newEcho(), cfg)
 	p, q := reader(t, addr), reader(t, addr)
 	p.ask(1, 8000)
@@ -141,7 +141,7 @@ func TestDoneTimeout(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := config5666()
-			cfg.DoneTimeout = 10 * time.Second
+			cfg.RFC5666.DoneTimeout = 10 * time.Second
 			a, b := rdmaptest.Pipe()
 			s := &Server{Handler: newEcho(), Config: unwatched(cfg)}
 			served := make(chan error, 1)

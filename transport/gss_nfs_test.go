@@ -124,9 +124,9 @@ func (h *gssHandler) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Res
 // client and server octet for octet, unreduced, and the bindings are not asked about them
 // (RFC 8166 Section 8.2.2.3, ADVERSARY row 29).
 func TestGSSThroughServer(t *testing.T) {
-	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(profile.String(), func(t *testing.T) {
-			cfg := &Config{AnyCred: true, Binding: watched(t), Profile: profile}
+			cfg := configOf(profile, &Config{AnyCred: true, Binding: watched(t)}, 0)
 			h := new(gssHandler)
 			s, c := pair(t, h, cfg, cfg)
 			for _, g := range gssCases() {
@@ -236,10 +236,10 @@ func startRelay(t testing.TB, to string, cfg *Config) *Listener {
 // TestGSSReducedRefused: a peer that reduces a protected body, or pads it, is refused
 // unread; the handler sees nothing.
 func TestGSSReducedRefused(t *testing.T) {
-	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(profile.String(), func(t *testing.T) {
 			h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { t.Error("executed") })
-			s, addr := startServer(t, h, &Config{AnyCred: true, Binding: watched(t), Profile: profile})
+			s, addr := startServer(t, h, configOf(profile, &Config{AnyCred: true, Binding: watched(t)}, 0))
 			p := rawClient(t, addr, nil)
 			seg := p.offer(filled(3000), region.RemoteRead)
 			g := gssCase{cred: gssCred(2), vers: 3, proc: 7, args: append(append(words(8, 1, 2), words(0, 0, 3000, 2)...), words(3000)...)}

@@ -73,7 +73,7 @@ func TestDialErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := &Config{}
 			if tt.name == "silent" { // for the others no time is too long on a busy machine
-				cfg.HandshakeTimeout = 50 * time.Millisecond
+				cfg.Startup.Timeout = 50 * time.Millisecond
 			}
 			_, err := Dial(testCtx(t), "tcp", tt.addr, cfg)
 			e, ok := errors.AsType[*rpc.OpError](err)
@@ -110,17 +110,17 @@ func TestListenError(t *testing.T) {
 		{InlineSend: 500},
 		{InlineRecv: 1 << 20},
 		{MaxPayload: 100},
-		{RequestMemory: 1000},
-		{MaxConns: -1},
-		{ExposedMemory: -1},
-		{DRCMemory: -1},
-		{DRCTime: -1},
-		{HandshakeTimeout: -1},
-		{CallTimeout: -1},
-		{CloseTimeout: -1},
-		{PullTimeout: -1},
-		{DoneTimeout: -1},
-		{BusyPoll: -1},
+		{Limits: Limits{Memory: 1000}},
+		{Limits: Limits{Conns: -1}},
+		{RFC5666: &RFC5666{ExposedMemory: -1}},
+		{Duplicates: Duplicates{Memory: -1}},
+		{Duplicates: Duplicates{Time: -1}},
+		{Startup: Startup{Timeout: -1}},
+		{Timeouts: Timeouts{Call: -1}},
+		{Timeouts: Timeouts{Close: -1}},
+		{Timeouts: Timeouts{Pull: -1}},
+		{RFC5666: &RFC5666{DoneTimeout: -1}},
+		{Reading: Reading{BusyPoll: -1}},
 	} {
 		if err := c.Check(); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("Check of %+v: %v", c, err)
@@ -134,7 +134,7 @@ func TestListenError(t *testing.T) {
 // TestConfigErrorText: an error shows the value that was set, not the derived one.
 func TestConfigErrorText(t *testing.T) {
 	err := (&Config{InlineSend: -1}).Check()
-	if want := "transport: setting out of range: InlineSend is -1, want 1024 to 262144"; err == nil || err.Error() != want {
+	if want := "transport: setting out of range: InlineSend is -1, want 1024 to 262144, or 0 for the default"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if err := (*Config)(nil).Check(); err != nil {

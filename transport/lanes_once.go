@@ -98,7 +98,7 @@ func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
 		}
 	}
 	if len(c.orphans) > 0 {
-		c.patience = time.AfterFunc(c.rc.cfg.DRCTime, c.disown)
+		c.patience = time.AfterFunc(c.rc.cfg.Duplicates.Time, c.disown)
 	}
 	return forgotten
 }

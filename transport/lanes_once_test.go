@@ -19,7 +19,7 @@ import (
 // listenOnce listens with a cache of all procedures of the test program but NULL.
 func listenOnce(t testing.TB, cfg *Config) *Listener {
 	t.Helper()
-	cfg.NonIdempotent = (&once{}).NonIdempotent
+	cfg.Duplicates.NonIdempotent = (&once{}).NonIdempotent
 	l, err := Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +168,9 @@ func TestListenForgets(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testConfig()
-			cfg.DRCTime = time.Hour
+			cfg.Duplicates.Time = time.Hour
 			if tt.name == "cut and never answered" {
-				cfg.DRCTime = time.Millisecond
+				cfg.Duplicates.Time = time.Millisecond
 			}
 			l, h := listenOnce(t, cfg), newOnce()
 			a, err := Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
@@ -251,13 +251,13 @@ func TestListenOnceModel(t *testing.T) {
 		h := &ledger{echo: newEcho(), rnd: rand.New(rand.NewPCG(seed, 8)), ran: make(map[uint64]int)}
 		w := &modelNetwork{l: newPipeListener(), rnd: rand.New(rand.NewPCG(seed, 9))}
 		cfg := onceConfig()
-		cfg.NonIdempotent = h.NonIdempotent
+		cfg.Duplicates.NonIdempotent = h.NonIdempotent
 		l, err := NewListener(w.l, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		above := unwatched(testConfig())
-		above.DRCEntries = -1
+		above.Duplicates.Entries = -1
 		s := &Server{Handler: h, Config: above}
 		served := make(chan error, 1)
 		go func() { served <- s.ServeStream(l) }()
@@ -271,14 +271,14 @@ func TestRelayCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOnce()
 		cfg := unwatched(testConfig())
-		cfg.NonIdempotent = h.NonIdempotent
+		cfg.Duplicates.NonIdempotent = h.NonIdempotent
 		front := newPipeListener()
 		l, err := NewListener(front, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		behind := unwatched(testConfig())
-		behind.DRCEntries = -1
+		behind.Duplicates.Entries = -1
 		s := &Server{Handler: h, Config: behind}
 		var wg sync.WaitGroup
 		relays := 0

@@ -23,7 +23,7 @@ func TestCallOfDeadConnection(t *testing.T) {
 				<-gate
 			}
 		}),
-		Config: &transport.Config{Credits: 1, HandlerGrace: -1}, // one call at a time
+		Config: &transport.Config{Credits: 1, Reading: transport.Reading{HandlerLimit: -1}}, // one call at a time
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

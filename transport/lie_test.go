@@ -71,7 +71,7 @@ func TestServerOfLiar(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 181))
 		h := &handled{Handler: newEcho()}
 		s := &Server{Handler: h, Config: testConfig()}
-		s.Config.InlineRecv = DefaultInlineCall
+		s.Config.InlineRecv = 256 << 10
 		a, b := rdmaptest.Pipe()
 		out := &tap{Conn: b}
 		served := make(chan error, 1)
@@ -139,7 +139,7 @@ func TestClientOfLiar(t *testing.T) {
 		cfg := testConfig()
 		exposes := rnd.IntN(2) == 0
 		if exposes {
-			cfg.Profile, cfg.NoConfigCall = ProfileRFC5666, true
+			cfg.RFC5666 = &RFC5666{NoConfigCall: true}
 		}
 		l, c := lyingServer(t, cfg, rnd)
 		taintShared()

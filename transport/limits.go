@@ -1,18 +1,15 @@
 package transport
 
 import (
-	"fmt"
 	"math"
 	"net"
 	"net/netip"
 
-	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/internal/setting"
 )
 
-// Defaults of the limits on clients. Those of [ClientLimits] are fractions of the whole.
+// The defaults of [ClientLimits] are fractions of the whole.
 const (
-	DefaultMaxPulls = 4096
-
 	clientConnsPart   = 8 // as in the duplicate request cache
 	clientMemoryPart  = 2
 	clientPullsPart   = 4
@@ -27,20 +24,20 @@ const (
 // number of clients. Limits that are set apply to them too.
 type ClientLimits struct {
 	// Conns is the number of connections; further ones are refused. If zero, an eighth
-	// of MaxConns.
+	// of Limits.Conns.
 	Conns int
-	// Memory is the number of octets of RequestMemory. Calls beyond it wait for others
-	// of the same client. If zero, half of RequestMemory; at least MaxPayload.
+	// Memory is the number of octets of Limits.Memory. Calls beyond it wait for others
+	// of the same client. If zero, half of it; at least MaxPayload.
 	Memory int64
 	// Pulls is the number of calls whose chunks are being pulled. Further ones wait.
-	// If zero, a quarter of MaxPulls.
+	// If zero, a quarter of Limits.Pulls.
 	Pulls int
-	// Exposed is the number of octets of ExposedMemory; a reply beyond it is refused
+	// Exposed is the number of octets of RFC5666.ExposedMemory; a reply beyond it is refused
 	// with ERR_CHUNK. If zero, half of it.
 	Exposed int64
 }
 
-// AllowNets returns a [Config].Allow that admits the clients of the given networks, in
+// AllowNets returns a [Limits].Allow that admits the clients of the given networks, in
 // CIDR form or as single addresses: "192.0.2.0/24", "2001:db8::1". Peers without an IP
 // address are not admitted. IPv4 clients of an IPv6 socket count as IPv4.
 func AllowNets(nets ...string) (func(net.Addr) bool, error) {
@@ -48,7 +45,7 @@ func AllowNets(nets ...string) (func(net.Addr) bool, error) {
 	for _, s := range nets {
 		p, err := parseNet(s)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %q is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", rpc.ErrConfig, s)
+			return nil, ofTransport(setting.Error("%q is not a network: write 192.0.2.0/24, 2001:db8::/32 or an address", s))
 		}
 		list = append(list, p)
 	}
@@ -99,12 +96,12 @@ func ipOf(a net.Addr) (ip netip.Addr, ok bool) {
 func (c *Config) clientLimits(a net.Addr) ClientLimits {
 	ip, ok := ipOf(a)
 	local := !ok || ip.IsLoopback()
-	l := c.PerClient
+	l := c.Limits.PerClient
 	return ClientLimits{
-		Conns:   limitOr(l.Conns, max(c.MaxConns/clientConnsPart, 1), local, noCount),
-		Memory:  limitOr(l.Memory, max(c.RequestMemory/clientMemoryPart, int64(c.MaxPayload)), local, noLimit),
-		Pulls:   limitOr(l.Pulls, max(c.MaxPulls/clientPullsPart, 1), local, noCount),
-		Exposed: limitOr(l.Exposed, max(c.ExposedMemory/clientExposedPart, 1), local, noLimit),
+		Conns:   limitOr(l.Conns, max(c.Limits.Conns/clientConnsPart, 1), local, noCount),
+		Memory:  limitOr(l.Memory, max(c.Limits.Memory/clientMemoryPart, int64(c.MaxPayload)), local, noLimit),
+		Pulls:   limitOr(l.Pulls, max(c.Limits.Pulls/clientPullsPart, 1), local, noCount),
+		Exposed: limitOr(l.Exposed, max(c.rfc5666().ExposedMemory/clientExposedPart, 1), local, noLimit),
 	}
 }
 

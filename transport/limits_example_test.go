@@ -19,7 +19,7 @@ func ExampleAllowNets() {
 	}
 	srv := &transport.Server{
 		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
-		Config:  &transport.Config{Allow: allow, PerClient: transport.ClientLimits{Conns: 16}},
+		Config:  &transport.Config{Limits: transport.Limits{Allow: allow, PerClient: transport.ClientLimits{Conns: 16}}},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

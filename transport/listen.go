@@ -40,7 +40,7 @@ var _ net.Listener = (*Listener)(nil)
 // Write takes records of whole replies, whose DDP-eligible result leaves by RDMA Write
 // (Config.Binding finds it, RFC 8267 Section 4).
 //
-// When a call named by Config.NonIdempotent comes again, over any connection, it is answered from
+// When a call named by Duplicates.NonIdempotent comes again, over any connection, it is answered from
 // a duplicate request cache.
 //
 // The dynamic type of the result is *[Listener], which has Stats.
@@ -71,8 +71,8 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.door = newDoor(cfg, &l.ctr)
 	names := nonIdempotentFunc(changesNFS3)
-	if cfg.NonIdempotent != nil {
-		names = cfg.NonIdempotent
+	if cfg.Duplicates.NonIdempotent != nil {
+		names = cfg.Duplicates.NonIdempotent
 	}
 	l.dups = newDuplicates(names, cfg)
 	go l.run()

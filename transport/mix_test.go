@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -75,13 +76,13 @@ func mix(t *testing.T, seed uint64) {
 	before := mem.Shared.Live()
 	pick := func(n ...int) int { return n[rnd.IntN(len(n))] }
 	cfg := testConfig()
-	cfg.Profile = Profile(pick(int(ProfileRFC8166), int(ProfileRFC8166), int(ProfileRFC5666)))
-	cfg.CRC = rdmap.CRCMode(pick(int(rdmap.CRCOn), int(rdmap.CRCOn), int(rdmap.CRCOff)))
-	cfg.Credits, cfg.MaxPayload, cfg.MULPDU = pick(0, 3, 40), 8<<20, pick(0, 0, 0, 1400, 20_000)
-	cfg.IRD, cfg.ORD = pick(0, 0, 2), pick(0, 0, 2)
+	cfg = configOf(rpcrdma.Profile(pick(int(rpcrdma.RFC8166), int(rpcrdma.RFC8166), int(rpcrdma.RFC5666))), cfg, 0)
+	cfg.Startup.CRC = rdmap.CRCMode(pick(int(rdmap.CRCOn), int(rdmap.CRCOn), int(rdmap.CRCOff)))
+	cfg.Credits, cfg.MaxPayload, cfg.Startup.MULPDU = pick(0, 3, 40), 8<<20, pick(0, 0, 0, 1400, 20_000)
+	cfg.Startup.IRD, cfg.Startup.ORD = pick(0, 0, 2), pick(0, 0, 2)
 	client := *cfg
-	cfg.RequestMemory = int64(pick(0, 9<<20))
-	cfg.HandlerGrace = time.Duration(pick(0, 1)) * time.Millisecond
+	cfg.Limits.Memory = int64(pick(0, 9<<20))
+	cfg.Reading.HandlerLimit = time.Duration(pick(0, 1)) * time.Millisecond
 	cfg.InlineRecv, cfg.InlineSend = pick(0, 0, 20_000), pick(0, 0, 20_000)
 	s, addr := startServer(t, &mixHandler{echo: newEcho(), slow: rnd.IntN(4) > 0}, cfg)
 	until := time.Now().Add(mixtest.Time())

@@ -67,13 +67,13 @@ func TestLazyCancel(t *testing.T) {
 }
 
 // TestLazySilent: a peer that does not answer the Reads loses its connection after
-// Config.PullTimeout, and the handler hears of it.
+// Timeouts.Pull, and the handler hears of it.
 func TestLazySilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTaker()
 		close(h.leave)
 		cfg := testConfig()
-		cfg.PullTimeout = 3 * time.Second
+		cfg.Timeouts.Pull = 3 * time.Second
 		start := time.Now()
 		s, served := silentCall(t, h, cfg, takeWait)
 		defer s.Close()

@@ -200,12 +200,12 @@ func readsIn(c *rdmap.Conn) uint64 {
 	return c.Stats().ReadsIn
 }
 
-// TestLazyMemory: a call whose data stay at the client has its share of RequestMemory all
+// TestLazyMemory: a call whose data stay at the client has its share of Limits.Memory all
 // the same, gives it back, and leaves the reader free while its handler waits.
 func TestLazyMemory(t *testing.T) {
 	h := newTaker()
 	cfg := unwatched(testConfig())
-	cfg.MaxPayload, cfg.RequestMemory = 128<<10, 256<<10
+	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 256<<10
 	s, addr := startServer(t, h, cfg)
 	var wg sync.WaitGroup
 	a, b := dial(t, addr, nil), dial(t, addr, nil)
@@ -242,7 +242,7 @@ func TestLazyNoORD(t *testing.T) {
 	} {
 		s, addr := startServer(t, x.h, nil)
 		cfg := testConfig()
-		cfg.IRD = -1 // none
+		cfg.Startup.IRD = -1 // none
 		c := dial(t, addr, cfg)
 		if e, ok := errors.AsType[*rpc.RPCError](try(t, c, x.call)); !ok || e.Reason != rpc.ReasonChunk {
 			t.Errorf("%s: %v", name, e)

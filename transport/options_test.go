@@ -22,10 +22,10 @@ func TestEngineOptions(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("rtr %v, rev %d, markers %v %v", rtr, rev, client, server), func(t *testing.T) {
 				cc, sc := testConfig(), testConfig()
-				cc.Revision, cc.Markers, cc.PeerToPeer, cc.RTR, sc.Markers = rev, client, rtr != 0, rtr, server
-				cc.IRD, cc.ORD, sc.IRD, sc.ORD = 5, 6, 7, 3
+				cc.Startup.Revision, cc.Startup.Markers, cc.Startup.PeerToPeer, cc.Startup.RTR, sc.Startup.Markers = rev, client, rtr != 0, rtr, server
+				cc.Startup.IRD, cc.Startup.ORD, sc.Startup.IRD, sc.Startup.ORD = 5, 6, 7, 3
 				if bits == 7 {
-					cc.CRC, sc.CRC = CRCOff, CRCOff
+					cc.Startup.CRC, sc.Startup.CRC = CRCOff, CRCOff
 				}
 				_, c := pair(t, newEcho(), sc, cc)
 				sent := c.Conn().Stats()
@@ -48,8 +48,8 @@ func TestEngineOptions(t *testing.T) {
 // TestBusyPoll: with BusyPoll the engine polls for input, and calls with chunks work.
 func TestBusyPoll(t *testing.T) {
 	cc, sc := testConfig(), testConfig()
-	cc.BusyPoll, sc.BusyPoll = 100*time.Microsecond, 50*time.Microsecond
-	if got := [2]time.Duration{cc.engine(nil, 1).BusyPoll, sc.engine(nil, 1).BusyPoll}; got != [2]time.Duration{cc.BusyPoll, sc.BusyPoll} {
+	cc.Reading.BusyPoll, sc.Reading.BusyPoll = 100*time.Microsecond, 50*time.Microsecond
+	if got := [2]time.Duration{cc.engine(nil, 1).BusyPoll, sc.engine(nil, 1).BusyPoll}; got != [2]time.Duration{cc.Reading.BusyPoll, sc.Reading.BusyPoll} {
 		t.Error(got)
 	}
 	_, c := pair(t, newEcho(), sc, cc)
@@ -69,7 +69,7 @@ func btou(b bool) uint64 {
 // Dial comes back with revision 1, unless it was told which one to use.
 func TestDialOlderServer(t *testing.T) {
 	sc := testConfig()
-	sc.Revision = 1
+	sc.Startup.Revision = 1
 	_, addr := startServer(t, newEcho(), sc)
 	c := dial(t, addr, nil)
 	goodCall(t, c)
@@ -77,7 +77,7 @@ func TestDialOlderServer(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	cfg := testConfig()
-	cfg.Revision = 2
+	cfg.Startup.Revision = 2
 	if _, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Errorf("with revision 2: %v", err)
 	}

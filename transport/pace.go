@@ -27,7 +27,7 @@ func (p *pace) sent(n int) {
 	p.most.Store(max(int64(n), most-most/256))
 }
 
-// shortShare: a call is short if it takes one part in shortShare of Config.HandlerGrace: 125 us with
+// shortShare: a call is short if it takes one part in shortShare of Reading.HandlerLimit: 125 us with
 // the default. That is above a WRITE or READ of 64 KiB in memory (10 to 30 us) and below one that
 // waits for a disk, beside which others should run.
 const shortShare = 8

@@ -101,7 +101,7 @@ func TestPace(t *testing.T) {
 	for _, network := range []string{"rdma", "tcp"} {
 		t.Run(network, func(t *testing.T) {
 			// So much that a busy machine does not make short calls slow ones; 2 ms are more than an eighth.
-			_, _, do := newPaced(t, network, &transport.Config{HandlerGrace: 10 * time.Millisecond})
+			_, _, do := newPaced(t, network, &transport.Config{Reading: transport.Reading{HandlerLimit: 10 * time.Millisecond}})
 			here := do(paceHere, 0)
 			if got := do(paceDisk, 1); got != here {
 				t.Errorf("a short call ran in goroutine %s, not in %s, which reads", got, here)
@@ -124,7 +124,7 @@ func TestPace(t *testing.T) {
 func TestPaceWithoutWatchdog(t *testing.T) {
 	for _, network := range []string{"rdma", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			_, _, do := newPaced(t, network, &transport.Config{HandlerGrace: -1})
+			_, _, do := newPaced(t, network, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
 			if here := do(paceHere, 0); do(paceDisk, 1) == here {
 				t.Error("a call that may block runs in the goroutine that reads")
 			}
@@ -137,7 +137,7 @@ func TestPaceWithoutWatchdog(t *testing.T) {
 func TestPaceHung(t *testing.T) {
 	for _, network := range []string{"rdma", "tcp"} {
 		t.Run(network, func(t *testing.T) {
-			p, s, do := newPaced(t, network, &transport.Config{HandlerGrace: time.Millisecond})
+			p, s, do := newPaced(t, network, &transport.Config{Reading: transport.Reading{HandlerLimit: time.Millisecond}})
 			do(paceHere, 0) // brings credits
 			const hung = 20
 			var wg sync.WaitGroup

@@ -75,10 +75,10 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 		server, client Config
 		padded         bool
 	}{
-		{"none asked", Config{Profile: ProfileRFC5666, Align: -1}, Config{Profile: ProfileRFC5666}, false},
-		{"server rfc8166", Config{}, Config{Profile: ProfileRFC5666}, false},
-		{"client rfc8166", Config{Profile: ProfileRFC5666}, Config{}, false},
-		{"known otherwise", Config{Profile: ProfileRFC5666}, Config{Profile: ProfileRFC5666, NoConfigCall: true, PeerAlign: 8}, true},
+		{"none asked", Config{RFC5666: &RFC5666{Align: -1}}, Config{RFC5666: &RFC5666{}}, false},
+		{"server rfc8166", Config{}, Config{RFC5666: &RFC5666{}}, false},
+		{"client rfc8166", Config{RFC5666: &RFC5666{}}, Config{}, false},
+		{"known otherwise", Config{RFC5666: &RFC5666{}}, Config{RFC5666: &RFC5666{NoConfigCall: true, PeerAlign: 8}}, true},
 	} {
 		s, c := pair(t, h, &test.server, &test.client)
 		mustDo(t, c, writeCall(data))
@@ -87,7 +87,7 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 			t.Errorf("%s: padded %v", test.name, got)
 		}
 	}
-	_, c := pair(t, h, nil, &Config{Profile: ProfileRFC5666, PeerAlign: 8})
+	_, c := pair(t, h, nil, &Config{RFC5666: &RFC5666{PeerAlign: 8}})
 	err := try(t, c, writeCall(data))
 	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 		t.Errorf("profile rfc8166: %v", err)
@@ -98,7 +98,7 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 // RDMA_MSGP too.
 func TestPaddedReply(t *testing.T) {
 	server := config5666()
-	server.PeerAlign = 32
+	server.RFC5666.PeerAlign = 32
 	data := filled(1501)
 	_, c := pair(t, rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = append(resp.Results, words(0, 0, 1501, 1)...) // NFS3_OK, no attributes, count, eof
@@ -136,9 +136,9 @@ func confCall(xid uint32, args ...uint32) []byte {
 // TestConfigServer: the Connection Configuration Protocol is answered in both profiles,
 // and what the client says is obeyed.
 func TestConfigServer(t *testing.T) {
-	for _, profile := range []Profile{ProfileRFC8166, ProfileRFC5666} {
+	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(fmt.Sprint(profile), func(t *testing.T) {
-			_, addr := startServer(t, newEcho(), &Config{Profile: profile, InlineRecv: 2048, Align: 16, IRD: 5})
+			_, addr := startServer(t, newEcho(), configOf(profile, &Config{InlineRecv: 2048, Startup: Startup{IRD: 5}}, 16))
 			p := rawClient(t, addr, rawConfig(nil, 4096)) // ORD 3
 			call := func(xid uint32, msg []byte) (rpcrdma.Header, []byte) {
 				p.send(header(rpcrdma.Header{XID: xid}), msg)
@@ -156,7 +156,7 @@ func TestConfigServer(t *testing.T) {
 			}
 			_, reply := call(2, confCall(2, 4096, 4096, 7))
 			align := uint32(0)
-			if profile == ProfileRFC5666 {
+			if profile == rpcrdma.RFC5666 {
 				align = 16
 			}
 			if got, err := rpcrdma.ParseConfigReply(reply[24:]); err != nil || got != (rpcrdma.ConfigReply{MaxCall: 2048, Align: align, MaxRead: 3}) {

@@ -16,7 +16,7 @@ func TestPinnedReply(t *testing.T) {
 	pins := make(chan region.View, 1)
 	conns := make(chan *Client, 1)
 	cfg := testConfig()
-	cfg.CloseTimeout = time.Millisecond
+	cfg.Timeouts.Close = time.Millisecond
 	c := rawServer(t, rawConfig(plainPrivate(), 4096), cfg, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
 		v, err := (<-conns).conn.Table().Lookup(stagOf(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
 		if err != nil {
@@ -47,7 +47,7 @@ func TestPinnedReply(t *testing.T) {
 // connection ends, and nobody gets the memory.
 func TestPinnedPull(t *testing.T) {
 	cfg := testConfig()
-	cfg.CloseTimeout = time.Millisecond
+	cfg.Timeouts.Close = time.Millisecond
 	s, addr := startServer(t, newEcho(), cfg)
 	mustDo(t, dial(t, addr, nil), &nullCall)
 	s.mu.Lock()

@@ -6,16 +6,21 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Profile is the document that a connection follows.
-type Profile = rpcrdma.Profile
+// profile returns the document that the connection follows.
+func (c *Config) profile() rpcrdma.Profile {
+	if c.RFC5666 != nil {
+		return rpcrdma.RFC5666
+	}
+	return rpcrdma.RFC8166
+}
 
-// Profiles. RFC 8166, the default, never sends what that document forbids. RFC 5666 adds
-// RDMA_MSGP, replies by read list with RDMA_DONE, the Connection Configuration Protocol, and
-// chunks for programs without an upper-layer binding.
-const (
-	ProfileRFC8166 = rpcrdma.RFC8166
-	ProfileRFC5666 = rpcrdma.RFC5666
-)
+// rfc5666 returns the settings for that document, the zero value if the connection follows RFC 8166.
+func (c *Config) rfc5666() (p RFC5666) {
+	if c.RFC5666 != nil {
+		p = *c.RFC5666
+	}
+	return p
+}
 
 // privateData returns what this side announces at connection time (RFC 8797 Section 4).
 func (c *Config) privateData() rpcrdma.PrivateData {
@@ -33,12 +38,12 @@ func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
 	}
 	return &rdmap.Config{
 		Extensions: ext,
-		Revision:   c.Revision, Markers: c.Markers, PeerToPeer: c.PeerToPeer, RTR: c.RTR,
-		CRC: c.CRC, IRD: c.IRD, ORD: c.ORD, MULPDU: c.MULPDU,
+		Revision:   c.Startup.Revision, Markers: c.Startup.Markers, PeerToPeer: c.Startup.PeerToPeer, RTR: c.Startup.RTR,
+		CRC: c.Startup.CRC, IRD: c.Startup.IRD, ORD: c.Startup.ORD, MULPDU: c.Startup.MULPDU,
 		RecvSize: c.InlineRecv, Recvs: recvs, Handler: h,
 		SendQueue:        max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
-		HandshakeTimeout: c.HandshakeTimeout, CloseTimeout: c.CloseTimeout,
-		HandlerLimit: max(c.HandlerGrace, 0), MaxTakeovers: c.Credits,
-		BusyPoll: c.BusyPoll, Logger: c.Logger,
+		HandshakeTimeout: c.Startup.Timeout, CloseTimeout: c.Timeouts.Close,
+		HandlerLimit: max(c.Reading.HandlerLimit, 0), MaxTakeovers: c.Credits,
+		BusyPoll: c.Reading.BusyPoll, Logger: c.Logger,
 	}
 }

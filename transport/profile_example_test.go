@@ -13,7 +13,7 @@ import (
 // With profile rfc5666 a client need not know how large results may be: the server
 // exposes what fits nowhere, and the client reads it.
 func ExampleConfig() {
-	cfg := &transport.Config{Profile: transport.ProfileRFC5666}
+	cfg := &transport.Config{RFC5666: &transport.RFC5666{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -15,7 +16,15 @@ import (
 // config5666 is profile rfc5666 with the default binding, which does not speak for the
 // test program: any opaque of it may be reduced.
 func config5666() *Config {
-	return &Config{Profile: ProfileRFC5666, InlineSend: DefaultInlineSize, InlineRecv: DefaultInlineSize}
+	return &Config{RFC5666: &RFC5666{}, InlineSend: DefaultInlineSize, InlineRecv: DefaultInlineSize}
+}
+
+// configOf returns cfg for a profile, with the alignment that a server of RFC 5666 asks for.
+func configOf(p rpcrdma.Profile, cfg *Config, align int) *Config {
+	if p == rpcrdma.RFC5666 {
+		cfg.RFC5666 = &RFC5666{Align: align}
+	}
+	return cfg
 }
 
 // unexpected is a call whose client does not know that its results may be large.
@@ -118,13 +127,13 @@ func TestListenProfile(t *testing.T) {
 func TestMixedProfiles(t *testing.T) {
 	for _, test := range []struct {
 		name           string
-		server, client Profile
+		server, client rpcrdma.Profile
 	}{
-		{"server rfc8166", ProfileRFC8166, ProfileRFC5666},
-		{"client rfc8166", ProfileRFC5666, ProfileRFC8166},
+		{"server rfc8166", rpcrdma.RFC8166, rpcrdma.RFC5666},
+		{"client rfc8166", rpcrdma.RFC5666, rpcrdma.RFC8166},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, c := pair(t, newEcho(), &Config{Profile: test.server}, &Config{Profile: test.client})
+			s, c := pair(t, newEcho(), configOf(test.server, new(Config), 0), configOf(test.client, new(Config), 0))
 			for _, n := range []int{3000, 5001, 70_000} {
 				p := filled(n)
 				call := echoCall(p)
@@ -151,7 +160,7 @@ func TestReadReplyMany(t *testing.T) {
 	for _, credits := range []int{1, 2, 3, 20} {
 		t.Run(fmt.Sprint(credits), func(t *testing.T) {
 			server, client := config5666(), config5666()
-			server.Credits, server.MaxExposed, client.Credits = 7, 2, credits
+			server.Credits, server.RFC5666.MaxExposed, client.Credits = 7, 2, credits
 			s, c := pair(t, newEcho(), server, client)
 			var wg sync.WaitGroup
 			for g := range 10 {

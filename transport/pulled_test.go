@@ -39,7 +39,7 @@ var pulledCalls = map[string]rpc.Call{
 func TestPulledCallRuns(t *testing.T) {
 	for _, blocks := range []bool{false, true} {
 		cfg := testConfig()
-		cfg.HandlerGrace = -1 // who has lost the role may be overtaken by the Response
+		cfg.Reading.HandlerLimit = -1 // who has lost the role may be overtaken by the Response
 		h := where{blocks, make(chan string, 1), make(chan struct{}, 1)}
 		_, c := pair(t, h, cfg, testConfig())
 		mustDo(t, c, &nullCall) // brings credits
@@ -79,7 +79,7 @@ func TestPulledCallOverBudget(t *testing.T) {
 	silent := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})
 	var at atomic.Pointer[Server]
 	cfg := testConfig()
-	cfg.HandlerGrace = -1
+	cfg.Reading.HandlerLimit = -1
 	var back func()
 	cfg.Trace = &rpc.Trace{Pulled: func(uint32, int) { back = overdraw(t, at.Load(), all) }}
 	s, c := pair(t, silent, cfg, nil)
@@ -98,7 +98,7 @@ func TestPulledCallCut(t *testing.T) {
 		for _, byServer := range []bool{false, true} {
 			for name, call := range pulledCalls {
 				cfg := testConfig()
-				cfg.HandlerGrace = grace
+				cfg.Reading.HandlerLimit = grace
 				h := where{false, make(chan string), make(chan struct{})}
 				s, c := pair(t, h, cfg, nil)
 				mustDo(t, c, &nullCall) // brings credits

@@ -81,7 +81,7 @@ func TestNull(t *testing.T) {
 	if st.Calls != 3 || st.Replies != 3 || st.OctetsRead != 0 || st.OctetsWritten != 0 || st.Connections != 1 {
 		t.Errorf("server: %+v", st)
 	}
-	if st := c.Stats(); st.Calls != 3 || st.Replies != 3 || st.Credits != DefaultCredits || st.OctetsInline != 3*(28+40+28+24) {
+	if st := c.Stats(); st.Calls != 3 || st.Replies != 3 || st.Credits != 64 || st.OctetsInline != 3*(28+40+28+24) {
 		t.Errorf("client: %+v", st)
 	}
 }

@@ -81,7 +81,7 @@ func (w *modelNetwork) dial(ctx context.Context) (redial.Conn, error) {
 	}
 	w.mu.Unlock()
 	cfg := unwatched(testConfig())
-	cfg.HandshakeTimeout = 5 * time.Second
+	cfg.Startup.Timeout = 5 * time.Second
 	if stream {
 		w.wg.Go(func() { w.s.ServeStreamConn(b) })
 		return NewStreamClient(rdmaptest.Wrap(a, faults), cfg)
@@ -140,7 +140,7 @@ func onceModel(t *testing.T, seed uint64, steps int) {
 // onceConfig is a server that forgets no reply.
 func onceConfig() *Config {
 	cfg := unwatched(testConfig())
-	cfg.DRCEntries, cfg.DRCMemory, cfg.DRCTime = 1<<17, 1<<30, 24*time.Hour
+	cfg.Duplicates.Entries, cfg.Duplicates.Memory, cfg.Duplicates.Time = 1<<17, 1<<30, 24*time.Hour
 	return cfg
 }
 

@@ -12,7 +12,7 @@ func TestStoppedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOnce()
 		cfg := testConfig()
-		cfg.DRCTime = time.Minute
+		cfg.Duplicates.Time = time.Minute
 		_, c, end := pipePair(t, h, cfg, testConfig())
 		defer end()
 		for n := range 2 {

@@ -95,11 +95,11 @@ func (rc *respConn) config() *rdmap.Config {
 func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, recv := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Profile: rc.cfg.Profile, Credits: rc.firstCredits(),
+		Profile: rc.cfg.profile(), Credits: rc.firstCredits(),
 		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
-		MaxExposed: rc.cfg.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.PeerAlign,
-		Bidirectional: rc.cfg.BackwardCredits > 0,
+		MaxExposed: rc.cfg.rfc5666().MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.rfc5666().PeerAlign,
+		Bidirectional: rc.cfg.Backward.Credits > 0,
 	})
 	if told { // otherwise the Connection Configuration Protocol may tell
 		rc.door.inlineIs(rc.inline, recv)

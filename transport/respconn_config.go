@@ -12,7 +12,7 @@ import (
 // or not used RFC 8797, which belongs to RFC 8166. Other clients would drop the reply and never
 // send RDMA_DONE.
 func (rc *respConn) canExpose() bool {
-	return rc.cfg.Profile == ProfileRFC5666 && (rc.configured || !rc.told) && rc.conn.ConnectionState().IRD > 0
+	return rc.cfg.RFC5666 != nil && (rc.configured || !rc.told) && rc.conn.ConnectionState().IRD > 0
 }
 
 // begin applies what the start-up has settled, before the first message is looked at.
@@ -20,7 +20,7 @@ func (rc *respConn) begin() {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.joinPool()
-	if rc.cfg.Profile != ProfileRFC5666 {
+	if rc.cfg.RFC5666 == nil {
 		return
 	}
 	reads := rc.canExpose()
@@ -73,8 +73,8 @@ func (rc *respConn) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
 		c.Reads = reads
 	})
 	got := rpcrdma.ConfigReply{MaxCall: uint32(rc.inline), MaxRead: uint32(rc.conn.ConnectionState().IRD)}
-	if rc.cfg.Profile == ProfileRFC5666 && rc.cfg.Align > 0 {
-		got.Align = uint32(rc.cfg.Align)
+	if rc.cfg.RFC5666 != nil && rc.cfg.RFC5666.Align > 0 {
+		got.Align = uint32(rc.cfg.RFC5666.Align)
 	}
 	return got
 }
@@ -83,7 +83,7 @@ func (rc *respConn) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
 // that Config.Align permits, so the data have the same alignment in memory as in the Send. x holds
 // the buffer; the message is not copied again.
 func (rc *respConn) landed(x *exchange, send []byte) []byte {
-	if rc.cfg.Profile != ProfileRFC5666 || !rpcrdma.IsPadded(send) {
+	if rc.cfg.RFC5666 == nil || !rpcrdma.IsPadded(send) {
 		return send
 	}
 	rc.ctr.padded.Add(1)

@@ -71,9 +71,9 @@ func (rc *respConn) expose(x *exchange) {
 // countExposed counts n more octets of replies that wait to be read. If they are too many, the error is a
 // *LimitError.
 func (rc *respConn) countExposed(n int64) error {
-	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.ExposedMemory {
+	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.RFC5666.ExposedMemory {
 		rc.peer.Expose(n)
-		return &rpc.LimitError{Limit: rpc.LimitExposed, Client: rc.peer.Addr(), Max: rc.cfg.ExposedMemory}
+		return &rpc.LimitError{Limit: rpc.LimitExposed, Client: rc.peer.Addr(), Max: rc.cfg.RFC5666.ExposedMemory}
 	}
 	if !rc.peer.Expose(n) {
 		return &rpc.LimitError{Limit: rpc.LimitClientExposed, Client: rc.peer.Addr(), Max: rc.peer.Limits().Exposed}
@@ -165,7 +165,7 @@ func (rc *respConn) unexpose(x *exchange) {
 // settleExposed waits until no RDMA Read touches the memory anymore. If the engine does not release
 // the memory, it is never reused.
 func (rc *respConn) settleExposed(x *exchange) {
-	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.Timeouts.Close)
 	defer cancel()
 	for i := range x.exp.regs {
 		if err := x.exp.regs[i].Invalidate(ctx); err != nil {
@@ -252,7 +252,7 @@ type doneWatch struct {
 // arm notes that a reply was exposed.
 func (w *doneWatch) arm(rc *respConn) {
 	if w.timer == nil && !w.stopped {
-		w.timer = time.AfterFunc(rc.cfg.DoneTimeout, func() { rc.lookForDones() })
+		w.timer = time.AfterFunc(rc.cfg.RFC5666.DoneTimeout, func() { rc.lookForDones() })
 	}
 }
 
@@ -275,7 +275,7 @@ func (rc *respConn) lookForDones() {
 		rc.dones.timer = nil
 	default:
 		oldest := list[0].Owner.(*exchange)
-		if left := time.Until(oldest.exp.since.Add(rc.cfg.DoneTimeout)); left > 0 {
+		if left := time.Until(oldest.exp.since.Add(rc.cfg.RFC5666.DoneTimeout)); left > 0 {
 			rc.dones.timer.Reset(left)
 			return
 		}

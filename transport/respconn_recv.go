@@ -251,7 +251,7 @@ func (rc *respConn) settle(x *exchange) bool {
 	if x.sink.takeBack(cancelled, rc.ctr) == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.Timeouts.Close)
 	defer cancel()
 	err := x.sink.takeBack(ctx, rc.ctr)
 	if err != nil {

@@ -28,13 +28,13 @@ func (rc *respConn) reply(x *exchange) {
 // reducible reports whether the items may be sent by write chunks. If the client offered none, the
 // answer does not matter, and nothing is copied.
 func (rc *respConn) reducible(x *exchange) bool {
-	if len(x.resp.Items()) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.Profile != ProfileRFC5666 {
+	if len(x.resp.Items()) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.RFC5666 == nil {
 		return true
 	}
 	if x.req.Cred.Protected() {
 		return false
 	}
-	if rc.cfg.Profile == ProfileRFC5666 && !chunks.Covers(rc.cfg.Binding, x.req.Prog, x.req.Vers) {
+	if rc.cfg.RFC5666 != nil && !chunks.Covers(rc.cfg.Binding, x.req.Prog, x.req.Vers) {
 		return true
 	}
 	_, ok := rc.cfg.Binding.Eligible(x.req.Prog, x.req.Vers, x.req.Proc)

@@ -123,7 +123,7 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	if !joins && c.s.paceOf(c.s.Handler, &x.req).short(c.s.cfg.HandlerGrace) && c.here.CompareAndSwap(false, true) {
+	if !joins && c.s.paceOf(c.s.Handler, &x.req).short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
 		c.took += c.timed(x)
 		if c.took > flushAfter {
 			c.took = 0
@@ -148,7 +148,7 @@ func (c *rdmaServed) timed(x *exchange) time.Duration {
 	p, begun := c.s.paceOf(c.s.Handler, &x.req), time.Now() // x is reused when it is served
 	c.serve(x)
 	d := time.Since(begun)
-	p.ran(d, c.s.cfg.HandlerGrace)
+	p.ran(d, c.s.cfg.Reading.HandlerLimit)
 	return d
 }
 

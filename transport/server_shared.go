@@ -16,7 +16,7 @@ const peekSize = 4
 
 // ServeShared takes l, accepts connections from it, and serves RPC-over-RDMA or record-marked RPC
 // on each, depending on its first octets: both can share a port. A client that sends nothing for
-// Config.HandshakeTimeout is disconnected.
+// Startup.Timeout is disconnected.
 func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.ServeSharedConn) }
 
 // ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it takes. A
@@ -63,7 +63,7 @@ func (s *Server) peek(conn net.Conn) ([]byte, error) {
 		return nil, err
 	}
 	defer s.dropConn(c)
-	if err := conn.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(s.cfg.Startup.Timeout)); err != nil {
 		return nil, err
 	}
 	first := make([]byte, peekSize)

@@ -33,19 +33,19 @@ var silentPeers = []struct {
 	limit time.Duration // after which the server has given up
 	start func(c net.Conn) error
 }{
-	{"no request", DefaultHandshakeTimeout, func(net.Conn) error { return nil }},
-	{"half a request", DefaultHandshakeTimeout, func(c net.Conn) error {
+	{"no request", 10 * time.Second, func(net.Conn) error { return nil }},
+	{"half a request", 10 * time.Second, func(c net.Conn) error {
 		_, err := c.Write([]byte(mpa.RequestKey[:11]))
 		return err
 	}},
-	{"request without its private data", DefaultHandshakeTimeout, func(c net.Conn) error {
+	{"request without its private data", 10 * time.Second, func(c net.Conn) error {
 		b, err := (&mpa.Request{Frame: mpa.Frame{Rev: 1, PrivateData: make([]byte, 100)}}).Append(nil)
 		if err == nil {
 			_, err = c.Write(b[:len(b)-1])
 		}
 		return err
 	}},
-	{"does not read its replies", DefaultPullTimeout, func(c net.Conn) error {
+	{"does not read its replies", 30 * time.Second, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ var silentPeers = []struct {
 		}})
 		return p.Send(sendULPDU(h, rpcCall(1, procFill, words(90_000)...)))
 	}},
-	{"half an FPDU", DefaultPullTimeout, func(c net.Conn) error {
+	{"half an FPDU", 30 * time.Second, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ var silentPeers = []struct {
 		_, err = c.Write(f[:len(f)/2])
 		return err
 	}},
-	{"does not answer RDMA Reads", DefaultPullTimeout, func(c net.Conn) error {
+	{"does not answer RDMA Reads", 30 * time.Second, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func TestSilentPeers(t *testing.T) {
 	const each = 500
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.HandlerGrace = -1 // the watchdog of the process is not of this bubble
+		cfg.Reading.HandlerLimit = -1 // the watchdog of the process is not of this bubble
 		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
 		defer end()
 		var ends []net.Conn
@@ -121,7 +121,7 @@ func TestSilentPeers(t *testing.T) {
 		if n := s.Stats().Connections; n != 1+each*len(silentPeers) {
 			t.Fatalf("%d connections", n)
 		}
-		for _, after := range []time.Duration{DefaultHandshakeTimeout, DefaultPullTimeout, rdmap.DefaultFPDUTimeout} {
+		for _, after := range []time.Duration{10 * time.Second, 30 * time.Second, rdmap.DefaultFPDUTimeout} {
 			time.Sleep(time.Until(start.Add(after - time.Second)))
 			goodCall(t, c)
 			left := 1
@@ -147,13 +147,13 @@ func TestSilentPeers(t *testing.T) {
 	})
 }
 
-// TestHalfFPDUsCount: what is held for FPDUs that do not go on comes out of RequestMemory, and their senders
+// TestHalfFPDUsCount: what is held for FPDUs that do not go on comes out of Limits.Memory, and their senders
 // make room for others.
 func TestHalfFPDUsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const peers = 10
 		cfg := testConfig()
-		cfg.RequestMemory = 4 << 20
+		cfg.Limits.Memory = 4 << 20
 		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
 		defer end()
 		var served sync.WaitGroup
@@ -192,7 +192,7 @@ const silentMemory = 32 << 10
 func TestSilentPeersMemory(t *testing.T) {
 	const each = 500
 	cfg := testConfig()
-	cfg.HandshakeTimeout = time.Hour
+	cfg.Startup.Timeout = time.Hour
 	s, addr := startServer(t, newEcho(), cfg)
 	c := dial(t, addr, nil)
 	mustDo(t, c, &nullCall)

@@ -43,7 +43,7 @@ func TestRelayPeerDoesNotRead(t *testing.T) {
 func TestSlowPeersCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.HandlerGrace = -1
+		cfg.Reading.HandlerLimit = -1
 		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
 		defer end()
 		for i, kind := range silentPeers {

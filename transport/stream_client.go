@@ -149,12 +149,12 @@ func (c *StreamClient) nextXID(tx *rpc.Transmission) uint32 {
 	return c.xid.Add(1)
 }
 
-// deadline applies Config.CallTimeout to a context without a deadline.
+// deadline applies Timeouts.Call to a context without a deadline.
 func (c *StreamClient) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok || c.cfg.CallTimeout <= 0 {
+	if _, ok := ctx.Deadline(); ok || c.cfg.Timeouts.Call <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.cfg.CallTimeout)
+	return context.WithTimeout(ctx, c.cfg.Timeouts.Call)
 }
 
 // enter registers a call before its record is sent.

@@ -328,10 +328,10 @@ func (r *streamReader) discard(n int, last bool) error {
 // isShort reports whether a call may run in the goroutine that reads; see rdmaServed.dispatch.
 func (r *streamReader) isShort(x *streamCall) bool {
 	s := r.c.s
-	if s.cfg.HandlerGrace <= 0 || r.here.Load() || s.dups.running(&x.req) {
+	if s.cfg.Reading.HandlerLimit <= 0 || r.here.Load() || s.dups.running(&x.req) {
 		return false
 	}
-	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.HandlerGrace)
+	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.Reading.HandlerLimit)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.
@@ -359,7 +359,7 @@ func (r *streamReader) look() {
 			go r.run()
 		}
 	case running:
-		time.AfterFunc(r.c.s.cfg.HandlerGrace, r.look)
+		time.AfterFunc(r.c.s.cfg.Reading.HandlerLimit, r.look)
 		return
 	case !same:
 		time.AfterFunc(dogRest, r.look)

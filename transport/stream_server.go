@@ -68,7 +68,7 @@ func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 		s: s, h: s.Handler, conn: conn, w: &recordWriter{conn: conn},
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
-	if s.cfg.BackwardCredits > 0 {
+	if s.cfg.Backward.Credits > 0 {
 		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
 	c.input = conn
@@ -222,7 +222,7 @@ func (x *streamCall) serve() {
 	s := x.c.s
 	begun := time.Now()
 	answer := s.execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
-	x.pace().ran(time.Since(begun), s.cfg.HandlerGrace)
+	x.pace().ran(time.Since(begun), s.cfg.Reading.HandlerLimit)
 	if answer {
 		x.reply()
 	}

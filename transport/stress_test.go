@@ -83,7 +83,7 @@ func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 	a, b := rdmaptest.PipeSize(10_000)
 	before := mem.Shared.Live()
 	cfg := testConfig()
-	cfg.Credits, cfg.RequestMemory, cfg.MaxPayload = 9, 300_000, 150_000
+	cfg.Credits, cfg.Limits.Memory, cfg.MaxPayload = 9, 300_000, 150_000
 	s := &Server{Handler: &slowEcho{echo: newEcho()}, Config: cfg}
 	served := make(chan error, 1)
 	sc := &choppyConn{Conn: b, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 1))}

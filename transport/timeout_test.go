@@ -16,7 +16,7 @@ import (
 // never in a bubble: the goroutine that it relieves would continue outside.
 func unwatched(cfg *Config) *Config {
 	c := *cfg
-	c.HandlerGrace = -1
+	c.Reading.HandlerLimit = -1
 	return &c
 }
 
@@ -46,7 +46,7 @@ func TestCallTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newEcho()
 		cfg := testConfig()
-		cfg.Credits, cfg.CallTimeout = 1, 7*time.Second
+		cfg.Credits, cfg.Timeouts.Call = 1, 7*time.Second
 		_, c, end := pipePair(t, h, testConfig(), cfg)
 		defer end()
 		start := time.Now()
@@ -105,7 +105,7 @@ func TestContextDeadline(t *testing.T) {
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.HandshakeTimeout, cfg.MaxConns = 4*time.Second, 1
+		cfg.Startup.Timeout, cfg.Limits.Conns = 4*time.Second, 1
 		s := &Server{Handler: newEcho(), Config: cfg}
 		defer s.Close()
 		_, b := rdmaptest.Pipe()

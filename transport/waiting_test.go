@@ -10,14 +10,14 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// However many clients there are, the calls that they may have waiting at once take an eighth of RequestMemory,
+// However many clients there are, the calls that they may have waiting at once take an eighth of Limits.Memory,
 // besides one call each: the first are granted Credits, the others share what is left, and a place that is
 // given back is taken again.
 func TestWaitingCallsBounded(t *testing.T) {
 	const clients, most = 40, 16 << 20 / (40 << 10)
 	s := &transport.Server{
 		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
-		Config:  &transport.Config{Credits: 64, RequestMemory: 16 << 20},
+		Config:  &transport.Config{Credits: 64, Limits: transport.Limits{Memory: 16 << 20}},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

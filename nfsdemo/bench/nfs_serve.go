@@ -34,7 +34,7 @@ func ServeNFS(at string) (p NFSPeer, stop func() error, err error) {
 	var (
 		wg   sync.WaitGroup
 		ls   [3]net.Listener
-		srvs = [...]*transport.Server{{Handler: h}, {Handler: h, Config: &transport.Config{CRC: transport.CRCOff}}}
+		srvs = [...]*transport.Server{{Handler: h}, {Handler: h, Config: &transport.Config{Startup: transport.Startup{CRC: transport.CRCOff}}}}
 	)
 	stop = func() error {
 		var errs []error
@@ -66,7 +66,7 @@ func (p *NFSPeer) Columns() ([]Column, error) {
 	small := &transport.Config{InlineSend: transport.DefaultInlineSize, InlineRecv: transport.DefaultInlineSize}
 	cs := []Column{
 		{Name: "RDMA"},
-		{Name: "RDMA, no CRC", Config: &transport.Config{CRC: transport.CRCOff}},
+		{Name: "RDMA, no CRC", Config: &transport.Config{Startup: transport.Startup{CRC: transport.CRCOff}}},
 		{Name: "RDMA, 4K inline", Config: small},
 		{Name: "TCP"},
 	}

@@ -121,7 +121,7 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 	}
 	p.servers = []*transport.Server{
 		{Handler: plain},
-		{Handler: pushed, Config: &transport.Config{BackwardCredits: 8}},
+		{Handler: pushed, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}},
 	}
 	for i, s := range p.servers {
 		l := p.ls[i]

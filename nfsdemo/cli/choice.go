@@ -40,10 +40,33 @@ func (c choice[T]) Set(name string) error {
 // Type is the name of the value in the help.
 func (choice[T]) Type() string { return "name" }
 
+// profile is the document that connections follow.
+type profile bool
+
+const (
+	rfc8166 profile = false
+	rfc5666 profile = true
+)
+
+// String returns the name of the document.
+func (p profile) String() string {
+	if p == rfc5666 {
+		return "rfc5666"
+	}
+	return "rfc8166"
+}
+
+// settings returns the Config.RFC5666 of the profile.
+func (p profile) settings() *transport.RFC5666 {
+	if p == rfc5666 {
+		return new(transport.RFC5666)
+	}
+	return nil
+}
+
 // addProfileFlag declares --profile on a command.
-func addProfileFlag(cmd *cobra.Command, p *transport.Profile) {
-	of := []transport.Profile{transport.ProfileRFC8166, transport.ProfileRFC5666}
-	cmd.Flags().Var(choice[transport.Profile]{p, of}, "profile",
+func addProfileFlag(cmd *cobra.Command, p *profile) {
+	cmd.Flags().Var(choice[profile]{p, []profile{rfc8166, rfc5666}}, "profile",
 		"rules of RPC-over-RDMA: rfc8166, or rfc5666 with padded messages, exposed replies and connection configuration")
 }
 

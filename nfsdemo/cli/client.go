@@ -22,7 +22,7 @@ type clientFlags struct {
 	reservedPort bool
 	crc          transport.CRCMode
 	stats        bool
-	profile      transport.Profile
+	profile      profile
 	reconnect    time.Duration
 	replies      string // directory of reply logs; "": none
 	immediate    bool   // Immediate Data may stand for replies in the logs
@@ -73,7 +73,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 		return nil, err
 	}
 	cfg := &nfsclient.Config{
-		Transport: &transport.Config{Logger: log, HandshakeTimeout: f.timeout, Profile: f.profile, CRC: f.crc},
+		Transport: &transport.Config{Logger: log, RFC5666: f.profile.settings(), Startup: transport.Startup{Timeout: f.timeout, CRC: f.crc}},
 		InFlight:  f.inFlight, MaxBlock: int(min(f.block, maxCount)),
 		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
 		Reconnect: f.reconnect, CallTimeout: f.callTimeout, MaxTree: f.maxNames,

@@ -21,7 +21,7 @@ func start(t *testing.T) (dir, rdma, tcp string) {
 	dir = t.TempDir()
 	s := started(t, &serviceConfig{
 		exports: one(dir), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0",
-		config: &transport.Config{HandshakeTimeout: time.Minute},
+		config: &transport.Config{Startup: transport.Startup{Timeout: time.Minute}},
 	})
 	return dir, "nfs+rdma://" + addrOf(s.rdma) + s.path, "nfs://" + addrOf(s.tcp) + s.path
 }
@@ -200,8 +200,8 @@ func TestSettings(t *testing.T) {
 // TestRanges: the ranges of the flags are those of transport.Config.
 func TestRanges(t *testing.T) {
 	good := []transport.Config{
-		{Credits: maxCredits, BackwardCredits: maxCredits, MaxConns: maxCount, MaxPulls: maxCount},
-		{RequestMemory: minMemory, PerClient: transport.ClientLimits{Memory: minMemory}},
+		{Credits: maxCredits, Backward: transport.Backward{Credits: maxCredits}, Limits: transport.Limits{Conns: maxCount, Pulls: maxCount}},
+		{Limits: transport.Limits{Memory: minMemory, PerClient: transport.ClientLimits{Memory: minMemory}}},
 	}
 	for _, c := range good {
 		if err := c.Check(); err != nil {
@@ -210,11 +210,11 @@ func TestRanges(t *testing.T) {
 	}
 	for _, c := range []transport.Config{
 		{Credits: maxCredits + 1},
-		{BackwardCredits: maxCredits + 1},
-		{MaxConns: maxCount + 1},
-		{MaxPulls: maxCount + 1},
-		{RequestMemory: minMemory - 1<<20},
-		{PerClient: transport.ClientLimits{Memory: minMemory - 1<<20}},
+		{Backward: transport.Backward{Credits: maxCredits + 1}},
+		{Limits: transport.Limits{Conns: maxCount + 1}},
+		{Limits: transport.Limits{Pulls: maxCount + 1}},
+		{Limits: transport.Limits{Memory: minMemory - 1<<20}},
+		{Limits: transport.Limits{PerClient: transport.ClientLimits{Memory: minMemory - 1<<20}}},
 	} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v is taken", c)

@@ -21,7 +21,7 @@ var demoSizes = []int{0, 1, 4095, 4096, 4097, 65537, 1<<20 + 3, 16 << 20, 64 << 
 // demo is one run of the demonstration.
 type demo struct {
 	a       *app
-	profile transport.Profile
+	profile profile
 	tmp     string // holds dir, and the state of the server
 	dir     string // served
 	svc     *service
@@ -61,15 +61,15 @@ Write (reads) or inline in Sends.`,
 
 // demoFlags adds the flags of demo.
 func (a *app) demoFlags(cmd *cobra.Command) *cobra.Command {
-	most, profile := 0, transport.ProfileRFC8166
-	addProfileFlag(cmd, &profile)
+	most, rules := 0, rfc8166
+	addProfileFlag(cmd, &rules)
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per step")
 	cmd.Flags().IntVar(&most, "max", demoSizes[len(demoSizes)-1], "skip files with more `octets`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if most < 0 {
 			return usagef("--max %d: want 0 or more", most)
 		}
-		d := &demo{a: a, profile: profile}
+		d := &demo{a: a, profile: rules}
 		return d.run(cmd.Context(), most)
 	}
 	return cmd
@@ -114,7 +114,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := &transport.Config{Logger: log, Profile: d.profile}
+	cfg := &transport.Config{Logger: log, RFC5666: d.profile.settings()}
 	d.svc, err = newService(ctx, &serviceConfig{exports: []server.Export{{Path: d.dir, Squash: server.SquashNone}}, state: filepath.Join(d.tmp, "state"), rdma: "127.0.0.1:0", config: cfg})
 	if err != nil {
 		return err

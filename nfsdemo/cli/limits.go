@@ -96,12 +96,12 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 	if len(f.allow) > 0 {
 		allow, err := transport.AllowNets(f.allow...)
 		if err != nil {
-			return usagef("--allow: %s", strings.TrimPrefix(err.Error(), rpc.ErrConfig.Error()+": "))
+			return usagef("--allow: %s", strings.TrimPrefix(err.Error(), "transport: "+rpc.ErrConfig.Error()+": "))
 		}
-		cfg.Allow = allow
+		cfg.Limits.Allow = allow
 	}
-	cfg.MaxConns, cfg.RequestMemory, cfg.MaxPulls = f.conns, int64(f.memory), f.pulls
-	cfg.PerClient = transport.ClientLimits{
+	cfg.Limits.Conns, cfg.Limits.Memory, cfg.Limits.Pulls = f.conns, int64(f.memory), f.pulls
+	cfg.Limits.PerClient = transport.ClientLimits{
 		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
 	}
 	return nil
@@ -151,9 +151,9 @@ func limitMemory(cfg *transport.Config) {
 	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
 		return
 	}
-	n := cfg.RequestMemory
+	n := cfg.Limits.Memory
 	if n == 0 {
-		n = transport.DefaultRequestMemory
+		n = transport.DefaultMemory
 	}
 	debug.SetMemoryLimit(n + besides)
 }

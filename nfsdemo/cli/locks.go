@@ -168,7 +168,7 @@ func (s *service) serveLocks(cfg *serviceConfig) {
 		return
 	}
 	s.wg.Go(func() {
-		err := lockd.ServeUDP(context.Background(), udp, s.srv.Handler, cfg.config.Allow)
+		err := lockd.ServeUDP(context.Background(), udp, s.srv.Handler, cfg.config.Limits.Allow)
 		if !errors.Is(err, net.ErrClosed) && cfg.config.Logger != nil {
 			cfg.config.Logger.Error("locks over UDP have ended", zap.Error(err))
 		}

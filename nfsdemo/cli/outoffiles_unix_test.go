@@ -106,7 +106,7 @@ func TestAllowEverywhere(t *testing.T) {
 	cfg := &serviceConfig{
 		exports: one(t.TempDir()), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", mount: "127.0.0.1:0", replies: "127.0.0.1:0",
 		push:   pushConfig{dir: t.TempDir(), recall: 1e9},
-		config: &transport.Config{Allow: func(net.Addr) bool { return false }},
+		config: &transport.Config{Limits: transport.Limits{Allow: func(net.Addr) bool { return false }}},
 	}
 	s := started(t, cfg)
 	for name, addr := range map[string]string{

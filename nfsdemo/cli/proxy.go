@@ -134,7 +134,7 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if err := inRange("backward", f.backward, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg := &transport.Config{Logger: f.log.zap, Credits: f.credits, BackwardCredits: f.backward, CRC: f.crc}
+	cfg := &transport.Config{Logger: f.log.zap, Credits: f.credits, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}
 	if err := f.limits.apply(cfg); err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	x.status = serveStatus(sl, x.statusServer(), x.stats, x.errs)
 	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
 	if ml != nil {
-		x.wg.Go(func() { x.errs <- x.m.Serve(allowed(ml, x.cfg.Allow)) })
+		x.wg.Go(func() { x.errs <- x.m.Serve(allowed(ml, x.cfg.Limits.Allow)) })
 	}
 	return nil
 }
@@ -346,7 +346,7 @@ func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
 	}
 	l = x.a.capture.Load().TapListener(l)
 	if x.u.Scheme == nfsclient.SchemeRDMA {
-		return allowed(l, x.cfg.Allow), nil
+		return allowed(l, x.cfg.Limits.Allow), nil
 	}
 	return transport.NewListener(l, x.cfg)
 }

@@ -57,7 +57,7 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 	case p.recall <= 0:
 		return usagef("--push-recall %v: want a positive time, for example 10s", p.recall)
 	}
-	cfg.config.BackwardCredits = max(cfg.config.BackwardCredits, backwardCredits)
+	cfg.config.Backward.Credits = max(cfg.config.Backward.Credits, backwardCredits)
 	return p.checkDir(cfg.exports)
 }
 
@@ -120,7 +120,7 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())
 	}
-	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Allow)
+	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Limits.Allow)
 	return p, nil
 }
 

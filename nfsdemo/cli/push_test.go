@@ -35,8 +35,8 @@ func TestPushFlags(t *testing.T) {
 		cfg.config = &transport.Config{}
 		change(&cfg)
 		switch err := cfg.push.check(&cfg); {
-		case want == "" && (err != nil || cfg.config.BackwardCredits == 0):
-			t.Error(err, cfg.config.BackwardCredits)
+		case want == "" && (err != nil || cfg.config.Backward.Credits == 0):
+			t.Error(err, cfg.config.Backward.Credits)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%v; want %q", err, want)
 		}

@@ -31,7 +31,7 @@ func openRepliesService(ctx context.Context, cfg *serviceConfig, h rpc.Handler) 
 		Handler: h, Addr: ":" + port, Logger: cfg.config.Logger,
 		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
 	}
-	return &repliesService{pusher: p, l: allowed(cfg.capture.TapListener(l), cfg.config.Allow)}, p, nil
+	return &repliesService{pusher: p, l: allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)}, p, nil
 }
 
 // serve serves the connections of logs.

@@ -24,7 +24,7 @@ type serveFlags struct {
 	credits  int
 	pool     int // credits of all connections together; 0: no limit
 	portFile string
-	profile  transport.Profile
+	profile  profile
 	limits   limitFlags
 }
 
@@ -145,7 +145,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: cfg.log.zap, Credits: f.credits, Profile: f.profile, ImmediateReplies: cfg.immediate, CRC: f.crc}
+	cfg.config = &transport.Config{Logger: cfg.log.zap, Credits: f.credits, RFC5666: f.profile.settings(), ImmediateReplies: cfg.immediate, Startup: transport.Startup{CRC: f.crc}}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}

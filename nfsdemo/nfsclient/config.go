@@ -37,7 +37,7 @@ type Config struct {
 	InFlight int
 
 	// CallTimeout limits the time of a call whose context has no deadline; then it is a *NoAnswerError. If
-	// zero, Transport.CallTimeout, or 3 min, after which Linux gives up a soft mount over TCP; if negative,
+	// zero, Transport.Timeouts.Call, or 3 min, after which Linux gives up a soft mount over TCP; if negative,
 	// calls wait for as long as the connection lasts. It works with Dial, not with New.
 	CallTimeout time.Duration
 
@@ -139,11 +139,11 @@ func (c *Config) transport() *transport.Config {
 	}
 	switch {
 	case c.CallTimeout > 0:
-		t.CallTimeout = c.CallTimeout
+		t.Timeouts.Call = c.CallTimeout
 	case c.CallTimeout < 0:
-		t.CallTimeout = 0
-	case t.CallTimeout == 0:
-		t.CallTimeout = DefaultCallTimeout
+		t.Timeouts.Call = 0
+	case t.Timeouts.Call == 0:
+		t.Timeouts.Call = DefaultCallTimeout
 	}
 	return &t
 }

@@ -123,7 +123,7 @@ func mix(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Handler: h, Config: &transport.Config{HandlerGrace: time.Duration(rnd.IntN(2)) * time.Millisecond}}
+	s := &transport.Server{Handler: h, Config: &transport.Config{Reading: transport.Reading{HandlerLimit: time.Duration(rnd.IntN(2)) * time.Millisecond}}}
 	l := listen(t)
 	scheme, serve := "nfs+rdma", s.Serve
 	if rnd.IntN(4) == 0 {

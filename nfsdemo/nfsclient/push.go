@@ -108,7 +108,7 @@ func newPusher(u *URL, cfg *Config) *pusher {
 		t = *cfg.Transport
 	}
 	p := &pusher{
-		cfg: cfg.Push.fill(), log: t.Logger, next: t.BackwardHandler, host: u.Host,
+		cfg: cfg.Push.fill(), log: t.Logger, next: t.Backward.Handler, host: u.Host,
 		kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		files: make(map[uint64]*PushFile), over: make(map[uint64]bool),
 		dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) },
@@ -117,11 +117,11 @@ func newPusher(u *URL, cfg *Config) *pusher {
 		p.log = zap.NewNop()
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if t.Profile == transport.ProfileRFC5666 {
+	if t.RFC5666 != nil {
 		p.why = errNoBackward
 		return p
 	}
-	t.BackwardHandler, t.BackwardCredits = p, max(t.BackwardCredits, backwardCredits)
+	t.Backward.Handler, t.Backward.Credits = p, max(t.Backward.Credits, backwardCredits)
 	cfg.Transport = &t
 	return p
 }

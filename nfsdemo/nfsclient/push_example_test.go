@@ -39,7 +39,7 @@ func startPushServer() (url string, stop func()) {
 	if err := pw.Start(context.Background(), h); err != nil {
 		log.Fatal(err)
 	}
-	s := &transport.Server{Handler: h, Config: &transport.Config{BackwardCredits: 8}}
+	s := &transport.Server{Handler: h, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}}
 	go pw.Serve(commits)
 	go s.Serve(calls)
 	return "nfs+rdma://" + calls.Addr().String() + "/export", func() {

@@ -123,7 +123,7 @@ func (w *pushWorld) start() {
 	if err := pw.Start(w.t.Context(), w.files); err != nil {
 		w.t.Fatal(err)
 	}
-	ts := &transport.Server{Handler: h, Config: &transport.Config{BackwardCredits: 8}}
+	ts := &transport.Server{Handler: h, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = pw.Serve(commits) })
 	wg.Go(func() { _ = ts.Serve(w.calls.next()) })

@@ -91,7 +91,7 @@ func TestPushLadder(t *testing.T) {
 		{"wrong secret", w.url, (&owner{secret: push.Secret{1}}).config(nil), 0, push.StatusRefused},
 		{"no secret", w.url, new(owner).config(func(c *Config) { c.Push.Secret = push.Secret{} }), 0, push.ErrNoSecret},
 		{"no backward direction", w.url, known.config(func(c *Config) {
-			c.Transport = &transport.Config{Profile: transport.ProfileRFC5666}
+			c.Transport = &transport.Config{RFC5666: &transport.RFC5666{}}
 		}), 0, errNoBackward},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestBackChannel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	front, err := transport.NewListener(inner, &transport.Config{BackwardCredits: 4})
+	front, err := transport.NewListener(inner, &transport.Config{Backward: transport.Backward{Credits: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,13 +33,13 @@ func TestBackChannel(t *testing.T) {
 		p.Close()
 		<-served
 	}()
-	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: rpc.HandlerFunc(
+	cfg := &transport.Config{Backward: transport.Backward{Credits: 4, Handler: rpc.HandlerFunc(
 		func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			if req.Prog != cbProgram {
 				resp.Stat = xdr.ProgUnavail
 			}
 			resp.Results = append(resp.Results, req.Args...)
-		})}
+		})}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	c, err := transport.Dial(ctx, "tcp", front.Addr().String(), cfg)

@@ -118,7 +118,7 @@ func start(t *testing.T, clients bool) (front string, back net.Listener) {
 		}
 	} else {
 		p.Dial = func(ctx context.Context) (net.Conn, error) {
-			return transport.DialConn(ctx, "tcp", back.Addr().String(), &transport.Config{Profile: transport.ProfileRFC5666, NoConfigCall: true})
+			return transport.DialConn(ctx, "tcp", back.Addr().String(), &transport.Config{RFC5666: &transport.RFC5666{NoConfigCall: true}})
 		}
 	}
 	served := make(chan error, 1)

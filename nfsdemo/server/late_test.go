@@ -36,7 +36,7 @@ func (nothing) Parse(*xdr.Decoder) error { return nil }
 
 // newSlowHost is a server that reads no call of a connection while a NULL of that connection runs.
 func newSlowHost(t *testing.T, w way) (*host, *slowNull) {
-	cfg := &transport.Config{HandlerGrace: -1}
+	cfg := &transport.Config{Reading: transport.Reading{HandlerLimit: -1}}
 	if w.name == stream.name {
 		cfg.Credits = 1
 	}

@@ -129,7 +129,7 @@ func start(t *testing.T, ps *Server) *world {
 		t.Fatal(err)
 	}
 	l := w.listen()
-	ts := &transport.Server{Handler: ps, Config: &transport.Config{BackwardCredits: 2}}
+	ts := &transport.Server{Handler: ps, Config: &transport.Config{Backward: transport.Backward{Credits: 2}}}
 	w.rawRPC = l.Addr().String()
 	w.rpc = recorded(t, w.rawRPC)
 	w.serve(func() { _ = ts.Serve(l) })

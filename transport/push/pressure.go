@@ -47,7 +47,7 @@ func (l *Log) Pressure(ctx context.Context, window uint64, gap time.Duration) er
 }
 
 // Callbacks is the [rpc.Handler] for the calls that servers make to the sessions of a
-// client. Set it as BackwardHandler of the RPC clients (transport.Config), and as
+// client. Set it as Backward.Handler of the RPC clients (transport.Config), and as
 // Config.Callbacks of the sessions. The zero value is ready.
 type Callbacks struct {
 	mu       sync.Mutex

@@ -19,7 +19,7 @@ func TestPressure(t *testing.T) {
 		t.Run(best.String(), func(t *testing.T) {
 			w := start(t, &Server{})
 			var back Callbacks
-			rpc, err := transport.Dial(t.Context(), "tcp", w.rpc, &transport.Config{BackwardCredits: 2, BackwardHandler: &back})
+			rpc, err := transport.Dial(t.Context(), "tcp", w.rpc, &transport.Config{Backward: transport.Backward{Credits: 2, Handler: &back}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
@@ -87,6 +88,10 @@ func (c *Config) fill() (*Config, error) {
 	if c != nil {
 		f = *c
 	}
+	err := setting.Check(
+		setting.Time("DialTimeout", f.DialTimeout), setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay),
+		setting.Time("Patience", f.Patience),
+	)
 	f.DialTimeout = cmp.Or(f.DialTimeout, DefaultDialTimeout)
 	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
 	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
@@ -97,11 +102,12 @@ func (c *Config) fill() (*Config, error) {
 	}
 	switch {
 	case f.Dial == nil:
-		return nil, fmt.Errorf("%w: Config.Dial must be set", rpc.ErrConfig)
-	case f.MinDelay < 0 || f.MinDelay > f.MaxDelay:
-		return nil, fmt.Errorf("%w: MinDelay is %v, want 0 to MaxDelay, %v", rpc.ErrConfig, f.MinDelay, f.MaxDelay)
-	case f.DialTimeout < 0 || f.Patience < 0:
-		return nil, fmt.Errorf("%w: DialTimeout is %v and Patience %v, want more than 0", rpc.ErrConfig, f.DialTimeout, f.Patience)
+		err = setting.Error("Dial must be set")
+	case err == nil && f.MinDelay > f.MaxDelay:
+		err = setting.Error("MinDelay is %v, want at most MaxDelay, %v", f.MinDelay, f.MaxDelay)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redial: %w", err)
 	}
 	return &f, nil
 }

@@ -14,7 +14,7 @@ import (
 // roles exchanged. They have their own credits and XIDs. Nothing is sent before the client is
 // known to accept such calls: RFC 8167 Section 5.3, "an Upper-Layer Protocol MUST NOT perform
 // backward-direction RPC operations until the peer server has indicated it is prepared to handle
-// them". A client of this package says so when it connects by RDMA (Config.BackwardCredits). For
+// them". A client of this package says so when it connects by RDMA (Backward.Credits). For
 // any other client the upper layer finds out, and calls [Backward.Enable].
 type Backward struct {
 	caller func() (Caller, error)
@@ -47,7 +47,7 @@ func (b *Backward) Enable() {
 func (b *Backward) Enabled() bool { return b != nil && b.ready.Load() }
 
 // Do makes a call to the client and waits for its reply, like [Caller.Do]. Calls are sent in the
-// order in which they were made, at most Config.BackwardCredits at a time, and at most as many as
+// order in which they were made, at most Backward.Credits at a time, and at most as many as
 // the client grants. The error is *RPCError with ReasonBackward, and nothing was sent, if the
 // direction is not enabled at this end or at the client, or if the call does not fit inline. It
 // is *OpError if the context or the connection ends. Item and Sink are never moved by RDMA. When

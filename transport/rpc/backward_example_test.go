@@ -22,17 +22,17 @@ func ExampleBackward() {
 		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 			met <- req.Backward // it outlives the call
 		}),
-		Config: &transport.Config{BackwardCredits: 4},
+		Config: &transport.Config{Backward: transport.Backward{Credits: 4}},
 	}
 	go s.ServeShared(l)
 	defer s.Close()
 
 	ctx := context.Background()
-	both := &transport.Config{BackwardCredits: 4, BackwardHandler: rpc.HandlerFunc(
+	both := &transport.Config{Backward: transport.Backward{Credits: 4, Handler: rpc.HandlerFunc(
 		func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 			d := xdr.NewDecoder(req.Args)
 			resp.Results = xdr.AppendUint32(resp.Results, 2*d.Uint32())
-		})}
+		})}}
 	c, err := transport.Dial(ctx, "tcp", l.Addr().String(), both)
 	if err != nil {
 		log.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
@@ -27,7 +28,7 @@ const (
 )
 
 // ErrConfig is wrapped by the errors for settings out of range.
-var ErrConfig = errors.New("transport: setting out of range")
+var ErrConfig = setting.ErrRange
 
 // OpError says that a connection or a context ended. Err wraps net.ErrClosed,
 // os.ErrDeadlineExceeded, the context's error, *verbs.ProtocolError (we refused the
@@ -188,11 +189,11 @@ type Limit string
 
 // Limits at which something is refused. At other limits calls wait: see Stats.Waited.
 const (
-	LimitAllow         Limit = "not among the allowed clients (Config.Allow)"
-	LimitConns         Limit = "too many connections (Config.MaxConns)"
-	LimitClientConns   Limit = "too many connections of one client (Config.PerClient.Conns)"
-	LimitExposed       Limit = "too many octets of replies wait to be read (Config.ExposedMemory)"
-	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Config.PerClient.Exposed)"
+	LimitAllow         Limit = "not among the allowed clients (Limits.Allow)"
+	LimitConns         Limit = "too many connections (Limits.Conns)"
+	LimitClientConns   Limit = "too many connections of one client (Limits.PerClient.Conns)"
+	LimitExposed       Limit = "too many octets of replies wait to be read (RFC5666.ExposedMemory)"
+	LimitClientExposed Limit = "too many octets of replies to one client wait to be read (Limits.PerClient.Exposed)"
 )
 
 // LimitError reports that something was refused to a client. Max is the limit, 0 for [LimitAllow].

@@ -12,7 +12,7 @@ import "context"
 // goroutine that reads the connection. This is several times faster, but blocks that connection
 // meanwhile. A call that may block runs there too as long as its likes have taken little time on
 // average, one at a time; otherwise it gets a goroutine of its own. A call that takes longer than
-// Config.HandlerGrace all the same no longer keeps the others waiting. With
+// Reading.HandlerLimit all the same no longer keeps the others waiting. With
 //
 //	Class(req *Request) uint32
 //

@@ -59,23 +59,23 @@ type Stats struct {
 	Immediates uint64
 	// Invalidated counts replies that invalidated an STag (RFC 8797 Section 4.1).
 	Invalidated uint64
-	// NotAllowed counts connections that Config.Allow refused. TooMany counts those refused by a
+	// NotAllowed counts connections that Limits.Allow refused. TooMany counts those refused by a
 	// limit on connections. SlowPeers counts those that ended because the peer kept this side
 	// waiting: in the start-up, inside an FPDU, by not reading, by not answering RDMA Reads, by
 	// not sending RDMA_DONE.
 	NotAllowed, TooMany, SlowPeers uint64
-	// Waited counts calls that had to wait for RequestMemory or MaxPulls, or for their client's
+	// Waited counts calls that had to wait for Limits.Memory or Limits.Pulls, or for their client's
 	// part of these. Waiting is the number of calls that wait now, Pulls the number that are being
 	// pulled.
 	Waited         uint64
 	Waiting, Pulls int
-	// Held is the number of octets of RequestMemory that calls hold now. It may be more, because octets
+	// Held is the number of octets of Limits.Memory that calls hold now. It may be more, because octets
 	// that exist already are counted too, but then no further call begins.
 	Held int64
 	// Stuck counts connections that ended because a call for which there was no memory stood before the
 	// replies that handlers of the connection waited for (record-marked TCP, [Backward.Do]).
 	Stuck uint64
-	// ExposedRefused counts replies refused because of ExposedMemory, or the client's part of it.
+	// ExposedRefused counts replies refused because of RFC5666.ExposedMemory, or the client's part of it.
 	ExposedRefused uint64
 	// Takeovers counts handlers from which the watchdog took the reading role.
 	Takeovers uint64
@@ -97,7 +97,7 @@ type Stats struct {
 	Retransmits, Silences uint64
 	// DRCEntries is the number of replies in the duplicate request cache now, DRCOctets their
 	// size, and DRCEvicted the number of replies that were evicted before their time: see
-	// Config.DRCEntries.
+	// Duplicates.Entries.
 	DRCEntries int
 	DRCOctets  int64
 	DRCEvicted uint64

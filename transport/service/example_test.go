@@ -222,12 +222,12 @@ func ExampleCaller() {
 		fmt.Println(q.Text)
 		return &answer{true}, nil
 	})
-	srv := &transport.Server{Handler: server, Config: &transport.Config{BackwardCredits: 4}}
+	srv := &transport.Server{Handler: server, Config: &transport.Config{Backward: transport.Backward{Credits: 4}}}
 	defer srv.Close()
 	a, z := rdmaptest.Pipe()
 	go srv.ServeConn(z)
 	ctx := context.Background()
-	c, err := transport.NewClient(ctx, a, &transport.Config{BackwardCredits: 4, BackwardHandler: client})
+	c, err := transport.NewClient(ctx, a, &transport.Config{Backward: transport.Backward{Credits: 4, Handler: client}})
 	if err != nil {
 		log.Fatal(err)
 	}

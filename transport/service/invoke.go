@@ -10,7 +10,7 @@ import (
 )
 
 // Caller makes calls: an [rpc.Caller], or the [rpc.Backward] of a client, which a Mux serves there
-// (Config.BackwardHandler).
+// (Config.Backward.Handler).
 type Caller interface {
 	Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 }

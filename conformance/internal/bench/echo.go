@@ -30,7 +30,7 @@ func echoItem(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 // echoConfig is the configuration of both ends: the opaque of procItem is eligible, as argument and as result.
 func echoConfig(crc transport.CRCMode) *transport.Config {
 	echo := chunks.Row{Prog: benchProg, Vers: 1, Proc: procItem, Arg: chunks.After(), Result: chunks.After()}
-	return &transport.Config{CRC: crc, Binding: chunks.Table{echo}}
+	return &transport.Config{Startup: transport.Startup{CRC: crc}, Binding: chunks.Table{echo}}
 }
 
 // chunkEcho makes calls that echo bulkSize octets for dur, one after the other, and returns MB/s in one

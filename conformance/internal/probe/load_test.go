@@ -28,7 +28,7 @@ func TestClientsLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := serveWith(t, &transport.Server{Handler: h, Config: &transport.Config{MaxConns: 40}})
+	addr := serveWith(t, &transport.Server{Handler: h, Config: &transport.Config{Limits: transport.Limits{Conns: 40}}})
 	all, err := played(t, &probe.Prober{Address: addr, Only: regexp.MustCompile("^load/clients$"), Clients: 80})
 	if err != nil || len(all) != 1 || all[0].Verdict != "tolerated" || !strings.HasSuffix(all[0].Tries[0].Answer, " of 80") {
 		t.Errorf("%+v, %v", all, err)

@@ -43,7 +43,7 @@ func (l *lasting) init(worker uint16) {
 
 // redial returns the configuration for making connections.
 func (l *lasting) redial(addr Addr) *redial.Config {
-	cfg := &transport.Config{BackwardCredits: 4, BackwardHandler: &l.push}
+	cfg := &transport.Config{Backward: transport.Backward{Credits: 4, Handler: &l.push}}
 	return &redial.Config{
 		Dial: func(ctx context.Context) (redial.Conn, error) {
 			conn, err := addr.dial(ctx, "RDMA")

@@ -5,7 +5,7 @@
 //	srv, err := server.New(&server.Config{Exports: exports, Guard: pw})
 //	err = pw.Start(ctx, srv)
 //	go pw.Serve(commitListener)
-//	ts := &transport.Server{Handler: srv, Config: &transport.Config{BackwardCredits: 8}}
+//	ts := &transport.Server{Handler: srv, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}}
 //
 // # What is promised
 //

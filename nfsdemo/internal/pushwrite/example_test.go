@@ -41,11 +41,11 @@ func Example() {
 	})
 	_ = pw.Start(ctx, srv) // applies what logs hold
 	go pw.Serve(commits)
-	ts := &transport.Server{Handler: srv, Config: &transport.Config{BackwardCredits: 8}}
+	ts := &transport.Server{Handler: srv, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}}
 	go ts.Serve(calls)
 	defer ts.Close()
 
-	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil) // give it a BackwardHandler
+	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil) // give it a Backward.Handler
 	defer caller.Close()
 	root, _ := nfsclient.NewMounter(caller, &xdr.SysCred{}).Mount(ctx, "/export")
 	log, _ := push.Dial(ctx, caller, "log-of-mine", &push.Config{

@@ -115,7 +115,7 @@ func (w *world) start(before func(*faulty)) {
 	if err := pw.Start(w.t.Context(), w.files); err != nil {
 		w.t.Fatal(err)
 	}
-	ts := &transport.Server{Handler: srv, Config: &transport.Config{BackwardCredits: 8}}
+	ts := &transport.Server{Handler: srv, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}}
 	w.addr = calls.Addr().String()
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = pw.Serve(commits) })
@@ -293,7 +293,7 @@ func (w *world) pusher(name string, uid uint32) *pusher {
 func (p *pusher) dial(w *world) {
 	p.t.Helper()
 	var err error
-	p.rpc, err = transport.Dial(p.t.Context(), "tcp", w.addr, &transport.Config{BackwardCredits: 8, BackwardHandler: p})
+	p.rpc, err = transport.Dial(p.t.Context(), "tcp", w.addr, &transport.Config{Backward: transport.Backward{Credits: 8, Handler: p}})
 	if err != nil {
 		p.t.Fatal(err)
 	}

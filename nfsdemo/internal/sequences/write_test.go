@@ -30,7 +30,7 @@ func pushServer(t *testing.T, to relay, recall time.Duration) *nfsclient.URL {
 	})
 	check(t, err)
 	check(t, pw.Start(t.Context(), h))
-	ts := &transport.Server{Handler: h, Config: &transport.Config{BackwardCredits: 8}}
+	ts := &transport.Server{Handler: h, Config: &transport.Config{Backward: transport.Backward{Credits: 8}}}
 	running(t, func() { check(t, ts.Close()); check(t, pw.Close(background)) },
 		func() { _ = pw.Serve(commits) }, func() { _ = ts.Serve(calls) })
 	u, err := nfsclient.ParseURL("nfs+rdma://" + to(calls.Addr().String()) + "/export")
@@ -99,7 +99,7 @@ func TestWriteFenced(t *testing.T) {
 		plain := dialed(t, u, nfsclient.Config{})
 		n, err := plain.Create(t.Context(), plain.Root(), "file", 0o644, true)
 		check(t, err)
-		caller, err := transport.Dial(t.Context(), "tcp", u.Addr(), &transport.Config{BackwardCredits: 8, BackwardHandler: stubborn{}})
+		caller, err := transport.Dial(t.Context(), "tcp", u.Addr(), &transport.Config{Backward: transport.Backward{Credits: 8, Handler: stubborn{}}})
 		check(t, err)
 		t.Cleanup(func() { caller.Close() })
 		auth := cred.Auth()
