@@ -5,7 +5,7 @@
 //	columns, err := p.Columns()
 //	table, err := bench.NFS(columns, nil)
 //
-// [NFS] puts the same READs, WRITEs and GETATTRs on servers over RDMA and over TCP, and on any others.
+// [NFS] puts the same READs, WRITEs, GETATTRs and LOOKUPs on servers over RDMA and over TCP, and on any others.
 //
 //	p, stop, err := bench.Serve(dir)        // in the other process
 //	results, err := bench.Push(p, &bench.Options{Rounds: 9})

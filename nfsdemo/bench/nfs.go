@@ -44,7 +44,7 @@ func rows() (rs []row) {
 		{op: write(64 * kib), depth: 8, connections: 4},
 		plain(op{kind: opWriteSync, size: 4 * kib}, 8),
 		plain(read(4*kib), 8), plain(read(64*kib), 1), plain(read(64*kib), 8), plain(read(mib), 8),
-		plain(getattr, 1), plain(getattr, 32),
+		plain(getattr, 1), plain(op{kind: opLookup}, 8), plain(getattr, 32),
 		{op: getattr, depth: 32, connections: 4},
 	}
 	for _, bulk := range []op{read(mib), write(mib)} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type opKind int
 const (
 	opNone opKind = iota
 	opGetAttr
+	opLookup
 	opRead
 	opWrite     // UNSTABLE
 	opWriteSync // FILE_SYNC
@@ -37,6 +39,8 @@ func (o op) String() string {
 	switch o.kind {
 	case opGetAttr:
 		return "GETATTR"
+	case opLookup:
+		return "LOOKUP"
 	case opRead:
 		return "READ " + measure.Short(o.size)
 	case opWriteSync:
@@ -195,8 +199,12 @@ func (l *load) drive(o op, depth int, dur time.Duration, over <-chan struct{}, d
 
 // call makes one call.
 func (f *benchFile) call(ctx context.Context, n *nfsclient.Node, o op, buf []byte) (err error) {
-	if o.kind == opGetAttr {
+	switch o.kind {
+	case opGetAttr:
 		return f.c.Refresh(ctx, n)
+	case opLookup:
+		_, err = f.c.Child(ctx, f.c.Root(), path.Base(f.n.Path))
+		return err
 	}
 	pieces := f.size / int64(o.size)
 	off := f.next.Add(1) % pieces * int64(o.size)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os/user"
 	"runtime"
@@ -15,7 +16,11 @@ import (
 )
 
 // owners knows the users at the other end of connections from this machine: there, nobody has to be believed.
-type owners struct{ m sync.Map } // of weak.Pointer[net.TCPAddr] to *owner
+type owners struct {
+	m    sync.Map     // of weak.Pointer[net.TCPAddr] to *owner
+	log  *slog.Logger // nil: nothing is logged
+	told sync.Once
+}
 
 // owner is looked up when the first call comes: that may ask a directory service for groups.
 type owner struct {
@@ -60,23 +65,40 @@ func (o *owners) of(a net.Addr) (server.User, bool) {
 		return server.User{}, false
 	}
 	x := v.(*owner)
-	x.once.Do(x.find)
+	x.once.Do(func() {
+		if err := x.find(); err != nil {
+			o.tell(x)
+		}
+	})
 	return x.user, true
 }
 
+// tell says once that the kernel does not tell. It answers ENOENT then, as of a connection that has just ended: but
+// the end that is here is still there.
+func (o *owners) tell(x *owner) {
+	_, err := sockowner.Of(&x.remote, &x.local)
+	if err == nil || o.log == nil {
+		return
+	}
+	o.told.Do(func() {
+		o.log.Warn("clients on this machine are refused: the kernel does not say whose their connections are",
+			"error", err, "fix", "as root: modprobe tcp_diag")
+	})
+}
+
 // find asks the kernel whose the socket is. If it does not know, nobody is believed.
-func (x *owner) find() {
+func (x *owner) find() error {
 	uid, err := sockowner.Of(&x.local, &x.remote)
 	if errors.Is(err, sockowner.ErrUnknown) {
 		uid = caller.None
 	}
 	x.user.UID = uid
 	if uid == 0 || uid == caller.None {
-		return
+		return err
 	}
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {
-		return
+		return nil // a user without a name has no groups
 	}
 	ids, _ := u.GroupIds() // the primary group at least
 	for _, id := range append([]string{u.Gid}, ids...) {
@@ -84,4 +106,5 @@ func (x *owner) find() {
 			x.user.GIDs = append(x.user.GIDs, uint32(n))
 		}
 	}
+	return nil
 }

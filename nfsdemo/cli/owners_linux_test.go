@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -147,4 +148,37 @@ func TestOwnersForget(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Errorf("%d connections are remembered", left())
+}
+
+// TestOwnersUntold: if the kernel does not tell whose connections are, which it does as long as they are there, the log
+// says so, once.
+func TestOwnersUntold(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var said bytes.Buffer
+	o := owners{log: slog.New(slog.NewTextHandler(&said, nil))}
+	ol := o.listen(l)
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := ol.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.tell(&owner{local: *s.LocalAddr().(*net.TCPAddr), remote: *s.RemoteAddr().(*net.TCPAddr)})
+	if said.Len() > 0 {
+		t.Errorf("of a connection that is there: %s", said.String())
+	}
+	s.Close()
+	nobody := &owner{local: net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, remote: net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+	o.tell(nobody)
+	o.tell(nobody)
+	if n := strings.Count(said.String(), "modprobe tcp_diag"); n != 1 {
+		t.Errorf("said %d times: %s", n, said.String())
+	}
 }

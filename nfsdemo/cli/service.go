@@ -102,6 +102,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := s.openExports(cfg); err != nil {
 		return err
 	}
+	if s.log != nil {
+		s.owners.log = s.log.Logger
+	}
 	sc := &server.Config{Exports: *s.exports.Load(), Logger: cfg.config.Logger, Local: s.owners.of}
 	var err error
 	if s.push, err = openPush(ctx, cfg); err != nil {
