@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -200,6 +201,8 @@ func (d *door) look() {
 func (d *door) stats(s *rpc.Stats) {
 	g := d.Stats()
 	s.Held, s.Waited, s.Waiting, s.Pulls = g.Held, g.Waited, g.Waiting, g.Pulls
+	p := cmp.Or(d.cfg.CreditPool, d.pool).Stats()
+	s.PoolCredits, s.PoolHeld = p.Size, p.Held
 }
 
 // stranger logs that a connection ended before it could carry calls, unless it was refused, which is

@@ -182,7 +182,6 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 func (l *Listener) Stats() rpc.Stats {
 	s := l.ctr.snapshot()
 	s.Credits = l.cfg.Credits
-	addPool(&s, l.cfg.CreditPool)
 	l.door.stats(&s)
 	l.dups.stats(&s)
 	return s

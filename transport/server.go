@@ -215,7 +215,6 @@ func (s *Server) Stats() rpc.Stats {
 	}
 	st := s.ctr.snapshot()
 	st.Credits = s.cfg.Credits
-	addPool(&st, s.cfg.CreditPool)
 	s.dups.stats(&st)
 	s.door.stats(&st)
 	s.mu.Lock()

@@ -6,14 +6,6 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// addPool adds the state of a pool to s; p may be nil.
-func addPool(s *rpc.Stats, p *CreditPool) {
-	if p != nil {
-		st := p.Stats()
-		s.PoolCredits, s.PoolHeld = st.Size, st.Held
-	}
-}
-
 // counters is the live form of Stats.
 type counters struct {
 	calls, replies, read, written, inline atomic.Uint64

@@ -73,7 +73,9 @@ func TestWaitingCallsBounded(t *testing.T) {
 	if sum > most+clients {
 		t.Errorf("%d clients have %d credits, want at most %d", clients, sum, most+clients)
 	}
-	t.Logf("%d credits", sum)
+	if st := s.Stats(); st.PoolCredits != most/2 || st.PoolHeld == 0 || st.PoolHeld > st.PoolCredits {
+		t.Errorf("%d of %d credits held, want some of %d", st.PoolHeld, st.PoolCredits, most/2)
+	}
 
 	_ = all[0].Close()
 	for s.Stats().Connections == clients {

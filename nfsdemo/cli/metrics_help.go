@@ -24,7 +24,7 @@ var metricsHelp = map[string]string{
 	"transport_long_calls":       "Calls in a Position Zero chunk.",
 	"transport_octets_offered":   "Octets that calls have offered for results.",
 	"transport_credits":          "Now: credits that new replies grant.",
-	"transport_pool_credits":     "Now: size of the pool of credits, 0 for none.",
+	"transport_pool_credits":     "Now: size of the pool of credits that connections share.",
 	"transport_pool_held":        "Now: credits of the pool that clients have.",
 	"transport_connections":      "Now: connections.",
 	"transport_accepted":         "Connections that finished their start-up.",

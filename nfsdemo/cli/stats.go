@@ -15,9 +15,6 @@ func printStats(w io.Writer, who string, s rpc.Stats) {
 		fmt.Fprintf(w, "%s: %d read, %d write and %d reply chunk segments, %d long calls\n",
 			who, s.ReadSegments, s.WriteSegments, s.ReplySegments, s.LongCalls)
 	}
-	if s.PoolCredits > 0 {
-		fmt.Fprintf(w, "%s: %d connections shared %d credits\n", who, s.Accepted, s.PoolCredits)
-	}
 	if n := s.Replayed + s.Joined; n > 0 {
 		fmt.Fprintf(w, "%s: %d repeated calls were not run again\n", who, n)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"sync"
 
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -62,13 +63,29 @@ func PrintPanic(req *Request, v any, stack []byte) {
 // place. It returns false if msg is not a call, which gets no reply (RFC 5531 Section 9). It
 // borrows msg. If the handler panics, the reply is SYSTEM_ERR.
 func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) ([]byte, bool) {
-	req := Request{RemoteAddr: from, Network: "message"}
-	var resp Response
-	resp.Reset()
-	defer resp.Release()
-	if req.Parse(msg, false, &resp) != nil {
+	m := messages.Get().(*message)
+	defer m.end()
+	m.resp.Reset()
+	m.req.RemoteAddr, m.req.Network = from, "message"
+	if m.req.Parse(msg, false, &m.resp) != nil {
 		return b, false
 	}
-	Run(ctx, h, &req, &resp, func(v any, stack []byte) { PrintPanic(&req, v, stack) })
-	return resp.AppendReply(b, req.XID), true
+	Run(ctx, h, &m.req, &m.resp, m.panicked)
+	return m.resp.AppendReply(b, m.req.XID), true
+}
+
+// messages are reused: two thirds of what a short call would allocate.
+var messages = sync.Pool{New: func() any { return new(message) }}
+
+type message struct {
+	req  Request
+	resp Response
+}
+
+func (m *message) panicked(v any, stack []byte) { PrintPanic(&m.req, v, stack) }
+
+func (m *message) end() {
+	m.resp.Release()
+	m.req = Request{}
+	messages.Put(m)
 }

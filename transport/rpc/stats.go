@@ -38,8 +38,9 @@ type Stats struct {
 	LongCalls, OctetsOffered                   uint64
 	// Credits is the latest grant (client) or the grant of new replies (server).
 	Credits int
-	// PoolCredits is the size of a server's or listener's Config.CreditPool, 0 for none. PoolHeld
-	// is how many of its credits clients have now, including those of other servers that share it.
+	// PoolCredits is the number of credits that the connections of a server or listener share: the size of
+	// Config.CreditPool, or of the pool that stands in for it. PoolHeld is how many of them clients have now,
+	// including those of other servers that share it.
 	PoolCredits, PoolHeld int
 	// Connections is the number of connections alive now.
 	Connections int
