@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,15 +27,17 @@ type Packet struct {
 	Data  []byte          // the captured octets, lent until the next packet is asked for
 }
 
-// pcapngMagic is the type of the Section Header Block every pcapng file begins with.
-const pcapngMagic = 0x0a0d0d0a
+const (
+	pcapngMagic = 0x0a0d0d0a // the type of the Section Header Block that every pcapng file begins with
+	gzipMagic   = 0x1f8b     // RFC 1952 Section 2.3.1
+)
 
 // packetReader is what the two readers of pcapgo have in common.
 type packetReader interface {
 	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }
 
-// Packets yields the packets of a pcap (also gzip-compressed) or pcapng stream in file order. It borrows r
+// Packets yields the packets of a pcap or pcapng stream, also gzip-compressed, in file order. It borrows r
 // until the loop ends. A damaged or truncated file yields one last pair with a non-nil error; the packets
 // before it are good. An empty input is [ErrNotCapture].
 func Packets(r io.Reader) iter.Seq2[Packet, error] {
@@ -67,6 +70,16 @@ func openCapture(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.L
 	magic, err := br.Peek(4)
 	if err != nil {
 		return nil, nil, ErrNotCapture
+	}
+	if binary.BigEndian.Uint16(magic) == gzipMagic {
+		z, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+		}
+		br = bufio.NewReader(z)
+		if magic, err = br.Peek(4); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+		}
 	}
 	if binary.BigEndian.Uint32(magic) != pcapngMagic {
 		return openPcap(br)

@@ -171,21 +171,47 @@ func TestNotCapture(t *testing.T) {
 	}
 }
 
+// TestGzip: pcap and pcapng may be compressed, also in several members.
 func TestGzip(t *testing.T) {
 	b, err := os.ReadFile(pcapDir + "/d-reject.pcap")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var z bytes.Buffer
-	w := gzip.NewWriter(&z)
-	if _, err := w.Write(b); err != nil {
+	var ng bytes.Buffer
+	w, err := pcapgo.NewNgWriter(&ng, layers.LinkTypeEthernet)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
+	for p, err := range Packets(bytes.NewReader(b)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: p.Time, Length: p.Len, CaptureLength: len(p.Data)}, p.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if got := countEvents(t, z.Bytes()); got["mpa.rep"] != 1 {
-		t.Errorf("%v", got)
+	for name, file := range map[string][]byte{"pcap": b, "pcapng": ng.Bytes()} {
+		var z bytes.Buffer
+		for _, part := range [][]byte{file[:3], file[3:]} {
+			w := gzip.NewWriter(&z)
+			if _, err := w.Write(part); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := countEvents(t, z.Bytes()); got["mpa.rep"] != 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+		for pair, err := range Packets(bytes.NewReader(z.Bytes()[:20])) {
+			if err == nil {
+				t.Errorf("%s, cut: %v", name, pair)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,14 +20,14 @@ import (
 )
 
 // Column is what one peer did. It is kept as NAME.json; the connections of its cells that are not ok are in
-// NAME.pcapng, and the judge's page of those is NAME.html.
+// NAME.pcapng.gz, and the judge's page of those is NAME.html.
 type Column struct {
 	Name    string  `json:"name"`
 	About   string  `json:"about"` // version, and where it ran
 	Date    string  `json:"date"`  // YYYY-MM-DD
 	Client  bool    `json:"client,omitempty"`
 	Ended   string  `json:"ended,omitempty"` // why there are no more cells
-	Packets int     `json:"packets"`         // in NAME.pcapng
+	Packets int     `json:"packets"`         // in NAME.pcapng.gz
 	Cells   []*Cell `json:"cells"`
 }
 
@@ -39,7 +40,7 @@ type Cell struct {
 	Got     string   `json:"got,omitempty"`   // the first octets of the first connection, in hexadecimal
 	Tries   []*Tries `json:"tries,omitempty"` // of a cell that is not ok
 	Alive   []string `json:"alive,omitempty"`
-	First   int      `json:"first,omitempty"` // packet of the cell in NAME.pcapng; 0: load is not kept
+	First   int      `json:"first,omitempty"` // packet of the cell in NAME.pcapng.gz; 0: load is not kept
 	Broken  []Packet `json:"broken,omitempty"`
 }
 
@@ -77,7 +78,7 @@ func sameRule(a, b string) bool {
 	return ra == rb
 }
 
-// Packet is a violation of the peer, in a packet of NAME.pcapng.
+// Packet is a violation of the peer, in a packet of NAME.pcapng.gz.
 type Packet struct {
 	Frame int    `json:"frame"`
 	Rule  string `json:"rule"`
@@ -86,7 +87,7 @@ type Packet struct {
 // Captured reports whether the column has packets, and so a page of the judge.
 func (c *Column) Captured() bool { return c.Packets > 0 }
 
-// File returns the name of one of the column's files, "json", "pcapng" or "html".
+// File returns the name of one of the column's files, "json", "pcapng.gz" or "html".
 func (c *Column) File(ext string) string { return c.Name + "." + ext }
 
 // find returns the cell of a case, nil if it was not played.
@@ -152,7 +153,7 @@ func (c *Column) save(dir string) error {
 
 // clear removes what dir has of the column.
 func (c *Column) clear(dir string) error {
-	for _, ext := range []string{"json", "pcapng", "html"} {
+	for _, ext := range []string{"json", "pcapng.gz", "html"} {
 		if err := os.Remove(filepath.Join(dir, c.File(ext))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -160,7 +161,7 @@ func (c *Column) clear(dir string) error {
 	return nil
 }
 
-// keep appends the packets of a cell to NAME.pcapng: sections of pcapng may follow each other.
+// keep appends the packets of a cell to NAME.pcapng.gz: members of gzip and sections of pcapng may follow each other.
 func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) error {
 	b := judge.NewBuilder(nil)
 	n, err := events(bytes.NewReader(packets), b.Event)
@@ -174,13 +175,14 @@ func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) e
 		}
 	}
 	cell.Broken = slices.Compact(cell.Broken)
-	f, err := os.OpenFile(filepath.Join(dir, c.File("pcapng")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, c.File("pcapng.gz")), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(packets)
+	z := gzip.NewWriter(f)
+	_, err = z.Write(packets)
 	c.Packets += n
-	return errors.Join(err, f.Close())
+	return errors.Join(err, z.Close(), f.Close())
 }
 
 // Draw writes the judge's pages of all columns in dir again.
@@ -195,17 +197,17 @@ func Draw(dir string) error {
 // detail bounds the fields and octets of a judge's page; later messages have only their lines.
 const detail = 128 << 10
 
-// draw writes NAME.html.
+// draw writes NAME.html, and what it loads.
 func (c *Column) draw(dir string) error {
 	if !c.Captured() {
 		return nil
 	}
-	f, err := os.Open(filepath.Join(dir, c.File("pcapng")))
+	f, err := os.Open(filepath.Join(dir, c.File("pcapng.gz")))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	drawn, b := page.New(c.File("pcapng"), &page.Options{MaxOctets: 96, MaxDetail: detail}), judge.NewBuilder(nil)
+	drawn, b := page.New(c.File("pcapng.gz"), &page.Options{MaxOctets: 96, MaxDetail: detail, Apart: true}), judge.NewBuilder(nil)
 	if _, err := events(f, func(ev *decode.Event) {
 		drawn.Event(ev)
 		b.Event(ev)
@@ -216,7 +218,7 @@ func (c *Column) draw(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(drawn.Write(out, b.Report()), out.Close())
+	return errors.Join(drawn.Write(out, b.Report()), out.Close(), page.WriteAssets(dir))
 }
 
 // events passes the events of a capture on, and returns the number of its packets.

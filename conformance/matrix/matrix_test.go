@@ -61,7 +61,7 @@ func TestMatrix(t *testing.T) {
 	page := write(t, dir)
 	for _, want := range []string{
 		`<b id="good-1-mpa-wrong-key">good-1</b> <b id="good-2-mpa-wrong-key">`, `href="#bad-rpc-procedure"`, "RFC 5531", "not reached", "<code>4d504120",
-		`href="bad.html#packet-`, `href="bad.pcapng"`,
+		`href="bad.html#packet-`, `href="bad.pcapng.gz"`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
@@ -104,7 +104,7 @@ func write(t *testing.T, dir string) string {
 
 // packets: the links of the bad server lead to the violations that the judge finds in its capture, and to no others.
 func packets(t *testing.T, dir, page string) {
-	f, err := os.Open(filepath.Join(dir, "bad.pcapng"))
+	f, err := os.Open(filepath.Join(dir, "bad.pcapng.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

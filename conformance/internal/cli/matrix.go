@@ -32,8 +32,8 @@ func matrixCmd() *cobra.Command {
 		Use:   "matrix DIR",
 		Short: "Probe several peers, and write one page that compares them",
 		Long: `matrix plays the cases of probe to servers, and those of probe --listen to clients, and writes
-the column of each into DIR: NAME.json, and of the cells that are not ok a capture, NAME.pcapng,
-and the judge's page of it, NAME.html. DIR/index.html then has a row for each case and a column
+the column of each into DIR: NAME.json, and of the cells that are not ok a capture, NAME.pcapng.gz,
+and the judge's page of it, NAME.html, which loads judge.css and judge.js. DIR/index.html then has a row for each case and a column
 for each peer that is in DIR, also from other runs: peers need not run on one machine, and
 without any the pages are only written again.
 

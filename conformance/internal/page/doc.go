@@ -1,4 +1,5 @@
-// Package page draws a capture as one self-contained HTML page: no network, no fonts, no second file. For
+// Package page draws a capture as one self-contained HTML page: no network, no fonts, and unless
+// [Options.Apart] asks for it no second file. For
 // each connection it shows a ladder: two lanes, an arrow per message in the order in which the messages were
 // complete, coloured by the XID that they serve, the credits underneath, and the violations that a judge
 // found, each at its place.
@@ -28,5 +29,5 @@
 //
 // All text of the page comes from packets. It travels as JSON in which "<", ">" and "&" are
 // escaped, the script writes it with textContent only, and the page's own policy
-// (Content-Security-Policy) allows no script but the embedded one, by its hash.
+// (Content-Security-Policy) allows no script but the embedded one, by its hash, or judge.js of its folder.
 package page
