@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// released is a log whose last two sessions were of a and b, and whose consumer has released all records.
-func released(t *testing.T, a, b commitlog.Instance) region.Bytes {
+// released is a log that has had sessions, each with a record, and whose consumer has released all of them.
+func released(t *testing.T, sessions int) region.Bytes {
 	t.Helper()
 	size, err := commitlog.MemorySize(4096)
 	if err != nil {
@@ -25,8 +25,8 @@ func released(t *testing.T, a, b commitlog.Instance) region.Bytes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, instance := range []commitlog.Instance{a, b} {
-		s, err := l.Prepare(t.Context(), instance)
+	for n := range sessions {
+		s, err := l.Prepare(t.Context(), commitlog.Instance{byte(n + 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,46 +53,53 @@ func released(t *testing.T, a, b commitlog.Instance) region.Bytes {
 }
 
 // A bit that flips in any octet of a header or a head slot is said, also where no record is left to prove it. No number is
-// used again, and nobody that a forgotten session may have fenced can resume.
+// used again, nobody that a forgotten session may have fenced can resume, and the next session mends the header.
 func TestDamagedTwin(t *testing.T) {
-	a, b := commitlog.Instance{1}, commitlog.Instance{2}
-	good := released(t, a, b)
-	for _, block := range []struct {
-		off, n int
-		header bool
-	}{{0, 192, true}, {4096, 192, true}, {12288, 20, false}, {16384, 20, false}} {
-		for off := block.off; off < block.off+block.n; off++ {
-			mem := region.Bytes(slices.Clone(good))
-			mem[off] ^= 1 << (off % 8)
-			info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil)
-			if errors.Is(err, commitlog.ErrVersion) {
-				continue
-			}
-			if err != nil {
-				t.Fatal(off, err)
-			}
-			said := info.BadHead
-			if block.header {
-				said = info.BadHeader
-			}
-			if said == nil || said.Off < block.off || said.Off >= block.off+block.n || info.NextSeq != 3 {
-				t.Errorf("octet %d: %+v", off, info)
-			}
-			l, err := commitlog.Open(mem)
-			if err != nil {
-				t.Fatal(off, err)
-			}
-			if i := l.Instance(); block.header != (i == commitlog.Instance{}) {
-				t.Errorf("octet %d: instance %x", off, i)
-			}
-			if err := l.Local(t.Context(), commitlog.NewProducer(nil)); err != nil {
-				t.Fatal(off, err)
-			}
-			if err := l.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if info, err = commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || block.header && info.BadHeader != nil {
-				t.Errorf("octet %d, after the next session: %+v %v", off, info, err)
+	for sessions := 1; sessions <= 3; sessions++ {
+		good := released(t, sessions)
+		for _, block := range []struct {
+			off, n int
+			header bool
+		}{{0, 192, true}, {4096, 192, true}, {12288, 20, false}, {16384, 20, false}} {
+			for off := block.off; off < block.off+block.n; off++ {
+				mem := region.Bytes(slices.Clone(good))
+				mem[off] ^= 1 << (off % 8)
+				info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil)
+				if errors.Is(err, commitlog.ErrVersion) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(off, err)
+				}
+				said := info.BadHead
+				if block.header {
+					said = info.BadHeader
+				}
+				next := uint64(sessions + 1)
+				if said == nil || said.Off < block.off || said.Off >= block.off+block.n || info.NextSeq != next {
+					t.Errorf("octet %d of %d sessions: %+v", off, sessions, info)
+				}
+				l, err := commitlog.Open(mem)
+				if err != nil {
+					t.Fatal(off, err)
+				}
+				if i := l.Instance(); block.header != (i == commitlog.Instance{}) {
+					t.Errorf("octet %d of %d sessions: instance %x", off, sessions, i)
+				}
+				p := commitlog.NewProducer(nil)
+				if err := l.Local(t.Context(), p); err != nil {
+					t.Fatal(off, sessions, err)
+				}
+				if r, err := p.Append(t.Context(), []byte("next")); err != nil || r.Seq != next {
+					t.Errorf("octet %d of %d sessions: %+v %v", off, sessions, r, err)
+				}
+				p.Close()
+				if err := l.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if info, err = commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || block.header && info.BadHeader != nil {
+					t.Errorf("octet %d of %d sessions, after the next one: %+v %v", off, sessions, info, err)
+				}
 			}
 		}
 	}

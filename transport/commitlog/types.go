@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
-// Mode determines when an append is acknowledged, and what recovery trusts.
+// Mode determines when an append is acknowledged.
 type Mode = layout.Mode
 
 // The modes.
@@ -16,7 +16,8 @@ const (
 	// WAL acknowledges with the store of the tail, after the flush of the record: one disk flush
 	// per group of appends. Recovery rolls forward over the records after the durable tail.
 	WAL = layout.WAL
-	// Strict also flushes the tail before it acknowledges. Recovery trusts only the tail.
+	// Strict also flushes the tail before it acknowledges: there is no moment in which damage to the last records
+	// is taken for their end.
 	Strict = layout.Strict
 )
 

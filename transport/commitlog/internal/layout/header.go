@@ -16,14 +16,14 @@ const HeaderLen = 192
 
 var magic = [8]byte{'S', 'T', 'A', 'G', 'C', 'L', 'O', 'G'}
 
-// Mode determines when an append is acknowledged, and what recovery trusts.
+// Mode determines when an append is acknowledged.
 type Mode uint32
 
 // The modes of the header.
 const (
-	// Strict: the tail is flushed before the acknowledgment; recovery trusts only the tail.
+	// Strict: the tail is flushed before the acknowledgment.
 	Strict Mode = 1
-	// WAL: storing the tail is the acknowledgment; recovery rolls forward from the durable tail.
+	// WAL: storing the tail is the acknowledgment.
 	WAL Mode = 2
 )
 

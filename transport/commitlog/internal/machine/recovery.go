@@ -24,10 +24,10 @@ type State struct {
 // with each record, whose payload visit takes. Errors: *layout.FormatError, and those of src and
 // visit.
 //
-// Every record before the durable tail must pass its checks, or is Poison. In wal mode records
-// after it count as long as they follow one another in the epoch of the header, because the tail
-// reaches the medium lazily. If one of the records behind the end says that something behind the end was
-// acknowledged, the record at the end is damaged, and Poison. In strict mode only the tail is trusted. The tail is durable before an
+// Every record before the durable tail must pass its checks, or is Poison. Records after it count as long as they
+// follow one another in the epoch of the header, because in wal mode the tail reaches the medium lazily, and in strict
+// mode it may be damaged. If one of the records behind the end says that something behind the end was
+// acknowledged, the record at the end is damaged, and Poison. The tail is durable before an
 // epoch is, so the records before the first one of the epoch must exist.
 func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	st := new(State)
@@ -45,7 +45,7 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	}
 	if why != layout.Valid {
 		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
-	} else if st.Header.Mode == layout.WAL && st.Header.Epoch > 0 {
+	} else if st.Header.Epoch > 0 {
 		if _, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, st.Header.Epoch, visit); err != nil {
 			return nil, err
 		}
@@ -102,6 +102,7 @@ func (st *State) fixed(src Source, size int) error {
 	if err := st.head(src); err != nil {
 		return err
 	}
+	st.doubt()
 	var err error
 	st.Durable, err = loadWord(src, layout.TailOff)
 	return err
@@ -141,15 +142,26 @@ func (st *State) header(src Source) error {
 			st.Header, found = h, true
 		}
 	}
-	switch {
-	case !found:
+	if !found {
 		return bad
-	case bad == nil, st.Header.Generation == 0 && errors.Is(bad, layout.ErrMagic) && bad.Got == 0: // the first one has no other
-		return nil
 	}
 	st.BadHeader = bad
-	st.Header.Instance = [16]byte{} // the other one may have been the newer, of a session that has fenced this one
 	return nil
+}
+
+// doubt looks at what a damaged header may have said.
+func (st *State) doubt() {
+	h := &st.Header
+	switch bad := st.BadHeader; {
+	case bad == nil:
+	case h.Generation == 0 && st.Head.Seq > 1: // somebody has appended
+		h.Begin(0, [16]byte{})
+		h.Generation-- // the next one belongs where the damaged one is
+	case h.Generation == 0 && errors.Is(bad, layout.ErrMagic) && bad.Got == 0: // the first header has no other
+		st.BadHeader = nil
+	default:
+		h.Instance = [16]byte{} // it may have been the newer one, of a session that has fenced this one
+	}
 }
 
 // head takes the later of the valid slots.
