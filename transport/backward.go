@@ -35,7 +35,7 @@ func (rc *respConn) backwardCaller() (rpc.Caller, error) {
 	cfg := *rc.cfg
 	cfg.Credits = cfg.Backward.Credits
 	c := &Client{
-		cfg: &cfg, conn: rc.conn, addr: addr, ctr: rc.ctr.ofBackward(), lent: rc,
+		cfg: &cfg, conn: rc.conn, addr: addr, ctr: rc.ctr.OfBackward(), lent: rc,
 		xid: rand.Uint32(), over: make(chan struct{}), recvSize: rc.recvSize,
 	}
 	// A backward call has the size limit of a forward reply, and vice versa (RFC 8167 Section 4).
@@ -77,7 +77,7 @@ func (rc *respConn) replied(conn *rdmap.Conn, m *verbs.Message) {
 	c := rc.caller
 	rc.mu.Unlock()
 	if c == nil {
-		rc.ctr.dropped.Add(1)
+		rc.ctr.Dropped.Add(1)
 		return
 	}
 	c.received(conn, m)

@@ -25,7 +25,7 @@ func (c *recordConn) callBackward(rec *record) {
 	b := c.rc.backward
 	if b == nil || h.Parse(&d) != nil {
 		rec.buf.Release()
-		c.rc.ctr.dropped.Add(1)
+		c.rc.ctr.Dropped.Add(1)
 		return
 	}
 	b.Enable()

@@ -62,7 +62,7 @@ func (c *StreamClient) ownsConn() bool { return c.permits == nil }
 // addStats adds the served backward calls.
 func (c *streamConn) addStats(s *rpc.Stats) {
 	if c != nil {
-		s.BackwardCalls, s.BackwardReplies = c.s.ctr.calls.Load(), c.s.ctr.replies.Load()
+		s.BackwardCalls, s.BackwardReplies = c.s.ctr.Calls.Load(), c.s.ctr.Replies.Load()
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *streamConn) backwardCaller() (rpc.Caller, error) {
 	if c.gone {
 		return nil, rpc.AsOpError(rpc.OpCall, addrOf(c.conn), net.ErrClosed)
 	}
-	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.ofBackward())
+	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.Backward.Credits)
 	c.caller.slots = &c.slots
 	return c.caller, nil

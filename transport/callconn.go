@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/rpc"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // CallConn is the client's end of an RPC-over-RDMA connection, as a net.Conn that carries
@@ -109,7 +108,7 @@ func (cc *CallConn) call(rec *record) error {
 	if twice {
 		<-cc.slots
 		rec.buf.Release()
-		cc.c.ctr.dropped.Add(1)
+		cc.c.ctr.Dropped.Add(1)
 		return nil
 	}
 	cc.wg.Go(o.do)
@@ -190,7 +189,3 @@ func (cc *CallConn) SetWriteDeadline(t time.Time) error {
 	cc.write.set(t)
 	return nil
 }
-
-// headRoom is the most octets before the results in the record of a reply: its mark and the largest
-// reply header.
-const headRoom = markSize + replyHeaderSize + xdr.MaxAuthBody

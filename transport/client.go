@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -23,7 +24,7 @@ type Client struct {
 	cfg  *Config
 	conn *rdmap.Conn
 	addr string
-	ctr  *counters
+	ctr  *count.Counters
 	back *respConn // takes the calls of the backward direction; nil: none
 	lent *respConn // the server connection whose backward direction this is, and whose receives it uses; else nil
 
@@ -96,7 +97,7 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 // newClient runs the start-up and applies what the peer has announced in it.
 func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
 	cfg.asClient()
-	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{}), ctr: new(counters)}
+	c := &Client{cfg: cfg, addr: addr, xid: rand.Uint32(), over: make(chan struct{}), ctr: new(count.Counters)}
 	own := cfg.privateData()
 	ec := cfg.engine(&clientConn{c}, cfg.Credits+credits.Slack)
 	ec.PrivateData = own.Append(nil)
@@ -145,8 +146,8 @@ func (c *Client) makeRequester(send, recv int) error {
 		Reads: c.conn.ConnectionState().ORD > 0, MaxRead: cfg.MaxPayload, Align: cfg.rfc5666().PeerAlign,
 		Limits: cfg.limits(), Bidirectional: c.back != nil,
 	})
-	c.ctr.conns.Store(1)
-	c.ctr.accepted.Store(1)
+	c.ctr.Conns.Store(1)
+	c.ctr.Accepted.Store(1)
 	return nil
 }
 
@@ -174,14 +175,14 @@ func (c *Client) Conn() *rdmap.Conn { return c.conn }
 
 // Stats implements [rpc.Caller].
 func (c *Client) Stats() rpc.Stats {
-	s := c.ctr.snapshot()
+	s := c.ctr.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Credits = c.req.Window()
 	s.InFlight = c.req.InFlight()
 	s.Padded = c.req.Stats().Padded
 	if c.back != nil {
-		s.BackwardCalls, s.BackwardReplies = c.back.ctr.calls.Load(), c.back.ctr.replies.Load()
+		s.BackwardCalls, s.BackwardReplies = c.back.ctr.Calls.Load(), c.back.ctr.Replies.Load()
 	}
 	return s
 }

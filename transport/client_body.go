@@ -1,12 +1,15 @@
 package transport
 
-import "github.com/stag-rdma/stag/transport/rpc"
+import (
+	"github.com/stag-rdma/stag/transport/internal/register"
+	"github.com/stag-rdma/stag/transport/rpc"
+)
 
 // lendBody notes that the engine is about to read p.body.
 func (c *Client) lendBody(p *outcall, call *rpc.Call) error {
-	in := registered(call.ItemMemory)
+	in := register.Inside(call.ItemMemory)
 	if n := len(call.MoreItems); n > 0 {
-		in = registered(call.MoreItems[n-1].Memory)
+		in = register.Inside(call.MoreItems[n-1].Memory)
 	}
 	if in != nil {
 		if err := in.TakePart(p.body); err != nil {

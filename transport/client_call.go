@@ -10,6 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/parts"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -42,8 +44,8 @@ type outcall struct {
 	rc     rpcrdma.Call
 	items  []chunks.Item
 	regs   registrations
-	more   []lent      // of further items and sinks
-	bodyIn *mem.Memory // of which body is a part, or nil
+	more   []register.Registration // of further items and sinks
+	bodyIn *mem.Memory             // of which body is a part, or nil
 }
 
 // newCall returns an empty call.
@@ -123,14 +125,14 @@ func (p *outcall) prepare(c *Client, call *rpc.Call) {
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
 	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the other fields are as Reset left them
 	data := 0
-	if !plainCall(call) {
+	if !parts.Plain(call) {
 		data = p.prepareItems(c, call)
 	}
 	if n := call.MaxResults; n != 0 {
 		if n < 0 {
-			n = c.cfg.MaxPayload - headRoom
+			n = c.cfg.MaxPayload - parts.HeadRoom
 		}
-		rc.MaxReply = replyHeaderSize + n
+		rc.MaxReply = parts.ReplyHeaderSize + n
 		if call.Cred.Flavor == xdr.RPCSECGSS {
 			rc.MaxReply += xdr.MaxAuthBody // the verifier is a checksum (RFC 2203 Section 5.3.3.2)
 		}
@@ -156,14 +158,10 @@ func (p *outcall) prepareItems(c *Client, call *rpc.Call) (data int) {
 	return p.setSinks(call, !result)
 }
 
-// replyHeaderSize is the size in octets of an accepted reply's header with an empty verifier
-// (RFC 5531 Section 9).
-const replyHeaderSize = 24
-
 // flatten copies arguments whose item must not be reduced into one buffer.
 func (p *outcall) flatten(call *rpc.Call) []byte {
-	p.flat = mem.Shared.Get(argsSize(call))
-	return appendArgs(call, p.flat.Data[:0])
+	p.flat = mem.Shared.Get(parts.Size(call))
+	return parts.AppendArgs(call, p.flat.Data[:0])
 }
 
 // register registers the memory that the plan needs.
@@ -180,14 +178,14 @@ func (p *outcall) register(c *Client, call *rpc.Call) error {
 	}
 	var err error
 	if rc.Plan.Arg {
-		m.Arg, err = p.regs.add(c, partArg, m.Arg, call.Item, call.ItemMemory, read)
+		m.Arg, err = p.regs.add(c.conn, c.ctr, partArg, m.Arg, call.Item, call.ItemMemory, read)
 	}
 	if n := rc.Plan.Stream; n > 0 && err == nil {
 		p.stream = mem.Shared.Get(n)
-		m.Stream, err = p.regs.add(c, partStream, m.Stream, rc.AppendStream(p.stream.Data[:0]), nil, read)
+		m.Stream, err = p.regs.add(c.conn, c.ctr, partStream, m.Stream, rc.AppendStream(p.stream.Data[:0]), nil, read)
 	}
 	if rc.Plan.Sink && err == nil {
-		m.Sink, err = p.regs.add(c, partSink, m.Sink, call.Sink, call.SinkMemory, write)
+		m.Sink, err = p.regs.add(c.conn, c.ctr, partSink, m.Sink, call.Sink, call.SinkMemory, write)
 	}
 	if err == nil && len(call.MoreItems)+len(call.MoreSinks) > 0 {
 		err = p.registerMore(c, call, read, write)
@@ -197,7 +195,7 @@ func (p *outcall) register(c *Client, call *rpc.Call) error {
 		// The server may claim to have written octets that it has not. These must not show
 		// data of other calls (RFC 5042 Section 6.3.2), least of all to a client of a relay.
 		clear(p.reply.Data[:n])
-		m.Reply, err = p.regs.add(c, partReply, m.Reply, p.reply.Data[:n], nil, write)
+		m.Reply, err = p.regs.add(c.conn, c.ctr, partReply, m.Reply, p.reply.Data[:n], nil, write)
 	}
 	return err
 }

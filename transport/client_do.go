@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -19,13 +20,13 @@ import (
 // memory. Call.Free tells when.
 func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	err := checkCall(call, c.cfg)
-	if err == nil && !plainCall(call) {
+	err := parts.Check(call, c.cfg.MaxPayload)
+	if err == nil && !parts.Plain(call) {
 		err = c.checkSinks(call)
 	}
 	if err != nil {
-		c.ctr.errors.Add(1)
-		freed(call)
+		c.ctr.Errors.Add(1)
+		parts.Freed(call)
 		return err
 	}
 	p := c.newCall()
@@ -40,7 +41,7 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		err = c.do(ctx, p, call, reply, queued)
 	}
 	if err != nil {
-		c.ctr.errors.Add(1)
+		c.ctr.Errors.Add(1)
 	}
 	traceEnded(c.cfg.Trace, xid, err)
 	return err
@@ -63,7 +64,7 @@ func (c *Client) do(ctx context.Context, p *outcall, call *rpc.Call, reply *rpc.
 	if err := c.finish(p, reply); err != nil {
 		return err
 	}
-	takeItem(reply, call, c.cfg.Binding)
+	parts.TakeItem(reply, call, c.cfg.Binding)
 	return nil
 }
 
@@ -134,15 +135,15 @@ func (c *Client) send(p *outcall, call *rpc.Call) (err error) {
 	}
 	call.Resend.Posting(call)
 	c.lent.expectReply()
-	c.ctr.chunks.add(p.rc.Lists())
+	c.ctr.Segments.Add(p.rc.Lists())
 	traceSending(c.cfg.Trace, &p.rc, size)
 	if err = c.conn.Post([]verbs.WR{wr}); err != nil {
 		c.lent.unexpectReply()
 		c.bodyBack(p)
 		return err
 	}
-	c.ctr.calls.Add(1)
-	c.ctr.inline.Add(uint64(size))
+	c.ctr.Calls.Add(1)
+	c.ctr.Inline.Add(uint64(size))
 	return nil
 }
 
@@ -206,11 +207,4 @@ func (c *Client) callErr(err error) error {
 		return e
 	}
 	return rpc.AsOpError(rpc.OpCall, c.addr, err)
-}
-
-// freed tells the caller that its memory is free.
-func freed(c *rpc.Call) {
-	if c.Free != nil {
-		c.Free()
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -74,20 +75,13 @@ func (c *Client) invalidate(p *outcall) error {
 	if !p.lends {
 		return nil
 	}
-	if p.takeBack(cancelled, c.ctr) == nil {
+	if p.takeBack(register.NoWait, c.ctr) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeouts.Close)
 	defer cancel()
 	return p.takeBack(ctx, c.ctr)
 }
-
-// cancelled is a context that is over: "try without waiting".
-var cancelled = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 // giveBack ends a call's use of memory, so that it can be reused. The peer was never told about the
 // memory, or has answered, or is gone.
@@ -124,7 +118,7 @@ func (p *outcall) fill(reply *rpc.Reply) {
 
 // count adds an answered call to the statistics.
 func (c *Client) count(p *outcall) {
-	c.ctr.replies.Add(1)
+	c.ctr.Replies.Add(1)
 	if p.rc.Plan == (rpcrdma.Plan{}) {
 		return
 	}
@@ -133,14 +127,14 @@ func (c *Client) count(p *outcall) {
 	for _, n := range p.rc.Lens {
 		moved += n
 	}
-	c.ctr.written.Add(uint64(moved))
+	c.ctr.Written.Add(uint64(moved))
 	pulled := p.rc.Plan.Stream
 	for i := range p.rc.Message.Items {
 		if i == 0 && p.rc.Plan.Arg || p.rc.Plan.More.Has(i) {
 			pulled += len(p.rc.Message.Items[i].Data)
 		}
 	}
-	c.ctr.read.Add(uint64(pulled)) // it has answered, so it has read
+	c.ctr.Read.Add(uint64(pulled)) // it has answered, so it has read
 }
 
 // replyMemory returns the memory of a long reply.

@@ -6,6 +6,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"go.uber.org/zap"
 )
 
@@ -37,7 +38,7 @@ func (c *Client) beginPull(p *outcall) *replyPull {
 	for i := range p.rc.Layout.Pulls {
 		q := &p.rc.Layout.Pulls[i]
 		l.wrs = append(l.wrs, verbs.WR{
-			Op: verbs.OpReadRequest, STag: stagOf(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
+			Op: verbs.OpReadRequest, STag: register.STag(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
 		})
 	}
 	p.pull = l
@@ -53,7 +54,7 @@ func (l *replyPull) start() {
 	sink, err := l.c.conn.Register(l.buf.Data[:l.n], region.ReadSink)
 	if err == nil {
 		l.sink = sink
-		l.c.ctr.registered.Add(1)
+		l.c.ctr.Registered.Add(1)
 		for i := range l.wrs {
 			l.wrs[i].Sink = sink.STag()
 		}
@@ -72,7 +73,7 @@ func (l *replyPull) Complete(err error) { l.settle(err == nil) }
 
 // settle takes the memory back from the engine. It must not wait for the engine here.
 func (l *replyPull) settle(read bool) {
-	if l.sink.Invalidate(cancelled) == nil {
+	if l.sink.Invalidate(register.NoWait) == nil {
 		l.done(read)
 		return
 	}
@@ -98,7 +99,7 @@ func (l *replyPull) done(read bool) {
 		p.pull = nil
 		if read {
 			_ = c.req.Pulled(&p.rc, l.buf.Data) // CheckReply returns it
-			c.ctr.replyRead.Add(uint64(l.n))
+			c.ctr.ReplyRead.Add(uint64(l.n))
 			p.pulled, l.buf = l.buf, nil
 		} else {
 			_ = c.req.Pulled(&p.rc, nil)
@@ -144,8 +145,8 @@ func (c *Client) sendDones() {
 		if !ok {
 			return
 		}
-		c.ctr.dones.Add(1)
-		c.ctr.inline.Add(uint64(len(done)))
+		c.ctr.Dones.Add(1)
+		c.ctr.Inline.Add(uint64(len(done)))
 		if err := c.conn.Post([]verbs.WR{{Op: verbs.OpSend, Head: done}}); err != nil {
 			c.conn.Abort(err) // the server waits for the RDMA_DONE
 			return

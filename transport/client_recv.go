@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"go.uber.org/zap"
 )
 
@@ -42,8 +43,8 @@ func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 	var foreign, left bool
 	var pull *replyPull
 	if m.Invalidated != 0 {
-		c.ctr.invalidated.Add(1)
-		foreign = p == nil || !p.rc.Offers(handleOf(m.Invalidated))
+		c.ctr.Invalidated.Add(1)
+		foreign = p == nil || !p.rc.Offers(register.Handle(m.Invalidated))
 	}
 	if p != nil && c.cfg.Trace != nil {
 		traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
@@ -56,12 +57,12 @@ func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 	}
 	c.wakeQueue()
 	c.mu.Unlock()
-	c.ctr.inline.Add(uint64(len(m.Data)))
+	c.ctr.Inline.Add(uint64(len(m.Data)))
 	switch {
 	case foreign:
 		conn.Abort(errForeignSTag)
 	case p == nil:
-		c.ctr.dropped.Add(1)
+		c.ctr.Dropped.Add(1)
 		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
 	case left:
 		c.reap(p)
@@ -112,7 +113,7 @@ func (c *Client) lookup(send []byte) *rpcrdma.Call {
 // reap releases the memory of a call that its caller has abandoned. If the engine still uses the
 // memory, an upcall must not wait for it.
 func (c *Client) reap(p *outcall) {
-	if p.takeBack(cancelled, c.ctr) == nil {
+	if p.takeBack(register.NoWait, c.ctr) == nil {
 		c.giveBack(p)
 		return
 	}
@@ -129,7 +130,7 @@ func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 	}
 	c.err = err
 	if c.lent == nil {
-		c.ctr.conns.Store(0)
+		c.ctr.Conns.Store(0)
 	}
 	if c.req != nil {
 		c.req.Drain(func(rc *rpcrdma.Call) {

@@ -104,7 +104,7 @@ func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *Co
 		}
 	}
 	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before })
-	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.exposedOctets.Load() != 0 {
+	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.ExposedOctets.Load() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}
 	if held := s.Stats().Held; held != 0 {

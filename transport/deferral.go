@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -25,7 +26,7 @@ type deferral struct {
 	failed bool          // a pull has failed: there is no reply
 	begun  bool          // the handler has asked for data
 	got    int           // octets read
-	sinks  []lent
+	sinks  []register.Registration
 
 	summing bool          // the call must not run twice: what is read is summed
 	sums    callid.Pieces // of the data that were read
@@ -71,8 +72,8 @@ func (x *exchange) deferred() {
 		return
 	}
 	x.away.x, x.away.active = x, true
-	rc.ctr.calls.Add(1)
-	rc.ctr.deferred.Add(1)
+	rc.ctr.Calls.Add(1)
+	rc.ctr.Deferred.Add(1)
 	// In a goroutine: a handler that waits for RDMA Reads cannot be the goroutine that reads.
 	go rc.app.dispatch(x, false)
 }
@@ -132,7 +133,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
-		rc.ctr.read.Add(uint64(len(b)))
+		rc.ctr.Read.Add(uint64(len(b)))
 		l.got += len(b)
 	}
 	if l.got >= l.wants() {
@@ -153,7 +154,7 @@ func (l *deferral) wants() (n int) {
 // register registers bufs as the sinks of RDMA Reads.
 func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 	for _, b := range bufs {
-		s, err := lend(l.x.rc.conn, l.x.rc.ctr, b, in, region.ReadSink)
+		s, err := register.New(l.x.rc.conn, l.x.rc.ctr, b, in, region.ReadSink)
 		if err != nil {
 			return err
 		}
@@ -163,7 +164,7 @@ func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 }
 
 // appendReads makes the RDMA Reads of the octets of the unreduced message from at on.
-func (x *exchange) appendReads(at int, bufs [][]byte, sinks []lent) {
+func (x *exchange) appendReads(at int, bufs [][]byte, sinks []register.Registration) {
 	x.wrs = x.wrs[:0]
 	for i, b := range bufs {
 		end := at + len(b)
@@ -174,7 +175,7 @@ func (x *exchange) appendReads(at int, bufs [][]byte, sinks []lent) {
 				continue
 			}
 			x.wrs = append(x.wrs, verbs.WR{
-				Op: verbs.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset + uint64(from-p.Dst),
+				Op: verbs.OpReadRequest, STag: register.STag(p.Handle), TO: p.Offset + uint64(from-p.Dst),
 				Sink: sinks[i].STag(), SinkTO: uint64(from - at), Len: uint32(to - from),
 			})
 		}
@@ -221,7 +222,7 @@ func (rc *respConn) waiter() (w *rdmap.Waiter) {
 // settle returns when the engine no longer touches the sinks. If it does not release one within
 // Timeouts.Close, the error is region.ErrPinned.
 func (l *deferral) settle() error {
-	err := l.invalidate(cancelled)
+	err := l.invalidate(register.NoWait)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.Timeouts.Close)
 		defer cancel()
@@ -236,7 +237,7 @@ func (l *deferral) settle() error {
 
 func (l *deferral) invalidate(ctx context.Context) (err error) {
 	for i := range l.sinks {
-		if e := l.sinks[i].takeBack(ctx, l.x.rc.ctr); e != nil {
+		if e := l.sinks[i].Revoke(ctx, l.x.rc.ctr); e != nil {
 			err = e
 		}
 	}

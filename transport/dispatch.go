@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -12,9 +13,9 @@ var noLogger = zap.NewNop()
 
 // run serves req. A panic of the handler becomes a log line, or lines on standard error if no Logger is
 // set, and a count.
-func run(ctx context.Context, h rpc.Handler, c *counters, log *zap.Logger, req *rpc.Request, resp *rpc.Response) {
+func run(ctx context.Context, h rpc.Handler, c *count.Counters, log *zap.Logger, req *rpc.Request, resp *rpc.Response) {
 	rpc.Run(ctx, h, req, resp, func(v any, stack []byte) {
-		c.panics.Add(1)
+		c.Panics.Add(1)
 		if log == noLogger {
 			rpc.PrintPanic(req, v, stack)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -43,7 +44,7 @@ const (
 type door struct {
 	*admit.Gate
 	cfg     *Config
-	ctr     *counters
+	ctr     *count.Counters
 	log     *zap.Logger   // sampled, because peers can cause messages at will
 	telling chan struct{} // a place for each refusal in progress
 	watches atomic.Bool   // a look at the peers that keep calls waiting is due
@@ -115,7 +116,7 @@ func (d *door) inlineIs(was, n int) {
 	d.promised += d.promise(n) - d.promise(was)
 }
 
-func newDoor(cfg *Config, ctr *counters) *door {
+func newDoor(cfg *Config, ctr *count.Counters) *door {
 	// What is spared holds one of the largest calls, and leaves room for one.
 	reserve := cfg.Limits.Memory / 16
 	spare := max(cfg.Limits.Memory/4, min(int64(cfg.MaxPayload), cfg.Limits.Memory-int64(cfg.MaxPayload))) - reserve
@@ -135,7 +136,7 @@ func newDoor(cfg *Config, ctr *counters) *door {
 func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
 	addr := hostOf(a)
 	if f := d.cfg.Limits.Allow; f != nil && !f(a) {
-		d.ctr.notAllowed.Add(1)
+		d.ctr.NotAllowed.Add(1)
 		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitAllow, Client: addr})
 	}
 	l := d.cfg.clientLimits(a)
@@ -143,7 +144,7 @@ func (d *door) enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
 	if v == admit.Admitted {
 		return p, nil
 	}
-	d.ctr.tooMany.Add(1)
+	d.ctr.TooMany.Add(1)
 	if v == admit.TooMany {
 		return nil, d.refused(&rpc.LimitError{Limit: rpc.LimitConns, Client: addr, Max: int64(d.cfg.Limits.Conns)})
 	}
@@ -231,9 +232,9 @@ func (d *door) went(client, network string, begun time.Time, why error) {
 }
 
 // ended counts the connections that ended because of a slow peer. It returns err.
-func (c *counters) ended(err error) error {
+func (d *door) ended(err error) error {
 	if e, ok := errors.AsType[*rpc.OpError](err); ok && e.Timeout() {
-		c.slow.Add(1)
+		d.ctr.Slow.Add(1)
 	}
 	return err
 }

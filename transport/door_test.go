@@ -1,6 +1,10 @@
 package transport
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/transport/internal/count"
+)
 
 // TestInlinePromises: all connections together may send no more inline than Limits.Memory, beyond a page for
 // each call, the first ones as much as they like, and a connection that ends makes room.
@@ -10,7 +14,7 @@ func TestInlinePromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.asServer()
-	d := newDoor(cfg, new(counters))
+	d := newDoor(cfg, new(count.Counters))
 	var sizes []int
 	for range 2000 {
 		n := d.inline()

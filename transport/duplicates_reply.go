@@ -27,7 +27,7 @@ func (s *Server) execute(ctx context.Context, h rpc.Handler, req *rpc.Request, r
 // isLate counts a call that comes too late to be executed.
 func (s *Server) isLate(late bool) bool {
 	if late {
-		s.ctr.late.Add(1)
+		s.ctr.Late.Add(1)
 	}
 	return late
 }

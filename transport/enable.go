@@ -38,7 +38,7 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 		_ = c.conn.Close() // the error above says more
 		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), err)
 	}
-	c.ctr.conns.Store(0)
+	c.ctr.Conns.Store(0)
 	return newClient(ctx, c.conn, addrOf(c.conn), c.cfg)
 }
 

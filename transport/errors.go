@@ -23,3 +23,11 @@ func ignoreEnd(err error) error {
 	}
 	return err
 }
+
+// addrOf returns the peer's address for errors and logs.
+func addrOf(c interface{ RemoteAddr() net.Addr }) string {
+	if a := c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}

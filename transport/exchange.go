@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -27,12 +28,12 @@ type exchange struct {
 	req  rpc.Request
 	resp rpc.Response
 
-	buf  *mem.Buffer // the message, if it is not a view of the Send
-	size int         // octets of the message in buf
-	held *mem.Buffer // inline octets of a call that waits to be pulled, or came aligned
-	exp  exposure    // of the reply
-	away deferral    // of data that are still at the client
-	sink lent        // buf while RDMA Reads fill it
+	buf  *mem.Buffer           // the message, if it is not a view of the Send
+	size int                   // octets of the message in buf
+	held *mem.Buffer           // inline octets of a call that waits to be pulled, or came aligned
+	exp  exposure              // of the reply
+	away deferral              // of data that are still at the client
+	sink register.Registration // buf while RDMA Reads fill it
 	hold admit.Ticket
 	room int // octets of hold for the reply
 	then func(x *exchange)
@@ -79,7 +80,7 @@ func (x *exchange) reset() {
 	}
 	x.rc, x.next, x.once, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
-	x.hold, x.sink, x.room = admit.Ticket{}, lent{}, 0
+	x.hold, x.sink, x.room = admit.Ticket{}, register.Registration{}, 0
 	x.msg = chunks.Message{}
 	x.req = rpc.Request{}
 	if cap(x.head) > maxKeptHead {

@@ -24,17 +24,17 @@ func (rc *respConn) instead(x *exchange, wr *verbs.WR) {
 	grant := min(binary.BigEndian.Uint32(x.head[8:]), 1<<16-1)
 	x.head = binary.BigEndian.AppendUint64(x.head[:0], uint64(grant)<<immediateBits|n)
 	wr.Op, wr.Head = verbs.OpImmediate, x.head
-	rc.ctr.immediates.Add(1)
+	rc.ctr.Immediates.Add(1)
 }
 
 // immediate receives Immediate Data that stand for a reply.
 func (c *Client) immediate(conn *rdmap.Conn, m *verbs.Message) {
 	conn.PostRecv(1)
 	if c.cfg.Immediate == nil || len(m.Data) != 8 {
-		c.ctr.dropped.Add(1)
+		c.ctr.Dropped.Add(1)
 		return
 	}
-	c.ctr.immediates.Add(1)
+	c.ctr.Immediates.Add(1)
 	v := binary.BigEndian.Uint64(m.Data)
 	grant, n := uint32(v>>immediateBits), v&(1<<immediateBits-1)
 	order := m.Order

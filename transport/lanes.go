@@ -58,7 +58,7 @@ func (ls *lanes) pass(x *exchange) {
 		if x.once != nil {
 			ls.dups.end(x.once, nil)
 		}
-		ls.rc.ctr.dropped.Add(1)
+		ls.rc.ctr.Dropped.Add(1)
 		ls.rc.finish(x)
 	}
 }

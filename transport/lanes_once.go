@@ -54,7 +54,7 @@ func (ls *lanes) begin(x *exchange, e *dupEntry, old *savedReply) {
 	case old != nil:
 		ls.rc.answer(x, old.record)
 	case e != nil && ls.at.late():
-		ls.rc.ctr.late.Add(1)
+		ls.rc.ctr.Late.Add(1)
 		ls.dups.end(e, nil)
 		ls.rc.finish(x)
 	case e != nil:

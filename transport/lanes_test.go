@@ -158,9 +158,9 @@ func TestFanoutRetransmission(t *testing.T) {
 	queue := func(xid uint32) (taken bool) {
 		x := exchanges.get(ls.rc)
 		x.in.RPC.XID = xid
-		before := ls.rc.ctr.dropped.Load()
+		before := ls.rc.ctr.Dropped.Load()
 		ls.dispatch(x, false)
-		return ls.rc.ctr.dropped.Load() == before
+		return ls.rc.ctr.Dropped.Load() == before
 	}
 	for _, tt := range []struct {
 		xid  uint32

@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -264,7 +265,7 @@ func TestRefusalsSampled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newDoor(cfg, new(counters))
+	g := newDoor(cfg, new(count.Counters))
 	for range 5000 {
 		_, err := g.enter(tcpAddr("192.0.2.1"), nil)
 		g.stranger("x", err)
@@ -273,7 +274,7 @@ func TestRefusalsSampled(t *testing.T) {
 	if n := log.Len(); n < 20 || n > 600 { // a second may end meanwhile
 		t.Errorf("%d lines for 10000 events", n)
 	}
-	if n := g.ctr.notAllowed.Load(); n != 5000 {
+	if n := g.ctr.NotAllowed.Load(); n != 5000 {
 		t.Errorf("%d counted", n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -19,7 +20,7 @@ const acceptQueue = 128
 type Listener struct {
 	l      net.Listener
 	cfg    *Config
-	ctr    counters
+	ctr    count.Counters
 	door   *door
 	dups   *duplicates
 	came   origins
@@ -102,10 +103,10 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.door.stranger(addrOf(conn), l.ctr.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err)))
+		l.door.stranger(addrOf(conn), l.door.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err)))
 		return
 	}
-	l.ctr.accepted.Add(1)
+	l.ctr.Accepted.Add(1)
 	begun := time.Now()
 	l.door.came(addrOf(conn), "rdma")
 	for _, c := range ls.all {
@@ -115,7 +116,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	l.door.went(addrOf(conn), "rdma", begun, l.ctr.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
+	l.door.went(addrOf(conn), "rdma", begun, l.door.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
 }
 
 // add admits a connection.
@@ -126,7 +127,7 @@ func (l *Listener) add(c *respConn) error {
 		return l.err
 	}
 	l.conns[c] = struct{}{}
-	l.ctr.conns.Add(1)
+	l.ctr.Conns.Add(1)
 	return nil
 }
 
@@ -135,7 +136,7 @@ func (l *Listener) drop(c *respConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
-	l.ctr.conns.Add(-1)
+	l.ctr.Conns.Add(-1)
 }
 
 // stop ends accepting with the first error.
@@ -180,7 +181,7 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
 // Stats returns the counters of all connections, past ones included.
 func (l *Listener) Stats() rpc.Stats {
-	s := l.ctr.snapshot()
+	s := l.ctr.Snapshot()
 	s.Credits = l.cfg.Credits
 	l.door.stats(&s)
 	l.dups.stats(&s)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -199,7 +200,7 @@ func TestMemoryServer(t *testing.T) {
 	if st := s.Stats(); st.Registered != 1 || st.Reused != calls-1 || st.OctetsLent != 0 {
 		t.Errorf("%+v", st)
 	}
-	if err := registered(h.m).Take(); err != nil { // another call has it
+	if err := register.Inside(h.m).Take(); err != nil { // another call has it
 		t.Fatal(err)
 	}
 	p := filled(50_000)

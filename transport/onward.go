@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -65,7 +66,7 @@ func (o *onwardCall) split(b chunks.Binding, args []byte) {
 // the connection can carry.
 func (o *onwardCall) expect(b chunks.Binding, args []byte) {
 	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
-	limit := o.cc.c.cfg.MaxPayload - headRoom
+	limit := o.cc.c.cfg.MaxPayload - parts.HeadRoom
 	if !ok || rest > limit || item > limit-rest {
 		o.call.MaxResults = -1
 		return

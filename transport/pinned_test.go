@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 )
 
 // TestPinnedReply: a reply whose memory the engine does not let go of is none: the call
@@ -18,7 +19,7 @@ func TestPinnedReply(t *testing.T) {
 	cfg := testConfig()
 	cfg.Timeouts.Close = time.Millisecond
 	c := rawServer(t, rawConfig(plainPrivate(), 4096), cfg, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-		v, err := (<-conns).conn.Table().Lookup(stagOf(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
+		v, err := (<-conns).conn.Table().Lookup(register.STag(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
 		if err != nil {
 			t.Error(err)
 		}
@@ -59,7 +60,7 @@ func TestPinnedPull(t *testing.T) {
 	x := exchanges.get(rc)
 	buf := mem.Shared.Get(64)
 	x.buf, x.size = buf, 64
-	sink, err := lend(rc.conn, rc.ctr, buf.Data[:64], nil, region.ReadSink)
+	sink, err := register.New(rc.conn, rc.ctr, buf.Data[:64], nil, region.ReadSink)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func (c *recordConn) reply(rec *record) {
 	if x == nil || x == c.head || x.unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
 		if !c.adopt(xid, msg) {
-			c.rc.ctr.dropped.Add(1)
+			c.rc.ctr.Dropped.Add(1)
 		}
 		rec.buf.Release()
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -27,7 +28,7 @@ type application interface {
 // application, and sends replies.
 type respConn struct {
 	cfg    *Config
-	ctr    *counters
+	ctr    *count.Counters
 	door   *door
 	peer   *admit.Peer  // set once the connection is admitted
 	half   admit.Ticket // of an FPDU that does not go on
@@ -65,7 +66,7 @@ type respConn struct {
 var errOverCredit = errors.New("transport: peer exceeds its credits")
 
 // newRespConn prepares the responder's end of a connection; Handshake is next.
-func newRespConn(cfg *Config, ctr *counters, d *door, app application) *respConn {
+func newRespConn(cfg *Config, ctr *count.Counters, d *door, app application) *respConn {
 	return &respConn{
 		cfg: cfg, ctr: ctr, door: d, app: app,
 		over: make(chan struct{}), quiet: make(chan struct{}),
@@ -170,7 +171,7 @@ func (rc *respConn) finish(x *exchange) {
 	if !live {
 		return
 	}
-	rc.ctr.inFlight.Add(-1)
+	rc.ctr.InFlight.Add(-1)
 	rc.mu.Lock()
 	rc.running--
 	last := rc.running == 0

@@ -86,7 +86,7 @@ func (rc *respConn) landed(x *exchange, send []byte) []byte {
 	if rc.cfg.RFC5666 == nil || !rpcrdma.IsPadded(send) {
 		return send
 	}
-	rc.ctr.padded.Add(1)
+	rc.ctr.Padded.Add(1)
 	x.held = mem.Shared.Get(len(send))
 	return x.held.Data[:copy(x.held.Data, send)]
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -50,7 +51,7 @@ func (rc *respConn) expose(x *exchange) {
 			rc.finish(x)
 			return
 		}
-		rc.ctr.exposedRefused.Add(1)
+		rc.ctr.ExposedRefused.Add(1)
 		x.out.Err = over
 		rc.noFit(x)
 		rc.send(x)
@@ -60,7 +61,7 @@ func (rc *respConn) expose(x *exchange) {
 	mine := len(rc.withheld) == 0 && rc.admitExposure(x)
 	if !mine {
 		rc.withheld = append(rc.withheld, x)
-		rc.ctr.withheld.Add(1)
+		rc.ctr.Withheld.Add(1)
 	}
 	rc.mu.Unlock()
 	if mine {
@@ -71,7 +72,7 @@ func (rc *respConn) expose(x *exchange) {
 // countExposed counts n more octets of replies that wait to be read. If they are too many, the error is a
 // *LimitError.
 func (rc *respConn) countExposed(n int64) error {
-	if all := rc.ctr.exposedOctets.Add(n); n > 0 && all > rc.cfg.RFC5666.ExposedMemory {
+	if all := rc.ctr.ExposedOctets.Add(n); n > 0 && all > rc.cfg.RFC5666.ExposedMemory {
 		rc.peer.Expose(n)
 		return &rpc.LimitError{Limit: rpc.LimitExposed, Client: rc.peer.Addr(), Max: rc.cfg.RFC5666.ExposedMemory}
 	}
@@ -88,7 +89,7 @@ func (rc *respConn) admitExposure(x *exchange) bool {
 	}
 	x.exp.owners.Store(2)
 	x.exp.since = time.Now()
-	rc.ctr.exposed.Add(1)
+	rc.ctr.Exposed.Add(1)
 	rc.dones.arm(rc)
 	rc.postReceives() // the RDMA_DONE needs one (RFC 5666 Section 3.8)
 	return true
@@ -139,9 +140,9 @@ func (rc *respConn) registerExposed(x *exchange) error {
 			if err != nil {
 				return err
 			}
-			rc.ctr.registered.Add(1)
+			rc.ctr.Registered.Add(1)
 			e.regs = append(e.regs, reg)
-			seg.Handle = handleOf(reg.STag())
+			seg.Handle = register.Handle(reg.STag())
 		}
 		e.mem = append(e.mem, seg)
 	}
@@ -154,7 +155,7 @@ func (rc *respConn) unexpose(x *exchange) {
 		return
 	}
 	for i := range x.exp.regs {
-		if x.exp.regs[i].Invalidate(cancelled) != nil {
+		if x.exp.regs[i].Invalidate(register.NoWait) != nil {
 			go rc.settleExposed(x) // not here: this may be an upcall
 			return
 		}
@@ -190,7 +191,7 @@ func (rc *respConn) abandonExposed(x *exchange) {
 
 // freeExposed ends the call of a reply that nobody can read anymore.
 func (rc *respConn) freeExposed(x *exchange) {
-	rc.ctr.exposed.Add(-1)
+	rc.ctr.Exposed.Add(-1)
 	_ = rc.countExposed(-x.exp.octets) // less is no refusal
 	if x.exp.stream != nil {
 		x.exp.stream.Release()
@@ -203,8 +204,8 @@ func (rc *respConn) freeExposed(x *exchange) {
 // handleDone frees the reply that the client has read, and sends the replies that waited for that.
 func (rc *respConn) handleDone(out *rpcrdma.Reply) {
 	x := out.Owner.(*exchange)
-	rc.ctr.dones.Add(1)
-	rc.ctr.replyRead.Add(uint64(x.exp.octets))
+	rc.ctr.Dones.Add(1)
+	rc.ctr.ReplyRead.Add(uint64(x.exp.octets))
 	rc.unexpose(x)
 	rc.exposeWithheld()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"go.uber.org/zap"
 )
 
@@ -44,14 +45,14 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
 	}
 	rc.mu.Unlock()
-	rc.ctr.inline.Add(uint64(len(m.Data)))
+	rc.ctr.Inline.Add(uint64(len(m.Data)))
 	if over {
 		conn.Abort(errOverCredit)
 	}
 	if !x.live {
 		out := x.in.Done
 		if out == nil {
-			rc.ctr.dropped.Add(1)
+			rc.ctr.Dropped.Add(1)
 		}
 		rc.finish(x)
 		if out != nil {
@@ -59,8 +60,8 @@ func (h *respUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 		}
 		return
 	}
-	rc.ctr.inFlight.Add(1)
-	rc.ctr.chunks.add(&x.in.Header.Lists)
+	rc.ctr.InFlight.Add(1)
+	rc.ctr.Segments.Add(&x.in.Header.Lists)
 	traceReceived(rc.cfg.Trace, x.in.Header.XID, len(m.Data))
 	rc.act(x, v, true)
 }
@@ -95,7 +96,7 @@ func (rc *respConn) act(x *exchange, v rpcrdma.Verdict, inline bool) {
 	case rpcrdma.Pull:
 		rc.pull(x)
 	case rpcrdma.Dispatch:
-		rc.ctr.calls.Add(1)
+		rc.ctr.Calls.Add(1)
 		if x.in.RPC.Prog == rpcrdma.ConfigProgram {
 			rc.configure(x)
 			return
@@ -108,7 +109,7 @@ func (rc *respConn) act(x *exchange, v rpcrdma.Verdict, inline bool) {
 
 // refuse sends the answer in x.head; nothing was executed.
 func (rc *respConn) refuse(x *exchange) {
-	rc.ctr.errors.Add(1)
+	rc.ctr.Errors.Add(1)
 	if e, ok := errors.AsType[*rpcrdma.BindingError](x.in.Err); ok {
 		rc.wantsBinding(x.in.Header.XID, e)
 	} else {
@@ -123,7 +124,7 @@ func (rc *respConn) wantsBinding(xid uint32, e *rpcrdma.BindingError) {
 	if mutant.Is(mutant.BindingUnnamed) {
 		return
 	}
-	rc.ctr.unbound.Add(1)
+	rc.ctr.Unbound.Add(1)
 	log := rc.cfg.Logger.Debug
 	if rc.unbound.CompareAndSwap(false, true) {
 		log = rc.cfg.Logger.Warn
@@ -173,7 +174,7 @@ func (rc *respConn) startPull(x *exchange) {
 		return
 	}
 	x.hold.Pulled()
-	_ = x.sink.takeBack(cancelled, rc.ctr) // no Read was posted
+	_ = x.sink.Revoke(register.NoWait, rc.ctr) // no Read was posted
 	if rc.conn.Err() == nil {
 		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
 		return
@@ -183,7 +184,7 @@ func (rc *respConn) startPull(x *exchange) {
 
 // read posts the RDMA Reads of a call. When the last one completes, all have.
 func (rc *respConn) read(x *exchange) error {
-	sink, err := lend(rc.conn, rc.ctr, x.buf.Data[:x.size], nil, region.ReadSink)
+	sink, err := register.New(rc.conn, rc.ctr, x.buf.Data[:x.size], nil, region.ReadSink)
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (rc *respConn) read(x *exchange) error {
 	for i := range x.in.Layout.Pulls {
 		p := &x.in.Layout.Pulls[i]
 		x.wrs = append(x.wrs, verbs.WR{
-			Op: verbs.OpReadRequest, STag: stagOf(p.Handle), TO: p.Offset,
+			Op: verbs.OpReadRequest, STag: register.STag(p.Handle), TO: p.Offset,
 			Sink: sink.STag(), SinkTO: uint64(p.Dst), Len: p.Length,
 		})
 	}
@@ -223,7 +224,7 @@ func (d *pullDone) CompleteUpcall(*rdmap.Conn) {
 	x := (*exchange)(d)
 	x.hold.Pulled()
 	x.countPulled()
-	if x.sink.takeBack(cancelled, x.rc.ctr) != nil {
+	if x.sink.Revoke(register.NoWait, x.rc.ctr) != nil {
 		go x.rc.pulled(x, false)
 		return
 	}
@@ -235,7 +236,7 @@ func (x *exchange) countPulled() {
 	for i := range x.in.Layout.Pulls {
 		octets += int(x.in.Layout.Pulls[i].Length)
 	}
-	x.rc.ctr.read.Add(uint64(octets))
+	x.rc.ctr.Read.Add(uint64(octets))
 	tracePulled(x.rc.cfg.Trace, x.in.Header.XID, octets)
 }
 
@@ -248,12 +249,12 @@ func (rc *respConn) dropPulled(x *exchange) {
 // settle waits until the engine no longer touches the sink of a pull. If the engine does not
 // release it, the connection ends and the memory is left to the garbage collector.
 func (rc *respConn) settle(x *exchange) bool {
-	if x.sink.takeBack(cancelled, rc.ctr) == nil {
+	if x.sink.Revoke(register.NoWait, rc.ctr) == nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.Timeouts.Close)
 	defer cancel()
-	err := x.sink.takeBack(ctx, rc.ctr)
+	err := x.sink.Revoke(ctx, rc.ctr)
 	if err != nil {
 		rc.conn.Abort(err)
 		x.buf.Abandon()

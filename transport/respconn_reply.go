@@ -4,6 +4,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -78,7 +79,7 @@ func (rc *respConn) sendReply(x *exchange) {
 // noFit counts a reply that is replaced by an ERR_CHUNK.
 func (rc *respConn) noFit(x *exchange) {
 	x.head = x.out.Head
-	rc.ctr.errors.Add(1)
+	rc.ctr.Errors.Add(1)
 	if len(x.resp.Items()) > 0 && !rc.reducible(x) && !x.req.Cred.Protected() { // a write chunk was there for it
 		rc.wantsBinding(x.req.XID, &rpcrdma.BindingError{Prog: x.req.Prog, Vers: x.req.Vers, Proc: x.req.Proc})
 	}
@@ -94,15 +95,15 @@ func (rc *respConn) send(x *exchange) {
 	for i := range x.out.Writes {
 		w := &x.out.Writes[i]
 		wr := x.addWR()
-		wr.Op, wr.Body, wr.STag, wr.TO = verbs.OpWrite, w.Data, stagOf(w.Handle), w.Offset
+		wr.Op, wr.Body, wr.STag, wr.TO = verbs.OpWrite, w.Data, register.STag(w.Handle), w.Offset
 		borrowed = borrowed || len(w.Data) > verbs.CopyLimit
 		written += len(w.Data)
 	}
 	last := x.addWR()
 	last.Op, last.Head = verbs.OpSend, x.head
 	if x.out.HasInvalidate {
-		last.Op, last.STag = verbs.OpSendInvalidate, stagOf(x.out.Invalidate)
-		rc.ctr.invalidated.Add(1)
+		last.Op, last.STag = verbs.OpSendInvalidate, register.STag(x.out.Invalidate)
+		rc.ctr.Invalidated.Add(1)
 	}
 	rc.instead(x, last)
 	exposed := len(x.out.Expose) > 0
@@ -114,11 +115,11 @@ func (rc *respConn) send(x *exchange) {
 		last.Done = (*exposedSent)(x)
 	}
 	// Counted first: the client may act on the reply before Post returns.
-	rc.ctr.replies.Add(1)
+	rc.ctr.Replies.Add(1)
 	if written > 0 {
-		rc.ctr.written.Add(uint64(written))
+		rc.ctr.Written.Add(uint64(written))
 	}
-	rc.ctr.inline.Add(uint64(len(x.head)))
+	rc.ctr.Inline.Add(uint64(len(x.head)))
 	traceAnswering(rc.cfg.Trace, x.in.Header.XID, len(x.head), written)
 	err := rc.conn.Post(x.wrs)
 	if err != nil && rc.conn.Err() == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -28,7 +29,7 @@ type Server struct {
 	cfgErr error
 	ctx    context.Context // of all handlers; ends with Close, or with a Shutdown that is out of time
 	cancel context.CancelFunc
-	ctr    counters
+	ctr    count.Counters
 	door   *door
 	dups   *duplicates
 	paces  paces
@@ -133,7 +134,7 @@ func (s *Server) addConn(c servedConn) error {
 		return ErrServerClosed
 	}
 	s.conns[c] = time.Now()
-	s.ctr.conns.Add(1)
+	s.ctr.Conns.Add(1)
 	return nil
 }
 
@@ -142,10 +143,10 @@ func (s *Server) dropConn(c servedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r, ok := c.(*rdmaServed); ok {
-		s.ctr.takeovers.Add(r.rc.conn.Stats().Takeovers)
+		s.ctr.Takeovers.Add(r.rc.conn.Stats().Takeovers)
 	}
 	delete(s.conns, c)
-	s.ctr.conns.Add(-1)
+	s.ctr.Conns.Add(-1)
 	s.checkIdle()
 }
 
@@ -213,7 +214,7 @@ func (s *Server) Stats() rpc.Stats {
 	if s.init() != nil {
 		return rpc.Stats{}
 	}
-	st := s.ctr.snapshot()
+	st := s.ctr.Snapshot()
 	st.Credits = s.cfg.Credits
 	s.dups.stats(&st)
 	s.door.stats(&st)

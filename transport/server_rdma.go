@@ -44,7 +44,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		s.door.went(addrOf(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.ctr.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(err)))
+	err = s.door.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(err)))
 	s.door.went(addrOf(conn), "rdma", c.begun, err)
 	return err
 }
@@ -76,12 +76,12 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		err = s.ctr.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err))
+		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err))
 		s.door.stranger(addrOf(conn), err)
 		c.close()
 		return nil, err
 	}
-	s.ctr.accepted.Add(1)
+	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
 	s.door.came(addrOf(conn), "rdma")
 	return c, nil
@@ -173,7 +173,7 @@ func (c *rdmaServed) serve(x *exchange) {
 	answer := c.s.execute(c.ctx, c.s.Handler, &x.req, &x.resp, c.at)
 	if x.away.active {
 		if !x.away.begun {
-			c.s.ctr.unpulled.Add(1)
+			c.s.ctr.Unpulled.Add(1)
 		}
 		x.away.gen.Add(1)                 // before the reply is sent: then the client frees its memory
 		answer = answer && !x.away.failed // RFC 8166 Section 4.5.3: the connection has ended

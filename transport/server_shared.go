@@ -33,7 +33,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 			s.door.turnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.ctr.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), ignoreEnd(err)))
+		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), ignoreEnd(err)))
 		s.door.stranger(addrOf(conn), err)
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -23,7 +25,7 @@ type StreamClient struct {
 	cfg  *Config
 	conn net.Conn
 	w    *recordWriter
-	ctr  *counters
+	ctr  *count.Counters
 	back *streamConn // serves the calls of the backward direction; nil: none
 	xid  atomic.Uint32
 	done chan struct{} // closed when the reader has ended
@@ -76,18 +78,18 @@ func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 }
 
 func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
-	c := makeStreamClient(conn, &recordWriter{conn: conn}, cfg, new(counters))
+	c := makeStreamClient(conn, &recordWriter{conn: conn}, cfg, new(count.Counters))
 	if err := c.takeBackward(); err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
-	c.ctr.conns.Store(1)
+	c.ctr.Conns.Store(1)
 	go c.read()
 	return c, nil
 }
 
 // makeStreamClient returns a client for which somebody else reads.
-func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters) *StreamClient {
+func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *count.Counters) *StreamClient {
 	c := &StreamClient{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
 		done: make(chan struct{}), pending: make(map[uint32]*streamWait),
@@ -99,13 +101,13 @@ func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *counters
 // Do implements [rpc.Caller].
 func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	defer freed(call) // everything that was written is in the kernel
-	if err := checkCall(call, c.cfg); err != nil {
-		c.ctr.errors.Add(1)
+	defer parts.Freed(call) // everything that was written is in the kernel
+	if err := parts.Check(call, c.cfg.MaxPayload); err != nil {
+		c.ctr.Errors.Add(1)
 		return err
 	}
 	if err := c.room(ctx); err != nil {
-		c.ctr.errors.Add(1)
+		c.ctr.Errors.Add(1)
 		if errors.Is(err, rpc.ErrBackwardBusy) {
 			return &rpc.RPCError{Reason: rpc.ReasonBackward, Err: err}
 		}
@@ -114,7 +116,7 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 	defer c.leaveRoom()
 	xid := c.nextXID(call.Resend)
 	ch := make(chan streamReply, 1)
-	if err := c.enter(xid, &streamWait{ch, mostReply(call, c.cfg.MaxPayload)}); err != nil {
+	if err := c.enter(xid, &streamWait{ch, parts.MostReply(call, c.cfg.MaxPayload)}); err != nil {
 		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), err)
 	}
 	defer c.leave(xid, ch)
@@ -133,10 +135,10 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 			return c.accept(r, call, reply)
 		default:
 		}
-		c.ctr.errors.Add(1)
+		c.ctr.Errors.Add(1)
 		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), c.Err())
 	case <-ctx.Done():
-		c.ctr.errors.Add(1)
+		c.ctr.Errors.Add(1)
 		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), context.Cause(ctx))
 	}
 }
@@ -166,8 +168,8 @@ func (c *StreamClient) enter(xid uint32, w *streamWait) error {
 	}
 	c.pending[xid] = w
 	c.owed++
-	c.ctr.inFlight.Add(1)
-	c.ctr.calls.Add(1)
+	c.ctr.InFlight.Add(1)
+	c.ctr.Calls.Add(1)
 	return nil
 }
 
@@ -176,7 +178,7 @@ func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
 	c.mu.Lock()
 	delete(c.pending, xid)
 	c.mu.Unlock()
-	c.ctr.inFlight.Add(-1)
+	c.ctr.InFlight.Add(-1)
 	select {
 	case r := <-ch:
 		if r.buf != nil {
@@ -196,15 +198,15 @@ func (c *StreamClient) send(xid uint32, call *rpc.Call) error {
 	defer b.Release()
 	head := xdr.AppendCall(b.Data[:0], &h)
 	if len(call.MoreItems) > 0 {
-		flat := mem.Shared.Get(argsSize(call))
+		flat := mem.Shared.Get(parts.Size(call))
 		defer flat.Release()
-		n, err := c.w.write(head, appendArgs(call, flat.Data[:0]), nil, nil)
-		c.ctr.inline.Add(uint64(n))
+		n, err := c.w.write(head, parts.AppendArgs(call, flat.Data[:0]), nil, nil)
+		c.ctr.Inline.Add(uint64(n))
 		return err
 	}
-	head = append(head, argsBefore(call)...)
-	n, err := c.w.write(head, call.Item, padOf(call.Item), argsAfter(call))
-	c.ctr.inline.Add(uint64(n))
+	head = append(head, parts.Before(call)...)
+	n, err := c.w.write(head, call.Item, parts.Pad(call.Item), parts.After(call))
+	c.ctr.Inline.Add(uint64(n))
 	return err
 }
 
@@ -213,20 +215,20 @@ func (c *StreamClient) poolGet() *mem.Buffer { return mem.Shared.Get(minInline) 
 // accept makes the caller's reply from a record.
 func (c *StreamClient) accept(r streamReply, call *rpc.Call, reply *rpc.Reply) error {
 	if r.err != nil {
-		c.ctr.errors.Add(1)
+		c.ctr.Errors.Add(1)
 		return r.err
 	}
 	d := xdr.NewDecoder(r.msg)
 	if err := reply.Header.Parse(&d); err != nil {
 		xid, _, _ := xdr.PeekXID(r.msg)
 		r.buf.Release()
-		c.ctr.errors.Add(1)
+		c.ctr.Errors.Add(1)
 		return &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadReply, Err: err}
 	}
 	reply.Results = d.Rest()
 	reply.Lend(r.buf)
-	takeItem(reply, call, c.cfg.Binding)
-	c.ctr.replies.Add(1)
+	parts.TakeItem(reply, call, c.cfg.Binding)
+	c.ctr.Replies.Add(1)
 	return nil
 }
 
@@ -245,7 +247,7 @@ func (c *StreamClient) read() {
 			return
 		}
 		hint = len(msg)
-		c.ctr.inline.Add(uint64(len(msg)))
+		c.ctr.Inline.Add(uint64(len(msg)))
 		c.deliver(b, msg)
 	}
 }
@@ -268,7 +270,7 @@ func (c *StreamClient) deliver(b *mem.Buffer, msg []byte) {
 	}
 	c.mu.Unlock()
 	b.Release()
-	c.ctr.dropped.Add(1)
+	c.ctr.Dropped.Add(1)
 }
 
 // fail ends the connection with the first error.
@@ -281,7 +283,7 @@ func (c *StreamClient) fail(err error) {
 	c.mu.Unlock()
 	if first {
 		if c.ownsConn() {
-			c.ctr.conns.Store(0)
+			c.ctr.Conns.Store(0)
 		}
 		_ = c.conn.Close() // the first error is the one that counts
 		if c.back != nil {
@@ -294,7 +296,7 @@ func (c *StreamClient) fail(err error) {
 func (c *StreamClient) Abort(err error) { c.fail(err) }
 
 // Received returns a number that grows when something arrives.
-func (c *StreamClient) Received() uint64 { return c.ctr.replies.Load() + c.ctr.dropped.Load() }
+func (c *StreamClient) Received() uint64 { return c.ctr.Replies.Load() + c.ctr.Dropped.Load() }
 
 // Err returns why the connection has ended, nil if it has not.
 func (c *StreamClient) Err() error {
@@ -305,7 +307,7 @@ func (c *StreamClient) Err() error {
 
 // Stats implements [rpc.Caller].
 func (c *StreamClient) Stats() rpc.Stats {
-	s := c.ctr.snapshot()
+	s := c.ctr.Snapshot()
 	c.back.addStats(&s)
 	return s
 }

@@ -113,7 +113,7 @@ func (r *streamReader) next() (*streamCall, error) {
 		x.end()
 		return nil, err
 	}
-	r.c.s.ctr.inline.Add(uint64(len(msg)))
+	r.c.s.ctr.Inline.Add(uint64(len(msg)))
 	if !x.received(msg) {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func (r *streamReader) wait(x *streamCall, want int) error {
 	err := io.EOF
 	for waits := c.slots.waits(); ; waits = c.slots.waits() {
 		if waits {
-			c.s.ctr.stuck.Add(1)
+			c.s.ctr.Stuck.Add(1)
 			err = errStuck
 			break
 		}
@@ -287,7 +287,7 @@ func (r *streamReader) reply(xid uint32, n int, last bool) error {
 	c := r.c
 	caller := c.calling()
 	if caller == nil || !last || n > caller.expects(xid) {
-		c.s.ctr.dropped.Add(1)
+		c.s.ctr.Dropped.Add(1)
 		caller.refuse(xid)
 		return r.discard(n, last)
 	}
@@ -297,7 +297,7 @@ func (r *streamReader) reply(xid uint32, n int, last bool) error {
 		b.Release()
 		return inRecord(err)
 	}
-	c.s.ctr.inline.Add(uint64(n))
+	c.s.ctr.Inline.Add(uint64(n))
 	caller.deliver(b, b.Data[:n])
 	return nil
 }
@@ -355,7 +355,7 @@ func (r *streamReader) look() {
 	switch {
 	case running && same:
 		if r.calls.CompareAndSwap(s, s+1) {
-			r.c.s.ctr.takeovers.Add(1)
+			r.c.s.ctr.Takeovers.Add(1)
 			go r.run()
 		}
 	case running:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -94,7 +95,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	if err := s.addConn(c); err != nil {
 		return err
 	}
-	s.ctr.accepted.Add(1)
+	s.ctr.Accepted.Add(1)
 	defer s.dropConn(c)
 	c.at = s.came.enter(c.conn)
 	defer s.came.leave(c.at)
@@ -111,7 +112,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 		keep = true
 		return err
 	}
-	err = s.ctr.ended(rpc.AsOpError(rpc.OpServe, addrOf(c.conn), ignoreEnd(err)))
+	err = s.door.ended(rpc.AsOpError(rpc.OpServe, addrOf(c.conn), ignoreEnd(err)))
 	s.door.went(addrOf(c.conn), "tcp", begun, err)
 	return err
 }
@@ -208,12 +209,12 @@ func (x *streamCall) received(msg []byte) bool {
 	x.rsp = responses.get()
 	x.req = rpc.Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", Backward: c.backward}
 	if x.req.Parse(msg, c.s.cfg.AnyCred, x.rsp) != nil {
-		c.s.ctr.dropped.Add(1) // RFC 5531 Section 9 has no reply to this
+		c.s.ctr.Dropped.Add(1) // RFC 5531 Section 9 has no reply to this
 		x.end()
 		return false
 	}
-	c.s.ctr.calls.Add(1)
-	c.s.ctr.inFlight.Add(1)
+	c.s.ctr.Calls.Add(1)
+	c.s.ctr.InFlight.Add(1)
 	return true
 }
 
@@ -226,7 +227,7 @@ func (x *streamCall) serve() {
 	if answer {
 		x.reply()
 	}
-	s.ctr.inFlight.Add(-1)
+	s.ctr.InFlight.Add(-1)
 	x.end()
 }
 
@@ -259,25 +260,25 @@ func (x *streamCall) reply() {
 	defer hb.Release()
 	h := resp.Header(x.req.XID)
 	head := xdr.AppendReply(hb.Data[:0], &h)
-	c.s.ctr.replies.Add(1) // first: the client may act on it before write returns
+	c.s.ctr.Replies.Add(1) // first: the client may act on it before write returns
 	var n int
 	var err error
 	switch {
 	case resp.HasResults() && len(resp.Items()) == 1: // send the data without a copy
 		it := resp.Items()[0]
 		head = append(head, resp.Results[:it.Pos]...)
-		n, err = c.w.write(head, it.Data, padOf(it.Data), resp.Results[it.Pos:])
+		n, err = c.w.write(head, it.Data, parts.Pad(it.Data), resp.Results[it.Pos:])
 	default:
 		n, err = c.w.write(resp.AppendResults(head), nil, nil, nil)
 	}
 	if err != nil {
-		c.s.ctr.errors.Add(1)
+		c.s.ctr.Errors.Add(1)
 		c.at.end()
 		_ = c.conn.Close() // ends the reading goroutine, which reports
 		return
 	}
 	c.out.Add(uint64(n))
-	c.s.ctr.inline.Add(uint64(n))
+	c.s.ctr.Inline.Add(uint64(n))
 }
 
 func (c *streamConn) isDraining() bool {

@@ -1,4 +1,4 @@
-package transport
+package count
 
 import (
 	"sync/atomic"
@@ -7,13 +7,13 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// chunkCounters count the segments that calls offer, in the same way at both ends.
-type chunkCounters struct {
+// Segments count the segments that calls offer, in the same way at both ends.
+type Segments struct {
 	read, write, reply, long, offered atomic.Uint64
 }
 
-// add counts the lists of a call.
-func (c *chunkCounters) add(l *chunks.Lists) {
+// Add counts the lists of a call.
+func (c *Segments) Add(l *chunks.Lists) {
 	if len(l.Read) == 0 && len(l.Write) == 0 && !l.HasReply {
 		return
 	}
@@ -30,7 +30,7 @@ func (c *chunkCounters) add(l *chunks.Lists) {
 }
 
 // snapshot copies them.
-func (c *chunkCounters) snapshot(s *rpc.Stats) {
+func (c *Segments) snapshot(s *rpc.Stats) {
 	s.ReadSegments, s.WriteSegments, s.ReplySegments = c.read.Load(), c.write.Load(), c.reply.Load()
 	s.LongCalls, s.OctetsOffered = c.long.Load(), c.offered.Load()
 }

@@ -2,54 +2,53 @@ package transport
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// checkMore refuses further items and sinks that contradict the call.
-func checkMore(c *rpc.Call) error {
-	pos := c.ItemPos
-	if len(c.MoreItems) > 0 && c.Item == nil {
-		return fmt.Errorf("MoreItems without Item")
+// part names the memory that a call can offer.
+type part int
+
+const (
+	partArg part = iota
+	partStream
+	partSink
+	partReply
+	partCount
+)
+
+// registrations are the regions of one call.
+type registrations [partCount]register.Registration
+
+// add lends mem and appends the segment that offers it. An empty part needs no
+// registration.
+func (r *registrations) add(conn *rdmap.Conn, ctr *count.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+	seg = seg[:0]
+	if len(mem) == 0 {
+		return seg, nil
 	}
-	for i := range c.MoreItems {
-		it := &c.MoreItems[i]
-		if it.Pos < pos+4 || it.Pos%4 != 0 || it.Pos > len(c.Args) {
-			return fmt.Errorf("position %d of item %d, want a multiple of 4 in %d to %d", it.Pos, i+2, pos+4, len(c.Args))
-		}
-		if pos = it.Pos; it.Memory != nil && it.Memory.InUse() {
-			return rpc.ErrMemoryInUse
-		}
+	l, err := register.New(conn, ctr, mem, in, access)
+	if err != nil {
+		return seg, err
 	}
-	if n := 1 + len(c.MoreSinks); n > chunks.DefaultMaxWriteChunks {
-		return fmt.Errorf("%d sinks, want at most %d", n, chunks.DefaultMaxWriteChunks)
-	}
-	for i := range c.MoreSinks {
-		if m := c.MoreSinks[i].Memory; m != nil && m.InUse() {
-			return rpc.ErrMemoryInUse
+	r[p] = l
+	return append(seg, chunks.Segment{Handle: register.Handle(l.STag()), Length: uint32(len(mem))}), nil
+}
+
+// invalidate revokes everything; see Registration.Revoke.
+func (r *registrations) invalidate(ctx context.Context, ctr *count.Counters) error {
+	for i := range r {
+		if err := r[i].Revoke(ctx, ctr); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// appendArgs appends the unreduced arguments.
-func appendArgs(c *rpc.Call, b []byte) []byte {
-	b = append(b, argsBefore(c)...)
-	b = append(b, c.Item...)
-	b = xdr.AppendPad(b, len(c.Item))
-	from := len(argsBefore(c))
-	for i := range c.MoreItems {
-		it := &c.MoreItems[i]
-		b = append(b, c.Args[from:it.Pos]...)
-		b = append(b, it.Data...)
-		b = xdr.AppendPad(b, len(it.Data))
-		from = it.Pos
-	}
-	return append(b, c.Args[from:]...)
 }
 
 // setItems describes the reducible arguments by their positions in the unreduced call.
@@ -125,21 +124,21 @@ func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *rpc.
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	l, err := lend(c.conn, c.ctr, mem, in, access)
+	l, err := register.New(c.conn, c.ctr, mem, in, access)
 	if err != nil {
 		return seg, err
 	}
 	p.more = append(p.more, l)
-	return append(seg, chunks.Segment{Handle: handleOf(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: register.Handle(l.STag()), Length: uint32(len(mem))}), nil
 }
 
-// takeBack revokes all memory of the call; see lent.takeBack.
-func (p *outcall) takeBack(ctx context.Context, ctr *counters) error {
+// takeBack revokes all memory of the call; see Registration.Revoke.
+func (p *outcall) takeBack(ctx context.Context, ctr *count.Counters) error {
 	if !p.lends {
 		return nil
 	}
 	for i := range p.more {
-		if err := p.more[i].takeBack(ctx, ctr); err != nil {
+		if err := p.more[i].Revoke(ctx, ctr); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,58 @@
+// Package count has the counters of connections, which rpc.Stats shows.
+package count
+
+import (
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/transport/rpc"
+)
+
+// Counters are those of a client, or of all connections of a server. The names are those of rpc.Stats.
+type Counters struct {
+	Calls, Replies, Read, Written, Inline atomic.Uint64
+	Accepted, Errors, Panics, Dropped     atomic.Uint64
+	Invalidated, Takeovers, Immediates    atomic.Uint64
+	ReplyRead, Dones, Withheld, Padded    atomic.Uint64
+	Conns, InFlight, Exposed              atomic.Int64
+	ExposedOctets                         atomic.Int64 // now
+	Deferred, Unpulled, Late, Unbound     atomic.Uint64
+	NotAllowed, TooMany, Slow, Stuck      atomic.Uint64
+	ExposedRefused                        atomic.Uint64
+	Registered, Reused                    atomic.Uint64
+	LentOctets                            atomic.Int64 // now
+
+	Segments Segments
+
+	backward atomic.Pointer[Counters] // of backward calls sent; nil until the first
+}
+
+// OfBackward returns the counters of backward calls sent.
+func (c *Counters) OfBackward() *Counters {
+	if c.backward.Load() == nil {
+		c.backward.CompareAndSwap(nil, new(Counters))
+	}
+	return c.backward.Load()
+}
+
+// Snapshot copies the counters. They are not read at the same instant.
+func (c *Counters) Snapshot() rpc.Stats {
+	s := rpc.Stats{
+		Calls: c.Calls.Load(), Replies: c.Replies.Load(),
+		OctetsRead: c.Read.Load(), OctetsWritten: c.Written.Load(), OctetsInline: c.Inline.Load(),
+		Connections: int(c.Conns.Load()), Accepted: c.Accepted.Load(),
+		Errors: c.Errors.Load(), Panics: c.Panics.Load(), Dropped: c.Dropped.Load(), Immediates: c.Immediates.Load(),
+		Invalidated: c.Invalidated.Load(), Takeovers: c.Takeovers.Load(),
+		InFlight:      int(c.InFlight.Load()),
+		OctetsExposed: c.ReplyRead.Load(), Dones: c.Dones.Load(), Withheld: c.Withheld.Load(),
+		Exposed: int(c.Exposed.Load()), Padded: c.Padded.Load(),
+		Deferred: c.Deferred.Load(), Unpulled: c.Unpulled.Load(), Late: c.Late.Load(), Unbound: c.Unbound.Load(),
+		NotAllowed: c.NotAllowed.Load(), TooMany: c.TooMany.Load(), SlowPeers: c.Slow.Load(), Stuck: c.Stuck.Load(),
+		ExposedRefused: c.ExposedRefused.Load(),
+		Registered:     c.Registered.Load(), Reused: c.Reused.Load(), OctetsLent: c.LentOctets.Load(),
+	}
+	c.Segments.snapshot(&s)
+	if b := c.backward.Load(); b != nil {
+		s.BackwardCalls, s.BackwardReplies = b.Calls.Load(), b.Replies.Load()
+	}
+	return s
+}
