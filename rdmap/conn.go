@@ -26,13 +26,10 @@ type Conn struct {
 	initiator bool
 	table     *region.Table
 
-	hsMu     sync.Mutex
-	hsDone   bool
-	hsErr    error
-	hsLinger bool // something was sent that should arrive
+	startup  sync.Once
+	hsErr    error // result of the startup
 	peerData []byte
 	state    ConnectionState
-	up       atomic.Bool // the startup has succeeded
 
 	mu       sync.Mutex
 	snd      engine.Sender
@@ -40,9 +37,6 @@ type Conn struct {
 	burst    bool          // the reader is handling what it has read, and will flush
 	serving  bool          // Serve has the reading role until the end
 	reader   bool          // the reader of this burst will call executeHere
-	closing  bool          // Close was called: nothing more is taken
-	err      error         // the first fatal error
-	linger   bool          // queued output is still sent: the end is graceful
 	quiet    chan struct{} // made by whoever waits for the flusher to end; closed then
 	full     []*Waiter     // those who wait for room in the send queue
 	out      engine.Traffic
@@ -75,7 +69,6 @@ type Conn struct {
 	waiting   atomic.Int32 // goroutines in Wait
 	inbox     inbox
 	spare     spareWaiters
-	failed    atomic.Bool
 	done      chan struct{}
 }
 
@@ -156,8 +149,11 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	return c.snd.Err()
 }
+
+// ended reports whether there has been a fatal error.
+func (c *Conn) ended() bool { return c.snd.State().Ended() }
 
 // PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
 // peer learns that it may send them. With Config.RecvQueue the receives are posted there, even after

@@ -28,6 +28,7 @@ type halves struct {
 	wire []byte          // what its peer sends
 	read int             // Reads of ours completed
 
+	hung     bool // requests that may block are not carried out
 	singly   bool // every segment is passed to input by itself; see follow and repeat
 	followed int  // octets that follow has used
 	repeated int  // Sends that repeat has delivered
@@ -57,6 +58,7 @@ func newEngine(cfg engineConfig) *halves {
 	s := &e.snd
 	s.MULPDU, s.CRC, s.ORD, s.IRD = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
 	s.Limit, s.Table, s.Interleave, s.Ext = 1<<30, t, cfg.interleave, cfg.ext
+	s.Open(true)
 	e.rcv = engine.NewReceiver(engine.ReceiverConfig{
 		Ext: cfg.ext, Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool.mem,
 		Queue: cfg.queue.shared(), Quota: cfg.quota,
@@ -90,11 +92,7 @@ func (e *halves) fail(err error) {
 		return
 	}
 	e.err = err
-	if t := terminateFor(err); t != nil {
-		e.due = e.snd.FailWith(t.Append(nil), e.due, err, false)
-	} else {
-		e.due = e.snd.Fail(e.due, err, false)
-	}
+	e.due = e.snd.Fail(err, false, false, e.due)
 }
 
 // output returns everything that may be sent now.
@@ -103,11 +101,11 @@ func (e *halves) output() (out []byte) {
 		return nil
 	}
 	for {
-		if e.snd.Aborted {
+		if e.snd.State().Ended() {
 			e.due = e.snd.Prune(&e.wk, e.due)
 		}
 		var t engine.Task
-		for more := e.snd.Begin(&t); more; more = e.snd.Next(&t) {
+		for more := !e.hung && e.snd.Begin(&t); more; more = e.snd.Next(&t) {
 			if err := t.Run(e.snd.Table); err != nil {
 				e.fail(err)
 			}

@@ -14,13 +14,12 @@ func (c *Conn) establish(p *engine.Params) error {
 		StagPeer: p.Stag, Extensions: p.Extensions, MULPDU: p.MULPDU,
 	}
 	c.mu.Lock()
-	if c.err != nil {
+	if c.ended() {
 		defer c.mu.Unlock()
-		return c.err
+		return c.snd.Err()
 	}
 	c.state, c.peerData = st, p.PrivateData
 	p.Start(&c.snd, c.rcv, &c.wk)
-	c.up.Store(true)
 	c.mu.Unlock()
 	c.flushIfReady(drive.IfBlind) // the ready-to-receive message
 	c.log.Debug("established", zap.Bool("crc", st.CRC), zap.Int("mulpdu", st.MULPDU),

@@ -13,46 +13,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// terminateFor returns the Terminate that err asks for, nil if none. A Terminate of the peer is not
-// answered with another (RFC 5040 Section 5.4).
-func terminateFor(err error) *verbs.Terminate {
-	if e, ok := errors.AsType[*verbs.ProtocolError](err); ok && e.Terminate != nil {
-		return e.Terminate
-	}
-	if e, ok := errors.AsType[*verbs.LocalError](err); ok {
-		return &verbs.Terminate{Code: e.Code}
-	}
-	return nil
-}
-
 // fail ends the connection with err, unless it has already ended. Work requests that are not being
-// written complete with err. After a violation by the peer a Terminate is sent first, but after the
-// rest of a message that is partly sent (RFC 5040 Section 5.4).
+// written complete with err. After a violation by the peer a Terminate is sent first.
 func (c *Conn) fail(err error) {
 	_, told := errors.AsType[*verbs.TerminateError](err)
 	c.end(err, told)
 }
 
-// end is fail; if graceful, queued output is still sent.
+// end is fail; if graceful, what has begun is still sent.
 func (c *Conn) end(err error, graceful bool) {
 	c.mu.Lock()
-	if c.err != nil {
+	if c.ended() {
 		c.mu.Unlock()
 		return
 	}
-	c.err = err
-	c.linger = graceful
-	var due []engine.Completion
-	if t := terminateFor(err); t != nil && c.up.Load() {
-		due = c.snd.FailWith(t.Append(nil), nil, err, c.flushing)
-		c.linger = true
-	} else {
-		due = c.snd.Fail(nil, err, c.flushing)
-	}
+	due := c.snd.Fail(err, graceful, c.flushing, nil)
 	c.mu.Unlock()
 
 	c.role.mu.Lock()
-	c.failed.Store(true)
 	c.role.interrupt()
 	c.role.mu.Unlock()
 	engine.Fire(due)
@@ -67,20 +45,21 @@ func (c *Conn) finish() {
 	c.seize()
 	c.rcv.Close()
 	c.endBurst()
-	if h := c.cfg.Handler; h != nil && c.up.Load() {
+	if h := c.cfg.Handler; h != nil && c.ConnectionState().HandshakeComplete {
 		h.HandleClose(c, c.Err())
 	}
 	c.role.mu.Lock()
 	c.role.over = true
 	c.role.wakeAll()
 	c.role.mu.Unlock()
-	if c.linger {
-		c.lingerOut()
+	drain := c.snd.State() != engine.StateClosed
+	if drain {
+		c.drain()
 	}
-	c.closeStream()
+	c.closeStream(drain)
 	c.waitQuiet(DefaultTerminateTimeout)
 	c.mu.Lock()
-	c.snd.ShutDown()
+	c.snd.Shut()
 	c.mu.Unlock()
 	if c.st != nil {
 		c.st.Release()
@@ -124,10 +103,10 @@ func (c *Conn) seize() {
 	r.mu.Unlock()
 }
 
-// lingerOut gives the last octets time to arrive: it closes the sending direction, and reads until
+// drain gives the last octets time to arrive: it closes the sending direction, and reads until
 // the peer has closed too. To close with unread input would send a reset, which can destroy a
 // Terminate in flight.
-func (c *Conn) lingerOut() {
+func (c *Conn) drain() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(DefaultTerminateTimeout))
 	if !c.waitQuiet(DefaultTerminateTimeout) || !c.link.CloseWrite() {
 		return
@@ -137,8 +116,8 @@ func (c *Conn) lingerOut() {
 
 // closeStream closes the net.Conn. The Close of crypto/tls waits up to some seconds to send its
 // alert; unless the end is graceful, the connection below TLS is closed first.
-func (c *Conn) closeStream() {
-	if below, ok := c.nc.(interface{ NetConn() net.Conn }); ok && !c.linger {
+func (c *Conn) closeStream(graceful bool) {
+	if below, ok := c.nc.(interface{ NetConn() net.Conn }); ok && !graceful {
 		_ = below.NetConn().Close()
 	}
 	_ = c.nc.Close()
@@ -175,13 +154,12 @@ func (c *Conn) waitQuiet(d time.Duration) bool {
 // ErrClosed. Close must not be called from an upcall; Abort may. Close is idempotent.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	first := c.err
-	c.closing = true
+	first, wait := c.snd.Err(), c.snd.Close()
 	c.mu.Unlock()
-	if first == nil && c.up.Load() {
+	if wait {
 		c.waitQuiet(c.cfg.CloseTimeout)
 	}
-	c.end(verbs.ErrClosed, c.up.Load())
+	c.end(verbs.ErrClosed, c.snd.State().Up())
 	<-c.done
 	if errors.Is(first, verbs.ErrClosed) {
 		return nil

@@ -71,7 +71,7 @@ func (c *Conn) nowQuiet() {
 
 // takeLocked takes what may go into the next batch, with mu held, and reports whether there is anything.
 func (c *Conn) takeLocked() bool {
-	if c.snd.Aborted {
+	if c.ended() {
 		c.due = c.snd.Prune(&c.wk, c.due)
 		c.mu.Unlock()
 		c.fireDue()
@@ -109,7 +109,7 @@ func (c *Conn) settle(ferr, werr error) {
 	c.due = c.snd.Wrote(&c.wk, werr != nil, c.due)
 	c.startExecutor()
 	if werr != nil {
-		c.snd.ShutDown()
+		c.snd.Shut()
 	}
 	c.out.Add(&c.wk.Out)
 	c.flushes++

@@ -193,7 +193,7 @@ func TestGoldenTerminates(t *testing.T) {
 		if len(payload) != tt.term.Size() {
 			t.Errorf("%v: size %d, appended %d", tt.term.Code, tt.term.Size(), len(payload))
 		}
-		e.due = e.snd.FailWith(payload, e.due, errTest, false)
+		e.fail(&verbs.ProtocolError{Terminate: &tt.term})
 		if got := hex.EncodeToString(e.output()); got != tt.want {
 			t.Errorf("%v:\n got %s\nwant %s", tt.term.Code, got, tt.want)
 		}

@@ -79,7 +79,7 @@ func (h *half) park() {
 // be the shorter of the two.
 func (h *half) expect() {
 	c := h.c
-	if c.cfg.FPDUTimeout < 0 || c.failed.Load() {
+	if c.cfg.FPDUTimeout < 0 || c.ended() {
 		return
 	}
 	fpdus, turn := c.in.FPDUs.Load(), c.stall.turn.Load()

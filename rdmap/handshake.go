@@ -23,16 +23,13 @@ var aLongTimeAgo = time.Unix(1, 0)
 // was malformed (it then wraps *mpa.FormatError) or the time was over. If it wraps ErrOlderPeer,
 // another attempt may succeed.
 func (c *Conn) Handshake(ctx context.Context) error {
-	c.hsMu.Lock()
-	defer c.hsMu.Unlock()
-	if c.hsDone {
-		return c.hsErr
-	}
-	c.hsDone = true
-	c.hsErr = c.handshake(ctx)
-	if c.hsErr != nil {
-		c.end(c.hsErr, c.hsLinger)
-	}
+	c.startup.Do(func() {
+		told, err := c.handshake(ctx)
+		if err != nil {
+			c.hsErr = err
+			c.end(err, told)
+		}
+	})
 	return c.hsErr
 }
 
@@ -40,34 +37,37 @@ func (c *Conn) Handshake(ctx context.Context) error {
 // first, and a caller that has seen that need not wait for ours itself. If there is none, begun returns
 // ErrNoHandshake. For its outcome see role.over and Err.
 func (c *Conn) begun() error {
-	if c.up.Load() {
-		return nil
-	}
-	c.hsMu.Lock()
-	defer c.hsMu.Unlock()
-	if !c.hsDone && c.Err() == nil {
+	switch c.snd.State() {
+	case engine.StateNew:
 		return verbs.ErrNoHandshake
+	case engine.StateStarting:
+		c.startup.Do(func() {}) // returns when the one that runs has
+	default:
 	}
 	return nil
 }
 
-func (c *Conn) handshake(ctx context.Context) error {
-	if err := c.Err(); err != nil {
-		return err
+// handshake is Handshake. told: the peer was sent the reason of the error, which should arrive.
+func (c *Conn) handshake(ctx context.Context) (told bool, err error) {
+	c.mu.Lock()
+	err = c.snd.StartUp()
+	c.mu.Unlock()
+	if err != nil {
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.startupTimeout())
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(aLongTimeAgo) })
-	p, err := c.startup()
+	p, told, err := c.exchange()
 	if !stop() && ctx.Err() != nil && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return c.startupError(ctx, err)
+		return told, c.startupError(ctx, err)
 	}
 	_ = c.nc.SetDeadline(time.Time{})
 	c.cfg.BufferedInput, c.cfg.PrivateData = nil, nil
-	return c.establish(p)
+	return false, c.establish(p)
 }
 
 func (c *Conn) startupTimeout() time.Duration {
@@ -95,8 +95,8 @@ func (c *Conn) startupError(ctx context.Context, err error) error {
 	return &verbs.ConnError{Op: "handshake", Err: err}
 }
 
-// startup exchanges the frames of the startup.
-func (c *Conn) startup() (*engine.Params, error) {
+// exchange exchanges the frames of the startup.
+func (c *Conn) exchange() (p *engine.Params, told bool, err error) {
 	s, request, err := engine.NewStartup(engine.StartupConfig{
 		Initiator: c.initiator, PrivateData: c.cfg.PrivateData, Plain: c.cfg.Plain,
 		Extensions: c.cfg.Extensions, MULPDU: c.cfg.MULPDU, Accept: c.cfg.Accept,
@@ -109,26 +109,26 @@ func (c *Conn) startup() (*engine.Params, error) {
 		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if len(request) > 0 {
 		if _, err := c.nc.Write(request); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	got, reply, err := c.startupFrame(s)
 	if err != nil && s.Older(got) && c.hungUp(err) {
-		return nil, fmt.Errorf("%w: %w", verbs.ErrOlderPeer, err)
+		return nil, false, fmt.Errorf("%w: %w", verbs.ErrOlderPeer, err)
 	}
 	if len(reply) > 0 {
-		c.hsLinger = err != nil // the peer is told why
+		told = err != nil
 		_, werr := c.nc.Write(reply)
 		err = errors.Join(err, werr)
 	}
 	if err != nil {
-		return nil, err
+		return nil, told, err
 	}
-	return s.Params(c.link.EMSS()), nil
+	return s.Params(c.link.EMSS()), false, nil
 }
 
 // hungUp reports whether the stream ended because the peer closed it: with FIN, or with RST if it left

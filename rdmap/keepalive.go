@@ -25,7 +25,7 @@ func (k *keepalive) Tick() bool {
 		return more
 	}
 	c.mu.Lock()
-	alive := c.err == nil && !c.closing
+	alive := c.snd.State() == engine.StateOpen
 	if alive {
 		c.snd.Post(&verbs.WR{Op: verbs.OpWrite})
 	}

@@ -22,8 +22,7 @@ func TestRecvDuringHandshake(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	x, y := Client(a, nil), Server(b, nil)
 	go y.Handshake(t.Context())
-	for y.hsMu.TryLock() { // until it runs
-		y.hsMu.Unlock()
+	for y.snd.State() == engine.StateNew {
 		runtime.Gosched()
 	}
 	got := make(chan error)

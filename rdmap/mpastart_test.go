@@ -140,7 +140,7 @@ func TestDepthsClamped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for !x.up.Load() {
+	for !x.snd.State().Up() {
 		time.Sleep(time.Millisecond)
 	}
 	reg := mustRegister(t, x, 16, region.ReadSink)

@@ -174,7 +174,7 @@ func TestNothingBehindTerminate(t *testing.T) {
 	}
 	e = newEngine(engineConfig{})
 	e.fail(engine.VioVersion.Error(nil))
-	if e.snd.ShutDown(); len(e.output()) > 0 {
+	if e.snd.Shut(); len(e.output()) > 0 {
 		t.Error("there is a Terminate although nothing more can be written")
 	}
 }

@@ -73,13 +73,13 @@ func (m *orderModel) act(what byte) {
 	case 5:
 		m.release()
 	case 6, 7:
-		m.b.snd.Executing = what == 6
+		m.b.hung = what == 6
 	}
 }
 
 // finish lets everything happen that still can happen.
 func (m *orderModel) finish() {
-	m.b.snd.Executing = false
+	m.b.hung = false
 	m.release()
 	for moved := true; moved && m.b.err == nil; {
 		m.speak()

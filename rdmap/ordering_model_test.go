@@ -245,7 +245,7 @@ func (m *orderModel) release() {
 
 // answer lets the responder carry out the requests that it may, and respond.
 func (m *orderModel) answer() (any bool) {
-	hung := m.b.snd.Executing
+	hung := m.b.hung
 	out := m.b.output()
 	var wants []func()
 	for _, s := range segments(m.t, out) {

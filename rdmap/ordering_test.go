@@ -309,14 +309,14 @@ func (g *orderRig) hold() {
 	if g.ops[first].response == 0 {
 		g.hog, _ = g.pool.mem.Get(orderPool)
 	} else {
-		g.b.snd.Executing = true
+		g.b.hung = true
 	}
 }
 
 // release ends hold.
 func (g *orderRig) release() {
 	g.pool.mem.Put(g.hog)
-	g.b.snd.Executing = false
+	g.b.hung = false
 	g.b.replay(g.look)
 }
 

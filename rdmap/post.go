@@ -45,12 +45,12 @@ func (c *Conn) Post(wrs []verbs.WR) error {
 
 // postable returns why wrs cannot be queued, or nil, with mu held.
 func (c *Conn) postable(wrs []verbs.WR, need verbs.Extensions) error {
-	switch {
-	case c.err != nil:
-		return c.err
-	case c.closing:
+	switch st := c.snd.State(); {
+	case st.Ended():
+		return c.snd.Err()
+	case st == engine.StateClosing:
 		return verbs.ErrClosed
-	case !c.up.Load():
+	case !st.Up():
 		return verbs.ErrNoHandshake
 	case need&^c.snd.Ext != 0:
 		return verbs.ErrNoExtension

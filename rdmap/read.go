@@ -26,7 +26,7 @@ func (c *Conn) readBurst(wait bool) (n int, err error) {
 
 // beforeRead returns why nothing can be read now, or nil.
 func (c *Conn) beforeRead(wait bool) error {
-	if c.failed.Load() {
+	if c.ended() {
 		return c.Err()
 	}
 	if c.half.shrink.Load() {

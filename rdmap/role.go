@@ -110,7 +110,7 @@ func (c *Conn) warmUp() {
 		c.mu.Lock()
 		inside := c.burst
 		c.mu.Unlock()
-		if inside || !c.up.Load() {
+		if inside || !c.snd.State().Up() {
 			return // a post inside an upcall is no call, and its reader is busy
 		}
 	}
@@ -190,7 +190,7 @@ func (c *Conn) rearm() {
 	blocked := c.rcv.Backlog.Full() // unstall will see to it
 	r.mu.Lock()
 	r.freeLocked()
-	if !blocked && !r.hot.Load() && !r.serving && !r.over && !c.failed.Load() && r.first == nil {
+	if !blocked && !r.hot.Load() && !r.serving && !r.over && !c.ended() && r.first == nil {
 		c.watch()
 	}
 	r.leave()
@@ -224,7 +224,7 @@ func (c *Conn) parked() {
 			return
 		}
 		r.mu.Lock()
-		if !errors.Is(err, drive.ErrInterrupted) || c.failed.Load() || r.hot.Load() || r.serving || r.first != nil {
+		if !errors.Is(err, drive.ErrInterrupted) || c.ended() || r.hot.Load() || r.serving || r.first != nil {
 			break
 		}
 		c.clearInterrupt()
@@ -257,7 +257,7 @@ func (r *role) interrupt() {
 
 // clearInterrupt makes reads wait again, with role.mu held. After a failure they must not wait.
 func (c *Conn) clearInterrupt() {
-	if !c.failed.Load() {
+	if !c.ended() {
 		c.link.Resume()
 	}
 }

@@ -36,7 +36,7 @@ func (c *Conn) startServing() error {
 	var w Waiter
 	w.Reset()
 	for !r.take(holderServer) {
-		if r.over || c.failed.Load() {
+		if r.over || c.ended() {
 			return nil
 		}
 		r.enqueue(&w)
@@ -69,7 +69,7 @@ func (c *Conn) serve() {
 			r.mu.Lock()
 			c.clearInterrupt()
 			r.mu.Unlock()
-			if !c.failed.Load() {
+			if !c.ended() {
 				continue
 			}
 		}

@@ -45,7 +45,7 @@ func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
 		c.takeovers.Add(-1)
 		return errLostRole
 	}
-	if c.failed.Load() {
+	if c.ended() {
 		return c.Err()
 	}
 	return nil

@@ -15,10 +15,8 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.err
 	}
-	if !c.up.Load() {
-		if err := c.begun(); err != nil {
-			return err
-		}
+	if err := c.begun(); err != nil {
+		return err
 	}
 	c.warm()
 	c.waiting.Add(1)
@@ -38,7 +36,7 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 		c.warmLocked() // warm does nothing during a burst, and its call was a while ago
 		// After a failure the role is for finish, which tells all waiters. A waiter that took it
 		// again and again, only to find nothing to read, would keep finish from getting it.
-		if !c.failed.Load() && r.take(holderLeader) {
+		if !c.ended() && r.take(holderLeader) {
 			w.dequeue()
 			r.mu.Unlock()
 			c.lead(ctx, w)
@@ -102,7 +100,7 @@ func (c *Conn) lead(ctx context.Context, w *Waiter) {
 			c.role.mu.Lock()
 			c.clearInterrupt()
 			c.role.mu.Unlock()
-			if !c.failed.Load() {
+			if !c.ended() {
 				continue
 			}
 		}

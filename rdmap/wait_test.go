@@ -15,9 +15,10 @@ func TestWaitAfterFailure(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	c, peer := connect(t, a, b, nil, nil)
 	defer peer.Abort(nil)
-	c.role.mu.Lock()
-	c.failed.Store(true) // as end does before finish runs
-	c.role.mu.Unlock()
+	cause := errors.New("over")
+	c.mu.Lock()
+	c.snd.Fail(cause, false, false, nil) // as end does before finish runs
+	c.mu.Unlock()
 	w, done := new(Waiter), make(chan error, 1)
 	w.Reset()
 	go func() { done <- c.Wait(context.Background(), w) }()
@@ -32,8 +33,7 @@ func TestWaitAfterFailure(t *testing.T) {
 			break
 		}
 	}
-	cause := errors.New("over")
-	c.Abort(cause)
+	go c.finish()
 	if err := <-done; !errors.Is(err, cause) {
 		t.Errorf("it ends with %v", err)
 	}

@@ -69,7 +69,7 @@ func (w *watched) Tick() bool {
 	if inside && time.Duration(w.stays)*watchdogTick >= c.cfg.HandlerLimit && c.takeOver(s) {
 		w.t.Hurry(watchdogAlert)
 	}
-	if !inside && w.stays > watchdogIdle || c.failed.Load() {
+	if !inside && w.stays > watchdogIdle || c.ended() {
 		w.on.Store(false)
 		// An upcall that began before the store has not called add: check once more.
 		return c.upcalls.Load() != s && w.on.CompareAndSwap(false, true)

@@ -24,31 +24,40 @@ func ControlOctet(op verbs.Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 type item struct {
 	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
 	op       verbs.Opcode
+	state    progress
 	framed   bool
-	begun    bool     // an FPDU of it has been built
 	Octets   uint32   // payload octets
 	messages int      // framed: how many messages; done is that of the last one
 	last     int      // framed: where in room the last message begins
 	room     buf.Room // framed: all FPDUs; else the copy of head
 	body     []byte   // not framed: payload after head, borrowed
 	off      uint32   // not framed: payload octets that are in FPDUs
-	whole    bool     // all FPDUs have been built
 	done     verbs.Completer
 	read     outRead     // requests: what is due in return
 	Req      Request     // isResp: the request that is answered
-	executed bool        // isResp: the response is here
 	isResp   bool        // holds an IRD slot
 	view     region.View // isResp: the pin on body
 	pinned   bool
-	broken   bool // isResp: the memory failed halfway, and the rest cannot be sent
 }
+
+// progress is the state of an item. A work request begins as ready; a request of the peer as queued.
+type progress uint8
+
+const (
+	queued    progress = iota // left when the request is carried out: by a Task if it may block, otherwise when it is built
+	executing                 // a Task carries it out; left by Finish
+	ready                     // can be sent; left when the first FPDU is built
+	begun                     // some FPDUs are in a batch; left by the last, or when its memory fails
+	built                     // all are: it ends when the batch has been written
+	broken                    // the memory of a Read Response has failed, so that the rest cannot be sent
+)
 
 // head returns the front part of the payload of an item that is not framed, which was copied.
 func (it *item) head() []byte { return it.room.B }
 
 // template fills the header fields of a work request.
 func (it *item) template(wr *verbs.WR) {
-	it.op, it.done = wr.Op, wr.Done
+	it.op, it.done, it.state = wr.Op, wr.Done, ready
 	it.seg = ddp.Segment{Tagged: wr.Op.Tagged(), Control: ControlOctet(wr.Op), QN: wr.Op.Queue()}
 	it.aim(wr)
 }
@@ -201,7 +210,7 @@ func (s *Sender) coalesce(wr *verbs.WR) bool {
 func (s *Sender) withdraw(i int) {
 	it := s.Requests.At(i)
 	if it.messages <= 1 {
-		s.release(it)
+		s.unpin(it)
 		s.Requests.Remove(i)
 		return
 	}

@@ -53,7 +53,6 @@ type Receiver struct {
 	up       inFlight
 	Deframer mpa.Deframer
 	Direct   direct
-	Held     bool         // nothing may be sent before the first FPDU (RFC 5044 Section 7.1.2)
 	Due      []Completion // that an answer has made due
 	Recvs    atomic.Int64 // receives posted and not yet used
 	Receives *Receives    // instead of recvs; nil if it has its own
@@ -141,7 +140,7 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 	for {
 		u, n, err := r.Deframer.Next(st.Pending())
 		if err != nil {
-			return st, nil, r.mute(ProtocolError(err, nil))
+			return st, nil, ProtocolError(err, nil)
 		}
 		if n == 0 {
 			r.ev.Kind = EvNone
@@ -155,14 +154,13 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 		}
 		// The CRC was good, so this is the valid FPDU after which a responder may send, be it only a Terminate for what
 		// DDP or RDMAP have against it.
-		if r.Held && !mutant.SilentFirst {
-			r.Held = false
+		if r.up.snd.State() == StateHeld && !mutant.SilentFirst {
 			r.up.release()
 		}
 		ev, err := r.Input(u)
 		switch {
 		case err != nil:
-			return st, nil, r.mute(err)
+			return st, nil, err
 		case ev.Kind == EvBlocked:
 			r.Deframer.Unread()
 			return st, ev, nil
@@ -173,15 +171,6 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 		}
 		st.R += r.Continue(&r.Deframer, st.Pending())
 	}
-}
-
-// mute marks an error of MPA in the first FPDU at the responder, which may not yet send anything, not even
-// a Terminate.
-func (r *Receiver) mute(err error) error {
-	if p, ok := errors.AsType[*verbs.ProtocolError](err); ok && r.Held {
-		p.Terminate = nil
-	}
-	return err
 }
 
 // Input handles one ULPDU. u is borrowed, unless the message of the event lends it. An error is final;

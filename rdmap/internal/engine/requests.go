@@ -29,7 +29,7 @@ func (q inFlight) freeSlots() int {
 func (q inFlight) enqueue(req *Request) bool {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	return q.snd.Aborted || q.snd.Request(req) // after the end, nothing is answered any more
+	return q.snd.State().Ended() || q.snd.Request(req) // after the end, nothing is answered any more
 }
 
 // head returns the oldest request of ours in flight.
@@ -67,7 +67,7 @@ func (q inFlight) answered(out []Completion) []Completion {
 func (q inFlight) release() {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	q.snd.Held = false
+	q.snd.release()
 }
 
 // maxRequest is the largest payload of a queue 1 message: a Verify Request with

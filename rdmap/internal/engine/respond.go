@@ -116,11 +116,11 @@ func (r *Request) stores() bool {
 
 // NeedExecutor reports whether the head of the requests waits for an executor.
 func (s *Sender) NeedExecutor() bool {
-	return s.Responses.Len() > 0 && s.handed == 0 && !s.Executing && !s.Aborted && !s.Responses.At(0).answerable()
+	return s.Responses.Len() > 0 && s.handed == 0 && !s.tasked && !s.State().Ended() && !s.Responses.At(0).answerable()
 }
 
 // answerable reports whether a response may be handed to the flusher.
-func (it *item) answerable() bool { return it.executed || !it.Req.Blocks() }
+func (it *item) answerable() bool { return it.state == ready || it.state == queued && !it.Req.Blocks() }
 
 // Task is the request of a peer that is being carried out, and that can block. It is kept, so that a request costs no
 // allocation.
@@ -131,7 +131,8 @@ func (s *Sender) Begin(t *Task) bool {
 	if !s.NeedExecutor() {
 		return false
 	}
-	s.Executing = true
+	s.tasked = true
+	s.Responses.At(0).state = executing
 	t.it = *s.Responses.At(0)
 	return true
 }
@@ -141,8 +142,8 @@ func (t *Task) Run(mem *region.Table) error { return t.it.execute(mem) }
 
 // Finish makes the response ready to be sent, unless nothing is answered any more.
 func (s *Sender) Finish(t *Task) {
-	if !s.Aborted {
-		t.it.executed = true
+	if !s.State().Ended() {
+		t.it.state = ready
 		*s.Responses.At(0) = t.it
 	}
 }
@@ -150,7 +151,7 @@ func (s *Sender) Finish(t *Task) {
 // Next is begin for whoever has finished a request.
 func (s *Sender) Next(t *Task) bool {
 	t.it = item{}
-	s.Executing = false
+	s.tasked = false
 	return s.Begin(t)
 }
 

@@ -155,7 +155,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 		}
 		if err := r.Deframer.Finish(sum, trailer); err != nil {
 			d.view.Release()
-			return st, nil, r.mute(ProtocolError(err, nil))
+			return st, nil, ProtocolError(err, nil)
 		}
 		off += n
 		left -= size
@@ -176,7 +176,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 		r.inPlace = false
 		if err != nil {
 			d.view.Release()
-			return st, nil, r.mute(err)
+			return st, nil, err
 		}
 		if ev.Kind != EvNone { // of the last one
 			return st, ev, nil

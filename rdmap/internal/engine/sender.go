@@ -27,10 +27,9 @@ type Sender struct {
 	Table      *region.Table
 	Sinks      *region.Table // has the sinks of our Reads; nil: they are not checked
 
-	Held bool // responder before the first FPDU: nothing may be sent (RFC 5044 Section 7.1.2)
-	// Aborted: the connection has failed; only a Terminate may still be queued.
-	Aborted bool
-	late    []Completion // of work requests that were not taken, behind one that was being written
+	state atomic.Uint32 // a State
+	err   error         // the first fatal error
+	late  []Completion  // of work requests that were not taken, behind one that was being written
 
 	Requests  buf.Ring[item]    // work requests, in order
 	Responses buf.Ring[item]    // responses, in order of the requests
@@ -39,25 +38,25 @@ type Sender struct {
 	// Slots counts the IRD slots in use. A slot is free again when its response has been
 	// handed down (RFC 5040 Section 6.1). That is before the write: the peer may see the
 	// response, and use the slot, before the write returns.
-	Slots     atomic.Int64
-	turn      bool // it is the send queue's turn
-	run       int  // small messages taken in this turn
-	Copied    int  // octets of the arena that wait
-	arena     buf.Arena
-	order     completions
-	term      *item // to be sent last
-	Ext       verbs.Extensions
-	LastID    uint32 // identifier of the last Atomic Request
-	handed    int    // responses that the flusher has and has not yet written
-	Executing bool   // there is an executor
-	Expected  int    // of reads: those whose response comes on queue 3
-	Local     error  // why the head of sq cannot be built; ends the connection
+	Slots    atomic.Int64
+	turn     bool // it is the send queue's turn
+	run      int  // small messages taken in this turn
+	Copied   int  // octets of the arena that wait
+	arena    buf.Arena
+	order    completions
+	term     *item // to be sent last
+	Ext      verbs.Extensions
+	LastID   uint32 // identifier of the last Atomic Request
+	handed   int    // responses that the flusher has and has not yet written
+	tasked   bool   // a Task is between Begin and Next
+	Expected int    // of reads: those whose response comes on queue 3
+	Local    error  // why the head of sq cannot be built; ends the connection
 }
 
 // Ready reports whether take would find something, given what is unfinished.
 func (s *Sender) Ready(w *Work) bool {
 	switch {
-	case s.Held:
+	case s.State() < StateOpen:
 		return false
 	case w.unfinished() || s.term != nil || s.Responses.Len() > 0 && s.Responses.At(0).answerable():
 		return true
@@ -157,7 +156,7 @@ func (s *Sender) Request(req *Request) bool {
 	}
 	s.Slots.Add(1)
 	it := s.Responses.Add()
-	it.isResp, it.Req = true, *req
+	it.isResp, it.Req = true, *req // its state is queued
 	switch req.Op {
 	case verbs.OpReadRequest:
 		var rr ReadRequest
@@ -170,7 +169,9 @@ func (s *Sender) Request(req *Request) bool {
 	default:
 	}
 	if mutant.ExecuteOnArrival && !it.Req.Blocks() {
-		it.executed = it.execute(s.Table) == nil
+		if it.execute(s.Table) == nil {
+			it.state = ready
+		}
 	}
 	return true
 }
@@ -199,53 +200,6 @@ func (s *Sender) readDone(out []Completion) []Completion {
 	return s.order.answer(out)
 }
 
-// FailWith queues a Terminate as the last message of this direction, after the message that is being
-// sent. It drops all others, and appends their completions to out.
-func (s *Sender) FailWith(payload []byte, out []Completion, err error, busy bool) []Completion {
-	out = s.Fail(out, err, busy)
-	it := &item{op: verbs.OpTerminate}
-	it.template(&verbs.WR{Op: verbs.OpTerminate})
-	s.frame(it, payload, nil, ddp.MaxPayload(false, s.MULPDU))
-	s.term = it
-	return out
-}
-
-// ShutDown is called when nothing more can be written, not even a Terminate.
-func (s *Sender) ShutDown() {
-	if s.term != nil {
-		s.release(s.term)
-		s.term = nil
-	}
-	s.arena.Drop()
-}
-
-// Fail drops everything that has not been taken, and completes it and all Reads in flight with err.
-// What the flusher holds completes when it settles. If it is busy, work requests that were not taken complete
-// after that, with prune: who posts a Send behind a Write takes the completion of the Send for that of both,
-// and would reuse memory that is still being written from.
-func (s *Sender) Fail(out []Completion, err error, busy bool) []Completion {
-	s.Aborted = true
-	out = s.order.abort(out, err)
-	for s.InFlight.Len() > 0 {
-		s.InFlight.Pop()
-	}
-	s.Expected = 0
-	s.Long.Store(0)
-	for s.Requests.Len() > 0 {
-		it := s.Requests.Pop()
-		if busy && !mutant.CompleteUnwritten {
-			s.late = s.drop(&it, s.late, err)
-		} else {
-			out = s.drop(&it, out, err)
-		}
-	}
-	for s.Responses.Len() > 0 {
-		it := s.Responses.Pop()
-		out = s.drop(&it, out, err)
-	}
-	return out
-}
-
 // Cancel removes the work request that completes done from the send queue, and reports whether it was
 // still there. A Read in flight is marked, and its Response will be dropped.
 func (s *Sender) Cancel(done verbs.Completer) bool {
@@ -265,15 +219,15 @@ func (s *Sender) Cancel(done verbs.Completer) bool {
 
 // drop ends an item that will not be sent, or not completely.
 func (s *Sender) drop(it *item, out []Completion, err error) []Completion {
-	s.release(it)
+	s.unpin(it)
 	if it.done != nil {
 		out = append(out, Completion{it.done, err})
 	}
 	return out
 }
 
-// release gives back what an item holds.
-func (s *Sender) release(it *item) {
+// unpin gives back what an item holds.
+func (s *Sender) unpin(it *item) {
 	s.Copied -= len(it.room.B)
 	it.room.Release()
 	if it.pinned {
@@ -321,7 +275,7 @@ func (w *Work) unfinished() bool { return len(w.Items) > w.next }
 
 // InMessage reports whether a message is partly in the batch. Then the next batch follows at once,
 // because it only needs octets of memory; a request that has to be executed first may take long.
-func (w *Work) InMessage() bool { return w.unfinished() && w.Items[w.next].begun }
+func (w *Work) InMessage() bool { return w.unfinished() && w.Items[w.next].state >= begun }
 
 // Take hands the flusher what may be sent next, enough for about one batch, and reports whether there
 // is anything. The previous batch must have been settled.
@@ -330,7 +284,7 @@ func (s *Sender) Take(w *Work) bool {
 	if w.unfinished() && s.Interleave && w.Items[w.next].op == verbs.OpReadResponse {
 		s.overtake(w)
 	}
-	if s.Aborted {
+	if s.State().Ended() {
 		s.takeTerminate(w)
 		return w.unfinished()
 	}
@@ -416,7 +370,7 @@ func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 	}
 	for i := range n {
 		it := &w.Items[i]
-		s.release(it)
+		s.unpin(it)
 		if it.isResp {
 			s.handed--
 		} else {
@@ -436,12 +390,12 @@ func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 // is partly sent continues to its end.
 func (s *Sender) Prune(w *Work, out []Completion) []Completion {
 	keep := 0
-	if w.unfinished() && w.Items[0].begun && !w.Items[0].broken {
+	if w.unfinished() && w.Items[0].state == begun {
 		keep = 1
 	}
 	for i := keep; i < len(w.Items); i++ {
 		it := &w.Items[i]
-		s.release(it)
+		s.unpin(it)
 		if !it.isResp {
 			out = s.order.wrote(it, out)
 		}
@@ -497,7 +451,7 @@ func (w *Work) Add() *item {
 
 // sent returns how many payload octets of it are already in FPDUs.
 func (it *item) sent() uint32 {
-	if !it.begun || it.framed {
+	if it.state < begun || it.framed {
 		return 0
 	}
 	return it.off
@@ -519,7 +473,7 @@ func (w *Work) Build(mulpdu int, crc bool, table *region.Table) error {
 func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 	for w.next < len(w.Items) && !w.Batch.Full() {
 		it := &w.Items[w.next]
-		if it.isResp && !it.begun && !it.executed {
+		if it.state == queued {
 			if it.Req.stores() && w.lends() && !mutant.StoreInBatch {
 				return nil
 			}
@@ -529,7 +483,7 @@ func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 		}
 		whole, err := w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc)
 		if err != nil {
-			it.broken = true
+			it.state = broken
 			return it.Req.refuse(memoryFailed(&it.view, err), err)
 		}
 		if !whole {
@@ -557,8 +511,8 @@ func (w *Work) lends() bool {
 
 // build adds FPDUs of it to the batch and reports whether all of it is now in the batch.
 func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error) {
-	if !it.begun {
-		it.begun = true
+	if it.state < begun {
+		it.state = begun
 		w.count(it)
 		if !it.seg.Tagged && !it.framed {
 			w.MSN[it.seg.QN]++
@@ -573,14 +527,14 @@ func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 		w.Out.FPDUs += uint64(it.seal(&w.MSN[it.seg.QN], crc))
 		w.AddFPDUs(it.room)
 		w.Out.Octets += uint64(len(it.room.B))
-		it.whole = true
+		it.state = built
 	}
-	for !it.whole && !w.Batch.Full() {
+	for it.state != built && !w.Batch.Full() {
 		if err := w.segments(it, maxPayload, crc); err != nil {
 			return false, err
 		}
 	}
-	return it.whole, nil
+	return it.state == built, nil
 }
 
 // segments adds the next FPDUs of a message that is not framed, at least one. Short ones are copied,
@@ -621,7 +575,9 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 		w.gather(it, &s, int(it.off), n, crc)
 	}
 	it.off += uint32(n)
-	it.whole = n == left
+	if n == left {
+		it.state = built
+	}
 	w.Out.FPDUs += uint64(fpdus)
 	w.Out.Octets += uint64(size)
 	return nil

@@ -139,7 +139,8 @@ func (s *Startup) lateTerminate(err *error) (out []byte) {
 		w.StartMarking()
 	}
 	p := ProtocolError(e, nil)
-	snd.FailWith(p.Terminate.Append(nil), nil, p, false)
+	snd.Open(true)
+	snd.Fail(p, false, false, nil)
 	snd.Take(&w)
 	_ = w.Build(snd.MULPDU, snd.CRC, nil)
 	for _, b := range w.Batch.Pieces() {
@@ -213,7 +214,7 @@ const extraSlots = 16
 // Start puts p in force. An initiator's ready-to-receive message, the first FPDU, is then queued; it has no payload and
 // no effect (RFC 6581 Section 9.2).
 func (p *Params) Start(s *Sender, r *Receiver, w *Work) {
-	r.Deframer.CRC, r.Held = p.CRC, !p.Initiator
+	r.Deframer.CRC = p.CRC
 	if p.RecvMarkers {
 		r.Deframer.ExpectMarkers()
 	}
@@ -225,7 +226,8 @@ func (p *Params) Start(s *Sender, r *Receiver, w *Work) {
 		w.Batch.EndSegments()
 	}
 	s.MULPDU, s.CRC, s.ORD, s.IRD = p.MULPDU, p.CRC, p.ORD, p.IRD
-	s.Interleave, s.Held, s.Ext = p.interleave, !p.Initiator, p.Extensions
+	s.Interleave, s.Ext = p.interleave, p.Extensions
+	s.Open(p.Initiator)
 	if p.Extensions != ExtBase {
 		if s.IRD > 0 {
 			s.IRD += extraSlots
