@@ -200,8 +200,9 @@ func exportsFunctions(p *parsed) bool {
 	return false
 }
 
-// TestPurePackagesStartNoGoroutine looks for go statements in the pure layers.
-func TestPurePackagesStartNoGoroutine(t *testing.T) {
+// TestPurePackagesOnlyCompute looks for go statements in the pure layers, and for what of package time is no type or
+// constant: time comes in as an argument.
+func TestPurePackagesOnlyCompute(t *testing.T) {
 	for _, p := range sources(t) {
 		l := layerOf(p.short())
 		if l == nil || !l.pure {
@@ -209,8 +210,13 @@ func TestPurePackagesStartNoGoroutine(t *testing.T) {
 		}
 		for _, f := range p.files {
 			ast.Inspect(f, func(n ast.Node) bool {
-				if g, ok := n.(*ast.GoStmt); ok {
-					t.Errorf("%v: a goroutine in a pure package", p.fset.Position(g.Pos()))
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					t.Errorf("%v: a goroutine in a pure package", p.fset.Position(n.Pos()))
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && !slices.Contains([]string{"Time", "Duration"}, n.Sel.Name) {
+						t.Errorf("%v: a pure package uses time.%s", p.fset.Position(n.Pos()), n.Sel.Name)
+					}
 				}
 				return true
 			})

@@ -91,7 +91,7 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.snd.UsePooled()
 	c.rcv = engine.NewReceiver(engine.ReceiverConfig{
 		Table: c.table, Lock: &c.mu, Sender: &c.snd, Size: c.cfg.RecvSize, Recvs: c.cfg.Recvs, Queue: c.cfg.RecvQueue.shared(), Quota: c.cfg.RecvQuota,
-		Pool: c.cfg.Pool.mem, Keep: c.cfg.Handler == nil,
+		Pool: c.cfg.Pool.mem, Keep: c.cfg.Handler == nil, Memory: c.cfg.StallTimeout,
 	})
 	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.unstall
 	c.role.c = c

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -15,15 +16,13 @@ import (
 // nothing is moved, because that would copy them once more.
 type half struct {
 	c      *Conn
-	on     atomic.Bool  // registered with the ticker
-	held   atomic.Int64 // octets of staging held while the rest of the FPDU is awaited
-	seen   uint64       // reads at the last tick; owned by the ticker
-	shrink atomic.Bool  // the holder of the reading role is asked to park
+	fpdu   engine.PartialFPDU // owned by the ticker
+	on     atomic.Bool        // registered with the ticker
+	held   atomic.Int64       // octets of staging held while the rest of the FPDU is awaited
+	shrink atomic.Bool        // the holder of the reading role is asked to park
 	rest   atomic.Pointer[time.Timer]
-	due    uint64 // FPDUs completed when rest was set; owned by the ticker
 
 	told   atomic.Bool // Config.PartialFPDU was called with octets
-	toldAt uint64      // FPDUs completed then; owned by the ticker
 	tellMu sync.Mutex
 	ended  bool // under tellMu
 }
@@ -73,22 +72,15 @@ func (h *half) park() {
 	h.held.Store(int64(len(c.st.B)))
 }
 
-// expect gives the peer Config.FPDUTimeout to complete the FPDU that it has begun: all of it, so that a peer
-// that sends an octet now and then does not keep us waiting. An FPDU that waits for memory of ours is given
-// more: that such a wait begins or ends is progress too. It is bounded by Config.StallTimeout, which should
-// be the shorter of the two.
-func (h *half) expect() {
+// expect gives the peer Config.FPDUTimeout to complete the FPDU that it has begun. One that waits for memory of
+// ours is given more. That is bounded by Config.StallTimeout, which should be the shorter of the two.
+func (h *half) expect(fpdus, waits uint64) {
 	c := h.c
 	if c.cfg.FPDUTimeout < 0 || c.ended() {
 		return
 	}
-	fpdus, turn := c.in.FPDUs.Load(), c.stall.turn.Load()
-	if h.rest.Load() != nil && fpdus+turn == h.due {
-		return
-	}
-	h.due = fpdus + turn // neither ever falls
 	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
-		if h.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.stall.turn.Load() == turn {
+		if h.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.rcv.Wait.Turns() == waits {
 			c.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
 		}
 	})
@@ -112,21 +104,20 @@ func (h *half) stop() {
 func (h *half) Tick() bool {
 	c := h.c
 	reads := c.reads.Load()
-	busy := reads != h.seen
-	h.seen = reads
-	held := h.held.Load()
-	if h.told.Load() && c.in.FPDUs.Load() != h.toldAt {
-		h.tell(0)
+	held, fpdus, waits := h.held.Load(), c.in.FPDUs.Load(), c.rcv.Wait.Turns()
+	state, another := h.fpdu.Tick(held > 0, reads, fpdus, waits)
+	if another {
+		h.tell(0) // of the one before
+		h.expect(fpdus, waits)
 	}
-	if held > 0 {
-		h.expect()
-	}
-	if busy {
+	if state == engine.PartialActive {
 		return true
 	}
 	h.on.Store(false)
-	if held > 0 {
-		h.toldAt = c.in.FPDUs.Load()
+	if c.reads.Load() != reads && h.on.CompareAndSwap(false, true) {
+		return true // a reader that came before the store has not called Add
+	}
+	if state == engine.PartialSilent {
 		h.tell(int(held))
 	}
 	if held <= buf.Small {

@@ -7,13 +7,12 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// stall is the state of a connection that waits for the Pool.
+// stall wakes a connection that waits for the Pool.
 type stall struct {
-	since time.Time     // when the first ULPDU was put off; owned by the holder of the role
-	turn  atomic.Uint64 // changes when a wait begins and when it ends
 	retry atomic.Bool   // memory came back
 	hint  chan struct{} // wakes a holder that does not read; under role.mu
 }
@@ -38,12 +37,12 @@ func (c *Conn) unstall() {
 // that began before the wait and have not ended.
 func (c *Conn) stalled() {
 	c.stalls.Add(1)
-	c.stall.since = time.Now()
-	mem := c.cfg.Pool.mem
+	wait := &c.rcv.Wait
+	wait.Begin(time.Now())
+	mem, turn := c.cfg.Pool.mem, wait.Turns()
 	last := mem.Last()
-	turn := c.stall.turn.Add(1)
 	time.AfterFunc(c.cfg.StallTimeout/2, func() {
-		if c.stall.turn.Load() == turn {
+		if wait.Turns() == turn {
 			mem.Reclaim(last)
 		}
 	})
@@ -61,20 +60,16 @@ func (c *Conn) overdue(began uint64) {
 // replay handles what was put off. It ends early if there is still no memory.
 func (c *Conn) replay() error {
 	c.stall.retry.Store(false)
-	for first := true; c.rcv.Backlog.Len() > 0; first = false {
-		ev, ok, err := c.rcv.Replay()
+	for c.rcv.Backlog.Len() > 0 {
+		ev, err := c.rcv.Replay(time.Now())
 		switch {
 		case err != nil:
 			return err
-		case !ok && !first: // it is another Send, whose wait begins now
+		case ev.Kind == engine.EvBlocked:
+			return nil
+		case ev.Kind == engine.EvStalled:
 			c.stalled()
 			return nil
-		case !ok:
-			c.rcv.WaitMemory()
-			if time.Since(c.stall.since) < c.cfg.StallTimeout {
-				return nil
-			}
-			return c.rcv.NoMemory()
 		}
 		held, st := c.st, buf.NewStaging(buf.Small)
 		err = c.event(st, ev)
@@ -90,7 +85,6 @@ func (c *Conn) replay() error {
 			return err
 		}
 	}
-	c.stall.turn.Add(1)
 	return nil
 }
 

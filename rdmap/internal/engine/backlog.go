@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
@@ -76,27 +77,37 @@ func (r *Receiver) Defer(u []byte) *Event {
 	return &r.ev
 }
 
-// Replay handles the first ULPDU that was put off. ok is false if there is still no memory for it.
-func (r *Receiver) Replay() (ev *Event, ok bool, err error) {
+// Replay handles the first ULPDU that was put off. EvStalled: there is no memory for it, and its wait begins. EvBlocked:
+// it still waits. A wait that has taken too long ends the connection: "no buffer" (RFC 5041 Section 7.1).
+func (r *Receiver) Replay(now time.Time) (*Event, error) {
 	kept := r.Backlog
 	r.Backlog = Backlog{} // a stall now must not append to what is being replayed
-	if ev, err = r.Accept(kept.Next()); err != nil {
-		return nil, true, err
+	ev, err := r.Accept(kept.Next())
+	if err != nil {
+		return nil, err
 	}
-	if r.Backlog.Len() > 0 { // put off again
-		r.Pool.Forget(r.Backlog.Len())
+	if r.Backlog.Len() == 0 {
+		// The message lies in the octets that were put off, which are not overwritten.
+		kept.Pop(r.Pool)
 		r.Backlog = kept
-		return nil, false, nil
+		r.Wait.end()
+		return ev, nil
 	}
-	// The message lies in the octets that were put off, which are not overwritten.
-	kept.Pop(r.Pool)
+	r.Pool.Forget(r.Backlog.Len()) // put off again
 	r.Backlog = kept
-	return ev, true, nil
+	switch {
+	case !r.Wait.waits():
+		ev.Kind = EvStalled
+	case r.Wait.over(now):
+		return nil, r.noMemory()
+	default:
+		r.WaitMemory()
+		ev.Kind = EvBlocked
+	}
+	return ev, nil
 }
 
-// NoMemory returns the error for a connection that has waited too long: "no buffer" (RFC 5041
-// Section 7.1).
-func (r *Receiver) NoMemory() error {
+func (r *Receiver) noMemory() error {
 	u := r.Backlog.Next()
 	err := &ddp.Error{Violation: ddp.NoBuffer, HasHeader: true, SegmentLen: len(u)}
 	err.Layer, err.EType, err.Code = err.Violation.Code()

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
@@ -26,7 +27,7 @@ const (
 	EvReadDone                   // a Read of ours is complete
 	EvTerminate                  // the peer's Terminate: the stream is over
 	EvStalled                    // queue 0 waits for memory, and the ULPDU was put off
-	EvBlocked                    // the same, but no more can be put off: pass it again
+	EvBlocked                    // it still waits; or no more can be put off: pass it again
 )
 
 // Event is what one ULPDU has led to.
@@ -74,6 +75,7 @@ type Receiver struct {
 	now      verbs.Opcode  // of the segment being placed
 	answer   [maxHash]byte // a response on queue 3 in several segments
 	Backlog  Backlog
+	Wait     MemoryWait // of the first of those that are put off
 	In       Traffic
 	ev       Event // of the last ULPDU
 	inPlace  bool  // the payload of the present ULPDU was read into its place
@@ -94,13 +96,14 @@ type ReceiverConfig struct {
 	Quota  int
 	Pool   *buf.Pool
 	Keep   bool
+	Memory time.Duration // longest wait for memory of the Pool
 }
 
 // NewReceiver returns a Receiver that has received nothing.
 func NewReceiver(cfg ReceiverConfig) *Receiver {
 	r := &Receiver{
 		table: cfg.Table, up: inFlight{cfg.Lock, cfg.Sender},
-		size: cfg.Size, Pool: cfg.Pool, Keep: cfg.Keep,
+		size: cfg.Size, Pool: cfg.Pool, Keep: cfg.Keep, Wait: MemoryWait{Limit: cfg.Memory},
 	}
 	r.Recvs.Store(int64(cfg.Recvs))
 	if cfg.Queue != nil {

@@ -1,6 +1,10 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
 
 // Keepalive wakes a peer that has missed the first FPDUs. Linux's siw (6.1, siw_accept) sends the MPA Reply before it
 // asks TCP for notice of input. So what arrives in between stays in its socket until something follows, and an initiator
@@ -20,3 +24,66 @@ func (k *Keepalive) Tick(heard bool) (due, more bool) {
 	k.ticks++
 	return slices.Contains(keepaliveAt, k.ticks), k.ticks < keepaliveAt[len(keepaliveAt)-1]
 }
+
+// PartialState is the state of an FPDU that the peer has begun and not completed.
+type PartialState uint8
+
+const (
+	PartialNone   PartialState = iota // nothing is held for one; left by a tick that finds some
+	PartialActive                     // octets of it arrive; left by a tick without input, or with another FPDU
+	PartialSilent                     // nothing has arrived for a tick or two; left by input
+)
+
+// PartialFPDU watches the FPDU that the peer has begun, from tick to tick.
+type PartialFPDU struct {
+	state        PartialState
+	seen         bool   // the fields below are those of a tick
+	reads        uint64 // with octets
+	fpdus, waits uint64 // completed; begun and ended for memory
+}
+
+// Tick takes whether octets are held for an incomplete FPDU, and three counts that never fall: reads that have brought
+// octets, complete FPDUs, and waits for memory begun or ended. another is true if the present FPDU was not there, or did
+// not wait for memory, or the reverse, at the last tick: then the time for all of it begins. So a peer that sends an
+// octet now and then does not keep us waiting.
+func (p *PartialFPDU) Tick(held bool, reads, fpdus, waits uint64) (state PartialState, another bool) {
+	another = held && (!p.seen || p.fpdus != fpdus || p.waits != waits)
+	switch {
+	case !held:
+		p.state = PartialNone
+	case reads != p.reads || !p.seen:
+		p.state = PartialActive
+	default:
+		p.state = PartialSilent
+	}
+	p.seen, p.reads, p.fpdus, p.waits = held, reads, fpdus, waits
+	return p.state, another
+}
+
+// MemoryWait is the wait of queue 0 for memory of the Pool. It begins when a Send is put off (EvStalled), and ends when
+// that Send gets its memory, or with the connection when Limit is over.
+type MemoryWait struct {
+	Limit time.Duration
+	since time.Time // zero: no wait
+	turns atomic.Uint64
+}
+
+// Begin begins a wait.
+func (w *MemoryWait) Begin(now time.Time) {
+	w.since = now
+	w.turns.Add(1)
+}
+
+func (w *MemoryWait) end() {
+	if w.waits() {
+		w.since = time.Time{}
+		w.turns.Add(1)
+	}
+}
+
+func (w *MemoryWait) waits() bool { return !w.since.IsZero() }
+
+func (w *MemoryWait) over(now time.Time) bool { return now.Sub(w.since) >= w.Limit }
+
+// Turns returns how many waits have begun and ended so far. Anybody may call it.
+func (w *MemoryWait) Turns() uint64 { return w.turns.Load() }

@@ -25,3 +25,29 @@ func TestKeepaliveTicks(t *testing.T) {
 		}
 	}
 }
+
+// TestPartialFPDU: an FPDU of which octets arrive is active, one at which a tick finds no input is silent. Its time begins
+// anew when there is another one, and when its wait for memory begins or ends, but not with each octet.
+func TestPartialFPDU(t *testing.T) {
+	type tick struct {
+		held                bool
+		reads, fpdus, waits uint64
+		state               engine.PartialState
+		another             bool
+	}
+	for name, ticks := range map[string][]tick{
+		"none":    {{}, {reads: 3, fpdus: 3}},
+		"dribble": {{true, 1, 0, 0, engine.PartialActive, true}, {true, 2, 0, 0, engine.PartialActive, false}, {true, 3, 0, 0, engine.PartialActive, false}},
+		"silent":  {{true, 1, 0, 0, engine.PartialActive, true}, {true, 1, 0, 0, engine.PartialSilent, false}, {true, 2, 0, 0, engine.PartialActive, false}, {held: false, reads: 3, fpdus: 1}},
+		"another": {{true, 1, 0, 0, engine.PartialActive, true}, {true, 2, 1, 0, engine.PartialActive, true}},
+		"again":   {{true, 1, 0, 0, engine.PartialActive, true}, {reads: 2, fpdus: 1}, {true, 3, 1, 0, engine.PartialActive, true}},
+		"memory":  {{true, 1, 0, 0, engine.PartialActive, true}, {true, 1, 0, 1, engine.PartialSilent, true}, {true, 1, 0, 2, engine.PartialSilent, true}},
+	} {
+		var p engine.PartialFPDU
+		for i, want := range ticks {
+			if state, another := p.Tick(want.held, want.reads, want.fpdus, want.waits); state != want.state || another != want.another {
+				t.Errorf("%s, tick %d: state %d, another %v", name, i, state, another)
+			}
+		}
+	}
+}
