@@ -175,7 +175,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -60,6 +60,8 @@ type Init struct {
 	Attr nfs3.SetAttr
 	// Verf, if not nil, is kept with the file for HasVerf.
 	Verf *nfs3.CreateVerf
+	// Call, if not nil, is kept with the file for Marked, if the FS is Shared.
+	Call *CallID
 }
 
 // Node is a file of any kind in a file system.

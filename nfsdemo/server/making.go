@@ -1,13 +1,15 @@
 package server
 
 import (
+	"errors"
+
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// making is the common part of calls that make an object: it finds the directory, checks the name, runs fn,
-// and answers.
-func (o *op) making(where *nfs3.DirOpArgs, fn func(dir *file) (file, error)) {
+// making is the common part of calls that make an object as in says: it finds the directory, checks the name, runs
+// fn, and answers.
+func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, fn func(dir *file) (file, error)) {
 	defer o.hold(where.Dir, nil)()
 	var res nfs3.NewRes
 	dir, err := o.dir(where.Dir)
@@ -20,7 +22,11 @@ func (o *op) making(where *nfs3.DirOpArgs, fn func(dir *file) (file, error)) {
 	}
 	var f file
 	if err == nil {
+		in.Call = o.callID()
 		f, err = fn(&dir)
+		if errors.Is(err, nfs3.ErrExist) {
+			f, err = o.madeBefore(&dir, where.Name, in)
+		}
 	}
 	res.Status, res.DirWcc = o.status(err), ch.wcc()
 	if err == nil {
@@ -30,8 +36,8 @@ func (o *op) making(where *nfs3.DirOpArgs, fn func(dir *file) (file, error)) {
 }
 
 // makingNew is making for calls whose name must be free.
-func (o *op) makingNew(where *nfs3.DirOpArgs, fn func(dir *file) (backend.Node, nfs3.Attr, error)) {
-	o.making(where, func(dir *file) (file, error) {
+func (o *op) makingNew(where *nfs3.DirOpArgs, in *backend.Init, fn func(dir *file) (backend.Node, nfs3.Attr, error)) {
+	o.making(where, in, func(dir *file) (file, error) {
 		n, a, err := fn(dir)
 		return file{node: n, attr: a}, err
 	})

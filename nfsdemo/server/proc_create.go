@@ -14,7 +14,13 @@ func (o *op) create(d *xdr.Decoder) error {
 	if err := args.Parse(d); err != nil {
 		return err
 	}
-	o.making(&args.Where, func(dir *file) (file, error) { return o.createFile(dir, &args) })
+	in := initOf(&args.Attr, 0o644)
+	if args.Mode == nfs3.Exclusive {
+		// A SETATTR sets the attributes; until then only the owner can use the file.
+		in = initOf(&nfs3.SetAttr{}, 0o600)
+		in.Verf = &args.Verf
+	}
+	o.making(&args.Where, in, func(dir *file) (file, error) { return o.createFile(dir, &args, in) })
 	return nil
 }
 
@@ -22,13 +28,7 @@ func (o *op) create(d *xdr.Decoder) error {
 const createTries = 8
 
 // createFile finds or makes the file. If the name appears or vanishes in between, it tries again.
-func (o *op) createFile(dir *file, args *nfs3.CreateArgs) (file, error) {
-	in := initOf(&args.Attr, 0o644)
-	if args.Mode == nfs3.Exclusive {
-		// A SETATTR sets the attributes; until then only the owner can use the file.
-		in = initOf(&nfs3.SetAttr{}, 0o600)
-		in.Verf = &args.Verf
-	}
+func (o *op) createFile(dir *file, args *nfs3.CreateArgs, in *backend.Init) (file, error) {
 	var err error
 	for range createTries {
 		var f file
@@ -86,8 +86,9 @@ func (o *op) mkdir(d *xdr.Decoder) error {
 	if err := args.Parse(d); err != nil {
 		return err
 	}
-	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
-		return dir.node.Mkdir(args.Where.Name, initOf(&args.Attr, 0o755))
+	in := initOf(&args.Attr, 0o755)
+	o.makingNew(&args.Where, in, func(dir *file) (backend.Node, nfs3.Attr, error) {
+		return dir.node.Mkdir(args.Where.Name, in)
 	})
 	return nil
 }
@@ -99,14 +100,15 @@ func (o *op) symlink(d *xdr.Decoder) error {
 	if err := args.Parse(d); err != nil {
 		return err
 	}
-	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
+	in := initOf(&args.Attr, 0o777)
+	o.makingNew(&args.Where, in, func(dir *file) (backend.Node, nfs3.Attr, error) {
 		switch {
 		case args.Path == "":
 			return nil, nfs3.Attr{}, nfs3.ErrAcces
 		case len(args.Path) >= nfs3.MaxPath:
 			return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
 		}
-		return dir.node.Symlink(args.Where.Name, args.Path, initOf(&args.Attr, 0o777))
+		return dir.node.Symlink(args.Where.Name, args.Path, in)
 	})
 	return nil
 }
@@ -117,13 +119,13 @@ func (o *op) mknod(d *xdr.Decoder) error {
 	if err := args.Parse(d); err != nil {
 		return err
 	}
-	o.makingNew(&args.Where, func(dir *file) (backend.Node, nfs3.Attr, error) {
+	in := initOf(&args.Attr, 0o644)
+	o.makingNew(&args.Where, in, func(dir *file) (backend.Node, nfs3.Attr, error) {
 		switch args.Type {
 		case nfs3.TypeChr, nfs3.TypeBlk, nfs3.TypeSock, nfs3.TypeFIFO:
 		case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
 			return nil, nfs3.Attr{}, nfs3.ErrBadType
 		}
-		in := initOf(&args.Attr, 0o644)
 		return dir.node.Mknod(args.Where.Name, args.Type, args.Rdev, in)
 	})
 	return nil

@@ -15,7 +15,7 @@ func (o *op) remove(d *xdr.Decoder) error {
 		if err := o.removable(args.Name); err != nil {
 			return err
 		}
-		return dir.node.Remove(args.Name)
+		return o.notTwice(dir, args.Name, gone, func() error { return dir.node.Remove(args.Name) })
 	})
 	return nil
 }
@@ -42,7 +42,7 @@ func (o *op) rmdir(d *xdr.Decoder) error {
 		if err := o.name(args.Name, dots); err != nil {
 			return err
 		}
-		return dir.node.Rmdir(args.Name)
+		return o.notTwice(dir, args.Name, gone, func() error { return dir.node.Rmdir(args.Name) })
 	})
 	return nil
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -34,7 +36,9 @@ func (o *op) move(from, to *file, args *nfs3.RenameArgs) error {
 	if err := o.movable(args); err != nil {
 		return err
 	}
-	return from.node.Rename(args.From.Name, to.node, args.To.Name)
+	return o.notTwice(from, args.From.Name, gone, func() error {
+		return from.node.Rename(args.From.Name, to.node, args.To.Name)
+	})
 }
 
 // movable checks a RENAME.
@@ -89,5 +93,7 @@ func (o *op) addName(f, dir *file, name string) error {
 	if f.attr.Type == nfs3.TypeDir {
 		return nfs3.ErrInval
 	}
-	return dir.node.Link(f.node, name)
+	id := o.handleOf(f.node)
+	linked := func(was, is nfs3.FileHandle) bool { return bytes.Equal(is, id) && !bytes.Equal(was, id) }
+	return o.notTwice(dir, name, linked, func() error { return dir.node.Link(f.node, name) })
 }

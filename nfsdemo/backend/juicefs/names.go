@@ -92,8 +92,11 @@ func (n *file) make(name string, in *backend.Init, m making) (backend.Node, nfs3
 	if in.Attr.SetMode && m.typ != meta.TypeSymlink {
 		m.mode = in.Attr.Mode
 	}
+	if in.Call != nil && !isDevice(m.typ) {
+		m.rdev = mark(*in.Call)
+	}
 	var ino meta.Ino
-	var a meta.Attr
+	a := meta.Attr{Rdev: m.rdev} // Mknod takes the argument for files and devices only
 	if st := n.fs.v.m.Mknod(n.ctx(), n.ino, name, m.typ, uint16(m.mode&0o7777), 0, m.rdev, m.target, &ino, &a); st != 0 {
 		return nil, nfs3.Attr{}, gone(st)
 	}

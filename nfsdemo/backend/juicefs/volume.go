@@ -58,6 +58,7 @@ type Volume struct {
 
 	listing chan struct{} // holds an element for each directory that is read now
 	locks   lockers
+	calls   calls // nil: none are remembered
 
 	mu    sync.Mutex
 	write nfs3.WriteVerf
@@ -127,6 +128,9 @@ func (v *Volume) open(ctx context.Context, uri string, cfg *Config) error {
 		return err
 	}
 	v.names = v.key.derive("names")
+	if v.calls, err = openCalls(ctx, uri); err != nil {
+		return fmt.Errorf("juicefs: %w", err)
+	}
 	return v.openLocks(uri, cfg)
 }
 
@@ -203,6 +207,9 @@ func (v *Volume) release() error {
 	var errs []error
 	if v.files != nil {
 		errs = append(errs, v.files.close())
+	}
+	if v.calls != nil {
+		errs = append(errs, v.calls.close())
 	}
 	if v.shared != nil { // its session is that of other servers too
 		errs = append(errs, v.shared.Shutdown())

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -73,7 +72,6 @@ type failover struct {
 	data    []byte
 	acked   atomic.Int64 // blocks of stream
 	slowest time.Duration
-	renamed error
 }
 
 func (f *failover) prepare() {
@@ -133,9 +131,8 @@ func (f *failover) upload(killed chan struct{}) {
 // rename moves a name at the moment of the kill.
 func (f *failover) rename(killed chan struct{}) {
 	<-killed
-	f.renamed = f.c.Rename(f.Context(), f.c.Root(), f.name+".old", f.c.Root(), f.name+".new")
-	if f.renamed != nil && !errors.Is(f.renamed, nfs3.ErrNoEnt) { // the first server has done it
-		f.Errorf("rename: %v", f.renamed)
+	if err := f.c.Rename(f.Context(), f.c.Root(), f.name+".old", f.c.Root(), f.name+".new"); err != nil {
+		f.Errorf("rename: %v", err)
 	}
 }
 

@@ -1,0 +1,22 @@
+package backend
+
+import "context"
+
+// CallID tells calls apart. A call that a client sends again, because it has no answer, has that of the first.
+type CallID [16]byte
+
+// Shared is an optional part of an FS that several servers serve. A call that comes again may come to another
+// server, which must then not run it twice, nor answer that it fails because it has run. What makes a file leaves its
+// CallID there (Init.Call); what removes or moves a name is remembered.
+type Shared interface {
+	// Remember keeps for some minutes, for all servers, what a call has found before it changes anything. It
+	// survives whatever a change survives that begins after Remember has returned. If id is known already, again
+	// is true, and was is what was found then. It borrows found.
+	Remember(ctx context.Context, id CallID, found []byte) (was []byte, again bool, err error)
+}
+
+// Marked is implemented by a Node that knows which call has made it.
+type Marked interface {
+	// MadeBy reports whether this is the file that was made with id as Init.Call.
+	MadeBy(id CallID) (bool, error)
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+
+	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+)
+
+// callID identifies the call for other servers of the same files, nil if there are none. It holds what the
+// transport's cache of replies compares, too.
+func (o *op) callID() *backend.CallID {
+	if _, ok := o.exp.FS.(backend.Shared); !ok {
+		return nil
+	}
+	k := callid.Of(o.c.RemoteAddr, &o.c.CallHeader, len(o.c.Args))
+	h := sha256.New()
+	var b []byte
+	for _, n := range [...]uint32{k.XID, k.Prog, k.Vers, k.Proc, k.Client.Flavor, uint32(len(k.Client.Addr)), uint32(len(k.Client.Cred))} {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	h.Write(b)
+	h.Write([]byte(k.Client.Addr))
+	h.Write([]byte(k.Client.Cred))
+	h.Write(o.c.Args)
+	id := backend.CallID(h.Sum(nil)[:len(backend.CallID{})])
+	return &id
+}
+
+// madeBefore returns the file of a name that exists if this call has made it: at another server, from which no
+// answer came. If not, the error is ErrExist.
+func (o *op) madeBefore(dir *file, name string, in *backend.Init) (file, error) {
+	if in.Call == nil {
+		return file{}, nfs3.ErrExist
+	}
+	f, err := o.find(dir, name)
+	if err != nil {
+		return file{}, nfs3.ErrExist
+	}
+	m, ok := f.node.(backend.Marked)
+	if !ok {
+		return file{}, nfs3.ErrExist
+	}
+	if ours, err := m.MadeBy(*in.Call); err != nil || !ours {
+		return file{}, nfs3.ErrExist
+	}
+	if n, ok := f.node.(backend.Finisher); ok {
+		if err := n.Finish(in); err != nil {
+			return file{}, err
+		}
+		f.attr, err = f.node.Attr()
+	}
+	return f, err
+}
+
+// gone reports whether the file that had a name has it no longer.
+func gone(was, is nfs3.FileHandle) bool { return len(was) > 0 && !bytes.Equal(was, is) }
+
+// notTwice runs a call that changes a name, unless that has happened at another server, from which no answer came.
+// done compares the files that the name had before, empty for none, and has now.
+func (o *op) notTwice(dir *file, name string, done func(was, is nfs3.FileHandle) bool, run func() error) error {
+	s, ok := o.exp.FS.(backend.Shared)
+	if !ok {
+		return run()
+	}
+	is, err := o.idAt(dir, name)
+	if err != nil {
+		return err
+	}
+	was, again, err := s.Remember(o.ctx, *o.callID(), is)
+	if err != nil || again && done(was, is) {
+		return err
+	}
+	err = run()
+	if !again || !errors.Is(err, nfs3.ErrNoEnt) && !errors.Is(err, nfs3.ErrExist) {
+		return err
+	}
+	// The other server may still have been at it.
+	if is, ierr := o.idAt(dir, name); ierr == nil && done(was, is) {
+		return nil
+	}
+	return err
+}
+
+// idAt returns the handle of the file that has a name, empty if there is none.
+func (o *op) idAt(dir *file, name string) (nfs3.FileHandle, error) {
+	f, err := o.lookAt(dir, name)
+	if err != nil || f.node == nil {
+		return nil, err
+	}
+	return o.handleOf(f.node), nil
+}
