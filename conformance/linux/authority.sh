@@ -1,5 +1,6 @@
 # Guest script: what callers may do through mounts of the kernel's client, over RDMA and TCP, compared with
 # processes beside the server. All of it is in the guest: nfsdemo, the file systems and the client.
+#   ONLY_ROOM  if not empty, only quotas and reserved blocks
 #   FS   the kinds of file systems, besides tmpfs, of /dev/vdb and so on; the last one is ext4 with quotas
 K=/mnt/share
 modprobe -a libcrc32c raid6_pq xor zstd_compress blake2b_generic xxhash_generic sha256_generic ext4 sunrpc rpcrdma nfsv3
@@ -13,7 +14,9 @@ mkdir -p /e/tmpfs /e/ro
 mount -t tmpfs -o mode=755 tmpfs /e/tmpfs
 add tmpfs
 for kind in $FS; do
-  mkdir -p /e/$kind && mount -t $kind /dev/vd$disk /e/$kind || fail "$kind"
+  quota=
+  [ $kind = xfs ] && quota=usrquota xfs=/dev/vd$disk
+  mkdir -p /e/$kind && mount -t $kind ${quota:+-o $quota} /dev/vd$disk /e/$kind || fail "$kind"
   add $kind
   disk=$(tr b-y c-z <<<$disk)
 done
@@ -52,8 +55,9 @@ table() { # table NAME ARGS: a test, with a line for each mount
 }
 cp $K/server.test /tmp/
 run() { if table "${@:2}"; then passed=$((passed + 1)) && echo "ok $1"; else fail "$1"; fi; }
-run "what callers may do through a mount is what they may do here" TestAuthorityMount -authority.mounts $mounts
+[ -n "${ONLY_ROOM-}" ] || run "what callers may do through a mount is what they may do here" TestAuthorityMount -authority.mounts $mounts
 run "a read-only export" TestAuthorityMountReadOnly -authority.ro "$(pairs /e/ro ro)"
+run "quotas without a reserve" TestAuthorityQuota -authority.quota "$(pairs /e/xfs xfs)" -authority.device "$xfs"
 run "quotas and reserved blocks" TestAuthorityRoom -authority.room "$(pairs /e/room room)" -authority.device /dev/vd$disk
 kill -INT $pid
 wait $pid || fail "serve exits $?"

@@ -139,7 +139,7 @@ guest_authority() {
     mkfs.${kind%% *} -q ${kind#"${kind%% *}"} "$work/disk$n" >"$work/mkfs.log" 2>&1 || { fail "authority: mkfs.$kind" "$(tail -1 "$work/mkfs.log")"; return; }
     disks="$disks -drive if=none,id=d$n,file=$work/disk$n,format=raw,cache=unsafe -device virtio-blk-pci,drive=d$n"
   done
-  "$here/run.sh" -t 10800 -d "$work/s" -e "FS=ext4 xfs btrfs" -X "$disks" "$here/authority.sh" >"$work/authority.log" 2>&1 || rc=$?
+  "$here/run.sh" -t 10800 -d "$work/s" -e "FS=ext4 xfs btrfs" -e "ONLY_ROOM=${ONLY_ROOM-}" -X "$disks" "$here/authority.sh" >"$work/authority.log" 2>&1 || rc=$?
   grep -E 'comparisons|uid [0-9]+:' "$work/authority.log" | sed 's/^ */authority: /'
   guest_said authority $rc
 }

@@ -22,6 +22,7 @@ import (
 var (
 	authorityMounts = flag.String("authority.mounts", "", "DIR=MOUNT,...: exports and where Linux has mounted them, for TestAuthorityMount")
 	authorityRO     = flag.String("authority.ro", "", "DIR=MOUNT,...: the same, exported read-only")
+	authorityQuota  = flag.String("authority.quota", "", "DIR=MOUNT,...: the same on XFS with usrquota")
 	authorityRoom   = flag.String("authority.room", "", "DIR=MOUNT,...: the same, exported with no_root_squash, on ext4 with usrquota and reserved blocks")
 	authorityDevice = flag.String("authority.device", "", "the block device of -authority.room")
 )
@@ -173,6 +174,25 @@ func setQuota(t *testing.T, device string, uid uint32, octets uint64) {
 	}
 }
 
+// filled returns how many MiB a user can write, which are as many through the mount as here, and why no more.
+func filled(t *testing.T, dir, mnt string, uid uint32) (int, error) {
+	t.Helper()
+	h := newHelper(t, &caller.Identity{UID: uid, GID: uid})
+	var mib, why [2]int
+	for i, d := range []string{dir, mnt} {
+		o := h.do(t, &localCall{Op: "fill", D: d})
+		if _, err := fmt.Sscan(o.Text, &mib[i], &why[i]); err != nil {
+			t.Fatal(d, o, err)
+		}
+		unix.Sync() // what was removed is free again
+	}
+	t.Logf("uid %d: %d MiB and %v here, %d MiB and %v through the mount", uid, mib[0], syscall.Errno(why[0]), mib[1], syscall.Errno(why[1]))
+	if why[0] != why[1] || mib[0]-mib[1] > 1 || mib[1]-mib[0] > 1 {
+		t.Error("they differ")
+	}
+	return mib[1], syscall.Errno(why[1])
+}
+
 // TestAuthorityRoom: a user stops at his quota, or where the reserved blocks begin, through a mount as here;
 // root does neither.
 func TestAuthorityRoom(t *testing.T) {
@@ -185,23 +205,27 @@ func TestAuthorityRoom(t *testing.T) {
 			uid uint32
 			why error
 		}{{1000, unix.EDQUOT}, {2000, unix.ENOSPC}, {0, unix.ENOSPC}} {
-			h := newHelper(t, &caller.Identity{UID: c.uid, GID: c.uid})
-			var mib, why [2]int
-			for i, d := range []string{dir, mnt} {
-				o := h.do(t, &localCall{Op: "fill", D: d})
-				if _, err := fmt.Sscan(o.Text, &mib[i], &why[i]); err != nil {
-					t.Fatal(d, o, err)
-				}
-				unix.Sync() // what was removed is free again
+			mib, why := filled(t, dir, mnt, c.uid)
+			if !errors.Is(why, c.why) {
+				t.Errorf("uid %d: %v, want %v", c.uid, why, c.why)
 			}
-			t.Logf("uid %d: %d MiB and %v here, %d MiB and %v through the mount", c.uid, mib[0], syscall.Errno(why[0]), mib[1], syscall.Errno(why[1]))
-			if why[0] != why[1] || !errors.Is(syscall.Errno(why[1]), c.why) || mib[0]-mib[1] > 1 || mib[1]-mib[0] > 1 {
-				t.Error("they differ, or have another reason than ", c.why)
-			}
-			room[c.uid] = mib[1]
+			room[c.uid] = mib
 		}
 		if room[1000] > quota || room[2000] <= quota || room[0] < room[2000]*3/2 {
 			t.Errorf("%v: quota and reserve do not count", room)
+		}
+	})
+}
+
+// TestAuthorityQuota: a user stops at his quota also where the file system keeps nothing for root, so that a WRITE
+// goes without the uid.
+func TestAuthorityQuota(t *testing.T) {
+	eachMount(t, *authorityQuota, func(t *testing.T, dir, mnt string) {
+		const quota = 12
+		check(t, unix.Chmod(dir, 0o777))
+		setQuota(t, *authorityDevice, 1000, quota<<20)
+		if mib, why := filled(t, dir, mnt, 1000); !errors.Is(why, unix.EDQUOT) || mib > quota {
+			t.Errorf("%d MiB, %v: the quota does not count", mib, why)
 		}
 	})
 }

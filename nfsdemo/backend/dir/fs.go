@@ -34,6 +34,8 @@ type FS struct {
 	sys   sysFS
 	limit uint64 // the longest file
 
+	noReserve bool // the file system keeps no blocks for root or another uid
+
 	ns     sync.Mutex // held while names are moved or removed: system call and table together
 	tab    table
 	grips  cache[key, *grip]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -448,6 +449,46 @@ func TestKernelReserved(t *testing.T) {
 	t.Logf("a user gets %d MiB, root %d MiB more", users>>20, roots>>20)
 	if users > 40<<20 || roots < 10<<20 {
 		t.Error("the reserve is not root's")
+	}
+}
+
+// TestKernelQuota: a user stops at his quota, also where a WRITE goes without his uid, and root goes on.
+func TestKernelQuota(t *testing.T) {
+	for kind, options := range map[string]string{"tmpfs": "usrquota,usrquota_block_hardlimit=8M", "xfs": "uquota"} {
+		t.Run(kind, func(t *testing.T) {
+			m := mounttest.Mount(t, kind, 400<<20)
+			m.Remount(options)
+			if kind == "xfs" {
+				if out, err := exec.Command("xfs_quota", "-x", "-c", "limit -u bhard=8m 1000", m.At).CombinedOutput(); err != nil {
+					t.Skipf("xfs_quota: %v %s", err, out)
+				}
+			}
+			f := serve(t, m.At)
+			defer f.Close()
+			ok(t, os.Chmod(m.At, 0o777))
+			n, _, err := f.Root().As(ann).Create("f", in644)
+			ok(t, err)
+			block := make([]byte, 1<<20)
+			had := uint64(0)
+			for ; had < 20<<20; had += 1 << 20 {
+				if _, err = n.Write(block, had, nfs3.FileSync); err != nil {
+					break
+				}
+			}
+			want(t, err, nfs3.ErrDQuot)
+			if had > 8<<20 {
+				t.Errorf("%d octets within a quota of 8 MiB", had)
+			}
+			r := f.Root().As(&caller.Identity{})
+			n, _, err = r.Create("root's", in644)
+			ok(t, err)
+			for off := range uint64(12) {
+				_, err := n.Write(block, off<<20, nfs3.FileSync)
+				if kind == "xfs" { // which has no quota for root; that of tmpfs is for all
+					ok(t, err)
+				}
+			}
+		})
 	}
 }
 

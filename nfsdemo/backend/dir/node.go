@@ -36,10 +36,14 @@ func (n *file) do(fn func() error) error {
 	return n.fs.sw.Do(n.who, fn)
 }
 
-// doUser is do with the caller's uid alone, for a file that the kernel has let him write.
-func (n *file) doUser(fn func() error) error {
-	if n.who == nil || n.fs.sw == nil {
+// doWrite is do for a write to a file that the kernel has let the caller open: what is left to decide goes by the uid,
+// where the file system keeps blocks for one, and by the capability to exceed quotas.
+func (n *file) doWrite(fn func() error) error {
+	switch {
+	case n.who == nil || n.fs.sw == nil:
 		return fn()
+	case n.fs.noReserve:
+		return n.fs.sw.Limited(n.who, fn)
 	}
 	return n.fs.sw.DoUser(n.who, fn)
 }

@@ -180,6 +180,14 @@ func (o *openFile) note(p proof) {
 // then it would do so again.
 func (o *openFile) proven() (now proof, ok bool, err error) {
 	changes, reported := o.fs.share.watch.changes(o.file)
+	if reported && !o.write { // the flags of chattr(1) are not reported, and do not keep anybody from reading
+		o.mu.Lock()
+		now = o.proof
+		o.mu.Unlock()
+		if now.changes == changes+1 {
+			return now, true, nil
+		}
+	}
 	st, err := o.fs.statFile(o.f)
 	if err != nil {
 		return now, false, err
@@ -240,8 +248,8 @@ func (n *file) Open(write bool) error {
 const setIDs = 0o6000
 
 // writing runs fn, which changes the content of an open file, as the caller: so the kernel clears set-id
-// bits, and keeps reserved blocks and quotas. It decides about blocks by the uid, about set-id bits by the groups
-// too, and a switch of these costs as much as one of the uid.
+// bits, and keeps reserved blocks and quotas. A switch of uid, gid and groups costs as much as to write 16 KiB, so what
+// does not count is not switched (doWrite); groups count for set-id bits alone.
 func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
 	now, ok, err := o.proven()
 	if err != nil {
@@ -249,7 +257,7 @@ func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
 	}
 	as := n.do
 	if (ok || fresh) && now.mode&setIDs == 0 {
-		as = n.doUser
+		as = n.doWrite
 	}
 	err = as(func() error {
 		if !ok && !fresh {

@@ -48,7 +48,11 @@ func (f *FS) begin(path string) error {
 	}
 	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
 	s.noBirth = int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // another type on other machines
-	f.share.watch.open(int64(fs.Type))                       //nolint:unconvert
+	switch int64(fs.Type) {                                  //nolint:unconvert
+	case unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		f.noReserve = true
+	}
+	f.share.watch.open(int64(fs.Type)) //nolint:unconvert
 	s.lacks = f.tryHandles()
 	s.handled = s.lacks == ""
 	root, err := f.identify(fd)

@@ -55,6 +55,7 @@ type Switcher struct {
 	plain    caps // of a thread that acts as a user
 	super    caps // of a thread that acts as uid 0
 	over     caps // of a thread that acts as a user whom no mode bits stop
+	limited  caps // own, less CAP_SYS_RESOURCE
 	// With its fsuid a thread gets its own capabilities back, except CAP_SYS_RESOURCE: so it is for root. The next
 	// user would not have that, and uid 0 takes it again.
 	restored bool
@@ -83,6 +84,8 @@ func New() (*Switcher, error) {
 	s.plain, s.super = s.own, s.own
 	s.plain.lower(fileCaps)
 	s.super.raise(fileCaps)
+	s.limited = s.own
+	s.limited.lower(1 << unix.CAP_SYS_RESOURCE)
 	s.over = s.plain
 	s.over.raise(1 << unix.CAP_DAC_OVERRIDE)
 	return s, s.prove()
@@ -188,6 +191,20 @@ func (s *Switcher) Do(id *Identity, fn func() error) error {
 func (s *Switcher) DoUser(id *Identity, fn func() error) error {
 	user := Identity{UID: id.UID, GID: s.gid, Groups: s.groups}
 	return s.run(&user, s.capsFor(id), fn)
+}
+
+// Limited is Do without a switch, less CAP_SYS_RESOURCE: for what goes neither by ids nor by groups, but must keep
+// to quotas as a user must. A thread stays without the capability (see Other effects), so that it is taken once.
+func (s *Switcher) Limited(id *Identity, fn func() error) error {
+	if id.UID == 0 {
+		return s.Do(id, fn)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if !s.limited.take() {
+		return ErrRefused
+	}
+	return fn()
 }
 
 // Override is Do for a caller whom the mode and ACL of the file do not stop: NFS has no open files, so it

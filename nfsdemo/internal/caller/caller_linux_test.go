@@ -143,7 +143,7 @@ func TestReserve(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	for i := range 20 {
 		id := &caller.Identity{UID: uint32(i * 7 % 3), GID: uint32(i * 5 % 2)}
-		do := [...]func(*caller.Identity, func() error) error{sw.Do, sw.DoUser, sw.Do, sw.Override}[i%4]
+		do := [...]func(*caller.Identity, func() error) error{sw.Do, sw.DoUser, sw.Limited, sw.Override}[i%4]
 		_ = do(id, func() error {
 			if has() != (id.UID == 0) {
 				t.Errorf("%d: uid %d, CAP_SYS_RESOURCE %v", i, id.UID, has())
@@ -331,6 +331,7 @@ func TestNoAlloc(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		_ = sw.Do(id, func() error { uid = syscall.Getuid(); return nil })
 		_ = sw.DoUser(id, func() error { uid = syscall.Getuid(); return nil })
+		_ = sw.Limited(id, func() error { uid = syscall.Getuid(); return nil })
 	}); n != 0 {
 		t.Errorf("%v allocations (uid %d)", n, uid)
 	}

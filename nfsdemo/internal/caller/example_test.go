@@ -41,6 +41,23 @@ func ExampleSwitcher_DoUser() {
 	// Output: with his uid
 }
 
+// A user writes where only quotas can stop him.
+func ExampleSwitcher_Limited() {
+	sw, err := caller.New()
+	if errors.Is(err, caller.ErrCannot) {
+		fmt.Println("within his quota")
+		return
+	}
+	err = sw.Limited(&caller.Identity{UID: 65534, GID: 65534}, func() error {
+		fmt.Println("within his quota")
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: within his quota
+}
+
 // The owner of a file is not stopped by its mode.
 func ExampleSwitcher_Override() {
 	sw, err := caller.New()

@@ -1,6 +1,7 @@
 package mounttest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,20 +50,39 @@ func Mount(t testing.TB, kind string, size int64, mkfs ...string) *FS {
 		}
 		f.args = []string{"-o", "loop", image, f.At}
 	}
-	if out, err := exec.Command("mount", f.args...).CombinedOutput(); err != nil {
-		t.Skipf("mount %v: %v %s", f.args, err, out)
+	if err := f.mount(); err != nil {
+		t.Skip(err)
 	}
 	t.Cleanup(f.unmount)
 	return f
 }
 
-// Remount unmounts and mounts again.
-func (f *FS) Remount() {
+// Remount unmounts and mounts again, with more options from now on. It skips the test if the kernel has not got those.
+func (f *FS) Remount(options ...string) {
 	f.t.Helper()
 	f.unmount()
-	if out, err := exec.Command("mount", f.args...).CombinedOutput(); err != nil {
-		f.t.Fatalf("mount %v: %v %s", f.args, err, out)
+	plain := f.args
+	for _, o := range options {
+		f.args = append([]string{"-o", o}, f.args...)
 	}
+	err := f.mount()
+	if err != nil && len(options) > 0 {
+		f.args = plain
+		if e := f.mount(); e != nil {
+			f.t.Fatal(e)
+		}
+		f.t.Skip(err)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *FS) mount() error {
+	if out, err := exec.Command("mount", f.args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount %v: %w %s", f.args, err, out)
+	}
+	return nil
 }
 
 func (f *FS) unmount() {
