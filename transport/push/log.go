@@ -75,9 +75,12 @@ func (s *Server) load(name string) (*Log, error) {
 	return l, err
 }
 
-// doubt logs what is damaged without harm. The header has the owner's digest too, with a checksum: it counts.
+// doubt logs what is damaged. The header has the owner's digest too, with a checksum: it counts.
 func (l *Log) doubt() {
 	info := l.log.Info()
+	if info.Poison != nil {
+		l.s.log.Error("push: log damaged (see nfsdemo log verify)", zap.String("log", l.name), zap.Error(info.Poison))
+	}
 	for _, e := range [...]*commitlog.FormatError{info.BadHeader, info.BadHead} {
 		if e != nil {
 			l.s.log.Error("push: log damaged, but its other copy of that is whole (look at the medium)", zap.String("log", l.name), zap.Error(e))
