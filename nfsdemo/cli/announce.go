@@ -55,16 +55,14 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		}
 	}
 	list := *s.exports.Load()
-	var paths []string
 	for i := range list {
-		paths = append(paths, list[i].Path)
 		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
 		if s.log != nil {
 			s.log.Info("export", "path", list[i].Path, "mode", modeOf(&list[i]), "authority", authority(&list[i]))
 		}
 	}
 	if s.log != nil {
-		s.log.Info("serving", append([]any{"exports", strings.Join(paths, " "), "version", version()}, r.addresses()...)...)
+		s.log.Info("serving", append([]any{"exports", s.paths(), "version", version()}, r.addresses()...)...)
 	}
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(r)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -33,6 +34,9 @@ func exitStatus(err error) int {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*nfsclient.URLError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*exports.Error](err); ok {
 		return exitUsage
 	}
 	if errors.Is(err, errMachine) {

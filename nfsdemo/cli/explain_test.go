@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -65,6 +66,7 @@ func TestExplain(t *testing.T) {
 		{"low port", op(rpc.OpListen, syscall.EACCES), "ports below 1024 may need privileges", 1},
 		{"usage", usagef("wants more"), "wants more", 2},
 		{"URL", &nfsclient.URLError{URL: "x", Reason: "bad"}, "x: bad", 2},
+		{"file of --config", fmt.Errorf("--config %w", &exports.Error{Where: "f", Why: "line 3: bad"}), "--config f: line 3: bad", 2},
 		{"two lines", fmt.Errorf("a\nb"), "a; b", 1},
 		{"setting", (&transport.Config{Credits: -1}).Check(), "Credits is -1, want 1 to 4096", 2},
 	} {

@@ -90,7 +90,7 @@ func (s *exportSet) fill(list []server.Export) ([]server.Export, error) {
 		if s.open[e.Path] == nil {
 			fsys, err := s.openOne(e.Path)
 			if err != nil {
-				return nil, fmt.Errorf("--export %s: %w", given, err)
+				return nil, fmt.Errorf("export %s: %w", given, err)
 			}
 			if s.open == nil {
 				s.open = make(map[string]backend.FS)

@@ -185,7 +185,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	if err := x.announce(ctx); err != nil {
 		return err
 	}
-	ready()
+	ready("passing on to " + u.Addr())
 	for {
 		select {
 		case <-ctx.Done():

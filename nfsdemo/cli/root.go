@@ -19,7 +19,7 @@ import (
 const (
 	exitOK     = 0
 	exitFailed = 1 // an operation failed
-	exitUsage  = 2 // the command line or a URL was not understood
+	exitUsage  = 2 // the command line, a URL or the file of --config was not understood
 	// A command that a signal ended has 128 and the number of the signal: 130 after Ctrl-C.
 )
 
@@ -122,6 +122,7 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 
 // report prints one line on standard error.
 func (a *app) report(err error) {
+	failed(explain(err))
 	if w, ok := a.stderr.(lineWriter); ok {
 		w.log.Error(explain(err))
 		return

@@ -184,7 +184,7 @@ func (a *app) serveUntil(ctx context.Context, cfg *serviceConfig, f *serveFlags)
 		return errors.Join(err, s.stop(a.hard))
 	}
 	s.push.printProblems(a.stderr)
-	ready()
+	ready("serving " + s.paths())
 	for {
 		select {
 		case <-ctx.Done():

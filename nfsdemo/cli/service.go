@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,11 +62,11 @@ type service struct {
 	statusL net.Listener  // nil: none
 	status  *statusServer // nil: none
 
-	reload  func() error       // reads the configuration again; nil: there is nothing to read
-	unwatch context.CancelFunc // ends that; nil: it has not begun
-	once    *once.Journal      // nil: none
-	push    *pushService       // nil: none
-	reply   *repliesService    // nil: none
+	reload  func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
+	unwatch context.CancelFunc     // ends that; nil: it has not begun
+	once    *once.Journal          // nil: none
+	push    *pushService           // nil: none
+	reply   *repliesService        // nil: none
 	locks   lockService
 	wg      sync.WaitGroup
 	errs    chan error // first error of each listener
@@ -191,7 +192,7 @@ func (s *service) openExports(cfg *serviceConfig) error {
 	s.exports.Store(&list)
 	s.path = list[0].Path
 	if cfg.again != nil {
-		s.reload = func() error { return s.export(cfg) }
+		s.reload = func() (string, error) { err := s.export(cfg); return s.paths(), err }
 	}
 	return nil
 }
@@ -215,6 +216,15 @@ func (s *service) export(cfg *serviceConfig) error {
 	}
 	s.exports.Store(&list)
 	return nil
+}
+
+// paths returns the paths of the exports, with blanks between them.
+func (s *service) paths() string {
+	var paths []string
+	for _, e := range *s.exports.Load() {
+		paths = append(paths, e.Path)
+	}
+	return strings.Join(paths, " ")
 }
 
 // usable returns why an export cannot be used.

@@ -113,7 +113,7 @@ func TestUnitReload(t *testing.T) {
 	}
 	write("[[export]]\npath = \"/a\"\n")
 	u := startUnit(t, "listen", "serve", "--memory", "--config", config, "--mount-listen", "")
-	u.note(t, "READY=1")
+	u.note(t, "READY=1\nSTATUS=serving /a")
 	served := func(path string, want bool) {
 		t.Helper()
 		if r := command(t.Context(), "", "ls", "nfs+rdma://"+u.addr+path); (r.status == 0) != want {
@@ -125,10 +125,14 @@ func TestUnitReload(t *testing.T) {
 	write("[[export]]\npath = \"/b\"\noptions = \"sometimes\"\n")
 	u.signal(t, syscall.SIGHUP)
 	u.said(t, "not reloaded")
+	u.note(t, "RELOADING=1")
+	u.note(t, "READY=1\nSTATUS=not reloaded: --config "+config+": /b: \"sometimes\" is no option")
 	served("/a", true)
 	write("[[export]]\npath = \"/b\"\n")
 	u.signal(t, syscall.SIGHUP)
-	u.said(t, "msg=reloaded")
+	u.said(t, "msg=reloaded exports=/b")
+	u.note(t, "RELOADING=1")
+	u.note(t, "READY=1\nSTATUS=serving /b")
 	served("/a", false)
 	served("/b", true)
 	u.signal(t, syscall.SIGTERM)
@@ -140,6 +144,7 @@ func TestUnitReload(t *testing.T) {
 // TestUnitWrongName: a socket whose name is no flag is refused, with the names that are.
 func TestUnitWrongName(t *testing.T) {
 	u := startUnit(t, "nfs", "serve", "--memory", "--export", "/x")
+	u.note(t, "STATUS=socket \"nfs\" of systemd")
 	err := u.cmd.Wait()
 	if want := `socket "nfs" of systemd: set FileDescriptorName to one of listen, mount-listen, `; err == nil || !strings.Contains(u.stderr.String(), want) {
 		t.Errorf("%v, %s", err, u.stderr)
