@@ -74,9 +74,8 @@ func (c *Conn) deframe(ev *Event, d *mpa.Deframer, b []byte) error {
 	}
 	ulpdu, _, err := d.Next(c.squeezable(ev.Dir, b))
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrMarkers, err)
-		ev.fail(err)
-		return err
+		ev.Err = fmt.Errorf("%w: %w", ErrMarkers, err) // also of a bad CRC: it was summed over other octets
+		return ev.Err
 	}
 	f.ULPDU = ulpdu
 	f.Markers = len(b) - mpa.FPDULen(len(ulpdu))

@@ -49,7 +49,7 @@ var dependent = ids(
 // read from the wrong place.
 var shifting = ids(
 	"RPCRDMA-003", "RPCRDMA-004", "RPCRDMA-005", "RPCRDMA-007", "RPCRDMA-008", "RPCRDMA-009", "RPCRDMA-010",
-	"RPC-001", "RPC-002", "RPC-003", "RPC-004", "RPC-005", "RPC-006", "RPC-007", "RPC-008", "RPC-012", "RPC-013",
+	"RPC-001", "RPC-002", "RPC-003", "RPC-004", "RPC-005", "RPC-006", "RPC-007", "RPC-008", "RPC-012", "RPC-013", "RPC-018",
 	"NFS-001", "NFS-002",
 )
 
@@ -70,7 +70,7 @@ var closing = ids("RPCRDMA-034", "RPCRDMA-053", "RPCRDMA-060", "RPCRDMA-061", "R
 var settled = map[string]int{
 	"MPA-017": 1, "MPA-018": 1, "MPA-019": 1, "MPA-020": 1, // peer-to-peer
 	"MPA-014": 2, "MPA-015": 2, "MPA-016": 2, "RDMAP-036": 2, // read depths
-	"RPCRDMA-071": 3, "RPCRDMA-070": 3, // inline thresholds
+	"RPCRDMA-071": 3, "RPCRDMA-070": 3, "RPCRDMA-073": 3, // private data: inline thresholds, remote invalidation
 }
 
 // onResults are the rules about chunks of a reply, which are judged by what the reply says.

@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"errors"
+
 	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
@@ -13,7 +15,7 @@ func (m *framing) event(ev *decode.Event) {
 	if f == nil {
 		return
 	}
-	if f.CRCState == decode.CRCBad {
+	if f.CRCState == decode.CRCBad && !errors.Is(ev.Err, decode.ErrMarkers) {
 		m.violate("MPA-030", "CRC %08x does not match the FPDU of %d octets", f.CRC, ev.Len)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,6 +16,7 @@ type startup struct {
 	firstFPDU int     // packet that completed the initiator's first FPDU
 	early     bool    // octets of the initiator before the Reply were reported
 	keyless   [2]bool // no key, which was reported
+	after     bool    // an FPDU after a rejection was reported
 	malformed bool    // the Request cannot be understood, so that no Reply can be right
 }
 
@@ -151,10 +153,24 @@ func (m *startup) other(ev *decode.Event) {
 	case errors.Is(ev.Err, decode.ErrStartup):
 		m.keyless[ev.Dir] = true
 		m.violate("MPA-003", "begins with %x", ev.Raw[:min(len(ev.Raw), len(mpa.RequestKey))])
+	case errors.Is(ev.Err, decode.ErrRejected) && !m.after && beginsFPDU(ev.Raw):
+		m.after = true
+		m.violate("MPA-022", "an FPDU, and the Reply in frame %d rejects the connection", m.info.Reply.At.Frame)
 	case errors.Is(ev.Err, decode.ErrNoReply) && ev.Len > 0 && !m.early:
 		m.early = true
 		m.violate("MPA-010", "%d octets, and no Reply", ev.Len)
 	}
+}
+
+// beginsFPDU reports whether b begins with an FPDU of RDMAP with a right CRC: other octets may follow a rejection, where
+// the upper layer goes on with the TCP connection (RFC 5044 Section 7.1.2).
+func beginsFPDU(b []byte) bool {
+	d := mpa.Deframer{CRC: true}
+	ulpdu, _, err := d.Next(b)
+	if err != nil || len(ulpdu) == 0 {
+		return false
+	}
+	return new(ddp.Segment).Parse(ulpdu)
 }
 
 // order judges who sends the first FPDU, and what it is.

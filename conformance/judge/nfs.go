@@ -16,6 +16,7 @@ type nfsAsked struct {
 	offset uint64
 	count  uint32 // READ, WRITE: octets; READDIR: of the results; READDIRPLUS: maxcount
 	handle string
+	dirs   [2]string // whose attributes the reply has besides
 	stable nfs3.StableHow
 	access nfs3.Access
 }
@@ -25,14 +26,34 @@ type nfsServer struct {
 	rtmax, wtmax uint32 // of FSINFO; 0: unknown
 	verf         nfs3.WriteVerf
 	verfSeen     bool
+	verfBefore   nfs3.WriteVerf // before verfChange
+	verfChange   *Violation     // nil: it has not changed
+	served       map[served]bool
 	files        map[string]identity // by handle
+}
+
+// served is a program, version and procedure that was executed; with version and procedure 0 any of the program.
+type served struct{ prog, vers, proc uint32 }
+
+// serves notes that a call was executed.
+func (s *nfsServer) serves(c *rpcCall) {
+	if s.served == nil || len(s.served) >= maxFiles {
+		s.served = make(map[served]bool)
+	}
+	s.served[served{c.prog, 0, 0}], s.served[served{c.prog, c.progVers, c.proc}] = true, true
 }
 
 // identity is what the attributes of a file handle always say.
 type identity struct {
+	object
+	frame  int        // that showed it
+	before object     // before change
+	change *Violation // nil: it has not changed
+}
+
+type object struct {
 	kind         nfs3.FileType
 	fsid, fileid uint64
-	frame        int // that showed it
 }
 
 // maxFiles bounds the handles that are remembered.
@@ -143,22 +164,28 @@ func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
 	case *nfs3.SetAttrArgs:
 		m.setTimes(&a.Attr)
 	case *nfs3.CreateArgs:
+		c.nfs.dirs[0] = string(a.Where.Dir)
 		m.name(a.Where.Name)
 		m.setTimes(&a.Attr)
 	case *nfs3.MkdirArgs:
+		c.nfs.dirs[0] = string(a.Where.Dir)
 		m.name(a.Where.Name)
 		m.setTimes(&a.Attr)
 	case *nfs3.SymlinkArgs:
+		c.nfs.dirs[0] = string(a.Where.Dir)
 		m.name(a.Where.Name)
 		m.setTimes(&a.Attr)
 	case *nfs3.MknodArgs:
+		c.nfs.dirs[0] = string(a.Where.Dir)
 		m.name(a.Where.Name)
 	case *nfs3.DirOpArgs:
 		m.name(a.Name)
 	case *nfs3.RenameArgs:
+		c.nfs.dirs = [2]string{string(a.From.Dir), string(a.To.Dir)}
 		m.name(a.From.Name)
 		m.name(a.To.Name)
 	case *nfs3.LinkArgs:
+		c.nfs.dirs[0] = string(a.Link.Dir)
 		m.name(a.Link.Name)
 	}
 }

@@ -20,6 +20,13 @@ func (m *rpcMachine) nfsReply(r *decode.RPC, c *rpcCall) {
 		if res.Handle.Present {
 			m.optAttr(string(res.Handle.Handle), &res.Attr)
 		}
+		m.optAttr(c.nfs.dirs[0], &res.DirWcc.After)
+	case *nfs3.RenameRes:
+		m.optAttr(c.nfs.dirs[0], &res.FromWcc.After)
+		m.optAttr(c.nfs.dirs[1], &res.ToWcc.After)
+	case *nfs3.LinkRes:
+		m.optAttr(c.nfs.handle, &res.Attr)
+		m.optAttr(c.nfs.dirs[0], &res.DirWcc.After)
 	case *nfs3.ReadLinkRes:
 		m.optAttr(c.nfs.handle, &res.Attr)
 	case *nfs3.WccRes: // of SETATTR, REMOVE and RMDIR: of the object, or of the directory
@@ -78,16 +85,22 @@ func (m *rpcMachine) same(handle string, a *nfs3.Attr) {
 	if handle == "" {
 		return
 	}
-	now := identity{a.Type, a.FSID, a.FileID, m.ev.Frame}
-	before, ok := m.server.files[handle]
-	if ok && (before.kind != now.kind || before.fsid != now.fsid || before.fileid != now.fileid) {
-		m.violate("NFS-014", "%v %d of file system %#x, in frame %d: %v %d of %#x", now.kind, now.fileid, now.fsid,
-			before.frame, before.kind, before.fileid, before.fsid)
+	now := object{a.Type, a.FSID, a.FileID}
+	id, ok := m.server.files[handle]
+	if ok && now != id.object {
+		var back *Violation
+		if now == id.before {
+			back = id.change
+		}
+		id.change = m.violateAfter(back, m.ev.Dir, "NFS-014", "%v %d of file system %#x, in frame %d: %v %d of %#x", now.kind, now.fileid, now.fsid,
+			id.frame, id.kind, id.fileid, id.fsid)
+		id.before = id.object
 	}
 	if m.server.files == nil || len(m.server.files) >= maxFiles {
 		m.server.files = make(map[string]identity)
 	}
-	m.server.files[handle] = now
+	id.object, id.frame = now, m.ev.Frame
+	m.server.files[handle] = id
 }
 
 func (m *rpcMachine) optAttr(handle string, a *nfs3.OptAttr) {
@@ -122,10 +135,16 @@ func (m *rpcMachine) writeRes(res *nfs3.WriteRes, c *rpcCall) {
 // verifier judges whether the server is still the same. Choice: a note, since a server that restarts behind
 // the same connection, or has lost unstable data, must change its verifier.
 func (m *rpcMachine) verifier(v nfs3.WriteVerf) {
-	if m.server.verfSeen && v != m.server.verf {
-		m.violate("NFS-013", "verifier %x was %x", v, m.server.verf)
+	s := &m.server
+	if s.verfSeen && v != s.verf {
+		var back *Violation
+		if v == s.verfBefore {
+			back = s.verfChange
+		}
+		s.verfChange = m.violateAfter(back, m.ev.Dir, "NFS-013", "verifier %x was %x", v, s.verf)
+		s.verfBefore = s.verf
 	}
-	m.server.verf, m.server.verfSeen = v, true
+	s.verf, s.verfSeen = v, true
 }
 
 func (m *rpcMachine) entry(name string) {

@@ -24,6 +24,8 @@ type rpcCall struct {
 	wrongArgs            bool       // the arguments do not decode
 	goodArgs             bool       // they do, and nothing is wrong with them
 	again                bool       // was sent before
+	second               *Violation // it has the XID of a call that waited
+	unwritten            *Violation // its reply came before all RDMA Writes
 	odd                  *Violation // its procedure and its arguments, or chunks, do not fit each other
 
 	memory []*memory // what the lists offer, in their order

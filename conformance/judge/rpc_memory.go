@@ -50,6 +50,16 @@ func (m *rpcMachine) readResponse(ev *decode.Event) {
 	r.mem.moved.add(at, at+n)
 }
 
+// unwritten returns the violation of the reply that came before an RDMA Write of this segment, nil if there was none.
+func (m *rpcMachine) unwritten(ev *decode.Event) *Violation {
+	for _, mem := range m.sides[1-ev.Dir].mem[chunks.Handle(ev.DDP.STag)] {
+		if ev.DDP.Tagged && mem.call.unwritten != nil && mem.holds(ev.DDP.TO, len(ev.DDP.Payload)) {
+			return mem.call.unwritten
+		}
+	}
+	return nil
+}
+
 // touch judges access to n octets of the peer's memory, and returns the memory, nil if it is not in a chunk
 // of a call that waits.
 func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, reading bool) *memory {
@@ -81,7 +91,7 @@ func (m *rpcMachine) touch(ev *decode.Event, tag ddp.STag, to uint64, n int, rea
 	case wrong != nil:
 		m.violate("RPCRDMA-054", "%s of %d octets at %v %#x, which the call in frame %d offers for the opposite", what, n, tag, to, wrong.call.frame)
 	case late != nil:
-		m.violate("RPCRDMA-052", "%s of %d octets at %v %#x, a chunk of the call in frame %d, which was answered before", what, n, tag, to, late.call.frame)
+		m.violateAfter(late.call.unwritten, ev.Dir, "RPCRDMA-052", "%s of %d octets at %v %#x, a chunk of the call in frame %d, which was answered before", what, n, tag, to, late.call.frame)
 	default:
 		m.violate(rule, "%s of %d octets at %v %#x, which no waiting call offers", what, n, tag, to)
 	}

@@ -93,6 +93,7 @@ func (m *rpcMachine) rpcReply(ev *decode.Event, c *rpcCall) {
 	}
 	m.verdict(r, c)
 	if m.replyEnd(r) && c.known {
+		m.server.serves(c)
 		m.res(r, c)
 		m.ccpReply(ev, c)
 	}
@@ -127,6 +128,8 @@ func (m *rpcMachine) verdict(r *decode.RPC, c *rpcCall) {
 		m.violate("RPC-010", "PROG_MISMATCH %d to %d, the call has %d", h.Low, h.High, c.progVers)
 	case !h.Denied && h.Accept == xdr.GarbageArgs && c.goodArgs:
 		m.violate("RPC-016", "the arguments in frame %d decode", c.frame)
+	case !h.Denied && (h.Accept == xdr.ProgUnavail && m.server.served[served{c.prog, 0, 0}] || h.Accept == xdr.ProcUnavail && m.server.served[served{c.prog, c.progVers, c.proc}]):
+		m.violate("RPC-018", "%v, and the server has served program %d, version %d, procedure %d", h.Accept, c.prog, c.progVers, c.proc)
 	case !h.Denied && h.Verf.Flavor == xdr.AuthSys:
 		m.violate("RPC-017", "verifier %v of %d octets", h.Verf.Flavor, len(h.Verf.Body))
 	case !h.Denied && h.Verf.Flavor == xdr.AuthNone && len(h.Verf.Body) > 0:

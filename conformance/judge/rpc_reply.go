@@ -55,7 +55,7 @@ func (m *rpcMachine) answers(ev *decode.Event, h *rpcrdma.Header) *rpcCall {
 	switch old := side.old[h.XID]; {
 	case m.blind() || side.forgot:
 	case old != nil:
-		m.violate("RPCRDMA-081", "the call in frame %d was answered before", old.frame)
+		m.violateAfter(old.second, ev.Dir, "RPCRDMA-081", "the call in frame %d was answered before", old.frame)
 	case h.Type == rpcrdma.MsgTypeError && side.runts > 0:
 		side.runts--
 		m.violate("RPCRDMA-084", "RDMA_ERROR to a Send too short to be a header")
@@ -141,17 +141,17 @@ func (m *rpcMachine) placed(h *rpcrdma.Header, c *rpcCall) {
 		return
 	}
 	for i := range h.Write {
-		m.placedChunk(h.Write[i], c.segments(i))
+		m.placedChunk(h.Write[i], c.segments(i), c)
 	}
 	if h.HasReply {
-		m.placedChunk(h.Reply, c.segments(-1))
+		m.placedChunk(h.Reply, c.segments(-1), c)
 	}
 }
 
-func (m *rpcMachine) placedChunk(got chunks.WriteChunk, mem []*memory) {
+func (m *rpcMachine) placedChunk(got chunks.WriteChunk, mem []*memory, c *rpcCall) {
 	for i := range got {
 		if !mem[i].moved.cover(0, uint64(got[i].Length)) {
-			m.violate("RPCRDMA-034", "segment %d of %d octets at %v %#x was not written to its end", i+1, got[i].Length, got[i].Handle, got[i].Offset)
+			c.unwritten = m.violate("RPCRDMA-034", "segment %d of %d octets at %v %#x was not written to its end", i+1, got[i].Length, got[i].Handle, got[i].Offset)
 			return
 		}
 	}

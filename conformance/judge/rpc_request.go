@@ -13,10 +13,10 @@ import (
 // call judges a call with a usable header; b is what came after it.
 func (m *rpcMachine) call(ev *decode.Event, h *rpcrdma.Header, b []byte) {
 	side := &m.sides[ev.Dir]
-	if c := side.calls[h.XID]; c != nil && !m.blind() {
-		m.violate("RPCRDMA-082", "XID %#08x of the call in frame %d", h.XID, c.frame)
-	}
 	c := &rpcCall{xid: h.XID, frame: ev.Frame, vers: h.Vers, typ: h.Type}
+	if first := side.calls[h.XID]; first != nil && !m.blind() {
+		c.second = m.violate("RPCRDMA-082", "XID %#08x of the call in frame %d", h.XID, first.frame)
+	}
 	m.msgP(h)
 	c.flaw = m.payload(h, b)
 	if c.flaw == sound {

@@ -23,6 +23,7 @@ var mpaRules = []*Rule{
 	{"MPA-019", "RFC 6581 Section 9.2", Must, Error, "A frame with A=1 offers at least one of B, C and D.", "mpa 4.2"},
 	{"MPA-020", "RFC 6581 Section 9.2", Must, Error, "After an accepting Reply with A=1 the initiator's first FPDU is an RTR that the Reply offers.", "mpa 4.2"},
 	{"MPA-021", "RFC 6581 Section 10", Must, Warning, "A Request that uses nothing of RFC 6581 is not enhanced.", "mpa 4.3"},
+	{"MPA-022", "RFC 5044 Section 7.1.2", Must, Error, "After a Reply with R=1 neither side sends FPDUs.", "mpa 3"},
 
 	{"MPA-030", "RFC 5044 Section 4.4", Must, Error, "The CRC of an FPDU is right when either startup frame asked for CRCs.", "mpa 6"},
 	{"MPA-031", "RFC 5044 Section 4.1", Must, Warning, "The pad of an FPDU is zero.", "mpa 5"},

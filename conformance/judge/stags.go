@@ -58,8 +58,8 @@ func (m *stags) use(ev *decode.Event) {
 
 // used judges one.
 func (m *stags) used(ev *decode.Event, tag ddp.STag) {
-	if frame, ok := m.dead[1-ev.Dir].at[tag]; ok {
-		m.accuse("RDMAP-040", "STag %v, invalidated in frame %d", tag, frame)
+	if frame, ok := m.dead[1-ev.Dir].at[tag]; ok && m.found == 0 {
+		m.violateAfter(m.rpc.unwritten(ev), ev.Dir, "RDMAP-040", "STag %v, invalidated in frame %d", tag, frame)
 	}
 }
 

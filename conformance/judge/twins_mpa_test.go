@@ -107,6 +107,7 @@ var mpaTwins = map[string]twinOf{
 		none := mpa.Enhanced{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated}
 		t.Frames[0].Startup.Word, t.Frames[1].Startup.Word = none, none
 	}},
+	"MPA-022": {good: usual, mutate: ofReply(func(s *twin.Startup) { s.Rejected = true })},
 
 	"MPA-030": {good: usual, mutate: func(t *twin.Trace) { t.Nth(verbs.OpSend, 1).BadCRC = true }},
 	"MPA-031": {good: every, mutate: func(t *twin.Trace) {

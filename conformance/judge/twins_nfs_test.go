@@ -56,6 +56,12 @@ var rpcTwins = map[string]func(*twin.RPC){
 	},
 	"RPC-016": change((*twin.RPC).GetAttr, refuseArgs),
 	"RPC-017": ask(func(x *twin.Exchange) { accept(x, xdr.ReplyHeader{Verf: sys.Auth()}) }),
+	"RPC-018": func(t *twin.RPC) {
+		t.Do(t.GetAttr())
+		x := t.GetAttr()
+		accept(x, xdr.ReplyHeader{Accept: xdr.ProcUnavail})
+		t.Do(x)
+	},
 	"RPC-015": reply(xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError}),
 }
 
