@@ -121,6 +121,12 @@ var layers = []layer{
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
 	{name: "transport/internal/fifo", pure: true},
 	{name: "transport/internal/parts", may: []string{"chunks", "xdr", "transport/rpc"}},
+	{name: "transport/internal/peer", may: []string{"rdmap/verbs"}},
+	{
+		name:    "transport/internal/requester",
+		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		modules: []string{"go.uber.org/zap"},
+	},
 	{name: "transport/internal/register", may: []string{"chunks", "rdmap", "rdmap/region", "transport/rpc", "transport/internal/count", "transport/internal/mem"}},
 	{name: "transport/redial", may: []string{"internal/setting", "transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},

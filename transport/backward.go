@@ -1,12 +1,12 @@
 package transport
 
 import (
-	"math/rand/v2"
 	"net"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -32,38 +32,28 @@ func (rc *respConn) backwardCaller() (rpc.Caller, error) {
 	if rc.gone {
 		return nil, rpc.AsOpError(rpc.OpCall, addr, net.ErrClosed)
 	}
-	cfg := *rc.cfg
-	cfg.Credits = cfg.Backward.Credits
-	c := &Client{
-		cfg: &cfg, conn: rc.conn, addr: addr, ctr: rc.ctr.OfBackward(), lent: rc,
-		xid: rand.Uint32(), over: make(chan struct{}), recvSize: rc.recvSize,
-	}
+	cfg := rc.cfg.requester()
+	cfg.Credits = rc.cfg.Backward.Credits
+	c := requester.New(cfg, addr, rc.ctr.OfBackward(), rc)
+	c.Attach(rc.conn)
 	// A backward call has the size limit of a forward reply, and vice versa (RFC 8167 Section 4).
-	c.req = rpcrdma.NewRequester(rpcrdma.RequesterConfig{
-		Credits: uint32(cfg.Credits), SendSize: rc.resp.Config().SendSize, RecvSize: rc.recvSize,
-		Binding: cfg.Binding, Limits: cfg.limits(), NoChunks: true, Bidirectional: true,
-	})
+	if err := c.Start(rc.resp.Config().SendSize, rc.recvSize); err != nil {
+		return nil, err
+	}
 	rc.caller = c
 	return c, nil
 }
 
-// expectReply posts the receive for the reply to a call that is about to be sent (RFC
-// 8167 Section 4.3.2). A nil rc is a client's own connection, which has posted all receives.
-func (rc *respConn) expectReply() {
-	if rc == nil {
-		return
-	}
+// ExpectReply implements Receives.
+func (rc *respConn) ExpectReply() {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.resp.Credits().Expect(1)
 	rc.postReceives()
 }
 
-// unexpectReply undoes expectReply for a call that was not sent.
-func (rc *respConn) unexpectReply() {
-	if rc == nil {
-		return
-	}
+// UnexpectReply implements Receives.
+func (rc *respConn) UnexpectReply() {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.resp.Credits().Unexpect(1)
@@ -80,5 +70,5 @@ func (rc *respConn) replied(conn *rdmap.Conn, m *verbs.Message) {
 		rc.ctr.Dropped.Add(1)
 		return
 	}
-	c.received(conn, m)
+	c.Receive(conn, m)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/parts"
 )
 
 // backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
@@ -34,7 +35,7 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 		return err
 	}
 	c.back.resp = rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Credits: uint32(n), Limits: cfg.limits(), NoChunks: true, Bidirectional: true,
+		Credits: uint32(n), Limits: parts.Limits(cfg.MaxPayload), NoChunks: true, Bidirectional: true,
 	})
 	ec.Recvs += n + credits.Slack
 	c.back.resp.Credits().Posted(n + credits.Slack)

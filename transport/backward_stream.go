@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -74,7 +75,7 @@ func (c *streamConn) backwardCaller() (rpc.Caller, error) {
 		return c.caller, nil
 	}
 	if c.gone {
-		return nil, rpc.AsOpError(rpc.OpCall, addrOf(c.conn), net.ErrClosed)
+		return nil, rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), net.ErrClosed)
 	}
 	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.Backward.Credits)
@@ -154,7 +155,7 @@ func (c *streamConn) endBackward(err error) {
 	if caller == nil {
 		return
 	}
-	if err == nil || endOfStream(err) {
+	if err == nil || peer.Ended(err) {
 		err = net.ErrClosed
 	}
 	caller.end(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -151,10 +152,10 @@ func testRemoteInvalidate(t *testing.T, stray uint32) {
 	lost := make(chan error, 1)
 	go func() { lost <- try(t, c, sinkCall(5001)) }()
 	waitFor(t, "the call is out", func() bool { return c.Stats().Calls == 2 })
-	if err := try(t, c, sinkCall(5002)); err != nil && !errors.Is(err, errForeignSTag) {
+	if err := try(t, c, sinkCall(5002)); err != nil && !errors.Is(err, requester.ErrForeignSTag) {
 		t.Errorf("the answered call: %v", err)
 	}
-	if err := <-lost; !errors.Is(err, errForeignSTag) {
+	if err := <-lost; !errors.Is(err, requester.ErrForeignSTag) {
 		t.Errorf("the call that lost its memory: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -54,8 +55,8 @@ func NewCallConn(c *Client) *CallConn {
 	cc.w.max = c.cfg.MaxPayload
 	cc.in.init(func() { <-cc.slots })
 	cc.wg.Go(func() {
-		<-c.over
-		cc.in.fail(c.endErr())
+		<-c.req.Over()
+		cc.in.fail(c.req.Err())
 	})
 	return cc
 }
@@ -64,7 +65,7 @@ func NewCallConn(c *Client) *CallConn {
 // connection in an orderly way.
 func (cc *CallConn) Read(p []byte) (int, error) {
 	n, err := cc.in.read(p)
-	if err != nil && !endOfStream(err) {
+	if err != nil && !peer.Ended(err) {
 		err = cc.opErr("read", err)
 	}
 	return n, err
@@ -118,8 +119,8 @@ func (cc *CallConn) call(rec *record) error {
 // slot waits until one more call may be made.
 func (cc *CallConn) slot() error {
 	select {
-	case <-cc.c.over:
-		return cc.c.endErr()
+	case <-cc.c.req.Over():
+		return cc.c.req.Err()
 	case <-cc.write.passed():
 		return os.ErrDeadlineExceeded
 	default:
@@ -127,8 +128,8 @@ func (cc *CallConn) slot() error {
 	select {
 	case cc.slots <- struct{}{}:
 		return nil
-	case <-cc.c.over:
-		return cc.c.endErr()
+	case <-cc.c.req.Over():
+		return cc.c.req.Err()
 	case <-cc.write.passed():
 		return os.ErrDeadlineExceeded
 	}

@@ -103,9 +103,9 @@ func TestCreditCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(testCtx(t))
 	waiting, behind := make(chan error, 1), make(chan error, 1)
 	go func() { waiting <- tryCtx(ctx, c, &nullCall) }()
-	waitFor(t, "the second call waits", func() bool { return c.queued() == 1 })
+	waitFor(t, "the second call waits", func() bool { return c.Stats().Waiting == 1 })
 	go func() { behind <- try(t, c, &nullCall) }()
-	waitFor(t, "the third call waits", func() bool { return c.queued() == 2 })
+	waitFor(t, "the third call waits", func() bool { return c.Stats().Waiting == 2 })
 	cancel()
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled call: %v", err)
@@ -120,13 +120,6 @@ func TestCreditCancel(t *testing.T) {
 	if st := c.Stats(); st.Calls != 2 || st.InFlight != 0 {
 		t.Errorf("%+v", st)
 	}
-}
-
-// queued counts the calls that wait for a credit.
-func (c *Client) queued() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.queue.Len()
 }
 
 // TestGrantOrder: two goroutines may handle two replies at the same time. Whichever comes to the
@@ -154,7 +147,7 @@ func TestGrantOrder(t *testing.T) {
 			slices.Reverse(replies)
 		}
 		for _, m := range replies {
-			c.received(c.conn, m)
+			c.req.Receive(c.conn, m)
 		}
 		for range 2 {
 			if err := <-done; err != nil {

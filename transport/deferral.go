@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -113,7 +114,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
-		return rpc.AsOpError(rpc.OpPull, addrOf(rc.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.conn), context.Cause(ctx))
 	}
 	err := l.register(bufs, in)
 	if errors.Is(err, rpc.ErrMemoryInUse) {
@@ -129,7 +130,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	if err != nil {
 		l.failed = true
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(err))
-		return rpc.AsOpError(rpc.OpPull, addrOf(rc.conn), err)
+		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.conn), err)
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {

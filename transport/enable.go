@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -23,7 +24,7 @@ var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
 // record-marked client must not be used anymore.
 func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err := c.quiesce(ctx); err != nil {
-		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), err)
+		return nil, rpc.AsOpError(rpc.OpDial, peer.Addr(c.conn), err)
 	}
 	// The reader waits between two records: only a deadline wakes it.
 	err := c.conn.SetReadDeadline(time.Unix(1, 0))
@@ -32,14 +33,14 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 		err = c.conn.SetDeadline(time.Time{})
 	}
 	if cause := c.Err(); !errors.Is(cause, errToRDMA) {
-		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), cause)
+		return nil, rpc.AsOpError(rpc.OpDial, peer.Addr(c.conn), cause)
 	}
 	if err != nil {
 		_ = c.conn.Close() // the error above says more
-		return nil, rpc.AsOpError(rpc.OpDial, addrOf(c.conn), err)
+		return nil, rpc.AsOpError(rpc.OpDial, peer.Addr(c.conn), err)
 	}
 	c.ctr.Conns.Store(0)
-	return newClient(ctx, c.conn, addrOf(c.conn), c.cfg)
+	return newClient(ctx, c.conn, peer.Addr(c.conn), c.cfg)
 }
 
 // quiesce refuses new calls and waits until no reply is outstanding.

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -103,12 +104,12 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.door.stranger(addrOf(conn), l.door.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err)))
+		l.door.stranger(peer.Addr(conn), l.door.ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)))
 		return
 	}
 	l.ctr.Accepted.Add(1)
 	begun := time.Now()
-	l.door.came(addrOf(conn), "rdma")
+	l.door.came(peer.Addr(conn), "rdma")
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -116,7 +117,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	l.door.went(addrOf(conn), "rdma", begun, l.door.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(rc.serve()))))
+	l.door.went(peer.Addr(conn), "rdma", begun, l.door.ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(rc.serve()))))
 }
 
 // add admits a connection.

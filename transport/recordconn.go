@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -135,7 +136,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && c.err != nil && len(c.orphans) == 0:
 		c.hint() // for the next reader
-		if endOfStream(c.err) {
+		if peer.Ended(c.err) {
 			return 0, io.EOF
 		}
 		return 0, c.opErr("read", c.err)
@@ -269,7 +270,7 @@ func (c *recordConn) Close() error {
 	c.rc.mu.Lock()
 	c.rc.draining = true
 	c.rc.mu.Unlock()
-	return ignoreEnd(c.rc.conn.Close())
+	return peer.IgnoreEnd(c.rc.conn.Close())
 }
 
 // opErr converts err to the form that net.Conn's methods return.

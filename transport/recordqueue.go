@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/stag-rdma/stag/transport/internal/peer"
 )
 
 // recordQueue holds records, including their marks, until they are read as a stream of octets. It
@@ -94,7 +96,7 @@ func (q *recordQueue) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && q.err != nil:
 		q.hint() // for the next reader
-		if endOfStream(q.err) {
+		if peer.Ended(q.err) {
 			return 0, io.EOF
 		}
 		return 0, q.err

@@ -10,6 +10,9 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/parts"
+	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -49,12 +52,12 @@ type respConn struct {
 	waiters  []*rdmap.Waiter // unused ones, for handlers that pull
 	share    creditShare
 
-	told, configured bool          // the client has used RFC 8797, the configuration protocol
-	noPull           bool          // the client serves no RDMA Reads
-	recvSize         int           // largest Send from the peer
-	backward         *rpc.Backward // nil: switched off
-	caller           *Client       // of the backward direction, once it was used
-	agreed           int           // largest Send by RFC 8797, 0 for none
+	told, configured bool                 // the client has used RFC 8797, the configuration protocol
+	noPull           bool                 // the client serves no RDMA Reads
+	recvSize         int                  // largest Send from the peer
+	backward         *rpc.Backward        // nil: switched off
+	caller           *requester.Requester // of the backward direction, once it was used
+	agreed           int                  // largest Send by RFC 8797, 0 for none
 
 	draining bool
 	gone     bool          // HandleClose has run
@@ -97,7 +100,7 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, recv := own.Inline(peer)
 	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Profile: rc.cfg.profile(), Credits: rc.firstCredits(),
-		SendSize: send, Limits: rc.cfg.limits(), Binding: rc.cfg.Binding,
+		SendSize: send, Limits: parts.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		MaxExposed: rc.cfg.rfc5666().MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: rc.cfg.rfc5666().PeerAlign,
 		Bidirectional: rc.cfg.Backward.Credits > 0,
@@ -153,7 +156,7 @@ func (rc *respConn) drain() {
 // close ends the connection in an orderly way. It may be called in an upcall.
 func (rc *respConn) close() {
 	go func() {
-		if err := rc.conn.Close(); ignoreEnd(err) != nil {
+		if err := rc.conn.Close(); peer.IgnoreEnd(err) != nil {
 			rc.cfg.Logger.Debug("transport: close", zap.Error(err))
 		}
 	}()

@@ -82,7 +82,7 @@ func (h *respUpcalls) HandleClose(_ *rdmap.Conn, err error) {
 	caller := rc.caller
 	rc.mu.Unlock()
 	if caller != nil {
-		(&clientConn{caller}).HandleClose(rc.conn, err)
+		caller.Ended(err)
 	}
 	rc.endExposures()
 	close(rc.over)

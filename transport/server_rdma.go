@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -41,11 +42,11 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	defer c.close()
 	err = c.rc.serve()
 	if c.rc.isDraining() {
-		s.door.went(addrOf(conn), "rdma", c.begun, ErrServerClosed)
+		s.door.went(peer.Addr(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.door.ended(rpc.AsOpError(rpc.OpServe, addrOf(conn), ignoreEnd(err)))
-	s.door.went(addrOf(conn), "rdma", c.begun, err)
+	err = s.door.ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(err)))
+	s.door.went(peer.Addr(conn), "rdma", c.begun, err)
 	return err
 }
 
@@ -59,7 +60,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 	c.rc = newRespConn(s.cfg, &s.ctr, s.door, c)
 	if c.rc.peer, err = s.door.enter(c.addr, (*respMover)(c.rc)); err != nil {
 		s.door.turnAway(s.ctx, conn, first, err)
-		return nil, rpc.AsOpError(rpc.OpAccept, addrOf(conn), err)
+		return nil, rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)
 	}
 	c.at = s.came.enter(conn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
@@ -76,14 +77,14 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), err))
-		s.door.stranger(addrOf(conn), err)
+		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err))
+		s.door.stranger(peer.Addr(conn), err)
 		c.close()
 		return nil, err
 	}
 	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
-	s.door.came(addrOf(conn), "rdma")
+	s.door.came(peer.Addr(conn), "rdma")
 	return c, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -33,8 +34,8 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 			s.door.turnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, addrOf(conn), ignoreEnd(err)))
-		s.door.stranger(addrOf(conn), err)
+		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), peer.IgnoreEnd(err)))
+		s.door.stranger(peer.Addr(conn), err)
 		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {
@@ -46,7 +47,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return rpc.AsOpError(rpc.OpServe, addrOf(conn), err)
+		return rpc.AsOpError(rpc.OpServe, peer.Addr(conn), err)
 	}
 	return s.serveConn(conn, c.ahead)
 }

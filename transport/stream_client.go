@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -111,13 +112,13 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 		if errors.Is(err, rpc.ErrBackwardBusy) {
 			return &rpc.RPCError{Reason: rpc.ReasonBackward, Err: err}
 		}
-		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), err)
+		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
 	}
 	defer c.leaveRoom()
 	xid := c.nextXID(call.Resend)
 	ch := make(chan streamReply, 1)
 	if err := c.enter(xid, &streamWait{ch, parts.MostReply(call, c.cfg.MaxPayload)}); err != nil {
-		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), err)
+		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
 	}
 	defer c.leave(xid, ch)
 	call.Resend.Posting(call)
@@ -136,10 +137,10 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 		default:
 		}
 		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), c.Err())
+		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), c.Err())
 	case <-ctx.Done():
 		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, addrOf(c.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), context.Cause(ctx))
 	}
 }
 

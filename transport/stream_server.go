@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
+	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -89,7 +90,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	}()
 	var err error
 	if c.peer, err = s.door.enter(c.conn.RemoteAddr(), c); err != nil {
-		return rpc.AsOpError(rpc.OpAccept, addrOf(c.conn), err)
+		return rpc.AsOpError(rpc.OpAccept, peer.Addr(c.conn), err)
 	}
 	defer c.peer.Leave()
 	if err := s.addConn(c); err != nil {
@@ -100,20 +101,20 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	c.at = s.came.enter(c.conn)
 	defer s.came.leave(c.at)
 	begun := time.Now()
-	s.door.came(addrOf(c.conn), "tcp")
+	s.door.came(peer.Addr(c.conn), "tcp")
 	err = c.read()
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		s.door.went(addrOf(c.conn), "tcp", begun, ErrServerClosed)
+		s.door.went(peer.Addr(c.conn), "tcp", begun, ErrServerClosed)
 		return nil
 	case errors.Is(err, errToRDMA):
-		s.door.went(addrOf(c.conn), "tcp", begun, err)
+		s.door.went(peer.Addr(c.conn), "tcp", begun, err)
 		keep = true
 		return err
 	}
-	err = s.door.ended(rpc.AsOpError(rpc.OpServe, addrOf(c.conn), ignoreEnd(err)))
-	s.door.went(addrOf(c.conn), "tcp", begun, err)
+	err = s.door.ended(rpc.AsOpError(rpc.OpServe, peer.Addr(c.conn), peer.IgnoreEnd(err)))
+	s.door.went(peer.Addr(c.conn), "tcp", begun, err)
 	return err
 }
 

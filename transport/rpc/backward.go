@@ -27,7 +27,7 @@ func NewBackward(caller func() (Caller, error)) *Backward { return &Backward{cal
 
 var (
 	// ErrBackwardOff: the connection has no backward direction at this end.
-	ErrBackwardOff = errors.New("transport: the backward direction is off (set Config.BackwardCredits on the server)")
+	ErrBackwardOff = errors.New("transport: the backward direction is off (set Config.Backward.Credits on the server)")
 	// ErrBackwardBusy: too many calls of this record-marked connection wait for replies of its client.
 	ErrBackwardBusy = errors.New("transport: 1024 backward calls of this connection are waiting; make fewer at a time")
 	// ErrBackwardPeer: the client has not said that it accepts backward calls.

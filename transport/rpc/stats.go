@@ -66,8 +66,8 @@ type Stats struct {
 	// not sending RDMA_DONE.
 	NotAllowed, TooMany, SlowPeers uint64
 	// Waited counts calls that had to wait for Limits.Memory or Limits.Pulls, or for their client's
-	// part of these. Waiting is the number of calls that wait now, Pulls the number that are being
-	// pulled.
+	// part of these. Waiting is the number of calls that wait now, at a client for a credit; Pulls the number
+	// that are being pulled.
 	Waited         uint64
 	Waiting, Pulls int
 	// Held is the number of octets of Limits.Memory that calls hold now. It may be more, because octets

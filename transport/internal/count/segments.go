@@ -29,7 +29,7 @@ func (c *Segments) Add(l *chunks.Lists) {
 	c.offered.Add(l.Reply.Room())
 }
 
-// snapshot copies them.
+// Snapshot copies them.
 func (c *Segments) snapshot(s *rpc.Stats) {
 	s.ReadSegments, s.WriteSegments, s.ReplySegments = c.read.Load(), c.write.Load(), c.reply.Load()
 	s.LongCalls, s.OctetsOffered = c.long.Load(), c.offered.Load()

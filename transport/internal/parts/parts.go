@@ -190,3 +190,9 @@ func takeInline(r *rpc.Reply, call *rpc.Call, b chunks.Binding) {
 		r.Results = append(r.Results, tail...) // elsewhere: the item stays where it is
 	}
 }
+
+// Limits returns the limits of the chunk lists in one header, for messages of at most maxPayload octets. Their sum
+// includes what is offered for both directions, hence the factor.
+func Limits(maxPayload int) chunks.Limits {
+	return chunks.Limits{MaxOctets: 2*uint64(maxPayload) + 64<<10}
+}

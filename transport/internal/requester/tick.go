@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// tickEvery is how often calls with Timeouts.Call are checked. Choice: one slow tick per process
+// tickEvery is how often calls with Config.CallTimeout are checked. Choice: one slow tick per process
 // instead of a timer per call, which costs 13 % of a short call.
 const tickEvery = 100 * time.Millisecond
 
 // watch puts p on the list that the tick checks. The caller holds c.mu.
-func (c *Client) watch(p *outcall, deadline time.Time) {
+func (c *Requester) watch(p *outstanding, deadline time.Time) {
 	p.deadline = deadline
 	if c.live == nil {
-		c.live = make(map[*outcall]struct{})
+		c.live = make(map[*outstanding]struct{})
 	}
 	c.live[p] = struct{}{}
 	if !c.ticked {
@@ -24,14 +24,14 @@ func (c *Client) watch(p *outcall, deadline time.Time) {
 }
 
 // unwatch removes p from that list. The caller holds c.mu.
-func (c *Client) unwatch(p *outcall) {
+func (c *Requester) unwatch(p *outstanding) {
 	if len(c.live) > 0 {
 		delete(c.live, p)
 	}
 }
 
 // expire completes the calls that are out of time, and reports whether others are left.
-func (c *Client) expire(now time.Time) bool {
+func (c *Requester) expire(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.live {
@@ -52,16 +52,16 @@ var ticks ticker
 // ticker checks clients with timed calls; its goroutine lives as long as there are any.
 type ticker struct {
 	mu      sync.Mutex
-	clients map[*Client]struct{}
+	clients map[*Requester]struct{}
 	running bool
 }
 
 // add has c checked until its expire returns false.
-func (t *ticker) add(c *Client) {
+func (t *ticker) add(c *Requester) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.clients == nil {
-		t.clients = make(map[*Client]struct{})
+		t.clients = make(map[*Requester]struct{})
 	}
 	t.clients[c] = struct{}{}
 	if !t.running {
@@ -80,7 +80,7 @@ func (t *ticker) run() {
 func (t *ticker) tick() bool {
 	now := time.Now()
 	t.mu.Lock()
-	list := make([]*Client, 0, len(t.clients))
+	list := make([]*Requester, 0, len(t.clients))
 	for c := range t.clients {
 		list = append(list, c)
 	}
@@ -96,9 +96,9 @@ func (t *ticker) tick() bool {
 	return t.running
 }
 
-// drop forgets c unless it has asked again meanwhile. Client.mu comes before
+// drop forgets c unless it has asked again meanwhile. Requester.mu comes before
 // ticker.mu, here as in add.
-func (t *ticker) drop(c *Client) {
+func (t *ticker) drop(c *Requester) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ticked {

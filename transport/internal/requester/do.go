@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -13,12 +13,7 @@ import (
 )
 
 // Do implements [rpc.Caller].
-//
-// Do may wait for a credit, first come, first served, and then waits for the reply. If ctx ends
-// first, Do returns at once. The credit, the XID, Item and Sink then stay in use until the reply
-// comes or the connection ends, because the server may still read and write the advertised
-// memory. Call.Free tells when.
-func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+func (c *Requester) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	err := parts.Check(call, c.cfg.MaxPayload)
 	if err == nil && !parts.Plain(call) {
@@ -48,7 +43,7 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 }
 
 // do runs one call, after begin, to its reply.
-func (c *Client) do(ctx context.Context, p *outcall, call *rpc.Call, reply *rpc.Reply, queued bool) (err error) {
+func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, reply *rpc.Reply, queued bool) (err error) {
 	if queued {
 		err = c.waitCredit(ctx, p)
 	}
@@ -70,7 +65,7 @@ func (c *Client) do(ctx context.Context, p *outcall, call *rpc.Call, reply *rpc.
 
 // begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A
 // call that registers no memory is formed at once. The caller holds c.mu.
-func (c *Client) begin(p *outcall, tx *rpc.Transmission) (queued bool, err error) {
+func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, err error) {
 	c.number(p, tx)
 	if c.err != nil {
 		return false, c.err
@@ -82,8 +77,8 @@ func (c *Client) begin(p *outcall, tx *rpc.Transmission) (queued bool, err error
 		}
 		return false, &rpc.RPCError{XID: p.rc.XID, Reason: reason, Err: err}
 	}
-	if c.cfg.Timeouts.Call > 0 {
-		c.watch(p, time.Now().Add(c.cfg.Timeouts.Call))
+	if c.cfg.CallTimeout > 0 {
+		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
 	}
 	if c.queue.Empty() && c.req.Begin(&p.rc) == nil {
 		p.active = true
@@ -97,7 +92,7 @@ func (c *Client) begin(p *outcall, tx *rpc.Transmission) (queued bool, err error
 }
 
 // form makes the Send. The caller holds c.mu.
-func (c *Client) form(p *outcall) (err error) {
+func (c *Requester) form(p *outstanding) (err error) {
 	if p.head, p.body, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
 		return &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
 	}
@@ -105,11 +100,11 @@ func (c *Client) form(p *outcall) (err error) {
 }
 
 // prepareSend registers memory and forms the Send.
-func (c *Client) prepareSend(p *outcall, call *rpc.Call) error {
+func (c *Requester) prepareSend(p *outstanding, call *rpc.Call) error {
 	err := p.register(c, call)
 	switch {
 	case errors.Is(err, region.ErrClosed):
-		return c.endErr()
+		return c.Err()
 	case err != nil:
 		return &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
 	}
@@ -119,7 +114,7 @@ func (c *Client) prepareSend(p *outcall, call *rpc.Call) error {
 }
 
 // send posts the call, after registering its memory if necessary. If it fails, nothing was sent.
-func (c *Client) send(p *outcall, call *rpc.Call) (err error) {
+func (c *Requester) send(p *outstanding, call *rpc.Call) (err error) {
 	if len(p.head) == 0 {
 		if err = c.prepareSend(p, call); err != nil {
 			return err
@@ -134,11 +129,15 @@ func (c *Client) send(p *outcall, call *rpc.Call) (err error) {
 		wr.Done = (*bodyWritten)(p)
 	}
 	call.Resend.Posting(call)
-	c.lent.expectReply()
+	if c.receives != nil {
+		c.receives.ExpectReply()
+	}
 	c.ctr.Segments.Add(p.rc.Lists())
 	traceSending(c.cfg.Trace, &p.rc, size)
 	if err = c.conn.Post([]verbs.WR{wr}); err != nil {
-		c.lent.unexpectReply()
+		if c.receives != nil {
+			c.receives.UnexpectReply()
+		}
 		c.bodyBack(p)
 		return err
 	}
@@ -147,8 +146,8 @@ func (c *Client) send(p *outcall, call *rpc.Call) (err error) {
 	return nil
 }
 
-// endErr returns why the connection ended, for a call that noticed it halfway.
-func (c *Client) endErr() error {
+// Err returns why the connection ended, for a call that noticed it halfway.
+func (c *Requester) Err() error {
 	if err := c.conn.Err(); err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func (c *Client) endErr() error {
 
 // answered reports, after a wait that failed, whether p has its reply all the same: results beat
 // cancellation. If the connection is over, it waits for the verdict.
-func (c *Client) answered(ctx context.Context, p *outcall) bool {
+func (c *Requester) answered(ctx context.Context, p *outstanding) bool {
 	if c.conn.Err() != nil {
 		select {
 		case <-c.over:
@@ -170,7 +169,7 @@ func (c *Client) answered(ctx context.Context, p *outcall) bool {
 }
 
 // giveUp ends a call that was not sent.
-func (c *Client) giveUp(p *outcall, err error) error {
+func (c *Requester) giveUp(p *outstanding, err error) error {
 	c.mu.Lock()
 	c.unwatch(p)
 	if p.active {
@@ -185,7 +184,7 @@ func (c *Client) giveUp(p *outcall, err error) error {
 
 // abandon ends the wait for a reply. If the call is still outstanding, whoever ends it later releases its
 // memory.
-func (c *Client) abandon(p *outcall, err error) error {
+func (c *Requester) abandon(p *outstanding, err error) error {
 	c.mu.Lock()
 	c.unwatch(p)
 	p.left = true
@@ -202,7 +201,7 @@ func (c *Client) abandon(p *outcall, err error) error {
 }
 
 // callErr converts an error to one that Do promises.
-func (c *Client) callErr(err error) error {
+func (c *Requester) callErr(err error) error {
 	if e, ok := err.(*rpc.RPCError); ok { //nolint:errorlint // made here, not wrapped
 		return e
 	}

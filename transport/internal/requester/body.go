@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"github.com/stag-rdma/stag/transport/internal/register"
@@ -6,7 +6,7 @@ import (
 )
 
 // lendBody notes that the engine is about to read p.body.
-func (c *Client) lendBody(p *outcall, call *rpc.Call) error {
+func (c *Requester) lendBody(p *outstanding, call *rpc.Call) error {
 	in := register.Inside(call.ItemMemory)
 	if n := len(call.MoreItems); n > 0 {
 		in = register.Inside(call.MoreItems[n-1].Memory)
@@ -24,7 +24,7 @@ func (c *Client) lendBody(p *outcall, call *rpc.Call) error {
 
 // bodyBack notes that the engine no longer reads p.body, and reports whether p must be reaped: it was
 // answered before, and its caller has left.
-func (c *Client) bodyBack(p *outcall) (left bool) {
+func (c *Requester) bodyBack(p *outstanding) (left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.writing == nil {
@@ -38,12 +38,12 @@ func (c *Client) bodyBack(p *outcall) (left bool) {
 }
 
 // bodyWritten completes the Send of a call that ends with the caller's memory.
-type bodyWritten outcall
+type bodyWritten outstanding
 
 // Complete returns that memory, whether it was written or the connection has ended. p may be reused
 // as soon as bodyBack has returned: then its caller has gone on.
 func (d *bodyWritten) Complete(error) {
-	p := (*outcall)(d)
+	p := (*outstanding)(d)
 	if c := p.writing; c.bodyBack(p) {
 		c.reap(p)
 	}

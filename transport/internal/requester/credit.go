@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 // waitCredit waits until wakeQueue has begun p. When it returns, p is not in the queue; if the error is
 // nil, p is active.
-func (c *Client) waitCredit(ctx context.Context, p *outcall) error {
+func (c *Requester) waitCredit(ctx context.Context, p *outstanding) error {
 	err := c.conn.Wait(ctx, &p.w)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +25,7 @@ func (c *Client) waitCredit(ctx context.Context, p *outcall) error {
 }
 
 // wakeQueue begins the calls at the head of the queue for which there are credits. The caller holds c.mu.
-func (c *Client) wakeQueue() {
+func (c *Requester) wakeQueue() {
 	for !c.queue.Empty() && c.req.Available() > 0 {
 		p := c.queue.Pop()
 		if p.w.Done() {
@@ -37,5 +37,5 @@ func (c *Client) wakeQueue() {
 	}
 }
 
-// Links returns the place of p in Client.queue.
-func (p *outcall) Links() *fifo.Links[outcall] { return &p.place }
+// Links returns the place of p in Requester.queue.
+func (p *outstanding) Links() *fifo.Links[outstanding] { return &p.place }

@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// configure makes the first call of a connection with profile rfc5666: the Connection Configuration
+// Configure makes the first call of a connection with profile rfc5666: the Connection Configuration
 // Protocol (RFC 5666 Section 6). A server need not have it. agreed is the size of Sends that was
 // agreed by RFC 8797, 0 for none.
-func (c *Client) configure(ctx context.Context, agreed int) error {
+func (c *Requester) Configure(ctx context.Context, agreed int) error {
 	state := c.conn.ConnectionState()
 	args := rpcrdma.ConfigArgs{
 		MaxCall: uint32(c.cfg.InlineSend), MaxReply: uint32(c.cfg.InlineRecv), MaxRead: uint32(state.IRD),
 	}
 	call := rpc.Call{
 		Prog: rpcrdma.ConfigProgram, Vers: rpcrdma.ConfigVersion, Proc: rpcrdma.ConfigProc,
-		Cred: c.cfg.RFC5666.ConfigCred, Args: args.Append(nil),
+		Cred: c.cfg.ConfigCred, Args: args.Append(nil),
 	}
 	var r rpc.Reply
 	defer r.Release()
@@ -45,7 +45,7 @@ func (c *Client) configure(ctx context.Context, agreed int) error {
 }
 
 // apply applies what the server has announced.
-func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
+func (c *Requester) apply(got rpcrdma.ConfigReply, agreed int) {
 	if got.MaxRead > 0 {
 		c.conn.LimitORD(int(min(got.MaxRead, 1<<14)))
 	}
@@ -63,8 +63,8 @@ func (c *Client) apply(got rpcrdma.ConfigReply, agreed int) {
 
 // checkSinks refuses a call with room for results of which none may be placed there: the caller would wait in vain
 // for octets in it. Where nothing at all is reduced (mayReduce), results come inline, as Call.Sink says.
-func (c *Client) checkSinks(call *rpc.Call) error {
-	if len(call.Sink)+len(call.MoreSinks) == 0 || call.Cred.Protected() || c.lent != nil || mutant.Is(mutant.SinkIgnored) {
+func (c *Requester) checkSinks(call *rpc.Call) error {
+	if len(call.Sink)+len(call.MoreSinks) == 0 || call.Cred.Protected() || c.receives != nil || mutant.Is(mutant.SinkIgnored) {
 		return nil
 	}
 	if _, result := c.mayReduce(call); result {
@@ -77,8 +77,8 @@ func (c *Client) checkSinks(call *rpc.Call) error {
 //
 // Choice: items that no binding names are reduced only if the server is known to follow RFC 5666: it has
 // announced an alignment, or Config.PeerAlign is set. Other servers refuse them.
-func (c *Client) mayReduce(call *rpc.Call) (arg, result bool) {
-	if call.Cred.Protected() || c.lent != nil { // RFC 8166 Section 8.2.2.3: nothing is reduced
+func (c *Requester) mayReduce(call *rpc.Call) (arg, result bool) {
+	if call.Cred.Protected() || c.receives != nil { // RFC 8166 Section 8.2.2.3: nothing is reduced
 		return false, false
 	}
 	if c.anyItem && !chunks.Covers(c.cfg.Binding, call.Prog, call.Vers) {

@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"encoding/binary"
@@ -16,9 +16,9 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// outcall is one call of a client from Do to its reply. It is reused. Client.mu guards the second
+// outstanding is one call of a client from Do to its reply. It is reused. Requester.mu guards the second
 // group of fields.
-type outcall struct {
+type outstanding struct {
 	// The fields for calls with chunks come last, so that other calls touch fewer cache lines.
 	w      rdmap.Waiter
 	head   []byte      // the Send, or its beginning
@@ -32,14 +32,14 @@ type outcall struct {
 	lends  bool        // some memory of regs or more must be revoked
 
 	active   bool        // in the requester's table: has a credit
-	writing  *Client     // not nil: the engine still reads body
+	writing  *Requester  // not nil: the engine still reads body
 	early    bool        // the reply came meanwhile
 	left     bool        // its caller has gone
 	late     bool        // the tick has completed w
 	in       *mem.Buffer // the inline reply
 	pull     *replyPull  // reads the reply by RDMA Read
 	deadline time.Time
-	place    fifo.Links[outcall] // in Client.queue
+	place    fifo.Links[outstanding] // in Requester.queue
 
 	rc     rpcrdma.Call
 	items  []chunks.Item
@@ -49,20 +49,23 @@ type outcall struct {
 }
 
 // newCall returns an empty call.
-func (c *Client) newCall() *outcall {
-	p, _ := c.idle.Get().(*outcall)
+func (c *Requester) newCall() *outstanding {
+	p, _ := c.idle.Get().(*outstanding)
 	if p == nil {
-		p = new(outcall)
+		p = new(outstanding)
 	}
 	return p
 }
 
+// maxKept is the memory for the Send that a call leaves to the next one.
+const maxKept = 8 << 10
+
 // recycle takes back a call that nobody uses anymore.
-func (c *Client) recycle(p *outcall) {
+func (c *Requester) recycle(p *outstanding) {
 	p.rc.Reset()
 	clear(p.items)
 	p.items, p.head, p.body = p.items[:0], p.head[:0], nil
-	if cap(p.head) > maxKeptHead {
+	if cap(p.head) > maxKept {
 		p.head = nil
 	}
 	p.deadline = time.Time{}
@@ -71,7 +74,7 @@ func (c *Client) recycle(p *outcall) {
 }
 
 // number gives p a new XID, or that of an earlier transmission. The caller holds c.mu.
-func (c *Client) number(p *outcall, tx *rpc.Transmission) {
+func (c *Requester) number(p *outstanding, tx *rpc.Transmission) {
 	if tx != nil {
 		p.rc.XID = tx.XID
 	} else {
@@ -85,13 +88,13 @@ func (c *Client) number(p *outcall, tx *rpc.Transmission) {
 }
 
 // keeps reports whether p has something that drop releases.
-func (p *outcall) keeps() bool {
+func (p *outstanding) keeps() bool {
 	return p.in != nil || p.flat != nil || p.stream != nil || p.reply != nil || p.pulled != nil || p.free != nil
 }
 
 // drop releases the buffers of a call whose regions are invalid, and tells the caller that its memory is
 // free.
-func (p *outcall) drop() {
+func (p *outstanding) drop() {
 	p.eachBuffer((*mem.Buffer).Release)
 	if f := p.free; f != nil {
 		p.free = nil
@@ -100,10 +103,10 @@ func (p *outcall) drop() {
 }
 
 // abandon leaves the buffers of a call to the garbage collector, because the engine may still use them.
-func (p *outcall) abandon() { p.eachBuffer((*mem.Buffer).Abandon) }
+func (p *outstanding) abandon() { p.eachBuffer((*mem.Buffer).Abandon) }
 
 // eachBuffer calls f with each buffer of p, and forgets the buffer.
-func (p *outcall) eachBuffer(f func(*mem.Buffer)) {
+func (p *outstanding) eachBuffer(f func(*mem.Buffer)) {
 	for _, b := range [...]**mem.Buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
 		if *b != nil {
 			f(*b)
@@ -113,7 +116,7 @@ func (p *outcall) eachBuffer(f func(*mem.Buffer)) {
 }
 
 // prepare fills p.rc, with which the requester plans, from call.
-func (p *outcall) prepare(c *Client, call *rpc.Call) {
+func (p *outstanding) prepare(c *Requester, call *rpc.Call) {
 	p.w.Reset()
 	rc := &p.rc
 	var h xdr.CallHeader
@@ -146,7 +149,7 @@ func (p *outcall) prepare(c *Client, call *rpc.Call) {
 }
 
 // prepareItems is prepare for items and sinks. It returns the octets of results that may not be placed.
-func (p *outcall) prepareItems(c *Client, call *rpc.Call) (data int) {
+func (p *outstanding) prepareItems(c *Requester, call *rpc.Call) (data int) {
 	arg, result := c.mayReduce(call)
 	switch {
 	case call.Item == nil:
@@ -159,13 +162,13 @@ func (p *outcall) prepareItems(c *Client, call *rpc.Call) (data int) {
 }
 
 // flatten copies arguments whose item must not be reduced into one buffer.
-func (p *outcall) flatten(call *rpc.Call) []byte {
+func (p *outstanding) flatten(call *rpc.Call) []byte {
 	p.flat = mem.Shared.Get(parts.Size(call))
 	return parts.AppendArgs(call, p.flat.Data[:0])
 }
 
 // register registers the memory that the plan needs.
-func (p *outcall) register(c *Client, call *rpc.Call) error {
+func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 	rc, m := &p.rc, &p.rc.Memory
 	if rc.Plan == (rpcrdma.Plan{}) {
 		return nil

@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (r *registrations) invalidate(ctx context.Context, ctr *count.Counters) err
 }
 
 // setItems describes the reducible arguments by their positions in the unreduced call.
-func (p *outcall) setItems(call *rpc.Call) {
+func (p *outstanding) setItems(call *rpc.Call) {
 	before := len(p.rpc)
 	p.items = append(p.items[:0], chunks.Item{Pos: before + call.ItemPos, Data: call.Item})
 	for i := range call.MoreItems {
@@ -66,7 +66,7 @@ func (p *outcall) setItems(call *rpc.Call) {
 
 // setSinks describes the room for results. With inline none may be placed, and setSinks returns the
 // octets that they take in the reply.
-func (p *outcall) setSinks(call *rpc.Call, inline bool) (data int) {
+func (p *outstanding) setSinks(call *rpc.Call, inline bool) (data int) {
 	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
 	data = len(call.Sink) + xdr.Pad(len(call.Sink))
 	for i := range call.MoreSinks {
@@ -82,7 +82,7 @@ func (p *outcall) setSinks(call *rpc.Call, inline bool) (data int) {
 }
 
 // registerMore registers the memory of further items and sinks that the plan needs.
-func (p *outcall) registerMore(c *Client, call *rpc.Call, read, write region.Access) (err error) {
+func (p *outstanding) registerMore(c *Requester, call *rpc.Call, read, write region.Access) (err error) {
 	rc, m := &p.rc, &p.rc.Memory
 	for i := range call.MoreItems {
 		var seg *chunks.WriteChunk
@@ -120,7 +120,7 @@ func oneMore(list []chunks.WriteChunk) (*chunks.WriteChunk, []chunks.WriteChunk)
 }
 
 // addMore is registrations.add for the memory of further items and sinks.
-func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
 	if len(mem) == 0 {
 		return seg, nil
 	}
@@ -133,7 +133,7 @@ func (p *outcall) addMore(c *Client, seg chunks.WriteChunk, mem []byte, in *rpc.
 }
 
 // takeBack revokes all memory of the call; see Registration.Revoke.
-func (p *outcall) takeBack(ctx context.Context, ctr *count.Counters) error {
+func (p *outstanding) takeBack(ctx context.Context, ctr *count.Counters) error {
 	if !p.lends {
 		return nil
 	}

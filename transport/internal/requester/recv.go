@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"encoding/binary"
@@ -12,32 +12,13 @@ import (
 	"go.uber.org/zap"
 )
 
-var _ rdmap.Handler = (*clientConn)(nil)
-
-// clientConn has the upcalls of a Client, so that Client does not export them.
-type clientConn struct{ c *Client }
-
-// errForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its own call only.
+// ErrForeignSTag: RFC 8797 Section 4.1 lets a reply invalidate a steering tag of its own call only.
 // Another call has lost its memory, so nothing is certain anymore.
-var errForeignSTag = errors.New("transport: a reply invalidated memory of another call")
+var ErrForeignSTag = errors.New("transport: a reply invalidated memory of another call")
 
-// HandleRecv takes a reply, or a backward call. It runs in whichever goroutine reads.
-func (h *clientConn) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
-	c := h.c
-	if m.Op == verbs.OpImmediate || m.Op == verbs.OpImmediateSE {
-		c.immediate(conn, m)
-		return
-	}
-	if c.back != nil && !rpcrdma.ForRequester(m.Data, true) {
-		(*respUpcalls)(c.back).HandleRecv(conn, m)
-		return
-	}
-	conn.PostRecv(1)
-	c.received(conn, m)
-}
-
-// received gives a reply to its call.
-func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
+// Receive takes a Send that is for this end as a requester, and gives a reply to its call. It runs in whichever goroutine
+// reads.
+func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 	c.mu.Lock()
 	p, why := c.receive(m)
 	var foreign, left bool
@@ -60,7 +41,7 @@ func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 	c.ctr.Inline.Add(uint64(len(m.Data)))
 	switch {
 	case foreign:
-		conn.Abort(errForeignSTag)
+		conn.Abort(ErrForeignSTag)
 	case p == nil:
 		c.ctr.Dropped.Add(1)
 		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
@@ -70,14 +51,14 @@ func (c *Client) received(conn *rdmap.Conn, m *verbs.Message) {
 	if pull != nil {
 		pull.start()
 	}
-	if c.cfg.RFC5666 != nil {
+	if c.cfg.RFC5666 {
 		c.sendDones() // the reply may have brought the credit
 	}
 }
 
 // receive finds the call that m answers. It copies the reply first, because the machine returns
 // views and m is only lent. The caller holds c.mu.
-func (c *Client) receive(m *verbs.Message) (*outcall, error) {
+func (c *Requester) receive(m *verbs.Message) (*outstanding, error) {
 	receive := (*rpcrdma.Requester).Receive
 	if m.Order < c.order { // another goroutine was quicker with a later message
 		receive = (*rpcrdma.Requester).ReceiveLate
@@ -88,7 +69,7 @@ func (c *Client) receive(m *verbs.Message) (*outcall, error) {
 		return nil, rpcrdma.ErrUnknownXID // no call was made yet
 	}
 	if rc := c.lookup(send); rc != nil {
-		p := rc.Owner.(*outcall)
+		p := rc.Owner.(*outstanding)
 		b := mem.Shared.Get(len(send))
 		n := copy(b.Data, send)
 		if got, err := receive(c.req, b.Data[:n]); got == nil {
@@ -103,7 +84,7 @@ func (c *Client) receive(m *verbs.Message) (*outcall, error) {
 }
 
 // lookup returns the outstanding call whose XID is at the start of send.
-func (c *Client) lookup(send []byte) *rpcrdma.Call {
+func (c *Requester) lookup(send []byte) *rpcrdma.Call {
 	if len(send) < rpcrdma.FixedSize {
 		return nil
 	}
@@ -112,7 +93,7 @@ func (c *Client) lookup(send []byte) *rpcrdma.Call {
 
 // reap releases the memory of a call that its caller has abandoned. If the engine still uses the
 // memory, an upcall must not wait for it.
-func (c *Client) reap(p *outcall) {
+func (c *Requester) reap(p *outstanding) {
 	if p.takeBack(register.NoWait, c.ctr) == nil {
 		c.giveBack(p)
 		return
@@ -120,21 +101,20 @@ func (c *Client) reap(p *outcall) {
 	go c.giveBack(p)
 }
 
-// HandleClose ends all calls: it tells those that wait why, and reaps the others.
-func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
-	c := h.c
-	var reap []*outcall
+// Ended fails all calls, because the connection has ended: it tells those that wait why, and reaps the others.
+func (c *Requester) Ended(err error) {
+	var reap []*outstanding
 	c.mu.Lock()
 	if err == nil {
 		err = verbs.ErrClosed
 	}
 	c.err = err
-	if c.lent == nil {
+	if c.receives == nil {
 		c.ctr.Conns.Store(0)
 	}
 	if c.req != nil {
 		c.req.Drain(func(rc *rpcrdma.Call) {
-			p := rc.Owner.(*outcall)
+			p := rc.Owner.(*outstanding)
 			p.active = false
 			if p.left {
 				reap = append(reap, p)
@@ -150,9 +130,6 @@ func (h *clientConn) HandleClose(_ *rdmap.Conn, err error) {
 	}
 	close(c.over)
 	c.mu.Unlock()
-	if c.back != nil {
-		(*respUpcalls)(c.back).HandleClose(c.conn, err)
-	}
 	for _, p := range reap {
 		c.reap(p)
 	}

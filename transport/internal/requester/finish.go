@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // finish takes the reply of an answered call. It revokes the memory before anybody looks at it.
-func (c *Client) finish(p *outcall, reply *rpc.Reply) error {
+func (c *Requester) finish(p *outstanding, reply *rpc.Reply) error {
 	if p.lends {
 		if err := c.invalidate(p); err != nil {
 			// RFC 8166 Section 4.5.4: a call must not complete on a live connection while the
@@ -48,13 +48,13 @@ func (c *Client) finish(p *outcall, reply *rpc.Reply) error {
 
 // reduced reports whether arguments or results of the call were in chunks of their own, which the server takes if its
 // binding does.
-func (p *outcall) reduced() bool {
+func (p *outstanding) reduced() bool {
 	return p.rc.Plan.Arg || p.rc.Plan.Sink || p.rc.Plan.More != 0
 }
 
 // checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick
 // if p has a deadline.
-func (c *Client) checkReply(p *outcall) error {
+func (c *Requester) checkReply(p *outstanding) error {
 	if p.deadline.IsZero() && !p.rc.Result.Long {
 		return p.rc.Result.Err
 	}
@@ -62,7 +62,7 @@ func (c *Client) checkReply(p *outcall) error {
 }
 
 // checkLate is checkReply under the lock.
-func (c *Client) checkLate(p *outcall) error {
+func (c *Requester) checkLate(p *outstanding) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unwatch(p)
@@ -70,22 +70,22 @@ func (c *Client) checkLate(p *outcall) error {
 }
 
 // invalidate revokes the call's memory. If the engine still uses it, invalidate waits for
-// Timeouts.Close at most.
-func (c *Client) invalidate(p *outcall) error {
+// Config.CloseTimeout at most.
+func (c *Requester) invalidate(p *outstanding) error {
 	if !p.lends {
 		return nil
 	}
 	if p.takeBack(register.NoWait, c.ctr) == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Timeouts.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)
 	defer cancel()
 	return p.takeBack(ctx, c.ctr)
 }
 
 // giveBack ends a call's use of memory, so that it can be reused. The peer was never told about the
 // memory, or has answered, or is gone.
-func (c *Client) giveBack(p *outcall) {
+func (c *Requester) giveBack(p *outstanding) {
 	if err := c.invalidate(p); err != nil {
 		c.conn.Abort(err)
 		p.abandon() // pinned memory is not reused
@@ -96,7 +96,7 @@ func (c *Client) giveBack(p *outcall) {
 }
 
 // fill moves the result and its memory to the caller's reply.
-func (p *outcall) fill(reply *rpc.Reply) {
+func (p *outstanding) fill(reply *rpc.Reply) {
 	res := &p.rc.Result
 	reply.Header = res.RPC
 	reply.Results, reply.Placed = res.Results, res.Placed
@@ -117,7 +117,7 @@ func (p *outcall) fill(reply *rpc.Reply) {
 }
 
 // count adds an answered call to the statistics.
-func (c *Client) count(p *outcall) {
+func (c *Requester) count(p *outstanding) {
 	c.ctr.Replies.Add(1)
 	if p.rc.Plan == (rpcrdma.Plan{}) {
 		return
@@ -138,7 +138,7 @@ func (c *Client) count(p *outcall) {
 }
 
 // replyMemory returns the memory of a long reply.
-func (p *outcall) replyMemory() []byte {
+func (p *outstanding) replyMemory() []byte {
 	if p.reply == nil {
 		return nil
 	}

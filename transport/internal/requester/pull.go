@@ -1,4 +1,4 @@
-package transport
+package requester
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // replyPull reads a reply that the server exposes (RFC 5666 Section 3.5). It owns its memory, so that the
 // engine may use that longer than the call lives.
 type replyPull struct {
-	c    *Client
-	p    *outcall
+	c    *Requester
+	p    *outstanding
 	xid  uint32
 	buf  *mem.Buffer
 	n    int // octets of the reply
@@ -23,11 +23,11 @@ type replyPull struct {
 }
 
 // readsReply reports whether p was answered with a read list that must be pulled. The caller holds c.mu.
-func (p *outcall) readsReply() bool { return p.rc.Result.Read && p.rc.Result.Err == nil }
+func (p *outstanding) readsReply() bool { return p.rc.Result.Read && p.rc.Result.Err == nil }
 
 // beginPull prepares the pull of p's reply. If nobody waits for it, p is answered, and beginPull
 // returns nil. The caller holds c.mu, so that nobody drops p meanwhile.
-func (c *Client) beginPull(p *outcall) *replyPull {
+func (c *Requester) beginPull(p *outstanding) *replyPull {
 	if p.left {
 		_ = c.req.Pulled(&p.rc, nil) // nobody looks at the result
 		return nil
@@ -78,7 +78,7 @@ func (l *replyPull) settle(read bool) {
 		return
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), l.c.cfg.Timeouts.Close)
+		ctx, cancel := context.WithTimeout(context.Background(), l.c.cfg.CloseTimeout)
 		defer cancel()
 		if err := l.sink.Invalidate(ctx); err != nil {
 			l.c.conn.Abort(err)
@@ -120,7 +120,7 @@ func (l *replyPull) done(read bool) {
 // answered completes a call that is no longer outstanding, and reports whether its caller has left.
 // If not, p belongs to its caller from now on. A reply may be here before the last octet of its call
 // was written; then bodyWritten completes the call. The caller of answered holds c.mu.
-func (p *outcall) answered() (left bool) {
+func (p *outstanding) answered() (left bool) {
 	p.active, left = false, p.left
 	if p.writing != nil {
 		p.early = true
@@ -133,7 +133,7 @@ func (p *outcall) answered() (left bool) {
 }
 
 // sendDones sends the RDMA_DONEs for which there are credits.
-func (c *Client) sendDones() {
+func (c *Requester) sendDones() {
 	for {
 		c.mu.Lock()
 		if c.req == nil || c.req.DonesDue() == 0 || c.err != nil {
