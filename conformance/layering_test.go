@@ -120,6 +120,11 @@ var layers = []layer{
 	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
 	{name: "transport/internal/fifo", pure: true},
+	{
+		name:    "transport/internal/gate",
+		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/callid", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
+		modules: []string{"go.uber.org/zap"},
+	},
 	{name: "transport/internal/parts", may: []string{"chunks", "xdr", "transport/rpc"}},
 	{name: "transport/internal/peer", may: []string{"rdmap/verbs"}},
 	{

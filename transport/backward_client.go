@@ -29,9 +29,9 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	cfg.Credits = n
 	served := &backServed{s: s, addr: conn.RemoteAddr()}
 	served.ctx, served.cancel = context.WithCancel(s.ctx)
-	c.back = newRespConn(&cfg, &s.ctr, s.door, served)
+	c.back = newRespConn(&cfg, &s.ctr, s.gate, served)
 	served.rc = c.back
-	if c.back.peer, err = s.door.enter(served.addr, nil); err != nil {
+	if c.back.peer, err = s.gate.Enter(served.addr, nil); err != nil {
 		return err
 	}
 	c.back.resp = rpcrdma.NewResponder(rpcrdma.ResponderConfig{

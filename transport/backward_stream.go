@@ -30,7 +30,7 @@ func (c *StreamClient) takeBackward() error {
 	c.back = &streamConn{
 		s: s, h: s.Handler, conn: c.conn, w: c.w, slots: newSlots(c.cfg.Backward.Credits), stopped: c.done,
 	}
-	c.back.peer, err = s.door.enter(c.conn.RemoteAddr(), nil)
+	c.back.peer, err = s.gate.Enter(c.conn.RemoteAddr(), nil)
 	return err
 }
 

@@ -21,7 +21,7 @@ func overdraw(t *testing.T, s *Server, n int) func() {
 	if err := s.init(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.door.enter(tcpAddr("198.51.100.1"), nil)
+	p, err := s.gate.Enter(tcpAddr("198.51.100.1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,8 +190,8 @@ func (l *deferral) wait(ctx context.Context) error {
 	rc := l.x.rc
 	w := rc.waiter()
 	l.x.wrs[len(l.x.wrs)-1].Done = w
-	rc.door.awaits(&l.x.hold, admit.Pulling, 0)
-	defer rc.door.awaits(&l.x.hold, admit.Still, 0)
+	rc.gate.Awaits(&l.x.hold, admit.Pulling, 0)
+	defer rc.gate.Awaits(&l.x.hold, admit.Still, 0)
 	if err := rc.conn.Post(l.x.wrs); err != nil {
 		return err
 	}

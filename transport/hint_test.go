@@ -128,6 +128,14 @@ func TestListenError(t *testing.T) {
 		if _, err := Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
+		s := &Server{Handler: newEcho(), Config: c}
+		_, conn := net.Pipe()
+		if err := s.ServeConn(conn); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("Serve with %+v: %v", c, err)
+		}
+		if err := s.Close(); !errors.Is(err, rpc.ErrConfig) || s.Stats() != (rpc.Stats{}) {
+			t.Errorf("Close with %+v: %v", c, err)
+		}
 	}
 }
 

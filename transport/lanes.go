@@ -27,7 +27,7 @@ var _ application = (*lanes)(nil)
 func newLanes(l *Listener, conn net.Conn) *lanes {
 	ls := &lanes{dups: l.dups, addr: conn.RemoteAddr(), at: l.came.enter(conn)}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
-	ls.rc = newRespConn(l.cfg, &l.ctr, l.door, ls)
+	ls.rc = newRespConn(l.cfg, &l.ctr, l.gate, ls)
 	for range l.cfg.Fanout {
 		ls.all = append(ls.all, newRecordConn(ls.rc, ls, conn))
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 )
 
 // The defaults of [ClientLimits] are fractions of the whole.
@@ -120,4 +122,22 @@ func limitOr[N int | int64](set, def N, local bool, none N) N {
 		return none
 	}
 	return def
+}
+
+// gate returns the settings of a gate.
+func (c *Config) gate() gate.Config {
+	g := gate.Config{
+		Allow: c.Limits.Allow,
+		Limits: func(a net.Addr) admit.Limits {
+			l := c.clientLimits(a)
+			return admit.Limits{Conns: l.Conns, Limit: l.Memory, Pulls: l.Pulls, Exposed: l.Exposed}
+		},
+		Conns: c.Limits.Conns, Pulls: c.Limits.Pulls, Memory: c.Limits.Memory,
+		Credits: c.Credits, InlineRecv: c.InlineRecv, MaxPayload: c.MaxPayload,
+		Pull: c.Timeouts.Pull, Startup: c.Startup.Timeout, Logger: c.Logger,
+	}
+	if c.CreditPool != nil {
+		g.Pool = c.CreditPool.pool
+	}
+	return g
 }

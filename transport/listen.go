@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -22,7 +23,7 @@ type Listener struct {
 	l      net.Listener
 	cfg    *Config
 	ctr    count.Counters
-	door   *door
+	gate   *gate.Gate
 	dups   *duplicates
 	came   origins
 	ready  chan *recordConn
@@ -71,7 +72,7 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 	cfg.asServer()
 	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*respConn]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.door = newDoor(cfg, &l.ctr)
+	l.gate = gate.New(cfg.gate(), &l.ctr)
 	names := nonIdempotentFunc(changesNFS3)
 	if cfg.Duplicates.NonIdempotent != nil {
 		names = cfg.Duplicates.NonIdempotent
@@ -92,8 +93,8 @@ func (l *Listener) start(conn net.Conn) {
 	defer l.came.leave(ls.at)
 	rc := ls.rc
 	var err error
-	if rc.peer, err = l.door.enter(conn.RemoteAddr(), (*respMover)(rc)); err != nil {
-		l.door.turnAway(l.ctx, conn, nil, err)
+	if rc.peer, err = l.gate.Enter(conn.RemoteAddr(), (*respMover)(rc)); err != nil {
+		l.gate.TurnAway(l.ctx, conn, nil, err)
 		return
 	}
 	defer rc.leave()
@@ -104,12 +105,12 @@ func (l *Listener) start(conn net.Conn) {
 	}
 	defer l.drop(rc)
 	if err := rc.conn.Handshake(l.ctx); err != nil {
-		l.door.stranger(peer.Addr(conn), l.door.ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)))
+		l.gate.Stranger(peer.Addr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)))
 		return
 	}
 	l.ctr.Accepted.Add(1)
 	begun := time.Now()
-	l.door.came(peer.Addr(conn), "rdma")
+	l.gate.Came(peer.Addr(conn), "rdma")
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -117,7 +118,7 @@ func (l *Listener) start(conn net.Conn) {
 			rc.conn.Abort(nil)
 		}
 	}
-	l.door.went(peer.Addr(conn), "rdma", begun, l.door.ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(rc.serve()))))
+	l.gate.Went(peer.Addr(conn), "rdma", begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(rc.serve()))))
 }
 
 // add admits a connection.
@@ -184,7 +185,7 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 func (l *Listener) Stats() rpc.Stats {
 	s := l.ctr.Snapshot()
 	s.Credits = l.cfg.Credits
-	l.door.stats(&s)
+	l.gate.AddStats(&s)
 	l.dups.stats(&s)
 	return s
 }

@@ -79,15 +79,15 @@ func quick(t testing.TB, w *network, change func(*redial.Config)) *redial.Caller
 	return r
 }
 
-// gate holds up the first execution of each call until the test lets it go.
-type gate struct {
+// latch holds up the first execution of each call until the test lets it go.
+type latch struct {
 	*once
 	first chan uint32
 }
 
-func (g *gate) MayBlock(_, _, _ uint32) bool { return true }
+func (g *latch) MayBlock(_, _, _ uint32) bool { return true }
 
-func (g *gate) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
+func (g *latch) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != procNull {
 		g.first <- req.XID
 		<-g.leave
@@ -100,7 +100,7 @@ func (g *gate) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respons
 // in between, over TCP.
 func TestRedial(t *testing.T) {
 	settle(t)
-	h := &gate{newOnce(), make(chan uint32, 16)}
+	h := &latch{newOnce(), make(chan uint32, 16)}
 	w := newNetwork(h, testConfig(), testConfig())
 	w.stream = func(n int) bool { return n == 2 }
 	var lost, again int

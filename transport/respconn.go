@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/requester"
@@ -32,7 +33,7 @@ type application interface {
 type respConn struct {
 	cfg    *Config
 	ctr    *count.Counters
-	door   *door
+	gate   *gate.Gate
 	peer   *admit.Peer  // set once the connection is admitted
 	half   admit.Ticket // of an FPDU that does not go on
 	inline int          // octets of a call that the client may send inline
@@ -69,18 +70,18 @@ type respConn struct {
 var errOverCredit = errors.New("transport: peer exceeds its credits")
 
 // newRespConn prepares the responder's end of a connection; Handshake is next.
-func newRespConn(cfg *Config, ctr *count.Counters, d *door, app application) *respConn {
+func newRespConn(cfg *Config, ctr *count.Counters, g *gate.Gate, app application) *respConn {
 	return &respConn{
-		cfg: cfg, ctr: ctr, door: d, app: app,
+		cfg: cfg, ctr: ctr, gate: g, app: app,
 		over: make(chan struct{}), quiet: make(chan struct{}),
 	}
 }
 
 // config returns the settings of the underlying connection.
 func (rc *respConn) config() *rdmap.Config {
-	rc.share.from = rc.door.credits()
+	rc.share.from = rc.gate.Credits()
 	ec := rc.cfg.engine(rc.upcalls(), -1)
-	rc.inline = rc.door.inline()
+	rc.inline = rc.gate.Inline()
 	ec.RecvSize = rc.inline
 	rc.half = rc.peer.Ticket()
 	ec.PartialFPDU = rc.halfFPDU
@@ -106,7 +107,7 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 		Bidirectional: rc.cfg.Backward.Credits > 0,
 	})
 	if told { // otherwise the Connection Configuration Protocol may tell
-		rc.door.inlineIs(rc.inline, recv)
+		rc.gate.InlineIs(rc.inline, recv)
 		rc.inline = recv
 	}
 	rc.mu.Lock()
@@ -120,8 +121,8 @@ func (rc *respConn) setUp(own, peer rpcrdma.PrivateData, told bool) {
 
 // leave ends the admission of the connection, which has ended.
 func (rc *respConn) leave() {
-	rc.door.inlineIs(rc.inline, 0)
-	rc.door.creditsBack(rc.share.from)
+	rc.gate.InlineIs(rc.inline, 0)
+	rc.gate.CreditsBack(rc.share.from)
 	rc.peer.Leave()
 }
 

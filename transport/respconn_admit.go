@@ -83,7 +83,7 @@ func segmentOctets(c chunks.WriteChunk, most int) int {
 
 // charge notes that n octets of a reply's borrowed memory are being sent.
 func (x *exchange) charge(n int) {
-	x.rc.door.awaits(&x.hold, admit.Leaving, max(n-x.room, 0))
+	x.rc.gate.Awaits(&x.hold, admit.Leaving, max(n-x.room, 0))
 }
 
 // respMover tells what a connection moves.
@@ -123,7 +123,7 @@ func (rc *respConn) halfFPDU(n int) {
 		rc.half.Release()
 		return
 	}
-	rc.door.awaits(&rc.half, admit.Arriving, n-rc.half.Octets())
+	rc.gate.Awaits(&rc.half, admit.Arriving, n-rc.half.Octets())
 }
 
 // Errors of connections whose peers keep calls waiting.

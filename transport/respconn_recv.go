@@ -168,7 +168,7 @@ func (rc *respConn) startPull(x *exchange) {
 		go rc.pulled(x, false)
 		return
 	}
-	rc.door.awaits(&x.hold, admit.Pulling, 0)
+	rc.gate.Awaits(&x.hold, admit.Pulling, 0)
 	err := rc.read(x)
 	if err == nil {
 		return

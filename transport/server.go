@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -30,7 +31,7 @@ type Server struct {
 	ctx    context.Context // of all handlers; ends with Close, or with a Shutdown that is out of time
 	cancel context.CancelFunc
 	ctr    count.Counters
-	door   *door
+	gate   *gate.Gate
 	dups   *duplicates
 	paces  paces
 	came   origins
@@ -52,12 +53,15 @@ type servedConn interface {
 func (s *Server) init() error {
 	s.once.Do(func() {
 		s.cfg, s.cfgErr = s.Config.fill()
-		s.cfg.asServer()
 		if s.cfgErr == nil && s.Handler == nil {
 			s.cfgErr = errors.New("transport: Server.Handler is not set")
 		}
+		if s.cfgErr != nil {
+			return
+		}
+		s.cfg.asServer()
 		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.door = newDoor(s.cfg, &s.ctr)
+		s.gate = gate.New(s.cfg.gate(), &s.ctr)
 		s.dups = newDuplicates(s.Handler, s.cfg)
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[servedConn]time.Time)
@@ -126,7 +130,7 @@ func (s *Server) paceOf(h rpc.Handler, req *rpc.Request) *pace {
 	return s.paces.of(rpc.Class(h, req), req)
 }
 
-// addConn adds a connection that the door has admitted.
+// addConn adds a connection that the gate has admitted.
 func (s *Server) addConn(c servedConn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +221,7 @@ func (s *Server) Stats() rpc.Stats {
 	st := s.ctr.Snapshot()
 	st.Credits = s.cfg.Credits
 	s.dups.stats(&st)
-	s.door.stats(&st)
+	s.gate.AddStats(&st)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {

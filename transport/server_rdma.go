@@ -42,11 +42,11 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 	defer c.close()
 	err = c.rc.serve()
 	if c.rc.isDraining() {
-		s.door.went(peer.Addr(conn), "rdma", c.begun, ErrServerClosed)
+		s.gate.Went(peer.Addr(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.door.ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(err)))
-	s.door.went(peer.Addr(conn), "rdma", c.begun, err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(err)))
+	s.gate.Went(peer.Addr(conn), "rdma", c.begun, err)
 	return err
 }
 
@@ -57,9 +57,9 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
-	c.rc = newRespConn(s.cfg, &s.ctr, s.door, c)
-	if c.rc.peer, err = s.door.enter(c.addr, (*respMover)(c.rc)); err != nil {
-		s.door.turnAway(s.ctx, conn, first, err)
+	c.rc = newRespConn(s.cfg, &s.ctr, s.gate, c)
+	if c.rc.peer, err = s.gate.Enter(c.addr, (*respMover)(c.rc)); err != nil {
+		s.gate.TurnAway(s.ctx, conn, first, err)
 		return nil, rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)
 	}
 	c.at = s.came.enter(conn)
@@ -77,14 +77,14 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	if err := c.rc.conn.Handshake(s.ctx); err != nil {
-		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err))
-		s.door.stranger(peer.Addr(conn), err)
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err))
+		s.gate.Stranger(peer.Addr(conn), err)
 		c.close()
 		return nil, err
 	}
 	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
-	s.door.came(peer.Addr(conn), "rdma")
+	s.gate.Came(peer.Addr(conn), "rdma")
 	return c, nil
 }
 

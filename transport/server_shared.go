@@ -31,11 +31,11 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 	first, err := s.peek(conn)
 	if err != nil {
 		if _, refused := errors.AsType[*rpc.LimitError](err); refused {
-			s.door.turnAway(s.ctx, conn, nil, err)
+			s.gate.TurnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.door.ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), peer.IgnoreEnd(err)))
-		s.door.stranger(peer.Addr(conn), err)
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), peer.IgnoreEnd(err)))
+		s.gate.Stranger(peer.Addr(conn), err)
 		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {
@@ -54,7 +54,7 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 
 // peek reads the first octets of a connection, which counts as one meanwhile.
 func (s *Server) peek(conn net.Conn) ([]byte, error) {
-	p, err := s.door.enter(conn.RemoteAddr(), nil)
+	p, err := s.gate.Enter(conn.RemoteAddr(), nil)
 	if err != nil {
 		return nil, err
 	}

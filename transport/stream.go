@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -30,7 +31,7 @@ func (w *recordWriter) write(head, a, b, c []byte) (int, error) {
 	w.head = append(w.head, head...)
 	w.vec = [4][]byte{w.head, a, b, c}
 	bufs := net.Buffers(w.vec[:])
-	if err := w.conn.SetWriteDeadline(time.Now().Add(streamPatience + time.Duration(n/minRate)*time.Second)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(streamPatience + time.Duration(n/gate.MinRate)*time.Second)); err != nil {
 		return 0, err
 	}
 	_, err := bufs.WriteTo(w.conn)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -29,10 +30,6 @@ const (
 	// maxEmpty limits the fragments without octets of a record. They are legal and useless: without a limit
 	// a peer could keep a reader busy with a record that never grows.
 	maxEmpty = 16
-
-	// callCost is about what a call costs that does not run where it was read: a stack, a buffer, the
-	// request and the response.
-	callCost = 16 << 10
 
 	// streamPatience is how long a peer may take for the rest of a record that it has begun, or for
 	// reading one, besides the time that minRate allows.
@@ -128,7 +125,7 @@ func (r *streamReader) await(n int) {
 	switch {
 	case n > r.br.Buffered():
 		r.armed = true
-		r.c.setReadDeadline(time.Now().Add(streamPatience + time.Duration(n/minRate)*time.Second))
+		r.c.setReadDeadline(time.Now().Add(streamPatience + time.Duration(n/gate.MinRate)*time.Second))
 	case n == 0 && r.armed:
 		r.armed = false
 		r.c.setReadDeadline(time.Time{})
@@ -189,7 +186,7 @@ func (r *streamReader) admit(x *streamCall, head []byte, n int, last bool) error
 		x.short = r.isShort(x)
 	}
 	if !x.short {
-		want += callCost
+		want += gate.CallCost
 	}
 	if want == 0 && c.peer.Open() || x.hold.Try(want, false) {
 		x.room = room
@@ -247,8 +244,8 @@ func (g grant) Granted() { g <- struct{}{} }
 func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
 	x.b = mem.Shared.Get(n)
 	if x.hold.Octets() > 0 && n > r.br.Buffered() {
-		r.c.s.door.awaits(&x.hold, admit.Arriving, 0)
-		defer r.c.s.door.awaits(&x.hold, admit.Still, 0)
+		r.c.s.gate.Awaits(&x.hold, admit.Arriving, 0)
+		defer r.c.s.gate.Awaits(&x.hold, admit.Still, 0)
 	}
 	have, one, empty := 0, last, 0
 	for {
@@ -264,7 +261,7 @@ func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
 			return nil, inRecord(err)
 		}
 		if last {
-			if spare := x.hold.Octets() - x.room - callCost - have; !one && spare > 0 {
+			if spare := x.hold.Octets() - x.room - gate.CallCost - have; !one && spare > 0 {
 				x.hold.Add(-spare)
 			}
 			return x.b.Data[:have], nil

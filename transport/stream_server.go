@@ -89,7 +89,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 		}
 	}()
 	var err error
-	if c.peer, err = s.door.enter(c.conn.RemoteAddr(), c); err != nil {
+	if c.peer, err = s.gate.Enter(c.conn.RemoteAddr(), c); err != nil {
 		return rpc.AsOpError(rpc.OpAccept, peer.Addr(c.conn), err)
 	}
 	defer c.peer.Leave()
@@ -101,20 +101,20 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	c.at = s.came.enter(c.conn)
 	defer s.came.leave(c.at)
 	begun := time.Now()
-	s.door.came(peer.Addr(c.conn), "tcp")
+	s.gate.Came(peer.Addr(c.conn), "tcp")
 	err = c.read()
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		s.door.went(peer.Addr(c.conn), "tcp", begun, ErrServerClosed)
+		s.gate.Went(peer.Addr(c.conn), "tcp", begun, ErrServerClosed)
 		return nil
 	case errors.Is(err, errToRDMA):
-		s.door.went(peer.Addr(c.conn), "tcp", begun, err)
+		s.gate.Went(peer.Addr(c.conn), "tcp", begun, err)
 		keep = true
 		return err
 	}
-	err = s.door.ended(rpc.AsOpError(rpc.OpServe, peer.Addr(c.conn), peer.IgnoreEnd(err)))
-	s.door.went(peer.Addr(c.conn), "tcp", begun, err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(c.conn), peer.IgnoreEnd(err)))
+	s.gate.Went(peer.Addr(c.conn), "tcp", begun, err)
 	return err
 }
 
@@ -255,7 +255,7 @@ func (x *streamCall) reply() {
 		x.pace().sent(size)
 	}
 	if size > smallRecord || x.hold.Octets() > 0 {
-		c.s.door.awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
+		c.s.gate.Awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
 	}
 	hb := mem.Shared.Get(minInline)
 	defer hb.Release()
