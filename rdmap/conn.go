@@ -16,8 +16,8 @@ import (
 // safe for concurrent use.
 type Conn struct {
 	// The state has three owners. mu guards the sending half. The batch being written belongs
-	// to the flusher, of which there is at most one (flushing). The receiving half belongs to
-	// the holder of the reading role (role). Locks are taken in the order role.mu, mu.
+	// to the flusher, of which there is at most one (writer). The receiving half belongs to
+	// the holder of the reading role (reader). Locks are taken in the order reader.mu, mu.
 
 	nc        net.Conn
 	link      drive.Link
@@ -33,19 +33,15 @@ type Conn struct {
 
 	mu       sync.Mutex
 	snd      engine.Sender
-	flushing bool          // there is a flusher; it owns wk and due
-	burst    bool          // the reader is handling what it has read, and will flush
-	serving  bool          // Serve has the reading role until the end
-	reader   bool          // the reader of this burst will call executeHere
-	quiet    chan struct{} // made by whoever waits for the flusher to end; closed then
-	full     []*Waiter     // those who wait for room in the send queue
+	writer   drive.Writer
+	execHere bool      // whoever handles the present input will call executeHere
+	full     []*Waiter // those who wait for room in the send queue
 	out      engine.Traffic
 	flushes  uint64
 
-	wk      engine.Work
-	exec    *execution // nil before the first request that may take long
-	due     []engine.Completion
-	refused error // why the batch being written ends early
+	wk   engine.Work
+	exec *execution // nil before the first request that may take long
+	due  []engine.Completion
 
 	// Owned by the holder of the reading role.
 	rcv    *engine.Receiver
@@ -64,7 +60,7 @@ type Conn struct {
 	tick      *drive.Ticker
 	half      half
 	keepalive keepalive
-	role      role
+	reader    reader
 	ready     func()       // readable, made once
 	waiting   atomic.Int32 // goroutines in Wait
 	inbox     inbox
@@ -94,7 +90,6 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 		Pool: c.cfg.Pool.mem, Keep: c.cfg.Handler == nil, Memory: c.cfg.StallTimeout,
 	})
 	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.unstall
-	c.role.c = c
 	c.half.c = c
 	c.keepalive.c = c
 	c.tick = processTicker.Own(c.link.Shared())

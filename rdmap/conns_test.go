@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -248,7 +249,7 @@ func connsIdle(t *testing.T, e ends) {
 // waitCold waits until c is cold.
 func waitCold(t *testing.T, c *Conn) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); c.role.hot.Load(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); c.reader.Active(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the connection does not become idle")
 		}
@@ -460,7 +461,9 @@ func TestWatchedAfterWait(t *testing.T) {
 		waitCold(t, x)
 		burst := func(on bool) {
 			x.mu.Lock()
-			x.burst = on
+			if x.writer.Uncork(); on {
+				x.writer.Cork()
+			}
 			x.mu.Unlock()
 		}
 		burst(true)
@@ -470,12 +473,16 @@ func TestWatchedAfterWait(t *testing.T) {
 			got <- err
 		}()
 		for waits := false; !waits; time.Sleep(time.Millisecond) {
-			x.role.mu.Lock()
-			waits = x.role.first != nil || x.role.holder == holderLeader
-			x.role.mu.Unlock()
+			x.reader.mu.Lock()
+			waits = x.reader.first != nil || x.reader.State() == drive.Waiter
+			x.reader.mu.Unlock()
 		}
 		burst(false)
-		x.interrupt(holderWatcher) // as the ticker does to shrink a staging
+		x.reader.mu.Lock()
+		if s := x.reader.State(); s == drive.Watcher || s == drive.Parked {
+			x.interrupt() // as the ticker does to shrink a staging
+		}
+		x.reader.mu.Unlock()
 		if err := y.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}

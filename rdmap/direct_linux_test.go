@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -32,12 +33,12 @@ func TestShortRead(t *testing.T) {
 	p, q := tcpPair(t)
 	x, y := connect(t, p, q, &Config{CRC: CRCOn}, &Config{CRC: CRCOn})
 	go y.Serve()
-	x.role.mu.Lock()
-	if !x.role.take(holderLeader) {
+	x.reader.mu.Lock()
+	if !x.reader.Take(drive.Waiter) {
 		t.Fatal("somebody reads")
 	}
-	x.role.mu.Unlock()
-	defer x.role.free()
+	x.reader.mu.Unlock()
+	defer x.freeReader()
 	from, _ := y.Register(make([]byte, size), region.RemoteRead)
 	to, _ := x.Register(make([]byte, size), region.ReadSink|region.RemoteWrite)
 

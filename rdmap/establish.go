@@ -24,6 +24,6 @@ func (c *Conn) establish(p *engine.Params) error {
 	c.flushIfReady(drive.IfBlind) // the ready-to-receive message
 	c.log.Debug("established", zap.Bool("crc", st.CRC), zap.Int("mulpdu", st.MULPDU),
 		zap.Int("ird", st.IRD), zap.Int("ord", st.ORD), zap.Bool("stag", st.StagPeer))
-	c.warm()
+	c.called()
 	return nil
 }

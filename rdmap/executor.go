@@ -13,7 +13,7 @@ import (
 // startExecutor starts the executor if there is work for it, with mu held. In Serve the reader may be
 // the executor; see executeHere.
 func (c *Conn) startExecutor() {
-	if !c.reader && c.claimExecutor() {
+	if !c.execHere && c.claimExecutor() {
 		go c.exec.run()
 	}
 }
@@ -61,7 +61,7 @@ const maxHere = 128 << 10
 // executesHere reports, at the beginning of a burst and with mu held, whether its reader will be the
 // executor: in Serve, where nobody waits for the reader, and with a watchdog.
 func (c *Conn) executesHere() bool {
-	return c.serving && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
+	return c.reader.State() == drive.Server && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
 }
 
 // executeHere makes the reader the executor if there is work for it: to wake a goroutine instead can
@@ -70,7 +70,7 @@ func (c *Conn) executesHere() bool {
 // whether the caller still has the role.
 func (c *Conn) executeHere() (kept bool) {
 	c.mu.Lock()
-	c.reader = false
+	c.execHere = false
 	work := c.claimExecutor()
 	c.mu.Unlock()
 	if !work {

@@ -27,12 +27,12 @@ func (c *Conn) end(err error, graceful bool) {
 		c.mu.Unlock()
 		return
 	}
-	due := c.snd.Fail(err, graceful, c.flushing, nil)
+	due := c.snd.Fail(err, graceful, !c.writer.Idle(), nil)
 	c.mu.Unlock()
 
-	c.role.mu.Lock()
-	c.role.interrupt()
-	c.role.mu.Unlock()
+	c.reader.mu.Lock()
+	c.interrupt()
+	c.reader.mu.Unlock()
 	engine.Fire(due)
 	c.flushIfReady(drive.Never)
 	c.log.Debug("connection ends", zap.Error(err))
@@ -48,10 +48,10 @@ func (c *Conn) finish() {
 	if h := c.cfg.Handler; h != nil && c.ConnectionState().HandshakeComplete {
 		h.HandleClose(c, c.Err())
 	}
-	c.role.mu.Lock()
-	c.role.over = true
-	c.role.wakeAll()
-	c.role.mu.Unlock()
+	c.reader.mu.Lock()
+	c.reader.End()
+	c.reader.wakeAll()
+	c.reader.mu.Unlock()
 	drain := c.snd.State() != engine.StateClosed
 	if drain {
 		c.drain()
@@ -77,15 +77,15 @@ func (c *Conn) finish() {
 
 // seize takes the reading role for good. A running upcall loses it.
 func (c *Conn) seize() {
-	r := &c.role
+	r := &c.reader
 	r.mu.Lock()
-	for !r.take(holderEnd) {
+	for !r.Seize(false) {
 		if s := c.upcalls.Load(); s&1 == 1 && c.upcalls.CompareAndSwap(s, s+1) {
 			c.takeovers.Add(1)
 			if c.st != nil {
 				c.st = c.st.Split()
 			}
-			r.holder = holderEnd
+			r.Seize(true)
 			break
 		}
 		if r.freed == nil {
@@ -126,22 +126,18 @@ func (c *Conn) closeStream(graceful bool) {
 // onlyReader hides the other methods of a net.Conn from io.Copy.
 type onlyReader struct{ io.Reader }
 
-// waitQuiet waits, at most d, until nobody flushes or is about to. It reports whether that is so.
+// waitQuiet waits, at most d, until nobody writes or is about to. It reports whether that is so.
 func (c *Conn) waitQuiet(d time.Duration) bool {
 	c.mu.Lock()
-	if !c.flushing && !c.burst {
-		c.mu.Unlock()
+	rest := c.writer.Rest()
+	c.mu.Unlock()
+	if rest == nil {
 		return true
 	}
-	if c.quiet == nil {
-		c.quiet = make(chan struct{})
-	}
-	quiet := c.quiet
-	c.mu.Unlock()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-quiet:
+	case <-rest:
 		return true
 	case <-t.C:
 		return false

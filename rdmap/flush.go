@@ -19,17 +19,27 @@ func yield() { runtime.Gosched() }
 // the peer works meanwhile. FlushPosted does not wait; what the socket does not take follows later.
 func (c *Conn) FlushPosted() {
 	c.mu.Lock()
-	if c.flushing || !c.snd.Ready(&c.wk) {
-		c.mu.Unlock()
-		return
+	mine := c.writer.Idle() && c.snd.Ready(&c.wk)
+	if mine {
+		c.writer.Begin()
 	}
-	c.flushing = true
 	c.mu.Unlock()
-	c.flush(drive.Never)
+	if mine {
+		c.flush(drive.Never)
+	}
 }
 
-// flush writes until nothing is left. The caller has set flushing. If flush would have to wait and may
-// not, or if its turn is over, a goroutine takes over, and flushing stays set.
+// write makes the caller the writer if there is something to write and nobody else will, with mu held.
+func (c *Conn) write() bool {
+	if !c.writer.Rests() || !c.snd.Ready(&c.wk) {
+		return false
+	}
+	c.writer.Begin()
+	return true
+}
+
+// flush writes until nothing is left. The caller is the writer. If flush would have to wait and may
+// not, or if its turn is over, a goroutine takes over.
 //
 // A poster has the patience IfBlind. The holder of the reading role never waits: two peers that both wait to write, and
 // do not read, would wait for ever.
@@ -41,31 +51,25 @@ func (c *Conn) flush(mode drive.Patience) {
 		c.wk.Batch.Begin(c.wk.InMessage())
 		again, err := c.push(mode)
 		if again {
-			c.refused = ferr
-			go c.flusher()
+			c.mu.Lock()
+			c.writer.Block()
+			c.mu.Unlock()
+			go c.flusher(ferr)
 			return
 		}
 		c.settle(ferr, err)
 		if turn == flushTurn && mode != drive.Always && c.snd.Ready(&c.wk) {
+			c.writer.Block()
 			c.mu.Unlock()
 			go c.flush(drive.Always)
 			return
 		}
 	}
-	c.flushing = false
-	c.nowQuiet()
+	c.writer.End()
 	local := c.snd.Local
 	c.mu.Unlock()
 	if local != nil {
 		c.fail(local)
-	}
-}
-
-// nowQuiet tells those who wait for that that nobody flushes, with mu held.
-func (c *Conn) nowQuiet() {
-	if c.quiet != nil {
-		close(c.quiet)
-		c.quiet = nil
 	}
 }
 
@@ -86,10 +90,8 @@ func (c *Conn) push(mode drive.Patience) (again bool, err error) {
 	return !done && err == nil, err
 }
 
-// flusher is the goroutine that waits for room in the socket.
-func (c *Conn) flusher() {
-	ferr := c.refused
-	c.refused = nil
+// flusher is the goroutine that waits for room in the socket. ferr is why the batch that is being written ends early.
+func (c *Conn) flusher(ferr error) {
 	_, werr := c.link.Write(&c.wk.Batch, drive.Always, c.cfg.WriteTimeout)
 	c.settle(ferr, werr)
 	c.mu.Unlock()
@@ -133,11 +135,9 @@ func (c *Conn) fireDue() {
 // drive.IfBlind.
 func (c *Conn) flushIfReady(mode drive.Patience) {
 	c.mu.Lock()
-	if c.flushing || c.burst || !c.snd.Ready(&c.wk) {
-		c.mu.Unlock()
-		return
-	}
-	c.flushing = true
+	mine := c.write()
 	c.mu.Unlock()
-	c.flush(mode)
+	if mine {
+		c.flush(mode)
+	}
 }

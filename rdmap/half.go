@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -123,16 +124,15 @@ func (h *half) Tick() bool {
 	if held <= buf.Small {
 		return false
 	}
-	r := &c.role
+	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch r.holder {
-	case holderNone:
+	switch s := r.State(); {
+	case s == drive.Free || s == drive.Watched:
 		h.park() // nobody can take the role in the meantime
-	case holderEnd:
-	default:
+	case s < drive.Drainer:
 		h.shrink.Store(true)
-		r.interrupt()
+		c.interrupt()
 	}
 	return false
 }

@@ -35,7 +35,7 @@ func (c *Conn) Handshake(ctx context.Context) error {
 
 // begun waits for a Handshake that another goroutine runs. The Handshake of the peer may succeed
 // first, and a caller that has seen that need not wait for ours itself. If there is none, begun returns
-// ErrNoHandshake. For its outcome see role.over and Err.
+// ErrNoHandshake. For its outcome see Wait.
 func (c *Conn) begun() error {
 	switch c.snd.State() {
 	case engine.StateNew:

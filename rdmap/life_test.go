@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -451,18 +452,18 @@ func TestInputWhileTaken(t *testing.T) {
 		if err := errors.Join(err, <-ch); err != nil {
 			t.Fatal(err)
 		}
-		x.role.mu.Lock()
-		if !x.role.take(holderLeader) {
+		x.reader.mu.Lock()
+		if !x.reader.Take(drive.Waiter) {
 			t.Error("somebody reads already")
 		}
-		x.role.mu.Unlock()
+		x.reader.mu.Unlock()
 		from := time.Now()
 		if err := p.Send(ulpduOf(t, unhex(t, goldSend))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		x.readable()
-		x.role.free()
+		x.freeReader()
 		<-h.got
 		if d := time.Since(from); d != 0 {
 			t.Errorf("read after %v", d)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -90,10 +91,8 @@ func TestMisuse(t *testing.T) {
 		t.Error("Recv with a Handler:", err)
 	}
 	go y.Serve()
-	for serving := false; !serving; time.Sleep(time.Millisecond) {
-		y.role.mu.Lock()
-		serving = y.role.serving
-		y.role.mu.Unlock()
+	for y.reader.State() != drive.Server {
+		time.Sleep(time.Millisecond)
 	}
 	if err := y.Serve(); err != verbs.ErrServing {
 		t.Error("second Serve:", err)

@@ -20,21 +20,19 @@ func (c *Conn) Post(wrs []verbs.WR) error {
 		}
 		need |= engine.ExtensionOf(&wrs[i])
 	}
-	c.warm()
+	c.called()
 	c.mu.Lock()
 	if err := c.postable(wrs, need); err != nil {
 		c.mu.Unlock()
 		return err
 	}
 	c.snd.PostAll(wrs)
-	if c.flushing || c.burst || !c.snd.Ready(&c.wk) {
-		c.mu.Unlock()
+	mine := c.write()
+	c.mu.Unlock()
+	if !mine {
 		return nil
 	}
-	c.flushing = true
-	serving := c.serving
-	c.mu.Unlock()
-	if serving || c.waiting.Load() > 0 {
+	if c.reader.State() == drive.Server || c.waiting.Load() > 0 {
 		// Others wait for answers, or this is an answer and others are being prepared: more is
 		// likely to be posted in a moment. Let them append first, and write once for all.
 		yield()

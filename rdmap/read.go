@@ -56,7 +56,8 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 // handle parses what is staged, runs the upcalls, and flushes what they have posted.
 func (c *Conn) handle() error {
 	c.mu.Lock()
-	c.burst, c.reader = true, c.executesHere()
+	c.writer.Cork()
+	c.execHere = c.executesHere()
 	c.mu.Unlock()
 	err := c.parse()
 	if errors.Is(err, errLostRole) {
@@ -79,17 +80,15 @@ func (c *Conn) handle() error {
 // endBurst flushes what has been posted during the burst.
 func (c *Conn) endBurst() {
 	c.mu.Lock()
-	c.burst = false
-	if c.flushing || !c.snd.Ready(&c.wk) {
-		if !c.flushing {
-			c.nowQuiet()
-		}
-		c.mu.Unlock()
-		return
+	c.writer.Uncork()
+	mine := c.write()
+	if !mine {
+		c.writer.Rested()
 	}
-	c.flushing = true
 	c.mu.Unlock()
-	c.flush(drive.Never)
+	if mine {
+		c.flush(drive.Never)
+	}
 }
 
 // parse handles every complete FPDU that is staged.

@@ -286,7 +286,7 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 // bothGo makes the leader and the waiter that it will wake leave at the same time: the next waiter must not be
 // forgotten.
 func (w *roleWorld) bothGo() {
-	r := &w.x.role
+	r := &w.x.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var leader, next uint64
@@ -309,7 +309,7 @@ func (w *roleWorld) bothGo() {
 	for i := 0; !leads.Done() && i < 1e6; i++ {
 		runtime.Gosched()
 	}
-	spin() // it reaches role.mu
+	spin() // it reaches reader.mu
 	c.due = true
 	c.cancel()
 	w.logf("cancel %d at the same time", next)
@@ -326,14 +326,14 @@ func spin() {
 func (w *roleWorld) settle() {
 	synctest.Wait()
 	if late := w.collect(); int64(len(late)) > w.h.inside.Load() { // the leader may be in an upcall
-		w.t.Errorf("calls %v wait for ever: %s", late, w.x.role.text())
+		w.t.Errorf("calls %v wait for ever: %s", late, w.x.reader.text())
 	}
 	for w.h.inside.Load() > 0 {
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 	}
 	if late := w.collect(); len(late) > 0 {
-		w.t.Errorf("calls %v wait for ever, and no upcall runs: %s", late, w.x.role.text())
+		w.t.Errorf("calls %v wait for ever, and no upcall runs: %s", late, w.x.reader.text())
 	}
 	if w.rng.IntN(4) == 0 {
 		w.oneWakes()
@@ -342,7 +342,7 @@ func (w *roleWorld) settle() {
 		time.Sleep(2*tickEvery + 10*time.Millisecond) // two ticks, and the upcall
 		synctest.Wait()
 		if got := int(w.h.strange.Load()); got != w.sent {
-			w.t.Errorf("%d of %d unsolicited messages were received: %s", got, w.sent, w.x.role.text())
+			w.t.Errorf("%d of %d unsolicited messages were received: %s", got, w.sent, w.x.reader.text())
 		}
 	}
 }
@@ -394,10 +394,10 @@ func (w *roleWorld) oneWakes() {
 	}
 }
 
-func (r *role) text() string {
+func (r *reader) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return fmt.Sprintf("holder %d, hot %v, serving %v, again %v, queue %v", r.holder, r.hot.Load(), r.serving, r.again, r.first != nil)
+	return fmt.Sprintf("reader %d, active %v, queue %v", r.State(), r.Active(), r.first != nil)
 }
 
 // end ends the connection in one of several ways. All waiters return, and no goroutine is left, which synctest checks.
@@ -415,7 +415,7 @@ func (w *roleWorld) end() {
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
 	if !w.h.closed.Load() {
-		w.t.Errorf("the end was not noticed within 100 ms: %s", w.x.role.text())
+		w.t.Errorf("the end was not noticed within 100 ms: %s", w.x.reader.text())
 		w.x.Abort(nil)
 	}
 	for id, c := range w.calls {

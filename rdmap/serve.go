@@ -24,19 +24,18 @@ func (c *Conn) startServing() error {
 	if err := c.begun(); err != nil {
 		return err
 	}
-	r := &c.role
+	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.serving {
+	do, ok := r.Serve()
+	if !ok {
 		return verbs.ErrServing
 	}
-	r.serving = true
-	r.warm.Store(true)
-	c.unwatch()
+	c.act(do)
 	var w Waiter
 	w.Reset()
-	for !r.take(holderServer) {
-		if r.over || c.ended() {
+	for !r.Take(drive.Server) {
+		if c.ended() {
 			return nil
 		}
 		r.enqueue(&w)
@@ -51,31 +50,20 @@ func (c *Conn) startServing() error {
 
 // serve reads until the connection fails or the role is lost.
 func (c *Conn) serve() {
-	r := &c.role
-	r.mu.Lock()
-	mine := r.holder == holderServer
-	r.mu.Unlock()
-	c.mu.Lock()
-	c.serving = mine
-	c.mu.Unlock()
-	for mine {
+	for c.reader.State() == drive.Server {
 		_, err := c.readBurst(true)
 		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, errLostRole):
 			return
-		case errors.Is(err, drive.ErrInterrupted):
-			r.mu.Lock()
+		case errors.Is(err, drive.ErrInterrupted) && !c.ended():
+			c.reader.mu.Lock()
 			c.clearInterrupt()
-			r.mu.Unlock()
-			if !c.ended() {
-				continue
-			}
+			c.reader.mu.Unlock()
+			continue
 		}
-		break
-	}
-	if mine {
-		r.free()
+		c.freeReader()
+		return
 	}
 }

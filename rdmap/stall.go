@@ -14,22 +14,22 @@ import (
 // stall wakes a connection that waits for the Pool.
 type stall struct {
 	retry atomic.Bool   // memory came back
-	hint  chan struct{} // wakes a holder that does not read; under role.mu
+	hint  chan struct{} // wakes a holder that does not read; under reader.mu
 }
 
 // unstall is called when memory has come back to the Pool.
 func (c *Conn) unstall() {
 	c.stall.retry.Store(true)
-	r := &c.role
+	r := &c.reader
 	r.mu.Lock()
-	if r.take(holderWatcher) {
+	if r.Take(drive.Watcher) {
 		r.mu.Unlock()
 		if !errors.Is(c.handle(), errLostRole) {
 			c.rearm()
 		}
 		return
 	}
-	r.interrupt()
+	c.interrupt()
 	r.mu.Unlock()
 }
 
@@ -107,7 +107,7 @@ func (c *Conn) beforeStalledRead(wait bool) error {
 
 // waitMemory waits until memory comes back to the Pool, or somebody interrupts.
 func (c *Conn) waitMemory() {
-	c.role.mu.Lock()
+	c.reader.mu.Lock()
 	if c.stall.hint == nil {
 		c.stall.hint = make(chan struct{}, 1)
 	}
@@ -115,7 +115,7 @@ func (c *Conn) waitMemory() {
 	if c.link.Interrupted() || c.stall.retry.Load() {
 		hint(ch)
 	}
-	c.role.mu.Unlock()
+	c.reader.mu.Unlock()
 	t := time.NewTimer(c.cfg.StallTimeout)
 	defer t.Stop()
 	select {

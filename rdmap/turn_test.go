@@ -41,12 +41,12 @@ func TestFlushTurn(t *testing.T) {
 	}
 	for quiet := false; !quiet; time.Sleep(time.Millisecond) {
 		x.mu.Lock()
-		quiet = !x.flushing
+		quiet = x.writer.Idle()
 		x.mu.Unlock()
 	}
 	l.tries.Store(0)
 	x.mu.Lock()
-	x.burst = true // the reader is handling what it has read
+	x.writer.Cork() // the reader is handling what it has read
 	x.mu.Unlock()
 	_ = x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("two")}})
 	x.endBurst()

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 )
 
@@ -78,9 +79,7 @@ func (c *Conn) wantsUpcall(due []engine.Completion) UpcallCompleter {
 	if !ok {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.serving {
+	if c.reader.State() != drive.Server {
 		return nil
 	}
 	return last
@@ -126,10 +125,7 @@ func (c *Conn) succeed() {
 	} else if err := c.handle(); errors.Is(err, errLostRole) {
 		return
 	}
-	c.role.mu.Lock()
-	serve := c.role.holder == holderServer
-	c.role.mu.Unlock()
-	if serve {
+	if c.reader.State() == drive.Server {
 		c.serve()
 		return
 	}

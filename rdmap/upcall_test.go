@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -148,7 +149,9 @@ func TestReadDone(t *testing.T) {
 	} {
 		a, _ := tcpPair(t)
 		c := newConn(a, nil, false)
-		c.serving = r.serving
+		if r.serving {
+			c.reader.Take(drive.Server)
+		}
 		var log []string
 		for _, k := range r.due {
 			n := noting{string(k), &log}

@@ -18,12 +18,12 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if err := c.begun(); err != nil {
 		return err
 	}
-	c.warm()
+	c.called()
 	c.waiting.Add(1)
 	if w.conn.Load() != c {
 		w.conn.Store(c)
 	}
-	r := &c.role
+	r := &c.reader
 	r.mu.Lock()
 	for {
 		err, over := c.waited(ctx, w)
@@ -33,10 +33,10 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 			c.waiting.Add(-1)
 			return err
 		}
-		c.warmLocked() // warm does nothing during a burst, and its call was a while ago
+		c.act(r.Call()) // called does nothing while input is handled, and that was a while ago
 		// After a failure the role is for finish, which tells all waiters. A waiter that took it
 		// again and again, only to find nothing to read, would keep finish from getting it.
-		if !c.ended() && r.take(holderLeader) {
+		if !c.ended() && r.Take(drive.Waiter) {
 			w.dequeue()
 			r.mu.Unlock()
 			c.lead(ctx, w)
@@ -51,14 +51,14 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	}
 }
 
-// waited reports whether there is nothing more to wait for, with role.mu held.
+// waited reports whether there is nothing more to wait for, with reader.mu held.
 func (c *Conn) waited(ctx context.Context, w *Waiter) (err error, over bool) {
 	switch {
 	case w.Done():
 		return w.err, true
 	case ctx.Err() != nil:
 		return ctx.Err(), true
-	case c.role.over:
+	case c.reader.State() == drive.Ended:
 		return c.Err(), true
 	}
 	return nil, false
@@ -86,7 +86,7 @@ func (w *Waiter) sleep(ctx context.Context) {
 // given back or lost.
 func (c *Conn) lead(ctx context.Context, w *Waiter) {
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { c.interrupt(holderLeader) })
+		stop := context.AfterFunc(ctx, c.interruptWaiter)
 		defer stop()
 	}
 	for ctx.Err() == nil && w.state.CompareAndSwap(waiterPending, waiterReads) {
@@ -97,16 +97,16 @@ func (c *Conn) lead(ctx context.Context, w *Waiter) {
 		case errors.Is(err, errLostRole):
 			return
 		case errors.Is(err, drive.ErrInterrupted):
-			c.role.mu.Lock()
+			c.reader.mu.Lock()
 			c.clearInterrupt()
-			c.role.mu.Unlock()
+			c.reader.mu.Unlock()
 			if !c.ended() {
 				continue
 			}
 		}
 		break
 	}
-	c.role.free()
+	c.freeReader()
 }
 
 // readBurstFor is readBurst for a leader in the state waiterReads. That state ends with the wait for

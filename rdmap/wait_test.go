@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
@@ -23,9 +24,9 @@ func TestWaitAfterFailure(t *testing.T) {
 	w.Reset()
 	go func() { done <- c.Wait(context.Background(), w) }()
 	queued := func() bool {
-		c.role.mu.Lock()
-		defer c.role.mu.Unlock()
-		return c.role.first == w && c.role.holder != holderLeader
+		c.reader.mu.Lock()
+		defer c.reader.mu.Unlock()
+		return c.reader.first == w && c.reader.State() != drive.Waiter
 	}
 	for until := time.Now().Add(time.Minute); !queued(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {

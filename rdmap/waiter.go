@@ -21,7 +21,7 @@ type Waiter struct {
 	ch    chan struct{}        // one slot; a token is a hint to look again
 	conn  atomic.Pointer[Conn] // the one waited on, or the last one
 
-	next, prev *Waiter // in a list of conn's role; guarded by its mu
+	next, prev *Waiter // in a list of conn's reader; guarded by its mu
 	in         *waiters
 }
 
@@ -51,14 +51,14 @@ func (w *Waiter) Complete(err error) {
 	case waiterReads:
 		// Completed by somebody other than the reader. w may serve another wait by now;
 		// then this interrupts a leader in vain.
-		w.conn.Load().interrupt(holderLeader)
+		w.conn.Load().interruptWaiter()
 	}
 }
 
 // completeParked is Complete for a w whose goroutine sleeps. It returns false if it no longer does.
 func (w *Waiter) completeParked() bool {
 	c, ch := w.conn.Load(), w.ch
-	r := &c.role
+	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !w.state.CompareAndSwap(waiterParked, waiterDone) {

@@ -41,7 +41,7 @@ func (w *Waiter) dequeue() {
 // threads, which it would wake too: that costs short calls more than they gain. If the callers do
 // compute in the meantime, nothing is lost, since each wakes the next first.
 //
-// Everything is done with role.mu held. As long as somebody waits in the chain, somebody else was
+// Everything is done with reader.mu held. As long as somebody waits in the chain, somebody else was
 // woken, or was about to check for another reason, and has not called awake yet.
 type chain struct {
 	waiters

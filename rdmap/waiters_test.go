@@ -10,7 +10,7 @@ func parkedWaiters(c *Conn, n int) []*Waiter {
 		w.Reset()
 		w.conn.Store(c)
 		w.state.Store(waiterParked)
-		c.role.enqueue(w)
+		c.reader.enqueue(w)
 		ws[i] = w
 	}
 	return ws
@@ -20,9 +20,9 @@ func (w *Waiter) hinted() bool { return len(w.ch) == 1 }
 
 // look does what a goroutine does that leaves because it was woken or for another reason.
 func (c *Conn) look(w *Waiter) {
-	c.role.mu.Lock()
-	defer c.role.mu.Unlock()
-	c.role.woken.awake()
+	c.reader.mu.Lock()
+	defer c.reader.mu.Unlock()
+	c.reader.woken.awake()
 	w.dequeue()
 }
 
@@ -38,7 +38,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("waiter %d woken: %v", i, w.hinted())
 		}
 	}
-	if c.role.first != ws[3] || c.role.last != ws[3] {
+	if c.reader.first != ws[3] || c.reader.last != ws[3] {
 		t.Error("a complete Waiter still waits for the role")
 	}
 	c.look(ws[0])
@@ -53,7 +53,7 @@ func TestChain(t *testing.T) {
 		t.Error("the chain is cut")
 	}
 	c.look(ws[3])
-	if c.role.woken.moving || c.role.woken.first != nil {
+	if c.reader.woken.moving || c.reader.woken.first != nil {
 		t.Error("the chain does not end")
 	}
 	again := parkedWaiters(c, 1)[0]
