@@ -145,6 +145,7 @@ func (g *Gate) InlineIs(was, n int) {
 	g.promised += g.promise(n) - g.promise(was)
 }
 
+// New returns the gate of a server or listener.
 func New(cfg Config, ctr *count.Counters) *Gate {
 	// What is spared holds one of the largest calls, and leaves room for one.
 	reserve := cfg.Memory / 16
