@@ -49,6 +49,13 @@ type Locker interface {
 	ReleaseLocks(ctx context.Context, client string) error
 }
 
+// LockHolder is an optional part of a Locker whose locks outlive the server: a client that reclaims a lock must
+// still hold it, since another one may have had it otherwise.
+type LockHolder interface {
+	// HoldsLock reports whether the owner of l holds all of its range, exclusively if l is.
+	HoldsLock(ctx context.Context, handle []byte, l *Lock) (bool, error)
+}
+
 // ErrNoLocks: a limit on locks is reached.
 var ErrNoLocks = errors.New("backend: too many locks: unlock some, or wait")
 

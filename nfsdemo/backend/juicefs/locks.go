@@ -1,12 +1,14 @@
 package juicefs
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +21,10 @@ import (
 // takes them along when it dies. An owner is 32 bits for the client, whose number is in an attribute of the volume's root,
 // and 32 bits for its process.
 
-var _ backend.Locker = (*FS)(nil)
+var (
+	_ backend.Locker     = (*FS)(nil)
+	_ backend.LockHolder = (*FS)(nil)
+)
 
 // Names of attributes of the root.
 const (
@@ -200,6 +205,36 @@ func (f *FS) TestLock(ctx context.Context, handle []byte, l *backend.Lock) error
 		return locked
 	}
 	return err
+}
+
+// HoldsLock implements backend.LockHolder.
+func (f *FS) HoldsLock(ctx context.Context, handle []byte, l *backend.Lock) (bool, error) {
+	ino, own, err := f.lockOf(handle, l)
+	if err != nil {
+		return false, err
+	}
+	client, err := f.v.number(l.Owner.Client, false)
+	if err != nil || client == 0 {
+		return false, err
+	}
+	all, _, err := f.v.shared.ListLocks(ctx, ino)
+	if err != nil {
+		return false, fmt.Errorf("juicefs: locks: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(held meta.PLockItem) bool {
+		return held.Owner != ownerOf(client, l.Owner.ID) || l.Exclusive && held.Type != syscall.F_WRLCK
+	})
+	slices.SortFunc(all, func(a, b meta.PLockItem) int { return cmp.Compare(a.Start, b.Start) })
+	next := own.Start // the first octet that is not known to be held
+	for _, held := range all {
+		if held.Start <= next && held.End >= next {
+			if held.End >= own.End {
+				return true, nil
+			}
+			next = held.End + 1
+		}
+	}
+	return false, nil
 }
 
 // SetLock implements backend.Locker. Who waits asks again until he gets it: nobody stands in line.

@@ -40,7 +40,8 @@ type Files interface {
 type Config struct {
 	Files Files
 	// Shared keep the locks of file systems that other servers serve too. What a client holds there outlives this
-	// server, needs no grace period, and may have been given by another one.
+	// server and may have been given by another one. It needs no grace period: until its client reclaims it,
+	// nobody else gets it.
 	Shared []backend.Locker
 	// File keeps the state and the names of the clients, so that they can be told when the server
 	// is back. If empty, nothing is kept, which is right for files that end with the process.

@@ -201,11 +201,19 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	case grace && !s.before[h]:
 		return nlm.Denied
 	}
+	l := backend.Lock{Owner: h.owner(a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
+	if k, ok := t.locker.(backend.LockHolder); ok && a.Reclaim {
+		switch held, err := k.HoldsLock(ctx, []byte(t.handle), &l); {
+		case err != nil:
+			return s.statusOf(err)
+		case !held:
+			return nlm.Denied // it was given up, and others may have had it
+		}
+	}
 	cl, err := s.enter(h, nlm.Proc(c.Proc) != nlm.ProcNMLock)
 	if err != nil {
 		return nlm.DeniedNoLocks
 	}
-	l := backend.Lock{Owner: cl.owner(a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
 	key := blockKey{t, l}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -27,8 +28,21 @@ const (
 
 // TestFailover kills one of two servers while a client writes, again and again. The client goes on at the other one, and
 // what was acknowledged is there.
-func TestFailover(t *testing.T) {
-	uri := newVolume(t)
+func TestFailover(t *testing.T) { testFailover(t, newVolume(t)) }
+
+// TestFailoverS3 does so with objects in S3, which refuses some of them.
+func TestFailoverS3(t *testing.T) {
+	uri, s3 := engines.Postgres(t), engines.NewS3(t)
+	engines.Format(t, uri, "minio", s3.Bucket)
+	s3.Fail.Store(7)
+	testFailover(t, uri)
+	if s3.Refused.Load() == 0 {
+		t.Errorf("of %d objects, none was refused", s3.Puts.Load())
+	}
+	t.Logf("of %d objects, %d were refused", s3.Puts.Load(), s3.Refused.Load())
+}
+
+func testFailover(t *testing.T, uri string) {
 	ch := &choice{servers: []*server{start(t, uri), start(t, uri)}}
 	r, err := redial.New(&redial.Config{Dial: ch.dial, MinDelay: 10 * time.Millisecond, Patience: time.Minute})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,10 @@ import (
 const asServer = "STAGJFS_TEST_SERVER"
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(asLocks); what != "" {
+		fmt.Fprintln(os.Stderr, serveLocks(what))
+		os.Exit(1)
+	}
 	if os.Getenv(asServer) != "" {
 		os.Exit(cli.MainOf(storage(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -36,6 +41,7 @@ func TestMain(m *testing.M) {
 // server is a stagjfs that can be killed and started again.
 type server struct {
 	t     testing.TB
+	env   string // what makes this test program the server
 	args  []string
 	file  string // of the port
 	addr  string
@@ -46,7 +52,7 @@ type server struct {
 // start starts a server of a volume.
 func start(t testing.TB, uri string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, addr: "127.0.0.1:0", file: filepath.Join(t.TempDir(), "port")}
+	s := &server{t: t, env: asServer + "=1", addr: "127.0.0.1:0", file: filepath.Join(t.TempDir(), "port")}
 	s.args = append([]string{"serve", uri, "--mount-listen", "", "--squash", "none", "--log", "error", "--port-file", s.file}, args...)
 	s.restart()
 	t.Cleanup(s.kill)
@@ -62,7 +68,7 @@ func (s *server) restart() {
 		args = append(args, "--mount-listen", s.mount)
 	}
 	s.cmd = exec.Command(os.Args[0], args...)
-	s.cmd.Env = append(os.Environ(), asServer+"=1")
+	s.cmd.Env = append(os.Environ(), s.env)
 	s.cmd.Stderr = os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
