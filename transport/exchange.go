@@ -37,6 +37,7 @@ type exchange struct {
 	hold admit.Ticket
 	room int // octets of hold for the reply
 	then func(x *exchange)
+	bulk bulkReply
 	live bool // counted in respConn.running
 
 	next      *exchange // in recordConn's queue

@@ -43,6 +43,7 @@ type respConn struct {
 	ready  func(*exchange) bool       // of those: whether the data may be pulled at once; nil: of none
 	over   chan struct{}              // closed by HandleClose
 
+	bulk    bulk        // replies that are being sent
 	unbound atomic.Bool // a call for want of a Binding was logged
 
 	mu       sync.Mutex

@@ -108,7 +108,6 @@ func (rc *respConn) send(x *exchange) {
 	rc.instead(x, last)
 	exposed := len(x.out.Expose) > 0
 	if borrowed {
-		last.Done = (*sendDone)(x)
 		x.charge(written)
 	}
 	if exposed {
@@ -121,15 +120,19 @@ func (rc *respConn) send(x *exchange) {
 	}
 	rc.ctr.Inline.Add(uint64(len(x.head)))
 	traceAnswering(rc.cfg.Trace, x.in.Header.XID, len(x.head), written)
+	if borrowed && !exposed {
+		rc.sendBulk(x)
+		return
+	}
 	err := rc.conn.Post(x.wrs)
 	if err != nil && rc.conn.Err() == nil {
 		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
 	}
 	switch {
-	case exposed && err != nil:
-		rc.unexpose(x)
-	case !exposed && (err != nil || !borrowed):
+	case !exposed:
 		rc.finish(x)
+	case err != nil:
+		rc.unexpose(x)
 	}
 }
 
@@ -143,13 +146,4 @@ func (x *exchange) addWR() *verbs.WR {
 		x.wrs[n] = verbs.WR{}
 	}
 	return &x.wrs[n]
-}
-
-// sendDone completes the Send of a reply that borrows memory: everything posted before it was sent too.
-type sendDone exchange
-
-// Complete releases the borrowed memory, whether the octets were sent or the connection ended.
-func (d *sendDone) Complete(error) {
-	x := (*exchange)(d)
-	x.rc.finish(x)
 }
