@@ -113,16 +113,21 @@ func TestReadSilent(t *testing.T) {
 	for p.l.Live() < 3 {
 		time.Sleep(time.Millisecond)
 	}
-	for _, w := range p.ways {
-		w.h.mute.Store(true)
+	mute := func(on bool, ways ...*way) {
+		for _, w := range ways {
+			w.mute.Store(on)
+		}
 	}
+	mute(true, p.ways[2])
+	p.has(t, "1")
+	mute(true, p.ways...)
 	if err := p.l.Read(t.Context(), 0, nil); !errors.Is(err, replicas.ErrMajority) {
 		t.Error(err)
 	}
+	mute(false, p.ways...)
 	for p.l.Live() < 3 {
 		time.Sleep(time.Millisecond)
 	}
-	p.ways[2].h.mute.Store(true)
 	p.has(t, "1")
 }
 

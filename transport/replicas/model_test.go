@@ -46,7 +46,7 @@ type held struct {
 	mu  sync.Mutex
 	err error
 
-	mute atomic.Bool // what is read is not answered
+	mute *atomic.Bool // what is read is not answered
 }
 
 // newNode returns a node that calls step before and after it stores or flushes anything; nil: it does not.
@@ -160,6 +160,8 @@ func (h *held) Read(_ context.Context, visit func(*commitlog.Record) error) erro
 type way struct {
 	n *node
 
+	mute atomic.Bool
+
 	mu  sync.Mutex
 	cut bool
 	h   *held
@@ -194,7 +196,7 @@ func (w *way) open(ctx context.Context) (*held, error) {
 	if n.held != nil {
 		n.held.end(replicas.ErrFenced)
 	}
-	h := &held{n: n, p: commitlog.NewProducer(nil), log: n.log}
+	h := &held{n: n, p: commitlog.NewProducer(nil), log: n.log, mute: &w.mute}
 	if err := n.log.Local(ctx, h.p); err != nil {
 		return nil, err
 	}
