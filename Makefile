@@ -63,11 +63,10 @@ authority: ## what callers of NFS may do, compared with local processes, on four
 test-narrow: ## the pure machines where int has 32 bits (GOARCH=386); CRC32C without assembly
 	GOARCH=386 go test ./xdr/... ./chunks/... ./credits/... ./rpcrdma/... ./rdmap/ddp ./rdmap/mpa ./rdmap/region/... ./rdmap/verbs ./rdmap/internal/engine ./rdmap/internal/buf
 	go test -tags purego ./rdmap/mpa/internal/...
-	GOARCH=386 go test -run 'Longest|ManyReceives|Bounds|Violations|Scripts|Golden|Fuzz' ./rdmap
 
 .PHONY: test-long
 test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture of 2 GiB, 10^8 steps of credits
-	go test -count=1 -run Longest ./rdmap -long
+	go test -count=1 -run Longest ./rdmap/internal/engine && go test -count=1 -run Longest ./rdmap -long
 	go test -count=1 -run Oracle ./rpcrdma -messages 100000
 	go test -count=1 -v -run TestStream ./conformance/decode -long
 	go test -count=1 -run Model ./nfsdemo/internal/lease -steps 4000000

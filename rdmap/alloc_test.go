@@ -7,95 +7,15 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// TestEngineAllocs: once everything is warm there is no allocation per work request, per FPDU sent
-// or received, per Send delivered, or per Read served or completed.
-func TestEngineAllocs(t *testing.T) {
-	for _, markers := range []bool{false, true} {
-		engineAllocs(t, markers)
-	}
-}
-
-func engineAllocs(t *testing.T, markers bool) {
-	if poisoning {
-		t.Skip("the race detector allocates")
-	}
-	a := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
-	b := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
-	if markers {
-		a.wk.StartMarking()
-		b.wk.StartMarking()
-		a.df.ExpectMarkers()
-		b.df.ExpectMarkers()
-	}
-	_, reg := b.register(t, 1<<20, allRights)
-	_, sink := a.register(t, 1<<20, region.ReadSink)
-	body := make([]byte, 100000)
-	var d done
-	wrs := []verbs.WR{
-		{Op: verbs.OpSend, Head: body[:64], Done: &d},
-		{Op: verbs.OpSend, Body: body[:4096]},
-		{Op: verbs.OpWrite, STag: reg.STag(), Head: body[:10], Body: body, Done: &d},
-		{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 100000, Done: &d},
-		{Op: verbs.OpSend, Body: body[:10000], Done: &d},
-	}
-	// The engine of the tests collects octets in slices; here they go straight across.
-	move := func(from, to *halves) (n int) {
-		for from.snd.Take(&from.wk) {
-			if err := from.wk.Build(from.snd.MULPDU, true, from.snd.Table); err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range from.wk.Batch.Pieces() {
-				to.in = append(to.in, p...)
-			}
-			from.due = from.snd.Wrote(&from.wk, false, from.due)
-			engine.Fire(from.due)
-			from.due = from.due[:0]
-		}
-		for off := 0; ; {
-			u, k, err := to.df.Next(to.in[off:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if k == 0 {
-				to.in = to.in[:copy(to.in, to.in[off:])]
-				return n
-			}
-			ev, err := to.rcv.Input(u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			to.rcv.Pool.Put(ev.Buf)
-			engine.Fire(to.due)
-			engine.Fire(to.rcv.Due)
-			to.rcv.Due = to.rcv.Due[:0]
-			to.due = to.due[:0]
-			off += k
-			n++
-		}
-	}
-	fpdus := 0
-	round := func() {
-		a.snd.PostAll(wrs)
-		fpdus += move(a, b)
-		fpdus += move(b, a)
-	}
-	for range 10 {
-		round()
-	}
-	fpdus = 0
-	if n := testing.AllocsPerRun(100, round); n > 0 {
-		t.Fatalf("markers %v: %v allocations per round of %d FPDUs", markers, n, fpdus/101)
-	}
-}
-
 // TestConnAllocs is the same for a round trip over TCP: Post, flush, Serve, upcall,
 // Wait.
 func TestConnAllocs(t *testing.T) {
-	if poisoning {
+	if enginetest.Poisoning {
 		t.Skip("the race detector allocates")
 	}
 	for _, markers := range []bool{false, true} {
@@ -138,7 +58,7 @@ func connAllocs(t *testing.T, markers bool) {
 // TestIdleMemory: a connection in Serve that is idle after traffic costs at most 16 KiB, including its
 // goroutine.
 func TestIdleMemory(t *testing.T) {
-	if poisoning {
+	if enginetest.Poisoning {
 		t.Skip("the race detector needs memory of its own")
 	}
 	for _, markers := range []bool{false, true} {
@@ -201,15 +121,15 @@ func (refill) HandleClose(*Conn, error)             {}
 // TestRequestAllocs: no allocation per atomic, Flush, Verify, Atomic Write and
 // Immediate over TCP, at both ends together.
 func TestRequestAllocs(t *testing.T) {
-	if poisoning {
+	if enginetest.Poisoning {
 		t.Skip("the race detector allocates")
 	}
 	p, q := tcpPair(t)
 	x, y := connect(t, p, q, &Config{Extensions: engine.ExtAll}, &Config{Extensions: engine.ExtAll, Handler: refill{}})
-	mem := &persisting{mem: make([]byte, 8192)}
-	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights | region.Atomic})
+	mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
+	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 	go y.Serve()
-	s, sum, long := reg.STag(), crc(make([]byte, 64)), crc(make([]byte, 8000))
+	s, sum, long := reg.STag(), enginetest.Castagnoli(make([]byte, 64)), enginetest.Castagnoli(make([]byte, 8000))
 	for name, f := range map[string]func() error{
 		"FetchAdd":       func() error { _, err := x.FetchAdd(background, s, 8184, 1, 0); return err },
 		"CmpSwap":        func() error { _, err := x.CmpSwap(background, s, 8184, 1, 2, 3, 4); return err },

@@ -8,6 +8,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -54,27 +55,19 @@ func onWires(t *testing.T, f func(t *testing.T, a, b net.Conn)) {
 	}
 }
 
-func pattern(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8)
-	}
-	return b
-}
-
 func TestSendBothWays(t *testing.T) {
 	onWires(t, func(t *testing.T, a, b net.Conn) {
 		x, y := connect(t, a, b, nil, nil)
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 100, 1500, 4096} {
-			if err := x.Send(ctx, pattern(n)); err != nil {
+			if err := x.Send(ctx, enginetest.Pattern(n)); err != nil {
 				t.Fatal(err)
 			}
 			m, err := y.Recv(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(m.Data, pattern(n)) {
+			if !bytes.Equal(m.Data, enginetest.Pattern(n)) {
 				t.Fatalf("echo of %d octets: got %d octets that differ", n, len(m.Data))
 			}
 			if err := y.Send(ctx, m.Data); err != nil {
@@ -100,7 +93,7 @@ func TestWriteAndRead(t *testing.T) {
 			go y.Serve()
 			for _, n := range []int{0, 1, 4096, 4097, 100001, 3 << 20} {
 				clear(mem)
-				data := pattern(n)
+				data := enginetest.Pattern(n)
 				if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -62,10 +63,10 @@ func connsImmediate(t *testing.T, e ends) {
 	x, y := e.connect(t, cfg, cfg)
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
 		wrs := []verbs.WR{
-			{Op: verbs.OpSend, Body: pattern(3000)},
-			{Op: verbs.OpImmediate, Body: pattern(8)},
-			{Op: verbs.OpSendSE, Body: pattern(5)},
-			{Op: verbs.OpImmediateSE, Body: pattern(8)},
+			{Op: verbs.OpSend, Body: enginetest.Pattern(3000)},
+			{Op: verbs.OpImmediate, Body: enginetest.Pattern(8)},
+			{Op: verbs.OpSendSE, Body: enginetest.Pattern(5)},
+			{Op: verbs.OpImmediateSE, Body: enginetest.Pattern(8)},
 		}
 		if err := d[0].Post(wrs); err != nil {
 			t.Fatal(err)
@@ -93,14 +94,14 @@ func pushWRs(s region.STag, data, sum []byte, ans *verbs.Answer, w verbs.Complet
 }
 
 // pushTarget returns a responder's memory for a push, and the hash of a record.
-func pushTarget(t *testing.T, y *Conn) (mem *persisting, s region.STag, data, sum []byte) {
+func pushTarget(t *testing.T, y *Conn) (mem *enginetest.Persisting, s region.STag, data, sum []byte) {
 	t.Helper()
-	mem = &persisting{mem: make([]byte, 1<<16), stop: make(chan struct{})}
-	reg, err := y.Table().RegisterMemory(mem, region.Options{Access: commitRights, Hash: region.SHA256})
+	mem = &enginetest.Persisting{Mem: make([]byte, 1<<16), Stop: make(chan struct{})}
+	reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights, Hash: region.SHA256})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data = pattern(10000)
+	data = enginetest.Pattern(10000)
 	h := region.SHA256.New()
 	h.Write(data)
 	return mem, reg.STag(), data, h.Sum(nil)
@@ -122,15 +123,15 @@ func connsCommit(t *testing.T, e ends) {
 	if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "passes" {
 		t.Fatal(err)
 	}
-	if w.Done() || mem.mem[6] != 0 {
+	if w.Done() || mem.Mem[6] != 0 {
 		t.Fatal("an atomic write passed a flush")
 	}
-	close(mem.stop)
+	close(mem.Stop)
 	if err := x.Wait(t.Context(), &w); err != nil {
 		t.Fatal(err)
 	}
-	if mem.calls != 2 || ans.N != 32 || !bytes.Equal(mem.mem[64:10064], data) || binary.BigEndian.Uint64(mem.mem) != 10064 {
-		t.Fatal(mem.calls, ans.N)
+	if mem.Calls != 2 || ans.N != 32 || !bytes.Equal(mem.Mem[64:10064], data) || binary.BigEndian.Uint64(mem.Mem) != 10064 {
+		t.Fatal(mem.Calls, ans.N)
 	}
 }
 
@@ -140,7 +141,7 @@ func connsCommitFails(t *testing.T, e ends) {
 	cfg := &Config{Extensions: verbs.ExtCommit}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
-	close(mem.stop)
+	close(mem.Stop)
 	sum[31] ^= 1
 	served := make(chan error, 1)
 	go func() { served <- y.Serve() }()
@@ -157,7 +158,7 @@ func connsCommitFails(t *testing.T, e ends) {
 	if _, ok := errors.AsType[*verbs.ProtocolError](<-served); !ok {
 		t.Fatalf("the responder: %v", y.Err())
 	}
-	if mem.calls != 1 || ans.N != 0 || binary.BigEndian.Uint64(mem.mem) != 0 {
-		t.Fatalf("%d flushes, %d octets of hash, tail %x", mem.calls, ans.N, mem.mem[:8])
+	if mem.Calls != 1 || ans.N != 0 || binary.BigEndian.Uint64(mem.Mem) != 0 {
+		t.Fatalf("%d flushes, %d octets of hash, tail %x", mem.Calls, ans.N, mem.Mem[:8])
 	}
 }

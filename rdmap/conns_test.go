@@ -20,7 +20,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
-	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -154,12 +154,12 @@ func connsSends(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
-		regs := []region.Region{mustRegister(t, to, 8, allRights), mustRegister(t, to, 8, allRights)}
+		regs := []region.Region{mustRegister(t, to, 8, enginetest.AllRights), mustRegister(t, to, 8, enginetest.AllRights)}
 		wrs := []verbs.WR{
-			{Op: verbs.OpSend, Body: pattern(1)},
-			{Op: verbs.OpSendSE, Head: pattern(7), Body: pattern(2000)},
-			{Op: verbs.OpSendInvalidate, Body: pattern(3), STag: regs[0].STag()},
-			{Op: verbs.OpSendSEInvalidate, Body: pattern(4), STag: regs[1].STag()},
+			{Op: verbs.OpSend, Body: enginetest.Pattern(1)},
+			{Op: verbs.OpSendSE, Head: enginetest.Pattern(7), Body: enginetest.Pattern(2000)},
+			{Op: verbs.OpSendInvalidate, Body: enginetest.Pattern(3), STag: regs[0].STag()},
+			{Op: verbs.OpSendSEInvalidate, Body: enginetest.Pattern(4), STag: regs[1].STag()},
 		}
 		if err := from.Post(wrs); err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func connsReads(t *testing.T, e ends) {
 	x, y := e.connect(t, &Config{IRD: 2, ORD: 2}, &Config{IRD: 2, ORD: 2})
 	var wg sync.WaitGroup
 	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
-		mem := pattern(50000)
+		mem := enginetest.Pattern(50000)
 		reg, err := d[1].Register(mem, region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
@@ -213,14 +213,14 @@ func connsLarge(t *testing.T, e ends) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = x.Write(t.Context(), pattern(n), reg.STag(), 0)
-		_ = x.Send(t.Context(), pattern(n))
+		_ = x.Write(t.Context(), enginetest.Pattern(n), reg.STag(), 0)
+		_ = x.Send(t.Context(), enginetest.Pattern(n))
 	}()
 	m, err := y.Recv(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(m.Data, pattern(n)) || !bytes.Equal(mem, pattern(n)) {
+	if !bytes.Equal(m.Data, enginetest.Pattern(n)) || !bytes.Equal(mem, enginetest.Pattern(n)) {
 		t.Fatal("the octets differ")
 	}
 }
@@ -238,7 +238,7 @@ func connsIdle(t *testing.T, e ends) {
 		}
 		for range i {
 			waitCold(t, x)
-			if err := y.Send(t.Context(), pattern(10)); err != nil {
+			if err := y.Send(t.Context(), enginetest.Pattern(10)); err != nil {
 				t.Fatal(err)
 			}
 			within(t, "the message", h.got)
@@ -293,7 +293,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 	if back {
 		from, to = y, x
 	}
-	if err := from.Write(t.Context(), pattern(9), 0xbad, 0); err != nil {
+	if err := from.Write(t.Context(), enginetest.Pattern(9), 0xbad, 0); err != nil {
 		t.Fatal(err)
 	}
 	_, err := to.Recv(t.Context())
@@ -312,7 +312,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 func connsEnds(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for range 20 {
-		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: pattern(4000)}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: enginetest.Pattern(4000)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -352,7 +352,7 @@ func TestAbortIsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		x.Abort(errTest)
+		x.Abort(enginetest.ErrTest)
 		<-x.Done()
 		if d := time.Since(start); d > 0 {
 			t.Errorf("took %v", d)
@@ -397,7 +397,7 @@ func TestWritesOfOtherConns(t *testing.T) {
 		t.Fatal(err)
 	}
 	go y.Serve()
-	if err := x.Write(t.Context(), pattern(n), reg.STag(), 0); err != nil {
+	if err := x.Write(t.Context(), enginetest.Pattern(n), reg.STag(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), n-1); err != nil {
@@ -410,39 +410,6 @@ func TestWritesOfOtherConns(t *testing.T) {
 	}
 	if !d.deadline.IsZero() {
 		t.Errorf("a write deadline is left at %v", d.deadline)
-	}
-}
-
-// TestSendsDoNotStarveResponses: the response to a Read is sent although the send queue is never empty,
-// and the other way round.
-func TestSendsDoNotStarveResponses(t *testing.T) {
-	a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 4})
-	_, reg := a.register(t, 100, region.RemoteRead)
-	rr := engine.ReadRequest{Size: 100, Src: reg.STag()}
-	var req engine.Request
-	req.Op = verbs.OpReadRequest
-	rr.Append(req.Body[:0])
-	refill := func() {
-		for a.snd.Requests.Len() < 1000 {
-			a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small")})
-		}
-	}
-	for range 5 {
-		refill()
-		if !a.snd.Request(&req) {
-			t.Fatal("no slot")
-		}
-		for batches := 0; a.snd.Responses.Len() > 0; batches++ {
-			if batches == 2 {
-				t.Fatal("the response waits for ever after Sends")
-			}
-			refill()
-			if !a.snd.Take(&a.wk) {
-				t.Fatal("nothing to send")
-			}
-			_ = a.wk.Build(a.snd.MULPDU, true, a.snd.Table)
-			a.due = a.snd.Wrote(&a.wk, false, a.due)
-		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -37,7 +38,7 @@ var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|(got|want) 0x[0-9a-f]+`)
 type directRig struct {
 	*Conn
 	mem   []byte
-	done  []done
+	done  []enginetest.Done
 	aimed int // octets that were read straight into their place
 	most  int // of them in one read
 	lost  loser
@@ -63,7 +64,7 @@ func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
 func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes ...int) *directRig {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
-	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]done, len(sizes))}
+	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]enginetest.Done, len(sizes))}
 	g.half.on.Store(true) // no ticker
 	g.rcv.Deframer.CRC = crc
 	g.snd.MULPDU, g.snd.ORD = StagMULPDU, len(sizes)
@@ -138,7 +139,7 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 		log += fmt.Sprintf("%q ", m.Data)
 	}
 	for i := range g.done {
-		log += fmt.Sprint(g.done[i].n, " ")
+		log += fmt.Sprint(g.done[i].N, " ")
 	}
 	if err != nil {
 		return ofSTag.ReplaceAllString(fmt.Sprintf("%s%v; %+v", log, err, g.rcv.In), "…")
@@ -301,12 +302,12 @@ func TestDirectTakenOver(t *testing.T) {
 
 // TestDirectGuarded: nothing is read straight into memory that must be accessed through its methods.
 func TestDirectGuarded(t *testing.T) {
-	sink := new(frail)
-	g := directRigOn(t, true, func(b []byte) region.Memory { sink.mem, sink.left = b, 1<<30; return sink }, 1<<20)
+	sink := new(enginetest.Frail)
+	g := directRigOn(t, true, func(b []byte) region.Memory { sink.Mem, sink.Left = b, 1<<30; return sink }, 1<<20)
 	mem := g.mem
 	g.run(g.responses(StagMULPDU-ddp.TaggedLen, nil, nil), buf.Big, true)
-	if g.aimed > 0 || sink.touches == 0 || g.done[0].n != 1 || !bytes.Equal(mem[:1000], noise[:1000]) {
-		t.Errorf("%d octets direct, %d stores, completed %d times", g.aimed, sink.touches, g.done[0].n)
+	if g.aimed > 0 || sink.Touches == 0 || g.done[0].N != 1 || !bytes.Equal(mem[:1000], noise[:1000]) {
+		t.Errorf("%d octets direct, %d stores, completed %d times", g.aimed, sink.Touches, g.done[0].N)
 	}
 }
 

@@ -5,24 +5,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // hanging is memory whose flushes wait until they are released.
 type hanging struct {
-	*persisting
+	*enginetest.Persisting
 	entered, release chan struct{}
 }
 
 func newHanging() *hanging {
-	return &hanging{&persisting{mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
+	return &hanging{&enginetest.Persisting{Mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
 }
 
 func (m *hanging) Persist(off, n int) error {
 	m.entered <- struct{}{}
 	<-m.release
-	return m.persisting.Persist(off, n)
+	return m.Persisting.Persist(off, n)
 }
 
 // TestFlushOverstays: the goroutine in Serve carries out a flush, and loses the reading role to another
@@ -35,7 +36,7 @@ func TestFlushOverstays(t *testing.T) {
 		cfg := &Config{Extensions: verbs.ExtCommit, Handler: h, HandlerLimit: 2 * time.Millisecond, MaxTakeovers: 1}
 		x, y := connect(t, a, b, &Config{Extensions: verbs.ExtCommit}, cfg)
 		mem := newHanging()
-		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
+		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 		a, b := tcpPair(t)
 		x, y := connect(t, a, b, &Config{Extensions: verbs.ExtCommit}, &Config{Extensions: verbs.ExtCommit, HandlerLimit: limit})
 		mem := newHanging()
-		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: commitRights})
+		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 				t.Fatal(m, err)
 			}
 		}
-		y.Abort(errTest)
+		y.Abort(enginetest.ErrTest)
 		within(t, "the end", x.Done())
 		close(mem.release)
 		within(t, "the end", y.Done())

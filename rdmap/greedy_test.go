@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -35,7 +36,7 @@ func rawInitiator(t *testing.T, a, b net.Conn, cfg *Config) (*rdmaptest.Peer, *C
 // sendPart returns a segment of the Send with MSN 1, not the last one: n octets of "HELLO" beginning at
 // mo.
 func sendPart(t testing.TB, mo, n int) []byte {
-	u := patch(t, goldSend, 0, 0x01)
+	u := enginetest.Patch(t, enginetest.GoldSend, 0, 0x01)
 	u[17] = byte(mo)
 	return append(u[:18], "HELLO"[mo:mo+n]...)
 }
@@ -69,7 +70,7 @@ func TestUnfinishedSends(t *testing.T) {
 			}
 			wg.Go(func() {
 				u, err := p.Next()
-				if want := ulpduOf(t, wantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
+				if want := enginetest.ULPDU(t, enginetest.WantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
 					t.Errorf("the peer got %x, %v", u, err)
 				}
 			})
@@ -83,7 +84,7 @@ func TestUnfinishedSends(t *testing.T) {
 		x, y := connect(t, a, b, &Config{MULPDU: 1000}, &Config{Pool: pool, Handler: h})
 		go y.Serve()
 		start := time.Now()
-		if err := x.Send(t.Context(), pattern(3000)); err != nil {
+		if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil {
 			t.Fatal(err)
 		}
 		<-h.got
@@ -121,7 +122,7 @@ func TestLongSend(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		last := append(patch(t, goldSend, 17, 1)[:18], "ELLO"...)
+		last := append(enginetest.Patch(t, enginetest.GoldSend, 17, 1)[:18], "ELLO"...)
 		send(0, sendPart(t, 0, 1))
 		time.Sleep(time.Hour)
 		send(0, last)
@@ -165,10 +166,10 @@ func TestPoolFair(t *testing.T) {
 				go conns[i].Serve()
 			}
 			whole := func(msn byte) []byte {
-				last := append(patch(t, goldSend, 17, 1)[:18], "ELLO"...)
+				last := append(enginetest.Patch(t, enginetest.GoldSend, 17, 1)[:18], "ELLO"...)
 				first := sendPart(t, 0, 1)
 				first[13], last[13] = msn, msn
-				return append(fpduOf(first), fpduOf(last)...)
+				return append(enginetest.FPDU(first), enginetest.FPDU(last)...)
 			}
 			write := func(i int, b []byte) {
 				if _, err := peers[i].Conn.Write(b); err != nil {
@@ -179,7 +180,7 @@ func TestPoolFair(t *testing.T) {
 			for msn := range byte(busy) {
 				all = append(all, whole(msn+1)...)
 			}
-			first := len(fpduOf(sendPart(t, 0, 1)))
+			first := len(enginetest.FPDU(sendPart(t, 0, 1)))
 			write(0, all[:first])
 			synctest.Wait()
 			for i := range 2 {
@@ -235,7 +236,7 @@ func TestStallPerSend(t *testing.T) {
 		}
 		send := func(p *rdmaptest.Peer, msn byte, all bool) {
 			t.Helper()
-			segs := [][]byte{sendPart(t, 0, 1), append(patch(t, goldSend, 17, 1)[:18], "ELLO"...)}
+			segs := [][]byte{sendPart(t, 0, 1), append(enginetest.Patch(t, enginetest.GoldSend, 17, 1)[:18], "ELLO"...)}
 			for i, u := range segs {
 				u[13] = msn
 				if i == 0 || all {
@@ -301,7 +302,7 @@ func TestPutOffTogether(t *testing.T) {
 			wg.Go(func() {
 				for i := range msgs {
 					for mo, last := range []bool{false, true} { // each needs memory
-						u := patch(t, goldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
+						u := enginetest.Patch(t, enginetest.GoldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
 						if !last {
 							u[0] = 0x01
 						}

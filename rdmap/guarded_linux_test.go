@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -43,11 +44,11 @@ func TestPersistent(t *testing.T) {
 				cfg := &Config{Extensions: verbs.ExtCommit}
 				x, y := connect(t, a, b, cfg, cfg)
 				m := openFile(t, kind, fileSize)
-				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: commitRights})
+				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 				defer reg.Invalidate(t.Context())
 				go y.Serve()
-				data, sink, ctx, s := pattern(100_001), make([]byte, 100_001), t.Context(), reg.STag()
-				_, err := x.Verify(ctx, s, 0, 64, crc(make([]byte, 64)))
+				data, sink, ctx, s := enginetest.Pattern(100_001), make([]byte, 100_001), t.Context(), reg.STag()
+				_, err := x.Verify(ctx, s, 0, 64, enginetest.Castagnoli(make([]byte, 64)))
 				if err := errors.Join(err, x.Write(ctx, data, s, 777), x.Flush(ctx, s, 777, 100_001, verbs.FlushPersistent),
 					x.Read(ctx, sink, s, 777)); err != nil {
 					t.Fatal(err)
@@ -93,8 +94,8 @@ func TestTruncated(t *testing.T) {
 				cfg := &Config{Extensions: verbs.ExtCommit}
 				x, y := connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
-				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: commitRights})
-				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: commitRights})
+				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
+				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 				go y.Serve()
 				if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), fileSize-1); err != nil {
 					t.Fatal(err)
@@ -128,7 +129,7 @@ func TestTruncatedUnderLoad(t *testing.T) {
 	for i := range streams {
 		a, b := tcpPair(t)
 		x, y := connect(t, a, b, nil, nil)
-		reg, err := y.Table().RegisterMemory(m, region.Options{Access: commitRights})
+		reg, err := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}

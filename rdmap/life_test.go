@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -134,10 +135,10 @@ func TestCancelWhileLeading(t *testing.T) {
 		// A result beats a context that has ended.
 		var w Waiter
 		w.Reset()
-		w.Complete(errTest)
+		w.Complete(enginetest.ErrTest)
 		dead, kill := context.WithCancel(t.Context())
 		kill()
-		if err := x.Wait(dead, &w); err != errTest {
+		if err := x.Wait(dead, &w); err != enginetest.ErrTest {
 			t.Fatal(err)
 		}
 	})
@@ -149,7 +150,7 @@ func TestFollowersAreServed(t *testing.T) {
 		x, y := connect(t, a, b, &Config{ORD: 4}, &Config{IRD: 4})
 		go y.Serve()
 		mem := make([]byte, 1024)
-		copy(mem, pattern(1024))
+		copy(mem, enginetest.Pattern(1024))
 		reg, _ := y.Register(mem, region.RemoteRead)
 		var wg sync.WaitGroup
 		for i := range 16 {
@@ -181,7 +182,7 @@ func TestPeerTerminates(t *testing.T) {
 		if _, err := p.Next(); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Send(ulpduOf(t, unhex(t, goldTermRead))); err != nil {
+		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermRead))); err != nil {
 			t.Fatal(err)
 		}
 		err := <-sent
@@ -204,7 +205,7 @@ func TestPeerTerminatesLinger(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		x, p := rawResponder(t, a, b, nil)
 		go x.Serve()
-		if err := p.Send(ulpduOf(t, unhex(t, goldTermLocal))); err != nil {
+		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))); err != nil {
 			t.Fatal(err)
 		}
 		if got := everything(t, b); len(got) > 0 {
@@ -231,7 +232,7 @@ func TestWeTerminate(t *testing.T) {
 		if err := x.Send(t.Context(), []byte("opens the stream")); err != nil {
 			t.Fatal(err)
 		}
-		u := ulpduOf(t, unhex(t, goldWrite))
+		u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldWrite))
 		if err := p.Send(u); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func TestWeTerminate(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := p.Next()
-		if err != nil || !bytes.Equal(got, ulpduOf(t, unhex(t, goldTermSTag))) {
+		if err != nil || !bytes.Equal(got, enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermSTag))) {
 			t.Fatalf("got %x, %v", got, err)
 		}
 		if _, err := p.Next(); err != io.EOF {
@@ -317,7 +318,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			t.Fatalf("sent %x before the first FPDU, %v", u, err)
 		}
 		a.SetReadDeadline(time.Now().Add(10 * time.Second))
-		u := ulpduOf(t, unhex(t, goldSend))
+		u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))
 		if tt.spoil != nil {
 			tt.spoil(u)
 		}
@@ -359,7 +360,7 @@ func TestTerminateTooEarly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				x := start(t, a, b)
-				x.Terminate(verbs.TermCode{}, errTest)
+				x.Terminate(verbs.TermCode{}, enginetest.ErrTest)
 				if got := everything(t, b); len(got) > 0 {
 					t.Errorf("sent %x", got)
 				}
@@ -399,7 +400,7 @@ func TestReject(t *testing.T) {
 			if string(r.PrivateData) != "please" {
 				t.Errorf("request says %q", r.PrivateData)
 			}
-			return []byte("no"), errTest
+			return []byte("no"), enginetest.ErrTest
 		}})
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
@@ -408,7 +409,7 @@ func TestReject(t *testing.T) {
 		if !ok || string(rej.PrivateData) != "no" {
 			t.Fatalf("%v", err)
 		}
-		if err := <-errs; !errors.Is(err, errTest) {
+		if err := <-errs; !errors.Is(err, enginetest.ErrTest) {
 			t.Fatalf("responder: %v", err)
 		}
 		<-x.Done()
@@ -458,7 +459,7 @@ func TestInputWhileTaken(t *testing.T) {
 		}
 		x.reader.mu.Unlock()
 		from := time.Now()
-		if err := p.Send(ulpduOf(t, unhex(t, goldSend))); err != nil {
+		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

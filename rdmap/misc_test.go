@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -121,14 +122,14 @@ func TestRTR(t *testing.T) {
 		msn := byte(1)
 		switch rtr {
 		case mpa.RTRSend:
-			p.Send(patch(t, goldSendZero, 13, 1))
+			p.Send(enginetest.Patch(t, enginetest.GoldSendZero, 13, 1))
 			msn = 2
 		case mpa.RTRWrite:
-			p.Send(patch(t, goldWrite, 0)[:14])
+			p.Send(enginetest.Patch(t, enginetest.GoldWrite, 0)[:14])
 		case mpa.RTRRead:
-			p.Send(readOf(t, 1, 2, 0))
+			p.Send(enginetest.ReadRequest(t, 1, 2, 0))
 		}
-		p.Send(patch(t, goldSend, 13, msn))
+		p.Send(enginetest.Patch(t, enginetest.GoldSend, 13, msn))
 		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
 			t.Fatalf("%v: %v", rtr, err)
 		}
@@ -139,18 +140,6 @@ func TestRTR(t *testing.T) {
 		}
 		a.Close()
 		<-y.Done()
-	}
-}
-
-// TestSecondEmptySendIsNoRTR: only the first FPDU can be a ready-to-receive message.
-func TestSecondEmptySendIsNoRTR(t *testing.T) {
-	e := newEngine(engineConfig{recvs: 2})
-	e.rcv.RTRSend = true
-	for msn := range byte(3) {
-		e.input(fpduOf(patch(t, goldSendZero, 13, msn+1)))
-	}
-	if e.err != nil || len(e.got) != 2 || e.rcv.Recvs.Load() != 0 {
-		t.Fatalf("%v, %d messages, %d receives", e.err, len(e.got), e.rcv.Recvs.Load())
 	}
 }
 
@@ -166,10 +155,10 @@ func TestInsufficientIRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.CopyN(io.Discard, b, int64(req[19]))
-	reply := unhex(t, "4d504120494420526570204672616d65"+"50020004"+"00400040")
+	reply := enginetest.Unhex(t, "4d504120494420526570204672616d65"+"50020004"+"00400040")
 	b.Write(reply)
 	got, err := io.ReadAll(b)
-	want := wantTerminate(0x2006<<16, nil, false)
+	want := enginetest.WantTerminate(0x2006<<16, nil, false)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("got %x, %v", got, err)
 	}
@@ -178,24 +167,6 @@ func TestInsufficientIRD(t *testing.T) {
 		t.Fatalf("%v", pe)
 	}
 	<-x.Done()
-}
-
-// TestOpcodeTable: control octets and queues are those of rdmap.md Section 2.
-func TestOpcodeTable(t *testing.T) {
-	for op := range verbs.Opcode(len(verbs.OpCounts{})) {
-		if op.String() == "" || op.Tagged() && op.Queue() != 0 || engine.ControlOctet(op) != 0x40+byte(op) {
-			t.Errorf("%v: tagged %v, queue %d, control %#x", op, op.Tagged(), op.Queue(), engine.ControlOctet(op))
-		}
-		if op.Tagged() != (op == verbs.OpWrite || op == verbs.OpReadResponse) {
-			t.Errorf("%v: tagged %v", op, op.Tagged())
-		}
-	}
-	if verbs.Opcode(0x12).String() != "Opcode(0x12)" || verbs.Opcode(0x12).Queue() != 0 || verbs.Opcode(0x12).Tagged() {
-		t.Error("unknown opcode")
-	}
-	if !verbs.OpImmediateSE.Solicited() || verbs.OpSendInvalidate.Solicited() || !verbs.OpSendSEInvalidate.Invalidates() {
-		t.Error("flags")
-	}
 }
 
 func TestConfigDefaults(t *testing.T) {
@@ -231,55 +202,16 @@ func TestErrorTypes(t *testing.T) {
 	if (&verbs.ConnError{Op: "read", Err: io.EOF}).Timeout() {
 		t.Error("io.EOF counts as a timeout")
 	}
-	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: errTest}
-	if !errors.Is(local, errTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
+	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: enginetest.ErrTest}
+	if !errors.Is(local, enginetest.ErrTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
 		t.Error(local)
 	}
 	for _, err := range []error{
-		cut, local, engine.VioVersion.Error(errTest), &verbs.TerminateError{}, &verbs.RejectError{},
+		cut, local, engine.VioVersion.Error(enginetest.ErrTest), &verbs.TerminateError{}, &verbs.RejectError{},
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)
 		}
-	}
-}
-
-// TestProtocolErrorIsTotal: every error of the lower layers gets a registered code.
-func TestProtocolErrorIsTotal(t *testing.T) {
-	for code := range 256 {
-		e := engine.ProtocolError(&mpa.Error{Code: mpa.Code(code)}, nil)
-		if registered := code >= 1 && code <= 7; e.Code.Registered() != registered {
-			t.Errorf("MPA code %d: %v", code, e.Code)
-		}
-	}
-	if e := engine.ProtocolError(errTest, nil); e.Code != (verbs.TermCode{}) || !errors.Is(e, errTest) {
-		t.Error(e)
-	}
-}
-
-// TestBatchJoins: octets that are adjacent in memory are written as one piece: the trailer of an FPDU
-// and the header of the next one.
-func TestBatchJoins(t *testing.T) {
-	e := newEngine(engineConfig{mulpdu: StagMULPDU})
-	e.post(
-		verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
-		verbs.WR{Op: verbs.OpWrite, Body: make([]byte, 200000)},
-	)
-	e.snd.Take(&e.wk)
-	if err := e.wk.Build(StagMULPDU, true, e.snd.Table); err != nil {
-		t.Fatal(err)
-	}
-	// The Sends; then 4 payloads with 5 pieces of headers and trailers around them.
-	if n := len(e.wk.Batch.Pieces()); n != 1+4+5 {
-		t.Errorf("%d pieces", n)
-	}
-	e.wk.Batch.Begin(false)
-	total := e.wk.Batch.Size()
-	for e.wk.Batch.Size() > 0 {
-		e.wk.Batch.Advance(min(777, e.wk.Batch.Size()))
-	}
-	if len(e.wk.Batch.Unwritten()) != 0 {
-		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.Batch.Size(), total, len(e.wk.Batch.Unwritten()))
 	}
 }
 
@@ -292,8 +224,8 @@ func TestWaiterHints(t *testing.T) {
 	if w.Done() {
 		t.Fatal("a hint completed the Waiter")
 	}
-	w.Complete(errTest)
-	if !w.Done() || w.Err() != errTest {
+	w.Complete(enginetest.ErrTest)
+	if !w.Done() || w.Err() != enginetest.ErrTest {
 		t.Fatal("the Waiter is not complete")
 	}
 	w.Reset()

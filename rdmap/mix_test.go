@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/mixtest"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -100,10 +101,10 @@ func (e *mixEnd) register() {
 		return r.STag()
 	}
 	var mem []byte
-	mem, e.count = word(0)
+	mem, e.count = enginetest.Word(0)
 	e.counter = offer(region.Bytes(mem[:8]), region.Atomic)
 	e.source = offer(region.Bytes(mixOctets), region.RemoteRead|region.Verify)
-	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), commitRights)
+	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), enginetest.CommitRights)
 }
 
 // do posts wrs and waits for the last of them.
@@ -344,7 +345,7 @@ func mix(t *testing.T, seed uint64) {
 // mixEnds are the ways in which a connection ends in the middle.
 var mixEnds = []func(x, y *Conn){
 	func(x, _ *Conn) { x.Close() },
-	func(x, _ *Conn) { x.Abort(errTest) },
+	func(x, _ *Conn) { x.Abort(enginetest.ErrTest) },
 	func(_, y *Conn) { y.Terminate(verbs.TermCode{}, nil) },
 	func(_, y *Conn) { y.nc.Close() },
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -38,7 +39,7 @@ func TestHalfOpenOptions(t *testing.T) {
 				start := time.Now()
 				if half {
 					go func() { // as slowly as possible
-						for i, octet := range unhex(t, frame) {
+						for i, octet := range enginetest.Unhex(t, frame) {
 							if _, err := b.Write([]byte{octet}); err != nil || i == 14 {
 								return
 							}
@@ -106,12 +107,12 @@ func TestRTROnWire(t *testing.T) {
 				t.Fatal(want)
 			}
 			out := r.Out()[n:]
-			rtr := fpduOf(unhex(t, rtrs[want]))
+			rtr := enginetest.FPDU(enginetest.Unhex(t, rtrs[want]))
 			rest, ok := bytes.CutPrefix(out, rtr)
 			if !ok {
 				t.Errorf("%v of %v: first %x, want %x", can, takes, out, rtr)
 			}
-			if u := ulpduOf(t, rest); string(u[18:]) != "x" || len(rest) != mpa.FPDULen(len(u)) {
+			if u := enginetest.ULPDU(t, rest); string(u[18:]) != "x" || len(rest) != mpa.FPDULen(len(u)) {
 				t.Errorf("%v of %v: after the RTR %x", can, takes, rest)
 			}
 		}
@@ -163,7 +164,7 @@ func TestDepthsClamped(t *testing.T) {
 		if n != uint64(out) {
 			t.Errorf("%d Reads sent, %d answered, ORD is 3", n, answered)
 		}
-		if err := p.Send(responseOf(t, reg.STag(), 0)); err != nil {
+		if err := p.Send(enginetest.ReadResponse(t, reg.STag(), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -192,7 +193,7 @@ func TestPrivateDataLimits(t *testing.T) {
 func privateData(t *testing.T, rev, n int, fits bool) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
-	data := pattern(n)
+	data := enginetest.Pattern(n)
 	x := Client(a, &Config{Revision: rev, PrivateData: data})
 	y := Server(b, &Config{Accept: func(r *mpa.Request) ([]byte, error) {
 		if !bytes.Equal(r.PrivateData, data) {
@@ -234,7 +235,7 @@ func TestCapabilityBlock(t *testing.T) {
 		{r.Out(), hex.EncodeToString([]byte("ulp")) + block + "00000009"},
 		{r.In(), block + "00000001"},
 	} {
-		if !bytes.HasSuffix(got.octets, unhex(t, got.want)) {
+		if !bytes.HasSuffix(got.octets, enginetest.Unhex(t, got.want)) {
 			t.Errorf("frame %x, want ... %s", got.octets, got.want)
 		}
 	}
@@ -258,7 +259,7 @@ func TestCapabilityBlock(t *testing.T) {
 		y := Server(b, nil)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
-		data := append([]byte("ulp"), unhex(t, tt.block)...)
+		data := append([]byte("ulp"), enginetest.Unhex(t, tt.block)...)
 		_, neg, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1, PrivateData: data})
 		if err := errors.Join(err, <-errs); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -84,11 +85,11 @@ func (o option) talk(t *testing.T, x, y *Conn) {
 		}
 	}
 	for _, n := range []int{0, 1, 488, 1500, 9000} {
-		if err := y.Send(ctx, pattern(n)); err != nil {
+		if err := y.Send(ctx, enginetest.Pattern(n)); err != nil {
 			t.Fatal(err)
 		}
 		m, err := x.Recv(ctx)
-		if err != nil || !bytes.Equal(m.Data, pattern(n)) {
+		if err != nil || !bytes.Equal(m.Data, enginetest.Pattern(n)) {
 			t.Fatalf("%d octets: %v", n, err)
 		}
 	}
@@ -98,7 +99,7 @@ func (o option) talk(t *testing.T, x, y *Conn) {
 		t.Fatal(err)
 	}
 	go y.Serve()
-	data, sink := pattern(len(mem)), make([]byte, len(mem))
+	data, sink := enginetest.Pattern(len(mem)), make([]byte, len(mem))
 	if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestRTRSent(t *testing.T) {
 		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("next")}}); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := p.Next(); err != nil || !bytes.Equal(u, unhex(t, tt.want)) {
+		if u, err := p.Next(); err != nil || !bytes.Equal(u, enginetest.Unhex(t, tt.want)) {
 			t.Errorf("%v of %v: RTR %x, %v", tt.can, tt.takes, u, err)
 		}
 		if u, err := p.Next(); err != nil || string(u[18:]) != "next" {
@@ -185,7 +186,7 @@ func TestNoMatchingRTR(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := ulpduOf(t, wantTerminate(0x2007<<16, nil, false))
+		u := enginetest.ULPDU(t, enginetest.WantTerminate(0x2007<<16, nil, false))
 		want := mpa.AppendFPDU(nil, u, !nocrc)
 		if markers {
 			want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
@@ -218,7 +219,7 @@ func TestBadMarker(t *testing.T) {
 				t.Fatal(err)
 			}
 			go x.Serve()
-			f := p.Frame(append(ulpduOf(t, unhex(t, goldSendZero)), make([]byte, 1000)...))
+			f := p.Frame(append(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSendZero)), make([]byte, 1000)...))
 			at := 3
 			if inside {
 				at += 512
@@ -230,7 +231,7 @@ func TestBadMarker(t *testing.T) {
 			if _, err := b.Write(f); err != nil {
 				t.Fatal(err)
 			}
-			u := ulpduOf(t, wantTerminate(0x2003<<16, nil, false))
+			u := enginetest.ULPDU(t, enginetest.WantTerminate(0x2003<<16, nil, false))
 			want := mpa.AppendFPDU(nil, u, !nocrc)
 			if both {
 				want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
@@ -259,11 +260,11 @@ func TestMissingMarkers(t *testing.T) {
 	if err := <-errs; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Write(unhex(t, goldSend)); err != nil {
+	if _, err := b.Write(enginetest.Unhex(t, enginetest.GoldSend)); err != nil {
 		t.Fatal(err)
 	}
 	b.CloseWrite() // what is missing never comes
-	if got := everything(t, b); len(got) > 0 && !bytes.Equal(got, wantTerminate(0x2002<<16, nil, false)) {
+	if got := everything(t, b); len(got) > 0 && !bytes.Equal(got, enginetest.WantTerminate(0x2002<<16, nil, false)) {
 		t.Errorf("%x", got)
 	}
 	b.Close()
@@ -293,7 +294,7 @@ func TestRevision1(t *testing.T) {
 	y := Server(b, &Config{Revision: 1})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
-	a.Write(unhex(t, reqKey+"50020004"+"00040004"))
+	a.Write(enginetest.Unhex(t, reqKey+"50020004"+"00040004"))
 	if got := everything(t, a); len(got) > 0 {
 		t.Errorf("answered with %x", got)
 	}
@@ -308,13 +309,13 @@ func TestRevision1(t *testing.T) {
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
 		a, b := rdmaptest.Pipe()
-		cx, cy := new(Config), &Config{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), errTest }}
+		cx, cy := new(Config), &Config{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), enginetest.ErrTest }}
 		o.set(cx, cy)
 		x, y := Client(a, cx), Server(b, cy)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		rej, ok := errors.AsType[*verbs.RejectError](x.Handshake(t.Context()))
-		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, errTest) {
+		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, enginetest.ErrTest) {
 			t.Errorf("%v: %v", o, rej)
 		}
 		<-x.Done()
@@ -344,7 +345,7 @@ func TestRTRNeverComes(t *testing.T) {
 		t.Fatalf("sent %x before the RTR", u)
 	}
 	a.SetReadDeadline(time.Time{})
-	p.Send(patch(t, goldWrite, 0)[:14])
+	p.Send(enginetest.Patch(t, enginetest.GoldWrite, 0)[:14])
 	if u, err := p.Next(); err != nil || string(u[18:]) != "HELLO" {
 		t.Fatalf("%x, %v", u, err)
 	}

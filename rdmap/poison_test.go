@@ -5,15 +5,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 )
-
-// poisoning is true in builds that overwrite memory when it is no longer lent, which are usually those with
-// the race detector.
-var poisoning = func() bool {
-	b := []byte{0}
-	buf.Poison(b)
-	return b[0] != 0
-}()
 
 var background = context.Background()
 
@@ -22,7 +15,7 @@ func TestPoison(t *testing.T) {
 	b := make(buf.Mem, 8)
 	p := buf.NewPool(100)
 	p.Put(b)
-	if poisoning && b[3] != 0xcc {
+	if enginetest.Poisoning && b[3] != 0xcc {
 		t.Fatal("not poisoned")
 	}
 }

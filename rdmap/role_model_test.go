@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -280,7 +281,7 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 	}
 	w.logf("complete %d", id)
 	c.due = true
-	waiter.Complete(errTest)
+	waiter.Complete(enginetest.ErrTest)
 }
 
 // bothGo makes the leader and the waiter that it will wake leave at the same time: the next waiter must not be

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -37,7 +38,7 @@ var silentPeers = []struct {
 	{"half an FPDU", DefaultFPDUTimeout, Server, func(t *testing.T, c net.Conn) error {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
-			_, err = c.Write(unhex(t, goldSend)[:9])
+			_, err = c.Write(enginetest.Unhex(t, enginetest.GoldSend)[:9])
 		}
 		return err
 	}},
@@ -51,7 +52,7 @@ var silentPeers = []struct {
 	{"reads none of the responses", DefaultWriteTimeout, Server, func(t *testing.T, c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
-			err = p.Send(readOf(t, silentStag, 0, 1<<16))
+			err = p.Send(enginetest.ReadRequest(t, silentStag, 0, 1<<16))
 		}
 		return err
 	}},
@@ -103,7 +104,7 @@ func TestSilentPeers(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		x, y := connect(t, a, b, &Config{MULPDU: 1000}, cfg)
 		for time.Since(start) < 2*DefaultWriteTimeout {
-			if err := x.Send(t.Context(), pattern(3000)); err != nil { // needs the Pool
+			if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil { // needs the Pool
 				t.Fatal(err)
 			}
 			if _, err := y.Recv(t.Context()); err != nil {

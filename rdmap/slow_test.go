@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -192,7 +193,7 @@ func TestPartialFPDU(t *testing.T) {
 			if serve {
 				go y.Serve()
 			}
-			fpdu := unhex(t, goldSend)
+			fpdu := enginetest.Unhex(t, enginetest.GoldSend)
 			if _, err := p.Conn.Write(fpdu[:20]); err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +231,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 	}{
 		"stops": {stop: 20, ends: true}, "stops after one octet": {stop: 1, ends: true},
 		"dribbles": {20, limit / 100, false}, "dribbles without end": {20, limit - time.Second, true},
-		"between two": {stop: len(goldSend) / 2},
+		"between two": {stop: len(enginetest.GoldSend) / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 				if _, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1}); err != nil {
 					t.Fatal(err)
 				}
-				fpdu := unhex(t, goldSend)
+				fpdu := enginetest.Unhex(t, enginetest.GoldSend)
 				n := min(tt.stop, len(fpdu))
 				_, err := a.Write(fpdu[:n])
 				start := time.Now()

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -37,7 +37,7 @@ func TestPoolEmpty(t *testing.T) {
 		}
 		h := newCollector()
 		x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000, Markers: markers}, &Config{MULPDU: 1000})
-		src := pattern(50000)
+		src := enginetest.Pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
 		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
@@ -168,37 +168,6 @@ func TestPoolFull(t *testing.T) {
 	})
 }
 
-// TestPutOffBound: one connection puts off no more than maxPutOff, however large its Pool is.
-func TestPutOffBound(t *testing.T) {
-	pool := NewPool(64 * engine.MaxBacklog)
-	if _, ok := pool.mem.Get(64 * engine.MaxBacklog); !ok {
-		t.Fatal("no memory")
-	}
-	e := newEngine(engineConfig{recvs: 1, pool: pool})
-	u := append(patch(t, goldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
-	want := engine.EvStalled
-	for {
-		ev, err := e.rcv.Input(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ev.Kind == engine.EvBlocked {
-			break
-		}
-		if ev.Kind != want || e.rcv.Backlog.Len() > engine.MaxBacklog {
-			t.Fatalf("event %d, %d octets put off", ev.Kind, e.rcv.Backlog.Len())
-		}
-		want = engine.EvNone
-	}
-	if n := e.rcv.Backlog.Len(); n < engine.MaxBacklog/4 {
-		t.Errorf("no more than %d octets", n)
-	}
-	e.rcv.Close()
-	if pool.mem.Load().PutOff != 0 {
-		t.Errorf("%d octets count as put off after the end", pool.mem.Load().PutOff)
-	}
-}
-
 // TestStallEnds: a connection that waits for memory until StallTimeout is over ends, even if no input arrives in that
 // time, whoever reads.
 func TestStallEnds(t *testing.T) {
@@ -220,7 +189,7 @@ func TestStallEnds(t *testing.T) {
 			}
 			a.SetReadDeadline(from.Add(time.Minute))
 			got, err := p.Next()
-			if want := ulpduOf(t, wantTerminate(0x1202<<16|withHdr, u, false)); err != nil || !bytes.Equal(got, want) {
+			if want := enginetest.ULPDU(t, enginetest.WantTerminate(0x1202<<16|enginetest.WithHdr, u, false)); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("Serve %v: %x, %v", serve, got, err)
 			}
 			if d := time.Since(from); d < 10*time.Second || d > 11*time.Second { // it may be read at the next tick

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -18,8 +19,8 @@ func TestStats(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &Config{Extensions: engine.ExtAll, RecvSize: 9000, MULPDU: 1000}
 		x, y := connect(t, a, b, cfg, cfg)
-		mem := &persisting{mem: make([]byte, 8192)}
-		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: commitRights | region.Atomic})
+		mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 		ctx, s := t.Context(), reg.STag()
 		_, e1 := x.FetchAdd(ctx, s, 0, 1, 0)
 		_, e2 := x.Verify(ctx, s, 0, 8192, nil)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -182,7 +183,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}{
 		{"close", func(x, _ *Conn, _, _ net.Conn) { x.Close() }},
 		{"peer closes", func(_, y *Conn, _, _ net.Conn) { y.Close() }},
-		{"abort", func(x, _ *Conn, _, _ net.Conn) { x.Abort(errTest) }},
+		{"abort", func(x, _ *Conn, _, _ net.Conn) { x.Abort(enginetest.ErrTest) }},
 		{"terminate", func(_, y *Conn, _, _ net.Conn) { y.Terminate(verbs.TermCode{}, nil) }},
 		{"wire cut", func(_, _ *Conn, a, _ net.Conn) { a.Close() }},
 	}
@@ -192,7 +193,7 @@ func TestCloseUnderLoad(t *testing.T) {
 				h := &calls{pending: make(map[uint64]*Waiter)}
 				x, y := connect(t, a, b, &Config{Handler: h, Recvs: 100}, &Config{Handler: new(shuffler), Recvs: 100})
 				go y.Serve()
-				reg := mustRegister(t, x, 100, allRights)
+				reg := mustRegister(t, x, 100, enginetest.AllRights)
 				var wg sync.WaitGroup
 				for g := range 4 {
 					wg.Go(func() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -121,7 +122,7 @@ func TestEndWithUpcallRunning(t *testing.T) {
 		for y.upcalls.Load()&1 == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		y.Abort(errTest)
+		y.Abort(enginetest.ErrTest)
 		within(t, "the end", y.Done())
 		close(h.release)
 		for y.takeovers.Load() != 0 {

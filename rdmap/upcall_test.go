@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -60,7 +61,7 @@ func TestCompleteUpcall(t *testing.T) {
 					cfg.HandlerLimit = 10 * time.Millisecond
 				}
 				x, y := connect(t, a, b, nil, cfg)
-				src, dst := pattern(size), make([]byte, size)
+				src, dst := enginetest.Pattern(size), make([]byte, size)
 				from, err := x.Register(src, region.RemoteRead)
 				if err != nil {
 					t.Fatal(err)

@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -6,12 +6,10 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// This file proves the completion rules of RFC 5040 Section 5.5 and RFC 7306 Section
-// 5.4 on two engines without a clock.
 
 // requests are the operations that get a response.
 var requests = []string{"Read", "At", "F", "V", "AW"}
@@ -149,29 +147,29 @@ func TestNoPeeking(t *testing.T) {
 		mem, reg := b.register(t, 3000, region.RemoteRead|region.RemoteWrite)
 		sink, sreg := a.register(t, 3000, region.ReadSink)
 		a.post(
-			verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: pattern(3000)},
-			verbs.WR{Op: signal, Head: pattern(8)},
-			verbs.WR{Op: verbs.OpSend, Head: pattern(1000)},
+			verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: enginetest.Pattern(3000)},
+			verbs.WR{Op: signal, Head: enginetest.Pattern(8)},
+			verbs.WR{Op: verbs.OpSend, Head: enginetest.Pattern(1000)},
 		)
 		for _, f := range split(t, a.output()) {
 			b.input(f)
-			if len(b.got) > 0 && !bytes.Equal(mem, pattern(3000)) {
+			if len(b.got) > 0 && !bytes.Equal(mem, enginetest.Pattern(3000)) {
 				t.Fatalf("%v was delivered before the Write was placed", signal)
 			}
 		}
-		if len(b.got) != 2 || !bytes.Equal(b.got[1].Data, pattern(1000)) || !bytes.Equal(b.got[0].Data, pattern(8)) {
+		if len(b.got) != 2 || !bytes.Equal(b.got[1].Data, enginetest.Pattern(1000)) || !bytes.Equal(b.got[0].Data, enginetest.Pattern(8)) {
 			t.Fatalf("delivered %d messages, %v", len(b.got), b.err)
 		}
-		var d done
+		var d enginetest.Done
 		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 3000, Done: &d})
 		b.input(a.output())
 		for _, f := range split(t, b.output()) {
-			if d.n > 0 {
+			if d.N > 0 {
 				t.Fatal("the Read completed before all its octets had arrived")
 			}
 			a.input(f)
 		}
-		if d.n != 1 || !bytes.Equal(sink, pattern(3000)) {
+		if d.N != 1 || !bytes.Equal(sink, enginetest.Pattern(3000)) {
 			t.Fatal("the Read did not complete, or its sink is incomplete")
 		}
 	}
@@ -182,7 +180,7 @@ func TestNoPeeking(t *testing.T) {
 //
 // spec: rdmap 7.4 touched
 func TestTouchedBuffers(t *testing.T) {
-	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: engine.ExtAll, mulpdu: StagMULPDU}
+	cfg := engineConfig{ord: 2, ird: 2, recvs: 9, ext: engine.ExtAll, mulpdu: engine.StagMULPDU}
 	a, b := newEngine(cfg), newEngine(cfg)
 	mem, reg := b.register(t, 4*verbs.CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
 	source, err := b.snd.Table.Register(mem, region.RemoteRead)
@@ -190,7 +188,7 @@ func TestTouchedBuffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	sink, sreg := a.register(t, len(mem), region.ReadSink)
-	long, short := pattern(len(mem)), pattern(verbs.CopyLimit)
+	long, short := enginetest.Pattern(len(mem)), enginetest.Pattern(verbs.CopyLimit)
 	a.post(
 		verbs.WR{Op: verbs.OpSend, Body: short},
 		verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: long},
@@ -199,11 +197,11 @@ func TestTouchedBuffers(t *testing.T) {
 	clear(long[:8])
 	clear(short)
 	b.input(a.output())
-	if b.err != nil || len(b.got) != 2 || !bytes.Equal(mem[8:], pattern(len(mem))[8:]) {
+	if b.err != nil || len(b.got) != 2 || !bytes.Equal(mem[8:], enginetest.Pattern(len(mem))[8:]) {
 		t.Fatalf("%d messages, %v", len(b.got), b.err)
 	}
 	for _, m := range b.got {
-		if !bytes.Equal(m.Data, pattern(verbs.CopyLimit)) {
+		if !bytes.Equal(m.Data, enginetest.Pattern(verbs.CopyLimit)) {
 			t.Fatal("a payload that was copied has changed")
 		}
 	}
@@ -215,7 +213,7 @@ func TestTouchedBuffers(t *testing.T) {
 	b.input(a.output())
 	clear(mem[16:24])
 	a.input(b.output())
-	if a.err != nil || a.read != 2 || !bytes.Equal(sink[24:], pattern(len(mem))[24:]) {
+	if a.err != nil || a.read != 2 || !bytes.Equal(sink[24:], enginetest.Pattern(len(mem))[24:]) {
 		t.Fatalf("%d requests completed, %v", a.read, a.err)
 	}
 }
@@ -227,7 +225,7 @@ func TestTouchedBuffers(t *testing.T) {
 // spec: rdmap 7.1 Read-Write
 // spec: rdmap 7.4 streams
 func TestStoreBesideResponse(t *testing.T) {
-	cfg := engineConfig{ord: 2, ird: 2, ext: engine.ExtAll, mulpdu: StagMULPDU}
+	cfg := engineConfig{ord: 2, ird: 2, ext: engine.ExtAll, mulpdu: engine.StagMULPDU}
 	a, b, c, d := newEngine(cfg), newEngine(cfg), newEngine(cfg), newEngine(cfg)
 	mem, reg := b.register(t, 4*engine.StageLimit, region.RemoteRead|region.RemoteWrite)
 	other, err := d.snd.Table.Register(mem, region.Atomic)

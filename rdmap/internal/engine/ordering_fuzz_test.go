@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -67,8 +67,8 @@ func (m *orderModel) act(what byte) {
 	case 3:
 		m.answer()
 	case 4:
-		if !m.held && m.pool.Used() == 0 {
-			m.hog, m.held = m.pool.mem.Get(orderPool)
+		if !m.held && m.pool.Load().Octets == 0 {
+			m.hog, m.held = m.pool.Get(orderPool)
 		}
 	case 5:
 		m.release()
@@ -91,16 +91,16 @@ func (m *orderModel) finish() {
 	m.b.rcv.Close()
 	for i, op := range m.ops {
 		switch {
-		case op.done.n != 1:
-			m.t.Fatalf("%s completed %d times", op, op.done.n)
-		case m.b.err == nil && (op.done.err != nil || !op.seen):
-			m.t.Fatalf("%s did not happen: %v", op, op.done.err)
+		case op.done.N != 1:
+			m.t.Fatalf("%s completed %d times", op, op.done.N)
+		case m.b.err == nil && (op.done.Err != nil || !op.seen):
+			m.t.Fatalf("%s did not happen: %v", op, op.done.Err)
 		case i > 0 && op.at < m.ops[i-1].at && m.b.err == nil:
 			m.t.Fatalf("%s completed before %s", op, m.ops[i-1])
 		}
 	}
-	if m.pool.Used() != 0 {
-		m.t.Fatalf("%d octets of memory for messages have not come back", m.pool.Used())
+	if m.pool.Load().Octets != 0 {
+		m.t.Fatalf("%d octets of memory for messages have not come back", m.pool.Load().Octets)
 	}
 }
 

@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"

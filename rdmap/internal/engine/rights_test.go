@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -21,21 +22,21 @@ func TestRights(t *testing.T) {
 		run  func(t *testing.T, e *halves, stag region.STag)
 	}{
 		{"write", region.RemoteWrite, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *halves, stag region.STag) {
-			e.input(fpduOf(writeOf(t, stag, 0)))
+			e.input(enginetest.FPDU(writeOf(t, stag, 0)))
 		}},
 		{"read", region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}, func(t *testing.T, e *halves, stag region.STag) {
-			e.input(fpduOf(readOf(t, stag, 0, 16)))
+			e.input(enginetest.FPDU(enginetest.ReadRequest(t, stag, 0, 16)))
 			e.output()
 		}},
 		{"invalidate", region.RemoteInvalidate, verbs.TermCode{Layer: 0, EType: 1, Code: 9}, func(t *testing.T, e *halves, stag region.STag) {
-			u := patch(t, goldSendInv, 13, 1)
+			u := enginetest.Patch(t, enginetest.GoldSendInv, 13, 1)
 			u[2], u[3], u[4], u[5] = byte(stag>>24), byte(stag>>16), byte(stag>>8), byte(stag)
-			e.input(fpduOf(u))
+			e.input(enginetest.FPDU(u))
 		}},
 		{"response", region.ReadSink, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *halves, stag region.STag) {
 			e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: stag, Len: 16})
 			e.output()
-			e.input(fpduOf(responseOf(t, stag, 0)))
+			e.input(enginetest.FPDU(enginetest.ReadResponse(t, stag, 0)))
 		}},
 	}
 	for a := range region.ReadSink << 1 {
@@ -67,7 +68,7 @@ var requestRights = []struct {
 	{"FetchAdd", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 1}}, region.Atomic, true},
 	{"CmpSwap", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicCmpSwap, Operand: 1, Mask: 1}}, region.Atomic, true},
 	{"Swap", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicSwap, Operand: 1}}, region.Atomic, true},
-	{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: pattern(9)[1:]}, region.RemoteWrite, true},
+	{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: enginetest.Pattern(9)[1:]}, region.RemoteWrite, true},
 	{"flush", verbs.WR{Op: verbs.OpFlushRequest, Len: 128}, region.FlushVisible, false},
 	{"flush G", verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushVisible}, region.FlushVisible, false},
 	{"flush P", verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushPersistent}, region.FlushPersistent, false},
@@ -78,9 +79,9 @@ var requestRights = []struct {
 	},
 	{"flush of nothing", verbs.WR{Op: verbs.OpFlushRequest, Flags: verbs.FlushVisible | verbs.FlushPersistent}, region.FlushVisible | region.FlushPersistent, false},
 	{"verify, hash returned", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128}, region.Verify | region.RemoteRead, false},
-	{"compare", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128, Body: crc(make([]byte, 128))}, region.Verify, false},
-	{"compare 64", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: crc(make([]byte, 64))}, region.Verify, false},
-	{"compare 63", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: crc(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
+	{"compare", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128, Body: enginetest.Castagnoli(make([]byte, 128))}, region.Verify, false},
+	{"compare 64", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: enginetest.Castagnoli(make([]byte, 64))}, region.Verify, false},
+	{"compare 63", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: enginetest.Castagnoli(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
 	{"read", verbs.WR{Op: verbs.OpReadRequest, Len: 128}, region.RemoteRead, false},
 	{"read of nothing", verbs.WR{Op: verbs.OpReadRequest}, 0, false},
 }
@@ -91,13 +92,13 @@ func TestRequestRights(t *testing.T) {
 	for access := range region.ReadSink << 1 {
 		for _, tt := range requestRights {
 			a, b := newEngine(engineConfig{ord: 1, ext: engine.ExtAll}), newEngine(engineConfig{ird: 1, ext: engine.ExtAll})
-			mem := &persisting{mem: make([]byte, 128)}
+			mem := &enginetest.Persisting{Mem: make([]byte, 128)}
 			reg, err := b.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, sink := a.register(t, 128, region.ReadSink)
-			var d done
+			var d enginetest.Done
 			wr := tt.wr
 			wr.STag, wr.Done = reg.STag(), &d
 			if wr.Op == verbs.OpReadRequest {
@@ -106,13 +107,13 @@ func TestRequestRights(t *testing.T) {
 			a.post(wr)
 			exchange(a, b)
 			allowed := access&tt.need == tt.need
-			if allowed != (b.err == nil) || allowed != (d.err == nil) || d.n != 1 {
+			if allowed != (b.err == nil) || allowed != (d.Err == nil) || d.N != 1 {
 				t.Fatalf("%s with %v: %v, %+v", tt.name, access, b.err, d)
 			}
 			if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); !allowed && pe.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 2}) {
 				t.Fatalf("%s with %v: %v", tt.name, access, b.err)
 			}
-			stored, persisted := !bytes.Equal(mem.mem, make([]byte, 128)), mem.calls == 1
+			stored, persisted := !bytes.Equal(mem.Mem, make([]byte, 128)), mem.Calls == 1
 			if stored != (allowed && tt.stores) || persisted != (allowed && wr.Len > 0 && wr.Flags&verbs.FlushPersistent != 0) {
 				t.Fatalf("%s with %v: stored %v, persisted %v", tt.name, access, stored, persisted)
 			}
@@ -129,7 +130,7 @@ func TestRequestRights(t *testing.T) {
 func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
 
 func testGuessing(t *testing.T) {
-	mem := &persisting{mem: make([]byte, 64)}
+	mem := &enginetest.Persisting{Mem: make([]byte, 64)}
 	who := "192.0.2.1"
 	verify := func(access region.Access, hash []byte) verbs.TermCode {
 		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
@@ -145,7 +146,7 @@ func testGuessing(t *testing.T) {
 	}
 	held, _ := region.NewTable().RegisterMemory(mem, region.Options{}) // the memory stays in use
 	defer held.Invalidate(t.Context())
-	good, bad := crc(mem.mem), make([]byte, 4)
+	good, bad := enginetest.Castagnoli(mem.Mem), make([]byte, 4)
 	for range 20 {
 		if c := verify(region.Verify|region.RemoteRead, bad); c != engine.Violations[engine.VioMismatch].Code {
 			t.Fatal(c)
@@ -178,16 +179,16 @@ func testGuessing(t *testing.T) {
 func TestRevoked(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		e := newEngine(engineConfig{})
-		mem, reg := e.register(t, 16, allRights)
+		mem, reg := e.register(t, 16, enginetest.AllRights)
 		if err := reg.Invalidate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if again {
-			if _, err := e.snd.Table.Register(mem, allRights); err != nil {
+			if _, err := e.snd.Table.Register(mem, enginetest.AllRights); err != nil {
 				t.Fatal(err)
 			}
 		}
-		e.input(fpduOf(writeOf(t, reg.STag(), 0)))
+		e.input(enginetest.FPDU(writeOf(t, reg.STag(), 0)))
 		if pe, ok := e.err.(*verbs.ProtocolError); !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}) {
 			t.Fatalf("again=%v: %v", again, e.err)
 		}
@@ -203,15 +204,15 @@ func TestBounds(t *testing.T) {
 	tos := []uint64{0, 1, 7, 8, 9, 23, 24, 25, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 16, 1<<64 - 1}
 	for _, to := range tos {
 		e := newEngine(engineConfig{})
-		_, reg := e.register(t, size, allRights)
-		e.input(fpduOf(writeOf(t, reg.STag(), to)))
+		_, reg := e.register(t, size, enginetest.AllRights)
+		e.input(enginetest.FPDU(writeOf(t, reg.STag(), to)))
 		if want := to <= size-16; (e.err == nil) != want {
 			t.Errorf("write of 16 at %#x: %v", to, e.err)
 		}
 		for _, n := range []uint32{1, 16, 24, 25, 1 << 31, 1<<32 - 1} {
 			e := newEngine(engineConfig{ird: 1})
-			_, reg := e.register(t, size, allRights)
-			e.input(fpduOf(readOf(t, reg.STag(), to, n)))
+			_, reg := e.register(t, size, enginetest.AllRights)
+			e.input(enginetest.FPDU(enginetest.ReadRequest(t, reg.STag(), to, n)))
 			e.output()
 			if want := to <= size && uint64(n) <= size-to; (e.err == nil) != want {
 				t.Errorf("read of %d at %#x: %v", n, to, e.err)

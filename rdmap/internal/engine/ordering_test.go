@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -35,7 +36,7 @@ const orderPool = 1 << 10
 type orderRig struct {
 	t        testing.TB
 	a, b     *halves
-	pool     *Pool
+	pool     *buf.Pool
 	hog      buf.Mem // all memory for messages, which then wait
 	mem      *notedMemory
 	region   region.Region
@@ -163,9 +164,9 @@ func (m *notedMemory) Persist(off, n int) error {
 
 func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	g := orderRigOf(t, firstOp, laterOp)
-	g.pool = NewPool(orderPool)
+	g.pool = buf.NewPool(orderPool)
 	cfg := engineConfig{
-		ord: 9, ird: 9, recvs: 9, size: 64, ext: engine.ExtAll, mulpdu: StagMULPDU, pool: g.pool,
+		ord: 9, ird: 9, recvs: 9, size: 64, ext: engine.ExtAll, mulpdu: engine.StagMULPDU, pool: g.pool,
 	}
 	g.a, g.b = newEngine(cfg), newEngine(cfg)
 	g.b.rcv.Keep = true // so that every message needs memory
@@ -192,7 +193,7 @@ func orderRigOf(t testing.TB, firstOp, laterOp string) *orderRig {
 	return &orderRig{
 		t: t, names: [3]string{first: firstOp, later: laterOp},
 		ops: [3]*orderOp{first: orderOps[firstOp], later: orderOps[laterOp]},
-		mem: &notedMemory{Sim: pmem.OpenSim(pattern(orderSize), nil), persisted: map[int]uint64{}},
+		mem: &notedMemory{Sim: pmem.OpenSim(enginetest.Pattern(orderSize), nil), persisted: map[int]uint64{}},
 	}
 }
 
@@ -216,7 +217,7 @@ func (g *orderRig) register(a, b *region.Table) {
 
 func (g *orderRig) registerAs(m region.Memory, b *region.Table) {
 	var err error
-	if g.region, err = b.RegisterMemory(m, region.Options{Access: commitRights | region.Atomic}); err != nil {
+	if g.region, err = b.RegisterMemory(m, region.Options{Access: enginetest.CommitRights | region.Atomic}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -307,7 +308,7 @@ func (g *orderRig) matches(s *ddp.Segment, pos int) bool {
 // a request that may block.
 func (g *orderRig) hold() {
 	if g.ops[first].response == 0 {
-		g.hog, _ = g.pool.mem.Get(orderPool)
+		g.hog, _ = g.pool.Get(orderPool)
 	} else {
 		g.b.hung = true
 	}
@@ -315,7 +316,7 @@ func (g *orderRig) hold() {
 
 // release ends hold.
 func (g *orderRig) release() {
-	g.pool.mem.Put(g.hog)
+	g.pool.Put(g.hog)
 	g.b.hung = false
 	g.b.replay(g.look)
 }
@@ -351,7 +352,7 @@ func (g *orderRig) check(want []int) {
 // effects compares what the operations saw and left with what they would see and leave if they were carried
 // out one after the other in the order of the trace.
 func (g *orderRig) effects() {
-	word := wordOf(pattern(orderSize))
+	word := wordOf(enginetest.Pattern(orderSize))
 	for _, pos := range g.trace {
 		op := g.ops[pos]
 		if op.seen != nil {
@@ -377,9 +378,9 @@ func (g *orderRig) expect(pos int, word uint64) any {
 	if g.names[pos] != "V" {
 		return word
 	}
-	b := bytes.Clone(pattern(orderSize)[:orderSize-pos])
+	b := bytes.Clone(enginetest.Pattern(orderSize)[:orderSize-pos])
 	copy(b, octetsOf(word))
-	return string(crc(b))
+	return string(enginetest.Castagnoli(b))
 }
 
 func (g *orderRig) say(trace []int) string {

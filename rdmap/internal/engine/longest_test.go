@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"errors"
@@ -7,53 +7,17 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// The tests below move messages of the greatest length, 2^32-1 octets, through the machines; those in
-// this file do so even if int has 32 bits and no memory is that long.
-
-// counting is Guarded memory that counts its accesses: nobody may touch its Bytes.
-type counting struct {
-	mem            []byte
-	stored, loaded uint64
-	next           int  // where the next store or load has to be
-	anywhere       bool // it need not be there
-	bad            int  // it was not
-}
-
-var _ region.Guarded = (*counting)(nil)
-
-func (m *counting) Bytes() []byte                        { return m.mem }
-func (m *counting) Persist(int, int) error               { return nil }
-func (m *counting) Close() error                         { return nil }
-func (m *counting) Guard(_, _ int, f func() error) error { return f() }
-func (m *counting) Store(off int, p []byte) error {
-	m.touch(off, len(p))
-	m.stored += uint64(len(p))
-	return nil
-}
-
-func (m *counting) Load(p []byte, off int) error {
-	m.touch(off, len(p))
-	m.loaded += uint64(len(p))
-	return nil
-}
-
-func (m *counting) touch(off, n int) {
-	if off != m.next && !m.anywhere {
-		m.bad++
-	}
-	m.next = off + n
-}
-
 // TestLongestWrite: an RDMA Write whose segments all go to the same octets. Its length is counted in more
 // than 32 bits, however long a region can be.
 func TestLongestWrite(t *testing.T) {
-	const n = StagMULPDU - ddp.TaggedLen
+	const n = engine.StagMULPDU - ddp.TaggedLen
 	e := newEngine(engineConfig{nocrc: true})
-	mem := &counting{mem: make([]byte, n), anywhere: true}
+	mem := &enginetest.Counting{Mem: make([]byte, n), Anywhere: true}
 	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
 	s := ddp.Segment{Tagged: true, Control: engine.ControlOctet(verbs.OpWrite), STag: ddp.STag(reg.STag())}
 	u := append(s.Append(nil), make([]byte, n)...)
@@ -66,8 +30,8 @@ func TestLongestWrite(t *testing.T) {
 			t.Fatalf("%d octets before the end: %v", left, err)
 		}
 	}
-	if open, _ := e.rcv.DDP.Open(); open || mem.stored != engine.MaxMessage || e.rcv.In.WriteOctets != engine.MaxMessage {
-		t.Errorf("open %v, %d stored, %d counted", open, mem.stored, e.rcv.In.WriteOctets)
+	if open, _ := e.rcv.DDP.Open(); open || mem.Stored != engine.MaxMessage || e.rcv.In.WriteOctets != engine.MaxMessage {
+		t.Errorf("open %v, %d stored, %d counted", open, mem.Stored, e.rcv.In.WriteOctets)
 	}
 }
 
@@ -81,7 +45,7 @@ func TestLongestRefused(t *testing.T) {
 			verbs.OpVerifyRequest: {},
 		} {
 			a, b := newEngine(engineConfig{ord: 1, ext: engine.ExtAll}), newEngine(engineConfig{ird: 1, ext: engine.ExtAll})
-			_, reg := b.register(t, 100, commitRights)
+			_, reg := b.register(t, 100, enginetest.CommitRights)
 			wr.Op, wr.STag, wr.TO, wr.Len = op, reg.STag(), to, engine.MaxMessage
 			a.post(wr)
 			exchange(a, b)
@@ -93,7 +57,7 @@ func TestLongestRefused(t *testing.T) {
 		_, sink := e.register(t, 100, region.ReadSink)
 		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink.STag(), SinkTO: to, Len: engine.MaxMessage})
 		e.output()
-		e.input(fpduOf(responseOf(t, sink.STag(), to+engine.MaxMessage-15))) // 16 octets
+		e.input(enginetest.FPDU(enginetest.ReadResponse(t, sink.STag(), to+engine.MaxMessage-15))) // 16 octets
 		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != engine.Violations[engine.VioReadBounds].Code || pe.Section != engine.Violations[engine.VioReadBounds].Section {
 			t.Errorf("response beyond %#x: %v", to, e.err)
 		}
@@ -104,7 +68,7 @@ func TestLongestRefused(t *testing.T) {
 func TestManyReceives(t *testing.T) {
 	e := newEngine(engineConfig{})
 	e.rcv.Recvs.Store(1 << 40)
-	e.input(fpduOf(sendSegment(1, 0, true, "x")))
+	e.input(enginetest.FPDU(sendSegment(1, 0, true, "x")))
 	if e.err != nil || e.rcv.Recvs.Load() != 1<<40-1 {
 		t.Error(e.err, e.rcv.Recvs.Load())
 	}

@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ const (
 func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
 	cfg := engineConfig{recvs: repeatSends + 1, size: repeatSize}
 	if shared {
-		cfg.queue = NewRecvQueue(repeatSends + 1)
+		cfg.queue = engine.NewRecvQueue(repeatSends + 1)
 	}
 	e := newEngine(cfg)
 	e.singly = singly
@@ -45,7 +45,7 @@ func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segmen
 	}
 	recvs := e.rcv.Recvs.Load()
 	if shared {
-		recvs = int64(cfg.queue.Posted())
+		recvs = int64(cfg.queue.Count())
 	}
 	return fmt.Sprintf("%+v\n%v %s\n%x\n%+v\n%d receives, octets left %d",
 		e.got, e.err != nil, code, e.output(), e.rcv.In, recvs, len(e.in)), e.repeated

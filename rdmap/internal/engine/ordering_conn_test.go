@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"slices"
@@ -6,32 +6,31 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// This file proves rows of the ordering tables on two Conns, with their goroutines, in
-// a bubble: what has not happened when all of them wait will not happen.
-
 // connRig is an orderRig whose halves are Conns. The responder records messages in the trace, if there is a
 // gate as soon as that permits it.
 type connRig struct {
 	*orderRig
-	x, y *Conn
+	x, y *rdmap.Conn
 	gate chan struct{}
 }
 
-func (g *connRig) HandleRecv(_ *Conn, m *verbs.Message) {
+func (g *connRig) HandleRecv(_ *rdmap.Conn, m *verbs.Message) {
 	if g.gate != nil {
 		<-g.gate
 	}
 	g.trace = append(g.trace, int(m.Data[0]))
 }
 
-func (g *connRig) HandleClose(*Conn, error) {}
+func (g *connRig) HandleClose(*rdmap.Conn, error) {}
 
 // onConns runs f for the pair of operations of the row.
 func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
@@ -47,7 +46,7 @@ func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
 func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
 	p, q := rdmaptest.Pipe()
-	g.x, g.y = connect(t, p, q, &Config{Extensions: engine.ExtAll}, &Config{Extensions: engine.ExtAll, Handler: g})
+	g.x, g.y = connect(t, p, q, &rdmap.Config{Extensions: engine.ExtAll}, &rdmap.Config{Extensions: engine.ExtAll, Handler: g})
 	g.register(g.x.Table(), g.y.Table())
 	go g.x.Serve()
 	go g.y.Serve()
@@ -69,7 +68,7 @@ func (g *connRig) run(change func([]verbs.WR)) {
 
 // untouched reports whether no request has had an effect.
 func (g *connRig) untouched() bool {
-	return wordOf(g.mem.Bytes()) == wordOf(pattern(8)) && len(g.mem.persisted) == 0
+	return wordOf(g.mem.Bytes()) == wordOf(enginetest.Pattern(8)) && len(g.mem.persisted) == 0
 }
 
 // TestOrderingHung: while a Flush or Verify is running, messages and Writes pass it, requests do not.
@@ -128,11 +127,11 @@ func TestOrderingFailed(t *testing.T) {
 	} {
 		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
 			if g.names[first] == "F" {
-				g.mem.err = errTest
+				g.mem.err = enginetest.ErrTest
 			}
 			g.run(func(wrs []verbs.WR) {
 				if g.names[first] == "V" {
-					wrs[0].Head = crc([]byte("something else"))
+					wrs[0].Head = enginetest.Castagnoli([]byte("something else"))
 				}
 			})
 			if !slices.Equal(g.done, []string{"1!", "2!"}) || !g.untouched() {
@@ -179,7 +178,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := rdmaptest.PipeSize(1000)
 		h := newCollector()
-		y := Server(q, &Config{Handler: h, Plain: true})
+		y := rdmap.Server(q, &rdmap.Config{Handler: h, Plain: true})
 		go y.Handshake(t.Context())
 		peer, _, err := rdmaptest.Initiate(p, &mpa.Config{IRD: 1, ORD: 1})
 		if err != nil {
@@ -187,7 +186,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 		}
 		synctest.Wait()
 		go y.Serve()
-		src, err := y.Register(pattern(100_000), region.RemoteRead)
+		src, err := y.Register(enginetest.Pattern(100_000), region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +208,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.input(fpduOf(u))
+			a.input(enginetest.FPDU(u))
 		}
 		p.Close()
 		<-y.Done()
@@ -226,7 +225,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 		hung.mem.gate = make(chan struct{})
 		hung.run(nil)
 
-		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: commitRights})
+		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,12 +234,12 @@ func TestStreamsAreIndependent(t *testing.T) {
 		free.trace = waits
 		free.effects()
 
-		back, err := hung.x.Register(pattern(100), region.RemoteRead)
+		back, err := hung.x.Register(enginetest.Pattern(100), region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sink := make([]byte, 100)
-		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != pattern(100)[99] {
+		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != enginetest.Pattern(100)[99] {
 			t.Errorf("the other direction: %v", err)
 		}
 		if err := hung.y.Send(t.Context(), []byte("hello")); err != nil {

@@ -1,20 +1,22 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
 	"encoding/hex"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // goldAll are the seeds of the fuzz targets.
 var goldAll = []string{
-	goldWrite, goldReadReq, goldReadResp, goldSend, goldSendZero, goldSendInv, goldSendSE, goldSendSEI,
-	goldTermSTag, goldTermRead, goldTermBuf, goldTermOp, goldTermLocal, goldTermCRC, goldTermRTR,
-	goldImm, goldImmSE, goldAWResp, goldStalePad, goldFetchAdd, goldCmpSwap, goldSwap, goldAtomicResp,
+	enginetest.GoldWrite, enginetest.GoldReadReq, enginetest.GoldReadResp, enginetest.GoldSend, enginetest.GoldSendZero, enginetest.GoldSendInv, enginetest.GoldSendSE, enginetest.GoldSendSEI,
+	enginetest.GoldTermSTag, enginetest.GoldTermRead, enginetest.GoldTermBuf, enginetest.GoldTermOp, enginetest.GoldTermLocal, enginetest.GoldTermCRC, enginetest.GoldTermRTR,
+	enginetest.GoldImm, enginetest.GoldImmSE, enginetest.GoldAWResp, enginetest.GoldStalePad, goldFetchAdd, goldCmpSwap, goldSwap, goldAtomicResp,
 	goldFlush, goldVerify, goldVerifyHash, goldAtomicWrite,
 }
 
@@ -49,16 +51,16 @@ func echoesSTag(t *testing.T, in []byte, was string) bool {
 }
 
 func fuzzRun(t *testing.T, in []byte, piece int) string {
-	pool := NewPool(1 << 20)
+	pool := buf.NewPool(1 << 20)
 	e := newEngine(engineConfig{recvs: 3, ird: 2, ord: 1, nocrc: true, size: 100, pool: pool, ext: engine.ExtAll})
 	around := make([]byte, 300)
-	reg, err := e.snd.Table.Register(around[100:200:200], allRights|region.Atomic|region.Verify|region.FlushVisible)
+	reg, err := e.snd.Table.Register(around[100:200:200], enginetest.AllRights|region.Atomic|region.Verify|region.FlushVisible)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sink := make([]byte, 32)
 	sreg, _ := e.snd.Table.Register(sink, region.ReadSink)
-	var d done
+	var d enginetest.Done
 	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sreg.STag(), Len: 32, Done: &d})
 	e.output()
 	// The fuzzer cannot guess STags: two words stand for them.
@@ -85,13 +87,13 @@ func fuzzRun(t *testing.T, in []byte, piece int) string {
 		if !told && (len(segs) == 0 || segs[len(segs)-1] != verbs.OpTerminate) {
 			t.Fatalf("error %v and no Terminate", e.err)
 		}
-		if d.n != 1 {
-			t.Fatalf("the Read completed %d times", d.n)
+		if d.N != 1 {
+			t.Fatalf("the Read completed %d times", d.N)
 		}
 	}
 	e.rcv.Close()
-	if pool.Used() != 0 {
-		t.Fatalf("%d octets of the pool in use", pool.Used())
+	if pool.Load().Octets != 0 {
+		t.Fatalf("%d octets of the pool in use", pool.Load().Octets)
 	}
 	if len(e.got) > 3 {
 		t.Fatalf("%d messages into 3 receives", len(e.got))
@@ -126,8 +128,8 @@ func FuzzTerminate(f *testing.F) {
 		b, _ := hex.DecodeString(g)
 		f.Add(b[20 : len(b)-4])
 	}
-	for _, s := range siwTerminates {
-		b, _ := hex.DecodeString(s.octets)
+	for _, s := range enginetest.SiwTerminates {
+		b, _ := hex.DecodeString(s.Octets)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -1,17 +1,40 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
-	"encoding/hex"
-	"errors"
+	"context"
+	"net"
+	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
+
+// connect runs the startup on two ends and closes both when the test is over.
+func connect(t testing.TB, a, b net.Conn, ca, cb *rdmap.Config) (*rdmap.Conn, *rdmap.Conn) {
+	t.Helper()
+	x, y := rdmap.Client(a, ca), rdmap.Server(b, cb)
+	errs := make(chan error, 1)
+	go func() { errs <- y.Handshake(context.Background()) }()
+	if err := x.Handshake(context.Background()); err != nil {
+		t.Fatalf("initiator: %v", err)
+	}
+	if err := <-errs; err != nil {
+		t.Fatalf("responder: %v", err)
+	}
+	t.Cleanup(func() {
+		go x.Close()
+		y.Close()
+		<-x.Done()
+	})
+	return x, y
+}
 
 // halves is the two halves of a Conn without socket, clock, lock or goroutine, driven by hand: octets
 // in, octets out.
@@ -24,7 +47,7 @@ type halves struct {
 	due  []engine.Completion
 	err  error
 	got  []verbs.Message // delivered, Data copied
-	conn *Conn           // with wire: everything is done to this connection
+	conn *rdmap.Conn     // with wire: everything is done to this connection
 	wire []byte          // what its peer sends
 	read int             // Reads of ours completed
 
@@ -38,8 +61,8 @@ type engineConfig struct {
 	mulpdu, ird, ord, recvs, size int
 	nocrc, interleave             bool
 	ext                           verbs.Extensions
-	pool                          *Pool
-	queue                         *RecvQueue
+	pool                          *buf.Pool
+	queue                         *engine.RecvQueue
 	quota                         int
 }
 
@@ -47,7 +70,7 @@ func newEngine(cfg engineConfig) *halves {
 	e := &halves{}
 	t := region.NewTable()
 	if cfg.pool == nil {
-		cfg.pool = NewPool(1 << 30)
+		cfg.pool = buf.NewPool(1 << 30)
 	}
 	if cfg.mulpdu == 0 {
 		cfg.mulpdu = 1442
@@ -60,8 +83,8 @@ func newEngine(cfg engineConfig) *halves {
 	s.Limit, s.Table, s.Interleave, s.Ext = 1<<30, t, cfg.interleave, cfg.ext
 	s.Open(true)
 	e.rcv = engine.NewReceiver(engine.ReceiverConfig{
-		Ext: cfg.ext, Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool.mem,
-		Queue: cfg.queue.shared(), Quota: cfg.quota,
+		Ext: cfg.ext, Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool,
+		Queue: cfg.queue, Quota: cfg.quota,
 	})
 	e.df.CRC = !cfg.nocrc
 	return e
@@ -70,7 +93,8 @@ func newEngine(cfg engineConfig) *halves {
 // noLock is the lock of engines that are used by one goroutine.
 type noLock struct{}
 
-func (noLock) Lock()   {}
+func (noLock) Lock() {}
+
 func (noLock) Unlock() {}
 
 // post queues work requests.
@@ -208,21 +232,28 @@ func (e *halves) register(t testing.TB, n int, access region.Access) ([]byte, re
 	return mem, reg
 }
 
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+// collector keeps the messages of its upcalls.
+type collector struct {
+	mu     sync.Mutex
+	msgs   [][]byte
+	closed error
+	got    chan struct{} // one token per message
+	over   chan struct{}
 }
 
-// done is a Completer for tests.
-type done struct {
-	n   int
-	err error
+func newCollector() *collector {
+	return &collector{got: make(chan struct{}, 1024), over: make(chan struct{})}
 }
 
-func (d *done) Complete(err error) { d.n++; d.err = err }
+func (h *collector) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
+	h.mu.Lock()
+	h.msgs = append(h.msgs, bytes.Clone(m.Data))
+	h.mu.Unlock()
+	c.PostRecv(1)
+	h.got <- struct{}{}
+}
 
-var errTest = errors.New("test")
+func (h *collector) HandleClose(_ *rdmap.Conn, err error) {
+	h.closed = err
+	close(h.over)
+}

@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -112,7 +113,7 @@ func TestAbortOrder(t *testing.T) {
 		verbs.WR{Op: verbs.OpSend, Body: make([]byte, 10000), Done: recorder{&log, "s2"}},
 	)
 	a.output()
-	a.fail(errTest)
+	a.fail(enginetest.ErrTest)
 	a.output()
 	if want := []string{"r1!", "s1!", "r2!", "s2!"}; !slices.Equal(log, want) {
 		t.Fatalf("completed %v, want %v", log, want)
@@ -122,7 +123,7 @@ func TestAbortOrder(t *testing.T) {
 // TestTerminateBehindMessage: the Terminate is sent at the end of a message, and messages that had not
 // begun are not sent (RFC 5040 Section 5.4).
 func TestTerminateBehindMessage(t *testing.T) {
-	a := newEngine(engineConfig{mulpdu: StagMULPDU})
+	a := newEngine(engineConfig{mulpdu: engine.StagMULPDU})
 	var log []string
 	big := make([]byte, 3*buf.BatchOctets)
 	a.post(
@@ -182,7 +183,7 @@ func TestNothingBehindTerminate(t *testing.T) {
 // TestPrune: messages that were taken and have not begun when the connection fails give back what they
 // hold, and complete with the error.
 func TestPrune(t *testing.T) {
-	a := newEngine(engineConfig{ird: 2, ext: verbs.Ext7306, mulpdu: StagMULPDU})
+	a := newEngine(engineConfig{ird: 2, ext: verbs.Ext7306, mulpdu: engine.StagMULPDU})
 	b := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
 	src, reg := a.register(t, 2*engine.StageLimit, region.RemoteRead)
 	_, word := a.register(t, 8, region.Atomic)
@@ -192,7 +193,7 @@ func TestPrune(t *testing.T) {
 		verbs.WR{Op: verbs.OpAtomicRequest, STag: word.STag(), Atomic: &verbs.Atomic{}},
 	)
 	a.input(b.output())
-	var d done
+	var d enginetest.Done
 	a.post(verbs.WR{Op: verbs.OpSend, Body: make([]byte, 2*verbs.CopyLimit)}, verbs.WR{Op: verbs.OpSend, Head: []byte("taken"), Done: &d})
 	if !a.snd.Take(&a.wk) {
 		t.Fatal("nothing to send")
@@ -204,9 +205,9 @@ func TestPrune(t *testing.T) {
 	if len(a.wk.Items) != 2 || a.snd.Copied == 0 { // the Atomic, which waits until the response is written, and that Send
 		t.Fatalf("%d items are left, %d octets", len(a.wk.Items), a.snd.Copied)
 	}
-	a.fail(errTest)
-	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.n != 1 || !errors.Is(d.err, errTest) {
-		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.Copied, d.n, d.err)
+	a.fail(enginetest.ErrTest)
+	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.N != 1 || !errors.Is(d.Err, enginetest.ErrTest) {
+		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.Copied, d.N, d.Err)
 	}
 }
 
@@ -227,10 +228,10 @@ func TestSlots(t *testing.T) {
 // peers they are not, since few receivers expect that.
 func TestInterleave(t *testing.T) {
 	for _, stag := range []bool{false, true} {
-		a := newEngine(engineConfig{mulpdu: StagMULPDU, ird: 1, interleave: stag})
+		a := newEngine(engineConfig{mulpdu: engine.StagMULPDU, ird: 1, interleave: stag})
 		b := newEngine(engineConfig{recvs: 10, ord: 1})
 		src, reg := a.register(t, 4*buf.BatchOctets, region.RemoteRead)
-		copy(src, pattern(len(src)))
+		copy(src, enginetest.Pattern(len(src)))
 		sink, sreg := b.register(t, len(src), region.ReadSink)
 		b.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: uint32(len(src))})
 		a.input(b.output())
@@ -262,7 +263,7 @@ func TestInterleave(t *testing.T) {
 func TestResponsesInOrder(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 4}), newEngine(engineConfig{ird: 4})
 	src, reg := b.register(t, 5000, region.RemoteRead)
-	copy(src, pattern(5000))
+	copy(src, enginetest.Pattern(5000))
 	sink, sreg := a.register(t, 5000, region.ReadSink)
 	var log []string
 	for i, n := range []uint32{5000, 0, 1, 0} {
@@ -281,10 +282,10 @@ func TestResponsesInOrder(t *testing.T) {
 func TestCancelledRead(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 2}), newEngine(engineConfig{ird: 2})
 	src, reg := b.register(t, 5000, region.RemoteRead)
-	copy(src, pattern(5000))
+	copy(src, enginetest.Pattern(5000))
 	gone, greg := a.register(t, 5000, region.ReadSink)
 	sink, sreg := a.register(t, 5000, region.ReadSink)
-	var d1, d2 done
+	var d1, d2 enginetest.Done
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	out := a.output()
@@ -296,7 +297,7 @@ func TestCancelledRead(t *testing.T) {
 	}
 	b.input(out)
 	exchange(a, b)
-	if a.err != nil || !bytes.Equal(gone, make([]byte, 5000)) || !bytes.Equal(sink, src) || d2.n != 1 {
+	if a.err != nil || !bytes.Equal(gone, make([]byte, 5000)) || !bytes.Equal(sink, src) || d2.N != 1 {
 		t.Fatalf("%v", a.err)
 	}
 	// A Read that still waits can be removed.
@@ -321,7 +322,7 @@ func TestMSNWraps(t *testing.T) {
 // TestTerminateInPieces: a Terminate in several segments is decoded, and what follows its parts is
 // ignored.
 func TestTerminateInPieces(t *testing.T) {
-	u := ulpduOf(t, unhex(t, goldTermRead))
+	u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermRead))
 	payload := append(bytes.Clone(u[18:]), 1, 2, 3, 4)
 	e := newEngine(engineConfig{})
 	for off := 0; off < len(payload); off += 5 {
@@ -331,10 +332,39 @@ func TestTerminateInPieces(t *testing.T) {
 		if off+n < len(payload) {
 			h[0] &^= 0x40
 		}
-		e.input(fpduOf(append(h, payload[off:off+n]...)))
+		e.input(enginetest.FPDU(append(h, payload[off:off+n]...)))
 	}
 	te, ok := e.err.(*verbs.TerminateError)
 	if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 1}) || len(te.Terminate.Read) != 28 {
 		t.Fatalf("%v", e.err)
+	}
+}
+
+// TestWorkSpares runs batches of many sizes: memory that is passed on holds nothing of its former content.
+func TestWorkSpares(t *testing.T) {
+	var w engine.Work
+	w.Slots = nil
+	for size := 1; size < 3*buf.PooledLen; size = size*3/2 + 1 {
+		for k := range size {
+			w.Add().Octets = uint32(k + 1)
+		}
+		for k := range w.Items {
+			if w.Items[k].Octets != uint32(k+1) {
+				t.Fatalf("burst of %d: item %d is %d", size, k, w.Items[k].Octets)
+			}
+		}
+		box := w.Box
+		w.Drop(size)
+		if cap(w.Items) > buf.RingKeep {
+			t.Fatalf("burst of %d: room for %d items kept", size, cap(w.Items))
+		}
+		if box == nil {
+			continue
+		}
+		for _, it := range *box {
+			if it.Octets != 0 {
+				t.Fatalf("burst of %d: memory is not clear", size)
+			}
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -20,7 +21,7 @@ func TestJoin(t *testing.T) {
 	b := newEngine(engineConfig{ird: 1, recvs: 1000})
 	mem, reg := b.register(t, 1000, region.RemoteWrite)
 	var want []string
-	var d done
+	var d enginetest.Done
 	send := func(n int, last verbs.Completer) {
 		for i := range n {
 			text := fmt.Sprint("message ", len(want))
@@ -46,7 +47,7 @@ func TestJoin(t *testing.T) {
 		t.Errorf("%d items", n)
 	}
 	exchange(a, b)
-	if a.err != nil || b.err != nil || d.n != 1 || d.err != nil || a.snd.Copied != 0 {
+	if a.err != nil || b.err != nil || d.N != 1 || d.Err != nil || a.snd.Copied != 0 {
 		t.Fatalf("%v, %v, %+v, %d octets left", a.err, b.err, d, a.snd.Copied)
 	}
 	for i, m := range b.got {
@@ -70,7 +71,7 @@ func TestJoin(t *testing.T) {
 // in the MSNs.
 func TestJoinCancelled(t *testing.T) {
 	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
-	var d, e done
+	var d, e enginetest.Done
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
 		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
 	if !a.snd.Cancel(&d) || a.snd.Cancel(&d) || a.snd.Requests.Len() != 2 || a.snd.Requests.At(0).Octets != 6 {
@@ -85,7 +86,7 @@ func TestJoinCancelled(t *testing.T) {
 	for _, m := range b.got {
 		got = append(got, string(m.Data))
 	}
-	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.n+e.n != 0 || a.snd.Copied != 0 {
+	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.N+e.N != 0 || a.snd.Copied != 0 {
 		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.Copied)
 	}
 	if a.wk.Out.Messages[verbs.OpSend] != 3 || a.wk.MSN[ddp.QNSend] != 3 {
@@ -94,7 +95,7 @@ func TestJoinCancelled(t *testing.T) {
 }
 
 // alikeWRs returns work requests of which many in a row differ only in their payload.
-func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []verbs.WR) {
+func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *enginetest.Done) (wrs []verbs.WR) {
 	sizes := []int{0, 1, 2, 3, 4, 7, 8, 64, 65, 700, verbs.CopyLimit, verbs.CopyLimit + 1}
 	for len(wrs) < n {
 		ops := []verbs.Opcode{verbs.OpSend, verbs.OpSend, verbs.OpSendSE, verbs.OpSendInvalidate, verbs.OpWrite, verbs.OpImmediate}
@@ -124,7 +125,7 @@ func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *done) (wrs []v
 func TestJoinAlike(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
-		var together, singly done
+		var together, singly enginetest.Done
 		cfg := engineConfig{mulpdu: []int{0, 100}[seed%2], nocrc: seed%3 == 0}
 		a, b := newEngine(cfg), newEngine(cfg)
 		for range 3 {
@@ -152,5 +153,31 @@ func TestJoinAlike(t *testing.T) {
 		if together != singly || a.wk.Out != b.wk.Out || a.snd.Copied != 0 || a.wk.MSN != b.wk.MSN {
 			t.Fatalf("seed %d: %+v, %+v", seed, a.wk.Out, b.wk.Out)
 		}
+	}
+}
+
+// TestBatchJoins: octets that are adjacent in memory are written as one piece: the trailer of an FPDU
+// and the header of the next one.
+func TestBatchJoins(t *testing.T) {
+	e := newEngine(engineConfig{mulpdu: engine.StagMULPDU})
+	e.post(
+		verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
+		verbs.WR{Op: verbs.OpWrite, Body: make([]byte, 200000)},
+	)
+	e.snd.Take(&e.wk)
+	if err := e.wk.Build(engine.StagMULPDU, true, e.snd.Table); err != nil {
+		t.Fatal(err)
+	}
+	// The Sends; then 4 payloads with 5 pieces of headers and trailers around them.
+	if n := len(e.wk.Batch.Pieces()); n != 1+4+5 {
+		t.Errorf("%d pieces", n)
+	}
+	e.wk.Batch.Begin(false)
+	total := e.wk.Batch.Size()
+	for e.wk.Batch.Size() > 0 {
+		e.wk.Batch.Advance(min(777, e.wk.Batch.Size()))
+	}
+	if len(e.wk.Batch.Unwritten()) != 0 {
+		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.Batch.Size(), total, len(e.wk.Batch.Unwritten()))
 	}
 }

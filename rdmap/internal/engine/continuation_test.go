@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const (
 // followed runs FPDUs of a tagged message through an engine whose memory ends with the message, one by
 // one or not, and returns a description of the result.
 func followed(t *testing.T, op verbs.Opcode, singly bool, spoil func(segs []ddp.Segment, fpdus [][]byte)) (log string, octets int) {
-	e := newEngine(engineConfig{ord: 2, recvs: 1, mulpdu: StagMULPDU})
+	e := newEngine(engineConfig{ord: 2, recvs: 1, mulpdu: engine.StagMULPDU})
 	e.singly = singly
 	size := followMem
 	if op == verbs.OpReadResponse {

@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -30,7 +31,7 @@ type modelOp struct {
 	op      verbs.Opcode
 	answer  verbs.Answer
 	sink    []byte
-	done    done
+	done    enginetest.Done
 	at      int  // its position among the completions
 	arrived bool // completely
 	seen    bool // it has taken effect
@@ -57,7 +58,7 @@ type modelFPDU struct {
 type orderModel struct {
 	t      testing.TB
 	a, b   *halves
-	pool   *Pool
+	pool   *buf.Pool
 	hog    buf.Mem
 	held   bool // hog holds all memory
 	sim    *pmem.Sim
@@ -106,8 +107,8 @@ func (d modelDone) Complete(err error) {
 }
 
 func newOrderModel(t testing.TB, how byte) *orderModel {
-	m := &orderModel{t: t, pool: NewPool(orderPool), sim: pmem.OpenSim(pattern(orderSize), nil), want: pattern(orderSize)}
-	size := []int{StagMULPDU, 1442, 300, 60}[how&3]
+	m := &orderModel{t: t, pool: buf.NewPool(orderPool), sim: pmem.OpenSim(enginetest.Pattern(orderSize), nil), want: enginetest.Pattern(orderSize)}
+	size := []int{engine.StagMULPDU, 1442, 300, 60}[how&3]
 	cfg := engineConfig{ord: 3, ird: 3, recvs: 1000, size: 256, ext: engine.ExtAll, mulpdu: size, pool: m.pool}
 	m.a = newEngine(cfg)
 	cfg.mulpdu = max(size, 300)
@@ -130,7 +131,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 			t.Error(err)
 		}
 	})
-	m.stag = register(commitRights | region.Atomic)
+	m.stag = register(enginetest.CommitRights | region.Atomic)
 	if m.source = m.stag; how&8 != 0 {
 		m.source = register(region.RemoteRead) // its octets are lent to the socket
 	}
@@ -148,7 +149,7 @@ func (m *orderModel) post(kind string, word int) {
 		if kind == "Send" {
 			wr.Op = verbs.OpSend
 			if long {
-				wr.Head = slices.Concat(op.value(), pattern(192))
+				wr.Head = slices.Concat(op.value(), enginetest.Pattern(192))
 			}
 		}
 	case "Write":
@@ -236,7 +237,7 @@ func (m *orderModel) release() {
 	if !m.held {
 		return
 	}
-	m.pool.mem.Put(m.hog)
+	m.pool.Put(m.hog)
 	m.held = false
 	m.b.replay(m.messages)
 	m.messages()
@@ -309,7 +310,7 @@ func (m *orderModel) effect(op *modelOp) (check func()) {
 		m.found = m.found[1:]
 		return func() { same(found, before[op.off:][:8]) }
 	case "V":
-		return func() { same(op.answer.Sum[:op.answer.N], crc(before)) }
+		return func() { same(op.answer.Sum[:op.answer.N], enginetest.Castagnoli(before)) }
 	default: // AW
 		copy(word, op.value())
 		return func() {}

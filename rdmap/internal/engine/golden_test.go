@@ -1,4 +1,4 @@
-package rdmap
+package engine_test
 
 import (
 	"bytes"
@@ -7,50 +7,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// The FPDUs of test-vectors.md Section 4. STags 11223344 and aabbccdd cannot be
-// registered on purpose (they are drawn at random), so what a region table has to
-// know is tested with the STag replaced and the CRC recomputed: see withSTag.
-const (
-	goldWrite    = "001ec140112233440000000100000000000102030405060708090a0b0c0d0e0f02febf03"
-	goldReadReq  = "002e414100000000000000010000000100000000aabbccdd000000000000200000001000112233440000000000001000" + "9ddf71c2"
-	goldReadResp = "001ec142aabbccdd0000000000002000000102030405060708090a0b0c0d0e0fa44706e3"
-	goldSend     = "001741430000000000000000000000010000000048454c4c4f000000ccc19375"
-	goldSendZero = "0012414300000000000000000000000200000000accbdb8c"
-	goldSendInv  = "001741441122334400000000000000030000000048454c4c4f000000abfbdb6f"
-	goldSendSE   = "001741450000000000000000000000040000000048454c4c4f00000073a1b362"
-	goldSendSEI  = "001741461122334400000000000000050000000048454c4c4f000000cffd5e91"
-	goldTermSTag = "00264147000000000000000200000001000000001100c000001ec140112233440000000100000000769806af"
-	goldTermRead = "00464147000000000000000200000001000000000101e000002e414100000000000000010000000100000000aabbccdd" +
-		"000000000000200000001000112233440000000000001000e2f4d4e2"
-	goldTermBuf   = "002a4147000000000000000200000001000000001202c00007e24143000000000000000000000009000000004ff55aec"
-	goldTermOp    = "002a4147000000000000000200000001000000000206c000001a414c0000000000000001000000040000000047a662f4"
-	goldTermLocal = "001641470000000000000002000000010000000000000000f9a26f1d"
-	goldTermCRC   = "0016414700000000000000020000000100000000200200007fe42585"
-	goldTermRTR   = "0016414700000000000000020000000100000000200700001bd2babe"
-	goldImm       = "001a41480000000000000000000000060000000001020304050607083d6b1697"
-	goldImmSE     = "001a4149000000000000000000000007000000000102030405060708c598f089"
-	goldAWResp    = "0012415100000000000000030000000700000000e2c6f91e"
-	goldStalePad  = "001741430000000000000000000000010000000048454c4c4f010203a890c7e4"
-)
-
-// fpduOf recomputes length, pad and CRC around a ULPDU.
-func fpduOf(ulpdu []byte) []byte { return mpa.AppendFPDU(nil, ulpdu, true) }
-
-// ulpduOf returns the ULPDU of one FPDU.
-func ulpduOf(t testing.TB, fpdu []byte) []byte {
-	t.Helper()
-	d := mpa.Deframer{CRC: true}
-	u, n, err := d.Next(bytes.Clone(fpdu))
-	if err != nil || n != len(fpdu) {
-		t.Fatalf("bad vector: %d of %d octets, %v", n, len(fpdu), err)
-	}
-	return bytes.Clone(u)
-}
 
 func TestGoldenProduced(t *testing.T) {
 	hello := []byte("HELLO")
@@ -61,13 +21,13 @@ func TestGoldenProduced(t *testing.T) {
 		want string
 		wr   verbs.WR
 	}{
-		{goldWrite, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
-		{goldReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
-		{goldSend, verbs.WR{Op: verbs.OpSend, Head: hello}},
-		{goldSendZero, verbs.WR{Op: verbs.OpSend}},
-		{goldSendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
-		{goldSendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
-		{goldSendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
+		{enginetest.GoldWrite, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
+		{enginetest.GoldReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
+		{enginetest.GoldSend, verbs.WR{Op: verbs.OpSend, Head: hello}},
+		{enginetest.GoldSendZero, verbs.WR{Op: verbs.OpSend}},
+		{enginetest.GoldSendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
+		{enginetest.GoldSendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
+		{enginetest.GoldSendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
 	} {
 		e.post(step.wr)
 		if got := hex.EncodeToString(e.output()); got != step.want {
@@ -84,12 +44,12 @@ func TestGoldenResponse(t *testing.T) {
 	for i := range 16 {
 		mem[0x1000+i] = byte(i)
 	}
-	u := ulpduOf(t, unhex(t, goldReadReq))
+	u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldReadReq))
 	binary.BigEndian.PutUint32(u[18+12:], 16)
 	binary.BigEndian.PutUint32(u[18+16:], uint32(reg.STag()))
-	e.input(fpduOf(u))
-	if got := hex.EncodeToString(e.output()); got != goldReadResp {
-		t.Fatalf("got %s\nwant %s", got, goldReadResp)
+	e.input(enginetest.FPDU(u))
+	if got := hex.EncodeToString(e.output()); got != enginetest.GoldReadResp {
+		t.Fatalf("got %s\nwant %s", got, enginetest.GoldReadResp)
 	}
 }
 
@@ -98,15 +58,15 @@ func TestGoldenConsumed(t *testing.T) {
 	_, reg := e.register(t, 1, region.RemoteInvalidate)
 	_, reg2 := e.register(t, 1, region.RemoteInvalidate)
 	invalidate := func(s string, stag region.STag) []byte {
-		u := ulpduOf(t, unhex(t, s))
+		u := enginetest.ULPDU(t, enginetest.Unhex(t, s))
 		binary.BigEndian.PutUint32(u[2:], uint32(stag))
-		return fpduOf(u)
+		return enginetest.FPDU(u)
 	}
-	e.input(unhex(t, goldStalePad))
-	e.input(unhex(t, goldSendZero))
-	e.input(invalidate(goldSendInv, reg.STag()))
-	e.input(unhex(t, goldSendSE))
-	e.input(invalidate(goldSendSEI, reg2.STag()))
+	e.input(enginetest.Unhex(t, enginetest.GoldStalePad))
+	e.input(enginetest.Unhex(t, enginetest.GoldSendZero))
+	e.input(invalidate(enginetest.GoldSendInv, reg.STag()))
+	e.input(enginetest.Unhex(t, enginetest.GoldSendSE))
+	e.input(invalidate(enginetest.GoldSendSEI, reg2.STag()))
 	if e.err != nil {
 		t.Fatal(e.err)
 	}
@@ -138,9 +98,9 @@ func TestGoldenWriteConsumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := ulpduOf(t, unhex(t, goldWrite))
+	u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldWrite))
 	binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
-	e.input(fpduOf(u))
+	e.input(enginetest.FPDU(u))
 	if e.err != nil || mem[15] != 15 {
 		t.Fatalf("%v, memory %x", e.err, mem)
 	}
@@ -153,40 +113,40 @@ func TestGoldenReadConsumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d done
+	var d enginetest.Done
 	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: 0x2000, Len: 16, Done: &d})
 	e.output()
-	u := ulpduOf(t, unhex(t, goldReadResp))
+	u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldReadResp))
 	binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
-	e.input(fpduOf(u))
-	if e.err != nil || d.n != 1 || d.err != nil || mem[15] != 15 {
+	e.input(enginetest.FPDU(u))
+	if e.err != nil || d.N != 1 || d.Err != nil || mem[15] != 15 {
 		t.Fatalf("%v, done %+v, memory %x", e.err, d, mem)
 	}
 }
 
 // TestGoldenTerminates produces and parses the Terminates of vectors 4.9 to 4.15.
 func TestGoldenTerminates(t *testing.T) {
-	hdr := func(s string) []byte { return ulpduOf(t, unhex(t, s)) }
+	hdr := func(s string) []byte { return enginetest.ULPDU(t, enginetest.Unhex(t, s)) }
 	for _, tt := range []struct {
 		want string
 		term verbs.Terminate
 	}{
-		{goldTermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(goldWrite)[:14]}},
-		{goldTermRead, verbs.Terminate{
+		{enginetest.GoldTermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(enginetest.GoldWrite)[:14]}},
+		{enginetest.GoldTermRead, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 0, EType: 1, Code: 1}, HasLength: true, SegLen: 46,
-			DDP: hdr(goldReadReq)[:18], Read: hdr(goldReadReq)[18:],
+			DDP: hdr(enginetest.GoldReadReq)[:18], Read: hdr(enginetest.GoldReadReq)[18:],
 		}},
-		{goldTermBuf, verbs.Terminate{
+		{enginetest.GoldTermBuf, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 1, EType: 2, Code: 2}, HasLength: true, SegLen: 2018,
-			DDP: unhex(t, "414300000000000000000000000900000000"),
+			DDP: enginetest.Unhex(t, "414300000000000000000000000900000000"),
 		}},
-		{goldTermOp, verbs.Terminate{
+		{enginetest.GoldTermOp, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 0, EType: 2, Code: 6}, HasLength: true, SegLen: 26,
-			DDP: unhex(t, "414c00000000000000010000000400000000"),
+			DDP: enginetest.Unhex(t, "414c00000000000000010000000400000000"),
 		}},
-		{goldTermLocal, verbs.Terminate{}},
-		{goldTermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
-		{goldTermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
+		{enginetest.GoldTermLocal, verbs.Terminate{}},
+		{enginetest.GoldTermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
+		{enginetest.GoldTermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
 	} {
 		e := newEngine(engineConfig{})
 		payload := tt.term.Append(nil)
@@ -203,7 +163,7 @@ func TestGoldenTerminates(t *testing.T) {
 		}
 
 		p := newEngine(engineConfig{})
-		p.input(unhex(t, tt.want))
+		p.input(enginetest.Unhex(t, tt.want))
 		te, ok := errors.AsType[*verbs.TerminateError](p.err)
 		if !ok {
 			t.Fatalf("%v: received as %v", tt.term.Code, p.err)

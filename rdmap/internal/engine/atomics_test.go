@@ -1,0 +1,304 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// Vectors 4.18 to 4.21.
+const (
+	goldFetchAdd = "0046414a0000000000000001000000020000000000000000000001011122334400000000000010080000000000000005" +
+		"00000000000000000000000000000000ffffffffffffffff106f1996"
+	goldCmpSwap = "0046414a000000000000000100000003000000000000000200000102112233440000000000001008deadbeefcafef00d" +
+		"ffffffffffffffff0000000000000007ffffffffffffffff202d961e"
+	goldSwap = "0046414a0000000000000001000000040000000000000001000001031122334400000000000010081111222233334444" +
+		"ffffffffffffffff0000000000000000ffffffffffffffff28b78128"
+	goldAtomicResp = "001e414b00000000000000030000000100000000000001010000000000000002abad93a9"
+)
+
+const ones = ^uint64(0)
+
+var goldAtomics = []struct {
+	gold string
+	a    verbs.Atomic
+}{
+	{goldFetchAdd, verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 5}},
+	{goldCmpSwap, verbs.Atomic{Op: verbs.AtomicCmpSwap, Operand: 0xdeadbeefcafef00d, Mask: ones, Compare: 7, CompareMask: ones}},
+	{goldSwap, verbs.Atomic{Op: verbs.AtomicSwap, Operand: 0x1111222233334444}},
+}
+
+func TestGoldenAtomicsProduced(t *testing.T) {
+	e := newEngine(engineConfig{ord: 9, ext: verbs.ExtSwap | verbs.Ext7306})
+	e.snd.LastID, e.wk.MSN[1] = 0x100, 1
+	for _, g := range goldAtomics {
+		e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
+		if got := hex.EncodeToString(e.output()); got != g.gold {
+			t.Errorf("%v:\n got %s\nwant %s", g.a.Op, got, g.gold)
+		}
+	}
+	e.wk.MSN[0] = 5
+	for _, g := range []struct {
+		op   verbs.Opcode
+		gold string
+	}{{verbs.OpImmediate, enginetest.GoldImm}, {verbs.OpImmediateSE, enginetest.GoldImmSE}} {
+		e.post(verbs.WR{Op: g.op, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}})
+		if got := hex.EncodeToString(e.output()); got != g.gold {
+			t.Errorf("%v: got %s", g.op, got)
+		}
+	}
+}
+
+// retarget gives a vector of queue 1 another STag and MSN.
+func retarget(t testing.TB, vector string, at int, stag region.STag, msn byte) []byte {
+	u := enginetest.Patch(t, vector, 13, msn)
+	binary.BigEndian.PutUint32(u[18+at:], uint32(stag))
+	return u
+}
+
+func TestGoldenAtomicsConsumed(t *testing.T) {
+	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtSwap | verbs.Ext7306, recvs: 2, size: 4})
+	mem, p := enginetest.Word(2)
+	reg, _ := e.snd.Table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
+	for i, g := range goldAtomics {
+		e.input(enginetest.FPDU(retarget(t, g.gold, 8, reg.STag(), byte(i+1))))
+		out := e.output()
+		if i == 0 && hex.EncodeToString(out) != goldAtomicResp {
+			t.Errorf("response %x", out)
+		}
+		if want := []uint64{7, 0xdeadbeefcafef00d, 0x1111222233334444}[i]; *p != want {
+			t.Errorf("%v left %x, want %x", g.a.Op, *p, want)
+		}
+	}
+	e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldImm, 13, 1)))
+	e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldImmSE, 13, 2)))
+	if e.err != nil || len(e.got) != 2 || !e.got[1].Solicited || e.got[0].Solicited ||
+		!bytes.Equal(e.got[0].Data, []byte{1, 2, 3, 4, 5, 6, 7, 8}) || e.rcv.Recvs.Load() != 0 {
+		t.Fatalf("%v, %+v", e.err, e.got)
+	}
+}
+
+// TestMaskedAtomics compares with an oracle of big integers, field by field.
+func TestMaskedAtomics(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	value := func() uint64 {
+		switch v := rnd.Uint64(); rnd.IntN(4) {
+		case 0:
+			return v & rnd.Uint64() & rnd.Uint64()
+		case 1:
+			return v | rnd.Uint64() | rnd.Uint64()
+		case 2:
+			return []uint64{0, ones, 1, 1 << 63, 0x8080808080808080}[rnd.IntN(5)]
+		default:
+			return v
+		}
+	}
+	for range 20000 {
+		a, b, mask := value(), value(), value()
+		want := new(big.Int)
+		for low := 0; low < 64; {
+			high := low
+			for high < 63 && mask>>high&1 == 0 {
+				high++
+			}
+			bits := uint(high - low + 1)
+			field := func(v uint64) *big.Int {
+				x := new(big.Int).Rsh(new(big.Int).SetUint64(v), uint(low))
+				return x.Mod(x, new(big.Int).Lsh(big.NewInt(1), bits))
+			}
+			sum := new(big.Int).Add(field(a), field(b))
+			sum.Mod(sum, new(big.Int).Lsh(big.NewInt(1), bits))
+			want.Or(want, sum.Lsh(sum, uint(low)))
+			low = high + 1
+		}
+		if got := region.AddFields(a, b, mask); got != want.Uint64() {
+			t.Fatalf("%x + %x in %x: got %x, want %x", a, b, mask, got, want)
+		}
+	}
+}
+
+// TestAtomicValues: test-vectors.md Section 5, through the engine.
+func TestAtomicValues(t *testing.T) {
+	for _, tt := range []struct {
+		old  uint64
+		a    verbs.Atomic
+		want uint64
+	}{
+		{2, verbs.Atomic{Operand: 5}, 7},
+		{ones, verbs.Atomic{Operand: 1}, 0},
+		{0xffffffff, verbs.Atomic{Operand: 1, Mask: 0x80000000}, 0},
+		{0x00ff00ff00ff00ff, verbs.Atomic{Operand: 0x0001000100010001, Mask: 0x8080808080808080}, 0},
+		{ones, verbs.Atomic{Operand: 0x0101010101010101, Mask: 0x8080808080808080}, 0},
+		{ones - 1, verbs.Atomic{Operand: 3, Mask: 1 << 63}, 1},
+		{7, verbs.Atomic{Op: verbs.AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 0xdeadbeefcafef00d},
+		{8, verbs.Atomic{Op: verbs.AtomicCmpSwap, Compare: 7, CompareMask: ones, Operand: 0xdeadbeefcafef00d, Mask: ones}, 8},
+		{0x1122334455667788, verbs.Atomic{
+			Op: verbs.AtomicCmpSwap, Compare: 0x88, CompareMask: 0xff, Operand: ones, Mask: 0xffff0000,
+		}, 0x11223344ffff7788},
+		{5, verbs.Atomic{Op: verbs.AtomicCmpSwap, Compare: 0x1234, Operand: 9, Mask: 0xff}, 9},
+	} {
+		a, b := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306}), newEngine(engineConfig{ird: 1, ext: verbs.Ext7306})
+		mem, p := enginetest.Word(tt.old)
+		reg, _ := b.snd.Table.Register(mem, region.Atomic)
+		var d enginetest.Done
+		var ans verbs.Answer
+		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &tt.a, Answer: &ans, Done: &d})
+		exchange(a, b)
+		if *p != tt.want || ans.Old != tt.old || d.N != 1 || d.Err != nil {
+			t.Errorf("%+v on %x: left %x, want %x; answer %x, done %+v", tt.a, tt.old, *p, tt.want, ans.Old, d)
+		}
+	}
+}
+
+// TestAtomicRefusals: the Terminates of atomics; memory is unchanged, and stays registered.
+func TestAtomicRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		ext    verbs.Extensions
+		access region.Access
+		to     uint64
+		op     byte
+		code   verbs.TermCode
+	}{
+		{"misaligned by 4", verbs.Ext7306, region.Atomic, 4, 0, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"misaligned by 1", verbs.Ext7306, region.Atomic, 1, 2, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
+		{"no right", verbs.Ext7306, ^region.Atomic & (region.ReadSink<<1 - 1), 0, 0, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
+		{"past the end", verbs.Ext7306, region.Atomic, 16, 0, verbs.TermCode{Layer: 0, EType: 1, Code: 1}},
+		{"wrap", verbs.Ext7306, region.Atomic, ones - 3, 0, verbs.TermCode{Layer: 0, EType: 1, Code: 4}},
+		{"Swap without its switch", verbs.Ext7306, region.Atomic, 0, 1, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"unknown operation", verbs.Ext7306 | verbs.ExtSwap, region.Atomic, 0, 3, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"FetchAdd in two bits of four", verbs.Ext7306, region.Atomic, 0, 4, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"CmpSwap in three bits of four", verbs.Ext7306, region.Atomic, 0, 10, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+		{"no extension", 0, region.Atomic, 0, 0, verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+	} {
+		e := newEngine(engineConfig{ird: 1, ext: tt.ext})
+		mem, p := enginetest.Word(77)
+		reg, _ := e.snd.Table.RegisterMemory(&enginetest.Persisting{Mem: mem}, region.Options{Access: tt.access})
+		u := retarget(t, goldFetchAdd, 8, reg.STag(), 1)
+		u[18+3] = tt.op
+		binary.BigEndian.PutUint64(u[18+12:], tt.to)
+		e.input(enginetest.FPDU(u))
+		out := e.output()
+		want := enginetest.WantTerminate((uint32(tt.code.EType)<<8|uint32(tt.code.Code))<<16|enginetest.WithHdr, u, false)
+		if !bytes.Equal(out, want) || *p != 77 || !reg.Valid() {
+			t.Errorf("%s: %v, word %d\n got %x\nwant %x", tt.name, e.err, *p, out, want)
+		}
+	}
+}
+
+// TestAnswerMismatch: the MSN, the identifier and the kind of a response all have to be right.
+func TestAnswerMismatch(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		at   int
+		with byte
+		code verbs.TermCode
+	}{
+		{"right", 13, 1, verbs.TermCode{}},
+		{"MSN", 13, 2, verbs.TermCode{Layer: 1, EType: 2, Code: 2}},
+		{"identifier", 18 + 3, 9, verbs.TermCode{Layer: 0, EType: 2, Code: 0xff}},
+	} {
+		e := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
+		var d enginetest.Done
+		var ans verbs.Answer
+		e.snd.LastID = 0x100
+		e.post(verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
+		e.output()
+		e.input(enginetest.FPDU(enginetest.Patch(t, goldAtomicResp, tt.at, tt.with)))
+		pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
+		if tt.name == "right" {
+			if e.err != nil || ans.Old != 2 || d.N != 1 {
+				t.Errorf("%v %+v", e.err, ans)
+			}
+			continue
+		}
+		if pe == nil || pe.Code != tt.code || ans.Old != 0 {
+			t.Errorf("%s: %v", tt.name, e.err)
+		}
+	}
+}
+
+// TestAnswerKinds: a response on queue 3 answers the oldest request, if it is of its kind.
+// A cancelled request is answered too, but the answer is dropped. An error names the response that
+// was due.
+func TestAnswerKinds(t *testing.T) {
+	asks := []verbs.WR{
+		{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{}},
+		{Op: verbs.OpFlushRequest},
+		{Op: verbs.OpVerifyRequest},
+		{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)},
+	}
+	for i, wr := range asks {
+		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, enginetest.GoldAWResp} {
+			for _, how := range []string{"alone", "after a Read", "cancelled"} {
+				e := newEngine(engineConfig{ord: 2, ext: engine.ExtAll})
+				id := byte(1)
+				if how == "after a Read" {
+					reading(t, e)
+					id = 0 // a Read has none
+				}
+				var d enginetest.Done
+				ans := verbs.Answer{Old: 5}
+				wr.Done, wr.Answer = &d, &ans
+				e.post(wr)
+				e.output()
+				if how == "cancelled" && e.snd.Cancel(&d) {
+					t.Fatal("a request in flight was removed from the queue")
+				}
+				u := enginetest.Patch(t, resp, 18, 0, 0, 0, id)
+				u[13] = 1 // MSN
+				e.input(enginetest.FPDU(u))
+				pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
+				right := i == j && how != "after a Read"
+				if right != (pe == nil) || right != (d.Err == nil) || d.N != 1 || pe != nil && pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 0xff}) {
+					t.Errorf("%v %s, answer %d: %v, %+v", wr.Op, how, j, e.err, d)
+				}
+				want := wr.Op + 1
+				if how == "after a Read" {
+					want = verbs.OpReadResponse
+				}
+				if pe != nil && !strings.HasSuffix(pe.Error(), "want "+want.String()) {
+					t.Errorf("%v %s, answer %d: %v, want it to name %v", wr.Op, how, j, pe, want)
+				}
+				written := ans.Old != 5 || ans.N != 0
+				if wants := wr.Op == verbs.OpAtomicRequest || wr.Op == verbs.OpVerifyRequest; written != (right && wants && how == "alone") {
+					t.Errorf("%v %s, answer %d: %+v", wr.Op, how, j, ans)
+				}
+			}
+		}
+	}
+}
+
+// TestAtomicSlots: requests beyond ORD wait at the sender; the responder accepts IRD Reads, and atomics
+// in addition.
+func TestAtomicSlots(t *testing.T) {
+	a, b := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306}), newEngine(engineConfig{ird: 2, ext: verbs.Ext7306})
+	mem, p := enginetest.Word(0)
+	reg, _ := b.snd.Table.Register(mem, region.Atomic)
+	for range 5 {
+		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
+	}
+	if n := len(a.output()); n != 2*76 || a.snd.InFlight.Len() != 2 {
+		t.Fatalf("%d octets out", n)
+	}
+	a = newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
+	for range 5 {
+		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
+	}
+	exchange(a, b)
+	if a.err != nil || b.err != nil || *p != 5 || a.snd.Expected != 0 {
+		t.Fatalf("%v %v %d", a.err, b.err, *p)
+	}
+}

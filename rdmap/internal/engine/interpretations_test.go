@@ -1,0 +1,314 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// refusedWith gives e a ULPDU and checks the Terminate with which e answers.
+func refusedWith(t *testing.T, e *halves, u []byte, word uint32) {
+	t.Helper()
+	e.output()
+	e.input(enginetest.FPDU(u))
+	if got, want := e.output(), enginetest.WantTerminate(word, u, word&0x2000 != 0); !bytes.Equal(got, want) {
+		t.Errorf("%v\n got %x\nwant %x", e.err, got, want)
+	}
+}
+
+// ownWord registers a word in e.
+func ownWord(t *testing.T, e *halves, v uint64, a region.Access) (*uint64, region.STag) {
+	t.Helper()
+	mem, p := enginetest.Word(v)
+	reg, err := e.snd.Table.Register(mem, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, reg.STag()
+}
+
+// TestReadings: where RFC 5040, RFC 7306 and the commit draft contradict each other or themselves, or say
+// nothing, each row checks the one reading that the engine has chosen.
+func TestReadings(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		run  func(t *testing.T)
+	}{
+		{"the fifth opcode bit is one with the commit draft only", func(t *testing.T) {
+			for _, x := range []struct {
+				ext  verbs.Extensions
+				word uint32
+			}{{0, 0x1201<<16 | enginetest.WithHdr}, {verbs.Ext7306, 0x0206<<16 | enginetest.WithHdr}, {verbs.ExtCommit, 0x1202<<16 | enginetest.WithHdr}} {
+				refusedWith(t, newEngine(engineConfig{ord: 1, ext: x.ext}), enginetest.Patch(t, enginetest.GoldAWResp, 10, 0, 0, 0, 1), x.word)
+			}
+		}},
+		{"0x51 is never a Read Request", func(t *testing.T) {
+			for _, ext := range []verbs.Extensions{0, verbs.Ext7306, verbs.ExtCommit} {
+				e := newEngine(engineConfig{ird: 1, ext: ext})
+				refusedWith(t, e, enginetest.Patch(t, enginetest.GoldReadReq, 1, 0x51), 0x0206<<16|enginetest.WithHdr)
+			}
+		}},
+		{"an Atomic Write is answered by 0x51, not by another request", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
+			_, stag := ownWord(t, e, 0, enginetest.CommitRights)
+			u := retarget(t, goldAtomicWrite, 0, stag, 1)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			e.input(enginetest.FPDU(u))
+			if got := e.output(); len(got) < 4 || got[3] != 0x51 || len(got) != mpa.FPDULen(18) {
+				t.Errorf("%x, %v", got, e.err)
+			}
+		}},
+		{"opcodes of the draft do not exist without it", func(t *testing.T) {
+			for op := verbs.OpFlushRequest; op <= verbs.OpAtomicWriteResponse; op++ {
+				e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306 | verbs.ExtSwap})
+				u := enginetest.Patch(t, enginetest.GoldReadReq, 1, 0x40|byte(op))
+				u[9] = byte(op.Queue())
+				refusedWith(t, e, u, 0x0206<<16|enginetest.WithHdr)
+			}
+		}},
+		{"Immediate Data uses queue 0, Atomic Responses queue 3", func(t *testing.T) {
+			refusedWith(t, newEngine(engineConfig{recvs: 1, ird: 1, ext: verbs.Ext7306}), enginetest.Patch(t, enginetest.GoldImmSE, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|enginetest.WithHdr)
+			e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306})
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
+			refusedWith(t, e, enginetest.Patch(t, goldAtomicResp, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|enginetest.WithHdr)
+		}},
+		{"an Atomic Response has 12 octets, not 32", func(t *testing.T) {
+			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
+			u := append(enginetest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
+			refusedWith(t, e, u, 0x0207<<16|enginetest.WithHdr)
+		}},
+		{"Swap is an operation only if its own switch is on", func(t *testing.T) {
+			for _, ext := range []verbs.Extensions{verbs.Ext7306, verbs.Ext7306 | verbs.ExtSwap} {
+				e := newEngine(engineConfig{ird: 1, ext: ext})
+				p, stag := ownWord(t, e, 5, region.Atomic)
+				u := retarget(t, goldSwap, 8, stag, 1)
+				binary.BigEndian.PutUint64(u[18+12:], 0)
+				e.input(enginetest.FPDU(u))
+				e.output()
+				if done := ext&verbs.ExtSwap != 0; done != (e.err == nil) || done != (*p == 0x1111222233334444) {
+					t.Errorf("%v: %v, word %x", ext, e.err, *p)
+				}
+			}
+		}},
+		{"the 28 bits beside the operation, and fields it has no use for, are ignored", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 1, ext: verbs.Ext7306})
+			p, stag := ownWord(t, e, 5, region.Atomic)
+			u := retarget(t, goldFetchAdd, 8, stag, 1)
+			copy(u[18:], []byte{0xff, 0xff, 0xff, 0xf0})
+			binary.BigEndian.PutUint64(u[18+12:], 0)
+			for i := 18 + 36; i < len(u); i++ {
+				u[i] = 0xa5
+			}
+			e.input(enginetest.FPDU(u))
+			e.output()
+			if e.err != nil || *p != 10 {
+				t.Errorf("%v, word %d", e.err, *p)
+			}
+		}},
+		{"the hash itself says that a Verify compares", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 2, ext: verbs.ExtCommit})
+			stag := own(t, e, 128, enginetest.CommitRights)
+			u := retarget(t, goldVerify, 0, stag, 1)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			e.input(enginetest.FPDU(u))
+			if got := e.output(); e.err != nil || len(got) != mpa.FPDULen(18+4) {
+				t.Errorf("%x, %v", got, e.err)
+			}
+			u = retarget(t, goldVerifyHash, 0, stag, 2)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			copy(u[18+16:], "hash")
+			refusedWith(t, e, u, 0x0207<<16|enginetest.WithHdr)
+		}},
+		{"an Invalidate STag in a request of the draft is ignored", func(t *testing.T) {
+			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
+			_, reg := e.register(t, 64, enginetest.CommitRights|region.RemoteInvalidate)
+			u := retarget(t, goldFlush, 0, reg.STag(), 1)
+			binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
+			binary.BigEndian.PutUint32(u[18+4:], 64)
+			binary.BigEndian.PutUint64(u[18+8:], 0)
+			u[18+19] = 0 // a fence: this memory is not persistent
+			e.input(enginetest.FPDU(u))
+			e.output()
+			if e.err != nil || !reg.Valid() {
+				t.Errorf("%v, valid %v", e.err, reg.Valid())
+			}
+		}},
+		{"queue 3 has one sequence for all responses", func(t *testing.T) {
+			a, b := newEngine(engineConfig{ord: 9, ext: verbs.Ext7306 | verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.Ext7306 | verbs.ExtCommit})
+			_, stag := ownWord(t, b, 0, region.Atomic|enginetest.CommitRights)
+			sink := own(t, a, 8, region.ReadSink)
+			a.post(
+				verbs.WR{Op: verbs.OpAtomicRequest, STag: stag, Atomic: &verbs.Atomic{}},
+				verbs.WR{Op: verbs.OpReadRequest, STag: stag, Sink: sink, Len: 8},
+				verbs.WR{Op: verbs.OpVerifyRequest, STag: stag, Len: 8},
+				verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: stag, Body: make([]byte, 8)},
+				verbs.WR{Op: verbs.OpFlushRequest, STag: stag, Len: 8},
+			)
+			b.input(a.output())
+			out := b.output()
+			var got []string
+			for _, s := range segments(t, bytes.Clone(out)) {
+				got = append(got, verbs.Opcode(s.Control&0x1f).String())
+				if !s.Tagged && (s.QN != ddp.QNResponse || s.MO != 0) {
+					t.Errorf("%v", s)
+				}
+			}
+			var msns []uint32
+			for _, s := range segments(t, bytes.Clone(out)) {
+				if !s.Tagged {
+					msns = append(msns, s.MSN)
+				}
+			}
+			if len(got) != 5 || len(msns) != 4 || msns[0] != 1 || msns[1] != 2 || msns[2] != 3 || msns[3] != 4 {
+				t.Errorf("%q, MSNs %v", got, msns)
+			}
+			if a.input(out); a.err != nil || a.snd.InFlight.Len() != 0 {
+				t.Errorf("%v, %d requests left", a.err, a.snd.InFlight.Len())
+			}
+		}},
+		{"0x09 is understood as either type of error", func(t *testing.T) {
+			for _, etype := range []uint8{1, 2} {
+				if c := (verbs.TermCode{Layer: 0, EType: etype, Code: 9}); !c.Registered() {
+					t.Errorf("%v", c)
+				}
+			}
+		}},
+		{"R is for Read Requests alone, and absent parts take no room", func(t *testing.T) {
+			e := newEngine(engineConfig{recvs: 9})
+			refusedWith(t, e, enginetest.Patch(t, enginetest.GoldSendInv, 10, 0, 0, 0, 1), 0x0109<<16|enginetest.WithHdr)
+			refusedWith(t, newEngine(engineConfig{ird: 1}), enginetest.Patch(t, enginetest.GoldReadReq, 0), 0x0100<<16|enginetest.WithRead)
+		}},
+		{"a Write without the right is an invalid STag", func(t *testing.T) {
+			e := newEngine(engineConfig{})
+			refusedWith(t, e, writeOf(t, own(t, e, 64, region.RemoteRead), 0), 0x1100<<16|enginetest.WithHdr)
+		}},
+		{"a response is complete when it is delivered, not when it is placed", func(t *testing.T) {
+			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
+			var d enginetest.Done
+			var ans verbs.Answer
+			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
+			e.output()
+			u := enginetest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
+			first, last := append([]byte(nil), u[:18+8]...), append(append([]byte(nil), u[:18]...), u[18+8:]...)
+			first[0], last[17] = 0x01, 8
+			e.input(enginetest.FPDU(first))
+			if d.N != 0 || ans.Old != 0 {
+				t.Errorf("complete after a part: %+v, %+v", d, ans)
+			}
+			e.input(enginetest.FPDU(last))
+			if e.err != nil || d.N != 1 || d.Err != nil || ans.Old != 2 {
+				t.Errorf("%v, %+v, %+v", e.err, d, ans)
+			}
+		}},
+		{"Immediate Data raises an event if it asks for one", func(t *testing.T) {
+			e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
+			e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldImm, 13, 1)))
+			e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldImmSE, 13, 2)))
+			if len(e.got) != 2 || e.got[0].Solicited || !e.got[1].Solicited {
+				t.Errorf("%+v", e.got)
+			}
+		}},
+		{"RDMAP has version 1 and no other", func(t *testing.T) {
+			for _, rv := range []byte{0, 2, 3} {
+				refusedWith(t, newEngine(engineConfig{recvs: 1}), enginetest.Patch(t, enginetest.GoldSend, 1, rv<<6|3), 0x0205<<16|enginetest.WithHdr)
+			}
+		}},
+		{"the length in a Terminate is that of the ULPDU", func(t *testing.T) {
+			e := newEngine(engineConfig{recvs: 1, size: 4})
+			e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldSend, 0)))
+			pe, ok := errors.AsType[*verbs.ProtocolError](e.err)
+			if !ok || pe.Terminate.SegLen != 18+5 {
+				t.Errorf("%v", e.err)
+			}
+		}},
+	} {
+		t.Run(tt.name, tt.run)
+	}
+}
+
+// TestMaskedCmpSwap compares with an oracle that works bit by bit.
+func TestMaskedCmpSwap(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	e := newEngine(engineConfig{})
+	p, stag := ownWord(t, e, 0, region.Atomic)
+	some := func() uint64 {
+		return []uint64{0, ones, 1, 1 << 63, rnd.Uint64(), rnd.Uint64() & rnd.Uint64()}[rnd.IntN(6)]
+	}
+	for range 20000 {
+		old, swap, swapMask, cmp, cmpMask := some(), some(), some(), some(), some()
+		if rnd.IntN(2) == 0 {
+			cmp = old ^ some()&^cmpMask // equal where it counts
+		}
+		equal, want := true, old
+		for bit := uint64(1); bit != 0; bit <<= 1 {
+			equal = equal && (cmpMask&bit == 0 || cmp&bit == old&bit)
+		}
+		for bit := uint64(1); bit != 0 && equal; bit <<= 1 {
+			if swapMask&bit != 0 {
+				want = want&^bit | swap&bit
+			}
+		}
+		*p = old
+		view, err := e.snd.Table.Lookup(stag, 0, 8, region.Atomic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := view.CmpSwap(cmp, cmpMask, swap, swapMask)
+		view.Release()
+		if err != nil || got != old || *p != want {
+			t.Fatalf("%x: swap %x/%x, compare %x/%x: returned %x, left %x, want %x, %v", old, swap, swapMask, cmp, cmpMask, got, *p, want, err)
+		}
+	}
+}
+
+// TestSlotsBesideReads: a connection with RFC 7306 accepts IRD Reads, atomics in addition, and not one more
+// request (RFC 7306 Section 5.2), all in one read of the socket.
+func TestSlotsBesideReads(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		e, _, p := onConn(t, engineConfig{ird: 2, ext: verbs.Ext7306})
+		w, stag := ownWord(t, e, 0, region.Atomic|region.RemoteRead)
+		var in []byte
+		n := 2 + 16 + more
+		for i := range n {
+			u := enginetest.ReadRequest(t, stag, 0, 8)
+			if i >= 2 {
+				u = retarget(t, goldFetchAdd, 8, stag, 0)
+				binary.BigEndian.PutUint64(u[18+12:], 0)
+			}
+			u[13] = byte(i + 1)
+			in = append(in, enginetest.FPDU(u)...)
+		}
+		if _, err := p.Conn.Write(in); err != nil {
+			t.Fatal(err)
+		}
+		var last []byte
+		for range n {
+			u, err := p.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last = u; u[1] == 0x47 {
+				break
+			}
+		}
+		if more == 0 && (last[1] != 0x4b || *w != 5*16) {
+			t.Errorf("last %x, word %d", last, *w)
+		}
+		if more > 0 && (last[1] != 0x47 || hex.EncodeToString(last[18:20]) != "1202") {
+			t.Errorf("last %x", last)
+		}
+		p.Conn.Close()
+	}
+}

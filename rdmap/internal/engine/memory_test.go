@@ -1,0 +1,156 @@
+package engine_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// TestKeyedHash: the key counts, and so does every octet of the hash: a peer with another key fails,
+// and so does one that knows all octets but one.
+func TestKeyedHash(t *testing.T) {
+	mem := region.Bytes(enginetest.Pattern(5000))
+	sum := func(key string) []byte {
+		h := enginetest.Keyed(t, key).New()
+		h.Write(mem)
+		return h.Sum(nil)
+	}
+	guesses := [][]byte{sum("one"), sum("other")}
+	for i := range sum("one") {
+		guesses = append(guesses, sum("one"))
+		guesses[2+i][i] ^= 1
+	}
+	for i, guess := range guesses {
+		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: enginetest.Keyed(t, "one")})
+		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
+		exchange(a, b)
+		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != engine.Violations[engine.VioMismatch].Code {
+			t.Errorf("guess %d: %v", i, b.err)
+		}
+	}
+}
+
+// writing records what it is asked to write back.
+type writing struct {
+	enginetest.Persisting
+	asked []region.Range
+}
+
+var _ region.WriteBacker = (*writing)(nil)
+
+func (m *writing) WriteBack(off, n int) { m.asked = append(m.asked, region.Range{Off: off, N: n}) }
+
+// TestWriteThrough: with the hint, exactly what peers store is written back, after it has been stored.
+// What they store by another STag of the same memory, without the hint, is not.
+func TestWriteThrough(t *testing.T) {
+	for _, hint := range []bool{true, false} {
+		a, b := newEngine(engineConfig{ord: 9, ext: engine.ExtAll}), newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
+		mem := &writing{Persisting: enginetest.Persisting{Mem: make([]byte, 4096)}}
+		all := enginetest.CommitRights | region.Atomic
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all, Base: 1000, WriteThrough: hint})
+		_, _ = b.snd.Table.RegisterMemory(mem, region.Options{Access: all, WriteThrough: true})
+		_, sink := a.register(t, 4096, region.ReadSink)
+		s := reg.STag()
+		a.post(
+			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1100, Body: enginetest.Pattern(2000)},
+			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1000},
+			verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: s, TO: 1008, Body: make([]byte, 8)},
+			verbs.WR{Op: verbs.OpAtomicRequest, STag: s, TO: 1016, Atomic: &verbs.Atomic{Operand: 1}},
+			verbs.WR{Op: verbs.OpReadRequest, STag: s, TO: 1000, Len: 4096, Sink: sink.STag()},
+			verbs.WR{Op: verbs.OpVerifyRequest, STag: s, TO: 1000, Len: 4096},
+			verbs.WR{Op: verbs.OpFlushRequest, STag: s, TO: 1000, Len: 4096, Flags: verbs.FlushPersistent},
+		)
+		exchange(a, b)
+		var want []region.Range
+		if hint {
+			want = []region.Range{{Off: 100, N: 1428}, {Off: 1528, N: 572}, {Off: 8, N: 8}, {Off: 16, N: 8}}
+		}
+		if b.err != nil || !slices.Equal(mem.asked, want) || mem.Calls != 1 {
+			t.Errorf("hint %v: %v, asked for %v, want %v", hint, b.err, mem.asked, want)
+		}
+	}
+}
+
+// TestGuardedMemory: every operation accesses Guarded memory only through its methods. If the memory is
+// gone at any access, the stream ends with the Terminate for that, no more of the message is sent, no
+// later request is executed, and every STag of the memory is revoked.
+func TestGuardedMemory(t *testing.T) {
+	const size = 5000 // four segments
+	for _, tt := range []struct {
+		name    string
+		wr      verbs.WR
+		touches int
+	}{
+		{"write", verbs.WR{Op: verbs.OpWrite, Body: enginetest.Pattern(size)}, 4},
+		{"read", verbs.WR{Op: verbs.OpReadRequest, Len: size}, 4},
+		{"short read", verbs.WR{Op: verbs.OpReadRequest, Len: 100}, 1},
+		{"atomic", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Operand: 1}}, 1},
+		{"verify", verbs.WR{Op: verbs.OpVerifyRequest, Len: size}, 1},
+		{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)}, 1},
+		{"flush", verbs.WR{Op: verbs.OpFlushRequest, Len: 1, Flags: verbs.FlushPersistent}, 1},
+	} {
+		for left := range tt.touches + 1 {
+			a := newEngine(engineConfig{ord: 9, ext: engine.ExtAll})
+			b := newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
+			mem := &enginetest.Frail{Mem: enginetest.Pattern(size), Left: left}
+			all := enginetest.CommitRights | region.Atomic
+			reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all})
+			other, _ := b.snd.Table.Domain().RegisterShared(mem, region.Options{Access: all})
+			sink, sinkReg := a.register(t, size, region.ReadSink)
+			after, afterReg := b.register(t, 8, region.RemoteWrite)
+			tt.wr.STag, tt.wr.Sink = reg.STag(), 0
+			if tt.wr.Op == verbs.OpReadRequest {
+				tt.wr.Sink = sinkReg.STag()
+			}
+			var d enginetest.Done
+			tt.wr.Done = &d
+			a.post(tt.wr, verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: afterReg.STag(), Body: bytes.Repeat([]byte{1}, 8)})
+			exchange(a, b)
+			if left == tt.touches {
+				if a.err != nil || b.err != nil || after[0] != 1 || mem.Touches != left ||
+					tt.wr.Op == verbs.OpReadRequest && !bytes.Equal(sink[:tt.wr.Len], mem.Mem[:tt.wr.Len]) {
+					t.Errorf("%s: %v, %v, %d touches", tt.name, a.err, b.err, mem.Touches)
+				}
+				continue
+			}
+			pe, _ := errors.AsType[*verbs.ProtocolError](b.err)
+			te, _ := errors.AsType[*verbs.TerminateError](a.err)
+			if pe == nil || te == nil || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || te.Terminate.Code != pe.Code ||
+				!errors.Is(b.err, region.ErrRegionLost) || te.Terminate.DDP == nil || te.Terminate.Read != nil {
+				t.Errorf("%s, touch %d: %v at the one side, %v at the other", tt.name, left, b.err, a.err)
+			}
+			if after[0] != 0 || reg.Valid() || other.Valid() || mem.Touches != left+1 || d.N != 1 {
+				t.Errorf("%s, touch %d: later request: %d; valid: %v %v; %+v", tt.name, left, after[0], reg.Valid(), other.Valid(), d)
+			}
+		}
+	}
+}
+
+// TestGuardedSink: a Read Response into Guarded memory.
+func TestGuardedSink(t *testing.T) {
+	for left := range 5 {
+		a, b := newEngine(engineConfig{ord: 1}), newEngine(engineConfig{ird: 1})
+		src, reg := b.register(t, 5000, region.RemoteRead)
+		copy(src, enginetest.Pattern(5000))
+		mem := &enginetest.Frail{Mem: make([]byte, 5000), Left: left}
+		sink, _ := a.snd.Table.RegisterMemory(mem, region.Options{Access: region.ReadSink})
+		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 5000})
+		exchange(a, b)
+		if left == 4 {
+			if a.err != nil || a.read != 1 || !bytes.Equal(mem.Mem, src) {
+				t.Error(a.err)
+			}
+			continue
+		}
+		if pe, ok := errors.AsType[*verbs.ProtocolError](a.err); !ok || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || sink.Valid() {
+			t.Errorf("touch %d: %v, sink valid: %v", left, a.err, sink.Valid())
+		}
+	}
+}
