@@ -41,7 +41,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha cluster once crash-sim crash crash-mutants power bench-check release release-check
+NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash crash-mutants power bench-check release release-check
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
@@ -166,7 +166,19 @@ stagjfs: ## bin/stagjfs: the server of a JuiceFS volume (CGO)
 cluster: ## several servers of one JuiceFS volume, with PostgreSQL and Redis (Debian, root; CGO)
 	@command -v redis-server >/dev/null && ls /usr/lib/postgresql/*/bin/postgres >/dev/null || \
 	  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql redis-server gcc libc6-dev >/dev/null; }
-	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -count=1 -tags $(JUICEFS) ./... && go test -count=1 -v -tags $(JUICEFS) -run 'Failover|Cost' ./stagjfs -rounds 30
+	cd nfsdemo/backend/juicefs && go vet -tags $(JUICEFS) ./... && go test -race -count=1 -tags $(JUICEFS) -timeout 30m ./... && go test -count=1 -v -tags $(JUICEFS) -run 'Failover|Cost' ./stagjfs -rounds 30
+	cd nfsdemo/backend/juicefs && go mod tidy -diff
+
+.PHONY: cluster-lint
+cluster-lint: $(GOBIN)/golangci-lint-$(GOLANGCI) ## static analysis of the same module
+	cd nfsdemo/backend/juicefs && $< run --build-tags $(JUICEFS) ./...
+
+.PHONY: cluster-linux
+cluster-linux: ## two Linux clients, with locks, under servers that are killed 30 times; Linux 6.1 and 6.12 (Debian, root; half an hour)
+	for k in 6.1 6.12; do \
+	  export STAG_LINUX_KERNEL=$$k; bash conformance/linux/build.sh && veth=$$(. conformance/linux/cache.sh && ls $$cache/kx/lib/modules/*/kernel/drivers/net/veth.ko) && \
+	  (cd nfsdemo/backend/juicefs && go test -count=1 -v -timeout 30m -tags $(JUICEFS) -run TestLinux ./stagjfs -guest $(CURDIR)/conformance/linux/run.sh -veth $$veth -rounds 30) || exit 1; \
+	done
 
 .PHONY: once
 once: ## 1,000,000 calls over connections that are cut; each must run once

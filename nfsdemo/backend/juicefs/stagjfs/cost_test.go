@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -134,33 +137,50 @@ func (w *calls) do(ctx context.Context, kind string, i int) error {
 	return err
 }
 
-// TestCost counts how often a call waits for the database.
+// TestCost counts how often a call waits for the database, and what it costs the server.
 func TestCost(t *testing.T) {
 	var r trips
 	uri := r.before(t, engines.Postgres(t))
 	engines.Format(t, uri, "file", t.TempDir()+"/")
-	w, err := prepare(t.Context(), dial(t, start(t, uri)), "cost")
+	s := start(t, uri)
+	w, err := prepare(t.Context(), dial(t, s), "cost")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 100
 	for _, kind := range kinds {
-		was, began := r.n.Load(), time.Now()
+		was, began, used := r.n.Load(), time.Now(), usage(t, s)
 		for i := range n {
 			if err := w.do(t.Context(), kind, i); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
 		}
-		took := time.Since(began) / n
+		took, cpu := time.Since(began)/n, usage(t, s).Since(used).CPU/n
 		got := float64(r.n.Load()-was) / n
-		t.Logf("%-24s %5.1f round trips %8v", kind, got, took.Round(10*time.Microsecond))
+		t.Logf("%-24s %5.1f round trips %8v %8v of a processor", kind, got, took.Round(10*time.Microsecond), cpu.Round(10*time.Microsecond))
 		if got == 0 || got > 40 {
 			t.Errorf("%s: %.1f round trips", kind, got)
 		}
 	}
 }
 
-var scale = flag.Duration("scale", 0, "how long TestScale measures each kind of call; 0: not at all")
+// usage is what a server has used.
+func usage(t *testing.T, s *server) measure.Usage {
+	u, err := measure.ProcessUsage(s.cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+var (
+	scale = flag.Duration("scale", 0, "how long TestScale measures each kind of call; 0: not at all")
+	plot  = flag.String("plot", "", "the chart that TestScale makes")
+)
+
+// scaleKinds are the calls of TestScale: two that scale with servers, and two with database and disk, which the chart
+// has on its right.
+var scaleKinds = []string{"GETATTR", "READ 64 KiB", "WRITE 64 KiB FILE_SYNC", "CREATE"}
 
 // TestScale measures 1, 2 and 4 servers with 16 clients, all on this machine.
 func TestScale(t *testing.T) {
@@ -169,24 +189,35 @@ func TestScale(t *testing.T) {
 	}
 	uri := newVolume(t)
 	var servers []*server
-	var header strings.Builder
-	for _, kind := range scaleKinds {
-		fmt.Fprintf(&header, "%24s", kind)
+	chart := measure.Chart{Title: "calls per second of 16 clients, all on one machine", XName: "servers"}
+	for i, kind := range scaleKinds {
+		color := []string{measure.Blue, measure.Orange, measure.Green, measure.Violet}[i]
+		chart.Lines = append(chart.Lines, measure.Line{Name: kind, Color: color, Right: i >= 2})
 	}
-	t.Logf("servers%s", &header)
+	t.Logf("| servers | %s |", strings.Join(scaleKinds, " | "))
 	for _, n := range []int{1, 2, 4} {
 		for len(servers) < n {
 			servers = append(servers, start(t, uri))
 		}
-		var line strings.Builder
-		for _, kind := range scaleKinds {
-			fmt.Fprintf(&line, "%22.0f/s", perSecond(t, servers, kind))
+		chart.X = append(chart.X, n)
+		row := fmt.Sprintf("| %d |", n)
+		for i, kind := range scaleKinds {
+			var rates []float64
+			for range *rounds {
+				rates = append(rates, perSecond(t, servers, kind))
+			}
+			m := measure.Median(rates)
+			chart.Lines[i].Y = append(chart.Lines[i].Y, m)
+			row += fmt.Sprintf(" %.0f (%.0f–%.0f) |", m, slices.Min(rates), slices.Max(rates))
 		}
-		t.Logf("%7d%s", n, &line)
+		t.Log(row)
+	}
+	if *plot != "" {
+		if err := os.WriteFile(*plot, []byte(chart.SVG()), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
-
-var scaleKinds = []string{"GETATTR", "READ 64 KiB", "WRITE 64 KiB FILE_SYNC", "CREATE"}
 
 // clients is how many call at a time.
 const clients = 16

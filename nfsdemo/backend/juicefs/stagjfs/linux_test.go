@@ -4,56 +4,49 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
 )
 
-var guest = flag.String("guest", "", "run.sh of conformance/linux: TestLinux boots a Linux client with it")
+var (
+	guest = flag.String("guest", "", "run.sh of conformance/linux: TestLinux boots a Linux client with it")
+	veth  = flag.String("veth", "", "veth.ko of the guest's kernel")
+)
 
-// TestLinux kills servers under the Linux kernel's client, which knows one address.
+// TestLinux kills servers under two of the Linux kernel's clients, which know one address. Servers and clients are in the
+// guest, because a server of locks calls its clients; the database is here.
 func TestLinux(t *testing.T) {
 	if *guest == "" {
-		t.Skip("skipped: it boots a virtual machine; give -guest")
+		t.Skip("skipped: it boots a virtual machine; give -guest and -veth")
 	}
-	uri := newVolume(t)
-	servers := []*server{start(t, uri, "--mount-listen", "127.0.0.1:0"), start(t, uri, "--mount-listen", "127.0.0.1:0")}
-	share := t.TempDir()
-	cmd := exec.Command(*guest, "-t", "900", "-d", share,
-		"-e", "PORT="+relay(t, func(i int) string { return servers[i%2].addr }), "-e", "MOUNTPORT="+relay(t, func(i int) string { return servers[i%2].mount }),
-		"-e", fmt.Sprint("KILLS=", *rounds), "testdata/guest.sh")
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stderr), os.Stderr
-	if err := cmd.Start(); err != nil {
+	uri := engines.Postgres(t)
+	engines.Format(t, uri, "file", "/tmp/objects/") // in the guest
+	u, err := url.Parse(uri)
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	rnd := rand.New(rand.NewPCG(3, 4))
-	mounted := func() bool { _, err := os.Stat(filepath.Join(share, "mounted")); return err == nil }
-	for i := 0; i < *rounds; {
-		select {
-		case err := <-ended:
-			t.Fatalf("the guest has ended after %d kills: %v", i, err)
-		case <-time.After(time.Duration(500+rnd.IntN(1500)) * time.Millisecond):
+	share := t.TempDir()
+	for to, from := range map[string]string{"stagjfs": os.Args[0], "veth.ko": *veth} {
+		b, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !mounted() {
-			continue
-		}
-		s := servers[i%2]
-		s.kill()
-		s.restart()
-		i++
-		if err := os.WriteFile(filepath.Join(share, "kills"), fmt.Append(nil, i), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(share, to), b, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := <-ended; err != nil {
+	var out strings.Builder
+	cmd := exec.CommandContext(t.Context(), *guest, "-t", "1100", "-m", "2048", "-d", share,
+		"-e", "DB=10.0.2.2:"+u.Port(), "-e", fmt.Sprint("KILLS=", *rounds), "testdata/guest.sh")
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stderr), os.Stderr
+	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "FAIL") {
@@ -61,39 +54,35 @@ func TestLinux(t *testing.T) {
 	}
 }
 
-// relay is a service address: it passes connections on to the first server that answers, and returns its port.
-func relay(t *testing.T, addr func(i int) string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// asRelay makes this test program pass connections on: "FROM TO".
+const asRelay = "STAGJFS_TEST_RELAY"
+
+// relay passes the connections that it gets on, for ever.
+func relay(what string) error {
+	from, to, _ := strings.Cut(what, " ")
+	l, err := net.Listen("tcp", from)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go pass(c, addr)
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
 		}
-	}()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+		go pass(c, to)
+	}
 }
 
-func pass(c net.Conn, addr func(i int) string) {
+func pass(c net.Conn, to string) {
 	defer c.Close()
-	for i := range 2 {
-		s, err := net.Dial("tcp", addr(i))
-		if err != nil {
-			continue
-		}
-		defer s.Close()
-		go func() {
-			defer s.Close()
-			io.Copy(s, c)
-		}()
-		io.Copy(c, s)
+	s, err := net.Dial("tcp", to)
+	if err != nil {
 		return
 	}
+	defer s.Close()
+	go func() {
+		defer s.Close()
+		io.Copy(s, c)
+	}()
+	io.Copy(c, s)
 }

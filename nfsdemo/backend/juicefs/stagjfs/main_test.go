@@ -27,6 +27,10 @@ import (
 const asServer = "STAGJFS_TEST_SERVER"
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(asRelay); what != "" {
+		fmt.Fprintln(os.Stderr, relay(what))
+		os.Exit(1)
+	}
 	if what := os.Getenv(asLocks); what != "" {
 		fmt.Fprintln(os.Stderr, serveLocks(what))
 		os.Exit(1)
