@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func odd(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 }
 
 // someCases are enough to catch them all.
-var someCases = regexp.MustCompile(`^(mpa/flags|mpa/depths|mpa/wrong-key|fpdu/bad-crc|ddp/version|ddp/queue|ddp/msn|rdmap/version|rdmap/write|header/version|header/lists|load/credits|chunks/([a-c].*|long-call|unused-write|read-odd)|ddp/.*|rdmap/.*|header/[l-w].*)$`)
+var someCases = regexp.MustCompile(`^(mpa/flags|mpa/depths|mpa/wrong-key|fpdu/bad-crc|ddp/version|ddp/queue|ddp/msn|rdmap/version|rdmap/write|header/version|header/lists|load/credits|chunks/([a-c].*|long-call|reply|unused-write|read-odd)|rpc/program-version|ddp/.*|rdmap/.*|header/[l-w].*)$`)
 
 // TestTwists: servers that are wrong in one respect each are caught, every one. The one without a twist passes, so
 // it is not the relay that is caught.
@@ -72,7 +73,7 @@ func TestTwists(t *testing.T) {
 	t.Parallel()
 	server := serveWith(t, &transport.Server{Handler: rpc.HandlerFunc(odd)})
 	var all sync.WaitGroup
-	for _, tw := range append([]twist.Twist{{Name: "none"}}, twist.Table()...) {
+	for _, tw := range slices.Concat([]twist.Twist{{Name: "none"}}, twist.Table(), twist.Rare()) {
 		all.Go(func() { // at the same time: they wait more than they work
 			p := &probe.Prober{Address: twisted(t, &tw, server), Handle: []byte("file"), Only: someCases, Timeout: time.Second, Quiet: 50 * time.Millisecond}
 			if tw.Name == "none" {
@@ -98,7 +99,7 @@ func TestTwists(t *testing.T) {
 // TestTwistRules: the rules that the twists name exist.
 func TestTwistRules(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, tw := range twist.Table() {
+	for _, tw := range append(twist.Table(), twist.Rare()...) {
 		if _, ok := judge.Find(tw.Rule); tw.Rule != "" && !ok || seen[tw.Name] || tw.Does == "" {
 			t.Errorf("%+v", tw)
 		}
