@@ -2,11 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"os/signal"
 	"regexp"
@@ -106,7 +109,7 @@ or there is no server; 2 bad command line.`,
 	flags.IntVar(&f.pid, "pid", 0, "the server's `PROCESS` on this machine: compare what it uses before and after (/proc)")
 	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines with case, fails or tolerated, and after # the reason")
 	flags.StringVar(&f.junit, "junit", "", "write a JUnit report to `FILE`")
-	flags.StringVar(&f.restart, "restart", "", "run this shell `COMMAND` when the server is gone, and go on")
+	flags.StringVar(&f.restart, "restart", "", "run this shell `COMMAND` when the server is gone, for a minute at most, and go on")
 	flags.StringVar(&f.listen, "listen", "", "be a hostile server at this `ADDRESS`")
 	flags.StringVar(&f.server, "server", "", "the good server behind --listen, `HOST:PORT`")
 	flags.StringVar(&f.run, "run", "", "the client of --listen, a shell `COMMAND`")
@@ -131,7 +134,7 @@ func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
 		}
 	}
 	if f.restart != "" {
-		p.Restart = func(ctx context.Context) error { return restart(ctx, f.restart) }
+		p.Restart = func(ctx context.Context) error { return restart(ctx, f.restart, restartLimit) }
 	}
 	var err error
 	if p.Handle, err = hex.DecodeString(f.handle); err != nil || len(p.Handle) > 64 {
@@ -215,6 +218,11 @@ func (f *probeFlags) expectations(all []probe.Case) (probeExpect, error) {
 
 // conclude plays the cases and prints what comes of them.
 func (f *probeFlags) conclude(cmd *cobra.Command, out *probeText, addr string, expected probeExpect, play func(func(*probe.Result)) (int, error)) error {
+	if f.junit != "" { // a name that cannot be written is worth knowing before, not afterwards
+		if err := create(f.junit, func(io.Writer) error { return nil }); err != nil {
+			return err
+		}
+	}
 	verdicts := make(map[string]string)
 	suite := junitSuite{Name: "probe " + addr}
 	failed, err := play(func(r *probe.Result) {
@@ -250,12 +258,25 @@ func (f *probeFlags) conclude(cmd *cobra.Command, out *probeText, addr string, e
 	return nil
 }
 
+// restartLimit bounds --restart.
+const restartLimit = time.Minute
+
 // restart runs the command that starts a server again, and gives it a moment.
-func restart(ctx context.Context, command string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+func restart(ctx context.Context, command string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput(); err != nil {
-		return fmt.Errorf("--restart %s: %w: %s", command, err, bytes.TrimSpace(out))
+	out, err := os.CreateTemp("", "restart") // not a pipe: the server may keep it
+	if err != nil {
+		return err
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	c := exec.CommandContext(ctx, "sh", "-c", command)
+	ownGroup(c)
+	c.Stdout, c.Stderr = out, out
+	if err := c.Run(); err != nil {
+		said, _ := os.ReadFile(out.Name()) // the error is worth more than its words
+		return fmt.Errorf("--restart %s: %w: %s", command, cmp.Or(ctx.Err(), err), bytes.TrimSpace(said))
 	}
 	select {
 	case <-ctx.Done():
