@@ -59,12 +59,13 @@ func checkExits(t *testing.T, command string, cases []exit) {
 }
 
 func TestExitStatus(t *testing.T) {
-	cut := filepath.Join(t.TempDir(), "cut.pcap")
+	dir := t.TempDir()
+	cut, hollow := filepath.Join(dir, "cut.pcap"), filepath.Join(dir, "hollow.pcap")
 	b, err := os.ReadFile(pcaps + "a-rping.pcap")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(cut, b[:len(b)-7], 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(cut, b[:len(b)-7], 0o600), os.WriteFile(hollow, b[:24], 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -88,6 +89,7 @@ func TestExitStatus(t *testing.T) {
 		{"no such file", []string{"decode", "nowhere.pcap"}, 1, "conformance: nowhere.pcap: "},
 		{"not a capture", []string{"decode", "cli_test.go"}, 1, "conformance: cli_test.go: decode: not a pcap or pcapng file: "},
 		{"damaged", []string{"decode", cut}, 1, "conformance: " + cut + ": decode: packet 534: "},
+		{"nothing in it", []string{"decode", hollow}, 0, hollow + ": no TCP connection to decode: conformance judge " + hollow + " says what there is"},
 		{"well formed", []string{"decode", "--strict", "--errors", pcaps + "b-nfs3-ops.pcap"}, 0, ""},
 		{"illegal frames", []string{"decode", pcaps + "d-mpa-bad.pcap"}, 0, ""},
 		{"illegal frames, strict", []string{"decode", "--strict", pcaps + "d-mpa-bad.pcap"}, 3, ""},

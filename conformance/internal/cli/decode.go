@@ -81,6 +81,9 @@ func (f *decodeFlags) run(cmd *cobra.Command, files []string) error {
 			_ = out.Flush() // what was decoded before the damage
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if len(p.counts) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: no TCP connection to decode: conformance judge %s says what there is\n", name, name)
+		}
 		wrong = wrong || p.wrong
 	}
 	if err := out.Flush(); err != nil {
