@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"context"
@@ -7,17 +7,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// The ratio of BenchmarkWrite1MiB to BenchmarkRawTCP1MiB is what counts, with the
-// same congestion control on both (reno: bbr paces loopback) and -cpu 1.
-
 const mib = 1 << 20
 
 func BenchmarkRawTCP1MiB(b *testing.B) {
-	x, y := tcpPair(b)
+	x, y := rdmap.TcpPair(b)
 	reno(b, x, y)
 	defer x.Close()
 	buf := make([]byte, mib)
@@ -48,22 +46,22 @@ func BenchmarkRawTCP1MiB(b *testing.B) {
 func BenchmarkWrite1MiB(b *testing.B) {
 	for _, bc := range []struct {
 		name string
-		cfg  Config
+		cfg  rdmap.Config
 	}{
-		{"64K/crc", Config{MULPDU: StagMULPDU}},
-		{"64K/nocrc", Config{MULPDU: StagMULPDU, CRC: CRCOff}},
-		{"16K/crc", Config{MULPDU: 16384 + 14}},
-		{"1428/crc", Config{MULPDU: 1442}},
-		{"1428/nocrc", Config{MULPDU: 1442, CRC: CRCOff}},
+		{"64K/crc", rdmap.Config{MULPDU: rdmap.StagMULPDU}},
+		{"64K/nocrc", rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOff}},
+		{"16K/crc", rdmap.Config{MULPDU: 16384 + 14}},
+		{"1428/crc", rdmap.Config{MULPDU: 1442}},
+		{"1428/nocrc", rdmap.Config{MULPDU: 1442, CRC: rdmap.CRCOff}},
 	} {
 		b.Run(bc.name, func(b *testing.B) { benchWrite(b, &bc.cfg) })
 	}
 }
 
-func benchWrite(b *testing.B, cfg *Config) {
-	p, q := tcpPair(b)
+func benchWrite(b *testing.B, cfg *rdmap.Config) {
+	p, q := rdmap.TcpPair(b)
 	reno(b, p, q)
-	x, y := connect(b, p, q, cfg, cfg)
+	x, y := rdmap.Connect(b, p, q, cfg, cfg)
 	mem, data := make([]byte, mib), make([]byte, mib)
 	reg, err := y.Register(mem, region.RemoteWrite|region.RemoteRead)
 	if err != nil {
@@ -73,7 +71,7 @@ func benchWrite(b *testing.B, cfg *Config) {
 	ctx := context.Background()
 	b.SetBytes(mib)
 	b.ReportAllocs()
-	var ws [4]Waiter
+	var ws [4]rdmap.Waiter
 	for i := range ws {
 		ws[i].Reset()
 		ws[i].Complete(nil)
@@ -95,47 +93,29 @@ func benchWrite(b *testing.B, cfg *Config) {
 	}
 }
 
-// echoer answers every Send with its payload.
-type echoer struct{}
-
-func (echoer) HandleRecv(c *Conn, m *verbs.Message) {
-	c.PostRecv(1)
-	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
-}
-func (echoer) HandleClose(*Conn, error) {}
-
-// caller completes one Waiter per message.
-type caller struct{ w Waiter }
-
-func (h *caller) HandleRecv(c *Conn, m *verbs.Message) {
-	c.PostRecv(1)
-	h.w.Complete(nil)
-}
-func (h *caller) HandleClose(*Conn, error) {}
-
 func BenchmarkSendPingPong(b *testing.B) {
-	p, q := tcpPair(b)
+	p, q := rdmap.TcpPair(b)
 	reno(b, p, q)
-	h := new(caller)
-	x, y := connect(b, p, q, &Config{Handler: h}, &Config{Handler: echoer{}})
+	h := new(rdmap.Caller)
+	x, y := rdmap.Connect(b, p, q, &rdmap.Config{Handler: h}, &rdmap.Config{Handler: rdmap.Echoer{}})
 	go y.Serve()
 	msg := make([]byte, 64)
 	wrs := []verbs.WR{{Op: verbs.OpSend, Head: msg}}
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		h.w.Reset()
+		h.W.Reset()
 		if err := x.Post(wrs); err != nil {
 			b.Fatal(err)
 		}
-		if err := x.Wait(ctx, &h.w); err != nil {
+		if err := x.Wait(ctx, &h.W); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkRawPingPong(b *testing.B) {
-	p, q := tcpPair(b)
+	p, q := rdmap.TcpPair(b)
 	reno(b, p, q)
 	defer p.Close()
 	go func() {
@@ -164,12 +144,12 @@ func BenchmarkRawPingPong(b *testing.B) {
 func BenchmarkWriteRatio(b *testing.B) {
 	for _, bc := range []struct {
 		name string
-		cfg  Config
+		cfg  rdmap.Config
 	}{
-		{"64K/crc", Config{MULPDU: StagMULPDU}},
-		{"64K/nocrc", Config{MULPDU: StagMULPDU, CRC: CRCOff}},
-		{"1428/crc", Config{MULPDU: 1442}},
-		{"1428/nocrc", Config{MULPDU: 1442, CRC: CRCOff}},
+		{"64K/crc", rdmap.Config{MULPDU: rdmap.StagMULPDU}},
+		{"64K/nocrc", rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOff}},
+		{"1428/crc", rdmap.Config{MULPDU: 1442}},
+		{"1428/nocrc", rdmap.Config{MULPDU: 1442, CRC: rdmap.CRCOff}},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			raw, eng := rawWriter(b), engineWriter(b, &bc.cfg)
@@ -189,7 +169,7 @@ func BenchmarkWriteRatio(b *testing.B) {
 
 // rawWriter returns a function that writes n MiB and waits until the other end has read them.
 func rawWriter(b *testing.B) func(n int) float64 {
-	x, y := tcpPair(b)
+	x, y := rdmap.TcpPair(b)
 	reno(b, x, y)
 	b.Cleanup(func() { x.Close(); y.Close() })
 	go func() {
@@ -218,10 +198,10 @@ func rawWriter(b *testing.B) func(n int) float64 {
 	}
 }
 
-func engineWriter(b *testing.B, cfg *Config) func(n int) float64 {
-	p, q := tcpPair(b)
+func engineWriter(b *testing.B, cfg *rdmap.Config) func(n int) float64 {
+	p, q := rdmap.TcpPair(b)
 	reno(b, p, q)
-	x, y := connect(b, p, q, cfg, cfg)
+	x, y := rdmap.Connect(b, p, q, cfg, cfg)
 	mem, data, one := make([]byte, mib), make([]byte, mib), make([]byte, 1)
 	reg, err := y.Register(mem, region.RemoteWrite|region.RemoteRead)
 	if err != nil {
@@ -229,7 +209,7 @@ func engineWriter(b *testing.B, cfg *Config) func(n int) float64 {
 	}
 	go y.Serve()
 	ctx := context.Background()
-	var ws [4]Waiter
+	var ws [4]rdmap.Waiter
 	for i := range ws {
 		ws[i].Reset()
 		ws[i].Complete(nil)

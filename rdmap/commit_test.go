@@ -1,9 +1,10 @@
-package rdmap
+package rdmap_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -15,8 +16,8 @@ import (
 func TestPersistError(t *testing.T) {
 	for cause, failed := range map[error]bool{enginetest.ErrTest: true, region.ErrNotPersistent: false} {
 		p, q := rdmaptest.Pipe()
-		cfg := &Config{Extensions: verbs.ExtCommit, Domain: region.NewDomain()}
-		x, y := connect(t, p, q, &Config{Extensions: verbs.ExtCommit}, cfg)
+		cfg := &rdmap.Config{Extensions: verbs.ExtCommit, Domain: region.NewDomain()}
+		x, y := rdmap.Connect(t, p, q, &rdmap.Config{Extensions: verbs.ExtCommit}, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 64), Err: cause}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: enginetest.CommitRights})

@@ -30,8 +30,8 @@ func arrived(t *testing.T, c net.Conn, n int) {
 // none is due, a read takes everything that has arrived.
 func TestShortRead(t *testing.T) {
 	const size = 256 << 10
-	p, q := tcpPair(t)
-	x, y := connect(t, p, q, &Config{CRC: CRCOn}, &Config{CRC: CRCOn})
+	p, q := TcpPair(t)
+	x, y := Connect(t, p, q, &Config{CRC: CRCOn}, &Config{CRC: CRCOn})
 	go y.Serve()
 	x.reader.mu.Lock()
 	if !x.reader.Take(drive.Waiter) {

@@ -1,9 +1,10 @@
-package rdmap
+package rdmap_test
 
 import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -11,20 +12,21 @@ import (
 // stuck is a Handler whose upcalls wait.
 type stuck struct{ inside, release chan struct{} }
 
-func (h stuck) HandleRecv(*Conn, *verbs.Message) { h.inside <- struct{}{}; <-h.release }
-func (h stuck) HandleClose(*Conn, error)         {}
+func (h stuck) HandleRecv(*rdmap.Conn, *verbs.Message) { h.inside <- struct{}{}; <-h.release }
+
+func (h stuck) HandleClose(*rdmap.Conn, error) {}
 
 // TestStreamsDoNotStarve: a stream whose upcall blocks, idle or in Serve, and one that is flooded do not
 // disturb other streams of the process.
 func TestStreamsDoNotStarve(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		for _, serve := range []bool{false, true} {
 			h := stuck{make(chan struct{}), make(chan struct{})}
-			c, d := wires["pipe"](t)
+			c, d := rdmap.Wires["pipe"](t)
 			if _, tcp := a.(*net.TCPConn); tcp {
-				c, d = tcpPair(t)
+				c, d = rdmap.TcpPair(t)
 			}
-			x, y := connect(t, c, d, nil, &Config{Handler: h})
+			x, y := rdmap.Connect(t, c, d, nil, &rdmap.Config{Handler: h})
 			if err := x.Send(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -34,17 +36,17 @@ func TestStreamsDoNotStarve(t *testing.T) {
 			<-h.inside // and stays there
 			defer close(h.release)
 		}
-		c, d := tcpPair(t)
-		flood, sink := connect(t, c, d, nil, nil)
-		target := mustRegister(t, sink, 1<<20, region.RemoteWrite)
+		c, d := rdmap.TcpPair(t)
+		flood, sink := rdmap.Connect(t, c, d, nil, nil)
+		target := rdmap.MustRegister(t, sink, 1<<20, region.RemoteWrite)
 		go sink.Serve()
 		go func() {
 			for flood.Write(t.Context(), make([]byte, 1<<20), target.STag(), 0) == nil {
 			}
 		}()
-		hx := newCollector()
-		x, y := connect(t, a, b, &Config{Handler: hx}, nil)
-		reg := mustRegister(t, y, 5000, region.RemoteRead)
+		hx := rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: hx}, nil)
+		reg := rdmap.MustRegister(t, y, 5000, region.RemoteRead)
 		go y.Serve()
 		for i := range 2 {
 			if err := x.Read(t.Context(), make([]byte, 5000), reg.STag(), 0); err != nil {
@@ -53,7 +55,7 @@ func TestStreamsDoNotStarve(t *testing.T) {
 			if err := y.Send(t.Context(), []byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			within(t, "a message", hx.got)
+			rdmap.Within(t, "a message", hx.Got)
 		}
 		flood.Abort(nil)
 	})

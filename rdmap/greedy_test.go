@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -17,9 +18,9 @@ import (
 )
 
 // rawInitiator connects an engine, as responder, to a Peer.
-func rawInitiator(t *testing.T, a, b net.Conn, cfg *Config) (*rdmaptest.Peer, *Conn) {
+func rawInitiator(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmaptest.Peer, *rdmap.Conn) {
 	t.Helper()
-	y := Server(b, cfg)
+	y := rdmap.Server(b, cfg)
 	ch := make(chan error, 1)
 	go func() { ch <- y.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8})
@@ -47,12 +48,12 @@ func sendPart(t testing.TB, mo, n int) []byte {
 func TestUnfinishedSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const peers = 500
-		pool := NewPool(peers * DefaultRecvSize)
-		var bad []*Conn
+		pool := rdmap.NewPool(peers * rdmap.DefaultRecvSize)
+		var bad []*rdmap.Conn
 		var wg sync.WaitGroup
 		for i := range peers {
 			a, b := rdmaptest.PipeSize(4000)
-			p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 2})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 2})
 			go y.Serve()
 			bad = append(bad, y)
 			if err := p.Send(sendPart(t, 0, 1)); err != nil {
@@ -76,19 +77,19 @@ func TestUnfinishedSends(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if pool.Used() != peers*DefaultRecvSize {
+		if pool.Used() != peers*rdmap.DefaultRecvSize {
 			t.Fatalf("%d octets of the pool in use", pool.Used())
 		}
 		a, b := rdmaptest.Pipe()
-		h := newCollector()
-		x, y := connect(t, a, b, &Config{MULPDU: 1000}, &Config{Pool: pool, Handler: h})
+		h := rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{MULPDU: 1000}, &rdmap.Config{Pool: pool, Handler: h})
 		go y.Serve()
 		start := time.Now()
 		if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil {
 			t.Fatal(err)
 		}
-		<-h.got
-		if d := time.Since(start); d != DefaultStallTimeout/2 {
+		<-h.Got
+		if d := time.Since(start); d != rdmap.DefaultStallTimeout/2 {
 			t.Errorf("the good peer waited for %v", d)
 		}
 		for _, y := range bad {
@@ -108,12 +109,12 @@ func TestUnfinishedSends(t *testing.T) {
 // is complete by then, and one that began later, are not ended.
 func TestLongSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := NewPool(3 * DefaultRecvSize)
+		pool := rdmap.NewPool(3 * rdmap.DefaultRecvSize)
 		var peers [5]*rdmaptest.Peer
-		var conns [5]*Conn
+		var conns [5]*rdmap.Conn
 		for i := range peers {
 			a, b := rdmaptest.Pipe()
-			peers[i], conns[i] = rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 2})
+			peers[i], conns[i] = rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 2})
 			go conns[i].Serve()
 		}
 		send := func(i int, u []byte) {
@@ -131,7 +132,7 @@ func TestLongSend(t *testing.T) {
 		}
 		send(1, sendPart(t, 0, 1)) // never ends
 		send(2, sendPart(t, 0, 1)) // ends soon
-		hog, _ := pool.mem.Get(DefaultRecvSize)
+		hog, _ := pool.Mem().Get(rdmap.DefaultRecvSize)
 		time.Sleep(time.Second)
 		send(3, sendPart(t, 0, 1)) // waits, and then never ends either
 		send(4, sendPart(t, 0, 1)) // waits
@@ -140,13 +141,13 @@ func TestLongSend(t *testing.T) {
 		if _, err := conns[2].Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(DefaultStallTimeout - 2*time.Second)
+		time.Sleep(rdmap.DefaultStallTimeout - 2*time.Second)
 		for i, c := range conns {
 			if got := c.Err() != nil; got != (i == 1) {
 				t.Errorf("connection %d: %v", i, c.Err())
 			}
 		}
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 	})
 }
 
@@ -156,13 +157,13 @@ func TestPoolFair(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			const busy = 100
-			pool := NewPool(DefaultRecvSize)
+			pool := rdmap.NewPool(rdmap.DefaultRecvSize)
 			log := make(chan int, 1000)
 			var peers [3]*rdmaptest.Peer
-			var conns [3]*Conn
+			var conns [3]*rdmap.Conn
 			for i := range peers {
 				a, b := rdmaptest.Pipe()
-				peers[i], conns[i] = rawInitiator(t, a, b, &Config{Pool: pool, Recvs: busy, Handler: tagged{i, log}})
+				peers[i], conns[i] = rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: busy, Handler: tagged{i, log}})
 				go conns[i].Serve()
 			}
 			whole := func(msn byte) []byte {
@@ -207,8 +208,8 @@ func TestPoolFair(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if pool.Used() != 0 || pool.mem.Load().Waiting != 0 {
-				t.Errorf("%d octets in use, %d claims", pool.Used(), pool.mem.Load().Waiting)
+			if pool.Used() != 0 || pool.Mem().Load().Waiting != 0 {
+				t.Errorf("%d octets in use, %d claims", pool.Used(), pool.Mem().Load().Waiting)
 			}
 		})
 	}
@@ -220,17 +221,18 @@ type tagged struct {
 	log chan int
 }
 
-func (h tagged) HandleRecv(*Conn, *verbs.Message) { h.log <- h.id }
-func (h tagged) HandleClose(*Conn, error)         {}
+func (h tagged) HandleRecv(*rdmap.Conn, *verbs.Message) { h.log <- h.id }
+
+func (h tagged) HandleClose(*rdmap.Conn, error) {}
 
 // TestStallPerSend: each Send may wait for the whole StallTimeout, and a wait that is over has no
 // further effect.
 func TestStallPerSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := NewPool(2 * DefaultRecvSize)
-		connect := func() (*rdmaptest.Peer, *Conn) {
+		pool := rdmap.NewPool(2 * rdmap.DefaultRecvSize)
+		connect := func() (*rdmaptest.Peer, *rdmap.Conn) {
 			a, b := rdmaptest.Pipe()
-			p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 5})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 5})
 			go y.Serve()
 			return p, y
 		}
@@ -249,29 +251,29 @@ func TestStallPerSend(t *testing.T) {
 		}
 		slow, held := connect()
 		send(slow, 1, false)
-		hog, _ := pool.mem.Get(DefaultRecvSize)
+		hog, _ := pool.Mem().Get(rdmap.DefaultRecvSize)
 		p, y := connect()
 		send(p, 1, true)
-		time.Sleep(DefaultStallTimeout / 3)
-		pool.mem.Put(hog)
+		time.Sleep(rdmap.DefaultStallTimeout / 3)
+		pool.Mem().Put(hog)
 		if _, err := y.Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(DefaultStallTimeout)
+		time.Sleep(rdmap.DefaultStallTimeout)
 		if held.Err() != nil {
 			t.Fatalf("ended for a wait that was over: %v", held.Err())
 		}
 		held.Abort(nil)
 		<-held.Done()
-		hog, _ = pool.mem.Get(2 * DefaultRecvSize)
+		hog, _ = pool.Mem().Get(2 * rdmap.DefaultRecvSize)
 		for msn := range byte(3) {
 			send(p, msn+2, true)
 		}
 		for i := range 3 { // each message keeps its memory until Recv takes it
-			time.Sleep(DefaultStallTimeout * 2 / 3)
+			time.Sleep(rdmap.DefaultStallTimeout * 2 / 3)
 			if i == 0 {
-				pool.mem.Put(hog)
-				hog, _ = pool.mem.Get(DefaultRecvSize)
+				pool.Mem().Put(hog)
+				hog, _ = pool.Mem().Get(rdmap.DefaultRecvSize)
 				synctest.Wait()
 				continue
 			}
@@ -280,7 +282,7 @@ func TestStallPerSend(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 	})
 }
 
@@ -289,14 +291,14 @@ func TestStallPerSend(t *testing.T) {
 func TestPutOffTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const conns, msgs = 40, 100
-		pool := NewPool(10_000)
-		hog, _ := pool.mem.Get(10_000)
-		var hs []*collector
+		pool := rdmap.NewPool(10_000)
+		hog, _ := pool.Mem().Get(10_000)
+		var hs []*rdmap.Collector
 		var wg sync.WaitGroup
 		for range conns {
 			a, b := rdmaptest.PipeSize(3000)
-			h := newCollector()
-			p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 2 * msgs, RecvSize: 1000, Handler: h})
+			h := rdmap.NewCollector()
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 2 * msgs, RecvSize: 1000, Handler: h})
 			go y.Serve()
 			hs = append(hs, h)
 			wg.Go(func() {
@@ -316,15 +318,15 @@ func TestPutOffTogether(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if most := engine.MaxBacklog + conns*(2+19); pool.mem.Load().PutOff > most || pool.mem.Load().PutOff < engine.MaxBacklog-100 {
-			t.Errorf("%d octets put off, at most %d", pool.mem.Load().PutOff, most)
+		if most := engine.MaxBacklog + conns*(2+19); pool.Mem().Load().PutOff > most || pool.Mem().Load().PutOff < engine.MaxBacklog-100 {
+			t.Errorf("%d octets put off, at most %d", pool.Mem().Load().PutOff, most)
 		}
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 		for _, h := range hs {
 			for range msgs {
-				<-h.got
+				<-h.Got
 			}
-			for i, m := range h.msgs {
+			for i, m := range h.Msgs {
 				if len(m) != 2 || m[0] != byte(i) {
 					t.Fatalf("message %d: %x", i, m)
 				}
@@ -332,8 +334,8 @@ func TestPutOffTogether(t *testing.T) {
 		}
 		wg.Wait()
 		synctest.Wait()
-		if pool.mem.Load().PutOff != 0 || pool.Used() != 0 {
-			t.Errorf("%d octets put off, %d in use", pool.mem.Load().PutOff, pool.Used())
+		if pool.Mem().Load().PutOff != 0 || pool.Used() != 0 {
+			t.Errorf("%d octets put off, %d in use", pool.Mem().Load().PutOff, pool.Used())
 		}
 	})
 }
@@ -341,10 +343,10 @@ func TestPutOffTogether(t *testing.T) {
 // TestPutOffEnds: a connection that ends while it is stalled keeps nothing.
 func TestPutOffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pool := NewPool(10_000)
-		hog, _ := pool.mem.Get(10_000)
+		pool := rdmap.NewPool(10_000)
+		hog, _ := pool.Mem().Get(10_000)
 		a, b := rdmaptest.Pipe()
-		p, y := rawInitiator(t, a, b, &Config{Pool: pool, Recvs: 9})
+		p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 9})
 		go y.Serve()
 		for range 3 {
 			if err := p.Send(sendPart(t, 0, 1)); err != nil {
@@ -352,14 +354,14 @@ func TestPutOffEnds(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if pool.mem.Load().PutOff != 3*(2+19) {
-			t.Errorf("%d octets put off", pool.mem.Load().PutOff)
+		if pool.Mem().Load().PutOff != 3*(2+19) {
+			t.Errorf("%d octets put off", pool.Mem().Load().PutOff)
 		}
 		y.Abort(nil)
 		<-y.Done()
-		if pool.mem.Load().PutOff != 0 {
-			t.Errorf("%d octets count as put off after the connection has ended", pool.mem.Load().PutOff)
+		if pool.Mem().Load().PutOff != 0 {
+			t.Errorf("%d octets count as put off after the connection has ended", pool.Mem().Load().PutOff)
 		}
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 	})
 }

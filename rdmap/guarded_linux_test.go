@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -40,9 +41,9 @@ const fileSize = 1 << 18
 func TestPersistent(t *testing.T) {
 	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
 		t.Run(kind.String(), func(t *testing.T) {
-			onWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &Config{Extensions: verbs.ExtCommit}
-				x, y := connect(t, a, b, cfg, cfg)
+			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+				cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+				x, y := rdmap.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, kind, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 				defer reg.Invalidate(t.Context())
@@ -66,33 +67,33 @@ func TestPersistent(t *testing.T) {
 // and only that one. The STags of other streams are invalid, even in other domains (ADVERSARY 25).
 func TestTruncated(t *testing.T) {
 	t.Parallel()
-	ops := map[string]func(t *testing.T, x *Conn, s region.STag) error{
-		"write": func(t *testing.T, x *Conn, s region.STag) error {
+	ops := map[string]func(t *testing.T, x *rdmap.Conn, s region.STag) error{
+		"write": func(t *testing.T, x *rdmap.Conn, s region.STag) error {
 			// Few octets, so that none are left unread: a reset can destroy the Terminate.
 			if err := x.Write(t.Context(), make([]byte, 5000), s, fileSize-5000); err != nil {
 				return err
 			}
 			return x.Read(t.Context(), make([]byte, 1), s, 0)
 		},
-		"read": func(t *testing.T, x *Conn, s region.STag) error {
+		"read": func(t *testing.T, x *rdmap.Conn, s region.STag) error {
 			return x.Read(t.Context(), make([]byte, fileSize), s, 0)
 		},
-		"verify": func(t *testing.T, x *Conn, s region.STag) error {
+		"verify": func(t *testing.T, x *rdmap.Conn, s region.STag) error {
 			_, err := x.Verify(t.Context(), s, 0, fileSize, nil)
 			return err
 		},
-		"atomic write": func(t *testing.T, x *Conn, s region.STag) error {
+		"atomic write": func(t *testing.T, x *rdmap.Conn, s region.STag) error {
 			return x.AtomicWrite(t.Context(), s, fileSize-8, [8]byte{})
 		},
-		"flush": func(t *testing.T, x *Conn, s region.STag) error {
+		"flush": func(t *testing.T, x *rdmap.Conn, s region.STag) error {
 			return x.Flush(t.Context(), s, 0, 1, verbs.FlushPersistent)
 		},
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
-			onWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &Config{Extensions: verbs.ExtCommit}
-				x, y := connect(t, a, b, cfg, cfg)
+			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+				cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+				x, y := rdmap.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
@@ -124,11 +125,11 @@ func TestTruncatedUnderLoad(t *testing.T) {
 	const streams = 4
 	m := openFile(t, pmem.Mmap, fileSize)
 	ends := make(chan error, streams)
-	var conns []*Conn
+	var conns []*rdmap.Conn
 	busy := make(chan bool, streams)
 	for i := range streams {
-		a, b := tcpPair(t)
-		x, y := connect(t, a, b, nil, nil)
+		a, b := rdmap.TcpPair(t)
+		x, y := rdmap.Connect(t, a, b, nil, nil)
 		reg, err := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
@@ -140,9 +141,9 @@ func TestTruncatedUnderLoad(t *testing.T) {
 			var err error
 			for k := 0; err == nil; k++ {
 				if i%2 == 0 {
-					err = x.Read(background, p, s, 0)
-				} else if err = x.Write(background, p, s, 0); err == nil {
-					err = x.Read(background, p[:1], s, 0)
+					err = x.Read(rdmap.Background, p, s, 0)
+				} else if err = x.Write(rdmap.Background, p, s, 0); err == nil {
+					err = x.Read(rdmap.Background, p[:1], s, 0)
 				}
 				if k == 1 {
 					busy <- true

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -16,9 +17,9 @@ import (
 // TestSim: the crash model knows what peers place, by whatever operation, and what they flush survives
 // every crash.
 func TestSim(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &Config{Extensions: verbs.Ext7306 | verbs.ExtCommit}
-		x, y := connect(t, a, b, cfg, cfg)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtCommit}
+		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		sim := pmem.NewSim(1024, nil)
 		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: enginetest.CommitRights | region.Atomic})
 		if err != nil {

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"encoding/hex"
@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
@@ -17,20 +18,20 @@ func TestKeepalive(t *testing.T) {
 	const write = "c140" + "00000000" + "0000000000000000" // STag 0, TO 0
 	for _, tt := range []struct {
 		name    string
-		cfg     Config
+		cfg     rdmap.Config
 		silent  bool // nothing is sent
 		answers bool // the peer answers at once
 		want    []time.Duration
 	}{
 		{name: "silent peer", want: []time.Duration{200 * time.Millisecond, time.Second}},
-		{name: "not asked to", cfg: Config{NoKeepalive: true}},
+		{name: "not asked to", cfg: rdmap.Config{NoKeepalive: true}},
 		{name: "nothing sent", silent: true},
 		{name: "peer that answers", answers: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
-				c := Client(a, &tt.cfg)
+				c := rdmap.Client(a, &tt.cfg)
 				shook := make(chan error, 1)
 				go func() { shook <- c.Handshake(t.Context()) }()
 				p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 1, ORD: 1}, nil)
@@ -71,7 +72,7 @@ func TestKeepaliveStag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		rec := &rdmaptest.Record{Conn: a}
-		x, y := Client(rec, nil), Server(b, nil)
+		x, y := rdmap.Client(rec, nil), rdmap.Server(b, nil)
 		shook := make(chan error, 1)
 		go func() { shook <- y.Handshake(t.Context()) }()
 		if err := errors.Join(x.Handshake(t.Context()), <-shook); err != nil {

@@ -1,13 +1,15 @@
 //go:build race || invariants
 
-package rdmap
+package rdmap_test
 
 import (
 	"net"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,15 +17,15 @@ import (
 // TestEndGivesBack: a connection that ends inside an FPDU, inside a batch that cannot be written, or
 // both, gives back the memory that it has borrowed.
 func TestEndGivesBack(t *testing.T) {
-	for _, end := range []func(x *Conn, b net.Conn){
-		func(x *Conn, _ net.Conn) { x.Abort(nil) },
-		func(_ *Conn, b net.Conn) { b.Close() },
-		func(x *Conn, b net.Conn) { x.Terminate(verbs.TermCode{}, nil); b.Close() },
+	for _, end := range []func(x *rdmap.Conn, b net.Conn){
+		func(x *rdmap.Conn, _ net.Conn) { x.Abort(nil) },
+		func(_ *rdmap.Conn, b net.Conn) { b.Close() },
+		func(x *rdmap.Conn, b net.Conn) { x.Terminate(verbs.TermCode{}, nil); b.Close() },
 	} {
-		onWires(t, func(t *testing.T, a, b net.Conn) {
+		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			before := buf.Outstanding() // engines without a Conn are never ended
-			x, p := rawResponder(t, a, b, &Config{WriteTimeout: 100 * time.Millisecond})
-			if _, err := p.Conn.Write(unhex(t, goldSend)[:20]); err != nil {
+			x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{WriteTimeout: 100 * time.Millisecond})
+			if _, err := p.Conn.Write(enginetest.Unhex(t, enginetest.GoldSend)[:20]); err != nil {
 				t.Fatal(err)
 			}
 			go x.Serve()
@@ -54,7 +56,7 @@ func TestEndGivesBack(t *testing.T) {
 
 // TestReplayGivesBack: upcalls of Sends that were put off give back what they have borrowed, if they lose the role.
 func TestReplayGivesBack(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		before := buf.Outstanding()
 		takenOverStalled(t, a, b)
 		backTo(t, before)

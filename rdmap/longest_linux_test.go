@@ -3,8 +3,6 @@
 package rdmap
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"testing"
 
@@ -14,26 +12,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// TestTooLong: a message that is one octet longer is refused before anything is sent.
-func TestTooLong(t *testing.T) {
-	p := enginetest.Vast(t, engine.MaxMessage+1)
-	for _, wr := range []verbs.WR{
-		{Op: verbs.OpSend, Body: p}, {Op: verbs.OpWrite, Body: p}, {Op: verbs.OpSendSE, Head: p}, {Op: verbs.OpWrite, Head: p[:1], Body: p[1:]},
-	} {
-		if err := engine.Misuse(&wr); !errors.Is(err, verbs.ErrTooLong) {
-			t.Errorf("%v: %v", wr.Op, err)
-		}
-	}
-	if err := engine.Misuse(&verbs.WR{Op: verbs.OpWrite, Head: p[:1], Body: p[2:]}); err != nil {
-		t.Error(err)
-	}
-	a, b := wires["pipe"](t)
-	x, _ := connect(t, a, b, nil, nil)
-	if err := x.Read(context.Background(), p, 1, 0); !errors.Is(err, verbs.ErrTooLong) {
-		t.Error(err)
-	}
-}
-
 var long = flag.Bool("long", false, "move 4 GiB through sockets, which takes seconds")
 
 // TestLongestOnWires is TestLongestMessages through everything, CRC included.
@@ -42,8 +20,8 @@ func TestLongestOnWires(t *testing.T) {
 		t.Skip("give -long, as make test-long does")
 	}
 	for _, cfg := range []*Config{nil, {CRC: CRCOff}} {
-		a, b := wires["tcp"](t)
-		x, y := connect(t, a, b, cfg, cfg)
+		a, b := Wires["tcp"](t)
+		x, y := Connect(t, a, b, cfg, cfg)
 		sink, to := enginetest.VastMemory(t, x.Table(), region.ReadSink)
 		src, from := enginetest.VastMemory(t, y.Table(), region.RemoteRead)
 		go y.Serve()

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/mixtest"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -40,7 +41,7 @@ var mixOctets = mixtest.Octets(mixSource)
 // mixEnd is one end, and what the other one may touch of it.
 type mixEnd struct {
 	t      *testing.T
-	conn   *Conn
+	conn   *rdmap.Conn
 	peer   *mixEnd
 	most   int // octets of a Send to the peer
 	tokens chan struct{}
@@ -57,7 +58,7 @@ type mixEnd struct {
 func octets(rnd *rand.Rand, n int) []byte { return mixOctets[rnd.IntN(mixSource-n+1):][:n] }
 
 // HandleRecv checks a message: where it lies in mixOctets, and that piece of it.
-func (e *mixEnd) HandleRecv(c *Conn, m *verbs.Message) {
+func (e *mixEnd) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	rnd := rand.New(rand.NewPCG(e.turn.Add(1), 1))
 	if e.slow {
 		switch rnd.IntN(12) {
@@ -78,13 +79,14 @@ func (e *mixEnd) HandleRecv(c *Conn, m *verbs.Message) {
 	e.peer.tokens <- struct{}{}
 }
 
-func (e *mixEnd) HandleClose(*Conn, error) {}
+func (e *mixEnd) HandleClose(*rdmap.Conn, error) {}
 
 // sluggish is memory that takes its time to persist.
 type sluggish []byte
 
 func (m sluggish) Bytes() []byte { return m }
-func (sluggish) Close() error    { return nil }
+
+func (sluggish) Close() error { return nil }
 
 func (sluggish) Persist(off, _ int) error {
 	time.Sleep(time.Duration(off%4) * time.Millisecond)
@@ -109,7 +111,7 @@ func (e *mixEnd) register() {
 
 // do posts wrs and waits for the last of them.
 func (e *mixEnd) do(ctx context.Context, wrs ...verbs.WR) error {
-	var w Waiter
+	var w rdmap.Waiter
 	w.Reset()
 	wrs[len(wrs)-1].Done = &w
 	if err := e.conn.Post(wrs); err != nil {
@@ -259,12 +261,12 @@ func (e *mixEnd) send(ctx context.Context, rnd *rand.Rand) error {
 }
 
 // mixConfigs returns the configurations of a run.
-func mixConfigs(rnd *rand.Rand, pool *Pool) (cx, cy *Config) {
+func mixConfigs(rnd *rand.Rand, pool *rdmap.Pool) (cx, cy *rdmap.Config) {
 	pick := func(n ...int) int { return n[rnd.IntN(len(n))] }
-	cs := [2]*Config{{}, {}}
-	size, crc, rtr := pick(4096, 4096, 100_000), CRCMode(pick(int(CRCOn), int(CRCOn), int(CRCOff))), rnd.IntN(4) == 0
+	cs := [2]*rdmap.Config{{}, {}}
+	size, crc, rtr := pick(4096, 4096, 100_000), rdmap.CRCMode(pick(int(rdmap.CRCOn), int(rdmap.CRCOn), int(rdmap.CRCOff))), rnd.IntN(4) == 0
 	for _, c := range cs {
-		*c = Config{
+		*c = rdmap.Config{
 			CRC: crc, Extensions: verbs.Ext7306 | verbs.ExtCommit, RecvSize: size, Recvs: mixTokens, Pool: pool,
 			HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
 			IRD: pick(0, 2, 16), ORD: pick(0, 3, 16), MULPDU: pick(0, 0, 1400, 9000, 30000), MaxTakeovers: pick(0, 2),
@@ -276,7 +278,7 @@ func mixConfigs(rnd *rand.Rand, pool *Pool) (cx, cy *Config) {
 
 func mix(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	pool := NewPool([]int{100_000, 250_000, 4 << 20}[rnd.IntN(3)])
+	pool := rdmap.NewPool([]int{100_000, 250_000, 4 << 20}[rnd.IntN(3)])
 	cx, cy := mixConfigs(rnd, pool)
 	ended := new(atomic.Bool)
 	x := &mixEnd{t: t, ended: ended, most: cy.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}
@@ -284,11 +286,11 @@ func mix(t *testing.T, seed uint64) {
 	x.peer = y
 	t.Logf("x %+v, slow %v; y %+v, slow %v", *cx, x.slow, *cy, y.slow)
 	cx.Handler, cy.Handler = x, y
-	a, b := wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
+	a, b := rdmap.Wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
 	if rnd.IntN(4) == 0 {
 		a = fragmented(a, 1+rnd.IntN(200_000), 1+rnd.IntN(200_000), seed)
 	}
-	x.conn, y.conn = connect(t, a, b, cx, cy)
+	x.conn, y.conn = rdmap.Connect(t, a, b, cx, cy)
 	if state := x.conn.ConnectionState(); state.Extensions != verbs.Ext7306|verbs.ExtCommit {
 		t.Fatalf("extensions %v", state.Extensions)
 	}
@@ -321,7 +323,7 @@ func mix(t *testing.T, seed uint64) {
 	if rnd.IntN(4) == 0 {
 		time.Sleep(time.Duration(rnd.Int64N(int64(mixtest.Time()))))
 		ended.Store(true)
-		mixEnds[rnd.IntN(len(mixEnds))](x.conn, y.conn)
+		rdmap.MixEnds[rnd.IntN(len(rdmap.MixEnds))](x.conn, y.conn)
 		cancel()
 	}
 	wg.Wait()
@@ -340,14 +342,6 @@ func mix(t *testing.T, seed uint64) {
 	if n, k := x.conn.Table().Live(), y.conn.Table().Live(); n+k != 0 {
 		t.Errorf("%d and %d regions are left", n, k)
 	}
-}
-
-// mixEnds are the ways in which a connection ends in the middle.
-var mixEnds = []func(x, y *Conn){
-	func(x, _ *Conn) { x.Close() },
-	func(x, _ *Conn) { x.Abort(enginetest.ErrTest) },
-	func(_, y *Conn) { y.Terminate(verbs.TermCode{}, nil) },
-	func(_, y *Conn) { y.nc.Close() },
 }
 
 // check waits for the last messages to this end's peer, and compares its counter with what was added.

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -19,19 +20,19 @@ import (
 type option struct {
 	rev  int
 	x, y bool // whether the initiator and the responder ask for markers
-	crc  CRCMode
+	crc  rdmap.CRCMode
 	rtr  mpa.RTR // 0: not peer-to-peer
 }
 
 func (o option) String() string {
-	return fmt.Sprintf("rev %d, markers %v %v, crc %v, rtr %v", o.rev, o.x, o.y, o.crc == CRCOn, o.rtr)
+	return fmt.Sprintf("rev %d, markers %v %v, crc %v, rtr %v", o.rev, o.x, o.y, o.crc == rdmap.CRCOn, o.rtr)
 }
 
 // options calls f with every combination.
 func options(f func(o option)) {
 	for _, rtr := range []mpa.RTR{0, mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
 		for bits := range 16 {
-			o := option{rev: 1 + bits&1, x: bits&2 != 0, y: bits&4 != 0, crc: []CRCMode{CRCOn, CRCOff}[bits>>3], rtr: rtr}
+			o := option{rev: 1 + bits&1, x: bits&2 != 0, y: bits&4 != 0, crc: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>3], rtr: rtr}
 			if o.rev == 2 || rtr == 0 {
 				f(o)
 			}
@@ -40,7 +41,7 @@ func options(f func(o option)) {
 }
 
 // set applies the option to both sides.
-func (o option) set(cx, cy *Config) {
+func (o option) set(cx, cy *rdmap.Config) {
 	cx.Revision, cx.Markers, cx.CRC = o.rev, o.x, o.crc
 	cx.PeerToPeer, cx.RTR = o.rtr != 0, o.rtr
 	cy.Markers, cy.CRC = o.y, o.crc
@@ -52,18 +53,18 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	options(func(o option) {
 		t.Run(o.String(), func(t *testing.T) {
-			onWires(t, func(t *testing.T, a, b net.Conn) {
-				cx, cy := &Config{RecvSize: 9000}, &Config{RecvSize: 9000, Plain: o.x != o.y}
+			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+				cx, cy := &rdmap.Config{RecvSize: 9000}, &rdmap.Config{RecvSize: 9000, Plain: o.x != o.y}
 				o.set(cx, cy)
-				x, y := connect(t, a, b, cx, cy)
-				for i, c := range []*Conn{x, y} {
+				x, y := rdmap.Connect(t, a, b, cx, cy)
+				for i, c := range []*rdmap.Conn{x, y} {
 					s := c.ConnectionState()
 					recv, send := o.x, o.y
 					if i == 1 {
 						recv, send = o.y, o.x
 					}
 					if s.Revision != o.rev || s.RecvMarkers != recv || s.SendMarkers != send ||
-						s.CRC != (o.crc == CRCOn) || s.PeerToPeer != (o.rtr != 0) {
+						s.CRC != (o.crc == rdmap.CRCOn) || s.PeerToPeer != (o.rtr != 0) {
 						t.Fatalf("side %d: %+v", i, s)
 					}
 				}
@@ -73,7 +74,7 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-func (o option) talk(t *testing.T, x, y *Conn) {
+func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 	t.Helper()
 	ctx := t.Context()
 	if o.rtr == 0 {
@@ -121,7 +122,7 @@ func TestOptionsStress(t *testing.T) {
 	for _, rtr := range []mpa.RTR{0, mpa.RTRSend} {
 		o := option{rev: 2, x: true, y: true, rtr: rtr}
 		wire := func() (net.Conn, net.Conn) {
-			a, b := tcpPair(t)
+			a, b := rdmap.TcpPair(t)
 			return a, fragmented(b, 700, 300, 3)
 		}
 		stress(t, wire, 4, 60, o)
@@ -146,7 +147,7 @@ func TestRTRSent(t *testing.T) {
 		{mpa.RTRRead, 0, -1, "c140" + "00000000" + "0000000000000000"}, // no slot for a Read
 	} {
 		a, b := rdmaptest.Pipe()
-		x := Client(a, &Config{PeerToPeer: true, RTR: tt.can, ORD: tt.ord})
+		x := rdmap.Client(a, &rdmap.Config{PeerToPeer: true, RTR: tt.can, ORD: tt.ord})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(t.Context()) }()
 		p, neg, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, RTR: tt.takes}, nil)
@@ -177,7 +178,7 @@ func TestNoMatchingRTR(t *testing.T) {
 	for bits := range 4 {
 		markers, nocrc := bits&1 != 0, bits&2 != 0
 		a, b := rdmaptest.Pipe()
-		x := Client(a, &Config{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: []CRCMode{CRCOn, CRCOff}[bits>>1]})
+		x := rdmap.Client(a, &rdmap.Config{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1]})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(t.Context()) }()
 		_, _, err := rdmaptest.Respond(b, &mpa.Config{
@@ -191,7 +192,7 @@ func TestNoMatchingRTR(t *testing.T) {
 		if markers {
 			want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
 		}
-		if got := everything(t, b); !bytes.Equal(got, want) {
+		if got := rdmap.Everything(t, b); !bytes.Equal(got, want) {
 			t.Errorf("markers %v, nocrc %v: %x, want %x", markers, nocrc, got, want)
 		}
 		b.Close()
@@ -207,8 +208,8 @@ func TestNoMatchingRTR(t *testing.T) {
 func TestBadMarker(t *testing.T) {
 	for bits := range 8 {
 		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
-		onWires(t, func(t *testing.T, a, b net.Conn) {
-			x := Client(a, &Config{Markers: true, CRC: []CRCMode{CRCOn, CRCOff}[bits>>1&1], Recvs: 4})
+		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			x := rdmap.Client(a, &rdmap.Config{Markers: true, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1&1], Recvs: 4})
 			errs := make(chan error, 1)
 			go func() { errs <- x.Handshake(t.Context()) }()
 			p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true, WantMarkers: both, NoCRC: nocrc}, nil)
@@ -236,7 +237,7 @@ func TestBadMarker(t *testing.T) {
 			if both {
 				want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
 			}
-			if got := everything(t, b); !bytes.Equal(got, want) {
+			if got := rdmap.Everything(t, b); !bytes.Equal(got, want) {
 				t.Errorf("both %v, nocrc %v, inside %v: %x, want %x", both, nocrc, inside, got, want)
 			}
 			b.Close()
@@ -248,54 +249,28 @@ func TestBadMarker(t *testing.T) {
 	}
 }
 
-// TestMissingMarkers: a peer that ignores our M is noticed at once.
-func TestMissingMarkers(t *testing.T) {
-	a, b := rdmaptest.Pipe()
-	x := Client(a, &Config{Markers: true, Recvs: 4})
-	errs := make(chan error, 1)
-	go func() { errs <- x.Handshake(t.Context()) }()
-	if _, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-errs; err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Write(enginetest.Unhex(t, enginetest.GoldSend)); err != nil {
-		t.Fatal(err)
-	}
-	b.CloseWrite() // what is missing never comes
-	if got := everything(t, b); len(got) > 0 && !bytes.Equal(got, enginetest.WantTerminate(0x2002<<16, nil, false)) {
-		t.Errorf("%x", got)
-	}
-	b.Close()
-	<-x.Done()
-	if x.Err() == nil || x.in.Messages[verbs.OpSend].Load() != 0 {
-		t.Error(x.Err())
-	}
-}
-
 // TestRevision1: a Request of RFC 5044 has no enhanced word, and neither has the Reply. A responder of
 // revision 1 accepts no other, and private data may have 512 octets.
 func TestRevision1(t *testing.T) {
 	for _, n := range []int{0, 1, 244, 245, 256, 257, 508, 512} {
 		a, b := rdmaptest.Pipe()
 		data := bytes.Repeat([]byte{7}, n)
-		x, y := connect(t, a, b, &Config{Revision: 1, PrivateData: data},
-			&Config{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Revision: 1, PrivateData: data},
+			&rdmap.Config{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }})
 		if !bytes.Equal(x.PeerPrivateData(), data) || !bytes.Equal(y.PeerPrivateData(), data) {
 			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
 		}
 		s := x.ConnectionState()
-		if s.Revision != 1 || s.IRD != DefaultIRD || s.ORD != DefaultORD || s.StagPeer != (n+12 <= 256) {
+		if s.Revision != 1 || s.IRD != rdmap.DefaultIRD || s.ORD != rdmap.DefaultORD || s.StagPeer != (n+12 <= 256) {
 			t.Errorf("%d octets: %+v", n, s)
 		}
 	}
 	a, b := rdmaptest.Pipe()
-	y := Server(b, &Config{Revision: 1})
+	y := rdmap.Server(b, &rdmap.Config{Revision: 1})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
 	a.Write(enginetest.Unhex(t, reqKey+"50020004"+"00040004"))
-	if got := everything(t, a); len(got) > 0 {
+	if got := rdmap.Everything(t, a); len(got) > 0 {
 		t.Errorf("answered with %x", got)
 	}
 	if err := <-errs; !errors.Is(err, mpa.ErrRevision) {
@@ -309,9 +284,9 @@ func TestRevision1(t *testing.T) {
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
 		a, b := rdmaptest.Pipe()
-		cx, cy := new(Config), &Config{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), enginetest.ErrTest }}
+		cx, cy := new(rdmap.Config), &rdmap.Config{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), enginetest.ErrTest }}
 		o.set(cx, cy)
-		x, y := Client(a, cx), Server(b, cy)
+		x, y := rdmap.Client(a, cx), rdmap.Server(b, cy)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		rej, ok := errors.AsType[*verbs.RejectError](x.Handshake(t.Context()))
@@ -327,7 +302,7 @@ func TestRejectOptions(t *testing.T) {
 // long that takes.
 func TestRTRNeverComes(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	y := Server(b, &Config{Markers: true})
+	y := rdmap.Server(b, &rdmap.Config{Markers: true})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, IRD: 1, ORD: 1, Markers: true})

@@ -1,14 +1,11 @@
-package rdmap
+package rdmap_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 )
-
-var background = context.Background()
 
 // TestPoison: instrumented builds overwrite memory that is given back, so that a later use of it is noticed.
 func TestPoison(t *testing.T) {

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -15,13 +16,13 @@ import (
 // posted; a message beyond that ends its own connection.
 func TestRecvQueueRace(t *testing.T) {
 	const conns, posted, each = 8, 100, 20
-	q := NewRecvQueue(posted)
-	h := &counter{}
+	q := rdmap.NewRecvQueue(posted)
+	h := &rdmap.Counter{}
 	var wg sync.WaitGroup
 	refused := make(chan error, conns)
 	for range conns {
 		a, b := rdmaptest.Pipe()
-		x, y := connect(t, a, b, nil, &Config{RecvQueue: q, Handler: h})
+		x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{RecvQueue: q, Handler: h})
 		wg.Go(func() { refused <- y.Serve() })
 		wg.Go(func() {
 			for i := range each {
@@ -33,7 +34,7 @@ func TestRecvQueueRace(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := h.n(); n != posted || q.Posted() != 0 {
+	if n := h.N(); n != posted || q.Posted() != 0 {
 		t.Errorf("%d messages into %d receives, %d left", n, posted, q.Posted())
 	}
 	full := 0
@@ -47,22 +48,12 @@ func TestRecvQueueRace(t *testing.T) {
 	}
 }
 
-// counter counts messages and posts nothing.
-type counter struct {
-	mu  sync.Mutex
-	got int
-}
-
-func (h *counter) HandleRecv(*Conn, *verbs.Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
-func (h *counter) HandleClose(*Conn, error)         {}
-func (h *counter) n() int                           { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
-
 // TestRecvQueueOfClosed: messages that nobody has taken when their connection ends give back their receives, and
 // do so only once.
 func TestRecvQueueOfClosed(t *testing.T) {
-	q := NewRecvQueue(5)
+	q := rdmap.NewRecvQueue(5)
 	a, b := rdmaptest.Pipe()
-	x, y := connect(t, a, b, nil, &Config{RecvQueue: q})
+	x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{RecvQueue: q})
 	for range 3 {
 		if err := x.Send(t.Context(), []byte("m")); err != nil {
 			t.Fatal(err)
@@ -83,34 +74,5 @@ func TestRecvQueueOfClosed(t *testing.T) {
 	}
 	if y.TryRecv() != nil || q.Posted() != 5 {
 		t.Errorf("%d receives, want 5", q.Posted())
-	}
-}
-
-// TestLimitEvent: the event occurs once, at once if the limit is reached already, and again after Arm.
-func TestLimitEvent(t *testing.T) {
-	q := NewRecvQueue(3)
-	n := 0
-	count := func() { n++ }
-	q.Arm(3, count)
-	for i, want := range []int{1, 1, 1} {
-		if !q.q.Take() || n != want {
-			t.Errorf("receive %d: %d events", i, n)
-		}
-	}
-	if q.q.Take() {
-		t.Error("took a receive although there is none")
-	}
-	q.Arm(1, count)
-	if n != 2 {
-		t.Errorf("armed below the limit: %d events", n)
-	}
-	q.Arm(1, func() { q.Post(10); q.Arm(10, count) })
-	if n != 2 || q.Posted() != 10 {
-		t.Errorf("posted in the event: %d events, %d receives", n, q.Posted())
-	}
-	q.Arm(0, count)
-	q.q.Take()
-	if n != 2 {
-		t.Error("the event occurred although it was disarmed")
 	}
 }

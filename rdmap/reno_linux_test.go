@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"net"

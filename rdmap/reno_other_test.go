@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rdmap
+package rdmap_test
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -18,38 +19,38 @@ import (
 var silentPeers = []struct {
 	name  string
 	limit time.Duration // 0: it waits for ever
-	role  func(net.Conn, *Config) *Conn
+	role  func(net.Conn, *rdmap.Config) *rdmap.Conn
 	start func(t *testing.T, c net.Conn) error
 }{
-	{"no Request", DefaultRequestTimeout, Server, func(*testing.T, net.Conn) error { return nil }},
-	{"half a Request", DefaultRequestTimeout, Server, func(_ *testing.T, c net.Conn) error {
+	{"no Request", rdmap.DefaultRequestTimeout, rdmap.Server, func(*testing.T, net.Conn) error { return nil }},
+	{"half a Request", rdmap.DefaultRequestTimeout, rdmap.Server, func(_ *testing.T, c net.Conn) error {
 		_, err := c.Write([]byte(mpa.RequestKey[:9]))
 		return err
 	}},
-	{"no Reply", DefaultReplyTimeout, Client, func(*testing.T, net.Conn) error { return nil }},
-	{"half a Reply", DefaultReplyTimeout, Client, func(_ *testing.T, c net.Conn) error {
+	{"no Reply", rdmap.DefaultReplyTimeout, rdmap.Client, func(*testing.T, net.Conn) error { return nil }},
+	{"half a Reply", rdmap.DefaultReplyTimeout, rdmap.Client, func(_ *testing.T, c net.Conn) error {
 		_, err := c.Write([]byte(mpa.ReplyKey[:9]))
 		return err
 	}},
-	{"no FPDU", 0, Server, func(_ *testing.T, c net.Conn) error {
+	{"no FPDU", 0, rdmap.Server, func(_ *testing.T, c net.Conn) error {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		return err
 	}},
-	{"half an FPDU", DefaultFPDUTimeout, Server, func(t *testing.T, c net.Conn) error {
+	{"half an FPDU", rdmap.DefaultFPDUTimeout, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
 			_, err = c.Write(enginetest.Unhex(t, enginetest.GoldSend)[:9])
 		}
 		return err
 	}},
-	{"half a Send", DefaultStallTimeout / 2, Server, func(t *testing.T, c net.Conn) error {
+	{"half a Send", rdmap.DefaultStallTimeout / 2, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
 			err = p.Send(sendPart(t, 0, 1))
 		}
 		return err
 	}},
-	{"reads none of the responses", DefaultWriteTimeout, Server, func(t *testing.T, c net.Conn) error {
+	{"reads none of the responses", rdmap.DefaultWriteTimeout, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
 			err = p.Send(enginetest.ReadRequest(t, silentStag, 0, 1<<16))
@@ -72,10 +73,10 @@ func TestSilentPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		silentStag = shared.STag()
-		cfg := &Config{Pool: NewPool(each * DefaultRecvSize), Domain: domain}
+		cfg := &rdmap.Config{Pool: rdmap.NewPool(each * rdmap.DefaultRecvSize), Domain: domain}
 		start := time.Now()
 		var wg sync.WaitGroup
-		var live []*Conn
+		var live []*rdmap.Conn
 		for _, kind := range silentPeers {
 			for range each {
 				a, b := rdmaptest.PipeSize(2000)
@@ -102,8 +103,8 @@ func TestSilentPeers(t *testing.T) {
 		}
 		synctest.Wait()
 		a, b := rdmaptest.Pipe()
-		x, y := connect(t, a, b, &Config{MULPDU: 1000}, cfg)
-		for time.Since(start) < 2*DefaultWriteTimeout {
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{MULPDU: 1000}, cfg)
+		for time.Since(start) < 2*rdmap.DefaultWriteTimeout {
 			if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil { // needs the Pool
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -21,7 +22,7 @@ import (
 func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)) {
 	for _, markers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("markers=%v", markers), func(t *testing.T) {
-			onWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
+			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
 		})
 	}
 }
@@ -30,13 +31,13 @@ func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)
 // memory comes back, nothing is lost and the order is kept.
 func TestPoolEmpty(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
-		pool := NewPool(20000)
-		hog, ok := pool.mem.Get(20000)
+		pool := rdmap.NewPool(20000)
+		hog, ok := pool.Mem().Get(20000)
 		if !ok {
 			t.Fatal("no memory")
 		}
-		h := newCollector()
-		x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000, Markers: markers}, &Config{MULPDU: 1000})
+		h := rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000, Markers: markers}, &rdmap.Config{MULPDU: 1000})
 		src := enginetest.Pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
@@ -61,16 +62,16 @@ func TestPoolEmpty(t *testing.T) {
 		if !bytes.Equal(sink, src) {
 			t.Fatal("the Read failed while queue 0 was stalled")
 		}
-		if len(h.got) != 0 || x.Stats().RecvStalls == 0 {
-			t.Fatalf("%d messages delivered, %d stalls", len(h.got), x.Stats().RecvStalls)
+		if len(h.Got) != 0 || x.Stats().RecvStalls == 0 {
+			t.Fatalf("%d messages delivered, %d stalls", len(h.Got), x.Stats().RecvStalls)
 		}
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 		for range 6 {
-			within(t, "a message", h.got)
+			rdmap.Within(t, "a message", h.Got)
 		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for i, m := range h.msgs {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		for i, m := range h.Msgs {
 			want := []byte{byte(i / 2)}
 			if i%2 == 0 {
 				want = long(byte(i / 2))
@@ -90,12 +91,12 @@ func TestPoolEmpty(t *testing.T) {
 func TestPoolEmptyForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		pool := NewPool(20000)
-		hog, _ := pool.mem.Get(20000)
-		h := newCollector()
-		x, y := connect(t, a, b,
-			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, StallTimeout: 30 * time.Second},
-			&Config{MULPDU: 1000})
+		pool := rdmap.NewPool(20000)
+		hog, _ := pool.Mem().Get(20000)
+		h := rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b,
+			&rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, StallTimeout: 30 * time.Second},
+			&rdmap.Config{MULPDU: 1000})
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -109,13 +110,13 @@ func TestPoolEmptyForLong(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		<-h.over
+		<-h.Over
 		if d := time.Since(start); d < 30*time.Second || d > time.Minute {
 			t.Errorf("ended after %v", d)
 		}
-		pe, ok := errors.AsType[*verbs.ProtocolError](h.closed)
+		pe, ok := errors.AsType[*verbs.ProtocolError](h.Closed)
 		if !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 2, Code: 2}) {
-			t.Fatalf("ended with %v", h.closed)
+			t.Fatalf("ended with %v", h.Closed)
 		}
 		<-y.Done()
 		te, ok := errors.AsType[*verbs.TerminateError](y.Err())
@@ -124,7 +125,7 @@ func TestPoolEmptyForLong(t *testing.T) {
 		}
 		wg.Wait()
 		<-x.Done()
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 		if n := pool.Used(); n != 0 {
 			t.Fatalf("%d octets of the pool in use", n)
 		}
@@ -134,11 +135,11 @@ func TestPoolEmptyForLong(t *testing.T) {
 // TestPoolFull: memory comes back after the whole stream had to wait.
 func TestPoolFull(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
-		pool := NewPool(20000)
-		hog, _ := pool.mem.Get(20000)
-		h := newCollector()
-		x, y := connect(t, a, b,
-			&Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, Markers: markers}, &Config{MULPDU: 1000})
+		pool := rdmap.NewPool(20000)
+		hog, _ := pool.Mem().Get(20000)
+		h := rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b,
+			&rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, Markers: markers}, &rdmap.Config{MULPDU: 1000})
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -158,9 +159,9 @@ func TestPoolFull(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20 * time.Millisecond)
-		pool.mem.Put(hog)
+		pool.Mem().Put(hog)
 		for range n {
-			within(t, "a message", h.got)
+			rdmap.Within(t, "a message", h.Got)
 		}
 		if err := <-sent; err != nil {
 			t.Fatal(err)
@@ -173,12 +174,12 @@ func TestPoolFull(t *testing.T) {
 func TestStallEnds(t *testing.T) {
 	for _, serve := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			pool := NewPool(DefaultRecvSize)
-			if _, ok := pool.mem.Get(DefaultRecvSize); !ok {
+			pool := rdmap.NewPool(rdmap.DefaultRecvSize)
+			if _, ok := pool.Mem().Get(rdmap.DefaultRecvSize); !ok {
 				t.Fatal("no memory")
 			}
 			a, b := rdmaptest.Pipe()
-			p, y := rawInitiator(t, a, b, &Config{Pool: pool, StallTimeout: 10 * time.Second})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, StallTimeout: 10 * time.Second})
 			if serve {
 				go y.Serve()
 			}
@@ -202,23 +203,23 @@ func TestStallEnds(t *testing.T) {
 }
 
 // TestStallTakenOver: if an upcall of a Send that was put off loses the role, whoever takes over goes on with the next one.
-func TestStallTakenOver(t *testing.T) { onWires(t, takenOverStalled) }
+func TestStallTakenOver(t *testing.T) { rdmap.OnWires(t, takenOverStalled) }
 
 // handsOff is a Handler that passes on the reading role in every upcall.
 type handsOff struct{ n atomic.Int64 }
 
-func (h *handsOff) HandleRecv(c *Conn, _ *verbs.Message) {
+func (h *handsOff) HandleRecv(c *rdmap.Conn, _ *verbs.Message) {
 	c.HandOff()
 	c.PostRecv(1)
 	h.n.Add(1)
 }
 
-func (*handsOff) HandleClose(*Conn, error) {}
+func (*handsOff) HandleClose(*rdmap.Conn, error) {}
 
 func takenOverStalled(t *testing.T, a, b net.Conn) {
-	pool, h := NewPool(20000), new(handsOff)
-	hog, _ := pool.mem.Get(20000)
-	x, y := connect(t, a, b, &Config{Handler: h, Pool: pool, RecvSize: 20000}, &Config{MULPDU: 1000})
+	pool, h := rdmap.NewPool(20000), new(handsOff)
+	hog, _ := pool.Mem().Get(20000)
+	x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000}, &rdmap.Config{MULPDU: 1000})
 	go y.Serve()
 	if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 		t.Fatal(err)
@@ -232,7 +233,7 @@ func takenOverStalled(t *testing.T, a, b net.Conn) {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(10 * time.Millisecond) // everything has arrived
-	pool.mem.Put(hog)
+	pool.Mem().Put(hog)
 	for end := time.Now().Add(10 * time.Second); h.n.Load() < 5; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d messages of 5", h.n.Load())

@@ -1,10 +1,11 @@
-package rdmap
+package rdmap_test
 
 import (
 	"errors"
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -17,8 +18,8 @@ import (
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		cfg := &Config{Extensions: engine.ExtAll, RecvSize: 9000, MULPDU: 1000}
-		x, y := connect(t, a, b, cfg, cfg)
+		cfg := &rdmap.Config{Extensions: engine.ExtAll, RecvSize: 9000, MULPDU: 1000}
+		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 		ctx, s := t.Context(), reg.STag()
@@ -40,7 +41,7 @@ func TestStats(t *testing.T) {
 		answered := verbs.OpCounts{
 			verbs.OpReadResponse: 1, verbs.OpAtomicResponse: 1, verbs.OpVerifyResponse: 1, verbs.OpFlushResponse: 2, verbs.OpAtomicWriteResponse: 1,
 		}
-		for i, c := range []*Conn{x, y} {
+		for i, c := range []*rdmap.Conn{x, y} {
 			st := c.Stats()
 			in, out := st.MessagesIn, st.MessagesOut
 			if i == 0 {
@@ -65,7 +66,7 @@ func TestStats(t *testing.T) {
 func TestStatsOfLikeSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, y := connect(t, a, b, nil, &Config{Handler: refill{}})
+		x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Handler: refill{}})
 		go func() { _ = y.Serve() }()
 		for i := range uint64(5) {
 			if err := x.Send(t.Context(), []byte("like the others")); err != nil {

@@ -1,9 +1,9 @@
 package rdmap
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -17,104 +17,62 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// fetcher makes a Read when a message says "read", and then stays in the upcall of its completion until it is released. It
-// echoes all other messages.
-type fetcher struct {
-	handOff bool
-	wr      verbs.WR
-	got     chan string // "upcall", or how else the Read was completed
-	release chan struct{}
-}
-
-func (h *fetcher) HandleRecv(c *Conn, m *verbs.Message) {
-	c.PostRecv(1)
-	if string(m.Data) == "read" {
-		_ = c.Post([]verbs.WR{h.wr}) // the test notices if it fails
-		return
-	}
-	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
-}
-
-func (h *fetcher) HandleClose(*Conn, error) {}
-func (h *fetcher) Complete(err error)       { h.got <- fmt.Sprint(err) }
-
-func (h *fetcher) CompleteUpcall(c *Conn) {
-	h.got <- "upcall"
-	if h.handOff {
-		c.HandOff()
-	}
-	<-h.release
-	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("done")}})
-}
-
-// TestCompleteUpcall: the upcall that completes a Read may block like any other, whether the Response was staged or read
-// into its place.
-func TestCompleteUpcall(t *testing.T) {
-	for _, size := range []int{100, 1 << 20} {
-		for _, handOff := range []bool{true, false} {
-			t.Run(fmt.Sprint(size, handOff), func(t *testing.T) {
-				t.Parallel()
-				a, b := tcpPair(t)
-				h := &fetcher{handOff: handOff, got: make(chan string, 1), release: make(chan struct{})}
-				cfg := &Config{Handler: h}
-				if !handOff {
-					cfg.HandlerLimit = 10 * time.Millisecond
-				}
-				x, y := connect(t, a, b, nil, cfg)
-				src, dst := enginetest.Pattern(size), make([]byte, size)
-				from, err := x.Register(src, region.RemoteRead)
-				if err != nil {
-					t.Fatal(err)
-				}
-				to, err := y.Register(dst, region.ReadSink)
-				if err != nil {
-					t.Fatal(err)
-				}
-				h.wr = verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: uint32(size), Done: h}
-				go y.Serve()
-				for range 3 {
-					readInUpcall(t, x, h)
-				}
-				if !bytes.Equal(src, dst) {
-					t.Error("the octets differ")
-				}
-				if err := to.Invalidate(t.Context()); err != nil {
-					t.Errorf("the sink is still in use: %v", err)
-				}
-				if n := y.Stats().Takeovers; n < 3 || handOff && n != 3 {
-					t.Errorf("%d takeovers", n)
-				}
-			})
-		}
-	}
-}
-
-// readInUpcall makes one Read, and sends a message while its upcall blocks.
-func readInUpcall(t *testing.T, x *Conn, h *fetcher) {
-	t.Helper()
-	send := func(s string) {
-		if err := x.Send(t.Context(), []byte(s)); err != nil {
+// TestEndWithFlushRunning: the end of the connection waits neither for a flush nor for the goroutine
+// that executes it instead of reading. What arrives after the flush is received if the watchdog is fast.
+func TestEndWithFlushRunning(t *testing.T) {
+	for _, limit := range []time.Duration{2 * time.Millisecond, time.Hour} {
+		a, b := TcpPair(t)
+		x, y := Connect(t, a, b, &Config{Extensions: verbs.ExtCommit}, &Config{Extensions: verbs.ExtCommit, HandlerLimit: limit})
+		mem := NewHanging()
+		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want := func(s string) {
-		if m, err := x.Recv(t.Context()); err != nil || string(m.Data) != s {
-			t.Fatalf("got %q, %v, want %q", m.Data, err, s)
+		served := make(chan struct{})
+		go func() {
+			y.Serve()
+			close(served)
+		}()
+		go x.Flush(t.Context(), reg.STag(), 0, 64, verbs.FlushPersistent)
+		<-mem.Entered
+		if limit < time.Hour {
+			if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("behind")}}); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "behind" {
+				t.Fatal(m, err)
+			}
+		}
+		y.Abort(enginetest.ErrTest)
+		Within(t, "the end", x.Done())
+		close(mem.Release)
+		Within(t, "the end", y.Done())
+		Within(t, "the return of Serve", served)
+		if n := y.takeovers.Load(); n != 0 {
+			t.Errorf("%d takeovers are counted as running", n)
 		}
 	}
-	send("read")
-	select {
-	case s := <-h.got:
-		if s != "upcall" {
-			t.Fatalf("completed with %s", s)
+}
+
+// TestEndWithUpcallRunning: the end of the connection does not wait for an upcall that blocks.
+func TestEndWithUpcallRunning(t *testing.T) {
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := &Blocker{Release: make(chan struct{})}
+		x, y := Connect(t, a, b, nil, &Config{Handler: h})
+		go y.Serve()
+		if err := x.Send(t.Context(), []byte("b")); err != nil {
+			t.Fatal(err)
 		}
-	case <-x.Done():
-		t.Fatal(x.Err())
-	}
-	send("behind")
-	want("behind")
-	h.release <- struct{}{}
-	want("done")
+		for y.upcalls.Load()&1 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		y.Abort(enginetest.ErrTest)
+		Within(t, "the end", y.Done())
+		close(h.Release)
+		for y.takeovers.Load() != 0 {
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
 
 // noting records how it is completed.
@@ -148,7 +106,7 @@ func TestReadDone(t *testing.T) {
 		{"U!", "U broken", true},
 		{"UV!", "U <nil>,V broken", true},
 	} {
-		a, _ := tcpPair(t)
+		a, _ := TcpPair(t)
 		c := newConn(a, nil, false)
 		if r.serving {
 			c.reader.Take(drive.Server)
@@ -170,6 +128,45 @@ func TestReadDone(t *testing.T) {
 		}
 		if want := strings.Split(r.want, ","); !slices.Equal(log, want) {
 			t.Errorf("%s: %q, want %q", r.due, log, want)
+		}
+	}
+}
+
+// TestWatchdogPace: the watchdog looks often only while upcalls are running, and for a while after it took the role from one.
+func TestWatchdogPace(t *testing.T) {
+	a, b := TcpPair(t)
+	h := &Blocker{Release: make(chan struct{})}
+	x, y := Connect(t, a, b, nil, &Config{Handler: h}) // without the watchdog of the process
+	go y.Serve()
+	w := &watched{c: y, t: drive.NewTicker(watchdogRest, watchdogTick, false)}
+	look := func(want time.Duration) {
+		t.Helper()
+		if w.Tick(); w.t.Period() != want {
+			t.Fatalf("the next look is not in %v", want)
+		}
+	}
+	look(watchdogRest)
+	for range 2 {
+		if err := x.Send(t.Context(), []byte("b")); err != nil {
+			t.Fatal(err)
+		}
+		before := y.Stats().Takeovers
+		for y.upcalls.Load()&1 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		look(watchdogTick)
+		for range watchdogAlert {
+			look(watchdogTick) // the first look takes the role
+		}
+		look(watchdogRest)
+		if n := y.Stats().Takeovers - before; n != 1 {
+			t.Fatalf("%d takeovers", n)
+		}
+	}
+	close(h.Release)
+	for range 2 {
+		if _, err := x.Recv(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -1,6 +1,29 @@
 package rdmap
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+)
+
+// TestWaiterHints: a completion that is too late for one wait is only a hint for the next.
+func TestWaiterHints(t *testing.T) {
+	var w Waiter
+	w.Reset()
+	w.wake()
+	w.Reset()
+	if w.Done() {
+		t.Fatal("a hint completed the Waiter")
+	}
+	w.Complete(enginetest.ErrTest)
+	if !w.Done() || w.Err() != enginetest.ErrTest {
+		t.Fatal("the Waiter is not complete")
+	}
+	w.Reset()
+	if w.Done() || w.Err() != nil {
+		t.Fatal("Reset left the Waiter complete")
+	}
+}
 
 // parkedWaiters returns Waiters whose goroutines sleep, as far as c knows.
 func parkedWaiters(c *Conn, n int) []*Waiter {

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -22,30 +23,30 @@ import (
 func TestSinkLost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		wr   func(t *testing.T, x *Conn) verbs.WR
+		wr   func(t *testing.T, x *rdmap.Conn) verbs.WR
 	}{
-		{"invalidated", func(t *testing.T, x *Conn) verbs.WR {
-			reg := mustRegister(t, x, 8, region.ReadSink)
+		{"invalidated", func(t *testing.T, x *rdmap.Conn) verbs.WR {
+			reg := rdmap.MustRegister(t, x, 8, region.ReadSink)
 			if err := reg.Invalidate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			return verbs.WR{Sink: reg.STag(), Len: 8}
 		}},
-		{"never there", func(*testing.T, *Conn) verbs.WR { return verbs.WR{Sink: 0x100, Len: 1} }},
-		{"no right", func(t *testing.T, x *Conn) verbs.WR {
-			return verbs.WR{Sink: mustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
+		{"never there", func(*testing.T, *rdmap.Conn) verbs.WR { return verbs.WR{Sink: 0x100, Len: 1} }},
+		{"no right", func(t *testing.T, x *rdmap.Conn) verbs.WR {
+			return verbs.WR{Sink: rdmap.MustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
 		}},
-		{"too short", func(t *testing.T, x *Conn) verbs.WR {
-			return verbs.WR{Sink: mustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
+		{"too short", func(t *testing.T, x *rdmap.Conn) verbs.WR {
+			return verbs.WR{Sink: rdmap.MustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
 		}},
 	} {
-		onWires(t, func(t *testing.T, a, b net.Conn) {
-			x, p := rawResponder(t, a, b, &Config{ORD: 1})
+		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{ORD: 1})
 			go x.Serve()
-			first := mustRegister(t, x, 8, region.ReadSink)
+			first := rdmap.MustRegister(t, x, 8, region.ReadSink)
 			late := tt.wr(t, x)
 			late.Op = verbs.OpReadRequest
-			var w, ahead Waiter
+			var w, ahead rdmap.Waiter
 			w.Reset()
 			ahead.Reset()
 			late.Done = &w
@@ -87,50 +88,12 @@ func TestSinkLost(t *testing.T) {
 	}
 }
 
-// TestCancelledSink: a Read that was cancelled while it waited, and whose sink was then invalidated, has no effect.
-func TestCancelledSink(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := rawResponder(t, a, b, &Config{ORD: 1})
-		first := mustRegister(t, x, 8, region.ReadSink)
-		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: first.STag(), Len: 8}}); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := testContext(t)
-		errs := make(chan error, 1)
-		go func() { errs <- x.Read(ctx, make([]byte, 8), 1, 0) }()
-		queued := func() bool {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			return x.snd.Requests.Len() > 0
-		}
-		for !queued() {
-			yield()
-		}
-		cancel()
-		if err := <-errs; !errors.Is(err, ctx.Err()) {
-			t.Fatal(err)
-		}
-		if _, err := p.Next(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Send(enginetest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Send(t.Context(), []byte("alive")); err != nil {
-			t.Fatal(err)
-		}
-		if u, err := p.Next(); err != nil || u[1] != 0x43 {
-			t.Fatalf("%x, %v", u, err)
-		}
-	})
-}
-
 // TestTerminateSurvivesClose: the Terminate of a side that gives up and closes at once arrives, although octets of the peer
 // are unread and more are in flight: that side half-closes and drains, where a plain close would reset the connection.
 func TestTerminateSurvivesClose(t *testing.T) {
 	code := verbs.TermCode{Layer: 0, EType: 2, Code: 8}
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := rawResponder(t, a, b, &Config{Recvs: 1000})
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Recvs: 1000})
 		var flood sync.WaitGroup
 		started := make(chan struct{})
 		flood.Go(func() {
@@ -168,22 +131,22 @@ func TestTerminateSurvivesClose(t *testing.T) {
 
 // TestBothSidesTold: the same code and headers reach the upper layers of both ends.
 func TestBothSidesTold(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		hx, hy := newCollector(), newCollector()
-		x, y := connect(t, a, b, &Config{Handler: hx}, &Config{Handler: hy})
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		hx, hy := rdmap.NewCollector(), rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: hx}, &rdmap.Config{Handler: hy})
 		go y.Serve()
 		if err := x.Send(t.Context(), nil); err != nil { // a bad first FPDU is not answered
 			t.Fatal(err)
 		}
-		reg := mustRegister(t, y, 8, region.RemoteRead)
+		reg := rdmap.MustRegister(t, y, 8, region.RemoteRead)
 		err := x.Read(t.Context(), make([]byte, 9), reg.STag(), 3)
-		within(t, "the end", hx.over)
-		within(t, "the other end", hy.over)
-		pe, ok := errors.AsType[*verbs.ProtocolError](hy.closed)
+		rdmap.Within(t, "the end", hx.Over)
+		rdmap.Within(t, "the other end", hy.Over)
+		pe, ok := errors.AsType[*verbs.ProtocolError](hy.Closed)
 		if !ok {
-			t.Fatalf("the side that found the error: %v", hy.closed)
+			t.Fatalf("the side that found the error: %v", hy.Closed)
 		}
-		for i, err := range []error{err, hx.closed} {
+		for i, err := range []error{err, hx.Closed} {
 			te, ok := errors.AsType[*verbs.TerminateError](err)
 			if !ok {
 				t.Fatalf("the side at fault, %d: %v", i, err)
@@ -203,7 +166,7 @@ func TestSiwTerminateLogged(t *testing.T) {
 	for _, s := range enginetest.SiwTerminates {
 		core, logs := observer.New(zap.DebugLevel)
 		a, b := rdmaptest.Pipe()
-		x, p := rawResponder(t, a, b, &Config{Logger: zap.New(core)})
+		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Logger: zap.New(core)})
 		go x.Serve()
 		u := append(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))[:18], enginetest.Unhex(t, s.Octets)...)
 		if err := p.Send(u); err != nil {

@@ -1,21 +1,114 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"math/bits"
+	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
+
+// TestRTR: the ready-to-receive messages of RFC 6581 Section 9.2 are accepted. The one that is a Send is
+// not delivered and takes no receive.
+func TestRTR(t *testing.T) {
+	t.Parallel()
+	for _, rtr := range []mpa.RTR{mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead} {
+		a, b := rdmaptest.Pipe()
+		y := rdmap.Server(b, &rdmap.Config{Recvs: 1})
+		errs := make(chan error, 1)
+		go func() { errs <- y.Handshake(t.Context()) }()
+		p, neg, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, RTR: rtr, IRD: 1, ORD: 1})
+		if err != nil || neg.RTR != rtr {
+			t.Fatalf("%v: %v, %v", rtr, neg, err)
+		}
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+		msn := byte(1)
+		switch rtr {
+		case mpa.RTRSend:
+			p.Send(enginetest.Patch(t, enginetest.GoldSendZero, 13, 1))
+			msn = 2
+		case mpa.RTRWrite:
+			p.Send(enginetest.Patch(t, enginetest.GoldWrite, 0)[:14])
+		case mpa.RTRRead:
+			p.Send(enginetest.ReadRequest(t, 1, 2, 0))
+		}
+		p.Send(enginetest.Patch(t, enginetest.GoldSend, 13, msn))
+		if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
+			t.Fatalf("%v: %v", rtr, err)
+		}
+		if rtr == mpa.RTRRead {
+			if u, err := p.Next(); err != nil || u[1] != 0x42 || len(u) != 14 {
+				t.Fatalf("answer to the RTR: %x, %v", u, err)
+			}
+		}
+		a.Close()
+		<-y.Done()
+	}
+}
+
+// TestInsufficientIRD: an accepting Reply with an ORD above our IRD is answered with the Terminate
+// 0x2/0x0/0x06 (RFC 6581 Section 8).
+func TestInsufficientIRD(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	x := rdmap.Client(a, &rdmap.Config{IRD: 1, ORD: 1})
+	errs := make(chan error, 1)
+	go func() { errs <- x.Handshake(t.Context()) }()
+	req := make([]byte, 20)
+	if _, err := io.ReadFull(b, req); err != nil {
+		t.Fatal(err)
+	}
+	io.CopyN(io.Discard, b, int64(req[19]))
+	reply := enginetest.Unhex(t, "4d504120494420526570204672616d65"+"50020004"+"00400040")
+	b.Write(reply)
+	got, err := io.ReadAll(b)
+	want := enginetest.WantTerminate(0x2006<<16, nil, false)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("got %x, %v", got, err)
+	}
+	b.Close()
+	if pe, ok := errors.AsType[*verbs.ProtocolError](<-errs); !ok || pe.Code != (verbs.TermCode{Layer: 2, EType: 0, Code: 6}) {
+		t.Fatalf("%v", pe)
+	}
+	<-x.Done()
+}
+
+// TestErrorTypes: the four kinds are told apart, and net.ErrClosed finds the dead
+// connection.
+func TestErrorTypes(t *testing.T) {
+	cut := &verbs.ConnError{Op: "read", Err: os.ErrDeadlineExceeded}
+	if !errors.Is(cut, net.ErrClosed) || !errors.Is(cut, os.ErrDeadlineExceeded) || !cut.Timeout() {
+		t.Error(cut)
+	}
+	if (&verbs.ConnError{Op: "read", Err: io.EOF}).Timeout() {
+		t.Error("io.EOF counts as a timeout")
+	}
+	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: enginetest.ErrTest}
+	if !errors.Is(local, enginetest.ErrTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
+		t.Error(local)
+	}
+	for _, err := range []error{
+		cut, local, engine.VioVersion.Error(enginetest.ErrTest), &verbs.TerminateError{}, &verbs.RejectError{},
+	} {
+		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
+			t.Errorf("%q", err)
+		}
+	}
+}
 
 // TestHalfOpenOptions: whatever a side asks for, it waits for the frame of the other side exactly as long
 // as Config says, whether half a frame arrives or none.
@@ -25,11 +118,11 @@ func TestHalfOpenOptions(t *testing.T) {
 		options(func(o option) {
 			for bits := range 8 {
 				initiator, limited, half := bits&1 != 0, bits&2 != 0, bits&4 != 0
-				cx, cy := new(Config), new(Config)
+				cx, cy := new(rdmap.Config), new(rdmap.Config)
 				o.set(cx, cy)
-				side, cfg, want, frame := Server, cy, DefaultRequestTimeout, reqKey
+				side, cfg, want, frame := rdmap.Server, cy, rdmap.DefaultRequestTimeout, reqKey
 				if initiator {
-					side, cfg, want, frame = Client, cx, DefaultReplyTimeout, repKey
+					side, cfg, want, frame = rdmap.Client, cx, rdmap.DefaultReplyTimeout, repKey
 				}
 				if limited {
 					cfg.HandshakeTimeout, want = own, own
@@ -77,14 +170,14 @@ func TestRTROnWire(t *testing.T) {
 			}
 			a, b := rdmaptest.Pipe()
 			r := &rdmaptest.Record{Conn: a}
-			x, y := connect(t, r, b, &Config{PeerToPeer: true, RTR: can}, &Config{RTR: takes})
+			x, y := rdmap.Connect(t, r, b, &rdmap.Config{PeerToPeer: true, RTR: can}, &rdmap.Config{RTR: takes})
 			if err := x.Send(t.Context(), []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 			if err := y.Send(t.Context(), []byte("y")); err != nil {
 				t.Fatal(err)
 			}
-			for _, c := range []*Conn{y, x} {
+			for _, c := range []*rdmap.Conn{y, x} {
 				if _, err := c.Recv(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -119,60 +212,6 @@ func TestRTROnWire(t *testing.T) {
 	}
 }
 
-// TestDepthsClamped: each side reduces its depths to what the other offers (RFC 6581 Section 9.1), and no
-// more requests than that are ever in flight.
-func TestDepthsClamped(t *testing.T) {
-	depths := []int{-1, 1, 5, 64, 0x3ffe, 0x3fff, 1 << 20}
-	known := func(v int) int { return min(max(v, 0), 0x3ffe) }
-	for _, ird := range depths {
-		for _, ord := range depths {
-			a, b := rdmaptest.Pipe()
-			x, y := connect(t, a, b, &Config{IRD: ird, ORD: ord}, &Config{IRD: 5, ORD: 7})
-			sx, sy := x.ConnectionState(), y.ConnectionState()
-			if sx.IRD != known(ird) || sy.ORD != min(7, known(ird)) || sy.IRD != min(5, known(ord)) || sx.ORD != min(5, known(ord)) {
-				t.Errorf("IRD %d, ORD %d: %+v\n%+v", ird, ord, sx, sy)
-			}
-		}
-	}
-	a, b := rdmaptest.Pipe()
-	x := Client(a, &Config{ORD: 9})
-	go x.Handshake(t.Context())
-	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 3, ORD: 8}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for !x.snd.State().Up() {
-		time.Sleep(time.Millisecond)
-	}
-	reg := mustRegister(t, x, 16, region.ReadSink)
-	for range 10 {
-		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: reg.STag(), Len: 16}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for out, answered := 0, 0; answered < 10; answered++ {
-		for ; out < min(answered+3, 10); out++ {
-			if u, err := p.Next(); err != nil || u[1] != 0x41 {
-				t.Fatalf("%x, %v", u, err)
-			}
-		}
-		n := x.Stats().ReadsOut
-		for i := 0; n < uint64(out) && i < 10_000; i++ { // counted after the peer may have read them
-			time.Sleep(time.Millisecond)
-			n = x.Stats().ReadsOut
-		}
-		if n != uint64(out) {
-			t.Errorf("%d Reads sent, %d answered, ORD is 3", n, answered)
-		}
-		if err := p.Send(enginetest.ReadResponse(t, reg.STag(), 0)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	x.Abort(nil)
-	<-x.Done()
-	b.Close()
-}
-
 // TestPrivateDataLimits: private data of every length that a frame has room for, on
 // both revisions; one octet more is refused before anything is sent.
 func TestPrivateDataLimits(t *testing.T) {
@@ -194,8 +233,8 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	data := enginetest.Pattern(n)
-	x := Client(a, &Config{Revision: rev, PrivateData: data})
-	y := Server(b, &Config{Accept: func(r *mpa.Request) ([]byte, error) {
+	x := rdmap.Client(a, &rdmap.Config{Revision: rev, PrivateData: data})
+	y := rdmap.Server(b, &rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) {
 		if !bytes.Equal(r.PrivateData, data) {
 			t.Errorf("revision %d, %d octets: Accept sees %x", rev, n, r.PrivateData)
 		}
@@ -223,7 +262,7 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	r := &rdmaptest.Record{Conn: a}
-	_, y := connect(t, r, b, &Config{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}, nil)
+	_, y := rdmap.Connect(t, r, b, &rdmap.Config{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}, nil)
 	if y.PeerPrivateData() == nil || string(y.PeerPrivateData()) != "ulp" || !y.ConnectionState().StagPeer {
 		t.Errorf("%q, %+v", y.PeerPrivateData(), y.ConnectionState())
 	}
@@ -247,7 +286,7 @@ func TestCapabilityBlock(t *testing.T) {
 		{"ours", "73746167" + "010c" + "0400" + "00000000", true, 1024},
 		{"unknown features", "73746167" + "010c" + "0400" + "fffffff0", true, 1024},
 		{"smaller than any ULPDU", "73746167" + "010c" + "0001" + "00000000", true, 128},
-		{"larger than any ULPDU", "73746167" + "010c" + "ffff" + "00000000", true, StagMULPDU},
+		{"larger than any ULPDU", "73746167" + "010c" + "ffff" + "00000000", true, rdmap.StagMULPDU},
 		{"no largest ULPDU", "73746167" + "010c" + "0000" + "00000000", false, 0},
 		{"another magic", "73746168" + "010c" + "0400" + "00000000", false, 0},
 		{"another version", "73746167" + "020c" + "0400" + "00000000", false, 0},
@@ -256,7 +295,7 @@ func TestCapabilityBlock(t *testing.T) {
 		{"cut", "746167" + "010c" + "0400" + "00000000", false, 0},
 	} {
 		a, b := rdmaptest.Pipe()
-		y := Server(b, nil)
+		y := rdmap.Server(b, nil)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		data := append([]byte("ulp"), enginetest.Unhex(t, tt.block)...)
@@ -275,4 +314,54 @@ func TestCapabilityBlock(t *testing.T) {
 		y.Abort(nil)
 		<-y.Done()
 	}
+}
+
+// TestOlderPeer: if the only answer to a Request is the end of the stream, the error says that revision 1
+// may work (RFC 6581 Section 10), and it works.
+func TestOlderPeer(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		rev  int
+		end  func(x *rdmap.Conn, a, b *rdmaptest.Conn, cancel func())
+		want bool
+	}{
+		{"closed", 2, func(_ *rdmap.Conn, _, b *rdmaptest.Conn, _ func()) { b.Close() }, true},
+		{"half-closed", 0, func(_ *rdmap.Conn, _, b *rdmaptest.Conn, _ func()) { b.CloseWrite() }, true},
+		{"reset", 0, func(_ *rdmap.Conn, _, b *rdmaptest.Conn, _ func()) { b.Reset() }, true},
+		{"closed inside a Reply", 0, func(_ *rdmap.Conn, _, b *rdmaptest.Conn, _ func()) { b.Write([]byte("M")); b.Close() }, false},
+		{"closed on revision 1", 1, func(_ *rdmap.Conn, _, b *rdmaptest.Conn, _ func()) { b.Close() }, false},
+		{"context over", 0, func(_ *rdmap.Conn, _, _ *rdmaptest.Conn, cancel func()) { cancel() }, false},
+		{"aborted here", 0, func(x *rdmap.Conn, _, _ *rdmaptest.Conn, _ func()) { x.Abort(nil) }, false},
+		{"closed here", 0, func(_ *rdmap.Conn, a, _ *rdmaptest.Conn, _ func()) { a.Close() }, false},
+	} {
+		a, b := rdmaptest.Pipe()
+		x := rdmap.Client(a, &rdmap.Config{Revision: tt.rev})
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 1)
+		go func() { errs <- x.Handshake(ctx) }()
+		if _, err := b.Read(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		tt.end(x, a, b, cancel)
+		if err := <-errs; err == nil || errors.Is(err, verbs.ErrOlderPeer) != tt.want {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		cancel()
+		b.Close()
+		<-x.Done()
+	}
+	a, b := rdmaptest.Pipe()
+	y := rdmap.Server(b, &rdmap.Config{Revision: 1})
+	go y.Handshake(t.Context())
+	if err := rdmap.Client(a, nil).Handshake(t.Context()); !errors.Is(err, verbs.ErrOlderPeer) {
+		t.Errorf("a responder of revision 1: %v", err)
+	}
+	<-y.Done()
+	a, b = rdmaptest.Pipe()
+	rdmap.Connect(t, a, b, &rdmap.Config{Revision: 1}, &rdmap.Config{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
+		if r.Rev != 1 || r.Enhanced {
+			t.Errorf("%+v", r)
+		}
+		return nil, nil
+	}})
 }

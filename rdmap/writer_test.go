@@ -3,6 +3,7 @@ package rdmap
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +34,8 @@ func (l *told) Write(b *buf.Batch, p drive.Patience, limit time.Duration) (bool,
 // TestMoreFollows: if a message has several batches, all of them but the last say that more follows. The
 // batch of a whole message does not.
 func TestMoreFollows(t *testing.T) {
-	a, b := tcpPair(t)
-	x, y := connect(t, a, b, nil, nil)
+	a, b := TcpPair(t)
+	x, y := Connect(t, a, b, nil, nil)
 	go y.Serve()
 	l := &told{Link: x.link}
 	x.mu.Lock()
@@ -62,5 +63,50 @@ func TestMoreFollows(t *testing.T) {
 			t.Errorf("%d octets: %v", n, l.more)
 		}
 		l.mu.Unlock()
+	}
+}
+
+// insatiable is a link on which every attempt to write makes somebody post more.
+type insatiable struct {
+	drive.Link
+	c     *Conn
+	tries atomic.Int32
+}
+
+func (l *insatiable) Write(b *buf.Batch, p drive.Patience, limit time.Duration) (bool, error) {
+	if p != drive.Always && l.tries.Add(1) < 100 {
+		_ = l.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("more")}})
+	}
+	return l.Link.Write(b, p, limit)
+}
+
+// TestFlushTurn: what others post in the meantime detains neither a poster nor a reader.
+func TestFlushTurn(t *testing.T) {
+	a, b := TcpPair(t)
+	x, y := Connect(t, a, b, nil, &Config{Handler: Echoer{}})
+	go y.Serve()
+	l := &insatiable{Link: x.link, c: x}
+	x.mu.Lock()
+	x.link = l
+	x.mu.Unlock()
+	if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("one")}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.tries.Load(); n > flushTurn {
+		t.Errorf("the poster wrote %d batches", n)
+	}
+	for quiet := false; !quiet; time.Sleep(time.Millisecond) {
+		x.mu.Lock()
+		quiet = x.writer.Idle()
+		x.mu.Unlock()
+	}
+	l.tries.Store(0)
+	x.mu.Lock()
+	x.writer.Cork() // the reader is handling what it has read
+	x.mu.Unlock()
+	_ = x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("two")}})
+	x.endBurst()
+	if n := l.tries.Load(); n == 0 || n > flushTurn {
+		t.Errorf("the reader wrote %d batches", n)
 	}
 }

@@ -1,7 +1,6 @@
-package rdmap
+package rdmap_test
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -10,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -21,12 +20,12 @@ import (
 // TestBothWriteAtOnce: two peers write much more than the sockets hold, both at once. Both read too, so neither waits for
 // the other.
 func TestBothWriteAtOnce(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := connect(t, a, b, nil, nil)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := rdmap.Connect(t, a, b, nil, nil)
 		const n = 24 << 20
 		rx, _ := x.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
 		ry, _ := y.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
-		run := func(c *Conn, stag region.STag) error {
+		run := func(c *rdmap.Conn, stag region.STag) error {
 			if err := c.Write(t.Context(), make([]byte, n), stag, 0); err != nil {
 				return err
 			}
@@ -48,7 +47,7 @@ func TestBothWriteAtOnce(t *testing.T) {
 func TestBothAnswerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(2000)
-		x, y := connect(t, a, b, nil, nil)
+		x, y := rdmap.Connect(t, a, b, nil, nil)
 		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 			t.Fatal(err)
 		}
@@ -57,9 +56,9 @@ func TestBothAnswerAtOnce(t *testing.T) {
 		}
 		const size = 1 << 20
 		var wg sync.WaitGroup
-		for _, c := range []struct{ from, to *Conn }{{x, y}, {y, x}} {
+		for _, c := range []struct{ from, to *rdmap.Conn }{{x, y}, {y, x}} {
 			go c.from.Serve()
-			reg := mustRegister(t, c.from, size, region.RemoteRead)
+			reg := rdmap.MustRegister(t, c.from, size, region.RemoteRead)
 			wg.Go(func() {
 				if err := c.to.Read(t.Context(), make([]byte, size), reg.STag(), 0); err != nil {
 					t.Error(err)
@@ -75,7 +74,7 @@ func TestBothAnswerAtOnce(t *testing.T) {
 func TestPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := rawResponder(t, a, b, &Config{SendQueue: 64 << 10, WriteTimeout: time.Minute})
+		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, WriteTimeout: time.Minute})
 		start := time.Now()
 		errs := make(chan error, 2)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
@@ -107,7 +106,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := rawResponder(t, a, b, &Config{CloseTimeout: 2 * time.Second})
+		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{CloseTimeout: 2 * time.Second})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
 		time.Sleep(time.Second)
@@ -124,10 +123,10 @@ func TestCloseWhileFull(t *testing.T) {
 
 // TestSendWaitsForRoom: the blocking calls wait for room if Post fails.
 func TestSendWaitsForRoom(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		h := newCollector()
-		h.got = make(chan struct{}, 10000)
-		x, y := connect(t, a, b, &Config{SendQueue: 5000}, &Config{Handler: h, Recvs: 1000})
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := rdmap.NewCollector()
+		h.Got = make(chan struct{}, 10000)
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Recvs: 1000})
 		go y.Serve()
 		errs := make(chan error, 8)
 		for range cap(errs) {
@@ -147,7 +146,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 			}
 		}
 		for range cap(errs) * 50 {
-			within(t, "a message", h.got)
+			rdmap.Within(t, "a message", h.Got)
 		}
 	})
 }
@@ -156,12 +155,12 @@ func TestSendWaitsForRoom(t *testing.T) {
 func TestCancelWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, p := rawResponder(t, a, b, nil)
+		x, p := rdmap.RawResponder(t, a, b, nil)
 		first := make(chan error, 1)
 		go func() { first <- x.Write(t.Context(), make([]byte, 100000), 1, 0) }()
 		time.Sleep(time.Second)
 		second := make(chan error, 1)
-		ctx, cancel := testContext(t)
+		ctx, cancel := rdmap.Cancellable(t)
 		go func() { second <- x.Write(ctx, make([]byte, 100000), 1, 0) }()
 		time.Sleep(time.Second)
 		cancel()
@@ -188,8 +187,8 @@ func TestCancelWrites(t *testing.T) {
 func TestPartialFPDU(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
-		onWires(t, func(t *testing.T, a, b net.Conn) {
-			p, y := rawInitiator(t, a, b, &Config{Recvs: 4})
+		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Recvs: 4})
 			if serve {
 				go y.Serve()
 			}
@@ -212,74 +211,6 @@ func TestPartialFPDU(t *testing.T) {
 			}
 			a.Close()
 			<-y.Done()
-		})
-	}
-}
-
-func testContext(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithCancel(t.Context())
-}
-
-// TestPartialFPDUEnds: a peer that stops inside an FPDU loses its connection. One that completes it in time, octet by octet, or
-// that stops between two FPDUs does not. ADVERSARY 20.
-func TestPartialFPDUEnds(t *testing.T) {
-	const limit = 10 * time.Second
-	for name, tt := range map[string]struct {
-		stop  int           // octets sent
-		every time.Duration // pause before each further octet; 0: no more octets
-		ends  bool
-	}{
-		"stops": {stop: 20, ends: true}, "stops after one octet": {stop: 1, ends: true},
-		"dribbles": {20, limit / 100, false}, "dribbles without end": {20, limit - time.Second, true},
-		"between two": {stop: len(enginetest.GoldSend) / 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, b := rdmaptest.Pipe()
-				h := newCollector()
-				y := Server(b, &Config{Handler: h, FPDUTimeout: limit})
-				served := make(chan error, 1)
-				go func() {
-					err := y.Handshake(t.Context())
-					if err == nil {
-						err = y.Serve()
-					}
-					served <- err
-				}()
-				if _, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1}); err != nil {
-					t.Fatal(err)
-				}
-				fpdu := enginetest.Unhex(t, enginetest.GoldSend)
-				n := min(tt.stop, len(fpdu))
-				_, err := a.Write(fpdu[:n])
-				start := time.Now()
-				for tt.every > 0 && n < len(fpdu) && err == nil {
-					time.Sleep(tt.every)
-					_, err = a.Write(fpdu[n : n+1])
-					n++
-				}
-				if !tt.ends && err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(10 * limit)
-				select {
-				case err := <-served:
-					if !tt.ends || !errors.Is(err, verbs.ErrPartialFPDU) || !errors.Is(err, os.ErrDeadlineExceeded) {
-						t.Errorf("after %v: %v", time.Since(start), err)
-					}
-				default:
-					if tt.ends {
-						t.Error("the connection has not ended")
-					}
-					y.Abort(nil)
-					<-served
-				}
-				a.Close()
-				synctest.Wait()
-				if y.half.rest.Load() != nil {
-					t.Error("a timer still refers to the connection that has ended")
-				}
-			})
 		})
 	}
 }

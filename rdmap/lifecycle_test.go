@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -21,48 +21,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// collector keeps the messages of its upcalls.
-type collector struct {
-	mu     sync.Mutex
-	msgs   [][]byte
-	closed error
-	got    chan struct{} // one token per message
-	over   chan struct{}
-}
-
-func newCollector() *collector {
-	return &collector{got: make(chan struct{}, 1024), over: make(chan struct{})}
-}
-
-func (h *collector) HandleRecv(c *Conn, m *verbs.Message) {
-	h.mu.Lock()
-	h.msgs = append(h.msgs, bytes.Clone(m.Data))
-	h.mu.Unlock()
-	c.PostRecv(1)
-	h.got <- struct{}{}
-}
-
-func (h *collector) HandleClose(_ *Conn, err error) {
-	h.closed = err
-	close(h.over)
-}
-
-func within(t *testing.T, what string, ch <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-ch:
-	case <-time.After(time.Minute):
-		t.Fatalf("%s did not arrive", what)
-	}
-}
-
 // TestIdleConnectionIsWatched: what arrives while nobody waits is delivered, and the end of the
 // connection is noticed: at once if it has been idle for long, within two ticks after a call.
 func TestIdleConnectionIsWatched(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
-		h := newCollector()
-		x, y := connect(t, a, b, &Config{Handler: h}, nil)
+		h := rdmap.NewCollector()
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h}, nil)
 		ctx := t.Context()
 		if err := x.Send(ctx, []byte("first")); err != nil {
 			t.Fatal(err)
@@ -74,49 +39,22 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 			if err := y.Send(ctx, []byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			within(t, "the message", h.got)
+			rdmap.Within(t, "the message", h.Got)
 			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
 		}
 		go y.Close()
-		within(t, "the end", h.over)
-		if !errors.Is(h.closed, io.EOF) {
-			t.Fatalf("ended with %v", h.closed)
+		rdmap.Within(t, "the end", h.Over)
+		if !errors.Is(h.Closed, io.EOF) {
+			t.Fatalf("ended with %v", h.Closed)
 		}
 	})
-}
-
-// TestWatchedThenBusy goes back and forth between idle and busy.
-func TestWatchedThenBusy(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		t.Parallel()
-		x, y := connect(t, a, b, nil, nil)
-		go y.Serve()
-		_, reg := make([]byte, 8), mustRegister(t, y, 8, region.RemoteRead)
-		for range 3 {
-			time.Sleep(2*tickEvery + tickEvery/2)
-			for range 3 {
-				if err := x.Read(t.Context(), make([]byte, 8), reg.STag(), 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	})
-}
-
-func mustRegister(t testing.TB, c *Conn, n int, a region.Access) region.Region {
-	t.Helper()
-	reg, err := c.Register(make([]byte, n), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reg
 }
 
 // TestCancelWhileLeading: a leader whose context ends returns, and the next one can
 // lead.
 func TestCancelWhileLeading(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := connect(t, a, b, nil, nil)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := rdmap.Connect(t, a, b, nil, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := x.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -133,7 +71,7 @@ func TestCancelWhileLeading(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A result beats a context that has ended.
-		var w Waiter
+		var w rdmap.Waiter
 		w.Reset()
 		w.Complete(enginetest.ErrTest)
 		dead, kill := context.WithCancel(t.Context())
@@ -146,8 +84,8 @@ func TestCancelWhileLeading(t *testing.T) {
 
 // TestFollowersAreServed: many goroutines wait, one reads, and each gets its own result.
 func TestFollowersAreServed(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := connect(t, a, b, &Config{ORD: 4}, &Config{IRD: 4})
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{ORD: 4}, &rdmap.Config{IRD: 4})
 		go y.Serve()
 		mem := make([]byte, 1024)
 		copy(mem, enginetest.Pattern(1024))
@@ -175,8 +113,8 @@ func TestFollowersAreServed(t *testing.T) {
 
 // TestPeerTerminates: a Terminate from the peer is a TerminateError for everybody, and is not answered.
 func TestPeerTerminates(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := rawResponder(t, a, b, nil)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := rdmap.RawResponder(t, a, b, nil)
 		sent := make(chan error, 1)
 		go func() { sent <- x.Read(t.Context(), make([]byte, 8), 1, 0) }()
 		if _, err := p.Next(); err != nil {
@@ -203,12 +141,12 @@ func TestPeerTerminates(t *testing.T) {
 func TestPeerTerminatesLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, p := rawResponder(t, a, b, nil)
+		x, p := rdmap.RawResponder(t, a, b, nil)
 		go x.Serve()
 		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))); err != nil {
 			t.Fatal(err)
 		}
-		if got := everything(t, b); len(got) > 0 {
+		if got := rdmap.Everything(t, b); len(got) > 0 {
 			t.Errorf("answered with %x", got)
 		}
 		synctest.Wait()
@@ -226,9 +164,9 @@ func TestPeerTerminatesLinger(t *testing.T) {
 // the Terminate is not lost to a reset.
 func TestWeTerminate(t *testing.T) {
 	t.Parallel()
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		h := newCollector()
-		x, p := rawResponder(t, a, b, &Config{Handler: h})
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := rdmap.NewCollector()
+		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Handler: h})
 		if err := x.Send(t.Context(), []byte("opens the stream")); err != nil {
 			t.Fatal(err)
 		}
@@ -253,9 +191,9 @@ func TestWeTerminate(t *testing.T) {
 		if _, err := p.Next(); err != io.EOF {
 			t.Fatalf("after the Terminate: %v", err)
 		}
-		within(t, "HandleClose", h.over)
-		if _, ok := errors.AsType[*verbs.ProtocolError](h.closed); !ok {
-			t.Fatalf("closed with %v", h.closed)
+		rdmap.Within(t, "HandleClose", h.Over)
+		if _, ok := errors.AsType[*verbs.ProtocolError](h.Closed); !ok {
+			t.Fatalf("closed with %v", h.Closed)
 		}
 		b.Close()
 		<-x.Done()
@@ -263,23 +201,6 @@ func TestWeTerminate(t *testing.T) {
 			t.Fatalf("%d regions live", n)
 		}
 	})
-}
-
-// rawResponder connects an engine, as initiator, to a Peer.
-func rawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.Peer) {
-	t.Helper()
-	x := Client(a, cfg)
-	ch := make(chan error, 1)
-	go func() { ch <- x.Handshake(t.Context()) }()
-	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ch; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
-	return x, p
 }
 
 // TestResponderWaitsForFirstFPDU: "MUST receive and validate one FPDU before sending
@@ -304,7 +225,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		{name: "opcode", spoil: func(u []byte) { u[1] = 0x4b }, code: "0206"},
 	} {
 		a, b := rdmaptest.Pipe()
-		y := Server(b, nil)
+		y := rdmap.Server(b, nil)
 		go y.Handshake(t.Context())
 		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
 		if err != nil {
@@ -349,9 +270,9 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 // TestTerminateTooEarly: a side that gives up before it may send a Terminate ends without one: before
 // the end of the startup, or as a responder before the first FPDU (RFC 5044 Section 7.1.2).
 func TestTerminateTooEarly(t *testing.T) {
-	for name, start := range map[string]func(*testing.T, net.Conn, net.Conn) *Conn{
-		"no startup": func(_ *testing.T, a, _ net.Conn) *Conn { return Client(a, nil) },
-		"no FPDU": func(t *testing.T, a, b net.Conn) *Conn {
+	for name, start := range map[string]func(*testing.T, net.Conn, net.Conn) *rdmap.Conn{
+		"no startup": func(_ *testing.T, a, _ net.Conn) *rdmap.Conn { return rdmap.Client(a, nil) },
+		"no FPDU": func(t *testing.T, a, b net.Conn) *rdmap.Conn {
 			_, y := rawInitiator(t, b, a, nil)
 			return y
 		},
@@ -361,7 +282,7 @@ func TestTerminateTooEarly(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				x := start(t, a, b)
 				x.Terminate(verbs.TermCode{}, enginetest.ErrTest)
-				if got := everything(t, b); len(got) > 0 {
+				if got := rdmap.Everything(t, b); len(got) > 0 {
 					t.Errorf("sent %x", got)
 				}
 				b.Close()
@@ -374,7 +295,7 @@ func TestTerminateTooEarly(t *testing.T) {
 // TestHandshakeDeadlines: silence on either side ends the startup.
 func TestHandshakeDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, side := range []func(net.Conn, *Config) *Conn{Client, Server} {
+		for _, side := range []func(net.Conn, *rdmap.Config) *rdmap.Conn{rdmap.Client, rdmap.Server} {
 			a, b := rdmaptest.Pipe()
 			start := time.Now()
 			c := side(a, nil)
@@ -394,9 +315,9 @@ func TestHandshakeDeadlines(t *testing.T) {
 
 // TestReject: R=1 with private data, RFC 5044 Section 7.1.2.
 func TestReject(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x := Client(a, &Config{PrivateData: []byte("please")})
-		y := Server(b, &Config{Accept: func(r *mpa.Request) ([]byte, error) {
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x := rdmap.Client(a, &rdmap.Config{PrivateData: []byte("please")})
+		y := rdmap.Server(b, &rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) {
 			if string(r.PrivateData) != "please" {
 				t.Errorf("request says %q", r.PrivateData)
 			}
@@ -424,53 +345,16 @@ func TestPrivateData(t *testing.T) {
 		for _, n := range []int{0, 8, 236, 240} {
 			a, b := rdmaptest.Pipe()
 			req, rep := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, n)
-			x, y := connect(t, a, b,
-				&Config{PrivateData: req, Plain: plain},
-				&Config{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }})
+			x, y := rdmap.Connect(t, a, b,
+				&rdmap.Config{PrivateData: req, Plain: plain},
+				&rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }})
 			if !bytes.Equal(x.PeerPrivateData(), rep) || !bytes.Equal(y.PeerPrivateData(), req) {
 				t.Fatalf("plain=%v, %d octets: %x and %x", plain, n, x.PeerPrivateData(), y.PeerPrivateData())
 			}
 			want := !plain && n+12+mpa.EnhancedLen <= 256
-			if s := x.ConnectionState(); s.StagPeer != want || want && s.MULPDU != StagMULPDU || !want && s.MULPDU != 1454 {
+			if s := x.ConnectionState(); s.StagPeer != want || want && s.MULPDU != rdmap.StagMULPDU || !want && s.MULPDU != 1454 {
 				t.Fatalf("plain=%v, %d octets: %+v", plain, n, s)
 			}
 		}
 	}
-}
-
-// TestInputWhileTaken: input that a watcher noticed while somebody else held the role is read when the
-// role is given back, and not only at the next tick.
-func TestInputWhileTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := rdmaptest.Pipe()
-		h := newCollector()
-		wire := newRoleWire(t, a)
-		x := Client(wire, &Config{Handler: h, Recvs: 1})
-		x.link = newRoleLink(wire)
-		ch := make(chan error, 1)
-		go func() { ch <- x.Handshake(t.Context()) }()
-		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
-		if err := errors.Join(err, <-ch); err != nil {
-			t.Fatal(err)
-		}
-		x.reader.mu.Lock()
-		if !x.reader.Take(drive.Waiter) {
-			t.Error("somebody reads already")
-		}
-		x.reader.mu.Unlock()
-		from := time.Now()
-		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		x.readable()
-		x.freeReader()
-		<-h.got
-		if d := time.Since(from); d != 0 {
-			t.Errorf("read after %v", d)
-		}
-		x.Abort(nil)
-		<-x.Done()
-		b.Close()
-	})
 }

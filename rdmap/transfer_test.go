@@ -1,63 +1,20 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// wires are the byte streams on which every test of a Conn runs.
-var wires = map[string]func(t testing.TB) (net.Conn, net.Conn){
-	"pipe": func(testing.TB) (net.Conn, net.Conn) { return rdmaptest.Pipe() },
-	"tcp":  tcpPair,
-	"tls":  tlsPair,
-	"unix": unixPair,
-}
-
-func tcpPair(t testing.TB) (net.Conn, net.Conn) {
-	t.Helper()
-	return dialPair(t, "tcp", "127.0.0.1:0")
-}
-
-// connect runs the startup on two ends and closes both when the test is over.
-func connect(t testing.TB, a, b net.Conn, ca, cb *Config) (*Conn, *Conn) {
-	t.Helper()
-	x, y := Client(a, ca), Server(b, cb)
-	errs := make(chan error, 1)
-	go func() { errs <- y.Handshake(context.Background()) }()
-	if err := x.Handshake(context.Background()); err != nil {
-		t.Fatalf("initiator: %v", err)
-	}
-	if err := <-errs; err != nil {
-		t.Fatalf("responder: %v", err)
-	}
-	t.Cleanup(func() {
-		go x.Close()
-		y.Close()
-		<-x.Done()
-	})
-	return x, y
-}
-
-func onWires(t *testing.T, f func(t *testing.T, a, b net.Conn)) {
-	for name, wire := range wires {
-		t.Run(name, func(t *testing.T) {
-			a, b := wire(t)
-			f(t, a, b)
-		})
-	}
-}
-
 func TestSendBothWays(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := connect(t, a, b, nil, nil)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := rdmap.Connect(t, a, b, nil, nil)
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 100, 1500, 4096} {
 			if err := x.Send(ctx, enginetest.Pattern(n)); err != nil {
@@ -81,9 +38,9 @@ func TestSendBothWays(t *testing.T) {
 }
 
 func TestWriteAndRead(t *testing.T) {
-	for _, cfg := range []*Config{nil, {CRC: CRCOff}, {Plain: true}, {Plain: true, MULPDU: 131}} {
-		onWires(t, func(t *testing.T, a, b net.Conn) {
-			x, y := connect(t, a, b, cfg, cfg)
+	for _, cfg := range []*rdmap.Config{nil, {CRC: rdmap.CRCOff}, {Plain: true}, {Plain: true, MULPDU: 131}} {
+		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			x, y := rdmap.Connect(t, a, b, cfg, cfg)
 			ctx := t.Context()
 			mem := make([]byte, 3<<20)
 			reg, err := y.Register(mem, region.RemoteRead|region.RemoteWrite)
@@ -110,8 +67,8 @@ func TestWriteAndRead(t *testing.T) {
 }
 
 func TestCloseIsSeen(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := connect(t, a, b, nil, nil)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := rdmap.Connect(t, a, b, nil, nil)
 		served := make(chan error, 1)
 		go func() { served <- y.Serve() }()
 		if err := x.Close(); err != nil {

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -20,17 +20,6 @@ const (
 	reqKey = "4d504120494420526571204672616d65" // RFC 5044 Section 7.1.1
 	repKey = "4d504120494420526570204672616d65"
 )
-
-// everything returns what arrives at c until its end.
-func everything(t *testing.T, c net.Conn) []byte {
-	t.Helper()
-	c.SetReadDeadline(time.Now().Add(time.Minute))
-	b, err := io.ReadAll(c)
-	if err != nil {
-		t.Errorf("waiting for the end of the stream: %v", err)
-	}
-	return b
-}
 
 // TestBadRequests gives a responder startup frames that break a rule: it closes the connection without
 // an answer, or refuses in a Reply (RFC 5044 Section 7.1.2, RFC 6581 Section 6).
@@ -59,8 +48,8 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := rdmaptest.Pipe()
-			h := newCollector()
-			y := Server(b, &Config{Handler: h, Recvs: 4})
+			h := rdmap.NewCollector()
+			y := rdmap.Server(b, &rdmap.Config{Handler: h, Recvs: 4})
 			res := make(chan error, 1)
 			go func() { res <- y.Handshake(t.Context()) }()
 			if _, err := a.Write(enginetest.Unhex(t, tt.octets)); err != nil {
@@ -69,7 +58,7 @@ func TestBadRequests(t *testing.T) {
 			if tt.cause == io.ErrUnexpectedEOF {
 				a.CloseWrite()
 			}
-			if got := everything(t, a); hex.EncodeToString(got) != tt.reply {
+			if got := rdmap.Everything(t, a); hex.EncodeToString(got) != tt.reply {
 				t.Errorf("answered with %x", got)
 			}
 			a.Close()
@@ -78,8 +67,8 @@ func TestBadRequests(t *testing.T) {
 				t.Errorf("Handshake: %v, want %v", err, tt.cause)
 			}
 			<-y.Done()
-			if err := y.Serve(); err == nil || len(h.msgs) > 0 {
-				t.Errorf("the connection is still open: %v, %d messages", err, len(h.msgs))
+			if err := y.Serve(); err == nil || len(h.Msgs) > 0 {
+				t.Errorf("the connection is still open: %v, %d messages", err, len(h.Msgs))
 			}
 		})
 	}
@@ -108,10 +97,10 @@ func TestBadReplies(t *testing.T) {
 		{"ends early", repKey + "5002", "", io.ErrUnexpectedEOF, verbs.TermCode{}},
 		{"needs more reads than we serve", repKey + "50020004" + "00040005", terminate("20060000"), nil, verbs.TermCode{Layer: 2, EType: 0, Code: 6}},
 	} {
-		for _, crc := range []CRCMode{CRCOn, CRCOff} {
+		for _, crc := range []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff} {
 			t.Run(tt.name, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
-				x := Client(a, &Config{IRD: 4, ORD: 4, CRC: crc})
+				x := rdmap.Client(a, &rdmap.Config{IRD: 4, ORD: 4, CRC: crc})
 				res := make(chan error, 1)
 				go func() { res <- x.Handshake(t.Context()) }()
 				m, _ := mpa.NewResponder(&mpa.Config{IRD: 4, ORD: 4})
@@ -134,7 +123,7 @@ func TestBadReplies(t *testing.T) {
 					b.CloseWrite()
 				}
 				// C of the Reply alone turns the CRC on; generating one is always legal.
-				if got := everything(t, b); hex.EncodeToString(got) != tt.answer {
+				if got := rdmap.Everything(t, b); hex.EncodeToString(got) != tt.answer {
 					t.Errorf("answered with %x, want %s", got, tt.answer)
 				}
 				b.Close()
@@ -168,8 +157,8 @@ func TestViolationsOnWires(t *testing.T) {
 		{"opcode", enginetest.Patch(t, enginetest.GoldSend, 1, 0x4c), 0x0206<<16 | enginetest.WithHdr, true},
 	} {
 		for _, whole := range []bool{true, false} {
-			onWires(t, func(t *testing.T, a, b net.Conn) {
-				x, p := rawResponder(t, a, b, nil)
+			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+				x, p := rdmap.RawResponder(t, a, b, nil)
 				go x.Serve() // otherwise it is read only when the watcher notices it
 				f := enginetest.FPDU(tt.u)
 				for step := max(1, len(f)*btoi(whole)); len(f) > 0; f = f[step:] {
@@ -205,7 +194,7 @@ func btoi(b bool) int {
 func TestEndInsideFPDU(t *testing.T) {
 	for cut := 0; cut <= len(enginetest.GoldSend)/2; cut++ {
 		a, b := rdmaptest.Pipe()
-		x, p := rawResponder(t, a, b, nil)
+		x, p := rdmap.RawResponder(t, a, b, nil)
 		if _, err := p.Conn.Write(enginetest.Unhex(t, enginetest.GoldSend)[:cut]); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -15,9 +16,9 @@ import (
 // TestOneMemoryManySTags: the same octets under several STags, each with its own rights, base and
 // hash. All reach the same memory, and none gives its rights to another (ADVERSARY 28).
 func TestOneMemoryManySTags(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &Config{Extensions: engine.ExtAll}
-		x, y := connect(t, a, b, cfg, cfg)
+	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		cfg := &rdmap.Config{Extensions: engine.ExtAll}
+		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 256)}
 		register := func(o region.Options) region.STag {
 			reg, err := y.Table().RegisterMemory(mem, o)

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -59,7 +62,7 @@ func (c *countedContext) Err() error {
 
 // roleHandler is a calls handler that also counts unsolicited messages, and stays in the upcall of some of them.
 type roleHandler struct {
-	calls
+	Calls
 	strange atomic.Int64
 	inside  atomic.Int64 // upcalls that have handed off the role and still run
 }
@@ -78,7 +81,7 @@ func (h *roleHandler) HandleRecv(c *Conn, m *verbs.Message) {
 		}
 		h.strange.Add(1)
 	default:
-		h.calls.HandleRecv(c, m)
+		h.Calls.HandleRecv(c, m)
 	}
 }
 
@@ -94,6 +97,7 @@ func (h *peerLog) HandleRecv(c *Conn, m *verbs.Message) {
 	defer h.mu.Unlock()
 	h.ids = append(h.ids, binary.BigEndian.Uint64(m.Data))
 }
+
 func (h *peerLog) HandleClose(*Conn, error) {}
 
 // take returns one of the calls that are not yet answered, at random.
@@ -144,7 +148,7 @@ func TestRoleModel(t *testing.T) {
 
 func (w *roleWorld) run(t *testing.T, scheme string) {
 	w.t, w.calls = t, make(map[uint64]*roleCall)
-	w.h = &roleHandler{calls: calls{pending: make(map[uint64]*Waiter)}}
+	w.h = &roleHandler{Calls: Calls{Pending: make(map[uint64]*Waiter)}}
 	w.asked = new(peerLog)
 	a, b := rdmaptest.Pipe()
 	if scheme == "epoll" {
@@ -156,8 +160,8 @@ func (w *roleWorld) run(t *testing.T, scheme string) {
 	}
 	w.y = Server(b, &Config{Handler: w.asked})
 	hs := make(chan error, 1)
-	go func() { hs <- w.y.Handshake(background) }()
-	if err := w.x.Handshake(background); err != nil {
+	go func() { hs <- w.y.Handshake(Background) }()
+	if err := w.x.Handshake(Background); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-hs; err != nil {
@@ -220,12 +224,12 @@ func (w *roleWorld) step() {
 func (w *roleWorld) call() {
 	w.last++
 	id := 1 + w.last
-	ctx, cancel := context.WithCancel(background)
+	ctx, cancel := context.WithCancel(Background)
 	c := &roleCall{ctx: &countedContext{Context: ctx}, cancel: cancel, done: make(chan error, 1)}
 	w.calls[id] = c
 	w.logf("call %d", id)
 	size := w.rng.IntN(600)
-	go func() { c.done <- w.h.call(c.ctx, w.x, id, size) }()
+	go func() { c.done <- w.h.Call(c.ctx, w.x, id, size) }()
 }
 
 // any returns a random call that need not return yet.
@@ -273,8 +277,8 @@ func (w *roleWorld) unasked(kind uint64) {
 // complete completes a call without any input.
 func (w *roleWorld) complete(id uint64, c *roleCall) {
 	w.h.mu.Lock()
-	waiter := w.h.pending[id]
-	delete(w.h.pending, id)
+	waiter := w.h.Pending[id]
+	delete(w.h.Pending, id)
 	w.h.mu.Unlock()
 	if waiter == nil {
 		return // it has not begun, or is just being answered
@@ -293,7 +297,7 @@ func (w *roleWorld) bothGo() {
 	var leader, next uint64
 	var leads *Waiter
 	w.h.mu.Lock()
-	for id, waiter := range w.h.pending {
+	for id, waiter := range w.h.Pending {
 		switch {
 		case waiter == r.first:
 			next = id
@@ -432,3 +436,144 @@ func (w *roleWorld) end() {
 	<-w.y.Done()
 	w.served.Wait()
 }
+
+// roleWire is a link like tcpLink, but without a kernel: with reads that need not wait, and a one-shot watch for input or
+// the end. It is for use in a synctest bubble, and fails the test if two goroutines read at the same time.
+type roleWire struct {
+	net.Conn // below: a Pipe
+	t        *testing.T
+
+	mu       sync.Mutex
+	in       []byte
+	err      error // how the input ends
+	deadline time.Time
+	changed  chan struct{} // closed at every change
+	known    bool          // registered: watch was called
+	watched  func()        // nil if not armed
+	hup      bool          // armed only for the end
+	ready    func()
+
+	reading atomic.Int32
+}
+
+// newRoleWire returns a roleWire that reads everything from the connection below.
+func newRoleWire(t *testing.T, below net.Conn) *roleWire {
+	w := &roleWire{Conn: below, t: t, changed: make(chan struct{})}
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := below.Read(buf)
+			w.change(func() { w.in, w.err = append(w.in, buf[:n]...), err })
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// change lets f change the wire, and wakes those who wait for that.
+func (w *roleWire) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	close(w.changed)
+	w.changed = make(chan struct{})
+	if ready := w.watched; ready != nil && (w.err != nil || !w.hup && len(w.in) > 0) {
+		w.watched = nil
+		go ready()
+	}
+}
+
+// next returns what has arrived.
+func (w *roleWire) next(p []byte) (n int, changed <-chan struct{}, deadline time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !w.deadline.IsZero() && !time.Now().Before(w.deadline):
+		err = os.ErrDeadlineExceeded
+	case len(w.in) > 0:
+		n = copy(p, w.in)
+		w.in = w.in[n:]
+	default:
+		err = w.err
+	}
+	return n, w.changed, w.deadline, err
+}
+
+func (w *roleWire) Read(p []byte) (int, error) {
+	for {
+		n, changed, deadline, err := w.next(p)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		var late <-chan time.Time
+		if !deadline.IsZero() {
+			late = time.After(time.Until(deadline))
+		}
+		select {
+		case <-changed:
+		case <-late:
+		}
+	}
+}
+
+func (w *roleWire) SetReadDeadline(t time.Time) error {
+	w.change(func() { w.deadline = t })
+	return nil
+}
+
+func (w *roleWire) SetDeadline(t time.Time) error {
+	_ = w.SetReadDeadline(t)
+	return w.Conn.SetWriteDeadline(t)
+}
+
+func (w *roleWire) Close() error {
+	w.change(func() { w.err = net.ErrClosed })
+	return w.Conn.Close()
+}
+
+// roleLink is a roleWire as a drive.Link.
+type roleLink struct {
+	*drive.Stream
+	w *roleWire
+}
+
+func newRoleLink(w *roleWire) roleLink { return roleLink{drive.NewStream(w), w} }
+
+// Read implements drive.Link.
+func (l roleLink) Read(to drive.Source, wait, poll bool) (int, error) {
+	if l.w.reading.Add(1) > 1 {
+		l.w.t.Error("two goroutines read at the same time")
+	}
+	defer l.w.reading.Add(-1)
+	if wait {
+		return l.Stream.Read(to, true, poll)
+	}
+	room, _ := to.Room(false)
+	n, _, _, err := l.w.next(room[:min(len(room), 300)])
+	to.Got(n)
+	if n == 0 && err != nil {
+		err = drive.ReadError(err)
+	}
+	return n, err
+}
+
+func (l roleLink) CloseWrite() bool {
+	return l.w.Conn.(interface{ CloseWrite() error }).CloseWrite() == nil
+}
+
+func (l roleLink) Watch(ready func()) bool {
+	l.w.change(func() { l.w.watched, l.w.ready, l.w.hup, l.w.known = ready, ready, false, true })
+	return true
+}
+
+func (l roleLink) Unwatch() {
+	l.w.change(func() {
+		if l.w.known {
+			l.w.watched, l.w.hup = l.w.ready, true
+		}
+	})
+}
+
+func (l roleLink) Forget() { l.w.change(func() { l.w.watched, l.w.known = nil, false }) }

@@ -1,9 +1,10 @@
-package rdmap
+package rdmap_test
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -15,11 +16,11 @@ import (
 func TestDiscovery(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		a, b := rdmaptest.Pipe()
-		cy := &Config{Plain: true}
+		cy := &rdmap.Config{Plain: true}
 		if can {
 			cy.Extensions = verbs.Ext7306
 		}
-		x, y := connect(t, a, b, &Config{Extensions: verbs.Ext7306, Plain: true}, cy)
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: verbs.Ext7306, Plain: true}, cy)
 		mem, p := enginetest.Word(41)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {

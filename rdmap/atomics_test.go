@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -20,8 +21,8 @@ func TestAtomicity(t *testing.T) {
 	var wg sync.WaitGroup
 	for range streams {
 		a, b := rdmaptest.Pipe()
-		cfg := &Config{Extensions: verbs.Ext7306}
-		x, y := connect(t, a, b, cfg, cfg)
+		cfg := &rdmap.Config{Extensions: verbs.Ext7306}
+		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +61,7 @@ func TestExtensionSwitch(t *testing.T) {
 		{verbs.ExtSwap, verbs.ExtCommit | verbs.ExtSwap, verbs.ExtSwap | verbs.Ext7306},
 	} {
 		a, b := rdmaptest.Pipe()
-		x, y := connect(t, a, b, &Config{Extensions: tt.a}, &Config{Extensions: tt.b})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: tt.a}, &rdmap.Config{Extensions: tt.b})
 		if got, other := x.ConnectionState().Extensions, y.ConnectionState().Extensions; got != tt.want || other != tt.want {
 			t.Errorf("%v with %v: %v and %v", tt.a, tt.b, got, other)
 		}
@@ -70,7 +71,7 @@ func TestExtensionSwitch(t *testing.T) {
 	}
 	for _, ext := range []verbs.Extensions{0, verbs.Ext7306} {
 		a, b := rdmaptest.Pipe()
-		x, y := connect(t, a, b, &Config{Extensions: verbs.Ext7306, Plain: true}, &Config{Extensions: ext, Plain: true})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: verbs.Ext7306, Plain: true}, &rdmap.Config{Extensions: ext, Plain: true})
 		mem, _ := enginetest.Word(41)
 		reg, _ := y.Register(mem, region.Atomic)
 		go y.Serve()

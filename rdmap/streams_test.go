@@ -1,80 +1,24 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// tlsConfig is the server's side of tlsPair, with a self-signed certificate.
-var tlsConfig = sync.OnceValues(func() (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	tmpl := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, &tmpl, &tmpl, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, nil
-})
-
-// tlsPair returns a connection of crypto/tls over TCP; the first Read or Write at each end runs the TLS
-// handshake.
-func tlsPair(t testing.TB) (net.Conn, net.Conn) {
-	t.Helper()
-	cfg, err := tlsConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := tcpPair(t)
-	return tls.Client(a, &tls.Config{InsecureSkipVerify: true}), tls.Server(b, cfg)
-}
-
-func unixPair(t testing.TB) (net.Conn, net.Conn) {
-	t.Helper()
-	return dialPair(t, "unix", filepath.Join(t.TempDir(), "s"))
-}
-
-// dialPair returns a connection of the given network within this host.
-func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
-	t.Helper()
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	a, err := net.Dial(network, l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, b
-}
 
 // ends are the two ends of a connection of the suite, and the settings of its variant.
 type ends struct {
@@ -83,16 +27,16 @@ type ends struct {
 }
 
 // connect is the function connect with the settings of the variant.
-func (e ends) connect(t *testing.T, cx, cy *Config) (x, y *Conn) {
+func (e ends) connect(t *testing.T, cx, cy *rdmap.Config) (x, y *rdmap.Conn) {
 	t.Helper()
-	var own [2]Config
-	for i, c := range []*Config{cx, cy} {
+	var own [2]rdmap.Config
+	for i, c := range []*rdmap.Config{cx, cy} {
 		if c != nil {
 			own[i] = *c
 		}
 		own[i].Markers = e.markers
 	}
-	x, y = connect(t, e.a, e.b, &own[0], &own[1])
+	x, y = rdmap.Connect(t, e.a, e.b, &own[0], &own[1])
 	if s := x.ConnectionState(); s.SendMarkers != e.markers || s.RecvMarkers != e.markers {
 		t.Fatalf("%+v, markers %v", s, e.markers)
 	}
@@ -121,7 +65,7 @@ func TestConns(t *testing.T) {
 		{"misuse back", func(t *testing.T, e ends) { connsTerminate(t, e, true) }},
 		{"ends", connsEnds},
 	}
-	for name, wire := range wires {
+	for name, wire := range rdmap.Wires {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range suite {
 				t.Run(c.name, func(t *testing.T) {
@@ -139,7 +83,7 @@ func TestConns(t *testing.T) {
 
 // connsStartup: depths and private data of both sides are agreed upon.
 func connsStartup(t *testing.T, e ends) {
-	x, y := e.connect(t, &Config{PrivateData: []byte("hello"), IRD: 3, ORD: 9}, &Config{IRD: 5, ORD: 7})
+	x, y := e.connect(t, &rdmap.Config{PrivateData: []byte("hello"), IRD: 3, ORD: 9}, &rdmap.Config{IRD: 5, ORD: 7})
 	sx, sy := x.ConnectionState(), y.ConnectionState()
 	if string(y.PeerPrivateData()) != "hello" || !sx.CRC || !sy.CRC || !sx.StagPeer {
 		t.Fatalf("%q, %+v, %+v", y.PeerPrivateData(), sx, sy)
@@ -152,9 +96,9 @@ func connsStartup(t *testing.T, e ends) {
 // connsSends: every kind of Send in both directions, in order.
 func connsSends(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
-	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
-		regs := []region.Region{mustRegister(t, to, 8, enginetest.AllRights), mustRegister(t, to, 8, enginetest.AllRights)}
+		regs := []region.Region{rdmap.MustRegister(t, to, 8, enginetest.AllRights), rdmap.MustRegister(t, to, 8, enginetest.AllRights)}
 		wrs := []verbs.WR{
 			{Op: verbs.OpSend, Body: enginetest.Pattern(1)},
 			{Op: verbs.OpSendSE, Head: enginetest.Pattern(7), Body: enginetest.Pattern(2000)},
@@ -181,9 +125,9 @@ func connsSends(t *testing.T, e ends) {
 
 // connsReads: more Reads at once than ORD permits, both ways at the same time.
 func connsReads(t *testing.T, e ends) {
-	x, y := e.connect(t, &Config{IRD: 2, ORD: 2}, &Config{IRD: 2, ORD: 2})
+	x, y := e.connect(t, &rdmap.Config{IRD: 2, ORD: 2}, &rdmap.Config{IRD: 2, ORD: 2})
 	var wg sync.WaitGroup
-	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		mem := enginetest.Pattern(50000)
 		reg, err := d[1].Register(mem, region.RemoteRead)
 		if err != nil {
@@ -206,7 +150,7 @@ func connsReads(t *testing.T, e ends) {
 // connsLarge: a Write and a Send that take many FPDUs and more than any buffer holds.
 func connsLarge(t *testing.T, e ends) {
 	const n = 3<<20 + 5
-	x, y := e.connect(t, nil, &Config{RecvSize: n})
+	x, y := e.connect(t, nil, &rdmap.Config{RecvSize: n})
 	mem := make([]byte, n)
 	reg, err := y.Register(mem, region.RemoteWrite)
 	if err != nil {
@@ -228,39 +172,29 @@ func connsLarge(t *testing.T, e ends) {
 // connsIdle: messages arrive unsolicited, after pauses between calls in which the watcher takes over.
 func connsIdle(t *testing.T, e ends) {
 	t.Parallel()
-	h := newCollector()
-	x, y := e.connect(t, &Config{Handler: h}, nil)
-	reg := mustRegister(t, y, 64, region.RemoteRead)
+	h := rdmap.NewCollector()
+	x, y := e.connect(t, &rdmap.Config{Handler: h}, nil)
+	reg := rdmap.MustRegister(t, y, 64, region.RemoteRead)
 	go y.Serve()
 	for i := range 3 {
 		if err := x.Read(t.Context(), make([]byte, 64), reg.STag(), 0); err != nil {
 			t.Fatal(err)
 		}
 		for range i {
-			waitCold(t, x)
+			rdmap.WaitCold(t, x)
 			if err := y.Send(t.Context(), enginetest.Pattern(10)); err != nil {
 				t.Fatal(err)
 			}
-			within(t, "the message", h.got)
-		}
-	}
-}
-
-// waitCold waits until c is cold.
-func waitCold(t *testing.T, c *Conn) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); c.reader.Active(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the connection does not become idle")
+			rdmap.Within(t, "the message", h.Got)
 		}
 	}
 }
 
 // connsWaiters: a hundred goroutines wait, some give up, and the others get what they wait for.
 func connsWaiters(t *testing.T, e ends) {
-	h := &calls{pending: make(map[uint64]*Waiter)}
-	s := new(shuffler)
-	x, y := e.connect(t, &Config{Handler: h, Recvs: 200}, &Config{Handler: s, Recvs: 200})
+	h := &rdmap.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
+	s := new(rdmap.Shuffler)
+	x, y := e.connect(t, &rdmap.Config{Handler: h, Recvs: 200}, &rdmap.Config{Handler: s, Recvs: 200})
 	go y.Serve()
 	var wg sync.WaitGroup
 	for i := range uint64(100) {
@@ -270,13 +204,13 @@ func connsWaiters(t *testing.T, e ends) {
 			if i%5 == 0 {
 				cancel()
 			}
-			if err := h.call(ctx, x, i, 100); err != nil && i%5 != 0 {
+			if err := h.Call(ctx, x, i, 100); err != nil && i%5 != 0 {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	s.wg.Wait()
+	s.Wg.Wait()
 }
 
 // connsTerminate: what the peer may not do is refused, and both sides know why. The first FPDU of the
@@ -337,13 +271,13 @@ func connsEnds(t *testing.T, e ends) {
 // TestAbortIsAtOnce: a TLS peer that does not read delays neither Abort nor Done, although the Close of
 // crypto/tls waits five seconds to send its alert.
 func TestAbortIsAtOnce(t *testing.T) {
-	cfg, err := tlsConfig()
+	cfg, err := rdmap.TlsConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(3000)
-		x, y := Client(tls.Client(a, &tls.Config{InsecureSkipVerify: true}), nil), Server(tls.Server(b, cfg), nil)
+		x, y := rdmap.Client(tls.Client(a, &tls.Config{InsecureSkipVerify: true}), nil), rdmap.Server(tls.Server(b, cfg), nil)
 		go y.Handshake(t.Context())
 		if err := x.Handshake(t.Context()); err != nil {
 			t.Fatal(err)
@@ -390,7 +324,7 @@ func (c *deadlineConn) Write(p []byte) (int, error) {
 func TestWritesOfOtherConns(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	d := &deadlineConn{Conn: a}
-	x, y := connect(t, d, b, nil, nil)
+	x, y := rdmap.Connect(t, d, b, nil, nil)
 	const n = 4 << 20
 	reg, err := y.Register(make([]byte, n), region.RemoteWrite|region.RemoteRead)
 	if err != nil {
@@ -411,56 +345,4 @@ func TestWritesOfOtherConns(t *testing.T) {
 	if !d.deadline.IsZero() {
 		t.Errorf("a write deadline is left at %v", d.deadline)
 	}
-}
-
-// TestWatchedAfterWait: if a goroutine begins to wait while the watcher handles a burst, and then reads
-// for itself, the connection is watched afterwards.
-func TestWatchedAfterWait(t *testing.T) {
-	onWires(t, func(t *testing.T, a, b net.Conn) {
-		t.Parallel()
-		x, y := connect(t, a, b, nil, nil)
-		if err := x.Send(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := y.Recv(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		waitCold(t, x)
-		burst := func(on bool) {
-			x.mu.Lock()
-			if x.writer.Uncork(); on {
-				x.writer.Cork()
-			}
-			x.mu.Unlock()
-		}
-		burst(true)
-		got := make(chan error, 1)
-		go func() {
-			_, err := x.Recv(t.Context())
-			got <- err
-		}()
-		for waits := false; !waits; time.Sleep(time.Millisecond) {
-			x.reader.mu.Lock()
-			waits = x.reader.first != nil || x.reader.State() == drive.Waiter
-			x.reader.mu.Unlock()
-		}
-		burst(false)
-		x.reader.mu.Lock()
-		if s := x.reader.State(); s == drive.Watcher || s == drive.Parked {
-			x.interrupt() // as the ticker does to shrink a staging
-		}
-		x.reader.mu.Unlock()
-		if err := y.Send(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		reg := mustRegister(t, x, 8, region.RemoteRead)
-		if err := y.Read(ctx, make([]byte, 8), reg.STag(), 0); err != nil {
-			t.Fatalf("nobody reads: %v", err)
-		}
-	})
 }

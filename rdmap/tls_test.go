@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -16,10 +17,10 @@ import (
 // returned once, so none is lost.
 func connsAtomics(t *testing.T, e ends) {
 	const each = 50
-	cfg := &Config{Extensions: verbs.ExtSwap, IRD: 3, ORD: 3}
+	cfg := &rdmap.Config{Extensions: verbs.ExtSwap, IRD: 3, ORD: 3}
 	x, y := e.connect(t, cfg, cfg)
 	var wg sync.WaitGroup
-	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		mem := make([]byte, 16)
 		reg, err := d[1].Register(mem, region.Atomic|region.RemoteRead)
 		if err != nil {
@@ -59,9 +60,9 @@ func connsAtomics(t *testing.T, e ends) {
 
 // connsImmediate: Immediate Data in order with Sends, both ways.
 func connsImmediate(t *testing.T, e ends) {
-	cfg := &Config{Extensions: verbs.Ext7306}
+	cfg := &rdmap.Config{Extensions: verbs.Ext7306}
 	x, y := e.connect(t, cfg, cfg)
-	for _, d := range [][2]*Conn{{x, y}, {y, x}} {
+	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		wrs := []verbs.WR{
 			{Op: verbs.OpSend, Body: enginetest.Pattern(3000)},
 			{Op: verbs.OpImmediate, Body: enginetest.Pattern(8)},
@@ -94,7 +95,7 @@ func pushWRs(s region.STag, data, sum []byte, ans *verbs.Answer, w verbs.Complet
 }
 
 // pushTarget returns a responder's memory for a push, and the hash of a record.
-func pushTarget(t *testing.T, y *Conn) (mem *enginetest.Persisting, s region.STag, data, sum []byte) {
+func pushTarget(t *testing.T, y *rdmap.Conn) (mem *enginetest.Persisting, s region.STag, data, sum []byte) {
 	t.Helper()
 	mem = &enginetest.Persisting{Mem: make([]byte, 1<<16), Stop: make(chan struct{})}
 	reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights, Hash: region.SHA256})
@@ -110,12 +111,12 @@ func pushTarget(t *testing.T, y *Conn) (mem *enginetest.Persisting, s region.STa
 // connsCommit: write, flush, verify, atomic write and flush in one Post, and so in one flight: none
 // waits for a response. Sends pass a flush that hangs, and the responses come in order.
 func connsCommit(t *testing.T, e ends) {
-	cfg := &Config{Extensions: verbs.ExtCommit}
+	cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
 	go x.Serve()
 	var ans verbs.Answer
-	var w Waiter
+	var w rdmap.Waiter
 	w.Reset()
 	if err := x.Post(append(pushWRs(s, data, sum, &ans, &w), verbs.WR{Op: verbs.OpSend, Body: []byte("passes")})); err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func connsCommit(t *testing.T, e ends) {
 // connsCommitFails is connsCommit with a hash that is not that of the record: the tail does not move,
 // and both sides know why.
 func connsCommitFails(t *testing.T, e ends) {
-	cfg := &Config{Extensions: verbs.ExtCommit}
+	cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
 	close(mem.Stop)
@@ -146,7 +147,7 @@ func connsCommitFails(t *testing.T, e ends) {
 	served := make(chan error, 1)
 	go func() { served <- y.Serve() }()
 	var ans verbs.Answer
-	var w Waiter
+	var w rdmap.Waiter
 	w.Reset()
 	if err := x.Post(pushWRs(s, data, sum, &ans, &w)); err != nil {
 		t.Fatal(err)

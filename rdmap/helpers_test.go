@@ -1,0 +1,418 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"io"
+	"math/big"
+	"net"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+func IdleMemory(t *testing.T, markers bool) {
+	const n = 100
+	clients, conns := make([]net.Conn, n), make([]*Conn, n)
+	xs := make([]*Conn, n)
+	for i := range n {
+		p, q := TcpPair(t)
+		clients[i] = p
+		h := new(Caller)
+		xs[i], conns[i] = Connect(t, p, q, &Config{Handler: h, Markers: markers}, &Config{Handler: Echoer{}, Markers: markers})
+	}
+	before := inUse()
+	for i := range n {
+		go conns[i].Serve()
+		for range 20 {
+			w := &xs[i].cfg.Handler.(*Caller).W
+			w.Reset()
+			if err := xs[i].Post([]verbs.WR{{Op: verbs.OpSend, Body: make([]byte, 4000)}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := xs[i].Wait(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	grown := 0
+	for range 50 { // ticks, which a busy machine delays
+		time.Sleep(3 * tickEvery)
+		if grown = (inUse() - before) / n; grown <= 16<<10 {
+			break
+		}
+	}
+	t.Logf("markers %v: %d octets for each pair of connections", markers, grown)
+	if grown > 16<<10 {
+		t.Errorf("an idle pair costs %d octets more than before its traffic", grown)
+	}
+}
+
+func inUse() int {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}
+
+// Everything returns what arrives at c until its end.
+func Everything(t *testing.T, c net.Conn) []byte {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(time.Minute))
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Errorf("waiting for the end of the stream: %v", err)
+	}
+	return b
+}
+
+// Echoer answers every Send with its payload.
+type Echoer struct{}
+
+func (Echoer) HandleRecv(c *Conn, m *verbs.Message) {
+	c.PostRecv(1)
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
+}
+
+func (Echoer) HandleClose(*Conn, error) {}
+
+// Caller completes one Waiter per message.
+type Caller struct{ W Waiter }
+
+func (h *Caller) HandleRecv(c *Conn, m *verbs.Message) {
+	c.PostRecv(1)
+	h.W.Complete(nil)
+}
+
+func (h *Caller) HandleClose(*Conn, error) {}
+
+// Wires are the byte streams on which every test of a Conn runs.
+var Wires = map[string]func(t testing.TB) (net.Conn, net.Conn){
+	"pipe": func(testing.TB) (net.Conn, net.Conn) { return rdmaptest.Pipe() },
+	"tcp":  TcpPair,
+	"tls":  tlsPair,
+	"unix": unixPair,
+}
+
+func TcpPair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	return dialPair(t, "tcp", "127.0.0.1:0")
+}
+
+// Connect runs the startup on two ends and closes both when the test is over.
+func Connect(t testing.TB, a, b net.Conn, ca, cb *Config) (*Conn, *Conn) {
+	t.Helper()
+	x, y := Client(a, ca), Server(b, cb)
+	errs := make(chan error, 1)
+	go func() { errs <- y.Handshake(context.Background()) }()
+	if err := x.Handshake(context.Background()); err != nil {
+		t.Fatalf("initiator: %v", err)
+	}
+	if err := <-errs; err != nil {
+		t.Fatalf("responder: %v", err)
+	}
+	t.Cleanup(func() {
+		go x.Close()
+		y.Close()
+		<-x.Done()
+	})
+	return x, y
+}
+
+func OnWires(t *testing.T, f func(t *testing.T, a, b net.Conn)) {
+	for name, wire := range Wires {
+		t.Run(name, func(t *testing.T) {
+			a, b := wire(t)
+			f(t, a, b)
+		})
+	}
+}
+
+// TlsConfig is the server's side of tlsPair, with a self-signed certificate.
+var TlsConfig = sync.OnceValues(func() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	tmpl := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &tmpl, &tmpl, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, nil
+})
+
+// tlsPair returns a connection of crypto/tls over TCP; the first Read or Write at each end runs the TLS
+// handshake.
+func tlsPair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	cfg, err := TlsConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := TcpPair(t)
+	return tls.Client(a, &tls.Config{InsecureSkipVerify: true}), tls.Server(b, cfg)
+}
+
+func unixPair(t testing.TB) (net.Conn, net.Conn) {
+	t.Helper()
+	return dialPair(t, "unix", filepath.Join(t.TempDir(), "s"))
+}
+
+// dialPair returns a connection of the given network within this host.
+func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
+	t.Helper()
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := net.Dial(network, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// WaitCold waits until c is cold.
+func WaitCold(t *testing.T, c *Conn) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); c.reader.Active(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the connection does not become idle")
+		}
+	}
+}
+
+// hanging is memory whose flushes wait until they are released.
+type hanging struct {
+	*enginetest.Persisting
+	Entered, Release chan struct{}
+}
+
+func NewHanging() *hanging {
+	return &hanging{&enginetest.Persisting{Mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
+}
+
+func (m *hanging) Persist(off, n int) error {
+	m.Entered <- struct{}{}
+	<-m.Release
+	return m.Persisting.Persist(off, n)
+}
+
+// Collector keeps the messages of its upcalls.
+type Collector struct {
+	Mu     sync.Mutex
+	Msgs   [][]byte
+	Closed error
+	Got    chan struct{} // one token per message
+	Over   chan struct{}
+}
+
+func NewCollector() *Collector {
+	return &Collector{Got: make(chan struct{}, 1024), Over: make(chan struct{})}
+}
+
+func (h *Collector) HandleRecv(c *Conn, m *verbs.Message) {
+	h.Mu.Lock()
+	h.Msgs = append(h.Msgs, bytes.Clone(m.Data))
+	h.Mu.Unlock()
+	c.PostRecv(1)
+	h.Got <- struct{}{}
+}
+
+func (h *Collector) HandleClose(_ *Conn, err error) {
+	h.Closed = err
+	close(h.Over)
+}
+
+func Within(t *testing.T, what string, ch <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s did not arrive", what)
+	}
+}
+
+func MustRegister(t testing.TB, c *Conn, n int, a region.Access) region.Region {
+	t.Helper()
+	reg, err := c.Register(make([]byte, n), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+// RawResponder connects an engine, as initiator, to a Peer.
+func RawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.Peer) {
+	t.Helper()
+	x := Client(a, cfg)
+	ch := make(chan error, 1)
+	go func() { ch <- x.Handshake(t.Context()) }()
+	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ch; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
+	return x, p
+}
+
+// MixEnds are the ways in which a connection ends in the middle.
+var MixEnds = []func(x, y *Conn){
+	func(x, _ *Conn) { x.Close() },
+	func(x, _ *Conn) { x.Abort(enginetest.ErrTest) },
+	func(_, y *Conn) { y.Terminate(verbs.TermCode{}, nil) },
+	func(_, y *Conn) { y.nc.Close() },
+}
+
+var Background = context.Background()
+
+// Counter counts messages and posts nothing.
+type Counter struct {
+	mu  sync.Mutex
+	got int
+}
+
+func (h *Counter) HandleRecv(*Conn, *verbs.Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
+
+func (h *Counter) HandleClose(*Conn, error) {}
+
+func (h *Counter) N() int { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
+
+func Cancellable(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithCancel(t.Context())
+}
+
+// Calls is a small RPC protocol: every Send carries a number, and the answer carries it too. The reading role is designed
+// for such a use. It counts what goes wrong.
+type Calls struct {
+	mu      sync.Mutex
+	Pending map[uint64]*Waiter
+	strays  int // answers nobody waits for: those of cancelled calls
+	closed  atomic.Bool
+}
+
+func (h *Calls) HandleRecv(c *Conn, m *verbs.Message) {
+	c.PostRecv(1)
+	id := binary.BigEndian.Uint64(m.Data)
+	h.mu.Lock()
+	w := h.Pending[id]
+	delete(h.Pending, id)
+	if w == nil {
+		h.strays++
+	}
+	h.mu.Unlock()
+	if w != nil {
+		w.Complete(nil)
+	}
+}
+
+func (h *Calls) HandleClose(_ *Conn, err error) {
+	h.closed.Store(true)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, w := range h.Pending {
+		w.Complete(err)
+		delete(h.Pending, id)
+	}
+}
+
+func (h *Calls) Call(ctx context.Context, c *Conn, id uint64, size int) error {
+	w := new(Waiter)
+	w.Reset()
+	h.mu.Lock()
+	h.Pending[id] = w
+	h.mu.Unlock()
+	msg := make([]byte, max(size, 8))
+	binary.BigEndian.PutUint64(msg, id)
+	err := c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg}})
+	if err == nil {
+		err = c.Wait(ctx, w)
+	}
+	h.mu.Lock()
+	delete(h.Pending, id)
+	h.mu.Unlock()
+	return err
+}
+
+// Shuffler answers out of order, and now and then from another goroutine.
+type Shuffler struct {
+	Wg   sync.WaitGroup
+	late [][]byte
+	n    int
+}
+
+func (h *Shuffler) HandleRecv(c *Conn, m *verbs.Message) {
+	c.PostRecv(1)
+	h.n++
+	switch {
+	case h.n%7 == 0:
+		msg := bytes.Clone(m.Data)
+		h.Wg.Go(func() { _ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg}}) })
+	case h.n%3 == 0:
+		h.late = append(h.late, bytes.Clone(m.Data))
+	default:
+		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
+	}
+}
+
+// HandleIdle sends the delayed answers, the last one first.
+func (h *Shuffler) HandleIdle(c *Conn) {
+	for len(h.late) > 0 {
+		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Body: h.late[len(h.late)-1]}})
+		h.late = h.late[:len(h.late)-1]
+	}
+}
+
+func (h *Shuffler) HandleClose(*Conn, error) {}
+
+// Blocker echoes messages. It blocks on those that begin with 'b' until it is released, after HandOff if the test asks for
+// that.
+type Blocker struct {
+	HandOff bool
+	Release chan struct{}
+	Handed  atomic.Int32
+	Damaged atomic.Bool
+}
+
+func (h *Blocker) HandleRecv(c *Conn, m *verbs.Message) {
+	c.PostRecv(1)
+	before := bytes.Clone(m.Data)
+	if len(m.Data) > 0 && m.Data[0] == 'b' {
+		if h.HandOff && c.HandOff() {
+			h.Handed.Add(1)
+		}
+		<-h.Release
+	}
+	if !bytes.Equal(before, m.Data) {
+		h.Damaged.Store(true) // the loan ended too early
+	}
+	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
+}
+
+func (h *Blocker) HandleClose(*Conn, error) {}

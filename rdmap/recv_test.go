@@ -1,0 +1,86 @@
+package rdmap
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// TestLimitEvent: the event occurs once, at once if the limit is reached already, and again after Arm.
+func TestLimitEvent(t *testing.T) {
+	q := NewRecvQueue(3)
+	n := 0
+	count := func() { n++ }
+	q.Arm(3, count)
+	for i, want := range []int{1, 1, 1} {
+		if !q.q.Take() || n != want {
+			t.Errorf("receive %d: %d events", i, n)
+		}
+	}
+	if q.q.Take() {
+		t.Error("took a receive although there is none")
+	}
+	q.Arm(1, count)
+	if n != 2 {
+		t.Errorf("armed below the limit: %d events", n)
+	}
+	q.Arm(1, func() { q.Post(10); q.Arm(10, count) })
+	if n != 2 || q.Posted() != 10 {
+		t.Errorf("posted in the event: %d events, %d receives", n, q.Posted())
+	}
+	q.Arm(0, count)
+	q.q.Take()
+	if n != 2 {
+		t.Error("the event occurred although it was disarmed")
+	}
+}
+
+// TestWaitSolicitedWaiters: an event wakes everybody who waits for one, and a message wakes one of those who wait for
+// messages. Those who have given up do not disturb the others.
+func TestWaitSolicitedWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := rdmaptest.Pipe()
+		x, y := Connect(t, a, b, nil, nil)
+		over, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 5)
+		for _, ctx := range []context.Context{over, t.Context(), t.Context()} {
+			go func() { errs <- y.WaitSolicited(ctx) }()
+		}
+		synctest.Wait()
+		cancel()
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		recv := make(chan *verbs.Message, 1)
+		go func() { m, _ := y.Recv(t.Context()); recv <- m }()
+		synctest.Wait()
+		if err := x.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-recv
+		synctest.Wait()
+		if len(errs) != 0 {
+			t.Fatal("woken by a plain Send")
+		}
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSendSE}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m := y.TryRecv(); m == nil || !m.Solicited || len(y.inbox.alerts) != 0 {
+			t.Error(m, len(y.inbox.alerts))
+		}
+	})
+	a, b := rdmaptest.Pipe()
+	_, y := Connect(t, a, b, nil, &Config{Handler: &Counter{}})
+	if err := y.WaitSolicited(t.Context()); !errors.Is(err, verbs.ErrHasHandler) {
+		t.Error(err)
+	}
+}
