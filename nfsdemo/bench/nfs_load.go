@@ -199,16 +199,15 @@ func (l *load) drive(o op, depth int, dur time.Duration, over <-chan struct{}, d
 
 // call makes one call.
 func (f *benchFile) call(ctx context.Context, n *nfsclient.Node, o op, buf []byte) (err error) {
+	var off int64
+	if o.size > 0 {
+		off = f.next.Add(1) % (f.size / int64(o.size)) * int64(o.size)
+	}
 	switch o.kind {
 	case opGetAttr:
-		return f.c.Refresh(ctx, n)
+		err = f.c.Refresh(ctx, n)
 	case opLookup:
 		_, err = f.c.Child(ctx, f.c.Root(), path.Base(f.n.Path))
-		return err
-	}
-	pieces := f.size / int64(o.size)
-	off := f.next.Add(1) % pieces * int64(o.size)
-	switch o.kind {
 	case opRead:
 		_, err = f.c.ReadAt(ctx, n, buf, off)
 	case opWriteSync:

@@ -96,14 +96,12 @@ func (x *owner) find() error {
 	if uid == 0 || uid == caller.None {
 		return err
 	}
-	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
-	if err != nil {
-		return nil // a user without a name has no groups
-	}
-	ids, _ := u.GroupIds() // the primary group at least
-	for _, id := range append([]string{u.Gid}, ids...) {
-		if n, err := strconv.ParseUint(id, 10, 32); err == nil {
-			x.user.GIDs = append(x.user.GIDs, uint32(n))
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil { // without a name he has no groups
+		ids, _ := u.GroupIds() // the primary group at least
+		for _, id := range append([]string{u.Gid}, ids...) {
+			if n, err := strconv.ParseUint(id, 10, 32); err == nil {
+				x.user.GIDs = append(x.user.GIDs, uint32(n))
+			}
 		}
 	}
 	return nil

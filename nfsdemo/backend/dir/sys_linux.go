@@ -46,13 +46,11 @@ func (f *FS) begin(path string) error {
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return err
 	}
+	kind := int64(fs.Type) //nolint:unconvert // another type on other machines
 	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
-	s.noBirth = int64(fs.Type) == unix.OVERLAYFS_SUPER_MAGIC //nolint:unconvert // another type on other machines
-	switch int64(fs.Type) {                                  //nolint:unconvert
-	case unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
-		f.noReserve = true
-	}
-	f.share.watch.open(int64(fs.Type)) //nolint:unconvert
+	s.noBirth = kind == unix.OVERLAYFS_SUPER_MAGIC
+	f.noReserve = kind == unix.XFS_SUPER_MAGIC || kind == unix.BTRFS_SUPER_MAGIC || kind == unix.TMPFS_MAGIC
+	f.share.watch.open(kind)
 	s.lacks = f.tryHandles()
 	s.handled = s.lacks == ""
 	root, err := f.identify(fd)
