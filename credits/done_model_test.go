@@ -1,6 +1,7 @@
-package credits
+package credits_test
 
 import (
+	"github.com/stag-rdma/stag/credits"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ type window interface {
 
 // ours is the Requester as package rpcrdma uses it.
 type ours struct {
-	Requester
+	credits.Requester
 	paid int
 }
 
@@ -83,7 +84,7 @@ type doneModel struct {
 	t       *testing.T
 	rng     *rand.Rand
 	w       window
-	p       Responder
+	p       credits.Responder
 	asked   uint32
 	most    int
 	up      []bool // in flight to the server: an RDMA_DONE, or a call
@@ -180,10 +181,10 @@ func TestDoneModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range 1000 {
 		limit := uint32(1 + rng.IntN(12))
-		m := &doneModel{t: t, rng: rng, asked: uint32(1 + rng.IntN(12)), most: 1 + rng.IntN(6), p: NewResponder(limit)}
+		m := &doneModel{t: t, rng: rng, asked: uint32(1 + rng.IntN(12)), most: 1 + rng.IntN(6), p: credits.NewResponder(limit)}
 		m.w = &literal{grant: 1}
 		if i%2 == 0 {
-			q := NewRequester(m.asked)
+			q := credits.NewRequester(m.asked)
 			q.KeepDone(true)
 			m.w = &ours{Requester: q}
 		}

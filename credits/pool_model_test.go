@@ -1,7 +1,8 @@
-package credits
+package credits_test
 
 import (
 	"flag"
+	"github.com/stag-rdma/stag/credits"
 	"math/rand/v2"
 	"testing"
 )
@@ -10,9 +11,9 @@ var poolSteps = flag.Int("pool.steps", 1_000_000, "steps of TestPoolModel")
 
 // poolClient is a client and its connection to a server whose connections share a pool.
 type poolClient struct {
-	q       Requester
-	p       Responder
-	s       Share
+	q       credits.Requester
+	p       credits.Responder
+	s       credits.Share
 	joined  bool
 	eager   bool      // makes calls
 	waiting int       // calls without a credit
@@ -27,14 +28,14 @@ type poolClient struct {
 type poolModel struct {
 	t       *testing.T
 	rnd     *rand.Rand
-	pool    Pool
+	pool    credits.Pool
 	clients []*poolClient
 	count   map[string]int
 }
 
 func newPoolModel(t *testing.T, seed uint64) *poolModel {
 	rnd := rand.New(rand.NewPCG(seed, 4))
-	m := &poolModel{t: t, rnd: rnd, pool: NewPool(1 + rnd.Uint32N(200)), count: map[string]int{}}
+	m := &poolModel{t: t, rnd: rnd, pool: credits.NewPool(1 + rnd.Uint32N(200)), count: map[string]int{}}
 	for range 1 + rnd.IntN(40) {
 		m.clients = append(m.clients, new(poolClient))
 	}
@@ -50,7 +51,7 @@ func (m *poolModel) connect(c *poolClient) {
 	}
 	ask := []uint32{0, 1, 1 + m.rnd.Uint32N(100), 1<<32 - 1}
 	c.asks = [2]uint32{ask[m.rnd.IntN(4)], ask[m.rnd.IntN(4)]}
-	c.q, c.p = NewRequester(1+m.rnd.Uint32N(64)), NewResponder(1)
+	c.q, c.p = credits.NewRequester(1+m.rnd.Uint32N(64)), credits.NewResponder(1)
 	c.calls, c.serving, c.back, c.grant, c.joined = 0, nil, nil, 1, true
 	m.pool.Join(&c.s)
 	c.p.Posted(c.p.Need())

@@ -1,7 +1,8 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"errors"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"reflect"
 	"slices"
 	"testing"
@@ -67,12 +68,12 @@ func TestReset(t *testing.T) {
 		clean func(v any) // what a legal value cannot hold
 		but   []string
 	}{
-		"call":              {v: new(Call)},
-		"call, short":       {v: new(Call), but: chunked, clean: func(v any) { v.(*Call).Result.Read = false }},
-		"call, reply read":  {v: new(Call), but: []string{"Plan"}},
-		"inbound":           {v: new(Inbound)},
-		"reply":             {v: new(Reply)},
-		"call, only a sink": {v: new(Call), clean: func(v any) { v.(*Call).Plan = Plan{Sink: true}; v.(*Call).Result.Read = false }},
+		"call":              {v: new(rpcrdma.Call)},
+		"call, short":       {v: new(rpcrdma.Call), but: chunked, clean: func(v any) { v.(*rpcrdma.Call).Result.Read = false }},
+		"call, reply read":  {v: new(rpcrdma.Call), but: []string{"Plan"}},
+		"inbound":           {v: new(rpcrdma.Inbound)},
+		"reply":             {v: new(rpcrdma.Reply)},
+		"call, only a sink": {v: new(rpcrdma.Call), clean: func(v any) { v.(*rpcrdma.Call).Plan = rpcrdma.Plan{Sink: true}; v.(*rpcrdma.Call).Result.Read = false }},
 	} {
 		v := reflect.ValueOf(tt.v).Elem()
 		fill(v, tt.but...)

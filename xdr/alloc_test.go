@@ -1,7 +1,8 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
+	"github.com/stag-rdma/stag/xdr"
 	"runtime"
 	"testing"
 )
@@ -26,50 +27,50 @@ func TestNoAllocs(t *testing.T) {
 	var (
 		call    = unhex(t, goldenCall)
 		reply   = unhex(t, goldenProgMis)
-		items   = AppendOpaque(AppendUint64(AppendUint32(nil, 1), 2), make([]byte, 100))
+		items   = xdr.AppendOpaque(xdr.AppendUint64(xdr.AppendUint32(nil, 1), 2), make([]byte, 100))
 		hdr     = goldenHeader()
-		rh      = ReplyHeader{XID: 1, Accept: ProgMismatch, Low: 3, High: 3}
+		rh      = xdr.ReplyHeader{XID: 1, Accept: xdr.ProgMismatch, Low: 3, High: 3}
 		cred    = goldenCred()
 		body    = cred.Append(nil)
 		buf     = make([]byte, 0, 4096)
-		gotCall CallHeader
-		gotRep  ReplyHeader
+		gotCall xdr.CallHeader
+		gotRep  xdr.ReplyHeader
 	)
 	for _, tc := range []struct {
 		name string
 		f    func()
 	}{
 		{"items", func() {
-			d := NewDecoder(items)
+			d := xdr.NewDecoder(items)
 			sink.n = uint64(d.Uint32()) + d.Uint64()
 			sink.b = d.Opaque(1 << 20)
 			sink.err = d.ErrIn("items")
 		}},
 		{"append items", func() {
-			b := AppendString(AppendBool(AppendUint64(buf[:0], 9), true), "name")
-			sink.b = AppendOpaque(b, body)
+			b := xdr.AppendString(xdr.AppendBool(xdr.AppendUint64(buf[:0], 9), true), "name")
+			sink.b = xdr.AppendOpaque(b, body)
 		}},
-		{"append call", func() { sink.b = AppendCall(buf[:0], &hdr) }},
+		{"append call", func() { sink.b = xdr.AppendCall(buf[:0], &hdr) }},
 		{"parse call", func() {
-			d := NewDecoder(call)
+			d := xdr.NewDecoder(call)
 			sink.err = gotCall.Parse(&d)
 		}},
 		{"refusal", func() {
 			r, _ := gotCall.Refusal(nil)
 			sink.n = uint64(r.XID)
 		}},
-		{"append reply", func() { sink.b = AppendReply(buf[:0], &rh) }},
+		{"append reply", func() { sink.b = xdr.AppendReply(buf[:0], &rh) }},
 		{"parse reply", func() {
-			d := NewDecoder(reply)
+			d := xdr.NewDecoder(reply)
 			sink.err = gotRep.Parse(&d)
 		}},
 		{"append credential", func() { sink.b = cred.Append(buf[:0]) }},
 		{"parse credential, warm", func() { sink.err = cred.Parse(body) }},
 		{"peek", func() {
-			xid, _, _ := PeekXID(call)
+			xid, _, _ := xdr.PeekXID(call)
 			sink.n = uint64(xid)
 		}},
-		{"record mark", func() { sink.b = AppendRecordMark(buf[:0], 40, true) }},
+		{"record mark", func() { sink.b = xdr.AppendRecordMark(buf[:0], 40, true) }},
 	} {
 		if n := testing.AllocsPerRun(100, tc.f); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", tc.name, n)
@@ -84,7 +85,7 @@ func TestNoAllocs(t *testing.T) {
 func TestRecordNoAllocs(t *testing.T) {
 	stream := fragment(fragment(nil, pattern(3000), 1000), pattern(60_000))
 	src := bytes.NewReader(stream)
-	r := NewRecordReader(src, 0)
+	r := xdr.NewRecordReader(src, 0)
 	buf := make([]byte, 0, 64<<10)
 	n := testing.AllocsPerRun(50, func() {
 		src.Reset(stream)

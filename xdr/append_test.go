@@ -1,4 +1,4 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"github.com/stag-rdma/stag/xdr"
 	"pgregory.net/rapid"
 )
 
@@ -15,20 +16,20 @@ func TestAppend(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{"uint32", AppendUint32(dirty(64), 0x01020304), "01020304"},
-		{"int32", AppendInt32(dirty(64), -2), "fffffffe"},
-		{"uint64", AppendUint64(dirty(64), 0x0102030405060708), "0102030405060708"},
-		{"int64", AppendInt64(dirty(64), -2), "fffffffffffffffe"},
-		{"true", AppendBool(dirty(64), true), "00000001"},
-		{"false", AppendBool(dirty(64), false), "00000000"},
-		{"fixed 0", AppendFixedOpaque(dirty(64), nil), ""},
-		{"fixed 1", AppendFixedOpaque(dirty(64), []byte("a")), "61000000"},
-		{"fixed 4", AppendFixedOpaque(dirty(64), []byte("abcd")), "61626364"},
-		{"opaque 0", AppendOpaque(dirty(64), nil), "00000000"},
-		{"opaque 2", AppendOpaque(dirty(64), []byte("ab")), "0000000261620000"},
-		{"string 3", AppendString(dirty(64), "abc"), "0000000361626300"},
-		{"pad of 5", AppendPad(dirty(64), 5), "000000"},
-		{"pad of 8", AppendPad(dirty(64), 8), ""},
+		{"uint32", xdr.AppendUint32(dirty(64), 0x01020304), "01020304"},
+		{"int32", xdr.AppendInt32(dirty(64), -2), "fffffffe"},
+		{"uint64", xdr.AppendUint64(dirty(64), 0x0102030405060708), "0102030405060708"},
+		{"int64", xdr.AppendInt64(dirty(64), -2), "fffffffffffffffe"},
+		{"true", xdr.AppendBool(dirty(64), true), "00000001"},
+		{"false", xdr.AppendBool(dirty(64), false), "00000000"},
+		{"fixed 0", xdr.AppendFixedOpaque(dirty(64), nil), ""},
+		{"fixed 1", xdr.AppendFixedOpaque(dirty(64), []byte("a")), "61000000"},
+		{"fixed 4", xdr.AppendFixedOpaque(dirty(64), []byte("abcd")), "61626364"},
+		{"opaque 0", xdr.AppendOpaque(dirty(64), nil), "00000000"},
+		{"opaque 2", xdr.AppendOpaque(dirty(64), []byte("ab")), "0000000261620000"},
+		{"string 3", xdr.AppendString(dirty(64), "abc"), "0000000361626300"},
+		{"pad of 5", xdr.AppendPad(dirty(64), 5), "000000"},
+		{"pad of 8", xdr.AppendPad(dirty(64), 8), ""},
 	} {
 		if got := hex.EncodeToString(tc.got); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
@@ -46,21 +47,21 @@ type item struct {
 func (i *item) append(b []byte) []byte {
 	switch i.kind {
 	case 0:
-		return AppendUint32(b, uint32(i.num))
+		return xdr.AppendUint32(b, uint32(i.num))
 	case 1:
-		return AppendInt64(b, int64(i.num))
+		return xdr.AppendInt64(b, int64(i.num))
 	case 2:
-		return AppendBool(b, i.num&1 == 1)
+		return xdr.AppendBool(b, i.num&1 == 1)
 	case 3:
-		return AppendFixedOpaque(b, i.data)
+		return xdr.AppendFixedOpaque(b, i.data)
 	case 4:
-		return AppendOpaque(b, i.data)
+		return xdr.AppendOpaque(b, i.data)
 	case 5:
-		return AppendString(b, string(i.data))
+		return xdr.AppendString(b, string(i.data))
 	case 6:
-		return AppendInt32(b, int32(i.num))
+		return xdr.AppendInt32(b, int32(i.num))
 	}
-	return AppendUint64(b, i.num)
+	return xdr.AppendUint64(b, i.num)
 }
 
 // naive writes the item octet by octet.
@@ -87,7 +88,7 @@ func (i *item) naive(w *bytes.Buffer) {
 }
 
 // read reads the item back and reports whether it is the same.
-func (i *item) read(d *Decoder) bool {
+func (i *item) read(d *xdr.Decoder) bool {
 	switch i.kind {
 	case 0:
 		return d.Uint32() == uint32(i.num)
@@ -126,7 +127,7 @@ func TestItemsRoundTrip(t *testing.T) {
 		if !bytes.Equal(b, w.Bytes()) {
 			t.Fatalf("wrote %x, want %x", b, w.Bytes())
 		}
-		d := NewDecoder(b)
+		d := xdr.NewDecoder(b)
 		for i := range items {
 			if !items[i].read(&d) {
 				t.Fatalf("item %d of %x does not read back: %v", i, b, d.Err())
@@ -136,7 +137,7 @@ func TestItemsRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range b {
-			d := NewDecoder(b[:n])
+			d := xdr.NewDecoder(b[:n])
 			for i := range items {
 				items[i].read(&d)
 			}

@@ -1,7 +1,8 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
+	"github.com/stag-rdma/stag/xdr"
 	"testing"
 )
 
@@ -10,7 +11,7 @@ func BenchmarkDecodeWords(b *testing.B) {
 	b.SetBytes(int64(len(in)))
 	b.ReportAllocs()
 	for b.Loop() {
-		d := NewDecoder(in)
+		d := xdr.NewDecoder(in)
 		for range 21 {
 			sink.n += uint64(d.Uint32())
 		}
@@ -22,9 +23,9 @@ func BenchmarkParseCall(b *testing.B) {
 	in := unhex(b, goldenCall)
 	b.SetBytes(int64(len(in)))
 	b.ReportAllocs()
-	var h CallHeader
+	var h xdr.CallHeader
 	for b.Loop() {
-		d := NewDecoder(in)
+		d := xdr.NewDecoder(in)
 		sink.err = h.Parse(&d)
 	}
 }
@@ -42,16 +43,16 @@ func BenchmarkAppendCall(b *testing.B) {
 	buf := make([]byte, 0, 128)
 	b.ReportAllocs()
 	for b.Loop() {
-		sink.b = AppendCall(buf, &h)
+		sink.b = xdr.AppendCall(buf, &h)
 	}
 }
 
 func BenchmarkParseReply(b *testing.B) {
 	in := unhex(b, goldenSuccess)
 	b.ReportAllocs()
-	var h ReplyHeader
+	var h xdr.ReplyHeader
 	for b.Loop() {
-		d := NewDecoder(in)
+		d := xdr.NewDecoder(in)
 		sink.err = h.Parse(&d)
 	}
 }
@@ -59,7 +60,7 @@ func BenchmarkParseReply(b *testing.B) {
 func BenchmarkRecord64K(b *testing.B) {
 	stream := fragment(nil, make([]byte, 64<<10))
 	src := bytes.NewReader(nil)
-	r := NewRecordReader(src, 0)
+	r := xdr.NewRecordReader(src, 0)
 	buf := make([]byte, 0, 64<<10)
 	b.SetBytes(int64(len(stream)))
 	b.ReportAllocs()

@@ -1,8 +1,9 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
 	"errors"
+	"github.com/stag-rdma/stag/xdr"
 	"io"
 	"math"
 	"testing"
@@ -41,22 +42,22 @@ func FuzzCallHeader(f *testing.F) {
 		"01020304 00000000 00000002 00000001 00000001 00000001 00000000 00000000 00000000 00000190")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		bounded(t, len(b), func() {
-			var h CallHeader
-			d := NewDecoder(b)
+			var h xdr.CallHeader
+			d := xdr.NewDecoder(b)
 			err := h.Parse(&d)
 			r, owed := h.Refusal(err)
 			if owed && (r.Err() == nil || r.XID != h.XID) {
 				t.Errorf("a refusal that refuses nothing: %+v", r)
 			}
-			if err != nil || h.RPCVers != RPCVersion {
+			if err != nil || h.RPCVers != xdr.RPCVersion {
 				return
 			}
-			again := AppendCall(nil, &h)
+			again := xdr.AppendCall(nil, &h)
 			if len(again) != d.Offset() || h.Size() != len(again) {
 				t.Errorf("%d octets read, %d written, Size %d", d.Offset(), len(again), h.Size())
 			}
 			samePrefix(t, again, b, 24)
-			if stat := h.CheckAuth(); (stat == AuthOK) == owed {
+			if stat := h.CheckAuth(); (stat == xdr.AuthOK) == owed {
 				t.Errorf("CheckAuth %v, refused %v", stat, owed)
 			}
 		})
@@ -76,17 +77,17 @@ func FuzzReplyHeader(f *testing.F) {
 		"01020304000000010000000000000006ffffffff")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		bounded(t, len(b), func() {
-			var h ReplyHeader
-			d := NewDecoder(b)
+			var h xdr.ReplyHeader
+			d := xdr.NewDecoder(b)
 			if h.Parse(&d) != nil {
 				return
 			}
-			again := AppendReply(nil, &h)
+			again := xdr.AppendReply(nil, &h)
 			if len(again) != d.Offset() || h.Size() != len(again) {
 				t.Errorf("%d octets read, %d written, Size %d", d.Offset(), len(again), h.Size())
 			}
 			samePrefix(t, again, b, 16)
-			if (h.Err() == nil) != (!h.Denied && h.Accept == Success) {
+			if (h.Err() == nil) != (!h.Denied && h.Accept == xdr.Success) {
 				t.Errorf("Err %v of %+v", h.Err(), h)
 			}
 		})
@@ -103,9 +104,9 @@ func FuzzSysCred(f *testing.F) {
 	f.Add(unhex(f, "00000000000000000000000000000000ffffffff"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		bounded(t, len(b), func() {
-			c, err := ParseSysCred(b)
-			h := CallHeader{RPCVers: 2, Cred: Auth{Flavor: AuthSys, Body: b}}
-			if (err == nil) != (h.CheckAuth() == AuthOK) {
+			c, err := xdr.ParseSysCred(b)
+			h := xdr.CallHeader{RPCVers: 2, Cred: xdr.Auth{Flavor: xdr.AuthSys, Body: b}}
+			if (err == nil) != (h.CheckAuth() == xdr.AuthOK) {
 				t.Errorf("parsed with %v, CheckAuth %v", err, h.CheckAuth())
 			}
 			if err == nil && len(c.Append(nil)) != len(b) {
@@ -125,7 +126,7 @@ func FuzzDecoder(f *testing.F) {
 	f.Add([]byte{7, 8, 8, 200, 3, 0}, unhex(f, "0000000200000001000000020000000300000004"))
 	f.Fuzz(func(t *testing.T, prog, b []byte) {
 		bounded(t, len(b), func() {
-			d := NewDecoder(b)
+			d := xdr.NewDecoder(b)
 			for ; len(prog) >= 2; prog = prog[2:] {
 				before := d
 				step(&d, prog[0]%10, int(prog[1]))
@@ -140,7 +141,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-func step(d *Decoder, op byte, n int) {
+func step(d *xdr.Decoder, op byte, n int) {
 	switch op {
 	case 0:
 		d.Uint32()
@@ -175,8 +176,8 @@ func FuzzRecordReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, chop byte) {
 		const limit = 1 << 16
 		bounded(t, len(stream), func() {
-			whole := NewRecordReader(bytes.NewReader(stream), limit)
-			cut := NewRecordReader(&stride{stream, int(chop) + 1}, limit)
+			whole := xdr.NewRecordReader(bytes.NewReader(stream), limit)
+			cut := xdr.NewRecordReader(&stride{stream, int(chop) + 1}, limit)
 			for {
 				a, errA := whole.Next(nil)
 				b, errB := cut.Next(nil)

@@ -1,7 +1,8 @@
-package xdr
+package xdr_test
 
 import (
 	"encoding/hex"
+	"github.com/stag-rdma/stag/xdr"
 	"strings"
 	"testing"
 )
@@ -46,15 +47,15 @@ func dirty(n int) []byte {
 
 func TestGoldenRPCBind(t *testing.T) {
 	var b []byte
-	b = AppendUint32(AppendUint32(b, 100003), 3)
-	b = AppendString(AppendString(AppendString(b, "rdma"), ""), "")
+	b = xdr.AppendUint32(xdr.AppendUint32(b, 100003), 3)
+	b = xdr.AppendString(xdr.AppendString(xdr.AppendString(b, "rdma"), ""), "")
 	if got := hex.EncodeToString(b); got != goldenGetAddr {
 		t.Errorf("GETADDR args = %s, want %s", got, goldenGetAddr)
 	}
-	if got := hex.EncodeToString(AppendString(nil, "192.0.2.7.78.81")); got != goldenUaddr {
+	if got := hex.EncodeToString(xdr.AppendString(nil, "192.0.2.7.78.81")); got != goldenUaddr {
 		t.Errorf("GETADDR result = %s, want %s", got, goldenUaddr)
 	}
-	d := NewDecoder(unhex(t, goldenUaddr))
+	d := xdr.NewDecoder(unhex(t, goldenUaddr))
 	if got := d.String(64); got != "192.0.2.7.78.81" || d.End() != nil {
 		t.Errorf("universal address = %q, %v", got, d.End())
 	}

@@ -1,4 +1,4 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 
 	oracle "github.com/davecgh/go-xdr/xdr2"
 	"github.com/google/go-cmp/cmp"
+	"github.com/stag-rdma/stag/xdr"
 	"pgregory.net/rapid"
 )
 
@@ -47,12 +48,12 @@ func TestAgainstOracle(t *testing.T) {
 		if _, err := oracle.Marshal(w, &v); err != nil {
 			t.Fatal(err)
 		}
-		b := AppendInt64(AppendUint64(AppendInt32(AppendUint32(nil, v.U32), v.I32), v.U64), v.I64)
-		b = AppendString(AppendOpaque(AppendBool(b, v.B), v.O), v.S)
+		b := xdr.AppendInt64(xdr.AppendUint64(xdr.AppendInt32(xdr.AppendUint32(nil, v.U32), v.I32), v.U64), v.I64)
+		b = xdr.AppendString(xdr.AppendOpaque(xdr.AppendBool(b, v.B), v.O), v.S)
 		if !bytes.Equal(b, w.Bytes()) {
 			t.Fatalf("wrote %x, oracle %x", b, w.Bytes())
 		}
-		d := NewDecoder(w.Bytes())
+		d := xdr.NewDecoder(w.Bytes())
 		if d.Uint32() != v.U32 || d.Int32() != v.I32 || d.Uint64() != v.U64 || d.Int64() != v.I64 ||
 			d.Bool() != v.B || !bytes.Equal(d.Opaque(40), v.O) || d.String(len(v.S)) != v.S || d.End() != nil {
 			t.Fatalf("read of %x: %v", w.Bytes(), d.Err())
@@ -62,23 +63,23 @@ func TestAgainstOracle(t *testing.T) {
 
 func TestHeadersAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		body := rapid.SliceOfN(rapid.Byte(), 0, MaxAuthBody)
-		cred := SysCred{
-			Stamp: rapid.Uint32().Draw(t, "stamp"), MachineName: rapid.StringN(0, 60, MaxMachineName).Draw(t, "name"),
+		body := rapid.SliceOfN(rapid.Byte(), 0, xdr.MaxAuthBody)
+		cred := xdr.SysCred{
+			Stamp: rapid.Uint32().Draw(t, "stamp"), MachineName: rapid.StringN(0, 60, xdr.MaxMachineName).Draw(t, "name"),
 			UID: rapid.Uint32().Draw(t, "uid"), GID: rapid.Uint32().Draw(t, "gid"),
-			GIDs: rapid.SliceOfN(rapid.Uint32(), 1, MaxGIDs).Draw(t, "gids"),
+			GIDs: rapid.SliceOfN(rapid.Uint32(), 1, xdr.MaxGIDs).Draw(t, "gids"),
 		}
-		h := CallHeader{
+		h := xdr.CallHeader{
 			XID: rapid.Uint32().Draw(t, "xid"), RPCVers: 2, Prog: rapid.Uint32().Draw(t, "prog"),
 			Vers: rapid.Uint32().Draw(t, "vers"), Proc: rapid.Uint32().Draw(t, "proc"),
-			Cred: cred.Auth(), Verf: Auth{Flavor: AuthFlavor(rapid.Uint32().Draw(t, "flavor")), Body: body.Draw(t, "verf")},
+			Cred: cred.Auth(), Verf: xdr.Auth{Flavor: xdr.AuthFlavor(rapid.Uint32().Draw(t, "flavor")), Body: body.Draw(t, "verf")},
 		}
 		var oc oracleCall
-		if _, err := oracle.Unmarshal(bytes.NewReader(AppendCall(nil, &h)), &oc); err != nil {
+		if _, err := oracle.Unmarshal(bytes.NewReader(xdr.AppendCall(nil, &h)), &oc); err != nil {
 			t.Fatal(err)
 		}
 		want := oracleCall{
-			h.XID, MsgCall, 2, h.Prog, h.Vers, h.Proc,
+			h.XID, xdr.MsgCall, 2, h.Prog, h.Vers, h.Proc,
 			uint32(h.Cred.Flavor), h.Cred.Body, uint32(h.Verf.Flavor), h.Verf.Body,
 		}
 		if len(want.VerfBody) == 0 {
@@ -91,7 +92,7 @@ func TestHeadersAgainstOracle(t *testing.T) {
 		if _, err := oracle.Unmarshal(bytes.NewReader(oc.CredBody), &os); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(cred, SysCred(os)); diff != "" {
+		if diff := cmp.Diff(cred, xdr.SysCred(os)); diff != "" {
 			t.Fatalf("credential, -ours +oracle:\n%s", diff)
 		}
 	})
@@ -103,7 +104,7 @@ func FuzzAgainstOracle(f *testing.F) {
 	f.Add(unhex(f, "00000001000000000000000200000001000000036162630000000002616200ff"))
 	f.Add(unhex(f, "000000010000000000000002000000020000000361626300"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d := NewDecoder(b)
+		d := xdr.NewDecoder(b)
 		u32, i64, flag, o, s := d.Uint32(), d.Int64(), d.Bool(), d.Opaque(1<<16), d.String(1<<16)
 		od := oracle.NewDecoderLimited(bytes.NewReader(b), 1<<16)
 		wu32, _, e1 := od.DecodeUint()

@@ -1,9 +1,10 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"github.com/stag-rdma/stag/xdr"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -21,13 +22,13 @@ func TestAppendRecordMark(t *testing.T) {
 		{40, false, "00000028"},
 		{0, false, "00000000"},
 		{0, true, "80000000"},
-		{MaxFragment, true, "ffffffff"},
+		{xdr.MaxFragment, true, "ffffffff"},
 	} {
-		b := AppendRecordMark(dirty(8), tc.n, tc.last)
+		b := xdr.AppendRecordMark(dirty(8), tc.n, tc.last)
 		if got := hex.EncodeToString(b); got != tc.want {
 			t.Errorf("AppendRecordMark(%d, %v) = %s, want %s", tc.n, tc.last, got, tc.want)
 		}
-		if n, last := parseMark(b); n != tc.n || last != tc.last {
+		if n, last := xdr.ParseMark(b); n != tc.n || last != tc.last {
 			t.Errorf("parseMark(%s) = %d, %v", tc.want, n, last)
 		}
 	}
@@ -36,17 +37,17 @@ func TestAppendRecordMark(t *testing.T) {
 			t.Error("a negative length was accepted")
 		}
 	}()
-	AppendRecordMark(nil, -1, true)
+	xdr.AppendRecordMark(nil, -1, true)
 }
 
 // fragment appends p as a record cut into fragments of the sizes given, the
 // rest in the last one.
 func fragment(b, p []byte, sizes ...int) []byte {
 	for _, n := range sizes {
-		b = append(AppendRecordMark(b, n, false), p[:n]...)
+		b = append(xdr.AppendRecordMark(b, n, false), p[:n]...)
 		p = p[n:]
 	}
-	return append(AppendRecordMark(b, len(p), true), p...)
+	return append(xdr.AppendRecordMark(b, len(p), true), p...)
 }
 
 // pattern returns n octets that differ from place to place.
@@ -80,7 +81,7 @@ func TestRecordsJoin(t *testing.T) {
 	}
 	for name, wrap := range readers {
 		t.Run(name, func(t *testing.T) {
-			r := NewRecordReader(wrap(bytes.NewReader(stream)), 0)
+			r := xdr.NewRecordReader(wrap(bytes.NewReader(stream)), 0)
 			var buf []byte
 			for i, want := range records {
 				got, err := r.Next(buf)
@@ -108,14 +109,14 @@ func TestRecordTooLarge(t *testing.T) {
 		{"at the bound in three", fragment(nil, make([]byte, 100), 40, 60), true},
 		{"above it", fragment(nil, make([]byte, 101)), false},
 		{"above it in two", fragment(nil, make([]byte, 101), 100), false},
-		{"announced only", AppendRecordMark(nil, MaxFragment, true), false},
-		{"announced only, more to come", AppendRecordMark(nil, MaxFragment, false), false},
-		{"sum wraps 2^32", append(append(AppendRecordMark(nil, 8, false), make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff), false},
+		{"announced only", xdr.AppendRecordMark(nil, xdr.MaxFragment, true), false},
+		{"announced only, more to come", xdr.AppendRecordMark(nil, xdr.MaxFragment, false), false},
+		{"sum wraps 2^32", append(append(xdr.AppendRecordMark(nil, 8, false), make([]byte, 8)...), 0xff, 0xff, 0xff, 0xff), false},
 		{"16 empty fragments", fragment(nil, make([]byte, 4), make([]int, 16)...), true},
 		{"17 empty fragments", fragment(nil, make([]byte, 4), make([]int, 17)...), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := NewRecordReader(bytes.NewReader(append(tc.stream, fragment(nil, nil)...)), 100)
+			r := xdr.NewRecordReader(bytes.NewReader(append(tc.stream, fragment(nil, nil)...)), 100)
 			_, err := r.Next(nil)
 			if tc.ok {
 				if err != nil {
@@ -123,10 +124,10 @@ func TestRecordTooLarge(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, ErrRange) {
+			if !errors.Is(err, xdr.ErrRange) {
 				t.Fatalf("error %v, want ErrRange", err)
 			}
-			if _, again := r.Next(nil); !errors.Is(again, ErrRange) {
+			if _, again := r.Next(nil); !errors.Is(again, xdr.ErrRange) {
 				t.Errorf("a later Next returned %v", again)
 			}
 		})
@@ -136,7 +137,7 @@ func TestRecordTooLarge(t *testing.T) {
 func TestRecordCut(t *testing.T) {
 	stream := fragment(nil, pattern(5000), 3, 2400)
 	for n := range stream {
-		r := NewRecordReader(bytes.NewReader(stream[:n]), 0)
+		r := xdr.NewRecordReader(bytes.NewReader(stream[:n]), 0)
 		want := io.ErrUnexpectedEOF
 		if n == 0 {
 			want = io.EOF
@@ -169,7 +170,7 @@ func fail(err error) func(p []byte) (int, error) {
 func TestRecordDeadline(t *testing.T) {
 	stream := fragment(nil, []byte("abcd"))
 	late := os.ErrDeadlineExceeded
-	r := NewRecordReader(&script{fail(late), give(stream[:2]), fail(late), give(stream[2:]), give(stream[:5]), fail(late)}, 0)
+	r := xdr.NewRecordReader(&script{fail(late), give(stream[:2]), fail(late), give(stream[2:]), give(stream[:5]), fail(late)}, 0)
 	for range 2 {
 		if _, err := r.Next(nil); !errors.Is(err, late) {
 			t.Fatalf("error %v, want a deadline", err)
@@ -190,13 +191,13 @@ func TestRecordNoProgress(t *testing.T) {
 	for i := range stuck {
 		stuck[i] = fail(nil)
 	}
-	if _, err := NewRecordReader(&stuck, 0).Next(nil); !errors.Is(err, io.ErrNoProgress) {
+	if _, err := xdr.NewRecordReader(&stuck, 0).Next(nil); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("error %v, want io.ErrNoProgress", err)
 	}
 }
 
 func TestRecordBuffered(t *testing.T) {
-	r := NewRecordReader(bytes.NewReader(append(fragment(nil, []byte("abcd")), "next"...)), 0)
+	r := xdr.NewRecordReader(bytes.NewReader(append(fragment(nil, []byte("abcd")), "next"...)), 0)
 	if _, err := r.Next(nil); err != nil || string(r.Buffered()) != "next" {
 		t.Errorf("buffered %q, %v, want \"next\"", r.Buffered(), err)
 	}
@@ -204,13 +205,13 @@ func TestRecordBuffered(t *testing.T) {
 
 // A mark that announces 4 MiB, followed by a few octets, costs what came.
 func TestRecordMemory(t *testing.T) {
-	stream := append(AppendRecordMark(nil, DefaultMaxRecord, true), make([]byte, 1000)...)
+	stream := append(xdr.AppendRecordMark(nil, xdr.DefaultMaxRecord, true), make([]byte, 1000)...)
 	got := allocated(func() {
-		if _, err := NewRecordReader(bytes.NewReader(stream), 0).Next(nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := xdr.NewRecordReader(bytes.NewReader(stream), 0).Next(nil); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("error %v", err)
 		}
 	})
-	if got > 3*growStep {
+	if got > 3*xdr.GrowStep {
 		t.Errorf("%d octets allocated for 1,004 received", got)
 	}
 }
@@ -233,7 +234,7 @@ func TestRecordsRandom(t *testing.T) {
 		}
 		stream, want = fragment(stream, rec, sizes...), append(want, rec)
 	}
-	r := NewRecordReader(&chopped{r: bytes.NewReader(stream), rnd: rnd}, 0)
+	r := xdr.NewRecordReader(&chopped{r: bytes.NewReader(stream), rnd: rnd}, 0)
 	buf := make([]byte, 0, 100)
 	for i, rec := range want {
 		got, err := r.Next(buf)

@@ -1,7 +1,8 @@
-package xdr
+package xdr_test
 
 import (
 	"encoding/hex"
+	"github.com/stag-rdma/stag/xdr"
 	"testing"
 )
 
@@ -9,21 +10,21 @@ func TestCheckAuth(t *testing.T) {
 	c := goldenCred()
 	for _, tc := range []struct {
 		name       string
-		cred, verf Auth
-		want       AuthStat
+		cred, verf xdr.Auth
+		want       xdr.AuthStat
 	}{
-		{"none", Auth{}, Auth{}, AuthOK},
-		{"none with a body", Auth{Body: make([]byte, 4)}, Auth{}, AuthBadCred},
-		{"sys", c.Auth(), Auth{}, AuthOK},
-		{"sys, no body", Auth{Flavor: AuthSys}, Auth{}, AuthBadCred},
-		{"sys, verifier not none", c.Auth(), Auth{Flavor: AuthSys}, AuthBadVerf},
-		{"none, verifier with a body", Auth{}, Auth{Body: make([]byte, 4)}, AuthBadVerf},
-		{"short", Auth{Flavor: AuthShort}, Auth{}, AuthRejectedCred},
-		{"dh", Auth{Flavor: AuthDH}, Auth{}, AuthBadCred},
-		{"gss", Auth{Flavor: RPCSECGSS, Body: make([]byte, 20)}, Auth{}, AuthBadCred},
-		{"unknown", Auth{Flavor: 390003}, Auth{}, AuthBadCred},
+		{"none", xdr.Auth{}, xdr.Auth{}, xdr.AuthOK},
+		{"none with a body", xdr.Auth{Body: make([]byte, 4)}, xdr.Auth{}, xdr.AuthBadCred},
+		{"sys", c.Auth(), xdr.Auth{}, xdr.AuthOK},
+		{"sys, no body", xdr.Auth{Flavor: xdr.AuthSys}, xdr.Auth{}, xdr.AuthBadCred},
+		{"sys, verifier not none", c.Auth(), xdr.Auth{Flavor: xdr.AuthSys}, xdr.AuthBadVerf},
+		{"none, verifier with a body", xdr.Auth{}, xdr.Auth{Body: make([]byte, 4)}, xdr.AuthBadVerf},
+		{"short", xdr.Auth{Flavor: xdr.AuthShort}, xdr.Auth{}, xdr.AuthRejectedCred},
+		{"dh", xdr.Auth{Flavor: xdr.AuthDH}, xdr.Auth{}, xdr.AuthBadCred},
+		{"gss", xdr.Auth{Flavor: xdr.RPCSECGSS, Body: make([]byte, 20)}, xdr.Auth{}, xdr.AuthBadCred},
+		{"unknown", xdr.Auth{Flavor: 390003}, xdr.Auth{}, xdr.AuthBadCred},
 	} {
-		h := CallHeader{RPCVers: 2, Cred: tc.cred, Verf: tc.verf}
+		h := xdr.CallHeader{RPCVers: 2, Cred: tc.cred, Verf: tc.verf}
 		if got := h.CheckAuth(); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
@@ -48,12 +49,12 @@ func TestRefusal(t *testing.T) {
 		{"empty: no reply", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var h CallHeader
-			d := NewDecoder(unhex(t, tc.call))
+			var h xdr.CallHeader
+			d := xdr.NewDecoder(unhex(t, tc.call))
 			r, owed := h.Refusal(h.Parse(&d))
 			got := ""
 			if owed {
-				got = hex.EncodeToString(AppendReply(nil, &r))
+				got = hex.EncodeToString(xdr.AppendReply(nil, &r))
 			}
 			if got != tc.want {
 				t.Errorf("answer %q, want %q", got, tc.want)

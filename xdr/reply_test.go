@@ -1,4 +1,4 @@
-package xdr
+package xdr_test
 
 import (
 	"encoding/hex"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // Value, octets, error text; every prefix fails.
@@ -13,61 +14,61 @@ func TestReplyGolden(t *testing.T) {
 	const xid = 0x01020304
 	for _, tc := range []struct {
 		name string
-		h    ReplyHeader
+		h    xdr.ReplyHeader
 		hex  string
 		err  string
 	}{
-		{"success", ReplyHeader{XID: xid}, goldenSuccess, ""},
+		{"success", xdr.ReplyHeader{XID: xid}, goldenSuccess, ""},
 		{
 			"verifier",
-			ReplyHeader{XID: xid, Verf: Auth{Flavor: 6, Body: []byte("abcde")}},
+			xdr.ReplyHeader{XID: xid, Verf: xdr.Auth{Flavor: 6, Body: []byte("abcde")}},
 			"01020304000000010000000000000006000000056162636465000000 00000000", "",
 		},
 		{
 			"empty verifier of a flavor",
-			ReplyHeader{XID: xid, Verf: Auth{Flavor: 6}},
+			xdr.ReplyHeader{XID: xid, Verf: xdr.Auth{Flavor: 6}},
 			"01020304000000010000000000000006 0000000000000000", "",
 		},
 		{
 			"program unavailable",
-			ReplyHeader{XID: xid, Accept: ProgUnavail},
+			xdr.ReplyHeader{XID: xid, Accept: xdr.ProgUnavail},
 			"010203040000000100000000000000000000000000000001", "PROG_UNAVAIL",
 		},
 		{
 			"program mismatch",
-			ReplyHeader{XID: xid, Accept: ProgMismatch, Low: 3, High: 3},
+			xdr.ReplyHeader{XID: xid, Accept: xdr.ProgMismatch, Low: 3, High: 3},
 			goldenProgMis, "PROG_MISMATCH, versions 3 to 3",
 		},
 		{
 			"procedure unavailable",
-			ReplyHeader{XID: xid, Accept: ProcUnavail},
+			xdr.ReplyHeader{XID: xid, Accept: xdr.ProcUnavail},
 			"010203040000000100000000000000000000000000000003", "PROC_UNAVAIL",
 		},
-		{"garbage", ReplyHeader{XID: xid, Accept: GarbageArgs}, goldenGarbageArgs, "GARBAGE_ARGS"},
+		{"garbage", xdr.ReplyHeader{XID: xid, Accept: xdr.GarbageArgs}, goldenGarbageArgs, "GARBAGE_ARGS"},
 		{
 			"system error",
-			ReplyHeader{XID: xid, Accept: SystemErr},
+			xdr.ReplyHeader{XID: xid, Accept: xdr.SystemErr},
 			"010203040000000100000000000000000000000000000005", "SYSTEM_ERR",
 		},
 		{
 			"rpc mismatch",
-			ReplyHeader{XID: xid, Denied: true, Reject: RPCMismatch, Low: 2, High: 2},
+			xdr.ReplyHeader{XID: xid, Denied: true, Reject: xdr.RPCMismatch, Low: 2, High: 2},
 			goldenRPCMis, "RPC_MISMATCH, versions 2 to 2",
 		},
 		{
 			"too weak",
-			ReplyHeader{XID: xid, Denied: true, Reject: AuthError, AuthStat: AuthTooWeak},
+			xdr.ReplyHeader{XID: xid, Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthTooWeak},
 			goldenTooWeak, "AUTH_ERROR, AUTH_TOOWEAK",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want := unhex(t, tc.hex)
-			b := AppendReply(dirty(64), &tc.h)
+			b := xdr.AppendReply(dirty(64), &tc.h)
 			if hex.EncodeToString(b) != hex.EncodeToString(want) || tc.h.Size() != len(want) {
 				t.Errorf("AppendReply = %x, Size %d, want %x", b, tc.h.Size(), want)
 			}
-			got := ReplyHeader{Low: 99, AuthStat: 99, Verf: Auth{Flavor: 99}}
-			d := NewDecoder(append(want, "results!"...))
+			got := xdr.ReplyHeader{Low: 99, AuthStat: 99, Verf: xdr.Auth{Flavor: 99}}
+			d := xdr.NewDecoder(append(want, "results!"...))
 			if err := got.Parse(&d); err != nil || string(d.Rest()) != "results!" {
 				t.Fatalf("Parse: %v, left %q", err, d.Rest())
 			}
@@ -75,8 +76,8 @@ func TestReplyGolden(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			for n := range want {
-				d := NewDecoder(want[:n])
-				if err := got.Parse(&d); !errors.Is(err, ErrShort) {
+				d := xdr.NewDecoder(want[:n])
+				if err := got.Parse(&d); !errors.Is(err, xdr.ErrShort) {
 					t.Errorf("the first %d octets: %v, want ErrShort", n, err)
 				}
 			}
@@ -85,7 +86,7 @@ func TestReplyGolden(t *testing.T) {
 	}
 }
 
-func checkStatusError(t *testing.T, h *ReplyHeader, want string) {
+func checkStatusError(t *testing.T, h *xdr.ReplyHeader, want string) {
 	t.Helper()
 	err := h.Err()
 	if want == "" {
@@ -94,7 +95,7 @@ func checkStatusError(t *testing.T, h *ReplyHeader, want string) {
 		}
 		return
 	}
-	se, ok := errors.AsType[*RPCStatusError](err)
+	se, ok := errors.AsType[*xdr.RPCStatusError](err)
 	if !ok || se.Error() != "xdr: rpc call refused: "+want {
 		t.Fatalf("Err = %v, want %s", err, want)
 	}
@@ -115,11 +116,11 @@ func TestReplyErrors(t *testing.T) {
 		{"auth_stat 15", "01020304 00000001 00000001 00000001 0000000f", "auth_stat", 16},
 		{"verf of 401 octets", "01020304 00000001 00000000 00000000 00000191", "verf", 16},
 	} {
-		var h ReplyHeader
-		d := NewDecoder(unhex(t, tc.hex))
+		var h xdr.ReplyHeader
+		d := xdr.NewDecoder(unhex(t, tc.hex))
 		err := h.Parse(&d)
-		var de *DecodeError
-		if !errors.As(err, &de) || de.Field != tc.field || de.Off != tc.off || !errors.Is(err, ErrRange) {
+		var de *xdr.DecodeError
+		if !errors.As(err, &de) || de.Field != tc.field || de.Off != tc.off || !errors.Is(err, xdr.ErrRange) {
 			t.Errorf("%s: %v, want ErrRange in %s at %d", tc.name, err, tc.field, tc.off)
 		}
 	}

@@ -1,7 +1,8 @@
-package xdr
+package xdr_test
 
 import (
 	"fmt"
+	"github.com/stag-rdma/stag/xdr"
 	"testing"
 )
 
@@ -10,21 +11,21 @@ func TestStatusStrings(t *testing.T) {
 		v    fmt.Stringer
 		want string
 	}{
-		{Success, "SUCCESS"},
-		{SystemErr, "SYSTEM_ERR"},
-		{AcceptStat(6), "AcceptStat(0x6)"},
-		{RPCMismatch, "RPC_MISMATCH"},
-		{AuthError, "AUTH_ERROR"},
-		{RejectStat(0x2a), "RejectStat(0x2a)"},
-		{AuthOK, "AUTH_OK"},
-		{AuthTooWeak, "AUTH_TOOWEAK"},
-		{GSSCtxProblem, "RPCSEC_GSS_CTXPROBLEM"},
-		{AuthStat(1<<32 - 1), "AuthStat(0xffffffff)"},
-		{AuthNone, "AUTH_NONE"},
-		{AuthDH, "AUTH_DH"},
-		{AuthFlavor(4), "AuthFlavor(0x4)"},
-		{RPCSECGSS, "RPCSEC_GSS"},
-		{AuthFlavor(390003), "AuthFlavor(0x5f373)"},
+		{xdr.Success, "SUCCESS"},
+		{xdr.SystemErr, "SYSTEM_ERR"},
+		{xdr.AcceptStat(6), "AcceptStat(0x6)"},
+		{xdr.RPCMismatch, "RPC_MISMATCH"},
+		{xdr.AuthError, "AUTH_ERROR"},
+		{xdr.RejectStat(0x2a), "RejectStat(0x2a)"},
+		{xdr.AuthOK, "AUTH_OK"},
+		{xdr.AuthTooWeak, "AUTH_TOOWEAK"},
+		{xdr.GSSCtxProblem, "RPCSEC_GSS_CTXPROBLEM"},
+		{xdr.AuthStat(1<<32 - 1), "AuthStat(0xffffffff)"},
+		{xdr.AuthNone, "AUTH_NONE"},
+		{xdr.AuthDH, "AUTH_DH"},
+		{xdr.AuthFlavor(4), "AuthFlavor(0x4)"},
+		{xdr.RPCSECGSS, "RPCSEC_GSS"},
+		{xdr.AuthFlavor(390003), "AuthFlavor(0x5f373)"},
 	} {
 		if got := tc.v.String(); got != tc.want {
 			t.Errorf("String = %q, want %q", got, tc.want)

@@ -1,4 +1,4 @@
-package xdr
+package xdr_test
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // goldenCred is the value of goldenSysCred.
-func goldenCred() SysCred {
-	return SysCred{Stamp: 0x5f000001, MachineName: "client1", UID: 1000, GID: 1000, GIDs: []uint32{1000, 27}}
+func goldenCred() xdr.SysCred {
+	return xdr.SysCred{Stamp: 0x5f000001, MachineName: "client1", UID: 1000, GID: 1000, GIDs: []uint32{1000, 27}}
 }
 
 func TestSysCredGolden(t *testing.T) {
@@ -25,12 +26,12 @@ func TestSysCredGolden(t *testing.T) {
 	if a.Size() != len(goldenSysCred)/2 {
 		t.Errorf("Size = %d, want %d", a.Size(), len(goldenSysCred)/2)
 	}
-	got, err := ParseSysCred(a.Body)
+	got, err := xdr.ParseSysCred(a.Body)
 	if diff := cmp.Diff(goldenCred(), got); err != nil || diff != "" {
 		t.Errorf("parsed (%v), -want +got:\n%s", err, diff)
 	}
 	for n := range a.Body {
-		if _, err := ParseSysCred(a.Body[:n]); !errors.Is(err, ErrShort) {
+		if _, err := xdr.ParseSysCred(a.Body[:n]); !errors.Is(err, xdr.ErrShort) {
 			t.Errorf("the first %d octets: %v, want ErrShort", n, err)
 		}
 	}
@@ -42,10 +43,10 @@ func TestSysCredBad(t *testing.T) {
 		whole = c.Append(nil)
 		word  = func(off int, v uint32) []byte {
 			b := slices.Clone(whole)
-			AppendUint32(b[:off], v)
+			xdr.AppendUint32(b[:off], v)
 			return b
 		}
-		name256 = AppendString(make([]byte, 4), strings.Repeat("n", 256))
+		name256 = xdr.AppendString(make([]byte, 4), strings.Repeat("n", 256))
 		gids17  = append(word(24, 17), make([]byte, 4*17-8)...)
 	)
 	for _, tc := range []struct {
@@ -53,21 +54,21 @@ func TestSysCredBad(t *testing.T) {
 		body []byte
 		want error
 	}{
-		{"empty", nil, ErrShort},
-		{"name count 2^32-1", word(4, 1<<32-1), ErrRange},
-		{"name of 256 octets", append(name256, make([]byte, 12)...), ErrRange},
-		{"17 groups", gids17, ErrRange},
-		{"more groups than octets", word(24, 3), ErrShort},
-		{"trailing octets", append(slices.Clone(whole), 0, 0, 0, 0), ErrTrailing},
-		{"fewer groups than octets", word(24, 1), ErrTrailing},
-		{"above 400 octets", append(slices.Clone(whole), make([]byte, 400)...), ErrRange},
+		{"empty", nil, xdr.ErrShort},
+		{"name count 2^32-1", word(4, 1<<32-1), xdr.ErrRange},
+		{"name of 256 octets", append(name256, make([]byte, 12)...), xdr.ErrRange},
+		{"17 groups", gids17, xdr.ErrRange},
+		{"more groups than octets", word(24, 3), xdr.ErrShort},
+		{"trailing octets", append(slices.Clone(whole), 0, 0, 0, 0), xdr.ErrTrailing},
+		{"fewer groups than octets", word(24, 1), xdr.ErrTrailing},
+		{"above 400 octets", append(slices.Clone(whole), make([]byte, 400)...), xdr.ErrRange},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := ParseSysCred(tc.body); !errors.Is(err, tc.want) {
+			if _, err := xdr.ParseSysCred(tc.body); !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)
 			}
-			h := CallHeader{RPCVers: 2, Cred: Auth{Flavor: AuthSys, Body: tc.body}}
-			if got := h.CheckAuth(); got != AuthBadCred {
+			h := xdr.CallHeader{RPCVers: 2, Cred: xdr.Auth{Flavor: xdr.AuthSys, Body: tc.body}}
+			if got := h.CheckAuth(); got != xdr.AuthBadCred {
 				t.Errorf("CheckAuth = %v, want AUTH_BADCRED", got)
 			}
 		})
@@ -77,16 +78,16 @@ func TestSysCredBad(t *testing.T) {
 // What a server would not accept is left out, and the largest credential is
 // within the bound of a body.
 func TestSysCredLargest(t *testing.T) {
-	c := SysCred{MachineName: strings.Repeat("m", 300), GIDs: make([]uint32, 40)}
+	c := xdr.SysCred{MachineName: strings.Repeat("m", 300), GIDs: make([]uint32, 40)}
 	for i := range c.GIDs {
 		c.GIDs[i] = uint32(i)
 	}
 	b := c.Append(nil)
-	got, err := ParseSysCred(b)
-	if err != nil || len(b) > MaxAuthBody {
+	got, err := xdr.ParseSysCred(b)
+	if err != nil || len(b) > xdr.MaxAuthBody {
 		t.Fatalf("%d octets: %v", len(b), err)
 	}
-	if len(got.MachineName) != MaxMachineName || len(got.GIDs) != MaxGIDs || got.GIDs[15] != 15 {
+	if len(got.MachineName) != xdr.MaxMachineName || len(got.GIDs) != xdr.MaxGIDs || got.GIDs[15] != 15 {
 		t.Errorf("name of %d octets, groups %v", len(got.MachineName), got.GIDs)
 	}
 }
@@ -95,7 +96,7 @@ func TestSysCredLargest(t *testing.T) {
 func TestSysCredCopies(t *testing.T) {
 	c := goldenCred()
 	b := c.Append(nil)
-	got, err := ParseSysCred(b)
+	got, err := xdr.ParseSysCred(b)
 	if err != nil {
 		t.Fatal(err)
 	}

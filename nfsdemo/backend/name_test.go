@@ -1,9 +1,10 @@
-package backend
+package backend_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -12,11 +13,11 @@ func TestCheckName(t *testing.T) {
 		"a": nil, ".": nil, "..": nil, "...": nil, strings.Repeat("x", 255): nil,
 		"": nfs3.ErrAcces, "/": nfs3.ErrAcces, "a/b": nfs3.ErrAcces, "\x00": nfs3.ErrAcces, strings.Repeat("x", 256): nfs3.ErrNameTooLong,
 	} {
-		if got := CheckName(name); got != want {
+		if got := backend.CheckName(name); got != want {
 			t.Errorf("%q: %v, want %v", name, got, want)
 		}
 	}
-	if !IsDots(".") || !IsDots("..") || IsDots("...") || IsDots("") {
+	if !backend.IsDots(".") || !backend.IsDots("..") || backend.IsDots("...") || backend.IsDots("") {
 		t.Error("IsDots")
 	}
 }

@@ -1,13 +1,14 @@
-package bench
+package bench_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/bench"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) {
-	ringSize = 256 << 10
+	(*bench.RingSize) = 256 << 10
 	rdmaptest.Main(m)
 }

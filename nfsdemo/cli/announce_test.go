@@ -1,6 +1,7 @@
-package cli
+package cli_test
 
 import (
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,33 +11,33 @@ import (
 func TestMountLine(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		r    readyJSON
+		r    cli.ReadyJSON
 		want string
 	}{
 		{
 			"RDMA",
-			readyJSON{Export: "/srv/data", RDMA: "127.0.0.1:20049", Mount: "127.0.0.1:20048"},
+			cli.ReadyJSON{Export: "/srv/data", RDMA: "127.0.0.1:20049", Mount: "127.0.0.1:20048"},
 			"mount -t nfs -o vers=3,rdma,port=20049,mountport=20048,mountproto=tcp,nolock 127.0.0.1:/srv/data /mnt",
 		},
 		{
 			"MOUNT on the TCP port",
-			readyJSON{Export: "/d", RDMA: "10.0.0.1:1", TCP: "10.0.0.1:2"},
+			cli.ReadyJSON{Export: "/d", RDMA: "10.0.0.1:1", TCP: "10.0.0.1:2"},
 			"mount -t nfs -o vers=3,rdma,port=1,mountport=2,mountproto=tcp,nolock 10.0.0.1:/d /mnt",
 		},
 		{
 			"TCP",
-			readyJSON{Export: "/d", TCP: "[::1]:2"},
+			cli.ReadyJSON{Export: "/d", TCP: "[::1]:2"},
 			"mount -t nfs -o vers=3,proto=tcp,port=2,mountport=2,mountproto=tcp,nolock [::1]:/d /mnt",
 		},
 		{
 			"quoted",
-			readyJSON{Export: "/it's mine", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2"},
+			cli.ReadyJSON{Export: "/it's mine", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2"},
 			`mount -t nfs -o vers=3,rdma,port=1,mountport=2,mountproto=tcp,nolock '1.2.3.4:/it'\''s mine' /mnt`,
 		},
-		{"nowhere to ask", readyJSON{Export: "/d", RDMA: "1.2.3.4:1"}, ""},
+		{"nowhere to ask", cli.ReadyJSON{Export: "/d", RDMA: "1.2.3.4:1"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := mountLine(&tt.r); got != tt.want {
+			if got := cli.MountLine(&tt.r); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
@@ -45,7 +46,7 @@ func TestMountLine(t *testing.T) {
 
 func TestReachable(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:1", "[::1]:1", "odd"} {
-		if got := reachable(addr); got != addr {
+		if got := cli.Reachable(addr); got != addr {
 			t.Errorf("reachable(%q) = %q", addr, got)
 		}
 	}
@@ -54,7 +55,7 @@ func TestReachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, addr := range []string{"0.0.0.0:1", "[::]:1"} {
-		if got := reachable(addr); got != host+":1" {
+		if got := cli.Reachable(addr); got != host+":1" {
 			t.Errorf("reachable(%q) = %q, want %s:1", addr, got, host)
 		}
 	}
@@ -62,7 +63,7 @@ func TestReachable(t *testing.T) {
 
 func TestPortFileIsWhole(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ports")
-	if err := writePortFile(name, &readyJSON{Export: "/d", RDMA: "a:1", PID: 7}); err != nil {
+	if err := cli.WritePortFile(name, &cli.ReadyJSON{Export: "/d", RDMA: "a:1", PID: 7}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(name)
@@ -72,7 +73,7 @@ func TestPortFileIsWhole(t *testing.T) {
 	if list, _ := os.ReadDir(filepath.Dir(name)); len(list) != 1 {
 		t.Error("the temporary file is left")
 	}
-	if err := writePortFile(filepath.Join(name, "x"), &readyJSON{}); err == nil || !strings.HasPrefix(err.Error(), "--port-file") {
+	if err := cli.WritePortFile(filepath.Join(name, "x"), &cli.ReadyJSON{}); err == nil || !strings.HasPrefix(err.Error(), "--port-file") {
 		t.Errorf("got %v", err)
 	}
 }

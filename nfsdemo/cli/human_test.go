@@ -1,6 +1,7 @@
-package cli
+package cli_test
 
 import (
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"io/fs"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ func TestOctets(t *testing.T) {
 		0: "0", 10239: "10239", 10240: "10.0 KiB", 1 << 20: "1.00 MiB", 1<<20 - 1: "1.00 MiB",
 		64 << 20: "64.0 MiB", 300 << 30: "300 GiB", 1 << 63: "8 EiB", 1 << 50: "1.00 PiB",
 	} {
-		if got := octets(n); got != want {
+		if got := cli.Octets(n); got != want {
 			t.Errorf("octets(%d) = %q, want %q", n, got, want)
 		}
 	}
@@ -31,7 +32,7 @@ func TestModeString(t *testing.T) {
 		fs.ModeDevice:                     "b---------",
 		fs.ModeDevice | fs.ModeCharDevice: "c---------",
 	} {
-		if got := modeString(m); got != want {
+		if got := cli.ModeString(m); got != want {
 			t.Errorf("modeString(%v) = %q, want %q", m, got, want)
 		}
 	}
@@ -44,7 +45,7 @@ func TestListTime(t *testing.T) {
 		"Nov  1  2025": time.Date(2025, 11, 1, 8, 5, 0, 0, time.UTC),
 		"Nov 21  2030": time.Date(2030, 11, 21, 8, 5, 0, 0, time.UTC),
 	} {
-		if got := listTime(at, now); got != want {
+		if got := cli.ListTime(at, now); got != want {
 			t.Errorf("listTime(%v) = %q, want %q", at, got, want)
 		}
 	}
@@ -55,7 +56,7 @@ func TestDuration(t *testing.T) {
 		40 * time.Microsecond: "40 us", 2500 * time.Microsecond: "2.5 ms",
 		320 * time.Millisecond: "320 ms", 1500 * time.Millisecond: "1.50 s",
 	} {
-		if got := duration(d); got != want {
+		if got := cli.Duration(d); got != want {
 			t.Errorf("duration(%v) = %q, want %q", d, got, want)
 		}
 	}

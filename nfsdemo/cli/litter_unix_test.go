@@ -1,15 +1,16 @@
 //go:build unix
 
-package cli
+package cli_test
 
 import (
 	"syscall"
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/clitest"
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, Main) }
+func TestMain(m *testing.M) { clitest.Main(m, cli.Main) }
 
 // TestNoLitter: an interrupted command removes its temporary files.
 func TestNoLitter(t *testing.T) {

@@ -1,6 +1,7 @@
-package cli
+package cli_test
 
 import (
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"runtime"
 	"testing"
 )
@@ -9,17 +10,17 @@ import (
 func TestSpareProcs(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	t.Setenv("GOMAXPROCS", "2")
-	spareProcs()
+	cli.SpareProcs()
 	if got := runtime.GOMAXPROCS(0); got != 2 {
 		t.Errorf("told to use 2, uses %d", got)
 	}
 	t.Setenv("GOMAXPROCS", "")
-	spareProcs()
-	if got := runtime.GOMAXPROCS(leastProcs + 1); got != leastProcs {
-		t.Errorf("uses %d, want %d", got, leastProcs)
+	cli.SpareProcs()
+	if got := runtime.GOMAXPROCS(cli.LeastProcs + 1); got != cli.LeastProcs {
+		t.Errorf("uses %d, want %d", got, cli.LeastProcs)
 	}
-	spareProcs()
-	if got := runtime.GOMAXPROCS(0); got != leastProcs+1 {
-		t.Errorf("uses %[2]d of %[1]d processors", leastProcs+1, got)
+	cli.SpareProcs()
+	if got := runtime.GOMAXPROCS(0); got != cli.LeastProcs+1 {
+		t.Errorf("uses %[2]d of %[1]d processors", cli.LeastProcs+1, got)
 	}
 }

@@ -1,4 +1,4 @@
-package mount3
+package mount3_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -49,7 +50,7 @@ func FuzzMemory(f *testing.F) {
 		f.Add(uint32(r.p), r.res, r.bytes())
 	}
 	f.Fuzz(func(t *testing.T, proc uint32, res bool, b []byte) {
-		r := row{p: Proc(proc % ProcCount), res: res}
+		r := row{p: mount3.Proc(proc % mount3.ProcCount), res: res}
 		if m := r.fresh(); parseCost(m, b) > maxCost(len(b)) {
 			t.Fatalf("%T: too much allocated for %d octets", m, len(b))
 		}

@@ -1,4 +1,4 @@
-package mount3
+package mount3_test
 
 import (
 	"bytes"
@@ -10,36 +10,37 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 type row struct {
 	name string
-	p    Proc
+	p    mount3.Proc
 	res  bool
 	msg  nfs3.Message
 	wire string
 }
 
 var table = []row{
-	{"null", ProcNull, false, &nfs3.Void{}, ""},
-	{"umntall", ProcUmntAll, true, &nfs3.Void{}, ""},
-	{"mnt", ProcMnt, false, &PathArgs{"/srv"}, "000000042f737276"},
+	{"null", mount3.ProcNull, false, &nfs3.Void{}, ""},
+	{"umntall", mount3.ProcUmntAll, true, &nfs3.Void{}, ""},
+	{"mnt", mount3.ProcMnt, false, &mount3.PathArgs{"/srv"}, "000000042f737276"},
 	{
-		"mnt ok", ProcMnt, true, &MountRes{Handle: nfs3.FileHandle("fh1"), Flavors: []xdr.AuthFlavor{1, 0}},
+		"mnt ok", mount3.ProcMnt, true, &mount3.MountRes{Handle: nfs3.FileHandle("fh1"), Flavors: []xdr.AuthFlavor{1, 0}},
 		"00000000 00000003 66683100 00000002 00000001 00000000",
 	},
-	{"mnt fail", ProcMnt, true, &MountRes{Status: ErrAcces}, "0000000d"},
+	{"mnt fail", mount3.ProcMnt, true, &mount3.MountRes{Status: mount3.ErrAcces}, "0000000d"},
 	{
-		"dump", ProcDump, true, &DumpRes{Mounts: []Mount{{"c1", "/a"}, {"c2", "/b"}}},
+		"dump", mount3.ProcDump, true, &mount3.DumpRes{Mounts: []mount3.Mount{{"c1", "/a"}, {"c2", "/b"}}},
 		"00000001 00000002 63310000 00000002 2f610000 00000001 00000002 63320000 00000002 2f620000 00000000",
 	},
 	{
-		"export", ProcExport, true, &ExportRes{Exports: []Export{{Dir: "/a", Groups: []string{"g"}}, {Dir: "/b"}}},
+		"export", mount3.ProcExport, true, &mount3.ExportRes{Exports: []mount3.Export{{Dir: "/a", Groups: []string{"g"}}, {Dir: "/b"}}},
 		"00000001 00000002 2f610000 00000001 00000001 67000000 00000000 00000001 00000002 2f620000 00000000 00000000",
 	},
-	{"export none", ProcExport, true, &ExportRes{}, "00000000"},
+	{"export none", mount3.ProcExport, true, &mount3.ExportRes{}, "00000000"},
 }
 
 func (r *row) fresh() nfs3.Message {
@@ -81,32 +82,32 @@ func TestWire(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	long := PathArgs{strings.Repeat("p", MaxPath+1)}
+	long := mount3.PathArgs{strings.Repeat("p", mount3.MaxPath+1)}
 	d := xdr.NewDecoder(long.Append(nil))
-	if err := new(PathArgs).Parse(&d); !errors.Is(err, xdr.ErrRange) {
+	if err := new(mount3.PathArgs).Parse(&d); !errors.Is(err, xdr.ErrRange) {
 		t.Errorf("path of 1025 octets: %v", err)
 	}
 	// A count of flavors far beyond the octets that follow must not allocate memory.
-	b := append((&MountRes{Handle: nfs3.FileHandle("fh12")}).Append(nil)[:12], 0xff, 0xff, 0xff, 0xff)
+	b := append((&mount3.MountRes{Handle: nfs3.FileHandle("fh12")}).Append(nil)[:12], 0xff, 0xff, 0xff, 0xff)
 	d = xdr.NewDecoder(b)
-	if err := new(MountRes).Parse(&d); !errors.Is(err, xdr.ErrShort) {
+	if err := new(mount3.MountRes).Parse(&d); !errors.Is(err, xdr.ErrShort) {
 		t.Errorf("2^32-1 flavours: %v", err)
 	}
 }
 
 func TestNames(t *testing.T) {
 	for want, got := range map[string]fmt.Stringer{
-		"MNT": ProcMnt, "mountproc3(0x6)": Proc(6), "MNT3_OK": OK, "MNT3ERR_SERVERFAULT": ErrServerFault,
-		"mountstat3(0x3)": Status(3),
+		"MNT": mount3.ProcMnt, "mountproc3(0x6)": mount3.Proc(6), "MNT3_OK": mount3.OK, "MNT3ERR_SERVERFAULT": mount3.ErrServerFault,
+		"mountstat3(0x3)": mount3.Status(3),
 	} {
 		if got.String() != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	if OK.Err() != nil || ErrNoEnt.Err().Error() != "mount3: MNT3ERR_NOENT" {
+	if mount3.OK.Err() != nil || mount3.ErrNoEnt.Err().Error() != "mount3: MNT3ERR_NOENT" {
 		t.Error("Err")
 	}
-	if Proc(6).NewArgs() != nil || Proc(6).NewRes() != nil {
+	if mount3.Proc(6).NewArgs() != nil || mount3.Proc(6).NewRes() != nil {
 		t.Error("procedure 6 is known")
 	}
 }
@@ -116,7 +117,7 @@ func FuzzMessages(f *testing.F) {
 		f.Add(uint32(r.p), r.res, r.bytes())
 	}
 	f.Fuzz(func(t *testing.T, proc uint32, res bool, b []byte) {
-		r := row{p: Proc(proc % ProcCount), res: res}
+		r := row{p: mount3.Proc(proc % mount3.ProcCount), res: res}
 		m := r.fresh()
 		d := xdr.NewDecoder(b)
 		if m.Parse(&d) != nil {

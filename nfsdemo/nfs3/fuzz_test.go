@@ -1,15 +1,16 @@
-package nfs3
+package nfs3_test
 
 import (
 	"bytes"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // fuzzMessage checks one message type on arbitrary octets: what parses is encoded again to
 // the octets consumed, except pads, and parses again.
-func fuzzMessage(t *testing.T, fresh func() Message, b []byte) {
+func fuzzMessage(t *testing.T, fresh func() nfs3.Message, b []byte) {
 	m := fresh()
 	d := xdr.NewDecoder(b)
 	if m.Parse(&d) != nil {
@@ -43,10 +44,10 @@ func addSeeds(f *testing.F, res bool) {
 
 func FuzzArgs(f *testing.F) {
 	addSeeds(f, false)
-	f.Fuzz(func(t *testing.T, proc uint32, b []byte) { fuzzMessage(t, Proc(proc%ProcCount).NewArgs, b) })
+	f.Fuzz(func(t *testing.T, proc uint32, b []byte) { fuzzMessage(t, nfs3.Proc(proc%nfs3.ProcCount).NewArgs, b) })
 }
 
 func FuzzRes(f *testing.F) {
 	addSeeds(f, true)
-	f.Fuzz(func(t *testing.T, proc uint32, b []byte) { fuzzMessage(t, Proc(proc%ProcCount).NewRes, b) })
+	f.Fuzz(func(t *testing.T, proc uint32, b []byte) { fuzzMessage(t, nfs3.Proc(proc%nfs3.ProcCount).NewRes, b) })
 }

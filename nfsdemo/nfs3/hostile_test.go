@@ -1,4 +1,4 @@
-package nfs3
+package nfs3_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -13,7 +14,7 @@ import (
 var hostileWords = []uint32{0x00ffffff, 0x3fffffff, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
 
 // parseCost returns how much parsing b as m allocates, including other goroutines.
-func parseCost(m Message, b []byte) uint64 {
+func parseCost(m nfs3.Message, b []byte) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	d := xdr.NewDecoder(b)
@@ -47,9 +48,9 @@ func FuzzMemory(f *testing.F) {
 	for _, r := range table {
 		f.Add(uint32(r.p), r.res, r.wire)
 	}
-	f.Add(uint32(ProcReadDirPlus), true, x(0, 0, 0, 0, 1, 0xffff, 0xffff, uint32(0xffffffff)))
+	f.Add(uint32(nfs3.ProcReadDirPlus), true, x(0, 0, 0, 0, 1, 0xffff, 0xffff, uint32(0xffffffff)))
 	f.Fuzz(func(t *testing.T, proc uint32, res bool, b []byte) {
-		r := row{p: Proc(proc % ProcCount), res: res}
+		r := row{p: nfs3.Proc(proc % nfs3.ProcCount), res: res}
 		if m := r.fresh(); parseCost(m, b) > maxCost(len(b)) {
 			t.Fatalf("%T: too much allocated for %d octets", m, len(b))
 		}

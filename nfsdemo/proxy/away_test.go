@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -17,7 +18,7 @@ import (
 // TestLater: every procedure's answer is a complete one, with the status that asks for patience.
 func TestLater(t *testing.T) {
 	for p := nfs3.ProcGetAttr; p < nfs3.ProcCount; p++ {
-		b := later(nil, p)
+		b := proxy.Later(nil, p)
 		d := xdr.NewDecoder(b)
 		if err := p.NewRes().Parse(&d); err != nil || len(d.Rest()) > 0 {
 			t.Errorf("%v: %v, %d octets left", p, err, len(d.Rest()))
@@ -44,7 +45,7 @@ func TestAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
+	p := &proxy.Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
 		if down.Load() {
 			return nil, errors.New("no server")
 		}

@@ -1,8 +1,9 @@
-package proxy
+package proxy_test
 
 import (
 	"context"
 	"errors"
+	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"io"
 	"net"
 	"os"
@@ -34,7 +35,7 @@ func dial(t *testing.T, l net.Listener) net.Conn {
 // TestEnds: whichever side goes, the other one sees it.
 func TestEnds(t *testing.T) {
 	back, front := listen(t), listen(t)
-	p := &Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
+	p := &proxy.Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(front) }()
 	for _, first := range []string{"client", "server", "proxy"} {
@@ -65,10 +66,10 @@ func TestEnds(t *testing.T) {
 		}
 		s.Close()
 	}
-	if err := <-served; !errors.Is(err, ErrClosed) {
+	if err := <-served; !errors.Is(err, proxy.ErrClosed) {
 		t.Errorf("Serve: %v", err)
 	}
-	if err := p.Serve(listen(t)); !errors.Is(err, ErrClosed) {
+	if err := p.Serve(listen(t)); !errors.Is(err, proxy.ErrClosed) {
 		t.Errorf("Serve after Close: %v", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestEnds(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	down := errors.New("down")
 	front := listen(t)
-	p := &Proxy{Dial: func(context.Context) (net.Conn, error) { return nil, down }}
+	p := &proxy.Proxy{Dial: func(context.Context) (net.Conn, error) { return nil, down }}
 	go p.Serve(front)
 	c := dial(t, front)
 	if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil { // not a call: it is disconnected

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
 // statuses are all of nfsstat3.
@@ -21,11 +22,11 @@ var statuses = []nfs3.Status{
 func TestFit(t *testing.T) {
 	for p := nfs3.ProcGetAttr; p < nfs3.ProcCount; p++ {
 		for _, s := range append(statuses, 42) {
-			got := fit(p, s)
-			if !may(p, got) {
+			got := server.Fit(p, s)
+			if !server.May(p, got) {
 				t.Errorf("%v of %v: %v", s, p, got)
 			}
-			if may(p, s) && got != s {
+			if server.May(p, s) && got != s {
 				t.Errorf("%v of %v became %v", s, p, got)
 			}
 			if (s == nfs3.OK) != (got == nfs3.OK) {
@@ -46,7 +47,7 @@ func TestFit(t *testing.T) {
 		{nfs3.ProcWrite, nfs3.ErrDQuot, nfs3.ErrDQuot},
 		{nfs3.ProcRead, nfs3.ErrNoEnt, nfs3.ErrStale},
 	} {
-		if got := fit(c.p, c.s); got != c.want {
+		if got := server.Fit(c.p, c.s); got != c.want {
 			t.Errorf("%v of %v: %v, want %v", c.s, c.p, got, c.want)
 		}
 	}
@@ -60,12 +61,12 @@ func TestStatusOf(t *testing.T) {
 	}{
 		{nil, nfs3.OK, true}, {nfs3.ErrStale, nfs3.ErrStale, true}, {fmt.Errorf("x: %w", nfs3.ErrNoSpc), nfs3.ErrNoSpc, true}, {errors.New("x"), nfs3.ErrIO, false},
 	} {
-		if s, known := statusOf(c.err); s != c.want || known != c.known {
+		if s, known := server.StatusOf(c.err); s != c.want || known != c.known {
 			t.Errorf("%v: %v, %v", c.err, s, known)
 		}
 	}
 	for _, s := range statuses {
-		if mountStatus(s) == 0 {
+		if server.MountStatus(s) == 0 {
 			t.Errorf("mountstat3 of %v is OK", s)
 		}
 	}

@@ -1,14 +1,15 @@
-package copies
+package copies_test
 
 import "testing"
+import "github.com/stag-rdma/stag/nfsdemo/backend/copies"
 
 func TestOff(t *testing.T) {
-	Start()
-	if got := Stop(); got != 0 {
+	copies.Start()
+	if got := copies.Stop(); got != 0 {
 		t.Errorf("%d", got)
 	}
-	Copy(make([]byte, 4), make([]byte, 4))
-	if got := Stop(); got != 0 {
+	copies.Copy(make([]byte, 4), make([]byte, 4))
+	if got := copies.Stop(); got != 0 {
 		t.Errorf("%d octets counted while off", got)
 	}
 }

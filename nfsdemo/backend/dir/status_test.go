@@ -1,4 +1,4 @@
-package dir
+package dir_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -25,10 +26,10 @@ func TestStatus(t *testing.T) {
 		{os.ErrClosed, nfs3.ErrJukebox},
 		{nfs3.ErrStale, nfs3.ErrStale},
 		{fmt.Errorf("x: %w", nfs3.ErrStale), nfs3.ErrStale},
-		{errMoved, errMoved},
+		{dir.ErrMoved, dir.ErrMoved},
 		{other, other},
 	} {
-		if got := status(c.err); got != c.want {
+		if got := dir.Status(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dir
+package dir_test
 
 import "syscall"
 

@@ -1,6 +1,7 @@
-package main
+package main_test
 
 import (
+	"github.com/stag-rdma/stag/nfsdemo/internal/man"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 // request.
 func TestPages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
-	if err := write(dir); err != nil {
+	if err := main.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{

@@ -1,4 +1,4 @@
-package pushfile
+package pushfile_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -18,7 +19,7 @@ type message interface {
 	Parse(d *xdr.Decoder)
 }
 
-var session = Session{0x10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0x1f}
+var session = pushfile.Session{0x10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0x1f}
 
 const sessionHex = "100102030405060708090a0b0c0d0e1f"
 
@@ -28,17 +29,17 @@ var golden = []struct {
 	m    message
 	hex  string
 }{
-	{"open", &OpenArgs{Session: session, File: nfs3.FileHandle("handl"), Octets: 1 << 32}, sessionHex + "00000005" + "68616e646c000000" + "0000000100000000"},
-	{"opened", &OpenRes{Lease: 7, Reserved: 4096, Max: 65536}, "00000000" + "0000000000000007" + "0000000000001000" + "00010000"},
-	{"refused", &OpenRes{Status: StatusBusy}, "00000002"},
-	{"return", &LeaseArgs{Session: session, Lease: 7}, sessionHex + "0000000000000007"},
-	{"status", &StatusArgs{Session: session}, sessionHex},
+	{"open", &pushfile.OpenArgs{Session: session, File: nfs3.FileHandle("handl"), Octets: 1 << 32}, sessionHex + "00000005" + "68616e646c000000" + "0000000100000000"},
+	{"opened", &pushfile.OpenRes{Lease: 7, Reserved: 4096, Max: 65536}, "00000000" + "0000000000000007" + "0000000000001000" + "00010000"},
+	{"refused", &pushfile.OpenRes{Status: pushfile.StatusBusy}, "00000002"},
+	{"return", &pushfile.LeaseArgs{Session: session, Lease: 7}, sessionHex + "0000000000000007"},
+	{"status", &pushfile.StatusArgs{Session: session}, sessionHex},
 	{
-		"state", &StatusRes{State: State{Applied: 9, Error: nfs3.ErrNoSpc, Record: 10, Lease: 7, Text: "full"}},
+		"state", &pushfile.StatusRes{State: pushfile.State{Applied: 9, Error: nfs3.ErrNoSpc, Record: 10, Lease: 7, Text: "full"}},
 		"00000000" + "0000000000000009" + "0000001c" + "000000000000000a" + "0000000000000007" + "00000004" + "66756c6c",
 	},
-	{"stale", &StatusRes{Status: StatusStaleSession}, "00000008"},
-	{"recall", &RecallArgs{Session: session, Lease: 7, Milliseconds: 10000}, sessionHex + "0000000000000007" + "00002710"},
+	{"stale", &pushfile.StatusRes{Status: pushfile.StatusStaleSession}, "00000008"},
+	{"recall", &pushfile.RecallArgs{Session: session, Lease: 7, Milliseconds: 10000}, sessionHex + "0000000000000007" + "00002710"},
 }
 
 // TestGolden: every message has the octets of docs/pushfile.x, and is read back from them;
@@ -73,8 +74,8 @@ func TestGolden(t *testing.T) {
 
 // TestRecord: octets that are not a record of this version are refused.
 func TestRecord(t *testing.T) {
-	good := (&Record{Lease: 1, Offset: 2, Data: []byte{3}}).Append(nil)
-	if _, err := ParseRecord(good); err != nil {
+	good := (&pushfile.Record{Lease: 1, Offset: 2, Data: []byte{3}}).Append(nil)
+	if _, err := pushfile.ParseRecord(good); err != nil {
 		t.Fatal(err)
 	}
 	change := func(off int, b byte) []byte {
@@ -84,13 +85,13 @@ func TestRecord(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"empty":           nil,
-		"no data":         good[:RecordHead],
+		"no data":         good[:pushfile.RecordHead],
 		"another magic":   change(0, 'x'),
 		"another version": change(3, 2),
 		"no lease":        change(11, 0),
-		"wraps":           (&Record{Lease: 1, Offset: math.MaxUint64, Data: []byte{3}}).Append(nil),
+		"wraps":           (&pushfile.Record{Lease: 1, Offset: math.MaxUint64, Data: []byte{3}}).Append(nil),
 	} {
-		if r, err := ParseRecord(b); !errors.Is(err, ErrRecord) {
+		if r, err := pushfile.ParseRecord(b); !errors.Is(err, pushfile.ErrRecord) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
@@ -99,24 +100,24 @@ func TestRecord(t *testing.T) {
 // TestStatusText: every status tells people something of its own, and a long text is cut.
 func TestStatusText(t *testing.T) {
 	seen := make(map[string]bool)
-	for s := range StatusIO + 2 {
+	for s := range pushfile.StatusIO + 2 {
 		text := s.Error()
 		if seen[text] || strings.HasSuffix(text, ": ") {
 			t.Errorf("status %d: %q", s, text)
 		}
 		seen[text] = true
 	}
-	r := StatusRes{State: State{Text: strings.Repeat("x", 2*MaxText)}}
+	r := pushfile.StatusRes{State: pushfile.State{Text: strings.Repeat("x", 2*pushfile.MaxText)}}
 	d := xdr.NewDecoder(r.Append(nil))
-	if r.Parse(&d); d.End() != nil || len(r.State.Text) != MaxText {
+	if r.Parse(&d); d.End() != nil || len(r.State.Text) != pushfile.MaxText {
 		t.Error(d.End(), len(r.State.Text))
 	}
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add((&Record{Lease: 1, Offset: 2, Data: []byte{3}}).Append(nil))
+	f.Add((&pushfile.Record{Lease: 1, Offset: 2, Data: []byte{3}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := ParseRecord(b)
+		r, err := pushfile.ParseRecord(b)
 		if err == nil && !bytes.Equal(r.Append(nil), b) {
 			t.Errorf("%x is read as %+v", b, r)
 		}

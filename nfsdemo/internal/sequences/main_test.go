@@ -2,7 +2,7 @@
 // our two sides, and judged: the one that a test has just made, and the one in testdata.
 //
 //	go test ./nfsdemo/internal/sequences -update    # makes those in testdata anew
-package sequences
+package sequences_test
 
 import (
 	"context"

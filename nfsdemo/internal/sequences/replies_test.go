@@ -1,4 +1,4 @@
-package sequences
+package sequences_test
 
 import (
 	"context"

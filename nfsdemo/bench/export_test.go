@@ -1,0 +1,7 @@
+package bench
+
+// What the tests need of the inside.
+
+var (
+	RingSize = &ringSize
+)

@@ -1,0 +1,7 @@
+package main
+
+// What the tests need of the inside.
+
+var (
+	Write = write
+)

@@ -1,0 +1,7 @@
+package nfs3
+
+// What the tests need of the inside.
+
+var (
+	StatusNames = &statusNames
+)

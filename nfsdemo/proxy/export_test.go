@@ -1,0 +1,7 @@
+package proxy
+
+// What the tests need of the inside.
+
+var (
+	Later = later
+)
