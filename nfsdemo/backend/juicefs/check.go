@@ -2,6 +2,7 @@ package juicefs
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -183,7 +184,21 @@ func openStore(ctx context.Context, f meta.Format, trust bool) (object.ObjectSto
 			return nil, fmt.Errorf("juicefs: the tiers of volume %s: %w", f.Name, err)
 		}
 	}
+	if err := probe(ctx, blob); err != nil {
+		return nil, fmt.Errorf("juicefs: volume %s cannot keep an object in %s %s, see juicefs config: %w", f.Name, kind, f.Bucket, err)
+	}
 	return blob, nil
+}
+
+// probe writes and removes an object: otherwise a wrong key shows only when clients wait for a COMMIT.
+func probe(ctx context.Context, blob object.ObjectStorage) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	key := "stag-" + rand.Text()
+	if err := blob.Put(ctx, key, strings.NewReader(key)); err != nil {
+		return err
+	}
+	return blob.Delete(ctx, key)
 }
 
 // address is that of a database that holds objects.

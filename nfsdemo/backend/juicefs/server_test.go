@@ -259,6 +259,21 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestNoStore: a server does not start if it cannot keep objects.
+func TestNoStore(t *testing.T) {
+	s3, uri := engines.NewS3(t), engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	s3.Fail.Store(1)
+	engines.Format(t, uri, "minio", s3.Bucket)
+	want := "juicefs: volume test cannot keep an object in minio " + s3.Bucket
+	if v, err := juicefs.Open(t.Context(), uri, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, %v", v, err)
+	}
+	s3.Fail.Store(0)
+	v, err := juicefs.Open(t.Context(), uri, nil)
+	ok(t, err)
+	ok(t, v.Close())
+}
+
 // TestTogether: servers that are the first ones, and start at the same moment, agree on the key and on where locks are.
 func TestTogether(t *testing.T) {
 	uri := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
