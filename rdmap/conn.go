@@ -16,7 +16,7 @@ import (
 // safe for concurrent use.
 type Conn struct {
 	// The state has three owners. mu guards the sending half. The batch being written belongs
-	// to the flusher, of which there is at most one (writer). The receiving half belongs to
+	// to whoever writes (writer). The receiving half belongs to
 	// the holder of the reading role (reader). Locks are taken in the order reader.mu, mu.
 
 	nc        net.Conn
@@ -34,7 +34,7 @@ type Conn struct {
 	mu       sync.Mutex
 	snd      engine.Sender
 	writer   drive.Writer
-	execHere bool      // whoever handles the present input will call executeHere
+	executes bool      // whoever handles the present input will call executeHere
 	full     []*Waiter // those who wait for room in the send queue
 	out      engine.Traffic
 	flushes  uint64
@@ -55,10 +55,10 @@ type Conn struct {
 	reads     atomic.Uint64
 	in        engine.Published
 
-	stall     stall
-	dog       watched
+	wake      wake
+	watchdog  watchdog
 	tick      *drive.Ticker
-	half      half
+	partial   partial
 	keepalive keepalive
 	reader    reader
 	ready     func()       // readable, made once
@@ -89,12 +89,12 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 		Table: c.table, Lock: &c.mu, Sender: &c.snd, Size: c.cfg.RecvSize, Recvs: c.cfg.Recvs, Queue: c.cfg.RecvQueue.shared(), Quota: c.cfg.RecvQuota,
 		Pool: c.cfg.Pool.mem, Keep: c.cfg.Handler == nil, Memory: c.cfg.StallTimeout,
 	})
-	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.unstall
-	c.half.c = c
+	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.memoryBack
+	c.partial.c = c
 	c.keepalive.c = c
 	c.tick = processTicker.Own(c.link.Shared())
-	c.dog.c = c
-	c.dog.t = processDog.Own(c.link.Shared())
+	c.watchdog.c = c
+	c.watchdog.t = processDog.Own(c.link.Shared())
 	return c
 }
 
@@ -159,4 +159,14 @@ func (c *Conn) PostRecv(n int) {
 		return
 	}
 	c.rcv.Recvs.Add(int64(n))
+}
+
+// LimitORD lowers the outbound request depth to n, at least 1, for all later requests: the upper
+// layers may have agreed on fewer Reads at a time than the startup did (RFC 5666 Section 6.2). It
+// never raises the depth. Call it after the startup.
+func (c *Conn) LimitORD(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.snd.ORD = min(c.snd.ORD, max(n, 1))
+	c.state.ORD = c.snd.ORD
 }

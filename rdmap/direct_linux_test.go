@@ -48,14 +48,14 @@ func TestShortRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrived(t, p, 2*engine.ShortRead)
-	if n, err := x.readBurst(true); err != nil || n != engine.ShortRead {
+	if n, err := x.readOnce(true); err != nil || n != engine.ShortRead {
 		t.Errorf("first read brings %d, %v", n, err)
 	}
-	if _, err := x.readBurst(true); err != nil || x.rcv.Direct.To != size {
+	if _, err := x.readOnce(true); err != nil || x.rcv.Direct.To != size {
 		t.Errorf("second read is for %d octets in their place, %v", x.rcv.Direct.To, err)
 	}
 	for !w.Done() {
-		if _, err := x.readBurst(true); err != nil {
+		if _, err := x.readOnce(true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestShortRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrived(t, p, 2*engine.ShortRead)
-	if n, err := x.readBurst(true); err != nil || n < 2*engine.ShortRead {
+	if n, err := x.readOnce(true); err != nil || n < 2*engine.ShortRead {
 		t.Errorf("read of a Write brings %d, %v", n, err)
 	}
 }

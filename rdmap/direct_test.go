@@ -65,7 +65,7 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
 	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]enginetest.Done, len(sizes))}
-	g.half.on.Store(true) // no ticker
+	g.partial.on.Store(true) // no ticker
 	g.rcv.Deframer.CRC = crc
 	g.snd.MULPDU, g.snd.ORD = StagMULPDU, len(sizes)
 	total := 0

@@ -13,7 +13,7 @@ import (
 // startExecutor starts the executor if there is work for it, with mu held. In Serve the reader may be
 // the executor; see executeHere.
 func (c *Conn) startExecutor() {
-	if !c.execHere && c.claimExecutor() {
+	if !c.executes && c.claimExecutor() {
 		go c.exec.run()
 	}
 }
@@ -54,11 +54,11 @@ func (c *Conn) executor(mode drive.Patience) {
 	}
 }
 
-// maxHere is the largest burst, in octets of input, whose reader may be the executor. After more than
+// maxHere is the most input, in octets, whose reader may be the executor. After more than
 // that, more input is likely to be on its way, and should be placed during the execution.
 const maxHere = 128 << 10
 
-// executesHere reports, at the beginning of a burst and with mu held, whether its reader will be the
+// executesHere reports, before input is handled and with mu held, whether its reader will be the
 // executor: in Serve, where nobody waits for the reader, and with a watchdog.
 func (c *Conn) executesHere() bool {
 	return c.reader.State() == drive.Server && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
@@ -70,7 +70,7 @@ func (c *Conn) executesHere() bool {
 // whether the caller still has the role.
 func (c *Conn) executeHere() (kept bool) {
 	c.mu.Lock()
-	c.execHere = false
+	c.executes = false
 	work := c.claimExecutor()
 	c.mu.Unlock()
 	if !work {

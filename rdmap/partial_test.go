@@ -69,7 +69,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 				}
 				a.Close()
 				synctest.Wait()
-				if y.half.rest.Load() != nil {
+				if y.partial.rest.Load() != nil {
 					t.Error("a timer still refers to the connection that has ended")
 				}
 			})

@@ -14,10 +14,10 @@ import (
 // touches the receiving half.
 var errLostRole = errors.New("rdmap: reading role taken over")
 
-// readBurst reads once and handles every FPDU that is complete. It is for the holder of the role. n is
+// readOnce reads once and handles every FPDU that is complete. It is for the holder of the role. n is
 // the number of octets read. The error is drive.ErrInterrupted, errLostRole, or that of a connection that has
 // failed.
-func (c *Conn) readBurst(wait bool) (n int, err error) {
+func (c *Conn) readOnce(wait bool) (n int, err error) {
 	if err := c.beforeRead(wait); err != nil {
 		return 0, err
 	}
@@ -29,11 +29,11 @@ func (c *Conn) beforeRead(wait bool) error {
 	if c.ended() {
 		return c.Err()
 	}
-	if c.half.shrink.Load() {
-		c.half.park()
+	if c.partial.shrink.Load() {
+		c.partial.park()
 	}
 	if c.rcv.Backlog.Len() > 0 {
-		return c.beforeStalledRead(wait)
+		return c.beforeWaitingRead(wait)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 func (c *Conn) handle() error {
 	c.mu.Lock()
 	c.writer.Cork()
-	c.execHere = c.executesHere()
+	c.executes = c.executesHere()
 	c.mu.Unlock()
 	err := c.parse()
 	if errors.Is(err, errLostRole) {
@@ -67,7 +67,7 @@ func (c *Conn) handle() error {
 		h.HandleIdle(c)
 	}
 	c.publish()
-	c.endBurst()
+	c.uncork()
 	if err != nil {
 		c.fail(err)
 	}
@@ -77,8 +77,8 @@ func (c *Conn) handle() error {
 	return err
 }
 
-// endBurst flushes what has been posted during the burst.
-func (c *Conn) endBurst() {
+// uncork flushes what has been posted while input was handled.
+func (c *Conn) uncork() {
 	c.mu.Lock()
 	c.writer.Uncork()
 	mine := c.write()
@@ -115,7 +115,7 @@ func (c *Conn) parse() error {
 		c.st.Release()
 		c.st = nil
 	}
-	c.half.keep(c.st)
+	c.partial.keep(c.st)
 	return nil
 }
 
@@ -162,4 +162,72 @@ func (c *Conn) readFailed(err error) error {
 // publish makes the receive counters visible to Stats.
 func (c *Conn) publish() {
 	c.in.Set(&c.rcv.In)
+}
+
+// source is a Conn as its link sees it. It belongs to the holder of the reading role.
+type source Conn
+
+// intake is what Room has prepared, for Got.
+type intake struct {
+	fresh  bool // the staging was borrowed for this read
+	placed bool // the octets go to their places
+	room   int  // octets of the staging
+	much   bool // the last read filled its room, or brought more than a small staging holds
+}
+
+// Room implements drive.Source. A link that waits with the memory gets little, unless the peer sends much.
+func (s *source) Room(held bool) (flat []byte, places [][]byte) {
+	c, in := (*Conn)(s), &s.intake
+	in.fresh, in.placed = c.st == nil, false
+	switch {
+	case c.st != nil && !held:
+		if places = c.places(); places != nil {
+			in.placed = true
+			return nil, places
+		}
+		if len(c.st.B) < buf.Big {
+			// A parked staging is filled before a big one replaces it: there may be no input.
+			if c.st.W < len(c.st.B) {
+				in.room = len(c.st.B) - c.st.W
+				return c.st.B[c.st.W:], nil
+			}
+			c.st = c.st.Move(buf.Big)
+		}
+	case c.st != nil:
+	case held && !in.much:
+		c.st = buf.NewStaging(buf.Small)
+	default:
+		c.st = buf.NewStaging(buf.Big)
+	}
+	c.st, flat = c.st.Room(c.rcv.Deframer.Need(c.st.Pending()))
+	if in.fresh && !held && c.cfg.BusyPoll <= 0 && c.snd.Long.Load() > 0 {
+		flat = flat[:engine.ShortRead]
+	}
+	in.room = len(flat)
+	return flat, nil
+}
+
+// places returns where the next octets belong if they are the payloads of a Read Response, otherwise nil.
+func (c *Conn) places() [][]byte {
+	if len(c.st.B) < buf.Big || c.st.R == c.st.W || c.cfg.BusyPoll > 0 {
+		return nil
+	}
+	return c.rcv.Places(c.st)
+}
+
+// Got implements drive.Source.
+func (s *source) Got(n int) {
+	c, in := (*Conn)(s), &s.intake
+	switch {
+	case n > 0 && in.placed:
+		c.rcv.Landed(c.st, n)
+	case n > 0:
+		c.st.W += n
+		in.much = n == in.room || n > buf.Small
+	case in.placed:
+		c.rcv.Missed()
+	case in.fresh:
+		c.st.Release()
+		c.st = nil
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // reader is the reading role of a Conn and those who wait for it. Whoever leaves, for whatever reason, and finds the role
@@ -123,7 +124,7 @@ func (c *Conn) readable() {
 		return
 	}
 	for {
-		n, err := c.readBurst(false)
+		n, err := c.readOnce(false)
 		if errors.Is(err, errLostRole) {
 			return
 		}
@@ -139,7 +140,7 @@ func (c *Conn) readable() {
 
 // rearm gives the role back when a watcher is done.
 func (c *Conn) rearm() {
-	blocked := c.rcv.Backlog.Full() // unstall will see to it
+	blocked := c.rcv.Backlog.Full() // memoryBack will see to it
 	c.reader.mu.Lock()
 	c.release(!blocked)
 	c.reader.leave()
@@ -149,7 +150,7 @@ func (c *Conn) rearm() {
 func (c *Conn) parked() {
 	r := &c.reader
 	for {
-		_, err := c.readBurst(true)
+		_, err := c.readOnce(true)
 		if err == nil {
 			continue
 		}
@@ -183,7 +184,7 @@ func (c *Conn) interrupt() {
 		return
 	}
 	c.link.Interrupt()
-	if h := c.stall.hint; h != nil {
+	if h := c.wake.hint; h != nil {
 		hint(h)
 	}
 }
@@ -192,5 +193,66 @@ func (c *Conn) interrupt() {
 func (c *Conn) clearInterrupt() {
 	if !c.ended() {
 		c.link.Resume()
+	}
+}
+
+// Serve gives the reading role to the calling goroutine until the connection ends, and returns the
+// reason for the end: a *ConnError with io.EOF means that the peer closed the connection. If an
+// upcall hands the role off, or the watchdog takes it, another goroutine continues to read. In any
+// case Serve returns at the end of the connection. Errors before that: ErrNoHandshake, ErrServing.
+func (c *Conn) Serve() error {
+	if err := c.startServing(); err != nil {
+		return err
+	}
+	c.serve()
+	<-c.done
+	return c.Err()
+}
+
+func (c *Conn) startServing() error {
+	if err := c.begun(); err != nil {
+		return err
+	}
+	r := &c.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do, ok := r.Serve()
+	if !ok {
+		return verbs.ErrServing
+	}
+	c.act(do)
+	var w Waiter
+	w.Reset()
+	for !r.Take(drive.Server) {
+		if c.ended() {
+			return nil
+		}
+		r.enqueue(&w)
+		r.mu.Unlock()
+		<-w.ch
+		r.mu.Lock()
+		w.dequeue()
+	}
+	c.link.Forget()
+	return nil
+}
+
+// serve reads until the connection fails or the role is lost.
+func (c *Conn) serve() {
+	for c.reader.State() == drive.Server {
+		_, err := c.readOnce(true)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errLostRole):
+			return
+		case errors.Is(err, drive.ErrInterrupted) && !c.ended():
+			c.reader.mu.Lock()
+			c.clearInterrupt()
+			c.reader.mu.Unlock()
+			continue
+		}
+		c.freeReader()
+		return
 	}
 }

@@ -31,7 +31,7 @@ func (c *Conn) Stats() Stats {
 		FPDUsIn: c.in.FPDUs.Load(), OctetsIn: c.in.Octets.Load(),
 		WriteOctetsIn: c.in.WriteOctets.Load(), ReadOctetsIn: c.in.ReadOctets.Load(),
 		Reads:     c.reads.Load(),
-		Takeovers: c.taken.Load(), RecvStalls: c.stalls.Load(), Staging: int(c.half.held.Load()),
+		Takeovers: c.taken.Load(), RecvStalls: c.stalls.Load(), Staging: int(c.partial.held.Load()),
 	}
 	for op := range s.MessagesIn {
 		s.MessagesIn[op] = c.in.Messages[op].Load()

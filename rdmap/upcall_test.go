@@ -138,7 +138,7 @@ func TestWatchdogPace(t *testing.T) {
 	h := &Blocker{Release: make(chan struct{})}
 	x, y := Connect(t, a, b, nil, &Config{Handler: h}) // without the watchdog of the process
 	go y.Serve()
-	w := &watched{c: y, t: drive.NewTicker(watchdogRest, watchdogTick, false)}
+	w := &watchdog{c: y, t: drive.NewTicker(watchdogRest, watchdogTick, false)}
 	look := func(want time.Duration) {
 		t.Helper()
 		if w.Tick(); w.t.Period() != want {

@@ -105,7 +105,7 @@ func TestFlushTurn(t *testing.T) {
 	x.writer.Cork() // the reader is handling what it has read
 	x.mu.Unlock()
 	_ = x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("two")}})
-	x.endBurst()
+	x.uncork()
 	if n := l.tries.Load(); n == 0 || n > flushTurn {
 		t.Errorf("the reader wrote %d batches", n)
 	}

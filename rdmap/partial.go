@@ -11,11 +11,11 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// half looks after the staging that holds an unfinished FPDU of a connection. When nothing has
+// partial looks after the staging that holds an unfinished FPDU of a connection. When nothing has
 // arrived for a tick or two, the staging is exchanged for a smaller one, so that a peer that stops
 // inside an FPDU makes us hold little more than it has sent, and not for ever. While octets arrive
 // nothing is moved, because that would copy them once more.
-type half struct {
+type partial struct {
 	c      *Conn
 	fpdu   engine.PartialFPDU // owned by the ticker
 	on     atomic.Bool        // registered with the ticker
@@ -29,97 +29,97 @@ type half struct {
 }
 
 // tell calls Config.PartialFPDU if octets are held for an FPDU, or were.
-func (h *half) tell(n int) {
-	f := h.c.cfg.PartialFPDU
+func (p *partial) tell(n int) {
+	f := p.c.cfg.PartialFPDU
 	if f == nil {
 		return
 	}
-	h.tellMu.Lock()
-	defer h.tellMu.Unlock()
-	if n > 0 && (h.ended || h.held.Load() == 0) || n == 0 && !h.told.Load() {
+	p.tellMu.Lock()
+	defer p.tellMu.Unlock()
+	if n > 0 && (p.ended || p.held.Load() == 0) || n == 0 && !p.told.Load() {
 		return // it is complete meanwhile
 	}
-	h.told.Store(n > 0)
+	p.told.Store(n > 0)
 	f(n)
 }
 
-// keep is called by the holder of the role with the staging that it still holds after a burst.
-func (h *half) keep(st *buf.Staging) {
+// keep is called by the holder of the role with the staging that it still holds after input.
+func (p *partial) keep(st *buf.Staging) {
 	if st == nil {
-		if h.held.Load() != 0 {
-			h.held.Store(0)
+		if p.held.Load() != 0 {
+			p.held.Store(0)
 		}
-		if h.told.Load() {
-			h.tell(0)
+		if p.told.Load() {
+			p.tell(0)
 		}
 		return
 	}
-	h.held.Store(int64(len(st.B)))
-	if !h.on.Load() {
-		h.on.Store(true)
-		h.c.tick.Add(h)
+	p.held.Store(int64(len(st.B)))
+	if !p.on.Load() {
+		p.on.Store(true)
+		p.c.tick.Add(p)
 	}
 }
 
 // park exchanges the staging for a small one. The caller holds the role.
-func (h *half) park() {
-	h.shrink.Store(false)
-	c := h.c
+func (p *partial) park() {
+	p.shrink.Store(false)
+	c := p.c
 	if c.st == nil {
 		return
 	}
 	have := len(c.st.Pending())
 	c.st = c.st.Park(c.link.ParkRoom(c.rcv.Deframer.Need(c.st.Pending()), have))
-	h.held.Store(int64(len(c.st.B)))
+	p.held.Store(int64(len(c.st.B)))
 }
 
 // expect gives the peer Config.FPDUTimeout to complete the FPDU that it has begun. One that waits for memory of
 // ours is given more. That is bounded by Config.StallTimeout, which should be the shorter of the two.
-func (h *half) expect(fpdus, waits uint64) {
-	c := h.c
+func (p *partial) expect(fpdus, waits uint64) {
+	c := p.c
 	if c.cfg.FPDUTimeout < 0 || c.ended() {
 		return
 	}
 	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
-		if h.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.rcv.Wait.Turns() == waits {
+		if p.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.rcv.Wait.Turns() == waits {
 			c.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
 		}
 	})
-	if old := h.rest.Swap(t); old != nil {
+	if old := p.rest.Swap(t); old != nil {
 		old.Stop()
 	}
 }
 
 // stop ends the wait at the end of the connection.
-func (h *half) stop() {
-	if t := h.rest.Swap(nil); t != nil {
+func (p *partial) stop() {
+	if t := p.rest.Swap(nil); t != nil {
 		t.Stop()
 	}
-	h.tell(0)
-	h.tellMu.Lock()
-	h.ended = true
-	h.tellMu.Unlock()
+	p.tell(0)
+	p.tellMu.Lock()
+	p.ended = true
+	p.tellMu.Unlock()
 }
 
 // Tick implements drive.Ticked.
-func (h *half) Tick() bool {
-	c := h.c
+func (p *partial) Tick() bool {
+	c := p.c
 	reads := c.reads.Load()
-	held, fpdus, waits := h.held.Load(), c.in.FPDUs.Load(), c.rcv.Wait.Turns()
-	state, another := h.fpdu.Tick(held > 0, reads, fpdus, waits)
+	held, fpdus, waits := p.held.Load(), c.in.FPDUs.Load(), c.rcv.Wait.Turns()
+	state, another := p.fpdu.Tick(held > 0, reads, fpdus, waits)
 	if another {
-		h.tell(0) // of the one before
-		h.expect(fpdus, waits)
+		p.tell(0) // of the one before
+		p.expect(fpdus, waits)
 	}
 	if state == engine.PartialActive {
 		return true
 	}
-	h.on.Store(false)
-	if c.reads.Load() != reads && h.on.CompareAndSwap(false, true) {
+	p.on.Store(false)
+	if c.reads.Load() != reads && p.on.CompareAndSwap(false, true) {
 		return true // a reader that came before the store has not called Add
 	}
 	if state == engine.PartialSilent {
-		h.tell(int(held))
+		p.tell(int(held))
 	}
 	if held <= buf.Small {
 		return false
@@ -129,9 +129,9 @@ func (h *half) Tick() bool {
 	defer r.mu.Unlock()
 	switch s := r.State(); {
 	case s == drive.Free || s == drive.Watched:
-		h.park() // nobody can take the role in the meantime
+		p.park() // nobody can take the role in the meantime
 	case s < drive.Drainer:
-		h.shrink.Store(true)
+		p.shrink.Store(true)
 		c.interrupt()
 	}
 	return false

@@ -44,7 +44,7 @@ func (c *Conn) end(err error, graceful bool) {
 func (c *Conn) finish() {
 	c.seize()
 	c.rcv.Close()
-	c.endBurst()
+	c.uncork()
 	if h := c.cfg.Handler; h != nil && c.ConnectionState().HandshakeComplete {
 		h.HandleClose(c, c.Err())
 	}
@@ -57,7 +57,7 @@ func (c *Conn) finish() {
 		c.drain()
 	}
 	c.closeStream(drain)
-	c.waitQuiet(DefaultTerminateTimeout)
+	c.waitRest(DefaultTerminateTimeout)
 	c.mu.Lock()
 	c.snd.Shut()
 	c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *Conn) finish() {
 		c.st.Release()
 		c.st = nil
 	}
-	c.half.stop()
+	c.partial.stop()
 	c.inbox.settle(c)
 	ctx, cancel := context.WithTimeout(context.Background(), DefaultTerminateTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (c *Conn) seize() {
 // Terminate in flight.
 func (c *Conn) drain() {
 	_ = c.nc.SetReadDeadline(time.Now().Add(DefaultTerminateTimeout))
-	if !c.waitQuiet(DefaultTerminateTimeout) || !c.link.CloseWrite() {
+	if !c.waitRest(DefaultTerminateTimeout) || !c.link.CloseWrite() {
 		return
 	}
 	_, _ = io.Copy(io.Discard, onlyReader{c.nc})
@@ -126,8 +126,8 @@ func (c *Conn) closeStream(graceful bool) {
 // onlyReader hides the other methods of a net.Conn from io.Copy.
 type onlyReader struct{ io.Reader }
 
-// waitQuiet waits, at most d, until nobody writes or is about to. It reports whether that is so.
-func (c *Conn) waitQuiet(d time.Duration) bool {
+// waitRest waits, at most d, until nobody writes or is about to. It reports whether that is so.
+func (c *Conn) waitRest(d time.Duration) bool {
 	c.mu.Lock()
 	rest := c.writer.Rest()
 	c.mu.Unlock()
@@ -153,7 +153,7 @@ func (c *Conn) Close() error {
 	first, wait := c.snd.Err(), c.snd.Close()
 	c.mu.Unlock()
 	if wait {
-		c.waitQuiet(c.cfg.CloseTimeout)
+		c.waitRest(c.cfg.CloseTimeout)
 	}
 	c.end(verbs.ErrClosed, c.snd.State().Up())
 	<-c.done

@@ -11,15 +11,15 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// stall wakes a connection that waits for the Pool.
-type stall struct {
+// wake wakes a connection that waits for the Pool.
+type wake struct {
 	retry atomic.Bool   // memory came back
 	hint  chan struct{} // wakes a holder that does not read; under reader.mu
 }
 
-// unstall is called when memory has come back to the Pool.
-func (c *Conn) unstall() {
-	c.stall.retry.Store(true)
+// memoryBack is called when memory has come back to the Pool.
+func (c *Conn) memoryBack() {
+	c.wake.retry.Store(true)
 	r := &c.reader
 	r.mu.Lock()
 	if r.Take(drive.Watcher) {
@@ -46,7 +46,7 @@ func (c *Conn) stalled() {
 			mem.Reclaim(last)
 		}
 	})
-	time.AfterFunc(c.cfg.StallTimeout, c.unstall)
+	time.AfterFunc(c.cfg.StallTimeout, c.memoryBack)
 	c.rcv.WaitMemory()
 }
 
@@ -59,7 +59,7 @@ func (c *Conn) overdue(began uint64) {
 
 // replay handles what was put off. It ends early if there is still no memory.
 func (c *Conn) replay() error {
-	c.stall.retry.Store(false)
+	c.wake.retry.Store(false)
 	for c.rcv.Backlog.Len() > 0 {
 		ev, err := c.rcv.Replay(time.Now())
 		switch {
@@ -88,10 +88,10 @@ func (c *Conn) replay() error {
 	return nil
 }
 
-// beforeStalledRead is called before a read while something is put off. It retries, and if no more can
+// beforeWaitingRead is called before a read while something is put off. It retries, and if no more can
 // be put off, it waits for memory instead of reading.
-func (c *Conn) beforeStalledRead(wait bool) error {
-	if c.stall.retry.Load() || c.rcv.Backlog.Full() {
+func (c *Conn) beforeWaitingRead(wait bool) error {
+	if c.wake.retry.Load() || c.rcv.Backlog.Full() {
 		if err := c.handle(); err != nil {
 			return err
 		}
@@ -108,11 +108,11 @@ func (c *Conn) beforeStalledRead(wait bool) error {
 // waitMemory waits until memory comes back to the Pool, or somebody interrupts.
 func (c *Conn) waitMemory() {
 	c.reader.mu.Lock()
-	if c.stall.hint == nil {
-		c.stall.hint = make(chan struct{}, 1)
+	if c.wake.hint == nil {
+		c.wake.hint = make(chan struct{}, 1)
 	}
-	ch := c.stall.hint
-	if c.link.Interrupted() || c.stall.retry.Load() {
+	ch := c.wake.hint
+	if c.link.Interrupted() || c.wake.retry.Load() {
 		hint(ch)
 	}
 	c.reader.mu.Unlock()

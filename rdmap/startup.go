@@ -9,9 +9,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"go.uber.org/zap"
 )
 
 // aLongTimeAgo is a deadline that has passed.
@@ -159,4 +161,43 @@ func (c *Conn) startupFrame(s *engine.Startup) (got, reply []byte, err error) {
 			return got, nil, err
 		}
 	}
+}
+
+// establish starts the engine with what was negotiated.
+func (c *Conn) establish(p *engine.Params) error {
+	st := ConnectionState{
+		HandshakeComplete: true, Initiator: p.Initiator, CRC: p.CRC, Revision: int(p.Rev), IRD: p.IRD, ORD: p.ORD,
+		SendMarkers: p.SendMarkers, RecvMarkers: p.RecvMarkers, PeerToPeer: p.PeerToPeer,
+		StagPeer: p.Stag, Extensions: p.Extensions, MULPDU: p.MULPDU,
+	}
+	c.mu.Lock()
+	if c.ended() {
+		defer c.mu.Unlock()
+		return c.snd.Err()
+	}
+	c.state, c.peerData = st, p.PrivateData
+	p.Start(&c.snd, c.rcv, &c.wk)
+	c.mu.Unlock()
+	c.flushIfReady(drive.IfBlind) // the ready-to-receive message
+	c.log.Debug("established", zap.Bool("crc", st.CRC), zap.Int("mulpdu", st.MULPDU),
+		zap.Int("ird", st.IRD), zap.Int("ord", st.ORD), zap.Bool("stag", st.StagPeer))
+	c.called()
+	return nil
+}
+
+// ConnectionState is the result of the startup.
+type ConnectionState struct {
+	// HandshakeComplete is false before Handshake has succeeded; the other
+	// fields are then zero.
+	HandshakeComplete bool
+	Initiator         bool             // this side sent the MPA Request
+	CRC               bool             // CRC32C is generated and checked
+	IRD, ORD          int              // inbound and outbound request depth in force
+	MULPDU            int              // largest ULPDU this side sends, octets
+	StagPeer          bool             // the peer showed a stag capability block
+	Extensions        verbs.Extensions // in force
+	Revision          int              // MPA revision, 1 or 2
+	SendMarkers       bool             // the peer asked for markers: this side sends them
+	RecvMarkers       bool             // this side asked for markers: the peer sends them
+	PeerToPeer        bool             // the initiator's first FPDU was a ready-to-receive message
 }
