@@ -190,15 +190,22 @@ func openStore(ctx context.Context, f meta.Format, trust bool) (object.ObjectSto
 	return blob, nil
 }
 
-// probe writes and removes an object: otherwise a wrong key shows only when clients wait for a COMMIT.
+// probe writes and removes an object: otherwise a wrong key shows only when clients wait for a COMMIT. It tries three
+// times, since stores refuse a request now and then.
 func probe(ctx context.Context, blob object.ObjectStorage) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	key := "stag-" + rand.Text()
-	if err := blob.Put(ctx, key, strings.NewReader(key)); err != nil {
-		return err
+	err := blob.Put(ctx, key, strings.NewReader(key))
+	for range 2 {
+		if err != nil && ctx.Err() == nil {
+			err = blob.Put(ctx, key, strings.NewReader(key))
+		}
 	}
-	return blob.Delete(ctx, key)
+	if err == nil {
+		_ = blob.Delete(ctx, key) // what is left of it does not matter
+	}
+	return err
 }
 
 // address is that of a database that holds objects.
