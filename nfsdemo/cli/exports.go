@@ -148,7 +148,7 @@ func modeOf(e *server.Export) string {
 		words = append(words, "insecure")
 	}
 	if n := len(e.Clients); n > 0 {
-		words = append(words, fmt.Sprintf("%d clients with options of their own", n))
+		words = append(words, plural(n, "client")+" with options of their own")
 	}
 	return strings.Join(words, ", ")
 }

@@ -140,6 +140,7 @@ func TestServers(t *testing.T) {
 		{"hangs up", raw(t, func(net.Conn) {}), mount, "/", "start-up", doctor.Failed, "hangs up during the MPA start-up", "usually 20049"},
 		{"SSH", raw(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-sshd\r\n")); unheard(c) }), mount, "/", "start-up", doctor.Failed, `it answers "SSH-2.0-sshd"`, "usually 20049"},
 		{"NFS over TCP", mount, mount, "/", "start-up", doctor.Failed, "is NFS over TCP, not RDMA", "-o proto=tcp"},
+		{"MOUNT over TCP", serve(t, says(xdr.ProgUnavail), nil, tcp), mount, "/", "start-up", doctor.Failed, "may be the port of MOUNT", "usually 20049"},
 		{"refuses", serve(t, good(t), &transport.Config{Limits: transport.Limits{Allow: func(net.Addr) bool { return false }}}, rdma), mount, "/", "start-up", doctor.Failed, "refuses the connection", "--allow"},
 		{"revision", replies(t, mpa.Frame{Rev: 1}, func(b []byte) { b[17] = 7 }), mount, "/", "start-up", doctor.Failed, "revision 7", "revision 1 of MPA"},
 		{"revision 2", replies(t, mpa.Frame{Rev: 2}, nil), mount, "/", "start-up", doctor.Failed, "with revision 2", "revision 1 of MPA"},

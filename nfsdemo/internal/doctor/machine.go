@@ -121,7 +121,7 @@ func (m *local) device() Result {
 	}
 	r := Result{Check: "device", State: OK, Detail: "iWARP device " + strings.Join(names, ", ")}
 	if len(names) == 0 {
-		fix := "as root: modprobe siw && rdma link add siw0 type siw netdev eth0 (the interface that leads to the server; lo if that is this machine)"
+		fix := "as root: modprobe siw && rdma link add siw0 type siw netdev eth0 (the interface that leads to the server; lo if that is this machine); at each start: systemctl enable siw@eth0 (from the package)"
 		if !m.exists("sbin/rdma", "usr/sbin/rdma", "bin/rdma", "usr/bin/rdma") {
 			fix += "; rdma comes with " + m.choose("apt install iproute2", "apt install iproute2", "dnf install iproute")
 		}

@@ -107,11 +107,15 @@ func judge(r *mpa.Reply) Result {
 // notMPA says what a port is that does not answer as an iWARP peer, if that can be found out.
 func (d *doctor) notMPA(ctx context.Context, got []byte, err error) Result {
 	addr := d.URL.Addr()
-	if d.nfsTCP(ctx) {
+	port := "name the port of NFS/RDMA, usually 20049: nfs+rdma://HOST:PORT/EXPORT"
+	switch h, err := d.overTCP(ctx); {
+	case err != nil:
+	case h.Err() != nil:
+		return bad(port, "%s is RPC over TCP, but not NFS: it may be the port of MOUNT", addr)
+	default:
 		return bad("mount it without RDMA (-o proto=tcp), put \"nfsdemo proxy --to nfs://"+addr+"\" in front of it, or name the RDMA port, usually 20049",
 			"%s is NFS over TCP, not RDMA", addr)
 	}
-	port := "name the port of NFS/RDMA, usually 20049: nfs+rdma://HOST:PORT/EXPORT"
 	switch {
 	case len(got) > 0:
 		return bad(port, "%s is not an iWARP peer: it answers %q", addr, strings.TrimSpace(string(got[:min(len(got), 24)])))
@@ -132,17 +136,16 @@ func null(ctx context.Context, c rpc.Caller) (h xdr.ReplyHeader, err error) {
 	return reply.Header, err
 }
 
-// nfsTCP reports whether the port serves NFS over TCP.
-func (d *doctor) nfsTCP(ctx context.Context) bool {
+// overTCP calls NULL over TCP.
+func (d *doctor) overTCP(ctx context.Context) (xdr.ReplyHeader, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Timeout)
 	defer cancel()
 	c, err := transport.DialStream(ctx, "tcp", d.URL.Addr(), nil)
 	if err != nil {
-		return false
+		return xdr.ReplyHeader{}, err
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	_, err = null(ctx, c)
-	return err == nil
+	return null(ctx, c)
 }
 
 // rpc calls NULL over RDMA.
