@@ -249,14 +249,15 @@ const setIDs = 0o6000
 
 // writing runs fn, which changes the content of an open file, as the caller: so the kernel clears set-id
 // bits, and keeps reserved blocks and quotas. A switch of uid, gid and groups costs as much as to write 16 KiB, so what
-// does not count is not switched (doWrite); groups count for set-id bits alone.
+// does not count is not switched (doWrite). Groups count for set-id bits, and on a file system of which nothing is known,
+// as one whose changes are not reported: FUSE passes them on.
 func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
 	now, ok, err := o.proven()
 	if err != nil {
 		return err
 	}
 	as := n.do
-	if (ok || fresh) && now.mode&setIDs == 0 {
+	if known := now.changes != 0; known && (ok || fresh) && now.mode&setIDs == 0 {
 		as = n.doWrite
 	}
 	err = as(func() error {
