@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/juicedata/juicefs/pkg/meta"
@@ -226,8 +227,13 @@ func hide(uri string) string { return utils.RemovePassword(uri) }
 // fatalError is what JuiceFS would have ended the process with.
 type fatalError struct{ status int }
 
+// exits guards what JuiceFS's logger does with a fatal error: there is one for the whole process.
+var exits sync.Mutex
+
 // newClient connects to the metadata engine. JuiceFS ends the process if it cannot, after a line in its log.
 func newClient(uri string, conf *meta.Config) (m meta.Meta, err error) {
+	exits.Lock()
+	defer exits.Unlock()
 	log := utils.GetLogger("juicefs")
 	exit := log.ExitFunc
 	log.ExitFunc = func(status int) { panic(fatalError{status}) }

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/juicedata/juicefs/pkg/meta"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -22,7 +21,6 @@ type FS struct {
 	seal key
 	verf nfs3.CookieVerf
 	fsid uint64
-	once sync.Once
 }
 
 var _ backend.FS = (*FS)(nil)

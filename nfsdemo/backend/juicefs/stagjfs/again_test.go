@@ -193,16 +193,17 @@ func testAgain(t *testing.T, m *muzzle) {
 		}},
 		{"LINK of what is there", func() error { return c.Link(ctx, f, root, "g") }, nil, nfs3.ErrExist, nil},
 		{"RENAME", func() error { return c.Rename(ctx, root, "g", root, "h") }, nil, nil, func() { none("g"); child(c, "h") }},
-		{"RENAME, and the name is another's", func() error { return c.Rename(ctx, root, "h", root, "i") },
-			func(c *nfsclient.Client) error { return create(c, "h") }, nil,
-			func() {
-				if child(c, "i").Attr.FileID != f.Attr.FileID {
-					t.Error("the other's file was moved")
-				}
-			}},
+		{"RENAME, and the name is another's", func() error { return c.Rename(ctx, root, "h", root, "i") }, func(c *nfsclient.Client) error {
+			return create(c, "h")
+		}, nil, func() {
+			if child(c, "i").Attr.FileID != f.Attr.FileID {
+				t.Error("the other's file was moved")
+			}
+		}},
 		{"REMOVE", func() error { return c.Remove(ctx, root, "s") }, nil, nil, func() { none("s") }},
-		{"REMOVE, and the name is another's", func() error { return c.Remove(ctx, root, "i") },
-			func(c *nfsclient.Client) error { return create(c, "i") }, nil, func() { child(c, "i") }},
+		{"REMOVE, and the name is another's", func() error { return c.Remove(ctx, root, "i") }, func(c *nfsclient.Client) error {
+			return create(c, "i")
+		}, nil, func() { child(c, "i") }},
 		{"REMOVE of nothing", func() error { return c.Remove(ctx, root, "nothing") }, nil, nfs3.ErrNoEnt, nil},
 		{"RMDIR", func() error { return c.Rmdir(ctx, root, "d") }, nil, nil, func() { none("d") }},
 	} {

@@ -99,7 +99,7 @@ func home(t testing.TB) (string, *syscall.SysProcAttr) {
 	if _, err := os.Stat(base); err != nil {
 		base = ""
 	}
-	dir, err := os.MkdirTemp(base, "stag-engine")
+	dir, err := os.MkdirTemp(base, "stag-engine") //nolint:usetesting // t.TempDir is on the disk
 	if err != nil {
 		t.Fatal(err)
 	}
