@@ -57,6 +57,9 @@ func TestCases(t *testing.T) {
 			t.Before(t.Frames[2], &twin.Frame{Dir: twin.I, Raw: octets(40)})
 		}, nil},
 		{"FPDUs of both sides after a Reply that rejects", usual, ofReply(func(s *twin.Startup) { s.Rejected = true }), []string{"MPA-022"}},
+		{"an octet after the Request", usual, func(t *twin.Trace) {
+			t.Before(t.Frames[1], &twin.Frame{Dir: twin.I, Raw: []byte{0}})
+		}, []string{"MPA-010"}},
 		{"markers that were asked for and do not come", usual, ofReply(func(s *twin.Startup) { s.Flags |= 0x80 }), []string{"MPA-040"}},
 		{"0x3fff is no depth", unasked, func(t *twin.Trace) {
 			t.Frames = t.Frames[:4]

@@ -14,6 +14,7 @@ import (
 type startup struct {
 	*conn
 	firstFPDU int     // packet that completed the initiator's first FPDU
+	held      int     // octets of the initiator before the Reply
 	early     bool    // octets of the initiator before the Reply were reported
 	keyless   [2]bool // no key, which was reported
 	after     bool    // an FPDU after a rejection was reported
@@ -51,6 +52,7 @@ func (m *startup) frame(ev *decode.Event) {
 		m.word(f)
 	}
 	if f.IsReply && m.info.Request != nil && !m.malformed {
+		m.held = m.info.Held[1-ev.Dir]
 		m.reply(m.info.Request, f)
 	}
 }
@@ -176,7 +178,11 @@ func beginsFPDU(b []byte) bool {
 // order judges who sends the first FPDU, and what it is.
 func (m *startup) order(ev *decode.Event) {
 	if ev.Dir != m.info.Initiator {
-		if m.fpdus[ev.Dir] == 0 && !m.doubt[1-ev.Dir] && (m.firstFPDU == 0 || m.before(ev, m.firstFPDU)) {
+		switch {
+		case m.fpdus[ev.Dir] > 0 || m.doubt[1-ev.Dir] || m.firstFPDU != 0 && !m.before(ev, m.firstFPDU):
+		case m.held > 0: // its frames are not where they should be
+			m.violateBy(1-ev.Dir, "MPA-010", "%d octets, and the Reply is in frame %d", m.held, m.info.Reply.At.Frame)
+		default:
 			m.violate("MPA-011", "its first FPDU, while the initiator has sent none")
 		}
 		return

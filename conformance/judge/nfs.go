@@ -145,7 +145,7 @@ func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
 		c.nfs.offset, c.nfs.count = a.Offset, a.Count
 		m.largest("READ", a.Count, m.server.rtmax)
 	case *nfs3.WriteArgs:
-		c.nfs.count, c.nfs.stable = a.Count, a.Stable
+		c.nfs.count, c.nfs.stable = max(a.Count, uint32(len(a.Data))), a.Stable // NFS-010 is the call's
 		if int(a.Count) != len(a.Data) {
 			m.violate("NFS-010", "count %d, data of %d octets", a.Count, len(a.Data))
 		}

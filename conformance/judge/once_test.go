@@ -76,6 +76,11 @@ func TestOnce(t *testing.T) {
 		}, []string{"RPCRDMA-071"}},
 		"an RDMA Write after the reply":                         {func(t *twin.RPC) { lateWrite(t, false) }, []string{"RPCRDMA-034"}},
 		"an RDMA Write after a reply that invalidates its STag": {func(t *twin.RPC) { lateWrite(t, true) }, []string{"RPCRDMA-034"}},
+		"WRITE of fewer octets than it has": {func(t *twin.RPC) {
+			a := twin.WriteArgs(100)
+			a.Count = 99
+			t.Do(t.NFS(nfs3.ProcWrite, a, twin.WriteRes(100)))
+		}, []string{"NFS-010"}},
 		"the program is gone, for one call": {func(t *twin.RPC) {
 			t.Do(t.GetAttr())
 			x := t.GetAttr()

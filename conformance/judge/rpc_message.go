@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -81,6 +82,9 @@ func (m *rpcMachine) auth(h *xdr.CallHeader) {
 	}
 }
 
+// lastProc are the last procedures of NFS and MOUNT.
+var lastProc = map[served]uint32{{100003, 3, 0}: uint32(nfs3.ProcCommit), {100003, 4, 0}: 1, {100005, 3, 0}: 5}
+
 // rpcReply judges the RPC reply that an event brought to a call.
 func (m *rpcMachine) rpcReply(ev *decode.Event, c *rpcCall) {
 	r := ev.RPC
@@ -93,6 +97,9 @@ func (m *rpcMachine) rpcReply(ev *decode.Event, c *rpcCall) {
 	}
 	m.verdict(r, c)
 	if m.replyEnd(r) && c.known {
+		if last, ok := lastProc[served{c.prog, c.progVers, 0}]; ok && c.proc > last {
+			m.violate("RPC-019", "SUCCESS of procedure %d of program %d, version %d, whose last is %d", c.proc, c.prog, c.progVers, last)
+		}
 		m.server.serves(c)
 		m.res(r, c)
 		m.ccpReply(ev, c)

@@ -21,4 +21,5 @@ var rpcRules = []*Rule{
 	{"RPC-016", "RFC 5531 Section 9", Must, Error, "GARBAGE_ARGS answers only arguments that do not decode.", "rpc-nfs3 2"},
 	{"RPC-017", "RFC 5531 Appendix A", Must, Error, "The verifier of a reply is not of flavor AUTH_SYS: AUTH_SYS is answered by AUTH_NONE or AUTH_SHORT.", "rpc-nfs3 2.2"},
 	{"RPC-018", "RFC 5531 Section 9", Should, Warning, "PROG_UNAVAIL and PROC_UNAVAIL do not answer a call of what the same server has served.", "rpc-nfs3 2"},
+	{"RPC-019", "RFC 5531 Section 9", Must, Error, "A procedure that the version of its program does not have is answered by PROC_UNAVAIL.", "rpc-nfs3 2"},
 }

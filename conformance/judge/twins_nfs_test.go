@@ -62,6 +62,10 @@ var rpcTwins = map[string]func(*twin.RPC){
 		accept(x, xdr.ReplyHeader{Accept: xdr.ProcUnavail})
 		t.Do(x)
 	},
+	"RPC-019": func(t *twin.RPC) {
+		t.Do(t.Null())
+		t.Do(t.Exchange(nfs3.Program, 3, 22, nil, nil))
+	},
 	"RPC-015": reply(xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError}),
 }
 
