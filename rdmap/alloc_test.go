@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -78,7 +77,7 @@ func TestRequestAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	p, q := rdmap.TcpPair(t)
-	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Extensions: engine.ExtAll}, &rdmap.Config{Extensions: engine.ExtAll, Handler: refill{}})
+	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}, &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, Handler: refill{}})
 	mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
 	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 	go y.Serve()

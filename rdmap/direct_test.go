@@ -20,6 +20,12 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
+// The octets of a payload that is read straight into its place, and of payload that make such a read long enough.
+const (
+	directMin  = 16 << 10
+	directLong = 128 << 10
+)
+
 // noise provides the payloads of segments, each beginning at another octet.
 var noise = func() []byte {
 	b := make([]byte, 70000)
@@ -72,7 +78,7 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	for _, n := range sizes {
 		total += n
 	}
-	g.mem = make([]byte, total+2*engine.DirectMin)
+	g.mem = make([]byte, total+2*directMin)
 	reg, err := g.table.RegisterMemory(mem(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +165,7 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 	for k := range g.snd.InFlight.Len() {
 		rd := g.snd.InFlight.At(k)
 		for off := 0; off == 0 || off < int(rd.Size); off += maxPayload {
-			s := ddp.Segment{Tagged: true, Control: engine.ControlOctet(verbs.OpReadResponse), STag: ddp.STag(rd.Sink), TO: rd.SinkTO + uint64(off)}
+			s := ddp.Segment{Tagged: true, Control: 0x40 | uint8(verbs.OpReadResponse), STag: ddp.STag(rd.Sink), TO: rd.SinkTO + uint64(off)}
 			n := min(maxPayload, int(rd.Size)-off)
 			s.Last = off+n == int(rd.Size)
 			if change != nil {
@@ -182,7 +188,7 @@ func TestDirect(t *testing.T) {
 	const full = StagMULPDU - ddp.TaggedLen
 	sizes := []int{21*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
 	at := 9 // after what one read brings to the staging; more than that follows
-	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: 1}).Append(nil), "hello"...), true)
+	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: 0x40 | uint8(verbs.OpSend), MSN: 1}).Append(nil), "hello"...), true)
 	for name, c := range map[string]struct {
 		max    int
 		change func(i int, s *ddp.Segment)
@@ -223,7 +229,7 @@ func TestDirect(t *testing.T) {
 		}},
 		"another opcode": {max: full, change: func(i int, s *ddp.Segment) {
 			if i == at {
-				s.Control = engine.ControlOctet(verbs.OpWrite)
+				s.Control = 0x40 | uint8(verbs.OpWrite)
 			}
 		}},
 		"bad CRC":           {max: full, spoil: func(w []byte) { w[4*mpa.FPDULen(StagMULPDU)-1] ^= 1 }},
@@ -256,7 +262,7 @@ func TestDirect(t *testing.T) {
 				if got != want && (crc || !c.lost) {
 					t.Errorf("%s, CRC %v, pieces of %d:\n%s\nnot direct\n%s", name, crc, piece, got, want)
 				}
-				if c.direct && piece == buf.Big && g.aimed < engine.DirectLong {
+				if c.direct && piece == buf.Big && g.aimed < directLong {
 					t.Errorf("%s: %d octets direct", name, g.aimed)
 				}
 				if piece > buf.Big && g.most <= buf.Big && c.direct {
@@ -277,7 +283,7 @@ func TestDirectTakenOver(t *testing.T) {
 			return nil
 		}
 		msn++
-		s := ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: msn}
+		s := ddp.Segment{Last: true, Control: 0x40 | uint8(verbs.OpSend), MSN: msn}
 		return mpa.AppendFPDU(nil, fmt.Append(s.Append(nil), "hello ", i), true)
 	}
 	run := func(aim bool) (string, int) {

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
+
+// maxBacklog is how many octets a connection keeps before its whole stream waits.
+const maxBacklog = 128 << 10
 
 // rawInitiator connects an engine, as responder, to a Peer.
 func rawInitiator(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmaptest.Peer, *rdmap.Conn) {
@@ -318,7 +320,7 @@ func TestPutOffTogether(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if most := engine.MaxBacklog + conns*(2+19); pool.Mem().Load().PutOff > most || pool.Mem().Load().PutOff < engine.MaxBacklog-100 {
+		if most := maxBacklog + conns*(2+19); pool.Mem().Load().PutOff > most || pool.Mem().Load().PutOff < maxBacklog-100 {
 			t.Errorf("%d octets put off, at most %d", pool.Mem().Load().PutOff, most)
 		}
 		pool.Mem().Put(hog)

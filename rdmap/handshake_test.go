@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -102,7 +101,7 @@ func TestErrorTypes(t *testing.T) {
 		t.Error(local)
 	}
 	for _, err := range []error{
-		cut, local, engine.VioVersion.Error(enginetest.ErrTest), &verbs.TerminateError{}, &verbs.RejectError{},
+		cut, local, &verbs.ProtocolError{Section: "RFC 5040 Section 4.1", Msg: "invalid RDMAP version", Err: enginetest.ErrTest}, &verbs.TerminateError{}, &verbs.RejectError{},
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)

@@ -10,35 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// TestLimitEvent: the event occurs once, at once if the limit is reached already, and again after Arm.
-func TestLimitEvent(t *testing.T) {
-	q := NewRecvQueue(3)
-	n := 0
-	count := func() { n++ }
-	q.Arm(3, count)
-	for i, want := range []int{1, 1, 1} {
-		if !q.q.Take() || n != want {
-			t.Errorf("receive %d: %d events", i, n)
-		}
-	}
-	if q.q.Take() {
-		t.Error("took a receive although there is none")
-	}
-	q.Arm(1, count)
-	if n != 2 {
-		t.Errorf("armed below the limit: %d events", n)
-	}
-	q.Arm(1, func() { q.Post(10); q.Arm(10, count) })
-	if n != 2 || q.Posted() != 10 {
-		t.Errorf("posted in the event: %d events, %d receives", n, q.Posted())
-	}
-	q.Arm(0, count)
-	q.q.Take()
-	if n != 2 {
-		t.Error("the event occurred although it was disarmed")
-	}
-}
-
 // TestWaitSolicitedWaiters: an event wakes everybody who waits for one, and a message wakes one of those who wait for
 // messages. Those who have given up do not disturb the others.
 func TestWaitSolicitedWaiters(t *testing.T) {

@@ -18,7 +18,7 @@ func TestAlign(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 18))
 		emss := 536 + rnd.IntN(1000)
 		w := engine.Work{}
-		w.Alignment.EMSS = emss
+		w.Align(emss)
 		w.Batch.EndSegments()
 		var want []byte
 		for w.Batch.Size() < 40_000 {
@@ -52,7 +52,6 @@ func TestAlign(t *testing.T) {
 			t.Fatalf("seed %d, segments of %d: trailers cut in FPDUs at %d", seed, emss, at)
 		}
 		w.Batch.Reset()
-		w.Alignment.At = 0
 	}
 	if severedBefore == 0 {
 		t.Fatal("no trailer would have been cut without alignment: the test shows nothing")

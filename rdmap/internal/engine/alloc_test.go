@@ -66,7 +66,7 @@ func engineAllocs(t *testing.T, markers bool) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			to.rcv.Pool.Put(ev.Buf)
+			to.rcv.Pool().Put(ev.Buf)
 			engine.Fire(to.due)
 			engine.Fire(to.rcv.Due)
 			to.rcv.Due = to.rcv.Due[:0]

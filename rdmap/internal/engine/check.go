@@ -4,7 +4,7 @@ import "github.com/stag-rdma/stag/rdmap/verbs"
 
 const (
 	ExtBase verbs.Extensions = 0                      // RFC 5040: always
-	ExtAll                   = verbs.ExtCommit<<1 - 1 // every extension
+	extAll                   = verbs.ExtCommit<<1 - 1 // every extension
 )
 
 // Normal drops unknown bits and adds what others include.
@@ -12,7 +12,7 @@ func Normal(x verbs.Extensions) verbs.Extensions {
 	if x&verbs.ExtSwap != 0 {
 		x |= verbs.Ext7306
 	}
-	return x & ExtAll
+	return x & extAll
 }
 
 // form is what a message of an opcode must look like besides T bit and queue: the extension that it belongs to, and the
@@ -73,7 +73,7 @@ func Misuse(wr *verbs.WR) error {
 			return verbs.ErrBadWR
 		}
 	case verbs.OpImmediate, verbs.OpImmediateSE, verbs.OpAtomicWriteRequest:
-		if Payload(wr) != ImmediateLen {
+		if Payload(wr) != immediateLen {
 			return verbs.ErrBadWR
 		}
 	case verbs.OpFlushRequest:
@@ -102,5 +102,5 @@ func ExtensionOf(wr *verbs.WR) verbs.Extensions {
 	return forms[wr.Op].ext
 }
 
-// maxMessage is the length of the largest DDP message, octets (RFC 5041 Section 5.2).
+// MaxMessage is the length of the largest DDP message, octets (RFC 5041 Section 5.2).
 const MaxMessage = 1<<32 - 1

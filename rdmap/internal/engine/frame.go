@@ -15,8 +15,8 @@ import (
 // rdmapVersion is RV of the control octet, RFC 5040 Section 4.1.
 const rdmapVersion = 1
 
-// ControlOctet returns the control octet of op (RFC 5040 Section 4.1).
-func ControlOctet(op verbs.Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
+// controlOctet returns the control octet of op (RFC 5040 Section 4.1).
+func controlOctet(op verbs.Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 
 // item is one message on its way out, or several small ones; see join. Its payload lies either in
 // room, in FPDUs without MSN and CRC (framed), or in head and body, where off says how much of it is
@@ -34,7 +34,7 @@ type item struct {
 	off      uint32   // not framed: payload octets that are in FPDUs
 	done     verbs.Completer
 	read     outRead     // requests: what is due in return
-	Req      Request     // isResp: the request that is answered
+	Req      request     // isResp: the request that is answered
 	isResp   bool        // holds an IRD slot
 	view     region.View // isResp: the pin on body
 	pinned   bool
@@ -58,7 +58,7 @@ func (it *item) head() []byte { return it.room.B }
 // template fills the header fields of a work request.
 func (it *item) template(wr *verbs.WR) {
 	it.op, it.done, it.state = wr.Op, wr.Done, ready
-	it.seg = ddp.Segment{Tagged: wr.Op.Tagged(), Control: ControlOctet(wr.Op), QN: wr.Op.Queue()}
+	it.seg = ddp.Segment{Tagged: wr.Op.Tagged(), Control: controlOctet(wr.Op), QN: wr.Op.Queue()}
 	it.aim(wr)
 }
 
@@ -176,9 +176,9 @@ func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 	return fpdus
 }
 
-// MaxCoalesced is the most small messages that one item holds: a run of them, after which a response has
+// maxCoalesced is the most small messages that one item holds: a run of them, after which a response has
 // its turn.
-const MaxCoalesced = maxRun
+const maxCoalesced = maxRun
 
 // coalesce adds wr to the item of the message posted last, if both are small and alike: what is kept,
 // moved and settled for an item costs more than such a message. An item completes with its last
@@ -188,7 +188,7 @@ func (s *Sender) coalesce(wr *verbs.WR) bool {
 		return false
 	}
 	it, n := s.Requests.At(s.Requests.Len()-1), Payload(wr)
-	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == MaxCoalesced || Asks(wr.Op) ||
+	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == maxCoalesced || Asks(wr.Op) ||
 		n > verbs.CopyLimit || n > ddp.MaxPayload(it.seg.Tagged, s.MULPDU) {
 		return false
 	}
@@ -288,7 +288,7 @@ func (it *item) alike(wrs []verbs.WR, most int) (n, run int) {
 	if n > most || len(last) == 0 || len(last) != mpa.FPDULen(int(binary.BigEndian.Uint16(last))) {
 		return n, 0 // too long, or after a gap or a message of several FPDUs
 	}
-	for wrs = wrs[:min(len(wrs), MaxCoalesced-it.messages)]; run < len(wrs); {
+	for wrs = wrs[:min(len(wrs), maxCoalesced-it.messages)]; run < len(wrs); {
 		wr := &wrs[run]
 		if wr.Op != it.op || Payload(wr) != n {
 			break
@@ -333,8 +333,8 @@ func (w *Work) mark(crc bool) {
 	markPool.Put(s)
 }
 
-// StartMarking makes every FPDU carry markers. It is called before the first FPDU of full operation.
-func (w *Work) StartMarking() { w.Markers = new(mpa.Inserter) }
+// startMarking makes every FPDU carry markers. It is called before the first FPDU of full operation.
+func (w *Work) startMarking() { w.Markers = new(mpa.Inserter) }
 
 // alignment keeps the trailers of FPDUs in one segment of TCP each, as far as a socket allows that: a
 // batch ends a segment (MSG_EOR), and so does a cut before an FPDU whose pad and CRC would otherwise
@@ -342,29 +342,29 @@ func (w *Work) StartMarking() { w.Markers = new(mpa.Inserter) }
 // A peer that checks no CRC does not care, and neither does a stag; Linux's siw reads a trailer that is
 // cut wrongly (docs/decisions.md).
 type alignment struct {
-	EMSS int // octets of a segment; 0: nothing is aligned
-	At   int // octets since the last segment that we have ended
+	emss int // octets of a segment; 0: nothing is aligned
+	at   int // octets since the last segment that we have ended
 }
 
 // before takes the next FPDU, of n octets with a trailer of the given length. It reports whether there
 // has to be a cut before it. If a cut would not help, since the FPDU is longer than a segment, it
 // reports false.
 func (a *alignment) before(n, trailer int) bool {
-	cut := a.At > 0 && severed(a.At+n, trailer, a.EMSS) && !severed(n, trailer, a.EMSS)
+	cut := a.at > 0 && severed(a.at+n, trailer, a.emss) && !severed(n, trailer, a.emss)
 	if cut {
-		a.At = 0
+		a.at = 0
 	}
-	a.At += n
+	a.at += n
 	return cut
 }
 
 // severed reports whether a segment ends within the last trailer octets before end.
 func severed(end, trailer, emss int) bool { return end%emss > 0 && end%emss < trailer }
 
-// AddFPDUs adds r, which holds whole FPDUs and is borrowed until the batch has been written.
-func (w *Work) AddFPDUs(r buf.Room) {
+// addFPDUs adds r, which holds whole FPDUs and is borrowed until the batch has been written.
+func (w *Work) addFPDUs(r buf.Room) {
 	b := &w.Batch
-	if w.Alignment.EMSS == 0 {
+	if w.Alignment.emss == 0 {
 		b.Add(r)
 		return
 	}

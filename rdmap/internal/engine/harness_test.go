@@ -202,7 +202,7 @@ func (e *halves) event(ev *engine.Event) {
 		m := ev.Msg
 		m.Data = bytes.Clone(m.Data)
 		e.got = append(e.got, m)
-		e.rcv.Pool.Put(ev.Buf)
+		e.rcv.Pool().Put(ev.Buf)
 	case engine.EvReadDone:
 		e.read++
 	case engine.EvTerminate:

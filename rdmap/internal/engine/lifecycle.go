@@ -56,8 +56,8 @@ func (s *Sender) StartUp() error {
 	return s.err
 }
 
-// Open begins the exchange of messages.
-func (s *Sender) Open(initiator bool) {
+// open begins the exchange of messages.
+func (s *Sender) open(initiator bool) {
 	if initiator {
 		s.enter(StateOpen)
 		return

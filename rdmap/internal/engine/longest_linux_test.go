@@ -71,7 +71,7 @@ func TestLongestMessages(t *testing.T) {
 		var d enginetest.Done
 		a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: body, Done: &d})
 		carry(t, a, body, accept(t, b))
-		open, _ := b.rcv.DDP.Open()
+		open, _ := b.rcv.DDP().Open()
 		if open || sink.Stored != engine.MaxMessage || sink.Bad != 0 || d.N != 1 || d.Err != nil || a.wk.Out.WriteOctets != engine.MaxMessage {
 			t.Errorf("open %v, %+v, %d octets, %d out of order", open, d, sink.Stored, sink.Bad)
 		}

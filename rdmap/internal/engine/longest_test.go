@@ -30,7 +30,7 @@ func TestLongestWrite(t *testing.T) {
 			t.Fatalf("%d octets before the end: %v", left, err)
 		}
 	}
-	if open, _ := e.rcv.DDP.Open(); open || mem.Stored != engine.MaxMessage || e.rcv.In.WriteOctets != engine.MaxMessage {
+	if open, _ := e.rcv.DDP().Open(); open || mem.Stored != engine.MaxMessage || e.rcv.In.WriteOctets != engine.MaxMessage {
 		t.Errorf("open %v, %d stored, %d counted", open, mem.Stored, e.rcv.In.WriteOctets)
 	}
 }

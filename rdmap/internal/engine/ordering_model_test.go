@@ -113,7 +113,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 	m.a = newEngine(cfg)
 	cfg.mulpdu = max(size, 300)
 	m.b = newEngine(cfg)
-	m.b.rcv.Keep = true
+	m.b.rcv.SetKeep(true)
 	var memory region.Memory = flushNotes{m.sim, m}
 	if how&4 != 0 {
 		memory = struct{ region.Memory }{memory} // without a guard

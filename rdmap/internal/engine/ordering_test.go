@@ -169,7 +169,7 @@ func newOrderRig(t testing.TB, firstOp, laterOp string) *orderRig {
 		ord: 9, ird: 9, recvs: 9, size: 64, ext: engine.ExtAll, mulpdu: engine.StagMULPDU, pool: g.pool,
 	}
 	g.a, g.b = newEngine(cfg), newEngine(cfg)
-	g.b.rcv.Keep = true // so that every message needs memory
+	g.b.rcv.SetKeep(true) // so that every message needs memory
 	g.register(g.a.snd.Table, g.b.snd.Table)
 	return g
 }
@@ -332,7 +332,7 @@ func (e *halves) replay(each func()) {
 			return
 		}
 		e.event(ev)
-		kept.Pop(e.rcv.Pool)
+		kept.Pop(e.rcv.Pool())
 		*off = kept
 		each()
 	}

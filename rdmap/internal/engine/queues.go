@@ -29,7 +29,7 @@ func (q *sendQueue) Posted() int {
 // Size returns the size of a receive. Immediate Data fits any.
 func (q *sendQueue) Size() int {
 	if !q.now.IsSend() {
-		return max(q.size, ImmediateLen)
+		return max(q.size, immediateLen)
 	}
 	return q.size
 }
@@ -38,14 +38,14 @@ func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
 	if q.rtr {
 		return nil, true
 	}
-	if !s.Last || q.Keep {
-		b, ok := q.Pool.Take(&q.Claim, q.Size())
+	if !s.Last || q.keep {
+		b, ok := q.pool.Take(&q.Claim, q.Size())
 		if !ok {
 			return nil, false
 		}
 		q.buf = b
 		if !s.Last {
-			q.Pool.Begin(&q.Arriving)
+			q.pool.Begin(&q.Arriving)
 		}
 	}
 	if q.Receives != nil {
@@ -125,15 +125,15 @@ func (r *sinks) Placed(*ddp.Segment) { r.view.Release() }
 // place puts the payload of the segment u, whose header DDP has checked, into its place. Guarded
 // memory does that itself: it may be gone, or may track stores.
 func (r *Receiver) place(u, payload []byte) (ddp.Event, error) {
-	dst, err := r.DDP.Reserve()
+	dst, err := r.ddp.Reserve()
 	if errors.Is(err, ddp.ErrStalled) {
 		return ddp.Event{}, err
 	}
 	if err != nil {
-		return ddp.Event{}, ProtocolError(err, u)
+		return ddp.Event{}, protocolError(err, u)
 	}
 	if mutant.UnplacedWrites && r.now == verbs.OpWrite {
-		return r.DDP.Commit(payload), nil
+		return r.ddp.Commit(payload), nil
 	}
 	switch {
 	case r.inPlace:
@@ -145,7 +145,7 @@ func (r *Receiver) place(u, payload []byte) (ddp.Event, error) {
 		}
 	}
 	r.view.Stored()
-	return r.DDP.Commit(payload), nil
+	return r.ddp.Commit(payload), nil
 }
 
 func (r *sinks) discard(n int) []byte {
@@ -208,8 +208,8 @@ func (q *RecvQueue) Arm(limit int, event func()) {
 	}
 }
 
-// Take takes one receive.
-func (q *RecvQueue) Take() bool {
+// take takes one receive.
+func (q *RecvQueue) take() bool {
 	q.mu.Lock()
 	if q.posted <= 0 {
 		q.mu.Unlock()
@@ -234,11 +234,11 @@ func (q *RecvQueue) due() func() {
 	return event
 }
 
-// Receives is a connection's part of a recvQueue. All of it but used belongs to the holder of the
+// receives is a connection's part of a recvQueue. All of it but used belongs to the holder of the
 // reading role.
-type Receives struct {
+type receives struct {
 	q     *RecvQueue
-	Quota int          // most receives in use; 0: no bound of its own
+	quota int          // most receives in use; 0: no bound of its own
 	next  bool         // a receive is taken for the next message to begin
 	open  bool         // the receive used last is that of a message not yet delivered
 	used  atomic.Int64 // taken by messages and not posted again
@@ -247,32 +247,32 @@ type Receives struct {
 // reserve takes a receive for the next message to begin, unless there is one already, and returns how
 // many messages may begin. It takes it before DDP checks the message: otherwise two connections that
 // both saw the last receive would both accept a message.
-func (s *Receives) reserve() int {
+func (s *receives) reserve() int {
 	used := int(s.used.Load())
-	if s.Quota != 0 && used >= s.Quota {
+	if s.quota != 0 && used >= s.quota {
 		return 0
 	}
 	if !s.next {
-		s.next = s.q.Take()
+		s.next = s.q.take()
 	}
 	if !s.next {
 		return 0
 	}
 	n := 1 + s.q.Count()
-	if s.Quota != 0 {
-		n = min(n, s.Quota-used)
+	if s.quota != 0 {
+		n = min(n, s.quota-used)
 	}
 	return n
 }
 
 // use is called when the message has begun.
-func (s *Receives) use() {
+func (s *receives) use() {
 	s.next, s.open = false, true
 	s.used.Add(1)
 }
 
 // Post posts n receives, which replace those in use first.
-func (s *Receives) Post(n int) {
+func (s *receives) Post(n int) {
 	for {
 		used := s.used.Load()
 		if s.used.CompareAndSwap(used, max(used-int64(n), 0)) {
@@ -284,7 +284,7 @@ func (s *Receives) Post(n int) {
 
 // end gives back the receive of a message that has not begun or not been delivered, since nobody else
 // knows about it.
-func (s *Receives) end() {
+func (s *receives) end() {
 	if s.next || s.open {
 		s.next, s.open = false, false
 		s.q.Post(1)

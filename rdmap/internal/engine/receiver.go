@@ -47,7 +47,7 @@ func (ev *Event) Clear() { ev.Msg.Data, ev.Buf, ev.Term = nil, nil, nil }
 // requests out. It does no I/O and has no lock; one goroutine at a time uses it.
 // Only recvs may be changed by others.
 type Receiver struct {
-	DDP      *ddp.Receiver
+	ddp      *ddp.Receiver
 	ext      verbs.Extensions
 	mask     uint8 // opcode bits of the control octet
 	table    *region.Table
@@ -56,11 +56,11 @@ type Receiver struct {
 	Direct   direct
 	Due      []Completion // that an answer has made due
 	Recvs    atomic.Int64 // receives posted and not yet used
-	Receives *Receives    // instead of recvs; nil if it has its own
+	Receives *receives    // instead of recvs; nil if it has its own
 
 	size     int // largest Send
-	Pool     *buf.Pool
-	Keep     bool        // messages are kept, so they need memory of their own
+	pool     *buf.Pool
+	keep     bool        // messages are kept, so they need memory of their own
 	buf      buf.Mem     // of the Send being assembled
 	Claim    buf.Claim   // for buf
 	Arriving buf.Arrival // that Send, while it has memory and is not complete
@@ -70,19 +70,19 @@ type Receiver struct {
 	view     region.View
 	scratch  []byte           // sink of cancelled Reads
 	request  [maxRequest]byte // a request in several segments
-	arrived  Request          // a request on its way to the sending half
-	termBuf  [MaxTerminate]byte
+	arrived  request          // a request on its way to the sending half
+	termBuf  [maxTerminate]byte
 	now      verbs.Opcode  // of the segment being placed
 	answer   [maxHash]byte // a response on queue 3 in several segments
-	Backlog  Backlog
-	Wait     MemoryWait // of the first of those that are put off
+	Backlog  backlog
+	Wait     memoryWait // of the first of those that are put off
 	In       Traffic
 	ev       Event // of the last ULPDU
 	inPlace  bool  // the payload of the present ULPDU was read into its place
 }
 
 // maxTerminate is the longest Terminate accepted, octets. What follows the headers is ignored.
-const MaxTerminate = 128
+const maxTerminate = 128
 
 // ReceiverConfig is what a Receiver needs.
 type ReceiverConfig struct {
@@ -103,18 +103,18 @@ type ReceiverConfig struct {
 func NewReceiver(cfg ReceiverConfig) *Receiver {
 	r := &Receiver{
 		table: cfg.Table, up: inFlight{cfg.Lock, cfg.Sender},
-		size: cfg.Size, Pool: cfg.Pool, Keep: cfg.Keep, Wait: MemoryWait{Limit: cfg.Memory},
+		size: cfg.Size, pool: cfg.Pool, keep: cfg.Keep, Wait: memoryWait{Limit: cfg.Memory},
 	}
 	r.Recvs.Store(int64(cfg.Recvs))
 	if cfg.Queue != nil {
-		r.Receives = &Receives{q: cfg.Queue, Quota: cfg.Quota}
+		r.Receives = &receives{q: cfg.Queue, quota: cfg.Quota}
 	}
-	r.Admit(cfg.Ext)
+	r.admit(cfg.Ext)
 	return r
 }
 
-// Admit sets the extensions in force. Nothing may have been received yet.
-func (r *Receiver) Admit(ext verbs.Extensions) {
+// admit sets the extensions in force. Nothing may have been received yet.
+func (r *Receiver) admit(ext verbs.Extensions) {
 	r.ext, r.mask = ext, 0x0f
 	if ext&verbs.ExtCommit != 0 {
 		r.mask = 0x1f // the draft's opcodes are five bits wide
@@ -123,7 +123,7 @@ func (r *Receiver) Admit(ext verbs.Extensions) {
 	if ext != ExtBase {
 		answers = (*answerQueue)(r)
 	}
-	r.DDP = ddp.NewReceiver(ddp.Config{
+	r.ddp = ddp.NewReceiver(ddp.Config{
 		Queues:     [ddp.NumQueues]ddp.Queue{(*sendQueue)(r), (*requestQueue)(r), (*terminateQueue)(r), answers},
 		Sinks:      (*sinks)(r),
 		OpcodeMask: r.mask,
@@ -143,15 +143,15 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 	for {
 		u, n, err := r.Deframer.Next(st.Pending())
 		if err != nil {
-			return st, nil, ProtocolError(err, nil)
+			return st, nil, protocolError(err, nil)
 		}
 		if n == 0 {
 			r.ev.Kind = EvNone
 			return st, &r.ev, nil
 		}
-		if r.Repeats(u) {
+		if r.repeats(u) {
 			st.R += n
-			r.Repeat(u[ddp.UntaggedLen:], &st.Msg)
+			r.repeat(u[ddp.UntaggedLen:], &st.Msg)
 			r.ev.Kind = EvRepeat
 			return st, &r.ev, nil
 		}
@@ -160,7 +160,7 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 		if r.up.snd.State() == StateHeld && !mutant.SilentFirst {
 			r.up.release()
 		}
-		ev, err := r.Input(u)
+		ev, err := r.input(u)
 		switch {
 		case err != nil:
 			return st, nil, err
@@ -172,29 +172,29 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 		if ev.Kind != EvNone {
 			return st, ev, nil
 		}
-		st.R += r.Continue(&r.Deframer, st.Pending())
+		st.R += r.continueRun(&r.Deframer, st.Pending())
 	}
 }
 
-// Input handles one ULPDU. u is borrowed, unless the message of the event lends it. An error is final;
+// input handles one ULPDU. u is borrowed, unless the message of the event lends it. An error is final;
 // a *ProtocolError says which Terminate it asks for. If there is no error, the event is valid until
 // the next call.
-func (r *Receiver) Input(u []byte) (*Event, error) {
+func (r *Receiver) input(u []byte) (*Event, error) {
 	if r.Backlog.Len() > 0 && r.Backlog.waits(u) {
-		return r.Defer(u), nil
+		return r.putOff(u), nil
 	}
-	return r.Accept(u)
+	return r.accept(u)
 }
 
-// Accept is input for a ULPDU whose turn it is.
-func (r *Receiver) Accept(u []byte) (*Event, error) {
+// accept is input for a ULPDU whose turn it is.
+func (r *Receiver) accept(u []byte) (*Event, error) {
 	r.ev.Kind = EvNone
 	if r.In.FPDUs > 0 {
 		r.RTRSend = false
 	}
-	seg, err := r.DDP.Header(u, len(u))
+	seg, err := r.ddp.Header(u, len(u))
 	if err != nil {
-		return nil, ProtocolError(err, u)
+		return nil, protocolError(err, u)
 	}
 	op, v := r.opcode(seg)
 	if v != vioNone {
@@ -211,7 +211,7 @@ func (r *Receiver) Accept(u []byte) (*Event, error) {
 	done, err := r.place(u, payload)
 	if err != nil {
 		if errors.Is(err, ddp.ErrStalled) {
-			return r.Defer(u), nil
+			return r.putOff(u), nil
 		}
 		return nil, unanswered(op, err)
 	}
@@ -237,22 +237,22 @@ func unanswered(op verbs.Opcode, err error) error {
 }
 
 // refuse ends the inbound direction for a violation of RDMAP in segment u.
-func (r *Receiver) refuse(v Violation, u []byte, cause error) error {
+func (r *Receiver) refuse(v violation, u []byte, cause error) error {
 	n := ddp.UntaggedLen
 	if u[0]&0x80 != 0 {
 		n = ddp.TaggedLen
 	}
 	err := v.refuse(u, n, cause)
-	r.DDP.Fail(err)
+	r.ddp.Fail(err)
 	return err
 }
 
 // opcode checks the control octet of a segment (RFC 5040 Section 4.1). Bit 0x10 is the fifth
 // opcode bit of the commit draft. Without that extension an untagged segment with the bit is refused,
 // since 0x51 must never be taken for a Read Request.
-func (r *Receiver) opcode(s *ddp.Segment) (verbs.Opcode, Violation) {
+func (r *Receiver) opcode(s *ddp.Segment) (verbs.Opcode, violation) {
 	if s.Control>>6 != rdmapVersion {
-		return 0, VioVersion
+		return 0, vioVersion
 	}
 	op := verbs.Opcode(s.Control & r.mask)
 	if r.ext&verbs.ExtCommit == 0 && !s.Tagged && s.Control&0x10 != 0 || int(op) >= len(forms) {
@@ -272,7 +272,7 @@ func (r *Receiver) opcode(s *ddp.Segment) (verbs.Opcode, Violation) {
 // others never, and the Read would complete over whatever lay there before. RFC 5041 Section 5.2.1 has
 // segments of a message in order as a SHOULD; siw demands it as well (siw_rresp_check_ntoh). STag and TO
 // of an empty segment, which places nothing, are not checked.
-func (r *Receiver) checkResponse(s *ddp.Segment, n int) Violation {
+func (r *Receiver) checkResponse(s *ddp.Segment, n int) violation {
 	rd, ok := r.up.head()
 	if !ok || rd.op != verbs.OpReadRequest {
 		return vioNoRead
@@ -284,7 +284,7 @@ func (r *Receiver) checkResponse(s *ddp.Segment, n int) Violation {
 		return vioNoRead
 	}
 	if s.TO != rd.SinkTO+r.readGot && !mutant.ReadAnyOrder || uint64(n) > uint64(rd.Size)-(s.TO-rd.SinkTO) {
-		return VioReadBounds
+		return vioReadBounds
 	}
 	return vioNone
 }
@@ -313,7 +313,7 @@ func (r *Receiver) deliver(op verbs.Opcode, s *ddp.Segment, data, u []byte) erro
 // "before" the Send is completed to the ULP (RFC 5040 Section 5.3).
 func (r *Receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) error {
 	if r.Arriving.IsOpen() {
-		r.Pool.Ended(&r.Arriving)
+		r.pool.Ended(&r.Arriving)
 	}
 	if r.rtr {
 		return nil
@@ -324,7 +324,7 @@ func (r *Receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) 
 	if op.Invalidates() {
 		stag := region.STag(s.ULP)
 		if err := r.table.RemoteInvalidate(stag); err != nil {
-			r.Pool.Put(buf)
+			r.pool.Put(buf)
 			return r.refuse(vioInvalidate, u, err)
 		}
 		ev.Msg.Invalidated = stag
@@ -359,7 +359,7 @@ func (r *Receiver) deliverRequest(op verbs.Opcode, data, u []byte) error {
 	if !executable(op) {
 		return r.refuse(vioOpcode, u, nil)
 	}
-	r.arrived = Request{Op: op, n: uint8(len(data)), segLen: uint16(len(u)), swap: r.ext&verbs.ExtSwap != 0}
+	r.arrived = request{Op: op, n: uint8(len(data)), segLen: uint16(len(u)), swap: r.ext&verbs.ExtSwap != 0}
 	copy(r.arrived.hdr[:], u)
 	copy(r.arrived.Body[:], data)
 	if !r.up.enqueue(&r.arrived) {
@@ -396,38 +396,38 @@ func (r *Receiver) Close() {
 		r.Receives.end()
 	}
 	r.view.Release()
-	r.Pool.Ended(&r.Arriving)
-	r.Pool.Put(r.buf)
-	r.Pool.Leave(&r.Claim)
-	r.Pool.Forget(r.Backlog.Len())
-	r.buf, r.scratch, r.Backlog = nil, nil, Backlog{}
+	r.pool.Ended(&r.Arriving)
+	r.pool.Put(r.buf)
+	r.pool.Leave(&r.Claim)
+	r.pool.Forget(r.Backlog.Len())
+	r.buf, r.scratch, r.Backlog = nil, nil, backlog{}
 }
 
-// Repeats reports whether u is a Send like the one before it and needs only a receive: both are whole
+// repeats reports whether u is a Send like the one before it and needs only a receive: both are whole
 // in their segments, are delivered where they lie, and differ only in MSN and payload, so that what was
 // checked for the first holds for this one. Anything else, and every error, is for input. So are
 // messages after those that are put off, and messages that are kept, because they need memory of
 // their own, although the Send before may have had none, if it was an RTR.
-func (r *Receiver) Repeats(u []byte) bool {
-	return (r.now == verbs.OpSend || r.now == verbs.OpSendSE) && r.DDP.Repeats(u) && r.Backlog.Len() == 0 &&
-		r.Receives == nil && !r.Keep && len(u)-ddp.UntaggedLen <= r.size && r.Recvs.Load() > 0
+func (r *Receiver) repeats(u []byte) bool {
+	return (r.now == verbs.OpSend || r.now == verbs.OpSendSE) && r.ddp.Repeats(u) && r.Backlog.Len() == 0 &&
+		r.Receives == nil && !r.keep && len(u)-ddp.UntaggedLen <= r.size && r.Recvs.Load() > 0
 }
 
-// Repeat is input for a Send for which repeats holds. It delivers the payload in m: to fill in an event
+// repeat is input for a Send for which repeats holds. It delivers the payload in m: to fill in an event
 // and read it again at once would take longer than everything else.
-func (r *Receiver) Repeat(payload []byte, m *verbs.Message) {
+func (r *Receiver) repeat(payload []byte, m *verbs.Message) {
 	r.Recvs.Add(-1)
-	r.DDP.Repeat(len(payload))
+	r.ddp.Repeat(len(payload))
 	r.In.FPDUs++
 	r.In.message(r.now, 1)
 	m.Op, m.Data, m.Invalidated, m.Solicited = r.now, payload, 0, r.now.Solicited()
 }
 
-// Continue places the segments in b that continue the tagged message whose segment has just been placed.
+// continueRun places the segments in b that continue the tagged message whose segment has just been placed.
 // They differ only in TO, so what is looked up for the first holds for all. It stops before the last
 // segment of the message, before one of another length, before anything else and before every error:
 // those are for input. It returns how many octets of b it has used.
-func (r *Receiver) Continue(df *mpa.Deframer, b []byte) (used int) {
+func (r *Receiver) continueRun(df *mpa.Deframer, b []byte) (used int) {
 	head, n := r.continuation(df, b)
 	if head == nil || r.Backlog.Len() > 0 || mutant.UnplacedWrites {
 		return 0
@@ -443,7 +443,7 @@ func (r *Receiver) Continue(df *mpa.Deframer, b []byte) (used int) {
 			}
 		}
 		copy(view.Bytes(), b[used+fpduHead:])
-		r.DDP.Continue(n)
+		r.ddp.Continue(n)
 		used += size
 		fpdus++
 		to += uint64(n)
@@ -461,7 +461,7 @@ func (r *Receiver) Continue(df *mpa.Deframer, b []byte) (used int) {
 // FPDU is complete and continues the open message; otherwise nil.
 func (r *Receiver) continuation(df *mpa.Deframer, b []byte) (head []byte, payload int) {
 	u, n, ok := df.Peek(b)
-	if !ok || mpa.FPDULen(n) > len(b) || !r.DDP.Continues(u) {
+	if !ok || mpa.FPDULen(n) > len(b) || !r.ddp.Continues(u) {
 		return nil, 0
 	}
 	return u[:ddp.TaggedLen], n - ddp.TaggedLen

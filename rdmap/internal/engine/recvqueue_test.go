@@ -55,7 +55,7 @@ func FuzzRecvQueue(f *testing.F) {
 		for i := range es {
 			es[i] = newEngine(engineConfig{queue: q, size: 64, pool: pool})
 		}
-		es[2].rcv.Receives.Quota = quota
+		es[2].rcv.SetQuota(quota)
 		events := 0
 		for _, op := range ops {
 			i, n := int(op)&3%3, int(op>>2)&3
@@ -107,7 +107,7 @@ func FuzzRecvQueue(f *testing.F) {
 					m.free++ // nobody else would post it again
 					m.accepted--
 				}
-				es[i] = newEngine(engineConfig{queue: q, size: 64, quota: e.rcv.Receives.Quota, pool: pool})
+				es[i] = newEngine(engineConfig{queue: q, size: 64, quota: e.rcv.Quota(), pool: pool})
 				msn[i], m.used[i], open[i] = 0, 0, false
 			case 7: // a message far ahead: refused, and takes none
 				if e.err == nil && !open[i] {
@@ -172,5 +172,34 @@ func TestQuotaWindow(t *testing.T) {
 		if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != code {
 			t.Errorf("quota %d: %v", quota, e.err)
 		}
+	}
+}
+
+// TestLimitEvent: the event occurs once, at once if the limit is reached already, and again after Arm.
+func TestLimitEvent(t *testing.T) {
+	q := engine.NewRecvQueue(3)
+	n := 0
+	count := func() { n++ }
+	q.Arm(3, count)
+	for i, want := range []int{1, 1, 1} {
+		if !q.Take() || n != want {
+			t.Errorf("receive %d: %d events", i, n)
+		}
+	}
+	if q.Take() {
+		t.Error("took a receive although there is none")
+	}
+	q.Arm(1, count)
+	if n != 2 {
+		t.Errorf("armed below the limit: %d events", n)
+	}
+	q.Arm(1, func() { q.Post(10); q.Arm(10, count) })
+	if n != 2 || q.Count() != 10 {
+		t.Errorf("posted in the event: %d events, %d receives", n, q.Count())
+	}
+	q.Arm(0, count)
+	q.Take()
+	if n != 2 {
+		t.Error("the event occurred although it was disarmed")
 	}
 }

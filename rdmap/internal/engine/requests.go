@@ -22,14 +22,14 @@ type inFlight struct {
 func (q inFlight) freeSlots() int {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	return q.snd.FreeSlots()
+	return q.snd.freeSlots()
 }
 
 // enqueue takes a request of the peer. It reports false if there is no slot.
-func (q inFlight) enqueue(req *Request) bool {
+func (q inFlight) enqueue(req *request) bool {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	return q.snd.State().Ended() || q.snd.Request(req) // after the end, nothing is answered any more
+	return q.snd.State().Ended() || q.snd.hold(req) // after the end, nothing is answered any more
 }
 
 // head returns the oldest request of ours in flight.
@@ -78,11 +78,11 @@ const maxRequest = 16 + maxHash
 const maxHash = 64
 
 // immediateLen is the length of Immediate Data, octets (RFC 7306 Section 6).
-const ImmediateLen = 8
+const immediateLen = 8
 
-// Request is a message of queue 1, which is held in one of the IRD slots until its response has been
+// request is a message of queue 1, which is held in one of the IRD slots until its response has been
 // handed down (RFC 5040 Section 6.1). Its header is kept for a Terminate.
-type Request struct {
+type request struct {
 	Op     verbs.Opcode
 	swap   bool // the Swap of draft-ietf-storm-rdmap-ext-01 is permitted
 	hdr    [ddp.UntaggedLen]byte
@@ -95,11 +95,11 @@ type Request struct {
 // readHeaderLen is the length of the RDMAP header of a Read Request, octets.
 const readHeaderLen = 28
 
-// ReadRequest is the RDMAP header of a Read Request (RFC 5040 Section 4.4),
+// readRequest is the RDMAP header of a Read Request (RFC 5040 Section 4.4),
 // big-endian:
 //
 //	off 0 sink STag, 4 sink TO (8 octets), 12 size, 16 source STag, 20 source TO (8)
-type ReadRequest struct {
+type readRequest struct {
 	Sink   region.STag
 	SinkTO uint64
 	Size   uint32
@@ -107,8 +107,8 @@ type ReadRequest struct {
 	SrcTO  uint64
 }
 
-// Append appends the 28 octets of r to b.
-func (r *ReadRequest) Append(b []byte) []byte {
+// append appends the 28 octets of r to b.
+func (r *readRequest) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(r.Sink))
 	b = binary.BigEndian.AppendUint64(b, r.SinkTO)
 	b = binary.BigEndian.AppendUint32(b, r.Size)
@@ -116,8 +116,8 @@ func (r *ReadRequest) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, r.SrcTO)
 }
 
-// Parse reads the first 28 octets of b.
-func (r *ReadRequest) Parse(b []byte) {
+// parse reads the first 28 octets of b.
+func (r *readRequest) parse(b []byte) {
 	_ = b[readHeaderLen-1]
 	r.Sink = region.STag(binary.BigEndian.Uint32(b))
 	r.SinkTO = binary.BigEndian.Uint64(b[4:])

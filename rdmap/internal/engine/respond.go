@@ -44,11 +44,11 @@ func executable(op verbs.Opcode) bool {
 // source, for the STag and TO of the sink, which are copied without a check. "If the RDMA Read Message
 // Size is zero" the source MUST NOT be validated.
 func executeRead(it *item, t *region.Table) error {
-	var rr ReadRequest
-	rr.Parse(it.Req.Body[:])
+	var rr readRequest
+	rr.parse(it.Req.Body[:])
 	it.op = verbs.OpReadResponse
 	it.seg = ddp.Segment{
-		Tagged: true, Control: ControlOctet(verbs.OpReadResponse),
+		Tagged: true, Control: controlOctet(verbs.OpReadResponse),
 		STag: ddp.STag(rr.Sink), TO: rr.SinkTO,
 	}
 	if rr.Size == 0 {
@@ -63,12 +63,12 @@ func executeRead(it *item, t *region.Table) error {
 }
 
 // violationOf maps a refusal of the region table to a remote protection error of RFC 5040.
-func violationOf(err error) Violation {
+func violationOf(err error) violation {
 	switch {
 	case errors.Is(err, region.ErrNotAssociated):
 		return vioNotAssociated
 	case errors.Is(err, region.ErrAccess):
-		return VioAccess
+		return vioAccess
 	case errors.Is(err, region.ErrWrap):
 		return vioWrap
 	case errors.Is(err, region.ErrBounds):
@@ -79,8 +79,8 @@ func violationOf(err error) Violation {
 
 // refuse returns the error for a request that cannot be carried out. Its Terminate quotes the header
 // and the segment length, and, for a protection error of a Read Request, the RDMAP header too.
-func (r *Request) refuse(v Violation, cause error) error {
-	e := v.Error(cause)
+func (r *request) refuse(v violation, cause error) error {
+	e := v.asError(cause)
 	e.Terminate.HasLength, e.Terminate.SegLen = true, r.segLen
 	e.Terminate.DDP = append([]byte(nil), r.hdr[:]...)
 	if r.Op == verbs.OpReadRequest && v.protection() {
@@ -93,24 +93,24 @@ func (r *Request) refuse(v Violation, cause error) error {
 // finish of a task, one at a time, once everything before them has been carried out and written.
 
 // inlineVerify is the largest number of octets of plain memory that is hashed without an executor.
-const InlineVerify = 4096
+const inlineVerify = 4096
 
-// Blocks reports whether a request may take long.
-func (r *Request) Blocks() bool {
+// blocks reports whether a request may take long.
+func (r *request) blocks() bool {
 	switch r.Op {
 	case verbs.OpFlushRequest:
 		return verbs.FlushFlags(r.Body[targetLen+3])&verbs.FlushPersistent != 0
 	case verbs.OpVerifyRequest:
-		var g Target
+		var g target
 		g.parse(r.Body[:])
-		return r.slow || g.N > InlineVerify
+		return r.slow || g.N > inlineVerify
 	default:
 		return false
 	}
 }
 
 // stores reports whether the request changes memory.
-func (r *Request) stores() bool {
+func (r *request) stores() bool {
 	return r.Op == verbs.OpAtomicRequest || r.Op == verbs.OpAtomicWriteRequest
 }
 
@@ -120,7 +120,7 @@ func (s *Sender) NeedExecutor() bool {
 }
 
 // answerable reports whether a response may be handed to the flusher.
-func (it *item) answerable() bool { return it.state == ready || it.state == queued && !it.Req.Blocks() }
+func (it *item) answerable() bool { return it.state == ready || it.state == queued && !it.Req.blocks() }
 
 // Task is the request of a peer that is being carried out, and that can block. It is kept, so that a request costs no
 // allocation.
@@ -248,13 +248,13 @@ func (a *atomicRequest) apply(v *region.View) (old uint64, err error) {
 // overwrites the request.
 func (it *item) respond(op verbs.Opcode, n int) []byte {
 	it.op, it.Octets = op, uint32(n)
-	it.seg = ddp.Segment{Control: ControlOctet(op), QN: ddp.QNResponse}
+	it.seg = ddp.Segment{Control: controlOctet(op), QN: ddp.QNResponse}
 	return it.Req.Body[:n]
 }
 
 // memoryFailed returns the violation for err, an error of an access to v. Memory that has failed
 // loses all its registrations.
-func memoryFailed(v *region.View, err error) Violation {
+func memoryFailed(v *region.View, err error) violation {
 	switch {
 	case errors.Is(err, region.ErrAlign):
 		return vioMisaligned
@@ -322,8 +322,8 @@ func (h *wantedHash) set(head, body []byte) *wantedHash {
 
 func (h *wantedHash) octets() []byte { return h.sum[:h.n] }
 
-// Target is the head of every commit request: off 0 STag, 4 length, 8 TO (8 octets).
-type Target struct {
+// target is the head of every commit request: off 0 STag, 4 length, 8 TO (8 octets).
+type target struct {
 	STag region.STag
 	N    uint32
 	To   uint64
@@ -331,14 +331,14 @@ type Target struct {
 
 const targetLen = 16
 
-// Append appends the 16 octets of g to b.
-func (g *Target) Append(b []byte) []byte {
+// append appends the 16 octets of g to b.
+func (g *target) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(g.STag))
 	b = binary.BigEndian.AppendUint32(b, g.N)
 	return binary.BigEndian.AppendUint64(b, g.To)
 }
 
-func (g *Target) parse(b []byte) {
+func (g *target) parse(b []byte) {
 	g.STag = region.STag(binary.BigEndian.Uint32(b))
 	g.N = binary.BigEndian.Uint32(b[4:])
 	g.To = binary.BigEndian.Uint64(b[8:])
@@ -348,7 +348,7 @@ func (g *Target) parse(b []byte) {
 // checked, since the requester takes the answer for a promise about that memory; if it has no flags, the
 // right to flush for visibility is needed; unknown flags are ignored.
 func executeFlush(it *item, t *region.Table) error {
-	var g Target
+	var g target
 	g.parse(it.Req.Body[:])
 	flags := verbs.FlushFlags(it.Req.Body[targetLen+3])
 	it.respond(verbs.OpFlushResponse, 0)
@@ -383,7 +383,7 @@ func executeFlush(it *item, t *region.Table) error {
 // few octets, tell as much as a Read, so they need that right too. A failed comparison ends the
 // stream.
 func executeVerify(it *item, t *region.Table) error {
-	var g Target
+	var g target
 	g.parse(it.Req.Body[:])
 	view, err := t.Lookup(g.STag, g.To, g.N, region.Verify)
 	if err != nil {
@@ -393,7 +393,7 @@ func executeVerify(it *item, t *region.Table) error {
 	want := it.Req.Body[targetLen:it.Req.n]
 	blind := view.Access()&region.RemoteRead == 0
 	if blind && (len(want) == 0 || g.N < minCompare || !view.MayGuess(t)) {
-		return it.Req.refuse(VioAccess, region.ErrAccess)
+		return it.Req.refuse(vioAccess, region.ErrAccess)
 	}
 	if size := view.Hash().Size; len(want) != 0 && len(want) != size || size > maxHash {
 		return it.Req.refuse(vioHashLength, wantGot(size, len(want)))
@@ -407,7 +407,7 @@ func executeVerify(it *item, t *region.Table) error {
 		if blind {
 			view.Guessed(t)
 		}
-		return it.Req.refuse(VioMismatch, nil)
+		return it.Req.refuse(vioMismatch, nil)
 	}
 	copy(it.respond(verbs.OpVerifyResponse, len(sum)), sum)
 	return nil
@@ -416,7 +416,7 @@ func executeVerify(it *item, t *region.Table) error {
 // executeAtomicWrite stores 8 octets in one step. Choice: they are octets, not a number in host
 // byte order, and need only the right to write.
 func executeAtomicWrite(it *item, t *region.Table) error {
-	var g Target
+	var g target
 	g.parse(it.Req.Body[:])
 	if g.N != 8 {
 		return it.Req.refuse(vioWordLength, wantGot(8, g.N))

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// DirectMin is the shortest payload of an FPDU that is read straight into its place.
-	DirectMin = 16 << 10
-	// DirectLong is how many octets of payload make such a read long enough.
-	DirectLong = 128 << 10
+	// directMin is the shortest payload of an FPDU that is read straight into its place.
+	directMin = 16 << 10
+	// directLong is how many octets of payload make such a read long enough.
+	directLong = 128 << 10
 	// directMost bounds the octets of payload in one such read, which may exceed it by one payload.
 	directMost = 1 << 20
 	// ShortRead is how many octets a read takes if nothing is staged and a Response of directLong
@@ -57,7 +57,7 @@ func (r *Receiver) Places(st *buf.Staging) [][]byte {
 		return nil
 	}
 	limit := len(st.B)
-	if st.R > 0 && d.have < DirectMin/4 {
+	if st.R > 0 && d.have < directMin/4 {
 		st.R, st.W = 0, copy(st.B, st.Pending())
 	} else if st.R > 0 { // everything is laid out from the front; what is pending stays for now
 		limit = st.R
@@ -77,8 +77,8 @@ func (r *Receiver) aim(d *direct) bool {
 	if v != vioNone || s.DV != ddp.Version || op != verbs.OpReadResponse || r.checkResponse(s, d.n) != vioNone {
 		return false
 	}
-	d.more = r.up.behind() >= DirectLong
-	if d.n < DirectMin && !(s.Last && d.more) { // that one is read by itself, so that the next read is direct
+	d.more = r.up.behind() >= directLong
+	if d.n < directMin && !(s.Last && d.more) { // that one is read by itself, so that the next read is direct
 		return false
 	}
 	n := uint32(d.n)
@@ -114,7 +114,7 @@ func (d *direct) vectors(b []byte) [][]byte {
 		at += gap
 	}
 	end := len(b)
-	if d.To >= DirectLong || d.To < len(mem) || d.more { // the next payload is for the next read
+	if d.To >= directLong || d.To < len(mem) || d.more { // the next payload is for the next read
 		end = min(at+mpa.TrailerLen(ddp.TaggedLen+last)+fpduHead, end)
 	}
 	d.vec = append(d.vec, b[at:end])
@@ -155,7 +155,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 		}
 		if err := r.Deframer.Finish(sum, trailer); err != nil {
 			d.view.Release()
-			return st, nil, ProtocolError(err, nil)
+			return st, nil, protocolError(err, nil)
 		}
 		off += n
 		left -= size
@@ -166,13 +166,13 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 			d.view.Release() // before the Read is complete
 		}
 		u := p[mpa.HeaderLen : fpduHead+n] // the length and the header are right; the payload is elsewhere
-		if r.DDP.Continues(u) {
-			r.DDP.Continue(n)
+		if r.ddp.Continues(u) {
+			r.ddp.Continue(n)
 			r.followed(1, n)
 			continue
 		}
 		r.inPlace = true
-		ev, err := r.Input(u)
+		ev, err := r.input(u)
 		r.inPlace = false
 		if err != nil {
 			d.view.Release()

@@ -104,22 +104,22 @@ func (s *Sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
 	case verbs.OpReadRequest:
 		it.read.Sink, it.read.SinkTO, it.read.Size = wr.Sink, wr.SinkTO, wr.Len
 		it.read.invalidate = wr.InvalidateSink
-		rr := ReadRequest{Sink: wr.Sink, SinkTO: wr.SinkTO, Size: wr.Len, Src: wr.STag, SrcTO: wr.TO}
-		s.frame(it, rr.Append(b[:0]), nil, maxPayload)
+		rr := readRequest{Sink: wr.Sink, SinkTO: wr.SinkTO, Size: wr.Len, Src: wr.STag, SrcTO: wr.TO}
+		s.frame(it, rr.append(b[:0]), nil, maxPayload)
 	case verbs.OpAtomicRequest:
 		s.LastID++
 		it.read.id = s.LastID
 		a := atomicRequest{Atomic: *wr.Atomic, id: s.LastID, stag: wr.STag, to: wr.TO}
 		s.frame(it, a.append(b[:0]), nil, maxPayload)
 	case verbs.OpFlushRequest:
-		g := Target{STag: wr.STag, N: wr.Len, To: wr.TO}
-		s.frame(it, append(g.Append(b[:0]), 0, 0, 0, byte(wr.Flags)), nil, maxPayload)
+		g := target{STag: wr.STag, N: wr.Len, To: wr.TO}
+		s.frame(it, append(g.append(b[:0]), 0, 0, 0, byte(wr.Flags)), nil, maxPayload)
 	case verbs.OpVerifyRequest, verbs.OpAtomicWriteRequest:
-		g := Target{STag: wr.STag, N: wr.Len, To: wr.TO}
+		g := target{STag: wr.STag, N: wr.Len, To: wr.TO}
 		if wr.Op == verbs.OpAtomicWriteRequest {
 			g.N = 8
 		}
-		s.frame(it, append(append(g.Append(b[:0]), wr.Head...), wr.Body...), nil, maxPayload)
+		s.frame(it, append(append(g.append(b[:0]), wr.Head...), wr.Body...), nil, maxPayload)
 	default:
 	}
 }
@@ -150,8 +150,8 @@ func (s *Sender) HasRoom(wrs []verbs.WR) bool {
 
 // Request queues a request of the peer. It reports false when the IRD slots are
 // used up.
-func (s *Sender) Request(req *Request) bool {
-	if s.FreeSlots() <= 0 {
+func (s *Sender) hold(req *request) bool {
+	if s.freeSlots() <= 0 {
 		return false
 	}
 	s.Slots.Add(1)
@@ -159,16 +159,16 @@ func (s *Sender) Request(req *Request) bool {
 	it.isResp, it.Req = true, *req // its state is queued
 	switch req.Op {
 	case verbs.OpReadRequest:
-		var rr ReadRequest
-		rr.Parse(req.Body[:])
+		var rr readRequest
+		rr.parse(req.Body[:])
 		it.Octets = rr.Size
 	case verbs.OpVerifyRequest:
-		var g Target
+		var g target
 		g.parse(req.Body[:])
 		it.Req.slow = s.Table.ReadsBack(g.STag)
 	default:
 	}
-	if mutant.ExecuteOnArrival && !it.Req.Blocks() {
+	if mutant.ExecuteOnArrival && !it.Req.blocks() {
 		if it.execute(s.Table) == nil {
 			it.state = ready
 		}
@@ -176,8 +176,8 @@ func (s *Sender) Request(req *Request) bool {
 	return true
 }
 
-// FreeSlots returns how many more requests the peer may send now.
-func (s *Sender) FreeSlots() int { return s.IRD - int(s.Slots.Load()) }
+// freeSlots returns how many more requests the peer may send now.
+func (s *Sender) freeSlots() int { return s.IRD - int(s.Slots.Load()) }
 
 // readHead returns the oldest request of ours in flight.
 func (s *Sender) readHead() (outRead, bool) {
@@ -193,7 +193,7 @@ func (s *Sender) readDone(out []Completion) []Completion {
 	if rd.op != verbs.OpReadRequest {
 		s.Expected--
 	}
-	if rd.Size >= DirectLong {
+	if rd.Size >= directLong {
 		s.Long.Add(-1)
 	}
 	s.InFlight.Trim()
@@ -247,10 +247,10 @@ func (s *Sender) UsePooled() {
 	s.Requests.Pooled, s.Responses.Pooled, s.InFlight.Pooled, s.order.q.Pooled = &pooledItems, &pooledItems, &pooledReads, &pooledOrder
 }
 
-// StageLimit is the FPDU size up to which payloads are copied next to their
+// stageLimit is the FPDU size up to which payloads are copied next to their
 // headers; longer ones are gathered from where they lie. One write per FPDU, or a
 // piece per small payload, costs more than the copy.
-const StageLimit = verbs.CopyLimit
+const stageLimit = verbs.CopyLimit
 
 // maxRun is how many small messages go out while a response waits.
 const maxRun = 64
@@ -259,7 +259,7 @@ const maxRun = 64
 // flusher uses it.
 type Work struct {
 	Items     []item
-	Box       *[]item // the box of items if they came from itemSpares, otherwise nil
+	box       *[]item // the box of items if they came from itemSpares, otherwise nil
 	small     []item  // the memory for few items
 	next      int     // items[:next] are completely in the batch
 	Batch     buf.Batch
@@ -313,7 +313,7 @@ func (s *Sender) takeOne(w *Work) bool {
 	case mutant.CoupledDirections && s.InFlight.Len() > 0:
 		return false
 	case s.Responses.Len() > 0 && s.Responses.At(0).answerable() && !(own && s.turn):
-		it := w.Add()
+		it := w.add()
 		s.Responses.PopTo(it)
 		if mutant.ResponseOrder && s.Responses.Len() > 0 {
 			*it, *s.Responses.At(0) = *s.Responses.At(0), *it
@@ -329,7 +329,7 @@ func (s *Sender) takeOne(w *Work) bool {
 }
 
 func (s *Sender) takeOwn(w *Work) {
-	it := w.Add()
+	it := w.add()
 	s.Requests.PopTo(it)
 	if mutant.SubmissionOrder && s.Requests.Len() > 0 {
 		*it, *s.Requests.At(0) = *s.Requests.At(0), *it
@@ -339,7 +339,7 @@ func (s *Sender) takeOwn(w *Work) {
 		if it.op != verbs.OpReadRequest {
 			s.Expected++
 		}
-		if it.read.Size >= DirectLong {
+		if it.read.Size >= directLong {
 			s.Long.Add(1)
 		}
 	}
@@ -378,8 +378,8 @@ func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 		}
 	}
 	w.Batch.Reset()
-	w.Alignment.At = 0
-	w.Drop(n)
+	w.Alignment.at = 0
+	w.drop(n)
 	if s.Requests.Len() == 0 && !w.unfinished() {
 		s.idle()
 	}
@@ -416,22 +416,22 @@ func (s *Sender) idle() {
 	s.Responses.Trim()
 }
 
-// Drop forgets the first n items.
-func (w *Work) Drop(n int) {
+// drop forgets the first n items.
+func (w *Work) drop(n int) {
 	rest := copy(w.Items, w.Items[n:])
 	clear(w.Items[rest:])
 	w.Items, w.next = w.Items[:rest], 0
 	if rest == 0 && cap(w.Items) > buf.RingKeep {
-		if w.Box != nil && cap(w.Items) != buf.PooledLen {
-			clear(*w.Box) // items has grown out of it
+		if w.box != nil && cap(w.Items) != buf.PooledLen {
+			clear(*w.box) // items has grown out of it
 		}
-		pooledItems.Put(w.Box)
-		w.Items, w.Box = w.small, nil
+		pooledItems.Put(w.box)
+		w.Items, w.box = w.small, nil
 	}
 }
 
-// Add appends a zero item. If there are more than a few, they lie in spare memory.
-func (w *Work) Add() *item {
+// add appends a zero item. If there are more than a few, they lie in spare memory.
+func (w *Work) add() *item {
 	if n := len(w.Items); n == cap(w.Items) && n < buf.PooledLen {
 		b, box := pooledItems.Get(max(4, 2*n))
 		copy(b, w.Items)
@@ -439,7 +439,7 @@ func (w *Work) Add() *item {
 		if n == buf.RingKeep {
 			w.small = w.Items[:0]
 		}
-		w.Items, w.Box = b[:n], box
+		w.Items, w.box = b[:n], box
 	}
 	if n := len(w.Items); n < cap(w.Items) {
 		w.Items = w.Items[:n+1] // unused items are zero
@@ -525,7 +525,7 @@ func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 	}
 	if it.framed {
 		w.Out.FPDUs += uint64(it.seal(&w.MSN[it.seg.QN], crc))
-		w.AddFPDUs(it.room)
+		w.addFPDUs(it.room)
 		w.Out.Octets += uint64(len(it.room.B))
 		it.state = built
 	}
@@ -560,8 +560,8 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 		if crc {
 			mpa.WriteCRCs(r.B)
 		}
-		w.AddFPDUs(r)
-	case size <= StageLimit || it.copied():
+		w.addFPDUs(r)
+	case size <= stageLimit || it.copied():
 		if more := w.Batch.Free() / size; more > 1 {
 			n = min(left, more*maxPayload)
 			size = framedLen(s.Tagged, n, maxPayload)
@@ -569,7 +569,7 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 		r := w.Batch.Room(size)
 		front, back := it.payload(int(it.off), n)
 		fpdus = fillFPDUs(r.B, s, front, back, maxPayload, n == left, crc)
-		w.AddFPDUs(r)
+		w.addFPDUs(r)
 	default:
 		s.Last = n == left
 		w.gather(it, &s, int(it.off), n, crc)
@@ -587,7 +587,7 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 func (w *Work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
-	if w.Alignment.EMSS > 0 && w.Alignment.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
+	if w.Alignment.emss > 0 && w.Alignment.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
 		w.Batch.Cut()
 	}
 	head := w.Batch.Stage(mpa.HeaderLen + hdr)

@@ -346,14 +346,14 @@ func TestWorkSpares(t *testing.T) {
 	w.Slots = nil
 	for size := 1; size < 3*buf.PooledLen; size = size*3/2 + 1 {
 		for k := range size {
-			w.Add().Octets = uint32(k + 1)
+			w.Add(uint32(k + 1))
 		}
 		for k := range w.Items {
 			if w.Items[k].Octets != uint32(k+1) {
 				t.Fatalf("burst of %d: item %d is %d", size, k, w.Items[k].Octets)
 			}
 		}
-		box := w.Box
+		box := w.Box()
 		w.Drop(size)
 		if cap(w.Items) > buf.RingKeep {
 			t.Fatalf("burst of %d: room for %d items kept", size, cap(w.Items))

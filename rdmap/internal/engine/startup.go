@@ -136,10 +136,10 @@ func (s *Startup) lateTerminate(err *error) (out []byte) {
 	var w Work
 	snd.MULPDU, snd.CRC = mpa.MinMULPDU, neg.CRC
 	if neg.SendMarkers {
-		w.StartMarking()
+		w.startMarking()
 	}
-	p := ProtocolError(e, nil)
-	snd.Open(true)
+	p := protocolError(e, nil)
+	snd.open(true)
 	snd.Fail(p, false, false, nil)
 	snd.Take(&w)
 	_ = w.Build(snd.MULPDU, snd.CRC, nil)
@@ -219,20 +219,20 @@ func (p *Params) Start(s *Sender, r *Receiver, w *Work) {
 		r.Deframer.ExpectMarkers()
 	}
 	if p.SendMarkers {
-		w.StartMarking()
+		w.startMarking()
 	}
 	if p.emss > 0 {
-		w.Alignment.EMSS = p.emss
+		w.Alignment.emss = p.emss
 		w.Batch.EndSegments()
 	}
 	s.MULPDU, s.CRC, s.ORD, s.IRD = p.MULPDU, p.CRC, p.ORD, p.IRD
 	s.Interleave, s.Ext = p.interleave, p.Extensions
-	s.Open(p.Initiator)
+	s.open(p.Initiator)
 	if p.Extensions != ExtBase {
 		if s.IRD > 0 {
 			s.IRD += extraSlots
 		}
-		r.Admit(p.Extensions)
+		r.admit(p.Extensions)
 	}
 	r.RTRSend = !p.Initiator && p.RTR&mpa.RTRSend != 0
 	if !p.Initiator || p.RTR == 0 {
@@ -319,7 +319,7 @@ func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 
 // extensionsOf returns the extensions among the features.
 func extensionsOf(features uint32) verbs.Extensions {
-	return verbs.Extensions(features>>featExtensions) & ExtAll
+	return verbs.Extensions(features>>featExtensions) & extAll
 }
 
 // ownCapability returns the block that this engine sends.

@@ -60,30 +60,30 @@ func (p *PartialFPDU) Tick(held bool, reads, fpdus, waits uint64) (state Partial
 	return p.state, another
 }
 
-// MemoryWait is the wait of queue 0 for memory of the Pool. It begins when a Send is put off (EvStalled), and ends when
+// memoryWait is the wait of queue 0 for memory of the Pool. It begins when a Send is put off (EvStalled), and ends when
 // that Send gets its memory, or with the connection when Limit is over.
-type MemoryWait struct {
+type memoryWait struct {
 	Limit time.Duration
 	since time.Time // zero: no wait
 	turns atomic.Uint64
 }
 
 // Begin begins a wait.
-func (w *MemoryWait) Begin(now time.Time) {
+func (w *memoryWait) Begin(now time.Time) {
 	w.since = now
 	w.turns.Add(1)
 }
 
-func (w *MemoryWait) end() {
+func (w *memoryWait) end() {
 	if w.waits() {
 		w.since = time.Time{}
 		w.turns.Add(1)
 	}
 }
 
-func (w *MemoryWait) waits() bool { return !w.since.IsZero() }
+func (w *memoryWait) waits() bool { return !w.since.IsZero() }
 
-func (w *MemoryWait) over(now time.Time) bool { return now.Sub(w.since) >= w.Limit }
+func (w *memoryWait) over(now time.Time) bool { return now.Sub(w.since) >= w.Limit }
 
 // Turns returns how many waits have begun and ended so far. Anybody may call it.
-func (w *MemoryWait) Turns() uint64 { return w.turns.Load() }
+func (w *memoryWait) Turns() uint64 { return w.turns.Load() }

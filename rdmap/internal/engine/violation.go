@@ -9,23 +9,23 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// Violation names one way for a peer to break RDMAP's own rules. The packages ddp and mpa name
+// violation names one way for a peer to break RDMAP's own rules. The packages ddp and mpa name
 // violations of their rules; protocolError maps those.
-type Violation uint8
+type violation uint8
 
 const (
-	vioNone          Violation = iota
+	vioNone          violation = iota
 	vioSTag                    // request: source or target STag invalid
 	vioBounds                  // request: outside the region
-	VioAccess                  // request: a right is missing
+	vioAccess                  // request: a right is missing
 	vioNotAssociated           // request: STag of another stream
 	vioWrap                    // request: TO plus length passes 2^64
 	vioInvalidate              // Send with Invalidate: STag cannot be invalidated
-	VioVersion                 // RV is not 1
+	vioVersion                 // RV is not 1
 	vioOpcode                  // opcode unknown, not enabled, or wrong for T and QN
 	vioLength                  // message length does not fit the opcode
 	vioNoRead                  // Read Response: none due, or the wrong STag
-	VioReadBounds              // Read Response: outside the requested range
+	vioReadBounds              // Read Response: outside the requested range
 	vioReadShort               // Read Response: ends before the requested length
 	vioAtomicOp                // Atomic Request: operation unknown or not enabled
 	vioMisaligned              // request: word at an address that is not a multiple of 8
@@ -34,57 +34,57 @@ const (
 	vioAnswerID                // Atomic Response: identifier of another request
 	vioFlush                   // Flush: the memory is not persistent, or has failed
 	vioHashLength              // Verify: hash length differs from the region's
-	VioMismatch                // Verify: the hashes differ
+	vioMismatch                // Verify: the hashes differ
 	vioWordLength              // Atomic Write: length is not 8
 	vioWrongHash               // Verify Response: not the hash that the peer was to compare with
-	NumViolations              // how many there are
+	numViolations              // how many there are
 )
 
 // violations is the total map from violation to Terminate code.
-var Violations = [NumViolations]struct {
+var violations = [numViolations]struct {
 	Code    verbs.TermCode
 	Section string
 	Text    string
 }{
-	vioNone:          {TermCode(0, 0, 0), "RFC 5040 Section 4.8", "local catastrophic error"},
-	vioSTag:          {TermCode(0, 1, 0x00), "RFC 5040 Section 7.2", "invalid STag in a request"},
-	vioBounds:        {TermCode(0, 1, 0x01), "RFC 5040 Section 7.2", "request outside the region's bounds"},
-	VioAccess:        {TermCode(0, 1, 0x02), "RFC 5040 Section 7.2", "request without the access right"},
-	vioNotAssociated: {TermCode(0, 1, 0x03), "RFC 5040 Section 7.2", "STag in a request not associated with the stream"},
-	vioWrap:          {TermCode(0, 1, 0x04), "RFC 5040 Section 7.2", "TO of a request wraps"},
-	vioInvalidate:    {TermCode(0, 1, 0x09), "RFC 5040 Section 5.3", "STag cannot be invalidated"},
-	VioVersion:       {TermCode(0, 2, 0x05), "RFC 5040 Section 4.1", "invalid RDMAP version"},
-	vioOpcode:        {TermCode(0, 2, 0x06), "RFC 5040 Section 4.1", "unexpected opcode"},
-	vioLength:        {TermCode(0, 2, 0x07), "RFC 5040 Section 4", "message length does not fit the opcode"},
-	vioNoRead:        {TermCode(1, 1, 0x00), "RFC 5040 Section 4.5", "Read Response that answers no Read Request"},
-	VioReadBounds:    {TermCode(1, 1, 0x01), "RFC 5040 Section 4.5", "Read Response outside the requested range"},
-	vioReadShort:     {TermCode(0, 2, 0xff), "RFC 5040 Section 4.5", "Read Response shorter than requested"},
-	vioAtomicOp:      {TermCode(0, 2, 0x06), "RFC 7306 Section 5.2", "atomic operation not supported"},
-	vioMisaligned:    {TermCode(0, 2, 0x07), "RFC 7306 Section 8.2", "atomic operation on a misaligned word"},
-	vioMemory:        {TermCode(0, 2, 0x07), "RFC 5040 Section 4.8", "memory named by a request has failed"},
-	vioFlush:         {TermCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.1", "flush failed"},
-	vioHashLength:    {TermCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.2", "hash length differs from the region's"},
-	VioMismatch:      {TermCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.2", "verification failed"},
-	vioWordLength:    {TermCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.3", "atomic write not of 8 octets"},
-	vioWrongHash:     {TermCode(0, 2, 0xff), "draft-talpey-rdma-commit Section 3.2", "Verify Response with another hash than was compared"},
-	vioAnswer:        {TermCode(0, 2, 0xff), "RFC 7306 Section 5", "response on queue 3 that answers no request"},
-	vioAnswerID:      {TermCode(0, 2, 0xff), "RFC 7306 Section 5", "Atomic Response with the wrong identifier"},
+	vioNone:          {termCode(0, 0, 0), "RFC 5040 Section 4.8", "local catastrophic error"},
+	vioSTag:          {termCode(0, 1, 0x00), "RFC 5040 Section 7.2", "invalid STag in a request"},
+	vioBounds:        {termCode(0, 1, 0x01), "RFC 5040 Section 7.2", "request outside the region's bounds"},
+	vioAccess:        {termCode(0, 1, 0x02), "RFC 5040 Section 7.2", "request without the access right"},
+	vioNotAssociated: {termCode(0, 1, 0x03), "RFC 5040 Section 7.2", "STag in a request not associated with the stream"},
+	vioWrap:          {termCode(0, 1, 0x04), "RFC 5040 Section 7.2", "TO of a request wraps"},
+	vioInvalidate:    {termCode(0, 1, 0x09), "RFC 5040 Section 5.3", "STag cannot be invalidated"},
+	vioVersion:       {termCode(0, 2, 0x05), "RFC 5040 Section 4.1", "invalid RDMAP version"},
+	vioOpcode:        {termCode(0, 2, 0x06), "RFC 5040 Section 4.1", "unexpected opcode"},
+	vioLength:        {termCode(0, 2, 0x07), "RFC 5040 Section 4", "message length does not fit the opcode"},
+	vioNoRead:        {termCode(1, 1, 0x00), "RFC 5040 Section 4.5", "Read Response that answers no Read Request"},
+	vioReadBounds:    {termCode(1, 1, 0x01), "RFC 5040 Section 4.5", "Read Response outside the requested range"},
+	vioReadShort:     {termCode(0, 2, 0xff), "RFC 5040 Section 4.5", "Read Response shorter than requested"},
+	vioAtomicOp:      {termCode(0, 2, 0x06), "RFC 7306 Section 5.2", "atomic operation not supported"},
+	vioMisaligned:    {termCode(0, 2, 0x07), "RFC 7306 Section 8.2", "atomic operation on a misaligned word"},
+	vioMemory:        {termCode(0, 2, 0x07), "RFC 5040 Section 4.8", "memory named by a request has failed"},
+	vioFlush:         {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.1", "flush failed"},
+	vioHashLength:    {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.2", "hash length differs from the region's"},
+	vioMismatch:      {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.2", "verification failed"},
+	vioWordLength:    {termCode(0, 2, 0x07), "draft-talpey-rdma-commit Section 3.3", "atomic write not of 8 octets"},
+	vioWrongHash:     {termCode(0, 2, 0xff), "draft-talpey-rdma-commit Section 3.2", "Verify Response with another hash than was compared"},
+	vioAnswer:        {termCode(0, 2, 0xff), "RFC 7306 Section 5", "response on queue 3 that answers no request"},
+	vioAnswerID:      {termCode(0, 2, 0xff), "RFC 7306 Section 5", "Atomic Response with the wrong identifier"},
 }
 
-// TermCode returns a code by its parts.
-func TermCode(layer, etype, code uint8) verbs.TermCode {
+// termCode returns a code by its parts.
+func termCode(layer, etype, code uint8) verbs.TermCode {
 	return verbs.TermCode{Layer: layer, EType: etype, Code: code}
 }
 
 // protection reports whether v is a remote protection error.
-func (v Violation) protection() bool {
-	c := Violations[v].Code
+func (v violation) protection() bool {
+	c := violations[v].Code
 	return c.Layer == verbs.LayerRDMAP && c.EType == 1
 }
 
-// Error returns the ProtocolError for v, without headers.
-func (v Violation) Error(cause error) *verbs.ProtocolError {
-	row := &Violations[v]
+// asError returns the ProtocolError for v, without headers.
+func (v violation) asError(cause error) *verbs.ProtocolError {
+	row := &violations[v]
 	return &verbs.ProtocolError{
 		Code: row.Code, Section: row.Section, Msg: row.Text, Err: cause,
 		Terminate: &verbs.Terminate{Code: row.Code},
@@ -93,8 +93,8 @@ func (v Violation) Error(cause error) *verbs.ProtocolError {
 
 // refuse returns the ProtocolError for v found in the ULPDU u, whose header is hdr octets long.
 // The Terminate quotes the length of u and copies its header.
-func (v Violation) refuse(u []byte, hdr int, cause error) *verbs.ProtocolError {
-	e := v.Error(cause)
+func (v violation) refuse(u []byte, hdr int, cause error) *verbs.ProtocolError {
+	e := v.asError(cause)
 	quote(e.Terminate, u, hdr)
 	return e
 }
@@ -113,25 +113,25 @@ func cloned(t verbs.Terminate) verbs.Terminate {
 	return t
 }
 
-// ProtocolError returns the ProtocolError for an error from a lower layer. u is
+// protocolError returns the ProtocolError for an error from a lower layer. u is
 // the ULPDU at fault, nil if none.
-func ProtocolError(err error, u []byte) *verbs.ProtocolError {
+func protocolError(err error, u []byte) *verbs.ProtocolError {
 	if e, ok := errors.AsType[*ddp.Error](err); ok {
 		return ddpError(e, u)
 	}
 	if e, ok := errors.AsType[*mpa.Error](err); ok {
-		code := TermCode(mpa.Layer, mpa.EType, uint8(e.Code))
+		code := termCode(mpa.Layer, mpa.EType, uint8(e.Code))
 		p := &verbs.ProtocolError{Code: code, Section: "RFC 5044 Section 8", Msg: e.Code.String(), Err: err}
 		if e.Terminate() {
 			p.Terminate = &verbs.Terminate{Code: code}
 		}
 		return p
 	}
-	return vioNone.Error(err)
+	return vioNone.asError(err)
 }
 
 func ddpError(e *ddp.Error, u []byte) *verbs.ProtocolError {
-	code := TermCode(e.Layer, e.EType, e.Code)
+	code := termCode(e.Layer, e.EType, e.Code)
 	p := &verbs.ProtocolError{
 		Code: code, Section: "RFC 5041 Section 7.1", Msg: e.Violation.String(), Err: e,
 		Terminate: &verbs.Terminate{Code: code},

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// What the tests of this package reach below its seam: single segments, the requests that are held, limits, violations.
+
+const (
+	MaxBacklog    = maxBacklog
+	ExtAll        = extAll
+	MaxCoalesced  = maxCoalesced
+	MaxTerminate  = maxTerminate
+	ImmediateLen  = immediateLen
+	InlineVerify  = inlineVerify
+	StageLimit    = stageLimit
+	VioAccess     = vioAccess
+	VioVersion    = vioVersion
+	VioReadBounds = vioReadBounds
+	VioMismatch   = vioMismatch
+	NumViolations = numViolations
+)
+
+type (
+	Backlog     = backlog
+	ReadRequest = readRequest
+	Request     = request
+	Target      = target
+	Violation   = violation
+)
+
+var Violations = violations
+
+func ControlOctet(op verbs.Opcode) uint8                     { return controlOctet(op) }
+func ProtocolError(err error, u []byte) *verbs.ProtocolError { return protocolError(err, u) }
+func TermCode(layer, etype, code uint8) verbs.TermCode       { return termCode(layer, etype, code) }
+func (v violation) Error(cause error) *verbs.ProtocolError   { return v.asError(cause) }
+func (o *backlog) Next() []byte                              { return o.next() }
+func (o *backlog) Pop(p *buf.Pool)                           { o.pop(p) }
+func (r *readRequest) Append(b []byte) []byte                { return r.append(b) }
+func (r *readRequest) Parse(b []byte)                        { r.parse(b) }
+func (g *target) Append(b []byte) []byte                     { return g.append(b) }
+func (r *request) Blocks() bool                              { return r.blocks() }
+func (q *RecvQueue) Take() bool                              { return q.take() }
+func (r *Receiver) Input(u []byte) (*Event, error)           { return r.input(u) }
+func (r *Receiver) Accept(u []byte) (*Event, error)          { return r.accept(u) }
+func (r *Receiver) Defer(u []byte) *Event                    { return r.putOff(u) }
+func (r *Receiver) Repeats(u []byte) bool                    { return r.repeats(u) }
+func (r *Receiver) Repeat(payload []byte, m *verbs.Message)  { r.repeat(payload, m) }
+func (r *Receiver) Continue(df *mpa.Deframer, b []byte) int  { return r.continueRun(df, b) }
+func (r *Receiver) DDP() *ddp.Receiver                       { return r.ddp }
+func (r *Receiver) Pool() *buf.Pool                          { return r.pool }
+func (r *Receiver) SetKeep(keep bool)                        { r.keep = keep }
+func (r *Receiver) SetQuota(n int)                           { r.Receives.quota = n }
+func (r *Receiver) Quota() int                               { return r.Receives.quota }
+func (s *Sender) Open(initiator bool)                        { s.open(initiator) }
+func (s *Sender) Request(req *Request) bool                  { return s.hold(req) }
+func (s *Sender) FreeSlots() int                             { return s.freeSlots() }
+func (w *Work) StartMarking()                                { w.startMarking() }
+func (w *Work) AddFPDUs(r buf.Room)                          { w.addFPDUs(r) }
+func (w *Work) Drop(n int)                                   { w.drop(n) }
+func (w *Work) Add(octets uint32)                            { w.add().Octets = octets }
+func (w *Work) Align(emss int)                               { w.Alignment = alignment{emss: emss} }
+func (w *Work) Box() *[]item                                 { return w.box }
