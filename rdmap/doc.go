@@ -1,7 +1,7 @@
 // Package rdmap is a user-space iWARP engine: RDMAP (RFC 5040) on DDP (RFC 5041) on MPA (RFC 5044,
 // RFC 6581), over any net.Conn.
 //
-// State machines implement the protocol. They do no I/O, read no clock and start no goroutines:
+// State machines implement the protocol (internal/engine). They do no I/O, read no clock and start no goroutines:
 //
 //	octets in ──> deframer ──> receiver ──> placements, events
 //	work requests in ──> sender ──> octets out
@@ -15,7 +15,7 @@
 //	if err := c.Handshake(ctx); err != nil { … }
 //	var w rdmap.Waiter
 //	w.Reset()
-//	err := c.Post([]rdmap.WR{{Op: rdmap.OpSend, Head: msg, Done: &w}})
+//	err := c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg, Done: &w}})
 //	err = c.Wait(ctx, &w)
 //
 // # Who reads the socket

@@ -1,11 +1,14 @@
 package engine_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestPutOffBound: one connection puts off no more than maxPutOff, however large its Pool is.
@@ -37,4 +40,44 @@ func TestPutOffBound(t *testing.T) {
 	if pool.Load().PutOff != 0 {
 		t.Errorf("%d octets count as put off after the end", pool.Load().PutOff)
 	}
+}
+
+// TestMemoryWait: a Send that is put off waits until there is memory for it, or its time is over; the Send behind it has
+// a time of its own.
+func TestMemoryWait(t *testing.T) {
+	const limit = 10 * time.Second
+	from := time.Unix(1000, 0)
+	begin := func() (*halves, buf.Mem, []byte) {
+		pool := buf.NewPool(64)
+		held, ok := pool.Get(64)
+		if !ok {
+			t.Fatal("no memory")
+		}
+		e := newEngine(engineConfig{recvs: 9, pool: pool, size: 64})
+		e.rcv.Wait.Limit = limit
+		u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))
+		u[0] &^= 0x40 // not the last segment: it needs memory
+		if ev, err := e.rcv.Input(u); err != nil || ev.Kind != engine.EvStalled {
+			t.Fatalf("%+v, %v", ev, err)
+		}
+		e.rcv.Wait.Begin(from)
+		if _, err := e.rcv.Input(u); err != nil { // the same MSN and offset: refused when its turn comes
+			t.Fatal(err)
+		}
+		return e, held, u
+	}
+	e, _, _ := begin()
+	if ev, err := e.rcv.Replay(from.Add(limit - 1)); err != nil || ev.Kind != engine.EvBlocked || e.rcv.Wait.Turns() != 1 {
+		t.Errorf("just before the end: %+v, %v", ev, err)
+	}
+	_, err := e.rcv.Replay(from.Add(limit))
+	if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != enginetest.NoBuffer {
+		t.Errorf("at the end: %v", err)
+	}
+	e, held, u := begin()
+	e.rcv.Pool().Put(held)
+	if ev, err := e.rcv.Replay(from.Add(limit)); err != nil || ev.Kind != engine.EvNone || e.rcv.Wait.Turns() != 2 || e.rcv.Backlog.Len() != 2+len(u) {
+		t.Errorf("with memory: %+v, %v, %d turns", ev, err, e.rcv.Wait.Turns())
+	}
+	e.rcv.Close()
 }

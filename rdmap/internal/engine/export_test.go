@@ -57,6 +57,7 @@ func (r *Receiver) SetKeep(keep bool)                        { r.keep = keep }
 func (r *Receiver) SetQuota(n int)                           { r.Receives.quota = n }
 func (r *Receiver) Quota() int                               { return r.Receives.quota }
 func (s *Sender) Open(initiator bool)                        { s.open(initiator) }
+func (s *Sender) Release()                                   { s.release() }
 func (s *Sender) Request(req *Request) bool                  { return s.hold(req) }
 func (s *Sender) FreeSlots() int                             { return s.freeSlots() }
 func (w *Work) StartMarking()                                { w.startMarking() }
