@@ -244,6 +244,9 @@ type RFC5666 struct {
 	ExposedMemory int64
 }
 
+// noLogger is the Logger of a Config that has none.
+var noLogger = zap.NewNop()
+
 // Limits of the inline sizes: RFC 8797 Section 4 carries them as 1 KiB to 256 KiB.
 const (
 	minInline = 1024

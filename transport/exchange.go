@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -40,10 +41,10 @@ type exchange struct {
 	bulk bulkReply
 	live bool // counted in respConn.running
 
-	next      *exchange // in recordConn's queue
-	once      *dupEntry // there, of a call that must not run twice
-	protected bool      // by RPCSEC_GSS: nothing may be reduced
-	answer    bool      // not a call: buf is the reply to a backward call
+	next      *exchange      // in recordConn's queue
+	once      *execute.Entry // there, of a call that must not run twice
+	protected bool           // by RPCSEC_GSS: nothing may be reduced
+	answer    bool           // not a call: buf is the reply to a backward call
 }
 
 // maxKeptHead is the memory an exchange keeps for Sends.

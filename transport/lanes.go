@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"github.com/stag-rdma/stag/transport/internal/execute"
 )
 
 // lanes are the record-marked connections as which one RDMA connection appears: one, or
@@ -12,9 +14,9 @@ import (
 type lanes struct {
 	rc   *respConn
 	all  []*recordConn // the connections that Accept returns
-	dups *duplicates
+	dups *execute.Duplicates
 	addr net.Addr // of the client
-	at   *origin
+	at   *execute.Origin
 	ctx  context.Context    // ends with the connection
 	stop context.CancelFunc // ends ctx
 
@@ -25,7 +27,7 @@ type lanes struct {
 var _ application = (*lanes)(nil)
 
 func newLanes(l *Listener, conn net.Conn) *lanes {
-	ls := &lanes{dups: l.dups, addr: conn.RemoteAddr(), at: l.came.enter(conn)}
+	ls := &lanes{dups: l.exec.Duplicates, addr: conn.RemoteAddr(), at: l.exec.Enter(conn)}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
 	ls.rc = newRespConn(l.cfg, &l.ctr, l.gate, ls)
 	for range l.cfg.Fanout {
@@ -56,7 +58,7 @@ func (ls *lanes) pass(x *exchange) {
 	ls.mu.Unlock()
 	if !taken {
 		if x.once != nil {
-			ls.dups.end(x.once, nil)
+			ls.dups.End(x.once, nil)
 		}
 		ls.rc.ctr.Dropped.Add(1)
 		ls.rc.finish(x)
@@ -93,7 +95,7 @@ func (ls *lanes) leave(c *recordConn) bool {
 
 // ended tells all lanes that no more calls will come.
 func (ls *lanes) ended(err error) {
-	ls.at.end()
+	ls.at.End()
 	ls.stop()
 	for _, c := range ls.all {
 		c.ended(err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -30,10 +31,10 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // not touch them.
 func (ls *lanes) once(x *exchange) bool {
 	req := rpc.Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
-	if !ls.dups.covers(&req) {
+	if !ls.dups.Covers(&req) {
 		return false
 	}
-	e, old, later := ls.dups.enter(&req)
+	e, old, later := ls.dups.Enter(&req)
 	if later {
 		go ls.join(x, req)
 	} else {
@@ -44,18 +45,18 @@ func (ls *lanes) once(x *exchange) bool {
 
 // join waits for the reply to the first transmission of the call.
 func (ls *lanes) join(x *exchange, req rpc.Request) {
-	e, old := ls.dups.begin(ls.ctx, &req)
+	e, old := ls.dups.Begin(ls.ctx, &req)
 	ls.begin(x, e, old)
 }
 
 // begin passes on the first transmission of a call, and answers a later one with its reply.
-func (ls *lanes) begin(x *exchange, e *dupEntry, old *savedReply) {
+func (ls *lanes) begin(x *exchange, e *execute.Entry, old *execute.SavedReply) {
 	switch {
 	case old != nil:
-		ls.rc.answer(x, old.record)
-	case e != nil && ls.at.late():
+		ls.rc.answer(x, old.Record)
+	case e != nil && ls.at.Late():
 		ls.rc.ctr.Late.Add(1)
-		ls.dups.end(e, nil)
+		ls.dups.End(e, nil)
 		ls.rc.finish(x)
 	case e != nil:
 		x.once = e
@@ -73,8 +74,8 @@ func (rc *respConn) answer(x *exchange, msg []byte) {
 }
 
 // keep ends a call that must not run twice with the reply in msg, which it copies.
-func (ls *lanes) keep(e *dupEntry, msg []byte) {
-	ls.dups.end(e, &savedReply{record: bytes.Clone(msg)})
+func (ls *lanes) keep(e *execute.Entry, msg []byte) {
+	ls.dups.End(e, &execute.SavedReply{Record: bytes.Clone(msg)})
 }
 
 // orphan keeps the calls that the server above is working on when the connection ends: their
@@ -82,7 +83,7 @@ func (ls *lanes) keep(e *dupEntry, msg []byte) {
 // server has not read completely cannot have been executed: they are forgotten, and so are all
 // calls if the server has closed the connection itself. The caller holds c.mu; c.pending was moved
 // to left.
-func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
+func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*execute.Entry) {
 	for xid, x := range left {
 		e := x.once
 		x.once = nil
@@ -92,7 +93,7 @@ func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*dupEntry) {
 			forgotten = append(forgotten, e)
 		default:
 			if c.orphans == nil {
-				c.orphans = make(map[uint32]*dupEntry)
+				c.orphans = make(map[uint32]*execute.Entry)
 			}
 			c.orphans[xid] = e
 		}
@@ -135,7 +136,7 @@ func (c *recordConn) disown() {
 	}
 	c.mu.Unlock()
 	for _, e := range orphans {
-		c.lanes.dups.end(e, nil)
+		c.lanes.dups.End(e, nil)
 	}
 	c.hint()
 }

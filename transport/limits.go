@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 )
 
@@ -140,4 +141,9 @@ func (c *Config) gate() gate.Config {
 		g.Pool = c.CreditPool.pool
 	}
 	return g
+}
+
+// duplicates returns the limits of a duplicate request cache.
+func (c *Config) duplicates() execute.Limits {
+	return execute.Limits{Entries: c.Duplicates.Entries, Memory: c.Duplicates.Memory, Time: c.Duplicates.Time}
 }

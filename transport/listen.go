@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -24,8 +25,7 @@ type Listener struct {
 	cfg    *Config
 	ctr    count.Counters
 	gate   *gate.Gate
-	dups   *duplicates
-	came   origins
+	exec   *execute.Executor
 	ready  chan *recordConn
 	ctx    context.Context // of start-ups; ends with Close
 	cancel context.CancelFunc
@@ -77,7 +77,7 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 	if cfg.Duplicates.NonIdempotent != nil {
 		names = cfg.Duplicates.NonIdempotent
 	}
-	l.dups = newDuplicates(names, cfg)
+	l.exec = execute.New(l.ctx, execute.NewDuplicates(names, cfg.duplicates()), &l.ctr, cfg.Logger, false)
 	go l.run()
 	return l
 }
@@ -90,7 +90,7 @@ func (l *Listener) run() {
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn) {
 	ls := newLanes(l, conn)
-	defer l.came.leave(ls.at)
+	defer l.exec.Leave(ls.at)
 	rc := ls.rc
 	var err error
 	if rc.peer, err = l.gate.Enter(conn.RemoteAddr(), (*respMover)(rc)); err != nil {
@@ -186,6 +186,6 @@ func (l *Listener) Stats() rpc.Stats {
 	s := l.ctr.Snapshot()
 	s.Credits = l.cfg.Credits
 	l.gate.AddStats(&s)
-	l.dups.stats(&s)
+	l.exec.Duplicates.AddStats(&s)
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -21,14 +22,14 @@ type recordConn struct {
 	conn  net.Conn // for the addresses
 
 	mu         sync.Mutex
-	head, tail *exchange            // complete calls that were not completely read
-	off        int                  // octets of head's record that were read
-	pending    map[uint32]*exchange // complete calls by XID, until answered
-	orphans    map[uint32]*dupEntry // by XID, calls that the server still works on after the end
-	patience   *time.Timer          // limits the wait for the orphans
-	closed     bool                 // by the server
-	err        error                // the connection is over
-	some       chan struct{}        // a hint that there is something to read
+	head, tail *exchange                 // complete calls that were not completely read
+	off        int                       // octets of head's record that were read
+	pending    map[uint32]*exchange      // complete calls by XID, until answered
+	orphans    map[uint32]*execute.Entry // by XID, calls that the server still works on after the end
+	patience   *time.Timer               // limits the wait for the orphans
+	closed     bool                      // by the server
+	err        error                     // the connection is over
+	some       chan struct{}             // a hint that there is something to read
 	read       deadline
 	calls      atomic.Int32 // backward calls that were written and not answered
 
@@ -96,7 +97,7 @@ func (c *recordConn) ended(err error) {
 		c.dropRecord()
 	}
 	for _, e := range forgotten {
-		c.lanes.dups.end(e, nil)
+		c.lanes.dups.End(e, nil)
 	}
 	for _, x := range left {
 		c.rc.finish(x)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -32,9 +33,7 @@ type Server struct {
 	cancel context.CancelFunc
 	ctr    count.Counters
 	gate   *gate.Gate
-	dups   *duplicates
-	paces  paces
-	came   origins
+	exec   *execute.Executor
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -62,7 +61,7 @@ func (s *Server) init() error {
 		s.cfg.asServer()
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.gate = gate.New(s.cfg.gate(), &s.ctr)
-		s.dups = newDuplicates(s.Handler, s.cfg)
+		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.Handler, s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger)
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[servedConn]time.Time)
 		s.idle = make(chan struct{})
@@ -123,11 +122,6 @@ func (s *Server) isClosing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
-}
-
-// paceOf returns the pace of a call that may block.
-func (s *Server) paceOf(h rpc.Handler, req *rpc.Request) *pace {
-	return s.paces.of(rpc.Class(h, req), req)
 }
 
 // addConn adds a connection that the gate has admitted.
@@ -220,7 +214,7 @@ func (s *Server) Stats() rpc.Stats {
 	}
 	st := s.ctr.Snapshot()
 	st.Credits = s.cfg.Credits
-	s.dups.stats(&st)
+	s.exec.Duplicates.AddStats(&st)
 	s.gate.AddStats(&st)
 	s.mu.Lock()
 	defer s.mu.Unlock()

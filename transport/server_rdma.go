@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -21,7 +22,7 @@ type rdmaServed struct {
 	addr   net.Addr
 	begun  time.Time
 	work   workers
-	at     *origin
+	at     *execute.Origin
 	took   time.Duration // by such calls since the last flush; owned by the one that runs
 	here   atomic.Bool   // a call that may block runs in the goroutine that reads, or began there
 }
@@ -62,7 +63,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		s.gate.TurnAway(s.ctx, conn, first, err)
 		return nil, rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)
 	}
-	c.at = s.came.enter(conn)
+	c.at = s.exec.Enter(conn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	c.rc.lazy = lazyOf(s.Handler)
 	if c.rc.lazy != nil {
@@ -96,7 +97,7 @@ func (c *rdmaServed) close() {
 // leave gives back what a connection takes before the server knows it.
 func (c *rdmaServed) leave() {
 	c.cancel()
-	c.s.came.leave(c.at)
+	c.s.exec.Leave(c.at)
 	c.rc.leave()
 }
 
@@ -105,7 +106,7 @@ func (c *rdmaServed) abort() { c.rc.abort() }
 
 // ended cancels the handlers of the connection.
 func (c *rdmaServed) ended(error) {
-	c.at.end()
+	c.at.End()
 	c.cancel()
 }
 
@@ -119,12 +120,12 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 		c.serve(x)
 		return
 	}
-	blocks, joins := rpc.MayBlock(c.s.Handler, x.req.Prog, x.req.Vers, x.req.Proc), c.s.dups.running(&x.req)
+	blocks, joins := rpc.MayBlock(c.s.Handler, x.req.Prog, x.req.Vers, x.req.Proc), c.s.exec.Duplicates.Running(&x.req)
 	if !blocks && !joins {
 		c.serve(x)
 		return
 	}
-	if !joins && c.s.paceOf(c.s.Handler, &x.req).short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
+	if !joins && c.s.exec.PaceOf(c.s.Handler, &x.req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
 		c.took += c.timed(x)
 		if c.took > flushAfter {
 			c.took = 0
@@ -146,10 +147,10 @@ const flushAfter = 25 * time.Microsecond
 
 // timed is serve for a call that may block. It returns how long that took.
 func (c *rdmaServed) timed(x *exchange) time.Duration {
-	p, begun := c.s.paceOf(c.s.Handler, &x.req), time.Now() // x is reused when it is served
+	p, begun := c.s.exec.PaceOf(c.s.Handler, &x.req), time.Now() // x is reused when it is served
 	c.serve(x)
 	d := time.Since(begun)
-	p.ran(d, c.s.cfg.Reading.HandlerLimit)
+	p.Ran(d, c.s.cfg.Reading.HandlerLimit)
 	return d
 }
 
@@ -171,7 +172,7 @@ func (c *rdmaServed) serve(x *exchange) {
 			x.resp.Refuse(h)
 		}
 	}
-	answer := c.s.execute(c.ctx, c.s.Handler, &x.req, &x.resp, c.at)
+	answer := c.s.exec.Execute(c.ctx, c.s.Handler, &x.req, &x.resp, c.at)
 	if x.away.active {
 		if !x.away.begun {
 			c.s.ctr.Unpulled.Add(1)

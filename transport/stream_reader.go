@@ -325,10 +325,10 @@ func (r *streamReader) discard(n int, last bool) error {
 // isShort reports whether a call may run in the goroutine that reads; see rdmaServed.dispatch.
 func (r *streamReader) isShort(x *streamCall) bool {
 	s := r.c.s
-	if s.cfg.Reading.HandlerLimit <= 0 || r.here.Load() || s.dups.running(&x.req) {
+	if s.cfg.Reading.HandlerLimit <= 0 || r.here.Load() || s.exec.Duplicates.Running(&x.req) {
 		return false
 	}
-	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().short(s.cfg.Reading.HandlerLimit)
+	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().Short(s.cfg.Reading.HandlerLimit)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.

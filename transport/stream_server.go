@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/peer"
@@ -23,7 +24,7 @@ type streamConn struct {
 	s     *Server
 	h     rpc.Handler
 	conn  net.Conn
-	at    *origin
+	at    *execute.Origin
 	input io.Reader // conn, after the octets that were read from it before
 	peer  *admit.Peer
 	w     *recordWriter
@@ -98,8 +99,8 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	}
 	s.ctr.Accepted.Add(1)
 	defer s.dropConn(c)
-	c.at = s.came.enter(c.conn)
-	defer s.came.leave(c.at)
+	c.at = s.exec.Enter(c.conn)
+	defer s.exec.Leave(c.at)
 	begun := time.Now()
 	s.gate.Came(peer.Addr(c.conn), "tcp")
 	err = c.read()
@@ -122,7 +123,7 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 // last: the one that began may be in a handler that waits for a reply.
 func (c *streamConn) ended(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok && !e.Timeout() {
-		c.at.end()
+		c.at.End()
 	}
 	c.stop.Do(func() { close(c.stopped) })
 	c.mu.Lock()
@@ -192,7 +193,7 @@ func (x *streamCall) replyOctets(head []byte) int {
 	}
 	x.req.Args = d.Rest()
 	r, cfg := &x.req, x.c.s.cfg
-	n := x.pace().largest()
+	n := x.pace().Largest()
 	if !r.Cred.Protected() { // otherwise the arguments may be encrypted
 		if rest, item, ok := cfg.Binding.MaxResults(r.Prog, r.Vers, r.Proc, r.Args); ok {
 			n = min(rest+item, cfg.MaxPayload)
@@ -223,8 +224,8 @@ func (x *streamCall) received(msg []byte) bool {
 func (x *streamCall) serve() {
 	s := x.c.s
 	begun := time.Now()
-	answer := s.execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
-	x.pace().ran(time.Since(begun), s.cfg.Reading.HandlerLimit)
+	answer := s.exec.Execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
+	x.pace().Ran(time.Since(begun), s.cfg.Reading.HandlerLimit)
 	if answer {
 		x.reply()
 	}
@@ -232,7 +233,7 @@ func (x *streamCall) serve() {
 	x.end()
 }
 
-func (x *streamCall) pace() *pace { return x.c.s.paceOf(x.c.h, &x.req) }
+func (x *streamCall) pace() *execute.Pace { return x.c.s.exec.PaceOf(x.c.h, &x.req) }
 
 // end releases what a call holds.
 func (x *streamCall) end() {
@@ -252,7 +253,7 @@ func (x *streamCall) reply() {
 	c, resp := x.c, x.rsp
 	size := resp.Size()
 	if size > smallRecord {
-		x.pace().sent(size)
+		x.pace().Sent(size)
 	}
 	if size > smallRecord || x.hold.Octets() > 0 {
 		c.s.gate.Awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
@@ -274,7 +275,7 @@ func (x *streamCall) reply() {
 	}
 	if err != nil {
 		c.s.ctr.Errors.Add(1)
-		c.at.end()
+		c.at.End()
 		_ = c.conn.Close() // ends the reading goroutine, which reports
 		return
 	}

@@ -1,9 +1,11 @@
-package transport
+package execute
 
 import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stag-rdma/stag/internal/callid"
 )
 
 // origins numbers the connections of each client address in the order in which they came, so that a
@@ -24,8 +26,8 @@ type peerHost struct {
 	last  atomic.Uint64 // number of its newest connection
 }
 
-// origin is a connection of a client; nil: of a server that this side calls.
-type origin struct {
+// Origin is a connection of a client; nil: of a server that this side calls.
+type Origin struct {
 	host  *peerHost
 	nth   uint64
 	ended atomic.Bool // nobody can get a reply any more
@@ -33,8 +35,8 @@ type origin struct {
 }
 
 // enter notes that a connection has come.
-func (a *origins) enter(conn net.Conn) *origin {
-	addr := hostOf(conn.RemoteAddr())
+func (a *origins) enter(conn net.Conn) *Origin {
+	addr := callid.Host(conn.RemoteAddr())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h := a.hosts[addr]
@@ -46,13 +48,13 @@ func (a *origins) enter(conn net.Conn) *origin {
 		a.hosts[addr] = h
 	}
 	h.conns++
-	x := &origin{host: h, nth: h.last.Add(1)}
+	x := &Origin{host: h, nth: h.last.Add(1)}
 	x.hup.init(conn)
 	return x
 }
 
 // leave forgets a connection.
-func (a *origins) leave(x *origin) {
+func (a *origins) leave(x *Origin) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if x.host.conns--; x.host.conns == 0 {
@@ -60,18 +62,18 @@ func (a *origins) leave(x *origin) {
 	}
 }
 
-// end notes that the connection has ended.
-func (x *origin) end() {
+// End notes that the connection has ended.
+func (x *Origin) End() {
 	if x != nil {
 		x.ended.Store(true)
 	}
 }
 
 // hasEnded reports whether the connection has ended, so that nobody can get a reply.
-func (x *origin) hasEnded() bool { return x != nil && x.ended.Load() }
+func (x *Origin) hasEnded() bool { return x != nil && x.ended.Load() }
 
-// late reports whether a call that was read from the connection, and that must not run twice, must not be
+// Late reports whether a call that was read from the connection, and that must not run twice, must not be
 // executed any more.
-func (x *origin) late() bool {
+func (x *Origin) Late() bool {
 	return x.hasEnded() || x != nil && x.host.last.Load() != x.nth && x.hup.seen()
 }

@@ -1,4 +1,4 @@
-package transport
+package execute
 
 import (
 	"sync/atomic"
@@ -10,19 +10,19 @@ import (
 // paces are moving averages of how long calls that may block take, by procedure and class (see
 // [rpc.Handler]). Those of a class whose average is short run in the goroutine that reads them: to hand
 // over a WRITE of 64 KiB costs more than to run it. Two classes may share an average.
-type paces [256]pace
+type paces [256]Pace
 
-// pace is the average of a class in ns, 0 as long as none of its calls has ended.
-type pace struct {
+// Pace is the average of a class in ns, 0 as long as none of its calls has ended.
+type Pace struct {
 	avg  atomic.Int64
 	most atomic.Int64 // octets of large replies, falling slowly
 }
 
-// largest returns how many octets the replies to such calls have taken lately.
-func (p *pace) largest() int { return int(p.most.Load()) }
+// Largest returns how many octets the replies to such calls have taken lately.
+func (p *Pace) Largest() int { return int(p.most.Load()) }
 
-// sent notes a reply of n octets.
-func (p *pace) sent(n int) {
+// Sent notes a reply of n octets.
+func (p *Pace) Sent(n int) {
 	most := p.most.Load()
 	p.most.Store(max(int64(n), most-most/256))
 }
@@ -33,20 +33,20 @@ func (p *pace) sent(n int) {
 const shortShare = 8
 
 // of returns the pace of a call's class.
-func (p *paces) of(class uint32, req *rpc.Request) *pace {
+func (p *paces) of(class uint32, req *rpc.Request) *Pace {
 	h := (req.Prog*31+req.Proc)*31 + class
 	return &p[h*2654435761>>24]
 }
 
-// short reports whether the calls of the class may run where they were read. Without a watchdog none
+// Short reports whether the calls of the class may run where they were read. Without a watchdog none
 // may.
-func (p *pace) short(grace time.Duration) bool {
+func (p *Pace) Short(grace time.Duration) bool {
 	return grace > 0 && time.Duration(p.avg.Load()) <= grace/shortShare
 }
 
-// ran notes that a call has run for d. Beyond the grace d does not count: then the watchdog has let
+// Ran notes that a call has run for d. Beyond the grace d does not count: then the watchdog has let
 // another goroutine read.
-func (p *pace) ran(d, grace time.Duration) {
+func (p *Pace) Ran(d, grace time.Duration) {
 	avg := p.avg.Load()
 	p.avg.Store(avg + (int64(min(d, grace))-avg)/8)
 }

@@ -1,8 +1,7 @@
-package transport
+package execute
 
 import (
 	"context"
-	"net"
 	"sync"
 	"time"
 
@@ -12,9 +11,9 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that
+// Duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that
 // it does not matter how they came or how their replies are sent. It is safe for concurrent use.
-type duplicates struct {
+type Duplicates struct {
 	names nonIdempotent // nil: no call must not run twice
 	off   bool          // no call is looked up
 	start time.Time
@@ -22,8 +21,8 @@ type duplicates struct {
 
 	mu               sync.Mutex
 	seen, age        time.Duration // since the start, and how much of it has counted
-	cache            *drc.Cache[*savedReply]
-	waiting          map[*dupEntry]chan struct{} // closed when the call has ended
+	cache            *drc.Cache[*SavedReply]
+	waiting          map[*Entry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
 	unsure           uint64
 }
@@ -32,18 +31,26 @@ type nonIdempotent interface {
 	NonIdempotent(prog, vers, proc uint32) bool
 }
 
-type dupEntry = drc.Entry[*savedReply]
+type Entry = drc.Entry[*SavedReply]
 
-// newDuplicates makes the cache for cfg, if h, a Handler or a part of one, names calls for it.
-func newDuplicates(h any, cfg *Config) *duplicates {
-	d := &duplicates{
-		off: cfg.Duplicates.Entries <= 0, start: time.Now(), pause: cfg.Duplicates.Time / drcPauses,
-		waiting: make(map[*dupEntry]chan struct{}),
+// Limits are those of the cache: replies, which are looked up if there may be any, their octets, and the time for
+// which they are kept.
+type Limits struct {
+	Entries int
+	Memory  int64
+	Time    time.Duration
+}
+
+// NewDuplicates makes the cache, if h, a Handler or a part of one, names calls for it.
+func NewDuplicates(h any, l Limits) *Duplicates {
+	d := &Duplicates{
+		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses,
+		waiting: make(map[*Entry]chan struct{}),
 	}
 	d.names, _ = h.(nonIdempotent)
-	d.cache = drc.New[*savedReply](drc.Limits{
-		Entries: cfg.Duplicates.Entries, PerAddr: max(cfg.Duplicates.Entries/drcShare, 1),
-		Octets: cfg.Duplicates.Memory, Time: int64(cfg.Duplicates.Time),
+	d.cache = drc.New[*SavedReply](drc.Limits{
+		Entries: l.Entries, PerAddr: max(l.Entries/drcShare, 1),
+		Octets: l.Memory, Time: int64(l.Time),
 	})
 	return d
 }
@@ -60,7 +67,7 @@ const drcShare = 8
 const drcPauses = 4
 
 // now returns the time of the cache in ns. The caller holds d.mu.
-func (d *duplicates) now() int64 {
+func (d *Duplicates) now() int64 {
 	at := time.Since(d.start)
 	d.age += min(at-d.seen, d.pause)
 	d.seen = at
@@ -68,15 +75,15 @@ func (d *duplicates) now() int64 {
 }
 
 // changes reports whether a call must not run twice.
-func (d *duplicates) changes(req *rpc.Request) bool {
+func (d *Duplicates) changes(req *rpc.Request) bool {
 	return d.names != nil && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
 }
 
-// covers reports whether a call is looked up in the cache.
+// Covers reports whether a call is looked up in the cache.
 //
 // Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
 // retransmission has another one (RFC 2203 Section 5.3.3.1).
-func (d *duplicates) covers(req *rpc.Request) bool {
+func (d *Duplicates) Covers(req *rpc.Request) bool {
 	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS && d.changes(req)
 }
 
@@ -85,13 +92,10 @@ func key(req *rpc.Request) callid.Call {
 	return callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
 }
 
-// hostOf returns an address without its port.
-func hostOf(a net.Addr) string { return callid.Host(a) }
-
-// running reports whether a call may be a duplicate of one that runs now, for which it would have to
+// Running reports whether a call may be a duplicate of one that runs now, for which it would have to
 // wait.
-func (d *duplicates) running(req *rpc.Request) bool {
-	if !d.covers(req) {
+func (d *Duplicates) Running(req *rpc.Request) bool {
+	if !d.Covers(req) {
 		return false
 	}
 	d.mu.Lock()
@@ -106,17 +110,16 @@ func (d *duplicates) running(req *rpc.Request) bool {
 	return d.cache.Running(k)
 }
 
-// begin enters a new call, which is to be run. For a duplicate it returns the reply to the first
+// Begin enters a new call, which is to be run. For a duplicate it returns the reply to the first
 // call, and waits for it if that still runs. If it returns neither, the call gets no answer: ctx has
 // ended, or it cannot be known whether it is a duplicate.
 //
 // Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might
 // never be answered: the reply to the first one goes to a connection that is gone.
-func (d *duplicates) begin(ctx context.Context, req *rpc.Request) (*dupEntry, *savedReply) {
+func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *SavedReply) {
 	k := key(req)
 	if l := deferred(req); l != nil {
-		l.summing = true
-		l.sums.Reset(len(l.x.in.Layout.Chunks))
+		l.BeginSum()
 	}
 	sum := sumOf(req)
 	for joined := false; ; {
@@ -166,9 +169,9 @@ func (d *duplicates) begin(ctx context.Context, req *rpc.Request) (*dupEntry, *s
 	}
 }
 
-// enter is begin for callers that must not wait, and whose calls are complete: later says that the
+// Enter is begin for callers that must not wait, and whose calls are complete: later says that the
 // same call runs now.
-func (d *duplicates) enter(req *rpc.Request) (e *dupEntry, old *savedReply, later bool) {
+func (d *Duplicates) Enter(req *rpc.Request) (e *Entry, old *SavedReply, later bool) {
 	k, sum := key(req), sumOf(req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,14 +188,14 @@ func (d *duplicates) enter(req *rpc.Request) (e *dupEntry, old *savedReply, late
 }
 
 // learn notes the sum of a call whose data were at the client when it began.
-func (d *duplicates) learn(e *dupEntry, sum callid.Sum) {
+func (d *Duplicates) learn(e *Entry, sum callid.Sum) {
 	d.mu.Lock()
 	d.cache.Learn(e, sum)
 	d.mu.Unlock()
 }
 
-// end keeps the reply of a call, or, with nil, forgets the call.
-func (d *duplicates) end(e *dupEntry, v *savedReply) {
+// End keeps the reply of a call, or, with nil, forgets the call.
+func (d *Duplicates) End(e *Entry, v *SavedReply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if v != nil {
@@ -206,8 +209,8 @@ func (d *duplicates) end(e *dupEntry, v *savedReply) {
 	}
 }
 
-// stats adds the cache's counters to s.
-func (d *duplicates) stats(s *rpc.Stats) {
+// AddStats adds the cache's counters to s.
+func (d *Duplicates) AddStats(s *rpc.Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.cache.Stats()

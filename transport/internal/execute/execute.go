@@ -1,0 +1,118 @@
+// Package execute runs the calls of a server, whichever way they came: those that must not run twice once, none that
+// comes too late, and without letting a panic of a handler reach the others.
+package execute
+
+import (
+	"context"
+	"net"
+
+	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+)
+
+// Executor runs the calls of a server or listener. It is safe for concurrent use.
+type Executor struct {
+	Duplicates *Duplicates
+	ctx        context.Context // of all handlers
+	ctr        *count.Counters
+	log        *zap.Logger
+	print      bool // the panic of a handler goes to standard error too, because nobody reads the log
+	paces      paces
+	came       origins
+}
+
+// New returns an Executor whose handlers stop with ctx. print says that nobody reads the log.
+func New(ctx context.Context, d *Duplicates, ctr *count.Counters, log *zap.Logger, print bool) *Executor {
+	return &Executor{Duplicates: d, ctx: ctx, ctr: ctr, log: log, print: print}
+}
+
+// PaceOf returns the pace of a call that may block.
+func (s *Executor) PaceOf(h rpc.Handler, req *rpc.Request) *Pace {
+	return s.paces.of(rpc.Class(h, req), req)
+}
+
+// Enter notes that a connection has come. Leave forgets it.
+func (s *Executor) Enter(conn net.Conn) *Origin { return s.came.enter(conn) }
+
+// Leave forgets a connection.
+func (s *Executor) Leave(x *Origin) { s.came.leave(x) }
+
+// Execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
+// call must not be answered.
+func (s *Executor) Execute(ctx context.Context, h rpc.Handler, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
+	// h, because what one port refuses, another one may serve.
+	changes := !resp.Refused() && s.Duplicates.changes(req) && rpc.NonIdempotent(h, req.Prog, req.Vers, req.Proc)
+	switch {
+	case changes && s.Duplicates.Covers(req):
+		return s.executeOnce(ctx, h, req, resp, from)
+	case s.isLate(from.hasEnded() || changes && from.Late()):
+		return false
+	}
+	s.run(ctx, h, req, resp)
+	return true
+}
+
+// isLate counts a call that comes too late to be executed.
+func (s *Executor) isLate(late bool) bool {
+	if late {
+		s.ctr.Late.Add(1)
+	}
+	return late
+}
+
+// executeOnce is Execute for a call that must run once. It runs in the context of the executor: the end of
+// the connection must not cut it short, because its reply is for the next connection.
+func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
+	e, old := s.Duplicates.Begin(ctx, req)
+	if old != nil {
+		old.restore(resp)
+		return true
+	}
+	if e == nil {
+		return false
+	}
+	var reply *SavedReply
+	defer func() { s.Duplicates.End(e, reply) }()
+	if s.ctx.Err() != nil { // closed: calls that ran then were forgotten, and this may be one of them
+		resp.Fail(xdr.SystemErr)
+		return true
+	}
+	if s.isLate(from.Late()) {
+		return false
+	}
+	s.run(s.ctx, h, req, resp)
+	left := deferred(req)
+	if s.ctx.Err() != nil || left != nil && left.Failed() { // the handler has given up halfway; the call may come again
+		return true
+	}
+	if left != nil {
+		sum := sumOf(req)
+		switch {
+		case sum.Known:
+		case !left.Begun(): // refused: nothing has run
+			return true
+		default: // the rest says which call has run; if it cannot be read, no other call gets this reply
+			if _, err := left.Fetch(ctx); err == nil {
+				sum = sumOf(req)
+			}
+		}
+		s.Duplicates.learn(e, sum)
+	}
+	reply = save(resp)
+	return true
+}
+
+// run serves req. A panic of the handler becomes a log line and a count.
+func (s *Executor) run(ctx context.Context, h rpc.Handler, req *rpc.Request, resp *rpc.Response) {
+	rpc.Run(ctx, h, req, resp, func(v any, stack []byte) {
+		s.ctr.Panics.Add(1)
+		if s.print {
+			rpc.PrintPanic(req, v, stack)
+		}
+		s.log.Error("transport: handler panicked", zap.Any("panic", v),
+			zap.Uint32("rpc.xid", req.XID), zap.Uint32("rpc.program", req.Prog),
+			zap.Uint32("rpc.procedure", req.Proc), zap.ByteString("stack", stack))
+	})
+}
