@@ -122,6 +122,16 @@ var layers = []layer{
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
 	{name: "transport/internal/fifo", pure: true},
 	{
+		name:    "transport/internal/execute",
+		may:     []string{"chunks", "xdr", "internal/callid", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
+		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
+	},
+	{
+		name:    "transport/internal/responder",
+		may:     []string{"chunks", "credits", "rpcrdma", "xdr", "rdmap", "rdmap/mpa", "rdmap/verbs", "rdmap/region", "internal/callid", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		modules: []string{"go.uber.org/zap"},
+	},
+	{
 		name:    "transport/internal/gate",
 		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/callid", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
 		modules: []string{"go.uber.org/zap"},

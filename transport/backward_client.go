@@ -8,14 +8,14 @@ import (
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/parts"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 )
 
 // backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
 // that reads, because that goroutine waits for its own reply.
 type backServed rdmaServed
 
-var _ application = (*backServed)(nil)
+var _ responder.App = (*backServed)(nil)
 
 // takeBackward prepares a client's connection for backward calls, if it is configured for them: their
 // receives are additional to those for replies (RFC 8167 Section 4.3.1), and the server is told.
@@ -25,20 +25,17 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 		return err
 	}
 	n := c.cfg.Backward.Credits
-	cfg := *s.cfg
+	cfg := *s.resp
 	cfg.Credits = n
 	served := &backServed{s: s, addr: conn.RemoteAddr()}
 	served.ctx, served.cancel = context.WithCancel(s.ctx)
-	c.back = newRespConn(&cfg, &s.ctr, s.gate, served)
+	c.back = responder.New(&cfg, &s.ctr, s.gate, served.addr, served)
 	served.rc = c.back
-	if c.back.peer, err = s.gate.Enter(served.addr, nil); err != nil {
+	if c.back.Peer, err = s.gate.Enter(served.addr, nil); err != nil {
 		return err
 	}
-	c.back.resp = rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Credits: uint32(n), Limits: parts.Limits(cfg.MaxPayload), NoChunks: true, Bidirectional: true,
-	})
+	c.back.TakeBackward()
 	ec.Recvs += n + credits.Slack
-	c.back.resp.Credits().Posted(n + credits.Slack)
 	ec.PrivateData = rpcrdma.BackwardData{Credits: uint16(n)}.Append(ec.PrivateData)
 	return nil
 }
@@ -57,24 +54,6 @@ func (c *Config) backwardServer() (*Server, error) {
 	return s, s.init()
 }
 
-// attach sets the connection. A nil rc has no backward direction.
-func (rc *respConn) attach(conn *rdmap.Conn) {
-	if rc != nil {
-		rc.conn = conn
-	}
-}
-
-// thresholds applies the inline thresholds of the forward direction: a reply has that of a call
-// (RFC 8167 Section 4).
-func (rc *respConn) thresholds(send int) {
-	if rc == nil {
-		return
-	}
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.SendSize = send })
-}
-
 // serveBackward starts a goroutine that reads backward calls.
 //
 // Choice: a client with a backward direction has such a goroutine, as a server has. Without it, a call
@@ -86,15 +65,15 @@ func (c *Client) serveBackward() {
 	}
 }
 
-// dispatch runs a call in a goroutine.
-func (b *backServed) dispatch(x *exchange, inline bool) {
+// Dispatch runs a call in a goroutine.
+func (b *backServed) Dispatch(x *responder.Call, inline bool) {
 	if inline {
-		x.own()
+		x.Own()
 	}
-	x.resp.Reset()
-	x.setRequest(b.addr)
+	x.Resp.Reset()
+	x.SetRequest()
 	go (*rdmaServed)(b).serve(x)
 }
 
-// ended cancels the handlers.
-func (b *backServed) ended(error) { b.cancel() }
+// Ended cancels the handlers.
+func (b *backServed) Ended(error) { b.cancel() }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -195,7 +196,7 @@ func TestBackwardOverCredit(t *testing.T) {
 		err := try(t, c, &nullCall)
 		if tc.ends {
 			waitFor(t, "the connection ends", func() bool { return c.conn.Err() != nil })
-			if !errors.Is(c.conn.Err(), errOverCredit) {
+			if !errors.Is(c.conn.Err(), responder.ErrOverCredit) {
 				t.Errorf("%d calls: %v", tc.calls, c.conn.Err())
 			}
 			continue
@@ -257,7 +258,7 @@ func TestBackwardHostileClient(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
-	back := connOf(s).caller
+	back := connOf(s).Requester
 	if st := back.Stats(); st.Credits != 2 || st.InFlight != 0 {
 		t.Errorf("an RDMA_ERROR's credits were taken for a grant, or a credit is lost: %+v", st)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -22,10 +23,10 @@ const maxBackwardWritten = 1024
 func (c *recordConn) callBackward(rec *record) {
 	d := xdr.NewDecoder(rec.bytes())
 	var h xdr.CallHeader
-	b := c.rc.backward
+	b := c.rc.Backward
 	if b == nil || h.Parse(&d) != nil {
 		rec.buf.Release()
-		c.rc.ctr.Dropped.Add(1)
+		c.lanes.ctr.Dropped.Add(1)
 		return
 	}
 	b.Enable()
@@ -52,8 +53,9 @@ func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []b
 	rec.buf.Release()
 	c.calls.Add(-1)
 	n := h.Size() + len(results)
-	x := &exchange{rc: c.rc, buf: mem.Shared.Get(n), size: n, answer: true}
-	_ = append(xdr.AppendReply(x.buf.Data[:0], h), results...) // within the buffer
+	buf := mem.Shared.Get(n)
+	_ = append(xdr.AppendReply(buf.Data[:0], h), results...) // within the buffer
+	x := c.rc.ReplyOf(buf, n)
 	c.mu.Lock()
 	over := c.err != nil
 	if !over {
@@ -61,28 +63,25 @@ func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []b
 	}
 	c.mu.Unlock()
 	if over {
-		x.buf.Release()
+		buf.Release()
 		return
 	}
 	c.hint()
 }
 
 // push queues x for Read. The caller holds c.mu.
-func (c *recordConn) push(x *exchange) {
+func (c *recordConn) push(x *responder.Call) {
 	if c.tail == nil {
 		c.head = x
 	} else {
-		c.tail.next = x
+		c.tail.Next = x
 	}
 	c.tail = x
 }
 
 // dropReplies releases the replies to backward calls that nobody will read.
-func dropReplies(x *exchange) {
-	for ; x != nil; x = x.next {
-		if x.answer {
-			x.buf.Release()
-			x.buf = nil
-		}
+func dropReplies(x *responder.Call) {
+	for ; x != nil; x = x.Next {
+		x.Drop()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -121,7 +122,7 @@ func meet(t testing.TB, b *backer, c rpc.Caller) *rpc.Backward {
 }
 
 // connOf returns the only RDMA connection of s.
-func connOf(s *Server) *respConn {
+func connOf(s *Server) *responder.Responder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {

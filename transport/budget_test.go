@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -111,7 +112,7 @@ func TestSilentPeer(t *testing.T) {
 	waitFor(t, "the pull has begun", func() bool { return s.Stats().Held > 0 })
 
 	mustDo(t, good, itemCall(procSum, filled(100_000)))
-	if err := <-served; !errors.Is(err, errPullTimeout) {
+	if err := <-served; !errors.Is(err, responder.ErrPullTimeout) {
 		t.Errorf("the silent connection ended with %v", err)
 	}
 	sc.Close() // its Read knows no deadline

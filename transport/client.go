@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/requester"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -23,7 +24,7 @@ type Client struct {
 	conn *rdmap.Conn
 	ctr  *count.Counters
 	req  *requester.Requester
-	back *respConn // takes the calls of the backward direction; nil: none
+	back *responder.Responder // takes the calls of the backward direction; nil: none
 }
 
 // Dial connects to an RPC-over-RDMA server by iWARP over TCP. network is "tcp", "tcp4" or "tcp6"; NFS
@@ -83,7 +84,8 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	c := &Client{cfg: cfg, ctr: new(count.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)
 	own := cfg.privateData()
-	ec := cfg.engine(&clientUpcalls{c}, cfg.Credits+credits.Slack)
+	ec := cfg.engine(cfg.Credits + credits.Slack)
+	ec.Handler = &clientUpcalls{c}
 	ec.PrivateData = own.Append(nil)
 	if err := c.takeBackward(conn, ec); err != nil {
 		_ = conn.Close() // nothing was sent on it
@@ -91,13 +93,17 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	}
 	c.conn = rdmap.Client(conn, ec)
 	c.req.Attach(c.conn)
-	c.back.attach(c.conn)
+	if c.back != nil {
+		c.back.Conn = c.conn
+	}
 	if err := c.conn.Handshake(ctx); err != nil {
 		return nil, rpc.AsOpError(rpc.OpDial, addr, err)
 	}
 	peer, told := rpcrdma.ParsePrivateData(c.conn.PeerPrivateData())
 	send, recv := own.Inline(peer)
-	c.back.thresholds(send)
+	if c.back != nil {
+		c.back.Thresholds(send)
+	}
 	if err := c.req.Start(send, recv); err != nil {
 		return nil, rpc.AsOpError(rpc.OpDial, addr, err)
 	}
@@ -139,7 +145,7 @@ func (c *Client) Conn() *rdmap.Conn { return c.conn }
 func (c *Client) Stats() rpc.Stats {
 	s := c.req.Stats()
 	if c.back != nil {
-		s.BackwardCalls, s.BackwardReplies = c.back.ctr.Calls.Load(), c.back.ctr.Replies.Load()
+		s.BackwardCalls, s.BackwardReplies = c.back.Ctr.Calls.Load(), c.back.Ctr.Replies.Load()
 	}
 	return s
 }

@@ -24,7 +24,7 @@ func (s *Server) Clients() []ServedClient {
 	for c, since := range s.conns {
 		switch c := c.(type) {
 		case *rdmaServed:
-			st := c.rc.conn.Stats()
+			st := c.rc.Conn.Stats()
 			list = append(list, ServedClient{Addr: c.addr, Network: "rdma", Since: since, OctetsIn: st.OctetsIn, OctetsOut: st.OctetsOut})
 		case *streamConn:
 			list = append(list, ServedClient{Addr: c.conn.RemoteAddr(), Network: "tcp", Since: since})

@@ -85,10 +85,7 @@ func checkHeld(t *testing.T, s *Server) {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		rc := c.(*rdmaServed).rc
-		rc.mu.Lock()
-		may, held := rc.resp.Credits().Outstanding()+rc.resp.Credits().Serving(), rc.share.part.Held()
-		rc.mu.Unlock()
-		if may > held {
+		if may, held := rc.CreditsHeld(); may > held {
 			t.Errorf("%d calls may be in flight, %d credits are held for them", may, held)
 		}
 	}

@@ -119,7 +119,7 @@ func (s *Server) engines() (list []*rdmap.Conn) {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		if r, ok := c.(*rdmaServed); ok {
-			list = append(list, r.rc.conn)
+			list = append(list, r.rc.Conn)
 		}
 	}
 	return list

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/register"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -169,7 +170,7 @@ func TestDoneTimeout(t *testing.T) {
 			}
 			p.conn.Close()
 			err := <-served
-			if late != errors.Is(err, errNoDone) || late && time.Since(start) > 13*time.Second {
+			if late != errors.Is(err, responder.ErrNoDone) || late && time.Since(start) > 13*time.Second {
 				t.Errorf("late %v: %v after %v", late, err, time.Since(start))
 			}
 			s.Close()

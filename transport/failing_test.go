@@ -32,7 +32,7 @@ func rawServed(t *testing.T) (s *Server, conn *rdmap.Conn, p *rdmaptest.Peer, se
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		conn = c.(*rdmaServed).rc.conn
+		conn = c.(*rdmaServed).rc.Conn
 	}
 	return s, conn, p, served
 }

@@ -5,45 +5,49 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 )
 
 // lanes are the record-marked connections as which one RDMA connection appears: one, or
 // Config.Fanout. A call goes to the one with the fewest outstanding replies.
 type lanes struct {
-	rc   *respConn
-	all  []*recordConn // the connections that Accept returns
-	dups *execute.Duplicates
-	addr net.Addr // of the client
-	at   *execute.Origin
-	ctx  context.Context    // ends with the connection
-	stop context.CancelFunc // ends ctx
+	rc    *responder.Responder
+	all   []*recordConn // the connections that Accept returns
+	ctr   *count.Counters
+	dups  *execute.Duplicates
+	addr  net.Addr // of the client
+	at    *execute.Origin
+	keeps time.Duration      // how long calls are waited for when the connection is gone
+	ctx   context.Context    // ends with the connection
+	stop  context.CancelFunc // ends ctx
 
 	mu   sync.Mutex
 	open []*recordConn
 }
 
-var _ application = (*lanes)(nil)
+var _ responder.App = (*lanes)(nil)
 
 func newLanes(l *Listener, conn net.Conn) *lanes {
-	ls := &lanes{dups: l.exec.Duplicates, addr: conn.RemoteAddr(), at: l.exec.Enter(conn)}
+	ls := &lanes{ctr: &l.ctr, dups: l.exec.Duplicates, keeps: l.cfg.Duplicates.Time, addr: conn.RemoteAddr(), at: l.exec.Enter(conn)}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
-	ls.rc = newRespConn(l.cfg, &l.ctr, l.gate, ls)
+	ls.rc = responder.New(l.resp, &l.ctr, l.gate, ls.addr, ls)
 	for range l.cfg.Fanout {
-		ls.all = append(ls.all, newRecordConn(ls.rc, ls, conn))
+		ls.all = append(ls.all, newRecordConn(ls, conn, l.cfg.MaxPayload))
 	}
 	ls.open = slices.Clone(ls.all)
 	return ls
 }
 
-// dispatch passes a call on, unless the duplicate request cache answers it.
-func (ls *lanes) dispatch(x *exchange, inline bool) {
+// Dispatch passes a call on, unless the duplicate request cache answers it.
+func (ls *lanes) Dispatch(x *responder.Call, inline bool) {
 	if inline {
-		x.own()
+		x.Own()
 	}
-	x.req.XID, x.req.Prog, x.req.Vers, x.req.Proc = x.in.RPC.XID, x.in.RPC.Prog, x.in.RPC.Vers, x.in.RPC.Proc
-	x.protected = x.in.RPC.Cred.Protected()
+	x.Identify()
 	if !ls.once(x) {
 		ls.pass(x)
 	}
@@ -51,17 +55,17 @@ func (ls *lanes) dispatch(x *exchange, inline bool) {
 
 // pass passes a call to a lane. A call whose XID is being served already is a retransmission: it is
 // dropped, because the first one will be answered.
-func (ls *lanes) pass(x *exchange) {
+func (ls *lanes) pass(x *responder.Call) {
 	ls.mu.Lock()
-	c := ls.choose(x.req.XID)
+	c := ls.choose(x.Req.XID)
 	taken := c != nil && c.queue(x)
 	ls.mu.Unlock()
 	if !taken {
-		if x.once != nil {
-			ls.dups.End(x.once, nil)
+		if x.Entry != nil {
+			ls.dups.End(x.Entry, nil)
 		}
-		ls.rc.ctr.Dropped.Add(1)
-		ls.rc.finish(x)
+		ls.ctr.Dropped.Add(1)
+		ls.rc.Finish(x)
 	}
 }
 
@@ -93,8 +97,8 @@ func (ls *lanes) leave(c *recordConn) bool {
 	return true
 }
 
-// ended tells all lanes that no more calls will come.
-func (ls *lanes) ended(err error) {
+// Ended tells all lanes that no more calls will come.
+func (ls *lanes) Ended(err error) {
 	ls.at.End()
 	ls.stop()
 	for _, c := range ls.all {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -29,8 +29,8 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // once passes on a call that must not run twice, unless it came before: then it gets the reply to
 // the first one, as soon as there is one. It returns false for calls that may run again, and does
 // not touch them.
-func (ls *lanes) once(x *exchange) bool {
-	req := rpc.Request{CallHeader: x.in.RPC, Args: x.in.Args, RemoteAddr: ls.addr}
+func (ls *lanes) once(x *responder.Call) bool {
+	req := rpc.Request{CallHeader: *x.Header(), Args: x.Args(), RemoteAddr: ls.addr}
 	if !ls.dups.Covers(&req) {
 		return false
 	}
@@ -44,33 +44,26 @@ func (ls *lanes) once(x *exchange) bool {
 }
 
 // join waits for the reply to the first transmission of the call.
-func (ls *lanes) join(x *exchange, req rpc.Request) {
+func (ls *lanes) join(x *responder.Call, req rpc.Request) {
 	e, old := ls.dups.Begin(ls.ctx, &req)
 	ls.begin(x, e, old)
 }
 
 // begin passes on the first transmission of a call, and answers a later one with its reply.
-func (ls *lanes) begin(x *exchange, e *execute.Entry, old *execute.SavedReply) {
+func (ls *lanes) begin(x *responder.Call, e *execute.Entry, old *execute.SavedReply) {
 	switch {
 	case old != nil:
-		ls.rc.answer(x, old.Record)
+		ls.rc.Answer(x, old.Record)
 	case e != nil && ls.at.Late():
-		ls.rc.ctr.Late.Add(1)
+		ls.ctr.Late.Add(1)
 		ls.dups.End(e, nil)
-		ls.rc.finish(x)
+		ls.rc.Finish(x)
 	case e != nil:
-		x.once = e
+		x.Entry = e
 		ls.pass(x)
 	default:
-		ls.rc.finish(x) // the connection has ended
+		ls.rc.Finish(x) // the connection has ended
 	}
-}
-
-// answer sends a whole reply, which must not change until it was sent.
-func (rc *respConn) answer(x *exchange, msg []byte) {
-	x.msg = chunks.Message{Body: msg, Whole: true}
-	rc.findItems(x, msg)
-	rc.sendReply(x)
 }
 
 // keep ends a call that must not run twice with the reply in msg, which it copies.
@@ -83,13 +76,13 @@ func (ls *lanes) keep(e *execute.Entry, msg []byte) {
 // server has not read completely cannot have been executed: they are forgotten, and so are all
 // calls if the server has closed the connection itself. The caller holds c.mu; c.pending was moved
 // to left.
-func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*execute.Entry) {
+func (c *recordConn) orphan(left map[uint32]*responder.Call) (forgotten []*execute.Entry) {
 	for xid, x := range left {
-		e := x.once
-		x.once = nil
+		e := x.Entry
+		x.Entry = nil
 		switch {
 		case e == nil:
-		case c.closed || x.unread():
+		case c.closed || x.Unread():
 			forgotten = append(forgotten, e)
 		default:
 			if c.orphans == nil {
@@ -99,13 +92,10 @@ func (c *recordConn) orphan(left map[uint32]*exchange) (forgotten []*execute.Ent
 		}
 	}
 	if len(c.orphans) > 0 {
-		c.patience = time.AfterFunc(c.rc.cfg.Duplicates.Time, c.disown)
+		c.patience = time.AfterFunc(c.lanes.keeps, c.disown)
 	}
 	return forgotten
 }
-
-// unread reports whether the server above has not read the whole call.
-func (x *exchange) unread() bool { return x.buf != nil || x.held != nil }
 
 // adopt takes the reply to an orphan, and reports whether it is one.
 func (c *recordConn) adopt(xid uint32, msg []byte) bool {

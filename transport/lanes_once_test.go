@@ -156,7 +156,7 @@ func TestListenForgets(t *testing.T) {
 		{"closed by the server", 44, func(_ *Client, rec net.Conn) { rec.Close() }},
 		{"cut, then closed by the server", 44, func(c *Client, rec net.Conn) {
 			c.conn.Abort(nil)
-			<-rec.(*recordConn).rc.over
+			<-rec.(*recordConn).rc.Over
 			rec.Close()
 		}},
 		{"cut and never answered", 44, func(c *Client, rec net.Conn) {

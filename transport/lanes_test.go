@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -156,11 +157,11 @@ func TestFanoutRetransmission(t *testing.T) {
 	lanes := []*recordConn{accepted(t, l).(*recordConn), accepted(t, l).(*recordConn)}
 	ls := lanes[0].lanes
 	queue := func(xid uint32) (taken bool) {
-		x := exchanges.get(ls.rc)
-		x.in.RPC.XID = xid
-		before := ls.rc.ctr.Dropped.Load()
-		ls.dispatch(x, false)
-		return ls.rc.ctr.Dropped.Load() == before
+		x := responder.Calls.Get(ls.rc)
+		x.In.RPC.XID = xid
+		before := ls.rc.Ctr.Dropped.Load()
+		ls.Dispatch(x, false)
+		return ls.rc.Ctr.Dropped.Load() == before
 	}
 	for _, tt := range []struct {
 		xid  uint32

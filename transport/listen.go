@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -26,13 +27,14 @@ type Listener struct {
 	ctr    count.Counters
 	gate   *gate.Gate
 	exec   *execute.Executor
+	resp   *responder.Config
 	ready  chan *recordConn
 	ctx    context.Context // of start-ups; ends with Close
 	cancel context.CancelFunc
 
 	mu    sync.Mutex
 	err   error // why accepting ended
-	conns map[*respConn]struct{}
+	conns map[*responder.Responder]struct{}
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -70,8 +72,9 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 
 func newListener(inner net.Listener, cfg *Config) *Listener {
 	cfg.asServer()
-	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*respConn]struct{})}
+	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*responder.Responder]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.resp = cfg.responder()
 	l.gate = gate.New(cfg.gate(), &l.ctr)
 	names := nonIdempotentFunc(changesNFS3)
 	if cfg.Duplicates.NonIdempotent != nil {
@@ -93,18 +96,20 @@ func (l *Listener) start(conn net.Conn) {
 	defer l.exec.Leave(ls.at)
 	rc := ls.rc
 	var err error
-	if rc.peer, err = l.gate.Enter(conn.RemoteAddr(), (*respMover)(rc)); err != nil {
+	if rc.Peer, err = l.gate.Enter(conn.RemoteAddr(), rc.Mover()); err != nil {
 		l.gate.TurnAway(l.ctx, conn, nil, err)
 		return
 	}
-	defer rc.leave()
-	rc.conn = rdmap.Server(conn, rc.config())
+	defer rc.Leave()
+	ec := l.cfg.engine(-1)
+	rc.Prepare(ec)
+	rc.Conn = rdmap.Server(conn, ec)
 	if err := l.add(rc); err != nil {
-		rc.conn.Abort(err)
+		rc.Conn.Abort(err)
 		return
 	}
 	defer l.drop(rc)
-	if err := rc.conn.Handshake(l.ctx); err != nil {
+	if err := rc.Conn.Handshake(l.ctx); err != nil {
 		l.gate.Stranger(peer.Addr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)))
 		return
 	}
@@ -115,14 +120,14 @@ func (l *Listener) start(conn net.Conn) {
 		select {
 		case l.ready <- c:
 		case <-l.ctx.Done():
-			rc.conn.Abort(nil)
+			rc.Conn.Abort(nil)
 		}
 	}
-	l.gate.Went(peer.Addr(conn), "rdma", begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(rc.serve()))))
+	l.gate.Went(peer.Addr(conn), "rdma", begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(rc.Serve()))))
 }
 
 // add admits a connection.
-func (l *Listener) add(c *respConn) error {
+func (l *Listener) add(c *responder.Responder) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -134,7 +139,7 @@ func (l *Listener) add(c *respConn) error {
 }
 
 // drop forgets a connection that has ended.
-func (l *Listener) drop(c *respConn) {
+func (l *Listener) drop(c *responder.Responder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
@@ -171,7 +176,7 @@ func (l *Listener) Close() error {
 	for {
 		select {
 		case c := <-l.ready:
-			c.rc.conn.Abort(nil)
+			c.rc.Conn.Abort(nil)
 		default:
 			return nil
 		}

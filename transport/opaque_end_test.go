@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -57,7 +58,7 @@ func TestLazyCancel(t *testing.T) {
 		if e, ok := errors.AsType[*rpc.OpError](err); !ok || e.Op != rpc.OpPull || !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled pull: %v", err)
 		}
-		if err := <-served; !errors.Is(err, errPullGivenUp) {
+		if err := <-served; !errors.Is(err, responder.ErrPullGivenUp) {
 			t.Errorf("the connection ended with %v", err)
 		}
 		if n := s.Stats().Held; n != 0 {
@@ -77,7 +78,7 @@ func TestLazySilent(t *testing.T) {
 		start := time.Now()
 		s, served := silentCall(t, h, cfg, takeWait)
 		defer s.Close()
-		if err := <-h.pulled; !errors.Is(err, errPullTimeout) {
+		if err := <-h.pulled; !errors.Is(err, responder.ErrPullTimeout) {
 			t.Errorf("pull from a silent peer: %v", err)
 		}
 		if d := time.Since(start); d < 3*time.Second || d > 3*time.Second+time.Second {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/register"
 )
 
@@ -42,44 +41,4 @@ func TestPinnedReply(t *testing.T) {
 	}
 	v := <-pins
 	v.Release()
-}
-
-// TestPinnedPull: a call is not executed on memory that the engine may still write to: its
-// connection ends, and nobody gets the memory.
-func TestPinnedPull(t *testing.T) {
-	cfg := testConfig()
-	cfg.Timeouts.Close = time.Millisecond
-	s, addr := startServer(t, newEcho(), cfg)
-	mustDo(t, dial(t, addr, nil), &nullCall)
-	s.mu.Lock()
-	var rc *respConn
-	for c := range s.conns {
-		rc = c.(*rdmaServed).rc
-	}
-	s.mu.Unlock()
-	x := exchanges.get(rc)
-	buf := mem.Shared.Get(64)
-	x.buf, x.size = buf, 64
-	sink, err := register.New(rc.conn, rc.ctr, buf.Data[:64], nil, region.ReadSink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.sink = sink
-	v, err := rc.conn.Table().Lookup(sink.STag(), 0, 64, region.ReadSink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Release()
-	rc.pulled(x, false)
-	if err := rc.conn.Err(); !errors.Is(err, region.ErrPinned) {
-		t.Errorf("the connection: %v", err)
-	}
-	if n := s.Stats().Calls; n != 1 {
-		t.Errorf("%d calls executed", n)
-	}
-	next := mem.Shared.Get(64) // would be the one that was given back last
-	defer next.Release()
-	if next == buf {
-		t.Error("memory that the engine uses was given back")
-	}
 }

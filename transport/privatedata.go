@@ -31,7 +31,7 @@ func (c *Config) privateData() rpcrdma.PrivateData {
 }
 
 // engine returns the settings of the underlying connection.
-func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
+func (c *Config) engine(recvs int) *rdmap.Config {
 	var ext verbs.Extensions
 	if c.ImmediateReplies {
 		ext = verbs.Ext7306
@@ -40,7 +40,7 @@ func (c *Config) engine(h rdmap.Handler, recvs int) *rdmap.Config {
 		Extensions: ext,
 		Revision:   c.Startup.Revision, Markers: c.Startup.Markers, PeerToPeer: c.Startup.PeerToPeer, RTR: c.Startup.RTR,
 		CRC: c.Startup.CRC, IRD: c.Startup.IRD, ORD: c.Startup.ORD, MULPDU: c.Startup.MULPDU,
-		RecvSize: c.InlineRecv, Recvs: recvs, Handler: h,
+		RecvSize: c.InlineRecv, Recvs: recvs,
 		SendQueue:        max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
 		HandshakeTimeout: c.Startup.Timeout, CloseTimeout: c.Timeouts.Close,
 		HandlerLimit: max(c.Reading.HandlerLimit, 0), MaxTakeovers: c.Credits,

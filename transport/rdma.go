@@ -5,6 +5,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/requester"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 )
 
 // clientUpcalls passes on what arrives on a client's connection, by its direction (RFC 8167).
@@ -19,7 +20,7 @@ func (h *clientUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	case m.Op == verbs.OpImmediate || m.Op == verbs.OpImmediateSE:
 		c.req.ReceiveImmediate(conn, m)
 	case c.back != nil && !rpcrdma.ForRequester(m.Data, true):
-		(*respUpcalls)(c.back).HandleRecv(conn, m)
+		c.back.HandleRecv(conn, m)
 	default:
 		conn.PostRecv(1)
 		c.req.Receive(conn, m)
@@ -30,8 +31,21 @@ func (h *clientUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 func (h *clientUpcalls) HandleClose(conn *rdmap.Conn, err error) {
 	h.c.req.Ended(err)
 	if h.c.back != nil {
-		(*respUpcalls)(h.c.back).HandleClose(conn, err)
+		h.c.back.HandleClose(conn, err)
 	}
+}
+
+// responder returns the settings of a responder.
+func (c *Config) responder() *responder.Config {
+	r := &responder.Config{
+		Credits: c.Credits, BackwardCredits: c.Backward.Credits, MaxPayload: c.MaxPayload, Private: c.privateData(), Binding: c.Binding,
+		AnyCred: c.AnyCred, PreferReplyChunk: c.PreferReplyChunk,
+		CloseTimeout: c.Timeouts.Close, Requester: c.requester(), Trace: c.Trace, Logger: c.Logger,
+	}
+	if p := c.RFC5666; p != nil {
+		r.RFC5666 = &responder.RFC5666{Align: p.Align, PeerAlign: p.PeerAlign, DoneTimeout: p.DoneTimeout, MaxExposed: p.MaxExposed, ExposedMemory: p.ExposedMemory}
+	}
+	return r
 }
 
 // requester returns the settings of a requester.

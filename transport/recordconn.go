@@ -8,28 +8,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // recordConn is a net.Conn with record-marked ONC RPC above and RPC-over-RDMA below. Calls wait
 // here until they are read, and then for the reply with their XID.
 type recordConn struct {
-	rc    *respConn
+	rc    *responder.Responder
 	lanes *lanes   // it and its siblings
 	conn  net.Conn // for the addresses
 
 	mu         sync.Mutex
-	head, tail *exchange                 // complete calls that were not completely read
-	off        int                       // octets of head's record that were read
-	pending    map[uint32]*exchange      // complete calls by XID, until answered
-	orphans    map[uint32]*execute.Entry // by XID, calls that the server still works on after the end
-	patience   *time.Timer               // limits the wait for the orphans
-	closed     bool                      // by the server
-	err        error                     // the connection is over
-	some       chan struct{}             // a hint that there is something to read
+	head, tail *responder.Call            // complete calls that were not completely read
+	off        int                        // octets of head's record that were read
+	pending    map[uint32]*responder.Call // complete calls by XID, until answered
+	orphans    map[uint32]*execute.Entry  // by XID, calls that the server still works on after the end
+	patience   *time.Timer                // limits the wait for the orphans
+	closed     bool                       // by the server
+	err        error                      // the connection is over
+	some       chan struct{}              // a hint that there is something to read
 	read       deadline
 	calls      atomic.Int32 // backward calls that were written and not answered
 
@@ -40,10 +40,10 @@ type recordConn struct {
 
 var _ net.Conn = (*recordConn)(nil)
 
-// newRecordConn makes one of the connections as which rc appears.
-func newRecordConn(rc *respConn, ls *lanes, conn net.Conn) *recordConn {
-	c := &recordConn{rc: rc, lanes: ls, conn: conn, pending: make(map[uint32]*exchange), some: make(chan struct{}, 1)}
-	c.w.max = rc.cfg.MaxPayload
+// newRecordConn makes one of the connections as which conn appears.
+func newRecordConn(ls *lanes, conn net.Conn, maxPayload int) *recordConn {
+	c := &recordConn{rc: ls.rc, lanes: ls, conn: conn, pending: make(map[uint32]*responder.Call), some: make(chan struct{}, 1)}
+	c.w.max = maxPayload
 	return c
 }
 
@@ -56,13 +56,13 @@ func (c *recordConn) load(xid uint32) (n int, has bool) {
 }
 
 // queue queues a call for Read. It returns false if no more calls are accepted.
-func (c *recordConn) queue(x *exchange) bool {
+func (c *recordConn) queue(x *responder.Call) bool {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return false
 	}
-	c.pending[x.req.XID] = x
+	c.pending[x.Req.XID] = x
 	c.push(x)
 	c.mu.Unlock()
 	c.hint()
@@ -100,7 +100,7 @@ func (c *recordConn) ended(err error) {
 		c.lanes.dups.End(e, nil)
 	}
 	for _, x := range left {
-		c.rc.finish(x)
+		c.rc.Finish(x)
 	}
 }
 
@@ -151,7 +151,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 // caller holds c.mu.
 func (c *recordConn) takeRecord(p []byte) (n int) {
 	x := c.head
-	msg := x.message()
+	msg := x.Message()
 	if c.off < markSize {
 		var mark [markSize]byte
 		n = copy(p, xdr.AppendRecordMark(mark[:0], len(msg), true)[c.off:])
@@ -163,11 +163,11 @@ func (c *recordConn) takeRecord(p []byte) (n int) {
 		n += k
 	}
 	if c.off == markSize+len(msg) {
-		c.head, c.off = x.next, 0
-		if x.next = nil; c.head == nil {
+		c.head, c.off = x.Next, 0
+		if x.Next = nil; c.head == nil {
 			c.tail = nil
 		}
-		c.rc.releaseCall(x)
+		c.rc.ReleaseCall(x)
 	}
 	return n
 }
@@ -223,37 +223,22 @@ func (c *recordConn) reply(rec *record) {
 	}
 	c.mu.Lock()
 	x := c.pending[xid]
-	if x == nil || x == c.head || x.unread() {
+	if x == nil || x == c.head || x.Unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
 		if !c.adopt(xid, msg) {
-			c.rc.ctr.Dropped.Add(1)
+			c.lanes.ctr.Dropped.Add(1)
 		}
 		rec.buf.Release()
 		return
 	}
 	delete(c.pending, xid)
 	c.mu.Unlock()
-	if e := x.once; e != nil {
-		x.once = nil
+	if e := x.Entry; e != nil {
+		x.Entry = nil
 		c.lanes.keep(e, msg)
 	}
-	x.resp.Lend(rec.buf)
-	c.rc.answer(x, msg)
-}
-
-// findItems finds the DDP-eligible results in a reply.
-func (rc *respConn) findItems(x *exchange, msg []byte) {
-	d := xdr.NewDecoder(msg)
-	var h xdr.ReplyHeader
-	if h.Parse(&d) != nil || h.Err() != nil || x.protected {
-		return
-	}
-	res := d.Rest()
-	x.item = chunks.EligibleResults(rc.cfg.Binding, x.req.Prog, x.req.Vers, x.req.Proc, res, x.item[:0])
-	for i := range x.item {
-		x.item[i].Pos += len(msg) - len(res)
-	}
-	x.msg.Items = x.item
+	x.Resp.Lend(rec.buf)
+	c.rc.Answer(x, msg)
 }
 
 // Close sends what was written, closes the connection, and makes Read return io.EOF. If the
@@ -268,10 +253,7 @@ func (c *recordConn) Close() error {
 		c.ended(nil)
 		return nil
 	}
-	c.rc.mu.Lock()
-	c.rc.draining = true
-	c.rc.mu.Unlock()
-	return peer.IgnoreEnd(c.rc.conn.Close())
+	return c.rc.Close()
 }
 
 // opErr converts err to the form that net.Conn's methods return.

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -34,6 +35,7 @@ type Server struct {
 	ctr    count.Counters
 	gate   *gate.Gate
 	exec   *execute.Executor
+	resp   *responder.Config
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -60,6 +62,7 @@ func (s *Server) init() error {
 		}
 		s.cfg.asServer()
 		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.resp = s.cfg.responder()
 		s.gate = gate.New(s.cfg.gate(), &s.ctr)
 		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.Handler, s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger)
 		s.listeners = make(map[net.Listener]struct{})
@@ -141,7 +144,7 @@ func (s *Server) dropConn(c servedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r, ok := c.(*rdmaServed); ok {
-		s.ctr.Takeovers.Add(r.rc.conn.Stats().Takeovers)
+		s.ctr.Takeovers.Add(r.rc.Conn.Stats().Takeovers)
 	}
 	delete(s.conns, c)
 	s.ctr.Conns.Add(-1)
@@ -220,7 +223,7 @@ func (s *Server) Stats() rpc.Stats {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		if r, ok := c.(*rdmaServed); ok {
-			st.Takeovers += r.rc.conn.Stats().Takeovers
+			st.Takeovers += r.rc.Conn.Stats().Takeovers
 		}
 	}
 	return st

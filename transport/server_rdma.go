@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -16,7 +17,7 @@ import (
 // rdmaServed is a Server's RDMA connection.
 type rdmaServed struct {
 	s      *Server
-	rc     *respConn
+	rc     *responder.Responder
 	ctx    context.Context
 	cancel context.CancelFunc
 	addr   net.Addr
@@ -41,8 +42,8 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 		return err
 	}
 	defer c.close()
-	err = c.rc.serve()
-	if c.rc.isDraining() {
+	err = c.rc.Serve()
+	if c.rc.IsDraining() {
 		s.gate.Went(peer.Addr(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
@@ -58,26 +59,27 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		return nil, err
 	}
 	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
-	c.rc = newRespConn(s.cfg, &s.ctr, s.gate, c)
-	if c.rc.peer, err = s.gate.Enter(c.addr, (*respMover)(c.rc)); err != nil {
+	c.rc = responder.New(s.resp, &s.ctr, s.gate, c.addr, c)
+	if c.rc.Peer, err = s.gate.Enter(c.addr, c.rc.Mover()); err != nil {
 		s.gate.TurnAway(s.ctx, conn, first, err)
 		return nil, rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)
 	}
 	c.at = s.exec.Enter(conn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
-	c.rc.lazy = lazyOf(s.Handler)
-	if c.rc.lazy != nil {
-		c.rc.ready = c.ready
+	c.rc.Lazy = responder.LazyOf(s.Handler)
+	if c.rc.Lazy != nil {
+		c.rc.Ready = func(req *rpc.Request) bool { return rpc.Ready(c.ctx, s.Handler, req) }
 	}
-	ec := c.rc.config()
+	ec := s.cfg.engine(-1)
+	c.rc.Prepare(ec)
 	ec.BufferedInput = first
-	c.rc.conn = rdmap.Server(conn, ec)
+	c.rc.Conn = rdmap.Server(conn, ec)
 	if err := s.addConn(c); err != nil {
-		c.rc.conn.Abort(err)
+		c.rc.Conn.Abort(err)
 		c.leave()
 		return nil, err
 	}
-	if err := c.rc.conn.Handshake(s.ctx); err != nil {
+	if err := c.rc.Conn.Handshake(s.ctx); err != nil {
 		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err))
 		s.gate.Stranger(peer.Addr(conn), err)
 		c.close()
@@ -98,44 +100,44 @@ func (c *rdmaServed) close() {
 func (c *rdmaServed) leave() {
 	c.cancel()
 	c.s.exec.Leave(c.at)
-	c.rc.leave()
+	c.rc.Leave()
 }
 
-func (c *rdmaServed) drain() { c.rc.drain() }
-func (c *rdmaServed) abort() { c.rc.abort() }
+func (c *rdmaServed) drain() { c.rc.Drain() }
+func (c *rdmaServed) abort() { c.rc.Abort() }
 
-// ended cancels the handlers of the connection.
-func (c *rdmaServed) ended(error) {
+// Ended cancels the handlers of the connection.
+func (c *rdmaServed) Ended(error) {
 	c.at.End()
 	c.cancel()
 }
 
-// dispatch runs a call here if it does not block, or if its likes are short and no such call runs
+// Dispatch runs a call here if it does not block, or if its likes are short and no such call runs
 // here: then the watchdog has taken the reading role from it, and it may be the first of many that
 // wait for the same disk. Others go to a worker.
-func (c *rdmaServed) dispatch(x *exchange, inline bool) {
-	x.resp.Reset()
-	x.setRequest(c.addr)
+func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
+	x.Resp.Reset()
+	x.SetRequest()
 	if !inline {
 		c.serve(x)
 		return
 	}
-	blocks, joins := rpc.MayBlock(c.s.Handler, x.req.Prog, x.req.Vers, x.req.Proc), c.s.exec.Duplicates.Running(&x.req)
+	blocks, joins := rpc.MayBlock(c.s.Handler, x.Req.Prog, x.Req.Vers, x.Req.Proc), c.s.exec.Duplicates.Running(&x.Req)
 	if !blocks && !joins {
 		c.serve(x)
 		return
 	}
-	if !joins && c.s.exec.PaceOf(c.s.Handler, &x.req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
+	if !joins && c.s.exec.PaceOf(c.s.Handler, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
 		c.took += c.timed(x)
 		if c.took > flushAfter {
 			c.took = 0
-			c.rc.conn.FlushPosted()
+			c.rc.Conn.FlushPosted()
 		}
 		c.here.Store(false)
 		return
 	}
-	x.own()
-	x.setRequest(c.addr)
+	x.Own()
+	x.SetRequest()
 	c.work.add(c, x)
 }
 
@@ -146,55 +148,25 @@ func (c *rdmaServed) dispatch(x *exchange, inline bool) {
 const flushAfter = 25 * time.Microsecond
 
 // timed is serve for a call that may block. It returns how long that took.
-func (c *rdmaServed) timed(x *exchange) time.Duration {
-	p, begun := c.s.exec.PaceOf(c.s.Handler, &x.req), time.Now() // x is reused when it is served
+func (c *rdmaServed) timed(x *responder.Call) time.Duration {
+	p, begun := c.s.exec.PaceOf(c.s.Handler, &x.Req), time.Now() // x is reused when it is served
 	c.serve(x)
 	d := time.Since(begun)
 	p.Ran(d, c.s.cfg.Reading.HandlerLimit)
 	return d
 }
 
-// setRequest fills the handler's view of the call.
-func (x *exchange) setRequest(addr net.Addr) {
-	r := &x.req // field by field: it is large
-	r.CallHeader = x.in.RPC
-	r.Args, r.RemoteAddr, r.Network = x.in.Args, addr, "rdma"
-	r.Deferred, r.Backward = nil, x.rc.backward
-	if x.away.active {
-		x.req.Deferred = &x.away
-	}
-}
-
 // serve runs the handler and replies.
-func (c *rdmaServed) serve(x *exchange) {
-	if !c.s.cfg.AnyCred || x.req.RPCVers != xdr.RPCVersion {
-		if h, refused := x.req.Refusal(nil); refused {
-			x.resp.Refuse(h)
+func (c *rdmaServed) serve(x *responder.Call) {
+	if !c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion {
+		if h, refused := x.Req.Refusal(nil); refused {
+			x.Resp.Refuse(h)
 		}
 	}
-	answer := c.s.exec.Execute(c.ctx, c.s.Handler, &x.req, &x.resp, c.at)
-	if x.away.active {
-		if !x.away.begun {
-			c.s.ctr.Unpulled.Add(1)
-		}
-		x.away.gen.Add(1)                 // before the reply is sent: then the client frees its memory
-		answer = answer && !x.away.failed // RFC 8166 Section 4.5.3: the connection has ended
-	}
-	if !answer {
-		c.rc.finish(x)
+	answer := c.s.exec.Execute(c.ctx, c.s.Handler, &x.Req, &x.Resp, c.at)
+	if !x.Handled() || !answer {
+		c.rc.Finish(x)
 		return
 	}
-	c.rc.reply(x)
-}
-
-// ready asks the handler whether the data of a call may be pulled at once. Calls that are refused need no
-// data.
-func (c *rdmaServed) ready(x *exchange) bool {
-	d := xdr.NewDecoder(x.in.Payload)
-	_ = x.in.RPC.Parse(&d) // parsed without error before
-	if _, refused := x.in.RPC.Refusal(nil); refused {
-		return false
-	}
-	x.req = rpc.Request{CallHeader: x.in.RPC, Args: d.Rest(), RemoteAddr: c.addr, Network: "rdma"}
-	return rpc.Ready(c.ctx, c.s.Handler, &x.req)
+	c.rc.Reply(x)
 }

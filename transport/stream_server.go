@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/peer"
@@ -156,12 +157,15 @@ func (c *streamConn) Moved(f admit.Flow) uint64 {
 // Cut implements admit.Mover.
 func (c *streamConn) Cut(f admit.Flow) {
 	c.mu.Lock()
-	if c.cut = errUnread; f == admit.Arriving {
+	if c.cut = gate.ErrUnread; f == admit.Arriving {
 		c.cut = errHalfRecord
 	}
 	c.mu.Unlock()
 	c.abort()
 }
+
+// errHalfRecord ends a connection that keeps a call waiting by the rest of its record.
+var errHalfRecord = &rpc.SlowPeerError{What: "began a record and does not finish it, or too slowly"}
 
 // setReadDeadline sets the read deadline, unless drain has set one.
 func (c *streamConn) setReadDeadline(t time.Time) {

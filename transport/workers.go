@@ -1,6 +1,10 @@
 package transport
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/stag-rdma/stag/transport/internal/responder"
+)
 
 // workers run calls that may block, each in a goroutine that has no other call meanwhile. A
 // goroutine takes the next call when it has finished one, because making it and growing its stack
@@ -8,16 +12,16 @@ import "sync"
 // coming for the calls that wait. Without calls there are no workers.
 type workers struct {
 	mu          sync.Mutex
-	first, last *exchange // calls that wait
-	coming      bool      // a worker is on its way
+	first, last *responder.Call // calls that wait
+	coming      bool            // a worker is on its way
 }
 
 // add has c serve x.
-func (w *workers) add(c *rdmaServed, x *exchange) {
+func (w *workers) add(c *rdmaServed, x *responder.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last != nil {
-		w.last.next = x
+		w.last.Next = x
 	} else {
 		w.first = x
 	}
@@ -41,7 +45,7 @@ func (w *workers) run(c *rdmaServed) {
 }
 
 // take returns the next call, nil if there is none.
-func (w *workers) take(c *rdmaServed, arrived bool) *exchange {
+func (w *workers) take(c *rdmaServed, arrived bool) *responder.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if arrived {
@@ -51,7 +55,7 @@ func (w *workers) take(c *rdmaServed, arrived bool) *exchange {
 	if x == nil {
 		return nil
 	}
-	w.first, x.next = x.next, nil
+	w.first, x.Next = x.Next, nil
 	if w.first == nil {
 		w.last = nil
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -38,14 +39,14 @@ func TestWorkersBeside(t *testing.T) {
 // is more than that.
 func TestWorkersTakeUp(t *testing.T) {
 	var w workers
-	var xs [3]exchange
+	var xs [3]responder.Call
 	w.coming = true // nobody is made for this test
 	for i := range xs {
 		w.add(nil, &xs[i])
 	}
 	for i := range xs {
 		w.coming = true // as if the next one had not come yet
-		if got := w.take(nil, false); got != &xs[i] || got.next != nil {
+		if got := w.take(nil, false); got != &xs[i] || got.Next != nil {
 			t.Fatalf("call %d: got %p, want %p alone", i, got, &xs[i])
 		}
 		if !w.coming {

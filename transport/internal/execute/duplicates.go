@@ -31,6 +31,7 @@ type nonIdempotent interface {
 	NonIdempotent(prog, vers, proc uint32) bool
 }
 
+// Entry is a call in the cache that runs, or has run.
 type Entry = drc.Entry[*SavedReply]
 
 // Limits are those of the cache: replies, which are looked up if there may be any, their octets, and the time for

@@ -30,6 +30,9 @@ const (
 	refusalTimeout = 2 * time.Second
 )
 
+// ErrUnread ends a connection whose peer does not take what it has asked for.
+var ErrUnread error = &rpc.SlowPeerError{What: "does not read replies, or too slowly"}
+
 // errPeerClosed is why a connection is gone that ended in an orderly way.
 var errPeerClosed = errors.New("the client closed the connection")
 
@@ -74,10 +77,10 @@ type Gate struct {
 	pool *Pool
 }
 
-// page is what a call may have inline without being counted, in octets, and granularity that of inline sizes
+// Page is what a call may have inline without being counted, in octets, and granularity that of inline sizes
 // (RFC 8797 Section 4).
 const (
-	page        = 4096
+	Page        = 4096
 	granularity = 1024
 )
 
@@ -88,7 +91,7 @@ const CallCost = 16 << 10
 // waitingCall is what a call takes until it may have memory of the budget: a Send of the default size, and what
 // is known about the call. Without a bound, those of 400 clients with 32 calls each made a server whose
 // Limits.Memory is 64 MiB grow to 204.
-const waitingCall = page + 1<<10
+const waitingCall = Page + 1<<10
 
 // Credits returns the pool of the next connection, nil if it is always granted Config.Credits. What all clients
 // may have waiting takes an eighth of Limits.Memory: one half for the first connections, because a window that
@@ -123,8 +126,8 @@ func (g *Gate) Inline() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.cfg.InlineRecv
-	for n > page && g.promise(n) > (g.cfg.Memory-g.promised)/8 {
-		n = max(n/2/granularity*granularity, page)
+	for n > Page && g.promise(n) > (g.cfg.Memory-g.promised)/8 {
+		n = max(n/2/granularity*granularity, Page)
 	}
 	g.promised += g.promise(n)
 	return n
@@ -132,7 +135,7 @@ func (g *Gate) Inline() int {
 
 // promise is what a connection may send at once, if each call has n octets.
 func (g *Gate) promise(n int) int64 {
-	if n <= page {
+	if n <= Page {
 		return 0
 	}
 	return int64(n) * int64(g.cfg.Credits)

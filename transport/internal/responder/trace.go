@@ -1,4 +1,4 @@
-package transport
+package responder
 
 import "github.com/stag-rdma/stag/transport/rpc"
 

@@ -1,15 +1,16 @@
-package transport
+package responder
 
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // admit takes n octets for a call, which is to be pulled if pull is set. If there are too few, it copies
 // what the call needs out of the upcall and returns false; then continues the call later.
-func (rc *respConn) admit(x *exchange, n int, pull bool, then func(x *exchange)) bool {
+func (rc *Responder) admit(x *Call, n int, pull bool, then func(x *Call)) bool {
 	if x.hold.Try(n, pull) {
 		return true
 	}
@@ -19,37 +20,37 @@ func (rc *respConn) admit(x *exchange, n int, pull bool, then func(x *exchange))
 }
 
 // Granted continues a call that had to wait.
-func (x *exchange) Granted() { go x.then(x) }
+func (x *Call) Granted() { go x.then(x) }
 
 // dispatch passes a call to the application, once there is memory for it and its reply. A call that was
 // pulled has it already: it must not wait for calls that wait for that memory.
-func (rc *respConn) dispatch(x *exchange, inline bool) {
+func (rc *Responder) dispatch(x *Call, inline bool) {
 	if !inline || x.buf != nil {
-		rc.app.dispatch(x, inline)
+		rc.app.Dispatch(x, inline)
 		return
 	}
 	n := rc.replyOctets(x)
-	if k := len(x.in.Payload); k > DefaultInlineSize {
+	if k := len(x.In.Payload); k > gate.Page {
 		n += k
 	}
-	if n == 0 && rc.peer.Open() || n > 0 && x.hold.Try(n, false) {
-		rc.app.dispatch(x, true)
+	if n == 0 && rc.Peer.Open() || n > 0 && x.hold.Try(n, false) {
+		rc.app.Dispatch(x, true)
 		return
 	}
-	x.own() // the octets of the call exist already
-	x.then = (*exchange).redispatch
+	x.Own() // the octets of the call exist already
+	x.then = (*Call).redispatch
 	if x.hold.Acquire(n-x.hold.Octets(), false, x) {
-		rc.app.dispatch(x, true)
+		rc.app.Dispatch(x, true)
 	}
 }
 
 // redispatch is dispatch for a call that had to wait.
-func (x *exchange) redispatch() { x.rc.app.dispatch(x, false) }
+func (x *Call) redispatch() { x.rc.app.Dispatch(x, false) }
 
 // replyOctets returns how many octets beyond a Send the reply to a call may take: what the client has room
 // for, or less if the binding knows better.
-func (rc *respConn) replyOctets(x *exchange) int {
-	h := &x.in.Header
+func (rc *Responder) replyOctets(x *Call) int {
+	h := &x.In.Header
 	if len(h.Write) == 0 && !h.HasReply {
 		return 0
 	}
@@ -58,12 +59,12 @@ func (rc *respConn) replyOctets(x *exchange) int {
 	for _, w := range h.Write {
 		room = min(room+segmentOctets(w, most), most)
 	}
-	if rpc := &x.in.RPC; !rpc.Cred.Protected() { // otherwise the arguments may be encrypted
-		if rest, item, ok := rc.cfg.Binding.MaxResults(rpc.Prog, rpc.Vers, rpc.Proc, x.in.Args); ok {
+	if rpc := &x.In.RPC; !rpc.Cred.Protected() { // otherwise the arguments may be encrypted
+		if rest, item, ok := rc.cfg.Binding.MaxResults(rpc.Prog, rpc.Vers, rpc.Proc, x.In.Args); ok {
 			room = min(room, rest+item)
 		}
 	}
-	if room <= DefaultInlineSize {
+	if room <= gate.Page {
 		room = 0
 	}
 	x.room = room
@@ -82,21 +83,24 @@ func segmentOctets(c chunks.WriteChunk, most int) int {
 }
 
 // charge notes that n octets of a reply's borrowed memory are being sent.
-func (x *exchange) charge(n int) {
+func (x *Call) charge(n int) {
 	x.rc.gate.Awaits(&x.hold, admit.Leaving, max(n-x.room, 0))
 }
 
-// respMover tells what a connection moves.
-type respMover respConn
+// Mover tells the gate what the connection moves, and ends it.
+func (rc *Responder) Mover() admit.Mover { return (*mover)(rc) }
 
-var _ admit.Mover = (*respMover)(nil)
+// mover tells what a connection moves.
+type mover Responder
+
+var _ admit.Mover = (*mover)(nil)
 
 // Moved implements admit.Mover.
-func (m *respMover) Moved(f admit.Flow) uint64 {
-	if m.conn == nil {
+func (m *mover) Moved(f admit.Flow) uint64 {
+	if m.Conn == nil {
 		return 0
 	}
-	switch s := m.conn.Stats(); f {
+	switch s := m.Conn.Stats(); f {
 	case admit.Pulling:
 		return s.ReadOctetsIn
 	case admit.Arriving:
@@ -107,28 +111,24 @@ func (m *respMover) Moved(f admit.Flow) uint64 {
 }
 
 // Cut ends the connection.
-func (m *respMover) Cut(f admit.Flow) {
-	err := errPullTimeout
+func (m *mover) Cut(f admit.Flow) {
+	err := ErrPullTimeout
 	if f == admit.Arriving {
 		err = verbs.ErrPartialFPDU
 	} else if f == admit.Leaving {
-		err = errUnread
+		err = gate.ErrUnread
 	}
-	go m.conn.Abort(err)
+	go m.Conn.Abort(err)
 }
 
-// halfFPDU takes the octets that the connection holds for an FPDU that does not go on, and returns them.
-func (rc *respConn) halfFPDU(n int) {
+// partialFPDU takes the octets that the connection holds for an FPDU that does not go on, and returns them.
+func (rc *Responder) partialFPDU(n int) {
 	if n == 0 {
-		rc.half.Release()
+		rc.partial.Release()
 		return
 	}
-	rc.gate.Awaits(&rc.half, admit.Arriving, n-rc.half.Octets())
+	rc.gate.Awaits(&rc.partial, admit.Arriving, n-rc.partial.Octets())
 }
 
-// Errors of connections whose peers keep calls waiting.
-var (
-	errPullTimeout error = &rpc.SlowPeerError{What: "does not answer RDMA Reads of the chunks that it offered, or too slowly"}
-	errUnread            = &rpc.SlowPeerError{What: "does not read replies, or too slowly"}
-	errHalfRecord        = &rpc.SlowPeerError{What: "began a record and does not finish it, or too slowly"}
-)
+// ErrPullTimeout ends connections whose peers keep calls waiting.
+var ErrPullTimeout error = &rpc.SlowPeerError{What: "does not answer RDMA Reads of the chunks that it offered, or too slowly"}

@@ -1,4 +1,4 @@
-package transport
+package responder
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 // BeginSum implements execute.Deferred.
 func (l *deferral) BeginSum() {
 	l.summing = true
-	l.sums.Reset(len(l.x.in.Layout.Chunks))
+	l.sums.Reset(len(l.x.In.Layout.Chunks))
 }
 
 // Sum implements execute.Deferred.
-func (l *deferral) Sum(args []byte) callid.Sum { return l.sums.Sum(args, l.x.in.Reduced) }
+func (l *deferral) Sum(args []byte) callid.Sum { return l.sums.Sum(args, l.x.In.Reduced) }
 
 // ArgsLen implements execute.Deferred.
-func (l *deferral) ArgsLen() int { return l.x.in.Unreduced() }
+func (l *deferral) ArgsLen() int { return l.x.In.Unreduced() }
 
 // Begun implements execute.Deferred.
 func (l *deferral) Begun() bool { return l.begun }
@@ -27,8 +27,8 @@ func (l *deferral) Failed() bool { return l.failed }
 
 // Fetch reads all data of the call into pooled memory, and returns the complete arguments.
 func (l *deferral) Fetch(ctx context.Context) ([]byte, error) {
-	in := &l.x.in
-	b := l.x.resp.Scratch(in.Layout.Total)
+	in := &l.x.In
+	b := l.x.Resp.Scratch(in.Layout.Total)
 	in.Layout.Place(b, in.Payload)
 	for i, c := range in.Layout.Chunks {
 		_, n := in.Reduced(i)

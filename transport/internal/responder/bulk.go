@@ -1,4 +1,4 @@
-package transport
+package responder
 
 import (
 	"sync"
@@ -15,15 +15,15 @@ const bulkWindow = 1 << 20 // octets that are posted and not yet sent, and of on
 // bulk is the replies of a connection that borrow memory, in the order in which they were made.
 type bulk struct {
 	mu      sync.Mutex
-	first   *exchange // linked by exchange.bulk.next; it may be posted in part
-	last    *exchange
+	first   *Call // linked by Call.bulk.next; it may be posted in part
+	last    *Call
 	posted  int
 	posting bool // by a goroutine that looks again afterwards
 }
 
 // bulkReply is the state of a reply in a bulk, guarded by bulk.mu.
 type bulkReply struct {
-	next       *exchange
+	next       *Call
 	post, done pieces // what was posted, and what of that was sent
 	flying     int    // completions that are due
 	queued     bool
@@ -52,7 +52,7 @@ func (p *pieces) next(wrs []verbs.WR) (wr verbs.WR, n int) {
 }
 
 // sendBulk sends the reply in x.wrs, whose memory it borrows.
-func (rc *respConn) sendBulk(x *exchange) {
+func (rc *Responder) sendBulk(x *Call) {
 	b := &rc.bulk
 	b.mu.Lock()
 	x.bulk = bulkReply{queued: true}
@@ -68,7 +68,7 @@ func (rc *respConn) sendBulk(x *exchange) {
 
 // pump posts what may be posted. A flush may take place in Post, whose completions come back here: so the
 // lock is not held, and whoever finds posting set leaves the rest to that goroutine.
-func (rc *respConn) pump() {
+func (rc *Responder) pump() {
 	b := &rc.bulk
 	var few [8]verbs.WR
 	b.mu.Lock()
@@ -76,9 +76,9 @@ func (rc *respConn) pump() {
 		wrs := b.take(few[:0])
 		b.posting = true
 		b.mu.Unlock()
-		err := rc.conn.Post(wrs)
-		if err != nil && rc.conn.Err() == nil {
-			rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
+		err := rc.Conn.Post(wrs)
+		if err != nil && rc.Conn.Err() == nil {
+			rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
 		}
 		if err != nil {
 			rc.undo(wrs)
@@ -118,27 +118,27 @@ func (b *bulk) pop() {
 }
 
 // undo completes what could not be posted, because the connection has ended.
-func (rc *respConn) undo(wrs []verbs.WR) {
+func (rc *Responder) undo(wrs []verbs.WR) {
 	for i := range wrs {
 		if wrs[i].Done != nil {
-			wrs[i].Done.Complete(rc.conn.Err())
+			wrs[i].Done.Complete(rc.Conn.Err())
 		}
 	}
 }
 
 // pieceSent completes a piece of a reply.
-type pieceSent exchange
+type pieceSent Call
 
 // Complete makes room for others.
-func (d *pieceSent) Complete(error) { (*exchange)(d).sent(false) }
+func (d *pieceSent) Complete(error) { (*Call)(d).sent(false) }
 
 // replySent completes the Send of a reply that borrows memory: everything posted before it was sent too.
-type replySent exchange
+type replySent Call
 
 // Complete releases the borrowed memory, whether the octets were sent or the connection ended.
-func (d *replySent) Complete(error) { (*exchange)(d).sent(true) }
+func (d *replySent) Complete(error) { (*Call)(d).sent(true) }
 
-func (x *exchange) sent(all bool) {
+func (x *Call) sent(all bool) {
 	rc := x.rc
 	b := &rc.bulk
 	b.mu.Lock()
@@ -153,7 +153,7 @@ func (x *exchange) sent(all bool) {
 	over := x.bulk.flying == 0 && !x.bulk.queued
 	b.mu.Unlock()
 	if over {
-		rc.finish(x)
+		rc.Finish(x)
 	}
 	rc.pump()
 }

@@ -1,4 +1,4 @@
-package transport
+package responder
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// deferral is the state of a call whose data are still at the client. It belongs to its exchange,
+// deferral is the state of a call whose data are still at the client. It belongs to its call,
 // and, while ServeRPC runs, to the handler's goroutine.
 type deferral struct {
-	x      *exchange
+	x      *Call
 	gen    atomic.Uint64 // number of the call: an Opaque of an earlier one is refused
 	active bool          // this call's data were left at the client
 	failed bool          // a pull has failed: there is no reply
@@ -33,11 +33,11 @@ type deferral struct {
 	sums    callid.Pieces // of the data that were read
 }
 
-// errPullGivenUp ends a connection on which a handler no longer waits for RDMA Reads.
-var errPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
+// ErrPullGivenUp ends a connection on which a handler no longer waits for RDMA Reads.
+var ErrPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
 
-// lazyOf returns a function that says which calls h pulls itself, nil for none.
-func lazyOf(h rpc.Handler) func(*xdr.CallHeader) bool {
+// LazyOf returns a function that says which calls h pulls itself, nil for none.
+func LazyOf(h rpc.Handler) func(*xdr.CallHeader) bool {
 	if _, ok := h.(interface {
 		Lazy(prog, vers, proc uint32) bool
 	}); !ok {
@@ -51,21 +51,21 @@ func lazyOf(h rpc.Handler) func(*xdr.CallHeader) bool {
 // deferPull passes a call to the application while its data stay at the client. Their octets are
 // taken from the budget all the same, before the handler runs: a handler that holds a lock must not
 // wait for memory that is held by others who wait for the lock.
-func (rc *respConn) deferPull(x *exchange) {
-	if rc.admit(x, x.in.Layout.Total+rc.replyOctets(x), true, (*exchange).deferred) {
+func (rc *Responder) deferPull(x *Call) {
+	if rc.admit(x, x.In.Layout.Total+rc.replyOctets(x), true, (*Call).deferred) {
 		x.deferred()
 	}
 }
 
 // deferred continues a call that has its share of the budget.
-func (x *exchange) deferred() {
+func (x *Call) deferred() {
 	rc := x.rc
 	x.keepCall()
 	rc.mu.Lock()
-	v := rc.resp.Defer(&x.in)
+	v := rc.resp.Defer(&x.In)
 	if v == rpcrdma.Answer {
 		rc.limitGrant(x)
-		x.head = rc.resp.AppendAnswer(x.head[:0], &x.in)
+		x.head = rc.resp.AppendAnswer(x.head[:0], &x.In)
 	}
 	rc.mu.Unlock()
 	if v == rpcrdma.Answer {
@@ -73,25 +73,25 @@ func (x *exchange) deferred() {
 		return
 	}
 	x.away.x, x.away.active = x, true
-	rc.ctr.Calls.Add(1)
-	rc.ctr.Deferred.Add(1)
+	rc.Ctr.Calls.Add(1)
+	rc.Ctr.Deferred.Add(1)
 	// In a goroutine: a handler that waits for RDMA Reads cannot be the goroutine that reads.
-	go rc.app.dispatch(x, false)
+	go rc.app.Dispatch(x, false)
 }
 
 // keepCall copies the reduced call, so that it outlives the upcall.
-func (x *exchange) keepCall() {
+func (x *Call) keepCall() {
 	x.keepPayload()
-	d := xdr.NewDecoder(x.in.Payload)
-	_ = x.in.RPC.Parse(&d) // parsed without error before
-	x.in.Args = d.Rest()
+	d := xdr.NewDecoder(x.In.Payload)
+	_ = x.In.RPC.Parse(&d) // parsed without error before
+	x.In.Args = d.Rest()
 }
 
 // Find implements [rpc.Deferred].
 func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 	at := d.Offset() + 4
-	for i := range l.x.in.Layout.Chunks {
-		if pos, n := l.x.in.Reduced(i); pos == at {
+	for i := range l.x.In.Layout.Chunks {
+		if pos, n := l.x.In.Reduced(i); pos == at {
 			if d.Skip(4); n > most {
 				d.Fail(xdr.ErrRange)
 				n = 0
@@ -106,7 +106,7 @@ func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 func (l *deferral) Turn() uint64 { return l.gen.Load() }
 
 // Scratch implements [rpc.Deferred].
-func (l *deferral) Scratch(n int) []byte { return l.x.resp.Scratch(n) }
+func (l *deferral) Scratch(n int) []byte { return l.x.Resp.Scratch(n) }
 
 // Pull implements [rpc.Deferred]. Errors are OpErrors, except for misuse.
 func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *rpc.Memory) error {
@@ -114,14 +114,14 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
-		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.Conn), context.Cause(ctx))
 	}
 	err := l.register(bufs, in)
 	if errors.Is(err, rpc.ErrMemoryInUse) {
 		return err
 	}
 	if err == nil {
-		x.appendReads(x.in.Layout.Chunks[chunk].Pos+off, bufs, l.sinks)
+		x.appendReads(x.In.Layout.Chunks[chunk].Pos+off, bufs, l.sinks)
 		err = l.wait(ctx)
 	}
 	if e := l.settle(); e != nil {
@@ -129,12 +129,12 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	}
 	if err != nil {
 		l.failed = true
-		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.in.Header.XID), zap.Error(err))
-		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.conn), err)
+		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(err))
+		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.Conn), err)
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
-		rc.ctr.Read.Add(uint64(len(b)))
+		rc.Ctr.Read.Add(uint64(len(b)))
 		l.got += len(b)
 	}
 	if l.got >= l.wants() {
@@ -145,8 +145,8 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 
 // wants returns the octets at the client that a handler can ask for.
 func (l *deferral) wants() (n int) {
-	for i := range l.x.in.Layout.Chunks {
-		_, k := l.x.in.Reduced(i)
+	for i := range l.x.In.Layout.Chunks {
+		_, k := l.x.In.Reduced(i)
 		n += k
 	}
 	return n
@@ -155,7 +155,7 @@ func (l *deferral) wants() (n int) {
 // register registers bufs as the sinks of RDMA Reads.
 func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 	for _, b := range bufs {
-		s, err := register.New(l.x.rc.conn, l.x.rc.ctr, b, in, region.ReadSink)
+		s, err := register.New(l.x.rc.Conn, l.x.rc.Ctr, b, in, region.ReadSink)
 		if err != nil {
 			return err
 		}
@@ -165,12 +165,12 @@ func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 }
 
 // appendReads makes the RDMA Reads of the octets of the unreduced message from at on.
-func (x *exchange) appendReads(at int, bufs [][]byte, sinks []register.Registration) {
+func (x *Call) appendReads(at int, bufs [][]byte, sinks []register.Registration) {
 	x.wrs = x.wrs[:0]
 	for i, b := range bufs {
 		end := at + len(b)
-		for j := range x.in.Layout.Pulls {
-			p := &x.in.Layout.Pulls[j]
+		for j := range x.In.Layout.Pulls {
+			p := &x.In.Layout.Pulls[j]
 			from, to := max(p.Dst, at), min(p.Dst+int(p.Length), end)
 			if from >= to {
 				continue
@@ -192,12 +192,12 @@ func (l *deferral) wait(ctx context.Context) error {
 	l.x.wrs[len(l.x.wrs)-1].Done = w
 	rc.gate.Awaits(&l.x.hold, admit.Pulling, 0)
 	defer rc.gate.Awaits(&l.x.hold, admit.Still, 0)
-	if err := rc.conn.Post(l.x.wrs); err != nil {
+	if err := rc.Conn.Post(l.x.wrs); err != nil {
 		return err
 	}
-	err := rc.conn.Wait(ctx, w)
+	err := rc.Conn.Wait(ctx, w)
 	if !w.Done() { // it may still be completed, so it is not reused
-		rc.conn.Abort(errPullGivenUp)
+		rc.Conn.Abort(ErrPullGivenUp)
 		return err
 	}
 	rc.mu.Lock()
@@ -207,7 +207,7 @@ func (l *deferral) wait(ctx context.Context) error {
 }
 
 // waiter returns a pending Waiter. A connection has no more of them than calls.
-func (rc *respConn) waiter() (w *rdmap.Waiter) {
+func (rc *Responder) waiter() (w *rdmap.Waiter) {
 	rc.mu.Lock()
 	if n := len(rc.waiters); n > 0 {
 		w, rc.waiters = rc.waiters[n-1], rc.waiters[:n-1]
@@ -221,14 +221,14 @@ func (rc *respConn) waiter() (w *rdmap.Waiter) {
 }
 
 // settle returns when the engine no longer touches the sinks. If it does not release one within
-// Timeouts.Close, the error is region.ErrPinned.
+// Config.CloseTimeout, the error is region.ErrPinned.
 func (l *deferral) settle() error {
 	err := l.invalidate(register.NoWait)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.Timeouts.Close)
+		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.CloseTimeout)
 		defer cancel()
 		if err = l.invalidate(ctx); err != nil {
-			l.x.rc.conn.Abort(err)
+			l.x.rc.Conn.Abort(err)
 		}
 	}
 	clear(l.sinks)
@@ -238,7 +238,7 @@ func (l *deferral) settle() error {
 
 func (l *deferral) invalidate(ctx context.Context) (err error) {
 	for i := range l.sinks {
-		if e := l.sinks[i].Revoke(ctx, l.x.rc.ctr); e != nil {
+		if e := l.sinks[i].Revoke(ctx, l.x.rc.Ctr); e != nil {
 			err = e
 		}
 	}
@@ -251,4 +251,16 @@ func (l *deferral) reset() {
 		l.gen.Add(1)
 		l.active, l.failed, l.begun, l.summing, l.got = false, false, false, false, 0
 	}
+}
+
+// Handled ends the pulls of a call whose handler has returned. It reports whether there may be a reply.
+func (x *Call) Handled() bool {
+	if !x.away.active {
+		return true
+	}
+	if !x.away.begun {
+		x.rc.Ctr.Unpulled.Add(1)
+	}
+	x.away.gen.Add(1)     // before the reply is sent: then the client frees its memory
+	return !x.away.failed // RFC 8166 Section 4.5.3: the connection has ended
 }

@@ -1,4 +1,4 @@
-package transport
+package responder
 
 import (
 	"github.com/stag-rdma/stag/credits"
@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/gate"
 )
 
-// creditShare is the part of a pool that a respConn has; respConn.mu guards it.
+// creditShare is the part of a pool that a Responder has; Responder.mu guards it.
 type creditShare struct {
 	from  *gate.Pool // see gate.Credits
 	pool  *gate.Pool // from, once joined; nil: it always grants Config.Credits
@@ -15,7 +15,7 @@ type creditShare struct {
 }
 
 // firstCredits returns the largest grant of a new connection.
-func (rc *respConn) firstCredits() uint32 {
+func (rc *Responder) firstCredits() uint32 {
 	if rc.share.from != nil {
 		return 1
 	}
@@ -23,7 +23,7 @@ func (rc *respConn) firstCredits() uint32 {
 }
 
 // joinPool joins the pool; HandleClose leaves it. The caller holds rc.mu.
-func (rc *respConn) joinPool() {
+func (rc *Responder) joinPool() {
 	if p := rc.share.from; p != nil && !rc.gone {
 		p.Join(&rc.share.part)
 		rc.share.pool = p
@@ -31,7 +31,7 @@ func (rc *respConn) joinPool() {
 }
 
 // leavePool returns the share. The caller holds rc.mu.
-func (rc *respConn) leavePool() {
+func (rc *Responder) leavePool() {
 	if s := &rc.share; s.pool != nil {
 		s.pool.Leave(&s.part)
 	}
@@ -39,7 +39,7 @@ func (rc *respConn) leavePool() {
 
 // seen counts a call that has come. Calls whose replies wait for the end of the burst are also in
 // flight. The caller holds rc.mu.
-func (rc *respConn) seen() {
+func (rc *Responder) seen() {
 	if s := &rc.share; s.pool != nil {
 		s.burst++
 		s.part.Seen(max(s.burst, rc.resp.Credits().Serving()))
@@ -48,7 +48,7 @@ func (rc *respConn) seen() {
 
 // limitGrant sets the largest grant for the reply to x, and posts the receives for it before it is
 // granted. The caller holds rc.mu.
-func (rc *respConn) limitGrant(x *exchange) {
+func (rc *Responder) limitGrant(x *Call) {
 	s := &rc.share
 	if s.pool == nil {
 		return
@@ -58,13 +58,13 @@ func (rc *respConn) limitGrant(x *exchange) {
 	if rc.cfg.RFC5666 != nil {
 		unanswered++ // the reply may still be withheld
 	}
-	c.SetLimit(s.pool.Answer(&s.part, min(x.in.Header.Credit, uint32(rc.cfg.Credits)), unanswered))
+	c.SetLimit(s.pool.Answer(&s.part, min(x.In.Header.Credit, uint32(rc.cfg.Credits)), unanswered))
 	rc.postReceives()
 }
 
 // overCredit reports whether the client has far more calls in flight than it was granted. The
 // caller holds rc.mu.
-func (rc *respConn) overCredit() bool {
+func (rc *Responder) overCredit() bool {
 	most := 2*rc.cfg.Credits + 1
 	if s := &rc.share; s.pool != nil {
 		most = min(most, 2*s.part.Held()+credits.Slack)
@@ -72,23 +72,31 @@ func (rc *respConn) overCredit() bool {
 	return rc.resp.Credits().Serving() > most
 }
 
-// pooledUpcalls is respUpcalls for a connection whose grants follow its load.
-type pooledUpcalls struct{ *respUpcalls }
+// pooledUpcalls is a Responder whose grants follow its load.
+type pooledUpcalls struct{ *Responder }
 
 var _ rdmap.IdleHandler = pooledUpcalls{}
 
 // HandleIdle is called when all staged messages were handled: the replies are on their way.
 func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
-	rc := (*respConn)(h.respUpcalls)
+	rc := h.Responder
 	rc.mu.Lock()
 	rc.share.burst = 0
 	rc.mu.Unlock()
 }
 
 // upcalls returns the handler of the connection's events.
-func (rc *respConn) upcalls() rdmap.Handler {
+func (rc *Responder) upcalls() rdmap.Handler {
 	if rc.share.from != nil {
-		return pooledUpcalls{(*respUpcalls)(rc)}
+		return pooledUpcalls{rc}
 	}
-	return (*respUpcalls)(rc)
+	return rc
+}
+
+// CreditsHeld returns how many calls the client may have in flight, and how many credits it holds for them.
+func (rc *Responder) CreditsHeld() (calls, credits int) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	c := rc.resp.Credits()
+	return c.Outstanding() + c.Serving(), rc.share.part.Held()
 }

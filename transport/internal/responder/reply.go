@@ -1,4 +1,4 @@
-package transport
+package responder
 
 import (
 	"github.com/stag-rdma/stag/chunks"
@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// reply sends x.resp as the reply to x.req.
-func (rc *respConn) reply(x *exchange) {
-	h := x.resp.Header(x.req.XID)
+// Reply sends x.resp as the reply to x.req.
+func (rc *Responder) Reply(x *Call) {
+	h := x.Resp.Header(x.Req.XID)
 	x.rpc = xdr.AppendReply(x.rpc[:0], &h)
 	x.msg = chunks.Message{}
 	x.msg.Head = x.rpc
-	if x.resp.HasResults() {
-		x.msg.Body = x.resp.Results
+	if x.Resp.HasResults() {
+		x.msg.Body = x.Resp.Results
 		if rc.reducible(x) {
 			x.setItems()
 		} else {
@@ -28,25 +28,25 @@ func (rc *respConn) reply(x *exchange) {
 
 // reducible reports whether the items may be sent by write chunks. If the client offered none, the
 // answer does not matter, and nothing is copied.
-func (rc *respConn) reducible(x *exchange) bool {
-	if len(x.resp.Items()) == 0 || len(x.in.Header.Write) == 0 && rc.cfg.RFC5666 == nil {
+func (rc *Responder) reducible(x *Call) bool {
+	if len(x.Resp.Items()) == 0 || len(x.In.Header.Write) == 0 && rc.cfg.RFC5666 == nil {
 		return true
 	}
-	if x.req.Cred.Protected() {
+	if x.Req.Cred.Protected() {
 		return false
 	}
-	if rc.cfg.RFC5666 != nil && !chunks.Covers(rc.cfg.Binding, x.req.Prog, x.req.Vers) {
+	if rc.cfg.RFC5666 != nil && !chunks.Covers(rc.cfg.Binding, x.Req.Prog, x.Req.Vers) {
 		return true
 	}
-	_, ok := rc.cfg.Binding.Eligible(x.req.Prog, x.req.Vers, x.req.Proc)
-	return ok || len(x.in.Header.Write) == 0
+	_, ok := rc.cfg.Binding.Eligible(x.Req.Prog, x.Req.Vers, x.Req.Proc)
+	return ok || len(x.In.Header.Write) == 0
 }
 
 // setItems describes the response's items by their offsets in the unreduced reply.
-func (x *exchange) setItems() {
+func (x *Call) setItems() {
 	before := len(x.rpc)
 	x.item = x.item[:0]
-	for _, it := range x.resp.Items() {
+	for _, it := range x.Resp.Items() {
 		x.item = append(x.item, chunks.Item{Pos: before + it.Pos, Data: it.Data})
 		before += len(it.Data) + xdr.Pad(len(it.Data))
 	}
@@ -54,16 +54,16 @@ func (x *exchange) setItems() {
 }
 
 // flatten copies the items and the other results into one buffer.
-func (x *exchange) flatten() {
-	b := x.resp.Scratch(x.resp.Size())
-	x.msg.Body = x.resp.AppendResults(b[:0])
+func (x *Call) flatten() {
+	b := x.Resp.Scratch(x.Resp.Size())
+	x.msg.Body = x.Resp.AppendResults(b[:0])
 }
 
 // sendReply forms x.msg and sends it.
-func (rc *respConn) sendReply(x *exchange) {
+func (rc *Responder) sendReply(x *Call) {
 	rc.mu.Lock()
 	rc.limitGrant(x)
-	rc.resp.Reply(x.head[:0], &x.in, &x.msg, &x.out)
+	rc.resp.Reply(x.head[:0], &x.In, &x.msg, &x.out)
 	rc.mu.Unlock()
 	x.head = x.out.Head
 	if len(x.out.Expose) > 0 {
@@ -77,19 +77,19 @@ func (rc *respConn) sendReply(x *exchange) {
 }
 
 // noFit counts a reply that is replaced by an ERR_CHUNK.
-func (rc *respConn) noFit(x *exchange) {
+func (rc *Responder) noFit(x *Call) {
 	x.head = x.out.Head
-	rc.ctr.Errors.Add(1)
-	if len(x.resp.Items()) > 0 && !rc.reducible(x) && !x.req.Cred.Protected() { // a write chunk was there for it
-		rc.wantsBinding(x.req.XID, &rpcrdma.BindingError{Prog: x.req.Prog, Vers: x.req.Vers, Proc: x.req.Proc})
+	rc.Ctr.Errors.Add(1)
+	if len(x.Resp.Items()) > 0 && !rc.reducible(x) && !x.Req.Cred.Protected() { // a write chunk was there for it
+		rc.wantsBinding(x.Req.XID, &rpcrdma.BindingError{Prog: x.Req.Prog, Vers: x.Req.Vers, Proc: x.Req.Proc})
 	}
 	rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",
-		zap.Uint32("rpcordma.xid", x.req.XID), zap.Uint32("rpc.procedure", x.req.Proc), zap.Error(x.out.Err))
+		zap.Uint32("rpcordma.xid", x.Req.XID), zap.Uint32("rpc.procedure", x.Req.Proc), zap.Error(x.out.Err))
 }
 
 // send posts the RDMA Writes of x.out and the Send in x.head, in order, so that the delivery of the
 // Send shows that the Writes are placed (RFC 5040 Section 5.5).
-func (rc *respConn) send(x *exchange) {
+func (rc *Responder) send(x *Call) {
 	x.wrs = x.wrs[:0]
 	borrowed, written := false, 0
 	for i := range x.out.Writes {
@@ -103,7 +103,7 @@ func (rc *respConn) send(x *exchange) {
 	last.Op, last.Head = verbs.OpSend, x.head
 	if x.out.HasInvalidate {
 		last.Op, last.STag = verbs.OpSendInvalidate, register.STag(x.out.Invalidate)
-		rc.ctr.Invalidated.Add(1)
+		rc.Ctr.Invalidated.Add(1)
 	}
 	rc.instead(x, last)
 	exposed := len(x.out.Expose) > 0
@@ -114,30 +114,30 @@ func (rc *respConn) send(x *exchange) {
 		last.Done = (*exposedSent)(x)
 	}
 	// Counted first: the client may act on the reply before Post returns.
-	rc.ctr.Replies.Add(1)
+	rc.Ctr.Replies.Add(1)
 	if written > 0 {
-		rc.ctr.Written.Add(uint64(written))
+		rc.Ctr.Written.Add(uint64(written))
 	}
-	rc.ctr.Inline.Add(uint64(len(x.head)))
-	traceAnswering(rc.cfg.Trace, x.in.Header.XID, len(x.head), written)
+	rc.Ctr.Inline.Add(uint64(len(x.head)))
+	traceAnswering(rc.cfg.Trace, x.In.Header.XID, len(x.head), written)
 	if borrowed && !exposed {
 		rc.sendBulk(x)
 		return
 	}
-	err := rc.conn.Post(x.wrs)
-	if err != nil && rc.conn.Err() == nil {
-		rc.conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
+	err := rc.Conn.Post(x.wrs)
+	if err != nil && rc.Conn.Err() == nil {
+		rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
 	}
 	switch {
 	case !exposed:
-		rc.finish(x)
+		rc.Finish(x)
 	case err != nil:
 		rc.unexpose(x)
 	}
 }
 
 // addWR adds a work request and returns it, to be filled in place, because it is large.
-func (x *exchange) addWR() *verbs.WR {
+func (x *Call) addWR() *verbs.WR {
 	n := len(x.wrs)
 	if n == cap(x.wrs) {
 		x.wrs = append(x.wrs, verbs.WR{})
@@ -146,4 +146,26 @@ func (x *exchange) addWR() *verbs.WR {
 		x.wrs[n] = verbs.WR{}
 	}
 	return &x.wrs[n]
+}
+
+// Answer sends a whole reply, which must not change until it was sent.
+func (rc *Responder) Answer(x *Call, msg []byte) {
+	x.msg = chunks.Message{Body: msg, Whole: true}
+	rc.findItems(x, msg)
+	rc.sendReply(x)
+}
+
+// findItems finds the DDP-eligible results in a reply.
+func (rc *Responder) findItems(x *Call, msg []byte) {
+	d := xdr.NewDecoder(msg)
+	var h xdr.ReplyHeader
+	if h.Parse(&d) != nil || h.Err() != nil || x.protected {
+		return
+	}
+	res := d.Rest()
+	x.item = chunks.EligibleResults(rc.cfg.Binding, x.Req.Prog, x.Req.Vers, x.Req.Proc, res, x.item[:0])
+	for i := range x.item {
+		x.item[i].Pos += len(msg) - len(res)
+	}
+	x.msg.Items = x.item
 }
