@@ -2,29 +2,15 @@ package responder
 
 import (
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// canExpose reports whether the client can read exposed replies.
-//
-// Choice: it can if it has read depth, and has either called the Connection Configuration Protocol
-// or not used RFC 8797, which belongs to RFC 8166. Other clients would drop the reply and never
-// send RDMA_DONE.
-func (rc *Responder) canExpose() bool {
-	return rc.cfg.RFC5666 != nil && (rc.configured || !rc.told) && rc.Conn.ConnectionState().IRD > 0
-}
 
 // begin applies what the start-up has settled, before the first message is looked at.
 func (rc *Responder) begin() {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.joinPool()
-	if rc.cfg.RFC5666 == nil {
-		return
-	}
-	reads := rc.canExpose()
-	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.Reads = reads })
+	rc.profile.settled(false)
 }
 
 // configure answers the Connection Configuration Protocol (RFC 5666 Section 6), in both profiles,
@@ -66,27 +52,10 @@ func (rc *Responder) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
 	}
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
-	rc.configured, rc.noPull = true, args.MaxRead == 0
-	reads := rc.canExpose()
+	rc.noPull = args.MaxRead == 0
+	rc.profile.settled(true)
 	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) {
 		c.SendSize = rpcrdma.ConfigInline(rc.cfg.Private.SendSize, args.MaxReply, rc.agreed)
-		c.Reads = reads
 	})
-	got := rpcrdma.ConfigReply{MaxCall: uint32(rc.inline), MaxRead: uint32(rc.Conn.ConnectionState().IRD)}
-	if rc.cfg.RFC5666 != nil && rc.cfg.RFC5666.Align > 0 {
-		got.Align = uint32(rc.cfg.RFC5666.Align)
-	}
-	return got
-}
-
-// landed copies an RDMA_MSGP to its place. Pooled buffers begin at a multiple of every alignment
-// that Config.Align permits, so the data have the same alignment in memory as in the Send. x holds
-// the buffer; the message is not copied again.
-func (rc *Responder) landed(x *Call, send []byte) []byte {
-	if rc.cfg.RFC5666 == nil || !rpcrdma.IsPadded(send) {
-		return send
-	}
-	rc.Ctr.Padded.Add(1)
-	x.held = mem.Shared.Get(len(send))
-	return x.held.Data[:copy(x.held.Data, send)]
+	return rpcrdma.ConfigReply{MaxCall: uint32(rc.inline), MaxRead: uint32(rc.Conn.ConnectionState().IRD), Align: rc.profile.align()}
 }

@@ -27,7 +27,7 @@ func (rc *Responder) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 		return
 	}
 	x := Calls.Get(rc)
-	send := rc.landed(x, m.Data)
+	send := rc.profile.landed(x, m.Data)
 	rc.mu.Lock()
 	v := rc.resp.Receive(send, &x.In)
 	rc.postReceives()
@@ -54,7 +54,7 @@ func (rc *Responder) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 		}
 		rc.Finish(x)
 		if out != nil {
-			rc.handleDone(out)
+			rc.profile.done(out)
 		}
 		return
 	}
@@ -81,7 +81,7 @@ func (rc *Responder) HandleClose(_ *rdmap.Conn, err error) {
 	if caller != nil {
 		caller.Ended(err)
 	}
-	rc.endExposures()
+	rc.profile.end()
 	close(rc.Over)
 }
 
@@ -112,7 +112,7 @@ func (rc *Responder) refuse(x *Call) {
 	} else {
 		rc.cfg.Logger.Debug("transport: call refused", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(x.In.Err))
 	}
-	rc.send(x)
+	rc.send(x, nil)
 }
 
 // wantsBinding counts a call that gets ERR_CHUNK for want of a binding. The first one of a connection is worth a line:

@@ -29,13 +29,13 @@ func (rc *Responder) Reply(x *Call) {
 // reducible reports whether the items may be sent by write chunks. If the client offered none, the
 // answer does not matter, and nothing is copied.
 func (rc *Responder) reducible(x *Call) bool {
-	if len(x.Resp.Items()) == 0 || len(x.In.Header.Write) == 0 && rc.cfg.RFC5666 == nil {
+	if len(x.Resp.Items()) == 0 || len(x.In.Header.Write) == 0 && !rc.profile.withholds() {
 		return true
 	}
 	if x.Req.Cred.Protected() {
 		return false
 	}
-	if rc.cfg.RFC5666 != nil && !chunks.Covers(rc.cfg.Binding, x.Req.Prog, x.Req.Vers) {
+	if rc.profile.reduces(x.Req.Prog, x.Req.Vers) {
 		return true
 	}
 	_, ok := rc.cfg.Binding.Eligible(x.Req.Prog, x.Req.Vers, x.Req.Proc)
@@ -66,14 +66,10 @@ func (rc *Responder) sendReply(x *Call) {
 	rc.resp.Reply(x.head[:0], &x.In, &x.msg, &x.out)
 	rc.mu.Unlock()
 	x.head = x.out.Head
-	if len(x.out.Expose) > 0 {
-		rc.expose(x)
-		return
-	}
 	if x.out.Err != nil {
 		rc.noFit(x)
 	}
-	rc.send(x)
+	rc.profile.reply(x)
 }
 
 // noFit counts a reply that is replaced by an ERR_CHUNK.
@@ -89,7 +85,7 @@ func (rc *Responder) noFit(x *Call) {
 
 // send posts the RDMA Writes of x.out and the Send in x.head, in order, so that the delivery of the
 // Send shows that the Writes are placed (RFC 5040 Section 5.5).
-func (rc *Responder) send(x *Call) {
+func (rc *Responder) send(x *Call, done verbs.Completer) {
 	x.wrs = x.wrs[:0]
 	borrowed, written := false, 0
 	for i := range x.out.Writes {
@@ -106,13 +102,10 @@ func (rc *Responder) send(x *Call) {
 		rc.Ctr.Invalidated.Add(1)
 	}
 	rc.instead(x, last)
-	exposed := len(x.out.Expose) > 0
 	if borrowed {
 		x.charge(written)
 	}
-	if exposed {
-		last.Done = (*exposedSent)(x)
-	}
+	last.Done = done
 	// Counted first: the client may act on the reply before Post returns.
 	rc.Ctr.Replies.Add(1)
 	if written > 0 {
@@ -120,7 +113,7 @@ func (rc *Responder) send(x *Call) {
 	}
 	rc.Ctr.Inline.Add(uint64(len(x.head)))
 	traceAnswering(rc.cfg.Trace, x.In.Header.XID, len(x.head), written)
-	if borrowed && !exposed {
+	if borrowed && done == nil {
 		rc.sendBulk(x)
 		return
 	}
@@ -129,10 +122,10 @@ func (rc *Responder) send(x *Call) {
 		rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
 	}
 	switch {
-	case !exposed:
+	case done == nil:
 		rc.Finish(x)
 	case err != nil:
-		rc.unexpose(x)
+		done.Complete(err)
 	}
 }
 

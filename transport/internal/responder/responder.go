@@ -70,6 +70,7 @@ type Responder struct {
 	partial admit.Ticket // of an FPDU that does not go on
 	inline  int          // octets of a call that the client may send inline
 	addr    net.Addr     // of the client
+	profile profile
 	app     App
 	Conn    *rdmap.Conn
 	Lazy    func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
@@ -79,20 +80,18 @@ type Responder struct {
 	bulk    bulk        // replies that are being sent
 	unbound atomic.Bool // a call for want of a Binding was logged
 
-	mu       sync.Mutex
-	resp     *rpcrdma.Responder
-	running  int // calls received and not finished
-	dones    doneWatch
-	withheld []*Call         // replies that may not be exposed yet, oldest first
-	waiters  []*rdmap.Waiter // unused ones, for handlers that pull
-	share    creditShare
+	mu      sync.Mutex
+	resp    *rpcrdma.Responder
+	running int             // calls received and not finished
+	waiters []*rdmap.Waiter // unused ones, for handlers that pull
+	share   creditShare
 
-	told, configured bool                 // the client has used RFC 8797, the configuration protocol
-	noPull           bool                 // the client serves no RDMA Reads
-	recvSize         int                  // largest Send from the peer
-	Backward         *rpc.Backward        // nil: switched off
-	Requester        *requester.Requester // of the backward direction, once it was used
-	agreed           int                  // largest Send by RFC 8797, 0 for none
+	told      bool                 // the client has used RFC 8797
+	noPull    bool                 // the client serves no RDMA Reads
+	recvSize  int                  // largest Send from the peer
+	Backward  *rpc.Backward        // nil: switched off
+	Requester *requester.Requester // of the backward direction, once it was used
+	agreed    int                  // largest Send by RFC 8797, 0 for none
 
 	draining bool
 	gone     bool          // HandleClose has run
@@ -105,10 +104,15 @@ var ErrOverCredit = errors.New("transport: peer exceeds its credits")
 
 // New prepares the responder's end of a connection; Handshake is next.
 func New(cfg *Config, ctr *count.Counters, g *gate.Gate, addr net.Addr, app App) *Responder {
-	return &Responder{
+	rc := &Responder{
 		cfg: cfg, Ctr: ctr, gate: g, addr: addr, app: app,
 		Over: make(chan struct{}), quiet: make(chan struct{}),
 	}
+	rc.profile = rfc8166{rc}
+	if cfg.RFC5666 != nil {
+		rc.profile = &rfc5666{rc: rc, cfg: cfg.RFC5666}
+	}
+	return rc
 }
 
 // Prepare completes the settings of the underlying connection, once Peer is set.
@@ -132,18 +136,14 @@ func (rc *Responder) Prepare(ec *rdmap.Config) {
 // setUp makes the machine when the peer's private data are known.
 func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	send, recv := own.Inline(peer)
-	var profile rpcrdma.Profile
-	var old RFC5666
-	if rc.cfg.RFC5666 != nil {
-		profile, old = rpcrdma.RFC5666, *rc.cfg.RFC5666
-	}
-	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Profile: profile, Credits: rc.firstCredits(),
+	c := rpcrdma.ResponderConfig{
+		Credits:  rc.firstCredits(),
 		SendSize: send, Limits: parts.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
-		MaxExposed: old.MaxExposed, MaxExposedOctets: 4 * int64(rc.cfg.MaxPayload), Align: old.PeerAlign,
 		Bidirectional: rc.cfg.BackwardCredits > 0,
-	})
+	}
+	rc.profile.machine(&c)
+	r := rpcrdma.NewResponder(c)
 	if told { // otherwise the Connection Configuration Protocol may tell
 		rc.gate.InlineIs(rc.inline, recv)
 		rc.inline = recv

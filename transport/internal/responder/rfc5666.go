@@ -33,99 +33,99 @@ type exposure struct {
 var ErrNoDone = &rpc.SlowPeerError{What: "sends no RDMA_DONE for a reply exposed to it"}
 
 // expose sends the reply in x.out.Expose, now or when others have been read.
-func (rc *Responder) expose(x *Call) {
+func (p *rfc5666) expose(x *Call) {
 	x.exp.octets = 0
 	for i := range x.out.Expose {
 		x.exp.octets += int64(x.out.Expose[i].Octets)
 	}
-	over := rc.countExposed(x.exp.octets)
-	rc.mu.Lock()
-	if rc.gone || over != nil {
-		gone := rc.gone
+	over := p.countExposed(x.exp.octets)
+	p.rc.mu.Lock()
+	if p.rc.gone || over != nil {
+		gone := p.rc.gone
 		if !gone {
-			rc.resp.Refuse(x.head[:0], &x.In, &x.out)
+			p.rc.resp.Refuse(x.head[:0], &x.In, &x.out)
 		}
-		rc.mu.Unlock()
-		_ = rc.countExposed(-x.exp.octets) // less is no refusal
+		p.rc.mu.Unlock()
+		_ = p.countExposed(-x.exp.octets) // less is no refusal
 		if gone {
-			rc.Finish(x)
+			p.rc.Finish(x)
 			return
 		}
-		rc.Ctr.ExposedRefused.Add(1)
+		p.rc.Ctr.ExposedRefused.Add(1)
 		x.out.Err = over
-		rc.noFit(x)
-		rc.send(x)
+		p.rc.noFit(x)
+		p.rc.send(x, nil)
 		return
 	}
 	x.out.Owner = x
-	mine := len(rc.withheld) == 0 && rc.admitExposure(x)
+	mine := len(p.withheld) == 0 && p.admitExposure(x)
 	if !mine {
-		rc.withheld = append(rc.withheld, x)
-		rc.Ctr.Withheld.Add(1)
+		p.withheld = append(p.withheld, x)
+		p.rc.Ctr.Withheld.Add(1)
 	}
-	rc.mu.Unlock()
+	p.rc.mu.Unlock()
 	if mine {
-		rc.sendExposed(x)
+		p.sendExposed(x)
 	}
 }
 
 // countExposed counts n more octets of replies that wait to be read. If they are too many, the error is a
 // *LimitError.
-func (rc *Responder) countExposed(n int64) error {
-	if all := rc.Ctr.ExposedOctets.Add(n); n > 0 && all > rc.cfg.RFC5666.ExposedMemory {
-		rc.Peer.Expose(n)
-		return &rpc.LimitError{Limit: rpc.LimitExposed, Client: rc.Peer.Addr(), Max: rc.cfg.RFC5666.ExposedMemory}
+func (p *rfc5666) countExposed(n int64) error {
+	if all := p.rc.Ctr.ExposedOctets.Add(n); n > 0 && all > p.cfg.ExposedMemory {
+		p.rc.Peer.Expose(n)
+		return &rpc.LimitError{Limit: rpc.LimitExposed, Client: p.rc.Peer.Addr(), Max: p.cfg.ExposedMemory}
 	}
-	if !rc.Peer.Expose(n) {
-		return &rpc.LimitError{Limit: rpc.LimitClientExposed, Client: rc.Peer.Addr(), Max: rc.Peer.Limits().Exposed}
+	if !p.rc.Peer.Expose(n) {
+		return &rpc.LimitError{Limit: rpc.LimitClientExposed, Client: p.rc.Peer.Addr(), Max: p.rc.Peer.Limits().Exposed}
 	}
 	return nil
 }
 
-// admitExposure exposes x if the limits permit. The caller holds rc.mu.
-func (rc *Responder) admitExposure(x *Call) bool {
-	if !rc.resp.Expose(&x.out) {
+// admitExposure exposes x if the limits permit. The caller holds p.rc.mu.
+func (p *rfc5666) admitExposure(x *Call) bool {
+	if !p.rc.resp.Expose(&x.out) {
 		return false
 	}
 	x.exp.owners.Store(2)
 	x.exp.since = time.Now()
-	rc.Ctr.Exposed.Add(1)
-	rc.dones.arm(rc)
-	rc.postReceives() // the RDMA_DONE needs one (RFC 5666 Section 3.8)
+	p.rc.Ctr.Exposed.Add(1)
+	p.dones.arm(p)
+	p.rc.postReceives() // the RDMA_DONE needs one (RFC 5666 Section 3.8)
 	return true
 }
 
 // exposeWithheld sends the replies that may be sent after an RDMA_DONE, oldest first.
-func (rc *Responder) exposeWithheld() {
+func (p *rfc5666) exposeWithheld() {
 	for {
-		rc.mu.Lock()
-		if rc.gone || len(rc.withheld) == 0 || !rc.admitExposure(rc.withheld[0]) {
-			rc.mu.Unlock()
+		p.rc.mu.Lock()
+		if p.rc.gone || len(p.withheld) == 0 || !p.admitExposure(p.withheld[0]) {
+			p.rc.mu.Unlock()
 			return
 		}
-		x := rc.withheld[0]
-		rc.withheld[0] = nil
-		rc.withheld = rc.withheld[1:]
-		rc.mu.Unlock()
-		rc.sendExposed(x)
+		x := p.withheld[0]
+		p.withheld[0] = nil
+		p.withheld = p.withheld[1:]
+		p.rc.mu.Unlock()
+		p.sendExposed(x)
 	}
 }
 
 // sendExposed registers the memory of an admitted reply and sends it.
-func (rc *Responder) sendExposed(x *Call) {
-	if err := rc.registerExposed(x); err != nil {
-		rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
-		rc.unexpose(x)
+func (p *rfc5666) sendExposed(x *Call) {
+	if err := p.registerExposed(x); err != nil {
+		p.rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
+		p.unexpose(x)
 		return
 	}
-	rc.mu.Lock()
-	x.head = rc.resp.AppendExposed(x.head[:0], &x.In, &x.out, x.exp.mem)
-	rc.mu.Unlock()
-	rc.send(x)
+	p.rc.mu.Lock()
+	x.head = p.rc.resp.AppendExposed(x.head[:0], &x.In, &x.out, x.exp.mem)
+	p.rc.mu.Unlock()
+	p.rc.send(x, (*exposedSent)(x))
 }
 
 // registerExposed makes exactly the octets of the reply readable, and no others.
-func (rc *Responder) registerExposed(x *Call) error {
+func (p *rfc5666) registerExposed(x *Call) error {
 	e := &x.exp
 	for i := range x.out.Expose {
 		part := &x.out.Expose[i]
@@ -136,11 +136,11 @@ func (rc *Responder) registerExposed(x *Call) error {
 		}
 		seg := chunks.Segment{Length: uint32(len(data))}
 		if len(data) > 0 {
-			reg, err := rc.Conn.Register(data, region.RemoteRead)
+			reg, err := p.rc.Conn.Register(data, region.RemoteRead)
 			if err != nil {
 				return err
 			}
-			rc.Ctr.Registered.Add(1)
+			p.rc.Ctr.Registered.Add(1)
 			e.regs = append(e.regs, reg)
 			seg.Handle = register.Handle(reg.STag())
 		}
@@ -150,37 +150,37 @@ func (rc *Responder) registerExposed(x *Call) error {
 }
 
 // unexpose releases one ownership; the last one frees the memory.
-func (rc *Responder) unexpose(x *Call) {
+func (p *rfc5666) unexpose(x *Call) {
 	if x.exp.owners.Add(-1) > 0 {
 		return
 	}
 	for i := range x.exp.regs {
 		if x.exp.regs[i].Invalidate(register.NoWait) != nil {
-			go rc.settleExposed(x) // not here: this may be an upcall
+			go p.settleExposed(x) // not here: this may be an upcall
 			return
 		}
 	}
-	rc.freeExposed(x)
+	p.freeExposed(x)
 }
 
 // settleExposed waits until no RDMA Read touches the memory anymore. If the engine does not release
 // the memory, it is never reused.
-func (rc *Responder) settleExposed(x *Call) {
-	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
+func (p *rfc5666) settleExposed(x *Call) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.rc.cfg.CloseTimeout)
 	defer cancel()
 	for i := range x.exp.regs {
 		if err := x.exp.regs[i].Invalidate(ctx); err != nil {
-			rc.Conn.Abort(err)
-			rc.abandonExposed(x)
+			p.rc.Conn.Abort(err)
+			p.abandonExposed(x)
 			break
 		}
 	}
-	rc.freeExposed(x)
+	p.freeExposed(x)
 }
 
 // abandonExposed leaves memory that is still in use to the garbage collector.
-func (rc *Responder) abandonExposed(x *Call) {
-	rc.cfg.Logger.Error("transport: exposed memory is still in use", zap.Uint32("rpcordma.xid", x.In.Header.XID))
+func (p *rfc5666) abandonExposed(x *Call) {
+	p.rc.cfg.Logger.Error("transport: exposed memory is still in use", zap.Uint32("rpcordma.xid", x.In.Header.XID))
 	if x.exp.stream != nil {
 		x.exp.stream.Abandon()
 		x.exp.stream = nil
@@ -190,46 +190,46 @@ func (rc *Responder) abandonExposed(x *Call) {
 }
 
 // freeExposed ends the call of a reply that nobody can read anymore.
-func (rc *Responder) freeExposed(x *Call) {
-	rc.Ctr.Exposed.Add(-1)
-	_ = rc.countExposed(-x.exp.octets) // less is no refusal
+func (p *rfc5666) freeExposed(x *Call) {
+	p.rc.Ctr.Exposed.Add(-1)
+	_ = p.countExposed(-x.exp.octets) // less is no refusal
 	if x.exp.stream != nil {
 		x.exp.stream.Release()
 	}
 	clear(x.exp.regs)
 	x.exp.regs, x.exp.mem, x.exp.stream = x.exp.regs[:0], x.exp.mem[:0], nil
-	rc.Finish(x)
+	p.rc.Finish(x)
 }
 
-// handleDone frees the reply that the client has read, and sends the replies that waited for that.
-func (rc *Responder) handleDone(out *rpcrdma.Reply) {
+// done frees the reply that the client has read, and sends the replies that waited for that.
+func (p *rfc5666) done(out *rpcrdma.Reply) {
 	x := out.Owner.(*Call)
-	rc.Ctr.Dones.Add(1)
-	rc.Ctr.ReplyRead.Add(uint64(x.exp.octets))
-	rc.unexpose(x)
-	rc.exposeWithheld()
+	p.rc.Ctr.Dones.Add(1)
+	p.rc.Ctr.ReplyRead.Add(uint64(x.exp.octets))
+	p.unexpose(x)
+	p.exposeWithheld()
 }
 
-// endExposures gives up the replies that were not read before the connection ended. rc.gone is set.
-func (rc *Responder) endExposures() {
-	rc.mu.Lock()
-	withheld := rc.withheld
-	rc.withheld = nil
+// end gives up the replies that were not read before the connection ended.
+func (p *rfc5666) end() {
+	p.rc.mu.Lock()
+	withheld := p.withheld
+	p.withheld = nil
 	var open []*Call
-	if rc.resp != nil {
-		list, _ := rc.resp.Exposed()
+	if p.rc.resp != nil {
+		list, _ := p.rc.resp.Exposed()
 		for _, out := range list {
 			open = append(open, out.Owner.(*Call))
 		}
 	}
-	rc.dones.stop()
-	rc.mu.Unlock()
+	p.dones.stop()
+	p.rc.mu.Unlock()
 	for _, x := range withheld {
-		_ = rc.countExposed(-x.exp.octets) // less is no refusal
-		rc.Finish(x)
+		_ = p.countExposed(-x.exp.octets) // less is no refusal
+		p.rc.Finish(x)
 	}
 	for _, x := range open {
-		rc.unexpose(x)
+		p.unexpose(x)
 	}
 }
 
@@ -239,7 +239,7 @@ type exposedSent Call
 // Complete releases the sender's ownership.
 func (d *exposedSent) Complete(error) {
 	x := (*Call)(d)
-	x.rc.unexpose(x)
+	x.rc.profile.(*rfc5666).unexpose(x)
 }
 
 var _ verbs.Completer = (*exposedSent)(nil)
@@ -251,9 +251,9 @@ type doneWatch struct {
 }
 
 // arm notes that a reply was exposed.
-func (w *doneWatch) arm(rc *Responder) {
+func (w *doneWatch) arm(p *rfc5666) {
 	if w.timer == nil && !w.stopped {
-		w.timer = time.AfterFunc(rc.cfg.RFC5666.DoneTimeout, func() { rc.lookForDones() })
+		w.timer = time.AfterFunc(p.cfg.DoneTimeout, func() { p.lookForDones() })
 	}
 }
 
@@ -266,21 +266,21 @@ func (w *doneWatch) stop() {
 }
 
 // lookForDones ends the connection if its oldest exposed reply is out of time.
-func (rc *Responder) lookForDones() {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	list, _ := rc.resp.Exposed()
+func (p *rfc5666) lookForDones() {
+	p.rc.mu.Lock()
+	defer p.rc.mu.Unlock()
+	list, _ := p.rc.resp.Exposed()
 	switch {
-	case rc.dones.stopped:
+	case p.dones.stopped:
 	case len(list) == 0:
-		rc.dones.timer = nil
+		p.dones.timer = nil
 	default:
 		oldest := list[0].Owner.(*Call)
-		if left := time.Until(oldest.exp.since.Add(rc.cfg.RFC5666.DoneTimeout)); left > 0 {
-			rc.dones.timer.Reset(left)
+		if left := time.Until(oldest.exp.since.Add(p.cfg.DoneTimeout)); left > 0 {
+			p.dones.timer.Reset(left)
 			return
 		}
-		rc.dones.timer = nil
-		go rc.Conn.Abort(ErrNoDone)
+		p.dones.timer = nil
+		go p.rc.Conn.Abort(ErrNoDone)
 	}
 }
