@@ -173,6 +173,10 @@ cluster: ## several servers of one JuiceFS volume, with PostgreSQL and Redis (De
 cluster-lint: $(GOBIN)/golangci-lint-$(GOLANGCI) ## static analysis of the same module
 	cd nfsdemo/backend/juicefs && $< run --build-tags $(JUICEFS) ./...
 
+.PHONY: cluster-scale
+cluster-scale: ## 1, 2 and 4 servers with 16 clients, and the chart of docs/cluster.md (a quiet machine)
+	cd nfsdemo/backend/juicefs && go test -count=1 -v -tags $(JUICEFS) -run Scale ./stagjfs -scale 3s -plot $(CURDIR)/docs/cluster-scale.svg
+
 .PHONY: cluster-linux
 cluster-linux: ## two Linux clients, with locks, under servers that are killed 30 times; Linux 6.1 and 6.12 (Debian, root; half an hour)
 	for k in 6.1 6.12; do \

@@ -69,6 +69,10 @@ const (
 	lockConns = 4
 )
 
+// idleTransaction is how long, in ms, PostgreSQL keeps the transaction of a server that says nothing: whose machine has
+// died, for instance. Until then the rows are locked for all others.
+const idleTransaction = 10000
+
 // pooled bounds the connections to a database, and keeps them: PostgreSQL has a process for each.
 func pooled(uri string, conns int) string {
 	u, err := url.Parse(uri)
@@ -76,9 +80,9 @@ func pooled(uri string, conns int) string {
 		return uri
 	}
 	q := u.Query()
-	for _, k := range []string{"max_open_conns", "max_idle_conns"} {
+	for k, n := range map[string]int{"max_open_conns": conns, "max_idle_conns": conns, "idle_in_transaction_session_timeout": idleTransaction} {
 		if !q.Has(k) {
-			q.Set(k, strconv.Itoa(conns))
+			q.Set(k, strconv.Itoa(n))
 		}
 	}
 	u.RawQuery = q.Encode()

@@ -189,10 +189,10 @@ func TestScale(t *testing.T) {
 	}
 	uri := newVolume(t)
 	var servers []*server
-	chart := measure.Chart{Title: "calls per second of 16 clients, all on one machine", XName: "servers"}
+	chart := measure.Chart{Title: "thousand calls/s (64 KiB) of 16 clients, all on one machine", XName: "servers"}
 	for i, kind := range scaleKinds {
 		color := []string{measure.Blue, measure.Orange, measure.Green, measure.Violet}[i]
-		chart.Lines = append(chart.Lines, measure.Line{Name: kind, Color: color, Right: i >= 2})
+		chart.Lines = append(chart.Lines, measure.Line{Name: strings.Replace(kind, " 64 KiB", "", 1), Color: color, Right: i >= 2})
 	}
 	t.Logf("| servers | %s |", strings.Join(scaleKinds, " | "))
 	for _, n := range []int{1, 2, 4} {
@@ -207,7 +207,7 @@ func TestScale(t *testing.T) {
 				rates = append(rates, perSecond(t, servers, kind))
 			}
 			m := measure.Median(rates)
-			chart.Lines[i].Y = append(chart.Lines[i].Y, m)
+			chart.Lines[i].Y = append(chart.Lines[i].Y, m/1000)
 			row += fmt.Sprintf(" %.0f (%.0f–%.0f) |", m, slices.Min(rates), slices.Max(rates))
 		}
 		t.Log(row)
