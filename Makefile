@@ -142,6 +142,10 @@ release: ## dist/: static binaries for linux and darwin, Debian packages, checks
 release-check: ## install the package of dist/, run its unit's command, remove it; build the container (Debian, root)
 	bash packaging/check.sh
 
+.PHONY: systemd
+systemd: ## the administrator's guide with the package of dist/, in a fresh guest with systemd (Debian, root)
+	bash conformance/linux/systemd.sh
+
 .PHONY: demo
 demo: ## server and client on loopback
 	go run ./nfsdemo demo

@@ -7,6 +7,7 @@
 #   -w FILE  pcap of everything on the guest's network card, written by QEMU
 #   -m MB    memory (default 1024)      -c N  processors (default 2)
 #   -e K=V   environment of the script (repeatable)
+#   -r DIR   boots DIR/root.ext4 with DIR/initrd instead; its init has to do what guest/init does
 #   -X ARGS  further arguments of QEMU, split at blanks
 #   -V       show kernel messages
 # The host's 127.0.0.1:PORT is 10.0.2.2:PORT in the guest. Nothing else is
@@ -14,11 +15,12 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/cache.sh"
-limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=() more=()
-while getopts t:d:f:w:m:c:Ve:X: o; do
+limit=120 share= mem=1024 cpus=2 verbose= fwd= dump= envs=() more=() own=
+while getopts t:d:f:w:m:c:Ve:r:X: o; do
   case $o in
   t) limit=$OPTARG ;; d) share=$OPTARG ;; w) dump=$OPTARG ;; m) mem=$OPTARG ;; c) cpus=$OPTARG ;;
   f) fwd+=",hostfwd=tcp:127.0.0.1:${OPTARG%%:*}-:${OPTARG##*:}" ;;
+  r) own=$OPTARG ;;
   X) read -ra more <<<"$OPTARG" ;;
   V) verbose=1 ;; e) envs+=("$OPTARG") ;; *) exit 2 ;;
   esac
@@ -42,12 +44,14 @@ rm -f "$share/.status"
 log="quiet loglevel=1"
 [ -z "$verbose" ] || log="loglevel=7"
 
+initrd=$cache/initrd.cpio root=file=$cache/root.erofs,readonly=on
+[ -z "$own" ] || { initrd=$own/initrd root=file=$own/root.ext4,snapshot=on log+=" root=/dev/vda rw"; }
+
 # Software emulation by default: most machines that run this are guests
 # themselves. STAG_LINUX_ACCEL=kvm where there is a real one.
 args=(-accel "${STAG_LINUX_ACCEL:-tcg,thread=multi,tb-size=512}" -cpu max -M pc
   -nodefaults -no-user-config -display none -no-reboot -smp "$cpus" -m "$mem" -serial stdio -monitor none
-  -kernel "$cache/vmlinux" -initrd "$cache/initrd.cpio"
-  -drive "if=none,id=root,file=$cache/root.erofs,format=raw,readonly=on" -device virtio-blk-pci,drive=root
+  -kernel "$cache/vmlinux" -initrd "$initrd" -drive "if=none,id=root,$root,format=raw" -device virtio-blk-pci,drive=root
   -fsdev "local,id=share,path=$share,security_model=none,multidevs=remap" -device virtio-9p-pci,fsdev=share,mount_tag=share
   -device virtio-rng-pci
   -netdev "user,id=n0,ipv6=off$fwd" -device virtio-net-pci,netdev=n0,mac=52:54:00:12:34:56)
