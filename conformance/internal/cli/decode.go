@@ -25,7 +25,7 @@ func decodeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "decode FILE...",
 		Short: "Print what the packets of a capture say, one line per frame",
-		Long: `decode reads pcap and pcapng files (- is standard input) and prints one line per
+		Long: `decode reads pcap and pcapng files, also compressed by gzip (- is standard input), and prints one line per
 MPA frame: packet, seconds, connection, direction (> from the side that opened
 the connection), then the fields of MPA, DDP, RDMAP, RPC-over-RDMA and RPC, if
 present. MPA is recognised on any port. After "!!" it says what is wrong with a frame.

@@ -23,7 +23,7 @@ func judgeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge FILE...",
 		Short: "Print which rules of the RFCs a capture breaks",
-		Long: `judge reads pcap and pcapng files (- is standard input) and judges every iWARP
+		Long: `judge reads pcap and pcapng files, also compressed by gzip (- is standard input), and judges every iWARP
 connection in them, on any port: MPA, DDP, RDMAP, RPC-over-RDMA, RPC, NFS, commit
 sessions. For each connection it prints what it was, which rules were broken, by
 which packet (> from the side that opened the connection), and what cannot be
