@@ -1,10 +1,11 @@
 package credits_test
 
 import (
-	"github.com/stag-rdma/stag/credits"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/credits"
 )
 
 // window is what a client of the model spends: ours, or one that follows the letter of

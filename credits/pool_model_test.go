@@ -2,9 +2,10 @@ package credits_test
 
 import (
 	"flag"
-	"github.com/stag-rdma/stag/credits"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stag-rdma/stag/credits"
 )
 
 var poolSteps = flag.Int("pool.steps", 1_000_000, "steps of TestPoolModel")

@@ -2,11 +2,12 @@ package rpcrdma_test
 
 import (
 	"errors"
-	"github.com/stag-rdma/stag/rpcrdma"
 	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
+
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // fill sets every field below v that can hold something, but for those named.

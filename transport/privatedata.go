@@ -6,14 +6,6 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// profile returns the document that the connection follows.
-func (c *Config) profile() rpcrdma.Profile {
-	if c.RFC5666 != nil {
-		return rpcrdma.RFC5666
-	}
-	return rpcrdma.RFC8166
-}
-
 // rfc5666 returns the settings for that document, the zero value if the connection follows RFC 8166.
 func (c *Config) rfc5666() (p RFC5666) {
 	if c.RFC5666 != nil {

@@ -2,9 +2,10 @@ package xdr_test
 
 import (
 	"bytes"
-	"github.com/stag-rdma/stag/xdr"
 	"runtime"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // allocated returns how many octets f allocates, other goroutines included.

@@ -2,8 +2,9 @@ package xdr_test
 
 import (
 	"bytes"
-	"github.com/stag-rdma/stag/xdr"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 func BenchmarkDecodeWords(b *testing.B) {

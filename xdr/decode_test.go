@@ -3,10 +3,11 @@ package xdr_test
 import (
 	"bytes"
 	"errors"
-	"github.com/stag-rdma/stag/xdr"
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 func TestPad(t *testing.T) {

@@ -6,6 +6,4 @@ const (
 	GrowStep = growStep
 )
 
-var (
-	ParseMark = parseMark
-)
+var ParseMark = parseMark

@@ -3,10 +3,11 @@ package xdr_test
 import (
 	"bytes"
 	"errors"
-	"github.com/stag-rdma/stag/xdr"
 	"io"
 	"math"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // allocLimit is what a decoder may allocate for n octets of input: copies of

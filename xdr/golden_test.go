@@ -2,9 +2,10 @@ package xdr_test
 
 import (
 	"encoding/hex"
-	"github.com/stag-rdma/stag/xdr"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // The vectors of this file were computed by two independent encoders from the

@@ -1,7 +1,10 @@
 package xdr_test
 
-import "testing"
-import "github.com/stag-rdma/stag/xdr"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
+)
 
 // gssBody is an rpc_gss_cred_t with a handle of 4 octets.
 func gssBody(vers, proc, service uint32) []byte {

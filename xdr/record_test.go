@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"github.com/stag-rdma/stag/xdr"
 	"io"
 	"math/rand/v2"
 	"os"
 	"testing"
 	"testing/iotest"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 func TestAppendRecordMark(t *testing.T) {

@@ -2,8 +2,9 @@ package xdr_test
 
 import (
 	"encoding/hex"
-	"github.com/stag-rdma/stag/xdr"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 func TestCheckAuth(t *testing.T) {

@@ -2,8 +2,9 @@ package xdr_test
 
 import (
 	"fmt"
-	"github.com/stag-rdma/stag/xdr"
 	"testing"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 func TestStatusStrings(t *testing.T) {

@@ -2,6 +2,4 @@ package bench
 
 // What the tests need of the inside.
 
-var (
-	RingSize = &ringSize
-)
+var RingSize = &ringSize

@@ -1,11 +1,12 @@
 package cli_test
 
 import (
-	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
 func TestMountLine(t *testing.T) {

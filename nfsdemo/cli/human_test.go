@@ -1,10 +1,11 @@
 package cli_test
 
 import (
-	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"io/fs"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
 func TestOctets(t *testing.T) {

@@ -1,9 +1,10 @@
 package cli_test
 
 import (
-	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"runtime"
 	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
 // TestSpareProcs: a server has spare processors, unless it was told how many to use.

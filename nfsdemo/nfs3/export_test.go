@@ -2,6 +2,4 @@ package nfs3
 
 // What the tests need of the inside.
 
-var (
-	StatusNames = &statusNames
-)
+var StatusNames = &statusNames

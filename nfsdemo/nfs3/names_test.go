@@ -3,10 +3,11 @@ package nfs3_test
 import (
 	"errors"
 	"fmt"
-	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"io/fs"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 func TestNames(t *testing.T) {

@@ -2,6 +2,4 @@ package proxy
 
 // What the tests need of the inside.
 
-var (
-	Later = later
-)
+var Later = later

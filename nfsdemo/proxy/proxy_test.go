@@ -3,12 +3,13 @@ package proxy_test
 import (
 	"context"
 	"errors"
-	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"io"
 	"net"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/proxy"
 )
 
 func listen(t *testing.T) net.Listener {

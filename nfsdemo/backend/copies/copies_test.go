@@ -1,7 +1,10 @@
 package copies_test
 
-import "testing"
-import "github.com/stag-rdma/stag/nfsdemo/backend/copies"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend/copies"
+)
 
 func TestOff(t *testing.T) {
 	copies.Start()

@@ -6,6 +6,4 @@ const (
 	ErrMoved = errMoved
 )
 
-var (
-	Status = status
-)
+var Status = status

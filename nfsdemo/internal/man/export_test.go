@@ -2,6 +2,4 @@ package main
 
 // What the tests need of the inside.
 
-var (
-	Write = write
-)
+var Write = write

@@ -1,11 +1,12 @@
 package main_test
 
 import (
-	"github.com/stag-rdma/stag/nfsdemo/internal/man"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/man"
 )
 
 // TestPages: every command has a page with its flags and its name, and none has what roff takes for a

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
@@ -96,7 +97,7 @@ func TestLifecycle(t *testing.T) {
 		}
 		if len(sequence) < 5 {
 			for _, e := range events {
-				walk(append(sequence[:len(sequence):len(sequence)], e))
+				walk(append(slices.Clip(sequence), e))
 			}
 		}
 	}
