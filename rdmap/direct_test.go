@@ -44,6 +44,7 @@ var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|(got|want) 0x[0-9a-f]+`)
 type directRig struct {
 	*Conn
 	mem   []byte
+	reads []verbs.WR
 	done  []enginetest.Done
 	aimed int // octets that were read straight into their place
 	most  int // of them in one read
@@ -85,7 +86,8 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 	}
 	to := uint64(1000)
 	for i, n := range sizes {
-		g.snd.Post(&verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
+		g.reads = append(g.reads, verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: to, Len: uint32(n), Done: &g.done[i]})
+		g.snd.Post(&g.reads[i])
 		to += uint64(n)
 	}
 	for g.snd.Take(&g.wk) {
@@ -162,12 +164,11 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 // responses builds the Read Responses that rig g waits for.
 func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment), insert func(i int) []byte) (wire []byte) {
 	i := 0
-	for k := range g.snd.InFlight.Len() {
-		rd := g.snd.InFlight.At(k)
-		for off := 0; off == 0 || off < int(rd.Size); off += maxPayload {
+	for _, rd := range g.reads {
+		for off := 0; off == 0 || off < int(rd.Len); off += maxPayload {
 			s := ddp.Segment{Tagged: true, Control: 0x40 | uint8(verbs.OpReadResponse), STag: ddp.STag(rd.Sink), TO: rd.SinkTO + uint64(off)}
-			n := min(maxPayload, int(rd.Size)-off)
-			s.Last = off+n == int(rd.Size)
+			n := min(maxPayload, int(rd.Len)-off)
+			s.Last = off+n == int(rd.Len)
 			if change != nil {
 				change(i, &s)
 			}

@@ -76,7 +76,7 @@ func TestCancelledSink(t *testing.T) {
 		queued := func() bool {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			return x.snd.Requests.Len() > 0
+			return x.snd.Copied > 0
 		}
 		for !queued() {
 			yield()

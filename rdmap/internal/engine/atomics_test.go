@@ -40,14 +40,15 @@ var goldAtomics = []struct {
 
 func TestGoldenAtomicsProduced(t *testing.T) {
 	e := newEngine(engineConfig{ord: 9, ext: verbs.ExtSwap | verbs.Ext7306})
-	e.snd.LastID, e.wk.MSN[1] = 0x100, 1
+	e.snd.SetLastID(0x100)
+	e.wk.MSN()[1] = 1
 	for _, g := range goldAtomics {
 		e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
 		if got := hex.EncodeToString(e.output()); got != g.gold {
 			t.Errorf("%v:\n got %s\nwant %s", g.a.Op, got, g.gold)
 		}
 	}
-	e.wk.MSN[0] = 5
+	e.wk.MSN()[0] = 5
 	for _, g := range []struct {
 		op   verbs.Opcode
 		gold string
@@ -213,7 +214,7 @@ func TestAnswerMismatch(t *testing.T) {
 		e := newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
 		var d enginetest.Done
 		var ans verbs.Answer
-		e.snd.LastID = 0x100
+		e.snd.SetLastID(0x100)
 		e.post(verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
 		e.output()
 		e.input(enginetest.FPDU(enginetest.Patch(t, goldAtomicResp, tt.at, tt.with)))
@@ -290,7 +291,7 @@ func TestAtomicSlots(t *testing.T) {
 	for range 5 {
 		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
-	if n := len(a.output()); n != 2*76 || a.snd.InFlight.Len() != 2 {
+	if n := len(a.output()); n != 2*76 || a.snd.InFlight() != 2 {
 		t.Fatalf("%d octets out", n)
 	}
 	a = newEngine(engineConfig{ord: 2, ext: verbs.Ext7306})
@@ -298,7 +299,7 @@ func TestAtomicSlots(t *testing.T) {
 		a.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: reg.STag(), Atomic: &verbs.Atomic{Operand: 1}})
 	}
 	exchange(a, b)
-	if a.err != nil || b.err != nil || *p != 5 || a.snd.Expected != 0 {
+	if a.err != nil || b.err != nil || *p != 5 || a.snd.Expected() != 0 {
 		t.Fatalf("%v %v %d", a.err, b.err, *p)
 	}
 }

@@ -43,7 +43,7 @@ func TestJoin(t *testing.T) {
 	long := slices.Repeat([]byte("long"), 800) // several FPDUs
 	a.post(verbs.WR{Op: verbs.OpSend, Body: long}, verbs.WR{Op: verbs.OpSend, Body: []byte("behind")}, verbs.WR{Op: verbs.OpSend, Body: long})
 	want = append(want, string(long), "behind", string(long))
-	if n := a.snd.Requests.Len(); n != 8 {
+	if n := a.snd.Requests().Len(); n != 8 {
 		t.Errorf("%d items", n)
 	}
 	exchange(a, b)
@@ -74,11 +74,11 @@ func TestJoinCancelled(t *testing.T) {
 	var d, e enginetest.Done
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
 		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
-	if !a.snd.Cancel(&d) || a.snd.Cancel(&d) || a.snd.Requests.Len() != 2 || a.snd.Requests.At(0).Octets != 6 {
-		t.Fatalf("%d items", a.snd.Requests.Len())
+	if !a.snd.Cancel(&d) || a.snd.Cancel(&d) || a.snd.Requests().Len() != 2 || a.snd.Requests().At(0).Octets() != 6 {
+		t.Fatalf("%d items", a.snd.Requests().Len())
 	}
-	if !a.snd.Cancel(&e) || a.snd.Requests.Len() != 1 {
-		t.Fatalf("%d items", a.snd.Requests.Len())
+	if !a.snd.Cancel(&e) || a.snd.Requests().Len() != 1 {
+		t.Fatalf("%d items", a.snd.Requests().Len())
 	}
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("five")})
 	exchange(a, b)
@@ -89,8 +89,8 @@ func TestJoinCancelled(t *testing.T) {
 	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.N+e.N != 0 || a.snd.Copied != 0 {
 		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.Copied)
 	}
-	if a.wk.Out.Messages[verbs.OpSend] != 3 || a.wk.MSN[ddp.QNSend] != 3 {
-		t.Errorf("%d messages, the last is %d", a.wk.Out.Messages[verbs.OpSend], a.wk.MSN[ddp.QNSend])
+	if a.wk.Out.Messages[verbs.OpSend] != 3 || a.wk.MSN()[ddp.QNSend] != 3 {
+		t.Errorf("%d messages, the last is %d", a.wk.Out.Messages[verbs.OpSend], a.wk.MSN()[ddp.QNSend])
 	}
 }
 
@@ -142,15 +142,15 @@ func TestJoinAlike(t *testing.T) {
 					t.Fatalf("seed %d: cancelled %v, %v", seed, one, other)
 				}
 			}
-			if a.snd.Requests.Len() != b.snd.Requests.Len() || a.snd.Copied != b.snd.Copied {
-				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.Requests.Len(), b.snd.Requests.Len(), a.snd.Copied, b.snd.Copied)
+			if a.snd.Requests().Len() != b.snd.Requests().Len() || a.snd.Copied != b.snd.Copied {
+				t.Fatalf("seed %d: %d and %d items of %d and %d octets", seed, a.snd.Requests().Len(), b.snd.Requests().Len(), a.snd.Copied, b.snd.Copied)
 			}
 			one, other := a.output(), b.output()
 			if !bytes.Equal(one, other) {
 				t.Fatalf("seed %d: %d and %d octets differ", seed, len(one), len(other))
 			}
 		}
-		if together != singly || a.wk.Out != b.wk.Out || a.snd.Copied != 0 || a.wk.MSN != b.wk.MSN {
+		if together != singly || a.wk.Out != b.wk.Out || a.snd.Copied != 0 || *a.wk.MSN() != *b.wk.MSN() {
 			t.Fatalf("seed %d: %+v, %+v", seed, a.wk.Out, b.wk.Out)
 		}
 	}

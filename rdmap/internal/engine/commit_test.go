@@ -24,7 +24,7 @@ const (
 
 func TestGoldenCommit(t *testing.T) {
 	a := newEngine(engineConfig{ord: 9, ext: verbs.ExtCommit})
-	a.wk.MSN[1] = 4
+	a.wk.MSN()[1] = 4
 	for _, g := range []struct {
 		gold string
 		wr   verbs.WR
@@ -43,7 +43,7 @@ func TestGoldenCommit(t *testing.T) {
 	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
 	mem := &enginetest.Persisting{Mem: make([]byte, 65536)}
 	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: enginetest.CommitRights, Base: 0x1000})
-	e.wk.MSN[3] = 3
+	e.wk.MSN()[3] = 3
 	for i, g := range []struct{ req, resp string }{
 		{goldFlush, goldFlushResp},
 		{goldVerify, goldVerifyResp},

@@ -20,7 +20,7 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 	req.Op = verbs.OpReadRequest
 	rr.Append(req.Body[:0])
 	refill := func() {
-		for a.snd.Requests.Len() < 1000 {
+		for a.snd.Requests().Len() < 1000 {
 			a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small")})
 		}
 	}
@@ -29,7 +29,7 @@ func TestSendsDoNotStarveResponses(t *testing.T) {
 		if !a.snd.Request(&req) {
 			t.Fatal("no slot")
 		}
-		for batches := 0; a.snd.Responses.Len() > 0; batches++ {
+		for batches := 0; a.snd.Responses().Len() > 0; batches++ {
 			if batches == 2 {
 				t.Fatal("the response waits for ever after Sends")
 			}

@@ -26,7 +26,7 @@ type item struct {
 	op       verbs.Opcode
 	state    progress
 	framed   bool
-	Octets   uint32   // payload octets
+	octets   uint32   // payload octets
 	messages int      // framed: how many messages; done is that of the last one
 	last     int      // framed: where in room the last message begins
 	room     buf.Room // framed: all FPDUs; else the copy of head
@@ -34,7 +34,7 @@ type item struct {
 	off      uint32   // not framed: payload octets that are in FPDUs
 	done     verbs.Completer
 	read     outRead     // requests: what is due in return
-	Req      request     // isResp: the request that is answered
+	req      request     // isResp: the request that is answered
 	isResp   bool        // holds an IRD slot
 	view     region.View // isResp: the pin on body
 	pinned   bool
@@ -184,10 +184,10 @@ const maxCoalesced = maxRun
 // moved and settled for an item costs more than such a message. An item completes with its last
 // message, so nothing joins one that has a Completer.
 func (s *Sender) coalesce(wr *verbs.WR) bool {
-	if s.Requests.Len() == 0 || mutant.SubmissionOrder {
+	if s.requests.Len() == 0 || mutant.SubmissionOrder {
 		return false
 	}
-	it, n := s.Requests.At(s.Requests.Len()-1), Payload(wr)
+	it, n := s.requests.At(s.requests.Len()-1), Payload(wr)
 	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == maxCoalesced || Asks(wr.Op) ||
 		n > verbs.CopyLimit || n > ddp.MaxPayload(it.seg.Tagged, s.MULPDU) {
 		return false
@@ -198,7 +198,7 @@ func (s *Sender) coalesce(wr *verbs.WR) bool {
 	}
 	it.done = wr.Done
 	it.aim(wr)
-	it.Octets += uint32(n)
+	it.octets += uint32(n)
 	it.messages++
 	it.last = at
 	s.Copied += len(it.room.B) - at
@@ -208,16 +208,16 @@ func (s *Sender) coalesce(wr *verbs.WR) bool {
 
 // withdraw removes the last message of the item at i from the send queue.
 func (s *Sender) withdraw(i int) {
-	it := s.Requests.At(i)
+	it := s.requests.At(i)
 	if it.messages <= 1 {
 		s.unpin(it)
-		s.Requests.Remove(i)
+		s.requests.Remove(i)
 		return
 	}
 	gone := it.room.B[it.last:]
 	it.room.B = it.room.B[:it.last]
 	s.Copied -= len(gone)
-	it.Octets -= uint32(binary.BigEndian.Uint16(gone)) - uint32(it.seg.HeaderLen())
+	it.octets -= uint32(binary.BigEndian.Uint16(gone)) - uint32(it.seg.HeaderLen())
 	it.messages--
 	it.done = nil // nothing joins after the gap that is left: extend sees to that
 }
@@ -238,10 +238,10 @@ func (s *Sender) PostAll(wrs []verbs.WR) {
 // differ from that of the message posted last only in length and MSN. It returns how many there are.
 // Their header is copied from that message, once.
 func (s *Sender) coalesceAlike(wrs []verbs.WR) (run int) {
-	if s.Requests.Len() == 0 || mutant.SubmissionOrder {
+	if s.requests.Len() == 0 || mutant.SubmissionOrder {
 		return 0
 	}
-	it := s.Requests.At(s.Requests.Len() - 1)
+	it := s.requests.At(s.requests.Len() - 1)
 	n, run := it.alike(wrs, min(verbs.CopyLimit, ddp.MaxPayload(false, s.MULPDU)))
 	size, at := mpa.FPDULen(ddp.UntaggedLen+n), len(it.room.B)
 	if run == 0 || !s.arena.Extend(&it.room, run*size) {
@@ -253,7 +253,7 @@ func (s *Sender) coalesceAlike(wrs []verbs.WR) (run int) {
 		fillLike(it.room.B[it.last:][:size], like, &wrs[i])
 	}
 	it.done = wrs[run-1].Done
-	it.Octets += uint32(run * n)
+	it.octets += uint32(run * n)
 	it.messages += run
 	s.Copied += run * size
 	return run
@@ -319,10 +319,10 @@ func (w *Work) mark(crc bool) {
 		return
 	}
 	s := markPool.Get().(*markScratch)
-	if n := w.Markers.InsertRoom(b.Size()); cap(s.arena) < n {
+	if n := w.markers.InsertRoom(b.Size()); cap(s.arena) < n {
 		s.arena = make([]byte, 0, n)
 	}
-	s.out, _ = w.Markers.Insert(s.out[:0], s.arena[:0], b.Pieces(), crc)
+	s.out, _ = w.markers.Insert(s.out[:0], s.arena[:0], b.Pieces(), crc)
 	before := b.Size()
 	b.Forget()
 	for _, p := range s.out {
@@ -334,7 +334,7 @@ func (w *Work) mark(crc bool) {
 }
 
 // startMarking makes every FPDU carry markers. It is called before the first FPDU of full operation.
-func (w *Work) startMarking() { w.Markers = new(mpa.Inserter) }
+func (w *Work) startMarking() { w.markers = new(mpa.Inserter) }
 
 // alignment keeps the trailers of FPDUs in one segment of TCP each, as far as a socket allows that: a
 // batch ends a segment (MSG_EOR), and so does a cut before an FPDU whose pad and CRC would otherwise
@@ -364,7 +364,7 @@ func severed(end, trailer, emss int) bool { return end%emss > 0 && end%emss < tr
 // addFPDUs adds r, which holds whole FPDUs and is borrowed until the batch has been written.
 func (w *Work) addFPDUs(r buf.Room) {
 	b := &w.Batch
-	if w.Alignment.emss == 0 {
+	if w.alignment.emss == 0 {
 		b.Add(r)
 		return
 	}
@@ -372,7 +372,7 @@ func (w *Work) addFPDUs(r buf.Room) {
 	for at := 0; at < len(r.B); {
 		ulpdu := int(binary.BigEndian.Uint16(r.B[at:]))
 		n := mpa.FPDULen(ulpdu)
-		if w.Alignment.before(n, mpa.TrailerLen(ulpdu)) {
+		if w.alignment.before(n, mpa.TrailerLen(ulpdu)) {
 			b.Add(r.Part(from, at))
 			b.Cut()
 			from = at

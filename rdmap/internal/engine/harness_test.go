@@ -79,13 +79,15 @@ func newEngine(cfg engineConfig) *halves {
 		cfg.size = 1 << 16
 	}
 	s := &e.snd
-	s.MULPDU, s.CRC, s.ORD, s.IRD = cfg.mulpdu, !cfg.nocrc, cfg.ord, cfg.ird
-	s.Limit, s.Table, s.Interleave, s.Ext = 1<<30, t, cfg.interleave, cfg.ext
+	s.MULPDU, s.CRC, s.ORD = cfg.mulpdu, !cfg.nocrc, cfg.ord
+	s.Set(cfg.ird, cfg.interleave)
+	s.Limit, s.Table, s.Ext = 1<<30, t, cfg.ext
 	s.Open(true)
 	e.rcv = engine.NewReceiver(engine.ReceiverConfig{
-		Ext: cfg.ext, Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool,
+		Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool,
 		Queue: cfg.queue, Quota: cfg.quota,
 	})
+	e.rcv.Admit(cfg.ext)
 	e.df.CRC = !cfg.nocrc
 	return e
 }

@@ -172,8 +172,8 @@ func TestReadings(t *testing.T) {
 			if len(got) != 5 || len(msns) != 4 || msns[0] != 1 || msns[1] != 2 || msns[2] != 3 || msns[3] != 4 {
 				t.Errorf("%q, MSNs %v", got, msns)
 			}
-			if a.input(out); a.err != nil || a.snd.InFlight.Len() != 0 {
-				t.Errorf("%v, %d requests left", a.err, a.snd.InFlight.Len())
+			if a.input(out); a.err != nil || a.snd.InFlight() != 0 {
+				t.Errorf("%v, %d requests left", a.err, a.snd.InFlight())
 			}
 		}},
 		{"0x09 is understood as either type of error", func(t *testing.T) {

@@ -142,21 +142,21 @@ func (s *Sender) terminate(t *verbs.Terminate) {
 // is still being written from.
 func (s *Sender) abandon(out []Completion, err error, writing bool) []Completion {
 	out = s.order.abort(out, err)
-	for s.InFlight.Len() > 0 {
-		s.InFlight.Pop()
+	for s.inFlight.Len() > 0 {
+		s.inFlight.Pop()
 	}
-	s.Expected = 0
+	s.expected = 0
 	s.Long.Store(0)
-	for s.Requests.Len() > 0 {
-		it := s.Requests.Pop()
+	for s.requests.Len() > 0 {
+		it := s.requests.Pop()
 		if writing && !mutant.CompleteUnwritten {
 			s.late = s.drop(&it, s.late, err)
 		} else {
 			out = s.drop(&it, out, err)
 		}
 	}
-	for s.Responses.Len() > 0 {
-		it := s.Responses.Pop()
+	for s.responses.Len() > 0 {
+		it := s.responses.Pop()
 		out = s.drop(&it, out, err)
 	}
 	return out

@@ -113,7 +113,7 @@ func held(g *orderRig, want []int) {
 	for _, f := range fpdus {
 		g.arrive(f)
 	}
-	if g.ops[first].response == 0 || g.b.snd.Responses.At(0).Req.Blocks() {
+	if g.ops[first].response == 0 || g.b.snd.Responses().At(0).Req().Blocks() {
 		g.leave() // everything that need not wait is sent
 	}
 	if g.ops[first].holds() && slices.Contains(g.trace, first) {

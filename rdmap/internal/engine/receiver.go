@@ -53,7 +53,7 @@ type Receiver struct {
 	table    *region.Table
 	up       inFlight
 	Deframer mpa.Deframer
-	Direct   direct
+	direct   direct
 	Due      []Completion // that an answer has made due
 	Recvs    atomic.Int64 // receives posted and not yet used
 	Receives *receives    // instead of recvs; nil if it has its own
@@ -64,7 +64,7 @@ type Receiver struct {
 	buf      buf.Mem     // of the Send being assembled
 	Claim    buf.Claim   // for buf
 	Arriving buf.Arrival // that Send, while it has memory and is not complete
-	RTRSend  bool        // the first FPDU may be a zero-length Send that is an RTR
+	rtrSend  bool        // the first FPDU may be a zero-length Send that is an RTR
 	rtr      bool        // the present FPDU is such a Send
 	readGot  uint64      // octets of the Read Response in progress
 	view     region.View
@@ -86,7 +86,6 @@ const maxTerminate = 128
 
 // ReceiverConfig is what a Receiver needs.
 type ReceiverConfig struct {
-	Ext    verbs.Extensions
 	Table  *region.Table
 	Lock   sync.Locker // under which work requests are posted
 	Sender *Sender
@@ -109,7 +108,7 @@ func NewReceiver(cfg ReceiverConfig) *Receiver {
 	if cfg.Queue != nil {
 		r.Receives = &receives{q: cfg.Queue, quota: cfg.Quota}
 	}
-	r.admit(cfg.Ext)
+	r.admit(ExtBase)
 	return r
 }
 
@@ -133,7 +132,7 @@ func (r *Receiver) admit(ext verbs.Extensions) {
 // Next handles what is pending in st, up to an event for others, or until no FPDU is complete (evNone). It returns the
 // staging that now holds what is pending.
 func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
-	if r.Direct.on {
+	if r.direct.on {
 		to, ev, err := r.land(st)
 		if err != nil || ev.Kind != EvNone {
 			return to, ev, err
@@ -190,7 +189,7 @@ func (r *Receiver) input(u []byte) (*Event, error) {
 func (r *Receiver) accept(u []byte) (*Event, error) {
 	r.ev.Kind = EvNone
 	if r.In.FPDUs > 0 {
-		r.RTRSend = false
+		r.rtrSend = false
 	}
 	seg, err := r.ddp.Header(u, len(u))
 	if err != nil {
@@ -202,7 +201,7 @@ func (r *Receiver) accept(u []byte) (*Event, error) {
 	}
 	payload := u[seg.HeaderLen():]
 	r.now = op
-	r.rtr = r.RTRSend && op == verbs.OpSend && seg.Last && len(payload) == 0
+	r.rtr = r.rtrSend && op == verbs.OpSend && seg.Last && len(payload) == 0
 	if op == verbs.OpReadResponse {
 		if v := r.checkResponse(seg, len(payload)); v != vioNone {
 			return nil, r.refuse(v, u, nil)
@@ -280,10 +279,10 @@ func (r *Receiver) checkResponse(s *ddp.Segment, n int) violation {
 	if n == 0 {
 		return vioNone
 	}
-	if region.STag(s.STag) != rd.Sink {
+	if region.STag(s.STag) != rd.sink {
 		return vioNoRead
 	}
-	if s.TO != rd.SinkTO+r.readGot && !mutant.ReadAnyOrder || uint64(n) > uint64(rd.Size)-(s.TO-rd.SinkTO) {
+	if s.TO != rd.sinkTO+r.readGot && !mutant.ReadAnyOrder || uint64(n) > uint64(rd.size)-(s.TO-rd.sinkTO) {
 		return vioReadBounds
 	}
 	return vioNone
@@ -342,11 +341,11 @@ func (r *Receiver) deliverResponse(u []byte) error {
 	rd, _ := r.up.head()
 	got := r.readGot
 	r.readGot = 0
-	if got != uint64(rd.Size) {
-		return r.refuse(vioReadShort, u, wantGot(rd.Size, got))
+	if got != uint64(rd.size) {
+		return r.refuse(vioReadShort, u, wantGot(rd.size, got))
 	}
 	if rd.invalidate {
-		r.table.Revoke(rd.Sink)
+		r.table.Revoke(rd.sink)
 	}
 	r.Due = r.up.answered(r.Due)
 	r.ev.Kind = EvReadDone
@@ -475,11 +474,11 @@ func (r *Receiver) sinkOf(head []byte, n int) (v region.View, left int) {
 	need, left := region.RemoteWrite, math.MaxInt32 // more than is ever staged
 	if r.now == verbs.OpReadResponse {
 		rd, _ := r.up.head()
-		off := s.TO - rd.SinkTO
-		if region.STag(s.STag) != rd.Sink || off > uint64(rd.Size) {
+		off := s.TO - rd.sinkTO
+		if region.STag(s.STag) != rd.sink || off > uint64(rd.size) {
 			return v, -1
 		}
-		need, left = region.ReadSink, int(min(uint64(rd.Size)-off, math.MaxInt32))
+		need, left = region.ReadSink, int(min(uint64(rd.size)-off, math.MaxInt32))
 	}
 	v, err := r.table.Lookup(region.STag(s.STag), s.TO, uint32(n), need)
 	if err != nil || v.Guarded() || v.WrittenThrough() {

@@ -148,7 +148,7 @@ func TestFirstSendTakesReceive(t *testing.T) {
 		{"empty ones", [][]byte{sendSegment(1, 0, true, ""), sendSegment(2, 0, true, ""), sendSegment(3, 0, true, "")}, 0, false},
 	} {
 		e := newEngine(engineConfig{recvs: 1})
-		e.rcv.RTRSend = true
+		e.rcv.AwaitRTR()
 		for _, u := range tt.in {
 			e.input(enginetest.FPDU(u))
 		}
@@ -157,7 +157,7 @@ func TestFirstSendTakesReceive(t *testing.T) {
 		}
 	}
 	e := newEngine(engineConfig{})
-	e.rcv.RTRSend = true
+	e.rcv.AwaitRTR()
 	e.input(enginetest.FPDU(sendSegment(1, 0, true, "x")))
 	if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != enginetest.NoBuffer {
 		t.Errorf("a first Send without a receive: %v", e.err)

@@ -43,17 +43,17 @@ func (q inFlight) head() (outRead, bool) {
 func (q inFlight) behind() uint32 {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if q.snd.InFlight.Len() < 2 {
+	if q.snd.inFlight.Len() < 2 {
 		return 0
 	}
-	return q.snd.InFlight.At(1).Size
+	return q.snd.inFlight.At(1).size
 }
 
 // expected returns how many responses are due on queue 3.
 func (q inFlight) expected() int {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	return q.snd.Expected
+	return q.snd.expected
 }
 
 // answered ends the oldest request of ours, and appends the completions that are due to out.
@@ -134,9 +134,9 @@ type outRead struct {
 	answer *verbs.Answer // if not a Read: the place for the answer, may be nil
 	want   *wantedHash   // OpVerifyRequest: what the peer compares with; nil: nothing
 	// OpReadRequest:
-	Sink       region.STag
-	SinkTO     uint64
-	Size       uint32
+	sink       region.STag
+	sinkTO     uint64
+	size       uint32
 	invalidate bool            // invalidate sink before the completion
 	done       verbs.Completer // for cancel only
 	// cancelled: nobody wants the octets any more. The response is still due, is

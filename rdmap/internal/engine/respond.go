@@ -28,9 +28,9 @@ var executors = [...]func(it *item, t *region.Table) error{
 
 // execute carries out the request of it.
 func (it *item) execute(t *region.Table) error {
-	err := executors[it.Req.Op](it, t)
+	err := executors[it.req.Op](it, t)
 	if mutant.KeepGoing && err != nil {
-		it.Octets, err = 0, nil
+		it.octets, err = 0, nil
 	}
 	return err
 }
@@ -45,7 +45,7 @@ func executable(op verbs.Opcode) bool {
 // Size is zero" the source MUST NOT be validated.
 func executeRead(it *item, t *region.Table) error {
 	var rr readRequest
-	rr.parse(it.Req.Body[:])
+	rr.parse(it.req.Body[:])
 	it.op = verbs.OpReadResponse
 	it.seg = ddp.Segment{
 		Tagged: true, Control: controlOctet(verbs.OpReadResponse),
@@ -56,7 +56,7 @@ func executeRead(it *item, t *region.Table) error {
 	}
 	view, err := t.Lookup(rr.Src, rr.SrcTO, rr.Size, region.RemoteRead)
 	if err != nil {
-		return it.Req.refuse(violationOf(err), err)
+		return it.req.refuse(violationOf(err), err)
 	}
 	it.view, it.pinned, it.body = view, true, view.Bytes()
 	return nil
@@ -116,11 +116,11 @@ func (r *request) stores() bool {
 
 // NeedExecutor reports whether the head of the requests waits for an executor.
 func (s *Sender) NeedExecutor() bool {
-	return s.Responses.Len() > 0 && s.handed == 0 && !s.tasked && !s.State().Ended() && !s.Responses.At(0).answerable()
+	return s.responses.Len() > 0 && s.handed == 0 && !s.tasked && !s.State().Ended() && !s.responses.At(0).answerable()
 }
 
 // answerable reports whether a response may be handed to the flusher.
-func (it *item) answerable() bool { return it.state == ready || it.state == queued && !it.Req.blocks() }
+func (it *item) answerable() bool { return it.state == ready || it.state == queued && !it.req.blocks() }
 
 // Task is the request of a peer that is being carried out, and that can block. It is kept, so that a request costs no
 // allocation.
@@ -132,8 +132,8 @@ func (s *Sender) Begin(t *Task) bool {
 		return false
 	}
 	s.tasked = true
-	s.Responses.At(0).state = executing
-	t.it = *s.Responses.At(0)
+	s.responses.At(0).state = executing
+	t.it = *s.responses.At(0)
 	return true
 }
 
@@ -144,7 +144,7 @@ func (t *Task) Run(mem *region.Table) error { return t.it.execute(mem) }
 func (s *Sender) Finish(t *Task) {
 	if !s.State().Ended() {
 		t.it.state = ready
-		*s.Responses.At(0) = t.it
+		*s.responses.At(0) = t.it
 	}
 }
 
@@ -211,20 +211,20 @@ func (a *atomicRequest) parse(b []byte) {
 // executeAtomic executes an Atomic Request, and turns it into its response (RFC 7306 Section 5.2).
 func executeAtomic(it *item, t *region.Table) error {
 	var a atomicRequest
-	a.parse(it.Req.Body[:])
+	a.parse(it.req.Body[:])
 	switch {
-	case a.Op == verbs.AtomicFetchAdd, a.Op == verbs.AtomicCmpSwap, a.Op == verbs.AtomicSwap && it.Req.swap:
+	case a.Op == verbs.AtomicFetchAdd, a.Op == verbs.AtomicCmpSwap, a.Op == verbs.AtomicSwap && it.req.swap:
 	default:
-		return it.Req.refuse(vioAtomicOp, nil)
+		return it.req.refuse(vioAtomicOp, nil)
 	}
 	view, err := t.Lookup(a.stag, a.to, 8, region.Atomic)
 	if err != nil {
-		return it.Req.refuse(violationOf(err), err)
+		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
 	old, err := a.apply(&view)
 	if err != nil {
-		return it.Req.refuse(memoryFailed(&view, err), err)
+		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	view.Stored()
 	b := it.respond(verbs.OpAtomicResponse, atomicResponseLen)
@@ -247,9 +247,9 @@ func (a *atomicRequest) apply(v *region.View) (old uint64, err error) {
 // respond turns it into a response on queue 3 and returns its payload of n octets, which
 // overwrites the request.
 func (it *item) respond(op verbs.Opcode, n int) []byte {
-	it.op, it.Octets = op, uint32(n)
+	it.op, it.octets = op, uint32(n)
 	it.seg = ddp.Segment{Control: controlOctet(op), QN: ddp.QNResponse}
-	return it.Req.Body[:n]
+	return it.req.Body[:n]
 }
 
 // memoryFailed returns the violation for err, an error of an access to v. Memory that has failed
@@ -349,8 +349,8 @@ func (g *target) parse(b []byte) {
 // right to flush for visibility is needed; unknown flags are ignored.
 func executeFlush(it *item, t *region.Table) error {
 	var g target
-	g.parse(it.Req.Body[:])
-	flags := verbs.FlushFlags(it.Req.Body[targetLen+3])
+	g.parse(it.req.Body[:])
+	flags := verbs.FlushFlags(it.req.Body[targetLen+3])
 	it.respond(verbs.OpFlushResponse, 0)
 	if g.N == 0 && mutant.FlushUnchecked {
 		return nil
@@ -364,7 +364,7 @@ func executeFlush(it *item, t *region.Table) error {
 	}
 	view, err := t.Lookup(g.STag, g.To, g.N, need)
 	if err != nil {
-		return it.Req.refuse(violationOf(err), err)
+		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
 	if flags&verbs.FlushPersistent == 0 || g.N == 0 {
@@ -374,7 +374,7 @@ func executeFlush(it *item, t *region.Table) error {
 		if !errors.Is(err, region.ErrNotPersistent) {
 			region.RevokeMemory(view.Memory())
 		}
-		return it.Req.refuse(vioFlush, err)
+		return it.req.refuse(vioFlush, err)
 	}
 	return nil
 }
@@ -384,30 +384,30 @@ func executeFlush(it *item, t *region.Table) error {
 // stream.
 func executeVerify(it *item, t *region.Table) error {
 	var g target
-	g.parse(it.Req.Body[:])
+	g.parse(it.req.Body[:])
 	view, err := t.Lookup(g.STag, g.To, g.N, region.Verify)
 	if err != nil {
-		return it.Req.refuse(violationOf(err), err)
+		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
-	want := it.Req.Body[targetLen:it.Req.n]
+	want := it.req.Body[targetLen:it.req.n]
 	blind := view.Access()&region.RemoteRead == 0
 	if blind && (len(want) == 0 || g.N < minCompare || !view.MayGuess(t)) {
-		return it.Req.refuse(vioAccess, region.ErrAccess)
+		return it.req.refuse(vioAccess, region.ErrAccess)
 	}
 	if size := view.Hash().Size; len(want) != 0 && len(want) != size || size > maxHash {
-		return it.Req.refuse(vioHashLength, wantGot(size, len(want)))
+		return it.req.refuse(vioHashLength, wantGot(size, len(want)))
 	}
 	var room [maxHash]byte
 	sum, err := view.AppendSum(room[:0])
 	if err != nil {
-		return it.Req.refuse(memoryFailed(&view, err), err)
+		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	if len(want) != 0 && subtle.ConstantTimeCompare(sum, want) == 0 {
 		if blind {
 			view.Guessed(t)
 		}
-		return it.Req.refuse(vioMismatch, nil)
+		return it.req.refuse(vioMismatch, nil)
 	}
 	copy(it.respond(verbs.OpVerifyResponse, len(sum)), sum)
 	return nil
@@ -417,17 +417,17 @@ func executeVerify(it *item, t *region.Table) error {
 // byte order, and need only the right to write.
 func executeAtomicWrite(it *item, t *region.Table) error {
 	var g target
-	g.parse(it.Req.Body[:])
+	g.parse(it.req.Body[:])
 	if g.N != 8 {
-		return it.Req.refuse(vioWordLength, wantGot(8, g.N))
+		return it.req.refuse(vioWordLength, wantGot(8, g.N))
 	}
 	view, err := t.Lookup(g.STag, g.To, g.N, region.RemoteWrite)
 	if err != nil {
-		return it.Req.refuse(violationOf(err), err)
+		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
-	if err := view.StoreWord([8]byte(it.Req.Body[targetLen:])); err != nil {
-		return it.Req.refuse(memoryFailed(&view, err), err)
+	if err := view.StoreWord([8]byte(it.req.Body[targetLen:])); err != nil {
+		return it.req.refuse(memoryFailed(&view, err), err)
 	}
 	view.Stored()
 	it.respond(verbs.OpAtomicWriteResponse, 0)

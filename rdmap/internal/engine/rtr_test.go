@@ -9,7 +9,7 @@ import (
 // TestSecondEmptySendIsNoRTR: only the first FPDU can be a ready-to-receive message.
 func TestSecondEmptySendIsNoRTR(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 2})
-	e.rcv.RTRSend = true
+	e.rcv.AwaitRTR()
 	for msn := range byte(3) {
 		e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldSendZero, 13, msn+1)))
 	}

@@ -38,7 +38,7 @@ type direct struct {
 	head ddp.Segment // of the first FPDU
 	have int         // octets of its payload that were staged before
 	n    int         // payload octets of an FPDU; the last one of the message may have fewer
-	To   int         // octets of view that the read is for
+	to   int         // octets of view that the read is for
 	got  int         // octets that have arrived, beginning with the first FPDU
 	more bool        // another long Read Response will follow
 	vec  [][]byte
@@ -50,7 +50,7 @@ func (d *direct) size(off int) int { return min(d.n, len(d.view.Bytes())-off) }
 // Places returns the places for the octets of the next read, or nil if it is an ordinary read. If the
 // result is not nil, missed or landed has to be called after the read.
 func (r *Receiver) Places(st *buf.Staging) [][]byte {
-	d := &r.Direct
+	d := &r.direct
 	head, ulpdu, ok := r.Deframer.Peek(st.Pending())
 	d.n, d.have = ulpdu-ddp.TaggedLen, len(head)-ddp.TaggedLen
 	if !ok || d.n <= 0 || d.have < 0 || d.have == d.n || r.Backlog.Len() > 0 {
@@ -83,7 +83,7 @@ func (r *Receiver) aim(d *direct) bool {
 	}
 	n := uint32(d.n)
 	if rd, _ := r.up.head(); !s.Last {
-		n = uint32(uint64(rd.Size) - (s.TO - rd.SinkTO))
+		n = uint32(uint64(rd.size) - (s.TO - rd.sinkTO))
 	}
 	view, err := r.table.Lookup(region.STag(s.STag), s.TO, n, region.ReadSink)
 	if err != nil {
@@ -100,21 +100,21 @@ func (r *Receiver) aim(d *direct) bool {
 // vectors lays out the read. Everything that is not payload goes to b, after the first header.
 func (d *direct) vectors(b []byte) [][]byte {
 	mem := d.view.Bytes()
-	d.To = d.n
+	d.to = d.n
 	d.vec = append(d.vec[:0], mem[d.have:d.n])
 	at, last := fpduHead, d.n
-	for d.To < min(len(mem), directMost) {
+	for d.to < min(len(mem), directMost) {
 		gap := mpa.TrailerLen(ddp.TaggedLen+last) + fpduHead
-		last = d.size(d.To)
+		last = d.size(d.to)
 		if at+gap+last > len(b) { // land treats b[at:] as if it held that whole FPDU
 			break
 		}
-		d.vec = append(d.vec, b[at:at+gap], mem[d.To:d.To+last])
-		d.To += last
+		d.vec = append(d.vec, b[at:at+gap], mem[d.to:d.to+last])
+		d.to += last
 		at += gap
 	}
 	end := len(b)
-	if d.To >= directLong || d.To < len(mem) || d.more { // the next payload is for the next read
+	if d.to >= directLong || d.to < len(mem) || d.more { // the next payload is for the next read
 		end = min(at+mpa.TrailerLen(ddp.TaggedLen+last)+fpduHead, end)
 	}
 	d.vec = append(d.vec, b[at:end])
@@ -122,24 +122,24 @@ func (d *direct) vectors(b []byte) [][]byte {
 }
 
 // Missed is called after places if nothing was read.
-func (r *Receiver) Missed() { r.Direct.view.Release() }
+func (r *Receiver) Missed() { r.direct.view.Release() }
 
 // Landed is called after places if n > 0 octets were read. Nobody may look at the staging before land.
 func (r *Receiver) Landed(st *buf.Staging, n int) {
 	staged := st.Pending()
 	copy(st.B, staged[:fpduHead])
-	r.Direct.on, r.Direct.got = true, len(staged)+n
+	r.direct.on, r.direct.got = true, len(staged)+n
 }
 
 // land delivers the FPDUs whose payloads are in their place. It lays out all others as a read into the
 // staging would have done, in the staging that it returns. The last one may complete the Read.
 func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
-	d := &r.Direct
+	d := &r.direct
 	d.on = false
 	r.ev.Kind = EvNone
 	mem, left := d.view.Bytes(), d.got
 	st.R = 0
-	for off := 0; off < d.To; {
+	for off := 0; off < d.to; {
 		n := d.size(off)
 		size := mpa.FPDULen(ddp.TaggedLen + n)
 		p := st.B[st.R:]
@@ -161,7 +161,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 		left -= size
 		st.R += size - n
 		st.W = st.R
-		if off == d.To {
+		if off == d.to {
 			st.W += left
 			d.view.Release() // before the Read is complete
 		}
@@ -214,7 +214,7 @@ func (d *direct) fill(st *buf.Staging, off, n int) *buf.Staging {
 // spread fills to with the headers and trailers in from and the payloads between them. from begins
 // with the header of the payload at off. to may begin where from begins.
 func (d *direct) spread(to, from []byte, off int) {
-	if off >= d.To || len(to) <= fpduHead {
+	if off >= d.to || len(to) <= fpduHead {
 		copy(to, from)
 		return
 	}

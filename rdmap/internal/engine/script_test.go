@@ -198,7 +198,7 @@ func (s *script) create(name string, cfg engineConfig) {
 	s.engines[name], s.seen[name], s.seer[name] = e, 0, &mpa.Deframer{CRC: true}
 	if s.marked[name] {
 		e.wk.StartMarking()
-		s.ins[name] = e.wk.Markers
+		s.ins[name] = e.wk.Markers()
 		s.seer[name].ExpectMarkers()
 	}
 	if s.marked[s.peer(name)] {
@@ -367,7 +367,7 @@ func why(err error) string {
 func (s *script) state(name string) {
 	e := s.engines[name]
 	s.printf("%s: %d waiting, %d reads in flight, %d slots in use, %d receives, %d octets staged, %d regions",
-		name, e.snd.Requests.Len(), e.snd.InFlight.Len(), e.snd.Slots.Load(), e.rcv.Recvs.Load(), e.snd.Copied, e.snd.Table.Live())
+		name, e.snd.Requests().Len(), e.snd.InFlight(), e.snd.Slots(), e.rcv.Recvs.Load(), e.snd.Copied, e.snd.Table.Live())
 }
 
 // runs prints octets: text as text, patterns and zeros by their length.

@@ -20,9 +20,9 @@ type Sender struct {
 	MULPDU int
 	CRC    bool
 	ORD    int // most requests of ours in flight
-	IRD    int // most requests of the peer held
+	ird    int // most requests of the peer held
 	// Interleave: whole Sends may pass between the segments of a Read Response.
-	Interleave bool
+	interleave bool
 	Limit      int // most copied octets waiting
 	Table      *region.Table
 	Sinks      *region.Table // has the sinks of our Reads; nil: they are not checked
@@ -31,14 +31,14 @@ type Sender struct {
 	err   error         // the first fatal error
 	late  []Completion  // of work requests that were not taken, behind one that was being written
 
-	Requests  buf.Ring[item]    // work requests, in order
-	Responses buf.Ring[item]    // responses, in order of the requests
-	InFlight  buf.Ring[outRead] // our requests in flight, in order
+	requests  buf.Ring[item]    // work requests, in order
+	responses buf.Ring[item]    // responses, in order of the requests
+	inFlight  buf.Ring[outRead] // our requests in flight, in order
 	Long      atomic.Int64      // of reads: those of at least directLong octets
 	// Slots counts the IRD slots in use. A slot is free again when its response has been
 	// handed down (RFC 5040 Section 6.1). That is before the write: the peer may see the
 	// response, and use the slot, before the write returns.
-	Slots    atomic.Int64
+	slots    atomic.Int64
 	turn     bool // it is the send queue's turn
 	run      int  // small messages taken in this turn
 	Copied   int  // octets of the arena that wait
@@ -46,10 +46,10 @@ type Sender struct {
 	order    completions
 	term     *item // to be sent last
 	Ext      verbs.Extensions
-	LastID   uint32 // identifier of the last Atomic Request
+	lastID   uint32 // identifier of the last Atomic Request
 	handed   int    // responses that the flusher has and has not yet written
 	tasked   bool   // a Task is between Begin and Next
-	Expected int    // of reads: those whose response comes on queue 3
+	expected int    // of reads: those whose response comes on queue 3
 	Local    error  // why the head of sq cannot be built; ends the connection
 }
 
@@ -58,16 +58,16 @@ func (s *Sender) Ready(w *Work) bool {
 	switch {
 	case s.State() < StateOpen:
 		return false
-	case w.unfinished() || s.term != nil || s.Responses.Len() > 0 && s.Responses.At(0).answerable():
+	case w.unfinished() || s.term != nil || s.responses.Len() > 0 && s.responses.At(0).answerable():
 		return true
 	}
-	return s.Requests.Len() > 0 && !s.stalled()
+	return s.requests.Len() > 0 && !s.stalled()
 }
 
 // stalled reports whether the send queue waits for an outbound read slot. Because of the "completion
 // order" of RFC 5040 Section 6.1, what follows the Read has to wait too.
 func (s *Sender) stalled() bool {
-	return Asks(s.Requests.At(0).op) && s.InFlight.Len() >= s.ORD || mutant.Fence && s.InFlight.Len() > 0
+	return Asks(s.requests.At(0).op) && s.inFlight.Len() >= s.ORD || mutant.Fence && s.inFlight.Len() > 0
 }
 
 // Post appends a work request that has passed its checks.
@@ -75,7 +75,7 @@ func (s *Sender) Post(wr *verbs.WR) {
 	if s.coalesce(wr) {
 		return
 	}
-	it := s.Requests.Add()
+	it := s.requests.Add()
 	it.template(wr)
 	max := ddp.MaxPayload(it.seg.Tagged, s.MULPDU)
 	if Asks(wr.Op) {
@@ -86,7 +86,7 @@ func (s *Sender) Post(wr *verbs.WR) {
 		s.frame(it, wr.Head, wr.Body, max)
 		return
 	}
-	it.Octets = uint32(Payload(wr))
+	it.octets = uint32(Payload(wr))
 	it.room = s.arena.Reserve(len(wr.Head))
 	copy(it.room.B, wr.Head)
 	s.Copied += len(it.room.B)
@@ -102,14 +102,14 @@ func (s *Sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
 	}
 	switch wr.Op {
 	case verbs.OpReadRequest:
-		it.read.Sink, it.read.SinkTO, it.read.Size = wr.Sink, wr.SinkTO, wr.Len
+		it.read.sink, it.read.sinkTO, it.read.size = wr.Sink, wr.SinkTO, wr.Len
 		it.read.invalidate = wr.InvalidateSink
 		rr := readRequest{Sink: wr.Sink, SinkTO: wr.SinkTO, Size: wr.Len, Src: wr.STag, SrcTO: wr.TO}
 		s.frame(it, rr.append(b[:0]), nil, maxPayload)
 	case verbs.OpAtomicRequest:
-		s.LastID++
-		it.read.id = s.LastID
-		a := atomicRequest{Atomic: *wr.Atomic, id: s.LastID, stag: wr.STag, to: wr.TO}
+		s.lastID++
+		it.read.id = s.lastID
+		a := atomicRequest{Atomic: *wr.Atomic, id: s.lastID, stag: wr.STag, to: wr.TO}
 		s.frame(it, a.append(b[:0]), nil, maxPayload)
 	case verbs.OpFlushRequest:
 		g := target{STag: wr.STag, N: wr.Len, To: wr.TO}
@@ -126,9 +126,9 @@ func (s *Sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
 
 // frame makes it a framed item with the given payload.
 func (s *Sender) frame(it *item, head, body []byte, maxPayload int) {
-	it.Octets = uint32(len(head) + len(body))
+	it.octets = uint32(len(head) + len(body))
 	it.framed, it.messages = true, 1
-	it.room = s.arena.Reserve(framedLen(it.seg.Tagged, int(it.Octets), maxPayload))
+	it.room = s.arena.Reserve(framedLen(it.seg.Tagged, int(it.octets), maxPayload))
 	s.Copied += len(it.room.B)
 	fillFPDUs(it.room.B, it.seg, head, body, maxPayload, true, false)
 }
@@ -154,21 +154,21 @@ func (s *Sender) hold(req *request) bool {
 	if s.freeSlots() <= 0 {
 		return false
 	}
-	s.Slots.Add(1)
-	it := s.Responses.Add()
-	it.isResp, it.Req = true, *req // its state is queued
+	s.slots.Add(1)
+	it := s.responses.Add()
+	it.isResp, it.req = true, *req // its state is queued
 	switch req.Op {
 	case verbs.OpReadRequest:
 		var rr readRequest
 		rr.parse(req.Body[:])
-		it.Octets = rr.Size
+		it.octets = rr.Size
 	case verbs.OpVerifyRequest:
 		var g target
 		g.parse(req.Body[:])
-		it.Req.slow = s.Table.ReadsBack(g.STag)
+		it.req.slow = s.Table.ReadsBack(g.STag)
 	default:
 	}
-	if mutant.ExecuteOnArrival && !it.Req.blocks() {
+	if mutant.ExecuteOnArrival && !it.req.blocks() {
 		if it.execute(s.Table) == nil {
 			it.state = ready
 		}
@@ -177,40 +177,40 @@ func (s *Sender) hold(req *request) bool {
 }
 
 // freeSlots returns how many more requests the peer may send now.
-func (s *Sender) freeSlots() int { return s.IRD - int(s.Slots.Load()) }
+func (s *Sender) freeSlots() int { return s.ird - int(s.slots.Load()) }
 
 // readHead returns the oldest request of ours in flight.
 func (s *Sender) readHead() (outRead, bool) {
-	if s.InFlight.Len() == 0 {
+	if s.inFlight.Len() == 0 {
 		return outRead{}, false
 	}
-	return *s.InFlight.At(0), true
+	return *s.inFlight.At(0), true
 }
 
 // readDone ends the oldest request of ours, and appends the completions that are due to out.
 func (s *Sender) readDone(out []Completion) []Completion {
-	rd := s.InFlight.Pop()
+	rd := s.inFlight.Pop()
 	if rd.op != verbs.OpReadRequest {
-		s.Expected--
+		s.expected--
 	}
-	if rd.Size >= directLong {
+	if rd.size >= directLong {
 		s.Long.Add(-1)
 	}
-	s.InFlight.Trim()
+	s.inFlight.Trim()
 	return s.order.answer(out)
 }
 
 // Cancel removes the work request that completes done from the send queue, and reports whether it was
 // still there. A Read in flight is marked, and its Response will be dropped.
 func (s *Sender) Cancel(done verbs.Completer) bool {
-	for i := range s.Requests.Len() {
-		if it := s.Requests.At(i); it.done == done {
+	for i := range s.requests.Len() {
+		if it := s.requests.At(i); it.done == done {
 			s.withdraw(i)
 			return true
 		}
 	}
-	for i := range s.InFlight.Len() {
-		if rd := s.InFlight.At(i); rd.done == done {
+	for i := range s.inFlight.Len() {
+		if rd := s.inFlight.At(i); rd.done == done {
 			rd.cancelled = true
 		}
 	}
@@ -244,7 +244,7 @@ var (
 
 // UsePooled makes the queues share the memory of bursts with those of other connections.
 func (s *Sender) UsePooled() {
-	s.Requests.Pooled, s.Responses.Pooled, s.InFlight.Pooled, s.order.q.Pooled = &pooledItems, &pooledItems, &pooledReads, &pooledOrder
+	s.requests.Pooled, s.responses.Pooled, s.inFlight.Pooled, s.order.q.Pooled = &pooledItems, &pooledItems, &pooledReads, &pooledOrder
 }
 
 // stageLimit is the FPDU size up to which payloads are copied next to their
@@ -258,30 +258,30 @@ const maxRun = 64
 // Work is what the flusher holds: messages taken from the sender, and the batch made of them. Only the
 // flusher uses it.
 type Work struct {
-	Items     []item
+	items     []item
 	box       *[]item // the box of items if they came from itemSpares, otherwise nil
 	small     []item  // the memory for few items
 	next      int     // items[:next] are completely in the batch
 	Batch     buf.Batch
-	Alignment alignment
-	MSN       [ddp.NumQueues]uint32 // of the last message built, per queue
+	alignment alignment
+	msn       [ddp.NumQueues]uint32 // of the last message built, per queue
 	Out       Traffic
-	Slots     *atomic.Int64 // those of the sender
-	Markers   *mpa.Inserter // nil if the peer wants no markers
+	slots     *atomic.Int64 // those of the sender
+	markers   *mpa.Inserter // nil if the peer wants no markers
 }
 
 // unfinished reports whether there are messages that are not completely in the batch.
-func (w *Work) unfinished() bool { return len(w.Items) > w.next }
+func (w *Work) unfinished() bool { return len(w.items) > w.next }
 
 // InMessage reports whether a message is partly in the batch. Then the next batch follows at once,
 // because it only needs octets of memory; a request that has to be executed first may take long.
-func (w *Work) InMessage() bool { return w.unfinished() && w.Items[w.next].state >= begun }
+func (w *Work) InMessage() bool { return w.unfinished() && w.items[w.next].state >= begun }
 
 // Take hands the flusher what may be sent next, enough for about one batch, and reports whether there
 // is anything. The previous batch must have been settled.
 func (s *Sender) Take(w *Work) bool {
-	w.Slots = &s.Slots
-	if w.unfinished() && s.Interleave && w.Items[w.next].op == verbs.OpReadResponse {
+	w.slots = &s.slots
+	if w.unfinished() && s.interleave && w.items[w.next].op == verbs.OpReadResponse {
 		s.overtake(w)
 	}
 	if s.State().Ended() {
@@ -289,18 +289,18 @@ func (s *Sender) Take(w *Work) bool {
 		return w.unfinished()
 	}
 	var n uint64
-	for i := range w.Items {
-		n += uint64(w.Items[i].Octets - w.Items[i].sent())
+	for i := range w.items {
+		n += uint64(w.items[i].octets - w.items[i].sent())
 	}
-	for n < buf.BatchOctets && len(w.Items) < buf.BatchPieces && s.takeOne(w) {
-		n += uint64(w.Items[len(w.Items)-1].Octets)
+	for n < buf.BatchOctets && len(w.items) < buf.BatchPieces && s.takeOne(w) {
+		n += uint64(w.items[len(w.items)-1].octets)
 	}
 	return w.unfinished()
 }
 
 func (s *Sender) takeTerminate(w *Work) {
 	if s.term != nil && !w.unfinished() {
-		w.Items = append(w.Items, *s.term)
+		w.items = append(w.items, *s.term)
 		s.term = nil
 	}
 }
@@ -308,19 +308,19 @@ func (s *Sender) takeTerminate(w *Work) {
 // takeOne takes one message. Responses and work requests take turns, so that neither starves the
 // other.
 func (s *Sender) takeOne(w *Work) bool {
-	own := s.Requests.Len() > 0 && !s.stalled()
+	own := s.requests.Len() > 0 && !s.stalled()
 	switch {
-	case mutant.CoupledDirections && s.InFlight.Len() > 0:
+	case mutant.CoupledDirections && s.inFlight.Len() > 0:
 		return false
-	case s.Responses.Len() > 0 && s.Responses.At(0).answerable() && !(own && s.turn):
+	case s.responses.Len() > 0 && s.responses.At(0).answerable() && !(own && s.turn):
 		it := w.add()
-		s.Responses.PopTo(it)
-		if mutant.ResponseOrder && s.Responses.Len() > 0 {
-			*it, *s.Responses.At(0) = *s.Responses.At(0), *it
+		s.responses.PopTo(it)
+		if mutant.ResponseOrder && s.responses.Len() > 0 {
+			*it, *s.responses.At(0) = *s.responses.At(0), *it
 		}
 		s.handed++
 		s.turn, s.run = true, 0
-	case own && s.buildable(s.Requests.At(0)):
+	case own && s.buildable(s.requests.At(0)):
 		s.takeOwn(w)
 	default:
 		return false
@@ -330,16 +330,16 @@ func (s *Sender) takeOne(w *Work) bool {
 
 func (s *Sender) takeOwn(w *Work) {
 	it := w.add()
-	s.Requests.PopTo(it)
-	if mutant.SubmissionOrder && s.Requests.Len() > 0 {
-		*it, *s.Requests.At(0) = *s.Requests.At(0), *it
+	s.requests.PopTo(it)
+	if mutant.SubmissionOrder && s.requests.Len() > 0 {
+		*it, *s.requests.At(0) = *s.requests.At(0), *it
 	}
 	if Asks(it.op) {
-		s.InFlight.Push(it.read)
+		s.inFlight.Push(it.read)
 		if it.op != verbs.OpReadRequest {
-			s.Expected++
+			s.expected++
 		}
-		if it.read.Size >= directLong {
+		if it.read.size >= directLong {
 			s.Long.Add(1)
 		}
 	}
@@ -354,10 +354,10 @@ func (s *Sender) takeOwn(w *Work) {
 // overtake takes whole short Sends and puts them before the rest of a Read Response. Choice: only if
 // the peer is a stag.
 func (s *Sender) overtake(w *Work) {
-	for at := w.next; s.Requests.Len() > 0 && s.Requests.At(0).framed && s.Requests.At(0).op.IsSend() && at < 64; at++ {
-		it := s.Requests.Pop()
+	for at := w.next; s.requests.Len() > 0 && s.requests.At(0).framed && s.requests.At(0).op.IsSend() && at < 64; at++ {
+		it := s.requests.Pop()
 		s.order.taken(&it)
-		w.Items = slices.Insert(w.Items, at, it)
+		w.items = slices.Insert(w.items, at, it)
 	}
 }
 
@@ -366,10 +366,10 @@ func (s *Sender) overtake(w *Work) {
 func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 	n := w.next
 	if failed {
-		n = len(w.Items)
+		n = len(w.items)
 	}
 	for i := range n {
-		it := &w.Items[i]
+		it := &w.items[i]
 		s.unpin(it)
 		if it.isResp {
 			s.handed--
@@ -378,9 +378,9 @@ func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 		}
 	}
 	w.Batch.Reset()
-	w.Alignment.at = 0
+	w.alignment.at = 0
 	w.drop(n)
-	if s.Requests.Len() == 0 && !w.unfinished() {
+	if s.requests.Len() == 0 && !w.unfinished() {
 		s.idle()
 	}
 	return out
@@ -390,18 +390,18 @@ func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 // is partly sent continues to its end.
 func (s *Sender) Prune(w *Work, out []Completion) []Completion {
 	keep := 0
-	if w.unfinished() && w.Items[0].state == begun {
+	if w.unfinished() && w.items[0].state == begun {
 		keep = 1
 	}
-	for i := keep; i < len(w.Items); i++ {
-		it := &w.Items[i]
+	for i := keep; i < len(w.items); i++ {
+		it := &w.items[i]
 		s.unpin(it)
 		if !it.isResp {
 			out = s.order.wrote(it, out)
 		}
 	}
-	clear(w.Items[keep:])
-	w.Items = w.Items[:keep]
+	clear(w.items[keep:])
+	w.items = w.items[:keep]
 	if keep == 0 {
 		out = append(out, s.late...)
 		s.late = nil
@@ -412,41 +412,41 @@ func (s *Sender) Prune(w *Work, out []Completion) []Completion {
 // idle gives back what an idle connection does not need.
 func (s *Sender) idle() {
 	s.arena.Drop()
-	s.Requests.Trim()
-	s.Responses.Trim()
+	s.requests.Trim()
+	s.responses.Trim()
 }
 
 // drop forgets the first n items.
 func (w *Work) drop(n int) {
-	rest := copy(w.Items, w.Items[n:])
-	clear(w.Items[rest:])
-	w.Items, w.next = w.Items[:rest], 0
-	if rest == 0 && cap(w.Items) > buf.RingKeep {
-		if w.box != nil && cap(w.Items) != buf.PooledLen {
+	rest := copy(w.items, w.items[n:])
+	clear(w.items[rest:])
+	w.items, w.next = w.items[:rest], 0
+	if rest == 0 && cap(w.items) > buf.RingKeep {
+		if w.box != nil && cap(w.items) != buf.PooledLen {
 			clear(*w.box) // items has grown out of it
 		}
 		pooledItems.Put(w.box)
-		w.Items, w.box = w.small, nil
+		w.items, w.box = w.small, nil
 	}
 }
 
 // add appends a zero item. If there are more than a few, they lie in spare memory.
 func (w *Work) add() *item {
-	if n := len(w.Items); n == cap(w.Items) && n < buf.PooledLen {
+	if n := len(w.items); n == cap(w.items) && n < buf.PooledLen {
 		b, box := pooledItems.Get(max(4, 2*n))
-		copy(b, w.Items)
-		clear(w.Items)
+		copy(b, w.items)
+		clear(w.items)
 		if n == buf.RingKeep {
-			w.small = w.Items[:0]
+			w.small = w.items[:0]
 		}
-		w.Items, w.box = b[:n], box
+		w.items, w.box = b[:n], box
 	}
-	if n := len(w.Items); n < cap(w.Items) {
-		w.Items = w.Items[:n+1] // unused items are zero
+	if n := len(w.items); n < cap(w.items) {
+		w.items = w.items[:n+1] // unused items are zero
 	} else {
-		w.Items = append(w.Items, item{})
+		w.items = append(w.items, item{})
 	}
-	return &w.Items[len(w.Items)-1]
+	return &w.items[len(w.items)-1]
 }
 
 // sent returns how many payload octets of it are already in FPDUs.
@@ -461,7 +461,7 @@ func (it *item) sent() uint32 {
 // request of the peer cannot be carried out, or not completely; the batch then holds what precedes
 // it.
 func (w *Work) Build(mulpdu int, crc bool, table *region.Table) error {
-	if w.Markers == nil {
+	if w.markers == nil {
 		return w.frame(mulpdu, crc, table)
 	}
 	err := w.frame(mulpdu, false, table) // the CRC covers the markers
@@ -471,10 +471,10 @@ func (w *Work) Build(mulpdu int, crc bool, table *region.Table) error {
 
 // frame is fill without the markers.
 func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
-	for w.next < len(w.Items) && !w.Batch.Full() {
-		it := &w.Items[w.next]
+	for w.next < len(w.items) && !w.Batch.Full() {
+		it := &w.items[w.next]
 		if it.state == queued {
-			if it.Req.stores() && w.lends() && !mutant.StoreInBatch {
+			if it.req.stores() && w.lends() && !mutant.StoreInBatch {
 				return nil
 			}
 			if err := it.execute(table); err != nil {
@@ -484,13 +484,13 @@ func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 		whole, err := w.build(it, ddp.MaxPayload(it.seg.Tagged, mulpdu), crc)
 		if err != nil {
 			it.state = broken
-			return it.Req.refuse(memoryFailed(&it.view, err), err)
+			return it.req.refuse(memoryFailed(&it.view, err), err)
 		}
 		if !whole {
 			return nil
 		}
 		if it.isResp {
-			w.Slots.Add(-1)
+			w.slots.Add(-1)
 		}
 		w.next++
 	}
@@ -502,7 +502,7 @@ func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 // octets as they were.
 func (w *Work) lends() bool {
 	for i := range w.next {
-		if it := &w.Items[i]; it.pinned && !it.copied() {
+		if it := &w.items[i]; it.pinned && !it.copied() {
 			return true
 		}
 	}
@@ -515,16 +515,16 @@ func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 		it.state = begun
 		w.count(it)
 		if !it.seg.Tagged && !it.framed {
-			w.MSN[it.seg.QN]++
-			it.seg.MSN = w.MSN[it.seg.QN]
+			w.msn[it.seg.QN]++
+			it.seg.MSN = w.msn[it.seg.QN]
 		}
 		if it.isResp && !it.seg.Tagged {
 			// One segment, copied below: the item does not move before that.
-			it.body = it.Req.Body[:it.Octets]
+			it.body = it.req.Body[:it.octets]
 		}
 	}
 	if it.framed {
-		w.Out.FPDUs += uint64(it.seal(&w.MSN[it.seg.QN], crc))
+		w.Out.FPDUs += uint64(it.seal(&w.msn[it.seg.QN], crc))
 		w.addFPDUs(it.room)
 		w.Out.Octets += uint64(len(it.room.B))
 		it.state = built
@@ -546,7 +546,7 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 	} else {
 		s.MO = it.off
 	}
-	hdr, left := s.HeaderLen(), int(it.Octets-it.off)
+	hdr, left := s.HeaderLen(), int(it.octets-it.off)
 	n := min(left, maxPayload)
 	fpdus, size := 1, mpa.FPDULen(hdr+n)
 	switch {
@@ -587,7 +587,7 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 func (w *Work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
-	if w.Alignment.emss > 0 && w.Alignment.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
+	if w.alignment.emss > 0 && w.alignment.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
 		w.Batch.Cut()
 	}
 	head := w.Batch.Stage(mpa.HeaderLen + hdr)
@@ -626,9 +626,9 @@ func (w *Work) count(it *item) {
 	w.Out.message(it.op, max(it.messages, 1))
 	switch it.op {
 	case verbs.OpWrite:
-		w.Out.WriteOctets += uint64(it.Octets)
+		w.Out.WriteOctets += uint64(it.octets)
 	case verbs.OpReadResponse:
-		w.Out.ReadOctets += uint64(it.Octets)
+		w.Out.ReadOctets += uint64(it.octets)
 	default:
 	}
 }
@@ -639,10 +639,10 @@ func (w *Work) count(it *item) {
 // Response would be the first to find out, and the Terminate would blame the peer for it. So only the
 // Terminate of a local catastrophic error is sent, without headers. The lock of the Conn is held.
 func (s *Sender) buildable(it *item) bool {
-	if it.op != verbs.OpReadRequest || it.read.Size == 0 || s.Sinks == nil || s.Local != nil {
+	if it.op != verbs.OpReadRequest || it.read.size == 0 || s.Sinks == nil || s.Local != nil {
 		return s.Local == nil
 	}
-	view, err := s.Sinks.Lookup(it.read.Sink, it.read.SinkTO, it.read.Size, region.ReadSink)
+	view, err := s.Sinks.Lookup(it.read.sink, it.read.sinkTO, it.read.size, region.ReadSink)
 	if err != nil {
 		s.Local = &verbs.LocalError{Err: fmt.Errorf("%w: %w", verbs.ErrSinkLost, err)}
 		return false

@@ -202,8 +202,8 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.due = a.snd.Wrote(&a.wk, false, a.due)
-	if len(a.wk.Items) != 2 || a.snd.Copied == 0 { // the Atomic, which waits until the response is written, and that Send
-		t.Fatalf("%d items are left, %d octets", len(a.wk.Items), a.snd.Copied)
+	if len(a.wk.Items()) != 2 || a.snd.Copied == 0 { // the Atomic, which waits until the response is written, and that Send
+		t.Fatalf("%d items are left, %d octets", len(a.wk.Items()), a.snd.Copied)
 	}
 	a.fail(enginetest.ErrTest)
 	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.N != 1 || !errors.Is(d.Err, enginetest.ErrTest) {
@@ -311,7 +311,7 @@ func TestCancelledRead(t *testing.T) {
 // TestMSNWraps sends across the end of the MSN space.
 func TestMSNWraps(t *testing.T) {
 	a := newEngine(engineConfig{})
-	a.wk.MSN[0] = 1<<32 - 2
+	a.wk.MSN()[0] = 1<<32 - 2
 	a.post(verbs.WR{Op: verbs.OpSend}, verbs.WR{Op: verbs.OpSend}, verbs.WR{Op: verbs.OpSend})
 	segs := segments(t, a.output())
 	if segs[0].MSN != 1<<32-1 || segs[1].MSN != 0 || segs[2].MSN != 1 {
@@ -343,26 +343,25 @@ func TestTerminateInPieces(t *testing.T) {
 // TestWorkSpares runs batches of many sizes: memory that is passed on holds nothing of its former content.
 func TestWorkSpares(t *testing.T) {
 	var w engine.Work
-	w.Slots = nil
 	for size := 1; size < 3*buf.PooledLen; size = size*3/2 + 1 {
 		for k := range size {
 			w.Add(uint32(k + 1))
 		}
-		for k := range w.Items {
-			if w.Items[k].Octets != uint32(k+1) {
-				t.Fatalf("burst of %d: item %d is %d", size, k, w.Items[k].Octets)
+		for k := range w.Items() {
+			if w.Items()[k].Octets() != uint32(k+1) {
+				t.Fatalf("burst of %d: item %d is %d", size, k, w.Items()[k].Octets())
 			}
 		}
 		box := w.Box()
 		w.Drop(size)
-		if cap(w.Items) > buf.RingKeep {
-			t.Fatalf("burst of %d: room for %d items kept", size, cap(w.Items))
+		if cap(w.Items()) > buf.RingKeep {
+			t.Fatalf("burst of %d: room for %d items kept", size, cap(w.Items()))
 		}
 		if box == nil {
 			continue
 		}
 		for _, it := range *box {
-			if it.Octets != 0 {
+			if it.Octets() != 0 {
 				t.Fatalf("burst of %d: memory is not clear", size)
 			}
 		}

@@ -222,19 +222,19 @@ func (p *Params) Start(s *Sender, r *Receiver, w *Work) {
 		w.startMarking()
 	}
 	if p.emss > 0 {
-		w.Alignment.emss = p.emss
+		w.alignment.emss = p.emss
 		w.Batch.EndSegments()
 	}
-	s.MULPDU, s.CRC, s.ORD, s.IRD = p.MULPDU, p.CRC, p.ORD, p.IRD
-	s.Interleave, s.Ext = p.interleave, p.Extensions
+	s.MULPDU, s.CRC, s.ORD, s.ird = p.MULPDU, p.CRC, p.ORD, p.IRD
+	s.interleave, s.Ext = p.interleave, p.Extensions
 	s.open(p.Initiator)
 	if p.Extensions != ExtBase {
-		if s.IRD > 0 {
-			s.IRD += extraSlots
+		if s.ird > 0 {
+			s.ird += extraSlots
 		}
 		r.admit(p.Extensions)
 	}
-	r.RTRSend = !p.Initiator && p.RTR&mpa.RTRSend != 0
+	r.rtrSend = !p.Initiator && p.RTR&mpa.RTRSend != 0
 	if !p.Initiator || p.RTR == 0 {
 		return
 	}
