@@ -143,6 +143,7 @@ var layers = []layer{
 		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "internal/mutant", "transport/rpc", "transport/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
+	{name: "transport/internal/record", may: []string{"xdr", "transport/internal/gate", "transport/internal/mem", "transport/internal/peer"}},
 	{name: "transport/internal/register", may: []string{"chunks", "rdmap", "rdmap/region", "transport/rpc", "transport/internal/count", "transport/internal/mem"}},
 	{name: "transport/redial", may: []string{"internal/setting", "transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},

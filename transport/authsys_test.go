@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -63,7 +64,7 @@ func TestAuthSysLimits(t *testing.T) {
 			a, b := net.Pipe()
 			go func() { _ = s.ServeStreamConn(b) }() // ends with the pipe
 			go func() { _, _ = a.Write(markedRecord(call)) }()
-			got := make([]byte, markSize+len(want))
+			got := make([]byte, record.MarkSize+len(want))
 			if _, err := io.ReadFull(a, got); err != nil || !bytes.Equal(got, markedRecord(want)) {
 				t.Errorf("TCP: %x, %v", got, err)
 			}

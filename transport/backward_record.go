@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -20,12 +21,12 @@ const maxBackwardWritten = 1024
 // Choice: if the server makes a call, we believe that the client accepts it (RFC 8167 Section 5.3),
 // because the server is the upper layer that was told. A call that cannot be made is answered with
 // SYSTEM_ERR, the only way to tell a record-marked server.
-func (c *recordConn) callBackward(rec *record) {
-	d := xdr.NewDecoder(rec.bytes())
+func (c *recordConn) callBackward(rec *record.Record) {
+	d := xdr.NewDecoder(rec.Bytes())
 	var h xdr.CallHeader
 	b := c.rc.Backward
 	if b == nil || h.Parse(&d) != nil {
-		rec.buf.Release()
+		rec.Buf.Release()
 		c.lanes.ctr.Dropped.Add(1)
 		return
 	}
@@ -49,8 +50,8 @@ func (c *recordConn) callBackward(rec *record) {
 }
 
 // answerBackward queues the reply to a backward call for Read, and ends the call.
-func (c *recordConn) answerBackward(rec *record, h *xdr.ReplyHeader, results []byte) {
-	rec.buf.Release()
+func (c *recordConn) answerBackward(rec *record.Record, h *xdr.ReplyHeader, results []byte) {
+	rec.Buf.Release()
 	c.calls.Add(-1)
 	n := h.Size() + len(results)
 	buf := mem.Shared.Get(n)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -142,7 +143,7 @@ func (c *StreamClient) refuse(xid uint32) {
 	if w := c.pending[xid]; w != nil {
 		delete(c.pending, xid)
 		c.settle()
-		w.reply <- streamReply{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: errTooBig}}
+		w.reply <- streamReply{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: record.ErrTooBig}}
 	}
 }
 

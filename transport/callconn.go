@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -27,14 +28,14 @@ type CallConn struct {
 	slots chan struct{} // one per call whose reply was not read
 
 	wmu   sync.Mutex
-	w     recordAssembler
-	write deadline
+	w     record.Assembler
+	write record.Deadline
 
 	mu      sync.Mutex
 	pending map[uint32]struct{} // XIDs in flight
 	wg      sync.WaitGroup      // its goroutines
 
-	in recordQueue
+	in record.Queue
 }
 
 var _ net.Conn = (*CallConn)(nil)
@@ -52,11 +53,11 @@ func DialConn(ctx context.Context, network, addr string, cfg *Config) (*CallConn
 // NewCallConn takes c and returns it as a record-marked connection.
 func NewCallConn(c *Client) *CallConn {
 	cc := &CallConn{c: c, slots: make(chan struct{}, c.cfg.Credits), pending: make(map[uint32]struct{})}
-	cc.w.max = c.cfg.MaxPayload
-	cc.in.init(func() { <-cc.slots })
+	cc.w.Max = c.cfg.MaxPayload
+	cc.in.Init(func() { <-cc.slots })
 	cc.wg.Go(func() {
 		<-c.req.Over()
-		cc.in.fail(c.req.Err())
+		cc.in.Fail(c.req.Err())
 	})
 	return cc
 }
@@ -64,7 +65,7 @@ func NewCallConn(c *Client) *CallConn {
 // Read returns octets of the records of replies. io.EOF means that the server has closed the
 // connection in an orderly way.
 func (cc *CallConn) Read(p []byte) (int, error) {
-	n, err := cc.in.read(p)
+	n, err := cc.in.Read(p)
 	if err != nil && !peer.Ended(err) {
 		err = cc.opErr("read", err)
 	}
@@ -78,7 +79,7 @@ func (cc *CallConn) Write(p []byte) (int, error) {
 	defer cc.wmu.Unlock()
 	done := 0
 	for done < len(p) {
-		n, rec, err := cc.w.add(p[done:])
+		n, rec, err := cc.w.Add(p[done:])
 		done += n
 		if rec != nil {
 			err = cc.call(rec)
@@ -91,15 +92,15 @@ func (cc *CallConn) Write(p []byte) (int, error) {
 }
 
 // call starts the call in rec, which it takes.
-func (cc *CallConn) call(rec *record) error {
+func (cc *CallConn) call(rec *record.Record) error {
 	o := &onwardCall{cc: cc, rec: rec}
 	if err := o.parse(cc.c.cfg.Binding); err != nil {
-		rec.buf.Release()
+		rec.Buf.Release()
 		cc.c.conn.Abort(err)
 		return err
 	}
 	if err := cc.slot(); err != nil {
-		rec.buf.Release()
+		rec.Buf.Release()
 		return err
 	}
 	cc.mu.Lock()
@@ -108,7 +109,7 @@ func (cc *CallConn) call(rec *record) error {
 	cc.mu.Unlock()
 	if twice {
 		<-cc.slots
-		rec.buf.Release()
+		rec.Buf.Release()
 		cc.c.ctr.Dropped.Add(1)
 		return nil
 	}
@@ -121,7 +122,7 @@ func (cc *CallConn) slot() error {
 	select {
 	case <-cc.c.req.Over():
 		return cc.c.req.Err()
-	case <-cc.write.passed():
+	case <-cc.write.Passed():
 		return os.ErrDeadlineExceeded
 	default:
 	}
@@ -130,28 +131,28 @@ func (cc *CallConn) slot() error {
 		return nil
 	case <-cc.c.req.Over():
 		return cc.c.req.Err()
-	case <-cc.write.passed():
+	case <-cc.write.Passed():
 		return os.ErrDeadlineExceeded
 	}
 }
 
 // answer queues a reply for Read and ends its call.
-func (cc *CallConn) answer(xid uint32, rec record) {
+func (cc *CallConn) answer(xid uint32, rec record.Record) {
 	cc.mu.Lock()
 	delete(cc.pending, xid)
 	cc.mu.Unlock()
-	cc.in.push(rec)
+	cc.in.Push(rec)
 }
 
 // Close closes the connection. Calls in flight get no reply.
 func (cc *CallConn) Close() error {
 	err := cc.c.Close()
-	cc.in.fail(net.ErrClosed)
+	cc.in.Fail(net.ErrClosed)
 	cc.wg.Wait()
-	cc.in.drop()
+	cc.in.Drop()
 	cc.wmu.Lock()
 	defer cc.wmu.Unlock()
-	cc.w.drop()
+	cc.w.Drop()
 	return err
 }
 
@@ -174,19 +175,19 @@ func (cc *CallConn) RemoteAddr() net.Addr { return cc.c.conn.RemoteAddr() }
 
 // SetDeadline sets both deadlines.
 func (cc *CallConn) SetDeadline(t time.Time) error {
-	cc.in.deadline.set(t)
-	cc.write.set(t)
+	cc.in.Deadline.Set(t)
+	cc.write.Set(t)
 	return nil
 }
 
 // SetReadDeadline sets the deadline of Read.
 func (cc *CallConn) SetReadDeadline(t time.Time) error {
-	cc.in.deadline.set(t)
+	cc.in.Deadline.Set(t)
 	return nil
 }
 
 // SetWriteDeadline sets the deadline of Write.
 func (cc *CallConn) SetWriteDeadline(t time.Time) error {
-	cc.write.set(t)
+	cc.write.Set(t)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -189,7 +190,7 @@ func TestGSSThroughRelays(t *testing.T) {
 		if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%s: another record reached the server (%v)", g.name, err)
 		}
-		if n := reads() - before; n != 0 && n != uint64(len(want)-markSize) {
+		if n := reads() - before; n != 0 && n != uint64(len(want)-record.MarkSize) {
 			t.Errorf("%s: %d octets by RDMA Read", g.name, n)
 		}
 		want = markedRecord(g.answer(xid))

@@ -135,5 +135,5 @@ func (c *recordConn) disown() {
 func (c *recordConn) dropRecord() {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	c.w.drop()
+	c.w.Drop()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -16,7 +17,7 @@ import (
 // its XID, credential and verifier stay the same.
 type onwardCall struct {
 	cc   *CallConn
-	rec  *record // the call
+	rec  *record.Record // the call
 	call rpc.Call
 	item int         // octets of the largest eligible result, 0 for none
 	sink *mem.Buffer // where that is placed
@@ -26,7 +27,7 @@ type onwardCall struct {
 
 // parse describes the call in o.rec by b.
 func (o *onwardCall) parse(b chunks.Binding) error {
-	msg := o.rec.bytes()
+	msg := o.rec.Bytes()
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
 		return rpc.ErrNotACall
 	}
@@ -92,7 +93,7 @@ func (o *onwardCall) do() {
 		return
 	}
 	if err != nil {
-		o.cc.in.fail(err)
+		o.cc.in.Fail(err)
 		return
 	}
 	o.cc.answer(xid, o.record(&reply))
@@ -106,14 +107,14 @@ func (o *onwardCall) release() {
 	if o.refs.Add(-1) > 0 {
 		return
 	}
-	o.rec.buf.Release()
+	o.rec.Buf.Release()
 	if o.sink != nil {
 		o.sink.Release()
 	}
 }
 
 // record assembles a reply, with the item in its place.
-func (o *onwardCall) record(r *rpc.Reply) record {
+func (o *onwardCall) record(r *rpc.Reply) record.Record {
 	res, tail := r.Results, []byte(nil)
 	var item []byte
 	if r.Item != nil {
@@ -123,8 +124,8 @@ func (o *onwardCall) record(r *rpc.Reply) record {
 		}
 	}
 	n := r.Header.Size() + len(res) + len(item) + xdr.Pad(len(item)) + len(tail)
-	rec := record{buf: mem.Shared.Get(markSize + n), n: markSize + n}
-	b := xdr.AppendRecordMark(rec.buf.Data[:0], n, true)
+	rec := record.Record{Buf: mem.Shared.Get(record.MarkSize + n), Len: record.MarkSize + n}
+	b := xdr.AppendRecordMark(rec.Buf.Data[:0], n, true)
 	b = xdr.AppendReply(b, &r.Header)
 	b = append(b, res...)
 	b = append(b, item...)
@@ -134,9 +135,9 @@ func (o *onwardCall) record(r *rpc.Reply) record {
 }
 
 // systemErr is the record of a reply that only says SYSTEM_ERR.
-func systemErr(xid uint32) record {
+func systemErr(xid uint32) record.Record {
 	h := xdr.ReplyHeader{XID: xid, Accept: xdr.SystemErr}
-	rec := record{buf: mem.Shared.Get(minInline), n: markSize + h.Size()}
-	xdr.AppendReply(xdr.AppendRecordMark(rec.buf.Data[:0], h.Size(), true), &h)
+	rec := record.Record{Buf: mem.Shared.Get(minInline), Len: record.MarkSize + h.Size()}
+	xdr.AppendReply(xdr.AppendRecordMark(rec.Buf.Data[:0], h.Size(), true), &h)
 	return rec
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -30,12 +31,12 @@ type recordConn struct {
 	closed     bool                       // by the server
 	err        error                      // the connection is over
 	some       chan struct{}              // a hint that there is something to read
-	read       deadline
+	read       record.Deadline
 	calls      atomic.Int32 // backward calls that were written and not answered
 
 	wmu   sync.Mutex
-	w     recordAssembler
-	write deadline
+	w     record.Assembler
+	write record.Deadline
 }
 
 var _ net.Conn = (*recordConn)(nil)
@@ -43,7 +44,7 @@ var _ net.Conn = (*recordConn)(nil)
 // newRecordConn makes one of the connections as which conn appears.
 func newRecordConn(ls *lanes, conn net.Conn, maxPayload int) *recordConn {
 	c := &recordConn{rc: ls.rc, lanes: ls, conn: conn, pending: make(map[uint32]*responder.Call), some: make(chan struct{}, 1)}
-	c.w.max = maxPayload
+	c.w.Max = maxPayload
 	return c
 }
 
@@ -116,7 +117,7 @@ func (c *recordConn) Read(p []byte) (int, error) {
 		}
 		select {
 		case <-c.some:
-		case <-c.read.passed():
+		case <-c.read.Passed():
 			return 0, c.opErr("read", os.ErrDeadlineExceeded)
 		}
 	}
@@ -125,7 +126,7 @@ func (c *recordConn) Read(p []byte) (int, error) {
 // take copies the octets that are available.
 func (c *recordConn) take(p []byte) (n int, err error) {
 	select {
-	case <-c.read.passed():
+	case <-c.read.Passed():
 		return 0, c.opErr("read", os.ErrDeadlineExceeded)
 	default:
 	}
@@ -152,17 +153,17 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 func (c *recordConn) takeRecord(p []byte) (n int) {
 	x := c.head
 	msg := x.Message()
-	if c.off < markSize {
-		var mark [markSize]byte
+	if c.off < record.MarkSize {
+		var mark [record.MarkSize]byte
 		n = copy(p, xdr.AppendRecordMark(mark[:0], len(msg), true)[c.off:])
 		c.off += n
 	}
-	if c.off >= markSize {
-		k := copy(p[n:], msg[c.off-markSize:])
+	if c.off >= record.MarkSize {
+		k := copy(p[n:], msg[c.off-record.MarkSize:])
 		c.off += k
 		n += k
 	}
-	if c.off == markSize+len(msg) {
+	if c.off == record.MarkSize+len(msg) {
 		c.head, c.off = x.Next, 0
 		if x.Next = nil; c.head == nil {
 			c.tail = nil
@@ -172,14 +173,11 @@ func (c *recordConn) takeRecord(p []byte) (n int) {
 	return n
 }
 
-// markSize is the size of a record mark.
-const markSize = 4
-
 // Write takes octets of the records of replies, which it copies. It sends a reply when its record
 // is complete, and does not wait for the peer.
 func (c *recordConn) Write(p []byte) (int, error) {
 	select {
-	case <-c.write.passed():
+	case <-c.write.Passed():
 		return 0, c.opErr("write", os.ErrDeadlineExceeded)
 	default:
 	}
@@ -190,7 +188,7 @@ func (c *recordConn) Write(p []byte) (int, error) {
 	}
 	done := 0
 	for done < len(p) {
-		n, rec, err := c.w.add(p[done:])
+		n, rec, err := c.w.Add(p[done:])
 		done += n
 		if err != nil {
 			return done, c.opErr("write", err)
@@ -214,8 +212,8 @@ func (c *recordConn) failure() error {
 
 // reply sends the record in rec, which it takes, as the reply to the call with its XID. It drops a
 // reply without a call. If rec is a call, it is a backward call.
-func (c *recordConn) reply(rec *record) {
-	msg := rec.bytes()
+func (c *recordConn) reply(rec *record.Record) {
+	msg := rec.Bytes()
 	xid, typ, _ := xdr.PeekXID(msg)
 	if typ == xdr.MsgCall {
 		c.callBackward(rec)
@@ -228,7 +226,7 @@ func (c *recordConn) reply(rec *record) {
 		if !c.adopt(xid, msg) {
 			c.lanes.ctr.Dropped.Add(1)
 		}
-		rec.buf.Release()
+		rec.Buf.Release()
 		return
 	}
 	delete(c.pending, xid)
@@ -237,7 +235,7 @@ func (c *recordConn) reply(rec *record) {
 		x.Entry = nil
 		c.lanes.keep(e, msg)
 	}
-	x.Resp.Lend(rec.buf)
+	x.Resp.Lend(rec.Buf)
 	c.rc.Answer(x, msg)
 }
 
@@ -269,20 +267,20 @@ func (c *recordConn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
 // SetDeadline sets both deadlines.
 func (c *recordConn) SetDeadline(t time.Time) error {
-	c.read.set(t)
-	c.write.set(t)
+	c.read.Set(t)
+	c.write.Set(t)
 	return nil
 }
 
 // SetReadDeadline sets the deadline of Read.
 func (c *recordConn) SetReadDeadline(t time.Time) error {
-	c.read.set(t)
+	c.read.Set(t)
 	return nil
 }
 
 // SetWriteDeadline sets the deadline of Write, which never waits: only a deadline that has passed
 // has an effect.
 func (c *recordConn) SetWriteDeadline(t time.Time) error {
-	c.write.set(t)
+	c.write.Set(t)
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/internal/record"
 )
 
 // relayBuffer is how many octets Relay moves at a time in each direction.
@@ -54,7 +56,7 @@ type impatientWriter struct{ conn net.Conn }
 
 // Write implements io.Writer.
 func (w impatientWriter) Write(p []byte) (int, error) {
-	if err := w.conn.SetWriteDeadline(time.Now().Add(streamPatience)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(record.Patience)); err != nil {
 		return 0, err
 	}
 	return w.conn.Write(p)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -62,10 +63,10 @@ func TestSilentStreams(t *testing.T) {
 		}{
 			{"nothing", nil, 0, 10 * time.Second, false},
 			{"half a mark", whole[:2], 0, 10 * time.Second, false},
-			{"half a record", whole[:20], 0, streamPatience, false},
-			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, streamPatience, false},
-			{"octet by octet", append(xdr.AppendRecordMark(nil, 5000, true), call...), 0, streamPatience, true},
-			{"half a record after a pause", whole[:20], time.Hour, streamPatience, false},
+			{"half a record", whole[:20], 0, record.Patience, false},
+			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, record.Patience, false},
+			{"octet by octet", append(xdr.AppendRecordMark(nil, 5000, true), call...), 0, record.Patience, true},
+			{"half a record after a pause", whole[:20], time.Hour, record.Patience, false},
 		} {
 			a, b := rdmaptest.Pipe()
 			served := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -26,7 +27,7 @@ func TestRelayPeerDoesNotRead(t *testing.T) {
 		if err := <-over; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Relay: %v", err)
 		}
-		if d := time.Since(start); d != streamPatience {
+		if d := time.Since(start); d != record.Patience {
 			t.Errorf("given up after %v", d)
 		}
 		for _, c := range []net.Conn{client, server} {

@@ -13,19 +13,17 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// errTooBig is the cause of ReasonTooBig on a stream.
-var errTooBig = errors.New("record too large")
 
 // StreamClient is an RPC client over record-marked TCP (RFC 5531 Section 11), or
 // any other byte stream. It is safe for concurrent use. One goroutine reads.
 type StreamClient struct {
 	cfg  *Config
 	conn net.Conn
-	w    *recordWriter
+	w    *record.Writer
 	ctr  *count.Counters
 	back *streamConn // serves the calls of the backward direction; nil: none
 	xid  atomic.Uint32
@@ -79,7 +77,7 @@ func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 }
 
 func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
-	c := makeStreamClient(conn, &recordWriter{conn: conn}, cfg, new(count.Counters))
+	c := makeStreamClient(conn, &record.Writer{Conn: conn}, cfg, new(count.Counters))
 	if err := c.takeBackward(); err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
@@ -90,7 +88,7 @@ func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 }
 
 // makeStreamClient returns a client for which somebody else reads.
-func makeStreamClient(conn net.Conn, w *recordWriter, cfg *Config, ctr *count.Counters) *StreamClient {
+func makeStreamClient(conn net.Conn, w *record.Writer, cfg *Config, ctr *count.Counters) *StreamClient {
 	c := &StreamClient{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
 		done: make(chan struct{}), pending: make(map[uint32]*streamWait),
@@ -201,12 +199,12 @@ func (c *StreamClient) send(xid uint32, call *rpc.Call) error {
 	if len(call.MoreItems) > 0 {
 		flat := mem.Shared.Get(parts.Size(call))
 		defer flat.Release()
-		n, err := c.w.write(head, parts.AppendArgs(call, flat.Data[:0]), nil, nil)
+		n, err := c.w.Write(head, parts.AppendArgs(call, flat.Data[:0]), nil, nil)
 		c.ctr.Inline.Add(uint64(n))
 		return err
 	}
 	head = append(head, parts.Before(call)...)
-	n, err := c.w.write(head, call.Item, parts.Pad(call.Item), parts.After(call))
+	n, err := c.w.Write(head, call.Item, parts.Pad(call.Item), parts.After(call))
 	c.ctr.Inline.Add(uint64(n))
 	return err
 }
@@ -240,7 +238,7 @@ func (c *StreamClient) read() {
 	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
 	hint := minInline
 	for {
-		b, msg, err := readRecord(rr, &mem.Shared, hint)
+		b, msg, err := record.Read(rr, &mem.Shared, hint)
 		if err != nil {
 			if !c.shifts(err, br.Buffered()+len(rr.Buffered())) {
 				c.fail(err)

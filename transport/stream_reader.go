@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -30,10 +31,6 @@ const (
 	// maxEmpty limits the fragments without octets of a record. They are legal and useless: without a limit
 	// a peer could keep a reader busy with a record that never grows.
 	maxEmpty = 16
-
-	// streamPatience is how long a peer may take for the rest of a record that it has begun, or for
-	// reading one, besides the time that minRate allows.
-	streamPatience = 30 * time.Second
 )
 
 // errStuck ends a connection whose handlers wait for replies of its client, behind a call for which there
@@ -125,7 +122,7 @@ func (r *streamReader) await(n int) {
 	switch {
 	case n > r.br.Buffered():
 		r.armed = true
-		r.c.setReadDeadline(time.Now().Add(streamPatience + time.Duration(n/gate.MinRate)*time.Second))
+		r.c.setReadDeadline(time.Now().Add(record.Allowance(n)))
 	case n == 0 && r.armed:
 		r.armed = false
 		r.c.setReadDeadline(time.Time{})
@@ -150,7 +147,7 @@ func inRecord(err error) error {
 // mark takes a record mark (RFC 5531 Section 11). The octets that it announces are no more than a record
 // may have. The error is errToRDMA if an MPA Request comes in its place.
 func (r *streamReader) mark() (n int, last bool, err error) {
-	b, err := r.peek(markSize)
+	b, err := r.peek(record.MarkSize)
 	if err != nil {
 		return 0, false, err
 	}
@@ -160,9 +157,9 @@ func (r *streamReader) mark() (n int, last bool, err error) {
 	}
 	w := binary.BigEndian.Uint32(b)
 	if n, last = int(w&xdr.MaxFragment), w>>31 == 1; n > r.c.s.cfg.MaxPayload {
-		return 0, false, fmt.Errorf("%w: a record mark announces %d octets", errTooBig, n)
+		return 0, false, fmt.Errorf("%w: a record mark announces %d octets", record.ErrTooBig, n)
 	}
-	_, err = r.br.Discard(markSize)
+	_, err = r.br.Discard(record.MarkSize)
 	return n, last, err
 }
 
@@ -273,7 +270,7 @@ func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
 			return nil, inRecord(err)
 		}
 		if have+n > r.c.s.cfg.MaxPayload || empty > maxEmpty {
-			return nil, errTooBig
+			return nil, record.ErrTooBig
 		}
 	}
 }
@@ -317,7 +314,7 @@ func (r *streamReader) discard(n int, last bool) error {
 			return inRecord(err)
 		}
 		if have+n > r.c.s.cfg.MaxPayload || empty > maxEmpty {
-			return errTooBig
+			return record.ErrTooBig
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -28,7 +29,7 @@ type streamConn struct {
 	at    *execute.Origin
 	input io.Reader // conn, after the octets that were read from it before
 	peer  *admit.Peer
-	w     *recordWriter
+	w     *record.Writer
 	slots slots
 	wg    sync.WaitGroup
 	both  bool   // RDMA may be enabled between two records
@@ -69,7 +70,7 @@ func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler) error {
 // newStreamConn prepares a connection from which the octets in first have been read.
 func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 	c := &streamConn{
-		s: s, h: s.Handler, conn: conn, w: &recordWriter{conn: conn},
+		s: s, h: s.Handler, conn: conn, w: &record.Writer{Conn: conn},
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
 	if s.cfg.Backward.Credits > 0 {
@@ -273,9 +274,9 @@ func (x *streamCall) reply() {
 	case resp.HasResults() && len(resp.Items()) == 1: // send the data without a copy
 		it := resp.Items()[0]
 		head = append(head, resp.Results[:it.Pos]...)
-		n, err = c.w.write(head, it.Data, parts.Pad(it.Data), resp.Results[it.Pos:])
+		n, err = c.w.Write(head, it.Data, parts.Pad(it.Data), resp.Results[it.Pos:])
 	default:
-		n, err = c.w.write(resp.AppendResults(head), nil, nil, nil)
+		n, err = c.w.Write(resp.AppendResults(head), nil, nil, nil)
 	}
 	if err != nil {
 		c.s.ctr.Errors.Add(1)

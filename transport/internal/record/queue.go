@@ -1,4 +1,4 @@
-package transport
+package record
 
 import (
 	"io"
@@ -8,23 +8,24 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/peer"
 )
 
-// recordQueue holds records, including their marks, until they are read as a stream of octets. It
+// Queue holds records, including their marks, until they are read as a stream of octets. It
 // is safe for concurrent use.
-type recordQueue struct {
-	deadline deadline
+type Queue struct {
+	Deadline Deadline
 	wasRead  func() // called for each record that was completely read
 
 	mu   sync.Mutex
-	recs []record
+	recs []Record
 	off  int           // octets of recs[0] that were read
 	err  error         // why no more records will come
 	some chan struct{} // a hint that there is something to read
 }
 
-func (q *recordQueue) init(wasRead func()) { q.some, q.wasRead = make(chan struct{}, 1), wasRead }
+// Init makes the queue ready; wasRead is called for each record that was completely read.
+func (q *Queue) Init(wasRead func()) { q.some, q.wasRead = make(chan struct{}, 1), wasRead }
 
-// push queues a record, which it takes.
-func (q *recordQueue) push(rec record) {
+// Push queues a record, which it takes.
+func (q *Queue) Push(rec Record) {
 	q.mu.Lock()
 	over := q.err != nil
 	if !over {
@@ -32,14 +33,14 @@ func (q *recordQueue) push(rec record) {
 	}
 	q.mu.Unlock()
 	if over {
-		rec.buf.Release()
+		rec.Buf.Release()
 		return
 	}
 	q.hint()
 }
 
-// fail ends the stream after the queued records. The first error counts.
-func (q *recordQueue) fail(err error) {
+// Fail ends the stream after the queued records. The first error counts.
+func (q *Queue) Fail(err error) {
 	if err == nil {
 		err = io.EOF
 	}
@@ -52,17 +53,17 @@ func (q *recordQueue) fail(err error) {
 }
 
 // hint wakes one reader.
-func (q *recordQueue) hint() {
+func (q *Queue) hint() {
 	select {
 	case q.some <- struct{}{}:
 	default:
 	}
 }
 
-// read copies octets into p; it waits for the first one until the deadline.
-func (q *recordQueue) read(p []byte) (int, error) {
+// Read copies octets into p; it waits for the first one until the deadline.
+func (q *Queue) Read(p []byte) (int, error) {
 	for {
-		passed := q.deadline.passed()
+		passed := q.Deadline.Passed()
 		select {
 		case <-passed:
 			return 0, os.ErrDeadlineExceeded
@@ -80,15 +81,15 @@ func (q *recordQueue) read(p []byte) (int, error) {
 }
 
 // take copies the octets that are available.
-func (q *recordQueue) take(p []byte) (n int, err error) {
+func (q *Queue) take(p []byte) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n < len(p) && len(q.recs) > 0 {
 		rec := &q.recs[0]
-		k := copy(p[n:], rec.bytes()[q.off:])
+		k := copy(p[n:], rec.Bytes()[q.off:])
 		n += k
-		if q.off += k; q.off == rec.n {
-			rec.buf.Release()
+		if q.off += k; q.off == rec.Len {
+			rec.Buf.Release()
 			q.off, q.recs = 0, append(q.recs[:0], q.recs[1:]...)
 			q.wasRead()
 		}
@@ -106,12 +107,12 @@ func (q *recordQueue) take(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// drop releases the records that nobody will read.
-func (q *recordQueue) drop() {
+// Drop releases the records that nobody will read.
+func (q *Queue) Drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, rec := range q.recs {
-		rec.buf.Release()
+		rec.Buf.Release()
 	}
 	q.recs, q.off = nil, 0
 }

@@ -1,21 +1,21 @@
-package transport
+package record
 
 import (
 	"sync"
 	"time"
 )
 
-// deadline is a point in time that goroutines can wait for, and that can be moved. The zero value
+// Deadline is a point in time that goroutines can wait for, and that can be moved. The zero value
 // has no deadline. It is safe for concurrent use.
-type deadline struct {
+type Deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	ch    chan struct{} // closed when it has passed; nil until somebody looks
 	shut  bool          // ch is closed
 }
 
-// set moves the deadline; the zero time means none. It takes effect at once for goroutines that wait.
-func (d *deadline) set(t time.Time) {
+// Set moves the deadline; the zero time means none. It takes effect at once for goroutines that wait.
+func (d *Deadline) Set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil {
@@ -45,15 +45,15 @@ func (d *deadline) set(t time.Time) {
 }
 
 // pass closes ch. The caller holds d.mu.
-func (d *deadline) pass() {
+func (d *Deadline) pass() {
 	if !d.shut {
 		close(d.ch)
 		d.shut = true
 	}
 }
 
-// passed returns a channel that is closed when the deadline has passed.
-func (d *deadline) passed() <-chan struct{} {
+// Passed returns a channel that is closed when the deadline has passed.
+func (d *Deadline) Passed() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ch == nil {

@@ -1,4 +1,4 @@
-package transport
+package record_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -27,8 +28,8 @@ func fragments(records [][]byte, rnd *rand.Rand) (stream []byte) {
 	return stream
 }
 
-// TestRecordAssembler writes streams in random pieces: the same records come out.
-func TestRecordAssembler(t *testing.T) {
+// TestAssembler writes streams in random pieces: the same records come out.
+func TestAssembler(t *testing.T) {
 	const seed = 11
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -38,7 +39,7 @@ func TestRecordAssembler(t *testing.T) {
 			want = append(want, filled(rnd.IntN(9000)))
 		}
 		stream := fragments(want, rnd)
-		a := recordAssembler{max: 9000}
+		a := record.Assembler{Max: 9000}
 		var got [][]byte
 		for len(stream) > 0 {
 			piece := stream[:rnd.IntN(min(len(stream), 6000))+1]
@@ -53,22 +54,22 @@ func TestRecordAssembler(t *testing.T) {
 				t.Fatalf("record %d: %d octets, want %d", i, len(got[i]), len(want[i]))
 			}
 		}
-		a.drop()
+		a.Drop()
 	}
 }
 
 // assemble feeds one piece and returns the records it completes.
-func assemble(t testing.TB, a *recordAssembler, piece []byte) (got [][]byte) {
+func assemble(t testing.TB, a *record.Assembler, piece []byte) (got [][]byte) {
 	t.Helper()
 	for len(piece) > 0 {
-		n, rec, err := a.add(piece)
+		n, rec, err := a.Add(piece)
 		if err != nil || n <= 0 || n > len(piece) {
 			t.Fatalf("add: %d of %d octets, %v", n, len(piece), err)
 		}
 		piece = piece[n:]
 		if rec != nil {
-			got = append(got, append([]byte(nil), rec.bytes()...))
-			rec.buf.Release()
+			got = append(got, append([]byte(nil), rec.Bytes()...))
+			rec.Buf.Release()
 		}
 	}
 	return got
@@ -80,23 +81,23 @@ func TestRecordTooLarge(t *testing.T) {
 		append(xdr.AppendRecordMark(nil, 60, false), append(make([]byte, 60), xdr.AppendRecordMark(nil, 41, true)...)...),
 		{0xff, 0xff, 0xff, 0xff},
 	} {
-		a := recordAssembler{max: 100}
+		a := record.Assembler{Max: 100}
 		var err error
 		for len(stream) > 0 && err == nil {
 			var n int
-			n, _, err = a.add(stream)
+			n, _, err = a.Add(stream)
 			stream = stream[n:]
 		}
-		if !errors.Is(err, errTooBig) {
+		if !errors.Is(err, record.ErrTooBig) {
 			t.Errorf("error %v", err)
 		}
-		a.drop()
+		a.Drop()
 	}
 }
 
-// FuzzRecordAssembler checks that any octets in any pieces give the same records,
+// FuzzAssembler checks that any octets in any pieces give the same records,
 // and never more memory than the limit.
-func FuzzRecordAssembler(f *testing.F) {
+func FuzzAssembler(f *testing.F) {
 	f.Add(fragments([][]byte{filled(10), filled(0), filled(77)}, rand.New(rand.NewPCG(1, 1))), uint8(7))
 	f.Add([]byte{0, 0, 0, 0, 0x80, 0, 0, 1, 9}, uint8(1))
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff}, uint8(3))
@@ -112,23 +113,32 @@ func FuzzRecordAssembler(f *testing.F) {
 // drainRecords feeds stream in pieces and returns all records' octets and their
 // number.
 func drainRecords(stream []byte, step int) (all []byte, n int) {
-	a := recordAssembler{max: 4096}
-	defer a.drop()
+	a := record.Assembler{Max: 4096}
+	defer a.Drop()
 	for len(stream) > 0 {
 		piece := stream[:min(step, len(stream))]
 		stream = stream[len(piece):]
 		for len(piece) > 0 {
-			k, rec, err := a.add(piece)
+			k, rec, err := a.Add(piece)
 			if err != nil {
 				return all, n
 			}
 			piece = piece[k:]
 			if rec != nil {
-				all = append(all, rec.bytes()...)
-				rec.buf.Release()
+				all = append(all, rec.Bytes()...)
+				rec.Buf.Release()
 				n++
 			}
 		}
 	}
 	return all, n
+}
+
+// filled returns n octets of which any two neighbours differ.
+func filled(n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(i*7 + i>>8)
+	}
+	return p
 }

@@ -1,0 +1,66 @@
+// Package record has the records of RPC on byte streams (RFC 5531 Section 11): writing them, putting them together from
+// pieces, and queueing them for whoever reads them as a stream.
+package record
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// Patience is how long a peer may take for the rest of a record that it has begun, or for
+// reading one, besides the time that its octets may take.
+const Patience = 30 * time.Second
+
+// Allowance returns the time that a peer may take for n octets of a record.
+func Allowance(n int) time.Duration {
+	return Patience + time.Duration(n/gate.MinRate)*time.Second
+}
+
+// Writer writes records, each in one fragment and one system call. It is safe
+// for concurrent use.
+type Writer struct {
+	mu   sync.Mutex
+	Conn net.Conn
+	head []byte
+	vec  [4][]byte
+}
+
+// Write sends the record head + a + b + c. It borrows all of them until it returns.
+func (w *Writer) Write(head, a, b, c []byte) (int, error) {
+	n := len(head) + len(a) + len(b) + len(c)
+	if n > xdr.MaxFragment {
+		return 0, ErrTooBig
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.head = xdr.AppendRecordMark(w.head[:0], n, true)
+	w.head = append(w.head, head...)
+	w.vec = [4][]byte{w.head, a, b, c}
+	bufs := net.Buffers(w.vec[:])
+	if err := w.Conn.SetWriteDeadline(time.Now().Add(Allowance(n))); err != nil {
+		return 0, err
+	}
+	_, err := bufs.WriteTo(w.Conn)
+	w.vec = [4][]byte{}
+	return n, err
+}
+
+// Read reads one record into pooled memory. hint is the expected size.
+func Read(r *xdr.RecordReader, p *mem.Pool, hint int) (*mem.Buffer, []byte, error) {
+	b := p.Get(hint)
+	rec, err := r.Next(b.Data[:0])
+	if err != nil {
+		b.Release()
+		return nil, nil, err
+	}
+	if cap(rec) > len(b.Data) {
+		b.Release()
+		b = p.Adopt(rec)
+	}
+	return b, rec, nil
+}
