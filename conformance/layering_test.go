@@ -132,6 +132,11 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
+		name:    "transport/internal/stream",
+		may:     []string{"chunks", "xdr", "rdmap/mpa", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		modules: []string{"golang.org/x/sys"},
+	},
+	{
 		name:    "transport/internal/gate",
 		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/callid", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
 		modules: []string{"go.uber.org/zap"},

@@ -3,6 +3,8 @@ package transport
 import (
 	"net"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/internal/stream"
 )
 
 // ServedClient is a connection that a [Server] serves.
@@ -26,8 +28,8 @@ func (s *Server) Clients() []ServedClient {
 		case *rdmaServed:
 			st := c.rc.Conn.Stats()
 			list = append(list, ServedClient{Addr: c.addr, Network: "rdma", Since: since, OctetsIn: st.OctetsIn, OctetsOut: st.OctetsOut})
-		case *streamConn:
-			list = append(list, ServedClient{Addr: c.conn.RemoteAddr(), Network: "tcp", Since: since})
+		case *stream.Conn:
+			list = append(list, ServedClient{Addr: c.RemoteAddr(), Network: "tcp", Since: since})
 		}
 	}
 	return list

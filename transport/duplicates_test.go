@@ -344,8 +344,9 @@ func TestServerClosedDuplicate(t *testing.T) {
 	execute := func() {
 		go func() {
 			req := rpc.Request{CallHeader: xdr.CallHeader{XID: 7, Prog: testProg, Vers: testVers, Proc: blockCall.Proc}}
-			resp := responses.get()
-			defer responses.put(resp)
+			resp := new(rpc.Response)
+			resp.Reset()
+			defer resp.Release()
 			s.exec.Execute(context.Background(), s.Handler, &req, resp, nil) // its connection has not ended yet
 			answers <- resp.Stat
 		}()

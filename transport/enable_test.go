@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -50,13 +51,14 @@ func TestEnableRDMA(t *testing.T) {
 	if !bytes.Equal(d.Opaque(1<<20), p) {
 		t.Error("wrong octets came back")
 	}
+	from := s.Clients()[0].Addr
 	c, err := sc.EnableRDMA(testCtx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	sc.Close() // is not the connection's end
-	if c.Conn().LocalAddr().String() != sc.conn.LocalAddr().String() {
+	if c.Conn().LocalAddr().String() != from.String() {
 		t.Error("another connection")
 	}
 	sink := make([]byte, len(p))
@@ -66,10 +68,10 @@ func TestEnableRDMA(t *testing.T) {
 	if st := s.Stats(); st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) || st.Connections != 1 || st.Calls != 2 {
 		t.Errorf("server: %+v", st)
 	}
-	if err := try(t, sc, &nullCall); !errors.Is(err, errToRDMA) {
+	if err := try(t, sc, &nullCall); !errors.Is(err, stream.ErrToRDMA) {
 		t.Errorf("a call on the record-marked client: %v", err)
 	}
-	if _, err := sc.EnableRDMA(testCtx(t)); !errors.Is(err, errToRDMA) {
+	if _, err := sc.EnableRDMA(testCtx(t)); !errors.Is(err, stream.ErrToRDMA) {
 		t.Errorf("enabled twice: %v", err)
 	}
 }

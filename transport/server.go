@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -35,6 +36,7 @@ type Server struct {
 	ctr    count.Counters
 	gate   *gate.Gate
 	exec   *execute.Executor
+	stream *stream.Service
 	resp   *responder.Config
 
 	mu        sync.Mutex
@@ -46,8 +48,8 @@ type Server struct {
 
 // servedConn is a connection of either kind.
 type servedConn interface {
-	drain() // accepts no more calls; ends when the running ones are answered
-	abort() // ends now
+	Drain() // accepts no more calls; ends when the running ones are answered
+	Abort() // ends now
 }
 
 // init prepares s at first use.
@@ -65,6 +67,10 @@ func (s *Server) init() error {
 		s.resp = s.cfg.responder()
 		s.gate = gate.New(s.cfg.gate(), &s.ctr)
 		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.Handler, s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger)
+		s.stream = stream.NewService(s.ctx, s.cfg.stream(), &s.ctr, s.gate, s.exec, stream.Hooks{
+			Add:  func(c *stream.Conn) error { return s.addConn(c) },
+			Drop: func(c *stream.Conn) { s.dropConn(c) }, Closed: ErrServerClosed,
+		})
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[servedConn]time.Time)
 		s.idle = make(chan struct{})
@@ -188,7 +194,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	s.stop(servedConn.drain)
+	s.stop(servedConn.Drain)
 	select {
 	case <-s.idle:
 		s.cancel()
@@ -205,7 +211,7 @@ func (s *Server) Close() error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	s.stop(servedConn.abort) // first: the reply of a cancelled handler must not be sent
+	s.stop(servedConn.Abort) // first: the reply of a cancelled handler must not be sent
 	s.cancel()
 	return nil
 }

@@ -103,8 +103,8 @@ func (c *rdmaServed) leave() {
 	c.rc.Leave()
 }
 
-func (c *rdmaServed) drain() { c.rc.Drain() }
-func (c *rdmaServed) abort() { c.rc.Abort() }
+func (c *rdmaServed) Drain() { c.rc.Drain() }
+func (c *rdmaServed) Abort() { c.rc.Abort() }
 
 // Ended cancels the handlers of the connection.
 func (c *rdmaServed) Ended(error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -41,15 +42,14 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 	if string(first) == mpa.RequestKey[:peekSize] {
 		return s.serveConn(conn, first)
 	}
-	c := s.newStreamConn(conn, first)
-	c.both = true
-	if err := s.serveStreamConn(c); !errors.Is(err, errToRDMA) {
+	c := stream.NewConn(s.stream, s.Handler, conn, first, true)
+	if err := c.Serve(); !errors.Is(err, stream.ErrToRDMA) {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return rpc.AsOpError(rpc.OpServe, peer.Addr(conn), err)
 	}
-	return s.serveConn(conn, c.ahead)
+	return s.serveConn(conn, c.Ahead())
 }
 
 // peek reads the first octets of a connection, which counts as one meanwhile.
@@ -77,5 +77,5 @@ func (s *Server) peek(conn net.Conn) ([]byte, error) {
 // peekedConn is a connection whose protocol is not known yet.
 type peekedConn struct{ conn net.Conn }
 
-func (c *peekedConn) drain() { c.abort() }
-func (c *peekedConn) abort() { _ = c.conn.Close() }
+func (c *peekedConn) Drain() { c.Abort() }
+func (c *peekedConn) Abort() { _ = c.conn.Close() }

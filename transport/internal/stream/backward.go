@@ -1,4 +1,4 @@
-package transport
+package stream
 
 import (
 	"context"
@@ -22,21 +22,16 @@ const maxBackwardRecords = 1024
 // errBackwardFlood ends a connection that brings more.
 var errBackwardFlood = errors.New("transport: the server has too many backward calls in flight")
 
-// takeBackward prepares c for backward calls, if it is configured for them.
-func (c *StreamClient) takeBackward() error {
-	s, err := c.cfg.backwardServer()
-	if s == nil || err != nil {
-		return err
-	}
-	c.back = &streamConn{
-		s: s, h: s.Handler, conn: c.conn, w: c.w, slots: newSlots(c.cfg.Backward.Credits), stopped: c.done,
-	}
+// ServeBackward serves the backward calls with h and what s has. stop ends its handlers. It comes before Start.
+func (c *Client) ServeBackward(s *Service, h rpc.Handler, stop context.CancelFunc) (err error) {
+	c.stop = stop
+	c.back = &Conn{s: s, h: h, conn: c.conn, w: c.w, slots: newSlots(s.cfg.BackwardCredits), stopped: c.done}
 	c.back.peer, err = s.gate.Enter(c.conn.RemoteAddr(), nil)
 	return err
 }
 
 // called runs a backward call, which takes b.
-func (c *StreamClient) called(b *mem.Buffer, msg []byte) {
+func (c *Client) called(b *mem.Buffer, msg []byte) {
 	if c.back.waiting.Add(1) > maxBackwardRecords {
 		b.Release()
 		c.fail(errBackwardFlood)
@@ -50,7 +45,7 @@ func (c *StreamClient) called(b *mem.Buffer, msg []byte) {
 			c.back.wg.Done()
 			return
 		}
-		x := &streamCall{c: c.back, b: b, hold: c.back.peer.Ticket()}
+		x := &pendingCall{c: c.back, b: b, hold: c.back.peer.Ticket()}
 		if x.received(msg) {
 			x.serve()
 		}
@@ -59,17 +54,17 @@ func (c *StreamClient) called(b *mem.Buffer, msg []byte) {
 
 // ownsConn reports whether the connection belongs to c, which it does not in the backward direction of
 // a server.
-func (c *StreamClient) ownsConn() bool { return c.permits == nil }
+func (c *Client) ownsConn() bool { return c.permits == nil }
 
 // addStats adds the served backward calls.
-func (c *streamConn) addStats(s *rpc.Stats) {
+func (c *Conn) addStats(s *rpc.Stats) {
 	if c != nil {
 		s.BackwardCalls, s.BackwardReplies = c.s.ctr.Calls.Load(), c.s.ctr.Replies.Load()
 	}
 }
 
 // backwardCaller makes the requester of the backward direction at its first use.
-func (c *streamConn) backwardCaller() (rpc.Caller, error) {
+func (c *Conn) backwardCaller() (rpc.Caller, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.caller != nil {
@@ -78,21 +73,21 @@ func (c *streamConn) backwardCaller() (rpc.Caller, error) {
 	if c.gone {
 		return nil, rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), net.ErrClosed)
 	}
-	c.caller = makeStreamClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
-	c.caller.permits = make(chan struct{}, c.s.cfg.Backward.Credits)
+	c.caller = newClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
+	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
 	c.caller.slots = &c.slots
 	return c.caller, nil
 }
 
 // calling returns the requester of the backward direction, nil if it was not used.
-func (c *streamConn) calling() *StreamClient {
+func (c *Conn) calling() *Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.caller
 }
 
 // room waits until a backward call may be made over a record-marked connection.
-func (c *StreamClient) room(ctx context.Context) error {
+func (c *Client) room(ctx context.Context) error {
 	if c.permits == nil {
 		return nil
 	}
@@ -112,7 +107,7 @@ func (c *StreamClient) room(ctx context.Context) error {
 }
 
 // leaveRoom undoes room.
-func (c *StreamClient) leaveRoom() {
+func (c *Client) leaveRoom() {
 	if c.permits != nil {
 		<-c.permits
 		c.slots.back()
@@ -121,7 +116,7 @@ func (c *StreamClient) leaveRoom() {
 
 // expects returns how many octets the reply to a call may have: what the call allows, or as many as an
 // inline reply over RDMA if it does not say. It returns -1 if no call waits for it. c may be nil.
-func (c *StreamClient) expects(xid uint32) int {
+func (c *Client) expects(xid uint32) int {
 	if c == nil {
 		return -1
 	}
@@ -134,7 +129,7 @@ func (c *StreamClient) expects(xid uint32) int {
 }
 
 // refuse ends the call, if there is one, whose reply is larger than it allows.
-func (c *StreamClient) refuse(xid uint32) {
+func (c *Client) refuse(xid uint32) {
 	if c == nil {
 		return
 	}
@@ -143,12 +138,12 @@ func (c *StreamClient) refuse(xid uint32) {
 	if w := c.pending[xid]; w != nil {
 		delete(c.pending, xid)
 		c.settle()
-		w.reply <- streamReply{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: record.ErrTooBig}}
+		w.reply <- arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: record.ErrTooBig}}
 	}
 }
 
 // endBackward fails the backward calls without a reply, because nobody reads anymore.
-func (c *streamConn) endBackward(err error) {
+func (c *Conn) endBackward(err error) {
 	c.mu.Lock()
 	c.gone = true
 	caller := c.caller
@@ -163,7 +158,7 @@ func (c *streamConn) endBackward(err error) {
 }
 
 // end fails the calls in flight, and all later ones.
-func (c *StreamClient) end(err error) {
+func (c *Client) end(err error) {
 	c.mu.Lock()
 	if c.err == nil {
 		c.err = err

@@ -1,4 +1,4 @@
-package transport
+package stream
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// streamConn is the server's end of a record-marked connection. One goroutine reads and runs short
+// Conn is the server's end of a record-marked connection. One goroutine reads and runs short
 // calls; the others have goroutines of their own.
-type streamConn struct {
-	s     *Server
+type Conn struct {
+	s     *Service
 	h     rpc.Handler
 	conn  net.Conn
 	at    *execute.Origin
@@ -46,34 +46,20 @@ type streamConn struct {
 	mu       sync.Mutex
 	draining bool
 	gone     bool
-	cut      error         // why the connection was cut
-	caller   *StreamClient // of the backward direction, once it was used
+	cut      error   // why the connection was cut
+	caller   *Client // of the backward direction, once it was used
 }
 
-var _ admit.Mover = (*streamConn)(nil)
+var _ admit.Mover = (*Conn)(nil)
 
-// ServeStreamConn takes conn and serves record-marked RPC on it until the stream ends and all
-// calls are answered. It returns nil if the peer ends the stream in an orderly way.
-func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamOf(conn, s.Handler) }
-
-// serveStreamOf is ServeStreamConn with another handler.
-func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler) error {
-	if err := s.init(); err != nil {
-		_ = conn.Close() // the error above says more
-		return err
-	}
-	c := s.newStreamConn(conn, nil)
-	c.h = h
-	return s.serveStreamConn(c)
-}
-
-// newStreamConn prepares a connection from which the octets in first have been read.
-func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
-	c := &streamConn{
-		s: s, h: s.Handler, conn: conn, w: &record.Writer{Conn: conn},
+// NewConn returns a connection to serve, from which the octets in first have been read. With both, RDMA may be
+// enabled between two records.
+func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) *Conn {
+	c := &Conn{
+		s: s, h: h, conn: conn, w: &record.Writer{Conn: conn}, both: both,
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
-	if s.cfg.Backward.Credits > 0 {
+	if s.cfg.BackwardCredits > 0 {
 		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
 	c.input = conn
@@ -83,8 +69,10 @@ func (s *Server) newStreamConn(conn net.Conn, first []byte) *streamConn {
 	return c
 }
 
-// serveStreamConn serves c until its stream ends, or until RDMA is enabled; then the error is errToRDMA.
-func (s *Server) serveStreamConn(c *streamConn) error {
+// Serve serves the connection until its stream ends, or until RDMA is enabled; then the error is ErrToRDMA, and the
+// connection stays open.
+func (c *Conn) Serve() error {
+	s := c.s
 	keep := false
 	defer func() {
 		if !keep {
@@ -96,11 +84,11 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 		return rpc.AsOpError(rpc.OpAccept, peer.Addr(c.conn), err)
 	}
 	defer c.peer.Leave()
-	if err := s.addConn(c); err != nil {
+	if err := s.hooks.Add(c); err != nil {
 		return err
 	}
 	s.ctr.Accepted.Add(1)
-	defer s.dropConn(c)
+	defer s.hooks.Drop(c)
 	c.at = s.exec.Enter(c.conn)
 	defer s.exec.Leave(c.at)
 	begun := time.Now()
@@ -109,9 +97,9 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		s.gate.Went(peer.Addr(c.conn), "tcp", begun, ErrServerClosed)
+		s.gate.Went(peer.Addr(c.conn), "tcp", begun, s.hooks.Closed)
 		return nil
-	case errors.Is(err, errToRDMA):
+	case errors.Is(err, ErrToRDMA):
 		s.gate.Went(peer.Addr(c.conn), "tcp", begun, err)
 		keep = true
 		return err
@@ -121,9 +109,15 @@ func (s *Server) serveStreamConn(c *streamConn) error {
 	return err
 }
 
+// Ahead returns the octets that were read after the last record, when Serve has returned ErrToRDMA.
+func (c *Conn) Ahead() []byte { return c.ahead }
+
+// RemoteAddr returns the address of the client.
+func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
 // ended tells all who wait that nobody reads anymore, and returns why. It runs in the goroutine that has read
 // last: the one that began may be in a handler that waits for a reply.
-func (c *streamConn) ended(err error) error {
+func (c *Conn) ended(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok && !e.Timeout() {
 		c.at.End()
 	}
@@ -138,14 +132,14 @@ func (c *streamConn) ended(err error) error {
 }
 
 // Read reads from the peer.
-func (c *streamConn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.input.Read(p)
 	c.in.Add(uint64(n))
 	return n, err
 }
 
 // Moved implements admit.Mover.
-func (c *streamConn) Moved(f admit.Flow) uint64 {
+func (c *Conn) Moved(f admit.Flow) uint64 {
 	if f == admit.Arriving {
 		return c.in.Load()
 	}
@@ -156,20 +150,20 @@ func (c *streamConn) Moved(f admit.Flow) uint64 {
 }
 
 // Cut implements admit.Mover.
-func (c *streamConn) Cut(f admit.Flow) {
+func (c *Conn) Cut(f admit.Flow) {
 	c.mu.Lock()
 	if c.cut = gate.ErrUnread; f == admit.Arriving {
 		c.cut = errHalfRecord
 	}
 	c.mu.Unlock()
-	c.abort()
+	c.Abort()
 }
 
 // errHalfRecord ends a connection that keeps a call waiting by the rest of its record.
 var errHalfRecord = &rpc.SlowPeerError{What: "began a record and does not finish it, or too slowly"}
 
 // setReadDeadline sets the read deadline, unless drain has set one.
-func (c *streamConn) setReadDeadline(t time.Time) {
+func (c *Conn) setReadDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.draining {
@@ -177,9 +171,9 @@ func (c *streamConn) setReadDeadline(t time.Time) {
 	}
 }
 
-// streamCall is one call from its record to its reply.
-type streamCall struct {
-	c    *streamConn
+// pendingCall is one call from its record to its reply.
+type pendingCall struct {
+	c    *Conn
 	b    *mem.Buffer // the record
 	hold admit.Ticket
 	room int // octets of hold for the reply
@@ -191,7 +185,7 @@ type streamCall struct {
 
 // replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
 // every call needs. Where the binding does not know, it is what the replies to such calls have taken.
-func (x *streamCall) replyOctets(head []byte) int {
+func (x *pendingCall) replyOctets(head []byte) int {
 	d := xdr.NewDecoder(head)
 	if x.req.CallHeader.Parse(&d) != nil {
 		return 0
@@ -211,7 +205,7 @@ func (x *streamCall) replyOctets(head []byte) int {
 }
 
 // received parses a record as a call. It returns false if it is none; then x has ended.
-func (x *streamCall) received(msg []byte) bool {
+func (x *pendingCall) received(msg []byte) bool {
 	c := x.c
 	x.rsp = responses.get()
 	x.req = rpc.Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", Backward: c.backward}
@@ -226,11 +220,11 @@ func (x *streamCall) received(msg []byte) bool {
 }
 
 // serve runs the call and sends its reply.
-func (x *streamCall) serve() {
+func (x *pendingCall) serve() {
 	s := x.c.s
 	begun := time.Now()
 	answer := s.exec.Execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
-	x.pace().Ran(time.Since(begun), s.cfg.Reading.HandlerLimit)
+	x.pace().Ran(time.Since(begun), s.cfg.HandlerLimit)
 	if answer {
 		x.reply()
 	}
@@ -238,10 +232,10 @@ func (x *streamCall) serve() {
 	x.end()
 }
 
-func (x *streamCall) pace() *execute.Pace { return x.c.s.exec.PaceOf(x.c.h, &x.req) }
+func (x *pendingCall) pace() *execute.Pace { return x.c.s.exec.PaceOf(x.c.h, &x.req) }
 
 // end releases what a call holds.
-func (x *streamCall) end() {
+func (x *pendingCall) end() {
 	if x.rsp != nil {
 		responses.put(x.rsp)
 	}
@@ -254,7 +248,7 @@ func (x *streamCall) end() {
 }
 
 // reply sends the reply's record; an error of the socket ends the connection.
-func (x *streamCall) reply() {
+func (x *pendingCall) reply() {
 	c, resp := x.c, x.rsp
 	size := resp.Size()
 	if size > smallRecord {
@@ -263,7 +257,7 @@ func (x *streamCall) reply() {
 	if size > smallRecord || x.hold.Octets() > 0 {
 		c.s.gate.Awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
 	}
-	hb := mem.Shared.Get(minInline)
+	hb := mem.Shared.Get(smallBuffer)
 	defer hb.Release()
 	h := resp.Header(x.req.XID)
 	head := xdr.AppendReply(hb.Data[:0], &h)
@@ -288,14 +282,14 @@ func (x *streamCall) reply() {
 	c.s.ctr.Inline.Add(uint64(n))
 }
 
-func (c *streamConn) isDraining() bool {
+func (c *Conn) isDraining() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.draining
 }
 
-// drain stops reading; calls that have been read are answered.
-func (c *streamConn) drain() {
+// Drain stops reading; calls that have been read are answered.
+func (c *Conn) Drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.draining = true
@@ -303,8 +297,8 @@ func (c *streamConn) drain() {
 	c.stop.Do(func() { close(c.stopped) })
 }
 
-// abort closes the connection.
-func (c *streamConn) abort() {
+// Abort closes the connection.
+func (c *Conn) Abort() {
 	_ = c.conn.Close()
 	c.stop.Do(func() { close(c.stopped) })
 }

@@ -1,4 +1,4 @@
-package transport
+package stream
 
 import (
 	"bufio"
@@ -37,10 +37,10 @@ const (
 // is no memory.
 var errStuck = errors.New("transport: a call for which there is no memory stands before the replies that handlers of this connection wait for")
 
-// streamReader reads the records of a streamConn. It belongs to one goroutine at a time. That runs a
+// reader reads the records of a Conn. It belongs to one goroutine at a time. That runs a
 // short call itself; if the call takes too long all the same, the watchdog gives the reader to another.
-type streamReader struct {
-	c     *streamConn
+type reader struct {
+	c     *Conn
 	br    *bufio.Reader
 	armed bool       // a read deadline is set
 	over  chan error // the end of the stream
@@ -55,14 +55,14 @@ type streamReader struct {
 const dogRest = 10 * time.Millisecond
 
 // read reads until the stream ends, or until RDMA is enabled.
-func (c *streamConn) read() error {
-	r := &streamReader{c: c, br: bufio.NewReaderSize(c, readAhead), over: make(chan error, 1)}
+func (c *Conn) read() error {
+	r := &reader{c: c, br: bufio.NewReaderSize(c, readAhead), over: make(chan error, 1)}
 	r.run()
 	return <-r.over
 }
 
 // run reads until the stream ends or the reader is given to another goroutine.
-func (r *streamReader) run() {
+func (r *reader) run() {
 	for {
 		x, err := r.next()
 		if err != nil {
@@ -80,7 +80,7 @@ func (r *streamReader) run() {
 }
 
 // next reads a record. It returns a call that has been admitted, or nil if it was no call.
-func (r *streamReader) next() (*streamCall, error) {
+func (r *reader) next() (*pendingCall, error) {
 	r.await(0) // between two records a peer may be silent for as long as it likes
 	if _, err := r.br.Peek(1); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (r *streamReader) next() (*streamCall, error) {
 	if ok && typ == xdr.MsgReply && r.c.backward != nil {
 		return nil, r.reply(xid, n, last)
 	}
-	x := &streamCall{c: r.c, hold: r.c.peer.Ticket()}
+	x := &pendingCall{c: r.c, hold: r.c.peer.Ticket()}
 	if err := r.admit(x, head, n, last); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (r *streamReader) next() (*streamCall, error) {
 }
 
 // await limits the time for the n octets that are read next, unless they have come already.
-func (r *streamReader) await(n int) {
+func (r *reader) await(n int) {
 	switch {
 	case n > r.br.Buffered():
 		r.armed = true
@@ -130,7 +130,7 @@ func (r *streamReader) await(n int) {
 }
 
 // peek returns the next n octets without taking them.
-func (r *streamReader) peek(n int) ([]byte, error) {
+func (r *reader) peek(n int) ([]byte, error) {
 	r.await(n)
 	b, err := r.br.Peek(n)
 	return b, inRecord(err)
@@ -146,14 +146,14 @@ func inRecord(err error) error {
 
 // mark takes a record mark (RFC 5531 Section 11). The octets that it announces are no more than a record
 // may have. The error is errToRDMA if an MPA Request comes in its place.
-func (r *streamReader) mark() (n int, last bool, err error) {
+func (r *reader) mark() (n int, last bool, err error) {
 	b, err := r.peek(record.MarkSize)
 	if err != nil {
 		return 0, false, err
 	}
-	if r.c.both && string(b) == mpa.RequestKey[:peekSize] {
+	if r.c.both && string(b) == mpa.RequestKey[:record.MarkSize] {
 		r.c.ahead = bytes.Clone(buffered(r.br))
-		return 0, false, errToRDMA
+		return 0, false, ErrToRDMA
 	}
 	w := binary.BigEndian.Uint32(b)
 	if n, last = int(w&xdr.MaxFragment), w>>31 == 1; n > r.c.s.cfg.MaxPayload {
@@ -166,7 +166,7 @@ func (r *streamReader) mark() (n int, last bool, err error) {
 // admit waits until there is a slot and memory for a call, of which head is the beginning and n octets are
 // announced: for the record, if it is large, for the call, and for the reply. Meanwhile the peer waits in
 // its socket, so nothing that it has sent takes memory. What small records need is part of the connection.
-func (r *streamReader) admit(x *streamCall, head []byte, n int, last bool) error {
+func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 	c := r.c
 	if !c.slots.take(c.stopped) {
 		return io.EOF
@@ -201,7 +201,7 @@ func (r *streamReader) admit(x *streamCall, head []byte, n int, last bool) error
 const smallRecord = 4 << 10
 
 // wait waits for the memory of a call.
-func (r *streamReader) wait(x *streamCall, want int) error {
+func (r *reader) wait(x *pendingCall, want int) error {
 	c := r.c
 	r.await(0) // it is we who are slow
 	granted := make(grant, 1)
@@ -238,7 +238,7 @@ type grant chan struct{}
 func (g grant) Granted() { g <- struct{}{} }
 
 // body reads the octets of a record, of which the first n are announced.
-func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
+func (r *reader) body(x *pendingCall, n int, last bool) ([]byte, error) {
 	x.b = mem.Shared.Get(n)
 	if x.hold.Octets() > 0 && n > r.br.Buffered() {
 		r.c.s.gate.Awaits(&x.hold, admit.Arriving, 0)
@@ -277,7 +277,7 @@ func (r *streamReader) body(x *streamCall, n int, last bool) ([]byte, error) {
 
 // reply passes the reply to a backward call on. It takes memory without waiting for it, up to what the call
 // has allowed, because a handler that holds memory may wait for it. Other replies take none.
-func (r *streamReader) reply(xid uint32, n int, last bool) error {
+func (r *reader) reply(xid uint32, n int, last bool) error {
 	c := r.c
 	caller := c.calling()
 	if caller == nil || !last || n > caller.expects(xid) {
@@ -297,7 +297,7 @@ func (r *streamReader) reply(xid uint32, n int, last bool) error {
 }
 
 // discard reads the rest of a record.
-func (r *streamReader) discard(n int, last bool) error {
+func (r *reader) discard(n int, last bool) error {
 	for have, empty := n, 0; ; have += n {
 		r.await(n)
 		if _, err := r.br.Discard(n); err != nil {
@@ -319,17 +319,17 @@ func (r *streamReader) discard(n int, last bool) error {
 	}
 }
 
-// isShort reports whether a call may run in the goroutine that reads; see rdmaServed.dispatch.
-func (r *streamReader) isShort(x *streamCall) bool {
+// isShort reports whether a call may run in the goroutine that reads; see the Dispatch of an RDMA connection.
+func (r *reader) isShort(x *pendingCall) bool {
 	s := r.c.s
-	if s.cfg.Reading.HandlerLimit <= 0 || r.here.Load() || s.exec.Duplicates.Running(&x.req) {
+	if s.cfg.HandlerLimit <= 0 || r.here.Load() || s.exec.Duplicates.Running(&x.req) {
 		return false
 	}
-	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().Short(s.cfg.Reading.HandlerLimit)
+	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().Short(s.cfg.HandlerLimit)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.
-func (r *streamReader) runHere(x *streamCall) bool {
+func (r *reader) runHere(x *pendingCall) bool {
 	r.here.Store(true)
 	s := r.calls.Add(1)
 	if !r.dog.Load() && r.dog.CompareAndSwap(false, true) {
@@ -342,7 +342,7 @@ func (r *streamReader) runHere(x *streamCall) bool {
 
 // look is the watchdog. It gives the reader of a call that it has seen before to another goroutine, and
 // rests when there were no calls since it last looked.
-func (r *streamReader) look() {
+func (r *reader) look() {
 	s := r.calls.Load()
 	running, same := s&1 == 1, s == r.seen
 	r.seen = s
@@ -353,7 +353,7 @@ func (r *streamReader) look() {
 			go r.run()
 		}
 	case running:
-		time.AfterFunc(r.c.s.cfg.Reading.HandlerLimit, r.look)
+		time.AfterFunc(r.c.s.cfg.HandlerLimit, r.look)
 		return
 	case !same:
 		time.AfterFunc(dogRest, r.look)

@@ -1,4 +1,4 @@
-package transport
+package stream
 
 import (
 	"context"
@@ -14,15 +14,13 @@ import (
 // Section 3): "the resulting shift in framing must occur between distinct RPC messages,
 // and in concert with the transport".
 
-// errToRDMA ends the record-marked part of a connection: an MPA Request follows, or will follow.
-var errToRDMA = errors.New("transport: RDMA is enabled on this connection")
+// ErrToRDMA ends the record-marked part of a connection: an MPA Request follows, or will follow.
+var ErrToRDMA = errors.New("transport: RDMA is enabled on this connection")
 
-// EnableRDMA turns the connection into an RPC-over-RDMA connection, which the returned client
-// uses. The server must support that ([Server.ServeShared]). EnableRDMA waits for the replies to
-// the outstanding calls, including cancelled ones; new calls fail. On an error the connection is
-// closed, except when ctx ends during that wait. Once EnableRDMA has returned nil, the
-// record-marked client must not be used anymore.
-func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
+// Handover ends the record-marked part of the connection, and returns it. It waits for the replies to the outstanding
+// calls, including cancelled ones; new calls fail. On an error the connection is closed, except when ctx ends during
+// that wait.
+func (c *Client) Handover(ctx context.Context) (net.Conn, error) {
 	if err := c.quiesce(ctx); err != nil {
 		return nil, rpc.AsOpError(rpc.OpDial, peer.Addr(c.conn), err)
 	}
@@ -32,7 +30,7 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err == nil {
 		err = c.conn.SetDeadline(time.Time{})
 	}
-	if cause := c.Err(); !errors.Is(cause, errToRDMA) {
+	if cause := c.Err(); !errors.Is(cause, ErrToRDMA) {
 		return nil, rpc.AsOpError(rpc.OpDial, peer.Addr(c.conn), cause)
 	}
 	if err != nil {
@@ -40,17 +38,17 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 		return nil, rpc.AsOpError(rpc.OpDial, peer.Addr(c.conn), err)
 	}
 	c.ctr.Conns.Store(0)
-	return newClient(ctx, c.conn, peer.Addr(c.conn), c.cfg)
+	return c.conn, nil
 }
 
 // quiesce refuses new calls and waits until no reply is outstanding.
-func (c *StreamClient) quiesce(ctx context.Context) error {
+func (c *Client) quiesce(ctx context.Context) error {
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
 		return c.err
 	}
-	c.err = errToRDMA
+	c.err = ErrToRDMA
 	settled := make(chan struct{})
 	c.settled = settled
 	if c.owed == 0 {
@@ -66,14 +64,14 @@ func (c *StreamClient) quiesce(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(c.err, errToRDMA) {
+	if errors.Is(c.err, ErrToRDMA) {
 		c.err, c.settled = nil, nil
 	}
 	return context.Cause(ctx)
 }
 
 // settle counts a reply that has come. The caller holds c.mu.
-func (c *StreamClient) settle() {
+func (c *Client) settle() {
 	if c.owed--; c.owed == 0 && c.settled != nil {
 		close(c.settled)
 	}
@@ -82,10 +80,10 @@ func (c *StreamClient) settle() {
 // shifts reports whether the reader's error is the wake-up of EnableRDMA, after which the
 // connection lives on. ahead octets were read that are not a record: if a server sends something
 // after its last reply, the connection is lost.
-func (c *StreamClient) shifts(err error, ahead int) bool {
+func (c *Client) shifts(err error, ahead int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ne, ok := errors.AsType[net.Error](err)
-	c.shifted = ok && ne.Timeout() && ahead == 0 && errors.Is(c.err, errToRDMA) && c.owed == 0
+	c.shifted = ok && ne.Timeout() && ahead == 0 && errors.Is(c.err, ErrToRDMA) && c.owed == 0
 	return c.shifted
 }

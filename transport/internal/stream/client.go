@@ -1,4 +1,4 @@
-package transport
+package stream
 
 import (
 	"bufio"
@@ -18,14 +18,15 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// StreamClient is an RPC client over record-marked TCP (RFC 5531 Section 11), or
+// Client is an RPC client over record-marked TCP (RFC 5531 Section 11), or
 // any other byte stream. It is safe for concurrent use. One goroutine reads.
-type StreamClient struct {
-	cfg  *Config
+type Client struct {
+	cfg  Config
 	conn net.Conn
 	w    *record.Writer
 	ctr  *count.Counters
-	back *streamConn // serves the calls of the backward direction; nil: none
+	back *Conn              // serves the calls of the backward direction; nil: none
+	stop context.CancelFunc // of its handlers
 	xid  atomic.Uint32
 	done chan struct{} // closed when the reader has ended
 
@@ -33,72 +34,49 @@ type StreamClient struct {
 	slots   *slots        // of the connection there
 
 	mu      sync.Mutex
-	pending map[uint32]*streamWait
+	pending map[uint32]*waiter
 	owed    int           // outstanding replies, including those to cancelled calls
 	settled chan struct{} // closed when there are none, for EnableRDMA; nil: nobody waits
 	shifted bool          // the connection now belongs to another client
 	err     error
 }
 
-// streamReply is a record on its way to the caller, which owns buf.
-type streamReply struct {
+// arrived is a record on its way to the caller, which owns buf.
+type arrived struct {
 	buf *mem.Buffer
 	msg []byte
 	err error // instead: the reply was not read
 }
 
-// streamWait is a call that waits for its reply.
-type streamWait struct {
-	reply chan streamReply
+// waiter is a call that waits for its reply.
+type waiter struct {
+	reply chan arrived
 	most  int // octets of the reply
 }
 
-// DialStream connects to an ONC RPC server over TCP. network is "tcp", "tcp4",
-// "tcp6" or "unix".
-func DialStream(ctx context.Context, network, addr string, cfg *Config) (*StreamClient, error) {
-	c, err := cfg.fill()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := dialNet(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return newStreamClient(conn, c)
+// NewClient returns a client of conn; Start is next.
+func NewClient(conn net.Conn, cfg Config) *Client {
+	return newClient(conn, &record.Writer{Conn: conn}, cfg, new(count.Counters))
 }
 
-// NewStreamClient takes conn and makes record-marked RPC calls on it.
-func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
-	c, err := cfg.fill()
-	if err != nil {
-		return nil, err
-	}
-	return newStreamClient(conn, c)
-}
-
-func newStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
-	c := makeStreamClient(conn, &record.Writer{Conn: conn}, cfg, new(count.Counters))
-	if err := c.takeBackward(); err != nil {
-		_ = conn.Close() // nothing was sent on it
-		return nil, err
-	}
+// Start reads, in a goroutine.
+func (c *Client) Start() {
 	c.ctr.Conns.Store(1)
 	go c.read()
-	return c, nil
 }
 
-// makeStreamClient returns a client for which somebody else reads.
-func makeStreamClient(conn net.Conn, w *record.Writer, cfg *Config, ctr *count.Counters) *StreamClient {
-	c := &StreamClient{
+// newClient returns a client for which somebody else reads.
+func newClient(conn net.Conn, w *record.Writer, cfg Config, ctr *count.Counters) *Client {
+	c := &Client{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
-		done: make(chan struct{}), pending: make(map[uint32]*streamWait),
+		done: make(chan struct{}), pending: make(map[uint32]*waiter),
 	}
 	c.xid.Store(rand.Uint32())
 	return c
 }
 
 // Do implements [rpc.Caller].
-func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	defer parts.Freed(call) // everything that was written is in the kernel
 	if err := parts.Check(call, c.cfg.MaxPayload); err != nil {
@@ -114,8 +92,8 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 	}
 	defer c.leaveRoom()
 	xid := c.nextXID(call.Resend)
-	ch := make(chan streamReply, 1)
-	if err := c.enter(xid, &streamWait{ch, parts.MostReply(call, c.cfg.MaxPayload)}); err != nil {
+	ch := make(chan arrived, 1)
+	if err := c.enter(xid, &waiter{ch, parts.MostReply(call, c.cfg.MaxPayload)}); err != nil {
 		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
 	}
 	defer c.leave(xid, ch)
@@ -143,23 +121,23 @@ func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply)
 }
 
 // nextXID returns a new XID, or that of an earlier transmission.
-func (c *StreamClient) nextXID(tx *rpc.Transmission) uint32 {
+func (c *Client) nextXID(tx *rpc.Transmission) uint32 {
 	if tx != nil {
 		return tx.XID
 	}
 	return c.xid.Add(1)
 }
 
-// deadline applies Timeouts.Call to a context without a deadline.
-func (c *StreamClient) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok || c.cfg.Timeouts.Call <= 0 {
+// deadline applies Config.CallTimeout to a context without a deadline.
+func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || c.cfg.CallTimeout <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.cfg.Timeouts.Call)
+	return context.WithTimeout(ctx, c.cfg.CallTimeout)
 }
 
 // enter registers a call before its record is sent.
-func (c *StreamClient) enter(xid uint32, w *streamWait) error {
+func (c *Client) enter(xid uint32, w *waiter) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -173,7 +151,7 @@ func (c *StreamClient) enter(xid uint32, w *streamWait) error {
 }
 
 // leave forgets a call. It releases a reply that came meanwhile; a later one finds no call.
-func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
+func (c *Client) leave(xid uint32, ch chan arrived) {
 	c.mu.Lock()
 	delete(c.pending, xid)
 	c.mu.Unlock()
@@ -188,7 +166,7 @@ func (c *StreamClient) leave(xid uint32, ch chan streamReply) {
 }
 
 // send writes the call's record.
-func (c *StreamClient) send(xid uint32, call *rpc.Call) error {
+func (c *Client) send(xid uint32, call *rpc.Call) error {
 	h := xdr.CallHeader{
 		XID: xid, RPCVers: xdr.RPCVersion,
 		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
@@ -209,10 +187,13 @@ func (c *StreamClient) send(xid uint32, call *rpc.Call) error {
 	return err
 }
 
-func (c *StreamClient) poolGet() *mem.Buffer { return mem.Shared.Get(minInline) }
+// smallBuffer is room for the header of a call or reply, and for a short record.
+const smallBuffer = 1024
+
+func (c *Client) poolGet() *mem.Buffer { return mem.Shared.Get(smallBuffer) }
 
 // accept makes the caller's reply from a record.
-func (c *StreamClient) accept(r streamReply, call *rpc.Call, reply *rpc.Reply) error {
+func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 	if r.err != nil {
 		c.ctr.Errors.Add(1)
 		return r.err
@@ -232,11 +213,11 @@ func (c *StreamClient) accept(r streamReply, call *rpc.Call, reply *rpc.Reply) e
 }
 
 // read delivers records until the stream ends.
-func (c *StreamClient) read() {
+func (c *Client) read() {
 	defer close(c.done)
 	br := bufio.NewReaderSize(c.conn, 64<<10)
 	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
-	hint := minInline
+	hint := smallBuffer
 	for {
 		b, msg, err := record.Read(rr, &mem.Shared, hint)
 		if err != nil {
@@ -252,7 +233,7 @@ func (c *StreamClient) read() {
 }
 
 // deliver passes a record to the call that it answers, or drops it.
-func (c *StreamClient) deliver(b *mem.Buffer, msg []byte) {
+func (c *Client) deliver(b *mem.Buffer, msg []byte) {
 	xid, typ, ok := xdr.PeekXID(msg)
 	if ok && typ == xdr.MsgCall && c.back != nil {
 		c.called(b, msg)
@@ -263,7 +244,7 @@ func (c *StreamClient) deliver(b *mem.Buffer, msg []byte) {
 	c.settle()
 	if ok && typ == xdr.MsgReply && w != nil {
 		delete(c.pending, xid) // a second reply finds nothing
-		w.reply <- streamReply{buf: b, msg: msg}
+		w.reply <- arrived{buf: b, msg: msg}
 		c.mu.Unlock()
 		return
 	}
@@ -273,9 +254,9 @@ func (c *StreamClient) deliver(b *mem.Buffer, msg []byte) {
 }
 
 // fail ends the connection with the first error.
-func (c *StreamClient) fail(err error) {
+func (c *Client) fail(err error) {
 	c.mu.Lock()
-	first := c.err == nil || errors.Is(c.err, errToRDMA) && !c.shifted
+	first := c.err == nil || errors.Is(c.err, ErrToRDMA) && !c.shifted
 	if first {
 		c.err = err
 	}
@@ -286,33 +267,33 @@ func (c *StreamClient) fail(err error) {
 		}
 		_ = c.conn.Close() // the first error is the one that counts
 		if c.back != nil {
-			c.back.s.cancel() // after that, so that no handler answers because it was told to stop
+			c.stop() // after that, so that no handler answers because it was told to stop
 		}
 	}
 }
 
 // Abort ends the connection; calls in flight fail with err.
-func (c *StreamClient) Abort(err error) { c.fail(err) }
+func (c *Client) Abort(err error) { c.fail(err) }
 
 // Received returns a number that grows when something arrives.
-func (c *StreamClient) Received() uint64 { return c.ctr.Replies.Load() + c.ctr.Dropped.Load() }
+func (c *Client) Received() uint64 { return c.ctr.Replies.Load() + c.ctr.Dropped.Load() }
 
 // Err returns why the connection has ended, nil if it has not.
-func (c *StreamClient) Err() error {
+func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
 // Stats implements [rpc.Caller].
-func (c *StreamClient) Stats() rpc.Stats {
+func (c *Client) Stats() rpc.Stats {
 	s := c.ctr.Snapshot()
 	c.back.addStats(&s)
 	return s
 }
 
 // Close implements [rpc.Caller]. It returns when the reading goroutine has ended.
-func (c *StreamClient) Close() error {
+func (c *Client) Close() error {
 	c.fail(net.ErrClosed)
 	<-c.done
 	return nil

@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"context"
+	"net"
+
+	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/stream"
+	"github.com/stag-rdma/stag/transport/rpc"
+)
+
+// StreamClient is an RPC client over record-marked TCP (RFC 5531 Section 11), or
+// any other byte stream. It is safe for concurrent use. One goroutine reads.
+type StreamClient struct {
+	cfg *Config
+	c   *stream.Client
+}
+
+// DialStream connects to an ONC RPC server over TCP. network is "tcp", "tcp4",
+// "tcp6" or "unix".
+func DialStream(ctx context.Context, network, addr string, cfg *Config) (*StreamClient, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dialNet(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return makeStream(conn, c)
+}
+
+// NewStreamClient takes conn and makes record-marked RPC calls on it.
+func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	return makeStream(conn, c)
+}
+
+func makeStream(conn net.Conn, cfg *Config) (*StreamClient, error) {
+	c := stream.NewClient(conn, cfg.stream())
+	s, err := cfg.backwardServer()
+	if s != nil && err == nil {
+		err = c.ServeBackward(s.stream, s.Handler, s.cancel)
+	}
+	if err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, err
+	}
+	c.Start()
+	return &StreamClient{cfg: cfg, c: c}, nil
+}
+
+// Do implements [rpc.Caller].
+func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+	return c.c.Do(ctx, call, reply)
+}
+
+// Stats implements [rpc.Caller].
+func (c *StreamClient) Stats() rpc.Stats { return c.c.Stats() }
+
+// Close implements [rpc.Caller]. It returns when the reading goroutine has ended.
+func (c *StreamClient) Close() error { return c.c.Close() }
+
+// Err returns why the connection has ended, nil if it has not.
+func (c *StreamClient) Err() error { return c.c.Err() }
+
+// Abort ends the connection; calls in flight fail with err.
+func (c *StreamClient) Abort(err error) { c.c.Abort(err) }
+
+// Received returns a number that grows when something arrives.
+func (c *StreamClient) Received() uint64 { return c.c.Received() }
+
+// EnableRDMA turns the connection into an RPC-over-RDMA connection, which the returned client
+// uses. The server must support that ([Server.ServeShared]). EnableRDMA waits for the replies to
+// the outstanding calls, including cancelled ones; new calls fail. On an error the connection is
+// closed, except when ctx ends during that wait. Once EnableRDMA has returned nil, the
+// record-marked client must not be used anymore.
+func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
+	conn, err := c.c.Handover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(ctx, conn, peer.Addr(conn), c.cfg)
+}
