@@ -81,7 +81,8 @@ func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (
 		return InvalidQN, false, nil
 	}
 	cur := m.open[false]
-	if cur == nil {
+	begins := cur == nil || qn == 2 && cur.qn != 2 // a Terminate may come inside another message
+	if begins {
 		window := map[uint32]bool{}
 		for i := range m.posted[qn] {
 			window[uint32(m.next[qn]+uint64(i))] = true
@@ -108,7 +109,7 @@ func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (
 	case len(cur.data)+len(p) > m.size:
 		return TooLong, false, nil
 	}
-	if m.open[false] == nil {
+	if begins {
 		m.posted[qn]--
 		m.next[qn]++
 		m.open[false] = cur
