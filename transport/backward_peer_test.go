@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -113,7 +114,7 @@ func TestBackwardOctets(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("answered\n%x, want\n%x", got, want)
 		}
-		if !bytes.Equal(c.conn.PeerPrivateData(), usualPrivate()) {
+		if !bytes.Equal(c.Conn().PeerPrivateData(), usualPrivate()) {
 			t.Error("not the server's private data")
 		}
 	})
@@ -195,9 +196,9 @@ func TestBackwardOverCredit(t *testing.T) {
 		})
 		err := try(t, c, &nullCall)
 		if tc.ends {
-			waitFor(t, "the connection ends", func() bool { return c.conn.Err() != nil })
-			if !errors.Is(c.conn.Err(), responder.ErrOverCredit) {
-				t.Errorf("%d calls: %v", tc.calls, c.conn.Err())
+			waitFor(t, "the connection ends", func() bool { return c.Conn().Err() != nil })
+			if !errors.Is(c.Conn().Err(), responder.ErrOverCredit) {
+				t.Errorf("%d calls: %v", tc.calls, c.Conn().Err())
 			}
 			continue
 		}
@@ -311,7 +312,7 @@ func TestBackwardRecords(t *testing.T) {
 		{"client only", 0, 4, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, err := Listen("tcp", "127.0.0.1:0", backConfig(tc.server, nil))
+			l, err := transport.Listen("tcp", "127.0.0.1:0", backConfig(tc.server, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -338,7 +339,7 @@ func TestBackwardRecords(t *testing.T) {
 			}
 			writeRecord(t, nc, rpcCall(42, procSum, xdr.AppendOpaque(nil, filled(20))...))
 			if tc.want == "" {
-				waitFor(t, "the call is dropped", func() bool { return l.(*Listener).Stats().Dropped == 1 })
+				waitFor(t, "the call is dropped", func() bool { return l.(*transport.Listener).Stats().Dropped == 1 })
 				return
 			}
 			d := xdr.NewDecoder(readRecordOf(t, nc))
@@ -365,7 +366,7 @@ func TestBackwardRecords(t *testing.T) {
 // TestBackwardRecordsUnknown: a call that a record-marked server writes reaches a client
 // that has said nothing by itself: the server is the upper layer that was told.
 func TestBackwardRecordsUnknown(t *testing.T) {
-	l, err := Listen("tcp", "127.0.0.1:0", backConfig(4, nil))
+	l, err := transport.Listen("tcp", "127.0.0.1:0", backConfig(4, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -96,14 +97,14 @@ func (s *clientSide) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.R
 }
 
 // backConfig is testConfig with the backward direction.
-func backConfig(credits int, h rpc.Handler) *Config {
+func backConfig(credits int, h rpc.Handler) *transport.Config {
 	cfg := testConfig()
 	cfg.Backward.Credits, cfg.Backward.Handler = credits, h
 	return cfg
 }
 
 // backPair is a server and a client of it with both directions.
-func backPair(t testing.TB, server, client int) (s *Server, b *backer, c *Client, cs *clientSide) {
+func backPair(t testing.TB, server, client int) (s *transport.Server, b *backer, c *transport.Client, cs *clientSide) {
 	t.Helper()
 	b, cs = newBacker(), &clientSide{echo: newEcho()}
 	s, addr := startServer(t, b, backConfig(server, nil))
@@ -122,13 +123,8 @@ func meet(t testing.TB, b *backer, c rpc.Caller) *rpc.Backward {
 }
 
 // connOf returns the only RDMA connection of s.
-func connOf(s *Server) *responder.Responder {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		return c.(*rdmaServed).rc
-	}
-	return nil
+func connOf(s *transport.Server) *responder.Responder {
+	return s.Responders()[0]
 }
 
 // backCaller makes a Backward a Caller for the helpers.
@@ -233,13 +229,13 @@ func TestBackwardRefused(t *testing.T) {
 // TestBackwardConfig: settings that contradict each other.
 func TestBackwardConfig(t *testing.T) {
 	_, addr := startServer(t, newEcho(), nil)
-	for name, cfg := range map[string]*Config{
-		"credits without a handler": {Backward: Backward{Credits: 1}},
-		"handler without credits":   {Backward: Backward{Handler: newEcho()}},
-		"out of range":              {Backward: Backward{Credits: 4097, Handler: newEcho()}},
-		"profile rfc5666":           {Backward: Backward{Credits: 1, Handler: newEcho()}, RFC5666: &RFC5666{}},
+	for name, cfg := range map[string]*transport.Config{
+		"credits without a handler": {Backward: transport.Backward{Credits: 1}},
+		"handler without credits":   {Backward: transport.Backward{Handler: newEcho()}},
+		"out of range":              {Backward: transport.Backward{Credits: 4097, Handler: newEcho()}},
+		"profile rfc5666":           {Backward: transport.Backward{Credits: 1, Handler: newEcho()}, RFC5666: &transport.RFC5666{}},
 	} {
-		if c, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
+		if c, err := transport.Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 			if c != nil {
 				c.Close()
@@ -248,7 +244,7 @@ func TestBackwardConfig(t *testing.T) {
 		if name == "out of range" || name == "profile rfc5666" {
 			continue
 		}
-		if c, err := DialStream(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
+		if c, err := transport.DialStream(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%s, stream: %v", name, err)
 			if c != nil {
 				c.Close()
@@ -356,7 +352,7 @@ func TestBackwardEnd(t *testing.T) {
 			case "client closes":
 				c.Close()
 			case "client aborts":
-				c.conn.Abort(nil)
+				c.Conn().Abort(nil)
 			default:
 				s.Close()
 			}
@@ -386,14 +382,14 @@ func TestBackwardEnd(t *testing.T) {
 // the client takes calls.
 func TestBackwardStream(t *testing.T) {
 	b, cs := newBacker(), &clientSide{echo: newEcho()}
-	s := &Server{Handler: b, Config: backConfig(2, nil)}
+	s := &transport.Server{Handler: b, Config: backConfig(2, nil)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	go s.ServeShared(l)
 	defer s.Close()
-	c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), backConfig(2, cs))
+	c, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), backConfig(2, cs))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -12,17 +12,18 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // overdraw takes n octets as slow calls of somebody else would, and returns a function that returns them.
-func overdraw(t *testing.T, s *Server, n int) func() {
+func overdraw(t *testing.T, s *transport.Server, n int) func() {
 	t.Helper()
-	if err := s.init(); err != nil {
+	if err := s.Init(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.gate.Enter(tcpAddr("198.51.100.1"), nil)
+	p, err := s.Gate().Enter(tcpAddr("198.51.100.1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

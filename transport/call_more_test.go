@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -134,7 +135,7 @@ func wantMany(t *testing.T, c *rpc.Call, r *rpc.Reply) {
 }
 
 // manyConfig is testConfig for the handler many.
-func manyConfig() *Config {
+func manyConfig() *transport.Config {
 	cfg := testConfig()
 	cfg.Binding = manyBinding{echoBinding}
 	return cfg
@@ -144,7 +145,7 @@ func manyConfig() *Config {
 // takes the data itself or not: write list and reply chunk in one call are among them, and
 // read chunks behind a Position Zero chunk.
 func TestMany(t *testing.T) {
-	cfg := func() *Config { return manyConfig() }
+	cfg := func() *transport.Config { return manyConfig() }
 	for _, lazy := range []bool{false, true} {
 		s, addr := startServer(t, many{lazy}, cfg())
 		c := dial(t, addr, cfg())

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -12,17 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // dialConn connects a record-marked client's end to an RDMA server.
-func dialConn(t testing.TB, addr string, cfg *Config) *CallConn {
+func dialConn(t testing.TB, addr string, cfg *transport.Config) *transport.CallConn {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	c, err := DialConn(testCtx(t), "tcp", addr, cfg)
+	c, err := transport.DialConn(testCtx(t), "tcp", addr, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +32,9 @@ func dialConn(t testing.TB, addr string, cfg *Config) *CallConn {
 }
 
 // streamOver is a TCP client that does not know what is below it.
-func streamOver(t testing.TB, conn net.Conn) *StreamClient {
+func streamOver(t testing.TB, conn net.Conn) *transport.StreamClient {
 	t.Helper()
-	c, err := NewStreamClient(conn, testConfig())
+	c, err := transport.NewStreamClient(conn, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,10 +241,10 @@ func TestRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Handler: newEcho(), Config: cfg}
+	s := &transport.Server{Handler: newEcho(), Config: cfg}
 	go s.ServeStream(back)
 	defer s.Close()
-	rdmaFront, err := Listen("tcp", "127.0.0.1:0", cfg)
+	rdmaFront, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +264,7 @@ func TestRelay(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if err := Relay(a, b); err != nil {
+		if err := transport.Relay(a, b); err != nil {
 			t.Errorf("Relay: %v", err)
 		}
 	}
@@ -272,7 +273,7 @@ func TestRelay(t *testing.T) {
 		relay(rdmaFront, func() (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) })
 	})
 	wg.Go(func() { // TCP to RDMA
-		relay(tcpFront, func() (net.Conn, error) { return DialConn(testCtx(t), "tcp", rdmaFront.Addr().String(), cfg) })
+		relay(tcpFront, func() (net.Conn, error) { return transport.DialConn(testCtx(t), "tcp", rdmaFront.Addr().String(), cfg) })
 	})
 	conn, err := net.Dial("tcp", tcpFront.Addr().String())
 	if err != nil {
@@ -284,7 +285,7 @@ func TestRelay(t *testing.T) {
 	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
 		t.Error("wrong octets came back")
 	}
-	st := rdmaFront.(*Listener).Stats()
+	st := rdmaFront.(*transport.Listener).Stats()
 	if st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) {
 		t.Errorf("%d octets by RDMA Read, %d by RDMA Write, want %d each", st.OctetsRead, st.OctetsWritten, len(p))
 	}

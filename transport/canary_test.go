@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -89,7 +90,7 @@ func TestNothingStaleOnTheWire(t *testing.T) {
 			up, down := &tap{Conn: a}, &tap{Conn: b}
 			served := make(chan error, 1)
 			go func() { served <- s.ServeConn(down) }()
-			c, err := NewClient(testCtx(t), up, cfg)
+			c, err := transport.NewClient(testCtx(t), up, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,12 +143,12 @@ func TestNothingStaleOnTheWire(t *testing.T) {
 func TestNothingStaleToRead(t *testing.T) {
 	t.Run("exposed reply", func(t *testing.T) {
 		cfg := testConfig()
-		cfg.RFC5666 = new(RFC5666)
+		cfg.RFC5666 = new(transport.RFC5666)
 		_, addr := startServer(t, newEcho(), cfg)
 		other := dial(t, addr, nil)
 		for _, beyond := range []uint32{0, 1} {
 			taint(t, other)
-			p := reader(t, addr)
+			p := exposedReader(t, addr)
 			p.ask(1, 30_001)
 			h := p.exposed()
 			for i := range h.Read {
@@ -243,7 +244,7 @@ func TestNothingStalePassedOn(t *testing.T) {
 				answer.Type, answer.Reply[0].Length = rpcrdma.MsgTypeNoMsg, uint32(len(msg)+n)
 				p.send(header(answer))
 			})
-			conn := NewCallConn(c)
+			conn := transport.NewCallConn(c)
 			if _, err := conn.Write(markedRecord(call)); err != nil {
 				t.Fatal(err)
 			}

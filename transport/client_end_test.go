@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 // registration fails because the wire is cut, not because the call was wrong.
 func TestCallMeetsTheEnd(t *testing.T) {
 	_, c := pair(t, new(echo), nil, nil)
-	if err := c.conn.Table().Close(testCtx(t)); err != nil {
+	if err := c.Conn().Table().Close(testCtx(t)); err != nil {
 		t.Fatal(err)
 	}
 	call := echoCall(filled(20_000))

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -70,7 +71,7 @@ func tlsPair(t testing.TB) (client, server net.Conn) {
 func TestConns(t *testing.T) {
 	suite := []struct {
 		name string
-		test func(t *testing.T, h *echo, s *Server, c *Client)
+		test func(t *testing.T, h *echo, s *transport.Server, c *transport.Client)
 	}{
 		{"forms", connsForms},
 		{"long", connsLong},
@@ -88,13 +89,13 @@ func TestConns(t *testing.T) {
 }
 
 // onWire runs a test with a server and a client on a connection of their own.
-func onWire(t *testing.T, wire func(testing.TB) (net.Conn, net.Conn), test func(*testing.T, *echo, *Server, *Client)) {
+func onWire(t *testing.T, wire func(testing.TB) (net.Conn, net.Conn), test func(*testing.T, *echo, *transport.Server, *transport.Client)) {
 	a, b := wire(t)
 	h := newEcho()
-	s := &Server{Handler: h, Config: testConfig()}
+	s := &transport.Server{Handler: h, Config: testConfig()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
-	c, err := NewClient(testCtx(t), a, testConfig())
+	c, err := transport.NewClient(testCtx(t), a, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func onWire(t *testing.T, wire func(testing.TB) (net.Conn, net.Conn), test func(
 }
 
 // connsForms: NULL, inline, and data by chunks both ways.
-func connsForms(t *testing.T, _ *echo, s *Server, c *Client) {
+func connsForms(t *testing.T, _ *echo, s *transport.Server, c *transport.Client) {
 	mustDo(t, c, &nullCall)
 	for _, n := range []int{0, 3, 1000, 4093, 65537, 1 << 20} {
 		p, sink := filled(n), make([]byte, n)
@@ -123,7 +124,7 @@ func connsForms(t *testing.T, _ *echo, s *Server, c *Client) {
 }
 
 // connsLong: a call and a reply that cannot be reduced.
-func connsLong(t *testing.T, _ *echo, _ *Server, c *Client) {
+func connsLong(t *testing.T, _ *echo, _ *transport.Server, c *transport.Client) {
 	call := wordCall(procList, 20000)
 	call.MaxResults = 80000
 	if r := mustDo(t, c, call); len(r.Results) != 80000 {
@@ -136,7 +137,7 @@ func connsLong(t *testing.T, _ *echo, _ *Server, c *Client) {
 	}
 }
 
-func connsConcurrent(t *testing.T, _ *echo, _ *Server, c *Client) {
+func connsConcurrent(t *testing.T, _ *echo, _ *transport.Server, c *transport.Client) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
@@ -158,7 +159,7 @@ func connsConcurrent(t *testing.T, _ *echo, _ *Server, c *Client) {
 }
 
 // connsCancel: a call that is given up harms no other.
-func connsCancel(t *testing.T, h *echo, _ *Server, c *Client) {
+func connsCancel(t *testing.T, h *echo, _ *transport.Server, c *transport.Client) {
 	mustDo(t, c, &nullCall) // there is one credit before the first reply
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
@@ -174,13 +175,13 @@ func connsCancel(t *testing.T, h *echo, _ *Server, c *Client) {
 }
 
 // connsShutdown: the running call is answered, then the connection ends.
-func connsShutdown(t *testing.T, h *echo, s *Server, c *Client) {
+func connsShutdown(t *testing.T, h *echo, s *transport.Server, c *transport.Client) {
 	got := make(chan error, 1)
 	go func() { got <- try(t, c, &blockCall) }()
 	<-h.enter
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(testCtx(t)) }()
-	waitFor(t, "the server refuses calls", s.isClosing)
+	waitFor(t, "the server refuses calls", s.IsClosing)
 	close(h.leave)
 	if err := <-got; err != nil {
 		t.Error(err)
@@ -188,7 +189,7 @@ func connsShutdown(t *testing.T, h *echo, s *Server, c *Client) {
 	if err := <-down; err != nil {
 		t.Error(err)
 	}
-	waitFor(t, "the client sees the end", func() bool { return c.conn.Err() != nil }) // or its call breaks the pipe
+	waitFor(t, "the client sees the end", func() bool { return c.Conn().Err() != nil }) // or its call breaks the pipe
 	if err := try(t, c, &nullCall); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("call after Shutdown: %v", err)
 	}

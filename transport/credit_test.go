@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -147,7 +147,7 @@ func TestGrantOrder(t *testing.T) {
 			slices.Reverse(replies)
 		}
 		for _, m := range replies {
-			c.req.Receive(c.conn, m)
+			c.Requester().Receive(c.Conn(), m)
 		}
 		for range 2 {
 			if err := <-done; err != nil {

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // poolConfig is a configuration whose connections share n credits.
-func poolConfig(n int) (*Config, *CreditPool) {
+func poolConfig(n int) (*transport.Config, *transport.CreditPool) {
 	cfg := unwatched(testConfig())
-	cfg.CreditPool = NewCreditPool(n)
+	cfg.CreditPool = transport.NewCreditPool(n)
 	return cfg, cfg.CreditPool
 }
 
 // pipeClients connects n clients to s over pipes.
-func pipeClients(t *testing.T, s *Server, n int) []*Client {
+func pipeClients(t *testing.T, s *transport.Server, n int) []*transport.Client {
 	t.Helper()
-	var clients []*Client
+	var clients []*transport.Client
 	var served sync.WaitGroup
 	for range n {
 		a, b := rdmaptest.Pipe()
@@ -32,7 +33,7 @@ func pipeClients(t *testing.T, s *Server, n int) []*Client {
 				t.Error(err)
 			}
 		})
-		c, err := NewClient(testCtx(t), a, unwatched(testConfig()))
+		c, err := transport.NewClient(testCtx(t), a, unwatched(testConfig()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,8 +45,8 @@ func pipeClients(t *testing.T, s *Server, n int) []*Client {
 		}
 		served.Wait()
 		s.Close()
-		if st := s.Stats(); st.PoolHeld != 0 || s.cfg.CreditPool.Stats().Connections != 0 {
-			t.Errorf("%d credits held by nobody: %+v", st.PoolHeld, s.cfg.CreditPool.Stats())
+		if st := s.Stats(); st.PoolHeld != 0 || s.Config.CreditPool.Stats().Connections != 0 {
+			t.Errorf("%d credits held by nobody: %+v", st.PoolHeld, s.Config.CreditPool.Stats())
 		}
 	})
 	return clients
@@ -64,7 +65,7 @@ func (h disk) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 }
 
 // callers makes calls of a client by n callers, each of so many.
-func callers(t *testing.T, wg *sync.WaitGroup, c *Client, call *rpc.Call, n, each int) {
+func callers(t *testing.T, wg *sync.WaitGroup, c *transport.Client, call *rpc.Call, n, each int) {
 	ctx := testCtx(t)
 	for range n {
 		wg.Go(func() {
@@ -80,11 +81,8 @@ func callers(t *testing.T, wg *sync.WaitGroup, c *Client, call *rpc.Call, n, eac
 
 // checkHeld: what each client may have in flight is counted as its share of the pool, also
 // while a lower grant takes effect.
-func checkHeld(t *testing.T, s *Server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		rc := c.(*rdmaServed).rc
+func checkHeld(t *testing.T, s *transport.Server) {
+	for _, rc := range s.Responders() {
 		if may, held := rc.CreditsHeld(); may > held {
 			t.Errorf("%d calls may be in flight, %d credits are held for them", may, held)
 		}
@@ -99,7 +97,7 @@ func TestCreditPool(t *testing.T) { synctest.Test(t, testCreditPool) }
 func testCreditPool(t *testing.T) {
 	const size, idle, busy = 96, 200, 3
 	cfg, pool := poolConfig(size)
-	s := &Server{Handler: disk{newEcho()}, Config: cfg}
+	s := &transport.Server{Handler: disk{newEcho()}, Config: cfg}
 	clients := pipeClients(t, s, idle+busy)
 	var wg sync.WaitGroup
 	for _, c := range clients {
@@ -152,7 +150,7 @@ func testCreditPool(t *testing.T) {
 func TestCreditPoolBlocked(t *testing.T) {
 	cfg, pool := poolConfig(8)
 	h := newEcho()
-	s := &Server{Handler: h, Config: cfg}
+	s := &transport.Server{Handler: h, Config: cfg}
 	clients := pipeClients(t, s, 3)
 	block := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
 	var wg sync.WaitGroup
@@ -181,7 +179,7 @@ func TestCreditPoolFollowsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, _ := poolConfig(1000)
 		cfg.Credits = 32
-		s := &Server{Handler: disk{newEcho()}, Config: cfg}
+		s := &transport.Server{Handler: disk{newEcho()}, Config: cfg}
 		c := pipeClients(t, s, 1)[0]
 		mustDo(t, c, &nullCall)
 		if n := c.Stats().Credits; n != 1 {
@@ -209,7 +207,7 @@ func TestAbsurdCredits(t *testing.T) {
 	one, _ := poolConfig(100)
 	for _, tt := range []struct {
 		name string
-		cfg  *Config
+		cfg  *transport.Config
 		most uint32
 	}{{"alone", testConfig(), 64}, {"pool", one, 1}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -237,7 +235,7 @@ func TestOverCreditPool(t *testing.T) {
 	one, _ := poolConfig(100)
 	for _, tt := range []struct {
 		name string
-		cfg  *Config
+		cfg  *transport.Config
 		most int
 	}{{"alone", unwatched(testConfig()), 2*64 + 1}, {"pool", one, 4}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +262,7 @@ func TestNullAllocsPooled(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	cfg := testConfig()
-	cfg.CreditPool = NewCreditPool(100)
+	cfg.CreditPool = transport.NewCreditPool(100)
 	_, c := pair(t, newEcho(), cfg, nil)
 	var r rpc.Reply
 	ctx := context.Background()
@@ -285,7 +283,7 @@ func TestNullAllocsPooled(t *testing.T) {
 // BenchmarkPooled is BenchmarkCallers with a pool.
 func BenchmarkPooled(b *testing.B) {
 	cfg := testConfig()
-	cfg.CreditPool = NewCreditPool(1000)
+	cfg.CreditPool = transport.NewCreditPool(1000)
 	_, c := pair(b, newEcho(), cfg, nil)
 	benchCallers(b, c)
 }

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"encoding/binary"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -76,23 +77,23 @@ func runCut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
 	return runCutWith(t, client, server, testConfig, conversation)
 }
 
-func runCutWith(t *testing.T, client, server int, config func() *Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
+func runCutWith(t *testing.T, client, server int, config func() *transport.Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
 	t.Helper()
 	return runCutOf(t, newEcho(), client, server, config, talk)
 }
 
-func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
+func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *transport.Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
 	before := mem.Shared.Live()
-	s := &Server{Handler: h, Config: config()}
+	s := &transport.Server{Handler: h, Config: config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
-	c, err := NewClient(testCtx(t), cc, config())
+	c, err := transport.NewClient(testCtx(t), cc, config())
 	var engines []*rdmap.Conn
 	if err == nil {
-		engines = append(s.engines(), c.conn)
+		engines = append(enginesOf(s), c.Conn())
 		err = talk(t, c)
 		c.Close()
 	}
@@ -104,7 +105,7 @@ func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *Co
 		}
 	}
 	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before })
-	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.ctr.ExposedOctets.Load() != 0 {
+	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.OctetsExposed() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}
 	if held := s.Stats().Held; held != 0 {
@@ -113,14 +114,10 @@ func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *Co
 	return cc, sc, err
 }
 
-// engines returns the engines of the RDMA connections alive.
-func (s *Server) engines() (list []*rdmap.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if r, ok := c.(*rdmaServed); ok {
-			list = append(list, r.rc.Conn)
-		}
+// enginesOf returns the engines of the RDMA connections alive.
+func enginesOf(s *transport.Server) (list []*rdmap.Conn) {
+	for _, rc := range s.Responders() {
+		list = append(list, rc.Conn)
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -134,7 +135,7 @@ func TestReplay(t *testing.T) {
 	go func() { served <- s.ServeStream(l) }()
 	defer func() { s.Close(); <-served }()
 	stream := func() rpc.Caller {
-		c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+		c, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +171,7 @@ func TestDuplicateOfRunning(t *testing.T) {
 	cfg := unwatched(testConfig()) // nothing but the dispatcher keeps the reader free
 	s, addr := startServer(t, h, cfg)
 	call := withXID(7, &blockCall)
-	a, err := Dial(testCtx(t), "tcp", addr, testConfig())
+	a, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,15 +183,15 @@ func TestDuplicateOfRunning(t *testing.T) {
 	for range 3 {
 		go func() { again <- try(t, dial(t, addr, nil), withXID(7, &blockCall)) }()
 	}
-	gone, err := Dial(testCtx(t), "tcp", addr, testConfig())
+	gone, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	left := make(chan error, 1)
 	go func() { left <- try(t, gone, withXID(7, &blockCall)) }()
 	waitFor(t, "four wait", func() bool { return s.Stats().Joined == 4 })
-	gone.conn.Abort(nil)
-	a.conn.Abort(nil)
+	gone.Conn().Abort(nil)
+	a.Conn().Abort(nil)
 	for _, ch := range []chan error{first, left} {
 		if err := <-ch; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("call on a connection that ended: %v", err)
@@ -347,7 +348,7 @@ func TestServerClosedDuplicate(t *testing.T) {
 			resp := new(rpc.Response)
 			resp.Reset()
 			defer resp.Release()
-			s.exec.Execute(context.Background(), s.Handler, &req, resp, nil) // its connection has not ended yet
+			s.Execute(&req, resp) // its connection has not ended yet
 			answers <- resp.Stat
 		}()
 	}

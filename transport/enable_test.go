@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // startShared serves both framings on one port.
-func startShared(t *testing.T, h rpc.Handler) (*Server, string) {
+func startShared(t *testing.T, h rpc.Handler) (*transport.Server, string) {
 	t.Helper()
-	s := &Server{Handler: h, Config: testConfig()}
+	s := &transport.Server{Handler: h, Config: testConfig()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -25,16 +26,16 @@ func startShared(t *testing.T, h rpc.Handler) (*Server, string) {
 	go func() { served <- s.ServeShared(l) }()
 	t.Cleanup(func() {
 		s.Close()
-		if err := <-served; !errors.Is(err, ErrServerClosed) {
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
 			t.Errorf("ServeShared: %v", err)
 		}
 	})
 	return s, l.Addr().String()
 }
 
-func dialStream(t *testing.T, addr string) *StreamClient {
+func dialTCP(t *testing.T, addr string) *transport.StreamClient {
 	t.Helper()
-	c, err := DialStream(testCtx(t), "tcp", addr, testConfig())
+	c, err := transport.DialStream(testCtx(t), "tcp", addr, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func dialStream(t *testing.T, addr string) *StreamClient {
 // TestEnableRDMA carries calls by records, then the same by RDMA, on one connection.
 func TestEnableRDMA(t *testing.T) {
 	s, addr := startShared(t, newEcho())
-	sc := dialStream(t, addr)
+	sc := dialTCP(t, addr)
 	p := filled(70001)
 	d := xdr.NewDecoder(mustDo(t, sc, echoCall(p)).Results)
 	if !bytes.Equal(d.Opaque(1<<20), p) {
@@ -81,7 +82,7 @@ func TestEnableRDMA(t *testing.T) {
 func TestEnableRDMAWaits(t *testing.T) {
 	h := newEcho()
 	_, addr := startShared(t, h)
-	sc := dialStream(t, addr)
+	sc := dialTCP(t, addr)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
 	go func() { got <- tryCtx(ctx, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
@@ -118,7 +119,7 @@ func TestEnableRDMARefused(t *testing.T) {
 func TestEnableRDMAClosed(t *testing.T) {
 	h := newEcho()
 	_, addr := startShared(t, h)
-	sc := dialStream(t, addr)
+	sc := dialTCP(t, addr)
 	go try(t, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	<-h.enter
 	got := make(chan error, 1)

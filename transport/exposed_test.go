@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -12,14 +12,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// reader is a client of profile rfc5666 made by hand: without RFC 8797, so that it need
+// exposedReader is a client of profile rfc5666 made by hand: without RFC 8797, so that it need
 // not call the Connection Configuration Protocol to be trusted with read lists.
-func reader(t testing.TB, addr string) *rawPeer { return rawClient(t, addr, rawConfig(nil, 1024)) }
+func exposedReader(t testing.TB, addr string) *rawPeer {
+	return rawClient(t, addr, rawConfig(nil, 1024))
+}
 
 // ask makes a call of procFill, of which no one knows how large the result is.
 func (p *rawPeer) ask(xid, n uint32) {
@@ -54,7 +57,7 @@ func (p *rawPeer) done(xid uint32) {
 // behind it a Read ends the connection and sees nothing.
 func TestDoneRevokes(t *testing.T) {
 	s, addr := startServer(t, newEcho(), config5666())
-	p := reader(t, addr)
+	p := exposedReader(t, addr)
 	p.ask(1, 5001)
 	h := p.exposed()
 	if pos := h.Read[0].Position; pos != 28 || h.Read[0].Length != 5001 {
@@ -89,7 +92,7 @@ func TestNeverDone(t *testing.T) {
 	cfg.RFC5666.MaxExposed, cfg.Credits = 4, 12
 	s, addr := startServer(t, newEcho(), cfg)
 	good := dial(t, addr, config5666())
-	p := reader(t, addr)
+	p := exposedReader(t, addr)
 	for xid := range uint32(7) {
 		p.ask(xid, 2000)
 		if xid == 0 {
@@ -123,7 +126,7 @@ func TestExposedMemory(t *testing.T) {
 	cfg := config5666()
 	cfg.RFC5666.ExposedMemory = 10_000
 	_, addr := startServer(t, newEcho(), cfg)
-	p, q := reader(t, addr), reader(t, addr)
+	p, q := exposedReader(t, addr), exposedReader(t, addr)
 	p.ask(1, 8000)
 	h := p.exposed()
 	q.ask(1, 8000)
@@ -145,7 +148,7 @@ func TestDoneTimeout(t *testing.T) {
 			cfg := config5666()
 			cfg.RFC5666.DoneTimeout = 10 * time.Second
 			a, b := rdmaptest.Pipe()
-			s := &Server{Handler: newEcho(), Config: unwatched(cfg)}
+			s := &transport.Server{Handler: newEcho(), Config: unwatched(cfg)}
 			served := make(chan error, 1)
 			go func() { served <- s.ServeConn(b) }()
 			p := &rawPeer{t, rdmap.Client(a, rawConfig(nil, 1024))}
@@ -182,13 +185,13 @@ func TestDoneTimeout(t *testing.T) {
 func TestShutdownExposed(t *testing.T) {
 	for _, says := range []bool{true, false} {
 		s, addr := startServer(t, newEcho(), config5666())
-		p := reader(t, addr)
+		p := exposedReader(t, addr)
 		p.ask(1, 5001)
 		h := p.exposed()
 		ctx, cancel := context.WithCancel(testCtx(t))
 		down := make(chan error, 1)
 		go func() { down <- s.Shutdown(ctx) }()
-		waitFor(t, "it shuts down", s.isClosing)
+		waitFor(t, "it shuts down", s.IsClosing)
 		if b, err := p.fetch(&h); err != nil || !bytes.Equal(b, filled(5001)) {
 			t.Errorf("during Shutdown: %v", err)
 		}

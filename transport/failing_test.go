@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"encoding/binary"
@@ -14,14 +14,15 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 )
 
 // rawServed starts a server on one end of a connection in memory and a Peer on the
 // other. conn is the server's connection.
-func rawServed(t *testing.T) (s *Server, conn *rdmap.Conn, p *rdmaptest.Peer, served chan error) {
+func rawServed(t *testing.T) (s *transport.Server, conn *rdmap.Conn, p *rdmaptest.Peer, served chan error) {
 	t.Helper()
 	a, b := rdmaptest.PipeSize(8000)
-	s = &Server{Handler: newEcho(), Config: unwatched(testConfig())}
+	s = &transport.Server{Handler: newEcho(), Config: unwatched(testConfig())}
 	served = make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
@@ -29,12 +30,7 @@ func rawServed(t *testing.T) (s *Server, conn *rdmap.Conn, p *rdmaptest.Peer, se
 		t.Fatal(err)
 	}
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		conn = c.(*rdmaServed).rc.Conn
-	}
-	return s, conn, p, served
+	return s, s.Responders()[0].Conn, p, served
 }
 
 // TestFailedPullKeepsMemory: the memory of a pull that fails goes back only when the

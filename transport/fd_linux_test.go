@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"io"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 )
 
@@ -79,7 +80,7 @@ func TestFilesAfterCuts(t *testing.T) {
 	const never = 1 << 40
 	for _, at := range []int64{0, 1, 19, 20, 40, 55, 100, 200, 1000, 4000, 6000, 9000, 12000} {
 		for _, limit := range [][2]int64{{at, never}, {never, at}} {
-			c, err := Dial(testCtx(t), "tcp", cutRelay(t, addr, limit[0], limit[1]), testConfig())
+			c, err := transport.Dial(testCtx(t), "tcp", cutRelay(t, addr, limit[0], limit[1]), testConfig())
 			if err != nil {
 				continue // cut in the start-up
 			}

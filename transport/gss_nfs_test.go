@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -127,7 +128,7 @@ func (h *gssHandler) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Res
 func TestGSSThroughServer(t *testing.T) {
 	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(profile.String(), func(t *testing.T) {
-			cfg := configOf(profile, &Config{AnyCred: true, Binding: watched(t)}, 0)
+			cfg := configOf(profile, &transport.Config{AnyCred: true, Binding: watched(t)}, 0)
 			h := new(gssHandler)
 			s, c := pair(t, h, cfg, cfg)
 			for _, g := range gssCases() {
@@ -165,7 +166,7 @@ func TestGSSThroughServer(t *testing.T) {
 // TestGSSThroughRelays sends the same through DialConn, Relay and Listen to a server on
 // TCP: client and server see each other's records unchanged.
 func TestGSSThroughRelays(t *testing.T) {
-	cfg := &Config{Binding: watched(t)}
+	cfg := &transport.Config{Binding: watched(t)}
 	back, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -210,9 +211,9 @@ func markedRecord(msg []byte) []byte {
 }
 
 // startRelay joins one RDMA client and a TCP server.
-func startRelay(t testing.TB, to string, cfg *Config) *Listener {
+func startRelay(t testing.TB, to string, cfg *transport.Config) *transport.Listener {
 	t.Helper()
-	l, err := Listen("tcp", "127.0.0.1:0", cfg)
+	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,10 +229,10 @@ func startRelay(t testing.TB, to string, cfg *Config) *Listener {
 			t.Error(err)
 			return
 		}
-		_ = Relay(a, b) // ends with the test
+		_ = transport.Relay(a, b) // ends with the test
 	}()
 	t.Cleanup(func() { l.Close(); <-over })
-	return l.(*Listener)
+	return l.(*transport.Listener)
 }
 
 // TestGSSReducedRefused: a peer that reduces a protected body, or pads it, is refused
@@ -240,7 +241,7 @@ func TestGSSReducedRefused(t *testing.T) {
 	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(profile.String(), func(t *testing.T) {
 			h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { t.Error("executed") })
-			s, addr := startServer(t, h, configOf(profile, &Config{AnyCred: true, Binding: watched(t)}, 0))
+			s, addr := startServer(t, h, configOf(profile, &transport.Config{AnyCred: true, Binding: watched(t)}, 0))
 			p := rawClient(t, addr, nil)
 			seg := p.offer(filled(3000), region.RemoteRead)
 			g := gssCase{cred: gssCred(2), vers: 3, proc: 7, args: append(append(words(8, 1, 2), words(0, 0, 3000, 2)...), words(3000)...)}

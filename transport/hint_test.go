@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -71,11 +72,11 @@ func TestDialErrors(t *testing.T) {
 		{"no port", "127.0.0.1", "write host:port", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := &Config{}
+			cfg := &transport.Config{}
 			if tt.name == "silent" { // for the others no time is too long on a busy machine
 				cfg.Startup.Timeout = 50 * time.Millisecond
 			}
-			_, err := Dial(testCtx(t), "tcp", tt.addr, cfg)
+			_, err := transport.Dial(testCtx(t), "tcp", tt.addr, cfg)
 			e, ok := errors.AsType[*rpc.OpError](err)
 			if !ok || e.Op != rpc.OpDial || e.Addr != tt.addr {
 				t.Fatalf("error %#v", err)
@@ -95,40 +96,40 @@ func TestDialErrors(t *testing.T) {
 }
 
 func TestListenError(t *testing.T) {
-	l, err := Listen("tcp", "127.0.0.1:0", nil)
+	l, err := transport.Listen("tcp", "127.0.0.1:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, err = Listen("tcp", l.Addr().String(), nil)
+	_, err = transport.Listen("tcp", l.Addr().String(), nil)
 	if err == nil || !strings.Contains(err.Error(), "another server has this port") {
 		t.Errorf("second Listen: %v", err)
 	}
-	for _, c := range []*Config{
+	for _, c := range []*transport.Config{
 		{Credits: -1},
 		{Credits: 5000},
 		{InlineSend: 500},
 		{InlineRecv: 1 << 20},
 		{MaxPayload: 100},
-		{Limits: Limits{Memory: 1000}},
-		{Limits: Limits{Conns: -1}},
-		{RFC5666: &RFC5666{ExposedMemory: -1}},
-		{Duplicates: Duplicates{Memory: -1}},
-		{Duplicates: Duplicates{Time: -1}},
-		{Startup: Startup{Timeout: -1}},
-		{Timeouts: Timeouts{Call: -1}},
-		{Timeouts: Timeouts{Close: -1}},
-		{Timeouts: Timeouts{Pull: -1}},
-		{RFC5666: &RFC5666{DoneTimeout: -1}},
-		{Reading: Reading{BusyPoll: -1}},
+		{Limits: transport.Limits{Memory: 1000}},
+		{Limits: transport.Limits{Conns: -1}},
+		{RFC5666: &transport.RFC5666{ExposedMemory: -1}},
+		{Duplicates: transport.Duplicates{Memory: -1}},
+		{Duplicates: transport.Duplicates{Time: -1}},
+		{Startup: transport.Startup{Timeout: -1}},
+		{Timeouts: transport.Timeouts{Call: -1}},
+		{Timeouts: transport.Timeouts{Close: -1}},
+		{Timeouts: transport.Timeouts{Pull: -1}},
+		{RFC5666: &transport.RFC5666{DoneTimeout: -1}},
+		{Reading: transport.Reading{BusyPoll: -1}},
 	} {
 		if err := c.Check(); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("Check of %+v: %v", c, err)
 		}
-		if _, err := Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, rpc.ErrConfig) {
+		if _, err := transport.Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		s := &Server{Handler: newEcho(), Config: c}
+		s := &transport.Server{Handler: newEcho(), Config: c}
 		_, conn := net.Pipe()
 		if err := s.ServeConn(conn); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("Serve with %+v: %v", c, err)
@@ -141,11 +142,11 @@ func TestListenError(t *testing.T) {
 
 // TestConfigErrorText: an error shows the value that was set, not the derived one.
 func TestConfigErrorText(t *testing.T) {
-	err := (&Config{InlineSend: -1}).Check()
+	err := (&transport.Config{InlineSend: -1}).Check()
 	if want := "transport: setting out of range: InlineSend is -1, want 1024 to 262144, or 0 for the default"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if err := (*Config)(nil).Check(); err != nil {
+	if err := (*transport.Config)(nil).Check(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
 }
@@ -183,10 +184,10 @@ func TestErrorText(t *testing.T) {
 // TestDialNetwork: a network without streams is refused at once, and not dialed.
 func TestDialNetwork(t *testing.T) {
 	for _, network := range []string{"udp", "udp4", "unixgram", "unixpacket", "ip4:tcp", "", "tcp5"} {
-		if c, err := Dial(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, rpc.ErrConfig) || !strings.Contains(err.Error(), "want tcp") {
+		if c, err := transport.Dial(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, rpc.ErrConfig) || !strings.Contains(err.Error(), "want tcp") {
 			t.Errorf("Dial %q: %v %v", network, c, err)
 		}
-		if c, err := DialStream(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, rpc.ErrConfig) {
+		if c, err := transport.DialStream(testCtx(t), network, "127.0.0.1:9", nil); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("DialStream %q: %v %v", network, c, err)
 		}
 	}

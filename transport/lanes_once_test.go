@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -12,19 +12,20 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // listenOnce listens with a cache of all procedures of the test program but NULL.
-func listenOnce(t testing.TB, cfg *Config) *Listener {
+func listenOnce(t testing.TB, cfg *transport.Config) *transport.Listener {
 	t.Helper()
 	cfg.Duplicates.NonIdempotent = (&once{}).NonIdempotent
-	l, err := Listen("tcp", "127.0.0.1:0", cfg)
+	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.(*Listener)
+	return l.(*transport.Listener)
 }
 
 // TestListenReplay: behind a listener a repeated call, on the same connection or a
@@ -67,14 +68,14 @@ func TestListenCut(t *testing.T) {
 	l, h := listenOnce(t, testConfig()), newOnce()
 	ended := make(chan error, 1)
 	rec := serveOne(t, l, h, ended)
-	a, err := Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
+	a, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := make(chan error, 1)
 	go func() { first <- try(t, a, withXID(7, &blockCall)) }()
 	<-h.enter
-	a.conn.Abort(nil)
+	a.Conn().Abort(nil)
 	if err := <-first; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("call on a connection that ended: %v", err)
 	}
@@ -149,18 +150,18 @@ func TestListenForgets(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		read int // octets that the server above reads of the call
-		end  func(client *Client, rec net.Conn)
+		end  func(client *transport.Client, rec net.Conn)
 	}{
-		{"unread", 0, func(c *Client, _ net.Conn) { c.conn.Abort(nil) }},
-		{"half read", 20, func(c *Client, _ net.Conn) { c.conn.Abort(nil) }},
-		{"closed by the server", 44, func(_ *Client, rec net.Conn) { rec.Close() }},
-		{"cut, then closed by the server", 44, func(c *Client, rec net.Conn) {
-			c.conn.Abort(nil)
-			<-rec.(*recordConn).rc.Over
+		{"unread", 0, func(c *transport.Client, _ net.Conn) { c.Conn().Abort(nil) }},
+		{"half read", 20, func(c *transport.Client, _ net.Conn) { c.Conn().Abort(nil) }},
+		{"closed by the server", 44, func(_ *transport.Client, rec net.Conn) { rec.Close() }},
+		{"cut, then closed by the server", 44, func(c *transport.Client, rec net.Conn) {
+			c.Conn().Abort(nil)
+			<-transport.ResponderOf(rec).Over
 			rec.Close()
 		}},
-		{"cut and never answered", 44, func(c *Client, rec net.Conn) {
-			c.conn.Abort(nil)
+		{"cut and never answered", 44, func(c *transport.Client, rec net.Conn) {
+			c.Conn().Abort(nil)
 			if n, err := rec.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 				panic("Read ends with something else")
 			}
@@ -173,7 +174,7 @@ func TestListenForgets(t *testing.T) {
 				cfg.Duplicates.Time = time.Millisecond
 			}
 			l, h := listenOnce(t, cfg), newOnce()
-			a, err := Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
+			a, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,10 +205,10 @@ func TestListenForgets(t *testing.T) {
 func TestChangesNFS3(t *testing.T) {
 	var procs []uint32
 	for proc := range uint32(30) {
-		if changesNFS3(100003, 3, proc) {
+		if transport.ChangesNFS3(100003, 3, proc) {
 			procs = append(procs, proc)
 		}
-		if changesNFS3(100003, 4, proc) || changesNFS3(100005, 3, proc) {
+		if transport.ChangesNFS3(100003, 4, proc) || transport.ChangesNFS3(100005, 3, proc) {
 			t.Errorf("procedure %d of another program or version", proc)
 		}
 	}
@@ -252,13 +253,13 @@ func TestListenOnceModel(t *testing.T) {
 		w := &modelNetwork{l: newPipeListener(), rnd: rand.New(rand.NewPCG(seed, 9))}
 		cfg := onceConfig()
 		cfg.Duplicates.NonIdempotent = h.NonIdempotent
-		l, err := NewListener(w.l, cfg)
+		l, err := transport.NewListener(w.l, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		above := unwatched(testConfig())
 		above.Duplicates.Entries = -1
-		s := &Server{Handler: h, Config: above}
+		s := &transport.Server{Handler: h, Config: above}
 		served := make(chan error, 1)
 		go func() { served <- s.ServeStream(l) }()
 		onceModelOver(t, seed, steps, h, w, l.Stats, func() { s.Close(); <-served })
@@ -273,13 +274,13 @@ func TestRelayCut(t *testing.T) {
 		cfg := unwatched(testConfig())
 		cfg.Duplicates.NonIdempotent = h.NonIdempotent
 		front := newPipeListener()
-		l, err := NewListener(front, cfg)
+		l, err := transport.NewListener(front, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		behind := unwatched(testConfig())
 		behind.Duplicates.Entries = -1
-		s := &Server{Handler: h, Config: behind}
+		s := &transport.Server{Handler: h, Config: behind}
 		var wg sync.WaitGroup
 		relays := 0
 		var ended atomic.Int32
@@ -292,13 +293,13 @@ func TestRelayCut(t *testing.T) {
 				x, y := rdmaptest.Pipe()
 				relays++
 				wg.Go(func() { s.ServeStreamConn(y) })
-				wg.Go(func() { Relay(c, x); ended.Add(1) })
+				wg.Go(func() { transport.Relay(c, x); ended.Add(1) })
 			}
 		})
-		connect := func() *Client {
+		connect := func() *transport.Client {
 			a, b := rdmaptest.Pipe()
 			front.put(b)
-			c, err := NewClient(testCtx(t), a, unwatched(testConfig()))
+			c, err := transport.NewClient(testCtx(t), a, unwatched(testConfig()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -308,7 +309,7 @@ func TestRelayCut(t *testing.T) {
 		first := make(chan error, 1)
 		go func() { first <- try(t, a, withXID(7, &blockCall)) }()
 		<-h.enter
-		a.conn.Abort(nil)
+		a.Conn().Abort(nil)
 		<-first
 		b := connect()
 		again := make(chan error, 1)

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -51,7 +52,7 @@ func listenFanout(t *testing.T, n int) net.Listener {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Fanout = n
-	l, err := Listen("tcp", "127.0.0.1:0", cfg)
+	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestFanout(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if st := l.(*Listener).Stats(); st.Accepted != 1 || st.Connections != 1 {
+	if st := l.(*transport.Listener).Stats(); st.Accepted != 1 || st.Connections != 1 {
 		t.Errorf("%d accepted, %d alive, want one connection", st.Accepted, st.Connections)
 	}
 }
@@ -154,14 +155,11 @@ func TestFanoutRetransmission(t *testing.T) {
 	l := listenFanout(t, 2)
 	defer l.Close()
 	c := dial(t, l.Addr().String(), nil)
-	lanes := []*recordConn{accepted(t, l).(*recordConn), accepted(t, l).(*recordConn)}
-	ls := lanes[0].lanes
+	lanes := []net.Conn{accepted(t, l), accepted(t, l)}
 	queue := func(xid uint32) (taken bool) {
-		x := responder.Calls.Get(ls.rc)
+		x := responder.Calls.Get(transport.ResponderOf(lanes[0]))
 		x.In.RPC.XID = xid
-		before := ls.rc.Ctr.Dropped.Load()
-		ls.Dispatch(x, false)
-		return ls.rc.Ctr.Dropped.Load() == before
+		return transport.Dispatch(lanes[0], x)
 	}
 	for _, tt := range []struct {
 		xid  uint32
@@ -172,7 +170,7 @@ func TestFanoutRetransmission(t *testing.T) {
 		}
 	}
 	for i, c := range lanes {
-		if n, _ := c.load(0); n != 1 {
+		if n := transport.Waiting(c); n != 1 {
 			t.Errorf("lane %d has %d calls", i, n)
 		}
 	}

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -70,7 +71,7 @@ func TestServerOfLiar(t *testing.T) {
 	for seed := range *lies {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 181))
 		h := &handled{Handler: newEcho()}
-		s := &Server{Handler: h, Config: testConfig()}
+		s := &transport.Server{Handler: h, Config: testConfig()}
 		s.Config.InlineRecv = 256 << 10
 		a, b := rdmaptest.Pipe()
 		out := &tap{Conn: b}
@@ -139,7 +140,7 @@ func TestClientOfLiar(t *testing.T) {
 		cfg := testConfig()
 		exposes := rnd.IntN(2) == 0
 		if exposes {
-			cfg.RFC5666 = &RFC5666{NoConfigCall: true}
+			cfg.RFC5666 = &transport.RFC5666{NoConfigCall: true}
 		}
 		l, c := lyingServer(t, cfg, rnd)
 		taintShared()
@@ -198,7 +199,7 @@ func TestClientOfLiar(t *testing.T) {
 }
 
 // lyingServer connects a client to a liar.
-func lyingServer(t *testing.T, cfg *Config, rnd *rand.Rand) (*rdmaptest.Liar, *Client) {
+func lyingServer(t *testing.T, cfg *transport.Config, rnd *rand.Rand) (*rdmaptest.Liar, *transport.Client) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	peer := make(chan *rdmaptest.Peer, 1)
@@ -209,7 +210,7 @@ func lyingServer(t *testing.T, cfg *Config, rnd *rand.Rand) (*rdmaptest.Liar, *C
 		}
 		peer <- p
 	}()
-	c, err := NewClient(testCtx(t), a, cfg)
+	c, err := transport.NewClient(testCtx(t), a, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

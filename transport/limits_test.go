@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -34,7 +35,7 @@ func (c *from) RemoteAddr() net.Addr { return c.addr }
 func tcpAddr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 700} }
 
 // dialFrom connects a client that s sees at the address ip, or returns the error.
-func dialFrom(t testing.TB, s *Server, ip string) (*Client, error) {
+func dialFrom(t testing.TB, s *transport.Server, ip string) (*transport.Client, error) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	served := make(chan struct{})
@@ -42,7 +43,7 @@ func dialFrom(t testing.TB, s *Server, ip string) (*Client, error) {
 		defer close(served)
 		_ = s.ServeConn(&from{b, tcpAddr(ip)}) // the tests look at the client's error
 	}()
-	c, err := NewClient(testCtx(t), a, testConfig())
+	c, err := transport.NewClient(testCtx(t), a, testConfig())
 	if err != nil {
 		a.Close()
 		<-served
@@ -53,18 +54,18 @@ func dialFrom(t testing.TB, s *Server, ip string) (*Client, error) {
 }
 
 // newServer is a server whose connections the test makes.
-func newServer(t testing.TB, h rpc.Handler, cfg *Config) *Server {
+func newServer(t testing.TB, h rpc.Handler, cfg *transport.Config) *transport.Server {
 	t.Helper()
-	s := &Server{Handler: h, Config: cfg}
+	s := &transport.Server{Handler: h, Config: cfg}
 	t.Cleanup(func() { s.Close() })
-	if err := s.init(); err != nil {
+	if err := s.Init(); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 func TestAllowNets(t *testing.T) {
-	allow, err := AllowNets("192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "fe80::1%eth0", "::ffff:203.0.113.0/120")
+	allow, err := transport.AllowNets("192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "fe80::1%eth0", "::ffff:203.0.113.0/120")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func TestAllowNets(t *testing.T) {
 		t.Error("an address that only its text gives away was not admitted")
 	}
 	for _, bad := range []string{"", "192.0.2.0/33", "host", "192.0.2.1:80"} {
-		if _, err := AllowNets(bad); !errors.Is(err, rpc.ErrConfig) {
+		if _, err := transport.AllowNets(bad); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -93,34 +94,34 @@ func TestAllowNets(t *testing.T) {
 
 // TestClientLimits: the meaning of a setting, and where defaults do not apply.
 func TestClientLimits(t *testing.T) {
-	c, err := (&Config{Limits: Limits{Conns: 80, Pulls: 40, Memory: 6 << 20}, RFC5666: &RFC5666{ExposedMemory: 1000}}).fill()
+	c, err := (&transport.Config{Limits: transport.Limits{Conns: 80, Pulls: 40, Memory: 6 << 20}, RFC5666: &transport.RFC5666{ExposedMemory: 1000}}).Fill()
 	if err != nil {
 		t.Fatal(err)
 	}
 	far, near := tcpAddr("192.0.2.1"), tcpAddr("::1")
-	if got, want := c.clientLimits(far), (ClientLimits{10, 3 << 20, 10, 500}); got != want {
+	if got, want := c.ClientLimits(far), (transport.ClientLimits{10, 3 << 20, 10, 500}); got != want {
 		t.Errorf("defaults: %+v, want %+v", got, want)
 	}
-	none := ClientLimits{noCount, noLimit, noCount, noLimit}
+	none := transport.ClientLimits{transport.NoCount, transport.NoLimit, transport.NoCount, transport.NoLimit}
 	for _, a := range []net.Addr{near, tcpAddr("127.8.8.8"), nil, &net.UnixAddr{Name: "@"}} {
-		if got := c.clientLimits(a); got != none {
+		if got := c.ClientLimits(a); got != none {
 			t.Errorf("%v: %+v", a, got)
 		}
 	}
-	c.Limits.PerClient = ClientLimits{1, 2 << 20, 3, 4}
-	if got := c.clientLimits(near); got != c.Limits.PerClient {
+	c.Limits.PerClient = transport.ClientLimits{1, 2 << 20, 3, 4}
+	if got := c.ClientLimits(near); got != c.Limits.PerClient {
 		t.Errorf("set: %+v", got)
 	}
-	c.Limits.PerClient = ClientLimits{-1, -1, -1, -1}
-	if got := c.clientLimits(far); got != none {
+	c.Limits.PerClient = transport.ClientLimits{-1, -1, -1, -1}
+	if got := c.ClientLimits(far); got != none {
 		t.Errorf("without limits: %+v", got)
 	}
-	small := Config{Limits: Limits{Memory: DefaultMaxPayload}}
-	if c, err = small.fill(); err != nil || c.clientLimits(far).Memory != DefaultMaxPayload {
+	small := transport.Config{Limits: transport.Limits{Memory: transport.DefaultMaxPayload}}
+	if c, err = small.Fill(); err != nil || c.ClientLimits(far).Memory != transport.DefaultMaxPayload {
 		t.Errorf("%v: a client gets less than one call", err)
 	}
 	small.Limits.PerClient.Memory = 5000
-	if _, err = small.fill(); !errors.Is(err, rpc.ErrConfig) {
+	if _, err = small.Fill(); !errors.Is(err, rpc.ErrConfig) {
 		t.Errorf("PerClient.Memory below MaxPayload: %v", err)
 	}
 }
@@ -131,12 +132,12 @@ func TestAllow(t *testing.T) {
 	var ran atomic.Int32
 	h := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { ran.Add(1) })
 	cfg := testConfig()
-	cfg.Limits.Allow, _ = AllowNets("192.0.2.0/24")
+	cfg.Limits.Allow, _ = transport.AllowNets("192.0.2.0/24")
 	core, log := observer.New(zapcore.InfoLevel)
 	cfg.Logger = zap.New(core)
 	s := newServer(t, h, cfg)
 	l := &listenPipes{conns: make(chan net.Conn)}
-	ln, err := NewListener(l, cfg)
+	ln, err := transport.NewListener(l, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestAllow(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		served := make(chan error, 1)
 		go func() { served <- serve(&from{b, tcpAddr("198.51.100.1")}) }()
-		_, err := NewClient(testCtx(t), a, testConfig())
+		_, err := transport.NewClient(testCtx(t), a, testConfig())
 		if _, rejected := errors.AsType[*verbs.RejectError](err); !rejected {
 			t.Errorf("%s: the client sees %v", name, err)
 		}
@@ -198,7 +199,7 @@ func TestConnLimits(t *testing.T) {
 	cfg := testConfig()
 	cfg.Limits.Conns, cfg.Limits.PerClient.Conns = 4, 2
 	s := newServer(t, newEcho(), cfg)
-	dialed := func(ip string, want bool) *Client {
+	dialed := func(ip string, want bool) *transport.Client {
 		t.Helper()
 		c, err := dialFrom(t, s, ip)
 		if _, rejected := errors.AsType[*verbs.RejectError](err); (err == nil) != want || rejected == want {
@@ -214,7 +215,7 @@ func TestConnLimits(t *testing.T) {
 	dialed("192.0.2.4", false)
 	first.Close()
 	waitFor(t, "its place is free", func() bool { return s.Stats().Connections == 3 })
-	waitFor(t, "the gate knows", func() bool { return s.gate.Stats().Conns == 3 })
+	waitFor(t, "the gate knows", func() bool { return s.Gate().Stats().Conns == 3 })
 	dialed("192.0.2.1", true)
 	if n := s.Stats().TooMany; n != 2 {
 		t.Errorf("%d refused, want 2", n)
@@ -259,7 +260,7 @@ func TestRefusedPeersHoldNothing(t *testing.T) {
 
 // pulling leaves a server with n calls whose chunks it waits for, on one connection that
 // it sees at ip.
-func pulling(t testing.TB, s *Server, ip string, n int) *stallConn {
+func pulling(t testing.TB, s *transport.Server, ip string, n int) *stallConn {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	sc := &stallConn{Conn: a, stall: make(chan struct{}), gone: make(chan struct{})}
@@ -290,7 +291,7 @@ func pulling(t testing.TB, s *Server, ip string, n int) *stallConn {
 // TestClientMemory: a client that does not answer RDMA Reads uses up its own share, on
 // all its connections together; its further calls wait, those of others do not.
 func TestClientMemory(t *testing.T) {
-	for name, limit := range map[string]ClientLimits{
+	for name, limit := range map[string]transport.ClientLimits{
 		"memory": {Memory: 3 * 128 << 10}, "pulls": {Pulls: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,7 +363,7 @@ func TestHurry(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		served := make(chan struct{})
 		go func() { defer close(served); _ = s.ServeConn(&from{b, tcpAddr("192.0.2.200")}) }()
-		c, err := NewClient(t.Context(), a, testConfig())
+		c, err := transport.NewClient(t.Context(), a, testConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,10 +390,10 @@ func TestHurry(t *testing.T) {
 func TestSlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		s := &Server{Handler: newEcho(), Config: unwatched(testConfig())}
+		s := &transport.Server{Handler: newEcho(), Config: unwatched(testConfig())}
 		served := make(chan error, 1)
 		go func() { served <- s.ServeConn(b) }()
-		c, err := NewClient(t.Context(), &slowLink{Conn: a}, testConfig())
+		c, err := transport.NewClient(t.Context(), &slowLink{Conn: a}, testConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -427,7 +428,7 @@ func (l *slowLink) Write(p []byte) (n int, err error) {
 // TestClientExposed: the octets of replies to be read that one client may leave lying.
 func TestClientExposed(t *testing.T) {
 	cfg := testConfig()
-	cfg.RFC5666, cfg.Limits.PerClient.Exposed = new(RFC5666), 50_000
+	cfg.RFC5666, cfg.Limits.PerClient.Exposed = new(transport.RFC5666), 50_000
 	s := newServer(t, newEcho(), cfg)
 	ask := func(ip string) rpcrdma.Header {
 		a, b := rdmaptest.Pipe()

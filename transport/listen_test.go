@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -9,26 +9,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // startListener serves h as a record-marked server under Listen.
-func startListener(t testing.TB, h rpc.Handler, cfg *Config) *Listener {
+func startListener(t testing.TB, h rpc.Handler, cfg *transport.Config) *transport.Listener {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	nl, err := Listen("tcp", "127.0.0.1:0", cfg)
+	nl, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := nl.(*Listener)
-	s := &Server{Handler: h, Config: cfg}
+	l := nl.(*transport.Listener)
+	s := &transport.Server{Handler: h, Config: cfg}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStream(l) }()
 	t.Cleanup(func() {
 		s.Close()
-		if err := <-served; !errors.Is(err, ErrServerClosed) {
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
 			t.Errorf("ServeStream: %v", err)
 		}
 	})
@@ -78,7 +79,7 @@ func accepted(t testing.TB, l net.Listener) net.Conn {
 }
 
 func TestRecordConn(t *testing.T) {
-	nl, err := Listen("tcp", "127.0.0.1:0", testConfig())
+	nl, err := transport.Listen("tcp", "127.0.0.1:0", testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestRecordConn(t *testing.T) {
 }
 
 func TestListenerClose(t *testing.T) {
-	nl, err := Listen("tcp", "127.0.0.1:0", testConfig())
+	nl, err := transport.Listen("tcp", "127.0.0.1:0", testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestListenerClose(t *testing.T) {
 	if err := <-waiting; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v", err)
 	}
-	if _, err := Dial(testCtx(t), "tcp", nl.Addr().String(), nil); err == nil {
+	if _, err := transport.Dial(testCtx(t), "tcp", nl.Addr().String(), nil); err == nil {
 		t.Error("Dial to a closed listener succeeded")
 	} else {
 		t.Log(err)

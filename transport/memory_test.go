@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -44,7 +45,7 @@ func TestMemory(t *testing.T) {
 		if st := c.Stats(); st.Registered != 2 || st.Reused != 2*calls-2 || st.OctetsLent != 0 {
 			t.Errorf("%+v", st)
 		}
-		if n := c.conn.Table().Live(); n != 2 {
+		if n := c.Conn().Table().Live(); n != 2 {
 			t.Errorf("%d registrations", n)
 		}
 	}
@@ -63,8 +64,8 @@ func TestMemory(t *testing.T) {
 func TestMemoryManyConnections(t *testing.T) {
 	_, addr := startServer(t, newEcho(), nil)
 	in, out := rpc.Alloc(5000), rpc.Alloc(5000)
-	var first *Client
-	var all []*Client
+	var first *transport.Client
+	var all []*transport.Client
 	for i := range mem.MaxWindows + 3 {
 		c := dial(t, addr, nil)
 		if i == 0 {
@@ -74,17 +75,17 @@ func TestMemoryManyConnections(t *testing.T) {
 		all = append(all, c)
 		n := 0
 		for _, c := range all {
-			n += c.conn.Table().Live()
+			n += c.Conn().Table().Live()
 		}
 		if n > 2*mem.MaxWindows {
 			t.Fatalf("%d registrations", n)
 		}
 		if i == 1 {
-			c.conn.Abort(nil)
-			<-c.conn.Done()
+			c.Conn().Abort(nil)
+			<-c.Conn().Done()
 		}
 	}
-	if n := first.conn.Table().Live(); n != 0 {
+	if n := first.Conn().Table().Live(); n != 0 {
 		t.Errorf("%d registrations with the first connection", n)
 	}
 	mustDo(t, first, memoryCall(in, out, 0, 5000))

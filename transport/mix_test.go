@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -88,7 +89,7 @@ func mix(t *testing.T, seed uint64) {
 	until := time.Now().Add(mixtest.Time())
 	var wg sync.WaitGroup
 	for range 2 {
-		c, err := Dial(testCtx(t), "tcp", addr, &client)
+		c, err := transport.Dial(testCtx(t), "tcp", addr, &client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,7 @@ func mix(t *testing.T, seed uint64) {
 }
 
 // mixCall makes one call and checks its reply.
-func mixCall(t *testing.T, c *Client, rnd *rand.Rand) {
+func mixCall(t *testing.T, c *transport.Client, rnd *rand.Rand) {
 	n := rnd.IntN(1 << (4 + rnd.IntN(18)))
 	p := mixOctets()[rnd.IntN(len(mixOctets())-n):][:n]
 	call := echoCall(p)

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -26,11 +27,11 @@ func lazySend(p *rawPeer, xid uint32, seg chunks.Segment, how uint32) {
 
 // silentCall has a client make one call of procTake and answer no RDMA Read, and returns how
 // the server's end of the connection ended.
-func silentCall(t *testing.T, h *taker, cfg *Config, how uint32) (s *Server, served chan error) {
+func silentCall(t *testing.T, h *taker, cfg *transport.Config, how uint32) (s *transport.Server, served chan error) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	t.Cleanup(func() { a.Close() })
-	s = &Server{Handler: h, Config: unwatched(cfg)}
+	s = &transport.Server{Handler: h, Config: unwatched(cfg)}
 	served = make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
@@ -114,7 +115,7 @@ func TestLazyFails(t *testing.T) {
 			lazySend(p, 7, seg, takeWait)
 			<-h.enter
 			p.conn.Abort(nil)
-			waitFor(t, "the server knows", func() bool { return s.engines()[0].Err() != nil })
+			waitFor(t, "the server knows", func() bool { return enginesOf(s)[0].Err() != nil })
 			close(h.leave)
 		} else {
 			lazySend(p, 7, seg, takeWait)
@@ -153,12 +154,12 @@ func TestLazyOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.ServeStream(l)
-	stream, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+	stream, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	for _, c := range []rpc.Caller{dial(t, addr, nil), stream, dial(t, addr, nil), dial(t, addr, &Config{})} {
+	for _, c := range []rpc.Caller{dial(t, addr, nil), stream, dial(t, addr, nil), dial(t, addr, &transport.Config{})} {
 		wantTaken(t, mustDo(t, c, withXID(7, takeCall(p, takeWait))), p, true)
 	}
 	if n := h.times(7); n != 2 { // the one that failed, and the first that did not

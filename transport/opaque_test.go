@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -150,17 +151,17 @@ func TestLazy(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.ServeStream(l)
-	stream, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+	stream, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stream.Close()
-	chunked, long := dial(t, addr, nil), dial(t, addr, &Config{})
+	chunked, long := dial(t, addr, nil), dial(t, addr, &transport.Config{})
 	for _, way := range []struct {
 		name string
 		c    rpc.Caller
 		conn *rdmap.Conn
-	}{{"chunk", chunked, chunked.conn}, {"position zero", long, long.conn}, {"tcp", stream, nil}} {
+	}{{"chunk", chunked, chunked.Conn()}, {"position zero", long, long.Conn()}, {"tcp", stream, nil}} {
 		for _, n := range []int{0, 1, 100, 2049, 70_001, 1 << 20} {
 			for how := range uint32(takeKeep) {
 				before, reads := s.Stats(), readsIn(way.conn)
@@ -212,7 +213,7 @@ func TestLazyMemory(t *testing.T) {
 	mustDo(t, a, &nullCall)
 	mustDo(t, b, &nullCall)
 	p := filled(100_000)
-	for _, c := range []*Client{a, b} {
+	for _, c := range []*transport.Client{a, b} {
 		for range 3 {
 			wg.Go(func() { wantTaken(t, mustDo(t, c, takeCall(p, takeWait)), p, true) })
 		}

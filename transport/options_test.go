@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport"
 )
 
 // TestEngineOptions: every setting of the start-up reaches the connection, and calls
@@ -25,7 +26,7 @@ func TestEngineOptions(t *testing.T) {
 				cc.Startup.Revision, cc.Startup.Markers, cc.Startup.PeerToPeer, cc.Startup.RTR, sc.Startup.Markers = rev, client, rtr != 0, rtr, server
 				cc.Startup.IRD, cc.Startup.ORD, sc.Startup.IRD, sc.Startup.ORD = 5, 6, 7, 3
 				if bits == 7 {
-					cc.Startup.CRC, sc.Startup.CRC = CRCOff, CRCOff
+					cc.Startup.CRC, sc.Startup.CRC = transport.CRCOff, transport.CRCOff
 				}
 				_, c := pair(t, newEcho(), sc, cc)
 				sent := c.Conn().Stats()
@@ -49,7 +50,7 @@ func TestEngineOptions(t *testing.T) {
 func TestBusyPoll(t *testing.T) {
 	cc, sc := testConfig(), testConfig()
 	cc.Reading.BusyPoll, sc.Reading.BusyPoll = 100*time.Microsecond, 50*time.Microsecond
-	if got := [2]time.Duration{cc.engine(1).BusyPoll, sc.engine(1).BusyPoll}; got != [2]time.Duration{cc.Reading.BusyPoll, sc.Reading.BusyPoll} {
+	if got := [2]time.Duration{cc.Engine(1).BusyPoll, sc.Engine(1).BusyPoll}; got != [2]time.Duration{cc.Reading.BusyPoll, sc.Reading.BusyPoll} {
 		t.Error(got)
 	}
 	_, c := pair(t, newEcho(), sc, cc)
@@ -78,7 +79,7 @@ func TestDialOlderServer(t *testing.T) {
 	}
 	cfg := testConfig()
 	cfg.Startup.Revision = 2
-	if _, err := Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, verbs.ErrOlderPeer) {
+	if _, err := transport.Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Errorf("with revision 2: %v", err)
 	}
 }
@@ -100,7 +101,7 @@ func TestDialClosingServer(t *testing.T) {
 		}
 		count <- n
 	}()
-	if _, err := Dial(testCtx(t), "tcp", l.Addr().String(), nil); !errors.Is(err, verbs.ErrOlderPeer) {
+	if _, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), nil); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Error(err)
 	}
 	l.Close()

@@ -1,10 +1,11 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -36,7 +37,7 @@ func TestOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := latecomer{second: make(chan struct{}), got: make(chan []byte, 1)}
-			_, c := pair(t, h, &Config{AnyCred: true}, nil)
+			_, c := pair(t, h, &transport.Config{AnyCred: true}, nil)
 			mustDo(t, c, &nullCall) // brings credits for two calls
 			call.Prog, call.Vers, call.Proc = testProg, testVers, procBlock
 			first := make(chan error, 1)

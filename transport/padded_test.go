@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -72,13 +73,13 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 	h := arrivals(t, func() []byte { return data }, off)
 	for _, test := range []struct {
 		name           string
-		server, client Config
+		server, client transport.Config
 		padded         bool
 	}{
-		{"none asked", Config{RFC5666: &RFC5666{Align: -1}}, Config{RFC5666: &RFC5666{}}, false},
-		{"server rfc8166", Config{}, Config{RFC5666: &RFC5666{}}, false},
-		{"client rfc8166", Config{RFC5666: &RFC5666{}}, Config{}, false},
-		{"known otherwise", Config{RFC5666: &RFC5666{}}, Config{RFC5666: &RFC5666{NoConfigCall: true, PeerAlign: 8}}, true},
+		{"none asked", transport.Config{RFC5666: &transport.RFC5666{Align: -1}}, transport.Config{RFC5666: &transport.RFC5666{}}, false},
+		{"server rfc8166", transport.Config{}, transport.Config{RFC5666: &transport.RFC5666{}}, false},
+		{"client rfc8166", transport.Config{RFC5666: &transport.RFC5666{}}, transport.Config{}, false},
+		{"known otherwise", transport.Config{RFC5666: &transport.RFC5666{}}, transport.Config{RFC5666: &transport.RFC5666{NoConfigCall: true, PeerAlign: 8}}, true},
 	} {
 		s, c := pair(t, h, &test.server, &test.client)
 		mustDo(t, c, writeCall(data))
@@ -87,7 +88,7 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 			t.Errorf("%s: padded %v", test.name, got)
 		}
 	}
-	_, c := pair(t, h, nil, &Config{RFC5666: &RFC5666{PeerAlign: 8}})
+	_, c := pair(t, h, nil, &transport.Config{RFC5666: &transport.RFC5666{PeerAlign: 8}})
 	err := try(t, c, writeCall(data))
 	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 		t.Errorf("profile rfc8166: %v", err)
@@ -138,7 +139,7 @@ func confCall(xid uint32, args ...uint32) []byte {
 func TestConfigServer(t *testing.T) {
 	for _, profile := range []rpcrdma.Profile{rpcrdma.RFC8166, rpcrdma.RFC5666} {
 		t.Run(fmt.Sprint(profile), func(t *testing.T) {
-			_, addr := startServer(t, newEcho(), configOf(profile, &Config{InlineRecv: 2048, Startup: Startup{IRD: 5}}, 16))
+			_, addr := startServer(t, newEcho(), configOf(profile, &transport.Config{InlineRecv: 2048, Startup: transport.Startup{IRD: 5}}, 16))
 			p := rawClient(t, addr, rawConfig(nil, 4096)) // ORD 3
 			call := func(xid uint32, msg []byte) (rpcrdma.Header, []byte) {
 				p.send(header(rpcrdma.Header{XID: xid}), msg)

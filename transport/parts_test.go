@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -17,7 +18,7 @@ import (
 // for a client that offers a write chunk all the same: it stays in the reply, and the
 // chunk comes back unused (RFC 8166 Section 4.3.2).
 func TestItemNotEligible(t *testing.T) {
-	_, addr := startServer(t, newEcho(), &Config{}) // NFSv3 only
+	_, addr := startServer(t, newEcho(), &transport.Config{}) // NFSv3 only
 	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
 	mem, long := make([]byte, 9000), make([]byte, 9000)
 	w := chunks.WriteChunk{p.offer(mem, region.RemoteWrite)}
@@ -62,7 +63,7 @@ func TestResponse(t *testing.T) {
 			resp.AppendItem(make([]byte, 100_000)) // fits nowhere
 		}
 	})
-	_, c := pair(t, h, &Config{}, &Config{})
+	_, c := pair(t, h, &transport.Config{}, &transport.Config{})
 	_, sc := startStream(t, h, nil)
 	for network, c := range map[string]rpc.Caller{"rdma": c, "tcp": sc} {
 		t.Run(network, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestDuplicateXID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewListener(inner, testConfig())
+	l, err := transport.NewListener(inner, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

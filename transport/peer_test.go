@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -72,7 +73,7 @@ func rawOver(t testing.TB, nc net.Conn, cfg *rdmap.Config) *rawPeer {
 
 // rawServer connects a client under test to a hand-made server. Calls of serve run
 // in their own goroutine, one per Send received, in order.
-func rawServer(t testing.TB, cfg *rdmap.Config, client *Config, serve func(p *rawPeer, h *rpcrdma.Header, msg []byte)) *Client {
+func rawServer(t testing.TB, cfg *rdmap.Config, client *transport.Config, serve func(p *rawPeer, h *rpcrdma.Header, msg []byte)) *transport.Client {
 	t.Helper()
 	if cfg == nil {
 		cfg = rawConfig(usualPrivate(), 4096)
@@ -99,7 +100,7 @@ func rawServer(t testing.TB, cfg *rdmap.Config, client *Config, serve func(p *ra
 		}
 		p.loop(serve)
 	}()
-	c, err := Dial(testCtx(t), "tcp", l.Addr().String(), client)
+	c, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/register"
 )
 
@@ -14,11 +15,11 @@ import (
 // fails with its connection, and nobody gets the memory (RFC 8166 Section 4.5.4).
 func TestPinnedReply(t *testing.T) {
 	pins := make(chan region.View, 1)
-	conns := make(chan *Client, 1)
+	conns := make(chan *transport.Client, 1)
 	cfg := testConfig()
 	cfg.Timeouts.Close = time.Millisecond
 	c := rawServer(t, rawConfig(plainPrivate(), 4096), cfg, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-		v, err := (<-conns).conn.Table().Lookup(register.STag(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
+		v, err := (<-conns).Conn().Table().Lookup(register.STag(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
 		if err != nil {
 			t.Error(err)
 		}
@@ -33,8 +34,8 @@ func TestPinnedReply(t *testing.T) {
 	call.Sink = make([]byte, 5000)
 	freed := false
 	call.Free = func() { freed = true }
-	if err := try(t, c, call); !errors.Is(err, region.ErrPinned) || !errors.Is(c.conn.Err(), region.ErrPinned) {
-		t.Errorf("the call: %v; its connection: %v", err, c.conn.Err())
+	if err := try(t, c, call); !errors.Is(err, region.ErrPinned) || !errors.Is(c.Conn().Err(), region.ErrPinned) {
+		t.Errorf("the call: %v; its connection: %v", err, c.Conn().Err())
 	}
 	if freed {
 		t.Error("memory that a peer may still write to was released")

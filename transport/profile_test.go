@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -9,20 +9,21 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // config5666 is profile rfc5666 with the default binding, which does not speak for the
 // test program: any opaque of it may be reduced.
-func config5666() *Config {
-	return &Config{RFC5666: &RFC5666{}, InlineSend: DefaultInlineSize, InlineRecv: DefaultInlineSize}
+func config5666() *transport.Config {
+	return &transport.Config{RFC5666: &transport.RFC5666{}, InlineSend: transport.DefaultInlineSize, InlineRecv: transport.DefaultInlineSize}
 }
 
 // configOf returns cfg for a profile, with the alignment that a server of RFC 5666 asks for.
-func configOf(p rpcrdma.Profile, cfg *Config, align int) *Config {
+func configOf(p rpcrdma.Profile, cfg *transport.Config, align int) *transport.Config {
 	if p == rpcrdma.RFC5666 {
-		cfg.RFC5666 = &RFC5666{Align: align}
+		cfg.RFC5666 = &transport.RFC5666{Align: align}
 	}
 	return cfg
 }
@@ -54,7 +55,7 @@ func wantList(t testing.TB, r *rpc.Reply, n int) {
 }
 
 // settled waits until a server has heard of all that its client has read.
-func settled(t testing.TB, s *Server) rpc.Stats {
+func settled(t testing.TB, s *transport.Server) rpc.Stats {
 	t.Helper()
 	waitFor(t, "every exposed reply is freed", func() bool { st := s.Stats(); return st.Exposed == 0 && st.InFlight == 0 })
 	return s.Stats()
@@ -105,11 +106,11 @@ func TestTransparent(t *testing.T) {
 
 // TestListenProfile: a server that speaks records has its large replies read.
 func TestListenProfile(t *testing.T) {
-	l, err := Listen("tcp", "127.0.0.1:0", config5666())
+	l, err := transport.Listen("tcp", "127.0.0.1:0", config5666())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Handler: newEcho()}
+	s := &transport.Server{Handler: newEcho()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStream(l) }()
 	defer func() {
@@ -119,7 +120,7 @@ func TestListenProfile(t *testing.T) {
 	c := dial(t, l.Addr().String(), config5666())
 	wantList(t, mustDo(t, c, unexpected(procList, 5000)), 5000)
 	wantFill(t, mustDo(t, c, unexpected(procFill, 70_001)), 70_001)
-	waitFor(t, "both are freed", func() bool { return l.(*Listener).Stats().Dones == 2 })
+	waitFor(t, "both are freed", func() bool { return l.(*transport.Listener).Stats().Dones == 2 })
 }
 
 // TestMixedProfiles: whatever the other end keeps to, calls work that work with profile
@@ -133,7 +134,7 @@ func TestMixedProfiles(t *testing.T) {
 		{"client rfc8166", rpcrdma.RFC5666, rpcrdma.RFC8166},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, c := pair(t, newEcho(), configOf(test.server, new(Config), 0), configOf(test.client, new(Config), 0))
+			s, c := pair(t, newEcho(), configOf(test.server, new(transport.Config), 0), configOf(test.client, new(transport.Config), 0))
 			for _, n := range []int{3000, 5001, 70_000} {
 				p := filled(n)
 				call := echoCall(p)

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -77,7 +78,7 @@ func TestPulledCallBlocks(t *testing.T) {
 func TestPulledCallOverBudget(t *testing.T) {
 	const all = math.MaxInt / 2
 	silent := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})
-	var at atomic.Pointer[Server]
+	var at atomic.Pointer[transport.Server]
 	cfg := testConfig()
 	cfg.Reading.HandlerLimit = -1
 	var back func()
@@ -108,7 +109,7 @@ func TestPulledCallCut(t *testing.T) {
 				if byServer {
 					s.Close()
 				} else {
-					c.conn.Abort(nil)
+					c.Conn().Abort(nil)
 				}
 				if err := <-done; err == nil {
 					t.Errorf("%s: a reply", name)

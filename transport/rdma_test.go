@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -9,23 +9,24 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // testConfig is the configuration of the tests: the test program's binding.
 // Its Sends are small both ways, as with Linux peers, so that data travel in chunks.
-func testConfig() *Config {
-	return &Config{Binding: echoBinding, InlineSend: DefaultInlineSize, InlineRecv: DefaultInlineSize}
+func testConfig() *transport.Config {
+	return &transport.Config{Binding: echoBinding, InlineSend: transport.DefaultInlineSize, InlineRecv: transport.DefaultInlineSize}
 }
 
 // startServer serves h over RDMA on loopback and returns its address.
-func startServer(t testing.TB, h rpc.Handler, cfg *Config) (*Server, string) {
+func startServer(t testing.TB, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	s := &Server{Handler: h, Config: cfg}
+	s := &transport.Server{Handler: h, Config: cfg}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func startServer(t testing.TB, h rpc.Handler, cfg *Config) (*Server, string) {
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
 		s.Close()
-		if err := <-served; !errors.Is(err, ErrServerClosed) {
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -42,12 +43,12 @@ func startServer(t testing.TB, h rpc.Handler, cfg *Config) (*Server, string) {
 }
 
 // dial connects a client that is closed with the test.
-func dial(t testing.TB, addr string, cfg *Config) *Client {
+func dial(t testing.TB, addr string, cfg *transport.Config) *transport.Client {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	c, err := Dial(testCtx(t), "tcp", recorded(t, addr), cfg)
+	c, err := transport.Dial(testCtx(t), "tcp", recorded(t, addr), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func dial(t testing.TB, addr string, cfg *Config) *Client {
 }
 
 // pair is a server and one of its clients.
-func pair(t testing.TB, h rpc.Handler, server, client *Config) (*Server, *Client) {
+func pair(t testing.TB, h rpc.Handler, server, client *transport.Config) (*transport.Server, *transport.Client) {
 	t.Helper()
 	s, addr := startServer(t, h, server)
 	return s, dial(t, addr, client)
@@ -159,7 +160,7 @@ func TestReplyChunk(t *testing.T) {
 
 // TestLongCall sends arguments that are too large for a Send and cannot be reduced.
 func TestLongCall(t *testing.T) {
-	s, c := pair(t, newEcho(), nil, &Config{}) // the client's binding knows no item
+	s, c := pair(t, newEcho(), nil, &transport.Config{}) // the client's binding knows no item
 	for _, n := range []int{4000, 4096, 4097, 10001, 500000} {
 		p := filled(n)
 		before := s.Stats()

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -57,7 +58,7 @@ func (h *ledger) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respo
 // modelNetwork makes connections that end after some octets, in one direction or the
 // other, in every way: within the start-up, a frame, a pull, a reply.
 type modelNetwork struct {
-	s   *Server
+	s   *transport.Server
 	l   *pipeListener // instead of s for RDMA, if not nil
 	mu  sync.Mutex
 	rnd *rand.Rand
@@ -84,14 +85,14 @@ func (w *modelNetwork) dial(ctx context.Context) (redial.Conn, error) {
 	cfg.Startup.Timeout = 5 * time.Second
 	if stream {
 		w.wg.Go(func() { w.s.ServeStreamConn(b) })
-		return NewStreamClient(rdmaptest.Wrap(a, faults), cfg)
+		return transport.NewStreamClient(rdmaptest.Wrap(a, faults), cfg)
 	}
 	if w.l != nil {
 		w.l.put(b)
 	} else {
 		w.wg.Go(func() { w.s.ServeConn(b) })
 	}
-	return NewClient(ctx, rdmaptest.Wrap(a, faults), cfg)
+	return transport.NewClient(ctx, rdmaptest.Wrap(a, faults), cfg)
 }
 
 // numbered is a connection of a client that counts its calls from 1 on: all clients use the same XIDs.
@@ -133,12 +134,12 @@ const (
 
 func onceModel(t *testing.T, seed uint64, steps int) {
 	h := &ledger{echo: newEcho(), rnd: rand.New(rand.NewPCG(seed, 8)), ran: make(map[uint64]int)}
-	w := &modelNetwork{s: &Server{Handler: h, Config: onceConfig()}, rnd: rand.New(rand.NewPCG(seed, 9))}
+	w := &modelNetwork{s: &transport.Server{Handler: h, Config: onceConfig()}, rnd: rand.New(rand.NewPCG(seed, 9))}
 	onceModelOver(t, seed, steps, h, w, w.s.Stats, func() { w.s.Close() })
 }
 
 // onceConfig is a server that forgets no reply.
-func onceConfig() *Config {
+func onceConfig() *transport.Config {
 	cfg := unwatched(testConfig())
 	cfg.Duplicates.Entries, cfg.Duplicates.Memory, cfg.Duplicates.Time = 1<<17, 1<<30, 24*time.Hour
 	return cfg

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // network connects redial.Callers to a server over connections in memory, which tests cut.
 type network struct {
-	s      *Server
-	client *Config
+	s      *transport.Server
+	client *transport.Config
 	mu     sync.Mutex
 	live   []*rdmaptest.Conn
 	faulty []*rdmaptest.Faulty
@@ -27,8 +28,8 @@ type network struct {
 	made   int
 }
 
-func newNetwork(h rpc.Handler, server, client *Config) *network {
-	return &network{s: &Server{Handler: h, Config: server}, client: client}
+func newNetwork(h rpc.Handler, server, client *transport.Config) *network {
+	return &network{s: &transport.Server{Handler: h, Config: server}, client: client}
 }
 
 // dial is a redial.Config.Dial.
@@ -43,10 +44,10 @@ func (w *network) dial(ctx context.Context) (redial.Conn, error) {
 	w.mu.Unlock()
 	if w.stream != nil && w.stream(n) {
 		w.wg.Go(func() { w.s.ServeStreamConn(b) })
-		return NewStreamClient(f, w.client)
+		return transport.NewStreamClient(f, w.client)
 	}
 	w.wg.Go(func() { w.s.ServeConn(b) })
-	return NewClient(ctx, f, w.client)
+	return transport.NewClient(ctx, f, w.client)
 }
 
 // cut resets all connections.
@@ -310,7 +311,7 @@ func TestRedialAllocs(t *testing.T) {
 	}
 	_, addr := startServer(t, newEcho(), nil)
 	r, err := redial.New(&redial.Config{Dial: func(ctx context.Context) (redial.Conn, error) {
-		return Dial(ctx, "tcp", addr, testConfig())
+		return transport.Dial(ctx, "tcp", addr, testConfig())
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -99,9 +100,9 @@ func TestEveryWord(t *testing.T) {
 
 // wordTest is what the cases of TestEveryWord share.
 type wordTest struct {
-	s       *Server
+	s       *transport.Server
 	addr    string
-	good    *Client
+	good    *transport.Client
 	p       *rawPeer
 	in, out chunks.Segment
 	data    []byte // what in names, twice as long as offered
@@ -299,7 +300,7 @@ func TestRPCRefusalsBothTransports(t *testing.T) {
 // rawStream connects to a server of record-marked RPC.
 func rawStream(t *testing.T, h rpc.Handler) (net.Conn, *xdr.RecordReader) {
 	t.Helper()
-	s := &Server{Handler: h}
+	s := &transport.Server{Handler: h}
 	nc, served := net.Pipe()
 	done := make(chan struct{})
 	go func() {
@@ -336,7 +337,7 @@ func TestBadRecords(t *testing.T) {
 		{"16 empty fragments", append(make([]byte, 4*16), good...), false, 1},
 		{"17 empty fragments", make([]byte, 4*17), true, 0},
 		{"a fragment of 2^31-1", xdr.AppendRecordMark(nil, 1<<31-1, true), true, 0},
-		{"above MaxPayload in two", append(append(xdr.AppendRecordMark(nil, 8, false), make([]byte, 8)...), xdr.AppendRecordMark(nil, DefaultMaxPayload, true)...), true, 0},
+		{"above MaxPayload in two", append(append(xdr.AppendRecordMark(nil, 8, false), make([]byte, 8)...), xdr.AppendRecordMark(nil, transport.DefaultMaxPayload, true)...), true, 0},
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -17,7 +18,7 @@ import (
 
 // TestServeShared serves both protocols on one port.
 func TestServeShared(t *testing.T) {
-	s := &Server{Handler: newEcho(), Config: testConfig()}
+	s := &transport.Server{Handler: newEcho(), Config: testConfig()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,7 @@ func TestServeShared(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.ServeShared(l) }()
 	c := dial(t, l.Addr().String(), nil)
-	sc, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+	sc, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestServeShared(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	s.Close()
-	if err := <-served; !errors.Is(err, ErrServerClosed) {
+	if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
 		t.Errorf("ServeShared: %v", err)
 	}
 }
@@ -50,7 +51,7 @@ func TestServeShared(t *testing.T) {
 // for without end; a pause between two records is nobody's business (ADVERSARY row 20).
 func TestSilentStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{Handler: newEcho(), Config: unwatched(testConfig())}
+		s := &transport.Server{Handler: newEcho(), Config: unwatched(testConfig())}
 		defer s.Close()
 		call := rpcCall(1, procNull)
 		whole := append(xdr.AppendRecordMark(nil, len(call), true), call...)

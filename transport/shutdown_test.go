@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -50,7 +51,7 @@ func TestShutdownDrains(t *testing.T) {
 	if st := s.Stats(); st.Connections != 0 || st.InFlight != 0 || st.Calls != 3 {
 		t.Errorf("%+v", st)
 	}
-	if _, err := Dial(testCtx(t), "tcp", addr, nil); err == nil {
+	if _, err := transport.Dial(testCtx(t), "tcp", addr, nil); err == nil {
 		t.Error("Dial after Shutdown succeeded")
 	}
 }

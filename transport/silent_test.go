@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -77,7 +78,7 @@ var silentPeers = []struct {
 }
 
 // goodCall moves data by chunks both ways.
-func goodCall(t *testing.T, c *Client) {
+func goodCall(t *testing.T, c *transport.Client) {
 	t.Helper()
 	call := echoCall(filled(5000))
 	call.Sink, call.MaxResults = make([]byte, 5000), 64

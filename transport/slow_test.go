@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -22,7 +23,7 @@ func TestRelayPeerDoesNotRead(t *testing.T) {
 		b, server := rdmaptest.PipeSize(1000)
 		over := make(chan error, 1)
 		start := time.Now()
-		go func() { over <- Relay(a, b) }()
+		go func() { over <- transport.Relay(a, b) }()
 		go func() { _, _ = server.Write(make([]byte, 10_000)) }() // nobody reads it
 		if err := <-over; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Relay: %v", err)
@@ -71,7 +72,7 @@ func TestSlowPeersCounted(t *testing.T) {
 		}
 		a, b := rdmaptest.Pipe()
 		go func() {
-			good, err := NewClient(t.Context(), a, testConfig())
+			good, err := transport.NewClient(t.Context(), a, testConfig())
 			if err == nil {
 				good.Close()
 			}

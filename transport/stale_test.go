@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -36,7 +37,7 @@ func TestBufferIsClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.ServeStream(l) // ends with s
-	stream, err := DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
+	stream, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -9,28 +9,29 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // startStream serves h on loopback TCP and connects a client.
-func startStream(t testing.TB, h rpc.Handler, cfg *Config) (*Server, *StreamClient) {
+func startStream(t testing.TB, h rpc.Handler, cfg *transport.Config) (*transport.Server, *transport.StreamClient) {
 	t.Helper()
-	s := &Server{Handler: h, Config: cfg}
+	s := &transport.Server{Handler: h, Config: cfg}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStream(l) }()
-	c, err := DialStream(testCtx(t), "tcp", l.Addr().String(), cfg)
+	c, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		c.Close()
 		s.Close()
-		if err := <-served; !errors.Is(err, ErrServerClosed) {
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
 			t.Errorf("ServeStream: %v", err)
 		}
 	})
@@ -127,7 +128,7 @@ func TestStreamShutdownDrains(t *testing.T) {
 	<-h.enter
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(testCtx(t)) }()
-	for !s.isClosing() {
+	for !s.IsClosing() {
 		time.Sleep(time.Millisecond)
 	}
 	select {
@@ -166,7 +167,7 @@ func TestStreamShutdownOutOfTime(t *testing.T) {
 }
 
 func TestStreamTooBig(t *testing.T) {
-	_, c := startStream(t, newEcho(), &Config{MaxPayload: 4096})
+	_, c := startStream(t, newEcho(), &transport.Config{MaxPayload: 4096})
 	err := try(t, c, echoCall(make([]byte, 4096)))
 	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonTooBig {
 		t.Errorf("call above MaxPayload: %v", err)

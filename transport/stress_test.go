@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -84,16 +85,16 @@ func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 	before := mem.Shared.Live()
 	cfg := testConfig()
 	cfg.Credits, cfg.Limits.Memory, cfg.MaxPayload = 9, 300_000, 150_000
-	s := &Server{Handler: &slowEcho{echo: newEcho()}, Config: cfg}
+	s := &transport.Server{Handler: &slowEcho{echo: newEcho()}, Config: cfg}
 	served := make(chan error, 1)
 	sc := &choppyConn{Conn: b, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 1))}
 	cc := &choppyConn{Conn: a, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 2))}
 	go func() { served <- s.ServeConn(sc) }()
-	c, err := NewClient(testCtx(t), cc, testConfig())
+	c, err := transport.NewClient(testCtx(t), cc, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	engines := append(s.engines(), c.conn)
+	engines := append(enginesOf(s), c.Conn())
 	var wg sync.WaitGroup
 	for range 24 {
 		caller := rand.New(rand.NewPCG(rnd.Uint64(), 3))
@@ -123,7 +124,7 @@ func stressRound(t *testing.T, rnd *rand.Rand, breakIt bool) {
 }
 
 // stressCaller makes random calls, and cancels some.
-func stressCaller(t *testing.T, c *Client, rnd *rand.Rand, broken bool) {
+func stressCaller(t *testing.T, c *transport.Client, rnd *rand.Rand, broken bool) {
 	for range 15 {
 		n := []int{0, 10, 1000, 3000, 20_000, 100_000}[rnd.IntN(6)] + rnd.IntN(5)
 		p := filled(n)

@@ -1,4 +1,4 @@
-package transport
+package transport_test
 
 import (
 	"bytes"
@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // unwatched is cfg without the watchdog, which is one goroutine of the process and so
 // never in a bubble: the goroutine that it relieves would continue outside.
-func unwatched(cfg *Config) *Config {
+func unwatched(cfg *transport.Config) *transport.Config {
 	c := *cfg
 	c.Reading.HandlerLimit = -1
 	return &c
@@ -24,20 +25,20 @@ func unwatched(cfg *Config) *Config {
 
 // pipePair is pair over a connection in memory, for bubbles. end closes both ends and
 // waits.
-func pipePair(t *testing.T, h rpc.Handler, server, client *Config) (s *Server, c *Client, end func()) {
+func pipePair(t *testing.T, h rpc.Handler, server, client *transport.Config) (s *transport.Server, c *transport.Client, end func()) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
-	s = &Server{Handler: h, Config: unwatched(server)}
+	s = &transport.Server{Handler: h, Config: unwatched(server)}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
-	c, err := NewClient(t.Context(), a, client)
+	c, err := transport.NewClient(t.Context(), a, client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, c, func() {
 		c.Close()
 		<-served
-		<-c.conn.Done()
+		<-c.Conn().Done()
 		s.Close()
 	}
 }
@@ -109,7 +110,7 @@ func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
 		cfg.Startup.Timeout, cfg.Limits.Conns = 4*time.Second, 1
-		s := &Server{Handler: newEcho(), Config: cfg}
+		s := &transport.Server{Handler: newEcho(), Config: cfg}
 		defer s.Close()
 		_, b := rdmaptest.Pipe()
 		start := time.Now()
