@@ -27,7 +27,7 @@ func (c *recordConn) callBackward(rec *record.Record) {
 	b := c.rc.Backward
 	if b == nil || h.Parse(&d) != nil {
 		rec.Buf.Release()
-		c.lanes.ctr.Dropped.Add(1)
+		c.fanout.ctr.Dropped.Add(1)
 		return
 	}
 	b.Enable()

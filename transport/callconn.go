@@ -93,7 +93,7 @@ func (cc *CallConn) Write(p []byte) (int, error) {
 
 // call starts the call in rec, which it takes.
 func (cc *CallConn) call(rec *record.Record) error {
-	o := &onwardCall{cc: cc, rec: rec}
+	o := &forwardedCall{cc: cc, rec: rec}
 	if err := o.parse(cc.c.cfg.Binding); err != nil {
 		rec.Buf.Release()
 		cc.c.conn.Abort(err)

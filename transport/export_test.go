@@ -49,7 +49,7 @@ func Waiting(c net.Conn) int {
 
 // Dispatch gives a call to the connections of which c is one, and reports whether one of them has taken it.
 func Dispatch(c net.Conn, x *responder.Call) bool {
-	ls := c.(*recordConn).lanes
+	ls := c.(*recordConn).fanout
 	before := ls.ctr.Dropped.Load()
 	ls.Dispatch(x, false)
 	return ls.ctr.Dropped.Load() == before

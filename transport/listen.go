@@ -92,7 +92,7 @@ func (l *Listener) run() {
 
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn) {
-	ls := newLanes(l, conn)
+	ls := newFanout(l, conn)
 	defer l.exec.Leave(ls.at)
 	rc := ls.rc
 	var err error

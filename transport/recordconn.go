@@ -18,9 +18,9 @@ import (
 // recordConn is a net.Conn with record-marked ONC RPC above and RPC-over-RDMA below. Calls wait
 // here until they are read, and then for the reply with their XID.
 type recordConn struct {
-	rc    *responder.Responder
-	lanes *lanes   // it and its siblings
-	conn  net.Conn // for the addresses
+	rc     *responder.Responder
+	fanout *fanout  // it and its siblings
+	conn   net.Conn // for the addresses
 
 	mu         sync.Mutex
 	head, tail *responder.Call            // complete calls that were not completely read
@@ -42,8 +42,8 @@ type recordConn struct {
 var _ net.Conn = (*recordConn)(nil)
 
 // newRecordConn makes one of the connections as which conn appears.
-func newRecordConn(ls *lanes, conn net.Conn, maxPayload int) *recordConn {
-	c := &recordConn{rc: ls.rc, lanes: ls, conn: conn, pending: make(map[uint32]*responder.Call), some: make(chan struct{}, 1)}
+func newRecordConn(ls *fanout, conn net.Conn, maxPayload int) *recordConn {
+	c := &recordConn{rc: ls.rc, fanout: ls, conn: conn, pending: make(map[uint32]*responder.Call), some: make(chan struct{}, 1)}
 	c.w.Max = maxPayload
 	return c
 }
@@ -98,7 +98,7 @@ func (c *recordConn) ended(err error) {
 		c.dropRecord()
 	}
 	for _, e := range forgotten {
-		c.lanes.dups.End(e, nil)
+		c.fanout.dups.End(e, nil)
 	}
 	for _, x := range left {
 		c.rc.Finish(x)
@@ -224,7 +224,7 @@ func (c *recordConn) reply(rec *record.Record) {
 	if x == nil || x == c.head || x.Unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
 		if !c.adopt(xid, msg) {
-			c.lanes.ctr.Dropped.Add(1)
+			c.fanout.ctr.Dropped.Add(1)
 		}
 		rec.Buf.Release()
 		return
@@ -233,7 +233,7 @@ func (c *recordConn) reply(rec *record.Record) {
 	c.mu.Unlock()
 	if e := x.Entry; e != nil {
 		x.Entry = nil
-		c.lanes.keep(e, msg)
+		c.fanout.keep(e, msg)
 	}
 	x.Resp.Lend(rec.Buf)
 	c.rc.Answer(x, msg)
@@ -247,7 +247,7 @@ func (c *recordConn) Close() error {
 	c.mu.Unlock()
 	defer c.dropRecord()
 	c.disown()
-	if c.lanes.leave(c) {
+	if c.fanout.leave(c) {
 		c.ended(nil)
 		return nil
 	}

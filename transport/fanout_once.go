@@ -29,7 +29,7 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // once passes on a call that must not run twice, unless it came before: then it gets the reply to
 // the first one, as soon as there is one. It returns false for calls that may run again, and does
 // not touch them.
-func (ls *lanes) once(x *responder.Call) bool {
+func (ls *fanout) once(x *responder.Call) bool {
 	req := rpc.Request{CallHeader: *x.Header(), Args: x.Args(), RemoteAddr: ls.addr}
 	if !ls.dups.Covers(&req) {
 		return false
@@ -44,13 +44,13 @@ func (ls *lanes) once(x *responder.Call) bool {
 }
 
 // join waits for the reply to the first transmission of the call.
-func (ls *lanes) join(x *responder.Call, req rpc.Request) {
+func (ls *fanout) join(x *responder.Call, req rpc.Request) {
 	e, old := ls.dups.Begin(ls.ctx, &req)
 	ls.begin(x, e, old)
 }
 
 // begin passes on the first transmission of a call, and answers a later one with its reply.
-func (ls *lanes) begin(x *responder.Call, e *execute.Entry, old *execute.SavedReply) {
+func (ls *fanout) begin(x *responder.Call, e *execute.Entry, old *execute.SavedReply) {
 	switch {
 	case old != nil:
 		ls.rc.Answer(x, old.Record)
@@ -67,7 +67,7 @@ func (ls *lanes) begin(x *responder.Call, e *execute.Entry, old *execute.SavedRe
 }
 
 // keep ends a call that must not run twice with the reply in msg, which it copies.
-func (ls *lanes) keep(e *execute.Entry, msg []byte) {
+func (ls *fanout) keep(e *execute.Entry, msg []byte) {
 	ls.dups.End(e, &execute.SavedReply{Record: bytes.Clone(msg)})
 }
 
@@ -92,7 +92,7 @@ func (c *recordConn) orphan(left map[uint32]*responder.Call) (forgotten []*execu
 		}
 	}
 	if len(c.orphans) > 0 {
-		c.patience = time.AfterFunc(c.lanes.keeps, c.disown)
+		c.patience = time.AfterFunc(c.fanout.keeps, c.disown)
 	}
 	return forgotten
 }
@@ -108,7 +108,7 @@ func (c *recordConn) adopt(xid uint32, msg []byte) bool {
 	}
 	c.mu.Unlock()
 	if ok {
-		c.lanes.keep(e, msg)
+		c.fanout.keep(e, msg)
 	}
 	if last {
 		c.hint() // Read may now report the end of the connection
@@ -126,7 +126,7 @@ func (c *recordConn) disown() {
 	}
 	c.mu.Unlock()
 	for _, e := range orphans {
-		c.lanes.dups.End(e, nil)
+		c.fanout.dups.End(e, nil)
 	}
 	c.hint()
 }

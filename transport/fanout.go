@@ -12,9 +12,9 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/responder"
 )
 
-// lanes are the record-marked connections as which one RDMA connection appears: one, or
+// fanout is the record-marked connections as which one RDMA connection appears: one, or
 // Config.Fanout. A call goes to the one with the fewest outstanding replies.
-type lanes struct {
+type fanout struct {
 	rc    *responder.Responder
 	all   []*recordConn // the connections that Accept returns
 	ctr   *count.Counters
@@ -29,10 +29,10 @@ type lanes struct {
 	open []*recordConn
 }
 
-var _ responder.App = (*lanes)(nil)
+var _ responder.App = (*fanout)(nil)
 
-func newLanes(l *Listener, conn net.Conn) *lanes {
-	ls := &lanes{ctr: &l.ctr, dups: l.exec.Duplicates, keeps: l.cfg.Duplicates.Time, addr: conn.RemoteAddr(), at: l.exec.Enter(conn)}
+func newFanout(l *Listener, conn net.Conn) *fanout {
+	ls := &fanout{ctr: &l.ctr, dups: l.exec.Duplicates, keeps: l.cfg.Duplicates.Time, addr: conn.RemoteAddr(), at: l.exec.Enter(conn)}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
 	ls.rc = responder.New(l.resp, &l.ctr, l.gate, ls.addr, ls)
 	for range l.cfg.Fanout {
@@ -43,7 +43,7 @@ func newLanes(l *Listener, conn net.Conn) *lanes {
 }
 
 // Dispatch passes a call on, unless the duplicate request cache answers it.
-func (ls *lanes) Dispatch(x *responder.Call, inline bool) {
+func (ls *fanout) Dispatch(x *responder.Call, inline bool) {
 	if inline {
 		x.Own()
 	}
@@ -53,9 +53,9 @@ func (ls *lanes) Dispatch(x *responder.Call, inline bool) {
 	}
 }
 
-// pass passes a call to a lane. A call whose XID is being served already is a retransmission: it is
+// pass passes a call to one of them. A call whose XID is being served already is a retransmission: it is
 // dropped, because the first one will be answered.
-func (ls *lanes) pass(x *responder.Call) {
+func (ls *fanout) pass(x *responder.Call) {
 	ls.mu.Lock()
 	c := ls.choose(x.Req.XID)
 	taken := c != nil && c.queue(x)
@@ -69,9 +69,9 @@ func (ls *lanes) pass(x *responder.Call) {
 	}
 }
 
-// choose returns the lane with the fewest calls, or nil if one has the XID already. The caller
+// choose returns the connection with the fewest calls, or nil if one has the XID already. The caller
 // holds ls.mu.
-func (ls *lanes) choose(xid uint32) (least *recordConn) {
+func (ls *fanout) choose(xid uint32) (least *recordConn) {
 	best := 0
 	for _, c := range ls.open {
 		n, has := c.load(xid)
@@ -86,7 +86,7 @@ func (ls *lanes) choose(xid uint32) (least *recordConn) {
 }
 
 // leave removes c and reports whether it could: c owes no reply and is not the last one.
-func (ls *lanes) leave(c *recordConn) bool {
+func (ls *fanout) leave(c *recordConn) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	i := slices.Index(ls.open, c)
@@ -97,8 +97,8 @@ func (ls *lanes) leave(c *recordConn) bool {
 	return true
 }
 
-// Ended tells all lanes that no more calls will come.
-func (ls *lanes) Ended(err error) {
+// Ended tells all of them that no more calls will come.
+func (ls *fanout) Ended(err error) {
 	ls.at.End()
 	ls.stop()
 	for _, c := range ls.all {

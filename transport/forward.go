@@ -13,9 +13,9 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// onwardCall is a whole call from a record that is passed on. Its eligible argument may be reduced;
+// forwardedCall is a whole call from a record that is passed on. Its eligible argument may be reduced;
 // its XID, credential and verifier stay the same.
-type onwardCall struct {
+type forwardedCall struct {
 	cc   *CallConn
 	rec  *record.Record // the call
 	call rpc.Call
@@ -26,7 +26,7 @@ type onwardCall struct {
 }
 
 // parse describes the call in o.rec by b.
-func (o *onwardCall) parse(b chunks.Binding) error {
+func (o *forwardedCall) parse(b chunks.Binding) error {
 	msg := o.rec.Bytes()
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
 		return rpc.ErrNotACall
@@ -51,7 +51,7 @@ func (o *onwardCall) parse(b chunks.Binding) error {
 }
 
 // split removes the eligible argument from args, if all of it is there.
-func (o *onwardCall) split(b chunks.Binding, args []byte) {
+func (o *forwardedCall) split(b chunks.Binding, args []byte) {
 	pos, n, ok := b.FindArg(o.call.Prog, o.call.Vers, o.call.Proc, args)
 	if !ok || n == 0 || n > len(args)-pos || xdr.Pad(n) > len(args)-pos-n {
 		return
@@ -65,7 +65,7 @@ func (o *onwardCall) split(b chunks.Binding, args []byte) {
 
 // expect makes room for the largest reply. A program without a binding may answer with as much as
 // the connection can carry.
-func (o *onwardCall) expect(b chunks.Binding, args []byte) {
+func (o *forwardedCall) expect(b chunks.Binding, args []byte) {
 	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
 	limit := o.cc.c.cfg.MaxPayload - parts.HeadRoom
 	if !ok || rest > limit || item > limit-rest {
@@ -76,7 +76,7 @@ func (o *onwardCall) expect(b chunks.Binding, args []byte) {
 }
 
 // do makes the call and queues the reply.
-func (o *onwardCall) do() {
+func (o *forwardedCall) do() {
 	o.refs.Store(2)
 	defer o.release()
 	if o.item > 0 {
@@ -100,10 +100,10 @@ func (o *onwardCall) do() {
 }
 
 // free is Call.Free.
-func (o *onwardCall) free() { o.release() }
+func (o *forwardedCall) free() { o.release() }
 
 // release releases the memory when nobody uses it anymore.
-func (o *onwardCall) release() {
+func (o *forwardedCall) release() {
 	if o.refs.Add(-1) > 0 {
 		return
 	}
@@ -114,7 +114,7 @@ func (o *onwardCall) release() {
 }
 
 // record assembles a reply, with the item in its place.
-func (o *onwardCall) record(r *rpc.Reply) record.Record {
+func (o *forwardedCall) record(r *rpc.Reply) record.Record {
 	res, tail := r.Results, []byte(nil)
 	var item []byte
 	if r.Item != nil {
