@@ -351,6 +351,8 @@ func TestStatsAgree(t *testing.T) {
 			mustDo(t, r, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: filled(6000)})
 		}
 		c := r.Stats()
+		// A reply is there before its Write has returned, which a pipe that is closed meanwhile makes an error.
+		waitFor(t, "the server has sent its replies", func() bool { return w.s.Stats().InFlight == 0 })
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
