@@ -104,7 +104,8 @@ func mix(t *testing.T, seed uint64) {
 		}
 	}
 	wg.Wait()
-	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before && s.Stats().InFlight == 0 })
+	// Fewer than before: connections of earlier tests have ended meanwhile.
+	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() <= before && s.Stats().InFlight == 0 })
 }
 
 // mixCall makes one call and checks its reply.
