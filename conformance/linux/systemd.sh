@@ -57,7 +57,7 @@ NETWORK
     --customize-hook='chroot "$1" systemctl -q mask apt-daily.timer apt-daily-upgrade.timer serial-getty@ttyS0.service' \
     --customize-hook='chroot "$1" useradd -u 1000 -m user' \
     --customize-hook='chroot "$1" apt-get clean' \
-    --customize-hook='chroot "$1" apt-get install -qq --download-only --install-recommends nfs-common' \
+    --customize-hook='chroot "$1" apt-get install -qq --download-only --install-recommends nfs-common netbase' \
     --customize-hook="chroot \"\$1\" apt-get install -qq --download-only --no-install-recommends gcc make kmod xz-utils linux-headers-$kver linux-source-$kernel" \
     bookworm "$tree" "$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -1)" >"$fresh/log"
   cp "$tree/boot/initrd.img-$kver" "$fresh/initrd"
