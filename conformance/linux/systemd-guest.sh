@@ -26,8 +26,9 @@ says() { run "$2" | grep -F -- "$1" >/dev/null || { run "$2" | tail -8; return 1
 until_() { for _ in $(seq 60); do "$@" >/dev/null 2>&1 && return; sleep 0.5; done; "$@"; }
 # journal PATTERN: the server has written it since the last mark
 mark() { journalctl -q -n 1 --show-cursor | sed -n 's/^-- cursor: //p' >/tmp/cursor; }
-journal() { until_ written "$1" || { journalctl -t nfsdemo -o cat --after-cursor "$(cat /tmp/cursor)" | tail -5; return 1; }; }
-written() { journalctl -t nfsdemo -o cat --after-cursor "$(cat /tmp/cursor)" | grep -F -- "$1"; }
+journal() { until_ written "$1" || { written '' | tail -5; return 1; }; }
+# With -u, journalctl of systemd 252 leaves out the first line after the cursor.
+written() { journalctl --after-cursor "$(cat /tmp/cursor)" | grep ' nfsdemo\[' | grep -F -- "$1"; }
 user() { runuser -u user -- "$@"; }
 metric() { curl -sf http://127.0.0.1:9049/metrics | grep "^$1" | awk '{ n += $NF } END { exit !(n > 0) }'; }
 restart() { systemctl reset-failed nfsdemo; systemctl restart nfsdemo; }
