@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/matrix"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // server runs a server of ours whose handler does f.
@@ -33,7 +34,12 @@ func server(t testing.TB, f rpc.HandlerFunc) string {
 	return l.Addr().String()
 }
 
-func good(context.Context, *rpc.Request, *rpc.Response) {}
+// good has NULL alone.
+func good(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+	if req.Proc != 0 {
+		resp.Stat = xdr.ProcUnavail
+	}
+}
 
 // TestMatrix: a cell for each case and peer, a link to each cell, and for what is not ok links to the capture and to the
 // packets that break a rule.
