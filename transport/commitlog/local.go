@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"sync"
 
@@ -55,6 +56,7 @@ type local struct {
 	queue   []*flight
 	running bool
 	revoked bool
+	cause   error         // of revoked, if the memory has failed
 	idle    chan struct{} // closed when revoked and not running; made by drain
 }
 
@@ -83,9 +85,7 @@ func (s *local) post(f *flight) error {
 func (s *local) run() {
 	for f := s.next(); f != nil; f = s.next() {
 		if err := s.execute(f.b); err != nil { // a later tail would cover records that failed
-			s.mu.Lock()
-			s.revoked, s.queue = true, nil
-			s.mu.Unlock()
+			s.end(err)
 			s.p.failBy(s, err)
 			continue
 		}
@@ -153,9 +153,7 @@ func (s *local) verify(op *machine.WireOp) error {
 
 // revoke drops what is queued. err, if not nil, is that of the memory.
 func (s *local) revoke(err error) {
-	s.mu.Lock()
-	s.revoked, s.queue = true, nil
-	s.mu.Unlock()
+	s.end(err)
 	go func() { // the caller may be in the middle of an append
 		if err != nil {
 			s.p.failBy(s, err)
@@ -163,6 +161,20 @@ func (s *local) revoke(err error) {
 			s.p.end(s)
 		}
 	}()
+}
+
+// end drops what is queued, and posts nothing more.
+func (s *local) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked, s.queue, s.cause = true, nil, cmp.Or(s.cause, err)
+}
+
+// failed returns the error of the memory.
+func (s *local) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
 }
 
 // drain waits until what is running has ended.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -160,6 +161,25 @@ func TestLocalHangs(t *testing.T) {
 		t.Error(err)
 	}
 	take(t, l, 1, "stays", "next")
+}
+
+// TestLocalFailsFirst: an append that comes between the failure of the memory and the end of the session ends with the
+// error of the memory. Nobody would wake it otherwise.
+func TestLocalFailsFirst(t *testing.T) {
+	l, _, _ := fileLog(t, pmem.File, pmemtest.NewFaults())
+	p := newTestProducer(t, nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	s := p.link.(*local)
+	p.mu.Unlock()
+	s.end(syscall.EIO)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	if _, err := p.Append(ctx, []byte("never")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v, want EIO", err)
+	}
 }
 
 // The memory under a producer of the same process fails: appends end with its error, those in progress and later ones.

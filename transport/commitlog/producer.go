@@ -192,10 +192,17 @@ func (p *Producer) setLink(l link) {
 
 // lost ends the session over l, if it is the current one. The caller holds p.mu.
 func (p *Producer) lost(l link) {
-	if p.link == l {
-		p.m.Lost()
-		p.setLink(nil)
+	if p.link != l {
+		return
 	}
+	// Whoever posts may see that the memory has failed before failBy says so: then no other session will come, for
+	// which appends would wait.
+	if s, ok := l.(*local); ok && s.failed() != nil {
+		p.fail(s.failed())
+		return
+	}
+	p.m.Lost()
+	p.setLink(nil)
 }
 
 // gather is pump for an append that has just come. After a group was answered, those that were
