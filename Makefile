@@ -41,7 +41,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash crash-mutants power bench-check release release-check
+NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash crash-mutants power bench-check release release-check systemd
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
