@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/internal/fifo"
 )
 
 // Messages leave a connection in the order in which they are posted (RFC 5040 Section 5.5), and calls owe each other
@@ -15,15 +16,14 @@ const bulkWindow = 1 << 20 // octets that are posted and not yet sent, and of on
 // bulk is the replies of a connection that borrow memory, in the order in which they were made.
 type bulk struct {
 	mu      sync.Mutex
-	first   *Call // linked by Call.bulk.next; it may be posted in part
-	last    *Call
+	waiting fifo.Queue[Call, *Call] // the first may be posted in part
 	posted  int
 	posting bool // by a goroutine that looks again afterwards
 }
 
 // bulkReply is the state of a reply in a bulk, guarded by bulk.mu.
 type bulkReply struct {
-	next       *Call
+	place      fifo.Links[Call]
 	post, done pieces // what was posted, and what of that was sent
 	flying     int    // completions that are due
 	queued     bool
@@ -56,43 +56,50 @@ func (rc *Responder) sendBulk(x *Call) {
 	b := &rc.bulk
 	b.mu.Lock()
 	x.bulk = bulkReply{queued: true}
-	if b.last == nil {
-		b.first = x
-	} else {
-		b.last.bulk.next = x
-	}
-	b.last = x
+	b.waiting.Push(x)
 	b.mu.Unlock()
 	rc.pump()
 }
+
+// Links implements fifo.Linked.
+func (x *Call) Links() *fifo.Links[Call] { return &x.bulk.place }
 
 // pump posts what may be posted. A flush may take place in Post, whose completions come back here: so the
 // lock is not held, and whoever finds posting set leaves the rest to that goroutine.
 func (rc *Responder) pump() {
 	b := &rc.bulk
-	var few [8]verbs.WR
 	b.mu.Lock()
-	for !b.posting && b.first != nil && b.posted < bulkWindow {
-		wrs := b.take(few[:0])
+	defer b.mu.Unlock()
+	for !b.posting && b.mayPost() {
 		b.posting = true
-		b.mu.Unlock()
-		err := rc.Conn.Post(wrs)
-		if err != nil && rc.Conn.Err() == nil {
-			rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
-		}
-		if err != nil {
-			rc.undo(wrs)
-		}
-		b.mu.Lock()
+		rc.postSome()
 		b.posting = false
 	}
+}
+
+func (b *bulk) mayPost() bool { return !b.waiting.Empty() && b.posted < bulkWindow }
+
+// postSome posts what there is, up to eight work requests. The caller holds bulk.mu, which it releases meanwhile.
+func (rc *Responder) postSome() {
+	b := &rc.bulk
+	var few [8]verbs.WR
+	wrs := b.take(few[:0])
 	b.mu.Unlock()
+	defer b.mu.Lock()
+	err := rc.Conn.Post(wrs)
+	if err == nil {
+		return
+	}
+	if rc.Conn.Err() == nil {
+		rc.Conn.Abort(err) // RFC 8166 Section 4.5.4: no reply can be sent
+	}
+	rc.undo(wrs)
 }
 
 // take fills wrs with what may be posted.
 func (b *bulk) take(wrs []verbs.WR) []verbs.WR {
-	for len(wrs) < cap(wrs) && b.first != nil && b.posted < bulkWindow {
-		x := b.first
+	for len(wrs) < cap(wrs) && b.mayPost() {
+		x := b.waiting.First()
 		wr, n := x.bulk.post.next(x.wrs)
 		switch {
 		case n > 0:
@@ -102,19 +109,12 @@ func (b *bulk) take(wrs []verbs.WR) []verbs.WR {
 		case n < 0:
 			wr.Done = (*replySent)(x)
 			x.bulk.flying++
-			b.pop()
+			b.waiting.Pop()
+			x.bulk.queued = false
 		}
 		wrs = append(wrs, wr)
 	}
 	return wrs
-}
-
-func (b *bulk) pop() {
-	x := b.first
-	if b.first = x.bulk.next; b.first == nil {
-		b.last = nil
-	}
-	x.bulk.next, x.bulk.queued = nil, false
 }
 
 // undo completes what could not be posted, because the connection has ended.
