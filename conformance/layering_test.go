@@ -91,11 +91,11 @@ var layers = []layer{
 	{name: "rdmap/ddp", pure: true},
 	{name: "rdmap/region", may: []string{"rdmap/internal/mutant", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy"}, modules: []string{"golang.org/x/sys"}},
-	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region"}},
+	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
 	{name: "rdmap/capture/capturetest", may: []string{"rdmap/capture"}},
-	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",

@@ -42,7 +42,7 @@ func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	w, err := capture.Create(file)
 	check(t, err)
 	a, b := rdmaptest.Pipe()
-	cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, Markers: markers, MULPDU: 1400}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, Markers: markers, MULPDU: 1400}}
 	x, y := rdmap.Client(w.TapClient(a), cfg), rdmap.Server(b, cfg)
 	ctx := t.Context()
 	shook := make(chan error, 1)

@@ -20,18 +20,21 @@ func (r *replay) start(a net.Conn, b net.Conn) {
 		own = 1
 	}
 	cfg := &rdmap.Config{
-		Plain: true, Revision: v.rev, Markers: v.in, MULPDU: siwMULPDU, IRD: 128, ORD: 128, RecvSize: 1 << 17, Handler: r,
-		PrivateData: r.private[0], Accept: func(*mpa.Request) ([]byte, error) { return r.private[1], nil },
-		CRC: rdmap.CRCOn,
+		Startup: rdmap.Startup{
+			Plain: true, Revision: v.rev, Markers: v.in, MULPDU: siwMULPDU, IRD: 128, ORD: 128, CRC: rdmap.CRCOn,
+			PrivateData: r.private[0], Accept: func(*mpa.Request) ([]byte, error) { return r.private[1], nil },
+		},
+		Receives: rdmap.Receives{Size: 1 << 17},
+		Handler:  r,
 	}
 	if v.recorded && !r.wantsCRC[own] || !v.recorded && !v.crc {
-		cfg.CRC = rdmap.CRCOff
+		cfg.Startup.CRC = rdmap.CRCOff
 	}
 	raw := &mpa.Config{
 		Rev: uint8(v.rev), NoCRC: !v.crc, Markers: true, WantMarkers: v.out, IRD: 128, ORD: 128, PrivateData: r.private[0],
 	}
 	if r.rtr != nil && v.rev == 2 {
-		cfg.PeerToPeer, cfg.RTR = true, r.rtrKind()
+		cfg.Startup.PeerToPeer, cfg.Startup.RTR = true, r.rtrKind()
 		raw.PeerToPeer, raw.RTR = true, r.rtrKind()
 	}
 	r.engine = rdmap.Server(a, cfg)

@@ -23,7 +23,7 @@ func TestConnAllocs(t *testing.T) {
 func connAllocs(t *testing.T, markers bool) {
 	p, q := rdmap.TcpPair(t)
 	h := new(rdmap.Caller)
-	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Handler: h, Markers: markers}, &rdmap.Config{Handler: rdmap.Echoer{}, Markers: markers})
+	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Handler: rdmap.Echoer{}, Startup: rdmap.Startup{Markers: markers}})
 	go y.Serve()
 	wrs := []verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 100)}}
 	round := func() {
@@ -77,7 +77,7 @@ func TestRequestAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	p, q := rdmap.TcpPair(t)
-	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}, &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, Handler: refill{}})
+	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}, Handler: refill{}})
 	mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
 	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 	go y.Serve()

@@ -21,7 +21,7 @@ func TestAtomicity(t *testing.T) {
 	var wg sync.WaitGroup
 	for range streams {
 		a, b := rdmaptest.Pipe()
-		cfg := &rdmap.Config{Extensions: verbs.Ext7306}
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
 		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
@@ -61,7 +61,7 @@ func TestExtensionSwitch(t *testing.T) {
 		{verbs.ExtSwap, verbs.ExtCommit | verbs.ExtSwap, verbs.ExtSwap | verbs.Ext7306},
 	} {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: tt.a}, &rdmap.Config{Extensions: tt.b})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: tt.a}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: tt.b}})
 		if got, other := x.ConnectionState().Extensions, y.ConnectionState().Extensions; got != tt.want || other != tt.want {
 			t.Errorf("%v with %v: %v and %v", tt.a, tt.b, got, other)
 		}
@@ -71,7 +71,7 @@ func TestExtensionSwitch(t *testing.T) {
 	}
 	for _, ext := range []verbs.Extensions{0, verbs.Ext7306} {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: verbs.Ext7306, Plain: true}, &rdmap.Config{Extensions: ext, Plain: true})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: ext, Plain: true}})
 		mem, _ := enginetest.Word(41)
 		reg, _ := y.Register(mem, region.Atomic)
 		go y.Serve()

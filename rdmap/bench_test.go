@@ -48,11 +48,11 @@ func BenchmarkWrite1MiB(b *testing.B) {
 		name string
 		cfg  rdmap.Config
 	}{
-		{"64K/crc", rdmap.Config{MULPDU: rdmap.StagMULPDU}},
-		{"64K/nocrc", rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOff}},
-		{"16K/crc", rdmap.Config{MULPDU: 16384 + 14}},
-		{"1428/crc", rdmap.Config{MULPDU: 1442}},
-		{"1428/nocrc", rdmap.Config{MULPDU: 1442, CRC: rdmap.CRCOff}},
+		{"64K/crc", rdmap.Config{Startup: rdmap.Startup{MULPDU: rdmap.StagMULPDU}}},
+		{"64K/nocrc", rdmap.Config{Startup: rdmap.Startup{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOff}}},
+		{"16K/crc", rdmap.Config{Startup: rdmap.Startup{MULPDU: 16384 + 14}}},
+		{"1428/crc", rdmap.Config{Startup: rdmap.Startup{MULPDU: 1442}}},
+		{"1428/nocrc", rdmap.Config{Startup: rdmap.Startup{MULPDU: 1442, CRC: rdmap.CRCOff}}},
 	} {
 		b.Run(bc.name, func(b *testing.B) { benchWrite(b, &bc.cfg) })
 	}
@@ -146,10 +146,10 @@ func BenchmarkWriteRatio(b *testing.B) {
 		name string
 		cfg  rdmap.Config
 	}{
-		{"64K/crc", rdmap.Config{MULPDU: rdmap.StagMULPDU}},
-		{"64K/nocrc", rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOff}},
-		{"1428/crc", rdmap.Config{MULPDU: 1442}},
-		{"1428/nocrc", rdmap.Config{MULPDU: 1442, CRC: rdmap.CRCOff}},
+		{"64K/crc", rdmap.Config{Startup: rdmap.Startup{MULPDU: rdmap.StagMULPDU}}},
+		{"64K/nocrc", rdmap.Config{Startup: rdmap.Startup{MULPDU: rdmap.StagMULPDU, CRC: rdmap.CRCOff}}},
+		{"1428/crc", rdmap.Config{Startup: rdmap.Startup{MULPDU: 1442}}},
+		{"1428/nocrc", rdmap.Config{Startup: rdmap.Startup{MULPDU: 1442, CRC: rdmap.CRCOff}}},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			raw, eng := rawWriter(b), engineWriter(b, &bc.cfg)

@@ -16,8 +16,8 @@ import (
 func TestPersistError(t *testing.T) {
 	for cause, failed := range map[error]bool{enginetest.ErrTest: true, region.ErrNotPersistent: false} {
 		p, q := rdmaptest.Pipe()
-		cfg := &rdmap.Config{Extensions: verbs.ExtCommit, Domain: region.NewDomain()}
-		x, y := rdmap.Connect(t, p, q, &rdmap.Config{Extensions: verbs.ExtCommit}, cfg)
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Domain: region.NewDomain()}
+		x, y := rdmap.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 64), Err: cause}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: enginetest.CommitRights})

@@ -1,8 +1,12 @@
 package rdmap
 
 import (
+	"cmp"
+	"fmt"
+	"math"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -39,26 +43,56 @@ func (m CRCMode) String() string {
 
 // Defaults of Config.
 const (
-	DefaultIRD              = 64
-	DefaultORD              = 64
-	DefaultRecvSize         = 4096 // octets
-	DefaultRecvs            = 64
-	DefaultSendQueue        = 4 << 20          // octets
-	DefaultRequestTimeout   = 5 * time.Second  // responder waits for the Request
-	DefaultReplyTimeout     = 10 * time.Second // initiator waits for the Reply
-	DefaultWriteTimeout     = 60 * time.Second
-	DefaultCloseTimeout     = 5 * time.Second
-	DefaultTerminateTimeout = time.Second
-	DefaultStallTimeout     = 30 * time.Second
-	DefaultFPDUTimeout      = 60 * time.Second
-	DefaultMaxTakeovers     = 64
+	DefaultIRD            = 64
+	DefaultORD            = 64
+	DefaultRecvSize       = 4096 // octets
+	DefaultRecvs          = 64
+	DefaultSendQueue      = 4 << 20          // octets
+	DefaultRequestTimeout = 5 * time.Second  // responder waits for the Request
+	DefaultReplyTimeout   = 10 * time.Second // initiator waits for the Reply
+	DefaultWriteTimeout   = 60 * time.Second
+	DefaultMemoryTimeout  = 30 * time.Second
+	DefaultFPDUTimeout    = 60 * time.Second
+	DefaultCloseTimeout   = 5 * time.Second
+	DefaultMaxHandlers    = 64
 	// StagMULPDU is the largest ULPDU of MPA, octets (RFC 5044 Section 4.1). Two stag peers use it.
 	StagMULPDU = engine.StagMULPDU
 )
 
+// DefaultTerminateTimeout is how long the end of a connection waits for the peer to end the stream too.
+const DefaultTerminateTimeout = time.Second
+
 // Config holds the settings of one connection. A nil Config and zero fields mean the documented
-// defaults, and so do negative ones, unless the field says otherwise. The engine works on a copy. A Config must not be modified after it has been passed.
+// defaults. A setting out of range is an error of Handshake; see [Config.Check]. A value may be
+// negative only if the field says what that means. The engine works on a copy. A Config must not be
+// modified after it has been passed.
 type Config struct {
+	Startup  Startup
+	Receives Receives
+	Timeouts Timeouts
+	Reading  Reading
+
+	// Domain is the protection domain of the connection's region table. Nil: a new domain.
+	Domain *region.Domain
+
+	// Handler gets the upcalls. Nil: messages are queued for Recv.
+	Handler Handler
+
+	// SendQueue bounds the octets that Post has copied and that are not yet written. Beyond it Post
+	// fails with ErrSendQueueFull. 0: 4 MiB.
+	SendQueue int
+
+	// PartialFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent nothing for a
+	// tick or two, while the connection holds n octets of memory for it; and with 0 when the FPDU is
+	// complete or the connection has ended. One call at a time is made. It must not block.
+	PartialFPDU func(n int)
+
+	// Logger gets one line per connection event; nil discards.
+	Logger *zap.Logger
+}
+
+// Startup has the settings of the MPA startup, and what the two ends agree on in it.
+type Startup struct {
 	// PrivateData is sent in the initiator's MPA Request. At most 256 octets are sent, including
 	// those that the engine adds (RFC 6581 Section 6 permits 512; Linux takes 256). The slice is
 	// borrowed until Handshake returns.
@@ -91,8 +125,8 @@ type Config struct {
 	RTR mpa.RTR
 
 	// IRD is how many of the peer's requests (such as Reads) this side holds at a time, and ORD how
-	// many of its own may be in flight. 0: 64. Negative: none. Both are at most 16382, and are
-	// reduced to what the peer offers (RFC 6581 Section 9).
+	// many of its own may be in flight. 0: 64; negative: none; at most 16382. Both are reduced to what
+	// the peer offers (RFC 6581 Section 9).
 	IRD, ORD int
 
 	// MULPDU is the largest ULPDU sent, 128 to 64768 octets. 0: the largest that a stag peer
@@ -113,54 +147,50 @@ type Config struct {
 	// ConnectionState.Extensions are those in force.
 	Extensions verbs.Extensions
 
-	// RecvSize is the largest Send accepted, octets. 0: 4096.
-	RecvSize int
-	// Recvs is the number of receives posted before the connection starts.
-	// 0: 64; negative: none.
-	Recvs int
-	// RecvQueue provides the receives of the connection; it may be shared. Recvs is then ignored.
+	// BufferedInput holds octets already read from the net.Conn. It is borrowed until Handshake
+	// returns.
+	BufferedInput []byte
+
+	// Timeout bounds all of it. 0: 10 s at the initiator, 5 s at the responder.
+	Timeout time.Duration
+}
+
+// Receives has the settings for messages that consume a receive.
+type Receives struct {
+	// Size is the largest Send accepted, octets. 0: 4096.
+	Size int
+	// Count is the number of receives posted before the connection starts. 0: 64; negative: none.
+	Count int
+	// Queue provides the receives of the connection; it may be shared. Count is then ignored.
 	// Nil: the connection has its own receives.
-	RecvQueue *RecvQueue
-	// RecvQuota bounds how many receives of RecvQueue messages of this connection may have taken
+	Queue *RecvQueue
+	// Quota bounds how many receives of Queue messages of this connection may have taken
 	// without PostRecv having replaced them. At the bound the connection gets no more. 0: no bound.
-	RecvQuota int
+	Quota int
 	// Pool provides memory for the octets of Sends that cannot be lent from the reader's staging
 	// buffer. Nil: DefaultPool, which the process shares.
 	Pool *Pool
+}
 
-	// Domain is the protection domain of the connection's region table. Nil: a new domain.
-	Domain *region.Domain
-
-	// Handler gets the upcalls. Nil: messages are queued for Recv.
-	Handler Handler
-
-	// SendQueue bounds the octets that Post has copied and that are not yet written. Beyond it Post
-	// fails with ErrSendQueueFull. 0: 4 MiB.
-	SendQueue int
-
-	// HandshakeTimeout bounds the MPA startup. 0: 10 s at the initiator, 5 s at
-	// the responder.
-	HandshakeTimeout time.Duration
-	// WriteTimeout bounds how long a write may make no progress before the connection is ended. 0:
-	// 60 s.
-	WriteTimeout time.Duration
-	// StallTimeout bounds how long a Send may wait for memory of the Pool before the connection
+// Timeouts has limits of time after the startup.
+type Timeouts struct {
+	// Write bounds how long a write may make no progress before the connection is ended. 0: 60 s.
+	Write time.Duration
+	// Memory bounds how long a Send may wait for memory of the Pool before the connection
 	// ends with the Terminate for "no buffer". After half of it, Sends that began before the wait
 	// and have not ended lose their memory: their connections end with ErrUnfinishedSend. While
 	// nobody waits for memory, a Send may take any time. 0: 30 s.
-	StallTimeout time.Duration
-	// PartialFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent nothing for a
-	// tick or two, while the connection holds n octets of memory for it; and with 0 when the FPDU is
-	// complete or the connection has ended. One call at a time is made. It must not block.
-	PartialFPDU func(n int)
-
-	// FPDUTimeout bounds how long a peer may send nothing inside an FPDU; then the connection ends
+	Memory time.Duration
+	// FPDU bounds how long a peer may send nothing inside an FPDU; then the connection ends
 	// with ErrPartialFPDU. Between two FPDUs it may be silent for any time. 0: 60 s; negative: no
 	// bound.
-	FPDUTimeout time.Duration
-	// CloseTimeout bounds how long Close waits for queued output. 0: 5 s.
-	CloseTimeout time.Duration
+	FPDU time.Duration
+	// Close bounds how long Close waits for queued output. 0: 5 s.
+	Close time.Duration
+}
 
+// Reading says how a connection is read.
+type Reading struct {
 	// HandlerLimit is how long an upcall may hold the reading role of a connection in Serve before
 	// the watchdog gives the role to a new goroutine. 0 or negative: no watchdog. The watchdog
 	// looks every 10 ms. It looks every millisecond while it knows of a running upcall, and for a
@@ -168,6 +198,8 @@ type Config struct {
 	// a watchdog, the goroutine in Serve also carries out, under the same limit, the peer's
 	// requests that may take long, such as a Flush to a disk. Without it, another goroutine does.
 	HandlerLimit time.Duration
+	// MaxHandlers bounds the upcalls that still run after losing the reading role. 0: 64.
+	MaxHandlers int
 	// BusyPoll is how long a goroutine that waits for input, in Wait or in Serve, polls before it
 	// sleeps. This halves the latency of a short round trip, but keeps a processor busy. A
 	// goroutine polls only after a wait that ended within that time, and fewer than GOMAXPROCS
@@ -176,49 +208,75 @@ type Config struct {
 	// processors than peers, it takes processor time from them. TCP on Linux only. 0, the default:
 	// no polling.
 	BusyPoll time.Duration
-	// MaxTakeovers bounds the upcalls that still run after losing the reading role. 0: 64.
-	MaxTakeovers int
-
-	// BufferedInput holds octets already read from the net.Conn. It is borrowed until Handshake
-	// returns.
-	BufferedInput []byte
-
-	// Logger gets one line per connection event; nil discards.
-	Logger *zap.Logger
 }
 
-// withDefaults returns a copy of cfg with every zero field filled in and the others brought into
-// range.
+// maxDepth is the largest IRD and ORD. They have 14 bits, and the last value is reserved for "not
+// negotiated" (RFC 6581 Section 9.1).
+const maxDepth = 0x3ffe
+
+// Check returns an error that names the first setting out of range, as Handshake does. It wraps
+// verbs.ErrConfig. A nil cfg is valid.
+func (cfg *Config) Check() error {
+	if cfg == nil {
+		return nil
+	}
+	err := cmp.Or(cfg.Startup.Check(), setting.Check(
+		setting.Int("Receives.Size", cfg.Receives.Size, 1, math.MaxInt32),
+		setting.Int("Receives.Count", max(cfg.Receives.Count, 0), 1, math.MaxInt32),
+		setting.Int("Receives.Quota", cfg.Receives.Quota, 1, math.MaxInt32),
+		setting.Time("Timeouts.Write", cfg.Timeouts.Write),
+		setting.Time("Timeouts.Memory", cfg.Timeouts.Memory),
+		setting.Time("Timeouts.Close", cfg.Timeouts.Close),
+		setting.Count("SendQueue", cfg.SendQueue),
+	), cfg.Reading.Check())
+	if err != nil {
+		return fmt.Errorf("rdmap: %w", err)
+	}
+	return nil
+}
+
+// Check is Config.Check for these settings.
+func (s *Startup) Check() error {
+	return setting.Check(
+		setting.Int("Startup.CRC", int(s.CRC), 0, int(CRCOff)),
+		setting.Int("Startup.Revision", s.Revision, 1, 2),
+		setting.Int("Startup.IRD", max(s.IRD, 0), 1, maxDepth),
+		setting.Int("Startup.ORD", max(s.ORD, 0), 1, maxDepth),
+		setting.Int("Startup.MULPDU", s.MULPDU, 128, StagMULPDU),
+		setting.Time("Startup.Timeout", s.Timeout),
+	)
+}
+
+// Check is Config.Check for these settings.
+func (r *Reading) Check() error {
+	return setting.Check(
+		setting.Int("Reading.MaxHandlers", r.MaxHandlers, 1, math.MaxInt32),
+		setting.Time("Reading.BusyPoll", r.BusyPoll),
+	)
+}
+
+// withDefaults returns a copy of cfg, which Check has found valid, with every zero field filled in,
+// and 0 where a negative value means none.
 func (cfg *Config) withDefaults() Config {
 	var c Config
 	if cfg != nil {
 		c = *cfg
 	}
-	c.Extensions = engine.Normal(c.Extensions)
-	c.IRD = depth(c.IRD, DefaultIRD)
-	c.ORD = depth(c.ORD, DefaultORD)
-	if c.Revision != 1 {
-		c.Revision = 2
-	}
-	if c.MULPDU != 0 {
-		c.MULPDU = min(max(c.MULPDU, 128), StagMULPDU)
-	}
-	if c.Recvs == 0 {
-		c.Recvs = DefaultRecvs
-	}
-	c.Recvs = max(c.Recvs, 0)
-	if c.FPDUTimeout == 0 {
-		c.FPDUTimeout = DefaultFPDUTimeout
-	}
-	c.RecvQuota = max(c.RecvQuota, 0)
-	orDefault(&c.RecvSize, DefaultRecvSize)
-	orDefault(&c.SendQueue, DefaultSendQueue)
-	orDefault(&c.WriteTimeout, DefaultWriteTimeout)
-	orDefault(&c.StallTimeout, DefaultStallTimeout)
-	orDefault(&c.CloseTimeout, DefaultCloseTimeout)
-	orDefault(&c.MaxTakeovers, DefaultMaxTakeovers)
-	if c.Pool == nil {
-		c.Pool = DefaultPool
+	c.Startup.Extensions = engine.Normal(c.Startup.Extensions)
+	setDefault(&c.Startup.IRD, DefaultIRD)
+	setDefault(&c.Startup.ORD, DefaultORD)
+	setDefault(&c.Startup.Revision, 2)
+	setDefault(&c.Receives.Size, DefaultRecvSize)
+	setDefault(&c.Receives.Count, DefaultRecvs)
+	setDefault(&c.Receives.Pool, DefaultPool)
+	setDefault(&c.Timeouts.Write, DefaultWriteTimeout)
+	setDefault(&c.Timeouts.Memory, DefaultMemoryTimeout)
+	setDefault(&c.Timeouts.FPDU, DefaultFPDUTimeout)
+	setDefault(&c.Timeouts.Close, DefaultCloseTimeout)
+	setDefault(&c.Reading.MaxHandlers, DefaultMaxHandlers)
+	setDefault(&c.SendQueue, DefaultSendQueue)
+	for _, p := range [...]*int{&c.Startup.IRD, &c.Startup.ORD, &c.Receives.Count} {
+		*p = max(*p, 0)
 	}
 	if c.Domain == nil {
 		c.Domain = region.NewDomain()
@@ -229,22 +287,9 @@ func (cfg *Config) withDefaults() Config {
 	return c
 }
 
-// maxDepth is the largest IRD and ORD. They have 14 bits, and the last value is reserved for "not
-// negotiated" (RFC 6581 Section 9.1).
-const maxDepth = 0x3ffe
-
-func depth(v, def int) int {
-	switch {
-	case v == 0:
-		return def
-	case v < 0:
-		return 0
-	}
-	return min(v, maxDepth)
-}
-
-func orDefault[T int | time.Duration](p *T, def T) {
-	if *p <= 0 {
+func setDefault[T comparable](p *T, def T) {
+	var zero T
+	if *p == zero {
 		*p = def
 	}
 }

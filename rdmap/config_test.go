@@ -2,7 +2,9 @@ package rdmap
 
 import (
 	"errors"
+	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,7 +34,7 @@ func TestMisuse(t *testing.T) {
 	}
 
 	a, b = rdmaptest.Pipe()
-	x, y := Connect(t, a, b, &Config{ORD: -1, Handler: NewCollector()}, nil)
+	x, y := Connect(t, a, b, &Config{Startup: Startup{ORD: -1}, Handler: NewCollector()}, nil)
 	for _, tt := range []struct {
 		wr   verbs.WR
 		want error
@@ -66,23 +68,52 @@ func TestMisuse(t *testing.T) {
 
 func TestConfigDefaults(t *testing.T) {
 	c := (*Config)(nil).withDefaults()
-	if c.IRD != DefaultIRD || c.ORD != DefaultORD || c.RecvSize != DefaultRecvSize || c.Recvs != DefaultRecvs ||
-		c.Pool != DefaultPool || c.Domain == nil || c.Logger == nil || c.MULPDU != 0 {
-		t.Errorf("%+v", c)
-	}
-	c = (&Config{IRD: -1, ORD: 1 << 20, MULPDU: 5, Recvs: -3}).withDefaults()
-	if c.IRD != 0 || c.ORD != maxDepth || c.MULPDU != 128 || c.Recvs != 0 {
+	if c.Startup.IRD != DefaultIRD || c.Startup.ORD != DefaultORD || c.Receives.Size != DefaultRecvSize || c.Receives.Count != DefaultRecvs ||
+		c.Receives.Pool != DefaultPool || c.Domain == nil || c.Logger == nil || c.Startup.MULPDU != 0 {
 		t.Errorf("%+v", c)
 	}
 	c = (&Config{
-		RecvSize: -1, RecvQuota: -1, SendQueue: -1, MaxTakeovers: -1,
-		WriteTimeout: -1, StallTimeout: -1, FPDUTimeout: -1, CloseTimeout: -1,
+		Startup: Startup{IRD: -1, ORD: -1}, Receives: Receives{Count: -3}, Timeouts: Timeouts{FPDU: -1}, Reading: Reading{HandlerLimit: -1},
 	}).withDefaults()
-	if c.RecvSize != DefaultRecvSize || c.RecvQuota != 0 || c.SendQueue != DefaultSendQueue || c.MaxTakeovers != DefaultMaxTakeovers ||
-		c.WriteTimeout != DefaultWriteTimeout || c.StallTimeout != DefaultStallTimeout || c.CloseTimeout != DefaultCloseTimeout {
+	if c.Startup.IRD != 0 || c.Startup.ORD != 0 || c.Receives.Count != 0 || c.Timeouts.FPDU != -1 || c.Reading.HandlerLimit != -1 {
 		t.Errorf("negative settings: %+v", c)
 	}
-	if c.FPDUTimeout != -1 {
-		t.Errorf("FPDUTimeout %v, want no bound", c.FPDUTimeout)
+}
+
+// TestConfigErrors: a setting out of range ends the connection in its startup, before an octet is sent. The
+// error names it.
+func TestConfigErrors(t *testing.T) {
+	for _, tt := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Startup: Startup{CRC: 3}}, "Startup.CRC is 3"},
+		{Config{Startup: Startup{Revision: 3}}, "Startup.Revision is 3"},
+		{Config{Startup: Startup{IRD: maxDepth + 1}}, "Startup.IRD is 16383, want 1 to 16382"},
+		{Config{Startup: Startup{ORD: 1 << 20}}, "Startup.ORD is 1048576"},
+		{Config{Startup: Startup{MULPDU: 5}}, "Startup.MULPDU is 5, want 128 to 64768"},
+		{Config{Startup: Startup{Timeout: -1}}, "Startup.Timeout is -1ns"},
+		{Config{Receives: Receives{Size: -1}}, "Receives.Size is -1"},
+		{Config{Receives: Receives{Quota: -1}}, "Receives.Quota is -1"},
+		{Config{Timeouts: Timeouts{Write: -1}}, "Timeouts.Write is -1ns"},
+		{Config{Timeouts: Timeouts{Memory: -1}}, "Timeouts.Memory is -1ns"},
+		{Config{Timeouts: Timeouts{Close: -1}}, "Timeouts.Close is -1ns"},
+		{Config{Reading: Reading{MaxHandlers: -1}}, "Reading.MaxHandlers is -1"},
+		{Config{Reading: Reading{BusyPoll: -1}}, "Reading.BusyPoll is -1ns"},
+		{Config{SendQueue: -1}, "SendQueue is -1"},
+	} {
+		a, b := rdmaptest.Pipe()
+		c := Client(a, &tt.cfg)
+		err := c.Handshake(t.Context())
+		if !errors.Is(err, verbs.ErrConfig) || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "rdmap: ") {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+		<-c.Done()
+		if c.Err() != err || tt.cfg.Check().Error() != err.Error() {
+			t.Errorf("%v and %v, want %v", c.Err(), tt.cfg.Check(), err)
+		}
+		if n, err := b.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("%d octets were sent, %v", n, err)
+		}
 	}
 }

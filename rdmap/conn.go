@@ -27,7 +27,7 @@ type Conn struct {
 	table     *region.Table
 
 	startup  sync.Once
-	hsErr    error // result of the startup
+	hsErr    error // result of the startup; before that, of Config.Check
 	peerData []byte
 	state    ConnectionState
 
@@ -69,7 +69,7 @@ type Conn struct {
 }
 
 // Client returns a Conn that will send the MPA Request on nc. It takes ownership of nc. A nil cfg
-// means the defaults. Nothing is sent before Handshake.
+// means the defaults. Nothing is sent before Handshake, which also returns what is wrong with cfg.
 func Client(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, true) }
 
 // Server returns a Conn that will answer an MPA Request on nc. It takes ownership of nc. A nil cfg
@@ -77,17 +77,21 @@ func Client(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, true) }
 func Server(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, false) }
 
 func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
-	c := &Conn{nc: nc, cfg: cfg.withDefaults(), initiator: initiator, done: make(chan struct{})}
+	c := &Conn{nc: nc, initiator: initiator, done: make(chan struct{})}
+	if c.hsErr = cfg.Check(); c.hsErr != nil {
+		cfg = &Config{Logger: cfg.Logger} // for a connection that Handshake ends
+	}
+	c.cfg = cfg.withDefaults()
 	c.log = c.cfg.Logger
-	c.link = drive.NewLink(nc, c.cfg.BusyPoll)
+	c.link = drive.NewLink(nc, c.cfg.Reading.BusyPoll)
 	c.ready = c.readable
 	c.table = c.cfg.Domain.NewTable()
 	c.table.SetPrincipal(principal(nc.RemoteAddr()))
 	c.snd.Limit, c.snd.Table, c.snd.Sinks = c.cfg.SendQueue, c.table, c.table
 	c.snd.UsePooled()
 	c.rcv = engine.NewReceiver(engine.ReceiverConfig{
-		Table: c.table, Lock: &c.mu, Sender: &c.snd, Size: c.cfg.RecvSize, Recvs: c.cfg.Recvs, Queue: c.cfg.RecvQueue.shared(), Quota: c.cfg.RecvQuota,
-		Pool: c.cfg.Pool.mem, Keep: c.cfg.Handler == nil, Memory: c.cfg.StallTimeout,
+		Table: c.table, Lock: &c.mu, Sender: &c.snd, Size: c.cfg.Receives.Size, Recvs: c.cfg.Receives.Count, Queue: c.cfg.Receives.Queue.shared(), Quota: c.cfg.Receives.Quota,
+		Pool: c.cfg.Receives.Pool.mem, Keep: c.cfg.Handler == nil, Memory: c.cfg.Timeouts.Memory,
 	})
 	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.memoryBack
 	c.partial.c = c
@@ -151,8 +155,8 @@ func (c *Conn) Err() error {
 func (c *Conn) ended() bool { return c.snd.State().Ended() }
 
 // PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
-// peer learns that it may send them. With Config.RecvQueue the receives are posted there, even after
-// the end of the connection, and no longer count against its RecvQuota.
+// peer learns that it may send them. With Receives.Queue the receives are posted there, even after
+// the end of the connection, and no longer count against its Quota.
 func (c *Conn) PostRecv(n int) {
 	if s := c.rcv.Receives; s != nil {
 		s.Post(n)

@@ -28,8 +28,8 @@ func TestCRCModes(t *testing.T) {
 	} {
 		for _, plain := range []bool{false, true} {
 			a, b := rdmaptest.Pipe()
-			x := rdmap.Client(a, &rdmap.Config{CRC: tt.initiator, Plain: plain})
-			y := rdmap.Server(b, &rdmap.Config{CRC: tt.responder})
+			x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{CRC: tt.initiator, Plain: plain}})
+			y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{CRC: tt.responder}})
 			done := make(chan error, 1)
 			go func() { done <- y.Handshake(t.Context()) }()
 			if err := errors.Join(x.Handshake(t.Context()), <-done); err != nil {

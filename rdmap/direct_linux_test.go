@@ -31,7 +31,7 @@ func arrived(t *testing.T, c net.Conn, n int) {
 func TestShortRead(t *testing.T) {
 	const size = 256 << 10
 	p, q := TcpPair(t)
-	x, y := Connect(t, p, q, &Config{CRC: CRCOn}, &Config{CRC: CRCOn})
+	x, y := Connect(t, p, q, &Config{Startup: Startup{CRC: CRCOn}}, &Config{Startup: Startup{CRC: CRCOn}})
 	go y.Serve()
 	x.reader.mu.Lock()
 	if !x.reader.Take(drive.Waiter) {

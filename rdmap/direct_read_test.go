@@ -14,7 +14,7 @@ import (
 func TestDirectTCP(t *testing.T) {
 	for _, crc := range []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff} {
 		p, q := rdmap.TcpPair(t)
-		x, y := rdmap.Connect(t, p, q, &rdmap.Config{CRC: crc}, &rdmap.Config{CRC: crc})
+		x, y := rdmap.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{CRC: crc}}, &rdmap.Config{Startup: rdmap.Startup{CRC: crc}})
 		go y.Serve()
 		src := make([]byte, 3<<20)
 		for i := range src {

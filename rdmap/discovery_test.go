@@ -16,11 +16,11 @@ import (
 func TestDiscovery(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		a, b := rdmaptest.Pipe()
-		cy := &rdmap.Config{Plain: true}
+		cy := &rdmap.Config{Startup: rdmap.Startup{Plain: true}}
 		if can {
-			cy.Extensions = verbs.Ext7306
+			cy.Startup.Extensions = verbs.Ext7306
 		}
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: verbs.Ext7306, Plain: true}, cy)
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, cy)
 		mem, p := enginetest.Word(41)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {

@@ -145,7 +145,7 @@ func (c *Conn) waitRest(d time.Duration) bool {
 }
 
 // Close sends the queued output, closes the stream gracefully, and returns the first fatal error
-// of the connection before that, or nil. It waits at most Config.CloseTimeout for the output, and
+// of the connection before that, or nil. It waits at most Timeouts.Close for the output, and
 // one second for the peer to close too. Work requests with an outstanding response fail with
 // ErrClosed. Close must not be called from an upcall; Abort may. Close is idempotent.
 func (c *Conn) Close() error {
@@ -153,7 +153,7 @@ func (c *Conn) Close() error {
 	first, wait := c.snd.Err(), c.snd.Close()
 	c.mu.Unlock()
 	if wait {
-		c.waitRest(c.cfg.CloseTimeout)
+		c.waitRest(c.cfg.Timeouts.Close)
 	}
 	c.end(verbs.ErrClosed, c.snd.State().Up())
 	<-c.done

@@ -29,7 +29,7 @@ func TestCloseUnderLoad(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			OnWires(t, func(t *testing.T, a, b net.Conn) {
 				h := &Calls{Pending: make(map[uint64]*Waiter)}
-				x, y := Connect(t, a, b, &Config{Handler: h, Recvs: 100}, &Config{Handler: new(Shuffler), Recvs: 100})
+				x, y := Connect(t, a, b, &Config{Handler: h, Receives: Receives{Count: 100}}, &Config{Handler: new(Shuffler), Receives: Receives{Count: 100}})
 				go y.Serve()
 				reg := MustRegister(t, x, 100, enginetest.AllRights)
 				var wg sync.WaitGroup
@@ -65,7 +65,7 @@ func TestCloseUnderLoad(t *testing.T) {
 // TestCancelledSink: a Read that was cancelled while it waited, and whose sink was then invalidated, has no effect.
 func TestCancelledSink(t *testing.T) {
 	OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := RawResponder(t, a, b, &Config{ORD: 1})
+		x, p := RawResponder(t, a, b, &Config{Startup: Startup{ORD: 1}})
 		first := MustRegister(t, x, 8, region.ReadSink)
 		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: first.STag(), Len: 8}}); err != nil {
 			t.Fatal(err)

@@ -200,10 +200,10 @@ func ExampleUpcallCompleter() {
 // The startup frames carry private data of the upper layers, and the responder decides.
 func ExampleConn_Handshake() {
 	x, y := rdmaptest.Pipe()
-	a := rdmap.Client(x, &rdmap.Config{PrivateData: []byte("version 9")})
-	b := rdmap.Server(y, &rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) {
+	a := rdmap.Client(x, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("version 9")}})
+	b := rdmap.Server(y, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
 		return []byte("version 1 only"), fmt.Errorf("cannot do %s", r.PrivateData)
-	}})
+	}}})
 	done := make(chan error, 1)
 	go func() { done <- b.Handshake(context.Background()) }()
 	err := a.Handshake(context.Background())
@@ -230,7 +230,7 @@ func ExampleConn_Serve() {
 // Connections that may need much memory for Sends share a pool of their own.
 func ExampleNewPool() {
 	pool := rdmap.NewPool(1 << 20)
-	a, b := pair(&rdmap.Config{Pool: pool}, nil)
+	a, b := pair(&rdmap.Config{Receives: rdmap.Receives{Pool: pool}}, nil)
 	b.Close()
 	a.Close()
 	fmt.Println(pool.Used())
@@ -256,7 +256,7 @@ func ExampleConn_LimitORD() {
 
 func ExampleConn_Flush() {
 	ctx := context.Background()
-	cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 	a, b := pair(cfg, cfg)
 	defer a.Close()
 	rights := region.RemoteRead | region.RemoteWrite | region.FlushVisible | region.Verify
@@ -277,7 +277,7 @@ func ExampleConn_Flush() {
 
 func ExampleConn_FetchAdd() {
 	ctx := context.Background()
-	cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap}}
 	a, b := pair(cfg, cfg)
 	defer a.Close()
 	reg, _ := b.Register(make([]byte, 8), region.Atomic)
@@ -300,7 +300,7 @@ func ExampleConn_FetchAdd() {
 
 func ExampleConn_SendImmediate() {
 	ctx := context.Background()
-	cfg := &rdmap.Config{Extensions: verbs.Ext7306}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
 	a, b := pair(cfg, cfg)
 	defer a.Close()
 	defer b.Close()
@@ -318,7 +318,7 @@ func ExampleRecvQueue() {
 	low := make(chan struct{})
 	q.Arm(3, func() { q.Post(10); close(low) })
 
-	cfg := &rdmap.Config{RecvQueue: q, RecvQuota: 8}
+	cfg := &rdmap.Config{Receives: rdmap.Receives{Queue: q, Quota: 8}}
 	a, server1 := pair(nil, cfg)
 	b, server2 := pair(nil, cfg)
 	defer a.Close()

@@ -61,7 +61,7 @@ const maxHere = 128 << 10
 // executesHere reports, before input is handled and with mu held, whether its reader will be the
 // executor: in Serve, where nobody waits for the reader, and with a watchdog.
 func (c *Conn) executesHere() bool {
-	return c.reader.State() == drive.Server && c.cfg.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
+	return c.reader.State() == drive.Server && c.cfg.Reading.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
 }
 
 // executeHere makes the reader the executor if there is work for it: to wake a goroutine instead can

@@ -18,8 +18,8 @@ import (
 func TestFlushOverstays(t *testing.T) {
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		h := &rdmap.Blocker{Release: make(chan struct{})}
-		cfg := &rdmap.Config{Extensions: verbs.ExtCommit, Handler: h, HandlerLimit: 2 * time.Millisecond, MaxTakeovers: 1}
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Extensions: verbs.ExtCommit}, cfg)
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Handler: h, Reading: rdmap.Reading{HandlerLimit: 2 * time.Millisecond, MaxHandlers: 1}}
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
 		mem := rdmap.NewHanging()
 		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		if err != nil {

@@ -45,7 +45,7 @@ func sendPart(t testing.TB, mo, n int) []byte {
 }
 
 // TestUnfinishedSends: peers that begin Sends and do not finish them, some of them slow ones, hold all
-// memory for Sends. A good peer gets some after half of its StallTimeout, and the peers that held it
+// memory for Sends. A good peer gets some after half of its Timeouts.Memory, and the peers that held it
 // are told why they lost it. ADVERSARY 20.
 func TestUnfinishedSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestUnfinishedSends(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range peers {
 			a, b := rdmaptest.PipeSize(4000)
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 2})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 2}})
 			go y.Serve()
 			bad = append(bad, y)
 			if err := p.Send(sendPart(t, 0, 1)); err != nil {
@@ -84,14 +84,14 @@ func TestUnfinishedSends(t *testing.T) {
 		}
 		a, b := rdmaptest.Pipe()
 		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{MULPDU: 1000}, &rdmap.Config{Pool: pool, Handler: h})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
 		go y.Serve()
 		start := time.Now()
 		if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil {
 			t.Fatal(err)
 		}
 		<-h.Got
-		if d := time.Since(start); d != rdmap.DefaultStallTimeout/2 {
+		if d := time.Since(start); d != rdmap.DefaultMemoryTimeout/2 {
 			t.Errorf("the good peer waited for %v", d)
 		}
 		for _, y := range bad {
@@ -116,7 +116,7 @@ func TestLongSend(t *testing.T) {
 		var conns [5]*rdmap.Conn
 		for i := range peers {
 			a, b := rdmaptest.Pipe()
-			peers[i], conns[i] = rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 2})
+			peers[i], conns[i] = rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 2}})
 			go conns[i].Serve()
 		}
 		send := func(i int, u []byte) {
@@ -143,7 +143,7 @@ func TestLongSend(t *testing.T) {
 		if _, err := conns[2].Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(rdmap.DefaultStallTimeout - 2*time.Second)
+		time.Sleep(rdmap.DefaultMemoryTimeout - 2*time.Second)
 		for i, c := range conns {
 			if got := c.Err() != nil; got != (i == 1) {
 				t.Errorf("connection %d: %v", i, c.Err())
@@ -165,7 +165,7 @@ func TestPoolFair(t *testing.T) {
 			var conns [3]*rdmap.Conn
 			for i := range peers {
 				a, b := rdmaptest.Pipe()
-				peers[i], conns[i] = rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: busy, Handler: tagged{i, log}})
+				peers[i], conns[i] = rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: busy}, Handler: tagged{i, log}})
 				go conns[i].Serve()
 			}
 			whole := func(msn byte) []byte {
@@ -227,14 +227,14 @@ func (h tagged) HandleRecv(*rdmap.Conn, *verbs.Message) { h.log <- h.id }
 
 func (h tagged) HandleClose(*rdmap.Conn, error) {}
 
-// TestStallPerSend: each Send may wait for the whole StallTimeout, and a wait that is over has no
+// TestStallPerSend: each Send may wait for the whole Timeouts.Memory, and a wait that is over has no
 // further effect.
 func TestStallPerSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := rdmap.NewPool(2 * rdmap.DefaultRecvSize)
 		connect := func() (*rdmaptest.Peer, *rdmap.Conn) {
 			a, b := rdmaptest.Pipe()
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 5})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 5}})
 			go y.Serve()
 			return p, y
 		}
@@ -256,12 +256,12 @@ func TestStallPerSend(t *testing.T) {
 		hog, _ := pool.Mem().Get(rdmap.DefaultRecvSize)
 		p, y := connect()
 		send(p, 1, true)
-		time.Sleep(rdmap.DefaultStallTimeout / 3)
+		time.Sleep(rdmap.DefaultMemoryTimeout / 3)
 		pool.Mem().Put(hog)
 		if _, err := y.Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(rdmap.DefaultStallTimeout)
+		time.Sleep(rdmap.DefaultMemoryTimeout)
 		if held.Err() != nil {
 			t.Fatalf("ended for a wait that was over: %v", held.Err())
 		}
@@ -272,7 +272,7 @@ func TestStallPerSend(t *testing.T) {
 			send(p, msn+2, true)
 		}
 		for i := range 3 { // each message keeps its memory until Recv takes it
-			time.Sleep(rdmap.DefaultStallTimeout * 2 / 3)
+			time.Sleep(rdmap.DefaultMemoryTimeout * 2 / 3)
 			if i == 0 {
 				pool.Mem().Put(hog)
 				hog, _ = pool.Mem().Get(rdmap.DefaultRecvSize)
@@ -300,7 +300,7 @@ func TestPutOffTogether(t *testing.T) {
 		for range conns {
 			a, b := rdmaptest.PipeSize(3000)
 			h := rdmap.NewCollector()
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 2 * msgs, RecvSize: 1000, Handler: h})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 2 * msgs, Size: 1000}, Handler: h})
 			go y.Serve()
 			hs = append(hs, h)
 			wg.Go(func() {
@@ -348,7 +348,7 @@ func TestPutOffEnds(t *testing.T) {
 		pool := rdmap.NewPool(10_000)
 		hog, _ := pool.Mem().Get(10_000)
 		a, b := rdmaptest.Pipe()
-		p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, Recvs: 9})
+		p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 9}})
 		go y.Serve()
 		for range 3 {
 			if err := p.Send(sendPart(t, 0, 1)); err != nil {

@@ -42,7 +42,7 @@ func TestPersistent(t *testing.T) {
 	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
 		t.Run(kind.String(), func(t *testing.T) {
 			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 				x, y := rdmap.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, kind, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
@@ -92,7 +92,7 @@ func TestTruncated(t *testing.T) {
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
 			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 				x, y := rdmap.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})

@@ -18,7 +18,7 @@ import (
 // every crash.
 func TestSim(t *testing.T) {
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtCommit}
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtCommit}}
 		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		sim := pmem.NewSim(1024, nil)
 		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: enginetest.CommitRights | region.Atomic})

@@ -26,7 +26,7 @@ func TestRTR(t *testing.T) {
 	t.Parallel()
 	for _, rtr := range []mpa.RTR{mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead} {
 		a, b := rdmaptest.Pipe()
-		y := rdmap.Server(b, &rdmap.Config{Recvs: 1})
+		y := rdmap.Server(b, &rdmap.Config{Receives: rdmap.Receives{Count: 1}})
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		p, neg, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, RTR: rtr, IRD: 1, ORD: 1})
@@ -64,7 +64,7 @@ func TestRTR(t *testing.T) {
 // 0x2/0x0/0x06 (RFC 6581 Section 8).
 func TestInsufficientIRD(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	x := rdmap.Client(a, &rdmap.Config{IRD: 1, ORD: 1})
+	x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{IRD: 1, ORD: 1}})
 	errs := make(chan error, 1)
 	go func() { errs <- x.Handshake(t.Context()) }()
 	req := make([]byte, 20)
@@ -124,7 +124,7 @@ func TestHalfOpenOptions(t *testing.T) {
 					side, cfg, want, frame = rdmap.Client, cx, rdmap.DefaultReplyTimeout, repKey
 				}
 				if limited {
-					cfg.HandshakeTimeout, want = own, own
+					cfg.Startup.Timeout, want = own, own
 				}
 				a, b := rdmaptest.Pipe()
 				c := side(a, cfg)
@@ -169,7 +169,7 @@ func TestRTROnWire(t *testing.T) {
 			}
 			a, b := rdmaptest.Pipe()
 			r := &rdmaptest.Record{Conn: a}
-			x, y := rdmap.Connect(t, r, b, &rdmap.Config{PeerToPeer: true, RTR: can}, &rdmap.Config{RTR: takes})
+			x, y := rdmap.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PeerToPeer: true, RTR: can}}, &rdmap.Config{Startup: rdmap.Startup{RTR: takes}})
 			if err := x.Send(t.Context(), []byte("x")); err != nil {
 				t.Fatal(err)
 			}
@@ -232,13 +232,13 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	data := enginetest.Pattern(n)
-	x := rdmap.Client(a, &rdmap.Config{Revision: rev, PrivateData: data})
-	y := rdmap.Server(b, &rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) {
+	x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Revision: rev, PrivateData: data}})
+	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
 		if !bytes.Equal(r.PrivateData, data) {
 			t.Errorf("revision %d, %d octets: Accept sees %x", rev, n, r.PrivateData)
 		}
 		return data, nil
-	}})
+	}}})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
 	err := x.Handshake(t.Context())
@@ -261,7 +261,7 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	r := &rdmaptest.Record{Conn: a}
-	_, y := rdmap.Connect(t, r, b, &rdmap.Config{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}, nil)
+	_, y := rdmap.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}}, nil)
 	if y.PeerPrivateData() == nil || string(y.PeerPrivateData()) != "ulp" || !y.ConnectionState().StagPeer {
 		t.Errorf("%q, %+v", y.PeerPrivateData(), y.ConnectionState())
 	}
@@ -334,7 +334,7 @@ func TestOlderPeer(t *testing.T) {
 		{"closed here", 0, func(_ *rdmap.Conn, a, _ *rdmaptest.Conn, _ func()) { a.Close() }, false},
 	} {
 		a, b := rdmaptest.Pipe()
-		x := rdmap.Client(a, &rdmap.Config{Revision: tt.rev})
+		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Revision: tt.rev}})
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(ctx) }()
@@ -350,17 +350,17 @@ func TestOlderPeer(t *testing.T) {
 		<-x.Done()
 	}
 	a, b := rdmaptest.Pipe()
-	y := rdmap.Server(b, &rdmap.Config{Revision: 1})
+	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}})
 	go y.Handshake(t.Context())
 	if err := rdmap.Client(a, nil).Handshake(t.Context()); !errors.Is(err, verbs.ErrOlderPeer) {
 		t.Errorf("a responder of revision 1: %v", err)
 	}
 	<-y.Done()
 	a, b = rdmaptest.Pipe()
-	rdmap.Connect(t, a, b, &rdmap.Config{Revision: 1}, &rdmap.Config{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
+	rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}}, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
 		if r.Rev != 1 || r.Enhanced {
 			t.Errorf("%+v", r)
 		}
 		return nil, nil
-	}})
+	}}})
 }

@@ -34,7 +34,7 @@ func IdleMemory(t *testing.T, markers bool) {
 		p, q := TcpPair(t)
 		clients[i] = p
 		h := new(Caller)
-		xs[i], conns[i] = Connect(t, p, q, &Config{Handler: h, Markers: markers}, &Config{Handler: Echoer{}, Markers: markers})
+		xs[i], conns[i] = Connect(t, p, q, &Config{Handler: h, Startup: Startup{Markers: markers}}, &Config{Handler: Echoer{}, Startup: Startup{Markers: markers}})
 	}
 	before := inUse()
 	for i := range n {

@@ -14,7 +14,7 @@ type keepalive struct {
 
 // needsKeepalive reports whether the peer may need keepalives: another stag does not.
 func (c *Conn) needsKeepalive() bool {
-	return c.initiator && !c.state.StagPeer && !c.cfg.NoKeepalive
+	return c.initiator && !c.state.StagPeer && !c.cfg.Startup.NoKeepalive
 }
 
 // Tick implements drive.Ticked.

@@ -24,7 +24,7 @@ func TestKeepalive(t *testing.T) {
 		want    []time.Duration
 	}{
 		{name: "silent peer", want: []time.Duration{200 * time.Millisecond, time.Second}},
-		{name: "not asked to", cfg: rdmap.Config{NoKeepalive: true}},
+		{name: "not asked to", cfg: rdmap.Config{Startup: rdmap.Startup{NoKeepalive: true}}},
 		{name: "nothing sent", silent: true},
 		{name: "peer that answers", answers: true},
 	} {

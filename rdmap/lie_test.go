@@ -80,7 +80,7 @@ func TestSendOfLiar(t *testing.T) {
 		length := rdmaptest.Delivered(cuts)
 		want := length >= 0
 		a, b := wire(t, seed%2 == 0)
-		y := rdmap.Server(b, &rdmap.Config{RecvSize: 8000})
+		y := rdmap.Server(b, &rdmap.Config{Receives: rdmap.Receives{Size: 8000}})
 		started := make(chan error, 1)
 		go func() { started <- y.Handshake(t.Context()) }()
 		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
@@ -143,7 +143,7 @@ func TestVerifyOfLiar(t *testing.T) {
 	want := []byte{1, 2, 3, 4}
 	for _, answer := range [][]byte{want, {1, 2, 3, 5}, {1, 2, 3}, {1, 2, 3, 4, 5}, make([]byte, 64)} {
 		a, b := wire(t, false)
-		x := rdmap.Client(a, &rdmap.Config{Extensions: verbs.ExtCommit})
+		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}})
 		done := make(chan error, 1)
 		go func() {
 			if err := x.Handshake(t.Context()); err != nil {

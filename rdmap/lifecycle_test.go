@@ -85,7 +85,7 @@ func TestCancelWhileLeading(t *testing.T) {
 // TestFollowersAreServed: many goroutines wait, one reads, and each gets its own result.
 func TestFollowersAreServed(t *testing.T) {
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{ORD: 4}, &rdmap.Config{IRD: 4})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 4}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 4}})
 		go y.Serve()
 		mem := make([]byte, 1024)
 		copy(mem, enginetest.Pattern(1024))
@@ -316,13 +316,13 @@ func TestHandshakeDeadlines(t *testing.T) {
 // TestReject: R=1 with private data, RFC 5044 Section 7.1.2.
 func TestReject(t *testing.T) {
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x := rdmap.Client(a, &rdmap.Config{PrivateData: []byte("please")})
-		y := rdmap.Server(b, &rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) {
+		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("please")}})
+		y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
 			if string(r.PrivateData) != "please" {
 				t.Errorf("request says %q", r.PrivateData)
 			}
 			return []byte("no"), enginetest.ErrTest
-		}})
+		}}})
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		err := x.Handshake(t.Context())
@@ -346,8 +346,8 @@ func TestPrivateData(t *testing.T) {
 			a, b := rdmaptest.Pipe()
 			req, rep := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, n)
 			x, y := rdmap.Connect(t, a, b,
-				&rdmap.Config{PrivateData: req, Plain: plain},
-				&rdmap.Config{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }})
+				&rdmap.Config{Startup: rdmap.Startup{PrivateData: req, Plain: plain}},
+				&rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }}})
 			if !bytes.Equal(x.PeerPrivateData(), rep) || !bytes.Equal(y.PeerPrivateData(), req) {
 				t.Fatalf("plain=%v, %d octets: %x and %x", plain, n, x.PeerPrivateData(), y.PeerPrivateData())
 			}

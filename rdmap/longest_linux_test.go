@@ -19,7 +19,7 @@ func TestLongestOnWires(t *testing.T) {
 	if !*long {
 		t.Skip("give -long, as make test-long does")
 	}
-	for _, cfg := range []*Config{nil, {CRC: CRCOff}} {
+	for _, cfg := range []*Config{nil, {Startup: Startup{CRC: CRCOff}}} {
 		a, b := Wires["tcp"](t)
 		x, y := Connect(t, a, b, cfg, cfg)
 		sink, to := enginetest.VastMemory(t, x.Table(), region.ReadSink)

@@ -49,7 +49,7 @@ func TestBadRequests(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := rdmaptest.Pipe()
 			h := rdmap.NewCollector()
-			y := rdmap.Server(b, &rdmap.Config{Handler: h, Recvs: 4})
+			y := rdmap.Server(b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 4}})
 			res := make(chan error, 1)
 			go func() { res <- y.Handshake(t.Context()) }()
 			if _, err := a.Write(enginetest.Unhex(t, tt.octets)); err != nil {
@@ -100,7 +100,7 @@ func TestBadReplies(t *testing.T) {
 		for _, crc := range []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff} {
 			t.Run(tt.name, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
-				x := rdmap.Client(a, &rdmap.Config{IRD: 4, ORD: 4, CRC: crc})
+				x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{IRD: 4, ORD: 4, CRC: crc}})
 				res := make(chan error, 1)
 				go func() { res <- x.Handshake(t.Context()) }()
 				m, _ := mpa.NewResponder(&mpa.Config{IRD: 4, ORD: 4})

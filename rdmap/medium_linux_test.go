@@ -71,7 +71,7 @@ func TestVerifyMedium(t *testing.T) {
 						t.Skip(err)
 					}
 					a, b := wire(t, true)
-					x, y := rdmap.Client(a, &rdmap.Config{Extensions: verbs.ExtCommit}), rdmap.Server(b, &rdmap.Config{Extensions: verbs.ExtCommit})
+					x, y := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}), rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}})
 					served := make(chan error, 1)
 					go func() { served <- errors.Join(y.Handshake(t.Context()), y.Serve()) }()
 					defer func() { x.Abort(nil); <-served }()

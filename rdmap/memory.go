@@ -33,20 +33,20 @@ func (c *Conn) memoryBack() {
 	r.mu.Unlock()
 }
 
-// stalled begins to wait for memory. After half of the StallTimeout it reclaims the memory of Sends
+// stalled begins to wait for memory. After half of Timeouts.Memory it reclaims the memory of Sends
 // that began before the wait and have not ended.
 func (c *Conn) stalled() {
 	c.stalls.Add(1)
 	wait := &c.rcv.Wait
 	wait.Begin(time.Now())
-	mem, turn := c.cfg.Pool.mem, wait.Turns()
+	mem, turn := c.cfg.Receives.Pool.mem, wait.Turns()
 	last := mem.Last()
-	time.AfterFunc(c.cfg.StallTimeout/2, func() {
+	time.AfterFunc(c.cfg.Timeouts.Memory/2, func() {
 		if wait.Turns() == turn {
 			mem.Reclaim(last)
 		}
 	})
-	time.AfterFunc(c.cfg.StallTimeout, c.memoryBack)
+	time.AfterFunc(c.cfg.Timeouts.Memory, c.memoryBack)
 	c.rcv.WaitMemory()
 }
 
@@ -116,7 +116,7 @@ func (c *Conn) waitMemory() {
 		hint(ch)
 	}
 	c.reader.mu.Unlock()
-	t := time.NewTimer(c.cfg.StallTimeout)
+	t := time.NewTimer(c.cfg.Timeouts.Memory)
 	defer t.Stop()
 	select {
 	case <-ch:

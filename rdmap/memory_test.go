@@ -16,7 +16,7 @@ import (
 // hash. All reach the same memory, and none gives its rights to another (ADVERSARY 28).
 func TestOneMemoryManySTags(t *testing.T) {
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}
 		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 256)}
 		register := func(o region.Options) region.STag {

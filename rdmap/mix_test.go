@@ -267,10 +267,15 @@ func mixConfigs(rnd *rand.Rand, pool *rdmap.Pool) (cx, cy *rdmap.Config) {
 	size, crc, rtr := pick(4096, 4096, 100_000), rdmap.CRCMode(pick(int(rdmap.CRCOn), int(rdmap.CRCOn), int(rdmap.CRCOff))), rnd.IntN(4) == 0
 	for _, c := range cs {
 		*c = rdmap.Config{
-			CRC: crc, Extensions: verbs.Ext7306 | verbs.ExtCommit, RecvSize: size, Recvs: mixTokens, Pool: pool,
-			HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
-			IRD: pick(0, 2, 16), ORD: pick(0, 3, 16), MULPDU: pick(0, 0, 1400, 9000, 30000), MaxTakeovers: pick(0, 2),
-			Plain: pick(0, 0, 1) == 1, Markers: pick(0, 0, 0, 1) == 1, PeerToPeer: rtr,
+			Startup: rdmap.Startup{
+				CRC: crc, Extensions: verbs.Ext7306 | verbs.ExtCommit, IRD: pick(0, 2, 16), ORD: pick(0, 3, 16),
+				MULPDU: pick(0, 0, 1400, 9000, 30000), Plain: pick(0, 0, 1) == 1, Markers: pick(0, 0, 0, 1) == 1, PeerToPeer: rtr,
+			},
+			Receives: rdmap.Receives{Size: size, Count: mixTokens, Pool: pool},
+			Reading: rdmap.Reading{
+				HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, MaxHandlers: pick(0, 2),
+				BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
+			},
 		}
 	}
 	return cs[0], cs[1]
@@ -281,8 +286,8 @@ func mix(t *testing.T, seed uint64) {
 	pool := rdmap.NewPool([]int{100_000, 250_000, 4 << 20}[rnd.IntN(3)])
 	cx, cy := mixConfigs(rnd, pool)
 	ended := new(atomic.Bool)
-	x := &mixEnd{t: t, ended: ended, most: cy.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}
-	y := &mixEnd{t: t, ended: ended, most: cx.RecvSize, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens), peer: x}
+	x := &mixEnd{t: t, ended: ended, most: cy.Receives.Size, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens)}
+	y := &mixEnd{t: t, ended: ended, most: cx.Receives.Size, slow: rnd.IntN(4) > 0, tokens: make(chan struct{}, mixTokens), peer: x}
 	x.peer = y
 	t.Logf("x %+v, slow %v; y %+v, slow %v", *cx, x.slow, *cy, y.slow)
 	cx.Handler, cy.Handler = x, y

@@ -111,7 +111,7 @@ func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 
 // cancel ends the wait for wr early, because of err. A work request that was copied, has not begun, or
 // is a Read needs no more waiting. A borrowed payload that is being written does: until it has been
-// written, or Config.WriteTimeout has passed.
+// written, or Timeouts.Write has passed.
 func (c *Conn) cancel(w *Waiter, wr *verbs.WR, err error) error {
 	c.mu.Lock()
 	gone := c.snd.Cancel(w)

@@ -42,9 +42,9 @@ func options(f func(o option)) {
 
 // set applies the option to both sides.
 func (o option) set(cx, cy *rdmap.Config) {
-	cx.Revision, cx.Markers, cx.CRC = o.rev, o.x, o.crc
-	cx.PeerToPeer, cx.RTR = o.rtr != 0, o.rtr
-	cy.Markers, cy.CRC = o.y, o.crc
+	cx.Startup.Revision, cx.Startup.Markers, cx.Startup.CRC = o.rev, o.x, o.crc
+	cx.Startup.PeerToPeer, cx.Startup.RTR = o.rtr != 0, o.rtr
+	cy.Startup.Markers, cy.Startup.CRC = o.y, o.crc
 }
 
 // TestOptions: Sends, Writes and Reads with every combination of revision, markers, CRC and RTR. The
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	options(func(o option) {
 		t.Run(o.String(), func(t *testing.T) {
 			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-				cx, cy := &rdmap.Config{RecvSize: 9000}, &rdmap.Config{RecvSize: 9000, Plain: o.x != o.y}
+				cx, cy := &rdmap.Config{Receives: rdmap.Receives{Size: 9000}}, &rdmap.Config{Receives: rdmap.Receives{Size: 9000}, Startup: rdmap.Startup{Plain: o.x != o.y}}
 				o.set(cx, cy)
 				x, y := rdmap.Connect(t, a, b, cx, cy)
 				for i, c := range []*rdmap.Conn{x, y} {
@@ -147,7 +147,7 @@ func TestRTRSent(t *testing.T) {
 		{mpa.RTRRead, 0, -1, "c140" + "00000000" + "0000000000000000"}, // no slot for a Read
 	} {
 		a, b := rdmaptest.Pipe()
-		x := rdmap.Client(a, &rdmap.Config{PeerToPeer: true, RTR: tt.can, ORD: tt.ord})
+		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{PeerToPeer: true, RTR: tt.can, ORD: tt.ord}})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(t.Context()) }()
 		p, neg, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, RTR: tt.takes}, nil)
@@ -178,7 +178,7 @@ func TestNoMatchingRTR(t *testing.T) {
 	for bits := range 4 {
 		markers, nocrc := bits&1 != 0, bits&2 != 0
 		a, b := rdmaptest.Pipe()
-		x := rdmap.Client(a, &rdmap.Config{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1]})
+		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{PeerToPeer: true, RTR: mpa.RTRWrite, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1]}})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(t.Context()) }()
 		_, _, err := rdmaptest.Respond(b, &mpa.Config{
@@ -209,7 +209,7 @@ func TestBadMarker(t *testing.T) {
 	for bits := range 8 {
 		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
 		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			x := rdmap.Client(a, &rdmap.Config{Markers: true, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1&1], Recvs: 4})
+			x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Markers: true, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1&1]}, Receives: rdmap.Receives{Count: 4}})
 			errs := make(chan error, 1)
 			go func() { errs <- x.Handshake(t.Context()) }()
 			p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true, WantMarkers: both, NoCRC: nocrc}, nil)
@@ -255,8 +255,8 @@ func TestRevision1(t *testing.T) {
 	for _, n := range []int{0, 1, 244, 245, 256, 257, 508, 512} {
 		a, b := rdmaptest.Pipe()
 		data := bytes.Repeat([]byte{7}, n)
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Revision: 1, PrivateData: data},
-			&rdmap.Config{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, PrivateData: data}},
+			&rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }}})
 		if !bytes.Equal(x.PeerPrivateData(), data) || !bytes.Equal(y.PeerPrivateData(), data) {
 			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
 		}
@@ -266,7 +266,7 @@ func TestRevision1(t *testing.T) {
 		}
 	}
 	a, b := rdmaptest.Pipe()
-	y := rdmap.Server(b, &rdmap.Config{Revision: 1})
+	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
 	a.Write(enginetest.Unhex(t, reqKey+"50020004"+"00040004"))
@@ -284,7 +284,7 @@ func TestRevision1(t *testing.T) {
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
 		a, b := rdmaptest.Pipe()
-		cx, cy := new(rdmap.Config), &rdmap.Config{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), enginetest.ErrTest }}
+		cx, cy := new(rdmap.Config), &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), enginetest.ErrTest }}}
 		o.set(cx, cy)
 		x, y := rdmap.Client(a, cx), rdmap.Server(b, cy)
 		errs := make(chan error, 1)
@@ -302,7 +302,7 @@ func TestRejectOptions(t *testing.T) {
 // long that takes.
 func TestRTRNeverComes(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	y := rdmap.Server(b, &rdmap.Config{Markers: true})
+	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Markers: true}})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, IRD: 1, ORD: 1, Markers: true})

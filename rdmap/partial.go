@@ -73,14 +73,14 @@ func (p *partial) park() {
 	p.held.Store(int64(len(c.st.B)))
 }
 
-// expect gives the peer Config.FPDUTimeout to complete the FPDU that it has begun. One that waits for memory of
-// ours is given more. That is bounded by Config.StallTimeout, which should be the shorter of the two.
+// expect gives the peer Timeouts.FPDU to complete the FPDU that it has begun. One that waits for memory of
+// ours is given more. That is bounded by Timeouts.Memory, which should be the shorter of the two.
 func (p *partial) expect(fpdus, waits uint64) {
 	c := p.c
-	if c.cfg.FPDUTimeout < 0 || c.ended() {
+	if c.cfg.Timeouts.FPDU < 0 || c.ended() {
 		return
 	}
-	t := time.AfterFunc(c.cfg.FPDUTimeout, func() {
+	t := time.AfterFunc(c.cfg.Timeouts.FPDU, func() {
 		if p.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.rcv.Wait.Turns() == waits {
 			c.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
 		}

@@ -30,7 +30,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				h := NewCollector()
-				y := Server(b, &Config{Handler: h, FPDUTimeout: limit})
+				y := Server(b, &Config{Handler: h, Timeouts: Timeouts{FPDU: limit}})
 				served := make(chan error, 1)
 				go func() {
 					err := y.Handshake(t.Context())

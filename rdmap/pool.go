@@ -8,7 +8,7 @@ import "github.com/stag-rdma/stag/rdmap/internal/buf"
 // octets arrive. If the pool is empty, only queue 0 of the connection that asked stalls, until
 // memory comes back. Waiting connections get memory in the order in which they asked. A peer that
 // begins a Send and does not finish it keeps the memory only until another connection needs it; see
-// Config.StallTimeout.
+// Timeouts.Memory.
 //
 // A Pool is safe for concurrent use.
 type Pool struct{ mem *buf.Pool }

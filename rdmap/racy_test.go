@@ -69,7 +69,7 @@ func TestPeersAtOnce(t *testing.T) {
 			var tabs [2]*region.Table
 			for i := range xs {
 				a, b := wire(t, true)
-				cfg := &rdmap.Config{Extensions: verbs.ExtCommit | verbs.Ext7306, IRD: 8, ORD: 8}
+				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit | verbs.Ext7306, IRD: 8, ORD: 8}}
 				theirs := *cfg
 				theirs.Domain = d
 				y := rdmap.Server(b, &theirs)

@@ -200,7 +200,7 @@ func (s *source) Room(held bool) (flat []byte, places [][]byte) {
 		c.st = buf.NewStaging(buf.Big)
 	}
 	c.st, flat = c.st.Room(c.rcv.Deframer.Need(c.st.Pending()))
-	if in.fresh && !held && c.cfg.BusyPoll <= 0 && c.snd.Long.Load() > 0 {
+	if in.fresh && !held && c.cfg.Reading.BusyPoll <= 0 && c.snd.Long.Load() > 0 {
 		flat = flat[:engine.ShortRead]
 	}
 	in.room = len(flat)
@@ -209,7 +209,7 @@ func (s *source) Room(held bool) (flat []byte, places [][]byte) {
 
 // places returns where the next octets belong if they are the payloads of a Read Response, otherwise nil.
 func (c *Conn) places() [][]byte {
-	if len(c.st.B) < buf.Big || c.st.R == c.st.W || c.cfg.BusyPoll > 0 {
+	if len(c.st.B) < buf.Big || c.st.R == c.st.W || c.cfg.Reading.BusyPoll > 0 {
 		return nil
 	}
 	return c.rcv.Places(c.st)

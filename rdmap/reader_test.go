@@ -92,7 +92,7 @@ func TestInputWhileTaken(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		h := NewCollector()
 		wire := newRoleWire(t, a)
-		x := Client(wire, &Config{Handler: h, Recvs: 1})
+		x := Client(wire, &Config{Handler: h, Receives: Receives{Count: 1}})
 		x.link = newRoleLink(wire)
 		ch := make(chan error, 1)
 		go func() { ch <- x.Handshake(t.Context()) }()

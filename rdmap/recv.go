@@ -101,7 +101,7 @@ func (b *inbox) settle(c *Conn) {
 	for i := range b.q.Len() {
 		ev := b.q.At(i)
 		ev.Msg.Data = bytes.Clone(ev.Msg.Data)
-		c.cfg.Pool.mem.Put(ev.Buf)
+		c.cfg.Receives.Pool.mem.Put(ev.Buf)
 		ev.Buf, ev.Settled = nil, true
 		c.PostRecv(1)
 	}
@@ -141,7 +141,7 @@ func (c *Conn) TryRecv() *verbs.Message {
 func (c *Conn) received(ev *engine.Event) *verbs.Message {
 	m := ev.Msg
 	m.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
-	c.cfg.Pool.mem.Put(ev.Buf)
+	c.cfg.Receives.Pool.mem.Put(ev.Buf)
 	if !ev.Settled {
 		c.PostRecv(1)
 	}
@@ -173,7 +173,7 @@ func (c *Conn) WaitSolicited(ctx context.Context) error {
 // connection with the Terminate for "no buffer" (RFC 5041 Section 7.1).
 //
 // A peer that sends more than its share can use up the receives of the others. Choice:
-// Config.RecvQuota bounds what one connection has taken and not posted again. RFC 5042 Appendix A
+// Receives.Quota bounds what one connection has taken and not posted again. RFC 5042 Appendix A
 // asks for such a local limit, because the protocol has none.
 //
 // A RecvQueue is safe for concurrent use.

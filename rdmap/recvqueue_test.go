@@ -22,7 +22,7 @@ func TestRecvQueueRace(t *testing.T) {
 	refused := make(chan error, conns)
 	for range conns {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{RecvQueue: q, Handler: h})
+		x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Receives: rdmap.Receives{Queue: q}, Handler: h})
 		wg.Go(func() { refused <- y.Serve() })
 		wg.Go(func() {
 			for i := range each {
@@ -53,7 +53,7 @@ func TestRecvQueueRace(t *testing.T) {
 func TestRecvQueueOfClosed(t *testing.T) {
 	q := rdmap.NewRecvQueue(5)
 	a, b := rdmaptest.Pipe()
-	x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{RecvQueue: q})
+	x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Receives: rdmap.Receives{Queue: q}})
 	for range 3 {
 		if err := x.Send(t.Context(), []byte("m")); err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ var silentPeers = []struct {
 		}
 		return err
 	}},
-	{"half a Send", rdmap.DefaultStallTimeout / 2, rdmap.Server, func(t *testing.T, c net.Conn) error {
+	{"half a Send", rdmap.DefaultMemoryTimeout / 2, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
 			err = p.Send(sendPart(t, 0, 1))
@@ -73,7 +73,7 @@ func TestSilentPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		silentStag = shared.STag()
-		cfg := &rdmap.Config{Pool: rdmap.NewPool(each * rdmap.DefaultRecvSize), Domain: domain}
+		cfg := &rdmap.Config{Receives: rdmap.Receives{Pool: rdmap.NewPool(each * rdmap.DefaultRecvSize)}, Domain: domain}
 		start := time.Now()
 		var wg sync.WaitGroup
 		var live []*rdmap.Conn
@@ -103,7 +103,7 @@ func TestSilentPeers(t *testing.T) {
 		}
 		synctest.Wait()
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{MULPDU: 1000}, cfg)
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, cfg)
 		for time.Since(start) < 2*rdmap.DefaultWriteTimeout {
 			if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil { // needs the Pool
 				t.Fatal(err)
@@ -123,7 +123,7 @@ func TestSilentPeers(t *testing.T) {
 			c.Abort(nil)
 		}
 		wg.Wait()
-		if n := cfg.Pool.Used(); n != 0 {
+		if n := cfg.Receives.Pool.Used(); n != 0 {
 			t.Errorf("%d octets of the pool in use", n)
 		}
 	})

@@ -74,7 +74,7 @@ func TestBothAnswerAtOnce(t *testing.T) {
 func TestPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, WriteTimeout: time.Minute})
+		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, Timeouts: rdmap.Timeouts{Write: time.Minute}})
 		start := time.Now()
 		errs := make(chan error, 2)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
@@ -106,7 +106,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{CloseTimeout: 2 * time.Second})
+		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Close: 2 * time.Second}})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
 		time.Sleep(time.Second)
@@ -126,7 +126,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		h := rdmap.NewCollector()
 		h.Got = make(chan struct{}, 10000)
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Recvs: 1000})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}})
 		go y.Serve()
 		errs := make(chan error, 8)
 		for range cap(errs) {
@@ -188,7 +188,7 @@ func TestPartialFPDU(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
 		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Recvs: 4})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 4}})
 			if serve {
 				go y.Serve()
 			}

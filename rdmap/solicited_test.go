@@ -16,7 +16,7 @@ import (
 func TestWaitSolicited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		cfg := &rdmap.Config{Extensions: verbs.Ext7306}
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
 		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		var woken []int // number of messages when WaitSolicited returned
 		end := make(chan error)

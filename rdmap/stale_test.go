@@ -35,7 +35,7 @@ func talk(t *testing.T, c byte, markers bool, crc rdmap.CRCMode) (out [2][]byte)
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	ra, rb := &rdmaptest.Record{Conn: a}, &rdmaptest.Record{Conn: b}
-	cfg := &rdmap.Config{Markers: markers, CRC: crc, Extensions: verbs.ExtCommit | verbs.Ext7306, RecvSize: 1 << 20, Recvs: 200}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Markers: markers, CRC: crc, Extensions: verbs.ExtCommit | verbs.Ext7306}, Receives: rdmap.Receives{Size: 1 << 20, Count: 200}}
 	x, y := rdmap.Client(ra, cfg), rdmap.Server(rb, cfg)
 	started := make(chan error, 1)
 	go func() { started <- y.Handshake(t.Context()) }()

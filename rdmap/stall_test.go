@@ -37,7 +37,7 @@ func TestPoolEmpty(t *testing.T) {
 			t.Fatal("no memory")
 		}
 		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000, Markers: markers}, &rdmap.Config{MULPDU: 1000})
+		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		src := enginetest.Pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
@@ -95,8 +95,8 @@ func TestPoolEmptyForLong(t *testing.T) {
 		hog, _ := pool.Mem().Get(20000)
 		h := rdmap.NewCollector()
 		x, y := rdmap.Connect(t, a, b,
-			&rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, StallTimeout: 30 * time.Second},
-			&rdmap.Config{MULPDU: 1000})
+			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Timeouts: rdmap.Timeouts{Memory: 30 * time.Second}},
+			&rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestPoolFull(t *testing.T) {
 		hog, _ := pool.Mem().Get(20000)
 		h := rdmap.NewCollector()
 		x, y := rdmap.Connect(t, a, b,
-			&rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000, Recvs: 1000, Markers: markers}, &rdmap.Config{MULPDU: 1000})
+			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestPoolFull(t *testing.T) {
 	})
 }
 
-// TestStallEnds: a connection that waits for memory until StallTimeout is over ends, even if no input arrives in that
+// TestStallEnds: a connection that waits for memory until Timeouts.Memory is over ends, even if no input arrives in that
 // time, whoever reads.
 func TestStallEnds(t *testing.T) {
 	for _, serve := range []bool{true, false} {
@@ -179,7 +179,7 @@ func TestStallEnds(t *testing.T) {
 				t.Fatal("no memory")
 			}
 			a, b := rdmaptest.Pipe()
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Pool: pool, StallTimeout: 10 * time.Second})
+			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Timeouts: rdmap.Timeouts{Memory: 10 * time.Second}})
 			if serve {
 				go y.Serve()
 			}
@@ -219,7 +219,7 @@ func (*handsOff) HandleClose(*rdmap.Conn, error) {}
 func takenOverStalled(t *testing.T, a, b net.Conn) {
 	pool, h := rdmap.NewPool(20000), new(handsOff)
 	hog, _ := pool.Mem().Get(20000)
-	x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Pool: pool, RecvSize: 20000}, &rdmap.Config{MULPDU: 1000})
+	x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 	go y.Serve()
 	if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 		t.Fatal(err)

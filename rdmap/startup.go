@@ -21,12 +21,15 @@ var aLongTimeAgo = time.Unix(1, 0)
 
 // Handshake runs the MPA startup (RFC 5044 Section 7.1, RFC 6581). It must succeed before
 // anything is posted. It runs once; later calls return the first result. An error closes the
-// connection: *RejectError if the peer refused; *ConnError if the stream failed, the peer's frame
+// connection: ErrConfig if a setting is out of range; *RejectError if the peer refused; *ConnError if the stream failed, the peer's frame
 // was malformed (it then wraps *mpa.FormatError) or the time was over. If it wraps ErrOlderPeer,
 // another attempt may succeed.
 func (c *Conn) Handshake(ctx context.Context) error {
 	c.startup.Do(func() {
-		told, err := c.handshake(ctx)
+		told, err := false, c.hsErr
+		if err == nil {
+			told, err = c.handshake(ctx)
+		}
 		if err != nil {
 			c.hsErr = err
 			c.end(err, told)
@@ -68,14 +71,14 @@ func (c *Conn) handshake(ctx context.Context) (told bool, err error) {
 		return told, c.startupError(ctx, err)
 	}
 	_ = c.nc.SetDeadline(time.Time{})
-	c.cfg.BufferedInput, c.cfg.PrivateData = nil, nil
+	c.cfg.Startup.BufferedInput, c.cfg.Startup.PrivateData = nil, nil
 	return false, c.establish(p)
 }
 
 func (c *Conn) startupTimeout() time.Duration {
 	switch {
-	case c.cfg.HandshakeTimeout > 0:
-		return c.cfg.HandshakeTimeout
+	case c.cfg.Startup.Timeout > 0:
+		return c.cfg.Startup.Timeout
 	case c.initiator:
 		return DefaultReplyTimeout
 	}
@@ -100,14 +103,14 @@ func (c *Conn) startupError(ctx context.Context, err error) error {
 // exchange exchanges the frames of the startup.
 func (c *Conn) exchange() (p *engine.Params, told bool, err error) {
 	s, request, err := engine.NewStartup(engine.StartupConfig{
-		Initiator: c.initiator, PrivateData: c.cfg.PrivateData, Plain: c.cfg.Plain,
-		Extensions: c.cfg.Extensions, MULPDU: c.cfg.MULPDU, Accept: c.cfg.Accept,
+		Initiator: c.initiator, PrivateData: c.cfg.Startup.PrivateData, Plain: c.cfg.Startup.Plain,
+		Extensions: c.cfg.Startup.Extensions, MULPDU: c.cfg.Startup.MULPDU, Accept: c.cfg.Startup.Accept,
 		MPA: mpa.Config{
-			Rev: uint8(c.cfg.Revision), MaxRev: uint8(c.cfg.Revision),
-			NoCRC:   c.cfg.CRC == CRCOff || c.cfg.CRC == CRCPeer && !c.initiator,
-			Markers: true, WantMarkers: c.cfg.Markers, // RFC 5044 Section 4.3: a sender MUST be able to
-			IRD: uint16(c.cfg.IRD), ORD: uint16(c.cfg.ORD),
-			PeerToPeer: c.cfg.PeerToPeer, RTR: c.cfg.RTR,
+			Rev: uint8(c.cfg.Startup.Revision), MaxRev: uint8(c.cfg.Startup.Revision),
+			NoCRC:   c.cfg.Startup.CRC == CRCOff || c.cfg.Startup.CRC == CRCPeer && !c.initiator,
+			Markers: true, WantMarkers: c.cfg.Startup.Markers, // RFC 5044 Section 4.3: a sender MUST be able to
+			IRD: uint16(c.cfg.Startup.IRD), ORD: uint16(c.cfg.Startup.ORD),
+			PeerToPeer: c.cfg.Startup.PeerToPeer, RTR: c.cfg.Startup.RTR,
 		},
 	})
 	if err != nil {
@@ -142,7 +145,7 @@ func (c *Conn) hungUp(err error) bool {
 
 // startupFrame reads until s has got its frame. It returns what has been read, and the reply.
 func (c *Conn) startupFrame(s *engine.Startup) (got, reply []byte, err error) {
-	got = append(make([]byte, 0, 1024), c.cfg.BufferedInput...)
+	got = append(make([]byte, 0, 1024), c.cfg.Startup.BufferedInput...)
 	for {
 		if len(got) > 0 {
 			if done, reply, err := s.Input(got); err != nil || done {

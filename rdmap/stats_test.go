@@ -17,7 +17,7 @@ import (
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		cfg := &rdmap.Config{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, RecvSize: 9000, MULPDU: 1000}
+		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, MULPDU: 1000}, Receives: rdmap.Receives{Size: 9000}}
 		x, y := rdmap.Connect(t, a, b, cfg, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})

@@ -34,7 +34,7 @@ func (e ends) connect(t *testing.T, cx, cy *rdmap.Config) (x, y *rdmap.Conn) {
 		if c != nil {
 			own[i] = *c
 		}
-		own[i].Markers = e.markers
+		own[i].Startup.Markers = e.markers
 	}
 	x, y = rdmap.Connect(t, e.a, e.b, &own[0], &own[1])
 	if s := x.ConnectionState(); s.SendMarkers != e.markers || s.RecvMarkers != e.markers {
@@ -83,7 +83,7 @@ func TestConns(t *testing.T) {
 
 // connsStartup: depths and private data of both sides are agreed upon.
 func connsStartup(t *testing.T, e ends) {
-	x, y := e.connect(t, &rdmap.Config{PrivateData: []byte("hello"), IRD: 3, ORD: 9}, &rdmap.Config{IRD: 5, ORD: 7})
+	x, y := e.connect(t, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("hello"), IRD: 3, ORD: 9}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 5, ORD: 7}})
 	sx, sy := x.ConnectionState(), y.ConnectionState()
 	if string(y.PeerPrivateData()) != "hello" || !sx.CRC || !sy.CRC || !sx.StagPeer {
 		t.Fatalf("%q, %+v, %+v", y.PeerPrivateData(), sx, sy)
@@ -125,7 +125,7 @@ func connsSends(t *testing.T, e ends) {
 
 // connsReads: more Reads at once than ORD permits, both ways at the same time.
 func connsReads(t *testing.T, e ends) {
-	x, y := e.connect(t, &rdmap.Config{IRD: 2, ORD: 2}, &rdmap.Config{IRD: 2, ORD: 2})
+	x, y := e.connect(t, &rdmap.Config{Startup: rdmap.Startup{IRD: 2, ORD: 2}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 2, ORD: 2}})
 	var wg sync.WaitGroup
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		mem := enginetest.Pattern(50000)
@@ -150,7 +150,7 @@ func connsReads(t *testing.T, e ends) {
 // connsLarge: a Write and a Send that take many FPDUs and more than any buffer holds.
 func connsLarge(t *testing.T, e ends) {
 	const n = 3<<20 + 5
-	x, y := e.connect(t, nil, &rdmap.Config{RecvSize: n})
+	x, y := e.connect(t, nil, &rdmap.Config{Receives: rdmap.Receives{Size: n}})
 	mem := make([]byte, n)
 	reg, err := y.Register(mem, region.RemoteWrite)
 	if err != nil {
@@ -194,7 +194,7 @@ func connsIdle(t *testing.T, e ends) {
 func connsWaiters(t *testing.T, e ends) {
 	h := &rdmap.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
 	s := new(rdmap.Shuffler)
-	x, y := e.connect(t, &rdmap.Config{Handler: h, Recvs: 200}, &rdmap.Config{Handler: s, Recvs: 200})
+	x, y := e.connect(t, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 200}}, &rdmap.Config{Handler: s, Receives: rdmap.Receives{Count: 200}})
 	go y.Serve()
 	var wg sync.WaitGroup
 	for i := range uint64(100) {

@@ -46,7 +46,7 @@ func stress(t *testing.T, wire func() (net.Conn, net.Conn), callers, each int, o
 	t.Logf("seed %d", seed)
 	h := &rdmap.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
 	s := new(rdmap.Shuffler)
-	cx, cy := &rdmap.Config{Handler: h, Recvs: 1000}, &rdmap.Config{Handler: s, Recvs: 1000}
+	cx, cy := &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}}, &rdmap.Config{Handler: s, Receives: rdmap.Receives{Count: 1000}}
 	o.set(cx, cy)
 	x, y := rdmap.Connect(t, a, b, cx, cy)
 	go y.Serve()

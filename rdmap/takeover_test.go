@@ -15,9 +15,9 @@ func TestTakeover(t *testing.T) {
 	for _, handOff := range []bool{true, false} {
 		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			h := &rdmap.Blocker{HandOff: handOff, Release: make(chan struct{})}
-			cfg := &rdmap.Config{Handler: h, HandlerLimit: 10 * time.Millisecond}
+			cfg := &rdmap.Config{Handler: h, Reading: rdmap.Reading{HandlerLimit: 10 * time.Millisecond}}
 			if handOff {
-				cfg.HandlerLimit = 0
+				cfg.Reading.HandlerLimit = 0
 			}
 			x, y := rdmap.Connect(t, a, b, nil, cfg)
 			go y.Serve()
@@ -60,7 +60,7 @@ func TestTakeover(t *testing.T) {
 func TestTakeoverLimit(t *testing.T) {
 	a, b := rdmap.TcpPair(t)
 	h := &rdmap.Blocker{HandOff: true, Release: make(chan struct{})}
-	x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Handler: h, MaxTakeovers: 1})
+	x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Handler: h, Reading: rdmap.Reading{MaxHandlers: 1}})
 	go y.Serve()
 	for range 3 {
 		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("b")}}); err != nil {

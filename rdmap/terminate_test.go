@@ -41,7 +41,7 @@ func TestSinkLost(t *testing.T) {
 		}},
 	} {
 		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{ORD: 1})
+			x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 1}})
 			go x.Serve()
 			first := rdmap.MustRegister(t, x, 8, region.ReadSink)
 			late := tt.wr(t, x)
@@ -93,7 +93,7 @@ func TestSinkLost(t *testing.T) {
 func TestTerminateSurvivesClose(t *testing.T) {
 	code := verbs.TermCode{Layer: 0, EType: 2, Code: 8}
 	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Recvs: 1000})
+		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 1000}})
 		var flood sync.WaitGroup
 		started := make(chan struct{})
 		flood.Go(func() {

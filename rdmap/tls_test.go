@@ -17,7 +17,7 @@ import (
 // returned once, so none is lost.
 func connsAtomics(t *testing.T, e ends) {
 	const each = 50
-	cfg := &rdmap.Config{Extensions: verbs.ExtSwap, IRD: 3, ORD: 3}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtSwap, IRD: 3, ORD: 3}}
 	x, y := e.connect(t, cfg, cfg)
 	var wg sync.WaitGroup
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
@@ -60,7 +60,7 @@ func connsAtomics(t *testing.T, e ends) {
 
 // connsImmediate: Immediate Data in order with Sends, both ways.
 func connsImmediate(t *testing.T, e ends) {
-	cfg := &rdmap.Config{Extensions: verbs.Ext7306}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
 	x, y := e.connect(t, cfg, cfg)
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		wrs := []verbs.WR{
@@ -111,7 +111,7 @@ func pushTarget(t *testing.T, y *rdmap.Conn) (mem *enginetest.Persisting, s regi
 // connsCommit: write, flush, verify, atomic write and flush in one Post, and so in one flight: none
 // waits for a response. Sends pass a flush that hangs, and the responses come in order.
 func connsCommit(t *testing.T, e ends) {
-	cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
 	go x.Serve()
@@ -139,7 +139,7 @@ func connsCommit(t *testing.T, e ends) {
 // connsCommitFails is connsCommit with a hash that is not that of the record: the tail does not move,
 // and both sides know why.
 func connsCommitFails(t *testing.T, e ends) {
-	cfg := &rdmap.Config{Extensions: verbs.ExtCommit}
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 	x, y := e.connect(t, cfg, cfg)
 	mem, s, data, sum := pushTarget(t, y)
 	close(mem.Stop)

@@ -38,7 +38,7 @@ func TestSendBothWays(t *testing.T) {
 }
 
 func TestWriteAndRead(t *testing.T) {
-	for _, cfg := range []*rdmap.Config{nil, {CRC: rdmap.CRCOff}, {Plain: true}, {Plain: true, MULPDU: 131}} {
+	for _, cfg := range []*rdmap.Config{nil, {Startup: rdmap.Startup{CRC: rdmap.CRCOff}}, {Startup: rdmap.Startup{Plain: true}}, {Startup: rdmap.Startup{Plain: true, MULPDU: 131}}} {
 		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			x, y := rdmap.Connect(t, a, b, cfg, cfg)
 			ctx := t.Context()

@@ -18,7 +18,7 @@ func (c *Conn) deliver(st *buf.Staging, ev *engine.Event) error {
 	ev.Clear()
 	err := c.upcall(st)
 	if buf != nil {
-		c.cfg.Pool.mem.Put(buf)
+		c.cfg.Receives.Pool.mem.Put(buf)
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (c *Conn) wantsUpcall(due []engine.Completion) UpcallCompleter {
 // HandOff passes the reading role of the running upcall to a new goroutine, so that the rest of the
 // upcall may block. It may be called only in HandleRecv and CompleteUpcall, by the goroutine that
 // runs them; m and m.Data stay lent until HandleRecv returns. It reports whether the upcall may now
-// block: false means that Config.MaxTakeovers upcalls already do.
+// block: false means that Reading.MaxHandlers upcalls already do.
 //
 // Later messages are then handled concurrently with this one. HandOff flushes what the upcall has
 // posted.
@@ -105,7 +105,7 @@ func (c *Conn) HandOff() bool {
 // takeOver takes the role from the upcall with number s and gives it to a new goroutine. It reports
 // whether it did. The upcall keeps its staging, where its message lies.
 func (c *Conn) takeOver(s uint64) bool {
-	if c.takeovers.Add(1) > int64(c.cfg.MaxTakeovers) || !c.upcalls.CompareAndSwap(s, s+1) {
+	if c.takeovers.Add(1) > int64(c.cfg.Reading.MaxHandlers) || !c.upcalls.CompareAndSwap(s, s+1) {
 		c.takeovers.Add(-1)
 		return false
 	}
@@ -175,7 +175,7 @@ type watchdog struct {
 
 // watchUpcall makes the watchdog look at an upcall that begins.
 func (c *Conn) watchUpcall() {
-	if c.cfg.HandlerLimit > 0 && !c.watchdog.on.Load() && c.watchdog.on.CompareAndSwap(false, true) {
+	if c.cfg.Reading.HandlerLimit > 0 && !c.watchdog.on.Load() && c.watchdog.on.CompareAndSwap(false, true) {
 		c.watchdog.t.Add(&c.watchdog)
 	}
 }
@@ -193,7 +193,7 @@ func (w *watchdog) Tick() bool {
 		return true
 	}
 	w.stays++
-	if inside && time.Duration(w.stays)*watchdogTick >= c.cfg.HandlerLimit && c.takeOver(s) {
+	if inside && time.Duration(w.stays)*watchdogTick >= c.cfg.Reading.HandlerLimit && c.takeOver(s) {
 		w.t.Hurry(watchdogAlert)
 	}
 	if !inside && w.stays > watchdogIdle || c.ended() {

@@ -54,7 +54,7 @@ func TestCompleteUpcall(t *testing.T) {
 				h := &fetcher{handOff: handOff, got: make(chan string, 1), release: make(chan struct{})}
 				cfg := &rdmap.Config{Handler: h}
 				if !handOff {
-					cfg.HandlerLimit = 10 * time.Millisecond
+					cfg.Reading.HandlerLimit = 10 * time.Millisecond
 				}
 				x, y := rdmap.Connect(t, a, b, nil, cfg)
 				src, dst := enginetest.Pattern(size), make([]byte, size)

@@ -22,7 +22,7 @@ import (
 func TestEndWithFlushRunning(t *testing.T) {
 	for _, limit := range []time.Duration{2 * time.Millisecond, time.Hour} {
 		a, b := TcpPair(t)
-		x, y := Connect(t, a, b, &Config{Extensions: verbs.ExtCommit}, &Config{Extensions: verbs.ExtCommit, HandlerLimit: limit})
+		x, y := Connect(t, a, b, &Config{Startup: Startup{Extensions: verbs.ExtCommit}}, &Config{Startup: Startup{Extensions: verbs.ExtCommit}, Reading: Reading{HandlerLimit: limit}})
 		mem := NewHanging()
 		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		if err != nil {

@@ -145,13 +145,13 @@ func (c *Conn) take() bool {
 
 // push writes the batch; again reports that somebody who may wait has to write the rest.
 func (c *Conn) push(mode drive.Patience) (again bool, err error) {
-	done, err := c.link.Write(&c.wk.Batch, mode, c.cfg.WriteTimeout)
+	done, err := c.link.Write(&c.wk.Batch, mode, c.cfg.Timeouts.Write)
 	return !done && err == nil, err
 }
 
 // flusher is the goroutine that waits for room in the socket. ferr is why the batch that is being written ends early.
 func (c *Conn) flusher(ferr error) {
-	_, werr := c.link.Write(&c.wk.Batch, drive.Always, c.cfg.WriteTimeout)
+	_, werr := c.link.Write(&c.wk.Batch, drive.Always, c.cfg.Timeouts.Write)
 	c.settle(ferr, werr)
 	c.mu.Unlock()
 	c.flush(drive.Always)

@@ -86,7 +86,7 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	own := cfg.privateData()
 	ec := cfg.engine(cfg.Credits + credits.Slack)
 	ec.Handler = &clientUpcalls{c}
-	ec.PrivateData = own.Append(nil)
+	ec.Startup.PrivateData = own.Append(nil)
 	if err := c.takeBackward(conn, ec); err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err

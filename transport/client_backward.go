@@ -35,8 +35,8 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 		return err
 	}
 	c.back.TakeBackward()
-	ec.Recvs += n + credits.Slack
-	ec.PrivateData = rpcrdma.BackwardData{Credits: uint16(n)}.Append(ec.PrivateData)
+	ec.Receives.Count += n + credits.Slack
+	ec.Startup.PrivateData = rpcrdma.BackwardData{Credits: uint16(n)}.Append(ec.Startup.PrivateData)
 	return nil
 }
 

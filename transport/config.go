@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -83,12 +82,19 @@ type Config struct {
 	// sends what that document forbids. The two ends need not agree.
 	RFC5666 *RFC5666
 
-	Startup    Startup
+	// Startup has the settings for the start-up of a connection. PrivateData, Accept, Extensions and
+	// BufferedInput must be left alone: this package sets them. If Revision is 0, [Dial] tries revision 2. If
+	// the server closes the connection without an answer, it tries revision 1 on another connection
+	// (RFC 6581 Section 10). If Timeout is zero, 10 s at both ends.
+	Startup Startup
+
+	// Reading says how connections are read. If HandlerLimit is zero, 1 ms; if MaxHandlers is zero, Credits.
+	Reading Reading
+
 	Limits     Limits
 	Duplicates Duplicates
 	Backward   Backward
 	Timeouts   Timeouts
-	Reading    Reading
 
 	// Trace has functions that are called for the steps of each call. If nil, there are none.
 	Trace *rpc.Trace
@@ -96,33 +102,6 @@ type Config struct {
 	// Logger receives errors. If nil, nothing is logged; only the panic of a handler is then printed to
 	// standard error, with its stack.
 	Logger *zap.Logger
-}
-
-// Startup has the settings for the start-up of a connection. Except for Timeout they are those of the same
-// names in rdmap.Config.
-type Startup struct {
-	// CRC says whether MPA's CRC32C is used; it is if either side asks for it (RFC 5044 Section 4.4).
-	// The zero value, CRCPeer, asks for it as a client, and leaves it to the client as a server.
-	CRC CRCMode
-
-	// Revision is that of MPA (RFC 5044 Section 7.1, RFC 6581): 1 or 2. If 0, [Dial] tries revision 2. If
-	// the server closes the connection without an answer, it tries revision 1 on another connection
-	// (RFC 6581 Section 10).
-	Revision   int
-	Markers    bool    // in what is received
-	PeerToPeer bool    // a client sends a ready-to-receive message first
-	RTR        mpa.RTR // which; if 0, any
-
-	// IRD and ORD are the numbers of RDMA Reads served and issued at a time (RFC 6581 Section 9).
-	// If zero, 64; negative: none; at most 16382.
-	IRD, ORD int
-
-	// MULPDU is the size of the largest ULPDU in octets. If zero, it is derived from the path, or
-	// 64,768 if the peer is also stag; range 128 to 64,768.
-	MULPDU int
-
-	// Timeout limits the time for all of it. If zero, 10 s.
-	Timeout time.Duration
 }
 
 // Limits has the limits of a server or listener.
@@ -198,18 +177,6 @@ type Timeouts struct {
 	// closes the connection: by answering RDMA Reads, by sending the rest of a record, by reading replies.
 	// While other calls wait for memory, it may move nothing for 2 s. If zero, 30 s.
 	Pull time.Duration
-}
-
-// Reading says how connections are read.
-type Reading struct {
-	// HandlerLimit is how long a handler may run in the reading goroutine before the watchdog lets another
-	// goroutine read. Finding the first slow handler takes up to 10 ms more. If zero, 1 ms; if negative,
-	// there is no limit.
-	HandlerLimit time.Duration
-
-	// BusyPoll is how long a goroutine that waits for input polls before it sleeps; see [rdmap.Config]. It
-	// halves a short round trip, but keeps a processor busy. If zero, it does not poll.
-	BusyPoll time.Duration
 }
 
 // RFC5666 has the settings of connections that follow that document: RDMA_MSGP, replies by read list with

@@ -1,17 +1,16 @@
 package transport
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/stag-rdma/stag/internal/setting"
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 const (
 	maxCredits = 4096
-	maxAlign   = 4096  // of pooled buffers
-	maxDepth   = 16382 // RFC 6581 Section 9
+	maxAlign   = 4096 // of pooled buffers
 )
 
 // Check returns an error that names the first setting that is out of range or contradicts another
@@ -24,18 +23,12 @@ func (c *Config) Check() error {
 
 // check refuses impossible settings. Those that are not set are 0.
 func (c *Config) check() error {
-	err := setting.Check(
+	err := cmp.Or(setting.Check(
 		setting.Int("Credits", c.Credits, 1, maxCredits),
 		setting.Int("InlineSend", c.InlineSend, minInline, maxInline),
 		setting.Int("InlineRecv", c.InlineRecv, minInline, maxInline),
 		setting.Int("MaxPayload", c.MaxPayload, minInline, 1<<30),
 		setting.Int("Fanout", c.Fanout, 1, 256),
-		setting.Int("Startup.CRC", int(c.Startup.CRC), 0, int(CRCOff)),
-		setting.Int("Startup.Revision", c.Startup.Revision, 1, 2),
-		setting.Int("Startup.IRD", max(c.Startup.IRD, 0), 1, maxDepth),
-		setting.Int("Startup.ORD", max(c.Startup.ORD, 0), 1, maxDepth),
-		setting.Int("Startup.MULPDU", c.Startup.MULPDU, 128, rdmap.StagMULPDU),
-		setting.Time("Startup.Timeout", c.Startup.Timeout),
 		setting.Int("Limits.Conns", c.Limits.Conns, 1, 1<<30),
 		setting.Count("Limits.Memory", c.Limits.Memory),
 		setting.Int("Limits.Pulls", c.Limits.Pulls, 1, 1<<30),
@@ -45,8 +38,7 @@ func (c *Config) check() error {
 		setting.Time("Timeouts.Call", c.Timeouts.Call),
 		setting.Time("Timeouts.Close", c.Timeouts.Close),
 		setting.Time("Timeouts.Pull", c.Timeouts.Pull),
-		setting.Time("Reading.BusyPoll", c.Reading.BusyPoll),
-	)
+	), c.Startup.Check(), c.Reading.Check(), c.checkOwn())
 	if err == nil && c.RFC5666 != nil {
 		err = c.RFC5666.check()
 		if err == nil && c.Backward.Credits > 0 {
@@ -54,6 +46,14 @@ func (c *Config) check() error {
 		}
 	}
 	return ofTransport(err)
+}
+
+// checkOwn refuses what this package sets by itself.
+func (c *Config) checkOwn() error {
+	if s := &c.Startup; s.PrivateData != nil || s.Accept != nil || s.Extensions != 0 || s.BufferedInput != nil {
+		return setting.Error("Startup.PrivateData, Accept, Extensions and BufferedInput are set by this package, leave them alone")
+	}
+	return nil
 }
 
 func (p *RFC5666) check() error {

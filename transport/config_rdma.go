@@ -24,18 +24,17 @@ func (c *Config) privateData() rpcrdma.PrivateData {
 
 // engine returns the settings of the underlying connection.
 func (c *Config) engine(recvs int) *rdmap.Config {
-	var ext verbs.Extensions
+	ec := &rdmap.Config{
+		Startup:   c.Startup,
+		Receives:  rdmap.Receives{Size: c.InlineRecv, Count: recvs},
+		Timeouts:  rdmap.Timeouts{Close: c.Timeouts.Close},
+		Reading:   c.Reading,
+		SendQueue: max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
+		Logger:    c.Logger,
+	}
 	if c.ImmediateReplies {
-		ext = verbs.Ext7306
+		ec.Startup.Extensions = verbs.Ext7306
 	}
-	return &rdmap.Config{
-		Extensions: ext,
-		Revision:   c.Startup.Revision, Markers: c.Startup.Markers, PeerToPeer: c.Startup.PeerToPeer, RTR: c.Startup.RTR,
-		CRC: c.Startup.CRC, IRD: c.Startup.IRD, ORD: c.Startup.ORD, MULPDU: c.Startup.MULPDU,
-		RecvSize: c.InlineRecv, Recvs: recvs,
-		SendQueue:        max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
-		HandshakeTimeout: c.Startup.Timeout, CloseTimeout: c.Timeouts.Close,
-		HandlerLimit: max(c.Reading.HandlerLimit, 0), MaxTakeovers: c.Credits,
-		BusyPoll: c.Reading.BusyPoll, Logger: c.Logger,
-	}
+	setDefault(&ec.Reading.MaxHandlers, c.Credits)
+	return ec
 }

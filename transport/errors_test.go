@@ -56,7 +56,7 @@ func TestDialErrors(t *testing.T) {
 		io.Copy(io.Discard, c)
 	})
 	no := listenRaw(t, func(c net.Conn) {
-		p := rdmap.Server(c, &rdmap.Config{Accept: func(*mpa.Request) ([]byte, error) { return nil, errors.New("no") }})
+		p := rdmap.Server(c, &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return nil, errors.New("no") }}})
 		p.Handshake(context.Background())
 		p.Close()
 	})
@@ -122,6 +122,8 @@ func TestListenError(t *testing.T) {
 		{Timeouts: transport.Timeouts{Pull: -1}},
 		{RFC5666: &transport.RFC5666{DoneTimeout: -1}},
 		{Reading: transport.Reading{BusyPoll: -1}},
+		{Startup: transport.Startup{IRD: 1 << 14}},
+		{Startup: transport.Startup{PrivateData: []byte{1}}},
 	} {
 		if err := c.Check(); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("Check of %+v: %v", c, err)

@@ -50,7 +50,7 @@ func TestEngineOptions(t *testing.T) {
 func TestBusyPoll(t *testing.T) {
 	cc, sc := testConfig(), testConfig()
 	cc.Reading.BusyPoll, sc.Reading.BusyPoll = 100*time.Microsecond, 50*time.Microsecond
-	if got := [2]time.Duration{cc.Engine(1).BusyPoll, sc.Engine(1).BusyPoll}; got != [2]time.Duration{cc.Reading.BusyPoll, sc.Reading.BusyPoll} {
+	if got := [2]time.Duration{cc.Engine(1).Reading.BusyPoll, sc.Engine(1).Reading.BusyPoll}; got != [2]time.Duration{cc.Reading.BusyPoll, sc.Reading.BusyPoll} {
 		t.Error(got)
 	}
 	_, c := pair(t, newEcho(), sc, cc)

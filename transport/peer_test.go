@@ -26,10 +26,9 @@ type rawPeer struct {
 // rawConfig is a peer that says priv and receives Sends of recv octets.
 func rawConfig(priv []byte, recv int) *rdmap.Config {
 	return &rdmap.Config{
-		PrivateData: priv,
-		Accept:      func(*mpa.Request) ([]byte, error) { return priv, nil },
-		RecvSize:    recv, Recvs: 200, IRD: 7, ORD: 3, MULPDU: 1001,
-		CloseTimeout: time.Second,
+		Startup:  rdmap.Startup{PrivateData: priv, Accept: func(*mpa.Request) ([]byte, error) { return priv, nil }, IRD: 7, ORD: 3, MULPDU: 1001},
+		Receives: rdmap.Receives{Size: recv, Count: 200},
+		Timeouts: rdmap.Timeouts{Close: time.Second},
 	}
 }
 

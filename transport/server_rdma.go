@@ -72,7 +72,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 	}
 	ec := s.cfg.engine(-1)
 	c.rc.Prepare(ec)
-	ec.BufferedInput = first
+	ec.Startup.BufferedInput = first
 	c.rc.Conn = rdmap.Server(conn, ec)
 	if err := s.addConn(c); err != nil {
 		c.rc.Conn.Abort(err)

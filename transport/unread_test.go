@@ -121,7 +121,7 @@ func (u *unread) offer(data []byte, n int) {
 		u.Fatal(err)
 	}
 	c := rdmap.Client(nc, &rdmap.Config{
-		PrivateData: rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil), RecvSize: 4096, Recvs: 9, IRD: 5,
+		Startup: rdmap.Startup{PrivateData: rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil), IRD: 5}, Receives: rdmap.Receives{Size: 4096, Count: 9},
 	})
 	defer c.Abort(nil)
 	if err := c.Handshake(u.Context()); err != nil {

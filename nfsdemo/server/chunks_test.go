@@ -42,8 +42,8 @@ func newHandMadeOver(t *testing.T, srv *Server) *handMade {
 		t.Fatal(err)
 	}
 	c := rdmap.Client(nc, &rdmap.Config{
-		PrivateData: rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil),
-		RecvSize:    4096, Recvs: 100, IRD: 5, MULPDU: 999, CloseTimeout: time.Second,
+		Startup:  rdmap.Startup{PrivateData: rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil), IRD: 5, MULPDU: 999},
+		Receives: rdmap.Receives{Size: 4096, Count: 100}, Timeouts: rdmap.Timeouts{Close: time.Second},
 	})
 	if err := c.Handshake(t.Context()); err != nil {
 		t.Fatal(err)

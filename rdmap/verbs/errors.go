@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"github.com/stag-rdma/stag/internal/setting"
 )
 
 // Misuse of the API. Nothing is sent when one of these is returned.
 var (
+	// ErrConfig is wrapped by the errors for settings out of range.
+	ErrConfig = setting.ErrRange
 	// ErrBadWR: the fields of the work request do not fit its Op.
 	ErrBadWR = errors.New("rdmap: malformed work request (verbs.WR has a table of what each Op uses)")
 	// ErrTooLong: a payload of 2^32 octets or more.
@@ -18,10 +22,10 @@ var (
 	// ErrSendQueueFull: Config.SendQueue octets are already waiting.
 	ErrSendQueueFull = errors.New("rdmap: send queue full (post again once a work request has completed, or raise Config.SendQueue)")
 	// ErrNoORD: a request, such as a Read, on a connection whose negotiated ORD is 0.
-	ErrNoORD = errors.New("rdmap: no requests permitted: ORD is 0 (set Config.ORD here and Config.IRD at the peer)")
+	ErrNoORD = errors.New("rdmap: no requests permitted: ORD is 0 (set Startup.ORD here and Startup.IRD at the peer)")
 	// ErrNoExtension: the operation belongs to an extension that is not in force; see
 	// ConnectionState.Extensions.
-	ErrNoExtension = errors.New("rdmap: operation needs an extension that is not in force (set Config.Extensions on both sides)")
+	ErrNoExtension = errors.New("rdmap: operation needs an extension that is not in force (set Startup.Extensions on both sides)")
 	// ErrHasHandler: Recv on a connection whose messages go to a Handler.
 	ErrHasHandler = errors.New("rdmap: messages go to the connection's Handler (take them in HandleRecv, or leave Config.Handler nil)")
 	// ErrServing: a second Serve on one connection.
@@ -35,14 +39,14 @@ var ErrSinkLost = errors.New("rdmap: sink of a Read is no longer registered with
 
 // ErrOlderPeer: the peer closed the connection instead of sending its Reply. It may know RFC
 // 5044 alone, by which a Request of revision 2 is malformed; the initiator "MAY" try again on a new
-// connection with Config.Revision 1 (RFC 6581 Section 10).
-var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it knows only MPA revision 1, connect again with Config.Revision 1")
+// connection with Startup.Revision 1 (RFC 6581 Section 10).
+var ErrOlderPeer = errors.New("rdmap: peer closed instead of answering; if it knows only MPA revision 1, connect again with Startup.Revision 1")
 
 // ErrUnfinishedSend: the peer did not finish a Send in time, while other connections waited for
-// the Pool memory that the Send held; see Config.StallTimeout. A LocalError wraps it.
+// the Pool memory that the Send held; see Timeouts.Memory. A LocalError wraps it.
 var ErrUnfinishedSend = errors.New("rdmap: peer left a Send unfinished while others waited for its memory")
 
-// ErrPartialFPDU: the peer began an FPDU and did not complete it within Config.FPDUTimeout. It wraps
+// ErrPartialFPDU: the peer began an FPDU and did not complete it within Timeouts.FPDU. It wraps
 // os.ErrDeadlineExceeded; a ConnError wraps it.
 var ErrPartialFPDU = fmt.Errorf("rdmap: peer began an FPDU and did not finish it: %w", os.ErrDeadlineExceeded)
 

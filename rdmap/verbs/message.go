@@ -15,7 +15,7 @@ type Message struct {
 	// Solicited reports that the peer asked for an event.
 	Solicited bool
 	// Order grows from one HandleRecv of a connection to the next. It tells which message came
-	// first if several are handled concurrently, after a HandOff or beyond Config.HandlerLimit.
+	// first if several are handled concurrently, after a HandOff or beyond Reading.HandlerLimit.
 	// In a message from Recv it is 0.
 	Order uint64
 }

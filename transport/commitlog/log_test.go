@@ -74,7 +74,7 @@ func TestAppend(t *testing.T) {
 func TestBackPressureWithoutImmediate(t *testing.T) {
 	l := newTestLog(t, sim(256), WAL)
 	p := newTestProducer(t, nil)
-	c, s := connect(t, p, pipes, &rdmap.Config{Extensions: verbs.ExtCommit})
+	c, s := connect(t, p, pipes, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}})
 	a, err := l.Advertise(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

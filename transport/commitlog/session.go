@@ -20,8 +20,8 @@ const flushLimit = 2 * time.Millisecond
 // carries out flushes itself.
 func Config(cfg *rdmap.Config) *rdmap.Config {
 	c := extended(cfg)
-	if c.Handler == nil && c.HandlerLimit == 0 {
-		c.HandlerLimit = flushLimit
+	if c.Handler == nil && c.Reading.HandlerLimit == 0 {
+		c.Reading.HandlerLimit = flushLimit
 	}
 	return c
 }
@@ -32,7 +32,7 @@ func extended(cfg *rdmap.Config) *rdmap.Config {
 	if cfg != nil {
 		c = *cfg
 	}
-	c.Extensions |= verbs.ExtCommit | verbs.Ext7306
+	c.Startup.Extensions |= verbs.ExtCommit | verbs.Ext7306
 	return &c
 }
 

@@ -277,7 +277,7 @@ func (v *villain) knock(ctx context.Context, data []byte, h rdmap.Handler) *rdma
 	if nc == nil {
 		return nil
 	}
-	cfg := commitlog.Config(&rdmap.Config{PrivateData: data, Handler: h})
+	cfg := commitlog.Config(&rdmap.Config{Startup: rdmap.Startup{PrivateData: data}, Handler: h})
 	c := rdmap.Client(nc, cfg)
 	if err := c.Handshake(ctx); err != nil {
 		c.Abort(err)

@@ -91,7 +91,7 @@ func (i *impostor) run(t *testing.T, ps *Server) string {
 func (i *impostor) one(nc net.Conn, ps *Server) {
 	cfg := i.cfg
 	var sess *session
-	cfg.Accept = func(req *mpa.Request) ([]byte, error) {
+	cfg.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
 		sess, _ = ps.side.Redeem(req.PrivateData)
 		return nil, nil
 	}
@@ -117,9 +117,9 @@ func TestNoExtension(t *testing.T) {
 	}
 	for name, peer := range map[string]*impostor{
 		"says so":      {},
-		"terminates":   {cfg: rdmap.Config{Plain: true}, serve: answer},
-		"hangs up":     {cfg: rdmap.Config{Extensions: verbs.ExtCommit}, serve: func(c *rdmap.Conn, _ *session) { c.Close() }},
-		"answers, off": {cfg: rdmap.Config{Extensions: verbs.ExtCommit}, serve: answer},
+		"terminates":   {cfg: rdmap.Config{Startup: rdmap.Startup{Plain: true}}, serve: answer},
+		"hangs up":     {cfg: rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, serve: func(c *rdmap.Conn, _ *session) { c.Close() }},
+		"answers, off": {cfg: rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, serve: answer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ps := &Server{}

@@ -136,7 +136,7 @@ func knock(t *testing.T, w *world, data []byte) (*rdmap.Conn, error) {
 		t.Fatal(err)
 	}
 	cfg := commitlog.NewProducer(nil).Config(nil)
-	cfg.PrivateData = data
+	cfg.Startup.PrivateData = data
 	c := rdmap.Client(nc, cfg)
 	t.Cleanup(func() { c.Abort(nil) })
 	return c, c.Handshake(t.Context())

@@ -127,7 +127,7 @@ func (v *villain) offer(t *testing.T, lie string) {
 		t.Error(err)
 		return
 	}
-	l := rdmap.Client(nc, commitlog.Config(&rdmap.Config{PrivateData: rendezvous.PrivateData(r.At.Token)}))
+	l := rdmap.Client(nc, commitlog.Config(&rdmap.Config{Startup: rdmap.Startup{PrivateData: rendezvous.PrivateData(r.At.Token)}}))
 	defer l.Abort(nil)
 	if l.Handshake(ctx) != nil {
 		return // the token is too old

@@ -128,7 +128,7 @@ func TestSilentLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := rdmap.Client(nc, &rdmap.Config{Extensions: verbs.ExtCommit, PrivateData: data})
+		c := rdmap.Client(nc, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit, PrivateData: data}})
 		t.Cleanup(func() { c.Abort(nil) })
 		return c, c.Handshake(t.Context())
 	}

@@ -158,7 +158,7 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	if err != nil {
 		return err
 	}
-	cfg := rdmap.Config{Extensions: verbs.ExtCommit | verbs.Ext7306}
+	cfg := rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit | verbs.Ext7306}}
 	conn, err := rendezvous.Dial(ctx, &res.At, c.cfg.Host, c.cfg.Dial, &cfg)
 	if err != nil {
 		return err

@@ -131,7 +131,7 @@ func serveLog(nc net.Conn, mem region.Memory, poll time.Duration) error {
 		return err
 	}
 	defer l.Close(ctx)
-	c := rdmap.Server(nc, commitlog.Config(&rdmap.Config{BusyPoll: poll}))
+	c := rdmap.Server(nc, commitlog.Config(&rdmap.Config{Reading: rdmap.Reading{BusyPoll: poll}}))
 	if err := c.Handshake(ctx); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func dialLog(addr string, poll time.Duration) (*commitlog.Producer, func(), erro
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	p := commitlog.NewProducer(nil)
-	c := rdmap.Client(nc, p.Config(&rdmap.Config{BusyPoll: poll}))
+	c := rdmap.Client(nc, p.Config(&rdmap.Config{Reading: rdmap.Reading{BusyPoll: poll}}))
 	if err := c.Handshake(ctx); err != nil {
 		c.Close()
 		return nil, nil, err

@@ -27,10 +27,14 @@ func engineCases(total int) []measure.Case {
 		}
 	}
 	write := func(mulpdu int, crc rdmap.CRCMode) func() (float64, error) {
-		return func() (float64, error) { return bulkWrite(&rdmap.Config{MULPDU: mulpdu, CRC: crc}, total) }
+		return func() (float64, error) {
+			return bulkWrite(&rdmap.Config{Startup: rdmap.Startup{MULPDU: mulpdu, CRC: crc}}, total)
+		}
 	}
 	read := func(crc rdmap.CRCMode) func() (float64, error) {
-		return func() (float64, error) { return bulkRead(&rdmap.Config{MULPDU: rdmap.StagMULPDU, CRC: crc}, total) }
+		return func() (float64, error) {
+			return bulkRead(&rdmap.Config{Startup: rdmap.Startup{MULPDU: rdmap.StagMULPDU, CRC: crc}}, total)
+		}
 	}
 	const narrow = 1428 + 14 // MULPDU of FPDUs of 1428 octets
 	return []measure.Case{

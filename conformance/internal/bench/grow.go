@@ -144,7 +144,7 @@ func spent(total int, other func() (time.Duration, error), f func() error) (c Co
 // growWrite writes total octets in RDMA Writes of size.
 func growWrite(mulpdu, size, total int) (Cost, error) {
 	done := make(arrival, 1)
-	e, err := newEngine(&rdmap.Config{MULPDU: mulpdu}, &rdmap.Config{Handler: done})
+	e, err := newEngine(&rdmap.Config{Startup: rdmap.Startup{MULPDU: mulpdu}}, &rdmap.Config{Handler: done})
 	if err != nil {
 		return Cost{}, err
 	}

@@ -35,7 +35,7 @@ func sendStream(total int) (float64, error) {
 	batches := max(1, total/sendShare/sendBatch)
 	n := batches * sendBatch
 	got := &counter{n, make(chan struct{})}
-	e, err := newEngine(&rdmap.Config{CRC: rdmap.CRCOn}, &rdmap.Config{CRC: rdmap.CRCOn, Handler: got, Recvs: n})
+	e, err := newEngine(&rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOn}}, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOn}, Handler: got, Receives: rdmap.Receives{Count: n}})
 	if err != nil {
 		return 0, err
 	}

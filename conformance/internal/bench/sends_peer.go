@@ -23,7 +23,7 @@ func (taker) HandleClose(*rdmap.Conn, error) {}
 
 // serveDrain is the far end of sendAll.
 func serveDrain(nc net.Conn) {
-	c := rdmap.Server(nc, &rdmap.Config{Handler: taker{}, Recvs: math.MaxInt32})
+	c := rdmap.Server(nc, &rdmap.Config{Handler: taker{}, Receives: rdmap.Receives{Count: math.MaxInt32}})
 	defer c.Close()
 	if c.Handshake(context.Background()) == nil {
 		_ = c.Serve() // the other end hangs up

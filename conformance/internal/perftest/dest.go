@@ -93,5 +93,5 @@ func config(crc rdmap.CRCMode, reads int) *rdmap.Config {
 	if reads == 0 {
 		reads = -1
 	}
-	return &rdmap.Config{CRC: crc, IRD: reads, ORD: reads, Plain: true, RecvSize: MaxSize, Recvs: 4}
+	return &rdmap.Config{Startup: rdmap.Startup{CRC: crc, IRD: reads, ORD: reads, Plain: true}, Receives: rdmap.Receives{Size: MaxSize, Count: 4}}
 }

@@ -165,7 +165,7 @@ func control(t *testing.T, l net.Listener) *rdmap.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := rdmap.Client(nc, &rdmap.Config{Plain: true})
+	c := rdmap.Client(nc, &rdmap.Config{Startup: rdmap.Startup{Plain: true}})
 	if err := c.Handshake(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestClientRefuses(t *testing.T) {
 			done <- err
 			return
 		}
-		c := rdmap.Server(nc, &rdmap.Config{Plain: true})
+		c := rdmap.Server(nc, &rdmap.Config{Startup: rdmap.Startup{Plain: true}})
 		defer c.Abort(nil)
 		err = c.Handshake(t.Context())
 		if err == nil {

@@ -49,5 +49,5 @@ func ParseInfo(b []byte) (Info, error) {
 // Config returns the settings of a connection on which rping runs: IRD and ORD 1 as
 // rping asks for them, messages of 16 octets, no private data.
 func Config(crc rdmap.CRCMode) *rdmap.Config {
-	return &rdmap.Config{CRC: crc, IRD: 1, ORD: 1, Plain: true, RecvSize: InfoLen, Recvs: 4}
+	return &rdmap.Config{Startup: rdmap.Startup{CRC: crc, IRD: 1, ORD: 1, Plain: true}, Receives: rdmap.Receives{Size: InfoLen, Count: 4}}
 }

@@ -77,8 +77,8 @@ func (s *Server) stream(c net.Conn) {
 func (s *Server) rdma(nc net.Conn) {
 	priv := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
 	c := rdmap.Server(nc, &rdmap.Config{
-		PrivateData: priv, Accept: func(*mpa.Request) ([]byte, error) { return priv, nil },
-		RecvSize: 4096, Recvs: 100, CloseTimeout: time.Second,
+		Startup:  rdmap.Startup{PrivateData: priv, Accept: func(*mpa.Request) ([]byte, error) { return priv, nil }},
+		Receives: rdmap.Receives{Size: 4096, Count: 100}, Timeouts: rdmap.Timeouts{Close: time.Second},
 	})
 	ctx := context.Background()
 	if c.Handshake(ctx) != nil {

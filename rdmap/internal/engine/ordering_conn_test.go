@@ -46,7 +46,7 @@ func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
 func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
 	p, q := rdmaptest.Pipe()
-	g.x, g.y = connect(t, p, q, &rdmap.Config{Extensions: engine.ExtAll}, &rdmap.Config{Extensions: engine.ExtAll, Handler: g})
+	g.x, g.y = connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}, Handler: g})
 	g.register(g.x.Table(), g.y.Table())
 	go g.x.Serve()
 	go g.y.Serve()
@@ -178,7 +178,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := rdmaptest.PipeSize(1000)
 		h := newCollector()
-		y := rdmap.Server(q, &rdmap.Config{Handler: h, Plain: true})
+		y := rdmap.Server(q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Plain: true}})
 		go y.Handshake(t.Context())
 		peer, _, err := rdmaptest.Initiate(p, &mpa.Config{IRD: 1, ORD: 1})
 		if err != nil {

@@ -121,7 +121,7 @@ func cutAt(t *testing.T, at int, reset bool) {
 	a, b := rdmaptest.Pipe()
 	pool := rdmap.NewPool(1 << 20)
 	h := newCollector()
-	y := rdmap.Server(b, &rdmap.Config{CRC: rdmap.CRCOff, Handler: h, Pool: pool, Recvs: 10})
+	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOff}, Handler: h, Receives: rdmap.Receives{Pool: pool, Count: 10}})
 	go y.Handshake(t.Context())
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{NoCRC: true, IRD: 8, ORD: 8})
 	if err != nil {

@@ -113,8 +113,8 @@ func onConn(t *testing.T, cfg engineConfig) (*halves, *rdmap.Conn, *rdmaptest.Pe
 	}
 	a, b := rdmaptest.Pipe()
 	x := rdmap.Client(a, &rdmap.Config{
-		Plain: true, IRD: none(cfg.ird), ORD: none(cfg.ord), Recvs: none(cfg.recvs), RecvSize: cfg.size,
-		Extensions: cfg.ext, Handler: newCollector(),
+		Startup:  rdmap.Startup{Plain: true, IRD: none(cfg.ird), ORD: none(cfg.ord), Extensions: cfg.ext},
+		Receives: rdmap.Receives{Count: none(cfg.recvs), Size: cfg.size}, Handler: newCollector(),
 	})
 	errs := make(chan error, 1)
 	go func() { errs <- x.Handshake(t.Context()) }()

@@ -200,10 +200,10 @@ func (g *Gate) TurnAway(ctx context.Context, conn net.Conn, first []byte, why er
 		_ = conn.Close() // nothing was sent on it
 		return
 	}
-	c := rdmap.Server(conn, &rdmap.Config{
-		BufferedInput: first, HandshakeTimeout: min(refusalTimeout, g.cfg.Startup),
+	c := rdmap.Server(conn, &rdmap.Config{Startup: rdmap.Startup{
+		BufferedInput: first, Timeout: min(refusalTimeout, g.cfg.Startup),
 		Accept: func(*mpa.Request) ([]byte, error) { return nil, why },
-	})
+	}})
 	_ = c.Handshake(ctx) // it is meant to fail
 	<-c.Done()
 }

@@ -81,7 +81,7 @@ func Dial(ctx context.Context, p *Place, host string, dial func(ctx context.Cont
 		return nil, fmt.Errorf("connection of the log: %w", err)
 	}
 	own := *cfg
-	own.PrivateData = PrivateData(p.Token)
+	own.Startup.PrivateData = PrivateData(p.Token)
 	c := rdmap.Client(nc, &own)
 	if err := c.Handshake(ctx); err != nil {
 		return nil, fmt.Errorf("connection of the log: %w", err)
@@ -201,7 +201,7 @@ func (a *Acceptor[S]) Serve(l net.Listener, conn func(net.Conn) error) error {
 // ServeConn takes nc, passes it to run if it shows a token, and returns why it ended. cfg belongs to ServeConn.
 func (a *Acceptor[S]) ServeConn(nc net.Conn, cfg *rdmap.Config, run func(*rdmap.Conn, S) error) error {
 	var s S
-	cfg.Accept = func(req *mpa.Request) ([]byte, error) {
+	cfg.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
 		var ok bool
 		if s, ok = a.Redeem(req.PrivateData); !ok {
 			a.Rejected.Add(1)

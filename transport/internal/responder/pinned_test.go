@@ -45,7 +45,7 @@ func connect(t *testing.T) *Responder {
 	if rc.Peer, err = g.Enter(nil, rc.Mover()); err != nil {
 		t.Fatal(err)
 	}
-	ec := &rdmap.Config{Recvs: -1}
+	ec := &rdmap.Config{Receives: rdmap.Receives{Count: -1}}
 	rc.Prepare(ec)
 	rc.Conn = rdmap.Server(b, ec)
 	client := rdmap.Client(a, nil)

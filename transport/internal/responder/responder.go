@@ -120,12 +120,12 @@ func (rc *Responder) Prepare(ec *rdmap.Config) {
 	rc.share.from = rc.gate.Credits()
 	ec.Handler = rc.upcalls()
 	rc.inline = rc.gate.Inline()
-	ec.RecvSize = rc.inline
+	ec.Receives.Size = rc.inline
 	rc.partial = rc.Peer.Ticket()
 	ec.PartialFPDU = rc.partialFPDU
 	own := rc.cfg.Private
 	own.RecvSize = rc.inline
-	ec.Accept = func(req *mpa.Request) ([]byte, error) {
+	ec.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
 		rc.offerBackward(req.PrivateData)
 		rc.setUp(own, peer, told)

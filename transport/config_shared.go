@@ -2,8 +2,13 @@ package transport
 
 import "github.com/stag-rdma/stag/rdmap"
 
-// CRCMode says whether this side wants the FPDU CRC (RFC 5044 Section 4.4).
-type CRCMode = rdmap.CRCMode
+// Settings of the connection below.
+type (
+	Startup = rdmap.Startup
+	Reading = rdmap.Reading
+	// CRCMode says whether this side wants the FPDU CRC (RFC 5044 Section 4.4).
+	CRCMode = rdmap.CRCMode
+)
 
 // Values of Startup.CRC.
 const (
