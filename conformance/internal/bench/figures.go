@@ -35,6 +35,7 @@ type Suite struct {
 type Entry struct {
 	Name    string `json:"name"`
 	Summary bool   `json:"summary,omitempty"` // it is in the README too; set by hand
+	Detail  bool   `json:"detail,omitempty"`  // it is in no table; set by hand
 	Cells   []Cell `json:"cells"`             // by column
 }
 
@@ -95,7 +96,7 @@ func (s *Suite) keep(old *Suite) {
 		if j < 0 {
 			continue
 		}
-		e.Summary = old.Rows[j].Summary
+		e.Summary, e.Detail = old.Rows[j].Summary, old.Rows[j].Detail
 		for k := range e.Cells {
 			if l := slices.Index(old.Columns, s.Columns[k]); l >= 0 && e.Cells[k].Goal == 0 {
 				e.Cells[k].Goal, e.Cells[k].AtMost = old.Rows[j].Cells[l].Goal, old.Rows[j].Cells[l].AtMost
@@ -212,7 +213,7 @@ func (r *Report) table(names []string, summary bool) (string, error) {
 			fmt.Fprintf(&b, "| | %s |\n|---%s|\n", strings.Join(s.Columns, " | "), strings.Repeat("|---", len(s.Columns)))
 		}
 		for k := range s.Rows {
-			if e := &s.Rows[k]; e.Summary || !summary {
+			if e := &s.Rows[k]; e.Summary || !summary && !e.Detail {
 				fmt.Fprintf(&b, "| %s |", e.Name)
 				for l := range e.Cells {
 					c := e.Cells[l]

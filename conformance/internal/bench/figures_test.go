@@ -34,13 +34,14 @@ func TestReport(t *testing.T) {
 		{Name: "Write", Unit: "MB/s", Base: []float64{8000, 8000, 8000}, Ours: []float64{4000, 3600, 5000}, Gate: 0.4, Goal: 0.55},
 		{Name: "calls", Unit: "calls/s", Base: []float64{1e5}, Ours: []float64{376400}, Gate: 3},
 		{Name: "NULL", Unit: "us", Base: []float64{20}, Ours: []float64{25}},
+		{Name: "in no table", Unit: "us", Base: []float64{20}, Ours: []float64{25}},
 	}
 	put("engine", results)
 	table := nfs.Table{Columns: []string{"RDMA", "TCP"}, OverTCP: []bool{false, true}, Rows: []nfs.Row{
 		{Name: "WRITE 4K x 8", Cells: []nfs.Cell{{Rate: []float64{30, 36}, ServerCPU: []float64{13}, ClientCPU: []float64{9}}, {Rate: []float64{20, 30}}}},
 	}}
 	put("nfs", table)
-	r.Suites[0].Rows[2].Summary = true
+	r.Suites[0].Rows[2].Summary, r.Suites[0].Rows[3].Detail = true, true
 	r.Suites[1].Rows[0].Cells[0].Goal = 1.4
 	for range 2 {
 		for _, tt := range []struct{ mark, want string }{
