@@ -161,5 +161,5 @@ func (c *Client) Err() error { return c.conn.Err() }
 // Abort ends the connection; calls in flight fail with err.
 func (c *Client) Abort(err error) { c.conn.Abort(err) }
 
-// Received returns a number that grows when something arrives.
+// Received returns a number that grows when something arrives: it makes c a redial.Conn.
 func (c *Client) Received() uint64 { return c.conn.Stats().OctetsIn }

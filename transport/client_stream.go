@@ -70,7 +70,7 @@ func (c *StreamClient) Err() error { return c.c.Err() }
 // Abort ends the connection; calls in flight fail with err.
 func (c *StreamClient) Abort(err error) { c.c.Abort(err) }
 
-// Received returns a number that grows when something arrives.
+// Received returns a number that grows when something arrives: it makes c a redial.Conn.
 func (c *StreamClient) Received() uint64 { return c.c.Received() }
 
 // EnableRDMA turns the connection into an RPC-over-RDMA connection, which the returned client

@@ -29,8 +29,8 @@ type Config struct {
 	// CreditPool, on servers and listeners, limits the calls in flight on all connections
 	// together, and distributes the credits according to load. Credits still limits each
 	// connection. If nil, there is one credit for each 40 KiB of Limits.Memory, so that calls that wait
-	// take an eighth of it: the first connections, 51 by default, are granted Credits from one half of
-	// them, and the others share the other half.
+	// take an eighth of it. Half of them go to the first connections, 51 by default, which are always
+	// granted Credits; all others share the other half.
 	CreditPool *CreditPool
 
 	// InlineSend is the size in octets of the largest Send of this side, and InlineRecv that of
@@ -117,7 +117,7 @@ type Limits struct {
 	// Memory is the number of octets that all connections hold for the arguments and the results of calls,
 	// by RDMA and by record-marked TCP together. Calls beyond it wait, in the order in which they came. A
 	// quarter of it, at least MaxPayload, is for connections with no other call in progress, so that slow
-	// peers do not stop the others, and a sixteenth for calls that take next to nothing. If zero, 256 MiB; at
+	// peers do not stop the others, and a sixteenth for calls that take at most 16 KiB. If zero, 256 MiB; at
 	// least MaxPayload, and better twice that.
 	Memory int64
 
@@ -140,8 +140,8 @@ type Duplicates struct {
 	// Memory is the number of octets that they take. If zero, 32 MiB.
 	Memory int64
 
-	// Time is how long a reply is kept after the call. Of a period without such calls, at most a quarter of
-	// Time counts. If zero, 5 min.
+	// Time is how long a reply is kept after the call. A pause without such calls counts for at most a
+	// quarter of it. If zero, 5 min.
 	Time time.Duration
 
 	// NonIdempotent names the calls that a listener holds. When such a call comes again over a new

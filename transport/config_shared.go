@@ -2,9 +2,10 @@ package transport
 
 import "github.com/stag-rdma/stag/rdmap"
 
-// Settings of the connection below.
 type (
+	// Startup has the settings for the start-up of a connection: MPA, CRC, read depths, sizes of FPDUs.
 	Startup = rdmap.Startup
+	// Reading says who reads a connection, and for how long a handler may keep others from it.
 	Reading = rdmap.Reading
 	// CRCMode says whether this side wants the FPDU CRC (RFC 5044 Section 4.4).
 	CRCMode = rdmap.CRCMode

@@ -4,15 +4,16 @@
 //
 // # Client
 //
-// [Dial] opens an RDMA connection and [DialStream] a TCP connection. Both return a [rpc.Caller]:
+// [Dial] opens an RDMA connection and [DialStream] a TCP connection. Both return an [rpc.Caller]:
 //
 //	c, err := transport.Dial(ctx, "tcp", "server:20049", nil)
 //	var reply rpc.Reply
 //	err = c.Do(ctx, &rpc.Call{Prog: 100003, Vers: 3, Proc: 0}, &reply)
 //	reply.Release()
 //
-// A redial.Caller works over either transport. When its connection is lost, it opens another one
-// and sends again the calls that may be; of others without a reply it says that they may have run.
+// A redial.Caller works over either transport. When its connection is lost, it opens another one and sends
+// again the calls that are marked Repeatable. Other calls without a reply fail with an [rpc.OutcomeError]: the
+// server may have run them.
 //
 // A call names the parts that may travel by RDMA. Item is the one reducible argument (the data of an
 // NFS WRITE). Sink is the memory where the eligible result (the data of an NFS READ) may be placed.
@@ -55,11 +56,10 @@
 //
 // # Goroutines
 //
-// A client connection has no goroutine of its own: the goroutine that waits for a reply reads the
-// socket (see "Who reads the socket" in package rdmap). A server has one goroutine per connection.
-// Short handlers run in it, and their replies leave in one flush per burst. Handlers named by MayBlock
-// get a goroutine each. A watchdog finds other handlers that take long, and passes the reading role
-// on.
+// A client connection has no goroutine of its own: the goroutine that waits for a reply reads the socket
+// (see "Who reads the socket" in package rdmap). A server has one goroutine per connection. Short handlers
+// run in it, and their replies leave together. Handlers named by MayBlock get a goroutine each unless they
+// have been short so far. When any other handler takes long, a watchdog lets another goroutine read.
 //
 // # Cancellation
 //

@@ -10,11 +10,11 @@
 //
 // # Layers
 //
-//   - One method per procedure (proc_*.go) encodes, calls, decodes, and turns a status into a
-//     *StatusError. It retries JUKEBOX with a new XID.
-//   - A node is a file handle with its path and attributes. Paths are those of the URL: they begin
+//   - One method per procedure encodes, calls, decodes, and turns a status into a *StatusError. It retries
+//     JUKEBOX with a new XID.
+//   - A [Node] is a file handle with its path and attributes. Paths are those of the URL: they begin
 //     with the export. The client follows symbolic links, but only inside the export.
-//   - Transfers (transfer.go, pump.go) keep several READs or WRITEs in flight and continue short
+//   - Transfers (ReadTo, WriteFrom) keep several READs or WRITEs in flight and continue short
 //     ones. WRITEs are UNSTABLE and followed by COMMIT; if the write verifier has changed, data
 //     that may be lost are sent again.
 //

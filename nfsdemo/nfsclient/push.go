@@ -38,7 +38,7 @@ type PushConfig struct {
 	// Record limits the octets of a file in one record. InFlight is the number of records in
 	// flight for one file. The server may ask for less. If zero, 256 KiB and 8.
 	Record, InFlight int
-	// Best is the first rung that is tried. If zero, push.Native.
+	// Best is the first way of appending that is tried: [push.Native], then [push.Append]. If zero, push.Native.
 	Best push.Rung
 	// OpenTimeout limits the time for opening the log first. If zero, 10 s.
 	OpenTimeout time.Duration

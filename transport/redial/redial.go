@@ -112,7 +112,7 @@ func (c *Config) fill() (*Config, error) {
 	return &f, nil
 }
 
-// Caller is a [rpc.Caller] that outlives its connections. When one ends, the next call opens
+// Caller is an [rpc.Caller] that outlives its connections. When one ends, the next call opens
 // another. Calls that were not sent yet, Repeatable ones without a reply, and NULL calls are sent
 // again, with the same XIDs. Their memory is registered again, because STags end with their stream
 // (RFC 8166 Section 8.2.2.3 leaves the rest to the upper layer, which recognizes duplicates by their
@@ -160,7 +160,7 @@ func New(cfg *Config) (*Caller, error) {
 
 // Do implements [rpc.Caller]. Besides the errors of its connections it returns *OpError if there was no
 // connection before Patience or ctx ended, and *OutcomeError, which wraps the cause, if the connection
-// ended during a call that was not sent again, or in vain.
+// ended during a call that must not be sent again, or that was sent again without success.
 func (r *Caller) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	t := r.newCall(call)

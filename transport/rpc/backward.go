@@ -25,6 +25,7 @@ type Backward struct {
 // why there can be no more. It is for transports.
 func NewBackward(caller func() (Caller, error)) *Backward { return &Backward{caller: caller} }
 
+// Causes of an RPCError with ReasonBackward. Nothing was sent.
 var (
 	// ErrBackwardOff: the connection has no backward direction at this end.
 	ErrBackwardOff = errors.New("transport: the backward direction is off (set Config.Backward.Credits on the server)")

@@ -10,14 +10,14 @@ import "context"
 //
 // it names the calls that may wait for a disk, a lock or another machine. All others run in the
 // goroutine that reads the connection. This is several times faster, but blocks that connection
-// meanwhile. A call that may block runs there too as long as its likes have taken little time on
-// average, one at a time; otherwise it gets a goroutine of its own. A call that takes longer than
-// Reading.HandlerLimit all the same no longer keeps the others waiting. With
+// meanwhile. Calls that may block run there too, one at a time, as long as calls of their class have
+// taken little time on average; otherwise each gets a goroutine of its own. When any call takes longer
+// than Reading.HandlerLimit, another goroutine goes on reading. With
 //
 //	Class(req *Request) uint32
 //
-// it tells which calls of a procedure are alike: those of a class take about as long. req is that of ServeRPC. Without it all
-// calls of a procedure are.
+// it divides the calls of a procedure into classes: those of one class take about as long. req is that of
+// ServeRPC. Without it all calls of a procedure are one class.
 //
 // With
 //
