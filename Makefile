@@ -62,7 +62,7 @@ authority: ## what callers of NFS may do, compared with local processes, on four
 .PHONY: test-narrow
 test-narrow: ## the pure machines where int has 32 bits (GOARCH=386); CRC32C without assembly
 	GOARCH=386 go test ./xdr/... ./chunks/... ./credits/... ./rpcrdma/... ./rdmap/ddp ./rdmap/mpa ./rdmap/region/... ./rdmap/verbs ./rdmap/internal/engine ./rdmap/internal/buf
-	go test -tags purego ./rdmap/mpa/internal/...
+	go test -tags purego ./internal/crc32c ./rdmap/mpa
 
 .PHONY: test-long
 test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture of 2 GiB, 10^8 steps of credits

@@ -86,10 +86,9 @@ var layers = []layer{
 	{name: "credits", pure: true},
 	{name: "rpcrdma", may: []string{"chunks", "credits", "xdr"}, pure: true},
 
-	{name: "rdmap/mpa", may: []string{"rdmap/mpa/internal/crc32c"}, pure: true},
-	{name: "rdmap/mpa/internal/crc32c", pure: true},
+	{name: "rdmap/mpa", may: []string{"internal/crc32c"}, pure: true},
 	{name: "rdmap/ddp", pure: true},
-	{name: "rdmap/region", may: []string{"rdmap/internal/mutant", "rdmap/internal/racy"}},
+	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/mutant", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
@@ -107,7 +106,8 @@ var layers = []layer{
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
 	{name: "internal/accept/accepttest", may: []string{"rdmap/rdmaptest"}},
-	{name: "internal/callid", may: []string{"xdr"}},
+	{name: "internal/callid", may: []string{"xdr", "internal/crc32c"}},
+	{name: "internal/crc32c", pure: true},
 	{name: "internal/cliout"},
 	{name: "internal/clitest"},
 	{name: "internal/fair", pure: true},
@@ -155,8 +155,8 @@ var layers = []layer{
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
-	{name: "transport/commitlog/internal/layout", pure: true},
-	{name: "transport/commitlog/internal/machine", may: []string{"internal/mutant", "transport/commitlog/internal/..."}, pure: true},
+	{name: "transport/commitlog/internal/layout", may: []string{"internal/crc32c"}, pure: true},
+	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "internal/mutant", "transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",

@@ -3,6 +3,7 @@ package callid
 import (
 	"hash/crc32"
 
+	"github.com/stag-rdma/stag/internal/crc32c"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -15,10 +16,8 @@ type Sum struct {
 	Known bool
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // SumOf returns the Sum of complete arguments.
-func SumOf(args []byte) Sum { return Sum{CRC: crc32.Checksum(args, castagnoli), Known: true} }
+func SumOf(args []byte) Sum { return Sum{CRC: crc32c.Update(0, args), Known: true} }
 
 // Pieces sums the data of a call that are read piece by piece. The zero value is ready.
 type Pieces struct {
@@ -44,7 +43,7 @@ func (p *Pieces) Add(item, off int, b []byte) {
 	it := &p.items[item]
 	if skip := it.n - off; skip < len(b) {
 		b = b[max(skip, 0):]
-		it.crc = crc32.Update(it.crc, castagnoli, b)
+		it.crc = crc32c.Update(it.crc, b)
 		it.n += len(b)
 	}
 }
@@ -61,12 +60,12 @@ func (p *Pieces) Sum(args []byte, at func(i int) (pos, n int)) Sum {
 		if p.items[i].n != n {
 			return Sum{}
 		}
-		crc = crc32.Update(crc, castagnoli, args[from:pos])
+		crc = crc32c.Update(crc, args[from:pos])
 		crc = join(crc, p.items[i].crc, n)
-		crc = crc32.Update(crc, castagnoli, zeros[:xdr.Pad(n)])
+		crc = crc32c.Update(crc, zeros[:xdr.Pad(n)])
 		from = pos
 	}
-	return Sum{CRC: crc32.Update(crc, castagnoli, args[from:]), Known: true}
+	return Sum{CRC: crc32c.Update(crc, args[from:]), Known: true}
 }
 
 // join returns the CRC of two runs of octets from those of each, of which the second has n octets: n

@@ -3,7 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 
-	"github.com/stag-rdma/stag/rdmap/mpa/internal/crc32c"
+	"github.com/stag-rdma/stag/internal/crc32c"
 )
 
 // WriteCRCs fills in the CRC field of every FPDU in b, which must consist of whole FPDUs without

@@ -3,7 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 
-	"github.com/stag-rdma/stag/rdmap/mpa/internal/crc32c"
+	"github.com/stag-rdma/stag/internal/crc32c"
 )
 
 // CRCLen is the length of the CRC field in octets. Every FPDU has the field, even if CRCs are off.

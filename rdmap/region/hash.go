@@ -6,6 +6,7 @@ import (
 	"hash"
 	"hash/crc32"
 
+	"github.com/stag-rdma/stag/internal/crc32c"
 	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/internal/racy"
 )
@@ -39,7 +40,7 @@ func (h *Hash) possible() bool {
 func (h *Hash) append(dst, p []byte) []byte {
 	switch h {
 	case CRC32C:
-		return binary.BigEndian.AppendUint32(dst, crc32.Checksum(p, castagnoli))
+		return binary.BigEndian.AppendUint32(dst, crc32c.Update(0, p))
 	case SHA256:
 		s := sha256.Sum256(p)
 		return append(dst, s[:]...)

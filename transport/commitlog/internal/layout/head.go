@@ -2,7 +2,8 @@ package layout
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+
+	"github.com/stag-rdma/stag/internal/crc32c"
 )
 
 // Head says where the used part of the ring begins. A log that has been read to its end has no
@@ -41,5 +42,5 @@ func (h *Head) Parse(b []byte, id *[16]byte, off int) error {
 }
 
 func headSum(b []byte, id *[16]byte) uint32 {
-	return crc32.Update(checksum(id[:]), castagnoli, b)
+	return crc32c.Update(checksum(id[:]), b)
 }

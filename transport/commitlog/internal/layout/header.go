@@ -5,7 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/stag-rdma/stag/internal/crc32c"
 )
 
 // Version is the layout described here.
@@ -112,9 +113,7 @@ const (
 	offHeaderCRC  = 188
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+func checksum(b []byte) uint32 { return crc32c.Update(0, b) }
 
 // Append appends the HeaderLen octets of h to b.
 func (h *Header) Append(b []byte) []byte {

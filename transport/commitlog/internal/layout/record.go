@@ -3,7 +3,8 @@ package layout
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/stag-rdma/stag/internal/crc32c"
 )
 
 // RecordHeaderLen is the length in octets of the header before a payload.
@@ -84,7 +85,7 @@ func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	b = binary.BigEndian.AppendUint64(b, r.Seq)
 	b = binary.BigEndian.AppendUint32(b, r.word())
 	b = binary.BigEndian.AppendUint64(b, r.Proven)
-	return b[:at], crc32.Update(checksum(b[at:]), castagnoli, payload)
+	return b[:at], crc32c.Update(checksum(b[at:]), payload)
 }
 
 // ParseRecord reads the RecordHeaderLen octets in b. It checks nothing.

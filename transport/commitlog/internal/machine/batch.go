@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
+	"github.com/stag-rdma/stag/internal/crc32c"
 	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
@@ -92,12 +92,10 @@ func (b *Batch) ops(p *Producer, tail uint64) {
 	}
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func (b *Batch) sum(i int, h layout.Hash) []byte {
 	if h == layout.SHA256 {
 		b.sums[i] = sha256.Sum256(b.runs[i].data)
 		return b.sums[i][:]
 	}
-	return binary.BigEndian.AppendUint32(b.sums[i][:0], crc32.Checksum(b.runs[i].data, castagnoli))
+	return binary.BigEndian.AppendUint32(b.sums[i][:0], crc32c.Update(0, b.runs[i].data))
 }
