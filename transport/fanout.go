@@ -31,8 +31,8 @@ type fanout struct {
 
 var _ responder.App = (*fanout)(nil)
 
-func newFanout(l *Listener, conn net.Conn) *fanout {
-	ls := &fanout{ctr: &l.ctr, dups: l.exec.Duplicates, keeps: l.cfg.Duplicates.Time, addr: conn.RemoteAddr(), at: l.exec.Enter(conn)}
+func newFanout(l *Listener, conn net.Conn, turn execute.Turn) *fanout {
+	ls := &fanout{ctr: &l.ctr, dups: l.exec.Duplicates, keeps: l.cfg.Duplicates.Time, addr: conn.RemoteAddr(), at: l.exec.Enter(conn, turn)}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
 	ls.rc = responder.New(l.resp, &l.ctr, l.gate, ls.addr, ls)
 	for range l.cfg.Fanout {

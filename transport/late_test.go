@@ -3,8 +3,11 @@ package transport_test
 import (
 	"context"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -51,5 +54,107 @@ func TestCallOfDeadConnection(t *testing.T) {
 	waitUntil(t, "the connection has ended", func() bool { return s.Stats().Connections == 0 })
 	if st := s.Stats(); ran.Load() != 1 || st.Late > 1 {
 		t.Errorf("%d calls were executed, %+v", ran.Load(), st)
+	}
+}
+
+// writes is a handler of calls that must not run twice. It keeps the procedures of those that have ended, in order.
+type writes struct {
+	gate chan struct{} // procedure 1 waits until it is closed
+	mu   sync.Mutex
+	done []uint32
+}
+
+func (*writes) NonIdempotent(_, _, _ uint32) bool { return true }
+
+func (w *writes) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
+	if req.Proc == 1 {
+		<-w.gate
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done = append(w.done, req.Proc)
+}
+
+// sendCall writes a call to a new connection, which the test closes.
+func sendCall(t *testing.T, addr string, proc uint32) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: proc, RPCVers: 2, Prog: 400_000, Vers: 1, Proc: proc})
+	if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(call), true), call...)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A call that runs when its client has closed the connection ends before the client's next call on a newer one
+// begins: else it could overwrite what that one has written.
+func TestCallOfClosedConnectionEndsFirst(t *testing.T) {
+	w := &writes{gate: make(chan struct{})}
+	s, addr := serveStream(t, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
+	old := sendCall(t, addr, 1)
+	waitUntil(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
+	old.Close()
+	next := sendCall(t, addr, 2)
+	defer next.Close()
+	waitUntil(t, "the second has come", func() bool { return s.Stats().InFlight == 2 })
+	time.Sleep(20 * time.Millisecond) // in which it would run
+	close(w.gate)
+	waitUntil(t, "both have ended", func() bool { return s.Stats().InFlight == 0 })
+	if w.mu.Lock(); !slices.Equal(w.done, []uint32{1, 2}) {
+		t.Errorf("they have run in the order %v", w.done)
+	}
+	w.mu.Unlock()
+}
+
+// slowStart is a listener whose first connection is looked at only after gate is closed.
+type slowStart struct {
+	net.Listener
+	gate  chan struct{}
+	first atomic.Bool
+}
+
+type slowConn struct {
+	*net.TCPConn
+	gate chan struct{}
+}
+
+func (l *slowStart) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil || !l.first.CompareAndSwap(false, true) {
+		return c, err
+	}
+	return &slowConn{c.(*net.TCPConn), l.gate}, nil
+}
+
+func (c *slowConn) RemoteAddr() net.Addr {
+	<-c.gate
+	return c.TCPConn.RemoteAddr()
+}
+
+// Which connection is newer follows from the order in which they were accepted, not from that in which their
+// goroutines begin.
+func TestLateByOrderOfAccept(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writes{gate: make(chan struct{})}
+	close(w.gate)
+	slow := &slowStart{Listener: l, gate: make(chan struct{})}
+	s := &transport.Server{Handler: w, Config: &transport.Config{}}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStream(slow) }()
+	defer func() { _ = s.Close(); <-served }()
+	sendCall(t, l.Addr().String(), 1).Close()
+	next := sendCall(t, l.Addr().String(), 2)
+	defer next.Close()
+	waitUntil(t, "the second call has run", func() bool { return s.Stats().Replies == 1 })
+	close(slow.gate)
+	waitUntil(t, "the first connection has ended", func() bool { st := s.Stats(); return st.Accepted == 2 && st.Connections == 1 })
+	if st := s.Stats(); !slices.Equal(w.done, []uint32{2}) || st.Late != 1 {
+		t.Errorf("%v have run, %d late", w.done, st.Late)
 	}
 }

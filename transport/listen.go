@@ -87,12 +87,12 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 
 // run accepts and starts connections until the listener is closed.
 func (l *Listener) run() {
-	l.stop(accept.Serve(l.ctx, l.l, func(c net.Conn) { go l.start(c) }))
+	l.stop(accept.Serve(l.ctx, l.l, func(c net.Conn) { go l.start(c, l.exec.Turn()) }))
 }
 
 // start runs the MPA start-up of a connection and queues it for Accept.
-func (l *Listener) start(conn net.Conn) {
-	ls := newFanout(l, conn)
+func (l *Listener) start(conn net.Conn, turn execute.Turn) {
+	ls := newFanout(l, conn, turn)
 	defer l.exec.Leave(ls.at)
 	rc := ls.rc
 	var err error

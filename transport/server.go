@@ -80,27 +80,30 @@ func (s *Server) init() error {
 
 // Serve takes l, accepts connections from it, and serves RPC-over-RDMA on them. It returns
 // ErrServerClosed, or the first error of Accept that is not temporary.
-func (s *Server) Serve(l net.Listener) error { return s.accept(l, s.ServeConn) }
+func (s *Server) Serve(l net.Listener) error {
+	return s.accept(l, func(c net.Conn, turn execute.Turn) error { return s.serveConn(c, nil, turn) })
+}
 
 // ServeStream takes l, accepts connections from it, and serves record-marked RPC on them (RFC
 // 5531 Section 11).
-func (s *Server) ServeStream(l net.Listener) error { return s.accept(l, s.ServeStreamConn) }
+func (s *Server) ServeStream(l net.Listener) error { return s.ServeStreamHandler(l, s.Handler) }
 
 // ServeStreamHandler is ServeStream with another Handler, for a port on which only some of the programs
 // are served. Limits are those of s.
 func (s *Server) ServeStreamHandler(l net.Listener, h rpc.Handler) error {
-	return s.accept(l, func(c net.Conn) error { return s.serveStreamOf(c, h) })
+	return s.accept(l, func(c net.Conn, turn execute.Turn) error { return s.serveStreamOf(c, h, turn) })
 }
 
 // accept runs serve in a goroutine for each connection of l.
-func (s *Server) accept(l net.Listener, serve func(net.Conn) error) error {
+func (s *Server) accept(l net.Listener, serve func(net.Conn, execute.Turn) error) error {
 	defer l.Close()
 	if err := s.addListener(l); err != nil {
 		return err
 	}
 	defer s.dropListener(l)
 	err := accept.Serve(s.ctx, l, func(c net.Conn) {
-		go func() { _ = serve(c) }() // it has logged its error
+		turn := s.exec.Turn()              // here, because goroutines begin in any order
+		go func() { _ = serve(c, turn) }() // it has logged its error
 	})
 	if s.isClosing() {
 		return ErrServerClosed

@@ -31,13 +31,13 @@ type rdmaServed struct {
 // ServeConn takes conn and serves RPC-over-RDMA on it, as the MPA responder, until the connection
 // ends and all its calls are finished. It returns nil if the peer ends the connection in an
 // orderly way.
-func (s *Server) ServeConn(conn net.Conn) error { return s.serveConn(conn, nil) }
+func (s *Server) ServeConn(conn net.Conn) error { return s.serveConn(conn, nil, 0) }
 
 // serveConn is ServeConn with octets that have been read already. Its goroutine rests here for as long as the
 // client is idle: what only the start needs is in open, since 100 octets more on this stack make it 8 KiB
 // instead of 4.
-func (s *Server) serveConn(conn net.Conn, first []byte) error {
-	c, err := s.open(conn, first)
+func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error {
+	c, err := s.open(conn, first, turn)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte) error {
 }
 
 // open admits conn and runs the MPA start-up on it. Close the result.
-func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
+func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaServed, err error) {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Server) open(conn net.Conn, first []byte) (_ *rdmaServed, err error) {
 		s.gate.TurnAway(s.ctx, conn, first, err)
 		return nil, rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)
 	}
-	c.at = s.exec.Enter(conn)
+	c.at = s.exec.Enter(conn, turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	c.rc.Lazy = responder.LazyOf(s.Handler)
 	if c.rc.Lazy != nil {

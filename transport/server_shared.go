@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -19,12 +20,14 @@ const peekSize = 4
 // ServeShared takes l, accepts connections from it, and serves RPC-over-RDMA or record-marked RPC
 // on each, depending on its first octets: both can share a port. A client that sends nothing for
 // Startup.Timeout is disconnected.
-func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.ServeSharedConn) }
+func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.serveSharedConn) }
 
 // ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it takes. A
 // client that began with record-marked RPC may enable RDMA between two messages, once it has the
 // replies to all its calls (RFC 5666 Section 3; [StreamClient.EnableRDMA]).
-func (s *Server) ServeSharedConn(conn net.Conn) error {
+func (s *Server) ServeSharedConn(conn net.Conn) error { return s.serveSharedConn(conn, 0) }
+
+func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return err
@@ -40,16 +43,16 @@ func (s *Server) ServeSharedConn(conn net.Conn) error {
 		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {
-		return s.serveConn(conn, first)
+		return s.serveConn(conn, first, turn)
 	}
 	c := stream.NewConn(s.stream, s.Handler, conn, first, true)
-	if err := c.Serve(); !errors.Is(err, stream.ErrToRDMA) {
+	if err := c.Serve(turn); !errors.Is(err, stream.ErrToRDMA) {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return rpc.AsOpError(rpc.OpServe, peer.Addr(conn), err)
 	}
-	return s.serveConn(conn, c.Ahead())
+	return s.serveConn(conn, c.Ahead(), turn)
 }
 
 // peek reads the first octets of a connection, which counts as one meanwhile.

@@ -99,3 +99,37 @@ func TestSilentStreams(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordInFragments: a record whose first fragment is there, and whose others bring an octet every ten seconds,
+// holds memory for as long as its peer may rest, and no longer: each fragment arms the deadline anew, but not the watch.
+func TestRecordInFragments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		s := &transport.Server{Handler: newEcho(), Config: cfg}
+		defer s.Close()
+		a, b := rdmaptest.Pipe()
+		defer a.Close()
+		served := make(chan error, 1)
+		start := time.Now()
+		go func() { served <- s.ServeSharedConn(b) }()
+		call := rpcCall(1, procNull)
+		fragment := append(xdr.AppendRecordMark(nil, 1, false), 0)
+		a.Write(append(xdr.AppendRecordMark(nil, len(call), false), call...))
+		var err error
+		for n := 0; err == nil && n < 100; n++ {
+			select {
+			case err = <-served:
+			case <-time.After(10 * time.Second):
+				a.Write(fragment)
+			}
+		}
+		_, slow := errors.AsType[*rpc.SlowPeerError](err)
+		if d := time.Since(start); !slow || d > 2*record.Patience {
+			t.Errorf("given up after %v, because the peer is slow: %t", d, slow)
+		}
+		synctest.Wait()
+		if st := s.Stats(); st.Held != 0 || st.SlowPeers != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}

@@ -33,8 +33,11 @@ func (s *Executor) PaceOf(h rpc.Handler, req *rpc.Request) *Pace {
 	return s.paces.of(rpc.Class(h, req), req)
 }
 
-// Enter notes that a connection has come. Leave forgets it.
-func (s *Executor) Enter(conn net.Conn) *Origin { return s.came.enter(conn) }
+// Turn is called for each connection in the order in which they are accepted.
+func (s *Executor) Turn() Turn { return Turn(s.came.turns.Add(1)) }
+
+// Enter notes that a connection has come, whose turn it was or, if that is 0, is now. Leave forgets it.
+func (s *Executor) Enter(conn net.Conn, turn Turn) *Origin { return s.came.enter(conn, turn) }
 
 // Leave forgets a connection.
 func (s *Executor) Leave(x *Origin) { s.came.leave(x) }
@@ -47,7 +50,12 @@ func (s *Executor) Execute(ctx context.Context, h rpc.Handler, req *rpc.Request,
 	switch {
 	case changes && s.Duplicates.Covers(req):
 		return s.executeOnce(ctx, h, req, resp, from)
-	case s.isLate(from.hasEnded() || changes && from.Late()):
+	case changes:
+		if s.isLate(!from.begin(ctx)) {
+			return false
+		}
+		defer from.done()
+	case s.isLate(from.hasEnded()):
 		return false
 	}
 	s.run(ctx, h, req, resp)
@@ -79,9 +87,10 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, req *rpc.Requ
 		resp.Fail(xdr.SystemErr)
 		return true
 	}
-	if s.isLate(from.Late()) {
+	if s.isLate(!from.begin(ctx)) {
 		return false
 	}
+	defer from.done()
 	s.run(s.ctx, h, req, resp)
 	left := deferred(req)
 	if s.ctx.Err() != nil || left != nil && left.Failed() { // the handler has given up halfway; the call may come again

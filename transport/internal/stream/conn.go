@@ -71,7 +71,7 @@ func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) 
 
 // Serve serves the connection until its stream ends, or until RDMA is enabled; then the error is ErrToRDMA, and the
 // connection stays open.
-func (c *Conn) Serve() error {
+func (c *Conn) Serve(turn execute.Turn) error {
 	s := c.s
 	keep := false
 	defer func() {
@@ -89,7 +89,7 @@ func (c *Conn) Serve() error {
 	}
 	s.ctr.Accepted.Add(1)
 	defer s.hooks.Drop(c)
-	c.at = s.exec.Enter(c.conn)
+	c.at = s.exec.Enter(c.conn, turn)
 	defer s.exec.Leave(c.at)
 	begun := time.Now()
 	s.gate.Came(peer.Addr(c.conn), "tcp")

@@ -240,7 +240,8 @@ func (g grant) Granted() { g <- struct{}{} }
 // body reads the octets of a record, of which the first n are announced.
 func (r *reader) body(x *pendingCall, n int, last bool) ([]byte, error) {
 	x.b = mem.Shared.Get(n)
-	if x.hold.Octets() > 0 && n > r.br.Buffered() {
+	// The rest of a record in fragments is still to come even if the first is there.
+	if x.hold.Octets() > 0 && (n > r.br.Buffered() || !last) {
 		r.c.s.gate.Awaits(&x.hold, admit.Arriving, 0)
 		defer r.c.s.gate.Awaits(&x.hold, admit.Still, 0)
 	}
