@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,13 +12,8 @@ import (
 // TestRestart: the server that a command leaves behind, with its output, is not waited for; a command that hangs is
 // ended, with all that it has started.
 func TestRestart(t *testing.T) {
-	stop := filepath.Join(t.TempDir(), "stop")
-	t.Cleanup(func() {
-		if err := os.WriteFile(stop, nil, 0o600); err != nil {
-			t.Error(err)
-		}
-	})
-	server := `(until [ -e ` + stop + ` ]; do sleep 0.1; done) & echo started`
+	dir := t.TempDir() // when it is gone, the server ends
+	server := `(while [ -e ` + dir + ` ]; do sleep 0.1; done) & echo started`
 	begun := time.Now()
 	if err := restart(t.Context(), server, time.Minute); err != nil || time.Since(begun) > 30*time.Second {
 		t.Errorf("%v after %v", err, time.Since(begun))
