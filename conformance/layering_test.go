@@ -207,7 +207,7 @@ var layers = []layer{
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{
-			"go.uber.org/zap", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "github.com/coreos/go-systemd/v22",
+			"go.uber.org/zap", "golang.org/x/net", "golang.org/x/sys", "golang.org/x/term", "github.com/spf13/cobra", "github.com/schollz/progressbar/v3", "github.com/coreos/go-systemd/v22",
 			"github.com/prometheus/client_golang", "github.com/hashicorp/golang-lru/v2", "github.com/go-git/go-billy/v5",
 		},
 	},

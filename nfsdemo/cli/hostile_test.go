@@ -46,6 +46,12 @@ func TestHostileServers(t *testing.T) {
 			[]string{"--max-names", "1000"},
 			"the server may",
 		},
+		{
+			"a wide directory on each level",
+			hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) { return files(25, true)(c), c >= 225 }},
+			[]string{"--max-names", "10000000"},
+			"the server may",
+		},
 		{"strays", hostile.Server{Strays: true, Page: func(uint64) ([]hostile.Entry, bool) { return nil, true }}, []string{"--call-timeout", "300ms"}, "answer no call"},
 	} {
 		for _, rdma := range []bool{false, true} {

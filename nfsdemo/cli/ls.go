@@ -133,7 +133,7 @@ func (l *lister) dir(ctx context.Context, c *nfsclient.Client, dir *nfsclient.No
 	if err := flush(); err != nil || !l.deep {
 		return err
 	}
-	if !whole {
+	if !whole || l.held+size > sortMost { // of many levels, even short lists are too much to keep
 		clear(list) // now the names are listed again, one page at a time
 		return l.below(ctx, c, l.names(ctx, c, dir))
 	}

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -46,6 +48,39 @@ func watched(t *testing.T) (s *service, url string) {
 		}
 	}
 	return s, "http://" + s.status.addr()
+}
+
+// TestStatusConnections: however many connect to the status and take no answers, the server reads from a few.
+func TestStatusConnections(t *testing.T) {
+	const conns, most, served = 100, 16, "nfsdemo_ready 1\n"
+	_, url := watched(t)
+	addr := strings.TrimPrefix(url, "http://")
+	before := runtime.NumGoroutine()
+	var list []net.Conn
+	for range conns {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, c)
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range list[:most] { // those that are served
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := runtime.NumGoroutine() - before; n > 2*most+most/2 { // net/http has up to two for each
+		t.Errorf("%d goroutines for %d connections", n, conns)
+	}
+	for _, c := range list {
+		c.Close()
+	}
+	if page := get(t, url+"/metrics", http.StatusOK); !strings.Contains(string(page), served) {
+		t.Errorf("%s", page)
+	}
 }
 
 // TestStatus: /status and /metrics tell the counters.

@@ -112,9 +112,16 @@ const (
 	maxListings = 64 << 20
 )
 
+// levelSize is what a directory that is being listed takes besides its page: a listing, the stacks of its users, and
+// their copies of its path, of which pathCopies are usual.
+const (
+	levelSize  = 4 << 10
+	pathCopies = 4
+)
+
 // hold counts the memory of a page, until release.
 func (l *lister) hold(page []entry) error {
-	l.held = int64(cap(page)) * entrySize
+	l.held = int64(cap(page))*entrySize + levelSize + pathCopies*int64(len(l.dir.Path))
 	for i := range page {
 		l.held += int64(len(page[i].name) + len(page[i].fh))
 	}
