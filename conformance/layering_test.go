@@ -81,7 +81,7 @@ type layer struct {
 // layers lists the layers. The first row that matches a package counts.
 var layers = []layer{
 	{name: "xdr", pure: true},
-	{name: "xdr/xdrreflect", may: []string{"xdr"}, modules: []string{"github.com/rasky/go-xdr"}},
+	{name: "xdr/xdrreflect", may: []string{"internal/setting", "xdr"}, modules: []string{"github.com/rasky/go-xdr"}},
 	{name: "chunks", may: []string{"xdr"}, pure: true},
 	{name: "credits", pure: true},
 	{name: "rpcrdma", may: []string{"chunks", "credits", "xdr"}, pure: true},
@@ -153,22 +153,22 @@ var layers = []layer{
 	{name: "transport/redial", may: []string{"internal/setting", "transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
-	{name: "transport/commitlog", may: []string{"rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
+	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
 	{name: "transport/commitlog/internal/layout", may: []string{"internal/crc32c"}, pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "internal/mutant", "transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
+		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
+		may:     []string{"internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
-	{name: "transport/replicas", may: []string{"transport", "transport/rpc", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/replicas", may: []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/rendezvous", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
@@ -203,7 +203,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/measure", "internal/mutant", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/measure", "internal/mutant", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -39,6 +39,9 @@ func (c *Config) check() error {
 		setting.Time("Timeouts.Close", c.Timeouts.Close),
 		setting.Time("Timeouts.Pull", c.Timeouts.Pull),
 	), c.Startup.Check(), c.Reading.Check(), c.checkOwn())
+	if p := c.CreditPool; err == nil && p != nil && p.n < 1 {
+		err = setting.Error("CreditPool has %d credits, want 1 or more", p.n)
+	}
 	if err == nil && c.RFC5666 != nil {
 		err = c.RFC5666.check()
 		if err == nil && c.Backward.Credits > 0 {

@@ -14,11 +14,14 @@ import "github.com/stag-rdma/stag/transport/internal/gate"
 // 8166 Section 3.3.1). Credits for RDMA_DONE (RFC 5666 Section 3.4) come on top.
 //
 // Make one with NewCreditPool. It is safe for concurrent use.
-type CreditPool struct{ pool *gate.Pool }
+type CreditPool struct {
+	pool *gate.Pool
+	n    int // as asked for
+}
 
-// NewCreditPool returns a pool of n credits, at least 1.
+// NewCreditPool returns a pool of n credits, at least 1: [Config.Check] refuses one with less.
 func NewCreditPool(n int) *CreditPool {
-	return &CreditPool{gate.NewPool(n)}
+	return &CreditPool{gate.NewPool(n), n}
 }
 
 // CreditPoolStats is the current state of a pool.

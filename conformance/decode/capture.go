@@ -34,7 +34,7 @@ type CaptureStats struct {
 }
 
 // NewCapture returns a decoder that calls visit for every event; visit borrows the event. nil
-// options mean the defaults.
+// options mean the defaults. It panics with the error of opt.Check.
 func NewCapture(opt *Options, visit func(*Event)) *Capture {
 	c := &Capture{opt: opt.withDefaults(), visit: visit, parser: newPacketParser(), flows: make(map[flowKey]*flow), order: list.New()}
 	c.mem = &budget{left: c.opt.MaxPlaced}

@@ -21,7 +21,7 @@ type Conn struct {
 }
 
 // NewConn returns the machine of a connection of which nothing has been seen. visit is called for
-// every event; it borrows the event.
+// every event; it borrows the event. It panics with the error of opt.Check.
 func NewConn(opt *Options, visit func(*Event)) *Conn {
 	c := &Conn{opt: opt.withDefaults(), visit: visit}
 	c.rpc = newRPCState(c.opt, &budget{left: c.opt.MaxPlaced})

@@ -1,5 +1,12 @@
 package decode
 
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/stag-rdma/stag/internal/setting"
+)
+
 // Options limits what a decoder keeps in memory, and says what Sends carry. The zero value, and a nil
 // *Options, mean the defaults. All limits are in octets unless they say otherwise.
 type Options struct {
@@ -42,25 +49,36 @@ const (
 	ULPCommit      // a commit session (docs/commitlog-format.md), recognised by what it says
 )
 
-// withDefaults returns a copy of o with the zero fields filled in.
+// Check returns an error that names the first setting that is out of range: a limit that is negative, or an
+// unknown ULP. A nil o is valid.
+func (o *Options) Check() error {
+	if o == nil {
+		return nil
+	}
+	err := setting.Check(
+		setting.Count("MaxEarly", o.MaxEarly), setting.Count("MaxMessage", o.MaxMessage), setting.Count("MaxPlaced", o.MaxPlaced),
+		setting.Count("MaxCalls", o.MaxCalls), setting.Count("MaxConns", o.MaxConns),
+		setting.Int("ULP", int(o.ULP), int(ULPAuto), int(ULPCommit)),
+	)
+	if err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
+}
+
+// withDefaults returns a copy of o with the zero fields filled in. It panics with the error of Check.
 func (o *Options) withDefaults() Options {
+	if err := o.Check(); err != nil {
+		panic(err)
+	}
 	var c Options
 	if o != nil {
 		c = *o
 	}
-	for _, f := range []struct {
-		v   *int
-		def int
-	}{
-		{&c.MaxEarly, 4 << 20},
-		{&c.MaxMessage, 1 << 20},
-		{&c.MaxPlaced, 64 << 20},
-		{&c.MaxCalls, 4096},
-		{&c.MaxConns, 1 << 16},
-	} {
-		if *f.v <= 0 {
-			*f.v = f.def
-		}
-	}
+	c.MaxEarly = cmp.Or(c.MaxEarly, 4<<20)
+	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
+	c.MaxPlaced = cmp.Or(c.MaxPlaced, 64<<20)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 4096)
+	c.MaxConns = cmp.Or(c.MaxConns, 1<<16)
 	return c
 }

@@ -18,7 +18,7 @@ type Judge struct {
 }
 
 // New returns a judge that calls report for every violation, in the order of the events that show them;
-// those with a Cause are consequences. Nil options mean the defaults.
+// those with a Cause are consequences. Nil options mean the defaults. It panics with the error of opt.Check.
 func New(opt *Options, report func(*Violation)) *Judge {
 	return &Judge{
 		opt: opt.withDefaults(), report: report, conns: make(map[*decode.ConnInfo]*conn),

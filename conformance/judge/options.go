@@ -1,6 +1,12 @@
 package judge
 
-import "github.com/stag-rdma/stag/conformance/decode"
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/internal/setting"
+)
 
 // Options limits what a judge remembers. The zero value, and a nil *Options, mean the defaults.
 type Options struct {
@@ -24,24 +30,36 @@ type Options struct {
 	MaxRequests int
 }
 
-// withDefaults returns a copy of o with the zero fields filled in.
+// Check returns an error that names the first setting that is out of range, Decode included. A nil o is valid.
+func (o *Options) Check() error {
+	if o == nil {
+		return nil
+	}
+	err := setting.Check(
+		setting.Count("MaxViolations", o.MaxViolations), setting.Count("MaxConns", o.MaxConns),
+		setting.Count("MaxSTags", o.MaxSTags), setting.Count("MaxRequests", o.MaxRequests),
+	)
+	if err == nil {
+		err = o.Decode.Check()
+	}
+	if err != nil {
+		return fmt.Errorf("judge: %w", err)
+	}
+	return nil
+}
+
+// withDefaults returns a copy of o with the zero fields filled in. It panics with the error of Check.
 func (o *Options) withDefaults() Options {
+	if err := o.Check(); err != nil {
+		panic(err)
+	}
 	var c Options
 	if o != nil {
 		c = *o
 	}
-	for _, f := range []struct {
-		v   *int
-		def int
-	}{
-		{&c.MaxViolations, 100},
-		{&c.MaxConns, 1 << 16},
-		{&c.MaxSTags, 4096},
-		{&c.MaxRequests, 1 << 14},
-	} {
-		if *f.v <= 0 {
-			*f.v = f.def
-		}
-	}
+	c.MaxViolations = cmp.Or(c.MaxViolations, 100)
+	c.MaxConns = cmp.Or(c.MaxConns, 1<<16)
+	c.MaxSTags = cmp.Or(c.MaxSTags, 4096)
+	c.MaxRequests = cmp.Or(c.MaxRequests, 1<<14)
 	return c
 }

@@ -33,8 +33,11 @@ type ConnReport struct {
 }
 
 // File judges a whole capture, pcap or pcapng. An error, as from [decode.Events], comes with the report of
-// what was read before it.
+// what was read before it. For options out of range there is no report.
 func File(r io.Reader, opt *Options) (*Report, error) {
+	if err := opt.Check(); err != nil {
+		return nil, err
+	}
 	o := opt.withDefaults()
 	b := newBuilder(&o)
 	c := decode.NewCapture(o.Decode, b.Event)
@@ -59,7 +62,7 @@ type Builder struct {
 	conns map[*decode.ConnInfo]*ConnReport
 }
 
-// NewBuilder returns a Builder. Nil options mean the defaults.
+// NewBuilder returns a Builder. Nil options mean the defaults. It panics with the error of opt.Check.
 func NewBuilder(opt *Options) *Builder {
 	o := opt.withDefaults()
 	return newBuilder(&o)

@@ -19,7 +19,7 @@ type Setting struct {
 	time               bool
 }
 
-// Int is a number from least to most. 0 is the default and is in range.
+// Int is a number from least to most; a most of math.MaxInt64 is no bound. 0 is the default and is in range.
 func Int[T int | int64 | uint64](name string, value, least, most T) Setting {
 	return Setting{name: name, value: int64(value), least: int64(least), most: int64(most)}
 }
@@ -42,6 +42,9 @@ func Check(all ...Setting) error {
 		}
 		if s.time {
 			return Error("%s is %v, want more than 0, or 0 for the default", s.name, time.Duration(s.value))
+		}
+		if s.most == math.MaxInt64 && s.least > 0 {
+			return Error("%s is %d, want %d or more, or 0 for the default", s.name, s.value, s.least)
 		}
 		if s.most == math.MaxInt64 {
 			return Error("%s is %d, want more than 0, or 0 for the default", s.name, s.value)

@@ -3,6 +3,7 @@ package setting_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ func TestCheck(t *testing.T) {
 		{setting.Int("N", 4, 2, 4), ""},
 		{setting.Int("N", 1, 2, 4), "N is 1, want 2 to 4, or 0 for the default"},
 		{setting.Int("N", int64(5), 2, 4), "N is 5, want 2 to 4, or 0 for the default"},
+		{setting.Int("N", uint64(3), 4, math.MaxInt64), "N is 3, want 4 or more, or 0 for the default"},
 		{setting.Count("N", int64(1<<62)), ""},
 		{setting.Count("N", -1), "N is -1, want more than 0, or 0 for the default"},
 		{setting.Time("T", time.Hour), ""},

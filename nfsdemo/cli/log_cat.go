@@ -57,11 +57,11 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 	if err != nil {
 		return err
 	}
-	open := func(from uint64) *push.Reader {
+	open := func(from uint64) (*push.Reader, error) {
 		return r.c.ReadLog(secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: nfsclient.DefaultPushRecord * 2})
 	}
-	in := open(from)
-	for first := true; ; {
+	in, err := open(from)
+	for first := true; err == nil; {
 		next := in.TryNext
 		if tail {
 			next = in.Next
@@ -69,7 +69,7 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		rec, err := next(ctx)
 		if gone, ok := errors.AsType[*commitlog.ReleasedError](err); ok && tail {
 			fmt.Fprintf(a.stderr, "nfsdemo: missed the records %d to %d: the server has applied them\n", gone.Seq, gone.First-1)
-			in = open(gone.First)
+			in, err = open(gone.First)
 			continue
 		}
 		if err == nil && rec == nil && first {
@@ -83,6 +83,7 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		}
 		first = false
 	}
+	return err
 }
 
 // printRead prints a line of log cat.

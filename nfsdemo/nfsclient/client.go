@@ -30,7 +30,11 @@ type Client struct {
 // export. It takes caller, and closes it if it fails. It calls FSINFO and GETATTR (RFC 1813
 // Sections 3.3.19 and 3.3.1).
 func New(ctx context.Context, caller rpc.Caller, root nfs3.FileHandle, export string, cfg *Config) (*Client, error) {
-	cfg = cfg.fill()
+	cfg, err := cfg.fill()
+	if err != nil {
+		caller.Close() //nolint:errcheck // the first error counts
+		return nil, err
+	}
 	c := &Client{
 		rpc:    program{caller: caller, prog: nfs3.Program, vers: nfs3.Version, cred: cfg.Cred.Auth()},
 		cfg:    cfg,

@@ -1,10 +1,13 @@
 package nfsclient
 
 import (
+	"cmp"
+	"fmt"
 	"net"
 	"os"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/xdr"
@@ -23,7 +26,8 @@ const (
 )
 
 // Config holds the settings of a client. A nil *Config and zero fields mean the defaults. New and
-// Dial copy it.
+// Dial copy it. A setting out of range is an error that wraps rpc.ErrConfig. A value may be negative only if
+// the field says what that means.
 type Config struct {
 	// Transport is passed on to transport.Dial and transport.DialStream.
 	Transport *transport.Config
@@ -91,44 +95,42 @@ type Config struct {
 	rpcbindPort string // for tests; "": 111
 }
 
-// fill returns a copy of c with the defaults in place.
-func (c *Config) fill() *Config {
+// fill returns a checked copy of c with the defaults in place.
+func (c *Config) fill() (*Config, error) {
 	var f Config
 	if c != nil {
 		f = *c
 	}
+	err := setting.Check(
+		setting.Count("InFlight", f.InFlight), setting.Count("Parallel", f.Parallel), setting.Count("MaxTree", f.MaxTree),
+		setting.Count("MaxBlock", f.MaxBlock), setting.Count("CommitEvery", f.CommitEvery),
+		setting.Time("DialTimeout", f.DialTimeout), setting.Time("Reconnect", f.Reconnect),
+	)
+	if err == nil && f.Push != nil {
+		f.Push, err = f.Push.fill()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nfsclient: %w", err)
+	}
+	if err := f.Transport.Check(); err != nil {
+		return nil, err
+	}
 	if f.Cred == nil {
 		f.Cred = ProcessCred()
 	}
-	if f.InFlight <= 0 {
-		f.InFlight = DefaultInFlight
-	}
-	if f.MaxBlock <= 0 {
-		f.MaxBlock = DefaultMaxBlock
-	}
-	if f.CommitEvery <= 0 {
-		f.CommitEvery = DefaultCommitEvery
-	}
-	if f.Jukebox == 0 {
-		f.Jukebox = DefaultJukebox
-	}
-	if f.DialTimeout <= 0 {
-		f.DialTimeout = DefaultDialTimeout
-	}
-	if f.Parallel <= 0 {
-		f.Parallel = DefaultParallel
-	}
-	if f.MaxTree <= 0 {
-		f.MaxTree = DefaultMaxTree
-	}
+	f.InFlight = cmp.Or(f.InFlight, DefaultInFlight)
+	f.MaxBlock = cmp.Or(f.MaxBlock, DefaultMaxBlock)
+	f.CommitEvery = cmp.Or(f.CommitEvery, DefaultCommitEvery)
+	f.Jukebox = cmp.Or(f.Jukebox, DefaultJukebox)
+	f.DialTimeout = cmp.Or(f.DialTimeout, DefaultDialTimeout)
+	f.Parallel = cmp.Or(f.Parallel, DefaultParallel)
+	f.MaxTree = cmp.Or(f.MaxTree, DefaultMaxTree)
 	f.Transport = f.transport()
 	if f.Tap == nil {
 		f.Tap = func(c net.Conn) net.Conn { return c }
 	}
-	if f.rpcbindPort == "" {
-		f.rpcbindPort = portmapPort
-	}
-	return &f
+	f.rpcbindPort = cmp.Or(f.rpcbindPort, portmapPort)
+	return &f, nil
 }
 
 // transport returns a copy of Transport with the limit of CallTimeout.

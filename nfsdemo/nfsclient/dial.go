@@ -25,7 +25,10 @@ import (
 // (Choice: servers of this project answer there), and then the TCP port that rpcbind names. A URL
 // without a port means the well-known one, or, if nobody listens there, the one that rpcbind names.
 func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
-	cfg = cfg.fill()
+	cfg, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
 		fmt.Errorf("no answer from %s within %v: %w", u.Addr(), cfg.DialTimeout, context.DeadlineExceeded))
 	defer cancel()

@@ -1,6 +1,7 @@
 package nfsclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
@@ -44,21 +46,19 @@ type PushConfig struct {
 	OpenTimeout time.Duration
 }
 
-func (c *PushConfig) fill() *PushConfig {
+// fill returns a checked copy of c with the defaults in place.
+func (c *PushConfig) fill() (*PushConfig, error) {
 	f := *c
-	if f.Capacity == 0 {
-		f.Capacity = DefaultPushCapacity
-	}
-	if f.Record <= 0 {
-		f.Record = DefaultPushRecord
-	}
-	if f.InFlight <= 0 {
-		f.InFlight = DefaultPushInFlight
-	}
-	if f.OpenTimeout <= 0 {
-		f.OpenTimeout = DefaultPushOpenTime
-	}
-	return &f
+	err := setting.Check(
+		setting.Count("Push.Record", f.Record), setting.Count("Push.InFlight", f.InFlight),
+		setting.Int("Push.Best", int(f.Best), int(push.Native), int(push.Append)),
+		setting.Time("Push.OpenTimeout", f.OpenTimeout),
+	)
+	f.Capacity = cmp.Or(f.Capacity, DefaultPushCapacity)
+	f.Record = cmp.Or(f.Record, DefaultPushRecord)
+	f.InFlight = cmp.Or(f.InFlight, DefaultPushInFlight)
+	f.OpenTimeout = cmp.Or(f.OpenTimeout, DefaultPushOpenTime)
+	return &f, err
 }
 
 // Errors of push-mode writes.
@@ -108,7 +108,7 @@ func newPusher(u *URL, cfg *Config) *pusher {
 		t = *cfg.Transport
 	}
 	p := &pusher{
-		cfg: cfg.Push.fill(), log: t.Logger, next: t.Backward.Handler, host: u.Host,
+		cfg: cfg.Push, log: t.Logger, next: t.Backward.Handler, host: u.Host,
 		kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		files: make(map[uint64]*PushFile), over: make(map[uint64]bool),
 		dial: func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) },
@@ -127,8 +127,8 @@ func newPusher(u *URL, cfg *Config) *pusher {
 }
 
 // ReadLog returns a reader of a push log at the server: of the records that are not in their files yet, and
-// of those to come.
-func (c *Client) ReadLog(name string, secret push.Secret, cfg *push.ReaderConfig) *push.Reader {
+// of those to come. Errors are those of [push.NewReader].
+func (c *Client) ReadLog(name string, secret push.Secret, cfg *push.ReaderConfig) (*push.Reader, error) {
 	return push.NewReader(c.rpc.caller, name, secret, cfg)
 }
 

@@ -1,14 +1,17 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport"
 	"go.uber.org/zap"
 )
@@ -27,7 +30,7 @@ type Proxy struct {
 	// the proxy itself answers the client for a while: NFSv3 calls with NFS3ERR_JUKEBOX, so that a client
 	// that has mounted the server waits for it, and MNT with MNT3ERR_SERVERFAULT.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// DialTimeout limits the time for Dial. If zero, 10 s.
+	// DialTimeout limits the time for Dial. If zero, 10 s; if negative, Serve returns an error.
 	DialTimeout time.Duration
 	// Logger receives errors. If nil, nothing is logged.
 	Logger *zap.Logger
@@ -59,6 +62,10 @@ type Stats struct {
 // (clients on RDMA) or of a TCP listener. It takes l. It returns ErrClosed after Close, or the error
 // that ended accepting.
 func (p *Proxy) Serve(l net.Listener) error {
+	if err := setting.Check(setting.Time("DialTimeout", p.DialTimeout)); err != nil {
+		_ = l.Close() // it has accepted nobody
+		return fmt.Errorf("proxy: %w", err)
+	}
 	if !p.add(l, Client{}) {
 		_ = l.Close() // it has accepted nobody
 		return ErrClosed
@@ -88,11 +95,7 @@ func (p *Proxy) client(c net.Conn, network string) {
 		return
 	}
 	defer p.drop(c)
-	timeout := p.DialTimeout
-	if timeout == 0 {
-		timeout = DefaultDialTimeout
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.DialTimeout, DefaultDialTimeout))
 	s, err := p.Dial(ctx)
 	cancel()
 	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()), zap.String("transport", network))

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"go.uber.org/zap"
 )
 
@@ -16,7 +18,8 @@ type User struct {
 	GIDs []uint32 // the primary group first; empty: not known, and no group is believed
 }
 
-// Config says what a server serves. New copies it.
+// Config says what a server serves. New copies it. A setting out of range is an error that wraps
+// rpc.ErrConfig.
 type Config struct {
 	// Exports are the file systems that can be mounted: at least one, with different paths.
 	Exports []Export
@@ -39,11 +42,13 @@ type Config struct {
 // fill checks c and returns a copy with the defaults in place.
 func (c *Config) fill() (*Config, error) {
 	out := *c
-	if out.MaxIO == 0 {
-		out.MaxIO = DefaultMaxIO
+	out.MaxIO = cmp.Or(out.MaxIO, DefaultMaxIO)
+	err := setting.Check(setting.Int("MaxIO", out.MaxIO, 4096, 1<<30))
+	if err == nil && out.MaxIO%4096 != 0 {
+		err = setting.Error("MaxIO is %d, want a multiple of 4096", out.MaxIO)
 	}
-	if out.MaxIO < 4096 || out.MaxIO%4096 != 0 || out.MaxIO > 1<<30 {
-		return nil, fmt.Errorf("server: MaxIO %d: want a multiple of 4096 from 4096 to 1 GiB", out.MaxIO)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
 	}
 	if out.Logger == nil {
 		out.Logger = zap.NewNop()

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -116,6 +117,9 @@ func newExports(list []Export) (*exportTable, error) {
 		if !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || len(e.Path) > maxMountPath {
 			return nil, fmt.Errorf("server: export path %q is not absolute and clean", e.Path)
 		}
+		if err := e.check(); err != nil {
+			return nil, fmt.Errorf("server: export %s: %w", e.Path, err)
+		}
 		h := fnv.New32a()
 		h.Write([]byte(e.Path))
 		x := &export{Export: e, id: h.Sum32(), info: e.FS.Info()}
@@ -133,6 +137,14 @@ func newExports(list []Export) (*exportTable, error) {
 		t.list = append(t.list, x)
 	}
 	return t, nil
+}
+
+func (e *Export) check() error {
+	all := []setting.Setting{setting.Int("Squash", int(e.Squash), int(SquashRoot), int(SquashAll))}
+	for i, c := range e.Clients {
+		all = append(all, setting.Int(fmt.Sprintf("Clients[%d].Squash", i), int(c.Squash), int(SquashRoot), int(SquashAll)))
+	}
+	return setting.Check(all...)
 }
 
 // setAnon fills in the anonymous ids.

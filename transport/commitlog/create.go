@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
@@ -23,12 +25,30 @@ type Options struct {
 	Owner [32]byte
 }
 
+// Check returns an error that names the first setting that is out of range, as Create does. It wraps
+// rpc.ErrConfig. A nil o is valid.
+func (o *Options) Check() error {
+	if o == nil {
+		return nil
+	}
+	err := setting.Check(
+		setting.Int("Mode", int(o.Mode), int(Strict), int(WAL)), setting.Int("Hash", int(o.Hash), int(CRC32C), int(SHA256)),
+	)
+	if err != nil {
+		return fmt.Errorf("commitlog: %w", err)
+	}
+	return nil
+}
+
 // Create makes a log in all of mem; MemorySize returns the size that mem must have. Before the
 // log exists, Create overwrites mem with zeros, durably. If there was a log before and Create is
 // interrupted by a crash, Open finds the whole old log, or no log (ErrMagic), or the new one.
-// Once Create has returned nil, Open finds the new one. Errors: *FormatError, and those of the
-// memory.
+// Once Create has returned nil, Open finds the new one. Errors: *FormatError, those of the memory, and
+// for o one that wraps rpc.ErrConfig.
 func Create(mem region.Memory, o *Options) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
 	m, err := window.New(mem)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -21,8 +22,8 @@ func TestCreateRefuses(t *testing.T) {
 		kind error
 		text string
 	}{
-		"mode":         {size, Options{Mode: 9}, ErrValue, "commitlog: mode at octet 12: impossible value: got 0x9"},
-		"hash":         {size, Options{Hash: 9}, ErrValue, "commitlog: hash at octet 68: impossible value: got 0x9"},
+		"mode":         {size, Options{Mode: 9}, setting.ErrRange, "commitlog: setting out of range: Mode is 9, want 1 to 2"},
+		"hash":         {size, Options{Hash: 9}, setting.ErrRange, "commitlog: setting out of range: Hash is 9, want 1 to 2"},
 		"no room":      {100, Options{}, ErrSize, "a ring of 0 octets: wrong size (a capacity is a multiple of 64 octets, at least 256)"},
 		"no multiple":  {size + 1, Options{}, ErrSize, "a ring of 4097 octets: wrong size"},
 		"one too many": {size - 1, Options{}, ErrSize, "a ring of 4095 octets: wrong size"},

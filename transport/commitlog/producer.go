@@ -1,12 +1,15 @@
 package commitlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
@@ -34,7 +37,7 @@ type ProducerOptions struct {
 	Queue int
 	// Silence is how long appends may wait without a sign of life from the consumer: an answer, free
 	// room, or the next session. Then the session and all appends end, within a quarter of that time more. The
-	// consumer may just be slow: choose a time in which every disk flush ends. If zero, appends wait for ever.
+	// consumer may just be slow: choose a time in which every disk flush ends. If zero or negative, appends wait for ever.
 	Silence time.Duration
 	// Verify makes the consumer's engine compare each group with its hash, after the flush and
 	// before the group becomes part of the log. A mismatch ends the connection.
@@ -83,22 +86,34 @@ type offer struct {
 
 var _ rdmap.Handler = (*Producer)(nil)
 
-// NewProducer returns a producer without a session. Appends wait until Open or Attach.
+// Check returns an error that names the first setting that is out of range. It wraps rpc.ErrConfig. A nil o
+// is valid.
+func (o *ProducerOptions) Check() error {
+	if o == nil {
+		return nil
+	}
+	err := setting.Check(
+		setting.Count("InFlight", o.InFlight), setting.Count("Batch", o.Batch), setting.Count("Queue", o.Queue),
+	)
+	if err != nil {
+		return fmt.Errorf("commitlog: %w", err)
+	}
+	return nil
+}
+
+// NewProducer returns a producer without a session. Appends wait until Open or Attach. If o is out of range, the
+// producer has ended: appends, Open and Attach return what o.Check says.
 func NewProducer(o *ProducerOptions) *Producer {
 	var opt ProducerOptions
 	if o != nil {
 		opt = *o
 	}
-	if opt.InFlight <= 0 {
-		opt.InFlight = DefaultInFlight
-	}
-	if opt.Batch <= 0 {
-		opt.Batch = DefaultBatch
-	}
-	if opt.Queue <= 0 {
-		opt.Queue = DefaultQueue
-	}
+	err := opt.Check()
+	opt.InFlight = cmp.Or(opt.InFlight, DefaultInFlight)
+	opt.Batch = cmp.Or(opt.Batch, DefaultBatch)
+	opt.Queue = cmp.Or(opt.Queue, DefaultQueue)
 	return &Producer{
+		err:   err,
 		queue: uint64(opt.Queue), silence: silence{limit: opt.Silence},
 		m:       machine.NewProducer(machine.Limits{InFlight: opt.InFlight, Batch: opt.Batch}, opt.Verify),
 		changed: make(chan struct{}), answers: make(chan offer, 1),

@@ -1,11 +1,13 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -66,7 +68,7 @@ type Config struct {
 	// the log. Nil and zero fields mean the defaults; that of Silence is one minute here. Negative: for ever.
 	Producer *commitlog.ProducerOptions
 	// MaxRecord is the size of the largest record, in octets, on every rung. The RPC client must be able to send
-	// it, and 512 KiB. If zero, 1 MiB.
+	// it, and 512 KiB. If zero, 1 MiB; at most 1 GiB.
 	MaxRecord int
 	// Callbacks receives the server's requests to hold back (Log.Pressure) between two OPENs, if
 	// the RPC client has a backward direction. If nil, they take effect with the next OPEN.
@@ -83,17 +85,33 @@ type Config struct {
 	Logger *zap.Logger
 }
 
-// fill returns a copy of c with the defaults in place.
-func (c *Config) fill() *Config {
+// fill returns a checked copy of c with the defaults in place.
+func (c *Config) fill() (*Config, error) {
 	var f Config
 	if c != nil {
 		f = *c
 	}
-	set(&f.Best, Native)
-	set(&f.MaxRecord, DefaultMaxRecord)
-	set(&f.OpenTimeout, DefaultOpenTimeout)
-	set(&f.MinDelay, DefaultMinDelay)
-	set(&f.MaxDelay, DefaultMaxDelay)
+	err := setting.Check(
+		setting.Int("Best", int(f.Best), int(Native), int(Append)),
+		setting.Int("MaxRecord", f.MaxRecord, 1, maxPayload),
+		setting.Time("OpenTimeout", f.OpenTimeout),
+		setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay),
+	)
+	f.Best = cmp.Or(f.Best, Native)
+	f.MaxRecord = cmp.Or(f.MaxRecord, DefaultMaxRecord)
+	f.OpenTimeout = cmp.Or(f.OpenTimeout, DefaultOpenTimeout)
+	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
+	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
+	switch {
+	case err != nil:
+	case f.Secret == (Secret{}):
+		err = ErrNoSecret
+	case f.MinDelay > f.MaxDelay:
+		err = setting.Error("MinDelay is %v, want at most MaxDelay, %v", f.MinDelay, f.MaxDelay)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
@@ -101,7 +119,10 @@ func (c *Config) fill() *Config {
 	if f.Producer != nil {
 		p = *f.Producer
 	}
-	set(&p.Silence, DefaultSilence)
+	p.Silence = cmp.Or(p.Silence, DefaultSilence)
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
 	f.Producer = &p
-	return &f
+	return &f, nil
 }

@@ -69,7 +69,7 @@ func ExampleReader() {
 	})
 	defer session.Close(ctx)
 
-	reader := push.NewReader(caller, "journal", secret, nil)
+	reader, _ := push.NewReader(caller, "journal", secret, nil)
 	fmt.Println(reader.TryNext(ctx))
 	_, _ = session.Append(ctx, []byte("first"))
 	_, _ = session.Append(ctx, []byte("second"))

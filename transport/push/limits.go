@@ -1,6 +1,12 @@
 package push
 
-import "time"
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"github.com/stag-rdma/stag/internal/setting"
+)
 
 // Defaults of Limits.
 const (
@@ -31,8 +37,8 @@ type Limits struct {
 	ClientLogs   int
 	ClientOctets int64
 	// Capacity is the size in octets of a ring if its owner asks for no size. MaxCapacity is the size
-	// of the largest ring: an owner who asks for more gets that. Both are rounded down to a multiple
-	// of 64. If zero, 1 MiB and 64 MiB.
+	// of the largest ring: an owner who asks for more gets that. Both are at least 4096 and rounded down
+	// to a multiple of 64. If zero, 1 MiB, or MaxCapacity if that is less, and 64 MiB.
 	Capacity, MaxCapacity uint64
 	// Opens is the number of OPENs per second that an address may make, and also the largest
 	// burst. Further ones are answered with StatusBusy. If zero, 50.
@@ -56,27 +62,35 @@ type Limits struct {
 	MaxConns int
 }
 
-// fill returns l with the defaults in place.
-func (l Limits) fill() Limits {
-	set(&l.MaxLogs, DefaultMaxLogs)
-	set(&l.MaxOctets, DefaultMaxOctets)
-	set(&l.Capacity, DefaultCapacity)
-	set(&l.MaxCapacity, DefaultMaxCapacity)
-	set(&l.Opens, DefaultOpens)
-	set(&l.Flushes, DefaultFlushes)
-	set(&l.Hashed, DefaultHashed)
-	set(&l.FenceTime, DefaultFenceTime)
-	set(&l.AppendTime, DefaultAppendTime)
-	set(&l.MaxReads, DefaultMaxReads)
-	set(&l.MaxConns, DefaultMaxConns)
-	return l
-}
-
-func set[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
+// fill returns a checked copy of l with the defaults in place.
+func (l Limits) fill() (Limits, error) {
+	err := setting.Check(
+		setting.Count("Limits.MaxLogs", l.MaxLogs),
+		setting.Int("Limits.Capacity", l.Capacity, minCapacity, math.MaxInt64),
+		setting.Int("Limits.MaxCapacity", l.MaxCapacity, minCapacity, math.MaxInt64),
+		setting.Count("Limits.Opens", l.Opens),
+		setting.Count("Limits.Flushes", l.Flushes),
+		setting.Count("Limits.Hashed", l.Hashed),
+		setting.Time("Limits.FenceTime", l.FenceTime),
+		setting.Time("Limits.AppendTime", l.AppendTime),
+		setting.Count("Limits.MaxReads", l.MaxReads),
+		setting.Count("Limits.MaxConns", l.MaxConns),
+	)
+	l.MaxLogs = cmp.Or(l.MaxLogs, DefaultMaxLogs)
+	l.MaxOctets = cmp.Or(l.MaxOctets, DefaultMaxOctets)
+	l.MaxCapacity = cmp.Or(l.MaxCapacity, DefaultMaxCapacity)
+	l.Capacity = cmp.Or(l.Capacity, min(DefaultCapacity, l.MaxCapacity))
+	l.Opens = cmp.Or(l.Opens, DefaultOpens)
+	l.Flushes = cmp.Or(l.Flushes, DefaultFlushes)
+	l.Hashed = cmp.Or(l.Hashed, DefaultHashed)
+	l.FenceTime = cmp.Or(l.FenceTime, DefaultFenceTime)
+	l.AppendTime = cmp.Or(l.AppendTime, DefaultAppendTime)
+	l.MaxReads = cmp.Or(l.MaxReads, DefaultMaxReads)
+	l.MaxConns = cmp.Or(l.MaxConns, DefaultMaxConns)
+	if err == nil && l.Capacity > l.MaxCapacity {
+		err = setting.Error("Limits.Capacity is %d, want at most Limits.MaxCapacity, %d", l.Capacity, l.MaxCapacity)
 	}
+	return l, err
 }
 
 // minCapacity is the smallest ring that is made.

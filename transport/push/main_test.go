@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -209,8 +210,7 @@ func (w *world) tryDial(name string, cfg *Config) (*Session, error) {
 	if c.Secret == (Secret{}) {
 		c.Secret = NewSecret()
 	}
-	set(&c.MinDelay, time.Millisecond)
-	set(&c.MaxDelay, 10*time.Millisecond)
+	c.MinDelay, c.MaxDelay = cmp.Or(c.MinDelay, time.Millisecond), cmp.Or(c.MaxDelay, 10*time.Millisecond)
 	s, err := Dial(w.t.Context(), w.caller(), name, &c)
 	if err == nil {
 		w.t.Cleanup(func() { _ = s.Close(context.Background()) })

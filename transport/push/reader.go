@@ -1,11 +1,13 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -22,8 +24,8 @@ const (
 type ReaderConfig struct {
 	// From is the number of the first record. If zero, the oldest one that is kept.
 	From uint64
-	// Octets limits the records of one call. The largest record needs 20 more than it has; the most is 2 MiB.
-	// If zero, 256 KiB.
+	// Octets limits the records of one call. The largest record needs 20 more than it has. If zero, 256 KiB; at
+	// most 2 MiB.
 	Octets int
 	// Wait is how long the server may wait for another record before it answers. If zero, 5 s.
 	Wait time.Duration
@@ -46,24 +48,30 @@ type Reader struct {
 	recs   []*commitlog.Record // read, but not returned yet
 }
 
-// NewReader returns a reader of the log name at the server behind caller.
-func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig) *Reader {
+// NewReader returns a reader of the log name at the server behind caller. An error says which setting is out of
+// range, and wraps rpc.ErrConfig.
+func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig) (*Reader, error) {
 	r := &Reader{rpc: caller, name: name, secret: secret}
 	if cfg != nil {
 		r.cfg = *cfg
 	}
-	set(&r.cfg.Octets, DefaultReadOctets)
-	set(&r.cfg.Wait, DefaultReadWait)
-	set(&r.cfg.Silence, DefaultSilence)
-	return r
+	err := setting.Check(setting.Int("Octets", r.cfg.Octets, 1, maxReadOctets), setting.Time("Wait", r.cfg.Wait))
+	if err != nil {
+		return nil, &Error{Op: "read", Log: name, Err: err}
+	}
+	r.cfg.Octets = cmp.Or(r.cfg.Octets, DefaultReadOctets)
+	r.cfg.Wait = cmp.Or(r.cfg.Wait, DefaultReadWait)
+	r.cfg.Silence = cmp.Or(r.cfg.Silence, DefaultSilence)
+	return r, nil
 }
 
 // Reader returns a reader of the log of s, from the record with number from on; 0: from the oldest one.
 // It uses the RPC client of s, and has its Silence, but goes on when s is closed.
 func (s *Session) Reader(from uint64) *Reader {
-	return NewReader(s.rpc, s.name, s.cfg.Secret, &ReaderConfig{
-		From: from, Cred: s.cfg.Cred, Octets: max(DefaultReadOctets, s.cfg.MaxRecord+entryLen), Silence: s.cfg.Producer.Silence,
-	})
+	return &Reader{rpc: s.rpc, name: s.name, secret: s.cfg.Secret, cfg: ReaderConfig{
+		From: from, Cred: s.cfg.Cred, Wait: DefaultReadWait, Silence: s.cfg.Producer.Silence,
+		Octets: min(max(DefaultReadOctets, s.cfg.MaxRecord+entryLen), maxReadOctets),
+	}}
 }
 
 // Next returns the next record as soon as it is in the log. It waits until ctx ends. The record
@@ -100,7 +108,7 @@ func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Recor
 func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 	a := readArgs{
 		Name: r.name, Secret: r.secret, From: r.cfg.From,
-		Octets: uint32(min(max(r.cfg.Octets, 0), maxReadOctets)), Milliseconds: uint32(min(wait, time.Hour).Milliseconds()),
+		Octets: uint32(r.cfg.Octets), Milliseconds: uint32(min(wait, time.Hour).Milliseconds()),
 	}
 	ctx, stop := unlessSilent(ctx, wait, r.cfg.Silence)
 	defer stop()

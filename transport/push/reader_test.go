@@ -48,13 +48,13 @@ func TestReader(t *testing.T) {
 			}
 		}
 
-		small := NewReader(w.caller(), "log", secret, &ReaderConfig{From: 3, Octets: 1000})
+		small := w.reader("log", secret, &ReaderConfig{From: 3, Octets: 1000})
 		_, err := small.Next(ctx)
 		is(t, err, StatusTooLarge)
-		stranger := NewReader(w.caller(), "log", Secret{1}, nil)
+		stranger := w.reader("log", Secret{1}, nil)
 		_, err = stranger.Next(ctx)
 		is(t, err, StatusRefused)
-		_, err = NewReader(w.caller(), "other", secret, nil).Next(ctx)
+		_, err = w.reader("other", secret, nil).Next(ctx)
 		is(t, err, StatusRefused)
 
 		l := w.take("log", 1, "one", "", big, "four")
@@ -131,4 +131,13 @@ func TestReaderDamaged(t *testing.T) {
 	}
 	_, err := s.Reader(2).Next(ctx)
 	is(t, err, StatusLost)
+}
+
+func (w *world) reader(name string, secret Secret, cfg *ReaderConfig) *Reader {
+	w.t.Helper()
+	r, err := NewReader(w.caller(), name, secret, cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
 }

@@ -26,7 +26,8 @@ var (
 
 // Server has the logs that clients append to, and the RPC program that opens them. It is a
 // [rpc.Handler]: pass it to a transport.Server. Set the fields, call Load, then serve. The
-// fields must not change afterwards.
+// fields must not change afterwards. A setting out of range is an error of Load and Serve that wraps
+// rpc.ErrConfig; calls of the program are then answered with SYSTEM_ERR.
 type Server struct {
 	// Store keeps the logs. It must be set.
 	Store Store
@@ -61,8 +62,9 @@ type Server struct {
 	// Logger gets a line per session and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
 
-	once sync.Once
-	lim  Limits
+	once   sync.Once
+	lim    Limits
+	cfgErr error
 
 	side   rendezvous.Acceptor[*session] // commit connections
 	log    *zap.Logger
@@ -85,9 +87,16 @@ type Server struct {
 
 var _ rpc.Handler = (*Server)(nil)
 
-func (s *Server) init() {
+func (s *Server) init() error {
 	s.once.Do(func() {
-		s.lim = s.Limits.fill()
+		s.lim, s.cfgErr = s.Limits.fill()
+		if s.cfgErr == nil {
+			s.cfgErr = s.Options.Check()
+		}
+		if s.cfgErr != nil { // nothing is served; Close needs the rest
+			s.cfgErr = fmt.Errorf("push: %w", s.cfgErr)
+			s.lim, _ = Limits{}.fill()
+		}
 		if s.log = s.Logger; s.log == nil {
 			s.log = zap.NewNop()
 		}
@@ -100,13 +109,16 @@ func (s *Server) init() {
 		s.sessions = make(map[key]*session)
 		s.side.MaxConns, s.side.Closed, s.side.Logger = s.lim.MaxConns, ErrServerClosed, s.log
 	})
+	return s.cfgErr
 }
 
 // Load opens all logs of the Store. If a log cannot be opened, it stays in the Store, its owner
 // gets StatusLost, and the other logs are served. Load returns all errors joined, those of the
 // Store first.
 func (s *Server) Load() error {
-	s.init()
+	if err := s.init(); err != nil {
+		return err
+	}
 	var errs []error
 	aside, err := s.Store.Tidy()
 	if err != nil { // the logs that have owners can be served nevertheless
@@ -133,7 +145,9 @@ func (s *Server) Load() error {
 // Log returns a log that was loaded or created. Errors: ErrNoLog, ErrServerClosed, and an
 // *Error if the log could not be opened.
 func (s *Server) Log(name string) (*Log, error) {
-	s.init()
+	if err := s.init(); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.logs[name]
@@ -195,8 +209,9 @@ func (s *Server) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respo
 		resp.Stat = xdr.ProgUnavail
 	case req.Vers != Version:
 		resp.ProgMismatch(Version, Version)
+	case s.init() != nil:
+		resp.Stat = xdr.SystemErr
 	default:
-		s.init()
 		s.serve(ctx, req, resp)
 	}
 }
@@ -249,7 +264,7 @@ func (s *Server) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response
 // to the Store. It flushes nothing: acknowledged records are already durable. If ctx ends first,
 // the error is region.ErrPinned for a log that is still being written.
 func (s *Server) Close(ctx context.Context) error {
-	s.init()
+	_ = s.init() // what it makes is closed below
 	s.mu.Lock()
 	s.closed = true
 	logs := slices.Collect(maps.Values(s.logs))

@@ -11,7 +11,10 @@ import (
 // Serve takes l and accepts commit connections from it. It returns ErrServerClosed, or the first
 // error of Accept. While the process is out of file descriptors, it waits instead.
 func (s *Server) Serve(l net.Listener) error {
-	s.init()
+	if err := s.init(); err != nil {
+		_ = l.Close() // it has accepted nobody
+		return err
+	}
 	return s.side.Serve(l, func(nc net.Conn) error {
 		return s.side.ServeConn(nc, commitlog.Config(nil), s.serveSession)
 	})

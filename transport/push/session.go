@@ -51,14 +51,16 @@ type Session struct {
 // can be appended. The Session uses caller until Close, but does not close it. Only a
 // redial.Caller survives the end of its connections.
 //
-// ctx limits only Dial. Errors are of type *Error. If the server has refused, they wrap a Status.
+// ctx limits only Dial. Errors are of type *Error. If the server has refused, they wrap a Status; if a setting
+// is out of range, rpc.ErrConfig.
 func Dial(ctx context.Context, caller rpc.Caller, name string, cfg *Config) (*Session, error) {
-	s := &Session{cfg: cfg.fill(), rpc: caller, name: name, kept: make(chan struct{})}
-	switch {
-	case !possible(name):
+	s := &Session{rpc: caller, name: name, kept: make(chan struct{})}
+	if !possible(name) {
 		return nil, s.error(StatusRefused)
-	case s.cfg.Secret == (Secret{}):
-		return nil, s.error(ErrNoSecret)
+	}
+	var err error
+	if s.cfg, err = cfg.fill(); err != nil {
+		return nil, s.error(err)
 	}
 	s.p = commitlog.NewProducer(s.cfg.Producer)
 	_, _ = rand.Read(s.instance[:]) // never fails, by its documentation

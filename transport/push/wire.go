@@ -34,6 +34,9 @@ const (
 	maxName    = 64
 	maxRecords = 1024
 	keyLen     = 16
+	// maxPayload limits the payload of a record of a commit log, in octets.
+	maxPayload = 1 << 30
+
 	// maxReadOctets limits the entries of one READ, in octets.
 	maxReadOctets = 2 << 20
 )

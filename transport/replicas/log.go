@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"go.uber.org/zap"
 )
@@ -36,6 +38,29 @@ type Options struct {
 	Retry time.Duration
 	// Logger gets a line per replica that fails or comes back. If nil, nothing is logged.
 	Logger *zap.Logger
+}
+
+// fill returns a checked copy of o with the defaults in place.
+func (o *Options) fill() (Options, error) {
+	var f Options
+	if o != nil {
+		f = *o
+	}
+	err := setting.Check(
+		setting.Count("Behind", f.Behind),
+		setting.Time("Step", f.Step), setting.Time("Late", f.Late), setting.Time("Retry", f.Retry),
+	)
+	if err != nil {
+		return f, fmt.Errorf("replicas: %w", err)
+	}
+	f.Behind = cmp.Or(f.Behind, 64<<20)
+	f.Step = cmp.Or(f.Step, 10*time.Second)
+	f.Late = cmp.Or(f.Late, time.Second)
+	f.Retry = cmp.Or(f.Retry, time.Second)
+	if f.Logger == nil {
+		f.Logger = zap.NewNop()
+	}
+	return f, nil
 }
 
 // Log is the producer of a replicated log.

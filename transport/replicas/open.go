@@ -22,27 +22,13 @@ type joining struct {
 
 // Open takes over the log. It returns when a majority of the replicas have the same log, and the term has begun there;
 // the others are completed later. ctx limits only Open. Errors: ErrMajority with the errors of the replicas, ErrFenced if
-// another producer takes over meanwhile.
+// another producer takes over meanwhile, and for o one that wraps rpc.ErrConfig.
 func Open(ctx context.Context, rs []Replica, o *Options) (*Log, error) {
-	l := &Log{moved: make(chan struct{})}
-	if o != nil {
-		l.opt = *o
+	opt, err := o.fill()
+	if err != nil {
+		return nil, err
 	}
-	if l.opt.Behind <= 0 {
-		l.opt.Behind = 64 << 20
-	}
-	if l.opt.Step <= 0 {
-		l.opt.Step = 10 * time.Second
-	}
-	if l.opt.Late <= 0 {
-		l.opt.Late = time.Second
-	}
-	if l.opt.Retry <= 0 {
-		l.opt.Retry = time.Second
-	}
-	if l.opt.Logger == nil {
-		l.opt.Logger = zap.NewNop()
-	}
+	l := &Log{opt: opt, moved: make(chan struct{})}
 	l.work = sync.NewCond(&l.mu)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for n, r := range rs {

@@ -46,10 +46,14 @@ type Client struct {
 var _ rpc.Caller = (*Client)(nil)
 
 // Open recovers the log and returns a Client, which opens connections when they are needed.
-// Errors: those of [commitlog.Open], and ErrForeign.
+// Errors: those of [commitlog.Open], ErrForeign, and for cfg one that wraps rpc.ErrConfig.
 func Open(cfg *Config) (*Client, error) {
+	cfg, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{
-		cfg: cfg.fill(), turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		cfg: cfg, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
 		free: make(chan struct{}, 1), changed: make(chan struct{}), refusal: errUnconnected,
 	}
 	l, err := commitlog.Open(cfg.Memory)

@@ -1,12 +1,14 @@
 package replies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -67,18 +69,29 @@ type Config struct {
 	Logger *zap.Logger
 }
 
-func (c *Config) fill() *Config {
-	f := *c
-	if f.MinDelay == 0 {
-		f.MinDelay = DefaultMinDelay
+// fill returns a checked copy of c with the defaults in place.
+func (c *Config) fill() (*Config, error) {
+	var f Config
+	if c != nil {
+		f = *c
 	}
-	if f.MaxDelay == 0 {
-		f.MaxDelay = DefaultMaxDelay
-	}
+	err := setting.Check(setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay))
+	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
+	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
-	return &f
+	switch {
+	case err != nil:
+	case f.Memory == nil:
+		err = setting.Error("Memory must be set")
+	case f.MinDelay > f.MaxDelay:
+		err = setting.Error("MinDelay is %v, want at most MaxDelay, %v", f.MinDelay, f.MaxDelay)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("replies: %w", err)
+	}
+	return &f, nil
 }
 
 // Create makes an empty log of all of mem; see [commitlog.Create].

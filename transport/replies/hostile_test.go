@@ -75,7 +75,7 @@ func (f from) String() string { return string(f) }
 
 // ask makes an OFFER without a connection.
 func ask(ctx context.Context, p *Pusher, addr string, a offerArgs) offerRes {
-	p.init()
+	_ = p.init()
 	return p.offer(ctx, &rpc.Request{RemoteAddr: from(addr), Network: "rdma"}, &a)
 }
 

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -32,7 +34,7 @@ var ErrClosed = errors.New("replies: closed")
 
 // Pusher is a [rpc.Handler] that passes calls to another Handler, and pushes its replies
 // into the logs that clients have offered. Set the fields, then serve. The fields must not change
-// afterwards.
+// afterwards. A setting out of range is an error of Serve that wraps rpc.ErrConfig; then no log is accepted.
 type Pusher struct {
 	// Handler serves the calls. It must be set.
 	Handler rpc.Handler
@@ -54,8 +56,11 @@ type Pusher struct {
 
 	silence, grace time.Duration // tests make them shorter
 
-	once sync.Once
-	log  *zap.Logger
+	once   sync.Once
+	cfgErr error
+	log    *zap.Logger
+
+	maxQueued, maxClients int
 
 	side rendezvous.Acceptor[*client] // log connections
 
@@ -67,24 +72,22 @@ type Pusher struct {
 
 var _ rpc.Handler = (*Pusher)(nil)
 
-func (p *Pusher) init() {
+func (p *Pusher) init() error {
 	p.once.Do(func() {
-		for _, d := range [...]struct {
-			v   *int
-			def int
-		}{{&p.MaxQueued, DefaultMaxQueued}, {&p.MaxClients, DefaultMaxClients}} {
-			if *d.v == 0 {
-				*d.v = d.def
-			}
+		err := setting.Check(setting.Count("MaxQueued", p.MaxQueued), setting.Count("MaxClients", p.MaxClients))
+		if err != nil {
+			p.cfgErr = fmt.Errorf("replies: %w", err)
 		}
+		p.maxQueued, p.maxClients = cmp.Or(p.MaxQueued, DefaultMaxQueued), cmp.Or(p.MaxClients, DefaultMaxClients)
 		p.silence, p.grace = cmp.Or(p.silence, defaultSilence), cmp.Or(p.grace, defaultGrace)
 		if p.log = p.Logger; p.log == nil {
 			p.log = zap.NewNop()
 		}
 		p.log = accept.Sampled(p.log)
 		p.clients, p.bound = make(map[key]*client), make(map[string]*binding)
-		p.side.MaxConns, p.side.Closed, p.side.Logger = p.MaxClients, ErrClosed, p.log
+		p.side.MaxConns, p.side.Closed, p.side.Logger = p.maxClients, ErrClosed, p.log
 	})
+	return p.cfgErr
 }
 
 // MayBlock asks Handler about its programs.
@@ -125,8 +128,13 @@ func (p *Pusher) chosen(prog, vers, proc uint32) bool {
 
 // ServeRPC implements [rpc.Handler].
 func (p *Pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
-	p.init()
-	if req.Prog == Program {
+	err := p.init()
+	switch {
+	case req.Prog != Program:
+	case err != nil:
+		resp.Stat = xdr.SystemErr
+		return
+	default:
 		p.serve(ctx, req, resp)
 		return
 	}
@@ -192,7 +200,7 @@ func (p *Pusher) offer(ctx context.Context, req *rpc.Request, a *offerArgs) offe
 	switch {
 	case p.closed || c != nil && c.host != host:
 		return offerRes{Status: statusBusy}
-	case c == nil && (len(p.clients) >= p.MaxClients || p.of(host) >= max(p.MaxClients/hostShare, 1)):
+	case c == nil && (len(p.clients) >= p.maxClients || p.of(host) >= max(p.maxClients/hostShare, 1)):
 		return offerRes{Status: statusBusy}
 	case c == nil:
 		c = newClient(p, a, host)
@@ -274,7 +282,7 @@ func (p *Pusher) forget(c *client) {
 
 // Close ends the log connections and forgets the clients. From then on, replies are sent without records.
 func (p *Pusher) Close() error {
-	p.init()
+	_ = p.init() // what it makes is closed below
 	p.mu.Lock()
 	p.closed = true
 	var cs []*client

@@ -105,7 +105,7 @@ func (c *client) tryPush(req *rpc.Request, resp *rpc.Response, digest [sha256.Si
 	}
 	resp.Verf = name{c.life, c.next}.verf()
 	n := recordSize(resp)
-	if n > c.limit || c.queued+n > c.p.MaxQueued {
+	if n > c.limit || c.queued+n > c.p.maxQueued {
 		resp.Verf = xdr.Auth{}
 		return 0, false
 	}

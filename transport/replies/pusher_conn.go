@@ -20,7 +20,10 @@ var (
 // Serve takes l and accepts log connections from it. It returns ErrClosed, or the first error of
 // Accept. While the process is out of file descriptors, it waits instead.
 func (p *Pusher) Serve(l net.Listener) error {
-	p.init()
+	if err := p.init(); err != nil {
+		_ = l.Close() // it has accepted nobody
+		return err
+	}
 	return p.side.Serve(l, p.serveConn)
 }
 

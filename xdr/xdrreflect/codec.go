@@ -37,7 +37,10 @@ func (l Limits) Marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := sizer{lim: l.withDefaults()}
+	if l, err = l.fill(); err != nil {
+		return nil, err
+	}
+	s := sizer{lim: l}
 	if err := s.walk(p, rv); err != nil {
 		return nil, fmt.Errorf("xdrreflect: marshal of %v: %w", rv.Type(), err)
 	}
@@ -59,7 +62,10 @@ func (l Limits) Unmarshal(b []byte, v any) (rest []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := l.withDefaults().check(b, p)
+	if l, err = l.fill(); err != nil {
+		return nil, err
+	}
+	n, err := l.check(b, p)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,12 @@
 package xdrreflect
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/stag-rdma/stag/internal/setting"
+)
 
 // ErrType: a Go type has no XDR form. A fault of the program, never of a peer.
 var ErrType = errors.New("no xdr form")
@@ -8,8 +14,8 @@ var ErrType = errors.New("no xdr form")
 // ErrNil: a nil pointer where XDR has no way to say so. A fault of the program.
 var ErrNil = errors.New("nil pointer that is not optional")
 
-// Limits bound one Marshal or Unmarshal. A zero or negative field means its
-// default. Exceeding one is xdr.ErrRange.
+// Limits bound one Marshal or Unmarshal. A zero field means its default; a negative one is an error.
+// Exceeding one is xdr.ErrRange.
 type Limits struct {
 	// MaxOctets is the largest encoded size. If zero, the default of 4 MiB.
 	MaxOctets int
@@ -25,15 +31,16 @@ type Limits struct {
 	MaxDepth int
 }
 
-// withDefaults returns l with defaults in place.
-func (l Limits) withDefaults() Limits {
-	pick := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
+// fill returns l with the defaults in place. An error says which limit is out of range.
+func (l Limits) fill() (Limits, error) {
+	err := setting.Check(
+		setting.Count("MaxOctets", l.MaxOctets), setting.Count("MaxMemory", l.MaxMemory), setting.Count("MaxDepth", l.MaxDepth),
+	)
+	if err != nil {
+		return l, fmt.Errorf("xdrreflect: %w", err)
 	}
-	pick(&l.MaxOctets, 4<<20)
-	pick(&l.MaxMemory, 16<<20)
-	pick(&l.MaxDepth, 10_000)
-	return l
+	l.MaxOctets = cmp.Or(l.MaxOctets, 4<<20)
+	l.MaxMemory = cmp.Or(l.MaxMemory, 16<<20)
+	l.MaxDepth = cmp.Or(l.MaxDepth, 10_000)
+	return l, nil
 }

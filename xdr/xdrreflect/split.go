@@ -96,7 +96,8 @@ func (s *Split) Find(b []byte) (rest []byte, ok bool) {
 	if s.at == nil {
 		return nil, false
 	}
-	c := checker{d: xdr.NewDecoder(b), lim: Limits{}.withDefaults(), stop: true}
+	lim, _ := Limits{}.fill() // the defaults are in range
+	c := checker{d: xdr.NewDecoder(b), lim: lim, stop: true}
 	c.walk(s.plan)
 	return c.d.Rest(), c.there
 }

@@ -1,6 +1,7 @@
 package billy
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/rand"
 	"encoding/binary"
@@ -25,7 +26,7 @@ const (
 // Config limits what clients can do. New copies it.
 type Config struct {
 	// MaxFiles is how many files are remembered by their handles. If zero, 1,048,576.
-	MaxFiles int
+	MaxFiles uint64
 	// MaxFileSize limits the size of a file in octets, also that of a sparse one, which in memfs takes
 	// memory. If zero, 1 GiB.
 	MaxFileSize uint64
@@ -55,12 +56,8 @@ func New(under billy.Filesystem, cfg *Config) *FS {
 	if cfg != nil {
 		f.cfg = *cfg
 	}
-	if f.cfg.MaxFiles <= 0 {
-		f.cfg.MaxFiles = DefaultMaxFiles
-	}
-	if f.cfg.MaxFileSize == 0 {
-		f.cfg.MaxFileSize = DefaultMaxFileSize
-	}
+	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, DefaultMaxFiles)
+	f.cfg.MaxFileSize = cmp.Or(f.cfg.MaxFileSize, DefaultMaxFileSize)
 	f.change, _ = under.(billy.Change)
 	f.ro = billy.Capabilities(under)&billy.WriteCapability == 0
 	rand.Read(f.boot[:]) // never fails (crypto/rand)
@@ -141,7 +138,7 @@ func (f *FS) node(parent *node, name string) *node {
 	if parent != nil {
 		parent.adopt(n)
 	}
-	for e := f.used.Back(); len(f.nodes) > f.cfg.MaxFiles && e != nil; {
+	for e := f.used.Back(); uint64(len(f.nodes)) > f.cfg.MaxFiles && e != nil; {
 		old, _ := e.Value.(*node)
 		e = e.Prev()
 		if old != n && old != f.root && len(old.kids) == 0 {

@@ -1,5 +1,12 @@
 package dir
 
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/stag-rdma/stag/internal/setting"
+)
+
 // Defaults of [Config].
 const (
 	DefaultMaxNodes    = 1 << 18
@@ -8,7 +15,8 @@ const (
 	DefaultSearchLimit = 1 << 20
 )
 
-// Config says how a directory is served. New copies it; nil means the defaults.
+// Config says how a directory is served. New copies it; nil means the defaults. A setting out of range is an
+// error that wraps rpc.ErrConfig.
 type Config struct {
 	// Async omits the fsync after changes of names and attributes: a crash of the machine
 	// may undo them. WRITE and COMMIT are not affected.
@@ -37,20 +45,24 @@ type Config struct {
 	places bool // set by tests: no handles of the file system
 }
 
-// fill returns a copy of c with the defaults in place.
-func (c *Config) fill() Config {
+// fill returns a checked copy of c with the defaults in place.
+func (c *Config) fill() (Config, error) {
 	var out Config
 	if c != nil {
 		out = *c
 	}
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
+	err := setting.Check(
+		setting.Count("MaxFiles", out.MaxFiles), setting.Count("MaxHeld", out.MaxHeld), setting.Count("MaxNodes", out.MaxNodes),
+	)
+	if n := len(out.Key); err == nil && n > 0 && n < keySize {
+		err = setting.Error("Key has %d octets, want %d or more, or none for a key that is drawn", n, keySize)
 	}
-	def(&out.MaxNodes, DefaultMaxNodes)
-	def(&out.MaxFiles, DefaultMaxFiles)
-	def(&out.MaxHeld, DefaultMaxHeld)
-	def(&out.SearchLimit, DefaultSearchLimit)
-	return out
+	if err != nil {
+		return out, fmt.Errorf("dir: %w", err)
+	}
+	out.MaxNodes = cmp.Or(out.MaxNodes, DefaultMaxNodes)
+	out.MaxFiles = cmp.Or(out.MaxFiles, DefaultMaxFiles)
+	out.MaxHeld = cmp.Or(out.MaxHeld, DefaultMaxHeld)
+	out.SearchLimit = cmp.Or(out.SearchLimit, DefaultSearchLimit)
+	return out, nil
 }

@@ -50,13 +50,16 @@ type FS struct {
 
 var _ backend.FS = (*FS)(nil)
 
-// New serves the directory path. It fails if the directory cannot be opened.
+// New serves the directory path. It fails if the directory cannot be opened, or cfg is out of range.
 func New(path string, cfg *Config) (*FS, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{cfg: cfg.fill()}
+	f := &FS{}
+	if f.cfg, err = cfg.fill(); err != nil {
+		return nil, err
+	}
 	if f.sw, err = caller.New(); err != nil && !errors.Is(err, caller.ErrCannot) {
 		return nil, err
 	}
@@ -66,7 +69,7 @@ func New(path string, cfg *Config) (*FS, error) {
 	f.lost.fs = f
 	secret := f.cfg.Key
 	if len(secret) == 0 {
-		secret = make([]byte, 32)
+		secret = make([]byte, keySize)
 		rand.Read(secret) // never fails (crypto/rand)
 	}
 	f.seal = newSealer(secret, path)

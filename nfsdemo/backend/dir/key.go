@@ -17,6 +17,7 @@ const (
 	handleVersion = 2
 	handleHead    = 2
 	sealSize      = 8
+	keySize       = 32 // of Config.Key, at least
 	maxID         = backend.MaxHandle - handleHead - sealSize
 )
 

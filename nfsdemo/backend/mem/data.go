@@ -15,17 +15,17 @@ const pageSize = 16 << 10
 func (f *FS) take(k int) error {
 	f.space.Lock()
 	defer f.space.Unlock()
-	if (f.pages+int64(k))*pageSize > f.cfg.Capacity {
+	if (f.pages+uint64(k))*pageSize > f.cfg.Capacity {
 		return nfs3.ErrNoSpc
 	}
-	f.pages += int64(k)
+	f.pages += uint64(k)
 	return nil
 }
 
 // give returns k pages.
 func (f *FS) give(k int) {
 	f.space.Lock()
-	f.pages -= int64(k)
+	f.pages -= uint64(k)
 	f.space.Unlock()
 }
 

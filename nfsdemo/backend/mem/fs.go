@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"sync"
@@ -20,9 +21,9 @@ const (
 type Config struct {
 	// Capacity limits the octets of file data, counted in pages of 16 KiB. If zero,
 	// DefaultCapacity.
-	Capacity int64
+	Capacity uint64
 	// MaxFiles limits the number of files of all kinds. If zero, DefaultMaxFiles.
-	MaxFiles int
+	MaxFiles uint64
 	// UID and GID own the root directory; Mode is its mode. If Mode is zero, 0777.
 	UID, GID, Mode uint32
 }
@@ -39,7 +40,7 @@ type FS struct {
 	next  uint64
 
 	space sync.Mutex
-	pages int64 // allocated
+	pages uint64 // allocated
 }
 
 var (
@@ -53,15 +54,9 @@ func New(cfg *Config) *FS {
 	if cfg != nil {
 		f.cfg = *cfg
 	}
-	if f.cfg.Capacity == 0 {
-		f.cfg.Capacity = DefaultCapacity
-	}
-	if f.cfg.MaxFiles == 0 {
-		f.cfg.MaxFiles = DefaultMaxFiles
-	}
-	if f.cfg.Mode == 0 {
-		f.cfg.Mode = 0o777
-	}
+	f.cfg.Capacity = cmp.Or(f.cfg.Capacity, DefaultCapacity)
+	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, DefaultMaxFiles)
+	f.cfg.Mode = cmp.Or(f.cfg.Mode, 0o777)
 	rand.Read(f.boot[:]) // never fails (crypto/rand)
 	f.fsid = binary.BigEndian.Uint64(f.boot[:])
 	f.root, _ = f.newNode(nfs3.TypeDir, &backend.Init{Attr: nfs3.SetAttr{UID: f.cfg.UID, GID: f.cfg.GID}}, f.cfg.Mode)
@@ -104,16 +99,15 @@ func (f *FS) Now() int64 { return time.Now().UnixNano() }
 // Usage returns the counts of octets and files.
 func (f *FS) Usage() (backend.Usage, error) {
 	f.mu.RLock()
-	files := len(f.nodes)
+	files := uint64(len(f.nodes))
 	f.mu.RUnlock()
 	f.space.Lock()
 	used := f.pages * pageSize
 	f.space.Unlock()
-	free := uint64(max(f.cfg.Capacity-used, 0))
-	slots := uint64(max(f.cfg.MaxFiles-files, 0))
+	free, slots := f.cfg.Capacity-min(used, f.cfg.Capacity), f.cfg.MaxFiles-min(files, f.cfg.MaxFiles)
 	return backend.Usage{
-		TotalBytes: uint64(f.cfg.Capacity), FreeBytes: free, AvailBytes: free,
-		TotalFiles: uint64(f.cfg.MaxFiles), FreeFiles: slots, AvailFiles: slots,
+		TotalBytes: f.cfg.Capacity, FreeBytes: free, AvailBytes: free,
+		TotalFiles: f.cfg.MaxFiles, FreeFiles: slots, AvailFiles: slots,
 	}, nil
 }
 
@@ -127,7 +121,7 @@ func (f *FS) Close() error {
 
 // newNode makes a file that has no name yet. The caller holds f.mu, or is New.
 func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, error) {
-	if len(f.nodes) >= f.cfg.MaxFiles {
+	if uint64(len(f.nodes)) >= f.cfg.MaxFiles {
 		return nil, nfs3.ErrNoSpc
 	}
 	at := time.Now()

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/proxy"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/redial"
+	"github.com/stag-rdma/stag/transport/replicas"
+	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
+	"github.com/stag-rdma/stag/xdr/xdrreflect"
+)
+
+// closedListener is a listener for servers that must not begin to serve.
+type closedListener struct{ t *testing.T }
+
+func (l closedListener) Accept() (net.Conn, error) {
+	l.t.Error("the server has begun to accept")
+	return nil, net.ErrClosed
+}
+func (closedListener) Close() error   { return nil }
+func (closedListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestSettings: a setting out of range is an error that names it, its value and its range, whatever
+// package it belongs to.
+func TestSettings(t *testing.T) {
+	ctx := t.Context()
+	config := func(c transport.Config) func() error { return c.Check }
+	caller := func(c redial.Config) func() error {
+		c.Dial = func(context.Context) (redial.Conn, error) { return nil, net.ErrClosed }
+		return func() error { _, err := redial.New(&c); return err }
+	}
+	producer := func(o commitlog.ProducerOptions) func() error {
+		return func() error {
+			p := commitlog.NewProducer(&o)
+			defer p.Close()
+			_, err := p.Append(ctx, []byte("x"))
+			if _, again := p.TryBegin([]byte("x")); !errors.Is(again, err) {
+				t.Errorf("%+v: TryBegin: %v", o, again)
+			}
+			return err
+		}
+	}
+	log := func(o commitlog.Options) func() error {
+		return func() error { return commitlog.Create(region.Bytes(make([]byte, 1<<16)), &o) }
+	}
+	session := func(c push.Config) func() error {
+		return func() error {
+			c.Secret = push.NewSecret()
+			_, err := push.Dial(ctx, nil, "log", &c)
+			return err
+		}
+	}
+	logs := func(l push.Limits) func() error {
+		return func() error {
+			s := &push.Server{Limits: l}
+			err := s.Load()
+			if again := s.Serve(closedListener{t}); !errors.Is(again, err) {
+				t.Errorf("%+v: Serve: %v", l, again)
+			}
+			if _, again := s.Log("log"); !errors.Is(again, err) {
+				t.Errorf("%+v: Log: %v", l, again)
+			}
+			var resp rpc.Response
+			s.ServeRPC(ctx, &rpc.Request{CallHeader: xdr.CallHeader{Prog: push.Program, Vers: push.Version}}, &resp)
+			if resp.Stat == 0 {
+				t.Errorf("%+v: a call was served", l)
+			}
+			return errors.Join(err, s.Close(ctx))
+		}
+	}
+	reader := func(c push.ReaderConfig) func() error {
+		return func() error { _, err := push.NewReader(nil, "log", push.Secret{1}, &c); return err }
+	}
+	client := func(c replies.Config) func() error {
+		return func() error { _, err := replies.Open(&c); return err }
+	}
+	pusher := func(p *replies.Pusher) func() error {
+		return func() error {
+			err := p.Serve(closedListener{t})
+			var resp rpc.Response
+			p.ServeRPC(ctx, &rpc.Request{CallHeader: xdr.CallHeader{Prog: replies.Program, Vers: replies.Version}}, &resp)
+			if resp.Stat == 0 {
+				t.Error("a call was served")
+			}
+			return errors.Join(err, p.Close())
+		}
+	}
+	several := func(o replicas.Options) func() error {
+		return func() error { _, err := replicas.Open(ctx, nil, &o); return err }
+	}
+	nfs := func(c nfsclient.Config) func() error {
+		return func() error {
+			_, err := nfsclient.Dial(ctx, &nfsclient.URL{Host: "127.0.0.1", Port: 1}, &c)
+			return err
+		}
+	}
+	serve := func(c server.Config) func() error {
+		return func() error {
+			if c.Exports == nil {
+				c.Exports = []server.Export{{Path: "/x", FS: mem.New(nil)}}
+			}
+			_, err := server.New(&c)
+			return err
+		}
+	}
+	directory := func(c dir.Config) func() error {
+		return func() error { _, err := dir.New(t.TempDir(), &c); return err }
+	}
+	judged := func(o judge.Options) func() error {
+		return func() error { _, err := judge.File(strings.NewReader(""), &o); return err }
+	}
+	marshal := func(l xdrreflect.Limits) func() error {
+		return func() error {
+			_, err := l.Marshal(&struct{ N uint32 }{})
+			var v struct{ N uint32 }
+			if _, again := l.Unmarshal(make([]byte, 4), &v); again == nil || again.Error() != err.Error() {
+				t.Errorf("%+v: Unmarshal: %v", l, again)
+			}
+			return err
+		}
+	}
+	const more = ", want more than 0, or 0 for the default"
+	for _, x := range []struct {
+		prefix string
+		set    func() error
+		want   string
+	}{
+		{"transport", config(transport.Config{Credits: 5000}), "Credits is 5000, want 1 to 4096, or 0 for the default"},
+		{"transport", config(transport.Config{CreditPool: transport.NewCreditPool(0)}), "CreditPool has 0 credits, want 1 or more"},
+		{"redial", caller(redial.Config{Patience: -1}), "Patience is -1ns" + more},
+		{"redial", caller(redial.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
+
+		{"commitlog", producer(commitlog.ProducerOptions{InFlight: -1}), "InFlight is -1" + more},
+		{"commitlog", producer(commitlog.ProducerOptions{Batch: -2}), "Batch is -2" + more},
+		{"commitlog", producer(commitlog.ProducerOptions{Queue: -3}), "Queue is -3" + more},
+		{"commitlog", log(commitlog.Options{Mode: 9}), "Mode is 9, want 1 to 2, or 0 for the default"},
+		{"commitlog", log(commitlog.Options{Hash: 9}), "Hash is 9, want 1 to 2, or 0 for the default"},
+
+		{`push: open "log"`, session(push.Config{Best: 3}), "Best is 3, want 1 to 2, or 0 for the default"},
+		{`push: open "log"`, session(push.Config{MaxRecord: -1}), "MaxRecord is -1, want 1 to 1073741824, or 0 for the default"},
+		{`push: open "log"`, session(push.Config{OpenTimeout: -1}), "OpenTimeout is -1ns" + more},
+		{`push: open "log"`, session(push.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
+		{`push: open "log"`, session(push.Config{MaxDelay: -1}), "MaxDelay is -1ns" + more},
+		{`push: open "log"`, session(push.Config{MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
+		{`push: open "log": commitlog`, session(push.Config{Producer: &commitlog.ProducerOptions{Queue: -1}}), "Queue is -1" + more},
+		{"push", logs(push.Limits{MaxLogs: -1}), "Limits.MaxLogs is -1" + more},
+		{"push", logs(push.Limits{Capacity: 64}), "Limits.Capacity is 64, want 4096 or more, or 0 for the default"},
+		{"push", logs(push.Limits{MaxCapacity: 64}), "Limits.MaxCapacity is 64, want 4096 or more, or 0 for the default"},
+		{"push", logs(push.Limits{Capacity: 8192, MaxCapacity: 4096}), "Limits.Capacity is 8192, want at most Limits.MaxCapacity, 4096"},
+		{"push", logs(push.Limits{Opens: -1}), "Limits.Opens is -1" + more},
+		{"push", logs(push.Limits{Flushes: -1}), "Limits.Flushes is -1" + more},
+		{"push", logs(push.Limits{Hashed: -1}), "Limits.Hashed is -1" + more},
+		{"push", logs(push.Limits{FenceTime: -1}), "Limits.FenceTime is -1ns" + more},
+		{"push", logs(push.Limits{AppendTime: -1}), "Limits.AppendTime is -1ns" + more},
+		{"push", logs(push.Limits{MaxReads: -1}), "Limits.MaxReads is -1" + more},
+		{"push", logs(push.Limits{MaxConns: -1}), "Limits.MaxConns is -1" + more},
+		{`push: read "log"`, reader(push.ReaderConfig{Octets: 4 << 20}), "Octets is 4194304, want 1 to 2097152, or 0 for the default"},
+		{`push: read "log"`, reader(push.ReaderConfig{Wait: -1}), "Wait is -1ns" + more},
+
+		{"replies", client(replies.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
+		{"replies", client(replies.Config{MaxDelay: -1}), "MaxDelay is -1ns" + more},
+		{"replies", client(replies.Config{}), "Memory must be set"},
+		{"replies", client(replies.Config{Memory: pmem.NewSim(4096, nil), MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
+		{"replies", pusher(&replies.Pusher{MaxQueued: -1}), "MaxQueued is -1" + more},
+		{"replies", pusher(&replies.Pusher{MaxClients: -1}), "MaxClients is -1" + more},
+
+		{"replicas", several(replicas.Options{Behind: -1}), "Behind is -1" + more},
+		{"replicas", several(replicas.Options{Step: -1}), "Step is -1ns" + more},
+		{"replicas", several(replicas.Options{Late: -1}), "Late is -1ns" + more},
+		{"replicas", several(replicas.Options{Retry: -1}), "Retry is -1ns" + more},
+
+		{"nfsclient", nfs(nfsclient.Config{InFlight: -1}), "InFlight is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{Parallel: -1}), "Parallel is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{MaxTree: -1}), "MaxTree is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{MaxBlock: -1}), "MaxBlock is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{CommitEvery: -1}), "CommitEvery is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{DialTimeout: -1}), "DialTimeout is -1ns" + more},
+		{"nfsclient", nfs(nfsclient.Config{Reconnect: -1}), "Reconnect is -1ns" + more},
+		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{Record: -1}}), "Push.Record is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{InFlight: -1}}), "Push.InFlight is -1" + more},
+		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{Best: 3}}), "Push.Best is 3, want 1 to 2, or 0 for the default"},
+		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{OpenTimeout: -1}}), "Push.OpenTimeout is -1ns" + more},
+		{"transport", nfs(nfsclient.Config{Transport: &transport.Config{Fanout: -1}}), "Fanout is -1, want 1 to 256, or 0 for the default"},
+
+		{"server", serve(server.Config{MaxIO: -1}), "MaxIO is -1, want 4096 to 1073741824, or 0 for the default"},
+		{"server", serve(server.Config{MaxIO: 5000}), "MaxIO is 5000, want a multiple of 4096"},
+		{"server: export /x", serve(server.Config{Exports: []server.Export{{Path: "/x", FS: mem.New(nil), Squash: -1}}}), "Squash is -1, want 0 to 2"},
+		{
+			"server: export /x",
+			serve(server.Config{Exports: []server.Export{{Path: "/x", FS: mem.New(nil), Clients: []server.Client{{Squash: 3}}}}}),
+			"Clients[0].Squash is 3, want 0 to 2",
+		},
+		{"dir", directory(dir.Config{MaxFiles: -1}), "MaxFiles is -1" + more},
+		{"dir", directory(dir.Config{MaxHeld: -1}), "MaxHeld is -1" + more},
+		{"dir", directory(dir.Config{MaxNodes: -1}), "MaxNodes is -1" + more},
+		{"dir", directory(dir.Config{Key: make([]byte, 31)}), "Key has 31 octets, want 32 or more"},
+		{"proxy", func() error { return (&proxy.Proxy{DialTimeout: -1}).Serve(closedListener{t}) }, "DialTimeout is -1ns" + more},
+
+		{"judge", judged(judge.Options{MaxViolations: -1}), "MaxViolations is -1" + more},
+		{"judge", judged(judge.Options{MaxConns: -1}), "MaxConns is -1" + more},
+		{"judge", judged(judge.Options{MaxSTags: -1}), "MaxSTags is -1" + more},
+		{"judge", judged(judge.Options{MaxRequests: -1}), "MaxRequests is -1" + more},
+		{"judge: decode", judged(judge.Options{Decode: &decode.Options{MaxEarly: -1}}), "MaxEarly is -1" + more},
+		{"decode", (&decode.Options{MaxMessage: -1}).Check, "MaxMessage is -1" + more},
+		{"decode", (&decode.Options{MaxPlaced: -1}).Check, "MaxPlaced is -1" + more},
+		{"decode", (&decode.Options{MaxCalls: -1}).Check, "MaxCalls is -1" + more},
+		{"decode", (&decode.Options{MaxConns: -1}).Check, "MaxConns is -1" + more},
+		{"decode", (&decode.Options{ULP: 9}).Check, "ULP is 9, want 0 to 3"},
+		{"xdrreflect", marshal(xdrreflect.Limits{MaxOctets: -1}), "MaxOctets is -1" + more},
+		{"xdrreflect", marshal(xdrreflect.Limits{MaxMemory: -1}), "MaxMemory is -1" + more},
+		{"xdrreflect", marshal(xdrreflect.Limits{MaxDepth: -1}), "MaxDepth is -1" + more},
+	} {
+		err := x.set()
+		want := x.prefix + ": " + rpc.ErrConfig.Error() + ": " + x.want
+		if !errors.Is(err, rpc.ErrConfig) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
