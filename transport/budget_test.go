@@ -88,6 +88,41 @@ func (c *stallConn) Close() error {
 	return c.Conn.Close()
 }
 
+// TestSegmentsCount: what a call takes for its segments comes out of Limits.Memory, though they are an octet long.
+func TestSegmentsCount(t *testing.T) {
+	const segments = 140
+	s, addr := startServer(t, newEcho(), testConfig())
+	good := dial(t, addr, nil)
+	a, b := rdmaptest.Pipe()
+	sc := &stallConn{Conn: a, stall: make(chan struct{}), gone: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeConn(b) }()
+	p := &rawPeer{t, rdmap.Client(sc, rawConfig(usualPrivate(), 4096))}
+	if err := p.conn.Handshake(testCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	close(sc.stall) // the Reads get no answer
+	h := rpcrdma.Header{XID: 1}
+	seg := p.offer(make([]byte, segments), region.RemoteRead)
+	seg.Length = 1
+	for range segments {
+		h.Read = append(h.Read, chunks.ReadSegment{Position: 44, Segment: seg})
+		seg.Offset++
+	}
+	p.send(header(h), rpcCall(1, procSum, words(segments)...))
+	waitFor(t, "the pull has begun", func() bool { return s.Stats().Held > 0 })
+	if held := s.Stats().Held; held < segments*700 {
+		t.Errorf("%d octets held for %d segments", held, segments)
+	}
+	mustDo(t, good, itemCall(procSum, filled(100_000)))
+	sc.Close() // its Read knows no deadline
+	p.conn.Abort(nil)
+	<-served
+	if held := s.Stats().Held; held != 0 {
+		t.Errorf("%d octets of memory held", held)
+	}
+}
+
 // TestSilentPeer offers a chunk and does not answer the RDMA Reads. Others are
 // served, and the connection is given up (ADVERSARY row 20).
 func TestSilentPeer(t *testing.T) {

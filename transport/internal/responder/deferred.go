@@ -52,7 +52,7 @@ func LazyOf(h rpc.Handler) func(*xdr.CallHeader) bool {
 // taken from the budget all the same, before the handler runs: a handler that holds a lock must not
 // wait for memory that is held by others who wait for the lock.
 func (rc *Responder) deferPull(x *Call) {
-	if rc.admit(x, x.In.Layout.Total+rc.replyOctets(x), true, (*Call).deferred) {
+	if rc.admit(x, x.In.Layout.Total+rc.replyOctets(x)+x.segmentsCost(), true, (*Call).deferred) {
 		x.deferred()
 	}
 }

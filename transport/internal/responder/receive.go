@@ -162,7 +162,7 @@ func (rc *Responder) pull(x *Call) {
 		rc.deferPull(x)
 		return
 	}
-	if rc.admit(x, total+rc.replyOctets(x), true, (*Call).pull) {
+	if rc.admit(x, total+rc.replyOctets(x)+x.segmentsCost(), true, (*Call).pull) {
 		rc.startPull(x)
 	}
 }
