@@ -3,6 +3,7 @@ package dir
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
@@ -13,19 +14,23 @@ import (
 type file struct {
 	*node
 	who *caller.Identity // nil: this process
+
+	mu    sync.Mutex
+	found stat // by Attr, for the Open or Write that follows
+	has   bool
 }
 
 var _ backend.Node = (*file)(nil)
 
 // As returns the file as who sees it.
-func (n *file) As(who *caller.Identity) backend.Node { return &file{n.node, who} }
+func (n *file) As(who *caller.Identity) backend.Node { return &file{node: n.node, who: who} }
 
 // with returns another file as the same caller sees it.
 func (n *file) with(c *node) *file {
 	if c == n.node {
 		return n
 	}
-	return &file{c, n.who}
+	return &file{node: c, who: n.who}
 }
 
 // do runs system calls as the caller. Whatever waits for other goroutines stays outside.
@@ -70,15 +75,30 @@ func (n *file) super() bool { return n.fs.sw != nil && (n.who == nil || n.who.UI
 // AppendHandle appends the handle.
 func (n *node) AppendHandle(b []byte) []byte { return n.fs.seal.append(b, &n.key) }
 
-// Attr asks the kernel. It needs no permission.
-func (n *node) Attr() (nfs3.Attr, error) {
+func (n *node) look() (stat, error) {
 	g, err := n.hold()
 	if err != nil {
-		return nfs3.Attr{}, err
+		return stat{}, err
 	}
 	defer g.done()
-	st, err := n.alive(g.stat())
+	return n.alive(g.stat())
+}
+
+// Attr asks the kernel. It needs no permission.
+func (n *file) Attr() (nfs3.Attr, error) {
+	st, err := n.node.look()
+	n.mu.Lock()
+	n.found, n.has = st, err == nil
+	n.mu.Unlock()
 	return st.attr, err
+}
+
+// take returns what Attr has found, once.
+func (n *file) take() (st stat, has bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	st, has, n.has = n.found, n.has, false
+	return st, has
 }
 
 // alive returns ErrStale for a file that has lost its last name, and lets go of it.
@@ -222,7 +242,7 @@ func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
 	if n.typ != nfs3.TypeReg {
 		return false, nil
 	}
-	a, err := n.Attr()
+	st, err := n.look()
 	at, mt := verfTimes(v)
-	return err == nil && a.Size == 0 && a.Atime == at && a.Mtime == mt, err
+	return err == nil && st.attr.Size == 0 && st.attr.Atime == at && st.attr.Mtime == mt, err
 }

@@ -79,7 +79,7 @@ func (n *file) addAttr(d gripRef, up *node, e *nfs3.DirPlusEntry) {
 			return
 		}
 		c = up
-		st.attr, err = up.Attr()
+		st, err = up.look()
 	default:
 		c, st, err = n.fs.look(d, e.Name)
 	}
