@@ -154,7 +154,7 @@ var layers = []layer{
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
-	{name: "transport/commitlog/crashtest", may: []string{"rdmap/region/pmem"}},
+	{name: "transport/commitlog/internal/crashtest", may: []string{"rdmap/region/pmem"}},
 	{name: "transport/commitlog/internal/layout", may: []string{"internal/crc32c"}, pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "internal/mutant", "transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/backend/copies"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
 )
 
 // oldLog is a memory with a log that has had some sessions, each of three records, of which the

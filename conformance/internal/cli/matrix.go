@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stag-rdma/stag/conformance/internal/matrix"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
-	"github.com/stag-rdma/stag/conformance/matrix"
 )
 
 // matrixFlags are the flags of matrix.

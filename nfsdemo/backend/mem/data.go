@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/backend/copies"
+	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 

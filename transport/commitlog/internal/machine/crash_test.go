@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"

@@ -3,7 +3,7 @@ package crashtest_test
 import (
 	"fmt"
 
-	"github.com/stag-rdma/stag/transport/commitlog/crashtest"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
 )
 
 // A storage of one record: its octets, and behind them a word that says that they are

@@ -3,7 +3,7 @@ package copies_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend/copies"
+	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 )
 
 func TestOff(t *testing.T) {

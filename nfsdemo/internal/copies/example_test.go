@@ -3,7 +3,7 @@ package copies_test
 import (
 	"fmt"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend/copies"
+	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 )
 
 func Example() {
