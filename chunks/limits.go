@@ -2,9 +2,9 @@ package chunks
 
 // Defaults of [Limits].
 const (
-	DefaultMaxReadSegments = 256
+	defaultMaxReadSegments = 256
 	DefaultMaxWriteChunks  = 8
-	DefaultMaxSegments     = 256
+	defaultMaxSegments     = 256
 	DefaultMaxOctets       = 4<<20 + 64<<10
 )
 
@@ -33,13 +33,13 @@ func (l *Limits) orDefault() Limits {
 		v = *l
 	}
 	if v.MaxReadSegments == 0 {
-		v.MaxReadSegments = DefaultMaxReadSegments
+		v.MaxReadSegments = defaultMaxReadSegments
 	}
 	if v.MaxWriteChunks == 0 {
 		v.MaxWriteChunks = DefaultMaxWriteChunks
 	}
 	if v.MaxSegments == 0 {
-		v.MaxSegments = DefaultMaxSegments
+		v.MaxSegments = defaultMaxSegments
 	}
 	if v.MaxOctets == 0 {
 		v.MaxOctets = DefaultMaxOctets

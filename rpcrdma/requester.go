@@ -50,9 +50,9 @@ type RequesterConfig struct {
 	Binding chunks.Binding
 }
 
-// DefaultCredits is the default of RequesterConfig.Credits and
+// defaultCredits is the default of RequesterConfig.Credits and
 // ResponderConfig.Credits.
-const DefaultCredits = 32
+const defaultCredits = 32
 
 func orDefault(v *int, def int) {
 	if *v == 0 {
@@ -62,7 +62,7 @@ func orDefault(v *int, def int) {
 
 func (c *RequesterConfig) setDefaults() {
 	if c.Credits == 0 {
-		c.Credits = DefaultCredits
+		c.Credits = defaultCredits
 	}
 	orDefault(&c.SendSize, DefaultInline)
 	orDefault(&c.RecvSize, DefaultInline)

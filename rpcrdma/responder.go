@@ -50,7 +50,7 @@ type ResponderConfig struct {
 
 func (c *ResponderConfig) setDefaults() {
 	if c.Credits == 0 {
-		c.Credits = DefaultCredits
+		c.Credits = defaultCredits
 	}
 	orDefault(&c.SendSize, DefaultInline)
 	orDefault(&c.MaxExposed, defaultMaxExposed)

@@ -17,12 +17,12 @@ import (
 const (
 	DefaultInFlight    = 4
 	DefaultMaxBlock    = 1 << 20
-	DefaultCommitEvery = 256 << 20
-	DefaultJukebox     = 30 * time.Second
+	defaultCommitEvery = 256 << 20
+	defaultJukebox     = 30 * time.Second
 	DefaultCallTimeout = 3 * time.Minute
 	DefaultParallel    = 32
 	DefaultMaxTree     = 1 << 24
-	DefaultDialTimeout = 10 * time.Second
+	defaultDialTimeout = 10 * time.Second
 )
 
 // Config holds the settings of a client. A nil *Config and zero fields mean the defaults. New and
@@ -120,9 +120,9 @@ func (c *Config) fill() (*Config, error) {
 	}
 	f.InFlight = cmp.Or(f.InFlight, DefaultInFlight)
 	f.MaxBlock = cmp.Or(f.MaxBlock, DefaultMaxBlock)
-	f.CommitEvery = cmp.Or(f.CommitEvery, DefaultCommitEvery)
-	f.Jukebox = cmp.Or(f.Jukebox, DefaultJukebox)
-	f.DialTimeout = cmp.Or(f.DialTimeout, DefaultDialTimeout)
+	f.CommitEvery = cmp.Or(f.CommitEvery, defaultCommitEvery)
+	f.Jukebox = cmp.Or(f.Jukebox, defaultJukebox)
+	f.DialTimeout = cmp.Or(f.DialTimeout, defaultDialTimeout)
 	f.Parallel = cmp.Or(f.Parallel, DefaultParallel)
 	f.MaxTree = cmp.Or(f.MaxTree, DefaultMaxTree)
 	f.Transport = f.transport()

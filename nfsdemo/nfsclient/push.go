@@ -19,10 +19,10 @@ import (
 
 // Defaults of [PushConfig].
 const (
-	DefaultPushCapacity = 16 << 20
+	defaultPushCapacity = 16 << 20
 	DefaultPushRecord   = 256 << 10
-	DefaultPushInFlight = 8
-	DefaultPushOpenTime = 10 * time.Second
+	defaultPushInFlight = 8
+	defaultPushOpenTime = 10 * time.Second
 )
 
 // PushConfig says how files are written by push (docs/pushfile.md): WRITEs are appended to a log of
@@ -54,10 +54,10 @@ func (c *PushConfig) fill() (*PushConfig, error) {
 		setting.Int("Push.Best", int(f.Best), int(push.Native), int(push.Append)),
 		setting.Time("Push.OpenTimeout", f.OpenTimeout),
 	)
-	f.Capacity = cmp.Or(f.Capacity, DefaultPushCapacity)
+	f.Capacity = cmp.Or(f.Capacity, defaultPushCapacity)
 	f.Record = cmp.Or(f.Record, DefaultPushRecord)
-	f.InFlight = cmp.Or(f.InFlight, DefaultPushInFlight)
-	f.OpenTimeout = cmp.Or(f.OpenTimeout, DefaultPushOpenTime)
+	f.InFlight = cmp.Or(f.InFlight, defaultPushInFlight)
+	f.OpenTimeout = cmp.Or(f.OpenTimeout, defaultPushOpenTime)
 	return &f, err
 }
 

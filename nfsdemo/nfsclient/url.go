@@ -21,17 +21,17 @@ const (
 
 // Default ports: RFC 5666 Section 12 for RDMA, RFC 1813 Section 2.1 for TCP.
 const (
-	DefaultPortRDMA = 20049
-	DefaultPortTCP  = 2049
+	defaultPortRDMA = 20049
+	defaultPortTCP  = 2049
 )
 
 // defaultPort returns the port of a URL that names none, 0 for an unknown scheme.
 func (s Scheme) defaultPort() int {
 	switch s {
 	case SchemeRDMA:
-		return DefaultPortRDMA
+		return defaultPortRDMA
 	case SchemeTCP:
-		return DefaultPortTCP
+		return defaultPortTCP
 	}
 	return 0
 }

@@ -19,8 +19,7 @@ import (
 // ErrClosed is returned by Serve after Close.
 var ErrClosed = errors.New("proxy: closed")
 
-// DefaultDialTimeout limits the time for connecting to the server.
-const DefaultDialTimeout = 10 * time.Second
+const defaultDialTimeout = 10 * time.Second
 
 // Proxy passes the connections of clients on to a server. Set the fields, then call Serve for any number
 // of listeners; do not change the fields afterwards. It is safe for concurrent use.
@@ -95,7 +94,7 @@ func (p *Proxy) client(c net.Conn, network string) {
 		return
 	}
 	defer p.drop(c)
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.DialTimeout, DefaultDialTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.DialTimeout, defaultDialTimeout))
 	s, err := p.Dial(ctx)
 	cancel()
 	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()), zap.String("transport", network))

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// DefaultMaxIO is the default size of the largest READ and WRITE in octets.
-const DefaultMaxIO = 1 << 20
+// defaultMaxIO is in octets.
+const defaultMaxIO = 1 << 20
 
 // User is a user of this machine.
 type User struct {
@@ -32,7 +32,7 @@ type Config struct {
 	// Guard, if not nil, orders calls with writes that arrive in another way.
 	Guard Guard
 	// MaxIO limits the octets of a READ or WRITE, and FSINFO announces it. It must be a multiple
-	// of 4096 up to 1 GiB. If zero, DefaultMaxIO.
+	// of 4096 up to 1 GiB. If zero, 1 MiB.
 	MaxIO int
 	// Logger gets a line for every backend error that is not an NFS status. If nil, nothing is
 	// logged.
@@ -42,7 +42,7 @@ type Config struct {
 // fill checks c and returns a copy with the defaults in place.
 func (c *Config) fill() (*Config, error) {
 	out := *c
-	out.MaxIO = cmp.Or(out.MaxIO, DefaultMaxIO)
+	out.MaxIO = cmp.Or(out.MaxIO, defaultMaxIO)
 	err := setting.Check(setting.Int("MaxIO", out.MaxIO, 4096, 1<<30))
 	if err == nil && out.MaxIO%4096 != 0 {
 		err = setting.Error("MaxIO is %d, want a multiple of 4096", out.MaxIO)

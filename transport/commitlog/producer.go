@@ -17,9 +17,9 @@ import (
 
 // Defaults of ProducerOptions.
 const (
-	DefaultInFlight = 2
-	DefaultBatch    = 256 << 10
-	DefaultQueue    = 64 << 20
+	defaultInFlight = 2
+	defaultBatch    = 256 << 10
+	defaultQueue    = 64 << 20
 )
 
 // ProducerOptions has the settings of a Producer. Nil and zero fields mean the defaults. NewProducer
@@ -109,9 +109,9 @@ func NewProducer(o *ProducerOptions) *Producer {
 		opt = *o
 	}
 	err := opt.Check()
-	opt.InFlight = cmp.Or(opt.InFlight, DefaultInFlight)
-	opt.Batch = cmp.Or(opt.Batch, DefaultBatch)
-	opt.Queue = cmp.Or(opt.Queue, DefaultQueue)
+	opt.InFlight = cmp.Or(opt.InFlight, defaultInFlight)
+	opt.Batch = cmp.Or(opt.Batch, defaultBatch)
+	opt.Queue = cmp.Or(opt.Queue, defaultQueue)
 	return &Producer{
 		err:   err,
 		queue: uint64(opt.Queue), silence: silence{limit: opt.Silence},

@@ -39,10 +39,10 @@ func (r Rung) String() string {
 // Defaults of Config.
 const (
 	DefaultMaxRecord   = 1 << 20
-	DefaultOpenTimeout = 15 * time.Second
-	DefaultMinDelay    = 20 * time.Millisecond
-	DefaultMaxDelay    = 5 * time.Second
-	DefaultSilence     = time.Minute
+	defaultOpenTimeout = 15 * time.Second
+	defaultMinDelay    = 20 * time.Millisecond
+	defaultMaxDelay    = 5 * time.Second
+	defaultSilence     = time.Minute
 )
 
 // Config is the configuration of a Session. Zero fields mean the defaults. Dial copies it.
@@ -99,9 +99,9 @@ func (c *Config) fill() (*Config, error) {
 	)
 	f.Best = cmp.Or(f.Best, Native)
 	f.MaxRecord = cmp.Or(f.MaxRecord, DefaultMaxRecord)
-	f.OpenTimeout = cmp.Or(f.OpenTimeout, DefaultOpenTimeout)
-	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
-	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
+	f.OpenTimeout = cmp.Or(f.OpenTimeout, defaultOpenTimeout)
+	f.MinDelay = cmp.Or(f.MinDelay, defaultMinDelay)
+	f.MaxDelay = cmp.Or(f.MaxDelay, defaultMaxDelay)
 	switch {
 	case err != nil:
 	case f.Secret == (Secret{}):
@@ -119,7 +119,7 @@ func (c *Config) fill() (*Config, error) {
 	if f.Producer != nil {
 		p = *f.Producer
 	}
-	p.Silence = cmp.Or(p.Silence, DefaultSilence)
+	p.Silence = cmp.Or(p.Silence, defaultSilence)
 	if err := p.Check(); err != nil {
 		return nil, err
 	}

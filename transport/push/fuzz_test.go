@@ -36,7 +36,7 @@ func FuzzServe(f *testing.F) {
 		if err := r.Parse(&d); err != nil || r.Denied {
 			t.Fatalf("%+v %v", r, err)
 		}
-		if st := ps.Stats(); st.Logs > DefaultMaxLogs/8 {
+		if st := ps.Stats(); st.Logs > defaultMaxLogs/8 {
 			t.Errorf("%+v", st) // the share of a host
 		}
 	})

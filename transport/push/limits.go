@@ -10,17 +10,17 @@ import (
 
 // Defaults of Limits.
 const (
-	DefaultMaxLogs     = 1024
-	DefaultCapacity    = 1 << 20
-	DefaultMaxCapacity = 64 << 20
-	DefaultMaxOctets   = 1 << 30
-	DefaultOpens       = 50
-	DefaultFlushes     = 100_000
-	DefaultHashed      = 1 << 30
-	DefaultFenceTime   = 5 * time.Second
-	DefaultAppendTime  = 10 * time.Second
-	DefaultMaxConns    = 4096
-	DefaultMaxReads    = 64
+	defaultMaxLogs     = 1024
+	defaultCapacity    = 1 << 20
+	defaultMaxCapacity = 64 << 20
+	defaultMaxOctets   = 1 << 30
+	defaultOpens       = 50
+	defaultFlushes     = 100_000
+	defaultHashed      = 1 << 30
+	defaultFenceTime   = 5 * time.Second
+	defaultAppendTime  = 10 * time.Second
+	defaultMaxConns    = 4096
+	defaultMaxReads    = 64
 )
 
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
@@ -76,17 +76,17 @@ func (l Limits) fill() (Limits, error) {
 		setting.Count("Limits.MaxReads", l.MaxReads),
 		setting.Count("Limits.MaxConns", l.MaxConns),
 	)
-	l.MaxLogs = cmp.Or(l.MaxLogs, DefaultMaxLogs)
-	l.MaxOctets = cmp.Or(l.MaxOctets, DefaultMaxOctets)
-	l.MaxCapacity = cmp.Or(l.MaxCapacity, DefaultMaxCapacity)
-	l.Capacity = cmp.Or(l.Capacity, min(DefaultCapacity, l.MaxCapacity))
-	l.Opens = cmp.Or(l.Opens, DefaultOpens)
-	l.Flushes = cmp.Or(l.Flushes, DefaultFlushes)
-	l.Hashed = cmp.Or(l.Hashed, DefaultHashed)
-	l.FenceTime = cmp.Or(l.FenceTime, DefaultFenceTime)
-	l.AppendTime = cmp.Or(l.AppendTime, DefaultAppendTime)
-	l.MaxReads = cmp.Or(l.MaxReads, DefaultMaxReads)
-	l.MaxConns = cmp.Or(l.MaxConns, DefaultMaxConns)
+	l.MaxLogs = cmp.Or(l.MaxLogs, defaultMaxLogs)
+	l.MaxOctets = cmp.Or(l.MaxOctets, defaultMaxOctets)
+	l.MaxCapacity = cmp.Or(l.MaxCapacity, defaultMaxCapacity)
+	l.Capacity = cmp.Or(l.Capacity, min(defaultCapacity, l.MaxCapacity))
+	l.Opens = cmp.Or(l.Opens, defaultOpens)
+	l.Flushes = cmp.Or(l.Flushes, defaultFlushes)
+	l.Hashed = cmp.Or(l.Hashed, defaultHashed)
+	l.FenceTime = cmp.Or(l.FenceTime, defaultFenceTime)
+	l.AppendTime = cmp.Or(l.AppendTime, defaultAppendTime)
+	l.MaxReads = cmp.Or(l.MaxReads, defaultMaxReads)
+	l.MaxConns = cmp.Or(l.MaxConns, defaultMaxConns)
 	if err == nil && l.Capacity > l.MaxCapacity {
 		err = setting.Error("Limits.Capacity is %d, want at most Limits.MaxCapacity, %d", l.Capacity, l.MaxCapacity)
 	}

@@ -16,8 +16,8 @@ import (
 
 // Defaults of ReaderConfig.
 const (
-	DefaultReadOctets = 256 << 10
-	DefaultReadWait   = 5 * time.Second
+	defaultReadOctets = 256 << 10
+	defaultReadWait   = 5 * time.Second
 )
 
 // ReaderConfig is the configuration of a Reader. Zero fields mean the defaults. NewReader copies it.
@@ -59,9 +59,9 @@ func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig)
 	if err != nil {
 		return nil, &Error{Op: "read", Log: name, Err: err}
 	}
-	r.cfg.Octets = cmp.Or(r.cfg.Octets, DefaultReadOctets)
-	r.cfg.Wait = cmp.Or(r.cfg.Wait, DefaultReadWait)
-	r.cfg.Silence = cmp.Or(r.cfg.Silence, DefaultSilence)
+	r.cfg.Octets = cmp.Or(r.cfg.Octets, defaultReadOctets)
+	r.cfg.Wait = cmp.Or(r.cfg.Wait, defaultReadWait)
+	r.cfg.Silence = cmp.Or(r.cfg.Silence, defaultSilence)
 	return r, nil
 }
 
@@ -69,8 +69,8 @@ func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig)
 // It uses the RPC client of s, and has its Silence, but goes on when s is closed.
 func (s *Session) Reader(from uint64) *Reader {
 	return &Reader{rpc: s.rpc, name: s.name, secret: s.cfg.Secret, cfg: ReaderConfig{
-		From: from, Cred: s.cfg.Cred, Wait: DefaultReadWait, Silence: s.cfg.Producer.Silence,
-		Octets: min(max(DefaultReadOctets, s.cfg.MaxRecord+entryLen), maxReadOctets),
+		From: from, Cred: s.cfg.Cred, Wait: defaultReadWait, Silence: s.cfg.Producer.Silence,
+		Octets: min(max(defaultReadOctets, s.cfg.MaxRecord+entryLen), maxReadOctets),
 	}}
 }
 
@@ -91,7 +91,7 @@ func (r *Reader) TryNext(ctx context.Context) (*commitlog.Record, error) { retur
 // next returns the next record, or nil if the server has waited in vain.
 func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Record, error) {
 	if len(r.recs) == 0 {
-		err := rendezvous.Keep(ctx, DefaultMinDelay, DefaultMaxDelay, func() error { return r.read(ctx, wait) }, notBusy)
+		err := rendezvous.Keep(ctx, defaultMinDelay, defaultMaxDelay, func() error { return r.read(ctx, wait) }, notBusy)
 		if err != nil {
 			return nil, &Error{Op: "read", Log: r.name, Err: err}
 		}

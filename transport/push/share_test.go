@@ -111,7 +111,7 @@ func TestNotMade(t *testing.T) {
 	if st := open(); st != StatusOK {
 		t.Error("with room again:", st)
 	}
-	if n := ps.Stats().Octets; n != DefaultCapacity {
+	if n := ps.Stats().Octets; n != defaultCapacity {
 		t.Errorf("%d octets", n)
 	}
 }

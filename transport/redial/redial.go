@@ -18,11 +18,11 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultDialTimeout   = 15 * time.Second
-	DefaultMinDelay      = 100 * time.Millisecond
-	DefaultMaxDelay      = 15 * time.Second
-	DefaultSilence       = 60 * time.Second
-	DefaultTransmissions = 10
+	defaultDialTimeout   = 15 * time.Second
+	defaultMinDelay      = 100 * time.Millisecond
+	defaultMaxDelay      = 15 * time.Second
+	defaultSilence       = 60 * time.Second
+	defaultTransmissions = 10
 )
 
 // Config holds the settings of a [Caller]. Zero fields mean the defaults. New
@@ -92,11 +92,11 @@ func (c *Config) fill() (*Config, error) {
 		setting.Time("DialTimeout", f.DialTimeout), setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay),
 		setting.Time("Patience", f.Patience),
 	)
-	f.DialTimeout = cmp.Or(f.DialTimeout, DefaultDialTimeout)
-	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
-	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
-	f.Silence = cmp.Or(f.Silence, DefaultSilence)
-	f.Transmissions = cmp.Or(f.Transmissions, DefaultTransmissions)
+	f.DialTimeout = cmp.Or(f.DialTimeout, defaultDialTimeout)
+	f.MinDelay = cmp.Or(f.MinDelay, defaultMinDelay)
+	f.MaxDelay = cmp.Or(f.MaxDelay, defaultMaxDelay)
+	f.Silence = cmp.Or(f.Silence, defaultSilence)
+	f.Transmissions = cmp.Or(f.Transmissions, defaultTransmissions)
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}

@@ -50,7 +50,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 		for i := 1; i < len(at); i++ {
-			most := min(DefaultMinDelay<<min(i-1, 20), DefaultMaxDelay)
+			most := min(defaultMinDelay<<min(i-1, 20), defaultMaxDelay)
 			if d := at[i] - at[i-1]; d > most || d < most/2 {
 				t.Errorf("wait %d was %v, want %v to %v", i, d, most/2, most)
 			}

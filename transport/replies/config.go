@@ -31,8 +31,8 @@ var (
 
 // Defaults of Config.
 const (
-	DefaultMinDelay = 20 * time.Millisecond
-	DefaultMaxDelay = 5 * time.Second
+	defaultMinDelay = 20 * time.Millisecond
+	defaultMaxDelay = 5 * time.Second
 )
 
 // Config is the configuration of a Client. Zero fields mean the defaults. Open copies it.
@@ -76,8 +76,8 @@ func (c *Config) fill() (*Config, error) {
 		f = *c
 	}
 	err := setting.Check(setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay))
-	f.MinDelay = cmp.Or(f.MinDelay, DefaultMinDelay)
-	f.MaxDelay = cmp.Or(f.MaxDelay, DefaultMaxDelay)
+	f.MinDelay = cmp.Or(f.MinDelay, defaultMinDelay)
+	f.MaxDelay = cmp.Or(f.MaxDelay, defaultMaxDelay)
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}

@@ -18,8 +18,8 @@ import (
 
 // Defaults of Pusher.
 const (
-	DefaultMaxQueued  = 1 << 20
-	DefaultMaxClients = 1024
+	defaultMaxQueued  = 1 << 20
+	defaultMaxClients = 1024
 )
 
 // A client may take defaultSilence to tell where its log is, once connected, and is remembered for defaultGrace when it
@@ -78,7 +78,7 @@ func (p *Pusher) init() error {
 		if err != nil {
 			p.cfgErr = fmt.Errorf("replies: %w", err)
 		}
-		p.maxQueued, p.maxClients = cmp.Or(p.MaxQueued, DefaultMaxQueued), cmp.Or(p.MaxClients, DefaultMaxClients)
+		p.maxQueued, p.maxClients = cmp.Or(p.MaxQueued, defaultMaxQueued), cmp.Or(p.MaxClients, defaultMaxClients)
 		p.silence, p.grace = cmp.Or(p.silence, defaultSilence), cmp.Or(p.grace, defaultGrace)
 		if p.log = p.Logger; p.log == nil {
 			p.log = zap.NewNop()

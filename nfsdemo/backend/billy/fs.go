@@ -19,8 +19,8 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultMaxFiles    = 1 << 20
-	DefaultMaxFileSize = 1 << 30
+	defaultMaxFiles    = 1 << 20
+	defaultMaxFileSize = 1 << 30
 )
 
 // Config limits what clients can do. New copies it.
@@ -56,8 +56,8 @@ func New(under billy.Filesystem, cfg *Config) *FS {
 	if cfg != nil {
 		f.cfg = *cfg
 	}
-	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, DefaultMaxFiles)
-	f.cfg.MaxFileSize = cmp.Or(f.cfg.MaxFileSize, DefaultMaxFileSize)
+	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, defaultMaxFiles)
+	f.cfg.MaxFileSize = cmp.Or(f.cfg.MaxFileSize, defaultMaxFileSize)
 	f.change, _ = under.(billy.Change)
 	f.ro = billy.Capabilities(under)&billy.WriteCapability == 0
 	rand.Read(f.boot[:]) // never fails (crypto/rand)

@@ -9,10 +9,10 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultMaxNodes    = 1 << 18
-	DefaultMaxFiles    = 256
-	DefaultMaxHeld     = 1024
-	DefaultSearchLimit = 1 << 20
+	defaultMaxNodes    = 1 << 18
+	defaultMaxFiles    = 256
+	defaultMaxHeld     = 1024
+	defaultSearchLimit = 1 << 20
 )
 
 // Config says how a directory is served. New copies it; nil means the defaults. A setting out of range is an
@@ -29,17 +29,17 @@ type Config struct {
 	// has 32 octets or more. If empty, New draws one.
 	Key []byte
 	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor for
-	// each caller and direction. If zero, DefaultMaxFiles.
+	// each caller and direction. If zero, 256.
 	MaxFiles int
 	// MaxHeld limits the number of files and directories of which a descriptor without
-	// rights is kept. If zero, DefaultMaxHeld.
+	// rights is kept. If zero, 1024.
 	MaxHeld int
 	// MaxNodes limits the number of files whose place is remembered, about 200 octets each,
-	// where the file system has no handles of its own. If zero, DefaultMaxNodes.
+	// where the file system has no handles of its own. If zero, 262,144.
 	MaxNodes int
 	// SearchLimit limits the number of names that one search for files in unknown places
 	// looks at, where the file system has no handles of its own. If zero,
-	// DefaultSearchLimit; if negative, there is no search.
+	// 1,048,576; if negative, there is no search.
 	SearchLimit int
 
 	places bool // set by tests: no handles of the file system
@@ -60,9 +60,9 @@ func (c *Config) fill() (Config, error) {
 	if err != nil {
 		return out, fmt.Errorf("dir: %w", err)
 	}
-	out.MaxNodes = cmp.Or(out.MaxNodes, DefaultMaxNodes)
-	out.MaxFiles = cmp.Or(out.MaxFiles, DefaultMaxFiles)
-	out.MaxHeld = cmp.Or(out.MaxHeld, DefaultMaxHeld)
-	out.SearchLimit = cmp.Or(out.SearchLimit, DefaultSearchLimit)
+	out.MaxNodes = cmp.Or(out.MaxNodes, defaultMaxNodes)
+	out.MaxFiles = cmp.Or(out.MaxFiles, defaultMaxFiles)
+	out.MaxHeld = cmp.Or(out.MaxHeld, defaultMaxHeld)
+	out.SearchLimit = cmp.Or(out.SearchLimit, defaultSearchLimit)
 	return out, nil
 }

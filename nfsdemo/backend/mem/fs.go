@@ -13,16 +13,16 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultCapacity = 1 << 30
-	DefaultMaxFiles = 1 << 20
+	defaultCapacity = 1 << 30
+	defaultMaxFiles = 1 << 20
 )
 
 // Config limits a file system. New copies it.
 type Config struct {
 	// Capacity limits the octets of file data, counted in pages of 16 KiB. If zero,
-	// DefaultCapacity.
+	// 1 GiB.
 	Capacity uint64
-	// MaxFiles limits the number of files of all kinds. If zero, DefaultMaxFiles.
+	// MaxFiles limits the number of files of all kinds. If zero, 1,048,576.
 	MaxFiles uint64
 	// UID and GID own the root directory; Mode is its mode. If Mode is zero, 0777.
 	UID, GID, Mode uint32
@@ -54,8 +54,8 @@ func New(cfg *Config) *FS {
 	if cfg != nil {
 		f.cfg = *cfg
 	}
-	f.cfg.Capacity = cmp.Or(f.cfg.Capacity, DefaultCapacity)
-	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, DefaultMaxFiles)
+	f.cfg.Capacity = cmp.Or(f.cfg.Capacity, defaultCapacity)
+	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, defaultMaxFiles)
 	f.cfg.Mode = cmp.Or(f.cfg.Mode, 0o777)
 	rand.Read(f.boot[:]) // never fails (crypto/rand)
 	f.fsid = binary.BigEndian.Uint64(f.boot[:])
