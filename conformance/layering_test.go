@@ -100,8 +100,13 @@ var layers = []layer{
 		name: "rdmap/internal/engine",
 		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/mutant"}, pure: true, but: []string{"sync", "time"},
 	},
+	{name: "rdmap/internal/conntest", may: []string{"rdmap/..."}},
 	{name: "rdmap/internal/enginetest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
-	{name: "rdmap/internal/drive", may: []string{"rdmap/internal/buf", "rdmap/internal/vec"}, modules: []string{"golang.org/x/sys"}},
+	{
+		name:    "rdmap/internal/drive",
+		may:     []string{"rdmap/mpa", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/engine", "rdmap/internal/vec"},
+		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
+	},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -21,9 +22,9 @@ func TestConnAllocs(t *testing.T) {
 }
 
 func connAllocs(t *testing.T, markers bool) {
-	p, q := rdmap.TcpPair(t)
-	h := new(rdmap.Caller)
-	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Handler: rdmap.Echoer{}, Startup: rdmap.Startup{Markers: markers}})
+	p, q := conntest.TcpPair(t)
+	h := new(conntest.Caller)
+	x, y := conntest.Connect(t, p, q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Handler: conntest.Echoer{}, Startup: rdmap.Startup{Markers: markers}})
 	go y.Serve()
 	wrs := []verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 100)}}
 	round := func() {
@@ -40,7 +41,7 @@ func connAllocs(t *testing.T, markers bool) {
 		if err := x.Post(wrs); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Wait(rdmap.Background, &h.W); err != nil {
+		if err := x.Wait(conntest.Background, &h.W); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +60,7 @@ func TestIdleMemory(t *testing.T) {
 		t.Skip("the race detector needs memory of its own")
 	}
 	for _, markers := range []bool{false, true} {
-		rdmap.IdleMemory(t, markers)
+		conntest.IdleMemory(t, markers)
 	}
 }
 
@@ -76,22 +77,22 @@ func TestRequestAllocs(t *testing.T) {
 	if enginetest.Poisoning {
 		t.Skip("the race detector allocates")
 	}
-	p, q := rdmap.TcpPair(t)
-	x, y := rdmap.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}, Handler: refill{}})
+	p, q := conntest.TcpPair(t)
+	x, y := conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}, Handler: refill{}})
 	mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
 	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 	go y.Serve()
 	s, sum, long := reg.STag(), enginetest.Castagnoli(make([]byte, 64)), enginetest.Castagnoli(make([]byte, 8000))
 	for name, f := range map[string]func() error{
-		"FetchAdd":       func() error { _, err := x.FetchAdd(rdmap.Background, s, 8184, 1, 0); return err },
-		"CmpSwap":        func() error { _, err := x.CmpSwap(rdmap.Background, s, 8184, 1, 2, 3, 4); return err },
-		"Swap":           func() error { _, err := x.Swap(rdmap.Background, s, 8184, 1); return err },
-		"flush G":        func() error { return x.Flush(rdmap.Background, s, 0, 64, verbs.FlushVisible) },
-		"flush P":        func() error { return x.Flush(rdmap.Background, s, 0, 64, verbs.FlushPersistent) },
-		"verify":         func() error { _, err := x.Verify(rdmap.Background, s, 0, 64, sum); return err },
-		"verify of much": func() error { _, err := x.Verify(rdmap.Background, s, 0, 8000, long); return err },
-		"atomic write":   func() error { return x.AtomicWrite(rdmap.Background, s, 8176, [8]byte{1}) },
-		"immediate":      func() error { return x.SendImmediate(rdmap.Background, [8]byte{1}, true) },
+		"FetchAdd":       func() error { _, err := x.FetchAdd(conntest.Background, s, 8184, 1, 0); return err },
+		"CmpSwap":        func() error { _, err := x.CmpSwap(conntest.Background, s, 8184, 1, 2, 3, 4); return err },
+		"Swap":           func() error { _, err := x.Swap(conntest.Background, s, 8184, 1); return err },
+		"flush G":        func() error { return x.Flush(conntest.Background, s, 0, 64, verbs.FlushVisible) },
+		"flush P":        func() error { return x.Flush(conntest.Background, s, 0, 64, verbs.FlushPersistent) },
+		"verify":         func() error { _, err := x.Verify(conntest.Background, s, 0, 64, sum); return err },
+		"verify of much": func() error { _, err := x.Verify(conntest.Background, s, 0, 8000, long); return err },
+		"atomic write":   func() error { return x.AtomicWrite(conntest.Background, s, 8176, [8]byte{1}) },
+		"immediate":      func() error { return x.SendImmediate(conntest.Background, [8]byte{1}, true) },
 	} {
 		round := func() {
 			if err := f(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -22,7 +23,7 @@ func TestAtomicity(t *testing.T) {
 	for range streams {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
-		x, y := rdmap.Connect(t, a, b, cfg, cfg)
+		x, y := conntest.Connect(t, a, b, cfg, cfg)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +62,7 @@ func TestExtensionSwitch(t *testing.T) {
 		{verbs.ExtSwap, verbs.ExtCommit | verbs.ExtSwap, verbs.ExtSwap | verbs.Ext7306},
 	} {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: tt.a}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: tt.b}})
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: tt.a}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: tt.b}})
 		if got, other := x.ConnectionState().Extensions, y.ConnectionState().Extensions; got != tt.want || other != tt.want {
 			t.Errorf("%v with %v: %v and %v", tt.a, tt.b, got, other)
 		}
@@ -71,7 +72,7 @@ func TestExtensionSwitch(t *testing.T) {
 	}
 	for _, ext := range []verbs.Extensions{0, verbs.Ext7306} {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: ext, Plain: true}})
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: ext, Plain: true}})
 		mem, _ := enginetest.Word(41)
 		reg, _ := y.Register(mem, region.Atomic)
 		go y.Serve()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,7 +16,7 @@ import (
 const mib = 1 << 20
 
 func BenchmarkRawTCP1MiB(b *testing.B) {
-	x, y := rdmap.TcpPair(b)
+	x, y := conntest.TcpPair(b)
 	reno(b, x, y)
 	defer x.Close()
 	buf := make([]byte, mib)
@@ -59,9 +60,9 @@ func BenchmarkWrite1MiB(b *testing.B) {
 }
 
 func benchWrite(b *testing.B, cfg *rdmap.Config) {
-	p, q := rdmap.TcpPair(b)
+	p, q := conntest.TcpPair(b)
 	reno(b, p, q)
-	x, y := rdmap.Connect(b, p, q, cfg, cfg)
+	x, y := conntest.Connect(b, p, q, cfg, cfg)
 	mem, data := make([]byte, mib), make([]byte, mib)
 	reg, err := y.Register(mem, region.RemoteWrite|region.RemoteRead)
 	if err != nil {
@@ -94,10 +95,10 @@ func benchWrite(b *testing.B, cfg *rdmap.Config) {
 }
 
 func BenchmarkSendPingPong(b *testing.B) {
-	p, q := rdmap.TcpPair(b)
+	p, q := conntest.TcpPair(b)
 	reno(b, p, q)
-	h := new(rdmap.Caller)
-	x, y := rdmap.Connect(b, p, q, &rdmap.Config{Handler: h}, &rdmap.Config{Handler: rdmap.Echoer{}})
+	h := new(conntest.Caller)
+	x, y := conntest.Connect(b, p, q, &rdmap.Config{Handler: h}, &rdmap.Config{Handler: conntest.Echoer{}})
 	go y.Serve()
 	msg := make([]byte, 64)
 	wrs := []verbs.WR{{Op: verbs.OpSend, Head: msg}}
@@ -115,7 +116,7 @@ func BenchmarkSendPingPong(b *testing.B) {
 }
 
 func BenchmarkRawPingPong(b *testing.B) {
-	p, q := rdmap.TcpPair(b)
+	p, q := conntest.TcpPair(b)
 	reno(b, p, q)
 	defer p.Close()
 	go func() {
@@ -169,7 +170,7 @@ func BenchmarkWriteRatio(b *testing.B) {
 
 // rawWriter returns a function that writes n MiB and waits until the other end has read them.
 func rawWriter(b *testing.B) func(n int) float64 {
-	x, y := rdmap.TcpPair(b)
+	x, y := conntest.TcpPair(b)
 	reno(b, x, y)
 	b.Cleanup(func() { x.Close(); y.Close() })
 	go func() {
@@ -199,9 +200,9 @@ func rawWriter(b *testing.B) func(n int) float64 {
 }
 
 func engineWriter(b *testing.B, cfg *rdmap.Config) func(n int) float64 {
-	p, q := rdmap.TcpPair(b)
+	p, q := conntest.TcpPair(b)
 	reno(b, p, q)
-	x, y := rdmap.Connect(b, p, q, cfg, cfg)
+	x, y := conntest.Connect(b, p, q, cfg, cfg)
 	mem, data, one := make([]byte, mib), make([]byte, mib), make([]byte, 1)
 	reg, err := y.Register(mem, region.RemoteWrite|region.RemoteRead)
 	if err != nil {

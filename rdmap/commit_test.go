@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -17,7 +18,7 @@ func TestPersistError(t *testing.T) {
 	for cause, failed := range map[error]bool{enginetest.ErrTest: true, region.ErrNotPersistent: false} {
 		p, q := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Domain: region.NewDomain()}
-		x, y := rdmap.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
+		x, y := conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 64), Err: cause}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: enginetest.CommitRights})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -58,9 +59,6 @@ const (
 	// StagMULPDU is the largest ULPDU of MPA, octets (RFC 5044 Section 4.1). Two stag peers use it.
 	StagMULPDU = engine.StagMULPDU
 )
-
-// DefaultTerminateTimeout is how long the end of a connection waits for the peer to end the stream too.
-const DefaultTerminateTimeout = time.Second
 
 // Config holds the settings of one connection. A nil Config and zero fields mean the documented
 // defaults. A setting out of range is an error of Handshake; see [Config.Check]. A value may be
@@ -285,6 +283,47 @@ func (cfg *Config) withDefaults() Config {
 		c.Logger = zap.NewNop()
 	}
 	return c
+}
+
+// driver returns the numbers of cfg, which is complete, for a connection with this table.
+func (cfg *Config) driver(table *region.Table, initiator bool) drive.Config {
+	r := &cfg.Receives
+	return drive.Config{
+		Startup: cfg.Startup.engine(initiator), Buffered: cfg.Startup.BufferedInput, Timeout: cfg.Startup.timeout(initiator),
+		NoKeepalive: cfg.Startup.NoKeepalive,
+		Receiver: engine.ReceiverConfig{
+			Table: table, Size: r.Size, Recvs: r.Count, Queue: r.Queue.shared(), Quota: r.Quota,
+			Pool: r.Pool.mem, Keep: cfg.Handler == nil, Memory: cfg.Timeouts.Memory,
+		},
+		SendQueue: cfg.SendQueue,
+		Write:     cfg.Timeouts.Write, FPDU: cfg.Timeouts.FPDU, Close: cfg.Timeouts.Close,
+		HandlerLimit: cfg.Reading.HandlerLimit, MaxHandlers: cfg.Reading.MaxHandlers, BusyPoll: cfg.Reading.BusyPoll,
+		PartialFPDU: cfg.PartialFPDU, Logger: cfg.Logger,
+	}
+}
+
+func (s *Startup) timeout(initiator bool) time.Duration {
+	switch {
+	case s.Timeout > 0:
+		return s.Timeout
+	case initiator:
+		return DefaultReplyTimeout
+	}
+	return DefaultRequestTimeout
+}
+
+func (s *Startup) engine(initiator bool) engine.StartupConfig {
+	return engine.StartupConfig{
+		Initiator: initiator, PrivateData: s.PrivateData, Plain: s.Plain,
+		Extensions: s.Extensions, MULPDU: s.MULPDU, Accept: s.Accept,
+		MPA: mpa.Config{
+			Rev: uint8(s.Revision), MaxRev: uint8(s.Revision),
+			NoCRC:   s.CRC == CRCOff || s.CRC == CRCPeer && !initiator,
+			Markers: true, WantMarkers: s.Markers, // RFC 5044 Section 4.3: a sender MUST be able to
+			IRD: uint16(s.IRD), ORD: uint16(s.ORD),
+			PeerToPeer: s.PeerToPeer, RTR: s.RTR,
+		},
+	}
 }
 
 func setDefault[T comparable](p *T, def T) {

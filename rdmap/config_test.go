@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"errors"
@@ -6,23 +6,23 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 func TestMisuse(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	x := Client(a, nil)
+	x := rdmap.Client(a, nil)
 	if err := x.Post([]verbs.WR{{Op: verbs.OpSend}}); err != verbs.ErrNoHandshake {
 		t.Error("before the startup:", err)
 	}
 	if err := x.Serve(); err != verbs.ErrNoHandshake {
 		t.Error("Serve before the startup:", err)
 	}
-	var w Waiter
+	var w rdmap.Waiter
 	w.Reset()
 	if err := x.Wait(t.Context(), &w); err != verbs.ErrNoHandshake {
 		t.Error("Wait before the startup:", err)
@@ -34,7 +34,7 @@ func TestMisuse(t *testing.T) {
 	}
 
 	a, b = rdmaptest.Pipe()
-	x, y := Connect(t, a, b, &Config{Startup: Startup{ORD: -1}, Handler: NewCollector()}, nil)
+	x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: -1}, Handler: conntest.NewCollector()}, nil)
 	for _, tt := range []struct {
 		wr   verbs.WR
 		want error
@@ -54,11 +54,11 @@ func TestMisuse(t *testing.T) {
 	if _, err := x.Recv(t.Context()); err != verbs.ErrHasHandler {
 		t.Error("Recv with a Handler:", err)
 	}
-	go y.Serve()
-	for y.reader.State() != drive.Server {
-		time.Sleep(time.Millisecond)
+	served := make(chan error, 2)
+	for range 2 {
+		go func() { served <- y.Serve() }()
 	}
-	if err := y.Serve(); err != verbs.ErrServing {
+	if err := <-served; err != verbs.ErrServing {
 		t.Error("second Serve:", err)
 	}
 	if x.LocalAddr().String() != "a" || x.RemoteAddr().String() != "b" {
@@ -67,14 +67,14 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestConfigDefaults(t *testing.T) {
-	c := (*Config)(nil).withDefaults()
-	if c.Startup.IRD != DefaultIRD || c.Startup.ORD != DefaultORD || c.Receives.Size != DefaultRecvSize || c.Receives.Count != DefaultRecvs ||
-		c.Receives.Pool != DefaultPool || c.Domain == nil || c.Logger == nil || c.Startup.MULPDU != 0 {
+	c := (*rdmap.Config)(nil).WithDefaults()
+	if c.Startup.IRD != rdmap.DefaultIRD || c.Startup.ORD != rdmap.DefaultORD || c.Receives.Size != rdmap.DefaultRecvSize || c.Receives.Count != rdmap.DefaultRecvs ||
+		c.Receives.Pool != rdmap.DefaultPool || c.Domain == nil || c.Logger == nil || c.Startup.MULPDU != 0 {
 		t.Errorf("%+v", c)
 	}
-	c = (&Config{
-		Startup: Startup{IRD: -1, ORD: -1}, Receives: Receives{Count: -3}, Timeouts: Timeouts{FPDU: -1}, Reading: Reading{HandlerLimit: -1},
-	}).withDefaults()
+	c = (&rdmap.Config{
+		Startup: rdmap.Startup{IRD: -1, ORD: -1}, Receives: rdmap.Receives{Count: -3}, Timeouts: rdmap.Timeouts{FPDU: -1}, Reading: rdmap.Reading{HandlerLimit: -1},
+	}).WithDefaults()
 	if c.Startup.IRD != 0 || c.Startup.ORD != 0 || c.Receives.Count != 0 || c.Timeouts.FPDU != -1 || c.Reading.HandlerLimit != -1 {
 		t.Errorf("negative settings: %+v", c)
 	}
@@ -84,26 +84,26 @@ func TestConfigDefaults(t *testing.T) {
 // error names it.
 func TestConfigErrors(t *testing.T) {
 	for _, tt := range []struct {
-		cfg  Config
+		cfg  rdmap.Config
 		want string
 	}{
-		{Config{Startup: Startup{CRC: 3}}, "Startup.CRC is 3"},
-		{Config{Startup: Startup{Revision: 3}}, "Startup.Revision is 3"},
-		{Config{Startup: Startup{IRD: maxDepth + 1}}, "Startup.IRD is 16383, want 1 to 16382"},
-		{Config{Startup: Startup{ORD: 1 << 20}}, "Startup.ORD is 1048576"},
-		{Config{Startup: Startup{MULPDU: 5}}, "Startup.MULPDU is 5, want 128 to 64768"},
-		{Config{Startup: Startup{Timeout: -1}}, "Startup.Timeout is -1ns"},
-		{Config{Receives: Receives{Size: -1}}, "Receives.Size is -1"},
-		{Config{Receives: Receives{Quota: -1}}, "Receives.Quota is -1"},
-		{Config{Timeouts: Timeouts{Write: -1}}, "Timeouts.Write is -1ns"},
-		{Config{Timeouts: Timeouts{Memory: -1}}, "Timeouts.Memory is -1ns"},
-		{Config{Timeouts: Timeouts{Close: -1}}, "Timeouts.Close is -1ns"},
-		{Config{Reading: Reading{MaxHandlers: -1}}, "Reading.MaxHandlers is -1"},
-		{Config{Reading: Reading{BusyPoll: -1}}, "Reading.BusyPoll is -1ns"},
-		{Config{SendQueue: -1}, "SendQueue is -1"},
+		{rdmap.Config{Startup: rdmap.Startup{CRC: 3}}, "Startup.CRC is 3"},
+		{rdmap.Config{Startup: rdmap.Startup{Revision: 3}}, "Startup.Revision is 3"},
+		{rdmap.Config{Startup: rdmap.Startup{IRD: rdmap.MaxDepth + 1}}, "Startup.IRD is 16383, want 1 to 16382"},
+		{rdmap.Config{Startup: rdmap.Startup{ORD: 1 << 20}}, "Startup.ORD is 1048576"},
+		{rdmap.Config{Startup: rdmap.Startup{MULPDU: 5}}, "Startup.MULPDU is 5, want 128 to 64768"},
+		{rdmap.Config{Startup: rdmap.Startup{Timeout: -1}}, "Startup.Timeout is -1ns"},
+		{rdmap.Config{Receives: rdmap.Receives{Size: -1}}, "Receives.Size is -1"},
+		{rdmap.Config{Receives: rdmap.Receives{Quota: -1}}, "Receives.Quota is -1"},
+		{rdmap.Config{Timeouts: rdmap.Timeouts{Write: -1}}, "Timeouts.Write is -1ns"},
+		{rdmap.Config{Timeouts: rdmap.Timeouts{Memory: -1}}, "Timeouts.Memory is -1ns"},
+		{rdmap.Config{Timeouts: rdmap.Timeouts{Close: -1}}, "Timeouts.Close is -1ns"},
+		{rdmap.Config{Reading: rdmap.Reading{MaxHandlers: -1}}, "Reading.MaxHandlers is -1"},
+		{rdmap.Config{Reading: rdmap.Reading{BusyPoll: -1}}, "Reading.BusyPoll is -1ns"},
+		{rdmap.Config{SendQueue: -1}, "SendQueue is -1"},
 	} {
 		a, b := rdmaptest.Pipe()
-		c := Client(a, &tt.cfg)
+		c := rdmap.Client(a, &tt.cfg)
 		err := c.Handshake(t.Context())
 		if !errors.Is(err, verbs.ErrConfig) || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "rdmap: ") {
 			t.Errorf("%v, want %s", err, tt.want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -13,8 +14,8 @@ import (
 // TestDirectTCP makes Reads of many sizes at once over TCP, and compares the memory.
 func TestDirectTCP(t *testing.T) {
 	for _, crc := range []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff} {
-		p, q := rdmap.TcpPair(t)
-		x, y := rdmap.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{CRC: crc}}, &rdmap.Config{Startup: rdmap.Startup{CRC: crc}})
+		p, q := conntest.TcpPair(t)
+		x, y := conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{CRC: crc}}, &rdmap.Config{Startup: rdmap.Startup{CRC: crc}})
 		go y.Serve()
 		src := make([]byte, 3<<20)
 		for i := range src {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -20,7 +21,7 @@ func TestDiscovery(t *testing.T) {
 		if can {
 			cy.Startup.Extensions = verbs.Ext7306
 		}
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, cy)
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, cy)
 		mem, p := enginetest.Word(41)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {

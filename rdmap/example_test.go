@@ -172,16 +172,17 @@ func (h *fetching) HandleClose(*rdmap.Conn, error) {}
 // Complete is for a Read that has failed, or that another goroutine completes.
 func (h *fetching) Complete(err error) {
 	if err == nil {
-		h.CompleteUpcall(h.c)
+		h.CompleteUpcall()
 	}
 }
 
-func (h *fetching) CompleteUpcall(c *rdmap.Conn) {
-	c.Post([]verbs.WR{{Op: verbs.OpSend, Head: h.mem}})
+func (h *fetching) CompleteUpcall() {
+	h.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: h.mem}})
 }
 
-// A server continues in the goroutine that reads when the data that it has requested has arrived.
-func ExampleUpcallCompleter() {
+// A server continues in the goroutine that reads when the data that it has requested has arrived: its Completer is a
+// verbs.UpcallCompleter.
+func ExampleConn_Serve_completeUpcall() {
 	ctx := context.Background()
 	h := &fetching{mem: make([]byte, 4)}
 	a, b := pair(nil, &rdmap.Config{Handler: h})

@@ -2,5 +2,17 @@ package rdmap
 
 import "github.com/stag-rdma/stag/rdmap/internal/buf"
 
+const MaxDepth = maxDepth
+
 // Mem returns the memory of p.
 func (p *Pool) Mem() *buf.Pool { return p.mem }
+
+// WithDefaults returns cfg as the engine sees it.
+func (cfg *Config) WithDefaults() Config { return cfg.withDefaults() }
+
+// Alerts returns how many goroutines wait for a solicited message, as far as c knows.
+func (c *Conn) Alerts() int {
+	c.inbox.mu.Lock()
+	defer c.inbox.mu.Unlock()
+	return len(c.inbox.alerts)
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -19,14 +20,14 @@ func (h stuck) HandleClose(*rdmap.Conn, error) {}
 // TestStreamsDoNotStarve: a stream whose upcall blocks, idle or in Serve, and one that is flooded do not
 // disturb other streams of the process.
 func TestStreamsDoNotStarve(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		for _, serve := range []bool{false, true} {
 			h := stuck{make(chan struct{}), make(chan struct{})}
-			c, d := rdmap.Wires["pipe"](t)
+			c, d := conntest.Wires["pipe"](t)
 			if _, tcp := a.(*net.TCPConn); tcp {
-				c, d = rdmap.TcpPair(t)
+				c, d = conntest.TcpPair(t)
 			}
-			x, y := rdmap.Connect(t, c, d, nil, &rdmap.Config{Handler: h})
+			x, y := conntest.Connect(t, c, d, nil, &rdmap.Config{Handler: h})
 			if err := x.Send(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -36,17 +37,17 @@ func TestStreamsDoNotStarve(t *testing.T) {
 			<-h.inside // and stays there
 			defer close(h.release)
 		}
-		c, d := rdmap.TcpPair(t)
-		flood, sink := rdmap.Connect(t, c, d, nil, nil)
-		target := rdmap.MustRegister(t, sink, 1<<20, region.RemoteWrite)
+		c, d := conntest.TcpPair(t)
+		flood, sink := conntest.Connect(t, c, d, nil, nil)
+		target := conntest.MustRegister(t, sink, 1<<20, region.RemoteWrite)
 		go sink.Serve()
 		go func() {
 			for flood.Write(t.Context(), make([]byte, 1<<20), target.STag(), 0) == nil {
 			}
 		}()
-		hx := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: hx}, nil)
-		reg := rdmap.MustRegister(t, y, 5000, region.RemoteRead)
+		hx := conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: hx}, nil)
+		reg := conntest.MustRegister(t, y, 5000, region.RemoteRead)
 		go y.Serve()
 		for i := range 2 {
 			if err := x.Read(t.Context(), make([]byte, 5000), reg.STag(), 0); err != nil {
@@ -55,7 +56,7 @@ func TestStreamsDoNotStarve(t *testing.T) {
 			if err := y.Send(t.Context(), []byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			rdmap.Within(t, "a message", hx.Got)
+			conntest.Within(t, "a message", hx.Got)
 		}
 		flood.Abort(nil)
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -16,11 +17,11 @@ import (
 // as far as the order permits, answered; requests queued after it are executed later. An upcall that
 // blocks in the same burst does not keep the flush from being executed.
 func TestFlushOverstays(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		h := &rdmap.Blocker{Release: make(chan struct{})}
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := &conntest.Blocker{Release: make(chan struct{})}
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Handler: h, Reading: rdmap.Reading{HandlerLimit: 2 * time.Millisecond, MaxHandlers: 1}}
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
-		mem := rdmap.NewHanging()
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
+		mem := conntest.NewHanging()
 		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
@@ -58,6 +59,6 @@ func TestFlushOverstays(t *testing.T) {
 		close(h.Release)
 		echo("blocks")
 		x.Close()
-		rdmap.Within(t, "the end", y.Done())
+		conntest.Within(t, "the end", y.Done())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -83,8 +84,8 @@ func TestUnfinishedSends(t *testing.T) {
 			t.Fatalf("%d octets of the pool in use", pool.Used())
 		}
 		a, b := rdmaptest.Pipe()
-		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
+		h := conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
 		go y.Serve()
 		start := time.Now()
 		if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil {
@@ -295,11 +296,11 @@ func TestPutOffTogether(t *testing.T) {
 		const conns, msgs = 40, 100
 		pool := rdmap.NewPool(10_000)
 		hog, _ := pool.Mem().Get(10_000)
-		var hs []*rdmap.Collector
+		var hs []*conntest.Collector
 		var wg sync.WaitGroup
 		for range conns {
 			a, b := rdmaptest.PipeSize(3000)
-			h := rdmap.NewCollector()
+			h := conntest.NewCollector()
 			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 2 * msgs, Size: 1000}, Handler: h})
 			go y.Serve()
 			hs = append(hs, h)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -41,9 +42,9 @@ const fileSize = 1 << 18
 func TestPersistent(t *testing.T) {
 	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
 		t.Run(kind.String(), func(t *testing.T) {
-			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
-				x, y := rdmap.Connect(t, a, b, cfg, cfg)
+				x, y := conntest.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, kind, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 				defer reg.Invalidate(t.Context())
@@ -91,9 +92,9 @@ func TestTruncated(t *testing.T) {
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
-			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
-				x, y := rdmap.Connect(t, a, b, cfg, cfg)
+				x, y := conntest.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
@@ -128,8 +129,8 @@ func TestTruncatedUnderLoad(t *testing.T) {
 	var conns []*rdmap.Conn
 	busy := make(chan bool, streams)
 	for i := range streams {
-		a, b := rdmap.TcpPair(t)
-		x, y := rdmap.Connect(t, a, b, nil, nil)
+		a, b := conntest.TcpPair(t)
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		reg, err := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
@@ -141,9 +142,9 @@ func TestTruncatedUnderLoad(t *testing.T) {
 			var err error
 			for k := 0; err == nil; k++ {
 				if i%2 == 0 {
-					err = x.Read(rdmap.Background, p, s, 0)
-				} else if err = x.Write(rdmap.Background, p, s, 0); err == nil {
-					err = x.Read(rdmap.Background, p[:1], s, 0)
+					err = x.Read(conntest.Background, p, s, 0)
+				} else if err = x.Write(conntest.Background, p, s, 0); err == nil {
+					err = x.Read(conntest.Background, p[:1], s, 0)
 				}
 				if k == 1 {
 					busy <- true

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -17,9 +18,9 @@ import (
 // TestSim: the crash model knows what peers place, by whatever operation, and what they flush survives
 // every crash.
 func TestSim(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtCommit}}
-		x, y := rdmap.Connect(t, a, b, cfg, cfg)
+		x, y := conntest.Connect(t, a, b, cfg, cfg)
 		sim := pmem.NewSim(1024, nil)
 		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: enginetest.CommitRights | region.Atomic})
 		if err != nil {

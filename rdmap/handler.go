@@ -21,14 +21,3 @@ type Handler interface {
 // goroutine that holds the reading role when everything read so far has been
 // handled, before the engine flushes what the upcalls have posted.
 type IdleHandler interface{ HandleIdle(c *Conn) }
-
-// UpcallCompleter is the Completer of a request, such as an RDMA Read, whose completion starts
-// longer work. In Serve, CompleteUpcall is called instead of Complete(nil), in the goroutine that
-// has read the response, so that no other has to be woken. It is an upcall like HandleRecv, under
-// Reading.HandlerLimit. Complete is still called when the request fails, outside Serve, when
-// another goroutine completes the request, and when later work requests complete at the same
-// time. Then the implementation itself must avoid blocking the caller.
-type UpcallCompleter interface {
-	verbs.Completer
-	CompleteUpcall(c *Conn)
-}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -169,7 +170,7 @@ func TestRTROnWire(t *testing.T) {
 			}
 			a, b := rdmaptest.Pipe()
 			r := &rdmaptest.Record{Conn: a}
-			x, y := rdmap.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PeerToPeer: true, RTR: can}}, &rdmap.Config{Startup: rdmap.Startup{RTR: takes}})
+			x, y := conntest.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PeerToPeer: true, RTR: can}}, &rdmap.Config{Startup: rdmap.Startup{RTR: takes}})
 			if err := x.Send(t.Context(), []byte("x")); err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +262,7 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	r := &rdmaptest.Record{Conn: a}
-	_, y := rdmap.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}}, nil)
+	_, y := conntest.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}}, nil)
 	if y.PeerPrivateData() == nil || string(y.PeerPrivateData()) != "ulp" || !y.ConnectionState().StagPeer {
 		t.Errorf("%q, %+v", y.PeerPrivateData(), y.ConnectionState())
 	}
@@ -357,7 +358,7 @@ func TestOlderPeer(t *testing.T) {
 	}
 	<-y.Done()
 	a, b = rdmaptest.Pipe()
-	rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}}, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
+	conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}}, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
 		if r.Rev != 1 || r.Enhanced {
 			t.Errorf("%+v", r)
 		}

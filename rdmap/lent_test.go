@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -22,9 +23,9 @@ func TestEndGivesBack(t *testing.T) {
 		func(_ *rdmap.Conn, b net.Conn) { b.Close() },
 		func(x *rdmap.Conn, b net.Conn) { x.Terminate(verbs.TermCode{}, nil); b.Close() },
 	} {
-		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			before := buf.Outstanding() // engines without a Conn are never ended
-			x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{WriteTimeout: 100 * time.Millisecond})
+			x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Write: 100 * time.Millisecond}})
 			if _, err := p.Conn.Write(enginetest.Unhex(t, enginetest.GoldSend)[:20]); err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +57,7 @@ func TestEndGivesBack(t *testing.T) {
 
 // TestReplayGivesBack: upcalls of Sends that were put off give back what they have borrowed, if they lose the role.
 func TestReplayGivesBack(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		before := buf.Outstanding()
 		takenOverStalled(t, a, b)
 		backTo(t, before)

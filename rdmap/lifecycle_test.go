@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -24,10 +25,10 @@ import (
 // TestIdleConnectionIsWatched: what arrives while nobody waits is delivered, and the end of the
 // connection is noticed: at once if it has been idle for long, within two ticks after a call.
 func TestIdleConnectionIsWatched(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
-		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h}, nil)
+		h := conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h}, nil)
 		ctx := t.Context()
 		if err := x.Send(ctx, []byte("first")); err != nil {
 			t.Fatal(err)
@@ -39,11 +40,11 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 			if err := y.Send(ctx, []byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			rdmap.Within(t, "the message", h.Got)
+			conntest.Within(t, "the message", h.Got)
 			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
 		}
 		go y.Close()
-		rdmap.Within(t, "the end", h.Over)
+		conntest.Within(t, "the end", h.Over)
 		if !errors.Is(h.Closed, io.EOF) {
 			t.Fatalf("ended with %v", h.Closed)
 		}
@@ -53,8 +54,8 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 // TestCancelWhileLeading: a leader whose context ends returns, and the next one can
 // lead.
 func TestCancelWhileLeading(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmap.Connect(t, a, b, nil, nil)
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := x.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -84,8 +85,8 @@ func TestCancelWhileLeading(t *testing.T) {
 
 // TestFollowersAreServed: many goroutines wait, one reads, and each gets its own result.
 func TestFollowersAreServed(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 4}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 4}})
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 4}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 4}})
 		go y.Serve()
 		mem := make([]byte, 1024)
 		copy(mem, enginetest.Pattern(1024))
@@ -113,8 +114,8 @@ func TestFollowersAreServed(t *testing.T) {
 
 // TestPeerTerminates: a Terminate from the peer is a TerminateError for everybody, and is not answered.
 func TestPeerTerminates(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := rdmap.RawResponder(t, a, b, nil)
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := conntest.RawResponder(t, a, b, nil)
 		sent := make(chan error, 1)
 		go func() { sent <- x.Read(t.Context(), make([]byte, 8), 1, 0) }()
 		if _, err := p.Next(); err != nil {
@@ -141,12 +142,12 @@ func TestPeerTerminates(t *testing.T) {
 func TestPeerTerminatesLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, p := rdmap.RawResponder(t, a, b, nil)
+		x, p := conntest.RawResponder(t, a, b, nil)
 		go x.Serve()
 		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))); err != nil {
 			t.Fatal(err)
 		}
-		if got := rdmap.Everything(t, b); len(got) > 0 {
+		if got := conntest.Everything(t, b); len(got) > 0 {
 			t.Errorf("answered with %x", got)
 		}
 		synctest.Wait()
@@ -164,9 +165,9 @@ func TestPeerTerminatesLinger(t *testing.T) {
 // the Terminate is not lost to a reset.
 func TestWeTerminate(t *testing.T) {
 	t.Parallel()
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		h := rdmap.NewCollector()
-		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Handler: h})
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := conntest.NewCollector()
+		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Handler: h})
 		if err := x.Send(t.Context(), []byte("opens the stream")); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +192,7 @@ func TestWeTerminate(t *testing.T) {
 		if _, err := p.Next(); err != io.EOF {
 			t.Fatalf("after the Terminate: %v", err)
 		}
-		rdmap.Within(t, "HandleClose", h.Over)
+		conntest.Within(t, "HandleClose", h.Over)
 		if _, ok := errors.AsType[*verbs.ProtocolError](h.Closed); !ok {
 			t.Fatalf("closed with %v", h.Closed)
 		}
@@ -282,7 +283,7 @@ func TestTerminateTooEarly(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				x := start(t, a, b)
 				x.Terminate(verbs.TermCode{}, enginetest.ErrTest)
-				if got := rdmap.Everything(t, b); len(got) > 0 {
+				if got := conntest.Everything(t, b); len(got) > 0 {
 					t.Errorf("sent %x", got)
 				}
 				b.Close()
@@ -315,7 +316,7 @@ func TestHandshakeDeadlines(t *testing.T) {
 
 // TestReject: R=1 with private data, RFC 5044 Section 7.1.2.
 func TestReject(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("please")}})
 		y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
 			if string(r.PrivateData) != "please" {
@@ -345,7 +346,7 @@ func TestPrivateData(t *testing.T) {
 		for _, n := range []int{0, 8, 236, 240} {
 			a, b := rdmaptest.Pipe()
 			req, rep := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, n)
-			x, y := rdmap.Connect(t, a, b,
+			x, y := conntest.Connect(t, a, b,
 				&rdmap.Config{Startup: rdmap.Startup{PrivateData: req, Plain: plain}},
 				&rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }}})
 			if !bytes.Equal(x.PeerPrivateData(), rep) || !bytes.Equal(y.PeerPrivateData(), req) {

@@ -1,11 +1,13 @@
 //go:build !386
 
-package rdmap
+package rdmap_test
 
 import (
 	"flag"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -19,13 +21,18 @@ func TestLongestOnWires(t *testing.T) {
 	if !*long {
 		t.Skip("give -long, as make test-long does")
 	}
-	for _, cfg := range []*Config{nil, {Startup: Startup{CRC: CRCOff}}} {
-		a, b := Wires["tcp"](t)
-		x, y := Connect(t, a, b, cfg, cfg)
+	for _, cfg := range []*rdmap.Config{nil, {Startup: rdmap.Startup{CRC: rdmap.CRCOff}}} {
+		a, b := conntest.Wires["tcp"](t)
+		x, y := conntest.Connect(t, a, b, cfg, cfg)
 		sink, to := enginetest.VastMemory(t, x.Table(), region.ReadSink)
 		src, from := enginetest.VastMemory(t, y.Table(), region.RemoteRead)
 		go y.Serve()
-		err := x.do(t.Context(), &verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: engine.MaxMessage})
+		var w rdmap.Waiter
+		w.Reset()
+		err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: engine.MaxMessage, Done: &w}})
+		if err == nil {
+			err = x.Wait(t.Context(), &w)
+		}
 		if err != nil || src.Loaded != engine.MaxMessage || sink.Stored != engine.MaxMessage || src.Bad+sink.Bad != 0 {
 			t.Errorf("%v, %d loaded, %d stored, %d out of order", err, src.Loaded, sink.Stored, src.Bad+sink.Bad)
 		}

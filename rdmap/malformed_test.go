@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -48,7 +49,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := rdmaptest.Pipe()
-			h := rdmap.NewCollector()
+			h := conntest.NewCollector()
 			y := rdmap.Server(b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 4}})
 			res := make(chan error, 1)
 			go func() { res <- y.Handshake(t.Context()) }()
@@ -58,7 +59,7 @@ func TestBadRequests(t *testing.T) {
 			if tt.cause == io.ErrUnexpectedEOF {
 				a.CloseWrite()
 			}
-			if got := rdmap.Everything(t, a); hex.EncodeToString(got) != tt.reply {
+			if got := conntest.Everything(t, a); hex.EncodeToString(got) != tt.reply {
 				t.Errorf("answered with %x", got)
 			}
 			a.Close()
@@ -123,7 +124,7 @@ func TestBadReplies(t *testing.T) {
 					b.CloseWrite()
 				}
 				// C of the Reply alone turns the CRC on; generating one is always legal.
-				if got := rdmap.Everything(t, b); hex.EncodeToString(got) != tt.answer {
+				if got := conntest.Everything(t, b); hex.EncodeToString(got) != tt.answer {
 					t.Errorf("answered with %x, want %s", got, tt.answer)
 				}
 				b.Close()
@@ -157,8 +158,8 @@ func TestViolationsOnWires(t *testing.T) {
 		{"opcode", enginetest.Patch(t, enginetest.GoldSend, 1, 0x4c), 0x0206<<16 | enginetest.WithHdr, true},
 	} {
 		for _, whole := range []bool{true, false} {
-			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-				x, p := rdmap.RawResponder(t, a, b, nil)
+			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+				x, p := conntest.RawResponder(t, a, b, nil)
 				go x.Serve() // otherwise it is read only when the watcher notices it
 				f := enginetest.FPDU(tt.u)
 				for step := max(1, len(f)*btoi(whole)); len(f) > 0; f = f[step:] {
@@ -194,7 +195,7 @@ func btoi(b bool) int {
 func TestEndInsideFPDU(t *testing.T) {
 	for cut := 0; cut <= len(enginetest.GoldSend)/2; cut++ {
 		a, b := rdmaptest.Pipe()
-		x, p := rdmap.RawResponder(t, a, b, nil)
+		x, p := conntest.RawResponder(t, a, b, nil)
 		if _, err := p.Conn.Write(enginetest.Unhex(t, enginetest.GoldSend)[:cut]); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -15,9 +16,9 @@ import (
 // TestOneMemoryManySTags: the same octets under several STags, each with its own rights, base and
 // hash. All reach the same memory, and none gives its rights to another (ADVERSARY 28).
 func TestOneMemoryManySTags(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}
-		x, y := rdmap.Connect(t, a, b, cfg, cfg)
+		x, y := conntest.Connect(t, a, b, cfg, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 256)}
 		register := func(o region.Options) region.STag {
 			reg, err := y.Table().RegisterMemory(mem, o)

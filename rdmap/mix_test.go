@@ -14,6 +14,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -291,11 +292,11 @@ func mix(t *testing.T, seed uint64) {
 	x.peer = y
 	t.Logf("x %+v, slow %v; y %+v, slow %v", *cx, x.slow, *cy, y.slow)
 	cx.Handler, cy.Handler = x, y
-	a, b := rdmap.Wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
+	a, b := conntest.Wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
 	if rnd.IntN(4) == 0 {
 		a = fragmented(a, 1+rnd.IntN(200_000), 1+rnd.IntN(200_000), seed)
 	}
-	x.conn, y.conn = rdmap.Connect(t, a, b, cx, cy)
+	x.conn, y.conn = conntest.Connect(t, a, b, cx, cy)
 	if state := x.conn.ConnectionState(); state.Extensions != verbs.Ext7306|verbs.ExtCommit {
 		t.Fatalf("extensions %v", state.Extensions)
 	}
@@ -328,7 +329,12 @@ func mix(t *testing.T, seed uint64) {
 	if rnd.IntN(4) == 0 {
 		time.Sleep(time.Duration(rnd.Int64N(int64(mixtest.Time()))))
 		ended.Store(true)
-		rdmap.MixEnds[rnd.IntN(len(rdmap.MixEnds))](x.conn, y.conn)
+		[]func(){
+			func() { x.conn.Close() },
+			func() { x.conn.Abort(enginetest.ErrTest) },
+			func() { y.conn.Terminate(verbs.TermCode{}, nil) },
+			func() { b.Close() },
+		}[rnd.IntN(4)]()
 		cancel()
 	}
 	wg.Wait()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -15,27 +16,27 @@ import (
 // because a channel belongs to the synctest bubble in which it was made.
 type spareWaiters struct {
 	mu   sync.Mutex
-	list []*Waiter
+	list []*drive.Waiter
 }
 
 // maxSpareWaiters is how many Waiters a connection keeps.
 const maxSpareWaiters = 16
 
-func (s *spareWaiters) get() *Waiter {
+func (s *spareWaiters) get() *drive.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var w *Waiter
+	var w *drive.Waiter
 	if n := len(s.list); n > 0 {
 		w = s.list[n-1]
 		s.list = s.list[:n-1]
 	} else {
-		w = new(Waiter)
+		w = new(drive.Waiter)
 	}
 	w.Reset()
 	return w
 }
 
-func (s *spareWaiters) put(w *Waiter) {
+func (s *spareWaiters) put(w *drive.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) < maxSpareWaiters {
@@ -93,18 +94,18 @@ func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 			break
 		}
 		if errors.Is(err, verbs.ErrSendQueueFull) {
-			err = c.waitRoom(ctx)
+			err = c.drv.WaitRoom(ctx)
 		}
 		if err != nil {
 			c.spare.put(w)
 			return err
 		}
 	}
-	err := c.Wait(ctx, w)
+	err := c.drv.Wait(ctx, w)
 	if !w.Done() {
 		return c.cancel(w, wr, err)
 	}
-	err = w.err
+	err = w.Err()
 	c.spare.put(w)
 	return err
 }
@@ -112,42 +113,15 @@ func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 // cancel ends the wait for wr early, because of err. A work request that was copied, has not begun, or
 // is a Read needs no more waiting. A borrowed payload that is being written does: until it has been
 // written, or Timeouts.Write has passed.
-func (c *Conn) cancel(w *Waiter, wr *verbs.WR, err error) error {
-	c.mu.Lock()
-	gone := c.snd.Cancel(w)
-	c.mu.Unlock()
-	if gone {
+func (c *Conn) cancel(w *drive.Waiter, wr *verbs.WR, err error) error {
+	if c.drv.Cancel(w) {
 		c.spare.put(w)
 		return err
 	}
 	if !engine.Asks(wr.Op) && engine.Payload(wr) > verbs.CopyLimit {
-		_ = c.Wait(context.Background(), w)
+		_ = c.drv.Wait(context.Background(), w)
 	}
 	return err
-}
-
-// waitRoom waits until the send queue may have room again.
-func (c *Conn) waitRoom(ctx context.Context) error {
-	var w Waiter
-	w.Reset()
-	c.mu.Lock()
-	if c.snd.Copied == 0 {
-		c.mu.Unlock()
-		return nil
-	}
-	c.full = append(c.full, &w)
-	c.mu.Unlock()
-	return c.Wait(ctx, &w)
-}
-
-// wakeFull appends the Waiters that wait for room to due, with mu held.
-func (c *Conn) wakeFull(due []engine.Completion) []engine.Completion {
-	for i, w := range c.full {
-		due = append(due, engine.Completion{Done: w})
-		c.full[i] = nil
-	}
-	c.full = c.full[:0]
-	return due
 }
 
 // FetchAdd adds add to the 64-bit word at to of the peer's region stag and returns what it held

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -53,10 +54,10 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	options(func(o option) {
 		t.Run(o.String(), func(t *testing.T) {
-			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 				cx, cy := &rdmap.Config{Receives: rdmap.Receives{Size: 9000}}, &rdmap.Config{Receives: rdmap.Receives{Size: 9000}, Startup: rdmap.Startup{Plain: o.x != o.y}}
 				o.set(cx, cy)
-				x, y := rdmap.Connect(t, a, b, cx, cy)
+				x, y := conntest.Connect(t, a, b, cx, cy)
 				for i, c := range []*rdmap.Conn{x, y} {
 					s := c.ConnectionState()
 					recv, send := o.x, o.y
@@ -122,7 +123,7 @@ func TestOptionsStress(t *testing.T) {
 	for _, rtr := range []mpa.RTR{0, mpa.RTRSend} {
 		o := option{rev: 2, x: true, y: true, rtr: rtr}
 		wire := func() (net.Conn, net.Conn) {
-			a, b := rdmap.TcpPair(t)
+			a, b := conntest.TcpPair(t)
 			return a, fragmented(b, 700, 300, 3)
 		}
 		stress(t, wire, 4, 60, o)
@@ -192,7 +193,7 @@ func TestNoMatchingRTR(t *testing.T) {
 		if markers {
 			want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
 		}
-		if got := rdmap.Everything(t, b); !bytes.Equal(got, want) {
+		if got := conntest.Everything(t, b); !bytes.Equal(got, want) {
 			t.Errorf("markers %v, nocrc %v: %x, want %x", markers, nocrc, got, want)
 		}
 		b.Close()
@@ -208,7 +209,7 @@ func TestNoMatchingRTR(t *testing.T) {
 func TestBadMarker(t *testing.T) {
 	for bits := range 8 {
 		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
-		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Markers: true, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1&1]}, Receives: rdmap.Receives{Count: 4}})
 			errs := make(chan error, 1)
 			go func() { errs <- x.Handshake(t.Context()) }()
@@ -237,7 +238,7 @@ func TestBadMarker(t *testing.T) {
 			if both {
 				want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
 			}
-			if got := rdmap.Everything(t, b); !bytes.Equal(got, want) {
+			if got := conntest.Everything(t, b); !bytes.Equal(got, want) {
 				t.Errorf("both %v, nocrc %v, inside %v: %x, want %x", both, nocrc, inside, got, want)
 			}
 			b.Close()
@@ -255,7 +256,7 @@ func TestRevision1(t *testing.T) {
 	for _, n := range []int{0, 1, 244, 245, 256, 257, 508, 512} {
 		a, b := rdmaptest.Pipe()
 		data := bytes.Repeat([]byte{7}, n)
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, PrivateData: data}},
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, PrivateData: data}},
 			&rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }}})
 		if !bytes.Equal(x.PeerPrivateData(), data) || !bytes.Equal(y.PeerPrivateData(), data) {
 			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
@@ -270,7 +271,7 @@ func TestRevision1(t *testing.T) {
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
 	a.Write(enginetest.Unhex(t, reqKey+"50020004"+"00040004"))
-	if got := rdmap.Everything(t, a); len(got) > 0 {
+	if got := conntest.Everything(t, a); len(got) > 0 {
 		t.Errorf("answered with %x", got)
 	}
 	if err := <-errs; !errors.Is(err, mpa.ErrRevision) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -14,20 +15,30 @@ import (
 // inbox keeps the messages of a connection without a Handler until Recv takes them. It is bounded by
 // the number of posted receives.
 type inbox struct {
+	drv  *drive.Driver
+	pool *buf.Pool
+
 	mu        sync.Mutex
-	q         buf.Ring[engine.Event]
-	solicited int               // solicited messages in q
-	waiters   buf.Ring[*Waiter] // those in Recv: each message wakes one
-	alerts    []*Waiter         // those in WaitSolicited: a solicited message wakes all
+	q         buf.Ring[received]
+	solicited int                     // solicited messages in q
+	waiters   buf.Ring[*drive.Waiter] // those in Recv: each message wakes one
+	alerts    []*drive.Waiter         // those in WaitSolicited: a solicited message wakes all
 }
 
-// put takes the message of ev, and the memory in which it lies.
-func (b *inbox) put(ev *engine.Event) {
+// received is a message, and the memory of the Pool in which it lies.
+type received struct {
+	verbs.Message
+	mem     buf.Mem
+	settled bool // its receive has been posted again
+}
+
+// Message implements drive.Upcalls.
+func (b *inbox) Message(m *verbs.Message, mem buf.Mem) {
 	b.mu.Lock()
-	b.q.Push(*ev)
+	b.q.Push(received{Message: *m, mem: mem})
 	w := b.next()
-	var alerts []*Waiter
-	if ev.Msg.Solicited {
+	var alerts []*drive.Waiter
+	if m.Solicited {
 		b.solicited++
 		alerts, b.alerts = b.alerts, nil
 	}
@@ -41,7 +52,7 @@ func (b *inbox) put(ev *engine.Event) {
 }
 
 // next returns the Waiter to be woken for a message, or nil, with mu held.
-func (b *inbox) next() *Waiter {
+func (b *inbox) next() *drive.Waiter {
 	if b.q.Len() == 0 || b.waiters.Len() == 0 {
 		return nil
 	}
@@ -49,25 +60,25 @@ func (b *inbox) next() *Waiter {
 }
 
 // take returns the oldest message. If there is none, it registers w unless w is nil.
-func (b *inbox) take(w *Waiter) (ev engine.Event, ok bool) {
+func (b *inbox) take(w *drive.Waiter) (m received, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.q.Len() > 0 {
-		ev = b.q.Pop()
-		if ev.Msg.Solicited {
+		m = b.q.Pop()
+		if m.Solicited {
 			b.solicited--
 		}
-		return ev, true
+		return m, true
 	}
 	if w != nil {
 		w.Reset()
 		b.waiters.Push(w)
 	}
-	return ev, false
+	return m, false
 }
 
 // alerted reports whether there is a solicited message. If there is none, it registers w.
-func (b *inbox) alerted(w *Waiter) bool {
+func (b *inbox) alerted(w *drive.Waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.solicited == 0 {
@@ -78,10 +89,10 @@ func (b *inbox) alerted(w *Waiter) bool {
 }
 
 // forget removes w from the lists. If w was woken already, somebody else is woken in its place.
-func (b *inbox) forget(w *Waiter) {
+func (b *inbox) forget(w *drive.Waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.alerts = slices.DeleteFunc(b.alerts, func(a *Waiter) bool { return a == w })
+	b.alerts = slices.DeleteFunc(b.alerts, func(a *drive.Waiter) bool { return a == w })
 	for i := range b.waiters.Len() {
 		if *b.waiters.At(i) == w {
 			b.waiters.Remove(i)
@@ -93,18 +104,32 @@ func (b *inbox) forget(w *Waiter) {
 	}
 }
 
-// settle gives back the memory of the Pool and the shared receives when the connection is over: it
-// copies the messages that Recv has not yet taken.
-func (b *inbox) settle(c *Conn) {
+// Idle implements drive.Upcalls.
+func (b *inbox) Idle() {}
+
+// Closed implements drive.Upcalls. It gives back the memory of the Pool and the shared receives: it copies the messages
+// that Recv has not yet taken.
+func (b *inbox) Closed(error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.q.Len() {
-		ev := b.q.At(i)
-		ev.Msg.Data = bytes.Clone(ev.Msg.Data)
-		c.cfg.Receives.Pool.mem.Put(ev.Buf)
-		ev.Buf, ev.Settled = nil, true
-		c.PostRecv(1)
+		m := b.q.At(i)
+		m.Data = bytes.Clone(m.Data)
+		b.pool.Put(m.mem)
+		m.mem, m.settled = nil, true
+		b.drv.PostRecv(1)
 	}
+}
+
+// release returns m as a message that belongs to the caller, and gives back what it has taken.
+func (b *inbox) release(m *received) *verbs.Message {
+	own := m.Message
+	own.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
+	b.pool.Put(m.mem)
+	if !m.settled {
+		b.drv.PostRecv(1)
+	}
+	return &own
 }
 
 // Recv returns the next message, in the order of delivery. The message belongs to the caller.
@@ -112,17 +137,17 @@ func (b *inbox) settle(c *Conn) {
 // message that it returns. Messages that arrived before the end of the connection are still returned
 // after it.
 func (c *Conn) Recv(ctx context.Context) (*verbs.Message, error) {
-	if c.cfg.Handler != nil {
+	if c.handler != nil {
 		return nil, verbs.ErrHasHandler
 	}
 	w := c.spare.get()
 	for {
-		ev, ok := c.inbox.take(w)
+		m, ok := c.inbox.take(w)
 		if ok {
 			c.spare.put(w)
-			return c.received(&ev), nil
+			return c.inbox.release(&m), nil
 		}
-		if err := c.Wait(ctx, w); err != nil {
+		if err := c.drv.Wait(ctx, w); err != nil {
 			c.inbox.forget(w)
 			return nil, err
 		}
@@ -131,21 +156,10 @@ func (c *Conn) Recv(ctx context.Context) (*verbs.Message, error) {
 
 // TryRecv is like Recv, but returns nil if there is no message yet.
 func (c *Conn) TryRecv() *verbs.Message {
-	if ev, ok := c.inbox.take(nil); ok {
-		return c.received(&ev)
+	if m, ok := c.inbox.take(nil); ok {
+		return c.inbox.release(&m)
 	}
 	return nil
-}
-
-// received returns the message of ev as one that belongs to the caller.
-func (c *Conn) received(ev *engine.Event) *verbs.Message {
-	m := ev.Msg
-	m.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
-	c.cfg.Receives.Pool.mem.Put(ev.Buf)
-	if !ev.Settled {
-		c.PostRecv(1)
-	}
-	return &m
 }
 
 // WaitSolicited returns nil when there is a message that asks for an event (SE, RFC 5040 Section 1.2)
@@ -153,12 +167,12 @@ func (c *Conn) received(ev *engine.Event) *verbs.Message {
 // queued without waking anybody, and TryRecv takes them all. It is only for connections without a
 // Handler (ErrHasHandler).
 func (c *Conn) WaitSolicited(ctx context.Context) error {
-	if c.cfg.Handler != nil {
+	if c.handler != nil {
 		return verbs.ErrHasHandler
 	}
 	w := c.spare.get()
 	for !c.inbox.alerted(w) {
-		if err := c.Wait(ctx, w); err != nil {
+		if err := c.drv.Wait(ctx, w); err != nil {
 			c.inbox.forget(w)
 			return err
 		}

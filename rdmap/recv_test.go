@@ -1,4 +1,4 @@
-package rdmap
+package rdmap_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,7 +17,7 @@ import (
 func TestWaitSolicitedWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, y := Connect(t, a, b, nil, nil)
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		over, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 5)
 		for _, ctx := range []context.Context{over, t.Context(), t.Context()} {
@@ -45,12 +47,12 @@ func TestWaitSolicitedWaiters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if m := y.TryRecv(); m == nil || !m.Solicited || len(y.inbox.alerts) != 0 {
-			t.Error(m, len(y.inbox.alerts))
+		if m := y.TryRecv(); m == nil || !m.Solicited || y.Alerts() != 0 {
+			t.Error(m, y.Alerts())
 		}
 	})
 	a, b := rdmaptest.Pipe()
-	_, y := Connect(t, a, b, nil, &Config{Handler: &Counter{}})
+	_, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Handler: &conntest.Counter{}})
 	if err := y.WaitSolicited(t.Context()); !errors.Is(err, verbs.ErrHasHandler) {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -17,12 +18,12 @@ import (
 func TestRecvQueueRace(t *testing.T) {
 	const conns, posted, each = 8, 100, 20
 	q := rdmap.NewRecvQueue(posted)
-	h := &rdmap.Counter{}
+	h := &conntest.Counter{}
 	var wg sync.WaitGroup
 	refused := make(chan error, conns)
 	for range conns {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Receives: rdmap.Receives{Queue: q}, Handler: h})
+		x, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Receives: rdmap.Receives{Queue: q}, Handler: h})
 		wg.Go(func() { refused <- y.Serve() })
 		wg.Go(func() {
 			for i := range each {
@@ -53,7 +54,7 @@ func TestRecvQueueRace(t *testing.T) {
 func TestRecvQueueOfClosed(t *testing.T) {
 	q := rdmap.NewRecvQueue(5)
 	a, b := rdmaptest.Pipe()
-	x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Receives: rdmap.Receives{Queue: q}})
+	x, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Receives: rdmap.Receives{Queue: q}})
 	for range 3 {
 		if err := x.Send(t.Context(), []byte("m")); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -103,7 +104,7 @@ func TestSilentPeers(t *testing.T) {
 		}
 		synctest.Wait()
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, cfg)
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, cfg)
 		for time.Since(start) < 2*rdmap.DefaultWriteTimeout {
 			if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil { // needs the Pool
 				t.Fatal(err)

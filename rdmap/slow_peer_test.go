@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -20,8 +21,8 @@ import (
 // TestBothWriteAtOnce: two peers write much more than the sockets hold, both at once. Both read too, so neither waits for
 // the other.
 func TestBothWriteAtOnce(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmap.Connect(t, a, b, nil, nil)
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		const n = 24 << 20
 		rx, _ := x.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
 		ry, _ := y.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
@@ -47,7 +48,7 @@ func TestBothWriteAtOnce(t *testing.T) {
 func TestBothAnswerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(2000)
-		x, y := rdmap.Connect(t, a, b, nil, nil)
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func TestBothAnswerAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, c := range []struct{ from, to *rdmap.Conn }{{x, y}, {y, x}} {
 			go c.from.Serve()
-			reg := rdmap.MustRegister(t, c.from, size, region.RemoteRead)
+			reg := conntest.MustRegister(t, c.from, size, region.RemoteRead)
 			wg.Go(func() {
 				if err := c.to.Read(t.Context(), make([]byte, size), reg.STag(), 0); err != nil {
 					t.Error(err)
@@ -74,7 +75,7 @@ func TestBothAnswerAtOnce(t *testing.T) {
 func TestPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, Timeouts: rdmap.Timeouts{Write: time.Minute}})
+		x, _ := conntest.RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, Timeouts: rdmap.Timeouts{Write: time.Minute}})
 		start := time.Now()
 		errs := make(chan error, 2)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
@@ -106,7 +107,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := rdmap.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Close: 2 * time.Second}})
+		x, _ := conntest.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Close: 2 * time.Second}})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
 		time.Sleep(time.Second)
@@ -123,10 +124,10 @@ func TestCloseWhileFull(t *testing.T) {
 
 // TestSendWaitsForRoom: the blocking calls wait for room if Post fails.
 func TestSendWaitsForRoom(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		h := rdmap.NewCollector()
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := conntest.NewCollector()
 		h.Got = make(chan struct{}, 10000)
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}})
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}})
 		go y.Serve()
 		errs := make(chan error, 8)
 		for range cap(errs) {
@@ -146,7 +147,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 			}
 		}
 		for range cap(errs) * 50 {
-			rdmap.Within(t, "a message", h.Got)
+			conntest.Within(t, "a message", h.Got)
 		}
 	})
 }
@@ -155,12 +156,12 @@ func TestSendWaitsForRoom(t *testing.T) {
 func TestCancelWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, p := rdmap.RawResponder(t, a, b, nil)
+		x, p := conntest.RawResponder(t, a, b, nil)
 		first := make(chan error, 1)
 		go func() { first <- x.Write(t.Context(), make([]byte, 100000), 1, 0) }()
 		time.Sleep(time.Second)
 		second := make(chan error, 1)
-		ctx, cancel := rdmap.Cancellable(t)
+		ctx, cancel := conntest.Cancellable(t)
 		go func() { second <- x.Write(ctx, make([]byte, 100000), 1, 0) }()
 		time.Sleep(time.Second)
 		cancel()
@@ -187,7 +188,7 @@ func TestCancelWrites(t *testing.T) {
 func TestPartialFPDU(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
-		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 4}})
 			if serve {
 				go y.Serve()

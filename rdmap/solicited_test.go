@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -17,7 +18,7 @@ func TestWaitSolicited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
-		x, y := rdmap.Connect(t, a, b, cfg, cfg)
+		x, y := conntest.Connect(t, a, b, cfg, cfg)
 		var woken []int // number of messages when WaitSolicited returned
 		end := make(chan error)
 		go func() {

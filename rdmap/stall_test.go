@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -22,7 +23,7 @@ import (
 func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)) {
 	for _, markers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("markers=%v", markers), func(t *testing.T) {
-			rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
+			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
 		})
 	}
 }
@@ -36,8 +37,8 @@ func TestPoolEmpty(t *testing.T) {
 		if !ok {
 			t.Fatal("no memory")
 		}
-		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
+		h := conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		src := enginetest.Pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
@@ -67,7 +68,7 @@ func TestPoolEmpty(t *testing.T) {
 		}
 		pool.Mem().Put(hog)
 		for range 6 {
-			rdmap.Within(t, "a message", h.Got)
+			conntest.Within(t, "a message", h.Got)
 		}
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
@@ -93,8 +94,8 @@ func TestPoolEmptyForLong(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		pool := rdmap.NewPool(20000)
 		hog, _ := pool.Mem().Get(20000)
-		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b,
+		h := conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b,
 			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Timeouts: rdmap.Timeouts{Memory: 30 * time.Second}},
 			&rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		if err := x.Send(t.Context(), nil); err != nil {
@@ -137,8 +138,8 @@ func TestPoolFull(t *testing.T) {
 	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
 		pool := rdmap.NewPool(20000)
 		hog, _ := pool.Mem().Get(20000)
-		h := rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b,
+		h := conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b,
 			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -161,7 +162,7 @@ func TestPoolFull(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		pool.Mem().Put(hog)
 		for range n {
-			rdmap.Within(t, "a message", h.Got)
+			conntest.Within(t, "a message", h.Got)
 		}
 		if err := <-sent; err != nil {
 			t.Fatal(err)
@@ -203,7 +204,7 @@ func TestStallEnds(t *testing.T) {
 }
 
 // TestStallTakenOver: if an upcall of a Send that was put off loses the role, whoever takes over goes on with the next one.
-func TestStallTakenOver(t *testing.T) { rdmap.OnWires(t, takenOverStalled) }
+func TestStallTakenOver(t *testing.T) { conntest.OnWires(t, takenOverStalled) }
 
 // handsOff is a Handler that passes on the reading role in every upcall.
 type handsOff struct{ n atomic.Int64 }
@@ -219,7 +220,7 @@ func (*handsOff) HandleClose(*rdmap.Conn, error) {}
 func takenOverStalled(t *testing.T, a, b net.Conn) {
 	pool, h := rdmap.NewPool(20000), new(handsOff)
 	hog, _ := pool.Mem().Get(20000)
-	x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
+	x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 	go y.Serve()
 	if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 		t.Fatal(err)

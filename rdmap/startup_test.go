@@ -1,12 +1,14 @@
-package rdmap
+package rdmap_test
 
 import (
 	"bytes"
+	"errors"
 	"runtime"
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -18,14 +20,14 @@ import (
 // responder's Handshake has finished. A goroutine that receives there waits for that.
 func TestRecvDuringHandshake(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	x, y := Client(a, nil), Server(b, nil)
+	x, y := rdmap.Client(a, nil), rdmap.Server(b, nil)
 	go y.Handshake(t.Context())
-	for y.snd.State() == engine.StateNew {
-		runtime.Gosched()
-	}
 	got := make(chan error)
 	go func() {
 		_, err := y.Recv(t.Context())
+		for ; errors.Is(err, verbs.ErrNoHandshake); _, err = y.Recv(t.Context()) {
+			runtime.Gosched() // Handshake has not begun
+		}
 		got <- err
 	}()
 	select {
@@ -54,7 +56,7 @@ func TestDepthsClamped(t *testing.T) {
 	for _, ird := range depths {
 		for _, ord := range depths {
 			a, b := rdmaptest.Pipe()
-			x, y := Connect(t, a, b, &Config{Startup: Startup{IRD: ird, ORD: ord}}, &Config{Startup: Startup{IRD: 5, ORD: 7}})
+			x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{IRD: ird, ORD: ord}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 5, ORD: 7}})
 			sx, sy := x.ConnectionState(), y.ConnectionState()
 			if sx.IRD != known(ird) || sy.ORD != min(7, known(ird)) || sy.IRD != min(5, known(ord)) || sx.ORD != min(5, known(ord)) {
 				t.Errorf("IRD %d, ORD %d: %+v\n%+v", ird, ord, sx, sy)
@@ -62,16 +64,16 @@ func TestDepthsClamped(t *testing.T) {
 		}
 	}
 	a, b := rdmaptest.Pipe()
-	x := Client(a, &Config{Startup: Startup{ORD: 9}})
+	x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{ORD: 9}})
 	go x.Handshake(t.Context())
 	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 3, ORD: 8}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for !x.snd.State().Up() {
+	for !x.ConnectionState().HandshakeComplete {
 		time.Sleep(time.Millisecond)
 	}
-	reg := MustRegister(t, x, 16, region.ReadSink)
+	reg := conntest.MustRegister(t, x, 16, region.ReadSink)
 	for range 10 {
 		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: reg.STag(), Len: 16}}); err != nil {
 			t.Fatal(err)
@@ -103,7 +105,7 @@ func TestDepthsClamped(t *testing.T) {
 // TestMissingMarkers: a peer that ignores our M is noticed at once.
 func TestMissingMarkers(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	x := Client(a, &Config{Startup: Startup{Markers: true}, Receives: Receives{Count: 4}})
+	x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Markers: true}, Receives: rdmap.Receives{Count: 4}})
 	errs := make(chan error, 1)
 	go func() { errs <- x.Handshake(t.Context()) }()
 	if _, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true}, nil); err != nil {
@@ -116,12 +118,12 @@ func TestMissingMarkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.CloseWrite() // what is missing never comes
-	if got := Everything(t, b); len(got) > 0 && !bytes.Equal(got, enginetest.WantTerminate(0x2002<<16, nil, false)) {
+	if got := conntest.Everything(t, b); len(got) > 0 && !bytes.Equal(got, enginetest.WantTerminate(0x2002<<16, nil, false)) {
 		t.Errorf("%x", got)
 	}
 	b.Close()
 	<-x.Done()
-	if x.Err() == nil || x.in.Messages[verbs.OpSend].Load() != 0 {
+	if x.Err() == nil || x.Stats().MessagesIn[verbs.OpSend] != 0 {
 		t.Error(x.Err())
 	}
 }

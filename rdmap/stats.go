@@ -27,19 +27,18 @@ type Stats struct {
 
 // Stats returns a snapshot of the counters.
 func (c *Conn) Stats() Stats {
+	var out engine.Traffic
+	in, n := c.drv.Counters(&out)
 	s := Stats{
-		FPDUsIn: c.in.FPDUs.Load(), OctetsIn: c.in.Octets.Load(),
-		WriteOctetsIn: c.in.WriteOctets.Load(), ReadOctetsIn: c.in.ReadOctets.Load(),
-		Reads:     c.reads.Load(),
-		Takeovers: c.taken.Load(), RecvStalls: c.stalls.Load(), Staging: int(c.partial.held.Load()),
+		FPDUsIn: in.FPDUs.Load(), OctetsIn: in.Octets.Load(),
+		WriteOctetsIn: in.WriteOctets.Load(), ReadOctetsIn: in.ReadOctets.Load(),
+		FPDUsOut: out.FPDUs, OctetsOut: out.Octets, MessagesOut: out.Messages,
+		WriteOctetsOut: out.WriteOctets, ReadOctetsOut: out.ReadOctets,
+		Reads: n.Reads, Flushes: n.Flushes, Takeovers: n.Takeovers, RecvStalls: n.Stalls, Staging: n.Staging,
 	}
 	for op := range s.MessagesIn {
-		s.MessagesIn[op] = c.in.Messages[op].Load()
+		s.MessagesIn[op] = in.Messages[op].Load()
 	}
-	c.mu.Lock()
-	s.FPDUsOut, s.OctetsOut, s.MessagesOut = c.out.FPDUs, c.out.Octets, c.out.Messages
-	s.WriteOctetsOut, s.ReadOctetsOut, s.Flushes = c.out.WriteOctets, c.out.ReadOctets, c.flushes
-	c.mu.Unlock()
 	s.SendsIn, s.SendsOut = engine.Sends(&s.MessagesIn), engine.Sends(&s.MessagesOut)
 	s.ReadsIn, s.ReadsOut = s.MessagesIn[verbs.OpReadRequest], s.MessagesOut[verbs.OpReadRequest]
 	return s

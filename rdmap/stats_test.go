@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -18,7 +19,7 @@ func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, MULPDU: 1000}, Receives: rdmap.Receives{Size: 9000}}
-		x, y := rdmap.Connect(t, a, b, cfg, cfg)
+		x, y := conntest.Connect(t, a, b, cfg, cfg)
 		mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
 		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
 		ctx, s := t.Context(), reg.STag()
@@ -65,7 +66,7 @@ func TestStats(t *testing.T) {
 func TestStatsOfLikeSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, y := rdmap.Connect(t, a, b, nil, &rdmap.Config{Handler: refill{}})
+		x, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Handler: refill{}})
 		go func() { _ = y.Serve() }()
 		for i := range uint64(5) {
 			if err := x.Send(t.Context(), []byte("like the others")); err != nil {

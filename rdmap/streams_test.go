@@ -14,6 +14,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -36,7 +37,7 @@ func (e ends) connect(t *testing.T, cx, cy *rdmap.Config) (x, y *rdmap.Conn) {
 		}
 		own[i].Startup.Markers = e.markers
 	}
-	x, y = rdmap.Connect(t, e.a, e.b, &own[0], &own[1])
+	x, y = conntest.Connect(t, e.a, e.b, &own[0], &own[1])
 	if s := x.ConnectionState(); s.SendMarkers != e.markers || s.RecvMarkers != e.markers {
 		t.Fatalf("%+v, markers %v", s, e.markers)
 	}
@@ -65,7 +66,7 @@ func TestConns(t *testing.T) {
 		{"misuse back", func(t *testing.T, e ends) { connsTerminate(t, e, true) }},
 		{"ends", connsEnds},
 	}
-	for name, wire := range rdmap.Wires {
+	for name, wire := range conntest.Wires {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range suite {
 				t.Run(c.name, func(t *testing.T) {
@@ -98,7 +99,7 @@ func connsSends(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
-		regs := []region.Region{rdmap.MustRegister(t, to, 8, enginetest.AllRights), rdmap.MustRegister(t, to, 8, enginetest.AllRights)}
+		regs := []region.Region{conntest.MustRegister(t, to, 8, enginetest.AllRights), conntest.MustRegister(t, to, 8, enginetest.AllRights)}
 		wrs := []verbs.WR{
 			{Op: verbs.OpSend, Body: enginetest.Pattern(1)},
 			{Op: verbs.OpSendSE, Head: enginetest.Pattern(7), Body: enginetest.Pattern(2000)},
@@ -172,28 +173,28 @@ func connsLarge(t *testing.T, e ends) {
 // connsIdle: messages arrive unsolicited, after pauses between calls in which the watcher takes over.
 func connsIdle(t *testing.T, e ends) {
 	t.Parallel()
-	h := rdmap.NewCollector()
+	h := conntest.NewCollector()
 	x, y := e.connect(t, &rdmap.Config{Handler: h}, nil)
-	reg := rdmap.MustRegister(t, y, 64, region.RemoteRead)
+	reg := conntest.MustRegister(t, y, 64, region.RemoteRead)
 	go y.Serve()
 	for i := range 3 {
 		if err := x.Read(t.Context(), make([]byte, 64), reg.STag(), 0); err != nil {
 			t.Fatal(err)
 		}
 		for range i {
-			rdmap.WaitCold(t, x)
+			time.Sleep(4 * conntest.Tick)
 			if err := y.Send(t.Context(), enginetest.Pattern(10)); err != nil {
 				t.Fatal(err)
 			}
-			rdmap.Within(t, "the message", h.Got)
+			conntest.Within(t, "the message", h.Got)
 		}
 	}
 }
 
 // connsWaiters: a hundred goroutines wait, some give up, and the others get what they wait for.
 func connsWaiters(t *testing.T, e ends) {
-	h := &rdmap.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
-	s := new(rdmap.Shuffler)
+	h := &conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
+	s := new(conntest.Shuffler)
 	x, y := e.connect(t, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 200}}, &rdmap.Config{Handler: s, Receives: rdmap.Receives{Count: 200}})
 	go y.Serve()
 	var wg sync.WaitGroup
@@ -271,7 +272,7 @@ func connsEnds(t *testing.T, e ends) {
 // TestAbortIsAtOnce: a TLS peer that does not read delays neither Abort nor Done, although the Close of
 // crypto/tls waits five seconds to send its alert.
 func TestAbortIsAtOnce(t *testing.T) {
-	cfg, err := rdmap.TlsConfig()
+	cfg, err := conntest.TlsConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +325,7 @@ func (c *deadlineConn) Write(p []byte) (int, error) {
 func TestWritesOfOtherConns(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	d := &deadlineConn{Conn: a}
-	x, y := rdmap.Connect(t, d, b, nil, nil)
+	x, y := conntest.Connect(t, d, b, nil, nil)
 	const n = 4 << 20
 	reg, err := y.Register(make([]byte, n), region.RemoteWrite|region.RemoteRead)
 	if err != nil {

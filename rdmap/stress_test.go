@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
@@ -30,10 +31,10 @@ func TestStress(t *testing.T) {
 				fragmented(b, 50, 40, 2)
 		},
 		"tcp": func() (net.Conn, net.Conn) {
-			a, b := rdmap.TcpPair(t)
+			a, b := conntest.TcpPair(t)
 			return a, fragmented(b, 50, 40, 3)
 		},
-		"tcp whole": func() (net.Conn, net.Conn) { return rdmap.TcpPair(t) },
+		"tcp whole": func() (net.Conn, net.Conn) { return conntest.TcpPair(t) },
 	}
 	for name, wire := range wires {
 		t.Run(name, func(t *testing.T) { stress(t, wire, 6, 120, option{}) })
@@ -44,11 +45,11 @@ func stress(t *testing.T, wire func() (net.Conn, net.Conn), callers, each int, o
 	a, b := wire()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	h := &rdmap.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
-	s := new(rdmap.Shuffler)
+	h := &conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
+	s := new(conntest.Shuffler)
 	cx, cy := &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}}, &rdmap.Config{Handler: s, Receives: rdmap.Receives{Count: 1000}}
 	o.set(cx, cy)
-	x, y := rdmap.Connect(t, a, b, cx, cy)
+	x, y := conntest.Connect(t, a, b, cx, cy)
 	go y.Serve()
 	var wg sync.WaitGroup
 	var done, cancelled atomic.Int64

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -26,7 +27,7 @@ func TestSinkLost(t *testing.T) {
 		wr   func(t *testing.T, x *rdmap.Conn) verbs.WR
 	}{
 		{"invalidated", func(t *testing.T, x *rdmap.Conn) verbs.WR {
-			reg := rdmap.MustRegister(t, x, 8, region.ReadSink)
+			reg := conntest.MustRegister(t, x, 8, region.ReadSink)
 			if err := reg.Invalidate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -34,16 +35,16 @@ func TestSinkLost(t *testing.T) {
 		}},
 		{"never there", func(*testing.T, *rdmap.Conn) verbs.WR { return verbs.WR{Sink: 0x100, Len: 1} }},
 		{"no right", func(t *testing.T, x *rdmap.Conn) verbs.WR {
-			return verbs.WR{Sink: rdmap.MustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
+			return verbs.WR{Sink: conntest.MustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
 		}},
 		{"too short", func(t *testing.T, x *rdmap.Conn) verbs.WR {
-			return verbs.WR{Sink: rdmap.MustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
+			return verbs.WR{Sink: conntest.MustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
 		}},
 	} {
-		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 1}})
+		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 1}})
 			go x.Serve()
-			first := rdmap.MustRegister(t, x, 8, region.ReadSink)
+			first := conntest.MustRegister(t, x, 8, region.ReadSink)
 			late := tt.wr(t, x)
 			late.Op = verbs.OpReadRequest
 			var w, ahead rdmap.Waiter
@@ -92,8 +93,8 @@ func TestSinkLost(t *testing.T) {
 // are unread and more are in flight: that side half-closes and drains, where a plain close would reset the connection.
 func TestTerminateSurvivesClose(t *testing.T) {
 	code := verbs.TermCode{Layer: 0, EType: 2, Code: 8}
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 1000}})
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 1000}})
 		var flood sync.WaitGroup
 		started := make(chan struct{})
 		flood.Go(func() {
@@ -131,17 +132,17 @@ func TestTerminateSurvivesClose(t *testing.T) {
 
 // TestBothSidesTold: the same code and headers reach the upper layers of both ends.
 func TestBothSidesTold(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		hx, hy := rdmap.NewCollector(), rdmap.NewCollector()
-		x, y := rdmap.Connect(t, a, b, &rdmap.Config{Handler: hx}, &rdmap.Config{Handler: hy})
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		hx, hy := conntest.NewCollector(), conntest.NewCollector()
+		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: hx}, &rdmap.Config{Handler: hy})
 		go y.Serve()
 		if err := x.Send(t.Context(), nil); err != nil { // a bad first FPDU is not answered
 			t.Fatal(err)
 		}
-		reg := rdmap.MustRegister(t, y, 8, region.RemoteRead)
+		reg := conntest.MustRegister(t, y, 8, region.RemoteRead)
 		err := x.Read(t.Context(), make([]byte, 9), reg.STag(), 3)
-		rdmap.Within(t, "the end", hx.Over)
-		rdmap.Within(t, "the other end", hy.Over)
+		conntest.Within(t, "the end", hx.Over)
+		conntest.Within(t, "the other end", hy.Over)
 		pe, ok := errors.AsType[*verbs.ProtocolError](hy.Closed)
 		if !ok {
 			t.Fatalf("the side that found the error: %v", hy.Closed)
@@ -166,7 +167,7 @@ func TestSiwTerminateLogged(t *testing.T) {
 	for _, s := range enginetest.SiwTerminates {
 		core, logs := observer.New(zap.DebugLevel)
 		a, b := rdmaptest.Pipe()
-		x, p := rdmap.RawResponder(t, a, b, &rdmap.Config{Logger: zap.New(core)})
+		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Logger: zap.New(core)})
 		go x.Serve()
 		u := append(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))[:18], enginetest.Unhex(t, s.Octets)...)
 		if err := p.Send(u); err != nil {

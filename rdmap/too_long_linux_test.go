@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -26,8 +26,8 @@ func TestTooLong(t *testing.T) {
 	if err := engine.Misuse(&verbs.WR{Op: verbs.OpWrite, Head: p[:1], Body: p[2:]}); err != nil {
 		t.Error(err)
 	}
-	a, b := rdmap.Wires["pipe"](t)
-	x, _ := rdmap.Connect(t, a, b, nil, nil)
+	a, b := conntest.Wires["pipe"](t)
+	x, _ := conntest.Connect(t, a, b, nil, nil)
 	if err := x.Read(context.Background(), p, 1, 0); !errors.Is(err, verbs.ErrTooLong) {
 		t.Error(err)
 	}

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 func TestSendBothWays(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmap.Connect(t, a, b, nil, nil)
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		ctx := t.Context()
 		for _, n := range []int{0, 1, 100, 1500, 4096} {
 			if err := x.Send(ctx, enginetest.Pattern(n)); err != nil {
@@ -39,8 +40,8 @@ func TestSendBothWays(t *testing.T) {
 
 func TestWriteAndRead(t *testing.T) {
 	for _, cfg := range []*rdmap.Config{nil, {Startup: rdmap.Startup{CRC: rdmap.CRCOff}}, {Startup: rdmap.Startup{Plain: true}}, {Startup: rdmap.Startup{Plain: true, MULPDU: 131}}} {
-		rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			x, y := rdmap.Connect(t, a, b, cfg, cfg)
+		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			x, y := conntest.Connect(t, a, b, cfg, cfg)
 			ctx := t.Context()
 			mem := make([]byte, 3<<20)
 			reg, err := y.Register(mem, region.RemoteRead|region.RemoteWrite)
@@ -67,8 +68,8 @@ func TestWriteAndRead(t *testing.T) {
 }
 
 func TestCloseIsSeen(t *testing.T) {
-	rdmap.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmap.Connect(t, a, b, nil, nil)
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		served := make(chan error, 1)
 		go func() { served <- y.Serve() }()
 		if err := x.Close(); err != nil {

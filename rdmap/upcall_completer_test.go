@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -17,6 +18,7 @@ import (
 type fetcher struct {
 	handOff bool
 	wr      verbs.WR
+	c       *rdmap.Conn
 	got     chan string // "upcall", or how else the Read was completed
 	release chan struct{}
 }
@@ -34,13 +36,13 @@ func (h *fetcher) HandleClose(*rdmap.Conn, error) {}
 
 func (h *fetcher) Complete(err error) { h.got <- fmt.Sprint(err) }
 
-func (h *fetcher) CompleteUpcall(c *rdmap.Conn) {
+func (h *fetcher) CompleteUpcall() {
 	h.got <- "upcall"
 	if h.handOff {
-		c.HandOff()
+		h.c.HandOff()
 	}
 	<-h.release
-	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("done")}})
+	_ = h.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("done")}})
 }
 
 // TestCompleteUpcall: the upcall that completes a Read may block like any other, whether the Response was staged or read
@@ -50,13 +52,14 @@ func TestCompleteUpcall(t *testing.T) {
 		for _, handOff := range []bool{true, false} {
 			t.Run(fmt.Sprint(size, handOff), func(t *testing.T) {
 				t.Parallel()
-				a, b := rdmap.TcpPair(t)
+				a, b := conntest.TcpPair(t)
 				h := &fetcher{handOff: handOff, got: make(chan string, 1), release: make(chan struct{})}
 				cfg := &rdmap.Config{Handler: h}
 				if !handOff {
 					cfg.Reading.HandlerLimit = 10 * time.Millisecond
 				}
-				x, y := rdmap.Connect(t, a, b, nil, cfg)
+				x, y := conntest.Connect(t, a, b, nil, cfg)
+				h.c = y
 				src, dst := enginetest.Pattern(size), make([]byte, size)
 				from, err := x.Register(src, region.RemoteRead)
 				if err != nil {

@@ -54,3 +54,14 @@ type WR struct {
 
 // CopyLimit is the largest payload in octets that Post copies.
 const CopyLimit = 4096
+
+// UpcallCompleter is the Completer of a request, such as an RDMA Read, whose completion starts
+// longer work. In Serve, CompleteUpcall is called instead of Complete(nil), in the goroutine that
+// has read the response, so that no other has to be woken. It is an upcall like HandleRecv, under
+// Reading.HandlerLimit. Complete is still called when the request fails, outside Serve, when
+// another goroutine completes the request, and when later work requests complete at the same
+// time. Then the implementation itself must avoid blocking the caller.
+type UpcallCompleter interface {
+	Completer
+	CompleteUpcall()
+}

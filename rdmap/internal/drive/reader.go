@@ -8,7 +8,7 @@ import "sync/atomic"
 //	Free     nobody                                                          Take; Tick, Release: Watched
 //	Watched  nobody: the link says when there is input                       Take; Call, Serve: Free; Park
 //	Parked   a goroutine that waits for input: the link cannot be watched    Release
-//	Waiter   a goroutine that waits for an answer, or that took over from it Release
+//	Caller   a goroutine that waits for an answer, or that took over from it Release
 //	Server   the goroutine in Serve, or the one that took over from it       Release
 //	Watcher  a goroutine that reads what was noticed                         Release
 //	Drainer  the end of the connection, until every upcall has begun         End
@@ -20,7 +20,7 @@ const (
 	Free ReaderState = iota
 	Watched
 	Parked
-	Waiter
+	Caller
 	Server
 	Watcher
 	Drainer
@@ -62,7 +62,7 @@ func (r *Reader) Recent() bool { return r.recent.Load() }
 
 func (r *Reader) enter(s ReaderState) { r.state.Store(uint32(s)) }
 
-// Take gives the role to a goroutine, as one of Waiter, Server, Watcher and Drainer, if nobody has it.
+// Take gives the role to a goroutine, as one of Caller, Server, Watcher and Drainer, if nobody has it.
 func (r *Reader) Take(as ReaderState) bool {
 	if s := r.State(); s != Free && s != Watched {
 		return false

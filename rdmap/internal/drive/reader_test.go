@@ -40,13 +40,13 @@ func (w *watchedReader) step(event byte) {
 		w.r.Called()
 	case 'w': // a waiter comes
 		w.do(w.r.Call())
-		w.take(drive.Waiter)
+		w.take(drive.Caller)
 	case 'r': // who reads is done, and somebody waits, who is woken
 		if w.held {
 			w.held = false
 			w.do(w.r.Release(false))
 			w.do(w.r.Call())
-			w.take(drive.Waiter)
+			w.take(drive.Caller)
 		}
 	case 'i': // who reads is done, and nobody waits
 		if w.held {
@@ -138,18 +138,18 @@ func TestReader(t *testing.T) {
 
 // TestReaderTakes: one goroutine at a time has the role; the end takes it from a running upcall.
 func TestReaderTakes(t *testing.T) {
-	for _, s := range []drive.ReaderState{drive.Waiter, drive.Server, drive.Watcher} {
+	for _, s := range []drive.ReaderState{drive.Caller, drive.Server, drive.Watcher} {
 		var r drive.Reader
 		if !r.Take(s) || r.State() != s {
 			t.Fatalf("%d is refused", s)
 		}
-		if r.Take(drive.Waiter) || r.Notice() || r.Seize(false) {
+		if r.Take(drive.Caller) || r.Notice() || r.Seize(false) {
 			t.Errorf("two goroutines read, the first as %d", s)
 		}
 		if do := r.Release(false); do != drive.Again || r.State() != drive.Free {
 			t.Errorf("after missed input: %b, state %d", do, r.State())
 		}
-		if r.Take(s); !r.Seize(true) || r.State() != drive.Drainer || r.Take(drive.Waiter) {
+		if r.Take(s); !r.Seize(true) || r.State() != drive.Drainer || r.Take(drive.Caller) {
 			t.Errorf("the end does not get the role from %d", s)
 		}
 	}
@@ -163,7 +163,7 @@ func TestReaderParked(t *testing.T) {
 		t.Fatalf("%b, %v", do, more)
 	}
 	r.Park()
-	if r.Wanted(false) || !r.Wanted(true) || r.Take(drive.Waiter) {
+	if r.Wanted(false) || !r.Wanted(true) || r.Take(drive.Caller) {
 		t.Error("it is wanted by nobody, and reads")
 	}
 	if do := r.Call(); do != drive.Unwatch|drive.Interrupt|drive.AddTick || !r.Wanted(false) {

@@ -36,8 +36,6 @@ type Event struct {
 	Msg  verbs.Message
 	Buf  buf.Mem // memory of msg.Data; nil: it lies in the ULPDU
 	Term *verbs.TerminateError
-	// Settled: the receive of msg has been posted again.
-	Settled bool
 }
 
 // Clear drops the references of ev.
@@ -331,7 +329,7 @@ func (r *Receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) 
 	if r.Receives != nil {
 		r.Receives.open = false
 	}
-	ev.Kind, ev.Buf, ev.Settled = EvMessage, buf, false
+	ev.Kind, ev.Buf = EvMessage, buf
 	ev.Msg.Op, ev.Msg.Data, ev.Msg.Solicited = op, data, op.Solicited()
 	return nil
 }

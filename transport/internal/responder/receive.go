@@ -215,7 +215,7 @@ func (rc *Responder) read(x *Call) error {
 // pullDone completes a call's RDMA Reads.
 type pullDone Call
 
-var _ rdmap.UpcallCompleter = (*pullDone)(nil)
+var _ verbs.UpcallCompleter = (*pullDone)(nil)
 
 // Complete continues the call, or ends it with its connection: there is no answer to a call whose
 // pull fails (RFC 8166 Section 4.5.3).
@@ -231,7 +231,7 @@ func (d *pullDone) Complete(err error) {
 
 // CompleteUpcall continues the call in the goroutine that has read its chunks: waking another one
 // costs more than a short call. It does not wait there for a sink that the engine has not released.
-func (d *pullDone) CompleteUpcall(*rdmap.Conn) {
+func (d *pullDone) CompleteUpcall() {
 	x := (*Call)(d)
 	x.hold.Pulled()
 	x.countPulled()

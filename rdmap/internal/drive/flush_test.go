@@ -1,4 +1,4 @@
-package rdmap
+package drive_test
 
 import (
 	"slices"
@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -34,13 +36,11 @@ func (l *told) Write(b *buf.Batch, p drive.Patience, limit time.Duration) (bool,
 // TestMoreFollows: if a message has several batches, all of them but the last say that more follows. The
 // batch of a whole message does not.
 func TestMoreFollows(t *testing.T) {
-	a, b := TcpPair(t)
-	x, y := Connect(t, a, b, nil, nil)
+	a, b := conntest.TcpPair(t)
+	x, y := conntest.Connect(t, a, b, nil, nil)
 	go y.Serve()
-	l := &told{Link: x.link}
-	x.mu.Lock()
-	x.link = l
-	x.mu.Unlock()
+	l := &told{Link: of(x).Link()}
+	of(x).SetLink(l)
 	sink, err := y.Register(make([]byte, 4*buf.BatchOctets), region.RemoteWrite)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestMoreFollows(t *testing.T) {
 		l.mu.Lock()
 		l.more = nil
 		l.mu.Unlock()
-		var w Waiter
+		var w rdmap.Waiter
 		w.Reset()
 		if err := x.Post([]verbs.WR{{Op: verbs.OpWrite, Body: make([]byte, n), STag: sink.STag(), Done: &w}}); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestMoreFollows(t *testing.T) {
 // insatiable is a link on which every attempt to write makes somebody post more.
 type insatiable struct {
 	drive.Link
-	c     *Conn
+	c     *rdmap.Conn
 	tries atomic.Int32
 }
 
@@ -82,31 +82,29 @@ func (l *insatiable) Write(b *buf.Batch, p drive.Patience, limit time.Duration) 
 
 // TestFlushTurn: what others post in the meantime detains neither a poster nor a reader.
 func TestFlushTurn(t *testing.T) {
-	a, b := TcpPair(t)
-	x, y := Connect(t, a, b, nil, &Config{Handler: Echoer{}})
+	a, b := conntest.TcpPair(t)
+	x, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Handler: conntest.Echoer{}})
 	go y.Serve()
-	l := &insatiable{Link: x.link, c: x}
-	x.mu.Lock()
-	x.link = l
-	x.mu.Unlock()
+	l := &insatiable{Link: of(x).Link(), c: x}
+	of(x).SetLink(l)
 	if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("one")}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := l.tries.Load(); n > flushTurn {
+	if n := l.tries.Load(); n > drive.FlushTurn {
 		t.Errorf("the poster wrote %d batches", n)
 	}
 	for quiet := false; !quiet; time.Sleep(time.Millisecond) {
-		x.mu.Lock()
-		quiet = x.writer.Idle()
-		x.mu.Unlock()
+		of(x).Mu().Lock()
+		quiet = of(x).Writer().Idle()
+		of(x).Mu().Unlock()
 	}
 	l.tries.Store(0)
-	x.mu.Lock()
-	x.writer.Cork() // the reader is handling what it has read
-	x.mu.Unlock()
+	of(x).Mu().Lock()
+	of(x).Writer().Cork() // the reader is handling what it has read
+	of(x).Mu().Unlock()
 	_ = x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("two")}})
-	x.uncork()
-	if n := l.tries.Load(); n == 0 || n > flushTurn {
+	of(x).Uncork()
+	if n := l.tries.Load(); n == 0 || n > drive.FlushTurn {
 		t.Errorf("the reader wrote %d batches", n)
 	}
 }

@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"sync"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -16,7 +15,7 @@ import (
 // inside an FPDU makes us hold little more than it has sent, and not for ever. While octets arrive
 // nothing is moved, because that would copy them once more.
 type partial struct {
-	c      *Conn
+	d      *Driver
 	fpdu   engine.PartialFPDU // owned by the ticker
 	on     atomic.Bool        // registered with the ticker
 	held   atomic.Int64       // octets of staging held while the rest of the FPDU is awaited
@@ -30,7 +29,7 @@ type partial struct {
 
 // tell calls Config.PartialFPDU if octets are held for an FPDU, or were.
 func (p *partial) tell(n int) {
-	f := p.c.cfg.PartialFPDU
+	f := p.d.cfg.PartialFPDU
 	if f == nil {
 		return
 	}
@@ -57,32 +56,32 @@ func (p *partial) keep(st *buf.Staging) {
 	p.held.Store(int64(len(st.B)))
 	if !p.on.Load() {
 		p.on.Store(true)
-		p.c.tick.Add(p)
+		p.d.tick.Add(p)
 	}
 }
 
 // park exchanges the staging for a small one. The caller holds the role.
 func (p *partial) park() {
 	p.shrink.Store(false)
-	c := p.c
-	if c.st == nil {
+	d := p.d
+	if d.st == nil {
 		return
 	}
-	have := len(c.st.Pending())
-	c.st = c.st.Park(c.link.ParkRoom(c.rcv.Deframer.Need(c.st.Pending()), have))
-	p.held.Store(int64(len(c.st.B)))
+	have := len(d.st.Pending())
+	d.st = d.st.Park(d.link.ParkRoom(d.rcv.Deframer.Need(d.st.Pending()), have))
+	p.held.Store(int64(len(d.st.B)))
 }
 
 // expect gives the peer Timeouts.FPDU to complete the FPDU that it has begun. One that waits for memory of
 // ours is given more. That is bounded by Timeouts.Memory, which should be the shorter of the two.
 func (p *partial) expect(fpdus, waits uint64) {
-	c := p.c
-	if c.cfg.Timeouts.FPDU < 0 || c.ended() {
+	d := p.d
+	if d.cfg.FPDU < 0 || d.ended() {
 		return
 	}
-	t := time.AfterFunc(c.cfg.Timeouts.FPDU, func() {
-		if p.held.Load() > 0 && c.in.FPDUs.Load() == fpdus && c.rcv.Wait.Turns() == waits {
-			c.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
+	t := time.AfterFunc(d.cfg.FPDU, func() {
+		if p.held.Load() > 0 && d.in.FPDUs.Load() == fpdus && d.rcv.Wait.Turns() == waits {
+			d.fail(&verbs.ConnError{Op: "read", Err: verbs.ErrPartialFPDU})
 		}
 	})
 	if old := p.rest.Swap(t); old != nil {
@@ -101,11 +100,11 @@ func (p *partial) stop() {
 	p.tellMu.Unlock()
 }
 
-// Tick implements drive.Ticked.
+// Tick implements Ticked.
 func (p *partial) Tick() bool {
-	c := p.c
-	reads := c.reads.Load()
-	held, fpdus, waits := p.held.Load(), c.in.FPDUs.Load(), c.rcv.Wait.Turns()
+	d := p.d
+	reads := d.reads.Load()
+	held, fpdus, waits := p.held.Load(), d.in.FPDUs.Load(), d.rcv.Wait.Turns()
 	state, another := p.fpdu.Tick(held > 0, reads, fpdus, waits)
 	if another {
 		p.tell(0) // of the one before
@@ -115,7 +114,7 @@ func (p *partial) Tick() bool {
 		return true
 	}
 	p.on.Store(false)
-	if c.reads.Load() != reads && p.on.CompareAndSwap(false, true) {
+	if d.reads.Load() != reads && p.on.CompareAndSwap(false, true) {
 		return true // a reader that came before the store has not called Add
 	}
 	if state == engine.PartialSilent {
@@ -124,15 +123,15 @@ func (p *partial) Tick() bool {
 	if held <= buf.Small {
 		return false
 	}
-	r := &c.reader
+	r := &d.role
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch s := r.State(); {
-	case s == drive.Free || s == drive.Watched:
+	case s == Free || s == Watched:
 		p.park() // nobody can take the role in the meantime
-	case s < drive.Drainer:
+	case s < Drainer:
 		p.shrink.Store(true)
-		c.interrupt()
+		d.interrupt()
 	}
 	return false
 }

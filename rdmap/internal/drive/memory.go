@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -14,65 +13,65 @@ import (
 // wake wakes a connection that waits for the Pool.
 type wake struct {
 	retry atomic.Bool   // memory came back
-	hint  chan struct{} // wakes a holder that does not read; under reader.mu
+	hint  chan struct{} // wakes a holder that does not read; under role.mu
 }
 
 // memoryBack is called when memory has come back to the Pool.
-func (c *Conn) memoryBack() {
-	c.wake.retry.Store(true)
-	r := &c.reader
+func (d *Driver) memoryBack() {
+	d.wake.retry.Store(true)
+	r := &d.role
 	r.mu.Lock()
-	if r.Take(drive.Watcher) {
+	if r.Take(Watcher) {
 		r.mu.Unlock()
-		if !errors.Is(c.handle(), errLostRole) {
-			c.rearm()
+		if !errors.Is(d.handle(), errLostRole) {
+			d.rearm()
 		}
 		return
 	}
-	c.interrupt()
+	d.interrupt()
 	r.mu.Unlock()
 }
 
 // stalled begins to wait for memory. After half of Timeouts.Memory it reclaims the memory of Sends
 // that began before the wait and have not ended.
-func (c *Conn) stalled() {
-	c.stalls.Add(1)
-	wait := &c.rcv.Wait
+func (d *Driver) stalled() {
+	d.stalls.Add(1)
+	wait := &d.rcv.Wait
 	wait.Begin(time.Now())
-	mem, turn := c.cfg.Receives.Pool.mem, wait.Turns()
+	mem, turn := d.cfg.Receiver.Pool, wait.Turns()
 	last := mem.Last()
-	time.AfterFunc(c.cfg.Timeouts.Memory/2, func() {
+	time.AfterFunc(d.cfg.Receiver.Memory/2, func() {
 		if wait.Turns() == turn {
 			mem.Reclaim(last)
 		}
 	})
-	time.AfterFunc(c.cfg.Timeouts.Memory, c.memoryBack)
-	c.rcv.WaitMemory()
+	time.AfterFunc(d.cfg.Receiver.Memory, d.memoryBack)
+	d.rcv.WaitMemory()
 }
 
 // overdue ends the connection unless the Send with that number is complete by now.
-func (c *Conn) overdue(began uint64) {
-	if c.rcv.HoldsSend(began) {
-		c.fail(&verbs.LocalError{Err: verbs.ErrUnfinishedSend})
+func (d *Driver) overdue(began uint64) {
+	if d.rcv.HoldsSend(began) {
+		d.fail(&verbs.LocalError{Err: verbs.ErrUnfinishedSend})
 	}
 }
 
 // replay handles what was put off. It ends early if there is still no memory.
-func (c *Conn) replay() error {
-	c.wake.retry.Store(false)
-	for c.rcv.Backlog.Len() > 0 {
-		ev, err := c.rcv.Replay(time.Now())
+func (d *Driver) replay() error {
+	d.wake.retry.Store(false)
+	for d.rcv.Backlog.Len() > 0 {
+		ev, err := d.rcv.Replay(time.Now())
 		switch {
 		case err != nil:
 			return err
 		case ev.Kind == engine.EvBlocked:
 			return nil
 		case ev.Kind == engine.EvStalled:
-			c.stalled()
+			d.stalled()
 			return nil
 		}
-		held, st := c.st, buf.NewStaging(buf.Small)
-		err = c.event(st, ev)
+		held, st := d.st, buf.NewStaging(buf.Small)
+		err = d.event(st, ev)
 		if errors.Is(err, errLostRole) { // whoever took over has left held, not st
 			st.Leave()
 			if held != nil {
@@ -90,33 +89,33 @@ func (c *Conn) replay() error {
 
 // beforeWaitingRead is called before a read while something is put off. It retries, and if no more can
 // be put off, it waits for memory instead of reading.
-func (c *Conn) beforeWaitingRead(wait bool) error {
-	if c.wake.retry.Load() || c.rcv.Backlog.Full() {
-		if err := c.handle(); err != nil {
+func (d *Driver) beforeWaitingRead(wait bool) error {
+	if d.wake.retry.Load() || d.rcv.Backlog.Full() {
+		if err := d.handle(); err != nil {
 			return err
 		}
 	}
-	if !c.rcv.Backlog.Full() {
+	if !d.rcv.Backlog.Full() {
 		return nil
 	}
 	if wait {
-		c.waitMemory()
+		d.waitMemory()
 	}
-	return drive.ErrInterrupted
+	return ErrInterrupted
 }
 
 // waitMemory waits until memory comes back to the Pool, or somebody interrupts.
-func (c *Conn) waitMemory() {
-	c.reader.mu.Lock()
-	if c.wake.hint == nil {
-		c.wake.hint = make(chan struct{}, 1)
+func (d *Driver) waitMemory() {
+	d.role.mu.Lock()
+	if d.wake.hint == nil {
+		d.wake.hint = make(chan struct{}, 1)
 	}
-	ch := c.wake.hint
-	if c.link.Interrupted() || c.wake.retry.Load() {
+	ch := d.wake.hint
+	if d.link.Interrupted() || d.wake.retry.Load() {
 		hint(ch)
 	}
-	c.reader.mu.Unlock()
-	t := time.NewTimer(c.cfg.Timeouts.Memory)
+	d.role.mu.Unlock()
+	t := time.NewTimer(d.cfg.Receiver.Memory)
 	defer t.Stop()
 	select {
 	case <-ch:

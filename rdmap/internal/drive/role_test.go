@@ -1,4 +1,4 @@
-package rdmap
+package drive_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -18,22 +20,23 @@ import (
 // TestWatchedAfterWait: if a goroutine begins to wait while the watcher handles a burst, and then reads
 // for itself, the connection is watched afterwards.
 func TestWatchedAfterWait(t *testing.T) {
-	OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
-		x, y := Connect(t, a, b, nil, nil)
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		if err := x.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := y.Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		WaitCold(t, x)
+		waitIdle(t, x)
+		d := of(x)
 		burst := func(on bool) {
-			x.mu.Lock()
-			if x.writer.Uncork(); on {
-				x.writer.Cork()
+			d.Mu().Lock()
+			if d.Writer().Uncork(); on {
+				d.Writer().Cork()
 			}
-			x.mu.Unlock()
+			d.Mu().Unlock()
 		}
 		burst(true)
 		got := make(chan error, 1)
@@ -42,16 +45,16 @@ func TestWatchedAfterWait(t *testing.T) {
 			got <- err
 		}()
 		for waits := false; !waits; time.Sleep(time.Millisecond) {
-			x.reader.mu.Lock()
-			waits = x.reader.first != nil || x.reader.State() == drive.Waiter
-			x.reader.mu.Unlock()
+			of(x).Role().Lock()
+			waits = of(x).Role().First() != nil || of(x).Role().State() == drive.Caller
+			of(x).Role().Unlock()
 		}
 		burst(false)
-		x.reader.mu.Lock()
-		if s := x.reader.State(); s == drive.Watcher || s == drive.Parked {
-			x.interrupt() // as the ticker does to shrink a staging
+		of(x).Role().Lock()
+		if s := of(x).Role().State(); s == drive.Watcher || s == drive.Parked {
+			of(x).Interrupt() // as the ticker does to shrink a staging
 		}
-		x.reader.mu.Unlock()
+		of(x).Role().Unlock()
 		if err := y.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +63,7 @@ func TestWatchedAfterWait(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		reg := MustRegister(t, x, 8, region.RemoteRead)
+		reg := conntest.MustRegister(t, x, 8, region.RemoteRead)
 		if err := y.Read(ctx, make([]byte, 8), reg.STag(), 0); err != nil {
 			t.Fatalf("nobody reads: %v", err)
 		}
@@ -69,13 +72,13 @@ func TestWatchedAfterWait(t *testing.T) {
 
 // TestWatchedThenBusy goes back and forth between idle and busy.
 func TestWatchedThenBusy(t *testing.T) {
-	OnWires(t, func(t *testing.T, a, b net.Conn) {
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
-		x, y := Connect(t, a, b, nil, nil)
+		x, y := conntest.Connect(t, a, b, nil, nil)
 		go y.Serve()
-		_, reg := make([]byte, 8), MustRegister(t, y, 8, region.RemoteRead)
+		_, reg := make([]byte, 8), conntest.MustRegister(t, y, 8, region.RemoteRead)
 		for range 3 {
-			time.Sleep(2*tickEvery + tickEvery/2)
+			time.Sleep(2*drive.TickEvery + drive.TickEvery/2)
 			for range 3 {
 				if err := x.Read(t.Context(), make([]byte, 8), reg.STag(), 0); err != nil {
 					t.Fatal(err)
@@ -90,28 +93,28 @@ func TestWatchedThenBusy(t *testing.T) {
 func TestInputWhileTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		h := NewCollector()
+		h := conntest.NewCollector()
 		wire := newRoleWire(t, a)
-		x := Client(wire, &Config{Handler: h, Receives: Receives{Count: 1}})
-		x.link = newRoleLink(wire)
+		x := rdmap.Client(wire, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1}})
+		of(x).SetLink(newRoleLink(wire))
 		ch := make(chan error, 1)
 		go func() { ch <- x.Handshake(t.Context()) }()
 		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
 		if err := errors.Join(err, <-ch); err != nil {
 			t.Fatal(err)
 		}
-		x.reader.mu.Lock()
-		if !x.reader.Take(drive.Waiter) {
+		of(x).Role().Lock()
+		if !of(x).Role().Take(drive.Caller) {
 			t.Error("somebody reads already")
 		}
-		x.reader.mu.Unlock()
+		of(x).Role().Unlock()
 		from := time.Now()
 		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		x.readable()
-		x.freeReader()
+		of(x).Readable()
+		of(x).FreeReader()
 		<-h.Got
 		if d := time.Since(from); d != 0 {
 			t.Errorf("read after %v", d)
@@ -126,19 +129,18 @@ func TestInputWhileTaken(t *testing.T) {
 // again and again only to find nothing to read.
 func TestWaitAfterFailure(t *testing.T) {
 	a, b := rdmaptest.Pipe()
-	c, peer := Connect(t, a, b, nil, nil)
+	c, peer := conntest.Connect(t, a, b, nil, nil)
 	defer peer.Abort(nil)
 	cause := errors.New("over")
-	c.mu.Lock()
-	c.snd.Fail(cause, false, false, nil) // as end does before finish runs
-	c.mu.Unlock()
-	w, done := new(Waiter), make(chan error, 1)
+	d := of(c)
+	d.HasFailed(cause) // as End does before finish runs
+	w, done := new(drive.Waiter), make(chan error, 1)
 	w.Reset()
-	go func() { done <- c.Wait(context.Background(), w) }()
+	go func() { done <- d.Wait(context.Background(), w) }()
 	queued := func() bool {
-		c.reader.mu.Lock()
-		defer c.reader.mu.Unlock()
-		return c.reader.first == w && c.reader.State() != drive.Waiter
+		d.Role().Lock()
+		defer d.Role().Unlock()
+		return d.Role().First() == w && d.Role().State() != drive.Caller
 	}
 	for until := time.Now().Add(time.Minute); !queued(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
@@ -146,7 +148,7 @@ func TestWaitAfterFailure(t *testing.T) {
 			break
 		}
 	}
-	go c.finish()
+	go d.Finish()
 	if err := <-done; !errors.Is(err, cause) {
 		t.Errorf("it ends with %v", err)
 	}

@@ -1,12 +1,15 @@
-package rdmap
+package drive_test
 
 import (
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -17,21 +20,21 @@ import (
 func TestCloseUnderLoad(t *testing.T) {
 	ends := []struct {
 		name string
-		end  func(x, y *Conn, a, b net.Conn)
+		end  func(x, y *rdmap.Conn, a, b net.Conn)
 	}{
-		{"close", func(x, _ *Conn, _, _ net.Conn) { x.Close() }},
-		{"peer closes", func(_, y *Conn, _, _ net.Conn) { y.Close() }},
-		{"abort", func(x, _ *Conn, _, _ net.Conn) { x.Abort(enginetest.ErrTest) }},
-		{"terminate", func(_, y *Conn, _, _ net.Conn) { y.Terminate(verbs.TermCode{}, nil) }},
-		{"wire cut", func(_, _ *Conn, a, _ net.Conn) { a.Close() }},
+		{"close", func(x, _ *rdmap.Conn, _, _ net.Conn) { x.Close() }},
+		{"peer closes", func(_, y *rdmap.Conn, _, _ net.Conn) { y.Close() }},
+		{"abort", func(x, _ *rdmap.Conn, _, _ net.Conn) { x.Abort(enginetest.ErrTest) }},
+		{"terminate", func(_, y *rdmap.Conn, _, _ net.Conn) { y.Terminate(verbs.TermCode{}, nil) }},
+		{"wire cut", func(_, _ *rdmap.Conn, a, _ net.Conn) { a.Close() }},
 	}
 	for _, e := range ends {
 		t.Run(e.name, func(t *testing.T) {
-			OnWires(t, func(t *testing.T, a, b net.Conn) {
-				h := &Calls{Pending: make(map[uint64]*Waiter)}
-				x, y := Connect(t, a, b, &Config{Handler: h, Receives: Receives{Count: 100}}, &Config{Handler: new(Shuffler), Receives: Receives{Count: 100}})
+			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+				h := &conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
+				x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 100}}, &rdmap.Config{Handler: new(conntest.Shuffler), Receives: rdmap.Receives{Count: 100}})
 				go y.Serve()
-				reg := MustRegister(t, x, 100, enginetest.AllRights)
+				reg := conntest.MustRegister(t, x, 100, enginetest.AllRights)
 				var wg sync.WaitGroup
 				for g := range 4 {
 					wg.Go(func() {
@@ -49,13 +52,11 @@ func TestCloseUnderLoad(t *testing.T) {
 				if x.Table().Live() != 0 || reg.Valid() {
 					t.Error("a region outlived the connection")
 				}
-				if !h.closed.Load() {
+				if !h.Closed.Load() {
 					t.Error("HandleClose was not called")
 				}
-				x.mu.Lock()
-				defer x.mu.Unlock()
-				if x.snd.Copied != 0 {
-					t.Errorf("%d octets of staging left", x.snd.Copied)
+				if n := of(x).Copied(); n != 0 {
+					t.Errorf("%d octets of staging left", n)
 				}
 			})
 		})
@@ -64,22 +65,17 @@ func TestCloseUnderLoad(t *testing.T) {
 
 // TestCancelledSink: a Read that was cancelled while it waited, and whose sink was then invalidated, has no effect.
 func TestCancelledSink(t *testing.T) {
-	OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := RawResponder(t, a, b, &Config{Startup: Startup{ORD: 1}})
-		first := MustRegister(t, x, 8, region.ReadSink)
+	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 1}})
+		first := conntest.MustRegister(t, x, 8, region.ReadSink)
 		if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, Sink: first.STag(), Len: 8}}); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := Cancellable(t)
+		ctx, cancel := conntest.Cancellable(t)
 		errs := make(chan error, 1)
 		go func() { errs <- x.Read(ctx, make([]byte, 8), 1, 0) }()
-		queued := func() bool {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			return x.snd.Copied > 0
-		}
-		for !queued() {
-			yield()
+		for of(x).Copied() == 0 {
+			runtime.Gosched()
 		}
 		cancel()
 		if err := <-errs; !errors.Is(err, ctx.Err()) {

@@ -1,11 +1,9 @@
-package rdmap
+package drive
 
 import (
 	"context"
 	"errors"
 	"sync/atomic"
-
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 )
 
 // States of a Waiter.
@@ -16,18 +14,14 @@ const (
 	waiterDone                  // complete
 )
 
-// Waiter is a Completer that Conn.Wait can wait for. The zero value is ready after Reset. A Waiter
-// serves one wait at a time, and is meant to be reused: only its first Reset allocates.
-//
-// If Wait returned early because its context ended, the Waiter may still be completed later. Do not
-// call Reset before that has happened or can no longer happen.
+// Waiter is a Completer that Driver.Wait can wait for, one wait at a time. It is ready after Reset.
 type Waiter struct {
 	state atomic.Uint32
 	err   error
-	ch    chan struct{}        // one slot; a token is a hint to look again
-	conn  atomic.Pointer[Conn] // the one waited on, or the last one
+	ch    chan struct{}          // one slot; a token is a hint to look again
+	on    atomic.Pointer[Driver] // the one waited on, or the last one
 
-	next, prev *Waiter // in a list of conn's reader; guarded by its mu
+	next, prev *Waiter // in a list of its role; guarded by role.mu
 	in         *waiters
 }
 
@@ -57,20 +51,20 @@ func (w *Waiter) Complete(err error) {
 	case waiterReads:
 		// Completed by somebody other than the reader. w may serve another wait by now;
 		// then this interrupts a reader in vain.
-		w.conn.Load().interruptWaiter()
+		w.on.Load().interruptWaiter()
 	}
 }
 
 // completeParked is Complete for a w whose goroutine sleeps. It returns false if it no longer does.
 func (w *Waiter) completeParked() bool {
-	c, ch := w.conn.Load(), w.ch
-	r := &c.reader
+	d, ch := w.on.Load(), w.ch
+	r := &d.role
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !w.state.CompareAndSwap(waiterParked, waiterDone) {
 		return false
 	}
-	if w.conn.Load() == c { // then it cannot leave Wait as long as mu is held
+	if w.on.Load() == d { // then it cannot leave Wait as long as mu is held
 		r.woken.wake(w)
 	} else {
 		hint(ch)
@@ -135,7 +129,7 @@ func (w *Waiter) dequeue() {
 // threads, which it would wake too: that costs short calls more than they gain. If the callers do
 // compute in the meantime, nothing is lost, since each wakes the next first.
 //
-// Everything is done with reader.mu held. As long as somebody waits in the chain, somebody else was
+// Everything is done with role.mu held. As long as somebody waits in the chain, somebody else was
 // woken, or was about to check for another reason, and has not called awake yet.
 type chain struct {
 	waiters
@@ -162,39 +156,37 @@ func (c *chain) awake() {
 	}
 }
 
-// Wait returns w's error when w is complete, or ctx's error when ctx ends. If both are so, w's error
-// wins. While it waits, the goroutine may hold the reading role and run upcalls. If the connection
-// ends and w is not complete, Wait returns the connection's error. While another goroutine runs
-// Handshake, Wait first waits for that, even if ctx ends; before Handshake it returns ErrNoHandshake.
-func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
+// Wait returns w's error when w is complete, or the error of ctx or of the connection if that ends first. While it waits,
+// the goroutine may hold the reading role and run upcalls.
+func (d *Driver) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.err
 	}
-	if err := c.begun(); err != nil {
+	if err := d.begun(); err != nil {
 		return err
 	}
-	c.called()
-	c.waiting.Add(1)
-	if w.conn.Load() != c {
-		w.conn.Store(c)
+	d.called()
+	d.waiting.Add(1)
+	if w.on.Load() != d {
+		w.on.Store(d)
 	}
-	r := &c.reader
+	r := &d.role
 	r.mu.Lock()
 	for {
-		err, over := c.waited(ctx, w)
+		err, over := d.waited(ctx, w)
 		if over {
 			w.dequeue()
 			r.leave()
-			c.waiting.Add(-1)
+			d.waiting.Add(-1)
 			return err
 		}
-		c.act(r.Call()) // called does nothing while input is handled, and that was a while ago
+		d.act(r.Call()) // called does nothing while input is handled, and that was a while ago
 		// After a failure the role is for finish, which tells all waiters. A waiter that took it
 		// again and again, only to find nothing to read, would keep finish from getting it.
-		if !c.ended() && r.Take(drive.Waiter) {
+		if !d.ended() && r.Take(Caller) {
 			w.dequeue()
 			r.mu.Unlock()
-			c.lead(ctx, w)
+			d.lead(ctx, w)
 			r.mu.Lock()
 			continue
 		}
@@ -206,15 +198,15 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	}
 }
 
-// waited reports whether there is nothing more to wait for, with reader.mu held.
-func (c *Conn) waited(ctx context.Context, w *Waiter) (err error, over bool) {
+// waited reports whether there is nothing more to wait for, with role.mu held.
+func (d *Driver) waited(ctx context.Context, w *Waiter) (err error, over bool) {
 	switch {
 	case w.Done():
 		return w.err, true
 	case ctx.Err() != nil:
 		return ctx.Err(), true
-	case c.reader.State() == drive.Ended:
-		return c.Err(), true
+	case d.role.State() == Ended:
+		return d.Err(), true
 	}
 	return nil, false
 }
@@ -239,39 +231,39 @@ func (w *Waiter) sleep(ctx context.Context) {
 
 // lead reads until w is complete, ctx ends or the connection has failed. When it returns, the role is
 // given back or lost.
-func (c *Conn) lead(ctx context.Context, w *Waiter) {
+func (d *Driver) lead(ctx context.Context, w *Waiter) {
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, c.interruptWaiter)
+		stop := context.AfterFunc(ctx, d.interruptWaiter)
 		defer stop()
 	}
 	for ctx.Err() == nil && w.state.CompareAndSwap(waiterPending, waiterReads) {
-		_, err := c.readFor(w)
+		_, err := d.readFor(w)
 		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, errLostRole):
 			return
-		case errors.Is(err, drive.ErrInterrupted):
-			c.reader.mu.Lock()
-			c.clearInterrupt()
-			c.reader.mu.Unlock()
-			if !c.ended() {
+		case errors.Is(err, ErrInterrupted):
+			d.role.mu.Lock()
+			d.clearInterrupt()
+			d.role.mu.Unlock()
+			if !d.ended() {
 				continue
 			}
 		}
 		break
 	}
-	c.freeReader()
+	d.freeReader()
 }
 
 // readFor is readOnce in the state waiterReads. That state ends with the wait for
 // input, so that if what it reads completes w, no interrupt is needed.
-func (c *Conn) readFor(w *Waiter) (int, error) {
-	if err := c.beforeRead(true); err != nil {
+func (d *Driver) readFor(w *Waiter) (int, error) {
+	if err := d.beforeRead(true); err != nil {
 		w.state.CompareAndSwap(waiterReads, waiterPending)
 		return 0, err
 	}
-	n, err := c.link.Read((*source)(c), true, c.waiting.Load() <= 1)
+	n, err := d.link.Read((*source)(d), true, d.waiting.Load() <= 1)
 	w.state.CompareAndSwap(waiterReads, waiterPending)
-	return c.afterRead(n, err)
+	return d.afterRead(n, err)
 }

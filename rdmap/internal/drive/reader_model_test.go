@@ -1,4 +1,4 @@
-package rdmap
+package drive_test
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -29,7 +31,7 @@ var roleRuns = flag.Int("role.runs", 60, "runs of TestRoleModel for each link")
 type roleWorld struct {
 	t    *testing.T
 	rng  *rand.Rand
-	x, y *Conn
+	x, y *rdmap.Conn
 	h    *roleHandler
 	log  []string
 
@@ -62,12 +64,12 @@ func (c *countedContext) Err() error {
 
 // roleHandler is a calls handler that also counts unsolicited messages, and stays in the upcall of some of them.
 type roleHandler struct {
-	Calls
+	conntest.Calls
 	strange atomic.Int64
 	inside  atomic.Int64 // upcalls that have handed off the role and still run
 }
 
-func (h *roleHandler) HandleRecv(c *Conn, m *verbs.Message) {
+func (h *roleHandler) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	switch binary.BigEndian.Uint64(m.Data) {
 	case 0:
 		c.PostRecv(1)
@@ -91,14 +93,14 @@ type peerLog struct {
 	ids []uint64
 }
 
-func (h *peerLog) HandleRecv(c *Conn, m *verbs.Message) {
+func (h *peerLog) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ids = append(h.ids, binary.BigEndian.Uint64(m.Data))
 }
 
-func (h *peerLog) HandleClose(*Conn, error) {}
+func (h *peerLog) HandleClose(*rdmap.Conn, error) {}
 
 // take returns one of the calls that are not yet answered, at random.
 func (h *peerLog) take(rng *rand.Rand) (id uint64, ok bool) {
@@ -148,20 +150,20 @@ func TestRoleModel(t *testing.T) {
 
 func (w *roleWorld) run(t *testing.T, scheme string) {
 	w.t, w.calls = t, make(map[uint64]*roleCall)
-	w.h = &roleHandler{Calls: Calls{Pending: make(map[uint64]*Waiter)}}
+	w.h = &roleHandler{Calls: conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}}
 	w.asked = new(peerLog)
 	a, b := rdmaptest.Pipe()
 	if scheme == "epoll" {
 		wire := newRoleWire(t, a)
-		w.x = Client(wire, &Config{Handler: w.h})
-		w.x.link = newRoleLink(wire)
+		w.x = rdmap.Client(wire, &rdmap.Config{Handler: w.h})
+		of(w.x).SetLink(newRoleLink(wire))
 	} else {
-		w.x = Client(a, &Config{Handler: w.h})
+		w.x = rdmap.Client(a, &rdmap.Config{Handler: w.h})
 	}
-	w.y = Server(b, &Config{Handler: w.asked})
+	w.y = rdmap.Server(b, &rdmap.Config{Handler: w.asked})
 	hs := make(chan error, 1)
-	go func() { hs <- w.y.Handshake(Background) }()
-	if err := w.x.Handshake(Background); err != nil {
+	go func() { hs <- w.y.Handshake(conntest.Background) }()
+	if err := w.x.Handshake(conntest.Background); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-hs; err != nil {
@@ -215,7 +217,7 @@ func (w *roleWorld) step() {
 		w.serve = true
 		w.served.Go(func() { _ = w.x.Serve() })
 	default:
-		d := []time.Duration{time.Millisecond, tickEvery, tickEvery + 1, 3 * tickEvery}[w.rng.IntN(4)]
+		d := []time.Duration{time.Millisecond, drive.TickEvery, drive.TickEvery + 1, 3 * drive.TickEvery}[w.rng.IntN(4)]
 		w.logf("sleep %v", d)
 		time.Sleep(d)
 	}
@@ -224,7 +226,7 @@ func (w *roleWorld) step() {
 func (w *roleWorld) call() {
 	w.last++
 	id := 1 + w.last
-	ctx, cancel := context.WithCancel(Background)
+	ctx, cancel := context.WithCancel(conntest.Background)
 	c := &roleCall{ctx: &countedContext{Context: ctx}, cancel: cancel, done: make(chan error, 1)}
 	w.calls[id] = c
 	w.logf("call %d", id)
@@ -276,10 +278,10 @@ func (w *roleWorld) unasked(kind uint64) {
 
 // complete completes a call without any input.
 func (w *roleWorld) complete(id uint64, c *roleCall) {
-	w.h.mu.Lock()
+	w.h.Mu.Lock()
 	waiter := w.h.Pending[id]
 	delete(w.h.Pending, id)
-	w.h.mu.Unlock()
+	w.h.Mu.Unlock()
 	if waiter == nil {
 		return // it has not begun, or is just being answered
 	}
@@ -291,21 +293,21 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 // bothGo makes the leader and the waiter that it will wake leave at the same time: the next waiter must not be
 // forgotten.
 func (w *roleWorld) bothGo() {
-	r := &w.x.reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r := of(w.x).Role()
+	r.Lock()
+	defer r.Unlock()
 	var leader, next uint64
-	var leads *Waiter
-	w.h.mu.Lock()
+	var leads *rdmap.Waiter
+	w.h.Mu.Lock()
 	for id, waiter := range w.h.Pending {
 		switch {
-		case waiter == r.first:
+		case inner(waiter) == r.First():
 			next = id
-		case waiter.state.Load() == waiterReads:
+		case inner(waiter).Reads():
 			leader, leads = id, waiter
 		}
 	}
-	w.h.mu.Unlock()
+	w.h.Mu.Unlock()
 	c := w.calls[next]
 	if leads == nil || c == nil || c.due || !w.asked.remove(leader) {
 		return
@@ -314,7 +316,7 @@ func (w *roleWorld) bothGo() {
 	for i := 0; !leads.Done() && i < 1e6; i++ {
 		runtime.Gosched()
 	}
-	spin() // it reaches reader.mu
+	spin() // it reaches the lock of the role
 	c.due = true
 	c.cancel()
 	w.logf("cancel %d at the same time", next)
@@ -331,23 +333,23 @@ func spin() {
 func (w *roleWorld) settle() {
 	synctest.Wait()
 	if late := w.collect(); int64(len(late)) > w.h.inside.Load() { // the leader may be in an upcall
-		w.t.Errorf("calls %v wait for ever: %s", late, w.x.reader.text())
+		w.t.Errorf("calls %v wait for ever: %s", late, readerText(w.x))
 	}
 	for w.h.inside.Load() > 0 {
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 	}
 	if late := w.collect(); len(late) > 0 {
-		w.t.Errorf("calls %v wait for ever, and no upcall runs: %s", late, w.x.reader.text())
+		w.t.Errorf("calls %v wait for ever, and no upcall runs: %s", late, readerText(w.x))
 	}
 	if w.rng.IntN(4) == 0 {
 		w.oneWakes()
 	}
 	if got := int(w.h.strange.Load()); got != w.sent {
-		time.Sleep(2*tickEvery + 10*time.Millisecond) // two ticks, and the upcall
+		time.Sleep(2*drive.TickEvery + 10*time.Millisecond) // two ticks, and the upcall
 		synctest.Wait()
 		if got := int(w.h.strange.Load()); got != w.sent {
-			w.t.Errorf("%d of %d unsolicited messages were received: %s", got, w.sent, w.x.reader.text())
+			w.t.Errorf("%d of %d unsolicited messages were received: %s", got, w.sent, readerText(w.x))
 		}
 	}
 }
@@ -399,10 +401,11 @@ func (w *roleWorld) oneWakes() {
 	}
 }
 
-func (r *reader) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return fmt.Sprintf("reader %d, active %v, queue %v", r.State(), r.Active(), r.first != nil)
+func readerText(c *rdmap.Conn) string {
+	r := of(c).Role()
+	r.Lock()
+	defer r.Unlock()
+	return fmt.Sprintf("reader %d, active %v, queue %v", r.State(), r.Active(), r.First() != nil)
 }
 
 // end ends the connection in one of several ways. All waiters return, and no goroutine is left, which synctest checks.
@@ -419,8 +422,8 @@ func (w *roleWorld) end() {
 	ends[k]()
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
-	if !w.h.closed.Load() {
-		w.t.Errorf("the end was not noticed within 100 ms: %s", w.x.reader.text())
+	if !w.h.Closed.Load() {
+		w.t.Errorf("the end was not noticed within 100 ms: %s", readerText(w.x))
 		w.x.Abort(nil)
 	}
 	for id, c := range w.calls {

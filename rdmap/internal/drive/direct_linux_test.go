@@ -1,10 +1,12 @@
-package rdmap
+package drive_test
 
 import (
 	"net"
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -30,32 +32,32 @@ func arrived(t *testing.T, c net.Conn, n int) {
 // none is due, a read takes everything that has arrived.
 func TestShortRead(t *testing.T) {
 	const size = 256 << 10
-	p, q := TcpPair(t)
-	x, y := Connect(t, p, q, &Config{Startup: Startup{CRC: CRCOn}}, &Config{Startup: Startup{CRC: CRCOn}})
+	p, q := conntest.TcpPair(t)
+	x, y := conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOn}}, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOn}})
 	go y.Serve()
-	x.reader.mu.Lock()
-	if !x.reader.Take(drive.Waiter) {
+	of(x).Role().Lock()
+	if !of(x).Role().Take(drive.Caller) {
 		t.Fatal("somebody reads")
 	}
-	x.reader.mu.Unlock()
-	defer x.freeReader()
+	of(x).Role().Unlock()
+	defer of(x).FreeReader()
 	from, _ := y.Register(make([]byte, size), region.RemoteRead)
 	to, _ := x.Register(make([]byte, size), region.ReadSink|region.RemoteWrite)
 
-	w := new(Waiter)
+	w := new(rdmap.Waiter)
 	w.Reset()
 	if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}); err != nil {
 		t.Fatal(err)
 	}
 	arrived(t, p, 2*engine.ShortRead)
-	if n, err := x.readOnce(true); err != nil || n != engine.ShortRead {
+	if n, err := of(x).ReadOnce(true); err != nil || n != engine.ShortRead {
 		t.Errorf("first read brings %d, %v", n, err)
 	}
-	if n, err := x.readOnce(true); err != nil || !x.intake.placed || n <= engine.ShortRead {
-		t.Errorf("second read brings %d octets, into their place %v, %v", n, x.intake.placed, err)
+	if n, err := of(x).ReadOnce(true); err != nil || !of(x).Placed() || n <= engine.ShortRead {
+		t.Errorf("second read brings %d octets, into their place %v, %v", n, of(x).Placed(), err)
 	}
 	for !w.Done() {
-		if _, err := x.readOnce(true); err != nil {
+		if _, err := of(x).ReadOnce(true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +66,7 @@ func TestShortRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	arrived(t, p, 2*engine.ShortRead)
-	if n, err := x.readOnce(true); err != nil || n < 2*engine.ShortRead {
+	if n, err := of(x).ReadOnce(true); err != nil || n < 2*engine.ShortRead {
 		t.Errorf("read of a Write brings %d, %v", n, err)
 	}
 }

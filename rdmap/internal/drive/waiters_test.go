@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"testing"
@@ -25,15 +25,15 @@ func TestWaiterHints(t *testing.T) {
 	}
 }
 
-// parkedWaiters returns Waiters whose goroutines sleep, as far as c knows.
-func parkedWaiters(c *Conn, n int) []*Waiter {
+// parkedWaiters returns Waiters whose goroutines sleep, as far as d knows.
+func parkedWaiters(d *Driver, n int) []*Waiter {
 	ws := make([]*Waiter, n)
 	for i := range ws {
 		w := new(Waiter)
 		w.Reset()
-		w.conn.Store(c)
+		w.on.Store(d)
 		w.state.Store(waiterParked)
-		c.reader.enqueue(w)
+		d.role.enqueue(w)
 		ws[i] = w
 	}
 	return ws
@@ -42,17 +42,17 @@ func parkedWaiters(c *Conn, n int) []*Waiter {
 func (w *Waiter) hinted() bool { return len(w.ch) == 1 }
 
 // look does what a goroutine does that leaves because it was woken or for another reason.
-func (c *Conn) look(w *Waiter) {
-	c.reader.mu.Lock()
-	defer c.reader.mu.Unlock()
-	c.reader.woken.awake()
+func (d *Driver) look(w *Waiter) {
+	d.role.mu.Lock()
+	defer d.role.mu.Unlock()
+	d.role.woken.awake()
 	w.dequeue()
 }
 
 // TestChain: of many complete Waiters one is woken, and wakes the next.
 func TestChain(t *testing.T) {
-	c := &Conn{}
-	ws := parkedWaiters(c, 4)
+	d := &Driver{}
+	ws := parkedWaiters(d, 4)
 	for _, w := range ws[:3] {
 		w.Complete(nil)
 	}
@@ -61,25 +61,25 @@ func TestChain(t *testing.T) {
 			t.Errorf("waiter %d woken: %v", i, w.hinted())
 		}
 	}
-	if c.reader.first != ws[3] || c.reader.last != ws[3] {
+	if d.role.first != ws[3] || d.role.last != ws[3] {
 		t.Error("a complete Waiter still waits for the role")
 	}
-	c.look(ws[0])
+	d.look(ws[0])
 	if !ws[1].hinted() || ws[2].hinted() {
 		t.Error("the first one woke", ws[1].hinted(), ws[2].hinted())
 	}
 	// While the second one is being woken, another is completed.
 	ws[3].Complete(nil)
-	c.look(ws[1])
-	c.look(ws[2])
+	d.look(ws[1])
+	d.look(ws[2])
 	if !ws[2].hinted() || !ws[3].hinted() {
 		t.Error("the chain is cut")
 	}
-	c.look(ws[3])
-	if c.reader.woken.moving || c.reader.woken.first != nil {
+	d.look(ws[3])
+	if d.role.woken.moving || d.role.woken.first != nil {
 		t.Error("the chain does not end")
 	}
-	again := parkedWaiters(c, 1)[0]
+	again := parkedWaiters(d, 1)[0]
 	if again.Complete(nil); !again.hinted() {
 		t.Error("nobody is woken after the end of a chain")
 	}
@@ -88,12 +88,12 @@ func TestChain(t *testing.T) {
 // TestChainLeft: a Waiter that leaves for another reason before it is woken does not break the chain.
 func TestChainLeft(t *testing.T) {
 	for left := range 3 {
-		c := &Conn{}
-		ws := parkedWaiters(c, 4)
+		d := &Driver{}
+		ws := parkedWaiters(d, 4)
 		for _, w := range ws {
 			w.Complete(nil)
 		}
-		c.look(ws[left+1])
+		d.look(ws[left+1])
 		for i, w := range ws {
 			if i == left+1 {
 				continue
@@ -101,7 +101,7 @@ func TestChainLeft(t *testing.T) {
 			if !w.hinted() {
 				t.Fatalf("after waiter %d left, waiter %d sleeps for ever", left+1, i)
 			}
-			c.look(w)
+			d.look(w)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package rdmap
+package drive_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -29,8 +31,8 @@ func TestPartialFPDUEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
-				h := NewCollector()
-				y := Server(b, &Config{Handler: h, Timeouts: Timeouts{FPDU: limit}})
+				h := conntest.NewCollector()
+				y := rdmap.Server(b, &rdmap.Config{Handler: h, Timeouts: rdmap.Timeouts{FPDU: limit}})
 				served := make(chan error, 1)
 				go func() {
 					err := y.Handshake(t.Context())
@@ -69,7 +71,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 				}
 				a.Close()
 				synctest.Wait()
-				if y.partial.rest.Load() != nil {
+				if of(y).AwaitsRest() {
 					t.Error("a timer still refers to the connection that has ended")
 				}
 			})

@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"bytes"
@@ -42,45 +42,51 @@ var ofSTag = regexp.MustCompile(`stag=[0-9a-f]+|(got|want) 0x[0-9a-f]+`)
 // directRig is a connection without I/O that has Reads in flight. What is fed to it is read straight
 // into its place if possible, or never.
 type directRig struct {
-	*Conn
+	*Driver
 	mem   []byte
 	reads []verbs.WR
 	done  []enginetest.Done
 	aimed int // octets that were read straight into their place
 	most  int // of them in one read
-	lost  loser
+	strings.Builder
 }
 
-// loser is a Handler that loses the reading role in every upcall.
-type loser struct{ strings.Builder }
-
-func (l *loser) HandleRecv(c *Conn, m *verbs.Message) {
-	c.takeovers.Add(1)
-	c.upcalls.Add(1)
-	c.st = c.st.Split()
-	fmt.Fprintf(l, "%q ", m.Data)
+// Message notes the message. Unless messages are kept, it loses the reading role.
+func (g *directRig) Message(m *verbs.Message, mem buf.Mem) {
+	fmt.Fprintf(g, "%q ", m.Data)
+	if g.cfg.Receiver.Keep {
+		g.cfg.Receiver.Pool.Put(mem)
+		return
+	}
+	g.takeovers.Add(1)
+	g.upcalls.Add(1)
+	g.st = g.st.Split()
 }
 
-func (*loser) HandleClose(*Conn, error) {}
+func (*directRig) Idle()        {}
+func (*directRig) Closed(error) {}
 
-func newDirectRig(t *testing.T, crc bool, sizes ...int) *directRig {
-	return directRigOn(t, crc, func(b []byte) region.Memory { return region.Bytes(b) }, sizes...)
+func newDirectRig(t *testing.T, crc, keep bool, sizes ...int) *directRig {
+	return directRigOn(t, crc, keep, func(b []byte) region.Memory { return region.Bytes(b) }, sizes...)
 }
 
 // directRigOn returns a directRig whose sinks are made by mem.
-func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes ...int) *directRig {
+func directRigOn(t *testing.T, crc, keep bool, mem func([]byte) region.Memory, sizes ...int) *directRig {
 	a, b := net.Pipe()
 	t.Cleanup(func() { a.Close(); b.Close() })
-	g := &directRig{Conn: newConn(a, &Config{}, true), done: make([]enginetest.Done, len(sizes))}
+	g := &directRig{done: make([]enginetest.Done, len(sizes))}
+	g.Driver = New(a, Config{Receiver: engine.ReceiverConfig{
+		Table: region.NewDomain().NewTable(), Size: 4096, Recvs: 64, Pool: buf.NewPool(64 << 20), Keep: keep,
+	}}, g)
 	g.partial.on.Store(true) // no ticker
 	g.rcv.Deframer.CRC = crc
-	g.snd.MULPDU, g.snd.ORD = StagMULPDU, len(sizes)
+	g.snd.MULPDU, g.snd.ORD = engine.StagMULPDU, len(sizes)
 	total := 0
 	for _, n := range sizes {
 		total += n
 	}
 	g.mem = make([]byte, total+2*directMin)
-	reg, err := g.table.RegisterMemory(mem(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
+	reg, err := g.cfg.Receiver.Table.RegisterMemory(mem(g.mem), region.Options{Access: region.ReadSink, Base: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +97,7 @@ func directRigOn(t *testing.T, crc bool, mem func([]byte) region.Memory, sizes .
 		to += uint64(n)
 	}
 	for g.snd.Take(&g.wk) {
-		if err := g.wk.Build(StagMULPDU, crc, nil); err != nil {
+		if err := g.wk.Build(engine.StagMULPDU, crc, nil); err != nil {
 			t.Fatal(err)
 		}
 		g.due = g.snd.Wrote(&g.wk, false, g.due)
@@ -142,10 +148,7 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 		}
 		wire = wire[n:]
 	}
-	log := g.lost.String()
-	for m := g.TryRecv(); m != nil; m = g.TryRecv() {
-		log += fmt.Sprintf("%q ", m.Data)
-	}
+	log := g.String()
 	for i := range g.done {
 		log += fmt.Sprint(g.done[i].N, " ")
 	}
@@ -186,7 +189,7 @@ func (g *directRig) responses(maxPayload int, change func(i int, s *ddp.Segment)
 // TestDirect: reading Read Responses straight into their place has the same result as reading them the
 // ordinary way, however the octets arrive, and whatever else arrives.
 func TestDirect(t *testing.T) {
-	const full = StagMULPDU - ddp.TaggedLen
+	const full = engine.StagMULPDU - ddp.TaggedLen
 	sizes := []int{21*full + 1234, 3 * full, 200 << 10, 17, 2*full + 1}
 	at := 9 // after what one read brings to the staging; more than that follows
 	hello := mpa.AppendFPDU(nil, append((&ddp.Segment{Last: true, Control: 0x40 | uint8(verbs.OpSend), MSN: 1}).Append(nil), "hello"...), true)
@@ -233,14 +236,14 @@ func TestDirect(t *testing.T) {
 				s.Control = 0x40 | uint8(verbs.OpWrite)
 			}
 		}},
-		"bad CRC":           {max: full, spoil: func(w []byte) { w[4*mpa.FPDULen(StagMULPDU)-1] ^= 1 }},
-		"bad payload":       {max: full, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)+4000] ^= 1 }},
-		"another length":    {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)+1] ^= 4 }},
-		"too long a length": {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(StagMULPDU)] = 0xff }},
+		"bad CRC":           {max: full, spoil: func(w []byte) { w[4*mpa.FPDULen(engine.StagMULPDU)-1] ^= 1 }},
+		"bad payload":       {max: full, spoil: func(w []byte) { w[3*mpa.FPDULen(engine.StagMULPDU)+4000] ^= 1 }},
+		"another length":    {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(engine.StagMULPDU)+1] ^= 4 }},
+		"too long a length": {max: full, lost: true, spoil: func(w []byte) { w[3*mpa.FPDULen(engine.StagMULPDU)] = 0xff }},
 	} {
 		for _, crc := range []bool{true, false} {
 			run := func(piece int, aim bool) (log string, g *directRig) {
-				g = newDirectRig(t, crc, sizes...)
+				g = newDirectRig(t, crc, true, sizes...)
 				wire := g.responses(c.max, c.change, c.insert)
 				if c.spoil != nil {
 					c.spoil(wire)
@@ -248,7 +251,7 @@ func TestDirect(t *testing.T) {
 				log = g.run(wire, piece, aim)
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
-				if err := g.table.Close(ctx); err != nil {
+				if err := g.cfg.Receiver.Table.Close(ctx); err != nil {
 					t.Errorf("%s, pieces of %d: %v", name, piece, err)
 				}
 				return log, g
@@ -277,7 +280,7 @@ func TestDirect(t *testing.T) {
 // TestDirectTakenOver: octets that were read straight into a place where they do not belong are all
 // handled, even if an upcall loses the role while more of them are pending than a staging has room for.
 func TestDirectTakenOver(t *testing.T) {
-	const full = StagMULPDU - ddp.TaggedLen
+	const full = engine.StagMULPDU - ddp.TaggedLen
 	msn := uint32(0)
 	hello := func(i int) []byte {
 		if i != 2 && i != 5 {
@@ -288,8 +291,7 @@ func TestDirectTakenOver(t *testing.T) {
 		return mpa.AppendFPDU(nil, fmt.Append(s.Append(nil), "hello ", i), true)
 	}
 	run := func(aim bool) (string, int) {
-		g := newDirectRig(t, true, 21*full+1234, 1000)
-		g.cfg.Handler = &g.lost
+		g := newDirectRig(t, true, false, 21*full+1234, 1000)
 		msn = 0
 		wire := g.responses(full, nil, hello)
 		if _, err := g.feed(wire, engine.ShortRead, aim); err != nil { // a header, so that the next read is direct
@@ -310,9 +312,9 @@ func TestDirectTakenOver(t *testing.T) {
 // TestDirectGuarded: nothing is read straight into memory that must be accessed through its methods.
 func TestDirectGuarded(t *testing.T) {
 	sink := new(enginetest.Frail)
-	g := directRigOn(t, true, func(b []byte) region.Memory { sink.Mem, sink.Left = b, 1<<30; return sink }, 1<<20)
+	g := directRigOn(t, true, true, func(b []byte) region.Memory { sink.Mem, sink.Left = b, 1<<30; return sink }, 1<<20)
 	mem := g.mem
-	g.run(g.responses(StagMULPDU-ddp.TaggedLen, nil, nil), buf.Big, true)
+	g.run(g.responses(engine.StagMULPDU-ddp.TaggedLen, nil, nil), buf.Big, true)
 	if g.aimed > 0 || sink.Touches == 0 || g.done[0].N != 1 || !bytes.Equal(mem[:1000], noise[:1000]) {
 		t.Errorf("%d octets direct, %d stores, completed %d times", g.aimed, sink.Touches, g.done[0].N)
 	}

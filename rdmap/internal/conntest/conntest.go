@@ -1,4 +1,5 @@
-package rdmap
+// Package conntest has what tests of connections share: pairs of them on every byte stream, and handlers.
+package conntest
 
 import (
 	"bytes"
@@ -9,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -19,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -26,21 +29,21 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
+// IdleMemory fails the test if a pair of connections that is idle after traffic costs more than 16 KiB.
 func IdleMemory(t *testing.T, markers bool) {
 	const n = 100
-	clients, conns := make([]net.Conn, n), make([]*Conn, n)
-	xs := make([]*Conn, n)
+	clients, conns := make([]net.Conn, n), make([]*rdmap.Conn, n)
+	xs, hs := make([]*rdmap.Conn, n), make([]Caller, n)
 	for i := range n {
 		p, q := TcpPair(t)
 		clients[i] = p
-		h := new(Caller)
-		xs[i], conns[i] = Connect(t, p, q, &Config{Handler: h, Startup: Startup{Markers: markers}}, &Config{Handler: Echoer{}, Startup: Startup{Markers: markers}})
+		xs[i], conns[i] = Connect(t, p, q, &rdmap.Config{Handler: &hs[i], Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Handler: Echoer{}, Startup: rdmap.Startup{Markers: markers}})
 	}
 	before := inUse()
 	for i := range n {
 		go conns[i].Serve()
 		for range 20 {
-			w := &xs[i].cfg.Handler.(*Caller).W
+			w := &hs[i].W
 			w.Reset()
 			if err := xs[i].Post([]verbs.WR{{Op: verbs.OpSend, Body: make([]byte, 4000)}}); err != nil {
 				t.Fatal(err)
@@ -52,7 +55,7 @@ func IdleMemory(t *testing.T, markers bool) {
 	}
 	grown := 0
 	for range 50 { // ticks, which a busy machine delays
-		time.Sleep(3 * tickEvery)
+		time.Sleep(3 * Tick)
 		if grown = (inUse() - before) / n; grown <= 16<<10 {
 			break
 		}
@@ -86,22 +89,26 @@ func Everything(t *testing.T, c net.Conn) []byte {
 // Echoer answers every Send with its payload.
 type Echoer struct{}
 
-func (Echoer) HandleRecv(c *Conn, m *verbs.Message) {
+// HandleRecv implements rdmap.Handler.
+func (Echoer) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 
-func (Echoer) HandleClose(*Conn, error) {}
+// HandleClose implements rdmap.Handler.
+func (Echoer) HandleClose(*rdmap.Conn, error) {}
 
 // Caller completes one Waiter per message.
-type Caller struct{ W Waiter }
+type Caller struct{ W rdmap.Waiter }
 
-func (h *Caller) HandleRecv(c *Conn, m *verbs.Message) {
+// HandleRecv implements rdmap.Handler.
+func (h *Caller) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.W.Complete(nil)
 }
 
-func (h *Caller) HandleClose(*Conn, error) {}
+// HandleClose implements rdmap.Handler.
+func (h *Caller) HandleClose(*rdmap.Conn, error) {}
 
 // Wires are the byte streams on which every test of a Conn runs.
 var Wires = map[string]func(t testing.TB) (net.Conn, net.Conn){
@@ -111,15 +118,16 @@ var Wires = map[string]func(t testing.TB) (net.Conn, net.Conn){
 	"unix": unixPair,
 }
 
+// TcpPair returns a connection over TCP on loopback.
 func TcpPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	return dialPair(t, "tcp", "127.0.0.1:0")
 }
 
 // Connect runs the startup on two ends and closes both when the test is over.
-func Connect(t testing.TB, a, b net.Conn, ca, cb *Config) (*Conn, *Conn) {
+func Connect(t testing.TB, a, b net.Conn, ca, cb *rdmap.Config) (*rdmap.Conn, *rdmap.Conn) {
 	t.Helper()
-	x, y := Client(a, ca), Server(b, cb)
+	x, y := rdmap.Client(a, ca), rdmap.Server(b, cb)
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(context.Background()) }()
 	if err := x.Handshake(context.Background()); err != nil {
@@ -136,6 +144,7 @@ func Connect(t testing.TB, a, b net.Conn, ca, cb *Config) (*Conn, *Conn) {
 	return x, y
 }
 
+// OnWires runs f as a subtest on each of Wires.
 func OnWires(t *testing.T, f func(t *testing.T, a, b net.Conn)) {
 	for name, wire := range Wires {
 		t.Run(name, func(t *testing.T) {
@@ -195,27 +204,19 @@ func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
 	return a, b
 }
 
-// WaitCold waits until c is cold.
-func WaitCold(t *testing.T, c *Conn) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); c.reader.Active(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the connection does not become idle")
-		}
-	}
-}
-
-// hanging is memory whose flushes wait until they are released.
-type hanging struct {
+// Hanging is memory whose flushes wait until they are released.
+type Hanging struct {
 	*enginetest.Persisting
 	Entered, Release chan struct{}
 }
 
-func NewHanging() *hanging {
-	return &hanging{&enginetest.Persisting{Mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
+// NewHanging returns memory of 64 octets whose flushes tell Entered that they have begun, and wait for Release.
+func NewHanging() *Hanging {
+	return &Hanging{&enginetest.Persisting{Mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
 }
 
-func (m *hanging) Persist(off, n int) error {
+// Persist implements region.Memory.
+func (m *Hanging) Persist(off, n int) error {
 	m.Entered <- struct{}{}
 	<-m.Release
 	return m.Persisting.Persist(off, n)
@@ -230,11 +231,13 @@ type Collector struct {
 	Over   chan struct{}
 }
 
+// NewCollector returns a Collector that has room for 1024 tokens.
 func NewCollector() *Collector {
 	return &Collector{Got: make(chan struct{}, 1024), Over: make(chan struct{})}
 }
 
-func (h *Collector) HandleRecv(c *Conn, m *verbs.Message) {
+// HandleRecv implements rdmap.Handler.
+func (h *Collector) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	h.Mu.Lock()
 	h.Msgs = append(h.Msgs, bytes.Clone(m.Data))
 	h.Mu.Unlock()
@@ -242,11 +245,13 @@ func (h *Collector) HandleRecv(c *Conn, m *verbs.Message) {
 	h.Got <- struct{}{}
 }
 
-func (h *Collector) HandleClose(_ *Conn, err error) {
+// HandleClose implements rdmap.Handler.
+func (h *Collector) HandleClose(_ *rdmap.Conn, err error) {
 	h.Closed = err
 	close(h.Over)
 }
 
+// Within waits for ch at most a minute.
 func Within(t *testing.T, what string, ch <-chan struct{}) {
 	t.Helper()
 	select {
@@ -256,7 +261,8 @@ func Within(t *testing.T, what string, ch <-chan struct{}) {
 	}
 }
 
-func MustRegister(t testing.TB, c *Conn, n int, a region.Access) region.Region {
+// MustRegister registers n octets at c.
+func MustRegister(t testing.TB, c *rdmap.Conn, n int, a region.Access) region.Region {
 	t.Helper()
 	reg, err := c.Register(make([]byte, n), a)
 	if err != nil {
@@ -266,9 +272,9 @@ func MustRegister(t testing.TB, c *Conn, n int, a region.Access) region.Region {
 }
 
 // RawResponder connects an engine, as initiator, to a Peer.
-func RawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.Peer) {
+func RawResponder(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmap.Conn, *rdmaptest.Peer) {
 	t.Helper()
-	x := Client(a, cfg)
+	x := rdmap.Client(a, cfg)
 	ch := make(chan error, 1)
 	go func() { ch <- x.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
@@ -282,14 +288,18 @@ func RawResponder(t *testing.T, a, b net.Conn, cfg *Config) (*Conn, *rdmaptest.P
 	return x, p
 }
 
-// MixEnds are the ways in which a connection ends in the middle.
-var MixEnds = []func(x, y *Conn){
-	func(x, _ *Conn) { x.Close() },
-	func(x, _ *Conn) { x.Abort(enginetest.ErrTest) },
-	func(_, y *Conn) { y.Terminate(verbs.TermCode{}, nil) },
-	func(_, y *Conn) { y.nc.Close() },
+// Tick is the period at which active connections are looked at.
+const Tick = 40 * time.Millisecond
+
+// PoolMemory reports memory of the default pool that is still taken.
+func PoolMemory() error {
+	if n := rdmap.DefaultPool.Used(); n != 0 {
+		return fmt.Errorf("pool memory: %d octets", n)
+	}
+	return nil
 }
 
+// Background is for calls inside a synctest bubble, which the context of a test may outlive.
 var Background = context.Background()
 
 // Counter counts messages and posts nothing.
@@ -298,12 +308,16 @@ type Counter struct {
 	got int
 }
 
-func (h *Counter) HandleRecv(*Conn, *verbs.Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
+// HandleRecv implements rdmap.Handler.
+func (h *Counter) HandleRecv(*rdmap.Conn, *verbs.Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
 
-func (h *Counter) HandleClose(*Conn, error) {}
+// HandleClose implements rdmap.Handler.
+func (h *Counter) HandleClose(*rdmap.Conn, error) {}
 
+// N returns the number of messages.
 func (h *Counter) N() int { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
 
+// Cancellable returns a context of the test, and what ends it.
 func Cancellable(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
@@ -311,52 +325,55 @@ func Cancellable(t *testing.T) (context.Context, context.CancelFunc) {
 // Calls is a small RPC protocol: every Send carries a number, and the answer carries it too. The reading role is designed
 // for such a use. It counts what goes wrong.
 type Calls struct {
-	mu      sync.Mutex
-	Pending map[uint64]*Waiter
+	Mu      sync.Mutex
+	Pending map[uint64]*rdmap.Waiter
 	strays  int // answers nobody waits for: those of cancelled calls
-	closed  atomic.Bool
+	Closed  atomic.Bool
 }
 
-func (h *Calls) HandleRecv(c *Conn, m *verbs.Message) {
+// HandleRecv implements rdmap.Handler.
+func (h *Calls) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	id := binary.BigEndian.Uint64(m.Data)
-	h.mu.Lock()
+	h.Mu.Lock()
 	w := h.Pending[id]
 	delete(h.Pending, id)
 	if w == nil {
 		h.strays++
 	}
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	if w != nil {
 		w.Complete(nil)
 	}
 }
 
-func (h *Calls) HandleClose(_ *Conn, err error) {
-	h.closed.Store(true)
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// HandleClose implements rdmap.Handler.
+func (h *Calls) HandleClose(_ *rdmap.Conn, err error) {
+	h.Closed.Store(true)
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	for id, w := range h.Pending {
 		w.Complete(err)
 		delete(h.Pending, id)
 	}
 }
 
-func (h *Calls) Call(ctx context.Context, c *Conn, id uint64, size int) error {
-	w := new(Waiter)
+// Call makes the call with that number, of size octets, and returns when it is answered.
+func (h *Calls) Call(ctx context.Context, c *rdmap.Conn, id uint64, size int) error {
+	w := new(rdmap.Waiter)
 	w.Reset()
-	h.mu.Lock()
+	h.Mu.Lock()
 	h.Pending[id] = w
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	msg := make([]byte, max(size, 8))
 	binary.BigEndian.PutUint64(msg, id)
 	err := c.Post([]verbs.WR{{Op: verbs.OpSend, Head: msg}})
 	if err == nil {
 		err = c.Wait(ctx, w)
 	}
-	h.mu.Lock()
+	h.Mu.Lock()
 	delete(h.Pending, id)
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	return err
 }
 
@@ -367,7 +384,8 @@ type Shuffler struct {
 	n    int
 }
 
-func (h *Shuffler) HandleRecv(c *Conn, m *verbs.Message) {
+// HandleRecv implements rdmap.Handler.
+func (h *Shuffler) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	h.n++
 	switch {
@@ -382,14 +400,15 @@ func (h *Shuffler) HandleRecv(c *Conn, m *verbs.Message) {
 }
 
 // HandleIdle sends the delayed answers, the last one first.
-func (h *Shuffler) HandleIdle(c *Conn) {
+func (h *Shuffler) HandleIdle(c *rdmap.Conn) {
 	for len(h.late) > 0 {
 		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Body: h.late[len(h.late)-1]}})
 		h.late = h.late[:len(h.late)-1]
 	}
 }
 
-func (h *Shuffler) HandleClose(*Conn, error) {}
+// HandleClose implements rdmap.Handler.
+func (h *Shuffler) HandleClose(*rdmap.Conn, error) {}
 
 // Blocker echoes messages. It blocks on those that begin with 'b' until it is released, after HandOff if the test asks for
 // that.
@@ -400,7 +419,8 @@ type Blocker struct {
 	Damaged atomic.Bool
 }
 
-func (h *Blocker) HandleRecv(c *Conn, m *verbs.Message) {
+// HandleRecv implements rdmap.Handler.
+func (h *Blocker) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 	c.PostRecv(1)
 	before := bytes.Clone(m.Data)
 	if len(m.Data) > 0 && m.Data[0] == 'b' {
@@ -415,4 +435,5 @@ func (h *Blocker) HandleRecv(c *Conn, m *verbs.Message) {
 	_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
 }
 
-func (h *Blocker) HandleClose(*Conn, error) {}
+// HandleClose implements rdmap.Handler.
+func (h *Blocker) HandleClose(*rdmap.Conn, error) {}

@@ -1,4 +1,4 @@
-package rdmap
+package drive
 
 import (
 	"errors"
@@ -6,132 +6,132 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// deliver hands the message of ev to the Handler. Its error is that of upcall.
-func (c *Conn) deliver(st *buf.Staging, ev *engine.Event) error {
-	buf := ev.Buf
+// deliver hands the message of ev to the layer above. Its error is that of upcall.
+func (d *Driver) deliver(st *buf.Staging, ev *engine.Event) error {
+	if d.cfg.Receiver.Keep {
+		// No upcall, which could lose the role: the messages have to stay in order.
+		d.up.Message(&ev.Msg, ev.Buf)
+		ev.Clear()
+		return nil
+	}
+	mem := ev.Buf
 	m := &st.Msg // field by field: a copy of all at once would wait for what was just stored
 	m.Op, m.Data, m.Invalidated, m.Solicited = ev.Msg.Op, ev.Msg.Data, ev.Msg.Invalidated, ev.Msg.Solicited
 	ev.Clear()
-	err := c.upcall(st)
-	if buf != nil {
-		c.cfg.Receives.Pool.mem.Put(buf)
+	err := d.upcall(st)
+	if mem != nil {
+		d.cfg.Receiver.Pool.Put(mem)
 	}
 	return err
 }
 
-// upcall runs HandleRecv for st.msg. Its error is errLostRole, or that of a connection that has
-// failed.
-func (c *Conn) upcall(st *buf.Staging) error {
-	s := c.beginUpcall()
+// upcall delivers st.Msg. Its error is errLostRole, or that of a connection that has failed.
+func (d *Driver) upcall(st *buf.Staging) error {
+	s := d.beginUpcall()
 	st.Msg.Order = s
-	c.cfg.Handler.HandleRecv(c, &st.Msg)
-	return c.endUpcall(st, s)
+	d.up.Message(&st.Msg, nil)
+	return d.endUpcall(st, s)
 }
 
 // beginUpcall makes upcalls odd. Whoever makes it even takes the role.
-func (c *Conn) beginUpcall() (s uint64) {
-	s = c.upcalls.Load() + 1
-	c.upcalls.Store(s)
-	c.watchUpcall()
+func (d *Driver) beginUpcall() (s uint64) {
+	s = d.upcalls.Load() + 1
+	d.upcalls.Store(s)
+	d.watchUpcall()
 	return s
 }
 
 // endUpcall makes upcalls even again. If somebody else has done so, the upcall leaves the staging and
 // no longer touches the receiving half.
-func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
-	if !c.upcalls.CompareAndSwap(s, s+1) {
+func (d *Driver) endUpcall(st *buf.Staging, s uint64) error {
+	if !d.upcalls.CompareAndSwap(s, s+1) {
 		st.Leave()
-		c.takeovers.Add(-1)
+		d.takeovers.Add(-1)
 		return errLostRole
 	}
-	if c.ended() {
-		return c.Err()
+	if d.ended() {
+		return d.Err()
 	}
 	return nil
 }
 
 // readDone completes what the response to the oldest request has made due, the last one by an upcall
 // if it wants that.
-func (c *Conn) readDone(st *buf.Staging) error {
-	due := c.rcv.Due
-	c.rcv.Due = due[:0]
-	last := c.wantsUpcall(due)
+func (d *Driver) readDone(st *buf.Staging) error {
+	due := d.rcv.Due
+	d.rcv.Due = due[:0]
+	last := d.wantsUpcall(due)
 	if last == nil {
 		engine.Fire(due)
 		return nil
 	}
 	engine.Fire(due[:len(due)-1])
 	due[len(due)-1] = engine.Completion{}
-	s := c.beginUpcall()
-	last.CompleteUpcall(c)
-	return c.endUpcall(st, s)
+	s := d.beginUpcall()
+	last.CompleteUpcall()
+	return d.endUpcall(st, s)
 }
 
 // wantsUpcall returns the last one of due if it has to be completed by an upcall, otherwise nil. Those
 // before it must not wait for an upcall.
-func (c *Conn) wantsUpcall(due []engine.Completion) UpcallCompleter {
+func (d *Driver) wantsUpcall(due []engine.Completion) verbs.UpcallCompleter {
 	if len(due) == 0 || due[len(due)-1].Err != nil {
 		return nil
 	}
-	last, ok := due[len(due)-1].Done.(UpcallCompleter)
+	last, ok := due[len(due)-1].Done.(verbs.UpcallCompleter)
 	if !ok {
 		return nil
 	}
-	if c.reader.State() != drive.Server {
+	if d.role.State() != Server {
 		return nil
 	}
 	return last
 }
 
-// HandOff passes the reading role of the running upcall to a new goroutine, so that the rest of the
-// upcall may block. It may be called only in HandleRecv and CompleteUpcall, by the goroutine that
-// runs them; m and m.Data stay lent until HandleRecv returns. It reports whether the upcall may now
-// block: false means that Reading.MaxHandlers upcalls already do.
-//
-// Later messages are then handled concurrently with this one. HandOff flushes what the upcall has
-// posted.
-func (c *Conn) HandOff() bool {
-	s := c.upcalls.Load()
+// HandOff passes the reading role of the running upcall to a new goroutine. It reports whether the
+// upcall may now block.
+func (d *Driver) HandOff() bool {
+	s := d.upcalls.Load()
 	if s&1 == 0 {
 		return true // the watchdog was faster
 	}
-	return c.takeOver(s)
+	return d.takeOver(s)
 }
 
 // takeOver takes the role from the upcall with number s and gives it to a new goroutine. It reports
 // whether it did. The upcall keeps its staging, where its message lies.
-func (c *Conn) takeOver(s uint64) bool {
-	if c.takeovers.Add(1) > int64(c.cfg.Reading.MaxHandlers) || !c.upcalls.CompareAndSwap(s, s+1) {
-		c.takeovers.Add(-1)
+func (d *Driver) takeOver(s uint64) bool {
+	if d.takeovers.Add(1) > int64(d.cfg.MaxHandlers) || !d.upcalls.CompareAndSwap(s, s+1) {
+		d.takeovers.Add(-1)
 		return false
 	}
-	c.taken.Add(1)
-	if c.st != nil {
-		c.st = c.st.Split()
+	d.taken.Add(1)
+	if d.st != nil {
+		d.st = d.st.Split()
 	}
-	go c.succeed()
+	go d.succeed()
 	return true
 }
 
 // succeed continues where the upcall that lost the role was.
-func (c *Conn) succeed() {
-	c.uncork()
-	if c.st == nil && c.rcv.Backlog.Len() == 0 {
-		if !c.executeHere() {
+func (d *Driver) succeed() {
+	d.uncork()
+	if d.st == nil && d.rcv.Backlog.Len() == 0 {
+		if !d.executeHere() {
 			return
 		}
-	} else if err := c.handle(); errors.Is(err, errLostRole) {
+	} else if err := d.handle(); errors.Is(err, errLostRole) {
 		return
 	}
-	if c.reader.State() == drive.Server {
-		c.serve()
+	if d.role.State() == Server {
+		d.serve()
 		return
 	}
-	c.rearm()
+	d.rearm()
 }
 
 const (
@@ -153,12 +153,6 @@ const (
 // notice.
 const tickEvery = 40 * time.Millisecond
 
-// The tickers of the process: of active connections, and the watchdog.
-var (
-	processTicker = drive.NewTicker(tickEvery, 0, true)
-	processDog    = drive.NewTicker(watchdogRest, watchdogTick, true)
-)
-
 // watchdog is what the watchdog knows about a connection. The watchdog takes the role from upcalls that
 // run too long. HandOff is the rule for those, and the watchdog is the safety net. It looks only at
 // connections that have had upcalls lately, and does not tick while there are none.
@@ -166,24 +160,24 @@ var (
 // Choice: a ticker. A thread of its own that sleeps in a system call would keep a P, which Go's
 // sysmon takes away at every tick; for that, sysmon would wake up every 70 microseconds.
 type watchdog struct {
-	c     *Conn
-	t     *drive.Ticker
+	d     *Driver
+	t     *Ticker
 	on    atomic.Bool // on the list of t, or about to be
-	last  uint64      // Conn.upcalls at the last tick; owned by the watchdog
+	last  uint64      // Driver.upcalls at the last tick; owned by the watchdog
 	stays int         // ticks since it last changed; owned by the watchdog
 }
 
 // watchUpcall makes the watchdog look at an upcall that begins.
-func (c *Conn) watchUpcall() {
-	if c.cfg.Reading.HandlerLimit > 0 && !c.watchdog.on.Load() && c.watchdog.on.CompareAndSwap(false, true) {
-		c.watchdog.t.Add(&c.watchdog)
+func (d *Driver) watchUpcall() {
+	if d.cfg.HandlerLimit > 0 && !d.watchdog.on.Load() && d.watchdog.on.CompareAndSwap(false, true) {
+		d.watchdog.t.Add(&d.watchdog)
 	}
 }
 
-// Tick implements drive.Ticked.
+// Tick implements Ticked.
 func (w *watchdog) Tick() bool {
-	c := w.c
-	s := c.upcalls.Load()
+	d := w.d
+	s := d.upcalls.Load()
 	inside := s&1 == 1
 	if inside {
 		w.t.Hurry(1)
@@ -193,13 +187,13 @@ func (w *watchdog) Tick() bool {
 		return true
 	}
 	w.stays++
-	if inside && time.Duration(w.stays)*watchdogTick >= c.cfg.Reading.HandlerLimit && c.takeOver(s) {
+	if inside && time.Duration(w.stays)*watchdogTick >= d.cfg.HandlerLimit && d.takeOver(s) {
 		w.t.Hurry(watchdogAlert)
 	}
-	if !inside && w.stays > watchdogIdle || c.ended() {
+	if !inside && w.stays > watchdogIdle || d.ended() {
 		w.on.Store(false)
 		// An upcall that began before the store has not called add: check once more.
-		return c.upcalls.Load() != s && w.on.CompareAndSwap(false, true)
+		return d.upcalls.Load() != s && w.on.CompareAndSwap(false, true)
 	}
 	return true
 }

@@ -1,7 +1,6 @@
-package rdmap
+package drive
 
 import (
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 )
 
@@ -12,22 +11,22 @@ import (
 
 // startExecutor starts the executor if there is work for it, with mu held. In Serve the reader may be
 // the executor; see executeHere.
-func (c *Conn) startExecutor() {
-	if !c.executes && c.claimExecutor() {
-		go c.exec.run()
+func (d *Driver) startExecutor() {
+	if !d.executes && d.claimExecutor() {
+		go d.exec.run()
 	}
 }
 
 // claimExecutor makes the caller the executor if there is work for it, with mu held.
-func (c *Conn) claimExecutor() bool {
-	if !c.snd.NeedExecutor() {
+func (d *Driver) claimExecutor() bool {
+	if !d.snd.NeedExecutor() {
 		return false
 	}
-	if c.exec == nil {
-		c.exec = new(execution)
-		c.exec.run = func() { c.executor(drive.IfBlind) }
+	if d.exec == nil {
+		d.exec = new(execution)
+		d.exec.run = func() { d.executor(IfBlind) }
 	}
-	return c.snd.Begin(&c.exec.task)
+	return d.snd.Begin(&d.exec.task)
 }
 
 // execution is the memory of a connection's executor, of which there is one at a time. It is kept, so
@@ -38,19 +37,19 @@ type execution struct {
 }
 
 // executor carries out the request that has begun, and those after it.
-func (c *Conn) executor(mode drive.Patience) {
-	t := &c.exec.task
+func (d *Driver) executor(mode Patience) {
+	t := &d.exec.task
 	for more := true; more; {
-		if err := t.Run(c.table); err != nil {
-			c.fail(err)
+		if err := t.Run(d.cfg.Receiver.Table); err != nil {
+			d.fail(err)
 		}
-		c.mu.Lock()
-		c.snd.Finish(t)
-		c.mu.Unlock()
-		c.flushIfReady(mode)
-		c.mu.Lock()
-		more = c.snd.Next(t)
-		c.mu.Unlock()
+		d.mu.Lock()
+		d.snd.Finish(t)
+		d.mu.Unlock()
+		d.flushIfReady(mode)
+		d.mu.Lock()
+		more = d.snd.Next(t)
+		d.mu.Unlock()
 	}
 }
 
@@ -60,29 +59,29 @@ const maxHere = 128 << 10
 
 // executesHere reports, before input is handled and with mu held, whether its reader will be the
 // executor: in Serve, where nobody waits for the reader, and with a watchdog.
-func (c *Conn) executesHere() bool {
-	return c.reader.State() == drive.Server && c.cfg.Reading.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
+func (d *Driver) executesHere() bool {
+	return d.role.State() == Server && d.cfg.HandlerLimit > 0 && (d.st == nil || len(d.st.Pending()) <= maxHere)
 }
 
 // executeHere makes the reader the executor if there is work for it: to wake a goroutine instead can
 // take half of the time of the disk. As in an upcall, the reader loses the role if it takes too long,
 // and is then like an executor that was started. So a flush that hangs stops nobody. It reports
 // whether the caller still has the role.
-func (c *Conn) executeHere() (kept bool) {
-	c.mu.Lock()
-	c.executes = false
-	work := c.claimExecutor()
-	c.mu.Unlock()
+func (d *Driver) executeHere() (kept bool) {
+	d.mu.Lock()
+	d.executes = false
+	work := d.claimExecutor()
+	d.mu.Unlock()
 	if !work {
 		return true
 	}
-	st, s := c.st, c.upcalls.Load()+1
-	c.takeovers.Add(-1) // it does not count in MaxTakeovers: there is at most one
-	c.upcalls.Store(s)
-	c.watchUpcall()
-	c.executor(drive.Never)
-	if c.upcalls.CompareAndSwap(s, s+1) {
-		c.takeovers.Add(1)
+	st, s := d.st, d.upcalls.Load()+1
+	d.takeovers.Add(-1) // it does not count in MaxTakeovers: there is at most one
+	d.upcalls.Store(s)
+	d.watchUpcall()
+	d.executor(Never)
+	if d.upcalls.CompareAndSwap(s, s+1) {
+		d.takeovers.Add(1)
 		return true
 	}
 	if st != nil {
