@@ -61,7 +61,10 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		return r.c.ReadLog(secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: nfsclient.DefaultPushRecord * 2})
 	}
 	in, err := open(from)
-	for first := true; err == nil; {
+	if err != nil {
+		return err
+	}
+	for first := true; ; {
 		next := in.TryNext
 		if tail {
 			next = in.Next
@@ -69,7 +72,9 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		rec, err := next(ctx)
 		if gone, ok := errors.AsType[*commitlog.ReleasedError](err); ok && tail {
 			fmt.Fprintf(a.stderr, "nfsdemo: missed the records %d to %d: the server has applied them\n", gone.Seq, gone.First-1)
-			in, err = open(gone.First)
+			if in, err = open(gone.First); err != nil {
+				return err
+			}
 			continue
 		}
 		if err == nil && rec == nil && first {
@@ -83,7 +88,6 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		}
 		first = false
 	}
-	return err
 }
 
 // printRead prints a line of log cat.
