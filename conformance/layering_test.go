@@ -91,16 +91,16 @@ var layers = []layer{
 	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/mutant", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
-	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
+	{name: "internal/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
-	{name: "rdmap/capture/capturetest", may: []string{"rdmap/capture"}},
+	{name: "internal/capturetest", may: []string{"rdmap/capture"}},
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",
 		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/mutant"}, pure: true, but: []string{"sync", "time"},
 	},
-	{name: "rdmap/internal/conntest", may: []string{"rdmap/..."}},
+	{name: "rdmap/internal/conntest", may: []string{"rdmap/...", "internal/rdmaptest"}},
 	{name: "rdmap/internal/enginetest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
 	{
 		name:    "rdmap/internal/drive",
@@ -110,7 +110,7 @@ var layers = []layer{
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
-	{name: "internal/accept/accepttest", may: []string{"rdmap/rdmaptest"}},
+	{name: "internal/accept/accepttest", may: []string{"internal/rdmaptest"}},
 	{name: "internal/callid", may: []string{"xdr", "internal/crc32c"}},
 	{name: "internal/crc32c", pure: true},
 	{name: "internal/cliout"},

@@ -3,8 +3,8 @@ package bench_test
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/nfsdemo/bench"
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain fails the package if a test leaks a goroutine.

@@ -3,7 +3,7 @@ package capture
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 )
 
 func TestMain(m *testing.M) { rdmaptest.Main(m) }

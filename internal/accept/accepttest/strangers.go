@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 )
 
 // Strangers checks that a host which connects and does not show who it is cannot take the places of others. serve

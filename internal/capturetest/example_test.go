@@ -7,8 +7,8 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/capturetest"
 	"github.com/stag-rdma/stag/rdmap/capture"
-	"github.com/stag-rdma/stag/rdmap/capture/capturetest"
 )
 
 // test stands for a *testing.T, which an Example does not have.
