@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/mixtest"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
@@ -36,23 +39,80 @@ var worldSeeds = func() (all [][]byte) {
 		[]byte{0x55, 3, 1, 8, 20, 9, 1, 0x13, 0, 4, 30, 13, 13, 0x1d, 7, 0x1d, 60, 2, 1}) // both ways, in small pieces
 }()
 
-// TestModel is FuzzModel with inputs that differ from run to run.
+// TestModel is FuzzModel with inputs that differ from run to run. Of one that fails it prints the shortest part that fails
+// too, and the steps.
 func TestModel(t *testing.T) {
-	for _, in := range worldSeeds {
-		runWorld(t, in)
-	}
-	seed := rand.Uint64()
-	t.Log("seed", seed)
+	seed := mixtest.Seed()
+	t.Log("-mix.seed", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	for i := range 300 {
+	all := slices.Clone(worldSeeds)
+	for range 300 {
 		in := make([]byte, 2+rnd.IntN(150))
 		for j := range in {
 			in[j] = byte(rnd.Uint32())
 		}
-		if !t.Run(fmt.Sprint(i), func(t *testing.T) { runWorld(t, in) }) {
-			t.Fatalf("input %#v", in)
-		}
+		all = append(all, in)
 	}
+	for _, in := range all {
+		if try(t, in).why == "" {
+			continue
+		}
+		in = mixtest.Shrink(in, func(in []byte) bool { return try(t, in).why != "" })
+		x := try(t, in)
+		t.Fatalf("%#v fails: %s\n%s", in, x.why, strings.Join(x.steps, "\n"))
+	}
+}
+
+// TestModelTells: a world that fails is told with the steps that lead there, and no others.
+func TestModelTells(t *testing.T) {
+	var in []byte
+	fails := func(in []byte) bool { return slices.Contains(try(t, in).steps, "side 1: atomic") }
+	for i := range byte(60) { // among others, atomics of side 1
+		in = append(in, 0, i, 7, 0x17, 0x1f, i)
+	}
+	if in = mixtest.Shrink(in, fails); len(in) > 3 || !fails(in) {
+		t.Errorf("shrunk to %#v", in)
+	}
+	if x := try(t, []byte{0, 0xff}); x.why != "" || !slices.Equal(x.steps, []string{"side 1: speak"}) {
+		t.Errorf("%q, %q", x.why, x.steps)
+	}
+}
+
+// trial is a test of its own, so that its failure is no failure of the one that it is part of.
+type trial struct {
+	testing.TB
+	why   string // empty: it passed
+	steps []string
+}
+
+// try runs a world.
+func try(t testing.TB, in []byte) *trial {
+	x := &trial{TB: t}
+	over := make(chan struct{})
+	go func() { // Fatal ends the goroutine
+		defer close(over)
+		defer func() {
+			if p := recover(); p != nil {
+				x.why = fmt.Sprint(p)
+			}
+		}()
+		runWorld(x, in)
+	}()
+	<-over
+	return x
+}
+
+func (x *trial) Fatal(args ...any) { x.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (x *trial) Fatalf(format string, args ...any) {
+	x.why = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// steps are the names of what world.act does.
+var steps = [...]string{
+	"send", "send", "send and invalidate", "write", "write", "read", "read", "atomic", "commit", "revoke", "break a rule",
+	"cut", "settle", "hear", "speak", "speak",
 }
 
 // runWorld runs the op codes: the low half of an octet says what to do, bit 4 which side does it. Rules are broken rarely,
@@ -66,6 +126,9 @@ func runWorld(t testing.TB, in []byte) {
 		b := w.next()
 		i := b >> 4 & 1
 		if what := b & 15; what > 10 || !w.failed() { // nobody posts after the end
+			if x, ok := t.(*trial); ok {
+				x.steps = append(x.steps, fmt.Sprintf("side %d: %s", i, steps[what]))
+			}
 			w.act(what, w.sides[i], w.sides[1-i], i)
 		}
 	}
