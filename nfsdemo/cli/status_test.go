@@ -204,7 +204,11 @@ func TestStatusPage(t *testing.T) {
 	if r.status == 0 {
 		t.Error(r.stdout)
 	}
-	s.alive.set(os.ErrPermission)
+	if err := os.Remove(s.path); err != nil {
+		t.Fatal(err)
+	}
+	lost := s.usable(t.Context()) // as the service finds by itself, every ten seconds
+	s.alive.set(lost)
 	cmd := exec.CommandContext(t.Context(), browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--user-data-dir="+t.TempDir(), "--dump-dom", url+"/")
 	out, err := cmd.Output()
@@ -213,7 +217,7 @@ func TestStatusPage(t *testing.T) {
 	}
 	dom := string(out)
 	for _, want := range []string{
-		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: permission denied",
+		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: " + lost.Error(),
 		"<td>" + s.path + "</td><td>" + modeOf(&(*s.exports.Load())[0]) + "</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
 		"<td>LOOKUP</td><td>rdma</td>", `<td>` + s.path + ` </td>`,
 	} {
