@@ -182,6 +182,22 @@ func TestCancelledBody(t *testing.T) {
 	}
 }
 
+// A call that the end of its connection fails while its Send is being written gives its memory back when the
+// engine lets go of it.
+func TestBodyOfLostConnection(t *testing.T) {
+	for range 100 { // the engine and the caller race for who is last
+		s := newSlowServer(t)
+		freed, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- s.do(t.Context(), write(make([]byte, bodySize), func() { close(freed) })) }()
+		waitUntil(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
+		s.c.Conn().Abort(io.ErrUnexpectedEOF)
+		if err := <-done; err == nil {
+			t.Error("a call without a reply succeeded")
+		}
+		<-freed
+	}
+}
+
 // Memory that a call lends for its Send is in use meanwhile.
 func TestBodyInUse(t *testing.T) {
 	s := newSlowServer(t)

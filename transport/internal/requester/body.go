@@ -22,8 +22,8 @@ func (c *Requester) lendBody(p *outstanding, call *rpc.Call) error {
 	return nil
 }
 
-// bodyBack notes that the engine no longer reads p.body, and reports whether p must be reaped: it was
-// answered before, and its caller has left.
+// bodyBack notes that the engine no longer reads p.body, and reports whether p must be reaped: its caller
+// has left, and its reply or the end of the connection came first.
 func (c *Requester) bodyBack(p *outstanding) (left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,10 @@ func (c *Requester) bodyBack(p *outstanding) (left bool) {
 		p.bodyIn.Give()
 		p.bodyIn = nil
 	}
-	return p.early && p.answered()
+	if p.early {
+		return p.answered()
+	}
+	return p.left && !p.active
 }
 
 // bodyWritten completes the Send of a call that ends with the caller's memory.

@@ -101,7 +101,8 @@ func (c *Requester) reap(p *outstanding) {
 	go c.giveBack(p)
 }
 
-// Ended fails all calls, because the connection has ended: it tells those that wait why, and reaps the others.
+// Ended fails all calls, because the connection has ended: it tells those that wait why, and reaps the others. A body
+// that the engine still reads is followed by bodyBack, which then reaps: whoever comes last does.
 func (c *Requester) Ended(err error) {
 	var reap []*outstanding
 	c.mu.Lock()
@@ -117,7 +118,9 @@ func (c *Requester) Ended(err error) {
 			p := rc.Owner.(*outstanding)
 			p.active = false
 			if p.left {
-				reap = append(reap, p)
+				if p.writing == nil {
+					reap = append(reap, p)
+				}
 			} else if !p.w.Done() {
 				p.w.Complete(err)
 			}
