@@ -17,4 +17,4 @@ for deb in "$tmp"/*.deb; do
 done
 find "$tmp/texts" -name '*.gz' -exec gunzip {} +
 cp "$draft" "$tmp/texts/draft-talpey-rdma-commit-01.txt"
-STAG_RFC=$tmp/texts go test -count=1 -tags rfc -run 'Quotes' ./conformance/judge
+STAG_RFC=$tmp/texts go test -count=1 -tags rfc -run 'Quotes' ./conformance/internal/judge

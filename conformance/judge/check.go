@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 // TB is what [Check] needs of a testing.TB.
@@ -22,8 +24,15 @@ type TB interface {
 //		judge.Check(t, record(t)) // the name of a pcap or pcapng file
 //	}
 //
-// Every violation fails the test; notes do not. A capture of which nothing can be judged fails it too. If there is a file beside the capture with the same name and
-// the extension ".expect", exactly the violations in that file must be found: see [ParseExpect].
+// Every violation fails the test; notes do not. A capture of which nothing can be judged fails it too. If there
+// is a file beside the capture with the same name and the extension ".expect", exactly the violations in that
+// file must be found. It has one line per rule and connection, with the number of violations; the text after #
+// says why:
+//
+//	RPCRDMA-073 1 3   # knfsd invalidates although its R flag is 0
+//
+// For captures that differ each time, "RPCRDMA-073 * *" allows any number, including none, in any
+// connection.
 func Check(t TB, capture string) {
 	t.Helper()
 	r, err := openFile(capture)
@@ -49,13 +58,13 @@ func Check(t TB, capture string) {
 }
 
 // openFile judges a file.
-func openFile(name string) (*Report, error) {
+func openFile(name string) (*judge.Report, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	r, err := File(f, nil)
+	r, err := judge.File(f, nil)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
@@ -63,7 +72,7 @@ func openFile(name string) (*Report, error) {
 }
 
 // expectBeside reads the expectation of a capture; nil if there is none.
-func expectBeside(capture string) (*Expect, error) {
+func expectBeside(capture string) (*judge.Expect, error) {
 	name := strings.TrimSuffix(capture, filepath.Ext(capture)) + ".expect"
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +82,7 @@ func expectBeside(capture string) (*Expect, error) {
 		return nil, err
 	}
 	defer f.Close()
-	e, err := ParseExpect(f)
+	e, err := judge.ParseExpect(f)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
@@ -81,10 +90,10 @@ func expectBeside(capture string) (*Expect, error) {
 }
 
 // complain reports all violations that are more than notes.
-func complain(t TB, r *Report) {
+func complain(t TB, r *judge.Report) {
 	t.Helper()
 	for _, v := range r.Violations {
-		if v.Rule.Severity != Note {
+		if v.Rule.Severity != judge.Note {
 			t.Errorf("judge: %v (%s)", v, v.Rule.Source)
 		}
 	}

@@ -1,12 +1,14 @@
-package judge
+package judge_test
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/conformance/judge"
 )
 
 // complaints is a TB that keeps what it is told.
@@ -28,45 +30,63 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(capture, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := openFile(capture)
+	r, err := judge.File(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect := func(write func(io.Writer) error) []string {
-		var text strings.Builder
-		if err := write(&text); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(strings.TrimSuffix(capture, ".pcap")+".expect", []byte(text.String()), 0o600); err != nil {
+	expect := func(text string) []string {
+		if err := os.WriteFile(strings.TrimSuffix(capture, ".pcap")+".expect", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var c complaints
-		Check(&c, capture)
+		judge.Check(&c, capture)
 		return c
 	}
 
 	var c complaints
-	Check(&c, capture)
+	judge.Check(&c, capture)
 	if all := strings.Join(c, "\n"); len(c) == 0 || !strings.Contains(all, "judge: MPA-030 conn 2 > frame 24: CRC") || !strings.Contains(all, "(RFC 5044 Section 4.4)") {
 		t.Errorf("without an expectation: %s", all)
 	}
-	if c := expect(r.WriteExpect); len(c) > 0 {
+	found := ""
+	for _, conn := range r.Connections {
+		for id, n := range conn.Counts {
+			found += fmt.Sprintln(id, conn.ID, n)
+		}
+	}
+	if c := expect(found); len(c) > 0 {
 		t.Errorf("as expected, and yet: %q", c)
 	}
-	if c := expect(func(w io.Writer) error { _, err := io.WriteString(w, "MPA-030 2 2"); return err }); len(c) == 0 ||
+	if c := expect("MPA-030 2 2"); len(c) == 0 ||
 		!strings.HasSuffix(c[0], "MPA-030 connection 2: 1 found, 2 expected") && len(c) < 2 {
 		t.Errorf("not as expected: %q", c)
 	}
-	if c := expect(func(w io.Writer) error { _, err := io.WriteString(w, "MPA-030"); return err }); len(c) != 1 || !strings.Contains(c[0], "bad.expect: line 1") {
+	if c := expect("MPA-030"); len(c) != 1 || !strings.Contains(c[0], "bad.expect: line 1") {
 		t.Errorf("bad expectation: %q", c)
 	}
 }
 
 func TestCheckUnreadable(t *testing.T) {
 	var c complaints
-	Check(&c, "nosuch.pcap")
-	Check(&c, "check.go")
+	judge.Check(&c, "nosuch.pcap")
+	judge.Check(&c, "check.go")
 	if len(c) != 2 || !strings.Contains(c[0], "nosuch.pcap") || !strings.Contains(c[1], "check.go: decode: not a pcap") {
 		t.Errorf("%q", c)
+	}
+}
+
+// TestCheckNothing: a capture without iWARP is no clean one.
+func TestCheckNothing(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pcap")
+	b := []byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0}
+	if err := os.WriteFile(empty, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c complaints
+	if judge.Check(&c, empty); len(c) != 1 || !strings.Contains(c[0], "nothing was judged: the capture holds no packet") {
+		t.Errorf("%q", c)
+	}
+	if r, err := judge.File(bytes.NewReader(b)); err != nil || r.Verdict != judge.Inconclusive {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

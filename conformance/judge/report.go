@@ -1,180 +1,98 @@
 package judge
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"slices"
+	"net/netip"
+	"time"
 
-	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
+	"github.com/stag-rdma/stag/internal/decode"
+)
+
+// Verdict is what a [Report] amounts to.
+type Verdict string
+
+const (
+	// Clean: all of the capture's iWARP was judged, and no rule is broken; notes do not count.
+	Clean Verdict = "clean"
+	// Broken: a rule is broken, whatever else could not be judged.
+	Broken Verdict = "violations"
+	// Inconclusive: no rule is known to be broken, but a part of the capture, or all of it, could not be
+	// judged; Report.Reasons says which.
+	Inconclusive Verdict = "inconclusive"
 )
 
 // Report is what the judge found in one capture.
 type Report struct {
-	Connections []*ConnReport // MPA connections only, in order of appearance
-	Violations  []*Violation  // in the order of the capture, without consequences; at most [Options.MaxViolations] per connection and rule
-	Stats       decode.CaptureStats
+	Verdict     Verdict
+	Judged      int          // MPA startup frames and FPDUs that the verdict rests on
+	Reasons     []string     // why the capture, or parts of it, could not be judged, each without a full stop; none if all was
+	Connections []Connection // MPA connections only, in order of appearance
+	Violations  []Violation  // in the order of the capture; at most 100 of a rule in a connection
 }
 
-// ConnReport is what the judge found in one connection.
-type ConnReport struct {
-	Info     *decode.ConnInfo
-	Startups int            // MPA Requests and Replies
-	FPDUs    [2]int         // by direction
-	Octets   [2]uint64      // of the streams, by direction
-	Messages Messages       // how many were judged, and why others only in part
-	Counts   map[string]int // violations by rule ID, including those not kept, without consequences
-	// Unknown says what the capture does not show, and what was not decoded and why, each without a full
-	// stop.
-	Unknown []string
-
-	lost, holes int // octets that holes have made useless, and in how many places
+// Connection is what was judged of one connection.
+type Connection struct {
+	ID               int            // from 1, in order of appearance in the capture, as Violation.Connection
+	Opener, Accepter netip.AddrPort // who opened the TCP connection or, if that is not in the capture, spoke first; and the other side
+	Counts           map[string]int // violations by Rule.ID, also those that Report.Violations leaves out
 }
 
-// File judges a whole capture, pcap or pcapng. An error, as from [decode.Events], comes with the report of
-// what was read before it. For options out of range there is no report.
-func File(r io.Reader, opt *Options) (*Report, error) {
-	if err := opt.Check(); err != nil {
-		return nil, err
+// Violation is one breach of one rule.
+type Violation struct {
+	Rule         Rule
+	Connection   int       // Connection.ID
+	FromOpener   bool      // who broke it
+	Frame        int       // packet that shows it, from 1; the last one for violations that show only at the end
+	Time         time.Time // of that packet
+	Offset       uint64    // of the first octet concerned, in the stream of that side
+	Detail       string    // what was found, and what was expected
+	Consequences int       // how many further violations followed from it
+	text         string
+}
+
+// String returns "DDP-005 conn 1 > frame 17: MSN 4 on queue 0, expected 3".
+func (v Violation) String() string { return v.text }
+
+// Rule is one rule that a trace can break.
+type Rule struct {
+	ID       string // "DDP-005": layer and number; never reused
+	Source   string // "RFC 5041 Section 5.3"
+	Level    string // "MUST" or "SHOULD"
+	Severity string // "error": the peer may refuse it; "warning": the peer can live with it; "note": worth knowing, a report of notes is clean
+	Text     string // one sentence: what must hold
+	Quote    string // the words of the source
+}
+
+// Rules returns all rules, those of the lowest layer first, in the order of their numbers.
+func Rules() (all []Rule) {
+	for _, r := range judge.Rules() {
+		all = append(all, ruleOf(r))
 	}
-	o := opt.withDefaults()
-	b := newBuilder(&o)
-	c := decode.NewCapture(o.Decode, b.Event)
-	var failed error
-	for pkt, err := range decode.Packets(r) {
-		if failed = err; err != nil {
-			break
-		}
-		c.Packet(&pkt)
+	return all
+}
+
+// File judges a whole capture, pcap or pcapng, until r ends. An error, r's or of a file that is no capture or a
+// damaged one, comes with the report of what was read before it.
+func File(r io.Reader) (*Report, error) {
+	in, err := judge.File(r, nil)
+	return reportOf(in), err
+}
+
+func reportOf(in *judge.Report) *Report {
+	r := &Report{Verdict: Verdict(in.Verdict().String()), Judged: in.Judged(), Reasons: in.Reasons()}
+	for _, c := range in.Connections {
+		r.Connections = append(r.Connections, Connection{c.Info.ID, c.Info.Opener, c.Info.Accepter, c.Counts})
 	}
-	c.Finish()
-	rep := b.Report()
-	rep.Stats = c.Stats
-	return rep, failed
-}
-
-// A Builder makes a [Report] from events that do not come from a file, or that others need to see too.
-type Builder struct {
-	opt   *Options
-	judge *Judge
-	rep   Report
-	conns map[*decode.ConnInfo]*ConnReport
-}
-
-// NewBuilder returns a Builder. Nil options mean the defaults. It panics with the error of opt.Check.
-func NewBuilder(opt *Options) *Builder {
-	o := opt.withDefaults()
-	return newBuilder(&o)
-}
-
-func newBuilder(o *Options) *Builder {
-	b := &Builder{opt: o, conns: make(map[*decode.ConnInfo]*ConnReport)}
-	b.judge = New(o, b.violation)
-	b.judge.refold, b.judge.withdrawn = b.refold, b.withdrawn
-	b.judge.ended = func(c *conn) { b.conn(c.info).Messages = c.messages }
-	return b
-}
-
-// Event takes the next event. It borrows ev.
-func (b *Builder) Event(ev *decode.Event) {
-	c := b.conn(ev.Conn)
-	switch ev.Kind {
-	case decode.KindFPDU:
-		c.FPDUs[ev.Dir]++
-		if errors.Is(ev.Err, chunks.ErrTooLarge) || errors.Is(ev.Err, chunks.ErrTooMany) {
-			c.unknown(fmt.Sprintf("frame %d %v: its chunks, and what follows it: %v", ev.Frame, ev.Dir, ev.Err))
-		}
-	case decode.KindUndecoded:
-		switch {
-		case ev.Conn.Foreign:
-		case errors.Is(ev.Err, decode.ErrHole), errors.Is(ev.Err, decode.ErrPartial) && ev.Conn.Unknown&decode.UnknownTruncated != 0:
-			c.lost += ev.Len + ev.Missing
-			c.holes++
-		default:
-			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
-		}
-	case decode.KindStartup:
-		c.Startups++
-	case decode.KindOpen, decode.KindClose, decode.KindRecord:
+	for _, v := range in.Violations {
+		r.Violations = append(r.Violations, Violation{
+			Rule: ruleOf(v.Rule), Connection: v.Conn.ID, FromOpener: v.Dir == decode.FromOpener, Frame: v.Frame,
+			Time: v.Time, Offset: v.Offset, Detail: v.Detail, Consequences: v.Folded, text: v.String(),
+		})
 	}
-	c.Octets[ev.Dir] += uint64(ev.Len)
-	b.judge.Event(ev)
+	return r
 }
 
-// Report ends the judgement and returns it. The Builder must not be used after it.
-func (b *Builder) Report() *Report {
-	b.judge.End()
-	b.rep.Connections = slices.DeleteFunc(b.rep.Connections, func(c *ConnReport) bool { return c.Info.Foreign })
-	for _, c := range b.rep.Connections {
-		why := append(c.Info.Unknown.Reasons(), c.Messages.Reasons()...)
-		if c.holes > 0 {
-			why = append(why, fmt.Sprintf("%d octets not decoded, in %d places: octets before them or among them are missing from the capture", c.lost, c.holes))
-		}
-		c.Unknown = append(why, c.Unknown...)
-	}
-	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(v *Violation) bool { return v.Conn.Foreign })
-	return &b.rep
-}
-
-// maxUnknown bounds the sentences about octets of a connection that were not decoded.
-const maxUnknown = 16
-
-// unknown adds a sentence, once.
-func (c *ConnReport) unknown(s string) {
-	if len(c.Unknown) < maxUnknown && !slices.Contains(c.Unknown, s) {
-		c.Unknown = append(c.Unknown, s)
-	}
-}
-
-func (b *Builder) conn(info *decode.ConnInfo) *ConnReport {
-	c := b.conns[info]
-	if c == nil {
-		c = &ConnReport{Info: info, Counts: make(map[string]int)}
-		b.conns[info] = c
-		b.rep.Connections = append(b.rep.Connections, c)
-	}
-	return c
-}
-
-func (b *Builder) violation(v *Violation) {
-	if v.Cause != nil {
-		v.Cause.fold(v)
-		return
-	}
-	c := b.conn(v.Conn)
-	if c.Counts[v.Rule.ID]++; c.Counts[v.Rule.ID] <= b.opt.MaxViolations {
-		b.rep.Violations = append(b.rep.Violations, v)
-	}
-}
-
-// refold moves a violation, and its consequences, below its cause.
-func (b *Builder) refold(v *Violation) {
-	b.remove(v)
-	v.Cause.fold(v)
-	for _, u := range v.Consequences {
-		u.Cause = v.Cause
-		v.Cause.fold(u)
-	}
-	v.Cause.Folded += v.Folded - len(v.Consequences)
-	v.Consequences, v.Folded = nil, 0
-}
-
-// remove takes a mistake out of the report.
-func (b *Builder) remove(v *Violation) {
-	c := b.conn(v.Conn)
-	if c.Counts[v.Rule.ID]--; c.Counts[v.Rule.ID] == 0 {
-		delete(c.Counts, v.Rule.ID)
-	}
-	b.rep.Violations = slices.DeleteFunc(b.rep.Violations, func(u *Violation) bool { return u == v })
-}
-
-// maxFolded bounds the consequences that are kept of one violation.
-const maxFolded = 100
-
-// fold enters a consequence.
-func (v *Violation) fold(u *Violation) {
-	if v.Folded++; len(v.Consequences) < maxFolded {
-		v.Consequences = append(v.Consequences, u)
-	}
+func ruleOf(r *judge.Rule) Rule {
+	return Rule{r.ID, r.Source, r.Level.String(), r.Severity.String(), r.Text, r.Quote()}
 }

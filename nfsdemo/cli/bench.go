@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/internal/measure"
-	"github.com/stag-rdma/stag/nfsdemo/bench"
+	"github.com/stag-rdma/stag/nfsdemo/internal/bench"
 )
 
 // benchFlags are the flags of bench push.

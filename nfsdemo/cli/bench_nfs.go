@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/internal/measure"
-	"github.com/stag-rdma/stag/nfsdemo/bench"
+	"github.com/stag-rdma/stag/nfsdemo/internal/bench"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
@@ -110,7 +110,7 @@ func (a *app) benchNFS(cmd *cobra.Command, f *benchNFSFlags, args []string) (err
 		return usagef("bench nfs --own=false: nothing to measure, give URLs")
 	}
 	f.opt.Progress = a.benchProgress()
-	t, err := measure.Until(cmd.Context(), func() (*bench.Table, error) { return bench.NFS(columns, &f.opt) })
+	t, err := measure.Until(cmd.Context(), func() (*measure.Table, error) { return bench.NFS(columns, &f.opt) })
 	if errors.Is(err, measure.ErrNoCase) {
 		return usagef("--only: %v", err)
 	}

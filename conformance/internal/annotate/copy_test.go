@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 const pcap = "../../testdata/pcaps/d-reject.pcap"

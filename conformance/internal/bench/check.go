@@ -8,7 +8,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/stag-rdma/stag/nfsdemo/bench"
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // Paired is one figure of two versions, measured in turn: in each round the old one, the new one, and
@@ -80,7 +80,7 @@ func (f Figures) ParseResults(b []byte) error {
 
 // ParseNFS adds what nfsdemo bench nfs prints as JSON.
 func (f Figures) ParseNFS(b []byte) error {
-	var t bench.Table
+	var t measure.Table
 	if err := json.Unmarshal(b, &t); err != nil {
 		return err
 	}

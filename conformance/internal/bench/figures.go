@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/internal/measure"
-	"github.com/stag-rdma/stag/nfsdemo/bench"
 )
 
 // Report is docs/figures.json: what the benchmarks have measured, from which the tables and charts of the
@@ -58,7 +57,7 @@ func (r *Report) Put(name, host, date string, printed []byte) error {
 	var suites []Suite
 	switch name {
 	case "nfs":
-		var t bench.Table
+		var t measure.Table
 		if err := json.Unmarshal(printed, &t); err != nil {
 			return err
 		}
@@ -129,10 +128,10 @@ func resultSuite(name string, rs []Result) Suite {
 }
 
 // nfsRatios leaves out a column that is the base of all rows: its ratios are 1.
-func nfsRatios(t *bench.Table) Suite {
+func nfsRatios(t *measure.Table) Suite {
 	s := Suite{Name: "nfs"}
 	for i, column := range t.Columns {
-		if !slices.ContainsFunc(t.Rows, func(r bench.Row) bool { return t.Base(&r) != i }) {
+		if !slices.ContainsFunc(t.Rows, func(r measure.Row) bool { return t.Base(&r) != i }) {
 			continue
 		}
 		s.Columns = append(s.Columns, column)
@@ -149,7 +148,7 @@ func nfsRatios(t *bench.Table) Suite {
 }
 
 // nfsCosts is the processor time of a call, where it is known.
-func nfsCosts(t *bench.Table) Suite {
+func nfsCosts(t *measure.Table) Suite {
 	s := Suite{Name: "nfs-cpu"}
 	for _, column := range t.Columns {
 		s.Columns = append(s.Columns, column+": server", "client")

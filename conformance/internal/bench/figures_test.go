@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/internal/bench"
-	nfs "github.com/stag-rdma/stag/nfsdemo/bench"
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 func marshal(t *testing.T, v any) []byte {
@@ -37,8 +37,8 @@ func TestReport(t *testing.T) {
 		{Name: "in no table", Unit: "us", Base: []float64{20}, Ours: []float64{25}},
 	}
 	put("engine", results)
-	table := nfs.Table{Columns: []string{"RDMA", "TCP"}, OverTCP: []bool{false, true}, Rows: []nfs.Row{
-		{Name: "WRITE 4K x 8", Cells: []nfs.Cell{{Rate: []float64{30, 36}, ServerCPU: []float64{13}, ClientCPU: []float64{9}}, {Rate: []float64{20, 30}}}},
+	table := measure.Table{Columns: []string{"RDMA", "TCP"}, OverTCP: []bool{false, true}, Rows: []measure.Row{
+		{Name: "WRITE 4K x 8", Cells: []measure.Cell{{Rate: []float64{30, 36}, ServerCPU: []float64{13}, ClientCPU: []float64{9}}, {Rate: []float64{20, 30}}}},
 	}}
 	put("nfs", table)
 	r.Suites[0].Rows[2].Summary, r.Suites[0].Rows[3].Detail = true, true

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // decodeFlags are the flags of decode.

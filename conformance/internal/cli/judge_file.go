@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/internal/annotate"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/page"
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // file judges one capture and writes the other files that were requested. The error is about those files:

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stag-rdma/stag/conformance/decode"
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // shownOfAKind is how many violations of one rule on one connection are printed without --all.
@@ -196,7 +196,7 @@ func explain(w io.Writer, id string) error {
 		fmt.Fprintf(w, "its twin  %s\n", sample)
 	}
 	fmt.Fprintf(w, "\nThe twin is a good trace with one thing changed, which breaks this rule alone; in a checkout of stag:\n"+
-		"go test ./conformance/judge -run 'TestTwins/%s' -v\n", r.ID)
+		"go test ./conformance/internal/judge -run 'TestTwins/%s' -v\n", r.ID)
 	return nil
 }
 

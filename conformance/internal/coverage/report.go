@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 // Entry is a row and the tests that prove it.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 // TestRows: every pair of operations once, and every rule says something.

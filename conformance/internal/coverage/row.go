@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 // Row is one rule.

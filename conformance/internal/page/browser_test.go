@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 // browser drives a headless Chromium through its debugging pipe: JSON messages that end in a zero

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 // clickLinks: #packet-N opens the message of packet N, and the address names the chosen one; consequences are below

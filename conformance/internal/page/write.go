@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/stag-rdma/stag/conformance/judge"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
 
 //go:embed page.html page.css js/*.js

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/internal/perftest"
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/ddp"

@@ -23,7 +23,7 @@ type Try struct {
 	Did     string `json:"did"`           // what the peer did, in words
 	Verdict string `json:"verdict"`       // ok, tolerated or fails
 	Why     string `json:"why,omitempty"` // who allows a tolerated answer, or what is wrong
-	// Judged is what [github.com/stag-rdma/stag/conformance/judge] finds wrong in what the peer sent. Breaches that a
+	// Judged is what [github.com/stag-rdma/stag/conformance/internal/judge] finds wrong in what the peer sent. Breaches that a
 	// receiver may not ignore make the verdict fails, unless the answer is tolerated for a reason of its own; others
 	// make it tolerated.
 	Judged []string `json:"judged,omitempty"`

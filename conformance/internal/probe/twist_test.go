@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
-	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"

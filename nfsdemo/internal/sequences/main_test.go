@@ -14,9 +14,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/internal/capturetest"
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/verbs"

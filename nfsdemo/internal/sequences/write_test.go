@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/conformance/decode"
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"

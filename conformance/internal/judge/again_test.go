@@ -1,0 +1,73 @@
+package judge
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
+	"github.com/stag-rdma/stag/internal/decode"
+)
+
+// TestSentAgain: a WRITE that is sent again over a new connection may be answered from a duplicate request cache, and
+// its data need not be read again. Every other one is read before it is answered.
+func TestSentAgain(t *testing.T) {
+	cut := func(x *twin.Exchange) *twin.Trace {
+		c := twin.NewRPC()
+		c.Ask(x)
+		c.Frames = append(c.Frames, &twin.Frame{Dir: twin.R, End: twin.RST})
+		return c.Trace
+	}
+	unread := func(x *twin.Exchange) *twin.Trace {
+		c := twin.NewRPC()
+		answered := *x
+		answered.Pulls = nil
+		c.Do(&answered)
+		return c.Close()
+	}
+	call := func() *twin.Exchange { return twin.NewRPC().WriteFile(5001) }
+	other := func() *twin.Exchange { c := twin.NewRPC(); c.Null(); return c.WriteFile(5001) } // another XID
+
+	for _, tt := range []struct {
+		name   string
+		traces []*twin.Trace
+		want   int
+	}{
+		{"sent once", []*twin.Trace{unread(call())}, 1},
+		{"sent again", []*twin.Trace{cut(call()), unread(call())}, 0},
+		{"another call", []*twin.Trace{cut(other()), unread(call())}, 1},
+	} {
+		var got []*Violation
+		j := New(nil, func(v *Violation) { got = append(got, v) })
+		for _, c := range tt.traces {
+			c.Play(&decode.Options{}, j.Event)
+		}
+		j.End()
+		for _, v := range got {
+			if v.Rule.ID != "RPCRDMA-053" {
+				t.Errorf("%s: %v", tt.name, v)
+			}
+		}
+		if len(got) != tt.want {
+			t.Errorf("%s: %d violations, want %d", tt.name, len(got), tt.want)
+		}
+	}
+}
+
+// TestSentCalls: the remembered calls are bounded, and the last ones stay.
+func TestSentCalls(t *testing.T) {
+	var s sentCalls
+	key := func(i int) callKey { return callKey{xid: uint32(i)} }
+	for i := range 3 * maxSent {
+		if s.add(key(i)) {
+			t.Fatalf("call %d was sent before", i)
+		}
+	}
+	if len(s.seen) != maxSent || len(s.last) != maxSent {
+		t.Errorf("%d calls remembered, %d in the ring, want %d", len(s.seen), len(s.last), maxSent)
+	}
+	if !s.add(key(3*maxSent-1)) || s.add(key(0)) {
+		t.Error("not the last ones are remembered")
+	}
+	if s.add(key(2*maxSent + 1)) {
+		t.Error("the oldest is remembered although two were added after it")
+	}
+}

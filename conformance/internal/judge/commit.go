@@ -1,0 +1,142 @@
+package judge
+
+import (
+	"encoding/binary"
+
+	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/commitlog"
+)
+
+// commitMachine judges the session of a commit log (docs/commitlog-format.md). Without the answer that
+// opened it the ring is unknown, and most things cannot be judged.
+type commitMachine struct {
+	*conn
+	info   *decode.CommitInfo
+	answer *commitlog.Answer
+
+	edge    uint64 // after the last record written
+	seq     uint64 // of the next record; 0: unknown
+	head    uint64 // that the consumer has told
+	tail    uint64 // stored last
+	tailed  bool   // a tail was stored
+	loose   bool   // strict: the tail is not flushed
+	ends    []uint64
+	dirty   []dirtyRecord // not flushed, oldest first
+	reading int           // Read Requests for the head that are not answered yet
+}
+
+// dirtyRecord is the part of the ring that a record, or the header of a filler, takes, and how much of it
+// was flushed.
+type dirtyRecord struct {
+	from, to uint64 // positions
+	flushed  spans
+}
+
+// maxRecords bounds the records remembered after the tail.
+const maxRecords = 1 << 12
+
+// recordAlign is what positions are multiples of.
+const recordAlign = 64
+
+func newCommitMachine(c *conn) machine { return &commitMachine{conn: c} }
+
+func (m *commitMachine) end() {}
+
+func (m *commitMachine) event(ev *decode.Event) {
+	if ev.Kind != decode.KindFPDU || ev.RDMAP == nil || ev.Conn.Commit == nil {
+		return
+	}
+	m.info = ev.Conn.Commit
+	if ev.Commit == nil {
+		m.other(ev)
+		return
+	}
+	switch c := ev.Commit; c.Kind {
+	case decode.CommitAnswer:
+		m.open(c.Answer)
+	case decode.CommitWrite:
+		m.within(c)
+		m.strict()
+		for i := range c.Records {
+			m.record(&c.Records[i])
+		}
+	case decode.CommitFlush:
+		m.within(c)
+		m.persistent(ev)
+		m.flush(c.Offset, c.Len)
+	case decode.CommitVerify:
+		m.within(c)
+	case decode.CommitTail:
+		m.store(ev, c.Position)
+	case decode.CommitFlushTail:
+		m.persistent(ev)
+		m.loose = false
+	case decode.CommitHead:
+		m.published(c.Position)
+	case decode.CommitReadHead:
+		m.reading++
+	case decode.CommitOther, decode.CommitAsk, decode.CommitDone:
+	}
+}
+
+// other judges a frame that has no meaning to the log: it must not touch the tail word or the head.
+func (m *commitMachine) other(ev *decode.Event) {
+	d := ev.DDP
+	switch {
+	case ev.RDMAP.Op == verbs.OpReadResponse && ev.Dir != m.info.Producer && m.reading > 0:
+		if m.reading--; len(d.Payload) == 8 {
+			m.published(binary.BigEndian.Uint64(d.Payload))
+		}
+	case ev.RDMAP.Op == verbs.OpWrite && ev.Dir == m.info.Producer && len(d.Payload) > 0 && (d.STag == m.info.Tail || d.STag == m.info.Head):
+		m.accuse("COMMIT-015", "RDMA Write to %v", d.STag)
+	}
+}
+
+// open judges the answer that opens a session.
+func (m *commitMachine) open(a *commitlog.Answer) {
+	*m = commitMachine{conn: m.conn, info: m.info}
+	_, badSize := commitlog.MemorySize(a.Capacity)
+	switch {
+	case badSize != nil:
+		m.violate("COMMIT-001", "capacity %d", a.Capacity)
+	case a.Mode != commitlog.Strict && a.Mode != commitlog.WAL || a.Hash != commitlog.CRC32C && a.Hash != commitlog.SHA256:
+		m.violate("COMMIT-001", "mode %d, hash %d", a.Mode, a.Hash)
+	case a.Head%recordAlign != 0 || a.Tail%recordAlign != 0 || a.Tail < a.Head || a.Tail-a.Head > a.Capacity:
+		m.violate("COMMIT-001", "head %d, tail %d, capacity %d", a.Head, a.Tail, a.Capacity)
+	case a.NextSeq == 0 || a.Epoch == 0:
+		m.violate("COMMIT-001", "next record %d, epoch %d", a.NextSeq, a.Epoch)
+	case a.LastEpoch >= a.Epoch, a.NextSeq > 1 && a.LastEpoch == 0:
+		m.violate("COMMIT-001", "next record %d of epoch %d, the one before of epoch %d", a.NextSeq, a.Epoch, a.LastEpoch)
+	default:
+		copied := *a
+		m.answer = &copied
+		m.edge, m.seq, m.head, m.tail, m.tailed = a.Tail, a.NextSeq, a.Head, a.Tail, true
+	}
+}
+
+// blind reports whether something unknown may have been sent.
+func (m *commitMachine) blind() bool { return m.late || m.doubt[0] || m.doubt[1] }
+
+// within judges whether octets lie in the ring.
+func (m *commitMachine) within(c *decode.Commit) {
+	if a := m.answer; a != nil && (c.Offset > a.Capacity || c.Len > a.Capacity-c.Offset) {
+		m.accuse("COMMIT-008", "%v of %d octets at %d, the ring has %d", c.Kind, c.Len, c.Offset, a.Capacity)
+	}
+}
+
+// strict judges whether the tail was flushed before the next record was written.
+func (m *commitMachine) strict() {
+	if m.loose && !m.blind() {
+		m.accuse("COMMIT-013", "the tail %d was not flushed", m.tail)
+	}
+	m.loose = false
+}
+
+// persistent judges whether a flush is for persistence.
+func (m *commitMachine) persistent(ev *decode.Event) {
+	x := ev.Message.Extension
+	if m.answer != nil && m.answer.Persistent && x.Len > 0 && x.Flags&verbs.FlushPersistent == 0 {
+		m.accuse("COMMIT-014", "flags %#x", uint8(x.Flags))
+	}
+}

@@ -1,0 +1,236 @@
+package judge
+
+import (
+	"errors"
+
+	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+)
+
+// startup judges the two startup frames (RFC 5044 Section 7.1, RFC 6581), and what may be sent before and
+// right after them.
+type startup struct {
+	*conn
+	firstFPDU int     // packet that completed the initiator's first FPDU
+	held      int     // octets of the initiator before the Reply
+	early     bool    // octets of the initiator before the Reply were reported
+	keyless   [2]bool // no key, which was reported
+	after     bool    // an FPDU after a rejection was reported
+	malformed bool    // the Request cannot be understood, so that no Reply can be right
+}
+
+func (m *startup) event(ev *decode.Event) {
+	switch ev.Kind {
+	case decode.KindStartup:
+		m.frame(ev)
+	case decode.KindUndecoded:
+		m.other(ev)
+	case decode.KindFPDU:
+		m.order(ev)
+	case decode.KindOpen, decode.KindClose, decode.KindRecord:
+	}
+}
+
+func (m *startup) end() {}
+
+// frame judges one startup frame by itself, then a Reply against its Request.
+func (m *startup) frame(ev *decode.Event) {
+	f := ev.Startup
+	if errors.Is(ev.Err, mpa.ErrRole) {
+		m.role(ev)
+		return
+	}
+	m.header(f)
+	if m.found > 0 {
+		m.malformed = m.malformed || !f.IsReply
+		return
+	}
+	m.flags(f)
+	if f.Enhanced {
+		m.word(f)
+	}
+	if f.IsReply && m.info.Request != nil && !m.malformed {
+		m.held = m.info.Held[1-ev.Dir]
+		m.reply(m.info.Request, f)
+	}
+}
+
+// role judges a frame of the wrong kind.
+func (m *startup) role(ev *decode.Event) {
+	switch {
+	case !ev.Startup.IsReply:
+		m.violate("MPA-001", "a Request, but the peer has sent one too")
+	case !m.doubt[1-ev.Dir]:
+		m.violate("MPA-002", "a Reply before any Request")
+	}
+}
+
+// header judges what makes a frame malformed.
+func (m *startup) header(f *decode.Startup) {
+	switch {
+	case f.PDLength > mpa.MaxPrivateData:
+		m.violate("MPA-004", "PD_Length %d", f.PDLength)
+	case f.Rev != 1 && f.Rev != 2:
+		m.violate("MPA-005", "revision %d", f.Rev)
+	case f.Rev == 2 && f.Flags&flagS != 0 && f.PDLength < mpa.EnhancedLen:
+		m.violate("MPA-006", "S=1 with %d octets of private data", f.PDLength)
+	}
+}
+
+// Flags of a startup frame, RFC 5044 Section 7.1.1 and RFC 6581 Section 6.
+const (
+	flagR        = 0x20
+	flagS        = 0x10
+	flagReserved = 0x0f
+)
+
+func (m *startup) flags(f *decode.Startup) {
+	if f.Flags&flagR != 0 && !f.IsReply {
+		m.violate("MPA-007", "flags %#02x", f.Flags)
+	}
+	if f.Flags&flagReserved != 0 {
+		m.violate("MPA-008", "flags %#02x", f.Flags)
+	}
+	if f.Flags&flagS != 0 && f.Rev == 1 {
+		m.violate("MPA-009", "flags %#02x at revision 1", f.Flags)
+	}
+}
+
+// word judges the enhanced word by itself.
+func (m *startup) word(f *decode.Startup) {
+	w := &f.Word
+	switch {
+	case !w.PeerToPeer && w.RTR != 0:
+		m.violate("MPA-017", "A=0 with RTR options %v", w.RTR)
+	case w.PeerToPeer && w.RTR == 0:
+		m.violate("MPA-019", "A=1 without an RTR option")
+	case !f.IsReply && !w.PeerToPeer && w.IRD == mpa.NotNegotiated && w.ORD == mpa.NotNegotiated:
+		m.violate("MPA-021", "S=1, but neither peer-to-peer nor read depths are asked for")
+	}
+}
+
+// reply judges a Reply against its Request.
+func (m *startup) reply(req, rep *decode.Startup) {
+	if req.Rev >= 2 && rep.Rev >= 2 && req.Enhanced != rep.Enhanced {
+		m.violate("MPA-012", "S=%t in the Request, S=%t in the Reply", req.Enhanced, rep.Enhanced)
+		return
+	}
+	if rep.Rejected {
+		return
+	}
+	if rep.Rev > req.Rev {
+		m.violate("MPA-013", "revision %d in reply to %d", rep.Rev, req.Rev)
+	}
+	if req.Enhanced && rep.Enhanced {
+		m.depths(&req.Word, &rep.Word)
+		if req.Word.PeerToPeer != rep.Word.PeerToPeer {
+			m.violate("MPA-018", "A=%t in the Request, A=%t in the Reply", req.Word.PeerToPeer, rep.Word.PeerToPeer)
+		}
+	}
+}
+
+// depths judges the read depths of an accepting Reply (RFC 6581 Section 9.1).
+func (m *startup) depths(req, rep *mpa.Enhanced) {
+	const none = mpa.NotNegotiated
+	switch {
+	case req.ORD == none && rep.IRD != none:
+		m.violate("MPA-016", "IRD %d in reply to an ORD that is not negotiated", rep.IRD)
+	case req.ORD != none && rep.IRD != none && rep.IRD < req.ORD:
+		m.violate("MPA-014", "IRD %d in reply to ORD %d", rep.IRD, req.ORD)
+	}
+	switch {
+	case req.IRD == none && rep.ORD != none:
+		m.violate("MPA-016", "ORD %d in reply to an IRD that is not negotiated", rep.ORD)
+	case req.IRD != none && rep.ORD != none && rep.ORD > req.IRD:
+		m.violate("MPA-015", "ORD %d in reply to IRD %d", rep.ORD, req.IRD)
+	}
+}
+
+// other judges octets in place of a startup frame, or before the Reply.
+func (m *startup) other(ev *decode.Event) {
+	switch {
+	case errors.Is(ev.Err, decode.ErrStartup) && m.keyless[ev.Dir]: // said already
+	case errors.Is(ev.Err, decode.ErrStartup):
+		m.keyless[ev.Dir] = true
+		m.violate("MPA-003", "begins with %x", ev.Raw[:min(len(ev.Raw), len(mpa.RequestKey))])
+	case errors.Is(ev.Err, decode.ErrRejected) && !m.after && beginsFPDU(ev.Raw):
+		m.after = true
+		m.violate("MPA-022", "an FPDU, and the Reply in frame %d rejects the connection", m.info.Reply.At.Frame)
+	case errors.Is(ev.Err, decode.ErrNoReply) && ev.Len > 0 && !m.early:
+		m.early = true
+		m.violate("MPA-010", "%d octets, and no Reply", ev.Len)
+	}
+}
+
+// beginsFPDU reports whether b begins with an FPDU of RDMAP with a right CRC: other octets may follow a rejection, where
+// the upper layer goes on with the TCP connection (RFC 5044 Section 7.1.2).
+func beginsFPDU(b []byte) bool {
+	d := mpa.Deframer{CRC: true}
+	ulpdu, _, err := d.Next(b)
+	if err != nil || len(ulpdu) == 0 {
+		return false
+	}
+	return new(ddp.Segment).Parse(ulpdu)
+}
+
+// order judges who sends the first FPDU, and what it is.
+func (m *startup) order(ev *decode.Event) {
+	if ev.Dir != m.info.Initiator {
+		switch {
+		case m.fpdus[ev.Dir] > 0 || m.doubt[1-ev.Dir] || m.firstFPDU != 0 && !m.before(ev, m.firstFPDU):
+		case m.held > 0: // its frames are not where they should be
+			m.violateBy(1-ev.Dir, "MPA-010", "%d octets, and the Reply is in frame %d", m.held, m.info.Reply.At.Frame)
+		default:
+			m.violate("MPA-011", "its first FPDU, while the initiator has sent none")
+		}
+		return
+	}
+	if m.firstFPDU != 0 {
+		return
+	}
+	m.firstFPDU = ev.Frame
+	if rep := m.info.Reply; rep != nil && m.before(ev, rep.At.Frame) {
+		m.violate("MPA-010", "an FPDU, and the Reply is in frame %d", rep.At.Frame)
+	}
+	m.rtr(ev)
+}
+
+// before reports whether a frame began before packet n, as far as the order of the packets shows.
+func (m *startup) before(ev *decode.Event, n int) bool {
+	return ev.First < n && m.info.Unknown&decode.UnknownOrder == 0
+}
+
+// rtr judges the first FPDU of the initiator of a peer-to-peer connection.
+func (m *startup) rtr(ev *decode.Event) {
+	req, rep := m.info.Request, m.info.Reply
+	if rep == nil || m.doubt[ev.Dir] || ev.DDP == nil || ev.RDMAP.Op == verbs.OpTerminate ||
+		!req.Enhanced || !rep.Enhanced || !req.Word.PeerToPeer || !rep.Word.PeerToPeer {
+		return
+	}
+	if rep.Word.RTR&rtrKind(ev) == 0 {
+		m.violate("MPA-020", "%v of %d octets, offered: %v", ev.RDMAP.Op, len(ev.DDP.Payload), rep.Word.RTR)
+	}
+}
+
+// rtrKind returns which RTR message a frame is, 0 for none.
+func rtrKind(ev *decode.Event) mpa.RTR {
+	empty := ev.DDP.Last && len(ev.DDP.Payload) == 0
+	switch ev.RDMAP.Op {
+	case verbs.OpSend:
+		if empty {
+			return mpa.RTRSend
+		}
+	case verbs.OpWrite:
+		if empty {
+			return mpa.RTRWrite
+		}
+	case verbs.OpReadRequest:
+		if ev.Message != nil && ev.Message.Read != nil && ev.Message.Read.Size == 0 {
+			return mpa.RTRRead
+		}
+	default:
+	}
+	return 0
+}

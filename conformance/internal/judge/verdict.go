@@ -1,0 +1,90 @@
+package judge
+
+import (
+	"fmt"
+
+	"github.com/stag-rdma/stag/internal/decode"
+)
+
+// Verdict is what a [Report] amounts to.
+type Verdict uint8
+
+const (
+	// Clean: all of the capture's iWARP was judged, and no rule is broken; notes do not count.
+	Clean Verdict = iota
+	// Violations: a rule is broken, whatever else could not be judged.
+	Violations
+	// Inconclusive: no rule is known to be broken, but a part of the capture, or all of it, could not be
+	// judged; [Report.Reasons] says which.
+	Inconclusive
+)
+
+// String returns "clean", "violations" or "inconclusive".
+func (v Verdict) String() string { return [...]string{"clean", "violations", "inconclusive"}[v] }
+
+// Verdict returns what the report amounts to.
+func (r *Report) Verdict() Verdict {
+	for _, c := range r.Connections {
+		for id := range c.Counts {
+			if rulesByID[id].Severity != Note {
+				return Violations
+			}
+		}
+	}
+	if len(r.Reasons()) > 0 {
+		return Inconclusive
+	}
+	return Clean
+}
+
+// Judged returns how many MPA startup frames and FPDUs the verdict rests on.
+func (r *Report) Judged() (frames int) {
+	for _, c := range r.Connections {
+		frames += c.Startups + c.FPDUs[0] + c.FPDUs[1]
+	}
+	return frames
+}
+
+// Reasons returns why the capture, or parts of it, could not be judged, each without a full stop; none if
+// all of it was. It is about the file as a whole first, then about each connection in order.
+func (r *Report) Reasons() []string {
+	all := carriers(&r.Stats)
+	if r.Judged() == 0 {
+		all = append(all, nothing(&r.Stats))
+	}
+	for _, c := range r.Connections {
+		for _, s := range c.Unknown {
+			all = append(all, fmt.Sprintf("connection %d: unknown: %s", c.Info.ID, s))
+		}
+	}
+	return all
+}
+
+// nothing says why no frame was judged.
+func nothing(s *decode.CaptureStats) string {
+	switch {
+	case s.Packets == 0:
+		return "the capture holds no packet"
+	case s.TCP == 0:
+		return "the capture holds no TCP, so no iWARP"
+	}
+	return "no TCP connection of the capture shows an MPA frame"
+}
+
+// carriers names the RDMA of the capture that is not iWARP, and so not judged.
+func carriers(s *decode.CaptureStats) (all []string) {
+	for _, c := range []struct {
+		n    int
+		what string
+	}{
+		{s.RoCEv1, "RoCE v1: only iWARP is judged"},
+		{s.RoCEv2, "RoCE v2: only iWARP is judged"},
+		{s.InfiniBand, "InfiniBand: only iWARP is judged"},
+		{s.Unread, "a link type that is not read"},
+	} {
+		if c.n > 0 {
+			all = append(all, fmt.Sprintf("%d of %d packets are of %s", c.n, s.Packets, c.what))
+		}
+	}
+	return all
+}
