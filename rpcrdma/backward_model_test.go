@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"encoding/binary"
@@ -7,19 +7,20 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // end is one end of a connection with both directions: two machines and one ring of
 // receives.
 type end struct {
-	q      *Requester
-	p      *Responder
+	q      *rpcrdma.Requester
+	p      *rpcrdma.Responder
 	client bool
-	posted int        // receives in the ring
-	in     [][]byte   // Sends on their way here, in order
-	served []*Inbound // calls taken and not answered
-	waits  map[uint32]*Call
+	posted int                // receives in the ring
+	in     [][]byte           // Sends on their way here, in order
+	served []*rpcrdma.Inbound // calls taken and not answered
+	waits  map[uint32]*rpcrdma.Call
 }
 
 // backModel is a connection with both directions under random load.
@@ -36,9 +37,9 @@ func newBackModel(t *testing.T, seed uint64) *backModel {
 	fwd, back := 1+m.rnd.Uint32N(12), 1+m.rnd.Uint32N(12)
 	ends := func(client bool, asks, grants uint32) *end {
 		return &end{
-			client: client, waits: map[uint32]*Call{},
-			q: NewRequester(RequesterConfig{Credits: asks, NoChunks: true, Bidirectional: true}),
-			p: NewResponder(ResponderConfig{Credits: grants, NoChunks: true, Bidirectional: true}),
+			client: client, waits: map[uint32]*rpcrdma.Call{},
+			q: rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: asks, NoChunks: true, Bidirectional: true}),
+			p: rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: grants, NoChunks: true, Bidirectional: true}),
 		}
 	}
 	c, s := ends(true, fwd, 1+m.rnd.Uint32N(12)), ends(false, back, 1+m.rnd.Uint32N(12))
@@ -64,7 +65,7 @@ func (m *backModel) call(i int) {
 	if e.waits[xid] != nil {
 		return
 	}
-	c := &Call{XID: xid, Prog: 100003, Vers: 3, Message: chunks.Message{Head: rpcCall(xid, uint32(i))}}
+	c := &rpcrdma.Call{XID: xid, Prog: 100003, Vers: 3, Message: chunks.Message{Head: rpcCall(xid, uint32(i))}}
 	if m.rnd.IntN(5) == 0 { // the peer answers with ERR_CHUNK
 		c.Message.Head = rpcCall(xid+1, uint32(i))
 	}
@@ -95,17 +96,17 @@ func (m *backModel) deliver(i int) {
 		m.t.Fatal("a Send finds no receive: the connection is lost")
 	}
 	e.posted--
-	if ForRequester(send, e.client) {
+	if rpcrdma.ForRequester(send, e.client) {
 		m.reply(i, e, send)
 		return
 	}
-	in := new(Inbound)
+	in := new(rpcrdma.Inbound)
 	v := e.p.Receive(send, in)
 	m.post(e)
-	if v != Dispatch && v != Answer {
+	if v != rpcrdma.Dispatch && v != rpcrdma.Answer {
 		m.t.Fatalf("%v: %v", v, in.Err)
 	}
-	if v == Dispatch && in.RPC.Proc != uint32(1-i) {
+	if v == rpcrdma.Dispatch && in.RPC.Proc != uint32(1-i) {
 		m.t.Fatalf("a call of end %d came to end %d", in.RPC.Proc, i)
 	}
 	e.served = append(e.served, in)
@@ -151,7 +152,7 @@ func (m *backModel) answer(i int) {
 	if in.Err != nil {
 		send = e.p.AppendAnswer(nil, in)
 	} else {
-		var out Reply
+		var out rpcrdma.Reply
 		reply := &chunks.Message{Head: rpcReply(in.Header.XID), Body: xdr.AppendUint32(nil, uint32(i))}
 		e.p.Reply(nil, in, reply, &out)
 		send = out.Head
@@ -168,7 +169,7 @@ func (m *backModel) check() {
 		}
 		calls := 0
 		for _, send := range e.in {
-			if !ForRequester(send, e.client) {
+			if !rpcrdma.ForRequester(send, e.client) {
 				calls++
 			}
 		}

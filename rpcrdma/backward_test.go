@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -6,35 +6,36 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // TestBackwardData: the octets, and that nothing else is taken for them.
 func TestBackwardData(t *testing.T) {
-	priv := PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
-	block := BackwardData{Credits: 0x1234}.Append(nil)
+	priv := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
+	block := rpcrdma.BackwardData{Credits: 0x1234}.Append(nil)
 	if want := unhex(t, "62776431 01 00 1234"); !bytes.Equal(block, want) {
 		t.Errorf("%x, want %x", block, want)
 	}
 	both := append(bytes.Clone(priv), block...)
-	if d, ok := ParseBackwardData(append(both, 1, 2, 3)); !ok || d.Credits != 0x1234 {
+	if d, ok := rpcrdma.ParseBackwardData(append(both, 1, 2, 3)); !ok || d.Credits != 0x1234 {
 		t.Errorf("%+v, %v", d, ok)
 	}
-	if p, ok := ParsePrivateData(both); !ok || p.RecvSize != 4096 {
+	if p, ok := rpcrdma.ParsePrivateData(both); !ok || p.RecvSize != 4096 {
 		t.Errorf("the block hides the private data: %+v, %v", p, ok)
 	}
 	for n := range both {
-		if _, ok := ParseBackwardData(both[:n]); ok {
+		if _, ok := rpcrdma.ParseBackwardData(both[:n]); ok {
 			t.Errorf("%d octets are enough", n)
 		}
 	}
 	for _, at := range []int{0, 8, 12} { // identifiers, version
 		bad := bytes.Clone(both)
 		bad[at] ^= 1
-		if _, ok := ParseBackwardData(bad); ok {
+		if _, ok := rpcrdma.ParseBackwardData(bad); ok {
 			t.Errorf("octet %d does not matter", at)
 		}
 	}
-	if _, ok := ParseBackwardData(BackwardData{}.Append(bytes.Clone(priv))); ok {
+	if _, ok := rpcrdma.ParseBackwardData(rpcrdma.BackwardData{}.Append(bytes.Clone(priv))); ok {
 		t.Error("no credits are enough")
 	}
 }
@@ -42,14 +43,14 @@ func TestBackwardData(t *testing.T) {
 // TestNoChunks: a direction without chunks plans none and refuses calls that have some
 // (RFC 8167 Section 5.3).
 func TestNoChunks(t *testing.T) {
-	q := NewRequester(RequesterConfig{NoChunks: true, Binding: chunks.NFSv3})
-	body := make([]byte, 1024-MinHeaderSize-40)
-	c := &Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 7), Body: body}, MaxReply: 1 << 20, Sink: 1 << 16}
-	if err := q.Plan(c); err != nil || c.Plan != (Plan{}) {
+	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{NoChunks: true, Binding: chunks.NFSv3})
+	body := make([]byte, 1024-rpcrdma.MinHeaderSize-40)
+	c := &rpcrdma.Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 7), Body: body}, MaxReply: 1 << 20, Sink: 1 << 16}
+	if err := q.Plan(c); err != nil || c.Plan != (rpcrdma.Plan{}) {
 		t.Errorf("%v, %+v", err, c.Plan)
 	}
 	c.Message.Body = make([]byte, len(body)+4)
-	if err := q.Plan(c); !errors.Is(err, ErrInline) {
+	if err := q.Plan(c); !errors.Is(err, rpcrdma.ErrInline) {
 		t.Errorf("one word too long: %v", err)
 	}
 	seg := chunks.Segment{Handle: 1, Length: 8}
@@ -59,17 +60,17 @@ func TestNoChunks(t *testing.T) {
 		"reply chunk": {HasReply: true, Reply: chunks.WriteChunk{seg}},
 		"nothing":     {},
 	} {
-		r := newResponder(ResponderConfig{NoChunks: true})
-		h := Header{XID: 5, Vers: Version, Credit: 3, Lists: l}
-		var in Inbound
+		r := newResponder(rpcrdma.ResponderConfig{NoChunks: true})
+		h := rpcrdma.Header{XID: 5, Vers: rpcrdma.Version, Credit: 3, Lists: l}
+		var in rpcrdma.Inbound
 		v := r.Receive(append(h.Append(nil), rpcCall(5, 0)...), &in)
 		if name == "nothing" {
-			if v != Dispatch {
+			if v != rpcrdma.Dispatch {
 				t.Errorf("%s: %v, %v", name, v, in.Err)
 			}
 			continue
 		}
-		if v != Answer || !errors.Is(in.Err, ErrNoChunks) {
+		if v != rpcrdma.Answer || !errors.Is(in.Err, rpcrdma.ErrNoChunks) {
 			t.Errorf("%s: %v, %v", name, v, in.Err)
 			continue
 		}
@@ -84,8 +85,8 @@ func TestNoChunks(t *testing.T) {
 // since nothing says whose they are (RFC 8167 Section 4.2); with one they are a grant.
 func TestErrorCredits(t *testing.T) {
 	for _, both := range []bool{false, true} {
-		q := NewRequester(RequesterConfig{Bidirectional: both})
-		c := &Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 0)}}
+		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both})
+		c := &rpcrdma.Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 0)}}
 		if err := q.Begin(c); err != nil {
 			t.Fatal(err)
 		}

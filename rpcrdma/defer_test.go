@@ -1,26 +1,26 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // oDefers has the data of a call left at the peer, and then brings it together by what
 // Reduced says: count words where they are, data where they are missing. It reports whether
 // it was deferred. Afterwards the call can be pulled as if nothing had been.
-func oDefers(t *testing.T, r *Responder, h *oHeader, in *Inbound, mem oMemory, want []byte, legal bool) bool {
+func oDefers(t *testing.T, r *rpcrdma.Responder, h *oHeader, in *rpcrdma.Inbound, mem oMemory, want []byte, legal bool) bool {
 	t.Helper()
-	stats := r.Stats()
 	args := in.Args
 	v := r.Defer(in)
-	r.stats = stats
 	switch {
 	case h.proc == 1:
-		if v != Pull {
+		if v != rpcrdma.Pull {
 			t.Fatalf("a long call was deferred: %v\n%+v", v, h)
 		}
 		return false
-	case legal != (v == Dispatch):
+	case legal != (v == rpcrdma.Dispatch):
 		t.Fatalf("the oracle says %v, Defer %v: %v\n%+v", legal, v, in.Err, h)
 	case !legal:
 		return false

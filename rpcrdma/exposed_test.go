@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -6,21 +6,22 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // exposing is a server of profile rfc5666 whose client can read.
-func exposing(cfg ResponderConfig) *Responder {
-	cfg.Profile, cfg.Reads = RFC5666, true
+func exposing(cfg rpcrdma.ResponderConfig) *rpcrdma.Responder {
+	cfg.Profile, cfg.Reads = rpcrdma.RFC5666, true
 	return newResponder(cfg)
 }
 
 // answerRead takes a call of a procedure and answers it with a result of n octets, which
 // begin at 44 as those of READ do.
-func answerRead(t *testing.T, r *Responder, xid, proc uint32, n int) (*Inbound, *Reply) {
+func answerRead(t *testing.T, r *rpcrdma.Responder, xid, proc uint32, n int) (*rpcrdma.Inbound, *rpcrdma.Reply) {
 	t.Helper()
-	in, out := new(Inbound), new(Reply)
-	h := Header{XID: xid, Vers: 1, Credit: 9}
-	if v := r.Receive(append(h.Append(nil), rpcCall(xid, proc)...), in); v != Dispatch {
+	in, out := new(rpcrdma.Inbound), new(rpcrdma.Reply)
+	h := rpcrdma.Header{XID: xid, Vers: 1, Credit: 9}
+	if v := r.Receive(append(h.Append(nil), rpcCall(xid, proc)...), in); v != rpcrdma.Dispatch {
 		t.Fatalf("%v, %v", v, in.Err)
 	}
 	post(r)
@@ -37,22 +38,22 @@ func answerRead(t *testing.T, r *Responder, xid, proc uint32, n int) (*Inbound, 
 func TestExpose(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		cfg  ResponderConfig
+		cfg  rpcrdma.ResponderConfig
 		proc uint32
 		n    int
-		want []Exposure // without Data
-		form Form
+		want []rpcrdma.Exposure // without Data
+		form rpcrdma.Form
 	}{
-		{"fits inline", ResponderConfig{}, 6, 952, nil, FormShort},
-		{"one octet too long, small for a chunk", ResponderConfig{}, 6, 953, []Exposure{{0, 44 + 956, nil}}, FormLong},
-		{"large enough for a chunk", ResponderConfig{}, 6, 1024, []Exposure{{44, 1024, nil}}, FormChunked},
-		{"just below", ResponderConfig{ExposeMin: 1025}, 6, 1024, []Exposure{{0, 44 + 1024, nil}}, FormLong},
-		{"not eligible", ResponderConfig{}, 16, 2000, []Exposure{{0, 44 + 2000, nil}}, FormLong},
-		{"as much as may be", ResponderConfig{MaxExposedOctets: 2000}, 6, 2000, []Exposure{{44, 2000, nil}}, FormChunked},
-		{"more than may be", ResponderConfig{MaxExposedOctets: 2000}, 6, 2001, nil, FormError},
+		{"fits inline", rpcrdma.ResponderConfig{}, 6, 952, nil, rpcrdma.FormShort},
+		{"one octet too long, small for a chunk", rpcrdma.ResponderConfig{}, 6, 953, []rpcrdma.Exposure{{0, 44 + 956, nil}}, rpcrdma.FormLong},
+		{"large enough for a chunk", rpcrdma.ResponderConfig{}, 6, 1024, []rpcrdma.Exposure{{44, 1024, nil}}, rpcrdma.FormChunked},
+		{"just below", rpcrdma.ResponderConfig{ExposeMin: 1025}, 6, 1024, []rpcrdma.Exposure{{0, 44 + 1024, nil}}, rpcrdma.FormLong},
+		{"not eligible", rpcrdma.ResponderConfig{}, 16, 2000, []rpcrdma.Exposure{{0, 44 + 2000, nil}}, rpcrdma.FormLong},
+		{"as much as may be", rpcrdma.ResponderConfig{MaxExposedOctets: 2000}, 6, 2000, []rpcrdma.Exposure{{44, 2000, nil}}, rpcrdma.FormChunked},
+		{"more than may be", rpcrdma.ResponderConfig{MaxExposedOctets: 2000}, 6, 2001, nil, rpcrdma.FormError},
 	} {
 		_, out := answerRead(t, exposing(tt.cfg), 7, tt.proc, tt.n)
-		if out.Form != tt.form || len(out.Expose) != len(tt.want) || (tt.form == FormError) != errors.Is(out.Err, ErrNoFit) {
+		if out.Form != tt.form || len(out.Expose) != len(tt.want) || (tt.form == rpcrdma.FormError) != errors.Is(out.Err, rpcrdma.ErrNoFit) {
 			t.Errorf("%s: %+v", tt.name, out)
 			continue
 		}
@@ -70,9 +71,9 @@ func TestExpose(t *testing.T) {
 // TestExposeBounds: so many replies, and so many octets, are exposed at a time; an
 // RDMA_DONE makes room, whichever reply it is for.
 func TestExposeBounds(t *testing.T) {
-	for _, cfg := range []ResponderConfig{{MaxExposed: 2}, {MaxExposedOctets: 3000}} {
+	for _, cfg := range []rpcrdma.ResponderConfig{{MaxExposed: 2}, {MaxExposedOctets: 3000}} {
 		r := exposing(cfg)
-		var outs []*Reply
+		var outs []*rpcrdma.Reply
 		for xid := range uint32(3) {
 			in, out := answerRead(t, r, xid, 6, 1500)
 			if ok := r.Expose(out); ok != (xid < 2) {
@@ -81,16 +82,16 @@ func TestExposeBounds(t *testing.T) {
 			if outs = append(outs, out); xid == 2 {
 				continue
 			}
-			var h Header
+			var h rpcrdma.Header
 			_, err := h.Decode(r.AppendExposed(nil, in, out, []chunks.Segment{{Handle: 9, Length: 1500, Offset: 3}}), nil)
-			if err != nil || h.XID != xid || h.Type != MsgTypeMsg || len(h.Read) != 1 || h.Read[0].Position != 44 || h.Read[0].Handle != 9 {
+			if err != nil || h.XID != xid || h.Type != rpcrdma.MsgTypeMsg || len(h.Read) != 1 || h.Read[0].Position != 44 || h.Read[0].Handle != 9 {
 				t.Errorf("%+v, %v", h, err)
 			}
 		}
-		done := func(xid uint32) *Reply {
-			var in Inbound
-			h := Header{XID: xid, Vers: 1, Type: MsgTypeDone}
-			if v := r.Receive(h.Append(nil), &in); (v == Done) != (in.Done != nil) || v != Done && v != Drop {
+		done := func(xid uint32) *rpcrdma.Reply {
+			var in rpcrdma.Inbound
+			h := rpcrdma.Header{XID: xid, Vers: 1, Type: rpcrdma.MsgTypeDone}
+			if v := r.Receive(h.Append(nil), &in); (v == rpcrdma.Done) != (in.Done != nil) || v != rpcrdma.Done && v != rpcrdma.Drop {
 				t.Errorf("RDMA_DONE %d: %v", xid, v)
 			}
 			post(r)
@@ -117,7 +118,7 @@ func TestExposeBounds(t *testing.T) {
 // TestExposeFirst: one reply may always be exposed, and one that is given up is an
 // ERR_CHUNK.
 func TestExposeFirst(t *testing.T) {
-	r := exposing(ResponderConfig{MaxExposed: 1})
+	r := exposing(rpcrdma.ResponderConfig{MaxExposed: 1})
 	if _, out := answerRead(t, r, 1, 6, 1500); !r.Expose(out) {
 		t.Fatal("the first one is withheld")
 	}
@@ -126,9 +127,9 @@ func TestExposeFirst(t *testing.T) {
 		t.Fatal("a second one")
 	}
 	r.Refuse(nil, in, out)
-	var h Header
-	if _, err := h.Decode(out.Head, nil); err != nil || h.Type != MsgTypeError || h.Err != ErrChunk || h.XID != 2 ||
-		out.Form != FormError || !errors.Is(out.Err, ErrNoFit) || len(out.Expose) != 0 || !bytes.Equal(out.Head[8:12], u32s(h.Credit)) || h.Credit == 0 {
+	var h rpcrdma.Header
+	if _, err := h.Decode(out.Head, nil); err != nil || h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk || h.XID != 2 ||
+		out.Form != rpcrdma.FormError || !errors.Is(out.Err, rpcrdma.ErrNoFit) || len(out.Expose) != 0 || !bytes.Equal(out.Head[8:12], u32s(h.Credit)) || h.Credit == 0 {
 		t.Errorf("%+v, %v, %+v", h, err, out)
 	}
 }

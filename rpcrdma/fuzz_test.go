@@ -1,10 +1,11 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 func seeds(f *testing.F) {
@@ -18,7 +19,7 @@ func seeds(f *testing.F) {
 func FuzzHeader(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var h Header
+		var h rpcrdma.Header
 		n, err := h.Decode(b, nil)
 		if err != nil {
 			action(t, err)
@@ -38,18 +39,18 @@ func FuzzResponder(f *testing.F) {
 	}
 	f.Add(unhex(f, vectors.longCall), rpcCall(vectorXID, 7))
 	f.Fuzz(func(t *testing.T, send, pulled []byte) {
-		fuzzResponder(t, RFC8166, send, pulled)
-		fuzzResponder(t, RFC5666, bytes.Clone(send), pulled) // an RDMA_MSGP is closed up in place
+		fuzzResponder(t, rpcrdma.RFC8166, send, pulled)
+		fuzzResponder(t, rpcrdma.RFC5666, bytes.Clone(send), pulled) // an RDMA_MSGP is closed up in place
 	})
 }
 
-func fuzzResponder(t *testing.T, profile Profile, send, pulled []byte) {
+func fuzzResponder(t *testing.T, profile rpcrdma.Profile, send, pulled []byte) {
 	lim := chunks.Limits{MaxOctets: 64 << 10}
-	r := newResponder(ResponderConfig{Profile: profile, Reads: true, Limits: lim})
-	var in Inbound
+	r := newResponder(rpcrdma.ResponderConfig{Profile: profile, Reads: true, Limits: lim})
+	var in rpcrdma.Inbound
 	v := r.Receive(send, &in)
 	post(r)
-	if v == Pull {
+	if v == rpcrdma.Pull {
 		if in.Layout.Total > 64<<10 {
 			t.Fatalf("%d octets to pull", in.Layout.Total)
 		}
@@ -63,10 +64,10 @@ func fuzzResponder(t *testing.T, profile Profile, send, pulled []byte) {
 	}
 	var b []byte
 	switch v {
-	case Answer:
+	case rpcrdma.Answer:
 		b = r.AppendAnswer(nil, &in)
-	case Dispatch:
-		var out Reply
+	case rpcrdma.Dispatch:
+		var out rpcrdma.Reply
 		item := chunks.Item{Pos: 28, Data: make([]byte, 100)}
 		r.Reply(nil, &in, &chunks.Message{Head: rpcReply(in.Header.XID), Body: make([]byte, 4), Items: []chunks.Item{item}}, &out)
 		if len(out.Expose) > 0 {
@@ -81,9 +82,9 @@ func fuzzResponder(t *testing.T, profile Profile, send, pulled []byte) {
 	if r.Credits().Serving() != 0 || r.Credits().Check() != nil {
 		t.Errorf("%d calls lost, %v", r.Credits().Serving(), r.Credits().Check())
 	}
-	var h Header
-	if v != Drop {
-		if _, err := h.Decode(b, &chunks.Limits{MaxOctets: 1 << 30}); err != nil || len(b) > DefaultInline {
+	var h rpcrdma.Header
+	if v != rpcrdma.Drop {
+		if _, err := h.Decode(b, &chunks.Limits{MaxOctets: 1 << 30}); err != nil || len(b) > rpcrdma.DefaultInline {
 			t.Errorf("%v: answer of %d octets, %v", v, len(b), err)
 		}
 	}
@@ -93,14 +94,14 @@ func fuzzResponder(t *testing.T, profile Profile, send, pulled []byte) {
 func FuzzRequester(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, send []byte) {
-		fuzzRequester(t, RFC8166, send)
-		fuzzRequester(t, RFC5666, bytes.Clone(send)) // an RDMA_MSGP is closed up in place
+		fuzzRequester(t, rpcrdma.RFC8166, send)
+		fuzzRequester(t, rpcrdma.RFC5666, bytes.Clone(send)) // an RDMA_MSGP is closed up in place
 	})
 }
 
-func fuzzRequester(t *testing.T, profile Profile, send []byte) {
-	r := NewRequester(RequesterConfig{Profile: profile, Reads: true, MaxRead: 64 << 10, Binding: chunks.NFSv3})
-	c := &Call{
+func fuzzRequester(t *testing.T, profile rpcrdma.Profile, send []byte) {
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: profile, Reads: true, MaxRead: 64 << 10, Binding: chunks.NFSv3})
+	c := &rpcrdma.Call{
 		XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
 		Message: chunks.Message{Head: rpcCall(vectorXID, 6)}, Sink: 8192, MaxReply: 32768,
 	}
@@ -147,14 +148,14 @@ func fuzzRequester(t *testing.T, profile Profile, send []byte) {
 
 // FuzzPrivateData: what is found is what a peer could have said.
 func FuzzPrivateData(f *testing.F) {
-	f.Add(PrivateData{true, 4096, 8192}.Append(nil))
-	f.Add(PrivateData{false, 1024, 262144}.Append([]byte("lead-in")))
+	f.Add(rpcrdma.PrivateData{true, 4096, 8192}.Append(nil))
+	f.Add(rpcrdma.PrivateData{false, 1024, 262144}.Append([]byte("lead-in")))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, ok := ParsePrivateData(b)
-		if q, ok2 := ParsePrivateData(p.Append(nil)); q != p || !ok2 {
+		p, ok := rpcrdma.ParsePrivateData(b)
+		if q, ok2 := rpcrdma.ParsePrivateData(p.Append(nil)); q != p || !ok2 {
 			t.Errorf("%+v, %v comes back as %+v", p, ok, q)
 		}
-		if !ok && p != (PrivateData{false, 1024, 1024}) {
+		if !ok && p != (rpcrdma.PrivateData{false, 1024, 1024}) {
 			t.Errorf("absent means %+v", p)
 		}
 	})

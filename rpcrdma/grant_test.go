@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"encoding/binary"
@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // ask begins a NULL call, and replyTo is the Send that answers it.
-func ask(t *testing.T, q *Requester, xid uint32) *Call {
+func ask(t *testing.T, q *rpcrdma.Requester, xid uint32) *rpcrdma.Call {
 	t.Helper()
-	c := &Call{XID: xid, Message: chunks.Message{Head: rpcCall(xid, 0)}}
+	c := &rpcrdma.Call{XID: xid, Message: chunks.Message{Head: rpcCall(xid, 0)}}
 	if err := q.Begin(c); err != nil {
 		t.Fatal(err)
 	}
@@ -20,15 +21,15 @@ func ask(t *testing.T, q *Requester, xid uint32) *Call {
 }
 
 func replyTo(xid, credit uint32) []byte {
-	return append(appendShortHeader(nil, xid, credit), rpcReply(xid)...)
+	return append((&rpcrdma.Header{XID: xid, Vers: 1, Credit: credit}).Append(nil), rpcReply(xid)...)
 }
 
 // TestGrantInForce: the latest reply counts, however late another is looked at, and with a
 // backward direction too (RFC 8166 Section 3.3.1, RFC 8167 Section 4.2).
 func TestGrantInForce(t *testing.T) {
 	for _, both := range []bool{false, true} {
-		q := NewRequester(RequesterConfig{Bidirectional: both})
-		grant := func(receive func([]byte) (*Call, error), xid, credit uint32, want int) {
+		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both})
+		grant := func(receive func([]byte) (*rpcrdma.Call, error), xid, credit uint32, want int) {
 			t.Helper()
 			if c, why := receive(replyTo(xid, credit)); c == nil || q.Window() != want {
 				t.Errorf("both directions %v: window %d, want %d; %v", both, q.Window(), want, why)
@@ -51,8 +52,8 @@ func TestGrantInForce(t *testing.T) {
 // TestGrantBesideDone: an RDMA_DONE that was paid for and has not left is not covered by a
 // grant that comes meanwhile.
 func TestGrantBesideDone(t *testing.T) {
-	q, c := readAsker(t, RequesterConfig{Reads: true}, func(*Call) {})
-	h := Header{XID: 5, Vers: 1, Credit: 3, Lists: chunks.Lists{Read: readAt(44, 100)}}
+	q, c := readAsker(t, rpcrdma.RequesterConfig{Reads: true}, func(*rpcrdma.Call) {})
+	h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 3, Lists: chunks.Lists{Read: readAt(44, 100)}}
 	if got, why := q.Receive(append(h.Append(nil), readOf(100)...)); got != c {
 		t.Fatal(why)
 	}
@@ -71,14 +72,14 @@ func TestGrantBesideDone(t *testing.T) {
 // TestPlanSinks: a large sink behind one of no octets is offered, and so is that one, in its
 // place (RFC 8166 Section 4.3.2.1 and 4.3.2.3).
 func TestPlanSinks(t *testing.T) {
-	q := NewRequester(RequesterConfig{})
-	c := &Call{XID: 1, MoreSinks: []int{2000}, MaxReply: 100, Message: chunks.Message{Head: rpcCall(1, 6)}}
+	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+	c := &rpcrdma.Call{XID: 1, MoreSinks: []int{2000}, MaxReply: 100, Message: chunks.Message{Head: rpcCall(1, 6)}}
 	if err := q.Plan(c); err != nil || !c.Plan.Sink || c.Plan.Reply != 0 {
 		t.Fatalf("%+v, %v", c.Plan, err)
 	}
 	c.Memory.MoreSinks = []chunks.WriteChunk{oneSegment(7, 2000)}
 	b, _, err := q.AppendCall(nil, c)
-	var h Header
+	var h rpcrdma.Header
 	if _, derr := h.Decode(b, nil); err != nil || derr != nil || len(h.Write) != 2 || len(h.Write[0]) != 0 || h.Write[1].Room() != 2000 {
 		t.Errorf("%+v, %v, %v", h.Lists, err, derr)
 	}
@@ -89,8 +90,8 @@ func TestPlanSinks(t *testing.T) {
 func TestSinksPadded(t *testing.T) {
 	for n := range 9 {
 		for placed := range 14 {
-			q := NewRequester(RequesterConfig{Binding: several{}, SinkMin: 1})
-			c := &Call{XID: 9, Prog: anyProgram, Sink: 12, MoreSinks: []int{12}, MaxReply: 100}
+			q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: several{}, SinkMin: 1})
+			c := &rpcrdma.Call{XID: 9, Prog: anyProgram, Sink: 12, MoreSinks: []int{12}, MaxReply: 100}
 			c.Message.Head = rpcCall(9, 0)
 			if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil || !c.Plan.Sink {
 				t.Fatalf("%+v, %v", c.Plan, err)
@@ -100,7 +101,7 @@ func TestSinksPadded(t *testing.T) {
 			if _, _, err := q.AppendCall(nil, c); err != nil {
 				t.Fatal(err)
 			}
-			h := Header{XID: 9, Vers: 1, Credit: 1}
+			h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1}
 			h.Write = []chunks.WriteChunk{oneSegment(7, 4), oneSegment(8, uint32(placed))}
 			b := append(h.Append(nil), rpcReply(9)...)
 			for _, v := range []int{2, 4, n} {

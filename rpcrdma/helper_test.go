@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"encoding/hex"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -75,7 +76,7 @@ func (m *memory) at(h chunks.Handle, off uint64, n int) []byte {
 }
 
 // pull does the RDMA Reads of a responder and returns the message.
-func (m *memory) pull(in *Inbound) []byte {
+func (m *memory) pull(in *rpcrdma.Inbound) []byte {
 	buf := make([]byte, in.Layout.Total)
 	for i := range buf {
 		buf[i] = 0xa5
@@ -104,14 +105,14 @@ func rpcCall(xid, proc uint32) []byte {
 func rpcReply(xid uint32) []byte { return xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}) }
 
 // post tells the responder that the receives it needs are posted.
-func post(r *Responder) { r.Credits().Posted(r.Credits().Need()) }
+func post(r *rpcrdma.Responder) { r.Credits().Posted(r.Credits().Need()) }
 
 // newResponder returns a machine with its first receives posted.
-func newResponder(cfg ResponderConfig) *Responder {
+func newResponder(cfg rpcrdma.ResponderConfig) *rpcrdma.Responder {
 	if cfg.Binding == nil {
 		cfg.Binding = chunks.NFSv3
 	}
-	r := NewResponder(cfg)
+	r := rpcrdma.NewResponder(cfg)
 	post(r)
 	return r
 }

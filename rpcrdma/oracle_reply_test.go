@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -46,7 +47,7 @@ func oLen(c []oSeg) (n int) {
 
 // oWhere says how a reply must leave, in the words of RFC 8166 Section 3.5 and Section
 // 4.3, and RFC 5666 Section 3.4. byWrite are the items in write chunks.
-func oWhere(r *Responder, h *oHeader, msg []byte, items []oItem) (how string, byWrite map[int]bool) {
+func oWhere(r *rpcrdma.Responder, h *oHeader, msg []byte, items []oItem) (how string, byWrite map[int]bool) {
 	cfg := r.Config()
 	byWrite = map[int]bool{}
 	left, over := len(msg), false
@@ -82,7 +83,7 @@ func oWhere(r *Responder, h *oHeader, msg []byte, items []oItem) (how string, by
 }
 
 // oReply has a random reply formed and brings it together again.
-func oReply(t *testing.T, rng *rand.Rand, r *Responder, h *oHeader, mem oMemory, in *Inbound, out *Reply, seen map[string]int) {
+func oReply(t *testing.T, rng *rand.Rand, r *rpcrdma.Responder, h *oHeader, mem oMemory, in *rpcrdma.Inbound, out *rpcrdma.Reply, seen map[string]int) {
 	t.Helper()
 	head := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: h.xid})
 	want, items := oMessage(rng, head, 2500)
@@ -102,7 +103,7 @@ func oReply(t *testing.T, rng *rand.Rand, r *Responder, h *oHeader, mem oMemory,
 	if len(send) > r.Config().SendSize {
 		t.Fatalf("a Send of %d octets", len(send))
 	}
-	if out.Form == FormError {
+	if out.Form == rpcrdma.FormError {
 		if seen["ERR_CHUNK"]++; how != "ERR_CHUNK" && how != "any" {
 			t.Fatalf("ERR_CHUNK, the oracle says %s: %+v", how, h)
 		}
@@ -141,7 +142,7 @@ func oHow(g *oHeader) string {
 }
 
 // expose registers what a reply exposes, in the memory both sides share here.
-func expose(t *testing.T, r *Responder, in *Inbound, out *Reply, mem oMemory) {
+func expose(t *testing.T, r *rpcrdma.Responder, in *rpcrdma.Inbound, out *rpcrdma.Reply, mem oMemory) {
 	t.Helper()
 	if !r.Expose(out) {
 		t.Fatal("the first reply is not admitted")

@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -67,7 +68,7 @@ func oSeveral(rng *rand.Rand, head []byte) (whole, reduced []byte, items []chunk
 
 // oRegister gives a planned call the memory it asks for, in random segments for the calls
 // and one for each result.
-func oRegister(rng *rand.Rand, c *Call, mem oMemory) {
+func oRegister(rng *rand.Rand, c *rpcrdma.Call, mem oMemory) {
 	one := func(b []byte) (w chunks.WriteChunk) {
 		for first := true; first || len(b) > 0; first = false {
 			n := len(b)
@@ -87,7 +88,7 @@ func oRegister(rng *rand.Rand, c *Call, mem oMemory) {
 		s := mem.add(bytes.Repeat([]byte{0xa5}, n))
 		return chunks.WriteChunk{{Handle: chunks.Handle(s.handle), Length: uint32(n), Offset: s.off}}
 	}
-	c.Memory = Memory{}
+	c.Memory = rpcrdma.Memory{}
 	for i, it := range c.Message.Items {
 		switch {
 		case i == 0 && c.Plan.Arg:
@@ -117,17 +118,17 @@ func oRegister(rng *rand.Rand, c *Call, mem oMemory) {
 func TestOracleRequester(t *testing.T) {
 	rng := seeded(t)
 	seen := map[string]int{}
-	var in Inbound
-	var out Reply
+	var in rpcrdma.Inbound
+	var out rpcrdma.Reply
 	for i := range *messages {
 		xid := uint32(i)
-		q := NewRequester(RequesterConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, RecvSize: 1024, ReduceMin: 1 + rng.IntN(900), SinkMin: 1 + rng.IntN(900)})
-		r := newResponder(ResponderConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, PreferReplyChunk: rng.IntN(2) == 0})
+		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, RecvSize: 1024, ReduceMin: 1 + rng.IntN(900), SinkMin: 1 + rng.IntN(900)})
+		r := newResponder(rpcrdma.ResponderConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, PreferReplyChunk: rng.IntN(2) == 0})
 		mem := oMemory{}
 		head := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: anyProgram})
 		want, reduced, items := oSeveral(rng, head)
 		res, _, results := oSeveral(rng, xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}))
-		c := &Call{XID: xid, Prog: anyProgram, Message: chunks.Message{Head: head, Body: reduced, Items: items}, MaxReply: len(res)}
+		c := &rpcrdma.Call{XID: xid, Prog: anyProgram, Message: chunks.Message{Head: head, Body: reduced, Items: items}, MaxReply: len(res)}
 		oSinks(rng, c, results)
 		if err := q.Plan(c); err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestOracleRequester(t *testing.T) {
 			t.Fatal(err)
 		}
 		send, _, err := q.AppendCall(nil, c)
-		if errors.Is(err, ErrTooLong) { // as documented
+		if errors.Is(err, rpcrdma.ErrTooLong) { // as documented
 			seen["too many segments"]++
 			continue
 		}
@@ -156,7 +157,7 @@ func TestOracleRequester(t *testing.T) {
 			seen["position zero and read chunks"]++
 		}
 		oServe(t, r, &in, &out, send, mem, want, res, results)
-		if out.Form == FormError {
+		if out.Form == rpcrdma.FormError {
 			seen["ERR_CHUNK"]++
 			if !oOver(c, results) {
 				t.Fatalf("message %d: %v", i, out.Err)
@@ -176,7 +177,7 @@ func TestOracleRequester(t *testing.T) {
 }
 
 // oSinks makes room for some results, seldom too little.
-func oSinks(rng *rand.Rand, c *Call, results []chunks.Item) {
+func oSinks(rng *rand.Rand, c *rpcrdma.Call, results []chunks.Item) {
 	for i := range rng.IntN(6) {
 		n := rng.IntN(100)
 		if i < len(results) {
@@ -196,10 +197,18 @@ func oSinks(rng *rand.Rand, c *Call, results []chunks.Item) {
 	}
 }
 
+// oSink returns the octets of sink k of a call.
+func oSink(c *rpcrdma.Call, k int) int {
+	if k == 0 {
+		return c.Sink
+	}
+	return c.MoreSinks[k-1]
+}
+
 // oOver reports whether a result is longer than the sink that it has to take.
-func oOver(c *Call, results []chunks.Item) bool {
+func oOver(c *rpcrdma.Call, results []chunks.Item) bool {
 	for i, it := range results {
-		if i <= len(c.MoreSinks) && c.Plan.Sink && c.room(i) > 0 && len(it.Data) > c.room(i) {
+		if i <= len(c.MoreSinks) && c.Plan.Sink && oSink(c, i) > 0 && len(it.Data) > oSink(c, i) {
 			return true
 		}
 	}
@@ -207,11 +216,11 @@ func oOver(c *Call, results []chunks.Item) bool {
 }
 
 // oServe has the responder pull and answer a call.
-func oServe(t *testing.T, r *Responder, in *Inbound, out *Reply, send []byte, mem oMemory, want, res []byte, results []chunks.Item) {
+func oServe(t *testing.T, r *rpcrdma.Responder, in *rpcrdma.Inbound, out *rpcrdma.Reply, send []byte, mem oMemory, want, res []byte, results []chunks.Item) {
 	t.Helper()
 	v := r.Receive(send, in)
 	post(r)
-	if v == Pull {
+	if v == rpcrdma.Pull {
 		buf := make([]byte, in.Layout.Total)
 		in.Layout.Place(buf, in.Payload)
 		for _, p := range in.Layout.Pulls {
@@ -219,7 +228,7 @@ func oServe(t *testing.T, r *Responder, in *Inbound, out *Reply, send []byte, me
 		}
 		v = r.Pulled(in, buf)
 	}
-	if v != Dispatch || !bytes.Equal(in.Args, want[40:]) {
+	if v != rpcrdma.Dispatch || !bytes.Equal(in.Args, want[40:]) {
 		t.Fatalf("%v, %v\n got %x\nwant %x", v, in.Err, in.Args, want[40:])
 	}
 	r.Reply(nil, in, &chunks.Message{Body: res, Items: results, Whole: true}, out)
@@ -229,7 +238,7 @@ func oServe(t *testing.T, r *Responder, in *Inbound, out *Reply, send []byte, me
 }
 
 // oFinish gives the reply to the requester and puts its results together.
-func oFinish(t *testing.T, q *Requester, c *Call, out *Reply, mem oMemory, res []byte, results []chunks.Item, seen map[string]int) {
+func oFinish(t *testing.T, q *rpcrdma.Requester, c *rpcrdma.Call, out *rpcrdma.Reply, mem oMemory, res []byte, results []chunks.Item, seen map[string]int) {
 	t.Helper()
 	got, why := q.Receive(append(out.Head, out.Body...))
 	if got != c {
@@ -247,7 +256,7 @@ func oFinish(t *testing.T, q *Requester, c *Call, out *Reply, mem oMemory, res [
 	from, placed, inline := 0, 0, 0
 	several{}.ListResults(anyProgram, 0, 0, c.Result.Results, func(pos, n int) int {
 		k := placed + inline
-		if k < len(c.Lens) && c.room(k) > 0 {
+		if k < len(c.Lens) && oSink(c, k) > 0 {
 			placed++
 			b = append(b, c.Result.Results[from:pos]...)
 			if from = pos; n == 0 {

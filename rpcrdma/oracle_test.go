@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -273,12 +274,12 @@ const anyProgram = 400100
 func TestOracle(t *testing.T) {
 	rng := seeded(t)
 	seen := map[string]int{}
-	var in Inbound
-	var out Reply
+	var in rpcrdma.Inbound
+	var out rpcrdma.Reply
 	for i := range *messages {
 		xid := uint32(i)
-		r := newResponder(ResponderConfig{
-			Profile: RFC5666, Reads: rng.IntN(2) == 0, SendSize: 1024, ExposeMin: 1 + rng.IntN(600),
+		r := newResponder(rpcrdma.ResponderConfig{
+			Profile: rpcrdma.RFC5666, Reads: rng.IntN(2) == 0, SendSize: 1024, ExposeMin: 1 + rng.IntN(600),
 			PreferReplyChunk: rng.IntN(2) == 0,
 		})
 		mem := oMemory{}
@@ -289,10 +290,10 @@ func TestOracle(t *testing.T) {
 		want, at, lens, ok := oRebuild(h, mem)
 		v := r.Receive(oAppend(h), &in)
 		post(r)
-		if v == Pull && oDefers(t, r, h, &in, mem, want, ok && oCounts(want, at, lens, 40)) {
+		if v == rpcrdma.Pull && oDefers(t, r, h, &in, mem, want, ok && oCounts(want, at, lens, 40)) {
 			seen["deferred"]++
 		}
-		if v == Pull {
+		if v == rpcrdma.Pull {
 			buf := bytes.Repeat([]byte{0xa5}, in.Layout.Total)
 			in.Layout.Place(buf, in.Payload)
 			for _, p := range in.Layout.Pulls {
@@ -304,7 +305,7 @@ func TestOracle(t *testing.T) {
 		switch {
 		case ok && (len(want) < 40 || !bytes.Equal(want[:40], head)), len(at) > 0 && at[0] < 40:
 			continue // the RPC header has become another one, maybe of another version
-		case legal != (v == Dispatch):
+		case legal != (v == rpcrdma.Dispatch):
 			t.Fatalf("message %d: the oracle says %v, the machine %v: %v\n%+v", i, legal, v, in.Err, h)
 		case !legal:
 			seen["refused"]++

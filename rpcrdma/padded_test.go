@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -137,14 +138,14 @@ func shape(rng *rand.Rand) (align, thresh int) {
 // the call is what it was; and the longest item padded has not moved.
 func TestPaddedCalls(t *testing.T) {
 	rng := seeded(t)
-	r := newResponder(ResponderConfig{Profile: RFC5666})
-	var in Inbound
+	r := newResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666})
+	var in rpcrdma.Inbound
 	for range 3000 {
 		align, thresh := shape(rng)
 		proc, args := randomArgs(rng)
 		cred := part{ramp(rng.IntN(90), 9), true}
 		parts := append([]part{{u32s(5, 0, 2, 100003, 3, proc, 1), false}, cred, {u32s(0), false}, {nil, true}}, args...)
-		h := Header{XID: 5, Vers: 1, Credit: 1, Type: MsgTypeMsgP, Align: uint32(align), Thresh: uint32(thresh)}
+		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeMsgP, Align: uint32(align), Thresh: uint32(thresh)}
 		gone, data := -1, []byte(nil)
 		if (proc == 7 || proc == 10) && rng.IntN(3) == 0 {
 			gone = len(parts) - 1
@@ -157,13 +158,13 @@ func TestPaddedCalls(t *testing.T) {
 		}
 		send := append(h.Append(nil), stream...)
 		if gone < 0 {
-			unpads(t, UnpadCall, &h, send, parts)
+			unpads(t, rpcrdma.UnpadCall, &h, send, parts)
 		}
 		longest := anchored(parts, thresh, gone)
 		at := bytes.Index(send, longest)
 		v := r.Receive(send, &in)
 		post(r)
-		if v == Pull {
+		if v == rpcrdma.Pull {
 			buf := make([]byte, in.Layout.Total)
 			in.Layout.Place(buf, in.Payload)
 			for _, p := range in.Layout.Pulls {
@@ -171,7 +172,7 @@ func TestPaddedCalls(t *testing.T) {
 			}
 			v = r.Pulled(&in, buf)
 		}
-		if want := flat(args); v != Dispatch || !bytes.Equal(clean(in.Args, args), want) {
+		if want := flat(args); v != rpcrdma.Dispatch || !bytes.Equal(clean(in.Args, args), want) {
 			t.Fatalf("proc %d, align %d, thresh %d: %v, %v\n got %x\nwant %x", proc, align, thresh, v, in.Err, in.Args, want)
 		}
 		if len(longest) > 40 && bytes.Index(send, longest) != at {
@@ -181,7 +182,7 @@ func TestPaddedCalls(t *testing.T) {
 }
 
 // unpads fails unless f takes the pads out of a Send, and leaves that alone.
-func unpads(t *testing.T, f func(*Header, []byte, chunks.Binding) ([]byte, error), h *Header, send []byte, parts []part) {
+func unpads(t *testing.T, f func(*rpcrdma.Header, []byte, chunks.Binding) ([]byte, error), h *rpcrdma.Header, send []byte, parts []part) {
 	t.Helper()
 	before := bytes.Clone(send)
 	got, err := f(h, send, chunks.NFS)
@@ -226,16 +227,16 @@ func TestPaddedReplies(t *testing.T) {
 		align, thresh := shape(rng)
 		proc, res := randomResults(rng)
 		parts := append([]part{{u32s(5, 1, 0, 0), false}, {ramp(4*rng.IntN(8), 3), true}, {u32s(0), false}}, res...)
-		h := Header{XID: 5, Vers: 1, Credit: 1, Type: MsgTypeMsgP, Align: uint32(align), Thresh: uint32(thresh)}
+		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeMsgP, Align: uint32(align), Thresh: uint32(thresh)}
 		stream, _ := padded(parts, h.Size(), align, thresh, -1)
-		r := NewRequester(RequesterConfig{Profile: RFC5666, Binding: chunks.NFSv3})
-		call := &Call{XID: 5, Prog: 100003, Vers: 3, Proc: proc}
+		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Binding: chunks.NFSv3})
+		call := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: proc}
 		if err := r.Begin(call); err != nil {
 			t.Fatal(err)
 		}
 		send := append(h.Append(nil), stream...)
-		unpads(t, func(h *Header, send []byte, b chunks.Binding) ([]byte, error) {
-			return UnpadReply(h, send, b, call.Prog, call.Vers, call.Proc)
+		unpads(t, func(h *rpcrdma.Header, send []byte, b chunks.Binding) ([]byte, error) {
+			return rpcrdma.UnpadReply(h, send, b, call.Prog, call.Vers, call.Proc)
 		}, &h, send, parts)
 		got, why := r.Receive(send)
 		if want := flat(res); got == nil || call.Result.Err != nil || !bytes.Equal(clean(call.Result.Results, res), want) {
@@ -251,23 +252,23 @@ func TestPaddedRefused(t *testing.T) {
 		name          string
 		align, thresh uint32
 		msg           []byte
-		verdict       Verdict
+		verdict       rpcrdma.Verdict
 		err           error
 	}{
-		{"no alignment", 0, 40, rpcCall(5, 7), Answer, ErrPadding},
-		{"no power of two", 24, 40, rpcCall(5, 7), Answer, ErrPadding},
-		{"a program of unknown shape", 16, 40, append(u32s(5, 0, 2, 400100, 1, 1, 0, 0, 0, 0), 0, 0, 0, 1), Answer, ErrPadding},
-		{"the same without arguments", 16, 40, u32s(5, 0, 2, 400100, 1, 0, 0, 0, 0, 0), Dispatch, nil},
-		{"data missing", 16, 40, append(rpcCall(5, 7), write...), Answer, ErrArgs},
-		{"pad missing", 4096, 40, append(append(rpcCall(5, 7), write...), make([]byte, 40)...), Answer, ErrArgs},
-		{"credential too long", 16, 40, u32s(5, 0, 2, 100003, 3, 0, 1, 404), Answer, ErrRPC},
-		{"no header", 16, 40, u32s(5, 0, 2), Answer, ErrRPC},
-		{"another RPC version", 16, 40, u32s(5, 0, 3), Dispatch, nil},
-		{"a reply", 16, 40, u32s(5, 1, 0, 0, 0, 0), Drop, ErrDirection},
+		{"no alignment", 0, 40, rpcCall(5, 7), rpcrdma.Answer, rpcrdma.ErrPadding},
+		{"no power of two", 24, 40, rpcCall(5, 7), rpcrdma.Answer, rpcrdma.ErrPadding},
+		{"a program of unknown shape", 16, 40, append(u32s(5, 0, 2, 400100, 1, 1, 0, 0, 0, 0), 0, 0, 0, 1), rpcrdma.Answer, rpcrdma.ErrPadding},
+		{"the same without arguments", 16, 40, u32s(5, 0, 2, 400100, 1, 0, 0, 0, 0, 0), rpcrdma.Dispatch, nil},
+		{"data missing", 16, 40, append(rpcCall(5, 7), write...), rpcrdma.Answer, rpcrdma.ErrArgs},
+		{"pad missing", 4096, 40, append(append(rpcCall(5, 7), write...), make([]byte, 40)...), rpcrdma.Answer, rpcrdma.ErrArgs},
+		{"credential too long", 16, 40, u32s(5, 0, 2, 100003, 3, 0, 1, 404), rpcrdma.Answer, rpcrdma.ErrRPC},
+		{"no header", 16, 40, u32s(5, 0, 2), rpcrdma.Answer, rpcrdma.ErrRPC},
+		{"another RPC version", 16, 40, u32s(5, 0, 3), rpcrdma.Dispatch, nil},
+		{"a reply", 16, 40, u32s(5, 1, 0, 0, 0, 0), rpcrdma.Drop, rpcrdma.ErrDirection},
 	} {
-		r := newResponder(ResponderConfig{Profile: RFC5666})
-		h := Header{XID: 5, Vers: 1, Type: MsgTypeMsgP, Align: test.align, Thresh: test.thresh}
-		var in Inbound
+		r := newResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666})
+		h := rpcrdma.Header{XID: 5, Vers: 1, Type: rpcrdma.MsgTypeMsgP, Align: test.align, Thresh: test.thresh}
+		var in rpcrdma.Inbound
 		if v := r.Receive(append(h.Append(nil), test.msg...), &in); v != test.verdict || !errors.Is(in.Err, test.err) {
 			t.Errorf("%s: %v, %v", test.name, v, in.Err)
 		}
@@ -281,11 +282,11 @@ func TestPaddedSent(t *testing.T) {
 	sent := 0
 	for range 2000 {
 		align := 4 << rng.IntN(7)
-		r := NewRequester(RequesterConfig{Profile: RFC5666, SendSize: 1024, Align: align, AlignMin: 100, Binding: chunks.NFSv3})
+		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, SendSize: 1024, Align: align, AlignMin: 100, Binding: chunks.NFSv3})
 		args := append(xdr.AppendOpaque(nil, ramp(rng.IntN(65), 1)), make([]byte, 16)...)
 		data := ramp(rng.IntN(900), 7)
 		args = binary.BigEndian.AppendUint32(args, uint32(len(data)))
-		call := &Call{XID: 5, Prog: 100003, Vers: 3, Proc: 7, Message: chunks.Message{
+		call := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 7, Message: chunks.Message{
 			Head: rpcCall(5, 7), Body: args, Items: []chunks.Item{{Pos: 40 + len(args), Data: data}},
 		}}
 		if err := r.Plan(call); err != nil {
@@ -302,9 +303,9 @@ func TestPaddedSent(t *testing.T) {
 		if err != nil || len(send) > 1024 || bytes.Index(send, data)%align != 0 {
 			t.Fatalf("%d octets, %v, data at %d, align %d", len(send), err, bytes.Index(send, data), align)
 		}
-		var in Inbound
-		p := newResponder(ResponderConfig{Profile: RFC5666})
-		if v := p.Receive(send, &in); v != Dispatch || !bytes.Equal(in.Args, call.Message.Append(nil, 0)[40:]) {
+		var in rpcrdma.Inbound
+		p := newResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666})
+		if v := p.Receive(send, &in); v != rpcrdma.Dispatch || !bytes.Equal(in.Args, call.Message.Append(nil, 0)[40:]) {
 			t.Fatalf("%v: %v", v, in.Err)
 		}
 	}

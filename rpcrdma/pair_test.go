@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -13,37 +14,40 @@ import (
 // client between them. Sends above what the receiver posted fail the test.
 type pair struct {
 	t           testing.TB
-	q           *Requester
-	p           *Responder
+	q           *rpcrdma.Requester
+	p           *rpcrdma.Responder
 	call, reply int // receive sizes of server and client
 	mem         *memory
 	segs        func() int // segments of the next registration
-	forms       map[Form]int
-	in          Inbound
-	out         Reply
+	forms       map[rpcrdma.Form]int
+	in          rpcrdma.Inbound
+	out         rpcrdma.Reply
 }
 
-func newPair(t testing.TB, client, server PrivateData, gather int) *pair {
-	said := func(p PrivateData) PrivateData { p, _ = ParsePrivateData(p.Append(nil)); return p }
+func newPair(t testing.TB, client, server rpcrdma.PrivateData, gather int) *pair {
+	said := func(p rpcrdma.PrivateData) rpcrdma.PrivateData {
+		p, _ = rpcrdma.ParsePrivateData(p.Append(nil))
+		return p
+	}
 	qs, qr := client.Inline(said(server))
 	ps, _ := server.Inline(said(client))
 	return &pair{
-		t: t, forms: map[Form]int{}, segs: func() int { return 1 },
-		q:    NewRequester(RequesterConfig{SendSize: qs, RecvSize: qr, GatherMin: gather, Binding: chunks.NFSv3}),
-		p:    newResponder(ResponderConfig{SendSize: ps, GatherMin: gather, RemoteInvalidate: server.MayInvalidate(client)}),
+		t: t, forms: map[rpcrdma.Form]int{}, segs: func() int { return 1 },
+		q:    rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: qs, RecvSize: qr, GatherMin: gather, Binding: chunks.NFSv3}),
+		p:    newResponder(rpcrdma.ResponderConfig{SendSize: ps, GatherMin: gather, RemoteInvalidate: server.MayInvalidate(client)}),
 		call: max(server.RecvSize, 1024), reply: max(client.RecvSize, 1024),
 	}
 }
 
 // outcome is what the client has in the end.
 type outcome struct {
-	result Result
+	result rpcrdma.Result
 	whole  []byte // RPC results, the sink's data put back
 }
 
 // do makes one call with results made by serve and compares what each side sees
 // with what the other had. It returns the outcome.
-func (c *pair) do(call *Call, sink []byte, serve func(in *Inbound) *chunks.Message) outcome {
+func (c *pair) do(call *rpcrdma.Call, sink []byte, serve func(in *rpcrdma.Inbound) *chunks.Message) outcome {
 	t := c.t
 	t.Helper()
 	c.mem = newMemory(t)
@@ -75,13 +79,13 @@ func (c *pair) do(call *Call, sink []byte, serve func(in *Inbound) *chunks.Messa
 
 	v := c.p.Receive(send, &c.in)
 	post(c.p)
-	if v == Pull {
+	if v == rpcrdma.Pull {
 		v = c.p.Pulled(&c.in, c.mem.pull(&c.in))
 	}
-	if v == Answer {
+	if v == rpcrdma.Answer {
 		send = c.p.AppendAnswer(nil, &c.in)
 	} else {
-		if v != Dispatch {
+		if v != rpcrdma.Dispatch {
 			t.Fatal(v, c.in.Err)
 		}
 		if got, want := c.in.Args, call.Message.Append(nil, 0)[40:]; !bytes.Equal(got, want) {
@@ -120,8 +124,8 @@ func (c *pair) do(call *Call, sink []byte, serve func(in *Inbound) *chunks.Messa
 
 // randomCall is a WRITE, READ, READDIR or a call with long arguments, and what
 // the server returns.
-func randomCall(rng *rand.Rand, xid uint32) (call *Call, sink []byte, reply chunks.Message) {
-	call = &Call{XID: xid, Prog: 100003, Vers: 3, MaxReply: 24 + 136}
+func randomCall(rng *rand.Rand, xid uint32) (call *rpcrdma.Call, sink []byte, reply chunks.Message) {
+	call = &rpcrdma.Call{XID: xid, Prog: 100003, Vers: 3, MaxReply: 24 + 136}
 	args := xdr.AppendOpaque(nil, ramp(rng.IntN(65), 1))
 	reply.Head = rpcReply(xid)
 	size := rng.IntN(1200)
@@ -173,20 +177,20 @@ func randomCall(rng *rand.Rand, xid uint32) (call *Call, sink []byte, reply chun
 func TestPair(t *testing.T) {
 	rng := seeded(t)
 	sizes := []int{0, 1024, 1500, 4096, 65536}
-	forms, replies := map[Form]int{}, map[Form]int{}
+	forms, replies := map[rpcrdma.Form]int{}, map[rpcrdma.Form]int{}
 	for range 200 {
 		pick := func() int { return sizes[rng.IntN(len(sizes))] }
-		client := PrivateData{rng.IntN(2) == 0, pick(), pick()}
-		server := PrivateData{rng.IntN(2) == 0, pick(), pick()}
+		client := rpcrdma.PrivateData{rng.IntN(2) == 0, pick(), pick()}
+		server := rpcrdma.PrivateData{rng.IntN(2) == 0, pick(), pick()}
 		c := newPair(t, client, server, rng.IntN(2)*256)
 		c.forms = forms
 		c.segs = func() int { return 1 + rng.IntN(2) }
 		for i := range 20 {
 			call, sink, reply := randomCall(rng, uint32(i))
 			want := reply.Append(nil, 0)[24:]
-			got := c.do(call, sink, func(*Inbound) *chunks.Message { return &reply })
+			got := c.do(call, sink, func(*rpcrdma.Inbound) *chunks.Message { return &reply })
 			replies[c.out.Form]++
-			if c.out.Form == FormError {
+			if c.out.Form == rpcrdma.FormError {
 				t.Fatalf("refused: %v; %+v", c.out.Err, call)
 			}
 			if got.result.Err != nil || !bytes.Equal(got.whole, want) {
@@ -194,7 +198,7 @@ func TestPair(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range []Form{FormShort, FormChunked, FormLong} {
+	for _, f := range []rpcrdma.Form{rpcrdma.FormShort, rpcrdma.FormChunked, rpcrdma.FormLong} {
 		if forms[f] == 0 || replies[f] == 0 {
 			t.Errorf("%v was never used: %v, %v", f, forms, replies)
 		}
@@ -204,18 +208,18 @@ func TestPair(t *testing.T) {
 // TestPairRefused: a reply above what the client said it could be is ERR_CHUNK;
 // nothing is written, the connection goes on.
 func TestPairRefused(t *testing.T) {
-	c := newPair(t, PrivateData{}, PrivateData{}, 0)
+	c := newPair(t, rpcrdma.PrivateData{}, rpcrdma.PrivateData{}, 0)
 	for _, reserved := range []int{0, 1200, 2000} {
-		call := &Call{XID: 1, Prog: 100003, Vers: 3, Proc: 16, MaxReply: reserved, Message: chunks.Message{Head: rpcCall(1, 16)}}
+		call := &rpcrdma.Call{XID: 1, Prog: 100003, Vers: 3, Proc: 16, MaxReply: reserved, Message: chunks.Message{Head: rpcCall(1, 16)}}
 		reply := chunks.Message{Head: rpcReply(1), Body: make([]byte, 2000)}
-		got := c.do(call, nil, func(*Inbound) *chunks.Message { return &reply })
-		if re, ok := got.result.Err.(*RemoteError); !ok || re.Code != ErrChunk {
+		got := c.do(call, nil, func(*rpcrdma.Inbound) *chunks.Message { return &reply })
+		if re, ok := got.result.Err.(*rpcrdma.RemoteError); !ok || re.Code != rpcrdma.ErrChunk {
 			t.Errorf("%d octets offered: %+v", reserved, got.result)
 		}
 	}
 	call := nullCall(2)
 	reply := chunks.Message{Head: rpcReply(2)}
-	if got := c.do(call, nil, func(*Inbound) *chunks.Message { return &reply }); got.result.Err != nil {
+	if got := c.do(call, nil, func(*rpcrdma.Inbound) *chunks.Message { return &reply }); got.result.Err != nil {
 		t.Errorf("the next call: %v", got.result.Err)
 	}
 }

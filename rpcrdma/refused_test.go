@@ -1,10 +1,11 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -19,30 +20,30 @@ func TestChunksRefused(t *testing.T) {
 	items := append(u32s(5, 0, 2, anyProgram, 1, 1, 0, 0, 0, 0), u32s(1, 8)...)
 	for _, tt := range []struct {
 		name string
-		cfg  ResponderConfig
+		cfg  rpcrdma.ResponderConfig
 		read []chunks.ReadSegment
 		msg  []byte
-		v    Verdict
+		v    rpcrdma.Verdict
 		err  error
-		answ MsgType
+		answ rpcrdma.MsgType
 	}{
-		{"as it should be", ResponderConfig{}, readAt(68, 8), write(rpcCall(5, 7), 8), Pull, nil, 0},
-		{"a second chunk", ResponderConfig{}, append(readAt(68, 8), readAt(76, 4)...), write(rpcCall(5, 7), 8), Answer, ErrNotEligible, MsgTypeError},
-		{"GSS protects the body", ResponderConfig{}, readAt(88, 8), write(gss, 8), Answer, ErrNotEligible, MsgTypeError},
-		{"another length", ResponderConfig{}, readAt(68, 12), write(rpcCall(5, 7), 8), Answer, ErrItemLength, MsgTypeMsg},
-		{"arguments end before the count", ResponderConfig{}, readAt(64, 8), write(rpcCall(5, 7), 8)[:64], Answer, ErrArgs, MsgTypeMsg},
-		{"several: as it should be", ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(48, 8), items, Pull, nil, 0},
-		{"several: another length", ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(48, 12), items, Answer, ErrItemLength, MsgTypeMsg},
-		{"several: at no item", ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(44, 8), items, Answer, ErrNotEligible, MsgTypeError},
-		{"several: one more than items", ResponderConfig{Binding: several{chunks.NFSv3}}, append(readAt(48, 8), readAt(56, 4)...), items, Answer, ErrNotEligible, MsgTypeError},
+		{"as it should be", rpcrdma.ResponderConfig{}, readAt(68, 8), write(rpcCall(5, 7), 8), rpcrdma.Pull, nil, 0},
+		{"a second chunk", rpcrdma.ResponderConfig{}, append(readAt(68, 8), readAt(76, 4)...), write(rpcCall(5, 7), 8), rpcrdma.Answer, rpcrdma.ErrNotEligible, rpcrdma.MsgTypeError},
+		{"GSS protects the body", rpcrdma.ResponderConfig{}, readAt(88, 8), write(gss, 8), rpcrdma.Answer, rpcrdma.ErrNotEligible, rpcrdma.MsgTypeError},
+		{"another length", rpcrdma.ResponderConfig{}, readAt(68, 12), write(rpcCall(5, 7), 8), rpcrdma.Answer, rpcrdma.ErrItemLength, rpcrdma.MsgTypeMsg},
+		{"arguments end before the count", rpcrdma.ResponderConfig{}, readAt(64, 8), write(rpcCall(5, 7), 8)[:64], rpcrdma.Answer, rpcrdma.ErrArgs, rpcrdma.MsgTypeMsg},
+		{"several: as it should be", rpcrdma.ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(48, 8), items, rpcrdma.Pull, nil, 0},
+		{"several: another length", rpcrdma.ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(48, 12), items, rpcrdma.Answer, rpcrdma.ErrItemLength, rpcrdma.MsgTypeMsg},
+		{"several: at no item", rpcrdma.ResponderConfig{Binding: several{chunks.NFSv3}}, readAt(44, 8), items, rpcrdma.Answer, rpcrdma.ErrNotEligible, rpcrdma.MsgTypeError},
+		{"several: one more than items", rpcrdma.ResponderConfig{Binding: several{chunks.NFSv3}}, append(readAt(48, 8), readAt(56, 4)...), items, rpcrdma.Answer, rpcrdma.ErrNotEligible, rpcrdma.MsgTypeError},
 	} {
 		r := newResponder(tt.cfg)
-		h := Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: tt.read}}
-		var in Inbound
+		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: tt.read}}
+		var in rpcrdma.Inbound
 		if v := r.Receive(append(h.Append(nil), tt.msg...), &in); v != tt.v || !errors.Is(in.Err, tt.err) {
 			t.Errorf("%s: %v, %v", tt.name, v, in.Err)
-		} else if v == Answer {
-			var a Header
+		} else if v == rpcrdma.Answer {
+			var a rpcrdma.Header
 			if _, err := a.Decode(r.AppendAnswer(nil, &in), nil); err != nil || a.Type != tt.answ {
 				t.Errorf("%s: answered by %+v, %v", tt.name, a, err)
 			}
@@ -52,11 +53,11 @@ func TestChunksRefused(t *testing.T) {
 
 // TestNoBinding: where nobody says what may be reduced, nothing may (RFC 8166 Section 6.1).
 func TestNoBinding(t *testing.T) {
-	r := NewResponder(ResponderConfig{})
+	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{})
 	post(r)
-	h := Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(44, 8)}}
-	var in Inbound
-	if v := r.Receive(append(append(h.Append(nil), rpcCall(5, 7)...), u32s(8)...), &in); v != Answer || !errors.Is(in.Err, ErrNotEligible) {
+	h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(44, 8)}}
+	var in rpcrdma.Inbound
+	if v := r.Receive(append(append(h.Append(nil), rpcCall(5, 7)...), u32s(8)...), &in); v != rpcrdma.Answer || !errors.Is(in.Err, rpcrdma.ErrNotEligible) {
 		t.Errorf("%v, %v", v, in.Err)
 	}
 }
@@ -67,23 +68,23 @@ func TestPaddedGarbage(t *testing.T) {
 	for _, tt := range []struct {
 		msg  []byte
 		err  error
-		answ MsgType
+		answ rpcrdma.MsgType
 	}{
-		{append(rpcCall(5, 7), u32s(64)...), ErrArgs, MsgTypeMsg},
-		{append(rpcCall(5, 7), u32s(1<<31)...), ErrArgs, MsgTypeMsg},
-		{rpcCall(5, 7)[:36], ErrRPC, MsgTypeError},
-		{rpcCall(5, 7)[:20], ErrRPC, MsgTypeError},
-		{u32s(5, 0, 2, 100003, 3, 7, 1, 401, 0), ErrRPC, MsgTypeError},
+		{append(rpcCall(5, 7), u32s(64)...), rpcrdma.ErrArgs, rpcrdma.MsgTypeMsg},
+		{append(rpcCall(5, 7), u32s(1<<31)...), rpcrdma.ErrArgs, rpcrdma.MsgTypeMsg},
+		{rpcCall(5, 7)[:36], rpcrdma.ErrRPC, rpcrdma.MsgTypeError},
+		{rpcCall(5, 7)[:20], rpcrdma.ErrRPC, rpcrdma.MsgTypeError},
+		{u32s(5, 0, 2, 100003, 3, 7, 1, 401, 0), rpcrdma.ErrRPC, rpcrdma.MsgTypeError},
 	} {
-		r := newResponder(ResponderConfig{Profile: RFC5666})
-		h := Header{XID: 5, Vers: 1, Credit: 1, Type: MsgTypeMsgP, Align: 16, Thresh: 4}
-		var in Inbound
+		r := newResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666})
+		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeMsgP, Align: 16, Thresh: 4}
+		var in rpcrdma.Inbound
 		v := r.Receive(append(h.Append(nil), tt.msg...), &in)
-		if v != Answer || !errors.Is(in.Err, tt.err) {
+		if v != rpcrdma.Answer || !errors.Is(in.Err, tt.err) {
 			t.Errorf("%x: %v, %v", tt.msg, v, in.Err)
 			continue
 		}
-		var a Header
+		var a rpcrdma.Header
 		if _, err := a.Decode(r.AppendAnswer(nil, &in), nil); err != nil || a.Type != tt.answ {
 			t.Errorf("%x: answered by %+v, %v", tt.msg, a, err)
 		}
@@ -94,8 +95,8 @@ func TestPaddedGarbage(t *testing.T) {
 // and no fewer.
 func TestConfigWords(t *testing.T) {
 	for n := range 18 {
-		_, err := ParseConfigArgs(make([]byte, n))
-		_, err2 := ParseConfigReply(make([]byte, n))
+		_, err := rpcrdma.ParseConfigArgs(make([]byte, n))
+		_, err2 := rpcrdma.ParseConfigReply(make([]byte, n))
 		if want := n == 12; (err == nil) != want || (err2 == nil) != want {
 			t.Errorf("%d octets: %v, %v", n, err, err2)
 		}
@@ -105,30 +106,30 @@ func TestConfigWords(t *testing.T) {
 // TestPaddedReplyRefused: an RDMA_MSGP that answers a call and does not decode fails that
 // call and nothing else.
 func TestPaddedReplyRefused(t *testing.T) {
-	none := func(*Call) {}
+	none := func(*rpcrdma.Call) {}
 	for _, tt := range []struct {
 		name  string
 		align uint32
-		call  func(*Call)
+		call  func(*rpcrdma.Call)
 		msg   []byte
 		err   error
 	}{
 		{"as it should be", 16, none, append(readOf(0), 0), nil},
-		{"no alignment", 12, none, readOf(0), ErrPadding},
-		{"ends behind its direction", 16, none, u32s(5, 1), ErrRPC},
+		{"no alignment", 12, none, readOf(0), rpcrdma.ErrPadding},
+		{"ends behind its direction", 16, none, u32s(5, 1), rpcrdma.ErrRPC},
 		{"denied", 16, none, u32s(5, 1, 1, 1, 5), nil},
-		{"verifier too long", 16, none, u32s(5, 1, 0, 1, 401), ErrRPC},
-		{"ends in the verifier", 16, none, u32s(5, 1, 0, 1), ErrRPC},
-		{"ends before its status", 16, none, u32s(5, 1, 0, 0, 0), ErrRPC},
+		{"verifier too long", 16, none, u32s(5, 1, 0, 1, 401), rpcrdma.ErrRPC},
+		{"ends in the verifier", 16, none, u32s(5, 1, 0, 1), rpcrdma.ErrRPC},
+		{"ends before its status", 16, none, u32s(5, 1, 0, 0, 0), rpcrdma.ErrRPC},
 		{"not executed", 16, none, u32s(5, 1, 0, 0, 0, 1), nil},
 		{"no results", 16, none, rpcReply(5), nil},
-		{"data missing", 16, none, readOf(40), ErrArgs},
-		{"a program of unknown shape", 16, anyCall, append(rpcReply(5), u32s(1)...), ErrPadding},
+		{"data missing", 16, none, readOf(40), rpcrdma.ErrArgs},
+		{"a program of unknown shape", 16, anyCall, append(rpcReply(5), u32s(1)...), rpcrdma.ErrPadding},
 		{"the same without results", 16, anyCall, rpcReply(5), nil},
-		{"GSS protects the body", 16, func(c *Call) { c.Protected, c.Sink = true, 0 }, readOf(0), ErrPadding},
+		{"GSS protects the body", 16, func(c *rpcrdma.Call) { c.Protected, c.Sink = true, 0 }, readOf(0), rpcrdma.ErrPadding},
 	} {
-		q, c := readAsker(t, RequesterConfig{}, tt.call)
-		h := Header{XID: 5, Vers: 1, Credit: 9, Type: MsgTypeMsgP, Align: tt.align, Thresh: 4}
+		q, c := readAsker(t, rpcrdma.RequesterConfig{}, tt.call)
+		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 9, Type: rpcrdma.MsgTypeMsgP, Align: tt.align, Thresh: 4}
 		got, why := q.Receive(append(h.Append(nil), tt.msg...))
 		if got != c || !errors.Is(c.Result.Err, tt.err) || tt.err == nil && c.Result.Err != nil || q.InFlight() != 0 {
 			t.Errorf("%s: %v, %v", tt.name, why, c.Result.Err)

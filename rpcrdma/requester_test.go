@@ -1,18 +1,20 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // answer feeds a NULL reply with the given grant.
-func answer(t *testing.T, r *Requester, xid, grant uint32) *Call {
+func answer(t *testing.T, r *rpcrdma.Requester, xid, grant uint32) *rpcrdma.Call {
 	t.Helper()
-	h := Header{XID: xid, Vers: Version, Credit: grant}
+	h := rpcrdma.Header{XID: xid, Vers: rpcrdma.Version, Credit: grant}
 	c, err := r.Receive(append(h.Append(nil), rpcReply(xid)...))
 	if err != nil {
 		t.Fatalf("reply to %#x: %v", xid, err)
@@ -20,19 +22,19 @@ func answer(t *testing.T, r *Requester, xid, grant uint32) *Call {
 	return c
 }
 
-func nullCall(xid uint32) *Call {
-	return &Call{XID: xid, Prog: 100003, Vers: 3, Message: chunks.Message{Head: rpcCall(xid, 0)}}
+func nullCall(xid uint32) *rpcrdma.Call {
+	return &rpcrdma.Call{XID: xid, Prog: 100003, Vers: 3, Message: chunks.Message{Head: rpcCall(xid, 0)}}
 }
 
 func TestRequesterCredits(t *testing.T) {
-	r := NewRequester(RequesterConfig{Credits: 4})
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 4})
 	want := func(avail, inFlight int, why string) {
 		t.Helper()
 		if r.Available() != avail || r.InFlight() != inFlight {
 			t.Fatalf("%s: %d available, %d in flight; want %d, %d", why, r.Available(), r.InFlight(), avail, inFlight)
 		}
 	}
-	begin := func(c *Call, wantErr error) {
+	begin := func(c *rpcrdma.Call, wantErr error) {
 		t.Helper()
 		if err := r.Begin(c); !errors.Is(err, wantErr) {
 			t.Fatalf("begin %#x: %v, want %v", c.XID, err, wantErr)
@@ -41,16 +43,16 @@ func TestRequesterCredits(t *testing.T) {
 	a, b, c := nullCall(1), nullCall(17), nullCall(33) // one bucket
 	want(1, 0, "before the first reply")
 	begin(a, nil)
-	begin(b, ErrNoCredit)
+	begin(b, rpcrdma.ErrNoCredit)
 	want(0, 1, "one call outstanding")
 	if got := answer(t, r, 1, 16); got != a || got.Result.Err != nil {
 		t.Fatalf("answered %+v", got)
 	}
 	want(4, 0, "granted more than asked for")
 	begin(a, nil)
-	begin(a, ErrXIDInUse)
+	begin(a, rpcrdma.ErrXIDInUse)
 	begin(b, nil)
-	begin(nullCall(17), ErrXIDInUse)
+	begin(nullCall(17), rpcrdma.ErrXIDInUse)
 	begin(c, nil)
 	if r.Lookup(17) != b || r.Lookup(1) != a || r.Lookup(33) != c || r.Lookup(49) != nil {
 		t.Fatal("lookup")
@@ -75,18 +77,18 @@ func TestRequesterCredits(t *testing.T) {
 	}
 
 	var left []uint32
-	r.Drain(func(c *Call) { left = append(left, c.XID) })
+	r.Drain(func(c *rpcrdma.Call) { left = append(left, c.XID) })
 	slices.Sort(left)
 	if !slices.Equal(left, []uint32{17, 33}) || r.InFlight() != 0 || r.Lookup(17) != nil {
 		t.Fatalf("drained %v, %d in flight", left, r.InFlight())
 	}
-	if got := r.Stats(); got != (RequesterStats{Calls: 5 - 1, Replies: 2}) {
+	if got := r.Stats(); got != (rpcrdma.RequesterStats{Calls: 5 - 1, Replies: 2}) {
 		t.Errorf("stats = %+v", got)
 	}
 }
 
 func TestRequesterAbortOfAnother(t *testing.T) {
-	a, b := NewRequester(RequesterConfig{}), NewRequester(RequesterConfig{})
+	a, b := rpcrdma.NewRequester(rpcrdma.RequesterConfig{}), rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
 	c := nullCall(1)
 	if err := a.Begin(c); err != nil {
 		t.Fatal(err)
@@ -101,8 +103,8 @@ func TestRequesterAbortOfAnother(t *testing.T) {
 // ever lost or used twice, and replies find their calls.
 func TestRequesterModel(t *testing.T) {
 	rng := seeded(t)
-	r := NewRequester(RequesterConfig{Credits: 20})
-	live := map[uint32]*Call{}
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 20})
+	live := map[uint32]*rpcrdma.Call{}
 	grant, xid := 1, uint32(0xfffffff0)
 	for range 20000 {
 		switch rng.IntN(5) {
@@ -113,9 +115,9 @@ func TestRequesterModel(t *testing.T) {
 			_, used := live[xid]
 			want := error(nil)
 			if used {
-				want = ErrXIDInUse
+				want = rpcrdma.ErrXIDInUse
 			} else if len(live) >= grant {
-				want = ErrNoCredit
+				want = rpcrdma.ErrNoCredit
 			} else {
 				live[xid] = c
 			}
@@ -143,9 +145,9 @@ func TestRequesterModel(t *testing.T) {
 				break
 			}
 		case 4:
-			h := Header{XID: rng.Uint32(), Vers: Version, Credit: 1000, Type: MsgTypeError, Err: ErrChunk}
+			h := rpcrdma.Header{XID: rng.Uint32(), Vers: rpcrdma.Version, Credit: 1000, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrChunk}
 			if live[h.XID] == nil {
-				if c, err := r.Receive(h.Append(nil)); c != nil || !errors.Is(err, ErrUnknownXID) {
+				if c, err := r.Receive(h.Append(nil)); c != nil || !errors.Is(err, rpcrdma.ErrUnknownXID) {
 					t.Fatalf("unknown XID: %v, %v", c, err)
 				}
 			}
@@ -157,20 +159,24 @@ func TestRequesterModel(t *testing.T) {
 }
 
 func TestRequesterDefaults(t *testing.T) {
-	got := NewRequester(RequesterConfig{RecvSize: 4096}).Config()
+	got := rpcrdma.NewRequester(rpcrdma.RequesterConfig{RecvSize: 4096}).Config()
 	if got.Credits != 32 || got.SendSize != 1024 || got.RecvSize != 4096 || got.ReduceMin != 512 || got.SinkMin != 2048 {
 		t.Errorf("defaults = %+v", got)
 	}
-	if n := len(NewRequester(RequesterConfig{Credits: 1 << 31}).table); n > maxBuckets {
-		t.Errorf("a table of %d for any number of credits", n)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 1 << 31})
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 256<<10 {
+		t.Errorf("%d octets for a number of credits that nobody grants", n)
 	}
 }
 
 // readCall is the READ of the vectors, planned and begun.
-func readCall(t *testing.T, r *Requester) *Call {
+func readCall(t *testing.T, r *rpcrdma.Requester) *rpcrdma.Call {
 	t.Helper()
 	args := unhex(t, vectors.read)[68:]
-	c := &Call{
+	c := &rpcrdma.Call{
 		XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
 		Message: chunks.Message{Head: args[:40], Body: args[40:]},
 		Sink:    8192, MaxReply: 24 + 104,
@@ -187,8 +193,10 @@ func readCall(t *testing.T, r *Requester) *Call {
 
 // TestRequesterVectors makes the calls of the vectors, octet for octet.
 func TestRequesterVectors(t *testing.T) {
-	r := func() *Requester { return NewRequester(RequesterConfig{Credits: 32, Binding: chunks.NFSv3}) }
-	check := func(t *testing.T, r *Requester, c *Call, hex string) {
+	r := func() *rpcrdma.Requester {
+		return rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 32, Binding: chunks.NFSv3})
+	}
+	check := func(t *testing.T, r *rpcrdma.Requester, c *rpcrdma.Call, hex string) {
 		t.Helper()
 		head, body, err := r.AppendCall([]byte("x"), c)
 		if err != nil || body != nil || string(head[1:]) != string(unhex(t, hex)) {
@@ -197,17 +205,17 @@ func TestRequesterVectors(t *testing.T) {
 	}
 	t.Run("6.1 NULL", func(t *testing.T) {
 		r, c := r(), nullCall(vectorXID)
-		if err := r.Plan(c); err != nil || c.Plan != (Plan{}) {
+		if err := r.Plan(c); err != nil || c.Plan != (rpcrdma.Plan{}) {
 			t.Fatalf("plan %+v, %v", c.Plan, err)
 		}
 		check(t, r, c, vectors.null)
 	})
 	t.Run("6.3 WRITE", func(t *testing.T) {
 		r, args := r(), unhex(t, vectors.write)[76:]
-		c := &Call{XID: vectorXID, Message: chunks.Message{
+		c := &rpcrdma.Call{XID: vectorXID, Message: chunks.Message{
 			Head: args[:40], Body: args[40:], Items: []chunks.Item{{Pos: 96, Data: make([]byte, 8190)}},
 		}}
-		if err := r.Plan(c); err != nil || c.Plan != (Plan{Form: FormChunked, Arg: true}) {
+		if err := r.Plan(c); err != nil || c.Plan != (rpcrdma.Plan{Form: rpcrdma.FormChunked, Arg: true}) {
 			t.Fatalf("plan %+v, %v", c.Plan, err)
 		}
 		c.Memory.Arg = chunks.WriteChunk{segment(0xa1a1a1a1, 4096, 0x10000), segment(0xa1a1a1a2, 4094, 0x20000)}
@@ -219,8 +227,8 @@ func TestRequesterVectors(t *testing.T) {
 	})
 	t.Run("6.7 long call", func(t *testing.T) {
 		r := r()
-		c := &Call{XID: vectorXID, MaxReply: 32768, Message: chunks.Message{Head: rpcCall(vectorXID, 8), Body: make([]byte, 1260)}}
-		if err := r.Plan(c); err != nil || c.Plan != (Plan{Form: FormLong, Stream: 1300, Reply: 32768}) {
+		c := &rpcrdma.Call{XID: vectorXID, MaxReply: 32768, Message: chunks.Message{Head: rpcCall(vectorXID, 8), Body: make([]byte, 1260)}}
+		if err := r.Plan(c); err != nil || c.Plan != (rpcrdma.Plan{Form: rpcrdma.FormLong, Stream: 1300, Reply: 32768}) {
 			t.Fatalf("plan %+v, %v", c.Plan, err)
 		}
 		c.Memory.Stream = chunks.WriteChunk{segment(0xc1c1c1c1, 1300, 0x50000)}
@@ -243,7 +251,7 @@ func TestRequesterVectors(t *testing.T) {
 // reply is one reply to the READ of readCall.
 type readReply struct {
 	name string
-	h    Header
+	h    rpcrdma.Header
 	rpc  []byte
 	want error // of the call; nil: none
 	drop error
@@ -266,53 +274,53 @@ func TestRequesterReplies(t *testing.T) {
 	with := func(l chunks.Lists, f func(*chunks.Lists)) chunks.Lists { f(&l); return l }
 	bigger := readChunk(4096, 4097)
 	for _, c := range []readReply{
-		{"exact", Header{Lists: offered(4096, 904)}, results(5000), nil, nil},
-		{"rounded up", Header{Lists: offered(4096, 904)}, results(4999), nil, nil},
-		{"of nothing", Header{Lists: offered(0, 0)}, results(0), nil, nil},
-		{"STALE", Header{Lists: offered(0, 0)}, stale, nil, nil},
-		{"STALE, chunk not returned", Header{}, stale, nil, nil},
-		{"denied", Header{Lists: offered(0, 0)}, denied, nil, nil},
-		{"STALE, but octets written", Header{Lists: offered(1, 0)}, stale, ErrNotEligible, nil},
-		{"denied, but octets written", Header{Lists: offered(1, 0)}, denied, ErrNotEligible, nil},
-		{"short", Header{Lists: offered(4096, 903)}, results(5000), ErrItemLength, nil},
-		{"long", Header{Lists: offered(4096, 905)}, results(5000), ErrItemLength, nil},
-		{"left inline", Header{Lists: offered(0, 0)}, append(results(8), "abcdefgh"...), ErrNotReduced, nil},
-		{"left inline, no chunk", Header{}, append(results(8), "abcdefgh"...), ErrNotReduced, nil},
-		{"gap", Header{Lists: offered(4000, 96)}, results(4096), chunks.ErrReturned, nil},
-		{"grown", Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{bigger}}}, results(8193), chunks.ErrReturned, nil},
-		{"one segment", Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{readChunk(4096, 0)[:1]}}}, results(4096), chunks.ErrReturned, nil},
-		{"two chunks", Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{readChunk(4, 0), readChunk(0, 0)}}}, results(4), chunks.ErrReturned, nil},
-		{"handle changed", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.Write[0][1].Handle++ })}, results(4), chunks.ErrReturned, nil},
-		{"offset changed", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.Write[0][0].Offset++ })}, results(4), chunks.ErrReturned, nil},
-		{"reply chunk never offered", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.HasReply = true })}, results(4), chunks.ErrReturned, nil},
-		{"read list", Header{Lists: with(offered(4, 0), func(l *chunks.Lists) {
+		{"exact", rpcrdma.Header{Lists: offered(4096, 904)}, results(5000), nil, nil},
+		{"rounded up", rpcrdma.Header{Lists: offered(4096, 904)}, results(4999), nil, nil},
+		{"of nothing", rpcrdma.Header{Lists: offered(0, 0)}, results(0), nil, nil},
+		{"STALE", rpcrdma.Header{Lists: offered(0, 0)}, stale, nil, nil},
+		{"STALE, chunk not returned", rpcrdma.Header{}, stale, nil, nil},
+		{"denied", rpcrdma.Header{Lists: offered(0, 0)}, denied, nil, nil},
+		{"STALE, but octets written", rpcrdma.Header{Lists: offered(1, 0)}, stale, rpcrdma.ErrNotEligible, nil},
+		{"denied, but octets written", rpcrdma.Header{Lists: offered(1, 0)}, denied, rpcrdma.ErrNotEligible, nil},
+		{"short", rpcrdma.Header{Lists: offered(4096, 903)}, results(5000), rpcrdma.ErrItemLength, nil},
+		{"long", rpcrdma.Header{Lists: offered(4096, 905)}, results(5000), rpcrdma.ErrItemLength, nil},
+		{"left inline", rpcrdma.Header{Lists: offered(0, 0)}, append(results(8), "abcdefgh"...), rpcrdma.ErrNotReduced, nil},
+		{"left inline, no chunk", rpcrdma.Header{}, append(results(8), "abcdefgh"...), rpcrdma.ErrNotReduced, nil},
+		{"gap", rpcrdma.Header{Lists: offered(4000, 96)}, results(4096), chunks.ErrReturned, nil},
+		{"grown", rpcrdma.Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{bigger}}}, results(8193), chunks.ErrReturned, nil},
+		{"one segment", rpcrdma.Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{readChunk(4096, 0)[:1]}}}, results(4096), chunks.ErrReturned, nil},
+		{"two chunks", rpcrdma.Header{Lists: chunks.Lists{Write: []chunks.WriteChunk{readChunk(4, 0), readChunk(0, 0)}}}, results(4), chunks.ErrReturned, nil},
+		{"handle changed", rpcrdma.Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.Write[0][1].Handle++ })}, results(4), chunks.ErrReturned, nil},
+		{"offset changed", rpcrdma.Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.Write[0][0].Offset++ })}, results(4), chunks.ErrReturned, nil},
+		{"reply chunk never offered", rpcrdma.Header{Lists: with(offered(4, 0), func(l *chunks.Lists) { l.HasReply = true })}, results(4), chunks.ErrReturned, nil},
+		{"read list", rpcrdma.Header{Lists: with(offered(4, 0), func(l *chunks.Lists) {
 			l.Read = []chunks.ReadSegment{{Position: 44, Segment: segment(1, 4, 0)}}
-		})}, results(4), ErrReadList, nil},
-		{"accept_stat 9", Header{Lists: offered(0, 0)}, append(rpcReply(vectorXID)[:20], 0, 0, 0, 9), xdr.ErrRange, nil},
-		{"cut RPC reply", Header{Lists: offered(0, 0)}, results(4)[:20], xdr.ErrShort, nil},
-		{"ERR_CHUNK", Header{Type: MsgTypeError, Err: ErrChunk}, nil, &RemoteError{Code: ErrChunk}, nil},
-		{"ERR_VERS", Header{Type: MsgTypeError, Err: ErrVers, Low: 2, High: 3}, nil, &RemoteError{ErrVers, 2, 3}, nil},
-		{"long reply without lists", Header{Type: MsgTypeNoMsg}, nil, ErrNoReplyChunk, nil},
-		{"long reply by read", Header{Type: MsgTypeNoMsg, Lists: chunks.Lists{
+		})}, results(4), rpcrdma.ErrReadList, nil},
+		{"accept_stat 9", rpcrdma.Header{Lists: offered(0, 0)}, append(rpcReply(vectorXID)[:20], 0, 0, 0, 9), xdr.ErrRange, nil},
+		{"cut RPC reply", rpcrdma.Header{Lists: offered(0, 0)}, results(4)[:20], xdr.ErrShort, nil},
+		{"ERR_CHUNK", rpcrdma.Header{Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrChunk}, nil, &rpcrdma.RemoteError{Code: rpcrdma.ErrChunk}, nil},
+		{"ERR_VERS", rpcrdma.Header{Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrVers, Low: 2, High: 3}, nil, &rpcrdma.RemoteError{rpcrdma.ErrVers, 2, 3}, nil},
+		{"long reply without lists", rpcrdma.Header{Type: rpcrdma.MsgTypeNoMsg}, nil, rpcrdma.ErrNoReplyChunk, nil},
+		{"long reply by read", rpcrdma.Header{Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
 			Read: []chunks.ReadSegment{{Segment: segment(1, 4, 0)}},
-		}}, nil, ErrReadList, nil},
+		}}, nil, rpcrdma.ErrReadList, nil},
 
-		{"unknown XID", Header{XID: 1, Lists: offered(4, 0)}, results(4), nil, ErrUnknownXID},
-		{"XIDs differ", Header{Lists: offered(4, 0)}, rpcReply(7), nil, ErrXID},
-		{"no RPC message", Header{Lists: offered(4, 0)}, nil, nil, ErrRPC},
-		{"message type 2", Header{Lists: offered(4, 0)}, []byte{1, 2, 3, 4, 0, 0, 0, 2}, nil, ErrRPC},
-		{"a call", Header{}, rpcCall(vectorXID, 0), nil, ErrDirection},
-		{"MSGP", Header{Type: MsgTypeMsgP, Lists: offered(4, 0)}, results(4), nil, ErrType},
-		{"DONE", Header{Type: MsgTypeDone}, nil, nil, ErrType},
-		{"version 2", Header{Vers: 2, Lists: offered(4, 0)}, results(4), nil, ErrVersion},
-		{"unknown error code", Header{Type: MsgTypeError, Err: 9}, nil, nil, ErrCodeUnknown},
+		{"unknown XID", rpcrdma.Header{XID: 1, Lists: offered(4, 0)}, results(4), nil, rpcrdma.ErrUnknownXID},
+		{"XIDs differ", rpcrdma.Header{Lists: offered(4, 0)}, rpcReply(7), nil, rpcrdma.ErrXID},
+		{"no RPC message", rpcrdma.Header{Lists: offered(4, 0)}, nil, nil, rpcrdma.ErrRPC},
+		{"message type 2", rpcrdma.Header{Lists: offered(4, 0)}, []byte{1, 2, 3, 4, 0, 0, 0, 2}, nil, rpcrdma.ErrRPC},
+		{"a call", rpcrdma.Header{}, rpcCall(vectorXID, 0), nil, rpcrdma.ErrDirection},
+		{"MSGP", rpcrdma.Header{Type: rpcrdma.MsgTypeMsgP, Lists: offered(4, 0)}, results(4), nil, rpcrdma.ErrType},
+		{"DONE", rpcrdma.Header{Type: rpcrdma.MsgTypeDone}, nil, nil, rpcrdma.ErrType},
+		{"version 2", rpcrdma.Header{Vers: 2, Lists: offered(4, 0)}, results(4), nil, rpcrdma.ErrVersion},
+		{"unknown error code", rpcrdma.Header{Type: rpcrdma.MsgTypeError, Err: 9}, nil, nil, rpcrdma.ErrCodeUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) { checkReply(t, c) })
 	}
 }
 
 func checkReply(t *testing.T, c readReply) {
-	r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
 	call := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, call); err != nil {
 		t.Fatal(err)
@@ -321,7 +329,7 @@ func checkReply(t *testing.T, c readReply) {
 		c.h.XID = vectorXID
 	}
 	if c.h.Vers == 0 {
-		c.h.Vers = Version
+		c.h.Vers = rpcrdma.Version
 	}
 	c.h.Credit = 7
 	got, err := r.Receive(append(c.h.Append(nil), c.rpc...))
@@ -337,8 +345,8 @@ func checkReply(t *testing.T, c readReply) {
 	if r.Available() != 7 {
 		t.Errorf("%d credits, want the grant of 7 in force", r.Available())
 	}
-	if re, ok := c.want.(*RemoteError); ok {
-		if e, ok := errors.AsType[*RemoteError](got.Result.Err); !ok || *e != *re {
+	if re, ok := c.want.(*rpcrdma.RemoteError); ok {
+		if e, ok := errors.AsType[*rpcrdma.RemoteError](got.Result.Err); !ok || *e != *re {
 			t.Errorf("error %v, want %v", got.Result.Err, re)
 		}
 		return
@@ -347,14 +355,14 @@ func checkReply(t *testing.T, c readReply) {
 		t.Errorf("error %v, want %v", got.Result.Err, c.want)
 	}
 	if c.want != nil {
-		if _, ok := errors.AsType[*ProtocolError](got.Result.Err); !ok || r.Stats().Failed != 1 {
+		if _, ok := errors.AsType[*rpcrdma.ProtocolError](got.Result.Err); !ok || r.Stats().Failed != 1 {
 			t.Errorf("error is a %T, %d counted", got.Result.Err, r.Stats().Failed)
 		}
 	}
 }
 
 func TestRequesterResult(t *testing.T) {
-	r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
 	c := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)
@@ -373,7 +381,7 @@ func TestRequesterResult(t *testing.T) {
 
 // TestRequesterNoBinding: without a binding the chunks are believed.
 func TestRequesterNoBinding(t *testing.T) {
-	r := NewRequester(RequesterConfig{})
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
 	c := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)
@@ -388,12 +396,12 @@ func TestRequesterNoBinding(t *testing.T) {
 
 // TestRequesterInlineItem: no chunk was offered, the data come inline.
 func TestRequesterInlineItem(t *testing.T) {
-	r := NewRequester(RequesterConfig{Binding: chunks.NFSv3})
-	c := &Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Message: chunks.Message{Head: rpcCall(5, 6)}, Sink: 8, MaxReply: 128}
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	c := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Message: chunks.Message{Head: rpcCall(5, 6)}, Sink: 8, MaxReply: 128}
 	if err := errors.Join(r.Plan(c), r.Begin(c)); err != nil || c.Plan.Sink {
 		t.Fatalf("plan %+v, %v", c.Plan, err)
 	}
-	b := (&Header{XID: 5, Vers: 1, Credit: 1}).Append(nil)
+	b := (&rpcrdma.Header{XID: 5, Vers: 1, Credit: 1}).Append(nil)
 	b = append(b, rpcReply(5)...)
 	for _, w := range []uint32{0, 0, 5, 1, 5} {
 		b = xdr.AppendUint32(b, w)
@@ -415,16 +423,16 @@ func TestCheckReply(t *testing.T) {
 		want error
 	}{
 		{"a reply", 32, append(rpcReply(9), "results!junk"...), nil},
-		{"memory too small", 40, rpcReply(9), ErrMemory},
-		{"memory one octet too small", 32, append(rpcReply(9), "results!"...)[:31], ErrMemory},
-		{"another XID", 24, rpcReply(8), ErrXID},
-		{"a call", 40, rpcCall(9, 0), ErrDirection},
+		{"memory too small", 40, rpcReply(9), rpcrdma.ErrMemory},
+		{"memory one octet too small", 32, append(rpcReply(9), "results!"...)[:31], rpcrdma.ErrMemory},
+		{"another XID", 24, rpcReply(8), rpcrdma.ErrXID},
+		{"a call", 40, rpcCall(9, 0), rpcrdma.ErrDirection},
 		{"cut", 20, rpcReply(9), xdr.ErrShort},
-		{"too short", 4, rpcReply(9), ErrRPC},
+		{"too short", 4, rpcReply(9), rpcrdma.ErrRPC},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := NewRequester(RequesterConfig{})
-			call := &Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
+			r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+			call := &rpcrdma.Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
 			if err := errors.Join(r.Plan(call), r.Begin(call)); err != nil || call.Plan.Reply != 2000 {
 				t.Fatalf("plan %+v, %v", call.Plan, err)
 			}
@@ -432,7 +440,7 @@ func TestCheckReply(t *testing.T) {
 			if _, _, err := r.AppendCall(nil, call); err != nil {
 				t.Fatal(err)
 			}
-			h := Header{XID: 9, Vers: 1, Credit: 1, Type: MsgTypeNoMsg, Lists: chunks.Lists{
+			h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
 				HasReply: true, Reply: chunks.WriteChunk{segment(1, c.used, 0)},
 			}}
 			if _, err := r.Receive(h.Append(nil)); err != nil {
@@ -456,15 +464,15 @@ func TestCheckReply(t *testing.T) {
 // an offered chunk that comes back unused is how a short reply looks.
 func TestMsgWithUsedReplyChunk(t *testing.T) {
 	for used, want := range map[uint32]error{0: nil, 4: chunks.ErrReturned} {
-		r := NewRequester(RequesterConfig{})
-		c := &Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
+		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+		c := &rpcrdma.Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
 		_ = r.Plan(c)
 		c.Memory.Reply = chunks.WriteChunk{segment(1, 2000, 0)}
 		if _, _, err := r.AppendCall(nil, c); err != nil {
 			t.Fatal(err)
 		}
 		_ = r.Begin(c)
-		h := Header{XID: 9, Vers: 1, Lists: chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{segment(1, used, 0)}}}
+		h := rpcrdma.Header{XID: 9, Vers: 1, Lists: chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{segment(1, used, 0)}}}
 		if _, err := r.Receive(append(h.Append(nil), rpcReply(9)...)); err != nil || !errors.Is(c.Result.Err, want) {
 			t.Errorf("%d octets used: %v, %v; want %v", used, err, c.Result.Err, want)
 		}
@@ -472,7 +480,7 @@ func TestMsgWithUsedReplyChunk(t *testing.T) {
 }
 
 func TestCallReset(t *testing.T) {
-	r := NewRequester(RequesterConfig{})
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
 	c := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)

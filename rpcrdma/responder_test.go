@@ -1,4 +1,4 @@
-package rpcrdma
+package rpcrdma_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -22,7 +23,7 @@ func words(t testing.TB, hex string, set map[int]uint32) []byte {
 // callWith returns a Send with the given read list before arguments of a
 // procedure.
 func callWith(proc uint32, read []chunks.ReadSegment, args ...uint32) []byte {
-	h := Header{XID: 9, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: read}}
+	h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: read}}
 	b := append(h.Append(nil), rpcCall(9, proc)...)
 	for _, w := range args {
 		b = xdr.AppendUint32(b, w)
@@ -46,73 +47,73 @@ func TestResponderVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		send []byte
-		want Verdict
-		how  Action // for Answer; ActDrop: GARBAGE_ARGS
+		want rpcrdma.Verdict
+		how  rpcrdma.Action // for Answer; ActDrop: GARBAGE_ARGS
 		err  error
 	}{
-		{"6.1 NULL", unhex(t, vectors.null), Dispatch, 0, nil},
-		{"6.3 WRITE", unhex(t, vectors.write), Pull, 0, nil},
-		{"6.4 READ", unhex(t, vectors.read), Dispatch, 0, nil},
-		{"6.7 long call", unhex(t, vectors.longCall), Pull, 0, nil},
-		{"6.13 CCP call", unhex(t, vectors.ccpCall), Dispatch, 0, nil},
-		{"6.3 with Position 98", words(t, vectors.write, map[int]uint32{20: 98, 44: 98}), Answer, ActErrChunk, chunks.ErrPosition},
-		{"6.1 with version 2", words(t, vectors.null, map[int]uint32{vers: 2}), Answer, ActErrVers, ErrVersion},
-		{"6.1 with other XID in the header", words(t, vectors.null, map[int]uint32{xid: 5}), Answer, ActErrChunk, ErrXID},
-		{"6.1 with other XID in the RPC", words(t, vectors.null, map[int]uint32{rpcXID: 5}), Answer, ActErrChunk, ErrXID},
-		{"6.1 cut to 24 octets", unhex(t, vectors.null)[:24], Drop, 0, ErrRunt},
-		{"6.1 with type 9", words(t, vectors.null, map[int]uint32{proc: 9}), Answer, ActErrChunk, ErrProc},
-		{"6.10 DONE", unhex(t, vectors.done), Drop, 0, ErrType},
-		{"6.9 MSGP", unhex(t, vectors.msgp), Answer, ActErrChunk, ErrType},
-		{"6.16 MSGP", unhex(t, vectors.msgpWrite), Answer, ActErrChunk, ErrType},
-		{"6.11 RDMA_ERROR of version 2", unhex(t, vectors.errVers), Drop, 0, ErrType},
-		{"6.12 RDMA_ERROR", unhex(t, vectors.errChunk), Drop, 0, ErrType},
-		{"6.2 a reply", unhex(t, vectors.nullReply), Drop, 0, ErrDirection},
-		{"6.8 a long reply", unhex(t, vectors.longReply), Answer, ActErrChunk, chunks.ErrNoStream},
-		{"message type 2", words(t, vectors.null, map[int]uint32{mtype: 2}), Answer, ActErrChunk, ErrRPC},
-		{"RPC header cut", unhex(t, vectors.null)[:64], Answer, ActErrChunk, xdr.ErrShort},
-		{"RPC message of 4 octets", unhex(t, vectors.null)[:32], Answer, ActErrChunk, ErrRPC},
-		{"no RPC message", unhex(t, vectors.null)[:28], Answer, ActErrChunk, ErrRPC},
-		{"RPC version 3", words(t, vectors.null, map[int]uint32{rpcvers: 3}), Dispatch, 0, nil},
-		{"RPC version 3 with chunks", words(t, vectors.write, map[int]uint32{84: 3}), Dispatch, 0, nil},
-		{"another program with a read chunk", words(t, vectors.write, map[int]uint32{88: 100005}), Answer, ActErrChunk, ErrNotEligible},
-		{"another program without chunks", words(t, vectors.null, map[int]uint32{prog: 100005}), Dispatch, 0, nil},
-		{"NOMSG with empty lists", words(t, vectors.null, map[int]uint32{proc: 1}), Answer, ActErrChunk, chunks.ErrNoStream},
-		{"NOMSG with an ordinary chunk only", words(t, vectors.write, map[int]uint32{proc: 1}), Answer, ActErrChunk, chunks.ErrNoStream},
-		{"MSG with a Position 0 chunk", words(t, vectors.write, map[int]uint32{20: 0, 44: 0}), Answer, ActErrChunk, chunks.ErrPosition},
-		{"GETATTR with a read chunk", callWith(1, readAt(44, 4), 4, 1), Answer, ActErrChunk, ErrNotEligible},
-		{"WRITE, exact", callWith(7, readAt(68, 7), writeArgs(7)...), Pull, 0, nil},
-		{"WRITE, padded", callWith(7, readAt(68, 8), writeArgs(7)...), Pull, 0, nil},
-		{"WRITE, pad apart", callWith(7, readAt(68, 7, 1), writeArgs(7)...), Pull, 0, nil},
-		{"WRITE, too short", callWith(7, readAt(68, 6), writeArgs(7)...), Answer, ActDrop, ErrItemLength},
-		{"WRITE, too long", callWith(7, readAt(68, 9), writeArgs(7)...), Answer, ActDrop, ErrItemLength},
-		{"WRITE, 4 octets of pad", callWith(7, readAt(68, 8, 4), writeArgs(8)...), Answer, ActDrop, ErrItemLength},
-		{"WRITE, count 2^32-1", callWith(7, readAt(68, 8), writeArgs(0xffffffff)...), Answer, ActDrop, ErrArgs},
-		{"WRITE of nothing by chunk", callWith(7, readAt(68, 0), writeArgs(0)...), Pull, 0, nil},
-		{"WRITE, the handle reduced", callWith(7, readAt(44, 4), writeArgs(8)...), Answer, ActErrChunk, ErrNotEligible},
-		{"WRITE, chunk behind the data", callWith(7, readAt(72, 4), append(writeArgs(4), 0)...), Answer, ActErrChunk, ErrNotEligible},
-		{"WRITE, two chunks", callWith(7, append(readAt(44, 4), readAt(68, 4)...), writeArgs(4)...), Answer, ActErrChunk, ErrNotEligible},
-		{"WRITE, arguments cut", callWith(7, readAt(44, 4), 4), Answer, ActDrop, ErrArgs},
-		{"WRITE, beyond the message", callWith(7, readAt(80, 4), writeArgs(4)...), Answer, ActErrChunk, chunks.ErrBeyond},
-		{"WRITE, 2^32-1 octets", callWith(7, readAt(68, 0xffffffff), writeArgs(4)...), Answer, ActErrChunk, chunks.ErrTooLarge},
+		{"6.1 NULL", unhex(t, vectors.null), rpcrdma.Dispatch, 0, nil},
+		{"6.3 WRITE", unhex(t, vectors.write), rpcrdma.Pull, 0, nil},
+		{"6.4 READ", unhex(t, vectors.read), rpcrdma.Dispatch, 0, nil},
+		{"6.7 long call", unhex(t, vectors.longCall), rpcrdma.Pull, 0, nil},
+		{"6.13 CCP call", unhex(t, vectors.ccpCall), rpcrdma.Dispatch, 0, nil},
+		{"6.3 with Position 98", words(t, vectors.write, map[int]uint32{20: 98, 44: 98}), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrPosition},
+		{"6.1 with version 2", words(t, vectors.null, map[int]uint32{vers: 2}), rpcrdma.Answer, rpcrdma.ActErrVers, rpcrdma.ErrVersion},
+		{"6.1 with other XID in the header", words(t, vectors.null, map[int]uint32{xid: 5}), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrXID},
+		{"6.1 with other XID in the RPC", words(t, vectors.null, map[int]uint32{rpcXID: 5}), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrXID},
+		{"6.1 cut to 24 octets", unhex(t, vectors.null)[:24], rpcrdma.Drop, 0, rpcrdma.ErrRunt},
+		{"6.1 with type 9", words(t, vectors.null, map[int]uint32{proc: 9}), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrProc},
+		{"6.10 DONE", unhex(t, vectors.done), rpcrdma.Drop, 0, rpcrdma.ErrType},
+		{"6.9 MSGP", unhex(t, vectors.msgp), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrType},
+		{"6.16 MSGP", unhex(t, vectors.msgpWrite), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrType},
+		{"6.11 RDMA_ERROR of version 2", unhex(t, vectors.errVers), rpcrdma.Drop, 0, rpcrdma.ErrType},
+		{"6.12 RDMA_ERROR", unhex(t, vectors.errChunk), rpcrdma.Drop, 0, rpcrdma.ErrType},
+		{"6.2 a reply", unhex(t, vectors.nullReply), rpcrdma.Drop, 0, rpcrdma.ErrDirection},
+		{"6.8 a long reply", unhex(t, vectors.longReply), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrNoStream},
+		{"message type 2", words(t, vectors.null, map[int]uint32{mtype: 2}), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrRPC},
+		{"RPC header cut", unhex(t, vectors.null)[:64], rpcrdma.Answer, rpcrdma.ActErrChunk, xdr.ErrShort},
+		{"RPC message of 4 octets", unhex(t, vectors.null)[:32], rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrRPC},
+		{"no RPC message", unhex(t, vectors.null)[:28], rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrRPC},
+		{"RPC version 3", words(t, vectors.null, map[int]uint32{rpcvers: 3}), rpcrdma.Dispatch, 0, nil},
+		{"RPC version 3 with chunks", words(t, vectors.write, map[int]uint32{84: 3}), rpcrdma.Dispatch, 0, nil},
+		{"another program with a read chunk", words(t, vectors.write, map[int]uint32{88: 100005}), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+		{"another program without chunks", words(t, vectors.null, map[int]uint32{prog: 100005}), rpcrdma.Dispatch, 0, nil},
+		{"NOMSG with empty lists", words(t, vectors.null, map[int]uint32{proc: 1}), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrNoStream},
+		{"NOMSG with an ordinary chunk only", words(t, vectors.write, map[int]uint32{proc: 1}), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrNoStream},
+		{"MSG with a Position 0 chunk", words(t, vectors.write, map[int]uint32{20: 0, 44: 0}), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrPosition},
+		{"GETATTR with a read chunk", callWith(1, readAt(44, 4), 4, 1), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+		{"WRITE, exact", callWith(7, readAt(68, 7), writeArgs(7)...), rpcrdma.Pull, 0, nil},
+		{"WRITE, padded", callWith(7, readAt(68, 8), writeArgs(7)...), rpcrdma.Pull, 0, nil},
+		{"WRITE, pad apart", callWith(7, readAt(68, 7, 1), writeArgs(7)...), rpcrdma.Pull, 0, nil},
+		{"WRITE, too short", callWith(7, readAt(68, 6), writeArgs(7)...), rpcrdma.Answer, rpcrdma.ActDrop, rpcrdma.ErrItemLength},
+		{"WRITE, too long", callWith(7, readAt(68, 9), writeArgs(7)...), rpcrdma.Answer, rpcrdma.ActDrop, rpcrdma.ErrItemLength},
+		{"WRITE, 4 octets of pad", callWith(7, readAt(68, 8, 4), writeArgs(8)...), rpcrdma.Answer, rpcrdma.ActDrop, rpcrdma.ErrItemLength},
+		{"WRITE, count 2^32-1", callWith(7, readAt(68, 8), writeArgs(0xffffffff)...), rpcrdma.Answer, rpcrdma.ActDrop, rpcrdma.ErrArgs},
+		{"WRITE of nothing by chunk", callWith(7, readAt(68, 0), writeArgs(0)...), rpcrdma.Pull, 0, nil},
+		{"WRITE, the handle reduced", callWith(7, readAt(44, 4), writeArgs(8)...), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+		{"WRITE, chunk behind the data", callWith(7, readAt(72, 4), append(writeArgs(4), 0)...), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+		{"WRITE, two chunks", callWith(7, append(readAt(44, 4), readAt(68, 4)...), writeArgs(4)...), rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+		{"WRITE, arguments cut", callWith(7, readAt(44, 4), 4), rpcrdma.Answer, rpcrdma.ActDrop, rpcrdma.ErrArgs},
+		{"WRITE, beyond the message", callWith(7, readAt(80, 4), writeArgs(4)...), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrBeyond},
+		{"WRITE, 2^32-1 octets", callWith(7, readAt(68, 0xffffffff), writeArgs(4)...), rpcrdma.Answer, rpcrdma.ActErrChunk, chunks.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newResponder(ResponderConfig{Credits: 16})
-			var in Inbound
+			r := newResponder(rpcrdma.ResponderConfig{Credits: 16})
+			var in rpcrdma.Inbound
 			if got := r.Receive(c.send, &in); got != c.want || !errors.Is(in.Err, c.err) {
 				t.Fatalf("%v, %v; want %v, %v", got, in.Err, c.want, c.err)
 			}
 			switch c.want {
-			case Answer:
+			case rpcrdma.Answer:
 				checkAnswer(t, r, &in, c.send, c.how)
-			case Pull:
+			case rpcrdma.Pull:
 				if in.Layout.Total == 0 {
 					t.Error("nothing to pull")
 				}
-			case Drop:
+			case rpcrdma.Drop:
 				if r.Stats().Dropped != 1 || r.Credits().Serving() != 0 {
 					t.Errorf("%+v, %d being served", r.Stats(), r.Credits().Serving())
 				}
-			case Dispatch:
+			case rpcrdma.Dispatch:
 				if r.Stats().Calls != 1 || in.RPC.XID != in.Header.XID {
 					t.Errorf("%+v, %+v", r.Stats(), in.RPC)
 				}
@@ -126,16 +127,16 @@ func TestResponderVerdicts(t *testing.T) {
 
 // checkAnswer looks at the octets of a refusal: XID and version echoed, the
 // grant, and the code.
-func checkAnswer(t *testing.T, r *Responder, in *Inbound, send []byte, how Action) {
+func checkAnswer(t *testing.T, r *rpcrdma.Responder, in *rpcrdma.Inbound, send []byte, how rpcrdma.Action) {
 	t.Helper()
 	post(r)
 	asked := binary.BigEndian.Uint32(send[8:])
 	want := bytes.Clone(send[:8])
 	want = xdr.AppendUint32(want, min(asked, 16))
 	switch how {
-	case ActErrChunk:
+	case rpcrdma.ActErrChunk:
 		want = append(want, unhex(t, "00000004 00000002")...)
-	case ActErrVers:
+	case rpcrdma.ActErrVers:
 		want = append(want, unhex(t, "00000004 00000001 00000001 00000001")...)
 	default: // GARBAGE_ARGS
 		want = append(want, make([]byte, 16)...)
@@ -152,8 +153,8 @@ func checkAnswer(t *testing.T, r *Responder, in *Inbound, send []byte, how Actio
 
 // TestResponderAnswerVectors: 6.1 with version 2 is answered with 6.11.
 func TestResponderAnswerVectors(t *testing.T) {
-	r := newResponder(ResponderConfig{})
-	var in Inbound
+	r := newResponder(rpcrdma.ResponderConfig{})
+	var in rpcrdma.Inbound
 	r.Receive(words(t, vectors.null, map[int]uint32{4: 2}), &in)
 	post(r)
 	if got, want := r.AppendAnswer(nil, &in), unhex(t, vectors.errVers); !bytes.Equal(got, want) {
@@ -170,9 +171,9 @@ func TestResponderAnswerVectors(t *testing.T) {
 }
 
 func TestResponderPull(t *testing.T) {
-	r := newResponder(ResponderConfig{})
-	var in Inbound
-	if v := r.Receive(unhex(t, vectors.write), &in); v != Pull {
+	r := newResponder(rpcrdma.ResponderConfig{})
+	var in rpcrdma.Inbound
+	if v := r.Receive(unhex(t, vectors.write), &in); v != rpcrdma.Pull {
 		t.Fatal(v, in.Err)
 	}
 	l := &in.Layout
@@ -181,7 +182,7 @@ func TestResponderPull(t *testing.T) {
 	}
 	buf := make([]byte, l.Total)
 	l.Place(buf, in.Payload)
-	if v := r.Pulled(&in, buf); v != Dispatch || in.RPC.Proc != 7 || len(in.Args) != 56+8192 || &in.Args[0] != &buf[40] {
+	if v := r.Pulled(&in, buf); v != rpcrdma.Dispatch || in.RPC.Proc != 7 || len(in.Args) != 56+8192 || &in.Args[0] != &buf[40] {
 		t.Errorf("%v, %v: %+v, %d octets of arguments", v, in.Err, in.RPC, len(in.Args))
 	}
 }
@@ -199,24 +200,24 @@ func TestResponderLongCall(t *testing.T) {
 		name   string
 		stream []byte
 		item   []chunks.ReadSegment
-		want   Verdict
+		want   rpcrdma.Verdict
 		err    error
 	}{
-		{"NULL", rpcCall(9, 0), nil, Dispatch, nil},
-		{"WRITE and its data", write, readAt(68, 7), Dispatch, nil},
-		{"WRITE and padded data", write, readAt(68, 8), Dispatch, nil},
-		{"RPC version 3", v3, readAt(68, 7), Dispatch, nil},
-		{"count differs", write, readAt(68, 5), Answer, ErrItemLength},
-		{"not eligible", write, readAt(44, 4), Answer, ErrNotEligible},
-		{"another XID", rpcCall(8, 0), nil, Answer, ErrXID},
-		{"a reply", rpcReply(9), nil, Answer, ErrDirection},
-		{"RPC header cut", rpcCall(9, 0)[:36], nil, Answer, xdr.ErrShort},
-		{"nothing", nil, nil, Answer, ErrRPC},
+		{"NULL", rpcCall(9, 0), nil, rpcrdma.Dispatch, nil},
+		{"WRITE and its data", write, readAt(68, 7), rpcrdma.Dispatch, nil},
+		{"WRITE and padded data", write, readAt(68, 8), rpcrdma.Dispatch, nil},
+		{"RPC version 3", v3, readAt(68, 7), rpcrdma.Dispatch, nil},
+		{"count differs", write, readAt(68, 5), rpcrdma.Answer, rpcrdma.ErrItemLength},
+		{"not eligible", write, readAt(44, 4), rpcrdma.Answer, rpcrdma.ErrNotEligible},
+		{"another XID", rpcCall(8, 0), nil, rpcrdma.Answer, rpcrdma.ErrXID},
+		{"a reply", rpcReply(9), nil, rpcrdma.Answer, rpcrdma.ErrDirection},
+		{"RPC header cut", rpcCall(9, 0)[:36], nil, rpcrdma.Answer, xdr.ErrShort},
+		{"nothing", nil, nil, rpcrdma.Answer, rpcrdma.ErrRPC},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMemory(t)
-			r := newResponder(ResponderConfig{})
-			h := Header{XID: 9, Vers: 1, Credit: 1, Type: MsgTypeNoMsg}
+			r := newResponder(rpcrdma.ResponderConfig{})
+			h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeNoMsg}
 			for _, s := range m.offer(nil, c.stream, 3) {
 				h.Read = append(h.Read, chunks.ReadSegment{Segment: s})
 			}
@@ -224,8 +225,8 @@ func TestResponderLongCall(t *testing.T) {
 				s.Segment = m.offer(nil, ramp(int(s.Length), 1), 1)[0]
 				h.Read = append(h.Read, s)
 			}
-			var in Inbound
-			if v := r.Receive(h.Append(nil), &in); v != Pull {
+			var in rpcrdma.Inbound
+			if v := r.Receive(h.Append(nil), &in); v != rpcrdma.Pull {
 				t.Fatal(v, in.Err)
 			}
 			if v := r.Pulled(&in, m.pull(&in)); v != c.want || !errors.Is(in.Err, c.err) {
@@ -238,17 +239,17 @@ func TestResponderLongCall(t *testing.T) {
 // TestGarbageArgsReturnsChunks: GARBAGE_ARGS returns the chunks unused, and gives way to ERR_CHUNK
 // if they are too many to be returned in one Send.
 func TestGarbageArgsReturnsChunks(t *testing.T) {
-	for segs, wantType := range map[int]MsgType{2: MsgTypeMsg, 100: MsgTypeError} {
-		h := Header{XID: 9, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(68, 6), HasReply: true}}
+	for segs, wantType := range map[int]rpcrdma.MsgType{2: rpcrdma.MsgTypeMsg, 100: rpcrdma.MsgTypeError} {
+		h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(68, 6), HasReply: true}}
 		h.Write = []chunks.WriteChunk{newMemory(t).offer(nil, make([]byte, 1000), segs)}
 		h.Reply = newMemory(t).offer(nil, make([]byte, 10), 1)
 		send := append(h.Append(nil), rpcCall(9, 7)...)
 		for _, w := range writeArgs(7) {
 			send = xdr.AppendUint32(send, w)
 		}
-		r := newResponder(ResponderConfig{})
-		var in Inbound
-		if v := r.Receive(send, &in); v != Answer {
+		r := newResponder(rpcrdma.ResponderConfig{})
+		var in rpcrdma.Inbound
+		if v := r.Receive(send, &in); v != rpcrdma.Answer {
 			t.Fatal(v, in.Err)
 		}
 		post(r)
@@ -256,12 +257,12 @@ func TestGarbageArgsReturnsChunks(t *testing.T) {
 		if len(b) > 1024 {
 			t.Errorf("an answer of %d octets", len(b))
 		}
-		var got Header
+		var got rpcrdma.Header
 		n, err := got.Decode(b, nil)
 		if err != nil || got.Type != wantType {
 			t.Fatalf("answer %v, %v; want %v", got.Type, err, wantType)
 		}
-		if wantType == MsgTypeMsg {
+		if wantType == rpcrdma.MsgTypeMsg {
 			if len(got.Write) != 1 || len(got.Write[0]) != segs || got.Write[0].Room() != 0 || !got.HasReply || got.Reply.Room() != 0 {
 				t.Errorf("returned %+v, want everything unused", got.Lists)
 			}
@@ -278,9 +279,9 @@ func TestGarbageArgsReturnsChunks(t *testing.T) {
 // Nothing panics; what is to be pulled is bounded; every answer is a legal
 // header within the threshold.
 func TestResponderWords(t *testing.T) {
-	r := newResponder(ResponderConfig{})
-	var in Inbound
-	var h Header
+	r := newResponder(rpcrdma.ResponderConfig{})
+	var in rpcrdma.Inbound
+	var h rpcrdma.Header
 	buf := make([]byte, 0, 8<<20)
 	for _, v := range wireTable {
 		send := unhex(t, v.hex)
@@ -290,20 +291,20 @@ func TestResponderWords(t *testing.T) {
 				binary.BigEndian.PutUint32(b[off:], word)
 				v := r.Receive(b, &in)
 				post(r)
-				if v == Pull {
+				if v == rpcrdma.Pull {
 					if in.Layout.Total > chunks.DefaultMaxOctets {
 						t.Fatalf("%d octets to pull", in.Layout.Total)
 					}
 					v = r.Pulled(&in, buf[:in.Layout.Total])
 				}
 				switch v {
-				case Answer:
+				case rpcrdma.Answer:
 					a := r.AppendAnswer(nil, &in)
-					if _, err := h.Decode(a, nil); err != nil || len(a) > DefaultInline || in.Err == nil {
+					if _, err := h.Decode(a, nil); err != nil || len(a) > rpcrdma.DefaultInline || in.Err == nil {
 						t.Errorf("answer %x: %v", a, err)
 					}
-				case Dispatch:
-					var out Reply
+				case rpcrdma.Dispatch:
+					var out rpcrdma.Reply
 					r.Reply(nil, &in, &chunks.Message{Head: rpcReply(in.Header.XID)}, &out)
 				}
 				if r.Credits().Serving() != 0 {
@@ -315,8 +316,8 @@ func TestResponderWords(t *testing.T) {
 }
 
 func TestInboundRoom(t *testing.T) {
-	r := newResponder(ResponderConfig{})
-	var in Inbound
+	r := newResponder(rpcrdma.ResponderConfig{})
+	var in rpcrdma.Inbound
 	r.Receive(unhex(t, vectors.read), &in)
 	if n, ok := in.Room(0); n != 8192 || !ok {
 		t.Errorf("room = %d, %v", n, ok)
@@ -327,10 +328,10 @@ func TestInboundRoom(t *testing.T) {
 }
 
 func TestResponderOverCredit(t *testing.T) {
-	r := newResponder(ResponderConfig{})
-	var in Inbound
+	r := newResponder(rpcrdma.ResponderConfig{})
+	var in rpcrdma.Inbound
 	for range 3 { // one credit before the first reply
-		if v := r.Receive(unhex(t, vectors.null), &in); v != Dispatch {
+		if v := r.Receive(unhex(t, vectors.null), &in); v != rpcrdma.Dispatch {
 			t.Fatal(v)
 		}
 		post(r)

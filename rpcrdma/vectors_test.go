@@ -1,6 +1,9 @@
-package rpcrdma
+package rpcrdma_test
 
-import "github.com/stag-rdma/stag/chunks"
+import (
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rpcrdma"
+)
 
 // vectors are whole Sends, hex, from the protocol's test vectors: XID 01020304,
 // null authentication, a file handle of octets 00 to 1f.
@@ -79,43 +82,43 @@ var wireTable = []struct {
 	name    string
 	hex     string
 	size    int // of the Send
-	want    Header
+	want    rpcrdma.Header
 	payload int
 	min     int // shortest prefix that is not dropped; 0: 28
 }{
-	{"6.1 NULL", vectors.null, 68, Header{XID: vectorXID, Vers: 1, Credit: 32}, 40, 0},
-	{"6.2 NULL reply", vectors.nullReply, 52, Header{XID: vectorXID, Vers: 1, Credit: 16}, 24, 0},
-	{"6.3 WRITE", vectors.write, 172, Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{Read: []chunks.ReadSegment{
+	{"6.1 NULL", vectors.null, 68, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32}, 40, 0},
+	{"6.2 NULL reply", vectors.nullReply, 52, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 16}, 24, 0},
+	{"6.3 WRITE", vectors.write, 172, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{Read: []chunks.ReadSegment{
 		{Position: 96, Segment: segment(0xa1a1a1a1, 4096, 0x10000)},
 		{Position: 96, Segment: segment(0xa1a1a1a2, 4094, 0x20000)},
 	}}}, 96, 0},
-	{"6.4 READ", vectors.read, 156, Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{
+	{"6.4 READ", vectors.read, 156, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{
 		Write: []chunks.WriteChunk{readChunk(4096, 4096)},
 	}}, 88, 0},
-	{"6.5 READ reply", vectors.readReply, 112, Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{
+	{"6.5 READ reply", vectors.readReply, 112, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{
 		Write: []chunks.WriteChunk{readChunk(4096, 904)},
 	}}, 44, 0},
-	{"6.6 STALE", vectors.readStale, 100, Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{
+	{"6.6 STALE", vectors.readStale, 100, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Lists: chunks.Lists{
 		Write: []chunks.WriteChunk{readChunk(0, 0)},
 	}}, 32, 0},
-	{"6.7 long call", vectors.longCall, 72, Header{XID: vectorXID, Vers: 1, Credit: 32, Type: MsgTypeNoMsg, Lists: chunks.Lists{
+	{"6.7 long call", vectors.longCall, 72, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
 		Read:     []chunks.ReadSegment{{Segment: segment(0xc1c1c1c1, 1300, 0x50000)}},
 		HasReply: true, Reply: chunks.WriteChunk{segment(0xd1d1d1d1, 32768, 0x60000)},
 	}}, 0, 0},
-	{"6.8 long reply", vectors.longReply, 48, Header{XID: vectorXID, Vers: 1, Credit: 32, Type: MsgTypeNoMsg, Lists: chunks.Lists{
+	{"6.8 long reply", vectors.longReply, 48, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
 		HasReply: true, Reply: chunks.WriteChunk{segment(0xd1d1d1d1, 20484, 0x60000)},
 	}}, 0, 0},
-	{"6.9 MSGP", vectors.msgp, 76, Header{XID: vectorXID, Vers: 1, Credit: 32, Type: MsgTypeMsgP, Align: 4096, Thresh: 1024}, 40, 0},
-	{"6.10 DONE", vectors.done, 16, Header{XID: vectorXID, Vers: 1, Credit: 32, Type: MsgTypeDone}, 0, 16},
-	{"6.11 ERR_VERS", vectors.errVers, 28, Header{XID: vectorXID, Vers: 2, Credit: 32, Type: MsgTypeError, Err: ErrVers, Low: 1, High: 1}, 0, 28},
-	{"6.12 ERR_CHUNK", vectors.errChunk, 20, Header{XID: vectorXID, Vers: 1, Credit: 32, Type: MsgTypeError, Err: ErrChunk}, 0, 20},
-	{"6.13 CCP call", vectors.ccpCall, 80, Header{XID: vectorXID, Vers: 1, Credit: 1}, 52, 0},
-	{"6.14 CCP reply", vectors.ccpReply, 64, Header{XID: vectorXID, Vers: 1, Credit: 32}, 36, 0},
-	{"6.16 MSGP WRITE", vectors.msgpWrite, 184, Header{XID: vectorXID, Vers: 1, Credit: 32, Type: MsgTypeMsgP, Align: 16, Thresh: 40}, 148, 0},
-	{"6.17 reply with a read list", vectors.readListReply, 96, Header{XID: vectorXID, Vers: 1, Credit: 16, Lists: chunks.Lists{
+	{"6.9 MSGP", vectors.msgp, 76, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Type: rpcrdma.MsgTypeMsgP, Align: 4096, Thresh: 1024}, 40, 0},
+	{"6.10 DONE", vectors.done, 16, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Type: rpcrdma.MsgTypeDone}, 0, 16},
+	{"6.11 ERR_VERS", vectors.errVers, 28, rpcrdma.Header{XID: vectorXID, Vers: 2, Credit: 32, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrVers, Low: 1, High: 1}, 0, 28},
+	{"6.12 ERR_CHUNK", vectors.errChunk, 20, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Type: rpcrdma.MsgTypeError, Err: rpcrdma.ErrChunk}, 0, 20},
+	{"6.13 CCP call", vectors.ccpCall, 80, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 1}, 52, 0},
+	{"6.14 CCP reply", vectors.ccpReply, 64, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32}, 36, 0},
+	{"6.16 MSGP WRITE", vectors.msgpWrite, 184, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 32, Type: rpcrdma.MsgTypeMsgP, Align: 16, Thresh: 40}, 148, 0},
+	{"6.17 reply with a read list", vectors.readListReply, 96, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 16, Lists: chunks.Lists{
 		Read: []chunks.ReadSegment{{Position: 44, Segment: segment(0xe1e1e1e1, 5000, 0x70000)}},
 	}}, 44, 0},
-	{"6.18 long reply by read", vectors.longByRead, 52, Header{XID: vectorXID, Vers: 1, Credit: 16, Type: MsgTypeNoMsg, Lists: chunks.Lists{
+	{"6.18 long reply by read", vectors.longByRead, 52, rpcrdma.Header{XID: vectorXID, Vers: 1, Credit: 16, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
 		Read: []chunks.ReadSegment{{Segment: segment(0xe2e2e2e2, 20484, 0x80000)}},
 	}}, 0, 0},
 }
