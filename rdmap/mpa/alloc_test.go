@@ -1,24 +1,28 @@
-package mpa
+package mpa_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
 
 func TestAllocs(t *testing.T) {
 	hdr, payload := make([]byte, 18), make([]byte, 1424)
-	stream := AppendFPDU(nil, append(hdr, payload...), true)
+	stream := mpa.AppendFPDU(nil, append(hdr, payload...), true)
 	arena, bufs, out := make([]byte, 0, 4096), make([][]byte, 0, 32), make([]byte, 0, 4096)
-	d := Deframer{CRC: true}
-	var m Inserter
-	md, mbuf, mstream := marked(true), make([]byte, 2048), new(Inserter).AppendFPDU(nil, payload, true)
+	d := mpa.Deframer{CRC: true}
+	var m mpa.Inserter
+	md, mbuf, mstream := marked(true), make([]byte, 2048), new(mpa.Inserter).AppendFPDU(nil, payload, true)
 	for name, f := range map[string]func(){
 		"deframe": func() {
 			_, _, _ = d.Next(stream)
 			_, _, _ = d.Next(stream[:1000]) // more needed
 			_, _, _ = d.Peek(stream)
 		},
-		"append": func() { AppendFPDU(out, payload, true) },
-		"stage":  func() { FinishFPDU(append(BeginFPDU(out), payload...), 0, true) },
+		"append": func() { mpa.AppendFPDU(out, payload, true) },
+		"stage":  func() { mpa.FinishFPDU(append(mpa.BeginFPDU(out), payload...), 0, true) },
 		"deframe marked": func() {
-			*md = Deframer{CRC: true}
+			*md = mpa.Deframer{CRC: true}
 			md.ExpectMarkers()
 			_, _, _ = md.Next(append(mbuf[:0], mstream...)[:1000])
 			_, _, _ = md.Next(append(mbuf[:0], mstream...))
@@ -28,9 +32,9 @@ func TestAllocs(t *testing.T) {
 		"append marked": func() { m.AppendFPDU(out, payload, true) },
 		"insert":        func() { m.Insert(bufs, arena, [][]byte{stream[:7], stream[7:]}, true) },
 		"startup frame": func() {
-			r := Reply{Frame{Rev: 2, Enhanced: true}}
+			r := mpa.Reply{mpa.Frame{Rev: 2, Enhanced: true}}
 			b, _ := r.Append(out)
-			_, _, _ = ParseReply(b)
+			_, _, _ = mpa.ParseReply(b)
 		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

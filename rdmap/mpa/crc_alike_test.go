@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // run returns n FPDUs around ULPDUs of size octets each.
@@ -16,7 +18,7 @@ func run(rnd *rand.Rand, n, size int) (stream []byte, ulpdus [][]byte) {
 			u[i] = byte(rnd.Uint32())
 		}
 		ulpdus = append(ulpdus, u)
-		stream = AppendFPDU(stream, u, true)
+		stream = mpa.AppendFPDU(stream, u, true)
 	}
 	return stream, ulpdus
 }
@@ -34,11 +36,11 @@ func TestWriteCRCs(t *testing.T) {
 			}
 			b := bytes.Clone(want)
 			for rest := b; len(rest) > 0; {
-				k := FPDULen(int(binary.BigEndian.Uint16(rest)))
-				clear(rest[k-CRCLen : k])
+				k := mpa.FPDULen(int(binary.BigEndian.Uint16(rest)))
+				clear(rest[k-mpa.CRCLen : k])
 				rest = rest[k:]
 			}
-			if WriteCRCs(b); !bytes.Equal(b, want) {
+			if mpa.WriteCRCs(b); !bytes.Equal(b, want) {
 				t.Fatalf("%d FPDUs of %d octets: got %x, want %x", n, size, b, want)
 			}
 		}
@@ -55,12 +57,12 @@ func TestWriteCRCsOther(t *testing.T) {
 		for i := range 4 {
 			b, _ := run(rnd, 1, size)
 			if i == at {
-				b = AppendFPDU(nil, bytes.Repeat([]byte{0, size}, 2*size), true)
+				b = mpa.AppendFPDU(nil, bytes.Repeat([]byte{0, size}, 2*size), true)
 			}
 			want = append(want, b...)
 		}
 		b := bytes.Clone(want)
-		if WriteCRCs(b); !bytes.Equal(b, want) {
+		if mpa.WriteCRCs(b); !bytes.Equal(b, want) {
 			t.Errorf("FPDU %d of 4: got %x, want %x", at, b, want)
 		}
 	}
@@ -71,18 +73,18 @@ func TestWriteCRCsOther(t *testing.T) {
 func TestRunDamaged(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
 	for _, size := range []int{0, 1, 20, 82, 150, 190, 191, 200} {
-		n := FPDULen(size)
+		n := mpa.FPDULen(size)
 		for k := range 9 {
 			for range 20 {
 				stream, ulpdus := run(rnd, 9, size)
-				at := k*n + HeaderLen + rnd.IntN(n-HeaderLen)
+				at := k*n + mpa.HeaderLen + rnd.IntN(n-mpa.HeaderLen)
 				stream[at] ^= 1 << rnd.IntN(8)
 				got, rest, err := deframe(stream, true, func() int { return len(stream) })
 				if !equal(got, ulpdus[:k]) || !bytes.Equal(rest, stream[k*n:]) {
 					t.Fatalf("%d octets, octet %d: %d ULPDUs, %d octets left", size, at, len(got), len(rest))
 				}
-				e, ok := errors.AsType[*Error](err)
-				if !ok || e.Code != CodeCRC || e.Got != ReadCRC(rest[n-CRCLen:]) || e.Want != UpdateCRC(0, rest[:n-CRCLen]) {
+				e, ok := errors.AsType[*mpa.Error](err)
+				if !ok || e.Code != mpa.CodeCRC || e.Got != mpa.ReadCRC(rest[n-mpa.CRCLen:]) || e.Want != mpa.UpdateCRC(0, rest[:n-mpa.CRCLen]) {
 					t.Fatalf("%d octets, octet %d: %v", size, at, err)
 				}
 			}
@@ -94,8 +96,8 @@ func TestRunDamaged(t *testing.T) {
 func TestRunShownAgain(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	stream, _ := run(rnd, 5, 82)
-	n := FPDULen(82)
-	d := Deframer{CRC: true}
+	n := mpa.FPDULen(82)
+	d := mpa.Deframer{CRC: true}
 	for range 5 {
 		if _, k, err := d.Next(stream); k != n || err != nil {
 			t.Fatal(k, err)
@@ -111,9 +113,9 @@ func TestRunShownAgain(t *testing.T) {
 		t.Error("the damaged FPDU was not found")
 	}
 
-	d = Deframer{CRC: true}
+	d = mpa.Deframer{CRC: true}
 	_, _, _ = d.Next(stream)
-	if err := d.Finish(UpdateCRC(0, stream[n:2*n-CRCLen-PadLen(82)]), stream[2*n-TrailerLen(82):2*n]); err != nil {
+	if err := d.Finish(mpa.UpdateCRC(0, stream[n:2*n-mpa.CRCLen-mpa.PadLen(82)]), stream[2*n-mpa.TrailerLen(82):2*n]); err != nil {
 		t.Fatal(err)
 	}
 	bad := bytes.Clone(stream[2*n : 3*n])

@@ -1,10 +1,12 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 func ramp(from, step, n int) []byte {
@@ -34,11 +36,11 @@ func TestCRC(t *testing.T) {
 		{"iscsi", unhex(t, iscsi), 0xd9963a56, "563a96d9"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := UpdateCRC(0, tt.in)
+			got := mpa.UpdateCRC(0, tt.in)
 			if got != tt.want {
 				t.Errorf("got %08x, want %08x", got, tt.want)
 			}
-			if wire := AppendCRC(nil, got); !bytes.Equal(wire, unhex(t, tt.wire)) || ReadCRC(wire) != got {
+			if wire := mpa.AppendCRC(nil, got); !bytes.Equal(wire, unhex(t, tt.wire)) || mpa.ReadCRC(wire) != got {
 				t.Errorf("wire %x, want %s", wire, tt.wire)
 			}
 		})
@@ -70,10 +72,10 @@ func TestCRCPieces(t *testing.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "b")
 		cut := rapid.IntRange(0, len(b)).Draw(t, "cut")
 		want := slowCRC(b)
-		if got := UpdateCRC(0, b); got != want {
+		if got := mpa.UpdateCRC(0, b); got != want {
 			t.Fatalf("got %08x, want %08x", got, want)
 		}
-		if got := UpdateCRC(UpdateCRC(0, b[:cut]), b[cut:]); got != want {
+		if got := mpa.UpdateCRC(mpa.UpdateCRC(0, b[:cut]), b[cut:]); got != want {
 			t.Fatalf("cut at %d: got %08x, want %08x", cut, got, want)
 		}
 	})

@@ -1,18 +1,20 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // deframe feeds stream to a Deframer as an engine does, in pieces of the sizes that sizes returns, and
 // returns the result.
 func deframe(stream []byte, crc bool, size func() int) (ulpdus [][]byte, rest []byte, err error) {
-	return deframeWith(&Deframer{CRC: crc}, stream, size)
+	return deframeWith(&mpa.Deframer{CRC: crc}, stream, size)
 }
 
-func deframeWith(d *Deframer, stream []byte, size func() int) (ulpdus [][]byte, rest []byte, err error) {
+func deframeWith(d *mpa.Deframer, stream []byte, size func() int) (ulpdus [][]byte, rest []byte, err error) {
 	var staged []byte
 	for {
 		u, n, err := d.Next(staged)
@@ -37,7 +39,7 @@ func deframeWith(d *Deframer, stream []byte, size func() int) (ulpdus [][]byte, 
 func TestSplitEverywhere(t *testing.T) {
 	for _, v := range vectors(t) {
 		for cut := range len(v.fpdu) + 1 {
-			d := Deframer{CRC: true}
+			d := mpa.Deframer{CRC: true}
 			u, n, err := d.Next(v.fpdu[:cut])
 			if err != nil {
 				t.Fatalf("%s cut at %d: %v", v.name, cut, err)
@@ -45,7 +47,7 @@ func TestSplitEverywhere(t *testing.T) {
 			if whole := cut == len(v.fpdu); whole != (n > 0) {
 				t.Fatalf("%s cut at %d: n = %d", v.name, cut, n)
 			}
-			if cut >= HeaderLen && d.Need(v.fpdu[:cut]) != len(v.fpdu) {
+			if cut >= mpa.HeaderLen && d.Need(v.fpdu[:cut]) != len(v.fpdu) {
 				t.Fatalf("%s cut at %d: Need = %d", v.name, cut, d.Need(v.fpdu[:cut]))
 			}
 			if n > 0 && !bytes.Equal(u, v.ulpdu()) {
@@ -91,7 +93,7 @@ func equal(a, b [][]byte) bool {
 // ADVERSARY 13: lengths too short for a DDP header, the longest legal one, and the longest that the
 // field can express.
 func TestExtremeLengths(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, MaxULPDU, 0xffff} {
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, mpa.MaxULPDU, 0xffff} {
 		ulpdu := ramp(3, 5, n)
 		fpdu := oracleFPDU(ulpdu, true)
 		stream := append(bytes.Clone(fpdu), fpdu...)
@@ -103,8 +105,8 @@ func TestExtremeLengths(t *testing.T) {
 }
 
 func TestZeroCopy(t *testing.T) {
-	b := AppendFPDU(nil, []byte("0123456789"), true)
-	d := Deframer{CRC: true}
+	b := mpa.AppendFPDU(nil, []byte("0123456789"), true)
+	d := mpa.Deframer{CRC: true}
 	u, _, _ := d.Next(b)
 	if &u[0] != &b[2] || cap(u) != 10 {
 		t.Errorf("not a view of exactly the ULPDU: cap %d", cap(u))
@@ -117,13 +119,13 @@ func TestFlippedBits(t *testing.T) {
 	for bit := range 8 * len(v.fpdu) {
 		b := bytes.Clone(v.fpdu)
 		b[bit/8] ^= 1 << (bit % 8)
-		d := Deframer{CRC: true}
+		d := mpa.Deframer{CRC: true}
 		_, n, err := d.Next(b)
 		if bit < 16 && n == 0 && err == nil {
 			continue // a longer length: more octets are awaited
 		}
-		e, ok := errors.AsType[*Error](err)
-		if !ok || e.Code != CodeCRC || !e.Terminate() || n != 0 {
+		e, ok := errors.AsType[*mpa.Error](err)
+		if !ok || e.Code != mpa.CodeCRC || !e.Terminate() || n != 0 {
 			t.Fatalf("bit %d: n %d, err %v", bit, n, err)
 		}
 		if _, _, again := d.Next(v.fpdu); !errors.Is(again, err) {
@@ -135,7 +137,7 @@ func TestFlippedBits(t *testing.T) {
 		if !errors.Is(d.Finish(0, v.fpdu[28:]), err) || !errors.Is(d.EOF(nil), err) {
 			t.Fatal("Finish or EOF forget the error")
 		}
-		off := Deframer{}
+		off := mpa.Deframer{}
 		if _, n, err := off.Next(b); bit >= 16 && (n != len(b) || err != nil) {
 			t.Fatalf("CRC off, bit %d: n %d, err %v", bit, n, err)
 		}
@@ -146,26 +148,26 @@ func TestFlippedBits(t *testing.T) {
 func TestPeekFinish(t *testing.T) {
 	for _, v := range vectors(t) {
 		for cut := range len(v.fpdu) {
-			d := Deframer{CRC: true}
+			d := mpa.Deframer{CRC: true}
 			head, n, ok := d.Peek(v.fpdu[:cut])
-			if ok != (cut >= HeaderLen) {
+			if ok != (cut >= mpa.HeaderLen) {
 				t.Fatalf("%s cut at %d: ok %v", v.name, cut, ok)
 			}
 			if !ok {
 				continue
 			}
-			if n != len(v.ulpdu()) || !bytes.Equal(head, v.ulpdu()[:min(cut-HeaderLen, n)]) {
+			if n != len(v.ulpdu()) || !bytes.Equal(head, v.ulpdu()[:min(cut-mpa.HeaderLen, n)]) {
 				t.Fatalf("%s cut at %d: %x of %d", v.name, cut, head, n)
 			}
-			end := HeaderLen + n
-			crc := UpdateCRC(UpdateCRC(0, v.fpdu[:HeaderLen]), v.fpdu[HeaderLen:end])
-			if err := d.Finish(crc, v.fpdu[end:end+TrailerLen(n)]); err != nil {
+			end := mpa.HeaderLen + n
+			crc := mpa.UpdateCRC(mpa.UpdateCRC(0, v.fpdu[:mpa.HeaderLen]), v.fpdu[mpa.HeaderLen:end])
+			if err := d.Finish(crc, v.fpdu[end:end+mpa.TrailerLen(n)]); err != nil {
 				t.Fatalf("%s: %v", v.name, err)
 			}
 			if err := d.Finish(crc^1, v.fpdu[end:]); err == nil {
 				t.Fatalf("%s: bad CRC accepted", v.name)
 			}
-			if err := new(Deframer).Finish(crc^1, v.fpdu[end:]); err != nil {
+			if err := new(mpa.Deframer).Finish(crc^1, v.fpdu[end:]); err != nil {
 				t.Fatalf("%s: the CRC was checked although CRCs are off", v.name)
 			}
 		}
@@ -173,10 +175,10 @@ func TestPeekFinish(t *testing.T) {
 }
 
 func TestEOF(t *testing.T) {
-	d := Deframer{}
+	d := mpa.Deframer{}
 	err := d.EOF([]byte{0})
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Code != CodeClosed || e.Terminate() || e.Got != 1 || e.Want != HeaderLen {
+	e, ok := errors.AsType[*mpa.Error](err)
+	if !ok || e.Code != mpa.CodeClosed || e.Terminate() || e.Got != 1 || e.Want != mpa.HeaderLen {
 		t.Errorf("EOF = %+v", err)
 	}
 }

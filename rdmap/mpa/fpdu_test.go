@@ -1,25 +1,27 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 func TestLengths(t *testing.T) {
 	for n := range 1 << 16 {
-		pad := PadLen(n)
-		if pad < 0 || pad > 3 || (HeaderLen+n+pad)%4 != 0 {
+		pad := mpa.PadLen(n)
+		if pad < 0 || pad > 3 || (mpa.HeaderLen+n+pad)%4 != 0 {
 			t.Fatalf("PadLen(%d) = %d", n, pad)
 		}
-		if got, want := FPDULen(n), HeaderLen+n+pad+CRCLen; got != want {
+		if got, want := mpa.FPDULen(n), mpa.HeaderLen+n+pad+mpa.CRCLen; got != want {
 			t.Fatalf("FPDULen(%d) = %d, want %d", n, got, want)
 		}
-		if got := TrailerLen(n); got != pad+CRCLen {
+		if got := mpa.TrailerLen(n); got != pad+mpa.CRCLen {
 			t.Fatalf("TrailerLen(%d) = %d", n, got)
 		}
 	}
-	if FPDULen(0xffff) != MaxFPDU {
-		t.Errorf("MaxFPDU = %d, want %d", MaxFPDU, FPDULen(0xffff))
+	if mpa.FPDULen(0xffff) != mpa.MaxFPDU {
+		t.Errorf("MaxFPDU = %d, want %d", mpa.MaxFPDU, mpa.FPDULen(0xffff))
 	}
 }
 
@@ -27,16 +29,16 @@ func TestLengths(t *testing.T) {
 func dirty(n int) []byte { return bytes.Repeat([]byte{0xa5}, n)[:0] }
 
 func TestWritersAgree(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 3, 4, 5, 13, 14, 17, 18, 1442, MaxULPDU, 0xffff} {
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 13, 14, 17, 18, 1442, mpa.MaxULPDU, 0xffff} {
 		for _, crc := range []bool{true, false} {
 			ulpdu := ramp(n, 7, n)
 			want := oracleFPDU(ulpdu, crc)
-			got := AppendFPDU(append(dirty(MaxFPDU+3), "xyz"...), ulpdu, crc)
+			got := mpa.AppendFPDU(append(dirty(mpa.MaxFPDU+3), "xyz"...), ulpdu, crc)
 			if !bytes.Equal(got[3:], want) {
 				t.Fatalf("AppendFPDU of %d octets, crc %v: got %x", n, crc, got[3:])
 			}
-			b := append(dirty(MaxFPDU+3), "xyz"...)
-			b = FinishFPDU(append(BeginFPDU(b), ulpdu...), 3, crc)
+			b := append(dirty(mpa.MaxFPDU+3), "xyz"...)
+			b = mpa.FinishFPDU(append(mpa.BeginFPDU(b), ulpdu...), 3, crc)
 			if !bytes.Equal(b[3:], want) {
 				t.Fatalf("FinishFPDU of %d octets, crc %v: got %x", n, crc, b[3:])
 			}
@@ -53,7 +55,7 @@ func oracleFPDU(ulpdu []byte, crc bool) []byte {
 	}
 	var sum uint32
 	if crc {
-		sum = UpdateCRC(0, b) // slowCRC judges it elsewhere
+		sum = mpa.UpdateCRC(0, b) // slowCRC judges it elsewhere
 	}
 	for i := range 4 {
 		b = append(b, byte(sum>>(8*i)))
@@ -63,10 +65,10 @@ func oracleFPDU(ulpdu []byte, crc bool) []byte {
 
 func TestWriterMisuse(t *testing.T) {
 	for name, f := range map[string]func(){
-		"header":   func() { AppendHeader(nil, 0x10000) },
-		"negative": func() { AppendHeader(nil, -1) },
-		"append":   func() { AppendFPDU(nil, make([]byte, 0x10000), false) },
-		"finish":   func() { FinishFPDU(make([]byte, 4), 3, true) },
+		"header":   func() { mpa.AppendHeader(nil, 0x10000) },
+		"negative": func() { mpa.AppendHeader(nil, -1) },
+		"append":   func() { mpa.AppendFPDU(nil, make([]byte, 0x10000), false) },
+		"finish":   func() { mpa.FinishFPDU(make([]byte, 4), 3, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

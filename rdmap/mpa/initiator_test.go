@@ -1,15 +1,17 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-func initiator(t testing.TB, cfg Config) *Initiator {
+func initiator(t testing.TB, cfg mpa.Config) *mpa.Initiator {
 	t.Helper()
-	i, err := NewInitiator(&cfg)
+	i, err := mpa.NewInitiator(&cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,18 +22,18 @@ func TestInitiatorRequest(t *testing.T) {
 	pd := unhex(t, pdHex)
 	for _, tt := range []struct {
 		name string
-		cfg  Config
+		cfg  mpa.Config
 		wire string
 	}{
-		{"rev 1", Config{Rev: 1}, "40010000"},
-		{"rev 1 ignores peer to peer", Config{Rev: 1, PeerToPeer: true, IRD: 4, NoCRC: true}, "00010000"},
-		{"rev 2 plain", Config{Plain: true}, "40020000"},
-		{"all options", Config{PeerToPeer: true, RTR: rtrAll, IRD: 16, ORD: 16, PrivateData: pd}, "5002000cc010c010" + pdHex},
-		{"default options", Config{PeerToPeer: true, IRD: 16, ORD: 16}, "500200048010c010"},
-		{"not negotiated", Config{IRD: NotNegotiated, ORD: NotNegotiated}, "500200043fff3fff"},
-		{"linux", Config{NoCRC: true, IRD: 128, PrivateData: pd}, "1002000c00800000" + pdHex},
-		{"markers", Config{Rev: 1, WantMarkers: true}, "c0010000"},
-		{"options without A", Config{RTR: rtrAll}, "5002000400000000"},
+		{"rev 1", mpa.Config{Rev: 1}, "40010000"},
+		{"rev 1 ignores peer to peer", mpa.Config{Rev: 1, PeerToPeer: true, IRD: 4, NoCRC: true}, "00010000"},
+		{"rev 2 plain", mpa.Config{Plain: true}, "40020000"},
+		{"all options", mpa.Config{PeerToPeer: true, RTR: anyRTR, IRD: 16, ORD: 16, PrivateData: pd}, "5002000cc010c010" + pdHex},
+		{"default options", mpa.Config{PeerToPeer: true, IRD: 16, ORD: 16}, "500200048010c010"},
+		{"not negotiated", mpa.Config{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated}, "500200043fff3fff"},
+		{"linux", mpa.Config{NoCRC: true, IRD: 128, PrivateData: pd}, "1002000c00800000" + pdHex},
+		{"markers", mpa.Config{Rev: 1, WantMarkers: true}, "c0010000"},
+		{"options without A", mpa.Config{RTR: anyRTR}, "5002000400000000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got, want := initiator(t, tt.cfg).AppendRequest(dirty(64)), unhex(t, reqHex+tt.wire); !bytes.Equal(got, want) {
@@ -42,88 +44,88 @@ func TestInitiatorRequest(t *testing.T) {
 }
 
 func TestInitiatorReply(t *testing.T) {
-	base := Config{IRD: 16, ORD: 8}
-	p2p := Config{IRD: 16, ORD: 8, PeerToPeer: true}
-	plain := Config{IRD: 16, ORD: 8, Plain: true}
-	ok := func(n Negotiation) *Negotiation { return &n }
+	base := mpa.Config{IRD: 16, ORD: 8}
+	p2p := mpa.Config{IRD: 16, ORD: 8, PeerToPeer: true}
+	plain := mpa.Config{IRD: 16, ORD: 8, Plain: true}
+	ok := func(n mpa.Negotiation) *mpa.Negotiation { return &n }
 	for _, tt := range []struct {
 		name string
-		cfg  Config
+		cfg  mpa.Config
 		wire string
-		want *Negotiation
-		err  error // a sentinel of FormatError
-		code Code  // of an Error
+		want *mpa.Negotiation
+		err  error    // a sentinel of FormatError
+		code mpa.Code // of an Error
 	}{
 		{
 			name: "accept", cfg: base, wire: "5002000400080010",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, PeerORD: 16}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, PeerORD: 16}),
 		},
 		{
 			name: "ORD clamped", cfg: base, wire: "5002000400050000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 5, PeerIRD: 5}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 5, PeerIRD: 5}),
 		},
-		{name: "ORD too deep", cfg: base, wire: "5002000400080011", code: CodeIRD},
+		{name: "ORD too deep", cfg: base, wire: "5002000400080011", code: mpa.CodeIRD},
 		{
 			name: "ORD not negotiated", cfg: base, wire: "5002000400083fff",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, PeerORD: NotNegotiated}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, PeerORD: mpa.NotNegotiated}),
 		},
 		{
 			name: "IRD not negotiated", cfg: base, wire: "500200043fff0001",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: 1}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: 1}),
 		},
 		{
-			name: "we left both open", cfg: Config{IRD: NotNegotiated, ORD: NotNegotiated}, wire: "5002000400050006",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: NotNegotiated, ORD: NotNegotiated, PeerIRD: 5, PeerORD: 6}),
+			name: "we left both open", cfg: mpa.Config{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated}, wire: "5002000400050006",
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated, PeerIRD: 5, PeerORD: 6}),
 		},
 		{
 			name: "CRC by our wish", cfg: base, wire: "1002000400080000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8}),
 		},
 		{
-			name: "CRC by their wish", cfg: Config{NoCRC: true}, wire: "5002000400000000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true}),
+			name: "CRC by their wish", cfg: mpa.Config{NoCRC: true}, wire: "5002000400000000",
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true}),
 		},
 		{
-			name: "no CRC", cfg: Config{NoCRC: true}, wire: "1002000400000000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true}),
+			name: "no CRC", cfg: mpa.Config{NoCRC: true}, wire: "1002000400000000",
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true}),
 		},
 		{
 			name: "A unasked", cfg: base, wire: "50020004c008c000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, UnaskedPeerToPeer: true}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, UnaskedPeerToPeer: true}),
 		},
 		{
 			name: "RTR write", cfg: p2p, wire: "50020004c008c000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, PeerToPeer: true, RTR: RTRWrite}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 8, PeerIRD: 8, PeerToPeer: true, RTR: mpa.RTRWrite}),
 		},
 		{
 			name: "RTR read", cfg: p2p, wire: "5002000480014000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 1, PeerIRD: 1, PeerToPeer: true, RTR: RTRRead}),
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, IRD: 16, ORD: 1, PeerIRD: 1, PeerToPeer: true, RTR: mpa.RTRRead}),
 		},
-		{name: "RTR read without a slot", cfg: p2p, wire: "5002000480004000", code: CodeRTR},
-		{name: "RTR send only, we cannot", cfg: p2p, wire: "50020004c0080000", code: CodeRTR},
-		{name: "RTR none", cfg: p2p, wire: "5002000480080000", code: CodeRTR},
-		{name: "A not echoed", cfg: p2p, wire: "500200040008c000", code: CodeRTR},
-		{name: "depth before RTR", cfg: p2p, wire: "5002000480083ffe", code: CodeIRD},
-		{name: "S missing", cfg: base, wire: "50020000"[:2] + "020000", err: ErrEnhanced},
-		{name: "S=0 for S=1", cfg: base, wire: "40020000", err: ErrEnhanced},
-		{name: "rev 1 for enhanced", cfg: base, wire: "5001000400080010", err: ErrEnhanced},
-		{name: "S=1 for S=0", cfg: plain, wire: "5002000400080010", err: ErrEnhanced},
+		{name: "RTR read without a slot", cfg: p2p, wire: "5002000480004000", code: mpa.CodeRTR},
+		{name: "RTR send only, we cannot", cfg: p2p, wire: "50020004c0080000", code: mpa.CodeRTR},
+		{name: "RTR none", cfg: p2p, wire: "5002000480080000", code: mpa.CodeRTR},
+		{name: "A not echoed", cfg: p2p, wire: "500200040008c000", code: mpa.CodeRTR},
+		{name: "depth before RTR", cfg: p2p, wire: "5002000480083ffe", code: mpa.CodeIRD},
+		{name: "S missing", cfg: base, wire: "50020000"[:2] + "020000", err: mpa.ErrEnhanced},
+		{name: "S=0 for S=1", cfg: base, wire: "40020000", err: mpa.ErrEnhanced},
+		{name: "rev 1 for enhanced", cfg: base, wire: "5001000400080010", err: mpa.ErrEnhanced},
+		{name: "S=1 for S=0", cfg: plain, wire: "5002000400080010", err: mpa.ErrEnhanced},
 		{
 			name: "plain", cfg: plain, wire: "40020000",
-			want: ok(Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: NotNegotiated}),
+			want: ok(mpa.Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated}),
 		},
 		{
 			name: "lower revision", cfg: plain, wire: "40010000",
-			want: ok(Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: NotNegotiated, PeerORD: NotNegotiated}),
+			want: ok(mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated}),
 		},
-		{name: "higher revision", cfg: Config{Rev: 1}, wire: "40020000", err: ErrRevision},
-		{name: "rev 3", cfg: base, wire: "4003000400080010", err: ErrRevision},
-		{name: "markers", cfg: base, wire: "d002000400080010", err: ErrMarkers},
+		{name: "higher revision", cfg: mpa.Config{Rev: 1}, wire: "40020000", err: mpa.ErrRevision},
+		{name: "rev 3", cfg: base, wire: "4003000400080010", err: mpa.ErrRevision},
+		{name: "markers", cfg: base, wire: "d002000400080010", err: mpa.ErrMarkers},
 		{
-			name: "markers supported", cfg: Config{Markers: true}, wire: "d002000400000000",
-			want: ok(Negotiation{Rev: 2, Enhanced: true, CRC: true, SendMarkers: true}),
+			name: "markers supported", cfg: mpa.Config{Markers: true}, wire: "d002000400000000",
+			want: ok(mpa.Negotiation{Rev: 2, Enhanced: true, CRC: true, SendMarkers: true}),
 		},
-		{name: "octets after it", cfg: base, wire: "500200040008001000", err: ErrTrailing},
+		{name: "octets after it", cfg: base, wire: "500200040008001000", err: mpa.ErrTrailing},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i := initiator(t, tt.cfg)
@@ -138,15 +140,15 @@ func TestInitiatorReply(t *testing.T) {
 				if err != nil || n != len(wire) || !reflect.DeepEqual(got, *tt.want) {
 					t.Fatalf("got %+v, %v\nwant %+v", got, err, *tt.want)
 				}
-				if _, err := i.Input(wire); !errors.Is(err, ErrState) {
+				if _, err := i.Input(wire); !errors.Is(err, mpa.ErrState) {
 					t.Errorf("second Reply: %v", err)
 				}
 			case tt.err != nil:
-				if _, ok := errors.AsType[*FormatError](err); !ok || !errors.Is(err, tt.err) {
+				if _, ok := errors.AsType[*mpa.FormatError](err); !ok || !errors.Is(err, tt.err) {
 					t.Fatalf("got %v, want %v", err, tt.err)
 				}
 			default:
-				e, ok := errors.AsType[*Error](err)
+				e, ok := errors.AsType[*mpa.Error](err)
 				if !ok || e.Code != tt.code || !e.Terminate() {
 					t.Fatalf("got %v, want %v", err, tt.code)
 				}
@@ -174,11 +176,11 @@ func TestInitiatorRejected(t *testing.T) {
 		{"2003000212ab", false, 0, 0, "12ab"},
 		{"3002000600010002beef", true, 1, 2, "beef"},
 	} {
-		i := initiator(t, Config{IRD: 1})
+		i := initiator(t, mpa.Config{IRD: 1})
 		i.AppendRequest(nil)
 		wire := append(unhex(t, repHex+tt.wire), "and more"...)
 		_, err := i.Input(wire)
-		e, ok := errors.AsType[*RejectError](err)
+		e, ok := errors.AsType[*mpa.RejectError](err)
 		if !ok || e.Reply.Enhanced != tt.enhanced || e.Reply.Word.IRD != tt.ird || e.Reply.Word.ORD != tt.ord {
 			t.Fatalf("%s: %+v", tt.wire, err)
 		}
@@ -190,8 +192,8 @@ func TestInitiatorRejected(t *testing.T) {
 }
 
 func TestInitiatorSplitAndState(t *testing.T) {
-	i := initiator(t, Config{IRD: 16})
-	if _, err := i.Input(nil); !errors.Is(err, ErrState) {
+	i := initiator(t, mpa.Config{IRD: 16})
+	if _, err := i.Input(nil); !errors.Is(err, mpa.ErrState) {
 		t.Errorf("Input before the Request: %v", err)
 	}
 	i.AppendRequest(nil)
@@ -201,8 +203,8 @@ func TestInitiatorSplitAndState(t *testing.T) {
 			t.Fatalf("cut at %d: %d, %v", cut, n, err)
 		}
 	}
-	e, ok := errors.AsType[*Error](i.EOF(wire[:7]))
-	if !ok || e.Code != CodeClosed || e.Got != 7 {
+	e, ok := errors.AsType[*mpa.Error](i.EOF(wire[:7]))
+	if !ok || e.Code != mpa.CodeClosed || e.Got != 7 {
 		t.Errorf("EOF = %v", e)
 	}
 	if n, err := i.Input(wire); n != len(wire) || err != nil {
@@ -216,23 +218,23 @@ func TestInitiatorSplitAndState(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	for _, tt := range []struct {
-		cfg        Config
+		cfg        mpa.Config
 		init, resp error
 	}{
-		{Config{Rev: 3}, ErrRevision, ErrRevision},
-		{Config{MaxRev: 3}, ErrRevision, ErrRevision},
-		{Config{IRD: 0x4000}, ErrDepth, ErrDepth},
-		{Config{ORD: 0x4000}, ErrDepth, ErrDepth},
-		{Config{IRD: NotNegotiated}, nil, ErrDepth},
-		{Config{MinORD: NotNegotiated}, ErrDepth, ErrDepth},
-		{Config{PrivateData: make([]byte, 509)}, ErrPrivateData, nil},
-		{Config{Plain: true, PrivateData: make([]byte, 512)}, nil, nil},
-		{Config{Rev: 1, PrivateData: make([]byte, 513)}, ErrPrivateData, nil},
+		{mpa.Config{Rev: 3}, mpa.ErrRevision, mpa.ErrRevision},
+		{mpa.Config{MaxRev: 3}, mpa.ErrRevision, mpa.ErrRevision},
+		{mpa.Config{IRD: 0x4000}, mpa.ErrDepth, mpa.ErrDepth},
+		{mpa.Config{ORD: 0x4000}, mpa.ErrDepth, mpa.ErrDepth},
+		{mpa.Config{IRD: mpa.NotNegotiated}, nil, mpa.ErrDepth},
+		{mpa.Config{MinORD: mpa.NotNegotiated}, mpa.ErrDepth, mpa.ErrDepth},
+		{mpa.Config{PrivateData: make([]byte, 509)}, mpa.ErrPrivateData, nil},
+		{mpa.Config{Plain: true, PrivateData: make([]byte, 512)}, nil, nil},
+		{mpa.Config{Rev: 1, PrivateData: make([]byte, 513)}, mpa.ErrPrivateData, nil},
 	} {
-		if _, err := NewInitiator(&tt.cfg); !errors.Is(err, tt.init) {
+		if _, err := mpa.NewInitiator(&tt.cfg); !errors.Is(err, tt.init) {
 			t.Errorf("initiator %+v: %v", tt.cfg.Rev, err)
 		}
-		if _, err := NewResponder(&tt.cfg); !errors.Is(err, tt.resp) {
+		if _, err := mpa.NewResponder(&tt.cfg); !errors.Is(err, tt.resp) {
 			t.Errorf("responder %+v: %v", tt.cfg.Rev, err)
 		}
 	}
@@ -240,11 +242,11 @@ func TestConfigErrors(t *testing.T) {
 
 // The Terminate for a Reply that cannot be used has the CRC and markers that the Reply has settled.
 func TestInitiatorTerminateByReply(t *testing.T) {
-	i := initiator(t, Config{NoCRC: true, Markers: true})
+	i := initiator(t, mpa.Config{NoCRC: true, Markers: true})
 	i.AppendRequest(nil)
 	_, err := i.Input(unhex(t, repHex+"d002000400000001"))
-	e, ok := errors.AsType[*Error](err)
-	if n := i.Result(); !ok || e.Code != CodeIRD || !n.CRC || !n.SendMarkers || n.Rev != 2 {
+	e, ok := errors.AsType[*mpa.Error](err)
+	if n := i.Result(); !ok || e.Code != mpa.CodeIRD || !n.CRC || !n.SendMarkers || n.Rev != 2 {
 		t.Errorf("%v, %+v", err, n)
 	}
 }
@@ -252,14 +254,14 @@ func TestInitiatorTerminateByReply(t *testing.T) {
 // The second attempt asks for the same as the first one, as far as a plain Request can. There is no third
 // attempt.
 func TestFallbackConfig(t *testing.T) {
-	i := initiator(t, Config{
-		NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, PeerToPeer: true, RTR: RTRSend,
+	i := initiator(t, mpa.Config{
+		NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, PeerToPeer: true, RTR: mpa.RTRSend,
 		PrivateData: []byte("first"),
 	})
 	i.AppendRequest(nil)
 	cfg, ok := i.Fallback(nil)
-	want := Config{
-		Rev: 1, Plain: true, NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, RTR: RTRSend,
+	want := mpa.Config{
+		Rev: 1, Plain: true, NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, RTR: mpa.RTRSend,
 		PrivateData: []byte("first"),
 	}
 	if !ok || !reflect.DeepEqual(cfg, want) {

@@ -1,8 +1,10 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // Any octets in any pieces, with markers: the result is that of the oracle, which strips by position.
@@ -44,11 +46,11 @@ func FuzzMarkedRoundTrip(f *testing.F) {
 		}
 		want := oracleStream(0, ulpdus, crc)
 		for name, w := range markedWriters {
-			if got := w(new(Inserter), ulpdus, crc); !bytes.Equal(got, want) {
+			if got := w(new(mpa.Inserter), ulpdus, crc); !bytes.Equal(got, want) {
 				t.Fatalf("%s: %x\nwant %x", name, got, want)
 			}
 		}
-		if got := insertMarked(new(Inserter), ulpdus, crc, cutter(append(sizes, 1))); !bytes.Equal(got, want) {
+		if got := insertMarked(new(mpa.Inserter), ulpdus, crc, cutter(append(sizes, 1))); !bytes.Equal(got, want) {
 			t.Fatalf("insert: %x\nwant %x", got, want)
 		}
 		checkStrip(t, want, crc, cutter(sizes))

@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -6,28 +6,30 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // markedWriters are the ways to send FPDUs with markers.
-var markedWriters = map[string]func(m *Inserter, ulpdus [][]byte, crc bool) []byte{
-	"append": func(m *Inserter, ulpdus [][]byte, crc bool) (b []byte) {
+var markedWriters = map[string]func(m *mpa.Inserter, ulpdus [][]byte, crc bool) []byte{
+	"append": func(m *mpa.Inserter, ulpdus [][]byte, crc bool) (b []byte) {
 		for _, u := range ulpdus {
 			b = m.AppendFPDU(b, u, crc)
 		}
 		return b
 	},
-	"insert": func(m *Inserter, ulpdus [][]byte, crc bool) []byte {
+	"insert": func(m *mpa.Inserter, ulpdus [][]byte, crc bool) []byte {
 		return insertMarked(m, ulpdus, crc, func() int { return 100 })
 	},
 }
 
 // insertMarked builds FPDUs without markers and with garbage as CRC, and inserts the markers into entries
 // of any size, with one call for every three.
-func insertMarked(m *Inserter, ulpdus [][]byte, crc bool, size func() int) []byte {
+func insertMarked(m *mpa.Inserter, ulpdus [][]byte, crc bool, size func() int) []byte {
 	var plain []byte
 	for _, u := range ulpdus {
-		plain = AppendFPDU(plain, u, true)
-		clear(plain[len(plain)-CRCLen:])
+		plain = mpa.AppendFPDU(plain, u, true)
+		clear(plain[len(plain)-mpa.CRCLen:])
 	}
 	arena := dirty(m.InsertRoom(len(plain)))
 	var vec, out [][]byte
@@ -48,18 +50,19 @@ func insertMarked(m *Inserter, ulpdus [][]byte, crc bool, size func() int) []byt
 }
 
 func TestMarkedWritersAgree(t *testing.T) {
-	for phase := 0; phase < 512; phase += 4 {
+	for phase := range phases {
 		for _, n := range markerSizes {
 			ulpdus := [][]byte{ramp(n, 7, n), ramp(1, 3, 20)}
 			crc := (phase/4+n)%3 != 0
 			want := oracleStream(phase, ulpdus, crc)
 			for name, w := range markedWriters {
-				m := Inserter{phase: phase}
-				if got := w(&m, ulpdus, crc); !bytes.Equal(got, want) {
+				m := insertAt(phase)
+				if got := w(m, ulpdus, crc); !bytes.Equal(got, want) {
 					t.Fatalf("%s: ULPDU of %d octets at %d:\ngot  %x\nwant %x", name, n, phase, got, want)
 				}
-				if want := (phase + len(want)) % 512; m.phase != want || m.off != 0 {
-					t.Fatalf("%s: ends at %d, offset %d; want %d", name, m.phase, m.off, want)
+				next := [][]byte{ramp(2, 5, 600)}
+				if at := phase + len(want); !bytes.Equal(m.AppendFPDU(nil, next[0], crc), oracleStream(at%512, next, crc)) {
+					t.Fatalf("%s: does not end at %d, between two FPDUs", name, at)
 				}
 			}
 		}
@@ -84,7 +87,7 @@ func TestMarkedWritersMixed(t *testing.T) {
 	slices.Sort(names)
 	rapid.Check(t, func(t *rapid.T) {
 		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
-		var m Inserter
+		var m mpa.Inserter
 		var got []byte
 		for _, u := range ulpdus {
 			w := rapid.SampledFrom(names).Draw(t, "writer")
@@ -101,7 +104,7 @@ func TestInsertSplitInvariance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
 		size := rapid.SampledFrom([]int{1, 3, 10, 700}).Draw(t, "pieces up to")
-		got := insertMarked(new(Inserter), ulpdus, crc, func() int { return rapid.IntRange(0, size).Draw(t, "piece") })
+		got := insertMarked(new(mpa.Inserter), ulpdus, crc, func() int { return rapid.IntRange(0, size).Draw(t, "piece") })
 		if want := oracleStream(0, ulpdus, crc); !bytes.Equal(got, want) {
 			t.Fatalf("got  %x\nwant %x", got, want)
 		}
@@ -110,26 +113,26 @@ func TestInsertSplitInvariance(t *testing.T) {
 
 // The payload is lent, not copied, and only the CRC fields are written.
 func TestInsertBorrows(t *testing.T) {
-	a := AppendFPDU(nil, ramp(0, 1, 700), false)
+	a := mpa.AppendFPDU(nil, ramp(0, 1, 700), false)
 	keep := bytes.Clone(a)
-	var m Inserter
+	var m mpa.Inserter
 	out, _ := m.Insert(nil, make([]byte, 0, 8), [][]byte{a}, true)
 	// marker, 508 octets, marker, the rest
 	if len(out) != 4 || &out[1][0] != &a[0] || &out[3][0] != &a[508] || cap(out[1]) != 508 {
 		t.Fatalf("%d entries", len(out))
 	}
-	n := len(a) - CRCLen
+	n := len(a) - mpa.CRCLen
 	if !bytes.Equal(a[:n], keep[:n]) || bytes.Equal(a[n:], keep[n:]) {
 		t.Error("more than the CRC was written")
 	}
 }
 
 func TestMarkedMisuse(t *testing.T) {
-	big := make([]byte, MaxULPDU+1)
+	big := make([]byte, mpa.MaxULPDU+1)
 	for name, f := range map[string]func(){
-		"append":      func() { new(Inserter).AppendFPDU(nil, big, false) },
-		"insert":      func() { new(Inserter).Insert(nil, make([]byte, 0, 999), [][]byte{{0xff, 0xff}}, false) },
-		"insert room": func() { new(Inserter).Insert(nil, make([]byte, 0, 3), [][]byte{{0}}, false) },
+		"append":      func() { new(mpa.Inserter).AppendFPDU(nil, big, false) },
+		"insert":      func() { new(mpa.Inserter).Insert(nil, make([]byte, 0, 999), [][]byte{{0xff, 0xff}}, false) },
+		"insert room": func() { new(mpa.Inserter).Insert(nil, make([]byte, 0, 3), [][]byte{{0}}, false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // oracleStrip reads a direction with markers one octet at a time, and removes the markers by their
 // position alone. rest holds the octets of an incomplete last FPDU; code is 0 if nothing is wrong.
-func oracleStrip(stream []byte, crc bool) (ulpdus [][]byte, rest []byte, code Code) {
+func oracleStrip(stream []byte, crc bool) (ulpdus [][]byte, rest []byte, code mpa.Code) {
 	for begin := 0; ; {
 		var plain []byte       // octets of the FPDU at begin, without markers
 		ptrs := map[int]int{}  // position of a marker: FPDUPTR
@@ -38,12 +40,12 @@ func oracleStrip(stream []byte, crc bool) (ulpdus [][]byte, rest []byte, code Co
 		if end == 0 {
 			return ulpdus, stream[begin:], 0
 		}
-		if crc && binary.LittleEndian.Uint32(plain[total-4:]) != UpdateCRC(0, stream[begin:end-4]) {
-			return ulpdus, nil, CodeCRC
+		if crc && binary.LittleEndian.Uint32(plain[total-4:]) != mpa.UpdateCRC(0, stream[begin:end-4]) {
+			return ulpdus, nil, mpa.CodeCRC
 		}
 		for pos, ptr := range ptrs {
 			if ptr&^3 != max(0, pos-hdr) {
-				return ulpdus, nil, CodeMarker
+				return ulpdus, nil, mpa.CodeMarker
 			}
 		}
 		ulpdus = append(ulpdus, plain[2:2+size])
@@ -60,8 +62,8 @@ func checkStrip(t interface {
 	t.Helper()
 	want, rest, code := oracleStrip(stream, crc)
 	got, left, err := deframeWith(marked(crc), stream, size)
-	var gotCode Code
-	if e, ok := errors.AsType[*Error](err); ok {
+	var gotCode mpa.Code
+	if e, ok := errors.AsType[*mpa.Error](err); ok {
 		gotCode = e.Code
 	}
 	if !equal(got, want) || gotCode != code || code == 0 && !bytes.Equal(left, rest) {
@@ -89,7 +91,7 @@ func TestStripProperty(t *testing.T) {
 // after its length field, and at its end.
 func TestMarkedSplitEverywhere(t *testing.T) {
 	for _, v := range vectors(t) {
-		for phase := 0; phase < 512; phase += 4 {
+		for phase := range phases {
 			fpdu := oracleStream(phase, [][]byte{v.ulpdu()}, true)
 			if phase != 0 && len(fpdu) == len(v.fpdu) && phase%64 != 0 {
 				continue // no marker in it
@@ -103,8 +105,7 @@ func TestMarkedSplitEverywhere(t *testing.T) {
 
 func splitMarked(t *testing.T, v vector, fpdu []byte, phase, cut int) {
 	t.Helper()
-	d := marked(true)
-	d.strip.phase = phase
+	d := markedAt(true, phase)
 	b := bytes.Clone(fpdu)[:cut]
 	if need := d.Need(b); cut < len(fpdu) && (need <= cut || need > len(fpdu)) || cut == len(fpdu) && need != cut {
 		t.Fatalf("%s at %d cut at %d: Need = %d", v.name, phase, cut, need)
@@ -127,7 +128,7 @@ func splitMarked(t *testing.T, v vector, fpdu []byte, phase, cut int) {
 // An FPDU without a marker inside is not moved; one with markers is moved in place.
 func TestStripInPlace(t *testing.T) {
 	for _, n := range []int{20, 502, 506, 1442} {
-		b := new(Inserter).AppendFPDU(nil, ramp(0, 1, n), true)
+		b := new(mpa.Inserter).AppendFPDU(nil, ramp(0, 1, n), true)
 		keep := bytes.Clone(b)
 		d := marked(true)
 		u, used, err := d.Next(b)
@@ -150,9 +151,9 @@ func TestMarkerDisagrees(t *testing.T) {
 				fpdu[at+i] ^= v
 			}
 			d := marked(crc)
-			want := CodeMarker
+			want := mpa.CodeMarker
 			if crc {
-				want = CodeCRC
+				want = mpa.CodeCRC
 			}
 			if e := codeOf(d.Next(bytes.Clone(fpdu))); e == nil || e.Code != want || !e.Terminate() {
 				t.Fatalf("crc %v, marker at %d: %v, want %v", crc, at, e, want)
@@ -160,7 +161,7 @@ func TestMarkerDisagrees(t *testing.T) {
 			resum(fpdu)
 			d = marked(crc)
 			e := codeOf(d.Next(bytes.Clone(fpdu)))
-			if e == nil || e.Code != CodeMarker || !e.Terminate() || int(e.Want) != max(0, at-4) {
+			if e == nil || e.Code != mpa.CodeMarker || !e.Terminate() || int(e.Want) != max(0, at-4) {
 				t.Fatalf("crc %v, marker at %d: %v", crc, at, e)
 			}
 			if again := codeOf(d.Next(fpdu)); again != e {
@@ -186,12 +187,12 @@ func TestMarkerReserved(t *testing.T) {
 }
 
 func resum(fpdu []byte) {
-	n := len(fpdu) - CRCLen
-	AppendCRC(fpdu[:n], UpdateCRC(0, fpdu[:n]))
+	n := len(fpdu) - mpa.CRCLen
+	mpa.AppendCRC(fpdu[:n], mpa.UpdateCRC(0, fpdu[:n]))
 }
 
-func codeOf(_ []byte, _ int, err error) *Error {
-	e, _ := errors.AsType[*Error](err)
+func codeOf(_ []byte, _ int, err error) *mpa.Error {
+	e, _ := errors.AsType[*mpa.Error](err)
 	return e
 }
 
@@ -222,9 +223,9 @@ func TestUnread(t *testing.T) {
 	if err != nil || n != len(b) || !bytes.Equal(u, want[1]) {
 		t.Fatalf("%x, %d, %v", u, n, err)
 	}
-	plain := Deframer{CRC: true}
+	plain := mpa.Deframer{CRC: true}
 	plain.Unread()
-	f := AppendFPDU(nil, []byte("x"), true)
+	f := mpa.AppendFPDU(nil, []byte("x"), true)
 	for range 2 {
 		if u, _, err := plain.Next(f); err != nil || string(u) != "x" {
 			t.Fatalf("%q, %v", u, err)

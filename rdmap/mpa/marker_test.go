@@ -1,9 +1,11 @@
-package mpa
+package mpa_test
 
 import (
 	"encoding/binary"
 	"slices"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // oracleStream is the sender loop of RFC 5044 Section 4.3 in steps of four octets. It returns the octets
@@ -26,7 +28,7 @@ func oracleStream(pos int, ulpdus [][]byte, crc bool) (out []byte) {
 			}
 			word := plain[i : i+4]
 			if crc && i+4 == len(plain) {
-				word = binary.LittleEndian.AppendUint32(nil, UpdateCRC(0, out[begin:]))
+				word = binary.LittleEndian.AppendUint32(nil, mpa.UpdateCRC(0, out[begin:]))
 			}
 			out = append(out, word...)
 		}
@@ -40,45 +42,93 @@ var markerSizes = []int{
 	513, 514, 1008, 1010, 1014, 1015, 1016, 1018, 1020, 1022, 1424, 1430, 1442, 5000,
 }
 
+// phases are the positions modulo 512 at which an FPDU can begin. It never begins at 4, because the
+// marker before it is its own.
+func phases(yield func(int) bool) {
+	for phase := 0; phase < 512; phase += 4 {
+		if phase != 4 && !yield(phase) {
+			return
+		}
+	}
+}
+
+// leadIn is an FPDU, or none, after which a direction is at position phase.
+func leadIn(phase int) []byte {
+	var b []byte
+	switch phase {
+	case 0:
+	case 8: // behind a marker inside
+		b = oracleStream(0, [][]byte{make([]byte, 506)}, true)
+	default:
+		b = oracleStream(0, [][]byte{make([]byte, phase-10)}, true)
+	}
+	if len(b)%512 != phase {
+		panic("leadIn")
+	}
+	return b
+}
+
+// insertAt returns an Inserter whose direction is at position phase.
+func insertAt(phase int) *mpa.Inserter {
+	m := new(mpa.Inserter)
+	if b := leadIn(phase); b != nil {
+		ulpdu, _, err := marked(true).Next(b)
+		if err != nil || len(m.AppendFPDU(nil, ulpdu, true)) != len(b) {
+			panic("insertAt")
+		}
+	}
+	return m
+}
+
+// markedAt returns a Deframer of a direction with markers, at position phase.
+func markedAt(crc bool, phase int) *mpa.Deframer {
+	d := marked(crc)
+	if b := leadIn(phase); b != nil {
+		if _, n, err := d.Next(b); n != len(b) || err != nil {
+			panic("markedAt")
+		}
+	}
+	return d
+}
+
 func TestMarkedLen(t *testing.T) {
-	for _, n := range append(slices.Clone(markerSizes), MaxULPDU) {
-		for phase := 0; phase < 512; phase += 4 {
-			m := Inserter{phase: phase}
+	for _, n := range append(slices.Clone(markerSizes), mpa.MaxULPDU) {
+		for phase := range phases {
+			m := insertAt(phase)
 			want := len(oracleStream(phase, [][]byte{make([]byte, n)}, false))
 			if got := m.FPDULen(n); got != want {
 				t.Fatalf("ULPDU of %d octets at %d: FPDULen = %d, want %d", n, phase, got, want)
 			}
-			if got := m.InsertRoom(FPDULen(n)); got != want-FPDULen(n) {
+			if got := m.InsertRoom(mpa.FPDULen(n)); got != want-mpa.FPDULen(n) {
 				t.Fatalf("ULPDU of %d octets at %d: InsertRoom = %d", n, phase, got)
 			}
 		}
 	}
-	if got := new(Inserter).FPDULen(0xffff); got != MaxMarkedFPDU {
-		t.Errorf("MaxMarkedFPDU = %d, want %d", MaxMarkedFPDU, got)
+	if got := new(mpa.Inserter).FPDULen(0xffff); got != mpa.MaxMarkedFPDU {
+		t.Errorf("MaxMarkedFPDU = %d, want %d", mpa.MaxMarkedFPDU, got)
 	}
 }
 
 // The largest FPDUPTR of the longest ULPDU fits its field, wherever it begins.
 func TestLargestPointer(t *testing.T) {
-	u := make([]byte, MaxULPDU)
-	for phase := 0; phase < 512; phase += 4 {
-		m := Inserter{phase: phase}
-		fpdu := m.AppendFPDU(make([]byte, 0, MaxMarkedFPDU), u, false)
-		if got := len(fpdu) - CRCLen; got > 0xffff {
+	u := make([]byte, mpa.MaxULPDU)
+	for phase := range phases {
+		m := insertAt(phase)
+		fpdu := m.AppendFPDU(make([]byte, 0, mpa.MaxMarkedFPDU), u, false)
+		if got := len(fpdu) - mpa.CRCLen; got > 0xffff {
 			t.Fatalf("CRC at %d", got)
 		}
-		d := marked(false)
-		d.strip.phase = phase
+		d := markedAt(false, phase)
 		got, n, err := d.Next(fpdu)
-		if err != nil || n != len(fpdu) || len(got) != MaxULPDU {
+		if err != nil || n != len(fpdu) || len(got) != mpa.MaxULPDU {
 			t.Fatalf("at %d: %d octets, %d, %v", phase, len(got), n, err)
 		}
 	}
 }
 
 // marked returns a Deframer that expects markers.
-func marked(crc bool) *Deframer {
-	d := &Deframer{CRC: crc}
+func marked(crc bool) *mpa.Deframer {
+	d := &mpa.Deframer{CRC: crc}
 	d.ExpectMarkers()
 	return d
 }
@@ -87,8 +137,8 @@ func marked(crc bool) *Deframer {
 // according to its Negotiation, the other side reads according to its own.
 func TestEachDirectionByThePeersWish(t *testing.T) {
 	for bits := range 8 {
-		ic := Config{Markers: true, WantMarkers: bits&1 != 0, NoCRC: bits&4 != 0}
-		rc := Config{Markers: true, WantMarkers: bits&2 != 0, NoCRC: bits&4 != 0}
+		ic := mpa.Config{Markers: true, WantMarkers: bits&1 != 0, NoCRC: bits&4 != 0}
+		rc := mpa.Config{Markers: true, WantMarkers: bits&2 != 0, NoCRC: bits&4 != 0}
 		i, r := initiator(t, ic), responder(t, rc)
 		if _, err := r.Input(i.AppendRequest(nil)); err != nil {
 			t.Fatal(err)
@@ -110,9 +160,9 @@ func TestEachDirectionByThePeersWish(t *testing.T) {
 }
 
 // transfer sends FPDUs from one side to the other.
-func transfer(t *testing.T, from, to *Negotiation) {
+func transfer(t *testing.T, from, to *mpa.Negotiation) {
 	t.Helper()
-	var m Inserter
+	var m mpa.Inserter
 	var stream []byte
 	var want [][]byte
 	for i, n := range markerSizes {
@@ -121,10 +171,10 @@ func transfer(t *testing.T, from, to *Negotiation) {
 		if from.SendMarkers {
 			stream = m.AppendFPDU(stream, u, from.CRC)
 		} else {
-			stream = AppendFPDU(stream, u, from.CRC)
+			stream = mpa.AppendFPDU(stream, u, from.CRC)
 		}
 	}
-	d := Deframer{CRC: to.CRC}
+	d := mpa.Deframer{CRC: to.CRC}
 	if to.RecvMarkers {
 		d.ExpectMarkers()
 	}

@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -86,14 +86,10 @@ func TestMarkerVectors(t *testing.T) {
 	for _, v := range markedVectors(t) {
 		t.Run(v.name, func(t *testing.T) {
 			for name, w := range markedWriters {
-				m := Inserter{phase: v.pos % 512}
-				t.Run(name, func(t *testing.T) { v.check(t, w(&m, v.ulpdus, true)) })
+				t.Run(name, func(t *testing.T) { v.check(t, w(insertAt(v.pos%512), v.ulpdus, true)) })
 			}
-			m := Inserter{phase: v.pos % 512}
-			wire := markedWriters["append"](&m, v.ulpdus, true)
-			d := marked(true)
-			d.strip.phase = v.pos % 512
-			got, rest, err := deframeWith(d, wire, func() int { return 7 })
+			wire := markedWriters["append"](insertAt(v.pos%512), v.ulpdus, true)
+			got, rest, err := deframeWith(markedAt(true, v.pos%512), wire, func() int { return 7 })
 			if err != nil || len(rest) > 0 || !equal(got, v.ulpdus) {
 				t.Errorf("%x, %d left, %v", got, len(rest), err)
 			}

@@ -1,20 +1,22 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // The other half of ADVERSARY 16: every Reply, as raw octets, to every kind of
 // initiator.
 
-var matrixInitiators = []Config{
+var matrixInitiators = []mpa.Config{
 	{IRD: 7, ORD: 128},
 	{IRD: 7, ORD: 128, PeerToPeer: true, NoCRC: true, Markers: true},
-	{IRD: 128, ORD: 3, PeerToPeer: true, RTR: RTRSend | RTRRead, Markers: true, WantMarkers: true},
-	{IRD: NotNegotiated, ORD: NotNegotiated, PeerToPeer: true, RTR: RTRSend, NoCRC: true},
+	{IRD: 128, ORD: 3, PeerToPeer: true, RTR: mpa.RTRSend | mpa.RTRRead, Markers: true, WantMarkers: true},
+	{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated, PeerToPeer: true, RTR: mpa.RTRSend, NoCRC: true},
 	{Plain: true, IRD: 4, ORD: 5, Markers: true},
 	{Rev: 1, IRD: 4, ORD: 5, NoCRC: true, WantMarkers: true},
 }
@@ -22,7 +24,7 @@ var matrixInitiators = []Config{
 func TestReplyMatrix(t *testing.T) {
 	for k := range matrixInitiators {
 		cfg := &matrixInitiators[k]
-		matrix(ReplyKey, func(f rawFrame) {
+		matrix(mpa.ReplyKey, func(f rawFrame) {
 			i := initiator(t, *cfg)
 			i.AppendRequest(nil)
 			_, err := i.Input(f.wire())
@@ -31,17 +33,17 @@ func TestReplyMatrix(t *testing.T) {
 	}
 }
 
-func checkReply(t *testing.T, cfg *Config, f rawFrame, i *Initiator, err error) {
+func checkReply(t *testing.T, cfg *mpa.Config, f rawFrame, i *mpa.Initiator, err error) {
 	what, code, res := wantOutcome(cfg, f)
-	_, malformed := errors.AsType[*FormatError](err)
-	rej, rejected := errors.AsType[*RejectError](err)
-	e, failed := errors.AsType[*Error](err)
+	_, malformed := errors.AsType[*mpa.FormatError](err)
+	rej, rejected := errors.AsType[*mpa.RejectError](err)
+	e, failed := errors.AsType[*mpa.Error](err)
 	if malformed != (what == "malformed") || rejected != (what == "rejected") || failed != (what == "terminate") ||
 		failed && (e.Code != code || !e.Terminate()) {
 		t.Fatalf("%+v to %+v: %v; want %s %v", f, *cfg, err, what, code)
 	}
 	if rejected {
-		data := f.wire()[StartupHeaderLen:]
+		data := f.wire()[mpa.StartupHeaderLen:]
 		if f.enhanced() && f.pd >= 4 {
 			data = data[4:]
 		}
@@ -62,7 +64,7 @@ func checkReply(t *testing.T, cfg *Config, f rawFrame, i *Initiator, err error) 
 }
 
 // wantOutcome states RFC 5044 Section 7.1 and RFC 6581 Sections 9 and 10 for an initiator.
-func wantOutcome(cfg *Config, f rawFrame) (what string, code Code, res Negotiation) {
+func wantOutcome(cfg *mpa.Config, f rawFrame) (what string, code mpa.Code, res mpa.Negotiation) {
 	sent, asked := byte(2), !cfg.Plain && cfg.Rev != 1 // revision, S
 	if cfg.Rev == 1 {
 		sent = 1
@@ -76,7 +78,7 @@ func wantOutcome(cfg *Config, f rawFrame) (what string, code Code, res Negotiati
 		f.flags&0x80 != 0 && !cfg.Markers:
 		return "malformed", 0, res
 	}
-	res = Negotiation{
+	res = mpa.Negotiation{
 		Rev: f.rev, Enhanced: asked, CRC: !cfg.NoCRC || f.flags&0x40 != 0,
 		SendMarkers: f.flags&0x80 != 0, RecvMarkers: cfg.WantMarkers,
 		IRD: cfg.IRD, ORD: cfg.ORD, PeerIRD: 0x3fff, PeerORD: 0x3fff,
@@ -86,7 +88,7 @@ func wantOutcome(cfg *Config, f rawFrame) (what string, code Code, res Negotiati
 	}
 	res.PeerIRD, res.PeerORD = f.ird(), f.ord()
 	if cfg.IRD != 0x3fff && f.ord() != 0x3fff && f.ord() > cfg.IRD {
-		return "terminate", CodeIRD, res
+		return "terminate", mpa.CodeIRD, res
 	}
 	if cfg.ORD != 0x3fff && f.ird() != 0x3fff && f.ird() < cfg.ORD {
 		res.ORD = f.ird()
@@ -99,15 +101,15 @@ func wantOutcome(cfg *Config, f rawFrame) (what string, code Code, res Negotiati
 	// Exactly one option, which both sides have: Write before Read before Send.
 	can := cfg.RTR
 	if can == 0 {
-		can = RTRWrite | RTRRead
+		can = mpa.RTRWrite | mpa.RTRRead
 	}
-	for _, o := range []RTR{RTRWrite, RTRRead, RTRSend} {
-		if a && res.RTR == 0 && f.rtr()&can&o != 0 && (o != RTRRead || f.ird() > 0) {
+	for _, o := range []mpa.RTR{mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
+		if a && res.RTR == 0 && f.rtr()&can&o != 0 && (o != mpa.RTRRead || f.ird() > 0) {
 			res.PeerToPeer, res.RTR = true, o
 		}
 	}
 	if res.RTR == 0 {
-		return "terminate", CodeRTR, res
+		return "terminate", mpa.CodeRTR, res
 	}
 	return "", 0, res
 }

@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // ADVERSARY 16: revision x M x C x R x S x A, B, C, D x IRD x ORD x private data, as raw octets, against
@@ -32,7 +34,7 @@ func (f rawFrame) wire() []byte {
 
 // ulp returns the private data after the word.
 func (f rawFrame) ulp() []byte {
-	b := f.wire()[StartupHeaderLen:]
+	b := f.wire()[mpa.StartupHeaderLen:]
 	if f.enhanced() {
 		return b[4:]
 	}
@@ -44,15 +46,15 @@ func (f rawFrame) ird() uint16    { return uint16(f.word>>16) & 0x3fff }
 func (f rawFrame) ord() uint16    { return uint16(f.word) & 0x3fff }
 
 // rtr returns the options of the word; A must be set for them to count.
-func (f rawFrame) rtr() (r RTR) {
+func (f rawFrame) rtr() (r mpa.RTR) {
 	if f.word&0x40000000 != 0 {
-		r |= RTRSend
+		r |= mpa.RTRSend
 	}
 	if f.word&0x8000 != 0 {
-		r |= RTRWrite
+		r |= mpa.RTRWrite
 	}
 	if f.word&0x4000 != 0 {
-		r |= RTRRead
+		r |= mpa.RTRRead
 	}
 	return r
 }
@@ -96,19 +98,19 @@ func words(fr rawFrame, abcd int, f func(rawFrame)) {
 	}
 }
 
-var matrixResponders = []Config{
+var matrixResponders = []mpa.Config{
 	{IRD: 9, ORD: 5},
 	{IRD: 9, ORD: 5, Markers: true, NoCRC: true},
-	{IRD: 0, ORD: 128, Markers: true, WantMarkers: true, RTR: RTRWrite | RTRSend},
-	{IRD: 7, ORD: 0, MaxRev: 1, Markers: true, NoCRC: true, RTR: RTRRead},
-	{IRD: 3, ORD: 4, RefusePlain: true, RTR: RTRSend},
+	{IRD: 0, ORD: 128, Markers: true, WantMarkers: true, RTR: mpa.RTRWrite | mpa.RTRSend},
+	{IRD: 7, ORD: 0, MaxRev: 1, Markers: true, NoCRC: true, RTR: mpa.RTRRead},
+	{IRD: 3, ORD: 4, RefusePlain: true, RTR: mpa.RTRSend},
 }
 
 func TestRequestMatrix(t *testing.T) {
 	for i := range matrixResponders {
 		cfg := &matrixResponders[i]
 		n := 0
-		matrix(RequestKey, func(f rawFrame) {
+		matrix(mpa.RequestKey, func(f rawFrame) {
 			n++
 			checkRequest(t, cfg, f)
 		})
@@ -116,11 +118,11 @@ func TestRequestMatrix(t *testing.T) {
 	}
 }
 
-func checkRequest(t *testing.T, cfg *Config, f rawFrame) {
+func checkRequest(t *testing.T, cfg *mpa.Config, f rawFrame) {
 	r := responder(t, *cfg)
 	wire := f.wire()
 	n, err := r.Input(wire)
-	_, refused := errors.AsType[*RefuseError](err)
+	_, refused := errors.AsType[*mpa.RefuseError](err)
 	malformed := err != nil && !refused
 	maxRev := byte(2)
 	if cfg.MaxRev == 1 {
@@ -147,13 +149,13 @@ func checkRequest(t *testing.T, cfg *Config, f rawFrame) {
 }
 
 // checkAccept compares the Reply, octet by octet, and the outcome.
-func checkAccept(t *testing.T, cfg *Config, f rawFrame, r *Responder) {
+func checkAccept(t *testing.T, cfg *mpa.Config, f rawFrame, r *mpa.Responder) {
 	got, err := r.Accept(nil, []byte("yes"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	reply, res := wantReply(cfg, f)
-	want := append([]byte(ReplyKey), reply.flags, reply.rev, 0, 3)
+	want := append([]byte(mpa.ReplyKey), reply.flags, reply.rev, 0, 3)
 	if f.enhanced() {
 		want[19] = 7
 		want = binary.BigEndian.AppendUint32(want, reply.word)
@@ -171,7 +173,7 @@ func checkAccept(t *testing.T, cfg *Config, f rawFrame, r *Responder) {
 }
 
 // wantReply states RFC 5044 Section 7.1 and RFC 6581 Section 9 for a responder.
-func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
+func wantReply(cfg *mpa.Config, f rawFrame) (reply rawFrame, res mpa.Negotiation) {
 	crc := f.flags&0x40 != 0 || !cfg.NoCRC
 	reply.rev = f.rev
 	if crc {
@@ -180,7 +182,7 @@ func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
 	if cfg.WantMarkers {
 		reply.flags |= 0x80
 	}
-	res = Negotiation{
+	res = mpa.Negotiation{
 		Rev: f.rev, CRC: crc, SendMarkers: f.flags&0x80 != 0, RecvMarkers: cfg.WantMarkers,
 		IRD: cfg.IRD, ORD: cfg.ORD, PeerIRD: 0x3fff, PeerORD: 0x3fff,
 	}
@@ -197,7 +199,7 @@ func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
 	ird, ord := uint16(0x3fff), uint16(0x3fff) // "not negotiated" is answered in kind
 	if f.ord() != 0x3fff {
 		ird = min(cfg.IRD, f.ord())
-		if res.RTR&RTRRead != 0 && ird == 0 {
+		if res.RTR&mpa.RTRRead != 0 && ird == 0 {
 			ird = 1
 		}
 		res.IRD = ird
@@ -206,7 +208,7 @@ func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
 		ord = min(cfg.ORD, f.ird()) // "MUST" not be above the initiator's IRD
 		res.ORD = ord
 	}
-	for i, o := range []RTR{RTRRead, RTRWrite, RTRSend} {
+	for i, o := range []mpa.RTR{mpa.RTRRead, mpa.RTRWrite, mpa.RTRSend} {
 		if res.RTR&o != 0 {
 			rtr |= 1 << i
 		}
@@ -217,39 +219,39 @@ func wantReply(cfg *Config, f rawFrame) (reply rawFrame, res Negotiation) {
 
 // wantOptions returns the options that are both requested and supported, Send only if there is no other;
 // if there are none, all supported ones.
-func wantOptions(cfg *Config, asked RTR) RTR {
+func wantOptions(cfg *mpa.Config, asked mpa.RTR) mpa.RTR {
 	have := cfg.RTR
 	if have == 0 {
-		have = RTRSend | RTRWrite | RTRRead
+		have = mpa.RTRSend | mpa.RTRWrite | mpa.RTRRead
 	}
 	switch both := asked & have; both {
 	case 0:
 		return have
-	case RTRSend:
+	case mpa.RTRSend:
 		return both
 	default:
-		return both &^ RTRSend
+		return both &^ mpa.RTRSend
 	}
 }
 
 // Private data of every length, in all three shapes of Request and Reply: where it
 // begins, and where it ends.
 func TestPrivateDataLengths(t *testing.T) {
-	for _, cfg := range []Config{{Rev: 1}, {Plain: true}, {IRD: 4}} {
+	for _, cfg := range []mpa.Config{{Rev: 1}, {Plain: true}, {IRD: 4}} {
 		limit := 512
 		if cfg.Rev != 1 && !cfg.Plain {
 			limit = 508
 		}
 		for n := range 520 {
 			cfg.PrivateData = ramp(1, 7, n)
-			i, err := NewInitiator(&cfg)
+			i, err := mpa.NewInitiator(&cfg)
 			if (err == nil) != (n <= limit) {
 				t.Fatalf("%+v: %d octets: %v", cfg, n, err)
 			}
 			if err != nil {
 				continue
 			}
-			r := responder(t, Config{})
+			r := responder(t, mpa.Config{})
 			req := i.AppendRequest(nil)
 			if _, err := r.Input(req); err != nil || !bytes.Equal(r.Request().PrivateData, cfg.PrivateData) {
 				t.Fatalf("%d octets: %v", n, err)

@@ -1,6 +1,10 @@
-package mpa
+package mpa_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
 
 func TestMULPDU(t *testing.T) {
 	for _, tt := range []struct{ emss, off, on int }{
@@ -14,10 +18,10 @@ func TestMULPDU(t *testing.T) {
 		{-7, 128, 128},
 		{1 << 20, 64768, 64768},
 	} {
-		if got := MULPDU(tt.emss, false); got != tt.off {
+		if got := mpa.MULPDU(tt.emss, false); got != tt.off {
 			t.Errorf("MULPDU(%d, false) = %d, want %d", tt.emss, got, tt.off)
 		}
-		if got := MULPDU(tt.emss, true); got != tt.on {
+		if got := mpa.MULPDU(tt.emss, true); got != tt.on {
 			t.Errorf("MULPDU(%d, true) = %d, want %d", tt.emss, got, tt.on)
 		}
 	}
@@ -26,14 +30,14 @@ func TestMULPDU(t *testing.T) {
 // The FPDU of a full ULPDU never exceeds the EMSS, whatever the phase of the markers.
 func TestMULPDUFits(t *testing.T) {
 	for emss := 160; emss < 10000; emss++ {
-		if n := FPDULen(MULPDU(emss, false)); n > emss {
+		if n := mpa.FPDULen(mpa.MULPDU(emss, false)); n > emss {
 			t.Fatalf("EMSS %d: FPDU of %d octets", emss, n)
 		}
-		n := FPDULen(MULPDU(emss, true))
-		for phase := 0; phase < markerInterval; phase += 4 {
+		n := mpa.FPDULen(mpa.MULPDU(emss, true))
+		for phase := 0; phase < 512; phase += 4 {
 			total := 0
 			for left, pos := n, phase; left > 0; left, pos = left-4, pos+4 {
-				if pos%markerInterval == 0 {
+				if pos%512 == 0 {
 					total, pos = total+4, pos+4
 				}
 				total += 4

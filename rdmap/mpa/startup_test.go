@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 const (
@@ -20,40 +22,40 @@ var startupVectors = []struct {
 	name  string
 	reply bool
 	wire  string
-	frame Frame
+	frame mpa.Frame
 }{
-	{"rev 1", false, "40010000", Frame{Rev: 1, CRC: true}},
-	{"rev 1 reply", true, "40010000", Frame{Rev: 1, CRC: true}},
-	{"rev 1 rejected", true, "e0010000", Frame{Rev: 1, CRC: true, Markers: true, Rejected: true}},
-	{"peer to peer", false, "5002000cc010c010" + pdHex, Frame{
+	{"rev 1", false, "40010000", mpa.Frame{Rev: 1, CRC: true}},
+	{"rev 1 reply", true, "40010000", mpa.Frame{Rev: 1, CRC: true}},
+	{"rev 1 rejected", true, "e0010000", mpa.Frame{Rev: 1, CRC: true, Markers: true, Rejected: true}},
+	{"peer to peer", false, "5002000cc010c010" + pdHex, mpa.Frame{
 		Rev: 2, CRC: true, Enhanced: true,
-		Word: Enhanced{PeerToPeer: true, RTR: rtrAll, IRD: 16, ORD: 16},
+		Word: mpa.Enhanced{PeerToPeer: true, RTR: anyRTR, IRD: 16, ORD: 16},
 	}},
-	{"peer to peer reply", true, "5002000c80108008" + pdHex, Frame{
+	{"peer to peer reply", true, "5002000c80108008" + pdHex, mpa.Frame{
 		Rev: 2, CRC: true, Enhanced: true,
-		Word: Enhanced{PeerToPeer: true, RTR: RTRWrite, IRD: 16, ORD: 8},
+		Word: mpa.Enhanced{PeerToPeer: true, RTR: mpa.RTRWrite, IRD: 16, ORD: 8},
 	}},
-	{"rejected, wants ORD", true, "7002000400040020", Frame{
-		Rev: 2, CRC: true, Rejected: true, Enhanced: true, Word: Enhanced{IRD: 4, ORD: 32},
+	{"rejected, wants ORD", true, "7002000400040020", mpa.Frame{
+		Rev: 2, CRC: true, Rejected: true, Enhanced: true, Word: mpa.Enhanced{IRD: 4, ORD: 32},
 	}},
-	{"not negotiated", false, "500200043fff3fff", Frame{
-		Rev: 2, CRC: true, Enhanced: true, Word: Enhanced{IRD: NotNegotiated, ORD: NotNegotiated},
+	{"not negotiated", false, "500200043fff3fff", mpa.Frame{
+		Rev: 2, CRC: true, Enhanced: true, Word: mpa.Enhanced{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated},
 	}},
 	// Observed from the Linux client: no CRC, IRD 128, ORD 0.
-	{"linux", false, "1002000c00800000" + pdHex, Frame{
-		Rev: 2, Enhanced: true, Word: Enhanced{IRD: 128},
+	{"linux", false, "1002000c00800000" + pdHex, mpa.Frame{
+		Rev: 2, Enhanced: true, Word: mpa.Enhanced{IRD: 128},
 	}},
-	{"siw flag", false, "08020000", Frame{Rev: 2, Reserved: 8}},
+	{"siw flag", false, "08020000", mpa.Frame{Rev: 2, Reserved: 8}},
 }
 
 func TestStartupVectors(t *testing.T) {
 	for _, tt := range startupVectors {
 		t.Run(tt.name, func(t *testing.T) {
 			key, parse := reqHex, parseRequest
-			emit := func(f Frame, b []byte) ([]byte, error) { return (&Request{f}).Append(b) }
+			emit := func(f mpa.Frame, b []byte) ([]byte, error) { return (&mpa.Request{f}).Append(b) }
 			if tt.reply {
 				key, parse = repHex, parseReply
-				emit = func(f Frame, b []byte) ([]byte, error) { return (&Reply{f}).Append(b) }
+				emit = func(f mpa.Frame, b []byte) ([]byte, error) { return (&mpa.Reply{f}).Append(b) }
 			}
 			wire, want := unhex(t, key+tt.wire), tt.frame
 			want.PrivateData = []byte{}
@@ -77,45 +79,45 @@ func TestStartupVectors(t *testing.T) {
 	}
 }
 
-func parseRequest(b []byte) (Frame, int, error) {
-	r, n, err := ParseRequest(b)
+func parseRequest(b []byte) (mpa.Frame, int, error) {
+	r, n, err := mpa.ParseRequest(b)
 	return r.Frame, n, err
 }
 
-func parseReply(b []byte) (Frame, int, error) {
-	r, n, err := ParseReply(b)
+func parseReply(b []byte) (mpa.Frame, int, error) {
+	r, n, err := mpa.ParseReply(b)
 	return r.Frame, n, err
 }
 
 func TestStartupMalformed(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		parse func([]byte) (Frame, int, error)
+		parse func([]byte) (mpa.Frame, int, error)
 		wire  string
 		cause error
 		field string
 		off   int
 	}{
-		{"http", parseRequest, "474554202f", ErrKey, "Key", 0},
-		{"last key octet", parseRequest, reqHex[:30] + "66", ErrKey, "Key", 15},
-		{"reply for request", parseRequest, repHex[:26], ErrRole, "Key", 9},
-		{"request for reply", parseReply, reqHex[:26], ErrRole, "Key", 9},
-		{"rev 0", parseRequest, reqHex + "40000000", ErrRevision, "Rev", 17},
-		{"rev 3", parseRequest, reqHex + "40030000", ErrRevision, "Rev", 17},
-		{"rev 3 rejected flag", parseRequest, reqHex + "60030000", ErrRevision, "Rev", 17},
-		{"rev 0 reply", parseReply, repHex + "40000000", ErrRevision, "Rev", 17},
-		{"rev 3 reply", parseReply, repHex + "40030000", ErrRevision, "Rev", 17},
-		{"513 octets", parseRequest, reqHex + "40020201", ErrPrivateData, "PD_Length", 18},
-		{"513 octets, rejected", parseReply, repHex + "60020201", ErrPrivateData, "PD_Length", 18},
-		{"65535 octets", parseReply, repHex + "4002ffff", ErrPrivateData, "PD_Length", 18},
-		{"no word", parseRequest, reqHex + "10020000", ErrEnhanced, "enhanced word", 20},
-		{"short word", parseRequest, reqHex + "10020003aabbcc", ErrEnhanced, "enhanced word", 20},
-		{"short word, R in request", parseRequest, reqHex + "30020003aabbcc", ErrEnhanced, "enhanced word", 20},
-		{"no word in reply", parseReply, repHex + "10020000", ErrEnhanced, "enhanced word", 20},
+		{"http", parseRequest, "474554202f", mpa.ErrKey, "Key", 0},
+		{"last key octet", parseRequest, reqHex[:30] + "66", mpa.ErrKey, "Key", 15},
+		{"reply for request", parseRequest, repHex[:26], mpa.ErrRole, "Key", 9},
+		{"request for reply", parseReply, reqHex[:26], mpa.ErrRole, "Key", 9},
+		{"rev 0", parseRequest, reqHex + "40000000", mpa.ErrRevision, "Rev", 17},
+		{"rev 3", parseRequest, reqHex + "40030000", mpa.ErrRevision, "Rev", 17},
+		{"rev 3 rejected flag", parseRequest, reqHex + "60030000", mpa.ErrRevision, "Rev", 17},
+		{"rev 0 reply", parseReply, repHex + "40000000", mpa.ErrRevision, "Rev", 17},
+		{"rev 3 reply", parseReply, repHex + "40030000", mpa.ErrRevision, "Rev", 17},
+		{"513 octets", parseRequest, reqHex + "40020201", mpa.ErrPrivateData, "PD_Length", 18},
+		{"513 octets, rejected", parseReply, repHex + "60020201", mpa.ErrPrivateData, "PD_Length", 18},
+		{"65535 octets", parseReply, repHex + "4002ffff", mpa.ErrPrivateData, "PD_Length", 18},
+		{"no word", parseRequest, reqHex + "10020000", mpa.ErrEnhanced, "enhanced word", 20},
+		{"short word", parseRequest, reqHex + "10020003aabbcc", mpa.ErrEnhanced, "enhanced word", 20},
+		{"short word, R in request", parseRequest, reqHex + "30020003aabbcc", mpa.ErrEnhanced, "enhanced word", 20},
+		{"no word in reply", parseReply, repHex + "10020000", mpa.ErrEnhanced, "enhanced word", 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := tt.parse(unhex(t, tt.wire))
-			e, ok := errors.AsType[*FormatError](err)
+			e, ok := errors.AsType[*mpa.FormatError](err)
 			if !ok || !errors.Is(err, tt.cause) || e.Field != tt.field || e.Off != tt.off || e.Error() == "" {
 				t.Errorf("got %v", err)
 			}
@@ -126,7 +128,7 @@ func TestStartupMalformed(t *testing.T) {
 // A rejecting Reply is accepted whatever else it contains.
 func TestRejectedReplyLenient(t *testing.T) {
 	for _, wire := range []string{"20000000", "30020000", "30020002aabb", "3003000411223344", "20010000", "e8ff0000"} {
-		r, n, err := ParseReply(unhex(t, repHex+wire))
+		r, n, err := mpa.ParseReply(unhex(t, repHex+wire))
 		if err != nil || n != 16+len(wire)/2 || !r.Rejected || r.Enhanced {
 			t.Errorf("%s: %+v, %d, %v", wire, r, n, err)
 		}
@@ -135,46 +137,50 @@ func TestRejectedReplyLenient(t *testing.T) {
 
 func TestPrivateDataLimits(t *testing.T) {
 	for _, tt := range []struct {
-		f  Frame
+		f  mpa.Frame
 		ok bool
 	}{
-		{Frame{Rev: 1, PrivateData: make([]byte, 512)}, true},
-		{Frame{Rev: 1, PrivateData: make([]byte, 513)}, false},
-		{Frame{Rev: 1, Enhanced: true, PrivateData: make([]byte, 512)}, true}, // S is not sent at Rev 1
-		{Frame{Rev: 2, Enhanced: true, PrivateData: make([]byte, 508)}, true},
-		{Frame{Rev: 2, Enhanced: true, PrivateData: make([]byte, 509)}, false},
+		{mpa.Frame{Rev: 1, PrivateData: make([]byte, 512)}, true},
+		{mpa.Frame{Rev: 1, PrivateData: make([]byte, 513)}, false},
+		{mpa.Frame{Rev: 1, Enhanced: true, PrivateData: make([]byte, 512)}, true}, // S is not sent at Rev 1
+		{mpa.Frame{Rev: 2, Enhanced: true, PrivateData: make([]byte, 508)}, true},
+		{mpa.Frame{Rev: 2, Enhanced: true, PrivateData: make([]byte, 509)}, false},
 	} {
-		b, err := (&Reply{tt.f}).Append([]byte("x"))
-		if (err == nil) != tt.ok || (!tt.ok && (string(b) != "x" || !errors.Is(err, ErrPrivateData))) {
+		b, err := (&mpa.Reply{tt.f}).Append([]byte("x"))
+		if (err == nil) != tt.ok || (!tt.ok && (string(b) != "x" || !errors.Is(err, mpa.ErrPrivateData))) {
 			t.Errorf("%d octets at Rev %d: %v", len(tt.f.PrivateData), tt.f.Rev, err)
 		}
-		if _, err := (&Request{tt.f}).Append(nil); (err == nil) != tt.ok {
+		if _, err := (&mpa.Request{tt.f}).Append(nil); (err == nil) != tt.ok {
 			t.Errorf("request: %v", err)
 		}
 	}
 }
 
-func drawFrame(t *rapid.T) Frame {
-	f := Frame{
+func drawFrame(t *rapid.T) mpa.Frame {
+	f := mpa.Frame{
 		Rev:     rapid.Uint8Range(1, 2).Draw(t, "rev"),
 		Markers: rapid.Bool().Draw(t, "M"), CRC: rapid.Bool().Draw(t, "C"), Rejected: rapid.Bool().Draw(t, "R"),
 		Reserved: rapid.Uint8Range(0, 15).Draw(t, "res"),
 	}
 	f.Enhanced = f.Rev == 2 && rapid.Bool().Draw(t, "S")
 	if f.Enhanced {
-		f.Word = Enhanced{
-			PeerToPeer: rapid.Bool().Draw(t, "A"), RTR: RTR(rapid.Uint8Range(0, 7).Draw(t, "BCD")),
-			IRD: rapid.Uint16Range(0, NotNegotiated).Draw(t, "IRD"), ORD: rapid.Uint16Range(0, NotNegotiated).Draw(t, "ORD"),
+		f.Word = mpa.Enhanced{
+			PeerToPeer: rapid.Bool().Draw(t, "A"), RTR: mpa.RTR(rapid.Uint8Range(0, 7).Draw(t, "BCD")),
+			IRD: rapid.Uint16Range(0, mpa.NotNegotiated).Draw(t, "IRD"), ORD: rapid.Uint16Range(0, mpa.NotNegotiated).Draw(t, "ORD"),
 		}
 	}
-	f.PrivateData = rapid.SliceOfN(rapid.Byte(), 0, f.maxPrivate()).Draw(t, "pd")
+	room := mpa.MaxPrivateData
+	if f.Enhanced {
+		room -= mpa.EnhancedLen
+	}
+	f.PrivateData = rapid.SliceOfN(rapid.Byte(), 0, room).Draw(t, "pd")
 	return f
 }
 
 func TestStartupRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFrame(t)
-		b, err := (&Request{f}).Append(nil)
+		b, err := (&mpa.Request{f}).Append(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package mpa
+package mpa_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 type vector struct {
@@ -52,7 +54,7 @@ func (v vector) ulpdu() []byte {
 func TestVectors(t *testing.T) {
 	for _, v := range vectors(t) {
 		t.Run(v.name, func(t *testing.T) {
-			d := Deframer{CRC: true}
+			d := mpa.Deframer{CRC: true}
 			ulpdu, n, err := d.Next(v.fpdu)
 			if err != nil || n != len(v.fpdu) || !bytes.Equal(ulpdu, v.ulpdu()) {
 				t.Fatalf("Next = %x, %d, %v", ulpdu, n, err)
@@ -60,7 +62,7 @@ func TestVectors(t *testing.T) {
 			if v.name == "send-pad" {
 				return // a sender must not do this
 			}
-			if got := AppendFPDU(nil, v.ulpdu(), true); !bytes.Equal(got, v.fpdu) {
+			if got := mpa.AppendFPDU(nil, v.ulpdu(), true); !bytes.Equal(got, v.fpdu) {
 				t.Errorf("AppendFPDU\n got %x\nwant %x", got, v.fpdu)
 			}
 		})
@@ -73,7 +75,7 @@ func TestVectorLong(t *testing.T) {
 	for i := range 1024 {
 		ulpdu = append(ulpdu, byte(i))
 	}
-	fpdu := AppendFPDU(nil, ulpdu, true)
+	fpdu := mpa.AppendFPDU(nil, ulpdu, true)
 	if len(fpdu) != 1048 || !bytes.Equal(fpdu[1044:], unhex(t, "5869eba0")) {
 		t.Errorf("%d octets, CRC %x", len(fpdu), fpdu[1044:])
 	}
