@@ -1,16 +1,17 @@
-package chunks
+package chunks_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // TestAllocs: once warm, codec, layout, reduction and fill allocate nothing.
 func TestAllocs(t *testing.T) {
-	var l Lists
-	var lay Layout
-	var ws []Write
+	var l chunks.Lists
+	var lay chunks.Layout
+	var ws []chunks.Write
 	var pieces [][]byte
 	wires := make([][]byte, len(listVectors))
 	for i, v := range listVectors {
@@ -18,7 +19,7 @@ func TestAllocs(t *testing.T) {
 	}
 	buf := make([]byte, 0, 1024)
 	inline, dst := ramp(128, 1), make([]byte, 16<<10)
-	m := Message{Head: inline, Items: []Item{{96, ramp(41, 1)}}}
+	m := chunks.Message{Head: inline, Items: []chunks.Item{{96, ramp(41, 1)}}}
 	c := chunkWith(100, 100)
 	if got := testing.AllocsPerRun(100, func() {
 		for _, w := range wires {
@@ -33,12 +34,12 @@ func TestAllocs(t *testing.T) {
 			_ = lay.BuildLong(l.Read, nil)
 		}
 		pieces = m.Pieces(pieces[:0], 0)
-		buf = m.Append(buf[:0], Set(0).With(0))
+		buf = m.Append(buf[:0], chunks.Set(0).With(0))
 		c[0].Length, c[1].Length = 100, 100
 		_ = c.Fill(len(m.Head) + 44)
-		ws = AppendWrites(ws[:0], c, pieces)
-		ws = AppendWrite(ws[:0], c, m.Items[0].Data)
-		NFSv3.FindArg(100003, 3, 7, inline)
+		ws = chunks.AppendWrites(ws[:0], c, pieces)
+		ws = chunks.AppendWrite(ws[:0], c, m.Items[0].Data)
+		chunks.NFSv3.FindArg(100003, 3, 7, inline)
 	}); got != 0 {
 		t.Errorf("%v allocations, want 0", got)
 	}

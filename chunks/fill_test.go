@@ -1,22 +1,24 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
 )
 
-func lengths(c WriteChunk) (n []uint32) {
+func lengths(c chunks.WriteChunk) (n []uint32) {
 	for i := range c {
 		n = append(n, c[i].Length)
 	}
 	return n
 }
 
-func chunkWith(lengths ...uint32) (c WriteChunk) {
+func chunkWith(lengths ...uint32) (c chunks.WriteChunk) {
 	for i, n := range lengths {
-		c = append(c, Segment{Handle(i + 1), n, uint64(i+1) << 32})
+		c = append(c, chunks.Segment{chunks.Handle(i + 1), n, uint64(i+1) << 32})
 	}
 	return c
 }
@@ -44,7 +46,7 @@ func TestFill(t *testing.T) {
 			got := chunkWith(c.offered...)
 			err := got.Fill(c.n)
 			if c.want == nil {
-				if !errors.Is(err, ErrNoRoom) || fmt.Sprint(lengths(got)) != fmt.Sprint(c.offered) {
+				if !errors.Is(err, chunks.ErrNoRoom) || fmt.Sprint(lengths(got)) != fmt.Sprint(c.offered) {
 					t.Errorf("error %v, lengths %v; want ErrNoRoom and nothing changed", err, lengths(got))
 				}
 				return
@@ -52,7 +54,7 @@ func TestFill(t *testing.T) {
 			if err != nil || fmt.Sprint(lengths(got)) != fmt.Sprint(c.want) {
 				t.Errorf("error %v, lengths %v, want %v", err, lengths(got), c.want)
 			}
-			if n, err := Returned(chunkWith(c.offered...), got); err != nil || n != c.n {
+			if n, err := chunks.Returned(chunkWith(c.offered...), got); err != nil || n != c.n {
 				t.Errorf("the requester sees %d octets, %v; want %d", n, err, c.n)
 			}
 		})
@@ -69,7 +71,7 @@ func TestAppendWrites(t *testing.T) {
 			pieces := [][]byte{stream[:cut1], stream[cut1:cut2], stream[cut2:]}
 			for _, shape := range shapes {
 				var mem peerMemory
-				var c WriteChunk
+				var c chunks.WriteChunk
 				for _, n := range shape {
 					c = append(c, mem.offer(bytes.Repeat([]byte{0xa5}, n)))
 				}
@@ -77,7 +79,7 @@ func TestAppendWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 				var sum int
-				for _, w := range AppendWrites(nil, c, pieces) {
+				for _, w := range chunks.AppendWrites(nil, c, pieces) {
 					if len(w.Data) == 0 {
 						t.Error("empty write")
 					}
@@ -101,19 +103,19 @@ func TestAppendWriteIsAppendWrites(t *testing.T) {
 	for _, shape := range [][]uint32{{30}, {7, 23}, {0, 30}, {10, 10, 10}, {30, 4}, {3, 5}} {
 		c := chunkWith(shape...)
 		_ = c.Fill(min(30, int(c.Room())))
-		one := AppendWrite(nil, c, data)
-		many := AppendWrites(nil, c, [][]byte{data[:11], nil, data[11:]})
+		one := chunks.AppendWrite(nil, c, data)
+		many := chunks.AppendWrites(nil, c, [][]byte{data[:11], nil, data[11:]})
 		if join(one) != join(many) {
 			t.Errorf("%v: %v and %v", shape, one, many)
 		}
 	}
-	if w := AppendWrites(nil, chunkWith(10), nil); len(w) != 0 {
+	if w := chunks.AppendWrites(nil, chunkWith(10), nil); len(w) != 0 {
 		t.Errorf("writes of nothing: %v", w)
 	}
 }
 
 // join renders writes so that a cut inside a segment does not show.
-func join(ws []Write) string {
+func join(ws []chunks.Write) string {
 	m := map[string]string{}
 	for _, w := range ws {
 		for i, b := range w.Data {
@@ -127,7 +129,7 @@ func TestReturned(t *testing.T) {
 	offered := chunkWith(100, 50, 4)
 	for _, c := range []struct {
 		name string
-		got  WriteChunk
+		got  chunks.WriteChunk
 		want int // -1: refused
 	}{
 		{"as offered", chunkWith(100, 50, 4), 154},
@@ -138,12 +140,12 @@ func TestReturned(t *testing.T) {
 		{"a length grew", chunkWith(100, 51, 0), -1},
 		{"a gap", chunkWith(99, 1, 0), -1},
 		{"first segment left out", chunkWith(0, 50, 0), -1},
-		{"another handle", func() WriteChunk { c := chunkWith(1, 0, 0); c[2].Handle++; return c }(), -1},
-		{"another offset", func() WriteChunk { c := chunkWith(1, 0, 0); c[0].Offset--; return c }(), -1},
+		{"another handle", func() chunks.WriteChunk { c := chunkWith(1, 0, 0); c[2].Handle++; return c }(), -1},
+		{"another offset", func() chunks.WriteChunk { c := chunkWith(1, 0, 0); c[0].Offset--; return c }(), -1},
 	} {
-		n, err := Returned(offered, c.got)
+		n, err := chunks.Returned(offered, c.got)
 		if c.want < 0 {
-			if !errors.Is(err, ErrReturned) {
+			if !errors.Is(err, chunks.ErrReturned) {
 				t.Errorf("%s: %d, %v; want ErrReturned", c.name, n, err)
 			}
 		} else if n != c.want || err != nil {
@@ -152,10 +154,10 @@ func TestReturned(t *testing.T) {
 	}
 	// A segment offered without octets does not end the run of full ones, nor hide a gap.
 	empty := chunkWith(2, 0, 2)
-	if n, err := Returned(empty, chunkWith(2, 0, 1)); n != 3 || err != nil {
+	if n, err := chunks.Returned(empty, chunkWith(2, 0, 1)); n != 3 || err != nil {
 		t.Errorf("over an empty segment: %d, %v", n, err)
 	}
-	if n, err := Returned(empty, chunkWith(1, 0, 1)); !errors.Is(err, ErrReturned) {
+	if n, err := chunks.Returned(empty, chunkWith(1, 0, 1)); !errors.Is(err, chunks.ErrReturned) {
 		t.Errorf("a gap around an empty segment: %d, %v", n, err)
 	}
 }

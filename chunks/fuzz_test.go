@@ -1,9 +1,10 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -13,12 +14,12 @@ func FuzzLists(f *testing.F) {
 		f.Add(unhex(f, v.wire))
 	}
 	// Sums that wrap at 32 bits, in one chunk and over two lists.
-	wrap := Lists{Write: []WriteChunk{{{1, 2, 0}, {1, 0xffffffff, 0}}}}
+	wrap := chunks.Lists{Write: []chunks.WriteChunk{{{1, 2, 0}, {1, 0xffffffff, 0}}}}
 	f.Add(wrap.Append(nil))
-	wrap = Lists{Read: []ReadSegment{{4, Segment{1, 5, 0}}}, Reply: WriteChunk{{1, 0xffffffff, 0}}, HasReply: true}
+	wrap = chunks.Lists{Read: []chunks.ReadSegment{{4, chunks.Segment{1, 5, 0}}}, Reply: chunks.WriteChunk{{1, 0xffffffff, 0}}, HasReply: true}
 	f.Add(wrap.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var l Lists
+		var l chunks.Lists
 		d := xdr.NewDecoder(b)
 		if err := l.Decode(&d, nil); err != nil {
 			if !l.Empty() {
@@ -37,12 +38,12 @@ func FuzzLists(f *testing.F) {
 		for _, r := range l.Read {
 			sum += uint64(r.Length)
 		}
-		if sum > DefaultMaxOctets || len(l.Read) > 256 || len(l.Write) > 8 {
+		if sum > chunks.DefaultMaxOctets || len(l.Read) > 256 || len(l.Write) > 8 {
 			t.Errorf("over the limits: %d octets, %+v", sum, l)
 		}
-		var lay Layout
+		var lay chunks.Layout
 		for _, err := range []error{lay.Build(l.Read, 64, nil), lay.BuildLong(l.Read, nil)} {
-			if err == nil && lay.Total > DefaultMaxOctets {
+			if err == nil && lay.Total > chunks.DefaultMaxOctets {
 				t.Errorf("layout of %d octets", lay.Total)
 			}
 		}
@@ -63,7 +64,7 @@ func FuzzLayout(f *testing.F) {
 			}
 			pieces = append(pieces, piece{2 * int(ops[0]), ramp(int(ops[1]), ops[0])})
 		}
-		var l Layout
+		var l chunks.Layout
 		checkLayout(t, &l, ramp(max(int(inline), 4), 1), pieces)
 	})
 }
@@ -85,9 +86,9 @@ func FuzzNFS3(f *testing.F) {
 				t.Errorf("found %d octets at %d, the word before is %x", n, pos, b[pos-4:pos])
 			}
 		}
-		check(NFSv3.FindArg(100003, 3, uint32(proc), b))
-		check(NFSv3.FindResult(100003, 3, uint32(proc), b))
-		if n, item, ok := NFSv3.MaxResults(100003, 3, uint32(proc), b); ok && (n < 0 || item < 0) {
+		check(chunks.NFSv3.FindArg(100003, 3, uint32(proc), b))
+		check(chunks.NFSv3.FindResult(100003, 3, uint32(proc), b))
+		if n, item, ok := chunks.NFSv3.MaxResults(100003, 3, uint32(proc), b); ok && (n < 0 || item < 0) {
 			t.Errorf("largest results %d, %d", n, item)
 		}
 	})

@@ -1,4 +1,4 @@
-package chunks
+package chunks_test
 
 import (
 	"encoding/hex"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/chunks"
 )
 
 // unhex reads a dump in which blanks and line ends mean nothing.
@@ -46,14 +48,14 @@ type peerMemory struct {
 }
 
 // offer registers b and returns its segment.
-func (p *peerMemory) offer(b []byte) Segment {
+func (p *peerMemory) offer(b []byte) chunks.Segment {
 	base := uint64(0x1_0000_0000)*uint64(len(p.mem)+1) + 7
 	p.mem, p.base = append(p.mem, b), append(p.base, base)
-	return Segment{Handle: Handle(len(p.mem) - 1), Length: uint32(len(b)), Offset: base}
+	return chunks.Segment{Handle: chunks.Handle(len(p.mem) - 1), Length: uint32(len(b)), Offset: base}
 }
 
 // at returns the octets of a segment; it fails outside of what was offered.
-func (p *peerMemory) at(t testing.TB, h Handle, off uint64, n int) []byte {
+func (p *peerMemory) at(t testing.TB, h chunks.Handle, off uint64, n int) []byte {
 	t.Helper()
 	if int(h) >= len(p.mem) || off < p.base[h] || off-p.base[h]+uint64(n) > uint64(len(p.mem[h])) {
 		t.Fatalf("access to %v at %#x, %d octets, outside the offered memory", h, off, n)
@@ -62,7 +64,7 @@ func (p *peerMemory) at(t testing.TB, h Handle, off uint64, n int) []byte {
 }
 
 // rebuild does what a responder does with a layout.
-func (p *peerMemory) rebuild(t testing.TB, l *Layout, inline []byte) []byte {
+func (p *peerMemory) rebuild(t testing.TB, l *chunks.Layout, inline []byte) []byte {
 	t.Helper()
 	buf := make([]byte, l.Total)
 	for i := range buf {

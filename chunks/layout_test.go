@@ -1,4 +1,4 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
 )
 
 // piece is one read segment with its octets.
@@ -43,15 +45,15 @@ func oracle(inline []byte, pieces []piece) (out []byte, ok bool) {
 }
 
 // read offers the pieces and returns the read list.
-func (p *peerMemory) read(pieces []piece) (r []ReadSegment) {
+func (p *peerMemory) read(pieces []piece) (r []chunks.ReadSegment) {
 	for _, q := range pieces {
-		r = append(r, ReadSegment{uint32(q.pos), p.offer(q.data)})
+		r = append(r, chunks.ReadSegment{uint32(q.pos), p.offer(q.data)})
 	}
 	return r
 }
 
 // checkLayout compares Layout with the oracle, inline and by Position Zero.
-func checkLayout(t *testing.T, l *Layout, inline []byte, pieces []piece) {
+func checkLayout(t *testing.T, l *chunks.Layout, inline []byte, pieces []piece) {
 	t.Helper()
 	want, ok := oracle(inline, pieces)
 
@@ -84,7 +86,7 @@ func checkLayout(t *testing.T, l *Layout, inline []byte, pieces []piece) {
 }
 
 func TestLayoutOneChunk(t *testing.T) {
-	var l Layout
+	var l chunks.Layout
 	for odd := range 4 {
 		inline := ramp(24+odd, 1)
 		for pos := 1; pos <= 32; pos++ { // 0: see TestLayoutErrors
@@ -96,7 +98,7 @@ func TestLayoutOneChunk(t *testing.T) {
 }
 
 func TestLayoutTwoChunks(t *testing.T) {
-	var l Layout
+	var l chunks.Layout
 	inline := ramp(20, 1)
 	for p1 := 0; p1 <= 28; p1 += 2 {
 		for p2 := 0; p2 <= 36; p2 += 2 {
@@ -122,18 +124,18 @@ func TestLayoutTwoChunks(t *testing.T) {
 func TestLayoutRoundup(t *testing.T) {
 	head, tail := ramp(8, 1), ramp(8, 0x40)
 	inline := append(bytes.Clone(head), tail...)
-	var l Layout
+	var l chunks.Layout
 	for n := range 14 {
 		data := ramp(n, 0x80)
 		want := append(bytes.Clone(head), data...)
-		want = append(want, zeros[:-n&3]...)
+		want = append(want, make([]byte, -n&3)...)
 		want = append(want, tail...)
-		padded := append(bytes.Clone(data), zeros[:-n&3]...)
+		padded := append(bytes.Clone(data), make([]byte, -n&3)...)
 		for name, pieces := range map[string][]piece{
 			"exact":               {{8, data}},
 			"exact, two segments": {{8, data[:n/2]}, {8, data[n/2:]}},
 			"padded":              {{8, padded}},
-			"pad apart":           {{8, data}, {8, zeros[:-n&3]}},
+			"pad apart":           {{8, data}, {8, make([]byte, -n&3)}},
 			"empty segments":      {{8, nil}, {8, data}, {8, nil}},
 		} {
 			t.Run(fmt.Sprintf("%d %s", n, name), func(t *testing.T) {
@@ -156,53 +158,55 @@ func TestPlacedHolds(t *testing.T) {
 	for n := range 20 {
 		for count := range 24 {
 			want := n == count || n == (count+3)/4*4
-			if got := (Placed{8, n}).Holds(count); got != want {
+			if got := (chunks.Placed{8, n}).Holds(count); got != want {
 				t.Errorf("a chunk of %d octets holds %d: %v", n, count, got)
 			}
 		}
 	}
-	if (Placed{8, 0}).Holds(math.MaxInt32) {
+	if (chunks.Placed{8, 0}).Holds(math.MaxInt32) {
 		t.Error("a count that rounds up to 2^31 matches an empty chunk")
 	}
 }
 
-func seg(pos, n uint32) ReadSegment { return ReadSegment{pos, Segment{1, n, 0x1000}} }
+func seg(pos, n uint32) chunks.ReadSegment {
+	return chunks.ReadSegment{pos, chunks.Segment{1, n, 0x1000}}
+}
 
 func TestLayoutErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		long   bool
 		inline int
-		read   []ReadSegment
+		read   []chunks.ReadSegment
 		want   error
 	}{
-		{"position 98", false, 100, []ReadSegment{seg(98, 4)}, ErrPosition},
-		{"position 0 in an inline message", false, 100, []ReadSegment{seg(0, 4)}, ErrPosition},
-		{"position 0 behind another", false, 100, []ReadSegment{seg(8, 4), seg(0, 4)}, ErrPosition},
-		{"descending", false, 100, []ReadSegment{seg(40, 4), seg(8, 4)}, ErrPosition},
-		{"the same position again", false, 100, []ReadSegment{seg(8, 4), seg(40, 4), seg(8, 4)}, ErrPosition},
-		{"inside the chunk before", false, 100, []ReadSegment{seg(8, 9), seg(16, 4)}, ErrOverlap},
-		{"right behind the chunk before", false, 100, []ReadSegment{seg(8, 8), seg(16, 4)}, nil},
-		{"at the end", false, 100, []ReadSegment{seg(100, 4)}, nil},
-		{"beyond the end", false, 100, []ReadSegment{seg(104, 4)}, ErrBeyond},
-		{"far beyond", false, 100, []ReadSegment{seg(math.MaxUint32-3, 4)}, ErrBeyond},
-		{"in range only thanks to a chunk before", false, 100, []ReadSegment{seg(8, 100), seg(200, 4)}, nil},
-		{"behind what a chunk before adds", false, 100, []ReadSegment{seg(8, 100), seg(204, 4)}, ErrBeyond},
-		{"total of 32-bit lengths", false, 100, []ReadSegment{seg(8, math.MaxUint32), seg(8, 5)}, ErrTooLarge},
-		{"total that wraps to a small one", false, 100, []ReadSegment{seg(8, 5), seg(8, math.MaxUint32)}, ErrTooLarge},
-		{"total that wraps to a small one, two chunks", false, 100, []ReadSegment{seg(8, 8), seg(20, math.MaxUint32-7)}, ErrTooLarge},
-		{"total over the limit with the inline octets", false, 100, []ReadSegment{seg(8, 4<<20+64<<10-96)}, ErrTooLarge},
-		{"inline alone over the limit", false, 5 << 20, nil, ErrTooLarge},
-		{"no position zero chunk", true, 0, []ReadSegment{seg(8, 4)}, ErrNoStream},
-		{"no read list", true, 0, nil, ErrNoStream},
-		{"position zero not adjacent", true, 0, []ReadSegment{seg(0, 100), seg(8, 4), seg(0, 4)}, ErrPosition},
-		{"long, beyond", true, 0, []ReadSegment{seg(0, 100), seg(104, 4)}, ErrBeyond},
-		{"long, overlap", true, 0, []ReadSegment{seg(0, 100), seg(8, 8), seg(12, 4)}, ErrOverlap},
-		{"long, too large", true, 0, []ReadSegment{seg(0, math.MaxUint32), seg(0, 2)}, ErrTooLarge},
-		{"long, empty", true, 0, []ReadSegment{seg(0, 0)}, nil},
+		{"position 98", false, 100, []chunks.ReadSegment{seg(98, 4)}, chunks.ErrPosition},
+		{"position 0 in an inline message", false, 100, []chunks.ReadSegment{seg(0, 4)}, chunks.ErrPosition},
+		{"position 0 behind another", false, 100, []chunks.ReadSegment{seg(8, 4), seg(0, 4)}, chunks.ErrPosition},
+		{"descending", false, 100, []chunks.ReadSegment{seg(40, 4), seg(8, 4)}, chunks.ErrPosition},
+		{"the same position again", false, 100, []chunks.ReadSegment{seg(8, 4), seg(40, 4), seg(8, 4)}, chunks.ErrPosition},
+		{"inside the chunk before", false, 100, []chunks.ReadSegment{seg(8, 9), seg(16, 4)}, chunks.ErrOverlap},
+		{"right behind the chunk before", false, 100, []chunks.ReadSegment{seg(8, 8), seg(16, 4)}, nil},
+		{"at the end", false, 100, []chunks.ReadSegment{seg(100, 4)}, nil},
+		{"beyond the end", false, 100, []chunks.ReadSegment{seg(104, 4)}, chunks.ErrBeyond},
+		{"far beyond", false, 100, []chunks.ReadSegment{seg(math.MaxUint32-3, 4)}, chunks.ErrBeyond},
+		{"in range only thanks to a chunk before", false, 100, []chunks.ReadSegment{seg(8, 100), seg(200, 4)}, nil},
+		{"behind what a chunk before adds", false, 100, []chunks.ReadSegment{seg(8, 100), seg(204, 4)}, chunks.ErrBeyond},
+		{"total of 32-bit lengths", false, 100, []chunks.ReadSegment{seg(8, math.MaxUint32), seg(8, 5)}, chunks.ErrTooLarge},
+		{"total that wraps to a small one", false, 100, []chunks.ReadSegment{seg(8, 5), seg(8, math.MaxUint32)}, chunks.ErrTooLarge},
+		{"total that wraps to a small one, two chunks", false, 100, []chunks.ReadSegment{seg(8, 8), seg(20, math.MaxUint32-7)}, chunks.ErrTooLarge},
+		{"total over the limit with the inline octets", false, 100, []chunks.ReadSegment{seg(8, 4<<20+64<<10-96)}, chunks.ErrTooLarge},
+		{"inline alone over the limit", false, 5 << 20, nil, chunks.ErrTooLarge},
+		{"no position zero chunk", true, 0, []chunks.ReadSegment{seg(8, 4)}, chunks.ErrNoStream},
+		{"no read list", true, 0, nil, chunks.ErrNoStream},
+		{"position zero not adjacent", true, 0, []chunks.ReadSegment{seg(0, 100), seg(8, 4), seg(0, 4)}, chunks.ErrPosition},
+		{"long, beyond", true, 0, []chunks.ReadSegment{seg(0, 100), seg(104, 4)}, chunks.ErrBeyond},
+		{"long, overlap", true, 0, []chunks.ReadSegment{seg(0, 100), seg(8, 8), seg(12, 4)}, chunks.ErrOverlap},
+		{"long, too large", true, 0, []chunks.ReadSegment{seg(0, math.MaxUint32), seg(0, 2)}, chunks.ErrTooLarge},
+		{"long, empty", true, 0, []chunks.ReadSegment{seg(0, 0)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var l Layout
+			var l chunks.Layout
 			var err error
 			if c.long {
 				err = l.BuildLong(c.read, nil)
@@ -222,25 +226,25 @@ func TestLayoutErrors(t *testing.T) {
 // TestLayoutSplitsPositionZero: a Position Zero segment across a Position
 // becomes two pulls, at their final addresses.
 func TestLayoutSplitsPositionZero(t *testing.T) {
-	var l Layout
-	err := l.BuildLong([]ReadSegment{
-		{0, Segment{0xc1, 20, 0x1000}},
-		{0, Segment{0xc2, 8, 0x2000}},
-		{12, Segment{0xa1, 5, 0x3000}},
+	var l chunks.Layout
+	err := l.BuildLong([]chunks.ReadSegment{
+		{0, chunks.Segment{0xc1, 20, 0x1000}},
+		{0, chunks.Segment{0xc2, 8, 0x2000}},
+		{12, chunks.Segment{0xa1, 5, 0x3000}},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Pull{
-		{Segment{0xc1, 12, 0x1000}, 0},
-		{Segment{0xa1, 5, 0x3000}, 12},
-		{Segment{0xc1, 8, 0x100c}, 20},
-		{Segment{0xc2, 8, 0x2000}, 28},
+	want := []chunks.Pull{
+		{chunks.Segment{0xc1, 12, 0x1000}, 0},
+		{chunks.Segment{0xa1, 5, 0x3000}, 12},
+		{chunks.Segment{0xc1, 8, 0x100c}, 20},
+		{chunks.Segment{0xc2, 8, 0x2000}, 28},
 	}
 	if fmt.Sprint(l.Pulls) != fmt.Sprint(want) || l.Total != 36 {
 		t.Errorf("pulls = %v, total %d\nwant    %v, total 36", l.Pulls, l.Total, want)
 	}
-	if fmt.Sprint(l.Pads) != fmt.Sprint([]Span{{Dst: 17, Len: 3}}) {
+	if fmt.Sprint(l.Pads) != fmt.Sprint([]chunks.Span{{Dst: 17, Len: 3}}) {
 		t.Errorf("pads = %v", l.Pads)
 	}
 }

@@ -8,14 +8,21 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
+// Numbers of RFC 7530.
+const (
+	nfsProgram   = 100003
+	procCompound = 1
+	opRead       = 25
+)
+
 // TestLister finds the data of all WRITEs of a COMPOUND, whether they are there or not, and
 // nothing of version 3, whose calls have one item at most.
 func TestLister(t *testing.T) {
-	if chunks.ListerOf(chunks.NFS, chunks.NfsProgram, chunks.NfsVersion) != nil || chunks.ListerOf(chunks.NFSv3, chunks.NfsProgram, chunks.NfsVersion) != nil {
+	if chunks.ListerOf(chunks.NFS, nfsProgram, 3) != nil || chunks.ListerOf(chunks.NFSv3, nfsProgram, 3) != nil {
 		t.Error("version 3 has a list")
 	}
-	l := chunks.ListerOf(chunks.NFS, chunks.NfsProgram, chunks.NfsVersion4)
-	if l == nil || chunks.ListerOf(chunks.NFSv4, chunks.NfsProgram, chunks.NfsVersion4) == nil {
+	l := chunks.ListerOf(chunks.NFS, nfsProgram, 4)
+	if l == nil || chunks.ListerOf(chunks.NFSv4, nfsProgram, 4) == nil {
 		t.Fatal("version 4 has none")
 	}
 	for gone := range 4 { // a bit for each of the two
@@ -30,7 +37,7 @@ func TestLister(t *testing.T) {
 		}
 		b = xdr.AppendUint32(b, 10) // GETFH
 		var got []int
-		ok := l.ListArgs(chunks.NfsProgram, chunks.NfsVersion4, chunks.ProcCompound, b, func(pos, n int) int {
+		ok := l.ListArgs(nfsProgram, 4, procCompound, b, func(pos, n int) int {
 			got = append(got, pos)
 			if gone&(1<<(len(got)-1)) != 0 {
 				return 0
@@ -40,26 +47,26 @@ func TestLister(t *testing.T) {
 		if !ok || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%d: %v, %d, want %d", gone, ok, got, want)
 		}
-		if l.ListArgs(chunks.NfsProgram, chunks.NfsVersion4, chunks.ProcCompound, b, func(_, _ int) int { return -1 }) {
+		if l.ListArgs(nfsProgram, 4, procCompound, b, func(_, _ int) int { return -1 }) {
 			t.Error("a walk that was ended")
 		}
 	}
 	results := []byte{11: 2} // status, tag, operations
 	var want []int
 	for range 2 { // READ: status, eof, count; the data elsewhere
-		results = append(xdr.AppendUint32(results, chunks.OpRead), make([]byte, 8)...)
+		results = append(xdr.AppendUint32(results, opRead), make([]byte, 8)...)
 		results = xdr.AppendUint32(results, 70_000)
 		want = append(want, len(results))
 	}
 	var got []int
-	ok := l.ListResults(chunks.NfsProgram, chunks.NfsVersion4, chunks.ProcCompound, results, func(pos, _ int) int {
+	ok := l.ListResults(nfsProgram, 4, procCompound, results, func(pos, _ int) int {
 		got = append(got, pos)
 		return 0
 	})
 	if !ok || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, %d, want %d", ok, got, want)
 	}
-	if !l.ListArgs(chunks.NfsProgram, chunks.NfsVersion4, 0, nil, nil) || !l.ListResults(chunks.NfsProgram, chunks.NfsVersion4, 0, nil, nil) {
+	if !l.ListArgs(nfsProgram, 4, 0, nil, nil) || !l.ListResults(nfsProgram, 4, 0, nil, nil) {
 		t.Error("NULL has no items")
 	}
 }

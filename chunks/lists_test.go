@@ -1,13 +1,13 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
 	"errors"
 	"math"
-	"reflect"
 	"runtime"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -15,17 +15,17 @@ import (
 var listVectors = []struct {
 	name string
 	wire string
-	want Lists
+	want chunks.Lists
 }{
-	{"empty", "00000000 00000000 00000000", Lists{}},
+	{"empty", "00000000 00000000 00000000", chunks.Lists{}},
 	{
 		"read chunk of two segments",
 		`00000001 00000060 a1a1a1a1 00001000 0000000000010000
 		 00000001 00000060 a1a1a1a2 00000ffe 0000000000020000 00000000
 		 00000000 00000000`,
-		Lists{Read: []ReadSegment{
-			{96, Segment{0xa1a1a1a1, 4096, 0x10000}},
-			{96, Segment{0xa1a1a1a2, 4094, 0x20000}},
+		chunks.Lists{Read: []chunks.ReadSegment{
+			{96, chunks.Segment{0xa1a1a1a1, 4096, 0x10000}},
+			{96, chunks.Segment{0xa1a1a1a2, 4094, 0x20000}},
 		}},
 	},
 	{
@@ -33,31 +33,31 @@ var listVectors = []struct {
 		`00000000
 		 00000001 00000002 b1b1b1b1 00001000 0000000000030000 b1b1b1b2 00001000 0000000000040000
 		 00000000 00000000`,
-		Lists{Write: []WriteChunk{{{0xb1b1b1b1, 4096, 0x30000}, {0xb1b1b1b2, 4096, 0x40000}}}},
+		chunks.Lists{Write: []chunks.WriteChunk{{{0xb1b1b1b1, 4096, 0x30000}, {0xb1b1b1b2, 4096, 0x40000}}}},
 	},
 	{
 		"long call and reply chunk",
 		`00000001 00000000 c1c1c1c1 00000514 0000000000050000 00000000 00000000
 		 00000001 00000001 d1d1d1d1 00008000 0000000000060000`,
-		Lists{
-			Read:  []ReadSegment{{0, Segment{0xc1c1c1c1, 1300, 0x50000}}},
-			Reply: WriteChunk{{0xd1d1d1d1, 32768, 0x60000}}, HasReply: true,
+		chunks.Lists{
+			Read:  []chunks.ReadSegment{{0, chunks.Segment{0xc1c1c1c1, 1300, 0x50000}}},
+			Reply: chunks.WriteChunk{{0xd1d1d1d1, 32768, 0x60000}}, HasReply: true,
 		},
 	},
 	{
 		"empty chunks",
 		"00000000 00000001 00000000 00000001 00000000 00000000 00000001 00000000",
-		Lists{Write: []WriteChunk{{}, {}}, Reply: WriteChunk{}, HasReply: true},
+		chunks.Lists{Write: []chunks.WriteChunk{{}, {}}, Reply: chunks.WriteChunk{}, HasReply: true},
 	},
 }
 
 // same compares lists; memory kept for later does not count.
-func same(a, b *Lists) bool {
+func same(a, b *chunks.Lists) bool {
 	return a.HasReply == b.HasReply && bytes.Equal(a.Append(nil), b.Append(nil))
 }
 
 func TestListsVectors(t *testing.T) {
-	var l Lists // reused: leftovers of one vector must not show in the next
+	var l chunks.Lists // reused: leftovers of one vector must not show in the next
 	for _, v := range listVectors {
 		t.Run(v.name, func(t *testing.T) {
 			wire := unhex(t, v.wire)
@@ -92,13 +92,13 @@ func TestListsVectors(t *testing.T) {
 
 func TestListsEmpty(t *testing.T) {
 	for _, c := range []struct {
-		l    Lists
+		l    chunks.Lists
 		want bool
 	}{
-		{Lists{}, true},
-		{Lists{Read: make([]ReadSegment, 1)}, false},
-		{Lists{Write: make([]WriteChunk, 1)}, false},
-		{Lists{HasReply: true}, false},
+		{chunks.Lists{}, true},
+		{chunks.Lists{Read: make([]chunks.ReadSegment, 1)}, false},
+		{chunks.Lists{Write: make([]chunks.WriteChunk, 1)}, false},
+		{chunks.Lists{HasReply: true}, false},
 	} {
 		if got := c.l.Empty(); got != c.want {
 			t.Errorf("%+v: empty = %v", c.l, got)
@@ -106,72 +106,72 @@ func TestListsEmpty(t *testing.T) {
 	}
 }
 
-func readList(n int, length uint32) (l Lists) {
+func readList(n int, length uint32) (l chunks.Lists) {
 	for range n {
-		l.Read = append(l.Read, ReadSegment{4, Segment{1, length, 0}})
+		l.Read = append(l.Read, chunks.ReadSegment{4, chunks.Segment{1, length, 0}})
 	}
 	return l
 }
 
-func chunkOf(n int, length uint32) (c WriteChunk) {
+func chunkOf(n int, length uint32) (c chunks.WriteChunk) {
 	for range n {
-		c = append(c, Segment{1, length, 0})
+		c = append(c, chunks.Segment{1, length, 0})
 	}
 	return c
 }
 
 func TestListsLimits(t *testing.T) {
-	small := &Limits{MaxReadSegments: 2, MaxWriteChunks: 2, MaxSegments: 2, MaxOctets: 100}
-	huge := &Limits{MaxOctets: math.MaxUint64}
+	small := &chunks.Limits{MaxReadSegments: 2, MaxWriteChunks: 2, MaxSegments: 2, MaxOctets: 100}
+	huge := &chunks.Limits{MaxOctets: math.MaxUint64}
 	for _, c := range []struct {
 		name  string
-		lim   *Limits
-		lists Lists
+		lim   *chunks.Limits
+		lists chunks.Lists
 		want  error
 		field string
 	}{
 		{"read segments", small, readList(2, 1), nil, ""},
-		{"read segments + 1", small, readList(3, 1), ErrTooMany, "read list"},
+		{"read segments + 1", small, readList(3, 1), chunks.ErrTooMany, "read list"},
 		{"default read segments", nil, readList(256, 1), nil, ""},
-		{"default read segments + 1", nil, readList(257, 1), ErrTooMany, "read list"},
-		{"write chunks", small, Lists{Write: make([]WriteChunk, 2)}, nil, ""},
-		{"write chunks + 1", small, Lists{Write: make([]WriteChunk, 3)}, ErrTooMany, "write list"},
-		{"default write chunks + 1", nil, Lists{Write: make([]WriteChunk, 9)}, ErrTooMany, "write list"},
-		{"segments of a chunk", small, Lists{Write: []WriteChunk{chunkOf(2, 1)}}, nil, ""},
-		{"segments of a chunk + 1", small, Lists{Write: []WriteChunk{chunkOf(3, 1)}}, ErrTooMany, "write list"},
-		{"segments of the reply chunk + 1", small, Lists{Reply: chunkOf(3, 1), HasReply: true}, ErrTooMany, "reply chunk"},
-		{"default segments + 1", nil, Lists{Reply: chunkOf(257, 1), HasReply: true}, ErrTooMany, "reply chunk"},
+		{"default read segments + 1", nil, readList(257, 1), chunks.ErrTooMany, "read list"},
+		{"write chunks", small, chunks.Lists{Write: make([]chunks.WriteChunk, 2)}, nil, ""},
+		{"write chunks + 1", small, chunks.Lists{Write: make([]chunks.WriteChunk, 3)}, chunks.ErrTooMany, "write list"},
+		{"default write chunks + 1", nil, chunks.Lists{Write: make([]chunks.WriteChunk, 9)}, chunks.ErrTooMany, "write list"},
+		{"segments of a chunk", small, chunks.Lists{Write: []chunks.WriteChunk{chunkOf(2, 1)}}, nil, ""},
+		{"segments of a chunk + 1", small, chunks.Lists{Write: []chunks.WriteChunk{chunkOf(3, 1)}}, chunks.ErrTooMany, "write list"},
+		{"segments of the reply chunk + 1", small, chunks.Lists{Reply: chunkOf(3, 1), HasReply: true}, chunks.ErrTooMany, "reply chunk"},
+		{"default segments + 1", nil, chunks.Lists{Reply: chunkOf(257, 1), HasReply: true}, chunks.ErrTooMany, "reply chunk"},
 		{"octets", small, readList(2, 50), nil, ""},
-		{"octets + 1", small, readList(2, 51), ErrTooLarge, "read list"},
-		{"octets over all lists", small, Lists{
-			Read: readList(1, 40).Read, Write: []WriteChunk{chunkOf(1, 40)}, Reply: chunkOf(1, 20), HasReply: true,
+		{"octets + 1", small, readList(2, 51), chunks.ErrTooLarge, "read list"},
+		{"octets over all lists", small, chunks.Lists{
+			Read: readList(1, 40).Read, Write: []chunks.WriteChunk{chunkOf(1, 40)}, Reply: chunkOf(1, 20), HasReply: true,
 		}, nil, ""},
-		{"octets over all lists + 1", small, Lists{
-			Read: readList(1, 40).Read, Write: []WriteChunk{chunkOf(1, 40)}, Reply: chunkOf(1, 21), HasReply: true,
-		}, ErrTooLarge, "reply chunk"},
+		{"octets over all lists + 1", small, chunks.Lists{
+			Read: readList(1, 40).Read, Write: []chunks.WriteChunk{chunkOf(1, 40)}, Reply: chunkOf(1, 21), HasReply: true,
+		}, chunks.ErrTooLarge, "reply chunk"},
 		{"default octets", nil, readList(1, 4<<20+64<<10), nil, ""},
-		{"default octets + 1", nil, readList(1, 4<<20+64<<10+1), ErrTooLarge, "read list"},
-		{"1 GiB whatever is configured", huge, readList(1, 1<<30+1), ErrTooLarge, "read list"},
-		{"sum beyond 32 bits", huge, readList(2, math.MaxUint32), ErrTooLarge, "read list"},
-		{"sum that is small mod 2^32", huge, Lists{Write: []WriteChunk{{
+		{"default octets + 1", nil, readList(1, 4<<20+64<<10+1), chunks.ErrTooLarge, "read list"},
+		{"1 GiB whatever is configured", huge, readList(1, 1<<30+1), chunks.ErrTooLarge, "read list"},
+		{"sum beyond 32 bits", huge, readList(2, math.MaxUint32), chunks.ErrTooLarge, "read list"},
+		{"sum that is small mod 2^32", huge, chunks.Lists{Write: []chunks.WriteChunk{{
 			{Length: math.MaxUint32}, {Length: 2},
-		}}}, ErrTooLarge, "write list"},
+		}}}, chunks.ErrTooLarge, "write list"},
 		// Here the sum wraps at the very segment that is checked.
-		{"sum that wraps to a small one", huge, Lists{Write: []WriteChunk{{
+		{"sum that wraps to a small one", huge, chunks.Lists{Write: []chunks.WriteChunk{{
 			{Length: 2}, {Length: math.MaxUint32},
-		}}}, ErrTooLarge, "write list"},
-		{"sum that wraps to a small one, three lists", huge, Lists{
+		}}}, chunks.ErrTooLarge, "write list"},
+		{"sum that wraps to a small one, three lists", huge, chunks.Lists{
 			Read:  readList(1, 1).Read,
-			Write: []WriteChunk{chunkOf(1, 1)},
+			Write: []chunks.WriteChunk{chunkOf(1, 1)},
 			Reply: chunkOf(1, math.MaxUint32), HasReply: true,
-		}, ErrTooLarge, "reply chunk"},
-		{"wrap", nil, Lists{Read: []ReadSegment{{4, Segment{1, 2, math.MaxUint64}}}}, ErrWrap, "read list"},
-		{"wrap in a write chunk", nil, Lists{Write: []WriteChunk{{{1, 16, math.MaxUint64 - 14}}}}, ErrWrap, "write list"},
-		{"wrap in the reply chunk", nil, Lists{Reply: WriteChunk{{1, 16, math.MaxUint64 - 14}}, HasReply: true}, ErrWrap, "reply chunk"},
-		{"last octet of the offset space", nil, Lists{Reply: WriteChunk{{1, 15, math.MaxUint64 - 15}}, HasReply: true}, nil, ""},
+		}, chunks.ErrTooLarge, "reply chunk"},
+		{"wrap", nil, chunks.Lists{Read: []chunks.ReadSegment{{4, chunks.Segment{1, 2, math.MaxUint64}}}}, chunks.ErrWrap, "read list"},
+		{"wrap in a write chunk", nil, chunks.Lists{Write: []chunks.WriteChunk{{{1, 16, math.MaxUint64 - 14}}}}, chunks.ErrWrap, "write list"},
+		{"wrap in the reply chunk", nil, chunks.Lists{Reply: chunks.WriteChunk{{1, 16, math.MaxUint64 - 14}}, HasReply: true}, chunks.ErrWrap, "reply chunk"},
+		{"last octet of the offset space", nil, chunks.Lists{Reply: chunks.WriteChunk{{1, 15, math.MaxUint64 - 15}}, HasReply: true}, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var got Lists
+			var got chunks.Lists
 			d := xdr.NewDecoder(c.lists.Append(nil))
 			err := got.Decode(&d, c.lim)
 			if !errors.Is(err, c.want) {
@@ -197,7 +197,7 @@ func TestListsLimits(t *testing.T) {
 // nothing panics, nothing is allocated by a number, and what is taken says what
 // the octets say.
 func TestListsWords(t *testing.T) {
-	var l Lists
+	var l chunks.Lists
 	for _, v := range listVectors {
 		wire := unhex(t, v.wire)
 		for off := 0; off < len(wire); off += 4 {
@@ -224,12 +224,12 @@ func TestCountsDoNotAllocate(t *testing.T) {
 		"00000000 00000000 00000001 7fffffff", // the reply chunk
 	} {
 		wire := unhex(t, list)
-		var l Lists
+		var l chunks.Lists
 		var err error
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		d := xdr.NewDecoder(wire)
-		err = l.Decode(&d, &Limits{MaxSegments: math.MaxInt32})
+		err = l.Decode(&d, &chunks.Limits{MaxSegments: math.MaxInt32})
 		runtime.ReadMemStats(&after)
 		if !errors.Is(err, xdr.ErrShort) {
 			t.Fatalf("%s: error %v, want ErrShort", list, err)
@@ -241,25 +241,59 @@ func TestCountsDoNotAllocate(t *testing.T) {
 }
 
 func TestAddWriteReuses(t *testing.T) {
-	var l Lists
+	var l chunks.Lists
 	w := l.AddWrite()
-	*w = append(*w, Segment{1, 2, 3})
+	*w = append(*w, chunks.Segment{1, 2, 3})
 	l.Reset()
 	if got := l.AddWrite(); len(*got) != 0 || cap(*got) == 0 {
 		t.Errorf("chunk = %v cap %d, want an empty one with its memory", *got, cap(*got))
 	}
 }
 
+// listsOf returns lists with so much of everything that Limits bounds.
+func listsOf(size chunks.Limits) *chunks.Lists {
+	l := &chunks.Lists{Read: make([]chunks.ReadSegment, size.MaxReadSegments)}
+	for i := range l.Read {
+		l.Read[i].Position = 4
+	}
+	for range size.MaxWriteChunks {
+		l.AddWrite()
+	}
+	l.Reply, l.HasReply = make(chunks.WriteChunk, size.MaxSegments), true
+	l.Reply[0].Length = uint32(size.MaxOctets)
+	return l
+}
+
 func TestLimitsDefaults(t *testing.T) {
-	want := Limits{256, 8, 256, 4<<20 + 64<<10}
-	if got := (*Limits)(nil).orDefault(); got != want {
-		t.Errorf("nil = %+v, want %+v", got, want)
-	}
-	if got := (&Limits{}).orDefault(); got != want {
-		t.Errorf("zero = %+v, want %+v", got, want)
-	}
-	set := Limits{1, 2, 3, 4}
-	if got := set.orDefault(); !reflect.DeepEqual(got, set) {
-		t.Errorf("set = %+v, want %+v", got, set)
+	for _, c := range []struct {
+		name string
+		lim  *chunks.Limits
+		want chunks.Limits
+	}{
+		{"nil", nil, chunks.Limits{256, 8, 256, 4<<20 + 64<<10}},
+		{"zero", &chunks.Limits{}, chunks.Limits{256, 8, 256, 4<<20 + 64<<10}},
+		{"set", &chunks.Limits{1, 2, 3, 4}, chunks.Limits{1, 2, 3, 4}},
+		{"more than an int may hold", &chunks.Limits{1, 2, 3, 1 << 40}, chunks.Limits{1, 2, 3, 1 << 30}},
+	} {
+		if _, err := decoded(listsOf(c.want), c.lim); err != nil {
+			t.Errorf("%s: %+v refused: %v", c.name, c.want, err)
+		}
+		for field, over := range map[string]struct {
+			chunks.Limits
+			err error
+		}{
+			"read segments": {chunks.Limits{1, 0, 0, 0}, chunks.ErrTooMany},
+			"write chunks":  {chunks.Limits{0, 1, 0, 0}, chunks.ErrTooMany},
+			"segments":      {chunks.Limits{0, 0, 1, 0}, chunks.ErrTooMany},
+			"octets":        {chunks.Limits{0, 0, 0, 1}, chunks.ErrTooLarge},
+		} {
+			size := chunks.Limits{
+				c.want.MaxReadSegments + over.MaxReadSegments, c.want.MaxWriteChunks + over.MaxWriteChunks,
+				c.want.MaxSegments + over.MaxSegments, c.want.MaxOctets + over.MaxOctets,
+			}
+			if _, err := decoded(listsOf(size), c.lim); !errors.Is(err, over.err) {
+				t.Errorf("%s: %+v, too many %s: %v, want %v", c.name, size, field, err, over.err)
+			}
+		}
 	}
 }

@@ -1,8 +1,9 @@
-package chunks
+package chunks_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -45,15 +46,15 @@ func TestNFS3FindArg(t *testing.T) {
 		{"SYMLINK, server times", 10, symlinkArgs("abcd", server, 9), 36 + 8 + 24 + 4, 9},
 		{"SYMLINK, all attributes", 10, symlinkArgs("abcde", all, 4096), 36 + 12 + 60 + 4, 4096},
 	} {
-		pos, n, ok := NFSv3.FindArg(100003, 3, c.proc, c.args)
+		pos, n, ok := chunks.NFSv3.FindArg(100003, 3, c.proc, c.args)
 		if pos != c.pos || n != c.n || !ok {
 			t.Errorf("%s: found %d octets at %d, %v; want %d at %d", c.name, n, pos, ok, c.n, c.pos)
 		}
-		if pos2, n2, ok := NFSv3.FindArg(100003, 3, c.proc, append(c.args, "data"...)); pos2 != pos || n2 != n || !ok {
+		if pos2, n2, ok := chunks.NFSv3.FindArg(100003, 3, c.proc, append(c.args, "data"...)); pos2 != pos || n2 != n || !ok {
 			t.Errorf("%s: octets behind the count change the answer", c.name)
 		}
 		for i := range c.args {
-			if _, _, ok := NFSv3.FindArg(100003, 3, c.proc, c.args[:i]); ok {
+			if _, _, ok := chunks.NFSv3.FindArg(100003, 3, c.proc, c.args[:i]); ok {
 				t.Errorf("%s: found in the first %d octets of %d", c.name, i, len(c.args))
 			}
 		}
@@ -75,7 +76,7 @@ func TestNFS3FindArgRefuses(t *testing.T) {
 		"bad time_how":        {100003, 3, 10, symlinkArgs("a", []uint32{0, 0, 0, 0, 3, 0}, 1)},
 		"name beyond the end": {100003, 3, 10, words(nfsHandle(32), 0xfffffff0)},
 	} {
-		if pos, n, ok := NFSv3.FindArg(c.prog, c.vers, c.proc, c.args); ok || pos != 0 || n != 0 {
+		if pos, n, ok := chunks.NFSv3.FindArg(c.prog, c.vers, c.proc, c.args); ok || pos != 0 || n != 0 {
 			t.Errorf("%s: found %d octets at %d", name, n, pos)
 		}
 	}
@@ -93,12 +94,12 @@ func TestNFS3FindResult(t *testing.T) {
 		{"READLINK, no attributes", 5, words(nil, 0, 0, 3), 12, 3},
 		{"READLINK, attributes", 5, words(attrs(words(nil, 0)), 7), 96, 7},
 	} {
-		pos, n, ok := NFSv3.FindResult(100003, 3, c.proc, c.results)
+		pos, n, ok := chunks.NFSv3.FindResult(100003, 3, c.proc, c.results)
 		if pos != c.pos || n != c.n || !ok {
 			t.Errorf("%s: found %d octets at %d, %v; want %d at %d", c.name, n, pos, ok, c.n, c.pos)
 		}
 		for i := range c.results {
-			if _, _, ok := NFSv3.FindResult(100003, 3, c.proc, c.results[:i]); ok {
+			if _, _, ok := chunks.NFSv3.FindResult(100003, 3, c.proc, c.results[:i]); ok {
 				t.Errorf("%s: found in the first %d octets of %d", c.name, i, len(c.results))
 			}
 		}
@@ -112,7 +113,7 @@ func TestNFS3FindResult(t *testing.T) {
 		"WRITE":           {3, 7, words(nil, 0, 0, 8, 1, 8)},
 		"another version": {4, 6, words(nil, 0, 0, 8, 1, 8)},
 	} {
-		if pos, n, ok := NFSv3.FindResult(100003, c.vers, c.proc, c.results); ok {
+		if pos, n, ok := chunks.NFSv3.FindResult(100003, c.vers, c.proc, c.results); ok {
 			t.Errorf("%s: found %d octets at %d", name, n, pos)
 		}
 	}
@@ -120,12 +121,12 @@ func TestNFS3FindResult(t *testing.T) {
 
 func TestNFS3Eligible(t *testing.T) {
 	for proc := range uint32(30) {
-		arg, res := NFSv3.Eligible(100003, 3, proc)
+		arg, res := chunks.NFSv3.Eligible(100003, 3, proc)
 		if arg != (proc == 7 || proc == 10) || res != (proc == 5 || proc == 6) {
 			t.Errorf("procedure %d: %v, %v", proc, arg, res)
 		}
 		for _, v := range [][2]uint32{{100003, 4}, {100003, 2}, {100005, 3}, {0, 0}} {
-			if arg, res := NFSv3.Eligible(v[0], v[1], proc); arg || res {
+			if arg, res := chunks.NFSv3.Eligible(v[0], v[1], proc); arg || res {
 				t.Errorf("program %d version %d procedure %d is eligible", v[0], v[1], proc)
 			}
 		}
@@ -139,7 +140,7 @@ func TestNFS3MaxResults(t *testing.T) {
 		12: 120, 13: 120, 14: 236, 15: 208, 18: 144, 19: 140, 20: 116, 21: 128,
 	}
 	for proc, want := range fixed {
-		if n, item, ok := NFSv3.MaxResults(100003, 3, proc, nil); n != want || item != 0 || !ok {
+		if n, item, ok := chunks.NFSv3.MaxResults(100003, 3, proc, nil); n != want || item != 0 || !ok {
 			t.Errorf("procedure %d: %d, %d, %v; want %d, 0", proc, n, item, ok, want)
 		}
 	}
@@ -158,21 +159,21 @@ func TestNFS3MaxResults(t *testing.T) {
 		{"READDIR", 16, readdir, 4 + 8192 + 1024, 0, true},
 		{"READDIRPLUS", 17, readdirplus, 4 + 65536 + 1024, 0, true},
 	} {
-		if n, item, ok := NFSv3.MaxResults(100003, 3, c.proc, c.args); n != c.n || item != c.item || !ok {
+		if n, item, ok := chunks.NFSv3.MaxResults(100003, 3, c.proc, c.args); n != c.n || item != c.item || !ok {
 			t.Errorf("%s: %d, %d, %v; want %d, %d", c.name, n, item, ok, c.n, c.item)
 		}
 		for i := range c.args {
-			if _, _, ok := NFSv3.MaxResults(100003, 3, c.proc, c.args[:i]); ok && c.usesItsCount {
+			if _, _, ok := chunks.NFSv3.MaxResults(100003, 3, c.proc, c.args[:i]); ok && c.usesItsCount {
 				t.Errorf("%s: an answer from the first %d octets", c.name, i)
 			}
 		}
 	}
 	huge := words(nfsHandle(32), 0, 0, 0x7fffffff)
-	if n, item, ok := NFSv3.MaxResults(100003, 3, 6, huge); ok {
+	if n, item, ok := chunks.NFSv3.MaxResults(100003, 3, 6, huge); ok {
 		t.Errorf("READ of 2^31-1: %d, %d", n, item)
 	}
 	for _, v := range [][3]uint32{{100003, 3, 22}, {100003, 3, 0xffffffff}, {100003, 4, 1}, {100005, 3, 1}} {
-		if _, _, ok := NFSv3.MaxResults(v[0], v[1], v[2], nil); ok {
+		if _, _, ok := chunks.NFSv3.MaxResults(v[0], v[1], v[2], nil); ok {
 			t.Errorf("%v is known", v)
 		}
 	}

@@ -1,10 +1,11 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -64,22 +65,22 @@ func TestNFS4FindArg(t *testing.T) {
 		{"far too many", call4(1<<31, putfh, write4), -1},
 		{"OPEN of an unknown claim", call4(2, words(nil, 18, 1, 3, 0, 7, 8, 0, 0, 7), write4), -1},
 	} {
-		pos, n, ok := NFSv4.FindArg(100003, 4, 1, tt.before)
+		pos, n, ok := chunks.NFSv4.FindArg(100003, 4, 1, tt.before)
 		if ok != (tt.n >= 0) || ok && (n != tt.n || pos != len(tt.before)) {
 			t.Errorf("%s: %d octets at %d of %d, %v; want %d", tt.name, n, pos, len(tt.before), ok, tt.n)
 		}
 		for i := range tt.before {
-			if _, _, ok := NFSv4.FindArg(100003, 4, 1, tt.before[:i]); ok {
+			if _, _, ok := chunks.NFSv4.FindArg(100003, 4, 1, tt.before[:i]); ok {
 				t.Errorf("%s: found in the first %d octets of %d", tt.name, i, len(tt.before))
 			}
 		}
 	}
 	w := call4(2, putfh, write4)
 	for _, other := range [][3]uint32{{100003, 3, 1}, {100003, 4, 0}, {100003, 4, 2}, {100005, 4, 1}} {
-		if _, _, ok := NFSv4.FindArg(other[0], other[1], other[2], w); ok {
+		if _, _, ok := chunks.NFSv4.FindArg(other[0], other[1], other[2], w); ok {
 			t.Errorf("found in program %d", other)
 		}
-		if a, r := NFSv4.Eligible(other[0], other[1], other[2]); a || r {
+		if a, r := chunks.NFSv4.Eligible(other[0], other[1], other[2]); a || r {
 			t.Errorf("eligible in program %d", other)
 		}
 	}
@@ -111,7 +112,7 @@ func TestNFS4Results(t *testing.T) {
 		{"cut short", reply4(0, 3, sequenceRes, putfhRes, readRes)[:len(reply4(0, 3, sequenceRes, putfhRes, readRes))-1], nil},
 	} {
 		var got [][]byte
-		for _, it := range EligibleResults(NFS, 100003, 4, 1, tt.res, nil) {
+		for _, it := range chunks.EligibleResults(chunks.NFS, 100003, 4, 1, tt.res, nil) {
 			got = append(got, it.Data)
 			if !bytes.Equal(tt.res[it.Pos:it.Pos+len(it.Data)], it.Data) {
 				t.Errorf("%s: position %d", tt.name, it.Pos)
@@ -120,7 +121,7 @@ func TestNFS4Results(t *testing.T) {
 		if !slices.EqualFunc(got, tt.want, bytes.Equal) {
 			t.Errorf("%s: %x, want %x", tt.name, got, tt.want)
 		}
-		pos, n, ok := NFS.FindResult(100003, 4, 1, tt.res)
+		pos, n, ok := chunks.NFS.FindResult(100003, 4, 1, tt.res)
 		if len(tt.want) > 0 && (!ok || n != len(tt.want[0]) || !bytes.Equal(tt.res[pos:pos+n], tt.want[0])) {
 			t.Errorf("%s: the first one: %d octets at %d, %v", tt.name, n, pos, ok)
 		}
@@ -128,6 +129,9 @@ func TestNFS4Results(t *testing.T) {
 }
 
 func TestNFS4MaxResults(t *testing.T) {
+	// What the results of a COMPOUND take at most, beside what its operations ask for, and the
+	// longest link.
+	const maxRest, maxPath = 64 << 10, 4096
 	readdir := words(nil, 26, 0, 0, 0, 0, 100, 32768, 1, 3)
 	for _, tt := range []struct {
 		name       string
@@ -144,15 +148,15 @@ func TestNFS4MaxResults(t *testing.T) {
 		{"READ of too much", call4(1, cat(words(nil, 25), stateid, words(nil, 0, 0, 1<<31))), -1, 0},
 		{"cut short", call4(3, sequence, putfh), -1, 0},
 	} {
-		rest, item, ok := NFS.MaxResults(100003, 4, 1, tt.args)
+		rest, item, ok := chunks.NFS.MaxResults(100003, 4, 1, tt.args)
 		if ok != (tt.rest >= 0) || ok && (rest != tt.rest || item != tt.item) {
 			t.Errorf("%s: %d and %d, %v; want %d and %d", tt.name, rest, item, ok, tt.rest, tt.item)
 		}
 	}
-	if rest, item, ok := NFS.MaxResults(100003, 4, 0, nil); ok && (item != 0 || rest < 0) {
+	if rest, item, ok := chunks.NFS.MaxResults(100003, 4, 0, nil); ok && (item != 0 || rest < 0) {
 		t.Errorf("NULL: %d, %d", rest, item)
 	}
-	if _, _, ok := NFS.MaxResults(100003, 4, 2, nil); ok {
+	if _, _, ok := chunks.NFS.MaxResults(100003, 4, 2, nil); ok {
 		t.Error("a procedure that does not exist")
 	}
 }
@@ -161,20 +165,20 @@ func TestNFS4MaxResults(t *testing.T) {
 func TestNFS4Walk(t *testing.T) {
 	args := call4(3, putfh, cat(write4, []byte("12345\x00\x00\x00")), cat(words(nil, 15), xdr.AppendString(nil, "x")))
 	var got []int
-	ok := NFS.(Walker).WalkArgs(100003, 4, 1, args, func(_, n int) int {
+	ok := chunks.NFS.(chunks.Walker).WalkArgs(100003, 4, 1, args, func(_, n int) int {
 		got = append(got, n)
 		return n + xdr.Pad(n)
 	})
 	if !ok || !slices.Equal(got, []int{3, 21, 5, 1}) {
 		t.Errorf("%v, %v", got, ok)
 	}
-	if NFS.(Walker).WalkArgs(100003, 4, 1, args, func(int, int) int { return -1 }) {
+	if chunks.NFS.(chunks.Walker).WalkArgs(100003, 4, 1, args, func(int, int) int { return -1 }) {
 		t.Error("a walk that was ended")
 	}
-	if NFS.(Walker).WalkResults(100003, 4, 1, reply4(0, 1, words(nil, 12, 0)), func(_, n int) int { return n + xdr.Pad(n) }) {
+	if chunks.NFS.(chunks.Walker).WalkResults(100003, 4, 1, reply4(0, 1, words(nil, 12, 0)), func(_, n int) int { return n + xdr.Pad(n) }) {
 		t.Error("walked through LOCK")
 	}
-	if !NFS.(Walker).WalkArgs(100003, 4, 0, nil, nil) || !NFS.(Scope).Covers(100003, 4) || NFS.(Scope).Covers(100003, 2) {
+	if !chunks.NFS.(chunks.Walker).WalkArgs(100003, 4, 0, nil, nil) || !chunks.NFS.(chunks.Scope).Covers(100003, 4) || chunks.NFS.(chunks.Scope).Covers(100003, 2) {
 		t.Error("NULL, or what is covered")
 	}
 }
@@ -182,11 +186,11 @@ func TestNFS4Walk(t *testing.T) {
 // TestNFSIsBoth: version 3 is what it is alone.
 func TestNFSIsBoth(t *testing.T) {
 	w := writeArgs(32, 8)
-	pos, n, ok := NFS.FindArg(100003, 3, 7, w)
-	if pos3, n3, ok3 := NFSv3.FindArg(100003, 3, 7, w); pos != pos3 || n != n3 || ok != ok3 || !ok {
+	pos, n, ok := chunks.NFS.FindArg(100003, 3, 7, w)
+	if pos3, n3, ok3 := chunks.NFSv3.FindArg(100003, 3, 7, w); pos != pos3 || n != n3 || ok != ok3 || !ok {
 		t.Errorf("%d %d %v", pos, n, ok)
 	}
-	if list := EligibleResults(NFS, 100003, 3, 6, append(words(nil, 0, 0, 8, 0, 8), ramp(8, 1)...), nil); len(list) != 1 || list[0].Pos != 20 {
+	if list := chunks.EligibleResults(chunks.NFS, 100003, 3, 6, append(words(nil, 0, 0, 8, 0, 8), ramp(8, 1)...), nil); len(list) != 1 || list[0].Pos != 20 {
 		t.Errorf("%v", list)
 	}
 }
@@ -195,19 +199,19 @@ func FuzzNFS4(f *testing.F) {
 	f.Add(call4(5, sequence, putfh, openArgs, write4), false)
 	f.Add(reply4(0, 2, putfhRes, cat(words(nil, 25, 0, 1), xdr.AppendOpaque(nil, ramp(7, 3)))), true)
 	f.Fuzz(func(t *testing.T, b []byte, reply bool) {
-		pos, n, ok := NFS.FindArg(100003, 4, 1, b)
+		pos, n, ok := chunks.NFS.FindArg(100003, 4, 1, b)
 		if reply {
-			pos, n, ok = NFS.FindResult(100003, 4, 1, b)
+			pos, n, ok = chunks.NFS.FindResult(100003, 4, 1, b)
 		}
 		if ok && (pos > len(b) || pos%4 != 0 || n < 0) {
 			t.Errorf("%d octets at %d of %d", n, pos, len(b))
 		}
-		for _, it := range EligibleResults(NFS, 100003, 4, 1, b, nil) {
+		for _, it := range chunks.EligibleResults(chunks.NFS, 100003, 4, 1, b, nil) {
 			if it.Pos%4 != 0 || it.Pos+len(it.Data) > len(b) {
 				t.Errorf("item at %d of %d", it.Pos, len(b))
 			}
 		}
-		if rest, item, ok := NFS.MaxResults(100003, 4, 1, b); ok && (rest < 0 || item < 0) {
+		if rest, item, ok := chunks.NFS.MaxResults(100003, 4, 1, b); ok && (rest < 0 || item < 0) {
 			t.Errorf("%d, %d", rest, item)
 		}
 	})

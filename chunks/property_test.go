@@ -1,22 +1,23 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // randomMessage is a stream of n items of lengths mod 4 of every kind, with
 // words between them, split into Head and Body anywhere.
-func randomMessage(rng *rand.Rand) (whole, reduced Message) {
+func randomMessage(rng *rand.Rand) (whole, reduced chunks.Message) {
 	stream := ramp(4*(1+rng.IntN(6)), byte(rng.Uint32()))
-	var items []Item
+	var items []chunks.Item
 	for range rng.IntN(4) {
 		n := rng.IntN(23)
 		stream = xdr.AppendUint32(stream, uint32(n))
-		items = append(items, Item{Pos: len(stream), Data: ramp(n, byte(rng.Uint32()))})
+		items = append(items, chunks.Item{Pos: len(stream), Data: ramp(n, byte(rng.Uint32()))})
 		stream = append(stream, items[len(items)-1].Data...)
 		stream = xdr.AppendPad(stream, n)
 		stream = append(stream, ramp(4*rng.IntN(4), byte(rng.Uint32()))...)
@@ -26,13 +27,13 @@ func randomMessage(rng *rand.Rand) (whole, reduced Message) {
 }
 
 // shred cuts b into segments of the peer's memory, some empty.
-func shred(rng *rand.Rand, mem *peerMemory, pos int, b []byte) (r []ReadSegment) {
+func shred(rng *rand.Rand, mem *peerMemory, pos int, b []byte) (r []chunks.ReadSegment) {
 	for first := true; first || len(b) > 0; first = false {
 		n := rng.IntN(len(b) + 1)
 		if rng.IntN(3) == 0 {
 			n = len(b)
 		}
-		r = append(r, ReadSegment{uint32(pos), mem.offer(b[:n])})
+		r = append(r, chunks.ReadSegment{uint32(pos), mem.offer(b[:n])})
 		b = b[n:]
 	}
 	return r
@@ -42,8 +43,8 @@ func shred(rng *rand.Rand, mem *peerMemory, pos int, b []byte) (r []ReadSegment)
 // pull; the result is the message, octet for octet, whatever way its pads went.
 func TestReduceReassemble(t *testing.T) {
 	rng := seeded(t)
-	var l Layout
-	var lists Lists
+	var l chunks.Layout
+	var lists chunks.Lists
 	for range 20000 {
 		whole, reduced := randomMessage(rng)
 		m := &whole
@@ -54,8 +55,8 @@ func TestReduceReassemble(t *testing.T) {
 			t.Fatalf("%+v: %v", m, err)
 		}
 		var mem peerMemory
-		var send Lists
-		var out Set
+		var send chunks.Lists
+		var out chunks.Set
 		for i, it := range m.Items {
 			if rng.IntN(2) == 0 {
 				continue
@@ -67,7 +68,7 @@ func TestReduceReassemble(t *testing.T) {
 				data = xdr.AppendPad(bytes.Clone(data), len(data))
 			case 2:
 				send.Read = append(send.Read, shred(rng, &mem, it.Pos, data)...)
-				data = zeros[:xdr.Pad(len(data))]
+				data = make([]byte, xdr.Pad(len(data)))
 			}
 			send.Read = append(send.Read, shred(rng, &mem, it.Pos, data)...)
 		}
@@ -102,10 +103,10 @@ func TestScatterGather(t *testing.T) {
 	rng := seeded(t)
 	for range 5000 {
 		whole, reduced := randomMessage(rng)
-		out := Set(rng.Uint64())
+		out := chunks.Set(rng.Uint64())
 		want := whole.Append(nil, out)
 		var mem peerMemory
-		var c WriteChunk
+		var c chunks.WriteChunk
 		for room := 0; room < len(want); {
 			n := rng.IntN(40)
 			c = append(c, mem.offer(make([]byte, n)))
@@ -114,7 +115,7 @@ func TestScatterGather(t *testing.T) {
 		if err := c.Fill(len(want)); err != nil {
 			t.Fatal(err)
 		}
-		for _, w := range AppendWrites(nil, c, reduced.Pieces(nil, out)) {
+		for _, w := range chunks.AppendWrites(nil, c, reduced.Pieces(nil, out)) {
 			copy(mem.at(t, w.Handle, w.Offset, len(w.Data)), w.Data)
 		}
 		if got := bytes.Join(mem.mem, nil)[:len(want)]; !bytes.Equal(got, want) {

@@ -1,28 +1,39 @@
-package chunks
+package chunks_test
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"testing"
+
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 func TestSegmentWire(t *testing.T) {
 	want := unhex(t, "a1a1a1a1 00001000 0000000200010000")
-	s := Segment{0xa1a1a1a1, 4096, 0x2_0001_0000}
+	s := chunks.Segment{0xa1a1a1a1, 4096, 0x2_0001_0000}
 	if got := s.Append(nil); !bytes.Equal(got, want) {
 		t.Errorf("segment = %x, want %x", got, want)
 	}
-	if got := segmentOf(want); got != s {
-		t.Errorf("decoded %+v, want %+v", got, s)
-	}
-	r := ReadSegment{96, s}
+	r := chunks.ReadSegment{96, s}
 	if got, want := r.Append(nil), append(unhex(t, "00000060"), want...); !bytes.Equal(got, want) {
 		t.Errorf("read segment = %x, want %x", got, want)
 	}
+	if l, err := decoded(&chunks.Lists{Read: []chunks.ReadSegment{r}, Reply: chunks.WriteChunk{s}, HasReply: true}, &chunks.Limits{MaxOctets: 1 << 30}); err != nil || l.Read[0] != r || l.Reply[0] != s {
+		t.Errorf("decoded %+v, %v, want %+v", l, err, s)
+	}
+}
+
+// decoded returns the lists as a peer reads them.
+func decoded(l *chunks.Lists, lim *chunks.Limits) (got chunks.Lists, err error) {
+	d := xdr.NewDecoder(l.Append(nil))
+	err = got.Decode(&d, lim)
+	return got, err
 }
 
 func TestHandleString(t *testing.T) {
-	for h, want := range map[Handle]string{0: "0x00000000", 0x2a: "0x0000002a", 0xa1b2c3d4: "0xa1b2c3d4"} {
+	for h, want := range map[chunks.Handle]string{0: "0x00000000", 0x2a: "0x0000002a", 0xa1b2c3d4: "0xa1b2c3d4"} {
 		if got := h.String(); got != want {
 			t.Errorf("%d = %q, want %q", uint32(h), got, want)
 		}
@@ -41,14 +52,15 @@ func TestSegmentWraps(t *testing.T) {
 		{math.MaxUint64 - math.MaxUint32, math.MaxUint32, false},
 		{math.MaxUint64 - math.MaxUint32 + 1, math.MaxUint32, true},
 	} {
-		if s := (Segment{Offset: c.off, Length: c.n}); s.wraps() != c.want {
-			t.Errorf("offset %#x length %#x: wraps = %v", c.off, c.n, !c.want)
+		_, err := decoded(&chunks.Lists{Read: []chunks.ReadSegment{{Position: 4, Segment: chunks.Segment{Offset: c.off, Length: c.n}}}}, nil)
+		if errors.Is(err, chunks.ErrWrap) != c.want {
+			t.Errorf("offset %#x length %#x: %v; wraps: %v", c.off, c.n, err, c.want)
 		}
 	}
 }
 
 func TestWriteChunkWire(t *testing.T) {
-	c := WriteChunk{{0xb1, 4096, 0x30000}, {0xb2, 904, 0x40000}}
+	c := chunks.WriteChunk{{0xb1, 4096, 0x30000}, {0xb2, 904, 0x40000}}
 	want := unhex(t, "00000002 000000b1 00001000 0000000000030000 000000b2 00000388 0000000000040000")
 	if got := c.Append(nil); !bytes.Equal(got, want) || c.Size() != len(want) {
 		t.Errorf("chunk = %x (size %d), want %x", got, c.Size(), want)
@@ -56,7 +68,7 @@ func TestWriteChunkWire(t *testing.T) {
 	if got := c.Room(); got != 5000 {
 		t.Errorf("room = %d, want 5000", got)
 	}
-	big := WriteChunk{{Length: math.MaxUint32}, {Length: math.MaxUint32}, {Length: 2}}
+	big := chunks.WriteChunk{{Length: math.MaxUint32}, {Length: math.MaxUint32}, {Length: 2}}
 	if got := big.Room(); got != 1<<33 {
 		t.Errorf("room = %d, want 2^33: sums must not wrap", got)
 	}
