@@ -1,22 +1,26 @@
-package ddp
+package ddp_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+)
 
 // benchQueue has one buffer, which it uses again and again.
 type benchQueue struct{ buf []byte }
 
-func (q *benchQueue) Posted() int                  { return 1 }
-func (q *benchQueue) Size() int                    { return len(q.buf) }
-func (q *benchQueue) Open(*Segment) ([]byte, bool) { return q.buf, true }
+func (q *benchQueue) Posted() int                      { return 1 }
+func (q *benchQueue) Size() int                        { return len(q.buf) }
+func (q *benchQueue) Open(*ddp.Segment) ([]byte, bool) { return q.buf, true }
 
 type benchSinks struct{ mem []byte }
 
-func (b *benchSinks) Sink(_ *Segment, n int) ([]byte, Violation) { return b.mem[:n], OK }
-func (b *benchSinks) Placed(*Segment)                            {}
+func (b *benchSinks) Sink(_ *ddp.Segment, n int) ([]byte, ddp.Violation) { return b.mem[:n], ddp.OK }
+func (b *benchSinks) Placed(*ddp.Segment)                                {}
 
-func benchReceiver() *Receiver {
-	return NewReceiver(Config{
-		Queues: [NumQueues]Queue{&benchQueue{make([]byte, 2048)}},
+func benchReceiver() *ddp.Receiver {
+	return ddp.NewReceiver(ddp.Config{
+		Queues: [ddp.NumQueues]ddp.Queue{&benchQueue{make([]byte, 2048)}},
 		Sinks:  &benchSinks{make([]byte, 2048)},
 	})
 }
@@ -24,8 +28,8 @@ func benchReceiver() *Receiver {
 func TestAllocs(t *testing.T) {
 	r := benchReceiver()
 	payload := make([]byte, 1424)
-	write := seg(Segment{Tagged: true, Control: 0x40, Last: true, STag: 1}, string(payload))
-	buf, msn := make([]byte, 0, 2048), uint32(FirstMSN)
+	write := seg(ddp.Segment{Tagged: true, Control: 0x40, Last: true, STag: 1}, string(payload))
+	buf, msn := make([]byte, 0, 2048), uint32(ddp.FirstMSN)
 	receive := func(u []byte) {
 		s, err := r.Header(u, len(u))
 		if err != nil {
@@ -38,7 +42,7 @@ func TestAllocs(t *testing.T) {
 	for name, f := range map[string]func(){
 		"tagged": func() { receive(write) },
 		"untagged": func() {
-			s := Segment{Control: 0x43, MSN: msn}
+			s := ddp.Segment{Control: 0x43, MSN: msn}
 			u := append(s.Append(buf), payload...)
 			receive(u)
 			s.MO, s.Last = uint32(len(payload)), true
@@ -54,7 +58,7 @@ func TestAllocs(t *testing.T) {
 
 func BenchmarkReceiver(b *testing.B) {
 	r := benchReceiver()
-	u := seg(Segment{Tagged: true, Control: 0x40, Last: true, STag: 1}, string(make([]byte, 64)))
+	u := seg(ddp.Segment{Tagged: true, Control: 0x40, Last: true, STag: 1}, string(make([]byte, 64)))
 	b.ReportAllocs()
 	for b.Loop() {
 		s, _ := r.Header(u, len(u))

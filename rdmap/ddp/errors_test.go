@@ -1,9 +1,11 @@
-package ddp
+package ddp_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // The map from violation to Terminate code is total, and nothing maps to a code that RFC 5041 Section
@@ -16,8 +18,10 @@ func TestViolationTable(t *testing.T) {
 	for c := range uint8(6) {
 		registered[[3]uint8{1, 2, c + 1}] = true
 	}
-	seen, words := map[[3]uint8]Violation{}, map[string]bool{}
-	for v := LocalCatastrophic; v < numViolations; v++ {
+	seen, words := map[[3]uint8]ddp.Violation{}, map[string]bool{}
+	beyond := ddp.LocalCatastrophic
+	for ; !strings.HasPrefix(beyond.String(), "Violation("); beyond++ {
+		v := beyond
 		l, e, c := v.Code()
 		code := [3]uint8{l, e, c}
 		if prev, dup := seen[code]; dup || !registered[code] {
@@ -32,19 +36,19 @@ func TestViolationTable(t *testing.T) {
 	if len(seen) != len(registered) {
 		t.Errorf("%d codes used, %d registered", len(seen), len(registered))
 	}
-	for _, v := range []Violation{OK, numViolations, 0xff} {
+	for _, v := range []ddp.Violation{ddp.OK, beyond, 0xff} {
 		if l, e, c := v.Code(); l != 1 || e != 0 || c != 0 {
 			t.Errorf("%v: %x %x %x", v, l, e, c)
 		}
 	}
-	if got := Violation(0x2a).String(); got != "Violation(0x2a)" {
+	if got := ddp.Violation(0x2a).String(); got != "Violation(0x2a)" {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{Violation: InvalidMO, Got: 4, HasHeader: true}
-	if !errors.Is(e, &Error{Violation: InvalidMO}) || errors.Is(e, &Error{Violation: TooLong}) {
+	e := &ddp.Error{Violation: ddp.InvalidMO, Got: 4, HasHeader: true}
+	if !errors.Is(e, &ddp.Error{Violation: ddp.InvalidMO}) || errors.Is(e, &ddp.Error{Violation: ddp.TooLong}) {
 		t.Error("errors.Is")
 	}
 	if s := e.Error(); !strings.HasPrefix(s, "ddp: invalid MO: got 0x4, want 0x0 in untagged") {

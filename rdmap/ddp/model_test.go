@@ -1,4 +1,4 @@
-package ddp
+package ddp_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // model states the rules a second time, slowly: it looks at raw octets, and keeps the legal window as a
@@ -14,8 +16,8 @@ type model struct {
 	next   [4]uint64 // not reduced modulo 2^32
 	posted [4]int
 	size   int
-	mem    map[STag]map[uint64]byte // every legal octet is a key
-	open   map[bool]*modelMessage   // by tagged
+	mem    map[ddp.STag]map[uint64]byte // every legal octet is a key
+	open   map[bool]*modelMessage       // by tagged
 	dead   bool
 }
 
@@ -30,9 +32,9 @@ type modelMessage struct {
 }
 
 func newModel(g *rig) *model {
-	m := &model{size: g.q[0].size, mem: map[STag]map[uint64]byte{}, open: map[bool]*modelMessage{}}
+	m := &model{size: g.q[0].size, mem: map[ddp.STag]map[uint64]byte{}, open: map[bool]*modelMessage{}}
 	for i := range m.next {
-		m.next[i] = uint64(g.Receiver.next[i])
+		m.next[i] = uint64(g.next[i])
 		m.posted[i] = g.q[i].posted
 	}
 	for stag, b := range g.sinks.mem {
@@ -53,22 +55,22 @@ func be(b []byte) (v uint64) {
 
 // receive returns what u must result in: a violation, or whether a message is delivered, and its
 // octets.
-func (m *model) receive(u []byte) (v Violation, delivered bool, data []byte) {
+func (m *model) receive(u []byte) (v ddp.Violation, delivered bool, data []byte) {
 	v, delivered, data = m.judge(u)
-	m.dead = m.dead || v != OK
+	m.dead = m.dead || v != ddp.OK
 	return v, delivered, data
 }
 
-func (m *model) judge(u []byte) (Violation, bool, []byte) {
+func (m *model) judge(u []byte) (ddp.Violation, bool, []byte) {
 	if len(u) == 0 || u[0]&0x80 == 0 && len(u) < 18 || len(u) < 14 {
-		return LocalCatastrophic, false, nil
+		return ddp.LocalCatastrophic, false, nil
 	}
 	tagged, last, opcode := u[0]&0x80 != 0, u[0]&0x40 != 0, u[1]&0x0f
 	if u[0]&3 != 1 {
 		if tagged {
-			return TaggedVersion, false, nil
+			return ddp.TaggedVersion, false, nil
 		}
-		return UntaggedVersion, false, nil
+		return ddp.UntaggedVersion, false, nil
 	}
 	if tagged {
 		return m.tagged(uint32(be(u[2:6])), be(u[6:14]), last, opcode, u[14:])
@@ -76,9 +78,9 @@ func (m *model) judge(u []byte) (Violation, bool, []byte) {
 	return m.untagged(uint32(be(u[6:10])), uint32(be(u[10:14])), uint32(be(u[14:18])), last, opcode, u[18:])
 }
 
-func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (Violation, bool, []byte) {
+func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (ddp.Violation, bool, []byte) {
 	if qn > 3 {
-		return InvalidQN, false, nil
+		return ddp.InvalidQN, false, nil
 	}
 	cur := m.open[false]
 	begins := cur == nil || qn == 2 && cur.qn != 2 // a Terminate may come inside another message
@@ -90,24 +92,24 @@ func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (
 		behind := m.next[qn] - uint64(msn) // modulo 2^64; only its low 32 bits count
 		if !window[msn] {
 			if b := uint32(behind); b != 0 && b <= 1<<31 {
-				return MSNRange, false, nil
+				return ddp.MSNRange, false, nil
 			}
-			return NoBuffer, false, nil
+			return ddp.NoBuffer, false, nil
 		}
 		if msn != uint32(m.next[qn]) {
-			return MSNRange, false, nil
+			return ddp.MSNRange, false, nil
 		}
 		cur = &modelMessage{opcode: opcode, qn: qn, msn: msn}
 	}
 	switch {
 	case cur.qn != qn || cur.opcode != opcode:
-		return Interleaved, false, nil
+		return ddp.Interleaved, false, nil
 	case cur.msn != msn:
-		return MSNRange, false, nil
+		return ddp.MSNRange, false, nil
 	case int64(mo) != int64(len(cur.data)):
-		return InvalidMO, false, nil
+		return ddp.InvalidMO, false, nil
 	case len(cur.data)+len(p) > m.size:
-		return TooLong, false, nil
+		return ddp.TooLong, false, nil
 	}
 	if begins {
 		m.posted[qn]--
@@ -117,32 +119,32 @@ func (m *model) untagged(qn, msn, mo uint32, last bool, opcode byte, p []byte) (
 	cur.data = append(cur.data, p...)
 	if last {
 		delete(m.open, false)
-		return OK, true, cur.data
+		return ddp.OK, true, cur.data
 	}
-	return OK, false, nil
+	return ddp.OK, false, nil
 }
 
-func (m *model) tagged(stag uint32, to uint64, last bool, opcode byte, p []byte) (Violation, bool, []byte) {
+func (m *model) tagged(stag uint32, to uint64, last bool, opcode byte, p []byte) (ddp.Violation, bool, []byte) {
 	cur := m.open[true]
 	if cur != nil && (cur.opcode != opcode || cur.named && len(p) > 0 && cur.stag != stag) {
-		return Interleaved, false, nil
+		return ddp.Interleaved, false, nil
 	}
 	if len(p) > 0 {
-		if STag(stag) == 0x66 {
-			return NotAssociated, false, nil
+		if ddp.STag(stag) == 0x66 {
+			return ddp.NotAssociated, false, nil
 		}
-		mem := m.mem[STag(stag)]
+		mem := m.mem[ddp.STag(stag)]
 		if mem == nil {
-			return InvalidSTag, false, nil
+			return ddp.InvalidSTag, false, nil
 		}
 		for i := range p {
 			if to+uint64(i) < to {
-				return TOWrap, false, nil
+				return ddp.TOWrap, false, nil
 			}
 		}
 		for i := range p {
 			if _, ok := mem[to+uint64(i)]; !ok {
-				return BaseBounds, false, nil
+				return ddp.BaseBounds, false, nil
 			}
 		}
 		for i, x := range p {
@@ -159,16 +161,16 @@ func (m *model) tagged(stag uint32, to uint64, last bool, opcode byte, p []byte)
 	}
 	if last {
 		delete(m.open, true)
-		return OK, true, make([]byte, cur.placed)
+		return ddp.OK, true, make([]byte, cur.placed)
 	}
-	return OK, false, nil
+	return ddp.OK, false, nil
 }
 
 // compare passes u to both and fails on any difference.
 func compare(t interface{ Fatalf(string, ...any) }, g *rig, m *model, u []byte) (alive bool) {
 	v, delivered, data := m.receive(u)
 	ev, err := g.receive(u)
-	if e, ok := errors.AsType[*Error](err); ok && e.Violation != v || (err != nil) != (v != OK) {
+	if e, ok := errors.AsType[*ddp.Error](err); ok && e.Violation != v || (err != nil) != (v != ddp.OK) {
 		t.Fatalf("%x: got %v, want %v", u, err, v)
 	}
 	if ev.Delivered != delivered || delivered && ev.Length != uint64(len(data)) ||
@@ -185,30 +187,30 @@ func compare(t interface{ Fatalf(string, ...any) }, g *rig, m *model, u []byte) 
 	if g.sinks.pins != 0 {
 		t.Fatalf("%d pins", g.sinks.pins)
 	}
-	return v == OK
+	return v == ddp.OK
 }
 
 // expected returns a segment that would be right at this moment, from which faults are made.
-func expected(t *rapid.T, g *rig) Segment {
+func expected(t *rapid.T, g *rig) ddp.Segment {
 	if rapid.Bool().Draw(t, "tagged") {
-		s := Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: rapid.Uint64Range(0, 40).Draw(t, "to")}
+		s := ddp.Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: rapid.Uint64Range(0, 40).Draw(t, "to")}
 		if g.tagged.open {
-			s.Control = g.tagged.control
+			s.Control = g.tagged.first.Control
 		}
 		return s
 	}
 	if u := g.untagged; u.open {
-		return Segment{Control: u.control, QN: u.qn, MSN: u.msn, MO: uint32(u.placed)}
+		return ddp.Segment{Control: u.first.Control, QN: u.first.QN, MSN: u.first.MSN, MO: uint32(u.placed)}
 	}
 	qn := rapid.Uint32Range(0, 3).Draw(t, "qn")
-	return Segment{Control: 0x43, QN: qn, MSN: g.next[qn]}
+	return ddp.Segment{Control: 0x43, QN: qn, MSN: g.next[qn]}
 }
 
 func TestReceiverModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newRig()
 		for i := range g.next {
-			g.next[i] = rapid.SampledFrom([]uint32{1, 0xfffffffe, 0x7fffffff}).Draw(t, "first MSN")
+			g.setNext(i, rapid.SampledFrom([]uint32{1, 0xfffffffe, 0x7fffffff}).Draw(t, "first MSN"))
 			g.q[i].inPlace = rapid.Bool().Draw(t, "in place")
 		}
 		m := newModel(g)
@@ -225,7 +227,7 @@ func TestReceiverModel(t *testing.T) {
 			case 37:
 				s.MO += rapid.SampledFrom([]uint32{1, 4, 1<<32 - 1}).Draw(t, "MO")
 			case 38:
-				s.STag = rapid.SampledFrom([]STag{0, 0x66, 0x77, 0x11223344}).Draw(t, "STag")
+				s.STag = rapid.SampledFrom([]ddp.STag{0, 0x66, 0x77, 0x11223344}).Draw(t, "STag")
 			case 39:
 				s.TO = rapid.SampledFrom([]uint64{33, 1<<64 - 1, 1<<64 - 8, 1 << 63}).Draw(t, "TO")
 			case 40:
@@ -251,12 +253,12 @@ func FuzzReceiver(f *testing.F) {
 	for _, u := range ulpdus(f) {
 		f.Add(append([]byte{byte(len(u))}, u...))
 	}
-	two := seg(Segment{Control: 0x43, MSN: 1}, "HEL")
-	f.Add(append(append([]byte{byte(len(two))}, two...), append([]byte{20}, seg(Segment{Last: true, Control: 0x43, MSN: 1, MO: 3}, "LO")...)...))
-	w := seg(Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: 30}, "HEL")
+	two := seg(ddp.Segment{Control: 0x43, MSN: 1}, "HEL")
+	f.Add(append(append([]byte{byte(len(two))}, two...), append([]byte{20}, seg(ddp.Segment{Last: true, Control: 0x43, MSN: 1, MO: 3}, "LO")...)...))
+	w := seg(ddp.Segment{Tagged: true, Control: 0x40, STag: 0x55, TO: 30}, "HEL")
 	f.Add(append([]byte{byte(len(w))}, w...))
-	again := seg(Segment{Last: true, Control: 0x43, MSN: 2}, "HEL")
-	one := seg(Segment{Last: true, Control: 0x43, MSN: 1}, "HEL")
+	again := seg(ddp.Segment{Last: true, Control: 0x43, MSN: 2}, "HEL")
+	one := seg(ddp.Segment{Last: true, Control: 0x43, MSN: 1}, "HEL")
 	f.Add(append(append([]byte{byte(len(one))}, one...), append([]byte{byte(len(again))}, again...)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := newRig()
@@ -278,15 +280,15 @@ func FuzzSegment(f *testing.F) {
 		f.Add(u)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var s Segment
+		var s ddp.Segment
 		if !s.Parse(b) {
-			if len(b) >= UntaggedLen {
+			if len(b) >= ddp.UntaggedLen {
 				t.Fatal("Parse says that a whole header is too short")
 			}
 			return
 		}
 		want := bytes.Clone(b[:s.HeaderLen()])
-		want[0] = want[0]&0xc0 | Version
+		want[0] = want[0]&0xc0 | ddp.Version
 		if got := s.Append(nil); !bytes.Equal(got, want) {
 			t.Fatalf("got %x, want %x", got, want)
 		}

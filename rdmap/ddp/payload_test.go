@@ -1,6 +1,10 @@
-package ddp
+package ddp_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
+)
 
 func TestMaxPayload(t *testing.T) {
 	for _, tt := range []struct{ mulpdu, tagged, untagged int }{
@@ -10,10 +14,10 @@ func TestMaxPayload(t *testing.T) {
 		{128, 112, 108},
 		{0, 4, 4},
 	} {
-		if got := MaxPayload(true, tt.mulpdu); got != tt.tagged {
+		if got := ddp.MaxPayload(true, tt.mulpdu); got != tt.tagged {
 			t.Errorf("tagged %d: %d", tt.mulpdu, got)
 		}
-		if got := MaxPayload(false, tt.mulpdu); got != tt.untagged {
+		if got := ddp.MaxPayload(false, tt.mulpdu); got != tt.untagged {
 			t.Errorf("untagged %d: %d", tt.mulpdu, got)
 		}
 	}

@@ -1,10 +1,12 @@
-package ddp
+package ddp_test
 
 import (
 	"bytes"
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 func TestReceiveVectors(t *testing.T) {
@@ -13,15 +15,15 @@ func TestReceiveVectors(t *testing.T) {
 	g.sinks.mem[0xaabbccdd] = make([]byte, 0x2010)
 	for _, tt := range []struct {
 		name string
-		want Event
+		want ddp.Event
 	}{
-		{"send", Event{Delivered: true, Placed: 5, Length: 5, Data: []byte("HELLO")}},
-		{"send-empty", Event{Delivered: true, Data: []byte{}}},
-		{"send-invalidate", Event{Delivered: true, Placed: 5, Length: 5, Data: []byte("HELLO")}},
-		{"read-request", Event{Delivered: true, Placed: 28, Length: 28, Data: us["read-request"][18:]}},
-		{"read-response", Event{Delivered: true, Tagged: true, Placed: 16, Length: 16}},
-		{"terminate-stag", Event{Delivered: true, Placed: 20, Length: 20, Data: us["terminate-stag"][18:]}},
-		{"atomic-response", Event{Delivered: true, Placed: 12, Length: 12, Data: us["atomic-response"][18:]}},
+		{"send", ddp.Event{Delivered: true, Placed: 5, Length: 5, Data: []byte("HELLO")}},
+		{"send-empty", ddp.Event{Delivered: true, Data: []byte{}}},
+		{"send-invalidate", ddp.Event{Delivered: true, Placed: 5, Length: 5, Data: []byte("HELLO")}},
+		{"read-request", ddp.Event{Delivered: true, Placed: 28, Length: 28, Data: us["read-request"][18:]}},
+		{"read-response", ddp.Event{Delivered: true, Tagged: true, Placed: 16, Length: 16}},
+		{"terminate-stag", ddp.Event{Delivered: true, Placed: 20, Length: 20, Data: us["terminate-stag"][18:]}},
+		{"atomic-response", ddp.Event{Delivered: true, Placed: 12, Length: 12, Data: us["atomic-response"][18:]}},
 	} {
 		got, err := g.receive(us[tt.name])
 		if err != nil || !reflect.DeepEqual(got, tt.want) {
@@ -40,13 +42,13 @@ func TestReceiveVectors(t *testing.T) {
 // final, and quotes the segment.
 func TestViolations(t *testing.T) {
 	us := ulpdus(t)
-	send := func(f func(*Segment)) []byte {
-		s := Segment{Last: true, Control: 0x43, MSN: 1}
+	send := func(f func(*ddp.Segment)) []byte {
+		s := ddp.Segment{Last: true, Control: 0x43, MSN: 1}
 		f(&s)
 		return seg(s, "HELLO")
 	}
-	write := func(f func(*Segment)) []byte {
-		s := Segment{Tagged: true, Last: true, Control: 0x40, STag: 0x11223344}
+	write := func(f func(*ddp.Segment)) []byte {
+		s := ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: 0x11223344}
 		f(&s)
 		return seg(s, "HELLO")
 	}
@@ -55,41 +57,41 @@ func TestViolations(t *testing.T) {
 		name string
 		u    []byte
 		set  func(*rig)
-		want Violation
+		want ddp.Violation
 	}{
-		{"empty ULPDU", nil, nil, LocalCatastrophic},
-		{"tagged, 13 octets", us["write"][:13], nil, LocalCatastrophic},
-		{"untagged, 17 octets", us["send"][:17], nil, LocalCatastrophic},
-		{"untagged version 0", patch(us["send"], 0, 0x40), nil, UntaggedVersion},
-		{"tagged version 0", patch(us["write"], 0, 0xc0), nil, TaggedVersion},
-		{"tagged version 3", patch(us["write"], 0, 0xc3), nil, TaggedVersion},
-		{"QN 4", send(func(s *Segment) { s.QN = 4 }), nil, InvalidQN},
-		{"QN 2^32-1", send(func(s *Segment) { s.QN = 1<<32 - 1 }), nil, InvalidQN},
-		{"no queue 3", us["atomic-write-response"], func(g *rig) { g.cfg.Queues[3] = nil }, InvalidQN},
-		{"MSN 2 first", send(func(s *Segment) { s.MSN = 2 }), nil, MSNRange},
-		{"MSN last of the window", send(func(s *Segment) { s.MSN = 4 }), nil, MSNRange},
-		{"MSN beyond the window", send(func(s *Segment) { s.MSN = 5 }), nil, NoBuffer},
-		{"MSN 0", send(func(s *Segment) { s.MSN = 0 }), nil, MSNRange},
-		{"MSN far before the window", send(func(s *Segment) { s.MSN = 1<<31 + 1 }), nil, MSNRange},
-		{"nothing posted", us["send"], func(g *rig) { g.q[0].posted = 0 }, NoBuffer},
-		{"nothing posted, MSN ahead", send(func(s *Segment) { s.MSN = 2 }), func(g *rig) { g.q[0].posted = 0 }, NoBuffer},
-		{"posted negative", us["send"], func(g *rig) { g.q[0].posted = -1 }, NoBuffer},
-		{"nothing posted, empty", us["send-empty"], func(g *rig) { g.q[0].posted = 0; g.next[0] = 2 }, NoBuffer},
-		{"MO 4 first", send(func(s *Segment) { s.MO = 4 }), nil, InvalidMO},
-		{"buffer of 4 octets", us["send"], func(g *rig) { g.q[0].size = 4 }, TooLong},
-		{"buffer of 4 octets, in place", us["send"], func(g *rig) { g.q[0].size = 4; g.q[0].inPlace = true }, TooLong},
-		{"queue gives too little", us["send"], func(g *rig) { g.q[0].short = true }, TooLong},
-		{"unknown STag", write(func(s *Segment) { s.STag = 1 }), nil, InvalidSTag},
-		{"not associated", write(func(s *Segment) { s.STag = 0x66 }), nil, NotAssociated},
-		{"wrap", write(func(s *Segment) { s.TO = 1<<64 - 4 }), nil, TOWrap},
-		{"one octet too far", write(func(s *Segment) { s.TO = 60 }), nil, BaseBounds},
-		{"no sinks", us["write"], func(g *rig) { g.cfg.Sinks = nil }, InvalidSTag},
-		{"sinks give too much", write(func(*Segment) {}), func(g *rig) { g.sinks.cheat = 1 }, LocalCatastrophic},
+		{"empty ULPDU", nil, nil, ddp.LocalCatastrophic},
+		{"tagged, 13 octets", us["write"][:13], nil, ddp.LocalCatastrophic},
+		{"untagged, 17 octets", us["send"][:17], nil, ddp.LocalCatastrophic},
+		{"untagged version 0", patch(us["send"], 0, 0x40), nil, ddp.UntaggedVersion},
+		{"tagged version 0", patch(us["write"], 0, 0xc0), nil, ddp.TaggedVersion},
+		{"tagged version 3", patch(us["write"], 0, 0xc3), nil, ddp.TaggedVersion},
+		{"QN 4", send(func(s *ddp.Segment) { s.QN = 4 }), nil, ddp.InvalidQN},
+		{"QN 2^32-1", send(func(s *ddp.Segment) { s.QN = 1<<32 - 1 }), nil, ddp.InvalidQN},
+		{"no queue 3", us["atomic-write-response"], func(g *rig) { g.cfg.Queues[3] = nil; g.begin() }, ddp.InvalidQN},
+		{"MSN 2 first", send(func(s *ddp.Segment) { s.MSN = 2 }), nil, ddp.MSNRange},
+		{"MSN last of the window", send(func(s *ddp.Segment) { s.MSN = 4 }), nil, ddp.MSNRange},
+		{"MSN beyond the window", send(func(s *ddp.Segment) { s.MSN = 5 }), nil, ddp.NoBuffer},
+		{"MSN 0", send(func(s *ddp.Segment) { s.MSN = 0 }), nil, ddp.MSNRange},
+		{"MSN far before the window", send(func(s *ddp.Segment) { s.MSN = 1<<31 + 1 }), nil, ddp.MSNRange},
+		{"nothing posted", us["send"], func(g *rig) { g.q[0].posted = 0 }, ddp.NoBuffer},
+		{"nothing posted, MSN ahead", send(func(s *ddp.Segment) { s.MSN = 2 }), func(g *rig) { g.q[0].posted = 0 }, ddp.NoBuffer},
+		{"posted negative", us["send"], func(g *rig) { g.q[0].posted = -1 }, ddp.NoBuffer},
+		{"nothing posted, empty", us["send-empty"], func(g *rig) { g.q[0].posted = 0; g.setNext(0, 2) }, ddp.NoBuffer},
+		{"MO 4 first", send(func(s *ddp.Segment) { s.MO = 4 }), nil, ddp.InvalidMO},
+		{"buffer of 4 octets", us["send"], func(g *rig) { g.q[0].size = 4 }, ddp.TooLong},
+		{"buffer of 4 octets, in place", us["send"], func(g *rig) { g.q[0].size = 4; g.q[0].inPlace = true }, ddp.TooLong},
+		{"queue gives too little", us["send"], func(g *rig) { g.q[0].short = true }, ddp.TooLong},
+		{"unknown STag", write(func(s *ddp.Segment) { s.STag = 1 }), nil, ddp.InvalidSTag},
+		{"not associated", write(func(s *ddp.Segment) { s.STag = 0x66 }), nil, ddp.NotAssociated},
+		{"wrap", write(func(s *ddp.Segment) { s.TO = 1<<64 - 4 }), nil, ddp.TOWrap},
+		{"one octet too far", write(func(s *ddp.Segment) { s.TO = 60 }), nil, ddp.BaseBounds},
+		{"no sinks", us["write"], func(g *rig) { g.cfg.Sinks = nil; g.begin() }, ddp.InvalidSTag},
+		{"sinks give too much", write(func(*ddp.Segment) {}), func(g *rig) { g.sinks.cheat = 1 }, ddp.LocalCatastrophic},
 		// The first of several faults counts, in the order of RFC 5041 Section 7.1.
-		{"version before QN", patch(send(func(s *Segment) { s.QN = 9 }), 0, 0x40), nil, UntaggedVersion},
-		{"QN before MSN", send(func(s *Segment) { s.QN, s.MSN = 9, 9 }), nil, InvalidQN},
-		{"MSN before MO", send(func(s *Segment) { s.MSN, s.MO = 3, 9 }), nil, MSNRange},
-		{"MO before length", send(func(s *Segment) { s.MO = 9 }), func(g *rig) { g.q[0].size = 1 }, InvalidMO},
+		{"version before QN", patch(send(func(s *ddp.Segment) { s.QN = 9 }), 0, 0x40), nil, ddp.UntaggedVersion},
+		{"QN before MSN", send(func(s *ddp.Segment) { s.QN, s.MSN = 9, 9 }), nil, ddp.InvalidQN},
+		{"MSN before MO", send(func(s *ddp.Segment) { s.MSN, s.MO = 3, 9 }), nil, ddp.MSNRange},
+		{"MO before length", send(func(s *ddp.Segment) { s.MO = 9 }), func(g *rig) { g.q[0].size = 1 }, ddp.InvalidMO},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig()
@@ -98,7 +100,7 @@ func TestViolations(t *testing.T) {
 			}
 			before := g.memory()
 			_, err := g.receive(tt.u)
-			e, ok := errors.AsType[*Error](err)
+			e, ok := errors.AsType[*ddp.Error](err)
 			if !ok || e.Violation != tt.want {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			}
@@ -106,7 +108,7 @@ func TestViolations(t *testing.T) {
 			if e.Layer != layer || e.EType != etype || e.Code != code || e.SegmentLen != len(tt.u) {
 				t.Errorf("%+v", e)
 			}
-			var h Segment
+			var h ddp.Segment
 			if e.HasHeader != h.Parse(tt.u) || e.HasHeader && e.Segment != h {
 				t.Errorf("header %v %v", e.HasHeader, &e.Segment)
 			}
@@ -123,15 +125,15 @@ func TestViolations(t *testing.T) {
 // Zero-length tagged segments may name any memory, or none.
 func TestZeroLengthTagged(t *testing.T) {
 	g := newRig()
-	ev, err := g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead, TO: 1<<64 - 1}, ""))
+	ev, err := g.receive(seg(ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead, TO: 1<<64 - 1}, ""))
 	if err != nil || !ev.Delivered || ev.Length != 0 || g.sinks.calls != 0 {
 		t.Errorf("%+v, %v, %d calls", ev, err, g.sinks.calls)
 	}
 	// As the empty last segment of a message too.
-	if _, err := g.receive(seg(Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")); err != nil {
+	if _, err := g.receive(seg(ddp.Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")); err != nil {
 		t.Fatal(err)
 	}
-	ev, err = g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead}, ""))
+	ev, err = g.receive(seg(ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead}, ""))
 	if err != nil || !ev.Delivered || ev.Length != 3 {
 		t.Errorf("%+v, %v", ev, err)
 	}
@@ -142,12 +144,12 @@ func TestStall(t *testing.T) {
 	g.q[0].stall = true
 	u := ulpdus(t)["send"]
 	for range 3 {
-		if _, err := g.receive(u); !errors.Is(err, ErrStalled) {
+		if _, err := g.receive(u); !errors.Is(err, ddp.ErrStalled) {
 			t.Fatalf("%v", err)
 		}
 	}
 	// Only queue 0 stalls.
-	if _, err := g.receive(seg(Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55}, "abc")); err != nil {
+	if _, err := g.receive(seg(ddp.Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55}, "abc")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.receive(ulpdus(t)["atomic-response"]); err != nil {
@@ -168,10 +170,10 @@ func TestInPlace(t *testing.T) {
 		t.Errorf("%+v, %v", ev, err)
 	}
 	// Not possible for a message of two segments.
-	if _, err = g.receive(seg(Segment{Control: 0x43, MSN: 2}, "HEL")); err != nil {
+	if _, err = g.receive(seg(ddp.Segment{Control: 0x43, MSN: 2}, "HEL")); err != nil {
 		t.Fatal(err)
 	}
-	ev, err = g.receive(seg(Segment{Last: true, Control: 0x43, MSN: 2, MO: 3}, "LO"))
+	ev, err = g.receive(seg(ddp.Segment{Last: true, Control: 0x43, MSN: 2, MO: 3}, "LO"))
 	if err != nil || string(ev.Data) != "HELLO" || len(g.q[0].opened) != 1 {
 		t.Errorf("%+v, %v", ev, err)
 	}
@@ -180,8 +182,8 @@ func TestInPlace(t *testing.T) {
 // A payload read straight into its place: Header, Reserve, Commit.
 func TestReserveCommit(t *testing.T) {
 	g := newRig()
-	u := seg(Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55, TO: 8}, "payload")
-	s, err := g.Header(u[:TaggedLen], len(u))
+	u := seg(ddp.Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55, TO: 8}, "payload")
+	s, err := g.Header(u[:ddp.TaggedLen], len(u))
 	if err != nil || s.TO != 8 {
 		t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func TestReserveCommit(t *testing.T) {
 		t.Error("not placed")
 	}
 	// The header must be whole in the prefix.
-	if _, err := g.Header(u[:TaggedLen-1], len(u)); err == nil {
+	if _, err := g.Header(u[:ddp.TaggedLen-1], len(u)); err == nil {
 		t.Error("an incomplete header was accepted")
 	}
 }
@@ -205,7 +207,7 @@ func TestReserveCommit(t *testing.T) {
 func TestFailReleasesPin(t *testing.T) {
 	cause := errors.New("bad CRC")
 	g := newRig()
-	u := seg(Segment{Tagged: true, Control: 0x42, STag: 0x55}, "payload")
+	u := seg(ddp.Segment{Tagged: true, Control: 0x42, STag: 0x55}, "payload")
 	if _, err := g.Header(u, len(u)); err != nil {
 		t.Fatal(err)
 	}
@@ -227,10 +229,10 @@ func TestFailReleasesPin(t *testing.T) {
 
 func TestCallOrder(t *testing.T) {
 	g := newRig()
-	if _, err := g.Reserve(); !errors.Is(err, ErrState) {
+	if _, err := g.Reserve(); !errors.Is(err, ddp.ErrState) {
 		t.Errorf("Reserve: %v", err)
 	}
-	if _, err := g.Place(nil); !errors.Is(err, ErrState) {
+	if _, err := g.Place(nil); !errors.Is(err, ddp.ErrState) {
 		t.Errorf("Place: %v", err)
 	}
 	if ev := g.Commit(nil); ev.Delivered {
@@ -240,14 +242,14 @@ func TestCallOrder(t *testing.T) {
 	if _, err := g.Header(u, len(u)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Place([]byte("HELL")); !errors.Is(err, ErrState) {
+	if _, err := g.Place([]byte("HELL")); !errors.Is(err, ddp.ErrState) {
 		t.Errorf("Place of too few octets: %v", err)
 	}
 	if ev, err := g.Place(u[18:]); err != nil || !ev.Delivered {
 		t.Errorf("%+v, %v", ev, err)
 	}
 	// Header releases a pin that is still held.
-	w := seg(Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")
+	w := seg(ddp.Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")
 	_, _ = g.Header(w, len(w))
 	_, _ = g.Reserve()
 	_, _ = g.Header(u, len(u))

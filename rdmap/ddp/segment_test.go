@@ -1,4 +1,4 @@
-package ddp
+package ddp_test
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // ulpdus returns the ULPDUs of the vectors beside package mpa, by name.
@@ -36,27 +38,27 @@ func TestSegmentVectors(t *testing.T) {
 	us := ulpdus(t)
 	for _, tt := range []struct {
 		name string
-		want Segment
+		want ddp.Segment
 	}{
-		{"write", Segment{Tagged: true, Last: true, DV: 1, Control: 0x40, STag: 0x11223344, TO: 0x100000000}},
-		{"read-response", Segment{Tagged: true, Last: true, DV: 1, Control: 0x42, STag: 0xaabbccdd, TO: 0x2000}},
-		{"read-request", Segment{Last: true, DV: 1, Control: 0x41, QN: 1, MSN: 1}},
-		{"send", Segment{Last: true, DV: 1, Control: 0x43, MSN: 1}},
-		{"send-empty", Segment{Last: true, DV: 1, Control: 0x43, MSN: 2}},
-		{"send-invalidate", Segment{Last: true, DV: 1, Control: 0x44, ULP: 0x11223344, MSN: 3}},
-		{"terminate-stag", Segment{Last: true, DV: 1, Control: 0x47, QN: 2, MSN: 1}},
-		{"atomic-response", Segment{Last: true, DV: 1, Control: 0x4b, QN: 3, MSN: 1}},
-		{"atomic-write-response", Segment{Last: true, DV: 1, Control: 0x51, QN: 3, MSN: 7}},
+		{"write", ddp.Segment{Tagged: true, Last: true, DV: 1, Control: 0x40, STag: 0x11223344, TO: 0x100000000}},
+		{"read-response", ddp.Segment{Tagged: true, Last: true, DV: 1, Control: 0x42, STag: 0xaabbccdd, TO: 0x2000}},
+		{"read-request", ddp.Segment{Last: true, DV: 1, Control: 0x41, QN: 1, MSN: 1}},
+		{"send", ddp.Segment{Last: true, DV: 1, Control: 0x43, MSN: 1}},
+		{"send-empty", ddp.Segment{Last: true, DV: 1, Control: 0x43, MSN: 2}},
+		{"send-invalidate", ddp.Segment{Last: true, DV: 1, Control: 0x44, ULP: 0x11223344, MSN: 3}},
+		{"terminate-stag", ddp.Segment{Last: true, DV: 1, Control: 0x47, QN: 2, MSN: 1}},
+		{"atomic-response", ddp.Segment{Last: true, DV: 1, Control: 0x4b, QN: 3, MSN: 1}},
+		{"atomic-write-response", ddp.Segment{Last: true, DV: 1, Control: 0x51, QN: 3, MSN: 7}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var got Segment
+			var got ddp.Segment
 			if !got.Parse(us[tt.name]) || got != tt.want {
 				t.Fatalf("got  %v\nwant %v", &got, &tt.want)
 			}
 		})
 	}
 	for name, u := range us {
-		var s Segment
+		var s ddp.Segment
 		if !s.Parse(u) {
 			t.Fatalf("%s: too short", name)
 		}
@@ -73,9 +75,9 @@ func TestSegmentVectors(t *testing.T) {
 
 func TestSegmentControlOctet(t *testing.T) {
 	for c := range 256 {
-		b := make([]byte, UntaggedLen)
+		b := make([]byte, ddp.UntaggedLen)
 		b[0] = byte(c)
-		var s Segment
+		var s ddp.Segment
 		s.Parse(b)
 		if s.Tagged != (c&0x80 != 0) || s.Last != (c&0x40 != 0) || int(s.DV) != c&3 {
 			t.Errorf("%#02x: %v", c, &s)
@@ -87,10 +89,10 @@ func TestSegmentControlOctet(t *testing.T) {
 	}
 }
 
-func drawSegment(t *rapid.T) Segment {
-	s := Segment{DV: 1, Last: rapid.Bool().Draw(t, "L"), Control: rapid.Byte().Draw(t, "control")}
+func drawSegment(t *rapid.T) ddp.Segment {
+	s := ddp.Segment{DV: 1, Last: rapid.Bool().Draw(t, "L"), Control: rapid.Byte().Draw(t, "control")}
 	if s.Tagged = rapid.Bool().Draw(t, "T"); s.Tagged {
-		s.STag, s.TO = STag(rapid.Uint32().Draw(t, "stag")), rapid.Uint64().Draw(t, "to")
+		s.STag, s.TO = ddp.STag(rapid.Uint32().Draw(t, "stag")), rapid.Uint64().Draw(t, "to")
 		return s
 	}
 	s.ULP, s.QN = rapid.Uint32().Draw(t, "ulp"), rapid.Uint32().Draw(t, "qn")
@@ -102,7 +104,7 @@ func TestSegmentRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSegment(t)
 		b := s.Append(bytes.Repeat([]byte{0xa5}, 32)[:0])
-		var got Segment
+		var got ddp.Segment
 		if len(b) != s.HeaderLen() || !got.Parse(b) || got != s {
 			t.Fatalf("got %v, want %v", &got, &s)
 		}
@@ -110,7 +112,7 @@ func TestSegmentRoundTrip(t *testing.T) {
 }
 
 func TestSTag(t *testing.T) {
-	s := STag(0x11223344)
+	s := ddp.STag(0x11223344)
 	if s.Index() != 0x112233 || s.Key() != 0x44 || s.String() != "11223344" {
 		t.Errorf("%x %x %v", s.Index(), s.Key(), s)
 	}
@@ -122,7 +124,7 @@ func TestSegmentString(t *testing.T) {
 		"write":           "tagged last control=0x40 stag=11223344 to=0x100000000",
 		"send-invalidate": "untagged last control=0x44 ulp=11223344 qn=0 msn=3 mo=0",
 	} {
-		var s Segment
+		var s ddp.Segment
 		s.Parse(us[name])
 		if got := s.String(); got != want {
 			t.Errorf("got %q", got)

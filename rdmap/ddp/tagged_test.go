@@ -1,25 +1,27 @@
-package ddp
+package ddp_test
 
 import (
 	"errors"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
 // One tagged and one untagged message may be open at a time, in any mixture.
 func TestInterleavedKinds(t *testing.T) {
 	g := newRig()
-	resp := Segment{Tagged: true, Control: 0x42, STag: 0x55}
+	resp := ddp.Segment{Tagged: true, Control: 0x42, STag: 0x55}
 	for i, tt := range []struct {
-		s         Segment
+		s         ddp.Segment
 		pay       string
 		delivered bool
 	}{
 		{resp, "ab", false},
-		{Segment{Control: 0x43, MSN: 1}, "HE", false},
-		{Segment{Tagged: true, Control: 0x42, STag: 0x55, TO: 2}, "cd", false},
-		{Segment{Last: true, Control: 0x43, MSN: 1, MO: 2}, "LLO", true},
-		{Segment{Last: true, Control: 0x41, QN: 1, MSN: 1}, "request", true},
-		{Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55, TO: 4}, "ef", true},
+		{ddp.Segment{Control: 0x43, MSN: 1}, "HE", false},
+		{ddp.Segment{Tagged: true, Control: 0x42, STag: 0x55, TO: 2}, "cd", false},
+		{ddp.Segment{Last: true, Control: 0x43, MSN: 1, MO: 2}, "LLO", true},
+		{ddp.Segment{Last: true, Control: 0x41, QN: 1, MSN: 1}, "request", true},
+		{ddp.Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55, TO: 4}, "ef", true},
 	} {
 		ev, err := g.receive(seg(tt.s, tt.pay))
 		if err != nil || ev.Delivered != tt.delivered || ev.Tagged != tt.s.Tagged {
@@ -37,28 +39,28 @@ func TestInterleavedKinds(t *testing.T) {
 func TestTaggedContinuation(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		s    Segment
+		s    ddp.Segment
 		pay  string
-		want Violation
+		want ddp.Violation
 	}{
-		{"right", Segment{Control: 0x40, STag: 0x55, TO: 3}, "LO", OK},
-		{"not contiguous", Segment{Control: 0x40, STag: 0x55, TO: 20}, "LO", OK},
-		{"backwards", Segment{Control: 0x40, STag: 0x55, TO: 1}, "LO", OK},
-		{"empty, other STag", Segment{Control: 0x40, STag: 1}, "", OK},
-		{"other STag", Segment{Control: 0x40, STag: 0x11223344}, "LO", Interleaved},
-		{"other opcode", Segment{Control: 0x42, STag: 0x55, TO: 3}, "LO", Interleaved},
-		{"empty, other opcode", Segment{Control: 0x42, STag: 0x55}, "", Interleaved},
-		{"bounds", Segment{Control: 0x40, STag: 0x55, TO: 31}, "LO", BaseBounds},
-		{"interleaving before bounds", Segment{Control: 0x42, STag: 0x55, TO: 31}, "LO", Interleaved},
+		{"right", ddp.Segment{Control: 0x40, STag: 0x55, TO: 3}, "LO", ddp.OK},
+		{"not contiguous", ddp.Segment{Control: 0x40, STag: 0x55, TO: 20}, "LO", ddp.OK},
+		{"backwards", ddp.Segment{Control: 0x40, STag: 0x55, TO: 1}, "LO", ddp.OK},
+		{"empty, other STag", ddp.Segment{Control: 0x40, STag: 1}, "", ddp.OK},
+		{"other STag", ddp.Segment{Control: 0x40, STag: 0x11223344}, "LO", ddp.Interleaved},
+		{"other opcode", ddp.Segment{Control: 0x42, STag: 0x55, TO: 3}, "LO", ddp.Interleaved},
+		{"empty, other opcode", ddp.Segment{Control: 0x42, STag: 0x55}, "", ddp.Interleaved},
+		{"bounds", ddp.Segment{Control: 0x40, STag: 0x55, TO: 31}, "LO", ddp.BaseBounds},
+		{"interleaving before bounds", ddp.Segment{Control: 0x42, STag: 0x55, TO: 31}, "LO", ddp.Interleaved},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newRig()
 			tt.s.Tagged = true
-			if ev, err := g.receive(seg(Segment{Tagged: true, Control: 0x40, STag: 0x55}, "HEL")); err != nil || ev.Delivered {
+			if ev, err := g.receive(seg(ddp.Segment{Tagged: true, Control: 0x40, STag: 0x55}, "HEL")); err != nil || ev.Delivered {
 				t.Fatalf("%+v, %v", ev, err)
 			}
 			_, err := g.receive(seg(tt.s, tt.pay))
-			if tt.want == OK && err != nil || tt.want != OK && !errors.Is(err, &Error{Violation: tt.want}) {
+			if tt.want == ddp.OK && err != nil || tt.want != ddp.OK && !errors.Is(err, &ddp.Error{Violation: tt.want}) {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			}
 			if g.sinks.pins != 0 {
@@ -71,7 +73,7 @@ func TestTaggedContinuation(t *testing.T) {
 // An empty first segment does not fix the STag.
 func TestEmptyFirstSegment(t *testing.T) {
 	g := newRig()
-	for i, s := range []Segment{
+	for i, s := range []ddp.Segment{
 		{Control: 0x40, STag: 0xdead},
 		{Control: 0x40, STag: 0x55, Last: true},
 	} {
@@ -85,7 +87,7 @@ func TestEmptyFirstSegment(t *testing.T) {
 // The STag of an empty segment is not checked, wherever in a message the segment is.
 func TestEmptySegmentBetween(t *testing.T) {
 	g := newRig()
-	for i, s := range []Segment{
+	for i, s := range []ddp.Segment{
 		{Control: 0x40, STag: 0x55},
 		{Control: 0x40, STag: 0xdead, TO: 1 << 63},
 		{Control: 0x40, STag: 0x55, TO: 2, Last: true},
