@@ -1,9 +1,13 @@
-package credits
+package credits_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/credits"
+)
 
 func TestNoAllocs(t *testing.T) {
-	q, p := NewRequester(8), NewResponder(8)
+	q, p := credits.NewRequester(8), credits.NewResponder(8)
 	post(&p)
 	n := testing.AllocsPerRun(100, func() {
 		q.Take()
@@ -21,7 +25,7 @@ func TestNoAllocs(t *testing.T) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	q, p := NewRequester(8), NewResponder(8)
+	q, p := credits.NewRequester(8), credits.NewResponder(8)
 	post(&p)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,11 +1,15 @@
-package credits
+package credits_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/credits"
+)
 
 // RFC 5666 Section 3.8: an RDMA_DONE needs a credit and gets no answer. It is
 // counted until the next grant.
 func TestDoneCounts(t *testing.T) {
-	r := NewRequester(4)
+	r := credits.NewRequester(4)
 	r.KeepDone(true)
 	r.Grant(4)
 	for range 3 {
@@ -27,7 +31,7 @@ func TestDoneCounts(t *testing.T) {
 
 // With one credit the RDMA_DONE goes out between two calls.
 func TestDoneWindowOfOne(t *testing.T) {
-	r := NewRequester(4)
+	r := credits.NewRequester(4)
 	r.KeepDone(true)
 	if !r.Take() || r.TakeDone() {
 		t.Fatal("one credit, and not for the call alone")

@@ -1,6 +1,10 @@
-package credits
+package credits_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/credits"
+)
 
 // FuzzResponder drives a responder by any order of calls of its owner that
 // posts before it grants, and a peer that sends whenever it likes. A peer
@@ -10,7 +14,7 @@ func FuzzResponder(f *testing.F) {
 	f.Add(uint32(0), []byte{0, 0, 0, 1, 1, 1, 5, 5, 4})
 	f.Add(uint32(1<<32-1), []byte{3, 255, 0, 1, 3, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, limit uint32, ops []byte) {
-		p := NewResponder(limit)
+		p := credits.NewResponder(limit)
 		post(&p)
 		for _, op := range ops {
 			switch op % 6 {
@@ -25,7 +29,7 @@ func FuzzResponder(f *testing.F) {
 			case 1:
 				if p.Serving() > 0 {
 					post(&p)
-					if g := p.Grant(uint32(op) << (op % 25)); g == 0 || g > MaxCredits {
+					if g := p.Grant(uint32(op) << (op % 25)); g == 0 || g > credits.MaxCredits {
 						t.Fatalf("Grant = %d", g)
 					}
 				}

@@ -1,8 +1,10 @@
-package credits
+package credits_test
 
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stag-rdma/stag/credits"
 )
 
 // model is a client and a server with everything that is under way between
@@ -10,13 +12,15 @@ import (
 type model struct {
 	t      *testing.T
 	rnd    *rand.Rand
-	q      Requester
-	p      Responder
+	q      credits.Requester
+	p      credits.Responder
 	calls  []message // on their way to the server
 	served []message // received, not answered
 	back   []message // on their way to the client
 	stale  []message // answers of connections that are gone
 	dones  int       // RDMA_DONEs that the client owes
+	due    int       // RDMA_DONEs that may still arrive
+	keep   bool      // the client keeps a credit for them
 	count  map[string]int
 }
 
@@ -27,7 +31,8 @@ type message struct {
 
 func newModel(t *testing.T, seed uint64, keepDone bool) *model {
 	m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), count: map[string]int{}}
-	m.q, m.p = NewRequester(1+m.rnd.Uint32N(40)), NewResponder(1+m.rnd.Uint32N(40))
+	m.q, m.p = credits.NewRequester(1+m.rnd.Uint32N(40)), credits.NewResponder(1+m.rnd.Uint32N(40))
+	m.keep = keepDone
 	m.q.KeepDone(keepDone)
 	m.p.Posted(m.p.Need())
 	return m
@@ -100,6 +105,7 @@ func (m *model) arrive() {
 	case c.done && !m.p.ReceivedOther():
 		m.t.Fatal("an RDMA_DONE that was not expected")
 	case c.done:
+		m.due--
 		m.count["done"]++
 	case !m.p.Received():
 		m.t.Fatal("a call beyond the credits counted")
@@ -122,10 +128,11 @@ func (m *model) answer() {
 	i := m.rnd.IntN(len(m.served))
 	r := m.served[i]
 	m.served = append(m.served[:i], m.served[i+1:]...)
-	if r.pulls = m.q.keepDone && m.rnd.IntN(4) == 0; r.pulls {
+	if r.pulls = m.keep && m.rnd.IntN(4) == 0; r.pulls {
 		m.p.Expect(1)
+		m.due++
 	}
-	if m.rnd.IntN(2) == 0 || m.p.Outstanding()+m.due() >= m.p.Receives() {
+	if m.rnd.IntN(2) == 0 || m.p.Outstanding()+m.due >= m.p.Receives() {
 		m.p.Posted(m.p.Need()) // else there are enough for what is out and one more
 	}
 	r.grant = m.p.Grant(m.q.Request())
@@ -134,9 +141,6 @@ func (m *model) answer() {
 	}
 	m.back = append(m.back, r)
 }
-
-// due returns the RDMA_DONEs that may still arrive.
-func (m *model) due() int { return int(m.p.expected) }
 
 func (m *model) receive() {
 	if len(m.back) == 0 {
@@ -169,7 +173,7 @@ func (m *model) rare() {
 		m.count["limit"]++
 	case 3:
 		m.stale = append(m.stale, m.back...)
-		m.calls, m.served, m.back, m.dones = nil, nil, nil, 0
+		m.calls, m.served, m.back, m.dones, m.due = nil, nil, nil, 0, 0
 		m.q.Reset()
 		m.p.Reset()
 		m.p.Posted(m.p.Need())
@@ -213,7 +217,7 @@ func TestHostileGrants(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	const asked = 32
-	q := NewRequester(asked)
+	q := credits.NewRequester(asked)
 	granted, inFlight := uint32(1), 0
 	for range 100_000 {
 		switch rnd.IntN(4) {

@@ -1,20 +1,24 @@
-package credits
+package credits_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/credits"
+)
 
 // poolPeer is a client that always has as many calls to make as it wants, seen from the
 // server: each of its turns fills the window that it has.
 type poolPeer struct {
-	s    Share
-	p    Responder
+	s    credits.Share
+	p    credits.Responder
 	want int
 	asks uint32 // in its calls; 0: 2^32-1
 }
 
-func joinAll(pool *Pool, wants ...int) []*poolPeer {
+func joinAll(pool *credits.Pool, wants ...int) []*poolPeer {
 	peers := make([]*poolPeer, len(wants))
 	for i, w := range wants {
-		peers[i] = &poolPeer{want: w, p: NewResponder(1)}
+		peers[i] = &poolPeer{want: w, p: credits.NewResponder(1)}
 		pool.Join(&peers[i].s)
 		post(&peers[i].p)
 	}
@@ -56,7 +60,7 @@ func limits(peers []*poolPeer) (n []int) {
 }
 
 // wantLimits checks the bounds of shares and that they fit the pool.
-func wantLimits(t *testing.T, pool *Pool, peers []*poolPeer, low, high int) {
+func wantLimits(t *testing.T, pool *credits.Pool, peers []*poolPeer, low, high int) {
 	t.Helper()
 	for i, c := range peers {
 		if n := c.s.Limit(); n < low || n > high {
@@ -73,7 +77,7 @@ func TestPoolFollowsUse(t *testing.T) {
 	for _, tt := range []struct{ want, low, high int }{
 		{1, 1, 2}, {2, 2, 4}, {3, 3, 6}, {16, 16, 32}, {1000, 100, 100},
 	} {
-		pool := NewPool(100)
+		pool := credits.NewPool(100)
 		peers := joinAll(&pool, tt.want)
 		turns(40, peers...)
 		for range 40 {
@@ -85,7 +89,7 @@ func TestPoolFollowsUse(t *testing.T) {
 
 // Nobody holds more than was asked for.
 func TestPoolAsked(t *testing.T) {
-	pool := NewPool(100)
+	pool := credits.NewPool(100)
 	peers := joinAll(&pool, 1000)
 	peers[0].asks = 5
 	turns(40, peers...)
@@ -98,7 +102,7 @@ func TestPoolAsked(t *testing.T) {
 // Two that fill everything share it equally, though one came long before the other, and a
 // third one with less to do gets what it needs.
 func TestPoolIsFair(t *testing.T) {
-	pool := NewPool(96)
+	pool := credits.NewPool(96)
 	peers := joinAll(&pool, 1000, 1000, 4)
 	turns(20, peers[0])
 	wantLimits(t, &pool, peers[:1], 96, 96)
@@ -110,7 +114,7 @@ func TestPoolIsFair(t *testing.T) {
 // Three that fill all they get beside 200 with a call now and then: these have one credit
 // each, hardly ever two, and those the pool.
 func TestPoolBusyAndIdle(t *testing.T) {
-	pool := NewPool(96)
+	pool := credits.NewPool(96)
 	wants := make([]int, 203)
 	for i := range wants {
 		wants[i] = 1
@@ -142,7 +146,7 @@ func TestPoolBusyAndIdle(t *testing.T) {
 
 // With more connections than credits each still has one.
 func TestPoolMoreThanCredits(t *testing.T) {
-	pool := NewPool(10)
+	pool := credits.NewPool(10)
 	peers := joinAll(&pool, make([]int, 50)...)
 	for _, c := range peers {
 		c.want = 8
@@ -156,7 +160,7 @@ func TestPoolMoreThanCredits(t *testing.T) {
 
 // One call at a time is no reason to keep a second credit: of many such peers few hold one.
 func TestPoolSingleCalls(t *testing.T) {
-	pool := NewPool(1000)
+	pool := credits.NewPool(1000)
 	wants := make([]int, 200)
 	for i := range wants {
 		wants[i] = 1
@@ -175,7 +179,7 @@ func TestPoolSingleCalls(t *testing.T) {
 
 // A share that is lowered gives back only what can no longer be used.
 func TestPoolLowers(t *testing.T) {
-	pool := NewPool(64)
+	pool := credits.NewPool(64)
 	peers := joinAll(&pool, 64)
 	turns(20, peers...)
 	c := peers[0]
@@ -192,7 +196,7 @@ func TestPoolLowers(t *testing.T) {
 
 // What a connection that has ended held is there for the others, once.
 func TestPoolLeave(t *testing.T) {
-	pool := NewPool(64)
+	pool := credits.NewPool(64)
 	peers := joinAll(&pool, 1000, 1)
 	turns(20, peers...)
 	if pool.Held() == 0 || pool.Holders() == 0 {
@@ -212,7 +216,7 @@ func TestPoolLeave(t *testing.T) {
 }
 
 func TestPoolNoAllocs(t *testing.T) {
-	pool := NewPool(64)
+	pool := credits.NewPool(64)
 	peers := joinAll(&pool, 8)
 	if n := testing.AllocsPerRun(100, func() { peers[0].turn() }); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
@@ -220,8 +224,8 @@ func TestPoolNoAllocs(t *testing.T) {
 }
 
 func BenchmarkPoolAnswer(b *testing.B) {
-	pool := NewPool(1000)
-	var s Share
+	pool := credits.NewPool(1000)
+	var s credits.Share
 	pool.Join(&s)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,6 +1,10 @@
-package credits
+package credits_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/credits"
+)
 
 func want(t *testing.T, what string, got, want int) {
 	t.Helper()
@@ -25,16 +29,16 @@ func TestRequesterWindow(t *testing.T) {
 		{"granted 0 counts as 1", 32, []uint32{0}, 1},
 		{"the latest is in force", 32, []uint32{20, 5, 8}, 8},
 		{"asked 0 counts as 1", 0, []uint32{50}, 1},
-		{"asked 2^32-1 is capped", 1<<32 - 1, []uint32{1<<32 - 1}, MaxCredits},
+		{"asked 2^32-1 is capped", 1<<32 - 1, []uint32{1<<32 - 1}, credits.MaxCredits},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := NewRequester(tc.asked)
+			r := credits.NewRequester(tc.asked)
 			for _, g := range tc.grants {
 				r.Grant(g)
 			}
 			want(t, "Window", r.Window(), tc.window)
 			want(t, "Available", r.Available(), tc.window)
-			if r.Request() != clamp(tc.asked) {
+			if r.Request() != min(max(tc.asked, 1), credits.MaxCredits) {
 				t.Errorf("Request = %d", r.Request())
 			}
 		})
@@ -42,7 +46,7 @@ func TestRequesterWindow(t *testing.T) {
 }
 
 func TestRequesterZeroValue(t *testing.T) {
-	var r Requester
+	var r credits.Requester
 	if r.Request() != 1 || r.Window() != 1 || !r.Take() || r.Take() || !r.Release() || r.Release() {
 		t.Errorf("the zero value is not a window of one: %+v", r)
 	}
@@ -50,7 +54,7 @@ func TestRequesterZeroValue(t *testing.T) {
 
 // A lowered grant closes the window until enough calls are answered.
 func TestRequesterShrinks(t *testing.T) {
-	r := NewRequester(8)
+	r := credits.NewRequester(8)
 	r.Grant(8)
 	for range 8 {
 		if !r.Take() {
@@ -70,7 +74,7 @@ func TestRequesterShrinks(t *testing.T) {
 
 // What an old connection still says after a reconnect changes nothing.
 func TestRequesterStale(t *testing.T) {
-	r := NewRequester(8)
+	r := credits.NewRequester(8)
 	r.Grant(8)
 	old := r.Epoch()
 	r.Take()

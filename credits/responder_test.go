@@ -1,14 +1,16 @@
-package credits
+package credits_test
 
 import (
 	"errors"
 	"testing"
+
+	"github.com/stag-rdma/stag/credits"
 )
 
 // post posts what p needs.
-func post(p *Responder) { p.Posted(p.Need()) }
+func post(p *credits.Responder) { p.Posted(p.Need()) }
 
-func check(t *testing.T, p *Responder) {
+func check(t *testing.T, p *credits.Responder) {
 	t.Helper()
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
@@ -16,11 +18,11 @@ func check(t *testing.T, p *Responder) {
 }
 
 func TestResponderStart(t *testing.T) {
-	p := NewResponder(8)
-	if err := p.Check(); !errors.Is(err, ErrInvariant) {
+	p := credits.NewResponder(8)
+	if err := p.Check(); !errors.Is(err, credits.ErrInvariant) {
 		t.Errorf("one call may come and nothing is posted: %v", err)
 	}
-	want(t, "Need", p.Need(), 8+Slack)
+	want(t, "Need", p.Need(), 8+credits.Slack)
 	post(&p)
 	check(t, &p)
 	want(t, "Outstanding", p.Outstanding(), 1)
@@ -44,11 +46,11 @@ func TestResponderGrant(t *testing.T) {
 		{"asked 2^32-1", 8, 1<<32 - 1, 10, 8},
 		{"what is posted", 8, 32, 5, 5},
 		{"limit 0 counts as 1", 0, 32, 10, 1},
-		{"limit 2^32-1 is capped", 1<<32 - 1, 1<<32 - 1, 2 * MaxCredits, MaxCredits},
+		{"limit 2^32-1 is capped", 1<<32 - 1, 1<<32 - 1, 2 * credits.MaxCredits, credits.MaxCredits},
 		{"one is always granted", 8, 8, 0, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := NewResponder(tc.limit)
+			p := credits.NewResponder(tc.limit)
 			p.Posted(1 + tc.posted)
 			p.Received()
 			if got := p.Grant(tc.asked); got != tc.want {
@@ -66,7 +68,7 @@ func TestResponderGrant(t *testing.T) {
 // Calls being served hold receives of their grant: it may be above what is
 // posted by as many.
 func TestResponderGrantWhileServing(t *testing.T) {
-	p := NewResponder(4)
+	p := credits.NewResponder(4)
 	post(&p)
 	p.Received()
 	post(&p)
@@ -84,7 +86,7 @@ func TestResponderGrantWhileServing(t *testing.T) {
 
 // A lowered limit does not take back what the peer may already be sending.
 func TestResponderShrinks(t *testing.T) {
-	p := NewResponder(8)
+	p := credits.NewResponder(8)
 	post(&p)
 	p.Received()
 	post(&p)
@@ -110,7 +112,7 @@ func TestResponderShrinks(t *testing.T) {
 }
 
 func TestResponderExpect(t *testing.T) {
-	p := NewResponder(2)
+	p := credits.NewResponder(2)
 	post(&p)
 	p.Expect(3)
 	want(t, "Need", p.Need(), 3)
@@ -129,13 +131,13 @@ func TestResponderExpect(t *testing.T) {
 	want(t, "Need", p.Need(), 0)
 	want(t, "Outstanding", p.Outstanding(), 1)
 	p.Reset()
-	want(t, "Need after Reset", p.Need(), 2+Slack)
+	want(t, "Need after Reset", p.Need(), 2+credits.Slack)
 }
 
 // Receives for other messages are not there for calls, and a lowered limit does
 // not lower what they need.
 func TestResponderExpectApart(t *testing.T) {
-	p := NewResponder(8)
+	p := credits.NewResponder(8)
 	p.Posted(1 + 5)
 	p.Received()
 	p.Expect(3)
@@ -144,7 +146,7 @@ func TestResponderExpectApart(t *testing.T) {
 	}
 	check(t, &p)
 
-	p = NewResponder(8)
+	p = credits.NewResponder(8)
 	post(&p)
 	p.Received()
 	post(&p)
@@ -159,7 +161,7 @@ func TestResponderExpectApart(t *testing.T) {
 // A message dropped without an answer gives its credit back, as far as
 // receives are posted for it.
 func TestResponderDropped(t *testing.T) {
-	p := NewResponder(2)
+	p := credits.NewResponder(2)
 	p.Posted(1)
 	p.Received()
 	p.Dropped()
