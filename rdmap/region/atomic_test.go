@@ -1,25 +1,27 @@
-package region
+package region_test
 
 import (
 	"sync"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // TestAtomicInDomains: each value of a word is returned once, whichever domain adds to it, even while others add
 // to it (ADVERSARY 15, 28). It runs until they have collided often.
 func TestAtomicInDomains(t *testing.T) {
 	const adders, most = 4, 1 << 20
-	mem := make(Bytes, 8)
+	mem := make(region.Bytes, 8)
 	var seen [adders][]uint64
 	var wg sync.WaitGroup
 	for i := range adders {
-		tab := NewTable()
-		r, err := tab.RegisterMemory(mem, Options{Access: Atomic})
+		tab := region.NewTable()
+		r, err := tab.RegisterMemory(mem, region.Options{Access: region.Atomic})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			v, err := tab.Lookup(r.STag(), 0, 8, Atomic)
+			v, err := tab.Lookup(r.STag(), 0, 8, region.Atomic)
 			if err != nil {
 				t.Error(err)
 				return

@@ -1,32 +1,36 @@
-package region
+package region_test
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // loose is a Memory that cannot be compared, although its type can.
-type loose struct{ Memory }
+type loose struct{ region.Memory }
 
 // Memory that has failed is revoked in all domains, and remains so until its last registration is gone: after a
 // failed write-back nobody knows what is durable.
 func TestRevokeMemory(t *testing.T) {
-	mem, other := &guarded{plainBytes: make(Bytes, 8)}, &guarded{plainBytes: make(Bytes, 8)}
-	d := NewDomain()
-	tabs := []*Table{d.NewTable(), d.NewTable(), NewTable()}
-	var regs []Region
+	mem, other := &guarded{plainBytes: make(region.Bytes, 8)}, &guarded{plainBytes: make(region.Bytes, 8)}
+	d := region.NewDomain()
+	tabs := []*region.Table{d.NewTable(), d.NewTable(), region.NewTable()}
+	var regs []region.Region
 	for _, tab := range tabs {
 		regs = append(regs, registerMemory(t, tab, mem))
 	}
-	shared, _ := d.RegisterShared(mem, Options{Access: RemoteRead})
+	shared, _ := d.RegisterShared(mem, region.Options{Access: region.RemoteRead})
 	regs = append(regs, shared)
 	kept := registerMemory(t, tabs[0], other)
-	v, err := tabs[1].Lookup(regs[1].STag(), 0, 8, RemoteRead)
+	v, err := tabs[1].Lookup(regs[1].STag(), 0, 8, region.RemoteRead)
 	if err != nil {
 		t.Fatal(err)
 	}
-	RevokeMemory(mem)
+	region.RevokeMemory(mem)
 	for i, r := range regs {
 		if r.Valid() {
 			t.Errorf("registration %d is still valid", i)
@@ -43,23 +47,39 @@ func TestRevokeMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if fates.of[mem] != nil || fates.of[other] != nil {
-		t.Error("a memory without registrations is still in fates")
-	}
 	if r := registerMemory(t, tabs[0], mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
 		t.Error("a memory without registrations had not been forgotten")
 	}
-	for _, mem := range []Memory{make(Bytes, 8), loose{make(Bytes, 8)}} {
+	for _, mem := range []region.Memory{make(region.Bytes, 8), loose{make(region.Bytes, 8)}} {
 		r := registerMemory(t, tabs[0], mem)
-		if RevokeMemory(mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
+		if region.RevokeMemory(mem); !r.Valid() || r.Invalidate(t.Context()) != nil {
 			t.Errorf("%T", mem)
 		}
 	}
 }
 
-func registerMemory(t *testing.T, tab *Table, mem Memory) Region {
+// TestMemoryForgotten: nothing holds a memory without registrations, whether it had failed or not.
+func TestMemoryForgotten(t *testing.T) {
+	tab := region.NewTable()
+	for _, fails := range []bool{false, true} {
+		mem := &guarded{plainBytes: make(region.Bytes, 8)}
+		left := weak.Make(mem)
+		r := registerMemory(t, tab, mem)
+		if fails {
+			region.RevokeMemory(mem)
+		}
+		if err := r.Invalidate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if runtime.GC(); left.Value() != nil {
+			t.Errorf("held, failed %v", fails)
+		}
+	}
+}
+
+func registerMemory(t *testing.T, tab *region.Table, mem region.Memory) region.Region {
 	t.Helper()
-	r, err := tab.RegisterMemory(mem, Options{Access: RemoteRead | Verify})
+	r, err := tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead | region.Verify})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,15 +90,15 @@ func registerMemory(t *testing.T, tab *Table, mem Memory) Region {
 // Those of others do not count, also when there are more principals than are told apart.
 func TestGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := &guarded{plainBytes: make(Bytes, 8)}
-		tabs := [2]*Table{NewTable(), NewTable()}
+		mem := &guarded{plainBytes: make(region.Bytes, 8)}
+		tabs := [2]*region.Table{region.NewTable(), region.NewTable()}
 		other := tabs[0].Domain().NewTable()
 		tabs[0].SetPrincipal("192.0.2.1")
 		tabs[1].SetPrincipal("192.0.2.1")
-		regs := [2]Region{registerMemory(t, tabs[0], mem), registerMemory(t, tabs[1], mem)}
+		regs := [2]region.Region{registerMemory(t, tabs[0], mem), registerMemory(t, tabs[1], mem)}
 		guess := func() (n int) {
 			for i := 0; ; i++ {
-				v, err := tabs[i%2].Lookup(regs[i%2].STag(), 0, 8, Verify)
+				v, err := tabs[i%2].Lookup(regs[i%2].STag(), 0, 8, region.Verify)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -103,8 +123,8 @@ func TestGuesses(t *testing.T) {
 				t.Errorf("after %v: %d guesses, want %d", step.wait, n, step.want)
 			}
 		}
-		plain, _ := tabs[0].Register(make([]byte, 8), Verify)
-		v, _ := tabs[0].Lookup(plain.STag(), 0, 8, Verify)
+		plain, _ := tabs[0].Register(make([]byte, 8), region.Verify)
+		v, _ := tabs[0].Lookup(plain.STag(), 0, 8, region.Verify)
 		if v.Guessed(tabs[0]); !v.MayGuess(tabs[0]) {
 			t.Error("a plain slice shares its count with others")
 		}

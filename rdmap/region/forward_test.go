@@ -1,18 +1,20 @@
-package region
+package region_test
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // TestForward: a view moves within its registration, exact to the octet, and no further.
 func TestForward(t *testing.T) {
-	tab := NewTable()
+	tab := region.NewTable()
 	mem := []byte("0123456789, not registered")[:10]
-	r, _ := tab.Register(mem, RemoteWrite)
+	r, _ := tab.Register(mem, region.RemoteWrite)
 	for first := range uint32(11) {
 		for n := -1; n < 12; n++ {
-			v, err := tab.Lookup(r.STag(), 0, first, RemoteWrite)
+			v, err := tab.Lookup(r.STag(), 0, first, region.RemoteWrite)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,14 +42,14 @@ func TestForward(t *testing.T) {
 
 // TestForwardInvalid: a view does not move if its registration has become invalid or its memory has failed.
 func TestForwardInvalid(t *testing.T) {
-	tab := NewTable()
+	tab := region.NewTable()
 	mem := &plainMemory{make([]byte, 10)}
-	for name, end := range map[string]func(r *Region){
-		"revoked":     func(r *Region) { r.Revoke() },
-		"memory lost": func(*Region) { RevokeMemory(mem) },
+	for name, end := range map[string]func(r *region.Region){
+		"revoked":     func(r *region.Region) { r.Revoke() },
+		"memory lost": func(*region.Region) { region.RevokeMemory(mem) },
 	} {
-		r, _ := tab.RegisterMemory(mem, Options{Access: RemoteWrite})
-		v, err := tab.Lookup(r.STag(), 0, 5, RemoteWrite)
+		r, _ := tab.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
+		v, err := tab.Lookup(r.STag(), 0, 5, region.RemoteWrite)
 		if err != nil || v.WrittenThrough() {
 			t.Fatal(err, v.WrittenThrough())
 		}

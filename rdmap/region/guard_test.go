@@ -1,4 +1,4 @@
-package region
+package region_test
 
 import (
 	"bytes"
@@ -6,10 +6,12 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // plainBytes gives Bytes another name, so that a struct can embed it beside its method.
-type plainBytes = Bytes
+type plainBytes = region.Bytes
 
 // guarded is a Memory that records what is done to it.
 type guarded struct {
@@ -18,7 +20,7 @@ type guarded struct {
 	fail  error
 }
 
-var _ Guarded = (*guarded)(nil)
+var _ region.Guarded = (*guarded)(nil)
 
 func (g *guarded) Store(off int, p []byte) error {
 	g.calls = append(g.calls, "store")
@@ -40,23 +42,23 @@ func (g *guarded) Guard(off, n int, f func() error) error {
 	return errors.Join(f(), g.fail)
 }
 
-func (g *guarded) Persist(off, n int) error { return g.PersistRanges([]Range{{off, n}}) }
+func (g *guarded) Persist(off, n int) error { return g.PersistRanges([]region.Range{{off, n}}) }
 
-func (g *guarded) PersistRanges(rs []Range) error {
+func (g *guarded) PersistRanges(rs []region.Range) error {
 	g.calls = append(g.calls, "persist")
 	return g.fail
 }
 
 func (g *guarded) Close() error { return nil }
 
-func view(t *testing.T, mem Memory) View {
+func view(t *testing.T, mem region.Memory) region.View {
 	t.Helper()
-	tab := NewTable()
-	r, err := tab.RegisterMemory(mem, Options{Access: RemoteRead})
+	tab := region.NewTable()
+	r, err := tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := tab.Lookup(r.STag(), 2, 4, RemoteRead)
+	v, err := tab.Lookup(r.STag(), 2, 4, region.RemoteRead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +67,9 @@ func view(t *testing.T, mem Memory) View {
 }
 
 func TestViewCopies(t *testing.T) {
-	plain := make(Bytes, 8)
-	g := &guarded{plainBytes: make(Bytes, 8)}
-	for _, mem := range []Memory{plain, g} {
+	plain := make(region.Bytes, 8)
+	g := &guarded{plainBytes: make(region.Bytes, 8)}
+	for _, mem := range []region.Memory{plain, g} {
 		v := view(t, mem)
 		out := make([]byte, 3)
 		ran := false
@@ -94,15 +96,15 @@ func panics(f func()) (yes bool) {
 
 // An error of the memory is returned as it is.
 func TestViewErrors(t *testing.T) {
-	g := &guarded{plainBytes: make(Bytes, 8), fail: ErrRegionLost}
+	g := &guarded{plainBytes: make(region.Bytes, 8), fail: region.ErrRegionLost}
 	v := view(t, g)
 	for i, err := range []error{v.CopyIn([]byte("x")), v.CopyOut(make([]byte, 1), 0), v.Guard(func() error { return nil })} {
-		if !errors.Is(err, ErrRegionLost) {
+		if !errors.Is(err, region.ErrRegionLost) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	v = view(t, make(Bytes, 8))
-	if err := v.Guard(func() error { return ErrWrap }); !errors.Is(err, ErrWrap) {
+	v = view(t, make(region.Bytes, 8))
+	if err := v.Guard(func() error { return region.ErrWrap }); !errors.Is(err, region.ErrWrap) {
 		t.Error(err)
 	}
 }
@@ -110,37 +112,37 @@ func TestViewErrors(t *testing.T) {
 // single can persist only one range at a time.
 type single struct {
 	plainBytes
-	got []Range
+	got []region.Range
 }
 
 func (s *single) Persist(off, n int) error {
 	if off == 9 {
-		return ErrRegionLost
+		return region.ErrRegionLost
 	}
-	s.got = append(s.got, Range{off, n})
+	s.got = append(s.got, region.Range{off, n})
 	return nil
 }
 
 func TestPersistRanges(t *testing.T) {
-	rs := []Range{{0, 1}, {3, 2}, {9, 1}, {5, 5}}
+	rs := []region.Range{{0, 1}, {3, 2}, {9, 1}, {5, 5}}
 	s := new(single)
-	if err := PersistRanges(s, rs); !errors.Is(err, ErrRegionLost) || !slices.Equal(s.got, rs[:2]) {
+	if err := region.PersistRanges(s, rs); !errors.Is(err, region.ErrRegionLost) || !slices.Equal(s.got, rs[:2]) {
 		t.Errorf("one by one: %v %v", err, s.got)
 	}
-	if err := PersistRanges(s, rs[:2]); err != nil {
+	if err := region.PersistRanges(s, rs[:2]); err != nil {
 		t.Error(err)
 	}
 	g := new(guarded)
-	if err := PersistRanges(g, rs); err != nil || !slices.Equal(g.calls, []string{"persist"}) {
+	if err := region.PersistRanges(g, rs); err != nil || !slices.Equal(g.calls, []string{"persist"}) {
 		t.Errorf("at once: %v %v", err, g.calls)
 	}
-	if err := PersistRanges(make(Bytes, 1), rs); !errors.Is(err, ErrNotPersistent) {
+	if err := region.PersistRanges(make(region.Bytes, 1), rs); !errors.Is(err, region.ErrNotPersistent) {
 		t.Error(err)
 	}
 }
 
 func TestCopyInAllocates(t *testing.T) {
-	v := view(t, make(Bytes, 8))
+	v := view(t, make(region.Bytes, 8))
 	p := []byte("abcd")
 	if n := testing.AllocsPerRun(100, func() { _ = v.CopyIn(p) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -153,7 +155,7 @@ type watched struct {
 	failed chan struct{}
 }
 
-var _ Watched = (*watched)(nil)
+var _ region.Watched = (*watched)(nil)
 
 func (w *watched) Failed() <-chan struct{} { return w.failed }
 func (w *watched) Err() error              { return nil }
@@ -161,31 +163,31 @@ func (w *watched) Err() error              { return nil }
 // Every registration of a memory that has failed is invalid, in all domains and at once. Present users are waited
 // for as usual.
 func TestFailedMemory(t *testing.T) {
-	w := &watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}
-	d := NewDomain()
-	here, there := d.NewTable(), NewTable()
-	a, _ := here.RegisterMemory(w, Options{Access: RemoteRead | RemoteInvalidate})
-	b, _ := there.RegisterMemory(w, Options{Access: RemoteRead})
-	c, _ := d.RegisterShared(w, Options{Access: RemoteRead})
-	v, err := here.Lookup(a.STag(), 0, 8, RemoteRead)
+	w := &watched{plainBytes: make(region.Bytes, 8), failed: make(chan struct{})}
+	d := region.NewDomain()
+	here, there := d.NewTable(), region.NewTable()
+	a, _ := here.RegisterMemory(w, region.Options{Access: region.RemoteRead | region.RemoteInvalidate})
+	b, _ := there.RegisterMemory(w, region.Options{Access: region.RemoteRead})
+	c, _ := d.RegisterShared(w, region.Options{Access: region.RemoteRead})
+	v, err := here.Lookup(a.STag(), 0, 8, region.RemoteRead)
 	if err != nil || !a.Valid() || !b.Valid() || !c.Valid() {
 		t.Fatal("invalid before it has failed", err)
 	}
 	close(w.failed)
 	for i, tt := range []struct {
-		tab *Table
-		reg Region
+		tab *region.Table
+		reg region.Region
 	}{{here, a}, {there, b}, {here, c}} {
-		if _, err := tt.tab.Lookup(tt.reg.STag(), 0, 1, RemoteRead); !errors.Is(err, ErrInvalidSTag) || tt.reg.Valid() {
+		if _, err := tt.tab.Lookup(tt.reg.STag(), 0, 1, region.RemoteRead); !errors.Is(err, region.ErrInvalidSTag) || tt.reg.Valid() {
 			t.Errorf("%d: %v, valid: %v", i, err, tt.reg.Valid())
 		}
 	}
-	if err := here.RemoteInvalidate(a.STag()); !errors.Is(err, ErrInvalidSTag) {
+	if err := here.RemoteInvalidate(a.STag()); !errors.Is(err, region.ErrInvalidSTag) {
 		t.Error("remote invalidate:", err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.Invalidate(over); !errors.Is(err, ErrPinned) {
+	if err := a.Invalidate(over); !errors.Is(err, region.ErrPinned) {
 		t.Error("a view is still pinned:", err)
 	}
 	v.Release()
@@ -204,18 +206,18 @@ func (m *tracked) WriteBack(_, n int) { m.n += n }
 
 // A registration does not inherit the settings of the one before in its entry.
 func TestRegistrationForgets(t *testing.T) {
-	tab := NewTable()
-	m := &tracked{watched: watched{plainBytes: make(Bytes, 8), failed: make(chan struct{})}}
-	r, _ := tab.RegisterMemory(m, Options{Access: RemoteWrite, WriteThrough: true})
-	v, _ := tab.Lookup(r.STag(), 2, 4, RemoteWrite)
+	tab := region.NewTable()
+	m := &tracked{watched: watched{plainBytes: make(region.Bytes, 8), failed: make(chan struct{})}}
+	r, _ := tab.RegisterMemory(m, region.Options{Access: region.RemoteWrite, WriteThrough: true})
+	v, _ := tab.Lookup(r.STag(), 2, 4, region.RemoteWrite)
 	v.Stored()
 	v.Release()
 	if err := r.Invalidate(t.Context()); err != nil || m.n != 4 {
 		t.Fatalf("%v, %d octets written back", err, m.n)
 	}
 	close(m.failed)
-	r, _ = tab.RegisterMemory(make(Bytes, 8), Options{Access: RemoteWrite})
-	v, err := tab.Lookup(r.STag(), 2, 4, RemoteWrite)
+	r, _ = tab.RegisterMemory(make(region.Bytes, 8), region.Options{Access: region.RemoteWrite})
+	v, err := tab.Lookup(r.STag(), 2, 4, region.RemoteWrite)
 	if err != nil || v.Guarded() {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package region
+package region_test
 
 import (
 	"bytes"
@@ -8,28 +8,30 @@ import (
 	"errors"
 	"hash"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // The sums of the built-in algorithms, and of others; published values of "123456789"
 // (the check value of CRC32C) and "abc" (FIPS 180-4). Guarded memory has the same ones.
 func TestSums(t *testing.T) {
-	sha512Hash := &Hash{Size: sha512.Size, New: sha512.New}
+	sha512Hash := &region.Hash{Size: sha512.Size, New: sha512.New}
 	abc512 := sha512.Sum512([]byte("abc"))
 	abc256, _ := hex.DecodeString("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
 	for _, tt := range []struct {
-		h    *Hash
+		h    *region.Hash
 		data string
 		want []byte
 	}{
 		{nil, "123456789", []byte{0xe3, 0x06, 0x92, 0x83}},
-		{CRC32C, "123456789", []byte{0xe3, 0x06, 0x92, 0x83}},
-		{SHA256, "abc", abc256},
+		{region.CRC32C, "123456789", []byte{0xe3, 0x06, 0x92, 0x83}},
+		{region.SHA256, "abc", abc256},
 		{sha512Hash, "abc", abc512[:]},
 	} {
-		if got := sumOf(t, Bytes("xx"+tt.data), tt.h, len(tt.data)); !bytes.Equal(got, tt.want) {
+		if got := sumOf(t, region.Bytes("xx"+tt.data), tt.h, len(tt.data)); !bytes.Equal(got, tt.want) {
 			t.Errorf("%q: %x, want %x", tt.data, got, tt.want)
 		}
-		plain, g := Bytes("xxabcd"), &guarded{plainBytes: Bytes("xxabcd")}
+		plain, g := region.Bytes("xxabcd"), &guarded{plainBytes: region.Bytes("xxabcd")}
 		if got, want := sumOf(t, g, tt.h, 4), sumOf(t, plain, tt.h, 4); !bytes.Equal(got, want) || len(g.calls) != 1 {
 			t.Errorf("guarded: %x, want %x; %v", got, want, g.calls)
 		}
@@ -37,14 +39,14 @@ func TestSums(t *testing.T) {
 }
 
 // sumOf returns the sum of n octets of mem, beginning with the third.
-func sumOf(t *testing.T, mem Memory, h *Hash, n int) []byte {
+func sumOf(t *testing.T, mem region.Memory, h *region.Hash, n int) []byte {
 	t.Helper()
-	tab := NewTable()
-	r, err := tab.RegisterMemory(mem, Options{Access: Verify, Hash: h})
+	tab := region.NewTable()
+	r, err := tab.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: h})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := tab.Lookup(r.STag(), 2, uint32(n), Verify)
+	v, err := tab.Lookup(r.STag(), 2, uint32(n), region.Verify)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +60,14 @@ func sumOf(t *testing.T, mem Memory, h *Hash, n int) []byte {
 
 func TestImpossibleHash(t *testing.T) {
 	long := func() hash.Hash { return nil }
-	for i, h := range []*Hash{
+	for i, h := range []*region.Hash{
 		{}, {Size: 16}, {Size: 0, New: md5.New}, {Size: 65, New: long}, {Size: -1, New: md5.New}, {Size: 15, New: md5.New}, {Size: 17, New: md5.New},
 	} {
-		if _, err := NewTable().RegisterMemory(make(Bytes, 8), Options{Hash: h}); !errors.Is(err, ErrHash) {
+		if _, err := region.NewTable().RegisterMemory(make(region.Bytes, 8), region.Options{Hash: h}); !errors.Is(err, region.ErrHash) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if _, err := NewTable().RegisterMemory(make(Bytes, 8), Options{Hash: &Hash{Size: 16, New: md5.New}}); err != nil {
+	if _, err := region.NewTable().RegisterMemory(make(region.Bytes, 8), region.Options{Hash: &region.Hash{Size: 16, New: md5.New}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package region
+package region_test
 
 import (
 	"context"
@@ -6,15 +6,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // Invalidate returns only when nobody can access the memory.
 func TestInvalidateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := NewTable()
-		r := register(t, tab, make([]byte, 8), RemoteRead)
-		v1, _ := tab.Lookup(r.STag(), 0, 8, RemoteRead)
-		v2, _ := tab.Lookup(r.STag(), 2, 2, RemoteRead)
+		tab := region.NewTable()
+		r := register(t, tab, make([]byte, 8), region.RemoteRead)
+		v1, _ := tab.Lookup(r.STag(), 0, 8, region.RemoteRead)
+		v2, _ := tab.Lookup(r.STag(), 2, 2, region.RemoteRead)
 		done := make(chan error, 2)
 		for range 2 {
 			go func() { done <- r.Invalidate(t.Context()) }()
@@ -23,7 +25,7 @@ func TestInvalidateWaits(t *testing.T) {
 		if r.Valid() || tab.Live() != 1 || tab.Domain().Pinned() != 1 {
 			t.Error("not revoked at once, or freed too early")
 		}
-		if err := try(tab, r.STag(), 0, 8, RemoteRead); !errors.Is(err, ErrInvalidSTag) {
+		if err := try(tab, r.STag(), 0, 8, region.RemoteRead); !errors.Is(err, region.ErrInvalidSTag) {
 			t.Errorf("new pin: %v", err)
 		}
 		v1.Release()
@@ -45,16 +47,16 @@ func TestInvalidateWaits(t *testing.T) {
 
 func TestErrPinned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tab := NewTable()
-		r := register(t, tab, make([]byte, 8), RemoteRead)
-		v, _ := tab.Lookup(r.STag(), 0, 8, RemoteRead)
+		tab := region.NewTable()
+		r := register(t, tab, make([]byte, 8), region.RemoteRead)
+		v, _ := tab.Lookup(r.STag(), 0, 8, region.RemoteRead)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		if err := r.Invalidate(ctx); !errors.Is(err, ErrPinned) || time.Since(start) != time.Second {
+		if err := r.Invalidate(ctx); !errors.Is(err, region.ErrPinned) || time.Since(start) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		if err := tab.Close(ctx); !errors.Is(err, ErrPinned) {
+		if err := tab.Close(ctx); !errors.Is(err, region.ErrPinned) {
 			t.Errorf("Close: %v", err)
 		}
 		if v.Bytes()[7] = 1; tab.Domain().Pinned() != 1 {
@@ -73,14 +75,14 @@ func TestErrPinned(t *testing.T) {
 
 func TestTableCloseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDomain()
+		d := region.NewDomain()
 		tab, other := d.NewTable(), d.NewTable()
-		keep := register(t, other, make([]byte, 8), RemoteRead)
-		var views []View
+		keep := register(t, other, make([]byte, 8), region.RemoteRead)
+		var views []region.View
 		for i := range 20 {
-			r := register(t, tab, make([]byte, 8), RemoteRead)
+			r := register(t, tab, make([]byte, 8), region.RemoteRead)
 			if i%5 == 0 {
-				v, _ := tab.Lookup(r.STag(), 0, 8, RemoteRead)
+				v, _ := tab.Lookup(r.STag(), 0, 8, region.RemoteRead)
 				views = append(views, v)
 			}
 		}

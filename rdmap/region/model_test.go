@@ -1,4 +1,4 @@
-package region
+package region_test
 
 import (
 	"errors"
@@ -6,49 +6,51 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // modelRegion is what the slow model knows about one registration.
 type modelRegion struct {
-	r     Region
+	r     region.Region
 	owner int // table, 2: shared
 	base  uint64
 	size  uint64
-	acc   Access
+	acc   region.Access
 	valid bool
-	views []View
+	views []region.View
 }
 
 // legal states the rules of Lookup octet by octet.
-func (m *modelRegion) legal(table int, to uint64, n uint32, need Access) error {
+func (m *modelRegion) legal(table int, to uint64, n uint32, need region.Access) error {
 	switch {
 	case !m.valid:
-		return ErrInvalidSTag
+		return region.ErrInvalidSTag
 	case m.owner != 2 && m.owner != table:
-		return ErrNotAssociated
+		return region.ErrNotAssociated
 	case need&^m.acc != 0:
-		return ErrAccess
+		return region.ErrAccess
 	}
 	for i := range uint64(n) {
 		if to+i < to {
-			return ErrWrap
+			return region.ErrWrap
 		}
 	}
 	for i := range uint64(n) {
 		if at := to + i; at < m.base || at-m.base >= m.size {
-			return ErrBounds
+			return region.ErrBounds
 		}
 	}
 	if n == 0 && (to < m.base || to-m.base > m.size) {
-		return ErrBounds
+		return region.ErrBounds
 	}
 	return nil
 }
 
 type modelRun struct {
 	t    *testing.T
-	d    *Domain
-	tabs [2]*Table
+	d    *region.Domain
+	tabs [2]*region.Table
 	all  []*modelRegion
 	ops  []byte
 }
@@ -80,8 +82,8 @@ func FuzzTable(f *testing.F) {
 	f.Add([]byte{0, 2, 200, 20, 255, 0, 1, 0, 8, 1, 1, 1, 1, 0, 0, 4, 1, 4, 2, 0, 3, 0, 2, 1})
 	f.Add([]byte{0, 0, 0, 63, 64, 1, 0, 0, 0, 5, 64, 4, 0, 0, 1, 0, 0, 0, 5, 64, 3, 0, 2, 0, 2, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		m := &modelRun{t: t, d: NewDomain(), ops: ops[:min(len(ops), 4000)]}
-		m.tabs = [2]*Table{m.d.NewTable(), m.d.NewTable()}
+		m := &modelRun{t: t, d: region.NewDomain(), ops: ops[:min(len(ops), 4000)]}
+		m.tabs = [2]*region.Table{m.d.NewTable(), m.d.NewTable()}
 		for len(m.ops) > 0 {
 			m.step()
 			m.check()
@@ -119,8 +121,8 @@ func (m *modelRun) step() {
 
 func (m *modelRun) register() {
 	x := &modelRegion{owner: m.next() % 3, base: m.number(), size: m.number() & 63, valid: true}
-	x.acc = Access(m.next()) & accessAll
-	mem, o := make(Bytes, x.size), Options{Access: x.acc, Base: x.base}
+	x.acc = region.Access(m.next()) & anyAccess
+	mem, o := make(region.Bytes, x.size), region.Options{Access: x.acc, Base: x.base}
 	var err error
 	if x.owner == 2 {
 		x.r, err = m.d.RegisterShared(mem, o)
@@ -136,7 +138,7 @@ func (m *modelRun) register() {
 }
 
 func (m *modelRun) lookup(x *modelRegion) {
-	table, to, n, need := m.next()%2, m.number(), uint32(m.next()), Access(m.next())
+	table, to, n, need := m.next()%2, m.number(), uint32(m.next()), region.Access(m.next())
 	want := x.legal(table, to, n, need)
 	v, err := m.tabs[table].Lookup(x.r.STag(), to, n, need)
 	if !errors.Is(err, want) {
@@ -155,11 +157,11 @@ func (m *modelRun) remote(x *modelRegion) {
 	var want error
 	switch {
 	case !x.valid:
-		want = ErrInvalidSTag
+		want = region.ErrInvalidSTag
 	case x.owner != table:
-		want = ErrNotAssociated
-	case x.acc&RemoteInvalidate == 0:
-		want = ErrAccess
+		want = region.ErrNotAssociated
+	case x.acc&region.RemoteInvalidate == 0:
+		want = region.ErrAccess
 	default:
 		x.valid = false
 	}
@@ -196,8 +198,8 @@ func TestTableModel(t *testing.T) {
 		for i := range ops {
 			ops[i] = byte(rnd.Uint32())
 		}
-		m := &modelRun{t: t, d: NewDomain(), ops: ops}
-		m.tabs = [2]*Table{m.d.NewTable(), m.d.NewTable()}
+		m := &modelRun{t: t, d: region.NewDomain(), ops: ops}
+		m.tabs = [2]*region.Table{m.d.NewTable(), m.d.NewTable()}
 		for len(m.ops) > 0 {
 			m.step()
 			m.check()

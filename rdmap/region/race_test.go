@@ -1,10 +1,12 @@
-package region
+package region_test
 
 import (
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // Owners register, advertise, invalidate and then write their memory without any other synchronisation; users look
@@ -12,10 +14,10 @@ import (
 // fails; without the detector the content of the memory shows it.
 func TestConcurrentLifetime(t *testing.T) {
 	const owners, users, rounds = 4, 4, 100
-	d := NewDomain()
+	d := region.NewDomain()
 	var stags [owners]atomic.Uint64 // table index in the upper half
 	var turn [owners]sync.Mutex
-	var tabs [2]*Table
+	var tabs [2]*region.Table
 	for i := range tabs {
 		tabs[i] = d.NewTable()
 	}
@@ -28,7 +30,7 @@ func TestConcurrentLifetime(t *testing.T) {
 				// STag 0, which a peer may send; see zero_test.go.
 				_ = try(tabs[i%2], 0, 0, 0, 0)
 				s := stags[i%owners].Load()
-				v, err := tabs[s>>32].Lookup(STag(s), 0, 64, RemoteWrite)
+				v, err := tabs[s>>32].Lookup(region.STag(s), 0, 64, region.RemoteWrite)
 				if err != nil {
 					continue
 				}
@@ -51,7 +53,7 @@ func TestConcurrentLifetime(t *testing.T) {
 			for i := range rounds {
 				at := 64 * (i % users)
 				tab := tabs[i%2]
-				r, err := tab.Register(mem[at:at+64], RemoteWrite|RemoteInvalidate)
+				r, err := tab.Register(mem[at:at+64], region.RemoteWrite|region.RemoteInvalidate)
 				if err != nil {
 					t.Error(err)
 					return
@@ -86,21 +88,21 @@ func TestConcurrentLifetime(t *testing.T) {
 
 // Growth during lookups, and several goroutines that revoke the same registrations.
 func TestConcurrentGrowthAndRevoke(t *testing.T) {
-	d := NewDomain()
+	d := region.NewDomain()
 	tab := d.NewTable()
 	var wg sync.WaitGroup
 	var won atomic.Int64
 	for range 4 {
 		wg.Go(func() {
-			var rs []Region
+			var rs []region.Region
 			for i := range 300 {
-				r, err := tab.Register(make([]byte, 4), RemoteRead)
+				r, err := tab.Register(make([]byte, 4), region.RemoteRead)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				rs = append(rs, r)
-				if err := try(tab, rs[i/2].STag(), 0, 4, RemoteRead); err != nil {
+				if err := try(tab, rs[i/2].STag(), 0, 4, region.RemoteRead); err != nil {
 					t.Error(err)
 				}
 			}
