@@ -1,4 +1,4 @@
-package xdrreflect
+package xdrreflect_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stag-rdma/stag/xdr"
+	"github.com/stag-rdma/stag/xdr/xdrreflect"
 )
 
 var exporter = cmp.AllowUnexported(scalars{})
@@ -37,13 +38,13 @@ func TestRoundTrip(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			want := unhex(t, tc.hex)
 			for _, v := range []any{tc.v, reflect.ValueOf(tc.v).Elem().Interface()} {
-				b, err := Marshal(v)
+				b, err := xdrreflect.Marshal(v)
 				if err != nil || !bytes.Equal(b, want) || cap(b) > len(b)+1024 {
 					t.Fatalf("Marshal(%T) = %x, %v, want %x", v, b, err, want)
 				}
 			}
 			got := reflect.New(reflect.TypeOf(tc.v).Elem())
-			rest, err := Unmarshal(append(bytes.Clone(want), "rest"...), got.Interface())
+			rest, err := xdrreflect.Unmarshal(append(bytes.Clone(want), "rest"...), got.Interface())
 			if err != nil || string(rest) != "rest" {
 				t.Fatalf("Unmarshal: %q, %v", rest, err)
 			}
@@ -51,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			for n := range want {
-				if _, err := Unmarshal(want[:n], got.Interface()); !errors.Is(err, xdr.ErrShort) {
+				if _, err := xdrreflect.Unmarshal(want[:n], got.Interface()); !errors.Is(err, xdr.ErrShort) {
 					t.Errorf("the first %d octets: %v, want ErrShort", n, err)
 				}
 			}
@@ -67,7 +68,7 @@ func TestUnmarshalReplaces(t *testing.T) {
 	v := lists{S: "old", N: []uint32{1, 2, 3, 4}, O: make([]byte, 100), SS: make([]string, 9)}
 	old := v.N
 	b := unhex(t, goldenListsHex)
-	if _, err := Unmarshal(b, &v); err != nil {
+	if _, err := xdrreflect.Unmarshal(b, &v); err != nil {
 		t.Fatal(err)
 	}
 	clear(b)
@@ -99,7 +100,7 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"deep in a list", "00000000 00000000 00000001 00000001", new(mnt), xdr.ErrShort, "xdr: mnt.Host at octet 12: not enough octets"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := Unmarshal(unhex(t, tc.hex), tc.v)
+			_, err := xdrreflect.Unmarshal(unhex(t, tc.hex), tc.v)
 			if !errors.Is(err, tc.want) || err.Error() != tc.text {
 				t.Errorf("error %v, want %s", err, tc.text)
 			}
@@ -115,16 +116,16 @@ func TestUnmarshalErrors(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	for _, v := range []any{nil, 5, "x", (*int32)(nil), union{}} {
-		if _, err := Unmarshal(make([]byte, 8), v); !errors.Is(err, ErrType) {
+		if _, err := xdrreflect.Unmarshal(make([]byte, 8), v); !errors.Is(err, xdrreflect.ErrType) {
 			t.Errorf("Unmarshal into %T: %v, want ErrType", v, err)
 		}
 	}
 	for _, v := range []any{nil, (*int32)(nil), &lists{}, struct{ P *mnt }{}} {
-		if _, err := Marshal(v); !errors.Is(err, ErrNil) {
+		if _, err := xdrreflect.Marshal(v); !errors.Is(err, xdrreflect.ErrNil) {
 			t.Errorf("Marshal of %T: %v, want ErrNil", v, err)
 		}
 	}
-	if _, err := Marshal(map[int]int{}); !errors.Is(err, ErrType) {
+	if _, err := xdrreflect.Marshal(map[int]int{}); !errors.Is(err, xdrreflect.ErrType) {
 		t.Errorf("Marshal of a map: %v, want ErrType", err)
 	}
 }

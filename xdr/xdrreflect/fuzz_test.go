@@ -1,4 +1,4 @@
-package xdrreflect
+package xdrreflect_test
 
 import (
 	"bytes"
@@ -7,10 +7,12 @@ import (
 	oracle "github.com/davecgh/go-xdr/xdr2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/stag-rdma/stag/xdr/xdrreflect"
 )
 
 // fuzzLimits are small, so that the fuzzer reaches them.
-var fuzzLimits = Limits{MaxOctets: 1 << 16, MaxMemory: 1 << 18, MaxDepth: 200}
+var fuzzLimits = xdrreflect.Limits{MaxOctets: 1 << 16, MaxMemory: 1 << 18, MaxDepth: 200}
 
 // targets returns fresh values of the types under test.
 func targets() []any {
@@ -66,7 +68,7 @@ func FuzzAgainstOracle(f *testing.F) {
 	f.Add(unhex(f, "00000003 616263ff 00000000 0908070605000000 00000000 00000000 00007fff 00008000"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var got, want lists
-		_, err := Unmarshal(b, &got)
+		_, err := xdrreflect.Unmarshal(b, &got)
 		n, oerr := oracle.UnmarshalLimited(bytes.NewReader(b), &want, uint(len(b))+1)
 		if (err == nil) != (oerr == nil) {
 			t.Fatalf("we: %v, oracle: %v after %d octets", err, oerr, n)

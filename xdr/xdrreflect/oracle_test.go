@@ -1,4 +1,4 @@
-package xdrreflect
+package xdrreflect_test
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	oracle "github.com/davecgh/go-xdr/xdr2"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/stag-rdma/stag/xdr/xdrreflect"
 )
 
 // genLists draws a value with every form of a variable size.
@@ -44,7 +46,7 @@ func TestAgainstOracle(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		v := both{genScalars(t), genLists(t)}
-		b, err := Marshal(&v)
+		b, err := xdrreflect.Marshal(&v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,7 @@ func TestAgainstOracle(t *testing.T) {
 			t.Fatalf("wrote %x, oracle %x", b, w.Bytes())
 		}
 		var got, want both
-		if rest, err := Unmarshal(b, &got); err != nil || len(rest) != 0 {
+		if rest, err := xdrreflect.Unmarshal(b, &got); err != nil || len(rest) != 0 {
 			t.Fatalf("%d octets left, %v", len(rest), err)
 		}
 		if _, err := oracle.Unmarshal(bytes.NewReader(b), &want); err != nil {

@@ -1,4 +1,4 @@
-package xdrreflect
+package xdrreflect_test
 
 import (
 	"encoding/hex"
