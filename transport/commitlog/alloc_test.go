@@ -1,6 +1,6 @@
 //go:build !race
 
-package commitlog
+package commitlog_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // An append allocates nothing of its own. Both sides of the connection are counted: the
@@ -15,7 +16,7 @@ import (
 // copy, and is not counted.
 func TestAppendAllocates(t *testing.T) {
 	const engine = 2
-	l := newTestLog(t, make(region.Bytes, 20480+1<<20), WAL)
+	l := newTestLog(t, make(region.Bytes, 20480+1<<20), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

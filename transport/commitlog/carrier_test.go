@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"context"
@@ -8,13 +8,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // echoing carries records to a log of this process, by its local producer, and fails after
 // a few of them.
 type echoing struct {
-	s      *Prepared
-	p      *Producer
+	s      *commitlog.Prepared
+	p      *commitlog.Producer
 	seq    uint64
 	left   int // records until it fails; -1: it does not
 	failed chan struct{}
@@ -51,9 +53,9 @@ func (c *echoing) fail(err error) error {
 }
 
 // carry opens a session of p by a carrier.
-func carry(t *testing.T, ctx context.Context, l *Log, p *Producer, rnd *rand.Rand) *echoing {
+func carry(t *testing.T, ctx context.Context, l *commitlog.Log, p *commitlog.Producer, rnd *rand.Rand) *echoing {
 	t.Helper()
-	s, err := l.Prepare(t.Context(), Instance{})
+	s, err := l.Prepare(t.Context(), commitlog.Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +79,8 @@ func TestCarrier(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	l := newTestLog(t, sim(4096), WAL)
-	p := newTestProducer(t, &ProducerOptions{Batch: 1500, InFlight: 3})
+	l := newTestLog(t, sim(4096), commitlog.WAL)
+	p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 1500, InFlight: 3})
 	const workers, each = 3, 40
 	sent := make(map[uint64]string)
 	var mu sync.Mutex
@@ -88,7 +90,7 @@ func TestCarrier(t *testing.T) {
 			for i := range each {
 				payload := fmt.Sprintf("%d/%d %s", w, i, make([]byte, i*20%700))
 				r, err := p.Append(t.Context(), []byte(payload))
-				if err != nil || r.Level != Persistent {
+				if err != nil || r.Level != commitlog.Persistent {
 					t.Error(r, err)
 					return
 				}
@@ -140,8 +142,8 @@ func TestCarrier(t *testing.T) {
 
 // A session that was prepared has one producer, until another is prepared.
 func TestPrepared(t *testing.T) {
-	l := newTestLog(t, sim(4096), WAL)
-	one, err := l.Prepare(t.Context(), Instance{})
+	l := newTestLog(t, sim(4096), commitlog.WAL)
+	one, err := l.Prepare(t.Context(), commitlog.Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,24 +152,24 @@ func TestPrepared(t *testing.T) {
 	if _, err := one.Attach(plain); err != nil { // of either side; it has the extension
 		t.Fatal(err)
 	}
-	if _, err := one.Attach(s); !errors.Is(err, ErrFenced) {
+	if _, err := one.Attach(s); !errors.Is(err, commitlog.ErrFenced) {
 		t.Error("twice:", err)
 	}
-	if err := one.Local(p); !errors.Is(err, ErrFenced) {
+	if err := one.Local(p); !errors.Is(err, commitlog.ErrFenced) {
 		t.Error("twice:", err)
 	}
-	two, err := l.Prepare(t.Context(), Instance{})
+	two, err := l.Prepare(t.Context(), commitlog.Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	three, err := l.Prepare(t.Context(), Instance{})
+	three, err := l.Prepare(t.Context(), commitlog.Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a, b := two.Answer(), three.Answer(); a.Epoch != 2 || b.Epoch != 3 || a.RingSTag != 0 || !b.Persistent {
 		t.Error(a, b)
 	}
-	if _, err := two.Attach(s); !errors.Is(err, ErrFenced) {
+	if _, err := two.Attach(s); !errors.Is(err, commitlog.ErrFenced) {
 		t.Error("fenced:", err)
 	}
 	a, err := three.Attach(s)
@@ -179,15 +181,15 @@ func TestPrepared(t *testing.T) {
 // Between two groups there is the gap that was asked for; a record that is larger than the
 // window goes out alone.
 func TestRestrain(t *testing.T) {
-	l := newTestLog(t, sim(1<<14), WAL)
-	p := newTestProducer(t, &ProducerOptions{Batch: 1})
+	l := newTestLog(t, sim(1<<14), commitlog.WAL)
+	p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 1})
 	if err := l.Local(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	const gap = 20 * time.Millisecond
 	p.Restrain(0, gap)
 	from := time.Now()
-	var pending []*Pending
+	var pending []*commitlog.Pending
 	for range 4 {
 		e, err := p.Begin([]byte("record"))
 		if err != nil {
@@ -207,7 +209,7 @@ func TestRestrain(t *testing.T) {
 	p.Restrain(128, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := p.Append(ctx, make([]byte, 1000)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrInDoubt) {
+	if _, err := p.Append(ctx, make([]byte, 1000)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, commitlog.ErrInDoubt) {
 		t.Error("together with records that are not released:", err)
 	}
 	if err := l.Release(4); err != nil {

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // slowMemory is a memory of which one Load waits until the memory has been given back, or long
@@ -34,7 +35,7 @@ func (m *slowMemory) Load(p []byte, off int) error {
 // Close gives the memory back when nobody reads a record of it anymore.
 func TestCloseWhileReading(t *testing.T) {
 	mem := &slowMemory{Sim: sim(4096), back: make(chan struct{})}
-	l := newTestLog(t, mem, WAL)
+	l := newTestLog(t, mem, commitlog.WAL)
 	p := newTestProducer(t, nil)
 	if err := l.Local(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -67,8 +68,8 @@ func TestPreparedHead(t *testing.T) {
 			look(s)
 		}
 	}})
-	l := newTestLog(t, mem, WAL)
-	s, err := l.Prepare(t.Context(), Instance{})
+	l := newTestLog(t, mem, commitlog.WAL)
+	s, err := l.Prepare(t.Context(), commitlog.Instance{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestPreparedHead(t *testing.T) {
 	look = func(m *pmem.Sim) {
 		looked++
 		octets := m.Told().Durable()
-		info, err := Inspect(bytes.NewReader(octets), int64(len(octets)), nil)
+		info, err := commitlog.Inspect(bytes.NewReader(octets), int64(len(octets)), nil)
 		if err != nil || s.Head() > info.Head {
 			t.Errorf("head %d told, recovery finds %d: %v", s.Head(), info.Head, err)
 		}

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // witness looks at a crash model whenever something is stored or flushed in it.
@@ -54,7 +55,7 @@ func (w *witness) look(s *pmem.Sim) {
 
 // found checks that a log holds a prefix of sent that is not shorter than acked.
 func found(octets []byte, sent []string, acked int) error {
-	info, err := Inspect(bytes.NewReader(octets), int64(len(octets)), func(r *Record) error {
+	info, err := commitlog.Inspect(bytes.NewReader(octets), int64(len(octets)), func(r *commitlog.Record) error {
 		if r.Seq > uint64(len(sent)) || sent[r.Seq-1] != string(r.Payload) {
 			return fmt.Errorf("record %d is %q", r.Seq, r.Payload)
 		}
@@ -75,12 +76,12 @@ func found(octets []byte, sent []string, acked int) error {
 // goroutines, while appends are pipelined and the ring wraps: the order of operations on
 // the wire is the order in which they are executed (ADVERSARY 19).
 func TestCrashEngine(t *testing.T) {
-	for _, mode := range []Mode{Strict, WAL} {
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		t.Run(mode.String(), func(t *testing.T) {
 			w := new(witness)
 			mem := pmem.NewSim(20480+1024, &pmem.SimOptions{Step: w.look})
 			l := newTestLog(t, mem, mode)
-			p := newTestProducer(t, &ProducerOptions{InFlight: 3, Batch: 300, Verify: mode == Strict})
+			p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 3, Batch: 300, Verify: mode == commitlog.Strict})
 			session(t, l, p, pipes)
 			w.mu.Lock()
 			w.on = true

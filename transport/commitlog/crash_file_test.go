@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // TestCrashFile crashes the disk under a log in a file at every fdatasync, with all that the
@@ -15,7 +16,7 @@ import (
 // around the ring; and after each group that was acknowledged nothing but what was synced
 // is left (ADVERSARY 19).
 func TestCrashFile(t *testing.T) {
-	for _, mode := range []Mode{Strict, WAL} {
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		t.Run(mode.String(), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
 			if err := createFile(path, mode, 2048); err != nil {
@@ -29,7 +30,7 @@ func TestCrashFile(t *testing.T) {
 			}
 			t.Cleanup(func() { mem.Close() })
 			l := openLog(t, mem)
-			p := newTestProducer(t, &ProducerOptions{Batch: 300})
+			p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 300})
 			session(t, l, p, pipes)
 			for round := range 12 {
 				w.group(t, l, p, round)
@@ -60,9 +61,9 @@ func (w *witness) crashed(image []byte) {
 }
 
 // group appends three records at once, and waits for them.
-func (w *witness) group(t *testing.T, l *Log, p *Producer, round int) {
+func (w *witness) group(t *testing.T, l *commitlog.Log, p *commitlog.Producer, round int) {
 	t.Helper()
-	var pending []*Pending
+	var pending []*commitlog.Pending
 	for i := range 3 {
 		payload := fmt.Sprintf("%d-%d-%s", round, i, bytes.Repeat([]byte{'x'}, (round*37+i*61)%200))
 		w.mu.Lock()

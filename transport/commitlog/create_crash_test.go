@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
 )
 
 // oldLog is a memory with a log that has had some sessions, each of three records, of which the
 // first one has been released in each; and what Inspect says of it.
-func oldLog(t *testing.T, mode Mode, sessions int) (octets []byte, info *Info, records []crashtest.Record) {
+func oldLog(t *testing.T, mode commitlog.Mode, sessions int) (octets []byte, info *commitlog.Info, records []crashtest.Record) {
 	t.Helper()
 	mem := sim(2048)
 	l := newTestLog(t, mem, mode)
@@ -37,7 +38,7 @@ func oldLog(t *testing.T, mode Mode, sessions int) (octets []byte, info *Info, r
 		}
 	}
 	octets = bytes.Clone(mem.Bytes())
-	info, err := Inspect(bytes.NewReader(octets), int64(len(octets)), func(r *Record) error {
+	info, err := commitlog.Inspect(bytes.NewReader(octets), int64(len(octets)), func(r *commitlog.Record) error {
 		records = append(records, crashtest.Record{Seq: r.Seq, Payload: r.Payload})
 		return nil
 	})
@@ -51,7 +52,7 @@ func oldLog(t *testing.T, mode Mode, sessions int) (octets []byte, info *Info, r
 // old log, or none, or once Create has returned the new one; never some of the old one, such as its
 // records without the last session, whose epoch would then be given away again.
 func TestCreateCrash(t *testing.T) {
-	for _, mode := range []Mode{Strict, WAL} {
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		for sessions := range 4 { // the newer header is the one or the other
 			for _, zeroed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v/%d/zeroed=%v", mode, sessions, zeroed), func(t *testing.T) {
@@ -64,7 +65,7 @@ func TestCreateCrash(t *testing.T) {
 }
 
 // createCrash is one of these. With zeroed, somebody has stored zeros before, and not flushed them.
-func createCrash(t *testing.T, octets []byte, old *Info, records []crashtest.Record, zeroed bool) {
+func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []crashtest.Record, zeroed bool) {
 	creating, created := false, false
 	fresh := 0
 	_, err := crashtest.Explore(&crashtest.Script{
@@ -81,7 +82,7 @@ func createCrash(t *testing.T, octets []byte, old *Info, records []crashtest.Rec
 					}
 				}
 			}
-			if err := Create(x.Mem, nil); err != nil {
+			if err := commitlog.Create(x.Mem, nil); err != nil {
 				return err
 			}
 			created = true
@@ -94,17 +95,17 @@ func createCrash(t *testing.T, octets []byte, old *Info, records []crashtest.Rec
 				return nil, crashtest.ErrNothing
 			}
 			var got []crashtest.Record
-			info, err := Inspect(bytes.NewReader(b), int64(len(b)), func(r *Record) error {
+			info, err := commitlog.Inspect(bytes.NewReader(b), int64(len(b)), func(r *commitlog.Record) error {
 				got = append(got, crashtest.Record{Seq: r.Seq, Payload: r.Payload})
 				return nil
 			})
 			switch {
-			case errors.Is(err, ErrMagic) && !created:
+			case errors.Is(err, commitlog.ErrMagic) && !created:
 				return nil, crashtest.ErrNothing
 			case err != nil && !(zeroed && !created): // what others have stored is theirs
 				return nil, err
 			case err == nil && info.ID != old.ID:
-				want := &Info{ID: info.ID, Mode: WAL, Hash: CRC32C, Capacity: old.Capacity, HeadSeq: 1, NextSeq: 1}
+				want := &commitlog.Info{ID: info.ID, Mode: commitlog.WAL, Hash: commitlog.CRC32C, Capacity: old.Capacity, HeadSeq: 1, NextSeq: 1}
 				if *info != *want || len(got) > 0 {
 					return nil, fmt.Errorf("a new log that is not empty: %+v, %d records", info, len(got))
 				}

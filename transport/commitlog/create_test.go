@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -8,30 +8,31 @@ import (
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // TestCreateRefuses: what Open could not open is not created, and what the memory holds stays.
 func TestCreateRefuses(t *testing.T) {
-	size, err := MemorySize(1 << 12)
+	size, err := commitlog.MemorySize(1 << 12)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
 		size int
-		o    Options
+		o    commitlog.Options
 		kind error
 		text string
 	}{
-		"mode":         {size, Options{Mode: 9}, setting.ErrRange, "commitlog: setting out of range: Mode is 9, want 1 to 2"},
-		"hash":         {size, Options{Hash: 9}, setting.ErrRange, "commitlog: setting out of range: Hash is 9, want 1 to 2"},
-		"no room":      {100, Options{}, ErrSize, "a ring of 0 octets: wrong size (a capacity is a multiple of 64 octets, at least 256)"},
-		"no multiple":  {size + 1, Options{}, ErrSize, "a ring of 4097 octets: wrong size"},
-		"one too many": {size - 1, Options{}, ErrSize, "a ring of 4095 octets: wrong size"},
+		"mode":         {size, commitlog.Options{Mode: 9}, setting.ErrRange, "commitlog: setting out of range: Mode is 9, want 1 to 2"},
+		"hash":         {size, commitlog.Options{Hash: 9}, setting.ErrRange, "commitlog: setting out of range: Hash is 9, want 1 to 2"},
+		"no room":      {100, commitlog.Options{}, commitlog.ErrSize, "a ring of 0 octets: wrong size (a capacity is a multiple of 64 octets, at least 256)"},
+		"no multiple":  {size + 1, commitlog.Options{}, commitlog.ErrSize, "a ring of 4097 octets: wrong size"},
+		"one too many": {size - 1, commitlog.Options{}, commitlog.ErrSize, "a ring of 4095 octets: wrong size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := region.Bytes(bytes.Repeat([]byte("precious"), tt.size/8+1)[:tt.size])
 			before := bytes.Clone(mem)
-			err := Create(mem, &tt.o)
+			err := commitlog.Create(mem, &tt.o)
 			if !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v, want %q", err, tt.text)
 			}

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"context"
@@ -13,13 +13,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // fileLog makes a log in a file.
-func fileLog(t *testing.T, kind pmem.Kind, f *pmemtest.Faults) (*Log, *pmem.Memory, string) {
+func fileLog(t *testing.T, kind pmem.Kind, f *pmemtest.Faults) (*commitlog.Log, *pmem.Memory, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	size, err := MemorySize(1 << 16)
+	size, err := commitlog.MemorySize(1 << 16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +36,12 @@ func fileLog(t *testing.T, kind pmem.Kind, f *pmemtest.Faults) (*Log, *pmem.Memo
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mem.Close() })
-	return newTestLog(t, mem, WAL), mem, path
+	return newTestLog(t, mem, commitlog.WAL), mem, path
 }
 
 // fails appends until something is wrong, which the connection ends with, and reports
 // the last number that was acknowledged.
-func fails(t *testing.T, p *Producer, c *rdmap.Conn) (acked uint64) {
+func fails(t *testing.T, p *commitlog.Producer, c *rdmap.Conn) (acked uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

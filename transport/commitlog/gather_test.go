@@ -44,7 +44,8 @@ func (p *Producer) queued() int {
 // it in, and may have to wait for a processor.
 func TestLastPosts(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	p := newTestProducer(t, nil)
+	p := NewProducer(nil)
+	t.Cleanup(p.Close)
 	h := new(held)
 	if err := p.open(h, &Answer{Capacity: 1 << 20, Mode: WAL, Hash: CRC32C, NextSeq: 1, Epoch: 1}); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // The processes that TestKill kills are this test binary, told by the environment what
@@ -39,7 +40,7 @@ func runChild(role string) int {
 	case "consumer":
 		err = childConsumer(dir)
 	case "create": // the next two are for conformance/linux/power.sh
-		if err = createFile(filepath.Join(dir, "log"), WAL, 1<<20); err == nil {
+		if err = createFile(filepath.Join(dir, "log"), commitlog.WAL, 1<<20); err == nil {
 			return 0
 		}
 	case "check":
@@ -87,7 +88,7 @@ func childConsumer(dir string) error {
 	if err != nil {
 		return err
 	}
-	l, err := Open(mem)
+	l, err := commitlog.Open(mem)
 	if err != nil {
 		return err
 	}
@@ -121,8 +122,8 @@ func childConsumer(dir string) error {
 }
 
 // createFile makes the log in a new file.
-func createFile(path string, mode Mode, capacity uint64) error {
-	size, err := MemorySize(capacity)
+func createFile(path string, mode commitlog.Mode, capacity uint64) error {
+	size, err := commitlog.MemorySize(capacity)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func createFile(path string, mode Mode, capacity uint64) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(Create(mem, &Options{Mode: mode}), mem.Close())
+	return errors.Join(commitlog.Create(mem, &commitlog.Options{Mode: mode}), mem.Close())
 }
 
 // checkDir compares log and applied in dir with what the producers printed to acked.
@@ -152,10 +153,10 @@ func checkDir(dir string) error {
 	return nil
 }
 
-func childServe(l *Log, nc net.Conn) {
+func childServe(l *commitlog.Log, nc net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	c := rdmap.Server(nc, Config(nil))
+	c := rdmap.Server(nc, commitlog.Config(nil))
 	defer c.Close()
 	if c.Handshake(ctx) == nil {
 		_ = l.Serve(ctx, c) // the producer is killed, or comes back
@@ -163,7 +164,7 @@ func childServe(l *Log, nc net.Conn) {
 }
 
 // childApply writes a line for each record, and releases some at once.
-func childApply(l *Log, path string) error {
+func childApply(l *commitlog.Log, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func childApply(l *Log, path string) error {
 // childProducer appends over whatever connections it gets, and prints what is
 // acknowledged.
 func childProducer(dir string, run uint32) error {
-	p := NewProducer(&ProducerOptions{Verify: run%2 == 0, Batch: 8 << 10})
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Verify: run%2 == 0, Batch: 8 << 10})
 	var mu sync.Mutex
 	next := uint32(0)
 	for range 4 {
@@ -222,7 +223,7 @@ func childProducer(dir string, run uint32) error {
 	}
 }
 
-func childConnect(dir string, p *Producer) error {
+func childConnect(dir string, p *commitlog.Producer) error {
 	addr, err := os.ReadFile(filepath.Join(dir, "addr"))
 	if err != nil {
 		return err

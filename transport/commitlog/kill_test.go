@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bufio"
@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 var killRounds = flag.Int("kill.rounds", 3, "rounds of TestKill in each mode (make crash: 50)")
@@ -36,7 +38,7 @@ type killer struct {
 // memory is a file whose octets nobody sees before their flush, so that a process that
 // dies loses what a machine would.
 func TestKill(t *testing.T) {
-	for _, mode := range []Mode{Strict, WAL} {
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		t.Run(mode.String(), func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Log("seed", seed)
@@ -75,7 +77,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func newKiller(t *testing.T, mode Mode) *killer {
+func newKiller(t *testing.T, mode commitlog.Mode) *killer {
 	t.Helper()
 	k := &killer{dir: t.TempDir(), acked: make(map[uint64]string), news: make(chan struct{}, 1)}
 	if err := createFile(filepath.Join(k.dir, "log"), mode, 64<<10); err != nil {
@@ -191,7 +193,7 @@ func (k *killer) check() error {
 	if err != nil {
 		return err
 	}
-	info, err := Inspect(f, fi.Size(), func(r *Record) error {
+	info, err := commitlog.Inspect(f, fi.Size(), func(r *commitlog.Record) error {
 		id, err := killID(r.Payload)
 		if old, ok := have[r.Seq]; err == nil && ok && old != id {
 			err = fmt.Errorf("record %d is %s, but was applied as %s", r.Seq, id, old)

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
@@ -46,7 +47,7 @@ func TestLogOfLiar(t *testing.T) {
 	handed, poisoned := 0, 0
 	for seed := range *lies {
 		rnd := rand.New(rand.NewPCG(uint64(seed), 185))
-		l := newTestLog(t, sim(4096), WAL)
+		l := newTestLog(t, sim(4096), commitlog.WAL)
 		p := newTestProducer(t, nil)
 		c, _ := session(t, l, p, pipes)
 		for seq := range uint64(3) {
@@ -62,7 +63,7 @@ func TestLogOfLiar(t *testing.T) {
 		}
 		c.Close()
 		a, b := pipes()
-		s := rdmap.Server(b, Config(nil))
+		s := rdmap.Server(b, commitlog.Config(nil))
 		started := make(chan error, 1)
 		go func() { started <- s.Handshake(t.Context()) }()
 		peer, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8, PrivateData: capable})
@@ -112,7 +113,7 @@ func TestLogOfLiar(t *testing.T) {
 		}
 		r, err := l.Next(ctx)
 		cancel()
-		switch poison := new(PoisonError); {
+		switch poison := new(commitlog.PoisonError); {
 		case err == nil && !(all && bytes.Equal(r.Payload, payload)):
 			t.Fatalf("seed %d: a record that nobody wrote: %.20q, %v", seed, r.Payload, cuts)
 		case err != nil && all && moved:
@@ -208,7 +209,7 @@ func consume(l *rdmaptest.Liar) (writes int) {
 	if _, ok := l.Listen(nil); !ok {
 		return 0
 	}
-	ans := Answer{Epoch: 1, Capacity: 256, Mode: WAL, Hash: CRC32C, RingSTag: 1 << 8, TailSTag: 2 << 8, HeadSTag: 3 << 8, NextSeq: 1}
+	ans := commitlog.Answer{Epoch: 1, Capacity: 256, Mode: commitlog.WAL, Hash: commitlog.CRC32C, RingSTag: 1 << 8, TailSTag: 2 << 8, HeadSTag: 3 << 8, NextSeq: 1}
 	if l.Say(ans.Append(nil)); l.Short {
 		return 0
 	}

@@ -1,92 +1,30 @@
-package commitlog
+package commitlog_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"runtime"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
-
-// stackMemory is a memory that knows whether a test function's own goroutine was the last to
-// persist it.
-type stackMemory struct {
-	*pmem.Sim
-	name []byte
-
-	mu   sync.Mutex
-	here bool
-}
-
-func (w *stackMemory) Persist(off, n int) error {
-	return w.PersistRanges([]region.Range{{Off: off, N: n}})
-}
-
-func (w *stackMemory) PersistRanges(rs []region.Range) error {
-	stack := make([]byte, 16<<10)
-	stack = stack[:runtime.Stack(stack, false)]
-	w.mu.Lock()
-	w.here = bytes.Contains(stack, w.name)
-	w.mu.Unlock()
-	return w.Sim.PersistRanges(rs)
-}
-
-func (w *stackMemory) last() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.here
-}
-
-// An append that is alone, and that its caller does not give up, is executed by the caller. One
-// that may be given up, or is only begun, is not.
-func TestLocalHere(t *testing.T) {
-	mem := &stackMemory{Sim: sim(4096), name: []byte("TestLocalHere")}
-	l := newTestLog(t, mem, WAL)
-	p := newTestProducer(t, nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := l.loc.drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Append(context.Background(), []byte("stays")); err != nil || !mem.last() {
-			t.Error("executed by another:", err)
-		}
-		if _, err := p.Append(t.Context(), []byte("may leave")); err != nil || mem.last() {
-			t.Error("executed by a caller that may give up:", err)
-		}
-		e, err := p.Begin([]byte("begun"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.Wait(context.Background()); err != nil || mem.last() {
-			t.Error("executed by Begin:", err)
-		}
-	}
-	take(t, l, 1, "stays", "may leave", "begun", "stays", "may leave", "begun", "stays", "may leave", "begun")
-}
 
 // A session without a connection ends as one with: what is queued does not begin anymore, and
 // the next session waits for what is running, as long as its context lets it.
 func TestLocalFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := &blocking{Sim: sim(4096)}
-		l := newTestLog(t, mem, WAL)
-		p := newTestProducer(t, &ProducerOptions{InFlight: 4, Batch: 1})
+		l := newTestLog(t, mem, commitlog.WAL)
+		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
 		if err := l.Local(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		mem.block()
-		var pending []*Pending
+		var pending []*commitlog.Pending
 		for _, s := range []string{"one", "two", "three"} {
 			e, err := p.Begin([]byte(s))
 			if err != nil {
@@ -125,7 +63,7 @@ func TestLocalFence(t *testing.T) {
 // up, and is not in the log then, and one more is left to another.
 func TestLocalHangs(t *testing.T) {
 	f := pmemtest.NewFaults()
-	l := newTestLog(t, pmem.NewSim(20480+4096, &pmem.SimOptions{Hooks: f.Hooks()}), WAL)
+	l := newTestLog(t, pmem.NewSim(20480+4096, &pmem.SimOptions{Hooks: f.Hooks()}), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	if err := l.Local(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -143,7 +81,7 @@ func TestLocalHangs(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrInDoubt) {
+	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, commitlog.ErrInDoubt) {
 		t.Error(err)
 	}
 	next, err := p.Begin([]byte("next"))
@@ -163,25 +101,6 @@ func TestLocalHangs(t *testing.T) {
 	take(t, l, 1, "stays", "next")
 }
 
-// TestLocalFailsFirst: an append that comes between the failure of the memory and the end of the session ends with the
-// error of the memory. Nobody would wake it otherwise.
-func TestLocalFailsFirst(t *testing.T) {
-	l, _, _ := fileLog(t, pmem.File, pmemtest.NewFaults())
-	p := newTestProducer(t, nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	p.mu.Lock()
-	s := p.link.(*local)
-	p.mu.Unlock()
-	s.end(syscall.EIO)
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
-	defer stop()
-	if _, err := p.Append(ctx, []byte("never")); !errors.Is(err, syscall.EIO) {
-		t.Errorf("%v, want EIO", err)
-	}
-}
-
 // The memory under a producer of the same process fails: appends end with its error, those in progress and later ones.
 func TestLocalMemoryFails(t *testing.T) {
 	f := pmemtest.NewFaults()
@@ -194,7 +113,7 @@ func TestLocalMemoryFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.FailOnce(pmemtest.Datasync, syscall.EIO)
-	var pending []*Pending
+	var pending []*commitlog.Pending
 	for range 3 {
 		e, err := p.Begin([]byte("never"))
 		if err != nil && !errors.Is(err, syscall.EIO) {

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"context"
@@ -14,17 +14,18 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // Appends of many goroutines, through a ring that is much smaller than all of them: each
 // comes out once, in the order of the numbers, with the payload whose append got that number.
 func TestAppend(t *testing.T) {
 	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
-		for _, mode := range []Mode{Strict, WAL} {
+		for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 			for _, verify := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v,verify=%v", mode, verify), func(t *testing.T) {
 					l := newTestLog(t, sim(4096), mode)
-					p := newTestProducer(t, &ProducerOptions{Verify: verify, Batch: 1000})
+					p := newTestProducer(t, &commitlog.ProducerOptions{Verify: verify, Batch: 1000})
 					session(t, l, p, dial)
 					const workers, each = 4, 12
 					var mu sync.Mutex
@@ -35,7 +36,7 @@ func TestAppend(t *testing.T) {
 							for i := range each {
 								payload := strings.Repeat(fmt.Sprintf("%d/%d ", w, i), i*7)
 								r, err := p.Append(t.Context(), []byte(payload))
-								if err != nil || r.Level != Persistent {
+								if err != nil || r.Level != commitlog.Persistent {
 									t.Error(r, err)
 									return
 								}
@@ -72,7 +73,7 @@ func TestAppend(t *testing.T) {
 
 // Without Immediate Data the producer reads the head.
 func TestBackPressureWithoutImmediate(t *testing.T) {
-	l := newTestLog(t, sim(256), WAL)
+	l := newTestLog(t, sim(256), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	c, s := connect(t, p, pipes, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}})
 	a, err := l.Advertise(t.Context(), s)
@@ -82,7 +83,7 @@ func TestBackPressureWithoutImmediate(t *testing.T) {
 	if err := p.Open(c, a); err != nil {
 		t.Fatal(err)
 	}
-	var pending []*Pending
+	var pending []*commitlog.Pending
 	for range 6 {
 		e, err := p.Begin(make([]byte, 100))
 		if err != nil {
@@ -109,7 +110,7 @@ func TestBackPressureWithoutImmediate(t *testing.T) {
 // A full log makes appends wait; one that is given up was never sent, one that is under
 // way is in doubt.
 func TestGiveUp(t *testing.T) {
-	l := newTestLog(t, sim(256), WAL)
+	l := newTestLog(t, sim(256), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	session(t, l, p, pipes)
 	for range 2 {
@@ -123,7 +124,7 @@ func TestGiveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrInDoubt) {
+	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, commitlog.ErrInDoubt) {
 		t.Fatal(err)
 	}
 	take(t, l, 1, string(make([]byte, 100)), string(make([]byte, 100)))
@@ -174,14 +175,14 @@ func (b *blocking) PersistRanges(rs []region.Range) error {
 func TestFence(t *testing.T) {
 	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
 		mem := &blocking{Sim: sim(4096)}
-		l := newTestLog(t, mem, WAL)
-		p := newTestProducer(t, &ProducerOptions{InFlight: 4, Batch: 1})
+		l := newTestLog(t, mem, commitlog.WAL)
+		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
 		session(t, l, p, dial)
 		if _, err := p.Append(t.Context(), []byte("before")); err != nil {
 			t.Fatal(err)
 		}
 		mem.block()
-		var pending []*Pending
+		var pending []*commitlog.Pending
 		for _, s := range []string{"one", "two", "three", "four", "five"} {
 			e, err := p.Begin([]byte(s))
 			if err != nil {
@@ -220,8 +221,8 @@ func TestFence(t *testing.T) {
 // The connection breaks again and again: every append is there once.
 func TestReconnect(t *testing.T) {
 	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
-		l := newTestLog(t, sim(1<<16), WAL)
-		p := newTestProducer(t, &ProducerOptions{Batch: 300})
+		l := newTestLog(t, sim(1<<16), commitlog.WAL)
+		p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 300})
 		var cut net.Conn
 		keep := func() (net.Conn, net.Conn) {
 			a, b := dial()
@@ -230,7 +231,7 @@ func TestReconnect(t *testing.T) {
 		}
 		session(t, l, p, keep)
 		const n = 60
-		results := make(chan Result, n)
+		results := make(chan commitlog.Result, n)
 		var wg sync.WaitGroup
 		for w := range 3 {
 			wg.Go(func() {
@@ -259,24 +260,24 @@ func TestReconnect(t *testing.T) {
 			}
 			seen[string(r.Payload)] = true
 		}
-		if l.mem.Tail() != n*64 {
-			t.Errorf("there are more records in the log: tail %d", l.mem.Tail())
+		if l.Tail() != n*64 {
+			t.Errorf("there are more records in the log: tail %d", l.Tail())
 		}
 	})
 }
 
 // After a restart everything is there that was acknowledged and not released.
 func TestRestart(t *testing.T) {
-	for _, mode := range []Mode{Strict, WAL} {
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		mem := sim(4096)
-		if err := Create(mem, &Options{Mode: mode, Hash: SHA256}); err != nil {
+		if err := commitlog.Create(mem, &commitlog.Options{Mode: mode, Hash: commitlog.SHA256}); err != nil {
 			t.Fatal(err)
 		}
-		l, err := Open(mem)
+		l, err := commitlog.Open(mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newTestProducer(t, &ProducerOptions{Verify: true})
+		p := newTestProducer(t, &commitlog.ProducerOptions{Verify: true})
 		c, _ := session(t, l, p, pipes)
 		for _, s := range []string{"a", "b", "c"} {
 			if _, err := p.Append(t.Context(), []byte(s)); err != nil {
@@ -305,14 +306,14 @@ func TestRestart(t *testing.T) {
 
 // A local producer has the same rules, and ends with the next session.
 func TestLocal(t *testing.T) {
-	for _, mode := range []Mode{Strict, WAL} {
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		l := newTestLog(t, sim(512), mode)
-		p := newTestProducer(t, &ProducerOptions{Verify: true})
+		p := newTestProducer(t, &commitlog.ProducerOptions{Verify: true})
 		if err := l.Local(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		for seq := range uint64(9) { // round the ring, twice
-			if r, err := p.Append(t.Context(), make([]byte, 100)); err != nil || r != (Result{seq + 1, Persistent}) {
+			if r, err := p.Append(t.Context(), make([]byte, 100)); err != nil || r != (commitlog.Result{seq + 1, commitlog.Persistent}) {
 				t.Fatal(r, err)
 			}
 			take(t, l, seq+1, string(make([]byte, 100)))
@@ -336,10 +337,10 @@ func TestLocal(t *testing.T) {
 
 // Memory of the process: records are placed, and that is what the result says.
 func TestPlaced(t *testing.T) {
-	l := newTestLog(t, make(region.Bytes, 20480+1024), Strict)
+	l := newTestLog(t, make(region.Bytes, 20480+1024), commitlog.Strict)
 	p := newTestProducer(t, nil)
 	session(t, l, p, pipes)
-	if r, err := p.Append(t.Context(), []byte("x")); err != nil || r.Level != Placed || r.Level.String() != "placed" {
+	if r, err := p.Append(t.Context(), []byte("x")); err != nil || r.Level != commitlog.Placed || r.Level.String() != "placed" {
 		t.Error(r, err)
 	}
 	take(t, l, 1, "x")
@@ -348,7 +349,7 @@ func TestPlaced(t *testing.T) {
 // Readers get copies.
 func TestCopies(t *testing.T) {
 	mem := sim(512)
-	l := newTestLog(t, mem, WAL)
+	l := newTestLog(t, mem, commitlog.WAL)
 	p := newTestProducer(t, nil)
 	session(t, l, p, pipes)
 	if _, err := p.Append(t.Context(), []byte("payload")); err != nil {
@@ -368,7 +369,7 @@ func TestCopies(t *testing.T) {
 func TestReleasedBetweenSessions(t *testing.T) {
 	for _, where := range []string{"connection", "process", "connection, tried", "process, tried"} {
 		t.Run(where, func(t *testing.T) {
-			l := newTestLog(t, sim(256), WAL)
+			l := newTestLog(t, sim(256), commitlog.WAL)
 			p := newTestProducer(t, nil)
 			session(t, l, p, pipes)
 			full := strings.Repeat("x", 100)
@@ -378,7 +379,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 				}
 			}
 			c, s := connect(t, p, pipes, nil)
-			prep, err := l.Prepare(t.Context(), Instance{})
+			prep, err := l.Prepare(t.Context(), commitlog.Instance{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -408,10 +409,10 @@ func TestReleasedBetweenSessions(t *testing.T) {
 }
 
 // untilRoom tries to append until there is room.
-func untilRoom(t *testing.T, p *Producer, payload string) {
+func untilRoom(t *testing.T, p *commitlog.Producer, payload string) {
 	t.Helper()
 	e, err := p.TryBegin([]byte(payload))
-	for errors.Is(err, ErrFull) && t.Context().Err() == nil {
+	for errors.Is(err, commitlog.ErrFull) && t.Context().Err() == nil {
 		time.Sleep(time.Millisecond)
 		e, err = p.TryBegin([]byte(payload))
 	}

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // TestMain fails the package if a test leaks a goroutine.
@@ -52,17 +53,17 @@ func dialTCP(t *testing.T, l net.Listener) (a, b net.Conn) {
 func pipes() (net.Conn, net.Conn) { return rdmaptest.Pipe() }
 
 // newTestLog makes a log on mem.
-func newTestLog(t *testing.T, mem region.Memory, mode Mode) *Log {
+func newTestLog(t *testing.T, mem region.Memory, mode commitlog.Mode) *commitlog.Log {
 	t.Helper()
-	if err := Create(mem, &Options{Mode: mode}); err != nil {
+	if err := commitlog.Create(mem, &commitlog.Options{Mode: mode}); err != nil {
 		t.Fatal(err)
 	}
 	return openLog(t, mem)
 }
 
-func openLog(t *testing.T, mem region.Memory) *Log {
+func openLog(t *testing.T, mem region.Memory) *commitlog.Log {
 	t.Helper()
-	l, err := Open(mem)
+	l, err := commitlog.Open(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +78,11 @@ func openLog(t *testing.T, mem region.Memory) *Log {
 func sim(ring int) *pmem.Sim { return pmem.NewSim(20480+ring, nil) }
 
 // connect makes a connection between p and a consumer, which is served.
-func connect(t *testing.T, p *Producer, dial func() (a, b net.Conn), consumer *rdmap.Config) (c, s *rdmap.Conn) {
+func connect(t *testing.T, p *commitlog.Producer, dial func() (a, b net.Conn), consumer *rdmap.Config) (c, s *rdmap.Conn) {
 	t.Helper()
 	a, b := dial()
 	if consumer == nil {
-		consumer = Config(nil)
+		consumer = commitlog.Config(nil)
 	}
 	c, s = rdmap.Client(a, p.Config(nil)), rdmap.Server(b, consumer)
 	ready := make(chan error, 1)
@@ -103,7 +104,7 @@ func connect(t *testing.T, p *Producer, dial func() (a, b net.Conn), consumer *r
 }
 
 // session opens a session for p on l.
-func session(t *testing.T, l *Log, p *Producer, dial func() (a, b net.Conn)) (c, s *rdmap.Conn) {
+func session(t *testing.T, l *commitlog.Log, p *commitlog.Producer, dial func() (a, b net.Conn)) (c, s *rdmap.Conn) {
 	t.Helper()
 	c, s = connect(t, p, dial, nil)
 	a, err := l.Advertise(t.Context(), s)
@@ -116,15 +117,15 @@ func session(t *testing.T, l *Log, p *Producer, dial func() (a, b net.Conn)) (c,
 	return c, s
 }
 
-func newTestProducer(t *testing.T, o *ProducerOptions) *Producer {
+func newTestProducer(t *testing.T, o *commitlog.ProducerOptions) *commitlog.Producer {
 	t.Helper()
-	p := NewProducer(o)
+	p := commitlog.NewProducer(o)
 	t.Cleanup(p.Close)
 	return p
 }
 
 // take reads n records and checks that they are the payloads in order.
-func take(t *testing.T, l *Log, first uint64, payloads ...string) {
+func take(t *testing.T, l *commitlog.Log, first uint64, payloads ...string) {
 	t.Helper()
 	for i, want := range payloads {
 		r, err := l.Next(t.Context())

@@ -23,7 +23,7 @@ func TestQuiet(t *testing.T) {
 	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	_, p := openLog(t, mem)
+	_, p := openLocal(t, mem)
 	durable := func() uint64 { return binary.BigEndian.Uint64(mem.Told().Durable()[8192:]) }
 	for n := range 3 {
 		for range 5 {
@@ -82,7 +82,7 @@ func TestQuietHangs(t *testing.T) {
 	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	l, p := openLog(t, mem)
+	l, p := openLocal(t, mem)
 	put(t, p, "record")
 	stop := make(chan struct{})
 	mem.stop.Store(&stop)

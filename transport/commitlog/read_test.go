@@ -24,10 +24,10 @@ func newLog(t *testing.T, capacity uint64) (*commitlog.Log, *commitlog.Producer)
 	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	return openLog(t, mem)
+	return openLocal(t, mem)
 }
 
-func openLog(t *testing.T, mem region.Memory) (*commitlog.Log, *commitlog.Producer) {
+func openLocal(t *testing.T, mem region.Memory) (*commitlog.Log, *commitlog.Producer) {
 	t.Helper()
 	l, err := commitlog.Open(mem)
 	if err != nil {

@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -11,29 +11,30 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // filled is a log that has been appended to and released from, in several sessions and round its
 // ring many times, and the records that wait in it.
-func filled(t *testing.T, mode Mode, seed uint64) (region.Bytes, []string) {
+func filled(t *testing.T, mode commitlog.Mode, seed uint64) (region.Bytes, []string) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	size, err := MemorySize(1024)
+	size, err := commitlog.MemorySize(1024)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mem := make(region.Bytes, size)
-	if err := Create(mem, &Options{Mode: mode}); err != nil {
+	if err := commitlog.Create(mem, &commitlog.Options{Mode: mode}); err != nil {
 		t.Fatal(err)
 	}
 	var waiting []string
 	n := 0
 	for range 1 + rnd.IntN(4) {
-		l, err := Open(mem)
+		l, err := commitlog.Open(mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewProducer(nil)
+		p := commitlog.NewProducer(nil)
 		if err := l.Local(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func filled(t *testing.T, mode Mode, seed uint64) (region.Bytes, []string) {
 				if _, err := p.TryBegin([]byte(r)); err == nil {
 					n++
 					break
-				} else if !errors.Is(err, ErrFull) {
+				} else if !errors.Is(err, commitlog.ErrFull) {
 					t.Fatal(err)
 				}
 				waiting = waiting[1:]
@@ -73,38 +74,38 @@ func filled(t *testing.T, mode Mode, seed uint64) (region.Bytes, []string) {
 // has them, and continues after them.
 func TestMend(t *testing.T) {
 	for seed := range uint64(40) {
-		mode := Mode(1 + seed%2)
+		mode := commitlog.Mode(1 + seed%2)
 		mem, want := filled(t, mode, seed)
-		if _, err := Mend(mem); !errors.Is(err, ErrHealthy) {
+		if _, err := commitlog.Mend(mem); !errors.Is(err, commitlog.ErrHealthy) {
 			t.Fatal("a good log:", err)
 		}
 		copy(mem[8192:], []byte{0xff, 0, 0, 0, 0, 0, 0, byte(seed)})
 		broken := slices.Clone(mem)
-		if _, err := Open(mem); !TailError(err) {
+		if _, err := commitlog.Open(mem); !commitlog.TailError(err) {
 			t.Fatal(err)
 		}
 		var got []string
-		visit := func(r *Record, behind bool) error {
+		visit := func(r *commitlog.Record, behind bool) error {
 			if behind {
 				t.Errorf("%+v is not behind anything", r)
 			}
 			got = append(got, string(r.Payload))
 			return nil
 		}
-		info, err := Salvage(bytes.NewReader(mem), int64(len(mem)), visit)
+		info, err := commitlog.Salvage(bytes.NewReader(mem), int64(len(mem)), visit)
 		if err != nil || !slices.Equal(got, want) || info.Poison != nil || !bytes.Equal(mem, broken) {
 			t.Fatalf("seed %d: %+v %v\n got %q\nwant %q", seed, info, err, got, want)
 		}
 		sim := pmem.OpenSim(mem, nil)
-		mended, err := Mend(sim)
+		mended, err := commitlog.Mend(sim)
 		if err != nil || *mended != *info {
 			t.Fatalf("%+v %v, want %+v", mended, err, info)
 		}
-		l, err := Open(pmem.OpenSim(sim.Told().Durable(), nil)) // behind a loss of power
+		l, err := commitlog.Open(pmem.OpenSim(sim.Told().Durable(), nil)) // behind a loss of power
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewProducer(nil)
+		p := commitlog.NewProducer(nil)
 		if err := l.Local(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -133,23 +134,23 @@ func TestMend(t *testing.T) {
 // nothing that lies behind the damage comes back after the log was cut off there.
 func TestMendDamaged(t *testing.T) {
 	for seed := range uint64(40) {
-		mode := Mode(1 + seed%2)
+		mode := commitlog.Mode(1 + seed%2)
 		mem, want := filled(t, mode, seed)
 		if len(want) < 2 {
 			continue
 		}
 		var at []uint64
-		info, err := Inspect(bytes.NewReader(mem), int64(len(mem)), func(r *Record) error { at = append(at, r.Pos); return nil })
+		info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), func(r *commitlog.Record) error { at = append(at, r.Pos); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		bad := int(seed) % (len(want) - 1)
 		mem[20480+at[bad]%1024+28] ^= 1
-		if mode == WAL && seed%4 == 0 { // as if it had never been flushed
+		if mode == commitlog.WAL && seed%4 == 0 { // as if it had never been flushed
 			copy(mem[8192:], binary.BigEndian.AppendUint64(nil, info.Head))
 		}
 		var got, behind []string
-		salvaged, err := Salvage(bytes.NewReader(mem), int64(len(mem)), func(r *Record, later bool) error {
+		salvaged, err := commitlog.Salvage(bytes.NewReader(mem), int64(len(mem)), func(r *commitlog.Record, later bool) error {
 			if later {
 				behind = append(behind, string(r.Payload))
 			} else {
@@ -160,17 +161,17 @@ func TestMendDamaged(t *testing.T) {
 		if err != nil || !slices.Equal(got, want[:bad]) || !slices.Equal(behind, want[bad+1:]) || salvaged.Poison == nil || salvaged.Poison.Pos != at[bad] {
 			t.Fatalf("seed %d: %+v %v\n got %q and %q\nwant %q without %d", seed, salvaged, err, got, behind, want, bad)
 		}
-		mended, err := Mend(mem)
+		mended, err := commitlog.Mend(mem)
 		if err != nil || *mended != *salvaged {
 			if !(mended != nil && *mended.Poison == *salvaged.Poison) {
 				t.Fatalf("%+v %v, want %+v", mended, err, salvaged)
 			}
 		}
-		l, err := Open(mem)
+		l, err := commitlog.Open(mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewProducer(nil)
+		p := commitlog.NewProducer(nil)
 		if err := l.Local(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -200,15 +201,15 @@ func TestMendDamaged(t *testing.T) {
 // their producer is refused; damage of the header is for nobody to mend.
 func TestMendMissing(t *testing.T) {
 	mem := make(region.Bytes, 20480+1024)
-	if err := Create(mem, nil); err != nil {
+	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []string{"one", "two"} { // a session each
-		l, err := Open(mem)
+		l, err := commitlog.Open(mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := NewProducer(nil)
+		p := commitlog.NewProducer(nil)
 		if err := l.Local(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -222,19 +223,19 @@ func TestMendMissing(t *testing.T) {
 	}
 	mem[8192+7]++
 	mem[20480+28] ^= 1 // of the first record
-	info, err := Salvage(bytes.NewReader(mem), int64(len(mem)), nil)
+	info, err := commitlog.Salvage(bytes.NewReader(mem), int64(len(mem)), nil)
 	if err != nil || info.Poison == nil || info.Tail != 0 {
 		t.Errorf("%+v %v", info, err)
 	}
-	if _, err := Mend(mem); err != nil {
+	if _, err := commitlog.Mend(mem); err != nil {
 		t.Error(err)
 	}
-	if info, err := Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || info.Poison != nil || info.NextSeq != 1 || info.Epoch != 3 {
+	if info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || info.Poison != nil || info.NextSeq != 1 || info.Epoch != 3 {
 		t.Errorf("%+v %v", info, err)
 	}
 	mem[0] ^= 1
 	mem[4096] ^= 1 // both magics
-	if _, err := Mend(mem); !errors.Is(err, ErrMagic) || TailError(err) {
+	if _, err := commitlog.Mend(mem); !errors.Is(err, commitlog.ErrMagic) || commitlog.TailError(err) {
 		t.Error(err)
 	}
 }

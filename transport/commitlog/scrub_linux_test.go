@@ -1,4 +1,4 @@
-package commitlog
+package commitlog_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // onDisk mounts a new file system that lies in a file, in which a test can change what the disk holds.
@@ -57,7 +58,7 @@ func TestScrub(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mem.Close() })
-	l := newTestLog(t, mem, WAL)
+	l := newTestLog(t, mem, commitlog.WAL)
 	p := newTestProducer(t, nil)
 	c, s := connect(t, p, pipes, nil)
 	a, err := l.Advertise(t.Context(), s)
@@ -67,7 +68,7 @@ func TestScrub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Hash != CRC32C {
+	if a.Hash != commitlog.CRC32C {
 		t.Skip("this file system cannot be read back past its cache")
 	}
 	mark := []byte("a record that is on the disk once")
