@@ -47,7 +47,6 @@ func (b *batch) reset() { b.records, b.data = b.records[:0], b.data[:0] }
 // queue passes records from many goroutines to one. It swaps two batches and reuses their
 // memory. The zero value is not usable.
 type queue struct {
-	limit   int // QueueSize; less in tests
 	mu      sync.Mutex
 	filling batch
 	last    time.Time     // time of the last record
@@ -59,7 +58,7 @@ type queue struct {
 }
 
 func newQueue() *queue {
-	return &queue{limit: QueueSize, room: make(chan struct{}), more: make(chan struct{}, 1)}
+	return &queue{room: make(chan struct{}), more: make(chan struct{}, 1)}
 }
 
 // add appends r with the octets p, which it copies. If there is still no room after Patience, r is
@@ -67,7 +66,7 @@ func newQueue() *queue {
 func (q *queue) add(r record, p []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.filling.cost()+recordCost+len(p) > q.limit && !q.wait(recordCost+len(p)) {
+	if q.filling.cost()+recordCost+len(p) > QueueSize && !q.wait(recordCost+len(p)) {
 		q.dropped += uint64(len(p))
 		r.c.lost[r.dir] += uint64(len(p))
 		return
@@ -93,7 +92,7 @@ func (q *queue) add(r record, p []byte) {
 // wait waits for room for n octets, and reports whether there is room. mu is held, but not while it waits.
 func (q *queue) wait(n int) bool {
 	var timeout <-chan time.Time
-	for q.filling.cost()+n > q.limit && !q.closed {
+	for q.filling.cost()+n > QueueSize && !q.closed {
 		if q.hurry {
 			return false
 		}

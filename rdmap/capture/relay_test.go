@@ -1,10 +1,12 @@
-package capture
+package capture_test
 
 import (
 	"bytes"
 	"io"
 	"net"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
 // echoServer sends back what it receives on each connection, until the client closes.
@@ -32,7 +34,7 @@ func echoServer(t *testing.T) net.Listener {
 
 func TestRelay(t *testing.T) {
 	var file bytes.Buffer
-	w, err := NewWriter(&file)
+	w, err := capture.NewWriter(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func TestRelay(t *testing.T) {
 }
 
 func TestRelayNobodyThere(t *testing.T) {
-	w, err := NewWriter(io.Discard)
+	w, err := capture.NewWriter(io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package capture
+package capture_test
 
 import (
 	"bytes"
@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
 func TestTap(t *testing.T) {
-	file := capturing(t, func(w *Writer) {
+	file := capturing(t, func(w *capture.Writer) {
 		a, b := net.Pipe()
 		ta := w.TapClient(a)
 		done := make(chan error, 1)
@@ -57,7 +59,7 @@ func TestTap(t *testing.T) {
 // recorded twice.
 func TestTapResumedWrite(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789"), 1000)
-	file := capturing(t, func(w *Writer) {
+	file := capturing(t, func(w *capture.Writer) {
 		a, b := net.Pipe()
 		ta := w.TapServer(a)
 		got := make([]byte, 0, len(want))
@@ -85,7 +87,7 @@ func TestTapResumedWrite(t *testing.T) {
 }
 
 func TestTapHalfClose(t *testing.T) {
-	file := capturing(t, func(w *Writer) {
+	file := capturing(t, func(w *capture.Writer) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +128,7 @@ func TestTapHalfClose(t *testing.T) {
 
 // TestNoWriter: without a Writer connections and listeners are returned as they are.
 func TestNoWriter(t *testing.T) {
-	var w *Writer
+	var w *capture.Writer
 	a, b := net.Pipe()
 	if w.TapClient(a) != a || w.TapServer(b) != b || w.TapListener(nil) != nil {
 		t.Error("a nil Writer taps")
@@ -134,7 +136,7 @@ func TestNoWriter(t *testing.T) {
 }
 
 func TestTapIsANetConn(t *testing.T) {
-	w, err := NewWriter(io.Discard)
+	w, err := capture.NewWriter(io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
