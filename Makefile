@@ -41,7 +41,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash crash-mutants power bench-check release release-check systemd
+NIGHTLY = vet-all authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash crash-mutants power bench-check release release-check systemd
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
@@ -76,9 +76,18 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 nested: ## tests of the examples that are modules of their own
 	for m in $(NESTED); do (cd $$m && go vet ./... && go test ./...) || exit 1; done
 
+# What other programs import. Everything on every system takes four times as long, for the modules of the
+# commands; it is for the night.
+LIBRARY = ./xdr/... ./chunks ./credits ./rpcrdma ./rdmap/... ./transport/...
+
 .PHONY: vet
-vet: ## go vet here, on other systems and on other machines
+vet: ## go vet here, and of the library on Windows and where int has 32 bits
 	go vet ./...
+	GOOS=windows go vet $(LIBRARY)
+	GOARCH=386 go vet $(LIBRARY)
+
+.PHONY: vet-all
+vet-all: ## go vet of everything on other systems and on other machines
 	for os in darwin windows; do GOOS=$$os go vet ./... || exit 1; done
 	for arch in 386 s390x; do GOARCH=$$arch go vet ./... || exit 1; done
 
