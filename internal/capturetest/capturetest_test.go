@@ -1,4 +1,4 @@
-package capturetest
+package capturetest_test
 
 import (
 	"bytes"
@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/capturetest"
 )
 
 // stub is a TB that remembers how the test failed.
 type stub struct {
-	TB
+	capturetest.TB
 	after  []func()
 	failed []string
 }
@@ -86,13 +88,13 @@ func say(t *testing.T, addr, words string) {
 func TestRecorded(t *testing.T) {
 	addr := echo(t)
 	t.Setenv("STAG_RECORD", "")
-	if got := Recorded(&stub{}, "", addr); got != addr {
+	if got := capturetest.Recorded(&stub{}, "", addr); got != addr {
 		t.Errorf("%s, want %s", got, addr)
 	}
 	dir := t.TempDir()
 	t.Setenv("STAG_RECORD", dir)
 	s := &stub{}
-	at := Recorded(s, "kit.", addr)
+	at := capturetest.Recorded(s, "kit.", addr)
 	if at == addr {
 		t.Fatal("not recorded")
 	}
@@ -111,7 +113,7 @@ func TestRecorded(t *testing.T) {
 func TestRecordedFails(t *testing.T) {
 	t.Setenv("STAG_RECORD", filepath.Join(t.TempDir(), "no", "such"))
 	s := &stub{}
-	s.during(func() { Recorded(s, "", "127.0.0.1:1") })
+	s.during(func() { capturetest.Recorded(s, "", "127.0.0.1:1") })
 	if len(s.failed) == 0 {
 		t.Error("the test did not fail")
 	}

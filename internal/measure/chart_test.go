@@ -1,13 +1,15 @@
-package measure
+package measure_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // Points lie where their axis says: each axis ends at the next round number.
 func TestChart(t *testing.T) {
-	c := Chart{X: []int{64, 1 << 20}, Lines: []Line{
+	c := measure.Chart{X: []int{64, 1 << 20}, Lines: []measure.Line{
 		{Y: []float64{0.1, 3.9}},            // of 4
 		{Right: true, Y: []float64{0, 500}}, // of 500
 	}}

@@ -1,10 +1,12 @@
-package measure
+package measure_test
 
 import (
 	"bytes"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 // asPeer tells this test binary to be the other process.
@@ -12,7 +14,7 @@ const asPeer = "STAG_MEASURE_PEER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asPeer) != "" {
-		if err := ServePeer(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		if err := measure.ServePeer(os.Args[1:], os.Stdin, os.Stdout); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 func TestPeer(t *testing.T) {
 	t.Setenv(asPeer, "yes")
 	var p []string
-	stop, err := StartPeer(t.Context(), &p, os.Stderr, "some", "words")
+	stop, err := measure.StartPeer(t.Context(), &p, os.Stderr, "some", "words")
 	if err != nil || strings.Join(p, " ") != "some words" {
 		t.Fatal(p, err)
 	}
@@ -34,7 +36,7 @@ func TestPeer(t *testing.T) {
 func TestNoPeer(t *testing.T) {
 	var p []string
 	var errs bytes.Buffer
-	if _, err := StartPeer(t.Context(), &p, &errs, "-test.nix"); err == nil || errs.Len() == 0 {
+	if _, err := measure.StartPeer(t.Context(), &p, &errs, "-test.nix"); err == nil || errs.Len() == 0 {
 		t.Error(p, err, errs.String())
 	}
 }

@@ -1,9 +1,11 @@
-package measure
+package measure_test
 
 import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 func TestResultGate(t *testing.T) {
@@ -23,7 +25,7 @@ func TestResultGate(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Result{Name: tt.name, Base: tt.base, Ours: tt.ours, Gate: tt.gate, AtMost: tt.atMost}
+			r := measure.Result{Name: tt.name, Base: tt.base, Ours: tt.ours, Gate: tt.gate, AtMost: tt.atMost}
 			if got := r.Median(); got < tt.median-1e-9 || got > tt.median+1e-9 {
 				t.Errorf("median %v, want %v", got, tt.median)
 			}
@@ -31,7 +33,7 @@ func TestResultGate(t *testing.T) {
 				t.Errorf("pass %v, want %v", r.Pass(), tt.pass)
 			}
 			var out bytes.Buffer
-			if Print(&out, []Result{r}) != tt.pass || strings.Contains(out.String(), "BELOW") == tt.pass {
+			if measure.Print(&out, []measure.Result{r}) != tt.pass || strings.Contains(out.String(), "BELOW") == tt.pass {
 				t.Errorf("printed\n%s", &out)
 			}
 		})
@@ -40,14 +42,14 @@ func TestResultGate(t *testing.T) {
 
 // TestResultGoal: a missed goal is said and is no failure.
 func TestResultGoal(t *testing.T) {
-	r := Result{Name: "x", Base: []float64{10}, Ours: []float64{6}, Gate: 0.5, Goal: 0.7}
+	r := measure.Result{Name: "x", Base: []float64{10}, Ours: []float64{6}, Gate: 0.5, Goal: 0.7}
 	var out bytes.Buffer
-	if !Print(&out, []Result{r}) || !strings.Contains(out.String(), ">= 0.70 missed") || !strings.Contains(out.String(), ">= 0.50 ok") {
+	if !measure.Print(&out, []measure.Result{r}) || !strings.Contains(out.String(), ">= 0.70 missed") || !strings.Contains(out.String(), ">= 0.50 ok") {
 		t.Errorf("printed\n%s", &out)
 	}
 	r.Goal = 0.6
 	out.Reset()
-	if Print(&out, []Result{r}); !strings.Contains(out.String(), ">= 0.60 ok") {
+	if measure.Print(&out, []measure.Result{r}); !strings.Contains(out.String(), ">= 0.60 ok") {
 		t.Errorf("printed\n%s", &out)
 	}
 }

@@ -1,4 +1,4 @@
-package measure
+package measure_test
 
 import (
 	"context"
@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/measure"
 )
 
 func TestUntil(t *testing.T) {
 	mine := errors.New("mine")
-	if v, err := Until(t.Context(), func() (int, error) { return 7, mine }); v != 7 || err != mine {
+	if v, err := measure.Until(t.Context(), func() (int, error) { return 7, mine }); v != 7 || err != mine {
 		t.Error(v, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -20,7 +22,7 @@ func TestUntil(t *testing.T) {
 		<-waits
 		cancel(mine)
 	}()
-	if v, err := Until(ctx, func() (int, error) {
+	if v, err := measure.Until(ctx, func() (int, error) {
 		close(waits)
 		<-hangs
 		return 7, nil
@@ -32,7 +34,7 @@ func TestUntil(t *testing.T) {
 // TestScratch: remove wins against a round that makes some files more.
 func TestScratch(t *testing.T) {
 	dir := t.TempDir()
-	path, remove, err := Scratch(dir, "x-")
+	path, remove, err := measure.Scratch(dir, "x-")
 	if err != nil {
 		t.Fatal(err)
 	}

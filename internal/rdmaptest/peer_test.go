@@ -1,25 +1,26 @@
-package rdmaptest
+package rdmaptest_test
 
 import (
 	"bytes"
 	"io"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 func TestPeers(t *testing.T) {
-	a, b := Pipe()
+	a, b := rdmaptest.Pipe()
 	type result struct {
-		p   *Peer
+		p   *rdmaptest.Peer
 		err error
 	}
 	ch := make(chan result, 1)
 	go func() {
-		p, _, err := Respond(b, &mpa.Config{}, []byte("hi"))
+		p, _, err := rdmaptest.Respond(b, &mpa.Config{}, []byte("hi"))
 		ch <- result{p, err}
 	}()
-	x, neg, err := Initiate(a, &mpa.Config{})
+	x, neg, err := rdmaptest.Initiate(a, &mpa.Config{})
 	if err != nil || string(neg.PrivateData) != "hi" || !neg.CRC {
 		t.Fatal(neg, err)
 	}

@@ -1,4 +1,4 @@
-package rdmaptest
+package rdmaptest_test
 
 import (
 	"errors"
@@ -6,13 +6,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 )
 
 // TestRecordTimes: events of both directions are in order, with times and ends, and hold copies.
 func TestRecordTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe()
-		rec := &Record{Conn: b}
+		a, b := rdmaptest.Pipe()
+		rec := &rdmaptest.Record{Conn: b}
 		start := time.Now()
 		p := []byte("question")
 		_, _ = rec.Write(p)
@@ -22,7 +24,7 @@ func TestRecordTimes(t *testing.T) {
 		_ = a.Close()
 		_, _ = rec.Read(make([]byte, 10))
 		_, _ = rec.Read(make([]byte, 10))
-		want := []Event{
+		want := []rdmaptest.Event{
 			{start, true, []byte("question"), nil},
 			{start.Add(time.Second), false, []byte("answer"), nil},
 			{start.Add(time.Second), false, nil, io.EOF},

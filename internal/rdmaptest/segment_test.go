@@ -1,9 +1,10 @@
-package rdmaptest
+package rdmaptest_test
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
@@ -11,16 +12,16 @@ import (
 // TestSegments: headers are right until they are changed, each queue is counted separately, and segments arrive
 // as they were sent.
 func TestSegments(t *testing.T) {
-	a, b := Pipe()
-	responder := make(chan *Peer, 1)
+	a, b := rdmaptest.Pipe()
+	responder := make(chan *rdmaptest.Peer, 1)
 	go func() {
-		p, _, err := Respond(b, &mpa.Config{Markers: true, WantMarkers: true}, nil)
+		p, _, err := rdmaptest.Respond(b, &mpa.Config{Markers: true, WantMarkers: true}, nil)
 		if err != nil {
 			t.Error(err)
 		}
 		responder <- p
 	}()
-	x, _, err := Initiate(a, &mpa.Config{Markers: true, WantMarkers: true})
+	x, _, err := rdmaptest.Initiate(a, &mpa.Config{Markers: true, WantMarkers: true})
 	if err != nil {
 		t.Fatal(err)
 	}

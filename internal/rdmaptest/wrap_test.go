@@ -1,4 +1,4 @@
-package rdmaptest
+package rdmaptest_test
 
 import (
 	"bytes"
@@ -12,21 +12,23 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 )
 
 // TestWrapIsANetConn: with pieces and delays, the result still behaves like a net.Conn.
 func TestWrapIsANetConn(t *testing.T) {
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
-		a, b := Pipe()
-		w := Wrap(b, Faults{In: Fault{MaxPiece: 700}, Out: Fault{MaxPiece: 900, Delay: time.Microsecond}})
+		a, b := rdmaptest.Pipe()
+		w := rdmaptest.Wrap(b, rdmaptest.Faults{In: rdmaptest.Fault{MaxPiece: 700}, Out: rdmaptest.Fault{MaxPiece: 900, Delay: time.Microsecond}})
 		return a, w, func() { _, _ = a.Close(), w.Close() }, nil
 	})
 }
 
 func TestPieces(t *testing.T) {
-	a, b := Pipe()
-	rec := &Record{Conn: a}
-	w := Wrap(rec, Faults{In: Fault{MaxPiece: 3}, Out: Fault{MaxPiece: 2}, Seed: 7})
+	a, b := rdmaptest.Pipe()
+	rec := &rdmaptest.Record{Conn: a}
+	w := rdmaptest.Wrap(rec, rdmaptest.Faults{In: rdmaptest.Fault{MaxPiece: 3}, Out: rdmaptest.Fault{MaxPiece: 2}, Seed: 7})
 	want := bytes.Repeat([]byte("0123456789"), 20)
 	go func() {
 		_, _ = io.CopyN(b, b, int64(len(want)))
@@ -71,8 +73,8 @@ func TestFlip(t *testing.T) {
 		want[bit/8] ^= 0x80 >> (bit % 8)
 	}
 	for _, piece := range []int{0, 1, 7} {
-		a, b := Pipe()
-		out := Wrap(a, Faults{Out: Fault{MaxPiece: piece, Flip: flips}})
+		a, b := rdmaptest.Pipe()
+		out := rdmaptest.Wrap(a, rdmaptest.Faults{Out: rdmaptest.Fault{MaxPiece: piece, Flip: flips}})
 		zeros := make([]byte, 100)
 		if n, err := out.Write(zeros); n != 100 || err != nil {
 			t.Fatal(n, err)
@@ -84,7 +86,7 @@ func TestFlip(t *testing.T) {
 		if _, err := io.ReadFull(b, got); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("written in pieces of %d: %x, %v", piece, got, err)
 		}
-		in := Wrap(b, Faults{In: Fault{MaxPiece: piece, Flip: flips}})
+		in := rdmaptest.Wrap(b, rdmaptest.Faults{In: rdmaptest.Fault{MaxPiece: piece, Flip: flips}})
 		_, _ = a.Write(zeros)
 		if _, err := io.ReadFull(in, got); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("read in pieces of %d: %x, %v", piece, got, err)
@@ -95,8 +97,8 @@ func TestFlip(t *testing.T) {
 // TestDelay: a piece is delayed; a deadline that passes in that time is obeyed, and the piece arrives later.
 func TestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe()
-		w := Wrap(b, Faults{In: Fault{Delay: time.Hour}, Out: Fault{Delay: time.Minute, MaxPiece: 1}})
+		a, b := rdmaptest.Pipe()
+		w := rdmaptest.Wrap(b, rdmaptest.Faults{In: rdmaptest.Fault{Delay: time.Hour}, Out: rdmaptest.Fault{Delay: time.Minute, MaxPiece: 1}})
 		_, _ = a.Write([]byte("late"))
 		start := time.Now()
 		p := make([]byte, 3)
@@ -125,7 +127,7 @@ func TestDelay(t *testing.T) {
 // TestCuts: every way of cutting, in each direction, at every octet.
 func TestCuts(t *testing.T) {
 	for at := range int64(6) {
-		for _, cut := range []Cut{CutReset, CutEnd, CutSilence} {
+		for _, cut := range []rdmaptest.Cut{rdmaptest.CutReset, rdmaptest.CutEnd, rdmaptest.CutSilence} {
 			synctest.Test(t, func(t *testing.T) { cutOut(t, cut, at) })
 			synctest.Test(t, func(t *testing.T) { cutIn(t, cut, at) })
 		}
@@ -133,45 +135,45 @@ func TestCuts(t *testing.T) {
 }
 
 // cutOut writes "hello" to a connection that is cut after at octets.
-func cutOut(t *testing.T, cut Cut, at int64) {
-	a, b := Pipe()
-	w := Wrap(a, Faults{Out: Fault{Cut: cut, CutAt: at}})
+func cutOut(t *testing.T, cut rdmaptest.Cut, at int64) {
+	a, b := rdmaptest.Pipe()
+	w := rdmaptest.Wrap(a, rdmaptest.Faults{Out: rdmaptest.Fault{Cut: cut, CutAt: at}})
 	n, err := w.Write([]byte("hello"))
 	got := make([]byte, 9)
 	_ = b.SetReadDeadline(time.Now().Add(time.Second))
 	m, rerr := io.ReadFull(b, got)
 	all := at >= 5 // nothing has gone wrong yet
-	wantErr := map[Cut]error{CutReset: syscall.ECONNRESET, CutEnd: syscall.EPIPE}[cut]
-	wantEnd := map[Cut]error{CutReset: syscall.ECONNRESET, CutEnd: io.EOF, CutSilence: os.ErrDeadlineExceeded}[cut]
+	wantErr := map[rdmaptest.Cut]error{rdmaptest.CutReset: syscall.ECONNRESET, rdmaptest.CutEnd: syscall.EPIPE}[cut]
+	wantEnd := map[rdmaptest.Cut]error{rdmaptest.CutReset: syscall.ECONNRESET, rdmaptest.CutEnd: io.EOF, rdmaptest.CutSilence: os.ErrDeadlineExceeded}[cut]
 	switch {
 	case all:
 		wantErr, wantEnd = nil, os.ErrDeadlineExceeded
-	case cut == CutEnd && m > 0:
+	case cut == rdmaptest.CutEnd && m > 0:
 		wantEnd = io.ErrUnexpectedEOF
 	}
 	if !errors.Is(err, wantErr) || err == nil && n != 5 || err != nil && int64(n) != at {
 		t.Errorf("cut %d at %d: wrote %d, %v", cut, at, n, err)
 	}
-	if cut != CutReset && int64(m) != min(at, 5) || !errors.Is(rerr, wantEnd) {
+	if cut != rdmaptest.CutReset && int64(m) != min(at, 5) || !errors.Is(rerr, wantEnd) {
 		t.Errorf("cut %d at %d: the other end read %d, %v", cut, at, m, rerr)
 	}
 }
 
 // cutIn reads "hello" from a connection that is cut after at octets.
-func cutIn(t *testing.T, cut Cut, at int64) {
-	a, b := Pipe()
-	w := Wrap(b, Faults{In: Fault{Cut: cut, CutAt: at}})
+func cutIn(t *testing.T, cut rdmaptest.Cut, at int64) {
+	a, b := rdmaptest.Pipe()
+	w := rdmaptest.Wrap(b, rdmaptest.Faults{In: rdmaptest.Fault{Cut: cut, CutAt: at}})
 	_, _ = a.Write([]byte("hello"))
 	_ = w.SetReadDeadline(time.Now().Add(time.Second))
 	got, err := io.ReadAll(w)
-	want := map[Cut]error{CutReset: syscall.ECONNRESET, CutSilence: os.ErrDeadlineExceeded}[cut]
-	if at == 5 && cut == CutReset {
+	want := map[rdmaptest.Cut]error{rdmaptest.CutReset: syscall.ECONNRESET, rdmaptest.CutSilence: os.ErrDeadlineExceeded}[cut]
+	if at == 5 && cut == rdmaptest.CutReset {
 		want = syscall.ECONNRESET // the next Read finds it
 	}
 	if int64(len(got)) != at || !errors.Is(err, want) {
 		t.Errorf("cut %d at %d: %q, %v", cut, at, got, err)
 	}
-	if cut == CutReset {
+	if cut == rdmaptest.CutReset {
 		if _, err := w.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("write after reset: %v", err)
 		}
@@ -181,16 +183,16 @@ func cutIn(t *testing.T, cut Cut, at int64) {
 // TestCutWhileWaiting: Set, Reset and Close affect calls that are waiting.
 func TestCutWhileWaiting(t *testing.T) {
 	for name, act := range map[string]struct {
-		do   func(a *Conn, w *Faulty)
+		do   func(a *rdmaptest.Conn, w *rdmaptest.Faulty)
 		want error
 	}{
-		"set": {func(a *Conn, w *Faulty) {
-			w.Set(Faults{In: Fault{Cut: CutEnd}})
+		"set": {func(a *rdmaptest.Conn, w *rdmaptest.Faulty) {
+			w.Set(rdmaptest.Faults{In: rdmaptest.Fault{Cut: rdmaptest.CutEnd}})
 			_, _ = a.Write([]byte("too late"))
 		}, io.EOF},
-		"reset": {func(_ *Conn, w *Faulty) { w.Reset() }, syscall.ECONNRESET},
-		"close in silence": {func(a *Conn, w *Faulty) {
-			w.Set(Faults{In: Fault{Cut: CutSilence}})
+		"reset": {func(_ *rdmaptest.Conn, w *rdmaptest.Faulty) { w.Reset() }, syscall.ECONNRESET},
+		"close in silence": {func(a *rdmaptest.Conn, w *rdmaptest.Faulty) {
+			w.Set(rdmaptest.Faults{In: rdmaptest.Fault{Cut: rdmaptest.CutSilence}})
 			_, _ = a.Write([]byte("unheard"))
 			synctest.Wait()
 			_ = w.Close()
@@ -198,8 +200,8 @@ func TestCutWhileWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a, b := Pipe()
-				w := Wrap(b, Faults{})
+				a, b := rdmaptest.Pipe()
+				w := rdmaptest.Wrap(b, rdmaptest.Faults{})
 				got := make(chan error, 1)
 				go func() {
 					_, err := w.Read(make([]byte, 9))
@@ -231,7 +233,7 @@ func TestResetOfTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := Wrap(b, Faults{Out: Fault{Cut: CutReset, CutAt: 2}})
+	w := rdmaptest.Wrap(b, rdmaptest.Faults{Out: rdmaptest.Fault{Cut: rdmaptest.CutReset, CutAt: 2}})
 	if n, err := w.Write([]byte("hello")); n != 2 || !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatal(n, err)
 	}
@@ -242,15 +244,15 @@ func TestResetOfTCP(t *testing.T) {
 
 // TestHalfClose: a wrapped connection can half-close if the connection itself can.
 func TestHalfClose(t *testing.T) {
-	a, b := Pipe()
-	if err := (&Record{Conn: Wrap(a, Faults{})}).CloseWrite(); err != nil {
+	a, b := rdmaptest.Pipe()
+	if err := (&rdmaptest.Record{Conn: rdmaptest.Wrap(a, rdmaptest.Faults{})}).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatal(err)
 	}
 	c, _ := net.Pipe()
-	if err := Wrap(&Record{Conn: c}, Faults{}).CloseWrite(); !errors.Is(err, errors.ErrUnsupported) {
+	if err := rdmaptest.Wrap(&rdmaptest.Record{Conn: c}, rdmaptest.Faults{}).CloseWrite(); !errors.Is(err, errors.ErrUnsupported) {
 		t.Fatal(err)
 	}
 }
@@ -259,8 +261,8 @@ func TestHalfClose(t *testing.T) {
 // right one of the stream.
 func TestResumedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := PipeSize(4)
-		w := Wrap(a, Faults{Out: Fault{Flip: []int64{8 * 5}}})
+		a, b := rdmaptest.PipeSize(4)
+		w := rdmaptest.Wrap(a, rdmaptest.Faults{Out: rdmaptest.Fault{Flip: []int64{8 * 5}}})
 		_ = w.SetWriteDeadline(time.Now().Add(time.Second))
 		n, err := w.Write(make([]byte, 8))
 		if n != 4 || !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -1,5 +1,5 @@
 //go:build race
 
-package vec
+package vec_test
 
 const raceEnabled = true

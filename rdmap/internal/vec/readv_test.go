@@ -1,6 +1,6 @@
 //go:build linux
 
-package vec
+package vec_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stag-rdma/stag/rdmap/internal/vec"
 )
 
 func TestReadv(t *testing.T) {
@@ -19,7 +21,7 @@ func TestReadv(t *testing.T) {
 	r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
 	defer r.Close()
 	defer w.Close()
-	var in Reader
+	var in vec.Reader
 	a, b := make([]byte, 3), make([]byte, 10)
 	if n, err := in.Readv(fds[0], [][]byte{a, b}); n != 0 || !errors.Is(err, unix.EAGAIN) {
 		t.Fatalf("%d octets of none, %v", n, err)

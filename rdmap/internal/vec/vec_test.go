@@ -1,6 +1,6 @@
 //go:build linux
 
-package vec
+package vec_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stag-rdma/stag/rdmap/internal/vec"
 )
 
 func TestWritev(t *testing.T) {
@@ -18,7 +20,7 @@ func TestWritev(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var v Writer
+	var v vec.Writer
 	pieces := [][]byte{[]byte("abc"), nil, []byte("d"), bytes.Repeat([]byte("e"), 1000)}
 	fd := int(w.Fd())
 	for _, vec := range [][][]byte{pieces, pieces[:1], pieces[1:2]} {
@@ -43,7 +45,7 @@ func TestWritevAllocs(t *testing.T) {
 	}
 	defer f.Close()
 	fd := int(f.Fd())
-	var v Writer
+	var v vec.Writer
 	vec := [][]byte{make([]byte, 10), make([]byte, 10)}
 	if n := testing.AllocsPerRun(100, func() { v.Writev(fd, vec, 0) }); n != 0 && !raceEnabled {
 		t.Fatalf("%v allocations", n)
@@ -97,7 +99,7 @@ func segments(t *testing.T, writes, cork, flags int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var v Writer
+	var v vec.Writer
 	if err := rc.Control(func(fd uintptr) {
 		if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, cork); err != nil {
 			t.Error(err)

@@ -1,6 +1,10 @@
-package cacheline
+package cacheline_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/cacheline"
+)
 
 func TestLines(t *testing.T) {
 	for _, tt := range []struct {
@@ -19,7 +23,7 @@ func TestLines(t *testing.T) {
 		{190, 68, 128, 3},
 		{4096, 4096, 4096, 64},
 	} {
-		if first, count := Lines(tt.addr, tt.n); first != tt.first || count != tt.count {
+		if first, count := cacheline.Lines(tt.addr, tt.n); first != tt.first || count != tt.count {
 			t.Errorf("Lines(%d, %d) = %d, %d, want %d, %d", tt.addr, tt.n, first, count, tt.first, tt.count)
 		}
 	}

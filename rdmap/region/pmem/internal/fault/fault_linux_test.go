@@ -1,4 +1,4 @@
-package fault
+package fault_test
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
 )
 
 // mapped returns a mapping of two pages, of which the second is gone.
@@ -47,7 +49,7 @@ func TestCatch(t *testing.T) {
 		"crc32c": func() { crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) },
 		"sha256": func() { sha256.Sum256(b) },
 	} {
-		at, err := Catch(b, func() error { f(); return nil })
+		at, err := fault.Catch(b, func() error { f(); return nil })
 		if at == nil || err != nil {
 			t.Errorf("%s: %v, %v", name, at, err)
 			continue
@@ -57,7 +59,7 @@ func TestCatch(t *testing.T) {
 		}
 	}
 	want := errors.New("of f")
-	if at, err := Catch(b, func() error { b[0]++; return want }); at != nil || !errors.Is(err, want) {
+	if at, err := fault.Catch(b, func() error { b[0]++; return want }); at != nil || !errors.Is(err, want) {
 		t.Errorf("%v, %v", at, err)
 	}
 }
@@ -77,19 +79,19 @@ func TestCatchOthers(t *testing.T) {
 	} {
 		r := func() (r any) {
 			defer func() { r = recover() }()
-			_, _ = Catch(front, func() error { f(); return nil })
+			_, _ = fault.Catch(front, func() error { f(); return nil })
 			return nil
 		}()
 		if r == nil {
 			t.Errorf("%s: no panic", name)
 		}
 	}
-	if _, err := Catch(nil, func() error { return nil }); err != nil {
+	if _, err := fault.Catch(nil, func() error { return nil }); err != nil {
 		t.Error(err)
 	}
 	// The innermost Catch for a mapping catches its faults, however deeply they are nested.
-	at, err := Catch(other, func() error {
-		_, err := Catch(b, func() error { other[len(other)-1]++; return nil })
+	at, err := fault.Catch(other, func() error {
+		_, err := fault.Catch(b, func() error { other[len(other)-1]++; return nil })
 		return err
 	})
 	if at == nil || err != nil {
@@ -101,7 +103,7 @@ func TestCatchAllocates(t *testing.T) {
 	b := mapped(t)
 	p := make([]byte, 64)
 	n := testing.AllocsPerRun(100, func() {
-		_, _ = Catch(b, func() error { copy(b, p); return nil })
+		_, _ = fault.Catch(b, func() error { copy(b, p); return nil })
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
@@ -111,6 +113,6 @@ func TestCatchAllocates(t *testing.T) {
 func BenchmarkCatch(b *testing.B) {
 	mem := make([]byte, 64)
 	for b.Loop() {
-		_, _ = Catch(mem, func() error { mem[0]++; return nil })
+		_, _ = fault.Catch(mem, func() error { mem[0]++; return nil })
 	}
 }

@@ -1,23 +1,25 @@
-package hook
+package hook_test
 
 import (
 	"errors"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
 func TestCall(t *testing.T) {
-	var none *Hooks
-	if none.Call(Write, 0, 1) != nil || new(Hooks).Call(Write, 0, 1) != nil {
+	var none *hook.Hooks
+	if none.Call(hook.Write, 0, 1) != nil || new(hook.Hooks).Call(hook.Write, 0, 1) != nil {
 		t.Error("no hook, but an error")
 	}
 	want := errors.New("want")
-	h := &Hooks{Before: func(op Op, off, n int) error {
-		if op != Msync || off != 2 || n != 3 {
+	h := &hook.Hooks{Before: func(op hook.Op, off, n int) error {
+		if op != hook.Msync || off != 2 || n != 3 {
 			t.Error(op, off, n)
 		}
 		return want
 	}}
-	if err := h.Call(Msync, 2, 3); !errors.Is(err, want) {
+	if err := h.Call(hook.Msync, 2, 3); !errors.Is(err, want) {
 		t.Error(err)
 	}
 }

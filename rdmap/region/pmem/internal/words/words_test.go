@@ -1,4 +1,4 @@
-package words
+package words_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/words"
 )
 
 func TestClone(t *testing.T) {
@@ -15,7 +17,7 @@ func TestClone(t *testing.T) {
 	}
 	for lo := range 20 {
 		for hi := lo; hi < len(b); hi++ {
-			if got := Clone(b[lo:hi]); !bytes.Equal(got, b[lo:hi]) {
+			if got := words.Clone(b[lo:hi]); !bytes.Equal(got, b[lo:hi]) {
 				t.Fatalf("[%d:%d]: % x", lo, hi, got)
 			}
 		}
@@ -33,7 +35,7 @@ func TestCloneConcurrent(t *testing.T) {
 		}
 	})
 	for range 100 {
-		Clone(b[3:29])
+		words.Clone(b[3:29])
 	}
 	wg.Wait()
 }
