@@ -80,9 +80,9 @@ type Config struct {
 	// fails with ErrSendQueueFull. 0: 4 MiB.
 	SendQueue int
 
-	// PartialFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent nothing for a
-	// tick or two, while the connection holds n octets of memory for it; and with 0 when the FPDU is
-	// complete or the connection has ended. One call at a time is made. It must not block.
+	// PartialFPDU, if set, is called with n > 0 when the peer has begun an FPDU and has sent hardly anything for
+	// a tick or two, while the connection holds n octets of memory for it, and again when that has changed; and
+	// with 0 when the FPDU is complete or the connection has ended. One call at a time is made. It must not block.
 	PartialFPDU func(n int)
 
 	// Logger gets one line per connection event; nil discards.

@@ -141,6 +141,10 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // never raises the depth. Call it after the startup.
 func (c *Conn) LimitORD(n int) { c.drv.LimitORD(n) }
 
+// LimitRecv lowers Receives.Size to n for a peer that has said that it sends no more (RFC 8797 Section 4).
+// It never raises it. Call it in Startup.Accept.
+func (c *Conn) LimitRecv(n int) { c.drv.LimitRecv(n) }
+
 // PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
 // peer learns that it may send them. With Receives.Queue the receives are posted there, even after
 // the end of the connection, and no longer count against its Quota.

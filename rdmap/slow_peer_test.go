@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,6 +213,40 @@ func TestPartialFPDU(t *testing.T) {
 			}
 			a.Close()
 			<-y.Done()
+		})
+	}
+}
+
+// TestPartialFPDUTold: what is told of a peer that sends an octet now and then is what is held for it.
+func TestPartialFPDUTold(t *testing.T) {
+	t.Parallel()
+	for _, serve := range []bool{true, false} {
+		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			var told atomic.Int64
+			cfg := &rdmap.Config{Receives: rdmap.Receives{Count: 4}, PartialFPDU: func(n int) { told.Store(int64(n)) }}
+			p, y := rawInitiator(t, a, b, cfg)
+			if serve {
+				go y.Serve()
+			}
+			fpdu := p.Frame(append(enginetest.Patch(t, enginetest.GoldSend, 0), make([]byte, 3000)...))
+			sent := 20
+			if _, err := p.Conn.Write(fpdu[:sent]); err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(5 * time.Second); told.Load() == 0 || told.Load() > buf.Small; sent++ {
+				if time.Now().After(deadline) || sent == len(fpdu)-1 {
+					t.Fatalf("%d octets told, %d held, Serve %v", told.Load(), y.Stats().Staging, serve)
+				}
+				if _, err := p.Conn.Write(fpdu[sent : sent+1]); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+			a.Close()
+			<-y.Done()
+			if told.Load() != 0 {
+				t.Errorf("%d octets told at the end", told.Load())
+			}
 		})
 	}
 }

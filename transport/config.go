@@ -175,7 +175,8 @@ type Timeouts struct {
 
 	// Pull is how long a peer that keeps a call waiting may move less than 8 KiB a second before a server
 	// closes the connection: by answering RDMA Reads, by sending the rest of a record, by reading replies.
-	// While other calls wait for memory, it may move nothing for 2 s. If zero, 30 s.
+	// While other calls wait for memory, those are closed first that have moved less for longest, at least
+	// for 1 s. If zero, 30 s.
 	Pull time.Duration
 }
 

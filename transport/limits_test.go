@@ -374,7 +374,7 @@ func TestHurry(t *testing.T) {
 		}
 		r.Release()
 		// All that came before are cut in turns, as many at a time as there is memory for.
-		if d := time.Since(start); d > 20/4*3*time.Second {
+		if d := time.Since(start); d > 20/4*3*time.Second/2 {
 			t.Errorf("after %v", d)
 		}
 		c.Close()

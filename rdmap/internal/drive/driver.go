@@ -156,6 +156,9 @@ func (d *Driver) PostRecv(n int) {
 	d.rcv.Recvs.Add(int64(n))
 }
 
+// LimitRecv lowers the size of receives to n. Nothing may have been received yet.
+func (d *Driver) LimitRecv(n int) { d.rcv.LimitSize(n) }
+
 // LimitORD lowers the outbound request depth to n, at least 1.
 func (d *Driver) LimitORD(n int) {
 	d.mu.Lock()

@@ -29,7 +29,7 @@ func (d *Driver) beforeRead(wait bool) error {
 		return d.Err()
 	}
 	if d.partial.shrink.Load() {
-		d.partial.park()
+		d.partial.parked()
 	}
 	if d.rcv.Backlog.Len() > 0 {
 		return d.beforeWaitingRead(wait)

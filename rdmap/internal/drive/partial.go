@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// partial looks after the staging that holds an unfinished FPDU of a connection. When nothing has
-// arrived for a tick or two, the staging is exchanged for a smaller one, so that a peer that stops
+// partial looks after the staging that holds an unfinished FPDU of a connection. When hardly
+// anything has arrived for a tick or two, the staging is exchanged for a smaller one, so that a peer that stops
 // inside an FPDU makes us hold little more than it has sent, and not for ever. While octets arrive
 // nothing is moved, because that would copy them once more.
 type partial struct {
@@ -27,15 +27,19 @@ type partial struct {
 	ended  bool // under tellMu
 }
 
-// tell calls Config.PartialFPDU if octets are held for an FPDU, or were.
-func (p *partial) tell(n int) {
+// tell calls Config.PartialFPDU with what is held for an FPDU that is silent, or, if something was told before, with 0.
+func (p *partial) tell(silent bool) {
 	f := p.d.cfg.PartialFPDU
 	if f == nil {
 		return
 	}
 	p.tellMu.Lock()
 	defer p.tellMu.Unlock()
-	if n > 0 && (p.ended || p.held.Load() == 0) || n == 0 && !p.told.Load() {
+	n := 0
+	if silent {
+		n = int(p.held.Load())
+	}
+	if silent && (p.ended || n == 0) || !silent && !p.told.Load() {
 		return // it is complete meanwhile
 	}
 	p.told.Store(n > 0)
@@ -49,7 +53,7 @@ func (p *partial) keep(st *buf.Staging) {
 			p.held.Store(0)
 		}
 		if p.told.Load() {
-			p.tell(0)
+			p.tell(false)
 		}
 		return
 	}
@@ -70,6 +74,14 @@ func (p *partial) park() {
 	have := len(d.st.Pending())
 	d.st = d.st.Park(d.link.ParkRoom(d.rcv.Deframer.Need(d.st.Pending()), have))
 	p.held.Store(int64(len(d.st.B)))
+}
+
+// parked is park for the reader, which was asked to.
+func (p *partial) parked() {
+	p.park()
+	if p.told.Load() {
+		p.tell(true)
+	}
 }
 
 // expect gives the peer Timeouts.FPDU to complete the FPDU that it has begun. One that waits for memory of
@@ -94,7 +106,7 @@ func (p *partial) stop() {
 	if t := p.rest.Swap(nil); t != nil {
 		t.Stop()
 	}
-	p.tell(0)
+	p.tell(false)
 	p.tellMu.Lock()
 	p.ended = true
 	p.tellMu.Unlock()
@@ -105,9 +117,9 @@ func (p *partial) Tick() bool {
 	d := p.d
 	reads := d.reads.Load()
 	held, fpdus, waits := p.held.Load(), d.in.FPDUs.Load(), d.rcv.Wait.Turns()
-	state, another := p.fpdu.Tick(held > 0, reads, fpdus, waits)
+	state, another := p.fpdu.Tick(held > 0, d.in.Octets.Load(), fpdus, waits)
 	if another {
-		p.tell(0) // of the one before
+		p.tell(false) // of the one before
 		p.expect(fpdus, waits)
 	}
 	if state == engine.PartialActive {
@@ -117,21 +129,20 @@ func (p *partial) Tick() bool {
 	if d.reads.Load() != reads && p.on.CompareAndSwap(false, true) {
 		return true // a reader that came before the store has not called Add
 	}
+	if held > buf.Small {
+		r := &d.role
+		r.mu.Lock()
+		switch s := r.State(); {
+		case s == Free || s == Watched:
+			p.park() // nobody can take the role in the meantime
+		case s < Drainer:
+			p.shrink.Store(true)
+			d.interrupt()
+		}
+		r.mu.Unlock()
+	}
 	if state == engine.PartialSilent {
-		p.tell(int(held))
-	}
-	if held <= buf.Small {
-		return false
-	}
-	r := &d.role
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch s := r.State(); {
-	case s == Free || s == Watched:
-		p.park() // nobody can take the role in the meantime
-	case s < Drainer:
-		p.shrink.Store(true)
-		d.interrupt()
+		p.tell(true)
 	}
 	return false
 }

@@ -110,6 +110,9 @@ func NewReceiver(cfg ReceiverConfig) *Receiver {
 	return r
 }
 
+// LimitSize lowers the size of receives to n. Nothing may have been received yet.
+func (r *Receiver) LimitSize(n int) { r.size = min(r.size, n) }
+
 // admit sets the extensions in force. Nothing may have been received yet.
 func (r *Receiver) admit(ext verbs.Extensions) {
 	r.ext, r.mask = ext, 0x0f

@@ -30,33 +30,37 @@ type PartialState uint8
 
 const (
 	PartialNone   PartialState = iota // nothing is held for one; left by a tick that finds some
-	PartialActive                     // octets of it arrive; left by a tick without input, or with another FPDU
-	PartialSilent                     // nothing has arrived for a tick or two; left by input
+	PartialActive                     // octets of it arrive; left by a tick with few, or with another FPDU
+	PartialSilent                     // hardly any have arrived for a tick or two; left by input
 )
+
+// active is how many octets in a tick of 40 ms make a peer active: 100 KiB a second. One that sends an octet now and
+// then holds as much memory as one that sends nothing.
+const active = 4 << 10
 
 // PartialFPDU watches the FPDU that the peer has begun, from tick to tick.
 type PartialFPDU struct {
 	state        PartialState
 	seen         bool   // the fields below are those of a tick
-	reads        uint64 // with octets
+	octets       uint64 // received
 	fpdus, waits uint64 // completed; begun and ended for memory
 }
 
-// Tick takes whether octets are held for an incomplete FPDU, and three counts that never fall: reads that have brought
-// octets, complete FPDUs, and waits for memory begun or ended. another is true if the present FPDU was not there, or did
+// Tick takes whether octets are held for an incomplete FPDU, and three counts that never fall: octets received,
+// complete FPDUs, and waits for memory begun or ended. another is true if the present FPDU was not there, or did
 // not wait for memory, or the reverse, at the last tick: then the time for all of it begins. So a peer that sends an
 // octet now and then does not keep us waiting.
-func (p *PartialFPDU) Tick(held bool, reads, fpdus, waits uint64) (state PartialState, another bool) {
+func (p *PartialFPDU) Tick(held bool, octets, fpdus, waits uint64) (state PartialState, another bool) {
 	another = held && (!p.seen || p.fpdus != fpdus || p.waits != waits)
 	switch {
 	case !held:
 		p.state = PartialNone
-	case reads != p.reads || !p.seen:
+	case octets-p.octets >= active || !p.seen:
 		p.state = PartialActive
 	default:
 		p.state = PartialSilent
 	}
-	p.seen, p.reads, p.fpdus, p.waits = held, reads, fpdus, waits
+	p.seen, p.octets, p.fpdus, p.waits = held, octets, fpdus, waits
 	return p.state, another
 }
 

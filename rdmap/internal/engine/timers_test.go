@@ -26,26 +26,27 @@ func TestKeepaliveTicks(t *testing.T) {
 	}
 }
 
-// TestPartialFPDU: an FPDU of which octets arrive is active, one at which a tick finds no input is silent. Its time begins
+// TestPartialFPDU: an FPDU of which octets arrive is active, one at which a tick finds hardly any is silent. Its time begins
 // anew when there is another one, and when its wait for memory begins or ends, but not with each octet.
 func TestPartialFPDU(t *testing.T) {
 	type tick struct {
-		held                bool
-		reads, fpdus, waits uint64
-		state               engine.PartialState
-		another             bool
+		held                 bool
+		octets, fpdus, waits uint64
+		state                engine.PartialState
+		another              bool
 	}
 	for name, ticks := range map[string][]tick{
-		"none":    {{}, {reads: 3, fpdus: 3}},
-		"dribble": {{true, 1, 0, 0, engine.PartialActive, true}, {true, 2, 0, 0, engine.PartialActive, false}, {true, 3, 0, 0, engine.PartialActive, false}},
-		"silent":  {{true, 1, 0, 0, engine.PartialActive, true}, {true, 1, 0, 0, engine.PartialSilent, false}, {true, 2, 0, 0, engine.PartialActive, false}, {held: false, reads: 3, fpdus: 1}},
-		"another": {{true, 1, 0, 0, engine.PartialActive, true}, {true, 2, 1, 0, engine.PartialActive, true}},
-		"again":   {{true, 1, 0, 0, engine.PartialActive, true}, {reads: 2, fpdus: 1}, {true, 3, 1, 0, engine.PartialActive, true}},
-		"memory":  {{true, 1, 0, 0, engine.PartialActive, true}, {true, 1, 0, 1, engine.PartialSilent, true}, {true, 1, 0, 2, engine.PartialSilent, true}},
+		"none":    {{}, {octets: 12 << 10, fpdus: 3}},
+		"dribble": {{true, 4 << 10, 0, 0, engine.PartialActive, true}, {true, 8 << 10, 0, 0, engine.PartialActive, false}, {true, 12 << 10, 0, 0, engine.PartialActive, false}},
+		"silent":  {{true, 4 << 10, 0, 0, engine.PartialActive, true}, {true, 4 << 10, 0, 0, engine.PartialSilent, false}, {true, 8 << 10, 0, 0, engine.PartialActive, false}, {held: false, octets: 12 << 10, fpdus: 1}},
+		"trickle": {{true, 1, 0, 0, engine.PartialActive, true}, {true, 4 << 10, 0, 0, engine.PartialSilent, false}, {true, 8 << 10, 0, 0, engine.PartialActive, false}},
+		"another": {{true, 4 << 10, 0, 0, engine.PartialActive, true}, {true, 8 << 10, 1, 0, engine.PartialActive, true}},
+		"again":   {{true, 4 << 10, 0, 0, engine.PartialActive, true}, {octets: 8 << 10, fpdus: 1}, {true, 12 << 10, 1, 0, engine.PartialActive, true}},
+		"memory":  {{true, 4 << 10, 0, 0, engine.PartialActive, true}, {true, 4 << 10, 0, 1, engine.PartialSilent, true}, {true, 4 << 10, 0, 2, engine.PartialSilent, true}},
 	} {
 		var p engine.PartialFPDU
 		for i, want := range ticks {
-			if state, another := p.Tick(want.held, want.reads, want.fpdus, want.waits); state != want.state || another != want.another {
+			if state, another := p.Tick(want.held, want.octets, want.fpdus, want.waits); state != want.state || another != want.another {
 				t.Errorf("%s, tick %d: state %d, another %v", name, i, state, another)
 			}
 		}

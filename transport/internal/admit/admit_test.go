@@ -314,8 +314,7 @@ func (m *mover) Moved(f admit.Flow) uint64 { return m.moved[f] }
 func (m *mover) Cut(f admit.Flow)          { m.cut = append(m.cut, f) }
 
 // TestPatience: a peer that moves at least Config.Rate stays, one that moves less is cut after
-// Config.Patience, each wait that ends counts as progress, and a silent one goes after Config.Hurry while
-// others wait.
+// Config.Patience, or after Config.Hurry while others wait, and each wait that ends counts as progress.
 func TestPatience(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rate   uint64 // octets per half second
@@ -327,7 +326,8 @@ func TestPatience(t *testing.T) {
 		"slow":             {rate: 4, want: 30 * time.Second},
 		"silent":           {want: 30 * time.Second},
 		"in many pieces":   {ends: true, want: 0},
-		"slow in a hurry":  {rate: 1, others: true, want: 30 * time.Second},
+		"fast in a hurry":  {rate: 5, others: true, want: 0},
+		"slow in a hurry":  {rate: 4, others: true, want: 2 * time.Second},
 		"silent, in hurry": {others: true, want: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,4 +373,58 @@ func TestPatience(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSlowestFirst: while others wait, of the peers that are too slow those are cut that have been so for longest, and
+// no more than hold what is wanted. What a client's own share lacks, its own connections give.
+func TestSlowestFirst(t *testing.T) {
+	cfg := config()
+	cfg.Spare = 0
+	g := admit.New(cfg)
+	little := admit.Limits{Conns: 10, Limit: 100, Pulls: 10, Exposed: 10}
+	var order []int
+	var movers [6]mover
+	var tickets [6]call
+	now := time.Unix(1, 0)
+	for i := range movers {
+		addr, l := "a", open
+		if i == 5 {
+			addr, l = "b", little
+		}
+		tickets[i] = call{enter(t, g, addr, l, &movers[i]).Ticket(), i, &order}
+		if !tickets[i].Try(100, false) {
+			t.Fatal("no memory")
+		}
+		tickets[i].Await(admit.Arriving, 0)
+		g.Look(now)
+		now = now.Add(time.Second)
+	}
+	look := func(want ...int) {
+		t.Helper()
+		now = now.Add(500 * time.Millisecond)
+		g.Look(now)
+		for i := range movers {
+			if cut := len(movers[i].cut) > 0; cut != slices.Contains(want, i) {
+				t.Errorf("peer %d cut: %v", i, cut)
+			}
+		}
+	}
+	movers[0].moved[admit.Arriving] += 100 // it is on its way again
+	look()
+	own := call{enter(t, g, "b", little, nil).Ticket(), 6, &order}
+	own.Acquire(10, false, &own)
+	now = now.Add(time.Second)
+	look(5)
+	other := call{enter(t, g, "c", open, nil).Ticket(), 7, &order}
+	other.Acquire(550, false, &other)
+	look(1, 5)
+	look(1, 5)
+	tickets[1].Release()
+	tickets[5].Release()
+	if !slices.Equal(order, []int{6, 7}) {
+		t.Errorf("granted: %v", order)
+	}
+	movers[0].moved[admit.Arriving] += 100
+	now = now.Add(time.Minute - time.Second)
+	look(0, 1, 2, 3, 4, 5) // for want of patience
 }

@@ -7,8 +7,9 @@
 // A connection that holds nothing may use a part that is spared for such connections, so that slow peers
 // do not stop the others.
 //
-// What a ticket holds while its peer has to send or to read something is watched: [Gate.Look] names the
-// peers that move fewer octets than they must, and, while calls wait, those that move none at all.
+// What a ticket holds while its peer has to send or to read something is watched: [Gate.Look] cuts the
+// peers that move fewer octets than they must. While calls wait, it gives them less time, and cuts those that
+// have been too slow for longest, until what they hold is enough.
 //
 // Nothing here has a goroutine, a clock or a socket.
 package admit

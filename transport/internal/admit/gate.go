@@ -18,7 +18,7 @@ type Config struct {
 	Reserve, Small int64
 
 	// Patience is how long a peer may move less than Rate, in octets per second, while a ticket waits for
-	// it; Hurry is how long it may move nothing while other tickets wait for memory.
+	// it; Hurry is how long while other tickets wait for memory.
 	Patience, Hurry time.Duration
 	Rate            int64
 }
@@ -54,6 +54,7 @@ type Gate struct {
 	pulls   int       // how many more tickets may pull
 	queue   []*Ticket // in state ForAll
 	active  int       // tickets that hold something and do not wait
+	wanted  int64     // octets that those ask for
 	lone    int       // peers with tickets in queue that hold nothing
 	small   int       // tickets in queue that ask for little
 	waited  uint64
@@ -69,6 +70,7 @@ type client struct {
 	free   atomic.Int64 // changes under Gate.mu
 	pulls  int
 	queue  []*Ticket // in state ForClient
+	wanted int64     // octets that those ask for
 	active int       // tickets that hold something and do not wait
 	passed int       // tickets in state ForAll
 
@@ -79,6 +81,7 @@ type client struct {
 type Peer struct {
 	gate    *Gate
 	client  *client
+	octets  int // of its tickets
 	holding int // tickets that hold something, also those that wait
 	waiting int // tickets in state ForAll
 

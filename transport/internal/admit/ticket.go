@@ -94,6 +94,7 @@ func (t *Ticket) add(n int) {
 	t.peer.gate.free.Add(-int64(n))
 	t.peer.client.free.Add(-int64(n))
 	t.octets += n
+	t.peer.octets += n
 	t.hold(true)
 }
 
@@ -119,6 +120,7 @@ func (t *Ticket) Release() {
 	t.setFlow(Still)
 	g.free.Add(int64(t.octets))
 	t.peer.client.free.Add(int64(t.octets))
+	t.peer.octets -= t.octets
 	t.octets = 0
 	t.endPull()
 	t.hold(false)
@@ -203,6 +205,7 @@ func (t *Ticket) grant(first bool) bool {
 	}
 	g.free.Add(-int64(t.want))
 	t.octets += t.want
+	t.peer.octets += t.want
 	if t.asks {
 		g.pulling++
 	}
@@ -243,7 +246,12 @@ func (t *Ticket) tally(n int) {
 			cl.active += n
 		}
 	}
-	if t.state == ForAll {
+	// One that asks for a pull alone is wanted as well.
+	switch octets := int64(n * max(t.want, 1)); t.state {
+	case ForClient:
+		cl.wanted += octets
+	case ForAll:
+		g.wanted += octets
 		if t.small() {
 			g.small += n
 		}

@@ -1,6 +1,10 @@
 package admit
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Flow says what a ticket waits for its peer to do.
 type Flow uint8
@@ -38,7 +42,7 @@ type window struct {
 	begun bool      // the times below are set
 	since time.Time // it began
 	at    uint64    // what had moved then
-	idle  time.Time // something has moved last
+	slow  time.Time // since then less has moved than is due in Config.Hurry
 	seen  uint64    // what had moved then
 }
 
@@ -83,19 +87,38 @@ func (t *Ticket) setFlow(f Flow) {
 // Look cuts the peers that move too little at the given time, and returns how many, and whether there is
 // anything left to look at. It is called a few times within Config.Hurry.
 func (g *Gate) Look(now time.Time) (cut int, more bool) {
+	type late struct {
+		p    *Peer
+		f    Flow
+		slow time.Time
+	}
+	var list, slow []late
 	g.mu.Lock()
 	hurry := g.queued.Load() > 0
-	type late struct {
-		p *Peer
-		f Flow
-	}
-	var list []late
 	for p := range g.watched {
+		if p.watch.cut {
+			continue
+		}
 		for f := Pulling; f < flows; f++ {
-			if p.watch.tickets[f] > 0 && !p.watch.cut && p.late(f, now, hurry) {
-				p.watch.cut = true
-				list = append(list, late{p, f})
+			if p.watch.tickets[f] == 0 {
+				continue
 			}
+			since, over := p.look(f, now)
+			switch l := (late{p, f, since}); {
+			case over:
+				p.watch.cut = true
+				list = append(list, l)
+			case hurry && now.Sub(since) >= g.cfg.Hurry:
+				slow = append(slow, l)
+			}
+		}
+	}
+	slices.SortFunc(slow, func(a, b late) int { return cmp.Or(a.slow.Compare(b.slow), b.p.octets-a.p.octets) })
+	short := g.shortage()
+	for _, l := range slow {
+		if !l.p.watch.cut && short.covers(l.p) {
+			l.p.watch.cut = true
+			list = append(list, l)
 		}
 	}
 	more = len(g.watched) > 0
@@ -106,32 +129,65 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 	return len(list), more
 }
 
-// late reports whether the peer has moved too little of f. A window begins when it is first looked at, so
-// that no clock is read when a call begins.
-func (p *Peer) late(f Flow, now time.Time, hurry bool) bool {
+// shortage is what waiting tickets lack, of all and of their clients, less what peers hold that are cut already.
+type shortage struct {
+	all    int64
+	client map[*client]int64
+}
+
+func (g *Gate) shortage() shortage {
+	// It is at least one octet, since what they lack may also be a place among the pulls.
+	s := shortage{client: make(map[*client]int64)}
+	if g.wanted > 0 {
+		s.all = max(g.wanted+g.cfg.Spare+g.cfg.Reserve-g.free.Load(), 1)
+	}
+	for p := range g.watched {
+		if cl := p.client; cl.wanted > 0 {
+			s.client[cl] = max(cl.wanted-cl.free.Load(), 1)
+		}
+	}
+	for p := range g.watched {
+		if p.watch.cut {
+			s.covers(p)
+		}
+	}
+	return s
+}
+
+// covers reports whether what p holds would make up for some of what is lacking, and takes it for that.
+func (s *shortage) covers(p *Peer) bool {
+	if s.all <= 0 && s.client[p.client] <= 0 {
+		return false
+	}
+	s.all -= int64(p.octets)
+	s.client[p.client] -= int64(p.octets)
+	return true
+}
+
+// look returns since when the peer has moved less of f than is due in Config.Hurry, and whether it has moved
+// too little for Config.Patience. A window begins when it is first looked at, so that no clock is read when a
+// call begins.
+func (p *Peer) look(f Flow, now time.Time) (slow time.Time, over bool) {
 	if p.watch.windows == nil {
 		p.watch.windows = new([flows]window)
 	}
 	cfg, w := &p.gate.cfg, &p.watch.windows[f]
 	moved := p.watch.mover.Moved(f)
 	if !w.begun {
-		w.begun = true
-		w.since, w.at, w.idle, w.seen = now, moved, now, moved
-		return false
+		*w = window{true, now, moved, now, moved}
+		return now, false
 	}
-	if moved != w.seen {
-		w.idle, w.seen = now, moved
+	if moved-w.seen >= cfg.due(cfg.Hurry) {
+		w.slow, w.seen = now, moved
 	}
-	if hurry && now.Sub(w.idle) >= cfg.Hurry {
-		return true
+	if d := now.Sub(w.since); d >= cfg.Patience {
+		if moved-w.at < cfg.due(d) {
+			return w.slow, true
+		}
+		w.since, w.at = now, moved
 	}
-	d := now.Sub(w.since)
-	if d < cfg.Patience {
-		return false
-	}
-	if float64(moved-w.at) < float64(cfg.Rate)*d.Seconds() {
-		return true
-	}
-	w.since, w.at = now, moved
-	return false
+	return w.slow, false
 }
+
+// due returns how many octets a peer has to move in that time.
+func (c *Config) due(d time.Duration) uint64 { return uint64(float64(c.Rate) * d.Seconds()) }

@@ -38,11 +38,11 @@ var errPeerClosed = errors.New("the client closed the connection")
 
 // A peer for which calls wait, to send the rest of a record or to answer RDMA Reads, moves minRate octets
 // a second, a quarter of what the slowest link still in use carries (256 kbit/s), measured over
-// Timeouts.Pull. While others wait for memory, it may rest for hurry: longer than the
+// Timeouts.Pull. While others wait for memory, it is measured over hurry: longer than the
 // retransmissions of TCP that repair one loss.
 const (
 	MinRate = 8 << 10
-	hurry   = 2 * time.Second
+	hurry   = time.Second
 	looks   = 4 // within hurry
 )
 

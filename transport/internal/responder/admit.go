@@ -144,7 +144,11 @@ func (rc *Responder) partialFPDU(n int) {
 		rc.partial.Release()
 		return
 	}
-	rc.gate.Awaits(&rc.partial, admit.Arriving, n-rc.partial.Octets())
+	if more := n - rc.partial.Octets(); more < 0 {
+		rc.partial.Add(more)
+	} else {
+		rc.gate.Awaits(&rc.partial, admit.Arriving, more)
+	}
 }
 
 // ErrPullTimeout ends connections whose peers keep calls waiting.

@@ -145,6 +145,8 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) {
 	rc.profile.machine(&c)
 	r := rpcrdma.NewResponder(c)
 	if told { // otherwise the Connection Configuration Protocol may tell
+		// What the client has not promised to keep to is not given to others.
+		rc.Conn.LimitRecv(recv)
 		rc.gate.InlineIs(rc.inline, recv)
 		rc.inline = recv
 	}
