@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // cutter relays connections to an address, and cuts them after a number of octets.
@@ -100,7 +102,7 @@ type history struct {
 }
 
 // run appends records of several goroutines, until n each.
-func (h *history) run(t *testing.T, s *Session, workers, n int, prefix string) {
+func (h *history) run(t *testing.T, s *push.Session, workers, n int, prefix string) {
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
@@ -128,7 +130,7 @@ func (h *history) run(t *testing.T, s *Session, workers, n int, prefix string) {
 
 // check reads the log: what was acknowledged is there, with its number, what is there was
 // sent, and all of it once.
-func (h *history) check(t *testing.T, l *Log) {
+func (h *history) check(t *testing.T, l *push.Log) {
 	t.Helper()
 	seen := make(map[string]bool)
 	for {
@@ -163,7 +165,7 @@ func newHistory() *history {
 // is lost and nothing doubled, on both rungs.
 func TestCut(t *testing.T) {
 	t.Parallel()
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Log("seed", seed)
@@ -177,13 +179,13 @@ func TestCut(t *testing.T) {
 				}
 				return 1500 + rnd.Int64N(5_000)
 			}
-			w := start(t, &Server{})
+			w := start(t, &push.Server{})
 			commit := &cutter{to: func() string { return w.rawCommit }, next: next} // not recorded: a cut breaks a rule
 			calls := &cutter{to: func() string { return w.rawRPC }, next: next}
 			commitAddr, rpcAddr := commit.run(t), calls.run(t)
 			rpc := redialer(t, func() string { return rpcAddr })
-			s, err := Dial(t.Context(), rpc, "log", &Config{
-				Best: best, Secret: NewSecret(), MinDelay: 1, MaxDelay: 1e6,
+			s, err := push.Dial(t.Context(), rpc, "log", &push.Config{
+				Best: best, Secret: push.NewSecret(), MinDelay: 1, MaxDelay: 1e6,
 				Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 					var d net.Dialer
 					return d.DialContext(ctx, "tcp", commitAddr)
@@ -215,19 +217,19 @@ func TestCut(t *testing.T) {
 // client continues by itself. What it has been told is there, once, and the numbers continue.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store := newMemStore()
 			var mu sync.Mutex
-			w := start(t, &Server{Store: store})
+			w := start(t, &push.Server{Store: store})
 			calls := &cutter{next: func() int64 { return 0 }, to: func() string {
 				mu.Lock()
 				defer mu.Unlock()
 				return w.rpc
 			}}
 			addr := calls.run(t)
-			s, err := Dial(t.Context(), redialer(t, func() string { return addr }), "log", &Config{
-				Best: best, Secret: NewSecret(), MinDelay: 1e6, MaxDelay: 1e7,
+			s, err := push.Dial(t.Context(), redialer(t, func() string { return addr }), "log", &push.Config{
+				Best: best, Secret: push.NewSecret(), MinDelay: 1e6, MaxDelay: 1e7,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -251,7 +253,7 @@ func TestServerRestart(t *testing.T) {
 			}
 			mu.Lock()
 			w.stop()
-			w = start(t, &Server{Store: store.crashed()})
+			w = start(t, &push.Server{Store: store.crashed()})
 			mu.Unlock()
 			wg.Wait()
 			if len(h.acked) != 130 {

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // Logs in files outlive the server: records that were not released come again, the owner
@@ -20,12 +21,12 @@ func TestDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	consumed := make(chan string, 1)
-	ps := func() *Server {
-		return &Server{Store: Dir(dir, pmem.File), Consume: func(_ context.Context, l *Log) { consumed <- l.Name() }}
+	ps := func() *push.Server {
+		return &push.Server{Store: push.Dir(dir, pmem.File), Consume: func(_ context.Context, l *push.Log) { consumed <- l.Name() }}
 	}
 	w := start(t, ps())
-	secret := NewSecret()
-	s := w.dial("log", &Config{Capacity: 8192, Secret: secret})
+	secret := push.NewSecret()
+	s := w.dial("log", &push.Config{Capacity: 8192, Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one", "two")
 	if name := <-consumed; name != "log" {
 		t.Error(name)
@@ -53,7 +54,7 @@ func TestDir(t *testing.T) {
 	if name := <-consumed; name != "log" {
 		t.Error(name)
 	}
-	s = w.dial("log", &Config{Secret: secret})
+	s = w.dial("log", &push.Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 3, "three")
 	w.take("log", 2, "two", "three")
 }
@@ -61,10 +62,10 @@ func TestDir(t *testing.T) {
 // A bit that flips in the digest of the secret, in the file or in a header, locks nobody out and lets nobody in.
 func TestOwnerDamaged(t *testing.T) {
 	t.Parallel()
-	dir, secret := t.TempDir(), NewSecret()
+	dir, secret := t.TempDir(), push.NewSecret()
 	for off, name := range map[int64]string{9: "log.owner", 110: "log.log", 4096 + 110: "log.log"} {
-		w := start(t, &Server{Store: Dir(dir, pmem.File)})
-		_ = w.dial("log", &Config{Capacity: 8192, Secret: secret}).Close(t.Context())
+		w := start(t, &push.Server{Store: push.Dir(dir, pmem.File)})
+		_ = w.dial("log", &push.Config{Capacity: 8192, Secret: secret}).Close(t.Context())
 		w.stop()
 		path := filepath.Join(dir, name)
 		b, err := os.ReadFile(path)
@@ -75,10 +76,10 @@ func TestOwnerDamaged(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w = start(t, &Server{Store: Dir(dir, pmem.File)})
-		_ = w.dial("log", &Config{Secret: secret}).Close(t.Context())
-		_, err = w.tryDial("log", &Config{Secret: NewSecret()})
-		is(t, err, StatusRefused)
+		w = start(t, &push.Server{Store: push.Dir(dir, pmem.File)})
+		_ = w.dial("log", &push.Config{Secret: secret}).Close(t.Context())
+		_, err = w.tryDial("log", &push.Config{Secret: push.NewSecret()})
+		is(t, err, push.StatusRefused)
 		w.stop()
 	}
 }
@@ -95,9 +96,9 @@ func chunked(b []byte) (all []string) {
 // log does not keep the others from being served.
 func TestDirCrash(t *testing.T) {
 	dir := t.TempDir()
-	store := Dir(dir, pmem.File)
+	store := push.Dir(dir, pmem.File)
 	crash := errors.New("crash")
-	err := store.Create("log", 1<<15, Origin{Owner: Owner{1}}, func(region.Memory) error { return crash })
+	err := store.Create("log", 1<<15, push.Origin{Owner: push.Owner{1}}, func(region.Memory) error { return crash })
 	if !errors.Is(err, crash) {
 		t.Fatal(err)
 	}
@@ -107,33 +108,33 @@ func TestDirCrash(t *testing.T) {
 	if _, _, err := store.Open("log"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	w := start(t, &Server{Store: store})
-	secret := NewSecret()
-	s := w.dial("log", &Config{Secret: secret})
+	w := start(t, &push.Server{Store: store})
+	secret := push.NewSecret()
+	s := w.dial("log", &push.Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one")
 	_ = s.Close(t.Context())
 	w.stop()
-	if err := store.Create("log", 1<<15, Origin{Owner: Owner{1}}, nil); !errors.Is(err, fs.ErrExist) {
+	if err := store.Create("log", 1<<15, push.Origin{Owner: push.Owner{1}}, nil); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 
 	if err := os.WriteFile(filepath.Join(dir, "bad.owner"), make([]byte, 32), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ps := &Server{Store: store, Limits: Limits{Opens: 10000}}
+	ps := &push.Server{Store: store, Limits: push.Limits{Opens: 10000}}
 	if err := ps.Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if _, err := ps.Log("bad"); err == nil {
 		t.Error("a damaged log")
 	}
-	if _, err := ps.Log("none"); !errors.Is(err, ErrNoLog) {
+	if _, err := ps.Log("none"); !errors.Is(err, push.ErrNoLog) {
 		t.Error(err)
 	}
-	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: secret}); r.Status != StatusOK || r.Opened.Answer.NextSeq != 2 {
+	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: secret}); r.Status != push.StatusOK || r.Opened.Answer.NextSeq != 2 {
 		t.Error(r.Status, r.Opened.Answer)
 	}
-	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "bad", Secret: secret}); r.Status != StatusRefused {
+	if r := ask(ps, "192.0.2.1:1", openArgs{Name: "bad", Secret: secret}); r.Status != push.StatusRefused {
 		t.Error(r.Status)
 	}
 	if err := ps.Close(context.Background()); err != nil {
@@ -145,25 +146,25 @@ func TestDirCrash(t *testing.T) {
 // to them; all others are moved aside and counted. Their names are free.
 func TestOwnerless(t *testing.T) {
 	dir := t.TempDir()
-	store := Dir(dir, pmem.File)
-	ps := &Server{Store: store}
+	store := push.Dir(dir, pmem.File)
+	ps := &push.Server{Store: store}
 	made := func(name string) {
-		if r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: Secret{1}}); r.Status != StatusOK {
+		if r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: push.Secret{1}}); r.Status != push.StatusOK {
 			t.Fatal(name, r.Status)
 		}
 	}
 	made("opened") // a session has begun, but it has no record
 	made("full")
-	r := ask(ps, "192.0.2.1:1", openArgs{Name: "full", Secret: Secret{1}})
-	if st := ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Session, Seq: 1, Records: [][]byte{[]byte("one")}}); st.Status != StatusOK {
-		t.Fatal(st.Status)
+	r := ask(ps, "192.0.2.1:1", openArgs{Name: "full", Secret: push.Secret{1}})
+	if st := appendRecords(t.Context(), ps, &appendArgs{Session: r.Opened.Session, Seq: 1, Records: [][]byte{[]byte("one")}}); st != push.StatusOK {
+		t.Fatal(st)
 	}
 	made("stays")
 	if err := ps.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	crash := errors.New("crash")
-	if err := store.Create("unformatted", 1<<15, Origin{}, func(region.Memory) error { return crash }); !errors.Is(err, crash) {
+	if err := store.Create("unformatted", 1<<15, push.Origin{}, func(region.Memory) error { return crash }); !errors.Is(err, crash) {
 		t.Fatal(err)
 	}
 	write := func(name string, b []byte) {
@@ -181,7 +182,7 @@ func TestOwnerless(t *testing.T) {
 		}
 	}
 	for range 2 { // the second time finds them where they are
-		ps = &Server{Store: store}
+		ps = &push.Server{Store: store}
 		if err := ps.Load(); err != nil {
 			t.Error(err)
 		}
@@ -200,7 +201,7 @@ func TestOwnerless(t *testing.T) {
 	if want := []string{"full.log.aside", "garbage.log.aside", "stays.log", "stays.owner"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("%q %v, want %q", names, err, want)
 	}
-	ps = &Server{Store: store}
+	ps = &push.Server{Store: store}
 	defer ps.Close(context.Background())
 	made("full")
 }

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // A client that appends as much as it can, in 32 goroutines and with hashes, has no more than
@@ -16,14 +17,14 @@ import (
 // what is acknowledged. What is counted are records, until the slowest of the others has enough.
 func TestFloodShare(t *testing.T) {
 	const others, enough = 3, 60
-	w := start(t, &Server{
-		Limits:  Limits{Flushes: 40, Hashed: 1 << 30},
-		Consume: func(ctx context.Context, l *Log) { discard(ctx, l) },
+	w := start(t, &push.Server{
+		Limits:  push.Limits{Flushes: 40, Hashed: 1 << 30},
+		Consume: func(ctx context.Context, l *push.Log) { discard(ctx, l) },
 	})
 	var count [1 + others]atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	run := func(s *Session, i, size int) {
+	run := func(s *push.Session, i, size int) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if _, err := s.Append(ctx, make([]byte, size)); err != nil {
@@ -34,12 +35,12 @@ func TestFloodShare(t *testing.T) {
 		})
 	}
 	one := &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}
-	flooder := w.dial("flood", &Config{Producer: one})
+	flooder := w.dial("flood", &push.Config{Producer: one})
 	for range 32 {
 		run(flooder, 0, 4000)
 	}
 	for i := range others {
-		run(w.dial(string(rune('a'+i)), &Config{Producer: &commitlog.ProducerOptions{Batch: 1}}), 1+i, 100)
+		run(w.dial(string(rune('a'+i)), &push.Config{Producer: &commitlog.ProducerOptions{Batch: 1}}), 1+i, 100)
 	}
 	// A machine that stands still for seconds gives to all what they may save up, and the flooder
 	// has it at once: then what comes next counts.
@@ -73,7 +74,7 @@ func TestFloodShare(t *testing.T) {
 }
 
 // discard consumes the records of a log, 32 at a time: a release costs a flush too.
-func discard(ctx context.Context, l *Log) {
+func discard(ctx context.Context, l *push.Log) {
 	for n := 1; ; n++ {
 		r, err := l.Next(ctx)
 		if err != nil {

@@ -1,10 +1,12 @@
-package push
+package push_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // fencedProducer is a program that owns the log, as OPEN and APPEND know it.
@@ -20,14 +22,14 @@ type fenceModel struct {
 	t       *testing.T
 	r       *rand.Rand
 	store   *memStore
-	ps      *Server
-	secret  Secret
+	ps      *push.Server
+	secret  push.Secret
 	p       [2]*fencedProducer
 	records []string // acknowledged, by number from 1
 	steps   []string
 }
 
-func (m *fenceModel) born() *fencedProducer { return &fencedProducer{instance: key(newSessionID())} }
+func (m *fenceModel) born() *fencedProducer { return &fencedProducer{instance: key(push.NewSecret())} }
 
 func (m *fenceModel) say(format string, args ...any) {
 	m.steps = append(m.steps, fmt.Sprintf(format, args...))
@@ -44,10 +46,10 @@ func (m *fenceModel) open(i int, told bool) {
 	r := ask(m.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: m.secret, Instance: p.instance, Resume: p.resume})
 	m.say("open %d told=%v: %v", i, told, r.Status)
 	switch {
-	case r.Status == StatusFenced && p.resume:
+	case r.Status == push.StatusFenced && p.resume:
 		m.p[i] = m.born() // the program ends, and another one starts
 		return
-	case r.Status != StatusOK:
+	case r.Status != push.StatusOK:
 		m.wrong("OPEN of producer %d: %v", i, r.Status)
 	case p.dead:
 		m.wrong("producer %d was fenced, and has a session again", i)
@@ -71,9 +73,9 @@ func (m *fenceModel) append(i int) {
 		return
 	}
 	record := fmt.Sprint("of ", i, " number ", next)
-	r := m.ps.appendRecords(m.t.Context(), &appendArgs{Session: p.session, Seq: next, Records: [][]byte{[]byte(record)}})
-	m.say("append %d: %v", i, r.Status)
-	if r.Status != StatusOK {
+	r := appendRecords(m.t.Context(), m.ps, &appendArgs{Session: p.session, Seq: next, Records: [][]byte{[]byte(record)}})
+	m.say("append %d: %v", i, r)
+	if r != push.StatusOK {
 		return
 	}
 	if p.dead {
@@ -91,7 +93,7 @@ func (m *fenceModel) restart() {
 }
 
 func (m *fenceModel) serve() {
-	m.ps = &Server{Store: m.store, Limits: Limits{Opens: 1 << 20}}
+	m.ps = &push.Server{Store: m.store, Limits: push.Limits{Opens: 1 << 20}}
 	if err := m.ps.Load(); err != nil {
 		m.wrong("%v", err)
 	}
@@ -107,7 +109,7 @@ func TestFenceModel(t *testing.T) {
 		m.say("seed %d", seed)
 		m.serve()
 		m.p = [2]*fencedProducer{m.born(), m.born()}
-		m.secret = NewSecret()
+		m.secret = push.NewSecret()
 		m.open(0, true)
 		for range 60 {
 			i := m.r.IntN(2)

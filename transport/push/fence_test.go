@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // blocking is memory whose flushes wait when told to.
@@ -72,12 +73,12 @@ func blockingStore() (*memStore, func() *blocking) {
 // instance is told and does not fence in return. On both rungs.
 func TestFence(t *testing.T) {
 	t.Parallel()
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, mem := blockingStore()
-			w := start(t, &Server{Store: store, Limits: Limits{FenceTime: 20 * time.Millisecond, AppendTime: time.Hour}})
-			secret := NewSecret()
-			first := w.dial("log", &Config{
+			w := start(t, &push.Server{Store: store, Limits: push.Limits{FenceTime: 20 * time.Millisecond, AppendTime: time.Hour}})
+			secret := push.NewSecret()
+			first := w.dial("log", &push.Config{
 				Best: best, Secret: secret,
 				Producer: &commitlog.ProducerOptions{InFlight: 4, Batch: 1},
 			})
@@ -93,11 +94,11 @@ func TestFence(t *testing.T) {
 			}
 			<-mem().waiting // the flush of "one" runs
 
-			if r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Instance: key{2}}); r.Status != StatusBusy {
+			if r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Instance: key{2}}); r.Status != push.StatusBusy {
 				t.Fatal("a session while the old one is flushing:", r.Status)
 			}
 			mem().release()
-			second := w.dial("log", &Config{Best: best, Secret: secret})
+			second := w.dial("log", &push.Config{Best: best, Secret: secret})
 			r, err := second.Append(t.Context(), []byte("after"))
 			if err != nil {
 				t.Fatal(err)
@@ -107,8 +108,8 @@ func TestFence(t *testing.T) {
 					t.Error("an append of the fenced instance:", err)
 				}
 			}
-			is(t, first.Err(), StatusFenced)
-			if _, err := first.Append(t.Context(), nil); !errors.Is(err, StatusFenced) {
+			is(t, first.Err(), push.StatusFenced)
+			if _, err := first.Append(t.Context(), nil); !errors.Is(err, push.StatusFenced) {
 				t.Error(err)
 			}
 			// Of the three, the running one may have survived, but none after it.
@@ -126,22 +127,22 @@ func TestFence(t *testing.T) {
 
 // The same instance may open again at any time: it fences itself.
 func TestResume(t *testing.T) {
-	w := start(t, &Server{})
-	secret := NewSecret()
-	s := w.dial("log", &Config{Secret: secret})
+	w := start(t, &push.Server{})
+	secret := push.NewSecret()
+	s := w.dial("log", &push.Config{Secret: secret})
 	_ = s.Close(t.Context())
 	a := openArgs{Name: "log", Secret: secret, Instance: key{1}}
 	for _, step := range []struct {
 		instance key
 		resume   bool
-		want     Status
+		want     push.Status
 	}{
-		{key{1}, true, StatusFenced}, // s was the last
-		{key{1}, false, StatusOK},
-		{key{1}, true, StatusOK},
-		{key{2}, false, StatusOK},
-		{key{1}, true, StatusFenced},
-		{key{2}, true, StatusOK},
+		{key{1}, true, push.StatusFenced}, // s was the last
+		{key{1}, false, push.StatusOK},
+		{key{1}, true, push.StatusOK},
+		{key{2}, false, push.StatusOK},
+		{key{1}, true, push.StatusFenced},
+		{key{2}, true, push.StatusOK},
 	} {
 		a.Instance, a.Resume = step.instance, step.resume
 		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != step.want {
@@ -153,17 +154,17 @@ func TestResume(t *testing.T) {
 // The memory fails: nothing is acknowledged anymore, the session ends for good with the
 // reason, and so does the consumer, on both rungs.
 func TestMemoryFails(t *testing.T) {
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, mem := blockingStore()
-			w := start(t, &Server{Store: store, Limits: Limits{AppendTime: time.Hour}})
-			s := w.dial("log", &Config{Best: best})
+			w := start(t, &push.Server{Store: store, Limits: push.Limits{AppendTime: time.Hour}})
+			s := w.dial("log", &push.Config{Best: best})
 			appended(t, s, commitlog.Persistent, 1, "one")
 			broken := errors.New("medium error")
 			mem().fail(broken)
 			_, err := s.Append(t.Context(), []byte("two"))
-			is(t, err, StatusLost)
-			is(t, s.Err(), StatusLost)
+			is(t, err, push.StatusLost)
+			is(t, s.Err(), push.StatusLost)
 			l, err := w.ps.Log("log")
 			if err != nil {
 				t.Fatal(err)

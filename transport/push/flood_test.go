@@ -1,27 +1,25 @@
-package push
+package push_test
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // A host that floods with OPENs is told that the server is busy, and others are not.
 func TestOpenFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ps := &Server{Store: newMemStore(), Limits: Limits{Opens: 10}}
+		ps := &push.Server{Store: newMemStore(), Limits: push.Limits{Opens: 10}}
 		defer ps.Close(t.Context())
 		count := func(host string) (busy int) {
 			for i := range 100 {
-				if ask(ps, host+":1", openArgs{Name: fmt.Sprint("n", i), Secret: Secret{1}}).Status == StatusBusy {
+				if ask(ps, host+":1", openArgs{Name: fmt.Sprint("n", i), Secret: push.Secret{1}}).Status == push.StatusBusy {
 					busy++
 				}
 			}
@@ -40,38 +38,20 @@ func TestOpenFlood(t *testing.T) {
 	})
 }
 
-// More hosts than are remembered share what is left.
-func TestRates(t *testing.T) {
-	r := newRates(1)
-	now := time.Now()
-	for i := range 2 * maxRates {
-		r.try(fmt.Sprint(i), now)
-	}
-	if len(r.byHost) != maxRates {
-		t.Errorf("%d hosts", len(r.byHost))
-	}
-	if r.try("one more", now) {
-		t.Error("it has its own bucket")
-	}
-	if !r.try("one more", now.Add(time.Minute)) || len(r.byHost) != 1 {
-		t.Errorf("idle ones were not forgotten: %d left", len(r.byHost))
-	}
-}
-
 // Names, logs and octets are bounded; a large wish is cut down.
 func TestQuota(t *testing.T) {
-	ps := &Server{Store: newMemStore(), Limits: Limits{
+	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{
 		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, ClientLogs: -1, ClientOctets: -1,
 	}}
 	defer ps.Close(context.Background())
 	for _, name := range []string{"a", "b", "c"} {
-		r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: Secret{1}, Capacity: 1 << 40})
-		if r.Status != StatusOK || r.Opened.Answer.Capacity != 8192 {
+		r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: push.Secret{1}, Capacity: 1 << 40})
+		if r.Status != push.StatusOK || r.Opened.Answer.Capacity != 8192 {
 			t.Fatal(r.Status, r.Opened.Answer.Capacity)
 		}
 	}
 	for range 2 {
-		if r := ask(ps, "192.0.2.2:1", openArgs{Name: "late", Secret: Secret{1}}); r.Status != StatusFull {
+		if r := ask(ps, "192.0.2.2:1", openArgs{Name: "late", Secret: push.Secret{1}}); r.Status != push.StatusFull {
 			t.Error("more than there is room for:", r.Status)
 		}
 	}
@@ -80,63 +60,12 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Flushes and hashes beyond the budget of a log wait; those within it do not.
-func TestBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ps := &Server{Limits: Limits{Flushes: 10, Hashed: 1 << 20}}
-		ps.init()
-		mem, ok := newBudgeted(blockingMemory(1<<20), &ps.lim, &ps.ctr.slowed, nil).(region.ReadBacker)
-		if !ok {
-			t.Fatal("cannot be read back")
-		}
-		took := func(f func()) time.Duration {
-			from := time.Now()
-			f()
-			return time.Since(from)
-		}
-		flush := func() {
-			if err := mem.Persist(0, 64); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if d := took(func() {
-			for range 10 {
-				flush()
-			}
-		}); d != 0 {
-			t.Error("within the budget:", d)
-		}
-		if d := took(flush); d != longestWait {
-			t.Error("beyond the budget:", d)
-		}
-		if d := took(func() { _ = mem.Persist(0, 0) }); d != 0 {
-			t.Error("a question:", d)
-		}
-		hash := func(n int) { _ = mem.ReadBack(io.Discard, 0, n) }
-		if d := took(func() { hash(1 << 20) }); d != 0 {
-			t.Error("hashes within the budget:", d)
-		}
-		if d := took(func() { hash(32 << 10) }); d != time.Second/32 {
-			t.Error("hashes beyond the budget:", d)
-		}
-		time.Sleep(2 * time.Second)
-		if d := took(func() { flush(); hash(1 << 20) }); d != 0 {
-			t.Error("later:", d)
-		}
-		if n := ps.Stats().Slowed; n != 2 {
-			t.Errorf("%d slowed", n)
-		}
-	})
-}
-
-func blockingMemory(n int) *blocking { return &blocking{Sim: pmem.NewSim(n, nil)} }
-
 // A peer that floods with flushes and hashes of one log does not keep another from being
 // appended to; both are what their owners have appended.
 func TestFlushFlood(t *testing.T) {
 	t.Parallel()
-	w := start(t, &Server{Limits: Limits{Flushes: 200, Hashed: 1 << 20}})
-	flooder := w.dial("flood", &Config{Producer: &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}})
+	w := start(t, &push.Server{Limits: push.Limits{Flushes: 200, Hashed: 1 << 20}})
+	flooder := w.dial("flood", &push.Config{Producer: &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}})
 	stop := make(chan struct{})
 	over := make(chan struct{})
 	go func() {
@@ -170,7 +99,7 @@ func TestFlushFlood(t *testing.T) {
 
 // A silent commit connection, and one too many, are ended.
 func TestMaxConns(t *testing.T) {
-	w := start(t, &Server{Limits: Limits{MaxConns: 1}})
+	w := start(t, &push.Server{Limits: push.Limits{MaxConns: 1}})
 	a, err := net.Dial("tcp", w.ps.Addr)
 	if err != nil {
 		t.Fatal(err)

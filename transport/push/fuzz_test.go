@@ -1,32 +1,33 @@
-package push
+package push_test
 
 import (
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // Any octets as arguments: an answer, GARBAGE_ARGS, and no more logs than a host may have.
 func FuzzServe(f *testing.F) {
-	secret := Secret(counted(0xa0))
+	secret := push.Secret(counted(0xa0))
 	for proc, args := range [][]byte{
 		procNull: nil,
 		procOpen: (&openArgs{Name: "log", Secret: secret, Native: true}).append(nil),
 		procClose: append([]byte(nil),
-			make([]byte, keyLen)...),
+			make([]byte, 16)...),
 		procAppend: (&appendArgs{Seq: 1, Records: [][]byte{[]byte("one")}}).append(nil),
-		procStatus: make([]byte, keyLen),
+		procStatus: make([]byte, 16),
 		procRead:   (&readArgs{Name: "log", Secret: secret, From: 1}).append(nil),
 	} {
 		f.Add(uint32(proc), args)
 	}
-	f.Add(uint32(procOpen), (&openArgs{Name: "log", Secret: Secret{1}, Resume: true}).append(nil))
-	ps := &Server{Store: newMemStore(), Limits: Limits{Opens: 1 << 30}}
+	f.Add(uint32(procOpen), (&openArgs{Name: "log", Secret: push.Secret{1}, Resume: true}).append(nil))
+	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{Opens: 1 << 30}}
 	f.Cleanup(func() { _ = ps.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
-		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: Program, Vers: Version, Proc: proc}
+		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: push.Program, Vers: push.Version, Proc: proc}
 		reply, ok := rpc.ServeMessage(t.Context(), ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
 		if !ok {
 			t.Fatal("no reply")
@@ -36,7 +37,7 @@ func FuzzServe(f *testing.F) {
 		if err := r.Parse(&d); err != nil || r.Denied {
 			t.Fatalf("%+v %v", r, err)
 		}
-		if st := ps.Stats(); st.Logs > defaultMaxLogs/8 {
+		if st := ps.Stats(); st.Logs > 1024/8 {
 			t.Errorf("%+v", st) // the share of a host
 		}
 	})

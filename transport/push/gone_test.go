@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -14,11 +15,11 @@ import (
 func TestCallerGone(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		best Rung
+		best push.Rung
 		tcp  bool
-	}{"native": {Native, false}, "append": {Append, false}, "native, TCP": {Native, true}, "append, TCP": {Append, true}} {
+	}{"native": {push.Native, false}, "append": {push.Append, false}, "native, TCP": {push.Native, true}, "append, TCP": {push.Append, true}} {
 		t.Run(name, func(t *testing.T) {
-			w := start(t, &Server{})
+			w := start(t, &push.Server{})
 			var c rpc.Caller
 			var err error
 			if tt.tcp {
@@ -34,7 +35,7 @@ func TestCallerGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			s, err := Dial(t.Context(), c, "log", &Config{Best: tt.best, Secret: NewSecret()})
+			s, err := push.Dial(t.Context(), c, "log", &push.Config{Best: tt.best, Secret: push.NewSecret()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -37,7 +38,7 @@ type villain struct {
 	rpc     string
 	name    string // its logs have this name and a number
 	lost    int    // the number
-	secret  Secret
+	secret  push.Secret
 	opened  opened // by the last OPEN
 	commit  string // address for commit connections
 	victims []string
@@ -71,9 +72,9 @@ func TestHostile(t *testing.T) {
 	}
 	got := make(map[string][]string)
 	var mu sync.Mutex
-	w := start(t, &Server{
-		Limits: Limits{Opens: 1e6, MaxConns: 64, MaxLogs: 1000, Capacity: 8192, Flushes: 20000, Hashed: 1 << 24},
-		Consume: func(ctx context.Context, l *Log) {
+	w := start(t, &push.Server{
+		Limits: push.Limits{Opens: 1e6, MaxConns: 64, MaxLogs: 1000, Capacity: 8192, Flushes: 20000, Hashed: 1 << 24},
+		Consume: func(ctx context.Context, l *push.Log) {
 			for {
 				r, err := l.Next(ctx)
 				if err != nil || l.Release(r.Seq) != nil {
@@ -86,7 +87,7 @@ func TestHostile(t *testing.T) {
 		},
 	})
 	names := []string{"native", "calls"}
-	sessions := []*Session{w.dial("native", nil), w.dial("calls", &Config{Best: Append})}
+	sessions := []*push.Session{w.dial("native", nil), w.dial("calls", &push.Config{Best: push.Append})}
 	var honest sync.WaitGroup
 	stop := make(chan struct{})
 	acked := make([]int, len(names))
@@ -139,7 +140,7 @@ func rage(t *testing.T, rpc string, n, times int, victims []string) {
 	var wg sync.WaitGroup
 	for i := range min(n, 3) {
 		v := &villain{
-			secret: NewSecret(), Rand: rand.New(rand.NewPCG(*hostileSeed, uint64(i))), rpc: rpc,
+			secret: push.NewSecret(), Rand: rand.New(rand.NewPCG(*hostileSeed, uint64(i))), rpc: rpc,
 			name: fmt.Sprintf("villain-%d-%d", time.Now().UnixNano(), i), victims: append([]string{"leases", "lock", "."}, victims...), did: make(map[string]int),
 		}
 		wg.Go(func() { v.run(t.Context(), times) })
@@ -175,7 +176,7 @@ func (v *villain) call(ctx context.Context, proc uint32, args []byte) ([]byte, e
 	defer c.Close()
 	var reply rpc.Reply
 	defer reply.Release()
-	if err := c.Do(ctx, &rpc.Call{Prog: Program, Vers: Version, Proc: proc, Args: args}, &reply); err != nil {
+	if err := c.Do(ctx, &rpc.Call{Prog: push.Program, Vers: push.Version, Proc: proc, Args: args}, &reply); err != nil {
 		return nil, err
 	}
 	return append([]byte(nil), reply.Results...), reply.Header.Err()
@@ -202,9 +203,9 @@ func (v *villain) open(ctx context.Context, native bool) bool {
 		var r openRes
 		d := xdr.NewDecoder(b)
 		switch r.parse(&d); {
-		case r.Status == StatusLost: // it has seen to that: another log
+		case r.Status == push.StatusLost: // it has seen to that: another log
 			v.lost++
-		case r.Status == StatusOK:
+		case r.Status == push.StatusOK:
 			v.opened = r.Opened
 			if c := r.Opened.Commit; c != nil {
 				v.commit = c.Addr
@@ -316,14 +317,14 @@ func (v *villain) garbage(ctx context.Context) {
 			word := []uint32{0, 1, 1 << 31, 1<<32 - 1, uint32(len(args)), v.Uint32()}[v.IntN(6)]
 			binary.BigEndian.PutUint32(args[v.IntN(len(args)/4)*4:], word)
 		}
-		_, _ = v.call(ctx, v.Uint32N(ProcCount+1), args)
+		_, _ = v.call(ctx, v.Uint32N(push.ProcCount+1), args)
 	}
 }
 
 // steal names logs and sessions of others.
 func (v *villain) steal(ctx context.Context) {
 	for _, name := range v.victims {
-		for _, s := range []Secret{{}, v.secret} {
+		for _, s := range []push.Secret{{}, v.secret} {
 			a := openArgs{Name: name, Secret: s, Instance: key{1}, Resume: v.IntN(2) == 0, Native: true}
 			_, _ = v.call(ctx, procOpen, a.append(nil))
 		}

@@ -1,18 +1,17 @@
-package push
+package push_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // Each rung: what it is called, what it gives, and what the consumer sees.
@@ -20,16 +19,16 @@ func TestLadder(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		addr string
-		best Rung
-		rung Rung
+		best push.Rung
+		rung push.Rung
 	}{
-		{"native", "", Native, Native},
-		{"no commit listener", "-", Native, Append},
-		{"append wanted", "", Append, Append},
+		{"native", "", push.Native, push.Native},
+		{"no commit listener", "-", push.Native, push.Append},
+		{"append wanted", "", push.Append, push.Append},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := start(t, &Server{Addr: test.addr})
-			s := w.dial("log", &Config{Best: test.best})
+			w := start(t, &push.Server{Addr: test.addr})
+			s := w.dial("log", &push.Config{Best: test.best})
 			appended(t, s, commitlog.Persistent, 1, "one", "two", strings.Repeat("x", 100_000), "")
 			if s.Rung() != test.rung {
 				t.Errorf("rung %v, want %v", s.Rung(), test.rung)
@@ -39,7 +38,7 @@ func TestLadder(t *testing.T) {
 				t.Error(err)
 			}
 			st := w.ps.Stats()
-			if byCall := st.Appends == 4; byCall != (test.rung == Append) || (st.Native == 1) == byCall {
+			if byCall := st.Appends == 4; byCall != (test.rung == push.Append) || (st.Native == 1) == byCall {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -48,11 +47,11 @@ func TestLadder(t *testing.T) {
 
 // Memory that cannot be made durable gives Placed, on each rung.
 func TestPlaced(t *testing.T) {
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		store := newMemStore()
 		store.wrap = func(s *pmem.Sim) region.Memory { return make(region.Bytes, len(s.Bytes())) }
-		w := start(t, &Server{Store: store})
-		s := w.dial("log", &Config{Best: best})
+		w := start(t, &push.Server{Store: store})
+		s := w.dial("log", &push.Config{Best: best})
 		appended(t, s, commitlog.Placed, 1, "one")
 		if s.Rung() != best {
 			t.Error(s.Rung())
@@ -63,11 +62,12 @@ func TestPlaced(t *testing.T) {
 // impostor serves commit connections as a peer that lacks something.
 type impostor struct {
 	cfg   rdmap.Config
-	serve func(c *rdmap.Conn, sess *session)
+	serve func(c *rdmap.Conn, told commitlog.Answer)
+	heard *listening // has the answer that its victim is told
 }
 
 // run accepts connections until the test ends, and returns where.
-func (i *impostor) run(t *testing.T, ps *Server) string {
+func (i *impostor) run(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,26 +82,22 @@ func (i *impostor) run(t *testing.T, ps *Server) string {
 			if err != nil {
 				return
 			}
-			i.one(nc, ps)
+			i.one(nc)
 		}
 	}()
 	return l.Addr().String()
 }
 
-func (i *impostor) one(nc net.Conn, ps *Server) {
+func (i *impostor) one(nc net.Conn) {
 	cfg := i.cfg
-	var sess *session
-	cfg.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
-		sess, _ = ps.side.Redeem(req.PrivateData)
-		return nil, nil
-	}
 	c := rdmap.Server(nc, &cfg)
 	defer c.Close()
-	if c.Handshake(context.Background()) != nil || sess == nil {
+	if c.Handshake(context.Background()) != nil {
 		return
 	}
 	if i.serve != nil {
-		i.serve(c, sess)
+		_, told := i.heard.last()
+		i.serve(c, told.Opened.Answer)
 	}
 	_ = c.Serve()
 }
@@ -110,26 +106,25 @@ func (i *impostor) one(nc net.Conn, ps *Server) {
 // that says it lacks the extension, one that shows it by a Terminate, one that hangs up.
 func TestNoExtension(t *testing.T) {
 	t.Parallel()
-	answer := func(c *rdmap.Conn, sess *session) {
-		a := sess.prep.Answer()
+	answer := func(c *rdmap.Conn, a commitlog.Answer) {
 		a.RingSTag, a.TailSTag, a.HeadSTag = 0x101, 0x202, 0x303
 		_ = c.Post([]verbs.WR{{Op: verbs.OpSend, Head: a.Append(nil)}})
 	}
 	for name, peer := range map[string]*impostor{
 		"says so":      {},
 		"terminates":   {cfg: rdmap.Config{Startup: rdmap.Startup{Plain: true}}, serve: answer},
-		"hangs up":     {cfg: rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, serve: func(c *rdmap.Conn, _ *session) { c.Close() }},
+		"hangs up":     {cfg: rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, serve: func(c *rdmap.Conn, _ commitlog.Answer) { c.Close() }},
 		"answers, off": {cfg: rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, serve: answer},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ps := &Server{}
-			w := start(t, ps)
-			ps.mu.Lock()
-			ps.Addr = peer.run(t, ps)
-			ps.mu.Unlock()
-			s := w.dial("log", nil)
+			w := start(t, &push.Server{Addr: peer.run(t)})
+			peer.heard = &listening{Caller: w.caller()}
+			s, err := w.dialBy(peer.heard, "log", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			appended(t, s, commitlog.Persistent, 1, "one", "two")
-			if s.Rung() != Append {
+			if s.Rung() != push.Append {
 				t.Errorf("rung %v", s.Rung())
 			}
 			w.take("log", 1, "one", "two")
@@ -144,15 +139,11 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	ps := &Server{}
-	w := start(t, ps)
-	ps.mu.Lock()
-	ps.Addr = addr
-	ps.mu.Unlock()
 	l.Close()
+	w := start(t, &push.Server{Addr: addr})
 	s := w.dial("log", nil)
 	appended(t, s, commitlog.Persistent, 1, "one")
-	if s.Rung() != Append {
+	if s.Rung() != push.Append {
 		t.Error(s.Rung())
 	}
 }
@@ -160,10 +151,10 @@ func TestUnreachable(t *testing.T) {
 // More than the ring holds, on each rung: appends wait for the consumer.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
-			w := start(t, &Server{})
-			s := w.dial("log", &Config{Best: best, Capacity: 4096})
+			w := start(t, &push.Server{})
+			s := w.dial("log", &push.Config{Best: best, Capacity: 4096})
 			const n = 200
 			done := make(chan error, 1)
 			go func() {
@@ -203,35 +194,5 @@ func TestBackPressure(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// When commit connections are tried again, and when not.
-func TestNativeTries(t *testing.T) {
-	cut := &verbs.ConnError{Op: "read", Err: io.EOF}
-	refused := &verbs.TerminateError{}
-	type end struct {
-		useful bool
-		err    error
-	}
-	for name, test := range map[string]struct {
-		ends []end
-		want bool
-	}{
-		"nothing yet":            {nil, true},
-		"two came to nothing":    {[]end{{false, cut}, {false, cut}}, true},
-		"three came to nothing":  {[]end{{false, cut}, {false, cut}, {false, cut}}, false},
-		"one of many was useful": {[]end{{false, cut}, {false, cut}, {true, cut}, {false, cut}, {false, cut}}, true},
-		"lacks the extension":    {[]end{{false, commitlog.ErrNoExtension}}, false},
-		"refused the operations": {[]end{{false, refused}}, false},
-		"refused later":          {[]end{{true, refused}}, true},
-	} {
-		var n nativeTries
-		for _, e := range test.ends {
-			n.ended(e.useful, e.err)
-		}
-		if n.wanted() != test.want {
-			t.Errorf("%s: %v", name, n.wanted())
-		}
 	}
 }

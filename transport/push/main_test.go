@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"cmp"
@@ -20,7 +20,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/redial"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestMain fails the package if a test leaks a goroutine.
@@ -28,8 +30,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		runChild(dir)
 	}
-	if rpc := os.Getenv(childClient); rpc != "" {
-		runClient(rpc)
+	if addr := os.Getenv(childClient); addr != "" {
+		runClient(addr)
 	}
 	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
 	rdmaptest.Main(m)
@@ -39,15 +41,15 @@ func TestMain(m *testing.M) {
 type memStore struct {
 	mu   sync.Mutex
 	logs map[string]region.Memory
-	from map[string]Origin
+	from map[string]push.Origin
 	wrap func(*pmem.Sim) region.Memory // of new logs; nil: as they are
 }
 
 func newMemStore() *memStore {
-	return &memStore{logs: make(map[string]region.Memory), from: make(map[string]Origin)}
+	return &memStore{logs: make(map[string]region.Memory), from: make(map[string]push.Origin)}
 }
 
-func (m *memStore) Create(name string, size int, from Origin, format func(region.Memory) error) error {
+func (m *memStore) Create(name string, size int, from push.Origin, format func(region.Memory) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.logs[name] != nil {
@@ -64,12 +66,12 @@ func (m *memStore) Create(name string, size int, from Origin, format func(region
 	return nil
 }
 
-func (m *memStore) Open(name string) (region.Memory, Origin, error) {
+func (m *memStore) Open(name string) (region.Memory, push.Origin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mem := m.logs[name]
 	if mem == nil {
-		return nil, Origin{}, fs.ErrNotExist
+		return nil, push.Origin{}, fs.ErrNotExist
 	}
 	return mem, m.from[name], nil
 }
@@ -100,16 +102,15 @@ func (m *memStore) crashed() *memStore {
 // world is a server with its listeners.
 type world struct {
 	t    *testing.T
-	ps   *Server
+	ps   *push.Server
 	rpc  string // address
 	done []func()
 	// Addresses that are not recorded, whatever comes: of calls and of commit connections.
 	rawRPC, rawCommit string
 }
 
-// start makes a server of ps, whose Addr is set unless it is "-": then there is no commit
-// listener.
-func start(t *testing.T, ps *Server) *world {
+// start makes a server of ps, with a commit listener unless it has an Addr. "-" means none.
+func start(t *testing.T, ps *push.Server) *world {
 	t.Helper()
 	w := &world{t: t, ps: ps}
 	if ps.Store == nil {
@@ -118,9 +119,10 @@ func start(t *testing.T, ps *Server) *world {
 	if ps.Limits.Opens == 0 {
 		ps.Limits.Opens = 10000
 	}
-	if ps.Addr == "-" {
+	switch ps.Addr {
+	case "-":
 		ps.Addr = ""
-	} else {
+	case "":
 		l := w.listen()
 		w.rawCommit = l.Addr().String()
 		ps.Addr = recorded(t, w.rawCommit)
@@ -192,7 +194,7 @@ func (w *world) caller() *redial.Caller {
 }
 
 // dial opens a session, which ends with the test.
-func (w *world) dial(name string, cfg *Config) *Session {
+func (w *world) dial(name string, cfg *push.Config) *push.Session {
 	w.t.Helper()
 	s, err := w.tryDial(name, cfg)
 	if err != nil {
@@ -201,17 +203,22 @@ func (w *world) dial(name string, cfg *Config) *Session {
 	return s
 }
 
-func (w *world) tryDial(name string, cfg *Config) (*Session, error) {
+func (w *world) tryDial(name string, cfg *push.Config) (*push.Session, error) {
 	w.t.Helper()
-	var c Config
+	return w.dialBy(w.caller(), name, cfg)
+}
+
+func (w *world) dialBy(caller rpc.Caller, name string, cfg *push.Config) (*push.Session, error) {
+	w.t.Helper()
+	var c push.Config
 	if cfg != nil {
 		c = *cfg
 	}
-	if c.Secret == (Secret{}) {
-		c.Secret = NewSecret()
+	if c.Secret == (push.Secret{}) {
+		c.Secret = push.NewSecret()
 	}
 	c.MinDelay, c.MaxDelay = cmp.Or(c.MinDelay, time.Millisecond), cmp.Or(c.MaxDelay, 10*time.Millisecond)
-	s, err := Dial(w.t.Context(), w.caller(), name, &c)
+	s, err := push.Dial(w.t.Context(), caller, name, &c)
 	if err == nil {
 		w.t.Cleanup(func() { _ = s.Close(context.Background()) })
 	}
@@ -219,7 +226,7 @@ func (w *world) tryDial(name string, cfg *Config) (*Session, error) {
 }
 
 // appended appends records one by one, and wants the numbers from seq on.
-func appended(t *testing.T, s *Session, level commitlog.Level, seq uint64, records ...string) {
+func appended(t *testing.T, s *push.Session, level commitlog.Level, seq uint64, records ...string) {
 	t.Helper()
 	for i, r := range records {
 		res, err := s.Append(t.Context(), []byte(r))
@@ -230,7 +237,7 @@ func appended(t *testing.T, s *Session, level commitlog.Level, seq uint64, recor
 }
 
 // take wants records, from number seq on.
-func (w *world) take(name string, seq uint64, want ...string) *Log {
+func (w *world) take(name string, seq uint64, want ...string) *push.Log {
 	w.t.Helper()
 	l, err := w.ps.Log(name)
 	if err != nil {
@@ -249,7 +256,7 @@ func (w *world) take(name string, seq uint64, want ...string) *Log {
 }
 
 // is fails unless err is the status.
-func is(t *testing.T, err error, st Status) {
+func is(t *testing.T, err error, st push.Status) {
 	t.Helper()
 	if !errors.Is(err, st) {
 		t.Fatalf("%v, want %v", err, st)

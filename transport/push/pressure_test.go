@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -9,22 +9,23 @@ import (
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // The server asks for less of the ring, by a call in the backward direction: no more than
 // that is appended until the consumer releases, on both rungs, and then as before.
 func TestPressure(t *testing.T) {
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
-			w := start(t, &Server{})
-			var back Callbacks
+			w := start(t, &push.Server{})
+			var back push.Callbacks
 			rpc, err := transport.Dial(t.Context(), "tcp", w.rpc, &transport.Config{Backward: transport.Backward{Credits: 2, Handler: &back}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer rpc.Close()
-			s, err := Dial(t.Context(), rpc, "log", &Config{Best: best, Capacity: 1 << 16, Callbacks: &back, Secret: NewSecret()})
+			s, err := push.Dial(t.Context(), rpc, "log", &push.Config{Best: best, Capacity: 1 << 16, Callbacks: &back, Secret: push.NewSecret()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,9 +84,9 @@ func TestPressure(t *testing.T) {
 // A client without the backward direction is asked with its next OPEN.
 func TestPressureAtOpen(t *testing.T) {
 	t.Parallel()
-	w := start(t, &Server{})
-	secret := NewSecret()
-	s := w.dial("log", &Config{Secret: secret})
+	w := start(t, &push.Server{})
+	secret := push.NewSecret()
+	s := w.dial("log", &push.Config{Secret: secret})
 	l, err := w.ps.Log("log")
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +103,7 @@ func TestPressureAtOpen(t *testing.T) {
 	if r.Opened.Pressure != (pressure{Window: 128, Gap: 3}) {
 		t.Errorf("%+v", r.Opened.Pressure)
 	}
-	s = w.dial("log", &Config{Secret: secret})
+	s = w.dial("log", &push.Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one", "two")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -113,8 +114,9 @@ func TestPressureAtOpen(t *testing.T) {
 
 // A wish for a session that is over is answered so.
 func TestPressureStale(t *testing.T) {
-	var c Callbacks
-	if st := c.press(&pressureArgs{Session: key{1}}); st != StatusStale {
+	var c push.Callbacks
+	args := append(make([]byte, 16), make([]byte, 8+4)...) // of a session, a window and a gap
+	if st := push.Status(called(t.Context(), &c, "127.0.0.1:1", callbackProgram, procPressure, args).Uint32()); st != push.StatusStale {
 		t.Error(st)
 	}
 }

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // failAfter fails the test if it is stuck.
@@ -23,11 +24,11 @@ func failAfter(t *testing.T) context.Context {
 // A log can be read while another process appends, on either rung: from any number, with epochs, again and again
 // until the consumer releases the records.
 func TestReader(t *testing.T) {
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		ctx := failAfter(t)
-		w := start(t, &Server{Limits: Limits{Capacity: 8 << 20}})
-		secret := NewSecret()
-		cfg := &Config{Best: best, Secret: secret}
+		w := start(t, &push.Server{Limits: push.Limits{Capacity: 8 << 20}})
+		secret := push.NewSecret()
+		cfg := &push.Config{Best: best, Secret: secret}
 		s := w.dial("log", cfg)
 		big := strings.Repeat("x", 1<<20)
 		appended(t, s, commitlog.Persistent, 1, "one", "", big)
@@ -48,14 +49,14 @@ func TestReader(t *testing.T) {
 			}
 		}
 
-		small := w.reader("log", secret, &ReaderConfig{From: 3, Octets: 1000})
+		small := w.reader("log", secret, &push.ReaderConfig{From: 3, Octets: 1000})
 		_, err := small.Next(ctx)
-		is(t, err, StatusTooLarge)
-		stranger := w.reader("log", Secret{1}, nil)
+		is(t, err, push.StatusTooLarge)
+		stranger := w.reader("log", push.Secret{1}, nil)
 		_, err = stranger.Next(ctx)
-		is(t, err, StatusRefused)
+		is(t, err, push.StatusRefused)
 		_, err = w.reader("other", secret, nil).Next(ctx)
-		is(t, err, StatusRefused)
+		is(t, err, push.StatusRefused)
 
 		l := w.take("log", 1, "one", "", big, "four")
 		if err := l.Release(2); err != nil {
@@ -78,12 +79,15 @@ func TestReader(t *testing.T) {
 // end with the server.
 func TestReaderWaits(t *testing.T) {
 	ctx := failAfter(t)
-	w := start(t, &Server{Limits: Limits{MaxReads: 16}})
-	s, other := w.dial("log", nil), w.dial("other", nil)
-	got := make(chan string)
+	w := start(t, &push.Server{Limits: push.Limits{MaxReads: 16}})
+	secret := push.NewSecret()
+	s, other := w.dial("log", &push.Config{Secret: secret}), w.dial("other", nil)
+	caller, got := w.caller(), make(chan string)
 	for range 5 { // two at a time
-		r := s.Reader(0)
-		r.cfg.Wait = 20 * time.Millisecond
+		r, err := push.NewReader(caller, "log", secret, &push.ReaderConfig{Wait: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
 		go func() {
 			for n := range 10 {
 				rec, err := r.Next(ctx)
@@ -122,20 +126,20 @@ func TestReaderDamaged(t *testing.T) {
 	store := newMemStore()
 	var mem region.Bytes
 	store.wrap = func(s *pmem.Sim) region.Memory { mem = make(region.Bytes, len(s.Bytes())); return mem }
-	w := start(t, &Server{Store: store})
-	s := w.dial("log", &Config{Best: Append})
+	w := start(t, &push.Server{Store: store})
+	s := w.dial("log", &push.Config{Best: push.Append})
 	appended(t, s, commitlog.Placed, 1, "one", "two")
 	mem[20480+64+28] ^= 1
 	if rec, err := s.Reader(1).Next(ctx); err != nil || string(rec.Payload) != "one" {
 		t.Fatal(rec, err)
 	}
 	_, err := s.Reader(2).Next(ctx)
-	is(t, err, StatusLost)
+	is(t, err, push.StatusLost)
 }
 
-func (w *world) reader(name string, secret Secret, cfg *ReaderConfig) *Reader {
+func (w *world) reader(name string, secret push.Secret, cfg *push.ReaderConfig) *push.Reader {
 	w.t.Helper()
-	r, err := NewReader(w.caller(), name, secret, cfg)
+	r, err := push.NewReader(w.caller(), name, secret, cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -11,28 +11,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
-
-// from is an address.
-type from string
-
-func (from) Network() string  { return "tcp" }
-func (f from) String() string { return string(f) }
-
-// ask makes an OPEN without a connection.
-func ask(ps *Server, addr string, a openArgs) openRes {
-	ps.init()
-	return ps.open(context.Background(), &rpc.Request{RemoteAddr: from(addr)}, &a)
-}
 
 // Whoever has not the secret learns nothing: the same answer for a log that is there, one
 // that is not, one that cannot be, and a name that was issued; from the owner's host or
 // another; and the log stays the owner's.
 func TestSecret(t *testing.T) {
-	w := start(t, &Server{Allow: func(_ *rpc.Request, name string) bool { return name != "forbidden" }})
-	secret := NewSecret()
-	s := w.dial("log", &Config{Secret: secret})
+	w := start(t, &push.Server{Allow: func(_ *rpc.Request, name string) bool { return name != "forbidden" }})
+	secret := push.NewSecret()
+	s := w.dial("log", &push.Config{Secret: secret})
 	appended(t, s, commitlog.Persistent, 1, "one")
 	wrong := secret
 	wrong[15] ^= 1
@@ -49,16 +38,16 @@ func TestSecret(t *testing.T) {
 			"no name":             {Name: "", Secret: secret},
 		} {
 			got := ask(w.ps, host, a)
-			if got != (openRes{Status: StatusRefused}) {
+			if got != (openRes{Status: push.StatusRefused}) {
 				t.Errorf("%s from %s: %+v", what, host, got)
 			}
 		}
 	}
 	appended(t, s, commitlog.Persistent, 2, "two") // nobody has fenced it
-	if _, err := w.tryDial("log", nil); !errors.Is(err, StatusRefused) {
+	if _, err := w.tryDial("log", nil); !errors.Is(err, push.StatusRefused) {
 		t.Error(err)
 	}
-	if e, ok := errors.AsType[*Error](func() error { _, err := w.tryDial("log", &Config{Secret: wrong}); return err }()); !ok || e.Op != "open" || e.Log != "log" {
+	if e, ok := errors.AsType[*push.Error](func() error { _, err := w.tryDial("log", &push.Config{Secret: wrong}); return err }()); !ok || e.Op != "open" || e.Log != "log" {
 		t.Error(e)
 	}
 	w.take("log", 1, "one", "two")
@@ -70,7 +59,7 @@ type slowStore struct {
 	begun, end chan struct{}
 }
 
-func (s *slowStore) Create(name string, size int, from Origin, format func(region.Memory) error) error {
+func (s *slowStore) Create(name string, size int, from push.Origin, format func(region.Memory) error) error {
 	s.begun <- struct{}{}
 	<-s.end
 	return s.memStore.Create(name, size, from, format)
@@ -80,34 +69,34 @@ func (s *slowStore) Create(name string, size int, from Origin, format func(regio
 // early with the next OPEN, gets the log with the same secret, also after a restart, and others get nothing.
 func TestFirstOpen(t *testing.T) {
 	store := &slowStore{newMemStore(), make(chan struct{}), make(chan struct{})}
-	ps := &Server{Store: store}
-	mine, other := openArgs{Name: "log", Secret: Secret{1}, Instance: key{1}}, openArgs{Name: "log", Secret: Secret{2}, Instance: key{2}}
+	ps := &push.Server{Store: store}
+	mine, other := openArgs{Name: "log", Secret: push.Secret{1}, Instance: key{1}}, openArgs{Name: "log", Secret: push.Secret{2}, Instance: key{2}}
 	lost := make(chan openRes)
 	go func() { lost <- ask(ps, "192.0.2.1:1", mine) }()
 	<-store.begun
 	for range 2 {
-		if r := ask(ps, "192.0.2.2:1", other); r.Status != StatusRefused {
+		if r := ask(ps, "192.0.2.2:1", other); r.Status != push.StatusRefused {
 			t.Error("while it is being made, with another secret:", r.Status)
 		}
-		if r := ask(ps, "192.0.2.1:1", mine); r.Status != StatusBusy {
+		if r := ask(ps, "192.0.2.1:1", mine); r.Status != push.StatusBusy {
 			t.Error("while it is being made:", r.Status)
 		}
 	}
 	close(store.end)
-	if r := <-lost; r.Status != StatusOK || r.Opened.Answer.Epoch != 1 {
+	if r := <-lost; r.Status != push.StatusOK || r.Opened.Answer.Epoch != 1 {
 		t.Fatal(r)
 	}
 	for restart := range 2 {
-		if r := ask(ps, "192.0.2.1:1", mine); r.Status != StatusOK || r.Opened.Answer.Epoch != uint32(2+restart) || r.Opened.Answer.NextSeq != 1 {
+		if r := ask(ps, "192.0.2.1:1", mine); r.Status != push.StatusOK || r.Opened.Answer.Epoch != uint32(2+restart) || r.Opened.Answer.NextSeq != 1 {
 			t.Error(restart, r)
 		}
-		if r := ask(ps, "192.0.2.2:1", other); r.Status != StatusRefused {
+		if r := ask(ps, "192.0.2.2:1", other); r.Status != push.StatusRefused {
 			t.Error(restart, r.Status)
 		}
 		if err := ps.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		ps = &Server{Store: store.memStore.crashed()}
+		ps = &push.Server{Store: store.memStore.crashed()}
 		if err := ps.Load(); err != nil {
 			t.Error(err)
 		}
@@ -119,10 +108,10 @@ func TestFirstOpen(t *testing.T) {
 }
 
 // tokenOf begins a session and returns its token.
-func tokenOf(t *testing.T, w *world, secret Secret) rendezvous.Token {
+func tokenOf(t *testing.T, w *world, secret push.Secret) rendezvous.Token {
 	t.Helper()
 	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Native: true})
-	if r.Status != StatusOK || r.Opened.Commit == nil {
+	if r.Status != push.StatusOK || r.Opened.Commit == nil {
 		t.Fatal(r.Status)
 	}
 	return r.Opened.Commit.Token
@@ -145,9 +134,9 @@ func knock(t *testing.T, w *world, data []byte) (*rdmap.Conn, error) {
 // A token is good once, for a while, for its session; whoever shows another, a part of
 // one or none is rejected and told nothing.
 func TestToken(t *testing.T) {
-	w := start(t, &Server{})
-	secret := NewSecret()
-	s := w.dial("log", &Config{Secret: secret})
+	w := start(t, &push.Server{})
+	secret := push.NewSecret()
+	s := w.dial("log", &push.Config{Secret: secret})
 	_ = s.Close(t.Context())
 	rejected := func(what string, data []byte) {
 		t.Helper()
@@ -173,11 +162,11 @@ func TestToken(t *testing.T) {
 	rejected("of a session before", rendezvous.PrivateData(k))
 
 	r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Native: true})
-	if st := w.ps.appendRecords(t.Context(), &appendArgs{Session: r.Opened.Session, Seq: 1}); st.Status != StatusOK {
+	if st := appendRecords(t.Context(), w.ps, &appendArgs{Session: r.Opened.Session, Seq: 1}); st != push.StatusOK {
 		t.Fatal(st)
 	}
 	rejected("of a session of calls", rendezvous.PrivateData(r.Opened.Commit.Token))
-	if st := w.ps.appendRecords(t.Context(), &appendArgs{Session: key(r.Opened.Commit.Token), Seq: 1}); st.Status != StatusStale {
+	if st := appendRecords(t.Context(), w.ps, &appendArgs{Session: key(r.Opened.Commit.Token), Seq: 1}); st != push.StatusStale {
 		t.Error("a token is not a session:", st)
 	}
 	if n := w.ps.Stats().Rejected; n != 8 {
@@ -187,8 +176,8 @@ func TestToken(t *testing.T) {
 
 // Dial wants a secret.
 func TestNoSecret(t *testing.T) {
-	w := start(t, &Server{})
-	if _, err := Dial(t.Context(), w.caller(), "log", nil); !errors.Is(err, ErrNoSecret) {
+	w := start(t, &push.Server{})
+	if _, err := push.Dial(t.Context(), w.caller(), "log", nil); !errors.Is(err, push.ErrNoSecret) {
 		t.Error(err)
 	}
 	if st := w.ps.Stats(); st.Logs != 0 {
@@ -199,11 +188,11 @@ func TestNoSecret(t *testing.T) {
 // TestSessionID: a session has a name at its server, and another one when it was opened again.
 func TestSessionID(t *testing.T) {
 	t.Parallel()
-	w := start(t, &Server{})
-	secret := NewSecret()
-	first := w.dial("log", &Config{Secret: secret})
-	second := w.dial("log", &Config{Secret: secret})
-	if a, b := first.ID(), second.ID(); a == (SessionID{}) || b == (SessionID{}) || a == b {
+	w := start(t, &push.Server{})
+	secret := push.NewSecret()
+	first := w.dial("log", &push.Config{Secret: secret})
+	second := w.dial("log", &push.Config{Secret: secret})
+	if a, b := first.ID(), second.ID(); a == (push.SessionID{}) || b == (push.SessionID{}) || a == b {
 		t.Errorf("%x, then %x", a, b)
 	}
 }

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -8,27 +8,28 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // obtain asks for a log of some octets, as a client does.
-func obtain(ps *Server, addr, name string, octets uint64) Status {
-	return ask(ps, addr, openArgs{Name: name, Secret: Secret{1}, Capacity: octets}).Status
+func obtain(ps *push.Server, addr, name string, octets uint64) push.Status {
+	return ask(ps, addr, openArgs{Name: name, Secret: push.Secret{1}, Capacity: octets}).Status
 }
 
 // One host can have an eighth of the logs. The others have theirs, and a restart gives it no more.
 func TestShareOfLogs(t *testing.T) {
 	dir := t.TempDir()
 	for life, want := range []int{4, 0} { // an eighth of 32; it has them
-		ps := &Server{Store: Dir(dir, pmem.File), Limits: Limits{Opens: 1000, MaxLogs: 32}}
+		ps := &push.Server{Store: push.Dir(dir, pmem.File), Limits: push.Limits{Opens: 1000, MaxLogs: 32}}
 		if err := ps.Load(); err != nil {
 			t.Fatal(err)
 		}
 		got := 0
 		for i := range 10 {
 			switch st := obtain(ps, "192.0.2.1:1", fmt.Sprintf("a%d.%d", life, i), 4096); st {
-			case StatusOK:
+			case push.StatusOK:
 				got++
-			case StatusFull:
+			case push.StatusFull:
 			default:
 				t.Errorf("life %d: %v", life, st)
 			}
@@ -40,7 +41,7 @@ func TestShareOfLogs(t *testing.T) {
 			t.Errorf("life %d: %d refused for want of room", life, n)
 		}
 		for i, addr := range []string{"192.0.2.2:1", "[::ffff:192.0.2.3]:1", "127.0.0.1:1"} {
-			if st := obtain(ps, addr, fmt.Sprintf("b%d.%d", life, i), 4096); st != StatusOK {
+			if st := obtain(ps, addr, fmt.Sprintf("b%d.%d", life, i), 4096); st != push.StatusOK {
 				t.Errorf("life %d: %s: %v", life, addr, st)
 			}
 		}
@@ -55,23 +56,23 @@ func TestShareOfLogs(t *testing.T) {
 func TestShareOfOctets(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		limits Limits
+		limits push.Limits
 		addr   string
 		want   int
 	}{
-		{"a quarter", Limits{MaxOctets: 16 * 4096}, "192.0.2.1:1", 4},
-		{"loopback", Limits{MaxOctets: 16 * 4096}, "127.0.0.1:1", 10},
-		{"set", Limits{ClientOctets: 2 * 4096}, "127.0.0.1:1", 2},
-		{"logs set", Limits{ClientLogs: 3}, "127.0.0.1:1", 3},
-		{"none", Limits{MaxOctets: 16 * 4096, MaxLogs: 16, ClientOctets: -1, ClientLogs: -1}, "192.0.2.1:1", 10},
+		{"a quarter", push.Limits{MaxOctets: 16 * 4096}, "192.0.2.1:1", 4},
+		{"loopback", push.Limits{MaxOctets: 16 * 4096}, "127.0.0.1:1", 10},
+		{"set", push.Limits{ClientOctets: 2 * 4096}, "127.0.0.1:1", 2},
+		{"logs set", push.Limits{ClientLogs: 3}, "127.0.0.1:1", 3},
+		{"none", push.Limits{MaxOctets: 16 * 4096, MaxLogs: 16, ClientOctets: -1, ClientLogs: -1}, "192.0.2.1:1", 10},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.limits.Opens = 1000
-			ps := &Server{Store: newMemStore(), Limits: tt.limits}
+			ps := &push.Server{Store: newMemStore(), Limits: tt.limits}
 			defer ps.Close(context.Background())
 			got := 0
 			for i := range 10 {
-				if obtain(ps, tt.addr, fmt.Sprint("a", i), 4096) == StatusOK {
+				if obtain(ps, tt.addr, fmt.Sprint("a", i), 4096) == push.StatusOK {
 					got++
 				}
 			}
@@ -88,7 +89,7 @@ type poorStore struct {
 	err error
 }
 
-func (p *poorStore) Create(name string, size int, from Origin, format func(region.Memory) error) error {
+func (p *poorStore) Create(name string, size int, from push.Origin, format func(region.Memory) error) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -98,20 +99,22 @@ func (p *poorStore) Create(name string, size int, from Origin, format func(regio
 // A log that could not be made can be when there is room again, and takes none meanwhile.
 func TestNotMade(t *testing.T) {
 	store := &poorStore{newMemStore(), syscall.ENOSPC}
-	ps := &Server{Store: store}
+	ps := &push.Server{Store: store}
 	defer ps.Close(context.Background())
-	open := func() Status { return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: Secret{1}}).Status }
-	if st := open(); st != StatusFull {
+	open := func() push.Status {
+		return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: push.Secret{1}}).Status
+	}
+	if st := open(); st != push.StatusFull {
 		t.Error(st)
 	}
 	if n := ps.Stats().Octets; n != 0 {
 		t.Errorf("opened %d octets that are not a log", n)
 	}
 	store.err = nil
-	if st := open(); st != StatusOK {
+	if st := open(); st != push.StatusOK {
 		t.Error("with room again:", st)
 	}
-	if n := ps.Stats().Octets; n != defaultCapacity {
+	if n := ps.Stats().Octets; n != 1<<20 {
 		t.Errorf("%d octets", n)
 	}
 }

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -13,15 +13,16 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // sickStore is Dir on a medium with faults.
 type sickStore struct {
-	Store
+	push.Store
 	f *pmemtest.Faults
 }
 
-func (s sickStore) Open(name string) (region.Memory, Origin, error) {
+func (s sickStore) Open(name string) (region.Memory, push.Origin, error) {
 	mem, from, err := s.Store.Open(name)
 	if err != nil {
 		return nil, from, err
@@ -29,7 +30,7 @@ func (s sickStore) Open(name string) (region.Memory, Origin, error) {
 	if err := mem.Close(); err != nil {
 		return nil, from, err
 	}
-	mem, err = pmem.Open(pmem.File, LogFile(s.Store, name), &pmem.Options{Hooks: s.f.Hooks(), PersistTimeout: 500 * time.Millisecond, CloseTimeout: time.Second})
+	mem, err = pmem.Open(pmem.File, push.LogFile(s.Store, name), &pmem.Options{Hooks: s.f.Hooks(), PersistTimeout: 500 * time.Millisecond, CloseTimeout: time.Second})
 	return mem, from, err
 }
 
@@ -56,15 +57,15 @@ func TestSickMedium(t *testing.T) {
 		{"truncated", func(path string, _ *pmemtest.Faults) error { return os.Truncate(path, 20480) }, true},
 		{"removed", func(path string, _ *pmemtest.Faults) error { return os.Remove(path) }, true},
 	} {
-		for _, best := range []Rung{Native, Append} {
+		for _, best := range []push.Rung{push.Native, push.Append} {
 			t.Run(fmt.Sprint(tt.name, " ", best), func(t *testing.T) {
 				t.Parallel()
 				dir, f := t.TempDir(), pmemtest.NewFaults()
-				w := start(t, &Server{Store: sickStore{Dir(dir, pmem.File), f}, Limits: Limits{FenceTime: time.Second}})
-				secret := NewSecret()
-				s := w.dial("log", &Config{Best: best, Secret: secret})
+				w := start(t, &push.Server{Store: sickStore{push.Dir(dir, pmem.File), f}, Limits: push.Limits{FenceTime: time.Second}})
+				secret := push.NewSecret()
+				s := w.dial("log", &push.Config{Best: best, Secret: secret})
 				appended(t, s, commitlog.Persistent, 1, "one", "two")
-				if err := tt.sick(LogFile(Dir(dir, pmem.File), "log"), f); err != nil {
+				if err := tt.sick(push.LogFile(push.Dir(dir, pmem.File), "log"), f); err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
@@ -74,21 +75,21 @@ func TestSickMedium(t *testing.T) {
 						acked++
 					}
 				}
-				if e, ok := errors.AsType[*Error](err); !ok || e.Log != "log" || !errors.Is(err, StatusLost) {
+				if e, ok := errors.AsType[*push.Error](err); !ok || e.Log != "log" || !errors.Is(err, push.StatusLost) {
 					t.Error(err)
 				}
 				if d := time.Since(began); d > 15*time.Second {
 					t.Error("after", d)
 				}
-				if _, err := w.tryDial("log", &Config{Best: best, Secret: secret}); !errors.Is(err, StatusLost) {
+				if _, err := w.tryDial("log", &push.Config{Best: best, Secret: secret}); !errors.Is(err, push.StatusLost) {
 					t.Error("another session:", err)
 				}
 				w.stop()
-				again := &Server{Store: Dir(dir, pmem.File)}
+				again := &push.Server{Store: push.Dir(dir, pmem.File)}
 				err = again.Load()
 				defer again.Close(context.Background()) //nolint:errcheck // nothing runs
 				if tt.gone {
-					if e, ok := errors.AsType[*Error](err); !ok || e.Log != "log" {
+					if e, ok := errors.AsType[*push.Error](err); !ok || e.Log != "log" {
 						t.Error("a log that is gone:", err)
 					}
 					return
@@ -109,8 +110,8 @@ func TestSickMedium(t *testing.T) {
 
 // A log that cannot be made: there is no room for it, or the medium refuses.
 func TestSickStore(t *testing.T) {
-	for want, cause := range map[Status]error{StatusFull: syscall.ENOSPC, StatusLost: syscall.EROFS} {
-		w := start(t, &Server{Store: &poorStore{newMemStore(), &os.PathError{Op: "open", Path: "log", Err: cause}}})
+	for want, cause := range map[push.Status]error{push.StatusFull: syscall.ENOSPC, push.StatusLost: syscall.EROFS} {
+		w := start(t, &push.Server{Store: &poorStore{newMemStore(), &os.PathError{Op: "open", Path: "log", Err: cause}}})
 		_, err := w.tryDial("log", nil)
 		is(t, err, want)
 	}

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // childDir names the logs of a server that is a process of its own.
@@ -31,7 +32,7 @@ func runChild(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	ps := &Server{Store: Dir(dir, pmem.File), Addr: commits.Addr().String(), Limits: Limits{Capacity: 4096}}
+	ps := &push.Server{Store: push.Dir(dir, pmem.File), Addr: commits.Addr().String(), Limits: push.Limits{Capacity: 4096}}
 	if err := ps.Load(); err != nil {
 		panic(err)
 	}
@@ -52,14 +53,14 @@ func runClient(rpc string) {
 	if err != nil {
 		panic(err)
 	}
-	s, err := Dial(ctx, c, "log", &Config{Secret: Secret{1}})
+	s, err := push.Dial(ctx, c, "log", &push.Config{Secret: push.Secret{1}})
 	for err == nil {
 		if _, err = s.Append(ctx, []byte("child")); err == nil {
 			fmt.Println("acknowledged")
 			time.Sleep(time.Millisecond)
 		}
 	}
-	fmt.Println(errors.Is(err, StatusFenced), err)
+	fmt.Println(errors.Is(err, push.StatusFenced), err)
 	os.Exit(0)
 }
 
@@ -100,13 +101,13 @@ func run(t *testing.T, env string) (*os.Process, *bufio.Reader) {
 // A server that is stopped, whose connections stay open: reads and appends end within the silence, on each rung, also those
 // that wait for room; and the session goes on when the server does.
 func TestStopped(t *testing.T) {
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		for _, full := range []bool{false, true} {
 			t.Run(fmt.Sprint(best, " full ", full), func(t *testing.T) {
 				const silence = 2 * time.Second
 				p, rpc := startChild(t)
-				s, err := Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &Config{
-					Best: best, Secret: NewSecret(), Producer: &commitlog.ProducerOptions{Silence: silence},
+				s, err := push.Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &push.Config{
+					Best: best, Secret: push.NewSecret(), Producer: &commitlog.ProducerOptions{Silence: silence},
 					OpenTimeout: time.Second, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 				})
 				if err != nil {
@@ -172,7 +173,7 @@ func TestStopped(t *testing.T) {
 // When it goes on it is told that it was fenced, and what it was told to be acknowledged is there, before what came
 // after it.
 func TestStoppedClient(t *testing.T) {
-	w := start(t, &Server{})
+	w := start(t, &push.Server{})
 	p, out := run(t, childClient+"="+w.rpc)
 	acked := 0
 	for ; acked < 5; acked++ {
@@ -184,7 +185,7 @@ func TestStoppedClient(t *testing.T) {
 		t.Skip(err)
 	}
 	began := time.Now()
-	s := w.dial("log", &Config{Secret: Secret{1}})
+	s := w.dial("log", &push.Config{Secret: push.Secret{1}})
 	r, err := s.Append(t.Context(), []byte("other"))
 	if d := time.Since(began); err != nil || d > 5*time.Second {
 		t.Fatal(err, "after", d)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package push
+package push_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // TestTakenOver: a record that nobody has answered is lost with its server, and while its client
@@ -15,7 +16,7 @@ import (
 // who has had it last, and tells the first one that it is fenced.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			var calls, commits atomic.Pointer[string]
 			nowhere := "127.0.0.1:1"
@@ -28,13 +29,13 @@ func TestTakenOver(t *testing.T) {
 			commitCutter, commit := way(&commits)
 
 			store, mem := blockingStore()
-			w := start(t, &Server{Store: store, Limits: Limits{AppendTime: time.Hour}})
+			w := start(t, &push.Server{Store: store, Limits: push.Limits{AppendTime: time.Hour}})
 			there := w.ps.Addr
 			w.ps.Addr = commit
 			calls.Store(&w.rpc)
 			commits.Store(&there)
-			secret := NewSecret()
-			first, err := Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &Config{
+			secret := push.NewSecret()
+			first, err := push.Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &push.Config{
 				Best: best, Secret: secret, MinDelay: 1e6, MaxDelay: 1e7,
 			})
 			if err != nil {
@@ -56,18 +57,18 @@ func TestTakenOver(t *testing.T) {
 			mem().release()
 			w.stop()
 
-			w = start(t, &Server{Store: store})
-			second := w.dial("log", &Config{Best: best, Secret: secret})
+			w = start(t, &push.Server{Store: store})
+			second := w.dial("log", &push.Config{Best: best, Secret: secret})
 			appended(t, second, commitlog.Persistent, 2, "theirs")
 			_ = second.Close(t.Context())
 			w.stop()
 
-			w = start(t, &Server{Store: store.crashed()})
+			w = start(t, &push.Server{Store: store.crashed()})
 			calls.Store(&w.rpc)
 			if r, err := ours.Wait(t.Context()); !errors.Is(err, commitlog.ErrClosed) {
 				t.Errorf("acknowledged: %+v %v", r, err)
 			}
-			if err := first.Err(); !errors.Is(err, StatusFenced) {
+			if err := first.Err(); !errors.Is(err, push.StatusFenced) {
 				t.Error(err)
 			}
 			w.take("log", 1, "before", "theirs")

@@ -1,4 +1,4 @@
-package push
+package push_test
 
 import (
 	"context"
@@ -8,13 +8,26 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
 )
 
 // seen records what a Server has told the watcher of its sessions.
 type seen struct {
-	id    SessionID
+	id    push.SessionID
 	again bool
 	tail  uint64
+}
+
+// dialInstance is dial, and returns the instance too.
+func (w *world) dialInstance(name string, cfg *push.Config) (*push.Session, key) {
+	w.t.Helper()
+	l := &listening{Caller: w.caller()}
+	s, err := w.dialBy(l, name, cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a, _ := l.last()
+	return s, a.Instance
 }
 
 // TestBegan: who watches hears of every session before its client does, and whether the same
@@ -23,41 +36,41 @@ func TestBegan(t *testing.T) {
 	store, mem := blockingStore()
 	var all []seen
 	refuse := false
-	ps := &Server{
-		Store: store, Limits: Limits{FenceTime: 10 * time.Millisecond},
-		Began: func(l *Log, id SessionID, again bool) bool {
+	ps := &push.Server{
+		Store: store, Limits: push.Limits{FenceTime: 10 * time.Millisecond},
+		Began: func(l *push.Log, id push.SessionID, again bool) bool {
 			all = append(all, seen{id, again, l.Tail()})
 			return !refuse
 		},
 	}
 	w := start(t, ps)
-	secret := NewSecret()
-	s := w.dial("log", &Config{Secret: secret, Best: Append})
+	secret := push.NewSecret()
+	s, instance := w.dialInstance("log", &push.Config{Secret: secret, Best: push.Append})
 	appended(t, s, commitlog.Persistent, 1, "one")
-	a := openArgs{Name: "log", Secret: secret, Instance: s.instance, Resume: true}
+	a := openArgs{Name: "log", Secret: secret, Instance: instance, Resume: true}
 	begun := func(a openArgs) openRes { // a busy machine may take longer than FenceTime
 		for {
-			if r := ask(ps, "127.0.0.1:1", a); r.Status != StatusBusy {
+			if r := ask(ps, "127.0.0.1:1", a); r.Status != push.StatusBusy {
 				return r
 			}
 		}
 	}
-	if r := begun(a); r.Status != StatusOK || SessionID(r.Opened.Session) != all[len(all)-1].id {
+	if r := begun(a); r.Status != push.StatusOK || push.SessionID(r.Opened.Session) != all[len(all)-1].id {
 		t.Fatal(r.Status, all)
 	}
-	again := w.dial("log", &Config{Secret: secret, Best: Append})
+	again := w.dial("log", &push.Config{Secret: secret, Best: push.Append})
 	mem().block()
 	if _, err := again.Begin([]byte("two")); err != nil {
 		t.Fatal(err)
 	}
 	<-mem().waiting
 	b := openArgs{Name: "log", Secret: secret, Instance: key{9}}
-	if r := ask(ps, "127.0.0.1:1", b); r.Status != StatusBusy {
+	if r := ask(ps, "127.0.0.1:1", b); r.Status != push.StatusBusy {
 		t.Fatal(r.Status)
 	}
 	n := len(all)
 	mem().release()
-	if r := begun(b); r.Status != StatusOK {
+	if r := begun(b); r.Status != push.StatusOK {
 		t.Fatal(r.Status)
 	}
 	if last := all[n]; last.again || last.tail <= all[0].tail {
@@ -67,7 +80,7 @@ func TestBegan(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	refuse = true
-	if r := begun(b); r.Status != StatusLost {
+	if r := begun(b); r.Status != push.StatusLost {
 		t.Error("refused:", r.Status)
 	}
 }
@@ -77,18 +90,18 @@ func TestBegan(t *testing.T) {
 // last is not touched.
 func TestFenceForGood(t *testing.T) {
 	t.Parallel()
-	for _, best := range []Rung{Native, Append} {
+	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
-			w := start(t, &Server{})
-			secret := NewSecret()
-			s := w.dial("log", &Config{Best: best, Secret: secret})
+			w := start(t, &push.Server{})
+			secret := push.NewSecret()
+			s := w.dial("log", &push.Config{Best: best, Secret: secret})
 			appended(t, s, commitlog.Persistent, 1, "one")
 			l, err := w.ps.Log("log")
 			if err != nil {
 				t.Fatal(err)
 			}
 			never := func() { t.Error("over is called") }
-			if err := l.Fence(t.Context(), SessionID{1}, never); !errors.Is(err, ErrNotLast) {
+			if err := l.Fence(t.Context(), push.SessionID{1}, never); !errors.Is(err, push.ErrNotLast) {
 				t.Error(err)
 			}
 			appended(t, s, commitlog.Persistent, 2, "two")
@@ -97,8 +110,8 @@ func TestFenceForGood(t *testing.T) {
 				t.Error(err, over, l.Tail(), before)
 			}
 			_, err = s.Append(t.Context(), []byte("late"))
-			is(t, err, StatusFenced)
-			second := w.dial("log", &Config{Best: best, Secret: secret})
+			is(t, err, push.StatusFenced)
+			second := w.dial("log", &push.Config{Best: best, Secret: secret})
 			appended(t, second, commitlog.Persistent, 3, "three")
 			w.take("log", 1, "one", "two", "three")
 		})
@@ -108,8 +121,8 @@ func TestFenceForGood(t *testing.T) {
 // TestFencePinned: over is not called while something of the session runs.
 func TestFencePinned(t *testing.T) {
 	store, mem := blockingStore()
-	w := start(t, &Server{Store: store, Limits: Limits{AppendTime: time.Hour}})
-	s := w.dial("log", &Config{Best: Append})
+	w := start(t, &push.Server{Store: store, Limits: push.Limits{AppendTime: time.Hour}})
+	s := w.dial("log", &push.Config{Best: push.Append})
 	mem().block()
 	if _, err := s.Begin([]byte("one")); err != nil {
 		t.Fatal(err)
@@ -135,8 +148,8 @@ func TestFencePinned(t *testing.T) {
 
 // TestEnded: the watcher is told about a client that closes its session.
 func TestEnded(t *testing.T) {
-	var ended []SessionID
-	w := start(t, &Server{Ended: func(_ *Log, id SessionID) { ended = append(ended, id) }})
+	var ended []push.SessionID
+	w := start(t, &push.Server{Ended: func(_ *push.Log, id push.SessionID) { ended = append(ended, id) }})
 	s := w.dial("log", nil)
 	id := s.ID()
 	if err := s.Close(t.Context()); err != nil || len(ended) != 1 || ended[0] != id {
@@ -149,22 +162,22 @@ func TestForgetful(t *testing.T) {
 	t.Parallel()
 	for _, forgetful := range []bool{false, true} {
 		store := newMemStore()
-		w := start(t, &Server{Store: store, Forgetful: forgetful})
-		secret := NewSecret()
-		s := w.dial("log", &Config{Secret: secret})
-		a := openArgs{Name: "log", Secret: secret, Instance: s.instance, Resume: true}
-		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != StatusOK {
+		w := start(t, &push.Server{Store: store, Forgetful: forgetful})
+		secret := push.NewSecret()
+		s, instance := w.dialInstance("log", &push.Config{Secret: secret})
+		a := openArgs{Name: "log", Secret: secret, Instance: instance, Resume: true}
+		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != push.StatusOK {
 			t.Error("before:", r.Status)
 		}
 		_ = s.Close(t.Context()) // it looks for its server as long as it is open
 		w.stop()
-		w = start(t, &Server{Store: store.crashed(), Forgetful: forgetful})
-		want := map[bool]Status{false: StatusOK, true: StatusFenced}[forgetful]
+		w = start(t, &push.Server{Store: store.crashed(), Forgetful: forgetful})
+		want := map[bool]push.Status{false: push.StatusOK, true: push.StatusFenced}[forgetful]
 		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != want {
 			t.Errorf("forgetful %v: %v", forgetful, r.Status)
 		}
 		a.Resume = false
-		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != StatusOK {
+		if r := ask(w.ps, "127.0.0.1:1", a); r.Status != push.StatusOK {
 			t.Errorf("forgetful %v, not resumed: %v", forgetful, r.Status)
 		}
 	}
