@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -111,7 +112,8 @@ type Limits struct {
 	// served. See [AllowNets].
 	Allow func(client net.Addr) bool
 
-	// Conns is the number of connections. Further ones are refused. If zero, 16384.
+	// Conns is the number of connections. Further ones are refused. Those beyond 2048 take 16 KiB each of
+	// Memory, at most half of it. If zero, as many as that allows: 10240 with the default Memory.
 	Conns int
 
 	// Memory is the number of octets that all connections hold for the arguments and the results of calls,
@@ -234,8 +236,8 @@ func (c *Config) fill() (*Config, error) {
 	setDefault(&f.MaxPayload, DefaultMaxPayload)
 	setDefault(&f.Fanout, 1)
 	setDefault(&f.Startup.Timeout, 10*time.Second)
-	setDefault(&f.Limits.Conns, 16384)
 	setDefault(&f.Limits.Memory, DefaultMemory)
+	setDefault(&f.Limits.Conns, gate.FreeConns+int(min(f.Limits.Memory/2/gate.ConnCost, maxConns)))
 	setDefault(&f.Limits.Pulls, 4096)
 	setDefault(&f.Duplicates.Entries, 16384)
 	setDefault(&f.Duplicates.Memory, 32<<20)

@@ -11,6 +11,7 @@ import (
 const (
 	maxCredits = 4096
 	maxAlign   = 4096 // of pooled buffers
+	maxConns   = 1 << 30
 )
 
 // Check returns an error that names the first setting that is out of range or contradicts another
@@ -29,7 +30,7 @@ func (c *Config) check() error {
 		setting.Int("InlineRecv", c.InlineRecv, minInline, maxInline),
 		setting.Int("MaxPayload", c.MaxPayload, minInline, 1<<30),
 		setting.Int("Fanout", c.Fanout, 1, 256),
-		setting.Int("Limits.Conns", c.Limits.Conns, 1, 1<<30),
+		setting.Int("Limits.Conns", c.Limits.Conns, 1, maxConns),
 		setting.Count("Limits.Memory", c.Limits.Memory),
 		setting.Int("Limits.Pulls", c.Limits.Pulls, 1, 1<<30),
 		setting.Count("Duplicates.Memory", c.Duplicates.Memory),

@@ -92,6 +92,19 @@ func TestAllowNets(t *testing.T) {
 	}
 }
 
+// TestConnsDefault: without a setting, there are no more connections than Limits.Memory has room for.
+func TestConnsDefault(t *testing.T) {
+	for _, tt := range []struct {
+		memory      int64
+		conns, want int
+	}{{0, 0, 10240}, {64 << 20, 0, 4096}, {2 << 20, 0, 2112}, {1 << 50, 0, 2048 + 1<<30}, {64 << 20, 16384, 16384}} {
+		c, err := (&transport.Config{Limits: transport.Limits{Memory: tt.memory, Conns: tt.conns}}).Fill()
+		if err != nil || c.Limits.Conns != tt.want {
+			t.Errorf("%+v: %d, %v", tt, c.Limits.Conns, err)
+		}
+	}
+}
+
 // TestClientLimits: the meaning of a setting, and where defaults do not apply.
 func TestClientLimits(t *testing.T) {
 	c, err := (&transport.Config{Limits: transport.Limits{Conns: 80, Pulls: 40, Memory: 6 << 20}, RFC5666: &transport.RFC5666{ExposedMemory: 1000}}).Fill()

@@ -28,7 +28,7 @@ type limitFlags struct {
 func (f *limitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients in this `network` (192.0.2.0/24) or with this address; can be repeated")
-	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 16384")
+	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 2048, and one for each 32K of --memory-limit")
 	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
 	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M")
 	flags.Var(&f.clientMemory, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
@@ -141,7 +141,7 @@ func (l *allowListener) Accept() (net.Conn, error) {
 	}
 }
 
-// besides is the memory of a server besides that for calls: connections, buffers in reserve. With the program itself,
+// besides is the memory of a server besides --memory-limit: 2048 connections, buffers in reserve. With the program itself,
 // which the limit does not count, it makes 64 MiB.
 const besides = 48 << 20
 

@@ -428,3 +428,39 @@ func TestSlowestFirst(t *testing.T) {
 	now = now.Add(time.Minute - time.Second)
 	look(0, 1, 2, 3, 4, 5) // for want of patience
 }
+
+// TestConnsTakeMemory: connections beyond Config.FreeConns leave less for calls, but half of it, and give it back.
+func TestConnsTakeMemory(t *testing.T) {
+	cfg := config()
+	cfg.Spare, cfg.FreeConns, cfg.ConnCost = 0, 2, 100
+	g := admit.New(cfg)
+	var order []int
+	large := call{enter(t, g, "a", open, nil).Ticket(), 1, &order}
+	if !large.Try(1000, false) {
+		t.Fatal("two connections take nothing")
+	}
+	large.Release()
+	var peers []*admit.Peer
+	for range 9 {
+		peers = append(peers, enter(t, g, "b", open, nil))
+	}
+	half := call{peers[0].Ticket(), 2, &order}
+	if !half.Try(500, false) {
+		t.Fatal("connections take more than half")
+	}
+	if large.Acquire(400, false, &large) {
+		t.Fatal("connections take nothing")
+	}
+	for i, p := range peers[1:] {
+		if len(order) != 0 {
+			t.Fatalf("granted when %d had left", i)
+		}
+		p.Leave()
+		if i == 6 {
+			break
+		}
+	}
+	if s := g.Stats(); len(order) != 1 || s.Held != 900 {
+		t.Errorf("granted %v, %+v", order, s)
+	}
+}

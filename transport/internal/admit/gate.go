@@ -13,6 +13,10 @@ type Config struct {
 	Spare int64 // of these, only for connections that hold nothing else
 	Pulls int   // tickets whose chunks are pulled
 
+	// Each connection beyond FreeConns takes ConnCost of Limit, together at most half of it.
+	FreeConns int
+	ConnCost  int64
+
 	// Reserve is a part of Limit that only tickets use which ask for at most Small octets, and for no pull:
 	// they do not wait for others that ask for more.
 	Reserve, Small int64
@@ -50,6 +54,7 @@ type Gate struct {
 
 	mu      sync.Mutex
 	conns   int
+	charged int64 // octets of Limit that connections take
 	clients map[string]*client
 	pulls   int       // how many more tickets may pull
 	queue   []*Ticket // in state ForAll
@@ -113,7 +118,7 @@ func (g *Gate) Enter(addr string, l Limits, m Mover) (*Peer, Verdict) {
 	}
 	g.clients[addr] = cl
 	cl.conns++
-	g.conns++
+	g.connect(1)
 	return &Peer{gate: g, client: cl, watch: watch{mover: m}}, Admitted
 }
 
@@ -121,11 +126,24 @@ func (g *Gate) Enter(addr string, l Limits, m Mover) (*Peer, Verdict) {
 func (p *Peer) Leave() {
 	g := p.gate
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.conns--
+	var list []*Ticket
+	if g.connect(-1) {
+		list = g.ready(p.client)
+	}
 	if p.client.conns--; p.client.conns == 0 && g.clients[p.client.addr] == p.client {
 		delete(g.clients, p.client.addr)
 	}
+	g.mu.Unlock()
+	wake(list)
+}
+
+// connect counts n more connections, and reports whether they give octets back.
+func (g *Gate) connect(n int) bool {
+	g.conns += n
+	was := g.charged
+	g.charged = min(int64(max(g.conns-g.cfg.FreeConns, 0))*g.cfg.ConnCost, g.cfg.Limit/2)
+	g.free.Add(was - g.charged)
+	return g.charged < was
 }
 
 // Addr returns the client's address, as given to Enter.
@@ -148,7 +166,7 @@ func (p *Peer) Open() bool {
 // Stats is what a Gate holds now, and has made wait.
 type Stats struct {
 	Conns, Waiting, Pulls int
-	Held                  int64  // octets
+	Held                  int64  // octets of tickets
 	Waited                uint64 // tickets that had to wait, since the beginning
 	Clients               int
 }
@@ -158,7 +176,7 @@ func (g *Gate) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return Stats{
-		Conns: g.conns, Waiting: int(g.queued.Load()), Pulls: g.pulling, Held: g.cfg.Limit - g.free.Load(),
+		Conns: g.conns, Waiting: int(g.queued.Load()), Pulls: g.pulling, Held: g.cfg.Limit - g.charged - g.free.Load(),
 		Waited: g.waited, Clients: len(g.clients),
 	}
 }
