@@ -184,8 +184,8 @@ func (s *Server) tryBoth(ctx context.Context, host string, prog, vers, proc uint
 
 // granted calls GRANTED once, in the form that the client uses. sent says that the client may have got it.
 func (s *Server) granted(c *client, b *block) (st nlm.Status, sent bool, err error) {
-	cookie, answer := s.expect()
-	defer s.forget(cookie)
+	cookie, answer := s.expect(c.addr)
+	defer s.forget(c.addr, cookie)
 	args := b.args
 	args.Cookie = cookie
 	proc := nlm.ProcGranted
@@ -213,28 +213,32 @@ func (s *Server) granted(c *client, b *block) (st nlm.Status, sent bool, err err
 	}
 }
 
+// answerKey tells the answers apart. Cookies can be guessed, so only the client that was asked may answer: another could
+// refuse a lock for it, which it would believe to hold.
+type answerKey struct{ addr, cookie string }
+
 // expect makes a cookie, and where the answer to it comes.
-func (s *Server) expect() ([]byte, chan nlm.Status) {
+func (s *Server) expect(addr string) ([]byte, chan nlm.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cookie++
 	cookie, ch := binary.BigEndian.AppendUint64(nil, s.cookie), make(chan nlm.Status, 1)
-	s.answers[string(cookie)] = ch
+	s.answers[answerKey{addr, string(cookie)}] = ch
 	return cookie, ch
 }
 
-func (s *Server) forget(cookie []byte) {
+func (s *Server) forget(addr string, cookie []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.answers, string(cookie))
+	delete(s.answers, answerKey{addr, string(cookie)})
 }
 
 // answered notes a GRANTED_RES.
-func (s *Server) answered(cookie []byte, st nlm.Status) {
+func (s *Server) answered(addr string, cookie []byte, st nlm.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case s.answers[string(cookie)] <- st:
+	case s.answers[answerKey{addr, string(cookie)}] <- st:
 	default: // nobody has asked, or it is answered: sending to nil does not proceed either
 	}
 }

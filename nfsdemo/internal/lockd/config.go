@@ -23,12 +23,11 @@ const DefaultGrace = 45 * time.Second
 // Bounds on what clients can make a Server keep.
 const (
 	maxClients  = 4096
-	maxNames    = 16      // of clients at one address
-	maxNameLen  = 255     // octets
-	maxBlocks   = 64      // of a client
-	maxOutgoing = 64      // calls to clients, at a time
-	maxLane     = 8       // of these to one address: the others are for clients that answer
-	maxFile     = 4 << 20 // octets of the state file
+	maxNames    = 16  // of clients at one address
+	maxNameLen  = 255 // octets
+	maxBlocks   = 64  // of a client
+	maxOutgoing = 64  // calls to clients, at a time
+	maxLane     = 8   // of these to one address: the others are for clients that answer
 )
 
 // Files are the files that can be locked: a [server.Server].

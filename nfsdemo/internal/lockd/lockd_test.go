@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -296,13 +298,15 @@ func TestShared(t *testing.T) {
 func TestLimits(t *testing.T) {
 	r := newRig(t)
 	r.stop()
-	r.cfg.Limits = locks.Limits{ClientLocks: 5, ClientWaits: 3}
+	r.cfg.Limits = locks.Limits{ClientLocks: 20, ClientWaits: 3}
 	r.start()
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", true)
-	for i := range uint64(5) {
+	for i := range uint64(20) {
 		expect(t, "a", a.lock(10*i, 1, false), nlm.Granted)
 	}
-	expect(t, "a sixth lock", a.lock(1000, 1, false), nlm.DeniedNoLocks)
+	expect(t, "one more lock", a.lock(1000, 1, false), nlm.DeniedNoLocks)
+	a.name += "b"
+	expect(t, "one more, with another name", a.lock(1000, 1, false), nlm.DeniedNoLocks)
 	for i := range uint32(70) {
 		args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: b.part(i, 0, 1)}
 		if st := b.status(nlm.ProcLock, args); st != nlm.Blocked && st != nlm.DeniedNoLocks {
@@ -325,6 +329,67 @@ func TestLimits(t *testing.T) {
 	expect(t, "a new name takes its place", b.lock(9000, 1, false), nlm.Granted)
 	b.name = strings.Repeat("x", 300)
 	expect(t, "a long name", b.lock(9001, 1, false), nlm.DeniedNoLocks)
+}
+
+// TestForgedAnswer: a client that answers GRANTED for another one takes nothing from it.
+func TestForgedAnswer(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	b.say = silent
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	if _, err := b.send(nlm.ProcLockMsg, &nlm.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}); err != nil {
+		t.Fatal(err)
+	}
+	if res := receive(t, "LOCK_RES", b.results); res.Status != nlm.Blocked {
+		t.Fatal(res)
+	}
+	expect(t, "a", a.unlock(0, 10), nlm.Granted)
+	got := receive(t, "GRANTED_MSG", b.granted)
+	if _, err := a.send(nlm.ProcGrantedRes, &nlm.Res{Cookie: got.Cookie, Status: nlm.Denied}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if held, _ := r.locks.Len(); held != 1 {
+		t.Errorf("%d locks are held", held)
+	}
+	if _, err := b.send(nlm.ProcGrantedRes, &nlm.Res{Cookie: got.Cookie, Status: nlm.Granted}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "a, once more", a.lock(0, 10, false), nlm.Denied)
+}
+
+// TestManyNames: clients come all at once, and the names of as many as there may be are read again.
+func TestManyNames(t *testing.T) {
+	r := newRig(t)
+	a := r.client("127.0.0.2", false)
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			l := a.part(1, uint64(i), 1)
+			l.Caller = []byte(strings.Repeat("\x01", 250) + strconv.Itoa(i))
+			b, err := a.send(nlm.ProcLock, &nlm.LockArgs{Exclusive: true, Lock: l})
+			var res nlm.Res
+			d := xdr.NewDecoder(b)
+			if err != nil || res.Parse(&d, a.vers) != nil || res.Status != nlm.Granted {
+				t.Errorf("%v, %v", res.Status, err)
+			}
+			kept, err := os.ReadFile(r.cfg.File)
+			if err != nil || !strings.Contains(string(kept), strconv.Quote(string(l.Caller))) {
+				t.Errorf("granted, but it would not be told of a crash: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	r.stop()
+	var text strings.Builder
+	text.WriteString("state 1\n")
+	for i := range 4096 {
+		fmt.Fprintf(&text, "host %q %q\n", fmt.Sprint("127.0.0.", i), strings.Repeat("\x01", 255))
+	}
+	if err := os.WriteFile(r.cfg.File, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
 }
 
 // TestBadState: a state file that is damaged is not ignored.

@@ -101,6 +101,9 @@ func (r *rig) stop() {
 	r.locks = nil
 }
 
+// silent is no status: a client that says it does not answer GRANTED_MSG.
+const silent nlm.Status = 99
+
 // client is a client of the lock manager, made from the text of the protocol: with a lock manager, a status
 // monitor and a rpcbind of its own, at an address of its own.
 type client struct {
@@ -185,7 +188,7 @@ func (c *client) serve(_ context.Context, req *rpc.Request, resp *rpc.Response) 
 		res := nlm.Res{Cookie: a.Cookie, Status: c.say}
 		if nlm.Proc(req.Proc) == nlm.ProcGranted {
 			resp.Results = res.Append(resp.Results, req.Vers)
-		} else {
+		} else if c.say != silent {
 			go c.send(nlm.ProcGrantedRes, &res)
 		}
 		c.granted <- a

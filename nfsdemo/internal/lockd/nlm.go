@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -73,7 +74,7 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	case nlm.ProcGrantedRes:
 		var a nlm.Res
 		if err = a.Parse(&d, c.Vers); err == nil {
-			s.answered(a.Cookie, a.Status)
+			s.answered(accept.Host(c.RemoteAddr), a.Cookie, a.Status)
 		}
 		return err
 	case nlm.ProcTestRes, nlm.ProcLockRes, nlm.ProcCancelRes, nlm.ProcUnlockRes:

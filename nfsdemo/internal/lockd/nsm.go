@@ -106,9 +106,13 @@ func (s *Server) notify(h host) {
 		return // it has to be told next time
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.clients[h]; c == nil || !c.kept {
-		delete(s.kept.hosts, h)
-		_ = s.keep() // it is told once more than necessary
+	if c := s.clients[h]; c != nil && c.kept != 0 {
+		s.mu.Unlock()
+		return
 	}
+	delete(s.kept.hosts, h)
+	s.changes++
+	change := s.changes
+	s.mu.Unlock()
+	_ = s.save(change) // it is told once more than necessary
 }

@@ -3,8 +3,11 @@ package lockd
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
@@ -39,8 +42,12 @@ type Server struct {
 	clients map[host]*client
 	names   map[string]int // clients by address
 	kept    kept
+	changes uint64 // of kept.hosts
 	cookie  uint64
-	answers map[string]chan nlm.Status // of GRANTED_MSG, by cookie
+	answers map[answerKey]chan nlm.Status // of GRANTED_MSG
+
+	saving sync.Mutex    // before mu: the disk is slow, and those who have been saved do not wait for it
+	saved  atomic.Uint64 // changes that are on the disk
 }
 
 // client is a client that has locks, or has had some.
@@ -50,7 +57,7 @@ type client struct {
 	mu       sync.Mutex // held while its locks change, but not while one of them waits
 	blocks   map[blockKey]*block
 	notified uint32 // the state in its last NOTIFY
-	kept     bool   // on the disk
+	kept     uint64 // the change with which it is on the disk, or will be; 0: none. Under the server's mutex
 	gone     bool   // forgotten, since it held nothing: it has to enter again
 }
 
@@ -59,11 +66,19 @@ func (h host) owner(id uint32) backend.LockOwner {
 	return backend.LockOwner{Client: h.addr + " " + h.name, ID: uint64(id)}
 }
 
+// shareOf returns whose share of the locks a client uses: all names at an address have one.
+func shareOf(client string) string {
+	addr, _, _ := strings.Cut(client, " ")
+	return addr
+}
+
 // New starts a lock manager: it begins to tell those who held locks before.
 func New(cfg *Config) (*Server, error) {
+	limits := cfg.Limits
+	limits.ShareOf = shareOf
 	s := &Server{
-		cfg: cfg.fill(), local: locks.NewLocker(cfg.Limits), out: make(chan struct{}, maxOutgoing), lanes: make(map[string]*lane),
-		clients: make(map[host]*client), names: make(map[string]int), answers: make(map[string]chan nlm.Status),
+		cfg: cfg.fill(), local: locks.NewLocker(limits), out: make(chan struct{}, maxOutgoing), lanes: make(map[string]*lane),
+		clients: make(map[host]*client), names: make(map[string]int), answers: make(map[answerKey]chan nlm.Status),
 	}
 	if s.cfg.File != "" {
 		var err error
@@ -126,43 +141,62 @@ func (s *Server) client(h host) *client {
 // enter returns the client, new if necessary, and with keep sees to it that it will be told when this server
 // starts again: before it gets its first lock.
 func (s *Server) enter(h host, keep bool) (*client, error) {
+	c, change, err := s.known(h, keep)
+	if err == nil && keep {
+		err = s.save(change)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// known is enter without the disk, and returns the change that has to be there.
+func (s *Server) known(h host, keep bool) (c *client, change uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.clients[h]
+	c = s.clients[h]
 	if c == nil {
 		if len(h.name) > maxNameLen {
-			return nil, errFull
+			return nil, 0, errFull
 		}
 		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
 			s.forgetIdle(h.addr)
 		}
 		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
-			return nil, errFull
+			return nil, 0, errFull
 		}
 		c = &client{host: h, blocks: make(map[blockKey]*block)}
 		s.clients[h] = c
 		s.names[h.addr]++
 	}
-	if keep && !c.kept {
+	if keep && c.kept == 0 {
 		s.kept.hosts[h] = true
-		if err := s.keep(); err != nil {
-			return nil, err
-		}
-		c.kept = true
+		s.changes++
+		c.kept = s.changes
 	}
-	return c, nil
+	return c, c.kept, nil
 }
 
-// keep writes the state to the disk.
-func (s *Server) keep() error {
-	if s.cfg.File == "" {
+// save returns when a change is on the disk. One write is for all that have changed something by then.
+func (s *Server) save(change uint64) error {
+	if s.cfg.File == "" || s.saved.Load() >= change {
 		return nil
 	}
-	err := s.kept.write(s.cfg.File)
-	if err != nil {
-		s.cfg.Logger.Warn("lockd: cannot keep the names of clients", zap.Error(err))
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.saved.Load() >= change {
+		return nil
 	}
-	return err
+	s.mu.Lock()
+	k, changes := kept{s.kept.state, maps.Clone(s.kept.hosts)}, s.changes
+	s.mu.Unlock()
+	if err := k.write(s.cfg.File); err != nil {
+		s.cfg.Logger.Warn("lockd: cannot keep the names of clients", zap.Error(err))
+		return err
+	}
+	s.saved.Store(changes)
+	return nil
 }
 
 // forgetIdle forgets clients that hold nothing in this process: those at an address, and if there are too many, all.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,15 +26,10 @@ type kept struct {
 //	...
 func readKept(name string) (k kept, err error) {
 	k.hosts = make(map[host]bool)
-	f, err := os.Open(name)
+	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil
 	}
-	if err != nil {
-		return k, err
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
 	if err != nil {
 		return k, err
 	}

@@ -11,6 +11,8 @@ type Limits struct {
 	Locks, Waits             int // together
 	ClientLocks, ClientWaits int
 	FileLocks, FileWaits     int // so that looking through a file's locks takes little time
+	// ShareOf returns whose share of ClientLocks and ClientWaits a client uses. If nil, its own.
+	ShareOf func(client string) string
 }
 
 // DefaultLimits takes about 40 MB when everything is used.
@@ -33,6 +35,9 @@ func (l Limits) fill() Limits {
 			*f.to = f.is
 		}
 	}
+	if l.ShareOf == nil {
+		l.ShareOf = func(client string) string { return client }
+	}
 	return l
 }
 
@@ -41,6 +46,7 @@ type Table struct {
 	limits  Limits
 	files   map[string]*file
 	clients map[string]*client
+	shares  map[string]*client // of one or more clients
 	locks   int
 	waits   int
 }
@@ -66,7 +72,7 @@ type Wait struct {
 
 // New returns an empty table.
 func New(l Limits) *Table {
-	return &Table{limits: l.fill(), files: make(map[string]*file), clients: make(map[string]*client)}
+	return &Table{limits: l.fill(), files: make(map[string]*file), clients: make(map[string]*client), shares: make(map[string]*client)}
 }
 
 // Len returns how many locks are held, and how many are waited for.
@@ -161,9 +167,8 @@ func (t *Table) replace(f *file, l *backend.Lock, add bool) error {
 		}
 	}
 	more := len(rest) - before
-	c := t.clients[l.Owner.Client]
 	held := 0
-	if c != nil {
+	if c := t.shares[t.limits.ShareOf(l.Owner.Client)]; c != nil {
 		held = c.locks
 	}
 	if more > 0 && (t.locks+more > t.limits.Locks || held+more > t.limits.ClientLocks || len(f.locks)+more > t.limits.FileLocks) {
@@ -181,25 +186,30 @@ func touch(a, b *backend.Lock) bool {
 
 // count adds to what a client has.
 func (t *Table) count(name string, locks, waits int) {
-	c := t.clients[name]
+	t.locks, t.waits = t.locks+locks, t.waits+waits
+	count(t.clients, name, locks, waits)
+	count(t.shares, t.limits.ShareOf(name), locks, waits)
+}
+
+func count(m map[string]*client, name string, locks, waits int) {
+	c := m[name]
 	if c == nil {
 		if locks == 0 && waits == 0 {
 			return
 		}
 		c = &client{}
-		t.clients[name] = c
+		m[name] = c
 	}
 	c.locks, c.waits = c.locks+locks, c.waits+waits
-	t.locks, t.waits = t.locks+locks, t.waits+waits
 	if c.locks == 0 && c.waits == 0 {
-		delete(t.clients, name)
+		delete(m, name)
 	}
 }
 
 // Wait begins to wait for a lock that Set has refused with a *backend.LockedError. The error is
 // backend.ErrNoLocks.
 func (t *Table) Wait(name string, l *backend.Lock) (*Wait, error) {
-	f, c := t.files[name], t.clients[l.Owner.Client]
+	f, c := t.files[name], t.shares[t.limits.ShareOf(l.Owner.Client)]
 	if t.waits >= t.limits.Waits || len(f.waits) >= t.limits.FileWaits || c != nil && c.waits >= t.limits.ClientWaits {
 		return nil, backend.ErrNoLocks
 	}
