@@ -164,6 +164,8 @@ func (p *Pusher) bindingOf(req *rpc.Request) *binding {
 type binding struct {
 	c         *client
 	immediate bool // Immediate Data may stand for replies on it
+
+	stop func() bool // the call of unbind
 }
 
 func (p *Pusher) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
@@ -206,7 +208,7 @@ func (p *Pusher) offer(ctx context.Context, req *rpc.Request, a *offerArgs) offe
 		c = newClient(p, a, host)
 		p.clients[a.Client] = c
 	}
-	p.bind(ctx, addr, &binding{c, req.Proc == procOfferImmediate})
+	p.bind(ctx, addr, &binding{c: c, immediate: req.Proc == procOfferImmediate})
 	if c.isLive() && !a.Connect {
 		return offerRes{Status: statusOK}
 	}
@@ -232,15 +234,16 @@ func (p *Pusher) of(host string) (n int) {
 // bind binds a connection, which ends with ctx. The caller holds p.mu.
 func (p *Pusher) bind(ctx context.Context, addr string, b *binding) {
 	old := p.bound[addr]
-	if old != nil && *old == *b {
+	if old != nil && old.c == b.c && old.immediate == b.immediate {
 		return
 	}
 	if old != nil {
+		old.stop() // else each offer on the connection would leave one behind
 		p.unuse(old.c)
 	}
 	p.bound[addr] = b
 	p.use(b.c)
-	context.AfterFunc(ctx, func() { p.unbind(addr, b) })
+	b.stop = context.AfterFunc(ctx, func() { p.unbind(addr, b) })
 }
 
 // unbind is called when an RPC connection has ended.

@@ -25,7 +25,8 @@ type client struct {
 	life  uint64 // random
 
 	// Guarded by Pusher.mu.
-	uses  int // connections
+	uses  int         // connections
+	conn  *rdmap.Conn // the last one for appends, perhaps not live yet
 	token rendezvous.Token
 	grace *time.Timer
 

@@ -14,6 +14,7 @@ import (
 // Errors of connections to logs.
 var (
 	errAnswer = errors.New("replies: the log is not the one that was appended to")
+	errNewer  = errors.New("replies: the client has connected its log again")
 	errSilent = errors.New("replies: the client has not told where its log is")
 )
 
@@ -67,11 +68,19 @@ func (p *Pusher) serveConn(nc net.Conn) error {
 // append appends the records of cl over c, after its answer.
 func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 	p.mu.Lock()
+	old := cl.conn
+	cl.conn = c
 	p.use(cl)
 	p.mu.Unlock()
+	if old != nil {
+		old.Abort(errNewer) // a client has one, or it could take the places of others
+	}
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if cl.conn == c {
+			cl.conn = nil
+		}
 		p.unuse(cl)
 	}()
 	served := make(chan error, 1)
@@ -109,6 +118,7 @@ func (p *Pusher) forgetNow(c *client) {
 	for addr, b := range p.bound {
 		if b.c == c {
 			delete(p.bound, addr)
+			b.stop()
 			c.uses--
 		}
 	}

@@ -236,6 +236,7 @@ func (a *Acceptor[S]) add(c *rdmap.Conn) error {
 	case a.closed:
 		return a.Closed
 	case len(a.conns) >= a.MaxConns:
+		a.Rejected.Add(1)
 		return ErrConns
 	}
 	if a.conns == nil {
