@@ -69,11 +69,20 @@ func (c *Client) reconnect() {
 
 // over reports whether err says that the server does not push replies, or that a connection for calls has ended.
 func over(err error) bool {
+	if _, ok := errors.AsType[*logError](err); ok {
+		return false
+	}
 	if _, ok := errors.AsType[*verbs.ConnError](err); ok {
 		return true
 	}
 	return errors.Is(err, ErrNoProgram) || errors.Is(err, net.ErrClosed)
 }
+
+// logError is an error of the connection of the log. The one for calls goes on, and so do the attempts.
+type logError struct{ err error }
+
+func (e *logError) Error() string { return "connection of the log: " + e.err.Error() }
+func (e *logError) Unwrap() error { return e.err }
 
 // Offered returns nil while the server pushes replies into the log. Otherwise replies come
 // without records, and Call returns them at once. The error says why: ErrNoProgram, or the error
@@ -131,7 +140,10 @@ func (c *Client) offer(ctx context.Context, caller rpc.Caller) (err error) {
 	case statusOK:
 		return nil
 	case statusConnect:
-		return c.connect(ctx, &res)
+		if err := c.connect(ctx, &res); err != nil {
+			return &logError{err}
+		}
+		return nil
 	case statusBusy:
 		return errBusy
 	default:
@@ -172,7 +184,7 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	}
 	if err != nil {
 		conn.Abort(nil)
-		return fmt.Errorf("connection of the log: %w", err)
+		return err
 	}
 	c.live(conn)
 	return nil
