@@ -1,10 +1,11 @@
-package replies
+package replies_test
 
 import (
 	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -62,7 +64,7 @@ func (s *stuck) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 func startStuck(t *testing.T) (*world, *stuck) {
 	t.Helper()
 	s := newStuck()
-	w := &world{t: t, pusher: &Pusher{Handler: s}}
+	w := &world{t: t, pusher: &replies.Pusher{Handler: s}}
 	logs, calls := listen(t), listen(t)
 	w.pusher.Addr, w.rpc = recorded(t, logs.Addr().String()), recorded(t, calls.Addr().String())
 	w.server = &transport.Server{Handler: w.pusher}
@@ -73,10 +75,15 @@ func startStuck(t *testing.T) (*world, *stuck) {
 }
 
 // openBoth opens a client with a log of calls.
-func openBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
+func openBoth(t *testing.T, w *world, mem, calls region.Memory) *replies.Client {
 	t.Helper()
-	c, err := Open(&Config{
-		Memory: mem, Calls: calls, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+	return openChosen(t, w, mem, calls, nil)
+}
+
+func openChosen(t *testing.T, w *world, mem, calls region.Memory, choose func(prog, vers, proc uint32) bool) *replies.Client {
+	t.Helper()
+	c, err := replies.Open(&replies.Config{
+		Memory: mem, Calls: calls, Choose: choose, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		Redial: redial.Config{
 			Dial: func(ctx context.Context) (redial.Conn, error) {
 				return transport.Dial(ctx, "tcp", w.rpc, nil)
@@ -92,14 +99,14 @@ func openBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
 }
 
 // createBoth makes both logs and opens a client with them.
-func createBoth(t *testing.T, w *world, mem, calls region.Memory) *Client {
+func createBoth(t *testing.T, w *world, mem, calls region.Memory) *replies.Client {
 	t.Helper()
 	created(t, mem)
 	created(t, calls)
 	return openBoth(t, w, mem, calls)
 }
 
-func callProc(ctx context.Context, c *Client, proc uint32) (seq uint64, xid uint32, err error) {
+func callProc(ctx context.Context, c *replies.Client, proc uint32) (seq uint64, xid uint32, err error) {
 	var reply rpc.Reply
 	defer reply.Release()
 	seq, err = c.Call(ctx, &rpc.Call{Prog: program, Vers: 1, Proc: proc, Args: []byte{0, 0, 0, 9}}, &reply)
@@ -128,7 +135,7 @@ func TestUnanswered(t *testing.T) {
 	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
 	xid := <-server.came
 	crashed, crashedCalls := pmem.OpenSim(mem.Told().Durable(), nil), pmem.OpenSim(calls.Told().Durable(), nil)
-	st, err := Inspect(reader(crashed), reader(crashedCalls))
+	st, err := replies.Inspect(reader(crashed), reader(crashedCalls))
 	if err != nil || len(st.Unanswered) != 1 || len(st.Replies) == 0 || st.Replies[len(st.Replies)-1].XID != keptXID {
 		t.Fatal(st, err)
 	}
@@ -137,7 +144,7 @@ func TestUnanswered(t *testing.T) {
 	if len(got) != 1 || *got[0] != *st.Unanswered[0] {
 		t.Fatalf("%+v", got)
 	}
-	want := Issued{c.Epoch(), xid, program, 1, 5, Digest(program, 1, 5, []byte{0, 0, 0, 9})}
+	want := replies.Issued{c.Epoch(), xid, program, 1, 5, replies.Digest(program, 1, 5, []byte{0, 0, 0, 9})}
 	if *got[0] != want {
 		t.Errorf("%+v, want %+v", *got[0], want)
 	}
@@ -148,7 +155,8 @@ func TestUnanswered(t *testing.T) {
 	<-over
 	// Not settled, it is found again, and so is the reply; then neither is.
 	_ = second.Close()
-	second = openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), pmem.OpenSim(crashedCalls.Bytes(), nil))
+	settled := pmem.OpenSim(crashedCalls.Bytes(), nil)
+	second = openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), settled)
 	for _, i := range second.Unanswered() {
 		second.Settle(i)
 	}
@@ -159,7 +167,7 @@ func TestUnanswered(t *testing.T) {
 		second.Done(r.Seq)
 	}
 	_ = second.Close()
-	third := openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), second.cfg.Calls)
+	third := openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), settled)
 	if len(third.Unanswered()) != 0 {
 		t.Errorf("%+v", third.Unanswered())
 	}
@@ -211,7 +219,7 @@ func TestUnansweredCrashes(t *testing.T) {
 		a := mem.Told().Durable()
 		b := calls.Told().Durable()
 		were := copied(&mu, done)
-		st, err := Inspect(reader(pmem.OpenSim(a, nil)), reader(pmem.OpenSim(b, nil)))
+		st, err := replies.Inspect(reader(pmem.OpenSim(a, nil)), reader(pmem.OpenSim(b, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +260,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-calls.waiting
-		st, err := Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+		st, err := replies.Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
 		calls.open()
 		if err != nil || len(st.Unanswered) > 0 {
 			t.Fatalf("%+v, %v", st.Unanswered, err)
@@ -263,7 +271,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 // A call that hangs does not fill the log of calls: it is copied.
 func TestCallsCompact(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), sim(MinCalls-20480)
+	mem, calls := sim(1<<16), sim(replies.MinCalls-20480)
 	c := createBoth(t, w, mem, calls)
 	over := make(chan struct{})
 	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
@@ -282,10 +290,8 @@ func TestCallsCompact(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	c.mu.Lock()
-	last := c.calls.last
-	c.mu.Unlock()
-	st, err := Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+	last := lastRecord(t, pmem.OpenSim(calls.Told().Durable(), nil))
+	st, err := replies.Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,6 +304,26 @@ func TestCallsCompact(t *testing.T) {
 	}
 	close(server.gate)
 	<-over
+}
+
+// lastRecord returns the number of the last record of a log.
+func lastRecord(t *testing.T, mem region.Memory) (seq uint64) {
+	t.Helper()
+	l, err := commitlog.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	for {
+		r, err := l.TryNext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r == nil {
+			return seq
+		}
+		seq = r.Seq
+	}
 }
 
 // lazy is memory whose reader waits while it is shut.
@@ -317,7 +343,7 @@ func (l *lazy) Load(p []byte, off int) error {
 // room for the notes that give room.
 func TestCallsUnread(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), &lazy{Sim: sim(MinCalls - 20480)}
+	mem, calls := sim(1<<16), &lazy{Sim: sim(replies.MinCalls - 20480)}
 	created(t, mem)
 	created(t, calls)
 	c := openBoth(t, w, mem, calls)
@@ -338,8 +364,8 @@ func TestCallsUnread(t *testing.T) {
 			}
 		})
 	}
-	for len(c.calls.slots) < cap(c.calls.slots) && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
+	for before := -1; before < len(server.saw()) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		before = len(server.saw())
 	}
 	calls.shut.Store(nil)
 	close(shut)
@@ -353,27 +379,38 @@ func TestCallsUnread(t *testing.T) {
 // waits was not sent.
 func TestCallsWait(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), sim(MinCalls-20480)
+	mem, calls := sim(1<<16), &lazy{Sim: sim(replies.MinCalls - 20480)}
 	c := createBoth(t, w, mem, calls)
-	n := cap(c.calls.slots)
-	for range n {
-		c.calls.slots <- struct{}{}
+	shut := make(chan struct{})
+	calls.shut.Store(&shut)
+	for sent := 0; ; sent++ {
+		if sent == 1000 {
+			t.Fatal("the log has room for everything")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		seq, _, err := callProc(ctx, c, 1)
+		cancel()
+		if err == nil {
+			c.Done(seq)
+			continue
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !notSent(err) {
+			t.Error(err)
+		}
+		if n := len(server.saw()); n != sent || n == 0 {
+			t.Errorf("%d calls were sent, %d of them answered", n, sent)
+		}
+		break
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, _, err := callProc(ctx, c, 1); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errNote) {
-		t.Error(err)
-	}
-	if len(server.saw()) != 0 {
-		t.Error("it was sent")
-	}
-	for range n {
-		<-c.calls.slots
-	}
+	calls.shut.Store(nil)
+	close(shut)
 	if _, _, err := callProc(t.Context(), c, 1); err != nil {
 		t.Error(err)
 	}
 }
+
+// notSent reports whether err says that a call was not sent.
+func notSent(err error) bool { return err != nil && strings.Contains(err.Error(), "call not sent") }
 
 // A memory that fails ends calls with an error: none is sent without a note, none hangs.
 func TestCallsFail(t *testing.T) {
@@ -388,7 +425,7 @@ func TestCallsFail(t *testing.T) {
 	calls.mu.Unlock()
 	before := len(server.saw())
 	for range 3 {
-		if _, _, err := callProc(t.Context(), c, 1); !errors.Is(err, errNote) {
+		if _, _, err := callProc(t.Context(), c, 1); !notSent(err) {
 			t.Error(err)
 		}
 	}
@@ -436,29 +473,35 @@ func TestEpochs(t *testing.T) {
 
 // Only the calls that are chosen are noted.
 func TestCallsChosen(t *testing.T) {
-	w, _ := startStuck(t)
+	w, server := startStuck(t)
 	mem, calls := sim(1<<16), sim(1<<16)
-	c := createBoth(t, w, mem, calls)
-	c.cfg.Choose = func(_, _, proc uint32) bool { return proc == 2 }
+	created(t, mem)
+	created(t, calls)
+	c := openChosen(t, w, mem, calls, func(_, vers, proc uint32) bool { return proc == 2 || vers == 2 })
 	for _, proc := range []uint32{1, 2, 1} {
 		if _, _, err := callProc(t.Context(), c, proc); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_ = c.Close()
-	st, err := Inspect(reader(mem), reader(calls))
-	if err != nil || len(st.Replies) != 3 || len(st.Unanswered) != 0 {
-		t.Fatal(st, err)
+	var wg sync.WaitGroup
+	for vers := range uint32(3) { // none is answered
+		wg.Go(func() {
+			var reply rpc.Reply
+			defer reply.Release()
+			_ = c.Do(t.Context(), &rpc.Call{Prog: program, Vers: vers, Proc: 5}, &reply)
+		})
+		<-server.came
 	}
-	var notes int
-	_ = inspect(reader(calls), func(_ uint64, p []byte) bool {
-		if i, _, _ := parseNote(p); i != nil {
-			notes++
-		}
-		return true
-	})
-	if notes != 1 {
-		t.Errorf("%d notes", notes)
+	st, err := replies.Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+	if err != nil || len(st.Unanswered) != 1 || st.Unanswered[0].Vers != 2 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	close(server.gate)
+	wg.Wait()
+	_ = c.Close()
+	st, err = replies.Inspect(reader(mem), reader(calls))
+	if err != nil || len(st.Replies) != 6 || len(st.Unanswered) != 0 {
+		t.Fatal(st, err)
 	}
 }
 
@@ -480,58 +523,16 @@ func TestCallsForeign(t *testing.T) {
 	_ = l.Close(t.Context())
 	for _, test := range []struct {
 		calls region.Memory
-		want  error
-	}{{small, errCalls}, {other, ErrForeign}, {sim(1 << 16), commitlog.ErrMagic}} {
-		_, err := Open(&Config{Memory: mem, Calls: test.calls, Redial: redial.Config{
+		want  error // nil: another one
+	}{{small, nil}, {other, replies.ErrForeign}, {sim(1 << 16), commitlog.ErrMagic}} {
+		_, err := replies.Open(&replies.Config{Memory: mem, Calls: test.calls, Redial: redial.Config{
 			Dial: func(context.Context) (redial.Conn, error) { return nil, errors.New("none") },
 		}})
-		if !errors.Is(err, test.want) {
+		if test.want == nil && (err == nil || !strings.Contains(err.Error(), "want a log in at least")) || test.want != nil && !errors.Is(err, test.want) {
 			t.Errorf("%v, want %v", err, test.want)
 		}
 	}
-	if _, err := Inspect(reader(mem), reader(other)); !errors.Is(err, ErrForeign) {
+	if _, err := replies.Inspect(reader(mem), reader(other)); !errors.Is(err, replies.ErrForeign) {
 		t.Error(err)
-	}
-}
-
-// The digest of a call does not depend on how its items are handed over.
-func TestDigestOf(t *testing.T) {
-	a, b := []byte("hello"), []byte("worlds, two")
-	var args, head []byte
-	head = xdr.AppendUint32(head, 7)
-	args = append(args, head...)
-	head, args = xdr.AppendUint32(head, uint32(len(a))), xdr.AppendOpaque(args, a)
-	at := len(head)
-	head, args = xdr.AppendUint32(head, uint32(len(b))), xdr.AppendOpaque(args, b)
-	more := len(head)
-	head, args = xdr.AppendUint32(head, 9), xdr.AppendUint32(args, 9)
-	c := rpc.Call{Prog: 1, Vers: 2, Proc: 3, Args: head, Item: a, ItemPos: at, MoreItems: []rpc.CallItem{{Pos: more, Data: b}}}
-	if digestOf(&c) != Digest(1, 2, 3, args) {
-		t.Error("another digest")
-	}
-	if digestOf(&rpc.Call{Prog: 1, Vers: 2, Proc: 3, Args: args}) != Digest(1, 2, 3, args) {
-		t.Error("another digest without items")
-	}
-}
-
-// Notes: round trip, and every prefix is none.
-func TestNote(t *testing.T) {
-	i := Issued{1, 2, 3, 4, 5, Digest(1, 2, 3, nil)}
-	b := i.append(nil)
-	if got, _, ok := parseNote(b); !ok || *got != i {
-		t.Error(got, ok)
-	}
-	for n := range b {
-		if _, _, ok := parseNote(b[:n]); ok {
-			t.Errorf("%d octets are a note", n)
-		}
-	}
-	keys := []callKey{{1, 2}, {3, 4}}
-	b = appendOver(nil, keys)
-	if _, over, ok := parseNote(b); !ok || len(over) != 2 || over[0] != keys[0] || over[1] != keys[1] {
-		t.Error(over, ok)
-	}
-	if _, _, ok := parseNote(b[:len(b)-1]); ok {
-		t.Error("a part of a key")
 	}
 }

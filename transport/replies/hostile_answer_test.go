@@ -1,4 +1,4 @@
-package replies
+package replies_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -50,7 +51,9 @@ var lies = map[string]func(v *villain, a *commitlog.Answer){
 // asked, or nothing, get their replies without records; another client has all of its own, and
 // nothing is left of them (ADVERSARY 20).
 func TestHostile(t *testing.T) {
-	w := start(t, &Pusher{MaxClients: 64, grace: 10 * time.Millisecond})
+	p := &replies.Pusher{MaxClients: 64}
+	p.SetTimes(10*time.Millisecond, 0)
+	w := start(t, p)
 	mem := sim(1 << 14)
 	created(t, mem)
 	c := w.open(mem)
@@ -90,10 +93,7 @@ func TestHostile(t *testing.T) {
 	}
 	mu.Unlock()
 	for { // one client, which is connected
-		w.pusher.mu.Lock()
-		clients, conns := len(w.pusher.clients), w.pusher.side.Conns()
-		w.pusher.mu.Unlock()
-		if clients == 1 && conns <= 1 {
+		if clients, _, conns := p.Left(); clients == 1 && conns <= 1 {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -113,9 +113,8 @@ func (v *villain) offer(t *testing.T, lie string) {
 	if lie == "good" || v.IntN(2) == 0 { // else the server knows it, and another log
 		v.fill(v.key[:])
 	}
-	a := offerArgs{Client: v.key, Epoch: v.Uint32(), Connect: true}
-	var r offerRes
-	if err := call(ctx, c, procOffer, &a, &r); err != nil {
+	r, err := offer(ctx, c, offerArgs{Client: v.key, Epoch: v.Uint32(), Connect: true})
+	if err != nil {
 		t.Error(err)
 		return
 	}

@@ -1,4 +1,4 @@
-package replies
+package replies_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -18,8 +19,8 @@ import (
 // The server restarts while a reply is held. Either its record has arrived before that, or
 // it never comes, and the caller is told; the next call has one again.
 func TestServerRestart(t *testing.T) {
-	first := start(t, &Pusher{})
-	second := start(t, &Pusher{})
+	first := start(t, &replies.Pusher{})
+	second := start(t, &replies.Pusher{})
 	addr := make(chan string, 1)
 	addr <- first.rpc
 	mem := &gated{Sim: sim(1 << 14)}
@@ -53,7 +54,7 @@ func TestServerRestart(t *testing.T) {
 		t.Fatal(seq, err)
 	}
 	err = <-held
-	if err != nil && !errors.Is(err, ErrNotKept) {
+	if err != nil && !errors.Is(err, replies.ErrNotKept) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
@@ -68,52 +69,36 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
-type from string
-
-func (from) Network() string  { return "tcp" }
-func (f from) String() string { return string(f) }
-
-// ask makes an OFFER without a connection.
-func ask(ctx context.Context, p *Pusher, addr string, a offerArgs) offerRes {
-	_ = p.init()
-	return p.offer(ctx, &rpc.Request{RemoteAddr: from(addr), Network: "rdma"}, &a)
-}
-
 // Another host cannot have the replies of a client, with its key or without; a token is
 // good once; what nobody connects is forgotten, and one host cannot have all places.
 func TestOffer(t *testing.T) {
-	p := &Pusher{MaxClients: 16, grace: time.Millisecond, Addr: ":1"}
+	p := &replies.Pusher{MaxClients: 16, Addr: ":1"}
+	p.SetTimes(time.Millisecond, 0)
 	defer p.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := ask(ctx, p, "192.0.2.1:1", offerArgs{Client: key{1}})
+	r := ask(ctx, p, "rdma", "192.0.2.1:1", offerArgs{Client: key{1}})
 	if r.Status != statusConnect || r.At.Addr != ":1" {
 		t.Fatal(r)
 	}
-	if r := ask(ctx, p, "192.0.2.2:1", offerArgs{Client: key{1}}); r != (offerRes{Status: statusBusy}) {
+	if r := ask(ctx, p, "rdma", "192.0.2.2:1", offerArgs{Client: key{1}}); r != (offerRes{Status: statusBusy}) {
 		t.Error("another host:", r)
 	}
-	again := ask(ctx, p, "192.0.2.1:2", offerArgs{Client: key{1}})
+	again := ask(ctx, p, "rdma", "192.0.2.1:2", offerArgs{Client: key{1}})
 	if again.Life != r.Life || again.At.Token == r.At.Token {
 		t.Error(again, r)
 	}
-	if _, ok := p.side.Redeem(rendezvous.PrivateData(r.At.Token)); ok {
-		t.Error("the token of an earlier offer")
-	}
-	if r := ask(ctx, p, "192.0.2.1:3", offerArgs{Client: key{2}}); r.Status != statusConnect {
+	if r := ask(ctx, p, "rdma", "192.0.2.1:3", offerArgs{Client: key{2}}); r.Status != statusConnect {
 		t.Error(r)
 	}
-	if r := ask(ctx, p, "192.0.2.1:4", offerArgs{Client: key{3}}); r.Status != statusBusy {
+	if r := ask(ctx, p, "rdma", "192.0.2.1:4", offerArgs{Client: key{3}}); r.Status != statusBusy {
 		t.Error("more than its share:", r)
 	}
-	if r := p.offer(ctx, &rpc.Request{RemoteAddr: from("192.0.2.9:1"), Network: "tcp"}, &offerArgs{}); r.Status != statusBusy {
+	if r := ask(ctx, p, "tcp", "192.0.2.9:1", offerArgs{}); r.Status != statusBusy {
 		t.Error("not RDMA:", r)
 	}
 	cancel()
 	for {
-		p.mu.Lock()
-		n := len(p.clients) + len(p.bound)
-		p.mu.Unlock()
-		if n == 0 {
+		if clients, hosts, _ := p.Left(); clients+hosts == 0 {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -122,7 +107,9 @@ func TestOffer(t *testing.T) {
 
 // A connection without a token is rejected, and one that is silent afterwards ended.
 func TestSilentLog(t *testing.T) {
-	w := start(t, &Pusher{silence: 50 * time.Millisecond})
+	p := &replies.Pusher{}
+	p.SetTimes(0, 50*time.Millisecond)
+	w := start(t, p)
 	knock := func(data []byte) (*rdmap.Conn, error) {
 		nc, err := net.Dial("tcp", w.pusher.Addr)
 		if err != nil {
@@ -136,7 +123,11 @@ func TestSilentLog(t *testing.T) {
 		t.Error("no token")
 	}
 	for { // a busy machine may let a token grow old
-		r := ask(t.Context(), w.pusher, "127.0.0.1:1", offerArgs{Client: key{1}})
+		old := ask(t.Context(), w.pusher, "rdma", "127.0.0.1:1", offerArgs{Client: key{1}})
+		r := ask(t.Context(), w.pusher, "rdma", "127.0.0.1:1", offerArgs{Client: key{1}})
+		if _, err := knock(rendezvous.PrivateData(old.At.Token)); err == nil {
+			t.Error("the token of an earlier offer")
+		}
 		c, err := knock(rendezvous.PrivateData(r.At.Token))
 		if err != nil {
 			continue
@@ -155,25 +146,15 @@ func FuzzServe(f *testing.F) {
 	a := offerArgs{Client: key{1}, Epoch: 1}
 	f.Add(uint32(procOffer), a.append(nil))
 	f.Add(uint32(procNull), []byte{})
-	p := &Pusher{Handler: &program1{}}
+	p := &replies.Pusher{Handler: &program1{}}
 	f.Cleanup(func() { _ = p.Close() })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
-		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: Program, Vers: Version, Proc: proc}
+		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: replies.Program, Vers: replies.Version, Proc: proc}
 		reply, ok := rpc.ServeMessage(t.Context(), p, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
 		d := xdr.NewDecoder(reply)
 		var r xdr.ReplyHeader
 		if err := r.Parse(&d); !ok || err != nil || r.Denied {
 			t.Fatalf("%v %+v %v", ok, r, err)
-		}
-	})
-}
-
-// Any octets are a record, or none.
-func FuzzRecord(f *testing.F) {
-	f.Add(make([]byte, recordLen+rdmaLen))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, ok := parseRecord(1, b); ok && len(r.Reply) != len(b)-recordLen-rdmaLen {
-			t.Errorf("%d octets of %d", len(r.Reply), len(b))
 		}
 	})
 }

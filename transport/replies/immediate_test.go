@@ -1,4 +1,4 @@
-package replies
+package replies_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -24,9 +25,10 @@ type quick struct {
 
 func startQuick(t *testing.T, on bool) *quick {
 	t.Helper()
-	w := &world{t: t, pusher: &Pusher{}}
+	w := &world{t: t, pusher: &replies.Pusher{}}
 	w.pusher.Handler = &w.prog
-	logs, calls := listen(t), listen(t) // not recorded: the judge does not know these replies
+	logs, calls := &cuttable{Listener: listen(t)}, listen(t) // not recorded: the judge does not know these replies
+	w.logs = logs
 	w.pusher.Addr, w.rpc = logs.Addr().String(), calls.Addr().String()
 	w.server = &transport.Server{Handler: w.pusher, Config: &transport.Config{ImmediateReplies: on, Credits: 8, NoRemoteInvalidate: true}}
 	w.serve(func() { _ = w.pusher.Serve(logs) })
@@ -35,14 +37,14 @@ func startQuick(t *testing.T, on bool) *quick {
 	return &quick{world: w, on: on}
 }
 
-func (q *quick) client(mem region.Memory) *Client {
+func (q *quick) client(mem region.Memory) *replies.Client {
 	q.t.Helper()
-	var im Immediates
+	var im replies.Immediates
 	cfg := &transport.Config{ImmediateReplies: true, Immediate: func(n uint64, deliver func([]byte)) {
 		q.count.Add(1)
 		im.Immediate(n, deliver)
 	}}
-	c, err := Open(&Config{
+	c, err := replies.Open(&replies.Config{
 		Memory: mem, Immediates: &im, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		Redial: redial.Config{
 			Dial:     func(ctx context.Context) (redial.Conn, error) { return transport.Dial(ctx, "tcp", q.rpc, cfg) },
@@ -126,29 +128,6 @@ func TestImmediateHeld(t *testing.T) {
 	}
 }
 
-// A server that names records that never come costs a bounded amount of memory, and so do
-// records that it never names.
-func TestImmediateHostile(t *testing.T) {
-	var m mail
-	for n := range uint64(2 * mostWaiting) {
-		if m.named(n+1, func([]byte) {}) != nil {
-			t.Fatal("a reply that has not come")
-		}
-	}
-	if len(m.waiting) != mostWaiting {
-		t.Errorf("%d calls are still waited for", len(m.waiting))
-	}
-	clear(m.waiting)
-	for n := uint64(1); n < 1000; n++ {
-		if m.arrived(&Record{Seq: n}, n-1, true) != nil {
-			t.Fatal("somebody waits")
-		}
-	}
-	if len(m.replies) != 1 {
-		t.Errorf("%d replies are kept although nobody needs them", len(m.replies))
-	}
-}
-
 // The connection of the log ends again and again: no reply is lost.
 func TestImmediateCut(t *testing.T) {
 	q := startQuick(t, true)
@@ -161,16 +140,14 @@ func TestImmediateCut(t *testing.T) {
 		calls.Add(1)
 	})
 	for i := range int64(5) {
-		cutLog(c, func() bool { return calls.Load() > 20*i })
+		q.cutLog(func() bool { return calls.Load() > 20*i })
 	}
 	before := calls.Load()
 	for calls.Load() < before+20 {
 		time.Sleep(time.Millisecond)
 	}
 	stop()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.mail.waiting) > 0 {
-		t.Errorf("%d replies are waited for", len(c.mail.waiting))
+	if n := c.Waiting(); n > 0 {
+		t.Errorf("%d replies are waited for", n)
 	}
 }

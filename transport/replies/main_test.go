@@ -1,4 +1,4 @@
-package replies
+package replies_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -86,17 +87,19 @@ func (*program1) NonIdempotent(_, _, proc uint32) bool { return proc != 2 }
 type world struct {
 	t      *testing.T
 	prog   program1
-	pusher *Pusher
+	pusher *replies.Pusher
 	server *transport.Server
+	logs   *cuttable
 	rpc    string
 	done   []func()
 }
 
-func start(t *testing.T, p *Pusher) *world {
+func start(t *testing.T, p *replies.Pusher) *world {
 	t.Helper()
 	w := &world{t: t, pusher: p}
 	p.Handler = &w.prog
-	logs, calls := listen(t), listen(t)
+	logs, calls := &cuttable{Listener: listen(t)}, listen(t)
+	w.logs = logs
 	if p.Addr == "" {
 		p.Addr = recorded(t, logs.Addr().String())
 	}
@@ -135,9 +138,9 @@ func (w *world) stop() {
 func sim(ring int) *pmem.Sim { return pmem.NewSim(20480+ring, nil) }
 
 // open makes a client; dial tells the server's address.
-func open(t *testing.T, mem region.Memory, addr func() string) *Client {
+func open(t *testing.T, mem region.Memory, addr func() string) *replies.Client {
 	t.Helper()
-	c, err := Open(&Config{
+	c, err := replies.Open(&replies.Config{
 		Memory: mem, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
 		Redial: redial.Config{
 			Dial: func(ctx context.Context) (redial.Conn, error) {
@@ -152,7 +155,7 @@ func open(t *testing.T, mem region.Memory, addr func() string) *Client {
 	return c
 }
 
-func (w *world) open(mem region.Memory) *Client {
+func (w *world) open(mem region.Memory) *replies.Client {
 	w.t.Helper()
 	c := open(w.t, mem, func() string { return w.rpc })
 	w.t.Cleanup(func() { _ = c.Close() })
@@ -161,13 +164,13 @@ func (w *world) open(mem region.Memory) *Client {
 
 func created(t *testing.T, mem region.Memory) {
 	t.Helper()
-	if err := Create(mem, &commitlog.Options{}); err != nil {
+	if err := replies.Create(mem, &commitlog.Options{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // double calls procedure 1.
-func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, err error) {
+func double(ctx context.Context, c *replies.Client, n uint32) (seq uint64, xid uint32, err error) {
 	var reply rpc.Reply
 	defer reply.Release()
 	seq, err = c.Call(ctx, &rpc.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}, &reply)
@@ -178,7 +181,7 @@ func double(ctx context.Context, c *Client, n uint32) (seq uint64, xid uint32, e
 }
 
 // calling has three goroutines call double until it is stopped, and tells then of each reply.
-func calling(t *testing.T, c *Client, then func(seq uint64, xid uint32)) (stop func()) {
+func calling(t *testing.T, c *replies.Client, then func(seq uint64, xid uint32)) (stop func()) {
 	var wg sync.WaitGroup
 	over := make(chan struct{})
 	for range 3 {
@@ -201,16 +204,35 @@ func calling(t *testing.T, c *Client, then func(seq uint64, xid uint32)) (stop f
 	return func() { close(over); wg.Wait() }
 }
 
-// cutLog ends the connection of c's log as soon as it has one and enough is true.
-func cutLog(c *Client, enough func() bool) {
+// cuttable is a listener that can end its last connection.
+type cuttable struct {
+	net.Listener
+
+	mu   sync.Mutex
+	last *net.TCPConn // nil: it was ended
+}
+
+func (l *cuttable) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.mu.Lock()
+		l.last = c.(*net.TCPConn)
+		l.mu.Unlock()
+	}
+	return c, err
+}
+
+// cutLog ends the connection of a client's log as soon as there is another one and enough is true.
+func (w *world) cutLog(enough func() bool) {
 	for cut := false; !cut; time.Sleep(time.Millisecond) {
 		some := enough()
-		c.mu.Lock()
-		if c.conn != nil && some {
-			c.conn.Abort(nil)
-			cut = true
+		w.logs.mu.Lock()
+		if w.logs.last != nil && some {
+			_ = w.logs.last.CloseWrite() // both ends notice
+			_ = w.logs.last.CloseRead()
+			w.logs.last, cut = nil, true
 		}
-		c.mu.Unlock()
+		w.logs.mu.Unlock()
 	}
 }
 

@@ -1,4 +1,4 @@
-package replies
+package replies_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -20,7 +21,7 @@ import (
 // all others at once; when it flushes, all of them. What a crash leaves at that moment has
 // the replies, with their keys.
 func TestHold(t *testing.T) {
-	w := start(t, &Pusher{})
+	w := start(t, &replies.Pusher{})
 	mem := &gated{Sim: sim(1 << 16)}
 	created(t, mem)
 	c := w.open(mem)
@@ -65,7 +66,7 @@ func TestHold(t *testing.T) {
 		}
 		got[r.seq] = r
 	}
-	after, err := Open(&Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: redial.Config{
+	after, err := replies.Open(&replies.Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: redial.Config{
 		Dial: func(context.Context) (redial.Conn, error) { return nil, errors.New("none") },
 	}})
 	if err != nil {
@@ -78,7 +79,7 @@ func TestHold(t *testing.T) {
 	}
 	for _, r := range found[1:] {
 		g := got[r.Seq]
-		want := Digest(program, 1, 1, xdr.AppendUint32(nil, g.n))
+		want := replies.Digest(program, 1, 1, xdr.AppendUint32(nil, g.n))
 		d := xdr.NewDecoder(r.Reply)
 		var h xdr.ReplyHeader
 		if err := h.Parse(&d); err != nil || h.XID != g.xid || h.Err() != nil || d.Uint32() != 2*g.n {
@@ -95,7 +96,7 @@ func TestHold(t *testing.T) {
 
 // A memory that takes 50 ms: no caller returns before a flush that began after its call.
 func TestSlowMemory(t *testing.T) {
-	w := start(t, &Pusher{})
+	w := start(t, &replies.Pusher{})
 	mem := &slow{gated: gated{Sim: sim(1 << 16)}}
 	created(t, mem)
 	c := w.open(mem)
@@ -131,7 +132,7 @@ func (s *slow) PersistRanges(rs []region.Range) error {
 // log is full: then replies come without a record.
 func TestDone(t *testing.T) {
 	t.Parallel() // it waits
-	w := start(t, &Pusher{MaxQueued: 512})
+	w := start(t, &replies.Pusher{MaxQueued: 512})
 	mem := sim(4096)
 	created(t, mem)
 	c := w.open(mem)
@@ -177,7 +178,7 @@ func TestDone(t *testing.T) {
 // Results of any form are in the record as one message; a handler's panic, and what is too
 // large for the log, is answered without.
 func TestForms(t *testing.T) {
-	w := start(t, &Pusher{})
+	w := start(t, &replies.Pusher{})
 	mem := sim(1 << 16)
 	created(t, mem)
 	c := w.open(mem)
@@ -204,7 +205,7 @@ func TestForms(t *testing.T) {
 // A log that is full takes no replies, and keeps no caller waiting; what is Done makes room.
 func TestFull(t *testing.T) {
 	t.Parallel() // it waits
-	w := start(t, &Pusher{})
+	w := start(t, &replies.Pusher{})
 	mem := sim(1 << 12)
 	created(t, mem)
 	c := w.open(mem)
@@ -239,7 +240,7 @@ func TestFull(t *testing.T) {
 // The connection of the log ends again and again under load: every reply that returns with
 // a number is in the log, once, and calls continue.
 func TestCut(t *testing.T) {
-	w := start(t, &Pusher{})
+	w := start(t, &replies.Pusher{})
 	mem := sim(1 << 20)
 	created(t, mem)
 	c := w.open(mem)
@@ -254,7 +255,7 @@ func TestCut(t *testing.T) {
 		got[seq] = xid
 	})
 	for range 5 {
-		cutLog(c, func() bool {
+		w.cutLog(func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(got) > 10
@@ -279,19 +280,19 @@ func TestCut(t *testing.T) {
 // A server that does not have the program, or takes no log, or whose log address is dead,
 // answers all the same; the reply has no number.
 func TestWithout(t *testing.T) {
-	w := start(t, &Pusher{Addr: "127.0.0.1:1"})
+	w := start(t, &replies.Pusher{Addr: "127.0.0.1:1"})
 	mem := sim(1 << 14)
 	created(t, mem)
 	c := w.open(mem)
 	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
 		t.Error(seq, err)
 	}
-	if err := c.Offered(); err == nil || errors.Is(err, ErrNoProgram) {
+	if err := c.Offered(); err == nil || errors.Is(err, replies.ErrNoProgram) {
 		t.Error("where the log's address is dead:", err)
 	}
 	_ = c.Close()
 	plain := &transport.Server{Handler: rpc.HandlerFunc(func(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
-		if req.Prog == Program {
+		if req.Prog == replies.Program {
 			resp.Stat = xdr.ProgUnavail
 			return
 		}
@@ -306,37 +307,7 @@ func TestWithout(t *testing.T) {
 	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
 		t.Error(seq, err)
 	}
-	if err := c.Offered(); !errors.Is(err, ErrNoProgram) {
+	if err := c.Offered(); !errors.Is(err, replies.ErrNoProgram) {
 		t.Error("where the program is not there:", err)
-	}
-}
-
-// A reply that names a record of another life, or one whose number another reply has, is
-// returned with ErrNotKept; one that is given up ends with its context.
-func TestNotKept(t *testing.T) {
-	mem := sim(4096)
-	created(t, mem)
-	c := open(t, mem, func() string { return "127.0.0.1:1" })
-	defer c.Close()
-	c.mu.Lock()
-	c.life = 5
-	c.kept.arrived(1, 77)
-	c.mu.Unlock()
-	for _, test := range []struct {
-		n    name
-		xid  uint32
-		want error
-	}{
-		{name{5, 1}, 77, nil},
-		{name{4, 1}, 77, nil}, // of an earlier life, and there
-		{name{5, 1}, 78, ErrNotKept},
-		{name{4, 2}, 78, ErrNotKept},
-		{name{5, 2}, 78, context.DeadlineExceeded},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if err := c.hold(ctx, test.n, test.xid); !errors.Is(err, test.want) {
-			t.Errorf("%+v %d: %v, want %v", test.n, test.xid, err, test.want)
-		}
-		cancel()
 	}
 }

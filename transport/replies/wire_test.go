@@ -111,3 +111,55 @@ func TestKept(t *testing.T) {
 		t.Error("5 was released")
 	}
 }
+
+// The digest of a call does not depend on how its items are handed over.
+func TestDigestOf(t *testing.T) {
+	a, b := []byte("hello"), []byte("worlds, two")
+	var args, head []byte
+	head = xdr.AppendUint32(head, 7)
+	args = append(args, head...)
+	head, args = xdr.AppendUint32(head, uint32(len(a))), xdr.AppendOpaque(args, a)
+	at := len(head)
+	head, args = xdr.AppendUint32(head, uint32(len(b))), xdr.AppendOpaque(args, b)
+	more := len(head)
+	head, args = xdr.AppendUint32(head, 9), xdr.AppendUint32(args, 9)
+	c := rpc.Call{Prog: 1, Vers: 2, Proc: 3, Args: head, Item: a, ItemPos: at, MoreItems: []rpc.CallItem{{Pos: more, Data: b}}}
+	if digestOf(&c) != Digest(1, 2, 3, args) {
+		t.Error("another digest")
+	}
+	if digestOf(&rpc.Call{Prog: 1, Vers: 2, Proc: 3, Args: args}) != Digest(1, 2, 3, args) {
+		t.Error("another digest without items")
+	}
+}
+
+// Notes: round trip, and every prefix is none.
+func TestNote(t *testing.T) {
+	i := Issued{1, 2, 3, 4, 5, Digest(1, 2, 3, nil)}
+	b := i.append(nil)
+	if got, _, ok := parseNote(b); !ok || *got != i {
+		t.Error(got, ok)
+	}
+	for n := range b {
+		if _, _, ok := parseNote(b[:n]); ok {
+			t.Errorf("%d octets are a note", n)
+		}
+	}
+	keys := []callKey{{1, 2}, {3, 4}}
+	b = appendOver(nil, keys)
+	if _, over, ok := parseNote(b); !ok || len(over) != 2 || over[0] != keys[0] || over[1] != keys[1] {
+		t.Error(over, ok)
+	}
+	if _, _, ok := parseNote(b[:len(b)-1]); ok {
+		t.Error("a part of a key")
+	}
+}
+
+// Any octets are a record, or none.
+func FuzzRecord(f *testing.F) {
+	f.Add(make([]byte, recordLen+rdmaLen))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, ok := parseRecord(1, b); ok && len(r.Reply) != len(b)-recordLen-rdmaLen {
+			t.Errorf("%d octets of %d", len(r.Reply), len(b))
+		}
+	})
+}
