@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
 	"golang.org/x/sys/unix"
 )
@@ -300,8 +301,7 @@ var remoteOps = []remoteOp{
 	{"chmod g+s", nfs3.ProcSetAttr, func(r *remote) (nfs3.Status, string) { return r.set(mode(0o2755)) }},
 	{"chgrp own", nfs3.ProcSetAttr, func(r *remote) (nfs3.Status, string) {
 		c, _ := xdr.ParseSysCred(r.cred.Body)
-		e := r.srv.table.Load().list[0]
-		own := e.squash(Cred{UID: c.UID, GID: c.GID, GIDs: c.GIDs})
+		own := r.srv.FirstSquash(server.Cred{UID: c.UID, GID: c.GID, GIDs: c.GIDs})
 		return r.set(nfs3.SetAttr{SetGID: true, GID: own.GID})
 	}},
 	{"chgrp 1001", nfs3.ProcSetAttr, func(r *remote) (nfs3.Status, string) { return r.set(nfs3.SetAttr{SetGID: true, GID: 1001}) }},
@@ -455,17 +455,17 @@ var scenes = []scene{
 // callers are who calls, and who that is for the kernel.
 var callers = []struct {
 	name string
-	cred Cred
+	cred server.Cred
 	is   caller.Identity
 }{
-	{"owner", Cred{UID: 1000, GID: 1000}, caller.Identity{UID: 1000, GID: 1000}},
-	{"owner in another group", Cred{UID: 1000, GID: 1001}, caller.Identity{UID: 1000, GID: 1001}},
-	{"group by gids", Cred{UID: 2000, GID: 2000, GIDs: []uint32{7, 1000}}, caller.Identity{UID: 2000, GID: 2000, Groups: []uint32{7, 1000}}},
-	{"group", Cred{UID: 2001, GID: 1000, GIDs: []uint32{2001}}, caller.Identity{UID: 2001, GID: 1000, Groups: []uint32{2001}}},
-	{"other", Cred{UID: 3000, GID: 3000}, caller.Identity{UID: 3000, GID: 3000}},
-	{"squashed root", Cred{GIDs: []uint32{0, 5}}, caller.Identity{UID: Nobody, GID: Nobody, Groups: []uint32{Nobody, 5}}},
-	{"uid -1", Cred{UID: caller.None, GID: 1000}, caller.Identity{UID: Nobody, GID: 1000}},
-	{"gid -1", Cred{UID: 4001, GID: caller.None, GIDs: []uint32{caller.None}}, caller.Identity{UID: 4001, GID: Nobody, Groups: []uint32{Nobody}}},
+	{"owner", server.Cred{UID: 1000, GID: 1000}, caller.Identity{UID: 1000, GID: 1000}},
+	{"owner in another group", server.Cred{UID: 1000, GID: 1001}, caller.Identity{UID: 1000, GID: 1001}},
+	{"group by gids", server.Cred{UID: 2000, GID: 2000, GIDs: []uint32{7, 1000}}, caller.Identity{UID: 2000, GID: 2000, Groups: []uint32{7, 1000}}},
+	{"group", server.Cred{UID: 2001, GID: 1000, GIDs: []uint32{2001}}, caller.Identity{UID: 2001, GID: 1000, Groups: []uint32{2001}}},
+	{"other", server.Cred{UID: 3000, GID: 3000}, caller.Identity{UID: 3000, GID: 3000}},
+	{"squashed root", server.Cred{GIDs: []uint32{0, 5}}, caller.Identity{UID: server.Nobody, GID: server.Nobody, Groups: []uint32{server.Nobody, 5}}},
+	{"uid -1", server.Cred{UID: caller.None, GID: 1000}, caller.Identity{UID: server.Nobody, GID: 1000}},
+	{"gid -1", server.Cred{UID: 4001, GID: caller.None, GIDs: []uint32{caller.None}}, caller.Identity{UID: 4001, GID: server.Nobody, Groups: []uint32{server.Nobody}}},
 }
 
 // build makes a scene below dir: d with f, g and s, e beside it, and another name of f that everybody can reach.
@@ -579,7 +579,7 @@ func authority(t *testing.T, mnt string) {
 	check(t, err)
 	defer fsys.Close()
 	t.Log(fsys.Authority())
-	srv := newServer(t, fsys, func(c *Config) { c.Exports[0].Squash = SquashRoot })
+	srv := newServer(t, fsys, func(c *server.Config) { c.Exports[0].Squash = server.SquashRoot })
 	root := newPeer(t, newServer(t, fsys), sys(0, 0))
 	n, differ := 0, 0
 	for _, who := range callers {
@@ -602,7 +602,7 @@ func authority(t *testing.T, mnt string) {
 				rights := h.do(t, &localCall{Op: "access file", F: call.F}).Text
 				want := h.do(t, call)
 				got, text := op.do(r)
-				expect := fit(op.proc, errnoStatus[syscall.Errno(want.Errno)])
+				expect := server.Fit(op.proc, errnoStatus[syscall.Errno(want.Errno)])
 				same := got == expect && text == want.Text && picture(t, filepath.Join(mnt, a)) == picture(t, base)
 				if !same && got == nfs3.OK && syscall.Errno(want.Errno) == unix.EACCES && named(op.name, s, &who.is, rights) {
 					same = true
@@ -643,7 +643,7 @@ func TestAuthorityReadOnly(t *testing.T) {
 	check(t, err)
 	defer fsys.Close()
 	root := newPeer(t, newServer(t, fsys), sys(0, 0))
-	srv := newServer(t, fsys, func(c *Config) { c.Exports[0].ReadOnly = true })
+	srv := newServer(t, fsys, func(c *server.Config) { c.Exports[0].ReadOnly = true })
 	scenes[0].build(t, filepath.Join(mnt, "a"))
 	ro := readOnly(t, mnt)
 	top := root.lookup(root.root, "a", nfs3.OK).Handle
@@ -657,9 +657,9 @@ func TestAuthorityReadOnly(t *testing.T) {
 		for _, op := range remoteOps {
 			want := h.do(t, callIn(op.name, ro+"/a", &who.is))
 			got, text := op.do(r)
-			expect := fit(op.proc, errnoStatus[syscall.Errno(want.Errno)])
+			expect := server.Fit(op.proc, errnoStatus[syscall.Errno(want.Errno)])
 			// A read-only export refuses before the kernel looks at anything else.
-			if named := got == fit(op.proc, nfs3.ErrROFS) && want.Errno != 0; (got != expect && !named) || text != want.Text {
+			if named := got == server.Fit(op.proc, nfs3.ErrROFS) && want.Errno != 0; (got != expect && !named) || text != want.Text {
 				t.Errorf("%s, %s: a call gets %v %q, a process %v %q", who.name, op.name, got, text, syscall.Errno(want.Errno), want.Text)
 			}
 		}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,8 +42,8 @@ func eachMount(t *testing.T, pairs string, fn func(t *testing.T, dir, mnt string
 
 // onClient returns who a process has to be for its calls to come from a caller; ok is false for the ids
 // 2^32-1, which Linux gives no process.
-func onClient(c *Cred) (id caller.Identity, ok bool) {
-	id = c.identity()
+func onClient(c *server.Cred) (id caller.Identity, ok bool) {
+	id = caller.Identity{UID: c.UID, GID: c.GID, Groups: c.GIDs}
 	return id, !slices.Contains(append([]uint32{id.UID, id.GID}, id.Groups...), caller.None)
 }
 
@@ -58,7 +59,7 @@ func inBetween(op *remoteOp, s *scene, want, got outcome, after, expect string) 
 		return syscall.Errno(want.Errno) == here && syscall.Errno(got.Errno) == there && after == expect
 	}
 	switch {
-	case fit(op.proc, nfs3.ErrPerm) == nfs3.ErrAcces && is(unix.EPERM, unix.EACCES):
+	case server.Fit(op.proc, nfs3.ErrPerm) == nfs3.ErrAcces && is(unix.EPERM, unix.EACCES):
 	case op.name == "device" && is(unix.EACCES, unix.EPERM):
 	case op.name == "create exclusively" && len(s.def) > 0 && want.Errno == 0 && got == want:
 	default:

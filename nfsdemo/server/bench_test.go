@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -18,7 +19,7 @@ func BenchmarkCalls(b *testing.B) {
 		name string
 		fs   backend.FS
 	}{{"mem", mem.New(nil)}, {"dir", newDir(b, nil)}} {
-		s, err := New(&Config{Exports: []Export{{Path: "/export", FS: fsys.fs, Squash: SquashNone}}})
+		s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys.fs, Squash: server.SquashNone}}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -30,8 +31,7 @@ func BenchmarkCalls(b *testing.B) {
 		if _, err := n.Write(data, 0, nfs3.Unstable); err != nil {
 			b.Fatal(err)
 		}
-		e := s.table.Load().list[0]
-		h, root := e.appendHandle(nil, n), e.appendHandle(nil, fsys.fs.Root())
+		h, root := s.FirstHandle(n), s.FirstHandle(fsys.fs.Root())
 		for _, c := range []struct {
 			proc nfs3.Proc
 			args nfs3.Message

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -29,7 +30,7 @@ func newHandMade(t *testing.T) *handMade {
 }
 
 // newHandMadeOver connects to a server.
-func newHandMadeOver(t *testing.T, srv *Server) *handMade {
+func newHandMadeOver(t *testing.T, srv *server.Server) *handMade {
 	t.Helper()
 	s := &transport.Server{Handler: srv}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -74,30 +74,4 @@ func TestGuardRace(t *testing.T) {
 			p.Errorf("%d won", won)
 		}
 	})
-}
-
-func TestStripes(t *testing.T) {
-	var s stripes
-	a, b := nfs3.FileHandle("aaaa1"), nfs3.FileHandle("bbbb2")
-	n := 0
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for range 200 {
-				x, y := a, b
-				if i%2 == 0 {
-					x, y = b, a
-				}
-				unlock := s.lock(x, y) // either order: no deadlock
-				n++
-				unlock()
-			}
-		})
-	}
-	wg.Wait()
-	s.lock(a, a)()
-	s.lock(a, nil)()
-	if n != 1600 {
-		t.Errorf("%d", n)
-	}
 }

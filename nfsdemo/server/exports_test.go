@@ -1,6 +1,7 @@
-package server
+package server_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -23,13 +25,13 @@ func from(ip string, port uint16) net.Addr {
 func TestClients(t *testing.T) {
 	core, logged := observer.New(zap.WarnLevel)
 	fsys := mem.New(nil)
-	s := newServer(t, fsys, func(c *Config) {
+	s := newServer(t, fsys, func(c *server.Config) {
 		c.Logger = zap.New(core)
-		c.Exports[0].Squash = SquashAll
+		c.Exports[0].Squash = server.SquashAll
 		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
-		c.Exports[0].Clients = []Client{
-			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/32")}, ReadOnly: true, Squash: SquashNone},
-			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Squash: SquashRoot, AnonUID: 77, AnonGID: 78},
+		c.Exports[0].Clients = []server.Client{
+			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/32")}, ReadOnly: true, Squash: server.SquashNone},
+			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Squash: server.SquashRoot, AnonUID: 77, AnonGID: 78},
 		}
 	})
 	root, err := fsys.Root().Attr()
@@ -41,7 +43,7 @@ func TestClients(t *testing.T) {
 		status nfs3.Status
 		uid    uint32
 	}{
-		{"192.0.2.8", nfs3.ErrROFS, 0}, {"192.0.2.9", nfs3.OK, 77}, {"198.51.100.1", nfs3.OK, Nobody},
+		{"192.0.2.8", nfs3.ErrROFS, 0}, {"192.0.2.9", nfs3.OK, 77}, {"198.51.100.1", nfs3.OK, server.Nobody},
 	} {
 		p := &peer{T: t, srv: s, cred: sys(0, 0), addr: from(c.ip, 1023)}
 		p.root = p.mount("/export")
@@ -69,17 +71,17 @@ func TestSetExports(t *testing.T) {
 	s := newServer(t, a)
 	p := newPeer(t, s, sys(0, 0))
 	old := p.create(p.root, "f", 0o644)
-	if err := s.SetExports([]Export{{Path: "/b", FS: b, Squash: SquashNone}, {Path: "/export", FS: a, ReadOnly: true}}); err != nil {
+	if err := s.SetExports([]server.Export{{Path: "/b", FS: b, Squash: server.SquashNone}, {Path: "/export", FS: a, ReadOnly: true}}); err != nil {
 		t.Fatal(err)
 	}
 	p.attr(old)
 	setattr(p, old, mode(0o600), nfs3.ErrROFS)
 	p.create(p.mount("/b"), "g", 0o644)
-	if err := s.SetExports([]Export{{Path: "/b", FS: b}}); err != nil {
+	if err := s.SetExports([]server.Export{{Path: "/b", FS: b}}); err != nil {
 		t.Fatal(err)
 	}
 	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: old}, nfs3.ErrStale)
-	for _, bad := range [][]Export{nil, {{Path: "b", FS: b}}, {{Path: "/b"}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
+	for _, bad := range [][]server.Export{nil, {{Path: "b", FS: b}}, {{Path: "/b"}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
 		if s.SetExports(bad) == nil {
 			t.Errorf("%+v: no error", bad)
 		}
@@ -88,7 +90,7 @@ func TestSetExports(t *testing.T) {
 }
 
 // over returns the status of a GETATTR of the root, or why the call was denied.
-func over(t *testing.T, s *Server, network string, addr net.Addr, cred xdr.Auth) (nfs3.Status, error) {
+func over(t *testing.T, s *server.Server, network string, addr net.Addr, cred xdr.Auth) (nfs3.Status, error) {
 	t.Helper()
 	root := (&peer{T: t, srv: s, cred: cred, addr: testAddr}).mount("/export")
 	req := &rpc.Request{
@@ -104,19 +106,19 @@ func over(t *testing.T, s *Server, network string, addr net.Addr, cred xdr.Auth)
 	return nfs3.Status(d.Uint32()), nil
 }
 
-const errDenied = refusal("denied")
+var errDenied = errors.New("denied")
 
 // TestSecure: over TCP the port must be root's, unless the user is known, or no id is believed.
 func TestSecure(t *testing.T) {
 	local := from("192.0.2.1", 40000)
-	secure := func(c *Config) {
+	secure := func(c *server.Config) {
 		c.Exports[0].Secure = true
-		c.Local = func(a net.Addr) (User, bool) { return User{UID: 7, GIDs: []uint32{7}}, a == local }
+		c.Local = func(a net.Addr) (server.User, bool) { return server.User{UID: 7, GIDs: []uint32{7}}, a == local }
 	}
 	s := newServer(t, mem.New(nil), secure)
 	for _, c := range []struct {
 		what, network string
-		s             *Server
+		s             *server.Server
 		addr          net.Addr
 		want          nfs3.Status
 	}{
@@ -130,7 +132,7 @@ func TestSecure(t *testing.T) {
 	} {
 		got, err := over(t, c.s, c.network, c.addr, sys(7, 7))
 		if c.want == nfs3.ErrAcces {
-			c.want = fit(nfs3.ProcAccess, c.want)
+			c.want = server.Fit(nfs3.ProcAccess, c.want)
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
@@ -140,9 +142,9 @@ func TestSecure(t *testing.T) {
 
 // TestLocal: a user of this machine has his own uid and groups; root has any.
 func TestLocal(t *testing.T) {
-	user := User{UID: 7, GIDs: []uint32{70, 71}}
-	s := newServer(t, mem.New(nil), func(c *Config) {
-		c.Local = func(net.Addr) (User, bool) { return user, true }
+	user := server.User{UID: 7, GIDs: []uint32{70, 71}}
+	s := newServer(t, mem.New(nil), func(c *server.Config) {
+		c.Local = func(net.Addr) (server.User, bool) { return user, true }
 	})
 	made := func(cred xdr.Auth) nfs3.Attr {
 		t.Helper()
@@ -162,15 +164,15 @@ func TestLocal(t *testing.T) {
 			t.Errorf("uid %d was believed", uid)
 		}
 	}
-	c, _, stat := s.credOf(&rpc.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Proc: 1, Cred: sys(7, 70, 71, 0, 72)}})
+	c, _, stat := server.CredOf(&s.Mux, &rpc.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Proc: 1, Cred: sys(7, 70, 71, 0, 72)}})
 	if stat != xdr.AuthOK || len(c.GIDs) != 1 || c.GIDs[0] != 71 {
 		t.Errorf("%+v, %v", c, stat)
 	}
-	user = User{UID: ^uint32(0)} // not known: nobody is believed
+	user = server.User{UID: ^uint32(0)} // not known: nobody is believed
 	if _, err := over(t, s, "rdma", testAddr, sys(7, 70)); err == nil {
 		t.Error("an unknown user was believed")
 	}
-	user = User{}
+	user = server.User{}
 	if a := made(sys(9, 9)); a.UID != 9 {
 		t.Errorf("root as 9: %+v", a)
 	}

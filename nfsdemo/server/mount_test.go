@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"net"
@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -57,7 +58,7 @@ func TestMount(t *testing.T) {
 }
 
 func TestMountLists(t *testing.T) {
-	s, err := New(&Config{Exports: []Export{
+	s, err := server.New(&server.Config{Exports: []server.Export{
 		{Path: "/a", FS: mem.New(nil), Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 		{Path: "/a/deeper", FS: mem.New(nil)},
 		{Path: "/closed", FS: mem.New(nil), Allow: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
@@ -99,18 +100,22 @@ func TestMountLists(t *testing.T) {
 }
 
 func TestMountTableBounded(t *testing.T) {
-	var m mountTable
+	const maxMounts = 1024
+	p := newPeer(t, newServer(t, mem.New(nil)), sys(0, 0)) // the first
 	for i := range maxMounts + 10 {
-		m.add(mount3.Mount{Host: name(i), Dir: "/"})
+		p.addr = &net.TCPAddr{IP: net.IPv4(198, 51, byte(i>>8), byte(i)), Port: 1023}
+		p.mount("/export")
 	}
-	if l := m.list(); len(l) != maxMounts || l[0].Host != name(10) {
+	var res mount3.DumpRes
+	p.rpc(mount3.Program, 3, uint32(mount3.ProcDump), &nfs3.Void{}, &res)
+	if l := res.Mounts; len(l) != maxMounts || l[0].Host != "198.51.0.10" {
 		t.Errorf("%d entries, first %v", len(l), l[0])
 	}
 }
 
 // TestAllow: a client that may not mount may not use a handle either.
 func TestAllow(t *testing.T) {
-	s := newServer(t, mem.New(nil), func(c *Config) {
+	s := newServer(t, mem.New(nil), func(c *server.Config) {
 		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	})
 	p := newPeer(t, s, sys(0, 0))
@@ -129,18 +134,18 @@ func TestAllow(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	fsys := mem.New(nil)
-	for name, cfg := range map[string]*Config{
+	for name, cfg := range map[string]*server.Config{
 		"no exports":    {},
-		"no FS":         {Exports: []Export{{Path: "/a"}}},
-		"relative":      {Exports: []Export{{Path: "a", FS: fsys}}},
-		"not clean":     {Exports: []Export{{Path: "/a/", FS: fsys}}},
-		"too long":      {Exports: []Export{{Path: "/" + strings.Repeat("a", 1024), FS: fsys}}},
-		"twice":         {Exports: []Export{{Path: "/a", FS: fsys}, {Path: "/a", FS: fsys}}},
-		"MaxIO 1000":    {MaxIO: 1000, Exports: []Export{{Path: "/a", FS: fsys}}},
-		"MaxIO -4096":   {MaxIO: -4096, Exports: []Export{{Path: "/a", FS: fsys}}},
-		"MaxIO too big": {MaxIO: 1<<30 + 4096, Exports: []Export{{Path: "/a", FS: fsys}}},
+		"no FS":         {Exports: []server.Export{{Path: "/a"}}},
+		"relative":      {Exports: []server.Export{{Path: "a", FS: fsys}}},
+		"not clean":     {Exports: []server.Export{{Path: "/a/", FS: fsys}}},
+		"too long":      {Exports: []server.Export{{Path: "/" + strings.Repeat("a", 1024), FS: fsys}}},
+		"twice":         {Exports: []server.Export{{Path: "/a", FS: fsys}, {Path: "/a", FS: fsys}}},
+		"MaxIO 1000":    {MaxIO: 1000, Exports: []server.Export{{Path: "/a", FS: fsys}}},
+		"MaxIO -4096":   {MaxIO: -4096, Exports: []server.Export{{Path: "/a", FS: fsys}}},
+		"MaxIO too big": {MaxIO: 1<<30 + 4096, Exports: []server.Export{{Path: "/a", FS: fsys}}},
 	} {
-		if _, err := New(cfg); err == nil {
+		if _, err := server.New(cfg); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

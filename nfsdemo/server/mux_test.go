@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -93,7 +94,7 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestRequireSys(t *testing.T) {
-	s := newServer(t, mem.New(nil), func(c *Config) { c.RequireSys = true })
+	s := newServer(t, mem.New(nil), func(c *server.Config) { c.RequireSys = true })
 	p := newPeer(t, s, xdr.Auth{})
 	h, _ := p.raw(nfs3.Program, 3, uint32(nfs3.ProcGetAttr), (&nfs3.HandleArgs{Handle: p.root}).Append(nil))
 	if !h.Denied || h.AuthStat != xdr.AuthTooWeak {
@@ -127,7 +128,7 @@ func TestMayBlock(t *testing.T) {
 // TestMuxProgram: a third program in addition to NFS and MOUNT.
 func TestMuxProgram(t *testing.T) {
 	s := newServer(t, mem.New(nil))
-	s.Add(Program{Prog: 200000, Low: 1, High: 2, Procs: 3, Serve: func(_ context.Context, c *Call) error {
+	s.Add(server.Program{Prog: 200000, Low: 1, High: 2, Procs: 3, Serve: func(_ context.Context, c *server.Call) error {
 		if c.Proc == 2 {
 			c.Resp.Results = append(c.Resp.Results, 1, 2, 3, 4)
 			return errors.New("garbage")
@@ -147,4 +148,4 @@ func TestMuxProgram(t *testing.T) {
 	}
 }
 
-var _ rpc.Handler = (*Server)(nil)
+var _ rpc.Handler = (*server.Server)(nil)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -17,7 +18,7 @@ import (
 // crasher is the server of one life. It notes what the journal's memory is sure to hold
 // before and after each covered call is executed.
 type crasher struct {
-	*Server
+	*server.Server
 	sim           *pmem.Sim
 	skip          bool // does not execute: the life ends before
 	before, after []byte

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -76,6 +76,7 @@ func TestWriteParts(t *testing.T) {
 		return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 	}
 	all := l.srv.Names(l.request(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Handle: tr.f}))
+
 	one := names(tr.f, 0, partSize)
 	for _, x := range []struct {
 		f    nfs3.FileHandle

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
 func TestAccess(t *testing.T) {
@@ -88,40 +89,43 @@ func TestSticky(t *testing.T) {
 // TestSquash: whose ids the files get.
 func TestSquash(t *testing.T) {
 	for _, c := range []struct {
-		squash  Squash
-		cred    Cred
+		squash  server.Squash
+		cred    server.Cred
 		uid, gd uint32
 	}{
-		{SquashNone, Cred{UID: 0, GID: 0}, 0, 0},
-		{SquashNone, Cred{UID: 7, GID: 8}, 7, 8},
-		{SquashNone, Cred{Anonymous: true}, 500, 600},
-		{SquashRoot, Cred{UID: 0, GID: 0}, 500, 600},
-		{SquashRoot, Cred{UID: 7, GID: 0}, 7, 600},
-		{SquashRoot, Cred{UID: 7, GID: 8}, 7, 8},
-		{SquashAll, Cred{UID: 7, GID: 8}, 500, 600},
-		{SquashNone, Cred{UID: ^uint32(0), GID: ^uint32(0)}, 500, 600}, // to setfsuid: no change
-		{SquashRoot, Cred{UID: ^uint32(0), GID: 8}, 500, 8},
-		{SquashRoot, Cred{UID: 7, GID: ^uint32(0)}, 7, 600},
+		{server.SquashNone, server.Cred{UID: 0, GID: 0}, 0, 0},
+		{server.SquashNone, server.Cred{UID: 7, GID: 8}, 7, 8},
+		{server.SquashNone, server.Cred{Anonymous: true}, 500, 600},
+		{server.SquashRoot, server.Cred{UID: 0, GID: 0}, 500, 600},
+		{server.SquashRoot, server.Cred{UID: 7, GID: 0}, 7, 600},
+		{server.SquashRoot, server.Cred{UID: 7, GID: 8}, 7, 8},
+		{server.SquashAll, server.Cred{UID: 7, GID: 8}, 500, 600},
+		{server.SquashNone, server.Cred{UID: ^uint32(0), GID: ^uint32(0)}, 500, 600}, // to setfsuid: no change
+		{server.SquashRoot, server.Cred{UID: ^uint32(0), GID: 8}, 500, 8},
+		{server.SquashRoot, server.Cred{UID: 7, GID: ^uint32(0)}, 7, 600},
 	} {
-		e := &export{Export: Export{Squash: c.squash, AnonUID: 500, AnonGID: 600}, info: backend.Info{Owners: true}}
-		if got := e.squash(c.cred); got.UID != c.uid || got.GID != c.gd {
+		s := newServer(t, mem.New(nil), func(cfg *server.Config) {
+			e := &cfg.Exports[0]
+			e.Squash, e.AnonUID, e.AnonGID = c.squash, 500, 600
+		})
+		if got := s.FirstSquash(c.cred); got.UID != c.uid || got.GID != c.gd {
 			t.Errorf("%v of %+v: %+v", c.squash, c.cred, got)
 		}
 	}
-	e := &export{Export: Export{AnonGID: 600}, info: backend.Info{Owners: true}}
+	s := newServer(t, mem.New(nil), func(c *server.Config) { c.Exports[0].Squash, c.Exports[0].AnonGID = server.SquashRoot, 600 })
 	gids := []uint32{5, 0, 6, 0}
-	got := e.squash(Cred{UID: 7, GID: 8, GIDs: gids})
+	got := s.FirstSquash(server.Cred{UID: 7, GID: 8, GIDs: gids})
 	if !slices.Equal(got.GIDs, []uint32{5, 600, 6, 600}) || gids[1] != 0 {
 		t.Errorf("%+v, argument %v", got, gids)
 	}
-	if SquashAll.String() != "all_squash" || Squash(9).String() != "squash(9)" {
+	if server.SquashAll.String() != "all_squash" || server.Squash(9).String() != "squash(9)" {
 		t.Error("String")
 	}
 
 	// The default: root is nobody.
-	s := newServer(t, mem.New(nil), func(c *Config) { c.Exports[0].Squash = SquashRoot })
+	s = newServer(t, mem.New(nil), func(c *server.Config) { c.Exports[0].Squash = server.SquashRoot })
 	p := newPeer(t, s, sys(0, 0))
-	if a := p.attr(p.create(p.root, "f", 0o644)); a.UID != Nobody || a.GID != Nobody {
+	if a := p.attr(p.create(p.root, "f", 0o644)); a.UID != server.Nobody || a.GID != server.Nobody {
 		t.Errorf("%+v", a)
 	}
 	if a := p.attr(p.as(sys(7, 8)).create(p.root, "g", 0o644)); a.UID != 7 || a.GID != 8 {
@@ -135,7 +139,7 @@ func TestReadOnly(t *testing.T) {
 	f := p.create(p.root, "f", 0o666)
 	d := p.mkdir(p.root, "d", 0o777)
 	p.write(f, 0, "data")
-	p.srv = newServer(t, fsys, func(c *Config) { c.Exports[0].ReadOnly = true })
+	p.srv = newServer(t, fsys, func(c *server.Config) { c.Exports[0].ReadOnly = true })
 	if r := p.read(f, 0, 10); string(r.Data) != "data" {
 		t.Errorf("%q", r.Data)
 	}
@@ -167,10 +171,10 @@ func (f notOwners) Info() backend.Info {
 
 // TestSquashUnprivileged: every caller is the user of a process that cannot act as others.
 func TestSquashUnprivileged(t *testing.T) {
-	for _, squash := range []Squash{SquashRoot, SquashAll, SquashNone} {
-		s := newServer(t, notOwners{mem.New(nil)}, func(c *Config) { c.Exports[0].Squash = squash })
-		for _, c := range []Cred{{}, {UID: 5, GID: 6, GIDs: []uint32{7}}, {UID: ^uint32(0)}} {
-			if got := s.table.Load().list[0].squash(c); got.UID != 700 || got.GID != 701 || got.GIDs != nil {
+	for _, squash := range []server.Squash{server.SquashRoot, server.SquashAll, server.SquashNone} {
+		s := newServer(t, notOwners{mem.New(nil)}, func(c *server.Config) { c.Exports[0].Squash = squash })
+		for _, c := range []server.Cred{{}, {UID: 5, GID: 6, GIDs: []uint32{7}}, {UID: ^uint32(0)}} {
+			if got := s.FirstSquash(c); got.UID != 700 || got.GID != 701 || got.GIDs != nil {
 				t.Errorf("%v: %+v is %+v", squash, c, got)
 			}
 		}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func TestHandleErrors(t *testing.T) {
 			"64 octets": {make(nfs3.FileHandle, 64), nfs3.ErrStale}, "no such export": {other, nfs3.ErrStale},
 		} {
 			p.Log(name)
-			if _, seals := p.srv.table.Load().list[0].FS.(*dir.FS); seals && (name == "cut" || name == "long") {
+			if _, seals := p.srv.FirstFS().(*dir.FS); seals && (name == "cut" || name == "long") {
 				c.want = nfs3.ErrStale // it cannot be told from a handle of another key
 			}
 			nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: c.h}, c.want)
@@ -65,7 +65,7 @@ func TestSetAttr(t *testing.T) {
 			p.Errorf("%+v", a)
 		}
 		uid, gid := uint32(10), uint32(20)
-		if info := p.srv.table.Load().list[0].info; info.Owners {
+		if info := p.srv.FirstFS().Info(); info.Owners {
 			setattr(p, f, nfs3.SetAttr{SetUID: true, UID: uid, SetGID: true, GID: gid}, nfs3.OK)
 		} else {
 			uid, gid = info.UID, info.GID

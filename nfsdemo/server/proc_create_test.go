@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"strings"
@@ -85,7 +85,7 @@ func TestCreatePermissions(t *testing.T) {
 // TestOwner: whose the new files are.
 func TestOwner(t *testing.T) {
 	onBoth(t, func(p *peer) {
-		if !p.srv.table.Load().list[0].info.Owners {
+		if !p.srv.FirstFS().Info().Owners {
 			p.Skip("this process cannot give files away")
 		}
 		shared := p.mkdir(p.root, "shared", 0o2777)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -72,7 +73,7 @@ func TestReadWriteErrors(t *testing.T) {
 		write(p, f, 0, 0, "x", nfs3.ErrInval)
 		write(p, f, 1<<63-1, 1, "x", nfs3.ErrFBig)
 		write(p, f, ^uint64(0), 1, "x", nfs3.ErrFBig)
-		if !p.srv.table.Load().list[0].info.Owners {
+		if !p.srv.FirstFS().Info().Owners {
 			return // everybody is the owner
 		}
 		user := p.as(sys(1000, 1000))
@@ -90,7 +91,7 @@ func TestReadWriteErrors(t *testing.T) {
 
 // TestMaxIO: larger READs are short, larger WRITEs are cut.
 func TestMaxIO(t *testing.T) {
-	s := newServer(t, mem.New(nil), func(c *Config) { c.MaxIO = 8192 })
+	s := newServer(t, mem.New(nil), func(c *server.Config) { c.MaxIO = 8192 })
 	p := newPeer(t, s, sys(0, 0))
 	f := p.create(p.root, "f", 0o644)
 	data := string(bytes.Repeat([]byte("0123456789abcdef"), 1024))
@@ -127,7 +128,7 @@ func TestStability(t *testing.T) {
 // TestWcc: "before" is there only when it is true.
 func TestWcc(t *testing.T) {
 	onBoth(t, func(p *peer) {
-		info := p.srv.table.Load().list[0].info
+		info := p.srv.FirstFS().Info()
 		f := p.create(p.root, "f", 0o644)
 		before := p.attr(f)
 		w := p.write(f, 0, "x")

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"slices"
@@ -158,7 +158,7 @@ func TestFSProcs(t *testing.T) {
 		i.Attr = nfs3.OptAttr{}
 		want := nfs3.FSInfoRes{
 			RTMax: 1 << 20, RTPref: 1 << 20, RTMult: 4096, WTMax: 1 << 20, WTPref: 1 << 20, WTMult: 4096, DTPref: 64 << 10,
-			MaxFileSize: p.srv.table.Load().list[0].info.MaxFileSize, TimeDelta: nfs3.Time{Nsec: 1}, Properties: 0x1b,
+			MaxFileSize: p.srv.FirstFS().Info().MaxFileSize, TimeDelta: nfs3.Time{Nsec: 1}, Properties: 0x1b,
 		}
 		if *i != want {
 			p.Errorf("%+v", i)

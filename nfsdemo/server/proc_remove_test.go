@@ -1,10 +1,11 @@
-package server
+package server_test
 
 import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
 func TestRemove(t *testing.T) {
@@ -104,8 +105,8 @@ func TestLink(t *testing.T) {
 
 // TestTwoExports: nothing goes from one to the other.
 func TestTwoExports(t *testing.T) {
-	s := newServer(t, mem.New(nil), func(c *Config) {
-		c.Exports = append(c.Exports, Export{Path: "/other", FS: mem.New(nil), Squash: SquashNone})
+	s := newServer(t, mem.New(nil), func(c *server.Config) {
+		c.Exports = append(c.Exports, server.Export{Path: "/other", FS: mem.New(nil), Squash: server.SquashNone})
 	})
 	p := newPeer(t, s, sys(0, 0))
 	other := p.mount("/other")

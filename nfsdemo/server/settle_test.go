@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -305,7 +306,7 @@ func TestSettleNotOurs(t *testing.T) {
 			}},
 			"link": {nfs3.ProcLink, &nfs3.LinkArgs{Handle: old, Link: at(p.root, "link")}, func(name string) { p.create(p.root, name, 0o644) }},
 		} {
-			if name == "owner" && !p.srv.table.Load().list[0].info.Owners {
+			if name == "owner" && !p.srv.FirstFS().Info().Owners {
 				continue
 			}
 			in := p.intend(x.proc, x.args)
@@ -328,12 +329,13 @@ func TestSettleNotOurs(t *testing.T) {
 // outlive returns when the clock of a file's birth has gone on. It stands still for milliseconds,
 // and with finer times of files (Linux 6.13) a birth may lie some in front of it.
 func (p *peer) outlive(h nfs3.FileHandle) {
-	e := p.srv.table.Load().list[0]
-	n, err := e.FS.Resolve(h[handleHead:])
+	fs := p.srv.FirstFS()
+	n, err := fs.Resolve(h[handleHead:])
 	if err != nil {
 		p.Fatal(err)
 	}
-	for b, ok := n.(backend.Born); ok && e.now() <= b.Birth(); {
+	clock, dated := fs.(backend.Dated)
+	for b, ok := n.(backend.Born); ok && dated && clock.Now() <= b.Birth(); {
 		runtime.Gosched()
 	}
 }
@@ -366,7 +368,7 @@ func TestSettleUnknown(t *testing.T) {
 
 // TestNames: calls that need not run exactly once bypass the journal.
 func TestNames(t *testing.T) {
-	p := newPeer(t, newServer(t, mem.New(nil), func(c *Config) { c.RequireSys = true }), sys(0, 0))
+	p := newPeer(t, newServer(t, mem.New(nil), func(c *server.Config) { c.RequireSys = true }), sys(0, 0))
 	where := at(p.root, "n")
 	for _, x := range []struct {
 		proc nfs3.Proc
@@ -412,7 +414,7 @@ func TestRefuse(t *testing.T) {
 			res := x.proc.NewRes()
 			d := xdr.NewDecoder(b)
 			err := res.Parse(&d)
-			if r, ok := res.(nfs3.Result); err != nil || !ok || d.Len() != 0 || r.Stat() != want || !may(x.proc, want) {
+			if r, ok := res.(nfs3.Result); err != nil || !ok || d.Len() != 0 || r.Stat() != want || !server.May(x.proc, want) {
 				t.Errorf("%v: %x, %v", x.proc, b, err)
 			}
 		}
@@ -446,8 +448,8 @@ func FuzzSettle(f *testing.F) {
 	})
 }
 
-func mustServer(f *testing.F) *Server {
-	s, err := New(&Config{Exports: []Export{{Path: "/export", FS: mem.New(nil), Squash: SquashNone}}})
+func mustServer(f *testing.F) *server.Server {
+	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Squash: server.SquashNone}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -536,7 +538,7 @@ func (g *pusher) Change(ctx context.Context, files ...nfs3.FileHandle) (func(), 
 // described; while that cannot be, the call is answered so.
 func TestBeforePushed(t *testing.T) {
 	g := &pusher{fs: mem.New(nil)}
-	p := newPeer(t, newServer(t, g.fs, func(c *Config) { c.Guard = g }), sys(0, 0))
+	p := newPeer(t, newServer(t, g.fs, func(c *server.Config) { c.Guard = g }), sys(0, 0))
 	for name, x := range map[string]struct {
 		proc nfs3.Proc
 		args func(h nfs3.FileHandle) nfs3.Message
