@@ -117,7 +117,7 @@ type Limits struct {
 	Conns int
 
 	// Memory is the number of octets that all connections hold for the arguments and the results of calls,
-	// by RDMA and by record-marked TCP together. Calls beyond it wait, in the order in which they came. A
+	// by RDMA and by record-marked TCP together. Calls beyond it wait, and clients take turns. A
 	// quarter of it, at least MaxPayload, is for connections with no other call in progress, so that slow
 	// peers do not stop the others, and a sixteenth for calls that take at most 16 KiB. If zero, 256 MiB; at
 	// least MaxPayload, and better twice that.

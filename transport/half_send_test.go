@@ -38,6 +38,7 @@ type halfSend struct {
 func (tt *halfSend) run(t *testing.T) {
 	cfg := unwatched(testConfig())
 	cfg.InlineRecv, cfg.Credits, cfg.Limits.Memory, cfg.MaxPayload = tt.inline, tt.credits, tt.memory, 512<<10
+	cfg.Limits.PerClient.Conns = -1
 	s := newServer(t, newEcho(), cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -77,7 +77,7 @@ func TestServerOfLiar(t *testing.T) {
 		out := &tap{Conn: b}
 		served := make(chan error, 1)
 		go func() { served <- s.ServeConn(out) }()
-		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8, PrivateData: usualPrivate()})
+		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8, PrivateData: rpcrdma.PrivateData{RemoteInvalidate: true, SendSize: 256 << 10, RecvSize: 4096}.Append(nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

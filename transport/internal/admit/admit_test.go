@@ -464,3 +464,44 @@ func TestConnsTakeMemory(t *testing.T) {
 		t.Errorf("granted %v, %+v", order, s)
 	}
 }
+
+// TestTurns: a client with one call does not wait for all calls of another, on however many connections.
+func TestTurns(t *testing.T) {
+	cfg := config()
+	cfg.Limit, cfg.Spare = 10, 0
+	g := admit.New(cfg)
+	var order []int
+	first := call{enter(t, g, "a", open, nil).Ticket(), 0, &order}
+	if !first.Try(10, false) {
+		t.Fatal("no memory")
+	}
+	var calls []*call
+	wait := func(addr string, id int) {
+		c := &call{enter(t, g, addr, open, nil).Ticket(), id, &order}
+		if c.Acquire(10, false, c) {
+			t.Fatal("there is memory")
+		}
+		calls = append(calls, c)
+	}
+	for i := range 4 {
+		wait("a", i)
+	}
+	wait("b", 10)
+	wait("b", 11)
+	first.Release()
+	wait("c", 20)
+	for len(order) < 7 {
+		n := len(order)
+		for _, c := range calls {
+			if c.id == order[n-1] {
+				c.Release()
+			}
+		}
+		if len(order) != n+1 {
+			t.Fatalf("%d granted after %v", len(order)-n, order)
+		}
+	}
+	if want := []int{0, 10, 20, 1, 11, 2, 3}; !slices.Equal(order, want) {
+		t.Errorf("granted %v, want %v", order, want)
+	}
+}

@@ -3,7 +3,7 @@
 //
 // A [Gate] belongs to a server. [Gate.Enter] admits a connection, a [Peer]. Each call has a [Ticket],
 // which asks for octets before they are taken; a call that asks for more than there is waits, first for
-// its client's share, after calls of that client only, and then for the rest, first come, first served.
+// its client's share, after calls of that client only, and then for the rest, where clients take turns.
 // A connection that holds nothing may use a part that is spared for such connections, so that slow peers
 // do not stop the others.
 //

@@ -57,7 +57,8 @@ type Gate struct {
 	charged int64 // octets of Limit that connections take
 	clients map[string]*client
 	pulls   int       // how many more tickets may pull
-	queue   []*Ticket // in state ForAll
+	queue   []*Ticket // in state ForAll, by turn
+	turn    uint64    // of the last that was granted there
 	active  int       // tickets that hold something and do not wait
 	wanted  int64     // octets that those ask for
 	lone    int       // peers with tickets in queue that hold nothing
@@ -78,6 +79,7 @@ type client struct {
 	wanted int64     // octets that those ask for
 	active int       // tickets that hold something and do not wait
 	passed int       // tickets in state ForAll
+	turn   uint64    // of the last of these
 
 	exposed atomic.Int64 // octets of replies that the client may read
 }

@@ -1,5 +1,10 @@
 package admit
 
+import (
+	"slices"
+	"sort"
+)
+
 // State says what a Ticket waits for.
 type State uint8
 
@@ -21,6 +26,7 @@ type Ticket struct {
 	pull   bool  // has a place among its client's pulls
 	slot   bool  // has a place among all pulls
 	holds  bool  // something
+	turn   uint64
 	flow   Flow
 }
 
@@ -296,12 +302,12 @@ func (g *Gate) ready(cl *client) (list []*Ticket) {
 		if t.grant(len(g.queue) == 0) {
 			list = append(list, t)
 		} else {
-			t.enter(ForAll)
-			g.queue = append(g.queue, t)
+			g.enqueue(t)
 		}
 	}
 	cl.queue = dropFirst(cl.queue, n)
 	for n = 0; n < len(g.queue) && g.queue[n].grant(true); n++ {
+		g.turn = g.queue[n].turn
 		list = append(list, g.queue[n])
 	}
 	g.queue = dropFirst(g.queue, n)
@@ -319,6 +325,21 @@ func (g *Gate) ready(cl *client) (list []*Ticket) {
 	}
 	g.queued.Add(-int32(len(list)))
 	return list
+}
+
+// enqueue makes t wait for the rest. Clients take turns, so that a client with one call does not wait for all of
+// another's: 1500 connections of one address kept it waiting for half a minute.
+func (g *Gate) enqueue(t *Ticket) {
+	cl := t.peer.client
+	if cl.passed == 0 {
+		cl.turn = g.turn
+	} else {
+		cl.turn++
+	}
+	t.turn = cl.turn
+	t.enter(ForAll)
+	i := sort.Search(len(g.queue), func(i int) bool { return g.queue[i].turn > t.turn })
+	g.queue = slices.Insert(g.queue, i, t)
 }
 
 // drop removes the tickets that out names from the queues, and returns those that can go on now.
