@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -78,17 +79,17 @@ func serve(t testing.TB, hidden bool) (rdma, tcp string, mountPort int) {
 }
 
 // dial connects to a URL.
-func dial(t testing.TB, s string, cfg *Config) (*Client, error) {
+func dial(t testing.TB, s string, cfg *nfsclient.Config) (*nfsclient.Client, error) {
 	t.Helper()
-	u, err := ParseURL(s)
+	u, err := nfsclient.ParseURL(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Dial(t.Context(), u, cfg)
+	return nfsclient.Dial(t.Context(), u, cfg)
 }
 
 // mustDial is dial for servers that work.
-func mustDial(t testing.TB, s string, cfg *Config) *Client {
+func mustDial(t testing.TB, s string, cfg *nfsclient.Config) *nfsclient.Client {
 	t.Helper()
 	c, err := dial(t, s, cfg)
 	if err != nil {
@@ -119,7 +120,7 @@ func TestBothTransports(t *testing.T) {
 			if n, err = c.Child(t.Context(), dir, "file"); err != nil || n.Size() != int64(len(data)) {
 				t.Fatalf("Child = %+v, %v", n, err)
 			}
-			back := make(Memory, len(data))
+			back := make(nfsclient.Memory, len(data))
 			if done, err := c.ReadTo(t.Context(), n, back, nil); err != nil || !bytes.Equal(back, data) {
 				t.Fatalf("ReadTo = %d, %v", done, err)
 			}
@@ -167,10 +168,10 @@ func TestDialMountPort(t *testing.T) {
 		if c.Export() != "/export" || c.Info().RTMax == 0 {
 			t.Errorf("export %q, info %+v", c.Export(), c.Info())
 		}
-		mustDial(t, url, &Config{rpcbindPort: portmap(t, uint32(port))})
+		mustDial(t, url, nfsclient.Config{}.WithRPCBind(portmap(t, uint32(port))))
 		for _, rpcbind := range []string{"1", portmap(t, 0)} {
-			_, err := dial(t, url, &Config{rpcbindPort: rpcbind})
-			if _, ok := errors.AsType[*MountServiceError](err); !ok {
+			_, err := dial(t, url, nfsclient.Config{}.WithRPCBind(rpcbind))
+			if _, ok := errors.AsType[*nfsclient.MountServiceError](err); !ok {
 				t.Errorf("without rpcbind: got %v, want a *MountServiceError", err)
 			}
 		}
@@ -197,7 +198,7 @@ func TestDialErrors(t *testing.T) {
 	defer l.Close()
 	for _, scheme := range []string{"nfs+rdma", "nfs"} {
 		start := time.Now()
-		_, err := dial(t, scheme+"://"+l.Addr().String()+"/x", &Config{DialTimeout: 50 * time.Millisecond})
+		_, err := dial(t, scheme+"://"+l.Addr().String()+"/x", &nfsclient.Config{DialTimeout: 50 * time.Millisecond})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Minute {
 			t.Errorf("%s to a silent port: %v after %v", scheme, err, time.Since(start))
 		}
@@ -211,7 +212,7 @@ type portmapper uint32
 func (p portmapper) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	prog, vers, prot, zero := d.Uint32(), d.Uint32(), d.Uint32(), d.Uint32()
-	if req.Prog != portmapProg || req.Vers != 2 || req.Proc != 3 || d.Err() != nil || prot != 6 || zero != 0 {
+	if req.Prog != 100000 || req.Vers != 2 || req.Proc != 3 || d.Err() != nil || prot != 6 || zero != 0 {
 		resp.Stat = xdr.GarbageArgs
 		return
 	}
@@ -248,7 +249,7 @@ func TestGetPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		port, err := GetPort(t.Context(), c, mount3.Program, mount3.Version)
+		port, err := nfsclient.GetPort(t.Context(), c, mount3.Program, mount3.Version)
 		if want < 0 {
 			if !errors.Is(err, xdr.ErrRange) {
 				t.Errorf("port %d: got %v, want ErrRange", answer, err)
@@ -263,7 +264,7 @@ func TestGetPort(t *testing.T) {
 }
 
 func TestProcessCred(t *testing.T) {
-	cred := ProcessCred()
+	cred := nfsclient.ProcessCred()
 	if len(cred.MachineName) > xdr.MaxMachineName || len(cred.GIDs) > xdr.MaxGIDs {
 		t.Errorf("credential out of bounds: %+v", cred)
 	}

@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"context"
@@ -7,12 +7,14 @@ import (
 	"net"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -67,7 +69,7 @@ func (f *fake) add(t nfs3.FileType) int {
 // put makes a file in the root, or in the directory that p names.
 func (f *fake) put(p string, t nfs3.FileType, data []byte) int {
 	dir := f.files[0]
-	for _, name := range names(path.Dir(p)) {
+	for _, name := range strings.FieldsFunc(path.Dir(p), func(c rune) bool { return c == '/' || c == '.' }) {
 		dir = f.files[dir.entries[name]]
 	}
 	i := f.add(t)
@@ -373,9 +375,9 @@ func (f *fake) readDirPlus(a *nfs3.ReadDirPlusArgs) nfs3.Message {
 }
 
 // client returns a client of the fake, whose root is at /export.
-func (f *fake) client(t *testing.T, cfg *Config) *Client {
+func (f *fake) client(t *testing.T, cfg *nfsclient.Config) *nfsclient.Client {
 	t.Helper()
-	c, err := New(t.Context(), f, handleOf(0), "/export", cfg)
+	c, err := nfsclient.New(t.Context(), f, handleOf(0), "/export", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func filled(t testing.TB) *nfsclient.Client {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.WriteFrom(t.Context(), f, strings.NewReader(content(n)), int64(n), nil); err != nil {
+		if _, err := c.WriteFrom(t.Context(), f, strings.NewReader(digits(n)), int64(n), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +53,7 @@ func filled(t testing.TB) *nfsclient.Client {
 	return c
 }
 
-func content(n int) string { return strings.Repeat("0123456789", n/10+1)[:n] }
+func digits(n int) string { return strings.Repeat("0123456789", n/10+1)[:n] }
 
 // TestFS: the suite of the standard library, on the export and on a directory of it.
 func TestFS(t *testing.T) {
@@ -77,14 +77,14 @@ func TestFSFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := iotest.TestReader(f, []byte(content(3001))); err != nil { // Seek and ReadAt too
+	if err := iotest.TestReader(f, []byte(digits(3001))); err != nil { // Seek and ReadAt too
 		t.Error(err)
 	}
 	if _, err := f.(io.Seeker).Seek(2991, io.SeekStart); err != nil {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != content(3001)[2991:] {
+	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != digits(3001)[2991:] {
 		t.Errorf("%d, %v, %q", n, err, out.String())
 	}
 	if _, err := f.(io.Seeker).Seek(-1, io.SeekStart); !errors.Is(err, fs.ErrInvalid) {

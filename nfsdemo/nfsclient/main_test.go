@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"flag"

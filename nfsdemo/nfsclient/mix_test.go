@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -30,8 +31,8 @@ func TestMix(t *testing.T) {
 // mixFile is a file and what it should hold.
 type mixFile struct {
 	t    *testing.T
-	c    *Client
-	n    *Node
+	c    *nfsclient.Client
+	n    *nfsclient.Node
 	rnd  *rand.Rand
 	want []byte
 }
@@ -102,7 +103,7 @@ func (f *mixFile) whole(ctx context.Context) error {
 	if err := f.c.Refresh(ctx, f.n); err != nil {
 		return err
 	}
-	got := make(Memory, len(f.want)+f.rnd.IntN(100))
+	got := make(nfsclient.Memory, len(f.want)+f.rnd.IntN(100))
 	n, err := f.c.ReadTo(ctx, f.n, got, nil)
 	if err == nil && (f.n.Size() != int64(len(f.want)) || !bytes.Equal(got[:n], f.want)) {
 		f.t.Errorf("a file of %d octets differs: %d octets, size %d", len(f.want), n, f.n.Size())
@@ -131,7 +132,7 @@ func mix(t *testing.T, seed uint64) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- serve(l) }()
-	cfg := &Config{InFlight: 1 + rnd.IntN(8), MaxBlock: []int{0, 1 << 20, 70_000, 5000}[rnd.IntN(4)]}
+	cfg := &nfsclient.Config{InFlight: 1 + rnd.IntN(8), MaxBlock: []int{0, 1 << 20, 70_000, 5000}[rnd.IntN(4)]}
 	c, err := dial(t, scheme+"://"+l.Addr().String()+"/export", cfg)
 	if err != nil {
 		t.Fatal(err)

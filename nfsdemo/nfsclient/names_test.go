@@ -1,15 +1,21 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
+
+// isStatus reports whether err is a refusal with a status.
+func isStatus(err error, s nfs3.Status) bool {
+	e, ok := errors.AsType[*nfsclient.StatusError](err)
+	return ok && e.Status == s
+}
 
 // tree builds a server with directories, files and links.
 func tree() *fake {
@@ -41,9 +47,9 @@ func TestLookup(t *testing.T) {
 		{"/export/rel/f", "/export/d/e/f", nil},
 		{"/export/abs", "/export/d/e/f", nil},
 		{"/export/up", "/export/d/e/f", nil},
-		{"/export/out", "", ErrOutside},
-		{"/export/above", "", ErrOutside},
-		{"/export/loop", "", ErrTooManyLinks},
+		{"/export/out", "", nfsclient.ErrOutside},
+		{"/export/above", "", nfsclient.ErrOutside},
+		{"/export/loop", "", nfsclient.ErrTooManyLinks},
 		{"/export/dangling", "", fs.ErrNotExist},
 		{"/export/no/such", "", fs.ErrNotExist},
 		{"/exporter", "", fs.ErrNotExist},
@@ -129,7 +135,7 @@ func TestReadDirHostileNames(t *testing.T) {
 		f := newFake()
 		f.files[0].link(name, f.add(nfs3.TypeReg))
 		c := f.client(t, nil)
-		if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, ErrBadReply) {
+		if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, nfsclient.ErrBadReply) {
 			t.Errorf("name %q: got %v, want ErrBadReply", name, err)
 		}
 	}
@@ -140,7 +146,7 @@ func TestReadDirWithoutProgress(t *testing.T) {
 	f.page = 0
 	f.put("a", nfs3.TypeReg, nil)
 	c := f.client(t, nil)
-	if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, ErrNoProgress) {
+	if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, nfsclient.ErrNoProgress) {
 		t.Errorf("got %v, want ErrNoProgress", err)
 	}
 }
@@ -213,7 +219,7 @@ func TestAttach(t *testing.T) {
 			f := newFake()
 			f.exports, f.mountDirs = tt.exports, tt.dirs
 			f.roots = map[string]int{"/other": 1, "/other/b": 1}
-			export, fh, _, err := NewMounter(f, ProcessCred()).attach(t.Context(), tt.path)
+			export, fh, _, err := nfsclient.NewMounter(f, nfsclient.ProcessCred()).Attach(t.Context(), tt.path)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("got %v, want %q", err, tt.err)
@@ -231,52 +237,7 @@ func TestAttach(t *testing.T) {
 func TestAttachCut(t *testing.T) {
 	f := newFake()
 	f.cutExport, f.mountDirs = true, []string{"/a"}
-	if export, _, exports, err := NewMounter(f, ProcessCred()).attach(t.Context(), "/a/b"); export != "/a" || exports != nil || err != nil {
+	if export, _, exports, err := nfsclient.NewMounter(f, nfsclient.ProcessCred()).Attach(t.Context(), "/a/b"); export != "/a" || exports != nil || err != nil {
 		t.Error(export, exports, err)
-	}
-}
-
-func TestServes(t *testing.T) {
-	parse := func(s string) *URL {
-		u, err := ParseURL(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u
-	}
-	c := &Client{export: "/a", exports: []string{"/a", "/a/b"}}
-	at := parse("nfs://h/a")
-	for s, want := range map[string]bool{
-		"nfs://h/a/x": true, "nfs://h/a/b/x": false, "nfs://h/c": false, "nfs://i/a": false,
-	} {
-		if got := c.Serves(at, parse(s)); got != want {
-			t.Errorf("Serves(%s) = %v, want %v", s, got, want)
-		}
-	}
-	c.exports = nil
-	if !c.Serves(at, parse("nfs://h/a/b/x")) {
-		t.Error("without a list the prefix decides")
-	}
-}
-
-func TestErrorsOfStatuses(t *testing.T) {
-	for s := range statusTexts {
-		text := (&StatusError{Proc: nfs3.ProcRead, Status: s}).Error()
-		if strings.Contains(text, "0x") || strings.Contains(text, "unknown") {
-			t.Errorf("status %d has no text: %q", s, text)
-		}
-	}
-	for s, want := range map[nfs3.Status]error{
-		nfs3.ErrNoEnt: fs.ErrNotExist, nfs3.ErrExist: fs.ErrExist, nfs3.ErrAcces: fs.ErrPermission,
-	} {
-		if err := pathErr("x", "/y", &StatusError{Status: s}); !errors.Is(err, want) {
-			t.Errorf("%v is not %v", err, want)
-		}
-	}
-	if pathErr("x", "y", nil) != nil {
-		t.Error("nil must stay nil")
-	}
-	if got := prefixes("/a/b"); !slices.Equal(got, []string{"/a/b", "/a", "/"}) {
-		t.Errorf("prefixes = %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
@@ -8,11 +8,13 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
 func TestOrderedWriter(t *testing.T) {
 	var out bytes.Buffer
-	o := NewOrderedWriter(t.Context(), &out, 0)
+	o := nfsclient.NewOrderedWriter(t.Context(), &out, 0)
 	defer o.Close()
 	data := testData(100)
 	var wg sync.WaitGroup
@@ -37,7 +39,7 @@ func (f failWriter) Write([]byte) (int, error) { return 0, f.err }
 func TestOrderedWriterErrorWakesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("pipe closed")
-		o := NewOrderedWriter(t.Context(), failWriter{bad}, 0)
+		o := nfsclient.NewOrderedWriter(t.Context(), failWriter{bad}, 0)
 		defer o.Close()
 		late := make(chan error)
 		go func() {
@@ -57,7 +59,7 @@ func TestOrderedWriterErrorWakesOthers(t *testing.T) {
 func TestOrderedWriterCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		o := NewOrderedWriter(ctx, &bytes.Buffer{}, 0)
+		o := nfsclient.NewOrderedWriter(ctx, &bytes.Buffer{}, 0)
 		defer o.Close()
 		done := make(chan error)
 		go func() {

@@ -153,3 +153,16 @@ func testData(n int) Memory {
 	_, _ = rng.Read(m)
 	return m
 }
+
+func TestFreeListIsBounded(t *testing.T) {
+	l := newFreeList(8, 1)
+	a, b := l.get(), l.get()
+	l.put(a[:3])
+	l.put(b)
+	if got := l.get(); &got[0] != &a[0] || len(got) != 8 {
+		t.Error("the first buffer must come back whole")
+	}
+	if got := l.get(); &got[0] == &b[0] {
+		t.Error("the list kept more than one buffer")
+	}
+}

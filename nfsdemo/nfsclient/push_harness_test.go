@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
@@ -147,11 +148,11 @@ func (w *pushWorld) stop() {
 type owner struct{ secret push.Secret }
 
 // config returns the configuration of a client with the log of o.
-func (o *owner) config(change func(*Config)) *Config {
+func (o *owner) config(change func(*nfsclient.Config)) *nfsclient.Config {
 	if o.secret == (push.Secret{}) {
 		o.secret = push.NewSecret()
 	}
-	c := &Config{Reconnect: time.Minute, DialTimeout: time.Minute, Push: &PushConfig{ // a machine may stand still
+	c := &nfsclient.Config{Reconnect: time.Minute, DialTimeout: time.Minute, Push: &nfsclient.PushConfig{ // a machine may stand still
 		OpenTimeout: time.Minute,
 		Log:         "log", Secret: o.secret,
 		Capacity: 64 << 10, Record: 4096, InFlight: 4,
@@ -162,13 +163,13 @@ func (o *owner) config(change func(*Config)) *Config {
 	return c
 }
 
-func (w *pushWorld) client(o *owner, change func(*Config)) *Client {
+func (w *pushWorld) client(o *owner, change func(*nfsclient.Config)) *nfsclient.Client {
 	w.t.Helper()
 	return mustDial(w.t, w.url, o.config(change))
 }
 
 // made returns a new file.
-func made(t *testing.T, c *Client, name string) *Node {
+func made(t *testing.T, c *nfsclient.Client, name string) *nfsclient.Node {
 	t.Helper()
 	n, err := c.Create(t.Context(), c.Root(), name, 0o644, false)
 	if err != nil {
@@ -178,13 +179,13 @@ func made(t *testing.T, c *Client, name string) *Node {
 }
 
 // content reads a file.
-func content(t *testing.T, c *Client, n *Node) []byte {
+func content(t *testing.T, c *nfsclient.Client, n *nfsclient.Node) []byte {
 	t.Helper()
 	if err := c.Refresh(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, n.Size())
-	if _, err := c.ReadTo(t.Context(), n, Memory(got), nil); err != nil {
+	if _, err := c.ReadTo(t.Context(), n, nfsclient.Memory(got), nil); err != nil {
 		t.Fatal(err)
 	}
 	return got

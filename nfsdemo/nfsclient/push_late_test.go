@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
 // An answer to OPEN that names a lease which was given back before the answer is here is not
@@ -18,26 +19,25 @@ func TestPushLateAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.push.opens()
-	res, err := c.push.grant(t.Context(), f.session, n.FH, 0) // its answer is held up
-	if err != nil || res.Lease != f.lease {
-		t.Fatalf("granted lease %d, but holds %d: %v", res.Lease, f.lease, err)
+	lease, err := c.AskAgain(t.Context(), f, n) // its answer is held up
+	if err != nil || lease != f.Lease() {
+		t.Fatalf("granted lease %d, but holds %d: %v", lease, f.Lease(), err)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if c.push.opened(&PushFile{lease: res.Lease}) {
+	if c.Answered(lease) {
 		t.Error("accepted a lease that was returned")
 	}
 	f, err = c.OpenPush(t.Context(), n, 0)
-	if err != nil || f.lease == res.Lease {
+	if err != nil || f.Lease() == lease {
 		t.Fatal("opened again:", err)
 	}
 	if _, _, err := f.WriteAt(t.Context(), []byte("octets"), 0); err != nil {
 		t.Error(err)
 	}
-	if err := f.Close(t.Context()); err != nil || len(c.push.over) != 0 {
-		t.Error(err, c.push.over)
+	if err := f.Close(t.Context()); err != nil || c.LeasesOver() != 0 {
+		t.Error(err, c.LeasesOver())
 	}
 	if got := string(content(t, c, n)); got != "octets" {
 		t.Errorf("%q", got)
@@ -57,17 +57,14 @@ func TestPushReturnGivenUp(t *testing.T) {
 	cancel()
 	taken := 0 // times that the file was seen to be taken still
 	for range 20 {
-		was := f.lease
-		f.shut()
-		if err := f.giveBack(ctx); err != nil && !errors.Is(err, context.Canceled) { // nil: it was faster
+		was := f.Lease()
+		if err := f.GiveBack(ctx); err != nil && !errors.Is(err, context.Canceled) { // nil: it was faster
 			t.Fatal(err)
 		}
-		c.push.mu.Lock()
-		if c.push.files[was] == f {
+		if c.Has(was, f) {
 			taken++
 		}
-		c.push.mu.Unlock()
-		if f = reopened(t, c, n); f.lease == was {
+		if f = reopened(t, c, n); f.Lease() == was {
 			t.Error("the file is open under the lease that is being given back")
 		}
 	}
@@ -80,14 +77,14 @@ func TestPushReturnGivenUp(t *testing.T) {
 }
 
 // reopened opens n when the lease before has been given back.
-func reopened(t *testing.T, c *Client, n *Node) *PushFile {
+func reopened(t *testing.T, c *nfsclient.Client, n *nfsclient.Node) *nfsclient.PushFile {
 	t.Helper()
 	for {
 		f, err := c.OpenPush(t.Context(), n, 0)
 		if err == nil {
 			return f
 		}
-		if !errors.Is(err, ErrNoPush) && !errors.Is(err, pushfile.StatusBusy) {
+		if !errors.Is(err, nfsclient.ErrNoPush) && !errors.Is(err, pushfile.StatusBusy) {
 			t.Fatal(err)
 		}
 	}

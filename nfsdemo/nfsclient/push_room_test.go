@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -19,7 +20,7 @@ func TestPushNoRoom(t *testing.T) {
 		pushed int64
 		why    error
 	}{{"mine", 10_000, nil}, {"another", 0, push.StatusFull}, {"third", 0, push.StatusFull}} {
-		c := mustDial(t, w.url, new(owner).config(func(c *Config) { c.Push.Log = tt.log }))
+		c := mustDial(t, w.url, new(owner).config(func(c *nfsclient.Config) { c.Push.Log = tt.log }))
 		n := made(t, c, tt.log)
 		r, err := c.PushFrom(t.Context(), n, plain{data}, 10_000, nil)
 		if err != nil || r.Size != 10_000 || r.Pushed != tt.pushed || !errors.Is(r.Why, tt.why) {
@@ -36,7 +37,7 @@ func TestPushNoRoom(t *testing.T) {
 func TestPushServerGone(t *testing.T) {
 	w := newPushWorld(t, nil)
 	const size = 200_000
-	c := mustDial(t, w.url, new(owner).config(func(c *Config) { c.Reconnect = 0 }))
+	c := mustDial(t, w.url, new(owner).config(func(c *nfsclient.Config) { c.Reconnect = 0 }))
 	n := made(t, c, "file")
 	src := &tripped{m: testData(size), at: size / 2, do: w.stop}
 	r, err := c.PushFrom(t.Context(), n, src, size, nil)

@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -39,9 +41,9 @@ func TestPushFrom(t *testing.T) {
 	other := mustDial(t, w.url, nil)
 	for _, size := range []int{0, 1, 4095, 4096, 4097, 300_000} {
 		for i, src := range []func([]byte) io.ReaderAt{
-			func(b []byte) io.ReaderAt { return Memory(b) },
+			func(b []byte) io.ReaderAt { return nfsclient.Memory(b) },
 			func(b []byte) io.ReaderAt { return plain{b} },
-			func(b []byte) io.ReaderAt { return NewWindow(bytes.NewReader(b), 20_000) },
+			func(b []byte) io.ReaderAt { return nfsclient.NewWindow(bytes.NewReader(b), 20_000) },
 		} {
 			data := testData(size)
 			n := made(t, c, fmt.Sprintf("f%d.%d", size, i))
@@ -80,19 +82,19 @@ func TestPushLadder(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		url  string
-		cfg  *Config
+		cfg  *nfsclient.Config
 		rung push.Rung
 		why  error
 	}{
 		{"native", w.url, known.config(nil), push.Native, nil},
-		{"append", w.url, known.config(func(c *Config) { c.Push.Best = push.Append }), push.Append, nil},
+		{"append", w.url, known.config(func(c *nfsclient.Config) { c.Push.Best = push.Append }), push.Append, nil},
 		{"no push at the server", without, new(owner).config(nil), 0, push.ErrNoProgram},
-		{"no push at the client", w.url, nil, 0, ErrNoPush},
+		{"no push at the client", w.url, nil, 0, nfsclient.ErrNoPush},
 		{"wrong secret", w.url, (&owner{secret: push.Secret{1}}).config(nil), 0, push.StatusRefused},
-		{"no secret", w.url, new(owner).config(func(c *Config) { c.Push.Secret = push.Secret{} }), 0, push.ErrNoSecret},
-		{"no backward direction", w.url, known.config(func(c *Config) {
+		{"no secret", w.url, new(owner).config(func(c *nfsclient.Config) { c.Push.Secret = push.Secret{} }), 0, push.ErrNoSecret},
+		{"no backward direction", w.url, known.config(func(c *nfsclient.Config) {
 			c.Transport = &transport.Config{RFC5666: &transport.RFC5666{}}
-		}), 0, errNoBackward},
+		}), 0, nfsclient.ErrNoPush},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := mustDial(t, test.url, test.cfg)
@@ -105,7 +107,10 @@ func TestPushLadder(t *testing.T) {
 				if !errors.Is(r.Why, test.why) || (test.why == nil) != (r.Pushed == 10_000) {
 					t.Errorf("%+v, want because of %v", r, test.why)
 				}
-				if test.why != nil && !errors.Is(r.Why, ErrNoPush) {
+				if strings.HasPrefix(test.name, "no backward") && !strings.Contains(fmt.Sprint(r.Why), "no backward direction") {
+					t.Errorf("because of %v", r.Why)
+				}
+				if test.why != nil && !errors.Is(r.Why, nfsclient.ErrNoPush) {
 					t.Errorf("%v is not ErrNoPush", r.Why)
 				}
 			}
@@ -118,7 +123,7 @@ func TestPushLadder(t *testing.T) {
 
 // tripped is a source that does something in the middle.
 type tripped struct {
-	m    Memory
+	m    nfsclient.Memory
 	at   int64
 	once sync.Once
 	do   func()
@@ -146,7 +151,7 @@ func TestPushRecalled(t *testing.T) {
 	var told atomic.Int64
 	from := time.Now()
 	r, err := c.PushFrom(t.Context(), n, src, size, func(k int) { told.Add(int64(k)) })
-	if err != nil || r.Size != size || !errors.Is(r.Why, ErrRecalled) || r.Pushed == 0 || r.Pushed >= size || told.Load() != size {
+	if err != nil || r.Size != size || !errors.Is(r.Why, nfsclient.ErrRecalled) || r.Pushed == 0 || r.Pushed >= size || told.Load() != size {
 		t.Fatalf("%+v, %v, progress %d", r, err, told.Load())
 	}
 	if d := time.Since(from); d > w.cfg.RecallTime/2 {
@@ -209,7 +214,7 @@ func TestPushCut(t *testing.T) {
 	t.Parallel()
 	w := newPushWorld(t, nil)
 	var conns atomic.Int64
-	c := w.client(new(owner), func(cfg *Config) {
+	c := w.client(new(owner), func(cfg *nfsclient.Config) {
 		cfg.Tap = func(c net.Conn) net.Conn {
 			weak := &weakConn{Conn: c}
 			weak.left.Store(1 << 40)
@@ -245,7 +250,7 @@ func TestPushApplyError(t *testing.T) {
 	data, n := testData(5000), made(t, c, "f")
 	w.files.set(nfs3.ErrNoSpc)
 	r, err := c.PushFrom(t.Context(), n, data, 5000, nil)
-	ae, ok := errors.AsType[*ApplyError](err)
+	ae, ok := errors.AsType[*nfsclient.ApplyError](err)
 	if !ok || !errors.Is(err, nfs3.ErrNoSpc) || ae.State.Record != 1 || ae.State.Error != nfs3.ErrNoSpc || r.Pushed != 5000 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -272,7 +277,7 @@ func TestPushFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.OpenPush(t.Context(), n, 0); !errors.Is(err, ErrNoPush) {
+	if _, err := c.OpenPush(t.Context(), n, 0); !errors.Is(err, nfsclient.ErrNoPush) {
 		t.Errorf("opened twice: %v", err)
 	}
 	data := testData(40_000)
@@ -292,7 +297,7 @@ func TestPushFile(t *testing.T) {
 	if _, _, err := other.WriteAt(t.Context(), n, []byte("x"), 0, nfs3.FileSync); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := f.WriteAt(t.Context(), data, 0); !errors.Is(err, ErrRecalled) {
+	if _, _, err := f.WriteAt(t.Context(), data, 0); !errors.Is(err, nfsclient.ErrRecalled) {
 		t.Error(err)
 	}
 	if err := f.Close(t.Context()); err != nil {
@@ -318,7 +323,7 @@ func TestPushTwo(t *testing.T) {
 	t.Parallel()
 	w := newPushWorld(t, nil)
 	a := w.client(new(owner), nil)
-	b := w.client(new(owner), func(c *Config) { c.Push.Log = "b" })
+	b := w.client(new(owner), func(c *nfsclient.Config) { c.Push.Log = "b" })
 	n := made(t, a, "f")
 	f, err := a.OpenPush(t.Context(), n, 0)
 	if err != nil {
@@ -350,18 +355,18 @@ func TestPushRecallOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := pushfile.Session(f.session.ID())
+	id := pushfile.Session(f.SessionID())
 	for _, a := range []pushfile.RecallArgs{
-		{Session: id, Lease: f.lease + 1}, {Session: pushfile.Session{1}, Lease: f.lease}, {Lease: f.lease},
+		{Session: id, Lease: f.Lease() + 1}, {Session: pushfile.Session{1}, Lease: f.Lease()}, {Lease: f.Lease()},
 	} {
-		if st := c.push.recall(&a); st != pushfile.StatusUnknownLease {
+		if st := c.Recall(&a); st != pushfile.StatusUnknownLease {
 			t.Errorf("%+v: %v", a, st)
 		}
 	}
 	if _, _, err := f.WriteAt(t.Context(), []byte("x"), 0); err != nil {
 		t.Error(err)
 	}
-	if st := c.push.recall(&pushfile.RecallArgs{Session: id, Lease: f.lease}); st != pushfile.StatusOK {
+	if st := c.Recall(&pushfile.RecallArgs{Session: id, Lease: f.Lease()}); st != pushfile.StatusOK {
 		t.Error(st)
 	}
 }
@@ -402,7 +407,7 @@ func TestPushRecallAfterCut(t *testing.T) {
 	w := newPushWorld(t, nil)
 	var mu sync.Mutex
 	var conns []net.Conn
-	c := w.client(new(owner), func(cfg *Config) {
+	c := w.client(new(owner), func(cfg *nfsclient.Config) {
 		cfg.Tap = func(c net.Conn) net.Conn {
 			mu.Lock()
 			defer mu.Unlock()
@@ -415,13 +420,13 @@ func TestPushRecallAfterCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := f.session.ID()
+	id := f.SessionID()
 	mu.Lock()
 	for _, nc := range conns {
 		nc.Close()
 	}
 	mu.Unlock()
-	for f.session.ID() == id {
+	for f.SessionID() == id {
 		if _, _, err := f.WriteAt(t.Context(), []byte("a"), 0); err != nil {
 			t.Fatal(err)
 		}

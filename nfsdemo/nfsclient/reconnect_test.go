@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
 // weakConn is a connection that ends after so many octets have come.
@@ -35,7 +37,7 @@ func TestReconnect(t *testing.T) {
 	for _, u := range []string{rdma, tcp} {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		conns := 0
-		cfg := &Config{Reconnect: 10 * time.Second, MaxBlock: 16 << 10, Tap: func(c net.Conn) net.Conn {
+		cfg := &nfsclient.Config{Reconnect: 10 * time.Second, MaxBlock: 16 << 10, Tap: func(c net.Conn) net.Conn {
 			w := &weakConn{Conn: c}
 			w.left.Store(1 << 40)
 			if conns++; conns <= 20 {
@@ -88,7 +90,7 @@ type sinkAt []byte
 func (s sinkAt) WriteAt(p []byte, off int64) (int, error) { return copy(s[off:], p), nil }
 
 // roundTrip writes a new file and reads it back.
-func roundTrip(t *testing.T, c *Client, dir *Node, data []byte) error {
+func roundTrip(t *testing.T, c *nfsclient.Client, dir *nfsclient.Node, data []byte) error {
 	t.Helper()
 	n, err := c.Create(t.Context(), dir, "f", 0o644, false)
 	if err != nil {

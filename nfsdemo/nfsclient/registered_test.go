@@ -1,4 +1,4 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 )
@@ -39,8 +40,8 @@ func TestDialRegistered(t *testing.T) {
 	go s.ServeStream(l)
 	t.Cleanup(func() { s.Close() })
 
-	cfg := &Config{rpcbindPort: port}
-	for _, scheme := range []Scheme{SchemeRDMA, SchemeTCP} {
+	cfg := nfsclient.Config{}.WithRPCBind(port)
+	for _, scheme := range []nfsclient.Scheme{nfsclient.SchemeRDMA, nfsclient.SchemeTCP} {
 		if c := mustDial(t, string(scheme)+"://"+quietHost+"/export", cfg); c.Export() != "/export" {
 			t.Errorf("%s: export %q", scheme, c.Export())
 		}
@@ -50,7 +51,7 @@ func TestDialRegistered(t *testing.T) {
 			}
 		}
 	}
-	if _, err := dial(t, "nfs+rdma://"+quietHost+"/export", &Config{rpcbindPort: "1"}); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := dial(t, "nfs+rdma://"+quietHost+"/export", nfsclient.Config{}.WithRPCBind("1")); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("without rpcbind: %v", err)
 	}
 }

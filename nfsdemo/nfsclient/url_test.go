@@ -1,44 +1,47 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
 func TestParseURL(t *testing.T) {
 	for _, tt := range []struct {
-		in   string
-		want URL
-		str  string
+		in    string
+		want  nfsclient.URL
+		given bool // the text names the port
+		str   string
 	}{
-		{"nfs+rdma://h/exp/a", URL{SchemeRDMA, "h", 20049, 0, "/exp/a", false, false}, "nfs+rdma://h/exp/a"},
-		{"nfs://h/exp/a/", URL{SchemeTCP, "h", 2049, 0, "/exp/a", true, false}, "nfs://h/exp/a"},
-		{"NFS://h/", URL{SchemeTCP, "h", 2049, 0, "/", true, false}, "nfs://h/"},
-		{"nfs+rdma://h:7/x", URL{SchemeRDMA, "h", 7, 0, "/x", false, true}, "nfs+rdma://h:7/x"},
-		{"nfs+rdma://h/x?nfsport=7", URL{SchemeRDMA, "h", 7, 0, "/x", false, true}, "nfs+rdma://h:7/x"},
-		{"nfs+rdma://h:7/x?nfsport=7", URL{SchemeRDMA, "h", 7, 0, "/x", false, true}, "nfs+rdma://h:7/x"},
-		{"nfs://h/x?mountport=20048", URL{SchemeTCP, "h", 2049, 20048, "/x", false, false}, "nfs://h/x?mountport=20048"},
-		{"nfs://h/x?nfsport=1&mountport=2", URL{SchemeTCP, "h", 1, 2, "/x", false, true}, "nfs://h:1/x?mountport=2"},
-		{"nfs://[::1]/x", URL{SchemeTCP, "::1", 2049, 0, "/x", false, false}, "nfs://[::1]/x"},
-		{"nfs://[::1]:9/x", URL{SchemeTCP, "::1", 9, 0, "/x", false, true}, "nfs://[::1]:9/x"},
-		{"nfs://h/a//b/./c/../d", URL{SchemeTCP, "h", 2049, 0, "/a/b/d", false, false}, "nfs://h/a/b/d"},
-		{"nfs://h/../..", URL{SchemeTCP, "h", 2049, 0, "/", false, false}, "nfs://h/"},
-		{"nfs://h/a%20b%23%3f", URL{SchemeTCP, "h", 2049, 0, "/a b#?", false, false}, "nfs://h/a%20b%23%3F"},
-		{"nfs://h/%F0%9F%98%80", URL{SchemeTCP, "h", 2049, 0, "/😀", false, false}, "nfs://h/%F0%9F%98%80"},
+		{"nfs+rdma://h/exp/a", nfsclient.URL{Scheme: nfsclient.SchemeRDMA, Host: "h", Port: 20049, Path: "/exp/a"}, false, "nfs+rdma://h/exp/a"},
+		{"nfs://h/exp/a/", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/exp/a", DirHint: true}, false, "nfs://h/exp/a"},
+		{"NFS://h/", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/", DirHint: true}, false, "nfs://h/"},
+		{"nfs+rdma://h:7/x", nfsclient.URL{Scheme: nfsclient.SchemeRDMA, Host: "h", Port: 7, Path: "/x"}, true, "nfs+rdma://h:7/x"},
+		{"nfs+rdma://h/x?nfsport=7", nfsclient.URL{Scheme: nfsclient.SchemeRDMA, Host: "h", Port: 7, Path: "/x"}, true, "nfs+rdma://h:7/x"},
+		{"nfs+rdma://h:7/x?nfsport=7", nfsclient.URL{Scheme: nfsclient.SchemeRDMA, Host: "h", Port: 7, Path: "/x"}, true, "nfs+rdma://h:7/x"},
+		{"nfs://h/x?mountport=20048", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, MountPort: 20048, Path: "/x"}, false, "nfs://h/x?mountport=20048"},
+		{"nfs://h/x?nfsport=1&mountport=2", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 1, MountPort: 2, Path: "/x"}, true, "nfs://h:1/x?mountport=2"},
+		{"nfs://[::1]/x", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "::1", Port: 2049, Path: "/x"}, false, "nfs://[::1]/x"},
+		{"nfs://[::1]:9/x", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "::1", Port: 9, Path: "/x"}, true, "nfs://[::1]:9/x"},
+		{"nfs://h/a//b/./c/../d", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/a/b/d"}, false, "nfs://h/a/b/d"},
+		{"nfs://h/../..", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/"}, false, "nfs://h/"},
+		{"nfs://h/a%20b%23%3f", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/a b#?"}, false, "nfs://h/a%20b%23%3F"},
+		{"nfs://h/%F0%9F%98%80", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/😀"}, false, "nfs://h/%F0%9F%98%80"},
 	} {
 		t.Run(tt.in, func(t *testing.T) {
-			got, err := ParseURL(tt.in)
+			got, err := nfsclient.ParseURL(tt.in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if *got != tt.want {
-				t.Errorf("got %+v, want %+v", *got, tt.want)
+			if want := tt.want.WithGiven(tt.given); *got != want {
+				t.Errorf("got %+v, want %+v", *got, want)
 			}
 			if s := got.String(); s != tt.str {
 				t.Errorf("String() = %q, want %q", s, tt.str)
 			}
-			again, err := ParseURL(got.String())
+			again, err := nfsclient.ParseURL(got.String())
 			if err != nil {
 				t.Fatalf("own form cannot be parsed: %v", err)
 			}
@@ -72,8 +75,8 @@ func TestParseURLErrors(t *testing.T) {
 		{"nfs://h/x?a=%zz", "query"},
 	} {
 		t.Run(tt.in, func(t *testing.T) {
-			_, err := ParseURL(tt.in)
-			if _, ok := errors.AsType[*URLError](err); !ok {
+			_, err := nfsclient.ParseURL(tt.in)
+			if _, ok := errors.AsType[*nfsclient.URLError](err); !ok {
 				t.Fatalf("got %v, want a *URLError", err)
 			}
 			if !strings.Contains(err.Error(), tt.want) {
@@ -91,15 +94,15 @@ func TestIsURL(t *testing.T) {
 		"nfs://h/x": true, "nfs+rdma://h/x": true, "http://x": true,
 		"": false, "-": false, "/a/b": false, "a": false, "./a://b": false, "://x": false, "a b://x": false,
 	} {
-		if got := IsURL(s); got != want {
+		if got := nfsclient.IsURL(s); got != want {
 			t.Errorf("IsURL(%q) = %v, want %v", s, got, want)
 		}
 	}
 }
 
 func TestSameServer(t *testing.T) {
-	parse := func(s string) *URL {
-		u, err := ParseURL(s)
+	parse := func(s string) *nfsclient.URL {
+		u, err := nfsclient.ParseURL(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +127,7 @@ func FuzzParseURL(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		u, err := ParseURL(s)
+		u, err := nfsclient.ParseURL(s)
 		if err != nil {
 			return
 		}

@@ -1,16 +1,26 @@
-package nfsclient
+package nfsclient_test
 
 import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"testing/iotest"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
+
+func testData(n int) nfsclient.Memory {
+	m := make(nfsclient.Memory, n)
+	rng := rand.NewChaCha8([32]byte{1})
+	_, _ = rng.Read(m)
+	return m
+}
 
 func TestWindow(t *testing.T) {
 	data := testData(25)
-	w := NewWindow(iotest.OneByteReader(bytes.NewReader(data)), 10)
+	w := nfsclient.NewWindow(iotest.OneByteReader(bytes.NewReader(data)), 10)
 	buf := make([]byte, 5)
 	for _, tt := range []struct {
 		name    string
@@ -43,12 +53,12 @@ func TestWindow(t *testing.T) {
 
 func TestWindowErrors(t *testing.T) {
 	bad := errors.New("tape torn")
-	w := NewWindow(io.MultiReader(bytes.NewReader([]byte("abc")), iotest.ErrReader(bad)), 10)
+	w := nfsclient.NewWindow(io.MultiReader(bytes.NewReader([]byte("abc")), iotest.ErrReader(bad)), 10)
 	buf := make([]byte, 5)
 	if n, err := w.ReadAt(buf, 0); n != 3 || !errors.Is(err, bad) {
 		t.Errorf("ReadAt = %d, %v, want 3 and the reader's error", n, err)
 	}
-	w = NewWindow(stuck{}, 10)
+	w = nfsclient.NewWindow(stuck{}, 10)
 	if n, err := w.ReadAt(buf, 0); n != 0 || !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("ReadAt = %d, %v, want io.ErrNoProgress", n, err)
 	}
@@ -60,7 +70,7 @@ type stuck struct{}
 func (stuck) Read([]byte) (int, error) { return 0, nil }
 
 func TestMemory(t *testing.T) {
-	m := make(Memory, 5)
+	m := make(nfsclient.Memory, 5)
 	if n, err := m.WriteAt([]byte("abcdef"), 0); n != 5 || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("WriteAt past the end = %d, %v", n, err)
 	}
@@ -72,18 +82,5 @@ func TestMemory(t *testing.T) {
 	}
 	if n, err := m.ReadAt(make([]byte, 2), 4); n != 1 || err != io.EOF {
 		t.Errorf("ReadAt = %d, %v", n, err)
-	}
-}
-
-func TestFreeListIsBounded(t *testing.T) {
-	l := newFreeList(8, 1)
-	a, b := l.get(), l.get()
-	l.put(a[:3])
-	l.put(b)
-	if got := l.get(); &got[0] != &a[0] || len(got) != 8 {
-		t.Error("the first buffer must come back whole")
-	}
-	if got := l.get(); &got[0] == &b[0] {
-		t.Error("the list kept more than one buffer")
 	}
 }
