@@ -1,6 +1,8 @@
 package requester
 
 import (
+	"context"
+
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -34,10 +36,32 @@ func (c *Requester) bodyBack(p *outstanding) (left bool) {
 		p.bodyIn.Give()
 		p.bodyIn = nil
 	}
+	if p.back != nil {
+		close(p.back)
+		p.back = nil
+	}
 	if p.early {
 		return p.answered()
 	}
 	return p.left && !p.active
+}
+
+// awaitBody waits until the engine no longer reads the body of a call that the end of the connection has failed: until
+// then its caller must neither change that memory nor send it on another connection. The engine lets go of it when it
+// has closed the connection.
+func (c *Requester) awaitBody(ctx context.Context, p *outstanding) {
+	c.mu.Lock()
+	if p.writing == nil {
+		c.mu.Unlock()
+		return
+	}
+	back := make(chan struct{})
+	p.back = back
+	c.mu.Unlock()
+	select {
+	case <-back:
+	case <-ctx.Done():
+	}
 }
 
 // bodyWritten completes the Send of a call that ends with the caller's memory.

@@ -31,13 +31,14 @@ type outstanding struct {
 	free   func()      // of the Call
 	lends  bool        // some memory of regs or more must be revoked
 
-	active   bool        // in the requester's table: has a credit
-	writing  *Requester  // not nil: the engine still reads body
-	early    bool        // the reply came meanwhile
-	left     bool        // its caller has gone
-	late     bool        // the tick has completed w
-	in       *mem.Buffer // the inline reply
-	pull     *replyPull  // reads the reply by RDMA Read
+	active   bool          // in the requester's table: has a credit
+	writing  *Requester    // not nil: the engine still reads body
+	back     chan struct{} // not nil: closed when it no longer does
+	early    bool          // the reply came meanwhile
+	left     bool          // its caller has gone
+	late     bool          // the tick has completed w
+	in       *mem.Buffer   // the inline reply
+	pull     *replyPull    // reads the reply by RDMA Read
 	deadline time.Time
 	place    fifo.Links[outstanding] // in Requester.queue
 
@@ -69,7 +70,7 @@ func (c *Requester) recycle(p *outstanding) {
 		p.head = nil
 	}
 	p.deadline = time.Time{}
-	p.active, p.left, p.late, p.early, p.pull = false, false, false, false, nil
+	p.active, p.left, p.late, p.early, p.back, p.pull = false, false, false, false, nil, nil
 	c.idle.Put(p)
 }
 

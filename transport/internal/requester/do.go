@@ -155,13 +155,14 @@ func (c *Requester) Err() error {
 }
 
 // answered reports, after a wait that failed, whether p has its reply all the same: results beat
-// cancellation. If the connection is over, it waits for the verdict.
+// cancellation. If the connection is over, it waits for the verdict, and for memory that is still being sent.
 func (c *Requester) answered(ctx context.Context, p *outstanding) bool {
 	if c.conn.Err() != nil {
 		select {
 		case <-c.over:
 		case <-ctx.Done():
 		}
+		c.awaitBody(ctx, p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
