@@ -31,20 +31,24 @@ type Assembler struct {
 	have int     // octets of mark, 0 to 4
 	left int     // missing octets of the fragment
 	last bool    // the fragment ends the record
+	err  error   // the stream is out of step
 	rec  Record
 }
 
 // Add takes octets of p and returns how many, and the record that they complete. It
-// takes at least one octet unless p is empty. The error is errTooBig, after which
-// the stream is out of step.
+// takes at least one octet unless p is empty. The error is ErrTooBig, after which
+// the stream is out of step and Add takes nothing.
 func (a *Assembler) Add(p []byte) (n int, rec *Record, err error) {
+	if a.err != nil {
+		return 0, nil, a.err
+	}
 	if a.have < len(a.mark) {
 		n = copy(a.mark[a.have:], p)
 		if a.have += n; a.have < len(a.mark) {
 			return n, nil, nil
 		}
-		if err := a.begin(binary.BigEndian.Uint32(a.mark[:])); err != nil {
-			return n, nil, err
+		if a.err = a.begin(binary.BigEndian.Uint32(a.mark[:])); a.err != nil {
+			return n, nil, a.err
 		}
 	}
 	k := min(a.left, len(p)-n)
