@@ -3,8 +3,8 @@
 package record
 
 import (
+	"context"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/gate"
@@ -24,28 +24,54 @@ func Allowance(n int) time.Duration {
 // Writer writes records, each in one fragment and one system call. It is safe
 // for concurrent use.
 type Writer struct {
-	mu   sync.Mutex
-	Conn net.Conn
+	conn net.Conn
+	turn chan struct{} // has a token while somebody writes
 	head []byte
 	vec  [4][]byte
 }
 
+// NewWriter returns a writer to conn.
+func NewWriter(conn net.Conn) *Writer { return &Writer{conn: conn, turn: make(chan struct{}, 1)} }
+
+// Lock waits for the turn to write: as long as peers take to read what others write. It returns false if ctx ends first.
+func (w *Writer) Lock(ctx context.Context) bool {
+	select {
+	case w.turn <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case w.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Unlock ends the turn.
+func (w *Writer) Unlock() { <-w.turn }
+
 // Write sends the record head + a + b + c. It borrows all of them until it returns.
 func (w *Writer) Write(head, a, b, c []byte) (int, error) {
+	w.turn <- struct{}{}
+	defer w.Unlock()
+	return w.WriteLocked(head, a, b, c)
+}
+
+// WriteLocked is Write for who has the turn.
+func (w *Writer) WriteLocked(head, a, b, c []byte) (int, error) {
 	n := len(head) + len(a) + len(b) + len(c)
 	if n > xdr.MaxFragment {
 		return 0, ErrTooBig
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.head = xdr.AppendRecordMark(w.head[:0], n, true)
 	w.head = append(w.head, head...)
 	w.vec = [4][]byte{w.head, a, b, c}
 	bufs := net.Buffers(w.vec[:])
-	if err := w.Conn.SetWriteDeadline(time.Now().Add(Allowance(n))); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(Allowance(n))); err != nil {
 		return 0, err
 	}
-	_, err := bufs.WriteTo(w.Conn)
+	_, err := bufs.WriteTo(w.conn)
 	w.vec = [4][]byte{}
 	return n, err
 }

@@ -80,15 +80,20 @@ func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, er
 	if c.cfg.CallTimeout > 0 {
 		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
 	}
-	if c.queue.Empty() && c.req.Begin(&p.rc) == nil {
-		p.active = true
-		if p.rc.Plan == (rpcrdma.Plan{}) {
-			err = c.form(p)
-		}
-		return false, err
+	if c.queue.Empty() {
+		err = c.req.Begin(&p.rc)
 	}
-	c.queue.Push(p)
-	return true, nil
+	if !c.queue.Empty() || errors.Is(err, rpcrdma.ErrNoCredit) {
+		c.queue.Push(p)
+		return true, nil
+	}
+	if err != nil { // a Resend whose XID an earlier transmission on this connection still has
+		return false, &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
+	}
+	if p.active = true; p.rc.Plan == (rpcrdma.Plan{}) {
+		err = c.form(p)
+	}
+	return false, err
 }
 
 // form makes the Send. The caller holds c.mu.

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
@@ -27,13 +27,13 @@ type Client struct {
 	ctr  *count.Counters
 	back *Conn              // serves the calls of the backward direction; nil: none
 	stop context.CancelFunc // of its handlers
-	xid  atomic.Uint32
-	done chan struct{} // closed when the reader has ended
+	done chan struct{}      // closed when the reader has ended
 
 	permits chan struct{} // one per call, in the backward direction of a server; else nil
 	slots   *slots        // of the connection there
 
 	mu      sync.Mutex
+	xid     uint32
 	pending map[uint32]*waiter
 	owed    int           // outstanding replies, including those to cancelled calls
 	settled chan struct{} // closed when there are none, for EnableRDMA; nil: nobody waits
@@ -56,7 +56,7 @@ type waiter struct {
 
 // NewClient returns a client of conn; Start is next.
 func NewClient(conn net.Conn, cfg Config) *Client {
-	return newClient(conn, &record.Writer{Conn: conn}, cfg, new(count.Counters))
+	return newClient(conn, record.NewWriter(conn), cfg, new(count.Counters))
 }
 
 // Start reads, in a goroutine.
@@ -67,12 +67,10 @@ func (c *Client) Start() {
 
 // newClient returns a client for which somebody else reads.
 func newClient(conn net.Conn, w *record.Writer, cfg Config, ctr *count.Counters) *Client {
-	c := &Client{
+	return &Client{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
-		done: make(chan struct{}), pending: make(map[uint32]*waiter),
+		done: make(chan struct{}), xid: rand.Uint32(), pending: make(map[uint32]*waiter),
 	}
-	c.xid.Store(rand.Uint32())
-	return c
 }
 
 // Do implements [rpc.Caller].
@@ -91,18 +89,24 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
 	}
 	defer c.leaveRoom()
-	xid := c.nextXID(call.Resend)
 	ch := make(chan arrived, 1)
-	if err := c.enter(xid, &waiter{ch, parts.MostReply(call, c.cfg.MaxPayload)}); err != nil {
-		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
+	xid, err := c.enter(call.Resend, &waiter{ch, parts.MostReply(call, c.cfg.MaxPayload)})
+	if err != nil {
+		c.ctr.Errors.Add(1)
+		return err
 	}
 	defer c.leave(xid, ch)
-	call.Resend.Posting(call)
-	if err := c.send(xid, call); err != nil {
-		c.fail(err)
-	}
 	ctx, cancel := c.deadline(ctx)
 	defer cancel()
+	if !c.w.Lock(ctx) {
+		return c.unsent(context.Cause(ctx))
+	}
+	call.Resend.Posting(call)
+	err = c.send(xid, call)
+	c.w.Unlock()
+	if err != nil {
+		c.fail(err)
+	}
 	select {
 	case r := <-ch:
 		return c.accept(r, call, reply)
@@ -120,12 +124,13 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	}
 }
 
-// nextXID returns a new XID, or that of an earlier transmission.
-func (c *Client) nextXID(tx *rpc.Transmission) uint32 {
-	if tx != nil {
-		return tx.XID
-	}
-	return c.xid.Add(1)
+// unsent ends a call whose turn to be written has not come.
+func (c *Client) unsent(err error) error {
+	c.mu.Lock()
+	c.settle() // no reply will come
+	c.mu.Unlock()
+	c.ctr.Errors.Add(1)
+	return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
 }
 
 // deadline applies Config.CallTimeout to a context without a deadline.
@@ -136,18 +141,28 @@ func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, c.cfg.CallTimeout)
 }
 
-// enter registers a call before its record is sent.
-func (c *Client) enter(xid uint32, w *waiter) error {
+// enter registers a call before its record is sent, with a new XID or that of an earlier transmission.
+func (c *Client) enter(tx *rpc.Transmission, w *waiter) (xid uint32, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return c.err
+		return 0, rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), c.err)
+	}
+	if tx != nil {
+		xid = tx.XID
+		if c.pending[xid] != nil {
+			return 0, &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadCall, Err: rpcrdma.ErrXIDInUse}
+		}
+	} else {
+		for c.xid++; c.pending[c.xid] != nil; c.xid++ { // one that waits very long
+		}
+		xid = c.xid
 	}
 	c.pending[xid] = w
 	c.owed++
 	c.ctr.InFlight.Add(1)
 	c.ctr.Calls.Add(1)
-	return nil
+	return xid, nil
 }
 
 // leave forgets a call. It releases a reply that came meanwhile; a later one finds no call.
@@ -165,7 +180,7 @@ func (c *Client) leave(xid uint32, ch chan arrived) {
 	}
 }
 
-// send writes the call's record.
+// send writes the call's record. The caller has locked c.w.
 func (c *Client) send(xid uint32, call *rpc.Call) error {
 	h := xdr.CallHeader{
 		XID: xid, RPCVers: xdr.RPCVersion,
@@ -177,12 +192,12 @@ func (c *Client) send(xid uint32, call *rpc.Call) error {
 	if len(call.MoreItems) > 0 {
 		flat := mem.Shared.Get(parts.Size(call))
 		defer flat.Release()
-		n, err := c.w.Write(head, parts.AppendArgs(call, flat.Data[:0]), nil, nil)
+		n, err := c.w.WriteLocked(head, parts.AppendArgs(call, flat.Data[:0]), nil, nil)
 		c.ctr.Inline.Add(uint64(n))
 		return err
 	}
 	head = append(head, parts.Before(call)...)
-	n, err := c.w.Write(head, call.Item, parts.Pad(call.Item), parts.After(call))
+	n, err := c.w.WriteLocked(head, call.Item, parts.Pad(call.Item), parts.After(call))
 	c.ctr.Inline.Add(uint64(n))
 	return err
 }

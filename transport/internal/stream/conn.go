@@ -56,7 +56,7 @@ var _ admit.Mover = (*Conn)(nil)
 // enabled between two records.
 func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) *Conn {
 	c := &Conn{
-		s: s, h: h, conn: conn, w: &record.Writer{Conn: conn}, both: both,
+		s: s, h: h, conn: conn, w: record.NewWriter(conn), both: both,
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
 	if s.cfg.BackwardCredits > 0 {

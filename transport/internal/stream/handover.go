@@ -72,6 +72,9 @@ func (c *Client) quiesce(ctx context.Context) error {
 
 // settle counts a reply that has come. The caller holds c.mu.
 func (c *Client) settle() {
+	if c.owed == 0 {
+		return // nobody has asked for it
+	}
 	if c.owed--; c.owed == 0 && c.settled != nil {
 		close(c.settled)
 	}
