@@ -49,7 +49,11 @@ func (s *session) cat(ctx context.Context, arg string) error {
 	defer cancel()
 	w := nfsclient.NewOrderedWriter(ctx, s.a.stdout, 0)
 	defer w.Close()
-	if _, err := r.c.ReadTo(ctx, r.n, w, nil); err != nil {
+	done, err := r.c.ReadTo(ctx, r.n, w, nil)
+	if err == nil && done < r.n.Size() {
+		err = errChanged
+	}
+	if err != nil {
 		return r.fail(err)
 	}
 	return nil

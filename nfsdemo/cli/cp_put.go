@@ -50,8 +50,8 @@ type partFile interface {
 	size() int64
 	// fill copies src from offset from to its end, and cuts off the rest.
 	fill(ctx context.Context, c *copier, src *source, from int64) (nfsclient.Pushed, error)
-	// same compares src with the copy.
-	same(ctx context.Context, src *source) error
+	// same compares src with the copy, of size octets.
+	same(ctx context.Context, src *source, size int64) error
 	// attributes sets the mode, unless it is 0, and the time, unless it is zero.
 	attributes(ctx context.Context, mode fs.FileMode, mtime time.Time) error
 	// rename gives the copy its name.
@@ -156,7 +156,7 @@ func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.Fil
 		return how, err
 	}
 	if c.verify {
-		if err := f.same(ctx, src); err != nil {
+		if err := f.same(ctx, src, how.Size); err != nil {
 			return how, err
 		}
 	}
@@ -177,6 +177,14 @@ func (c *copier) resumeAt(size int64) int64 {
 
 // errDiffers reports a copy that is not what was copied.
 var errDiffers = errors.New("the copy differs from the source")
+
+// compared returns the outcome of a comparison that ended at octet end of size: what was not read was not compared.
+func compared(end, size int64, err error) error {
+	if err == nil && end < size {
+		err = fmt.Errorf("%w at octet %d, where it ends", errDiffers, end)
+	}
+	return err
+}
 
 // comparer is an io.WriterAt that compares what it gets with r. It is safe for concurrent use.
 type comparer struct {

@@ -18,10 +18,17 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // served exports a new directory, and returns it and the URL of the export. A round trip takes rtt.
 func served(t *testing.T, rdma bool, rtt time.Duration) (root, url string) {
+	t.Helper()
+	return servedBy(t, rdma, rtt, func(h *server.Server) rpc.Handler { return h })
+}
+
+// servedBy is served with something in front of the server.
+func servedBy(t *testing.T, rdma bool, rtt time.Duration, front func(*server.Server) rpc.Handler) (root, url string) {
 	t.Helper()
 	root = t.TempDir()
 	fsys, err := dir.New(root, nil)
@@ -36,7 +43,7 @@ func served(t *testing.T, rdma bool, rtt time.Duration) (root, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &transport.Server{Handler: h}
+	s := &transport.Server{Handler: front(h)}
 	serve, scheme := s.ServeStream, "nfs://"
 	if rdma {
 		serve, scheme = s.Serve, "nfs+rdma://"

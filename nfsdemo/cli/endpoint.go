@@ -57,8 +57,8 @@ type target interface {
 // errSameFile reports an attempt to copy a file onto itself.
 var errSameFile = errors.New("source and destination are the same file")
 
-// errChanged reports a file that became shorter while it was copied.
-var errChanged = errors.New("the file became shorter while it was copied")
+// errChanged reports a file that became shorter while it was read, or a server that ends it too early.
+var errChanged = errors.New("the file became shorter while it was read")
 
 // remoteSource describes a file on a server.
 func remoteSource(c *nfsclient.Client, n *nfsclient.Node) *source {

@@ -111,12 +111,12 @@ func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64
 }
 
 // same implements partFile.
-func (l *localFile) same(ctx context.Context, src *source) error {
+func (l *localFile) same(ctx context.Context, src *source, size int64) error {
 	if l.part == "" {
 		return nil
 	}
-	_, err := src.client.ReadTo(ctx, src.node, &comparer{r: l.f}, nil)
-	return err
+	end, err := src.client.ReadTo(ctx, src.node, &comparer{r: l.f}, nil)
+	return compared(end, size, err)
 }
 
 // attributes implements partFile.

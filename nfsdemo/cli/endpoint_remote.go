@@ -95,14 +95,14 @@ func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int6
 }
 
 // same implements partFile.
-func (r *remoteFile) same(ctx context.Context, src *source) error {
+func (r *remoteFile) same(ctx context.Context, src *source, size int64) error {
 	data, done, err := src.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, err = r.d.c.ReadTo(ctx, r.n, &comparer{r: data}, nil)
-	return err
+	end, err := r.d.c.ReadTo(ctx, r.n, &comparer{r: data}, nil)
+	return compared(end, size, err)
 }
 
 // attributes implements partFile. The mode is set if the server has not taken it when it made the file.
