@@ -1,15 +1,16 @@
-package judge
+package judge_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // paired reports whether one of two rules is that of a receiver who carries on after a breach of the other.
-func paired(a, b string) bool { return receiverRule[a] == b || receiverRule[b] == a }
+func paired(a, b string) bool { return judge.ReceiverRule[a] == b || judge.ReceiverRule[b] == a }
 
 // acceptTwins are those of receivers. The conversation goes on as if nothing had been wrong.
 var acceptTwins = map[string]twinOf{
@@ -76,7 +77,7 @@ func callOf(s *twin.Trace, n int) *twin.Frame {
 func wantPair(t *testing.T, s *twin.Trace, id string, sender decode.Dir) {
 	t.Helper()
 	vs := judged(s, new(twinOf))
-	if len(vs) != 2 || vs[0].Rule.ID != id || vs[0].Dir != sender || vs[1].Rule.ID != receiverRule[id] || vs[1].Dir == vs[0].Dir {
-		t.Errorf("%v, want %s and %s", vs, id, receiverRule[id])
+	if len(vs) != 2 || vs[0].Rule.ID != id || vs[0].Dir != sender || vs[1].Rule.ID != judge.ReceiverRule[id] || vs[1].Dir == vs[0].Dir {
+		t.Errorf("%v, want %s and %s", vs, id, judge.ReceiverRule[id])
 	}
 }

@@ -1,8 +1,9 @@
-package judge
+package judge_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 )
@@ -35,8 +36,8 @@ func TestSentAgain(t *testing.T) {
 		{"sent again", []*twin.Trace{cut(call()), unread(call())}, 0},
 		{"another call", []*twin.Trace{cut(other()), unread(call())}, 1},
 	} {
-		var got []*Violation
-		j := New(nil, func(v *Violation) { got = append(got, v) })
+		var got []*judge.Violation
+		j := judge.New(nil, func(v *judge.Violation) { got = append(got, v) })
 		for _, c := range tt.traces {
 			c.Play(&decode.Options{}, j.Event)
 		}
@@ -49,25 +50,5 @@ func TestSentAgain(t *testing.T) {
 		if len(got) != tt.want {
 			t.Errorf("%s: %d violations, want %d", tt.name, len(got), tt.want)
 		}
-	}
-}
-
-// TestSentCalls: the remembered calls are bounded, and the last ones stay.
-func TestSentCalls(t *testing.T) {
-	var s sentCalls
-	key := func(i int) callKey { return callKey{xid: uint32(i)} }
-	for i := range 3 * maxSent {
-		if s.add(key(i)) {
-			t.Fatalf("call %d was sent before", i)
-		}
-	}
-	if len(s.seen) != maxSent || len(s.last) != maxSent {
-		t.Errorf("%d calls remembered, %d in the ring, want %d", len(s.seen), len(s.last), maxSent)
-	}
-	if !s.add(key(3*maxSent-1)) || s.add(key(0)) {
-		t.Error("not the last ones are remembered")
-	}
-	if s.add(key(2*maxSent + 1)) {
-		t.Error("the oldest is remembered although two were added after it")
 	}
 }

@@ -1,8 +1,9 @@
-package judge
+package judge_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 )
@@ -13,8 +14,8 @@ func endless(tb testing.TB) (next func()) {
 	t := twin.New().Startup()
 	t.Segment = 1428
 	t.Write(twin.I, 0x3300, 0, make([]byte, 1428*3))
-	j := New(nil, func(v *Violation) { tb.Error(v) })
-	j.tooLong = 1 << 62
+	j := judge.New(nil, func(v *judge.Violation) { tb.Error(v) })
+	j.SetTooLong(1 << 62)
 	var ev decode.Event
 	t.Play(nil, func(e *decode.Event) {
 		if ev.DDP != nil {
@@ -36,7 +37,7 @@ func endless(tb testing.TB) (next func()) {
 // TestNoAllocation: judging a frame that breaks no rule allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	next := endless(t)
-	for range maxHeaders { // until the ring of headers is full
+	for range judge.MaxHeaders { // until the ring of headers is full
 		next()
 	}
 	if n := testing.AllocsPerRun(1000, next); n > 0 {

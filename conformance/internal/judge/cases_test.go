@@ -1,9 +1,10 @@
-package judge
+package judge_test
 
 import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -87,7 +88,7 @@ func TestForeignConnection(t *testing.T) {
 	trace.Middle = true
 	trace.Frames[1].Startup.Flags = 0x08
 	trace.Frames = []*twin.Frame{trace.Frames[1], {Dir: twin.I, Raw: octets(200)}}
-	b := NewBuilder(nil)
+	b := judge.NewBuilder(nil)
 	trace.Play(nil, b.Event)
 	if r := b.Report(); len(r.Connections) > 0 || len(r.Violations) > 0 {
 		t.Errorf("%v, %v", r.Connections, r.Violations)

@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/internal/decode"
 )
 
@@ -123,7 +124,7 @@ func TestConditions(t *testing.T) {
 					t.Errorf("%s, %s: %v", name, c.name, v)
 				}
 			}
-			if n := len(r.Connections); n == 0 || !c.lacks && n != len(whole.Connections) || c.lacks && !slices.ContainsFunc(r.Connections, func(c *ConnReport) bool { return len(c.Unknown) > 0 }) {
+			if n := len(r.Connections); n == 0 || !c.lacks && n != len(whole.Connections) || c.lacks && !slices.ContainsFunc(r.Connections, func(c *judge.ConnReport) bool { return len(c.Unknown) > 0 }) {
 				t.Errorf("%s, %s: %d connections, or nothing is said to be missing", name, c.name, n)
 			}
 		}
@@ -131,8 +132,8 @@ func TestConditions(t *testing.T) {
 }
 
 // judgedPackets judges packets, which it numbers.
-func judgedPackets(all []packet) *Report {
-	b := NewBuilder(nil)
+func judgedPackets(all []packet) *judge.Report {
+	b := judge.NewBuilder(nil)
 	c := decode.NewCapture(nil, b.Event)
 	for i := range all {
 		p := all[i].Packet

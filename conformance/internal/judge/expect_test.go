@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/internal/decode"
 )
 
@@ -20,8 +21,8 @@ func TestParseExpect(t *testing.T) {
 		{"MPA-031 1 x\n", "connection and count are numbers from 1, or both *"},
 		{"MPA-031 1 2\nMPA-031 1 3\n", "MPA-031 of connection 1 a second time"},
 	} {
-		_, err := ParseExpect(strings.NewReader(tt.text))
-		bad, ok := errors.AsType[*ExpectError](err)
+		_, err := judge.ParseExpect(strings.NewReader(tt.text))
+		bad, ok := errors.AsType[*judge.ExpectError](err)
 		switch {
 		case tt.reason == "" && err != nil:
 			t.Errorf("%q: %v", tt.text, err)
@@ -33,7 +34,7 @@ func TestParseExpect(t *testing.T) {
 
 // TestDiff: any difference shows, in either direction.
 func TestDiff(t *testing.T) {
-	r := &Report{Connections: []*ConnReport{
+	r := &judge.Report{Connections: []*judge.ConnReport{
 		{Info: &decode.ConnInfo{ID: 1}, Counts: map[string]int{"MPA-031": 2}},
 		{Info: &decode.ConnInfo{ID: 3}, Counts: map[string]int{"MPA-030": 1}},
 	}}
@@ -47,7 +48,7 @@ func TestDiff(t *testing.T) {
 		{"MPA-030 * *\nMPA-031 1 3\nMPA-031 * *", []string{"MPA-031 connection 1: 2 found, 3 expected"}},
 		{"MPA-031 1 1\nMPA-030 3 1\nMPA-030 2 5", []string{"MPA-031 connection 1: 2 found, 1 expected", "MPA-030 connection 2: 0 found, 5 expected"}},
 	} {
-		e, err := ParseExpect(strings.NewReader(tt.expect))
+		e, err := judge.ParseExpect(strings.NewReader(tt.expect))
 		if err != nil {
 			t.Fatal(err)
 		}

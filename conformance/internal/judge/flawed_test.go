@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -45,7 +46,7 @@ func TestCallTooLarge(t *testing.T) {
 	change(readFile, func(x *twin.Exchange) {
 		x.Call.Header.Write[0][0].Length = 1 << 31
 	})(r)
-	b := NewBuilder(nil)
+	b := judge.NewBuilder(nil)
 	r.Trace.Play(nil, b.Event)
 	rep := b.Report()
 	said := strings.Join(rep.Connections[0].Unknown, "\n")

@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -31,8 +32,8 @@ func listen(t *twin.Trace) (all []heard) {
 }
 
 // say judges octets, and returns the mistakes.
-func say(all []heard) (out []*Violation) {
-	j := New(nil, func(v *Violation) { out = append(out, v) })
+func say(all []heard) (out []*judge.Violation) {
+	j := judge.New(nil, func(v *judge.Violation) { out = append(out, v) })
 	c := decode.NewConn(nil, j.Event)
 	for i, f := range all {
 		at := decode.Stamp{Frame: i + 1}
@@ -44,7 +45,7 @@ func say(all []heard) (out []*Violation) {
 	}
 	c.Finish()
 	j.End()
-	return slices.DeleteFunc(out, func(v *Violation) bool { return v.Cause != nil })
+	return slices.DeleteFunc(out, func(v *judge.Violation) bool { return v.Cause != nil })
 }
 
 // TestOneMistake: any single bit of a session that is wrong, CRCs being made again, is one violation of each
@@ -122,7 +123,7 @@ func TestConsequences(t *testing.T) {
 	s := someNFS(false)
 	f := s.Nth(verbs.OpWrite, 1)
 	f.Seg.STag ^= 0x100
-	b := NewBuilder(nil)
+	b := judge.NewBuilder(nil)
 	s.Play(nil, b.Event)
 	r := b.Report()
 	if len(r.Violations) != 1 || len(r.Connections[0].Counts) != 1 {

@@ -2,15 +2,12 @@ package judge
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "make the counts in the .expect files what is found; reasons stay, new lines lack theirs")
 
 // unexplained is what a new line has in place of its reason.
 const unexplained = "# why?"
@@ -35,10 +32,10 @@ func TestForeign(t *testing.T) {
 			}
 			name := strings.TrimSuffix(file, ".pcap") + ".expect"
 			text, err := os.ReadFile(name)
-			if err != nil && !*update {
+			if err != nil && !*Update {
 				t.Fatal(err)
 			}
-			if *update {
+			if *Update {
 				text = updated(string(text), r)
 				if err := os.WriteFile(name, text, 0o644); err != nil {
 					t.Fatal(err)

@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"bytes"
@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // tight makes every limit easy to reach.
-var tight = &Options{
+var tight = &judge.Options{
 	Decode:        &decode.Options{MaxEarly: 4096, MaxMessage: 2048, MaxPlaced: 8192, MaxCalls: 4, MaxConns: 3},
 	MaxViolations: 3, MaxConns: 2, MaxSTags: 2, MaxRequests: 3,
 }
@@ -39,16 +40,16 @@ func FuzzJudge(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, _ := File(bytes.NewReader(b), tight)
+		r, _ := judge.File(bytes.NewReader(b), tight)
 		kept := 0
 		for _, c := range r.Connections {
 			for id, n := range c.Counts {
-				if _, ok := Find(id); !ok || n < 1 {
+				if _, ok := judge.Find(id); !ok || n < 1 {
 					t.Fatalf("%d violations of %q", n, id)
 				}
 				kept += min(n, tight.MaxViolations)
 			}
-			if len(c.Unknown) > maxUnknown+8 {
+			if len(c.Unknown) > judge.MaxUnknown+8 {
 				t.Fatalf("%d unknowns", len(c.Unknown))
 			}
 		}
@@ -73,7 +74,7 @@ func neighbour() *twin.Trace {
 // verdict returns the report of the connection from the given port.
 func verdict(t *testing.T, b []byte, port uint16) (all []string) {
 	t.Helper()
-	r, err := File(bytes.NewReader(b), nil)
+	r, err := judge.File(bytes.NewReader(b), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
-package judge
+package judge_test
 
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -32,8 +33,8 @@ func FuzzUpper(f *testing.F) {
 				p[(int(edits[1])<<8|int(edits[2]))%len(p)] ^= edits[3]
 			}
 		}
-		j := New(nil, func(v *Violation) {
-			if _, ok := Find(v.Rule.ID); !ok || v.Frame < 1 || v.Detail == "" {
+		j := judge.New(nil, func(v *judge.Violation) {
+			if _, ok := judge.Find(v.Rule.ID); !ok || v.Frame < 1 || v.Detail == "" {
 				t.Errorf("%v", v)
 			}
 		})

@@ -1,9 +1,10 @@
-package judge
+package judge_test
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 )
@@ -25,7 +26,7 @@ func TestResent(t *testing.T) {
 		{"wrong again", 30, 0, 9, "MPA-030"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := NewBuilder(nil)
+			b := judge.NewBuilder(nil)
 			c := decode.NewConn(nil, b.Event)
 			for i, f := range good {
 				at := decode.Stamp{Frame: i + 1}

@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"fmt"
@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 )
 
 // TestSamples: samples.txt has what the judge reports of the twins.
 func TestSamples(t *testing.T) {
 	var lines strings.Builder
-	for _, r := range Rules() {
+	for _, r := range judge.Rules() {
 		v := accusation(r)
 		if v == nil {
 			t.Errorf("%s has no twin", r.ID)
@@ -20,19 +21,19 @@ func TestSamples(t *testing.T) {
 		}
 		fmt.Fprintf(&lines, "%s frame %d %v %s\n", r.ID, v.Frame, v.Dir, v.Detail)
 	}
-	if *update {
+	if *judge.Update {
 		if err := os.WriteFile("samples.txt", []byte(lines.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if lines.String() != samples {
+	if lines.String() != judge.SamplesInFile() {
 		t.Error("samples.txt is not what the judge reports of the twins: run this test with -update")
 	}
 }
 
 // accusation returns the first violation of a rule in its twin.
-func accusation(r *Rule) *Violation {
+func accusation(r *judge.Rule) *judge.Violation {
 	for _, v := range judged(twinTrace(r.ID)) {
 		if v.Rule == r {
 			return v

@@ -1,4 +1,4 @@
-package judge
+package judge_test
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -169,7 +170,7 @@ func goodLog(mode commitlog.Mode) *twin.Trace {
 // playedLog judges a conversation. It returns the rules broken.
 func playedLog(t *testing.T, conv *twin.Trace) (broken []string) {
 	t.Helper()
-	j := New(nil, func(v *Violation) {
+	j := judge.New(nil, func(v *judge.Violation) {
 		t.Log(v)
 		if !slices.Contains(broken, v.Rule.ID) {
 			broken = append(broken, v.Rule.ID)
@@ -187,7 +188,7 @@ func TestTwinsCommit(t *testing.T) {
 			t.Errorf("a good session breaks %v", got)
 		}
 	}
-	for _, r := range commitRules {
+	for _, r := range judge.CommitRules {
 		t.Run(r.ID, func(t *testing.T) {
 			talk := commitTwins[r.ID]
 			if talk == nil {

@@ -1,8 +1,9 @@
-package judge
+package judge_test
 
 import (
 	"math"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -49,6 +50,6 @@ var ddpTwins = map[string]twinOf{
 	}},
 	"DDP-013": { // 4 GiB are too long for a test
 		good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Payload = octets(1024) }),
-		setup: func(j *Judge) { j.tooLong = 1000 },
+		setup: func(j *judge.Judge) { j.SetTooLong(1000) },
 	},
 }

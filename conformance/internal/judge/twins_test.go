@@ -1,10 +1,11 @@
-package judge
+package judge_test
 
 import (
 	"maps"
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -16,7 +17,7 @@ type twinOf struct {
 	good   func() *twin.Trace
 	mutate func(*twin.Trace)
 	opt    *decode.Options
-	setup  func(*Judge) // makes the judge different
+	setup  func(*judge.Judge) // makes the judge different
 }
 
 // twins holds the twins of all rules, by ID.
@@ -34,20 +35,20 @@ func merged(all ...map[string]twinOf) map[string]twinOf {
 }
 
 // judged returns the violations in a conversation, without consequences.
-func judged(t *twin.Trace, tw *twinOf) (all []*Violation) {
-	j := New(nil, func(v *Violation) { all = append(all, v) })
+func judged(t *twin.Trace, tw *twinOf) (all []*judge.Violation) {
+	j := judge.New(nil, func(v *judge.Violation) { all = append(all, v) })
 	if tw.setup != nil {
 		tw.setup(j)
 	}
 	t.Play(tw.opt, j.Event)
 	j.End()
-	return slices.DeleteFunc(all, func(v *Violation) bool { return v.Cause != nil || v.Withdrawn })
+	return slices.DeleteFunc(all, func(v *judge.Violation) bool { return v.Cause != nil || v.Withdrawn })
 }
 
 // TestTwins: each rule has a twin, a conversation that breaks it and nothing else; without
 // the change that makes the twin it breaks nothing.
 func TestTwins(t *testing.T) {
-	for _, r := range Rules() {
+	for _, r := range judge.Rules() {
 		tw, ok := twins[r.ID]
 		if !ok && slices.Contains(twinless, r.Layer()) {
 			continue // these two tests demand one for each of their rules
@@ -63,7 +64,7 @@ func TestTwins(t *testing.T) {
 			trace = tw.good()
 			tw.mutate(trace)
 			vs := judged(trace, &tw)
-			if !slices.ContainsFunc(vs, func(v *Violation) bool { return v.Rule == r }) {
+			if !slices.ContainsFunc(vs, func(v *judge.Violation) bool { return v.Rule == r }) {
 				t.Error("the twin does not break it")
 			}
 			for _, v := range vs {
@@ -74,7 +75,7 @@ func TestTwins(t *testing.T) {
 		})
 	}
 	for id := range twins {
-		if _, ok := Find(id); !ok {
+		if _, ok := judge.Find(id); !ok {
 			t.Errorf("a twin of no rule: %s", id)
 		}
 	}

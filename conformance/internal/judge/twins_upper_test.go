@@ -1,10 +1,11 @@
-package judge
+package judge_test
 
 import (
 	"maps"
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/internal/decode"
 )
@@ -14,7 +15,7 @@ func played(t *testing.T, talk func(*twin.RPC)) (broken []string) {
 	t.Helper()
 	conv := twin.NewRPC()
 	talk(conv)
-	j := New(nil, func(v *Violation) {
+	j := judge.New(nil, func(v *judge.Violation) {
 		t.Log(v)
 		if v.Cause == nil && v.Rule.ID != "RDMAP-042" && !slices.Contains(broken, v.Rule.ID) { // its twin is elsewhere
 			broken = append(broken, v.Rule.ID)
@@ -57,7 +58,7 @@ func TestTwinsRPC(t *testing.T) {
 			})
 		}
 	}
-	for _, r := range slices.Concat(rpcrdmaRules, rpcRules, nfsRules) {
+	for _, r := range slices.Concat(judge.RPCRDMARules, judge.RPCRules, judge.NFSRules) {
 		if !slices.ContainsFunc([]map[string]func(*twin.RPC){rpcrdmaTwins, rpcTwins, nfsTwins}, func(m map[string]func(*twin.RPC)) bool {
 			return slices.Contains(slices.Collect(maps.Keys(m)), r.ID)
 		}) {
