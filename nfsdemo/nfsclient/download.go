@@ -67,6 +67,7 @@ func (d *download) block(ctx context.Context, w *worker, off int64, n int) (int,
 		mem = w.buf(n)
 	}
 	done := 0
+	var p pace
 	for done < n {
 		at := off + int64(done)
 		sink := mem[done:]
@@ -83,8 +84,11 @@ func (d *download) block(ctx context.Context, w *worker, off int64, n int) (int,
 			return done, false, err
 		case eof:
 			return done, true, nil
-		case got == 0:
-			return done, false, ErrNoProgress
+		case done == n:
+			return done, false, nil
+		}
+		if err := p.next(got); err != nil {
+			return done, false, err
 		}
 	}
 	return done, false, nil
@@ -113,6 +117,7 @@ func writeAt(dst io.WriterAt, data []byte, off int64) error {
 // with an error, which is io.EOF at the end of the file.
 func (c *Client) ReadAt(ctx context.Context, n *Node, p []byte, off int64) (int, error) {
 	done := 0
+	var pc pace
 	for done < len(p) {
 		sink := p[done:min(len(p), done+c.reads.size)]
 		got, eof, err := c.read(ctx, n, off+int64(done), sink, func(data []byte) error {
@@ -125,8 +130,11 @@ func (c *Client) ReadAt(ctx context.Context, n *Node, p []byte, off int64) (int,
 			return done, pathErr("read", n.Path, err)
 		case eof && done < len(p):
 			return done, io.EOF
-		case got == 0 && !eof:
-			return done, pathErr("read", n.Path, ErrNoProgress)
+		case done == len(p):
+			return done, nil
+		}
+		if err := pc.next(got); err != nil {
+			return done, pathErr("read", n.Path, err)
 		}
 	}
 	return done, nil

@@ -158,7 +158,8 @@ var (
 	ErrTooDeep = errors.New("the directories being listed, one inside the other, take more than 64 MiB: the server may nest them without end (name a directory further down)")
 	// ErrTreeEndless: more than Config.MaxTree names below one directory.
 	ErrTreeEndless = errors.New("too many names below one directory: the server may never end it (if it is so large, raise the limit: Config.MaxTree, --max-names)")
-	// ErrNoProgress: the server answered OK but did nothing, so it is useless to repeat the call.
+	// ErrNoProgress: the server answered OK but did nothing, or hardly anything many times, so it is useless to repeat
+	// the call.
 	ErrNoProgress = errors.New("the server makes no progress")
 	// ErrTooManyLinks: more than 40 symbolic links in one path.
 	ErrTooManyLinks = errors.New("too many levels of symbolic links")

@@ -244,3 +244,27 @@ func TestHostileCut(t *testing.T) {
 		})
 	}
 }
+
+// TestHostileCrumbs: a server that moves one octet with each READ and WRITE does not keep a copy going without end.
+func TestHostileCrumbs(t *testing.T) {
+	s := &hostile.Server{Page: func(uint64) ([]hostile.Entry, bool) { return []hostile.Entry{{Name: "f", Cookie: 1}}, true }, Crumbs: true}
+	c := dialHostile(t, s, false, nil)
+	n, err := c.Child(t.Context(), c.Root(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100_000)
+	for what, move := range map[string]func() error{
+		"ReadTo": func() error { _, err := c.ReadTo(t.Context(), n, nfsclient.Memory(buf), nil); return err },
+		"ReadAt": func() error { _, err := c.ReadAt(t.Context(), n, buf, 0); return err },
+		"WriteFrom": func() error {
+			_, err := c.WriteFrom(t.Context(), n, bytes.NewReader(buf), int64(len(buf)), nil)
+			return err
+		},
+		"WriteAt": func() error { _, _, err := c.WriteAt(t.Context(), n, buf, 0, nfs3.FileSync); return err },
+	} {
+		if err := move(); !errors.Is(err, nfsclient.ErrNoProgress) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -33,6 +33,26 @@ func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use 
 	return got, eof, err
 }
 
+// pace counts the calls for one piece of a file. Servers answer READ and WRITE with as much as they like (RFC 1813
+// Sections 3.3.6, 3.3.7), and one that moves an octet at a time is as useless as one that moves none.
+type pace struct{ calls, octets int }
+
+// fewCalls are not judged; of more, each has to move leastOctets on the average, which is a sector.
+const (
+	fewCalls    = 64
+	leastOctets = 512
+)
+
+// next counts a call that has moved n octets, and after which more are to come.
+func (p *pace) next(n int) error {
+	p.calls++
+	p.octets += n
+	if n == 0 || p.calls >= fewCalls && p.octets < p.calls*leastOctets {
+		return ErrNoProgress
+	}
+	return nil
+}
+
 // write runs one WRITE (RFC 1813 Section 3.3.7). It borrows data.
 func (c *Client) write(ctx context.Context, n *Node, off int64, data []byte, stable nfs3.StableHow) (res nfs3.WriteRes, err error) {
 	args := nfs3.WriteArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(data)), Stable: stable}

@@ -135,13 +135,19 @@ func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (int, bo
 		return 0, false, err
 	}
 	done := 0
+	var p pace
 	for done < len(data) {
 		res, err := u.c.write(ctx, u.n, off+int64(done), data[done:], u.stable)
 		if err != nil {
 			return done, false, err
 		}
 		u.wrote(&res)
-		done += int(res.Count)
+		if done += int(res.Count); done == len(data) {
+			break
+		}
+		if err := p.next(int(res.Count)); err != nil {
+			return done, false, err
+		}
 	}
 	return done, last, nil
 }
@@ -179,12 +185,19 @@ func (u *upload) wrote(res *nfs3.WriteRes) {
 func (c *Client) WriteAt(ctx context.Context, n *Node, p []byte, off int64, stable nfs3.StableHow) (int, nfs3.WriteVerf, error) {
 	var verf nfs3.WriteVerf
 	done := 0
+	var pc pace
 	for first := true; first || done < len(p); first = false {
 		res, err := c.write(ctx, n, off+int64(done), p[done:min(len(p), done+c.writes.size)], stable)
 		if err != nil {
 			return done, verf, pathErr("write", n.Path, err)
 		}
 		done, verf = done+int(res.Count), res.Verf
+		if done == len(p) {
+			break
+		}
+		if err := pc.next(int(res.Count)); err != nil {
+			return done, verf, pathErr("write", n.Path, err)
+		}
 	}
 	return done, verf, nil
 }
