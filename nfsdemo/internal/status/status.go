@@ -3,6 +3,7 @@
 package status
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
@@ -103,7 +104,9 @@ func (s *Server) Handler() http.Handler {
 	handle := func(pattern string, h http.Handler, limit time.Duration) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit)) // only recorders have none
-			h.ServeHTTP(w, r)
+			ctx, cancel := context.WithTimeout(r.Context(), limit)                    // a profile takes as long as the request says
+			defer cancel()
+			h.ServeHTTP(w, r.WithContext(ctx))
 		})
 	}
 	for pattern, h := range map[string]http.HandlerFunc{
