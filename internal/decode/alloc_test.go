@@ -1,19 +1,21 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
 	"os"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // readPackets feeds the packets of a file to a capture.
-func readPackets(tb testing.TB, file string, c *Capture) {
+func readPackets(tb testing.TB, file string, c *decode.Capture) {
 	tb.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for pkt, err := range Packets(bytes.NewReader(b)) {
+	for pkt, err := range decode.Packets(bytes.NewReader(b)) {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -26,7 +28,7 @@ func TestAllocs(t *testing.T) {
 	for _, name := range []string{"b-nfs3-read1m.pcap", "b-nfs3-write1m.pcap"} {
 		packets := 0
 		n := testing.AllocsPerRun(3, func() {
-			c := NewCapture(nil, func(*Event) {})
+			c := decode.NewCapture(nil, func(*decode.Event) {})
 			readPackets(t, pcapDir+"/"+name, c)
 			c.Finish()
 			packets = c.Stats.Packets
@@ -47,7 +49,7 @@ func BenchmarkCapture(b *testing.B) {
 	b.SetBytes(st.Size())
 	b.ReportAllocs()
 	for b.Loop() {
-		c := NewCapture(nil, func(*Event) {})
+		c := decode.NewCapture(nil, func(*decode.Event) {})
 		readPackets(b, file, c)
 		c.Finish()
 	}

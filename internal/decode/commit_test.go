@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -71,8 +72,8 @@ func TestCommit(t *testing.T) {
 		var kinds, asked, done []string
 		var seqs []uint64
 		fillers := 0
-		info := new(CommitInfo)
-		for ev, err := range Events(bytes.NewReader(recordLog(t, mode, n)), nil) {
+		info := new(decode.CommitInfo)
+		for ev, err := range decode.Events(bytes.NewReader(recordLog(t, mode, n)), nil) {
 			must(t, err)
 			if ev.Err != nil {
 				t.Error(ev)
@@ -82,17 +83,17 @@ func TestCommit(t *testing.T) {
 				continue
 			}
 			info = ev.Conn.Commit
-			if m.Kind != CommitHead && m.Kind != CommitDone { // they come when they like
+			if m.Kind != decode.CommitHead && m.Kind != decode.CommitDone { // they come when they like
 				kinds = append(kinds, m.Kind.String())
 			}
 			switch m.Kind {
-			case CommitFlush, CommitVerify, CommitTail, CommitFlushTail:
+			case decode.CommitFlush, decode.CommitVerify, decode.CommitTail, decode.CommitFlushTail:
 				asked = append(asked, m.Kind.String())
-			case CommitDone:
+			case decode.CommitDone:
 				done = append(done, m.Request.String())
 			default:
 			}
-			if m.Kind == CommitDone && (m.Request == CommitOther || m.RequestFrame >= ev.Frame) {
+			if m.Kind == decode.CommitDone && (m.Request == decode.CommitOther || m.RequestFrame >= ev.Frame) {
 				t.Errorf("answers nothing: %v", ev)
 			}
 			for _, r := range m.Records {
@@ -120,7 +121,7 @@ func TestCommit(t *testing.T) {
 		if !slices.Equal(kinds, want) {
 			t.Errorf("%v: %q", mode, kinds)
 		}
-		if len(seqs) != n || seqs[0] != 1 || seqs[n-1] != n || info.Answer == nil || info.Producer != FromOpener {
+		if len(seqs) != n || seqs[0] != 1 || seqs[n-1] != n || info.Answer == nil || info.Producer != decode.FromOpener {
 			t.Errorf("%v: records %d, %+v", mode, seqs, info)
 		}
 	}
@@ -128,49 +129,22 @@ func TestCommit(t *testing.T) {
 
 // TestCommitUnannounced: a session whose Answer travelled elsewhere shows by its operations.
 func TestCommitUnannounced(t *testing.T) {
-	var kinds []CommitKind
+	var kinds []decode.CommitKind
 	answer := false
-	c := NewConn(nil, func(ev *Event) {
+	c := decode.NewConn(nil, func(ev *decode.Event) {
 		if ev.Commit != nil {
 			kinds = append(kinds, ev.Commit.Kind)
 			answer = answer || ev.Conn.Commit.Answer != nil
 		}
 	})
-	for ev, err := range Events(bytes.NewReader(recordLog(t, commitlog.WAL, 3)), nil) {
+	for ev, err := range decode.Events(bytes.NewReader(recordLog(t, commitlog.WAL, 3)), nil) {
 		must(t, err)
-		if ev.Commit != nil && ev.Commit.Kind == CommitAnswer {
+		if ev.Commit != nil && ev.Commit.Kind == decode.CommitAnswer {
 			continue
 		}
-		c.Octets(ev.Dir, ev.Raw, Stamp{Frame: ev.Frame})
+		c.Octets(ev.Dir, ev.Raw, decode.Stamp{Frame: ev.Frame})
 	}
-	if got := fmt.Sprint(kinds[:2]); got != "[tail done]" || answer || !slices.Contains(kinds, CommitVerify) {
+	if got := fmt.Sprint(kinds[:2]); got != "[tail done]" || answer || !slices.Contains(kinds, decode.CommitVerify) {
 		t.Errorf("%v", kinds)
-	}
-}
-
-// TestRecordParser: records cut anywhere, and writes that do not continue each other.
-func TestRecordParser(t *testing.T) {
-	record := append(unhex(t, "00000005 00000002 0000000000000004 00000000000000c0 b2e736f3 68656c6c6f"), make([]byte, 31)...)
-	filler := append(unhex(t, "80000040 00000002 0000000000000005 0000000000000100 2b7e7197"), make([]byte, 36)...)
-	b := slices.Concat(record, record, filler)
-	for cut := range len(b) {
-		p := recordParser{epoch: 2, salt: 0xee6e64bd81f7bc7f, salted: true}
-		var got []CommitRecord
-		write := func(at int, b []byte) {
-			ev := &Event{DDP: &DDP{Payload: b}}
-			ev.DDP.TO = uint64(at)
-			got = append(got, p.write(ev)...)
-		}
-		write(832, b[:cut])
-		write(832+cut, b[cut:])
-		if len(got) != 3 || !got[0].SumOK || !got[1].SumOK || !got[2].SumOK || !got[2].Filler || got[2].Len != 64 || got[2].Offset != 960 {
-			t.Fatalf("cut at %d: %+v", cut, got)
-		}
-		got = nil
-		write(64, b[:cut])
-		write(128+cut, b[cut:]) // a gap
-		if len(got) > 3 || cut%64 != 0 && len(got) > cut/64+1 {
-			t.Fatalf("with a gap at %d: %+v", cut, got)
-		}
 	}
 }

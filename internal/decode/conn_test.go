@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"encoding/hex"
@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // piece is some octets of one direction.
 type piece struct {
-	dir    Dir
+	dir    decode.Dir
 	b      []byte
 	hole   int  // octets missing before b
 	joined bool // the beginning of the direction was missed
@@ -25,7 +26,7 @@ type piece struct {
 func conversations(tb testing.TB, file string) [][]piece {
 	tb.Helper()
 	var all [][]piece
-	decodeFile(tb, file, func(ev *Event) {
+	decodeFile(tb, file, func(ev *decode.Event) {
 		for len(all) < ev.Conn.ID {
 			all = append(all, nil)
 		}
@@ -39,9 +40,9 @@ func conversations(tb testing.TB, file string) [][]piece {
 
 // say feeds a conversation to a new Conn, each piece cut up by cut, and returns the events as
 // lines without packet numbers.
-func say(pieces []piece, opt *Options, cut func([]byte) [][]byte) []string {
+func say(pieces []piece, opt *decode.Options, cut func([]byte) [][]byte) []string {
 	var lines []string
-	c := NewConn(opt, func(ev *Event) {
+	c := decode.NewConn(opt, func(ev *decode.Event) {
 		_, line, _ := strings.Cut(strings.TrimLeft(ev.Line(time.Time{}), " "), " ")
 		lines = append(lines, line)
 	})
@@ -50,10 +51,10 @@ func say(pieces []piece, opt *Options, cut func([]byte) [][]byte) []string {
 			c.Join(p.dir)
 		}
 		if p.hole > 0 {
-			c.Hole(p.dir, p.hole, Stamp{Frame: 1})
+			c.Hole(p.dir, p.hole, decode.Stamp{Frame: 1})
 		}
 		for _, b := range cut(p.b) {
-			c.Octets(p.dir, b, Stamp{Frame: 1})
+			c.Octets(p.dir, b, decode.Stamp{Frame: 1})
 		}
 	}
 	c.Finish()
@@ -120,7 +121,7 @@ func startup(crc bool) []piece {
 	req, rep := mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: crc}}, mpa.Reply{Frame: mpa.Frame{Rev: 1}}
 	a, _ := req.Append(nil)
 	b, _ := rep.Append(nil)
-	return []piece{{dir: FromOpener, b: a}, {dir: FromAccepter, b: b}}
+	return []piece{{dir: decode.FromOpener, b: a}, {dir: decode.FromAccepter, b: b}}
 }
 
 // TestVectors decodes one FPDU per RDMAP message, CRC on.
@@ -170,7 +171,7 @@ func TestVectors(t *testing.T) {
 		{"no header", "0001ff003afdc54e", "!! too short for its header: ULPDU of 1 octets"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			lines := say(append(startup(true), piece{dir: FromOpener, b: unhex(t, tt.fpdu)}), nil, whole)
+			lines := say(append(startup(true), piece{dir: decode.FromOpener, b: unhex(t, tt.fpdu)}), nil, whole)
 			got := lines[len(lines)-1]
 			if !strings.HasSuffix(got, tt.want) || len(lines) != 3 {
 				t.Errorf("%q, want … %q", lines, tt.want)
@@ -182,18 +183,25 @@ func TestVectors(t *testing.T) {
 // TestEveryOpcode: every opcode of the engine's table is named and fits its queue.
 func TestEveryOpcode(t *testing.T) {
 	for op := verbs.OpWrite; op <= verbs.OpAtomicWriteResponse; op++ {
-		var got *Event
-		c := NewConn(nil, func(ev *Event) { e := *ev; r := *ev.RDMAP; e.RDMAP = &r; got = &e })
+		var got *decode.Event
+		c := decode.NewConn(nil, func(ev *decode.Event) {
+			if ev.RDMAP != nil {
+				e, r := *ev, *ev.RDMAP
+				e.RDMAP, got = &r, &e
+			}
+		})
 		u := []byte{0x41, 0x40 | byte(op), 0, 0, 0, 0, 0, 0, 0, byte(op.Queue()), 0, 0, 0, 1, 0, 0, 0, 0}
 		if op.Tagged() {
 			u = append([]byte{0xc1, 0x40 | byte(op)}, make([]byte, 12)...)
 		}
-		c.sides[FromOpener].phase = phaseFPDU
-		c.Octets(FromOpener, mpa.AppendFPDU(nil, u, false), Stamp{})
+		for _, p := range startup(false) {
+			c.Octets(p.dir, p.b, decode.Stamp{})
+		}
+		c.Octets(decode.FromOpener, mpa.AppendFPDU(nil, u, false), decode.Stamp{})
 		if got == nil || got.RDMAP.Op != op || strings.HasPrefix(op.String(), "Opcode") {
 			t.Errorf("%v: %v", op, got)
 		}
-		if errors.Is(got.Err, ErrOpcode) {
+		if errors.Is(got.Err, decode.ErrOpcode) {
 			t.Errorf("%v: %v", op, got.Err)
 		}
 	}
@@ -212,46 +220,46 @@ func TestPhases(t *testing.T) {
 	}{
 		{
 			"foreign",
-			[]piece{{dir: FromOpener, b: []byte("SSH-2.0-x\r\n")}, {dir: FromAccepter, b: []byte("SSH-2.0-y\r\n")}},
+			[]piece{{dir: decode.FromOpener, b: []byte("SSH-2.0-x\r\n")}, {dir: decode.FromAccepter, b: []byte("SSH-2.0-y\r\n")}},
 			[]string{"> 11 octets not decoded !! not an MPA stream", "< 11 octets not decoded !! not an MPA stream"},
 		},
 		{
 			"FPDU before the Reply",
-			[]piece{ok[0], {dir: FromOpener, b: send}, ok[1]},
+			[]piece{ok[0], {dir: decode.FromOpener, b: send}, ok[1]},
 			[]string{"MPA Request", "MPA Reply", "Send"},
 		},
 		{
 			"FPDU and no Reply",
-			[]piece{ok[0], {dir: FromOpener, b: send}},
+			[]piece{ok[0], {dir: decode.FromOpener, b: send}},
 			[]string{"MPA Request", "32 octets not decoded !! octets before the MPA Reply"},
 		},
 		{
 			"rejected",
-			[]piece{ok[0], {dir: FromAccepter, b: rejected}, {dir: FromOpener, b: send}},
+			[]piece{ok[0], {dir: decode.FromAccepter, b: rejected}, {dir: decode.FromOpener, b: send}},
 			[]string{"MPA Request", "MPA Reply", "32 octets not decoded !! octets after a rejected startup"},
 		},
 		{
 			"bad marker",
-			[]piece{startup(false)[0], {dir: FromAccepter, b: markers}, {dir: FromOpener, b: append([]byte{0, 0, 0, 8}, append(send, send...)...)}, {dir: FromAccepter, b: send}},
+			[]piece{startup(false)[0], {dir: decode.FromAccepter, b: markers}, {dir: decode.FromOpener, b: append([]byte{0, 0, 0, 8}, append(send, send...)...)}, {dir: decode.FromAccepter, b: send}},
 			[]string{"MPA Request", "MPA Reply", "> FPDU ulpdulength=0 crc=off !! bad marker", "> 32 octets not decoded !! bad marker", "< FPDU"},
 		},
 		{
 			"no Reply but something else",
-			[]piece{ok[0], {dir: FromAccepter, b: []byte("HTTP/1.1 400")}, {dir: FromOpener, b: send}},
+			[]piece{ok[0], {dir: decode.FromAccepter, b: []byte("HTTP/1.1 400")}, {dir: decode.FromOpener, b: send}},
 			[]string{"MPA Request", "12 octets not decoded !! bad MPA startup frame: no key", "Send"},
 		},
 		{
 			"two Requests",
-			[]piece{ok[0], {dir: FromAccepter, b: ok[0].b}},
+			[]piece{ok[0], {dir: decode.FromAccepter, b: ok[0].b}},
 			[]string{"MPA Request", "MPA Request rev=1 flags=0x40(C) pdlength=0 !! bad MPA startup frame: key of the opposite frame"},
 		},
 		{
 			"cut in a startup frame",
-			[]piece{{dir: FromOpener, b: ok[0].b[:19]}},
+			[]piece{{dir: decode.FromOpener, b: ok[0].b[:19]}},
 			[]string{"19 octets not decoded !! incomplete frame at the end"},
 		},
 		{
-			"cut in an FPDU", append(startup(true), piece{dir: FromOpener, b: send[:31]}),
+			"cut in an FPDU", append(startup(true), piece{dir: decode.FromOpener, b: send[:31]}),
 			[]string{"MPA Request", "MPA Reply", "31 octets not decoded !! incomplete frame at the end"},
 		},
 	} {
@@ -271,17 +279,17 @@ func TestPhases(t *testing.T) {
 
 func TestHole(t *testing.T) {
 	var lines []string
-	c := NewConn(nil, func(ev *Event) { lines = append(lines, ev.String()) })
+	c := decode.NewConn(nil, func(ev *decode.Event) { lines = append(lines, ev.String()) })
 	for _, p := range startup(true) {
-		c.Octets(p.dir, p.b, Stamp{Frame: 1})
+		c.Octets(p.dir, p.b, decode.Stamp{Frame: 1})
 	}
-	c.Octets(FromOpener, []byte{0, 23}, Stamp{Frame: 2})
-	c.Hole(FromOpener, 30, Stamp{Frame: 3})
-	c.Octets(FromOpener, []byte{1, 2, 3}, Stamp{Frame: 4})
-	c.Close(FromOpener, false, Stamp{Frame: 5})
-	c.Close(FromOpener, false, Stamp{Frame: 6})
-	c.Octets(FromOpener, []byte{1, 2, 3}, Stamp{Frame: 7})
-	c.Hole(FromOpener, 1, Stamp{Frame: 7})
+	c.Octets(decode.FromOpener, []byte{0, 23}, decode.Stamp{Frame: 2})
+	c.Hole(decode.FromOpener, 30, decode.Stamp{Frame: 3})
+	c.Octets(decode.FromOpener, []byte{1, 2, 3}, decode.Stamp{Frame: 4})
+	c.Close(decode.FromOpener, false, decode.Stamp{Frame: 5})
+	c.Close(decode.FromOpener, false, decode.Stamp{Frame: 6})
+	c.Octets(decode.FromOpener, []byte{1, 2, 3}, decode.Stamp{Frame: 7})
+	c.Hole(decode.FromOpener, 1, decode.Stamp{Frame: 7})
 	want := []string{
 		"2 c0 > 2 octets not decoded !! incomplete frame at the end",
 		"3 c0 > 0 octets not decoded !! octets missing from the capture: 30",
@@ -323,7 +331,7 @@ func TestMarkers(t *testing.T) {
 			}
 			return cut
 		}} {
-			said := append(append([]piece(nil), pieces...), piece{dir: FromOpener, b: first}, piece{dir: FromOpener, b: append(tt.last, third...)})
+			said := append(append([]piece(nil), pieces...), piece{dir: decode.FromOpener, b: first}, piece{dir: decode.FromOpener, b: append(tt.last, third...)})
 			lines := say(said, nil, cut)
 			if len(lines) != 5 || !strings.Contains(lines[3], tt.want) ||
 				!strings.HasSuffix(lines[2], "ulpdulength=502 crc=ok markers=4 Send qn=0 msn=1 mo=0 len=484 last") ||

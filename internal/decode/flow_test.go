@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
 // written writes a capture and returns its events as lines, without packet numbers.
-func written(t *testing.T, opt *Options, say func(w *capture.Writer)) []string {
+func written(t *testing.T, opt *decode.Options, say func(w *capture.Writer)) []string {
 	t.Helper()
 	var file bytes.Buffer
 	w, err := capture.NewWriter(&file)
@@ -22,7 +23,7 @@ func written(t *testing.T, opt *Options, say func(w *capture.Writer)) []string {
 		t.Fatal(err)
 	}
 	var lines []string
-	for ev, err := range Events(&file, opt) {
+	for ev, err := range decode.Events(&file, opt) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func written(t *testing.T, opt *Options, say func(w *capture.Writer)) []string {
 // converse sends a startup and one Send.
 func converse(t *testing.T, c *capture.Conn) {
 	t.Helper()
-	for _, p := range append(startup(true), piece{dir: FromOpener, b: unhex(t, helloSend)}) {
+	for _, p := range append(startup(true), piece{dir: decode.FromOpener, b: unhex(t, helloSend)}) {
 		c.Write(capture.Dir(p.dir), p.b)
 	}
 }
@@ -86,7 +87,7 @@ func TestPortReuse(t *testing.T) {
 
 // TestMaxConns: the oldest connection is dropped to make room, and what it had begun is reported.
 func TestMaxConns(t *testing.T) {
-	got := written(t, &Options{MaxConns: 1}, func(w *capture.Writer) {
+	got := written(t, &decode.Options{MaxConns: 1}, func(w *capture.Writer) {
 		b := netip.MustParseAddrPort("192.0.2.2:20049")
 		c1 := w.Conn(netip.MustParseAddrPort("192.0.2.1:1"), b)
 		c1.Write(capture.ToServer, []byte("MPA ID Req"))

@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"path/filepath"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -16,7 +17,7 @@ func TestEveryFrame(t *testing.T) {
 	illegal := readTable(t, "../../conformance/testdata/illegal-frames.tsv", 4)
 	for _, file := range captures(t) {
 		name := filepath.Base(file)
-		decodeFile(t, file, func(ev *Event) {
+		decodeFile(t, file, func(ev *decode.Event) {
 			if ev.Err == nil {
 				return
 			}
@@ -36,8 +37,8 @@ func TestEveryFrame(t *testing.T) {
 // TestEveryOctet: the events of a direction cover its stream without gap or overlap.
 func TestEveryOctet(t *testing.T) {
 	for _, file := range captures(t) {
-		next := make(map[*ConnInfo]*[2]uint64)
-		decodeFile(t, file, func(ev *Event) {
+		next := make(map[*decode.ConnInfo]*[2]uint64)
+		decodeFile(t, file, func(ev *decode.Event) {
 			n := next[ev.Conn]
 			if n == nil {
 				n = new([2]uint64)
@@ -62,7 +63,7 @@ func TestEveryRPC(t *testing.T) {
 		if name := filepath.Base(file); name == "d-mpa-bad.pcap" || name == "g-mpareply.pcap" {
 			continue // see illegal-frames.tsv
 		}
-		decodeFile(t, file, func(ev *Event) {
+		decodeFile(t, file, func(ev *decode.Event) {
 			r := ev.RPC
 			if r == nil {
 				return
@@ -72,7 +73,7 @@ func TestEveryRPC(t *testing.T) {
 				t.Errorf("%s: %v: %v", file, ev, r.Err)
 			}
 			ours := r.Prog == nfs3.Program && r.Vers == nfs3.Version || r.Prog == mount3.Program
-			if ours && r.Whole && r.Message == nil && (!r.IsReply || r.success()) {
+			if ours && r.Whole && r.Message == nil && (!r.IsReply || r.Success()) {
 				t.Errorf("%s: not decoded: %v", file, ev)
 			}
 			if r.Pulled {
@@ -92,14 +93,14 @@ func TestEveryRPC(t *testing.T) {
 func TestPeculiarities(t *testing.T) {
 	pads, swapped, good, invalidates := make(map[string]int), 0, 0, 0
 	for _, file := range captures(t) {
-		decodeFile(t, file, func(ev *Event) {
+		decodeFile(t, file, func(ev *decode.Event) {
 			if ev.FPDU == nil {
 				return
 			}
 			if strings.Trim(string(ev.FPDU.Pad), "\x00") != "" {
 				pads[filepath.Base(file)]++
 			}
-			if ev.FPDU.CRCState == CRCGood && filepath.Base(file) == "f-nfs3-crc-ops.pcap" {
+			if ev.FPDU.CRCState == decode.CRCGood && filepath.Base(file) == "f-nfs3-crc-ops.pcap" {
 				good++
 			}
 			if ev.Message != nil && ev.Message.Terminate != nil && strings.Contains(ev.Message.Terminate.String(), "siw") {

@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 // smallOptions make every limit easy to reach.
-var smallOptions = &Options{MaxEarly: 4096, MaxMessage: 2048, MaxPlaced: 8192, MaxCalls: 4, MaxConns: 3}
+var smallOptions = &decode.Options{MaxEarly: 4096, MaxMessage: 2048, MaxPlaced: 8192, MaxCalls: 4, MaxConns: 3}
 
 // FuzzCapture: no file makes the decoder panic, and the events of a stream cover it without
 // overlap, can be printed, and become JSON.
@@ -27,8 +28,8 @@ func FuzzCapture(f *testing.F) {
 	}
 	f.Add(ngSeed(f))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		next := make(map[*ConnInfo]*[2]uint64)
-		for ev, err := range Events(bytes.NewReader(b), smallOptions) {
+		next := make(map[*decode.ConnInfo]*[2]uint64)
+		for ev, err := range decode.Events(bytes.NewReader(b), smallOptions) {
 			if err != nil {
 				continue
 			}
@@ -47,7 +48,7 @@ func FuzzCapture(f *testing.F) {
 }
 
 // checkEvent checks what holds for every event.
-func checkEvent(t *testing.T, ev *Event) {
+func checkEvent(t *testing.T, ev *decode.Event) {
 	t.Helper()
 	if line := ev.Line(time.Unix(0, 0)); strings.ContainsAny(line, "\n\r") || line == "" {
 		t.Fatalf("not one line: %q", line)
@@ -58,7 +59,7 @@ func checkEvent(t *testing.T, ev *Event) {
 	if ev.Raw != nil && len(ev.Raw) != ev.Len {
 		t.Fatalf("%d octets of %d: %v", len(ev.Raw), ev.Len, ev)
 	}
-	if (ev.Kind == KindFPDU) != (ev.FPDU != nil) || (ev.Kind == KindStartup) != (ev.Startup != nil) {
+	if (ev.Kind == decode.KindFPDU) != (ev.FPDU != nil) || (ev.Kind == decode.KindStartup) != (ev.Startup != nil) {
 		t.Fatalf("layers do not fit the kind: %v", ev)
 	}
 }
@@ -129,7 +130,7 @@ func script(pieces []piece) (b []byte) {
 // unscript reads an input of FuzzConn.
 func unscript(b []byte) (pieces []piece) {
 	for len(b) >= 3 {
-		p, n := piece{dir: Dir(b[0] & 1), joined: b[0]&4 != 0}, int(b[1])<<8|int(b[2])
+		p, n := piece{dir: decode.Dir(b[0] & 1), joined: b[0]&4 != 0}, int(b[1])<<8|int(b[2])
 		if b[0]&2 != 0 {
 			p.hole = 1 + n%4096
 		}

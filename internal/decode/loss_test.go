@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"errors"
@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // captureFault reports whether an error is about the capture, not about the peers.
 func captureFault(err error) bool {
-	for _, e := range []error{ErrHole, ErrMiddle, ErrUnseen, ErrNoCall, ErrNotPlaced, ErrPartial} {
+	for _, e := range []error{decode.ErrHole, decode.ErrMiddle, decode.ErrUnseen, decode.ErrNoCall, decode.ErrNotPlaced, decode.ErrPartial} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -31,12 +33,12 @@ func TestCaptureLoss(t *testing.T) {
 				first, every = rnd.IntN(len(pkts)/2), 1<<30
 			}
 			octets, decoded := 0, 0
-			c := NewCapture(nil, func(ev *Event) {
+			c := decode.NewCapture(nil, func(ev *decode.Event) {
 				if ev.Conn.Foreign {
 					return
 				}
 				octets += ev.Len
-				if ev.Kind == KindFPDU || ev.Kind == KindStartup {
+				if ev.Kind == decode.KindFPDU || ev.Kind == decode.KindStartup {
 					decoded += ev.Len
 				}
 				if ev.Err != nil && !captureFault(ev.Err) {
@@ -61,7 +63,7 @@ func TestCaptureLoss(t *testing.T) {
 func TestConflict(t *testing.T) {
 	pkts := packetsOf(t, pcapDir+"/d-reject.pcap")
 	var lines []string
-	c := NewCapture(nil, func(ev *Event) { lines = append(lines, ev.String()) })
+	c := decode.NewCapture(nil, func(ev *decode.Event) { lines = append(lines, ev.String()) })
 	for i := range pkts {
 		c.Packet(&pkts[i])
 		if h, ok := tcpHeader(pkts[i].Data); ok && len(pkts[i].Data) > h+60 {
@@ -83,17 +85,17 @@ func TestConflict(t *testing.T) {
 func TestAcknowledgedLoss(t *testing.T) {
 	pkts := packetsOf(t, pcapDir+"/b-nfs3-read1m.pcap")
 	hole, gone := false, 0
-	c := NewCapture(nil, func(ev *Event) { hole = hole || ev.Missing > 0 })
+	c := decode.NewCapture(nil, func(ev *decode.Event) { hole = hole || ev.Missing > 0 })
 	for i := range pkts {
 		if gone == 0 && i > 100 && len(pkts[i].Data) > 1000 {
 			gone = i
 			continue
 		}
-		if c.Packet(&pkts[i]); gone > 0 && i == gone+patience+20 {
+		if c.Packet(&pkts[i]); gone > 0 && i == gone+decode.Patience+20 {
 			break
 		}
 	}
 	if !hole {
-		t.Errorf("%d packets after packet %d went missing nothing is reported", patience+20, gone)
+		t.Errorf("%d packets after packet %d went missing nothing is reported", decode.Patience+20, gone)
 	}
 }

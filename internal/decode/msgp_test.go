@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -16,11 +17,11 @@ import (
 )
 
 // rpcs returns the RPCs in a conversation, of pieces that nothing changes later.
-func rpcs(pieces []piece) (all []RPC) {
-	c := NewConn(&Options{ULP: ULPRPCRDMA}, func(ev *Event) {
+func rpcs(pieces []piece) (all []decode.RPC) {
+	c := decode.NewConn(&decode.Options{ULP: decode.ULPRPCRDMA}, func(ev *decode.Event) {
 		if r := ev.RPC; r != nil {
-			kept := *r
-			kept.Body, kept.msgp = bytes.Clone(r.Body), false
+			kept := r.Plain()
+			kept.Body = bytes.Clone(r.Body)
 			if r.Call != nil {
 				h := *r.Call
 				h.Cred.Body, h.Verf.Body, kept.Call = bytes.Clone(h.Cred.Body), bytes.Clone(h.Verf.Body), &h
@@ -36,7 +37,7 @@ func rpcs(pieces []piece) (all []RPC) {
 		}
 	})
 	for _, p := range pieces {
-		c.Octets(p.dir, p.b, Stamp{Frame: 1})
+		c.Octets(p.dir, p.b, decode.Stamp{Frame: 1})
 	}
 	c.Finish()
 	return all
@@ -87,7 +88,7 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs
 
 // exchange sends a call and its reply.
 func exchange(sends [][]byte) []piece {
-	ask, answer := sender{dir: FromOpener}, sender{dir: FromAccepter}
+	ask, answer := sender{dir: decode.FromOpener}, sender{dir: decode.FromAccepter}
 	return append(startup(true), ask.send(sends[0]), answer.send(sends[1]))
 }
 
@@ -179,14 +180,14 @@ func TestUnpaddedByHand(t *testing.T) {
 		{"no item", msgp(rpcrdma.Header{Align: 64, Thresh: 500}, lookup...), string(plain(h32, name)), "NFSv3 LOOKUP", nil},
 		{"threshold 0", msgp(rpcrdma.Header{Align: 16}, xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcLookup), 0, []byte{}, 0, []byte{}, h32, name), string(plain(h32, name)), "NFSv3 LOOKUP", nil},
 		{"NULL of anything", msgp(pads, xid, 0, 2, 400100, 1, 0, 3, octetsOf(20), 0, 0), "", "program-400100v1 NULL", nil},
-		{"a program of unknown shape", msgp(pads, xid, 0, 2, 400100, 1, 1, 3, octetsOf(20), 0, 0, 7), "\x00\x00\x00\x07", "program-400100v1 proc-1", ErrPadded},
-		{"MOUNT", msgp(pads, xid, 0, 2, mount3.Program, 3, 1, 0, 0, 0, 0, []byte("/a")), string(plain([]byte("/a"))), "MOUNTv3 MNT", ErrPadded},
+		{"a program of unknown shape", msgp(pads, xid, 0, 2, 400100, 1, 1, 3, octetsOf(20), 0, 0, 7), "\x00\x00\x00\x07", "program-400100v1 proc-1", decode.ErrPadded},
+		{"MOUNT", msgp(pads, xid, 0, 2, mount3.Program, 3, 1, 0, 0, 0, 0, []byte("/a")), string(plain([]byte("/a"))), "MOUNTv3 MNT", decode.ErrPadded},
 		{"no alignment", msgp(rpcrdma.Header{Align: 1, Thresh: 8}, lookup...), string(plain(h32, name)), "NFSv3 LOOKUP", rpcrdma.ErrPadding},
 		{"data missing", msgp(pads, lookup[:11]...), string(plain(h32)), "NFSv3 LOOKUP", rpcrdma.ErrArgs},
 		{"data cut", shorter(msgp(pads, lookup...), 5), string(plain(h32)) + "\x00\x00\x00\x0b" + string(bytes.Repeat([]byte{0xee}, 28)) + "a-long-", "NFSv3 LOOKUP", rpcrdma.ErrArgs},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ask := sender{dir: FromOpener}
+			ask := sender{dir: decode.FromOpener}
 			got := rpcs(append(startup(true), ask.send(test.send)))
 			if len(got) != 1 || got[0].Name != test.say || string(got[0].Body) != test.want || !errors.Is(got[0].Err, test.err) {
 				t.Fatalf("%+v", got)
@@ -222,7 +223,7 @@ func TestUnpaddedCut(t *testing.T) {
 			}
 		}
 	}
-	if got := rpcs(append(startup(true), exchange(both)[3])); len(got) != 1 || !errors.Is(got[0].Err, ErrNoCall) || got[0].Whole {
+	if got := rpcs(append(startup(true), exchange(both)[3])); len(got) != 1 || !errors.Is(got[0].Err, decode.ErrNoCall) || got[0].Whole {
 		t.Errorf("without its call: %+v", got)
 	}
 }
@@ -233,9 +234,9 @@ func TestUnpaddedPull(t *testing.T) {
 	for _, align := range []uint32{64, 6} {
 		h := rpcrdma.Header{Align: align, Thresh: 8}
 		h.Read = []chunks.ReadSegment{{Position: 40 + 36 + 20, Segment: chunks.Segment{Handle: 7, Length: 100}}}
-		ask := sender{dir: FromOpener}
+		ask := sender{dir: decode.FromOpener}
 		send := msgp(h, 0x01020304, 0, 2, nfs3.Program, 3, int(nfs3.ProcWrite), 0, 0, 0, 0, fh, 0, 0, 100, 2, 100)
-		got := rpcs(append(startup(true), ask.send(send), readRequest(1, 100, 7, 0), tagged(FromOpener, 2, 1, 0, data)))
+		got := rpcs(append(startup(true), ask.send(send), readRequest(1, 100, 7, 0), tagged(decode.FromOpener, 2, 1, 0, data)))
 		if len(got) != 2 || !got[1].Pulled {
 			t.Fatalf("%+v", got)
 		}
@@ -254,7 +255,7 @@ func TestUnpaddedPull(t *testing.T) {
 
 // TestUnpaddedDoubt: a sender that counts positions from elsewhere is not taken for one that does not know NFS.
 func TestUnpaddedDoubt(t *testing.T) {
-	ask := sender{dir: FromOpener}
+	ask := sender{dir: decode.FromOpener}
 	h := rpcrdma.Header{Align: 64, Thresh: 100}
 	// The data of the WRITE are due at 36+40+36+20 = 132 of the Send, and at 96 of the message: 32 octets of pad, not 60.
 	send := msgp(h, 0x01020304, 0, 2, nfs3.Program, 3, int(nfs3.ProcWrite), 0, 0, 0, 0, octetsOf(32), 0, 0, 100, 2)
@@ -264,7 +265,7 @@ func TestUnpaddedDoubt(t *testing.T) {
 		t.Errorf("short: %+v", got)
 	}
 	got = rpcs(append(startup(true), ask.send(append(send, make([]byte, 32)...))))
-	if len(got) != 1 || got[0].Whole || got[0].Message != nil || !errors.Is(got[0].Err, ErrTrailing) {
+	if len(got) != 1 || got[0].Whole || got[0].Message != nil || !errors.Is(got[0].Err, decode.ErrTrailing) {
 		t.Errorf("long: %+v", got)
 	}
 }

@@ -1,10 +1,12 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // TestMutated decodes the captures with octets changed, dropped and doubled anywhere, their
@@ -20,7 +22,7 @@ func TestMutated(t *testing.T) {
 		b = b[:min(len(b), 40000)]
 		for round := range 25 {
 			m := mutate(rnd, bytes.Clone(b))
-			for ev, err := range Events(bytes.NewReader(m), smallOptions) {
+			for ev, err := range decode.Events(bytes.NewReader(m), smallOptions) {
 				if err == nil {
 					checkEvent(t, ev)
 				}

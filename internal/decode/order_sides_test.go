@@ -1,22 +1,23 @@
-package decode
+package decode_test
 
 import (
 	"errors"
-	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // sideOf returns who sent a packet of a capture of one connection, and its TCP flags.
-func sideOf(pkts []Packet, p *Packet) (opener bool, flags byte) {
+func sideOf(pkts []decode.Packet, p *decode.Packet) (opener bool, flags byte) {
 	h, _ := tcpHeader(p.Data)
 	first, _ := tcpHeader(pkts[0].Data)
 	return string(p.Data[h:h+2]) == string(pkts[0].Data[first:first+2]), p.Data[h+13]
 }
 
 // events decodes packets, shows the events to see, and returns the connections.
-func events(pkts []Packet, see func(ev *Event)) (conns []*ConnInfo) {
-	c := NewCapture(nil, func(ev *Event) {
+func events(pkts []decode.Packet, see func(ev *decode.Event)) (conns []*decode.ConnInfo) {
+	c := decode.NewCapture(nil, func(ev *decode.Event) {
 		if !slices.Contains(conns, ev.Conn) {
 			conns = append(conns, ev.Conn)
 		}
@@ -35,12 +36,12 @@ func events(pkts []Packet, see func(ev *Event)) (conns []*ConnInfo) {
 func TestOneSide(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		pkts := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
-		some := slices.DeleteFunc(slices.Clone(pkts), func(p Packet) bool {
+		some := slices.DeleteFunc(slices.Clone(pkts), func(p decode.Packet) bool {
 			opener, _ := sideOf(pkts, &p)
 			return opener != want
 		})
 		fpdus, hole := 0, false
-		conns := events(some, func(ev *Event) {
+		conns := events(some, func(ev *decode.Event) {
 			if ev.Err != nil && !captureFault(ev.Err) {
 				t.Errorf("opener %t: %v", want, ev)
 			}
@@ -49,7 +50,7 @@ func TestOneSide(t *testing.T) {
 				fpdus++
 			}
 		})
-		if len(conns) != 1 || fpdus < 35 || !hole || conns[0].Unknown&UnknownOrder != 0 {
+		if len(conns) != 1 || fpdus < 35 || !hole || conns[0].Unknown&decode.UnknownOrder != 0 {
 			t.Errorf("opener %t: %d FPDUs, hole %t, %d connections, unknown: %v", want, fpdus, hole, len(conns), conns[0].Unknown)
 		}
 	}
@@ -62,21 +63,21 @@ func TestOrderUnknown(t *testing.T) {
 	request := 3 // SYN, SYN and ACK, ACK, Request, ACK, Reply
 	for _, tt := range []struct {
 		name string
-		make func(p []Packet) []Packet
-		want Unknown
+		make func(p []decode.Packet) []decode.Packet
+		want decode.Unknown
 	}{
-		{"good", func(p []Packet) []Packet { return p }, 0},
-		{"Request after the Reply", func(p []Packet) []Packet {
+		{"good", func(p []decode.Packet) []decode.Packet { return p }, 0},
+		{"Request after the Reply", func(p []decode.Packet) []decode.Packet {
 			late := p[request]
 			return slices.Insert(slices.Delete(p, request, request+1), request+2, late)
-		}, UnknownOrder},
-		{"SYN after the Request", func(p []Packet) []Packet { p[0], p[request] = p[request], p[0]; return p }, 0},
-		{"Request lost", func(p []Packet) []Packet {
+		}, decode.UnknownOrder},
+		{"SYN after the Request", func(p []decode.Packet) []decode.Packet { p[0], p[request] = p[request], p[0]; return p }, 0},
+		{"Request lost", func(p []decode.Packet) []decode.Packet {
 			return slices.Delete(p, request, request+1)
-		}, UnknownStartup | UnknownInitiator | UnknownPast | UnknownHole},
+		}, decode.UnknownStartup | decode.UnknownInitiator | decode.UnknownPast | decode.UnknownHole},
 	} {
-		conns := events(tt.make(slices.Clone(good)), func(*Event) {})
-		if len(conns) != 1 || conns[0].Unknown&^UnknownCRC != tt.want&^UnknownCRC {
+		conns := events(tt.make(slices.Clone(good)), func(*decode.Event) {})
+		if len(conns) != 1 || conns[0].Unknown&^decode.UnknownCRC != tt.want&^decode.UnknownCRC {
 			t.Errorf("%s: %d connections, unknown: %v", tt.name, len(conns), conns[0].Unknown)
 		}
 	}
@@ -86,7 +87,7 @@ func TestOrderUnknown(t *testing.T) {
 // may be a FIN.
 func TestUnseenEnd(t *testing.T) {
 	good := packetsOf(t, pcapDir+"/f-nfs3-crc-ops.pcap")
-	good = slices.DeleteFunc(good, func(p Packet) bool {
+	good = slices.DeleteFunc(good, func(p decode.Packet) bool {
 		_, flags := sideOf(good, &p)
 		return flags&1 != 0 // FIN
 	})
@@ -98,7 +99,7 @@ func TestUnseenEnd(t *testing.T) {
 				break
 			}
 		}
-		events(pkts, func(ev *Event) { missing += ev.Missing })
+		events(pkts, func(ev *decode.Event) { missing += ev.Missing })
 		if lost != (missing > 1) || !lost && missing > 0 {
 			t.Errorf("lost: %t, %d octets missing", lost, missing)
 		}
@@ -107,26 +108,15 @@ func TestUnseenEnd(t *testing.T) {
 
 // TestForeignAfterFIN: a stream without a key is not MPA if its peer ends without sending anything.
 func TestForeignAfterFIN(t *testing.T) {
-	c := NewConn(nil, func(ev *Event) {
-		if errors.Is(ev.Err, ErrStartup) {
+	c := decode.NewConn(nil, func(ev *decode.Event) {
+		if errors.Is(ev.Err, decode.ErrStartup) {
 			t.Error(ev)
 		}
 	})
-	c.Close(FromAccepter, false, Stamp{Frame: 1})
-	c.Octets(FromOpener, []byte("GET / HTTP/1.1\r\n"), Stamp{Frame: 2})
+	c.Close(decode.FromAccepter, false, decode.Stamp{Frame: 1})
+	c.Octets(decode.FromOpener, []byte("GET / HTTP/1.1\r\n"), decode.Stamp{Frame: 2})
 	c.Finish()
 	if !c.Info.Foreign {
 		t.Error("taken for MPA")
-	}
-}
-
-// TestSkipUnsynced: octets that are given up before all that was seen are missing, not before the beginning.
-func TestSkipUnsynced(t *testing.T) {
-	var s stream
-	s.flow = NewCapture(nil, func(*Event) {}).newFlow(netip.AddrPort{}, netip.AddrPort{})
-	s.acknowledged(100, Stamp{Frame: 1})
-	s.skip(150, Stamp{Frame: 2}, &s)
-	if now, later := s.place(170, []byte("octets")); now || !later || s.next != 150 {
-		t.Errorf("now %t, later %t, next %d", now, later, s.next)
 	}
 }

@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
@@ -8,17 +8,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // packetsOf returns the packets of a capture.
-func packetsOf(tb testing.TB, file string) []Packet {
+func packetsOf(tb testing.TB, file string) []decode.Packet {
 	tb.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var all []Packet
-	for pkt, err := range Packets(bytes.NewReader(b)) {
+	var all []decode.Packet
+	for pkt, err := range decode.Packets(bytes.NewReader(b)) {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -32,11 +34,11 @@ func packetsOf(tb testing.TB, file string) []Packet {
 var frameNumbers = regexp.MustCompile(`^ *\d+ | \((call|request) in \d+\)`)
 
 // said2 decodes packets and returns the events of each connection and direction as lines.
-func said2(pkts []Packet, opt *Options) map[string][]string {
+func said2(pkts []decode.Packet, opt *decode.Options) map[string][]string {
 	got := make(map[string][]string)
-	c := NewCapture(opt, func(ev *Event) {
+	c := decode.NewCapture(opt, func(ev *decode.Event) {
 		line := frameNumbers.ReplaceAllString(ev.String(), "")
-		if ev.Kind != KindUndecoded { // those come as the octets came
+		if ev.Kind != decode.KindUndecoded { // those come as the octets came
 			key := line[:strings.IndexByte(line, ' ')+2]
 			got[key] = append(got[key], line)
 		}
@@ -51,7 +53,7 @@ func said2(pkts []Packet, opt *Options) map[string][]string {
 
 // repaired are changes that TCP repairs, made to packets by the octets of script: each changes
 // one packet.
-func repaired(pkts []Packet, script []byte) []Packet {
+func repaired(pkts []decode.Packet, script []byte) []decode.Packet {
 	out := slices.Clone(pkts)
 	for len(script) >= 3 {
 		i, op, k := (int(script[0])|int(script[1])<<8)%len(out), script[2]&3, 1+int(script[2]>>2)%8
@@ -90,14 +92,14 @@ func tcpHeader(b []byte) (at int, ok bool) {
 }
 
 // split cuts the payload of a packet at n octets.
-func split(p Packet, n int) (a, b Packet, ok bool) {
+func split(p decode.Packet, n int) (a, b decode.Packet, ok bool) {
 	h, _ := tcpHeader(p.Data)
 	data := h + int(p.Data[h+12]>>4)*4
 	end := min(14+(int(p.Data[16])<<8|int(p.Data[17])), len(p.Data))
 	if data+n >= end {
 		return p, p, false
 	}
-	resize := func(q Packet, from, to int) Packet {
+	resize := func(q decode.Packet, from, to int) decode.Packet {
 		q.Data = append(bytes.Clone(p.Data[:data]), p.Data[from:to]...)
 		size := len(q.Data) - 14
 		q.Data[16], q.Data[17], q.Len = byte(size>>8), byte(size), len(q.Data)

@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 const (
@@ -28,14 +30,14 @@ func captures(tb testing.TB) []string {
 }
 
 // decodeFile calls visit for every event of a capture.
-func decodeFile(tb testing.TB, file string, visit func(*Event)) {
+func decodeFile(tb testing.TB, file string, visit func(*decode.Event)) {
 	tb.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer f.Close()
-	for ev, err := range Events(bufio.NewReader(f), nil) {
+	for ev, err := range decode.Events(bufio.NewReader(f), nil) {
 		if err != nil {
 			tb.Fatalf("%s: %v", file, err)
 		}
@@ -88,7 +90,7 @@ func TestCountsAgreeWithTshark(t *testing.T) {
 	theirs, except := readTable(t, countsFile, 3), readTable(t, exceptions, 5)
 	for _, file := range captures(t) {
 		name := filepath.Base(file)
-		ours := make(Counts)
+		ours := make(decode.Counts)
 		decodeFile(t, file, ours.Add)
 		keys := ours.Keys()
 		for r := range maps.Keys(theirs) {

@@ -1,18 +1,17 @@
-package decode
+package decode_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // sender wraps messages into the Sends of one direction.
 type sender struct {
-	dir Dir
+	dir decode.Dir
 	msn byte
 }
 
@@ -23,7 +22,7 @@ func (s *sender) send(msg []byte) piece {
 }
 
 // tagged returns a Write or Read Response of one segment.
-func tagged(dir Dir, op byte, tag uint32, to uint64, b []byte) piece {
+func tagged(dir decode.Dir, op byte, tag uint32, to uint64, b []byte) piece {
 	u := xdr.AppendUint64(xdr.AppendUint32([]byte{0xc1, 0x40 | op}, tag), to)
 	return piece{dir: dir, b: mpa.AppendFPDU(nil, append(u, b...), true)}
 }
@@ -77,12 +76,12 @@ func readRequest(sink, size, tag uint32, to uint64) piece {
 	b := xdr.AppendUint32(xdr.AppendUint64(xdr.AppendUint32(nil, sink), 0), size)
 	b = xdr.AppendUint64(xdr.AppendUint32(b, tag), to)
 	u := append([]byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, byte(sink), 0, 0, 0, 0}, b...)
-	return piece{dir: FromAccepter, b: mpa.AppendFPDU(nil, u, true)}
+	return piece{dir: decode.FromAccepter, b: mpa.AppendFPDU(nil, u, true)}
 }
 
 // TestMessages sends one message per row and looks at the last line.
 func TestMessages(t *testing.T) {
-	ask, answer := &sender{dir: FromOpener}, &sender{dir: FromAccepter}
+	ask, answer := &sender{dir: decode.FromOpener}, &sender{dir: decode.FromAccepter}
 	call := func(hex string) piece { return ask.send(unhex(t, hex)) }
 	reply := func(hex string) piece { return answer.send(unhex(t, hex)) }
 	data := make([]byte, 8192)
@@ -110,20 +109,20 @@ func TestMessages(t *testing.T) {
 		{"Read chunks pulled", func() []piece {
 			return []piece{
 				call(writeCall), readRequest(1, 4096, 0xa1a1a1a1, 0x10000), readRequest(2, 4094, 0xa1a1a1a2, 0x20000),
-				tagged(FromOpener, 2, 1, 0, data[:4096]), tagged(FromOpener, 2, 2, 0, data[:4094]),
+				tagged(decode.FromOpener, 2, 1, 0, data[:4096]), tagged(decode.FromOpener, 2, 2, 0, data[:4094]),
 			}
 		}, "len=4094 last | Read chunks of xid=0x01020304 complete: call NFSv3 WRITE fh=0x91267e8a offset=0 count=8190 stable=2"},
 		{
-			"Read Response nobody asked for", func() []piece { return []piece{call(writeCall), tagged(FromOpener, 2, 1, 0, data[:4])} },
+			"Read Response nobody asked for", func() []piece { return []piece{call(writeCall), tagged(decode.FromOpener, 2, 1, 0, data[:4])} },
 			"!! segment out of order: Read Response without a Read Request",
 		},
 		{"Read Response too long", func() []piece {
-			return []piece{call(writeCall), readRequest(1, 4096, 0xa1a1a1a1, 0x10000), tagged(FromOpener, 2, 1, 4000, data[:97])}
+			return []piece{call(writeCall), readRequest(1, 4096, 0xa1a1a1a1, 0x10000), tagged(decode.FromOpener, 2, 1, 4000, data[:97])}
 		}, "!! segment out of order: Read Response outside the oldest Read Request"},
 		{"Write chunk used", func() []piece {
 			return []piece{
-				call(readCall), tagged(FromAccepter, 0, 0xb1b1b1b1, 0x30000, data[:4096]),
-				tagged(FromAccepter, 0, 0xb1b1b1b2, 0x40000, data[:904]), reply(readReply),
+				call(readCall), tagged(decode.FromAccepter, 0, 0xb1b1b1b1, 0x30000, data[:4096]),
+				tagged(decode.FromAccepter, 0, 0xb1b1b1b2, 0x40000, data[:904]), reply(readReply),
 			}
 		}, "write{0xb1b1b1b1 4096@0x30000; 0xb1b1b1b2 904@0x40000} | reply NFSv3 READ NFS3_OK count=5000 eof=true (call in 1)"},
 		{
@@ -197,8 +196,8 @@ func TestMessages(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			*ask, *answer = sender{dir: FromOpener}, sender{dir: FromAccepter}
-			lines := say(append(startup(true), tt.say()...), &Options{ULP: ULPRPCRDMA}, whole)
+			*ask, *answer = sender{dir: decode.FromOpener}, sender{dir: decode.FromAccepter}
+			lines := say(append(startup(true), tt.say()...), &decode.Options{ULP: decode.ULPRPCRDMA}, whole)
 			got := lines[len(lines)-1]
 			if !strings.HasSuffix(got, tt.want) {
 				t.Errorf("got  %s\nwant … %s", strings.Join(lines[2:], "\n     "), tt.want)
@@ -211,47 +210,20 @@ func TestMessages(t *testing.T) {
 func TestGuessULP(t *testing.T) {
 	for _, tt := range []struct {
 		msg  string
-		want ULP
+		want decode.ULP
 	}{
-		{nullCall, ULPRPCRDMA},
-		{nullReply, ULPRPCRDMA},
-		{longCall, ULPRPCRDMA},
-		{"", ULPOpaque},
-		{strings.Replace(nullCall, "01020304", "01020305", 1), ULPOpaque},
-		{errVers, ULPOpaque},
-		{done, ULPOpaque},
-		{"01020304000000010000002000000001000000000000000000000000", ULPOpaque},
-		{"48454c4c4f", ULPOpaque},
+		{nullCall, decode.ULPRPCRDMA},
+		{nullReply, decode.ULPRPCRDMA},
+		{longCall, decode.ULPRPCRDMA},
+		{"", decode.ULPOpaque},
+		{strings.Replace(nullCall, "01020304", "01020305", 1), decode.ULPOpaque},
+		{errVers, decode.ULPOpaque},
+		{done, decode.ULPOpaque},
+		{"01020304000000010000002000000001000000000000000000000000", decode.ULPOpaque},
+		{"48454c4c4f", decode.ULPOpaque},
 	} {
-		if got := guessULP(unhex(t, tt.msg)); got != tt.want {
+		if got := decode.GuessULP(unhex(t, tt.msg)); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.msg, got, tt.want)
-		}
-	}
-}
-
-// TestCallTable: replies that never come do not make the table grow.
-func TestCallTable(t *testing.T) {
-	var tab callTable
-	mem := &budget{left: 100}
-	tab.add(&call{xid: 0}, 8, mem)
-	for i := range uint32(10000) {
-		c := &call{xid: i + 1}
-		c.offered(&chunks.Lists{Read: []chunks.ReadSegment{{Segment: chunks.Segment{Handle: 1, Length: 4}}}})
-		tab.add(c, 8, mem)
-		if i%3 > 0 {
-			tab.remove(c, mem)
-		}
-		tab.remove(c, mem)
-	}
-	for i := range uint32(100) {
-		tab.add(&call{xid: i}, 8, mem)
-	}
-	if len(tab.byXID) != 8 || len(tab.order) > 100 || len(tab.mem) != 0 {
-		t.Errorf("%d calls, %d in order, %d tags", len(tab.byXID), len(tab.order), len(tab.mem))
-	}
-	for _, c := range tab.order {
-		if c.xid < 92 && tab.byXID[c.xid] == c {
-			t.Error(fmt.Sprint("the oldest did not go first: ", c.xid))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // relink rewrites the packets of a capture: as pcapng or pcap, with another link type. strip turns an
@@ -42,7 +44,7 @@ func relink(t *testing.T, file string, ng bool, link layers.LinkType, strip func
 		}
 		write = w.WritePacket
 	}
-	for pkt, err := range Packets(f) {
+	for pkt, err := range decode.Packets(f) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,10 +61,10 @@ func relink(t *testing.T, file string, ng bool, link layers.LinkType, strip func
 }
 
 // countEvents counts the events of a capture in memory.
-func countEvents(t *testing.T, b []byte) Counts {
+func countEvents(t *testing.T, b []byte) decode.Counts {
 	t.Helper()
-	c := make(Counts)
-	for ev, err := range Events(bytes.NewReader(b), nil) {
+	c := make(decode.Counts)
+	for ev, err := range decode.Events(bytes.NewReader(b), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +76,7 @@ func countEvents(t *testing.T, b []byte) Counts {
 // TestLinkTypes: the same packets with other link headers, and in the other file format, say the same.
 func TestLinkTypes(t *testing.T) {
 	const file = pcapDir + "/b-nfs3-ops.pcap"
-	want := make(Counts)
+	want := make(decode.Counts)
 	decodeFile(t, file, want.Add)
 	prepend := func(head ...byte) func([]byte) []byte {
 		return func(b []byte) []byte { return append(head, b[14:]...) }
@@ -115,15 +117,15 @@ func TestLinkTypes(t *testing.T) {
 // TestOutOfOrderCapture: every third packet captured one place late, every fifth twice.
 func TestOutOfOrderCapture(t *testing.T) {
 	const file = pcapDir + "/a-rping.pcap"
-	want := make(Counts)
+	want := make(decode.Counts)
 	decodeFile(t, file, want.Add)
-	var pkts []Packet
+	var pkts []decode.Packet
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for pkt, err := range Packets(f) {
+	for pkt, err := range decode.Packets(f) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,8 +135,8 @@ func TestOutOfOrderCapture(t *testing.T) {
 			pkts = append(pkts, pkt)
 		}
 	}
-	got := make(Counts)
-	c := NewCapture(nil, got.Add)
+	got := make(decode.Counts)
+	c := decode.NewCapture(nil, got.Add)
 	for i := range pkts {
 		j := i
 		if i%3 == 1 && i+1 < len(pkts) {
@@ -159,9 +161,9 @@ func TestOutOfOrderCapture(t *testing.T) {
 func TestNotCapture(t *testing.T) {
 	for _, b := range []string{"", "abc", "#!/bin/sh\necho no capture", "\x0a\x0d\x0d\x0a", "\xd4\xc3\xb2\xa1"} {
 		n := 0
-		for ev, err := range Events(bytes.NewReader([]byte(b)), nil) {
+		for ev, err := range decode.Events(bytes.NewReader([]byte(b)), nil) {
 			n++
-			if ev != nil || !errors.Is(err, ErrNotCapture) {
+			if ev != nil || !errors.Is(err, decode.ErrNotCapture) {
 				t.Errorf("%q: %v, %v", b, ev, err)
 			}
 		}
@@ -182,7 +184,7 @@ func TestGzip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for p, err := range Packets(bytes.NewReader(b)) {
+	for p, err := range decode.Packets(bytes.NewReader(b)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +209,7 @@ func TestGzip(t *testing.T) {
 		if got := countEvents(t, z.Bytes()); got["mpa.rep"] != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
-		for pair, err := range Packets(bytes.NewReader(z.Bytes()[:20])) {
+		for pair, err := range decode.Packets(bytes.NewReader(z.Bytes()[:20])) {
 			if err == nil {
 				t.Errorf("%s, cut: %v", name, pair)
 			}
@@ -222,7 +224,7 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for range Events(bytes.NewReader(b), nil) {
+	for range decode.Events(bytes.NewReader(b), nil) {
 		if n++; n == 10 {
 			break
 		}
@@ -244,7 +246,7 @@ func TestSnapLength(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for pkt, err := range Packets(f) {
+	for pkt, err := range decode.Packets(f) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,11 +256,11 @@ func TestSnapLength(t *testing.T) {
 		}
 	}
 	holes := 0
-	for ev, err := range Events(&out, nil) {
+	for ev, err := range decode.Events(&out, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.Missing > 0 && !errors.Is(ev.Err, ErrHole) {
+		if ev.Missing > 0 && !errors.Is(ev.Err, decode.ErrHole) {
 			t.Error(ev)
 		}
 		if ev.Missing > 0 {

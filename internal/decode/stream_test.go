@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -72,13 +73,13 @@ func (s *packetSource) call(c *talker) {
 		if c.port < 1000 {
 			c.port = 1000 + uint16(s.turn)
 		}
-		s.packet(c, FromOpener, 0x02, nil)
-		s.packet(c, FromAccepter, 0x12, nil)
+		s.packet(c, decode.FromOpener, 0x02, nil)
+		s.packet(c, decode.FromAccepter, 0x12, nil)
 		cm := (&rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}).Append(nil)
 		req, _ := (&mpa.Request{Frame: mpa.Frame{Rev: 1, CRC: true, PrivateData: cm}}).Append(nil)
 		rep, _ := (&mpa.Reply{Frame: mpa.Frame{Rev: 1, CRC: true, PrivateData: cm}}).Append(nil)
-		s.packet(c, FromOpener, 0x18, req)
-		s.packet(c, FromAccepter, 0x18, rep)
+		s.packet(c, decode.FromOpener, 0x18, req)
+		s.packet(c, decode.FromAccepter, 0x18, rep)
 	}
 	c.calls++
 	xid := uint32(c.calls)
@@ -86,7 +87,7 @@ func (s *packetSource) call(c *talker) {
 	h := rpcrdma.Header{XID: xid, Vers: 1, Credit: 8, Lists: chunks.Lists{Write: []chunks.WriteChunk{{seg}}}}
 	call := xdr.CallHeader{XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcRead)}
 	args := nfs3.ReadArgs{Handle: make(nfs3.FileHandle, 32), Count: readSize}
-	s.send(c, FromOpener, args.Append(xdr.AppendCall(h.Append(nil), &call)))
+	s.send(c, decode.FromOpener, args.Append(xdr.AppendCall(h.Append(nil), &call)))
 	for off := 0; off < readSize; off += segment {
 		s.write(c, uint32(seg.Handle), seg.Offset+uint64(off), min(segment, readSize-off), off+segment >= readSize)
 	}
@@ -95,14 +96,14 @@ func (s *packetSource) call(c *talker) {
 	for _, w := range []uint32{0, 0, readSize, 0, readSize} { // OK, no attributes, count, no end, length
 		b = xdr.AppendUint32(b, w)
 	}
-	s.send(c, FromAccepter, b)
+	s.send(c, decode.FromAccepter, b)
 	if c.calls%callsPerConn == 0 {
-		s.packet(c, FromOpener, 0x11, nil)
-		s.packet(c, FromAccepter, 0x11, nil)
+		s.packet(c, decode.FromOpener, 0x11, nil)
+		s.packet(c, decode.FromAccepter, 0x11, nil)
 	}
 }
 
-func (s *packetSource) send(c *talker, dir Dir, msg []byte) {
+func (s *packetSource) send(c *talker, dir decode.Dir, msg []byte) {
 	c.msn[dir]++
 	u := binary.BigEndian.AppendUint32(append(make([]byte, 0, 256), 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0), c.msn[dir])
 	u = append(append(u, 0, 0, 0, 0), msg...)
@@ -119,11 +120,11 @@ func (s *packetSource) write(c *talker, tag uint32, to uint64, n int, last bool)
 	binary.BigEndian.PutUint32(u[2:], tag)
 	binary.BigEndian.PutUint64(u[6:], to)
 	s.fpdu = mpa.AppendFPDU(s.fpdu[:0], u[:14+n], true)
-	s.packet(c, FromAccepter, 0x18, s.fpdu)
+	s.packet(c, decode.FromAccepter, 0x18, s.fpdu)
 }
 
 // packet writes one packet.
-func (s *packetSource) packet(c *talker, dir Dir, flags byte, payload []byte) {
+func (s *packetSource) packet(c *talker, dir decode.Dir, flags byte, payload []byte) {
 	var b [16 + 54]byte
 	le, be := binary.LittleEndian, binary.BigEndian
 	s.count++
@@ -165,11 +166,11 @@ func TestStream(t *testing.T) {
 	debug.FreeOSMemory()
 	before, most, replies := memory(), uint64(0), 0
 	s := newStream(octets)
-	for ev, err := range Events(bufio.NewReaderSize(s, 1<<16), nil) {
+	for ev, err := range decode.Events(bufio.NewReaderSize(s, 1<<16), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.Err != nil || ev.FPDU != nil && ev.FPDU.CRCState != CRCGood {
+		if ev.Err != nil || ev.FPDU != nil && ev.FPDU.CRCState != decode.CRCGood {
 			t.Fatal(ev)
 		}
 		if r := ev.RPC; r != nil && r.IsReply {
@@ -194,7 +195,7 @@ func BenchmarkStream(b *testing.B) {
 	b.SetBytes(int64(len(file)))
 	b.ReportAllocs()
 	for b.Loop() {
-		for _, err := range Events(bytes.NewReader(file), nil) {
+		for _, err := range decode.Events(bytes.NewReader(file), nil) {
 			if err != nil {
 				b.Fatal(err)
 			}

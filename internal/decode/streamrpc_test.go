@@ -1,4 +1,4 @@
-package decode
+package decode_test
 
 import (
 	"encoding/binary"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -18,7 +19,7 @@ func marked(msg []byte, n int) (b []byte) {
 		msg = msg[len(part):]
 		mark := uint32(len(part))
 		if len(msg) == 0 {
-			mark |= lastFragment
+			mark |= 1 << 31 // the last one
 		}
 		b = append(binary.BigEndian.AppendUint32(b, mark), part...)
 		if len(msg) == 0 {
@@ -36,20 +37,20 @@ func TestRecords(t *testing.T) {
 	for _, fragment := range []int{1000, 24} {
 		for _, piece := range []int{1000, 30} {
 			var lines []string
-			c := NewConn(nil, func(ev *Event) {
-				if ev.Kind == KindRecord {
+			c := decode.NewConn(nil, func(ev *decode.Event) {
+				if ev.Kind == decode.KindRecord {
 					lines = append(lines, ev.String())
-				} else if ev.Kind == KindUndecoded {
+				} else if ev.Kind == decode.KindUndecoded {
 					t.Error(ev)
 				}
 			})
-			at := Stamp{Frame: 1}
+			at := decode.Stamp{Frame: 1}
 			for range 2 {
 				for b := range slices.Chunk(marked(call, fragment), piece) {
-					c.Octets(FromOpener, b, at)
+					c.Octets(decode.FromOpener, b, at)
 				}
 				for b := range slices.Chunk(marked(reply, fragment), piece) {
-					c.Octets(FromAccepter, b, at)
+					c.Octets(decode.FromAccepter, b, at)
 				}
 			}
 			c.Finish()
@@ -64,17 +65,22 @@ func TestRecords(t *testing.T) {
 // TestNoRecord: what is no record any more ends the decoding; a hole does as well.
 func TestNoRecord(t *testing.T) {
 	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: 2, Prog: nfs3.Program, Vers: 3})
-	for want, next := range map[error]func(*Conn){
-		ErrRecord: func(c *Conn) { c.Octets(FromOpener, []byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}, Stamp{}) },
-		ErrHole:   func(c *Conn) { c.Hole(FromOpener, 10, Stamp{}); c.Octets(FromOpener, make([]byte, 10), Stamp{}) },
+	for want, next := range map[error]func(*decode.Conn){
+		decode.ErrRecord: func(c *decode.Conn) {
+			c.Octets(decode.FromOpener, []byte{0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}, decode.Stamp{})
+		},
+		decode.ErrHole: func(c *decode.Conn) {
+			c.Hole(decode.FromOpener, 10, decode.Stamp{})
+			c.Octets(decode.FromOpener, make([]byte, 10), decode.Stamp{})
+		},
 	} {
 		var got error
-		c := NewConn(nil, func(ev *Event) {
-			if ev.Kind == KindUndecoded {
+		c := decode.NewConn(nil, func(ev *decode.Event) {
+			if ev.Kind == decode.KindUndecoded {
 				got = ev.Err
 			}
 		})
-		c.Octets(FromOpener, marked(call, 1000), Stamp{})
+		c.Octets(decode.FromOpener, marked(call, 1000), decode.Stamp{})
 		next(c)
 		c.Finish()
 		if !errors.Is(got, want) {
