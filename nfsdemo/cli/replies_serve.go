@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -29,9 +31,19 @@ func openRepliesService(ctx context.Context, cfg *serviceConfig, h rpc.Handler) 
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	p := &replies.Pusher{
 		Handler: h, Addr: ":" + port, Logger: cfg.config.Logger,
+		MaxQueued: queuedReplies, MaxClients: replyLogs(cfg.config),
 		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
 	}
 	return &repliesService{pusher: p, l: allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)}, p, nil
+}
+
+// queuedReplies are the octets in flight to one log: some 200 replies of NFS that change something. Those of all logs
+// take at most a quarter of --memory-limit, whatever their clients do not acknowledge.
+const queuedReplies = 64 << 10
+
+// replyLogs returns how many logs there may be, at most 1024.
+func replyLogs(cfg *transport.Config) int {
+	return int(max(min(cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)/4/queuedReplies, 1024), 8))
 }
 
 // serve serves the connections of logs.

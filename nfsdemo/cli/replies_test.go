@@ -213,3 +213,25 @@ func appendReply(t *testing.T, d *repliesDir) {
 		t.Fatal(err)
 	}
 }
+
+// TestReplyLogsFollowMemory: there are as many logs as --memory-limit has room for, and one host has an eighth of them.
+func TestReplyLogsFollowMemory(t *testing.T) {
+	cfg := &transport.Config{Limits: transport.Limits{Memory: 4 << 20}} // 16 logs
+	s := started(t, &serviceConfig{exports: one(t.TempDir()), rdma: "127.0.0.1:0", replies: "127.0.0.1:0", config: cfg})
+	c, err := transport.Dial(t.Context(), "tcp", addrOf(s.rdma), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i, want := range []uint32{1, 1, 2} { // to connect, to connect, busy
+		var reply rpc.Reply
+		args := xdr.AppendBool(xdr.AppendUint32(append(make([]byte, 15), byte(i)), 1), true)
+		if err := c.Do(t.Context(), &rpc.Call{Prog: replies.Program, Vers: replies.Version, Proc: 1, Args: args, MaxResults: 400}, &reply); err != nil {
+			t.Fatal(err)
+		}
+		if d := xdr.NewDecoder(reply.Results); d.Uint32() != want {
+			t.Errorf("offer %d is answered otherwise than with %d", i, want)
+		}
+		reply.Release()
+	}
+}
