@@ -1,10 +1,10 @@
 package decode
 
 import (
+	"encoding/hex"
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -38,7 +38,10 @@ func TestExtensions(t *testing.T) {
 		{verbs.OpAtomicWriteRequest, "11223344" + "00000008" + "0000000000001010" + "0102030405060708", " | stag=11223344 to=0x1010 data=0102030405060708"},
 		{verbs.OpAtomicWriteResponse, "", ""},
 	} {
-		p := rdmaptest.Hex(t, tt.payload)
+		p, err := hex.DecodeString(tt.payload)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var x Extension
 		if !x.parse(tt.op, p) {
 			t.Errorf("%v: %d octets are too short", tt.op, len(p))
