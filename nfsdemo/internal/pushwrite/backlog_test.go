@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
@@ -19,13 +20,13 @@ import (
 type gate struct {
 	mu    sync.Mutex
 	cond  sync.Cond
-	shut  map[file]bool
-	fails map[file]error
-	wrote []file
+	shut  map[string]bool
+	fails map[string]error
+	wrote []string
 }
 
 func newGate() *gate {
-	g := &gate{shut: make(map[file]bool), fails: make(map[file]error)}
+	g := &gate{shut: make(map[string]bool), fails: make(map[string]error)}
 	g.cond.L = &g.mu
 	return g
 }
@@ -34,11 +35,11 @@ func newGate() *gate {
 func (g *gate) write(r *server.Grant, _ []byte, _ uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.shut[file(r.File)] {
+	for g.shut[string(r.File)] {
 		g.cond.Wait()
 	}
-	g.wrote = append(g.wrote, file(r.File))
-	return g.fails[file(r.File)]
+	g.wrote = append(g.wrote, string(r.File))
+	return g.fails[string(r.File)]
 }
 
 // set blocks or unblocks files, and sets the result of their writes.
@@ -46,7 +47,7 @@ func (g *gate) set(shut bool, err error, files ...nfs3.FileHandle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range files {
-		g.shut[file(f)], g.fails[file(f)] = shut, err
+		g.shut[string(f)], g.fails[string(f)] = shut, err
 	}
 	g.cond.Broadcast()
 }
@@ -101,7 +102,7 @@ func TestBacklog(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(c *Config) { c.Limits.Capacity, c.Backlog = ring, backlog })
+			w := newWorld(t, func(c *pushwrite.Config) { c.Limits.Capacity, c.Backlog = ring, backlog })
 			g := newGate()
 			w.files.fail(g.write, nil)
 			p, a, b := w.plain(0), w.pusher("a", 0), w.pusher("b", 0)
@@ -182,8 +183,9 @@ func pieceOf(i int64) []byte { return bytes.Repeat([]byte{'a' + byte(i%26)}, dat
 // records, in the order in which they are written.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { // batches are full: they gather until a quarter of the ring is in use
-		c.Limits.Capacity, c.Appliers, c.linger = 128<<10, 1, time.Hour
+	w := newWorld(t, func(c *pushwrite.Config) { // batches are full: they gather until a quarter of the ring is in use
+		c.Limits.Capacity, c.Appliers = 128<<10, 1
+		c.SetLinger(time.Hour)
 	})
 	g := newGate()
 	w.files.fail(g.write, nil)
@@ -192,10 +194,8 @@ func TestTurns(t *testing.T) {
 	g.set(true, nil, first)
 	holder := w.pusher("first", 0)
 	holder.wrote(holder.lease(first), 0, "x") // has the only turn until everybody has records
-	w.pw.mu.Lock()
-	w.pw.byName["first"].hurry()
-	w.pw.mu.Unlock()
-	until(t, "the first turn is taken", func() bool { return len(w.pw.turns) == 1 })
+	w.pw.Hurry("first")
+	until(t, "the first turn is taken", func() bool { return w.pw.Turns() == 1 })
 	const few = 640
 	want := map[string]int{"flood": 1920, "a": few, "b": few, "c": few}
 	for name, n := range want {
@@ -212,10 +212,10 @@ func TestTurns(t *testing.T) {
 		wg.Wait()
 	}
 	until(t, "all wait for a turn", func() bool { return w.pw.Stats().Queued == len(want) })
-	var last file
+	var last string
 	turns := 0
 	w.files.fail(func(r *server.Grant, p []byte, off uint64) error {
-		if f := file(r.File); f != last && f != file(first) {
+		if f := string(r.File); f != last && f != string(first) {
 			last = f
 			turns++ // nobody runs out before the third, and nobody may be late for one
 			for end := time.Now().Add(10 * time.Second); turns <= 2*len(want)+1 && w.pw.Stats().Queued < len(want)-1 && time.Now().Before(end); {
@@ -229,10 +229,10 @@ func TestTurns(t *testing.T) {
 		h := nfs[nfs3.LookupRes](p, nfs3.ProcLookup, &nfs3.DirOpArgs{Dir: p.root(), Name: name}).Handle
 		p.has(h, "y")
 	}
-	count := make(map[file]int)
+	count := make(map[string]int)
 	total := 0
 	for _, f := range g.wrote {
-		if f == file(first) {
+		if f == string(first) {
 			continue
 		}
 		total++

@@ -1,21 +1,20 @@
-package pushwrite
+package pushwrite_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 // inspected returns what Inspect finds, a line per record.
 func inspected(t *testing.T, dir string) (lines []string) {
 	t.Helper()
-	if err := Inspect(dir, pmem.File, func(w *Waiting) error {
+	if err := pushwrite.Inspect(dir, pmem.File, func(w *pushwrite.Waiting) error {
 		lines = append(lines, fmt.Sprintf("%s %d: lease %d, %d at %d, %v %v", w.Log, w.Record, w.Lease, w.Octets, w.Offset, w.File != nil, w.Void))
 		return nil
 	}); err != nil {
@@ -41,7 +40,7 @@ func TestDiscard(t *testing.T) {
 	if st := p.commit(kept); st != nfs3.ErrStale {
 		t.Fatal("commit of the file after it:", st)
 	}
-	if err := Discard(w.cfg.Dir, l); !errors.Is(err, pmem.ErrLocked) {
+	if err := pushwrite.Discard(w.cfg.Dir, l); !errors.Is(err, pmem.ErrLocked) {
 		t.Error("while the server runs:", err)
 	}
 	w.stop()
@@ -53,18 +52,14 @@ func TestDiscard(t *testing.T) {
 	if got := inspected(t, w.cfg.Dir); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Error(got)
 	}
-	if err := Discard(w.cfg.Dir, m+1); !errors.Is(err, ErrNoLease) {
+	if err := pushwrite.Discard(w.cfg.Dir, m+1); !errors.Is(err, pushwrite.ErrNoLease) {
 		t.Error("a lease that never existed:", err)
 	}
-	if err := Discard(w.cfg.Dir, l); err != nil {
+	if err := pushwrite.Discard(w.cfg.Dir, l); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // a server that ends before it has applied anything writes the leases anew
-		s, _, err := openStore(w.cfg.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.close(); err != nil {
+		if err := pushwrite.OpenAndClose(w.cfg.Dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,35 +92,17 @@ func TestInspect(t *testing.T) {
 	b.wrote(1, 0, "of another log")
 	w.stop()
 	n := 0
-	err := Inspect(w.cfg.Dir, pmem.File, func(w *Waiting) error { n++; return nil })
+	err := pushwrite.Inspect(w.cfg.Dir, pmem.File, func(w *pushwrite.Waiting) error { n++; return nil })
 	if n != 3 || err == nil || !strings.Contains(err.Error(), `load "a": record 2`) {
 		t.Error(n, err)
 	}
 	mine := errors.New("mine")
-	if err := Inspect(w.cfg.Dir, pmem.File, func(*Waiting) error { return mine }); !errors.Is(err, mine) || strings.Contains(err.Error(), "load") {
+	if err := pushwrite.Inspect(w.cfg.Dir, pmem.File, func(*pushwrite.Waiting) error { return mine }); !errors.Is(err, mine) || strings.Contains(err.Error(), "load") {
 		t.Error(err)
 	}
-	for _, err := range []error{Inspect(t.TempDir(), pmem.File, nil), Discard(t.TempDir(), 1)} {
-		if !errors.Is(err, ErrNoLogs) {
+	for _, err := range []error{pushwrite.Inspect(t.TempDir(), pmem.File, nil), pushwrite.Discard(t.TempDir(), 1)} {
+		if !errors.Is(err, pushwrite.ErrNoLogs) {
 			t.Error(err)
 		}
 	}
-}
-
-// FuzzStore: whatever a record of the leases holds is read or refused, and what was read comes back from a record with it.
-func FuzzStore(f *testing.F) {
-	e := stored{ID: 1, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{1, 2}, Cred: server.Cred{UID: 7, GIDs: []uint32{1, 2, 3}}}}
-	f.Add(encodeEntry(entryGrant, &e))
-	f.Add(encodeEntry(entryVoid, &stored{ID: 2, Log: "log", Grant: server.Grant{File: nfs3.FileHandle{3}}}))
-	f.Add(encodeEntry(entryOver, &e))
-	f.Add(encodeEntry(entryLast, &stored{ID: 9}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		kind, e, err := parseEntry(b)
-		if err != nil {
-			return
-		}
-		if again := encodeEntry(kind, &e); !bytes.Equal(again, b) {
-			t.Errorf("%+v is %x, then %x", e, b, again)
-		}
-	})
 }

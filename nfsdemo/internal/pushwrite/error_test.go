@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -18,7 +19,7 @@ func later(*pushfile.RecallArgs) pushfile.Status { return pushfile.StatusBusy }
 // back; a new one may.
 func TestFence(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.RecallTime = 100 * time.Millisecond })
+	w := newWorld(t, func(c *pushwrite.Config) { c.RecallTime = 100 * time.Millisecond })
 	p, c := w.plain(0), w.pusher("log", 0)
 	c.answers(later)
 	h, other := p.create("f", 0o644), p.create("g", 0o644)
@@ -47,7 +48,7 @@ func TestFence(t *testing.T) {
 
 // TestReturnLate: a client that says RETURN in time is not fenced.
 func TestReturnLate(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.RecallTime = time.Minute })
+	w := newWorld(t, func(c *pushwrite.Config) { c.RecallTime = time.Minute })
 	p, c := w.plain(0), w.pusher("log", 0)
 	asked := make(chan uint64, 1)
 	c.answers(func(a *pushfile.RecallArgs) pushfile.Status { asked <- a.Lease; return pushfile.StatusBusy })
@@ -117,7 +118,7 @@ func TestSecondWriter(t *testing.T) {
 
 // TestClosed: a client that closes its log keeps nobody waiting.
 func TestClosed(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.RecallTime = time.Hour })
+	w := newWorld(t, func(c *pushwrite.Config) { c.RecallTime = time.Hour })
 	p, c := w.plain(0), w.pusher("log", 0)
 	h := p.create("f", 0o644)
 	c.wrote(c.lease(h), 0, "bye")

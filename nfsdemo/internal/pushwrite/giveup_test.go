@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -39,18 +40,18 @@ func TestGiveUpCondemned(t *testing.T) {
 		}
 	}
 	condemned()
-	if err := GiveUp(w.cfg.Dir, "evil"); !errors.Is(err, pmem.ErrLocked) {
+	if err := pushwrite.GiveUp(w.cfg.Dir, "evil"); !errors.Is(err, pmem.ErrLocked) {
 		t.Error("while the server runs:", err)
 	}
 	w.restart(nil)
 	condemned()
 	w.stop()
 	for _, name := range []string{"good", "../../evil", "", "evil.log"} {
-		if err := GiveUp(w.cfg.Dir, name); !errors.Is(err, ErrNoLog) {
+		if err := pushwrite.GiveUp(w.cfg.Dir, name); !errors.Is(err, pushwrite.ErrNoLog) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if err := GiveUp(w.cfg.Dir, "evil"); err != nil {
+	if err := pushwrite.GiveUp(w.cfg.Dir, "evil"); err != nil {
 		t.Fatal(err)
 	}
 	w.start(nil)
@@ -100,7 +101,7 @@ func TestGiveUpDamaged(t *testing.T) {
 				t.Errorf("%+v", st.Now)
 			}
 			w.stop()
-			if err := GiveUp(w.cfg.Dir, "log"); err != nil {
+			if err := pushwrite.GiveUp(w.cfg.Dir, "log"); err != nil {
 				t.Fatal(err)
 			}
 			w.start(nil)
@@ -140,7 +141,7 @@ func TestMended(t *testing.T) {
 	path := filepath.Join(w.cfg.Dir, "log.log")
 	overwrite(t, path, []byte{0, 0, 0, 0, 0, 0, 0, 7}, 8192)
 	n := 0
-	err := Inspect(w.cfg.Dir, pmem.File, func(*Waiting) error { n++; return nil })
+	err := pushwrite.Inspect(w.cfg.Dir, pmem.File, func(*pushwrite.Waiting) error { n++; return nil })
 	if n != 2 || !commitlog.TailError(err) {
 		t.Errorf("%d records, %v", n, err)
 	}
@@ -169,7 +170,7 @@ func TestGiveUpTwice(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.cfg.Dir, "log.owner")); err != nil {
 		t.Fatal(err)
 	}
-	if err := GiveUp(w.cfg.Dir, "log"); err != nil {
+	if err := pushwrite.GiveUp(w.cfg.Dir, "log"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(w.cfg.Dir, "log.log")); !errors.Is(err, os.ErrNotExist) {

@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -71,18 +72,19 @@ func (f *faulty) SyncGrant(g *server.Grant) (nfs3.WriteVerf, error) {
 // world is an NFS server with push-mode writes, which can be started again.
 type world struct {
 	t     *testing.T
-	cfg   Config
+	cfg   pushwrite.Config
 	fs    backend.FS
 	files *faulty
-	pw    *Server
+	pw    *pushwrite.Server
 	addr  string
 	stops []func()
 }
 
 // newWorld starts a server; change, if not nil, changes its configuration.
-func newWorld(t *testing.T, change func(*Config)) *world {
+func newWorld(t *testing.T, change func(*pushwrite.Config)) *world {
 	t.Helper()
-	w := &world{t: t, fs: mem.New(nil), cfg: Config{Dir: t.TempDir(), RecallTime: time.Minute, linger: lingerStep}}
+	w := &world{t: t, fs: mem.New(nil), cfg: pushwrite.Config{Dir: t.TempDir(), RecallTime: time.Minute}}
+	w.cfg.SetLinger(pushwrite.LingerStep)
 	w.cfg.Limits.Opens, w.cfg.Limits.Capacity = 1e6, 64<<10
 	if change != nil {
 		change(&w.cfg)
@@ -98,7 +100,7 @@ func (w *world) start(before func(*faulty)) {
 	commits, calls := w.listen(), w.listen()
 	cfg := w.cfg
 	cfg.Addr = commits.Addr().String()
-	pw, err := Open(&cfg)
+	pw, err := pushwrite.Open(&cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}

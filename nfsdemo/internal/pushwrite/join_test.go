@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
@@ -40,13 +41,6 @@ func (h *held) were() []string {
 	return slices.Clone(h.writes)
 }
 
-// hurry says that somebody waits for a log.
-func (s *Server) hurry(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.byName[name].hurry()
-}
-
 // behind has a log with seven records of two files behind one that is held up, then applied.
 func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nfs3.FileHandle, c *pusher) {
 	w := newWorld(t, nil)
@@ -56,7 +50,7 @@ func behind(t *testing.T, fail func(p []byte) error) (h *held, p *plain, f, g nf
 	h = &held{begun: make(chan struct{}), let: make(chan struct{}), fail: fail}
 	w.files.fail(h.write, nil)
 	c.wrote(lf, 0, "0")
-	w.pw.hurry("log")
+	w.pw.Hurry("log")
 	<-h.begun // the first batch, which ends with this record
 	for i, r := range []struct {
 		lease, off uint64
@@ -104,19 +98,17 @@ func TestJoinedError(t *testing.T) {
 // patient is a log whose batches gather for an hour, and whose first batch is being written:
 // the record 0 of the file.
 func patient(t *testing.T) (w *world, h *held, f nfs3.FileHandle, c *pusher, lease uint64) {
-	w = newWorld(t, func(c *Config) { c.Limits.Capacity, c.linger = 1<<20, time.Hour })
+	w = newWorld(t, func(c *pushwrite.Config) { c.Limits.Capacity = 1 << 20; c.SetLinger(time.Hour) })
 	c = w.pusher("log", 0)
 	f = w.plain(0).create("f", 0o644)
 	lease = c.lease(f)
 	h = &held{begun: make(chan struct{}), let: make(chan struct{}), fail: func([]byte) error { return nil }}
 	w.files.fail(h.write, nil)
 	until(t, "the log is known", func() bool {
-		w.pw.mu.Lock()
-		defer w.pw.mu.Unlock()
-		return w.pw.byName["log"].isSettled()
+		return w.pw.IsSettled("log")
 	})
 	c.wrote(lease, 0, "0")
-	w.pw.hurry("log")
+	w.pw.Hurry("log")
 	<-h.begun
 	return w, h, f, c, lease
 }
@@ -139,16 +131,16 @@ func TestGathers(t *testing.T) {
 func TestFullBatch(t *testing.T) {
 	t.Parallel()
 	w, h, _, c, l := patient(t)
-	for i := range uint64(batchRecords + 1) {
+	for i := range uint64(257) { // a batch, and one more
 		c.wrote(l, 1+i, "x")
 	}
 	close(h.let)
-	until(t, "all is applied", func() bool { return w.pw.Stats().Records == 1+batchRecords+1 })
+	until(t, "all is applied", func() bool { return w.pw.Stats().Records == 1+257 })
 }
 
 // TestStartsAtOnce: records in a log when the server starts are applied at once, because Start waits for them.
 func TestStartsAtOnce(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.linger = time.Hour })
+	w := newWorld(t, func(c *pushwrite.Config) { c.SetLinger(time.Hour) })
 	p, c := w.plain(0), w.pusher("log", 0)
 	f := p.create("f", 0o644)
 	c.wrote(c.lease(f), 0, "0")

@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushfile"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -64,7 +65,7 @@ func TestModel(t *testing.T) {
 		T: t, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0)), files: make(map[string][]byte),
 		handles: make(map[string]nfs3.FileHandle), ran: make(map[string]int),
 	}
-	m.w = newWorld(t, func(c *Config) { c.RecallTime = 5 * time.Millisecond })
+	m.w = newWorld(t, func(c *pushwrite.Config) { c.RecallTime = 5 * time.Millisecond })
 	m.p = m.w.plain(0)
 	for i := range 2 {
 		c := &modelClient{pusher: m.w.pusher(fmt.Sprint("log", i), 0), leases: make(map[string]uint64)}
@@ -265,7 +266,7 @@ func (m *model) restart() {
 // same time: no read misses what was acknowledged before it began, and no write is lost.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.RecallTime = 10 * time.Second })
+	w := newWorld(t, func(c *pushwrite.Config) { c.RecallTime = 10 * time.Second })
 	p, c := w.plain(0), w.pusher("log", 0)
 	h := p.create("f", 0o644)
 	var pushed, written atomic.Uint64

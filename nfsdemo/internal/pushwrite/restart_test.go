@@ -1,4 +1,4 @@
-package pushwrite
+package pushwrite_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/lease"
+	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
@@ -65,7 +65,7 @@ func TestRestartBlocked(t *testing.T) {
 func TestNoSecondServer(t *testing.T) {
 	w := newWorld(t, nil)
 	cfg := w.cfg
-	if s, err := Open(&cfg); err == nil {
+	if s, err := pushwrite.Open(&cfg); err == nil {
 		t.Error("opened twice:", s)
 	}
 }
@@ -100,51 +100,14 @@ func TestLogGone(t *testing.T) {
 	}
 }
 
-// TestRewrite: the file of the leases does not grow forever, and forgets nothing when it is written anew.
-func TestRewrite(t *testing.T) {
-	dir := t.TempDir()
-	s, _, err := openStore(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	live := []stored{{ID: 1, Log: "log"}}
-	last := lease.ID(1)
-	s.snapshot = func() ([]stored, lease.ID) { return live, last }
-	s.least = 16 << 10
-	if err := errors.Join(s.renew(), s.grant(&live[0])); err != nil {
-		t.Fatal(err)
-	}
-	for range 200 { // several laps
-		last++
-		e := stored{ID: last, Log: "log"}
-		live = append(live[:1], e)
-		if err := s.grant(&e); err != nil {
-			t.Fatal(err)
-		}
-		s.end([]lease.ID{last})
-		live = live[:1]
-	}
-	if err := s.close(); err != nil {
-		t.Fatal(err)
-	}
-	fi, err := os.Stat(s.path)
-	if err != nil || fi.Size() > 64<<10 {
-		t.Error(fi.Size(), err)
-	}
-	l, err := readStore(s.path)
-	if err != nil || len(l.live) != 1 || l.live[0].ID != 1 || l.last != last {
-		t.Errorf("%+v %v", l, err)
-	}
-}
-
 // TestLockUnopened: a directory whose lock is there and cannot be opened is told so; nobody is asked
 // to remove it.
 func TestLockUnopened(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, lockName), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "lock"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(&Config{Dir: dir})
+	_, err := pushwrite.Open(&pushwrite.Config{Dir: dir})
 	if err == nil || !errors.Is(err, pmem.ErrOpen) || !strings.Contains(err.Error(), "can this user write there?") {
 		t.Error(err)
 	}
