@@ -15,8 +15,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// offer calls OFFER (docs/replies.x) on a connection that ends with ctx, and returns where the log is to connect.
-func offer(ctx context.Context, t *testing.T, p *replies.Pusher, client byte) rendezvous.Place {
+// offerLog calls OFFER (docs/replies.x) on a connection that ends with ctx, and returns where the log is to connect.
+func offerLog(ctx context.Context, t *testing.T, p *replies.Pusher, client byte) rendezvous.Place {
 	t.Helper()
 	req := &rpc.Request{RemoteAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 700}, Network: "rdma"}
 	req.Prog, req.Vers, req.Proc = replies.Program, replies.Version, 1
@@ -44,10 +44,10 @@ func TestOffersLeaveNothing(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	offer(ctx, t, p, 0)
+	offerLog(ctx, t, p, 0)
 	before := heap()
 	for i := range 50_000 {
-		offer(ctx, t, p, byte(i%2))
+		offerLog(ctx, t, p, byte(i%2))
 	}
 	if after := heap(); after > before+2<<20 {
 		t.Errorf("%d KiB more", (after-before)>>10)
@@ -66,7 +66,7 @@ func TestOneConnectionPerLog(t *testing.T) {
 	go func() { served <- p.Serve(l) }()
 	var last *rdmap.Conn
 	for range 5 {
-		at := offer(t.Context(), t, p, 1)
+		at := offerLog(t.Context(), t, p, 1)
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 		c, err := rendezvous.Dial(t.Context(), &at, "", nil, cfg)
 		if err != nil {
