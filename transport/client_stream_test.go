@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -92,7 +91,7 @@ func TestXIDInUse(t *testing.T) {
 			again := nullCall
 			again.Resend = &rpc.Transmission{XID: 7}
 			err := tryCtx(ctx, c, &again)
-			if _, ok := errors.AsType[*rpc.RPCError](err); !ok || !errors.Is(err, rpcrdma.ErrXIDInUse) {
+			if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonBadCall {
 				t.Error(err)
 			}
 			h.leave <- struct{}{}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
@@ -141,6 +140,9 @@ func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, c.cfg.CallTimeout)
 }
 
+// errXIDInUse: an earlier transmission of the same call is outstanding.
+var errXIDInUse = errors.New("XID in use")
+
 // enter registers a call before its record is sent, with a new XID or that of an earlier transmission.
 func (c *Client) enter(tx *rpc.Transmission, w *waiter) (xid uint32, err error) {
 	c.mu.Lock()
@@ -151,7 +153,7 @@ func (c *Client) enter(tx *rpc.Transmission, w *waiter) (xid uint32, err error) 
 	if tx != nil {
 		xid = tx.XID
 		if c.pending[xid] != nil {
-			return 0, &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadCall, Err: rpcrdma.ErrXIDInUse}
+			return 0, &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadCall, Err: errXIDInUse}
 		}
 	} else {
 		for c.xid++; c.pending[c.xid] != nil; c.xid++ { // one that waits very long
