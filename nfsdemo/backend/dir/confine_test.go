@@ -1,10 +1,11 @@
-package dir
+package dir_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -15,12 +16,11 @@ func TestConfined(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		outside := t.TempDir()
 		ok(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
-		f, path := open(t, &Config{Async: true, SearchLimit: -1})
+		f, path := open(t, &dir.Config{Async: true, SearchLimit: -1})
 		d := mkdir(t, f.Root(), "d")
 		file := create(t, d, "secret")
 		if !cached {
-			f.grips.clear()
-			f.files.clear()
+			f.CloseAll()
 		}
 		ok(t, os.RemoveAll(filepath.Join(path, "d")))
 		ok(t, os.Symlink(outside, filepath.Join(path, "d")))
@@ -55,11 +55,11 @@ func TestConfined(t *testing.T) {
 // TestFileBecomesLink: a link put in a file's place is not followed by writes and chmod.
 func TestFileBecomesLink(t *testing.T) {
 	needLinux(t)
-	f, path := open(t, &Config{Async: true, SearchLimit: -1})
+	f, path := open(t, &dir.Config{Async: true, SearchLimit: -1})
 	target := filepath.Join(t.TempDir(), "target")
 	ok(t, os.WriteFile(target, []byte("keep"), 0o600))
 	file := create(t, f.Root(), "f")
-	f.files.clear()
+	f.CloseFiles()
 	ok(t, os.Remove(filepath.Join(path, "f")))
 	ok(t, os.Symlink(target, filepath.Join(path, "f")))
 	_, err := file.Write([]byte("x"), 0, nfs3.Unstable)
@@ -86,14 +86,14 @@ func TestRootParent(t *testing.T) {
 		})
 		ok(t, err)
 	}
-	_, _, err = f.Root().ReadDir(1<<63, cookieVerf, false, func(*nfs3.DirPlusEntry) bool { return true })
+	_, _, err = f.Root().ReadDir(1<<63, dir.CookieVerf, false, func(*nfs3.DirPlusEntry) bool { return true })
 	want(t, err, nfs3.ErrBadCookie)
 }
 
 // TestClosedMode: a file that nobody may open can be written through the descriptor its
 // creation left.
 func TestClosedMode(t *testing.T) {
-	f, _ := open(t, &Config{Async: true})
+	f, _ := open(t, &dir.Config{Async: true})
 	closed := *in644
 	closed.Attr.Mode = 0
 	n, _, err := f.Root().Create("f", &closed)
@@ -103,12 +103,12 @@ func TestClosedMode(t *testing.T) {
 }
 
 func TestNewErrors(t *testing.T) {
-	if _, err := New(filepath.Join(t.TempDir(), "none"), nil); !os.IsNotExist(err) {
+	if _, err := dir.New(filepath.Join(t.TempDir(), "none"), nil); !os.IsNotExist(err) {
 		t.Errorf("%v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	ok(t, os.WriteFile(file, nil, 0o600))
-	if _, err := New(file, nil); err == nil {
+	if _, err := dir.New(file, nil); err == nil {
 		t.Error("served a file")
 	}
 }

@@ -1,4 +1,4 @@
-package dir
+package dir_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"golang.org/x/sys/unix"
@@ -33,7 +34,7 @@ func init() {
 func tell(path string) error {
 	var h []byte
 	for life := range 2 {
-		f, err := New(path, &Config{Async: true, Key: secret})
+		f, err := dir.New(path, &dir.Config{Async: true, Key: secret})
 		if err != nil {
 			return err
 		}

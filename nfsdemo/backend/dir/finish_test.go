@@ -1,9 +1,10 @@
-package dir
+package dir_test
 
 import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 )
 
 // TestNodeSync: whatever its kind, a file is synced, or the directory that names it, and an
@@ -22,10 +23,10 @@ func TestNodeSync(t *testing.T) {
 			t.Fatal("no Syncer")
 		}
 		ok(t, n.Sync())
-		if got := s.take(); len(got) != 1 || got[0] != syncNames {
+		if got := s.take(); len(got) != 1 || got[0] != dir.SyncNames {
 			t.Errorf("syncs %v", got)
 		}
-		s.fail = syncNames
+		s.fail = dir.SyncNames
 		if n.Sync() == nil {
 			t.Error("an error was not reported")
 		}

@@ -1,17 +1,18 @@
-package dir
+package dir_test
 
 import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 // open serves a new directory and returns its path too.
-func open(t testing.TB, cfg *Config) (*FS, string) {
+func open(t testing.TB, cfg *dir.Config) (*dir.FS, string) {
 	t.Helper()
 	path := t.TempDir()
-	f, err := New(path, cfg)
+	f, err := dir.New(path, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func mkdir(t testing.TB, d backend.Node, name string) backend.Node {
 	return n
 }
 
-func resolve(t testing.TB, f *FS, n backend.Node) backend.Node {
+func resolve(t testing.TB, f *dir.FS, n backend.Node) backend.Node {
 	t.Helper()
 	r, err := f.Resolve(n.AppendHandle(nil))
 	ok(t, err)

@@ -1,4 +1,4 @@
-package dir
+package dir_test
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -29,9 +30,9 @@ var (
 	bob = &caller.Identity{UID: 1001, GID: 1001}
 )
 
-func serve(t testing.TB, path string) *FS {
+func serve(t testing.TB, path string) *dir.FS {
 	t.Helper()
-	f, err := New(path, &Config{Async: true, Key: secret})
+	f, err := dir.New(path, &dir.Config{Async: true, Key: secret})
 	ok(t, err)
 	return f
 }
@@ -51,7 +52,7 @@ func TestKernelHandles(t *testing.T) {
 		ok(t, os.MkdirAll(m.At+"/export/d", 0o755))
 		ok(t, os.MkdirAll(m.At+"/other", 0o755))
 		f := serve(t, m.At+"/export")
-		if !f.sys.handled {
+		if !f.Handled() {
 			t.Fatal(f.Authority())
 		}
 		d, _, err := f.Root().Lookup("d")
@@ -115,17 +116,14 @@ func TestKernelMovedOut(t *testing.T) {
 			ok(t, os.MkdirAll(m.At+"/export/a/b/c", 0o777))
 			f := serve(t, m.At+"/export")
 			defer f.Close()
-			if !f.sys.private {
+			if !f.Private() {
 				t.Skip("no private copy of the mount")
 			}
-			if f.sys.private = private; !private {
+			if !private {
 				// Without the right to copy the mount the root has a path that others can see.
 				fd, err := unix.Open(m.At+"/export", unix.O_PATH|unix.O_CLOEXEC, 0)
 				ok(t, err)
-				unix.Close(f.top.fd)
-				f.top.fd = fd
-				ok(t, unix.Close(f.sys.mount))
-				f.sys.lacks = f.tryHandles()
+				ok(t, f.Publish(fd))
 			}
 			n := f.Root()
 			for _, name := range []string{"a", "b", "c"} {
@@ -135,7 +133,7 @@ func TestKernelMovedOut(t *testing.T) {
 			}
 			h := n.AppendHandle(nil)
 			use := func() error {
-				f.grips.clear()
+				f.CloseGrips()
 				c, err := f.Resolve(h)
 				if err != nil {
 					return err
@@ -180,14 +178,13 @@ func TestKernelBetween(t *testing.T) {
 }
 
 // serveUnwatched is serve where the kernel reports no changes, as on other file systems.
-func serveUnwatched(t *testing.T, path string) *FS {
+func serveUnwatched(t *testing.T, path string) *dir.FS {
 	f := serve(t, path)
-	ok(t, f.share.watch.close())
-	f.share.watch = watcher{}
+	ok(t, f.Unwatch())
 	return f
 }
 
-func between(t *testing.T, m *mounttest.FS, f *FS) {
+func between(t *testing.T, m *mounttest.FS, f *dir.FS) {
 	defer f.Close()
 	name := filepath.Join(m.At, "f")
 	acl := func(perm byte) error { // of bob
@@ -294,7 +291,7 @@ func TestKernelSetID(t *testing.T) {
 				}
 				file, err := os.OpenFile(local, os.O_WRONLY, 0)
 				ok(t, err)
-				ok(t, f.sw.Do(who, func() error { _, err := file.WriteAt([]byte("x"), 0); return err }))
+				ok(t, f.Do(who, func() error { _, err := file.WriteAt([]byte("x"), 0); return err }))
 				ok(t, file.Close())
 				var here, there unix.Stat_t
 				ok(t, unix.Stat(name, &here))
@@ -362,36 +359,6 @@ func TestKernelSearch(t *testing.T) {
 		_, _, err = n.As(ann).Lookup("none")
 		want(t, err, nfs3.ErrNoEnt)
 	})
-}
-
-// TestRightsBounded: answers are bounded in number, and end.
-func TestRightsBounded(t *testing.T) {
-	var c rightsCache
-	a := &nfs3.Attr{Mode: 0o644, Ctime: nfs3.Time{Sec: 1}}
-	for i := range maxRights + 10 {
-		c.put(fileKey{key: k(i)}, ann, a, 7, 5)
-	}
-	if len(c.m) != maxRights || c.order.Len() != maxRights {
-		t.Errorf("%d answers", len(c.m))
-	}
-	last := fileKey{key: k(maxRights)}
-	if asked, got := c.get(last, ann, a); asked != 7 || got != 5 {
-		t.Errorf("%d, %d", asked, got)
-	}
-	for what, x := range map[string]func() (uint32, uint32){
-		"another caller": func() (uint32, uint32) { return c.get(last, bob, a) },
-		"another mode":   func() (uint32, uint32) { b := *a; b.Mode = 0; return c.get(last, ann, &b) },
-		"another ctime":  func() (uint32, uint32) { b := *a; b.Ctime.Nsec = 1; return c.get(last, ann, &b) },
-		"one that ended": func() (uint32, uint32) {
-			c.m[last].Value.(*answer).until = time.Now().Add(-1)
-			return c.get(last, ann, a)
-		},
-		"one that is out": func() (uint32, uint32) { return c.get(fileKey{key: k(1)}, ann, a) },
-	} {
-		if asked, _ := x(); asked != 0 {
-			t.Errorf("%s has rights", what)
-		}
-	}
 }
 
 // TestKernelOpenFor: a file that is open for one caller is not open for another, nor for one with other groups.
@@ -560,7 +527,7 @@ func TestKernelMany(t *testing.T) {
 	}
 	rate("after a restart", nil)
 	again := rate("again", nil)
-	other := newSealer(secret, "/another/export")
+	foreign := f.Foreign(secret)
 	for what, spoil := range map[string]func(rnd *rand.Rand, h []byte) []byte{
 		"forged": func(rnd *rand.Rand, h []byte) []byte {
 			h[rnd.IntN(len(h)-10)+10] ^= byte(1 + rnd.IntN(255))
@@ -568,43 +535,16 @@ func TestKernelMany(t *testing.T) {
 		},
 		"cut": func(rnd *rand.Rand, h []byte) []byte { return h[:rnd.IntN(len(h))] },
 		"foreign": func(_ *rand.Rand, h []byte) []byte {
-			k, err := f.seal.parse(h)
+			h, err := foreign(h)
 			ok(t, err)
-			return other.append(h[:0], &k)
+			return h
 		},
 	} {
 		if rate(what, spoil) < again/10 {
 			t.Errorf("a %s handle costs more than ten honest ones", what)
 		}
 	}
-	if _, err := f.Resolve(f.seal.append(nil, &key{kind: 1, n: 8})); !errors.Is(err, nfs3.ErrStale) {
+	if _, err := f.Resolve(f.NoKernelFile()); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("a file that never was: %v", err)
-	}
-}
-
-// TestKernelDeep: a directory whose path is longer than any path may be is in the export, also where only paths
-// tell that.
-func TestKernelDeep(t *testing.T) {
-	f, _ := open(t, &Config{Async: true})
-	if !f.sys.handled {
-		t.Skip(f.Authority())
-	}
-	n := f.Root()
-	for i := range 60 {
-		n = mkdir(t, n, fmt.Sprintf("%0200d", i))
-	}
-	g, err := n.(*file).hold()
-	ok(t, err)
-	defer g.done()
-	for fd, want := range map[int]bool{g.fd: true, f.top.fd: true} {
-		if in, err := f.climb(fd); err != nil || in != want {
-			t.Errorf("%v, %v", in, err)
-		}
-	}
-	outside, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
-	ok(t, err)
-	defer unix.Close(outside)
-	if in, err := f.climb(outside); in || err != nil {
-		t.Errorf("outside: %v, %v", in, err)
 	}
 }

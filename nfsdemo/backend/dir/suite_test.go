@@ -1,4 +1,4 @@
-package dir
+package dir_test
 
 import (
 	"runtime"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 )
 
 // linux says that files have identities of their own here.
@@ -14,15 +15,15 @@ const linux = runtime.GOOS == "linux"
 // secret is a key that is kept.
 var secret = []byte("0123456789abcdef0123456789abcdef")
 
-func TestSuite(t *testing.T) { suite(t, &Config{Async: true, Key: secret}) }
+func TestSuite(t *testing.T) { suite(t, &dir.Config{Async: true, Key: secret}) }
 
 // TestSuitePlaces runs the suite without handles of the file system.
-func TestSuitePlaces(t *testing.T) { suite(t, &Config{Async: true, Key: secret, places: true}) }
+func TestSuitePlaces(t *testing.T) { suite(t, dir.Config{Async: true, Key: secret}.Searching()) }
 
-func suite(t *testing.T, cfg *Config) {
+func suite(t *testing.T, cfg *dir.Config) {
 	paths := make(map[backend.FS]string)
 	open := func(t *testing.T, path string) backend.FS {
-		f, err := New(path, cfg)
+		f, err := dir.New(path, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +54,11 @@ func TestSuiteSmall(t *testing.T) {
 	for name, places := range map[string]bool{"handles": false, "places": true} {
 		t.Run(name, func(t *testing.T) {
 			backendtest.Run(t, backendtest.Options{Big: 300, New: func(t *testing.T) backend.FS {
-				f, err := New(t.TempDir(), &Config{Async: true, MaxNodes: 600, MaxFiles: 1, MaxHeld: 2, places: places})
+				cfg := &dir.Config{Async: true, MaxNodes: 600, MaxFiles: 1, MaxHeld: 2}
+				if places {
+					cfg = cfg.Searching()
+				}
+				f, err := dir.New(t.TempDir(), cfg)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package dir
+package dir_test
 
 import (
 	"errors"
@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 // syncs records syncs and makes one kind of them fail on demand.
 type syncs struct {
 	mu   sync.Mutex
-	ops  []syncOp
-	fail syncOp
+	ops  []dir.SyncOp
+	fail dir.SyncOp
 }
 
-func (s *syncs) hook(op syncOp) error {
+func (s *syncs) hook(op dir.SyncOp) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ops = append(s.ops, op)
@@ -28,7 +29,7 @@ func (s *syncs) hook(op syncOp) error {
 }
 
 // take returns the syncs since the last call.
-func (s *syncs) take() []syncOp {
+func (s *syncs) take() []dir.SyncOp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ops := s.ops
@@ -36,10 +37,10 @@ func (s *syncs) take() []syncOp {
 	return ops
 }
 
-func openSyncs(t *testing.T, cfg *Config) (*FS, *syncs) {
+func openSyncs(t *testing.T, cfg *dir.Config) (*dir.FS, *syncs) {
 	f, _ := open(t, cfg)
 	s := new(syncs)
-	f.syncErr = s.hook
+	f.OnSync(s.hook)
 	return f, s
 }
 
@@ -47,45 +48,45 @@ func openSyncs(t *testing.T, cfg *Config) (*FS, *syncs) {
 func TestSyncs(t *testing.T) {
 	f, s := openSyncs(t, nil)
 	root := f.Root()
-	check := func(what string, want ...syncOp) {
+	check := func(what string, want ...dir.SyncOp) {
 		t.Helper()
 		if got := s.take(); !slices.Equal(got, want) {
 			t.Errorf("%s: syncs %v, want %v", what, got, want)
 		}
 	}
 	file := create(t, root, "f")
-	check("Create", syncNames, syncNames) // the file, the directory
-	for how, want := range [][]syncOp{nfs3.Unstable: nil, nfs3.DataSync: {syncData}, nfs3.FileSync: {syncAll}} {
+	check("Create", dir.SyncNames, dir.SyncNames) // the file, the directory
+	for how, want := range [][]dir.SyncOp{nfs3.Unstable: nil, nfs3.DataSync: {dir.SyncData}, nfs3.FileSync: {dir.SyncAll}} {
 		_, err := file.Write([]byte("x"), 0, nfs3.StableHow(how))
 		ok(t, err)
 		check(nfs3.StableHow(how).String(), want...)
 	}
 	_, err := file.Commit(0, 0)
 	ok(t, err)
-	check("Commit", syncAll)
+	check("Commit", dir.SyncAll)
 	ok(t, file.SetAttr(&nfs3.SetAttr{SetMode: true, Mode: 0o600}))
-	check("SetAttr", syncNames)
+	check("SetAttr", dir.SyncNames)
 	d := mkdir(t, root, "d")
-	check("Mkdir", syncNames, syncNames)
+	check("Mkdir", dir.SyncNames, dir.SyncNames)
 	ok(t, root.Rename("f", d, "g"))
-	check("Rename", syncNames, syncNames)
+	check("Rename", dir.SyncNames, dir.SyncNames)
 	ok(t, d.Rename("g", d, "h"))
-	check("Rename in one directory", syncNames)
+	check("Rename in one directory", dir.SyncNames)
 	ok(t, root.Link(file, "l"))
-	check("Link", syncNames)
+	check("Link", dir.SyncNames)
 	ok(t, root.Remove("l"))
-	check("Remove", syncNames)
+	check("Remove", dir.SyncNames)
 	_, _, err = root.Symlink("s", "x", &backend.Init{})
 	ok(t, err)
-	check("Symlink", syncNames)
+	check("Symlink", dir.SyncNames)
 	ok(t, d.Remove("h"))
 	ok(t, root.Rmdir("d"))
-	check("Remove, Rmdir", syncNames, syncNames)
+	check("Remove, Rmdir", dir.SyncNames, dir.SyncNames)
 }
 
 // TestAsync: names are not synced, data are.
 func TestAsync(t *testing.T) {
-	f, s := openSyncs(t, &Config{Async: true})
+	f, s := openSyncs(t, &dir.Config{Async: true})
 	file := create(t, f.Root(), "f")
 	ok(t, f.Root().Rename("f", f.Root(), "g"))
 	if got := s.take(); len(got) != 0 {
@@ -95,7 +96,7 @@ func TestAsync(t *testing.T) {
 	ok(t, err)
 	_, err = file.Commit(0, 0)
 	ok(t, err)
-	if got := s.take(); !slices.Equal(got, []syncOp{syncAll, syncAll}) {
+	if got := s.take(); !slices.Equal(got, []dir.SyncOp{dir.SyncAll, dir.SyncAll}) {
 		t.Errorf("syncs %v", got)
 	}
 }
@@ -105,13 +106,13 @@ func TestAsync(t *testing.T) {
 func TestFailedSync(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		op   syncOp
+		op   dir.SyncOp
 		do   func(n backend.Node) error
 	}{
-		{"COMMIT", syncAll, func(n backend.Node) error { _, err := n.Commit(0, 0); return err }},
-		{"FILE_SYNC", syncAll, func(n backend.Node) error { _, err := n.Write([]byte("y"), 0, nfs3.FileSync); return err }},
-		{"DATA_SYNC", syncData, func(n backend.Node) error { _, err := n.Write([]byte("y"), 0, nfs3.DataSync); return err }},
-		{"SETATTR", syncNames, func(n backend.Node) error { return n.SetAttr(&nfs3.SetAttr{SetSize: true, Size: 9}) }},
+		{"COMMIT", dir.SyncAll, func(n backend.Node) error { _, err := n.Commit(0, 0); return err }},
+		{"FILE_SYNC", dir.SyncAll, func(n backend.Node) error { _, err := n.Write([]byte("y"), 0, nfs3.FileSync); return err }},
+		{"DATA_SYNC", dir.SyncData, func(n backend.Node) error { _, err := n.Write([]byte("y"), 0, nfs3.DataSync); return err }},
+		{"SETATTR", dir.SyncNames, func(n backend.Node) error { return n.SetAttr(&nfs3.SetAttr{SetSize: true, Size: 9}) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, s := openSyncs(t, nil)
@@ -145,30 +146,30 @@ func TestFailedSync(t *testing.T) {
 func TestVerfOfWriteIsOld(t *testing.T) {
 	f, _ := open(t, nil)
 	file := create(t, f.Root(), "f")
-	before := f.writeVerf()
-	f.syncErr = func(op syncOp) error {
-		if op == syncAll {
-			f.newVerf() // somebody else's sync failed meanwhile
+	before := f.WriteVerf()
+	f.OnSync(func(op dir.SyncOp) error {
+		if op == dir.SyncAll {
+			f.NewVerf() // somebody else's sync failed meanwhile
 		}
 		return nil
-	}
+	})
 	w, err := file.Write([]byte("x"), 0, nfs3.FileSync)
 	ok(t, err)
-	if w.Verf != before || f.writeVerf() == before {
-		t.Errorf("verifier %x, before %x, now %x", w.Verf, before, f.writeVerf())
+	if w.Verf != before || f.WriteVerf() == before {
+		t.Errorf("verifier %x, before %x, now %x", w.Verf, before, f.WriteVerf())
 	}
 }
 
 // TestSyncBeforeClose: a descriptor with unsynced writes is synced when it leaves the cache,
 // and its failure changes the verifier.
 func TestSyncBeforeClose(t *testing.T) {
-	f, s := openSyncs(t, &Config{Async: true, MaxFiles: 1})
+	f, s := openSyncs(t, &dir.Config{Async: true, MaxFiles: 1})
 	file := create(t, f.Root(), "f")
 	w, err := file.Write([]byte("x"), 0, nfs3.Unstable)
 	ok(t, err)
-	s.fail = syncData
+	s.fail = dir.SyncData
 	create(t, f.Root(), "g") // takes the only place
-	if got := s.take(); !slices.Equal(got, []syncOp{syncData}) {
+	if got := s.take(); !slices.Equal(got, []dir.SyncOp{dir.SyncData}) {
 		t.Errorf("syncs %v", got)
 	}
 	s.fail = 0
@@ -189,10 +190,10 @@ func TestSyncBeforeClose(t *testing.T) {
 // TestVerfPerLife: two lives of one directory have two verifiers.
 func TestVerfPerLife(t *testing.T) {
 	f, path := open(t, nil)
-	g, err := New(path, nil)
+	g, err := dir.New(path, nil)
 	ok(t, err)
 	defer g.Close()
-	if f.writeVerf() == g.writeVerf() {
+	if f.WriteVerf() == g.WriteVerf() {
 		t.Error("one verifier")
 	}
 }
@@ -200,7 +201,7 @@ func TestVerfPerLife(t *testing.T) {
 // TestFailedCreate: a file that could not be made durable is taken back.
 func TestFailedCreate(t *testing.T) {
 	f, s := openSyncs(t, nil)
-	s.fail = syncNames
+	s.fail = dir.SyncNames
 	if _, _, err := f.Root().Create("f", in644); err == nil {
 		t.Error("Create: no error")
 	}
