@@ -1,4 +1,4 @@
-package once
+package once_test
 
 import (
 	"testing"
@@ -17,24 +17,12 @@ func TestClockSetBack(t *testing.T) {
 		sim = pmem.OpenSim(sim.Told().Durable(), nil)
 		h, j = start(t, s, sim, nil)
 	}
-	j.now = func() int64 { return time.Now().Add(time.Hour).UnixNano() }
+	j.SetNow(func() int64 { return time.Now().Add(time.Hour).UnixNano() })
 	send(h, 1, procMake, "a")
 	restart()
 	want := string(send(h, 2, procMake, "b"))
 	restart()
 	if got := string(send(h, 2, procMake, "b")); got != want {
 		t.Errorf("a call runs twice: %x after %x", got, want)
-	}
-}
-
-// Nor does the clock of a journal run behind its records.
-func TestClock(t *testing.T) {
-	last := time.Now().Add(time.Hour).UnixNano()
-	now := clock(last)
-	if a, b := now(), now(); a < last || b < a {
-		t.Errorf("%d and %d after %d", a, b, last)
-	}
-	if d := clock(0)() - time.Now().UnixNano(); d > 0 || d < -int64(time.Minute) {
-		t.Errorf("%d ns off", d)
 	}
 }

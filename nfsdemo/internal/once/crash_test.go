@@ -1,4 +1,4 @@
-package once
+package once_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
@@ -46,7 +47,7 @@ func (r *recorder) cut(sim *pmem.Sim) {
 }
 
 // client makes n calls, one after the other, and sometimes one again.
-func (r *recorder) client(h *Handler, seed uint64, n uint32) {
+func (r *recorder) client(h *once.Handler, seed uint64, n uint32) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	pick := func() string { return string(rune('a' + rnd.IntN(4))) }
 	for i := range n {
@@ -134,16 +135,16 @@ func (c *cut) crash(t *testing.T, seed uint64, n int) (settled int) {
 }
 
 // check starts a server on what a crash has left, and sends every call again, twice.
-func (c *cut) check(im *pmem.Image) (Stats, error) {
+func (c *cut) check(im *pmem.Image) (once.Stats, error) {
 	s := c.shelf.clone()
-	j, err := Open(pmem.OpenSim(im.Octets(), nil), nil)
+	j, err := once.Open(pmem.OpenSim(im.Octets(), nil), nil)
 	if err != nil {
-		return Stats{}, err
+		return once.Stats{}, err
 	}
 	defer j.Close(context.Background()) //nolint:errcheck // nobody touches the memory
-	h, err := New(context.Background(), j, s, nil)
+	h, err := once.New(context.Background(), j, s, nil)
 	if err != nil {
-		return Stats{}, err
+		return once.Stats{}, err
 	}
 	stats := j.Stats()
 	before := maps.Clone(s.effects)

@@ -1,4 +1,4 @@
-package once
+package once_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once/internal/ledger"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -151,7 +152,7 @@ func TestMeanwhile(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
-		h, j := start(t, s, newSim(t, nil), &Options{Time: time.Minute})
+		h, j := start(t, s, newSim(t, nil), &once.Options{Time: time.Minute})
 		send(h, 1, procMake, "a")
 		time.Sleep(59 * time.Second)
 		if got := string(send(h, 1, procMake, "a")); got != results(0, 1) {
@@ -230,7 +231,7 @@ func TestPanic(t *testing.T) {
 type odd struct {
 	*shelf
 	reply   func(resp *rpc.Response)
-	outcome Outcome
+	outcome once.Outcome
 	err     error
 }
 
@@ -239,7 +240,7 @@ func (s *odd) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	s.reply(resp)
 }
 
-func (s *odd) Settle(_ context.Context, _ *Intent, results []byte) ([]byte, Outcome, error) {
+func (s *odd) Settle(_ context.Context, _ *once.Intent, results []byte) ([]byte, once.Outcome, error) {
 	return results, s.outcome, s.err
 }
 
@@ -275,41 +276,6 @@ func TestMeanwhileNothing(t *testing.T) {
 	})
 }
 
-// TestSweepWaits: a sweep stops at a record that another one, which is not known to be durable
-// yet, will replace, and continues with that same record.
-func TestSweepWaits(t *testing.T) {
-	_, j := start(t, newShelf(), newSim(t, nil), nil)
-	ctx := context.Background()
-	e, _, err := j.begin(ctx, ledger.Key{Sum: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := j.intend(ctx, e, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	w, err := j.reply(e, []byte("result"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if p := j.pass(); p.wait == nil || p.last != 0 || p.end {
-			t.Fatalf("passed a record that counts: %+v", p)
-		}
-	}
-	j.ended(e, func(l *ledger.Ledger) { l.Done(e, j.now()) })
-	p := j.pass()
-	if err := j.giveBack(&p); err != nil || p.last < 2 || len(p.copies) == 0 {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	info, err := commitlog.Inspect(octets{j.mem}, simSize, nil)
-	if n := j.Stats().Octets; err != nil || int(info.Tail-info.Head) != n {
-		t.Errorf("%d octets are in use, but the ledger counts %d; %v", info.Tail-info.Head, n, err)
-	}
-}
-
 // forgetful is watched memory that is not persistent.
 type forgetful struct{ *pmem.Sim }
 
@@ -319,15 +285,15 @@ func (forgetful) PersistRanges([]region.Range) error { return region.ErrNotPersi
 // TestNotPersistent: nothing is executed by a journal that would forget it.
 func TestNotPersistent(t *testing.T) {
 	s := newShelf()
-	j, err := Open(forgetful{newSim(t, nil)}, nil)
+	j, err := once.Open(forgetful{newSim(t, nil)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(context.Background(), j, s, nil)
+	h, err := once.New(context.Background(), j, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(send(h, 1, procMake, "a")); got != results(90, 0) || s.effects[1] != 0 || !errors.Is(j.Err(), ErrNotPersistent) {
+	if got := string(send(h, 1, procMake, "a")); got != results(90, 0) || s.effects[1] != 0 || !errors.Is(j.Err(), once.ErrNotPersistent) {
 		t.Errorf("%x, executed %d times, %v", got, s.effects[1], j.Err())
 	}
 	if err := j.Close(context.Background()); err != nil {
@@ -382,22 +348,22 @@ func TestSettlement(t *testing.T) {
 	send(h, 1, procMake, "a")
 	s.hook = nil
 
-	again := func(o Outcome, err error) ([]byte, error) {
+	again := func(o once.Outcome, err error) ([]byte, error) {
 		s.outcome, s.err = o, err
 		sim := pmem.OpenSim(image, nil)
-		j, e := Open(sim, nil)
+		j, e := once.Open(sim, nil)
 		if e != nil {
 			t.Fatal(e)
 		}
 		defer j.Close(context.Background()) //nolint:errcheck // nobody touches the memory
-		_, err = New(context.Background(), j, s, nil)
+		_, err = once.New(context.Background(), j, s, nil)
 		return sim.Told().Durable(), err
 	}
 	failed := errors.New("no such disk")
-	if _, err := again(Done, failed); !errors.Is(err, failed) {
+	if _, err := again(once.Done, failed); !errors.Is(err, failed) {
 		t.Errorf("%v", err)
 	}
-	for o, want := range map[Outcome]string{Unknown: results(91, 0), NotDone: results(1, 1), Done: ""} {
+	for o, want := range map[once.Outcome]string{once.Unknown: results(91, 0), once.NotDone: results(1, 1), once.Done: ""} {
 		recorded, err := again(o, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -411,7 +377,7 @@ func TestSettlement(t *testing.T) {
 			t.Errorf("%v: settled again: %+v", o, st)
 		}
 	}
-	if NotDone.String()+Done.String()+Unknown.String() != "not donedoneunknown" {
+	if once.NotDone.String()+once.Done.String()+once.Unknown.String() != "not donedoneunknown" {
 		t.Error("names")
 	}
 }
@@ -466,7 +432,7 @@ func TestLongLife(t *testing.T) {
 		}
 	}
 	sim := newSim(t, nil)
-	h, j := start(t, s, sim, &Options{Entries: 64})
+	h, j := start(t, s, sim, &once.Options{Entries: 64})
 	quiet := send(h, 1, procMake, "quiet")
 	slow := make(chan []byte)
 	go func() { slow <- send(h, 2, procMake, "slow") }()
@@ -492,7 +458,7 @@ func TestLongLife(t *testing.T) {
 	if err := j.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	h, _ = start(t, s, pmem.OpenSim(sim.Told().Durable(), nil), &Options{Entries: 64})
+	h, _ = start(t, s, pmem.OpenSim(sim.Told().Durable(), nil), &once.Options{Entries: 64})
 	if got := send(h, 1, procMake, "quiet"); string(got) != string(quiet) || s.effects[1] != 1 || s.effects[2] != 1 {
 		t.Errorf("after a restart: %x", got)
 	}
@@ -559,10 +525,10 @@ func (*still) NonIdempotent(_, _, _ uint32) bool { return false }
 
 // TestOpenErrors: memory that is not a journal is refused with a reason, and not changed.
 func TestOpenErrors(t *testing.T) {
-	if _, err := Open(make(region.Bytes, simSize), nil); !errors.Is(err, ErrNotPersistent) {
+	if _, err := once.Open(make(region.Bytes, simSize), nil); !errors.Is(err, once.ErrNotPersistent) {
 		t.Errorf("plain memory: %v", err)
 	}
-	if _, err := Open(pmem.NewSim(simSize, nil), nil); !errors.Is(err, commitlog.ErrMagic) {
+	if _, err := once.Open(pmem.NewSim(simSize, nil), nil); !errors.Is(err, commitlog.ErrMagic) {
 		t.Errorf("zeros: %v", err)
 	}
 	sim := newSim(t, nil)
@@ -581,7 +547,7 @@ func TestOpenErrors(t *testing.T) {
 	if err := log.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(sim, nil); !errors.Is(err, ErrJournal) || !errors.Is(err, ledger.ErrRecord) {
+	if _, err := once.Open(sim, nil); !errors.Is(err, once.ErrJournal) || !errors.Is(err, ledger.ErrRecord) {
 		t.Errorf("another log: %v", err)
 	}
 	if log, err = commitlog.Open(sim); err != nil { // makes the tail durable
@@ -592,7 +558,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 	damaged := sim.Told().Durable()
 	damaged[20<<10+28] ^= 1
-	if _, err := Open(pmem.OpenSim(damaged, nil), nil); !errors.Is(err, ErrJournal) {
+	if _, err := once.Open(pmem.OpenSim(damaged, nil), nil); !errors.Is(err, once.ErrJournal) {
 		t.Errorf("damaged: %v", err)
 	}
 }
@@ -603,27 +569,27 @@ func TestOpenDir(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "journal.new"), []byte("left by a crash"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenDir(dir, &Options{Capacity: 1 << 10}); err == nil {
+	if _, err := once.OpenDir(dir, &once.Options{Capacity: 1 << 10}); err == nil {
 		t.Error("a ring of 1 KiB is taken")
 	}
-	o := &Options{Capacity: minCapacity}
-	j, err := OpenDir(dir, o)
+	o := &once.Options{Capacity: minCapacity}
+	j, err := once.OpenDir(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenDir(dir, o); !errors.Is(err, pmem.ErrLocked) {
+	if _, err := once.OpenDir(dir, o); !errors.Is(err, pmem.ErrLocked) {
 		t.Errorf("opened twice: %v", err)
 	}
 	if err := errors.Join(j.Close(t.Context()), j.Close(t.Context())); err != nil {
 		t.Errorf("closing: %v", err)
 	}
-	if j, err = OpenDir(dir, nil); err != nil || j.Stats().Capacity != minCapacity {
+	if j, err = once.OpenDir(dir, nil); err != nil || j.Stats().Capacity != minCapacity {
 		t.Fatalf("opened again: %v", err)
 	}
-	if err := j.Close(t.Context()); err != nil || !errors.Is(j.Err(), ErrClosed) {
+	if err := j.Close(t.Context()); err != nil || !errors.Is(j.Err(), once.ErrClosed) {
 		t.Errorf("%v, %v", err, j.Err())
 	}
-	if _, err := OpenDir(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := once.OpenDir(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no such directory: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package once
+package once_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -15,6 +16,14 @@ import (
 
 // TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) { rdmaptest.Main(m) }
+
+// Sizes in octets.
+const (
+	replyHeader = 24        // of a reply without a verifier
+	maxArgs     = 16 << 10  // of a call that is recorded
+	maxResults  = 1 << 10   // of its reply
+	minCapacity = 256 << 10 // of a journal
+)
 
 // Procedures of a shelf. All answer a status and the id of a thing.
 const (
@@ -125,7 +134,7 @@ func (s *shelf) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response
 	resp.Results = appendResult(resp.Results, status, id)
 }
 
-func (s *shelf) Settle(_ context.Context, in *Intent, results []byte) ([]byte, Outcome, error) {
+func (s *shelf) Settle(_ context.Context, in *once.Intent, results []byte) ([]byte, once.Outcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := xdr.NewDecoder(in.State)
@@ -133,16 +142,16 @@ func (s *shelf) Settle(_ context.Context, in *Intent, results []byte) ([]byte, O
 	is := s.ids(parseShelf(in.Proc, in.Args))
 	switch {
 	case in.Proc == procMake && was[0] == 0 && is[0] != 0:
-		return appendResult(results, 0, is[0]), Done, nil
+		return appendResult(results, 0, is[0]), once.Done, nil
 	case in.Proc == procDrop && was[0] != 0 && is[0] != was[0]:
-		return appendResult(results, 0, was[0]), Done, nil
+		return appendResult(results, 0, was[0]), once.Done, nil
 	case in.Proc == procMove && was[0] != 0 && was[1] == 0 && is[1] == was[0]:
-		return appendResult(results, 0, was[0]), Done, nil
+		return appendResult(results, 0, was[0]), once.Done, nil
 	}
-	return results, NotDone, nil
+	return results, once.NotDone, nil
 }
 
-func (s *shelf) Refuse(_ *Call, why Refusal, results []byte) []byte {
+func (s *shelf) Refuse(_ *once.Call, why once.Refusal, results []byte) []byte {
 	return appendResult(results, 90+uint32(why), 0)
 }
 
@@ -166,20 +175,20 @@ const simSize = 16<<10 + 64<<10
 func newImage(t testing.TB, size int) []byte {
 	t.Helper()
 	sim := pmem.NewSim(size, nil)
-	if err := Create(sim); err != nil {
+	if err := once.Create(sim); err != nil {
 		t.Fatal(err)
 	}
 	return sim.Told().Durable()
 }
 
 // start starts a server with the content of a memory.
-func start(t testing.TB, svc Service, sim *pmem.Sim, o *Options) (*Handler, *Journal) {
+func start(t testing.TB, svc once.Service, sim *pmem.Sim, o *once.Options) (*once.Handler, *once.Journal) {
 	t.Helper()
-	j, err := Open(sim, o)
+	j, err := once.Open(sim, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(context.Background(), j, svc, nil)
+	h, err := once.New(context.Background(), j, svc, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
