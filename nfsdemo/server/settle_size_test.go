@@ -70,7 +70,6 @@ func TestSettleSizeLost(t *testing.T) {
 // TestBeforeSize: the size by which a call is described is durable, also when others write
 // between the COMMIT and the look at it; if they do not let go, the call has to wait.
 func TestBeforeSize(t *testing.T) {
-
 	for _, writes := range []int{0, 1, 3, sizeTries} {
 		fs := &forgetful{FS: mem.New(nil), size: make(map[uint64]uint64)}
 		p := newPeer(t, newServer(t, fs), sys(0, 0))

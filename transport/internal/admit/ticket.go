@@ -254,6 +254,7 @@ func (t *Ticket) tally(n int) {
 	}
 	// One that asks for a pull alone is wanted as well.
 	switch octets := int64(n * max(t.want, 1)); t.state {
+	case Idle:
 	case ForClient:
 		cl.wanted += octets
 	case ForAll:

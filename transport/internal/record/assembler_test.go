@@ -91,7 +91,7 @@ func TestRecordTooLarge(t *testing.T) {
 		if !errors.Is(err, record.ErrTooBig) {
 			t.Errorf("error %v", err)
 		}
-		if n, _, again := a.Add(make([]byte, 1000)); n > 0 || again != err { //nolint:errorlint // the same
+		if n, _, again := a.Add(make([]byte, 1000)); n > 0 || again != err {
 			t.Errorf("then it takes %d octets, %v", n, again)
 		}
 		a.Drop()
