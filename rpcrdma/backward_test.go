@@ -90,6 +90,7 @@ func TestErrorCredits(t *testing.T) {
 		if err := q.Begin(c); err != nil {
 			t.Fatal(err)
 		}
+		send(t, q, c)
 		got, err := q.Receive(unhex(t, "00000001 00000001 00000009 00000004 00000002"))
 		if got != c || err != nil {
 			t.Fatal(err)

@@ -121,6 +121,7 @@ type Call struct {
 	pieces [][]byte
 	next   *Call // in the table
 	active bool  // in the table
+	formed bool  // AppendCall has made its Send
 
 	reading bool // its reply is being read: other replies are dropped
 
@@ -144,7 +145,7 @@ func (c *Call) Reset() {
 		c.resetChunks()
 	}
 	c.Result = Result{}
-	c.Canceled, c.active, c.reading = false, false, false
+	c.Canceled, c.active, c.formed, c.reading = false, false, false, false
 }
 
 // resetChunks is Reset for what calls with chunks use, and replies with chunks.

@@ -250,6 +250,7 @@ func ExampleRequester_ReceiveLate() {
 		c := &rpcrdma.Call{XID: xid, Prog: 400100, Vers: 1, Message: chunks.Message{Head: head}}
 		_ = q.Plan(c)
 		fmt.Println(q.Begin(c))
+		_, _, _ = q.AppendCall(nil, c) // the Send
 	}
 	call(1)
 	_, _ = q.Receive(reply(1, 2))

@@ -17,6 +17,7 @@ func ask(t *testing.T, q *rpcrdma.Requester, xid uint32) *rpcrdma.Call {
 	if err := q.Begin(c); err != nil {
 		t.Fatal(err)
 	}
+	send(t, q, c)
 	return c
 }
 

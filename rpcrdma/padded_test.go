@@ -234,6 +234,7 @@ func TestPaddedReplies(t *testing.T) {
 		if err := r.Begin(call); err != nil {
 			t.Fatal(err)
 		}
+		send(t, r, call)
 		send := append(h.Append(nil), stream...)
 		unpads(t, func(h *rpcrdma.Header, send []byte, b chunks.Binding) ([]byte, error) {
 			return rpcrdma.UnpadReply(h, send, b, call.Prog, call.Vers, call.Proc)

@@ -11,7 +11,7 @@ import (
 // Result are lent as long as send is.
 //
 // If the Send answers nothing, the call is nil and why says the reason: it does not
-// decode, its XID is unknown, its type or direction is wrong, or its RPC message has
+// decode, its XID is unknown or that of a call for which there was no AppendCall yet, its type or direction is wrong, or its RPC message has
 // another XID (RFC 8166 Section 4.5, "silently discard").
 //
 // Whatever else is wrong with a reply fails its call (RFC 8166 Section 6.1): a
@@ -69,7 +69,7 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 		return nil, err
 	}
 	c := r.Lookup(h.XID)
-	if c == nil || c.reading {
+	if c == nil || c.reading || !c.formed {
 		return nil, ErrUnknownXID
 	}
 	res := &c.Result // in place: a local Result would be allocated

@@ -200,7 +200,7 @@ func (r *Requester) Drain(f func(c *Call)) {
 		r.table[i] = nil
 		for c != nil {
 			next := c.next
-			c.next, c.active, c.reading = nil, false, false
+			c.next, c.active, c.formed, c.reading = nil, false, false, false
 			r.window.Release()
 			f(c)
 			c = next
@@ -219,6 +219,6 @@ func (r *Requester) remove(c *Call) bool {
 	if *p == nil {
 		return false // of another machine
 	}
-	*p, c.next, c.active = c.next, nil, false
+	*p, c.next, c.active, c.formed = c.next, nil, false, false
 	return true
 }

@@ -11,6 +11,14 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
+// send is AppendCall for what Begin has taken: without it no reply is believed.
+func send(t *testing.T, r *rpcrdma.Requester, c *rpcrdma.Call) {
+	t.Helper()
+	if _, _, err := r.AppendCall(nil, c); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // answer feeds a NULL reply with the given grant.
 func answer(t *testing.T, r *rpcrdma.Requester, xid, grant uint32) *rpcrdma.Call {
 	t.Helper()
@@ -36,8 +44,12 @@ func TestRequesterCredits(t *testing.T) {
 	}
 	begin := func(c *rpcrdma.Call, wantErr error) {
 		t.Helper()
-		if err := r.Begin(c); !errors.Is(err, wantErr) {
+		err := r.Begin(c)
+		if !errors.Is(err, wantErr) {
 			t.Fatalf("begin %#x: %v, want %v", c.XID, err, wantErr)
+		}
+		if err == nil {
+			send(t, r, c)
 		}
 	}
 	a, b, c := nullCall(1), nullCall(17), nullCall(33) // one bucket
@@ -120,6 +132,7 @@ func TestRequesterModel(t *testing.T) {
 				want = rpcrdma.ErrNoCredit
 			} else {
 				live[xid] = c
+				send(t, r, c)
 			}
 			if !errors.Is(err, want) {
 				t.Fatalf("begin %#x with %d of %d: %v, want %v", xid, len(live), grant, err, want)
@@ -169,6 +182,33 @@ func TestRequesterDefaults(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 256<<10 {
 		t.Errorf("%d octets for a number of credits that nobody grants", n)
+	}
+}
+
+// TestReplyToUnsent: a server that guesses the XID of a call that was not formed yet answers nothing.
+func TestReplyToUnsent(t *testing.T) {
+	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	c := readCall(t, r)
+	results := rpcReply(vectorXID)
+	for _, w := range []uint32{0, 0, 0, 1, 0} {
+		results = xdr.AppendUint32(results, w)
+	}
+	h := rpcrdma.Header{XID: vectorXID, Vers: rpcrdma.Version, Credit: 7}
+	guess := append(h.Append(nil), results...)
+	for range 2 {
+		if got, err := r.Receive(guess); got != nil || !errors.Is(err, rpcrdma.ErrUnknownXID) || r.InFlight() != 1 {
+			t.Fatalf("answered: %v", err)
+		}
+	}
+	send(t, r, c)
+	if got, err := r.Receive(guess); got != c || c.Result.Err != nil {
+		t.Fatalf("%v, %v", err, c.Result.Err)
+	}
+	if err := r.Begin(c); err != nil { // the same call once more
+		t.Fatal(err)
+	}
+	if got, _ := r.Receive(guess); got != nil {
+		t.Error("answered before it was formed again")
 	}
 }
 
@@ -401,6 +441,7 @@ func TestRequesterInlineItem(t *testing.T) {
 	if err := errors.Join(r.Plan(c), r.Begin(c)); err != nil || c.Plan.Sink {
 		t.Fatalf("plan %+v, %v", c.Plan, err)
 	}
+	send(t, r, c)
 	b := (&rpcrdma.Header{XID: 5, Vers: 1, Credit: 1}).Append(nil)
 	b = append(b, rpcReply(5)...)
 	for _, w := range []uint32{0, 0, 5, 1, 5} {

@@ -15,6 +15,12 @@ import (
 // part is missing or has another size, [ErrTooLong] when more segments were
 // given than fit.
 func (r *Requester) AppendCall(b []byte, c *Call) (head, body []byte, err error) {
+	head, body, err = r.appendCall(b, c)
+	c.formed = err == nil
+	return head, body, err
+}
+
+func (r *Requester) appendCall(b []byte, c *Call) (head, body []byte, err error) {
 	if c.Plan == (Plan{}) && len(c.Message.Items) == 0 {
 		return r.appendShort(b, c)
 	}

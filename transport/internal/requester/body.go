@@ -13,14 +13,14 @@ func (c *Requester) lendBody(p *outstanding, call *rpc.Call) error {
 	if n := len(call.MoreItems); n > 0 {
 		in = register.Inside(call.MoreItems[n-1].Memory)
 	}
-	if in != nil {
-		if err := in.TakePart(p.body); err != nil {
-			return err
-		}
+	if in == nil {
+		return nil
 	}
-	c.mu.Lock()
-	p.writing, p.bodyIn = c, in
-	c.mu.Unlock()
+	if err := in.TakePart(p.body); err != nil {
+		c.bodyBack(p)
+		return err
+	}
+	p.bodyIn = in
 	return nil
 }
 

@@ -96,10 +96,13 @@ func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, er
 	return false, err
 }
 
-// form makes the Send. The caller holds c.mu.
+// form makes the Send. From then on a reply can come, perhaps of a server that has guessed the XID. The caller holds c.mu.
 func (c *Requester) form(p *outstanding) (err error) {
 	if p.head, p.body, err = c.req.AppendCall(p.head[:0], &p.rc); err != nil {
 		return &rpc.RPCError{XID: p.rc.XID, Reason: rpc.ReasonBadCall, Err: err}
+	}
+	if len(p.body) > 0 {
+		p.writing = c
 	}
 	return nil
 }
