@@ -39,9 +39,10 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 	c.wakeQueue()
 	c.mu.Unlock()
 	c.ctr.Inline.Add(uint64(len(m.Data)))
-	switch {
-	case foreign:
+	if foreign {
 		conn.Abort(ErrForeignSTag)
+	}
+	switch {
 	case p == nil:
 		c.ctr.Dropped.Add(1)
 		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
