@@ -119,6 +119,8 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 		return context.Cause(ctx)
 	case err != nil:
 		return err
+	case res.Status == StatusReleased && res.First <= r.cfg.From: // who goes on from First would ask for ever
+		return fmt.Errorf("%w: record %d released, and %d kept", errReply, r.cfg.From, res.First)
 	case res.Status == StatusReleased:
 		return &commitlog.ReleasedError{Seq: r.cfg.From, First: res.First}
 	case res.Status != StatusOK:

@@ -12,6 +12,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // failAfter fails the test if it is stuck.
@@ -144,4 +146,29 @@ func (w *world) reader(name string, secret push.Secret, cfg *push.ReaderConfig) 
 		w.t.Fatal(err)
 	}
 	return r
+}
+
+// releasing is a server whose log always begins at record first.
+type releasing struct {
+	rpc.Caller
+	first uint64
+}
+
+func (s releasing) Do(_ context.Context, _ *rpc.Call, reply *rpc.Reply) error {
+	reply.Results = xdr.AppendUint64(xdr.AppendUint32(nil, uint32(push.StatusReleased)), s.first)
+	return nil
+}
+
+// A server that has released a record keeps later ones: who goes on from there gets on.
+func TestReleasedBackwards(t *testing.T) {
+	for first := range uint64(8) {
+		r, err := push.NewReader(releasing{first: first}, "log", push.Secret{}, &push.ReaderConfig{From: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.TryNext(t.Context())
+		if _, ok := errors.AsType[*commitlog.ReleasedError](err); err == nil || ok != (first > 5) {
+			t.Errorf("from 5, kept from %d: %v", first, err)
+		}
+	}
 }
