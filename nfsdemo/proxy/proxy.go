@@ -38,7 +38,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[closer]Client // listeners and the clients' connections
+	open   map[closer]Client // listeners, the clients' connections, and Dials
 	wg     sync.WaitGroup
 }
 
@@ -94,9 +94,7 @@ func (p *Proxy) client(c net.Conn, network string) {
 		return
 	}
 	defer p.drop(c)
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.DialTimeout, defaultDialTimeout))
-	s, err := p.Dial(ctx)
-	cancel()
+	s, err := p.dial()
 	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()), zap.String("transport", network))
 	if err != nil {
 		p.failed.Add(1)
@@ -114,6 +112,25 @@ func (p *Proxy) client(c net.Conn, network string) {
 		err = errEnd
 	}
 	log.Log(level, "proxy: client gone", zap.NamedError("why", err), zap.Duration("after", time.Since(begun).Round(time.Microsecond)))
+}
+
+// dialing is a Dial that Close ends.
+type dialing struct{ cancel context.CancelFunc }
+
+func (d *dialing) Close() error {
+	d.cancel()
+	return nil
+}
+
+// dial calls Dial.
+func (p *Proxy) dial() (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.DialTimeout, defaultDialTimeout))
+	d := &dialing{cancel}
+	defer p.drop(d)
+	if !p.add(d, Client{}) {
+		return nil, ErrClosed
+	}
+	return p.Dial(ctx)
 }
 
 // errEnd is why a client is gone whose connection ended in an orderly way.

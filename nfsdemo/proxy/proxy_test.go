@@ -93,3 +93,24 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestCloseWhileDialing: Close does not wait for a server that does not answer.
+func TestCloseWhileDialing(t *testing.T) {
+	front := listen(t)
+	begun := make(chan struct{})
+	p := &proxy.Proxy{DialTimeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
+		close(begun)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	go p.Serve(front)
+	dial(t, front)
+	<-begun
+	closed := make(chan struct{})
+	go func() { p.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("Close waits")
+	}
+}
