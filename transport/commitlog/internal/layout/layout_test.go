@@ -1,4 +1,4 @@
-package layout
+package layout_test
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // The octets that docs/commitlog-format.md shows. The sums and the salt were computed by
@@ -26,8 +28,8 @@ const (
 	goldFillerSum = "2b7e7197"
 )
 
-func goldenHeader() Header {
-	h := Header{Mode: WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: CRC32C, First: 4, Before: 1}
+func goldenHeader() layout.Header {
+	h := layout.Header{Mode: layout.WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: layout.CRC32C, First: 4, Before: 1}
 	for i := range 16 {
 		h.ID[i], h.Key[i], h.Instance[i] = byte(i), byte(16+i), byte(32+i)
 	}
@@ -54,8 +56,8 @@ func TestGolden(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("header\n got %x\nwant %x", got, want)
 	}
-	var back Header
-	if err := back.Parse(got, 0); err != nil || back != h || h.Slot() != BlockSize {
+	var back layout.Header
+	if err := back.Parse(got, 0); err != nil || back != h || h.Slot() != layout.BlockSize {
 		t.Errorf("%+v %v, slot %d", back, err, h.Slot())
 	}
 	salt := h.Salt(2)
@@ -63,21 +65,21 @@ func TestGolden(t *testing.T) {
 		t.Errorf("salt %#x", salt)
 	}
 
-	head := Head{Pos: 192, Seq: 4}
+	head := layout.Head{Pos: 192, Seq: 4}
 	if got := hex.EncodeToString(head.Append(nil, &h.ID)); got != goldHead+goldHeadSum {
 		t.Errorf("head %s", got)
 	}
-	var hb Head
-	if err := hb.Parse(unhex(t, goldHead+goldHeadSum), &h.ID, HeadOff); err != nil || hb != head {
+	var hb layout.Head
+	if err := hb.Parse(unhex(t, goldHead+goldHeadSum), &h.ID, layout.HeadOff); err != nil || hb != head {
 		t.Error(hb, err)
 	}
 
-	rec := AppendRecord(nil, salt, 2, 4, 192, []byte("hello"))
-	if want := append(unhex(t, goldRecord+goldRecordSum), "hello"...); !bytes.HasPrefix(rec, want) || len(rec) != Align {
+	rec := layout.AppendRecord(nil, salt, 2, 4, 192, []byte("hello"))
+	if want := append(unhex(t, goldRecord+goldRecordSum), "hello"...); !bytes.HasPrefix(rec, want) || len(rec) != layout.Align {
 		t.Errorf("record %x", rec)
 	}
-	fill := AppendFiller(nil, salt, 2, 5, 256, 64)
-	if !bytes.HasPrefix(fill, unhex(t, goldFiller+goldFillerSum)) || len(fill) != Align {
+	fill := layout.AppendFiller(nil, salt, 2, 5, 256, 64)
+	if !bytes.HasPrefix(fill, unhex(t, goldFiller+goldFillerSum)) || len(fill) != layout.Align {
 		t.Errorf("filler %x", fill)
 	}
 }
@@ -90,14 +92,14 @@ func TestHeaderRefusals(t *testing.T) {
 		sum  bool // make the checksum right again
 		kind error
 	}{
-		{"magic", 0, 'X', true, ErrMagic},
-		{"version", 11, 3, false, ErrVersion},
-		{"checksum", 30, 0xff, false, ErrChecksum},
-		{"mode", 15, 3, true, ErrValue},
-		{"hash", 71, 0, true, ErrValue},
-		{"epoch before", 83, 2, true, ErrValue},
-		{"capacity", 23, 1, true, ErrSize},
-		{"empty ring", 22, 0, true, ErrSize},
+		{"magic", 0, 'X', true, layout.ErrMagic},
+		{"version", 11, 3, false, layout.ErrVersion},
+		{"checksum", 30, 0xff, false, layout.ErrChecksum},
+		{"mode", 15, 3, true, layout.ErrValue},
+		{"hash", 71, 0, true, layout.ErrValue},
+		{"epoch before", 83, 2, true, layout.ErrValue},
+		{"capacity", 23, 1, true, layout.ErrSize},
+		{"empty ring", 22, 0, true, layout.ErrSize},
 	} {
 		h := goldenHeader()
 		b := h.Append(nil)
@@ -105,9 +107,9 @@ func TestHeaderRefusals(t *testing.T) {
 		if tt.sum {
 			resum(b)
 		}
-		err := new(Header).Parse(b, BlockSize)
-		e, ok := errors.AsType[*FormatError](err)
-		if !errors.Is(err, tt.kind) || !ok || e.Off < BlockSize || !strings.Contains(err.Error(), tt.kind.Error()) {
+		err := new(layout.Header).Parse(b, layout.BlockSize)
+		e, ok := errors.AsType[*layout.FormatError](err)
+		if !errors.Is(err, tt.kind) || !ok || e.Off < layout.BlockSize || !strings.Contains(err.Error(), tt.kind.Error()) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -115,8 +117,8 @@ func TestHeaderRefusals(t *testing.T) {
 
 // resum makes the checksum of a header right.
 func resum(b []byte) {
-	c := crc(b[:offHeaderCRC])
-	copy(b[offHeaderCRC:], c)
+	c := crc(b[:188])
+	copy(b[188:], c)
 }
 
 // Every octet of a header and of a head slot counts.
@@ -125,29 +127,29 @@ func TestEveryOctetCounts(t *testing.T) {
 	b := h.Append(nil)
 	for i := range b {
 		b[i] ^= 0x10
-		if new(Header).Parse(b, 0) == nil {
+		if new(layout.Header).Parse(b, 0) == nil {
 			t.Errorf("a change of octet %d of the header is not noticed", i)
 		}
 		b[i] ^= 0x10
 	}
-	s := Head{Pos: 64, Seq: 9}.Append(nil, &h.ID)
+	s := layout.Head{Pos: 64, Seq: 9}.Append(nil, &h.ID)
 	for i := range s {
 		s[i] ^= 0x10
-		if new(Head).Parse(s, &h.ID, 0) == nil {
+		if new(layout.Head).Parse(s, &h.ID, 0) == nil {
 			t.Errorf("a change of octet %d of the head is not noticed", i)
 		}
 		s[i] ^= 0x10
 	}
 	h.ID[0]++
-	if new(Head).Parse(s, &h.ID, 0) == nil {
+	if new(layout.Head).Parse(s, &h.ID, 0) == nil {
 		t.Error("the head of another log is taken")
 	}
 }
 
 func TestHeadRefusals(t *testing.T) {
 	id := [16]byte{1}
-	for _, h := range []Head{{Pos: 1, Seq: 1}, {Pos: 64, Seq: 0}} {
-		if err := new(Head).Parse(h.Append(nil, &id), &id, HeadOff); !errors.Is(err, ErrValue) {
+	for _, h := range []layout.Head{{Pos: 1, Seq: 1}, {Pos: 64, Seq: 0}} {
+		if err := new(layout.Head).Parse(h.Append(nil, &id), &id, layout.HeadOff); !errors.Is(err, layout.ErrValue) {
 			t.Errorf("%+v: %v", h, err)
 		}
 	}
@@ -156,36 +158,36 @@ func TestHeadRefusals(t *testing.T) {
 func TestRecordChecks(t *testing.T) {
 	const salt = 77
 	payload := []byte("some payload")
-	good := Place{Pos: 1024 + 128, Seq: 9, MinEpoch: 1, Last: 3, Limit: 4096, Capacity: 1024}
-	check := func(b []byte, p Place, salt uint64) Reason {
-		r := ParseRecord(b)
-		if why := r.CheckHeader(&p); why != Valid {
+	good := layout.Place{Pos: 1024 + 128, Seq: 9, MinEpoch: 1, Last: 3, Limit: 4096, Capacity: 1024}
+	check := func(b []byte, p layout.Place, salt uint64) layout.Reason {
+		r := layout.ParseRecord(b)
+		if why := r.CheckHeader(&p); why != layout.Valid {
 			return why
 		}
 		if r.Filler != 0 {
 			return r.CheckSum(salt, nil)
 		}
-		return r.CheckSum(salt, b[RecordHeaderLen:RecordHeaderLen+r.Len])
+		return r.CheckSum(salt, b[layout.RecordHeaderLen:layout.RecordHeaderLen+r.Len])
 	}
-	rec := AppendRecord(nil, salt, 2, 9, 0, payload)
-	if why := check(rec, good, salt); why != Valid {
+	rec := layout.AppendRecord(nil, salt, 2, 9, 0, payload)
+	if why := check(rec, good, salt); why != layout.Valid {
 		t.Fatal(why)
 	}
 	for _, tt := range []struct {
 		name   string
-		change func(b []byte, p *Place)
-		want   Reason
+		change func(b []byte, p *layout.Place)
+		want   layout.Reason
 	}{
-		{"older epoch", func(_ []byte, p *Place) { p.MinEpoch = 3 }, BadEpoch},
-		{"epoch to come", func(_ []byte, p *Place) { p.Last = 1 }, BadEpoch},
-		{"number", func(_ []byte, p *Place) { p.Seq = 8 }, BadSequence},
-		{"tail", func(_ []byte, p *Place) { p.Limit = p.Pos + 63 }, BeyondTail},
-		{"too long", func(b []byte, _ *Place) { b[2] = 2 }, BadLength},
-		{"negative", func(b []byte, _ *Place) { b[0], b[3] = 0x80, 0 }, BadLength},
-		{"filler of another size", func(b []byte, _ *Place) { b[0], b[3] = 0x80, 64 }, BadLength},
-		{"over the end", func(_ []byte, p *Place) { p.Pos, p.Limit = 2048-0, 8192 }, Valid},
-		{"payload", func(b []byte, _ *Place) { b[RecordHeaderLen] ^= 1 }, BadChecksum},
-		{"length", func(b []byte, _ *Place) { b[3]-- }, BadChecksum},
+		{"older epoch", func(_ []byte, p *layout.Place) { p.MinEpoch = 3 }, layout.BadEpoch},
+		{"epoch to come", func(_ []byte, p *layout.Place) { p.Last = 1 }, layout.BadEpoch},
+		{"number", func(_ []byte, p *layout.Place) { p.Seq = 8 }, layout.BadSequence},
+		{"tail", func(_ []byte, p *layout.Place) { p.Limit = p.Pos + 63 }, layout.BeyondTail},
+		{"too long", func(b []byte, _ *layout.Place) { b[2] = 2 }, layout.BadLength},
+		{"negative", func(b []byte, _ *layout.Place) { b[0], b[3] = 0x80, 0 }, layout.BadLength},
+		{"filler of another size", func(b []byte, _ *layout.Place) { b[0], b[3] = 0x80, 64 }, layout.BadLength},
+		{"over the end", func(_ []byte, p *layout.Place) { p.Pos, p.Limit = 2048-0, 8192 }, layout.Valid},
+		{"payload", func(b []byte, _ *layout.Place) { b[layout.RecordHeaderLen] ^= 1 }, layout.BadChecksum},
+		{"length", func(b []byte, _ *layout.Place) { b[3]-- }, layout.BadChecksum},
 	} {
 		b, p := bytes.Clone(rec), good
 		tt.change(b, &p)
@@ -193,17 +195,17 @@ func TestRecordChecks(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, why, tt.want)
 		}
 	}
-	if why := check(rec, good, salt+1); why != BadChecksum {
+	if why := check(rec, good, salt+1); why != layout.BadChecksum {
 		t.Error("another salt:", why)
 	}
-	long := AppendRecord(nil, salt, 2, 9, 0, make([]byte, 100))
+	long := layout.AppendRecord(nil, salt, 2, 9, 0, make([]byte, 100))
 	p := good
 	p.Pos = 1024 + 960
-	if why := check(long, p, salt); why != BadLength {
+	if why := check(long, p, salt); why != layout.BadLength {
 		t.Error("a record across the end:", why)
 	}
-	fill := AppendFiller(nil, salt, 2, 9, 0, 64)
-	if why := check(fill, p, salt); why != Valid {
+	fill := layout.AppendFiller(nil, salt, 2, 9, 0, 64)
+	if why := check(fill, p, salt); why != layout.Valid {
 		t.Error("filler:", why)
 	}
 }
@@ -212,18 +214,18 @@ func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		capacity uint64
 		limit    int
-	}{{256, 100}, {320, 100}, {1 << 20, 1<<19 - 28}, {1 << 40, MaxPayload}} {
-		if got := PayloadLimit(tt.capacity); got != tt.limit {
+	}{{256, 100}, {320, 100}, {1 << 20, 1<<19 - 28}, {1 << 40, layout.MaxPayload}} {
+		if got := layout.PayloadLimit(tt.capacity); got != tt.limit {
 			t.Errorf("%d: %d, want %d", tt.capacity, got, tt.limit)
 		}
 	}
 	for n, want := range map[int]uint64{0: 64, 36: 64, 37: 128, 4096: 4160} {
-		if got := RecordSize(n); got != want {
+		if got := layout.RecordSize(n); got != want {
 			t.Errorf("%d octets take %d, want %d", n, got, want)
 		}
 	}
 	for _, n := range []uint64{0, 192, 257, 1 << 63} {
-		if CheckCapacity(n) == nil {
+		if layout.CheckCapacity(n) == nil {
 			t.Errorf("accepted a ring of %d octets", n)
 		}
 	}
@@ -232,7 +234,7 @@ func TestLimits(t *testing.T) {
 // TestLastEpoch: the header tells whose the last record is, though an epoch may have had none, and
 // so may all before it.
 func TestLastEpoch(t *testing.T) {
-	var h Header
+	var h layout.Header
 	next := uint64(1)
 	for i, appended := range []uint64{0, 0, 3, 0, 0, 1} {
 		h.Begin(next, [16]byte{})
@@ -241,22 +243,22 @@ func TestLastEpoch(t *testing.T) {
 			t.Errorf("%d records in epoch %d: the last is of %d, want %d", appended, h.Epoch, h.LastEpoch(next), want)
 		}
 	}
-	if h := (Header{Epoch: 5}); h.LastEpoch(1) != 5 { // of a program that wrote zeros: nobody may rely on less
+	if h := (layout.Header{Epoch: 5}); h.LastEpoch(1) != 5 { // of a program that wrote zeros: nobody may rely on less
 		t.Error(h.LastEpoch(1))
 	}
 }
 
 func TestNames(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
-		{Strict.String(), "strict"},
-		{WAL.String(), "wal"},
-		{Mode(9).String(), "Mode(9)"},
-		{CRC32C.String(), "crc32c"},
-		{SHA256.String(), "sha256"},
-		{Hash(9).String(), "Hash(9)"},
-		{BadEpoch.String(), "wrong epoch"},
-		{Missing.String(), "gone, with all records after it"},
-		{Reason(99).String(), "Reason(99)"},
+		{layout.Strict.String(), "strict"},
+		{layout.WAL.String(), "wal"},
+		{layout.Mode(9).String(), "Mode(9)"},
+		{layout.CRC32C.String(), "crc32c"},
+		{layout.SHA256.String(), "sha256"},
+		{layout.Hash(9).String(), "Hash(9)"},
+		{layout.BadEpoch.String(), "wrong epoch"},
+		{layout.Missing.String(), "gone, with all records after it"},
+		{layout.Reason(99).String(), "Reason(99)"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%q, want %q", tt.got, tt.want)
