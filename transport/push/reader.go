@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/setting"
@@ -46,6 +47,7 @@ type Reader struct {
 	secret Secret
 	cfg    ReaderConfig
 	recs   []*commitlog.Record // read, but not returned yet
+	epoch  uint32              // of the last record returned
 }
 
 // NewReader returns a reader of the log name at the server behind caller. An error says which setting is out of
@@ -101,7 +103,7 @@ func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Recor
 	}
 	rec := r.recs[0]
 	r.recs = r.recs[1:]
-	r.cfg.From = rec.Seq + 1
+	r.cfg.From, r.epoch = rec.Seq+1, rec.Epoch
 	return rec, nil
 }
 
@@ -126,12 +128,12 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 	case res.Status != StatusOK:
 		return res.Status
 	}
-	next := r.cfg.From
+	next, epoch := r.cfg.From, max(r.epoch, 1)
 	for _, rec := range res.Records {
-		if next != 0 && rec.Seq != next {
-			return fmt.Errorf("%w: record %d instead of %d", errReply, rec.Seq, next)
+		if rec.Seq == 0 || rec.Seq == math.MaxUint64 || next != 0 && rec.Seq != next || rec.Epoch < epoch {
+			return fmt.Errorf("%w: record %d of epoch %d instead of %d, after epoch %d", errReply, rec.Seq, rec.Epoch, next, r.epoch)
 		}
-		next = rec.Seq + 1
+		next, epoch = rec.Seq+1, rec.Epoch
 	}
 	r.recs = res.Records
 	return nil

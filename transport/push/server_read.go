@@ -35,7 +35,8 @@ func (s *Server) read(ctx context.Context, a *readArgs) readRes {
 	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(a.Milliseconds)*time.Millisecond, mostRead))
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	recs, err := l.log.Read(ctx, a.From, int(min(a.Octets, maxReadOctets)))
+	most := int(min(a.Octets, maxReadOctets))
+	recs, err := l.log.Read(ctx, a.From, most)
 	switch e, ok := errors.AsType[*commitlog.ReleasedError](err); {
 	case ok:
 		return readRes{Status: StatusReleased, First: e.First}
@@ -47,7 +48,7 @@ func (s *Server) read(ctx context.Context, a *readArgs) readRes {
 	octets := 0
 	for i, r := range recs {
 		octets += len(r.Payload) + entryLen
-		if i == maxRecords || octets > int(a.Octets) {
+		if i == maxRecords || octets > most {
 			recs = recs[:i]
 			break
 		}
