@@ -194,6 +194,9 @@ func (s *state) entries(ctx context.Context, in Session, from, upto uint64, visi
 		if next > upto || r.Seq != s.at(next).seq {
 			return nil
 		}
+		if sumOf(r.Payload) != s.at(next).sum {
+			return fmt.Errorf("%w: record %d has changed", ErrRecord, r.Seq)
+		}
 		next++
 		return visit(next-1, r.Payload)
 	})

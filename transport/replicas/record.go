@@ -41,12 +41,12 @@ type state struct {
 // kept is an entry of a replica.
 type kept struct {
 	seq uint64   // number of its record
-	sum [16]byte // of its payload
+	sum [16]byte // of it
 }
 
-// sumOf returns the digest of the payload of an entry.
+// sumOf returns the digest of a record.
 func sumOf(record []byte) [16]byte {
-	sum := sha256.Sum256(record[headLen:])
+	sum := sha256.Sum256(record)
 	return [16]byte(sum[:])
 }
 
