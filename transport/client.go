@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -115,6 +116,8 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 	if told {
 		agreed = send
 	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Startup.Timeout, rdmap.DefaultReplyTimeout))
+	defer cancel()
 	if err := c.req.Configure(ctx, agreed); err != nil {
 		c.conn.Abort(nil)
 		return nil, rpc.AsOpError(rpc.OpDial, addr, err)

@@ -300,3 +300,27 @@ func TestCancelledByForeign(t *testing.T) {
 		t.Error("memory of the cancelled call never came back")
 	}
 }
+
+// TestNoConfiguration: a server that is silent from its first call on does not keep who connects.
+func TestNoConfiguration(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	p := &rawPeer{t, rdmap.Server(b, rawConfig(nil, 4096))}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := p.conn.Handshake(testCtx(t)); err != nil {
+			t.Error(err)
+			return
+		}
+		p.loop(func(*rawPeer, *rpcrdma.Header, []byte) {})
+	}()
+	cfg := testConfig()
+	cfg.RFC5666 = new(transport.RFC5666)
+	cfg.Startup.Timeout = 100 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	defer time.AfterFunc(10*time.Second, cancel).Stop()
+	if _, err := transport.NewClient(ctx, a, cfg); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	<-served
+}
