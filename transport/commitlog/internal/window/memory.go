@@ -30,7 +30,7 @@ type Memory struct {
 	guard    region.Guarded // mem, if it is one
 	volatile bool           // mem cannot be made durable
 
-	tail    atomic.Uint64 // last stored
+	tail    atomic.Uint64 // the largest that was stored
 	flushed atomic.Uint64 // last flushed
 	head    atomic.Uint64 // last published, and so durable
 
@@ -125,7 +125,7 @@ func (m *Memory) Do(op *machine.Op) error {
 	}
 }
 
-// Tail returns the last stored tail word.
+// Tail returns the largest tail word that was stored.
 func (m *Memory) Tail() uint64 { return m.tail.Load() }
 
 // Flushed returns the last flushed tail word.
@@ -140,8 +140,11 @@ func (m *Memory) Reset(tail uint64) {
 	m.flushed.Store(tail)
 }
 
+// setTail takes a tail word. One that goes back changes nothing: somebody may rely on what was acknowledged.
 func (m *Memory) setTail(v uint64) {
-	m.tail.Store(v)
+	if v > m.tail.Load() {
+		m.tail.Store(v)
+	}
 	m.moved()
 }
 
