@@ -57,11 +57,15 @@ guest_said() {
 }
 
 # judge_capture NAME FILE: our decoder checks every frame and every CRC, and so does
-# tshark. The judge finds only the known violations of Linux. The kernel has checked our octets already.
+# tshark. The judge finds only the known violations of Linux, and those of NAME.expect if there is one. The kernel has
+# checked our octets already.
 judge_capture() {
+  local more=
+  [ ! -e "$here/$1.expect" ] || more=$here/$1.expect
+  cat "$here/linux.expect" ${more:+"$more"} >"$work/$1.expect"
   check "$1: our decoder reads every frame and checks every CRC" "$work/conformance" decode --strict --counts "$2"
   check "$1: tshark finds nothing malformed and no bad CRC" "$work/conformance" tshark "$2"
-  check "$1: the judge finds only what Linux is known for" "$work/conformance" judge --expect "$here/linux.expect" "$2"
+  check "$1: the judge finds only what Linux is known for" "$work/conformance" judge --expect "$work/$1.expect" "$2"
 }
 
 # serve FLAGS...: nfsdemo serves $export; sets spid, and port and mport, which nfsdemo chose.
