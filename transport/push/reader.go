@@ -115,6 +115,7 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 	ctx, stop := unlessSilent(ctx, wait, r.cfg.Silence)
 	defer stop()
 	var res readRes
+	start := time.Now()
 	err := call(ctx, r.rpc, r.cfg.Cred, procRead, a.append(nil), int(a.Octets)+readResLen, res.parse)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), commitlog.ErrSilent):
@@ -127,6 +128,8 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 		return &commitlog.ReleasedError{Seq: r.cfg.From, First: res.First}
 	case res.Status != StatusOK:
 		return res.Status
+	case len(res.Records) == 0 && wait >= defaultMinDelay && time.Since(start) < defaultMinDelay:
+		return StatusBusy // it has not waited: asked again at once, it would answer at once
 	}
 	next, epoch := r.cfg.From, max(r.epoch, 1)
 	for _, rec := range res.Records {

@@ -2,9 +2,12 @@ package push_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -58,6 +61,30 @@ func TestReaderOfLiar(t *testing.T) {
 				t.Error(rec)
 			}
 		})
+	}
+}
+
+// TestReaderOfHasty: a server that does not wait is asked ever more seldom. Asked again at once, it made thousands of
+// calls in this time.
+func TestReaderOfHasty(t *testing.T) {
+	w := &world{t: t}
+	l := w.listen()
+	var calls atomic.Int64
+	ts := &transport.Server{Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
+		calls.Add(1)
+		resp.Results = xdr.AppendUint32(xdr.AppendUint32(resp.Results, 0), 0)
+	})}
+	w.serve(func() { _ = ts.Serve(l) })
+	defer func() { ts.Close(); w.done[0]() }()
+	w.rpc = l.Addr().String()
+	r := w.reader("log", push.Secret{1}, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if rec, err := r.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(rec, err)
+	}
+	if n := calls.Load(); n == 0 || n > 30 {
+		t.Errorf("%d calls", n)
 	}
 }
 
