@@ -89,7 +89,7 @@ var layers = []layer{
 	{name: "rdmap/mpa", may: []string{"internal/crc32c"}, pure: true},
 	{name: "rdmap/ddp", pure: true},
 	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/mutant", "rdmap/internal/racy"}},
-	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy"}, modules: []string{"golang.org/x/sys"}},
+	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy", "internal/pmemhook"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "internal/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
@@ -118,6 +118,8 @@ var layers = []layer{
 	{name: "internal/fair", pure: true},
 	{name: "internal/mixtest"},
 	{name: "internal/mutant", pure: true},
+	{name: "internal/pmemhook", pure: true},
+	{name: "internal/pmemtest", may: []string{"internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/setting"},
 	{
 		name:    "internal/decode", // for conformance, and for nfsdemo/internal/sequences

@@ -3,8 +3,8 @@ package pmem_test
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 func TestMmap(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+	"github.com/stag-rdma/stag/internal/pmemhook"
 )
 
 // Create creates the file of a memory of size octets, all zeros. It writes the zeros, so that
@@ -28,7 +28,7 @@ func Create(path string, size int, o *Options) error {
 
 // create fills a file with another name, and then links it to path, so that whoever opens path
 // finds all of it.
-func create(path string, size int, h *hook.Hooks) error {
+func create(path string, size int, h *pmemhook.Hooks) error {
 	if _, err := os.Lstat(path); err == nil {
 		return os.ErrExist // now, before gigabytes are written; Link checks it again
 	}
@@ -45,7 +45,7 @@ func create(path string, size int, h *hook.Hooks) error {
 	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
-	err = h.Call(hook.Directory, 0, 0)
+	err = h.Call(pmemhook.Directory, 0, 0)
 	if err == nil {
 		err = SyncDir(filepath.Clean(dir))
 	}

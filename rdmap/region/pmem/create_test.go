@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 func names(t *testing.T, dir string) (all []string) {

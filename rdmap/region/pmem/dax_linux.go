@@ -4,10 +4,10 @@ import (
 	"errors"
 	"io"
 
+	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/cacheline"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,7 +60,7 @@ func (p *persistent) readBack(w io.Writer, off, n int) error {
 	defer pieces.Put(a)
 	for n > 0 {
 		b := a.octets()[:min(n, piece)]
-		err := p.d.hooks.Call(hook.Read, off, len(b))
+		err := p.d.hooks.Call(pmemhook.Read, off, len(b))
 		if err != nil {
 			return p.d.error("read back", ErrUnread, err)
 		}
@@ -91,7 +91,7 @@ func (p *persistent) persist(rs []region.Range) error {
 }
 
 func (p *persistent) writeBack(r region.Range) error {
-	if err := p.d.hooks.Call(hook.WriteBack, r.Off, r.N); err != nil {
+	if err := p.d.hooks.Call(pmemhook.WriteBack, r.Off, r.N); err != nil {
 		return p.d.error("write back", ErrFailed, err)
 	}
 	at, err := fault.Catch(p.data, func() error {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"os"
 
+	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
 // device is the file under a memory. Each system call on it is made in one place, after its hook.
@@ -16,7 +16,7 @@ type device struct {
 	cold  bool     // in bypasses the page cache
 	path  string
 	size  int // octets when it was opened
-	hooks *hook.Hooks
+	hooks *pmemhook.Hooks
 	split bool // the system has no single call for writeSync
 }
 
@@ -58,7 +58,7 @@ func (d *device) error(op string, kind, err error) error {
 
 // write is pwrite of all of p.
 func (d *device) write(p []byte, off int) error {
-	err := d.hooks.Call(hook.Write, off, len(p))
+	err := d.hooks.Call(pmemhook.Write, off, len(p))
 	if err == nil {
 		_, err = d.out.WriteAt(p, int64(off))
 	}
@@ -69,7 +69,7 @@ func (d *device) write(p []byte, off int) error {
 }
 
 func (d *device) datasync() error {
-	err := d.hooks.Call(hook.Datasync, 0, d.size)
+	err := d.hooks.Call(pmemhook.Datasync, 0, d.size)
 	if err == nil {
 		err = datasync(d.out)
 	}
@@ -119,7 +119,7 @@ func (d *device) check() error {
 // fdatasync, a sync cures that. If its fdatasync failed, Linux has marked them clean, and recovery
 // must not build on them: they are dropped, so that the medium is read.
 func (d *device) settle() error {
-	err := d.hooks.Call(hook.Open, 0, d.size)
+	err := d.hooks.Call(pmemhook.Open, 0, d.size)
 	if err == nil {
 		err = datasync(d.f)
 	}

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // openDirect returns a memory that is written past the page cache. It skips the test if the file system does not

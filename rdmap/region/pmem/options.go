@@ -3,7 +3,7 @@ package pmem
 import (
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+	"github.com/stag-rdma/stag/internal/pmemhook"
 )
 
 // Options has the settings of a memory. Nil and zero fields mean the defaults. They are copied.
@@ -22,7 +22,7 @@ type Options struct {
 	CloseTimeout time.Duration
 	// Hooks makes operations fail or hang, in tests. It comes from
 	// pmemtest.Faults.Hooks.
-	Hooks *hook.Hooks
+	Hooks *pmemhook.Hooks
 }
 
 func (o *Options) withDefaults() Options {

@@ -7,8 +7,8 @@ import (
 	"os"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
 // piece is how many octets are read back at once: enough that a disk is busy with reading.
@@ -102,7 +102,7 @@ func (d *device) readBack(w io.Writer, off, n int) error {
 		skip := off % block // direct reads are of whole blocks
 		want := min(skip+n, len(b))
 		b = b[:min((want+block-1)/block*block, len(b))]
-		err := d.hooks.Call(hook.Read, off, want-skip)
+		err := d.hooks.Call(pmemhook.Read, off, want-skip)
 		if err == nil {
 			err = d.pread(b, want, off-skip)
 		}

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
 // SimOptions has the settings of a crash model. Nil and zero fields mean the defaults.
@@ -24,7 +24,7 @@ type SimOptions struct {
 	// Hooks nothing hangs.
 	PersistTimeout, CloseTimeout time.Duration
 	Detached                     bool
-	Hooks                        *hook.Hooks
+	Hooks                        *pmemhook.Hooks
 }
 
 // Sim is a model of persistent memory that tests can crash. A store goes to a cache with lines of
@@ -113,7 +113,7 @@ func (s *Sim) PersistRanges(rs []region.Range) error {
 
 func (s *Sim) commit(rs []region.Range) error {
 	for _, r := range rs {
-		if err := s.o.Hooks.Call(hook.Model, r.Off, r.N); err != nil {
+		if err := s.o.Hooks.Call(pmemhook.Model, r.Off, r.N); err != nil {
 			return &Error{Op: "persist", Kind: ErrFailed, Err: err}
 		}
 		s.flush(r.Off, r.N)

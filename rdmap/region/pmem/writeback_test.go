@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // What WriteBack was called for is in the file after the next Persist of any range, since it takes its turn before

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
 )
 
 // sector is the unit in which a disk writes, octets.
@@ -41,8 +41,8 @@ func NewDisk(path string, crash func(image []byte)) *Disk {
 }
 
 // Hooks returns the value for pmem.Options.Hooks.
-func (d *Disk) Hooks() *hook.Hooks {
-	return &hook.Hooks{Before: func(op Op, off, n int) error {
+func (d *Disk) Hooks() *pmemhook.Hooks {
+	return &pmemhook.Hooks{Before: func(op Op, off, n int) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.settle()

@@ -3,22 +3,22 @@ package pmemtest
 import (
 	"sync"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/hook"
+	"github.com/stag-rdma/stag/internal/pmemhook"
 )
 
 // Op names an operation that can be made to fail.
-type Op = hook.Op
+type Op = pmemhook.Op
 
 // The operations of package pmem, and of Wrap (Persist).
 const (
-	Open      = hook.Open      // the sync of Open
-	Write     = hook.Write     // pwrite, of Create and of the kind file
-	Datasync  = hook.Datasync  // fdatasync, of Create and of the kind file
-	Directory = hook.Directory // fsync of the directory, by Create
-	Msync     = hook.Msync     // of the kind mmap
-	WriteBack = hook.WriteBack // of the kind dax
-	Read      = hook.Read      // pread of ReadBack
-	Persist   = hook.Model     // of Sim, and of Wrap
+	Open      = pmemhook.Open      // the sync of Open
+	Write     = pmemhook.Write     // pwrite, of Create and of the kind file
+	Datasync  = pmemhook.Datasync  // fdatasync, of Create and of the kind file
+	Directory = pmemhook.Directory // fsync of the directory, by Create
+	Msync     = pmemhook.Msync     // of the kind mmap
+	WriteBack = pmemhook.WriteBack // of the kind dax
+	Read      = pmemhook.Read      // pread of ReadBack
+	Persist   = pmemhook.Model     // of Sim, and of Wrap
 )
 
 // Faults makes operations fail or hang, and counts them. One Faults may serve several
@@ -44,11 +44,11 @@ func NewFaults() *Faults {
 }
 
 // Hooks returns the value for the Hooks of pmem.Options and pmem.SimOptions; nil if f is nil.
-func (f *Faults) Hooks() *hook.Hooks {
+func (f *Faults) Hooks() *pmemhook.Hooks {
 	if f == nil {
 		return nil
 	}
-	return &hook.Hooks{Before: func(op Op, _, _ int) error { return f.Before(op) }}
+	return &pmemhook.Hooks{Before: func(op Op, _, _ int) error { return f.Before(op) }}
 }
 
 // Before counts an operation, and fails or hangs as planned. A Target whose memory does not come from

@@ -1,6 +1,6 @@
-// Package hook lets tests intercept the operations of a memory: pmemtest provides the function that
+// Package pmemhook lets tests intercept the operations of a memory: pmemtest provides the function that
 // pmem calls before each of them.
-package hook
+package pmemhook
 
 // Op names an operation of a memory, by its system call if there is one.
 type Op string
