@@ -44,18 +44,18 @@ func (m CRCMode) String() string {
 
 // Defaults of Config.
 const (
-	DefaultIRD            = 64
-	DefaultORD            = 64
-	DefaultRecvSize       = 4096 // octets
-	DefaultRecvs          = 64
+	defaultIRD            = 64
+	defaultORD            = 64
+	defaultRecvSize       = 4096 // octets
+	defaultRecvs          = 64
 	DefaultSendQueue      = 4 << 20          // octets
-	DefaultRequestTimeout = 5 * time.Second  // responder waits for the Request
+	defaultRequestTimeout = 5 * time.Second  // responder waits for the Request
 	DefaultReplyTimeout   = 10 * time.Second // initiator waits for the Reply
-	DefaultWriteTimeout   = 60 * time.Second
-	DefaultMemoryTimeout  = 30 * time.Second
-	DefaultFPDUTimeout    = 60 * time.Second
-	DefaultCloseTimeout   = 5 * time.Second
-	DefaultMaxHandlers    = 64
+	defaultWriteTimeout   = 60 * time.Second
+	defaultMemoryTimeout  = 30 * time.Second
+	defaultFPDUTimeout    = 60 * time.Second
+	defaultCloseTimeout   = 5 * time.Second
+	defaultMaxHandlers    = 64
 	// StagMULPDU is the largest ULPDU of MPA, octets (RFC 5044 Section 4.1). Two stag peers use it.
 	StagMULPDU = engine.StagMULPDU
 )
@@ -261,17 +261,17 @@ func (cfg *Config) withDefaults() Config {
 		c = *cfg
 	}
 	c.Startup.Extensions = engine.Normal(c.Startup.Extensions)
-	setDefault(&c.Startup.IRD, DefaultIRD)
-	setDefault(&c.Startup.ORD, DefaultORD)
+	setDefault(&c.Startup.IRD, defaultIRD)
+	setDefault(&c.Startup.ORD, defaultORD)
 	setDefault(&c.Startup.Revision, 2)
-	setDefault(&c.Receives.Size, DefaultRecvSize)
-	setDefault(&c.Receives.Count, DefaultRecvs)
+	setDefault(&c.Receives.Size, defaultRecvSize)
+	setDefault(&c.Receives.Count, defaultRecvs)
 	setDefault(&c.Receives.Pool, DefaultPool)
-	setDefault(&c.Timeouts.Write, DefaultWriteTimeout)
-	setDefault(&c.Timeouts.Memory, DefaultMemoryTimeout)
-	setDefault(&c.Timeouts.FPDU, DefaultFPDUTimeout)
-	setDefault(&c.Timeouts.Close, DefaultCloseTimeout)
-	setDefault(&c.Reading.MaxHandlers, DefaultMaxHandlers)
+	setDefault(&c.Timeouts.Write, defaultWriteTimeout)
+	setDefault(&c.Timeouts.Memory, defaultMemoryTimeout)
+	setDefault(&c.Timeouts.FPDU, defaultFPDUTimeout)
+	setDefault(&c.Timeouts.Close, defaultCloseTimeout)
+	setDefault(&c.Reading.MaxHandlers, defaultMaxHandlers)
 	setDefault(&c.SendQueue, DefaultSendQueue)
 	for _, p := range [...]*int{&c.Startup.IRD, &c.Startup.ORD, &c.Receives.Count} {
 		*p = max(*p, 0)
@@ -309,7 +309,7 @@ func (s *Startup) timeout(initiator bool) time.Duration {
 	case initiator:
 		return DefaultReplyTimeout
 	}
-	return DefaultRequestTimeout
+	return defaultRequestTimeout
 }
 
 func (s *Startup) engine(initiator bool) engine.StartupConfig {

@@ -16,3 +16,17 @@ func (c *Conn) Alerts() int {
 	defer c.inbox.mu.Unlock()
 	return len(c.inbox.alerts)
 }
+
+// Defaults of Config, whose documentation has them in figures.
+const (
+	DefaultIRD            = defaultIRD
+	DefaultORD            = defaultORD
+	DefaultRecvSize       = defaultRecvSize
+	DefaultRecvs          = defaultRecvs
+	DefaultRequestTimeout = defaultRequestTimeout
+	DefaultWriteTimeout   = defaultWriteTimeout
+	DefaultMemoryTimeout  = defaultMemoryTimeout
+	DefaultFPDUTimeout    = defaultFPDUTimeout
+	DefaultCloseTimeout   = defaultCloseTimeout
+	DefaultMaxHandlers    = defaultMaxHandlers
+)

@@ -88,11 +88,11 @@ type Requester struct {
 	hdr    Header   // scratch of Receive
 	due    []uint32 // XIDs of replies that were read: each gets an RDMA_DONE
 	paid   int      // of due, those whose credit is taken
-	stats  RequesterStats
+	stats  requesterStats
 }
 
-// RequesterStats counts since NewRequester.
-type RequesterStats struct {
+// requesterStats counts since NewRequester.
+type requesterStats struct {
 	Calls   uint64 // Begin that were not undone by Abort
 	Replies uint64 // calls answered, Failed among them
 	Failed  uint64 // calls answered with Result.Err
@@ -131,8 +131,8 @@ func (r *Requester) Configure(change func(cfg *RequesterConfig)) {
 // Config returns the configuration in force, defaults filled in.
 func (r *Requester) Config() RequesterConfig { return r.cfg }
 
-// Stats returns the counters.
-func (r *Requester) Stats() RequesterStats { return r.stats }
+// Padded returns how many calls were sent, and replies taken, as RDMA_MSGP.
+func (r *Requester) Padded() uint64 { return r.stats.Padded }
 
 // Available returns how many calls may begin now.
 func (r *Requester) Available() int { return r.window.Available() }

@@ -75,11 +75,11 @@ type Responder struct {
 	given   ResponderConfig
 	credits credits.Responder
 	exposed exposed
-	stats   ResponderStats
+	stats   responderStats
 }
 
-// ResponderStats counts since NewResponder.
-type ResponderStats struct {
+// responderStats counts since NewResponder.
+type responderStats struct {
 	Calls      uint64 // calls dispatched
 	Dropped    uint64 // Sends dropped, RDMA_DONEs that free nothing among them
 	Dones      uint64 // RDMA_DONE received
@@ -114,9 +114,6 @@ func (r *Responder) Config() ResponderConfig { return r.cfg }
 // Credits returns the grants of this connection, on which the owner reports the
 // receives it posts.
 func (r *Responder) Credits() *credits.Responder { return &r.credits }
-
-// Stats returns the counters.
-func (r *Responder) Stats() ResponderStats { return r.stats }
 
 // drop is the end of a Send that gets no answer.
 func (r *Responder) drop(in *Inbound, err error) Verdict {

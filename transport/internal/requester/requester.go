@@ -124,7 +124,7 @@ func (c *Requester) Stats() rpc.Stats {
 	s := c.ctr.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Credits, s.InFlight, s.Padded, s.Waiting = c.req.Window(), c.req.InFlight(), c.req.Stats().Padded, c.queue.Len()
+	s.Credits, s.InFlight, s.Padded, s.Waiting = c.req.Window(), c.req.InFlight(), c.req.Padded(), c.queue.Len()
 	return s
 }
 
