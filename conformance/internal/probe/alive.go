@@ -32,6 +32,7 @@ func (p *Prober) greet(ctx context.Context) (*steady, error) {
 	peer, ok := rpcrdma.ParsePrivateData(seen.Reply.PrivateData)
 	if ok {
 		p.target.Inline, _ = own.Inline(peer)
+		p.target.Receives = peer.RecvSize
 	}
 	p.target.Grant = int(min(seen.Answers[0].Credit, 1024))
 	return s, nil

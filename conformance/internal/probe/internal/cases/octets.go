@@ -48,6 +48,7 @@ func Nudge() []byte { return tagged(verbs.OpWrite, 1, 0, nil) }
 type Target struct {
 	Prog, Vers uint32 // the program whose procedure 0 is called
 	Inline     int    // the largest Send of the cases, in octets, which it says it accepts
+	Receives   int    // the largest Send that it says it accepts
 	Grant      int    // credits that it has granted
 	XID        uint32 // the calls count from here
 	Handle     string // octets of an NFSv3 file handle that can be read; "": none
