@@ -76,8 +76,8 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 nested: ## tests of the examples that are modules of their own
 	for m in $(NESTED); do (cd $$m && go vet ./... && go test ./...) || exit 1; done
 
-# What other programs import. Everything on every system takes four times as long, for the modules of the
-# commands; it is for the night.
+# What other programs import. The commands import many modules, which each system compiles anew: they are for the
+# night.
 LIBRARY = ./xdr/... ./chunks ./credits ./rpcrdma ./rdmap/... ./transport/...
 
 .PHONY: vet

@@ -11,8 +11,9 @@ import (
 // Result are lent as long as send is.
 //
 // If the Send answers nothing, the call is nil and why says the reason: it does not
-// decode, its XID is unknown or that of a call for which there was no AppendCall yet, its type or direction is wrong, or its RPC message has
-// another XID (RFC 8166 Section 4.5, "silently discard").
+// decode, its XID is unknown or that of a call for which there was no AppendCall yet,
+// its type or direction is wrong, or its RPC message has another XID (RFC 8166
+// Section 4.5, "silently discard").
 //
 // Whatever else is wrong with a reply fails its call (RFC 8166 Section 6.1): a
 // read list (unless Config.Reads), chunks that are not those offered, an item

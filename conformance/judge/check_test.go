@@ -34,6 +34,9 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.Verdict != judge.Broken {
+		t.Errorf("verdict %q", r.Verdict)
+	}
 	expect := func(text string) []string {
 		if err := os.WriteFile(strings.TrimSuffix(capture, ".pcap")+".expect", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
