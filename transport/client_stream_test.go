@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func TestXIDInUse(t *testing.T) {
 			again := nullCall
 			again.Resend = &rpc.Transmission{XID: 7}
 			err := tryCtx(ctx, c, &again)
-			if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonBadCall {
+			if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonBadCall || !strings.Contains(err.Error(), "XID in use") {
 				t.Error(err)
 			}
 			h.leave <- struct{}{}
