@@ -42,15 +42,17 @@ func recent(ctime nfs3.Time) bool {
 	return time.Since(ctime.Time()) < tick
 }
 
-// proofOf returns the proof that a file with these attributes was open to the caller. The attributes are younger than
-// changes, and older than the answer of the kernel.
-func (o *openFile) proofOf(st *stat, changes uint64, reported bool) proof {
-	p := proof{mode: st.attr.Mode, uid: st.attr.UID, gid: st.attr.GID, fixed: st.fixed}
+// proof is of a file of whose changes nothing is known.
+func (st *stat) proof() proof {
+	return proof{mode: st.attr.Mode, uid: st.attr.UID, gid: st.attr.GID, fixed: st.fixed, ctime: st.attr.Ctime}
+}
+
+// at returns the proof that a file was open to the caller after the changes that are reported, if they are. What was
+// seen is younger than changes, and older than the answer of the kernel.
+func (p proof) at(changes uint64, reported bool) proof {
 	if reported {
-		p.changes = changes + 1 // no zero proof
-		return p
+		p.changes, p.ctime = changes+1, nfs3.Time{} // no zero proof
 	}
-	p.ctime = st.attr.Ctime
 	return p
 }
 
@@ -129,7 +131,7 @@ func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], fresh bool, er
 	}
 	o := f.newOpenFile(file, n.key, n.who, write, sh)
 	if !excepted {
-		o.note(o.proofOf(&st, changes, reported))
+		o.note(st.proof().at(changes, reported))
 	}
 	// The owner may have changed since we looked: who was let in as the owner is looked at again.
 	return f.files.add(fk, o, true), !excepted, nil
@@ -185,7 +187,7 @@ func (n *file) proven(o *openFile) (now proof, ok bool, err error) {
 		// A look at the file that the same call has just had saves another, a fortieth of a WRITE of 64 KiB: what has
 		// changed since is among the changes, but for the flags of chattr(1), which Linux also looks at only when a file
 		// is opened.
-		now = o.proofOf(&found, changes, reported)
+		now = found.at(changes, reported)
 		o.mu.Lock()
 		ok = o.proof == now
 		o.mu.Unlock()
@@ -205,7 +207,7 @@ func (n *file) proven(o *openFile) (now proof, ok bool, err error) {
 	if err != nil {
 		return now, false, err
 	}
-	now = o.proofOf(&st, changes, reported)
+	now = st.proof().at(changes, reported)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return now, o.proof == now, nil
