@@ -19,15 +19,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
-	"golang.org/x/net/netutil"
 )
 
 // statusFlag is the help of --status.
 const statusFlag = "`address` for HTTP: /status, a page for people and JSON; /metrics, for Prometheus; /healthz, /readyz and /debug/pprof/"
-
-// statusConns is how many connections --status serves at a time; others wait in the queue of the listener. net/http and
-// the metrics hold some 100 KiB for each, which no budget counts.
-const statusConns = 16
 
 // statusServer serves --status. A nil *statusServer does nothing.
 type statusServer struct {
@@ -52,12 +47,12 @@ func serveStatus(l net.Listener, st *status.Server, stats func() rpc.Stats, errs
 		return alive()
 	}
 	st.Version = version()
-	s.http = &http.Server{Handler: st.Handler(), ReadTimeout: status.Timeout, ReadHeaderTimeout: status.Timeout}
+	s.http = st.HTTP()
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(func() { st.Sample(ctx, stats) })
 	s.wg.Go(func() {
-		if err := s.http.Serve(netutil.LimitListener(l, statusConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			errs <- err
 		}
 	})

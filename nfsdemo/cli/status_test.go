@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stag-rdma/stag/nfsdemo/internal/status"
@@ -50,37 +52,130 @@ func watched(t *testing.T) (s *service, url string) {
 	return s, "http://" + s.status.addr()
 }
 
-// TestStatusConnections: however many connect to the status and take no answers, the server reads from a few.
-func TestStatusConnections(t *testing.T) {
-	const conns, most, served = 100, 16, "nfsdemo_ready 1\n"
-	_, url := watched(t)
-	addr := strings.TrimPrefix(url, "http://")
-	before := runtime.NumGoroutine()
-	var list []net.Conn
-	for range conns {
-		c, err := net.Dial("tcp", addr)
+// crowd connects to the status n times, sends each time what a client begins with, and keeps the connections.
+func crowd(t *testing.T, url string, n int, begin ...string) (list []*net.TCPConn) {
+	t.Helper()
+	for i := range n {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, c)
-		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
+		t.Cleanup(func() { c.Close() })
+		_ = c.(*net.TCPConn).SetReadBuffer(4096) // little fits into the way of an answer
+		if _, err := io.WriteString(c, begin[i%len(begin)]); err != nil && begin[i%len(begin)] == "" {
 			t.Fatal(err)
 		}
+		list = append(list, c.(*net.TCPConn))
 	}
-	for _, c := range list[:most] { // those that are served
-		if _, err := c.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
+	return list
+}
+
+// prompt fetches a page by a connection of its own, which may not take long, and returns how long it took.
+func prompt(t *testing.T, url string) time.Duration {
+	t.Helper()
+	c := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	begun := time.Now()
+	r, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n := runtime.NumGoroutine() - before; n > 2*most+most/2 { // net/http has up to two for each
-		t.Errorf("%d goroutines for %d connections", n, conns)
+	defer r.Body.Close()
+	if _, err := io.Copy(io.Discard, r.Body); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, r.Status, err)
 	}
+	return time.Since(begun)
+}
+
+// TestStatusCrowd: a thousand connections that send nothing, half a request, or read no answer, keep nobody from
+// knowing whether the server lives. They are served by a few goroutines.
+func TestStatusCrowd(t *testing.T) {
+	_, url := watched(t)
+	before := runtime.NumGoroutine()
+	crowd(t, url, 1000, "", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ", "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "G", "POST /debug/pprof/symbol HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n0x")
+	var took []time.Duration
+	for range 100 {
+		took = append(took, prompt(t, url+"/healthz"), prompt(t, url+"/readyz"))
+	}
+	slices.Sort(took)
+	t.Logf("median %v, 99%% %v, longest %v", took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	if n := runtime.NumGoroutine() - before; n > 200 { // net/http has up to two for each connection
+		t.Errorf("%d goroutines", n)
+	}
+	metrics := string(get(t, url+"/metrics", http.StatusOK))
+	if strings.Contains(metrics, "nfsdemo_status_closed_total 0\n") || !strings.Contains(metrics, "nfsdemo_status_closed_total ") {
+		t.Error("those that had to go were not counted")
+	}
+}
+
+// TestStatusSlowReaders: clients that do not read their answers hold up others for a second.
+func TestStatusSlowReaders(t *testing.T) {
+	_, url := watched(t)
+	crowd(t, url, 50, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 2000))
+	for range 3 {
+		t.Log(prompt(t, url+"/metrics"))
+	}
+}
+
+// TestStatusHeader: a header has an end.
+func TestStatusHeader(t *testing.T) {
+	_, url := watched(t)
+	c := crowd(t, url, 1, "GET /healthz HTTP/1.1\r\nX: "+strings.Repeat("x", 16<<10))[0]
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	var b [40]byte
+	if n, err := c.Read(b[:]); !strings.Contains(string(b[:n]), " 431 ") {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+}
+
+// TestStatusProfiles: some profiles are taken at a time. A trace that nobody reads ends, since the runtime keeps what
+// is not read.
+func TestStatusProfiles(t *testing.T) {
+	_, url := watched(t)
+	const ask = "GET /debug/pprof/goroutine?seconds=100 HTTP/1.1\r\nHost: x\r\n\r\n"
+	list := crowd(t, url, 2, ask)
+	for taken := 0; taken < 2; time.Sleep(time.Millisecond) {
+		taken = strings.Count(goroutines(), "net/http/pprof.handler.serveDeltaProfile(")
+	}
+	get(t, url+"/debug/pprof/goroutine", http.StatusServiceUnavailable)
 	for _, c := range list {
 		c.Close()
 	}
-	if page := get(t, url+"/metrics", http.StatusOK); !strings.Contains(string(page), served) {
-		t.Errorf("%s", page)
+	for end := time.Now().Add(time.Minute); strings.Contains(goroutines(), "serveDeltaProfile"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the profiles of clients that are gone go on")
+		}
 	}
+
+	stop := make(chan struct{})
+	defer close(stop)
+	ping := make(chan struct{})
+	for range 2 { // something to trace
+		go func() {
+			for {
+				select {
+				case ping <- struct{}{}:
+				case <-ping:
+				case <-stop:
+					return
+				}
+			}
+		}()
+	}
+	crowd(t, url, 1, "GET /debug/pprof/trace?seconds=100 HTTP/1.1\r\nHost: x\r\n\r\n")
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		begun = strings.Contains(goroutines(), "net/http/pprof.Trace(")
+	}
+	for end := time.Now().Add(30 * time.Second); strings.Contains(goroutines(), "net/http/pprof.Trace("); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a trace that nobody reads goes on")
+		}
+	}
+}
+
+// goroutines returns the stacks of all goroutines.
+func goroutines() string {
+	b := make([]byte, 1<<20)
+	return string(b[:runtime.Stack(b, true)])
 }
 
 // TestStatus: /status and /metrics tell the counters.

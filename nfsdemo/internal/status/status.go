@@ -9,6 +9,7 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,7 +90,9 @@ type Server struct {
 	// Version is that of the program.
 	Version string
 
-	rates rates
+	rates    rates
+	crowd    crowd
+	unserved atomic.Uint64
 }
 
 // Timeout limits one request, unless it is for a profile.
@@ -97,6 +100,22 @@ const Timeout = 10 * time.Second
 
 // longest is the longest profile.
 const longest = 5 * time.Minute
+
+// maxHeader is how long the header of a request may be; net/http adds 4 KiB.
+const maxHeader = 8 << 10
+
+// How many answers there are at a time, of those that take memory.
+const (
+	maxPages    = 16
+	maxProfiles = 2
+)
+
+// HTTP returns the server for a listener.
+func (s *Server) HTTP() *http.Server {
+	return &http.Server{
+		Handler: s.Handler(), ReadTimeout: Timeout, ReadHeaderTimeout: Timeout, MaxHeaderBytes: maxHeader, ConnState: s.crowd.state,
+	}
+}
 
 // Handler serves the pages.
 func (s *Server) Handler() http.Handler {
@@ -109,18 +128,33 @@ func (s *Server) Handler() http.Handler {
 			h.ServeHTTP(w, r.WithContext(ctx))
 		})
 	}
-	for pattern, h := range map[string]http.HandlerFunc{
-		"GET /{$}": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/status", http.StatusFound) },
-		"GET /status": func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Vary", "Accept")
-			if strings.Contains(r.Header.Get("Accept"), "text/html") {
-				s.page(w)
+	pages, profiles := &places{room: make(chan struct{}, maxPages)}, make(chan struct{}, maxProfiles)
+	page := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			leave, ok := pages.enter(w, r)
+			if !ok {
+				s.refuse(w, "there are too many requests")
 				return
 			}
-			s.json(w)
-		},
-		"GET /status.json": func(w http.ResponseWriter, _ *http.Request) { s.json(w) },
-		"GET /healthz":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) },
+			defer leave()
+			h.ServeHTTP(w, r)
+		})
+	}
+	profile := func(h http.HandlerFunc) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case profiles <- struct{}{}:
+			default:
+				s.refuse(w, "others take profiles now")
+				return
+			}
+			defer func() { <-profiles }()
+			h.ServeHTTP(w, r)
+		})
+	}
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /{$}":     func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/status", http.StatusFound) },
+		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) },
 		"GET /readyz": func(w http.ResponseWriter, _ *http.Request) {
 			if why := s.Ready(); why != "" {
 				http.Error(w, why, http.StatusServiceUnavailable)
@@ -131,13 +165,41 @@ func (s *Server) Handler() http.Handler {
 	} {
 		handle(pattern, h, Timeout)
 	}
-	handle("GET /metrics", s.metrics(), Timeout)
-	handle("/debug/pprof/", http.HandlerFunc(pprof.Index), longest)
-	handle("GET /debug/pprof/profile", http.HandlerFunc(pprof.Profile), longest)
-	handle("GET /debug/pprof/trace", http.HandlerFunc(pprof.Trace), longest)
+	handle("GET /status", page(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			s.page(w)
+			return
+		}
+		s.json(w)
+	})), Timeout)
+	handle("GET /status.json", page(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.json(w) })), Timeout)
+	handle("GET /metrics", page(s.metrics()), Timeout)
+	handle("/debug/pprof/", profile(pprof.Index), longest)
+	handle("GET /debug/pprof/profile", profile(pprof.Profile), longest)
+	handle("GET /debug/pprof/trace", profile(func(w http.ResponseWriter, r *http.Request) {
+		pprof.Trace(&promptWriter{w, http.NewResponseController(w)}, r)
+	}), longest)
 	handle("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline), Timeout)
-	handle("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol), Timeout)
+	handle("/debug/pprof/symbol", profile(pprof.Symbol), Timeout)
 	return mux
+}
+
+// refuse answers a request for which there is no place.
+func (s *Server) refuse(w http.ResponseWriter, why string) {
+	s.unserved.Add(1)
+	http.Error(w, why+": try again later", http.StatusServiceUnavailable)
+}
+
+// promptWriter ends a trace whose client does not read it: what it does not read, the runtime keeps in memory.
+type promptWriter struct {
+	http.ResponseWriter
+	c *http.ResponseController
+}
+
+func (w *promptWriter) Write(p []byte) (int, error) {
+	_ = w.c.SetWriteDeadline(time.Now().Add(patience)) // only recorders have none
+	return w.ResponseWriter.Write(p)
 }
 
 // report is the state with the rates.
@@ -171,6 +233,11 @@ func (s *Server) metrics() http.Handler {
 		}
 		return 0
 	})
+	counter := func(name, help string, n *atomic.Uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "nfsdemo_status_" + name, Help: help}, func() float64 { return float64(n.Load()) })
+	}
+	r.MustRegister(counter("closed_total", "Connections of --status closed to make room for others.", &s.crowd.removed),
+		counter("refused_total", "Requests of --status for which there was no place.", &s.unserved))
 	r.MustRegister(build, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(s.Collectors...)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
