@@ -84,7 +84,7 @@ var layers = []layer{
 	{name: "xdr/xdrreflect", may: []string{"internal/setting", "xdr"}, modules: []string{"github.com/rasky/go-xdr"}},
 	{name: "chunks", may: []string{"xdr"}, pure: true},
 	{name: "credits", pure: true},
-	{name: "rpcrdma", may: []string{"chunks", "credits", "xdr"}, pure: true},
+	{name: "rpcrdma", may: []string{"chunks", "credits", "internal/setting", "xdr"}, pure: true},
 
 	{name: "rdmap/mpa", may: []string{"internal/crc32c"}, pure: true},
 	{name: "rdmap/ddp", pure: true},

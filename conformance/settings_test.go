@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
@@ -16,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
@@ -123,6 +125,12 @@ func TestSettings(t *testing.T) {
 	directory := func(c dir.Config) func() error {
 		return func() error { _, err := dir.New(t.TempDir(), &c); return err }
 	}
+	requester := func(c rpcrdma.RequesterConfig) func() error {
+		return func() error { _, err := rpcrdma.NewRequester(c); return err }
+	}
+	responder := func(c rpcrdma.ResponderConfig) func() error {
+		return func() error { _, err := rpcrdma.NewResponder(c); return err }
+	}
 	judged := func(o judge.Options) func() error {
 		return func() error { _, err := judge.File(strings.NewReader(""), &o); return err }
 	}
@@ -146,6 +154,41 @@ func TestSettings(t *testing.T) {
 		{"transport", config(transport.Config{CreditPool: transport.NewCreditPool(0)}), "CreditPool has 0 credits, want 1 or more"},
 		{"redial", caller(redial.Config{Patience: -1}), "Patience is -1ns" + more},
 		{"redial", caller(redial.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
+
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{Profile: 2}), "Profile is 2, want 0 to 1"},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{MaxRead: -1}), "MaxRead is -1, want 1 to 1073741824, or 0 for the default"},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{Align: -1}), "Align is -1" + more},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{AlignMin: -1}), "AlignMin is -1" + more},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{Credits: 1 << 31}), "Credits is 2147483648, want 1 to 2147483647, or 0 for the default"},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{SendSize: 67}), "SendSize is 67, want 68 to 1048576, or 0 for the default"},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{RecvSize: 2 << 20}), "RecvSize is 2097152, want 68 to 1048576, or 0 for the default"},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{ReduceMin: -1}), "ReduceMin is -1" + more},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{SinkMin: -1}), "SinkMin is -1" + more},
+		{"rpcrdma", requester(rpcrdma.RequesterConfig{GatherMin: -1}), "GatherMin is -1" + more},
+		{
+			"rpcrdma",
+			requester(rpcrdma.RequesterConfig{Limits: chunks.Limits{MaxOctets: 1<<30 + 1}}),
+			"Limits.MaxOctets is 1073741825, want 1 to 1073741824, or 0 for the default",
+		},
+		{"rpcrdma", responder(rpcrdma.ResponderConfig{MaxExposed: -1}), "MaxExposed is -1" + more},
+		{"rpcrdma", responder(rpcrdma.ResponderConfig{MaxExposedOctets: -1}), "MaxExposedOctets is -1" + more},
+		{"rpcrdma", responder(rpcrdma.ResponderConfig{ExposeMin: -1}), "ExposeMin is -1" + more},
+		{"rpcrdma", responder(rpcrdma.ResponderConfig{SendSize: -1}), "SendSize is -1, want 68 to 1048576, or 0 for the default"},
+		{
+			"rpcrdma",
+			responder(rpcrdma.ResponderConfig{Limits: chunks.Limits{MaxReadSegments: -1}}),
+			"Limits.MaxReadSegments is -1, want 1 to 1048576, or 0 for the default",
+		},
+		{
+			"rpcrdma",
+			responder(rpcrdma.ResponderConfig{Limits: chunks.Limits{MaxWriteChunks: -1}}),
+			"Limits.MaxWriteChunks is -1, want 1 to 1048576, or 0 for the default",
+		},
+		{
+			"rpcrdma",
+			responder(rpcrdma.ResponderConfig{Limits: chunks.Limits{MaxSegments: -1}}),
+			"Limits.MaxSegments is -1, want 1 to 1048576, or 0 for the default",
+		},
 
 		{"commitlog", producer(commitlog.ProducerOptions{InFlight: -1}), "InFlight is -1" + more},
 		{"commitlog", producer(commitlog.ProducerOptions{Batch: -2}), "Batch is -2" + more},

@@ -10,7 +10,7 @@ import (
 // TestAllocs: a call and its reply allocate nothing on either side once warm:
 // NULL, WRITE by chunk, READ by chunk, and a long call with a long reply.
 func TestAllocs(t *testing.T) {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
 	p := newResponder(rpcrdma.ResponderConfig{Binding: chunks.NFSv3, RemoteInvalidate: true})
 	var call rpcrdma.Call
 	var in rpcrdma.Inbound

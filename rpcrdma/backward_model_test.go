@@ -38,8 +38,8 @@ func newBackModel(t *testing.T, seed uint64) *backModel {
 	ends := func(client bool, asks, grants uint32) *end {
 		return &end{
 			client: client, waits: map[uint32]*rpcrdma.Call{},
-			q: rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: asks, NoChunks: true, Bidirectional: true}),
-			p: rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: grants, NoChunks: true, Bidirectional: true}),
+			q: made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: asks, NoChunks: true, Bidirectional: true})),
+			p: made(rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: grants, NoChunks: true, Bidirectional: true})),
 		}
 	}
 	c, s := ends(true, fwd, 1+m.rnd.Uint32N(12)), ends(false, back, 1+m.rnd.Uint32N(12))

@@ -43,7 +43,7 @@ func TestBackwardData(t *testing.T) {
 // TestNoChunks: a direction without chunks plans none and refuses calls that have some
 // (RFC 8167 Section 5.3).
 func TestNoChunks(t *testing.T) {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{NoChunks: true, Binding: chunks.NFSv3})
+	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{NoChunks: true, Binding: chunks.NFSv3}))
 	body := make([]byte, 1024-rpcrdma.MinHeaderSize-40)
 	c := &rpcrdma.Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 7), Body: body}, MaxReply: 1 << 20, Sink: 1 << 16}
 	if err := q.Plan(c); err != nil || c.Plan != (rpcrdma.Plan{}) {
@@ -85,7 +85,7 @@ func TestNoChunks(t *testing.T) {
 // since nothing says whose they are (RFC 8167 Section 4.2); with one they are a grant.
 func TestErrorCredits(t *testing.T) {
 	for _, both := range []bool{false, true} {
-		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both})
+		q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both}))
 		c := &rpcrdma.Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 0)}}
 		if err := q.Begin(c); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ type compat struct {
 func newCompat(t *testing.T, p rpcrdma.Profile) *compat {
 	return &compat{
 		T: t, profile: p,
-		q: rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: p, Reads: true, Binding: chunks.NFSv3}),
+		q: made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: p, Reads: true, Binding: chunks.NFSv3})),
 		p: newResponder(rpcrdma.ResponderConfig{Profile: p, Reads: true}),
 	}
 }

@@ -77,7 +77,7 @@ func FuzzForRequester(f *testing.F) {
 		if v := r.Receive(send, &in); v == rpcrdma.Dispatch && rpcrdma.ForRequester(send, true) {
 			t.Errorf("a call is taken for a reply: %x", send)
 		}
-		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+		q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 		if len(send) < rpcrdma.FixedSize {
 			return
 		}

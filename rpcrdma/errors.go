@@ -3,6 +3,8 @@ package rpcrdma
 import (
 	"errors"
 	"fmt"
+
+	"github.com/stag-rdma/stag/internal/setting"
 )
 
 // Action is what a responder does with a header that it cannot use (RFC 8166 Section 4.5). A
@@ -105,6 +107,8 @@ func (e *BindingError) Is(target error) bool { return target == ErrNotEligible }
 
 // Misuse by the owner of a machine.
 var (
+	// ErrConfig: a setting is out of range; the message names it, its value and its range. It is that of package rpc.
+	ErrConfig = setting.ErrRange
 	// ErrNoCredit: no credit now; try again after a reply.
 	ErrNoCredit = errors.New("rpcrdma: no credit")
 	// ErrXIDInUse: a call with this XID is outstanding.

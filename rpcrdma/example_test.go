@@ -12,8 +12,8 @@ import (
 // A NULL call from one machine to the other and back. What travels between them
 // is one Send each way.
 func Example() {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 32})
-	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: 16})
+	q, _ := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 32})
+	p, _ := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: 16})
 	p.Credits().Posted(p.Credits().Need())
 
 	head := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 100003, Vers: 3})
@@ -48,7 +48,7 @@ func Example() {
 
 // A READ of 64 KiB: the plan asks for the sink to be registered.
 func ExampleRequester_Plan() {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: 4096, RecvSize: 4096})
+	q, _ := rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: 4096, RecvSize: 4096})
 	c := &rpcrdma.Call{
 		XID: 1, Prog: 100003, Vers: 3, Proc: 6,
 		Message:  chunks.Message{Head: make([]byte, 40), Body: make([]byte, 48)},
@@ -66,7 +66,7 @@ func ExampleRequester_Plan() {
 
 // A call with a read chunk says where everything goes before anything is pulled.
 func ExampleResponder_Receive() {
-	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Binding: chunks.NFSv3})
+	p, _ := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Binding: chunks.NFSv3})
 	p.Credits().Posted(p.Credits().Need())
 
 	h := rpcrdma.Header{XID: 1, Vers: rpcrdma.Version, Credit: 1, Lists: chunks.Lists{
@@ -98,7 +98,7 @@ func ExampleResponder_Receive() {
 
 // A header of another version is answered with ERR_VERS.
 func ExampleResponder_AppendAnswer() {
-	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: 32})
+	p, _ := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Credits: 32})
 	p.Credits().Posted(p.Credits().Need())
 	send := (&rpcrdma.Header{XID: 1, Vers: 2, Credit: 32}).Append(nil)
 
@@ -112,7 +112,7 @@ func ExampleResponder_AppendAnswer() {
 }
 
 func ExampleResponder_Reply() {
-	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{RemoteInvalidate: true})
+	p, _ := rpcrdma.NewResponder(rpcrdma.ResponderConfig{RemoteInvalidate: true})
 	p.Credits().Posted(p.Credits().Need())
 	h := rpcrdma.Header{XID: 1, Vers: rpcrdma.Version, Credit: 1, Lists: chunks.Lists{
 		Write: []chunks.WriteChunk{{{Handle: 0xb1, Length: 8192, Offset: 0x1000}}},
@@ -161,8 +161,8 @@ func ExamplePrivateData_Inline() {
 
 // A reply that fits nowhere: the server exposes it, the client reads it and says so.
 func ExampleResponder_Expose() {
-	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666, Reads: true})
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Reads: true})
+	p, _ := rpcrdma.NewResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666, Reads: true})
+	q, _ := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Reads: true})
 	p.Credits().Posted(p.Credits().Need())
 
 	head := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 400100, Vers: 1})
@@ -209,7 +209,7 @@ func ExampleParseConfigArgs() {
 
 // What a sniffer sees of a padded WRITE: the data begin at a multiple of 64 octets of the Send.
 func ExampleUnpadCall() {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, SendSize: 1024, Align: 64, AlignMin: 100, Binding: chunks.NFSv3})
+	q, _ := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, SendSize: 1024, Align: 64, AlignMin: 100, Binding: chunks.NFSv3})
 	head := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 100003, Vers: 3, Proc: 7})
 	body := xdr.AppendOpaque(nil, []byte("file"))
 	for _, w := range []uint32{0, 0, 200, 2, 200} { // offset, count, stable, count of data
@@ -240,7 +240,7 @@ func ExampleUnpadReply() {
 
 // Two replies whose order was lost on the way to the machine: the grant of the later one stays.
 func ExampleRequester_ReceiveLate() {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 8})
+	q, _ := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 8})
 	reply := func(xid, credits uint32) []byte {
 		h := rpcrdma.Header{XID: xid, Vers: rpcrdma.Version, Credit: credits, Type: rpcrdma.MsgTypeMsg}
 		return xdr.AppendReply(h.Append(nil), &xdr.ReplyHeader{XID: xid})

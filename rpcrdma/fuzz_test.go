@@ -100,7 +100,7 @@ func FuzzRequester(f *testing.F) {
 }
 
 func fuzzRequester(t *testing.T, profile rpcrdma.Profile, send []byte) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: profile, Reads: true, MaxRead: 64 << 10, Binding: chunks.NFSv3})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: profile, Reads: true, MaxRead: 64 << 10, Binding: chunks.NFSv3}))
 	c := &rpcrdma.Call{
 		XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
 		Message: chunks.Message{Head: rpcCall(vectorXID, 6)}, Sink: 8192, MaxReply: 32768,

@@ -29,7 +29,7 @@ func replyTo(xid, credit uint32) []byte {
 // backward direction too (RFC 8166 Section 3.3.1, RFC 8167 Section 4.2).
 func TestGrantInForce(t *testing.T) {
 	for _, both := range []bool{false, true} {
-		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both})
+		q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both}))
 		grant := func(receive func([]byte) (*rpcrdma.Call, error), xid, credit uint32, want int) {
 			t.Helper()
 			if c, why := receive(replyTo(xid, credit)); c == nil || q.Window() != want {
@@ -73,7 +73,7 @@ func TestGrantBesideDone(t *testing.T) {
 // TestPlanSinks: a large sink behind one of no octets is offered, and so is that one, in its
 // place (RFC 8166 Section 4.3.2.1 and 4.3.2.3).
 func TestPlanSinks(t *testing.T) {
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 	c := &rpcrdma.Call{XID: 1, MoreSinks: []int{2000}, MaxReply: 100, Message: chunks.Message{Head: rpcCall(1, 6)}}
 	if err := q.Plan(c); err != nil || !c.Plan.Sink || c.Plan.Reply != 0 {
 		t.Fatalf("%+v, %v", c.Plan, err)
@@ -91,7 +91,7 @@ func TestPlanSinks(t *testing.T) {
 func TestSinksPadded(t *testing.T) {
 	for n := range 9 {
 		for placed := range 14 {
-			q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: several{}, SinkMin: 1})
+			q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: several{}, SinkMin: 1}))
 			c := &rpcrdma.Call{XID: 9, Prog: anyProgram, Sink: 12, MoreSinks: []int{12}, MaxReply: 100}
 			c.Message.Head = rpcCall(9, 0)
 			if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil || !c.Plan.Sink {

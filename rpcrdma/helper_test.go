@@ -112,7 +112,15 @@ func newResponder(cfg rpcrdma.ResponderConfig) *rpcrdma.Responder {
 	if cfg.Binding == nil {
 		cfg.Binding = chunks.NFSv3
 	}
-	r := rpcrdma.NewResponder(cfg)
+	r := made(rpcrdma.NewResponder(cfg))
 	post(r)
 	return r
+}
+
+// made is for settings that are in range.
+func made[M any](m M, err error) M {
+	if err != nil {
+		panic(err)
+	}
+	return m
 }

@@ -122,7 +122,7 @@ func TestOracleRequester(t *testing.T) {
 	var out rpcrdma.Reply
 	for i := range *messages {
 		xid := uint32(i)
-		q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, RecvSize: 1024, ReduceMin: 1 + rng.IntN(900), SinkMin: 1 + rng.IntN(900)})
+		q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, RecvSize: 1024, ReduceMin: 1 + rng.IntN(900), SinkMin: 1 + rng.IntN(900)}))
 		r := newResponder(rpcrdma.ResponderConfig{Binding: several{chunks.NFSv3}, SendSize: 1024, PreferReplyChunk: rng.IntN(2) == 0})
 		mem := oMemory{}
 		head := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: anyProgram})

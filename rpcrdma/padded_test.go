@@ -229,7 +229,7 @@ func TestPaddedReplies(t *testing.T) {
 		parts := append([]part{{u32s(5, 1, 0, 0), false}, {ramp(4*rng.IntN(8), 3), true}, {u32s(0), false}}, res...)
 		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeMsgP, Align: uint32(align), Thresh: uint32(thresh)}
 		stream, _ := padded(parts, h.Size(), align, thresh, -1)
-		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Binding: chunks.NFSv3})
+		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Binding: chunks.NFSv3}))
 		call := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: proc}
 		if err := r.Begin(call); err != nil {
 			t.Fatal(err)
@@ -283,7 +283,7 @@ func TestPaddedSent(t *testing.T) {
 	sent := 0
 	for range 2000 {
 		align := 4 << rng.IntN(7)
-		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, SendSize: 1024, Align: align, AlignMin: 100, Binding: chunks.NFSv3})
+		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, SendSize: 1024, Align: align, AlignMin: 100, Binding: chunks.NFSv3}))
 		args := append(xdr.AppendOpaque(nil, ramp(rng.IntN(65), 1)), make([]byte, 16)...)
 		data := ramp(rng.IntN(900), 7)
 		args = binary.BigEndian.AppendUint32(args, uint32(len(data)))

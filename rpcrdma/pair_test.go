@@ -33,7 +33,7 @@ func newPair(t testing.TB, client, server rpcrdma.PrivateData, gather int) *pair
 	ps, _ := server.Inline(said(client))
 	return &pair{
 		t: t, forms: map[rpcrdma.Form]int{}, segs: func() int { return 1 },
-		q:    rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: qs, RecvSize: qr, GatherMin: gather, Binding: chunks.NFSv3}),
+		q:    made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: qs, RecvSize: qr, GatherMin: gather, Binding: chunks.NFSv3})),
 		p:    newResponder(rpcrdma.ResponderConfig{SendSize: ps, GatherMin: gather, RemoteInvalidate: server.MayInvalidate(client)}),
 		call: max(server.RecvSize, 1024), reply: max(client.RecvSize, 1024),
 	}

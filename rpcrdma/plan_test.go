@@ -40,7 +40,7 @@ func TestPlan(t *testing.T) {
 		{"item of nothing", 1024, 1024, 1024 - 64, 0, 0, 0, rpcrdma.Plan{Form: rpcrdma.FormLong, Stream: 1000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: c.send, RecvSize: c.recv})
+			r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: c.send, RecvSize: c.recv}))
 			call := &rpcrdma.Call{XID: 1, Sink: c.sink, MaxReply: c.maxReply}
 			call.Message = chunks.Message{Head: rpcCall(1, 7), Body: make([]byte, c.args)}
 			if c.item > 0 || c.name == "item of nothing" {
@@ -71,12 +71,12 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanErrors(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 	c := &rpcrdma.Call{Message: chunks.Message{Body: make([]byte, 40), Items: []chunks.Item{{Pos: 42}}}}
 	if err := r.Plan(c); !errors.Is(err, chunks.ErrItem) {
 		t.Errorf("unaligned item: %v", err)
 	}
-	r = rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: 80})
+	r = made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{SendSize: 80}))
 	c = &rpcrdma.Call{Sink: 4096, MaxReply: 4096, Message: chunks.Message{Body: make([]byte, 400)}}
 	if err := r.Plan(c); !errors.Is(err, rpcrdma.ErrTooLong) {
 		t.Errorf("header over the threshold: %v", err)
@@ -85,7 +85,7 @@ func TestPlanErrors(t *testing.T) {
 
 func TestAppendCallErrors(t *testing.T) {
 	full := func() (*rpcrdma.Requester, *rpcrdma.Call) {
-		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 		c := &rpcrdma.Call{XID: 1, Sink: 600, MaxReply: 2000, Message: chunks.Message{
 			Body: make([]byte, 2000), Items: []chunks.Item{{Pos: 2000, Data: make([]byte, 600)}},
 		}}
@@ -128,7 +128,7 @@ func TestGather(t *testing.T) {
 	for _, c := range []struct {
 		min, item, body int
 	}{{0, 300, 0}, {200, 300, 300}, {300, 300, 300}, {301, 300, 0}, {200, 299, 0}} {
-		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{GatherMin: c.min})
+		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{GatherMin: c.min}))
 		call := &rpcrdma.Call{Message: chunks.Message{Head: rpcCall(1, 7), Items: []chunks.Item{{Pos: 40, Data: data[:c.item]}}}}
 		if err := r.Plan(call); err != nil {
 			t.Fatal(err)

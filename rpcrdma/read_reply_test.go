@@ -12,7 +12,7 @@ import (
 // change makes it another, with a sink of 800 octets and a reply chunk of 2000.
 func readAsker(t *testing.T, cfg rpcrdma.RequesterConfig, change func(*rpcrdma.Call)) (*rpcrdma.Requester, *rpcrdma.Call) {
 	cfg.Profile, cfg.Binding = rpcrdma.RFC5666, chunks.NFSv3
-	q := rpcrdma.NewRequester(cfg)
+	q := made(rpcrdma.NewRequester(cfg))
 	c := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Sink: 800, MaxReply: 2000, Message: chunks.Message{Head: rpcCall(5, 6)}}
 	change(c)
 	c.Memory = rpcrdma.Memory{Sink: oneSegment(1, 800), Reply: oneSegment(2, 2000)}

@@ -53,7 +53,7 @@ func TestChunksRefused(t *testing.T) {
 
 // TestNoBinding: where nobody says what may be reduced, nothing may (RFC 8166 Section 6.1).
 func TestNoBinding(t *testing.T) {
-	r := rpcrdma.NewResponder(rpcrdma.ResponderConfig{})
+	r := made(rpcrdma.NewResponder(rpcrdma.ResponderConfig{}))
 	post(r)
 	h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Lists: chunks.Lists{Read: readAt(44, 8)}}
 	var in rpcrdma.Inbound

@@ -1,6 +1,8 @@
 package rpcrdma
 
 import (
+	"fmt"
+
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/credits"
 )
@@ -106,8 +108,12 @@ type requesterStats struct {
 const maxBuckets = 4096
 
 // NewRequester returns a machine for a new connection: one credit until the
-// first reply (RFC 8166 Section 3.3.3).
-func NewRequester(cfg RequesterConfig) *Requester {
+// first reply (RFC 8166 Section 3.3.3). A setting out of range is an
+// error that wraps [ErrConfig].
+func NewRequester(cfg RequesterConfig) (*Requester, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("rpcrdma: %w", err)
+	}
 	given := cfg
 	cfg.setDefaults()
 	n := 16
@@ -116,7 +122,7 @@ func NewRequester(cfg RequesterConfig) *Requester {
 	}
 	r := &Requester{cfg: cfg, given: given, window: credits.NewRequester(cfg.Credits), table: make([]*Call, n)}
 	r.window.KeepDone(cfg.Profile == RFC5666)
-	return r
+	return r, nil
 }
 
 // Configure changes the configuration for the calls that are planned from now

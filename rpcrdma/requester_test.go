@@ -2,6 +2,7 @@ package rpcrdma_test
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -35,7 +36,7 @@ func nullCall(xid uint32) *rpcrdma.Call {
 }
 
 func TestRequesterCredits(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 4})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 4}))
 	want := func(avail, inFlight int, why string) {
 		t.Helper()
 		if r.Available() != avail || r.InFlight() != inFlight {
@@ -100,7 +101,7 @@ func TestRequesterCredits(t *testing.T) {
 }
 
 func TestRequesterAbortOfAnother(t *testing.T) {
-	a, b := rpcrdma.NewRequester(rpcrdma.RequesterConfig{}), rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+	a, b := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{})), made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 	c := nullCall(1)
 	if err := a.Begin(c); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestRequesterAbortOfAnother(t *testing.T) {
 // ever lost or used twice, and replies find their calls.
 func TestRequesterModel(t *testing.T) {
 	rng := seeded(t)
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 20})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 20}))
 	live := map[uint32]*rpcrdma.Call{}
 	grant, xid := 1, uint32(0xfffffff0)
 	for range 20000 {
@@ -172,13 +173,13 @@ func TestRequesterModel(t *testing.T) {
 }
 
 func TestRequesterDefaults(t *testing.T) {
-	got := rpcrdma.NewRequester(rpcrdma.RequesterConfig{RecvSize: 4096}).Config()
+	got := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{RecvSize: 4096})).Config()
 	if got.Credits != 32 || got.SendSize != 1024 || got.RecvSize != 4096 || got.ReduceMin != 512 || got.SinkMin != 2048 {
 		t.Errorf("defaults = %+v", got)
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 1 << 31})
+	made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: math.MaxInt32}))
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 256<<10 {
 		t.Errorf("%d octets for a number of credits that nobody grants", n)
@@ -187,7 +188,7 @@ func TestRequesterDefaults(t *testing.T) {
 
 // TestReplyToUnsent: a server that guesses the XID of a call that was not formed yet answers nothing.
 func TestReplyToUnsent(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
 	c := readCall(t, r)
 	results := rpcReply(vectorXID)
 	for _, w := range []uint32{0, 0, 0, 1, 0} {
@@ -234,7 +235,7 @@ func readCall(t *testing.T, r *rpcrdma.Requester) *rpcrdma.Call {
 // TestRequesterVectors makes the calls of the vectors, octet for octet.
 func TestRequesterVectors(t *testing.T) {
 	r := func() *rpcrdma.Requester {
-		return rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 32, Binding: chunks.NFSv3})
+		return made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 32, Binding: chunks.NFSv3}))
 	}
 	check := func(t *testing.T, r *rpcrdma.Requester, c *rpcrdma.Call, hex string) {
 		t.Helper()
@@ -360,7 +361,7 @@ func TestRequesterReplies(t *testing.T) {
 }
 
 func checkReply(t *testing.T, c readReply) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
 	call := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, call); err != nil {
 		t.Fatal(err)
@@ -402,7 +403,7 @@ func checkReply(t *testing.T, c readReply) {
 }
 
 func TestRequesterResult(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
 	c := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)
@@ -421,7 +422,7 @@ func TestRequesterResult(t *testing.T) {
 
 // TestRequesterNoBinding: without a binding the chunks are believed.
 func TestRequesterNoBinding(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 	c := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)
@@ -436,7 +437,7 @@ func TestRequesterNoBinding(t *testing.T) {
 
 // TestRequesterInlineItem: no chunk was offered, the data come inline.
 func TestRequesterInlineItem(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
 	c := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Message: chunks.Message{Head: rpcCall(5, 6)}, Sink: 8, MaxReply: 128}
 	if err := errors.Join(r.Plan(c), r.Begin(c)); err != nil || c.Plan.Sink {
 		t.Fatalf("plan %+v, %v", c.Plan, err)
@@ -472,7 +473,7 @@ func TestCheckReply(t *testing.T) {
 		{"too short", 4, rpcReply(9), rpcrdma.ErrRPC},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+			r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 			call := &rpcrdma.Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
 			if err := errors.Join(r.Plan(call), r.Begin(call)); err != nil || call.Plan.Reply != 2000 {
 				t.Fatalf("plan %+v, %v", call.Plan, err)
@@ -505,7 +506,7 @@ func TestCheckReply(t *testing.T) {
 // an offered chunk that comes back unused is how a short reply looks.
 func TestMsgWithUsedReplyChunk(t *testing.T) {
 	for used, want := range map[uint32]error{0: nil, 4: chunks.ErrReturned} {
-		r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 		c := &rpcrdma.Call{XID: 9, Message: chunks.Message{Head: rpcCall(9, 0)}, MaxReply: 2000}
 		_ = r.Plan(c)
 		c.Memory.Reply = chunks.WriteChunk{segment(1, 2000, 0)}
@@ -521,7 +522,7 @@ func TestMsgWithUsedReplyChunk(t *testing.T) {
 }
 
 func TestCallReset(t *testing.T) {
-	r := rpcrdma.NewRequester(rpcrdma.RequesterConfig{})
+	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 	c := readCall(t, r)
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)

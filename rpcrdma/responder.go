@@ -1,6 +1,8 @@
 package rpcrdma
 
 import (
+	"fmt"
+
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/credits"
 )
@@ -92,11 +94,15 @@ type responderStats struct {
 }
 
 // NewResponder returns a machine for a new connection. Before it starts, the
-// owner posts the receives that Credits().Need() asks for.
-func NewResponder(cfg ResponderConfig) *Responder {
+// owner posts the receives that Credits().Need() asks for. A setting out of range
+// is an error that wraps [ErrConfig].
+func NewResponder(cfg ResponderConfig) (*Responder, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("rpcrdma: %w", err)
+	}
 	given := cfg
 	cfg.setDefaults()
-	return &Responder{cfg: cfg, given: given, credits: credits.NewResponder(cfg.Credits)}
+	return &Responder{cfg: cfg, given: given, credits: credits.NewResponder(cfg.Credits)}, nil
 }
 
 // Configure changes the configuration for the replies that are formed from now

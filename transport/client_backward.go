@@ -34,7 +34,9 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	if c.back.Peer, err = s.gate.Enter(served.addr, nil); err != nil {
 		return err
 	}
-	c.back.TakeBackward()
+	if err := c.back.TakeBackward(); err != nil {
+		return err
+	}
 	ec.Receives.Count += n + credits.Slack
 	ec.Startup.PrivateData = rpcrdma.BackwardData{Credits: uint16(n)}.Append(ec.Startup.PrivateData)
 	return nil

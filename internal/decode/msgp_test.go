@@ -56,9 +56,9 @@ func message(head, b []byte, n int) chunks.Message {
 func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs3.Message, arg int, res nfs3.Message, result int) [][]byte {
 	t.Helper()
 	const xid = 0x01020304
-	q := rpcrdma.NewRequester(rpcrdma.RequesterConfig{
+	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{
 		Profile: rpcrdma.RFC5666, SendSize: 16384, RecvSize: 16384, Align: align, AlignMin: 1, Binding: chunks.NFSv3,
-	})
+	}))
 	head := xdr.AppendCall(nil, &xdr.CallHeader{
 		XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: xdr.Auth{Flavor: 3, Body: cred},
 	})
@@ -71,9 +71,9 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := rpcrdma.NewResponder(rpcrdma.ResponderConfig{
+	p := made(rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Profile: rpcrdma.RFC5666, SendSize: 16384, Align: align, AlignMin: 1, Binding: chunks.NFSv3,
-	})
+	}))
 	p.Credits().Posted(p.Credits().Need())
 	var in rpcrdma.Inbound
 	if v := p.Receive(bytes.Clone(call), &in); v != rpcrdma.Dispatch {
@@ -268,4 +268,11 @@ func TestUnpaddedDoubt(t *testing.T) {
 	if len(got) != 1 || got[0].Whole || got[0].Message != nil || !errors.Is(got[0].Err, decode.ErrTrailing) {
 		t.Errorf("long: %+v", got)
 	}
+}
+
+func made[M any](m M, err error) M {
+	if err != nil {
+		panic(err)
+	}
+	return m
 }

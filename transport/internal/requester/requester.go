@@ -103,8 +103,9 @@ func (c *Requester) Start(send, recv int) error {
 		c.ctr.Conns.Store(1)
 		c.ctr.Accepted.Store(1)
 	}
-	c.req = rpcrdma.NewRequester(rc)
-	return nil
+	var err error
+	c.req, err = rpcrdma.NewRequester(rc)
+	return err
 }
 
 // gatherMin is from how many octets on data at the end of a Send are not copied. Choice: more than

@@ -76,11 +76,15 @@ func (rc *Responder) replied(conn *rdmap.Conn, m *verbs.Message) {
 }
 
 // TakeBackward makes the machine of a client's responder, for which receives have been posted.
-func (rc *Responder) TakeBackward() {
-	rc.resp = rpcrdma.NewResponder(rpcrdma.ResponderConfig{
+func (rc *Responder) TakeBackward() (err error) {
+	rc.resp, err = rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Credits: uint32(rc.cfg.Credits), Limits: parts.Limits(rc.cfg.MaxPayload), NoChunks: true, Bidirectional: true,
 	})
+	if err != nil {
+		return err
+	}
 	rc.resp.Credits().Posted(rc.cfg.Credits + credits.Slack)
+	return nil
 }
 
 // Thresholds applies the inline thresholds of the forward direction: a reply has that of a call

@@ -128,13 +128,15 @@ func (rc *Responder) Prepare(ec *rdmap.Config) {
 	ec.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
 		rc.offerBackward(req.PrivateData)
-		rc.setUp(own, peer, told)
+		if err := rc.setUp(own, peer, told); err != nil {
+			return nil, err
+		}
 		return own.Append(nil), nil
 	}
 }
 
 // setUp makes the machine when the peer's private data are known.
-func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) {
+func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 	send, recv := own.Inline(peer)
 	c := rpcrdma.ResponderConfig{
 		Credits:  rc.firstCredits(),
@@ -143,7 +145,10 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) {
 		Bidirectional: rc.cfg.BackwardCredits > 0,
 	}
 	rc.profile.machine(&c)
-	r := rpcrdma.NewResponder(c)
+	r, err := rpcrdma.NewResponder(c)
+	if err != nil {
+		return err
+	}
 	if told { // otherwise the Connection Configuration Protocol may tell
 		// What the client has not promised to keep to is not given to others.
 		rc.Conn.LimitRecv(recv)
@@ -157,6 +162,7 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) {
 		rc.agreed = send
 	}
 	rc.postReceives()
+	return nil
 }
 
 // Leave ends the admission of the connection, which has ended.
