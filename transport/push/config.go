@@ -76,7 +76,9 @@ type Config struct {
 	// OpenTimeout limits the time of one attempt to open. If zero, 15 s.
 	OpenTimeout time.Duration
 	// MinDelay and MaxDelay limit the wait between attempts. It doubles each time, and is shortened
-	// at random by up to half. If zero, 20 ms and 5 s.
+	// at random by up to half. A Session that appends by call because commit connections came to nothing
+	// tries one after MaxDelay, and then after twice as long each time, at most 256 times as long. If zero,
+	// 20 ms and 5 s.
 	MinDelay, MaxDelay time.Duration
 	// Opened, if set, is called with the rung, the epoch and the next record number of every
 	// session. It must not block.

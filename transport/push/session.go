@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -30,7 +29,6 @@ type Session struct {
 	name     string
 	instance key
 	p        *commitlog.Producer
-	acked    atomic.Uint64
 
 	ctx    context.Context // ends with Close, and with a final error
 	cancel context.CancelFunc
@@ -63,6 +61,7 @@ func Dial(ctx context.Context, caller rpc.Caller, name string, cfg *Config) (*Se
 		return nil, s.error(err)
 	}
 	s.p = commitlog.NewProducer(s.cfg.Producer)
+	s.native.rest = s.cfg.MaxDelay
 	_, _ = rand.Read(s.instance[:]) // never fails, by its documentation
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	lost, err := s.reopen(ctx)
@@ -100,7 +99,6 @@ func (s *Session) Append(ctx context.Context, record []byte) (commitlog.Result, 
 	if err != nil {
 		return r, s.cause(err)
 	}
-	s.acked.Add(1)
 	return r, nil
 }
 

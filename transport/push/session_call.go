@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
@@ -31,7 +32,7 @@ func call(ctx context.Context, caller rpc.Caller, cred xdr.Auth, proc uint32, ar
 func (s *Session) callOpen(ctx context.Context) (*opened, error) {
 	a := openArgs{
 		Name: s.name, Secret: s.cfg.Secret, Instance: s.instance, Resume: s.resume,
-		Capacity: s.cfg.Capacity, Native: s.cfg.Best == Native && s.native.wanted(),
+		Capacity: s.cfg.Capacity, Native: s.cfg.Best == Native && s.native.wanted(time.Now()),
 	}
 	var res openRes
 	if err := s.call(ctx, procOpen, a.append(nil), res.parse); err != nil {
@@ -39,6 +40,9 @@ func (s *Session) callOpen(ctx context.Context) (*opened, error) {
 	}
 	if res.Status != StatusOK {
 		return nil, res.Status
+	}
+	if a.Native && res.Opened.Commit == nil {
+		s.native.addr = ""
 	}
 	return &res.Opened, nil
 }
@@ -54,11 +58,17 @@ func (s *Session) bye(ctx context.Context, k key) {
 func (s *Session) openAppend(o *opened) (lostFunc, error) {
 	c := &caller{s: s, session: o.Session, level: level(o.Answer.Persistent)}
 	s.now(Append, o.Session, nil, &o.Answer)
-	ctx, err := s.p.OpenCarrier(s.ctx, c, &o.Answer)
+	own, cancel := context.WithCancelCause(s.ctx)
+	ctx, err := s.p.OpenCarrier(own, c, &o.Answer)
 	if err != nil {
+		cancel(err)
 		return nil, err
 	}
-	return func() error {
+	return func() (err error) {
+		defer func() { cancel(err) }()
+		if s.native.addr != "" {
+			return s.better(ctx)
+		}
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}, nil

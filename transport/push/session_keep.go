@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -112,6 +113,7 @@ func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 	}
 	s.restrain(o.Pressure)
 	if o.Commit != nil {
+		s.native.addr = o.Commit.Addr
 		lost, err := s.openNative(ctx, o)
 		if err == nil || final(err) || ctx.Err() != nil {
 			return lost, err
@@ -136,46 +138,86 @@ func (s *Session) now(r Rung, k key, c *rdmap.Conn, a *commitlog.Answer) {
 
 // nativeTries remembers whether commit connections are worth trying.
 type nativeTries struct {
-	never  bool // the peer refuses the operations
-	failed int  // connections in a row without an acknowledgment
+	addr   string        // of the last one; "": the server has told none
+	failed int           // connections in a row without an acknowledgment
+	rest   time.Duration // after the first of them; each further one doubles it
+	until  time.Time     // end of the rest
 }
 
-// mostFailures is how many commit connections in a row may fail before the client stays on the rung
-// below.
+// mostFailures is how many commit connections in a row may fail before the client stays on the rung below for a while.
 const mostFailures = 3
 
-func (n *nativeTries) wanted() bool { return !n.never && n.failed < mostFailures }
+// mostDoublings limits how often the rest is doubled.
+const mostDoublings = 8
+
+func (n *nativeTries) wanted(now time.Time) bool {
+	return n.failed < mostFailures || !now.Before(n.until)
+}
 
 // ended notes how a commit connection ended; useful says that something was acknowledged on it.
-func (n *nativeTries) ended(useful bool, err error) {
+func (n *nativeTries) ended(useful bool, err error, now time.Time) {
 	if useful {
 		n.failed = 0
 		return
 	}
 	n.failed++
 	if _, refused := errors.AsType[*verbs.TerminateError](err); refused || errors.Is(err, commitlog.ErrNoExtension) {
-		n.never = true // this is how peers show that they lack the extension
+		n.failed = max(n.failed, mostFailures) // this is how peers show that they lack the extension
 	}
+	n.until = now.Add(n.rest << min(n.failed-1, mostDoublings))
 }
 
 // openNative makes the commit connection of a session.
 func (s *Session) openNative(ctx context.Context, o *opened) (lostFunc, error) {
 	c, err := s.connect(ctx, o.Commit)
 	if err != nil {
-		s.native.ended(false, err)
+		s.native.ended(false, err, time.Now())
 		return nil, err
 	}
 	s.now(Native, o.Session, c, &o.Answer)
-	before := s.acked.Load()
 	return func() error {
 		select {
 		case <-c.Done():
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
-		s.native.ended(s.acked.Load() != before, c.Err())
+		p := s.p.Place()
+		s.native.ended(p.Acked >= p.Next, c.Err(), time.Now())
 		return c.Err()
 	}, nil
+}
+
+// errBetter ends a session by call, because a commit connection is worth trying again.
+var errBetter = errors.New("push: trying a commit connection again")
+
+// better waits until a commit connection is worth trying again and its address can be reached, or ctx ends. It looks
+// before the session by call ends: appends would wait for an address that does not answer.
+func (s *Session) better(ctx context.Context) error {
+	for {
+		select {
+		case <-time.After(time.Until(s.native.until)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err := s.reach(ctx)
+		if err == nil {
+			return errBetter
+		}
+		if ctx.Err() == nil {
+			s.native.ended(false, err, time.Now())
+		}
+	}
+}
+
+// reach opens and closes a connection to the address of commit connections.
+func (s *Session) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpenTimeout)
+	defer cancel()
+	nc, err := rendezvous.Open(ctx, s.native.addr, s.cfg.Host, s.cfg.Dial)
+	if err != nil {
+		return err
+	}
+	return nc.Close()
 }
 
 // connect makes a connection, shows the token, and waits for the answer.

@@ -3,12 +3,13 @@ package push
 import (
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
-// When commit connections are tried again, and when not.
+// When commit connections are tried again at once, and else after how many rests.
 func TestNativeTries(t *testing.T) {
 	cut := &verbs.ConnError{Op: "read", Err: io.EOF}
 	refused := &verbs.TerminateError{}
@@ -16,24 +17,30 @@ func TestNativeTries(t *testing.T) {
 		useful bool
 		err    error
 	}
+	many := make([]end, 100)
+	for i := range many {
+		many[i].err = cut
+	}
 	for name, test := range map[string]struct {
-		ends []end
-		want bool
+		ends  []end
+		rests int
 	}{
-		"nothing yet":            {nil, true},
-		"two came to nothing":    {[]end{{false, cut}, {false, cut}}, true},
-		"three came to nothing":  {[]end{{false, cut}, {false, cut}, {false, cut}}, false},
-		"one of many was useful": {[]end{{false, cut}, {false, cut}, {true, cut}, {false, cut}, {false, cut}}, true},
-		"lacks the extension":    {[]end{{false, commitlog.ErrNoExtension}}, false},
-		"refused the operations": {[]end{{false, refused}}, false},
-		"refused later":          {[]end{{true, refused}}, true},
+		"nothing yet":            {nil, 0},
+		"two came to nothing":    {[]end{{false, cut}, {false, cut}}, 0},
+		"three came to nothing":  {[]end{{false, cut}, {false, cut}, {false, cut}}, 4},
+		"many came to nothing":   {many, 256},
+		"one of many was useful": {[]end{{false, cut}, {false, cut}, {true, cut}, {false, cut}, {false, cut}}, 0},
+		"lacks the extension":    {[]end{{false, commitlog.ErrNoExtension}}, 4},
+		"refused the operations": {[]end{{false, refused}}, 4},
+		"refused later":          {[]end{{true, refused}}, 0},
 	} {
-		var n nativeTries
+		n, now := nativeTries{rest: time.Second}, time.Now()
 		for _, e := range test.ends {
-			n.ended(e.useful, e.err)
+			n.ended(e.useful, e.err, now)
 		}
-		if n.wanted() != test.want {
-			t.Errorf("%s: %v", name, n.wanted())
+		rests := time.Duration(test.rests) * time.Second
+		if n.wanted(now) != (rests == 0) || !n.wanted(now.Add(rests)) || rests > 0 && n.wanted(now.Add(rests-1)) {
+			t.Errorf("%s: %+v", name, n)
 		}
 	}
 }

@@ -61,12 +61,11 @@ func (p *Place) Parse(d *xdr.Decoder) {
 	p.Addr, p.Milliseconds = d.String(maxAddr), d.Uint32()
 }
 
-// Dial connects to p, as far as the token is good. host stands in for an address without one. dial opens the
-// connection; if nil, by TCP. cfg is copied. The error names the connection.
-func Dial(ctx context.Context, p *Place, host string, dial func(ctx context.Context, addr string) (net.Conn, error), cfg *rdmap.Config) (*rdmap.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Milliseconds)*time.Millisecond)
-	defer cancel()
-	addr := p.Addr
+// Dialer opens a connection to an address; nil: by TCP.
+type Dialer = func(ctx context.Context, addr string) (net.Conn, error)
+
+// Open opens a connection to addr, in which host stands in for a missing host. The error names the connection.
+func Open(ctx context.Context, addr, host string, dial Dialer) (net.Conn, error) {
 	if h, port, err := net.SplitHostPort(addr); err == nil && h == "" {
 		addr = net.JoinHostPort(host, port)
 	}
@@ -79,6 +78,17 @@ func Dial(ctx context.Context, p *Place, host string, dial func(ctx context.Cont
 	nc, err := dial(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("connection of the log: %w", err)
+	}
+	return nc, nil
+}
+
+// Dial connects to p with Open, as far as the token is good. cfg is copied. The error names the connection.
+func Dial(ctx context.Context, p *Place, host string, dial Dialer, cfg *rdmap.Config) (*rdmap.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Milliseconds)*time.Millisecond)
+	defer cancel()
+	nc, err := Open(ctx, p.Addr, host, dial)
+	if err != nil {
+		return nil, err
 	}
 	own := *cfg
 	own.Startup.PrivateData = PrivateData(p.Token)
