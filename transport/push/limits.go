@@ -55,7 +55,8 @@ type Limits struct {
 	// 10 s.
 	AppendTime time.Duration
 	// MaxReads limits the READs that run at a time, most of which wait for records; one log may have an eighth
-	// of them. Further ones are answered with StatusBusy. If zero, 64.
+	// of them, and one host, by the rules of ClientLogs, a quarter. Further ones are answered with StatusBusy.
+	// If zero, 64.
 	MaxReads int
 	// MaxConns limits the commit connections. One address may have an eighth as many that have not
 	// shown a token yet. If zero, 4096.

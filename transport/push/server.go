@@ -73,8 +73,10 @@ type Server struct {
 	opens  *rates
 	calls  chan struct{} // a slot per running OPEN
 	reads  chan struct{} // a slot per running READ
-	ctr    counters
-	wg     sync.WaitGroup // Consume
+	// Running OPENs and READs by host.
+	opening, reading accept.Strangers
+	ctr              counters
+	wg               sync.WaitGroup // Consume
 
 	mu       sync.Mutex
 	logs     map[string]*Log
@@ -252,7 +254,7 @@ func (s *Server) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	case procRead:
 		var a readArgs
 		if a.parse(&d); !garbage() {
-			res := s.read(ctx, &a)
+			res := s.read(ctx, req, &a)
 			resp.Results = res.append(resp.Results)
 		}
 	default:

@@ -40,10 +40,15 @@ func (s *Server) taken(host string) (logs int, octets uint64) {
 	return logs, octets
 }
 
+// local reports whether a host may stand for any number of clients.
+func local(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err != nil || ip.IsLoopback()
+}
+
 // client returns the limits for a host, by the same rules as transport.ClientLimits.
 func (l *Limits) client(host string) (logs int, octets uint64) {
-	ip, err := netip.ParseAddr(host)
-	local := err != nil || ip.IsLoopback()
+	local := local(host)
 	logs, octets = math.MaxInt, math.MaxUint64
 	switch {
 	case l.ClientLogs > 0:

@@ -13,8 +13,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// mostOpens limits the OPENs that run at a time: each may wait for a fence.
-const mostOpens = 64
+// mostOpens limits the OPENs that run at a time: each may wait for a fence. One host may have one in so many: it
+// could fill all places with OPENs of one log, which wait for each other.
+const (
+	mostOpens  = 64
+	opensShare = 8
+)
 
 // open serves OPEN.
 func (s *Server) open(ctx context.Context, req *rpc.Request, a *openArgs) openRes {
@@ -22,6 +26,10 @@ func (s *Server) open(ctx context.Context, req *rpc.Request, a *openArgs) openRe
 	if !s.opens.try(host, time.Now()) {
 		return s.refuse(StatusBusy)
 	}
+	if !s.opening.Enter(req.RemoteAddr, mostOpens/opensShare) {
+		return s.refuse(StatusBusy)
+	}
+	defer s.opening.Leave(req.RemoteAddr)
 	select {
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()

@@ -6,23 +6,34 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// readsShare: one log may have one in so many of MaxReads.
-const readsShare = 8
+// One log, and one host with all its logs, may have one in so many of MaxReads.
+const (
+	readsShare     = 8
+	hostReadsShare = 4
+)
 
 // mostRead is how long a READ may wait.
 const mostRead = 10 * time.Second
 
 // read serves READ. It needs the secret and no session: whoever reads fences nobody.
-func (s *Server) read(ctx context.Context, a *readArgs) readRes {
+func (s *Server) read(ctx context.Context, req *rpc.Request, a *readArgs) readRes {
 	l := s.ownedBy(a)
 	switch {
 	case l == nil:
 		return readRes{Status: StatusRefused}
 	case l.log == nil:
 		return readRes{Status: StatusLost}
+	}
+	if !local(accept.Host(req.RemoteAddr)) {
+		if !s.reading.Enter(req.RemoteAddr, max(s.lim.MaxReads/hostReadsShare, 1)) {
+			return readRes{Status: StatusBusy}
+		}
+		defer s.reading.Leave(req.RemoteAddr)
 	}
 	for _, slots := range [...]chan struct{}{l.reads, s.reads} {
 		select {
