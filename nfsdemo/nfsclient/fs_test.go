@@ -33,7 +33,7 @@ func filled(t testing.TB) *nfsclient.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 3001} {
+	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 1201} {
 		f, err := c.Create(t.Context(), dir, name, 0o644, true)
 		if err != nil {
 			t.Fatal(err)
@@ -77,14 +77,14 @@ func TestFSFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := iotest.TestReader(f, []byte(digits(3001))); err != nil { // Seek and ReadAt too
+	if err := iotest.TestReader(f, []byte(digits(1201))); err != nil { // Seek and ReadAt too
 		t.Error(err)
 	}
-	if _, err := f.(io.Seeker).Seek(2991, io.SeekStart); err != nil {
+	if _, err := f.(io.Seeker).Seek(1191, io.SeekStart); err != nil {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != digits(3001)[2991:] {
+	if n, err := io.Copy(&out, f); n != 10 || err != nil || out.String() != digits(1201)[1191:] {
 		t.Errorf("%d, %v, %q", n, err, out.String())
 	}
 	if _, err := f.(io.Seeker).Seek(-1, io.SeekStart); !errors.Is(err, fs.ErrInvalid) {

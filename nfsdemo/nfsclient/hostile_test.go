@@ -91,6 +91,9 @@ func TestHostileDirectories(t *testing.T) {
 			if plus != (x.remove == nfsclient.ErrTreeEndless) && x.list == nfsclient.ErrDirEndless {
 				continue // a million entries are many: names with attributes, or one LOOKUP for each, and dots without
 			}
+			if hostile.Race && x.list == nfsclient.ErrDirEndless {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s plus=%v", x.name, plus), func(t *testing.T) {
 				s := &hostile.Server{NoPlus: !plus, Page: func(c uint64) ([]hostile.Entry, bool) { return x.page(c), false }}
 				c := dialHostile(t, s, false, &nfsclient.Config{MaxTree: 10000})

@@ -148,7 +148,7 @@ func TestReadOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprint(w, strings.Repeat(name, 1000))
+		fmt.Fprint(w, strings.Repeat(name, 30))
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)

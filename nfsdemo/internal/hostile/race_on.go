@@ -1,0 +1,7 @@
+//go:build race
+
+package hostile
+
+// Race says that the race detector is there. A test that does one thing a million times shows it nothing new, and takes
+// ten times as long: it goes without.
+const Race = true
