@@ -101,9 +101,11 @@ func run(t *testing.T, env string) (*os.Process, *bufio.Reader) {
 // A server that is stopped, whose connections stay open: reads and appends end within the silence, on each rung, also those
 // that wait for room; and the session goes on when the server does.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	for _, best := range []push.Rung{push.Native, push.Append} {
 		for _, full := range []bool{false, true} {
 			t.Run(fmt.Sprint(best, " full ", full), func(t *testing.T) {
+				t.Parallel()
 				const silence = 2 * time.Second
 				p, rpc := startChild(t)
 				s, err := push.Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &push.Config{
