@@ -89,7 +89,7 @@ var layers = []layer{
 	{name: "rdmap/mpa", may: []string{"internal/crc32c"}, pure: true},
 	{name: "rdmap/ddp", pure: true},
 	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/mutant", "rdmap/internal/racy"}},
-	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy", "internal/pmemhook"}, modules: []string{"golang.org/x/sys"}},
+	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy", "internal/flush", "internal/pmemhook"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "internal/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
@@ -118,7 +118,9 @@ var layers = []layer{
 	{name: "internal/fair", pure: true},
 	{name: "internal/mixtest"},
 	{name: "internal/mutant", pure: true},
+	{name: "internal/flush", may: []string{"rdmap/region"}},
 	{name: "internal/pmemhook", pure: true},
+	{name: "internal/pmemsim", may: []string{"internal/flush", "internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/pmemtest", may: []string{"internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/setting"},
 	{
@@ -166,7 +168,7 @@ var layers = []layer{
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
-	{name: "transport/commitlog/internal/crashtest", may: []string{"rdmap/region/pmem"}},
+	{name: "transport/commitlog/internal/crashtest", may: []string{"internal/pmemsim"}},
 	{name: "transport/commitlog/internal/layout", may: []string{"internal/crc32c"}, pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "internal/mutant", "transport/commitlog/internal/..."}, pure: true},
 	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
@@ -206,6 +208,12 @@ var layers = []layer{
 		name: "nfsdemo/internal/crash",
 		may: []string{
 			"transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
+		},
+	},
+	{
+		name: "nfsdemo/internal/bench",
+		may: []string{
+			"internal/accept", "internal/measure", "internal/pmemsim", "transport", "transport/rpc", "transport/commitlog", "transport/push", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/...",
 		},
 	},
 	{

@@ -7,11 +7,11 @@ import (
 	"net"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -21,7 +21,7 @@ func TestSim(t *testing.T) {
 	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtCommit}}
 		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		sim := pmem.NewSim(1024, nil)
+		sim := pmemsim.New(1024, nil)
 		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: enginetest.CommitRights | region.Atomic})
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestSim(t *testing.T) {
 			t.Errorf("durable: %x", got)
 		}
 		torn, whole := 0, 0
-		for im := range shot.All(pmem.Line) {
+		for im := range shot.All(pmemsim.Line) {
 			if !bytes.Equal(im.Octets()[10:70], data[:60]) {
 				t.Fatal("flushed octets lost by a crash")
 			}

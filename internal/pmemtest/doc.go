@@ -10,7 +10,7 @@
 //	}
 //
 // Run needs only Create; it tests only what the Target can do. The memories of
-// package pmem pass all of it.
+// package pmem and the crash model of pmemsim pass all of it.
 //
 // Faults counts the system calls of those memories, and makes them fail or hang, also in
 // tests of what is built on them:

@@ -18,7 +18,7 @@ const (
 	Msync     = pmemhook.Msync     // of the kind mmap
 	WriteBack = pmemhook.WriteBack // of the kind dax
 	Read      = pmemhook.Read      // pread of ReadBack
-	Persist   = pmemhook.Model     // of Sim, and of Wrap
+	Persist   = pmemhook.Model     // of pmemsim, and of Wrap
 )
 
 // Faults makes operations fail or hang, and counts them. One Faults may serve several
@@ -43,7 +43,7 @@ func NewFaults() *Faults {
 	return &Faults{counts: make(map[Op]int), plans: make(map[Op]*plan)}
 }
 
-// Hooks returns the value for the Hooks of pmem.Options and pmem.SimOptions; nil if f is nil.
+// Hooks returns the value for the Hooks of pmem.Options and pmemsim.Options; nil if f is nil.
 func (f *Faults) Hooks() *pmemhook.Hooks {
 	if f == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -56,7 +57,7 @@ func ExampleFaults() {
 	err := pmem.Create(filepath.Join(dir, "x"), 64, &pmem.Options{Hooks: f.Hooks()})
 	fmt.Println(errors.Is(err, pmem.ErrCreate))
 
-	m := pmem.NewSim(64, &pmem.SimOptions{Hooks: f.Hooks()})
+	m := pmemsim.New(64, &pmemsim.Options{Hooks: f.Hooks()})
 	f.FailOnce(pmemtest.Persist, syscall.EIO)
 	fmt.Println(errors.Is(m.Persist(0, 1), syscall.EIO), errors.Is(m.Persist(0, 1), syscall.EIO), f.Count(pmemtest.Persist))
 	// Output:

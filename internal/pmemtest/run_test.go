@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -17,7 +18,7 @@ import (
 
 // sick is a good memory with one illness.
 type sick struct {
-	*pmem.Sim
+	*pmemsim.Sim
 	ill  string
 	once atomic.Bool
 }
@@ -100,7 +101,7 @@ var illnesses = map[string]string{
 func target(ill string) pmemtest.Target {
 	return pmemtest.Target{
 		Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
-			return &sick{Sim: pmem.NewSim(size, &pmem.SimOptions{Hooks: f.Hooks()}), ill: ill}
+			return &sick{Sim: pmemsim.New(size, &pmemsim.Options{Hooks: f.Hooks()}), ill: ill}
 		},
 		Crash: func(_ testing.TB, m region.Memory) region.Memory {
 			s := m.(*sick)
@@ -113,7 +114,7 @@ func target(ill string) pmemtest.Target {
 			case "keeps the unasked":
 				copy(image, s.Bytes())
 			}
-			return &sick{Sim: pmem.OpenSim(image, nil), ill: ill}
+			return &sick{Sim: pmemsim.Open(image, nil), ill: ill}
 		},
 		Again: func(testing.TB, region.Memory) error {
 			if ill == "two owners" {
@@ -135,7 +136,7 @@ type plain struct{ region.Memory }
 func TestRunPlain(t *testing.T) {
 	pmemtest.Run(t, pmemtest.Target{
 		Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
-			return plain{pmem.NewSim(size, &pmem.SimOptions{Hooks: f.Hooks()})}
+			return plain{pmemsim.New(size, &pmemsim.Options{Hooks: f.Hooks()})}
 		},
 		Sync: pmemtest.Persist,
 	})

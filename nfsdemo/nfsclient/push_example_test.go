@@ -101,6 +101,17 @@ func ExampleClient_OpenPush() {
 	// native <nil>
 }
 
+// createLog makes a file for a log of replies.
+func createLog(path string, size int) *pmem.Memory {
+	_ = pmem.Create(path, size, nil)
+	m, err := pmem.Open(pmem.File, path, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = replies.Create(m, nil)
+	return m
+}
+
 // Changes that count as answered when their answer is durable here.
 func ExampleClient_Replies() {
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Squash: server.SquashNone}}})
@@ -117,8 +128,11 @@ func ExampleClient_Replies() {
 	defer s.Close()
 
 	ctx := context.Background()
-	mine, asked := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil) // or files: pmem.Open
-	_, _ = replies.Create(mine, nil), replies.Create(asked, nil)
+	dir, _ := os.MkdirTemp("", "replies")
+	defer os.RemoveAll(dir)
+	mine, asked := createLog(dir+"/replies", 1<<16), createLog(dir+"/calls", replies.MinCalls)
+	defer mine.Close()
+	defer asked.Close()
 	u, _ := nfsclient.ParseURL("nfs+rdma://" + calls.Addr().String() + "/export")
 	c, err := nfsclient.Dial(ctx, u, &nfsclient.Config{Replies: &replies.Config{Memory: mine, Calls: asked}})
 	if err != nil {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -19,7 +19,7 @@ import (
 // before and after each covered call is executed.
 type crasher struct {
 	*server.Server
-	sim           *pmem.Sim
+	sim           *pmemsim.Sim
 	skip          bool // does not execute: the life ends before
 	before, after []byte
 }
@@ -45,7 +45,7 @@ type life struct {
 // newImage returns the octets of an empty journal.
 func newImage(t testing.TB) []byte {
 	t.Helper()
-	sim := pmem.NewSim(1<<19, nil)
+	sim := pmemsim.New(1<<19, nil)
 	if err := once.Create(sim); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func newImage(t testing.TB) []byte {
 func begin(t *testing.T, fsys backend.FS, image []byte) *life {
 	t.Helper()
 	s := newServer(t, fsys)
-	c := &crasher{Server: s, sim: pmem.OpenSim(image, nil)}
+	c := &crasher{Server: s, sim: pmemsim.Open(image, nil)}
 	j, err := once.Open(c.sim, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -143,7 +143,7 @@ func ExampleLog_Read() {
 // What a file holds.
 func ExampleInspect() {
 	ctx := context.Background()
-	mem := pmem.NewSim(1<<15, nil)
+	mem := make(region.Bytes, 1<<15)
 	_ = commitlog.Create(mem, nil)
 	log, _ := commitlog.Open(mem)
 	p := commitlog.NewProducer(nil)
@@ -170,7 +170,7 @@ func ExampleInspect() {
 // A log whose tail word is damaged. Somebody who knows that nothing else was acknowledged mends it.
 func ExampleMend() {
 	ctx := context.Background()
-	mem := pmem.NewSim(1<<15, nil)
+	mem := make(region.Bytes, 1<<15)
 	_ = commitlog.Create(mem, nil)
 	log, _ := commitlog.Open(mem)
 	p := commitlog.NewProducer(nil)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -63,7 +64,7 @@ func TestLocalFence(t *testing.T) {
 // up, and is not in the log then, and one more is left to another.
 func TestLocalHangs(t *testing.T) {
 	f := pmemtest.NewFaults()
-	l := newTestLog(t, pmem.NewSim(20480+4096, &pmem.SimOptions{Hooks: f.Hooks()}), commitlog.WAL)
+	l := newTestLog(t, pmemsim.New(20480+4096, &pmemsim.Options{Hooks: f.Hooks()}), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	if err := l.Local(t.Context(), p); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 // More hosts than are remembered share what is left.
@@ -34,7 +34,7 @@ func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := &Server{Limits: Limits{Flushes: 10, Hashed: 1 << 20}}
 		ps.init()
-		mem, ok := newBudgeted(pmem.NewSim(1<<20, nil), &ps.lim, &ps.ctr.slowed, nil).(region.ReadBacker)
+		mem, ok := newBudgeted(pmemsim.New(1<<20, nil), &ps.lim, &ps.ctr.slowed, nil).(region.ReadBacker)
 		if !ok {
 			t.Fatal("cannot be read back")
 		}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/capturetest"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
@@ -42,7 +42,7 @@ type memStore struct {
 	mu   sync.Mutex
 	logs map[string]region.Memory
 	from map[string]push.Origin
-	wrap func(*pmem.Sim) region.Memory // of new logs; nil: as they are
+	wrap func(*pmemsim.Sim) region.Memory // of new logs; nil: as they are
 }
 
 func newMemStore() *memStore {
@@ -55,9 +55,9 @@ func (m *memStore) Create(name string, size int, from push.Origin, format func(r
 	if m.logs[name] != nil {
 		return fs.ErrExist
 	}
-	var mem region.Memory = pmem.NewSim(size, nil)
+	var mem region.Memory = pmemsim.New(size, nil)
 	if m.wrap != nil {
-		mem = m.wrap(pmem.NewSim(size, nil))
+		mem = m.wrap(pmemsim.New(size, nil))
 	}
 	if err := format(mem); err != nil {
 		return err
@@ -90,11 +90,11 @@ func (m *memStore) crashed() *memStore {
 	defer m.mu.Unlock()
 	n := newMemStore()
 	for name, mem := range m.logs {
-		sim, ok := mem.(*pmem.Sim)
+		sim, ok := mem.(*pmemsim.Sim)
 		if !ok {
-			sim = mem.(interface{ sim() *pmem.Sim }).sim()
+			sim = mem.(interface{ sim() *pmemsim.Sim }).sim()
 		}
-		n.logs[name], n.from[name] = pmem.OpenSim(sim.Told().Durable(), nil), m.from[name]
+		n.logs[name], n.from[name] = pmemsim.Open(sim.Told().Durable(), nil), m.from[name]
 	}
 	return n
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/replicas"
 )
@@ -31,7 +31,7 @@ type node struct {
 	t *testing.T
 
 	mu   sync.Mutex
-	sim  *pmem.Sim
+	sim  *pmemsim.Sim
 	log  *commitlog.Log // nil: down
 	held *held          // the last session
 	keep func()         // ends the consumer
@@ -50,12 +50,12 @@ type held struct {
 }
 
 // newNode returns a node that calls step before and after it stores or flushes anything; nil: it does not.
-func newNode(t *testing.T, step func(*pmem.Sim)) *node {
+func newNode(t *testing.T, step func(*pmemsim.Sim)) *node {
 	size, err := commitlog.MemorySize(64 << 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{t: t, sim: pmem.NewSim(size, &pmem.SimOptions{Step: step})}
+	n := &node{t: t, sim: pmemsim.New(size, &pmemsim.Options{Step: step})}
 	if err := commitlog.Create(n.sim, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func (n *node) crash(r *rand.Rand) {
 			return
 		}
 	}
-	n.sim = pmem.OpenSim(n.sim.Told().Durable(), nil)
+	n.sim = pmemsim.Open(n.sim.Told().Durable(), nil)
 }
 
 func (h *held) end(err error) {

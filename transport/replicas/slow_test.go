@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // gate stops nodes at every store and flush.
@@ -19,7 +19,7 @@ type gate struct {
 	over  chan struct{}
 }
 
-func (g *gate) step(*pmem.Sim) {
+func (g *gate) step(*pmemsim.Sim) {
 	if !g.shut.Load() {
 		return
 	}
@@ -48,7 +48,7 @@ func TestSlowRejoin(t *testing.T) {
 			var nodes []*node
 			var away []int
 			for i := range count {
-				step := func(*pmem.Sim) {}
+				step := func(*pmemsim.Sim) {}
 				if i < count/2 {
 					step, away = slow.step, append(away, i)
 				}

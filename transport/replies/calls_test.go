@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -134,7 +134,7 @@ func TestUnanswered(t *testing.T) {
 	over := make(chan struct{})
 	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
 	xid := <-server.came
-	crashed, crashedCalls := pmem.OpenSim(mem.Told().Durable(), nil), pmem.OpenSim(calls.Told().Durable(), nil)
+	crashed, crashedCalls := pmemsim.Open(mem.Told().Durable(), nil), pmemsim.Open(calls.Told().Durable(), nil)
 	st, err := replies.Inspect(reader(crashed), reader(crashedCalls))
 	if err != nil || len(st.Unanswered) != 1 || len(st.Replies) == 0 || st.Replies[len(st.Replies)-1].XID != keptXID {
 		t.Fatal(st, err)
@@ -155,8 +155,8 @@ func TestUnanswered(t *testing.T) {
 	<-over
 	// Not settled, it is found again, and so is the reply; then neither is.
 	_ = second.Close()
-	settled := pmem.OpenSim(crashedCalls.Bytes(), nil)
-	second = openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), settled)
+	settled := pmemsim.Open(crashedCalls.Bytes(), nil)
+	second = openBoth(t, w, pmemsim.Open(crashed.Bytes(), nil), settled)
 	for _, i := range second.Unanswered() {
 		second.Settle(i)
 	}
@@ -167,13 +167,13 @@ func TestUnanswered(t *testing.T) {
 		second.Done(r.Seq)
 	}
 	_ = second.Close()
-	third := openBoth(t, w, pmem.OpenSim(crashed.Bytes(), nil), settled)
+	third := openBoth(t, w, pmemsim.Open(crashed.Bytes(), nil), settled)
 	if len(third.Unanswered()) != 0 {
 		t.Errorf("%+v", third.Unanswered())
 	}
 }
 
-func reader(s *pmem.Sim) *io.SectionReader {
+func reader(s *pmemsim.Sim) *io.SectionReader {
 	return io.NewSectionReader(bytesReader(s.Bytes()), 0, int64(len(s.Bytes())))
 }
 
@@ -219,7 +219,7 @@ func TestUnansweredCrashes(t *testing.T) {
 		a := mem.Told().Durable()
 		b := calls.Told().Durable()
 		were := copied(&mu, done)
-		st, err := replies.Inspect(reader(pmem.OpenSim(a, nil)), reader(pmem.OpenSim(b, nil)))
+		st, err := replies.Inspect(reader(pmemsim.Open(a, nil)), reader(pmemsim.Open(b, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-calls.waiting
-		st, err := replies.Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+		st, err := replies.Inspect(reader(pmemsim.Open(mem.Told().Durable(), nil)), reader(pmemsim.Open(calls.Told().Durable(), nil)))
 		calls.open()
 		if err != nil || len(st.Unanswered) > 0 {
 			t.Fatalf("%+v, %v", st.Unanswered, err)
@@ -290,8 +290,8 @@ func TestCallsCompact(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	last := lastRecord(t, pmem.OpenSim(calls.Told().Durable(), nil))
-	st, err := replies.Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+	last := lastRecord(t, pmemsim.Open(calls.Told().Durable(), nil))
+	st, err := replies.Inspect(reader(pmemsim.Open(mem.Told().Durable(), nil)), reader(pmemsim.Open(calls.Told().Durable(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func lastRecord(t *testing.T, mem region.Memory) (seq uint64) {
 
 // lazy is memory whose reader waits while it is shut.
 type lazy struct {
-	*pmem.Sim
+	*pmemsim.Sim
 	shut atomic.Pointer[chan struct{}]
 }
 
@@ -438,7 +438,7 @@ func TestCallsFail(t *testing.T) {
 var errMedium = errors.New("medium")
 
 type failing struct {
-	*pmem.Sim
+	*pmemsim.Sim
 	mu  sync.Mutex
 	err error
 }
@@ -467,7 +467,7 @@ func TestEpochs(t *testing.T) {
 			t.Fatalf("epoch %d after %d", c.Epoch(), last)
 		}
 		last = c.Epoch()
-		mem, calls = pmem.OpenSim(mem.Bytes(), nil), pmem.OpenSim(calls.Bytes(), nil)
+		mem, calls = pmemsim.Open(mem.Bytes(), nil), pmemsim.Open(calls.Bytes(), nil)
 	}
 }
 
@@ -492,7 +492,7 @@ func TestCallsChosen(t *testing.T) {
 		})
 		<-server.came
 	}
-	st, err := replies.Inspect(reader(pmem.OpenSim(mem.Told().Durable(), nil)), reader(pmem.OpenSim(calls.Told().Durable(), nil)))
+	st, err := replies.Inspect(reader(pmemsim.Open(mem.Told().Durable(), nil)), reader(pmemsim.Open(calls.Told().Durable(), nil)))
 	if err != nil || len(st.Unanswered) != 1 || st.Unanswered[0].Vers != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}

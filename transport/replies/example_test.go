@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
@@ -32,8 +34,10 @@ func Example() {
 	go server.Serve(calls)
 	defer server.Close()
 
-	mem := pmem.NewSim(1<<16, nil) // or a file: pmem.Open
-	_ = replies.Create(mem, nil)
+	dir, _ := os.MkdirTemp("", "replies")
+	defer os.RemoveAll(dir)
+	mem := create(dir, "replies", 1<<16)
+	defer mem.Close()
 	config := &replies.Config{Memory: mem, Redial: redial.Config{
 		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
@@ -50,7 +54,9 @@ func Example() {
 	reply.Release()
 	_ = client.Close() // before Done, as in a crash
 
-	config.Memory = pmem.OpenSim(mem.Told().Durable(), nil)
+	after := crashed(mem)
+	defer after.Close()
+	config.Memory = after
 	client, err = replies.Open(config)
 	if err != nil {
 		fmt.Println(err)
@@ -65,6 +71,30 @@ func Example() {
 	// Output:
 	// 1 [0 0 0 42] <nil> <nil>
 	// 1 1 true [0 0 0 42]
+}
+
+// create makes a file for a log of size octets, which is locked until it is closed.
+func create(dir, name string, size int) *pmem.Memory {
+	path := filepath.Join(dir, name)
+	_ = pmem.Create(path, size, nil)
+	mem, err := pmem.Open(pmem.File, path, nil)
+	if err != nil {
+		panic(err)
+	}
+	_ = replies.Create(mem, nil)
+	return mem
+}
+
+// crashed opens a copy of the file of mem, which has what a crash now would leave.
+func crashed(mem *pmem.Memory) *pmem.Memory {
+	b, _ := os.ReadFile(mem.Path())
+	path := mem.Path() + ".crashed"
+	_ = os.WriteFile(path, b, 0o600)
+	after, err := pmem.Open(pmem.File, path, nil)
+	if err != nil {
+		panic(err)
+	}
+	return after
 }
 
 // serve answers calls with 42 by a Pusher that keeps all replies, after wait, and returns where
@@ -92,8 +122,11 @@ func ExampleClient_Unanswered() {
 	addr, stop := serve(nil, func() { came <- true; <-gate })
 	defer stop()
 
-	mem, notes := pmem.NewSim(1<<16, nil), pmem.NewSim(replies.MinCalls, nil)
-	_, _ = replies.Create(mem, nil), replies.Create(notes, nil)
+	dir, _ := os.MkdirTemp("", "replies")
+	defer os.RemoveAll(dir)
+	mem, notes := create(dir, "replies", 1<<16), create(dir, "calls", replies.MinCalls)
+	defer mem.Close()
+	defer notes.Close()
 	config := &replies.Config{Memory: mem, Calls: notes, Redial: redial.Config{
 		Dial: func(ctx context.Context) (redial.Conn, error) {
 			return transport.Dial(ctx, "tcp", addr, nil)
@@ -108,7 +141,10 @@ func ExampleClient_Unanswered() {
 	go client.Do(context.Background(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 7}, new(rpc.Reply))
 	<-came // the server is at it, and the client crashes
 
-	config.Memory, config.Calls = pmem.OpenSim(mem.Told().Durable(), nil), pmem.OpenSim(notes.Told().Durable(), nil)
+	mem, notes = crashed(mem), crashed(notes)
+	defer mem.Close()
+	defer notes.Close()
+	config.Memory, config.Calls = mem, notes
 	after, err := replies.Open(config)
 	if err != nil {
 		fmt.Println(err)
@@ -125,8 +161,10 @@ func ExampleClient_Unanswered() {
 
 // The logs of a client, looked at from outside.
 func ExampleInspect() {
-	mem := pmem.NewSim(1<<16, nil)
-	_ = replies.Create(mem, nil)
+	dir, _ := os.MkdirTemp("", "replies")
+	defer os.RemoveAll(dir)
+	mem := create(dir, "replies", 1<<16)
+	defer mem.Close()
 	state, err := replies.Inspect(io.NewSectionReader(bytes.NewReader(mem.Bytes()), 0, 1<<16), nil)
 	fmt.Println(len(state.Replies), len(state.Unanswered), err)
 	// Output: 0 0 <nil>
@@ -137,8 +175,10 @@ func ExampleImmediates() {
 	addr, stop := serve(&transport.Config{ImmediateReplies: true}, func() {})
 	defer stop()
 
-	mem := pmem.NewSim(1<<16, nil)
-	_ = replies.Create(mem, nil)
+	dir, _ := os.MkdirTemp("", "replies")
+	defer os.RemoveAll(dir)
+	mem := create(dir, "replies", 1<<16)
+	defer mem.Close()
 	var immediates replies.Immediates
 	cfg := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
 	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: redial.Config{

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/capturetest"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
 // gated is memory whose flushes wait while it is shut.
 type gated struct {
-	*pmem.Sim
+	*pmemsim.Sim
 	mu      sync.Mutex
 	shut    chan struct{}
 	waiting chan struct{}
@@ -135,7 +135,7 @@ func (w *world) stop() {
 	w.done = nil
 }
 
-func sim(ring int) *pmem.Sim { return pmem.NewSim(20480+ring, nil) }
+func sim(ring int) *pmemsim.Sim { return pmemsim.New(20480+ring, nil) }
 
 // open makes a client; dial tells the server's address.
 func open(t *testing.T, mem region.Memory, addr func() string) *replies.Client {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -66,7 +66,7 @@ func TestHold(t *testing.T) {
 		}
 		got[r.seq] = r
 	}
-	after, err := replies.Open(&replies.Config{Memory: pmem.OpenSim(mem.Told().Durable(), nil), Redial: redial.Config{
+	after, err := replies.Open(&replies.Config{Memory: pmemsim.Open(mem.Told().Durable(), nil), Redial: redial.Config{
 		Dial: func(context.Context) (redial.Conn, error) { return nil, errors.New("none") },
 	}})
 	if err != nil {
@@ -264,7 +264,7 @@ func TestCut(t *testing.T) {
 	}
 	stop()
 	_ = c.Close()
-	after := w.open(pmem.OpenSim(mem.Told().Durable(), nil))
+	after := w.open(pmemsim.Open(mem.Told().Durable(), nil))
 	for _, r := range after.Recovered() {
 		if xid, ok := got[r.Seq]; ok && xid != r.XID {
 			t.Errorf("record %d is of %x, named by %x", r.Seq, r.XID, xid)
@@ -302,7 +302,7 @@ func TestWithout(t *testing.T) {
 	l := listen(t)
 	w.serve(func() { _ = plain.Serve(l) })
 	w.rpc = l.Addr().String()
-	c = w.open(pmem.OpenSim(mem.Bytes(), nil))
+	c = w.open(pmemsim.Open(mem.Bytes(), nil))
 	defer c.Close()
 	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
 		t.Error(seq, err)

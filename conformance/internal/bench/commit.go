@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -57,7 +58,7 @@ func ServeCommit(dir string) (p CommitPeer, stop func(), err error) {
 	if err != nil {
 		return p, nil, err
 	}
-	sim := func() region.Memory { return pmem.NewSim(size, nil) }
+	sim := func() region.Memory { return pmemsim.New(size, nil) }
 	ram := func() region.Memory { return make(region.Bytes, size) }
 	serve := []func(net.Conn){
 		func(c net.Conn) { serveEcho(c, commitPayload, commitReply) },

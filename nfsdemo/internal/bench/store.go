@@ -4,8 +4,8 @@ import (
 	"io/fs"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -22,7 +22,7 @@ func newSimStore() *simStore {
 
 // Create implements push.Store.
 func (s *simStore) Create(name string, size int, from push.Origin, format func(region.Memory) error) error {
-	m := pmem.NewSim(size, nil)
+	m := pmemsim.New(size, nil)
 	if err := format(m); err != nil {
 		return err
 	}

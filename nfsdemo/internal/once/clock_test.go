@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // A clock that is set back between two lives of the server makes the replies of the second no
@@ -14,7 +14,7 @@ func TestClockSetBack(t *testing.T) {
 	sim := newSim(t, nil)
 	h, j := start(t, s, sim, nil)
 	restart := func() {
-		sim = pmem.OpenSim(sim.Told().Durable(), nil)
+		sim = pmemsim.Open(sim.Told().Durable(), nil)
 		h, j = start(t, s, sim, nil)
 	}
 	j.SetNow(func() int64 { return time.Now().Add(time.Hour).UnixNano() })

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 // issued is a call of a client.
@@ -22,7 +22,7 @@ type issued struct {
 // cut is the state at one moment: the memory of the journal, the shelf, and
 // what clients have been told.
 type cut struct {
-	snap  *pmem.Snapshot
+	snap  *pmemsim.Snapshot
 	shelf *shelf
 	acked map[uint32]string
 	calls []issued
@@ -38,7 +38,7 @@ type recorder struct {
 	cuts  []cut
 }
 
-func (r *recorder) cut(sim *pmem.Sim) {
+func (r *recorder) cut(sim *pmemsim.Sim) {
 	r.shelf.mu.Lock()
 	defer r.shelf.mu.Unlock()
 	r.cuts = append(r.cuts, cut{
@@ -101,7 +101,7 @@ func TestCrashSweep(t *testing.T) {
 func record(t *testing.T, seed uint64, capacity int, n uint32) *recorder {
 	t.Helper()
 	r := &recorder{shelf: newShelf(), acked: make(map[uint32]string)}
-	sim := pmem.OpenSim(newImage(t, 16<<10+capacity), &pmem.SimOptions{Step: r.cut})
+	sim := pmemsim.Open(newImage(t, 16<<10+capacity), &pmemsim.Options{Step: r.cut})
 	h, j := start(t, r.shelf, sim, nil)
 	var wg sync.WaitGroup
 	for i := range uint64(3) {
@@ -135,9 +135,9 @@ func (c *cut) crash(t *testing.T, seed uint64, n int) (settled int) {
 }
 
 // check starts a server on what a crash has left, and sends every call again, twice.
-func (c *cut) check(im *pmem.Image) (once.Stats, error) {
+func (c *cut) check(im *pmemsim.Image) (once.Stats, error) {
 	s := c.shelf.clone()
-	j, err := once.Open(pmem.OpenSim(im.Octets(), nil), nil)
+	j, err := once.Open(pmemsim.Open(im.Octets(), nil), nil)
 	if err != nil {
 		return once.Stats{}, err
 	}

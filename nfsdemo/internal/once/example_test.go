@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -75,7 +75,7 @@ func ExampleNew() {
 
 // A journal in any persistent memory.
 func ExampleOpen() {
-	mem := pmem.NewSim(1<<20, nil)
+	mem := pmemsim.New(1<<20, nil)
 	_ = once.Create(mem)
 	j, err := once.Open(mem, &once.Options{Entries: 100})
 	fmt.Println(j.Stats(), err)

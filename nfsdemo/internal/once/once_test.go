@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once/internal/ledger"
@@ -23,9 +24,9 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-func newSim(t testing.TB, o *pmem.SimOptions) *pmem.Sim {
+func newSim(t testing.TB, o *pmemsim.Options) *pmemsim.Sim {
 	t.Helper()
-	return pmem.OpenSim(newImage(t, simSize), o)
+	return pmemsim.Open(newImage(t, simSize), o)
 }
 
 // TestAgain: a repeated call is answered as before, and not executed; another one
@@ -177,7 +178,7 @@ func TestFailure(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			f := pmemtest.NewFaults()
 			s := newShelf()
-			h, j := start(t, s, newSim(t, &pmem.SimOptions{Hooks: f.Hooks()}), nil)
+			h, j := start(t, s, newSim(t, &pmemsim.Options{Hooks: f.Hooks()}), nil)
 			f.FailAfter(pmemtest.Persist, after, syscall.EIO)
 			if got := string(send(h, 1, procMake, "a")); got != results(90, 0) {
 				t.Errorf("acknowledged: %x", got)
@@ -221,7 +222,7 @@ func TestPanic(t *testing.T) {
 	if err := j.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	h, _ = start(t, s, pmem.OpenSim(sim.Told().Durable(), nil), nil)
+	h, _ = start(t, s, pmemsim.Open(sim.Told().Durable(), nil), nil)
 	if got := string(send(h, 1, procMake, "a")); got != results(91, 0) {
 		t.Errorf("after a restart: %x", got)
 	}
@@ -277,7 +278,7 @@ func TestMeanwhileNothing(t *testing.T) {
 }
 
 // forgetful is watched memory that is not persistent.
-type forgetful struct{ *pmem.Sim }
+type forgetful struct{ *pmemsim.Sim }
 
 func (forgetful) Persist(int, int) error             { return region.ErrNotPersistent }
 func (forgetful) PersistRanges([]region.Range) error { return region.ErrNotPersistent }
@@ -350,7 +351,7 @@ func TestSettlement(t *testing.T) {
 
 	again := func(o once.Outcome, err error) ([]byte, error) {
 		s.outcome, s.err = o, err
-		sim := pmem.OpenSim(image, nil)
+		sim := pmemsim.Open(image, nil)
 		j, e := once.Open(sim, nil)
 		if e != nil {
 			t.Fatal(e)
@@ -369,7 +370,7 @@ func TestSettlement(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.err = failed // nothing is left to be settled
-		h, j := start(t, s, pmem.OpenSim(recorded, nil), nil)
+		h, j := start(t, s, pmemsim.Open(recorded, nil), nil)
 		if got := string(send(h, 1, procMake, "a")); got != want {
 			t.Errorf("%v: %x", o, got)
 		}
@@ -458,7 +459,7 @@ func TestLongLife(t *testing.T) {
 	if err := j.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	h, _ = start(t, s, pmem.OpenSim(sim.Told().Durable(), nil), &once.Options{Entries: 64})
+	h, _ = start(t, s, pmemsim.Open(sim.Told().Durable(), nil), &once.Options{Entries: 64})
 	if got := send(h, 1, procMake, "quiet"); string(got) != string(quiet) || s.effects[1] != 1 || s.effects[2] != 1 {
 		t.Errorf("after a restart: %x", got)
 	}
@@ -469,7 +470,7 @@ func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
 		s := newShelf()
-		h, j := start(t, s, newSim(t, &pmem.SimOptions{Hooks: f.Hooks()}), nil)
+		h, j := start(t, s, newSim(t, &pmemsim.Options{Hooks: f.Hooks()}), nil)
 		entered, release := f.Hang(pmemtest.Persist)
 		before := f.Count(pmemtest.Persist)
 		var wg sync.WaitGroup
@@ -528,7 +529,7 @@ func TestOpenErrors(t *testing.T) {
 	if _, err := once.Open(make(region.Bytes, simSize), nil); !errors.Is(err, once.ErrNotPersistent) {
 		t.Errorf("plain memory: %v", err)
 	}
-	if _, err := once.Open(pmem.NewSim(simSize, nil), nil); !errors.Is(err, commitlog.ErrMagic) {
+	if _, err := once.Open(pmemsim.New(simSize, nil), nil); !errors.Is(err, commitlog.ErrMagic) {
 		t.Errorf("zeros: %v", err)
 	}
 	sim := newSim(t, nil)
@@ -558,7 +559,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 	damaged := sim.Told().Durable()
 	damaged[20<<10+28] ^= 1
-	if _, err := once.Open(pmem.OpenSim(damaged, nil), nil); !errors.Is(err, once.ErrJournal) {
+	if _, err := once.Open(pmemsim.Open(damaged, nil), nil); !errors.Is(err, once.ErrJournal) {
 		t.Errorf("damaged: %v", err)
 	}
 }

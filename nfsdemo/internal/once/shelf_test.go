@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -174,7 +174,7 @@ const simSize = 16<<10 + 64<<10
 // newImage returns an empty journal.
 func newImage(t testing.TB, size int) []byte {
 	t.Helper()
-	sim := pmem.NewSim(size, nil)
+	sim := pmemsim.New(size, nil)
 	if err := once.Create(sim); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func newImage(t testing.TB, size int) []byte {
 }
 
 // start starts a server with the content of a memory.
-func start(t testing.TB, svc once.Service, sim *pmem.Sim, o *once.Options) (*once.Handler, *once.Journal) {
+func start(t testing.TB, svc once.Service, sim *pmemsim.Sim, o *once.Options) (*once.Handler, *once.Journal) {
 	t.Helper()
 	j, err := once.Open(sim, o)
 	if err != nil {

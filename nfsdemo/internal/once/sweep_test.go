@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/nfsdemo/internal/once/internal/ledger"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -13,7 +13,7 @@ import (
 // yet, will replace, and continues with that same record.
 func TestSweepWaits(t *testing.T) {
 	const size = 16<<10 + 64<<10
-	sim := pmem.NewSim(size, nil)
+	sim := pmemsim.New(size, nil)
 	if err := Create(sim); err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lease"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 // aLease is a lease as it is kept; its handle tells it from others.
@@ -41,7 +41,7 @@ const small = 20480 + 4096
 // written is a log of three grants, of which the second one is over.
 func written(t *testing.T) []byte {
 	t.Helper()
-	mem := pmem.NewSim(small, nil)
+	mem := pmemsim.New(small, nil)
 	l, err := newEntryLog(mem)
 	if err != nil {
 		t.Fatal(err)
@@ -96,14 +96,14 @@ func TestStoreDamage(t *testing.T) {
 // the disk, in whatever order; those that were noted as over are not; and no such crash keeps a server from starting.
 func TestStoreCrash(t *testing.T) {
 	type cut struct {
-		snap       *pmem.Snapshot
+		snap       *pmemsim.Snapshot
 		told, over map[lease.ID]bool
 	}
 	var mu sync.Mutex
 	var cuts []cut
 	now := cut{told: make(map[lease.ID]bool), over: make(map[lease.ID]bool)}
 	on := false
-	mem := pmem.NewSim(small, &pmem.SimOptions{Step: func(s *pmem.Sim) {
+	mem := pmemsim.New(small, &pmemsim.Options{Step: func(s *pmemsim.Sim) {
 		mu.Lock()
 		defer mu.Unlock()
 		if on {
@@ -174,7 +174,7 @@ func TestStoreCrash(t *testing.T) {
 // TestStoreSick: a medium that fails once grants nothing more, and each grant says why; nobody waits.
 func TestStoreSick(t *testing.T) {
 	f := pmemtest.NewFaults()
-	l, err := newEntryLog(pmem.NewSim(small, &pmem.SimOptions{Hooks: f.Hooks()}))
+	l, err := newEntryLog(pmemsim.New(small, &pmemsim.Options{Hooks: f.Hooks()}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
@@ -24,7 +24,7 @@ type oneLog struct {
 }
 
 func (o *oneLog) Create(_ string, size int, from push.Origin, format func(region.Memory) error) error {
-	o.mem, o.from = pmem.NewSim(size, nil), from
+	o.mem, o.from = pmemsim.New(size, nil), from
 	return format(o.mem)
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/decode"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -47,7 +47,7 @@ func answered(t *testing.T, to relay, immediate bool) {
 	ts := &transport.Server{Handler: p, Config: &transport.Config{ImmediateReplies: immediate}}
 	running(t, func() { check(t, ts.Close()); p.Close() },
 		func() { _ = p.Serve(logs) }, func() { _ = ts.Serve(calls) })
-	addr, mem := to(calls.Addr().String()), pmem.NewSim(1<<16, nil)
+	addr, mem := to(calls.Addr().String()), pmemsim.New(1<<16, nil)
 	check(t, replies.Create(mem, nil))
 	for range 2 {
 		var caller transport.Config
@@ -67,6 +67,6 @@ func answered(t *testing.T, to relay, immediate bool) {
 			reply.Release()
 		}
 		check(t, c.Close())
-		mem = pmem.OpenSim(mem.Told().Durable(), nil)
+		mem = pmemsim.Open(mem.Told().Durable(), nil)
 	}
 }

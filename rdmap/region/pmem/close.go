@@ -2,7 +2,6 @@ package pmem
 
 import (
 	"errors"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -17,13 +16,12 @@ func (m *Memory) Close() error {
 	if m.closed {
 		return nil
 	}
-	if !within(m.gate.close(), m.timeout) {
-		m.setStuck(true)
+	if !m.fl.Close(m.timeout) {
+		m.fl.SetStuck(true)
 		return m.d.error("close", region.ErrPinned, nil)
 	}
-	m.setStuck(false)
+	m.fl.SetStuck(false)
 	m.closed = true
-	m.fl.stop()
 	err := errors.Join(m.med.release(), m.d.release())
 	if e := m.d.f.Close(); err == nil {
 		err = e
@@ -32,38 +30,4 @@ func (m *Memory) Close() error {
 		return m.d.error("close", ErrClosed, cause(err))
 	}
 	return nil
-}
-
-// within reports whether done is closed before the timeout.
-func within(done <-chan struct{}, timeout time.Duration) bool {
-	if timeout < 0 {
-		<-done
-		return true
-	}
-	t := time.NewTimer(timeout)
-	defer t.Stop()
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-	}
-	select {
-	case <-done: // results beat deadlines
-		return true
-	default:
-		return false
-	}
-}
-
-// setStuck records whether Close gave up, and keeps Pinned right; m.closeMu is held.
-func (m *Memory) setStuck(stuck bool) {
-	m.fl.mu.Lock()
-	defer m.fl.mu.Unlock()
-	switch {
-	case stuck && !m.stuck:
-		m.fl.pin()
-	case !stuck && m.stuck:
-		m.fl.unpin()
-	}
-	m.stuck = stuck
 }

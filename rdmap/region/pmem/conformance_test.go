@@ -67,36 +67,3 @@ func TestFile(t *testing.T) {
 	g.Sync, g.Write, g.Exact = pmemtest.Datasync, pmemtest.Write, true
 	pmemtest.Run(t, g)
 }
-
-// The crash model, with two kinds of crashes: in one nothing survives that was not persisted, in the other anything
-// may survive.
-func TestSim(t *testing.T) {
-	for name, crash := range map[string]func(*pmem.Snapshot) *pmem.Image{
-		"nothing": func(s *pmem.Snapshot) *pmem.Image {
-			for im := range s.All(pmem.Line) {
-				return im
-			}
-			return nil
-		},
-		"anything": func(s *pmem.Snapshot) *pmem.Image {
-			var last *pmem.Image
-			for im := range s.Sample(pmem.Word, 1, 3) {
-				last = im
-			}
-			return last
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pmemtest.Run(t, pmemtest.Target{
-				Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
-					return pmem.NewSim(size, &pmem.SimOptions{Hooks: f.Hooks()})
-				},
-				Crash: func(_ testing.TB, m region.Memory) region.Memory {
-					return crash(m.(*pmem.Sim).Snapshot()).Open()
-				},
-				Sync:  pmemtest.Persist,
-				Exact: name == "nothing",
-			})
-		})
-	}
-}

@@ -19,8 +19,7 @@ func Create(path string, size int, o *Options) error {
 	if size <= 0 {
 		return &Error{Op: opCreate, Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
 	}
-	opt := o.withDefaults()
-	if err := create(path, size, opt.Hooks); err != nil {
+	if err := create(path, size, o.orDefault().Hooks); err != nil {
 		return &Error{Op: opCreate, Path: path, Kind: ErrCreate, Err: err}
 	}
 	return nil

@@ -1,6 +1,5 @@
-// Package pmem provides durable memory for package region: memory that outlives the process, and a
-// model of such memory that tests can crash. RDMA Flush with persistence calls Persist, and the
-// application may call it too.
+// Package pmem provides durable memory for package region: memory that outlives the process. RDMA
+// Flush with persistence calls Persist, and the application may call it too.
 //
 //	err := pmem.Create("log", 1<<20, nil)            // once: zeros, written and synced
 //	m, err := pmem.Open(pmem.File, "log", nil)       // owns the file until Close
@@ -24,7 +23,6 @@
 //	dax   Persistent memory. Persist writes cache lines back, without a system call. Open
 //	      refuses this kind unless the kernel grants MAP_SYNC and the processor (amd64) has
 //	      the instruction: otherwise nobody can tell whether octets are durable.
-//	sim   Type Sim: a deterministic crash model in the heap, for tests of recovery.
 //
 // Promise. The file is locked, has no holes, and keeps its size. Persist returns nil only if the system
 // reported success, and the file then still had its size and a name. The first error is final: every

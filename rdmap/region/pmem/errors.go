@@ -56,7 +56,7 @@ const opCreate = "create"
 // Error is the type of the errors of this package. errors.Is finds its Kind and its cause.
 type Error struct {
 	Op   string // what was being done: "open", "lock", "fdatasync", ...
-	Path string // of the file; "" for the crash model
+	Path string // of the file; "" for a memory without one
 	Kind error  // one of the kinds
 	Err  error  // the cause; nil if there is none beyond Kind
 }

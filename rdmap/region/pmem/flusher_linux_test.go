@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -18,7 +19,7 @@ func hangs(t *testing.T, o pmem.Options) map[pmemtest.Op]region.Watched {
 	t.Helper()
 	return map[pmemtest.Op]region.Watched{
 		pmemtest.Datasync: open(t, pmem.File, newFile(t, 4096), &o),
-		pmemtest.Persist:  pmem.NewSim(4096, &pmem.SimOptions{Hooks: o.Hooks, PersistTimeout: o.PersistTimeout, CloseTimeout: o.CloseTimeout, Detached: o.Detached}),
+		pmemtest.Persist:  pmemsim.New(4096, &pmemsim.Options{Hooks: o.Hooks, PersistTimeout: o.PersistTimeout, CloseTimeout: o.CloseTimeout, Detached: o.Detached}),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/flush"
 	"github.com/stag-rdma/stag/rdmap/internal/racy"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
@@ -18,15 +19,13 @@ type Memory struct {
 	kind    Kind
 	d       *device
 	med     medium
-	gate    gate
-	fl      flusher
+	fl      *flush.Flusher
 	timeout time.Duration // of Close
 	unread  error         // why the medium cannot be read back
 
 	persists, octets atomic.Uint64
 
 	closeMu sync.Mutex
-	stuck   bool // Close gave up
 	closed  bool
 }
 
@@ -39,11 +38,10 @@ var (
 
 func newMemory(kind Kind, d *device, med medium, o *Options) *Memory {
 	m := &Memory{kind: kind, d: d, med: med, timeout: o.CloseTimeout}
-	m.fl = flusher{
-		commit: med.persist, timeout: o.PersistTimeout, quick: med.quick(), detached: o.Detached,
-		gate: &m.gate, failed: make(chan struct{}),
-		pinErr: func() error { return d.error("persist", region.ErrPinned, nil) },
-	}
+	m.fl = flush.New(flush.Config{
+		Commit: med.persist, Timeout: o.PersistTimeout, Quick: med.quick(), Detached: o.Detached,
+		Hung: func() error { return d.error("persist", region.ErrPinned, nil) },
+	})
 	return m
 }
 
@@ -73,14 +71,14 @@ func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Ran
 
 // PersistRanges is Persist for several ranges, with one flush. It borrows rs.
 func (m *Memory) PersistRanges(rs []region.Range) error {
-	if err := checkRanges(m.d.path, rs, m.d.size); err != nil {
-		return err
+	if !flush.AllInside(rs, m.d.size) {
+		return m.d.error("persist", ErrRange, nil)
 	}
-	if !m.gate.enter() {
+	if !m.fl.Enter() {
 		return m.errClosed("persist")
 	}
-	defer m.gate.leave()
-	if err := m.fl.persist(rs); err != nil {
+	defer m.fl.Leave()
+	if err := m.fl.Persist(rs); err != nil {
 		return err
 	}
 	m.persists.Add(1)
@@ -94,11 +92,11 @@ func (m *Memory) PersistRanges(rs []region.Range) error {
 // Persist, and it shares its flush with others. WriteBack does nothing for octets outside the
 // memory, after Close or a final error, or while many requests wait.
 func (m *Memory) WriteBack(off, n int) {
-	if !inside(off, n, m.d.size) || !m.gate.enter() {
+	if !flush.Inside(off, n, m.d.size) || !m.fl.Enter() {
 		return
 	}
-	defer m.gate.leave()
-	m.fl.begin(region.Range{Off: off, N: n})
+	defer m.fl.Leave()
+	m.fl.Begin(region.Range{Off: off, N: n})
 }
 
 // Store copies p to the octets at off. Errors: ErrRange; ErrClosed; region.ErrRegionLost, which
@@ -124,33 +122,33 @@ func (m *Memory) Guard(off, n int, f func() error) error { return m.guard("acces
 
 // guard runs f inside the gate, so that Close does not unmap what f is touching.
 func (m *Memory) guard(op string, off, n int, f func() error) error {
-	if !inside(off, n, m.d.size) {
+	if !flush.Inside(off, n, m.d.size) {
 		return &Error{Op: op, Path: m.d.path, Kind: ErrRange}
 	}
-	if !m.gate.enter() {
+	if !m.fl.Enter() {
 		return m.errClosed(op)
 	}
-	defer m.gate.leave()
+	defer m.fl.Leave()
 	if m.kind == File {
 		return f()
 	}
-	if err := m.fl.state(); errors.Is(err, region.ErrRegionLost) {
+	if err := m.fl.Err(); errors.Is(err, region.ErrRegionLost) {
 		return err
 	}
 	at, err := fault.Catch(m.Bytes(), f)
 	switch {
 	case at != nil:
-		return m.fl.lose(m.d.error(op, region.ErrRegionLost, at))
+		return m.fl.Lose(m.d.error(op, region.ErrRegionLost, at))
 	case errors.Is(err, syscall.EFAULT):
-		return m.fl.lose(m.d.error(op, region.ErrRegionLost, err))
+		return m.fl.Lose(m.d.error(op, region.ErrRegionLost, err))
 	}
 	return err
 }
 
 // Failed returns a channel that is closed at the first final error.
-func (m *Memory) Failed() <-chan struct{} { return m.fl.failed }
+func (m *Memory) Failed() <-chan struct{} { return m.fl.Failed() }
 
 // Err returns the first final error, or nil.
-func (m *Memory) Err() error { return m.fl.state() }
+func (m *Memory) Err() error { return m.fl.Err() }
 
 func (m *Memory) errClosed(op string) error { return m.d.error(op, ErrClosed, nil) }

@@ -13,7 +13,7 @@ import (
 //
 // Errors: ErrOpen with the cause, ErrLocked, ErrSize, and ErrRefused with the reason.
 func Open(kind Kind, path string, o *Options) (*Memory, error) {
-	opt := o.withDefaults()
+	opt := o.orDefault()
 	if int(kind) >= len(kindNames) {
 		return nil, &Error{Op: "open", Path: path, Kind: ErrRefused, Err: errors.New("unknown kind " + kind.String())}
 	}

@@ -25,16 +25,10 @@ type Options struct {
 	Hooks *pmemhook.Hooks
 }
 
-func (o *Options) withDefaults() Options {
-	var d Options
-	if o != nil {
-		d = *o
+// orDefault returns a copy of o; flush has the defaults of its fields.
+func (o *Options) orDefault() Options {
+	if o == nil {
+		return Options{}
 	}
-	if d.PersistTimeout == 0 {
-		d.PersistTimeout = 60 * time.Second
-	}
-	if d.CloseTimeout == 0 {
-		d.CloseTimeout = 10 * time.Second
-	}
-	return d
+	return *o
 }

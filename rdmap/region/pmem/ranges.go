@@ -29,15 +29,3 @@ func cover(rs []region.Range, unit, size int) []region.Range {
 	}
 	return out
 }
-
-// checkRanges returns an Error of kind ErrRange if a range is not within size octets.
-func checkRanges(path string, rs []region.Range, size int) error {
-	for _, r := range rs {
-		if !inside(r.Off, r.N, size) {
-			return &Error{Op: "persist", Path: path, Kind: ErrRange}
-		}
-	}
-	return nil
-}
-
-func inside(off, n, size int) bool { return off >= 0 && n >= 0 && off <= size && n <= size-off }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/flush"
 	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -36,14 +37,14 @@ var _ region.ReadBacker = (*Memory)(nil)
 // region.ErrNotVerifiable; region.ErrRegionLost, which is final, if the file was truncated or removed.
 // A system call that hangs holds the caller and the memory (see Close).
 func (m *Memory) ReadBack(w io.Writer, off, n int) error {
-	if !inside(off, n, m.d.size) {
+	if !flush.Inside(off, n, m.d.size) {
 		return &Error{Op: "read back", Path: m.d.path, Kind: ErrRange}
 	}
-	if !m.gate.enter() {
+	if !m.fl.Enter() {
 		return m.errClosed("read back")
 	}
-	defer m.gate.leave()
-	if err := cmp.Or(m.fl.state(), m.unread); err != nil {
+	defer m.fl.Leave()
+	if err := cmp.Or(m.fl.Err(), m.unread); err != nil {
 		return err
 	}
 	err := m.med.readBack(w, off, n)
@@ -51,7 +52,7 @@ func (m *Memory) ReadBack(w io.Writer, off, n int) error {
 		err = e
 	}
 	if errors.Is(err, region.ErrRegionLost) {
-		return m.fl.lose(err)
+		return m.fl.Lose(err)
 	}
 	return err
 }

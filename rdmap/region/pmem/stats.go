@@ -1,5 +1,7 @@
 package pmem
 
+import "github.com/stag-rdma/stag/internal/flush"
+
 // Stats has the counters of a memory.
 type Stats struct {
 	Persists uint64 // calls that returned nil
@@ -10,13 +12,10 @@ type Stats struct {
 
 // Stats returns the counters.
 func (m *Memory) Stats() Stats {
-	s := m.fl.stats()
-	s.Persists, s.Octets = m.persists.Load(), m.octets.Load()
-	return s
+	flushes, pinned := m.fl.Stats()
+	return Stats{Persists: m.persists.Load(), Octets: m.octets.Load(), Flushes: flushes, Pinned: pinned}
 }
 
-func (f *flusher) stats() Stats {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return Stats{Flushes: f.commits, Pinned: f.pins > 0}
-}
+// Pinned returns how many memories of the process cannot be closed because a system call hangs,
+// for statistics. The number falls when such a call returns.
+func Pinned() int { return flush.Pinned() }

@@ -10,7 +10,7 @@ import (
 type Violation struct {
 	Script string
 	Moment int    // counted from 1
-	Image  string // see pmem.Snapshot.Image
+	Image  string // see pmemsim.Snapshot.Image
 	Why    string
 
 	Applied          uint64

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // Script is a workload that can be crashed.
@@ -32,7 +32,7 @@ type Budget struct {
 	// Samples is how many random images are tried per moment and grain, if not all are. If zero, 4.
 	Samples int
 	// Images is the most images of one moment that are tried. If zero, 300; if negative, all that
-	// pmem.Snapshot.Crashes yields.
+	// pmemsim.Snapshot.Crashes yields.
 	Images int
 	// Again is the number of images after which Script.Again continues from one. If zero, 200; if
 	// negative, never.
@@ -90,7 +90,7 @@ type explorer struct {
 var errStop = errors.New("crashtest: stop")
 
 func (e *explorer) start(x *Run, octets []byte) {
-	x.Mem = pmem.OpenSim(octets, &pmem.SimOptions{Step: func(*pmem.Sim) {
+	x.Mem = pmemsim.Open(octets, &pmemsim.Options{Step: func(*pmemsim.Sim) {
 		x.news = true
 		x.Step()
 	}})
@@ -133,7 +133,7 @@ func (e *explorer) moment(x *Run) {
 }
 
 // look recovers an image.
-func (e *explorer) look(x *Run, im *pmem.Image) *Violation {
+func (e *explorer) look(x *Run, im *pmemsim.Image) *Violation {
 	got, err := e.s.Recover(im.Octets())
 	var why string
 	switch {
@@ -153,7 +153,7 @@ func (e *explorer) look(x *Run, im *pmem.Image) *Violation {
 }
 
 // again continues after a crash.
-func (e *explorer) again(x *Run, im *pmem.Image) {
+func (e *explorer) again(x *Run, im *pmemsim.Image) {
 	y := x.fork()
 	inner := explorer{s: e.s, b: e.b, depth: e.depth - 1}
 	inner.start(y, im.Octets())

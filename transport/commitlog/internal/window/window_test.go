@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
@@ -16,7 +16,7 @@ func TestTailFollows(t *testing.T) {
 	const lazyTail = 64 << 10
 	const step, capacity = lazyTail / 4, 4 * lazyTail
 	for _, mode := range []layout.Mode{layout.WAL, layout.Strict} {
-		sim := pmem.NewSim(layout.RingOff+capacity, nil)
+		sim := pmemsim.New(layout.RingOff+capacity, nil)
 		m, err := New(sim)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package pmem
+package flush
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ var pinned atomic.Int64
 // for statistics. The number falls when such a call returns.
 func Pinned() int { return int(pinned.Load()) }
 
-// flusher executes the Persists of one memory: one commit at a time, which serves all calls that
+// Flusher executes the Persists of one memory: one commit at a time, which serves all calls that
 // arrived while the commit before it was running.
 //
 // There is only one at a time for correctness first, and for speed second: the kernel reports a
@@ -29,13 +29,9 @@ func Pinned() int { return int(pinned.Load()) }
 // A caller that finds no commit running makes the next one itself, since waking another goroutine
 // takes a tenth of the time of the disk. The commits after that one, which serve several callers,
 // run in a goroutine of their own.
-type flusher struct {
-	commit   func([]region.Range) error // its error is final
-	pinErr   func() error
-	timeout  time.Duration // of a commit; <= 0: no limit
-	quick    bool          // commit cannot hang, and needs no turn
-	detached bool          // no caller makes a commit itself
-	gate     *gate
+type Flusher struct {
+	c    Config
+	gate gate
 
 	mu      sync.Mutex
 	next    *batch // collects ranges; nil if no range waits
@@ -46,8 +42,31 @@ type flusher struct {
 	due     time.Time // of running
 	err     error     // the first final error
 	failed  chan struct{}
-	pins    int // reasons why the memory counts in pinned
+	stuck   bool // Close gave up
+	pins    int  // reasons why the memory counts in pinned
 	commits uint64
+}
+
+// Config says what a memory needs of its Flusher.
+type Config struct {
+	// Commit makes ranges durable, whose order it may change. Its error is final.
+	Commit func([]region.Range) error
+	// Hung returns the final error after a commit has outlived Timeout.
+	Hung func() error
+	// Timeout limits a commit. If zero, 60 seconds; if negative, there is no limit.
+	Timeout time.Duration
+	// Quick: Commit cannot hang, and needs no turn.
+	Quick bool
+	// Detached: no caller makes a commit itself.
+	Detached bool
+}
+
+// New returns the Flusher of one memory.
+func New(c Config) *Flusher {
+	if c.Timeout == 0 {
+		c.Timeout = 60 * time.Second
+	}
+	return &Flusher{c: c, failed: make(chan struct{})}
 }
 
 type batch struct {
@@ -57,9 +76,9 @@ type batch struct {
 	err    error         // valid when done
 }
 
-// persist returns nil when rs are durable, otherwise the final error. The caller is inside the gate.
-func (f *flusher) persist(rs []region.Range) error {
-	if f.quick {
+// Persist returns nil when rs are durable, otherwise the final error. The caller has entered.
+func (f *Flusher) Persist(rs []region.Range) error {
+	if f.c.Quick {
 		return f.inline(rs)
 	}
 	b, lead, err := f.join(rs)
@@ -74,11 +93,11 @@ func (f *flusher) persist(rs []region.Range) error {
 }
 
 // inline commits at once.
-func (f *flusher) inline(rs []region.Range) error {
-	if err := f.state(); err != nil {
+func (f *Flusher) inline(rs []region.Range) error {
+	if err := f.Err(); err != nil {
 		return err
 	}
-	err := f.commit(slices.Clone(rs)) // commit may reorder them
+	err := f.c.Commit(slices.Clone(rs)) // commit may reorder them
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.commits++
@@ -89,7 +108,7 @@ func (f *flusher) inline(rs []region.Range) error {
 }
 
 // join adds rs to the next batch. If lead is true, the caller has to call lead.
-func (f *flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
+func (f *Flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -101,27 +120,27 @@ func (f *flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
 	}
 	f.active = true
 	f.gate.hold()
-	if f.detached {
+	if f.c.Detached {
 		go f.run()
 	}
-	return f.next, !f.detached, nil
+	return f.next, !f.c.Detached, nil
 }
 
 // collect adds rs to the next batch; f.mu is held.
-func (f *flusher) collect(rs ...region.Range) {
+func (f *Flusher) collect(rs ...region.Range) {
 	if f.next == nil {
 		f.next = &batch{done: make(chan struct{})}
 	}
 	f.next.ranges = append(f.next.ranges, rs...)
 }
 
-// maxBegun bounds the ranges collected by begin: peers that store while a commit hangs must not cost
+// maxBegun bounds the ranges collected by Begin: peers that store while a commit hangs must not cost
 // memory without bound.
 const maxBegun = 256
 
-// begin is persist without waiting and without a promise.
-func (f *flusher) begin(r region.Range) {
-	if f.quick {
+// Begin is Persist without waiting and without a promise.
+func (f *Flusher) Begin(r region.Range) {
+	if f.c.Quick {
 		_ = f.inline([]region.Range{r}) // the error is final
 		return
 	}
@@ -139,13 +158,13 @@ func (f *flusher) begin(r region.Range) {
 }
 
 // lead makes one commit in the goroutine of the caller, and leaves the rest to run.
-func (f *flusher) lead() {
+func (f *Flusher) lead() {
 	b := f.start()
 	if b == nil {
 		f.gate.leave()
 		return
 	}
-	f.finish(b, f.commit(b.ranges))
+	f.finish(b, f.c.Commit(b.ranges))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.active = f.next != nil; f.active {
@@ -155,15 +174,15 @@ func (f *flusher) lead() {
 	f.gate.leave()
 }
 
-func (f *flusher) run() {
+func (f *Flusher) run() {
 	defer f.gate.leave()
 	for b := f.start(); b != nil; b = f.start() {
-		f.finish(b, f.commit(b.ranges))
+		f.finish(b, f.c.Commit(b.ranges))
 	}
 }
 
 // start takes the next batch. It returns nil if there is none; then nobody is active.
-func (f *flusher) start() *batch {
+func (f *Flusher) start() *batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running, f.next = f.next, nil
@@ -171,9 +190,9 @@ func (f *flusher) start() *batch {
 		return nil
 	}
 	f.commits++
-	if f.timeout > 0 {
-		f.due = time.Now().Add(f.timeout)
-		f.arm(f.timeout)
+	if f.c.Timeout > 0 {
+		f.due = time.Now().Add(f.c.Timeout)
+		f.arm(f.c.Timeout)
 	}
 	return f.running
 }
@@ -181,7 +200,7 @@ func (f *flusher) start() *batch {
 // arm sets the watch unless it is set. Choice: the watch is not stopped when a commit ends, but looks
 // again and sleeps on, since a timer that is set for every commit can wake a thread every time. f.mu
 // is held.
-func (f *flusher) arm(d time.Duration) {
+func (f *Flusher) arm(d time.Duration) {
 	switch {
 	case f.armed:
 		return
@@ -193,8 +212,28 @@ func (f *flusher) arm(d time.Duration) {
 	f.armed = true
 }
 
+// Enter reports whether the caller is let in, as everybody is until Close. If so, the caller has to
+// call Leave.
+func (f *Flusher) Enter() bool { return f.gate.enter() }
+
+// Leave undoes Enter.
+func (f *Flusher) Leave() { f.gate.leave() }
+
+// Close lets nobody in any more, and reports whether all have left before the timeout. If it is zero,
+// 10 seconds; if negative, there is no limit. Close may be called again.
+func (f *Flusher) Close(timeout time.Duration) bool {
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	if !within(f.gate.close(), timeout) {
+		return false
+	}
+	f.stop()
+	return true
+}
+
 // stop ends the watch, which would keep the memory from being collected.
-func (f *flusher) stop() {
+func (f *Flusher) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.watch != nil {
@@ -203,7 +242,7 @@ func (f *flusher) stop() {
 }
 
 // look runs when the watch fires.
-func (f *flusher) look() {
+func (f *Flusher) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed = false
@@ -220,7 +259,7 @@ func (f *flusher) look() {
 
 // finish ends a batch. If the memory failed during the commit, for whatever reason, the batch fails
 // even if the commit succeeded: others have been given the final error already.
-func (f *flusher) finish(b *batch, err error) {
+func (f *Flusher) finish(b *batch, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = nil
@@ -236,8 +275,8 @@ func (f *flusher) finish(b *batch, err error) {
 }
 
 // overdue gives up on the running batch, and with it on the memory; f.mu is held.
-func (f *flusher) overdue(b *batch) {
-	f.fail(f.pinErr())
+func (f *Flusher) overdue(b *batch) {
+	f.fail(f.c.Hung())
 	b.hung = true
 	f.pin()
 	b.err = f.err
@@ -246,7 +285,7 @@ func (f *flusher) overdue(b *batch) {
 
 // fail records the first final error, and gives it to those whose batch has not started; f.mu is
 // held.
-func (f *flusher) fail(err error) {
+func (f *Flusher) fail(err error) {
 	if f.err != nil {
 		return
 	}
@@ -259,28 +298,53 @@ func (f *flusher) fail(err error) {
 	}
 }
 
-// lose is fail for faults seen elsewhere. It returns the first final error.
-func (f *flusher) lose(err error) error {
+// Lose is fail for faults seen elsewhere. It returns the first final error.
+func (f *Flusher) Lose(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail(err)
 	return f.err
 }
 
-func (f *flusher) state() error {
+// Failed returns a channel that is closed at the first final error.
+func (f *Flusher) Failed() <-chan struct{} { return f.failed }
+
+// Err returns the first final error, or nil.
+func (f *Flusher) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
 }
 
+// SetStuck records whether the Close of the memory gave up, and keeps Pinned right.
+func (f *Flusher) SetStuck(stuck bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case stuck && !f.stuck:
+		f.pin()
+	case !stuck && f.stuck:
+		f.unpin()
+	}
+	f.stuck = stuck
+}
+
+// Stats returns how many commits were made, and whether a call that outlived its deadline holds the
+// memory.
+func (f *Flusher) Stats() (commits uint64, pinned bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.commits, f.pins > 0
+}
+
 // pin and unpin count the reasons why the memory is in Pinned; f.mu is held.
-func (f *flusher) pin() {
+func (f *Flusher) pin() {
 	if f.pins++; f.pins == 1 {
 		pinned.Add(1)
 	}
 }
 
-func (f *flusher) unpin() {
+func (f *Flusher) unpin() {
 	if f.pins--; f.pins == 0 {
 		pinned.Add(-1)
 	}

@@ -1,4 +1,4 @@
-package pmem
+package pmemsim
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 // A store occurs after a flush has read the octets and before it ends: what the flush has read is durable, the store may
 // be, and so may other octets of its line.
 func TestStoreDuringFlush(t *testing.T) {
-	s := NewSim(8, nil)
+	s := New(8, nil)
 	_ = s.Store(0, []byte("aaaa"))
 	now := s.now()
 	read := []byte("aa") // of octets 0 and 1
@@ -29,7 +29,7 @@ func TestStoreDuringFlush(t *testing.T) {
 
 // The same if the flush covers the whole line.
 func TestStoreDuringFlushOfLine(t *testing.T) {
-	s := NewSim(8, nil)
+	s := New(8, nil)
 	_ = s.Store(0, []byte("aaaaaaaa"))
 	now := s.now()
 	read := []byte("aaaaaaaa")

@@ -1,4 +1,4 @@
-package pmem
+package pmemsim
 
 import (
 	"io"
@@ -7,12 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/flush"
 	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
-// SimOptions has the settings of a crash model. Nil and zero fields mean the defaults.
-type SimOptions struct {
+// Options has the settings of a crash model. Nil and zero fields mean the defaults.
+type Options struct {
 	// Versions is how many contents of a line are remembered between two flushes. Beyond that the
 	// oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
 	Versions int
@@ -20,7 +22,7 @@ type SimOptions struct {
 	// Guard, and before and after every Persist. It runs in the goroutine of the call, without
 	// locks, and may call Told.
 	Step func(*Sim)
-	// PersistTimeout, CloseTimeout, Detached and Hooks are those of Options. Without
+	// PersistTimeout, CloseTimeout, Detached and Hooks are those of pmem.Options. Without
 	// Hooks nothing hangs.
 	PersistTimeout, CloseTimeout time.Duration
 	Detached                     bool
@@ -43,11 +45,9 @@ type SimOptions struct {
 // The methods may be called from several goroutines at once. But Mark and Snapshot look at all
 // octets, so nobody may store into Bytes at the same time.
 type Sim struct {
-	data    []byte
-	o       SimOptions
-	gate    gate
-	fl      flusher
-	timeout time.Duration // of Close
+	data []byte
+	o    Options
+	fl   *flush.Flusher
 
 	flushing sync.Mutex // before mu
 	flushed  []byte     // memory for flush
@@ -65,13 +65,13 @@ var (
 	_ region.ReadBacker     = (*Sim)(nil)
 )
 
-// NewSim returns a crash model of size octets, all durable zeros. It panics if size is
+// New returns a crash model of size octets, all durable zeros. It panics if size is
 // negative.
-func NewSim(size int, o *SimOptions) *Sim { return OpenSim(make([]byte, size), o) }
+func New(size int, o *Options) *Sim { return Open(make([]byte, size), o) }
 
-// OpenSim returns a crash model whose medium holds image, as after a crash and a
+// Open returns a crash model whose medium holds image, as after a crash and a
 // restart. It copies image.
-func OpenSim(image []byte, o *SimOptions) *Sim {
+func Open(image []byte, o *Options) *Sim {
 	s := &Sim{durable: slices.Clone(image), dirty: make(map[int][]version)}
 	s.data = append(make([]byte, 0, max(len(image), lineSize)), image...)
 	if o != nil {
@@ -80,13 +80,10 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 	if s.o.Versions == 0 {
 		s.o.Versions = 8
 	}
-	times := (&Options{PersistTimeout: s.o.PersistTimeout, CloseTimeout: s.o.CloseTimeout}).withDefaults()
-	s.timeout = times.CloseTimeout
-	s.fl = flusher{
-		commit: s.commit, timeout: times.PersistTimeout, quick: s.o.Hooks == nil, detached: s.o.Detached,
-		gate: &s.gate, failed: make(chan struct{}),
-		pinErr: func() error { return &Error{Op: "persist", Kind: region.ErrPinned} },
-	}
+	s.fl = flush.New(flush.Config{
+		Commit: s.commit, Timeout: s.o.PersistTimeout, Quick: s.o.Hooks == nil, Detached: s.o.Detached,
+		Hung: func() error { return &pmem.Error{Op: "persist", Kind: region.ErrPinned} },
+	})
 	return s
 }
 
@@ -94,39 +91,39 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 func (s *Sim) Bytes() []byte { return s.data }
 
 // Persist makes exactly the n octets at off durable. The rest of their lines may or may not be
-// durable, as before. Its errors are those of Memory.Persist.
+// durable, as before. Its errors are those of pmem.Memory.Persist.
 func (s *Sim) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
 
 // PersistRanges is Persist for several ranges, with one flush. It borrows rs.
 func (s *Sim) PersistRanges(rs []region.Range) error {
-	if err := checkRanges("", rs, len(s.data)); err != nil {
-		return err
+	if !flush.AllInside(rs, len(s.data)) {
+		return &pmem.Error{Op: "persist", Kind: pmem.ErrRange}
 	}
-	if !s.gate.enter() {
-		return &Error{Op: "persist", Kind: ErrClosed}
+	if !s.fl.Enter() {
+		return &pmem.Error{Op: "persist", Kind: pmem.ErrClosed}
 	}
-	defer s.gate.leave()
+	defer s.fl.Leave()
 	s.step()
 	defer s.step()
-	return s.fl.persist(rs)
+	return s.fl.Persist(rs)
 }
 
 func (s *Sim) commit(rs []region.Range) error {
 	for _, r := range rs {
 		if err := s.o.Hooks.Call(pmemhook.Model, r.Off, r.N); err != nil {
-			return &Error{Op: "persist", Kind: ErrFailed, Err: err}
+			return &pmem.Error{Op: "persist", Kind: pmem.ErrFailed, Err: err}
 		}
 		s.flush(r.Off, r.N)
 	}
 	return nil
 }
 
-// Store copies p to the octets at off. It borrows p. Errors: ErrRange, ErrClosed.
+// Store copies p to the octets at off. It borrows p. Errors: pmem.ErrRange, pmem.ErrClosed.
 func (s *Sim) Store(off int, p []byte) error {
 	if err := s.enter(off, len(p)); err != nil {
 		return err
 	}
-	defer s.gate.leave()
+	defer s.fl.Leave()
 	defer s.step()
 	copy(s.data[off:], p)
 	s.tell(off, p)
@@ -138,7 +135,7 @@ func (s *Sim) Load(p []byte, off int) error {
 	if err := s.enter(off, len(p)); err != nil {
 		return err
 	}
-	defer s.gate.leave()
+	defer s.fl.Leave()
 	copy(p, s.data[off:])
 	return nil
 }
@@ -149,8 +146,8 @@ func (s *Sim) ReadBack(w io.Writer, off, n int) error {
 	if err := s.enter(off, n); err != nil {
 		return err
 	}
-	defer s.gate.leave()
-	if err := s.fl.state(); err != nil {
+	defer s.fl.Leave()
+	if err := s.fl.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -169,18 +166,18 @@ func (s *Sim) Guard(off, n int, f func() error) error {
 	if err := s.enter(off, n); err != nil {
 		return err
 	}
-	defer s.gate.leave()
+	defer s.fl.Leave()
 	defer s.step()
 	defer s.look(off, n)
 	return f()
 }
 
 func (s *Sim) enter(off, n int) error {
-	if !inside(off, n, len(s.data)) {
-		return &Error{Op: "access", Kind: ErrRange}
+	if !flush.Inside(off, n, len(s.data)) {
+		return &pmem.Error{Op: "access", Kind: pmem.ErrRange}
 	}
-	if !s.gate.enter() {
-		return &Error{Op: "access", Kind: ErrClosed}
+	if !s.fl.Enter() {
+		return &pmem.Error{Op: "access", Kind: pmem.ErrClosed}
 	}
 	return nil
 }
@@ -192,18 +189,17 @@ func (s *Sim) step() {
 }
 
 // Failed returns a channel that is closed at the first final error.
-func (s *Sim) Failed() <-chan struct{} { return s.fl.failed }
+func (s *Sim) Failed() <-chan struct{} { return s.fl.Failed() }
 
 // Err returns the first final error, or nil.
-func (s *Sim) Err() error { return s.fl.state() }
+func (s *Sim) Err() error { return s.fl.Err() }
 
-// Close refuses further calls and waits for running ones, as Memory.Close does. Bytes and
+// Close refuses further calls and waits for running ones, as that of pmem.Memory does. Bytes and
 // snapshots stay valid.
 func (s *Sim) Close() error {
-	if !within(s.gate.close(), s.timeout) {
-		return &Error{Op: "close", Kind: region.ErrPinned}
+	if !s.fl.Close(s.o.CloseTimeout) {
+		return &pmem.Error{Op: "close", Kind: region.ErrPinned}
 	}
-	s.fl.stop()
 	return nil
 }
 

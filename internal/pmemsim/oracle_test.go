@@ -1,4 +1,4 @@
-package pmem_test
+package pmemsim_test
 
 import (
 	"bytes"
@@ -8,18 +8,18 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // medium is the naive oracle of the crash model: it keeps all images that the medium may have, by letting everything
 // happen that can happen. It is only for memories of very few units.
 type medium struct {
-	grain pmem.Grain
+	grain pmemsim.Grain
 	data  []byte // what the processor sees
 	may   map[string]bool
 }
 
-func newMedium(g pmem.Grain, image []byte) *medium {
+func newMedium(g pmemsim.Grain, image []byte) *medium {
 	return &medium{g, bytes.Clone(image), map[string]bool{string(image): true}}
 }
 
@@ -47,7 +47,7 @@ func (m *medium) persist(off, n int) {
 }
 
 // images returns all images of s, and fails if one comes twice.
-func images(t testing.TB, s *pmem.Snapshot, g pmem.Grain) map[string]bool {
+func images(t testing.TB, s *pmemsim.Snapshot, g pmemsim.Grain) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
 	for im := range s.All(g) {
@@ -63,14 +63,14 @@ func images(t testing.TB, s *pmem.Snapshot, g pmem.Grain) map[string]bool {
 }
 
 // remember makes the model forget nothing, like the oracle.
-var remember = &pmem.SimOptions{Versions: 100}
+var remember = &pmemsim.Options{Versions: 100}
 
 // script is a random workload with few stores, so that the oracle can keep up. Stores have few different values, so
 // that contents come back.
 type script struct {
 	t    testing.TB
 	next func(n int) int
-	sim  *pmem.Sim
+	sim  *pmemsim.Sim
 	m    *medium
 	log  []string
 }
@@ -131,9 +131,9 @@ func (s *script) check() {
 
 // shapes are memories that are small enough for the oracle, with odd ends.
 var shapes = []struct {
-	grain pmem.Grain
+	grain pmemsim.Grain
 	size  int
-}{{pmem.Line, 64*4 + 10}, {pmem.Line, 40}, {pmem.Word, 30}, {pmem.Word, 64 + 3}, {pmem.Sector, 512*2 + 100}}
+}{{pmemsim.Line, 64*4 + 10}, {pmemsim.Line, 40}, {pmemsim.Word, 30}, {pmemsim.Word, 64 + 3}, {pmemsim.Sector, 512*2 + 100}}
 
 // The model has exactly the images of the oracle: none is missing, and none is impossible.
 func TestSimAgainstOracle(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSimAgainstOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, shape := range shapes {
 		for range 40 {
-			s := &script{t: t, next: r.IntN, sim: pmem.NewSim(shape.size, remember), m: newMedium(shape.grain, make([]byte, shape.size))}
+			s := &script{t: t, next: r.IntN, sim: pmemsim.New(shape.size, remember), m: newMedium(shape.grain, make([]byte, shape.size))}
 			for range 6 {
 				s.step()
 				s.check()
@@ -157,7 +157,7 @@ func (s *script) crash() {
 	k := s.next(len(all))
 	s.log = append(s.log, fmt.Sprintf("crash to image %d of %d", k, len(all)))
 	image := []byte(all[k])
-	s.sim, s.m = pmem.OpenSim(image, remember), newMedium(s.m.grain, image)
+	s.sim, s.m = pmemsim.Open(image, remember), newMedium(s.m.grain, image)
 }
 
 // FuzzSim reads a workload from the input: two octets per number, the shape first.
@@ -177,7 +177,7 @@ func FuzzSim(f *testing.F) {
 			return v % n
 		}
 		shape := shapes[next(len(shapes))]
-		s := &script{t: t, next: next, sim: pmem.NewSim(shape.size, remember), m: newMedium(shape.grain, make([]byte, shape.size))}
+		s := &script{t: t, next: next, sim: pmemsim.New(shape.size, remember), m: newMedium(shape.grain, make([]byte, shape.size))}
 		for k := 0; len(in) > 0 && k < 12 && len(s.m.may) < 1000; k++ {
 			s.step()
 			s.check()

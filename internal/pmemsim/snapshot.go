@@ -1,4 +1,4 @@
-package pmem
+package pmemsim
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ const (
 type Snapshot struct {
 	durable []byte
 	dirty   map[int][]version
-	o       SimOptions
+	o       Options
 }
 
 // Durable lends the content that the medium certainly holds: the octets that no crash can take away,

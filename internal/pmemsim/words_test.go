@@ -1,4 +1,4 @@
-package words_test
+package pmemsim
 
 import (
 	"bytes"
@@ -6,26 +6,24 @@ import (
 	"sync/atomic"
 	"testing"
 	"unsafe"
-
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/words"
 )
 
-func TestClone(t *testing.T) {
+func TestAppendWords(t *testing.T) {
 	b := make([]byte, 100)
 	for i := range b {
 		b[i] = byte(i)
 	}
 	for lo := range 20 {
 		for hi := lo; hi < len(b); hi++ {
-			if got := words.Clone(b[lo:hi]); !bytes.Equal(got, b[lo:hi]) {
+			if got := appendWords(nil, b[lo:hi]); !bytes.Equal(got, b[lo:hi]) {
 				t.Fatalf("[%d:%d]: % x", lo, hi, got)
 			}
 		}
 	}
 }
 
-// The race detector agrees that Clone and atomic users do not race.
-func TestCloneConcurrent(t *testing.T) {
+// The race detector agrees that appendWords and atomic users do not race.
+func TestAppendWordsConcurrent(t *testing.T) {
 	w := make([]uint64, 4)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&w[0])), 32)
 	var wg sync.WaitGroup
@@ -35,7 +33,7 @@ func TestCloneConcurrent(t *testing.T) {
 		}
 	})
 	for range 100 {
-		words.Clone(b[3:29])
+		appendWords(nil, b[3:29])
 	}
 	wg.Wait()
 }

@@ -1,4 +1,4 @@
-package pmem
+package pmemsim
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func (im *Image) Octets() []byte { return im.octets }
 
 // Open returns a Sim that has restarted after this crash, with the options of the Sim that crashed.
 // It copies the image.
-func (im *Image) Open() *Sim { return OpenSim(im.octets, &im.s.o) }
+func (im *Image) Open() *Sim { return Open(im.octets, &im.s.o) }
 
 // String names the image among those of its snapshot: by the grain, and, for each unit whose content
 // is not the durable one, by the offset of the unit and the number of its content. A test prints it
@@ -49,12 +49,12 @@ func (s *Snapshot) Image(name string) (*Image, error) {
 	grain, rest, ok := strings.Cut(name, ":")
 	g, err := strconv.Atoi(grain)
 	if !ok || err != nil || !slices.Contains([]Grain{Word, Line, Sector}, Grain(g)) {
-		return nil, fmt.Errorf("pmem: image %q has no grain", name)
+		return nil, fmt.Errorf("pmemsim: image %q has no grain", name)
 	}
 	im := s.image(Grain(g))
 	for f := range strings.FieldsSeq(rest) {
 		if err := im.parse(f); err != nil {
-			return nil, fmt.Errorf("pmem: image %q: unit %q: %w", name, f, err)
+			return nil, fmt.Errorf("pmemsim: image %q: unit %q: %w", name, f, err)
 		}
 	}
 	return im, nil

@@ -1,4 +1,4 @@
-package pmem
+package pmemsim
 
 import (
 	"iter"

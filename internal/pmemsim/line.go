@@ -1,10 +1,8 @@
-package pmem
+package pmemsim
 
 import (
 	"bytes"
 	"slices"
-
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/words"
 )
 
 // lineSize is the size of a cache line, in octets.
@@ -49,7 +47,7 @@ func (s *Sim) tell(off int, p []byte) {
 func (s *Sim) look(off, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(off, words.Clone(s.data[off:off+n]))
+	s.note(off, appendWords(nil, s.data[off:off+n]))
 }
 
 // noteLines is the number of lines whose contents are allocated together.
@@ -97,7 +95,7 @@ func (s *Sim) flush(off, n int) {
 	s.flushing.Lock()
 	defer s.flushing.Unlock()
 	now := s.now()
-	s.flushed = words.Append(s.flushed[:0], s.data[off:off+n])
+	s.flushed = appendWords(s.flushed[:0], s.data[off:off+n])
 	p := s.flushed
 	s.mu.Lock()
 	defer s.mu.Unlock()

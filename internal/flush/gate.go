@@ -1,6 +1,9 @@
-package pmem
+package flush
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // gate counts the callers inside, and lets nobody in once it is shut.
 type gate struct {
@@ -50,4 +53,25 @@ func (g *gate) close() <-chan struct{} {
 		}
 	}
 	return g.idle
+}
+
+// within reports whether done is closed before the timeout.
+func within(done <-chan struct{}, timeout time.Duration) bool {
+	if timeout < 0 {
+		<-done
+		return true
+	}
+	t := time.NewTimer(timeout)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+	}
+	select {
+	case <-done: // results beat deadlines
+		return true
+	default:
+		return false
+	}
 }

@@ -1,4 +1,4 @@
-package pmem_test
+package pmemsim_test
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // fill makes n lines of a new Sim dirty, each with that many versions.
-func fill(t *testing.T, n, versions int) *pmem.Sim {
+func fill(t *testing.T, n, versions int) *pmemsim.Sim {
 	t.Helper()
-	s := pmem.NewSim(n*64, nil)
+	s := pmemsim.New(n*64, nil)
 	for v := range versions {
 		for line := range n {
 			if err := s.Store(line*64, bytes.Repeat([]byte{byte(v + 1)}, 64)); err != nil {
@@ -40,7 +40,7 @@ func TestCount(t *testing.T) {
 		{64, 1, math.MaxUint64, math.MaxUint64, 43046721},
 	} {
 		s := fill(t, tt.lines, tt.versions).Snapshot()
-		if w, l, c := s.Count(pmem.Word), s.Count(pmem.Line), s.Count(pmem.Sector); w != tt.word || l != tt.line || c != tt.sector {
+		if w, l, c := s.Count(pmemsim.Word), s.Count(pmemsim.Line), s.Count(pmemsim.Sector); w != tt.word || l != tt.line || c != tt.sector {
 			t.Errorf("%d lines, %d versions: %d words, %d lines, %d sectors", tt.lines, tt.versions, w, l, c)
 		}
 		if got := len(s.Dirty()); got != tt.lines {
@@ -52,15 +52,15 @@ func TestCount(t *testing.T) {
 // Subsets, Edges, Sample and Crashes yield images of All, as many as they promise.
 func TestSelections(t *testing.T) {
 	s := fill(t, 5, 2).Snapshot()
-	all := images(t, s, pmem.Line)
+	all := images(t, s, pmemsim.Line)
 	for name, tt := range map[string]struct {
-		seq  func(func(*pmem.Image) bool)
+		seq  func(func(*pmemsim.Image) bool)
 		want int // distinct
 	}{
-		"all":     {s.All(pmem.Line), 243},
-		"subsets": {s.Subsets(pmem.Line), 32},
-		"edges":   {s.Edges(pmem.Line), 2 + 5*2 + 5},
-		"sample":  {s.Sample(pmem.Line, 7, 5000), 243},
+		"all":     {s.All(pmemsim.Line), 243},
+		"subsets": {s.Subsets(pmemsim.Line), 32},
+		"edges":   {s.Edges(pmemsim.Line), 2 + 5*2 + 5},
+		"sample":  {s.Sample(pmemsim.Line, 7, 5000), 243},
 	} {
 		got := make(map[string]bool)
 		for im := range tt.seq {
@@ -77,7 +77,7 @@ func TestSelections(t *testing.T) {
 		}
 	}
 	for n := range 20 { // stopping anywhere
-		for range s.Edges(pmem.Line) {
+		for range s.Edges(pmemsim.Line) {
 			if n--; n < 0 {
 				break
 			}
@@ -97,18 +97,18 @@ func TestCrashes(t *testing.T) {
 		{12, 2, 4096 + 10, 2 + 96*3 + 10, 17 * 9},
 		{13, 1, 2 + 13*2 + 10, 2 + 104*2 + 10, 9 * 6},
 	} {
-		got := make(map[pmem.Grain]int)
+		got := make(map[pmemsim.Grain]int)
 		s := fill(t, tt.lines, tt.versions).Snapshot()
 		for im := range s.Crashes(3, 10) {
 			got[grainOf(t, im)]++
 		}
-		if got[pmem.Line] != tt.line || got[pmem.Word] != tt.word || got[pmem.Sector] != tt.sector {
+		if got[pmemsim.Line] != tt.line || got[pmemsim.Word] != tt.word || got[pmemsim.Sector] != tt.sector {
 			t.Errorf("%d lines, %d versions: %v", tt.lines, tt.versions, got)
 		}
 	}
 }
 
-func grainOf(t *testing.T, im *pmem.Image) pmem.Grain {
+func grainOf(t *testing.T, im *pmemsim.Image) pmemsim.Grain {
 	t.Helper()
 	g := 0
 	for _, c := range im.String() {
@@ -117,14 +117,14 @@ func grainOf(t *testing.T, im *pmem.Image) pmem.Grain {
 		}
 		g = g*10 + int(c-'0')
 	}
-	return pmem.Grain(g)
+	return pmemsim.Grain(g)
 }
 
 // The same seed yields the same images; another seed yields others.
 func TestSampleBySeed(t *testing.T) {
 	s := fill(t, 30, 3).Snapshot()
 	names := func(seed uint64) (all []string) {
-		for im := range s.Sample(pmem.Line, seed, 20) {
+		for im := range s.Sample(pmemsim.Line, seed, 20) {
 			all = append(all, im.String())
 		}
 		return all
@@ -140,7 +140,7 @@ func TestSampleBySeed(t *testing.T) {
 // The name of an image finds it again.
 func TestImageName(t *testing.T) {
 	s := fill(t, 3, 2).Snapshot()
-	for _, g := range []pmem.Grain{pmem.Word, pmem.Line, pmem.Sector} {
+	for _, g := range []pmemsim.Grain{pmemsim.Word, pmemsim.Line, pmemsim.Sector} {
 		for im := range s.Sample(g, rand.Uint64(), 50) {
 			again, err := s.Image(im.String())
 			if err != nil || !bytes.Equal(again.Octets(), im.Octets()) || again.String() != im.String() {
@@ -159,15 +159,15 @@ func TestImageName(t *testing.T) {
 func TestSnapshotIsImmutable(t *testing.T) {
 	sim := fill(t, 3, 2)
 	s := sim.Snapshot()
-	before := images(t, s, pmem.Line)
+	before := images(t, s, pmemsim.Line)
 	_ = sim.Store(10, []byte("later"))
 	_ = sim.Persist(0, 100)
-	for im := range s.All(pmem.Line) {
+	for im := range s.All(pmemsim.Line) {
 		re := im.Open()
 		_ = re.Store(0, []byte("elsewhere"))
 		_ = re.Persist(0, 9)
 	}
-	after := images(t, s, pmem.Line)
+	after := images(t, s, pmemsim.Line)
 	for image := range before {
 		if !after[image] || len(after) != len(before) {
 			t.Fatal("changed")
@@ -177,12 +177,12 @@ func TestSnapshotIsImmutable(t *testing.T) {
 
 // If a line has more contents than Versions, the latest are remembered.
 func TestVersionsAreBounded(t *testing.T) {
-	sim := pmem.NewSim(8, &pmem.SimOptions{Versions: 3})
+	sim := pmemsim.New(8, &pmemsim.Options{Versions: 3})
 	for v := range 100 {
 		_ = sim.Store(0, []byte{byte(v)})
 	}
 	var got []byte
-	for im := range sim.Snapshot().All(pmem.Line) {
+	for im := range sim.Snapshot().All(pmemsim.Line) {
 		got = append(got, im.Octets()[0])
 	}
 	if want := []byte{0, 97, 98, 99}; !bytes.Equal(got, want) {
@@ -192,12 +192,12 @@ func TestVersionsAreBounded(t *testing.T) {
 
 // Snapshot finds stores directly into Bytes; Told does not.
 func TestSnapshotMarks(t *testing.T) {
-	sim := pmem.NewSim(100, nil)
+	sim := pmemsim.New(100, nil)
 	sim.Bytes()[99] = 1
-	if n := sim.Told().Count(pmem.Line); n != 1 {
+	if n := sim.Told().Count(pmemsim.Line); n != 1 {
 		t.Errorf("told of %d images, want 1", n)
 	}
-	if n := sim.Snapshot().Count(pmem.Line); n != 2 {
+	if n := sim.Snapshot().Count(pmemsim.Line); n != 2 {
 		t.Errorf("%d images, want 2", n)
 	}
 }
@@ -205,7 +205,7 @@ func TestSnapshotMarks(t *testing.T) {
 // Step sees every store and both sides of every Persist; Told may be called during stores.
 func TestStep(t *testing.T) {
 	var counts []uint64
-	sim := pmem.NewSim(64, &pmem.SimOptions{Step: func(s *pmem.Sim) { counts = append(counts, s.Told().Count(pmem.Line)) }})
+	sim := pmemsim.New(64, &pmemsim.Options{Step: func(s *pmemsim.Sim) { counts = append(counts, s.Told().Count(pmemsim.Line)) }})
 	_ = sim.Store(0, []byte{1})
 	_ = sim.Guard(1, 1, func() error { sim.Bytes()[1] = 1; return nil })
 	_ = sim.Persist(0, 64)
@@ -221,7 +221,7 @@ func TestStep(t *testing.T) {
 // promised.
 func TestSimConcurrent(t *testing.T) {
 	const workers = 4
-	sim := pmem.NewSim(workers*64+64, nil)
+	sim := pmemsim.New(workers*64+64, nil)
 	word := (*uint64)(unsafe.Pointer(&sim.Bytes()[workers*64]))
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -239,7 +239,7 @@ func TestSimConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	s := sim.Snapshot()
-	if n := s.Count(pmem.Word); n != 1 || !bytes.Equal(s.Durable(), sim.Bytes()) || *word != workers*100 {
+	if n := s.Count(pmemsim.Word); n != 1 || !bytes.Equal(s.Durable(), sim.Bytes()) || *word != workers*100 {
 		t.Errorf("%d images, word %d", n, *word)
 	}
 }

@@ -1,0 +1,10 @@
+package pmemsim_test
+
+import (
+	"testing"
+
+	"github.com/stag-rdma/stag/internal/rdmaptest"
+)
+
+// TestMain fails the package if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { rdmaptest.Main(m) }
