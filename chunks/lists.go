@@ -2,8 +2,8 @@ package chunks
 
 import "github.com/stag-rdma/stag/xdr"
 
-// MinSize is the size of three empty lists on the wire, octets.
-const MinSize = 12
+// minSize is the size of three empty lists on the wire, octets.
+const minSize = 12
 
 // Lists are the chunk lists of one RPC-over-RDMA header (RFC 8166 Section
 // 4.1.2), in the order of the wire:
@@ -30,7 +30,7 @@ func (l *Lists) Empty() bool { return len(l.Read) == 0 && len(l.Write) == 0 && !
 
 // Size returns the octets that Append adds: 12 for empty lists.
 func (l *Lists) Size() int {
-	n := MinSize + (4+ReadSegmentSize)*len(l.Read)
+	n := minSize + (4+ReadSegmentSize)*len(l.Read)
 	for _, c := range l.Write {
 		n += 4 + c.Size()
 	}

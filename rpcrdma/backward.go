@@ -2,8 +2,8 @@ package rpcrdma
 
 import "encoding/binary"
 
-// BackwardDataSize is the size of the block of [BackwardData], octets.
-const BackwardDataSize = 8
+// backwardDataSize is the size of the block of [BackwardData], octets.
+const backwardDataSize = 8
 
 const (
 	backwardMagic   = 0x62776431 // "bwd1"
@@ -36,7 +36,7 @@ func (d BackwardData) Append(b []byte) []byte {
 // ParseBackwardData finds the block just after the [PrivateData] at the start of b. It reports
 // false if there is no block, or if the block has another version or no credits. It borrows b.
 func ParseBackwardData(b []byte) (BackwardData, bool) {
-	if len(b) < PrivateDataSize+BackwardDataSize || binary.BigEndian.Uint32(b) != privateMagic {
+	if len(b) < PrivateDataSize+backwardDataSize || binary.BigEndian.Uint32(b) != privateMagic {
 		return BackwardData{}, false
 	}
 	b = b[PrivateDataSize:]

@@ -11,8 +11,8 @@ const (
 	MaxPath   = 4096 // longest symbolic link target served; Choice: PATH_MAX of Linux
 )
 
-// AttrSize is the encoded size of an [Attr] in octets (RFC 1813 Section 2.5).
-const AttrSize = 84
+// attrSize is the encoded size of an [Attr] in octets (RFC 1813 Section 2.5).
+const attrSize = 84
 
 // Access is the bit mask of ACCESS (RFC 1813 Section 3.3.4).
 type Access uint32

@@ -37,7 +37,7 @@ type DirPlusEntry struct {
 func (e *DirPlusEntry) Size() int {
 	n := e.DirEntry.Size() + 8
 	if e.Attr.Present {
-		n += AttrSize
+		n += attrSize
 	}
 	if e.Handle.Present {
 		n += 4 + len(e.Handle.Handle) + xdr.Pad(len(e.Handle.Handle))

@@ -274,21 +274,21 @@ func (f *PushFile) applied(ctx context.Context) error {
 	if serr != nil || st.Error == 0 {
 		return err
 	}
-	return &ApplyError{State: st, Err: err}
+	return &ApplyError{State: st, err: err}
 }
 
 // ApplyError reports that an acknowledged record, of this file or another one, cannot be written to
 // its file now. It is not lost: the server keeps it in the log and tries again.
 type ApplyError struct {
 	State pushfile.State
-	Err   error // of COMMIT
+	err   error // of COMMIT
 }
 
 // Error says which record, and why.
 func (e *ApplyError) Error() string {
-	return fmt.Sprintf("%v: record %d of the push log waits at the server (%s)", e.Err, e.State.Record, e.State.Text)
+	return fmt.Sprintf("%v: record %d of the push log waits at the server (%s)", e.err, e.State.Record, e.State.Text)
 }
 
 // Unwrap returns the error of COMMIT, which has few statuses (RFC 1813 Section 3.3.21), and the error
 // of the record.
-func (e *ApplyError) Unwrap() []error { return []error{e.Err, e.State.Error} }
+func (e *ApplyError) Unwrap() []error { return []error{e.err, e.State.Error} }

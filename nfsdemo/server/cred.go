@@ -50,7 +50,7 @@ func (m *Mux) credOf(req *rpc.Request) (c Cred, known bool, stat xdr.AuthStat) {
 		return c, known, stat
 	}
 	if c.UID != u.UID {
-		if p := m.find(req.Prog); p == nil || p.Weak == nil || req.Proc == 0 || p.Weak(req.Proc) {
+		if p := m.find(req.Prog); p == nil || p.weak == nil || req.Proc == 0 || p.weak(req.Proc) {
 			return Cred{Anonymous: true, Machine: c.Machine}, known, stat // identity does not matter there
 		}
 		return c, known, xdr.AuthBadCred

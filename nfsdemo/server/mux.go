@@ -24,14 +24,14 @@ type Program struct {
 	// NonIdempotent reports whether a procedure must not run twice when a client sends a call
 	// again. If nil, all may run twice.
 	NonIdempotent func(proc uint32) bool
-	// Lazy reports whether Serve itself takes the data of read chunks for a procedure, with
+	// lazy reports whether Serve itself takes the data of read chunks for a procedure, with
 	// Call.Opaque. If nil, it does so for none.
-	Lazy func(proc uint32) bool
-	// Ready reports, for a lazy call without its data, whether they may be pulled at once; see
+	lazy func(proc uint32) bool
+	// ready reports, for a lazy call without its data, whether they may be pulled at once; see
 	// rpc.Handler. It must not block. If nil, Serve takes them.
-	Ready func(ctx context.Context, c *Call) bool
-	// Weak reports whether a procedure other than 0 needs no identity. If nil, none needs one.
-	Weak func(proc uint32) bool
+	ready func(ctx context.Context, c *Call) bool
+	// weak reports whether a procedure other than 0 needs no identity. If nil, none needs one.
+	weak func(proc uint32) bool
 }
 
 // Call is one call to a Program.
@@ -46,11 +46,9 @@ type Call struct {
 // Mux dispatches calls to programs. It is a rpc.Handler. Add all programs before the first call;
 // after that it is safe for concurrent use.
 type Mux struct {
-	// RequireSys refuses AUTH_NONE, except where a program's Weak allows it.
-	RequireSys bool
-
-	programs []Program
-	local    func(a net.Addr) (u User, ok bool) // Config.Local
+	programs   []Program
+	requireSys bool                               // AUTH_NONE is refused, except where weak of a program allows it
+	local      func(a net.Addr) (u User, ok bool) // Config.Local
 }
 
 var _ rpc.Handler = (*Mux)(nil)
@@ -84,7 +82,7 @@ func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	case req.Proc >= p.Procs:
 		resp.Stat = xdr.ProcUnavail
 	case req.Proc == 0: // takes and returns void
-	case cred.Anonymous && m.RequireSys && p.Weak != nil && !p.Weak(req.Proc):
+	case cred.Anonymous && m.requireSys && p.weak != nil && !p.weak(req.Proc):
 		resp.Deny(xdr.AuthTooWeak)
 	default:
 		c := Call{Request: req, Resp: resp, Cred: cred, known: known}
@@ -112,17 +110,17 @@ func (m *Mux) Class(req *rpc.Request) uint32 {
 // Lazy reports whether a call's data stay at the client until asked for (rpc.Handler).
 func (m *Mux) Lazy(prog, vers, proc uint32) bool {
 	p := m.find(prog)
-	return p != nil && p.Lazy != nil && vers >= p.Low && vers <= p.High && p.Lazy(proc)
+	return p != nil && p.lazy != nil && vers >= p.Low && vers <= p.High && p.lazy(proc)
 }
 
 // Ready reports whether the data of a lazy call may be pulled at once (rpc.Handler).
 func (m *Mux) Ready(ctx context.Context, req *rpc.Request) bool {
 	p := m.find(req.Prog)
 	cred, known, stat := m.credOf(req)
-	if p == nil || p.Ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.RequireSys {
+	if p == nil || p.ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.requireSys {
 		return false
 	}
-	return p.Ready(ctx, &Call{Request: req, Cred: cred, known: known})
+	return p.ready(ctx, &Call{Request: req, Cred: cred, known: known})
 }
 
 // MayBlock reports whether a call may wait for a disk (rpc.Handler).

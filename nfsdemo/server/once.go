@@ -20,7 +20,7 @@ func (s *Server) Names(req *rpc.Request) []string {
 		return nil
 	}
 	cred, _, stat := s.credOf(req)
-	if stat != xdr.AuthOK || cred.Anonymous && s.RequireSys {
+	if stat != xdr.AuthOK || cred.Anonymous && s.requireSys {
 		return nil // denied
 	}
 	p, ok := parseSubject(nfs3.Proc(req.Proc), req.Args)

@@ -37,12 +37,12 @@ func New(cfg *Config) (*Server, error) {
 			s.local = cfg.Local
 		}
 	}
-	s.RequireSys = cfg.RequireSys
+	s.requireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
 		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, Class: nfsClass, NonIdempotent: nonIdempotent,
-		Weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
-		Lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite }, Ready: s.nfsReady,
+		weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
+		lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite }, ready: s.nfsReady,
 	})
 	s.Add(Program{
 		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,

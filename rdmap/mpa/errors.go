@@ -99,19 +99,19 @@ var (
 // FormatError reports a malformed startup frame. The connection is closed without an answer (RFC
 // 5044 Section 7.1.2). It also reports a Config or a frame of our own that cannot be encoded.
 type FormatError struct {
-	Frame string // "request" or "reply"
+	frame string // "request" or "reply"
 	Field string // the field's name in RFC 5044 Section 7.1.1 or RFC 6581 Section 6
 	Off   int    // its offset in the frame, octets
-	Err   error  // one of the Err values above
+	err   error  // one of the Err values above
 }
 
 // Error implements error.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("mpa: %s: %s at octet %d: %v", e.Frame, e.Field, e.Off, e.Err)
+	return fmt.Sprintf("mpa: %s: %s at octet %d: %v", e.frame, e.Field, e.Off, e.err)
 }
 
-// Unwrap returns the cause.
-func (e *FormatError) Unwrap() error { return e.Err }
+// Unwrap returns the cause, one of the Err values above.
+func (e *FormatError) Unwrap() error { return e.err }
 
 // RejectError says that the responder answered with R=1. Reply.PrivateData is a copy; Reply.Word is
 // valid only if Reply.Enhanced is set.
@@ -124,10 +124,10 @@ func (e *RejectError) Error() string {
 
 // RefuseError says that a Request is well formed but that the responder's Config refuses it. The
 // responder answers with Reject and closes the connection.
-type RefuseError struct{ Err error }
+type RefuseError struct{ err error }
 
 // Error implements error.
-func (e *RefuseError) Error() string { return "mpa: request refused: " + e.Err.Error() }
+func (e *RefuseError) Error() string { return "mpa: request refused: " + e.err.Error() }
 
 // Unwrap returns the cause.
-func (e *RefuseError) Unwrap() error { return e.Err }
+func (e *RefuseError) Unwrap() error { return e.err }

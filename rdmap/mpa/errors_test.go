@@ -29,7 +29,4 @@ func TestCodes(t *testing.T) {
 	if s := (&mpa.RejectError{}).Error(); !strings.HasPrefix(s, "mpa: ") {
 		t.Errorf("%q", s)
 	}
-	if s := (&mpa.RefuseError{mpa.ErrPlain}).Error(); !strings.HasPrefix(s, "mpa: ") {
-		t.Errorf("%q", s)
-	}
 }

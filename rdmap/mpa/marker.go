@@ -2,20 +2,20 @@ package mpa
 
 import "fmt"
 
-// MarkerLen is the length of a marker in octets.
-const MarkerLen = 4
+// markerLen is the length of a marker in octets.
+const markerLen = 4
 
 const (
 	// markerInterval is the distance between the first octets of two markers (RFC
 	// 5044 Section 4.3). It divides 2^32, so positions need to be known only
 	// modulo 512, whatever TCP's sequence numbers do.
 	markerInterval = 512
-	markerStride   = markerInterval - MarkerLen // octets of FPDUs between two markers
+	markerStride   = markerInterval - markerLen // octets of FPDUs between two markers
 )
 
 // MaxMarkedFPDU is MaxFPDU plus the markers, octets. A receiver that asked for markers must be able
 // to hold that much.
-const MaxMarkedFPDU = MaxFPDU + MarkerLen*((MaxFPDU+markerStride-1)/markerStride)
+const MaxMarkedFPDU = MaxFPDU + markerLen*((MaxFPDU+markerStride-1)/markerStride)
 
 // markerOctets returns how many octets of markers an FPDU of n octets gets if its first octet, or
 // the marker before it, is at position phase modulo 512. A marker after the last octet is not
@@ -25,7 +25,7 @@ func markerOctets(phase, n int) int {
 	if n <= 0 {
 		return 0
 	}
-	return MarkerLen * ((n + markerStride - 1) / markerStride)
+	return markerLen * ((n + markerStride - 1) / markerStride)
 }
 
 // checkMarkedLen panics if a ULPDU of n octets is so long that FPDUPTR might not fit its 16 bits.

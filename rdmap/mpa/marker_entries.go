@@ -42,7 +42,7 @@ func (m *Inserter) InsertRoom(n int) int { return markerOctets(m.phase, n) }
 
 func (m *Inserter) insertMarker(out [][]byte, arena []byte, crc bool) ([][]byte, []byte) {
 	at := len(arena)
-	if cap(arena)-at < MarkerLen {
+	if cap(arena)-at < markerLen {
 		panic("mpa: Insert: arena full")
 	}
 	arena = m.due(arena)

@@ -81,10 +81,10 @@ func (m *Inserter) due(b []byte) []byte {
 	if m.phase != 0 {
 		return b
 	}
-	m.phase = MarkerLen
+	m.phase = markerLen
 	b = append(b, 0, 0, byte(m.off>>8), byte(m.off))
 	if m.off > 0 {
-		m.off += MarkerLen
+		m.off += markerLen
 	}
 	return b
 }

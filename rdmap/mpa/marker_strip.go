@@ -56,7 +56,7 @@ func (d *Deframer) nextMarked(b []byte) (ulpdu []byte, n int, err error) {
 // lengthAt returns the offset of ULPDU_Length in the next FPDU, which may begin with a marker.
 func (d *Deframer) lengthAt() int {
 	if d.strip.phase == 0 {
-		return MarkerLen
+		return markerLen
 	}
 	return 0
 }
@@ -104,7 +104,7 @@ func squeeze(b []byte, at, first, size int) {
 	to := first
 	for left := size - (first - at); left > 0; left -= markerStride {
 		k := min(left, markerStride)
-		to += copy(b[to:], b[first+MarkerLen:first+MarkerLen+k])
+		to += copy(b[to:], b[first+markerLen:first+markerLen+k])
 		first += markerInterval
 	}
 }

@@ -17,7 +17,7 @@ const (
 func MULPDU(emss int, markers bool) int {
 	n := emss - HeaderLen - CRCLen - emss%4
 	if markers {
-		n -= MarkerLen * ((emss + markerInterval - 1) / markerInterval)
+		n -= markerLen * ((emss + markerInterval - 1) / markerInterval)
 	}
 	return min(max(n, MinMULPDU), MaxULPDU)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -159,7 +160,7 @@ func TestResponderRefuse(t *testing.T) {
 			req := unhex(t, reqHex+tt.req)
 			n, err := r.Input(req)
 			e, ok := errors.AsType[*mpa.RefuseError](err)
-			if !ok || n != len(req) || !errors.Is(e, tt.cause) {
+			if !ok || n != len(req) || !errors.Is(e, tt.cause) || !strings.HasPrefix(e.Error(), "mpa: ") {
 				t.Fatalf("Input = %d, %v", n, err)
 			}
 			if _, err := r.Accept(nil, nil); !errors.Is(err, mpa.ErrState) {

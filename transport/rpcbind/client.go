@@ -158,7 +158,7 @@ func call(ctx context.Context, c rpc.Caller, proc uint32, e *Entry, results func
 	}
 	var reply rpc.Reply
 	defer reply.Release()
-	for _, vers := range [...]uint32{Version4, Version3} {
+	for _, vers := range [...]uint32{version4, version3} {
 		asks := proc != procSet && proc != procUnset // the others answer differently the second time
 		call := &rpc.Call{Prog: Program, Vers: vers, Proc: proc, Args: args, MaxResults: maxResults, Repeatable: asks}
 		if err := c.Do(ctx, call, &reply); err != nil {

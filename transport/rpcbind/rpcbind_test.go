@@ -71,8 +71,8 @@ type rpcbindd struct {
 }
 
 func (r *rpcbindd) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
-	if r.old && req.Vers > Version3 {
-		resp.ProgMismatch(2, Version3)
+	if r.old && req.Vers > version3 {
+		resp.ProgMismatch(2, version3)
 		return
 	}
 	r.mu.Lock()

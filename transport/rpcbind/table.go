@@ -23,8 +23,8 @@ func (t *Table) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 		t.Next.ServeRPC(ctx, req, resp)
 	case req.Prog != Program:
 		resp.Stat = xdr.ProgUnavail
-	case req.Vers < Version3 || req.Vers > Version4:
-		resp.ProgMismatch(Version3, Version4)
+	case req.Vers < version3 || req.Vers > version4:
+		resp.ProgMismatch(version3, version4)
 	default:
 		t.serve(req, resp)
 	}
@@ -76,7 +76,7 @@ func (t *Table) serve(req *rpc.Request, resp *rpc.Response) {
 		}
 		resp.Results = xdr.AppendBool(resp.Results, false)
 	case procGetVersAddr:
-		if req.Vers != Version4 {
+		if req.Vers != version4 {
 			resp.Stat = xdr.ProcUnavail
 			return
 		}

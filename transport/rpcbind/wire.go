@@ -12,10 +12,11 @@ import (
 
 // The protocol (RFC 1833 Section 2.1).
 const (
-	Program  = 100000
-	Version3 = 3
-	Version4 = 4
-	Port     = 111
+	Program = 100000
+	Port    = 111
+
+	version3 = 3
+	version4 = 4
 
 	procNull        = 0
 	procSet         = 1
