@@ -25,7 +25,7 @@ type Lock struct {
 
 // Conflicts reports whether l and m cannot be held at the same time.
 func (l *Lock) Conflicts(m *Lock) bool {
-	return l.Owner != m.Owner && (l.Exclusive || m.Exclusive) && l.Start <= m.End && m.Start <= l.End
+	return l.Start <= m.End && m.Start <= l.End && (l.Exclusive || m.Exclusive) && l.Owner != m.Owner // names take longest
 }
 
 // Locker is an optional part of an FS: it keeps the advisory locks of files, for instance in

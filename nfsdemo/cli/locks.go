@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
+	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"go.uber.org/zap"
 )
@@ -84,7 +87,8 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 	case l == nil:
 		return errors.New("there is no port for TCP: --mount-listen or --tcp")
 	}
-	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger}
+	mine, rest := lockMemory(cfg.config)
+	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger, Limits: locks.LimitsOf(mine)}
 	for _, fsys := range s.set.open {
 		if k, ok := fsys.(backend.Locker); ok {
 			lc.Shared = append(lc.Shared, k)
@@ -118,7 +122,16 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 	}
 	s.table.Entries = append(s.table.Entries, list...)
 	s.locks.srv, s.locks.udp = srv, udp
+	s.srv.Config = rest
 	return nil
+}
+
+// lockMemory divides --memory-limit: an eighth is for locks, and the rest for calls.
+func lockMemory(cfg *transport.Config) (forLocks int64, forCalls *transport.Config) {
+	n := cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)
+	rest := *cfg
+	rest.Limits.Memory = max(n-n/8, minMemory)
+	return n / 8, &rest
 }
 
 // listenBeside listens on UDP, on the port that a listener has for TCP if it is free.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
 	"unicode"
@@ -40,7 +41,8 @@ func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 		default:
 			continue
 		}
-		help := metricsHelp[strings.TrimPrefix(name, metricsPrefix)]
+		what := strings.TrimPrefix(name, metricsPrefix)
+		help := cmp.Or(metricsHelp[what], locksHelp[what])
 		kind := prometheus.GaugeValue
 		if !strings.HasPrefix(help, "Now:") {
 			name, kind = name+"_total", prometheus.CounterValue

@@ -88,3 +88,13 @@ var metricsHelp = map[string]string{
 	"push_logs_slowed":   "Flushes and hashes that were slowed down by their budget.",
 	"push_logs_lost":     "Logs whose memory has failed.",
 }
+
+// locksHelp has those of locks, if they are served.
+var locksHelp = map[string]string{
+	"locks_held":       "Now: locks that clients hold.",
+	"locks_waits":      "Now: locks that clients wait for.",
+	"locks_clients":    "Now: clients that may hold locks.",
+	"locks_refused":    "Locks refused with DENIED_NOLOCKS.",
+	"locks_left_out":   "Calls to clients that were left out, since there were too many.",
+	"locks_unanswered": "Calls to clients that were not answered.",
+}

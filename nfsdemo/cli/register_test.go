@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +131,7 @@ func TestLocks(t *testing.T) {
 	state := t.TempDir()
 	cfg := &serviceConfig{
 		exports: one(t.TempDir()), state: state, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
-		register: true, locks: locksAuto, config: new(transport.Config),
+		register: true, locks: locksAuto, config: new(transport.Config), status: "127.0.0.1:0",
 	}
 	s, err := newService(t.Context(), cfg)
 	if err != nil {
@@ -141,6 +142,15 @@ func TestLocks(t *testing.T) {
 	}
 	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 5 || udp != 4 {
 		t.Errorf("%d entries for TCP, %d for UDP", tcp, udp)
+	}
+	if got := s.srv.Config.Limits.Memory; got != transport.DefaultMemory/8*7 {
+		t.Errorf("%d octets are for calls", got)
+	}
+	metrics := string(get(t, "http://"+s.status.addr()+"/metrics", http.StatusOK))
+	for name, help := range locksHelp {
+		if !strings.Contains(metrics, "# HELP nfsdemo_"+name+" "+help+"\n") && !strings.Contains(metrics, "# HELP nfsdemo_"+name+"_total "+help+"\n") {
+			t.Errorf("no metric %s", name)
+		}
 	}
 	if line := mountLine(&readyJSON{Export: "/d", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2", Locks: s.locks.String()}); strings.Contains(line, "nolock") {
 		t.Error(line)

@@ -104,6 +104,9 @@ func (s *service) statusServer() *status.Server {
 		},
 		Collectors: []prometheus.Collector{s.calls, collector(func(ch chan<- prometheus.Metric) {
 			collect(ch, metricsPrefix+"transport", reflect.ValueOf(s.srv.Stats()))
+			if k := s.locks.srv; k != nil {
+				collect(ch, metricsPrefix+"locks", reflect.ValueOf(k.Stats()))
+			}
 			if pw != nil {
 				st := pw.Stats()
 				collect(ch, metricsPrefix+"push", reflect.ValueOf(st))

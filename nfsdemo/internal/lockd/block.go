@@ -41,6 +41,7 @@ const early = 20 * time.Millisecond
 
 // await waits for the lock of b, and tells the client.
 func (s *Server) await(c *client, b *block) {
+	defer s.dropBlock(c.addr)
 	defer close(b.done)
 	defer b.end()
 	err := b.key.locker.SetLock(b.ctx, []byte(b.key.handle), &b.key.lock, true)
@@ -108,24 +109,30 @@ func (s *Server) cancel(c *client, key blockKey, both bool) (any bool) {
 	return any
 }
 
+// tellTime limits how long a client is called.
+const tellTime = 90 * time.Second
+
 // tell calls GRANTED until the client has answered. It reports whether the client has the lock, or may have it: when
 // a call was sent and the answer is lost, giving the lock to another could make two of them believe that they hold it.
 func (s *Server) tell(c *client, b *block) bool {
+	ctx, cancel := context.WithTimeout(b.ctx, tellTime)
+	defer cancel()
 	wait := early - time.Since(b.began)
 	perhaps := false
 	for try := range 5 {
 		select {
-		case <-b.ctx.Done():
+		case <-ctx.Done():
 			return perhaps
 		case <-time.After(max(wait, 0)):
 		}
 		wait = s.cfg.Retry << try
-		leave, ok := s.lane(b.ctx, c.addr, true)
+		leave, ok := s.lane(ctx, c.addr, true)
 		if !ok {
 			return perhaps
 		}
 		st, sent, err := s.granted(c, b)
 		leave()
+		s.heard(c.addr, err)
 		switch {
 		case err != nil:
 			perhaps = perhaps || sent

@@ -42,40 +42,45 @@ func (e *notSentError) Unwrap() error { return e.error }
 // lane is for the calls to one address.
 type lane struct {
 	room  chan struct{}
-	users int // that are in it, or wait for it
+	slow  chan struct{} // while it has not answered
+	users int           // that are in it, or wait for it
 }
 
-// lane takes a place among the calls to clients, perhaps after a wait; call leave afterwards.
+// lane takes a place among the calls to clients, perhaps after a wait; call leave afterwards. Addresses that have not
+// answered yet, or not the last time, have few, and not all: each call to one takes as long as calls may.
 func (s *Server) lane(ctx context.Context, addr string, wait bool) (leave func(), ok bool) {
 	s.mu.Lock()
 	l := s.lanes[addr]
 	if l == nil {
-		l = &lane{room: make(chan struct{}, maxLane)}
+		l = &lane{room: make(chan struct{}, maxLane), slow: make(chan struct{}, maxUnknown)}
 		s.lanes[addr] = l
 	}
 	l.users++
+	rooms := []chan struct{}{l.room, s.out}
+	if a := s.addrs[addr]; a == nil || !a.answers {
+		rooms = []chan struct{}{l.slow, l.room, s.slow, s.out}
+	}
 	s.mu.Unlock()
-	out := func() {
+	entered := 0
+	leave = func() {
+		for _, room := range rooms[:entered] {
+			<-room
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if l.users--; l.users == 0 {
 			delete(s.lanes, addr)
 		}
 	}
-	if !enter(ctx, l.room, wait) {
-		out()
-		return nil, false
+	for _, room := range rooms {
+		if !enter(ctx, room, wait) {
+			leave()
+			s.stats.leftOut.Add(1)
+			return nil, false
+		}
+		entered++
 	}
-	if !enter(ctx, s.out, wait) {
-		<-l.room
-		out()
-		return nil, false
-	}
-	return func() {
-		<-s.out
-		<-l.room
-		out()
-	}, true
+	return leave, true
 }
 
 // enter takes a place in room.
@@ -256,7 +261,9 @@ func (s *Server) reply(c *server.Call, proc nlm.Proc, results []byte) {
 	}
 	s.wg.Go(func() {
 		defer leave()
-		if _, err := s.call(s.ctx, netw, host, nlm.Program, vers, uint32(proc), results); err != nil {
+		_, err := s.call(s.ctx, netw, host, nlm.Program, vers, uint32(proc), results)
+		s.heard(host, err)
+		if err != nil {
 			s.cfg.Logger.Debug("lockd: an answer did not reach its client", zap.String("address", host), zap.Error(err))
 		}
 	})

@@ -25,9 +25,10 @@ const (
 	maxClients  = 4096
 	maxNames    = 16  // of clients at one address
 	maxNameLen  = 255 // octets
-	maxBlocks   = 64  // of a client
 	maxOutgoing = 64  // calls to clients, at a time
-	maxLane     = 8   // of these to one address: the others are for clients that answer
+	maxLane     = 8   // of these to one address
+	maxUnheard  = 48  // of these to addresses that have not answered the last one, or had none
+	maxUnknown  = 2   // of these to one address
 )
 
 // Files are the files that can be locked: a [server.Server].
@@ -49,7 +50,8 @@ type Config struct {
 	Name string
 	// Grace, if zero, is DefaultGrace.
 	Grace time.Duration
-	// Limits are those of locks that this process keeps.
+	// Limits are those of locks that this process keeps. Its waits are those of clients that wait, and of those that
+	// were not yet told that they have their lock.
 	Limits locks.Limits
 	// RPCBindPort is where clients' rpcbind is asked; if zero, 111.
 	RPCBindPort int
@@ -77,6 +79,8 @@ func (c *Config) fill() Config {
 	if out.Logger == nil {
 		out.Logger = zap.NewNop()
 	}
+	out.Limits = out.Limits.Fill()
+	out.Limits.ShareOf = shareOf
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -329,6 +330,127 @@ func TestLimits(t *testing.T) {
 	expect(t, "a new name takes its place", b.lock(9000, 1, false), nlm.Granted)
 	b.name = strings.Repeat("x", 300)
 	expect(t, "a long name", b.lock(9001, 1, false), nlm.DeniedNoLocks)
+}
+
+// mute listens where the server looks for the rpcbind of clients at an address, and never answers.
+func (r *rig) mute(ip string) {
+	r.t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(r.port)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.t.Cleanup(func() { _ = c.Close() })
+		}
+	}()
+}
+
+// TestNotTold: those who have their lock and cannot be told it are as many as those who wait may be, by whatever names.
+func TestNotTold(t *testing.T) {
+	r := newRig(t)
+	r.mute("127.0.0.2")
+	a := r.client("127.0.0.2", true)
+	before := runtime.NumGoroutine()
+	for i := range 10 {
+		a.name = fmt.Sprint("name", i)
+		f := uint64(1000 * i)
+		expect(t, a.name, a.lock(f, 100, false), nlm.Granted)
+		name := a.name
+		a.name += "w"
+		for k := range uint32(64) {
+			args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Lock: a.part(k, f+uint64(k), 1)}
+			if st := a.status(nlm.ProcLock, args); st != nlm.Blocked && st != nlm.DeniedNoLocks {
+				t.Fatal(st)
+			}
+		}
+		a.name = name
+		expect(t, a.name, a.unlock(f, 100), nlm.Granted)
+		eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
+	}
+	if n := runtime.NumGoroutine() - before; n > 150 {
+		t.Errorf("%d goroutines", n)
+	}
+	if r.locks.Stats().Refused == 0 {
+		t.Error("nothing was refused, or it was not counted")
+	}
+}
+
+// TestMuteClients: clients that do not answer keep one that has answered from nothing.
+func TestMuteClients(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	turn := func(off uint64) time.Duration {
+		expect(t, "a", a.lock(off, 1, false), nlm.Granted)
+		expect(t, "b", b.lock(off, 1, true), nlm.Blocked)
+		begun := time.Now()
+		expect(t, "a", a.unlock(off, 1), nlm.Granted)
+		receive(t, "GRANTED", b.granted)
+		return time.Since(begun)
+	}
+	turn(10000)
+	for i := range 10 {
+		ip := fmt.Sprint("127.0.1.", 1+i)
+		r.mute(ip)
+		x := r.client(ip, true)
+		f := uint64(1000 * i)
+		expect(t, x.name, x.lock(f, 100, false), nlm.Granted)
+		for k := range uint32(10) {
+			args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: x.part(100+k, f+uint64(k), 1)}
+			expect(t, x.name, x.status(nlm.ProcLock, args), nlm.Blocked)
+		}
+		expect(t, x.name, x.unlock(f, 100), nlm.Granted)
+	}
+	eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
+	time.Sleep(100 * time.Millisecond) // until all are called that may be
+	if d := turn(20000); d > 2*time.Second {
+		t.Errorf("GRANTED came after %v", d)
+	}
+}
+
+// TestCrowd: addresses that take all the names they can keep none from one that has one, also while it comes and goes.
+func TestCrowd(t *testing.T) {
+	r := newRig(t)
+	h := r.client("127.0.0.2", true)
+	var crowd sync.WaitGroup
+	done := make(chan struct{})
+	for k := range 8 {
+		var list []*client
+		for i := range 20 {
+			list = append(list, r.client(fmt.Sprintf("127.0.%d.%d", 2+k, 1+i), true))
+		}
+		crowd.Go(func() {
+			for _, x := range list {
+				for i := range 20 {
+					l := x.part(1, uint64(1000*k+i), 1)
+					l.Caller = []byte(fmt.Sprint(x.name, i))
+					if _, err := x.send(nlm.ProcLock, &nlm.LockArgs{Lock: l}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	go func() { crowd.Wait(); close(done) }()
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		expect(t, "one", h.lock(1<<40, 1, false), nlm.Granted)
+		expect(t, "one", h.unlock(1<<40, 1), nlm.Granted)
+	}
+	late := r.client("127.0.0.3", true)
+	expect(t, "a newcomer", late.lock(1<<50, 1, false), nlm.Granted)
+	if st := r.locks.Stats(); st.Clients > 4096/2+200 {
+		t.Errorf("%+v", st)
+	}
 }
 
 // TestForgedAnswer: a client that answers GRANTED for another one takes nothing from it.

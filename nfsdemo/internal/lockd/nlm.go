@@ -108,6 +108,11 @@ func rangeOf(l *nlm.Lock) (start, end uint64, ok bool) {
 	return l.Offset, l.Offset + l.Len - 1, true
 }
 
+// owner is an owner of locks at a client.
+func owner(client string, id uint32) backend.LockOwner {
+	return backend.LockOwner{Client: client, ID: uint64(id)}
+}
+
 // target finds the file of a lock. With open the caller must have rights to it.
 func (s *Server) target(ctx context.Context, c *server.Call, l *nlm.Lock, open bool) (target, nlm.Status) {
 	fs, h, err := s.cfg.Files.LockFile(ctx, c, nfs3.FileHandle(l.File), open)
@@ -136,6 +141,7 @@ func (s *Server) maybe(h host) *client {
 	if err != nil {
 		return nil
 	}
+	s.leave(cl)
 	return cl
 }
 
@@ -147,6 +153,7 @@ func (s *Server) statusOf(err error) nlm.Status {
 	if _, ok := errors.AsType[*backend.LockedError](err); ok {
 		return nlm.Denied
 	}
+	s.stats.noLocks.Add(1)
 	if !errors.Is(err, backend.ErrNoLocks) {
 		s.cfg.Logger.Warn("lockd: backend error", zap.Error(err))
 	}
@@ -170,8 +177,7 @@ func (s *Server) test(ctx context.Context, c *server.Call, a *nlm.TestArgs) *nlm
 	if res.Status != nlm.Granted {
 		return res
 	}
-	who := client{host: hostOf(c.RemoteAddr, a.Lock.Caller)}
-	l := backend.Lock{Owner: who.owner(a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
+	l := backend.Lock{Owner: owner(hostOf(c.RemoteAddr, a.Lock.Caller).key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
 	err := t.locker.TestLock(ctx, []byte(t.handle), &l)
 	res.Status = s.statusOf(err)
 	if locked, ok := errors.AsType[*backend.LockedError](err); ok {
@@ -202,7 +208,7 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	case grace && !s.before[h]:
 		return nlm.Denied
 	}
-	l := backend.Lock{Owner: h.owner(a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
+	l := backend.Lock{Owner: owner(h.key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
 	if k, ok := t.locker.(backend.LockHolder); ok && a.Reclaim {
 		switch held, err := k.HoldsLock(ctx, []byte(t.handle), &l); {
 		case err != nil:
@@ -213,14 +219,13 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	}
 	cl, err := s.enter(h, nlm.Proc(c.Proc) != nlm.ProcNMLock)
 	if err != nil {
-		return nlm.DeniedNoLocks
+		return s.statusOf(backend.ErrNoLocks)
 	}
+	defer s.leave(cl)
+	l.Owner.Client = cl.key // one for all its locks
 	key := blockKey{t, l}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.gone {
-		return nlm.DeniedNoLocks
-	}
 	if b := cl.blocks[key]; b != nil {
 		if !b.granted {
 			return nlm.Blocked
@@ -233,8 +238,8 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !a.Block {
 		return s.statusOf(err)
 	}
-	if len(cl.blocks) >= maxBlocks || s.ctx.Err() != nil {
-		return nlm.DeniedNoLocks
+	if s.ctx.Err() != nil || !s.takeBlock(cl.addr) {
+		return s.statusOf(backend.ErrNoLocks)
 	}
 	b := &block{key: key, vers: c.Vers, network: c.Network, async: nlm.Proc(c.Proc) == nlm.ProcLockMsg, began: time.Now(), done: make(chan struct{})}
 	b.args = nlm.TestArgs{Exclusive: a.Exclusive, Lock: a.Lock}
@@ -262,11 +267,11 @@ func (s *Server) unlock(ctx context.Context, c *server.Call, l *nlm.Lock, exclus
 	case cl == nil && only:
 		return nlm.Denied
 	case cl == nil && s.lasts(t):
-		return nlm.DeniedNoLocks // there is no room for one more client: it has to ask again
+		return s.statusOf(backend.ErrNoLocks) // there is no room for one more client: it has to ask again
 	case cl == nil:
 		return nlm.Granted // who holds nothing can give it back
 	}
-	key := blockKey{t, backend.Lock{Owner: cl.owner(l.ID), Exclusive: exclusive, Start: start, End: end}}
+	key := blockKey{t, backend.Lock{Owner: owner(cl.key, l.ID), Exclusive: exclusive, Start: start, End: end}}
 	found := s.cancel(cl, key, !only)
 	switch {
 	case only && !found:

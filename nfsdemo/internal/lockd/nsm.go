@@ -92,6 +92,7 @@ func (s *Server) notify(h host) {
 		}
 		_, err := s.tryBoth(ctx, h.addr, nsm.Program, nsm.Version, nsm.ProcNotify, args)
 		leave()
+		s.heard(h.addr, err)
 		if err == nil {
 			break
 		}

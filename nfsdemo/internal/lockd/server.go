@@ -33,14 +33,17 @@ type Server struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	out   chan struct{} // holds an element for each call to a client
+	slow  chan struct{} // for each to an address that has not answered
 	lanes map[string]*lane
+	stats counters
 
 	graceEnd time.Time
 	before   map[host]bool // who may reclaim until then
 
 	mu      sync.Mutex
 	clients map[host]*client
-	names   map[string]int // clients by address
+	addrs   map[string]*address
+	blocks  int // of all clients
 	kept    kept
 	changes uint64 // of kept.hosts
 	cookie  uint64
@@ -50,21 +53,38 @@ type Server struct {
 	saved  atomic.Uint64 // changes that are on the disk
 }
 
+// address is what is known of an address that has clients or blocks.
+type address struct {
+	clients int
+	blocks  int
+	answers bool // it has answered our last call
+}
+
+// counters are those of Stats.
+type counters struct{ noLocks, leftOut, unanswered atomic.Uint64 }
+
+// Stats says what a Server keeps and has refused.
+type Stats struct {
+	Held, Waits, Clients int    // now
+	Refused              uint64 // locks and waits, by a limit
+	LeftOut              uint64 // calls to clients that were not made, since too many were
+	Unanswered           uint64 // calls to clients that were not answered
+}
+
 // client is a client that has locks, or has had some.
 type client struct {
 	host
+	key string // its name for a Locker
 
 	mu       sync.Mutex // held while its locks change, but not while one of them waits
 	blocks   map[blockKey]*block
 	notified uint32 // the state in its last NOTIFY
 	kept     uint64 // the change with which it is on the disk, or will be; 0: none. Under the server's mutex
-	gone     bool   // forgotten, since it held nothing: it has to enter again
+	calls    int    // of it that have entered and not left: it is not forgotten meanwhile. Under the server's mutex
 }
 
-// owner is an owner of locks at the client.
-func (h host) owner(id uint32) backend.LockOwner {
-	return backend.LockOwner{Client: h.addr + " " + h.name, ID: uint64(id)}
-}
+// key is the name of a client for a Locker.
+func (h host) key() string { return h.addr + " " + h.name }
 
 // shareOf returns whose share of the locks a client uses: all names at an address have one.
 func shareOf(client string) string {
@@ -74,12 +94,11 @@ func shareOf(client string) string {
 
 // New starts a lock manager: it begins to tell those who held locks before.
 func New(cfg *Config) (*Server, error) {
-	limits := cfg.Limits
-	limits.ShareOf = shareOf
 	s := &Server{
-		cfg: cfg.fill(), local: locks.NewLocker(limits), out: make(chan struct{}, maxOutgoing), lanes: make(map[string]*lane),
-		clients: make(map[host]*client), names: make(map[string]int), answers: make(map[answerKey]chan nlm.Status),
+		cfg: cfg.fill(), out: make(chan struct{}, maxOutgoing), slow: make(chan struct{}, maxUnheard), lanes: make(map[string]*lane),
+		clients: make(map[host]*client), addrs: make(map[string]*address), answers: make(map[answerKey]chan nlm.Status),
 	}
+	s.local = locks.NewLocker(s.cfg.Limits)
 	if s.cfg.File != "" {
 		var err error
 		if s.kept, err = readKept(s.cfg.File); err != nil {
@@ -119,6 +138,17 @@ func (s *Server) Grace() time.Duration { return max(0, time.Until(s.graceEnd)) }
 // Len returns how many locks this process keeps, and how many are waited for.
 func (s *Server) Len() (held, waits int) { return s.local.Len() }
 
+// Stats returns the counters.
+func (s *Server) Stats() Stats {
+	held, waits := s.local.Len()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Held: held, Waits: waits, Clients: len(s.clients),
+		Refused: s.stats.noLocks.Load(), LeftOut: s.stats.leftOut.Load(), Unanswered: s.stats.unanswered.Load(),
+	}
+}
+
 // Programs are what a [server.Mux] has to serve.
 func (s *Server) Programs() []server.Program {
 	blocks := func(uint32) bool { return true }
@@ -139,16 +169,25 @@ func (s *Server) client(h host) *client {
 }
 
 // enter returns the client, new if necessary, and with keep sees to it that it will be told when this server
-// starts again: before it gets its first lock.
+// starts again: before it gets its first lock. Call leave afterwards.
 func (s *Server) enter(h host, keep bool) (*client, error) {
 	c, change, err := s.known(h, keep)
 	if err == nil && keep {
-		err = s.save(change)
+		if err = s.save(change); err != nil {
+			s.leave(c)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// leave ends a call that has entered.
+func (s *Server) leave(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.calls--
 }
 
 // known is enter without the disk, and returns the change that has to be there.
@@ -160,22 +199,84 @@ func (s *Server) known(h host, keep bool) (c *client, change uint64, err error) 
 		if len(h.name) > maxNameLen {
 			return nil, 0, errFull
 		}
-		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
+		if s.full(h.addr) {
 			s.forgetIdle(h.addr)
 		}
-		if len(s.clients) >= maxClients || s.names[h.addr] >= maxNames {
+		if s.full(h.addr) {
 			return nil, 0, errFull
 		}
-		c = &client{host: h, blocks: make(map[blockKey]*block)}
+		c = &client{host: h, key: h.key(), blocks: make(map[blockKey]*block)}
 		s.clients[h] = c
-		s.names[h.addr]++
+		s.at(h.addr).clients++
 	}
 	if keep && c.kept == 0 {
 		s.kept.hosts[h] = true
 		s.changes++
 		c.kept = s.changes
 	}
+	c.calls++
 	return c, c.kept, nil
+}
+
+// at returns what is known of an address.
+func (s *Server) at(addr string) *address {
+	a := s.addrs[addr]
+	if a == nil {
+		a = &address{}
+		s.addrs[addr] = a
+	}
+	return a
+}
+
+// left forgets an address that has nothing any more.
+func (s *Server) left(addr string) {
+	if a := s.addrs[addr]; a != nil && a.clients == 0 && a.blocks == 0 {
+		delete(s.addrs, addr)
+	}
+}
+
+// full reports whether an address gets no more clients: of the second half each has one.
+func (s *Server) full(addr string) bool {
+	n := 0
+	if a := s.addrs[addr]; a != nil {
+		n = a.clients
+	}
+	return len(s.clients) >= maxClients || n >= maxNames || len(s.clients) >= maxClients/2 && n >= 1
+}
+
+// takeBlock counts one block more, unless there are too many.
+func (s *Server) takeBlock(addr string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.at(addr)
+	if l := &s.cfg.Limits; locks.Full(s.blocks+1, l.Waits, a.blocks+1, l.ClientWaits) {
+		s.left(addr)
+		return false
+	}
+	s.blocks++
+	a.blocks++
+	return true
+}
+
+// dropBlock counts one block less.
+func (s *Server) dropBlock(addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocks--
+	s.at(addr).blocks--
+	s.left(addr)
+}
+
+// heard notes whether an address has answered a call.
+func (s *Server) heard(addr string, err error) {
+	if err != nil {
+		s.stats.unanswered.Add(1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.addrs[addr]; a != nil {
+		a.answers = err == nil
+	}
 }
 
 // save returns when a change is on the disk. One write is for all that have changed something by then.
@@ -202,16 +303,14 @@ func (s *Server) save(change uint64) error {
 // forgetIdle forgets clients that hold nothing in this process: those at an address, and if there are too many, all.
 func (s *Server) forgetIdle(addr string) {
 	for h, c := range s.clients {
-		if h.addr != addr && len(s.clients) < maxClients || !c.mu.TryLock() {
+		if h.addr != addr && len(s.clients) < maxClients/2 || c.calls > 0 || !c.mu.TryLock() {
 			continue // who is busy is not idle
 		}
-		if len(c.blocks) == 0 && !s.local.Holds(c.owner(0).Client) {
-			c.gone = true
+		if len(c.blocks) == 0 && !s.local.Holds(c.key) {
 			delete(s.clients, h)
 			delete(s.kept.hosts, h)
-			if s.names[h.addr]--; s.names[h.addr] == 0 {
-				delete(s.names, h.addr)
-			}
+			s.addrs[h.addr].clients--
+			s.left(h.addr)
 		}
 		c.mu.Unlock()
 	}
@@ -240,7 +339,7 @@ func (s *Server) release(c *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range append([]backend.Locker{s.local}, s.cfg.Shared...) {
-		if err := l.ReleaseLocks(ctx, c.owner(0).Client); err != nil {
+		if err := l.ReleaseLocks(ctx, c.key); err != nil {
 			s.cfg.Logger.Warn("lockd: locks of a client that is gone are still held", zap.String("client", c.name), zap.Error(err))
 		}
 	}

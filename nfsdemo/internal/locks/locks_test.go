@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -194,7 +195,7 @@ func lock(client string, start, end uint64) *backend.Lock {
 
 // TestLimits: no client takes more than its part, not by splitting ranges either.
 func TestLimits(t *testing.T) {
-	tab := locks.New(locks.Limits{ClientLocks: 3, ClientWaits: 1, FileLocks: 5, Locks: 6})
+	tab := locks.New(locks.Limits{ClientLocks: 3, ClientWaits: 1, FileLocks: 5, Locks: 10})
 	set := func(file string, l *backend.Lock) error { _, err := tab.Set(file, l); return err }
 	for i := range uint64(3) {
 		if err := set("f", lock("a", 10*i, 10*i+5)); err != nil {
@@ -224,11 +225,13 @@ func TestLimits(t *testing.T) {
 	if err := set("f", lock("b", 300, 300)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a sixth lock of the file: %v", err)
 	}
-	if err := set("g", lock("b", 0, 0)); err != nil {
-		t.Fatal(err)
+	if err := set("g", lock("b", 0, 0)); !errors.Is(err, backend.ErrNoLocks) {
+		t.Errorf("a third lock, of the second half: %v", err)
 	}
-	if err := set("h", lock("c", 0, 0)); !errors.Is(err, backend.ErrNoLocks) {
-		t.Errorf("a seventh lock: %v", err)
+	for i := range 6 {
+		if err := set("g", lock(fmt.Sprint("c", i), uint64(i), uint64(i))); (err != nil) != (i == 5) {
+			t.Errorf("lock %d: %v", 6+i, err)
+		}
 	}
 	if _, err := tab.Wait("f", lock("b", 0, 0)); err != nil {
 		t.Fatal(err)
@@ -293,5 +296,71 @@ func TestLocker(t *testing.T) {
 	var locked *backend.LockedError
 	if err := k.TestLock(ctx, h, lock("c", 0, backend.LockEnd)); !errors.As(err, &locked) {
 		t.Errorf("TestLock: %v", err)
+	}
+}
+
+// TestMemory: a table takes no more than it may, and when many clients have taken what they can, there is a lock, and a
+// wait, for one more.
+func TestMemory(t *testing.T) {
+	for _, files := range []int{1 << 20, 50} {
+		const memory = 8 << 20
+		tab := locks.New(locks.LimitsOf(memory))
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for c := range 200 {
+			name := fmt.Sprint("client", c)
+			for i := range 5000 {
+				file := fmt.Sprintf("%064d", (c*5000+i)%files)
+				l := lock(name, uint64(10*(c*5000+i)), uint64(10*(c*5000+i)))
+				if _, err := tab.Set(file, l); err != nil {
+					break
+				}
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		held, _ := tab.Len()
+		took := after.HeapAlloc - before.HeapAlloc
+		t.Logf("%d locks, %d octets, %d each", held, took, took/uint64(held))
+		if took > memory {
+			t.Errorf("%d locks take %d octets", held, took)
+		}
+		if _, err := tab.Set("f", lock("one more", 0, 0)); err != nil {
+			t.Error(err)
+		}
+		if _, err := tab.Wait("f", lock("another", 0, 0)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestReleaseLooksAtOwn: who starts again and again, and holds little, does not have all files looked through.
+func TestReleaseLooksAtOwn(t *testing.T) {
+	tab := locks.New(locks.Limits{ClientLocks: 1 << 16, Locks: 1 << 17})
+	for i := range 1 << 16 {
+		if _, err := tab.Set(fmt.Sprint(i), lock("many", 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(release bool) time.Duration {
+		begun := time.Now()
+		for range 200 {
+			if _, err := tab.Set("f", lock("few", 0, 0)); err != nil {
+				t.Fatal(err)
+			}
+			if release {
+				tab.Release("few")
+			} else if _, err := tab.Unlock("f", lock("few", 0, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return time.Since(begun)
+	}
+	if unlock, release := one(false), one(true); release > 100*unlock+10*time.Millisecond {
+		t.Errorf("200 releases take %v, unlocks %v", release, unlock)
+	}
+	if locks, _ := tab.Len(); locks != 1<<16 {
+		t.Errorf("%d locks", locks)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 )
 
-// Limits bound what a Table holds. A field that is zero has its value in [DefaultLimits].
+// Limits bound what a Table holds. A field that is zero has its value in [DefaultLimits]. Half of Locks is
+// for those who hold few, 1 of 256 of ClientLocks, and half of Waits likewise.
 type Limits struct {
 	Locks, Waits             int // together
 	ClientLocks, ClientWaits int
@@ -15,11 +16,38 @@ type Limits struct {
 	ShareOf func(client string) string
 }
 
-// DefaultLimits takes about 40 MB when everything is used.
-var DefaultLimits = Limits{Locks: 1 << 18, Waits: 4096, ClientLocks: 4096, ClientWaits: 64, FileLocks: 1 << 14, FileWaits: 256}
+// DefaultMemory is that of DefaultLimits.
+const DefaultMemory = 32 << 20
 
-// fill returns l with the defaults in place.
-func (l Limits) fill() Limits {
+// DefaultLimits are those of a table that may take DefaultMemory.
+var DefaultLimits = LimitsOf(DefaultMemory)
+
+// What one takes at most, in octets: a lock that is the only one of its file, with a long handle; a wait with a
+// goroutine and a call to its client.
+const (
+	lockMemory = 320
+	waitMemory = 8 << 10
+)
+
+// few is which part of its share a client may hold so that the second half is for it too.
+const few = 256
+
+// LimitsOf returns the limits of a table that may take so many octets.
+func LimitsOf(memory int64) Limits {
+	part := func(of, div, most int) int { return max(1, min(of/div, most)) }
+	l := Limits{Locks: part(int(memory/2/lockMemory), 1, 1<<20), Waits: part(int(memory/2/waitMemory), 1, 1<<14)}
+	l.ClientLocks, l.FileLocks = part(l.Locks, 8, 4096), part(l.Locks, 4, 1<<14)
+	l.ClientWaits, l.FileWaits = part(l.Waits, 8, 64), part(l.Waits, 4, 256)
+	return l
+}
+
+// Full reports whether who has mine of what may be most, of all of what may be limit, gets no more.
+func Full(all, limit, mine, most int) bool {
+	return all > limit || mine > most || all > limit-limit/2 && mine > max(1, most/few)
+}
+
+// Fill returns l with the defaults in place.
+func (l Limits) Fill() Limits {
 	for _, f := range []struct {
 		to *int
 		is int
@@ -59,7 +87,10 @@ type file struct {
 }
 
 // client has at least one lock or wait.
-type client struct{ locks, waits int }
+type client struct {
+	locks, waits int
+	files        map[*file]int // how many of them are in each; nil of a share
+}
 
 // Wait is a lock that somebody waits for.
 type Wait struct {
@@ -72,7 +103,7 @@ type Wait struct {
 
 // New returns an empty table.
 func New(l Limits) *Table {
-	return &Table{limits: l.fill(), files: make(map[string]*file), clients: make(map[string]*client), shares: make(map[string]*client)}
+	return &Table{limits: l.Fill(), files: make(map[string]*file), clients: make(map[string]*client), shares: make(map[string]*client)}
 }
 
 // Len returns how many locks are held, and how many are waited for.
@@ -96,7 +127,12 @@ func (t *Table) Test(name string, l *backend.Lock) *backend.Lock {
 
 // obstacle returns the index of a lock in the way of l, or -1.
 func (f *file) obstacle(l *backend.Lock) int {
-	return slices.IndexFunc(f.locks, func(h backend.Lock) bool { return h.Conflicts(l) })
+	for i := range f.locks {
+		if f.locks[i].Conflicts(l) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Set gives l to its owner, in place of what he holds there. It returns the waits that this
@@ -114,7 +150,7 @@ func (t *Table) Set(name string, l *backend.Lock) ([]*Wait, error) {
 		return nil, err
 	}
 	t.files[name] = f
-	return t.grant(f), nil
+	return t.grant(f, l), nil
 }
 
 // Unlock takes the range of l from its owner. It returns the waits that this has ended. The
@@ -127,7 +163,7 @@ func (t *Table) Unlock(name string, l *backend.Lock) ([]*Wait, error) {
 	if err := t.replace(f, l, false); err != nil {
 		return nil, err
 	}
-	return t.grant(f), nil
+	return t.grant(f, l), nil
 }
 
 // replace removes the range of l from what its owner holds in f and, with add, puts l in its place.
@@ -171,11 +207,11 @@ func (t *Table) replace(f *file, l *backend.Lock, add bool) error {
 	if c := t.shares[t.limits.ShareOf(l.Owner.Client)]; c != nil {
 		held = c.locks
 	}
-	if more > 0 && (t.locks+more > t.limits.Locks || held+more > t.limits.ClientLocks || len(f.locks)+more > t.limits.FileLocks) {
+	if more > 0 && (Full(t.locks+more, t.limits.Locks, held+more, t.limits.ClientLocks) || len(f.locks)+more > t.limits.FileLocks) {
 		return backend.ErrNoLocks
 	}
 	f.locks = append(slices.DeleteFunc(f.locks, mine), rest...)
-	t.count(l.Owner.Client, more, 0)
+	t.count(f, l.Owner.Client, more, 0)
 	return nil
 }
 
@@ -184,19 +220,25 @@ func touch(a, b *backend.Lock) bool {
 	return (a.End == backend.LockEnd || b.Start <= a.End+1) && (b.End == backend.LockEnd || a.Start <= b.End+1)
 }
 
-// count adds to what a client has.
-func (t *Table) count(name string, locks, waits int) {
+// count adds to what a client has in a file.
+func (t *Table) count(f *file, name string, locks, waits int) {
+	if locks == 0 && waits == 0 {
+		return
+	}
 	t.locks, t.waits = t.locks+locks, t.waits+waits
-	count(t.clients, name, locks, waits)
 	count(t.shares, t.limits.ShareOf(name), locks, waits)
+	c := count(t.clients, name, locks, waits)
+	if c.files == nil {
+		c.files = make(map[*file]int)
+	}
+	if c.files[f] += locks + waits; c.files[f] == 0 {
+		delete(c.files, f)
+	}
 }
 
-func count(m map[string]*client, name string, locks, waits int) {
+func count(m map[string]*client, name string, locks, waits int) *client {
 	c := m[name]
 	if c == nil {
-		if locks == 0 && waits == 0 {
-			return
-		}
 		c = &client{}
 		m[name] = c
 	}
@@ -204,18 +246,23 @@ func count(m map[string]*client, name string, locks, waits int) {
 	if c.locks == 0 && c.waits == 0 {
 		delete(m, name)
 	}
+	return c
 }
 
 // Wait begins to wait for a lock that Set has refused with a *backend.LockedError. The error is
 // backend.ErrNoLocks.
 func (t *Table) Wait(name string, l *backend.Lock) (*Wait, error) {
 	f, c := t.files[name], t.shares[t.limits.ShareOf(l.Owner.Client)]
-	if t.waits >= t.limits.Waits || len(f.waits) >= t.limits.FileWaits || c != nil && c.waits >= t.limits.ClientWaits {
+	mine := 0
+	if c != nil {
+		mine = c.waits
+	}
+	if Full(t.waits+1, t.limits.Waits, mine+1, t.limits.ClientWaits) || len(f.waits) >= t.limits.FileWaits {
 		return nil, backend.ErrNoLocks
 	}
 	w := &Wait{Lock: *l, file: f}
 	f.waits = append(f.waits, w)
-	t.count(l.Owner.Client, 0, 1)
+	t.count(f, l.Owner.Client, 0, 1)
 	return w, nil
 }
 
@@ -232,26 +279,27 @@ func (t *Table) Cancel(w *Wait) bool {
 }
 
 func (t *Table) over(w *Wait, err error) {
+	t.count(w.file, w.Lock.Owner.Client, 0, -1)
 	w.file, w.Err = nil, err
-	t.count(w.Lock.Owner.Client, 0, -1)
 }
 
-// grant gives locks of f to those who wait and whom nothing keeps any more, and forgets f if it has no
-// locks.
+// grant gives locks of f to those who wait and whom nothing keeps any more, after the range of changed has become
+// free or weaker, and forgets f if it has no locks.
 //
 // Choice: the oldest wait is looked at first, but a later one that fits is not kept waiting behind it,
 // as in Linux. Who holds nothing and waits for nothing has nothing to do with the order.
-func (t *Table) grant(f *file) (ended []*Wait) {
-	for again := true; again; {
-		again = false // a lock that is given in place of a stronger one may free others
+func (t *Table) grant(f *file, changed *backend.Lock) (ended []*Wait) {
+	all := []*backend.Lock{changed} // a lock that is given in place of a stronger one may free others
+	for len(all) > 0 {
+		changed, all = all[0], all[1:]
 		for _, w := range slices.Clone(f.waits) {
-			if f.obstacle(&w.Lock) >= 0 {
+			if w.Lock.Start > changed.End || w.Lock.End < changed.Start || f.obstacle(&w.Lock) >= 0 {
 				continue
 			}
 			err := t.replace(f, &w.Lock, true)
 			f.waits = slices.DeleteFunc(f.waits, func(x *Wait) bool { return x == w })
 			t.over(w, err)
-			ended, again = append(ended, w), true
+			ended, all = append(ended, w), append(all, &w.Lock)
 		}
 	}
 	if len(f.locks) == 0 {
@@ -263,10 +311,11 @@ func (t *Table) grant(f *file) (ended []*Wait) {
 // Release takes all locks from a client, and ends its waits with backend.ErrNoLocks. It returns the waits
 // that are over.
 func (t *Table) Release(name string) (ended []*Wait) {
-	if t.clients[name] == nil {
+	c := t.clients[name]
+	if c == nil {
 		return nil
 	}
-	for _, f := range t.files {
+	for f := range c.files {
 		for _, w := range slices.Clone(f.waits) {
 			if w.Lock.Owner.Client == name {
 				t.Cancel(w)
@@ -277,8 +326,8 @@ func (t *Table) Release(name string) (ended []*Wait) {
 		n := len(f.locks)
 		f.locks = slices.DeleteFunc(f.locks, func(h backend.Lock) bool { return h.Owner.Client == name })
 		if n -= len(f.locks); n > 0 {
-			t.count(name, -n, 0)
-			ended = append(ended, t.grant(f)...)
+			t.count(f, name, -n, 0)
+			ended = append(ended, t.grant(f, &backend.Lock{End: backend.LockEnd})...)
 		}
 	}
 	return ended
