@@ -143,7 +143,8 @@ func callUDP(ctx context.Context, at string, xid uint32, msg []byte) ([]byte, er
 	if err != nil {
 		return nil, &notSentError{err}
 	}
-	defer conn.Close() //nolint:errcheck // nothing is buffered
+	defer conn.Close()                                          // nothing is buffered
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // a client that cancels waits for the end
 	buf := make([]byte, maxReply)
 	for ctx.Err() == nil {
 		if _, err := conn.Write(msg); err != nil {

@@ -453,6 +453,98 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
+// TestUDPNotLonger: whoever forges the address of a call gets no more octets sent there than he has sent himself.
+func TestUDPNotLonger(t *testing.T) {
+	r := newRig(t)
+	a := r.client("127.0.0.2", true)
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	conn, err := net.Dial("udp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	buf := make([]byte, 9999)
+	send := func(msg []byte) (int, uint32) {
+		t.Helper()
+		if _, err := conn.Write(msg); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		n, err := conn.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := xdr.NewDecoder(buf[:n])
+		return n, d.Uint32()
+	}
+	last := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1 << 31, RPCVers: 2, Prog: nlm.Program, Vers: 4}) // it has an answer
+	xid := uint32(0)
+	for _, prog := range []uint32{nlm.Program, nsm.Program, 100000, 100003, 100005} {
+		for vers := range uint32(6) {
+			for proc := range uint32(26) {
+				for _, rpcvers := range []uint32{2, 3} {
+					args := (&nlm.TestArgs{Cookie: []byte("c"), Lock: a.part(2, 0, 0)}).Append(nil, 4)
+					full := append(xdr.AppendCall(nil, &xdr.CallHeader{RPCVers: rpcvers, Prog: prog, Vers: vers, Proc: proc}), args...)
+					for _, n := range []int{8, 12, 16, 20, 24, 32, 40, 44, len(full)} {
+						xid++
+						msg := append(xdr.AppendUint32(nil, xid), full[4:n]...)
+						if _, err := conn.Write(msg); err != nil {
+							t.Fatal(err)
+						}
+						for {
+							got, of := send(last)
+							if of == 1<<31 {
+								break
+							}
+							if of == xid && got > len(msg) {
+								t.Fatalf("%d octets for %d: program %d, version %d, procedure %d, RPC version %d", got, len(msg), prog, vers, proc, rpcvers)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCancelMuteUDP: the end of a wait does not wait for a client that is called over UDP and says nothing.
+func TestCancelMuteUDP(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	_ = b.udp.Close()
+	p, err := net.ListenPacket("udp", b.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(b.ip)}}).DialContext(t.Context(), "udp", r.udp.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	cred := xdr.SysCred{MachineName: b.name}
+	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: nlm.Program, Vers: 4, Proc: uint32(nlm.ProcLock), Cred: cred.Auth()})
+	msg = (&nlm.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}).Append(msg, 4)
+	if _, err := conn.Write(msg); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := conn.Read(make([]byte, 999)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	_ = p.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, _, err := p.ReadFrom(make([]byte, 999)); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	expect(t, "b cancels", b.cancel(0, 10), nlm.Granted)
+	if d := time.Since(begun); d > 500*time.Millisecond {
+		t.Errorf("it took %v", d)
+	}
+}
+
 // TestForgedAnswer: a client that answers GRANTED for another one takes nothing from it.
 func TestForgedAnswer(t *testing.T) {
 	r := newRig(t)

@@ -119,6 +119,7 @@ type client struct {
 	notified chan string       // calls of NOTIFY
 	say      nlm.Status        // the answer to GRANTED
 	deaf     bool              // nobody listens
+	udp      net.PacketConn    // where it is called
 }
 
 func (r *rig) client(ip string, deaf bool) *client {
@@ -139,6 +140,7 @@ func (r *rig) client(ip string, deaf bool) *client {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	c.udp = p
 	bind, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(r.port)))
 	if err != nil {
 		r.t.Fatal(err)
