@@ -4,29 +4,44 @@ import (
 	"container/list"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // cache keeps open things by identity: at most max, unless more are in use, and none that was
-// idle for ttl, most only half as long. It closes the least recently used first, outside its lock. It is
-// safe for concurrent use.
+// idle for ttl, most only half as long. It closes first what was not used again since it came, outside its
+// lock. It is safe for concurrent use.
+//
+// Every call of a client gets and puts a thing or two, so all of them meet at the lock: a get marks its slot
+// instead of moving it, excess looks at the marks (as the CLOCK of page caches), and a put takes no lock.
 type cache[K comparable, V io.Closer] struct {
 	max int
 	ttl time.Duration // 0: forever
 
+	full  atomic.Bool // there are more than max
 	mu    sync.Mutex
 	m     map[K]*slot[K, V]
-	order list.List // of *slot[K, V], most recent first
+	order list.List // of *slot[K, V], the last one goes first
 	timer *time.Timer
 }
 
-// slot is a thing in use by refs callers.
+// slot is a thing in use by refs callers. Who takes it out of the cache, or ends its last use after that,
+// closes it: out is set before refs is looked at, and refs falls before out is looked at, so one of them sees
+// both.
 type slot[K comparable, V io.Closer] struct {
-	v    V
-	key  K
-	refs int
-	idle bool          // since the last sweep
-	elem *list.Element // nil once out of the cache
+	v      V
+	key    K
+	refs   atomic.Int32 // grows with the lock only, and only while the slot is in the cache
+	out    atomic.Bool
+	closed atomic.Bool
+	used   bool // since it came, or since excess has looked
+	idle   bool // since the last sweep
+	elem   *list.Element
+}
+
+// over reports whether the caller must close the thing.
+func (s *slot[K, V]) over() bool {
+	return s.out.Load() && s.refs.Load() == 0 && s.closed.CompareAndSwap(false, true)
 }
 
 // get returns the slot of k, in use until put, or nil.
@@ -35,9 +50,8 @@ func (c *cache[K, V]) get(k K) *slot[K, V] {
 	defer c.mu.Unlock()
 	s := c.m[k]
 	if s != nil {
-		s.refs++
-		s.idle = false
-		c.order.MoveToFront(s.elem)
+		s.refs.Add(1)
+		s.used, s.idle = true, false
 	}
 	return s
 }
@@ -46,7 +60,8 @@ func (c *cache[K, V]) get(k K) *slot[K, V] {
 func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
 	c.mu.Lock()
 	if s := c.m[k]; s != nil && !replace {
-		s.refs++
+		s.refs.Add(1)
+		s.used, s.idle = true, false
 		c.mu.Unlock()
 		_ = v.Close()
 		return s
@@ -55,12 +70,16 @@ func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
 			defer closeAll(dead)
 		}
 	}
-	s := &slot[K, V]{v: v, key: k, refs: 1}
+	s := &slot[K, V]{v: v, key: k}
+	s.refs.Store(1)
 	if c.m == nil {
 		c.m = make(map[K]*slot[K, V])
 	}
 	s.elem = c.order.PushFront(s)
 	c.m[k] = s
+	if c.timer == nil && c.ttl > 0 {
+		c.timer = time.AfterFunc(c.ttl/2, c.sweep)
+	}
 	dead := c.excess()
 	c.mu.Unlock()
 	closeAll(dead...)
@@ -69,16 +88,14 @@ func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
 
 // put ends the use of a slot.
 func (c *cache[K, V]) put(s *slot[K, V]) {
-	c.mu.Lock()
-	s.refs--
-	if s.refs == 0 && s.elem == nil {
-		c.mu.Unlock()
+	s.refs.Add(-1)
+	if s.over() {
 		_ = s.v.Close()
+	}
+	if !c.full.Load() {
 		return
 	}
-	if c.timer == nil && c.ttl > 0 {
-		c.timer = time.AfterFunc(c.ttl/2, c.sweep)
-	}
+	c.mu.Lock()
 	dead := c.excess()
 	c.mu.Unlock()
 	closeAll(dead...)
@@ -117,37 +134,42 @@ func (c *cache[K, V]) dropIf(fn func(K, V) bool) {
 func (c *cache[K, V]) remove(s *slot[K, V]) (dead V, ok bool) {
 	delete(c.m, s.key)
 	c.order.Remove(s.elem)
-	s.elem = nil
-	return s.v, s.refs == 0
+	s.out.Store(true)
+	return s.v, s.over()
 }
 
-// excess takes out what exceeds max, oldest first.
+// excess takes out what exceeds max. What was used since it came, or since the last look, gets a second chance.
 func (c *cache[K, V]) excess() (dead []V) {
-	for e := c.order.Back(); e != nil && len(c.m) > c.max; {
-		s := e.Value.(*slot[K, V])
-		e = e.Prev()
-		if s.refs == 0 {
-			v, _ := c.remove(s)
+	for n := 2 * c.order.Len(); n > 0 && len(c.m) > c.max; n-- {
+		s := c.order.Back().Value.(*slot[K, V])
+		if s.used || s.refs.Load() > 0 {
+			s.used = false
+			c.order.MoveToFront(s.elem)
+			continue
+		}
+		if v, ok := c.remove(s); ok {
 			dead = append(dead, v)
 		}
 	}
+	c.full.Store(len(c.m) > c.max)
 	return dead
 }
 
-// sweep closes what nobody has used since the last one, and runs again later while anything is left. A flag per
-// use instead of a time: the clock was a twentieth of a GETATTR, under a lock that all calls take.
+// sweep closes what nobody has used since the last one, and runs again later while anything is left. A mark
+// instead of a time: the clock was a twentieth of a GETATTR.
 func (c *cache[K, V]) sweep() {
 	c.mu.Lock()
 	var dead []V
 	for e := c.order.Back(); e != nil; {
 		s := e.Value.(*slot[K, V])
 		e = e.Prev()
-		if s.refs > 0 {
+		if s.refs.Load() > 0 {
 			continue
 		}
 		if s.idle {
-			v, _ := c.remove(s)
-			dead = append(dead, v)
+			if v, ok := c.remove(s); ok {
+				dead = append(dead, v)
+			}
 		}
 		s.idle = true
 	}

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,41 @@ func TestCache(t *testing.T) {
 	third.wantClosed(t, 1)
 	c.drop(k(1)) // nothing there
 	c.clear()
+	if len(c.m) != 0 || c.order.Len() != 0 {
+		t.Error("not empty")
+	}
+}
+
+// TestCacheStress: whatever many callers do at once, a thing is closed once, and never while one of them uses it.
+func TestCacheStress(t *testing.T) {
+	c := cache[key, *thing]{max: 4, ttl: time.Millisecond}
+	var all [8][]*thing
+	var wg sync.WaitGroup
+	for g := range all {
+		r := rand.New(rand.NewPCG(uint64(g), 1))
+		wg.Go(func() {
+			for range 3000 {
+				s := c.get(k(r.IntN(8)))
+				switch {
+				case s == nil:
+					v := new(thing)
+					all[g] = append(all[g], v)
+					s = c.add(k(r.IntN(8)), v, r.IntN(2) == 0)
+				case r.IntN(9) == 0:
+					c.drop(s.key)
+				}
+				s.v.wantClosed(t, 0)
+				c.put(s)
+			}
+		})
+	}
+	wg.Wait()
+	c.clear()
+	for _, vs := range all {
+		for _, v := range vs {
+			v.wantClosed(t, 1)
+		}
+	}
 	if len(c.m) != 0 || c.order.Len() != 0 {
 		t.Error("not empty")
 	}
