@@ -3,7 +3,9 @@ package push
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"math"
+	"slices"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -20,6 +22,7 @@ type session struct {
 	back  *rpc.Backward // of the connection on which the OPEN came
 
 	turn chan struct{} // one slot: held by the call that appends
+	sums []sum         // by call: of the last records, at most maxRecords; belongs to whoever has the turn
 
 	// Guarded by Server.mu.
 	over  bool
@@ -149,6 +152,9 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 		return StatusGap
 	}
 	known := min(sess.next-a.Seq, uint64(len(a.Records)))
+	if !sess.repeats(a.Seq, a.Records[:known]) {
+		return StatusFenced
+	}
 	records := a.Records[known:]
 	limit := commitlog.PayloadLimit(sess.prep.Answer().Capacity)
 	for _, r := range records {
@@ -169,7 +175,40 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 	sess.l.s.mu.Lock()
 	sess.next += uint64(len(records))
 	sess.l.s.mu.Unlock()
+	for _, r := range records {
+		sess.sums = append(sess.sums, sumOf(r))
+	}
+	sess.sums = slices.Delete(sess.sums, 0, max(0, len(sess.sums)-maxRecords))
 	return StatusOK
+}
+
+// sum tells records with the same number apart.
+type sum struct {
+	n   int
+	crc uint32
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sumOf(r []byte) sum { return sum{len(r), crc32.Checksum(r, castagnoli)} }
+
+// repeats reports whether records, from number seq on, are what the session has appended. Otherwise two programs use
+// one session (a virtual machine and its copy, perhaps): to acknowledge what is not in the log would lose it. The
+// caller has the turn.
+func (sess *session) repeats(seq uint64, records [][]byte) bool {
+	if len(records) == 0 {
+		return true
+	}
+	first := sess.next - uint64(len(sess.sums))
+	if seq < first {
+		return false
+	}
+	for i, r := range records {
+		if sess.sums[seq-first+uint64(i)] != sumOf(r) {
+			return false
+		}
+	}
+	return true
 }
 
 // byCall makes the producer for calls, if there is none. The caller has the turn.

@@ -12,7 +12,7 @@ const (
 	StatusRefused  Status = 1 // because of the name, the secret or the rules; the server does not say which
 	StatusBusy     Status = 2 // busy now; try again
 	StatusFull     Status = 3 // no room for another log
-	StatusFenced   Status = 4 // another instance of the owner has opened the log since
+	StatusFenced   Status = 4 // another instance of the owner has opened the log since, or another program uses the session
 	StatusStale    Status = 5 // the session is over
 	StatusGap      Status = 6 // records before these are missing
 	StatusTooLarge Status = 7 // a record beyond the limit
@@ -25,7 +25,7 @@ var statusText = [...]string{
 	StatusRefused:  "refused (is it the secret with which this log was made?)",
 	StatusBusy:     "busy (try again)",
 	StatusFull:     "no room for another log of this host (on the server: remove logs that nobody uses, or raise the limits)",
-	StatusFenced:   "another instance of the owner has opened the log since",
+	StatusFenced:   "another instance of the owner has opened the log since, or uses the session",
 	StatusStale:    "the session is over (open again)",
 	StatusGap:      "records before these are missing",
 	StatusTooLarge: "record too large (split it, or open a larger log)",
