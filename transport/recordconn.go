@@ -168,7 +168,7 @@ func (c *recordConn) takeRecord(p []byte) (n int) {
 		if x.Next = nil; c.head == nil {
 			c.tail = nil
 		}
-		c.rc.ReleaseCall(x)
+		c.rc.ReleaseArgs(x)
 	}
 	return n
 }

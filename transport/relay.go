@@ -9,8 +9,21 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/record"
 )
 
-// relayBuffer is how many octets Relay moves at a time in each direction.
-const relayBuffer = 256 << 10
+// How many octets Relay moves at a time in each direction. While more than relayBuffer are there, it borrows a larger
+// buffer, if there is one.
+const (
+	relayBuffer = 16 << 10
+	relayLarge  = 256 << 10
+)
+
+// relayPool has the larger buffers; nil are not made yet.
+var relayPool = func() chan []byte {
+	c := make(chan []byte, 64)
+	for range cap(c) {
+		c <- nil
+	}
+	return c
+}()
 
 // Relay copies what arrives on each of two record-marked connections to the other, until one of
 // them ends. It takes both connections, and closes them at the end. If one of them is from
@@ -20,16 +33,16 @@ const relayBuffer = 256 << 10
 // own end too, and reconnects. But the server's connection stays open while the server works on a
 // call for which a connection from Listen waits.
 //
+// Relay ends, with a [rpc.SlowPeerError], when a peer stops inside a record, and when one that owes answers gives none
+// for three minutes.
+//
 // The error is nil when a connection ended in an orderly way. To stop a Relay, close one of its
 // connections.
 func Relay(a, b net.Conn) error {
 	over := make(chan error, 2)
-	half := func(to, from net.Conn) {
-		_, err := io.CopyBuffer(relayWriter(to), plainReader{from}, make([]byte, relayBuffer))
-		over <- err
-	}
-	go half(a, b)
-	go half(b, a)
+	x, y := &relayed{conn: a, owes: make(map[uint32]struct{})}, &relayed{conn: b, owes: make(map[uint32]struct{})}
+	go func() { over <- x.copyTo(y) }()
+	go func() { over <- y.copyTo(x) }()
 	err := <-over
 	_ = a.Close() // the error of the copy says more
 	_ = b.Close()
@@ -62,9 +75,5 @@ func (w impatientWriter) Write(p []byte) (int, error) {
 	return w.conn.Write(p)
 }
 
-// plainReader and plainWriter keep io.CopyBuffer from using the shortcuts of the connection, which
-// would copy in small steps.
-type (
-	plainReader struct{ io.Reader }
-	plainWriter struct{ io.Writer }
-)
+// plainWriter keeps io from using the shortcuts of a connection, which would copy in small steps.
+type plainWriter struct{ io.Writer }

@@ -174,6 +174,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	if err := f.addresses(u); err != nil {
 		return err
 	}
+	limitMemory(cfg)
 	x := &proxying{a: a, f: f, cfg: cfg, u: u, errs: make(chan error, 4), started: time.Now()}
 	defer x.close()
 	if err := x.open(ctx); err != nil {

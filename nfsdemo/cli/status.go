@@ -133,6 +133,7 @@ func (x *proxying) statusServer() *status.Server {
 			collector(func(ch chan<- prometheus.Metric) { collect(ch, metricsPrefix+"transport", reflect.ValueOf(x.stats())) }),
 			counter("proxy_clients_total", "Clients that came.", func() uint64 { return x.p.Stats().Accepted }),
 			counter("proxy_failed_total", "Clients for which the server could not be reached.", func() uint64 { return x.p.Stats().Failed }),
+			counter("proxy_slow_total", "Clients that ended because they, or the server, stopped inside a record or did not answer.", func() uint64 { return x.p.Stats().Slow }),
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -34,7 +35,7 @@ type Proxy struct {
 	// Logger receives errors. If nil, nothing is logged.
 	Logger *zap.Logger
 
-	accepted, failed atomic.Uint64
+	accepted, failed, slow atomic.Uint64
 
 	mu     sync.Mutex
 	closed bool
@@ -55,6 +56,7 @@ type Client struct {
 type Stats struct {
 	Accepted uint64 // clients that came
 	Failed   uint64 // those for which the server could not be reached
+	Slow     uint64 // those that ended because they, or the server, stopped inside a record or did not answer
 }
 
 // Serve passes on the clients that l accepts: record-marked connections of a [transport.Listener]
@@ -108,6 +110,10 @@ func (p *Proxy) client(c net.Conn, network string) {
 	}
 	log.Log(level, "proxy: client connected", zap.Stringer("server", s.RemoteAddr()))
 	err = transport.Relay(c, s)
+	if _, slow := errors.AsType[*rpc.SlowPeerError](err); slow {
+		p.slow.Add(1)
+		level = zap.WarnLevel
+	}
 	if err == nil {
 		err = errEnd
 	}
@@ -206,7 +212,9 @@ func (p *Proxy) Close() error {
 }
 
 // Stats returns the counters.
-func (p *Proxy) Stats() Stats { return Stats{Accepted: p.accepted.Load(), Failed: p.failed.Load()} }
+func (p *Proxy) Stats() Stats {
+	return Stats{Accepted: p.accepted.Load(), Failed: p.failed.Load(), Slow: p.slow.Load()}
+}
 
 func (p *Proxy) logger() *zap.Logger {
 	if p.Logger == nil {

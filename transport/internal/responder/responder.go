@@ -253,6 +253,25 @@ func (rc *Responder) ReleaseCall(x *Call) {
 		x.hold.Release()
 	}
 	x.room = 0
+	x.forgetArgs()
+}
+
+// ReleaseArgs is ReleaseCall for a call that will be answered: what it holds for its reply it keeps.
+func (rc *Responder) ReleaseArgs(x *Call) {
+	if x.room == 0 {
+		rc.ReleaseCall(x)
+		return
+	}
+	if x.buf != nil {
+		x.buf.Release()
+		x.buf = nil
+	}
+	x.hold.Add(min(x.room-x.hold.Octets(), 0))
+	x.forgetArgs()
+}
+
+// forgetArgs forgets views of memory that is released.
+func (x *Call) forgetArgs() {
 	x.dropPayload()
 	x.In.RPC = xdr.CallHeader{}
 	x.In.Args = nil
