@@ -54,6 +54,7 @@ type service struct {
 	alive *health    // of the exports
 
 	set     exportSet
+	reading atomic.Bool // the configuration is being read again
 	exports atomic.Pointer[[]server.Export]
 	owners  owners
 	nfs     *server.Server
@@ -199,7 +200,7 @@ func (s *service) openExports(cfg *serviceConfig) error {
 
 // export serves what the configuration says now.
 func (s *service) export(cfg *serviceConfig) error {
-	list, err := cfg.again()
+	list, err := s.readAgain(cfg.again)
 	if err != nil {
 		return err
 	}
@@ -216,6 +217,31 @@ func (s *service) export(cfg *serviceConfig) error {
 	}
 	s.exports.Store(&list)
 	return nil
+}
+
+// readTime limits how long the configuration may take to be read again: it may be on a disk that hangs, or a pipe, and
+// the server hears no other signal meanwhile.
+const readTime = 3 * time.Second
+
+// readAgain reads the configuration, unless a read of before still hangs.
+func (s *service) readAgain(read func() ([]server.Export, error)) ([]server.Export, error) {
+	if !s.reading.CompareAndSwap(false, true) {
+		return nil, errors.New("it is still being read: --config hangs")
+	}
+	var list []server.Export
+	var err error
+	done := make(chan struct{})
+	go func() {
+		list, err = read()
+		s.reading.Store(false)
+		close(done)
+	}()
+	select {
+	case <-done:
+		return list, err
+	case <-time.After(readTime):
+		return nil, fmt.Errorf("--config was not read within %v", readTime)
+	}
 }
 
 // paths returns the paths of the exports, with blanks between them.
