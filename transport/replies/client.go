@@ -39,6 +39,7 @@ type Client struct {
 	changed chan struct{} // closed and replaced when life, err or kept change
 	err     error         // of the log, final
 	kept    kept
+	held    int    // replies that wait for their records
 	calls   *calls // nil: none
 	mail    mail
 }
@@ -181,6 +182,18 @@ func (c *Client) Call(ctx context.Context, call *rpc.Call, reply *rpc.Reply) (se
 
 // hold waits until a record is in the log.
 func (c *Client) hold(ctx context.Context, n name, xid uint32) error {
+	c.mu.Lock()
+	c.held++
+	alone := c.conn == nil && c.caller != nil
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.held--
+	}()
+	if alone {
+		c.again()
+	}
 	for {
 		c.mu.Lock()
 		there, other := c.kept.has(n.seq, xid)

@@ -91,6 +91,7 @@ type world struct {
 	server *transport.Server
 	logs   *cuttable
 	rpc    string
+	rawRPC string // not recorded, whatever comes
 	done   []func()
 }
 
@@ -104,7 +105,8 @@ func start(t *testing.T, p *replies.Pusher) *world {
 		p.Addr = recorded(t, logs.Addr().String())
 	}
 	w.server = &transport.Server{Handler: p}
-	w.rpc = recorded(t, calls.Addr().String())
+	w.rawRPC = calls.Addr().String()
+	w.rpc = recorded(t, w.rawRPC)
 	w.serve(func() { _ = p.Serve(logs) })
 	w.serve(func() { _ = w.server.Serve(calls) })
 	t.Cleanup(w.stop)

@@ -1,6 +1,7 @@
 package replies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -43,7 +45,7 @@ func (c *Client) again() {
 }
 
 // reconnect offers the log again when its connection has ended but the one for calls has not. If that has
-// ended too, the next one begins with an offer: see dial.
+// ended too, the next one begins with an offer: see dial. While calls are held it makes that one.
 func (c *Client) reconnect() {
 	for {
 		select {
@@ -51,20 +53,37 @@ func (c *Client) reconnect() {
 		case <-c.ctx.Done():
 			return
 		}
-		_ = rendezvous.Keep(c.ctx, c.cfg.MinDelay, c.cfg.MaxDelay, func() error { // refused has the error
-			c.mu.Lock()
-			caller, live := c.caller, c.conn != nil
-			c.mu.Unlock()
-			if live {
-				return nil
-			}
-			err := c.offer(c.ctx, caller)
-			if err != nil {
-				c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
-			}
-			return err
-		}, over)
+		_ = rendezvous.Keep(c.ctx, c.cfg.MinDelay, c.cfg.MaxDelay, c.offerAgain, over) // refused has the error
 	}
+}
+
+// offerAgain offers the log if it has no connection. If the connection for calls has ended too and calls are held, it
+// makes another one: those that wait for records do not call, so nobody else would.
+func (c *Client) offerAgain() error {
+	c.mu.Lock()
+	caller, live, held := c.caller, c.conn != nil, c.held > 0
+	c.mu.Unlock()
+	if live {
+		return nil
+	}
+	err := c.offer(c.ctx, caller)
+	if err == nil {
+		return nil
+	}
+	c.cfg.Logger.Info("replies: log not offered", zap.Error(err))
+	_, ofLog := errors.AsType[*logError](err)
+	if !held || ofLog || errors.Is(err, ErrNoProgram) || errors.Is(err, errBusy) {
+		return err
+	}
+	return &logError{cmp.Or(c.null(), err)} // look whether that has offered the log
+}
+
+// null calls NULL, for which rpc makes a connection if it has none that works.
+func (c *Client) null() error {
+	ctx, cancel := context.WithTimeout(c.ctx, offerTime)
+	defer cancel()
+	call := rpc.Call{Prog: Program, Vers: Version, Proc: procNull}
+	return rendezvous.Call(ctx, c.rpc, &call, ErrNoProgram, errOffer, func(*xdr.Decoder) {})
 }
 
 // over reports whether err says that the server does not push replies, or that a connection for calls has ended.
