@@ -152,8 +152,8 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respo
 
 // bindingOf returns the binding of a connection, nil if there is none.
 func (p *Pusher) bindingOf(req *rpc.Request) *binding {
-	if req.RemoteAddr == nil {
-		return nil
+	if req.Network != "rdma" || req.RemoteAddr == nil {
+		return nil // a connection of another kind may have the same address
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
