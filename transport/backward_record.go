@@ -25,13 +25,18 @@ func (c *recordConn) callBackward(rec *record.Record) {
 	d := xdr.NewDecoder(rec.Bytes())
 	var h xdr.CallHeader
 	b := c.rc.Backward
-	if b == nil || h.Parse(&d) != nil {
+	if rec.Cut {
+		h.XID, _, _ = xdr.PeekXID(rec.Bytes())
+	} else if b != nil && h.Parse(&d) != nil {
+		b = nil
+	}
+	if b == nil {
 		rec.Buf.Release()
 		c.fanout.ctr.Dropped.Add(1)
 		return
 	}
 	b.Enable()
-	if c.calls.Add(1) > maxBackwardWritten {
+	if c.calls.Add(1) > maxBackwardWritten || rec.Cut {
 		c.answerBackward(rec, &xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}, nil)
 		return
 	}

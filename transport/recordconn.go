@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -37,6 +38,7 @@ type recordConn struct {
 	wmu   sync.Mutex
 	w     record.Assembler
 	write record.Deadline
+	asked bool // Write fails when it gets a reply to no call
 }
 
 var _ net.Conn = (*recordConn)(nil)
@@ -44,7 +46,7 @@ var _ net.Conn = (*recordConn)(nil)
 // newRecordConn makes one of the connections as which conn appears.
 func newRecordConn(ls *fanout, conn net.Conn, maxPayload int) *recordConn {
 	c := &recordConn{rc: ls.rc, fanout: ls, conn: conn, pending: make(map[uint32]*responder.Call), some: make(chan struct{}, 1)}
-	c.w.Max = maxPayload
+	c.w.Max, c.w.Check = maxPayload, c.checkRecord
 	return c
 }
 
@@ -210,6 +212,43 @@ func (c *recordConn) failure() error {
 	return c.err
 }
 
+// errUnasked ends a Relay whose server answers what no client has asked.
+var errUnasked = errors.New("transport: the server has sent a reply to no call")
+
+// checkRecord returns how many octets the record with this head may have; of a larger one no more is kept than the head. The
+// caller holds c.wmu.
+func (c *recordConn) checkRecord(head []byte) (int, error) {
+	xid, typ, ok := xdr.PeekXID(head)
+	if ok && typ == xdr.MsgCall && c.rc.Backward != nil {
+		return c.rc.MostBackward(), nil
+	}
+	c.mu.Lock()
+	x := c.pending[xid]
+	if !ok || x == c.head || x != nil && x.Unread() {
+		x = nil // a reply before the call was read
+	}
+	_, orphan := c.orphans[xid]
+	over := c.err != nil
+	c.mu.Unlock()
+	switch {
+	case ok && x != nil:
+		return c.rc.MostReply(x), nil
+	case ok && orphan:
+		return c.w.Max, nil
+	case c.asked && !over && typ != xdr.MsgCall:
+		c.fanout.ctr.Dropped.Add(1)
+		return 0, errUnasked
+	}
+	return 0, nil
+}
+
+// insist makes Write fail when it gets a reply to no call, instead of dropping that.
+func (c *recordConn) insist() {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	c.asked = true
+}
+
 // reply sends the record in rec, which it takes, as the reply to the call with its XID. It drops a
 // reply without a call. If rec is a call, it is a backward call.
 func (c *recordConn) reply(rec *record.Record) {
@@ -231,12 +270,26 @@ func (c *recordConn) reply(rec *record.Record) {
 	}
 	delete(c.pending, xid)
 	c.mu.Unlock()
+	if rec.Cut {
+		rec.Buf.Release()
+		c.tooLarge(x)
+		return
+	}
 	if e := x.Entry; e != nil {
 		x.Entry = nil
 		c.fanout.keep(e, msg)
 	}
 	x.Resp.Lend(rec.Buf)
 	c.rc.Answer(x, msg)
+}
+
+// tooLarge answers a call whose reply is larger than what the client has room for.
+func (c *recordConn) tooLarge(x *responder.Call) {
+	if e := x.Entry; e != nil {
+		x.Entry = nil
+		c.fanout.dups.End(e, nil)
+	}
+	c.rc.TooLarge(x)
 }
 
 // Close sends what was written, closes the connection, and makes Read return io.EOF. If the

@@ -34,13 +34,18 @@ var relayPool = func() chan []byte {
 // call for which a connection from Listen waits.
 //
 // Relay ends, with a [rpc.SlowPeerError], when a peer stops inside a record, and when one that owes answers gives none
-// for three minutes.
+// for three minutes. It ends when a server sends a client from Listen a reply to no call.
 //
 // The error is nil when a connection ended in an orderly way. To stop a Relay, close one of its
 // connections.
 func Relay(a, b net.Conn) error {
 	over := make(chan error, 2)
 	x, y := &relayed{conn: a, owes: make(map[uint32]struct{})}, &relayed{conn: b, owes: make(map[uint32]struct{})}
+	for _, c := range [...]net.Conn{a, b} {
+		if c, ok := c.(*recordConn); ok {
+			c.insist()
+		}
+	}
 	go func() { over <- x.copyTo(y) }()
 	go func() { over <- y.copyTo(x) }()
 	err := <-over

@@ -14,10 +14,14 @@ const MarkSize = 4
 // ErrTooBig: a record has more octets than is allowed.
 var ErrTooBig = errors.New("record too large")
 
+// HeadSize is what Check looks at: the XID of a message, and whether it is a call.
+const HeadSize = 8
+
 // Record is a whole record in pooled memory.
 type Record struct {
 	Buf *mem.Buffer
 	Len int
+	Cut bool // only its head is here: Check has not allowed so much
 }
 
 // Bytes returns its octets, lent until Buf is released.
@@ -26,17 +30,25 @@ func (r *Record) Bytes() []byte { return r.Buf.Data[:r.Len] }
 // Assembler joins the fragments of records that are written in pieces of any
 // size (RFC 5531 Section 11).
 type Assembler struct {
-	Max  int     // size of the largest record
-	mark [4]byte // of the current fragment
-	have int     // octets of mark, 0 to 4
-	left int     // missing octets of the fragment
-	last bool    // the fragment ends the record
-	err  error   // the stream is out of step
-	rec  Record
+	Max int // size of the largest record
+	// Check, if it is not nil, sees the first HeadSize octets of each record, fewer if it has no more, and returns how
+	// many octets it may have. Of a larger one only these octets are kept. The error of Check is one of Add.
+	Check func(head []byte) (most int, err error)
+
+	mark    [4]byte // of the current fragment
+	have    int     // octets of mark, 0 to 4
+	left    int     // missing octets of the fragment
+	last    bool    // the fragment ends the record
+	checked bool    // by Check
+	size    int     // octets of the record that have been announced
+	room    int     // octets of the record for which there is memory
+	most    int     // of the record, by Check
+	err     error   // the stream is out of step
+	rec     Record
 }
 
 // Add takes octets of p and returns how many, and the record that they complete. It
-// takes at least one octet unless p is empty. The error is ErrTooBig, after which
+// takes at least one octet unless p is empty. The error is ErrTooBig, or Check's; after it
 // the stream is out of step and Add takes nothing.
 func (a *Assembler) Add(p []byte) (n int, rec *Record, err error) {
 	if a.err != nil {
@@ -51,40 +63,83 @@ func (a *Assembler) Add(p []byte) (n int, rec *Record, err error) {
 			return n, nil, a.err
 		}
 	}
-	k := min(a.left, len(p)-n)
-	copy(a.rec.Buf.Data[a.rec.Len:], p[n:n+k])
-	a.rec.Len += k
-	a.left -= k
-	n += k
-	if a.left > 0 {
-		return n, nil, nil
+	for {
+		n += a.take(p[n:])
+		if a.left > 0 && (a.checked || a.rec.Len < HeadSize) {
+			return n, nil, nil
+		}
+		if a.checked || a.left == 0 && !a.last && a.rec.Len < HeadSize {
+			break
+		}
+		if a.err = a.check(); a.err != nil {
+			return n, nil, a.err
+		}
 	}
 	a.have = 0
 	if !a.last {
 		return n, nil, nil
 	}
 	whole := a.rec
-	a.rec = Record{}
+	a.rec, a.checked, a.size, a.room = Record{}, false, 0, 0
 	return n, &whole, nil
 }
 
-// begin makes room for a fragment.
+// take takes octets of the fragment, as many as there is memory for.
+func (a *Assembler) take(p []byte) int {
+	k := min(a.left, len(p))
+	if !a.rec.Cut {
+		k = min(k, a.room-a.rec.Len)
+		copy(a.rec.Buf.Data[a.rec.Len:], p[:k])
+		a.rec.Len += k
+	}
+	a.left -= k
+	return k
+}
+
+// begin makes room for a fragment; before Check only for what that looks at.
 func (a *Assembler) begin(mark uint32) error {
 	a.last, a.left = mark>>31 == 1, int(mark&xdr.MaxFragment)
-	size := a.rec.Len + a.left
-	if a.left > a.Max || size > a.Max {
+	if a.left > a.Max || a.size+a.left > a.Max {
 		return ErrTooBig
 	}
-	if a.rec.Buf != nil && size <= len(a.rec.Buf.Data) {
-		return nil
+	a.size += a.left
+	if a.Check == nil {
+		a.checked, a.most = true, a.Max
 	}
-	b := mem.Shared.Get(size)
+	a.grow()
+	return nil
+}
+
+// check asks Check, and makes room for the rest of the fragment.
+func (a *Assembler) check() (err error) {
+	a.checked = true
+	if a.most, err = a.Check(a.rec.Bytes()); err == nil {
+		a.grow()
+	}
+	return err
+}
+
+// grow makes room for what has been announced.
+func (a *Assembler) grow() {
+	n := a.size
+	switch {
+	case !a.checked:
+		n = min(n, HeadSize)
+	case n > a.most:
+		a.rec.Cut = true
+		a.rec.Len = min(a.rec.Len, HeadSize)
+		return
+	}
+	a.room = n
+	if a.rec.Buf != nil && n <= len(a.rec.Buf.Data) {
+		return
+	}
+	b := mem.Shared.Get(n)
 	if a.rec.Buf != nil {
 		copy(b.Data, a.rec.Bytes())
 		a.rec.Buf.Release()
 	}
 	a.rec.Buf = b
-	return nil
 }
 
 // Drop releases an unfinished record.

@@ -98,6 +98,65 @@ func TestRecordTooLarge(t *testing.T) {
 	}
 }
 
+// TestCheck: a record larger than Check allows takes no memory, and those after it come whole. Check sees the first octets
+// of each once, whatever its fragments.
+func TestCheck(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(12, 0))
+	for range 200 {
+		var want [][]byte
+		for range rnd.IntN(5) + 1 {
+			n := rnd.IntN(20)
+			if rnd.IntN(2) == 0 {
+				n = rnd.IntN(90_000)
+			}
+			want = append(want, filled(n))
+		}
+		stream := fragments(want, rnd)
+		asked := 0
+		a := record.Assembler{Max: 90_000, Check: func(head []byte) (int, error) {
+			if w := want[asked]; !bytes.Equal(head, w[:min(len(w), record.HeadSize)]) {
+				t.Fatalf("record %d: Check sees %x", asked, head)
+			}
+			asked++
+			return 3000, nil
+		}}
+		got := 0
+		for len(stream) > 0 {
+			piece := stream[:rnd.IntN(min(len(stream), 6000))+1]
+			n, rec, err := a.Add(piece)
+			if err != nil || n == 0 {
+				t.Fatal(n, err)
+			}
+			stream = stream[n:]
+			if rec == nil {
+				continue
+			}
+			w := want[got]
+			got++
+			if cut := len(w) > 3000; rec.Cut != cut || len(rec.Buf.Data) > 4096 || !cut && !bytes.Equal(rec.Bytes(), w) {
+				t.Errorf("record of %d octets: cut %v, %d octets in a buffer of %d", len(w), rec.Cut, rec.Len, len(rec.Buf.Data))
+			}
+			rec.Buf.Release()
+		}
+		if got != len(want) || asked != got {
+			t.Errorf("%d records of %d, %d checked", got, len(want), asked)
+		}
+	}
+}
+
+// TestCheckRefuses: the error of Check ends the stream, before the record has come.
+func TestCheckRefuses(t *testing.T) {
+	no := errors.New("no")
+	a := record.Assembler{Max: 1 << 20, Check: func([]byte) (int, error) { return 0, no }}
+	defer a.Drop()
+	if _, _, err := a.Add(append(xdr.AppendRecordMark(nil, 1<<20, true), make([]byte, 7)...)); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := a.Add(make([]byte, 1)); err != no {
+		t.Error(err)
+	}
+}
+
 // FuzzAssembler checks that any octets in any pieces give the same records,
 // and never more memory than the limit.
 func FuzzAssembler(f *testing.F) {

@@ -3,6 +3,7 @@ package responder
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -64,12 +65,37 @@ func (rc *Responder) replyOctets(x *Call) int {
 			room = min(room, rest+item)
 		}
 	}
+	x.most = room
 	if room <= gate.Page {
 		room = 0
 	}
 	x.room = room
 	return room
 }
+
+// headRoom is for the header of a reply, with the largest verifier.
+const headRoom = 1 << 10
+
+// MostReply returns how many octets the message of the reply to x may have. If it is larger, the client has no room for
+// it: see TooLarge.
+func (rc *Responder) MostReply(x *Call) int {
+	if rc.profile.withholds() { // the client reads it
+		return rc.cfg.MaxPayload
+	}
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return min(x.most+rc.resp.Config().SendSize+headRoom, rc.cfg.MaxPayload)
+}
+
+// MostBackward returns how many octets a backward call may have: it goes inline.
+func (rc *Responder) MostBackward() int {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.resp.Config().SendSize
+}
+
+// TooLarge answers x, whose reply is larger than MostReply.
+func (rc *Responder) TooLarge(x *Call) { rc.refuseChunk(x, rpcrdma.ErrNoFit) }
 
 // A call that has more than fewSegments segments takes memory for each of the others, however short they are: for
 // its work request, its place in the queues of the engine, and what was decoded. Measured: 700 octets.

@@ -38,6 +38,7 @@ type Call struct {
 	sink register.Registration // buf while RDMA Reads fill it
 	hold admit.Ticket
 	room int // octets of hold for the reply
+	most int // octets of results beyond a Send that the client has room for
 	then func(x *Call)
 	bulk bulkReply
 	live bool // counted in Responder.running
@@ -85,6 +86,7 @@ func (x *Call) reset() {
 	x.rc, x.Next, x.Entry, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
 	x.hold, x.sink, x.room = admit.Ticket{}, register.Registration{}, 0
+	x.most = 0
 	x.msg = chunks.Message{}
 	x.Req = rpc.Request{}
 	if cap(x.head) > maxKeptHead {

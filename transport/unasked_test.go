@@ -1,0 +1,131 @@
+package transport_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// hostileServer is behind a Relay for one RDMA client, which has called it with this XID.
+func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport.Listener, over, answer chan error) {
+	t.Helper()
+	fl, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fl.Close() })
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { back.Close() })
+	over, answer = make(chan error, 1), make(chan error, 1)
+	go func() {
+		a, err := fl.Accept()
+		if err != nil {
+			over <- err
+			return
+		}
+		b, err := net.Dial("tcp", back.Addr().String())
+		if err != nil {
+			over <- err
+			return
+		}
+		over <- transport.Relay(a, b)
+	}()
+	c, err := transport.Dial(t.Context(), "tcp", fl.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		var r rpc.Reply
+		defer r.Release()
+		answer <- c.Do(ctx, &rpc.Call{Prog: 400200, Vers: 1, Proc: 1, MaxResults: room}, &r)
+	}()
+	if s, err = back.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	s.SetDeadline(time.Now().Add(20 * time.Second))
+	xid, _, _ = xdr.PeekXID(readRecordOf(t, s))
+	return s, xid, fl.(*transport.Listener), over, answer
+}
+
+// beginning is the start of a reply whose record has n octets.
+func beginning(xid uint32, n int) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 1<<31|uint32(n))
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, xid), 1)
+}
+
+// TestRelayUnasked: a reply that nobody has asked for ends the connection as soon as its XID has come, and is counted.
+func TestRelayUnasked(t *testing.T) {
+	s, xid, l, over, answer := hostileServer(t, 0)
+	if _, err := s.Write(beginning(xid+1, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-over:
+		if err == nil || !strings.Contains(err.Error(), "no call") {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the Relay waits for the rest")
+	}
+	if err := <-answer; err == nil {
+		t.Error("answered")
+	}
+	if n := l.Stats().Dropped; n != 1 {
+		t.Errorf("%d counted", n)
+	}
+}
+
+// TestRelayTooLarge: a reply for which its client has no room is refused, and the client is told; record.TestCheck shows that it is not kept.
+func TestRelayTooLarge(t *testing.T) {
+	for _, x := range []struct {
+		name       string
+		room, size int
+		pieces     []int // fragments, before the rest in one
+	}{
+		{"inline", 0, 1 << 20, nil},
+		{"a reply chunk", 20_000, 1 << 20, nil},
+		{"in fragments", 20_000, 1 << 20, []int{0, 4, 4, 0, 9000}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s, xid, l, over, answer := hostileServer(t, x.room)
+			msg := make([]byte, x.size)
+			copy(msg, beginning(xid, 0)[4:])
+			var b []byte
+			rest := msg
+			for _, n := range x.pieces {
+				b = append(xdr.AppendRecordMark(b, n, false), rest[:n]...)
+				rest = rest[n:]
+			}
+			b = append(xdr.AppendRecordMark(b, len(rest), true), rest...)
+			if _, err := s.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			err := <-answer
+			if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
+				t.Error(err)
+			}
+			if n := l.Stats().Errors; n != 1 {
+				t.Errorf("%d counted", n)
+			}
+			s.Close()
+			<-over
+			_, _ = io.Copy(io.Discard, s)
+		})
+	}
+}
