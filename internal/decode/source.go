@@ -32,7 +32,7 @@ const (
 	gzipMagic   = 0x1f8b     // RFC 1952 Section 2.3.1
 )
 
-// packetReader is what the two readers of pcapgo have in common.
+// packetReader is what the readers of both formats have in common.
 type packetReader interface {
 	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }
@@ -84,17 +84,11 @@ func openCapture(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.L
 	if binary.BigEndian.Uint32(magic) != pcapngMagic {
 		return openPcap(br)
 	}
-	ng, err := pcapgo.NewNgReader(br, pcapgo.NgReaderOptions{WantMixedLinkType: true})
-	if err != nil {
+	ng := &ngReader{r: br}
+	if err := ng.begin(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
 	}
-	return ng, func(ci gopacket.CaptureInfo) layers.LinkType {
-		ifc, err := ng.Interface(ci.InterfaceIndex)
-		if err != nil {
-			return layers.LinkTypeNull
-		}
-		return ifc.LinkType
-	}, nil
+	return ng, ng.link, nil
 }
 
 func openPcap(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.LinkType, error) {
@@ -102,6 +96,7 @@ func openPcap(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.Link
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
 	}
+	pc.SetSnaplen(min(pc.Snaplen(), maxPacket)) // a packet's length is checked against it
 	link := pc.LinkType()
 	return pc, func(gopacket.CaptureInfo) layers.LinkType { return link }, nil
 }

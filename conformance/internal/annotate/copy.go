@@ -54,6 +54,7 @@ func fromPcap(w io.Writer, r io.Reader, comments Comments) error {
 	if err != nil {
 		return err
 	}
+	in.SetSnaplen(min(in.Snaplen(), maxPacket)) // a packet's length is checked against it
 	for frame := 1; ; frame++ {
 		data, ci, err := in.ZeroCopyReadPacketData()
 		if errors.Is(err, io.EOF) {

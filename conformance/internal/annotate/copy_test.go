@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,4 +179,35 @@ func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_ = Copy(new(bytes.Buffer), bytes.NewReader(b), func(n int) []string { return make([]string, n%3) })
 	})
+}
+
+// TestClaimedLength: a packet that says that it has 3.5 GiB is an error, not memory.
+func TestClaimedLength(t *testing.T) {
+	var b []byte
+	for _, w := range []uint32{0xa1b2c3d4, 4<<16 | 2, 0, 0, ^uint32(0), 1, 1, 1, 0xe0000000, 0xe0000000} {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	read := &counting{r: bytes.NewReader(b)}
+	err := Copy(io.Discard, read, func(int) []string { return nil })
+	if err == nil || read.zeros > 1<<20 {
+		t.Errorf("%d octets read, %v", read.zeros, err)
+	}
+}
+
+// counting goes on with zeros, up to 128 MiB, and counts them.
+type counting struct {
+	r     *bytes.Reader
+	zeros int
+}
+
+func (c *counting) Read(b []byte) (int, error) {
+	if c.r.Len() > 0 {
+		return c.r.Read(b)
+	}
+	if c.zeros > 128<<20 {
+		return 0, io.EOF
+	}
+	clear(b)
+	c.zeros += len(b)
+	return len(b), nil
 }
