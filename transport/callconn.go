@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -30,6 +32,8 @@ type CallConn struct {
 	wmu   sync.Mutex
 	w     record.Assembler
 	write record.Deadline
+	front *streamConn // whose calls these are, if a Relay has them from NewStreamListener
+	hold  *callHold   // of the record that arrives
 
 	mu      sync.Mutex
 	pending map[uint32]struct{} // XIDs in flight
@@ -91,16 +95,51 @@ func (cc *CallConn) Write(p []byte) (int, error) {
 	return done, nil
 }
 
+// holdFor makes calls wait for memory of the listener that front is from.
+func (cc *CallConn) holdFor(front *streamConn) {
+	cc.wmu.Lock()
+	defer cc.wmu.Unlock()
+	cc.front, cc.w.Check = front, cc.admit
+}
+
+// admit waits for memory for a record of n octets. The caller holds cc.wmu.
+func (cc *CallConn) admit(_ []byte, n int) (int, error) {
+	h := &callHold{c: cc.front, t: cc.front.peer.Ticket()}
+	cc.hold = h
+	if err := cc.take(h, gate.CallCost+n); err != nil {
+		return 0, err
+	}
+	h.awaits(admit.Arriving)
+	return cc.w.Max, nil
+}
+
+// take waits until h holds n octets more.
+func (cc *CallConn) take(h *callHold, n int) error {
+	if h == nil || h.take(n, cc.c.req.Over(), cc.write.Passed()) {
+		return nil
+	}
+	if err := cc.c.req.Err(); err != nil {
+		return err
+	}
+	return os.ErrDeadlineExceeded
+}
+
 // call starts the call in rec, which it takes.
 func (cc *CallConn) call(rec *record.Record) error {
-	o := &forwardedCall{cc: cc, rec: rec}
+	o := &forwardedCall{cc: cc, rec: rec, hold: cc.hold}
+	cc.hold = nil
+	o.hold.awaits(admit.Still)
 	if err := o.parse(cc.c.cfg.Binding); err != nil {
-		rec.Buf.Release()
+		o.dropped()
 		cc.c.conn.Abort(err)
 		return err
 	}
-	if err := cc.slot(); err != nil {
-		rec.Buf.Release()
+	err := cc.take(o.hold, o.replyOctets())
+	if err == nil {
+		err = cc.slot()
+	}
+	if err != nil {
+		o.dropped()
 		return err
 	}
 	cc.mu.Lock()
@@ -109,7 +148,7 @@ func (cc *CallConn) call(rec *record.Record) error {
 	cc.mu.Unlock()
 	if twice {
 		<-cc.slots
-		rec.Buf.Release()
+		o.dropped()
 		cc.c.ctr.Dropped.Add(1)
 		return nil
 	}
@@ -136,8 +175,12 @@ func (cc *CallConn) slot() error {
 	}
 }
 
-// answer queues a reply for Read and ends its call.
-func (cc *CallConn) answer(xid uint32, rec record.Record) {
+// answer queues a reply for Read and ends its call, whose memory h holds until the reply has been read.
+func (cc *CallConn) answer(xid uint32, rec record.Record, h *callHold) {
+	if h != nil {
+		rec.Done = h.release
+		h.awaits(admit.Leaving)
+	}
 	cc.mu.Lock()
 	delete(cc.pending, xid)
 	cc.mu.Unlock()
@@ -153,6 +196,7 @@ func (cc *CallConn) Close() error {
 	cc.wmu.Lock()
 	defer cc.wmu.Unlock()
 	cc.w.Drop()
+	cc.hold.release()
 	return err
 }
 

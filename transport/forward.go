@@ -21,6 +21,7 @@ type forwardedCall struct {
 	call rpc.Call
 	item int         // octets of the largest eligible result, 0 for none
 	sink *mem.Buffer // where that is placed
+	hold *callHold   // until the reply has been read
 	// refs counts who uses rec and sink: do, and the peer until Call.Free.
 	refs atomic.Int32
 }
@@ -75,6 +76,20 @@ func (o *forwardedCall) expect(b chunks.Binding, args []byte) {
 	o.call.MaxResults, o.item = rest, item
 }
 
+// replyOctets returns how many octets the reply may take.
+func (o *forwardedCall) replyOctets() int {
+	if o.call.MaxResults < 0 {
+		return o.cc.c.cfg.MaxPayload
+	}
+	return o.call.MaxResults + o.item
+}
+
+// dropped releases what the call has when it is not made.
+func (o *forwardedCall) dropped() {
+	o.rec.Buf.Release()
+	o.hold.release()
+}
+
 // do makes the call and queues the reply.
 func (o *forwardedCall) do() {
 	o.refs.Store(2)
@@ -89,14 +104,15 @@ func (o *forwardedCall) do() {
 	err := o.cc.c.Do(context.Background(), &o.call, &reply)
 	xid := o.call.Resend.XID
 	if _, refused := errors.AsType[*rpc.RPCError](err); refused {
-		o.cc.answer(xid, systemErr(xid))
+		o.cc.answer(xid, systemErr(xid), o.hold)
 		return
 	}
 	if err != nil {
 		o.cc.in.Fail(err)
+		o.hold.release()
 		return
 	}
-	o.cc.answer(xid, o.record(&reply))
+	o.cc.answer(xid, o.record(&reply), o.hold)
 }
 
 // free is Call.Free.

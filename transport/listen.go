@@ -28,7 +28,7 @@ type Listener struct {
 	gate   *gate.Gate
 	exec   *execute.Executor
 	resp   *responder.Config
-	ready  chan *recordConn
+	ready  chan net.Conn
 	ctx    context.Context // of start-ups; ends with Close
 	cancel context.CancelFunc
 
@@ -71,8 +71,15 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 }
 
 func newListener(inner net.Listener, cfg *Config) *Listener {
+	l := makeListener(inner, cfg)
+	go l.run(func(c net.Conn) { go l.start(c, l.exec.Turn()) })
+	return l
+}
+
+// makeListener makes a listener that does not run yet.
+func makeListener(inner net.Listener, cfg *Config) *Listener {
 	cfg.asServer()
-	l := &Listener{l: inner, cfg: cfg, ready: make(chan *recordConn, acceptQueue), conns: make(map[*responder.Responder]struct{})}
+	l := &Listener{l: inner, cfg: cfg, ready: make(chan net.Conn, acceptQueue), conns: make(map[*responder.Responder]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.resp = cfg.responder()
 	l.gate = gate.New(cfg.gate(), &l.ctr)
@@ -81,14 +88,11 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 		names = cfg.Duplicates.NonIdempotent
 	}
 	l.exec = execute.New(l.ctx, execute.NewDuplicates(names, cfg.duplicates()), &l.ctr, cfg.Logger, false)
-	go l.run()
 	return l
 }
 
 // run accepts and starts connections until the listener is closed.
-func (l *Listener) run() {
-	l.stop(accept.Serve(l.ctx, l.l, func(c net.Conn) { go l.start(c, l.exec.Turn()) }))
-}
+func (l *Listener) run(start func(net.Conn)) { l.stop(accept.Serve(l.ctx, l.l, start)) }
 
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn, turn execute.Turn) {
@@ -176,7 +180,11 @@ func (l *Listener) Close() error {
 	for {
 		select {
 		case c := <-l.ready:
-			c.rc.Conn.Abort(nil)
+			if r, ok := c.(*recordConn); ok {
+				r.rc.Conn.Abort(nil)
+			} else {
+				_ = c.Close() // nothing was sent on it
+			}
 		default:
 			return nil
 		}

@@ -217,7 +217,7 @@ var errUnasked = errors.New("transport: the server has sent a reply to no call")
 
 // checkRecord returns how many octets the record with this head may have; of a larger one no more is kept than the head. The
 // caller holds c.wmu.
-func (c *recordConn) checkRecord(head []byte) (int, error) {
+func (c *recordConn) checkRecord(head []byte, _ int) (int, error) {
 	xid, typ, ok := xdr.PeekXID(head)
 	if ok && typ == xdr.MsgCall && c.rc.Backward != nil {
 		return c.rc.MostBackward(), nil
@@ -228,18 +228,24 @@ func (c *recordConn) checkRecord(head []byte) (int, error) {
 		x = nil // a reply before the call was read
 	}
 	_, orphan := c.orphans[xid]
-	over := c.err != nil
 	c.mu.Unlock()
 	switch {
 	case ok && x != nil:
 		return c.rc.MostReply(x), nil
 	case ok && orphan:
 		return c.w.Max, nil
-	case c.asked && !over && typ != xdr.MsgCall:
+	case c.asked && !c.over() && typ != xdr.MsgCall:
 		c.fanout.ctr.Dropped.Add(1)
 		return 0, errUnasked
 	}
 	return 0, nil
+}
+
+// over reports whether the connection is: the server may still answer calls that came on it.
+func (c *recordConn) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
 }
 
 // insist makes Write fail when it gets a reply to no call, instead of dropping that.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/record"
 )
 
@@ -41,11 +43,8 @@ var relayPool = func() chan []byte {
 func Relay(a, b net.Conn) error {
 	over := make(chan error, 2)
 	x, y := &relayed{conn: a, owes: make(map[uint32]struct{})}, &relayed{conn: b, owes: make(map[uint32]struct{})}
-	for _, c := range [...]net.Conn{a, b} {
-		if c, ok := c.(*recordConn); ok {
-			c.insist()
-		}
-	}
+	know(a, b)
+	know(b, a)
 	go func() { over <- x.copyTo(y) }()
 	go func() { over <- y.copyTo(x) }()
 	err := <-over
@@ -56,6 +55,18 @@ func Relay(a, b net.Conn) error {
 		return nil
 	}
 	return err
+}
+
+// know tells a connection of this package what is at the other side of the Relay.
+func know(c, other net.Conn) {
+	switch c := c.(type) {
+	case *recordConn:
+		c.insist()
+	case *CallConn:
+		if front, ok := other.(*streamConn); ok {
+			c.holdFor(front)
+		}
+	}
 }
 
 // relayWriter returns the writer for one direction. A peer on a plain connection that does not read
@@ -77,7 +88,11 @@ func (w impatientWriter) Write(p []byte) (int, error) {
 	if err := w.conn.SetWriteDeadline(time.Now().Add(record.Patience)); err != nil {
 		return 0, err
 	}
-	return w.conn.Write(p)
+	n, err := w.conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = gate.ErrUnread
+	}
+	return n, err
 }
 
 // plainWriter keeps io from using the shortcuts of a connection, which would copy in small steps.

@@ -51,8 +51,8 @@ in RDMA chunks; calls of other programs pass inline or as long messages.
 With ?mountport=N in the URL and --mount-listen, proxy passes MOUNT on too, over TCP.
 
 The server sees the address of the proxy, not those of the clients: export to that
-address, and use --allow to say who may use the proxy. The other limits apply to RDMA
-clients.
+address, and use --allow to say who may use the proxy. For MOUNT there are at most 256 connections, 32
+of one client address.
 
 The proxy checks its server when it starts, and every 10 seconds; it says when the server
 is lost and when it is back. Meanwhile it answers NFSv3 calls with NFS3ERR_JUKEBOX, so that
@@ -152,6 +152,7 @@ type proxying struct {
 	u       *nfsclient.URL
 	p, m    *proxy.Proxy // of NFS, and of MOUNT, which may be nil
 	front   net.Listener // of NFS
+	mounts  net.Listener // of MOUNT, or nil
 	r       proxyJSON
 	alive   *health // of the server
 	status  *statusServer
@@ -216,12 +217,17 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	if ml != nil {
 		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg)}
 		x.r.Mount = ml.Addr().String()
+		if x.mounts, err = transport.NewStreamListener(ml, mountConfig(x.cfg)); err != nil {
+			_ = x.front.Close()
+			_ = ml.Close()
+			return err
+		}
 	}
 	sl, err := f.sockets.listen(ctx, "status", f.status)
 	if err != nil {
 		_ = x.front.Close()
 		if ml != nil {
-			_ = ml.Close()
+			_ = x.mounts.Close()
 		}
 		return err
 	}
@@ -230,7 +236,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	x.status = serveStatus(sl, x.statusServer(), x.stats, x.errs)
 	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
 	if ml != nil {
-		x.wg.Go(func() { x.errs <- x.m.Serve(allowed(ml, x.cfg.Limits.Allow)) })
+		x.wg.Go(func() { x.errs <- x.m.Serve(x.mounts) })
 	}
 	return nil
 }
@@ -277,12 +283,33 @@ func (x *proxying) check(ctx context.Context) error {
 	return nil
 }
 
-// stats are the counters of the RDMA side; there are none for clients on TCP.
-func (x *proxying) stats() rpc.Stats {
-	if l, ok := x.front.(*transport.Listener); ok {
+// stats are the counters of the front.
+func (x *proxying) stats() rpc.Stats { return statsOf(x.front) }
+
+// statsOf returns the counters of a listener of package transport.
+func statsOf(l net.Listener) rpc.Stats {
+	if l, ok := l.(interface{ Stats() rpc.Stats }); ok {
 		return l.Stats()
 	}
-	return rpc.Stats{Connections: len(x.p.Clients()), Accepted: x.p.Stats().Accepted}
+	return rpc.Stats{}
+}
+
+// Clients are connected for MOUNT as long as a call takes. One address may have fewer than all, even if it is this machine's.
+const (
+	mountConns       = 256
+	mountClientConns = 32
+)
+
+// mountConfig has the limits of the port of MOUNT.
+func mountConfig(cfg *transport.Config) *transport.Config {
+	c := *cfg
+	if c.Limits.Conns == 0 || c.Limits.Conns > mountConns {
+		c.Limits.Conns = mountConns
+	}
+	if n := &c.Limits.PerClient.Conns; *n == 0 || *n > mountClientConns {
+		*n = mountClientConns
+	}
+	return &c
 }
 
 // drain waits for the calls in progress, and ends. It is an error if some are aborted.
@@ -347,7 +374,7 @@ func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
 	}
 	l = x.a.capture.Load().TapListener(l)
 	if x.u.Scheme == nfsclient.SchemeRDMA {
-		return allowed(l, x.cfg.Limits.Allow), nil
+		return transport.NewStreamListener(l, x.cfg)
 	}
 	return transport.NewListener(l, x.cfg)
 }

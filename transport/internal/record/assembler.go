@@ -22,6 +22,16 @@ type Record struct {
 	Buf *mem.Buffer
 	Len int
 	Cut bool // only its head is here: Check has not allowed so much
+
+	Done func() // if not nil, a Queue calls it when it has released Buf
+}
+
+// release releases the memory.
+func (r *Record) release() {
+	r.Buf.Release()
+	if r.Done != nil {
+		r.Done()
+	}
 }
 
 // Bytes returns its octets, lent until Buf is released.
@@ -31,9 +41,10 @@ func (r *Record) Bytes() []byte { return r.Buf.Data[:r.Len] }
 // size (RFC 5531 Section 11).
 type Assembler struct {
 	Max int // size of the largest record
-	// Check, if it is not nil, sees the first HeadSize octets of each record, fewer if it has no more, and returns how
-	// many octets it may have. Of a larger one only these octets are kept. The error of Check is one of Add.
-	Check func(head []byte) (most int, err error)
+	// Check, if it is not nil, sees the first HeadSize octets of each record, fewer if it has no more, and how many octets
+	// it has, or may have if that is not known yet. It returns how many are taken. Of a larger one only the first octets
+	// are kept. The error of Check is one of Add.
+	Check func(head []byte, size int) (most int, err error)
 
 	mark    [4]byte // of the current fragment
 	have    int     // octets of mark, 0 to 4
@@ -113,7 +124,11 @@ func (a *Assembler) begin(mark uint32) error {
 // check asks Check, and makes room for the rest of the fragment.
 func (a *Assembler) check() (err error) {
 	a.checked = true
-	if a.most, err = a.Check(a.rec.Bytes()); err == nil {
+	size := a.Max
+	if a.last {
+		size = a.size
+	}
+	if a.most, err = a.Check(a.rec.Bytes(), size); err == nil {
 		a.grow()
 	}
 	return err

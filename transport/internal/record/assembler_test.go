@@ -113,9 +113,12 @@ func TestCheck(t *testing.T) {
 		}
 		stream := fragments(want, rnd)
 		asked := 0
-		a := record.Assembler{Max: 90_000, Check: func(head []byte) (int, error) {
+		a := record.Assembler{Max: 90_000, Check: func(head []byte, size int) (int, error) {
 			if w := want[asked]; !bytes.Equal(head, w[:min(len(w), record.HeadSize)]) {
 				t.Fatalf("record %d: Check sees %x", asked, head)
+			}
+			if n := len(want[asked]); size != n && size != 90_000 {
+				t.Errorf("a record of %d octets has %d", n, size)
 			}
 			asked++
 			return 3000, nil
@@ -147,7 +150,7 @@ func TestCheck(t *testing.T) {
 // TestCheckRefuses: the error of Check ends the stream, before the record has come.
 func TestCheckRefuses(t *testing.T) {
 	no := errors.New("no")
-	a := record.Assembler{Max: 1 << 20, Check: func([]byte) (int, error) { return 0, no }}
+	a := record.Assembler{Max: 1 << 20, Check: func([]byte, int) (int, error) { return 0, no }}
 	defer a.Drop()
 	if _, _, err := a.Add(append(xdr.AppendRecordMark(nil, 1<<20, true), make([]byte, 7)...)); err != nil {
 		t.Error(err)

@@ -1,0 +1,162 @@
+package transport
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/rpc"
+)
+
+// NewStreamListener takes l and returns a listener of its connections, for a [Relay] whose clients are on record-marked
+// TCP. Limits are those of [NewListener]; connections beyond them are closed. What a Relay to a server on RDMA holds for a
+// call, and for its reply until the client has read that, counts as memory of calls. The result has Stats, as a [Listener]
+// has.
+func NewStreamListener(l net.Listener, cfg *Config) (net.Listener, error) {
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	s := &streamListener{makeListener(l, c)}
+	go s.run(s.admitStream)
+	return s, nil
+}
+
+// streamListener is not a *Listener, whose connections are RDMA's.
+type streamListener struct{ *Listener }
+
+// streamConn is a connection that a Listener of NewStreamListener has admitted.
+type streamConn struct {
+	net.Conn
+	l       *Listener
+	peer    *admit.Peer
+	begun   time.Time
+	in, out atomic.Uint64 // octets that have moved
+	cut     atomic.Pointer[error]
+	once    sync.Once
+}
+
+// admitStream admits a connection, and queues it for Accept.
+func (l *Listener) admitStream(conn net.Conn) {
+	c := &streamConn{Conn: conn, l: l, begun: time.Now()}
+	p, err := l.gate.Enter(conn.RemoteAddr(), (*streamMover)(c))
+	if err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return
+	}
+	c.peer = p
+	l.ctr.Conns.Add(1)
+	l.ctr.Accepted.Add(1)
+	select {
+	case l.ready <- c:
+	case <-l.ctx.Done():
+		_ = c.Close() // nobody has it
+	}
+}
+
+// Read implements net.Conn.
+func (c *streamConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.in.Add(uint64(n))
+	return n, c.why(err)
+}
+
+// Write implements net.Conn.
+func (c *streamConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.out.Add(uint64(n))
+	return n, c.why(err)
+}
+
+// why returns err, or why the connection was cut.
+func (c *streamConn) why(err error) error {
+	if w := c.cut.Load(); err != nil && w != nil {
+		return *w
+	}
+	return err
+}
+
+// Close implements net.Conn.
+func (c *streamConn) Close() error {
+	c.once.Do(func() {
+		c.l.ctr.Conns.Add(-1)
+		c.peer.Leave()
+	})
+	return c.Conn.Close()
+}
+
+// streamMover tells what a streamConn moves.
+type streamMover streamConn
+
+var _ admit.Mover = (*streamMover)(nil)
+
+// Moved implements admit.Mover.
+func (m *streamMover) Moved(f admit.Flow) uint64 {
+	if f == admit.Leaving {
+		return m.out.Load()
+	}
+	return m.in.Load()
+}
+
+// Cut implements admit.Mover.
+func (m *streamMover) Cut(f admit.Flow) {
+	err := gate.ErrUnread
+	if f == admit.Arriving {
+		err = &rpc.SlowPeerError{What: "has stopped inside a record"}
+	}
+	if m.cut.CompareAndSwap(nil, &err) {
+		_ = m.l.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(m.Conn), err)) // it counts
+		go m.Conn.Close()                                                      //nolint:errcheck // it is over either way
+	}
+}
+
+// callHold is what a call that a Relay passes on to a CallConn holds of the client's memory. A nil *callHold holds nothing.
+type callHold struct {
+	c *streamConn
+	t admit.Ticket
+}
+
+// granted wakes who waits for a ticket.
+type granted chan struct{}
+
+// Granted implements admit.Waiter.
+func (g granted) Granted() { close(g) }
+
+// take waits until it holds n octets more, or until over is closed, or the deadline has passed.
+func (h *callHold) take(n int, over, passed <-chan struct{}) bool {
+	if h.t.Try(n, false) {
+		return true
+	}
+	g := make(granted)
+	if h.t.Acquire(n, false, g) {
+		return true
+	}
+	select {
+	case <-g:
+		return true
+	case <-over:
+	case <-passed:
+	}
+	if !h.t.Withdraw() {
+		<-g
+	}
+	return false
+}
+
+// awaits notes what the call waits for its client to do.
+func (h *callHold) awaits(f admit.Flow) {
+	if h != nil {
+		h.c.l.gate.Awaits(&h.t, f, 0)
+	}
+}
+
+// release gives all back.
+func (h *callHold) release() {
+	if h != nil {
+		h.t.Release()
+	}
+}
