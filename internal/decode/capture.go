@@ -18,7 +18,12 @@ type Capture struct {
 	mem    *budget
 	flows  map[flowKey]*flow
 	order  *list.List // of *flow, the oldest first
+	held   int        // octets that the flows hold
 }
+
+// maxHeld bounds what the flows of a capture hold together, in octets: the limits of one, times MaxConns, are more than
+// a machine has. The oldest flows are dropped; what follows of them begins in the middle.
+const maxHeld = 64 << 20
 
 // CaptureStats counts packets.
 type CaptureStats struct {
@@ -51,7 +56,14 @@ func (c *Capture) Packet(pkt *Packet) {
 	}
 	c.Stats.TCP++
 	at := Stamp{pkt.Frame, pkt.Time}
-	c.flow(&seg, at).packet(&seg, at)
+	f := c.flow(&seg, at)
+	f.packet(&seg, at)
+	c.held -= f.held
+	f.held = f.holds()
+	c.held += f.held
+	for c.held > maxHeld && c.order.Len() > 1 {
+		c.drop(c.order.Front().Value.(*flow))
+	}
 }
 
 // Finish ends the capture: what is incomplete is reported.
@@ -103,6 +115,7 @@ func (c *Capture) newFlow(src, dst netip.AddrPort) *flow {
 // drop ends a flow and forgets it.
 func (c *Capture) drop(f *flow) {
 	f.end()
+	c.held -= f.held
 	c.order.Remove(f.place)
 	if key := keyOf(f.conn.Info.Opener, f.conn.Info.Accepter); c.flows[key] == f {
 		delete(c.flows, key)

@@ -5,7 +5,7 @@ import "fmt"
 // A Conn decodes one connection: octets of both directions go in, in stream order for each direction, and
 // events come out. It reads no clock and does no I/O. The zero value is not usable; see [NewConn].
 type Conn struct {
-	Info ConnInfo // who and what; the caller may set the addresses and the ID
+	Info *ConnInfo // who and what; the caller may set the addresses and the ID. It outlives the Conn in reports
 
 	opt   Options
 	sides [2]side
@@ -23,7 +23,7 @@ type Conn struct {
 // NewConn returns the machine of a connection of which nothing has been seen. visit is called for
 // every event; it borrows the event. It panics with the error of opt.Check.
 func NewConn(opt *Options, visit func(*Event)) *Conn {
-	c := &Conn{opt: opt.withDefaults(), visit: visit}
+	c := &Conn{Info: new(ConnInfo), opt: opt.withDefaults(), visit: visit}
 	c.rpc = newRPCState(c.opt, &budget{left: c.opt.MaxPlaced})
 	c.Info.ULP = c.opt.ULP
 	return c
@@ -55,6 +55,19 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 		c.lose(dir, fmt.Errorf("%w: more than %d", ErrNoReply, c.opt.MaxEarly))
 	}
 	c.Info.Held[dir] = len(s.buf)
+}
+
+// holds is about memory, as flow.holds.
+func (c *Conn) holds() (n int) {
+	const call = 1 << 10 // with the memory that it offers
+	for i := range c.sides {
+		s := &c.sides[i]
+		n += cap(s.buf) + 40*cap(s.from) + 16*cap(s.sync.starts) + call*len(c.rpc.calls[i].order)
+		for q := range s.queues {
+			n += cap(s.queues[q].buf)
+		}
+	}
+	return n + cap(c.scratch)
 }
 
 // Conflict reports that n octets of b, which came in packet at, were given to Octets before with other contents. b
@@ -162,7 +175,7 @@ func (c *Conn) advance(dir Dir) {
 // begin returns the event, emptied, with the fields every event has.
 func (c *Conn) begin(kind Kind, dir Dir, first, last Stamp) *Event {
 	c.ev = Event{
-		Kind: kind, Conn: &c.Info, Dir: dir,
+		Kind: kind, Conn: c.Info, Dir: dir,
 		Frame: last.Frame, First: first.Frame, Time: last.Time,
 	}
 	return &c.ev

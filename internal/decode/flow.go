@@ -14,6 +14,15 @@ type flow struct {
 	streams [2]stream
 
 	place *list.Element // in Capture.order
+	held  int           // of Capture.held
+}
+
+// holds returns the octets of memory that a peer can make the flow hold, in round figures.
+func (f *flow) holds() (n int) {
+	for i := range f.streams {
+		n += f.streams[i].held + cap(f.streams[i].seen.b)
+	}
+	return n + f.conn.holds()
 }
 
 // stream is one direction of a flow.

@@ -67,7 +67,7 @@ func replay(t *testing.T, pieces []piece, l lost) ([]frameAt, *decode.ConnInfo) 
 		}
 	}
 	c.Finish()
-	return got, &c.Info
+	return got, c.Info
 }
 
 // wellFormed reports captures without the frames that were malformed on purpose.

@@ -147,7 +147,7 @@ func sumText(r *judge.Report, err error) string {
 		what = "clean"
 	}
 	others := ""
-	if n := r.Stats.Connections - len(r.Connections); n > 0 {
+	if n := r.Stats.Connections - len(r.Connections) - r.Beyond; n > 0 {
 		others = fmt.Sprintf(" and %d that are not iWARP", n)
 	}
 	return fmt.Sprintf("%s, %s%s: %s", plural(r.Stats.Packets, "packet"), plural(len(r.Connections), "connection"), others, what)

@@ -17,7 +17,7 @@ type Options struct {
 	// only counted. If zero, 100.
 	MaxViolations int
 
-	// MaxConns bounds the connections remembered at one time, in connections. If zero, 65536. The oldest one
+	// MaxConns bounds the connections remembered at one time, in connections. If zero, 16384. The oldest one
 	// is dropped first.
 	MaxConns int
 
@@ -58,7 +58,7 @@ func (o *Options) withDefaults() Options {
 		c = *o
 	}
 	c.MaxViolations = cmp.Or(c.MaxViolations, 100)
-	c.MaxConns = cmp.Or(c.MaxConns, 1<<16)
+	c.MaxConns = cmp.Or(c.MaxConns, 1<<14)
 	c.MaxSTags = cmp.Or(c.MaxSTags, 4096)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 1<<14)
 	return c

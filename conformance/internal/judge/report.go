@@ -15,6 +15,9 @@ type Report struct {
 	Connections []*ConnReport // MPA connections only, in order of appearance
 	Violations  []*Violation  // in the order of the capture, without consequences; at most [Options.MaxViolations] per connection and rule
 	Stats       decode.CaptureStats
+
+	// Beyond is how many connections were not judged, because there were too many before them.
+	Beyond int
 }
 
 // ConnReport is what the judge found in one connection.
@@ -60,7 +63,14 @@ type Builder struct {
 	judge *Judge
 	rep   Report
 	conns map[*decode.ConnInfo]*ConnReport
+	full  bool // there are maxReported: none is added any more, not even in its middle
+	kept  int  // violations and sentences
 }
+
+const (
+	maxReported = 1 << 15 // connections of a report
+	maxKept     = 1 << 15 // violations, their consequences, and sentences, of a report, beyond the first sentence of each connection
+)
 
 // NewBuilder returns a Builder. Nil options mean the defaults. It panics with the error of opt.Check.
 func NewBuilder(opt *Options) *Builder {
@@ -72,18 +82,30 @@ func newBuilder(o *Options) *Builder {
 	b := &Builder{opt: o, conns: make(map[*decode.ConnInfo]*ConnReport)}
 	b.judge = New(o, b.violation)
 	b.judge.refold, b.judge.withdrawn = b.refold, b.withdrawn
-	b.judge.ended = func(c *conn) { b.conn(c.info).Messages = c.messages }
+	b.judge.ended = func(c *conn) {
+		if c.info.Foreign {
+			delete(b.conns, c.info)
+			return
+		}
+		b.conn(c.info).Messages = c.messages
+	}
 	return b
 }
 
 // Event takes the next event. It borrows ev.
 func (b *Builder) Event(ev *decode.Event) {
+	if b.full && b.conns[ev.Conn] == nil {
+		if ev.Kind == decode.KindOpen {
+			b.rep.Beyond++
+		}
+		return
+	}
 	c := b.conn(ev.Conn)
 	switch ev.Kind {
 	case decode.KindFPDU:
 		c.FPDUs[ev.Dir]++
 		if errors.Is(ev.Err, chunks.ErrTooLarge) || errors.Is(ev.Err, chunks.ErrTooMany) {
-			c.unknown(fmt.Sprintf("frame %d %v: its chunks, and what follows it: %v", ev.Frame, ev.Dir, ev.Err))
+			b.unknown(c, fmt.Sprintf("frame %d %v: its chunks, and what follows it: %v", ev.Frame, ev.Dir, ev.Err))
 		}
 	case decode.KindUndecoded:
 		switch {
@@ -92,7 +114,7 @@ func (b *Builder) Event(ev *decode.Event) {
 			c.lost += ev.Len + ev.Missing
 			c.holes++
 		default:
-			c.unknown(fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
+			b.unknown(c, fmt.Sprintf("frame %d %v: %d octets not decoded: %v", ev.Frame, ev.Dir, ev.Len+ev.Missing, ev.Err))
 		}
 	case decode.KindStartup:
 		c.Startups++
@@ -105,7 +127,12 @@ func (b *Builder) Event(ev *decode.Event) {
 // Report ends the judgement and returns it. The Builder must not be used after it.
 func (b *Builder) Report() *Report {
 	b.judge.End()
-	b.rep.Connections = slices.DeleteFunc(b.rep.Connections, func(c *ConnReport) bool { return c.Info.Foreign })
+	for _, c := range b.conns {
+		if !c.Info.Foreign {
+			b.rep.Connections = append(b.rep.Connections, c)
+		}
+	}
+	slices.SortFunc(b.rep.Connections, func(a, c *ConnReport) int { return a.Info.ID - c.Info.ID })
 	for _, c := range b.rep.Connections {
 		why := append(c.Info.Unknown.Reasons(), c.Messages.Reasons()...)
 		if c.Info.Request != nil && c.Info.Reply == nil {
@@ -124,8 +151,8 @@ func (b *Builder) Report() *Report {
 const maxUnknown = 16
 
 // unknown adds a sentence, once.
-func (c *ConnReport) unknown(s string) {
-	if len(c.Unknown) < maxUnknown && !slices.Contains(c.Unknown, s) {
+func (b *Builder) unknown(c *ConnReport, s string) {
+	if len(c.Unknown) < maxUnknown && !slices.Contains(c.Unknown, s) && (b.keep() || len(c.Unknown) == 0) {
 		c.Unknown = append(c.Unknown, s)
 	}
 }
@@ -135,18 +162,18 @@ func (b *Builder) conn(info *decode.ConnInfo) *ConnReport {
 	if c == nil {
 		c = &ConnReport{Info: info, Counts: make(map[string]int)}
 		b.conns[info] = c
-		b.rep.Connections = append(b.rep.Connections, c)
+		b.full = b.full || len(b.conns) >= maxReported
 	}
 	return c
 }
 
 func (b *Builder) violation(v *Violation) {
 	if v.Cause != nil {
-		v.Cause.fold(v)
+		b.fold(v.Cause, v)
 		return
 	}
 	c := b.conn(v.Conn)
-	if c.Counts[v.Rule.ID]++; c.Counts[v.Rule.ID] <= b.opt.MaxViolations {
+	if c.Counts[v.Rule.ID]++; c.Counts[v.Rule.ID] <= b.opt.MaxViolations && b.keep() {
 		b.rep.Violations = append(b.rep.Violations, v)
 	}
 }
@@ -154,10 +181,10 @@ func (b *Builder) violation(v *Violation) {
 // refold moves a violation, and its consequences, below its cause.
 func (b *Builder) refold(v *Violation) {
 	b.remove(v)
-	v.Cause.fold(v)
+	b.fold(v.Cause, v)
 	for _, u := range v.Consequences {
 		u.Cause = v.Cause
-		v.Cause.fold(u)
+		b.fold(v.Cause, u)
 	}
 	v.Cause.Folded += v.Folded - len(v.Consequences)
 	v.Consequences, v.Folded = nil, 0
@@ -175,9 +202,15 @@ func (b *Builder) remove(v *Violation) {
 // maxFolded bounds the consequences that are kept of one violation.
 const maxFolded = 100
 
-// fold enters a consequence.
-func (v *Violation) fold(u *Violation) {
-	if v.Folded++; len(v.Consequences) < maxFolded {
+// keep reports whether the report may keep one more.
+func (b *Builder) keep() bool {
+	b.kept++
+	return b.kept <= maxKept
+}
+
+// fold enters u as a consequence of v.
+func (b *Builder) fold(v, u *Violation) {
+	if v.Folded++; len(v.Consequences) < maxFolded && b.keep() {
 		v.Consequences = append(v.Consequences, u)
 	}
 }

@@ -84,5 +84,5 @@ func (b *Builder) withdrawn(v *Violation) {
 		return
 	}
 	b.remove(v)
-	b.conn(v.Conn).unknown(fmt.Sprintf("frame %d %v: whether %s is broken: the octets were sent again, and are right then", v.Frame, v.Dir, v.Rule.ID))
+	b.unknown(b.conn(v.Conn), fmt.Sprintf("frame %d %v: whether %s is broken: the octets were sent again, and are right then", v.Frame, v.Dir, v.Rule.ID))
 }

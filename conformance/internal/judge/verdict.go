@@ -49,6 +49,9 @@ func (r *Report) Judged() (frames int) {
 // all of it was. It is about the file as a whole first, then about each connection in order.
 func (r *Report) Reasons() []string {
 	all := carriers(&r.Stats)
+	if r.Beyond > 0 {
+		all = append(all, fmt.Sprintf("%d connections began after %d others: none of them was judged", r.Beyond, len(r.Connections)))
+	}
 	if r.Judged() == 0 {
 		all = append(all, nothing(&r.Stats))
 	}
