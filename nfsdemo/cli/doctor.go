@@ -130,13 +130,13 @@ func (a *app) printDoctor(out *doctorJSON) error {
 		if r.State == doctor.Failed {
 			state = "FAILED"
 		}
-		_, err := fmt.Fprintf(a.stdout, "%-8s %-10s %s\n", state, r.Check, r.Detail)
+		_, err := fmt.Fprintf(a.stdout, "%-8s %-10s %s\n", state, r.Check, quoteName(r.Detail))
 		errs = append(errs, err)
 		if r.Fix != "" {
-			fmt.Fprintf(a.stdout, "%-8s %-10s -> %s\n", "", "", r.Fix)
+			fmt.Fprintf(a.stdout, "%-8s %-10s -> %s\n", "", "", quoteName(r.Fix))
 		}
 	}
-	if out.Mount != "" {
+	if out.Mount != "" && quoteName(out.Mount) == out.Mount { // an export is named by the server: another name would be another directory
 		fmt.Fprintf(a.stdout, "to mount it, as root:\n  %s\n", out.Mount)
 	}
 	return errors.Join(errs...)

@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,5 +38,21 @@ func TestDoctor(t *testing.T) {
 	}
 	if exitStatus(errMachine) != exitMachine || exitStatus(errReported) != exitFailed {
 		t.Error("the statuses are not told apart")
+	}
+}
+
+// TestDoctorNames: the server names its exports. What it names does not act on the terminal, and is no line of its own.
+func TestDoctorNames(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a\x1b[2J\nok       port")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip(err)
+	}
+	s := started(t, &serviceConfig{exports: one(dir), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", config: &transport.Config{}})
+	_, mount, _ := net.SplitHostPort(addrOf(s.mount))
+	for _, path := range []string{"/", "/none"} {
+		r := command(t.Context(), "", "doctor", "--server-only", addrOf(s.rdma)+path+"?mountport="+mount)
+		if strings.Contains(r.stdout, "\x1b") || strings.Contains(r.stdout, "\nok       port\n") || strings.Contains(r.stdout, "mount -t") || !strings.Contains(r.stdout, "a?[2J?ok") {
+			t.Errorf("%q", r.stdout)
+		}
 	}
 }

@@ -226,6 +226,9 @@ func (d *doctor) cred() *xdr.SysCred {
 	return nfsclient.ProcessCred()
 }
 
+// maxListed bounds the exports that are named in a sentence.
+const maxListed = 32
+
 // export mounts the path.
 func (d *doctor) export(ctx context.Context) Result {
 	c, err := transport.DialStream(ctx, "tcp", net.JoinHostPort(d.URL.Host, strconv.Itoa(d.port)), nil)
@@ -239,7 +242,10 @@ func (d *doctor) export(ctx context.Context) Result {
 	for _, e := range exports {
 		list = append(list, e.Dir)
 	}
-	have := "the server exports " + strings.Join(list, ", ")
+	have := "the server exports " + strings.Join(list[:min(len(list), maxListed)], ", ")
+	if more := len(list) - maxListed; more > 0 {
+		have += fmt.Sprintf(" and %d more", more)
+	}
 	if len(list) == 0 {
 		have = "the server exports nothing"
 	}
