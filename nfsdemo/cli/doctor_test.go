@@ -55,4 +55,8 @@ func TestDoctorNames(t *testing.T) {
 			t.Errorf("%q", r.stdout)
 		}
 	}
+	r := command(t.Context(), "", "ls", "nfs+rdma://"+addrOf(s.rdma)+"/none?mountport="+mount)
+	if r.status != exitFailed || strings.Contains(r.stderr, "\x1b") || !strings.Contains(r.stderr, "a?[2J") {
+		t.Errorf("%+v", r)
+	}
 }

@@ -57,7 +57,7 @@ func explain(err error) string {
 	if h := hint(err); h != "" {
 		s += ": " + h
 	}
-	return shortened(strings.ReplaceAll(s, "\n", "; "))
+	return shortened(quoteName(strings.ReplaceAll(s, "\n", "; "))) // a server may have chosen a part of it
 }
 
 // Of a line of more than lineMost octets, lineEdge of each end are left: a path may have 4096, and then what is
