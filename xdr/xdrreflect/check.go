@@ -9,7 +9,7 @@ type checker struct {
 	mem   int    // octets of memory that the value will take
 	depth int    // nesting at the cursor
 	where string // field in which the walk failed
-	stop  bool   // at the item that may be reduced
+	stop  bool   // at the item that may be reduced; not in a list or behind a pointer
 	there bool   // the walk has stopped there
 }
 
@@ -43,6 +43,8 @@ func (c *checker) nested(p *plan) {
 		c.d.Fail(xdr.ErrRange)
 		return
 	}
+	stop := c.stop
+	c.stop = stop && p.form == formStruct // an item elsewhere is not the one of the type
 	switch p.form {
 	case formSlice:
 		n := c.d.Count(c.lim.MaxOctets, p.elem.min)
@@ -58,6 +60,7 @@ func (c *checker) nested(p *plan) {
 	default:
 		c.fields(p)
 	}
+	c.stop = stop
 	c.depth--
 }
 
@@ -70,15 +73,21 @@ func (c *checker) elements(p *plan, n int) {
 }
 
 func (c *checker) fields(p *plan) {
-	disc := int32(0)
+	disc := int64(0)
 	for i := range p.fields {
 		f := &p.fields[i]
-		if f.hasArm && f.arm != disc {
+		if f.hasArm && int64(f.arm) != disc {
+			if !c.absent(f.plan) {
+				return
+			}
 			continue
 		}
 		if f.union {
 			ahead := c.d
-			disc = ahead.Int32()
+			disc = int64(ahead.Uint32())
+			if f.form == formSigned {
+				disc = int64(int32(disc))
+			}
 		}
 		if c.stop && f.item {
 			c.there = true
@@ -94,6 +103,16 @@ func (c *checker) fields(p *plan) {
 			return
 		}
 	}
+}
+
+// absent counts what go-xdr makes for an arm that is not there: the targets of a pointer.
+func (c *checker) absent(p *plan) bool {
+	for ; p.form == formPointer; p = p.elem {
+		if !c.alloc(int(p.elem.typ.Size()), 1) {
+			return false
+		}
+	}
+	return true
 }
 
 // field checks one field that is there.

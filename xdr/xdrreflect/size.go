@@ -72,11 +72,11 @@ func (s *sizer) elements(p *plan, v reflect.Value) error {
 }
 
 func (s *sizer) fields(p *plan, v reflect.Value) error {
-	disc := int32(0)
+	disc := int64(0)
 	for i := range p.fields {
 		f := &p.fields[i]
 		fv := v.Field(f.index)
-		if f.hasArm && f.arm != disc {
+		if f.hasArm && int64(f.arm) != disc {
 			continue
 		}
 		if f.optional {
@@ -97,17 +97,17 @@ func (s *sizer) fields(p *plan, v reflect.Value) error {
 	return nil
 }
 
-// discriminant returns the 32 bits that v has on the wire.
-func discriminant(v reflect.Value) int32 {
+// discriminant returns the number that go-xdr compares with those of arms.
+func discriminant(v reflect.Value) int64 {
 	switch {
 	case v.Kind() == reflect.Bool && v.Bool():
 		return 1
 	case v.Kind() == reflect.Bool:
 		return 0
 	case v.CanInt():
-		return int32(v.Int())
+		return v.Int()
 	}
-	return int32(v.Uint())
+	return int64(v.Uint())
 }
 
 // word adds 4 octets for a number that must be in range.

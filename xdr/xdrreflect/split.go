@@ -129,12 +129,16 @@ func (s *Split) Marshal(v any) (b []byte, pos int, item []byte, err error) {
 }
 
 // Unmarshal reads the XDR form of *v, which takes all of b. The item of *v becomes a view of b, or it becomes
-// item if that is not nil: then b lacks its data and pad, and the count word must be its length. The rest is
-// copied. After an error, a *xdr.DecodeError, *v is of no use.
+// item if that is not nil: then b lacks its data and pad, and the count word must be its length; a value
+// without a place for an item takes only an empty one. The rest is copied. After an error, a *xdr.DecodeError, *v is of no use.
 func (s *Split) Unmarshal(b, item []byte, v any) error {
 	count, ok := s.Find(b)
 	if !ok {
-		return s.unmarshal(b, v)
+		err := s.unmarshal(b, v)
+		if err == nil && len(item) > 0 { // data that belong to nothing
+			err = &xdr.DecodeError{Field: s.typ.String(), Off: len(b), Err: xdr.ErrTrailing}
+		}
+		return err
 	}
 	d := xdr.NewDecoder(b)
 	d.Skip(len(b) - len(count))

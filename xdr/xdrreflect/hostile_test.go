@@ -1,0 +1,106 @@
+package xdrreflect_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stag-rdma/stag/xdr"
+	"github.com/stag-rdma/stag/xdr/xdrreflect"
+)
+
+// chain is a list whose entries have items of their own. That of the type is the first entry's.
+type chain struct {
+	Kind uint32 `xdr:"union"`
+	Data []byte `xdr:"unioncase=0,ddp"`
+	Next *chain `xdr:"optional"`
+}
+
+// TestSplitItemBehindPointer: an item behind a pointer is never taken for the one of the type, which is absent.
+func TestSplitItemBehindPointer(t *testing.T) {
+	s := splitOf(t, &chain{})
+	for _, in := range []chain{
+		{Kind: 1, Next: &chain{Data: []byte("abcd")}},
+		{Data: []byte("first"), Next: &chain{Data: []byte("abcd")}},
+	} {
+		whole, err := xdrreflect.Marshal(&in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out chain
+		if err := s.Unmarshal(whole, nil, &out); err != nil || !cmp.Equal(in, out) {
+			t.Errorf("%v\n%s", err, cmp.Diff(in, out))
+		}
+		b, pos, item, err := s.Marshal(&in)
+		if err != nil || string(item) != string(in.Data) || (pos > 0) != (in.Kind == 0) {
+			t.Errorf("item %q at %d, %v", item, pos, err)
+		}
+		if pos == 0 && !cmp.Equal(b, whole) {
+			t.Errorf("%x, want %x", b, whole)
+		}
+	}
+}
+
+// TestSplitItemWithoutPlace: data that came apart, for a value that has no place for them, are an error.
+func TestSplitItemWithoutPlace(t *testing.T) {
+	for _, tt := range []struct {
+		v any
+		b string
+	}{
+		{new(outcome), "00000001"},
+		{new(struct{ A uint32 }), "00000001"},
+	} {
+		s := splitOf(t, tt.v)
+		if err := s.Unmarshal(unhex(t, tt.b), []byte{}, tt.v); err != nil {
+			t.Errorf("%T with no data: %v", tt.v, err)
+		}
+		err := s.Unmarshal(unhex(t, tt.b), []byte("data"), tt.v)
+		if _, ok := errors.AsType[*xdr.DecodeError](err); !ok || !errors.Is(err, xdr.ErrTrailing) {
+			t.Errorf("%T with data: %v, want ErrTrailing", tt.v, err)
+		}
+	}
+}
+
+// TestAbsentArm: go-xdr makes the target of a pointer in an arm that is absent. It counts as memory.
+func TestAbsentArm(t *testing.T) {
+	type arm struct {
+		Kind uint32            `xdr:"union"`
+		Big  **[1 << 17]uint64 `xdr:"unioncase=1"`
+	}
+	b := append(xdr.AppendUint32(nil, 100), make([]byte, 400)...)
+	var v []arm
+	var err error
+	if n := allocated(func() { _, err = xdrreflect.Unmarshal(b, &v) }); !errors.Is(err, xdr.ErrRange) || n > 1<<20 {
+		t.Errorf("%d octets became %d, %v", len(b), n, err)
+	}
+	if _, err := xdrreflect.Unmarshal(b[:0:0], &v); !errors.Is(err, xdr.ErrShort) {
+		t.Error(err)
+	}
+	b[3] = 10
+	if _, err := xdrreflect.Unmarshal(b, &v); err != nil || len(v) != 10 {
+		t.Error(len(v), err)
+	}
+}
+
+// TestNegativeArm: no unsigned discriminant selects a negative arm, in both directions.
+func TestNegativeArm(t *testing.T) {
+	type arm struct {
+		Kind uint32 `xdr:"union"`
+		N    uint32 `xdr:"unioncase=-1"`
+	}
+	b, err := xdrreflect.Marshal(&arm{Kind: 1<<32 - 1, N: 7})
+	if err != nil || len(b) != 4 {
+		t.Fatalf("%x, %v", b, err)
+	}
+	var v arm
+	if rest, err := xdrreflect.Unmarshal(b, &v); err != nil || len(rest) != 0 || v.Kind != 1<<32-1 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	type signed struct {
+		Kind int32  `xdr:"union"`
+		N    uint32 `xdr:"unioncase=-1"`
+	}
+	if b, err := xdrreflect.Marshal(&signed{-1, 7}); err != nil || len(b) != 8 {
+		t.Errorf("%x, %v", b, err)
+	}
+}
