@@ -8,6 +8,7 @@ type checker struct {
 	lim   Limits
 	mem   int    // octets of memory that the value will take
 	depth int    // nesting at the cursor
+	deep  bool   // the walk has failed because it was above its limit
 	where string // field in which the walk failed
 	stop  bool   // at the item that may be reduced; not in a list or behind a pointer
 	there bool   // the walk has stopped there
@@ -40,6 +41,7 @@ func (c *checker) walk(p *plan) bool {
 // nested checks a value that holds others, one level down.
 func (c *checker) nested(p *plan) {
 	if c.depth++; c.depth > c.lim.MaxDepth {
+		c.deep = true
 		c.d.Fail(xdr.ErrRange)
 		return
 	}

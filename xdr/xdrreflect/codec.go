@@ -65,32 +65,44 @@ func (l Limits) Unmarshal(b []byte, v any) (rest []byte, err error) {
 	if l, err = l.fill(); err != nil {
 		return nil, err
 	}
-	n, err := l.check(b, p)
-	if err != nil {
-		return nil, err
+	most := l.MaxDepth
+	l.MaxDepth = min(most, shallow)
+	rest, deep, err := l.unmarshal(b, v, p)
+	if deep && most > shallow {
+		l.MaxDepth = most
+		apart(func() { rest, _, err = l.unmarshal(b, v, p) })
 	}
-	rv.Elem().SetZero()
+	return rest, err
+}
+
+// unmarshal is Unmarshal into *v with limits that are filled in. deep says that it has failed for MaxDepth.
+func (l Limits) unmarshal(b []byte, v any, p *plan) (rest []byte, deep bool, err error) {
+	n, deep, err := l.check(b, p)
+	if err != nil {
+		return nil, deep, err
+	}
+	reflect.ValueOf(v).Elem().SetZero()
 	m, err := goxdr.UnmarshalLimited(bytes.NewReader(b[:n]), v, uint(n)+1)
 	if err = agree(m, n, err); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return b[n:], nil
+	return b[n:], false, nil
 }
 
 // check walks b as p says and returns the octets that the value takes.
-func (l Limits) check(b []byte, p *plan) (int, error) {
+func (l Limits) check(b []byte, p *plan) (n int, deep bool, err error) {
 	c := checker{d: xdr.NewDecoder(b[:min(len(b), l.MaxOctets)]), lim: l}
 	if c.walk(p) {
-		return c.d.Offset(), nil
+		return c.d.Offset(), false, nil
 	}
 	if c.where == "" {
 		c.where = p.typ.String()
 	}
-	err := c.d.ErrIn(c.where)
+	err = c.d.ErrIn(c.where)
 	if len(b) > l.MaxOctets { // what is short then is our bound, not the input
 		err = &xdr.DecodeError{Field: c.where, Off: c.d.Offset(), Err: xdr.ErrRange}
 	}
-	return 0, err
+	return 0, c.deep, err
 }
 
 // agree compares what go-xdr did with what the walk before it found.

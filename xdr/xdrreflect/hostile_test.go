@@ -2,6 +2,7 @@ package xdrreflect_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,5 +103,49 @@ func TestNegativeArm(t *testing.T) {
 	}
 	if b, err := xdrreflect.Marshal(&signed{-1, 7}); err != nil || len(b) != 8 {
 		t.Errorf("%x, %v", b, err)
+	}
+}
+
+// TestDeepStack: a value that is nested as deeply as it may be leaves no large stack to its reader, who may go on
+// for long: a handler does.
+func TestDeepStack(t *testing.T) {
+	type entry struct {
+		List *mnt   `xdr:"optional"`
+		Data []byte `xdr:"ddp"`
+	}
+	list := unhex(t, "00000001")
+	for i := range 4_990 {
+		list = append(list, unhex(t, "00000000 00000000 00000001")...)
+		if i == 4_989 {
+			list[len(list)-1] = 0
+		}
+	}
+	list = append(list, unhex(t, "00000004 01020304")...)
+	s := splitOf(t, &entry{})
+	var before, after runtime.MemStats
+	runtime.GC() // which shrinks the stacks of earlier tests
+	runtime.ReadMemStats(&before)
+	const readers = 20
+	done, end := make(chan error), make(chan struct{})
+	for range readers {
+		go func() {
+			var v entry
+			err := s.Unmarshal(list, nil, &v)
+			if len(v.Data) != 4 {
+				err = errors.Join(err, errors.New("no data"))
+			}
+			done <- err
+			<-end
+		}()
+	}
+	for range readers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	close(end)
+	if n := int64(after.StackInuse) - int64(before.StackInuse); n > readers*128<<10 {
+		t.Errorf("%d octets of stack for %d readers of %d octets each", n, readers, len(list))
 	}
 }

@@ -97,9 +97,26 @@ func (s *Split) Find(b []byte) (rest []byte, ok bool) {
 		return nil, false
 	}
 	lim, _ := Limits{}.fill() // the defaults are in range
+	most := lim.MaxDepth
+	lim.MaxDepth = shallow
+	rest, ok, deep := s.find(b, lim)
+	if deep {
+		lim.MaxDepth = most
+		rest, ok = s.findApart(b, lim)
+	}
+	return rest, ok
+}
+
+func (s *Split) find(b []byte, lim Limits) (rest []byte, ok, deep bool) {
 	c := checker{d: xdr.NewDecoder(b), lim: lim, stop: true}
 	c.walk(s.plan)
-	return c.d.Rest(), c.there
+	return c.d.Rest(), c.there, c.deep
+}
+
+// findApart is a function of its own because its closure allocates, which Find does not.
+func (s *Split) findApart(b []byte, lim Limits) (rest []byte, ok bool) {
+	apart(func() { rest, ok, _ = s.find(b, lim) })
+	return rest, ok
 }
 
 // Marshal returns the XDR form of *v without the data and the pad of its item: their place is at offset pos,
