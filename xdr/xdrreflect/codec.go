@@ -40,16 +40,29 @@ func (l Limits) Marshal(v any) ([]byte, error) {
 	if l, err = l.fill(); err != nil {
 		return nil, err
 	}
+	most := l.MaxDepth
+	l.MaxDepth = min(most, shallow)
+	b, deep, err := l.marshal(v, p, rv)
+	if deep && most > shallow {
+		l.MaxDepth = most
+		apart(func() { b, _, err = l.marshal(v, p, rv) })
+	}
+	return b, err
+}
+
+// marshal is Marshal of v, which rv stands for, with limits that are filled in. deep says that it has failed for
+// MaxDepth.
+func (l Limits) marshal(v any, p *plan, rv reflect.Value) (b []byte, deep bool, err error) {
 	s := sizer{lim: l}
 	if err := s.walk(p, rv); err != nil {
-		return nil, fmt.Errorf("xdrreflect: marshal of %v: %w", rv.Type(), err)
+		return nil, s.deep, fmt.Errorf("xdrreflect: marshal of %v: %w", rv.Type(), err)
 	}
 	w := bytes.NewBuffer(make([]byte, 0, s.n))
 	n, err := goxdr.Marshal(w, v)
 	if err = agree(n, s.n, err); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return w.Bytes(), nil
+	return w.Bytes(), false, nil
 }
 
 // Unmarshal is the function Unmarshal with other limits.

@@ -13,6 +13,7 @@ type sizer struct {
 	lim   Limits
 	n     int
 	depth int
+	deep  bool // the walk has failed because it was above its limit
 }
 
 // walk adds one value.
@@ -41,6 +42,7 @@ func (s *sizer) walk(p *plan, v reflect.Value) error {
 // nested adds a value that holds others, one level down.
 func (s *sizer) nested(p *plan, v reflect.Value) error {
 	if s.depth++; s.depth > s.lim.MaxDepth {
+		s.deep = true
 		return errRange("nesting", s.depth)
 	}
 	defer func() { s.depth-- }()

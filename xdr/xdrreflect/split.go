@@ -168,6 +168,9 @@ func (s *Split) Unmarshal(b, item []byte, v any) error {
 	if err := d.ErrIn(s.typ.String()); err != nil {
 		return err
 	}
+	if lim, _ := (Limits{}).fill(); pos+d.Len() > lim.MaxOctets { // before it is copied
+		return &xdr.DecodeError{Field: s.typ.String(), Off: lim.MaxOctets, Err: xdr.ErrRange}
+	}
 	rest := make([]byte, pos, pos+d.Len())
 	copy(rest, b)
 	clear(rest[pos-4:])
