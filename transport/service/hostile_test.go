@@ -448,3 +448,18 @@ func TestHostileReplies(t *testing.T) {
 		t.Error("the connection has ended:", err)
 	}
 }
+
+// TestItemForNothing: data that a Caller has received apart, for results that have no place for them, are not results.
+func TestItemForNothing(t *testing.T) {
+	for _, results := range [][]byte{octets(0, 1, 7, 5), octets(0, 77, 5)} {
+		c := caller(func(call *rpc.Call, reply *rpc.Reply) {
+			reply.Results, reply.Item = results, call.Sink[:8]
+		})
+		var res armed
+		res.In.Data = make([]byte, 16)
+		err := service.Invoke(t.Context(), c, arm, nil, &res)
+		if _, ok := errors.AsType[*xdr.DecodeError](err); !ok || !errors.Is(err, xdr.ErrTrailing) {
+			t.Errorf("%x: %v, want ErrTrailing", results, err)
+		}
+	}
+}

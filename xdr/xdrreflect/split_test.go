@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stag-rdma/stag/xdr"
 	"github.com/stag-rdma/stag/xdr/xdrreflect"
 	"pgregory.net/rapid"
@@ -195,21 +196,37 @@ func TestSplitRefuses(t *testing.T) {
 	}
 }
 
-// FuzzSplit: what is read from any octets reads the same with its item apart.
+// FuzzSplit: what is read from any octets is what Unmarshal reads, and reads the same with its item apart.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 'a', 'b', 0, 0, 0, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0, 7})
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := splitOf(t, &record{})
-		var whole, apart record
-		if s.Unmarshal(b, nil, &whole) != nil {
-			return
-		}
-		rest, _, item, err := s.Marshal(&whole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Unmarshal(rest, append([]byte{}, item...), &apart); err != nil || !cmp.Equal(whole, apart) {
-			t.Fatalf("%v\n%s", err, cmp.Diff(whole, apart))
+		for _, fresh := range []func() any{
+			func() any { return new(record) }, func() any { return new(outcome) }, func() any { return new(deep) }, func() any { return new(chain) },
+		} {
+			whole, apart, plain := fresh(), fresh(), fresh()
+			s := splitOf(t, whole)
+			tail, perr := xdrreflect.Unmarshal(b, plain)
+			err := s.Unmarshal(b, nil, whole)
+			if (err == nil) != (perr == nil && len(tail) == 0) {
+				t.Fatalf("%T: %v, of Unmarshal %v and %d octets left", whole, err, perr, len(tail))
+			}
+			if err != nil {
+				continue
+			}
+			if d := cmp.Diff(plain, whole, cmpopts.EquateEmpty()); d != "" {
+				t.Fatalf("-Unmarshal +Split\n%s", d)
+			}
+			rest, pos, item, err := s.Marshal(whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pos > 0 {
+				item = append([]byte{}, item...)
+			}
+			if err := s.Unmarshal(rest, item, apart); err != nil || !cmp.Equal(whole, apart, cmpopts.EquateEmpty()) {
+				t.Fatalf("%v\n%s", err, cmp.Diff(whole, apart))
+			}
 		}
 	})
 }
