@@ -24,3 +24,14 @@ func apart(f func()) {
 		panic(v)
 	}
 }
+
+// nested runs f here with limits that allow a shallow nesting. If f says that this was not enough, it runs apart with all
+// that l allows.
+func (l Limits) nested(f func(Limits) (deep bool)) {
+	most := l.MaxDepth
+	l.MaxDepth = min(most, shallow)
+	if f(l) && most > shallow {
+		l.MaxDepth = most
+		apart(func() { f(l) })
+	}
+}

@@ -40,13 +40,11 @@ func (l Limits) Marshal(v any) ([]byte, error) {
 	if l, err = l.fill(); err != nil {
 		return nil, err
 	}
-	most := l.MaxDepth
-	l.MaxDepth = min(most, shallow)
-	b, deep, err := l.marshal(v, p, rv)
-	if deep && most > shallow {
-		l.MaxDepth = most
-		apart(func() { b, _, err = l.marshal(v, p, rv) })
-	}
+	var b []byte
+	l.nested(func(l Limits) (deep bool) {
+		b, deep, err = l.marshal(v, p, rv)
+		return deep
+	})
 	return b, err
 }
 
@@ -78,13 +76,10 @@ func (l Limits) Unmarshal(b []byte, v any) (rest []byte, err error) {
 	if l, err = l.fill(); err != nil {
 		return nil, err
 	}
-	most := l.MaxDepth
-	l.MaxDepth = min(most, shallow)
-	rest, deep, err := l.unmarshal(b, v, p)
-	if deep && most > shallow {
-		l.MaxDepth = most
-		apart(func() { rest, _, err = l.unmarshal(b, v, p) })
-	}
+	l.nested(func(l Limits) (deep bool) {
+		rest, deep, err = l.unmarshal(b, v, p)
+		return deep
+	})
 	return rest, err
 }
 
