@@ -244,6 +244,47 @@ func ExampleDialConn() {
 	// Output: 42 <nil> 1 call
 }
 
+func ExampleNewStreamListener() {
+	back, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
+	go s.Serve(back) // over RDMA
+	defer s.Close()
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	front, err := transport.NewStreamListener(l, &transport.Config{Limits: transport.Limits{Conns: 100}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer front.Close()
+	go func() {
+		client, err := front.Accept()
+		if err != nil {
+			return
+		}
+		server, err := transport.DialConn(context.Background(), "tcp", back.Addr().String(), nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		transport.Relay(client, server)
+	}()
+
+	c, err := transport.DialStream(context.Background(), "tcp", front.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var reply rpc.Reply
+	defer reply.Release()
+	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
+	// Output: <nil>
+}
+
 // An RDMA client and a server that only knows TCP.
 func ExampleRelay() {
 	back, err := net.Listen("tcp", "127.0.0.1:0")

@@ -45,7 +45,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctorNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a\x1b[2J\nok       port")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skip(err)
+		t.Skip("this system has no such names of directories: ", err)
 	}
 	s := started(t, &serviceConfig{exports: one(dir), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", config: &transport.Config{}})
 	_, mount, _ := net.SplitHostPort(addrOf(s.mount))
