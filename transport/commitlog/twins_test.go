@@ -104,3 +104,57 @@ func TestDamagedTwin(t *testing.T) {
 		}
 	}
 }
+
+// The header of the first session is damaged, or gone, before a tail was ever flushed: its records are not forgotten, nor
+// is a number used again.
+func TestDamagedFirstHeader(t *testing.T) {
+	mem := make(region.Bytes, 20480+4096)
+	if err := commitlog.Create(mem, nil); err != nil {
+		t.Fatal(err)
+	}
+	l, err := commitlog.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := commitlog.NewProducer(nil)
+	if err := l.Local(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(t.Context(), []byte("record")); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if err := l.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clear(mem[8192:8200]) // as a crash leaves the tail word
+	if info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || info.NextSeq != 2 || info.Poison != nil {
+		t.Fatalf("whole: %+v %v", info, err)
+	}
+	for off := 4096; off <= 4096+192; off++ {
+		bad := slices.Clone(mem)
+		if off < 4096+192 {
+			bad[off] ^= 1 << (off % 8)
+		} else {
+			clear(bad[4096:off])
+		}
+		info, err := commitlog.Inspect(bytes.NewReader(bad), int64(len(bad)), nil)
+		if errors.Is(err, commitlog.ErrVersion) {
+			continue
+		}
+		if err != nil || info.Poison == nil || info.Poison.Seq != 1 {
+			t.Errorf("octet %d: %+v %v", off, info, err)
+			continue
+		}
+		l, err := commitlog.Open(bad)
+		if err != nil {
+			t.Fatal(off, err)
+		}
+		if _, err := l.Prepare(t.Context(), commitlog.Instance{}); !errors.As(err, new(*commitlog.PoisonError)) {
+			t.Errorf("octet %d: a session begins: %v", off, err)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -324,3 +324,44 @@ func TestCrash(t *testing.T) {
 		}
 	}
 }
+
+// TestCrashHeader destroys, after every crash, the newer of two whole headers: what was acknowledged is recovered, or the
+// log is poisoned; never is it taken for shorter (ADVERSARY 24).
+func TestCrashHeader(t *testing.T) {
+	for _, s := range crashScripts {
+		for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
+			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				script, poisoned := s.script(mode), 0
+				script.Again = nil
+				script.Recover = func(b []byte) ([]crashtest.Record, error) {
+					got, err := recovered(b)
+					var a, z layout.Header
+					if err != nil || a.Parse(b, layout.HeaderOff) != nil || z.Parse(b[layout.BlockSize:], layout.BlockSize) != nil {
+						return got, err
+					}
+					if z.Generation > a.Generation {
+						a = z
+					}
+					bad := slices.Clone(b)
+					clear(bad[a.Slot():][:layout.HeaderLen])
+					left, err := recovered(bad)
+					if _, ok := errors.AsType[*machine.Poison](err); ok {
+						poisoned++
+						return got, nil
+					}
+					// Records that a fence has ended may come back, since that fence is forgotten.
+					return slices.DeleteFunc(left, func(r crashtest.Record) bool {
+						return !slices.ContainsFunc(got, func(g crashtest.Record) bool { return g.Seq == r.Seq && string(g.Payload) == string(r.Payload) })
+					}), err
+				}
+				if _, err := crashtest.Explore(script, crashtest.Budget{Images: 10, Samples: 2}); err != nil {
+					t.Fatal(err)
+				}
+				if poisoned == 0 {
+					t.Error("no header was missed")
+				}
+			})
+		}
+	}
+}

@@ -45,7 +45,8 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	}
 	if why != layout.Valid {
 		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
-	} else if st.Header.Epoch > 0 {
+	} else {
+		// Also in epoch 0, which has no records: the header of the first session may be the damaged one.
 		if _, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, st.Header.Epoch, visit); err != nil {
 			return nil, err
 		}
