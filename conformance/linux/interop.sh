@@ -15,12 +15,10 @@
 #   5. `nfsdemo doctor` in the guest says what a mount lacks, and the command that it prints mounts;
 #   6. two clients in the guest lock files at `nfsdemo serve`: conflict, GRANTED, CANCEL, a restart of either side;
 #   7. what callers may do through mounts over RDMA and TCP is what processes beside the server may do, on
-#      tmpfs, ext4, XFS and btrfs; quotas and reserved blocks;
-#   8. perftest's ib_write_bw, ib_read_bw and ib_send_lat against `conformance
-#      perftest`, likewise.
+#      tmpfs, ext4, XFS and btrfs; quotas and reserved blocks.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|authority|server|rping|perftest|gonfs|nfs4]... (default: all)
+# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|authority|server|rping|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -295,37 +293,6 @@ rping_both() {
   judge_capture rping "$work/rping.pcap"
 }
 
-perftest_both() {
-  local i crc test flag ports gport=() forward=() co=$work/conformance tests="write_bw read_bw send_lat" size=65536 count=50
-  read -ra gport < <(free_ports 6)
-  for i in 1 2 3 4 5 6; do forward+=(-f "${gport[i - 1]}:$((18500 + i))"); done
-  mkdir -p "$work/s" && rm -f "$work/s"/*
-  ours perftest 6 perftest server --no-crc --tests 1 || return
-  "$here/run.sh" -t 900 -d "$work/s" -w "$work/perftest.pcap" "${forward[@]}" -e "PORTS=$ports" -e "TESTS=$tests" \
-    -e "SIZE=$size" -e "COUNT=$count" "$here/perftest.sh" >"$work/perftest.log" 2>&1 &
-  vpid=$!
-  i=0
-  for crc in off on; do
-    for test in $tests; do
-      i=$((i + 1))
-      wait_for $vpid [ -e "$work/s/ready-$i" ]
-      flag=--require-crc
-      [ $crc = on ] || flag=--no-crc
-      check "ib_$test as server: our client, CRC $crc" sh -c "'$co' perftest client $test $flag --size $size --count $count 127.0.0.1:${gport[i - 1]} | grep 'CRC $crc: ok'"
-    done
-  done
-  local rc=0
-  wait $vpid || rc=$?
-  vpid=
-  guest_said perftest $rc
-  ours_end perftest
-  cat "$work"/perftest-[1-6].out >"$work/perftest.out"
-  check "perftest: our servers were written to, read from and sent to as often as said" sh -c "test \$(grep -c ': ok\$' '$work/perftest.out') = 6 &&
-    test \$(grep -c ' $((size * count)) octets written' '$work/perftest.out') = 2 && test \$(grep -c ' $((size * count)) read' '$work/perftest.out') = 2 &&
-    test \$(grep -c ' $count Sends' '$work/perftest.out') = 2 && test \$(grep -c 'CRC on' '$work/perftest.out') = 3 || { cat '$work/perftest.out'; false; }"
-  judge_capture perftest "$work/perftest.pcap"
-}
-
 # behind NAME EXPORT OPTS: the guest's part of gonfs and nfs4.
 behind() {
   mkdir -p "$work/s" && rm -f "$work/s"/*
@@ -367,7 +334,7 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks authority server rping perftest gonfs nfs4
+[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks authority server rping gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client "" ;;
@@ -380,10 +347,9 @@ for part; do
   authority) guest_authority ;;
   server) kernel_server ;;
   rping) rping_both ;;
-  perftest) perftest_both ;;
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, authority, server, rping, perftest, gonfs or nfs4" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, authority, server, rping, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"

@@ -89,6 +89,6 @@ tests live servers with bad input, and measures ours.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), perftestCmd(), probeCmd(), matrixCmd(), coverageCmd(), mutantsCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), probeCmd(), matrixCmd(), coverageCmd(), mutantsCmd())
 	return cmd
 }
