@@ -218,7 +218,6 @@ power: ## commit log and NFS server in a guest that loses power, 50 rounds each 
 .PHONY: crash-mutants
 crash-mutants: ## put faults into commit log and NFS server; a test must catch each
 	bash conformance/faults.sh transport/commitlog -run TestCrash ./internal/machine .
-	bash conformance/faults.sh nfsdemo/internal/once -run 'Crash|LongLife' . ../../server
 	bash conformance/faults.sh nfsdemo/internal/pushwrite .
 	bash nfsdemo/internal/crash/mutants.sh
 

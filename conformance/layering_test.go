@@ -192,12 +192,6 @@ var layers = []layer{
 	},
 
 	{name: "nfsdemo/internal/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
-	{name: "nfsdemo/internal/once/internal/ledger", may: []string{"internal/callid", "internal/fair", "xdr"}, pure: true},
-	{
-		name:    "nfsdemo/internal/once",
-		may:     []string{"internal/callid", "internal/mutant", "transport", "transport/rpc", "transport/commitlog", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/internal/once/internal/..."},
-		modules: []string{"go.uber.org/zap"},
-	},
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},

@@ -4,10 +4,7 @@
 #      (no CRC32C), with CRC32C required by the client, and (shorter) peer-to-peer, so that its
 #      first FPDU is a ready-to-receive message (RFC 6581 Section 9.2). Then once more
 #      through a relay that cuts the connection ten times, and once with a server that is
-#      killed and started again six times (--intents). That shows that the kernel's client
-#      survives this and finds what it wrote. It does not prove the journal of --intents,
-#      and passes without it, since a reply is seldom lost at the moment that counts;
-#      nfsdemo/internal/crash.TestReplyLost, which loses each reply on purpose, proves that;
+#      killed and started again six times: the kernel's client survives this and finds what it wrote;
 #   2. `nfsdemo ls`, `cp`, `cat`, ... against the kernel's own NFS/RDMA server;
 #   3. rdma-core's rping against `conformance rping`, both roles, CRC off and on;
 #   4. the kernel's client mounts go-nfs, written for TCP, under transport.Listen, and
@@ -166,18 +163,18 @@ kernel_cut() {
 
 # The kernel's client while the server is killed and started again six times, each time when it has
 # answered something and up to 3 MB have passed. That is at random, so only by luck between a change
-# and its record. For calls that must not run twice see TestReplyLost.
+# and its reply.
 kernel_kill() {
-  local n export=$work/export journal=$work/intents capture=$work/kill.pcap
+  local n export=$work/export capture=$work/kill.pcap
   rm -rf "$export" && mkdir -p "$export"
   mkdir -p "$work/s" && rm -f "$work/s"/*
-  serve --intents "$journal" || return
+  serve || return
   "$here/run.sh" -t 900 -d "$work/s" -w "$capture" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=6 "$here/cut.sh" >"$work/kill.log" 2>&1 &
   vpid=$!
   for n in 1 2 3 4 5 6; do
     wait_for $vpid in_use $(($(size_of "$capture") + RANDOM * 100)) || break
     { kill -KILL "$spid" && wait "$spid"; } 2>/dev/null
-    serve --intents "$journal" --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" || break
+    serve --listen "127.0.0.1:$port" --mount-listen "127.0.0.1:$mport" || break
     echo "$n" >"$work/s/cuts"
   done
   local rc=0

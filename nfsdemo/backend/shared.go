@@ -15,6 +15,14 @@ type Shared interface {
 	Remember(ctx context.Context, id CallID, found []byte) (was []byte, again bool, err error)
 }
 
+// Finisher is implemented by a Node whose FS makes a file first and sets its attributes
+// afterwards, so that a crash can come in between.
+type Finisher interface {
+	// Finish sets the attributes of in that a crash has left unset. It does not touch a file
+	// that somebody has visibly changed since it was made. It borrows in.
+	Finish(in *Init) error
+}
+
 // Marked is implemented by a Node that knows which call has made it.
 type Marked interface {
 	// MadeBy reports whether this is the file that was made with id as Init.Call.

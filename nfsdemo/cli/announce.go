@@ -100,9 +100,6 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if r.Locks != "" {
 		fmt.Fprintf(a.stdout, "  locks     %s\n", r.Locks)
 	}
-	if s.once != nil {
-		fmt.Fprintf(a.stdout, "  exactly once: %v\n", s.once.Stats())
-	}
 	if r.Line != "" {
 		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
 	}

@@ -37,8 +37,7 @@ push, an append to a commit log that the server applies to the file in the backg
 and by WRITE with FILE_SYNC, pulled by an RDMA Read or sent inline. The two sides
 alternate round by round, with files on the same file system. It prints medians, with the
 smallest and the largest ratio, and exits 1 when a gate is missed. Other programs on the
-machine distort the figures: run it alone. Two more lines show what the journal of serve
---intents adds to a CREATE.
+machine distort the figures: run it alone.
 
 "sim" uses no disk: files are in memory, logs in a model of persistent memory.`,
 		Example: `  nfsdemo bench push

@@ -188,3 +188,19 @@ func (r *readyJSON) pushLines() string {
 	}
 	return s
 }
+
+// inside reports whether path is dir, or below it.
+func inside(path, dir string) bool {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	rel, err := filepath.Rel(dir, abs)
+	return err == nil && filepath.IsLocal(rel)
+}

@@ -66,15 +66,13 @@ ends are applied before it serves again, so always use the same directory with a
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
   nfsdemo serve --export /srv/data --replies 127.0.0.1:0
   nfsdemo serve --export /srv/data --replies 127.0.0.1:0 --replies-immediate
-  nfsdemo serve --export . --pcap trace.pcapng
-  nfsdemo serve --export /srv/data --intents /var/lib/nfsdemo`,
+  nfsdemo serve --export . --pcap trace.pcapng`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.exports.dirs, "export", nil, "`directory` to serve, perhaps with options as in exports(5): DIR,ro,client=192.0.2.0/24; can be repeated; with --memory, the name of the export")
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
-	addIntentsFlag(cmd, &f.service.intents)
 	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
 	f.service.push.add(cmd)
 	a.addServeFlags(cmd, f)
@@ -126,9 +124,6 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, usagef("--listen and --tcp are both empty: give at least one an address")
 	}
 	if err := cfg.checkLocks(); err != nil {
-		return nil, err
-	}
-	if err := cfg.checkIntents(); err != nil {
 		return nil, err
 	}
 	if err := cfg.checkReplies(); err != nil {
@@ -207,7 +202,6 @@ func (a *app) drain(s *service) error {
 	defer cancel()
 	err := s.stop(ctx)
 	printStats(a.stderr, a.name()+": served", s.srv.Stats())
-	s.printOnce(a.stderr)
 	if err != nil {
 		return &drainError{err}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
-	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
@@ -27,7 +26,6 @@ type serviceConfig struct {
 	memory    bool
 	volume    Volume // of a Storage; nil: none
 	state     string // directory of the key of handles, "": the usual place
-	intents   string // directory of the journal of intents, "" for none
 	register  bool   // registers with rpcbind
 	locks     string // of --locks, "" as off
 	rdma      string // address to listen on, "" for none
@@ -65,7 +63,6 @@ type service struct {
 
 	reload  func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
 	unwatch context.CancelFunc     // ends that; nil: it has not begun
-	once    *once.Journal          // nil: none
 	push    *pushService           // nil: none
 	reply   *repliesService        // nil: none
 	locks   lockService
@@ -120,11 +117,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		return err
 	}
 	s.nfs, s.calls = h, new(observe.Calls)
-	// The calls that a crash left open come before everything that was pushed later.
-	if s.table.Next, err = s.exactlyOnce(ctx, cfg, h); err != nil {
-		return err
-	}
-	s.table.Next = observe.New(s.table.Next, cfg.config.Logger, s.counted(cfg))
+	s.table.Next = observe.New(h, cfg.config.Logger, s.counted(cfg))
 	if err := s.push.start(ctx, h, s.path); err != nil {
 		return err
 	}
@@ -205,8 +198,8 @@ func (s *service) export(cfg *serviceConfig) error {
 		return err
 	}
 	for i := range list {
-		if insideExport(cfg.intents, &list[i]) || insideExport(cfg.push.dir, &list[i]) {
-			return fmt.Errorf("export %s: clients could change what --intents or --push-log keeps", list[i].Path)
+		if insideExport(cfg.push.dir, &list[i]) {
+			return fmt.Errorf("export %s: clients could change what --push-log keeps", list[i].Path)
 		}
 	}
 	if list, err = s.set.fill(list); err != nil {
@@ -325,5 +318,5 @@ func (s *service) release() error {
 	err := errors.Join(s.status.close(), s.push.close(), s.reply.close(), s.locks.hangUp())
 	s.wg.Wait()
 	s.locks.close()
-	return errors.Join(err, s.closeJournal(), s.set.close())
+	return errors.Join(err, s.set.close())
 }

@@ -93,10 +93,10 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	case asked:
 		return nil, fmt.Errorf("--state %s: %w", dir, bare(err))
 	case cfg.keeps():
-		return nil, fmt.Errorf("--intents and --push-log name files by handles, whose key must be kept: give --state a directory (%w)", err)
+		return nil, fmt.Errorf("--push-log names files by handles, whose key must be kept: give --state a directory (%w)", err)
 	}
 	return nil, nil //nolint:nilnil // announce says so
 }
 
 // keeps reports whether something that outlives the process holds handles.
-func (cfg *serviceConfig) keeps() bool { return cfg.intents != "" || cfg.push.dir != "" }
+func (cfg *serviceConfig) keeps() bool { return cfg.push.dir != "" }

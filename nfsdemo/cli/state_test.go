@@ -47,7 +47,7 @@ func TestHandleKey(t *testing.T) {
 	}
 }
 
-// TestKeepsKey: a journal of intents and push logs name files by handles, so they need a key that is kept.
+// TestKeepsKey: push logs name files by handles, so they need a key that is kept.
 func TestKeepsKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestKeepsKey(t *testing.T) {
 	if key, err := (&serviceConfig{}).openKey(); key != nil || err != nil {
 		t.Errorf("%x, %v", key, err)
 	}
-	for _, cfg := range []serviceConfig{{intents: "x"}, {push: pushConfig{dir: "x"}}, {state: filepath.Join(file, "asked")}} {
+	for _, cfg := range []serviceConfig{{push: pushConfig{dir: "x"}}, {state: filepath.Join(file, "asked")}} {
 		if _, err := cfg.openKey(); err == nil || !strings.Contains(err.Error(), "--state") {
 			t.Errorf("%+v: %v", cfg, err)
 		}

@@ -186,15 +186,6 @@ func (s *service) report(pw *pushwrite.Server) *status.Report {
 			Error: "the export " + s.path + " cannot be used: " + err.Error(), Remedy: "look after the file system; clients get errors until it is back", Since: since,
 		})
 	}
-	if s.once != nil {
-		st := s.once.Stats()
-		out.Once = &st
-		if st.Err != nil {
-			out.Problems = append(out.Problems, status.Problem{
-				Log: "intents", Error: st.Err.Error(), Remedy: "remove the cause and restart the server: until then calls that need the journal are not executed",
-			})
-		}
-	}
 	if pw == nil {
 		return out
 	}

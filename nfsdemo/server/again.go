@@ -86,6 +86,18 @@ func (o *op) notTwice(dir *file, name string, done func(was, is nfs3.FileHandle)
 	return err
 }
 
+// lookAt finds the file of a name, or none, whatever the permissions are.
+func (o *op) lookAt(dir *file, name string) (file, error) {
+	if dir.attr.Type != nfs3.TypeDir {
+		return file{}, nfs3.ErrNotDir
+	}
+	n, a, err := dir.node.Lookup(name)
+	if err == nfs3.ErrNoEnt { //nolint:errorlint // backends return it unwrapped
+		return file{}, nil
+	}
+	return file{node: n, attr: a}, err
+}
+
 // idAt returns the handle of the file that has a name, empty if there is none.
 func (o *op) idAt(dir *file, name string) (nfs3.FileHandle, error) {
 	f, err := o.lookAt(dir, name)

@@ -27,27 +27,6 @@ type peer struct {
 	root nfs3.FileHandle
 }
 
-// Sizes that a handle, an answer and a list of names of calls have.
-const (
-	handleHead = 4  // octets of a handle in front of that of the FS: the number of the export
-	sizeTries  = 8  // looks at a size that others change
-	fileParts  = 16 // names of a file, each for as many octets:
-	partSize   = 64 << 10
-)
-
-// witness is what a call found before it was executed (docs/exactly-once.md), as far as tests look
-// at it.
-type witness struct{ attr nfs3.OptAttr }
-
-func (w *witness) parse(b []byte) bool {
-	d := xdr.NewDecoder(b)
-	d.Skip(4 + 4 + 8) // version, status, clock
-	_, _ = d.Opaque(nfs3.MaxHandle), d.Opaque(nfs3.MaxHandle)
-	d.Skip(4 + 4) // owner
-	var set nfs3.SetAttr
-	return w.attr.Parse(&d) == nil && set.Parse(&d) == nil && d.End() == nil
-}
-
 var testAddr = net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.7:1023"))
 
 // sys is an AUTH_SYS credential.

@@ -54,7 +54,7 @@ func (f *FS) begin(path string) error {
 	s.lacks = f.tryHandles()
 	s.handled = s.lacks == ""
 	root, err := f.identify(fd)
-	f.root.key, f.root.birth = root.key, root.birth
+	f.root.key = root.key
 	return err
 }
 
@@ -151,15 +151,6 @@ func (f *FS) statFD(fd int) (stat, error) {
 		return stat{}, status(err)
 	}
 	return f.sys.stat(&st), nil
-}
-
-// Now reads the clock from which the kernel takes the times of inodes. It lags behind time.Now.
-func (f *FS) Now() int64 {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t) != nil {
-		return 0
-	}
-	return t.Nano()
 }
 
 func statx(fd int, name string, flags int, st *unix.Statx_t) error {

@@ -83,6 +83,3 @@ func statOf(fi fs.FileInfo, k key) stat {
 }
 
 func datasync(f *os.File) error { return f.Sync() }
-
-// Now returns 0: there are no births to compare with.
-func (f *FS) Now() int64 { return 0 }

@@ -11,10 +11,9 @@ import (
 // node is a file of any kind that has been seen. The caches of descriptors are keyed by key, not
 // by node, so two nodes with the same key do no harm.
 type node struct {
-	fs    *FS
-	key   key
-	typ   nfs3.FileType // never changes
-	birth int64         // ns since 1970, 0 if unknown; never changes
+	fs  *FS
+	key key
+	typ nfs3.FileType // never changes
 
 	// guarded by table.mu
 	places []place       // where it was seen, the latest first; none for the root
@@ -96,7 +95,7 @@ func (n *node) addPlace(p place) {
 
 // newNode makes a node that is not in the table.
 func (f *FS) newNode(st *stat) *node {
-	return &node{fs: f, key: st.key, typ: st.attr.Type, birth: st.birth}
+	return &node{fs: f, key: st.key, typ: st.attr.Type}
 }
 
 // move notes that a file has another name.

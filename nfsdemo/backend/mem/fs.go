@@ -43,10 +43,7 @@ type FS struct {
 	pages uint64 // allocated
 }
 
-var (
-	_ backend.FS    = (*FS)(nil)
-	_ backend.Dated = (*FS)(nil)
-)
+var _ backend.FS = (*FS)(nil)
 
 // New makes an empty file system. A nil cfg means the defaults.
 func New(cfg *Config) *FS {
@@ -93,9 +90,6 @@ func (f *FS) Info() backend.Info {
 	}
 }
 
-// Now returns the time, in ns since 1970.
-func (f *FS) Now() int64 { return time.Now().UnixNano() }
-
 // Usage returns the counts of octets and files.
 func (f *FS) Usage() (backend.Usage, error) {
 	f.mu.RLock()
@@ -124,9 +118,8 @@ func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, err
 	if uint64(len(f.nodes)) >= f.cfg.MaxFiles {
 		return nil, nfs3.ErrNoSpc
 	}
-	at := time.Now()
-	now := nfs3.TimeOf(at)
-	n := &node{fs: f, birth: at.UnixNano(), attr: nfs3.Attr{
+	now := nfs3.TimeOf(time.Now())
+	n := &node{fs: f, attr: nfs3.Attr{
 		Type: t, Mode: mode, Nlink: 1, UID: in.Attr.UID, GID: in.Attr.GID, FSID: f.fsid, FileID: f.next,
 		Atime: now, Mtime: now, Ctime: now,
 	}}

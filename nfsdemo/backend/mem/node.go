@@ -27,18 +27,11 @@ type node struct {
 	attr    nfs3.Attr
 	pages   map[uint64][]byte // by page number; absent pages read as zeros
 	target  string            // of a symbolic link
-	birth   int64             // never changes
 	verf    nfs3.CreateVerf
 	hasVerf bool
 }
 
-var (
-	_ backend.Node = (*file)(nil)
-	_ backend.Born = (*file)(nil)
-)
-
-// Birth returns the exact time of the creation.
-func (n *node) Birth() int64 { return n.birth }
+var _ backend.Node = (*file)(nil)
 
 // AppendHandle appends 16 octets.
 func (n *node) AppendHandle(b []byte) []byte {

@@ -24,7 +24,7 @@ func serve(t *testing.T) Peer {
 	return p
 }
 
-// Every case runs, and has a bound, but those of intents and of plain TCP.
+// Every case runs, and has a bound, but that of plain TCP.
 func TestPush(t *testing.T) {
 	p := serve(t)
 	results, err := Push(p, &Options{Rounds: 1, Writes: 10, Rate: time.Millisecond})
@@ -33,7 +33,7 @@ func TestPush(t *testing.T) {
 	}
 	for i := range results {
 		r := &results[i]
-		if len(r.Base) != 1 || len(r.Ours) != 1 || r.Gate == 0 != (strings.Contains(r.Name, "intents") || strings.Contains(r.Name, "plain TCP")) {
+		if len(r.Base) != 1 || len(r.Ours) != 1 || r.Gate == 0 != strings.Contains(r.Name, "plain TCP") {
 			t.Errorf("%+v", r)
 		}
 		for _, v := range append(r.Base, r.Ours...) {
@@ -42,7 +42,7 @@ func TestPush(t *testing.T) {
 			}
 		}
 	}
-	if len(results) != 11 {
+	if len(results) != 9 {
 		t.Errorf("%d cases", len(results))
 	}
 	if _, err := Push(p, &Options{Only: "none such"}); err == nil {

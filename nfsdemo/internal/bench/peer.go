@@ -12,7 +12,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
-	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -30,7 +29,6 @@ type Place struct {
 	NFS  string `json:"nfs"`  // without logs
 	Push string `json:"push"` // push-mode writes, and the processor time of the process
 	Bare string `json:"bare"` // durable writes over plain TCP, see bare; "": no such server
-	Once string `json:"once"` // with a journal of intents; "": no such server
 }
 
 // exportPath is what both servers export.
@@ -54,8 +52,8 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 			err = errors.Join(err, stop())
 		}
 	}()
-	files, logs, sim, intents := filepath.Join(at, "files"), filepath.Join(at, "logs"), filepath.Join(at, "sim"), filepath.Join(at, "intents")
-	for _, d := range []string{files, logs, sim, intents} {
+	files, logs, sim := filepath.Join(at, "files"), filepath.Join(at, "logs"), filepath.Join(at, "sim")
+	for _, d := range []string{files, logs, sim} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return p, stop, err
 		}
@@ -70,9 +68,6 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 	if ps[1], err = newPlace(fsys, logs, nil); err != nil {
 		return p, stop, err
 	}
-	if err := ps[1].addOnce(intents); err != nil {
-		return p, stop, err
-	}
 	if err := ps[1].addBare(logs); err != nil {
 		return p, stop, err
 	}
@@ -83,10 +78,9 @@ func Serve(at string) (p Peer, stop func() error, err error) {
 type place struct {
 	fs      backend.FS
 	push    *pushwrite.Server
-	once    *once.Journal       // nil: none
 	bare    *bare               // nil: none
-	servers []*transport.Server // plain, push, and perhaps once
-	ls      []net.Listener      // of the first two, of commit connections, and of once
+	servers []*transport.Server // plain and push
+	ls      []net.Listener      // of the two, and of commit connections
 	wg      sync.WaitGroup
 }
 
@@ -134,9 +128,6 @@ func newPlace(fsys backend.FS, at string, store push.Store) (*place, error) {
 func (p *place) at() Place {
 	addr := func(i int) string { return p.ls[i].Addr().String() }
 	pl := Place{NFS: addr(0), Push: addr(1)}
-	if p.once != nil {
-		pl.Once = addr(3)
-	}
 	if p.bare != nil {
 		pl.Bare = p.bare.l.Addr().String()
 	}
@@ -152,30 +143,6 @@ func (p *place) addBare(at string) error {
 	return err
 }
 
-// addOnce serves the files again, with a journal of intents in the directory at.
-func (p *place) addOnce(at string) error {
-	srv, err := server.New(&server.Config{Exports: []server.Export{{Path: exportPath, FS: p.fs, Squash: server.SquashNone}}})
-	if err != nil {
-		return err
-	}
-	if p.once, err = once.OpenDir(at, nil); err != nil {
-		return err
-	}
-	h, err := once.New(context.Background(), p.once, srv, nil)
-	if err != nil {
-		return err
-	}
-	l, err := measure.Listen()
-	if err != nil {
-		return err
-	}
-	p.ls = append(p.ls, l)
-	s := &transport.Server{Handler: h}
-	p.servers = append(p.servers, s)
-	p.wg.Go(func() { _ = s.Serve(l) }) // it ends with close
-	return nil
-}
-
 func (p *place) close() error {
 	var errs []error
 	for _, s := range p.servers {
@@ -186,9 +153,6 @@ func (p *place) close() error {
 	}
 	if p.bare != nil {
 		p.bare.close()
-	}
-	if p.once != nil {
-		errs = append(errs, p.once.Close(context.Background()))
 	}
 	for _, l := range p.ls {
 		l.Close() //nolint:errcheck // most are closed already, by their servers

@@ -40,11 +40,10 @@ func gate(r measure.Result, base, ours func() (float64, error)) measure.Case {
 	return measure.Case{Result: r, Round: measure.Pair(base, ours)}
 }
 
-// Push compares durable writes of 4 KiB at p: by push and by WRITE with FILE_SYNC. It also
-// compares CREATE with and without intents.
+// Push compares durable writes of 4 KiB at p: by push and by WRITE with FILE_SYNC.
 func Push(p Peer, o *Options) ([]measure.Result, error) {
 	opt := o.fill()
-	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt), onceCases(p.File, &opt))
+	cases := slices.Concat(simCases(p.Sim, &opt), fileCases(p.File, &opt))
 	return measure.Run(cases, opt.Only, opt.Rounds, opt.Progress)
 }
 

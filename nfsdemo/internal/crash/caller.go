@@ -43,22 +43,24 @@ func (a Addr) Export(ctx context.Context) (string, error) {
 	}
 }
 
-// dial connects to the address with the key. It reads the file again afterwards, because another
-// process may have got the port meanwhile.
-func (a Addr) dial(ctx context.Context, key string) (net.Conn, error) {
+// dial connects to the address with the key, and returns which life of the server is there. It reads the file
+// again afterwards, because another process may have got the port meanwhile.
+func (a Addr) dial(ctx context.Context, key string) (conn net.Conn, life string, err error) {
 	at, text, err := a.get(key)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
-	if err != nil {
-		return nil, err
+	if life, _, err = a.get("PID"); err != nil {
+		return nil, "", err
+	}
+	if conn, err = new(net.Dialer).DialContext(ctx, "tcp", at); err != nil {
+		return nil, "", err
 	}
 	if _, now, err := a.get(key); err != nil || now != text {
 		conn.Close()
-		return nil, fmt.Errorf("%s has changed", string(a))
+		return nil, "", fmt.Errorf("%s has changed", string(a))
 	}
-	return conn, nil
+	return conn, life, nil
 }
 
 // pause waits between two attempts.
@@ -84,6 +86,8 @@ type Caller interface {
 	do(ctx context.Context, xid, prog uint32, m *message) ([]byte, error)
 	// dials returns how many connections were made.
 	dials() int
+	// life is that of the server at the other end of the last connection.
+	life() string
 	// names reports whether the Caller uses the XIDs that it is given.
 	names() bool
 	// Close ends the connection.

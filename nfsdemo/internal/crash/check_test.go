@@ -53,6 +53,14 @@ func (s *story) real() {
 	})
 }
 
+// cut issues an operation that is answered with status, by a server that has come after the one it was sent to.
+func (s *story) cut(o *Op, status nfs3.Status) {
+	o.Life = "before"
+	s.told(o, status)
+	s.h.Results[o.N-1].Life = "after"
+	s.m.Apply(o, s.h.Results[o.N-1])
+}
+
 // file makes w7/f, two pieces long and durable.
 func (s *story) file() {
 	s.did(&Op{Kind: Guarded, Path: "w7/f", Mode: 0o640})
@@ -85,6 +93,18 @@ var stories = map[string]struct {
 		s.h.Results[3].Attr = &nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o640, Nlink: 1, Size: 2 * Piece, Ctime: nfs3.Time{Sec: 5}}
 		s.told(&Op{Kind: Chmod, Path: "w7/f", Mode: 0o600, Guard: true, Ctime: nfs3.Time{Sec: 5}}, nfs3.ErrNotSync)
 	}, "NFS3ERR_NOT_SYNC"},
+	"in flight at a kill, neither run": {func(s *story) {
+		s.file()
+		s.cut(&Op{Kind: Remove, Path: "w7/f"}, nfs3.ErrExist)
+	}, "the only right answer is NFS3ERR_NOENT"},
+	"in flight at a kill, not done": {func(s *story) {
+		s.file()
+		s.real()
+		s.cut(&Op{Kind: Remove, Path: "w7/f"}, nfs3.ErrNoEnt)
+	}, "w7/f exists, but must not"},
+	"made up, in flight at a kill": {func(s *story) {
+		s.cut(&Op{Kind: Remove, Path: "w7/f"}, nfs3.OK)
+	}, "the only right answer is NFS3ERR_NOENT"},
 	"answer made up from what is there": {func(s *story) {
 		s.told(&Op{Kind: Remove, Path: "w7/f"}, nfs3.OK)
 	}, "the only right answer is NFS3ERR_NOENT"},
@@ -265,6 +285,16 @@ func TestRight(t *testing.T) {
 			s.real()
 			f := s.tree["w7/f"]
 			f.Stamps = append(f.Stamps, stamp(7, 4, 1))
+		},
+		"run twice, in flight at a kill": func(s *story) {
+			s.cut(&Op{Kind: Mkdir, Path: "w7/d"}, nfs3.ErrExist)
+			s.cut(&Op{Kind: Link, Path: "w7/f", To: "w7/g"}, nfs3.ErrExist)
+			s.cut(&Op{Kind: Rename, Path: "w7/g", To: "w7/h"}, nfs3.ErrNoEnt)
+			s.cut(&Op{Kind: Remove, Path: "w7/h"}, nfs3.ErrNoEnt)
+		},
+		"run once, in flight at a kill": func(s *story) { s.cut(&Op{Kind: Remove, Path: "w7/f"}, nfs3.OK) },
+		"repeat after a kill": func(s *story) {
+			s.h.Again = append(s.h.Again, Repeat{1, &Result{Status: nfs3.ErrExist, Life: "after"}})
 		},
 		"repeat": func(s *story) {
 			s.h.Again = append(s.h.Again, Repeat{1, s.h.Results[0]})

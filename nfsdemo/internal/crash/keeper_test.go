@@ -10,13 +10,12 @@ import (
 	"strconv"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
 )
 
-// runKeeper is a server that runs changes once and pushes its replies.
+// runKeeper is a server that pushes its replies.
 func runKeeper(work string) error {
 	export := filepath.Join(work, "export")
 	files, err := dir.New(export, &dir.Config{Key: []byte("of a server that comes back often")})
@@ -27,28 +26,20 @@ func runKeeper(work string) error {
 	if err != nil {
 		return err
 	}
-	journal, err := once.OpenDir(filepath.Join(work, "kept"), nil)
-	if err != nil {
-		return err
-	}
-	h, err := once.New(context.Background(), journal, nfs, nil)
-	if err != nil {
-		return err
-	}
 	var at [3]net.Listener
 	for i := range at {
 		if at[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			return err
 		}
 	}
-	p := &replies.Pusher{Handler: h, Addr: at[2].Addr().String()}
+	p := &replies.Pusher{Handler: nfs, Addr: at[2].Addr().String()}
 	ts := &transport.Server{Handler: p}
 	errs := make(chan error, 3)
 	go func() { errs <- ts.Serve(at[0]) }()
 	go func() { errs <- ts.ServeStream(at[1]) }()
 	go func() { errs <- p.Serve(at[2]) }()
 	port := filepath.Join(work, "port")
-	text := fmt.Sprintf("EXPORT=%s\nRDMA=%s\nTCP=%s\n", export, at[0].Addr(), at[1].Addr())
+	text := fmt.Sprintf("EXPORT=%s\nRDMA=%s\nTCP=%s\nPID=%d\n", export, at[0].Addr(), at[1].Addr(), os.Getpid())
 	if err := errors.Join(os.WriteFile(port+".new", []byte(text), 0o600), os.Rename(port+".new", port)); err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ type answered struct {
 }
 
 // match looks for the operation that the record r answers, and returns the reply if the list does
-// not have it. A reply has two records if the server was killed between record and reply.
+// not have it. A call has two records if the server was killed between record and reply.
 func match(all []answered, r *replies.Record) (*Result, error) {
 	var open *Result
 	for _, a := range all {
@@ -165,9 +165,9 @@ func match(all []answered, r *replies.Record) (*Result, error) {
 		case err != nil:
 			return nil, err
 		case a.res == nil:
-			open = res
-		case bytes.Equal(a.res.Raw, res.Raw):
-			return nil, nil //nolint:nilnil // the list has it
+			open = res // of two, the last
+		case bytes.Equal(a.res.Raw, res.Raw), a.o.cut(a.res):
+			return nil, nil //nolint:nilnil // the list has it, or the answer of a second run
 		}
 	}
 	if open != nil {

@@ -112,6 +112,14 @@ func (m *Model) walk(f func(p string, n *node)) {
 // been done.
 func (m *Model) Apply(o *Op, res *Result) nfs3.Status {
 	s, n := m.apply(o, res)
+	if s == nfs3.OK && res != nil && res.Status != nfs3.OK && o.cut(res) {
+		// The call has run, and the answer can only be that of a second run.
+		if n != nil {
+			n.fresh = false // the first has changed it
+		}
+		s, _ = m.apply(o, nil)
+		return s
+	}
 	if n == nil || s != nfs3.OK {
 		return s
 	}

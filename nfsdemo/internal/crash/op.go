@@ -52,6 +52,7 @@ type Op struct {
 	First  int            `json:",omitempty"` // first piece of Read, Write and Push
 	Pieces int            `json:",omitempty"` // how many; the size for Truncate
 	Stable nfs3.StableHow `json:",omitempty"` // of Write
+	Life   string         // of the server, when the operation was about to be sent
 }
 
 // String describes the operation for messages.
@@ -74,6 +75,10 @@ func (k Kind) once() bool {
 		return true
 	}
 }
+
+// cut reports whether the server was killed while the call was on its way: it may have run, and, since a server
+// forgets its replies with its life, have run again when it was sent again.
+func (o *Op) cut(res *Result) bool { return res.Life != o.Life }
 
 // looks reports whether the operation changes nothing, so that a new call can be made for it.
 func (o *Op) looks() bool {
@@ -106,4 +111,5 @@ type Result struct {
 	Stamps []uint64   `json:",omitempty"` // of the pieces read
 	Kept   uint64     `json:",omitempty"` // the record that holds it, with a kept caller
 	Held   bool       `json:",omitempty"` // the worker had a lease on the changed file
+	Life   string     // of the server that answered; "": unknown
 }

@@ -19,6 +19,7 @@ type lasting struct {
 	send func(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	cred xdr.Auth
 	made atomic.Int64
+	peer atomic.Value // string: the life of the server
 	push pusher
 }
 
@@ -46,10 +47,11 @@ func (l *lasting) redial(addr Addr) *redial.Config {
 	cfg := &transport.Config{Backward: transport.Backward{Credits: 4, Handler: &l.push}}
 	return &redial.Config{
 		Dial: func(ctx context.Context) (redial.Conn, error) {
-			conn, err := addr.dial(ctx, "RDMA")
+			conn, life, err := addr.dial(ctx, "RDMA")
 			if err != nil {
 				return nil, err
 			}
+			l.peer.Store(life)
 			return transport.NewClient(ctx, conn, cfg)
 		},
 		MinDelay: 2 * time.Millisecond, MaxDelay: 20 * time.Millisecond, Transmissions: -1, Silence: answerTime,
@@ -59,6 +61,11 @@ func (l *lasting) redial(addr Addr) *redial.Config {
 
 func (l *lasting) dials() int  { return int(l.made.Load()) }
 func (l *lasting) names() bool { return false }
+
+func (l *lasting) life() string {
+	life, _ := l.peer.Load().(string)
+	return life
+}
 
 // Close implements Caller.
 func (l *lasting) Close() error {

@@ -21,6 +21,7 @@ type stream struct {
 	conn net.Conn // nil: none
 	r    *xdr.RecordReader
 	made int
+	peer string // the life of the server
 }
 
 // answerTime is how long to wait for an answer before sending the call again.
@@ -31,8 +32,9 @@ func NewStream(addr Addr, worker uint16) Caller {
 	return &stream{addr: addr, worker: worker, cred: cred(worker)}
 }
 
-func (s *stream) dials() int  { return s.made }
-func (s *stream) names() bool { return true }
+func (s *stream) dials() int   { return s.made }
+func (s *stream) names() bool  { return true }
+func (s *stream) life() string { return s.peer }
 
 // Close implements Caller.
 func (s *stream) Close() error {
@@ -73,12 +75,13 @@ func (e *refusedError) Unwrap() error { return e.err }
 // try sends the record on the current connection and waits for the reply.
 func (s *stream) try(ctx context.Context, xid uint32, rec []byte) ([]byte, error) {
 	if s.conn == nil {
-		conn, err := s.addr.dial(ctx, "TCP")
+		conn, life, err := s.addr.dial(ctx, "TCP")
 		if err != nil {
 			return nil, err
 		}
 		s.conn, s.r = conn, xdr.NewRecordReader(conn, 1<<20)
 		s.made++
+		s.peer = life
 	}
 	if err := s.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ type tally struct {
 	open          int
 }
 
-// String describes the counts for a log; power-nfs.sh reads the one before "sent again".
+// String describes the counts for a log.
 func (c *tally) String() string {
 	return fmt.Sprintf("%d acknowledged, %d of them pushed, %d stable, %d committed, %d verifiers changed, %d rewritten, %d sent again, %d open",
 		c.acked, c.pushed, c.stable, c.committed, c.changed, c.rewritten, c.again, c.open)

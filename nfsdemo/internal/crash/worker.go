@@ -19,13 +19,10 @@ type Worker struct {
 
 	m    *Model
 	c    *chooser
-	late []*Op // calls that may come again
-	seen int   // connections
+	late *Op     // the last call, if it may come again
+	said *Result // its answer
+	seen int     // connections
 }
-
-// lateCalls is how many of the last calls are sent again on a new connection although they were
-// answered, as if the network had delivered them late.
-const lateCalls = 4
 
 // mountXID is the first XID of calls that are not operations.
 const mountXID = 1 << 31
@@ -46,9 +43,12 @@ func (w *Worker) Run(ctx context.Context, export string) error {
 	if len(w.Past.Ops) == 0 {
 		w.seen = w.Caller.dials()
 	}
+	if err := w.repeat(ctx); err != nil {
+		return fmt.Errorf("worker %d: %w", w.ID, err)
+	}
 	for n := uint32(len(w.Past.Ops)) + 1; ; n++ {
 		o := w.c.next()
-		o.N = n
+		o.N, o.Life = n, w.Caller.life()
 		if w.Caller.names() {
 			o.XID = n
 		}
@@ -85,6 +85,7 @@ func (w *Worker) do(ctx context.Context, o *Op) error {
 	if err != nil {
 		return err
 	}
+	res.Life = w.Caller.life()
 	k, _ := w.Caller.(*kept)
 	if k != nil && o.Once() {
 		res.Kept = k.last
@@ -149,22 +150,23 @@ func (w *Worker) learn(o *Op, res *Result) {
 		return
 	}
 	w.m.Apply(o, res)
-	if o.Once() {
-		w.late = append(w.late, o)
-		w.late = w.late[max(len(w.late)-lateCalls, 0):]
+	if w.late = nil; o.Once() {
+		w.late, w.said = o, res
 	}
 }
 
-// repeat sends the last calls again if there is a new connection.
+// repeat sends the last call again on a new connection although it was answered, as if the network had delivered
+// it late, unless the server has forgotten it. It must be the last: if the server is killed meanwhile, it runs again.
 func (w *Worker) repeat(ctx context.Context) error {
 	if w.Caller.dials() == w.seen || !w.Caller.names() {
 		return nil
 	}
-	for _, o := range w.late {
+	if o := w.late; o != nil && w.said.Life == w.Caller.life() {
 		res, err := w.send(ctx, o)
 		if err != nil {
 			return fmt.Errorf("%v again: %w", o, err)
 		}
+		res.Life = w.Caller.life()
 		if err := w.List.Again(o.N, res); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // pushServer serves push-mode writes, and returns its URL; recall is the time a client has.
@@ -112,7 +113,7 @@ func TestWriteFenced(t *testing.T) {
 			Prog: pushfile.Program, Vers: pushfile.Version, Proc: pushfile.ProcOpen, Cred: auth, Args: a.Append(nil), MaxResults: 64,
 		}, &reply))
 		var opened pushfile.OpenRes
-		d := reader(reply.Results)
+		d := xdr.NewDecoder(reply.Results)
 		opened.Parse(&d)
 		reply.Release()
 		r := pushfile.Record{Lease: opened.Lease, Data: []byte("acknowledged")}

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
-	"github.com/stag-rdma/stag/nfsdemo/internal/once"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -36,8 +35,7 @@ type Report struct {
 	Calls     []observe.Row     `json:"calls,omitempty"`
 	Transport rpc.Stats         `json:"transport"`
 	Push      *pushwrite.Stats  `json:"push,omitempty"`
-	Once      *once.Stats       `json:"once,omitempty"` // of --intents
-	Problems  []Problem         `json:"problems"`       // what needs somebody's attention
+	Problems  []Problem         `json:"problems"` // what needs somebody's attention
 }
 
 // Export is an exported file system.
