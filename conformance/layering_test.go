@@ -104,7 +104,7 @@ var layers = []layer{
 	{name: "rdmap/internal/enginetest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
 	{
 		name:    "rdmap/internal/drive",
-		may:     []string{"rdmap/mpa", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/engine", "rdmap/internal/vec"},
+		may:     []string{"internal/list", "rdmap/mpa", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/engine", "rdmap/internal/vec"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
@@ -115,7 +115,8 @@ var layers = []layer{
 	{name: "internal/crc32c", pure: true},
 	{name: "internal/cliout"},
 	{name: "internal/clitest"},
-	{name: "internal/fair", pure: true},
+	{name: "internal/fair", may: []string{"internal/list"}, pure: true},
+	{name: "internal/list", pure: true},
 	{name: "internal/mixtest"},
 	{name: "internal/mutant", pure: true},
 	{name: "internal/flush", may: []string{"rdmap/region"}},
@@ -134,7 +135,6 @@ var layers = []layer{
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
 	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
-	{name: "transport/internal/fifo", pure: true},
 	{
 		name:    "transport/internal/execute",
 		may:     []string{"chunks", "xdr", "internal/callid", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
@@ -142,7 +142,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/responder",
-		may:     []string{"chunks", "credits", "rpcrdma", "xdr", "rdmap", "rdmap/mpa", "rdmap/verbs", "rdmap/region", "internal/callid", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		may:     []string{"chunks", "credits", "rpcrdma", "xdr", "rdmap", "rdmap/mpa", "rdmap/verbs", "rdmap/region", "internal/callid", "internal/list", "internal/mutant", "transport/rpc", "transport/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
@@ -159,12 +159,12 @@ var layers = []layer{
 	{name: "transport/internal/peer", may: []string{"rdmap/verbs"}},
 	{
 		name:    "transport/internal/requester",
-		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "internal/list", "internal/mutant", "transport/rpc", "transport/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/record", may: []string{"xdr", "transport/internal/gate", "transport/internal/mem", "transport/internal/peer"}},
 	{name: "transport/internal/register", may: []string{"chunks", "rdmap", "rdmap/region", "transport/rpc", "transport/internal/count", "transport/internal/mem"}},
-	{name: "transport/redial", may: []string{"internal/setting", "transport/internal/fifo", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/redial", may: []string{"internal/list", "internal/setting", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
@@ -187,7 +187,7 @@ var layers = []layer{
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "internal/setting", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "internal/list", "internal/setting", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/record"
-	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -65,7 +64,7 @@ func (c *recordConn) answerBackward(rec *record.Record, h *xdr.ReplyHeader, resu
 	c.mu.Lock()
 	over := c.err != nil
 	if !over {
-		c.push(x)
+		c.unread.Push(&x.Place, x)
 	}
 	c.mu.Unlock()
 	if over {
@@ -73,21 +72,4 @@ func (c *recordConn) answerBackward(rec *record.Record, h *xdr.ReplyHeader, resu
 		return
 	}
 	c.hint()
-}
-
-// push queues x for Read. The caller holds c.mu.
-func (c *recordConn) push(x *responder.Call) {
-	if c.tail == nil {
-		c.head = x
-	} else {
-		c.tail.Next = x
-	}
-	c.tail = x
-}
-
-// dropReplies releases the replies to backward calls that nobody will read.
-func dropReplies(x *responder.Call) {
-	for ; x != nil; x = x.Next {
-		x.Drop()
-	}
 }

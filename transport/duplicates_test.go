@@ -364,3 +364,39 @@ func TestServerClosedDuplicate(t *testing.T) {
 		t.Errorf("ran %d times", n)
 	}
 }
+
+// TestManyWithOneXID: a client that has begun with its XIDs anew, or an attacker, may send as many different calls of
+// one length with one XID as it likes, also when the oldest reply that is kept for it is that to another call. Each
+// runs, the last ones are known again, and others are served (ADVERSARY 12).
+func TestManyWithOneXID(t *testing.T) {
+	h := newOnce()
+	_, addr := startServer(t, h, nil)
+	_, stream := serveStream(t, h, nil)
+	dialStream := func() rpc.Caller {
+		c, err := transport.DialStream(testCtx(t), "tcp", stream, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for way, dial := range []func() rpc.Caller{func() rpc.Caller { return dial(t, addr, nil) }, dialStream} {
+		const many = 20
+		do := func(xid, words uint32) {
+			call := withXID(uint32(way)<<16+xid, wordCall(procList, words))
+			call.MaxResults = 4 * many
+			if r := mustDo(t, dial(), call); len(r.Results) != int(4*words) {
+				t.Errorf("way %d, call %d: results of %d octets, want %d", way, xid, len(r.Results), 4*words)
+			}
+		}
+		do(1, 1)
+		for i := range uint32(many) {
+			do(2, i)
+		}
+		do(1, 1)
+		do(2, many-1)
+		if one, two := h.times(uint32(way)<<16+1), h.times(uint32(way)<<16+2); one != 1 || two != many {
+			t.Errorf("way %d: %d and %d calls ran, want 1 and %d", way, one, two, many)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/record"
@@ -23,17 +24,17 @@ type recordConn struct {
 	fanout *fanout  // it and its siblings
 	conn   net.Conn // for the addresses
 
-	mu         sync.Mutex
-	head, tail *responder.Call            // complete calls that were not completely read
-	off        int                        // octets of head's record that were read
-	pending    map[uint32]*responder.Call // complete calls by XID, until answered
-	orphans    map[uint32]*execute.Entry  // by XID, calls that the server still works on after the end
-	patience   *time.Timer                // limits the wait for the orphans
-	closed     bool                       // by the server
-	err        error                      // the connection is over
-	some       chan struct{}              // a hint that there is something to read
-	read       record.Deadline
-	calls      atomic.Int32 // backward calls that were written and not answered
+	mu       sync.Mutex
+	unread   list.List[responder.Call]  // complete calls that were not completely read
+	off      int                        // octets of the first one's record that were read
+	pending  map[uint32]*responder.Call // complete calls by XID, until answered
+	orphans  map[uint32]*execute.Entry  // by XID, calls that the server still works on after the end
+	patience *time.Timer                // limits the wait for the orphans
+	closed   bool                       // by the server
+	err      error                      // the connection is over
+	some     chan struct{}              // a hint that there is something to read
+	read     record.Deadline
+	calls    atomic.Int32 // backward calls that were written and not answered
 
 	wmu   sync.Mutex
 	w     record.Assembler
@@ -66,7 +67,7 @@ func (c *recordConn) queue(x *responder.Call) bool {
 		return false
 	}
 	c.pending[x.Req.XID] = x
-	c.push(x)
+	c.unread.Push(&x.Place, x)
 	c.mu.Unlock()
 	c.hint()
 	return true
@@ -90,8 +91,10 @@ func (c *recordConn) ended(err error) {
 	c.mu.Lock()
 	c.err = err
 	left := c.pending
-	dropReplies(c.head)
-	c.pending, c.head, c.tail = nil, nil, nil
+	for x := c.unread.Pop(); x != nil; x = c.unread.Pop() {
+		x.Drop()
+	}
+	c.pending = nil
 	forgotten := c.orphan(left)
 	over := len(c.orphans) == 0
 	c.mu.Unlock()
@@ -134,7 +137,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for n < len(p) && c.head != nil {
+	for n < len(p) && c.unread.Len() > 0 {
 		n += c.takeRecord(p[n:])
 	}
 	switch {
@@ -144,7 +147,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 			return 0, io.EOF
 		}
 		return 0, c.opErr("read", c.err)
-	case c.head != nil:
+	case c.unread.Len() > 0:
 		c.hint()
 	}
 	return n, nil
@@ -153,7 +156,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 // takeRecord copies octets of the first record, and releases its memory when all are read. The
 // caller holds c.mu.
 func (c *recordConn) takeRecord(p []byte) (n int) {
-	x := c.head
+	x := c.unread.First()
 	msg := x.Message()
 	if c.off < record.MarkSize {
 		var mark [record.MarkSize]byte
@@ -166,10 +169,8 @@ func (c *recordConn) takeRecord(p []byte) (n int) {
 		n += k
 	}
 	if c.off == record.MarkSize+len(msg) {
-		c.head, c.off = x.Next, 0
-		if x.Next = nil; c.head == nil {
-			c.tail = nil
-		}
+		c.off = 0
+		c.unread.Pop()
 		c.rc.ReleaseArgs(x)
 	}
 	return n
@@ -224,7 +225,7 @@ func (c *recordConn) checkRecord(head []byte, _ int) (int, error) {
 	}
 	c.mu.Lock()
 	x := c.pending[xid]
-	if !ok || x == c.head || x != nil && x.Unread() {
+	if !ok || x == c.unread.First() || x != nil && x.Unread() {
 		x = nil // a reply before the call was read
 	}
 	_, orphan := c.orphans[xid]
@@ -266,7 +267,7 @@ func (c *recordConn) reply(rec *record.Record) {
 	}
 	c.mu.Lock()
 	x := c.pending[xid]
-	if x == nil || x == c.head || x.Unread() {
+	if x == nil || x == c.unread.First() || x.Unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
 		if !c.adopt(xid, msg) {
 			c.fanout.ctr.Dropped.Add(1)

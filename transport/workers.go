@@ -3,6 +3,7 @@ package transport
 import (
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 )
 
@@ -11,27 +12,22 @@ import (
 // costs as much as a short call. Before a worker runs a call, it makes sure that another one is
 // coming for the calls that wait. Without calls there are no workers.
 type workers struct {
-	mu          sync.Mutex
-	first, last *responder.Call // calls that wait
-	coming      bool            // a worker is on its way
+	mu     sync.Mutex
+	calls  list.List[responder.Call] // that wait
+	coming bool                      // a worker is on its way
 }
 
 // add has c serve x.
 func (w *workers) add(c *rdmaServed, x *responder.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last != nil {
-		w.last.Next = x
-	} else {
-		w.first = x
-	}
-	w.last = x
+	w.calls.Push(&x.Place, x)
 	w.send(c)
 }
 
 // send starts a worker if one is needed and none is coming. The caller holds w.mu.
 func (w *workers) send(c *rdmaServed) {
-	if w.first != nil && !w.coming {
+	if w.calls.Len() > 0 && !w.coming {
 		w.coming = true
 		go w.run(c)
 	}
@@ -51,14 +47,7 @@ func (w *workers) take(c *rdmaServed, arrived bool) *responder.Call {
 	if arrived {
 		w.coming = false
 	}
-	x := w.first
-	if x == nil {
-		return nil
-	}
-	w.first, x.Next = x.Next, nil
-	if w.first == nil {
-		w.last = nil
-	}
+	x := w.calls.Pop()
 	w.send(c)
 	return x
 }

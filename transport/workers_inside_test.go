@@ -17,14 +17,14 @@ func TestWorkersTakeUp(t *testing.T) {
 	}
 	for i := range xs {
 		w.coming = true // as if the next one had not come yet
-		if got := w.take(nil, false); got != &xs[i] || got.Next != nil {
+		if got := w.take(nil, false); got != &xs[i] || got.Place.Queued() {
 			t.Fatalf("call %d: got %p, want %p alone", i, got, &xs[i])
 		}
 		if !w.coming {
 			t.Fatalf("call %d: no worker is coming", i)
 		}
 	}
-	if w.take(nil, true) != nil || w.coming || w.last != nil {
+	if w.take(nil, true) != nil || w.coming || w.calls.Len() != 0 {
 		t.Fatalf("no call is left, and no worker: %+v", &w)
 	}
 }

@@ -14,8 +14,8 @@ type clients[C comparable, V any] []*share[C, V]
 func (h clients[C, V]) Len() int { return len(h) }
 
 func (h clients[C, V]) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	return a.n > b.n || a.n == b.n && a.oldest.nth < b.oldest.nth
+	a, b := &h[i].items, &h[j].items
+	return a.Len() > b.Len() || a.Len() == b.Len() && a.First().nth < b.First().nth
 }
 
 func (h clients[C, V]) Swap(i, j int) {

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/fifo"
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -16,7 +16,7 @@ type pending struct {
 	free  func()          // freed, as a value
 	again func(*rpc.Call) // repeated, as a value
 
-	place fifo.Links[pending] // in Caller.out
+	place list.Node[pending] // in Caller.out
 
 	mu     sync.Mutex
 	user   func() // Call.Free
@@ -114,6 +114,3 @@ func (r *Caller) endCall(t *pending) {
 	}
 	r.mu.Unlock()
 }
-
-// Links returns the place of t in Caller.out.
-func (t *pending) Links() *fifo.Links[pending] { return &t.place }

@@ -97,7 +97,7 @@ func (r *Caller) enter(t *pending) (*link, error) {
 	l.calls++
 	t.at = time.Now()
 	r.watchFrom(t.at)
-	r.out.Push(t)
+	r.out.Push(&t.place, t)
 	r.mu.Unlock()
 	t.lend()
 	return l, nil
@@ -112,7 +112,7 @@ func (r *Caller) release(l *link, t *pending, err error) (ended bool) {
 	}
 	_, refused := errors.AsType[*rpc.RPCError](err)
 	r.mu.Lock()
-	r.out.Remove(t)
+	t.place.Leave()
 	if err == nil && !l.works {
 		l.works = true
 		r.back.reset()

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/internal/setting"
-	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -128,17 +128,17 @@ type Caller struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	link      *link                         // nil: none
-	dialing   chan struct{}                 // closed when the current attempt has ended; nil: none
-	back      backoff                       // between attempts
-	notBefore time.Time                     // when the next attempt may begin
-	lastErr   error                         // why there is no connection
-	made      int                           // connections made
-	old       map[*link]struct{}            // ended connections with calls that have not noticed it
-	past      rpc.Stats                     // of earlier connections
-	repeats   atomic.Uint64                 // calls sent again
-	silent    uint64                        // connections given up for silence
-	out       fifo.Queue[pending, *pending] // calls sent, the oldest first
+	link      *link              // nil: none
+	dialing   chan struct{}      // closed when the current attempt has ended; nil: none
+	back      backoff            // between attempts
+	notBefore time.Time          // when the next attempt may begin
+	lastErr   error              // why there is no connection
+	made      int                // connections made
+	old       map[*link]struct{} // ended connections with calls that have not noticed it
+	past      rpc.Stats          // of earlier connections
+	repeats   atomic.Uint64      // calls sent again
+	silent    uint64             // connections given up for silence
+	out       list.List[pending] // calls sent, the oldest first
 	idle      []*pending
 	watch     silence
 }

@@ -39,5 +39,5 @@ func (d *Driver) NewWatchdog() (*watchdog, *Ticker) {
 }
 func (r *role) Lock()          { r.mu.Lock() }
 func (r *role) Unlock()        { r.mu.Unlock() }
-func (r *role) First() *Waiter { return r.first }
+func (r *role) First() *Waiter { return r.waiters.First() }
 func (w *Waiter) Reads() bool  { return w.state.Load() == waiterReads }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -12,23 +13,30 @@ import (
 type role struct {
 	mu sync.Mutex
 	Reader
-	waiters // in order of arrival
+	waiters list.List[Waiter] // in order of arrival
 	woken   chain
 	freed   chan struct{} // made by whoever waits for the role to be released; closed then
 }
 
 // leave is called by whoever leaves, with mu held, and unlocks it.
 func (r *role) leave() {
-	if r.State() == Free && r.first != nil {
-		r.first.wake()
+	if r.State() == Free && r.waiters.Len() > 0 {
+		r.waiters.First().wake()
 	}
 	r.mu.Unlock()
 }
 
 // wakeAll makes everybody who waits check again, with mu held.
 func (r *role) wakeAll() {
-	for w := r.first; w != nil; w = w.next {
+	for w := range r.waiters.All() {
 		w.wake()
+	}
+}
+
+// enqueue makes w wait, behind the others unless it waits already. The caller holds mu.
+func (r *role) enqueue(w *Waiter) {
+	if !w.place.In(&r.waiters) {
+		r.waiters.Push(&w.place, w)
 	}
 }
 
@@ -60,7 +68,7 @@ func (d *Driver) release(rest bool) {
 		close(r.freed)
 		r.freed = nil
 	}
-	d.act(r.Release(rest && r.first == nil && !d.ended()))
+	d.act(r.Release(rest && r.waiters.Len() == 0 && !d.ended()))
 }
 
 // freeReader is release for a goroutine that has waited.
@@ -107,7 +115,7 @@ func (a *activity) Tick() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	do, more := r.Tick(r.first != nil)
+	do, more := r.Tick(r.waiters.Len() > 0)
 	d.act(do)
 	return more
 }
@@ -157,7 +165,7 @@ func (d *Driver) parked() {
 			return
 		}
 		r.mu.Lock()
-		if !errors.Is(err, ErrInterrupted) || d.ended() || r.Wanted(r.first != nil) {
+		if !errors.Is(err, ErrInterrupted) || d.ended() || r.Wanted(r.waiters.Len() > 0) {
 			break
 		}
 		d.clearInterrupt()
@@ -227,7 +235,7 @@ func (d *Driver) startServing() error {
 		r.mu.Unlock()
 		<-w.ch
 		r.mu.Lock()
-		w.dequeue()
+		w.place.Leave()
 	}
 	d.link.Forget()
 	return nil

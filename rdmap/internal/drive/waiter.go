@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/stag-rdma/stag/internal/list"
 )
 
 // States of a Waiter.
@@ -21,8 +23,7 @@ type Waiter struct {
 	ch    chan struct{}          // one slot; a token is a hint to look again
 	on    atomic.Pointer[Driver] // the one waited on, or the last one
 
-	next, prev *Waiter // in a list of its role; guarded by role.mu
-	in         *waiters
+	place list.Node[Waiter] // in a list of its role; guarded by role.mu
 }
 
 // Reset makes w ready for one more completion.
@@ -88,42 +89,6 @@ func hint(ch chan struct{}) {
 	}
 }
 
-// waiters is a list of Waiters, linked through themselves. A Waiter is in at most one list.
-type waiters struct{ first, last *Waiter }
-
-// enqueue adds w at the end, unless it is in the list already.
-func (l *waiters) enqueue(w *Waiter) {
-	if w.in == l {
-		return
-	}
-	w.in, w.next, w.prev = l, nil, l.last
-	if l.last != nil {
-		l.last.next = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-}
-
-// dequeue takes w out of the list it is in, if there is one.
-func (w *Waiter) dequeue() {
-	l := w.in
-	if l == nil {
-		return
-	}
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.last = w.prev
-	}
-	w.in, w.next, w.prev = nil, nil, nil
-}
-
 // chain wakes the goroutines of complete Waiters one by one: each, when it runs, wakes the next. A
 // batch of replies wakes many. If all were woken at once, Go's scheduler would spread them over
 // threads, which it would wake too: that costs short calls more than they gain. If the callers do
@@ -132,26 +97,25 @@ func (w *Waiter) dequeue() {
 // Everything is done with role.mu held. As long as somebody waits in the chain, somebody else was
 // woken, or was about to check for another reason, and has not called awake yet.
 type chain struct {
-	waiters
-	moving bool // somebody was woken and has not called awake
+	waiters list.List[Waiter]
+	moving  bool // somebody was woken and has not called awake
 }
 
 // wake wakes w, whose goroutine sleeps, now or later.
 func (c *chain) wake(w *Waiter) {
-	w.dequeue()
 	if c.moving {
-		c.enqueue(w)
+		c.waiters.Push(&w.place, w)
 		return
 	}
+	w.place.Leave()
 	c.moving = true
 	w.wake()
 }
 
 // awake is called by every goroutine that has slept.
 func (c *chain) awake() {
-	w := c.first
+	w := c.waiters.Pop()
 	if c.moving = w != nil; c.moving {
-		w.dequeue()
 		w.wake()
 	}
 }
@@ -175,7 +139,7 @@ func (d *Driver) Wait(ctx context.Context, w *Waiter) error {
 	for {
 		err, over := d.waited(ctx, w)
 		if over {
-			w.dequeue()
+			w.place.Leave()
 			r.leave()
 			d.waiting.Add(-1)
 			return err
@@ -184,7 +148,7 @@ func (d *Driver) Wait(ctx context.Context, w *Waiter) error {
 		// After a failure the role is for finish, which tells all waiters. A waiter that took it
 		// again and again, only to find nothing to read, would keep finish from getting it.
 		if !d.ended() && r.Take(Caller) {
-			w.dequeue()
+			w.place.Leave()
 			r.mu.Unlock()
 			d.lead(ctx, w)
 			r.mu.Lock()

@@ -46,7 +46,7 @@ func (d *Driver) look(w *Waiter) {
 	d.role.mu.Lock()
 	defer d.role.mu.Unlock()
 	d.role.woken.awake()
-	w.dequeue()
+	w.place.Leave()
 }
 
 // TestChain: of many complete Waiters one is woken, and wakes the next.
@@ -61,7 +61,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("waiter %d woken: %v", i, w.hinted())
 		}
 	}
-	if d.role.first != ws[3] || d.role.last != ws[3] {
+	if d.role.waiters.First() != ws[3] || d.role.waiters.Len() != 1 {
 		t.Error("a complete Waiter still waits for the role")
 	}
 	d.look(ws[0])
@@ -76,7 +76,7 @@ func TestChain(t *testing.T) {
 		t.Error("the chain is cut")
 	}
 	d.look(ws[3])
-	if d.role.woken.moving || d.role.woken.first != nil {
+	if d.role.woken.moving || d.role.woken.waiters.Len() != 0 {
 		t.Error("the chain does not end")
 	}
 	again := parkedWaiters(d, 1)[0]

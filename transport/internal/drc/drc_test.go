@@ -1,8 +1,6 @@
 package drc
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/callid"
@@ -220,120 +218,6 @@ func TestSlowClient(t *testing.T) {
 			if _, first := begin(c, of(x.machine, x.last-n), 0); first {
 				t.Errorf("the last reply but %d of the %s one is forgotten", n, x.machine)
 			}
-		}
-	}
-}
-
-// TestModel compares the cache with a list that is searched from end to end.
-func TestModel(t *testing.T) {
-	for seed := range uint64(20) {
-		model(t, rand.New(rand.NewPCG(seed, 1)))
-	}
-}
-
-// full is a key with a content.
-type full struct {
-	callid.Call
-	n int
-}
-
-type modelled struct {
-	k     full
-	e     *Entry[string]
-	size  int64
-	until int64
-}
-
-func model(t *testing.T, rnd *rand.Rand) {
-	lim := Limits{Entries: 1 + rnd.IntN(12), PerAddr: 1 + rnd.IntN(6), Octets: int64(50 + rnd.IntN(200)), Time: int64(1 + rnd.IntN(60))}
-	c := New[string](lim)
-	var done []modelled // the oldest first
-	running := map[full]*Entry[string]{}
-	now, evicted := int64(0), uint64(0)
-	for range 2000 {
-		now += int64(rnd.IntN(3))
-		for len(done) > 0 && done[0].until <= now {
-			done = done[1:]
-		}
-		k := full{key(string(rune('a'+rnd.IntN(3))), rnd.Uint32N(10)), 1 + rnd.IntN(2)}
-		k.Client.Cred = string(rune('m' + min(rnd.IntN(3), rnd.IntN(3))))
-		if e := running[k]; e != nil && rnd.IntN(2) == 0 {
-			delete(running, k)
-			if rnd.IntN(5) == 0 {
-				c.Forget(e)
-				continue
-			}
-			size := int64(rnd.IntN(60))
-			c.Finish(e, fmt.Sprint(k), size, now)
-			if size > lim.Octets {
-				evicted++
-				continue
-			}
-			done = append(done, modelled{k, e, size, now + lim.Time})
-			var drop int
-			done, drop = trim(done, k.Client.Addr, lim)
-			evicted += uint64(drop)
-			continue
-		}
-		e, a := c.Begin(k.Call, sum(k.n), now)
-		first := a == First
-		var want *Entry[string]
-		for _, d := range done {
-			if d.k == k {
-				want = d.e
-			}
-		}
-		if r := running[k]; r != nil {
-			want = r
-		}
-		if first != (want == nil) || !first && e != want {
-			t.Fatalf("call %+v: new %v, entry %p want %p", k, first, e, want)
-		}
-		if first {
-			running[k] = e
-		} else if e.Done() && e.Value != fmt.Sprint(k) {
-			t.Fatalf("call %+v got the reply %s", k, e.Value)
-		}
-		sum := int64(0)
-		for _, d := range done {
-			sum += d.size
-		}
-		if s := c.Stats(); s != (Stats{len(done), sum, len(running), evicted}) {
-			t.Fatalf("%+v, want %d replies of %d octets, %d calls, %d evicted", s, len(done), sum, len(running), evicted)
-		}
-	}
-}
-
-// trim is what Finish does about the limits.
-func trim(done []modelled, addr string, lim Limits) (rest []modelled, dropped int) {
-	drop := func(match func(modelled) bool) {
-		for i, d := range done {
-			if match(d) {
-				done = append(done[:i:i], done[i+1:]...)
-				dropped++
-				return
-			}
-		}
-	}
-	for {
-		n, sum := 0, int64(0)
-		of := map[callid.Client]int{}
-		most := 0
-		for _, d := range done {
-			sum += d.size
-			if d.k.Client.Addr == addr {
-				n++
-				of[d.k.Client]++
-				most = max(most, of[d.k.Client])
-			}
-		}
-		switch {
-		case n > lim.PerAddr: // of who has most the one with the oldest
-			drop(func(d modelled) bool { return of[d.k.Client] == most })
-		case len(done) > lim.Entries || sum > lim.Octets:
-			drop(func(modelled) bool { return true })
-		default:
-			return done, dropped
 		}
 	}
 }

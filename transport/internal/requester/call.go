@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/register"
@@ -40,7 +40,7 @@ type outstanding struct {
 	in       *mem.Buffer   // the inline reply
 	pull     *replyPull    // reads the reply by RDMA Read
 	deadline time.Time
-	place    fifo.Links[outstanding] // in Requester.queue
+	place    list.Node[outstanding] // in Requester.queue
 
 	rc     rpcrdma.Call
 	items  []chunks.Item

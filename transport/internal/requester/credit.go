@@ -3,8 +3,6 @@ package requester
 import (
 	"context"
 	"fmt"
-
-	"github.com/stag-rdma/stag/transport/internal/fifo"
 )
 
 // waitCredit waits until wakeQueue has begun p. When it returns, p is not in the queue; if the error is
@@ -13,7 +11,7 @@ func (c *Requester) waitCredit(ctx context.Context, p *outstanding) error {
 	err := c.conn.Wait(ctx, &p.w)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue.Remove(p)
+	p.place.Leave()
 	switch {
 	case err == nil && p.active:
 		p.w.Reset()
@@ -26,7 +24,7 @@ func (c *Requester) waitCredit(ctx context.Context, p *outstanding) error {
 
 // wakeQueue begins the calls at the head of the queue for which there are credits. The caller holds c.mu.
 func (c *Requester) wakeQueue() {
-	for !c.queue.Empty() && c.req.Available() > 0 {
+	for c.queue.Len() > 0 && c.req.Available() > 0 {
 		p := c.queue.Pop()
 		if p.w.Done() {
 			continue // out of time; its caller is about to notice
@@ -36,6 +34,3 @@ func (c *Requester) wakeQueue() {
 		p.w.Complete(err)
 	}
 }
-
-// Links returns the place of p in Requester.queue.
-func (p *outstanding) Links() *fifo.Links[outstanding] { return &p.place }

@@ -80,11 +80,11 @@ func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, er
 	if c.cfg.CallTimeout > 0 {
 		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
 	}
-	if c.queue.Empty() {
+	if c.queue.Len() == 0 {
 		err = c.req.Begin(&p.rc)
 	}
-	if !c.queue.Empty() || errors.Is(err, rpcrdma.ErrNoCredit) {
-		c.queue.Push(p)
+	if c.queue.Len() > 0 || errors.Is(err, rpcrdma.ErrNoCredit) {
+		c.queue.Push(&p.place, p)
 		return true, nil
 	}
 	if err != nil { // a Resend whose XID an earlier transmission on this connection still has

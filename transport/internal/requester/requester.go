@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/count"
-	"github.com/stag-rdma/stag/transport/internal/fifo"
 	"github.com/stag-rdma/stag/transport/internal/parts"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -64,11 +64,11 @@ type Requester struct {
 	mu     sync.Mutex
 	req    *rpcrdma.Requester
 	xid    uint32
-	queue  fifo.Queue[outstanding, *outstanding] // calls that wait for a credit, first come, first served
-	order  uint64                                // of the latest message received
-	live   map[*outstanding]struct{}             // calls with a deadline, for the tick
-	err    error                                 // why the connection is over
-	ticked bool                                  // the process-wide tick knows this requester
+	queue  list.List[outstanding]    // calls that wait for a credit, first come, first served
+	order  uint64                    // of the latest message received
+	live   map[*outstanding]struct{} // calls with a deadline, for the tick
+	err    error                     // why the connection is over
+	ticked bool                      // the process-wide tick knows this requester
 }
 
 var _ rpc.Caller = (*Requester)(nil)

@@ -3,8 +3,8 @@ package responder
 import (
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/internal/fifo"
 )
 
 // Messages leave a connection in the order in which they are posted (RFC 5040 Section 5.5), and calls owe each other
@@ -16,17 +16,16 @@ const bulkWindow = 1 << 20 // octets that are posted and not yet sent, and of on
 // bulk is the replies of a connection that borrow memory, in the order in which they were made.
 type bulk struct {
 	mu      sync.Mutex
-	waiting fifo.Queue[Call, *Call] // the first may be posted in part
+	waiting list.List[Call] // the first may be posted in part
 	posted  int
 	posting bool // by a goroutine that looks again afterwards
 }
 
 // bulkReply is the state of a reply in a bulk, guarded by bulk.mu.
 type bulkReply struct {
-	place      fifo.Links[Call]
+	place      list.Node[Call]
 	post, done pieces // what was posted, and what of that was sent
 	flying     int    // completions that are due
-	queued     bool
 }
 
 // pieces walks over the work requests of a reply, in pieces of RDMA Writes.
@@ -55,14 +54,11 @@ func (p *pieces) next(wrs []verbs.WR) (wr verbs.WR, n int) {
 func (rc *Responder) sendBulk(x *Call) {
 	b := &rc.bulk
 	b.mu.Lock()
-	x.bulk = bulkReply{queued: true}
-	b.waiting.Push(x)
+	x.bulk.post, x.bulk.done, x.bulk.flying = pieces{}, pieces{}, 0
+	b.waiting.Push(&x.bulk.place, x)
 	b.mu.Unlock()
 	rc.pump()
 }
-
-// Links implements fifo.Linked.
-func (x *Call) Links() *fifo.Links[Call] { return &x.bulk.place }
 
 // pump posts what may be posted. A flush may take place in Post, whose completions come back here: so the
 // lock is not held, and whoever finds posting set leaves the rest to that goroutine.
@@ -77,7 +73,7 @@ func (rc *Responder) pump() {
 	}
 }
 
-func (b *bulk) mayPost() bool { return !b.waiting.Empty() && b.posted < bulkWindow }
+func (b *bulk) mayPost() bool { return b.waiting.Len() > 0 && b.posted < bulkWindow }
 
 // postSome posts what there is, up to eight work requests. The caller holds bulk.mu, which it releases meanwhile.
 func (rc *Responder) postSome() {
@@ -109,8 +105,7 @@ func (b *bulk) take(wrs []verbs.WR) []verbs.WR {
 		case n < 0:
 			wr.Done = (*replySent)(x)
 			x.bulk.flying++
-			b.waiting.Pop()
-			x.bulk.queued = false
+			x.bulk.place.Leave()
 		}
 		wrs = append(wrs, wr)
 	}
@@ -150,7 +145,7 @@ func (x *Call) sent(all bool) {
 		b.posted -= n
 	}
 	x.bulk.flying--
-	over := x.bulk.flying == 0 && !x.bulk.queued
+	over := x.bulk.flying == 0 && !x.bulk.place.Queued()
 	b.mu.Unlock()
 	if over {
 		rc.Finish(x)

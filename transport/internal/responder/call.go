@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
@@ -43,10 +44,10 @@ type Call struct {
 	bulk bulkReply
 	live bool // counted in Responder.running
 
-	Next      *Call          // in recordConn's queue
-	Entry     *execute.Entry // there, of a call that must not run twice
-	protected bool           // by RPCSEC_GSS: nothing may be reduced
-	answer    bool           // not a call: buf is the reply to a backward call
+	Place     list.Node[Call] // among those that wait for a worker, or to be read as records
+	Entry     *execute.Entry  // there, of a call that must not run twice
+	protected bool            // by RPCSEC_GSS: nothing may be reduced
+	answer    bool            // not a call: buf is the reply to a backward call
 }
 
 // maxKeptHead is the memory a call keeps for Sends.
@@ -83,7 +84,7 @@ func (x *Call) reset() {
 	if len(x.wrs) > 1 || cap(x.head) > maxKeptHead {
 		clear(x.wrs) // otherwise it is the Send of x.head
 	}
-	x.rc, x.Next, x.Entry, x.live, x.protected, x.size = nil, nil, nil, false, false, 0
+	x.rc, x.Entry, x.live, x.protected, x.size = nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
 	x.hold, x.sink, x.room = admit.Ticket{}, register.Registration{}, 0
 	x.most = 0

@@ -1,2 +1,0 @@
-// Package fifo has a queue whose elements contain their links.
-package fifo
