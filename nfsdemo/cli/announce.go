@@ -67,15 +67,13 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(r)
 	}
-	believed := false
 	for i := range list {
 		fmt.Fprintf(a.stdout, "serving %s, %s\n", list[i].Path, modeOf(&list[i]))
 		if text := authority(&list[i]); text != "" {
 			fmt.Fprintf(a.stdout, "  %s\n", text)
 		}
-		believed = believed || list[i].FS.Info().Owners
 	}
-	if believed && r.RDMA != "" {
+	if believes(list) && r.RDMA != "" {
 		fmt.Fprintln(a.stdout, "  clients are believed: who reaches NFS/RDMA from another machine may claim any user but root; --allow says who does")
 	}
 	for _, l := range []struct{ what, addr, url string }{

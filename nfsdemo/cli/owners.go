@@ -20,89 +20,125 @@ type owners struct {
 	m    sync.Map     // of weak.Pointer[net.TCPAddr] to *owner
 	log  *slog.Logger // nil: nothing is logged
 	told sync.Once
+
+	mu     sync.Mutex
+	kernel *sockowner.Kernel // nil: not opened yet
 }
 
-// owner is looked up when the first call comes: that may ask a directory service for groups.
+// owner is a user of this machine; his groups are looked up when his first call comes, because that may ask a
+// directory service.
 type owner struct {
-	once          sync.Once
-	local, remote net.TCPAddr
-	user          server.User
+	uid  uint32 // caller.None: not known
+	name string // tells him from others
+	once sync.Once
+	gids []uint32
 }
 
-// listen notes the connections that l accepts. A connection keeps the address that RemoteAddr returns, so that
-// its pointer tells connections apart.
-func (o *owners) listen(l net.Listener) net.Listener { return &ownedListener{l, o} }
+// listen notes who the connections belong to that l accepts. A connection keeps the address that RemoteAddr returns, so
+// that its pointer tells connections apart. With an error the result is l: it notes nothing.
+func (o *owners) listen(l net.Listener) (net.Listener, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kernel == nil {
+		k, err := sockowner.Open()
+		if err != nil {
+			return l, err
+		}
+		o.kernel = k
+	}
+	return &ownedListener{l, o, o.kernel}, nil
+}
+
+// close ends the questions: nobody is accepted any more.
+func (o *owners) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.kernel != nil {
+		o.kernel.Close()
+	}
+}
 
 type ownedListener struct {
 	net.Listener
 	owners *owners
+	kernel *sockowner.Kernel
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. The kernel is asked here, as soon as anybody can: what is sent on a socket whose
+// process has closed it meanwhile is nobody's.
 func (l *ownedListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	if err != nil || runtime.GOOS != "linux" {
+	if err != nil {
 		return c, err
 	}
-	local, ok := c.LocalAddr().(*net.TCPAddr)
-	remote, is := c.RemoteAddr().(*net.TCPAddr)
-	if ok && is && sockowner.IsLocal(local, remote) {
-		at := weak.Make(remote)
-		l.owners.m.Store(at, &owner{local: *local, remote: *remote})
-		runtime.AddCleanup(remote, func(at weak.Pointer[net.TCPAddr]) { l.owners.m.Delete(at) }, at)
+	uid, local, err := l.kernel.Owner(c)
+	if !local {
+		return c, nil
 	}
+	if err != nil {
+		l.owners.refuses(err)
+		uid = caller.None
+	}
+	remote := c.RemoteAddr().(*net.TCPAddr) //nolint:forcetypeassert // others are not local
+	at := weak.Make(remote)
+	l.owners.m.Store(at, &owner{uid: uid, name: strconv.FormatUint(uint64(uid), 10)})
+	runtime.AddCleanup(remote, func(at weak.Pointer[net.TCPAddr]) { l.owners.m.Delete(at) }, at)
 	return c, nil
+}
+
+// refuses says once that nobody on this machine can call. That one has closed his socket is his affair.
+func (o *owners) refuses(why error) {
+	if o.log != nil && errors.Is(why, sockowner.ErrMute) {
+		o.told.Do(func() {
+			o.log.Warn("clients on this machine are refused", "error", why, "fix", "as root: modprobe tcp_diag")
+		})
+	}
+}
+
+// find returns who is at the other end of a connection; nil: another machine.
+func (o *owners) find(a net.Addr) *owner {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	v, ok := o.m.Load(weak.Make(t))
+	if !ok {
+		return nil
+	}
+	return v.(*owner)
+}
+
+// name is transport.Duplicates.Owner.
+func (o *owners) name(a net.Addr) string {
+	if x := o.find(a); x != nil {
+		return x.name
+	}
+	return ""
 }
 
 // of is server.Config.Local.
 func (o *owners) of(a net.Addr) (server.User, bool) {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
+	x := o.find(a)
+	if x == nil {
 		return server.User{}, false
 	}
-	v, ok := o.m.Load(weak.Make(t))
-	if !ok {
-		return server.User{}, false
-	}
-	x := v.(*owner)
-	x.once.Do(func() {
-		if err := x.find(); err != nil {
-			o.tell(x)
-		}
-	})
-	return x.user, true
+	x.once.Do(x.lookUp)
+	return server.User{UID: x.uid, GIDs: x.gids}, true
 }
 
-// tell says once that the kernel does not tell. It answers ENOENT then, as of a connection that has just ended: but
-// the end that is here is still there.
-func (o *owners) tell(x *owner) {
-	_, err := sockowner.Of(&x.remote, &x.local)
-	if err == nil || o.log == nil {
+// lookUp finds the groups of a user. Without a name he has none.
+func (x *owner) lookUp() {
+	if x.uid == 0 || x.uid == caller.None {
 		return
 	}
-	o.told.Do(func() {
-		o.log.Warn("clients on this machine are refused: the kernel does not say whose their connections are",
-			"error", err, "fix", "as root: modprobe tcp_diag")
-	})
-}
-
-// find asks the kernel whose the socket is. If it does not know, nobody is believed.
-func (x *owner) find() error {
-	uid, err := sockowner.Of(&x.local, &x.remote)
-	if errors.Is(err, sockowner.ErrUnknown) {
-		uid = caller.None
+	u, err := user.LookupId(x.name)
+	if err != nil {
+		return
 	}
-	x.user.UID = uid
-	if uid == 0 || uid == caller.None {
-		return err
-	}
-	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil { // without a name he has no groups
-		ids, _ := u.GroupIds() // the primary group at least
-		for _, id := range append([]string{u.Gid}, ids...) {
-			if n, err := strconv.ParseUint(id, 10, 32); err == nil {
-				x.user.GIDs = append(x.user.GIDs, uint32(n))
-			}
+	ids, _ := u.GroupIds() // the primary group at least
+	for _, id := range append([]string{u.Gid}, ids...) {
+		if n, err := strconv.ParseUint(id, 10, 32); err == nil {
+			x.gids = append(x.gids, uint32(n))
 		}
 	}
-	return nil
 }

@@ -3,17 +3,21 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -109,16 +113,11 @@ func parseID(s string) (id uint32) {
 
 // TestOwnersForget: nothing is left of connections that are gone.
 func TestOwnersForget(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	var o owners
-	ol := o.listen(l)
+	ol := owned(t, &o)
 	func() {
 		for range 10 {
-			c, err := net.Dial("tcp", l.Addr().String())
+			c, err := net.Dial("tcp", ol.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +128,11 @@ func TestOwnersForget(t *testing.T) {
 			if u, ok := o.of(s.RemoteAddr()); !ok || u.UID != uint32(os.Geteuid()) {
 				t.Errorf("%+v, %v", u, ok)
 			}
-			if _, ok := o.of(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.RemoteAddr().(*net.TCPAddr).Port}); ok {
+			if name := o.name(s.RemoteAddr()); name != strconv.Itoa(os.Geteuid()) {
+				t.Errorf("named %q", name)
+			}
+			other := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.RemoteAddr().(*net.TCPAddr).Port}
+			if _, ok := o.of(other); ok || o.name(other) != "" {
 				t.Error("an address of nobody is known")
 			}
 			c.Close()
@@ -150,34 +153,52 @@ func TestOwnersForget(t *testing.T) {
 	t.Errorf("%d connections are remembered", left())
 }
 
-// TestOwnersUntold: if the kernel does not tell whose connections are, which it does as long as they are there, the log
-// says so, once.
-func TestOwnersUntold(t *testing.T) {
+// owned returns a listener that notes whose connections it accepts.
+func owned(t *testing.T, o *owners) net.Listener {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	var said bytes.Buffer
-	o := owners{log: slog.New(slog.NewTextHandler(&said, nil))}
-	ol := o.listen(l)
-	c, err := net.Dial("tcp", l.Addr().String())
+	t.Cleanup(func() { _ = l.Close() })
+	ol, err := o.listen(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(o.close)
+	return ol
+}
+
+// TestOwnersGone: whoever has closed his socket is nobody, not root, and nobody is told that the kernel is at fault.
+func TestOwnersGone(t *testing.T) {
+	var said bytes.Buffer
+	o := owners{log: slog.New(slog.NewTextHandler(&said, nil))}
+	ol := owned(t, &o)
+	c, err := net.Dial("tcp", ol.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
 	s, err := ol.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.tell(&owner{local: *s.LocalAddr().(*net.TCPAddr), remote: *s.RemoteAddr().(*net.TCPAddr)})
-	if said.Len() > 0 {
-		t.Errorf("of a connection that is there: %s", said.String())
+	defer s.Close()
+	if u, local := o.of(s.RemoteAddr()); !local || u.UID != caller.None || u.GIDs != nil {
+		t.Errorf("%+v, %v", u, local)
 	}
-	s.Close()
-	nobody := &owner{local: net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, remote: net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
-	o.tell(nobody)
-	o.tell(nobody)
+	if said.Len() > 0 {
+		t.Error(said.String())
+	}
+}
+
+// TestOwnersUntold: if the kernel does not tell, nobody on this machine is believed, and the log says so, once.
+func TestOwnersUntold(t *testing.T) {
+	var said bytes.Buffer
+	o := owners{log: slog.New(slog.NewTextHandler(&said, nil))}
+	for range 2 {
+		o.refuses(fmt.Errorf("%w: %w", sockowner.ErrUnknown, sockowner.ErrMute))
+	}
 	if n := strings.Count(said.String(), "modprobe tcp_diag"); n != 1 {
 		t.Errorf("said %d times: %s", n, said.String())
 	}

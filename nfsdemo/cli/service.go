@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,7 +145,12 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		case l.flag == "status":
 			*l.to = opened
 		default:
-			*l.to = cfg.capture.TapListener(s.owners.listen(opened))
+			known, err := s.owners.listen(opened)
+			if err != nil && believes(*s.exports.Load()) {
+				_ = opened.Close() // the error above says more
+				return err
+			}
+			*l.to = cfg.capture.TapListener(known)
 		}
 	}
 	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
@@ -154,6 +160,11 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		}
 	}
 	return s.openLocks(ctx, cfg)
+}
+
+// believes reports whether it matters who a caller is.
+func believes(list []server.Export) bool {
+	return slices.ContainsFunc(list, func(e server.Export) bool { return e.FS.Info().Owners })
 }
 
 // bareListen strips from err what OpError also says.
@@ -317,6 +328,7 @@ func (s *service) release() error {
 	}
 	err := errors.Join(s.status.close(), s.push.close(), s.reply.close(), s.locks.hangUp())
 	s.wg.Wait()
+	s.owners.close()
 	s.locks.close()
 	return errors.Join(err, s.set.close())
 }

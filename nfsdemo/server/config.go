@@ -14,7 +14,7 @@ const defaultMaxIO = 1 << 20
 
 // User is a user of this machine.
 type User struct {
-	UID  uint32
+	UID  uint32   // 2^32-1: not known which
 	GIDs []uint32 // the primary group first; empty: not known, and no group is believed
 }
 
@@ -26,8 +26,8 @@ type Config struct {
 	// RequireSys answers AUTH_NONE calls with AUTH_TOOWEAK, except NULL, MOUNT and FSINFO.
 	RequireSys bool
 	// Local, if not nil, says who on this machine is at the other end of a connection. A user
-	// other than root may claim only his own uid, and gets only his own groups. Other calls are
-	// denied with AUTH_BADCRED. It must be fast.
+	// other than root may claim only his own uid, and gets only his own groups. Other calls, and all of one who
+	// is not known, are denied with AUTH_BADCRED, except where no identity matters. It must be fast.
 	Local func(a net.Addr) (u User, ok bool)
 	// Guard, if not nil, orders calls with writes that arrive in another way.
 	Guard Guard

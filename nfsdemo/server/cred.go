@@ -45,11 +45,12 @@ func (m *Mux) credOf(req *rpc.Request) (c Cred, known bool, stat xdr.AuthStat) {
 	if stat != xdr.AuthOK || m.local == nil {
 		return c, false, stat
 	}
-	u, known := m.local(req.RemoteAddr)
-	if !known || u.UID == 0 || c.Anonymous {
+	u, local := m.local(req.RemoteAddr)
+	known = local && u.UID != caller.None
+	if !local || known && (u.UID == 0 || c.Anonymous) {
 		return c, known, stat
 	}
-	if c.UID != u.UID {
+	if !known || c.UID != u.UID {
 		if p := m.find(req.Prog); p == nil || p.weak == nil || req.Proc == 0 || p.weak(req.Proc) {
 			return Cred{Anonymous: true, Machine: c.Machine}, known, stat // identity does not matter there
 		}

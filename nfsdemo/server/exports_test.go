@@ -169,8 +169,10 @@ func TestLocal(t *testing.T) {
 		t.Errorf("%+v, %v", c, stat)
 	}
 	user = server.User{UID: ^uint32(0)} // not known: nobody is believed
-	if _, err := over(t, s, "rdma", testAddr, sys(7, 70)); err == nil {
-		t.Error("an unknown user was believed")
+	for _, cred := range []xdr.Auth{sys(7, 70), sys(^uint32(0), 70), sys(0, 0), {}} {
+		if _, err := over(t, s, "rdma", testAddr, cred); err == nil {
+			t.Errorf("an unknown user was believed: %+v", cred)
+		}
 	}
 	user = server.User{}
 	if a := made(sys(9, 9)); a.UID != 9 {

@@ -1,15 +1,11 @@
 // Package sockowner tells which user of this machine has the other end of a TCP connection.
 package sockowner
 
-import (
-	"errors"
-	"net"
-)
+import "errors"
 
-// ErrUnknown means that the kernel knows no such connection, or does not tell.
-var ErrUnknown = errors.New("sockowner: the owner of the connection is unknown")
+// ErrUnknown means that the other end is on this machine, and it is not certain whose it is: its process has closed it, or
+// the kernel does not say.
+var ErrUnknown = errors.New("the owner of the connection is unknown")
 
-// IsLocal reports whether a connection that was accepted comes from this machine itself.
-func IsLocal(local, remote *net.TCPAddr) bool {
-	return remote.IP.IsLoopback() || remote.IP.Equal(local.IP)
-}
+// ErrMute, which comes with ErrUnknown, means that the kernel tells nothing of any socket, for want of tcp_diag.
+var ErrMute = errors.New("the kernel does not say whose sockets are")

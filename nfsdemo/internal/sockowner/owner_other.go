@@ -4,5 +4,14 @@ package sockowner
 
 import "net"
 
-// Of returns ErrUnknown.
-func Of(_, _ *net.TCPAddr) (uint32, error) { return 0, ErrUnknown }
+// Kernel knows nobody here.
+type Kernel struct{}
+
+// Open returns a Kernel.
+func Open() (*Kernel, error) { return &Kernel{}, nil }
+
+// Close does nothing.
+func (*Kernel) Close() {}
+
+// Owner calls nobody local.
+func (*Kernel) Owner(net.Conn) (uid uint32, local bool, err error) { return 0, false, nil }
