@@ -182,7 +182,6 @@ var layers = []layer{
 		may:     []string{"internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
-	{name: "transport/replicas", may: []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/push"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/rendezvous", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{

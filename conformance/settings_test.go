@@ -22,7 +22,6 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/redial"
-	"github.com/stag-rdma/stag/transport/replicas"
 	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -103,9 +102,6 @@ func TestSettings(t *testing.T) {
 			}
 			return errors.Join(err, p.Close())
 		}
-	}
-	several := func(o replicas.Options) func() error {
-		return func() error { _, err := replicas.Open(ctx, nil, &o); return err }
 	}
 	nfs := func(c nfsclient.Config) func() error {
 		return func() error {
@@ -223,11 +219,6 @@ func TestSettings(t *testing.T) {
 		{"replies", client(replies.Config{Memory: pmemsim.New(4096, nil), MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
 		{"replies", pusher(&replies.Pusher{MaxQueued: -1}), "MaxQueued is -1" + more},
 		{"replies", pusher(&replies.Pusher{MaxClients: -1}), "MaxClients is -1" + more},
-
-		{"replicas", several(replicas.Options{Behind: -1}), "Behind is -1" + more},
-		{"replicas", several(replicas.Options{Step: -1}), "Step is -1ns" + more},
-		{"replicas", several(replicas.Options{Late: -1}), "Late is -1ns" + more},
-		{"replicas", several(replicas.Options{Retry: -1}), "Retry is -1ns" + more},
 
 		{"nfsclient", nfs(nfsclient.Config{InFlight: -1}), "InFlight is -1" + more},
 		{"nfsclient", nfs(nfsclient.Config{Parallel: -1}), "Parallel is -1" + more},
