@@ -204,8 +204,6 @@ func TestSettings(t *testing.T) {
 		{"push", logs(push.Limits{MaxCapacity: 64}), "Limits.MaxCapacity is 64, want 4096 or more, or 0 for the default"},
 		{"push", logs(push.Limits{Capacity: 8192, MaxCapacity: 4096}), "Limits.Capacity is 8192, want at most Limits.MaxCapacity, 4096"},
 		{"push", logs(push.Limits{Opens: -1}), "Limits.Opens is -1" + more},
-		{"push", logs(push.Limits{Flushes: -1}), "Limits.Flushes is -1" + more},
-		{"push", logs(push.Limits{Hashed: -1}), "Limits.Hashed is -1" + more},
 		{"push", logs(push.Limits{FenceTime: -1}), "Limits.FenceTime is -1ns" + more},
 		{"push", logs(push.Limits{AppendTime: -1}), "Limits.AppendTime is -1ns" + more},
 		{"push", logs(push.Limits{MaxReads: -1}), "Limits.MaxReads is -1" + more},

@@ -85,7 +85,6 @@ var metricsHelp = map[string]string{
 	"push_logs_native":   "Sessions that use a commit connection.",
 	"push_logs_rejected": "Commit connections refused: without a valid token, or too many.",
 	"push_logs_appends":  "Records appended by calls.",
-	"push_logs_slowed":   "Flushes and hashes that were slowed down by their budget.",
 	"push_logs_lost":     "Logs whose memory has failed.",
 }
 

@@ -75,13 +75,12 @@ var (
 // pusher writes files by push. It has one session of a log, and a goroutine as long as the session
 // lasts.
 type pusher struct {
-	cfg   *PushConfig
-	log   *zap.Logger
-	calls push.Callbacks
-	next  rpc.Handler // for other programs in the backward direction; may be nil
-	host  string
-	dial  func(ctx context.Context, addr string) (net.Conn, error)
-	rpc   program // calls pushfile.Program; has no caller until attach
+	cfg  *PushConfig
+	log  *zap.Logger
+	next rpc.Handler // for other programs in the backward direction; may be nil
+	host string
+	dial func(ctx context.Context, addr string) (net.Conn, error)
+	rpc  program // calls pushfile.Program; has no caller until attach
 
 	ctx    context.Context // done after close
 	cancel context.CancelFunc
@@ -183,7 +182,7 @@ func (p *pusher) dialLog(ctx context.Context) (*push.Session, error) {
 	defer cancel()
 	s, err := push.Dial(ctx, p.rpc.caller, p.cfg.Log, &push.Config{
 		Secret: p.cfg.Secret, Cred: p.rpc.cred, Capacity: p.cfg.Capacity, Best: p.cfg.Best,
-		Host: p.host, Dial: p.dial, Callbacks: &p.calls, Logger: p.log,
+		Host: p.host, Dial: p.dial, Logger: p.log,
 		Opened: func(push.Rung, uint32, uint64) { p.look() },
 	})
 	if err != nil {

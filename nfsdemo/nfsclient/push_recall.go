@@ -11,14 +11,14 @@ import (
 
 var _ rpc.Handler = (*pusher)(nil)
 
-// ServeRPC serves the backward direction: recalls, the pressure calls of package push, and the
+// ServeRPC serves the backward direction: recalls, and the
 // programs of the user's own handler.
 func (p *pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog == pushfile.CallbackProgram {
 		p.serveRecall(req, resp)
 		return
 	}
-	if p.calls.ServeRPC(ctx, req, resp); resp.Stat == xdr.ProgUnavail && p.next != nil {
+	if resp.Stat = xdr.ProgUnavail; p.next != nil {
 		resp.Stat = xdr.Success
 		p.next.ServeRPC(ctx, req, resp)
 	}

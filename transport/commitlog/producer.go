@@ -72,8 +72,7 @@ type Producer struct {
 	gathers   uint64        // number of gatherings so far
 	expected  int           // appends that the next group is likely to have
 	err       error         // why the producer has ended; nil: it has not
-	restraint restraint
-	queue     uint64 // octets
+	queue     uint64        // octets
 	silence   silence
 	answers   chan offer // the last answer that has come over a connection
 }
@@ -269,7 +268,7 @@ func (p *Producer) pumpBy(stays bool) {
 	defer func() { p.posting = false }()
 	for l := p.link; l != nil; l = p.link {
 		alone := stays && p.m.Queued() == 1
-		b := p.next()
+		b := p.m.Next()
 		if b == nil {
 			break
 		}

@@ -70,9 +70,6 @@ type Config struct {
 	// MaxRecord is the size of the largest record, in octets, on every rung. The RPC client must be able to send
 	// it, and 512 KiB. If zero, 1 MiB; at most 1 GiB.
 	MaxRecord int
-	// Callbacks receives the server's requests to hold back (Log.Pressure) between two OPENs, if
-	// the RPC client has a backward direction. If nil, they take effect with the next OPEN.
-	Callbacks *Callbacks
 	// OpenTimeout limits the time of one attempt to open. If zero, 15 s.
 	OpenTimeout time.Duration
 	// MinDelay and MaxDelay limit the wait between attempts. It doubles each time, and is shortened

@@ -64,19 +64,24 @@ func TestQuota(t *testing.T) {
 // appended to; both are what their owners have appended.
 func TestFlushFlood(t *testing.T) {
 	t.Parallel()
-	w := start(t, &push.Server{Limits: push.Limits{Flushes: 200, Hashed: 1 << 20}})
+	w := start(t, &push.Server{})
 	flooder := w.dial("flood", &push.Config{Producer: &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}})
 	stop := make(chan struct{})
 	over := make(chan struct{})
+	flooding := make(chan struct{})
 	go func() {
 		defer close(over)
-		for {
+		for n := 1; ; n++ {
 			select {
 			case <-stop:
 				return
 			default:
 				if _, err := flooder.Append(t.Context(), make([]byte, 4000)); err != nil {
+					t.Error(err)
 					return
+				}
+				if n == 100 {
+					close(flooding)
 				}
 			}
 			if l, err := w.ps.Log("flood"); err == nil {
@@ -86,8 +91,9 @@ func TestFlushFlood(t *testing.T) {
 			}
 		}
 	}()
-	for w.ps.Stats().Slowed == 0 {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-flooding:
+	case <-over:
 	}
 	s := w.dial("log", nil)
 	for i := range 20 {

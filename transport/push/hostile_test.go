@@ -73,7 +73,7 @@ func TestHostile(t *testing.T) {
 	got := make(map[string][]string)
 	var mu sync.Mutex
 	w := start(t, &push.Server{
-		Limits: push.Limits{Opens: 1e6, MaxConns: 64, MaxLogs: 1000, Capacity: 8192, Flushes: 20000, Hashed: 1 << 24},
+		Limits: push.Limits{Opens: 1e6, MaxConns: 64, MaxLogs: 1000, Capacity: 8192},
 		Consume: func(ctx context.Context, l *push.Log) {
 			for {
 				r, err := l.Next(ctx)

@@ -15,8 +15,6 @@ const (
 	defaultMaxCapacity = 64 << 20
 	defaultMaxOctets   = 1 << 30
 	defaultOpens       = 50
-	defaultFlushes     = 100_000
-	defaultHashed      = 1 << 30
 	defaultFenceTime   = 5 * time.Second
 	defaultAppendTime  = 10 * time.Second
 	defaultMaxConns    = 4096
@@ -43,11 +41,6 @@ type Limits struct {
 	// Opens is the number of OPENs per second that an address may make, and also the largest
 	// burst. Further ones are answered with StatusBusy. If zero, 50.
 	Opens int
-	// Flushes is the number of flushes per second, and Hashed the number of octets per second for
-	// Verify, that the client of one log may request, and also the largest bursts. Further
-	// requests wait, each at most 50 ms. If zero, 100,000 and 1 GiB.
-	Flushes int
-	Hashed  int
 	// FenceTime is how long an OPEN waits for running operations of the previous session. If zero,
 	// 5 s.
 	FenceTime time.Duration
@@ -70,8 +63,6 @@ func (l Limits) fill() (Limits, error) {
 		setting.Int("Limits.Capacity", l.Capacity, minCapacity, math.MaxInt64),
 		setting.Int("Limits.MaxCapacity", l.MaxCapacity, minCapacity, math.MaxInt64),
 		setting.Count("Limits.Opens", l.Opens),
-		setting.Count("Limits.Flushes", l.Flushes),
-		setting.Count("Limits.Hashed", l.Hashed),
 		setting.Time("Limits.FenceTime", l.FenceTime),
 		setting.Time("Limits.AppendTime", l.AppendTime),
 		setting.Count("Limits.MaxReads", l.MaxReads),
@@ -82,8 +73,6 @@ func (l Limits) fill() (Limits, error) {
 	l.MaxCapacity = cmp.Or(l.MaxCapacity, defaultMaxCapacity)
 	l.Capacity = cmp.Or(l.Capacity, min(defaultCapacity, l.MaxCapacity))
 	l.Opens = cmp.Or(l.Opens, defaultOpens)
-	l.Flushes = cmp.Or(l.Flushes, defaultFlushes)
-	l.Hashed = cmp.Or(l.Hashed, defaultHashed)
 	l.FenceTime = cmp.Or(l.FenceTime, defaultFenceTime)
 	l.AppendTime = cmp.Or(l.AppendTime, defaultAppendTime)
 	l.MaxReads = cmp.Or(l.MaxReads, defaultMaxReads)

@@ -25,11 +25,10 @@ type Log struct {
 	reads chan struct{} // a slot per running READ
 
 	// Guarded by Server.mu.
-	session  *session  // nil: none
-	last     SessionID // the session that has begun last
-	claim    key       // who may resume: the durable instance of the log, or who is taking it over
-	opened   bool      // the log was opened since the server was loaded
-	pressure pressure  // the limits that its clients are asked to observe
+	session *session  // nil: none
+	last    SessionID // the session that has begun last
+	claim   key       // who may resume: the durable instance of the log, or who is taking it over
+	opened  bool      // the log was opened since the server was loaded
 }
 
 // Name returns the name of the log.
@@ -59,7 +58,7 @@ func (s *Server) load(name string) (*Log, error) {
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem
-		l.log, err = commitlog.Open(newBudgeted(mem, &s.lim, &s.ctr.slowed, l.failed))
+		l.log, err = commitlog.Open(reportTo(l.failed, mem))
 	}
 	if err != nil {
 		l.err = err

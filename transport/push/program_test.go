@@ -22,9 +22,6 @@ const (
 	procStatus
 	procRead
 
-	callbackProgram = 0x20737469
-	procPressure    = 1
-
 	maxName    = 64
 	maxRecords = 1024
 )
@@ -73,15 +70,9 @@ type openRes struct {
 }
 
 type opened struct {
-	Session  key
-	Commit   *rendezvous.Place // nil: none
-	Answer   commitlog.Answer
-	Pressure pressure
-}
-
-type pressure struct {
-	Window uint64
-	Gap    uint32
+	Session key
+	Commit  *rendezvous.Place // nil: none
+	Answer  commitlog.Answer
 }
 
 func (r *openRes) parse(d *xdr.Decoder) {
@@ -98,7 +89,6 @@ func (r *openRes) parse(d *xdr.Decoder) {
 	a.Mode, a.Hash = commitlog.Mode(d.Uint32()), commitlog.Hash(d.Uint32())
 	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
 	a.Epoch, a.Head, a.Tail, a.NextSeq, a.LastEpoch = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64(), d.Uint32()
-	o.Pressure = pressure{d.Uint64(), d.Uint32()}
 }
 
 type appendArgs struct {

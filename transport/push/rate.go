@@ -23,15 +23,6 @@ func (r *rate) settle(now time.Time) {
 	r.last = now
 }
 
-// take takes n units and returns how long the caller must wait.
-func (r *rate) take(n float64, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.settle(now)
-	r.debt += n
-	return time.Duration(max(0, r.debt-r.perSecond) / r.perSecond * float64(time.Second))
-}
-
 // try takes one unit if there is one.
 func (r *rate) try(now time.Time) bool {
 	r.mu.Lock()

@@ -43,7 +43,7 @@ func (s *Server) open(ctx context.Context, req *rpc.Request, a *openArgs) openRe
 	if st != StatusOK {
 		return s.refuse(st)
 	}
-	return s.begin(ctx, req.Backward, l, a)
+	return s.begin(ctx, l, a)
 }
 
 func (s *Server) refuse(st Status) openRes {
@@ -87,7 +87,7 @@ func (s *Server) allowed(req *rpc.Request, name string) bool {
 }
 
 // begin begins a session on l for an owner, and ends the previous one.
-func (s *Server) begin(ctx context.Context, back *rpc.Backward, l *Log, a *openArgs) openRes {
+func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
 	if l.lost() {
 		return s.refuse(StatusLost)
 	}
@@ -116,7 +116,7 @@ func (s *Server) begin(ctx context.Context, back *rpc.Backward, l *Log, a *openA
 	if s.Began != nil && !s.Began(l, id, again) {
 		return s.refuse(StatusLost)
 	}
-	return s.admit(back, l, prep, a, id)
+	return s.admit(l, prep, a, id)
 }
 
 // fence ends the session of l for calls, unless the opening instance was fenced itself: an instance
@@ -138,8 +138,8 @@ func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
 }
 
 // admit adds the new session.
-func (s *Server) admit(back *rpc.Backward, l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
-	sess := &session{l: l, id: key(id), back: back, prep: prep, turn: make(chan struct{}, 1)}
+func (s *Server) admit(l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
+	sess := &session{l: l, id: key(id), prep: prep, turn: make(chan struct{}, 1)}
 	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,6 @@ func (s *Server) admit(back *rpc.Backward, l *Log, prep *commitlog.Prepared, a *
 	}
 	l.session, l.last = sess, id
 	s.sessions[sess.id] = sess
-	res.Opened.Pressure = l.pressure
 	if a.Native && s.Addr != "" {
 		at := s.side.Offer(sess, s.Addr)
 		sess.token, res.Opened.Commit = at.Token, &at

@@ -10,7 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // session is a session that an OPEN has begun.
@@ -19,7 +18,6 @@ type session struct {
 	id    key
 	token rendezvous.Token // zeros: none
 	prep  *commitlog.Prepared
-	back  *rpc.Backward // of the connection on which the OPEN came
 
 	turn chan struct{} // one slot: held by the call that appends
 	sums []sum         // by call: of the last records, at most maxRecords; belongs to whoever has the turn

@@ -161,7 +161,6 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	k, c := s.server, s.conn
 	s.mu.Unlock()
-	s.cfg.Callbacks.moved(s, k, key{})
 	if c != nil {
 		_ = c.Close() // nothing is in flight on it
 	}

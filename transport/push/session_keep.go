@@ -111,7 +111,6 @@ func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.restrain(o.Pressure)
 	if o.Commit != nil {
 		s.native.addr = o.Commit.Addr
 		lost, err := s.openNative(ctx, o)
@@ -126,10 +125,8 @@ func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
 // now sets the current session.
 func (s *Session) now(r Rung, k key, c *rdmap.Conn, a *commitlog.Answer) {
 	s.mu.Lock()
-	before := s.server
 	s.rung, s.server, s.conn = r, k, c
 	s.mu.Unlock()
-	s.cfg.Callbacks.moved(s, before, k)
 	s.cfg.Logger.Info("push: session", zap.String("log", s.name), zap.Stringer("rung", r), zap.Uint32("epoch", a.Epoch))
 	if s.cfg.Opened != nil {
 		s.cfg.Opened(r, a.Epoch, a.NextSeq)

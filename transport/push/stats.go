@@ -16,12 +16,11 @@ type Stats struct {
 	Native   uint64 // sessions that use a commit connection
 	Rejected uint64 // commit connections refused: without a valid token, or too many
 	Appends  uint64 // records by APPEND
-	Slowed   uint64 // flushes and hashes that were slowed down by their budget
 	Lost     uint64 // logs whose memory has failed
 }
 
 type counters struct {
-	made, opens, refused, full, native, appends, slowed, lost atomic.Uint64
+	made, opens, refused, full, native, appends, lost atomic.Uint64
 }
 
 // Stats returns the counters. They are not read at the same instant.
@@ -33,6 +32,6 @@ func (s *Server) Stats() Stats {
 		Logs: len(s.logs), Sessions: len(s.sessions), Conns: s.side.Conns(), Octets: s.octets,
 		Aside: s.aside, Made: s.ctr.made.Load(), Opens: s.ctr.opens.Load(), Refused: s.ctr.refused.Load(), Full: s.ctr.full.Load(),
 		Native: s.ctr.native.Load(), Rejected: s.side.Rejected.Load(), Appends: s.ctr.appends.Load(),
-		Slowed: s.ctr.slowed.Load(), Lost: s.ctr.lost.Load(),
+		Lost: s.ctr.lost.Load(),
 	}
 }

@@ -23,10 +23,6 @@ const (
 	procRead   = 5
 	// ProcCount is the number of procedures, which are numbered from 0.
 	ProcCount = 6
-
-	// callbackProgram is the program that the server calls in the backward direction.
-	callbackProgram = 0x20737469
-	procPressure    = 1
 )
 
 // Limits of the program's strings and arrays.
@@ -84,37 +80,9 @@ func (a *openArgs) parse(d *xdr.Decoder) {
 
 // opened is push_opened.
 type opened struct {
-	Session  key
-	Commit   *rendezvous.Place // nil: none
-	Answer   commitlog.Answer
-	Pressure pressure
-}
-
-// pressure is push_pressure.
-type pressure struct {
-	Window uint64 // octets
-	Gap    uint32 // milliseconds
-}
-
-func (p *pressure) append(b []byte) []byte {
-	return xdr.AppendUint32(xdr.AppendUint64(b, p.Window), p.Gap)
-}
-
-func (p *pressure) parse(d *xdr.Decoder) { p.Window, p.Gap = d.Uint64(), d.Uint32() }
-
-// pressureArgs are push_pressure_args.
-type pressureArgs struct {
-	Session  key
-	Pressure pressure
-}
-
-func (a *pressureArgs) append(b []byte) []byte {
-	return a.Pressure.append(xdr.AppendFixedOpaque(b, a.Session[:]))
-}
-
-func (a *pressureArgs) parse(d *xdr.Decoder) {
-	a.Session = takeKey(d)
-	a.Pressure.parse(d)
+	Session key
+	Commit  *rendezvous.Place // nil: none
+	Answer  commitlog.Answer
 }
 
 func level(persistent bool) commitlog.Level {
@@ -153,8 +121,7 @@ func (o *opened) append(b []byte) []byte {
 	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
 		b = xdr.AppendUint64(b, v)
 	}
-	b = xdr.AppendUint32(b, a.LastEpoch)
-	return o.Pressure.append(b)
+	return xdr.AppendUint32(b, a.LastEpoch)
 }
 
 func (r *openRes) parse(d *xdr.Decoder) {
@@ -177,7 +144,6 @@ func (o *opened) parse(d *xdr.Decoder) {
 	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
 	a.Epoch, a.Head, a.Tail, a.NextSeq = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64()
 	a.LastEpoch = d.Uint32()
-	o.Pressure.parse(d)
 }
 
 // appendArgs are push_append_args. Records alias the decoder's input.

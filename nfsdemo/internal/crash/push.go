@@ -21,7 +21,6 @@ import (
 type pusher struct {
 	worker uint16
 	rpc    *lasting
-	wishes push.Callbacks
 
 	s      *push.Session // nil: none
 	secret push.Secret
@@ -117,7 +116,7 @@ func (p *pusher) open(ctx context.Context) error {
 	}
 	s, err := push.Dial(ctx, p.rpc.r, fmt.Sprintf("w%d.%d", p.worker, p.opened), &push.Config{
 		Secret: p.secret, Cred: p.rpc.cred,
-		Capacity: ring, MaxRecord: ring / 4, Callbacks: &p.wishes, MinDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond,
+		Capacity: ring, MaxRecord: ring / 4, MinDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond,
 	})
 	if err != nil {
 		p.secret = push.Secret{}
@@ -172,7 +171,7 @@ func (p *pusher) holds(file []byte) bool {
 // ServeRPC implements rpc.Handler: it answers CB_RECALL.
 func (p *pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog != pushfile.CallbackProgram {
-		p.wishes.ServeRPC(ctx, req, resp)
+		resp.Stat = xdr.ProgUnavail
 		return
 	}
 	if req.Proc == pushfile.ProcRecall {

@@ -78,7 +78,6 @@ func (s *Server) consume(ctx context.Context, p *push.Log) {
 		if err != nil && !a.survive(ctx, err) {
 			return
 		}
-		s.press(l)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,80 +90,6 @@ const dataLen = 1000
 
 // slot is how many octets of a ring such a record takes: with its two heads, rounded up to 64.
 const slot = 1088
-
-// TestBacklog: when more waits to be applied than the server wants, a log whose records cannot be
-// applied keeps to a quarter of its ring, and its neighbour to its share of the backlog. What
-// was acknowledged is there afterwards, whether the cause has gone or the server has ended;
-// and then all of the ring may be used again.
-func TestBacklog(t *testing.T) {
-	const ring, backlog = 512 << 10, 256 << 10
-	for _, restart := range []bool{false, true} {
-		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, func(c *pushwrite.Config) { c.Limits.Capacity, c.Backlog = ring, backlog })
-			g := newGate()
-			w.files.fail(g.write, nil)
-			p, a, b := w.plain(0), w.pusher("a", 0), w.pusher("b", 0)
-			f, h := p.create("f", 0o644), p.create("g", 0o644)
-			la, lb := a.lease(f), b.lease(h)
-
-			g.set(true, nil, f) // a fills more than the backlog, then there is no room
-			more := a.flood(la, 0)
-			until(t, "a has more than the backlog", func() bool { return more.acked.Load() >= 300 })
-			na := more.stop()
-			g.set(false, nfs3.ErrNoSpc, f)
-			until(t, "a is asked for less", func() bool { return a.asked.Load() > 0 })
-			more = a.flood(la, na)
-
-			b.wrote(lb, 0, string(pieceOf(0)))
-			until(t, "b is asked for less", func() bool { return b.asked.Load() > 0 })
-			until(t, "b waits for nothing", func() bool { return p.commit(h) == nfs3.OK })
-			g.set(true, nil, h)
-			const share = backlog / 2 / slot
-			most := b.flood(lb, 0)
-			until(t, "b has its share of the backlog", func() bool { return most.acked.Load() >= share-2 })
-			time.Sleep(20 * time.Millisecond) // for what must not happen
-			if n := more.stop(); n > na+1 {
-				t.Errorf("a had %d records appended, and %d when its ring was more than a quarter full", na, n)
-			}
-			nb := most.stop()
-			if nb > share+1 {
-				t.Errorf("b had %d records appended, but its share of the backlog is %d", nb, share)
-			}
-
-			if restart {
-				g.set(false, nfs3.ErrNoSpc, h) // none of it is applied before
-				w.restart(nil)
-				a.dial(w)
-				b.dial(w)
-				la, lb = a.lease(f), b.lease(h)
-			}
-			g.set(false, nil, f, h)
-			until(t, "applied", func() bool { return p.commit(f) == nfs3.OK }) // it is tried again after a while
-			for h, n := range map[string]int64{string(f): na, string(h): nb} {
-				if got, st := p.read(nfs3.FileHandle(h)); st != nfs3.OK || int64(len(got)) < n*dataLen || !strings.HasPrefix(got, whole(n)) {
-					t.Errorf("%d records were acknowledged, the file has %d octets, %v", n, len(got), st)
-				}
-			}
-			if st := w.pw.Stats(); len(st.Now) > 0 {
-				t.Errorf("%+v", st)
-			}
-			if !restart {
-				until(t, "both are asked for no more", func() bool { // with what is applied next
-					a.wrote(la, 0, string(pieceOf(0)))
-					b.wrote(lb, 0, string(pieceOf(0)))
-					return p.commit(f) == nfs3.OK && p.commit(h) == nfs3.OK && a.asked.Load() > 1 && b.asked.Load() > 1
-				})
-				w.files.fail(g.write, nil)
-				g.set(true, nil, h)
-				most = b.flood(lb, 0)
-				until(t, "the ring is b's again", func() bool { return most.acked.Load() >= 2*share })
-				most.stop()
-				g.set(false, nil, h)
-			}
-		})
-	}
-}
 
 // whole returns the content of a file after n records.
 func whole(n int64) string {

@@ -278,8 +278,7 @@ type pusher struct {
 	mu       sync.Mutex
 	answer   func(a *pushfile.RecallArgs) pushfile.Status // nil: returned
 	recalled map[uint64]int
-	commit   net.Conn // of now
-	cb       push.Callbacks
+	commit   net.Conn     // of now
 	asked    atomic.Int32 // how often it was asked for less or more
 }
 
@@ -300,7 +299,7 @@ func (p *pusher) dial(w *world) {
 		p.t.Fatal(err)
 	}
 	p.s, err = push.Dial(p.t.Context(), p.rpc, p.name, &push.Config{
-		Cred: p.cred, Secret: p.secret, Callbacks: &p.cb, MinDelay: time.Millisecond,
+		Cred: p.cred, Secret: p.secret, MinDelay: time.Millisecond,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			var d net.Dialer
 			c, err := d.DialContext(ctx, "tcp", addr)
@@ -320,7 +319,7 @@ func (p *pusher) dial(w *world) {
 // ServeRPC takes what the server asks for.
 func (p *pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Prog != pushfile.CallbackProgram {
-		p.cb.ServeRPC(ctx, req, resp)
+		resp.Stat = xdr.ProgUnavail
 		p.asked.Add(1)
 		return
 	}

@@ -33,8 +33,6 @@ type log struct {
 	blocked   *Blocked
 	applied   uint64 // position: all records before it have been applied, durably
 	seq       uint64 // number of the last applied record
-	window    uint64 // how much of the ring the client was asked to use; 0: all
-	counted   uint64 // its part of Server.backlog
 }
 
 // tail loads the tail of the log: all acknowledged records lie before it.

@@ -52,8 +52,6 @@ type Server struct {
 	waiting  map[*lease.Ticket[file]]chan struct{} // operations
 	over     []lease.ID                            // ended leases that the store does not know about
 	last     lease.ID
-	backlog  uint64        // octets that have not been applied, as press last saw them
-	pressed  bool          // backlog is too large
 	moved    chan struct{} // closed and replaced when a log has been applied further, or cannot be
 	timer    *time.Timer   // of the table's Deadline
 	closed   bool

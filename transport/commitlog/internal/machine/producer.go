@@ -59,10 +59,6 @@ type Place struct {
 // Producer is the side that appends.
 type Producer struct {
 	Limits
-	// Window is how many octets of the ring unreleased records may take; 0: all. A larger record is
-	// sent alone.
-	Window uint64
-
 	verify bool
 
 	id         [16]byte

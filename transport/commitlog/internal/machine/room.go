@@ -34,8 +34,7 @@ func (p *Producer) room(n int) bool {
 
 // fits reports whether there is room for a record of size octets after position at.
 func (p *Producer) fits(at, size uint64) bool {
-	used := p.behind(at, size) - p.head
-	return used <= p.capacity && (p.Window == 0 || used <= p.Window || at == p.head)
+	return p.behind(at, size)-p.head <= p.capacity
 }
 
 // behind returns where a record of size octets ends if it is put after position at, with a filler
