@@ -28,6 +28,14 @@ type Config struct {
 	// survive a restart if the key does, so keep it, where only this process can read it. It
 	// has 32 octets or more. If empty, New draws one.
 	Key []byte
+	// FSID is the administrator's word on which file system this is: handles last as long as it stays the same. If
+	// empty, the UUID of the file system tells it from others at the same path. One without a UUID, or whose file numbers
+	// are used again without a trace (FUSE, squashfs), counts as another one each time it is mounted: its handles
+	// are stale then.
+	FSID string
+	// Mountpoint, if not empty, is a path where something must be mounted: New and FS.Check fail if nothing is, so that
+	// no files go below the mount point of a disk that is away. Linux only.
+	Mountpoint string
 	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor for
 	// each caller and direction. If zero, 256.
 	MaxFiles int

@@ -70,7 +70,7 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 // Commit syncs the whole file, which covers any range of it. Whoever may read or write a file may sync it.
 func (n *file) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
 	s, _, err := n.openFile(true)
-	if errors.Is(err, nfs3.ErrAcces) || errors.Is(err, nfs3.ErrROFS) {
+	if refused(err) {
 		s, _, err = n.openFile(false)
 	}
 	if err != nil {

@@ -27,12 +27,17 @@ const (
 // FS is a directory being served. It is safe for concurrent use.
 type FS struct {
 	cfg   Config
+	path  string
+	kept  bool // handles outlive this process: the key does
 	root  *node
 	top   *grip            // the root, until Close
 	sw    *caller.Switcher // nil: everybody is the user of this process
 	seal  *sealer
 	sys   sysFS
 	limit uint64 // the longest file
+
+	open   sync.Mutex // held by Check and Close
+	closed bool
 
 	noReserve bool // the file system keeps no blocks for root or another uid
 
@@ -56,7 +61,7 @@ func New(path string, cfg *Config) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{}
+	f := &FS{path: path}
 	if f.cfg, err = cfg.fill(); err != nil {
 		return nil, err
 	}
@@ -67,17 +72,13 @@ func New(path string, cfg *Config) (*FS, error) {
 	f.grips = cache[key, *grip]{max: f.cfg.MaxHeld, ttl: idleGrip}
 	f.files = cache[fileKey, *openFile]{max: f.cfg.MaxFiles, ttl: idleFile}
 	f.lost.fs = f
-	secret := f.cfg.Key
-	if len(secret) == 0 {
-		secret = make([]byte, keySize)
-		rand.Read(secret) // never fails (crypto/rand)
+	if f.kept = len(f.cfg.Key) > 0; !f.kept {
+		f.cfg.Key = make([]byte, keySize)
+		rand.Read(f.cfg.Key) // never fails (crypto/rand)
 	}
-	f.seal = newSealer(secret, path)
 	f.root = &node{fs: f, typ: nfs3.TypeDir}
 	if err := f.begin(path); err != nil {
-		if f.top != nil {
-			_ = f.top.Close()
-		}
+		_ = f.Close() // nothing was written
 		return nil, err
 	}
 	f.tab.m[f.root.key] = f.root
@@ -152,7 +153,7 @@ func (f *FS) Authority() string {
 	if f.sw == nil {
 		who = fmt.Sprintf("every caller is uid %d, the user of this process (%v)", os.Geteuid(), caller.ErrCannot)
 	}
-	return who + "; " + f.sys.handles(len(f.cfg.Key) > 0)
+	return who + "; " + f.sys.handles(f.kept)
 }
 
 // Usage returns the counts of the file system that holds the root.
@@ -163,9 +164,19 @@ func (f *FS) Usage() (backend.Usage, error) {
 
 // Close syncs and closes what is open.
 func (f *FS) Close() error {
+	f.open.Lock()
+	defer f.open.Unlock()
+	if f.closed {
+		return os.ErrClosed
+	}
+	f.closed = true
 	f.files.clear()
 	f.grips.clear()
-	return errors.Join(f.top.Close(), f.sys.close(), f.share.watch.close())
+	var err error
+	if f.top != nil {
+		err = f.top.Close()
+	}
+	return errors.Join(err, f.sys.close(), f.share.watch.close())
 }
 
 // writeVerf returns the current write verifier.

@@ -310,20 +310,28 @@ type fileHandle struct {
 
 // handleAt reads the file system's own handle of a file, and on which mount it is.
 func handleAt(fd int, name string, flags int, k *key, mount *int32) error {
-	h := fileHandle{n: maxID}
-	p, err := unix.BytePtrFromString(name)
-	if err != nil {
+	var h fileHandle
+	if err := handleOf(fd, name, flags, &h, mount); err != nil {
 		return err
-	}
-	_, _, e := unix.Syscall6(unix.SYS_NAME_TO_HANDLE_AT, uintptr(fd), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(mount)), uintptr(flags), 0)
-	if e != 0 {
-		return e
 	}
 	own, ok := newKey(h.kind, h.id[:min(h.n, maxID)])
 	if !ok {
 		return unix.EOPNOTSUPP
 	}
 	*k = own
+	return nil
+}
+
+func handleOf(fd int, name string, flags int, h *fileHandle, mount *int32) error {
+	h.n = maxID
+	p, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_, _, e := unix.Syscall6(unix.SYS_NAME_TO_HANDLE_AT, uintptr(fd), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(h)), uintptr(unsafe.Pointer(mount)), uintptr(flags), 0)
+	if e != 0 {
+		return e
+	}
 	return nil
 }
 

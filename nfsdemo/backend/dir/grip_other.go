@@ -3,6 +3,7 @@
 package dir
 
 import (
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -190,10 +191,14 @@ type sysFS struct {
 
 // begin opens the root.
 func (f *FS) begin(path string) error {
+	if f.cfg.Mountpoint != "" {
+		return errors.New("dir: Mountpoint is for Linux")
+	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return err
 	}
+	f.seal = newSealer(f.cfg.Key, path, []byte(f.cfg.FSID))
 	f.limit = 1<<63 - 1
 	f.top, err = newGrip(root, f.root)
 	f.root.key = f.keyAt(gripRef{grip: f.top}, "")
@@ -204,6 +209,27 @@ func (f *FS) begin(path string) error {
 func (s *sysFS) handles(bool) string { return "handles are made of paths" }
 
 func (s *sysFS) close() error { return nil }
+
+// Check returns nil while the directory that is served stands at its path.
+func (f *FS) Check() error {
+	f.open.Lock()
+	defer f.open.Unlock()
+	if f.closed {
+		return os.ErrClosed
+	}
+	now, err := os.Stat(f.path)
+	if err != nil {
+		return err
+	}
+	own, err := f.top.f.Stat()
+	if err == nil && !os.SameFile(now, own) {
+		err = errors.New("another directory stands there now")
+	}
+	return err
+}
+
+// Mountpoint is not known here.
+func (f *FS) Mountpoint() string { return "" }
 
 // usage is unknown here.
 func (f *FS) usage() (backend.Usage, error) {

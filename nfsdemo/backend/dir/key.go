@@ -75,10 +75,13 @@ type mac struct {
 	sum [sha256.Size]byte
 }
 
-// newSealer derives the key of the directory path from a secret.
-func newSealer(secret []byte, path string) *sealer {
+// newSealer derives the key of the directory path on a file system from a secret. The identity of the file system is
+// in the key and not in the handles, where there is no room for it.
+func newSealer(secret []byte, path string, fs []byte) *sealer {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte(path))
+	h.Write([]byte{0}) // no path has one
+	h.Write(fs)
 	own := h.Sum(nil)
 	s := &sealer{}
 	s.pool.New = func() any { return &mac{h: hmac.New(sha256.New, own)} }

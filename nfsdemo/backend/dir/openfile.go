@@ -222,17 +222,20 @@ func (n *file) prove(o *openFile) error {
 	if ok || err != nil {
 		return err
 	}
-	if err := n.do(func() error { return n.may(o) }); err != nil {
+	if err := n.do(func() error { return n.may(o, now) }); err != nil {
 		return status(err)
 	}
 	o.note(now)
 	return nil
 }
 
-// may asks the kernel whether the caller may use an open file. It runs as the caller.
-func (n *file) may(o *openFile) error {
+// may asks the kernel whether the caller may use an open file that is in a state now. It runs as the caller.
+func (n *file) may(o *openFile, now proof) error {
 	want := mayRead
 	if o.write {
+		if now.fixed {
+			return nfs3.ErrPerm // access(2) does not tell of chattr +a, under which nothing may be overwritten: open(2) does
+		}
 		want = mayWrite
 	}
 	err := accessFile(o.f, want)
@@ -277,7 +280,7 @@ func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
 	}
 	err = as(func() error {
 		if !ok && !fresh {
-			if err := n.may(o); err != nil {
+			if err := n.may(o, now); err != nil {
 				return err
 			}
 		}

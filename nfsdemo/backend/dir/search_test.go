@@ -49,7 +49,7 @@ func TestSearchBounds(t *testing.T) {
 // TestSeal: only who has the key makes handles; another directory, another key, or a changed octet is none.
 func TestSeal(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
-	s := newSealer(secret, "/srv/a")
+	s := newSealer(secret, "/srv/a", nil)
 	k := ownKey(1<<63+1, 2, -3)
 	long, fits := newKey(0x81, make([]byte, maxID))
 	if !fits {
@@ -63,7 +63,7 @@ func TestSeal(t *testing.T) {
 		if got, err := s.parse(h); err != nil || got != k || len(h) > backend.MaxHandle {
 			t.Errorf("%+v, %v", got, err)
 		}
-		for _, other := range []*sealer{newSealer(secret, "/srv/b"), newSealer(secret[:31], "/srv/a")} {
+		for _, other := range []*sealer{newSealer(secret, "/srv/b", nil), newSealer(secret[:31], "/srv/a", nil), newSealer(secret, "/srv/a", []byte("x"))} {
 			_, err := other.parse(h)
 			want(t, err, nfs3.ErrStale)
 		}
@@ -77,7 +77,7 @@ func TestSeal(t *testing.T) {
 			}
 		}
 	}
-	again := newSealer(secret, "/srv/a")
+	again := newSealer(secret, "/srv/a", nil)
 	if got, err := again.parse(s.append(nil, &k)); err != nil || got != k {
 		t.Errorf("the same key in another process: %v", err)
 	}

@@ -1,6 +1,9 @@
 package dir
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"os"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -13,22 +16,41 @@ type sysFS struct {
 	dev     uint64 // of the export's root
 	noBirth bool   // birth times cannot be trusted
 
+	pin        int    // the root in the mount that others see, which nobody can unmount meanwhile; 0: none
+	flags      int64  // of that mount
+	mountpoint string // where it begins
+
 	handled bool  // the file system has handles, and this process may open them
+	fids    bool  // it has none that can be opened, but they tell its files apart
 	private bool  // mount is of a copy of the mount that nothing else sees
-	mount   int   // the root, opened so that handles can be opened; 0: none
+	mount   int   // the root, opened to be read, so that handles can be opened; 0: it cannot be read
 	mountID int32 // of the mount
 	lacks   string
+	ends    string // with what handles end; "": they last
 }
 
 // begin opens the root, and looks what the file system can do.
 func (f *FS) begin(path string) error {
 	s := &f.sys
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	s.private = err == nil
+	if err := mounted(f.cfg.Mountpoint); err != nil {
+		return err
+	}
+	pin, err := openat(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
 	if err != nil {
-		if fd, err = openat(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
-			return &os.PathError{Op: "open", Path: path, Err: err}
-		}
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	s.pin = pin
+	if s.mountpoint, err = mountpointOf(path); err != nil {
+		return err
+	}
+	fd, err := unix.OpenTree(pin, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	s.private = err == nil
+	if err == nil {
+		// What is mounted below the directory later must not show in the copy either (Linux 5.12; the copies of older ones
+		// never hear of it).
+		_ = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE})
+	} else if fd, err = openat(pin, ".", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	f.top = &grip{fd: fd, node: f.root}
 	var st unix.Statx_t
@@ -43,37 +65,44 @@ func (f *FS) begin(path string) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
+	if err := unix.Fstatfs(pin, &fs); err != nil {
 		return err
 	}
-	kind := int64(fs.Type) //nolint:unconvert // another type on other machines
+	kind := int64(fs.Type)    //nolint:unconvert // another type on other machines
+	s.flags = int64(fs.Flags) //nolint:unconvert // the same
 	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
 	s.noBirth = kind == unix.OVERLAYFS_SUPER_MAGIC
 	f.noReserve = kind == unix.XFS_SUPER_MAGIC || kind == unix.BTRFS_SUPER_MAGIC || kind == unix.TMPFS_MAGIC
 	f.share.watch.open(kind)
-	s.lacks = f.tryHandles()
+	if fd, err := openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		s.mount = fd
+	}
+	s.lacks = f.tryHandles(kind)
 	s.handled = s.lacks == ""
+	s.fids = s.noBirth && !s.handled && f.fid(fd, "", unix.AT_EMPTY_PATH) != 0
+	id, ends := f.identity(kind)
+	f.seal, s.ends = newSealer(f.cfg.Key, path, id), ends
 	root, err := f.identify(fd)
 	f.root.key = root.key
 	return err
 }
 
 // tryHandles opens the root by its own handle. It returns what stands against it.
-func (f *FS) tryHandles() string {
+func (f *FS) tryHandles(kind int64) string {
 	s := &f.sys
-	if f.cfg.places {
+	switch {
+	case f.cfg.places:
 		return "a test"
+	case kind == unix.FUSE_SUPER_MAGIC && f.cfg.FSID != "":
+		return "those of FUSE end with its server, and fsid= says that files do not"
+	case s.mount == 0:
+		return "the root cannot be read"
 	}
-	fd, err := openat(f.top.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "the root cannot be read: " + err.Error()
-	}
-	s.mount = fd
 	var k key
-	if err := handleAt(fd, "", unix.AT_EMPTY_PATH, &k, &s.mountID); err != nil {
+	if err := handleAt(f.top.fd, "", unix.AT_EMPTY_PATH, &k, &s.mountID); err != nil {
 		return "the file system has none: " + err.Error()
 	}
-	again, err := openHandle(fd, &k)
+	again, err := openHandle(s.mount, &k)
 	if err != nil {
 		return "no CAP_DAC_READ_SEARCH"
 	}
@@ -90,17 +119,22 @@ func (s *sysFS) handles(kept bool) string {
 	case !s.private:
 		text += ", confined by paths (no CAP_SYS_ADMIN)"
 	}
-	if !kept {
+	switch {
+	case !kept:
 		text += ", and end with this process (no key is kept)"
+	case s.ends != "":
+		text += ", and end with this " + s.ends + " (the file system cannot be told from another: fsid= says which it is)"
 	}
 	return text
 }
 
-func (s *sysFS) close() error {
-	if s.mount == 0 {
-		return nil
+func (s *sysFS) close() (err error) {
+	for _, fd := range []int{s.mount, s.pin} {
+		if fd != 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
 	}
-	return unix.Close(s.mount)
+	return err
 }
 
 // longest returns the length of the longest file that the file system takes, found by trying on a file without
@@ -138,7 +172,9 @@ func (f *FS) statAt(d gripRef, name string) (stat, error) {
 	if err != nil {
 		return stat{}, status(err)
 	}
-	return f.sys.stat(&st), nil
+	own := f.sys.stat(&st)
+	f.tell(&own, d.fd, name, 0)
+	return own, nil
 }
 
 // statFile looks at an open file.
@@ -150,7 +186,29 @@ func (f *FS) statFD(fd int) (stat, error) {
 	if err := statx(fd, "", unix.AT_EMPTY_PATH, &st); err != nil {
 		return stat{}, status(err)
 	}
-	return f.sys.stat(&st), nil
+	own := f.sys.stat(&st)
+	f.tell(&own, fd, "", unix.AT_EMPTY_PATH)
+	return own, nil
+}
+
+// tell completes the identity of a file on an overlay, which uses inode numbers again.
+func (f *FS) tell(st *stat, fd int, name string, flags int) {
+	if f.sys.fids {
+		st.key = ownKey(0, st.attr.FileID, f.fid(fd, name, flags))
+	}
+}
+
+// fid returns a number that tells a file from those that had its inode before: of a handle that nobody can open, which
+// stays the same when the file is copied to the upper layer (Linux 6.6). 0: there is none.
+func (f *FS) fid(fd int, name string, flags int) int64 {
+	const handleFID = 0x200 // AT_HANDLE_FID
+	var h fileHandle
+	var mount int32
+	if handleOf(fd, name, flags|handleFID, &h, &mount) != nil {
+		return 0
+	}
+	sum := sha256.Sum256(h.id[:h.n])
+	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
 func statx(fd int, name string, flags int, st *unix.Statx_t) error {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -14,6 +15,7 @@ type FS struct {
 
 	t    testing.TB
 	args []string
+	mkfs []string // the command that makes it; nil: it is in memory
 }
 
 // Mount makes a file system of a kind (tmpfs, ext4, xfs, btrfs) with so many octets, and mounts it where all users
@@ -45,9 +47,8 @@ func Mount(t testing.TB, kind string, size int64, mkfs ...string) *FS {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command("mkfs."+kind, append(append([]string{"-q"}, mkfs...), image)...).CombinedOutput(); err != nil {
-			t.Skipf("mkfs.%s: %v %s (make authority installs it)", kind, err, out)
-		}
+		f.mkfs = append(append([]string{"mkfs." + kind, "-q"}, mkfs...), image)
+		f.make()
 		f.args = []string{"-o", "loop", image, f.At}
 	}
 	if err := f.mount(); err != nil {
@@ -75,6 +76,27 @@ func (f *FS) Remount(options ...string) {
 	}
 	if err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// Anew unmounts it, and mounts a new one in its place.
+func (f *FS) Anew() {
+	f.t.Helper()
+	f.unmount()
+	if f.mkfs != nil {
+		force := map[string]string{"mkfs.ext4": "-F", "mkfs.xfs": "-f", "mkfs.btrfs": "-f"}
+		f.mkfs = slices.Insert(f.mkfs, 1, force[f.mkfs[0]])
+		f.make()
+	}
+	if err := f.mount(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *FS) make() {
+	f.t.Helper()
+	if out, err := exec.Command(f.mkfs[0], f.mkfs[1:]...).CombinedOutput(); err != nil {
+		f.t.Skipf("%s: %v %s (make authority installs it)", f.mkfs[0], err, out)
 	}
 }
 
