@@ -32,6 +32,7 @@ type FS struct {
 	root  *node
 	top   *grip            // the root, until Close
 	sw    *caller.Switcher // nil: everybody is the user of this process
+	alone error            // why
 	seal  *sealer
 	sys   sysFS
 	limit uint64 // the longest file
@@ -65,8 +66,8 @@ func New(path string, cfg *Config) (*FS, error) {
 	if f.cfg, err = cfg.fill(); err != nil {
 		return nil, err
 	}
-	if f.sw, err = caller.New(); err != nil && !errors.Is(err, caller.ErrCannot) {
-		return nil, err
+	if f.sw, f.alone = caller.New(); f.alone != nil && !errors.Is(f.alone, caller.ErrCannot) {
+		return nil, f.alone
 	}
 	f.tab = table{max: f.cfg.MaxNodes, m: make(map[key]*node)}
 	f.grips = cache[key, *grip]{max: f.cfg.MaxHeld, ttl: idleGrip}
@@ -151,7 +152,7 @@ func (f *FS) Info() backend.Info {
 func (f *FS) Authority() string {
 	who := "the kernel decides as for the caller"
 	if f.sw == nil {
-		who = fmt.Sprintf("every caller is uid %d, the user of this process (%v)", os.Geteuid(), caller.ErrCannot)
+		who = fmt.Sprintf("every caller is uid %d, the user of this process (%v)", os.Geteuid(), f.alone)
 	}
 	return who + "; " + f.sys.handles(f.kept)
 }

@@ -2,6 +2,7 @@ package caller
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"syscall"
@@ -81,6 +82,9 @@ func New() (*Switcher, error) {
 	for _, g := range groups {
 		s.groups = append(s.groups, uint32(g))
 	}
+	if !setgroups(s.groups) { // before anything else is changed: no way back would be the end of the process
+		return nil, fmt.Errorf("%w: the user namespace does not map its own groups", ErrCannot)
+	}
 	s.plain, s.super = s.own, s.own
 	s.plain.lower(fileCaps)
 	s.super.raise(fileCaps)
@@ -88,14 +92,17 @@ func New() (*Switcher, error) {
 	s.limited.lower(1 << unix.CAP_SYS_RESOURCE)
 	s.over = s.plain
 	s.over.raise(1 << unix.CAP_DAC_OVERRIDE)
-	return s, s.prove()
+	if err := s.prove(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // prove becomes nobody, and looks which capabilities are left then, and which come back.
 func (s *Switcher) prove() error {
 	id := &Identity{UID: 65534, GID: 65534}
 	if err := s.become(id, &s.plain); err != nil {
-		return errors.Join(ErrCannot, err)
+		return fmt.Errorf("%w: the user namespace does not map 65534, which is nobody", ErrCannot)
 	}
 	var then, back caps
 	then.get()

@@ -25,6 +25,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(abortEnv) != "" {
 		loseWay()
 	}
+	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], mappedArg) {
+		mapped(strings.TrimPrefix(os.Args[1], mappedArg))
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
@@ -189,6 +193,57 @@ func TestNone(t *testing.T) {
 		}
 	}
 	nobodyLeft(t, own)
+}
+
+// mappedArg makes the test binary one that starts itself in a user namespace with these ids, or, without ids, is there.
+const mappedArg = "-mapped="
+
+func mapped(ids string) {
+	if ids != "" {
+		cmd := exec.Command("/proc/self/exe", mappedArg)
+		var m []syscall.SysProcIDMap
+		for id := range strings.SplitSeq(ids, ",") {
+			n, _ := strconv.Atoi(id) // the test's
+			m = append(m, syscall.SysProcIDMap{ContainerID: n, HostID: n, Size: 1})
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: m, GidMappings: m, GidMappingsEnableSetgroups: true}
+		out, err := cmd.CombinedOutput()
+		fmt.Println(string(out), err)
+		return
+	}
+	sw, err := caller.New()
+	fmt.Println("cannot", errors.Is(err, caller.ErrCannot), "switcher", sw != nil)
+	if sw != nil {
+		err := sw.Do(&caller.Identity{UID: 1000, GID: 1000}, func() error { return nil })
+		fmt.Println("refused", errors.Is(err, caller.ErrRefused))
+	}
+}
+
+// TestUserNamespace: where the process cannot get its own identity back it does not act as others; where it can, ids that
+// are not mapped are refused, and the process goes on.
+func TestUserNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("maps ids: for root")
+	}
+	for _, c := range []struct {
+		ids   string
+		group uint32 // of the process
+		want  string
+	}{
+		{"0", 0, "cannot true switcher false"},
+		{"0,65534", 0, "cannot false switcher true\nrefused true"},
+		{"0", 5000, "cannot true switcher false"}, // the kernel shows it as 65534, and does not take that back
+	} {
+		cmd := exec.Command("/proc/self/exe", mappedArg+c.ids)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{c.group}}}
+		out, err := cmd.CombinedOutput()
+		if strings.Contains(string(out), "operation not permitted") {
+			t.Skipf("no user namespaces here: %s", out)
+		}
+		if got := strings.TrimSpace(string(out)); err != nil || got != c.want+"\n <nil>" {
+			t.Errorf("ids %s, group %d: %v, %q, want %q", c.ids, c.group, err, got, c.want)
+		}
+	}
 }
 
 // TestPermissions: the kernel decides as for that user, and as for the owner with Override.
