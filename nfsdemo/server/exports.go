@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"sync/atomic"
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -45,8 +46,11 @@ type Export struct {
 	// Path is the path that MNT names: absolute and clean, at most 1024 octets. Directories
 	// below it can be mounted too.
 	Path string
-	// FS holds the files. The caller closes it, after the server.
+	// FS holds the files. If nil, they are not there now: calls wait (NFS3ERR_JUKEBOX), and MNT is refused. The caller
+	// closes it, after Released or after the server.
 	FS backend.FS
+	// Released, if not nil, is called when FS is no longer exported, and no call uses it any more.
+	Released func()
 	// ReadOnly refuses every change with NFS3ERR_ROFS.
 	ReadOnly bool
 	// Squash says whose ids become AnonUID and AnonGID. The zero value squashes root. The id
@@ -82,7 +86,30 @@ type export struct {
 	Export
 	id    uint32 // the first 4 octets of every handle
 	info  backend.Info
+	use   *use
 	views []*export // by Clients; they have none
+}
+
+// use counts the calls that use an FS, and the table as one while it has it. At zero the FS is released.
+type use struct {
+	n        atomic.Int64
+	released func()
+}
+
+// enter returns false if the FS is released.
+func (u *use) enter() bool {
+	for {
+		n := u.n.Load()
+		if n == 0 || u.n.CompareAndSwap(n, n+1) {
+			return n > 0
+		}
+	}
+}
+
+func (u *use) leave() {
+	if u.n.Add(-1) == 0 && u.released != nil {
+		u.released()
+	}
 }
 
 // exportTable is what is being served.
@@ -92,28 +119,45 @@ type exportTable struct {
 }
 
 // SetExports changes what is served. Handles of exports that are served no longer are stale; calls in
-// progress go on as they began, so keep their FS open.
+// progress go on as they began: see Export.Released.
 func (s *Server) SetExports(list []Export) error {
 	if len(list) == 0 {
 		return errors.New("server: no exports: set Config.Exports")
 	}
-	t, err := newExports(list)
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	old := s.table.Load()
+	t, err := newExports(list, old)
 	if err != nil {
 		return err
 	}
-	s.table.Store(t)
+	s.table.Store(t) // before the old ones are left: who finds one released finds the new table
+	if old != nil {
+		for _, e := range old.list {
+			if !slices.ContainsFunc(t.list, func(x *export) bool { return x.use == e.use }) {
+				e.use.leave()
+			}
+		}
+	}
 	return nil
 }
 
+// enter returns the export of a number with an FS that stays open until its use is left; nil if there is none.
+func (s *Server) enter(id uint32) *export {
+	for {
+		e := s.table.Load().byID[id]
+		if e == nil || e.use.enter() {
+			return e
+		}
+	}
+}
+
 // newExports checks the exports and numbers them. The number is derived from the path, so that handles
-// outlive the process.
-func newExports(list []Export) (*exportTable, error) {
+// outlive the process. An FS that the old table has stays in use.
+func newExports(list []Export, old *exportTable) (*exportTable, error) {
 	t := &exportTable{byID: make(map[uint32]*export)}
 	for i := range list {
 		e := list[i]
-		if e.FS == nil {
-			return nil, fmt.Errorf("server: export %q has no FS", e.Path)
-		}
 		if !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || len(e.Path) > maxMountPath {
 			return nil, fmt.Errorf("server: export path %q is not absolute and clean", e.Path)
 		}
@@ -122,7 +166,14 @@ func newExports(list []Export) (*exportTable, error) {
 		}
 		h := fnv.New32a()
 		h.Write([]byte(e.Path))
-		x := &export{Export: e, id: h.Sum32(), info: e.FS.Info()}
+		// Of what is not there nothing is known: nobody is believed.
+		x := &export{Export: e, id: h.Sum32(), info: backend.Info{Owners: true, MayBlock: true}, use: &use{}}
+		if x.use.n.Store(1); e.FS != nil {
+			x.info, x.use.released = e.FS.Info(), e.Released
+			if was := old.of(x.id); was != nil && was.FS == e.FS {
+				x.use = was.use
+			}
+		}
 		x.setAnon()
 		if other := t.byID[x.id]; other != nil {
 			return nil, fmt.Errorf("server: export paths %q and %q are the same or collide", other.Path, e.Path)
@@ -137,6 +188,13 @@ func newExports(list []Export) (*exportTable, error) {
 		t.list = append(t.list, x)
 	}
 	return t, nil
+}
+
+func (t *exportTable) of(id uint32) *export {
+	if t == nil {
+		return nil
+	}
+	return t.byID[id]
 }
 
 func (e *Export) check() error {
@@ -192,7 +250,7 @@ func (s *Server) admit(e *export, c *Call) (*export, error) {
 	if v == nil {
 		return nil, refusal("no export to this address")
 	}
-	if v.Secure && v.info.Owners && c.Network != "rdma" && !c.known {
+	if v.Secure && v.FS != nil && v.info.Owners && c.Network != "rdma" && !c.known {
 		if port, ok := portOf(c.RemoteAddr); !ok || port >= 1024 {
 			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
 		}

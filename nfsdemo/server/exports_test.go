@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -81,12 +82,65 @@ func TestSetExports(t *testing.T) {
 		t.Fatal(err)
 	}
 	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: old}, nfs3.ErrStale)
-	for _, bad := range [][]server.Export{nil, {{Path: "b", FS: b}}, {{Path: "/b"}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
+	for _, bad := range [][]server.Export{nil, {{Path: "b", FS: b}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
 		if s.SetExports(bad) == nil {
 			t.Errorf("%+v: no error", bad)
 		}
 	}
 	p.mount("/b") // an error changes nothing
+}
+
+// held is an FS whose Usage waits.
+type held struct {
+	backend.FS
+	begun, end chan struct{}
+}
+
+func (h held) Usage() (backend.Usage, error) {
+	close(h.begun)
+	<-h.end
+	return h.FS.Usage()
+}
+
+// TestReleased: an FS is released once, when it is exported no longer and the last call that uses it has ended; while
+// there is none in its place, calls wait and mounts are refused, and the handles stay good.
+func TestReleased(t *testing.T) {
+	files, released := mem.New(nil), 0
+	fs := held{files, make(chan struct{}), make(chan struct{})}
+	e := server.Export{Path: "/export", FS: fs, Squash: server.SquashNone, Released: func() { released++ }}
+	s, err := server.New(&server.Config{Exports: []server.Export{e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPeer(t, s, sys(0, 0))
+	f := p.create(p.root, "f", 0o644)
+	set := func(e server.Export, want int) {
+		t.Helper()
+		if err := s.SetExports([]server.Export{e}); err != nil {
+			t.Fatal(err)
+		}
+		if released != want {
+			t.Errorf("released %d times, want %d", released, want)
+		}
+	}
+	e.ReadOnly = true
+	set(e, 0)
+	done, slow := make(chan struct{}), p.as(sys(0, 0))
+	go func() {
+		defer close(done)
+		nfs[nfs3.FSStatRes](slow, nfs3.ProcFSStat, &nfs3.HandleArgs{Handle: p.root}, nfs3.OK)
+	}()
+	<-fs.begun
+	away := e
+	away.FS, away.Released = nil, func() { t.Error("there was none") }
+	set(away, 0)
+	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: f}, nfs3.ErrJukebox)
+	p.mnt("/export", mount3.ErrIO)
+	close(fs.end)
+	<-done
+	e.FS, e.Released = files, nil
+	set(e, 1)
+	p.attr(f)
 }
 
 // over returns the status of a GETATTR of the root, or why the call was denied.

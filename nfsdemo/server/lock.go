@@ -25,6 +25,7 @@ func (s *Server) LockFile(ctx context.Context, c *Call, h nfs3.FileHandle, open 
 		return e.FS, h[handleHead:], nil
 	}
 	o := op{s: s, c: c, ctx: ctx}
+	defer o.leave()
 	n, err := o.node(h)
 	if err != nil {
 		return nil, nil, err

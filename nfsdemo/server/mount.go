@@ -68,13 +68,20 @@ func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 		return nil, mount3.ErrNoEnt
 	}
 	e, rest := s.exportOf(path.Clean(dir))
+	if e != nil {
+		e = s.enter(e.id)
+	}
 	if e == nil {
 		return nil, mount3.ErrNoEnt
 	}
+	defer e.use.leave()
 	if _, err := s.admit(e, c); err != nil {
 		s.cfg.Logger.Warn("server: mount refused", zap.String("client", hostOf(c.RemoteAddr)), zap.Uint32("uid", c.Cred.UID),
 			zap.String("machine", c.Cred.Machine), zap.String("path", dir), zap.Error(err))
 		return nil, mount3.ErrAcces
+	}
+	if e.FS == nil {
+		return nil, mount3.ErrIO
 	}
 	n := e.FS.Root()
 	a, err := n.Attr()

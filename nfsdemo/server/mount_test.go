@@ -136,7 +136,6 @@ func TestConfigErrors(t *testing.T) {
 	fsys := mem.New(nil)
 	for name, cfg := range map[string]*server.Config{
 		"no exports":    {},
-		"no FS":         {Exports: []server.Export{{Path: "/a"}}},
 		"relative":      {Exports: []server.Export{{Path: "a", FS: fsys}}},
 		"not clean":     {Exports: []server.Export{{Path: "/a/", FS: fsys}}},
 		"too long":      {Exports: []server.Export{{Path: "/" + strings.Repeat("a", 1024), FS: fsys}}},

@@ -21,6 +21,8 @@ type op struct {
 	cred Cred            // as the export sees it
 	who  caller.Identity // the same for the backend
 
+	entered *export // its FS is in use until leave
+
 	guard guarding // the answer of Config.Guard
 }
 
@@ -48,20 +50,31 @@ func (e *export) appendHandle(b []byte, n backend.Node) nfs3.FileHandle {
 
 // node finds the file of a handle, and checks that the caller may use the export.
 func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
-	e := o.s.export(h)
-	switch {
-	case o.guard.blocked != nil:
+	if o.guard.blocked != nil {
 		return nil, o.guard.blocked
-	case len(h) <= handleHead:
+	}
+	if len(h) <= handleHead {
 		return nil, nfs3.ErrBadHandle
+	}
+	id := binary.BigEndian.Uint32(h)
+	if o.entered == nil {
+		o.entered = o.s.enter(id)
+	}
+	e := o.entered
+	switch {
 	case e == nil:
 		return nil, nfs3.ErrStale
-	case o.exp != nil && o.exp.id != e.id:
+	case e.id != id && o.s.export(h) == nil:
+		return nil, nfs3.ErrStale
+	case e.id != id:
 		return nil, nfs3.ErrXDev
 	}
 	e, err := o.s.admit(e, o.c)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case e.FS == nil:
+		return nil, nfs3.ErrJukebox
 	}
 	o.exp, o.cred = e, e.squash(o.c.Cred)
 	o.who = o.cred.identity()
@@ -70,6 +83,13 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 		return nil, err
 	}
 	return n.As(&o.who), nil
+}
+
+// leave ends the use of the FS.
+func (o *op) leave() {
+	if o.entered != nil {
+		o.entered.use.leave()
+	}
 }
 
 // resolve finds the file of a handle for a client.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -55,12 +56,16 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	if args.ParseHead(&d) != nil {
 		return false
 	}
-	e := s.export(args.Handle)
-	if e == nil {
+	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
+	defer o.leave()
+	if len(args.Handle) <= handleHead {
 		return false
 	}
-	e, err := s.admit(e, c)
-	if err != nil {
+	if o.entered = s.enter(binary.BigEndian.Uint32(args.Handle)); o.entered == nil {
+		return false
+	}
+	e, err := s.admit(o.entered, c)
+	if err != nil || e.FS == nil {
 		return false
 	}
 	cred := e.squash(c.Cred)
@@ -68,7 +73,6 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(&who, args.Handle[handleHead:])) {
 		return false
 	}
-	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
 	return o.mayWriteTo(&args, int(args.Count)) == nil
 }
 

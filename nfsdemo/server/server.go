@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
@@ -15,11 +16,12 @@ import (
 type Server struct {
 	Mux
 
-	cfg    *Config
-	table  atomic.Pointer[exportTable]
-	locks  stripes
-	names  stripes // of directories whose names must not change; taken before locks
-	mounts mountTable
+	cfg     *Config
+	setting sync.Mutex // held by SetExports
+	table   atomic.Pointer[exportTable]
+	locks   stripes
+	names   stripes // of directories whose names must not change; taken before locks
+	mounts  mountTable
 }
 
 // New makes a server. The error says which field of cfg is wrong.
@@ -80,6 +82,7 @@ var procs = [nfs3.ProcCount]func(*op, *xdr.Decoder) error{
 // serveNFS answers one NFS call.
 func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.Proc(c.Proc)}
+	defer o.leave()
 	if s.cfg.Guard != nil {
 		defer o.await()()
 	}

@@ -86,7 +86,9 @@ func why(s mount3.Status) string {
 		return s.String() + ": no such export, or no such directory in it"
 	case mount3.ErrNotDir:
 		return s.String() + ": not a directory"
-	case mount3.OK, mount3.ErrIO, mount3.ErrInval, mount3.ErrNameTooLong, mount3.ErrNotSupp, mount3.ErrServerFault:
+	case mount3.ErrIO:
+		return s.String() + ": the export cannot be used now"
+	case mount3.OK, mount3.ErrInval, mount3.ErrNameTooLong, mount3.ErrNotSupp, mount3.ErrServerFault:
 	}
 	return s.String()
 }

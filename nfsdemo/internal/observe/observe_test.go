@@ -45,7 +45,7 @@ func TestMounts(t *testing.T) {
 			`why="MNT3ERR_NOENT: no such export, or no such directory in it"` + "\n",
 		},
 		{"a file", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrNotDir}, false, `why="MNT3ERR_NOTDIR: not a directory"` + "\n"},
-		{"broken", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrIO}, false, "why=MNT3ERR_IO\n"},
+		{"broken", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{Status: mount3.ErrIO}, false, `why="MNT3ERR_IO: the export cannot be used now"` + "\n"},
 		{"denied", call(mount3.ProcMnt, xdr.Auth{}), mount3.MountRes{}, true, `why="the call was denied: wrong credentials"` + "\n"},
 		{"unmounted", call(mount3.ProcUmnt, sys), mount3.MountRes{}, true, `level=INFO msg=unmounted client=192.0.2.1:700`},
 		{"other procedures", call(mount3.ProcExport, sys), mount3.MountRes{}, true, ""},
