@@ -36,7 +36,11 @@ func (o *op) createFile(dir *file, args *nfs3.CreateArgs, in *backend.Init) (fil
 			if err != nil {
 				return file{}, err
 			}
-			return o.openExisting(f, args)
+			// It may be removed in between: the name is free again.
+			if f, err = o.openExisting(f, args); !errors.Is(err, nfs3.ErrStale) {
+				return f, err
+			}
+			continue
 		}
 		n, a, cerr := dir.node.Create(args.Where.Name, in)
 		if err = cerr; !errors.Is(err, nfs3.ErrExist) {

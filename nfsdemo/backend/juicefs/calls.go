@@ -104,6 +104,7 @@ func openPostgresCalls(ctx context.Context, uri string) (*postgresCalls, error) 
 	q := u.Query()
 	// The log of PostgreSQL has one order: when the change of the name is durable, so is the row before it.
 	q.Set("synchronous_commit", "off")
+	q.Set("default_transaction_isolation", readCommitted) // one statement a transaction, which nobody repeats
 	u.RawQuery = q.Encode()
 	db, err := sql.Open("pgx", u.String())
 	if err != nil {

@@ -35,7 +35,10 @@ func checkMeta(ctx context.Context, uri string, trust bool) error {
 	case !ok:
 		return fmt.Errorf("juicefs: %q is no address of metadata: want postgres://user@host/db or redis://host:6379/1", uri)
 	case engine == "postgres":
-		return checkPostgres(ctx, uri, trust)
+		if err := checkPostgres(ctx, uri, trust); err != nil {
+			return err
+		}
+		return checkIsolation(ctx, pooled(uri, openConns, serializable))
 	case engine == "redis" || engine == "rediss":
 		return checkRedis(ctx, uri, trust)
 	}
@@ -63,6 +66,27 @@ func checkPostgres(ctx context.Context, uri string, trust bool) error {
 	return nil
 }
 
+// checkIsolation refuses a connection whose transactions are not serializable: its address, or what stands between, says
+// otherwise than pooled.
+func checkIsolation(ctx context.Context, uri string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	db, err := sql.Open("pgx", plain(uri))
+	if err != nil {
+		return fmt.Errorf("juicefs: %s: %w", hide(uri), err)
+	}
+	defer db.Close() //nolint:errcheck // it was only read
+	var level string
+	if err := db.QueryRowContext(ctx, "SHOW transaction_isolation").Scan(&level); err != nil {
+		return fmt.Errorf("juicefs: cannot ask %s: %w", hide(uri), err)
+	}
+	if level != serializable {
+		return &RefusedError{"PostgreSQL with transactions that are " + level,
+			"calls at the same moment lose files: connect to PostgreSQL itself, with no default_transaction_isolation in the address"}
+	}
+	return nil
+}
+
 // Connections to a database, if its address does not say how many (max_open_conns).
 const (
 	openConns = 24
@@ -73,16 +97,29 @@ const (
 // died, for instance. Until then the rows are locked for all others.
 const idleTransaction = 10000
 
+// Isolation of transactions. JuiceFS reads, and then writes what follows from it, without a lock on all that it has read:
+// below serializable, two REMOVEs of one of two links take both, and at repeatable read two clients get the same lock. It
+// repeats a transaction that PostgreSQL refuses (40001), 50 times. But where it reads many rows, it takes those before such a
+// refusal for all of them: lists are read with another connection, where one statement is never refused.
+const (
+	serializable  = "serializable"
+	readCommitted = "read committed"
+)
+
 // pooled bounds the connections to a database, and keeps them: PostgreSQL has a process for each.
-func pooled(uri string, conns int) string {
+func pooled(uri string, conns int, isolation string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "postgres" {
 		return uri
 	}
 	q := u.Query()
-	for k, n := range map[string]int{"max_open_conns": conns, "max_idle_conns": conns, "idle_in_transaction_session_timeout": idleTransaction} {
+	n := strconv.Itoa(conns)
+	for k, value := range map[string]string{
+		"max_open_conns": n, "max_idle_conns": n, "default_transaction_isolation": isolation,
+		"idle_in_transaction_session_timeout": strconv.Itoa(idleTransaction),
+	} {
 		if !q.Has(k) {
-			q.Set(k, strconv.Itoa(n))
+			q.Set(k, value)
 		}
 	}
 	u.RawQuery = q.Encode()

@@ -68,7 +68,7 @@ func (v *Volume) openLocks(uri string, cfg *Config) error {
 		return fmt.Errorf("juicefs: the session of locks: %w", st)
 	}
 	var err error
-	if v.shared, err = newClient(pooled(uri, lockConns), conf); err != nil {
+	if v.shared, err = newClient(pooled(uri, lockConns, serializable), conf); err != nil {
 		return err
 	}
 	if _, err := v.shared.Load(false); err != nil {
@@ -166,7 +166,7 @@ func (f *FS) lockOf(handle []byte, l *backend.Lock) (meta.Ino, backend.Lock, err
 
 // holder returns a lock that is in the way of l, or nil, and how many there are.
 func (f *FS) holder(ctx context.Context, ino meta.Ino, l *backend.Lock) (*backend.LockedError, int, error) {
-	all, _, err := f.v.shared.ListLocks(ctx, ino)
+	all, _, err := f.v.lister.ListLocks(ctx, ino)
 	if err != nil {
 		return nil, 0, fmt.Errorf("juicefs: locks: %w", err)
 	}
@@ -217,7 +217,7 @@ func (f *FS) HoldsLock(ctx context.Context, handle []byte, l *backend.Lock) (boo
 	if err != nil || client == 0 {
 		return false, err
 	}
-	all, _, err := f.v.shared.ListLocks(ctx, ino)
+	all, _, err := f.v.lister.ListLocks(ctx, ino)
 	if err != nil {
 		return false, fmt.Errorf("juicefs: locks: %w", err)
 	}

@@ -1,6 +1,7 @@
 package juicefs
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 
@@ -102,12 +103,17 @@ func (n *file) make(name string, in *backend.Init, m making) (backend.Node, nfs3
 	}
 	c := n.at(ino, m.typ)
 	changed, err := c.dress(in, &a)
+	if errors.Is(err, nfs3.ErrStale) { // the call has run: somebody has removed the file since
+		return c, n.fs.attr(ino, &a), nil
+	}
 	if err != nil {
 		_ = n.unmake(name, m.typ) // the first error counts
 		return nil, nfs3.Attr{}, err
 	}
 	if changed {
-		if a, err = c.stat(); err != nil {
+		if now, err := c.stat(); err == nil {
+			a = now
+		} else if !errors.Is(err, nfs3.ErrStale) {
 			return nil, nfs3.Attr{}, err
 		}
 	}

@@ -160,7 +160,7 @@ func (n *file) list(d *meta.Attr, kept bool) (*list, error) {
 	v.listing <- struct{}{}
 	defer func() { <-v.listing }()
 	var all []*meta.Entry
-	if st := v.m.Readdir(v.ctx, n.ino, 1, &all); st != 0 {
+	if st := v.lister.Readdir(v.ctx, n.ino, 1, &all); st != 0 {
 		return nil, gone(st)
 	}
 	l := &list{seen: seen, at: time.Now()}

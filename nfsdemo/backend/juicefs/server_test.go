@@ -236,12 +236,13 @@ func TestRefused(t *testing.T) {
 	engines.Format(t, safe, "mem", "anything")
 	for uri, want := range map[string]string{
 		engines.Redis(t): "juicefs: Redis with appendonly no: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
-		engines.Redis(t, "--appendonly", "yes", "--appendfsync", "everysec"): "juicefs: Redis with appendfsync everysec: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
-		engines.Postgres(t, "synchronous_commit=off"):                        "juicefs: PostgreSQL with synchronous_commit off: a crash loses what was acknowledged: turn it on",
-		engines.Postgres(t, "fsync=off"):                                     "juicefs: PostgreSQL with fsync off: a crash loses what was acknowledged: turn it on",
-		"memkv://x":                                                          "juicefs: metadata in memkv: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
-		"sqlite3://x.db":                                                     "juicefs: metadata in sqlite3: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
-		safe:                                                                 "juicefs: objects in mem: it is not known whether they are durable when they are put: if so, --trust-stores",
+		engines.Redis(t, "--appendonly", "yes", "--appendfsync", "everysec"):   "juicefs: Redis with appendfsync everysec: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
+		engines.Postgres(t, "synchronous_commit=off"):                          "juicefs: PostgreSQL with synchronous_commit off: a crash loses what was acknowledged: turn it on",
+		engines.Postgres(t, "fsync=off"):                                       "juicefs: PostgreSQL with fsync off: a crash loses what was acknowledged: turn it on",
+		engines.Postgres(t) + "&default_transaction_isolation=repeatable+read": "juicefs: PostgreSQL with transactions that are repeatable read: calls at the same moment lose files: connect to PostgreSQL itself, with no default_transaction_isolation in the address",
+		"memkv://x":      "juicefs: metadata in memkv: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
+		"sqlite3://x.db": "juicefs: metadata in sqlite3: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
+		safe:             "juicefs: objects in mem: it is not known whether they are durable when they are put: if so, --trust-stores",
 	} {
 		v, err := juicefs.Open(t.Context(), uri, nil)
 		if e, refused := errors.AsType[*juicefs.RefusedError](err); !refused || e.Error() != want {

@@ -43,6 +43,7 @@ type Volume struct {
 	m      meta.Meta
 	joined bool      // it has a session
 	shared meta.Meta // with the session that owns all locks of all servers
+	lister meta.Meta // reads lists; without a session
 	blob   object.ObjectStorage
 	reader vfs.DataReader
 	writer vfs.DataWriter
@@ -92,7 +93,7 @@ func Open(ctx context.Context, uri string, cfg *Config) (*Volume, error) {
 // open opens everything. If it returns an error, some of it is open.
 func (v *Volume) open(ctx context.Context, uri string, cfg *Config) error {
 	var err error
-	if v.m, err = newClient(pooled(uri, openConns), cfg.metaConfig()); err != nil {
+	if v.m, err = newClient(pooled(uri, openConns, serializable), cfg.metaConfig()); err != nil {
 		return err
 	}
 	format, err := v.m.Load(true)
@@ -100,6 +101,12 @@ func (v *Volume) open(ctx context.Context, uri string, cfg *Config) error {
 		if strings.HasPrefix(err.Error(), "database is not formatted") { // all that JuiceFS says
 			return fmt.Errorf("juicefs: %s has no volume: make one with juicefs format", hide(uri))
 		}
+		return fmt.Errorf("juicefs: %s: %w", hide(uri), err)
+	}
+	if v.lister, err = newClient(pooled(uri, maxListing, readCommitted), cfg.metaConfig()); err != nil {
+		return err
+	}
+	if _, err = v.lister.Load(false); err != nil {
 		return fmt.Errorf("juicefs: %s: %w", hide(uri), err)
 	}
 	id, err := uuid.Parse(format.UUID)
@@ -213,6 +220,9 @@ func (v *Volume) release() error {
 	}
 	if v.shared != nil { // its session is that of other servers too
 		errs = append(errs, v.shared.Shutdown())
+	}
+	if v.lister != nil {
+		errs = append(errs, v.lister.Shutdown())
 	}
 	if v.joined {
 		errs = append(errs, v.m.CloseSession())
