@@ -187,8 +187,8 @@ cluster-lint: $(GOBIN)/golangci-lint-$(GOLANGCI) ## static analysis of the same 
 	cd nfsdemo/backend/juicefs && $< run --build-tags $(JUICEFS) ./...
 
 .PHONY: cluster-scale
-cluster-scale: ## 1, 2 and 4 servers with 16 clients, and the chart of docs/cluster.md (a quiet machine)
-	cd nfsdemo/backend/juicefs && go test -count=1 -v -tags $(JUICEFS) -run Scale ./stagjfs -scale 3s -plot $(CURDIR)/docs/cluster-scale.svg
+cluster-scale: ## 1, 2 and 4 servers with 16 clients, for docs/cluster.md (a quiet machine)
+	cd nfsdemo/backend/juicefs && go test -count=1 -v -tags $(JUICEFS) -run Scale ./stagjfs -scale 3s
 
 .PHONY: cluster-linux
 cluster-linux: ## two Linux clients, with locks, under servers that are killed 30 times; Linux 6.1 and 6.12 (Debian, root; half an hour)
@@ -222,54 +222,25 @@ crash-mutants: ## put faults into commit log and NFS server; a test must catch e
 	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench
-bench: ## measure every figure of docs/performance.md; exits 1 if a gate or goal is missed
-	@go build -o /dev/null ./conformance && s=0; \
-	for b in engine rpc scale commit; do go run ./conformance bench $$b --goals || s=1; done; exit $$s
-
-.PHONY: bench-engine
-bench-engine: ## the engine against plain TCP; exits 1 if a gate is missed
-	go run ./conformance bench engine
-
-.PHONY: bench-commit
-bench-commit: ## appends to a commit log against TCP and local fdatasync; exits 1 if a gate is missed
-	go run ./conformance bench commit
+bench: ## the benchmarks of docs/performance.md, once
+	go test -run '^$$' -bench . ./conformance/internal/bench
 
 .PHONY: bench-nfs
 bench-nfs: ## NFS over RDMA against TCP, nfs-ganesha and go-nfs, with their costs (Debian, root)
 	bash conformance/bench-nfs.sh
 
-.PHONY: bench-push
-bench-push: ## durable writes by push against WRITE with FILE_SYNC; exits 1 if a gate is missed
-	go run ./nfsdemo bench push
-
-.PHONY: bench-rpc
-bench-rpc: ## calls against record-marked TCP; exits 1 if a gate is missed
-	go run ./conformance bench rpc
-
-.PHONY: bench-scale
-bench-scale: ## 10,000 connections, 2,000 clients, fairness (Linux); exits 1 if a gate is missed
-	go run ./conformance bench scale --rounds 3
-
-.PHONY: bench-grow
-bench-grow: ## how cost grows with messages, FPDUs and connections (Linux)
-	go run ./conformance bench grow
-
 .PHONY: figures
-figures: ## the tables and charts of README.md and docs/performance.md, from docs/figures.json
-	go run ./conformance bench figures
+figures: ## the tables of README.md and docs/performance.md, from docs/figures.json
+	go test -count=1 ./conformance -run 'TestFigures$$' -figures
 
-# A figure that misses its gate is one all the same.
 .PHONY: bench-figures
 bench-figures: ## measure all of docs/figures.json, and make the tables (Debian, root, a quiet machine)
-	for b in engine rpc scale commit grow; do go run ./conformance bench $$b --json | go run ./conformance bench figures $$b || exit 1; done
-	go run ./nfsdemo bench push --json | go run ./conformance bench figures push
-	bash conformance/bench-nfs.sh --json --plot docs/performance-nfs.svg | go run ./conformance bench figures nfs
-	go run ./nfsdemo bench push --plot docs/performance-push.svg
+	bash conformance/bench.sh figures
 
 # OLD is a revision; without it, where this branch left origin/main, or the commit before.
 .PHONY: bench-check
-bench-check: ## an old and this version in turn; exits 1 if a figure loses more than the old one against itself
-	go run ./conformance bench check $(if $(OLD),--old $(OLD))
+bench-check: ## an old and this version in turn; exits 1 if a row loses more than the old one against itself
+	bash conformance/bench.sh check $(OLD)
 
 .PHONY: cover
 cover: ## statement coverage by package

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# bench-nfs.sh: nfsdemo bench nfs, with nfs-ganesha and go-nfs (transport/examples/gonfs) as
-# further columns (Debian packages nfs-ganesha, nfs-ganesha-vfs, rpcbind; root). It runs in a
-# network namespace of its own, whose connections all use the congestion control reno. Its
-# arguments are passed on to nfsdemo bench nfs.
+# bench-nfs.sh: BenchmarkNFS of conformance/internal/bench, with nfs-ganesha and go-nfs (transport/examples/gonfs) as
+# further servers (Debian packages nfs-ganesha, nfs-ganesha-vfs, rpcbind; root). It runs in a network namespace of its
+# own, whose connections all use the congestion control reno. ROUNDS, TIME and ONLY as in bench.sh; prints what go test
+# prints.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${STAG_NETNS:-}" ]; then
@@ -25,18 +25,20 @@ trap cleanup EXIT
 read -r nfs mount go < <(free_ports 3)
 mkdir "$tmp/export"
 . conformance/ganesha-start.sh
-go build -o "$tmp/nfsdemo" ./nfsdemo
+go test -c -o "$tmp/bench" ./conformance/internal/bench
 (cd transport/examples/gonfs && go build -o "$tmp/gonfs" .)
-columns=() processes=()
+servers=
 if ganesha_start "$tmp" "$nfs" "$mount"; then
   pids+=("$gpid" ${rpid:-})
-  columns+=("ganesha=nfs://127.0.0.1:$nfs$tmp/export?mountport=$mount") processes+=("$gpid")
+  servers="ganesha=$gpid=nfs://127.0.0.1:$nfs$tmp/export?mountport=$mount"
 else
   echo "without nfs-ganesha, which does not start:" >&2
   grep CRIT "$tmp/log" >&2 || true
 fi
 "$tmp/gonfs" -listen 127.0.0.1:0 -mount-listen "127.0.0.1:$go" >/dev/null & # NFS too, on the port of MOUNT
 pids+=($!)
-columns+=("go-nfs=nfs://127.0.0.1:$go/?mountport=$go") processes+=($!)
-pid=$(IFS=,; echo "${processes[*]}")
-"$tmp/nfsdemo" bench nfs --dir "$at" ${pid:+--pid "$pid"} "$@" "${columns[@]+"${columns[@]}"}"
+servers="${servers:+$servers,}go-nfs=$!=nfs://127.0.0.1:$go/?mountport=$go"
+for i in $(seq "${ROUNDS:-7}"); do
+  echo "NFS: round $i of ${ROUNDS:-7}" >&2
+  "$tmp/bench" -test.run '^$' -test.bench "${ONLY:-NFS}" -test.benchtime "${TIME:-300ms}" -at "$at" -servers "$servers"
+done

@@ -129,7 +129,6 @@ var layers = []layer{
 		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/setting"},
 		modules: []string{"github.com/gopacket/gopacket"},
 	},
-	{name: "internal/measure", modules: []string{"golang.org/x/sys"}},
 
 	{name: "transport/service", may: []string{"transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
@@ -204,19 +203,13 @@ var layers = []layer{
 		},
 	},
 	{
-		name: "nfsdemo/internal/bench",
-		may: []string{
-			"internal/accept", "internal/measure", "internal/pmemsim", "transport", "transport/rpc", "transport/commitlog", "transport/push", "rdmap/region", "rdmap/region/pmem", "xdr", "nfsdemo/...",
-		},
-	},
-	{
 		name: "nfsdemo/internal/doctor", // it runs the start-up as another machine would
 		may:  []string{"rdmap/mpa", "transport", "transport/rpc", "xdr", "nfsdemo/..."},
 	},
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/measure", "internal/mutant", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/mutant", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{
@@ -354,7 +347,6 @@ func TestLayerRules(t *testing.T) {
 		{"rpcrdma", path.Join(module, "rdmap"), false},
 		{"transport", path.Join(module, "rdmap"), true},
 		{"transport", path.Join(module, "nfsdemo"), false},
-		{"transport", path.Join(module, "internal/measure"), false},
 		{"transport/commitlog", path.Join(module, "xdr"), false},
 		{"transport/push", path.Join(module, "transport/commitlog"), true},
 		{"transport/push", path.Join(module, "rpcrdma"), false},

@@ -18,8 +18,6 @@ func TestNoLitter(t *testing.T) {
 		signal      syscall.Signal
 		args, under string
 	}{
-		{syscall.SIGTERM, "bench push --quick --rounds 100000 --only sim", "*/*"},
-		{syscall.SIGINT, "bench push --quick --rounds 100000 --only file", "*/logs/*.log"},
 		{syscall.SIGTERM, "demo", "*/*"},
 		{syscall.SIGINT, "demo", "*"},
 	} {

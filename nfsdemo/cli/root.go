@@ -159,7 +159,7 @@ then asks rpcbind.`,
 	flags := cmd.PersistentFlags()
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
-		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.doctorCmd(), a.benchCmd())
+		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.doctorCmd())
 	addCompletion(cmd)
 	return cmd
 }

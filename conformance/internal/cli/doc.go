@@ -5,7 +5,6 @@
 //	conformance tshark FILE...      what tshark finds wrong with a capture
 //	conformance probe HOST:PORT     bad input for a live server, and whether it survives
 //	conformance rping               either side of the RDMA world's own ping
-//	conformance bench               the engine and the transport against plain TCP
 //	conformance coverage            the rules of the documents and the tests that prove them
 //	conformance mutants             faults that are switched on, and whether tests notice
 //

@@ -68,8 +68,8 @@ func newRoot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Look at iWARP and RPC-over-RDMA from outside",
-		Long: `conformance reads captures of iWARP and RPC-over-RDMA peers, ours or anybody's,
-tests live servers with bad input, and measures ours.`,
+		Long: `conformance reads captures of iWARP and RPC-over-RDMA peers, ours or anybody's, and
+tests live servers with bad input.`,
 		Example: `  conformance decode trace.pcap
   conformance judge trace.pcap
   conformance probe 127.0.0.1:20049
@@ -89,6 +89,6 @@ tests live servers with bad input, and measures ours.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), benchCmd(), rpingCmd(), probeCmd(), matrixCmd(), coverageCmd(), mutantsCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), rpingCmd(), probeCmd(), matrixCmd(), coverageCmd(), mutantsCmd())
 	return cmd
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/measure"
 	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -155,7 +157,7 @@ func TestCost(t *testing.T) {
 				t.Fatalf("%s: %v", kind, err)
 			}
 		}
-		took, cpu := time.Since(began)/n, usage(t, s).Since(used).CPU/n
+		took, cpu := time.Since(began)/n, (usage(t, s)-used)/n
 		got := float64(r.n.Load()-was) / n
 		t.Logf("%-24s %5.1f round trips %8v %8v of a processor", kind, got, took.Round(10*time.Microsecond), cpu.Round(10*time.Microsecond))
 		if got == 0 || got > 40 {
@@ -164,22 +166,27 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// usage is what a server has used.
-func usage(t *testing.T, s *server) measure.Usage {
-	u, err := measure.ProcessUsage(s.cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
+// usage is the processor time of a server's threads. Only schedstat counts it in nanoseconds.
+func usage(t *testing.T, s *server) (sum time.Duration) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.cmd.Process.Pid))
+	if err != nil || len(tasks) == 0 {
+		t.Fatal("the server has no threads: ", err)
 	}
-	return u
+	for _, task := range tasks {
+		var ns int64
+		if b, err := os.ReadFile(task); errors.Is(err, fs.ErrNotExist) {
+			continue // the thread has ended
+		} else if _, err = fmt.Sscan(string(b), &ns); err != nil {
+			t.Fatal(task, err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum
 }
 
-var (
-	scale = flag.Duration("scale", 0, "how long TestScale measures each kind of call; 0: not at all")
-	plot  = flag.String("plot", "", "the chart that TestScale makes")
-)
+var scale = flag.Duration("scale", 0, "how long TestScale measures each kind of call; 0: not at all")
 
-// scaleKinds are the calls of TestScale: two that scale with servers, and two with database and disk, which the chart
-// has on its right.
+// scaleKinds are the calls of TestScale: two that scale with servers, and two with database and disk.
 var scaleKinds = []string{"GETATTR", "READ 64 KiB", "WRITE 64 KiB FILE_SYNC", "CREATE"}
 
 // TestScale measures 1, 2 and 4 servers with 16 clients, all on this machine.
@@ -189,33 +196,21 @@ func TestScale(t *testing.T) {
 	}
 	uri := newVolume(t)
 	var servers []*server
-	chart := measure.Chart{Title: "thousand calls/s (64 KiB) of 16 clients, all on one machine", XName: "servers"}
-	for i, kind := range scaleKinds {
-		color := []string{measure.Blue, measure.Orange, measure.Green, measure.Violet}[i]
-		chart.Lines = append(chart.Lines, measure.Line{Name: strings.Replace(kind, " 64 KiB", "", 1), Color: color, Right: i >= 2})
-	}
 	t.Logf("| servers | %s |", strings.Join(scaleKinds, " | "))
 	for _, n := range []int{1, 2, 4} {
 		for len(servers) < n {
 			servers = append(servers, start(t, uri))
 		}
-		chart.X = append(chart.X, n)
 		row := fmt.Sprintf("| %d |", n)
-		for i, kind := range scaleKinds {
+		for _, kind := range scaleKinds {
 			var rates []float64
 			for range *rounds {
 				rates = append(rates, perSecond(t, servers, kind))
 			}
-			m := measure.Median(rates)
-			chart.Lines[i].Y = append(chart.Lines[i].Y, m/1000)
-			row += fmt.Sprintf(" %.0f (%.0f–%.0f) |", m, slices.Min(rates), slices.Max(rates))
+			slices.Sort(rates)
+			row += fmt.Sprintf(" %.0f (%.0f–%.0f) |", rates[len(rates)/2], rates[0], rates[len(rates)-1])
 		}
 		t.Log(row)
-	}
-	if *plot != "" {
-		if err := os.WriteFile(*plot, []byte(chart.SVG()), 0o644); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -1,5 +1,0 @@
-package bench
-
-// What the tests need of the inside.
-
-var RingSize = &ringSize
