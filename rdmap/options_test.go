@@ -262,7 +262,7 @@ func TestRevision1(t *testing.T) {
 			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
 		}
 		s := x.ConnectionState()
-		if s.Revision != 1 || s.IRD != rdmap.DefaultIRD || s.ORD != rdmap.DefaultORD || s.StagPeer != (n+12 <= 256) {
+		if s.Revision != 1 || s.IRD != rdmap.DefaultIRD || s.ORD != 1 || s.StagPeer != (n+12 <= 256) {
 			t.Errorf("%d octets: %+v", n, s)
 		}
 	}

@@ -143,6 +143,7 @@ func (i *Initiator) settle(r *Reply) error {
 		PrivateData: r.PrivateData,
 	}
 	if !r.Enhanced {
+		i.result.ORD = unagreed(c.ORD)
 		return nil
 	}
 	return i.settleEnhanced(&r.Word)

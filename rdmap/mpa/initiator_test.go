@@ -112,11 +112,11 @@ func TestInitiatorReply(t *testing.T) {
 		{name: "S=1 for S=0", cfg: plain, wire: "5002000400080010", err: mpa.ErrEnhanced},
 		{
 			name: "plain", cfg: plain, wire: "40020000",
-			want: ok(mpa.Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated}),
+			want: ok(mpa.Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 1, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated}),
 		},
 		{
 			name: "lower revision", cfg: plain, wire: "40010000",
-			want: ok(mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated}),
+			want: ok(mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 1, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated}),
 		},
 		{name: "higher revision", cfg: mpa.Config{Rev: 1}, wire: "40020000", err: mpa.ErrRevision},
 		{name: "rev 3", cfg: base, wire: "4003000400080010", err: mpa.ErrRevision},

@@ -84,6 +84,9 @@ func wantOutcome(cfg *mpa.Config, f rawFrame) (what string, code mpa.Code, res m
 		IRD: cfg.IRD, ORD: cfg.ORD, PeerIRD: 0x3fff, PeerORD: 0x3fff,
 	}
 	if !asked {
+		if cfg.ORD != 0x3fff {
+			res.ORD = min(cfg.ORD, 1)
+		}
 		return "", 0, res
 	}
 	res.PeerIRD, res.PeerORD = f.ird(), f.ord()

@@ -187,6 +187,7 @@ func wantReply(cfg *mpa.Config, f rawFrame) (reply rawFrame, res mpa.Negotiation
 		IRD: cfg.IRD, ORD: cfg.ORD, PeerIRD: 0x3fff, PeerORD: 0x3fff,
 	}
 	if !f.enhanced() {
+		res.ORD = min(cfg.ORD, 1)
 		return reply, res
 	}
 	reply.flags |= 0x10

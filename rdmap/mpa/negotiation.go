@@ -98,3 +98,9 @@ func clamp(own, limit uint16) uint16 {
 	}
 	return min(own, limit)
 }
+
+// unagreed returns the outbound depth of a side that wants own if its peer has not said what it serves: without the
+// enhanced word of RFC 6581 nothing does, and a request beyond what the peer serves ends the connection.
+//
+// Choice: one request at a time, which every peer serves that serves any. NotNegotiated leaves it to the ULP.
+func unagreed(own uint16) uint16 { return clamp(own, 1) }

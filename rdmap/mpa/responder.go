@@ -205,6 +205,7 @@ func (r *Responder) settle(reply *Reply) {
 		PrivateData: q.PrivateData,
 	}
 	if !q.Enhanced {
+		r.result.ORD = unagreed(r.cfg.ORD)
 		return
 	}
 	res, w := &r.result, &reply.Word

@@ -36,15 +36,15 @@ func TestResponderAccept(t *testing.T) {
 		},
 		{
 			"plain rev 1", base, "40010000", "40010000",
-			mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated},
+			mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 1, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated},
 		},
 		{
 			"plain rev 2", base, "40020000", "40020000",
-			mpa.Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated},
+			mpa.Negotiation{Rev: 2, CRC: true, IRD: 16, ORD: 1, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated},
 		},
 		{
 			"S at rev 1 is reserved", base, "50010000", "40010000",
-			mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 8, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated},
+			mpa.Negotiation{Rev: 1, CRC: true, IRD: 16, ORD: 1, PeerIRD: mpa.NotNegotiated, PeerORD: mpa.NotNegotiated},
 		},
 		{
 			"linux client", base, "1002000c00800000" + pdHex, "5002000400000008",
