@@ -116,6 +116,8 @@ type Call struct {
 	// Canceled is set by Requester.Cancel: nobody waits for this call.
 	Canceled bool
 
+	spoiled bool // a reply to it was dropped
+
 	out    chunks.Set   // items that travel by chunk
 	lists  chunks.Lists // as offered
 	pieces [][]byte
@@ -145,7 +147,7 @@ func (c *Call) Reset() {
 		c.resetChunks()
 	}
 	c.Result = Result{}
-	c.Canceled, c.active, c.formed, c.reading = false, false, false, false
+	c.Canceled, c.spoiled, c.active, c.formed, c.reading = false, false, false, false, false
 }
 
 // resetChunks is Reset for what calls with chunks use, and replies with chunks.

@@ -1,6 +1,9 @@
 package rpcrdma
 
 import (
+	"encoding/binary"
+	"errors"
+
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -13,7 +16,8 @@ import (
 // If the Send answers nothing, the call is nil and why says the reason: it does not
 // decode, its XID is unknown or that of a call for which there was no AppendCall yet,
 // its type or direction is wrong, or its RPC message has another XID (RFC 8166
-// Section 4.5, "silently discard").
+// Section 4.5, "silently discard"). If nobody waits for the call any more, it is returned
+// all the same, with why as its error.
 //
 // Whatever else is wrong with a reply fails its call (RFC 8166 Section 6.1): a
 // read list (unless Config.Reads), chunks that are not those offered, an item
@@ -34,7 +38,7 @@ func (r *Requester) take(send []byte, latest bool) (c *Call, why error) {
 	c, why = r.receive(send)
 	if c == nil {
 		r.stats.Dropped++
-		return nil, why
+		return r.spoil(send, why), why
 	}
 	if (r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional) && latest {
 		r.window.Grant(r.hdr.Credit)
@@ -48,6 +52,25 @@ func (r *Requester) take(send []byte, latest bool) (c *Call, why error) {
 	}
 	r.answered(c)
 	return c, nil
+}
+
+// spoil notes that a Send was dropped that its first word, which is the XID in every version, makes the reply to a
+// call. A good one may still come, but if nobody waits for that, it returns the call, whose credit would be lost.
+func (r *Requester) spoil(send []byte, why error) *Call {
+	if len(send) < FixedSize || errors.Is(why, ErrDirection) { // a call the other way may have the same XID
+		return nil
+	}
+	c := r.Lookup(binary.BigEndian.Uint32(send))
+	if c == nil || c.reading || !c.formed {
+		return nil
+	}
+	if c.spoiled = true; !c.Canceled {
+		return nil
+	}
+	c.Result = Result{ItemPos: -1}
+	c.Result.fail(c.XID, why)
+	r.answered(c)
+	return c
 }
 
 // answered ends a call whose Result is there.

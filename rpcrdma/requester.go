@@ -187,13 +187,17 @@ func (r *Requester) Abort(c *Call) {
 
 // Cancel says that nobody waits for c any more and reports whether it is still
 // outstanding. If so its credit, XID and memory stay taken until Receive returns
-// it or the connection ends.
+// it or the connection ends. It is not if a reply to it was dropped: what the
+// credit stood for, a receive of the peer, is free again.
 //
 // Choice: registered memory is not invalidated early, since a late RDMA Write to
 // it would end the connection (RFC 8166 Section 4.5).
 func (r *Requester) Cancel(c *Call) bool {
 	if c.active {
 		c.Canceled = true
+	}
+	if c.active && c.spoiled && !c.reading && r.remove(c) {
+		r.window.Release()
 	}
 	return c.active
 }

@@ -378,6 +378,21 @@ func checkReply(t *testing.T, c readReply) {
 		if got != nil || !errors.Is(err, c.drop) || r.InFlight() != 1 || r.Stats().Dropped != 1 {
 			t.Fatalf("call %v, %v; want it dropped: %v", got, err, c.drop)
 		}
+		// It may cost the call, but not the credit, in whichever order the caller gives up: but a Send of another call,
+		// or a call the other way, tells nothing about this one.
+		mine := c.h.XID == vectorXID && !errors.Is(c.drop, rpcrdma.ErrDirection)
+		if still := r.Cancel(call); still == mine || (r.InFlight() == 0) != mine {
+			t.Fatalf("cancelled: outstanding %v, %d in flight", still, r.InFlight())
+		}
+		r = made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
+		call = readCall(t, r)
+		if _, _, err := r.AppendCall(nil, call); err != nil {
+			t.Fatal(err)
+		}
+		r.Cancel(call)
+		if got, err := r.Receive(append(c.h.Append(nil), c.rpc...)); (got == call) != mine || !errors.Is(err, c.drop) {
+			t.Fatalf("of a cancelled call: %v, %v", got, err)
+		}
 		return
 	}
 	if got != call || r.InFlight() != 0 {

@@ -197,8 +197,11 @@ func (c *Requester) abandon(p *outstanding, err error) error {
 	c.mu.Lock()
 	c.unwatch(p)
 	p.left = true
+	if p.active && !c.req.Cancel(&p.rc) { // its credit is back
+		p.active = false
+		c.wakeQueue()
+	}
 	mine := !p.active && p.writing == nil
-	c.req.Cancel(&p.rc)
 	if mine && c.err != nil && p.w.Done() && !p.late {
 		err = c.err
 	}
