@@ -62,6 +62,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		}
 	}
 	if s.log != nil {
+		if f.limits.why != "" {
+			s.log.Info("memory", "limit", f.limits.why)
+		}
 		s.log.Info("serving", append([]any{"exports", s.paths(), "version", version()}, r.addresses()...)...)
 	}
 	if a.json {
@@ -94,6 +97,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	}
 	if r.RDMA != "" {
 		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
+	}
+	if f.limits.why != "" {
+		fmt.Fprintf(a.stdout, "  memory    %s\n", f.limits.why)
 	}
 	if r.Locks != "" {
 		fmt.Fprintf(a.stdout, "  locks     %s\n", r.Locks)

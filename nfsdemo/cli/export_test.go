@@ -11,6 +11,7 @@ const (
 )
 
 var (
+	CgroupMemory  = cgroupMemory
 	Duration      = duration
 	ListTime      = listTime
 	ModeString    = modeString

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"path"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +24,7 @@ type limitFlags struct {
 	clientConns  int
 	memory       size
 	clientMemory size
+	why          string // memory is less than the default; "" if it is not
 	pulls        int
 	clientPulls  int
 }
@@ -30,7 +35,7 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients in this `network` (192.0.2.0/24) or with this address; can be repeated")
 	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 2048, and one for each 32K of --memory-limit")
 	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
-	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M")
+	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M, or 60 % of the cgroup's memory if that is less")
 	flags.Var(&f.clientMemory, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
 	flags.IntVar(&f.pulls, "max-pulls", 0, "most calls whose chunks are read at a time; 0: 4096")
 	flags.IntVar(&f.clientPulls, "client-pulls", 0, "most of these for one client address; 0: a quarter of all, -1: no separate limit")
@@ -101,6 +106,10 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 		cfg.Limits.Allow = allow
 	}
 	cfg.Limits.Conns, cfg.Limits.Memory, cfg.Limits.Pulls = f.conns, int64(f.memory), f.pulls
+	if most := cgroupMemory(os.DirFS("/")); f.memory == 0 && most > 0 && most/10*6 < transport.DefaultMemory {
+		cfg.Limits.Memory = max(most/10*6, minMemory)
+		f.why = fmt.Sprintf("%s for calls, 60 %% of the cgroup's %s", octets(uint64(cfg.Limits.Memory)), octets(uint64(most)))
+	}
 	cfg.Limits.PerClient = transport.ClientLimits{
 		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
 	}
@@ -139,6 +148,35 @@ func (l *allowListener) Accept() (net.Conn, error) {
 		}
 		_ = c.Close() // nothing was sent on it
 	}
+}
+
+// cgroupMemory returns the memory in octets that the process and its like may have by their cgroup, of either version,
+// and those above it; 0 if there is no limit, or no cgroup. More than that is answered with a kill.
+func cgroupMemory(root fs.FS) (least int64) {
+	own, _ := fs.ReadFile(root, "proc/self/cgroup") // there are none without it
+	for line := range strings.Lines(string(own)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		at, name := "sys/fs/cgroup", "memory.max"
+		switch {
+		case len(f) == 3 && f[1] == "":
+		case len(f) == 3 && slices.Contains(strings.Split(f[1], ","), "memory"):
+			at, name = at+"/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		// Inside a container the path may be that of the host, of which only the end, or nothing, is there.
+		for dir := path.Join("/", f[2]); ; dir = path.Dir(dir) {
+			b, err := fs.ReadFile(root, path.Join(at, dir, name))
+			n, bad := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+			if err == nil && bad == nil && n > 0 && n < 1<<60 && (least == 0 || n < least) { // version 1 says 2^63 for none
+				least = n
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least
 }
 
 // besides is the memory of a server besides --memory-limit: 2048 connections, buffers in reserve. With the program itself,
