@@ -136,7 +136,7 @@ var layers = []layer{
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
 	{
 		name:    "transport/internal/execute",
-		may:     []string{"chunks", "xdr", "internal/callid", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
+		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{

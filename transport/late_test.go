@@ -109,6 +109,65 @@ func TestCallOfClosedConnectionEndsFirst(t *testing.T) {
 	w.mu.Unlock()
 }
 
+// Class says that the arguments are the object that a call changes.
+func (*writes) Class(req *rpc.Request) (c rpc.Class) {
+	if len(req.Args) > 0 {
+		c.Changes[1] = 1 + uint64(req.Args[3])
+	}
+	return c
+}
+
+// TestHangingCallHoldsUpItsObjectOnly: a call that hangs on a disk, and whose connection its client has closed, holds up
+// the next call of the same caller for the same object, and no other.
+func TestHangingCallHoldsUpItsObjectOnly(t *testing.T) {
+	w := &writes{gate: make(chan struct{})}
+	s, addr := serveStream(t, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
+	const prog = 400_000
+	call := func(proc, object uint32, user string) *rpc.Call {
+		c := &rpc.Call{Prog: prog, Vers: 1, Proc: proc, Args: words(object)}
+		if user != "" {
+			cred := xdr.SysCred{MachineName: user}
+			c.Cred = cred.Auth()
+		}
+		return c
+	}
+	dial := func() *transport.StreamClient {
+		c, err := transport.DialStream(testCtx(t), "tcp", addr, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	old := dial()
+	do := func(c rpc.Caller, call *rpc.Call) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			var r rpc.Reply
+			defer r.Release()
+			done <- c.Do(testCtx(t), call, &r)
+		}()
+		return done
+	}
+	hung := do(old, call(1, 7, ""))
+	waitUntil(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
+	old.Close()
+	<-hung
+	next := dial()
+	defer next.Close()
+	same := do(next, call(2, 7, ""))
+	waitUntil(t, "that for the same object has come", func() bool { return s.Stats().InFlight == 2 })
+	mustDo(t, next, call(3, 8, ""))
+	mustDo(t, next, call(4, 7, "another user"))
+	close(w.gate)
+	if err := <-same; err != nil {
+		t.Error(err)
+	}
+	if w.mu.Lock(); !slices.Equal(w.done, []uint32{3, 4, 1, 2}) {
+		t.Errorf("they have ended in the order %v", w.done)
+	}
+	w.mu.Unlock()
+}
+
 // slowStart is a listener whose first connection is looked at only after gate is closed.
 type slowStart struct {
 	net.Listener

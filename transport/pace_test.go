@@ -31,9 +31,9 @@ type paced struct {
 
 func (paced) MayBlock(_, _, proc uint32) bool { return proc != paceHere }
 
-func (paced) Class(req *rpc.Request) uint32 {
+func (paced) Class(req *rpc.Request) rpc.Class {
 	d := xdr.NewDecoder(req.Args)
-	return d.Uint32()
+	return rpc.Class{Pace: d.Uint32()}
 }
 
 func (p paced) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
@@ -41,7 +41,7 @@ func (p paced) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response)
 	case req.Proc == paceHangs:
 		p.hung <- struct{}{}
 		<-p.release
-	case req.Proc == paceDisk && p.Class(req) == slowClass:
+	case req.Proc == paceDisk && p.Class(req).Pace == slowClass:
 		time.Sleep(2 * time.Millisecond) // a disk
 	}
 	resp.Results = append(resp.Results, goroutine()...)

@@ -30,14 +30,18 @@ const stampLen = 4
 
 // Of identifies a call from addr whose complete arguments have n octets.
 func Of(addr net.Addr, h *xdr.CallHeader, n int) Call {
-	body := h.Cred.Body
-	if h.Cred.Flavor == xdr.AuthSys {
-		body = body[min(stampLen, len(body)):]
-	}
 	return Call{
-		Client: Client{Addr: Host(addr), Flavor: uint32(h.Cred.Flavor), Cred: string(body)},
+		Client: Client{Addr: Host(addr), Flavor: uint32(h.Cred.Flavor), Cred: string(CredOf(h))},
 		XID:    h.XID, Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Len: uint32(n),
 	}
+}
+
+// CredOf returns what stays the same of a call's credential, lent as the header is.
+func CredOf(h *xdr.CallHeader) []byte {
+	if h.Cred.Flavor == xdr.AuthSys {
+		return h.Cred.Body[min(stampLen, len(h.Cred.Body)):]
+	}
+	return h.Cred.Body
 }
 
 // Host returns an address without its port, because a call that is sent again comes from another one.

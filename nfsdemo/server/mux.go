@@ -18,9 +18,8 @@ type Program struct {
 	Serve func(ctx context.Context, c *Call) error
 	// MayBlock reports whether a procedure may block. If nil, none may.
 	MayBlock func(proc uint32) bool
-	// Class tells which calls of a procedure take about as long; see rpc.Handler. If nil, all
-	// do.
-	Class func(proc uint32, args []byte) uint32
+	// Class tells about a call; see rpc.Handler. If nil, nothing is known.
+	Class func(proc uint32, args []byte) rpc.Class
 	// NonIdempotent reports whether a procedure must not run twice when a client sends a call
 	// again. If nil, all may run twice.
 	NonIdempotent func(proc uint32) bool
@@ -99,12 +98,12 @@ func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
 }
 
-// Class tells which calls of a procedure take about as long (rpc.Handler).
-func (m *Mux) Class(req *rpc.Request) uint32 {
+// Class tells about a call (rpc.Handler).
+func (m *Mux) Class(req *rpc.Request) rpc.Class {
 	if p := m.find(req.Prog); p != nil && p.Class != nil {
 		return p.Class(req.Proc, req.Args)
 	}
-	return 0
+	return rpc.Class{}
 }
 
 // Lazy reports whether a call's data stay at the client until asked for (rpc.Handler).

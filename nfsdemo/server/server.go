@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"hash/maphash"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -104,8 +106,8 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 }
 
 // nfsClass sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
-// by size, and by how durable the data must be.
-func nfsClass(proc uint32, args []byte) uint32 {
+// by size, and by how durable the data must be. A call changes the files and directories whose handles it has.
+func nfsClass(proc uint32, args []byte) (c rpc.Class) {
 	d := xdr.NewDecoder(args)
 	var handle nfs3.FileHandle
 	class := uint32(0)
@@ -119,11 +121,34 @@ func nfsClass(proc uint32, args []byte) uint32 {
 		_ = a.ParseHead(&d)
 		handle, class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
 	default:
+		handle = d.Opaque(nfs3.MaxHandle)
+		other := nfs3.FileHandle(nil)
+		switch nfs3.Proc(proc) {
+		case nfs3.ProcRename:
+			d.Opaque(nfs3.MaxName)
+			other = d.Opaque(nfs3.MaxHandle)
+		case nfs3.ProcLink:
+			other = d.Opaque(nfs3.MaxHandle)
+		default:
+		}
+		c.Changes[1] = object(other)
 	}
-	if len(handle) >= 4 {
+	c.Changes[0] = object(handle)
+	if len(handle) >= 4 && class != 0 {
 		class |= binary.BigEndian.Uint32(handle) << 8
 	}
-	return class
+	c.Pace = class
+	return c
+}
+
+var objectSeed = maphash.MakeSeed()
+
+// object returns the hash of a handle, 0 if there is none.
+func object(h nfs3.FileHandle) uint64 {
+	if len(h) == 0 {
+		return 0
+	}
+	return maphash.Bytes(objectSeed, h) | 1
 }
 
 // nonIdempotent reports whether a procedure changes something.

@@ -173,14 +173,14 @@ func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 }
 
 // Class distinguishes READs that may wait from the others, and asks Next about the other programs.
-func (s *Server) Class(req *rpc.Request) uint32 {
+func (s *Server) Class(req *rpc.Request) (c rpc.Class) {
 	if req.Prog == Program {
 		if n := len(req.Args); req.Proc == procRead && n >= 4 && [4]byte(req.Args[n-4:]) != [4]byte{} {
-			return 1
+			c.Pace = 1
 		}
-		return 0
+		return c
 	}
-	return rpc.Class(s.Next, req)
+	return rpc.ClassOf(s.Next, req)
 }
 
 // NonIdempotent names the calls that must not run twice: a second OPEN would end the session of

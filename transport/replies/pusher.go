@@ -96,11 +96,11 @@ func (p *Pusher) MayBlock(prog, vers, proc uint32) bool {
 }
 
 // Class asks Handler about its programs.
-func (p *Pusher) Class(req *rpc.Request) uint32 {
+func (p *Pusher) Class(req *rpc.Request) rpc.Class {
 	if req.Prog == Program {
-		return 0
+		return rpc.Class{}
 	}
-	return rpc.Class(p.Handler, req)
+	return rpc.ClassOf(p.Handler, req)
 }
 
 // NonIdempotent asks Handler about its programs.

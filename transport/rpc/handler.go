@@ -14,10 +14,10 @@ import "context"
 // taken little time on average; otherwise each gets a goroutine of its own. When any call takes longer
 // than Reading.HandlerLimit, another goroutine goes on reading. With
 //
-//	Class(req *Request) uint32
+//	Class(req *Request) Class
 //
-// it divides the calls of a procedure into classes: those of one class take about as long. req is that of
-// ServeRPC. Without it all calls of a procedure are one class.
+// it says which calls of a procedure take about as long, and which objects a call changes. req is that of ServeRPC.
+// Without it all calls of a procedure are one class, and all calls that must not run twice change the same.
 //
 // With
 //
@@ -60,7 +60,7 @@ type (
 		MayBlock(prog, vers, proc uint32) bool
 	}
 	classifier interface {
-		Class(req *Request) uint32
+		Class(req *Request) Class
 	}
 	nonIdempotent interface {
 		NonIdempotent(prog, vers, proc uint32) bool
@@ -74,19 +74,29 @@ type (
 )
 
 // MayBlock returns the result of h's method MayBlock for a call (see [Handler]), and false if h has
-// no such method. Handlers that pass calls on to another handler use it, [Class], [NonIdempotent], [Lazy]
+// no such method. Handlers that pass calls on to another handler use it, [ClassOf], [NonIdempotent], [Lazy]
 // and [Ready] to pass on its answers as well. h may be nil.
 func MayBlock(h Handler, prog, vers, proc uint32) bool {
 	m, ok := h.(mayBlocker)
 	return ok && m.MayBlock(prog, vers, proc)
 }
 
-// Class is like MayBlock, for the class of a call; 0 if h has no such method.
-func Class(h Handler, req *Request) uint32 {
+// Class is what a handler says about a call without running it. The zero value is said of unknown ones.
+type Class struct {
+	// Pace numbers the calls of a procedure that take about as long.
+	Pace uint32
+	// Changes are hashes of the objects that the call changes, 0: none. If both are 0, it may change any. A call that
+	// runs when its client closes the connection delays those that come on newer ones from the same caller, if they
+	// change one of its objects.
+	Changes [2]uint64
+}
+
+// ClassOf is like MayBlock, for the class of a call; the zero Class if h has no such method.
+func ClassOf(h Handler, req *Request) (c Class) {
 	if m, ok := h.(classifier); ok {
-		return m.Class(req)
+		c = m.Class(req)
 	}
-	return 0
+	return c
 }
 
 // NonIdempotent is like MayBlock, for calls that must not run twice.

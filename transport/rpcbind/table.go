@@ -36,11 +36,11 @@ func (t *Table) MayBlock(prog, vers, proc uint32) bool {
 }
 
 // Class asks Next about its programs.
-func (t *Table) Class(req *rpc.Request) uint32 {
+func (t *Table) Class(req *rpc.Request) rpc.Class {
 	if req.Prog == Program {
-		return 0
+		return rpc.Class{}
 	}
-	return rpc.Class(t.Next, req)
+	return rpc.ClassOf(t.Next, req)
 }
 
 // NonIdempotent asks Next about its programs.

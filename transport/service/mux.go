@@ -178,7 +178,7 @@ func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
 }
 
 // Class is that of Next.
-func (m *Mux) Class(req *rpc.Request) uint32 { return rpc.Class(m.next(req.Prog), req) }
+func (m *Mux) Class(req *rpc.Request) rpc.Class { return rpc.ClassOf(m.next(req.Prog), req) }
 
 // Lazy is that of Next.
 func (m *Mux) Lazy(prog, vers, proc uint32) bool {

@@ -351,7 +351,7 @@ type next struct{ rpc.HandlerFunc }
 func (next) MayBlock(prog, _, _ uint32) bool                { return prog == 7 }
 func (next) NonIdempotent(prog, _, _ uint32) bool           { return true }
 func (next) Lazy(prog, _, _ uint32) bool                    { return true }
-func (next) Class(*rpc.Request) uint32                      { return 3 }
+func (next) Class(*rpc.Request) rpc.Class                   { return rpc.Class{Pace: 3} }
 func (next) Ready(_ context.Context, req *rpc.Request) bool { return true }
 
 // TestNext: the programs that a Mux does not serve are those of Next, with all that it says about them.
@@ -371,7 +371,7 @@ func TestNext(t *testing.T) {
 		req := &rpc.Request{CallHeader: xdr.CallHeader{Prog: tt.prog, Vers: tt.vers, Proc: tt.proc}}
 		got := []bool{
 			m.MayBlock(tt.prog, tt.vers, tt.proc), m.NonIdempotent(tt.prog, tt.vers, tt.proc), m.Lazy(tt.prog, tt.vers, tt.proc),
-			m.Ready(t.Context(), req), m.Class(req) == 3,
+			m.Ready(t.Context(), req), m.Class(req).Pace == 3,
 		}
 		if want := []bool{tt.block, tt.once, tt.lazy, tt.ready, tt.classy}; !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %v", tt, got)

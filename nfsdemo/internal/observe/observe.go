@@ -99,7 +99,7 @@ func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
 }
 
 // Class implements the optional method of a rpc.Handler.
-func (h *Handler) Class(req *rpc.Request) uint32 { return rpc.Class(h.next, req) }
+func (h *Handler) Class(req *rpc.Request) rpc.Class { return rpc.ClassOf(h.next, req) }
 
 // NonIdempotent implements the optional method of a rpc.Handler.
 func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {

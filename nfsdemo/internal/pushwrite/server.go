@@ -149,7 +149,7 @@ func (s *Server) Start(ctx context.Context, files Files) error {
 		},
 		MayBlock:      func(proc uint32) bool { return s.ps.MayBlock(push.Program, push.Version, proc) },
 		NonIdempotent: func(proc uint32) bool { return s.ps.NonIdempotent(push.Program, push.Version, proc) },
-		Class: func(proc uint32, args []byte) uint32 {
+		Class: func(proc uint32, args []byte) rpc.Class {
 			h := xdr.CallHeader{Prog: push.Program, Vers: push.Version, Proc: proc}
 			return s.ps.Class(&rpc.Request{CallHeader: h, Args: args})
 		},

@@ -30,7 +30,7 @@ func New(ctx context.Context, d *Duplicates, ctr *count.Counters, log *zap.Logge
 
 // PaceOf returns the pace of a call that may block.
 func (s *Executor) PaceOf(h rpc.Handler, req *rpc.Request) *Pace {
-	return s.paces.of(rpc.Class(h, req), req)
+	return s.paces.of(rpc.ClassOf(h, req).Pace, req)
 }
 
 // Turn is called for each connection in the order in which they are accepted.
@@ -51,10 +51,11 @@ func (s *Executor) Execute(ctx context.Context, h rpc.Handler, req *rpc.Request,
 	case changes && s.Duplicates.Covers(req):
 		return s.executeOnce(ctx, h, req, resp, from)
 	case changes:
-		if s.isLate(!from.begin(ctx)) {
+		c, ok := from.begin(ctx, changeOf(h, req))
+		if s.isLate(!ok) {
 			return false
 		}
-		defer from.done()
+		defer from.done(c)
 	case s.isLate(from.hasEnded()):
 		return false
 	}
@@ -87,10 +88,11 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, req *rpc.Requ
 		resp.Fail(xdr.SystemErr)
 		return true
 	}
-	if s.isLate(!from.begin(ctx)) {
+	c, ok := from.begin(ctx, changeOf(h, req))
+	if s.isLate(!ok) {
 		return false
 	}
-	defer from.done()
+	defer from.done(c)
 	s.run(s.ctx, h, req, resp)
 	left := deferred(req)
 	if s.ctx.Err() != nil || left != nil && left.Failed() { // the handler has given up halfway; the call may come again

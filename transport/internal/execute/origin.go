@@ -2,12 +2,15 @@ package execute
 
 import (
 	"context"
+	"hash/maphash"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/list"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // origins numbers the connections of each client address in the order in which they came, so that a
@@ -38,11 +41,54 @@ type Origin struct {
 	nth   uint64
 	ended atomic.Bool // nobody can get a reply any more
 	hup   hangup
-	prior []<-chan struct{} // each closed when an older connection, which its client has closed, runs no call
+	prior []prior // what ran on older connections, which its client has closed, when this one came
 
-	running atomic.Int32 // calls that have begun and must not run late
-	mu      sync.Mutex
-	rests   chan struct{} // closed when none runs; nil: nobody waits
+	mu    sync.Mutex
+	calls list.List[changing] // that have begun
+	idle  list.List[changing] // to be used again
+}
+
+// changing is a call that has begun, and that must not run late.
+type changing struct {
+	place list.Node[changing]
+	what  change
+	ended chan struct{} // made by whoever waits for the end, and closed then
+}
+
+// prior is a call that must end before another that changes the same.
+type prior struct {
+	what  change
+	ended <-chan struct{}
+}
+
+// change says what a call changes, and for whom.
+type change struct {
+	who uint64 // a hash of credential and program
+	on  [2]uint64
+}
+
+var callerSeed = maphash.MakeSeed()
+
+// changeOf returns the change that h makes by a call.
+func changeOf(h rpc.Handler, req *rpc.Request) change {
+	var m maphash.Hash
+	m.SetSeed(callerSeed)
+	maphash.WriteComparable(&m, [2]uint32{req.Prog, uint32(req.Cred.Flavor)})
+	_, _ = m.Write(callid.CredOf(&req.CallHeader)) // never fails
+	return change{who: m.Sum64(), on: rpc.ClassOf(h, req).Changes}
+}
+
+// meets reports whether two changes may be of the same object, for the same caller.
+func (c change) meets(d change) bool {
+	if c.who != d.who {
+		return false
+	}
+	for _, a := range c.on {
+		if a != 0 && (a == d.on[0] || a == d.on[1]) {
+			return true
+		}
+	}
+	return c.on == [2]uint64{} || d.on == [2]uint64{}
 }
 
 // enter notes that a connection has come, whose turn may have been taken when it was accepted.
@@ -67,9 +113,7 @@ func (a *origins) enter(conn net.Conn, turn Turn) *Origin {
 	h.last.Store(max(h.last.Load(), x.nth))
 	for _, o := range h.conns {
 		if o.nth < x.nth {
-			if rests := o.busy(); rests != nil {
-				x.prior = append(x.prior, rests)
-			}
+			x.prior = o.running(x.prior)
 		}
 	}
 	h.conns = append(h.conns, x)
@@ -89,60 +133,66 @@ func (a *origins) leave(x *Origin) {
 	}
 }
 
-// busy returns a channel that is closed when the calls of a connection have ended, which its client has closed;
-// nil if none runs.
-func (x *Origin) busy() <-chan struct{} {
-	if x.running.Load() == 0 || !x.hup.seen() {
-		return nil
-	}
+// running appends the calls of a connection to list, if its client has closed it.
+func (x *Origin) running(list []prior) []prior {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.rests == nil {
-		x.rests = make(chan struct{})
+	if x.calls.Len() == 0 || !x.hup.seen() {
+		return list
 	}
-	rests := x.rests
-	x.rest()
-	return rests
+	for c := range x.calls.All() {
+		if c.ended == nil {
+			c.ended = make(chan struct{})
+		}
+		list = append(list, prior{c.what, c.ended})
+	}
+	return list
 }
 
-// begin is called before a call that must not run late, and reports whether it may run: then the caller calls done
-// after it. What the client has sent on an older connection, and closed, and what runs, ends first: else a WRITE
-// that has begun could overwrite this one.
-func (x *Origin) begin(ctx context.Context) bool {
+// begin is called before a call that must not run late, and returns it if it may run: then the caller calls done
+// after it. A call that its client has sent on an older connection, and closed, and that still runs, ends first: else
+// it could overwrite what this one writes. Nothing else is waited for: a disk may hang for ever.
+func (x *Origin) begin(ctx context.Context, what change) (c *changing, ok bool) {
 	if x == nil {
-		return true
+		return nil, true
 	}
-	x.running.Add(1)
+	x.mu.Lock()
+	if c = x.idle.Pop(); c == nil {
+		c = new(changing)
+	}
+	c.what = what
+	x.calls.Push(&c.place, c)
+	x.mu.Unlock()
 	if x.Late() {
-		x.done()
-		return false
+		x.done(c)
+		return nil, false
 	}
-	for _, rests := range x.prior {
+	for _, p := range x.prior {
+		if !p.what.meets(what) {
+			continue
+		}
 		select {
-		case <-rests:
+		case <-p.ended:
 		case <-ctx.Done():
-			x.done()
-			return false
+			x.done(c)
+			return nil, false
 		}
 	}
-	return true
+	return c, true
 }
 
 // done ends begin.
-func (x *Origin) done() {
-	if x != nil && x.running.Add(-1) == 0 {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.rest()
+func (x *Origin) done(c *changing) {
+	if x == nil {
+		return
 	}
-}
-
-// rest wakes those that wait until no call runs, if that is so. The caller holds x.mu.
-func (x *Origin) rest() {
-	if x.rests != nil && x.running.Load() == 0 {
-		close(x.rests)
-		x.rests = nil
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c.ended != nil {
+		close(c.ended)
+		c.ended = nil
 	}
+	x.idle.Push(&c.place, c)
 }
 
 // End notes that the connection has ended.
