@@ -139,9 +139,8 @@ judged: ## judge what the tests of transport and of the commands send
 	echo "judged: $$(ls "$$dir"/*.pcapng | wc -l) captures, nothing found"
 
 .PHONY: mutants
-mutants: ## put in one fault after the other; exits 1 if no test notices one
-	go run ./conformance mutants
-	bash conformance/faults.sh transport -run 'BufferIsClear|NeedsBinding|NamesBinding' .
+mutants: ## put in one fault after the other; exits 1 if no test notices one (ONLY=pattern)
+	bash conformance/mutants.sh $(ONLY)
 
 .PHONY: release
 release: ## dist/: static binaries for linux and darwin, Debian packages, checksums
@@ -217,7 +216,6 @@ power: ## commit log and NFS server in a guest that loses power, 50 rounds each 
 
 .PHONY: crash-mutants
 crash-mutants: ## put faults into commit log and NFS server; a test must catch each
-	bash conformance/faults.sh transport/commitlog -run TestCrash ./internal/machine .
 	bash conformance/faults.sh nfsdemo/internal/pushwrite .
 	bash nfsdemo/internal/crash/mutants.sh
 

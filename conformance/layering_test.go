@@ -88,7 +88,7 @@ var layers = []layer{
 
 	{name: "rdmap/mpa", may: []string{"internal/crc32c"}, pure: true},
 	{name: "rdmap/ddp", pure: true},
-	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/mutant", "rdmap/internal/racy"}},
+	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy", "internal/flush", "internal/pmemhook"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "internal/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
@@ -98,7 +98,7 @@ var layers = []layer{
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",
-		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/mutant"}, pure: true, but: []string{"sync", "time"},
+		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf"}, pure: true, but: []string{"sync", "time"},
 	},
 	{name: "rdmap/internal/conntest", may: []string{"rdmap/...", "internal/rdmaptest"}},
 	{name: "rdmap/internal/enginetest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
@@ -141,12 +141,12 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/responder",
-		may:     []string{"chunks", "credits", "rpcrdma", "xdr", "rdmap", "rdmap/mpa", "rdmap/verbs", "rdmap/region", "internal/callid", "internal/list", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		may:     []string{"chunks", "credits", "rpcrdma", "xdr", "rdmap", "rdmap/mpa", "rdmap/verbs", "rdmap/region", "internal/callid", "internal/list", "transport/rpc", "transport/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/internal/stream",
-		may:     []string{"chunks", "xdr", "rdmap/mpa", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		may:     []string{"chunks", "xdr", "rdmap/mpa", "transport/rpc", "transport/internal/..."},
 		modules: []string{"golang.org/x/sys"},
 	},
 	{
@@ -158,22 +158,22 @@ var layers = []layer{
 	{name: "transport/internal/peer", may: []string{"rdmap/verbs"}},
 	{
 		name:    "transport/internal/requester",
-		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "internal/list", "internal/mutant", "transport/rpc", "transport/internal/..."},
+		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "internal/list", "transport/rpc", "transport/internal/..."},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/record", may: []string{"xdr", "transport/internal/gate", "transport/internal/mem", "transport/internal/peer"}},
 	{name: "transport/internal/register", may: []string{"chunks", "rdmap", "rdmap/region", "transport/rpc", "transport/internal/count", "transport/internal/mem"}},
 	{name: "transport/redial", may: []string{"internal/list", "internal/setting", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/mutant", "internal/setting", "transport/internal/mem"}},
+	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/internal/crashtest", may: []string{"internal/pmemsim"}},
 	{name: "transport/commitlog/internal/layout", may: []string{"internal/crc32c"}, pure: true},
-	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "internal/mutant", "transport/commitlog/internal/..."}, pure: true},
-	{name: "transport/commitlog/internal/window", may: []string{"internal/mutant", "rdmap/region", "transport/commitlog/internal/..."}},
+	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "transport/commitlog/internal/..."}, pure: true},
+	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/mutant"},
+		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
@@ -185,7 +185,7 @@ var layers = []layer{
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/mutant", "internal/accept", "internal/callid", "internal/list", "internal/setting", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "internal/callid", "internal/list", "internal/setting", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 

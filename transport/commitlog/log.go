@@ -124,11 +124,7 @@ func (l *Log) TryNext() (*Record, error) {
 	if err := l.failed(); err != nil {
 		return nil, err
 	}
-	rec, ops, err := l.cons.Next(l.Tail())
-	if err != nil {
-		return nil, err
-	}
-	return rec, do(l.mem, ops)
+	return l.cons.Next(l.Tail())
 }
 
 // Tail returns the position after the last record that TryNext will return, if no more arrive.

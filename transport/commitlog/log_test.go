@@ -284,7 +284,7 @@ func TestRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		take(t, l, 1, "a")
+		take(t, l, 1, "a", "b")
 		if err := l.Release(1); err != nil {
 			t.Fatal(err)
 		}

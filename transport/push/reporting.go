@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -47,17 +46,11 @@ func (b *reporting) Persist(off, n int) error {
 	if n == 0 {
 		return b.Memory.Persist(off, n) // asks whether the memory is persistent: no failure of it
 	}
-	if mutant.Is(mutant.AckBeforeFlush) {
-		return nil
-	}
 	return b.fail(b.Memory.Persist(off, n))
 }
 
 // PersistRanges implements region.RangePersister.
 func (b *reporting) PersistRanges(rs []region.Range) error {
-	if mutant.Is(mutant.AckBeforeFlush) {
-		return nil
-	}
 	return b.fail(region.PersistRanges(b.Memory, rs))
 }
 

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -53,9 +52,7 @@ func (r *Response) AppendItem(data []byte) {
 // that uses its own memory learns from [Response.OnSent] when that is free again.
 func (r *Response) Buffer(n int) []byte {
 	b := r.Scratch(n)
-	if !mutant.Is(mutant.StaleBuffer) {
-		clear(b)
-	}
+	clear(b)
 	return b
 }
 

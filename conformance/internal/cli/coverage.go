@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,7 @@ func coverageCmd() *cobra.Command {
 		Use:   "coverage",
 		Short: "List the rules of the documents, the tests that prove them, and the rules of the judge",
 		Long: `coverage reads the tests of a checkout and lists each ordering rule with the tests
-tagged with it and the mutants that break it; then each document sentence by
+tagged with it; then each document sentence by
 sentence, with the rules by which the judge checks it, or the reason why a capture
 cannot show it. A test is tagged by the comment
 
@@ -58,7 +57,7 @@ func coverageReports(spec, root string) ([]*coverage.Report, error) {
 		}
 		specs = []string{spec}
 	}
-	tags, _, err := scan(root)
+	tags, err := scan(root)
 	if err != nil {
 		return nil, err
 	}
@@ -87,79 +86,22 @@ func printReports(cmd *cobra.Command, reports []*coverage.Report, asJSON bool) e
 	return errors.Join(errs...)
 }
 
-func mutantsCmd() *cobra.Command {
-	var root, only string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "mutants",
-		Short: "Switch on one fault after the other and check that tests fail",
-		Long: `mutants builds the tests of a checkout with the tag stagmutant. For each fault that the
-tests know, it runs the tests of the rules that the fault breaks. Each of those
-rules must have a test that fails.
-
-Exit status: 0 all faults were caught; 1 one was not, or the tests do not pass without
-a fault; 2 bad command line.`,
-		Example: `  conformance mutants
-  conformance mutants --only fence
-  conformance mutants --json | jq '.[] | select(.survived != [])'`,
-		Args: wantArgs(0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return mutants(cmd, root, only, asJSON) },
-	}
-	cmd.Flags().StringVar(&only, "only", "", "run only the mutants whose names contain `TEXT`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of results")
-	rootFlag(cmd, &root)
-	return cmd
-}
-
-func mutants(cmd *cobra.Command, root, only string, asJSON bool) error {
-	tags, dir, err := scan(root)
-	if err != nil {
-		return err
-	}
-	var ms []coverage.Mutant
-	for _, m := range coverage.Mutants() {
-		if strings.Contains(m.Name, only) {
-			ms = append(ms, m)
-		}
-	}
-	if ms == nil {
-		return usagef("--only %q: no mutant has a name with this text", only)
-	}
-	var results []*coverage.Result
-	missed := 0
-	err = coverage.Try(cmd.Context(), dir, ms, tags, func(r *coverage.Result) {
-		results = append(results, r)
-		if !r.Caught() {
-			missed++
-		}
-		if !asJSON {
-			fmt.Fprintln(cmd.OutOrStdout(), r)
-		}
-	})
-	if err == nil && asJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(results)
-	}
-	if err == nil && missed > 0 {
-		err = fmt.Errorf("%d of %d mutants not caught: the tests of those rows cannot fail", missed, len(ms))
-	}
-	return err
-}
-
 func rootFlag(cmd *cobra.Command, root *string) {
 	cmd.Flags().StringVar(root, "root", "", "`DIR` of the checkout; by default the one around the working directory")
 }
 
 // scan reads the tags of the checkout at root or, if root is empty, around the working directory.
-func scan(root string) (tags []coverage.Tag, dir string, err error) {
-	if dir = root; dir == "" {
+func scan(root string) ([]coverage.Tag, error) {
+	dir := root
+	if dir == "" {
+		var err error
 		if dir, err = checkout(); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	} else if !isCheckout(dir) {
-		return nil, "", usagef("--root %s: no checkout of stag", dir)
+		return nil, usagef("--root %s: no checkout of stag", dir)
 	}
-	tags, err = coverage.Scan(os.DirFS(dir))
-	return tags, dir, err
+	return coverage.Scan(os.DirFS(dir))
 }
 
 // checkout returns the nearest directory upwards that has the module's go.mod.

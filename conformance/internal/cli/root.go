@@ -89,6 +89,6 @@ tests live servers with bad input.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), rpingCmd(), probeCmd(), matrixCmd(), coverageCmd(), mutantsCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), rpingCmd(), probeCmd(), matrixCmd(), coverageCmd())
 	return cmd
 }

@@ -5,9 +5,8 @@
 //   - in a table of the test, an element's field spec: "rdmap 7.3 F-AW". It is also the name
 //     of the subtest.
 //
-// [Scan] finds the tags in the source, and [New] joins them with the rows. [Mutants] are faults that can be
-// switched on in a special build, with the rows that each fault breaks: the tests of those rows must then
-// fail, and [Try] checks that they do.
+// [Scan] finds the tags in the source, and [New] joins them with the rows. `make mutants`
+// checks that tests of the rows can fail.
 //
 // A document may also be listed sentence by sentence, with the rules of the judge that check each sentence:
 // see package judge.

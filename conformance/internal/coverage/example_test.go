@@ -38,7 +38,6 @@ func ExampleNew() {
 	// rdmap 7.4 (RFC 5040 Section 5.5, RFC 7306 Section 5.4)
 	//   streams          no order across streams, nor between the two directions of one
 	//                      rdmap.TestStreams
-	//                      mutants: lend-writable, coupled-directions
 	// rdmap: 1 rows, 0 without a test, 1 tags
 }
 
@@ -61,16 +60,4 @@ func ExampleRows() {
 	// rdmap 7.4 8
 	// rdmap 7.5 7
 	// rpcrdma 14 15
-}
-
-func ExampleMutants() {
-	for _, m := range coverage.Mutants() {
-		if m.Name == "writes-wait" {
-			fmt.Println(m.Breaks)
-			fmt.Println(m.Rows)
-		}
-	}
-	// Output:
-	// Writes wait for a message that waits for memory
-	// [7.1 Send-Write 7.2 Imm-Write]
 }

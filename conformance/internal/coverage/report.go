@@ -12,8 +12,7 @@ import (
 // Entry is a row and the tests that prove it.
 type Entry struct {
 	Row
-	Tests   []Tag    `json:"tests"`
-	Mutants []string `json:"mutants,omitempty"` // those that break the row
+	Tests []Tag `json:"tests"`
 }
 
 // Report is what is known about one document.
@@ -42,13 +41,6 @@ func New(spec string, tags []Tag) *Report {
 			r.Entries[i].Tests = append(r.Entries[i].Tests, t)
 		} else {
 			r.Strays = append(r.Strays, t)
-		}
-	}
-	for _, m := range Mutants() {
-		for _, id := range m.Rows {
-			if i, ok := at[id]; ok && m.Spec == spec {
-				r.Entries[i].Mutants = append(r.Entries[i].Mutants, m.Name)
-			}
 		}
 	}
 	return r
@@ -81,7 +73,7 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%s", strings.Join(wrong, "; "))
 }
 
-// Print writes the rows with their tests and mutants, and the sentences with the rules that judge them, each
+// Print writes the rows with their tests, and the sentences with the rules that judge them, each
 // followed by a line of sums.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
@@ -98,9 +90,6 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		if len(e.Tests) == 0 {
 			fmt.Fprintf(&b, "  %-16s   NO TEST\n", "")
-		}
-		if len(e.Mutants) > 0 {
-			fmt.Fprintf(&b, "  %-16s   mutants: %s\n", "", strings.Join(e.Mutants, ", "))
 		}
 		tests += len(e.Tests)
 	}

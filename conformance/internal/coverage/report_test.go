@@ -63,7 +63,7 @@ func TestReport(t *testing.T) {
 		"rdmap 7.3 (draft-talpey-rdma-commit-01)\n",
 		"  Send-Send        completed in order; placed in any\n                     NO TEST\n",
 		"  F-AW             Atomic Write placed only after the Flush has succeeded; never if it failed\n" +
-			"                     rdmap.TestAll\n                     mutants: execute-on-arrival, keep-going\n",
+			"                     rdmap.TestAll\n",
 		"rdmap: 79 rows, 1 without a test, 78 tags\n",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 )
 
 // backlog keeps the ULPDUs of queues 0 and 1 that arrive while queue 0 waits for memory, so that
@@ -32,10 +31,7 @@ func (o *backlog) Full() bool { return o.stop || len(o.b) > maxBacklog-2-0xffff 
 // waits reports whether u has to wait for its turn after what is put off.
 func (o *backlog) waits(u []byte) bool {
 	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 {
-		return mutant.WritesWait
-	}
-	if mutant.RequestsPassMessages {
-		return binary.BigEndian.Uint32(u[6:]) == ddp.QNSend
+		return false
 	}
 	return binary.BigEndian.Uint32(u[6:]) <= ddp.QNRequest
 }

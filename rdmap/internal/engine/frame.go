@@ -6,7 +6,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -184,7 +183,7 @@ const maxCoalesced = maxRun
 // moved and settled for an item costs more than such a message. An item completes with its last
 // message, so nothing joins one that has a Completer.
 func (s *Sender) coalesce(wr *verbs.WR) bool {
-	if s.requests.Len() == 0 || mutant.SubmissionOrder {
+	if s.requests.Len() == 0 {
 		return false
 	}
 	it, n := s.requests.At(s.requests.Len()-1), Payload(wr)
@@ -238,7 +237,7 @@ func (s *Sender) PostAll(wrs []verbs.WR) {
 // differ from that of the message posted last only in length and MSN. It returns how many there are.
 // Their header is copied from that message, once.
 func (s *Sender) coalesceAlike(wrs []verbs.WR) (run int) {
-	if s.requests.Len() == 0 || mutant.SubmissionOrder {
+	if s.requests.Len() == 0 {
 		return 0
 	}
 	it := s.requests.At(s.requests.Len() - 1)

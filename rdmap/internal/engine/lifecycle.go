@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -149,7 +148,7 @@ func (s *Sender) abandon(out []Completion, err error, writing bool) []Completion
 	s.Long.Store(0)
 	for s.requests.Len() > 0 {
 		it := s.requests.Pop()
-		if writing && !mutant.CompleteUnwritten {
+		if writing {
 			s.late = s.drop(&it, s.late, err)
 		} else {
 			out = s.drop(&it, out, err)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -131,9 +130,6 @@ func (r *Receiver) place(u, payload []byte) (ddp.Event, error) {
 	}
 	if err != nil {
 		return ddp.Event{}, protocolError(err, u)
-	}
-	if mutant.UnplacedWrites && r.now == verbs.OpWrite {
-		return r.ddp.Commit(payload), nil
 	}
 	switch {
 	case r.inPlace:

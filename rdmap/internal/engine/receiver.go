@@ -10,7 +10,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -157,7 +156,7 @@ func (r *Receiver) Next(st *buf.Staging) (*buf.Staging, *Event, error) {
 		}
 		// The CRC was good, so this is the valid FPDU after which a responder may send, be it only a Terminate for what
 		// DDP or RDMAP have against it.
-		if r.up.snd.State() == StateHeld && !mutant.SilentFirst {
+		if r.up.snd.State() == StateHeld {
 			r.up.release()
 		}
 		ev, err := r.input(u)
@@ -283,7 +282,7 @@ func (r *Receiver) checkResponse(s *ddp.Segment, n int) violation {
 	if region.STag(s.STag) != rd.sink {
 		return vioNoRead
 	}
-	if s.TO != rd.sinkTO+r.readGot && !mutant.ReadAnyOrder || uint64(n) > uint64(rd.size)-(s.TO-rd.sinkTO) {
+	if s.TO != rd.sinkTO+r.readGot || uint64(n) > uint64(rd.size)-(s.TO-rd.sinkTO) {
 		return vioReadBounds
 	}
 	return vioNone
@@ -429,7 +428,7 @@ func (r *Receiver) repeat(payload []byte, m *verbs.Message) {
 // those are for input. It returns how many octets of b it has used.
 func (r *Receiver) continueRun(df *mpa.Deframer, b []byte) (used int) {
 	head, n := r.continuation(df, b)
-	if head == nil || r.Backlog.Len() > 0 || mutant.UnplacedWrites {
+	if head == nil || r.Backlog.Len() > 0 {
 		return 0
 	}
 	view, left := r.sinkOf(head, n)

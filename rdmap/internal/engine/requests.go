@@ -6,7 +6,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -180,7 +179,7 @@ func (o *completions) taken(it *item) {
 	if o.wants(it) {
 		o.q.Push(pendingCompletion{
 			done: it.done,
-			read: Asks(it.op) && !mutant.CompleteEarly || mutant.CompleteLate,
+			read: Asks(it.op),
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -28,11 +27,7 @@ var executors = [...]func(it *item, t *region.Table) error{
 
 // execute carries out the request of it.
 func (it *item) execute(t *region.Table) error {
-	err := executors[it.req.Op](it, t)
-	if mutant.KeepGoing && err != nil {
-		it.octets, err = 0, nil
-	}
-	return err
+	return executors[it.req.Op](it, t)
 }
 
 // executable reports whether requests of this opcode can be carried out.
@@ -286,7 +281,7 @@ func (r *Receiver) deliverAnswer(op verbs.Opcode, b, u []byte) error {
 		}
 	case verbs.OpVerifyResponse:
 		if w := rd.want; w != nil {
-			if !bytes.Equal(b, w.octets()) && !mutant.AnyHash {
+			if !bytes.Equal(b, w.octets()) {
 				return r.refuse(vioWrongHash, u, wantGot(w.octets(), b))
 			}
 			hashes.Put(w)
@@ -352,9 +347,6 @@ func executeFlush(it *item, t *region.Table) error {
 	g.parse(it.req.Body[:])
 	flags := verbs.FlushFlags(it.req.Body[targetLen+3])
 	it.respond(verbs.OpFlushResponse, 0)
-	if g.N == 0 && mutant.FlushUnchecked {
-		return nil
-	}
 	need := region.FlushVisible
 	if flags&verbs.FlushPersistent != 0 {
 		need = region.FlushPersistent

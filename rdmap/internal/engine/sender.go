@@ -7,7 +7,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -67,7 +66,7 @@ func (s *Sender) Ready(w *Work) bool {
 // stalled reports whether the send queue waits for an outbound read slot. Because of the "completion
 // order" of RFC 5040 Section 6.1, what follows the Read has to wait too.
 func (s *Sender) stalled() bool {
-	return Asks(s.requests.At(0).op) && s.inFlight.Len() >= s.ORD || mutant.Fence && s.inFlight.Len() > 0
+	return Asks(s.requests.At(0).op) && s.inFlight.Len() >= s.ORD
 }
 
 // Post appends a work request that has passed its checks.
@@ -167,11 +166,6 @@ func (s *Sender) hold(req *request) bool {
 		g.parse(req.Body[:])
 		it.req.slow = s.Table.ReadsBack(g.STag)
 	default:
-	}
-	if mutant.ExecuteOnArrival && !it.req.blocks() {
-		if it.execute(s.Table) == nil {
-			it.state = ready
-		}
 	}
 	return true
 }
@@ -310,14 +304,9 @@ func (s *Sender) takeTerminate(w *Work) {
 func (s *Sender) takeOne(w *Work) bool {
 	own := s.requests.Len() > 0 && !s.stalled()
 	switch {
-	case mutant.CoupledDirections && s.inFlight.Len() > 0:
-		return false
 	case s.responses.Len() > 0 && s.responses.At(0).answerable() && !(own && s.turn):
 		it := w.add()
 		s.responses.PopTo(it)
-		if mutant.ResponseOrder && s.responses.Len() > 0 {
-			*it, *s.responses.At(0) = *s.responses.At(0), *it
-		}
 		s.handed++
 		s.turn, s.run = true, 0
 	case own && s.buildable(s.requests.At(0)):
@@ -331,9 +320,6 @@ func (s *Sender) takeOne(w *Work) bool {
 func (s *Sender) takeOwn(w *Work) {
 	it := w.add()
 	s.requests.PopTo(it)
-	if mutant.SubmissionOrder && s.requests.Len() > 0 {
-		*it, *s.requests.At(0) = *s.requests.At(0), *it
-	}
 	if Asks(it.op) {
 		s.inFlight.Push(it.read)
 		if it.op != verbs.OpReadRequest {
@@ -474,7 +460,7 @@ func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 	for w.next < len(w.items) && !w.Batch.Full() {
 		it := &w.items[w.next]
 		if it.state == queued {
-			if it.req.stores() && w.lends() && !mutant.StoreInBatch {
+			if it.req.stores() && w.lends() {
 				return nil
 			}
 			if err := it.execute(table); err != nil {
@@ -607,7 +593,7 @@ func (w *Work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 // socket would look like a bad CRC to the peer.
 func (it *item) copied() bool {
 	const stores = region.RemoteWrite | region.Atomic
-	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0 && !mutant.LendWritable)
+	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0)
 }
 
 // payload returns octets [off, off+n) of head followed by body, in two parts.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
@@ -64,7 +63,7 @@ func (c *Requester) apply(got rpcrdma.ConfigReply, agreed int) {
 // checkSinks refuses a call with room for results of which none may be placed there: the caller would wait in vain
 // for octets in it. Where nothing at all is reduced (mayReduce), results come inline, as Call.Sink says.
 func (c *Requester) checkSinks(call *rpc.Call) error {
-	if len(call.Sink)+len(call.MoreSinks) == 0 || call.Cred.Protected() || c.receives != nil || mutant.Is(mutant.SinkIgnored) {
+	if len(call.Sink)+len(call.MoreSinks) == 0 || call.Cred.Protected() || c.receives != nil {
 		return nil
 	}
 	if _, result := c.mayReduce(call); result {

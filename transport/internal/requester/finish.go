@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -39,7 +38,7 @@ func (c *Requester) finish(p *outstanding, reply *rpc.Reply) error {
 	}
 	if err != nil {
 		err = rpcErr(xid, err)
-		if e, ok := errors.AsType[*rpc.RPCError](err); ok && e.Reason == rpc.ReasonChunk && named != nil && !mutant.Is(mutant.BindingUnnamed) {
+		if e, ok := errors.AsType[*rpc.RPCError](err); ok && e.Reason == rpc.ReasonChunk && named != nil {
 			e.Err = fmt.Errorf("perhaps at the server: %w", named)
 		}
 	}

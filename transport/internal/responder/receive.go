@@ -3,7 +3,6 @@ package responder
 import (
 	"errors"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -110,9 +109,6 @@ func (rc *Responder) refuse(x *Call) {
 // wantsBinding counts a call that gets ERR_CHUNK for want of a binding. The first one of a connection is worth a line:
 // all calls of that kind will fail.
 func (rc *Responder) wantsBinding(xid uint32, e *rpcrdma.BindingError) {
-	if mutant.Is(mutant.BindingUnnamed) {
-		return
-	}
 	rc.Ctr.Unbound.Add(1)
 	log := rc.cfg.Logger.Debug
 	if rc.unbound.CompareAndSwap(false, true) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
@@ -73,9 +72,6 @@ func (b *Batch) ops(p *Producer, tail uint64) {
 	}
 	binary.BigEndian.PutUint64(b.tail[:], tail)
 	set := WireOp{Kind: WireSetTail, N: 8, Data: b.tail[:]}
-	if mutant.Is(mutant.TailFirst) {
-		b.Ops = append(b.Ops, set)
-	}
 	for _, r := range runs {
 		b.Ops = append(b.Ops, WireOp{Kind: WireFlush, Off: r.off, N: len(r.data)})
 	}
@@ -84,9 +80,7 @@ func (b *Batch) ops(p *Producer, tail uint64) {
 			b.Ops = append(b.Ops, WireOp{Kind: WireVerify, Off: r.off, N: len(r.data), Data: b.sum(i, p.hash)})
 		}
 	}
-	if !mutant.Is(mutant.TailFirst) {
-		b.Ops = append(b.Ops, set)
-	}
+	b.Ops = append(b.Ops, set)
 	if p.mode == layout.Strict {
 		b.Ops = append(b.Ops, WireOp{Kind: WireFlushTail, N: 8})
 	}

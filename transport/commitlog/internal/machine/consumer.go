@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
@@ -44,9 +43,6 @@ func NewConsumer(src Source, st *State) *Consumer {
 // after the durable tail are made durable, and then the tail. Otherwise recovery in a later epoch,
 // which does not trust records of this one beyond the tail, would lose them.
 func (c *Consumer) Start() []Op {
-	if mutant.Is(mutant.HandOutFirst) {
-		return nil
-	}
 	var ops []Op
 	if c.tail > c.settled {
 		ops = append(ops, Op{Kind: OpPersist, Ranges: c.ring(c.settled, c.tail)})
@@ -69,9 +65,6 @@ func (c *Consumer) ring(lo, hi uint64) []Range {
 // Fence returns the operations that end the old session. Its queued requests fail, and the running one
 // finishes. Afterwards nothing moves the tail.
 func (c *Consumer) Fence() []Op {
-	if mutant.Is(mutant.NotQuiesced) {
-		return []Op{{Kind: OpRevoke}}
-	}
 	return []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}
 }
 
@@ -107,12 +100,6 @@ func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error)
 		persist(Range{c.hdr.Slot(), layout.HeaderLen}),
 		storeWord(layout.PublishedOff, c.head.Pos),
 	}
-	if mutant.Is(mutant.HandOutFirst) {
-		ops = ops[2:]
-	}
-	if mutant.Is(mutant.EpochNotFlushed) {
-		ops = append(ops[:len(ops)-2:len(ops)-2], ops[len(ops)-1])
-	}
 	return ops, &Answer{
 		ID: c.hdr.ID, Epoch: c.hdr.Epoch, Salt: c.hdr.Salt(c.hdr.Epoch), Capacity: c.hdr.Capacity,
 		Mode: c.hdr.Mode, Hash: c.hdr.Hash, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq, LastEpoch: last,
@@ -137,36 +124,27 @@ func (c *Consumer) possible(tail uint64) bool {
 	return tail >= c.tail && tail%layout.Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
 }
 
-// Next returns the next record, nil if there is none yet, and what must be done before it is handed
-// out. tail is how far recovery would find records after a crash now: in wal mode the tail word, in
-// strict mode the last flushed tail. Errors: *Poison, and those of the Source.
-func (c *Consumer) Next(tail uint64) (*Record, []Op, error) {
+// Next returns the next record, nil if there is none yet. tail is how far recovery would find records after a crash
+// now: in wal mode the tail word, in strict mode the last flushed tail. Errors: *Poison, and those of the Source.
+func (c *Consumer) Next(tail uint64) (*Record, error) {
 	c.observe(tail)
 	for c.at.pos < c.tail {
 		rec, why, err := c.r.next(&c.at, c.tail, 0)
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return nil, err
 		case why != layout.Valid:
 			c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: why}
-			return nil, nil, c.poison
+			return nil, c.poison
 		case rec != nil:
-			return rec, c.handOut(), nil
+			c.ends = append(c.ends, c.at.pos)
+			return rec, nil
 		}
 	}
 	if c.poison != nil {
-		return nil, nil, c.poison
+		return nil, c.poison
 	}
-	return nil, nil, nil
-}
-
-func (c *Consumer) handOut() []Op {
-	c.ends = append(c.ends, c.at.pos)
-	if !mutant.Is(mutant.HeadBeforeEffects) {
-		return nil
-	}
-	ops, _ := c.Release(c.at.seq - 1)
-	return ops
+	return nil, nil
 }
 
 // Release tells c that the effects of all records up to seq are durable. It returns the operations
@@ -189,9 +167,6 @@ func (c *Consumer) Release(seq uint64) ([]Op, error) {
 		persist(Range{off, layout.HeadLen}),
 		storeWord(layout.PublishedOff, c.head.Pos),
 		{Kind: OpPublish, Head: c.head.Pos},
-	}
-	if mutant.Is(mutant.PublishFirst) {
-		ops = []Op{ops[0], ops[2], ops[3], ops[1]}
 	}
 	return ops, nil
 }

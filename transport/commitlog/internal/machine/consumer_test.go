@@ -131,7 +131,7 @@ func TestMissing(t *testing.T) {
 			t.Fatal(mode, st, err)
 		}
 		c := r.open(t)
-		if rec, _, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 {
+		if rec, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 {
 			t.Error(mode, rec, err)
 		}
 		if _, _, err := c.Fenced(r.tail(), [16]byte{}); err == nil {
@@ -150,11 +150,11 @@ func TestPoison(t *testing.T) {
 		t.Fatal(st, err)
 	}
 	c := r.open(t)
-	if rec, _, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 || rec.Payload[0] != 1 {
+	if rec, err := c.Next(r.tail()); err != nil || rec == nil || rec.Seq != 1 || rec.Payload[0] != 1 {
 		t.Fatal(rec, err)
 	}
 	for range 2 {
-		rec, _, err := c.Next(r.tail())
+		rec, err := c.Next(r.tail())
 		if p, ok := errors.AsType[*Poison](err); !ok || p.Seq != 2 || rec != nil {
 			t.Fatal(rec, err)
 		}
@@ -187,10 +187,10 @@ func TestWildTail(t *testing.T) {
 	for _, tail := range []uint64{1, 65, 1 << 40, math.MaxUint64 - 63, 1024 + 64} {
 		r := newLog(t, layout.WAL, 10)
 		c := r.open(t)
-		if rec, _, err := c.Next(tail); rec == nil || err != nil {
+		if rec, err := c.Next(tail); rec == nil || err != nil {
 			t.Errorf("tail %d: the earlier records are gone: %v", tail, err)
 		}
-		_, _, err := c.Next(tail)
+		_, err := c.Next(tail)
 		if p, ok := errors.AsType[*Poison](err); !ok || p.Reason != layout.BeyondTail {
 			t.Errorf("tail %d is believed: %v", tail, err)
 		}
@@ -235,7 +235,7 @@ func TestTailBeforeHead(t *testing.T) {
 		r := newLog(t, mode, 10, 20)
 		c := r.open(t)
 		for range 2 {
-			if _, _, err := c.Next(r.tail()); err != nil {
+			if _, err := c.Next(r.tail()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -302,7 +302,7 @@ func TestRelease(t *testing.T) {
 		t.Error(err)
 	}
 	for range 3 {
-		if _, _, err := c.Next(r.tail()); err != nil {
+		if _, err := c.Next(r.tail()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -341,13 +341,13 @@ func TestNextDuringFence(t *testing.T) {
 	if _, a, err := c.Fenced(128, [16]byte{}); err != nil || a.NextSeq != 3 || a.Tail != 128 {
 		t.Fatal(a, err)
 	}
-	if rec, _, err := c.Next(64); err != nil || rec == nil || rec.Seq != 1 {
+	if rec, err := c.Next(64); err != nil || rec == nil || rec.Seq != 1 {
 		t.Fatal(rec, err)
 	}
-	if rec, _, err := c.Next(64); err != nil || rec != nil {
+	if rec, err := c.Next(64); err != nil || rec != nil {
 		t.Fatal("returned before its tail is durable:", rec, err)
 	}
-	if rec, _, err := c.Next(128); err != nil || rec == nil || rec.Seq != 2 {
+	if rec, err := c.Next(128); err != nil || rec == nil || rec.Seq != 2 {
 		t.Fatal(rec, err)
 	}
 }

@@ -346,10 +346,7 @@ func (w *world) take(n int) (took int) {
 		if w.cons.Header().Mode == layout.Strict {
 			tail = w.mem.Flushed()
 		}
-		rec, ops, err := w.cons.Next(tail)
-		if err == nil {
-			err = w.do(ops)
-		}
+		rec, err := w.cons.Next(tail)
 		if err != nil {
 			w.err = err
 		}

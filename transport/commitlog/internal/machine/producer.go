@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
@@ -170,7 +169,7 @@ func (p *Producer) check(a *Answer) error {
 	case a.ID != p.id || a.Epoch <= p.epoch || a.NextSeq < p.oldest() || a.NextSeq > p.seq:
 		return fmt.Errorf("%w: next record %d of epoch %d, want %d to %d after epoch %d",
 			ErrLostRecords, a.NextSeq, a.Epoch, p.oldest(), p.seq, p.epoch)
-	case a.LastEpoch > p.epoch && !mutant.Is(mutant.AnyEpoch): // unanswered records are of p.epoch
+	case a.LastEpoch > p.epoch: // unanswered records are of p.epoch
 		return fmt.Errorf("%w: record %d is of epoch %d, after ours, %d", ErrLostRecords, a.NextSeq-1, a.LastEpoch, p.epoch)
 	case a.Capacity != p.capacity:
 		return bad("another capacity")

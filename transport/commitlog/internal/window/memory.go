@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
@@ -93,7 +92,7 @@ func (m *Memory) Store(off int, p []byte) error {
 
 // Persist makes ranges durable, with one flush if the memory can.
 func (m *Memory) Persist(rs ...region.Range) error {
-	if err := m.Err(); err != nil || m.volatile || mutant.Is(mutant.NoFlush) {
+	if err := m.Err(); err != nil || m.volatile {
 		return err
 	}
 	return m.fail(region.PersistRanges(m.mem, rs))

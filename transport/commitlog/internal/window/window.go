@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/stag-rdma/stag/internal/mutant"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
@@ -79,9 +78,6 @@ func (m *Memory) Ring(mode layout.Mode) region.Memory {
 
 // Persist implements region.Memory.
 func (r *ring) Persist(off, n int) error {
-	if mutant.Is(mutant.NoAppendFlush) {
-		return nil
-	}
 	at := region.Range{Off: r.off + off, N: n}
 	v := r.tail.Load()
 	if !r.lazy || v-r.flushed.Load() < r.LazyTail {
@@ -126,10 +122,6 @@ func (m *Memory) TailWord() region.Memory { return &tail{window{m, layout.TailOf
 // Persist implements region.Memory.
 func (t *tail) Persist(off, n int) error {
 	v := t.tail.Load()
-	if mutant.Is(mutant.NoAppendFlush) {
-		t.settled(v)
-		return nil
-	}
 	if err := t.window.Persist(off, n); err != nil {
 		return err
 	}
