@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -35,9 +35,9 @@ type exportJSON struct {
 	Mode string `json:"mode"`
 }
 
-// authority says who decides in an export; "" if there is nothing to say.
-func authority(e *server.Export) string {
-	if d, ok := e.FS.(*dir.FS); ok {
+// authority says who decides in a file system; "" if there is nothing to say.
+func authority(fsys backend.FS) string {
+	if d, ok := fsys.(*dir.FS); ok {
 		return d.Authority()
 	}
 	return ""
@@ -54,12 +54,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 			return err
 		}
 	}
-	list := *s.exports.Load()
+	list := s.set.exports()
 	for i := range list {
 		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
-		if s.log != nil {
-			s.log.Info("export", "path", list[i].Path, "mode", modeOf(&list[i]), "authority", authority(&list[i]))
-		}
 	}
 	if s.log != nil {
 		if f.limits.why != "" {
@@ -71,10 +68,16 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		return json.NewEncoder(a.stdout).Encode(r)
 	}
 	for i := range list {
+		if list[i].FS == nil {
+			continue
+		}
 		fmt.Fprintf(a.stdout, "serving %s, %s\n", list[i].Path, modeOf(&list[i]))
-		if text := authority(&list[i]); text != "" {
+		if text := authority(list[i].FS); text != "" {
 			fmt.Fprintf(a.stdout, "  %s\n", text)
 		}
+	}
+	for _, p := range s.set.away() {
+		fmt.Fprintf(a.stdout, "not serving %s yet: %s\n", p.Export, p.Error)
 	}
 	if believes(list) && r.RDMA != "" {
 		fmt.Fprintln(a.stdout, "  clients are believed: who reaches NFS/RDMA from another machine may claim any user but root; --allow says who does")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -115,7 +116,7 @@ func (d *demo) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	cfg := &transport.Config{Logger: log, RFC5666: d.profile.settings()}
-	d.svc, err = newService(ctx, &serviceConfig{exports: []server.Export{{Path: d.dir, Squash: server.SquashNone}}, state: filepath.Join(d.tmp, "state"), rdma: "127.0.0.1:0", config: cfg})
+	d.svc, err = newService(ctx, &serviceConfig{exports: []exports.Export{{Export: server.Export{Path: d.dir, Squash: server.SquashNone}}}, state: filepath.Join(d.tmp, "state"), rdma: "127.0.0.1:0", config: cfg})
 	if err != nil {
 		return err
 	}

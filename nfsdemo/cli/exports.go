@@ -1,15 +1,25 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
@@ -22,7 +32,7 @@ type exportFlags struct {
 }
 
 // read returns the exports, without their file systems.
-func (f *exportFlags) read() ([]server.Export, error) {
+func (f *exportFlags) read() ([]exports.Export, error) {
 	base := exports.Defaults()
 	base.ReadOnly = f.readOnly
 	switch f.squash {
@@ -35,7 +45,7 @@ func (f *exportFlags) read() ([]server.Export, error) {
 	default:
 		return nil, usagef("--squash %q: want none, root or all", f.squash)
 	}
-	var list []server.Export
+	var list []exports.Export
 	for _, d := range f.dirs {
 		e, err := exports.Parse(d, base)
 		if err != nil {
@@ -64,52 +74,205 @@ func bareFile(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, bare(err))
 }
 
-// exportSet are the file systems of a service, by path. One that is exported no longer stays open until the
-// service ends: calls may be in progress, and it may come back.
+// standEvery is how often a look is taken at what stands at the path of a directory: names change without a change in
+// the table of mounts.
+const standEvery = time.Second
+
+// exportSet are the exports of a service. What is served is a path and the file system that stands there: when
+// another one does, or none, it is let go of, so that it can be unmounted, and what stands there then is opened.
 type exportSet struct {
-	make func(path string) (backend.FS, error) // opens one whose path is a name; nil: paths are those of directories
-	key  []byte                                // of the handles of directories
-	open map[string]backend.FS
+	make    func(path string) (backend.FS, error) // opens one whose path is a name; nil: paths are those of directories
+	key     []byte                                // of the handles of directories
+	log     *slog.Logger                          // nil: none
+	changed func()                                // an export was lost, or is back
+
+	making sync.Mutex
+	made   map[string]backend.FS // by make: they stay, since one in memory would forget its files
+
+	mu      sync.Mutex
+	list    []*standing
+	publish func([]server.Export) error // serves a list; nil: nobody does yet
+	ctx     context.Context             // of those who watch; nil: nobody does
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 }
 
-// fill opens the file systems of list, and returns it with them and with absolute paths.
-func (s *exportSet) fill(list []server.Export) ([]server.Export, error) {
-	out := make([]server.Export, len(list))
-	for i, e := range list {
-		given := e.Path
+// standing is an export with the FS of what stands at its path, or nil.
+type standing struct {
+	exports.Export
+	alive   *health
+	unwatch context.CancelFunc
+	ended   bool   // it is exported no longer
+	stood   string // where the mount began that was served last: what shows while nothing is mounted there is not it
+}
+
+// load serves what a configuration says, instead of what was served before: all of it is opened anew. What cannot be
+// opened is away until it can.
+func (s *exportSet) load(list []exports.Export) error {
+	if s.ctx == nil {
+		s.ctx, s.stop = context.WithCancel(context.Background())
+		if s.make == nil {
+			s.wg.Go(func() { mountChanges(s.ctx, s.look) })
+		}
+	}
+	fresh := make([]*standing, len(list))
+	for i := range list {
+		x := &standing{Export: list[i]}
+		var err error
 		if s.make != nil {
-			e.Path = filepath.Clean("/" + given)
-		} else {
-			p, err := filepath.Abs(given)
-			if err != nil {
-				return nil, err
-			}
-			e.Path = p
+			x.Path = path.Clean("/" + x.Path)
+		} else if x.Path, err = filepath.Abs(x.Path); err == nil && x.Mountpoint != "" {
+			x.Mountpoint, err = filepath.Abs(x.Mountpoint)
 		}
-		e.Path = filepath.ToSlash(e.Path)
-		if s.open[e.Path] == nil {
-			fsys, err := s.openOne(e.Path)
-			if err != nil {
-				return nil, fmt.Errorf("export %s: %w", given, err)
-			}
-			if s.open == nil {
-				s.open = make(map[string]backend.FS)
-			}
-			s.open[e.Path] = fsys
+		if err != nil {
+			return err
 		}
-		e.FS = s.open[e.Path]
-		out[i] = e
+		x.Path = filepath.ToSlash(x.Path)
+		x.alive = newHealth(x.Path, s.log, func(context.Context) error { return s.stand(x) })
+		if s.make == nil {
+			x.alive.every = standEvery
+		}
+		x.alive.changed = s.changed
+		fresh[i] = x
 	}
-	return out, nil
+	for _, x := range fresh {
+		var ctx context.Context
+		ctx, x.unwatch = context.WithCancel(s.ctx)
+		s.wg.Go(func() { x.alive.watch(ctx) })
+	}
+	for _, x := range fresh {
+		<-x.alive.first
+	}
+	s.mu.Lock()
+	old := s.list
+	s.list = fresh
+	err := s.tell()
+	if err != nil {
+		s.list, old = old, fresh
+	}
+	for _, x := range old {
+		x.ended = true
+		x.unwatch()
+		if err != nil && x.FS != nil && s.make == nil { // nobody has served it who releases it
+			go x.FS.Close() //nolint:errcheck // nothing was written
+		}
+	}
+	s.mu.Unlock()
+	return err
 }
 
-// openOne opens one file system.
-func (s *exportSet) openOne(path string) (backend.FS, error) {
-	if s.make != nil {
-		return s.make(path)
+// tell serves the list. The caller holds s.mu.
+func (s *exportSet) tell() error {
+	if s.publish == nil {
+		return nil
 	}
-	path = filepath.FromSlash(path)
-	switch st, err := os.Stat(path); {
+	return s.publish(s.exportsLocked())
+}
+
+func (s *exportSet) exportsLocked() []server.Export {
+	list := make([]server.Export, len(s.list))
+	for i, x := range s.list {
+		list[i] = x.Export.Export
+	}
+	return list
+}
+
+// exports returns the exports; one that is away has no FS.
+func (s *exportSet) exports() []server.Export {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exportsLocked()
+}
+
+// serveBy says who serves the exports.
+func (s *exportSet) serveBy(publish func([]server.Export) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.publish = publish
+	return s.tell()
+}
+
+// look has a look taken at every export now.
+func (s *exportSet) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		x.alive.look()
+	}
+}
+
+// stand is the check of an export.
+func (s *exportSet) stand(x *standing) error {
+	s.mu.Lock()
+	fsys := x.FS
+	s.mu.Unlock()
+	if fsys != nil {
+		d, ok := fsys.(*dir.FS)
+		if !ok {
+			_, err := fsys.Root().Attr()
+			return err
+		}
+		err := d.Check()
+		if err == nil || !s.put(x, nil) {
+			return nil
+		}
+		if s.log != nil {
+			s.log.Warn("export closed", "path", x.Path, "error", err)
+		}
+	}
+	fsys, err := s.open(x)
+	if err != nil {
+		return err
+	}
+	if !s.put(x, fsys) {
+		return fsys.Close()
+	}
+	if s.log != nil {
+		s.log.Info("export", "path", x.Path, "mode", modeOf(&x.Export.Export), "authority", authority(fsys))
+	}
+	return nil
+}
+
+// put notes what stands at the path of an export, and serves it. It returns false if that is exported no longer.
+func (s *exportSet) put(x *standing, fsys backend.FS) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, served := x.FS, slices.Contains(s.list, x) && s.publish != nil
+	if x.ended {
+		return false
+	}
+	x.FS, x.Released = fsys, nil
+	if fsys != nil && s.make == nil {
+		x.Released = func() { go fsys.Close() } // it may have to wait for a disk
+	}
+	switch {
+	case served:
+		_ = s.tell() // the paths were good before
+	case old != nil && s.make == nil:
+		go old.Close() //nolint:errcheck // nothing was written
+	}
+	return true
+}
+
+// open opens what stands at the path of an export.
+func (s *exportSet) open(x *standing) (backend.FS, error) {
+	if s.make != nil {
+		s.making.Lock()
+		defer s.making.Unlock()
+		if fsys := s.made[x.Path]; fsys != nil {
+			return fsys, nil
+		}
+		fsys, err := s.make(x.Path)
+		if err == nil {
+			if s.made == nil {
+				s.made = make(map[string]backend.FS)
+			}
+			s.made[x.Path] = fsys
+		}
+		return fsys, err
+	}
+	at := filepath.FromSlash(x.Path)
+	switch st, err := os.Stat(at); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, errors.New("no such directory: make it first")
 	case err != nil:
@@ -117,21 +280,71 @@ func (s *exportSet) openOne(path string) (backend.FS, error) {
 	case !st.IsDir():
 		return nil, errors.New("not a directory: name the directory to serve")
 	}
-	fsys, err := dir.New(path, &dir.Config{Key: s.key})
+	fsys, err := dir.New(at, &dir.Config{Key: s.key, FSID: x.FSID, Mountpoint: cmp.Or(x.Mountpoint, x.stood)})
 	if err != nil {
 		return nil, bare(err)
 	}
+	x.stood = fsys.Mountpoint()
 	return fsys, nil
 }
 
-// close closes all of them.
-func (s *exportSet) close() error {
-	var errs []error
-	for _, fsys := range s.open {
-		errs = append(errs, fsys.Close())
+// away returns the exports that cannot be used now, and why.
+func (s *exportSet) away() (all []status.Problem) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		if since, err := x.alive.lost(); err != nil {
+			all = append(all, status.Problem{
+				Export: x.Path, Error: err.Error(), Remedy: "look after the file system; clients wait until it is back", Since: since,
+			})
+		}
 	}
-	s.open = nil
-	return errors.Join(errs...)
+	return all
+}
+
+// collect says of each export whether it can be used.
+func (s *exportSet) collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		ready := 1.0
+		if _, err := x.alive.lost(); err != nil {
+			ready = 0
+		}
+		d := prometheus.NewDesc(metricsPrefix+"export_ready", "1 if the export can be used, 0 if not: /readyz says why.", nil, prometheus.Labels{"export": x.Path})
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, ready)
+	}
+}
+
+// close closes all of them, but one that does not answer: it would keep the process.
+func (s *exportSet) close() error {
+	if s.ctx == nil {
+		return nil
+	}
+	s.stop()
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(maps.Values(s.made))
+	for _, x := range s.list {
+		if x.ended = true; x.FS != nil && s.make == nil {
+			all = append(all, x.FS)
+		}
+	}
+	done := make(chan error, len(all))
+	for _, fsys := range all {
+		go func() { done <- fsys.Close() }()
+	}
+	var err error
+	for timeout := time.After(checkTime); len(all) > 0; all = all[1:] {
+		select {
+		case cerr := <-done:
+			err = errors.Join(err, cerr)
+		case <-timeout:
+			return errors.Join(err, fmt.Errorf("a file system has not answered in %v: what was not yet durable may be lost", checkTime))
+		}
+	}
+	return err
 }
 
 // modeOf describes the options of an export in words of exports(5).
@@ -140,7 +353,7 @@ func modeOf(e *server.Export) string {
 	if e.ReadOnly {
 		mode = "read-only"
 	}
-	if !e.FS.Info().Owners {
+	if e.FS != nil && !e.FS.Info().Owners {
 		return mode
 	}
 	words := []string{mode, e.Squash.String()}

@@ -14,28 +14,40 @@ const (
 	checkTime  = 5 * time.Second
 )
 
-// health watches the backend of a server: the exported directory, or the server behind a proxy. It says
+// health watches a backend of a server: what stands at the path of an export, or the server behind a proxy. It says
 // when that is lost, and when it is back.
 type health struct {
-	what  string                          // the backend, in the log
-	check func(ctx context.Context) error // may hang: the backend may be a disk
-	log   *slog.Logger                    // nil: nothing is logged
+	what    string                          // the backend, in the log
+	check   func(ctx context.Context) error // may hang: the backend may be a disk
+	log     *slog.Logger                    // nil: nothing is logged
+	every   time.Duration                   // how often
+	changed func()                          // nil: nobody needs to know
+
+	soon  chan struct{}
+	first chan struct{} // closed after the first check
 
 	mu    sync.Mutex
 	err   error
 	since time.Time // of the last change; zero: none
 }
 
-// watch checks every checkEvery until ctx ends. A check that hangs has failed, and is waited for before
-// the next one.
+func newHealth(what string, log *slog.Logger, check func(context.Context) error) *health {
+	return &health{what: what, check: check, log: log, every: checkEvery, soon: make(chan struct{}, 1), first: make(chan struct{})}
+}
+
+// look has the backend checked now.
+func (h *health) look() {
+	select {
+	case h.soon <- struct{}{}:
+	default: // it will be already
+	}
+}
+
+// watch checks at once, and then as often as every says, until ctx ends. A check that hangs has failed, and is waited for
+// before the next one.
 func (h *health) watch(ctx context.Context) {
 	results, running := make(chan error, 1), false
-	for {
-		select {
-		case <-time.After(checkEvery):
-		case <-ctx.Done():
-			return // a check that hung in the last round is not waited for again
-		}
+	for first := true; ; first = false {
 		if !running {
 			running = true
 			go func() { results <- h.try(ctx) }()
@@ -53,7 +65,18 @@ func (h *health) watch(ctx context.Context) {
 			case <-results:
 			case <-time.After(checkTime):
 			}
+		}
+		if first {
+			close(h.first)
+		}
+		if ctx.Err() != nil {
 			return
+		}
+		select {
+		case <-time.After(h.every):
+		case <-h.soon:
+		case <-ctx.Done():
+			return // a check that hung is not waited for again
 		}
 	}
 }
@@ -74,6 +97,9 @@ func (h *health) set(err error) {
 		h.since = time.Now()
 	}
 	h.mu.Unlock()
+	if changed && h.changed != nil {
+		h.changed()
+	}
 	switch {
 	case !changed || h.log == nil:
 	case err != nil:

@@ -45,7 +45,7 @@ func TestHealth(t *testing.T) {
 		var state atomic.Pointer[func() error]
 		is := func(f func() error) { state.Store(&f) }
 		is(func() error { return nil })
-		h := &health{what: "/srv", log: slog.New(slog.NewTextHandler(&out, nil)), check: func(context.Context) error { return (*state.Load())() }}
+		h := newHealth("/srv", slog.New(slog.NewTextHandler(&out, nil)), func(context.Context) error { return (*state.Load())() })
 		done := make(chan struct{})
 		go func() { h.watch(ctx); close(done) }()
 		said := func(want string) {

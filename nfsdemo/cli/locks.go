@@ -89,8 +89,8 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 	}
 	mine, rest := lockMemory(cfg.config)
 	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger, Limits: locks.LimitsOf(mine)}
-	for _, fsys := range s.set.open {
-		if k, ok := fsys.(backend.Locker); ok {
+	for _, e := range s.set.exports() {
+		if k, ok := e.FS.(backend.Locker); ok {
 			lc.Shared = append(lc.Shared, k)
 		}
 	}

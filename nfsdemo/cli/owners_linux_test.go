@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -74,7 +75,7 @@ func TestLoopback(t *testing.T) {
 		}
 	}
 	s := started(t, &serviceConfig{
-		exports: []server.Export{{Path: filepath.Join(dir, "export"), Squash: server.SquashNone, Secure: true}},
+		exports: []exports.Export{{Export: server.Export{Path: filepath.Join(dir, "export"), Squash: server.SquashNone, Secure: true}}},
 		rdma:    "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
 	})
 	for _, c := range []struct {

@@ -232,7 +232,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 		return err
 	}
 	x.r.Status = addrOf(sl)
-	x.alive = &health{what: string(x.u.Scheme) + "://" + x.u.Addr(), log: f.log.Logger, check: x.check}
+	x.alive = newHealth(string(x.u.Scheme)+"://"+x.u.Addr(), f.log.Logger, x.check)
 	x.status = serveStatus(sl, x.statusServer(), x.stats, x.errs)
 	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
 	if ml != nil {
@@ -250,11 +250,9 @@ func (x *proxying) announce(ctx context.Context) error {
 		}
 	}
 	x.f.log.Info("passing on", line...)
-	if err := x.alive.try(ctx); ctx.Err() == nil {
-		x.alive.set(err)
-	}
 	ctx, x.cancel = context.WithCancel(ctx)
 	x.wg.Go(func() { x.alive.watch(ctx) })
+	<-x.alive.first
 	if _, err := x.alive.lost(); err != nil {
 		x.r.Lost = err.Error()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -65,8 +66,8 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 const backwardCredits = 8
 
 // checkDir refuses a directory that clients could write to, and makes it if it does not exist.
-func (p *pushConfig) checkDir(list []server.Export) error {
-	if slices.ContainsFunc(list, func(e server.Export) bool { return insideExport(p.dir, &e) }) {
+func (p *pushConfig) checkDir(list []exports.Export) error {
+	if slices.ContainsFunc(list, func(e exports.Export) bool { return insideExport(p.dir, &e) }) {
 		return usagef("--push-log %s is inside the export: clients could write to the logs of others; name a directory elsewhere", p.dir)
 	}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
@@ -76,14 +77,14 @@ func (p *pushConfig) checkDir(list []server.Export) error {
 }
 
 // insideExport reports whether a directory is in an export.
-func insideExport(d string, e *server.Export) bool {
+func insideExport(d string, e *exports.Export) bool {
 	abs, err := filepath.Abs(e.Path)
 	return err == nil && d != "" && inside(d, abs)
 }
 
 // allReadOnly reports whether no export can be changed.
 func (cfg *serviceConfig) allReadOnly() bool {
-	return !slices.ContainsFunc(cfg.exports, func(e server.Export) bool {
+	return !slices.ContainsFunc(cfg.exports, func(e exports.Export) bool {
 		return !e.ReadOnly || slices.ContainsFunc(e.Clients, func(c server.Client) bool { return !c.ReadOnly })
 	})
 }

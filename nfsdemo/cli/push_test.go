@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -19,10 +20,12 @@ func TestPushFlags(t *testing.T) {
 	}
 	base := serviceConfig{exports: one(export), rdma: "127.0.0.1:0", push: pushConfig{dir: logs, recall: 1}}
 	for want, change := range map[string]func(*serviceConfig){
-		"":                                 func(*serviceConfig) {},
-		"inside the export":                func(c *serviceConfig) { c.push.dir = filepath.Join(export, "in", "new") },
-		"outlive the files":                func(c *serviceConfig) { c.memory = true },
-		"--read-only":                      func(c *serviceConfig) { c.exports = []server.Export{{Path: export, ReadOnly: true}} },
+		"":                  func(*serviceConfig) {},
+		"inside the export": func(c *serviceConfig) { c.push.dir = filepath.Join(export, "in", "new") },
+		"outlive the files": func(c *serviceConfig) { c.memory = true },
+		"--read-only": func(c *serviceConfig) {
+			c.exports = []exports.Export{{Export: server.Export{Path: export, ReadOnly: true}}}
+		},
 		"needs --listen":                   func(c *serviceConfig) { c.rdma = "" },
 		"want a positive time":             func(c *serviceConfig) { c.push.recall = 0 },
 		"--push-listen needs":              func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },

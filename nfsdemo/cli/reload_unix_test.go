@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -20,7 +20,7 @@ func TestReloadHangs(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := func() ([]server.Export, error) {
+	again := func() ([]exports.Export, error) {
 		_, err := os.ReadFile(pipe)
 		return one(dir), err
 	}

@@ -39,7 +39,8 @@ func (a *app) serveCmd() *cobra.Command {
 MOUNT is answered on every port.
 
 Interrupt it (Ctrl-C, SIGTERM) to answer the calls that have arrived, and stop; interrupt
-it again to stop at once. SIGHUP makes it read its configuration again.
+it again to stop at once. SIGHUP makes it read its configuration again, and open each
+directory anew.
 
 As root, serve lets the kernel decide what each caller may do, as for a local process of
 that user; root of a client is nobody, unless no_root_squash. As an ordinary user it
@@ -117,7 +118,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if cfg.exports, err = f.exports.read(); err != nil {
 		return nil, err
 	}
-	if f.exports.file != "" {
+	if f.exports.file != "" || !cfg.memory && a.storage == nil { // what stands at a path can change without a file
 		cfg.again = f.exports.read
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {

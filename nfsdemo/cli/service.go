@@ -13,6 +13,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -22,8 +23,8 @@ import (
 
 // serviceConfig is what a service serves, and where.
 type serviceConfig struct {
-	exports   []server.Export                 // directories, or, with memory or a volume, names; no FS yet
-	again     func() ([]server.Export, error) // reads them again; nil: there is nothing to read
+	exports   []exports.Export                 // directories, or, with memory or a volume, names; no FS yet
+	again     func() ([]exports.Export, error) // reads them again; nil: there is nothing to read
 	memory    bool
 	volume    Volume // of a Storage; nil: none
 	state     string // directory of the key of handles, "": the usual place
@@ -50,11 +51,9 @@ type service struct {
 	tcp   net.Listener
 	srv   *transport.Server
 	log   *serverLog // nil: none
-	alive *health    // of the exports
 
 	set     exportSet
 	reading atomic.Bool // the configuration is being read again
-	exports atomic.Pointer[[]server.Export]
 	owners  owners
 	nfs     *server.Server
 	calls   *observe.Calls
@@ -62,21 +61,19 @@ type service struct {
 	statusL net.Listener  // nil: none
 	status  *statusServer // nil: none
 
-	reload  func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
-	unwatch context.CancelFunc     // ends that; nil: it has not begun
-	push    *pushService           // nil: none
-	reply   *repliesService        // nil: none
-	locks   lockService
-	wg      sync.WaitGroup
-	errs    chan error // first error of each listener
-	table   rpcbind.Table
-	named   []rpcbind.Entry // registered with rpcbind
+	reload func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
+	push   *pushService           // nil: none
+	reply  *repliesService        // nil: none
+	locks  lockService
+	wg     sync.WaitGroup
+	errs   chan error // first error of each listener
+	table  rpcbind.Table
+	named  []rpcbind.Entry // registered with rpcbind
 }
 
 // newService opens the export and the listeners, and starts serving.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{errs: make(chan error, 6), started: time.Now(), log: cfg.log, alive: &health{}}
-	s.alive.check = s.usable
+	s := &service{errs: make(chan error, 6), started: time.Now(), log: cfg.log}
 	if err := s.open(ctx, cfg); err != nil {
 		_ = s.release() // the first error counts
 		return nil, err
@@ -92,7 +89,6 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	s.serveLocks(cfg)
 	s.push.serve(s)
 	s.reply.serve(s)
-	s.watch()
 	s.status = serveStatus(s.statusL, s.statusServer(), s.srv.Stats, s.errs)
 	return s, nil
 }
@@ -105,7 +101,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.log != nil {
 		s.owners.log = s.log.Logger
 	}
-	sc := &server.Config{Exports: *s.exports.Load(), Logger: cfg.config.Logger, Local: s.owners.of}
+	sc := &server.Config{Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of}
 	var err error
 	if s.push, err = openPush(ctx, cfg); err != nil {
 		return err
@@ -115,6 +111,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	}
 	h, err := server.New(sc)
 	if err != nil {
+		return err
+	}
+	if err := s.set.serveBy(h.SetExports); err != nil { // something may have changed since
 		return err
 	}
 	s.nfs, s.calls = h, new(observe.Calls)
@@ -146,7 +145,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 			*l.to = opened
 		default:
 			known, err := s.owners.listen(opened)
-			if err != nil && believes(*s.exports.Load()) {
+			if err != nil && believes(s.set.exports()) {
 				_ = opened.Close() // the error above says more
 				return err
 			}
@@ -164,7 +163,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 
 // believes reports whether it matters who a caller is.
 func believes(list []server.Export) bool {
-	return slices.ContainsFunc(list, func(e server.Export) bool { return e.FS.Info().Owners })
+	return slices.ContainsFunc(list, func(e server.Export) bool { return e.FS == nil || e.FS.Info().Owners })
 }
 
 // bareListen strips from err what OpError also says.
@@ -190,12 +189,18 @@ func (s *service) openExports(cfg *serviceConfig) error {
 		s.set.key = key
 		dropUmask()
 	}
-	list, err := s.set.fill(cfg.exports)
-	if err != nil {
+	if s.log != nil {
+		s.set.log = s.log.Logger
+	}
+	if err := s.set.load(cfg.exports); err != nil {
 		return err
 	}
-	s.exports.Store(&list)
-	s.path = list[0].Path
+	away := s.set.away()
+	if len(away) == len(cfg.exports) && !slices.ContainsFunc(cfg.exports, func(e exports.Export) bool { return e.Mountpoint != "" }) {
+		// Of none is it said that it may come later.
+		return fmt.Errorf("export %s: %s", cfg.exports[0].Path, away[0].Error)
+	}
+	s.path = s.set.exports()[0].Path
 	if cfg.again != nil {
 		s.reload = func() (string, error) { err := s.export(cfg); return s.paths(), err }
 	}
@@ -213,14 +218,7 @@ func (s *service) export(cfg *serviceConfig) error {
 			return fmt.Errorf("export %s: clients could change what --push-log keeps", list[i].Path)
 		}
 	}
-	if list, err = s.set.fill(list); err != nil {
-		return err
-	}
-	if err := s.nfs.SetExports(list); err != nil {
-		return err
-	}
-	s.exports.Store(&list)
-	return nil
+	return s.set.load(list)
 }
 
 // readTime limits how long the configuration may take to be read again: it may be on a disk that hangs, or a pipe, and
@@ -228,11 +226,11 @@ func (s *service) export(cfg *serviceConfig) error {
 const readTime = 3 * time.Second
 
 // readAgain reads the configuration, unless a read of before still hangs.
-func (s *service) readAgain(read func() ([]server.Export, error)) ([]server.Export, error) {
+func (s *service) readAgain(read func() ([]exports.Export, error)) ([]exports.Export, error) {
 	if !s.reading.CompareAndSwap(false, true) {
 		return nil, errors.New("it is still being read: --config hangs")
 	}
-	var list []server.Export
+	var list []exports.Export
 	var err error
 	done := make(chan struct{})
 	go func() {
@@ -248,23 +246,17 @@ func (s *service) readAgain(read func() ([]server.Export, error)) ([]server.Expo
 	}
 }
 
-// paths returns the paths of the exports, with blanks between them.
+// paths returns the paths of the exports, with blanks between them, and which of them cannot be used now.
 func (s *service) paths() string {
 	var paths []string
-	for _, e := range *s.exports.Load() {
+	for _, e := range s.set.exports() {
 		paths = append(paths, e.Path)
 	}
-	return strings.Join(paths, " ")
-}
-
-// usable returns why an export cannot be used.
-func (s *service) usable(context.Context) error {
-	for _, e := range *s.exports.Load() {
-		if _, err := e.FS.Root().Attr(); err != nil {
-			return fmt.Errorf("%s: %w", e.Path, err)
-		}
+	text := strings.Join(paths, " ")
+	for _, p := range s.set.away() {
+		text += fmt.Sprintf("; %s cannot be used: %s", p.Export, p.Error)
 	}
-	return nil
+	return text
 }
 
 // start serves one listener, if there is one.
@@ -294,17 +286,6 @@ func (s *service) addresses() map[string]string {
 	}
 }
 
-// watch watches the export until the service is released.
-func (s *service) watch() {
-	s.alive.what = s.path
-	if s.log != nil {
-		s.alive.log = s.log.Logger
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.unwatch = cancel
-	s.wg.Go(func() { s.alive.watch(ctx) })
-}
-
 // stop answers the calls that have arrived and ends. If ctx ends first, it aborts them.
 func (s *service) stop(ctx context.Context) error {
 	s.status.stopping()
@@ -318,9 +299,6 @@ func (s *service) stop(ctx context.Context) error {
 // release closes listeners that were not handed to a server, and the export.
 func (s *service) release() error {
 	s.unregister()
-	if s.unwatch != nil {
-		s.unwatch()
-	}
 	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp, s.statusL} {
 		if l != nil {
 			_ = l.Close() // most are closed already

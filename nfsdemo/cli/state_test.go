@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
@@ -14,8 +15,8 @@ import (
 func init() { os.Setenv("STATE_DIRECTORY", filepath.Join(os.TempDir(), "nfsdemo-test-state")) }
 
 // one exports a directory to everybody.
-func one(path string) []server.Export {
-	return []server.Export{{Path: path, Squash: server.SquashNone}}
+func one(path string) []exports.Export {
+	return []exports.Export{{Export: server.Export{Path: path, Squash: server.SquashNone}}}
 }
 
 // TestHandleKey: the key is made once, and only its owner can read it; one that is damaged is not replaced.

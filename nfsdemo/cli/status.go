@@ -97,13 +97,15 @@ func (s *service) statusServer() *status.Server {
 	return &status.Server{
 		Report: func() *status.Report { return s.report(pw) },
 		Ready: func() string {
-			if _, err := s.alive.lost(); err != nil {
-				return fmt.Sprintf("the export %s cannot be used: %v", s.path, err)
+			var why []string
+			for _, p := range s.set.away() {
+				why = append(why, fmt.Sprintf("the export %s cannot be used: %s", p.Export, p.Error))
 			}
-			return ""
+			return strings.Join(why, "\n")
 		},
 		Collectors: []prometheus.Collector{s.calls, collector(func(ch chan<- prometheus.Metric) {
 			collect(ch, metricsPrefix+"transport", reflect.ValueOf(s.srv.Stats()))
+			s.set.collect(ch)
 			if k := s.locks.srv; k != nil {
 				collect(ch, metricsPrefix+"locks", reflect.ValueOf(k.Stats()))
 			}
@@ -181,11 +183,7 @@ func (s *service) report(pw *pushwrite.Server) *status.Report {
 		})
 	}
 	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
-	if since, err := s.alive.lost(); err != nil {
-		out.Problems = append(out.Problems, status.Problem{
-			Error: "the export " + s.path + " cannot be used: " + err.Error(), Remedy: "look after the file system; clients get errors until it is back", Since: since,
-		})
-	}
+	out.Problems = append(out.Problems, s.set.away()...)
 	if pw == nil {
 		return out
 	}
@@ -247,7 +245,7 @@ func (p *pushService) printProblems(w io.Writer) {
 
 // exported describes the exports.
 func (s *service) exported() (out []status.Export) {
-	list := *s.exports.Load()
+	list := s.set.exports()
 	for i := range list {
 		out = append(out, status.Export{Path: list[i].Path, Mode: modeOf(&list[i])})
 	}

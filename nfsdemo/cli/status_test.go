@@ -260,21 +260,39 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// settled waits until so many exports are away.
+func settled(s *service, away int) {
+	for len(s.set.away()) != away {
+		s.set.look()
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestReady: a server without its export, or one that stops, says that it is not ready, but alive.
 func TestReady(t *testing.T) {
 	s, url := watched(t)
 	if b := get(t, url+"/readyz", http.StatusOK); string(b) != "ready\n" {
 		t.Errorf("%s", b)
 	}
-	s.alive.set(os.ErrPermission)
-	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the export "+s.path+" cannot be used: permission denied\n" {
+	if err := os.Rename(s.path, s.path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	settled(s, 1)
+	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the export "+s.path+" cannot be used: no such directory: make it first\n" {
 		t.Errorf("%s", b)
 	}
 	var st status.Report
 	if err := json.Unmarshal(get(t, url+"/status.json", http.StatusOK), &st); err != nil || len(st.Problems) != 1 || st.Problems[0].Since.IsZero() {
 		t.Errorf("%+v, %v", st.Problems, err)
 	}
-	s.alive.set(nil)
+	if b := get(t, url+"/metrics", http.StatusOK); !bytes.Contains(b, []byte("nfsdemo_export_ready{export=\""+s.path+"\"} 0\n")) {
+		t.Errorf("%s", b)
+	}
+	if err := os.Rename(s.path+".old", s.path); err != nil {
+		t.Fatal(err)
+	}
+	settled(s, 0)
+	get(t, url+"/readyz", http.StatusOK)
 	s.status.stopping()
 	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the server is stopping\n" {
 		t.Errorf("%s", b)
@@ -302,8 +320,7 @@ func TestStatusPage(t *testing.T) {
 	if err := os.Remove(s.path); err != nil {
 		t.Fatal(err)
 	}
-	lost := s.usable(t.Context()) // as the service finds by itself, every ten seconds
-	s.alive.set(lost)
+	settled(s, 1)
 	cmd := exec.CommandContext(t.Context(), browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--user-data-dir="+t.TempDir(), "--dump-dom", url+"/")
 	out, err := cmd.Output()
@@ -312,8 +329,8 @@ func TestStatusPage(t *testing.T) {
 	}
 	dom := string(out)
 	for _, want := range []string{
-		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: " + lost.Error(),
-		"<td>" + s.path + "</td><td>" + modeOf(&(*s.exports.Load())[0]) + "</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
+		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: no such directory: make it first",
+		"<td>" + s.path + "</td><td>" + modeOf(&s.set.exports()[0]) + "</td>", "<td>" + addrOf(s.rdma) + "</td>", `<table id="clients">`,
 		"<td>LOOKUP</td><td>rdma</td>", `<td>` + s.path + ` </td>`,
 	} {
 		if !strings.Contains(dom, want) {

@@ -2,6 +2,8 @@ package exports
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -23,12 +25,21 @@ type Error struct {
 // Error returns both.
 func (e *Error) Error() string { return e.Where + ": " + e.Why }
 
+// Export is an export as it is written: what the server is to serve, and what must stand at its path.
+type Export struct {
+	server.Export
+	// FSID is the administrator's name of the file system, "" if it is to tell itself.
+	FSID string
+	// Mountpoint is where something must be mounted, "" if nothing need be.
+	Mountpoint string
+}
+
 // Defaults are the options of an export that gives none.
-func Defaults() server.Export { return server.Export{Secure: true} }
+func Defaults() Export { return Export{Export: server.Export{Secure: true}} }
 
 // Parse reads a directory and its options, separated by commas. Only words at the end that are options count, so
 // that a path may have commas. Options that are not given are those of base.
-func Parse(text string, base server.Export) (server.Export, error) {
+func Parse(text string, base Export) (Export, error) {
 	words := strings.Split(text, ",")
 	first := len(words)
 	for first > 1 && isOption(words[first-1]) {
@@ -52,21 +63,23 @@ func isOption(word string) bool {
 	switch name {
 	case "ro", "rw", "root_squash", "no_root_squash", "all_squash", "secure", "insecure":
 		return !value
-	case "anonuid", "anongid", "client":
+	case "anonuid", "anongid", "client", "fsid":
 		return value
+	case "mountpoint", "mp":
+		return true
 	}
 	return false
 }
 
-// apply changes e as options say.
-func apply(e *server.Export, words []string, clients bool) error {
+// apply changes e, whose path is set, as options say. In a file, clients have sections of their own.
+func apply(e *Export, words []string, clients bool) error {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
 		var err error
 		switch {
 		case word == "":
 		case !isOption(word) || name == "client" && !clients:
-			return fmt.Errorf("%q is no option: want ro, rw, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N, secure or insecure", word)
+			return fmt.Errorf("%q is no option: want ro, rw, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N, secure, insecure, fsid=NAME or mountpoint", word)
 		case name == "ro", name == "rw":
 			e.ReadOnly = name == "ro"
 		case name == "root_squash":
@@ -81,6 +94,12 @@ func apply(e *server.Export, words []string, clients bool) error {
 			e.AnonUID, err = id(value)
 		case name == "anongid":
 			e.AnonGID, err = id(value)
+		case name == "fsid":
+			if e.FSID = value; value == "" {
+				err = errors.New("want a name for the file system")
+			}
+		case name == "mountpoint", name == "mp":
+			e.Mountpoint = cmp.Or(value, e.Path)
 		case name == "client":
 			var p netip.Prefix
 			p, err = network(value)
@@ -128,7 +147,7 @@ type file struct {
 }
 
 // Load reads a file. Its exports have no FS yet.
-func Load(name string, base server.Export) ([]server.Export, error) {
+func Load(name string, base Export) ([]Export, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -144,7 +163,7 @@ func Load(name string, base server.Export) ([]server.Export, error) {
 	if len(f.Export) == 0 {
 		return nil, &Error{name, "no [[export]]"}
 	}
-	var list []server.Export
+	var list []Export
 	for i := range f.Export {
 		x := &f.Export[i]
 		e := base
@@ -159,6 +178,9 @@ func Load(name string, base server.Export) ([]server.Export, error) {
 			own := e
 			if err := apply(&own, strings.Split(c.Options, ","), false); err != nil {
 				return nil, &Error{name + ": " + e.Path, err.Error()}
+			}
+			if own.FSID != e.FSID || own.Mountpoint != e.Mountpoint {
+				return nil, &Error{name + ": " + e.Path, "fsid and mountpoint are options of the export, not of a client"}
 			}
 			if len(c.Networks) == 0 {
 				return nil, &Error{name + ": " + e.Path, "a client has no networks"}

@@ -28,13 +28,25 @@ func TestParse(t *testing.T) {
 		},
 	} {
 		got, err := exports.Parse(text, exports.Defaults())
-		if err != nil || !reflect.DeepEqual(got, want) {
+		if err != nil || !reflect.DeepEqual(got, exports.Export{Export: want}) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string][3]string{
+		"/srv,fsid=a,ro":                {"/srv", "a", ""},
+		"/srv,mountpoint":               {"/srv", "", "/srv"},
+		"/mnt/a/srv,mp=/mnt/a,insecure": {"/mnt/a/srv", "", "/mnt/a"},
+		"/srv,fsid":                     {"/srv,fsid", "", ""},
+	} {
+		got, err := exports.Parse(text, exports.Defaults())
+		if err != nil || [3]string{got.Path, got.FSID, got.Mountpoint} != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
 	for text, why := range map[string]string{
 		"": "no directory", ",ro": "no directory", "/srv,anonuid=0": "from 1", "/srv,anongid=4294967295": "from 1",
 		"/srv,anonuid=x": "from 1", "/srv,client=nowhere": "want a network", "/srv,client=192.0.2.0/33": "want a network",
+		"/srv,fsid=": "want a name",
 	} {
 		_, err := exports.Parse(text, exports.Defaults())
 		if e, ok := errors.AsType[*exports.Error](err); !ok || !strings.Contains(e.Error(), why) {
@@ -44,7 +56,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	load := func(text string) ([]server.Export, error) {
+	load := func(text string) ([]exports.Export, error) {
 		name := filepath.Join(t.TempDir(), "exports.toml")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -63,14 +75,14 @@ networks = ["198.51.100.7"]
 
 [[export]]
 path = "/srv/b"
-options = "insecure"
+options = "insecure,fsid=b,mountpoint"
 `)
-	want := []server.Export{
-		{Path: "/srv/a", ReadOnly: true, Secure: true, AnonUID: 7, AnonGID: 7, Clients: []server.Client{
+	want := []exports.Export{
+		{Export: server.Export{Path: "/srv/a", ReadOnly: true, Secure: true, AnonUID: 7, AnonGID: 7, Clients: []server.Client{
 			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}, Squash: server.SquashNone, AnonUID: 7, AnonGID: 7, Secure: true},
 			{Nets: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")}, ReadOnly: true, AnonUID: 7, AnonGID: 7, Secure: true},
-		}},
-		{Path: "/srv/b"},
+		}}},
+		{Export: server.Export{Path: "/srv/b"}, FSID: "b", Mountpoint: "/srv/b"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -81,11 +93,12 @@ options = "insecure"
 		"[[export]]\npath = \"srv\"": "not absolute",
 		"[[export]\n":                "expected",
 		"[[export]]\npath = 5":       "incompatible",
-		"[[export]]\npath = \"/a\"\nreadonly = true":                          "\"export.readonly\" is not known",
-		"[[export]]\npath = \"/a\"\noptions = \"client=192.0.2.1\"":           "is no option",
-		"[[export]]\npath = \"/a\"\noptions = \"ro root_squash\"":             "is no option",
-		"[[export]]\npath = \"/a\"\n[[export.client]]\noptions = \"ro\"":      "no networks",
-		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"here\"]": "want a network",
+		"[[export]]\npath = \"/a\"\nreadonly = true":                                                     "\"export.readonly\" is not known",
+		"[[export]]\npath = \"/a\"\noptions = \"client=192.0.2.1\"":                                      "is no option",
+		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"192.0.2.1\"]\noptions = \"fsid=a\"": "of the export",
+		"[[export]]\npath = \"/a\"\noptions = \"ro root_squash\"":                                        "is no option",
+		"[[export]]\npath = \"/a\"\n[[export.client]]\noptions = \"ro\"":                                 "no networks",
+		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"here\"]":                            "want a network",
 	} {
 		if _, err := load(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v", text, err)

@@ -56,6 +56,7 @@ type Client struct {
 
 // Problem is something that needs somebody's attention.
 type Problem struct {
+	Export string    `json:"export,omitempty"`
 	Log    string    `json:"log,omitempty"`
 	File   string    `json:"file,omitempty"`   // name of the log's file
 	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
@@ -69,6 +70,8 @@ type Problem struct {
 func (p *Problem) String() string {
 	s := "push log " + p.Log
 	switch {
+	case p.Export != "":
+		s = "export " + p.Export
 	case p.File != "":
 		s = p.File
 	case p.Log == "":

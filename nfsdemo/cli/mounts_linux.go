@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountChanges calls changed when the kernel's table of mounts has changed, until ctx ends.
+func mountChanges(ctx context.Context, changed func()) {
+	table, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return // without /proc, a change shows within standEvery
+	}
+	defer table.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, func() { _ = w.Close() })()
+	fds := []unix.PollFd{{Fd: int32(table.Fd()), Events: unix.POLLPRI}, {Fd: int32(r.Fd()), Events: unix.POLLIN}}
+	for {
+		switch _, err := unix.Poll(fds, -1); {
+		case err == unix.EINTR:
+		case err != nil || fds[1].Revents != 0:
+			return
+		case fds[0].Revents&(unix.POLLPRI|unix.POLLERR) != 0: // proc(5)
+			changed()
+		}
+	}
+}

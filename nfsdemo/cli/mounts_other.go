@@ -1,0 +1,8 @@
+//go:build !linux
+
+package cli
+
+import "context"
+
+// mountChanges hears of none here: a change shows within standEvery.
+func mountChanges(context.Context, func()) {}
