@@ -14,13 +14,13 @@ conformance: ## bin/conformance: one static binary that needs nothing else
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/conformance ./conformance
 
 .PHONY: matrix
-matrix: ## docs/matrix: the cases of the probe against the peers that run here
-	conformance/matrix.sh docs/matrix
+matrix: ## dist/matrix: the cases of the probe against the peers that run here
+	conformance/matrix.sh dist/matrix
 
 .PHONY: matrix-linux
-matrix-linux: ## docs/matrix: the columns of Linux 6.1 and 6.12, server and client (Debian, root; an hour)
-	conformance/linux/matrix.sh docs/matrix
-	STAG_LINUX_KERNEL=6.12 conformance/linux/matrix.sh docs/matrix
+matrix-linux: ## dist/matrix: the columns of Linux 6.1 and 6.12, server and client (Debian, root; an hour)
+	conformance/linux/matrix.sh dist/matrix
+	STAG_LINUX_KERNEL=6.12 conformance/linux/matrix.sh dist/matrix
 
 DRAFT ?= ../shared/spec/sources/draft-talpey-rdma-commit-01.txt
 

@@ -3,7 +3,7 @@
 # matrix into DIR: our server, our proxy before an NFS/TCP server, go-nfs under our listener; our command and our proxy
 # as clients. linux/matrix.sh adds those of the kernel.
 set -eu
-out=$(realpath -m "${1:-docs/matrix}")
+out=$(realpath -m "${1:-dist/matrix}")
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 chmod 755 "$tmp" # the server maps root to nobody

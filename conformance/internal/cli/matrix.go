@@ -32,17 +32,16 @@ func matrixCmd() *cobra.Command {
 		Use:   "matrix DIR",
 		Short: "Probe several peers, and write one page that compares them",
 		Long: `matrix plays the cases of probe to servers, and those of probe --listen to clients, and writes
-the column of each into DIR: NAME.json, and of the cells that are not ok a capture, NAME.pcapng.gz,
-and the judge's page of it, NAME.html, which loads judge.css and judge.js. DIR/index.html then has a row for each case and a column
-for each peer that is in DIR, also from other runs: peers need not run on one machine, and
-without any the pages are only written again.
+the column of each into DIR: NAME.json, and of the cells that are not ok a capture, NAME.pcapng.gz.
+DIR/index.html then has a row for each case and a column for each peer that is in DIR, also
+from other runs: peers need not run on one machine, and without any the page is only written again.
 
 With --resume, cells that are in DIR are not played again: so it goes on with a peer that had to
 be started anew. The cases of load are left out, unless --only names them.
 
 Exit status: 0 the page was written, whatever the peers do; 1 a peer could not be probed to
 its end, and the page says so; 2 bad command line.`,
-		Example: `  conformance matrix --server stag=127.0.0.1:20049 --about 'stag=v0.9, Linux 6.12' docs/matrix
+		Example: `  conformance matrix --server stag=127.0.0.1:20049 --about 'stag=v0.9, Linux 6.12' dist/matrix
   conformance matrix --behind 127.0.0.1:20049 --client 'cat=nfsdemo cat nfs+rdma://$STAG_ADDRESS/srv/f >/dev/null' out`,
 		Args: wantArgs(1, "the directory for the page"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
@@ -133,11 +132,8 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 			return errors.New("interrupted")
 		}
 	}
-	if len(peers) == 0 {
-		err = matrix.Draw(dir)
-	}
 	about := "played and judged by " + cmd.Root().Name() + " " + buildVersion()
-	failed = append(failed, err, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) }))
+	failed = append(failed, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) }))
 	return errors.Join(failed...)
 }
 

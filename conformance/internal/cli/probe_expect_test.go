@@ -55,7 +55,7 @@ func TestLinuxExpect(t *testing.T) {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, name := range files {
-		b, err := os.ReadFile(filepath.Join("../../../docs/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
+		b, err := os.ReadFile(filepath.Join("../../testdata/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}

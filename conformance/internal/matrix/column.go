@@ -14,13 +14,12 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/page"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // Column is what one peer did. It is kept as NAME.json; the connections of its cells that are not ok are in
-// NAME.pcapng.gz, and the judge's page of those is NAME.html.
+// NAME.pcapng.gz.
 type Column struct {
 	Name    string  `json:"name"`
 	About   string  `json:"about"` // version, and where it ran
@@ -84,10 +83,10 @@ type Packet struct {
 	Rule  string `json:"rule"`
 }
 
-// Captured reports whether the column has packets, and so a page of the judge.
+// Captured reports whether the column has packets.
 func (c *Column) Captured() bool { return c.Packets > 0 }
 
-// File returns the name of one of the column's files, "json", "pcapng.gz" or "html".
+// File returns the name of one of the column's files, "json" or "pcapng.gz".
 func (c *Column) File(ext string) string { return c.Name + "." + ext }
 
 // find returns the cell of a case, nil if it was not played.
@@ -153,7 +152,7 @@ func (c *Column) save(dir string) error {
 
 // clear removes what dir has of the column.
 func (c *Column) clear(dir string) error {
-	for _, ext := range []string{"json", "pcapng.gz", "html"} {
+	for _, ext := range []string{"json", "pcapng.gz"} {
 		if err := os.Remove(filepath.Join(dir, c.File(ext))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -183,42 +182,6 @@ func (c *Column) keep(dir string, cell *Cell, packets []byte, peer decode.Dir) e
 	_, err = z.Write(packets)
 	c.Packets += n
 	return errors.Join(err, z.Close(), f.Close())
-}
-
-// Draw writes the judge's pages of all columns in dir again.
-func Draw(dir string) error {
-	list, err := columns(dir)
-	for _, c := range list {
-		err = errors.Join(err, c.draw(dir))
-	}
-	return err
-}
-
-// detail bounds the fields and octets of a judge's page; later messages have only their lines.
-const detail = 128 << 10
-
-// draw writes NAME.html, and what it loads.
-func (c *Column) draw(dir string) error {
-	if !c.Captured() {
-		return nil
-	}
-	f, err := os.Open(filepath.Join(dir, c.File("pcapng.gz")))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	drawn, b := page.New(c.File("pcapng.gz"), &page.Options{MaxOctets: 96, MaxDetail: detail, Apart: true}), judge.NewBuilder(nil)
-	if _, err := events(f, func(ev *decode.Event) {
-		drawn.Event(ev)
-		b.Event(ev)
-	}); err != nil {
-		return err
-	}
-	out, err := os.Create(filepath.Join(dir, c.File("html")))
-	if err != nil {
-		return err
-	}
-	return errors.Join(drawn.Write(out, b.Report()), out.Close(), page.WriteAssets(dir))
 }
 
 // events passes the events of a capture on, and returns the number of its packets.

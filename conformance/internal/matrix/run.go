@@ -74,10 +74,10 @@ func Play(ctx context.Context, dir string, p *Peer, report func(*Cell)) error {
 		}
 		if err := c.play(ctx, dir, p, name, report); err != nil {
 			c.Ended = err.Error()
-			return errors.Join(err, c.save(dir), c.draw(dir))
+			return errors.Join(err, c.save(dir))
 		}
 	}
-	return errors.Join(c.save(dir), c.draw(dir))
+	return c.save(dir)
 }
 
 // cases returns the names of the selected cases.

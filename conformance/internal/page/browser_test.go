@@ -202,11 +202,6 @@ func (b *browser) loadReport(p *Builder, rep *judge.Report) {
 	if err := p.Write(f, rep); err != nil {
 		b.t.Fatal(err)
 	}
-	if p.opt.Apart {
-		if err := WriteAssets(filepath.Dir(name)); err != nil {
-			b.t.Fatal(err)
-		}
-	}
 	b.do("Page.navigate", map[string]any{"url": "file://" + name})
 	b.wait("document.readyState === 'complete' && document.querySelector('[role=option], #empty:not([hidden])') !== null")
 }

@@ -20,10 +20,6 @@ type Options struct {
 	// MaxDetail bounds the decoded fields and octets of all messages, in octets of the page. If zero, 64
 	// MiB. Messages beyond that have only their line.
 	MaxDetail int
-
-	// Apart leaves style and script out of the page, which then loads judge.css and judge.js of its folder: see
-	// [WriteAssets].
-	Apart bool
 }
 
 func (o *Options) withDefaults() Options {

@@ -45,20 +45,6 @@ func clickNarrow(t *testing.T, b *browser) {
 	b.want("the details fit", "document.getElementById('details').getBoundingClientRect().width <= 420", true)
 }
 
-// clickApart: style and script are in files of their own, which the page's policy lets it load.
-func clickApart(t *testing.T, b *browser) {
-	p, v := reads(40, 20)
-	p.opt.Apart = true
-	b.size(420, 860)
-	defer b.size(1280, 860)
-	b.load(p, v)
-	b.want("nothing is wider than the window", "document.documentElement.scrollWidth", 420.0)
-	b.want("the style is there", "getComputedStyle(document.getElementById('side')).display", "none")
-	b.size(1280, 860)
-	b.click("#found li button")
-	b.wait("!document.getElementById('details').hidden")
-}
-
 // TestTimes: the response times of a page, by procedure, in the order of their first reply.
 func TestTimes(t *testing.T) {
 	p, _ := reads(3, -1)

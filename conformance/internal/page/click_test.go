@@ -34,7 +34,6 @@ func TestClick(t *testing.T) {
 		{"nothing", clickNothing},
 		{"links", clickLinks},
 		{"narrow", clickNarrow},
-		{"apart", clickApart},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b.t = t

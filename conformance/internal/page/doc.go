@@ -1,6 +1,5 @@
-// Package page draws a capture as one self-contained HTML page: no network, no fonts, and unless
-// [Options.Apart] asks for it no second file. For
-// each connection it shows a ladder: two lanes, an arrow per message in the order in which the messages were
+// Package page draws a capture as one self-contained HTML page: no network, no fonts, no second file.
+// For each connection it shows a ladder: two lanes, an arrow per message in the order in which the messages were
 // complete, coloured by the XID that they serve, the credits underneath, and the violations that a judge
 // found, each at its place.
 //

@@ -5,11 +5,8 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"errors"
 	"html/template"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 )
@@ -27,7 +24,6 @@ const Version = 1
 type document struct {
 	Name   string
 	Policy string // Content-Security-Policy
-	Apart  bool
 	Style  template.CSS
 	Script template.JS
 	Data   payload
@@ -67,15 +63,6 @@ func (b *Builder) Write(w io.Writer, rep *judge.Report) error {
 	return out.Flush()
 }
 
-// WriteAssets writes judge.css and judge.js, the style and the script of pages that have them [Options.Apart], to dir.
-func WriteAssets(dir string) error {
-	style, script, err := assets()
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "judge.css"), style, 0o644), os.WriteFile(filepath.Join(dir, "judge.js"), script, 0o644))
-}
-
 // assets returns the style and the script.
 func assets() (style, script []byte, err error) {
 	if style, err = files.ReadFile("page.css"); err != nil {
@@ -97,11 +84,8 @@ func (b *Builder) document() (*document, error) {
 		return nil, err
 	}
 	from := "style-src " + hash(style) + "; script-src " + hash(script)
-	if b.opt.Apart {
-		from = "style-src 'self'; script-src 'self'"
-	}
 	d := &document{
-		Name: b.name, Apart: b.opt.Apart, Style: template.CSS(style), Script: template.JS(script),
+		Name: b.name, Style: template.CSS(style), Script: template.JS(script),
 		Policy: "default-src 'none'; base-uri 'none'; form-action 'none'; " + from,
 		Data: payload{
 			Version: Version, Name: b.name, Hidden: b.hidden, MaxOctets: b.opt.MaxOctets,
