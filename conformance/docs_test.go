@@ -183,8 +183,6 @@ func TestExamples(t *testing.T) {
 // noExample lists packages without examples, and why.
 var noExample = map[string]string{
 	"nfsdemo/backend/backendtest": "a suite of tests, used by tests",
-	"internal/clitest":            "ends processes, used by tests",
-	"internal/accept/accepttest":  "a test of servers, used by tests",
 }
 
 func exportsFunctions(p *parsed) bool {

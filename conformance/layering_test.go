@@ -93,7 +93,6 @@ var layers = []layer{
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "internal/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
-	{name: "internal/capturetest", may: []string{"rdmap/capture"}},
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
@@ -110,14 +109,11 @@ var layers = []layer{
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
 	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
-	{name: "internal/accept/accepttest", may: []string{"internal/rdmaptest"}},
 	{name: "internal/callid", may: []string{"xdr", "internal/crc32c"}},
 	{name: "internal/crc32c", pure: true},
 	{name: "internal/cliout"},
-	{name: "internal/clitest"},
 	{name: "internal/fair", may: []string{"internal/list"}, pure: true},
 	{name: "internal/list", pure: true},
-	{name: "internal/mixtest"},
 	{name: "internal/mutant", pure: true},
 	{name: "internal/flush", may: []string{"rdmap/region"}},
 	{name: "internal/pmemhook", pure: true},
@@ -193,7 +189,6 @@ var layers = []layer{
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
-	{name: "nfsdemo/internal/mounttest"},
 	{name: "nfsdemo/internal/crew"},
 	{name: "nfsdemo/internal/hostile", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
 	{

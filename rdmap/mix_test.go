@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/mixtest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
@@ -26,7 +26,7 @@ import (
 // connection ends in the middle; then everybody is told, and nothing stays.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	mixtest.Run(t, mix)
+	rdmaptest.Mix(t, mix)
 }
 
 // Sizes of the memory at each end, octets.
@@ -37,7 +37,7 @@ const (
 	mixTokens  = 100 // receives
 )
 
-var mixOctets = mixtest.Octets(mixSource)
+var mixOctets = rdmaptest.Octets(mixSource)
 
 // mixEnd is one end, and what the other one may touch of it.
 type mixEnd struct {
@@ -301,14 +301,14 @@ func mix(t *testing.T, seed uint64) {
 		t.Fatalf("extensions %v", state.Extensions)
 	}
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), mixtest.Time()+30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), rdmaptest.MixTime()+30*time.Second)
 	defer cancel()
 	x.register()
 	y.register()
 	if err := x.do(ctx, verbs.WR{Op: verbs.OpWrite, STag: y.target}); err != nil { // the responder may send only after that
 		t.Fatal(err)
 	}
-	until := time.Now().Add(mixtest.Time())
+	until := time.Now().Add(rdmaptest.MixTime())
 	for k, e := range []*mixEnd{x, y} {
 		for range mixTokens {
 			e.tokens <- struct{}{}
@@ -327,7 +327,7 @@ func mix(t *testing.T, seed uint64) {
 		}
 	}
 	if rnd.IntN(4) == 0 {
-		time.Sleep(time.Duration(rnd.Int64N(int64(mixtest.Time()))))
+		time.Sleep(time.Duration(rnd.Int64N(int64(rdmaptest.MixTime()))))
 		ended.Store(true)
 		[]func(){
 			func() { x.conn.Close() },

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/mixtest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
@@ -22,10 +22,10 @@ import (
 // TestMix makes calls of all forms and sizes over TCP, from several clients at once, to handlers that run in the reader, in
 // goroutines, take their time and pull their data; some calls are cancelled. Every reply is the right one, and nothing stays.
 func TestMix(t *testing.T) {
-	mixtest.Run(t, mix)
+	rdmaptest.Mix(t, mix)
 }
 
-var mixOctets = sync.OnceValue(func() []byte { return mixtest.Octets(4 << 20) })
+var mixOctets = sync.OnceValue(func() []byte { return rdmaptest.Octets(4 << 20) })
 
 // mixHandler is echo, but every call is handled in another way.
 type mixHandler struct {
@@ -86,7 +86,7 @@ func mix(t *testing.T, seed uint64) {
 	cfg.Reading.HandlerLimit = time.Duration(pick(0, 1)) * time.Millisecond
 	cfg.InlineRecv, cfg.InlineSend = pick(0, 0, 20_000), pick(0, 0, 20_000)
 	s, addr := startServer(t, &mixHandler{echo: newEcho(), slow: rnd.IntN(4) > 0}, cfg)
-	until := time.Now().Add(mixtest.Time())
+	until := time.Now().Add(rdmaptest.MixTime())
 	var wg sync.WaitGroup
 	for range 2 {
 		c, err := transport.Dial(testCtx(t), "tcp", addr, &client)

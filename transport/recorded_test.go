@@ -3,12 +3,12 @@ package transport_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/capturetest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 )
 
 // recorded returns an address behind which is addr, and what is said to it is recorded for the judge, if anything is
 // (make judged).
 func recorded(t testing.TB, addr string) string {
 	t.Helper()
-	return capturetest.Recorded(t, "", addr)
+	return rdmaptest.Recorded(t, "", addr)
 }

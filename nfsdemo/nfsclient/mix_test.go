@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/mixtest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
@@ -25,7 +25,7 @@ import (
 // the same way, whatever the sizes and however many do so at once.
 func TestMix(t *testing.T) {
 	t.Parallel()
-	mixtest.Run(t, mix)
+	rdmaptest.Mix(t, mix)
 }
 
 // mixFile is a file and what it should hold.
@@ -146,7 +146,7 @@ func mix(t *testing.T, seed uint64) {
 		f := &mixFile{t: t, c: c, n: n, rnd: rand.New(rand.NewPCG(seed, uint64(i+1)))}
 		wg.Go(func() {
 			var err error
-			for until := time.Now().Add(mixtest.Time()); err == nil && !t.Failed() && time.Now().Before(until); {
+			for until := time.Now().Add(rdmaptest.MixTime()); err == nil && !t.Failed() && time.Now().Before(until); {
 				err = f.step(t.Context())
 				f.want = slices.Clip(f.want)
 			}

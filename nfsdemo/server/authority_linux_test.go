@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
-	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
@@ -570,7 +570,7 @@ func TestAuthority(t *testing.T) {
 		t.Skip("processes of other users, and mounts: for root")
 	}
 	for kind := range strings.SplitSeq(*authorityOn, ",") {
-		t.Run(kind, func(t *testing.T) { authority(t, mounttest.Mount(t, kind, 400<<20).At) })
+		t.Run(kind, func(t *testing.T) { authority(t, backendtest.Mount(t, kind, 400<<20).At) })
 	}
 }
 
@@ -638,7 +638,7 @@ func readOnly(t *testing.T, dir string) string {
 
 // TestAuthorityReadOnly: a read-only export is like a mount that is read-only.
 func TestAuthorityReadOnly(t *testing.T) {
-	mnt := mounttest.Mount(t, "tmpfs", 0).At
+	mnt := backendtest.Mount(t, "tmpfs", 0).At
 	fsys, err := dir.New(mnt, &dir.Config{Async: true})
 	check(t, err)
 	defer fsys.Close()

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
-	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
@@ -143,37 +141,6 @@ func TestWcc(t *testing.T) {
 			p.Errorf("%+v", r.DirWcc)
 		}
 	})
-}
-
-// TestCopies counts the copies of file data in user space between the octets of a call and
-// those of its reply: none over a directory, one over memory. (The engine adds one of its
-// own when it checks before it places.)
-func TestCopies(t *testing.T) {
-	const size = 1 << 20
-	data := bytes.Repeat([]byte("stag"), size/4)
-	for _, c := range []struct {
-		name string
-		fs   backend.FS
-		want int64
-	}{{"dir", newDir(t, nil), 0}, {"mem", mem.New(nil), size}} {
-		t.Run(c.name, func(t *testing.T) {
-			p := newPeer(t, newServer(t, c.fs), sys(0, 0))
-			f := p.create(p.root, "f", 0o644)
-			copies.Start()
-			p.write(f, 0, string(data))
-			if got := copies.Stop(); got != c.want {
-				t.Errorf("WRITE of %d octets: %d copied, want %d", size, got, c.want)
-			}
-			copies.Start()
-			r := p.read(f, 0, size)
-			if got := copies.Stop(); got != c.want {
-				t.Errorf("READ of %d octets: %d copied, want %d", size, got, c.want)
-			}
-			if !bytes.Equal(r.Data, data) {
-				t.Error("the data differ")
-			}
-		})
-	}
 }
 
 // TestReadMemory: the memory of a READ depends on the file, not on the count in the call.

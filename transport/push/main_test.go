@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/capturetest"
 	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -267,5 +266,5 @@ func is(t *testing.T, err error, st push.Status) {
 // the judge, if anything is (make judged).
 func recorded(t testing.TB, addr string) string {
 	t.Helper()
-	return capturetest.Recorded(t, "push.", addr)
+	return rdmaptest.Recorded(t, "push.", addr)
 }

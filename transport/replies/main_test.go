@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/capturetest"
 	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -242,5 +241,5 @@ func (w *world) cutLog(enough func() bool) {
 // the judge, if anything is (make judged).
 func recorded(t testing.TB, addr string) string {
 	t.Helper()
-	return capturetest.Recorded(t, "replies.", addr)
+	return rdmaptest.Recorded(t, "replies.", addr)
 }

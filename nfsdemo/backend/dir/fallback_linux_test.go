@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"golang.org/x/sys/unix"
 )
@@ -94,7 +94,7 @@ func TestFallback(t *testing.T) {
 		"overlayfs": {"", true, caller, searched + " (the file system has none", 1001, nfs3.ErrAcces},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := mounttest.Mount(t, "tmpfs", 0)
+			m := backendtest.Mount(t, "tmpfs", 0)
 			at := filepath.Join(m.At, "export")
 			ok(t, os.Mkdir(at, 0o777))
 			ok(t, os.Chmod(at, 0o777))

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
-	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"golang.org/x/sys/unix"
 )
@@ -38,17 +38,17 @@ func serve(t testing.TB, path string) *dir.FS {
 }
 
 // onKernels runs a test on each file system that can be mounted here.
-func onKernels(t *testing.T, fn func(t *testing.T, kind string, m *mounttest.FS)) {
+func onKernels(t *testing.T, fn func(t *testing.T, kind string, m *backendtest.Mounted)) {
 	t.Helper()
 	for kind := range strings.SplitSeq(*kernelOn, ",") {
-		t.Run(kind, func(t *testing.T) { fn(t, kind, mounttest.Mount(t, kind, 400<<20)) })
+		t.Run(kind, func(t *testing.T) { fn(t, kind, backendtest.Mount(t, kind, 400<<20)) })
 	}
 }
 
 // TestKernelHandles: a handle outlives renames, the process and the mount; that of a file that is gone never is
 // another file's, although that has its inode; each octet of it counts; it is of one export.
 func TestKernelHandles(t *testing.T) {
-	onKernels(t, func(t *testing.T, kind string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, kind string, m *backendtest.Mounted) {
 		ok(t, os.MkdirAll(m.At+"/export/d", 0o755))
 		ok(t, os.MkdirAll(m.At+"/other", 0o755))
 		f := serve(t, m.At+"/export")
@@ -112,7 +112,7 @@ func TestKernelHandles(t *testing.T) {
 // reached through it.
 func TestKernelMovedOut(t *testing.T) {
 	for _, private := range []bool{true, false} {
-		onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+		onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 			ok(t, os.MkdirAll(m.At+"/export/a/b/c", 0o777))
 			f := serve(t, m.At+"/export")
 			defer f.Close()
@@ -171,7 +171,7 @@ func TestKernelMovedOut(t *testing.T) {
 // TestKernelBetween: rights that are taken away between two calls are gone in the second one, although the file
 // is open; those that are given are there.
 func TestKernelBetween(t *testing.T) {
-	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 		t.Run("reported", func(t *testing.T) { between(t, m, serve(t, m.At)) })
 		t.Run("asked", func(t *testing.T) { between(t, m, serveUnwatched(t, m.At)) })
 	})
@@ -184,7 +184,7 @@ func serveUnwatched(t *testing.T, path string) *dir.FS {
 	return f
 }
 
-func between(t *testing.T, m *mounttest.FS, f *dir.FS) {
+func between(t *testing.T, m *backendtest.Mounted, f *dir.FS) {
 	defer f.Close()
 	name := filepath.Join(m.At, "f")
 	acl := func(perm byte) error { // of bob
@@ -239,7 +239,7 @@ func between(t *testing.T, m *mounttest.FS, f *dir.FS) {
 // TestKernelFlags: a file that becomes immutable cannot be written any more, although it is open and its mode
 // allows it.
 func TestKernelFlags(t *testing.T) {
-	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 		f := serve(t, m.At)
 		defer f.Close()
 		name := filepath.Join(m.At, "f")
@@ -270,7 +270,7 @@ func TestKernelFlags(t *testing.T) {
 
 // TestKernelSetID: each WRITE clears the set-id bits as one of a local process does, which may depend on its groups.
 func TestKernelSetID(t *testing.T) {
-	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 		f := serve(t, m.At)
 		defer f.Close()
 		name, local := filepath.Join(m.At, "f"), filepath.Join(m.At, "local")
@@ -306,7 +306,7 @@ func TestKernelSetID(t *testing.T) {
 
 // TestKernelStorm: changes by the ten thousand, more than the kernel keeps, keep nobody waiting, and the last one counts.
 func TestKernelStorm(t *testing.T) {
-	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 		f := serve(t, m.At)
 		defer f.Close()
 		var nodes []backend.Node
@@ -332,7 +332,7 @@ func TestKernelStorm(t *testing.T) {
 
 // TestKernelSearch: the right to search a directory is remembered, for this caller, until it is taken.
 func TestKernelSearch(t *testing.T) {
-	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 		f := serve(t, m.At)
 		defer f.Close()
 		ok(t, os.Mkdir(m.At+"/d", 0o700))
@@ -363,7 +363,7 @@ func TestKernelSearch(t *testing.T) {
 
 // TestKernelOpenFor: a file that is open for one caller is not open for another, nor for one with other groups.
 func TestKernelOpenFor(t *testing.T) {
-	onKernels(t, func(t *testing.T, _ string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, _ string, m *backendtest.Mounted) {
 		f := serve(t, m.At)
 		defer f.Close()
 		ok(t, os.WriteFile(m.At+"/f", []byte("text"), 0o640))
@@ -395,7 +395,7 @@ func TestKernelOpenFor(t *testing.T) {
 
 // TestKernelReserved: blocks that are reserved for root are not for users; root goes on.
 func TestKernelReserved(t *testing.T) {
-	m := mounttest.Mount(t, "ext4", 64<<20, "-m", "50")
+	m := backendtest.Mount(t, "ext4", 64<<20, "-m", "50")
 	f := serve(t, m.At)
 	defer f.Close()
 	ok(t, os.Chmod(m.At, 0o777))
@@ -423,7 +423,7 @@ func TestKernelReserved(t *testing.T) {
 func TestKernelQuota(t *testing.T) {
 	for kind, options := range map[string]string{"tmpfs": "usrquota,usrquota_block_hardlimit=8M", "xfs": "uquota"} {
 		t.Run(kind, func(t *testing.T) {
-			m := mounttest.Mount(t, kind, 400<<20)
+			m := backendtest.Mount(t, kind, 400<<20)
 			m.Remount(options)
 			if kind == "xfs" {
 				if out, err := exec.Command("xfs_quota", "-x", "-c", "limit -u bhard=8m 1000", m.At).CombinedOutput(); err != nil {
@@ -470,7 +470,7 @@ func TestKernelLongest(t *testing.T) {
 			if kind == "ext4" {
 				mkfs = []string{"-b", "4096"}
 			}
-			f := serve(t, mounttest.Mount(t, kind, 400<<20, mkfs...).At)
+			f := serve(t, backendtest.Mount(t, kind, 400<<20, mkfs...).At)
 			defer f.Close()
 			if got := f.Info().MaxFileSize; got != want {
 				t.Errorf("%d, want %d", got, want)
@@ -486,7 +486,7 @@ func TestKernelLongest(t *testing.T) {
 // TestKernelMany: in a new process, files are found by handles that an earlier one gave as fast as by its own;
 // wrong handles cost next to nothing.
 func TestKernelMany(t *testing.T) {
-	m := mounttest.Mount(t, "ext4", max(400<<20, int64(*manyFiles)*2048), "-N", fmt.Sprint(*manyFiles+2000))
+	m := backendtest.Mount(t, "ext4", max(400<<20, int64(*manyFiles)*2048), "-N", fmt.Sprint(*manyFiles+2000))
 	f := serve(t, m.At)
 	handles := make([][]byte, 0, *manyFiles)
 	var d backend.Node

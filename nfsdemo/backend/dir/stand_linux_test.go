@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/internal/mounttest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +31,7 @@ func run(t *testing.T, name string, args ...string) {
 // TestKernelAnew: handles outlive umount and mount, and end with the file system: those of one made anew at the same
 // path are other files, although root and first file have the same numbers.
 func TestKernelAnew(t *testing.T) {
-	onKernels(t, func(t *testing.T, kind string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, kind string, m *backendtest.Mounted) {
 		handles := func() [2][]byte {
 			f := serve(t, m.At)
 			defer f.Close()
@@ -69,7 +69,7 @@ func TestKernelUUID(t *testing.T) {
 	const text = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 	for kind, mkfs := range map[string][]string{"ext4": {"-U", text}, "btrfs": {"-U", text}, "xfs": {"-m", "uuid=" + text}} {
 		t.Run(kind, func(t *testing.T) {
-			m := mounttest.Mount(t, kind, 400<<20, mkfs...)
+			m := backendtest.Mount(t, kind, 400<<20, mkfs...)
 			for _, id := range dir.UUIDs(t, m.At) {
 				if got := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]); got != text {
 					t.Error(got)
@@ -156,7 +156,7 @@ func TestKernelInstance(t *testing.T) {
 // TestKernelOverlay: an inode number that an overlay uses again is another file; one that is copied to the upper layer
 // stays the same; both also after umount and mount.
 func TestKernelOverlay(t *testing.T) {
-	m := mounttest.Mount(t, "ext4", 64<<20)
+	m := backendtest.Mount(t, "ext4", 64<<20)
 	opts := ""
 	for _, d := range []string{"lowerdir", "upperdir", "workdir", "mnt"} {
 		ok(t, os.Mkdir(m.At+"/"+d, 0o755))
@@ -209,7 +209,7 @@ func TestKernelOverlay(t *testing.T) {
 // TestKernelCheck: what is served is in use, so that nobody unmounts it, until it is closed. What is mounted over it,
 // or unmounted by force, shows; what is mounted below it does not.
 func TestKernelCheck(t *testing.T) {
-	m := mounttest.Mount(t, "tmpfs", 0)
+	m := backendtest.Mount(t, "tmpfs", 0)
 	for _, export := range []string{"", "/sub"} {
 		t.Run("export"+export, func(t *testing.T) {
 			at := m.At + "/disk"
@@ -301,7 +301,7 @@ func TestKernelPulled(t *testing.T) {
 // TestKernelAppend: chattr +a or +i between two WRITEs: the second overwrites nothing, although the file is open and
 // access(2) lets its owner and root; COMMIT of what was written before goes on.
 func TestKernelAppend(t *testing.T) {
-	onKernels(t, func(t *testing.T, kind string, m *mounttest.FS) {
+	onKernels(t, func(t *testing.T, kind string, m *backendtest.Mounted) {
 		for _, flag := range []int{unix.STATX_ATTR_APPEND, unix.STATX_ATTR_IMMUTABLE} {
 			for name, open := range map[string]func(testing.TB, string) *dir.FS{
 				"reported": serve, "asked": func(_ testing.TB, p string) *dir.FS { return serveUnwatched(t, p) },

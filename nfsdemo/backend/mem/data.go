@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/internal/copies"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -50,7 +49,7 @@ func (n *file) Read(p []byte, off uint64) (int, error) {
 		at := (off + uint64(done)) % pageSize
 		part := p[done:min(len(p), done+int(pageSize-at))]
 		if page := n.pages[(off+uint64(done))/pageSize]; page != nil {
-			copies.Copy(part, page[at:])
+			copy(part, page[at:])
 		} else {
 			clear(part)
 		}
@@ -85,7 +84,7 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	}
 	for done := 0; done < len(p); {
 		at := (off + uint64(done)) % pageSize
-		done += copies.Copy(n.pages[(off+uint64(done))/pageSize][at:], p[done:])
+		done += copy(n.pages[(off+uint64(done))/pageSize][at:], p[done:])
 	}
 	n.attr.Size = max(n.attr.Size, end)
 	n.attr.Mtime = nfs3.TimeOf(time.Now())

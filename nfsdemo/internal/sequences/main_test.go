@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/internal/capturetest"
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -43,7 +42,7 @@ func sequence(t *testing.T, name string, want map[string]int, say func(t *testin
 		t.Fatal(err)
 	}
 	t.Run("say", func(t *testing.T) {
-		say(t, func(addr string) string { return capturetest.Relayed(t, w, addr) })
+		say(t, func(addr string) string { return rdmaptest.Relayed(t, w, addr) })
 	})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

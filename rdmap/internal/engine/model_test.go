@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/mixtest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
@@ -42,7 +42,7 @@ var worldSeeds = func() (all [][]byte) {
 // TestModel is FuzzModel with inputs that differ from run to run. Of one that fails it prints the shortest part that fails
 // too, and the steps.
 func TestModel(t *testing.T) {
-	seed := mixtest.Seed()
+	seed := rdmaptest.MixSeed()
 	t.Log("-mix.seed", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	all := slices.Clone(worldSeeds)
@@ -57,7 +57,7 @@ func TestModel(t *testing.T) {
 		if try(t, in).why == "" {
 			continue
 		}
-		in = mixtest.Shrink(in, func(in []byte) bool { return try(t, in).why != "" })
+		in = rdmaptest.Shrink(in, func(in []byte) bool { return try(t, in).why != "" })
 		x := try(t, in)
 		t.Fatalf("%#v fails: %s\n%s", in, x.why, strings.Join(x.steps, "\n"))
 	}
@@ -70,7 +70,7 @@ func TestModelTells(t *testing.T) {
 	for i := range byte(60) { // among others, atomics of side 1
 		in = append(in, 0, i, 7, 0x17, 0x1f, i)
 	}
-	if in = mixtest.Shrink(in, fails); len(in) > 3 || !fails(in) {
+	if in = rdmaptest.Shrink(in, fails); len(in) > 3 || !fails(in) {
 		t.Errorf("shrunk to %#v", in)
 	}
 	if x := try(t, []byte{0, 0xff}); x.why != "" || !slices.Equal(x.steps, []string{"side 1: speak"}) {

@@ -1,4 +1,4 @@
-package mixtest
+package rdmaptest
 
 import "slices"
 

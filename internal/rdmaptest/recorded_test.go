@@ -1,4 +1,4 @@
-package capturetest_test
+package rdmaptest_test
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/capturetest"
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 )
 
 // stub is a TB that remembers how the test failed.
 type stub struct {
-	capturetest.TB
+	rdmaptest.TB
 	after  []func()
 	failed []string
 }
@@ -88,13 +88,13 @@ func say(t *testing.T, addr, words string) {
 func TestRecorded(t *testing.T) {
 	addr := echo(t)
 	t.Setenv("STAG_RECORD", "")
-	if got := capturetest.Recorded(&stub{}, "", addr); got != addr {
+	if got := rdmaptest.Recorded(&stub{}, "", addr); got != addr {
 		t.Errorf("%s, want %s", got, addr)
 	}
 	dir := t.TempDir()
 	t.Setenv("STAG_RECORD", dir)
 	s := &stub{}
-	at := capturetest.Recorded(s, "kit.", addr)
+	at := rdmaptest.Recorded(s, "kit.", addr)
 	if at == addr {
 		t.Fatal("not recorded")
 	}
@@ -113,7 +113,7 @@ func TestRecorded(t *testing.T) {
 func TestRecordedFails(t *testing.T) {
 	t.Setenv("STAG_RECORD", filepath.Join(t.TempDir(), "no", "such"))
 	s := &stub{}
-	s.during(func() { capturetest.Recorded(s, "", "127.0.0.1:1") })
+	s.during(func() { rdmaptest.Recorded(s, "", "127.0.0.1:1") })
 	if len(s.failed) == 0 {
 		t.Error("the test did not fail")
 	}

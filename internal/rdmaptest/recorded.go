@@ -1,5 +1,4 @@
-// Package capturetest records the TCP connections of tests as captures.
-package capturetest
+package rdmaptest
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package mounttest
+package backendtest
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// FS is a file system of a test.
-type FS struct {
+// Mounted is a file system of a test.
+type Mounted struct {
 	At string // where it is mounted
 
 	t    testing.TB
@@ -20,12 +20,12 @@ type FS struct {
 
 // Mount makes a file system of a kind (tmpfs, ext4, xfs, btrfs) with so many octets, and mounts it where all users
 // can reach it. It skips the test if this machine cannot.
-func Mount(t testing.TB, kind string, size int64, mkfs ...string) *FS {
+func Mount(t testing.TB, kind string, size int64, mkfs ...string) *Mounted {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounts file systems: for root")
 	}
-	f := &FS{At: filepath.Join(t.TempDir(), "mnt"), t: t}
+	f := &Mounted{At: filepath.Join(t.TempDir(), "mnt"), t: t}
 	if err := os.Mkdir(f.At, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func Mount(t testing.TB, kind string, size int64, mkfs ...string) *FS {
 }
 
 // Remount unmounts and mounts again, with more options from now on. It skips the test if the kernel has not got those.
-func (f *FS) Remount(options ...string) {
+func (f *Mounted) Remount(options ...string) {
 	f.t.Helper()
 	f.unmount()
 	plain := f.args
@@ -80,7 +80,7 @@ func (f *FS) Remount(options ...string) {
 }
 
 // Anew unmounts it, and mounts a new one in its place.
-func (f *FS) Anew() {
+func (f *Mounted) Anew() {
 	f.t.Helper()
 	f.unmount()
 	if f.mkfs != nil {
@@ -93,21 +93,21 @@ func (f *FS) Anew() {
 	}
 }
 
-func (f *FS) make() {
+func (f *Mounted) make() {
 	f.t.Helper()
 	if out, err := exec.Command(f.mkfs[0], f.mkfs[1:]...).CombinedOutput(); err != nil {
 		f.t.Skipf("%s: %v %s (make authority installs it)", f.mkfs[0], err, out)
 	}
 }
 
-func (f *FS) mount() error {
+func (f *Mounted) mount() error {
 	if out, err := exec.Command("mount", f.args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount %v: %w %s", f.args, err, out)
 	}
 	return nil
 }
 
-func (f *FS) unmount() {
+func (f *Mounted) unmount() {
 	f.t.Helper()
 	if out, err := exec.Command("umount", f.At).CombinedOutput(); err != nil {
 		f.t.Errorf("umount: %v %s", err, out)

@@ -1,2 +1,0 @@
-// Package mounttest mounts file systems for tests, as root on Linux.
-package mounttest
