@@ -9,7 +9,7 @@ import (
 // The one branch that a fault changes asks whether it is switched on.
 func Example() {
 	flushed := false
-	if !mutant.Is(mutant.NoFlush) {
+	if !mutant.Is(mutant.ReleaseFirst) {
 		flushed = true // fdatasync
 	}
 	fmt.Println("flushed:", flushed)
