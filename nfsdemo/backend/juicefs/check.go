@@ -186,7 +186,7 @@ func checkRedis(ctx context.Context, uri string, trust bool) error {
 var synced = map[string]bool{"s3": true, "minio": true, "gs": true, "wasb": true, "ceph": true, "oss": true, "cos": true, "b2": true}
 
 // openStore opens the object store of a volume.
-func openStore(ctx context.Context, f meta.Format, trust bool) (object.ObjectStorage, error) {
+func openStore(ctx context.Context, f meta.Format, trust bool) (*watched, error) {
 	if err := f.Decrypt(); err != nil {
 		return nil, fmt.Errorf("juicefs: the secrets of volume %s: %w", f.Name, err)
 	}
@@ -226,10 +226,10 @@ func openStore(ctx context.Context, f meta.Format, trust bool) (object.ObjectSto
 			return nil, fmt.Errorf("juicefs: the tiers of volume %s: %w", f.Name, err)
 		}
 	}
-	if err := probe(ctx, blob); err != nil {
+	if err := probe(ctx, blob); err != nil && !isFull(err) { // a full one can be read, and gets room by REMOVE
 		return nil, fmt.Errorf("juicefs: volume %s cannot keep an object in %s %s, see juicefs config: %w", f.Name, kind, f.Bucket, err)
 	}
-	return blob, nil
+	return &watched{ObjectStorage: blob, full: make(chan struct{})}, nil
 }
 
 // probe writes and removes an object: otherwise a wrong key shows only when clients wait for a COMMIT. It tries three

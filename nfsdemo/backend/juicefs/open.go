@@ -258,9 +258,18 @@ func (o *open) flush() error {
 	o.state.Lock()
 	seq := o.seq
 	o.state.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
-	st := w.Flush(meta.WrapWithoutCancel(ctx, 0, 0, o.v.ctx.Gids()))
-	cancel()
+	full, done := o.v.blob.next(), make(chan syscall.Errno, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+		defer cancel()
+		done <- w.Flush(meta.WrapWithoutCancel(ctx, 0, 0, o.v.ctx.Gids()))
+	}()
+	var st syscall.Errno
+	select {
+	case st = <-done:
+	case <-full: // JuiceFS goes on trying; the client hears of it now
+		st = syscall.ENOSPC
+	}
 	if st == 0 {
 		o.state.Lock()
 		if o.seq == seq {
@@ -285,7 +294,7 @@ func (o *open) fail(st syscall.Errno) error {
 		o.v.newVerf()
 	}
 	if o.w != nil {
-		o.w.Close(o.v.ctx)
+		go o.w.Close(o.v.ctx) // it waits for what JuiceFS still tries; later octets go to the same writer, behind those
 		o.w = nil
 	}
 	o.state.Lock()
@@ -297,7 +306,7 @@ func (o *open) fail(st syscall.Errno) error {
 // read reads octets of a file that n knows.
 func (o *open) read(n *file, p []byte, off uint64) (int, error) {
 	if o.dirty() {
-		if err := o.flush(); err != nil {
+		if err := o.flush(); err != nil && !errors.Is(err, nfs3.ErrNoSpc) { // else they are given up
 			return 0, err
 		}
 	}

@@ -316,3 +316,43 @@ func TestTogether(t *testing.T) {
 	ok(t, all[5].ReleaseLocks(t.Context(), "c"))
 	ok(t, all[3].TestLock(t.Context(), h, &backend.Lock{Owner: backend.LockOwner{Client: "d"}, Exclusive: true, End: 9}))
 }
+
+// TestFull: an object store without room is NOSPC at once, to a COMMIT too, and what it did not take is not said to be there.
+// When it has room again, everything goes on.
+func TestFull(t *testing.T) {
+	s3, uri := engines.NewS3(t), engines.Postgres(t)
+	engines.Format(t, uri, "minio", s3.Bucket)
+	v, err := juicefs.Open(t.Context(), uri, nil)
+	ok(t, err)
+	defer v.Close() //nolint:errcheck // the test is over
+	fsys, err := v.FS("/")
+	ok(t, err)
+	f, _, err := fsys.Root().Create("f", initOf(0o644))
+	ok(t, err)
+	if _, err := f.Write([]byte("first"), 0, nfs3.FileSync); err != nil {
+		t.Fatal(err)
+	}
+	s3.Full.Store(true)
+	if _, err := f.Write([]byte("FIRST"), 0, nfs3.FileSync); !errors.Is(err, nfs3.ErrNoSpc) {
+		t.Errorf("WRITE FILE_SYNC: %v", err)
+	}
+	g, _, err := fsys.Root().Create("g", initOf(0o644))
+	ok(t, err)
+	w, err := g.Write([]byte("second"), 0, nfs3.Unstable)
+	ok(t, err)
+	if verf, err := g.Commit(0, 0); !errors.Is(err, nfs3.ErrNoSpc) || verf == w.Verf {
+		t.Errorf("COMMIT: %v", err)
+	}
+	s3.Full.Store(false)
+	for n, want := range map[backend.Node]string{f: "third", g: "fourth"} {
+		if _, err := n.Write([]byte(want), 0, nfs3.FileSync); err != nil {
+			t.Errorf("WRITE FILE_SYNC, with room: %v", err)
+		}
+	}
+	if got := content(t, f); got != "third" {
+		t.Errorf("%q", got)
+	}
+	if got := content(t, g); got != "fourth" {
+		t.Errorf("%q", got)
+	}
+}

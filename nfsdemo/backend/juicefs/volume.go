@@ -44,7 +44,7 @@ type Volume struct {
 	joined bool      // it has a session
 	shared meta.Meta // with the session that owns all locks of all servers
 	lister meta.Meta // reads lists; without a session
-	blob   object.ObjectStorage
+	blob   *watched
 	reader vfs.DataReader
 	writer vfs.DataWriter
 	ctx    meta.Context // this process, which may do everything

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -16,6 +17,8 @@ type S3 struct {
 	Bucket string
 	// Fail, if not 0, refuses each PUT whose number it divides.
 	Fail atomic.Int64
+	// Full, if set, refuses each PUT for want of room, as MinIO does.
+	Full atomic.Bool
 	// Puts counts them, with those that were refused, which Refused counts too.
 	Puts, Refused atomic.Int64
 }
@@ -29,6 +32,11 @@ func NewS3(t testing.TB) *S3 {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			n := s.Puts.Add(1)
+			if s.Full.Load() {
+				w.WriteHeader(http.StatusInsufficientStorage)
+				_, _ = io.WriteString(w, `<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its minimum free drive threshold.</Message></Error>`)
+				return
+			}
 			if every := s.Fail.Load(); every != 0 && n%every == 0 {
 				s.Refused.Add(1)
 				http.Error(w, "try later", http.StatusServiceUnavailable)
