@@ -10,9 +10,9 @@ type CallID [16]byte
 // CallID there (Init.Call); what removes or moves a name is remembered.
 type Shared interface {
 	// Remember keeps for some minutes, for all servers, what a call has found before it changes anything. It
-	// survives whatever a change survives that begins after Remember has returned. If id is known already, again
-	// is true, and was is what was found then. It borrows found.
-	Remember(ctx context.Context, id CallID, found []byte) (was []byte, again bool, err error)
+	// survives whatever a change survives that begins after Remember has returned. It returns what was found the first
+	// time, and how many times id was remembered, with this one. It borrows found.
+	Remember(ctx context.Context, id CallID, found []byte) (was []byte, times int, err error)
 }
 
 // Finisher is implemented by a Node whose FS makes a file first and sets its attributes

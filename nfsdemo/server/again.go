@@ -71,15 +71,21 @@ func (o *op) notTwice(dir *file, name string, done func(was, is nfs3.FileHandle)
 	if err != nil {
 		return err
 	}
-	was, again, err := s.Remember(o.ctx, *o.callID(), is)
-	if err != nil || again && done(was, is) {
+	id := *o.callID()
+	was, times, err := s.Remember(o.ctx, id, is)
+	if err != nil || times > 1 && done(was, is) {
 		return err
 	}
 	err = run()
-	if !again || !errors.Is(err, nfs3.ErrNoEnt) && !errors.Is(err, nfs3.ErrExist) {
+	if !errors.Is(err, nfs3.ErrNoEnt) && !errors.Is(err, nfs3.ErrExist) {
 		return err
 	}
-	// The other server may still have been at it.
+	// Another server may be at the same call, and was faster. That it has it, it has said before it ran it.
+	if times == 1 {
+		if _, times, rerr := s.Remember(o.ctx, id, is); rerr != nil || times == 2 { // only this one, twice
+			return err
+		}
+	}
 	if is, ierr := o.idAt(dir, name); ierr == nil && done(was, is) {
 		return nil
 	}

@@ -15,7 +15,15 @@ import (
 type sharedFS struct {
 	*mem.FS
 	found map[backend.CallID][]byte
+	times map[backend.CallID]int
+	twin  func(id backend.CallID)   // another server, after a call was remembered and before it runs
 	made  map[uint64]backend.CallID // by file
+}
+
+func newSharedFS() *sharedFS {
+	return &sharedFS{
+		FS: mem.New(nil), found: make(map[backend.CallID][]byte), times: make(map[backend.CallID]int), made: make(map[uint64]backend.CallID),
+	}
 }
 
 type sharedNode struct {
@@ -23,12 +31,16 @@ type sharedNode struct {
 	fs *sharedFS
 }
 
-func (f *sharedFS) Remember(_ context.Context, id backend.CallID, found []byte) ([]byte, bool, error) {
-	if was, ok := f.found[id]; ok {
-		return was, true, nil
+func (f *sharedFS) Remember(_ context.Context, id backend.CallID, found []byte) ([]byte, int, error) {
+	if f.times[id]++; f.times[id] == 1 {
+		f.found[id] = append([]byte(nil), found...)
 	}
-	f.found[id] = append([]byte(nil), found...)
-	return nil, false, nil
+	was, times := f.found[id], f.times[id]
+	if twin := f.twin; twin != nil {
+		f.twin = nil
+		twin(id)
+	}
+	return was, times, nil
 }
 
 func (f *sharedFS) Root() backend.Node { return sharedNode{f.FS.Root(), f} }
@@ -69,7 +81,7 @@ func (n sharedNode) MadeBy(id backend.CallID) (bool, error) {
 // TestAgain sends calls again, to another server, as a client does that has no answer from the first one. Each runs once,
 // and has the same status; a new call of the same kind runs.
 func TestAgain(t *testing.T) {
-	fsys := &sharedFS{mem.New(nil), make(map[backend.CallID][]byte), make(map[uint64]backend.CallID)}
+	fsys := newSharedFS()
 	here := newPeer(t, newServer(t, fsys), sys(0, 0))
 	there := newPeer(t, newServer(t, fsys), sys(0, 0))
 	other := newPeer(t, there.srv, sys(7, 7))
@@ -117,5 +129,56 @@ func TestAgain(t *testing.T) {
 	link(there, "c", nfs3.ErrExist)
 	if n := nfs[nfs3.GetAttrRes](here, nfs3.ProcGetAttr, &nfs3.GetAttrArgs{Handle: here.lookup(root, "b", nfs3.OK).Handle}, nfs3.OK).Attr.Nlink; n != 2 {
 		t.Errorf("%d links", n)
+	}
+}
+
+// TestOvertaken: while a server runs a call, the same call comes to another one, which is faster. Neither says that it has
+// failed. If it was another call that was faster, it has.
+func TestOvertaken(t *testing.T) {
+	fsys := newSharedFS()
+	here, there := newPeer(t, newServer(t, fsys), sys(0, 0)), newPeer(t, newServer(t, fsys), sys(0, 0))
+	other := newPeer(t, there.srv, sys(7, 7))
+	root := here.root
+	var of nfs3.FileHandle // of the file of a call, and its names
+	var file, name string
+	made := func() nfs3.FileHandle {
+		t.Helper()
+		file, name = name+"f", name+"g"
+		return nfs[nfs3.CreateRes](other, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(root, file), Mode: nfs3.Guarded, Attr: mode(0o666)}, nfs3.OK).Handle.Handle
+	}
+	for _, tt := range []struct {
+		name string
+		call func(p *peer, want nfs3.Status)
+		lost nfs3.Status
+	}{
+		{"REMOVE", func(p *peer, want nfs3.Status) {
+			t.Helper()
+			nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: root, Name: file}, want)
+		}, nfs3.ErrNoEnt},
+		{"RENAME", func(p *peer, want nfs3.Status) {
+			t.Helper()
+			nfs[nfs3.RenameRes](p, nfs3.ProcRename, &nfs3.RenameArgs{From: at(root, file), To: at(root, name)}, want)
+		}, nfs3.ErrNoEnt},
+		{"LINK", func(p *peer, want nfs3.Status) {
+			t.Helper()
+			nfs[nfs3.LinkRes](p, nfs3.ProcLink, &nfs3.LinkArgs{Handle: of, Link: at(root, name)}, want)
+		}, nfs3.ErrExist},
+	} {
+		for _, twin := range []bool{true, false} {
+			of = made()
+			want := nfs3.OK
+			if !twin {
+				want = tt.lost
+			}
+			fsys.twin = func(backend.CallID) {
+				p := other
+				if twin {
+					p = there
+					there.xid = here.xid - 1
+				}
+				tt.call(p, nfs3.OK)
+			}
+			tt.call(here, want)
+		}
 	}
 }

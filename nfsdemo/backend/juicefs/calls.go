@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/juicedata/juicefs/pkg/meta"
-	"github.com/redis/go-redis/v9"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -48,40 +46,19 @@ func (n *file) Finish(in *backend.Init) error {
 }
 
 // Remember implements backend.Shared.
-func (f *FS) Remember(ctx context.Context, id backend.CallID, found []byte) ([]byte, bool, error) {
-	if f.v.calls == nil {
-		return nil, false, nil
-	}
-	was, again, err := f.v.calls.remember(ctx, append(f.v.uuid[:], id[:]...), found)
+func (f *FS) Remember(ctx context.Context, id backend.CallID, found []byte) ([]byte, int, error) {
+	was, times, err := f.v.calls.remember(ctx, append(f.v.uuid[:], id[:]...), found)
 	if err != nil {
-		return nil, false, nfs3.ErrJukebox // nothing was changed, and the database may come back
+		return nil, 0, nfs3.ErrJukebox // nothing was changed, and the database may come back
 	}
-	return was, again, nil
+	return was, times, nil
 }
 
 // callTime is how long a call is remembered; clients give up earlier, or ask again each minute.
 const callTime = 15 * time.Minute
 
 // calls is a table of calls, with what they have found.
-type calls interface {
-	remember(ctx context.Context, id, found []byte) (was []byte, again bool, err error)
-	close() error
-}
-
-// openCalls opens the table in a database, nil if that is one that checkMeta could not ask either.
-func openCalls(ctx context.Context, uri string) (calls, error) {
-	if strings.HasPrefix(uri, "postgres://") {
-		return openPostgresCalls(ctx, uri)
-	}
-	o, err := redis.ParseURL(uri)
-	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // Redis Sentinel or Cluster
-	}
-	return &redisCalls{redis.NewClient(o)}, nil
-}
-
-// postgresCalls are the rows of a table.
-type postgresCalls struct {
+type calls struct {
 	db   *sql.DB
 	stop context.CancelFunc
 	done chan struct{}
@@ -91,12 +68,12 @@ type postgresCalls struct {
 const callConns = 4
 
 const (
-	createCalls = `CREATE TABLE IF NOT EXISTS stag_calls (id bytea PRIMARY KEY, found bytea NOT NULL, made timestamptz NOT NULL DEFAULT now())`
-	enterCall   = `INSERT INTO stag_calls AS c (id, found) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET made = c.made RETURNING c.found, xmax <> 0`
+	createCalls = `CREATE TABLE IF NOT EXISTS stag_calls (id bytea PRIMARY KEY, found bytea NOT NULL, times int NOT NULL DEFAULT 1, made timestamptz NOT NULL DEFAULT now())`
+	enterCall   = `INSERT INTO stag_calls AS c (id, found) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET times = c.times + 1 RETURNING c.found, c.times`
 	expireCalls = `DELETE FROM stag_calls WHERE made < now() - $1 * interval '1 second'`
 )
 
-func openPostgresCalls(ctx context.Context, uri string) (*postgresCalls, error) {
+func openCalls(ctx context.Context, uri string) (*calls, error) {
 	u, err := url.Parse(plain(uri))
 	if err != nil {
 		return nil, err
@@ -120,14 +97,14 @@ func openPostgresCalls(ctx context.Context, uri string) (*postgresCalls, error) 
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	c := &postgresCalls{db: db, done: make(chan struct{})}
+	c := &calls{db: db, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(context.Background())
 	go c.expire(ctx)
 	return c, nil
 }
 
 // expire deletes old rows.
-func (c *postgresCalls) expire(ctx context.Context) {
+func (c *calls) expire(ctx context.Context) {
 	defer close(c.done)
 	for tick := time.Tick(callTime / 10); ; {
 		select {
@@ -139,34 +116,16 @@ func (c *postgresCalls) expire(ctx context.Context) {
 	}
 }
 
-func (c *postgresCalls) remember(ctx context.Context, id, found []byte) (was []byte, again bool, err error) {
+func (c *calls) remember(ctx context.Context, id, found []byte) (was []byte, times int, err error) {
 	if found == nil {
 		found = []byte{} // not NULL
 	}
-	err = c.db.QueryRowContext(ctx, enterCall, id, found).Scan(&was, &again)
-	return was, again, err
+	err = c.db.QueryRowContext(ctx, enterCall, id, found).Scan(&was, &times)
+	return was, times, err
 }
 
-func (c *postgresCalls) close() error {
+func (c *calls) close() error {
 	c.stop()
 	<-c.done
 	return c.db.Close()
 }
-
-// redisCalls are keys that expire.
-type redisCalls struct{ db *redis.Client }
-
-var enterKey = redis.NewScript(`
-local was = redis.call('GET', KEYS[1])
-if not was then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2]) end
-return was`)
-
-func (c *redisCalls) remember(ctx context.Context, id, found []byte) ([]byte, bool, error) {
-	was, err := enterKey.Run(ctx, c.db, []string{"stag.call." + string(id)}, found, int(callTime.Seconds())).Text()
-	if errors.Is(err, redis.Nil) {
-		return nil, false, nil
-	}
-	return []byte(was), err == nil, err
-}
-
-func (c *redisCalls) close() error { return c.db.Close() }

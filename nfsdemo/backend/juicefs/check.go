@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/juicedata/juicefs/pkg/meta"
 	"github.com/juicedata/juicefs/pkg/object"
 	"github.com/juicedata/juicefs/pkg/utils"
-	"github.com/redis/go-redis/v9"
 )
 
 // RefusedError says why a volume could lose what it has acknowledged, and what to do.
@@ -33,16 +33,14 @@ func checkMeta(ctx context.Context, uri string, trust bool) error {
 	engine, _, ok := strings.Cut(uri, "://")
 	switch {
 	case !ok:
-		return fmt.Errorf("juicefs: %q is no address of metadata: want postgres://user@host/db or redis://host:6379/1", uri)
+		return fmt.Errorf("juicefs: %q is no address of metadata: want postgres://user@host/db", uri)
 	case engine == "postgres":
 		if err := checkPostgres(ctx, uri, trust); err != nil {
 			return err
 		}
 		return checkIsolation(ctx, pooled(uri, openConns, serializable))
-	case engine == "redis" || engine == "rediss":
-		return checkRedis(ctx, uri, trust)
 	}
-	return &RefusedError{"metadata in " + engine, "several servers cannot share it, or stag is not tested with it: use postgres:// or redis://"}
+	return &RefusedError{"metadata in " + engine, "several servers cannot share it, or calls at the same moment go wrong there: use postgres://"}
 }
 
 // checkPostgres asks the database how it keeps what it commits.
@@ -106,6 +104,15 @@ const (
 	readCommitted = "read committed"
 )
 
+// rolledBack is what a COMMIT says after a refusal that JuiceFS has not looked at: nothing has happened.
+type rolledBack struct{ error }
+
+// SafeToRetry is where JuiceFS asks whether to repeat a transaction.
+func (rolledBack) SafeToRetry() bool { return true }
+
+// JuiceFS ignores the error of a query in doWrite, and xorm that of rows. It would end the call at the COMMIT.
+func init() { pgx.ErrTxCommitRollback = rolledBack{pgx.ErrTxCommitRollback} }
+
 // pooled bounds the connections to a database, and keeps them: PostgreSQL has a process for each.
 func pooled(uri string, conns int, isolation string) string {
 	u, err := url.Parse(uri)
@@ -157,31 +164,6 @@ func password() string {
 	return strings.TrimSpace(string(b))
 }
 
-// checkRedis asks Redis whether it syncs before it answers.
-func checkRedis(ctx context.Context, uri string, trust bool) error {
-	if trust {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	o, err := redis.ParseURL(uri)
-	if err != nil {
-		return &RefusedError{"Redis at " + hide(uri), "it cannot be asked whether it keeps what it acknowledges (" + err.Error() + "): if all of it runs with appendfsync always, --trust-stores"}
-	}
-	db := redis.NewClient(o)
-	defer db.Close() //nolint:errcheck // it was only read
-	for _, want := range [][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}} {
-		got, err := db.ConfigGet(ctx, want[0]).Result()
-		if err != nil {
-			return fmt.Errorf("juicefs: cannot ask %s for %s: %w", hide(uri), want[0], err)
-		}
-		if got[want[0]] != want[1] {
-			return &RefusedError{"Redis with " + want[0] + " " + got[want[0]], "a crash loses what was acknowledged: set appendonly yes and appendfsync always"}
-		}
-	}
-	return nil
-}
-
 // synced are the object stores where an object is durable when it was put.
 var synced = map[string]bool{"s3": true, "minio": true, "gs": true, "wasb": true, "ceph": true, "oss": true, "cos": true, "b2": true}
 
@@ -195,8 +177,6 @@ func openStore(ctx context.Context, f meta.Format, trust bool) (*watched, error)
 	switch {
 	case f.EncryptKey != "":
 		err = &RefusedError{"volume " + f.Name, "it is encrypted by JuiceFS, which stag does not know: encrypt in the object store"}
-	case kind == "redis" || kind == "rediss":
-		err = checkRedis(ctx, address(kind, &f), trust)
 	case kind == "postgres":
 		err = checkPostgres(ctx, address(kind, &f), trust)
 	case !synced[kind] && kind != "file" && !trust:

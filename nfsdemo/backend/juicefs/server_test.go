@@ -232,17 +232,16 @@ func testLocker(t *testing.T, r *rig) {
 }
 
 func TestRefused(t *testing.T) {
-	safe := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	safe := engines.Postgres(t)
 	engines.Format(t, safe, "mem", "anything")
 	for uri, want := range map[string]string{
-		engines.Redis(t): "juicefs: Redis with appendonly no: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
-		engines.Redis(t, "--appendonly", "yes", "--appendfsync", "everysec"):   "juicefs: Redis with appendfsync everysec: a crash loses what was acknowledged: set appendonly yes and appendfsync always",
 		engines.Postgres(t, "synchronous_commit=off"):                          "juicefs: PostgreSQL with synchronous_commit off: a crash loses what was acknowledged: turn it on",
 		engines.Postgres(t, "fsync=off"):                                       "juicefs: PostgreSQL with fsync off: a crash loses what was acknowledged: turn it on",
 		engines.Postgres(t) + "&default_transaction_isolation=repeatable+read": "juicefs: PostgreSQL with transactions that are repeatable read: calls at the same moment lose files: connect to PostgreSQL itself, with no default_transaction_isolation in the address",
-		"memkv://x":      "juicefs: metadata in memkv: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
-		"sqlite3://x.db": "juicefs: metadata in sqlite3: several servers cannot share it, or stag is not tested with it: use postgres:// or redis://",
-		safe:             "juicefs: objects in mem: it is not known whether they are durable when they are put: if so, --trust-stores",
+		"memkv://x":             "juicefs: metadata in memkv: several servers cannot share it, or calls at the same moment go wrong there: use postgres://",
+		"redis://127.0.0.1:1/1": "juicefs: metadata in redis: several servers cannot share it, or calls at the same moment go wrong there: use postgres://",
+		"sqlite3://x.db":        "juicefs: metadata in sqlite3: several servers cannot share it, or calls at the same moment go wrong there: use postgres://",
+		safe:                    "juicefs: objects in mem: it is not known whether they are durable when they are put: if so, --trust-stores",
 	} {
 		v, err := juicefs.Open(t.Context(), uri, nil)
 		if e, refused := errors.AsType[*juicefs.RefusedError](err); !refused || e.Error() != want {
@@ -262,7 +261,7 @@ func TestRefused(t *testing.T) {
 
 // TestNoStore: a server does not start if it cannot keep objects.
 func TestNoStore(t *testing.T) {
-	s3, uri := engines.NewS3(t), engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	s3, uri := engines.NewS3(t), engines.Postgres(t)
 	s3.Fail.Store(1)
 	engines.Format(t, uri, "minio", s3.Bucket)
 	want := "juicefs: volume test cannot keep an object in minio " + s3.Bucket
@@ -277,7 +276,7 @@ func TestNoStore(t *testing.T) {
 
 // TestTogether: servers that are the first ones, and start at the same moment, agree on the key and on where locks are.
 func TestTogether(t *testing.T) {
-	uri := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	uri := engines.Postgres(t)
 	engines.Format(t, uri, "file", t.TempDir()+"/")
 	var wg sync.WaitGroup
 	all := make([]*juicefs.FS, 6)

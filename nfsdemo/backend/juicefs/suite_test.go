@@ -93,12 +93,7 @@ func (r *rig) suite(t *testing.T) {
 	backendtest.Run(t, backendtest.Options{New: r.newFS, Reopen: r.reopen, Big: 500})
 }
 
-func TestSuitePostgres(t *testing.T) {
+func TestSuite(t *testing.T) {
 	uri := engines.Postgres(t)
 	newRig(t, uri, "file", t.TempDir()+"/").suite(t)
-}
-
-func TestSuiteRedis(t *testing.T) {
-	uri := engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-	newRig(t, uri, "redis", uri[:len(uri)-1]+"2").suite(t)
 }

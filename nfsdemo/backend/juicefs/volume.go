@@ -59,7 +59,7 @@ type Volume struct {
 
 	listing chan struct{} // holds an element for each directory that is read now
 	locks   lockers
-	calls   calls // nil: none are remembered
+	calls   *calls
 
 	mu    sync.Mutex
 	write nfs3.WriteVerf
@@ -68,8 +68,7 @@ type Volume struct {
 // maxListing limits the directories that are read at a time: all of their names are in memory.
 const maxListing = 4
 
-// Open begins to use the volume whose metadata are at uri, for example postgres://user@host/db or
-// redis://host:6379/1. A nil cfg means the defaults. Errors: *RefusedError if the volume could lose what it has
+// Open begins to use the volume whose metadata are at uri, for example postgres://user@host/db. A nil cfg means the defaults. Errors: *RefusedError if the volume could lose what it has
 // acknowledged, others if it cannot be reached.
 func Open(ctx context.Context, uri string, cfg *Config) (*Volume, error) {
 	if cfg == nil {

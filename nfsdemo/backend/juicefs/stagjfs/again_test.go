@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
@@ -121,19 +120,8 @@ func (m *muzzle) lose(t *testing.T, call func() error, between func(c *nfsclient
 // TestAgain: a call whose server was killed before the answer arrived is sent again, to another server. It runs once, and
 // is answered as if nothing had happened.
 func TestAgain(t *testing.T) {
-	for name, uri := range map[string]func(testing.TB) string{
-		"Postgres": func(t testing.TB) string { return engines.Postgres(t) },
-		"Redis":    func(t testing.TB) string { return engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			uri := uri(t)
-			engines.Format(t, uri, "file", t.TempDir()+"/")
-			testAgain(t, newMuzzle(t, start(t, uri), start(t, uri)))
-		})
-	}
-}
-
-func testAgain(t *testing.T, m *muzzle) {
+	uri := newVolume(t)
+	m := newMuzzle(t, start(t, uri), start(t, uri))
 	r, err := redial.New(&redial.Config{
 		MinDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond, Patience: time.Minute,
 		Dial: func(ctx context.Context) (redial.Conn, error) {

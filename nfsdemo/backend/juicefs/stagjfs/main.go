@@ -35,7 +35,7 @@ acknowledged as stable, all of them have. Locks are held at all of them.
 A database or an object store that could lose what it has acknowledged is refused.`,
 		Example: `  stagjfs serve postgres://stag@db/volume --listen 192.0.2.5:20049 --allow 192.0.2.0/24
   stagjfs serve postgres://stag@db/volume --export /home --export /scratch,no_root_squash
-  stagjfs serve redis://db:6379/1 --tcp 192.0.2.5:2049 --register --status 127.0.0.1:9049`,
+  stagjfs serve postgres://stag@db/volume --tcp 192.0.2.5:2049 --register --status 127.0.0.1:9049`,
 		Flags: func(cmd *cobra.Command) {
 			flags := cmd.Flags()
 			flags.BoolVar(&cfg.Trust, "trust-stores", false, "accept a database and an object store that may lose what they have acknowledged")

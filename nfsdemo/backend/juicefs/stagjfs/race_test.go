@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
@@ -22,7 +21,6 @@ var (
 	raceSeed   = flag.Uint64("race.seed", 0, "of TestRace; 0: the time")
 	raceAll    = flag.Bool("race.all", false, "TestRace runs all pairs of calls, not 40 of them")
 	raceOnly   = flag.String("race.only", "", "the pair of calls that TestRace runs, as it names it; empty: all")
-	raceRedis  = flag.Bool("race.redis", false, "the metadata of TestRace are in Redis")
 )
 
 // scene is what two clients race on: a directory with a file of two names, an empty directory and one with a file.
@@ -208,13 +206,7 @@ func TestRace(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	uri := ""
-	if *raceRedis {
-		uri = engines.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-		engines.Format(t, uri, "file", t.TempDir()+"/")
-	} else {
-		uri = newVolume(t)
-	}
+	uri := newVolume(t)
 	servers := [2]*server{start(t, uri), start(t, uri)}
 	ctx := t.Context()
 	type race struct{ i, j int }

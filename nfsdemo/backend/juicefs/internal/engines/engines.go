@@ -18,7 +18,6 @@ import (
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // sql.Open
 	"github.com/juicedata/juicefs/pkg/meta"
-	"github.com/redis/go-redis/v9"
 )
 
 // startTime limits the wait for a database.
@@ -52,22 +51,6 @@ func Postgres(t testing.TB, settings ...string) string {
 	defer db.Close()
 	await(t, dir, db.PingContext)
 	return uri
-}
-
-// Redis starts Redis until the test ends, with further options. It returns the address of an empty database.
-func Redis(t testing.TB, options ...string) string {
-	t.Helper()
-	bin := find("redis-server", "/usr/bin/redis-server")
-	if bin == "" {
-		t.Skip("skipped: no Redis here (apt-get install redis-server)")
-	}
-	dir, who := home(t)
-	port := freePort(t)
-	run(t, dir, who, syscall.SIGKILL, bin, append([]string{"--dir", dir, "--port", port, "--bind", "127.0.0.1", "--save", "", "--maxmemory-policy", "noeviction"}, options...)...)
-	db := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
-	defer db.Close()
-	await(t, dir, func(ctx context.Context) error { return db.Ping(ctx).Err() })
-	return "redis://127.0.0.1:" + port + "/1"
 }
 
 // Format makes a volume with objects in a bucket.
