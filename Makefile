@@ -124,10 +124,6 @@ fuzz: ## every fuzz target for T each (make fuzz T=60s FUZZ=Order)
 	  done || exit 1; \
 	done
 
-.PHONY: coverage
-coverage: ## list the rules of the documents and the tests that prove them
-	go run ./conformance coverage
-
 # Left out: tests that count allocations or addresses, which the recording changes; tests with hostile
 # peers; and calls that are not NFS, although they say so. Status 4 passes: some tests cut the connection.
 .PHONY: judged

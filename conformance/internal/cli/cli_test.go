@@ -77,8 +77,6 @@ func TestExitStatus(t *testing.T) {
 		{"help", []string{"decode", "--help"}, 0, ""},
 		{"no command", nil, 0, ""},
 		{"unknown command", []string{"decipher"}, 2, `conformance: unknown command "decipher": see conformance --help`},
-		{"no checkout", []string{"coverage", "--root", "."}, 2, "conformance: --root .: no checkout of stag"},
-		{"coverage takes no argument", []string{"coverage", "x"}, 2, `conformance: unexpected argument "x": see conformance coverage --help`},
 		{"no file", []string{"decode"}, 2, "conformance: decode wants at least one file: see conformance decode --help"},
 		{"unknown flag", []string{"decode", "--color", "x"}, 2, "conformance: unknown flag: --color (see conformance decode --help)"},
 		{"bad ulp", []string{"decode", "--ulp", "smb", "x"}, 2, `conformance: --ulp "smb": want auto, rpcrdma or none`},

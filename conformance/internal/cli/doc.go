@@ -5,7 +5,6 @@
 //	conformance tshark FILE...      what tshark finds wrong with a capture
 //	conformance probe HOST:PORT     bad input for a live server, and whether it survives
 //	conformance rping               either side of the RDMA world's own ping
-//	conformance coverage            the rules of the documents and the tests that prove them
 //
 // All commands follow the same conventions. Results go to standard output, as JSON with --json; everything
 // else goes to standard error. An error is one line. The exit status is 0 if all went well, and 2 if the

@@ -73,7 +73,6 @@ tests live servers with bad input.`,
 		Example: `  conformance decode trace.pcap
   conformance judge trace.pcap
   conformance probe 127.0.0.1:20049
-  conformance coverage
   tcpdump -i lo -w - port 20049 | conformance decode -`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -89,6 +88,6 @@ tests live servers with bad input.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), rpingCmd(), probeCmd(), matrixCmd(), coverageCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), rpingCmd(), probeCmd(), matrixCmd())
 	return cmd
 }
