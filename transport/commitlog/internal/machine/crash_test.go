@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
@@ -24,14 +24,14 @@ func (o octets) Load(p []byte, off int) error {
 }
 
 // recovered is what recovery hands out.
-func recovered(b []byte) (got []crashtest.Record, err error) {
+func recovered(b []byte) (got []pmemsim.Record, err error) {
 	st, err := machine.Recover(octets(b), len(b), func(r *machine.Record) error {
-		got = append(got, crashtest.Record{Seq: r.Seq, Payload: r.Payload})
+		got = append(got, pmemsim.Record{Seq: r.Seq, Payload: r.Payload})
 		return nil
 	})
 	switch {
 	case errors.Is(err, layout.ErrMagic):
-		return nil, crashtest.ErrNothing
+		return nil, pmemsim.ErrNothing
 	case err != nil:
 		return nil, err
 	case st.Poison != nil:
@@ -255,7 +255,7 @@ func anyOrder(seed uint64) func(w *world) error {
 }
 
 // again is what happens after a crash: recovery, a new session, a little more work.
-func (s *crashScript) again(x *crashtest.Run, mode layout.Mode) error {
+func (s *crashScript) again(x *pmemsim.Run, mode layout.Mode) error {
 	w := &world{x: x, payloads: make(map[*machine.Append]string), made: 1000}
 	o := s.worldOptions
 	w.limits(&o)
@@ -281,11 +281,11 @@ func (s *crashScript) again(x *crashtest.Run, mode layout.Mode) error {
 	return w.settle()
 }
 
-// script makes a crashtest.Script.
-func (s *crashScript) script(mode layout.Mode) *crashtest.Script {
-	return &crashtest.Script{
+// script makes a pmemsim.Script.
+func (s *crashScript) script(mode layout.Mode) *pmemsim.Script {
+	return &pmemsim.Script{
 		Name: s.name + ", " + mode.String(), Size: layout.RingOff + int(s.capacity), Recover: recovered,
-		Run: func(x *crashtest.Run) error {
+		Run: func(x *pmemsim.Run) error {
 			o := s.worldOptions
 			o.mode = mode
 			w, err := newWorld(x, o)
@@ -297,22 +297,22 @@ func (s *crashScript) script(mode layout.Mode) *crashtest.Script {
 			}
 			return s.run(w)
 		},
-		Again: func(x *crashtest.Run) error { return s.again(x, mode) },
+		Again: func(x *pmemsim.Run) error { return s.again(x, mode) },
 	}
 }
 
 // TestCrash ends everything at every store, flush and message of every script (ADVERSARY
 // 19, 23, 24): what was acknowledged is recovered, what is recovered was sent.
 func TestCrash(t *testing.T) {
-	b := crashtest.Budget{Images: 40, Samples: 2, Again: 600}
+	b := pmemsim.Budget{Images: 40, Samples: 2, Again: 600}
 	if *crashAll {
-		b = crashtest.Budget{Images: -1, Samples: 64, Again: 400}
+		b = pmemsim.Budget{Images: -1, Samples: 64, Again: 400}
 	}
 	for _, s := range slices.Concat(crashScripts, moreCrashScripts, turnScripts) {
 		for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
-				r, err := crashtest.Explore(s.script(mode), b)
+				r, err := pmemsim.Explore(s.script(mode), b)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -334,7 +334,7 @@ func TestCrashHeader(t *testing.T) {
 				t.Parallel()
 				script, poisoned := s.script(mode), 0
 				script.Again = nil
-				script.Recover = func(b []byte) ([]crashtest.Record, error) {
+				script.Recover = func(b []byte) ([]pmemsim.Record, error) {
 					got, err := recovered(b)
 					var a, z layout.Header
 					if err != nil || a.Parse(b, layout.HeaderOff) != nil || z.Parse(b[layout.BlockSize:], layout.BlockSize) != nil {
@@ -351,11 +351,11 @@ func TestCrashHeader(t *testing.T) {
 						return got, nil
 					}
 					// Records that a fence has ended may come back, since that fence is forgotten.
-					return slices.DeleteFunc(left, func(r crashtest.Record) bool {
-						return !slices.ContainsFunc(got, func(g crashtest.Record) bool { return g.Seq == r.Seq && string(g.Payload) == string(r.Payload) })
+					return slices.DeleteFunc(left, func(r pmemsim.Record) bool {
+						return !slices.ContainsFunc(got, func(g pmemsim.Record) bool { return g.Seq == r.Seq && string(g.Payload) == string(r.Payload) })
 					}), err
 				}
-				if _, err := crashtest.Explore(script, crashtest.Budget{Images: 10, Samples: 2}); err != nil {
+				if _, err := pmemsim.Explore(script, pmemsim.Budget{Images: 10, Samples: 2}); err != nil {
 					t.Fatal(err)
 				}
 				if poisoned == 0 {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/crashtest"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
@@ -16,7 +16,7 @@ import (
 // wire whose every message is a step of the script: what the layer of goroutines may
 // do in any order, in an order that repeats.
 type world struct {
-	x    *crashtest.Run
+	x    *pmemsim.Run
 	mem  *window.Memory
 	cons *machine.Consumer
 	prod *machine.Producer
@@ -65,7 +65,7 @@ type worldOptions struct {
 var testID = [16]byte{'l', 'o', 'g'}
 
 // newWorld creates a log on zeros.
-func newWorld(x *crashtest.Run, o worldOptions) (*world, error) {
+func newWorld(x *pmemsim.Run, o worldOptions) (*world, error) {
 	w := &world{x: x, payloads: make(map[*machine.Append]string), eager: o.eager}
 	w.limits(&o)
 	if err := w.attach(); err != nil {

@@ -1,10 +1,8 @@
-package crashtest
+package pmemsim
 
 import (
 	"errors"
 	"fmt"
-
-	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // Script is a workload that can be crashed.
@@ -23,7 +21,7 @@ type Script struct {
 }
 
 // ErrNothing: recovery found no storage. Before the first acknowledgment that is correct.
-var ErrNothing = errors.New("crashtest: nothing there yet")
+var ErrNothing = errors.New("pmemsim: nothing there yet")
 
 // Budget limits an exploration. Zero fields mean the defaults.
 type Budget struct {
@@ -32,7 +30,7 @@ type Budget struct {
 	// Samples is how many random images are tried per moment and grain, if not all are. If zero, 4.
 	Samples int
 	// Images is the most images of one moment that are tried. If zero, 300; if negative, all that
-	// pmemsim.Snapshot.Crashes yields.
+	// Snapshot.Crashes yields.
 	Images int
 	// Again is the number of images after which Script.Again continues from one. If zero, 200; if
 	// negative, never.
@@ -87,10 +85,10 @@ type explorer struct {
 }
 
 // errStop ends a workload that has failed its check.
-var errStop = errors.New("crashtest: stop")
+var errStop = errors.New("pmemsim: stop")
 
 func (e *explorer) start(x *Run, octets []byte) {
-	x.Mem = pmemsim.Open(octets, &pmemsim.Options{Step: func(*pmemsim.Sim) {
+	x.Mem = Open(octets, &Options{Step: func(*Sim) {
 		x.news = true
 		x.Step()
 	}})
@@ -133,7 +131,7 @@ func (e *explorer) moment(x *Run) {
 }
 
 // look recovers an image.
-func (e *explorer) look(x *Run, im *pmemsim.Image) *Violation {
+func (e *explorer) look(x *Run, im *Image) *Violation {
 	got, err := e.s.Recover(im.Octets())
 	var why string
 	switch {
@@ -153,7 +151,7 @@ func (e *explorer) look(x *Run, im *pmemsim.Image) *Violation {
 }
 
 // again continues after a crash.
-func (e *explorer) again(x *Run, im *pmemsim.Image) {
+func (e *explorer) again(x *Run, im *Image) {
 	y := x.fork()
 	inner := explorer{s: e.s, b: e.b, depth: e.depth - 1}
 	inner.start(y, im.Octets())

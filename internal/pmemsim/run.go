@@ -1,10 +1,8 @@
-package crashtest
+package pmemsim
 
 import (
 	"maps"
 	"slices"
-
-	"github.com/stag-rdma/stag/internal/pmemsim"
 )
 
 // Record is what a storage keeps. The sequence numbers of a storage begin with 1 and have no gaps.
@@ -16,7 +14,7 @@ type Record struct {
 // Run is one run of a workload. It belongs to the goroutine that runs it.
 type Run struct {
 	// Mem is what the workload stores to, by Store, Guard and Persist.
-	Mem *pmemsim.Sim
+	Mem *Sim
 
 	sent    map[uint64][][]byte
 	acked   map[uint64][]byte

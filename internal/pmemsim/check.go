@@ -1,4 +1,4 @@
-package crashtest
+package pmemsim
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 type Violation struct {
 	Script string
 	Moment int    // counted from 1
-	Image  string // see pmemsim.Snapshot.Image
+	Image  string // see Snapshot.Image
 	Why    string
 
 	Applied          uint64
@@ -21,7 +21,7 @@ type Violation struct {
 
 // Error says what is wrong.
 func (v *Violation) Error() string {
-	s := fmt.Sprintf("crashtest: %s: moment %d, crash %s: %s (applied to %d, acked %s, recovered %s, extra %s)",
+	s := fmt.Sprintf("pmemsim: %s: moment %d, crash %s: %s (applied to %d, acked %s, recovered %s, extra %s)",
 		v.Script, v.Moment, v.Image, v.Why, v.Applied, spans(v.Acked), spans(v.Recovered), spans(v.Extra))
 	if v.Err != nil {
 		s += ": " + v.Err.Error()
