@@ -108,14 +108,15 @@ var layers = []layer{
 	},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 
-	{name: "internal/accept", modules: []string{"go.uber.org/zap"}},
-	{name: "internal/callid", may: []string{"xdr", "internal/crc32c"}},
+	{name: "internal/accept", may: []string{"internal/peeraddr"}, modules: []string{"go.uber.org/zap"}},
+	{name: "internal/callid", may: []string{"xdr", "internal/crc32c", "internal/peeraddr"}},
 	{name: "internal/crc32c", pure: true},
 	{name: "internal/cliout"},
 	{name: "internal/fair", may: []string{"internal/list"}, pure: true},
 	{name: "internal/list", pure: true},
 	{name: "internal/mutant", pure: true},
 	{name: "internal/flush", may: []string{"rdmap/region"}},
+	{name: "internal/peeraddr"},
 	{name: "internal/pmemhook", pure: true},
 	{name: "internal/pmemsim", may: []string{"internal/flush", "internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/pmemtest", may: []string{"internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
@@ -132,7 +133,7 @@ var layers = []layer{
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
 	{
 		name:    "transport/internal/execute",
-		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
+		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "internal/peeraddr", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{
@@ -147,7 +148,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/gate",
-		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/callid", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
+		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/peeraddr", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/parts", may: []string{"chunks", "xdr", "transport/rpc"}},
@@ -168,19 +169,19 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
-		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept"},
+		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/peeraddr"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept"},
+		may:     []string{"internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept", "internal/peeraddr"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/rendezvous", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair"}, pure: true},
+	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair", "internal/peeraddr"}, pure: true},
 	{
 		name:    "transport/...",
-		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "internal/callid", "internal/list", "internal/setting", "transport/..."},
+		may:     []string{"rpcrdma", "chunks", "credits", "rdmap", "rdmap/verbs", "rdmap/mpa", "rdmap/region", "xdr", "internal/accept", "internal/callid", "internal/list", "internal/peeraddr", "internal/setting", "transport/..."},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
@@ -203,7 +204,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/mutant", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/mutant", "internal/peeraddr", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -151,6 +151,10 @@ type Duplicates struct {
 	// progress, that server does not see its connection end, for at most Time. If nil, the procedures of
 	// NFSv3 that change something. A [Server] asks its [rpc.Handler] instead.
 	NonIdempotent func(prog, vers, proc uint32) bool
+
+	// Owner names the user who is known to be at the other end of the connection from an address, "" if none is. No
+	// call is a duplicate of another user's. It must be fast. If nil, nobody is known.
+	Owner func(client net.Addr) string
 }
 
 // Backward switches on the backward direction (RFC 8167): calls of the server on the connections of its

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -239,6 +240,57 @@ type shortOnce struct{ *once }
 
 // MayBlock says that no call blocks, which is not so.
 func (shortOnce) MayBlock(_, _, _ uint32) bool { return false }
+
+// TestDuplicateOwners: whatever a user of the server's machine claims, he neither gets the replies of another user nor
+// makes them, by any kind of server; what is claimed is judged behind the cache.
+func TestDuplicateOwners(t *testing.T) {
+	cfg := testConfig()
+	// The owner of a connection is in its port, as the kernel knows it.
+	cfg.Duplicates.Owner = func(a net.Addr) string { return fmt.Sprint(a.(*net.TCPAddr).Port) }
+	cfg.Duplicates.NonIdempotent = (&once{}).NonIdempotent
+	h := newOnce()
+	s := newServer(t, h, cfg)
+	pipes := &listenPipes{conns: make(chan net.Conn)}
+	l, err := transport.NewListener(pipes, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveSerially(t, l, h)
+	for i, x := range []struct {
+		name string
+		dial func(a, b net.Conn) (rpc.Caller, error)
+	}{
+		{"RDMA", func(a, b net.Conn) (rpc.Caller, error) {
+			go s.ServeConn(b)
+			return transport.NewClient(testCtx(t), a, testConfig())
+		}},
+		{"TCP", func(a, b net.Conn) (rpc.Caller, error) {
+			go s.ServeStreamConn(b)
+			return transport.NewStreamClient(a, testConfig())
+		}},
+		{"Listener", func(a, b net.Conn) (rpc.Caller, error) {
+			pipes.conns <- b
+			return transport.NewClient(testCtx(t), a, testConfig())
+		}},
+	} {
+		xid := uint32(100 + i)
+		for n, owner := range []int{1, 2, 1, 2, 3} {
+			a, b := rdmaptest.Pipe()
+			defer a.Close()
+			c, err := x.dial(a, &from{b, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: owner}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := withXID(xid, echoCall(words(7)))
+			call.Cred = (&xdr.SysCred{MachineName: "victim", UID: 1}).Auth() // all claim the same
+			call.MaxResults = 64
+			mustDo(t, c, call)
+			if want := []int{1, 2, 2, 2, 3}[n]; h.times(xid) != want {
+				t.Errorf("%s: after %d calls it ran %d times, want %d", x.name, n+1, h.times(xid), want)
+			}
+		}
+	}
+}
 
 // TestDuplicateKeys: who calls, in which groups, and with what arguments makes a call another
 // one (ADVERSARY 27); the port and the stamp do not.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
@@ -53,10 +54,7 @@ func AllowNets(nets ...string) (func(net.Addr) bool, error) {
 		list = append(list, p)
 	}
 	return func(a net.Addr) bool {
-		ip, ok := ipOf(a)
-		if !ok {
-			return false
-		}
+		ip := peeraddr.IP(a) // the zero Addr is in no network
 		for _, p := range list {
 			if p.Contains(ip.WithZone("")) {
 				return true
@@ -82,23 +80,9 @@ func parseNet(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
-// ipOf returns the IP address of a peer, if it has one.
-func ipOf(a net.Addr) (ip netip.Addr, ok bool) {
-	if t, is := a.(*net.TCPAddr); is {
-		ip = t.AddrPort().Addr().Unmap()
-		return ip, ip.IsValid()
-	}
-	if a == nil {
-		return ip, false
-	}
-	ap, err := netip.ParseAddrPort(a.String())
-	return ap.Addr().Unmap(), err == nil
-}
-
 // clientLimits returns the limits for a peer.
 func (c *Config) clientLimits(a net.Addr) ClientLimits {
-	ip, ok := ipOf(a)
-	local := !ok || ip.IsLoopback()
+	local := peeraddr.Many(peeraddr.Host(a))
 	l := c.Limits.PerClient
 	return ClientLimits{
 		Conns:   limitOr(l.Conns, max(c.Limits.Conns/clientConnsPart, 1), local, noCount),
@@ -145,5 +129,5 @@ func (c *Config) gate() gate.Config {
 
 // duplicates returns the limits of a duplicate request cache.
 func (c *Config) duplicates() execute.Limits {
-	return execute.Limits{Entries: c.Duplicates.Entries, Memory: c.Duplicates.Memory, Time: c.Duplicates.Time}
+	return execute.Limits{Entries: c.Duplicates.Entries, Memory: c.Duplicates.Memory, Time: c.Duplicates.Time, Owner: c.Duplicates.Owner}
 }

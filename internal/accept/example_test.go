@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
 // A server that lives when others take all descriptors, and in which one host has two places
@@ -31,10 +32,10 @@ func Example() {
 	left := len(held)
 	_ = accept.Serve(context.Background(), l, func(c net.Conn) { // until l is closed
 		if strangers.Enter(c.RemoteAddr(), 2) {
-			fmt.Println("come in,", accept.Host(c.RemoteAddr()))
+			fmt.Println("come in,", peeraddr.Host(c.RemoteAddr()))
 			inside = append(inside, c.RemoteAddr())
 		} else {
-			fmt.Println("too many of", accept.Host(c.RemoteAddr()))
+			fmt.Println("too many of", peeraddr.Host(c.RemoteAddr()))
 		}
 		_ = c.Close() // nothing was said on it
 		if left--; left == 0 {

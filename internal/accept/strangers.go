@@ -2,8 +2,9 @@ package accept
 
 import (
 	"net"
-	"net/netip"
 	"sync"
+
+	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
 // Strangers counts, by host, the connections whose peers have not yet shown who they are, so
@@ -18,7 +19,7 @@ type Strangers struct {
 // are already most from the same host. After a true, call Leave once, when the peer has shown
 // who it is or the connection is over.
 func (s *Strangers) Enter(a net.Addr, most int) bool {
-	host := Host(a)
+	host := peeraddr.Share(a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n[host] >= most {
@@ -33,22 +34,10 @@ func (s *Strangers) Enter(a net.Addr, most int) bool {
 
 // Leave ends the count of a connection that Enter has counted.
 func (s *Strangers) Leave(a net.Addr) {
-	host := Host(a)
+	host := peeraddr.Share(a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n[host]--; s.n[host] == 0 {
 		delete(s.n, host)
 	}
-}
-
-// Host returns an address without its port, and "" for nil. An IPv4-mapped IPv6 address, as
-// sockets for both families report it, becomes the IPv4 address.
-func Host(a net.Addr) string {
-	if a == nil {
-		return ""
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
-		return ap.Addr().Unmap().String()
-	}
-	return a.String()
 }

@@ -15,6 +15,16 @@ func TestStrangers(t *testing.T) {
 	if !s.Enter(b, 2) || !s.Enter(nil, 2) {
 		t.Error("one host takes the places of others")
 	}
+	for i := range 3 {
+		c := &net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 1}
+		c.IP[15] += byte(i)
+		if s.Enter(c, 2) != (i < 2) {
+			t.Error("an IPv6 host has another number of places than 2")
+		}
+	}
+	for range 2 {
+		s.Leave(&net.TCPAddr{IP: net.ParseIP("2001:db8::9"), Port: 1}) // the same host
+	}
 	s.Leave(other)
 	if !s.Enter(a, 2) || s.Enter(a, 2) {
 		t.Error("a place is not given back")
@@ -24,27 +34,5 @@ func TestStrangers(t *testing.T) {
 	}
 	if len(s.n) != 0 {
 		t.Error("hosts that left are remembered:", s.n)
-	}
-}
-
-type addr string
-
-func (addr) Network() string  { return "tcp" }
-func (a addr) String() string { return string(a) }
-
-func TestHost(t *testing.T) {
-	for _, tt := range []struct {
-		a    net.Addr
-		want string
-	}{
-		{nil, ""},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}, "192.0.2.1"},
-		{&net.TCPAddr{IP: net.IPv6loopback, Port: 9}, "::1"},
-		{addr("[::ffff:192.0.2.1]:9"), "192.0.2.1"},
-		{&net.UnixAddr{Name: "/run/x"}, "/run/x"},
-	} {
-		if got := Host(tt.a); got != tt.want {
-			t.Errorf("%v: %q, want %q", tt.a, got, tt.want)
-		}
 	}
 }

@@ -2,8 +2,8 @@ package callid
 
 import (
 	"net"
-	"net/netip"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -11,6 +11,9 @@ import (
 type Client struct {
 	// Addr is the address without the port, which changes with every connection.
 	Addr string
+	// Owner is who is known to have the other end of the connection; "" if nobody is. Of leaves it alone: only the
+	// server that was called knows.
+	Owner string
 	// Flavor and Cred are the credential: for AUTH_SYS the body without the stamp, which may
 	// change when the call is sent again. All groups count.
 	Flavor uint32
@@ -31,7 +34,7 @@ const stampLen = 4
 // Of identifies a call from addr whose complete arguments have n octets.
 func Of(addr net.Addr, h *xdr.CallHeader, n int) Call {
 	return Call{
-		Client: Client{Addr: Host(addr), Flavor: uint32(h.Cred.Flavor), Cred: string(CredOf(h))},
+		Client: Client{Addr: peeraddr.Host(addr), Flavor: uint32(h.Cred.Flavor), Cred: string(CredOf(h))},
 		XID:    h.XID, Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Len: uint32(n),
 	}
 }
@@ -42,18 +45,4 @@ func CredOf(h *xdr.CallHeader) []byte {
 		return h.Cred.Body[min(stampLen, len(h.Cred.Body)):]
 	}
 	return h.Cred.Body
-}
-
-// Host returns an address without its port, because a call that is sent again comes from another one.
-func Host(a net.Addr) string {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort().Addr().Unmap().String()
-	}
-	if a == nil {
-		return ""
-	}
-	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
-		return ap.Addr().Unmap().String()
-	}
-	return a.String()
 }

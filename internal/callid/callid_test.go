@@ -78,23 +78,6 @@ func TestShortCred(t *testing.T) {
 	_ = callid.Of(a, h, n)
 }
 
-func TestHost(t *testing.T) {
-	for _, x := range []struct {
-		addr net.Addr
-		want string
-	}{
-		{nil, ""},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}, "192.0.2.7"},
-		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Port: 700, Zone: "eth0"}, "fe80::1%eth0"},
-		{&net.UDPAddr{IP: net.ParseIP("2001:db8::1"), Port: 700}, "2001:db8::1"},
-		{&net.UnixAddr{Name: "/run/x", Net: "unix"}, "/run/x"},
-	} {
-		if got := callid.Host(x.addr); got != x.want {
-			t.Errorf("%v: %q, want %q", x.addr, got, x.want)
-		}
-	}
-}
-
 // TestPieces: however the data are read, the Sum is that of the complete arguments.
 func TestPieces(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -126,7 +126,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		return err
 	}
 	s.reply = reply
-	s.srv = &transport.Server{Handler: front, Config: cfg.config}
+	tc := *cfg.config
+	tc.Duplicates.Owner = s.owners.name
+	s.srv = &transport.Server{Handler: front, Config: &tc}
 	for _, l := range []struct {
 		flag, addr string
 		to         *net.Listener

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
@@ -179,7 +180,7 @@ func (s *service) report(pw *pushwrite.Server) *status.Report {
 	mounts := s.mounts()
 	for _, c := range s.srv.Clients() {
 		out.Clients = append(out.Clients, status.Client{
-			Address: c.Addr.String(), Transport: c.Network, Since: c.Since, OctetsIn: c.OctetsIn, OctetsOut: c.OctetsOut, Mounts: mounts[hostOf(c.Addr)],
+			Address: c.Addr.String(), Transport: c.Network, Since: c.Since, OctetsIn: c.OctetsIn, OctetsOut: c.OctetsOut, Mounts: mounts[peeraddr.Host(c.Addr)],
 		})
 	}
 	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
@@ -191,15 +192,6 @@ func (s *service) report(pw *pushwrite.Server) *status.Report {
 	out.Problems = append(out.Problems, pushProblems(&st)...)
 	out.Push = &st
 	return out
-}
-
-// hostOf returns an address without its port.
-func hostOf(a net.Addr) string {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	return host
 }
 
 // mounts asks the server who has mounted what, by host.

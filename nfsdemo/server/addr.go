@@ -1,25 +1,6 @@
 package server
 
-import (
-	"net"
-	"net/netip"
-)
-
-// addrOf returns the IP address of a peer; there is none on unix sockets and in tests.
-func addrOf(a net.Addr) (netip.Addr, bool) {
-	if t, ok := a.(*net.TCPAddr); ok {
-		ip := t.AddrPort().Addr()
-		return ip.Unmap().WithZone(""), ip.IsValid()
-	}
-	if a == nil {
-		return netip.Addr{}, false
-	}
-	ap, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	return ap.Addr().Unmap().WithZone(""), true
-}
+import "net"
 
 // portOf returns the port of a peer over TCP or UDP.
 func portOf(a net.Addr) (int, bool) {
@@ -30,15 +11,4 @@ func portOf(a net.Addr) (int, bool) {
 		return a.Port, true
 	}
 	return 0, false
-}
-
-// hostOf names a peer for the list of DUMP.
-func hostOf(a net.Addr) string {
-	if ip, ok := addrOf(a); ok {
-		return ip.String()
-	}
-	if a == nil {
-		return "unknown"
-	}
-	return a.String()
 }

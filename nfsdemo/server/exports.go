@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -223,8 +224,8 @@ func (e *export) seenBy(a net.Addr) *export {
 	if len(e.Clients) == 0 && len(e.Allow) == 0 {
 		return e
 	}
-	ip, ok := addrOf(a)
-	contains := func(p netip.Prefix) bool { return ok && p.Contains(ip) }
+	ip := peeraddr.IP(a).WithZone("") // the zero Addr is in no network
+	contains := func(p netip.Prefix) bool { return p.Contains(ip) }
 	for i, c := range e.Clients {
 		if len(c.Nets) == 0 || slices.ContainsFunc(c.Nets, contains) {
 			return e.views[i]

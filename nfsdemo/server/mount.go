@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
@@ -27,9 +28,9 @@ func (s *Server) serveMount(_ context.Context, c *Call) error {
 		if err := args.Parse(&d); err != nil {
 			return err
 		}
-		s.mounts.remove(mount3.Mount{Host: hostOf(c.RemoteAddr), Dir: args.Path})
+		s.mounts.remove(mount3.Mount{Host: peeraddr.Host(c.RemoteAddr), Dir: args.Path})
 	case mount3.ProcUmntAll:
-		s.mounts.removeHost(hostOf(c.RemoteAddr))
+		s.mounts.removeHost(peeraddr.Host(c.RemoteAddr))
 	case mount3.ProcExport:
 		res := mount3.ExportRes{Exports: s.exportList()}
 		c.Resp.Results = res.Append(c.Resp.Results)
@@ -48,7 +49,7 @@ func (s *Server) mnt(c *Call, d *xdr.Decoder) error {
 	res.Handle, res.Status = s.walk(c, args.Path)
 	if res.Status == mount3.OK {
 		res.Flavors = s.flavors()
-		s.mounts.add(mount3.Mount{Host: hostOf(c.RemoteAddr), Dir: args.Path})
+		s.mounts.add(mount3.Mount{Host: peeraddr.Host(c.RemoteAddr), Dir: args.Path})
 	}
 	c.Resp.Results = res.Append(c.Resp.Results)
 	return nil
@@ -76,7 +77,7 @@ func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 	}
 	defer e.use.leave()
 	if _, err := s.admit(e, c); err != nil {
-		s.cfg.Logger.Warn("server: mount refused", zap.String("client", hostOf(c.RemoteAddr)), zap.Uint32("uid", c.Cred.UID),
+		s.cfg.Logger.Warn("server: mount refused", zap.String("client", peeraddr.Host(c.RemoteAddr)), zap.Uint32("uid", c.Cred.UID),
 			zap.String("machine", c.Cred.Machine), zap.String("path", dir), zap.Error(err))
 		return nil, mount3.ErrAcces
 	}

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"syscall"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"go.uber.org/zap"
@@ -40,15 +40,9 @@ func (s *Server) taken(host string) (logs int, octets uint64) {
 	return logs, octets
 }
 
-// local reports whether a host may stand for any number of clients.
-func local(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err != nil || ip.IsLoopback()
-}
-
 // client returns the limits for a host, by the same rules as transport.ClientLimits.
 func (l *Limits) client(host string) (logs int, octets uint64) {
-	local := local(host)
+	local := peeraddr.Many(host)
 	logs, octets = math.MaxInt, math.MaxUint64
 	switch {
 	case l.ClientLogs > 0:

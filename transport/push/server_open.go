@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -22,7 +22,7 @@ const (
 
 // open serves OPEN.
 func (s *Server) open(ctx context.Context, req *rpc.Request, a *openArgs) openRes {
-	host := accept.Host(req.RemoteAddr)
+	host := peeraddr.Share(req.RemoteAddr)
 	if !s.opens.try(host, time.Now()) {
 		return s.refuse(StatusBusy)
 	}

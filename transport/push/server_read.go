@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -29,7 +29,7 @@ func (s *Server) read(ctx context.Context, req *rpc.Request, a *readArgs) readRe
 	case l.log == nil:
 		return readRes{Status: StatusLost}
 	}
-	if !local(accept.Host(req.RemoteAddr)) {
+	if !peeraddr.Many(peeraddr.Share(req.RemoteAddr)) {
 		if !s.reading.Enter(req.RemoteAddr, max(s.lim.MaxReads/hostReadsShare, 1)) {
 			return readRes{Status: StatusBusy}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -195,7 +196,7 @@ func (p *Pusher) offer(ctx context.Context, req *rpc.Request, a *offerArgs) offe
 	if req.Network != "rdma" || req.RemoteAddr == nil {
 		return offerRes{Status: statusBusy} // we would not notice the end of the connection
 	}
-	addr, host := req.RemoteAddr.String(), accept.Host(req.RemoteAddr)
+	addr, host := req.RemoteAddr.String(), peeraddr.Host(req.RemoteAddr)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.clients[a.Client]
@@ -223,8 +224,9 @@ const hostShare = 8
 
 // of counts the clients of a host. The caller holds p.mu.
 func (p *Pusher) of(host string) (n int) {
+	share := peeraddr.ShareOf(host)
 	for _, c := range p.clients {
-		if c.host == host {
+		if peeraddr.ShareOf(c.host) == share {
 			n++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -50,4 +51,6 @@ func (f *FS) NoFile(i uint64) []byte {
 	return f.seal.append(nil, &k)
 }
 
-func (f *FS) Rest(client net.Addr, until time.Time) { f.lost.hunters[clientOf(client)].restEnd = until }
+func (f *FS) Rest(client net.Addr, until time.Time) {
+	f.lost.hunters[peeraddr.Share(client)].restEnd = until
+}

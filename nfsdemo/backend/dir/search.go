@@ -3,10 +3,10 @@ package dir
 import (
 	"maps"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -27,7 +27,7 @@ type searcher struct {
 	fs *FS
 
 	mu      sync.Mutex
-	hunters map[netip.Prefix]*hunter
+	hunters map[string]*hunter
 	buried  map[key]time.Time // files believed to be gone, until when
 	running chan struct{}     // closed when the walk ends; nil if there is none
 }
@@ -87,7 +87,7 @@ func (s *searcher) isBuried(k key) bool {
 
 // join notes a key for the next walk. It returns nil if the client rests, or looks for too much already.
 func (s *searcher) join(from net.Addr, k key) *hunt {
-	p := clientOf(from)
+	p := peeraddr.Share(from)
 	c := s.hunters[p]
 	if c == nil {
 		c = s.admit(p)
@@ -107,27 +107,16 @@ func (s *searcher) join(from net.Addr, k key) *hunt {
 	return h
 }
 
-// clientOf tells clients apart: by IPv4 address, or IPv6 network. All that have neither are one.
-func clientOf(from net.Addr) netip.Prefix {
-	t, ok := from.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := t.AddrPort().Addr().Unmap()
-	p, _ := ip.Prefix(min(ip.BitLen(), 64)) // no address has no prefix
-	return p
-}
-
 // admit makes a hunter, unless too many wait or rest.
-func (s *searcher) admit(p netip.Prefix) *hunter {
+func (s *searcher) admit(p string) *hunter {
 	if len(s.hunters) >= maxHunters {
-		maps.DeleteFunc(s.hunters, func(_ netip.Prefix, c *hunter) bool { return c.next == nil && time.Now().After(c.restEnd) })
+		maps.DeleteFunc(s.hunters, func(_ string, c *hunter) bool { return c.next == nil && time.Now().After(c.restEnd) })
 	}
 	if len(s.hunters) >= maxHunters {
 		return nil
 	}
 	if s.hunters == nil {
-		s.hunters = make(map[netip.Prefix]*hunter)
+		s.hunters = make(map[string]*hunter)
 	}
 	c := &hunter{}
 	s.hunters[p] = c

@@ -41,7 +41,7 @@ const early = 20 * time.Millisecond
 
 // await waits for the lock of b, and tells the client.
 func (s *Server) await(c *client, b *block) {
-	defer s.dropBlock(c.addr)
+	defer s.dropBlock(c.share())
 	defer close(b.done)
 	defer b.end()
 	err := b.key.locker.SetLock(b.ctx, []byte(b.key.handle), &b.key.lock, true)
@@ -126,13 +126,13 @@ func (s *Server) tell(c *client, b *block) bool {
 		case <-time.After(max(wait, 0)):
 		}
 		wait = s.cfg.Retry << try
-		leave, ok := s.lane(ctx, c.addr, true)
+		leave, ok := s.lane(ctx, c.share(), true)
 		if !ok {
 			return perhaps
 		}
 		st, sent, err := s.granted(c, b)
 		leave()
-		s.heard(c.addr, err)
+		s.heard(c.share(), err)
 		switch {
 		case err != nil:
 			perhaps = perhaps || sent

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -39,7 +38,7 @@ type notSentError struct{ error }
 
 func (e *notSentError) Unwrap() error { return e.error }
 
-// lane is for the calls to one address.
+// lane is for the calls to those who have one share.
 type lane struct {
 	room  chan struct{}
 	slow  chan struct{} // while it has not answered
@@ -48,16 +47,16 @@ type lane struct {
 
 // lane takes a place among the calls to clients, perhaps after a wait; call leave afterwards. Addresses that have not
 // answered yet, or not the last time, have few, and not all: each call to one takes as long as calls may.
-func (s *Server) lane(ctx context.Context, addr string, wait bool) (leave func(), ok bool) {
+func (s *Server) lane(ctx context.Context, share string, wait bool) (leave func(), ok bool) {
 	s.mu.Lock()
-	l := s.lanes[addr]
+	l := s.lanes[share]
 	if l == nil {
 		l = &lane{room: make(chan struct{}, maxLane), slow: make(chan struct{}, maxUnknown)}
-		s.lanes[addr] = l
+		s.lanes[share] = l
 	}
 	l.users++
 	rooms := []chan struct{}{l.room, s.out}
-	if a := s.addrs[addr]; a == nil || !a.answers {
+	if a := s.shares[share]; a == nil || !a.answers {
 		rooms = []chan struct{}{l.slow, l.room, s.slow, s.out}
 	}
 	s.mu.Unlock()
@@ -69,7 +68,7 @@ func (s *Server) lane(ctx context.Context, addr string, wait bool) (leave func()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if l.users--; l.users == 0 {
-			delete(s.lanes, addr)
+			delete(s.lanes, share)
 		}
 	}
 	for _, room := range rooms {
@@ -251,21 +250,17 @@ func (s *Server) answered(addr string, cookie []byte, st nlm.Status) {
 
 // reply sends the results of a _MSG call. If too much is being sent, the client does without and asks again.
 func (s *Server) reply(c *server.Call, proc nlm.Proc, results []byte) {
-	addr, err := netip.ParseAddrPort(c.RemoteAddr.String())
-	if err != nil {
-		return
-	}
-	host, netw, vers := addr.Addr().Unmap().String(), network(c.Network), c.Vers
-	leave, ok := s.lane(s.ctx, host, false)
+	h, netw, vers := hostOf(c.RemoteAddr, nil), network(c.Network), c.Vers
+	leave, ok := s.lane(s.ctx, h.share(), false)
 	if !ok {
 		return
 	}
 	s.wg.Go(func() {
 		defer leave()
-		_, err := s.call(s.ctx, netw, host, nlm.Program, vers, uint32(proc), results)
-		s.heard(host, err)
+		_, err := s.call(s.ctx, netw, h.addr, nlm.Program, vers, uint32(proc), results)
+		s.heard(h.share(), err)
 		if err != nil {
-			s.cfg.Logger.Debug("lockd: an answer did not reach its client", zap.String("address", host), zap.Error(err))
+			s.cfg.Logger.Debug("lockd: an answer did not reach its client", zap.String("address", h.addr), zap.Error(err))
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -74,7 +74,7 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	case nlm.ProcGrantedRes:
 		var a nlm.Res
 		if err = a.Parse(&d, c.Vers); err == nil {
-			s.answered(accept.Host(c.RemoteAddr), a.Cookie, a.Status)
+			s.answered(peeraddr.Host(c.RemoteAddr), a.Cookie, a.Status)
 		}
 		return err
 	case nlm.ProcTestRes, nlm.ProcLockRes, nlm.ProcCancelRes, nlm.ProcUnlockRes:
@@ -238,7 +238,7 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !a.Block {
 		return s.statusOf(err)
 	}
-	if s.ctx.Err() != nil || !s.takeBlock(cl.addr) {
+	if s.ctx.Err() != nil || !s.takeBlock(cl.share()) {
 		return s.statusOf(backend.ErrNoLocks)
 	}
 	b := &block{key: key, vers: c.Vers, network: c.Network, async: nlm.Proc(c.Proc) == nlm.ProcLockMsg, began: time.Now(), done: make(chan struct{})}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
@@ -31,7 +31,7 @@ func (s *Server) serveNSM(_ context.Context, c *server.Call) error {
 		if err := a.Parse(&d); err != nil {
 			return err
 		}
-		s.started(accept.Host(c.RemoteAddr), a.Name, a.State)
+		s.started(peeraddr.Host(c.RemoteAddr), a.Name, a.State)
 	default:
 		c.Resp.Stat = xdr.ProcUnavail
 	}
@@ -86,13 +86,13 @@ func (s *Server) notify(h host) {
 	defer cancel()
 	args := (&nsm.Notify{Name: []byte(s.cfg.Name), State: s.kept.state}).Append(nil)
 	for wait := s.cfg.Retry; ctx.Err() == nil; wait = min(2*wait, notifyRest) {
-		leave, ok := s.lane(ctx, h.addr, true)
+		leave, ok := s.lane(ctx, h.share(), true)
 		if !ok {
 			break
 		}
 		_, err := s.tryBoth(ctx, h.addr, nsm.Program, nsm.Version, nsm.ProcNotify, args)
 		leave()
-		s.heard(h.addr, err)
+		s.heard(h.share(), err)
 		if err == nil {
 			break
 		}

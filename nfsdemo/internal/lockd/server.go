@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
@@ -42,7 +42,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	clients map[host]*client
-	addrs   map[string]*address
+	shares  map[string]*shared
 	blocks  int // of all clients
 	kept    kept
 	changes uint64 // of kept.hosts
@@ -53,8 +53,8 @@ type Server struct {
 	saved  atomic.Uint64 // changes that are on the disk
 }
 
-// address is what is known of an address that has clients or blocks.
-type address struct {
+// shared is what is known of those who have one share (see peeraddr), if they have clients or blocks.
+type shared struct {
 	clients int
 	blocks  int
 	answers bool // it has answered our last call
@@ -86,17 +86,20 @@ type client struct {
 // key is the name of a client for a Locker.
 func (h host) key() string { return h.addr + " " + h.name }
 
-// shareOf returns whose share of the locks a client uses: all names at an address have one.
+// shareOf returns whose share of the locks a client uses: all names at the addresses of a host have one.
 func shareOf(client string) string {
 	addr, _, _ := strings.Cut(client, " ")
-	return addr
+	return peeraddr.ShareOf(addr)
 }
+
+// share is whose share of everything else it uses.
+func (h host) share() string { return peeraddr.ShareOf(h.addr) }
 
 // New starts a lock manager: it begins to tell those who held locks before.
 func New(cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg.fill(), out: make(chan struct{}, maxOutgoing), slow: make(chan struct{}, maxUnheard), lanes: make(map[string]*lane),
-		clients: make(map[host]*client), addrs: make(map[string]*address), answers: make(map[answerKey]chan nlm.Status),
+		clients: make(map[host]*client), shares: make(map[string]*shared), answers: make(map[answerKey]chan nlm.Status),
 	}
 	s.local = locks.NewLocker(s.cfg.Limits)
 	if s.cfg.File != "" {
@@ -159,7 +162,7 @@ func (s *Server) Programs() []server.Program {
 }
 
 // hostOf is the client that an address and a name stand for.
-func hostOf(a net.Addr, name []byte) host { return host{accept.Host(a), string(name)} }
+func hostOf(a net.Addr, name []byte) host { return host{peeraddr.Host(a), string(name)} }
 
 // client returns the client, or nil if it is not known.
 func (s *Server) client(h host) *client {
@@ -199,15 +202,15 @@ func (s *Server) known(h host, keep bool) (c *client, change uint64, err error) 
 		if len(h.name) > maxNameLen {
 			return nil, 0, errFull
 		}
-		if s.full(h.addr) {
-			s.forgetIdle(h.addr)
+		if s.full(h.share()) {
+			s.forgetIdle(h.share())
 		}
-		if s.full(h.addr) {
+		if s.full(h.share()) {
 			return nil, 0, errFull
 		}
 		c = &client{host: h, key: h.key(), blocks: make(map[blockKey]*block)}
 		s.clients[h] = c
-		s.at(h.addr).clients++
+		s.at(h.share()).clients++
 	}
 	if keep && c.kept == 0 {
 		s.kept.hosts[h] = true
@@ -218,39 +221,39 @@ func (s *Server) known(h host, keep bool) (c *client, change uint64, err error) 
 	return c, c.kept, nil
 }
 
-// at returns what is known of an address.
-func (s *Server) at(addr string) *address {
-	a := s.addrs[addr]
+// at returns what is known of a share.
+func (s *Server) at(share string) *shared {
+	a := s.shares[share]
 	if a == nil {
-		a = &address{}
-		s.addrs[addr] = a
+		a = &shared{}
+		s.shares[share] = a
 	}
 	return a
 }
 
-// left forgets an address that has nothing any more.
-func (s *Server) left(addr string) {
-	if a := s.addrs[addr]; a != nil && a.clients == 0 && a.blocks == 0 {
-		delete(s.addrs, addr)
+// left forgets a share that has nothing any more.
+func (s *Server) left(share string) {
+	if a := s.shares[share]; a != nil && a.clients == 0 && a.blocks == 0 {
+		delete(s.shares, share)
 	}
 }
 
-// full reports whether an address gets no more clients: of the second half each has one.
-func (s *Server) full(addr string) bool {
+// full reports whether a share gets no more clients: of the second half each has one.
+func (s *Server) full(share string) bool {
 	n := 0
-	if a := s.addrs[addr]; a != nil {
+	if a := s.shares[share]; a != nil {
 		n = a.clients
 	}
 	return len(s.clients) >= maxClients || n >= maxNames || len(s.clients) >= maxClients/2 && n >= 1
 }
 
 // takeBlock counts one block more, unless there are too many.
-func (s *Server) takeBlock(addr string) bool {
+func (s *Server) takeBlock(share string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := s.at(addr)
+	a := s.at(share)
 	if l := &s.cfg.Limits; locks.Full(s.blocks+1, l.Waits, a.blocks+1, l.ClientWaits) {
-		s.left(addr)
+		s.left(share)
 		return false
 	}
 	s.blocks++
@@ -259,22 +262,22 @@ func (s *Server) takeBlock(addr string) bool {
 }
 
 // dropBlock counts one block less.
-func (s *Server) dropBlock(addr string) {
+func (s *Server) dropBlock(share string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blocks--
-	s.at(addr).blocks--
-	s.left(addr)
+	s.at(share).blocks--
+	s.left(share)
 }
 
-// heard notes whether an address has answered a call.
-func (s *Server) heard(addr string, err error) {
+// heard notes whether one of a share has answered a call.
+func (s *Server) heard(share string, err error) {
 	if err != nil {
 		s.stats.unanswered.Add(1)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := s.addrs[addr]; a != nil {
+	if a := s.shares[share]; a != nil {
 		a.answers = err == nil
 	}
 }
@@ -300,17 +303,17 @@ func (s *Server) save(change uint64) error {
 	return nil
 }
 
-// forgetIdle forgets clients that hold nothing in this process: those at an address, and if there are too many, all.
-func (s *Server) forgetIdle(addr string) {
+// forgetIdle forgets clients that hold nothing in this process: those of a share, and if there are too many, all.
+func (s *Server) forgetIdle(share string) {
 	for h, c := range s.clients {
-		if h.addr != addr && len(s.clients) < maxClients/2 || c.calls > 0 || !c.mu.TryLock() {
+		if h.share() != share && len(s.clients) < maxClients/2 || c.calls > 0 || !c.mu.TryLock() {
 			continue // who is busy is not idle
 		}
 		if len(c.blocks) == 0 && !s.local.Holds(c.key) {
 			delete(s.clients, h)
 			delete(s.kept.hosts, h)
-			s.addrs[h.addr].clients--
-			s.left(h.addr)
+			s.shares[h.share()].clients--
+			s.left(h.share())
 		}
 		c.mu.Unlock()
 	}

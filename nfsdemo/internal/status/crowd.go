@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
 // maxConns is how many connections there are at a time. net/http holds some 20 KiB for one that waits for a request,
@@ -42,7 +42,7 @@ func (c *crowd) state(conn net.Conn, s http.ConnState) {
 	for i < len(c.guests) && c.guests[i].conn != conn {
 		i++
 	}
-	g := &guest{kind{host: accept.Host(conn.RemoteAddr())}, conn}
+	g := &guest{kind{host: peeraddr.Share(conn.RemoteAddr())}, conn}
 	if i < len(c.guests) {
 		g = c.guests[i]
 	}

@@ -7,12 +7,13 @@ package drc
 import (
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/internal/fair"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
 // Limits restricts what a Cache keeps. Running calls do not count: whoever runs them limits them.
 type Limits struct {
 	Entries int   // replies in total
-	PerAddr int   // replies to one address
+	PerAddr int   // replies to those who have one share (see peeraddr)
 	Octets  int64 // sum of the sizes passed to Finish
 	Time    int64 // ns from the end of a call until its reply is forgotten
 }
@@ -125,7 +126,7 @@ func (c *Cache[V]) Learn(e *Entry[V], sum callid.Sum) { e.sum = sum }
 
 // Finish keeps v, which takes size octets, as the reply to a call that has run. If its sum is still
 // unknown, the call is never answered again. If there are too many replies, older ones are dropped:
-// first those of the same address, if it has more than its share, and among these those of the client
+// first those of the same share, if it has more than that, and among these those of the client
 // with the most replies.
 //
 // A reply larger than the whole cache is not kept.
@@ -140,14 +141,15 @@ func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
 	}
 	c.octets += size
 	e.place.Value = e
-	c.replies.Add(&e.place, e.key.Client, e.key.Client.Addr)
-	c.makeRoom(e.key.Client.Addr)
+	share := peeraddr.ShareOf(e.key.Client.Addr)
+	c.replies.Add(&e.place, e.key.Client, share)
+	c.makeRoom(share)
 }
 
-// makeRoom drops replies until the limits hold, after one to addr was added.
-func (c *Cache[V]) makeRoom(addr string) {
+// makeRoom drops replies until the limits hold, after one of a share was added.
+func (c *Cache[V]) makeRoom(share string) {
 	for {
-		over := c.replies.Excess(addr, max(c.lim.PerAddr, 1))
+		over := c.replies.Excess(share, max(c.lim.PerAddr, 1))
 		if over == nil && (c.replies.Len() > c.lim.Entries || c.octets > c.lim.Octets) {
 			over = c.replies.Oldest()
 		}

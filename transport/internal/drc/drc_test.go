@@ -49,6 +49,21 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestShares: each address of an IPv6 network is a client of its own, and all of them have one share.
+func TestShares(t *testing.T) {
+	c := New[int](Limits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1})
+	for _, addr := range []string{"2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4", "2001:db8:0:1::1"} {
+		e, first := begin(c, key(addr, 1), 0)
+		if !first {
+			t.Fatalf("%s has called already", addr)
+		}
+		c.Finish(e, 0, 1, 0)
+	}
+	if st := c.Stats(); st.Entries != 4 || st.Evicted != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestForget: a call that was not executed is new when it is repeated.
 func TestForget(t *testing.T) {
 	c := New[string](wide)

@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type Duplicates struct {
 	off   bool          // no call is looked up
 	start time.Time
 	pause time.Duration // the most time between two calls that counts
+	owner func(net.Addr) string
 
 	mu               sync.Mutex
 	seen, age        time.Duration // since the start, and how much of it has counted
@@ -40,12 +42,13 @@ type Limits struct {
 	Entries int
 	Memory  int64
 	Time    time.Duration
+	Owner   func(net.Addr) string // who has the other end of a connection, as far as is known; nil: of none
 }
 
 // NewDuplicates makes the cache, if h, a Handler or a part of one, names calls for it.
 func NewDuplicates(h any, l Limits) *Duplicates {
 	d := &Duplicates{
-		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses,
+		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses, owner: l.Owner,
 		waiting: make(map[*Entry]chan struct{}),
 	}
 	d.names, _ = h.(nonIdempotent)
@@ -88,9 +91,14 @@ func (d *Duplicates) Covers(req *rpc.Request) bool {
 	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS && d.changes(req)
 }
 
-// key returns what distinguishes a call from others, but for the content of its arguments.
-func key(req *rpc.Request) callid.Call {
-	return callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
+// key returns what distinguishes a call from others, but for the content of its arguments. The credential is not
+// checked yet: so the owner of the connection is in it, and who claims to be another one finds none of his calls.
+func (d *Duplicates) key(req *rpc.Request) callid.Call {
+	k := callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
+	if d.owner != nil {
+		k.Client.Owner = d.owner(req.RemoteAddr)
+	}
+	return k
 }
 
 // Running reports whether a call may be a duplicate of one that runs now, for which it would have to
@@ -105,7 +113,7 @@ func (d *Duplicates) Running(req *rpc.Request) bool {
 	if idle {
 		return false
 	}
-	k := key(req)
+	k := d.key(req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.cache.Running(k)
@@ -118,7 +126,7 @@ func (d *Duplicates) Running(req *rpc.Request) bool {
 // Choice: a duplicate of a running call waits. If it were dropped, as servers on UDP do, it might
 // never be answered: the reply to the first one goes to a connection that is gone.
 func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *SavedReply) {
-	k := key(req)
+	k := d.key(req)
 	if l := deferred(req); l != nil {
 		l.BeginSum()
 	}
@@ -173,7 +181,7 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 // Enter is begin for callers that must not wait, and whose calls are complete: later says that the
 // same call runs now.
 func (d *Duplicates) Enter(req *rpc.Request) (e *Entry, old *SavedReply, later bool) {
-	k, sum := key(req), sumOf(req)
+	k, sum := d.key(req), sumOf(req)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, answer := d.cache.Begin(k, sum, d.now())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/internal/list"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -96,7 +97,7 @@ func (a *origins) enter(conn net.Conn, turn Turn) *Origin {
 	if turn == 0 {
 		turn = Turn(a.turns.Add(1))
 	}
-	addr := callid.Host(conn.RemoteAddr())
+	addr := peeraddr.Host(conn.RemoteAddr())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h := a.hosts[addr]

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
@@ -174,13 +174,13 @@ func New(cfg Config, ctr *count.Counters) *Gate {
 // Enter admits a connection from a, or returns a *LimitError. m is nil for a connection that makes no
 // calls.
 func (g *Gate) Enter(a net.Addr, m admit.Mover) (*admit.Peer, error) {
-	addr := callid.Host(a)
+	addr := peeraddr.Host(a)
 	if f := g.cfg.Allow; f != nil && !f(a) {
 		g.ctr.NotAllowed.Add(1)
 		return nil, g.refused(&rpc.LimitError{Limit: rpc.LimitAllow, Client: addr})
 	}
 	l := g.cfg.Limits(a)
-	p, v := g.Gate.Enter(addr, l, m)
+	p, v := g.Gate.Enter(peeraddr.ShareOf(addr), l, m)
 	if v == admit.Admitted {
 		return p, nil
 	}
