@@ -41,9 +41,6 @@ var receiverRule = map[string]string{
 	"RDMAP-001": "RDMAP-007", "RDMAP-003": "RDMAP-007", "RDMAP-004": "RDMAP-007", "RDMAP-005": "RDMAP-007", "RDMAP-040": "RDMAP-042", "RPCRDMA-050": "RDMAP-042", "RPCRDMA-051": "RDMAP-042",
 }
 
-// acceptance are these rules of receivers. What they say is never a consequence: the receiver should have stopped.
-var acceptance = ids("MPA-034", "DDP-014", "DDP-015", "DDP-016", "RDMAP-007", "RDMAP-042")
-
 func (m *accepts) event(ev *decode.Event) {
 	if ev.FPDU == nil {
 		return

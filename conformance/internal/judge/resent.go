@@ -33,7 +33,7 @@ func (m *resent) event(ev *decode.Event) {
 	if ev.Kind == decode.KindFPDU && len(m.fold.now) > 0 {
 		s.wrong = nil
 		for _, v := range m.fold.now {
-			if v.Dir == ev.Dir && !acceptance[v.Rule.ID] {
+			if v.Dir == ev.Dir && !v.Rule.is(acceptance) {
 				s.wrong = append(s.wrong, v)
 			}
 		}

@@ -40,7 +40,50 @@ type Rule struct {
 	Severity Severity
 	Text     string // one sentence: what must hold
 	Spec     string // document and section of the [Sentence] that it judges: "ddp 3"
+	Breaks   Breaks // what else a breach makes wrong, and of what it may be a consequence
 }
+
+// Breaks says what a breach of a rule does to the rest of a trace: see [folding]. Zero is a rule that stands alone.
+type Breaks uint16
+
+const (
+	// endsStream are the rules after whose breach the octets of that direction cannot be trusted to be read
+	// right: where frames begin, or what they are, is unknown. A conforming receiver ends the stream there.
+	endsStream Breaks = 1 << iota
+	// wrongLength are the rules that a message breaks if it has more or fewer octets than its sender meant: then
+	// the next frame begins elsewhere.
+	wrongLength
+	// dependent are the rules that compare a message with what the other side has sent before.
+	dependent
+	// closing are the dependent rules whose breach is the last consequence of a lost message.
+	closing
+	// shifting are the rules after whose breach the rest of an RPC-over-RDMA header, or of an RPC message, is
+	// read from the wrong place.
+	shifting
+	// losing are the rules after whose breach the judge does not know one message, or a part of it, for certain:
+	// which call it was, which it answered, where its data went. One answer, or one lack of it, follows.
+	losing
+	// onResults are the rules about chunks of a reply, which are judged by what the reply says.
+	onResults
+	// onPositions are the rules about the Positions of Read chunks.
+	onPositions
+	// onAccess are the rules that a reply breaks if the RDMA operations before it went elsewhere.
+	onAccess
+	// executed are the rules about the execution of calls that are wrong.
+	executed
+	// acceptance are rules of receivers, which go on after what they should have refused. What they say is never a consequence: the receiver should have stopped.
+	acceptance
+	// settlesPeerToPeer and the two after it are about one thing each that the startup settles: read depths, and private
+	// data, which has inline thresholds and remote invalidation. Breaches after the first follow from it.
+	settlesPeerToPeer
+	settlesDepths
+	settlesPrivateData
+
+	settles = settlesPeerToPeer | settlesDepths | settlesPrivateData
+)
+
+// is reports whether the rule has one of these bits.
+func (r *Rule) is(b Breaks) bool { return r.Breaks&b != 0 }
 
 // Layer returns the part before the number: "DDP".
 func (r *Rule) Layer() string {
