@@ -70,15 +70,6 @@ type Config struct {
 	// handle that many calls of a client at once. If zero, 1; range 1 to 256.
 	Fanout int
 
-	// ImmediateReplies lets Immediate Data (RFC 7306) stand for replies that arrive in another
-	// way, on connections to peers that set it too: see [rpc.Response.Immediate].
-	ImmediateReplies bool
-
-	// Immediate, on a client with ImmediateReplies, is called when reply n was sent in another
-	// way. Once that reply has arrived, pass it to deliver, as an RPC message, from any goroutine;
-	// until then its call waits. Deliver borrows the message. Immediate must not block.
-	Immediate func(n uint64, deliver func(reply []byte))
-
 	// RFC5666, if not nil, makes the connection follow RFC 5666. If nil, it follows RFC 8166, and never
 	// sends what that document forbids. The two ends need not agree.
 	RFC5666 *RFC5666

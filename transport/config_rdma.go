@@ -2,7 +2,6 @@ package transport
 
 import (
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -31,9 +30,6 @@ func (c *Config) engine(recvs int) *rdmap.Config {
 		Reading:   c.Reading,
 		SendQueue: max(rdmap.DefaultSendQueue, c.Credits*(c.InlineSend+16<<10)),
 		Logger:    c.Logger,
-	}
-	if c.ImmediateReplies {
-		ec.Startup.Extensions = verbs.Ext7306
 	}
 	setDefault(&ec.Reading.MaxHandlers, c.Credits)
 	return ec

@@ -17,8 +17,6 @@ var _ rdmap.Handler = (*clientUpcalls)(nil)
 func (h *clientUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	c := h.c
 	switch {
-	case m.Op == verbs.OpImmediate || m.Op == verbs.OpImmediateSE:
-		c.req.ReceiveImmediate(conn, m)
 	case c.back != nil && !rpcrdma.ForRequester(m.Data, true):
 		c.back.HandleRecv(conn, m)
 	default:
@@ -55,6 +53,6 @@ func (c *Config) requester() requester.Config {
 		Bidirectional: c.Backward.Credits > 0, NoRemoteInvalidate: c.NoRemoteInvalidate, Binding: c.Binding,
 		RFC5666: c.RFC5666 != nil, PeerAlign: c.rfc5666().PeerAlign, ConfigCred: c.rfc5666().ConfigCred,
 		CallTimeout: c.Timeouts.Call, CloseTimeout: c.Timeouts.Close,
-		Immediate: c.Immediate, Trace: c.Trace, Logger: c.Logger,
+		Trace: c.Trace, Logger: c.Logger,
 	}
 }

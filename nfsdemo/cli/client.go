@@ -25,7 +25,6 @@ type clientFlags struct {
 	profile      profile
 	reconnect    time.Duration
 	replies      string // directory of reply logs; "": none
-	immediate    bool   // Immediate Data may stand for replies in the logs
 }
 
 // addClientFlags declares them on a command.

@@ -31,7 +31,6 @@ var metricsHelp = map[string]string{
 	"transport_errors":           "Calls that ended in an error of the transport, refused headers included.",
 	"transport_panics":           "Handlers that panicked.",
 	"transport_dropped":          "Messages dropped (RFC 8166 Section 4.5).",
-	"transport_immediates":       "Replies sent as Immediate Data.",
 	"transport_invalidated":      "Replies that revoked a steering tag.",
 	"transport_not_allowed":      "Connections refused by --allow.",
 	"transport_too_many":         "Connections refused by a limit of connections.",

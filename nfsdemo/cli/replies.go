@@ -26,8 +26,6 @@ type repliesDir struct{ replies, calls *pmem.Memory }
 func (a *app) addRepliesFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.client.replies, "replies", "",
 		"let the server push its replies into logs in this local `directory`, made if it does not exist; a call counts as answered when its reply is there (see nfsdemo log replies)")
-	cmd.Flags().BoolVar(&a.client.immediate, "replies-immediate", false,
-		"with --replies: let 8 octets of Immediate Data stand for a reply that is in the log, if the server supports that")
 }
 
 // openReplies opens the logs, and makes them if they do not exist.
@@ -86,9 +84,6 @@ func (d *repliesDir) close() {
 // config opens the logs for a server.
 func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*repliesDir, error) {
 	if s.a.client.replies == "" {
-		if s.a.client.immediate {
-			return nil, usagef("--replies-immediate needs --replies DIR: add it")
-		}
 		return nil, nil //nolint:nilnil // no logs are wanted
 	}
 	if u.Scheme != nfsclient.SchemeRDMA {
@@ -102,12 +97,6 @@ func (s *session) openReplies(u *nfsclient.URL, cfg *nfsclient.Config) (*replies
 		return nil, err
 	}
 	cfg.Replies = &replies.Config{Memory: d.replies, Calls: d.calls}
-	if s.a.client.immediate {
-		rpc := *cfg.Transport
-		cfg.Replies.Immediates = new(replies.Immediates)
-		rpc.ImmediateReplies, rpc.Immediate = true, cfg.Replies.Immediates.Immediate
-		cfg.Transport = &rpc
-	}
 	return d, nil
 }
 

@@ -86,9 +86,6 @@ func (r *readyJSON) replyLine() string {
 // checkReplies refuses combinations of --replies with other flags.
 func (cfg *serviceConfig) checkReplies() error {
 	if cfg.replies == "" {
-		if cfg.immediate {
-			return usagef("--replies-immediate needs --replies ADDRESS: add it")
-		}
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(cfg.replies); err != nil {

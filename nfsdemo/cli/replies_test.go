@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -81,45 +80,6 @@ func TestReplies(t *testing.T) {
 	} {
 		if r := command(t.Context(), "", wrong.args...); r.status == 0 || !strings.Contains(r.stderr, wrong.want) {
 			t.Errorf("%v: %d, %s", wrong.args, r.status, r.stderr)
-		}
-	}
-}
-
-// TestRepliesImmediate: Immediate Data stand for pushed replies where both sides want that, and
-// only there.
-func TestRepliesImmediate(t *testing.T) {
-	for _, tt := range []struct{ server, client bool }{{true, true}, {true, false}, {false, true}} {
-		f := &serveFlags{exports: exportFlags{squash: "none", dirs: []string{t.TempDir()}}, service: serviceConfig{
-			rdma: "127.0.0.1:0", replies: "127.0.0.1:0", immediate: tt.server, locks: "off",
-		}}
-		cfg, err := f.config(&app{stderr: io.Discard})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := newService(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		url, dir := "nfs+rdma://"+addrOf(s.rdma)+s.path, filepath.Join(t.TempDir(), "logs")
-		args := []string{"mkdir", "--stats", "--replies", dir, url + "/a", url + "/b"}
-		if tt.client {
-			args = append(args, "--replies-immediate")
-		}
-		r := command(t.Context(), "", args...)
-		if both := tt.server && tt.client; r.status != 0 || strings.Contains(r.stderr, ": 2 replies by Immediate Data\n") != both ||
-			(s.srv.Stats().Immediates == 2) != both || pushedReplies(t, dir) != 2 {
-			t.Errorf("%+v: %d, %s", tt, r.status, r.stderr)
-		}
-		if err := s.stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, args := range [][]string{
-		{"mkdir", "--replies-immediate", "nfs+rdma://127.0.0.1/export/x"},
-		{"serve", "--export", ".", "--replies-immediate"},
-	} {
-		if r := command(t.Context(), "", args...); r.status != 2 || !strings.Contains(r.stderr, "--replies-immediate needs --replies") {
-			t.Errorf("%v: %d, %s", args, r.status, r.stderr)
 		}
 	}
 }

@@ -66,7 +66,7 @@ ends are applied before it serves again, so always use the same directory with a
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
   nfsdemo serve --export /srv/data --replies 127.0.0.1:0
-  nfsdemo serve --export /srv/data --replies 127.0.0.1:0 --replies-immediate
+  nfsdemo serve --export /srv/data --replies 127.0.0.1:0
   nfsdemo serve --export . --pcap trace.pcapng`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
@@ -98,7 +98,6 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	f.limits.add(cmd)
 	flags.StringVar(&f.service.status, "status", "", statusFlag)
 	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
-	flags.BoolVar(&f.service.immediate, "replies-immediate", false, "with --replies: let 8 octets of Immediate Data stand for a pushed reply, if the client supports that")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the export and the addresses as JSON")
 }
@@ -141,7 +140,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: cfg.log.zap, Credits: f.credits, RFC5666: f.profile.settings(), ImmediateReplies: cfg.immediate, Startup: transport.Startup{CRC: f.crc}}
+	cfg.config = &transport.Config{Logger: cfg.log.zap, Credits: f.credits, RFC5666: f.profile.settings(), Startup: transport.Startup{CRC: f.crc}}
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}

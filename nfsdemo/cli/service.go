@@ -23,24 +23,23 @@ import (
 
 // serviceConfig is what a service serves, and where.
 type serviceConfig struct {
-	exports   []exports.Export                 // directories, or, with memory or a volume, names; no FS yet
-	again     func() ([]exports.Export, error) // reads them again; nil: there is nothing to read
-	memory    bool
-	volume    Volume // of a Storage; nil: none
-	state     string // directory of the key of handles, "": the usual place
-	register  bool   // registers with rpcbind
-	locks     string // of --locks, "" as off
-	rdma      string // address to listen on, "" for none
-	mount     string // MOUNT over TCP
-	tcp       string // NFS and MOUNT over TCP
-	config    *transport.Config
-	log       *serverLog // nil: none
-	sockets   *sockets   // nil: none of systemd
-	push      pushConfig
-	status    string          // address for HTTP, "" for none
-	replies   string          // address for the connections of clients' reply logs, "" for none
-	immediate bool            // Immediate Data may stand for replies in the logs
-	capture   *capture.Writer // records the connections; nil: none
+	exports  []exports.Export                 // directories, or, with memory or a volume, names; no FS yet
+	again    func() ([]exports.Export, error) // reads them again; nil: there is nothing to read
+	memory   bool
+	volume   Volume // of a Storage; nil: none
+	state    string // directory of the key of handles, "": the usual place
+	register bool   // registers with rpcbind
+	locks    string // of --locks, "" as off
+	rdma     string // address to listen on, "" for none
+	mount    string // MOUNT over TCP
+	tcp      string // NFS and MOUNT over TCP
+	config   *transport.Config
+	log      *serverLog // nil: none
+	sockets  *sockets   // nil: none of systemd
+	push     pushConfig
+	status   string          // address for HTTP, "" for none
+	replies  string          // address for the connections of clients' reply logs, "" for none
+	capture  *capture.Writer // records the connections; nil: none
 }
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.

@@ -18,9 +18,6 @@ func printStats(w io.Writer, who string, s rpc.Stats) {
 	if n := s.Replayed + s.Joined; n > 0 {
 		fmt.Fprintf(w, "%s: %d repeated calls were not run again\n", who, n)
 	}
-	if s.Immediates > 0 {
-		fmt.Fprintf(w, "%s: %d replies by Immediate Data\n", who, s.Immediates)
-	}
 	if r := refusals(s); r != "" {
 		fmt.Fprintf(w, "%s: %s\n", who, r)
 	}

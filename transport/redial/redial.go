@@ -241,7 +241,6 @@ func addStats(s *rpc.Stats, o rpc.Stats) {
 	s.Padded += o.Padded
 	s.Errors += o.Errors
 	s.Dropped += o.Dropped
-	s.Immediates += o.Immediates
 	s.Invalidated += o.Invalidated
 	s.Registered += o.Registered
 	s.Reused += o.Reused

@@ -41,7 +41,6 @@ type Client struct {
 	kept    kept
 	held    int    // replies that wait for their records
 	calls   *calls // nil: none
-	mail    mail
 }
 
 var _ rpc.Caller = (*Client)(nil)
@@ -70,7 +69,6 @@ func Open(cfg *Config) (*Client, error) {
 	if err := c.openCalls(); err != nil {
 		return nil, errors.Join(err, l.Close(context.Background()))
 	}
-	c.cfg.Immediates.of(c)
 	again := c.cfg.Redial
 	again.Dial = c.dial
 	if c.calls != nil {
@@ -115,18 +113,13 @@ func (c *Client) read() {
 			return
 		}
 		var xid uint32
-		var deliver func([]byte)
 		r, ok := parseRecord(rec.Seq, rec.Payload)
 		if ok {
 			xid = r.XID
-			deliver = c.mail.arrived(r, c.kept.low, c.cfg.Immediates != nil)
 		}
 		c.kept.arrived(rec.Seq, xid)
 		c.wake()
 		c.mu.Unlock()
-		if deliver != nil {
-			deliver(r.Reply)
-		}
 	}
 }
 
@@ -135,9 +128,6 @@ func (c *Client) fail(err error) {
 	if c.err == nil {
 		c.err = err
 		c.wake()
-		if caller := c.caller; len(c.mail.waiting) > 0 && caller != nil {
-			go caller.Close() // so that their replies come again, as usual
-		}
 	}
 }
 

@@ -47,11 +47,6 @@ type Config struct {
 	// says which calls are noted; if nil, all. Calls belongs to the Client as Memory does.
 	Calls  region.Memory
 	Choose func(prog, vers, proc uint32) bool
-	// Immediates, if not nil, lets the server send 8 octets of Immediate Data in place of a reply
-	// that is in a record. Set its method Immediate as Immediate in the transport.Config of the
-	// RPC clients that Redial opens, together with ImmediateReplies, which the server has to set
-	// too. Otherwise replies arrive twice: in the log, and as usual.
-	Immediates *Immediates
 	// Redial says how to connect for the calls. Its Dial must be set, and its Issue is not used. A call
 	// whose connection ends is sent again if it is [rpc.Call].Repeatable, which calls are whose
 	// replies the server keeps.

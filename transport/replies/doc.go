@@ -29,12 +29,6 @@
 // interrupted the striking out. Not running a call twice is up to the server (see
 // [rpc.Handler]).
 //
-// # Immediate Data
-//
-// With Config.Immediates, and transport.Config.ImmediateReplies on both sides, a reply that is in a
-// record does not travel a second time: 8 octets of Immediate Data stand for it. Where that is
-// impossible (the reply uses chunks, or the call is a duplicate) the reply travels as usual.
-//
 // # Limits and non-features
 //
 // The server pushes only to clients on RDMA connections. Calls with RPCSEC_GSS are answered without a

@@ -169,32 +169,3 @@ func ExampleInspect() {
 	fmt.Println(len(state.Replies), len(state.Unanswered), err)
 	// Output: 0 0 <nil>
 }
-
-// Replies travel once, in the log: 8 octets stand for them on the connection of the calls.
-func ExampleImmediates() {
-	addr, stop := serve(&transport.Config{ImmediateReplies: true}, func() {})
-	defer stop()
-
-	dir, _ := os.MkdirTemp("", "replies")
-	defer os.RemoveAll(dir)
-	mem := create(dir, "replies", 1<<16)
-	defer mem.Close()
-	var immediates replies.Immediates
-	cfg := &transport.Config{ImmediateReplies: true, Immediate: immediates.Immediate}
-	client, err := replies.Open(&replies.Config{Memory: mem, Immediates: &immediates, Redial: redial.Config{
-		Dial: func(ctx context.Context) (redial.Conn, error) {
-			return transport.Dial(ctx, "tcp", addr, cfg)
-		},
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	var reply rpc.Reply
-	seq, err := client.Call(context.Background(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 1}, &reply)
-	fmt.Println(seq, reply.Results, err)
-	reply.Release()
-	client.Done(seq)
-	// Output: 1 [0 0 0 42] <nil>
-}

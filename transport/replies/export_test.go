@@ -3,7 +3,7 @@ package replies
 import "time"
 
 // What tests from outside need of the inside: times that they would have to wait for, and what is left
-// of clients and calls, which nothing else tells.
+// of clients, which nothing else tells.
 
 func (p *Pusher) SetTimes(grace, silence time.Duration) { p.grace, p.silence = grace, silence }
 
@@ -11,10 +11,4 @@ func (p *Pusher) Left() (clients, hosts, conns int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.clients), len(p.bound), p.side.Conns()
-}
-
-func (c *Client) Waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.mail.waiting)
 }

@@ -144,15 +144,7 @@ func (c *Client) offer(ctx context.Context, caller rpc.Caller) (err error) {
 	a := offerArgs{Client: c.key, Epoch: c.epoch, Connect: c.conn == nil}
 	c.mu.Unlock()
 	var res offerRes
-	proc := uint32(procOffer)
-	if c.cfg.Immediates != nil {
-		proc = procOfferImmediate
-	}
-	err = call(ctx, caller, proc, &a, &res)
-	if proc != procOffer && errors.Is(err, ErrNoProgram) {
-		err = call(ctx, caller, procOffer, &a, &res)
-	}
-	if err != nil {
+	if err := call(ctx, caller, procOffer, &a, &res); err != nil {
 		return err
 	}
 	switch res.Status {
@@ -181,7 +173,6 @@ func (c *Client) connect(ctx context.Context, res *offerRes) error {
 	c.mu.Lock()
 	if c.life != res.Life {
 		c.life = res.Life
-		clear(c.mail.waiting) // their records are lost
 		c.wake()
 	}
 	c.mu.Unlock()

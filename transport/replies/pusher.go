@@ -146,9 +146,7 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respo
 	}
 	digest := Digest(req.Prog, req.Vers, req.Proc, req.Args) // before a handler can change them
 	p.Handler.ServeRPC(ctx, req, resp)
-	if n := b.c.push(ctx, req, resp, digest); n != 0 && b.immediate {
-		resp.Immediate(n)
-	}
+	b.c.push(ctx, req, resp, digest)
 }
 
 // bindingOf returns the binding of a connection, nil if there is none.
@@ -163,9 +161,7 @@ func (p *Pusher) bindingOf(req *rpc.Request) *binding {
 
 // binding names the client whose log takes the replies on a connection.
 type binding struct {
-	c         *client
-	immediate bool // Immediate Data may stand for replies on it
-
+	c    *client
 	stop func() bool // the call of unbind
 }
 
@@ -178,7 +174,7 @@ func (p *Pusher) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response
 		if d.End() != nil {
 			resp.Stat = xdr.GarbageArgs
 		}
-	case req.Proc == procOffer || req.Proc == procOfferImmediate:
+	case req.Proc == procOffer:
 		var a offerArgs
 		if a.parse(&d); d.End() != nil {
 			resp.Stat = xdr.GarbageArgs
@@ -209,7 +205,7 @@ func (p *Pusher) offer(ctx context.Context, req *rpc.Request, a *offerArgs) offe
 		c = newClient(p, a, host)
 		p.clients[a.Client] = c
 	}
-	p.bind(ctx, addr, &binding{c: c, immediate: req.Proc == procOfferImmediate})
+	p.bind(ctx, addr, &binding{c: c})
 	if c.isLive() && !a.Connect {
 		return offerRes{Status: statusOK}
 	}
@@ -236,7 +232,7 @@ func (p *Pusher) of(host string) (n int) {
 // bind binds a connection, which ends with ctx. The caller holds p.mu.
 func (p *Pusher) bind(ctx context.Context, addr string, b *binding) {
 	old := p.bound[addr]
-	if old != nil && old.c == b.c && old.immediate == b.immediate {
+	if old != nil && old.c == b.c {
 		return
 	}
 	if old != nil {

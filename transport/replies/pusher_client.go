@@ -81,40 +81,37 @@ const (
 // push pushes a reply, names its record in it and returns the record's number, or 0 if there is no
 // room. It waits for room as long as some is likely to come, because the client may get replies
 // faster than it can make durable which ones it is Done with.
-func (c *client) push(ctx context.Context, req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) uint64 {
-	for {
-		n, wait := c.tryPush(req, resp, digest)
-		if !wait {
-			return n
-		}
+func (c *client) push(ctx context.Context, req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) {
+	for c.tryPush(req, resp, digest) {
 		select {
 		case <-time.After(lookAgain):
 		case <-ctx.Done():
-			return 0
+			return
 		}
 	}
 }
 
-func (c *client) tryPush(req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) (seq uint64, wait bool) {
+// tryPush reports whether room for the record is likely to come, and none was pushed until then.
+func (c *client) tryPush(req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) (wait bool) {
 	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
-		return 0, false // the handler has set its own verifier
+		return false // the handler has set its own verifier
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.live == nil {
-		return 0, false
+		return false
 	}
 	resp.Verf = name{c.life, c.next}.verf()
 	n := recordSize(resp)
 	if n > c.limit || c.queued+n > c.p.maxQueued {
 		resp.Verf = xdr.Auth{}
-		return 0, false
+		return false
 	}
 	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
 	e, err := c.prod.TryBegin(record) // the receiver of this reply may be the one that must be Done with others
 	if err != nil {
 		resp.Verf = xdr.Auth{}
-		return 0, errors.Is(err, commitlog.ErrFull) && c.hopes()
+		return errors.Is(err, commitlog.ErrFull) && c.hopes()
 	}
 	c.full = time.Time{}
 	c.next++
@@ -124,7 +121,7 @@ func (c *client) tryPush(req *rpc.Request, resp *rpc.Response, digest [sha256.Si
 		c.waiting = true
 		go c.wait()
 	}
-	return c.next - 1, false
+	return false
 }
 
 // hopes is called when there is no room, and reports whether some is likely to come. The caller

@@ -16,9 +16,8 @@ const (
 	Program = 0x20737468
 	Version = 1
 
-	procNull           = 0
-	procOffer          = 1
-	procOfferImmediate = 2 // like procOffer, but Immediate Data may stand for replies
+	procNull  = 0
+	procOffer = 1
 )
 
 // Flavor is the authentication flavor of the verifier of a reply that names a record. The body of

@@ -18,7 +18,6 @@ type Response struct {
 	// some capacity.
 	Results []byte
 
-	instead  uint64 // Immediate Data in place of the reply; with immediateBit
 	denied   bool
 	refused  bool // refused before the handler saw the call, with refusal
 	refusal  xdr.ReplyHeader
@@ -84,19 +83,3 @@ func (r *Response) AppendMemory(m *Memory, off, n int) error {
 // OnSent sets a function that is called once, when the data of AppendItem are no longer used, even if the
 // connection has failed. The function must not block.
 func (r *Response) OnSent(free func()) { r.free = free }
-
-// Immediate sends 8 octets of Immediate Data (RFC 7306 Section 6.1) instead of the reply, for
-// handlers whose client gets the reply in another way. The client finds it by n, which must be
-// below 2^48; AppendReply returns the reply. This is only a request: a reply that uses chunks is
-// sent as usual, and so is any reply without Config.ImmediateReplies on both sides, and any reply
-// to a duplicate of the call.
-func (r *Response) Immediate(n uint64) { r.instead = n | immediateBit }
-
-// immediateBit is set beside every number, so that 0 says that there is none.
-const immediateBit = 1 << 63
-
-// Instead returns the number of the Immediate Data that may be sent instead of the reply, if the handler
-// has asked for that.
-func (r *Response) Instead() (n uint64, ok bool) {
-	return r.instead &^ immediateBit, r.instead != 0
-}

@@ -19,7 +19,7 @@ func (r *Response) Reset() {
 	}
 	r.Verf = xdr.Auth{}
 	r.Stat, r.Low, r.High = xdr.Success, 0, 0
-	r.denied, r.authStat, r.free, r.instead = false, 0, nil, 0
+	r.denied, r.authStat, r.free = false, 0, nil
 	if r.refused {
 		r.refused, r.refusal = false, xdr.ReplyHeader{}
 	}

@@ -54,11 +54,7 @@ type Stats struct {
 	// Panics counts handlers that panicked.
 	Panics uint64
 	// Dropped counts messages that were dropped as RFC 8166 Section 4.5 demands.
-	Dropped uint64
-	// Immediates counts Immediate Data sent instead of replies (Config.ImmediateReplies) by a server,
-	// or received by a client.
-	Immediates uint64
-	// Invalidated counts replies that invalidated an STag (RFC 8797 Section 4.1).
+	Dropped     uint64
 	Invalidated uint64
 	// NotAllowed counts connections that Limits.Allow refused. TooMany counts those refused by a
 	// limit on connections. SlowPeers counts those that ended because the peer kept this side

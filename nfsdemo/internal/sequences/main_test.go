@@ -18,7 +18,6 @@ import (
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/capture"
-	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 var update = flag.Bool("update", false, "make the captures in testdata anew")
@@ -59,7 +58,7 @@ func sequence(t *testing.T, name string, want map[string]int, say func(t *testin
 }
 
 // count counts the calls of a capture by program and procedure, the frames of commit sessions by
-// what they do, Immediate Data and the connections.
+// what they do, and the connections.
 func count(t *testing.T, file string) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
@@ -78,9 +77,6 @@ func count(t *testing.T, file string) map[string]int {
 		}
 		if ev.Commit != nil {
 			n[ev.Commit.Kind.String()]++
-		}
-		if ev.RDMAP != nil && (ev.RDMAP.Op == verbs.OpImmediate || ev.RDMAP.Op == verbs.OpImmediateSE) {
-			n["immediate"]++
 		}
 	}
 	n["connections"] = len(conns)

@@ -22,19 +22,11 @@ func TestReplies(t *testing.T) {
 	sequence(t, "replies-send", map[string]int{
 		fmt.Sprintf("%d.1", replies.Program): 2, fmt.Sprintf("%d.1", echoProg): 6, "connections": 4,
 		decode.CommitWrite.String(): 6, decode.CommitTail.String(): 2,
-	}, func(t *testing.T, to relay) { answered(t, to, false) })
-}
-
-// The same with Immediate Data instead of the Sends.
-func TestRepliesImmediate(t *testing.T) {
-	sequence(t, "replies-immediate", map[string]int{
-		fmt.Sprintf("%d.2", replies.Program): 2, fmt.Sprintf("%d.1", echoProg): 6, "connections": 4,
-		decode.CommitWrite.String(): 6, decode.CommitTail.String(): 2, "immediate": 6,
-	}, func(t *testing.T, to relay) { answered(t, to, true) })
+	}, func(t *testing.T, to relay) { answered(t, to) })
 }
 
 // answered has calls answered by replies that are durable at the client.
-func answered(t *testing.T, to relay, immediate bool) {
+func answered(t *testing.T, to relay) {
 	t.Helper()
 	logs, calls := listen(t), listen(t)
 	p := &replies.Pusher{
@@ -44,20 +36,15 @@ func answered(t *testing.T, to relay, immediate bool) {
 		Choose: func(_, _, _ uint32) bool { return true },
 	}
 	p.Addr = to(logs.Addr().String())
-	ts := &transport.Server{Handler: p, Config: &transport.Config{ImmediateReplies: immediate}}
+	ts := &transport.Server{Handler: p}
 	running(t, func() { check(t, ts.Close()); p.Close() },
 		func() { _ = p.Serve(logs) }, func() { _ = ts.Serve(calls) })
 	addr, mem := to(calls.Addr().String()), pmemsim.New(1<<16, nil)
 	check(t, replies.Create(mem, nil))
 	for range 2 {
-		var caller transport.Config
 		cfg := &replies.Config{Memory: mem, Redial: redial.Config{
-			Dial: func(ctx context.Context) (redial.Conn, error) { return transport.Dial(ctx, "tcp", addr, &caller) },
+			Dial: func(ctx context.Context) (redial.Conn, error) { return transport.Dial(ctx, "tcp", addr, nil) },
 		}}
-		if immediate {
-			cfg.Immediates = new(replies.Immediates)
-			caller.ImmediateReplies, caller.Immediate = true, cfg.Immediates.Immediate
-		}
 		c, err := replies.Open(cfg)
 		check(t, err)
 		for i := range uint32(3) {

@@ -11,7 +11,7 @@ import (
 type Counters struct {
 	Calls, Replies, Read, Written, Inline atomic.Uint64
 	Accepted, Errors, Panics, Dropped     atomic.Uint64
-	Invalidated, Takeovers, Immediates    atomic.Uint64
+	Invalidated, Takeovers                atomic.Uint64
 	ReplyRead, Dones, Withheld, Padded    atomic.Uint64
 	Conns, InFlight, Exposed              atomic.Int64
 	ExposedOctets                         atomic.Int64 // now
@@ -40,7 +40,7 @@ func (c *Counters) Snapshot() rpc.Stats {
 		Calls: c.Calls.Load(), Replies: c.Replies.Load(),
 		OctetsRead: c.Read.Load(), OctetsWritten: c.Written.Load(), OctetsInline: c.Inline.Load(),
 		Connections: int(c.Conns.Load()), Accepted: c.Accepted.Load(),
-		Errors: c.Errors.Load(), Panics: c.Panics.Load(), Dropped: c.Dropped.Load(), Immediates: c.Immediates.Load(),
+		Errors: c.Errors.Load(), Panics: c.Panics.Load(), Dropped: c.Dropped.Load(),
 		Invalidated: c.Invalidated.Load(), Takeovers: c.Takeovers.Load(),
 		InFlight:      int(c.InFlight.Load()),
 		OctetsExposed: c.ReplyRead.Load(), Dones: c.Dones.Load(), Withheld: c.Withheld.Load(),

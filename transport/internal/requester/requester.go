@@ -36,9 +36,8 @@ type Config struct {
 	CallTimeout  time.Duration // of calls whose context has no deadline; 0: none
 	CloseTimeout time.Duration // for the engine to release memory
 
-	Immediate func(n uint64, deliver func(reply []byte)) // nil: none come
-	Trace     *rpc.Trace
-	Logger    *zap.Logger
+	Trace  *rpc.Trace
+	Logger *zap.Logger
 }
 
 // Receives posts the receives for replies, one for each call. A client's own connection needs none: its receives are

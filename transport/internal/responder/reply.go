@@ -101,7 +101,6 @@ func (rc *Responder) send(x *Call, done verbs.Completer) {
 		last.Op, last.STag = verbs.OpSendInvalidate, register.STag(x.out.Invalidate)
 		rc.Ctr.Invalidated.Add(1)
 	}
-	rc.instead(x, last)
 	if borrowed {
 		x.charge(written)
 	}
