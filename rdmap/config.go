@@ -159,12 +159,6 @@ type Receives struct {
 	Size int
 	// Count is the number of receives posted before the connection starts. 0: 64; negative: none.
 	Count int
-	// Queue provides the receives of the connection; it may be shared. Count is then ignored.
-	// Nil: the connection has its own receives.
-	Queue *RecvQueue
-	// Quota bounds how many receives of Queue messages of this connection may have taken
-	// without PostRecv having replaced them. At the bound the connection gets no more. 0: no bound.
-	Quota int
 	// Pool provides memory for the octets of Sends that cannot be lent from the reader's staging
 	// buffer. Nil: DefaultPool, which the process shares.
 	Pool *Pool
@@ -221,7 +215,6 @@ func (cfg *Config) Check() error {
 	err := cmp.Or(cfg.Startup.Check(), setting.Check(
 		setting.Int("Receives.Size", cfg.Receives.Size, 1, math.MaxInt32),
 		setting.Int("Receives.Count", max(cfg.Receives.Count, 0), 1, math.MaxInt32),
-		setting.Int("Receives.Quota", cfg.Receives.Quota, 1, math.MaxInt32),
 		setting.Time("Timeouts.Write", cfg.Timeouts.Write),
 		setting.Time("Timeouts.Memory", cfg.Timeouts.Memory),
 		setting.Time("Timeouts.Close", cfg.Timeouts.Close),
@@ -292,7 +285,7 @@ func (cfg *Config) driver(table *region.Table, initiator bool) drive.Config {
 		Startup: cfg.Startup.engine(initiator), Buffered: cfg.Startup.BufferedInput, Timeout: cfg.Startup.timeout(initiator),
 		NoKeepalive: cfg.Startup.NoKeepalive,
 		Receiver: engine.ReceiverConfig{
-			Table: table, Size: r.Size, Recvs: r.Count, Queue: r.Queue.shared(), Quota: r.Quota,
+			Table: table, Size: r.Size, Recvs: r.Count,
 			Pool: r.Pool.mem, Keep: cfg.Handler == nil, Memory: cfg.Timeouts.Memory,
 		},
 		SendQueue: cfg.SendQueue,

@@ -94,7 +94,6 @@ func TestConfigErrors(t *testing.T) {
 		{rdmap.Config{Startup: rdmap.Startup{MULPDU: 5}}, "Startup.MULPDU is 5, want 128 to 64768"},
 		{rdmap.Config{Startup: rdmap.Startup{Timeout: -1}}, "Startup.Timeout is -1ns"},
 		{rdmap.Config{Receives: rdmap.Receives{Size: -1}}, "Receives.Size is -1"},
-		{rdmap.Config{Receives: rdmap.Receives{Quota: -1}}, "Receives.Quota is -1"},
 		{rdmap.Config{Timeouts: rdmap.Timeouts{Write: -1}}, "Timeouts.Write is -1ns"},
 		{rdmap.Config{Timeouts: rdmap.Timeouts{Memory: -1}}, "Timeouts.Memory is -1ns"},
 		{rdmap.Config{Timeouts: rdmap.Timeouts{Close: -1}}, "Timeouts.Close is -1ns"},

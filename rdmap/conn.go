@@ -146,8 +146,7 @@ func (c *Conn) LimitORD(n int) { c.drv.LimitORD(n) }
 func (c *Conn) LimitRecv(n int) { c.drv.LimitRecv(n) }
 
 // PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
-// peer learns that it may send them. With Receives.Queue the receives are posted there, even after
-// the end of the connection, and no longer count against its Quota.
+// peer learns that it may send them.
 func (c *Conn) PostRecv(n int) { c.drv.PostRecv(n) }
 
 // Post submits work requests: all of them, adjacent and in order, or none. Outside upcalls it

@@ -38,8 +38,7 @@
 // # Receives and events
 //
 // Each Send and each Immediate consumes a posted receive ([Conn.PostRecv]). If there is none, the
-// connection ends. Connections may share receives ([RecvQueue]). A consumer without a Handler may
-// sleep until a message solicits an event ([Conn.WaitSolicited]).
+// connection ends.
 //
 // # What a completed operation means
 //

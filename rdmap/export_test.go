@@ -10,13 +10,6 @@ func (p *Pool) Mem() *buf.Pool { return p.mem }
 // WithDefaults returns cfg as the engine sees it.
 func (cfg *Config) WithDefaults() Config { return cfg.withDefaults() }
 
-// Alerts returns how many goroutines wait for a solicited message, as far as c knows.
-func (c *Conn) Alerts() int {
-	c.inbox.mu.Lock()
-	defer c.inbox.mu.Unlock()
-	return len(c.inbox.alerts)
-}
-
 // Defaults of Config, whose documentation has them in figures.
 const (
 	DefaultIRD            = defaultIRD

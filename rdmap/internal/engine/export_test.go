@@ -44,7 +44,6 @@ func (r *readRequest) Append(b []byte) []byte                { return r.append(b
 func (r *readRequest) Parse(b []byte)                        { r.parse(b) }
 func (g *target) Append(b []byte) []byte                     { return g.append(b) }
 func (r *request) Blocks() bool                              { return r.blocks() }
-func (q *RecvQueue) Take() bool                              { return q.take() }
 func (r *Receiver) Input(u []byte) (*Event, error)           { return r.input(u) }
 func (r *Receiver) Accept(u []byte) (*Event, error)          { return r.accept(u) }
 func (r *Receiver) Defer(u []byte) *Event                    { return r.putOff(u) }
@@ -54,8 +53,6 @@ func (r *Receiver) Continue(df *mpa.Deframer, b []byte) int  { return r.continue
 func (r *Receiver) DDP() *ddp.Receiver                       { return r.ddp }
 func (r *Receiver) Pool() *buf.Pool                          { return r.pool }
 func (r *Receiver) SetKeep(keep bool)                        { r.keep = keep }
-func (r *Receiver) SetQuota(n int)                           { r.Receives.quota = n }
-func (r *Receiver) Quota() int                               { return r.Receives.quota }
 func (s *Sender) Open(initiator bool)                        { s.open(initiator) }
 func (s *Sender) Release()                                   { s.release() }
 func (s *Sender) Request(req *Request) bool                  { return s.hold(req) }

@@ -62,8 +62,6 @@ type engineConfig struct {
 	nocrc, interleave             bool
 	ext                           verbs.Extensions
 	pool                          *buf.Pool
-	queue                         *engine.RecvQueue
-	quota                         int
 }
 
 func newEngine(cfg engineConfig) *halves {
@@ -85,7 +83,6 @@ func newEngine(cfg engineConfig) *halves {
 	s.Open(true)
 	e.rcv = engine.NewReceiver(engine.ReceiverConfig{
 		Table: t, Lock: noLock{}, Sender: s, Size: cfg.size, Recvs: cfg.recvs, Pool: cfg.pool,
-		Queue: cfg.queue, Quota: cfg.quota,
 	})
 	e.rcv.Admit(cfg.ext)
 	e.df.CRC = !cfg.nocrc

@@ -53,7 +53,6 @@ type Receiver struct {
 	direct   direct
 	Due      []Completion // that an answer has made due
 	Recvs    atomic.Int64 // receives posted and not yet used
-	Receives *receives    // instead of recvs; nil if it has its own
 
 	size     int // largest Send
 	pool     *buf.Pool
@@ -88,8 +87,6 @@ type ReceiverConfig struct {
 	Sender *Sender
 	Size   int
 	Recvs  int
-	Queue  *RecvQueue // nil: it has its own receives
-	Quota  int
 	Pool   *buf.Pool
 	Keep   bool
 	Memory time.Duration // longest wait for memory of the Pool
@@ -102,9 +99,6 @@ func NewReceiver(cfg ReceiverConfig) *Receiver {
 		size: cfg.Size, pool: cfg.Pool, keep: cfg.Keep, Wait: memoryWait{Limit: cfg.Memory},
 	}
 	r.Recvs.Store(int64(cfg.Recvs))
-	if cfg.Queue != nil {
-		r.Receives = &receives{q: cfg.Queue, quota: cfg.Quota}
-	}
 	r.admit(ExtBase)
 	return r
 }
@@ -328,9 +322,6 @@ func (r *Receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) 
 		}
 		ev.Msg.Invalidated = stag
 	}
-	if r.Receives != nil {
-		r.Receives.open = false
-	}
 	ev.Kind, ev.Buf = EvMessage, buf
 	ev.Msg.Op, ev.Msg.Data, ev.Msg.Solicited = op, data, op.Solicited()
 	return nil
@@ -391,9 +382,6 @@ func (r *Receiver) count(op verbs.Opcode, ev *ddp.Event) {
 
 // Close gives back what the receiver holds.
 func (r *Receiver) Close() {
-	if r.Receives != nil {
-		r.Receives.end()
-	}
 	r.view.Release()
 	r.pool.Ended(&r.Arriving)
 	r.pool.Put(r.buf)
@@ -409,7 +397,7 @@ func (r *Receiver) Close() {
 // their own, although the Send before may have had none, if it was an RTR.
 func (r *Receiver) repeats(u []byte) bool {
 	return (r.now == verbs.OpSend || r.now == verbs.OpSendSE) && r.ddp.Repeats(u) && r.Backlog.Len() == 0 &&
-		r.Receives == nil && !r.keep && len(u)-ddp.UntaggedLen <= r.size && r.Recvs.Load() > 0
+		!r.keep && len(u)-ddp.UntaggedLen <= r.size && r.Recvs.Load() > 0
 }
 
 // repeat is input for a Send for which repeats holds. It delivers the payload in m: to fill in an event

@@ -20,11 +20,8 @@ const (
 
 // repeated runs Sends through an engine, as they arrive or each with all checks, and returns a description of the
 // result.
-func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
+func repeated(singly bool, op verbs.Opcode, spoil func(segs []ddp.Segment, data, fpdus [][]byte)) (log string, sends int) {
 	cfg := engineConfig{recvs: repeatSends + 1, size: repeatSize}
-	if shared {
-		cfg.queue = engine.NewRecvQueue(repeatSends + 1)
-	}
 	e := newEngine(cfg)
 	e.singly = singly
 	segs := make([]ddp.Segment, repeatSends)
@@ -43,12 +40,8 @@ func repeated(singly, shared bool, op verbs.Opcode, spoil func(segs []ddp.Segmen
 	if p, ok := e.err.(*verbs.ProtocolError); ok {
 		code = fmt.Sprint(p.Code, p.Section)
 	}
-	recvs := e.rcv.Recvs.Load()
-	if shared {
-		recvs = int64(cfg.queue.Count())
-	}
 	return fmt.Sprintf("%+v\n%v %s\n%x\n%+v\n%d receives, octets left %d",
-		e.got, e.err != nil, code, e.output(), e.rcv.In, recvs, len(e.in)), e.repeated
+		e.got, e.err != nil, code, e.output(), e.rcv.In, e.rcv.Recvs.Load(), len(e.in)), e.repeated
 }
 
 // TestRepeat: Sends that are recognized by the one before have the same result, and the same errors, as Sends that are
@@ -104,15 +97,13 @@ func TestRepeat(t *testing.T) {
 			}
 		}
 		for _, op := range []verbs.Opcode{verbs.OpSend, verbs.OpSendSE} {
-			for _, shared := range []bool{false, true} {
-				want, none := repeated(true, shared, op, spoil)
-				got, n := repeated(false, shared, op, spoil)
-				if got != want || none != 0 {
-					t.Errorf("%v, %s, shared %v: as they come\n%s\none by one\n%s", op, name, shared, got, want)
-				}
-				if (n == 0) != shared {
-					t.Errorf("%v, %s, shared %v: %d recognized", op, name, shared, n)
-				}
+			want, none := repeated(true, op, spoil)
+			got, n := repeated(false, op, spoil)
+			if got != want || none != 0 {
+				t.Errorf("%v, %s: as they come\n%s\none by one\n%s", op, name, got, want)
+			}
+			if n == 0 {
+				t.Errorf("%v, %s: none recognized", op, name)
 			}
 		}
 	}
