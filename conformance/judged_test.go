@@ -9,9 +9,9 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/internal/decode"
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"

@@ -91,7 +91,7 @@ var layers = []layer{
 	{name: "rdmap/region", may: []string{"internal/crc32c", "rdmap/internal/racy"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/...", "rdmap/internal/racy", "internal/flush", "internal/pmemhook"}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
-	{name: "internal/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
+	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
 	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
@@ -99,7 +99,7 @@ var layers = []layer{
 		name: "rdmap/internal/engine",
 		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf"}, pure: true, but: []string{"sync", "time"},
 	},
-	{name: "rdmap/internal/conntest", may: []string{"rdmap/...", "internal/rdmaptest"}},
+	{name: "rdmap/internal/conntest", may: []string{"rdmap/..."}},
 	{name: "rdmap/internal/enginetest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
 	{
 		name:    "rdmap/internal/drive",

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain makes this test binary the program that the scripts run.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestCRCModes: by default an initiator asks for CRC and a responder does as it is asked; one side that

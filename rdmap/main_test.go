@@ -4,8 +4,8 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain fails the package if a test leaves a goroutine or memory of the pool behind.

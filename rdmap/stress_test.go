@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // fragmented returns c with reads in pieces of at most in octets, and writes in pieces of at most out.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"

@@ -3,7 +3,7 @@ package transport_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // recorded returns an address behind which is addr, and what is said to it is recorded for the judge, if anything is

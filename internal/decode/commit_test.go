@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/internal/decode"
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	mem "github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )

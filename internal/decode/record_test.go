@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestRecordParser: records cut anywhere, and writes that do not continue each other.

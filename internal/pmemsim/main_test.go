@@ -3,7 +3,7 @@ package pmemsim_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain fails the package if a test leaves a goroutine behind.

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"

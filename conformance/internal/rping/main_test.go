@@ -3,7 +3,7 @@ package rping_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 func TestMain(m *testing.M) { rdmaptest.Main(m) }

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // The processes that are killed are this test binary, told by the environment what to be.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/judge"
 	"github.com/stag-rdma/stag/internal/decode"
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 var update = flag.Bool("update", false, "make the captures in testdata anew")

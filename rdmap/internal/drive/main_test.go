@@ -3,8 +3,8 @@ package drive_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestMain fails the package if a test leaves a goroutine or memory of the pool behind.

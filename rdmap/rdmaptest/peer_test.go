@@ -5,8 +5,8 @@ import (
 	"io"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 func TestPeers(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/nettest"
 
-	"github.com/stag-rdma/stag/internal/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
 // TestWrapIsANetConn: with pieces and delays, the result still behaves like a net.Conn.
