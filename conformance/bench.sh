@@ -47,18 +47,18 @@ check() {
   done
   go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da -alpha 0.01 -format csv \
     old="$tmp/old.txt" new="$tmp/new.txt" again="$tmp/again.txt" >"$tmp/stat.csv"
-  # Of a row: its name, old and its spread, new and its spread, the difference or ~, P, again and so on. All figures that
-  # are judged are times or sizes: less is better.
-  awk -F, -v OFS='\t' '
-    function share(s) { sub(/%/, "", s); return s + 0 }
-    /^,(sec\/op|KiB\/conn|p99-sec|p99-ns),/ { unit = $2; judged = 1; next }
+  # A row is its name, in quotes if that has commas; old and its spread, new and its spread, the difference or ~, P; again.
+  # All that is judged are times or sizes: less is better. Of 6 rounds or more a difference can be significant.
+  awk -F, '
+    /^,(sec\/op|KiB\/conn|p99-sec),/ { unit = $2; judged = 1; next }
     /^,/ { judged = 0; next }
-    judged && NF > 8 && $1 != "geomean" {
-      name = $1; n = NF
-      self = 100 * ($(8) / $2 - 1); if (self < 0) self = -self
-      loss = $6 == "~" ? 0 : share($6)
-      verdict = loss > self ? "WORSE" : "ok"; if (verdict == "WORSE") bad = 1
-      printf "%-7s %-78s %12s %+6.1f%%  to itself %.1f%%\n", verdict, name, unit, 100 * ($4 / $2 - 1), self
+    judged && !/^geomean/ && NF > 8 {
+      name = $1
+      if (match($0, /^"[^"]*"/)) { name = substr($0, 2, RLENGTH - 2); $0 = "-" substr($0, RLENGTH + 1) }
+      self = 100 * ($8 / $2 - 1); if (self < 0) self = -self
+      loss = $6 == "~" ? 0 : $6 + 0 # "+12.34%"
+      verdict = "ok"; if (loss > self) { verdict = "WORSE"; bad = 1 }
+      printf "%-6s %-80s %-9s %+7.1f%%, to itself %.1f%%\n", verdict, name, unit, 100 * ($4 / $2 - 1), self
     }
     END { exit bad }' "$tmp/stat.csv"
 }
