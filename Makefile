@@ -41,7 +41,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = vet-all authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash crash-mutants power bench-check release release-check systemd
+NIGHTLY = vet-all authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash power bench-check release release-check systemd
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
@@ -209,11 +209,6 @@ crash: ## commit log, NFS server and clients killed at random moments
 power: ## commit log and NFS server in a guest that loses power, 50 rounds each (Debian, root)
 	bash conformance/linux/power.sh
 	bash conformance/linux/power-nfs.sh
-
-.PHONY: crash-mutants
-crash-mutants: ## put faults into commit log and NFS server; a test must catch each
-	bash conformance/faults.sh nfsdemo/internal/pushwrite .
-	bash nfsdemo/internal/crash/mutants.sh
 
 .PHONY: bench
 bench: ## the benchmarks of docs/performance.md, once

@@ -114,7 +114,6 @@ var layers = []layer{
 	{name: "internal/cliout"},
 	{name: "internal/fair", may: []string{"internal/list"}, pure: true},
 	{name: "internal/list", pure: true},
-	{name: "internal/mutant", pure: true},
 	{name: "internal/flush", may: []string{"rdmap/region"}},
 	{name: "internal/peeraddr"},
 	{name: "internal/pmemhook", pure: true},
@@ -185,7 +184,6 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
-	{name: "nfsdemo/internal/pushfile", may: []string{"nfsdemo/nfs3", "xdr"}},
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
@@ -204,7 +202,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/mutant", "internal/peeraddr", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

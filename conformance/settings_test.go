@@ -225,10 +225,6 @@ func TestSettings(t *testing.T) {
 		{"nfsclient", nfs(nfsclient.Config{CommitEvery: -1}), "CommitEvery is -1" + more},
 		{"nfsclient", nfs(nfsclient.Config{DialTimeout: -1}), "DialTimeout is -1ns" + more},
 		{"nfsclient", nfs(nfsclient.Config{Reconnect: -1}), "Reconnect is -1ns" + more},
-		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{Record: -1}}), "Push.Record is -1" + more},
-		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{InFlight: -1}}), "Push.InFlight is -1" + more},
-		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{Best: 3}}), "Push.Best is 3, want 1 to 2, or 0 for the default"},
-		{"nfsclient", nfs(nfsclient.Config{Push: &nfsclient.PushConfig{OpenTimeout: -1}}), "Push.OpenTimeout is -1ns" + more},
 		{"transport", nfs(nfsclient.Config{Transport: &transport.Config{Fanout: -1}}), "Fanout is -1, want 1 to 256, or 0 for the default"},
 
 		{"server", serve(server.Config{MaxIO: -1}), "MaxIO is -1, want 4096 to 1073741824, or 0 for the default"},

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # power-nfs.sh: pulls the plug of a machine that serves NFS. The server runs in the guest, its
-# files and logs on a disk of its own (ext4); the clients of nfsdemo/internal/crash run
+# files on a disk of its own (ext4); the clients of nfsdemo/internal/crash run
 # here, with the lists of what they were told. QEMU is killed with SIGKILL in mid-load, the
 # guest is booted again, and when its server is ready what the disk holds is compared with the
 # lists, before a client may say another word. Then the clients send again what has no answer.
@@ -11,8 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . conformance/linux/power-lib.sh
-serve=${SERVE-"--push-log /disk/kept/push"}
-case $serve in *--push-log*) pushing=yes ;; *) pushing= ;; esac
+serve=${SERVE-}
 CGO_ENABLED=0 go test -c -o "$share/crash.test" ./nfsdemo/internal/crash
 work=$tmp/work
 mkdir -p "$work/lists"
@@ -22,7 +21,6 @@ modprobe ext4
 mkdir -p /disk /state
 mount -t ext4 /dev/vdb /disk || exit 9
 mkdir -p /disk/export/shared /disk/kept
-mkdir -p -m 700 /disk/kept/push
 ln -sfn /mnt/share/lists /disk/lists
 sync
 cp /mnt/share/crash.test /tmp/
@@ -50,7 +48,7 @@ prepare() {
   rm -rf "$share/found" "$share/lists"
   cp -r "$work/lists" "$share/lists"
 }
-told() { cat "$work"/lists/${pushing:+[0-9][1-9]}* 2>/dev/null | wc -c || true; } # by those who push, if any do
+told() { cat "$work"/lists/* 2>/dev/null | wc -c || true; }
 publish() { # life of the server: tells the clients where it is
   printf 'EXPORT=/disk/export\nRDMA=127.0.0.1:%d\nTCP=127.0.0.1:%d\nPID=%d\n' "$port" "$((port + 1))" "$1" >"$work/addr.new"
   mv "$work/addr.new" "$work/addr"
@@ -60,7 +58,7 @@ echo "seed $seed, $rounds rounds, serve $serve"
 boot 0 -e "SERVE=$serve"
 publish 0
 for c in 1 2; do
-  STAG_CRASH_CHILD=client STAG_CRASH_PUSH=$pushing STAG_CRASH_DIR=$work STAG_CRASH_CLIENT=$c STAG_CRASH_LIFE=1 \
+  STAG_CRASH_CHILD=client STAG_CRASH_DIR=$work STAG_CRASH_CLIENT=$c STAG_CRASH_LIFE=1 \
     "$share/crash.test" <"$tmp/stdin" >"$tmp/client$c.log" 2>&1 9>&- &
   pids+=($!)
 done

@@ -98,7 +98,6 @@ type session struct {
 	a     *app
 	cfg   *nfsclient.Config
 	conns []conn
-	push  *pushFlags // of the connections that are opened now; nil: none
 }
 
 // conn is a client and the URL it was dialed with.
@@ -106,7 +105,6 @@ type conn struct {
 	at *nfsclient.URL
 	c  *nfsclient.Client
 
-	secret  *secretFile // of its push log; nil: none
 	replies *repliesDir // nil: none
 }
 
@@ -124,25 +122,16 @@ func (s *session) open(ctx context.Context, u *nfsclient.URL) (*nfsclient.Client
 		}
 	}
 	cfg := *s.cfg
-	var secret *secretFile
-	if s.push != nil {
-		var err error
-		if cfg.Push, secret, err = s.push.config(u); err != nil {
-			return nil, err
-		}
-	}
 	logs, err := s.openReplies(u, &cfg)
 	if err != nil {
-		secret.close()
 		return nil, err
 	}
 	c, err := nfsclient.Dial(ctx, u, &cfg)
 	if err != nil {
-		secret.close()
 		logs.close()
 		return nil, &dialError{u: u, err: err, reservedPort: s.cfg.ReservedPort}
 	}
-	s.conns = append(s.conns, conn{u, c, secret, logs})
+	s.conns = append(s.conns, conn{u, c, logs})
 	s.a.tell(c.Replies())
 	return c, nil
 }
@@ -154,7 +143,6 @@ func (s *session) close() {
 			printStats(s.a.stderr, c.at.Addr(), c.c.Stats())
 		}
 		_ = c.c.Close() // every answer was received
-		c.secret.close()
 		c.replies.close()
 	}
 	s.conns = nil

@@ -31,7 +31,6 @@ type copier struct {
 	exclude   []string // patterns of names that are skipped
 	transfers int      // files at a time
 	verbose   bool
-	push      pushFlags
 
 	crew   *crew.Crew
 	large  chan struct{}           // files of more than one block, each with several in flight
@@ -39,9 +38,8 @@ type copier struct {
 	cancel context.CancelCauseFunc // ends the run
 
 	mu      sync.Mutex // guards the following, and lines of output
-	pushed  pushTotals
-	left    int  // copies that remain unfinished
-	partial bool // something was reported and skipped
+	left    int        // copies that remain unfinished
+	partial bool       // something was reported and skipped
 }
 
 // maxTransfers limits --transfers. Choice: the default of the server's credits is 64.
@@ -67,12 +65,6 @@ and continues the others. If a copy fails otherwise, cp removes NAME.part.
 --exclude takes a pattern like *.o, for names below the sources; with a slash in it, as in
 build/*.o, it is for paths relative to a source. An excluded directory is not entered.
 
-With --push, cp appends the data to a log of yours at the server, by RDMA Write and
-Flush (docs/pushfile.md). Data that cannot be pushed are written as usual; the last
-lines say how much was pushed, and how much was written. The file of --push-secret
-holds the secret of the log, readable only by you; by default it is in nfsdemo/push in
-your configuration directory.
-
 cp exits with status 0 if everything was copied, 1 if something was not, 2 if it did not
 understand the command line, and 130 after Ctrl-C.`,
 		Example: `  nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/
@@ -80,7 +72,6 @@ understand the command line, and 130 after Ctrl-C.`,
   nfsdemo cp -r --resume --verify nfs+rdma://127.0.0.1/srv/data/src ./src
   nfsdemo cp -rp --update photos nfs://fileserver/export/
   nfsdemo cp nfs://old/export/file nfs+rdma://new/export/file
-  nfsdemo cp --push journal nfs+rdma://127.0.0.1/srv/data/
   tar c . | nfsdemo cp - nfs+rdma://127.0.0.1/srv/data/backup.tar`,
 		Args: nArgs(2, -1, "a source and a destination"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
@@ -94,10 +85,9 @@ understand the command line, and 130 after Ctrl-C.`,
 	flags.BoolVar(&c.verify, "verify", false, "read source and copy again and compare them, before NAME.part gets its name")
 	flags.StringArrayVar(&c.exclude, "exclude", nil, "skip names that match this `pattern`; may be given several times")
 	flags.BoolVarP(&c.verbose, "verbose", "v", false, "print the names of copied files")
-	flags.BoolVar(&a.json, "json", false, "print a JSON object per copied file, which also says how it was written")
+	flags.BoolVar(&a.json, "json", false, "print a JSON object per copied file")
 	addTransfersFlag(cmd, &c.transfers, "copy `N` files at a time")
 	a.addTreeFlag(cmd)
-	c.push.add(cmd)
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
@@ -121,9 +111,6 @@ func (c *copier) check(from []string, to string) error {
 	if err := checkCopy(from, to); err != nil {
 		return err
 	}
-	if err := c.push.check(to); err != nil {
-		return err
-	}
 	if err := checkTransfers(c.transfers); err != nil {
 		return err
 	}
@@ -138,8 +125,6 @@ func (c *copier) check(from []string, to string) error {
 		return usagef("--verify with -: a stream cannot be read again; leave it out")
 	case c.resume && stream:
 		return usagef("--resume with -: a stream cannot be continued; leave it out")
-	case c.resume && c.push.on:
-		return usagef("--resume with --push: data are pushed from the start of a file; leave one out")
 	}
 	return nil
 }
@@ -168,18 +153,14 @@ func (c *copier) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	err = c.copyArgs(ctx, list, dst, name)
-	c.pushed.report(c.a)
 	if c.left > 0 {
-		fmt.Fprintf(c.a.stderr, "nfsdemo: %s left as NAME.part: the same command with --resume continues\n", files(int64(c.left)))
+		fmt.Fprintf(c.a.stderr, "nfsdemo: %s left as NAME.part: the same command with --resume continues\n", plural(c.left, "file"))
 	}
 	return err
 }
 
 // start makes what copies need.
 func (c *copier) start() {
-	if c.push.on {
-		c.transfers = 1 // one log, one file at a time
-	}
 	c.crew = crew.New(max(c.transfers, 1), c.a.client.maxNames)
 	c.large = make(chan struct{}, largeTransfers)
 }
@@ -254,11 +235,7 @@ func (c *copier) destination(ctx context.Context, arg string, several bool) (tar
 	if !nfsclient.IsURL(arg) {
 		return localDestination(arg, several)
 	}
-	if c.push.on {
-		c.s.push = &c.push
-	}
 	r, err := c.s.remote(ctx, arg)
-	c.s.push = nil // sources are only read
 	if err != nil {
 		return nil, "", err
 	}

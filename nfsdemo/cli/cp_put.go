@@ -11,8 +11,6 @@ import (
 	"path"
 	"sync"
 	"time"
-
-	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
 // partSuffix ends the names of copies that are not finished.
@@ -44,12 +42,19 @@ type existing struct {
 	same  bool // it is the source
 }
 
+// copyJSON is a line of cp --json.
+type copyJSON struct {
+	Source string `json:"source"`
+	Path   string `json:"path"`   // where it was copied to
+	Octets int64  `json:"octets"` // copied
+}
+
 // partFile is a copy that is being written.
 type partFile interface {
 	// size returns how many octets are there, from an earlier run.
 	size() int64
 	// fill copies src from offset from to its end, and cuts off the rest.
-	fill(ctx context.Context, c *copier, src *source, from int64) (nfsclient.Pushed, error)
+	fill(ctx context.Context, c *copier, src *source, from int64) (int64, error)
 	// same compares src with the copy, of size octets.
 	same(ctx context.Context, src *source, size int64) error
 	// attributes sets the mode, unless it is 0, and the time, unless it is zero.
@@ -87,13 +92,17 @@ func (c *copier) put(ctx context.Context, src *source, dst target) error {
 		}
 	}
 	c.say(src, dst, src.name)
-	how, err := c.transfer(ctx, src, dst, old)
+	size, err := c.transfer(ctx, src, dst, old)
 	if err != nil {
 		return err
 	}
 	c.bar.copied()
-	_, remote := dst.(*remoteDir)
-	return c.wrote(src, p, remote, &how)
+	if !c.a.json {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.a.printJSON(copyJSON{Source: src.show, Path: p, Octets: size})
 }
 
 // skips reports whether src need not be copied over old.
@@ -112,7 +121,7 @@ func (c *copier) skips(old *existing, src *source) bool {
 const cleanUpTime = 2 * time.Second
 
 // transfer is put without the decision whether to copy.
-func (c *copier) transfer(ctx context.Context, src *source, dst target, old *existing) (how nfsclient.Pushed, err error) {
+func (c *copier) transfer(ctx context.Context, src *source, dst target, old *existing) (size int64, err error) {
 	mode := src.mode.Perm()
 	keep := old != nil && old.mode.IsRegular() && !c.preserve // the mode of the file that is replaced
 	if keep {
@@ -120,9 +129,9 @@ func (c *copier) transfer(ctx context.Context, src *source, dst target, old *exi
 	}
 	f, err := dst.create(ctx, src.name, mode, c.resume, src, old)
 	if err != nil {
-		return how, err
+		return size, err
 	}
-	how, err = c.write(ctx, f, src, mode, keep)
+	size, err = c.write(ctx, f, src, mode, keep)
 	if err == nil {
 		err = f.rename(ctx, src.name)
 	}
@@ -142,22 +151,22 @@ func (c *copier) transfer(ctx context.Context, src *source, dst target, old *exi
 	if cerr := f.close(end, err != nil && !stays); err == nil {
 		err = cerr
 	}
-	return how, err
+	return size, err
 }
 
 // write writes the copy and its attributes.
-func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.FileMode, keep bool) (how nfsclient.Pushed, err error) {
+func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.FileMode, keep bool) (size int64, err error) {
 	from := c.resumeAt(f.size())
 	c.bar.skipped(from)
-	if how, err = f.fill(ctx, c, src, from); err != nil {
-		return how, err
+	if size, err = f.fill(ctx, c, src, from); err != nil {
+		return size, err
 	}
-	if err := src.complete(how.Size); err != nil {
-		return how, err
+	if err := src.complete(size); err != nil {
+		return size, err
 	}
 	if c.verify {
-		if err := f.same(ctx, src, how.Size); err != nil {
-			return how, err
+		if err := f.same(ctx, src, size); err != nil {
+			return size, err
 		}
 	}
 	switch {
@@ -166,7 +175,7 @@ func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.Fil
 	case keep:
 		err = f.attributes(ctx, mode, time.Time{})
 	}
-	return how, err
+	return size, err
 }
 
 // resumeAt returns where to continue a copy of which size octets are there. Before its end there may be holes:

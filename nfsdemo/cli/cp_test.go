@@ -393,7 +393,6 @@ func TestWrongInput(t *testing.T) {
 		{"cp --exclude [ a nfs://127.0.0.1:1/x", "--exclude \"[\" is not a pattern"},
 		{"cp --verify - nfs://127.0.0.1:1/x", "--verify with -"},
 		{"cp --resume - nfs://127.0.0.1:1/x", "--resume with -"},
-		{"cp --resume --push a nfs://127.0.0.1:1/x", "--resume with --push"},
 		{"cp --max-names -1 a nfs://127.0.0.1:1/x", "--max-names -1"},
 		{"cp --call-timeout -1s a nfs://127.0.0.1:1/x", "--call-timeout -1s"},
 	} {

@@ -5,7 +5,7 @@
 //	nfsdemo serve --export DIR                NFSv3 over RDMA for Linux and for us
 //	nfsdemo proxy --to URL                    RDMA in front of NFS/TCP servers, or the reverse
 //	nfsdemo ls|cat|cp|stat|mkdir|rm|mv|df     a client without a mount
-//	nfsdemo log dump|verify|push|replies      what is in the logs of a server or a client
+//	nfsdemo log dump|verify|cat|tail|replies  what is in the logs of a server or a client
 //
 // All commands follow the same conventions. Data go to standard output, as JSON with --json.
 // Everything else goes to standard error, with a progress bar if that is a terminal. An error is

@@ -96,18 +96,18 @@ type localFile struct {
 func (l *localFile) size() int64 { return l.there }
 
 // fill implements partFile.
-func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64) (nfsclient.Pushed, error) {
+func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64) (int64, error) {
 	if l.part == "" {
 		w := nfsclient.NewOrderedWriter(ctx, l.f, 0)
 		defer w.Close()
 		size, err := src.client.ReadTo(ctx, src.node, w, c.bar.counter())
-		return nfsclient.Pushed{Size: size}, err
+		return size, err
 	}
 	size, err := src.client.ReadRange(ctx, src.node, l.f, from, c.bar.counter())
 	if err == nil && l.there > size {
 		err = l.f.Truncate(size)
 	}
-	return nfsclient.Pushed{Size: size}, err
+	return size, err
 }
 
 // same implements partFile.

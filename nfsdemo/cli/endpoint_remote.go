@@ -76,22 +76,17 @@ type remoteFile struct {
 func (r *remoteFile) size() int64 { return r.n.Size() }
 
 // fill implements partFile.
-func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int64) (how nfsclient.Pushed, err error) {
+func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int64) (size int64, err error) {
 	data, done, err := src.open(ctx)
 	if err != nil {
-		return how, err
+		return size, err
 	}
 	defer done()
-	if c.push.on {
-		how, err = r.d.c.PushFrom(ctx, r.n, data, src.size, c.bar.counter())
-		c.refused(r.d.c, how.Why)
-	} else {
-		how.Size, err = r.d.c.WriteRange(ctx, r.n, data, from, src.size, c.bar.counter())
+	size, err = r.d.c.WriteRange(ctx, r.n, data, from, src.size, c.bar.counter())
+	if err == nil && r.n.Size() > size {
+		err = r.d.c.SetAttr(ctx, r.n, &nfs3.SetAttr{SetSize: true, Size: uint64(size)})
 	}
-	if err == nil && r.n.Size() > how.Size {
-		err = r.d.c.SetAttr(ctx, r.n, &nfs3.SetAttr{SetSize: true, Size: uint64(how.Size)})
-	}
-	return how, err
+	return size, err
 }
 
 // same implements partFile.

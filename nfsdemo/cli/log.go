@@ -52,8 +52,8 @@ func (a *app) logCmd() *cobra.Command {
 		Short: "Inspect commit logs",
 		Long: `log inspects commit logs (transport/commitlog): cat and tail those of a server that runs,
 the others files, for which the process that appends to the log must be stopped first. They
-change nothing, except mend and push with --force. docs/commitlog-format.md explains the numbers.`,
-		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal\n  nfsdemo log push /var/lib/stag",
+change nothing, except mend with --force. docs/commitlog-format.md explains the numbers.`,
+		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal",
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -69,7 +69,7 @@ change nothing, except mend and push with --force. docs/commitlog-format.md expl
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
-	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logPushCmd(), a.logCatCmd(false), a.logCatCmd(true)} {
+	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logCatCmd(false), a.logCatCmd(true)} {
 		c.Flags().BoolVar(&a.json, "json", false, "print a JSON object per line")
 		cmd.AddCommand(c)
 	}

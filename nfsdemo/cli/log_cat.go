@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -17,9 +16,9 @@ func (a *app) logCatCmd(tail bool) *cobra.Command {
 	var from uint64
 	cmd := &cobra.Command{
 		Use: "cat URL", Short: "Print the records that a server keeps in a push log",
-		Long: `cat prints the records in a push log of a server: those that it has acknowledged, but not
-applied to their files yet. It reads what is there, and ends. The process that appends to
-the log goes on undisturbed. It needs the secret of the log, which cp --push has kept.`,
+		Long: `cat prints the records in a log at a server (serve --push-log): those that its owner has not
+released. It reads what is there, and ends. The process that appends to the log goes on
+undisturbed.`,
 		Example: `  nfsdemo log cat --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data
   nfsdemo log cat --push-secret ~/mine --json nfs+rdma://127.0.0.1/srv/data | jq .seq`,
 		Args: nArgs(1, 1, "one URL"),
@@ -29,8 +28,8 @@ the log goes on undisturbed. It needs the secret of the log, which cp --push has
 	}
 	if tail {
 		cmd.Use, cmd.Short = "tail URL", "Print the records of a push log at a server as they come"
-		cmd.Long = `tail is cat, but then it waits for more records, until it is interrupted. If the server
-applies records faster than tail reads them, tail says which ones it has missed.`
+		cmd.Long = `tail is cat, but then it waits for more records, until it is interrupted. If records
+are released before tail has read them, tail says which ones it has missed.`
 		cmd.Example = `  nfsdemo log tail --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data`
 	}
 	cmd.Flags().StringVar(&secret, "push-secret", "", "`file` with the secret of the log")
@@ -42,7 +41,7 @@ applies records faster than tail reads them, tail says which ones it has missed.
 // catLog prints the records of a log at a server; with tail also those to come.
 func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bool) error {
 	if file == "" {
-		return usagef("name the file with the secret of the log: --push-secret FILE (cp --push without it keeps them in your configuration directory)")
+		return usagef("name the file with the secret of the log: --push-secret FILE")
 	}
 	secret, err := readSecret(file)
 	if err != nil {
@@ -58,7 +57,7 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		return err
 	}
 	open := func(from uint64) (*push.Reader, error) {
-		return r.c.ReadLog(secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: nfsclient.DefaultPushRecord * 2})
+		return push.NewReader(r.c.Caller(), secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: push.DefaultMaxRecord + 20})
 	}
 	in, err := open(from)
 	if err != nil {
@@ -71,14 +70,14 @@ func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bo
 		}
 		rec, err := next(ctx)
 		if gone, ok := errors.AsType[*commitlog.ReleasedError](err); ok && tail {
-			fmt.Fprintf(a.stderr, "nfsdemo: missed the records %d to %d: the server has applied them\n", gone.Seq, gone.First-1)
+			fmt.Fprintf(a.stderr, "nfsdemo: missed the records %d to %d: they were released\n", gone.Seq, gone.First-1)
 			if in, err = open(gone.First); err != nil {
 				return err
 			}
 			continue
 		}
 		if err == nil && rec == nil && first {
-			fmt.Fprintln(a.stderr, "nfsdemo: the server has applied all records: none waits")
+			fmt.Fprintln(a.stderr, "nfsdemo: the log has no records")
 		}
 		if err != nil || rec == nil {
 			return err

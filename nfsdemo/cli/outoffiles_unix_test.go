@@ -105,7 +105,7 @@ func serving(serve func(net.Listener) error, l net.Listener) <-chan error {
 func TestAllowEverywhere(t *testing.T) {
 	cfg := &serviceConfig{
 		exports: one(t.TempDir()), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", mount: "127.0.0.1:0", replies: "127.0.0.1:0",
-		push:   pushConfig{dir: t.TempDir(), recall: 1e9},
+		push:   pushConfig{dir: t.TempDir()},
 		config: &transport.Config{Limits: transport.Limits{Allow: func(net.Addr) bool { return false }}},
 	}
 	s := started(t, cfg)

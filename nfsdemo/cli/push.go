@@ -12,25 +12,22 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
-	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
-	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// pushConfig are the flags of push-mode writes.
+// pushConfig are the flags of push logs.
 type pushConfig struct {
-	dir    string        // of the logs; "": no push-mode writes
-	listen string        // for commit connections; "": the address of NFS/RDMA, any port
-	recall time.Duration // how long a client may keep a recalled lease
+	dir    string // of the logs; "": none
+	listen string // for commit connections; "": the address of NFS/RDMA, any port
 	limits pushLimits
 }
 
 func (p *pushConfig) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&p.dir, "push-log", "", "accept push-mode writes, with logs in this `directory` outside the export; made if it does not exist")
+	flags.StringVar(&p.dir, "push-log", "", "keep logs that clients append to in this `directory` outside the export; made if it does not exist")
 	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of push logs (default: host of --listen, any free port)")
-	flags.DurationVar(&p.recall, "push-recall", pushwrite.DefaultRecallTime, "how long a client may take to give back a file that others want to use")
 	p.limits.add(cmd)
 }
 
@@ -45,29 +42,12 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 	switch {
 	case p.dir == "" && p.listen != "":
 		return usagef("--push-listen needs --push-log DIR: add it")
-	case p.dir == "" && p.recall != 0 && p.recall != pushwrite.DefaultRecallTime:
-		return usagef("--push-recall needs --push-log DIR: add it")
 	case p.dir == "":
 		return nil
-	case cfg.memory:
-		return usagef("--push-log with --memory: the logs would outlive the files; export a directory instead")
-	case cfg.allReadOnly():
-		return usagef("--push-log with --read-only: the server could not apply the logs; leave one out")
 	case cfg.rdma == "":
-		return usagef("--push-log needs --listen ADDRESS: writes are pushed by RDMA")
-	case p.recall <= 0:
-		return usagef("--push-recall %v: want a positive time, for example 10s", p.recall)
+		return usagef("--push-log needs --listen ADDRESS: records are appended by RDMA")
 	}
-	cfg.config.Backward.Credits = max(cfg.config.Backward.Credits, backwardCredits)
-	return p.checkDir(cfg.exports)
-}
-
-// backwardCredits is how many leases of one connection can be recalled at the same time.
-const backwardCredits = 8
-
-// checkDir refuses a directory that clients could write to, and makes it if it does not exist.
-func (p *pushConfig) checkDir(list []exports.Export) error {
-	if slices.ContainsFunc(list, func(e exports.Export) bool { return insideExport(p.dir, &e) }) {
+	if !cfg.memory && slices.ContainsFunc(cfg.exports, func(e exports.Export) bool { return insideExport(p.dir, &e) }) {
 		return usagef("--push-log %s is inside the export: clients could write to the logs of others; name a directory elsewhere", p.dir)
 	}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
@@ -82,27 +62,32 @@ func insideExport(d string, e *exports.Export) bool {
 	return err == nil && d != "" && inside(d, abs)
 }
 
-// allReadOnly reports whether no export can be changed.
-func (cfg *serviceConfig) allReadOnly() bool {
-	return !slices.ContainsFunc(cfg.exports, func(e exports.Export) bool {
-		return !e.ReadOnly || slices.ContainsFunc(e.Clients, func(c server.Client) bool { return !c.ReadOnly })
-	})
-}
-
-// pushService is the part of a service for push-mode writes. A nil *pushService does nothing.
+// pushService is the part of a service for push logs. A nil *pushService does nothing.
 type pushService struct {
-	pw      *pushwrite.Server // nil after close
+	srv     *push.Server
+	lock    *os.File // keeps other servers out of the directory
 	commits net.Listener
 }
 
-// openPush opens the logs and their listener. It returns nil if the flags do not ask for them.
-func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
+// openPush opens the logs and their listener. It returns nil if the flags do not ask for them. Calls of other
+// programs go to next.
+func openPush(ctx context.Context, cfg *serviceConfig, next rpc.Handler) (*pushService, error) {
 	c := &cfg.push
 	if c.dir == "" {
 		return nil, nil
 	}
 	p := &pushService{}
 	var err error
+	if p.lock, err = os.OpenFile(filepath.Join(c.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+		err = lockFile(p.lock)
+	}
+	switch {
+	case errors.Is(err, errSecretUsed):
+		err = errors.New("another server has it open: stop that one, or give each a directory of its own")
+		fallthrough
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, bare(err)), p.close())
+	}
 	addr := c.listen
 	if addr == "" {
 		host, _, _ := net.SplitHostPort(cfg.rdma) // checked before
@@ -112,28 +97,15 @@ func openPush(ctx context.Context, cfg *serviceConfig) (*pushService, error) {
 		return nil, errors.Join(err, p.close())
 	}
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
-	p.pw, err = pushwrite.Open(&pushwrite.Config{
-		Dir: c.dir, Addr: ":" + port, RecallTime: c.recall, Limits: c.limits.limits(), Logger: cfg.config.Logger,
-	})
-	if errors.Is(err, pmem.ErrLocked) {
-		err = errors.New("another server has it open: stop that one, or give each export a directory of its own")
+	p.srv = &push.Server{
+		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, Limits: c.limits.limits(), Next: next, Logger: cfg.config.Logger,
 	}
-	if err != nil {
+	// A log that cannot be opened is in the server's log, and its owner is told; the others are served.
+	if err := p.srv.Load(); errors.Is(err, rpc.ErrConfig) {
 		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())
 	}
 	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Limits.Allow)
 	return p, nil
-}
-
-// start applies the records in the logs.
-func (p *pushService) start(ctx context.Context, h *server.Server, export string) error {
-	if p == nil {
-		return nil
-	}
-	if err := p.pw.Start(ctx, h); err != nil {
-		return fmt.Errorf("applying the push logs of %s: %w", export, err)
-	}
-	return nil
 }
 
 // serve serves the commit connections.
@@ -141,9 +113,8 @@ func (p *pushService) serve(s *service) {
 	if p == nil {
 		return
 	}
-	pw := p.pw // close may come before the goroutine runs
 	s.wg.Go(func() {
-		if err := pw.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
+		if err := p.srv.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
 			s.errs <- err
 		}
 	})
@@ -157,17 +128,19 @@ func (p *pushService) close() error {
 	if p == nil {
 		return nil
 	}
-	var errs []error
-	if p.pw != nil {
+	var err error
+	if p.srv != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		errs = append(errs, p.pw.Close(ctx))
-		p.pw = nil
+		err = p.srv.Close(ctx)
 	}
 	if p.commits != nil {
 		_ = p.commits.Close() // it may be closed already
 	}
-	return errors.Join(errs...)
+	if p.lock != nil {
+		_ = p.lock.Close() // nothing is written there
+	}
+	return err
 }
 
 // addr returns the address for commit connections.
@@ -178,7 +151,7 @@ func (p *pushService) addr() string {
 	return addrOf(p.commits)
 }
 
-// pushLines are the lines of the port file about push-mode writes.
+// pushLines are the lines of the port file about push logs.
 func (r *readyJSON) pushLines() string {
 	var s string
 	if r.Push != "" {

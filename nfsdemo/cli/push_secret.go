@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,22 +22,10 @@ type secretFile struct {
 	path   string
 	name   string
 	secret push.Secret
-	own    bool // it is in the configuration directory, where nfsdemo makes and removes it
-	void   bool // it is not the secret of this log
-}
-
-// refused notes that the server has refused the secret, because the log belongs to another one, and returns what the
-// user can do.
-func (s *secretFile) refused() string {
-	if !s.own {
-		return "the log in " + s.path + " belongs to another secret: use another --push-secret FILE, which gets a new log"
-	}
-	s.void = true
-	return "the log belongs to another secret; the next cp --push makes a new one"
 }
 
 // errSecretUsed reports that another process has locked the file.
-var errSecretUsed = errors.New("another nfsdemo is using this push log: use another --push-secret FILE, or leave it out")
+var errSecretUsed = errors.New("another nfsdemo is using this push log: use another --push-secret FILE")
 
 // openSecret opens the file, and makes it if it does not exist.
 func openSecret(path string) (*secretFile, error) {
@@ -120,12 +107,6 @@ func (s *secretFile) keep() error {
 
 // close unlocks the log for other processes.
 func (s *secretFile) close() {
-	if s == nil {
-		return
-	}
-	if s.void {
-		_ = os.Remove(s.path)
-	}
 	_ = s.f.Close() // what was written is synced
 }
 
@@ -144,29 +125,4 @@ func readSecret(path string) (*secretFile, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
-}
-
-// mostSecrets limits the logs of a user at one server.
-const mostSecrets = 16
-
-// userSecret opens the first of the user's files for a server that no other process has locked.
-func userSecret(addr string) (*secretFile, error) {
-	dir, err := os.UserConfigDir()
-	if err != nil {
-		return nil, fmt.Errorf("no place to keep the secret of a push log: %w (use --push-secret FILE)", err)
-	}
-	dir = filepath.Join(dir, "nfsdemo", "push")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	for n := range mostSecrets {
-		s, err := openSecret(filepath.Join(dir, fmt.Sprintf("%s.%d", url.PathEscape(addr), n)))
-		if err == nil {
-			s.own = true
-		}
-		if !errors.Is(err, errSecretUsed) {
-			return s, err
-		}
-	}
-	return nil, errSecretUsed
 }

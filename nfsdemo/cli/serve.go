@@ -54,10 +54,9 @@ addresses only in networks that you trust, and with --allow: a client that it do
 name is refused during the start-up of its connection. What one client address may use is
 limited, so that the others can still be served.
 
-With --push-log, clients may append their writes to logs in that directory, where they are
-durable after one round trip, and the server applies them to the files. Other clients see
-the files as if they had been written. Records that are left in the logs when the server
-ends are applied before it serves again, so always use the same directory with an export.`,
+With --push-log, clients may append to logs in that directory, durably and in one round
+trip. A log belongs to whoever has its secret; nfsdemo log shows it. Its records stay until
+they are released; the server drops none.`,
 		Example: `  nfsdemo serve --export /srv/data
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --export /srv/data,ro --export /srv/in,client=192.0.2.0/24
@@ -178,7 +177,6 @@ func (a *app) serveUntil(ctx context.Context, cfg *serviceConfig, f *serveFlags)
 	if err := a.announce(s, f); err != nil {
 		return errors.Join(err, s.stop(a.hard))
 	}
-	s.push.printProblems(a.stderr)
 	ready("serving " + s.paths())
 	for {
 		select {
@@ -197,7 +195,6 @@ func (a *app) serveUntil(ctx context.Context, cfg *serviceConfig, f *serveFlags)
 // unless calls were aborted.
 func (a *app) drain(s *service) error {
 	fmt.Fprintln(a.stderr, a.name()+": stopping; interrupt again to stop at once")
-	s.push.printProblems(a.stderr)
 	ctx, cancel := context.WithTimeout(a.hard, drainTime)
 	defer cancel()
 	err := s.stop(ctx)

@@ -102,12 +102,6 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	}
 	sc := &server.Config{Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of}
 	var err error
-	if s.push, err = openPush(ctx, cfg); err != nil {
-		return err
-	}
-	if s.push != nil {
-		sc.Guard = s.push.pw
-	}
 	h, err := server.New(sc)
 	if err != nil {
 		return err
@@ -116,10 +110,14 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		return err
 	}
 	s.nfs, s.calls = h, new(observe.Calls)
-	s.table.Next = observe.New(h, cfg.config.Logger, s.counted(cfg))
-	if err := s.push.start(ctx, h, s.path); err != nil {
+	if s.push, err = openPush(ctx, cfg, h); err != nil {
 		return err
 	}
+	s.table.Next = h
+	if s.push != nil {
+		s.table.Next = s.push.srv
+	}
+	s.table.Next = observe.New(s.table.Next, cfg.config.Logger, s.counted(cfg))
 	reply, front, err := openRepliesService(ctx, cfg, &s.table)
 	if err != nil {
 		return err

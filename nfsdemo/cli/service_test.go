@@ -15,10 +15,10 @@ import (
 func TestHandlers(t *testing.T) {
 	for name, change := range map[string]func(c *serviceConfig, dir string){
 		"plain":   func(*serviceConfig, string) {},
-		"push":    func(c *serviceConfig, dir string) { c.push = pushConfig{dir: filepath.Join(dir, "push"), recall: 1e9} },
+		"push":    func(c *serviceConfig, dir string) { c.push = pushConfig{dir: filepath.Join(dir, "push")} },
 		"replies": func(c *serviceConfig, _ string) { c.replies = "127.0.0.1:0" },
 		"all": func(c *serviceConfig, dir string) {
-			c.push = pushConfig{dir: filepath.Join(dir, "push"), recall: 1e9}
+			c.push = pushConfig{dir: filepath.Join(dir, "push")}
 			c.replies = "127.0.0.1:0"
 		},
 	} {

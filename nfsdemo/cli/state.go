@@ -77,13 +77,13 @@ func newKey(dir, name string) ([]byte, error) {
 }
 
 // openKey reads the key of the configuration. A directory that nobody has asked for may fail: then handles end
-// with this process, unless something that outlives it names files by them.
+// with this process.
 func (cfg *serviceConfig) openKey() ([]byte, error) {
 	dir, asked := cfg.state, cfg.state != ""
 	if !asked {
 		dir = stateDir()
 	}
-	if dir == "" && !cfg.keeps() {
+	if dir == "" {
 		return nil, nil //nolint:nilnil // no key is a valid key
 	}
 	key, err := handleKey(dir)
@@ -92,11 +92,6 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 		return key, nil
 	case asked:
 		return nil, fmt.Errorf("--state %s: %w", dir, bare(err))
-	case cfg.keeps():
-		return nil, fmt.Errorf("--push-log names files by handles, whose key must be kept: give --state a directory (%w)", err)
 	}
 	return nil, nil //nolint:nilnil // announce says so
 }
-
-// keeps reports whether something that outlives the process holds handles.
-func (cfg *serviceConfig) keeps() bool { return cfg.push.dir != "" }

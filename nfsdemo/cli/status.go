@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"reflect"
@@ -15,9 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stag-rdma/stag/internal/peeraddr"
-	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
 	"github.com/stag-rdma/stag/nfsdemo/internal/status"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -91,12 +90,12 @@ func (s *statusServer) addr() string {
 
 // statusOf describes how a service is watched.
 func (s *service) statusServer() *status.Server {
-	var pw *pushwrite.Server
+	var ps *push.Server
 	if s.push != nil {
-		pw = s.push.pw // read now: close sets it to nil
+		ps = s.push.srv
 	}
 	return &status.Server{
-		Report: func() *status.Report { return s.report(pw) },
+		Report: func() *status.Report { return s.report(ps) },
 		Ready: func() string {
 			var why []string
 			for _, p := range s.set.away() {
@@ -110,10 +109,8 @@ func (s *service) statusServer() *status.Server {
 			if k := s.locks.srv; k != nil {
 				collect(ch, metricsPrefix+"locks", reflect.ValueOf(k.Stats()))
 			}
-			if pw != nil {
-				st := pw.Stats()
-				collect(ch, metricsPrefix+"push", reflect.ValueOf(st))
-				collect(ch, metricsPrefix+"push", reflect.ValueOf(struct{ BlockedNow, CondemnedNow int }{len(st.Now), len(st.NowCondemned)}))
+			if ps != nil {
+				collect(ch, metricsPrefix+"push", reflect.ValueOf(ps.Stats()))
 			}
 		})},
 	}
@@ -167,7 +164,7 @@ func (x *proxying) report() *status.Report {
 }
 
 // report is the state of a service.
-func (s *service) report(pw *pushwrite.Server) *status.Report {
+func (s *service) report(ps *push.Server) *status.Report {
 	out := &status.Report{
 		Kind: "serve", Version: version(), Started: s.started, Exports: s.exported(),
 		Addresses: map[string]string{}, Clients: []status.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []status.Problem{},
@@ -185,12 +182,10 @@ func (s *service) report(pw *pushwrite.Server) *status.Report {
 	}
 	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
 	out.Problems = append(out.Problems, s.set.away()...)
-	if pw == nil {
-		return out
+	if ps != nil {
+		st := ps.Stats()
+		out.Push = &st
 	}
-	st := pw.Stats()
-	out.Problems = append(out.Problems, pushProblems(&st)...)
-	out.Push = &st
 	return out
 }
 
@@ -210,29 +205,6 @@ func (s *service) mounts() map[string][]string {
 		}
 	}
 	return out
-}
-
-// pushProblems are the problems of push logs.
-func pushProblems(st *pushwrite.Stats) (all []status.Problem) {
-	for _, list := range [...][]pushwrite.Blocked{st.Now, st.NowCondemned} {
-		for _, b := range list {
-			all = append(all, status.Problem{
-				Log: b.Log, File: b.File, Record: b.Record, Lease: b.Lease, Error: b.Err.Error(), Remedy: b.Remedy, Since: b.Since,
-			})
-		}
-	}
-	return all
-}
-
-// printProblems prints the problems that need somebody's attention, one per line.
-func (p *pushService) printProblems(w io.Writer) {
-	if p == nil {
-		return
-	}
-	st := p.pw.Stats()
-	for _, problem := range pushProblems(&st) {
-		fmt.Fprintln(w, "nfsdemo:", strings.TrimSpace(problem.String()))
-	}
 }
 
 // exported describes the exports.

@@ -33,7 +33,7 @@ func watched(t *testing.T) (s *service, url string) {
 	}
 	s = started(t, &serviceConfig{
 		exports: one(export), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
-		push: pushConfig{dir: filepath.Join(dir, "logs"), recall: 1e9}, status: "127.0.0.1:0",
+		push: pushConfig{dir: filepath.Join(dir, "logs")}, status: "127.0.0.1:0",
 	})
 	for _, at := range []string{"nfs+rdma://" + addrOf(s.rdma), "nfs://" + addrOf(s.tcp)} {
 		u, err := nfsclient.ParseURL(at + s.path)
@@ -191,8 +191,8 @@ func TestStatus(t *testing.T) {
 	}
 	metrics := string(get(t, url+"/metrics", http.StatusOK))
 	for _, want := range []string{
-		"nfsdemo_push_records_total 0", "nfsdemo_push_logs_sessions 0", "nfsdemo_push_blocked_now 0", "nfsdemo_transport_drc_entries 0",
-		"# TYPE nfsdemo_transport_calls_total counter", "# TYPE nfsdemo_push_behind gauge", "# TYPE process_resident_memory_bytes gauge",
+		"nfsdemo_push_appends_total 0", "nfsdemo_push_sessions 0", "nfsdemo_transport_drc_entries 0",
+		"# TYPE nfsdemo_transport_calls_total counter", "# TYPE nfsdemo_push_logs gauge", "# TYPE process_resident_memory_bytes gauge",
 		`nfsdemo_nfs_errors_total{procedure="LOOKUP",status="NFS3ERR_NOENT",transport="rdma"} 1`, "nfsdemo_ready 1",
 		`nfsdemo_mounts_total{result="granted"} 2`,
 	} {

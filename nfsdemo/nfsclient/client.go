@@ -21,7 +21,6 @@ type Client struct {
 	exports []string // all exports of the server, nil if it does not list them
 	reads   *freeList
 	writes  *freeList
-	push    *pusher // nil: none
 
 	listings atomic.Int64 // octets of pages of directories that are held now
 }
@@ -80,6 +79,9 @@ func (c *Client) Root() *Node { n := *c.root; return &n }
 // Export returns the path that was mounted. All paths of this client begin with it.
 func (c *Client) Export() string { return c.export }
 
+// Caller returns the connection, for calls of other programs at the same server. It ends with c.
+func (c *Client) Caller() rpc.Caller { return c.rpc.caller }
+
 // Stats returns the counters of the connection.
 func (c *Client) Stats() rpc.Stats { return c.rpc.caller.Stats() }
 
@@ -89,7 +91,6 @@ func (c *Client) Null(ctx context.Context) error { return c.rpc.null(ctx) }
 // Close ends the connection. Choice: no UMNT is sent; the server's list of mounts
 // is informational (RFC 1813 Section 5.2.3).
 func (c *Client) Close() error {
-	c.push.close()
 	return c.rpc.caller.Close()
 }
 

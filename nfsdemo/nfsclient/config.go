@@ -81,10 +81,6 @@ type Config struct {
 	// connection is tried once, within DialTimeout.
 	Reconnect time.Duration
 
-	// Push lets Client.PushFrom and OpenPush write files by push, if the server supports it;
-	// Dial then switches on the backward direction of the connection. If nil, no push.
-	Push *PushConfig
-
 	// Replies makes the replies to calls that are not idempotent durable before their callers
 	// see them, if the server supports it (package replies). Set its Memory, and set Calls to
 	// know after a crash which calls were not answered. Dial sets how it connects, and Choose
@@ -106,9 +102,6 @@ func (c *Config) fill() (*Config, error) {
 		setting.Count("MaxBlock", f.MaxBlock), setting.Count("CommitEvery", f.CommitEvery),
 		setting.Time("DialTimeout", f.DialTimeout), setting.Time("Reconnect", f.Reconnect),
 	)
-	if err == nil && f.Push != nil {
-		f.Push, err = f.Push.fill()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("nfsclient: %w", err)
 	}

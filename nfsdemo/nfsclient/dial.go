@@ -32,8 +32,7 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
 		fmt.Errorf("no answer from %s within %v: %w", u.Addr(), cfg.DialTimeout, context.DeadlineExceeded))
 	defer cancel()
-	p := newPusher(u, cfg)
-	nfs, err := dialLasting(ctx, u, cfg, p)
+	nfs, err := dialLasting(ctx, u, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +41,6 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 		nfs.Close() //nolint:errcheck // the first error counts
 		return nil, err
 	}
-	p.attach(c)
 	return c, nil
 }
 
@@ -95,18 +93,14 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mou
 	return NewMounter(caller, cfg.Cred), func() { caller.Close() }, nil //nolint:errcheck // nothing is outstanding
 }
 
-// dialLasting is dialNFS, but with Reconnect the caller outlives its connections. p is told about
-// each of them.
-func dialLasting(ctx context.Context, u *URL, cfg *Config, p *pusher) (rpc.Caller, error) {
+// dialLasting is dialNFS, but with Reconnect the caller outlives its connections.
+func dialLasting(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
 	}
 	rc := &redial.Config{
 		Dial:     func(ctx context.Context) (redial.Conn, error) { return dialNFS(ctx, u, cfg) },
 		Patience: cfg.Reconnect,
-	}
-	if p != nil {
-		rc.Trace.Connected = func(int) { p.look() }
 	}
 	if cfg.Transport != nil {
 		rc.Logger = cfg.Transport.Logger

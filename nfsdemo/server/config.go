@@ -29,8 +29,6 @@ type Config struct {
 	// other than root may claim only his own uid, and gets only his own groups. Other calls, and all of one who
 	// is not known, are denied with AUTH_BADCRED, except where no identity matters. It must be fast.
 	Local func(a net.Addr) (u User, ok bool)
-	// Guard, if not nil, orders calls with writes that arrive in another way.
-	Guard Guard
 	// MaxIO limits the octets of a READ or WRITE, and FSINFO announces it. It must be a multiple
 	// of 4096 up to 1 GiB. If zero, 1 MiB.
 	MaxIO int

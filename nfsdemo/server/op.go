@@ -22,8 +22,6 @@ type op struct {
 	who  caller.Identity // the same for the backend
 
 	entered *export // its FS is in use until leave
-
-	guard guarding // the answer of Config.Guard
 }
 
 // file is a file that an op works on.
@@ -50,9 +48,6 @@ func (e *export) appendHandle(b []byte, n backend.Node) nfs3.FileHandle {
 
 // node finds the file of a handle, and checks that the caller may use the export.
 func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
-	if o.guard.blocked != nil {
-		return nil, o.guard.blocked
-	}
 	if len(h) <= handleHead {
 		return nil, nfs3.ErrBadHandle
 	}
@@ -122,12 +117,12 @@ func (o *op) dir(h nfs3.FileHandle) (file, error) {
 	return f, err
 }
 
-// writable refuses changes in a read-only export, and those that await has refused.
+// writable refuses changes in a read-only export.
 func (o *op) writable() error {
 	if o.exp.ReadOnly {
 		return nfs3.ErrROFS
 	}
-	return o.guard.refused
+	return nil
 }
 
 // name checks a name that the call makes or removes in a directory.

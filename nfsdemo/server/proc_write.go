@@ -48,9 +48,6 @@ func (o *op) write(d *xdr.Decoder) error {
 // nfsReady reports whether a WRITE can be done, as far as can be seen without its data, and without
 // waiting for a disk. Whatever it is that refuses a WRITE, write finds it too, before it pulls.
 func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
-	if s.cfg.Guard != nil { // it may wait for clients
-		return false
-	}
 	d := xdr.NewDecoder(c.Args)
 	var args nfs3.WriteArgs
 	if args.ParseHead(&d) != nil {
@@ -73,7 +70,8 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(&who, args.Handle[handleHead:])) {
 		return false
 	}
-	return o.mayWriteTo(&args, int(args.Count)) == nil
+	f, err := o.writeTo(&args, int(args.Count))
+	return err == nil && f.node.Open(true) == nil
 }
 
 // wrote answers a WRITE.

@@ -22,7 +22,6 @@ type Server struct {
 	setting sync.Mutex // held by SetExports
 	table   atomic.Pointer[exportTable]
 	locks   stripes
-	names   stripes // of directories whose names must not change; taken before locks
 	mounts  mountTable
 }
 
@@ -85,23 +84,19 @@ var procs = [nfs3.ProcCount]func(*op, *xdr.Decoder) error{
 func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.Proc(c.Proc)}
 	defer o.leave()
-	if s.cfg.Guard != nil {
-		defer o.await()()
-	}
 	d := xdr.NewDecoder(c.Args)
 	return procs[o.proc](&o, &d)
 }
 
 // nfsMayBlock reports whether a procedure may wait for a disk: those that read or write data or
-// lists, and those that must be durable. The others read what the kernel usually has in memory. A
-// guard waits for disks and clients.
+// lists, and those that must be durable. The others read what the kernel usually has in memory.
 func (s *Server) nfsMayBlock(proc uint32) bool {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink,
 		nfs3.ProcFSStat, nfs3.ProcFSInfo, nfs3.ProcPathConf:
-		return s.cfg.Guard != nil
+		return false
 	default:
-		return s.cfg.Guard != nil || s.blocking()
+		return s.blocking()
 	}
 }
 

@@ -43,7 +43,7 @@ func (o *Op) call(worker uint16) (*message, error) {
 	return m, nil
 }
 
-// args returns the arguments of all but Write and Push.
+// args returns the arguments of all but Write.
 func (o *Op) args() (nfs3.Proc, nfs3.Message) {
 	at := nfs3.DirOpArgs{Dir: o.Dir, Name: base(o.Path)}
 	to := nfs3.DirOpArgs{Dir: o.Into, Name: base(o.To)}

@@ -170,19 +170,6 @@ var stories = map[string]struct {
 		s.real()
 		s.did(&Op{Kind: Write, Path: "w7/f", First: 1, Pieces: 1, Stable: nfs3.FileSync})
 	}, "but must hold piece 0 of operation 4 of worker 7"},
-	"old write again": {func(s *story) { // a record of the log is applied a second time
-		s.file()
-		s.did(&Op{Kind: Push, Path: "w7/f", First: 0, Pieces: 2})
-		s.did(&Op{Kind: Write, Path: "w7/f", First: 0, Pieces: 1, Stable: nfs3.FileSync})
-		s.real()
-		s.tree["w7/f"].Stamps[0] = stamp(7, 4, 0)
-	}, "piece 0 holds piece 0 of operation 4"},
-	"pushed octets lost": {func(s *story) {
-		s.file()
-		s.did(&Op{Kind: Push, Path: "w7/f", First: 2, Pieces: 1})
-		s.real()
-		s.tree["w7/f"].Stamps = s.tree["w7/f"].Stamps[:2]
-	}, "has 2 pieces, but must have 3"},
 	"committed octets lost": {func(s *story) {
 		s.file()
 		s.did(&Op{Kind: Write, Path: "w7/f", First: 2, Pieces: 1})
@@ -204,7 +191,7 @@ var stories = map[string]struct {
 	}, "piece 1 exists, but was never written"},
 	"stale read": {func(s *story) {
 		s.file()
-		s.did(&Op{Kind: Push, Path: "w7/f", First: 0, Pieces: 1})
+		s.did(&Op{Kind: Write, Path: "w7/f", First: 0, Pieces: 1, Stable: nfs3.FileSync})
 		s.did(&Op{Kind: Read, Path: "w7/f", First: 0, Pieces: 1})
 		s.h.Results[4].Stamps = []uint64{stamp(7, 3, 0)}
 	}, "operation 5, read w7/f: piece 0"},
@@ -224,11 +211,6 @@ var stories = map[string]struct {
 		s.did(&Op{Kind: Link, Path: "w7/f", To: "w7/g"})
 		s.h.Results[3].Attr = &nfs3.Attr{Type: nfs3.TypeReg, Nlink: 3, Mode: 0o640, Size: 2 * Piece}
 	}, "it has 3 names, but must have 2"},
-	"lease not recalled": {func(s *story) {
-		s.file()
-		s.did(&Op{Kind: Truncate, Path: "w7/f", Pieces: 1})
-		s.h.Results[3].Held = true
-	}, "truncate w7/f was done although the lease"},
 	"nobody's": {func(s *story) {
 		s.real()
 		s.tree["w8"] = &Entry{Type: nfs3.TypeDir}

@@ -11,9 +11,7 @@ import (
 // chooser chooses what a worker does next.
 type chooser struct {
 	*rand.Rand
-	m    *Model
-	push bool  // most of its operations are pushed writes
-	last *node // the file of the last pushed write
+	m *Model
 }
 
 // Limits: few names, so that each is used again and again, and small files.
@@ -32,10 +30,6 @@ var kinds = []Kind{
 	Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Commit, Commit, Commit, Commit, // few files exist
 }
 
-// pushedOf10 is how many of ten operations are pushed writes, for a pushing worker that has a
-// file. If half of the clients push, that is more than half of everything acknowledged.
-const pushedOf10 = 9
-
 // next returns the next operation, without a number.
 func (c *chooser) next() *Op {
 	dir := own(c.m.Worker)
@@ -45,36 +39,12 @@ func (c *chooser) next() *Op {
 	if c.m.find(dir) == nil {
 		return c.ready(&Op{Kind: Mkdir, Path: dir, Mode: 0o755})
 	}
-	if o := c.pushed(); o != nil {
-		return c.ready(o)
-	}
 	for {
 		o := &Op{Kind: kinds[c.IntN(len(kinds))]}
 		if c.fill(o, c.IntN(10) == 0) {
 			return c.ready(o)
 		}
 	}
-}
-
-// pushed returns a pushed write, or nil if another operation is due. It prefers the file of the
-// last one, whose lease may still be held.
-func (c *chooser) pushed() *Op {
-	if !c.push || c.IntN(10) >= pushedOf10 {
-		return nil
-	}
-	var paths []string
-	c.m.walk(func(p string, n *node) {
-		if n.typ == nfs3.TypeReg && (n == c.last || c.IntN(2) == 0) {
-			paths = append(paths, p)
-		}
-	})
-	if len(paths) == 0 {
-		return nil
-	}
-	o := &Op{Kind: Push, Path: paths[c.IntN(len(paths))]}
-	c.last = c.m.find(o.Path)
-	o.First, o.Pieces = c.IntN(maxPieces-maxWrite), 1+c.IntN(maxWrite)
-	return o
 }
 
 // ready sets the handles of the operation, or returns a Look for the first unknown one.

@@ -38,11 +38,11 @@ func (f *file) grow(n int) {
 	}
 }
 
-// write applies a Write or Push. Without a result, each piece may have been written or not.
+// write applies a Write. Without a result, each piece may have been written or not.
 func (f *file) write(worker uint16, o *Op, res *Result) {
 	end := o.First + o.Pieces
 	f.grow(end)
-	sure := res != nil && (res.Stable || o.Kind == Push)
+	sure := res != nil && res.Stable
 	for i := range o.Pieces {
 		p := &f.pieces[o.First+i]
 		if sure {

@@ -7,14 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
 
 var (
 	killRounds = flag.Int("kill.rounds", 2, "rounds of TestKill (make crash: 100)")
-	killServe  = flag.String("kill.serve", "--push-log DIR/push", "further arguments of serve, or none; DIR is replaced by a directory that lasts")
 	killSeed   = flag.Uint64("kill.seed", 0, "seed; 0: random")
 )
 
@@ -25,9 +23,7 @@ type killer struct {
 	*rand.Rand
 	t      *testing.T
 	dir    string
-	serve  string
 	role   string // of the server
-	push   string // not empty: clients push
 	kept   string // not empty: clients keep their replies
 	server *child
 	client [clients]*child
@@ -81,7 +77,7 @@ func (k *killer) run() {
 	t := k.t
 	for round := range *killRounds {
 		k.await()
-		time.Sleep(time.Duration(k.IntN(200000)) * time.Microsecond) // a new log takes a while
+		time.Sleep(time.Duration(k.IntN(200000)) * time.Microsecond)
 
 		who := k.IntN(12) // 0: a client alone; 1: both; 2, 3: a client and the server; else the server
 		c := k.IntN(clients)
@@ -140,17 +136,11 @@ func (k *killer) settled() (err error) {
 func newKiller(t *testing.T, seed uint64, role string) *killer {
 	t.Helper()
 	dir := t.TempDir()
-	k := &killer{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, dir: dir, role: role, serve: strings.ReplaceAll(*killServe, "DIR", filepath.Join(dir, "kept"))}
-	if *killServe == "none" {
-		k.serve = ""
-	}
-	switch {
-	case role == "keeper":
+	k := &killer{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, dir: dir, role: role}
+	if role == "keeper" {
 		k.kept = "yes"
-	case strings.Contains(k.serve, "--push-log"):
-		k.push = "yes"
 	}
-	for _, d := range []string{"lists", "kept", "kept/push", "export", "export/" + Shared} {
+	for _, d := range []string{"lists", "export", "export/" + Shared} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +188,7 @@ func (k *killer) launchServer() string {
 	port := filepath.Join(k.dir, "port")
 	os.Remove(port)
 	k.server = k.start(childRole+"="+k.role, childServe+"=--squash none --export "+filepath.Join(k.dir, "export")+
-		" --state "+filepath.Join(k.dir, "state")+" --listen 127.0.0.1:0 --tcp 127.0.0.1:0 --mount-listen= --port-file "+port+" "+k.serve)
+		" --state "+filepath.Join(k.dir, "state")+" --listen 127.0.0.1:0 --tcp 127.0.0.1:0 --mount-listen= --port-file "+port)
 	return port
 }
 
@@ -228,7 +218,7 @@ func (k *killer) publish() {
 
 func (k *killer) startClient(i int) {
 	k.life[i]++
-	k.client[i] = k.start(childRole+"=client", childClient+"="+strconv.Itoa(i+1), childLife+"="+strconv.Itoa(k.life[i]), childPush+"="+k.push, childKept+"="+k.kept)
+	k.client[i] = k.start(childRole+"=client", childClient+"="+strconv.Itoa(i+1), childLife+"="+strconv.Itoa(k.life[i]), childKept+"="+k.kept)
 }
 
 // crash kills the server, starts it again and checks what is there, before any client may
@@ -253,14 +243,10 @@ func (k *killer) crash() (string, error) {
 	return said, err
 }
 
-// size is how much is on the lists; if clients push, on those of the workers that do: a log
-// takes longer to open than the others need for their first hundred operations.
+// size is how much is on the lists.
 func (k *killer) size() (n int64) {
 	names, _ := filepath.Glob(filepath.Join(k.dir, "lists", "*"))
 	for _, name := range names {
-		if id, _ := strconv.Atoi(filepath.Base(name)); k.push != "" && id%1000 <= streams {
-			continue
-		}
 		if fi, err := os.Stat(name); err == nil {
 			n += fi.Size()
 		}

@@ -22,7 +22,6 @@ const (
 	childDir    = "STAG_CRASH_DIR"    // where export, lists, port and addr are
 	childClient = "STAG_CRASH_CLIENT" // number of a client
 	childLife   = "STAG_CRASH_LIFE"   // how often it was started
-	childPush   = "STAG_CRASH_PUSH"   // not empty: clients push
 	childKept   = "STAG_CRASH_KEPT"   // not empty: clients keep replies
 	childServe  = "STAG_CRASH_SERVE"  // arguments of serve, by spaces
 )
@@ -124,8 +123,7 @@ func run(ctx context.Context, dir string, id uint16, c Caller) error {
 	if err != nil {
 		return err
 	}
-	_, push := c.(*lasting)
-	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past, Push: push && os.Getenv(childPush) != ""}
+	w := &Worker{ID: id, Seed: rand.Uint64(), Caller: c, List: l, Past: past}
 	return w.Run(ctx, export)
 }
 

@@ -184,7 +184,7 @@ func (m *Model) change(o *Op, n *node, res *Result) nfs3.Status {
 		n.mode, n.moded = o.Mode, true
 	case Truncate:
 		n.truncate(o.Pieces)
-	case Write, Push:
+	case Write:
 		n.write(m.Worker, o, res)
 	case Commit:
 		n.commit(res)

@@ -28,7 +28,6 @@ const (
 	Read      Kind = "read"
 	Write     Kind = "write"
 	Commit    Kind = "commit"
-	Push      Kind = "push" // WRITE through a push log
 )
 
 // Op is one operation of a worker. It holds everything that its call contains, so that a killed
@@ -49,7 +48,7 @@ type Op struct {
 	Target string         `json:",omitempty"` // of Symlink
 	Guard  bool           `json:",omitempty"` // Chmod is guarded by Ctime
 	Ctime  nfs3.Time      `json:",omitzero"`
-	First  int            `json:",omitempty"` // first piece of Read, Write and Push
+	First  int            `json:",omitempty"` // first piece of Read and Write
 	Pieces int            `json:",omitempty"` // how many; the size for Truncate
 	Stable nfs3.StableHow `json:",omitempty"` // of Write
 	Life   string         // of the server, when the operation was about to be sent
@@ -69,7 +68,7 @@ func (o *Op) Once() bool { return o.Kind.once() }
 
 func (k Kind) once() bool {
 	switch k {
-	case Look, GetAttr, Read, Commit, Push:
+	case Look, GetAttr, Read, Commit:
 		return false
 	default:
 		return true
@@ -90,16 +89,6 @@ func (o *Op) looks() bool {
 	}
 }
 
-// conflicts reports whether the operation ends leases on its file.
-func (o *Op) conflicts() bool {
-	switch o.Kind {
-	case Create, Chmod, Truncate, Write:
-		return true
-	default:
-		return false
-	}
-}
-
 // Result is the answer to an operation.
 type Result struct {
 	Status nfs3.Status
@@ -110,6 +99,5 @@ type Result struct {
 	Verf   uint64     `json:",omitempty"` // of Write and Commit
 	Stamps []uint64   `json:",omitempty"` // of the pieces read
 	Kept   uint64     `json:",omitempty"` // the record that holds it, with a kept caller
-	Held   bool       `json:",omitempty"` // the worker had a lease on the changed file
 	Life   string     // of the server that answered; "": unknown
 }

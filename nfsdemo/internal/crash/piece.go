@@ -60,7 +60,7 @@ func stamps(b []byte) []uint64 {
 	return out
 }
 
-// data returns the octets that a Write or Push writes.
+// data returns the octets that a Write writes.
 func (o *Op) data(worker uint16) []byte {
 	b := make([]byte, 0, o.Pieces*Piece)
 	for i := range o.Pieces {

@@ -20,7 +20,6 @@ type lasting struct {
 	cred xdr.Auth
 	made atomic.Int64
 	peer atomic.Value // string: the life of the server
-	push pusher
 }
 
 // NewRDMA returns a caller for a worker over NFS/RDMA. Workers that run one after the other may
@@ -39,12 +38,11 @@ func NewRDMA(addr Addr, worker, machine uint16) (Caller, error) {
 }
 
 func (l *lasting) init(worker uint16) {
-	l.cred, l.push.worker, l.push.rpc = cred(worker), worker, l
+	l.cred = cred(worker)
 }
 
 // redial returns the configuration for making connections.
 func (l *lasting) redial(addr Addr) *redial.Config {
-	cfg := &transport.Config{Backward: transport.Backward{Credits: 4, Handler: &l.push}}
 	return &redial.Config{
 		Dial: func(ctx context.Context) (redial.Conn, error) {
 			conn, life, err := addr.dial(ctx, "RDMA")
@@ -52,7 +50,7 @@ func (l *lasting) redial(addr Addr) *redial.Config {
 				return nil, err
 			}
 			l.peer.Store(life)
-			return transport.NewClient(ctx, conn, cfg)
+			return transport.NewClient(ctx, conn, nil)
 		},
 		MinDelay: 2 * time.Millisecond, MaxDelay: 20 * time.Millisecond, Transmissions: -1, Silence: answerTime,
 		Trace: redial.Trace{Connected: func(n int) { l.made.Store(int64(n)) }},
@@ -68,10 +66,7 @@ func (l *lasting) life() string {
 }
 
 // Close implements Caller.
-func (l *lasting) Close() error {
-	l.push.drop()
-	return l.r.Close()
-}
+func (l *lasting) Close() error { return l.r.Close() }
 
 // do implements Caller. It inserts placed data where they belong in the results.
 func (l *lasting) do(ctx context.Context, _, prog uint32, m *message) ([]byte, error) {

@@ -9,19 +9,19 @@ import (
 
 // tally counts what the answers on lists promised: a check of lists that promised nothing proves nothing.
 type tally struct {
-	acked, pushed int
-	stable        int // writes that were durable when they were answered
-	committed     int // files that a COMMIT made durable
-	changed       int // answers with another verifier than that of the data before
-	rewritten     int // writes of data that such an answer had given up
-	again         int // calls that were answered once more, the same as the first time
-	open          int
+	acked     int
+	stable    int // writes that were durable when they were answered
+	committed int // files that a COMMIT made durable
+	changed   int // answers with another verifier than that of the data before
+	rewritten int // writes of data that such an answer had given up
+	again     int // calls that were answered once more, the same as the first time
+	open      int
 }
 
 // String describes the counts for a log.
 func (c *tally) String() string {
-	return fmt.Sprintf("%d acknowledged, %d of them pushed, %d stable, %d committed, %d verifiers changed, %d rewritten, %d sent again, %d open",
-		c.acked, c.pushed, c.stable, c.committed, c.changed, c.rewritten, c.again, c.open)
+	return fmt.Sprintf("%d acknowledged, %d stable, %d committed, %d verifiers changed, %d rewritten, %d sent again, %d open",
+		c.acked, c.stable, c.committed, c.changed, c.rewritten, c.again, c.open)
 }
 
 func (c *tally) add(h *History) {
@@ -47,8 +47,6 @@ func (c *tally) add(h *History) {
 // count counts an answer about a file that is as n before.
 func (c *tally) count(o *Op, res *Result, n *node, lost map[*node]bool) {
 	switch {
-	case o.Kind == Push:
-		c.pushed++
 	case o.Kind == Write && res.Stable:
 		c.stable++
 		if lost[n] {
@@ -80,12 +78,11 @@ func TestTally(t *testing.T) {
 	do(Op{Kind: Commit}, &Result{Verf: 2}) // the server has lost them
 	do(Op{Kind: Write, Pieces: 2, Stable: nfs3.FileSync}, &Result{Stable: true, Verf: 2})
 	do(Op{Kind: Write, Pieces: 1, Stable: nfs3.FileSync}, &Result{Stable: true, Verf: 2})
-	do(Op{Kind: Push, Pieces: 1}, &Result{Stable: true})
 	do(Op{Kind: Remove}, nil)
 	h.Again = []Repeat{{1, h.Results[0]}}
 	var got tally
 	got.add(h)
-	if want := (tally{acked: 8, pushed: 1, stable: 2, committed: 1, changed: 1, rewritten: 1, again: 1, open: 1}); got != want {
+	if want := (tally{acked: 7, stable: 2, committed: 1, changed: 1, rewritten: 1, again: 1, open: 1}); got != want {
 		t.Errorf("%v, want %v", &got, &want)
 	}
 }

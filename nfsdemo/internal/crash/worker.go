@@ -14,7 +14,6 @@ type Worker struct {
 	Seed   uint64
 	Caller Caller
 	List   *List
-	Push   bool     // writes partly through a push log; the caller must be from NewRDMA
 	Past   *History // the list of earlier lives
 
 	m    *Model
@@ -36,7 +35,7 @@ func (w *Worker) Run(ctx context.Context, export string) error {
 	}
 	w.m = NewModel(w.ID)
 	w.m.root.handle = fh
-	w.c = &chooser{Rand: rand.New(rand.NewPCG(w.Seed, uint64(len(w.Past.Ops)))), m: w.m, push: w.Push}
+	w.c = &chooser{Rand: rand.New(rand.NewPCG(w.Seed, uint64(len(w.Past.Ops)))), m: w.m}
 	if err := w.resume(ctx); err != nil {
 		return fmt.Errorf("worker %d: %w", w.ID, err)
 	}
@@ -104,12 +103,6 @@ func (w *Worker) do(ctx context.Context, o *Op) error {
 }
 
 func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
-	if o.Kind == Push {
-		if err := w.pusher().push(ctx, o, w.c.IntN(4) > 0); err != nil {
-			return nil, err
-		}
-		return &Result{Stable: true}, nil
-	}
 	msg, err := o.call(w.ID)
 	if err != nil {
 		return nil, err
@@ -118,30 +111,7 @@ func (w *Worker) send(ctx context.Context, o *Op) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := o.result(msg.proc, raw)
-	if err == nil && w.Push && o.conflicts() {
-		res.Held = w.pusher().holds(w.fileOf(o))
-	}
-	return res, err
-}
-
-// pusher returns the pusher that uses the worker's connection.
-func (w *Worker) pusher() *pusher {
-	switch c := w.Caller.(type) {
-	case *lasting:
-		return &c.push
-	case *kept:
-		return &c.push
-	}
-	return nil
-}
-
-// fileOf returns the handle of the file that o changes, nil if there is none.
-func (w *Worker) fileOf(o *Op) []byte {
-	if n := w.m.find(o.Path); n != nil {
-		return n.handle
-	}
-	return nil
+	return o.result(msg.proc, raw)
 }
 
 // learn applies a result to the model. It does not check the result: Check does.

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
-	"github.com/stag-rdma/stag/nfsdemo/internal/pushwrite"
+	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -34,7 +34,7 @@ type Report struct {
 	Rates     []Rate            `json:"rates"`
 	Calls     []observe.Row     `json:"calls,omitempty"`
 	Transport rpc.Stats         `json:"transport"`
-	Push      *pushwrite.Stats  `json:"push,omitempty"`
+	Push      *push.Stats       `json:"push,omitempty"`
 	Problems  []Problem         `json:"problems"` // what needs somebody's attention
 }
 
