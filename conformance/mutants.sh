@@ -17,7 +17,7 @@ tests() { sed -n '/^---/q; s/^Test: //p; '"${LONG:+s/^Long: //p}" "$@" | sort -u
 # build PACKAGE: its tests, once for each fault. One process for each test, since a fault may end it.
 build() { [ -e "$bin/${1//[.\/]/_}" ] || (cd "$copy" && go test -c -vet=off -o "$bin/${1//[.\/]/_}" "$1" 2>&1); }
 run() { # PACKAGE PATTERN
-  (cd "$copy/$1" && "$bin/${1//[.\/]/_}" -test.count=1 -test.timeout "${LONG:+10}60s" -test.run "$2" 2>&1)
+  (cd "$copy/$1" && "$bin/${1//[.\/]/_}" -test.count=1 -test.timeout "${LONG:+10}180s" -test.run "$2" 2>&1)
 }
 
 # A pattern names all that a package has to pass.
@@ -33,6 +33,7 @@ for f in $faults; do
   while read -r p test subs; do
     out=$(build "$p") || { echo "BROKEN      $name does not compile:"; head -5 <<<"$out"; bad=1; why=-; break; }
     out=$(run "$p" "^$test\$${subs:+/^(${subs// /|})\$}")
+    grep -q '^panic: test timed out' <<<"$out" && missed="$missed (timed out)"
     for t in ${subs:-.}; do
       [ "$t" = . ] && t=$test || t=$test/$t
       grep -qE -- "^ *--- FAIL: $t( |\$)" <<<"$out" || missed="$missed $p.$t"
