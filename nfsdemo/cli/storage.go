@@ -19,6 +19,8 @@ type Storage struct {
 	Flags func(*cobra.Command)
 	// Open opens the volume that the argument names, after the flags were parsed. Its errors are printed as they are.
 	Open func(ctx context.Context, arg string) (Volume, error)
+	// Commands are its other commands.
+	Commands []*cobra.Command
 }
 
 // Volume is what Storage.Open has opened.
@@ -62,6 +64,7 @@ func (a *app) storageRoot() *cobra.Command {
 		st.Flags(serve)
 	}
 	cmd.AddCommand(serve)
+	cmd.AddCommand(st.Commands...)
 	return cmd
 }
 

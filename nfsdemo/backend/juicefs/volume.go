@@ -98,7 +98,7 @@ func (v *Volume) open(ctx context.Context, uri string, cfg *Config) error {
 	format, err := v.m.Load(true)
 	if err != nil {
 		if strings.HasPrefix(err.Error(), "database is not formatted") { // all that JuiceFS says
-			return fmt.Errorf("juicefs: %s has no volume: make one with juicefs format", hide(uri))
+			return fmt.Errorf("juicefs: %s has no volume: make one with stagjfs format", hide(uri))
 		}
 		return fmt.Errorf("juicefs: %s: %w", hide(uri), err)
 	}

@@ -22,10 +22,11 @@ func main() { os.Exit(cli.MainOf(storage(), os.Args[1:], os.Stdin, os.Stdout, os
 func storage() *cli.Storage {
 	var cfg juicefs.Config
 	return &cli.Storage{
-		Program: "stagjfs",
-		Short:   "A JuiceFS volume over NFS/RDMA, from any number of servers",
-		Arg:     "META-URL",
-		Long: `serve exports a JuiceFS volume, which juicefs format has made, over NFSv3 on RPC-over-RDMA (software iWARP), and with
+		Program:  "stagjfs",
+		Commands: []*cobra.Command{format()},
+		Short:    "A JuiceFS volume over NFS/RDMA, from any number of servers",
+		Arg:      "META-URL",
+		Long: `serve exports a JuiceFS volume, which stagjfs format or juicefs format has made, over NFSv3 on RPC-over-RDMA (software iWARP), and with
 --tcp over NFS/TCP too. META-URL is where the metadata of the volume are, as for juicefs mount. The password of the
 database comes from META_PASSWORD or META_PASSWORD_FILE.
 
@@ -52,6 +53,26 @@ A database or an object store that could lose what it has acknowledged is refuse
 			return volume{v}, nil
 		},
 	}
+}
+
+// format is the command that makes a volume.
+func format() *cobra.Command {
+	var storage, bucket string
+	cmd := &cobra.Command{
+		Use: "format META-URL NAME", Short: "Make a volume in an empty database",
+		Long: `format makes a volume in an empty database, and tries the object store. The keys of the store come from ACCESS_KEY and
+SECRET_KEY, the password of the database from META_PASSWORD or META_PASSWORD_FILE. Removed files are gone: there is no trash.
+juicefs format has more options.`,
+		Example: `  stagjfs format --bucket http://s3:9000/volume postgres://stag@db/volume volume`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			utils.SetLogLevel(logrus.WarnLevel)
+			return juicefs.Format(cmd.Context(), args[0], args[1], storage, bucket)
+		},
+	}
+	cmd.Flags().StringVar(&storage, "storage", "minio", "`kind` of the object store: minio, s3, file, or another one of JuiceFS")
+	cmd.Flags().StringVar(&bucket, "bucket", "", "`address` of the bucket, or the directory")
+	return cmd
 }
 
 type volume struct{ *juicefs.Volume }
