@@ -19,6 +19,8 @@ type S3 struct {
 	Fail atomic.Int64
 	// Full, if set, refuses each PUT for want of room, as MinIO does.
 	Full atomic.Bool
+	// Put, if set, is a func() that is called before each PUT is carried out.
+	Put atomic.Value
 	// Puts counts them, with those that were refused, which Refused counts too.
 	Puts, Refused atomic.Int64
 }
@@ -32,6 +34,9 @@ func NewS3(t testing.TB) *S3 {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			n := s.Puts.Add(1)
+			if f, _ := s.Put.Load().(func()); f != nil {
+				f()
+			}
 			if s.Full.Load() {
 				w.WriteHeader(http.StatusInsufficientStorage)
 				_, _ = io.WriteString(w, `<Error><Code>XMinioStorageFull</Code><Message>Storage backend has reached its minimum free drive threshold.</Message></Error>`)
