@@ -9,6 +9,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // How many octets Relay moves at a time in each direction. While more than relayBuffer are there, it borrows a larger
@@ -40,9 +41,13 @@ var relayPool = func() chan []byte {
 //
 // The error is nil when a connection ended in an orderly way. To stop a Relay, close one of its
 // connections.
-func Relay(a, b net.Conn) error {
+func Relay(a, b net.Conn) error { return RelayChecked(a, b, nil) }
+
+// RelayChecked is like [Relay], and ends with the error that check returns for a call from a, of which b then gets no
+// more than a part. check borrows the call. If nil, all calls pass.
+func RelayChecked(a, b net.Conn, check func(call *xdr.CallHeader) error) error {
 	over := make(chan error, 2)
-	x, y := &relayed{conn: a, owes: make(map[uint32]struct{})}, &relayed{conn: b, owes: make(map[uint32]struct{})}
+	x, y := &relayed{conn: a, check: check, owes: make(map[uint32]struct{})}, &relayed{conn: b, owes: make(map[uint32]struct{})}
 	know(a, b)
 	know(b, a)
 	go func() { over <- x.copyTo(y) }()

@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -33,6 +34,9 @@ type relayed struct {
 	head [8]byte // of the record: its XID, and whether it is a call
 	seen int     // octets of head
 
+	check func(*xdr.CallHeader) error // of its calls; nil: all pass
+	cred  []byte                      // of a call, if there is a check: all up to its credential
+
 	mu   sync.Mutex
 	owes map[uint32]struct{} // XIDs of calls that it has not answered
 	fell time.Time           // when it has answered one, or has begun to owe
@@ -52,7 +56,9 @@ func (x *relayed) copyTo(to *relayed) error {
 	for {
 		n, err := x.conn.Read(buf)
 		if n > 0 {
-			x.look(buf[:n], to)
+			if err := x.look(buf[:n], to); err != nil {
+				return err // before the octets are passed on that make the call complete
+			}
 			if _, err := w.Write(buf[:n]); err != nil {
 				return err
 			}
@@ -78,8 +84,8 @@ func (x *relayed) copyTo(to *relayed) error {
 	}
 }
 
-// look follows the records in p, which to gets next.
-func (x *relayed) look(p []byte, to *relayed) {
+// look follows the records in p, which to gets next. It returns an error if to must not get them.
+func (x *relayed) look(p []byte, to *relayed) error {
 	x.mu.Lock()
 	rest := x.rest
 	x.mu.Unlock()
@@ -103,18 +109,54 @@ func (x *relayed) look(p []byte, to *relayed) {
 				x.begins(to)
 			}
 		}
+		if err := x.examine(p[:n], x.last && n == x.left); err != nil {
+			return err
+		}
 		p = p[n:]
 		if x.left -= n; x.left > 0 {
 			break
 		}
 		if x.have = 0; x.last {
-			x.seen, rest = 0, time.Time{}
+			x.cred, x.seen, rest = x.cred[:0], 0, time.Time{}
 		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rest = rest
 	x.arm()
+	return nil
+}
+
+// Octets of a call before the body of its credential, with its length, and of the largest body (RFC 5531 Section 9).
+const (
+	credAt  = 32
+	maxCred = 400
+)
+
+// examine checks the call of which p comes next, as soon as its credential is there; ends says that nothing follows.
+func (x *relayed) examine(p []byte, ends bool) error {
+	if x.check == nil {
+		return nil
+	}
+	const whole = credAt + maxCred + 8 // with an empty verifier
+	was := len(x.cred)
+	x.cred = append(x.cred, p[:min(len(p), whole-was)]...)
+	want := credAt
+	if len(x.cred) >= credAt {
+		want += int(min(binary.BigEndian.Uint32(x.cred[credAt-4:]), maxCred)+3) &^ 3
+	}
+	if was >= want || len(x.cred) < want && !ends {
+		return nil // it was checked, or is not there yet
+	}
+	if len(x.cred) >= 8 && binary.BigEndian.Uint32(x.cred[4:]) != uint32(xdr.MsgCall) {
+		return nil
+	}
+	var h xdr.CallHeader
+	d := xdr.NewDecoder(append(x.cred[:min(len(x.cred), want)], 0, 0, 0, 0, 0, 0, 0, 0))
+	if err := h.Parse(&d); err != nil {
+		return fmt.Errorf("transport: a call without a credential: %w", err)
+	}
+	return x.check(&h)
 }
 
 // begins notes the record that has begun.

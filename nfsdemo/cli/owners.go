@@ -2,10 +2,12 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os/user"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"weak"
@@ -13,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // owners knows the users at the other end of connections from this machine: there, nobody has to be believed.
@@ -141,4 +144,26 @@ func (x *owner) lookUp() {
 			x.gids = append(x.gids, uint32(n))
 		}
 	}
+}
+
+// check is proxy.Proxy.Check: the server believes the proxy, which therefore believes nobody on this machine. What it
+// passes on it cannot change: so a group that is not the user's is refused, too.
+func (o *owners) check(a net.Addr, call *xdr.CallHeader) error {
+	u, local := o.of(a)
+	if !local || u.UID == 0 || call.Cred.Flavor != xdr.AuthSys {
+		return nil
+	}
+	c, err := xdr.ParseSysCred(call.Cred.Body)
+	if err != nil {
+		return err
+	}
+	if c.UID != u.UID || u.UID == caller.None {
+		return fmt.Errorf("user %d of this machine claims to be user %d", int32(u.UID), c.UID)
+	}
+	for _, gid := range append(c.GIDs, c.GID) {
+		if !slices.Contains(u.GIDs, gid) {
+			return fmt.Errorf("user %d of this machine claims group %d, which is none of his", u.UID, gid)
+		}
+	}
+	return nil
 }

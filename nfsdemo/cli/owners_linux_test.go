@@ -105,6 +105,47 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
+// TestProxyLoopback: behind a proxy that root runs, in both directions, a user of this machine passes for himself only.
+func TestProxyLoopback(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("starts processes of other users: for root")
+	}
+	dir, err := os.MkdirTemp("", "loopback") //nolint:usetesting // t.TempDir is closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, &serviceConfig{
+		exports: []exports.Export{{Export: server.Export{Path: dir, Squash: server.SquashNone}}},
+		rdma:    "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
+	})
+	_, port, _ := net.SplitHostPort(addrOf(s.tcp))
+	front, _ := startProxy(t, "--to", "nfs://"+addrOf(s.tcp)+"/?mountport="+port, "--listen", "127.0.0.1:0", "--mount-listen", "127.0.0.1:0")
+	back, _ := startProxy(t, "--to", "nfs+rdma://"+addrOf(s.rdma)+"/?mountport="+port, "--listen", "127.0.0.1:0", "--mount-listen", "127.0.0.1:0")
+	for i, base := range []string{"nfs+rdma://" + front["RDMA"], "nfs://" + back["TCP"]} {
+		_, mount, _ := net.SplitHostPort([]string{front["MOUNT"], back["MOUNT"]}[i])
+		for _, c := range []struct {
+			uid   uint32
+			claim string
+			ok    bool
+		}{{1, "1", true}, {1, "0", false}, {1, "2", false}, {0, "2", true}} {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), claimEnv+"="+c.claim, "CLAIM_URL="+base+dir+"?mountport="+mount)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: c.uid, Gid: c.uid}}
+			if out, err := cmd.CombinedOutput(); (err == nil) != c.ok {
+				t.Errorf("user %d claims %s at %s: %v, %s", c.uid, c.claim, base, err, out)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "by-"+c.claim)); (err == nil) != c.ok {
+				t.Errorf("user %d claims %s at %s: the file: %v", c.uid, c.claim, base, err)
+			}
+			_ = os.Remove(filepath.Join(dir, "by-"+c.claim))
+		}
+	}
+}
+
 func parseID(s string) (id uint32) {
 	for _, c := range s {
 		id = id*10 + uint32(c-'0')

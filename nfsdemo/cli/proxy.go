@@ -155,6 +155,7 @@ type proxying struct {
 	mounts  net.Listener // of MOUNT, or nil
 	r       proxyJSON
 	alive   *health // of the server
+	owners  owners
 	status  *statusServer
 	errs    chan error
 	started time.Time
@@ -204,7 +205,8 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 // open opens the listeners and serves them.
 func (x *proxying) open(ctx context.Context) (err error) {
 	f, a := x.f, x.a
-	x.p = &proxy.Proxy{Logger: x.cfg.Logger, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg)}
+	x.owners.log, x.cfg.Duplicates.Owner = f.log.Logger, x.owners.name
+	x.p = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg)}
 	if x.front, err = x.listener(ctx); err != nil {
 		return err
 	}
@@ -215,9 +217,13 @@ func (x *proxying) open(ctx context.Context) (err error) {
 		return err
 	}
 	if ml != nil {
-		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg)}
+		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg)}
 		x.r.Mount = ml.Addr().String()
-		if x.mounts, err = transport.NewStreamListener(ml, mountConfig(x.cfg)); err != nil {
+		known, err := x.owners.listen(ml)
+		if err == nil {
+			x.mounts, err = transport.NewStreamListener(known, mountConfig(x.cfg))
+		}
+		if err != nil {
 			_ = x.front.Close()
 			_ = ml.Close()
 			return err
@@ -342,6 +348,7 @@ func (x *proxying) close() {
 	_ = x.status.close() // nobody is told more
 	x.f.sockets.close()
 	x.wg.Wait()
+	x.owners.close()
 }
 
 // dialer connects to the server, one client at a time.
@@ -370,7 +377,12 @@ func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = x.a.capture.Load().TapListener(l)
+	known, err := x.owners.listen(l)
+	if err != nil {
+		_ = l.Close() // the error above says more
+		return nil, err
+	}
+	l = x.a.capture.Load().TapListener(known)
 	if x.u.Scheme == nfsclient.SchemeRDMA {
 		return transport.NewStreamListener(l, x.cfg)
 	}

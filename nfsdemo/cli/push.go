@@ -169,8 +169,13 @@ func inside(path, dir string) bool {
 	if err != nil {
 		return false
 	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
+	for up, rest := abs, "."; ; up, rest = filepath.Dir(up), filepath.Join(filepath.Base(up), rest) {
+		if real, err := filepath.EvalSymlinks(up); err == nil { // what does not exist yet will be made there
+			abs = filepath.Join(real, rest)
+			break
+		} else if up == filepath.Dir(up) {
+			break
+		}
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real

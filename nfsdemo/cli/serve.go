@@ -149,7 +149,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := cfg.push.check(&cfg); err != nil {
 		return nil, err
 	}
-	cfg.capture = a.capture.Load()
+	cfg.capture, cfg.pcap = a.capture.Load(), a.pcap
 	return &cfg, cfg.config.Check()
 }
 

@@ -40,6 +40,7 @@ type serviceConfig struct {
 	status   string          // address for HTTP, "" for none
 	replies  string          // address for the connections of clients' reply logs, "" for none
 	capture  *capture.Writer // records the connections; nil: none
+	pcap     string          // the file of that; "": none
 }
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.
@@ -181,6 +182,9 @@ func (s *service) openExports(cfg *serviceConfig) error {
 	case cfg.memory:
 		s.set.make = func(string) (backend.FS, error) { return mem.New(nil), nil }
 	default:
+		if err := cfg.checkPlaces(cfg.exports); err != nil {
+			return err
+		}
 		key, err := cfg.openKey()
 		if err != nil {
 			return err
@@ -212,10 +216,8 @@ func (s *service) export(cfg *serviceConfig) error {
 	if err != nil {
 		return err
 	}
-	for i := range list {
-		if insideExport(cfg.push.dir, &list[i]) {
-			return fmt.Errorf("export %s: clients could change what --push-log keeps", list[i].Path)
-		}
+	if err := cfg.checkPlaces(list); err != nil {
+		return err
 	}
 	return s.set.load(list)
 }

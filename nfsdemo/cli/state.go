@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 )
 
 // keySize is the length in octets of the key that seals handles.
@@ -83,6 +86,9 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	if !asked {
 		dir = stateDir()
 	}
+	if !asked && slices.ContainsFunc(cfg.exports, func(e exports.Export) bool { return insideExport(dir, &e) }) {
+		dir = "" // who reads the key can make handles
+	}
 	if dir == "" {
 		return nil, nil //nolint:nilnil // no key is a valid key
 	}
@@ -94,4 +100,19 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 		return nil, fmt.Errorf("--state %s: %w", dir, bare(err))
 	}
 	return nil, nil //nolint:nilnil // announce says so
+}
+
+// checkPlaces refuses exports that hold what the server keeps from clients.
+func (cfg *serviceConfig) checkPlaces(list []exports.Export) error {
+	if cfg.memory || cfg.volume != nil {
+		return nil
+	}
+	for _, p := range [...][2]string{{"--state", cfg.state}, {"--pcap", cfg.pcap}, {"--push-log", cfg.push.dir}} {
+		for i := range list {
+			if insideExport(p[1], &list[i]) {
+				return usagef("%s %s is inside the export %s: clients could read or change it; name a place elsewhere", p[0], p[1], list[i].Path)
+			}
+		}
+	}
+	return nil
 }

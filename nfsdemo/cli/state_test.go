@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -60,5 +62,38 @@ func TestKeepsKey(t *testing.T) {
 	}
 	if _, err := (&serviceConfig{state: filepath.Join(file, "asked")}).openKey(); err == nil || !strings.Contains(err.Error(), "--state") {
 		t.Error(err)
+	}
+}
+
+// TestPlaces: what the server keeps from clients is in no export, not by a link either, and a capture is its owner's.
+func TestPlaces(t *testing.T) {
+	top := t.TempDir()
+	export, link := filepath.Join(top, "export"), filepath.Join(top, "link")
+	if err := os.Mkdir(export, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(export, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{
+		{"--state", filepath.Join(export, "state")}, {"--state", filepath.Join(link, "new", "state")}, {"--state", export},
+		{"--pcap", filepath.Join(export, "x.pcapng")}, {"--pcap", filepath.Join(link, "y.pcapng")},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		r := command(ctx, "", append([]string{"serve", "--export", export, "--listen", "127.0.0.1:0"}, flags...)...)
+		cancel()
+		if r.status != exitUsage || !strings.Contains(r.stderr, flags[0]+" "+flags[1]+" is inside the export "+export) {
+			t.Errorf("%v: status %d, %s", flags, r.status, r.stderr)
+		}
+	}
+	name := filepath.Join(top, "old.pcapng")
+	if err := os.WriteFile(name, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{name, filepath.Join(top, "new.pcapng")} {
+		command(t.Context(), "", "--pcap", name, "ls", "nfs://127.0.0.1:1/x") // it fails
+		if st, err := os.Stat(name); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", st, err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -32,6 +33,9 @@ type Proxy struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// DialTimeout limits the time for Dial. If zero, 10 s; if negative, Serve returns an error.
 	DialTimeout time.Duration
+	// Check, if not nil, returns an error for a call that the client with this address must not make: the client's
+	// connection ends then. It borrows the call.
+	Check func(client net.Addr, call *xdr.CallHeader) error
 	// Logger receives errors. If nil, nothing is logged.
 	Logger *zap.Logger
 
@@ -109,7 +113,11 @@ func (p *Proxy) client(c net.Conn, network string) {
 		level = zap.DebugLevel // the listener has said it
 	}
 	log.Log(level, "proxy: client connected", zap.Stringer("server", s.RemoteAddr()))
-	err = transport.Relay(c, s)
+	var check func(*xdr.CallHeader) error
+	if p.Check != nil {
+		check = func(call *xdr.CallHeader) error { return p.Check(c.RemoteAddr(), call) }
+	}
+	err = transport.RelayChecked(c, s, check)
 	if _, slow := errors.AsType[*rpc.SlowPeerError](err); slow {
 		p.slow.Add(1)
 		level = zap.WarnLevel

@@ -41,11 +41,17 @@ type Writer struct {
 	file io.Closer // nil if the caller closes it
 }
 
-// Create creates or truncates the named file, and returns a Writer that writes to it.
+// Create creates or truncates the named file, which only its owner can read: it will hold the data of all. It returns a Writer that writes to it.
 func Create(name string) (*Writer, error) {
-	f, err := os.Create(name)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o077 != 0 {
+		if err := f.Chmod(0o600); err != nil { // it was there before
+			_ = f.Close() // the first error counts
+			return nil, err
+		}
 	}
 	w, err := newWriter(f, f)
 	if err != nil {
