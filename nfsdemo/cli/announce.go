@@ -59,6 +59,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
 	}
 	if s.log != nil {
+		if few := fewDescriptors(); few != "" {
+			s.log.Warn("descriptors", "limit", few)
+		}
 		if f.limits.why != "" {
 			s.log.Info("memory", "limit", f.limits.why)
 		}
@@ -101,6 +104,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if r.RDMA != "" {
 		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
 	}
+	if few := fewDescriptors(); few != "" {
+		fmt.Fprintf(a.stdout, "  files     %s\n", few)
+	}
 	if f.limits.why != "" {
 		fmt.Fprintf(a.stdout, "  memory    %s\n", f.limits.why)
 	}
@@ -111,6 +117,15 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
 	}
 	return nil
+}
+
+// fewDescriptors says that the process may open less than its connections and caches would take; "" if not.
+func fewDescriptors() string {
+	const enough = 4096
+	if n := dir.MaxDescriptors(); n < enough {
+		return fmt.Sprintf("only %d for connections and open files together: raise the limit (LimitNOFILE=, ulimit -Hn)", n)
+	}
+	return ""
 }
 
 // addresses are the addresses for the log.

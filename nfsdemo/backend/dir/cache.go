@@ -155,6 +155,25 @@ func (c *cache[K, V]) excess() (dead []V) {
 	return dead
 }
 
+// giveWay closes half of the things that nobody uses, those first that excess would, and returns how many.
+func (c *cache[K, V]) giveWay() int {
+	c.mu.Lock()
+	var dead []V
+	for e, most := c.order.Back(), (len(c.m)+1)/2; e != nil && len(dead) < most; {
+		s := e.Value.(*slot[K, V])
+		e = e.Prev()
+		if s.refs.Load() > 0 {
+			continue
+		}
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
+		}
+	}
+	c.mu.Unlock()
+	closeAll(dead...)
+	return len(dead)
+}
+
 // sweep closes what nobody has used since the last one, and runs again later while anything is left. A mark
 // instead of a time: the clock was a twentieth of a GETATTR.
 func (c *cache[K, V]) sweep() {

@@ -37,10 +37,10 @@ type Config struct {
 	// no files go below the mount point of a disk that is away. Linux only.
 	Mountpoint string
 	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor for
-	// each caller and direction. If zero, 256.
+	// each caller and direction. If zero, 256, at most an eighth of what the process may open.
 	MaxFiles int
 	// MaxHeld limits the number of files and directories of which a descriptor without
-	// rights is kept. If zero, 1024.
+	// rights is kept. If zero, 1024, at most a quarter of what the process may open.
 	MaxHeld int
 	// MaxNodes limits the number of files whose place is remembered, about 200 octets each,
 	// where the file system has no handles of its own. If zero, 262,144.
@@ -69,8 +69,10 @@ func (c *Config) fill() (Config, error) {
 		return out, fmt.Errorf("dir: %w", err)
 	}
 	out.MaxNodes = cmp.Or(out.MaxNodes, defaultMaxNodes)
-	out.MaxFiles = cmp.Or(out.MaxFiles, defaultMaxFiles)
-	out.MaxHeld = cmp.Or(out.MaxHeld, defaultMaxHeld)
+	// The rest is for connections and other directories. When it does not suffice, the caches give way.
+	most := MaxDescriptors()
+	out.MaxFiles = cmp.Or(out.MaxFiles, min(defaultMaxFiles, max(most/8, 1)))
+	out.MaxHeld = cmp.Or(out.MaxHeld, min(defaultMaxHeld, max(most/4, 1)))
 	out.SearchLimit = cmp.Or(out.SearchLimit, defaultSearchLimit)
 	return out, nil
 }

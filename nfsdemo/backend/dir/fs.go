@@ -84,6 +84,7 @@ func New(path string, cfg *Config) (*FS, error) {
 	}
 	f.tab.m[f.root.key] = f.root
 	f.newVerf()
+	f.serve(true)
 	return f, nil
 }
 
@@ -171,6 +172,7 @@ func (f *FS) Close() error {
 		return os.ErrClosed
 	}
 	f.closed = true
+	f.serve(false)
 	f.files.clear()
 	f.grips.clear()
 	var err error

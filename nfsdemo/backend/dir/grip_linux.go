@@ -344,6 +344,10 @@ func openHandle(mount int, k *key) (int, error) {
 		case 0:
 			return int(fd), nil
 		case unix.EINTR:
+		case unix.EMFILE, unix.ENFILE:
+			if !giveWay() {
+				return -1, status(e)
+			}
 		case unix.ESTALE, unix.EINVAL, unix.ENOENT:
 			return -1, nfs3.ErrStale
 		default:
@@ -352,11 +356,14 @@ func openHandle(mount int, k *key) (int, error) {
 	}
 }
 
-// openat repeats what a signal has interrupted.
+// openat repeats what a signal has interrupted, or the want of a descriptor that a cache can give up.
 func openat(fd int, name string, flags int, mode uint32) (int, error) {
 	for {
 		got, err := unix.Openat(fd, name, flags, mode)
-		if err != unix.EINTR {
+		switch {
+		case err == unix.EINTR:
+		case (err == unix.EMFILE || err == unix.ENFILE) && giveWay():
+		default:
 			return got, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"math"
 	"os"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -273,3 +274,12 @@ func (f *FS) usage() (backend.Usage, error) {
 }
 
 func datasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
+
+// MaxDescriptors returns how many files and connections the process may have open. Go has raised the soft limit to the hard one.
+func MaxDescriptors() int {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return math.MaxInt
+	}
+	return int(min(lim.Cur, math.MaxInt))
+}

@@ -5,6 +5,7 @@ package dir
 import (
 	"hash/fnv"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -83,3 +84,6 @@ func statOf(fi fs.FileInfo, k key) stat {
 }
 
 func datasync(f *os.File) error { return f.Sync() }
+
+// MaxDescriptors returns how many files and connections the process may have open; here it is not known.
+func MaxDescriptors() int { return math.MaxInt }
