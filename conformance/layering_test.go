@@ -120,6 +120,7 @@ var layers = []layer{
 	{name: "internal/pmemsim", may: []string{"internal/flush", "internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/pmemtest", may: []string{"internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/setting"},
+	{name: "internal/shared"},
 	{
 		name:    "internal/decode", // for conformance, and for nfsdemo/internal/sequences
 		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/setting"},
@@ -132,7 +133,7 @@ var layers = []layer{
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},
 	{
 		name:    "transport/internal/execute",
-		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "internal/peeraddr", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
+		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "internal/shared", "internal/peeraddr", "transport/rpc", "transport/internal/count", "transport/internal/drc"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{
@@ -147,7 +148,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/gate",
-		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/peeraddr", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
+		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/peeraddr", "internal/shared", "transport/rpc", "transport/internal/admit", "transport/internal/count"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/parts", may: []string{"chunks", "xdr", "transport/rpc"}},
@@ -177,6 +178,7 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/rendezvous", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/internal/admit", may: []string{"internal/shared"}},
 	{name: "transport/internal/drc", may: []string{"internal/callid", "internal/fair", "internal/peeraddr"}, pure: true},
 	{
 		name:    "transport/...",
@@ -184,6 +186,7 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
+	{name: "nfsdemo/internal/locks", may: []string{"internal/shared", "nfsdemo/backend"}},
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},

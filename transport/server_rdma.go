@@ -2,11 +2,13 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/responder"
@@ -107,7 +109,10 @@ func (c *rdmaServed) Drain() { c.rc.Drain() }
 func (c *rdmaServed) Abort() { c.rc.Abort() }
 
 // Ended cancels the handlers of the connection.
-func (c *rdmaServed) Ended(error) {
+func (c *rdmaServed) Ended(err error) {
+	if errors.Is(err, verbs.ErrPanic) {
+		c.s.ctr.Panics.Add(1)
+	}
 	c.at.End()
 	c.cancel()
 }

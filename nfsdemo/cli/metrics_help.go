@@ -29,7 +29,7 @@ var metricsHelp = map[string]string{
 	"transport_connections":      "Now: connections.",
 	"transport_accepted":         "Connections that finished their start-up.",
 	"transport_errors":           "Calls that ended in an error of the transport, refused headers included.",
-	"transport_panics":           "Handlers that panicked.",
+	"transport_panics":           "Panics of handlers, and on what a connection brought, which ended it.",
 	"transport_dropped":          "Messages dropped (RFC 8166 Section 4.5).",
 	"transport_invalidated":      "Replies that revoked a steering tag.",
 	"transport_not_allowed":      "Connections refused by --allow.",

@@ -3,14 +3,14 @@ package locks
 import (
 	"context"
 	"errors"
-	"sync"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 )
 
 // Locker is a Table for many goroutines.
 type Locker struct {
-	mu    sync.Mutex
+	mu    shared.Mutex
 	table *Table
 	waits map[*Wait]chan struct{} // closed when the wait is over
 }

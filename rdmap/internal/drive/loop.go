@@ -2,11 +2,16 @@ package drive
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"go.uber.org/zap"
 )
 
 // errLostRole: the reading role was taken over while an upcall ran. The former holder no longer
@@ -90,8 +95,32 @@ func (d *Driver) uncork() {
 	}
 }
 
+// broken is deferred around what may panic on what a peer has sent: that costs its connection, not the others. If the
+// panic has left a lock of the connection held, all who use the connection would wait for ever: then it ends the process.
+func (d *Driver) broken(err *error) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	stack := debug.Stack()
+	for _, mu := range []*sync.Mutex{&d.role.mu, &d.mu} {
+		for until := time.Now().Add(lockTime); !mu.TryLock(); time.Sleep(time.Millisecond) {
+			if time.Now().After(until) { // nobody else keeps it that long
+				panic(v)
+			}
+		}
+		mu.Unlock()
+	}
+	d.cfg.Logger.Error("panic: the connection ends", zap.Any("panic", v), zap.ByteString("stack", stack))
+	*err = &verbs.ConnError{Op: "handle", Err: fmt.Errorf("%w: %v\n%s", verbs.ErrPanic, v, stack)}
+}
+
+// lockTime is far more than any lock of a connection is held.
+const lockTime = 5 * time.Second
+
 // parse handles every complete FPDU that is staged.
-func (d *Driver) parse() error {
+func (d *Driver) parse() (err error) {
+	defer d.broken(&err)
 	if d.rcv.Backlog.Len() > 0 {
 		if err := d.replay(); err != nil {
 			return err

@@ -33,8 +33,17 @@ func (d *Driver) deliver(st *buf.Staging, ev *engine.Event) error {
 func (d *Driver) upcall(st *buf.Staging) error {
 	s := d.beginUpcall()
 	st.Msg.Order = s
-	d.up.Message(&st.Msg, nil)
+	if err := d.above(func() { d.up.Message(&st.Msg, nil) }); err != nil {
+		d.fail(err)
+	}
 	return d.endUpcall(st, s)
+}
+
+// above makes an upcall. A panic is its error: the role may be lost, so parse must not see it.
+func (d *Driver) above(call func()) (err error) {
+	defer d.broken(&err)
+	call()
+	return nil
 }
 
 // beginUpcall makes upcalls odd. Whoever makes it even takes the role.
@@ -72,7 +81,9 @@ func (d *Driver) readDone(st *buf.Staging) error {
 	engine.Fire(due[:len(due)-1])
 	due[len(due)-1] = engine.Completion{}
 	s := d.beginUpcall()
-	last.CompleteUpcall()
+	if err := d.above(last.CompleteUpcall); err != nil {
+		d.fail(err)
+	}
 	return d.endUpcall(st, s)
 }
 

@@ -1,9 +1,10 @@
 package admit
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stag-rdma/stag/internal/shared"
 )
 
 // Config limits a Gate. All limits are positive.
@@ -52,7 +53,7 @@ type Gate struct {
 	free   atomic.Int64 // octets; negative after Add. It changes under mu
 	queued atomic.Int32 // tickets that wait, in all queues
 
-	mu      sync.Mutex
+	mu      shared.Mutex
 	conns   int
 	charged int64 // octets of Limit that connections take
 	clients map[string]*client
@@ -127,16 +128,15 @@ func (g *Gate) Enter(addr string, l Limits, m Mover) (*Peer, Verdict) {
 // Leave gives the place of a connection back. Its tickets are released, or will be.
 func (p *Peer) Leave() {
 	g := p.gate
-	g.mu.Lock()
 	var list []*Ticket
+	g.mu.Lock()
+	defer g.unlock(&list)
 	if g.connect(-1) {
 		list = g.ready(p.client)
 	}
 	if p.client.conns--; p.client.conns == 0 && g.clients[p.client.addr] == p.client {
 		delete(g.clients, p.client.addr)
 	}
-	g.mu.Unlock()
-	wake(list)
 }
 
 // connect counts n more connections, and reports whether they give octets back.

@@ -3,6 +3,8 @@ package admit
 import (
 	"slices"
 	"sort"
+
+	"github.com/stag-rdma/stag/internal/shared"
 )
 
 // State says what a Ticket waits for.
@@ -61,39 +63,35 @@ func (t *Ticket) Try(n int, pull bool) bool {
 // what it asked for, unless Withdraw or Cancel comes first.
 func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
 	g := t.peer.gate
+	var list []*Ticket
 	g.mu.Lock()
+	defer g.unlock(&list)
 	cl := t.peer.client
 	t.want, t.asks, t.wake = n, pull, w
 	t.enter(ForClient)
 	cl.queue = append(cl.queue, t)
 	g.queued.Add(1)
-	list := g.ready(cl)
-	mine := t.state == Idle
-	if !mine {
+	list = g.ready(cl)
+	if t.state != Idle {
 		g.waited++
+		return false
 	}
-	g.mu.Unlock()
-	for _, other := range list {
-		if other != t {
-			other.wake.Granted()
-		}
-	}
-	return mine
+	list = slices.DeleteFunc(list, func(o *Ticket) bool { return o == t }) // it has it without being told
+	return true
 }
 
 // Add takes n octets that exist already, however many there are; with a negative n it returns octets that
 // turned out not to be needed.
 func (t *Ticket) Add(n int) {
 	g := t.peer.gate
+	var list []*Ticket
 	g.mu.Lock()
+	defer g.unlock(&list)
 	n = max(n, -t.octets)
 	t.add(n)
-	var list []*Ticket
 	if n < 0 {
 		list = g.ready(t.peer.client)
 	}
-	g.mu.Unlock()
-	wake(list)
 }
 
 func (t *Ticket) add(n int) {
@@ -111,18 +109,20 @@ func (t *Ticket) Octets() int { return t.octets }
 // octets stay held.
 func (t *Ticket) Pulled() {
 	g := t.peer.gate
+	var list []*Ticket
 	g.mu.Lock()
+	defer g.unlock(&list)
 	t.setFlow(Still)
 	t.endPull()
-	list := g.ready(t.peer.client)
-	g.mu.Unlock()
-	wake(list)
+	list = g.ready(t.peer.client)
 }
 
 // Release returns all that the ticket holds. It may be used again.
 func (t *Ticket) Release() {
 	g := t.peer.gate
+	var list []*Ticket
 	g.mu.Lock()
+	defer g.unlock(&list)
 	t.setFlow(Still)
 	g.free.Add(int64(t.octets))
 	t.peer.client.free.Add(int64(t.octets))
@@ -130,23 +130,20 @@ func (t *Ticket) Release() {
 	t.octets = 0
 	t.endPull()
 	t.hold(false)
-	list := g.ready(t.peer.client)
-	g.mu.Unlock()
-	wake(list)
+	list = g.ready(t.peer.client)
 }
 
 // Withdraw ends the wait of a ticket, and returns false if there is none: then Granted was called, or will
 // be at once.
 func (t *Ticket) Withdraw() bool {
 	g := t.peer.gate
+	var list []*Ticket
 	g.mu.Lock()
+	defer g.unlock(&list)
 	if t.state == Idle {
-		g.mu.Unlock()
 		return false
 	}
-	list := g.drop(t.peer.client, func(o *Ticket) bool { return o == t }, nil)
-	g.mu.Unlock()
-	wake(list)
+	list = g.drop(t.peer.client, func(o *Ticket) bool { return o == t }, nil)
 	return true
 }
 
@@ -156,15 +153,18 @@ func (p *Peer) Cancel() (waiters []Waiter) {
 	if g.queued.Load() == 0 {
 		return nil
 	}
+	var list []*Ticket
 	g.mu.Lock()
-	list := g.drop(p.client, func(o *Ticket) bool { return o.peer == p }, &waiters)
-	g.mu.Unlock()
-	wake(list)
+	defer g.unlock(&list)
+	list = g.drop(p.client, func(o *Ticket) bool { return o.peer == p }, &waiters)
 	return waiters
 }
 
-func wake(list []*Ticket) {
-	for _, t := range list {
+// unlock is deferred, and tells those on the list then, without the lock.
+func (g *Gate) unlock(list *[]*Ticket) {
+	shared.Check(recover())
+	g.mu.Unlock()
+	for _, t := range *list {
 		t.wake.Granted()
 	}
 }

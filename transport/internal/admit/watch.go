@@ -93,36 +93,38 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 		slow time.Time
 	}
 	var list, slow []late
-	g.mu.Lock()
-	hurry := g.queued.Load() > 0
-	for p := range g.watched {
-		if p.watch.cut {
-			continue
-		}
-		for f := Pulling; f < flows; f++ {
-			if p.watch.tickets[f] == 0 {
+	func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		hurry := g.queued.Load() > 0
+		for p := range g.watched {
+			if p.watch.cut {
 				continue
 			}
-			since, over := p.look(f, now)
-			switch l := (late{p, f, since}); {
-			case over:
-				p.watch.cut = true
-				list = append(list, l)
-			case hurry && now.Sub(since) >= g.cfg.Hurry:
-				slow = append(slow, l)
+			for f := Pulling; f < flows; f++ {
+				if p.watch.tickets[f] == 0 {
+					continue
+				}
+				since, over := p.look(f, now)
+				switch l := (late{p, f, since}); {
+				case over:
+					p.watch.cut = true
+					list = append(list, l)
+				case hurry && now.Sub(since) >= g.cfg.Hurry:
+					slow = append(slow, l)
+				}
 			}
 		}
-	}
-	slices.SortFunc(slow, func(a, b late) int { return cmp.Or(a.slow.Compare(b.slow), b.p.octets-a.p.octets) })
-	short := g.shortage()
-	for _, l := range slow {
-		if !l.p.watch.cut && short.covers(l.p) {
-			l.p.watch.cut = true
-			list = append(list, l)
+		slices.SortFunc(slow, func(a, b late) int { return cmp.Or(a.slow.Compare(b.slow), b.p.octets-a.p.octets) })
+		short := g.shortage()
+		for _, l := range slow {
+			if !l.p.watch.cut && short.covers(l.p) {
+				l.p.watch.cut = true
+				list = append(list, l)
+			}
 		}
-	}
-	more = len(g.watched) > 0
-	g.mu.Unlock()
+		more = len(g.watched) > 0
+	}()
 	for _, l := range list {
 		l.p.watch.mover.Cut(l.f)
 	}

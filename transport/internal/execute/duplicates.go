@@ -3,10 +3,10 @@ package execute
 import (
 	"context"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/transport/internal/drc"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -21,7 +21,7 @@ type Duplicates struct {
 	pause time.Duration // the most time between two calls that counts
 	owner func(net.Addr) string
 
-	mu               sync.Mutex
+	mu               shared.Mutex
 	seen, age        time.Duration // since the start, and how much of it has counted
 	cache            *drc.Cache[*SavedReply]
 	waiting          map[*Entry]chan struct{} // closed when the call has ended
@@ -107,13 +107,17 @@ func (d *Duplicates) Running(req *rpc.Request) bool {
 	if !d.Covers(req) {
 		return false
 	}
+	return d.busy() && d.runs(d.key(req))
+}
+
+// busy reports whether any call runs: then it is worth to make a key.
+func (d *Duplicates) busy() bool {
 	d.mu.Lock()
-	idle := d.cache.Stats().Running == 0
-	d.mu.Unlock()
-	if idle {
-		return false
-	}
-	k := d.key(req)
+	defer d.mu.Unlock()
+	return d.cache.Stats().Running > 0
+}
+
+func (d *Duplicates) runs(k callid.Call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.cache.Running(k)
@@ -132,50 +136,58 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 	}
 	sum := sumOf(req)
 	for joined := false; ; {
-		d.mu.Lock()
-		e, answer := d.cache.Begin(k, sum, d.now())
+		e, answer, ended := d.ask(k, sum, joined)
 		switch answer {
 		case drc.First:
-			d.mu.Unlock()
 			return e, nil
 		case drc.Reply:
-			if !joined {
-				d.replayed++
-			}
-			d.mu.Unlock()
 			return nil, e.Value
 		case drc.Unsure:
-			d.unsure++
-			d.mu.Unlock()
 			return nil, nil
 		case drc.Read:
-			d.mu.Unlock()
 			if fetch(ctx, req) != nil {
 				d.mu.Lock()
+				defer d.mu.Unlock()
 				d.unsure++
-				d.mu.Unlock()
 				return nil, nil
 			}
 			sum = sumOf(req)
 			continue
 		case drc.Wait:
 		}
-		if !joined {
-			d.joined++
-			joined = true
-		}
-		ended := d.waiting[e]
-		if ended == nil {
-			ended = make(chan struct{})
-			d.waiting[e] = ended
-		}
-		d.mu.Unlock()
+		joined = true
 		select {
 		case <-ended:
 		case <-ctx.Done():
 			return nil, nil
 		}
 	}
+}
+
+// ask is Begin of the cache, and counts. If the answer is to wait, ended is closed when the call of e has ended; joined
+// says that the caller has waited before.
+func (d *Duplicates) ask(k callid.Call, sum callid.Sum, joined bool) (e *Entry, answer drc.Answer, ended chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, answer = d.cache.Begin(k, sum, d.now())
+	switch answer {
+	case drc.First, drc.Read:
+	case drc.Reply:
+		if !joined {
+			d.replayed++
+		}
+	case drc.Unsure:
+		d.unsure++
+	case drc.Wait:
+		if !joined {
+			d.joined++
+		}
+		if ended = d.waiting[e]; ended == nil {
+			ended = make(chan struct{})
+			d.waiting[e] = ended
+		}
+	}
+	return e, answer, ended
 }
 
 // Enter is begin for callers that must not wait, and whose calls are complete: later says that the
@@ -199,8 +211,8 @@ func (d *Duplicates) Enter(req *rpc.Request) (e *Entry, old *SavedReply, later b
 // learn notes the sum of a call whose data were at the client when it began.
 func (d *Duplicates) learn(e *Entry, sum callid.Sum) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.cache.Learn(e, sum)
-	d.mu.Unlock()
 }
 
 // End keeps the reply of a call, or, with nil, forgets the call.

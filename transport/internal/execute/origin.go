@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -22,7 +23,7 @@ import (
 // may still read the replies. One that is open is served in any case, because clients use several.
 type origins struct {
 	turns atomic.Uint64 // taken
-	mu    sync.Mutex
+	mu    shared.Mutex
 	hosts map[string]*peerHost
 }
 
@@ -157,13 +158,7 @@ func (x *Origin) begin(ctx context.Context, what change) (c *changing, ok bool) 
 	if x == nil {
 		return nil, true
 	}
-	x.mu.Lock()
-	if c = x.idle.Pop(); c == nil {
-		c = new(changing)
-	}
-	c.what = what
-	x.calls.Push(&c.place, c)
-	x.mu.Unlock()
+	c = x.enter(what)
 	if x.Late() {
 		x.done(c)
 		return nil, false
@@ -180,6 +175,19 @@ func (x *Origin) begin(ctx context.Context, what change) (c *changing, ok bool) 
 		}
 	}
 	return c, true
+}
+
+// enter notes that a call has begun.
+func (x *Origin) enter(what change) *changing {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c := x.idle.Pop()
+	if c == nil {
+		c = new(changing)
+	}
+	c.what = what
+	x.calls.Push(&c.place, c)
+	return c
 }
 
 // done ends begin.

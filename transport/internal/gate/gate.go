@@ -8,12 +8,12 @@ import (
 	"errors"
 	"math"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
@@ -70,7 +70,7 @@ type Gate struct {
 	telling chan struct{} // a place for each refusal in progress
 	watches atomic.Bool   // a look at the peers that keep calls waiting is due
 
-	mu       sync.Mutex
+	mu       shared.Mutex
 	promised int64 // octets of large inline calls for which clients have credits
 	full     int   // connections that have credits of no pool
 
@@ -120,8 +120,8 @@ func (g *Gate) Credits() *Pool {
 func (g *Gate) CreditsBack(p *Pool) {
 	if p == nil {
 		g.mu.Lock()
+		defer g.mu.Unlock()
 		g.full--
-		g.mu.Unlock()
 	}
 }
 

@@ -1,14 +1,13 @@
 package gate
 
 import (
-	"sync"
-
 	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/internal/shared"
 )
 
 // Pool is a number of credits that connections share according to load. It is safe for concurrent use.
 type Pool struct {
-	mu   sync.Mutex
+	mu   shared.Mutex
 	pool credits.Pool
 }
 
