@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"golang.org/x/sys/unix"
+)
+
+// TestKernelDisk: a disk that comes, goes and comes back under a running server with a client.
+func TestKernelDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts file systems: for root")
+	}
+	run := func(name string, args ...string) {
+		t.Helper()
+		out, err := exec.Command(name, args...).CombinedOutput()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skipf("%v (make authority installs it)", err)
+		}
+		if err != nil {
+			t.Fatalf("%s %v: %v %s", name, args, err, out)
+		}
+	}
+	d := t.TempDir()
+	at := filepath.Join(d, "disk")
+	check(t, os.Mkdir(at, 0o755))
+	for _, image := range []string{"one", "another"} {
+		image = filepath.Join(d, image)
+		check(t, os.WriteFile(image, nil, 0o600))
+		check(t, os.Truncate(image, 64<<20))
+		run("mkfs.ext4", "-q", image)
+	}
+	mount := func(image string) { run("mount", "-o", "loop", filepath.Join(d, image), at) }
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) }) // it is not there if the test has passed
+
+	other := exports.Export{Export: server.Export{Path: d}}
+	disk := exports.Export{Export: server.Export{Path: at, Squash: server.SquashNone}, Mountpoint: at}
+	list := []exports.Export{other, disk}
+	s := started(t, &serviceConfig{
+		exports: list, again: func() ([]exports.Export, error) { return list, nil }, rdma: "127.0.0.1:0", config: &transport.Config{},
+	})
+	reload := func(all ...exports.Export) {
+		t.Helper()
+		list = all
+		_, err := s.reload()
+		check(t, err)
+	}
+	free := func(what string) {
+		t.Helper()
+		begun := time.Now()
+		for unix.Unmount(at, 0) != nil {
+			if time.Since(begun) > time.Minute {
+				t.Fatal(what, "it stays in use")
+			}
+		}
+	}
+	if _, err := client(t, s, at); err == nil {
+		t.Error("what lies below the mount point is served")
+	}
+	mount("one")
+	settled(s, 0)
+	c, err := client(t, s, at)
+	check(t, err)
+	x, err := c.Create(t.Context(), c.Root(), "x", 0o644, false)
+	check(t, err)
+	_, err = c.WriteFrom(t.Context(), x, strings.NewReader("x"), 1, nil)
+	check(t, err)
+	if err := unix.Unmount(at, 0); err != unix.EBUSY {
+		t.Errorf("umount of a disk that is served: %v", err)
+	}
+	reads := func(n *nfsclient.Node) error {
+		_, err := c.ReadAt(t.Context(), n, make([]byte, 1), 0)
+		return err
+	}
+
+	reload(other)
+	free("exported no longer:")
+	if err := reads(x); !errors.Is(err, nfs3.ErrStale) {
+		t.Errorf("exported no longer: %v", err)
+	}
+	reload(other, disk)
+	if err := reads(x); !errors.Is(err, nfs3.ErrJukebox) {
+		t.Errorf("not mounted: %v", err)
+	}
+	mount("one")
+	settled(s, 0)
+	check(t, reads(x)) // it is back
+	reload(other, disk)
+	check(t, reads(x)) // opened anew
+
+	check(t, unix.Unmount(at, unix.MNT_DETACH))
+	settled(s, 1)
+	if err := reads(x); !errors.Is(err, nfs3.ErrJukebox) {
+		t.Errorf("pulled: %v", err)
+	}
+	mount("another")
+	settled(s, 0)
+	for _, n := range []*nfsclient.Node{x, c.Root()} {
+		if err := c.Refresh(t.Context(), n); !errors.Is(err, nfs3.ErrStale) {
+			t.Errorf("another disk: %v", err)
+		}
+	}
+
+	// Without the option, what a disk has hidden is not served in its place until somebody says so.
+	disk.Mountpoint = ""
+	reload(other, disk)
+	check(t, unix.Unmount(at, unix.MNT_DETACH))
+	settled(s, 1)
+	s.set.look()
+	reload(other, disk)
+	if away := s.set.away(); len(away) != 0 {
+		t.Error(away)
+	}
+}
