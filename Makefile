@@ -55,8 +55,9 @@ race: ## tests under the race detector, shuffled
 
 .PHONY: authority
 authority: ## what callers of NFS may do, compared with local processes, on four file systems; a million files (Debian, root)
-	@for p in xfs btrfs; do command -v mkfs.$$p >/dev/null || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends xfsprogs btrfs-progs >/dev/null; break; }; done
+	@for p in mkfs.xfs mkfs.btrfs bindfs mksquashfs; do command -v $$p >/dev/null || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends xfsprogs btrfs-progs bindfs squashfs-tools >/dev/null; break; }; done
 	go test -count=1 -timeout 30m -v -run Authority ./nfsdemo/server -authority.on tmpfs,ext4,xfs,btrfs
+	go test -count=1 -v -run 'Kernel|UserNamespace' ./nfsdemo/cli ./nfsdemo/internal/caller
 	go test -count=1 -timeout 30m -v -run 'Kernel' ./nfsdemo/backend/dir -files 1000000 -kernel.on tmpfs,ext4,xfs,btrfs
 
 .PHONY: test-narrow

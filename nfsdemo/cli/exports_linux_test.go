@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -16,6 +17,40 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"golang.org/x/sys/unix"
 )
+
+// TestKernelMountChanges: each change of the kernel's table of mounts is heard of.
+func TestKernelMountChanges(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts file systems: for root")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	heard, done, at := make(chan struct{}, 1), make(chan struct{}), t.TempDir()
+	check(t, unix.Mount("none", at, "tmpfs", 0, "")) // if the watch begins after it, the next one is heard
+	go func() {
+		defer close(done)
+		mountChanges(ctx, func() {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	for range 3 {
+		for mounted := true; mounted; {
+			select {
+			case <-heard:
+				mounted = false
+			default: // until the watch has begun
+				check(t, unix.Mount("none", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+				check(t, unix.Unmount(at, 0))
+				check(t, unix.Mount("none", at, "tmpfs", 0, ""))
+			}
+		}
+	}
+	check(t, unix.Unmount(at, 0))
+	cancel()
+	<-done
+}
 
 // TestKernelDisk: a disk that comes, goes and comes back under a running server with a client.
 func TestKernelDisk(t *testing.T) {
@@ -69,7 +104,7 @@ func TestKernelDisk(t *testing.T) {
 		t.Error("what lies below the mount point is served")
 	}
 	mount("one")
-	settled(s, 0)
+	settled(t, s, 0)
 	c, err := client(t, s, at)
 	check(t, err)
 	x, err := c.Create(t.Context(), c.Root(), "x", 0o644, false)
@@ -94,18 +129,18 @@ func TestKernelDisk(t *testing.T) {
 		t.Errorf("not mounted: %v", err)
 	}
 	mount("one")
-	settled(s, 0)
+	settled(t, s, 0)
 	check(t, reads(x)) // it is back
 	reload(other, disk)
 	check(t, reads(x)) // opened anew
 
 	check(t, unix.Unmount(at, unix.MNT_DETACH))
-	settled(s, 1)
+	settled(t, s, 1)
 	if err := reads(x); !errors.Is(err, nfs3.ErrJukebox) {
 		t.Errorf("pulled: %v", err)
 	}
 	mount("another")
-	settled(s, 0)
+	settled(t, s, 0)
 	for _, n := range []*nfsclient.Node{x, c.Root()} {
 		if err := c.Refresh(t.Context(), n); !errors.Is(err, nfs3.ErrStale) {
 			t.Errorf("another disk: %v", err)
@@ -116,7 +151,7 @@ func TestKernelDisk(t *testing.T) {
 	disk.Mountpoint = ""
 	reload(other, disk)
 	check(t, unix.Unmount(at, unix.MNT_DETACH))
-	settled(s, 1)
+	settled(t, s, 1)
 	s.set.look()
 	reload(other, disk)
 	if away := s.set.away(); len(away) != 0 {

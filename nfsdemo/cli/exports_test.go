@@ -55,17 +55,17 @@ func TestExportsStand(t *testing.T) {
 	check(t, err)
 
 	check(t, os.Mkdir(b, 0o700))
-	settled(s, 0)
+	settled(t, s, 0)
 	_, err = client(t, s, b)
 	check(t, err)
 
 	check(t, os.Rename(a, a+".old"))
-	settled(s, 1)
+	settled(t, s, 1)
 	if err := c.Refresh(t.Context(), c.Root()); !errors.Is(err, nfs3.ErrJukebox) {
 		t.Errorf("while nothing stands there: %v", err)
 	}
 	check(t, os.Mkdir(a, 0o700))
-	settled(s, 0)
+	settled(t, s, 0)
 	for _, dir := range []*nfsclient.Node{c.Root(), old} {
 		if _, err := c.Mkdir(t.Context(), dir, "x", 0o700); !errors.Is(err, nfs3.ErrStale) {
 			t.Errorf("what stood there before: %v", err)
@@ -80,7 +80,7 @@ func TestExportsStand(t *testing.T) {
 	}
 	check(t, os.Rename(a, a+".new"))
 	check(t, os.Rename(a+".old", a))
-	settled(s, 0)
+	settled(t, s, 0)
 	for errors.Is(c.Refresh(t.Context(), old), nfs3.ErrStale) { // until the look at it
 		s.set.look()
 	}

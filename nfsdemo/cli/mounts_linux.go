@@ -9,18 +9,19 @@ import (
 
 // mountChanges calls changed when the kernel's table of mounts has changed, until ctx ends.
 func mountChanges(ctx context.Context, changed func()) {
-	table, err := os.Open("/proc/self/mountinfo")
+	// Not by package os, whose poller would hear of a change in our place: it is said once for each open file.
+	table, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // without /proc, a change shows within standEvery
 	}
-	defer table.Close()
+	defer unix.Close(table)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return
 	}
 	defer r.Close()
 	defer context.AfterFunc(ctx, func() { _ = w.Close() })()
-	fds := []unix.PollFd{{Fd: int32(table.Fd()), Events: unix.POLLPRI}, {Fd: int32(r.Fd()), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(table), Events: unix.POLLPRI}, {Fd: int32(r.Fd()), Events: unix.POLLIN}}
 	for {
 		switch _, err := unix.Poll(fds, -1); {
 		case err == unix.EINTR:

@@ -71,7 +71,7 @@ they are released; the server drops none.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.exports.dirs, "export", nil, "`directory` to serve, perhaps with options as in exports(5): DIR,ro,client=192.0.2.0/24; can be repeated; with --memory, the name of the export")
+	flags.StringArrayVar(&f.exports.dirs, "export", nil, "`directory` to serve, perhaps with options as in exports(5): DIR,ro,client=192.0.2.0/24,mountpoint; can be repeated; with --memory, the name of the export")
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
 	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
 	f.service.push.add(cmd)

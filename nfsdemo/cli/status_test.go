@@ -261,8 +261,12 @@ func TestDashboard(t *testing.T) {
 }
 
 // settled waits until so many exports are away.
-func settled(s *service, away int) {
-	for len(s.set.away()) != away {
+func settled(t *testing.T, s *service, away int) {
+	t.Helper()
+	for begun := time.Now(); len(s.set.away()) != away; {
+		if time.Since(begun) > 20*time.Second {
+			t.Fatalf("away: %+v, want %d", s.set.away(), away)
+		}
 		s.set.look()
 		time.Sleep(time.Millisecond)
 	}
@@ -277,7 +281,7 @@ func TestReady(t *testing.T) {
 	if err := os.Rename(s.path, s.path+".old"); err != nil {
 		t.Fatal(err)
 	}
-	settled(s, 1)
+	settled(t, s, 1)
 	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the export "+s.path+" cannot be used: no such directory: make it first\n" {
 		t.Errorf("%s", b)
 	}
@@ -291,7 +295,7 @@ func TestReady(t *testing.T) {
 	if err := os.Rename(s.path+".old", s.path); err != nil {
 		t.Fatal(err)
 	}
-	settled(s, 0)
+	settled(t, s, 0)
 	get(t, url+"/readyz", http.StatusOK)
 	s.status.stopping()
 	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the server is stopping\n" {
@@ -320,7 +324,7 @@ func TestStatusPage(t *testing.T) {
 	if err := os.Remove(s.path); err != nil {
 		t.Fatal(err)
 	}
-	settled(s, 1)
+	settled(t, s, 1)
 	cmd := exec.CommandContext(t.Context(), browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--user-data-dir="+t.TempDir(), "--dump-dom", url+"/")
 	out, err := cmd.Output()

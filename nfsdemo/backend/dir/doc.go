@@ -20,13 +20,16 @@
 //
 // A handle is the file system's own (name_to_handle_at), sealed with [Config.Key] for this directory: nobody
 // can make one, and one of another export is none here. So a file is found at once, however many there are and
-// whenever its handle was made. Overlayfs, FUSE and tmpfs make handles that end with a mount, or none.
+// whenever its handle was made. On another file system at the same path it is stale: the seal is also of the file system,
+// which its UUID tells, or [Config.FSID]. Where there is no UUID, or file numbers are used again without a trace (FUSE,
+// squashfs), handles end with the mount (before Linux 6.8 with the FS).
 //
 // Where there are none, or without CAP_DAC_READ_SEARCH, the handle holds device, inode number and birth time.
 // A bounded table remembers where files were last seen. If a file is not in it (the server was restarted, or
 // the table overflowed), or has moved, one walk over the export looks for all such files together. A client for which
-// it has found none gets NFS3ERR_JUKEBOX for a multiple of its length ([FS.ResolveFor]). Files beyond [Config.SearchLimit] names are stale. Without birth times (and on
-// overlayfs, where they change) the handle of a removed file may lead to a new one.
+// it has found none gets NFS3ERR_JUKEBOX for a multiple of its length ([FS.ResolveFor]). Files beyond [Config.SearchLimit]
+// names are stale. Overlayfs has other numbers that tell files apart (Linux 6.6); elsewhere, without birth times, the handle of a removed file may lead to a new one
+// until the file system is unmounted.
 //
 // # Confinement
 //
@@ -38,6 +41,11 @@
 // are not exported, and names show what lies under them. Without CAP_SYS_ADMIN there is no copy: paths in /proc
 // tell what is in the export, and names of other file systems are NFS3ERR_ACCES. Only in the mode without
 // handles are such file systems part of the export.
+//
+// # What stands at the path
+//
+// An open descriptor keeps the file system from being unmounted until Close. [FS.Check] says whether the directory
+// still stands at its path, and works.
 //
 // # Durability
 //

@@ -216,6 +216,7 @@ func TestKernelCheck(t *testing.T) {
 			ok(t, os.MkdirAll(at, 0o755))
 			mount := func() {
 				run(t, "mount", "-t", "tmpfs", "none", at)
+				run(t, "mount", "--make-shared", at) // as systemd makes all of them
 				ok(t, os.MkdirAll(at+export+"/below", 0o755))
 				ok(t, os.WriteFile(at+export+"/below/hidden", nil, 0o644))
 			}

@@ -46,12 +46,10 @@ func (f *FS) begin(path string) error {
 	}
 	fd, err := unix.OpenTree(pin, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	s.private = err == nil
-	if err == nil {
-		// What is mounted below the directory later must not show in the copy either (Linux 5.12; the copies of older ones
-		// never hear of it).
-		_ = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Propagation: unix.MS_PRIVATE})
-	} else if fd, err = openat(pin, ".", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
+	if err != nil {
+		if fd, err = openat(pin, ".", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
 	}
 	f.top = &grip{fd: fd, node: f.root}
 	var st unix.Statx_t
