@@ -122,6 +122,8 @@ func (*writes) Class(req *rpc.Request) (c rpc.Class) {
 func TestHangingCallHoldsUpItsObjectOnly(t *testing.T) {
 	w := &writes{gate: make(chan struct{})}
 	s, addr := serveStream(t, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
+	release := sync.OnceFunc(func() { close(w.gate) })
+	t.Cleanup(release) // before the server is closed
 	const prog = 400_000
 	call := func(proc, object uint32, user string) *rpc.Call {
 		c := &rpc.Call{Prog: prog, Vers: 1, Proc: proc, Args: words(object)}
@@ -158,7 +160,7 @@ func TestHangingCallHoldsUpItsObjectOnly(t *testing.T) {
 	waitUntil(t, "that for the same object has come", func() bool { return s.Stats().InFlight == 2 })
 	mustDo(t, next, call(3, 8, ""))
 	mustDo(t, next, call(4, 7, "another user"))
-	close(w.gate)
+	release()
 	if err := <-same; err != nil {
 		t.Error(err)
 	}
