@@ -195,6 +195,7 @@ func (s *service) openExports(cfg *serviceConfig) error {
 	if s.log != nil {
 		s.set.log = s.log.Logger
 	}
+	s.set.changed = func() { failed("serving " + s.paths()) }
 	if err := s.set.load(cfg.exports); err != nil {
 		return err
 	}
