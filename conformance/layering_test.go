@@ -128,6 +128,7 @@ var layers = []layer{
 	},
 
 	{name: "transport/service", may: []string{"transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
+	{name: "transport/service/servicemetrics", may: []string{"transport/rpc"}, modules: []string{"github.com/prometheus/client_golang"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
 	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
 	{name: "transport/internal/count", may: []string{"chunks", "transport/rpc"}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -15,9 +16,18 @@ import (
 type Mux struct {
 	// Next serves the programs of which the Mux has no procedure. If nil, they are PROG_UNAVAIL.
 	Next rpc.Handler
+	// Intercept runs around each call of a procedure, the first outermost: not around those of Next, and of
+	// procedures that nobody serves.
+	Intercept []Interceptor
 
 	procs []procedure
 }
+
+// Interceptor runs around calls of a Mux: to log, to count, to refuse, to recover. next makes the rest of the call and
+// returns the error of its handler, or a *xdr.RPCStatusError if the arguments do not decode. What the Interceptor
+// returns is answered as if the handler had returned it; a nil error without next, by an empty result. It may hand on
+// another context, made from ctx. req is that of [Exchange].
+type Interceptor func(ctx context.Context, req *rpc.Request, next func(context.Context) error) error
 
 // procedure is an entry of a Mux.
 type procedure struct {
@@ -26,7 +36,8 @@ type procedure struct {
 	serve            func(ctx context.Context, req *rpc.Request, resp *rpc.Response) error
 }
 
-// Handle lets fn serve p. It panics if p is served already, and if a type of p has no XDR form.
+// Handle lets fn serve p. It panics if p is served already or has number 0, if fn is nil, and if a type of p has no
+// XDR form.
 //
 // The item of args is lent until fn returns. The item of its result is borrowed until the reply was sent, so it
 // must not change: [Exchange] has memory for it, and tells when it is free. fn may return the item of args as
@@ -40,12 +51,25 @@ func Handle[Args, Res any](m *Mux, p Proc[Args, Res], fn func(ctx context.Contex
 	if _, e := m.find(p.Prog, p.Vers, p.Proc); e != nil {
 		panic(fmt.Sprintf("service: program %#x, version %d, procedure %d is served already", p.Prog, p.Vers, p.Proc))
 	}
+	mustServe(p.Prog, p.Vers, p.Proc)
+	if fn == nil {
+		panic(fmt.Sprintf("service: program %#x, version %d, procedure %d has no handler", p.Prog, p.Vers, p.Proc))
+	}
 	serve := func(ctx context.Context, req *rpc.Request, resp *rpc.Response) error {
-		args := new(Args)
-		if in.Unmarshal(req.Args, nil, args) != nil {
-			return &xdr.RPCStatusError{Accept: xdr.GarbageArgs}
+		var res *Res
+		call := func(ctx context.Context) (err error) {
+			args := new(Args)
+			if in.Unmarshal(req.Args, nil, args) != nil {
+				return &xdr.RPCStatusError{Accept: xdr.GarbageArgs}
+			}
+			res, err = fn(ctx, args)
+			return err
 		}
-		res, err := fn(context.WithValue(ctx, exchangeKey{}, &exchange{req, resp}), args)
+		for _, around := range slices.Backward(m.Intercept) {
+			next := call
+			call = func(ctx context.Context) error { return around(ctx, req, next) }
+		}
+		err := call(context.WithValue(ctx, exchangeKey{}, &exchange{req, resp}))
 		if res == nil || err != nil {
 			res = new(Res)
 		}

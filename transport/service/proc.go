@@ -32,14 +32,27 @@ type Procedure interface {
 }
 
 // Bind returns the upper-layer binding (RFC 8166 Section 6) of procedures: their items may travel in chunks.
-// Both ends set it as Config.Binding. Bind panics if a type has no XDR form (xdrreflect.ErrType), so call it
-// when the program starts.
+// Both ends set it as Config.Binding. Bind panics if a type has no XDR form (xdrreflect.ErrType), if a number is
+// declared twice, and if it is 0, so call it when the program starts.
 func Bind(procs ...Procedure) chunks.Table {
 	t := make(chunks.Table, len(procs))
 	for i, p := range procs {
 		t[i] = p.row()
+		mustServe(t[i].Prog, t[i].Vers, t[i].Proc)
+		for _, r := range t[:i] {
+			if r.Prog == t[i].Prog && r.Vers == t[i].Vers && r.Proc == t[i].Proc {
+				panic(fmt.Sprintf("service: program %#x, version %d, procedure %d is declared twice", r.Prog, r.Vers, r.Proc))
+			}
+		}
 	}
 	return t
+}
+
+// mustServe panics if a procedure has the number that is taken (RFC 5531 Section 12.1).
+func mustServe(prog, vers, proc uint32) {
+	if proc == 0 {
+		panic(fmt.Sprintf("service: program %#x, version %d: procedure 0 is NULL; number procedures from 1", prog, vers))
+	}
 }
 
 func (p Proc[Args, Res]) row() chunks.Row {

@@ -334,6 +334,19 @@ func TestDeclarations(t *testing.T) {
 	}); !strings.Contains(s, xdrreflect.ErrType.Error()) {
 		t.Error("Handle:", s)
 	}
+	nothing := func(context.Context, *service.Void) (*service.Void, error) { return nil, nil }
+	null := service.Proc[service.Void, service.Void]{Prog: prog, Vers: 9}
+	for what, f := range map[string]func(){
+		"procedure 0 is NULL":                           func() { service.Handle(m, null, nothing) },
+		"program 0x20000009, version 9: procedure 0":    func() { service.Bind(null) },
+		"version 4, procedure 1 is declared twice":      func() { service.Bind(echo, void, fill, void) },
+		"version 8, procedure 1 has no handler":         func() { service.Handle[word, word](m, service.Proc[word, word]{Prog: prog, Vers: 8, Proc: 1}, nil) },
+		`field data: tag "ddp", but it is not exported`: func() { service.Bind(service.Proc[unseen, word]{Prog: prog, Vers: 8, Proc: 1}) },
+	} {
+		if s := panicked(f); !strings.Contains(s, what) {
+			t.Errorf("%s, want %s", s, what)
+		}
+	}
 	table := service.Bind(echo, void, fill)
 	for i, want := range []struct{ arg, result bool }{{true, true}, {false, false}, {false, true}} {
 		if r := table[i]; r.Prog != prog || (r.Arg != nil) != want.arg || (r.Result != nil) != want.result {
@@ -342,6 +355,73 @@ func TestDeclarations(t *testing.T) {
 	}
 	if chunks.Covers(table, prog, 3) || !chunks.Covers(table, prog, 4) {
 		t.Error("the binding speaks for another version, or not for its own")
+	}
+}
+
+// unseen has an item that reflection cannot read.
+type unseen struct {
+	data []byte `xdr:"ddp"` //nolint:unused // nobody may
+}
+
+// TestIntercept: what runs around a call sees it, its error and its panic, and has the last word.
+func TestIntercept(t *testing.T) {
+	type key struct{}
+	var saw []string
+	m := newMux()
+	m.Next = next{rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
+	say := func(name string) service.Interceptor {
+		return func(ctx context.Context, req *rpc.Request, call func(context.Context) error) (err error) {
+			defer func() {
+				if e := recover(); e != nil {
+					err = &xdr.RPCStatusError{Accept: xdr.GarbageArgs}
+				}
+				saw = append(saw, fmt.Sprintf("%s %d: %v", name, req.Proc, err))
+			}()
+			if got, _ := service.Exchange(ctx); got != req {
+				t.Error("another request than that of Exchange")
+			}
+			return call(context.WithValue(ctx, key{}, name))
+		}
+	}
+	inner := say("inner")
+	m.Intercept = []service.Interceptor{say("outer"), func(ctx context.Context, req *rpc.Request, call func(context.Context) error) error {
+		if ctx.Value(key{}) != "outer" {
+			t.Error("not in the context of the first")
+		}
+		switch req.Cred.Flavor {
+		case 7:
+			return nil
+		case 8:
+			return code(8)
+		}
+		return inner(ctx, req, call)
+	}}
+	for _, tt := range []struct {
+		name      string
+		prog      uint32
+		proc      uint32
+		cred      xdr.AuthFlavor
+		args      []byte
+		stat      xdr.AcceptStat
+		want, saw string
+	}{
+		{"a result", prog, 3, 0, []byte{0, 0, 0, 0}, xdr.Success, "\x00\x00\x00\x00\x00\x00\x00\x06", "[inner 3: <nil> outer 3: <nil>]"},
+		{"an error", prog, 3, 0, []byte{0, 0, 0, 1}, xdr.Success, "\x00\x00\x00\x07", "[inner 3: code 7 outer 3: code 7]"},
+		{"a panic", prog, 2, 0, []byte{0, 0, 0, 1}, xdr.GarbageArgs, "", "[inner 2: xdr: rpc call refused: GARBAGE_ARGS outer 2: xdr: rpc call refused: GARBAGE_ARGS]"},
+		{"garbage", prog, 3, 0, nil, xdr.GarbageArgs, "", "[inner 3: xdr: rpc call refused: GARBAGE_ARGS outer 3: xdr: rpc call refused: GARBAGE_ARGS]"},
+		{"left out", prog, 3, 7, []byte{0, 0, 0, 1}, xdr.Success, "\x00\x00\x00\x00\x00\x00\x00\x00", "[outer 3: <nil>]"},
+		{"refused", prog, 3, 8, []byte{0, 0, 0, 0}, xdr.Success, "\x00\x00\x00\x08", "[outer 3: code 8]"},
+		{"unknown", prog, 9, 0, nil, xdr.ProcUnavail, "", "[]"},
+		{"NULL", prog, 0, 0, nil, xdr.Success, "", "[]"},
+		{"of Next", 7, 3, 0, nil, xdr.Success, "", "[]"},
+	} {
+		saw = nil
+		var resp rpc.Response
+		req := &rpc.Request{CallHeader: xdr.CallHeader{Prog: tt.prog, Vers: 2, Proc: tt.proc, Cred: xdr.Auth{Flavor: tt.cred}}, Args: tt.args}
+		m.ServeRPC(t.Context(), req, &resp)
+		if resp.Stat != tt.stat || string(resp.Results) != tt.want || fmt.Sprint(saw) != tt.saw {
+			t.Errorf("%s: %v, %q, seen: %v; want %v, %q, %s", tt.name, resp.Stat, resp.Results, saw, tt.stat, tt.want, tt.saw)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@
 //	struct                          struct, exported fields in order
 //	*T                              T
 //
-// A field may carry one option in its tag:
+// An exported field may carry one option in its tag:
 //
 //	`xdr:"optional"`      of a pointer: T *, RFC 4506 Section 4.19
 //	`xdr:"opaque=false"`  of []byte or [n]byte: unsigned int<>, not opaque

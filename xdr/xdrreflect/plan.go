@@ -162,6 +162,9 @@ func (b *builder) buildStruct(p *plan) error {
 	for i := range p.typ.NumField() {
 		sf := p.typ.Field(i)
 		if !sf.IsExported() {
+			if sf.Tag.Get("xdr") != "" { // somebody means it to be sent
+				return fmt.Errorf("field %s: tag %q, but it is not exported: %w", sf.Name, sf.Tag.Get("xdr"), ErrType)
+			}
 			continue
 		}
 		o, err := parseTag(sf, inUnion)
