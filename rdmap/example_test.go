@@ -2,13 +2,11 @@ package rdmap_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -83,22 +81,6 @@ func (h *answers) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 }
 func (h *answers) HandleClose(_ *rdmap.Conn, err error) { h.w.Complete(err) }
 
-// The fast way to make a call: Post, and Wait until an upcall completes the Waiter. The goroutine that
-// waits reads the socket itself.
-func ExampleConn_Wait() {
-	h := &answers{}
-	a, b := pair(&rdmap.Config{Handler: h}, &rdmap.Config{Handler: echo{}})
-	defer a.Close()
-	go b.Serve()
-	defer b.Close()
-
-	h.w.Reset()
-	a.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("ping")}})
-	err := a.Wait(context.Background(), &h.w)
-	fmt.Println(h.text, err)
-	// Output: ping <nil>
-}
-
 // Work requests that are posted together are sent together: data, then the message that says where the
 // data is and invalidates the STag.
 func ExampleConn_Post() {
@@ -123,100 +105,6 @@ func ExampleConn_Post() {
 	// <nil>
 }
 
-// waiting blocks for some messages, after giving the reading role away.
-type waiting struct{ release chan struct{} }
-
-func (h waiting) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
-	c.PostRecv(1)
-	if string(m.Data) == "slow" && c.HandOff() {
-		<-h.release
-	}
-	c.Post([]verbs.WR{{Op: verbs.OpSend, Head: m.Data}})
-}
-func (waiting) HandleClose(*rdmap.Conn, error) {}
-
-// An upcall that has to block hands off the reading role, so that later messages do not wait.
-func ExampleConn_HandOff() {
-	ctx := context.Background()
-	h := waiting{make(chan struct{})}
-	a, b := pair(nil, &rdmap.Config{Handler: h})
-	defer a.Close()
-	go b.Serve()
-	defer b.Close()
-	a.Send(ctx, []byte("slow"))
-	a.Send(ctx, []byte("quick"))
-	first, _ := a.Recv(ctx)
-	close(h.release)
-	second, _ := a.Recv(ctx)
-	fmt.Println(string(first.Data), string(second.Data))
-	// Output: quick slow
-}
-
-// fetching answers a message that contains an STag with what it reads there.
-type fetching struct {
-	mem  []byte
-	sink region.STag
-	c    *rdmap.Conn
-}
-
-func (h *fetching) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
-	c.PostRecv(1)
-	h.c = c
-	c.Post([]verbs.WR{{
-		Op: verbs.OpReadRequest, STag: region.STag(binary.BigEndian.Uint32(m.Data)),
-		Sink: h.sink, Len: uint32(len(h.mem)), Done: h,
-	}})
-}
-func (h *fetching) HandleClose(*rdmap.Conn, error) {}
-
-// Complete is for a Read that has failed, or that another goroutine completes.
-func (h *fetching) Complete(err error) {
-	if err == nil {
-		h.CompleteUpcall()
-	}
-}
-
-func (h *fetching) CompleteUpcall() {
-	h.c.Post([]verbs.WR{{Op: verbs.OpSend, Head: h.mem}})
-}
-
-// A server continues in the goroutine that reads when the data that it has requested has arrived: its Completer is a
-// verbs.UpcallCompleter.
-func ExampleConn_Serve_completeUpcall() {
-	ctx := context.Background()
-	h := &fetching{mem: make([]byte, 4)}
-	a, b := pair(nil, &rdmap.Config{Handler: h})
-	defer a.Close()
-	defer b.Close()
-	reg, _ := b.Register(h.mem, region.ReadSink)
-	h.sink = reg.STag()
-	go b.Serve()
-	src, _ := a.Register([]byte("data"), region.RemoteRead)
-	a.Send(ctx, binary.BigEndian.AppendUint32(nil, uint32(src.STag())))
-	m, err := a.Recv(ctx)
-	fmt.Printf("%s %v\n", m.Data, err)
-	// Output: data <nil>
-}
-
-// The startup frames carry private data of the upper layers, and the responder decides.
-func ExampleConn_Handshake() {
-	x, y := rdmaptest.Pipe()
-	a := rdmap.Client(x, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("version 9")}})
-	b := rdmap.Server(y, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
-		return []byte("version 1 only"), fmt.Errorf("cannot do %s", r.PrivateData)
-	}}})
-	done := make(chan error, 1)
-	go func() { done <- b.Handshake(context.Background()) }()
-	err := a.Handshake(context.Background())
-	if rej, ok := errors.AsType[*verbs.RejectError](err); ok {
-		fmt.Printf("rejected: %s\n", rej.PrivateData)
-	}
-	fmt.Println(<-done)
-	// Output:
-	// rejected: version 1 only
-	// rdmap: handshake: cannot do version 9
-}
-
 // Serve returns why the connection ended.
 func ExampleConn_Serve() {
 	a, b := pair(nil, &rdmap.Config{Handler: echo{}})
@@ -226,16 +114,6 @@ func ExampleConn_Serve() {
 	err := <-ended
 	fmt.Println(errors.Is(err, io.EOF), err)
 	// Output: true rdmap: read: EOF
-}
-
-// Connections that may need much memory for Sends share a pool of their own.
-func ExampleNewPool() {
-	pool := rdmap.NewPool(1 << 20)
-	a, b := pair(&rdmap.Config{Receives: rdmap.Receives{Pool: pool}}, nil)
-	b.Close()
-	a.Close()
-	fmt.Println(pool.Used())
-	// Output: 0
 }
 
 // The upper layers have agreed on four Reads at a time, by a protocol of their own.
@@ -274,29 +152,6 @@ func ExampleConn_Flush() {
 	// <nil>
 	// 8a9136aa <nil>
 	// <nil>
-}
-
-func ExampleConn_FetchAdd() {
-	ctx := context.Background()
-	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap}}
-	a, b := pair(cfg, cfg)
-	defer a.Close()
-	reg, _ := b.Register(make([]byte, 8), region.Atomic)
-	go b.Serve()
-	defer b.Close()
-
-	all := ^uint64(0)
-	a.FetchAdd(ctx, reg.STag(), 0, 5, 0)
-	was, err := a.CmpSwap(ctx, reg.STag(), 0, 5, all, 100, all)
-	fmt.Println(was, err)
-	was, err = a.Swap(ctx, reg.STag(), 0, 7)
-	fmt.Println(was, err)
-	was, err = a.FetchAdd(ctx, reg.STag(), 0, 0, 0)
-	fmt.Println(was, err)
-	// Output:
-	// 5 <nil>
-	// 100 <nil>
-	// 7 <nil>
 }
 
 func ExampleConn_SendImmediate() {

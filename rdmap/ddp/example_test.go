@@ -1,7 +1,6 @@
 package ddp_test
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -16,14 +15,6 @@ func (q *receives) Size() int   { return 64 }
 func (q *receives) Open(*ddp.Segment) ([]byte, bool) {
 	*q--
 	return make([]byte, 64), true
-}
-
-// lying is like receives, but needs no memory: a whole message is delivered where it lies.
-type lying struct{ receives }
-
-func (q *lying) Open(*ddp.Segment) ([]byte, bool) {
-	q.receives--
-	return nil, true
 }
 
 // window is memory under one STag.
@@ -69,39 +60,6 @@ func Example() {
 	// 6 true placed, then delivered <nil>
 }
 
-// A write that reaches one octet too far is refused as a whole.
-func ExampleReceiver_Place() {
-	mem := window{stag: 0x11223344, mem: []byte("........")}
-	r := ddp.NewReceiver(ddp.Config{Sinks: mem})
-	write := ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: mem.stag, TO: 4}
-	ulpdu := append(write.Append(nil), "12345"...)
-
-	h, _ := r.Header(ulpdu, len(ulpdu))
-	_, err := r.Place(ulpdu[h.HeaderLen():])
-	if e, ok := errors.AsType[*ddp.Error](err); ok {
-		fmt.Printf("%v: Terminate %#x/%#x/%#02x\n", e.Violation, e.Layer, e.EType, e.Code)
-	}
-	fmt.Printf("%s\n", mem.mem)
-	// Output:
-	// base or bounds violation: Terminate 0x1/0x1/0x01
-	// ........
-}
-
-// A large payload is read straight into its place.
-func ExampleReceiver_Reserve() {
-	mem := window{stag: 7, mem: make([]byte, 16)}
-	r := ddp.NewReceiver(ddp.Config{Sinks: mem})
-	header := (&ddp.Segment{Tagged: true, Last: true, Control: 0x42, STag: 7, TO: 3}).Append(nil)
-
-	_, _ = r.Header(header, len(header)+6)
-	dst, err := r.Reserve()
-	fmt.Println(copy(dst, "direct"), err) // io.ReadFull(conn, dst)
-	fmt.Printf("%v %q\n", r.Commit(nil).Delivered, mem.mem[:10])
-	// Output:
-	// 6 <nil>
-	// true "\x00\x00\x00direct\x00"
-}
-
 // A caller that knows the sink places the segments that continue a message itself.
 func ExampleReceiver_Continue() {
 	mem := window{stag: 0x11223344, mem: make([]byte, 64)}
@@ -124,41 +82,4 @@ func ExampleReceiver_Continue() {
 	// carries on: "two "
 	// carries on: "three"
 	// "one two three"
-}
-
-// A caller that has posted enough buffers delivers a message like the one before itself.
-func ExampleReceiver_Repeat() {
-	posted := lying{3}
-	r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{ddp.QNSend: &posted}})
-
-	s := ddp.Segment{Last: true, Control: 0x43}
-	for _, word := range []string{"one", "two", "three"} {
-		s.MSN++
-		ulpdu := append(s.Append(nil), word...)
-		if posted.receives > 0 && r.Repeats(ulpdu) {
-			posted.receives--
-			r.Repeat(len(word))
-			fmt.Printf("repeats: %q\n", ulpdu[ddp.UntaggedLen:])
-			continue
-		}
-		h, _ := r.Header(ulpdu, len(ulpdu))
-		ev, _ := r.Place(ulpdu[h.HeaderLen():])
-		fmt.Printf("%q\n", ev.Data)
-	}
-	// Output:
-	// "one"
-	// repeats: "two"
-	// repeats: "three"
-}
-
-func ExampleSegment_Parse() {
-	var s ddp.Segment
-	ok := s.Parse([]byte("\x41\x43\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00payload"))
-	fmt.Println(ok, s.String())
-	// Output: true untagged last control=0x43 ulp=00000000 qn=0 msn=5 mo=0
-}
-
-func ExampleMaxPayload() {
-	fmt.Println(ddp.MaxPayload(true, 1442), ddp.MaxPayload(false, 1442))
-	// Output: 1428 1424
 }

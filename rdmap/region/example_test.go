@@ -5,13 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"hash/crc32"
 	"io"
 	"strings"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"golang.org/x/crypto/blake2b"
 )
 
 // Memory lent to a peer for reading, and taken back.
@@ -43,118 +41,6 @@ func Example() {
 	// true
 	// <nil> 0
 	// true
-}
-
-// Two streams in one protection domain.
-func ExampleDomain_NewTable() {
-	d := region.NewDomain()
-	a, b := d.NewTable(), d.NewTable()
-	private, _ := a.Register(make([]byte, 8), region.RemoteRead)
-	shared, _ := d.RegisterShared(make(region.Bytes, 8), region.Options{Access: region.RemoteRead})
-
-	_, err := b.Lookup(private.STag(), 0, 8, region.RemoteRead)
-	fmt.Println(err)
-	v, err := b.Lookup(shared.STag(), 0, 8, region.RemoteRead)
-	fmt.Println(err)
-	v.Release()
-	// Output:
-	// region: STag not associated with this stream
-	// <nil>
-}
-
-// A deadline for getting back memory that is in use.
-// Adjacent octets need only one lookup.
-func ExampleView_Forward() {
-	t := region.NewTable()
-	reg, _ := t.Register([]byte("placed in a run"), region.RemoteRead)
-
-	v, _ := t.Lookup(reg.STag(), 0, 7, region.RemoteRead)
-	defer v.Release()
-	fmt.Printf("%q %v\n", v.Bytes(), v.WrittenThrough())
-	fmt.Println(v.Forward(8), v.Offset())
-	fmt.Printf("%q\n", v.Bytes())
-	reg.Revoke()
-	fmt.Println(v.Forward(0))
-	// Output:
-	// "placed " false
-	// true 7
-	// "in a run"
-	// false
-}
-
-func ExampleRegion_Invalidate() {
-	t := region.NewTable()
-	r, _ := t.Register(make([]byte, 8), region.RemoteWrite)
-	v, _ := t.Lookup(r.STag(), 0, 8, region.RemoteWrite)
-
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	fmt.Println(r.Invalidate(ctx))
-	v.Release()
-	fmt.Println(r.Invalidate(ctx))
-	// Output:
-	// region: still in use at the deadline
-	// <nil>
-}
-
-// A Send with Invalidate from the peer.
-func ExampleTable_RemoteInvalidate() {
-	t := region.NewTable()
-	r, _ := t.Register(make([]byte, 8), region.RemoteWrite|region.RemoteInvalidate)
-	fmt.Println(t.RemoteInvalidate(r.STag()), r.Valid())
-	// Output: <nil> false
-}
-
-// The end of a stream.
-func ExampleTable_Close() {
-	t := region.NewTable()
-	_, _ = t.Register(make([]byte, 8), region.RemoteWrite)
-	fmt.Println(t.Live(), t.Close(context.Background()), t.Live())
-	_, err := t.Register(make([]byte, 8), region.RemoteWrite)
-	fmt.Println(err)
-	// Output:
-	// 1 <nil> 0
-	// region: table closed
-}
-
-// A hash with a key, so that only those who know the key can have octets compared.
-func ExampleHash() {
-	key := []byte("known to both upper layers")
-	sum := &region.Hash{Size: blake2b.Size256, New: func() hash.Hash {
-		h, _ := blake2b.New256(key) // fails only if the key has more than 64 octets
-		return h
-	}}
-	t := region.NewTable()
-	r, err := t.RegisterMemory(region.Bytes("octets"), region.Options{Access: region.Verify, Hash: sum})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	v, _ := t.Lookup(r.STag(), 0, 6, region.Verify)
-	defer v.Release()
-	got, err := v.AppendSum(nil)
-	fmt.Printf("%d octets, %x..., %v\n", len(got), got[:4], err)
-	// Output: 32 octets, 27c64104..., <nil>
-}
-
-// Memory that is registered once and opened for one operation at a time.
-func ExampleTable_Window() {
-	t := region.NewTable()
-	w, err := t.Window(make([]byte, 1<<20))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	a, _ := w.Open(0, 4096, region.RemoteRead)
-	fmt.Println(a.Invalidate(context.Background()), t.Live())
-	b, _ := w.Open(4096, 100, region.RemoteWrite)
-	fmt.Println(a.Valid(), b.Valid(), a.STag() == b.STag())
-	_ = b.Invalidate(context.Background())
-	fmt.Println(w.Close(), t.Live())
-	// Output:
-	// <nil> 1
-	// false true false
-	// <nil> 0
 }
 
 // diskette is a memory with a medium below it, which a fault has changed.

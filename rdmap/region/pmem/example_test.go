@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -45,46 +44,6 @@ func Example() {
 	// record
 }
 
-// A file is created once.
-func ExampleCreate() {
-	dir, _ := os.MkdirTemp("", "pmem")
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "log")
-	fmt.Println(pmem.Create(path, 4096, nil))
-	err := pmem.Create(path, 4096, nil)
-	fmt.Println(errors.Is(err, pmem.ErrCreate), errors.Is(err, os.ErrExist))
-	// Output:
-	// <nil>
-	// true true
-}
-
-// A file has one owner.
-func ExampleOpen() {
-	dir, _ := os.MkdirTemp("", "pmem")
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "log")
-	_ = pmem.Create(path, 4096, nil)
-	m, _ := pmem.Open(pmem.File, path, &pmem.Options{Size: 4096})
-	defer m.Close()
-	_, err := pmem.Open(pmem.File, path, nil)
-	fmt.Println(errors.Is(err, pmem.ErrLocked))
-	e, _ := errors.AsType[*pmem.Error](err)
-	fmt.Println(e.Op, e.Kind)
-	// Output:
-	// true
-	// lock file is in use
-}
-
-func ExampleParseKind() {
-	k, err := pmem.ParseKind("mmap")
-	fmt.Println(k, err)
-	_, err = pmem.ParseKind("disk")
-	fmt.Println(err)
-	// Output:
-	// mmap <nil>
-	// pmem: "disk" is no kind of memory: use file, mmap or dax
-}
-
 // Access to the octets of a memory that can vanish has to be under Guard: here an operation in place.
 func ExampleMemory_Guard() {
 	dir, _ := os.MkdirTemp("", "pmem")
@@ -106,12 +65,6 @@ func ExampleMemory_Guard() {
 	// true true
 }
 
-// The number of memories that cannot be closed because a system call hangs.
-func ExamplePinned() {
-	fmt.Println(pmem.Pinned())
-	// Output: 0
-}
-
 // A file that replaces another survives a crash once its directory is durable.
 func ExampleSyncDir() {
 	dir, _ := os.MkdirTemp("", "pmem")
@@ -121,20 +74,4 @@ func ExampleSyncDir() {
 	_ = os.Rename(name+".new", name)
 	fmt.Println(pmem.SyncDir(dir), pmem.SyncDir(name+".none") != nil)
 	// Output: <nil> true
-}
-
-// What the file holds, whatever the memory says.
-func ExampleMemory_ReadBack() {
-	dir, _ := os.MkdirTemp("", "pmem")
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "log")
-	_ = pmem.Create(path, 4096, nil)
-	m, _ := pmem.Open(pmem.File, path, nil)
-	defer m.Close()
-	_ = m.Store(0, []byte("flushed and not"))
-	_ = m.Persist(0, 7)
-	var b strings.Builder
-	err := m.ReadBack(&b, 0, 8)
-	fmt.Println(b.String() == "flushed\x00" && err == nil || errors.Is(m.Verifiable(), region.ErrNotVerifiable))
-	// Output: true
 }
