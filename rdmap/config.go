@@ -192,14 +192,6 @@ type Reading struct {
 	HandlerLimit time.Duration
 	// MaxHandlers bounds the upcalls that still run after losing the reading role. 0: 64.
 	MaxHandlers int
-	// BusyPoll is how long a goroutine that waits for input, in Wait or in Serve, polls before it
-	// sleeps. This halves the latency of a short round trip, but keeps a processor busy. A
-	// goroutine polls only after a wait that ended within that time, and fewer than GOMAXPROCS
-	// goroutines of the process poll at once. Use it with one caller at a time and a spare
-	// processor on both sides. Where several callers share a connection and there are no more
-	// processors than peers, it takes processor time from them. TCP on Linux only. 0, the default:
-	// no polling.
-	BusyPoll time.Duration
 }
 
 // maxDepth is the largest IRD and ORD. They have 14 bits, and the last value is reserved for "not
@@ -242,7 +234,6 @@ func (s *Startup) Check() error {
 func (r *Reading) Check() error {
 	return setting.Check(
 		setting.Int("Reading.MaxHandlers", r.MaxHandlers, 1, math.MaxInt32),
-		setting.Time("Reading.BusyPoll", r.BusyPoll),
 	)
 }
 
@@ -290,7 +281,7 @@ func (cfg *Config) driver(table *region.Table, initiator bool) drive.Config {
 		},
 		SendQueue: cfg.SendQueue,
 		Write:     cfg.Timeouts.Write, FPDU: cfg.Timeouts.FPDU, Close: cfg.Timeouts.Close,
-		HandlerLimit: cfg.Reading.HandlerLimit, MaxHandlers: cfg.Reading.MaxHandlers, BusyPoll: cfg.Reading.BusyPoll,
+		HandlerLimit: cfg.Reading.HandlerLimit, MaxHandlers: cfg.Reading.MaxHandlers,
 		PartialFPDU: cfg.PartialFPDU, Logger: cfg.Logger,
 	}
 }

@@ -98,7 +98,6 @@ func TestConfigErrors(t *testing.T) {
 		{rdmap.Config{Timeouts: rdmap.Timeouts{Memory: -1}}, "Timeouts.Memory is -1ns"},
 		{rdmap.Config{Timeouts: rdmap.Timeouts{Close: -1}}, "Timeouts.Close is -1ns"},
 		{rdmap.Config{Reading: rdmap.Reading{MaxHandlers: -1}}, "Reading.MaxHandlers is -1"},
-		{rdmap.Config{Reading: rdmap.Reading{BusyPoll: -1}}, "Reading.BusyPoll is -1ns"},
 		{rdmap.Config{SendQueue: -1}, "SendQueue is -1"},
 	} {
 		a, b := rdmaptest.Pipe()

@@ -275,7 +275,6 @@ func mixConfigs(rnd *rand.Rand, pool *rdmap.Pool) (cx, cy *rdmap.Config) {
 			Receives: rdmap.Receives{Size: size, Count: mixTokens, Pool: pool},
 			Reading: rdmap.Reading{
 				HandlerLimit: time.Duration(pick(0, 1)) * time.Millisecond, MaxHandlers: pick(0, 2),
-				BusyPoll: time.Duration(pick(0, 0, 50)) * time.Microsecond,
 			},
 		}
 	}

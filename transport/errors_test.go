@@ -121,7 +121,6 @@ func TestListenError(t *testing.T) {
 		{Timeouts: transport.Timeouts{Close: -1}},
 		{Timeouts: transport.Timeouts{Pull: -1}},
 		{RFC5666: &transport.RFC5666{DoneTimeout: -1}},
-		{Reading: transport.Reading{BusyPoll: -1}},
 		{Startup: transport.Startup{IRD: 1 << 14}},
 		{Startup: transport.Startup{PrivateData: []byte{1}}},
 	} {

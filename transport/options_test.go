@@ -49,19 +49,6 @@ func TestEngineOptions(t *testing.T) {
 	}
 }
 
-// TestBusyPoll: with BusyPoll the engine polls for input, and calls with chunks work.
-func TestBusyPoll(t *testing.T) {
-	cc, sc := testConfig(), testConfig()
-	cc.Reading.BusyPoll, sc.Reading.BusyPoll = 100*time.Microsecond, 50*time.Microsecond
-	if got := [2]time.Duration{cc.Engine(1).Reading.BusyPoll, sc.Engine(1).Reading.BusyPoll}; got != [2]time.Duration{cc.Reading.BusyPoll, sc.Reading.BusyPoll} {
-		t.Error(got)
-	}
-	_, c := pair(t, newEcho(), sc, cc)
-	for range 20 {
-		goodCall(t, c)
-	}
-}
-
 func btou(b bool) uint64 {
 	if b {
 		return 1

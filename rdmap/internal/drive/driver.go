@@ -27,7 +27,6 @@ type Config struct {
 	Write, FPDU, Close time.Duration // see rdmap.Timeouts
 	HandlerLimit       time.Duration
 	MaxHandlers        int
-	BusyPoll           time.Duration
 	PartialFPDU        func(n int) // may be nil
 
 	Logger *zap.Logger
@@ -120,7 +119,7 @@ var (
 // New returns a Driver for the connection that Handshake will establish on nc, which it owns.
 func New(nc net.Conn, cfg Config, up Upcalls) *Driver {
 	d := &Driver{done: make(chan struct{})}
-	d.constant = constant{cfg: cfg, nc: nc, link: NewLink(nc, cfg.BusyPoll), up: up}
+	d.constant = constant{cfg: cfg, nc: nc, link: NewLink(nc), up: up}
 	d.ready = d.readable
 	r := cfg.Receiver
 	d.snd.Limit, d.snd.Table, d.snd.Sinks = cfg.SendQueue, r.Table, r.Table

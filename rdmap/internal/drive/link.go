@@ -42,9 +42,8 @@ const (
 // Link is a byte stream. One goroutine at a time calls Read, one Write, and one the methods that watch; the others may
 // be called at any time.
 type Link interface {
-	// Read reads once. With wait it returns at least one octet or an error; without, n may be 0. With poll it may
-	// look for input for a while before it sleeps.
-	Read(to Source, wait, poll bool) (n int, err error)
+	// Read reads once. With wait it returns at least one octet or an error; without, n may be 0.
+	Read(to Source, wait bool) (n int, err error)
 	// Write writes what is left of b. done is false if something remains. A write that makes no progress for limit
 	// fails.
 	Write(b *buf.Batch, p Patience, limit time.Duration) (done bool, err error)
@@ -80,7 +79,7 @@ type Stream struct {
 func NewStream(nc net.Conn) *Stream { return &Stream{nc: nc} }
 
 // Read implements Link. It only reads with wait.
-func (l *Stream) Read(to Source, wait, _ bool) (int, error) {
+func (l *Stream) Read(to Source, wait bool) (int, error) {
 	if !wait {
 		return 0, nil
 	}

@@ -2,10 +2,7 @@
 
 package drive
 
-import (
-	"net"
-	"time"
-)
+import "net"
 
 // NewLink returns the link for nc.
-func NewLink(nc net.Conn, _ time.Duration) Link { return NewStream(nc) }
+func NewLink(nc net.Conn) Link { return NewStream(nc) }

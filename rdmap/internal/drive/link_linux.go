@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewLink returns the link for nc. TCP connections are read and written through their descriptors. A Read with poll polls
-// for at most busyPoll.
-func NewLink(nc net.Conn, busyPoll time.Duration) Link {
+// NewLink returns the link for nc. TCP connections are read and written through their descriptors.
+func NewLink(nc net.Conn) Link {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
 		return NewStream(nc)
@@ -25,7 +24,7 @@ func NewLink(nc net.Conn, busyPoll time.Duration) Link {
 	if err != nil {
 		return NewStream(nc)
 	}
-	l := &tcpLink{tc: tc, rc: rc, busyPoll: busyPoll}
+	l := &tcpLink{tc: tc, rc: rc}
 	l.nc = tc
 	l.yield = yield{sched: schedYield, pause: &processPause}
 	l.readFn = l.tryRead
@@ -41,16 +40,14 @@ type tcpLink struct {
 
 	// Arguments and results of readFn, which is made once: a closure per call would
 	// be an allocation per call.
-	readFn   func(fd uintptr) bool
-	to       Source
-	wait     bool
-	readN    int
-	readErr  error
-	octets   uint64 // received so far
-	busyPoll time.Duration
-	poll     polling
-	yield    yield
-	in       vec.Reader
+	readFn  func(fd uintptr) bool
+	to      Source
+	wait    bool
+	readN   int
+	readErr error
+	octets  uint64 // received so far
+	yield   yield
+	in      vec.Reader
 
 	writeMu  sync.Mutex // a late writer may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
@@ -65,13 +62,8 @@ type tcpLink struct {
 	reg registration
 }
 
-func (l *tcpLink) Read(to Source, wait, poll bool) (int, error) {
+func (l *tcpLink) Read(to Source, wait bool) (int, error) {
 	l.to, l.wait, l.readN, l.readErr = to, wait, 0, nil
-	limit := l.busyPoll
-	if !wait {
-		limit = 0
-	}
-	l.poll.begin(limit, poll)
 	err := l.rc.Read(l.readFn)
 	l.to = nil
 	if err != nil {
@@ -90,7 +82,7 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	if places != nil {
 		n, err = l.in.Readv(int(fd), places)
 	} else {
-		n, err = l.poll.read(int(fd), flat, &l.interrupted)
+		n, err = vec.Read(int(fd), flat)
 	}
 	l.to.Got(max(n, 0))
 	if n > 0 {
@@ -187,11 +179,7 @@ func (l *tcpLink) EMSS() int {
 	return n
 }
 
-// Watch is called while nobody reads, so that nobody is polling.
 func (l *tcpLink) Watch(ready func()) bool {
-	if l.poll.muted {
-		_ = l.rc.Control(func(fd uintptr) { l.poll.mute(int(fd), false) })
-	}
 	return l.reg.arm(ready, l.rc, unix.EPOLLIN|unix.EPOLLRDHUP)
 }
 

@@ -25,7 +25,7 @@ func (d *Driver) readOnce(wait bool) (n int, err error) {
 	if err := d.beforeRead(wait); err != nil {
 		return 0, err
 	}
-	return d.afterRead(d.link.Read((*source)(d), wait, d.waiting.Load() <= 1))
+	return d.afterRead(d.link.Read((*source)(d), wait))
 }
 
 // beforeRead returns why nothing can be read now, or nil.
@@ -223,7 +223,7 @@ func (s *source) Room(held bool) (flat []byte, places [][]byte) {
 		d.st = buf.NewStaging(buf.Big)
 	}
 	d.st, flat = d.st.Room(d.rcv.Deframer.Need(d.st.Pending()))
-	if in.fresh && !held && d.cfg.BusyPoll <= 0 && d.snd.Long.Load() > 0 {
+	if in.fresh && !held && d.snd.Long.Load() > 0 {
 		flat = flat[:engine.ShortRead]
 	}
 	in.room = len(flat)
@@ -232,7 +232,7 @@ func (s *source) Room(held bool) (flat []byte, places [][]byte) {
 
 // places returns where the next octets belong if they are the payloads of a Read Response, otherwise nil.
 func (d *Driver) places() [][]byte {
-	if len(d.st.B) < buf.Big || d.st.R == d.st.W || d.cfg.BusyPoll > 0 {
+	if len(d.st.B) < buf.Big || d.st.R == d.st.W {
 		return nil
 	}
 	return d.rcv.Places(d.st)

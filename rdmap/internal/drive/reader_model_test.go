@@ -545,13 +545,13 @@ type roleLink struct {
 func newRoleLink(w *roleWire) roleLink { return roleLink{drive.NewStream(w), w} }
 
 // Read implements drive.Link.
-func (l roleLink) Read(to drive.Source, wait, poll bool) (int, error) {
+func (l roleLink) Read(to drive.Source, wait bool) (int, error) {
 	if l.w.reading.Add(1) > 1 {
 		l.w.t.Error("two goroutines read at the same time")
 	}
 	defer l.w.reading.Add(-1)
 	if wait {
-		return l.Stream.Read(to, true, poll)
+		return l.Stream.Read(to, true)
 	}
 	room, _ := to.Room(false)
 	n, _, _, err := l.w.next(room[:min(len(room), 300)])

@@ -227,7 +227,7 @@ func (d *Driver) readFor(w *Waiter) (int, error) {
 		w.state.CompareAndSwap(waiterReads, waiterPending)
 		return 0, err
 	}
-	n, err := d.link.Read((*source)(d), true, d.waiting.Load() <= 1)
+	n, err := d.link.Read((*source)(d), true)
 	w.state.CompareAndSwap(waiterReads, waiterPending)
 	return d.afterRead(n, err)
 }

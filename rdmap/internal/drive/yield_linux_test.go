@@ -1,11 +1,41 @@
 package drive
 
 import (
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// sink is a Source that keeps nothing.
+type sink struct {
+	room [512]byte
+	got  int
+}
+
+func (s *sink) Room(bool) ([]byte, [][]byte) { return s.room[:], nil }
+func (s *sink) Got(n int)                    { s.got += n }
+
+// pair returns the two ends of a TCP connection.
+func pair(t *testing.T) (*net.TCPConn, *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a.(*net.TCPConn), b.(*net.TCPConn)
+}
 
 // A wait is delayed once, after little input.
 func TestYieldAgain(t *testing.T) {
@@ -51,7 +81,7 @@ func TestYieldPause(t *testing.T) {
 func TestYieldReads(t *testing.T) {
 	for _, wait := range []bool{true, false} {
 		a, b := pair(t)
-		l := NewLink(b, 0).(*tcpLink)
+		l := NewLink(b).(*tcpLink)
 		l.octets = yieldMost
 		l.yield = yield{pause: new(yieldPause), sched: func() {
 			if _, err := a.Write(make([]byte, 100)); err != nil {
@@ -62,7 +92,7 @@ func TestYieldReads(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		n, err := l.Read(new(sink), wait, false)
+		n, err := l.Read(new(sink), wait)
 		if want := map[bool]int{true: 100}[wait]; n != want || err != nil {
 			t.Errorf("wait %v: %d octets, %v; want %d", wait, n, err, want)
 		}
