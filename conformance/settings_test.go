@@ -190,7 +190,6 @@ func TestSettings(t *testing.T) {
 		{"commitlog", producer(commitlog.ProducerOptions{Batch: -2}), "Batch is -2" + more},
 		{"commitlog", producer(commitlog.ProducerOptions{Queue: -3}), "Queue is -3" + more},
 		{"commitlog", log(commitlog.Options{Mode: 9}), "Mode is 9, want 1 to 2, or 0 for the default"},
-		{"commitlog", log(commitlog.Options{Hash: 9}), "Hash is 9, want 1 to 2, or 0 for the default"},
 
 		{`push: open "log"`, session(push.Config{Best: 3}), "Best is 3, want 1 to 2, or 0 for the default"},
 		{`push: open "log"`, session(push.Config{MaxRecord: -1}), "MaxRecord is -1, want 1 to 1073741824, or 0 for the default"},

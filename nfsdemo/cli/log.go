@@ -16,7 +16,6 @@ type logJSON struct {
 	Version    int     `json:"version"`
 	ID         string  `json:"id"`
 	Mode       string  `json:"mode"`
-	Hash       string  `json:"hash"`
 	Capacity   uint64  `json:"capacity"`
 	Generation uint64  `json:"generation"`
 	Epoch      uint32  `json:"epoch"`
@@ -162,7 +161,7 @@ func beginning(p []byte) string {
 func (a *app) printLog(i *commitlog.Info, n uint64) error {
 	if a.json {
 		j := logJSON{
-			Version: 1, ID: hex.EncodeToString(i.ID[:]), Mode: i.Mode.String(), Hash: i.Hash.String(), Capacity: i.Capacity,
+			Version: 1, ID: hex.EncodeToString(i.ID[:]), Mode: i.Mode.String(), Capacity: i.Capacity,
 			Generation: i.Generation, Epoch: i.Epoch, Head: i.Head, HeadSeq: i.HeadSeq, TailWord: i.TailWord, Tail: i.Tail, Records: n,
 		}
 		if p := i.Poison; p != nil {
@@ -176,8 +175,8 @@ func (a *app) printLog(i *commitlog.Info, n uint64) error {
 		}
 		return a.printJSON(j)
 	}
-	_, err := fmt.Fprintf(a.stdout, "log %x, version 2, %v, %v, ring of %s, epoch %d\nhead %d, tail %d (tail word %d)\n",
-		i.ID, i.Mode, i.Hash, octets(i.Capacity), i.Epoch, i.Head, i.Tail, i.TailWord)
+	_, err := fmt.Fprintf(a.stdout, "log %x, version 2, %v, ring of %s, epoch %d\nhead %d, tail %d (tail word %d)\n",
+		i.ID, i.Mode, octets(i.Capacity), i.Epoch, i.Head, i.Tail, i.TailWord)
 	if err != nil {
 		return err
 	}

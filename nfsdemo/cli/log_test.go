@@ -65,7 +65,7 @@ func TestLog(t *testing.T) {
 		out    []string
 		err    string
 	}{
-		{[]string{"verify", good}, 0, []string{"version 2, wal, crc32c, ring of 4096, epoch 1", "tail 256", "records: 3 good: 1 to 3, next 4"}, ""},
+		{[]string{"verify", good}, 0, []string{"version 2, wal, ring of 4096, epoch 1", "tail 256", "records: 3 good: 1 to 3, next 4"}, ""},
 		{[]string{"dump", good}, 0, []string{`1      1            0        5  "first"`, "2  00ff", `100  "long long long long long long lo"...`}, ""},
 		{[]string{"dump", "--json", good}, 0, []string{`{"seq":1,"epoch":1,"position":0,"length":5,"payload":"Zmlyc3Q="}`, `"records":3}`}, ""},
 		{[]string{"verify", bad}, 1, []string{"records: 1 good: 1 to 1\n"}, "record 2 at position 64 is poisoned: wrong checksum"},

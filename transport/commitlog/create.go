@@ -19,8 +19,6 @@ import (
 type Options struct {
 	// Mode: WAL (default) or Strict.
 	Mode Mode
-	// Hash of Verify: CRC32C (default) or SHA256.
-	Hash Hash
 	// Owner is kept in the log and not looked at: the digest of a secret, for example.
 	Owner [32]byte
 }
@@ -31,10 +29,7 @@ func (o *Options) Check() error {
 	if o == nil {
 		return nil
 	}
-	err := setting.Check(
-		setting.Int("Mode", int(o.Mode), int(Strict), int(WAL)), setting.Int("Hash", int(o.Hash), int(CRC32C), int(SHA256)),
-	)
-	if err != nil {
+	if err := setting.Check(setting.Int("Mode", int(o.Mode), int(Strict), int(WAL))); err != nil {
 		return fmt.Errorf("commitlog: %w", err)
 	}
 	return nil
@@ -53,12 +48,9 @@ func Create(mem region.Memory, o *Options) error {
 	if err != nil {
 		return err
 	}
-	h := layout.Header{Mode: WAL, Hash: CRC32C}
+	h := layout.Header{Mode: WAL}
 	if o != nil && o.Mode != 0 {
 		h.Mode = o.Mode
-	}
-	if o != nil && o.Hash != 0 {
-		h.Hash = o.Hash
 	}
 	if o != nil {
 		h.Owner = o.Owner

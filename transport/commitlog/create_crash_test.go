@@ -105,7 +105,7 @@ func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []pme
 			case err != nil && !(zeroed && !created): // what others have stored is theirs
 				return nil, err
 			case err == nil && info.ID != old.ID:
-				want := &commitlog.Info{ID: info.ID, Mode: commitlog.WAL, Hash: commitlog.CRC32C, Capacity: old.Capacity, HeadSeq: 1, NextSeq: 1}
+				want := &commitlog.Info{ID: info.ID, Mode: commitlog.WAL, Capacity: old.Capacity, HeadSeq: 1, NextSeq: 1}
 				if *info != *want || len(got) > 0 {
 					return nil, fmt.Errorf("a new log that is not empty: %+v, %d records", info, len(got))
 				}

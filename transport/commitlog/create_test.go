@@ -24,7 +24,6 @@ func TestCreateRefuses(t *testing.T) {
 		text string
 	}{
 		"mode":         {size, commitlog.Options{Mode: 9}, setting.ErrRange, "commitlog: setting out of range: Mode is 9, want 1 to 2"},
-		"hash":         {size, commitlog.Options{Hash: 9}, setting.ErrRange, "commitlog: setting out of range: Hash is 9, want 1 to 2"},
 		"no room":      {100, commitlog.Options{}, commitlog.ErrSize, "a ring of 0 octets: wrong size (a capacity is a multiple of 64 octets, at least 256)"},
 		"no multiple":  {size + 1, commitlog.Options{}, commitlog.ErrSize, "a ring of 4097 octets: wrong size"},
 		"one too many": {size - 1, commitlog.Options{}, commitlog.ErrSize, "a ring of 4095 octets: wrong size"},

@@ -13,7 +13,6 @@ import (
 type Info struct {
 	ID         [16]byte
 	Mode       Mode
-	Hash       Hash
 	Capacity   uint64 // octets of the ring
 	Generation uint64 // of the header
 	Epoch      uint32 // of the last session, 0 if there was none
@@ -36,7 +35,7 @@ type Info struct {
 func infoOf(st *machine.State) Info {
 	h := &st.Header
 	return Info{
-		ID: h.ID, Mode: h.Mode, Hash: h.Hash, Capacity: h.Capacity, Generation: h.Generation, Epoch: h.Epoch,
+		ID: h.ID, Mode: h.Mode, Capacity: h.Capacity, Generation: h.Generation, Epoch: h.Epoch,
 		Head: st.Head.Pos, HeadSeq: st.Head.Seq, TailWord: st.Durable, Tail: st.Tail, NextSeq: st.NextSeq, Poison: st.Poison,
 		BadHeader: st.BadHeader, BadHead: st.BadHead,
 	}

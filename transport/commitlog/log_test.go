@@ -270,7 +270,7 @@ func TestReconnect(t *testing.T) {
 func TestRestart(t *testing.T) {
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		mem := sim(4096)
-		if err := commitlog.Create(mem, &commitlog.Options{Mode: mode, Hash: commitlog.SHA256}); err != nil {
+		if err := commitlog.Create(mem, &commitlog.Options{Mode: mode}); err != nil {
 			t.Fatal(err)
 		}
 		l, err := commitlog.Open(mem)

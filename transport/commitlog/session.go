@@ -131,14 +131,9 @@ func (l *Log) register(c *rdmap.Conn, a *Answer) error {
 	if a.Persistent {
 		write |= region.FlushPersistent
 	}
-	ring := region.Options{Access: write | region.Verify}
-	switch a.Hash {
-	case CRC32C: // of region.Options, if nothing else is said
-	case SHA256:
-		ring.Hash = region.SHA256
-	case NoHash:
-		ring.Access = write
-	default: // CRC32C
+	ring := region.Options{Access: write} // its Hash is CRC32C, if nothing else is said
+	if a.Hash != NoHash {
+		ring.Access |= region.Verify
 	}
 	l.state.Lock()
 	defer l.state.Unlock()

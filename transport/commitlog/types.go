@@ -27,7 +27,6 @@ type Hash = layout.Hash
 // The hashes.
 const (
 	CRC32C = layout.CRC32C
-	SHA256 = layout.SHA256
 	// NoHash, in an Answer: the medium of the log cannot be read back, so nothing can be verified.
 	NoHash = layout.NoHash
 )

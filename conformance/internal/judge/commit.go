@@ -100,7 +100,7 @@ func (m *commitMachine) open(a *commitlog.Answer) {
 	switch {
 	case badSize != nil:
 		m.violate("COMMIT-001", "capacity %d", a.Capacity)
-	case a.Mode != commitlog.Strict && a.Mode != commitlog.WAL || a.Hash != commitlog.CRC32C && a.Hash != commitlog.SHA256:
+	case a.Mode != commitlog.Strict && a.Mode != commitlog.WAL || a.Hash != commitlog.CRC32C:
 		m.violate("COMMIT-001", "mode %d, hash %d", a.Mode, a.Hash)
 	case a.Head%recordAlign != 0 || a.Tail%recordAlign != 0 || a.Tail < a.Head || a.Tail-a.Head > a.Capacity:
 		m.violate("COMMIT-001", "head %d, tail %d, capacity %d", a.Head, a.Tail, a.Capacity)

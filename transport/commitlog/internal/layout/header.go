@@ -46,20 +46,17 @@ type Hash uint32
 // The hashes of the header.
 const (
 	CRC32C Hash = 1
-	SHA256 Hash = 2
 	// NoHash: nothing can be verified; no header has it.
 	NoHash Hash = 0
 )
 
-// String returns "crc32c", "sha256" or "none".
+// String returns "crc32c" or "none".
 func (h Hash) String() string {
 	switch h {
 	case NoHash:
 		return "none"
 	case CRC32C:
 		return "crc32c"
-	case SHA256:
-		return "sha256"
 	default:
 		return fmt.Sprintf("Hash(%d)", uint32(h))
 	}
@@ -88,8 +85,7 @@ type Header struct {
 	ID         [16]byte // of the log, random
 	Key        [16]byte // salts are derived from it; random, never sent
 	Generation uint64
-	Epoch      uint32 // 0: nobody has appended yet
-	Hash       Hash
+	Epoch      uint32   // 0: nobody has appended yet
 	First      uint64   // number of the first record of Epoch, appended or not
 	Before     uint32   // epoch of the record before that one; 0: none
 	Instance   [16]byte // of the producer to which Epoch belongs; zeros: nobody said
@@ -126,7 +122,7 @@ func (h *Header) Append(b []byte) []byte {
 	b = append(b, h.Key[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.Generation)
 	b = binary.BigEndian.AppendUint32(b, h.Epoch)
-	b = binary.BigEndian.AppendUint32(b, uint32(h.Hash))
+	b = binary.BigEndian.AppendUint32(b, uint32(CRC32C))
 	b = binary.BigEndian.AppendUint64(b, h.First)
 	b = binary.BigEndian.AppendUint32(b, h.Before)
 	b = append(b, h.Instance[:]...)
@@ -152,9 +148,12 @@ func (h *Header) Parse(b []byte, off int) error {
 	if sum := checksum(b[:offHeaderCRC]); u32(offHeaderCRC) != sum {
 		return bad("header checksum", offHeaderCRC, ErrChecksum, uint64(u32(offHeaderCRC)), uint64(sum))
 	}
+	if v := u32(offHash); v != uint32(CRC32C) {
+		return bad("hash", offHash, ErrValue, uint64(v), uint64(CRC32C))
+	}
 	*h = Header{
 		Mode: Mode(u32(offMode)), Capacity: u64(offCapacity), Generation: u64(offGeneration),
-		Epoch: u32(offEpoch), Hash: Hash(u32(offHash)), First: u64(offFirst), Before: u32(offBefore),
+		Epoch: u32(offEpoch), First: u64(offFirst), Before: u32(offBefore),
 	}
 	copy(h.ID[:], b[offID:])
 	copy(h.Key[:], b[offKey:])
@@ -169,8 +168,6 @@ func (h *Header) Check(off int) error {
 	switch {
 	case h.Mode != Strict && h.Mode != WAL:
 		return &FormatError{Field: "mode", Off: off + offMode, Kind: ErrValue, Got: uint64(h.Mode), Want: uint64(WAL)}
-	case h.Hash != CRC32C && h.Hash != SHA256:
-		return &FormatError{Field: "hash", Off: off + offHash, Kind: ErrValue, Got: uint64(h.Hash), Want: uint64(CRC32C)}
 	case h.Before != 0 && h.Before >= h.Epoch:
 		return &FormatError{Field: "epoch before", Off: off + offBefore, Kind: ErrValue, Got: uint64(h.Before), Want: uint64(h.Epoch)}
 	case CheckCapacity(h.Capacity) != nil:

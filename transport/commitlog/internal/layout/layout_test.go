@@ -29,7 +29,7 @@ const (
 )
 
 func goldenHeader() layout.Header {
-	h := layout.Header{Mode: layout.WAL, Capacity: 1024, Generation: 3, Epoch: 2, Hash: layout.CRC32C, First: 4, Before: 1}
+	h := layout.Header{Mode: layout.WAL, Capacity: 1024, Generation: 3, Epoch: 2, First: 4, Before: 1}
 	for i := range 16 {
 		h.ID[i], h.Key[i], h.Instance[i] = byte(i), byte(16+i), byte(32+i)
 	}
@@ -97,6 +97,7 @@ func TestHeaderRefusals(t *testing.T) {
 		{"checksum", 30, 0xff, false, layout.ErrChecksum},
 		{"mode", 15, 3, true, layout.ErrValue},
 		{"hash", 71, 0, true, layout.ErrValue},
+		{"another hash", 71, 2, true, layout.ErrValue},
 		{"epoch before", 83, 2, true, layout.ErrValue},
 		{"capacity", 23, 1, true, layout.ErrSize},
 		{"empty ring", 22, 0, true, layout.ErrSize},
@@ -254,7 +255,6 @@ func TestNames(t *testing.T) {
 		{layout.WAL.String(), "wal"},
 		{layout.Mode(9).String(), "Mode(9)"},
 		{layout.CRC32C.String(), "crc32c"},
-		{layout.SHA256.String(), "sha256"},
 		{layout.Hash(9).String(), "Hash(9)"},
 		{layout.BadEpoch.String(), "wrong epoch"},
 		{layout.Missing.String(), "gone, with all records after it"},

@@ -1,9 +1,9 @@
 package machine
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
@@ -54,7 +54,7 @@ type Batch struct {
 	count  int // appends
 	octets int // size of their records
 	tail   [8]byte
-	sums   [2][sha256.Size]byte
+	sums   [2][crc32.Size]byte
 }
 
 // run is a piece of the ring without a gap.
@@ -77,7 +77,7 @@ func (b *Batch) ops(p *Producer, tail uint64) {
 	}
 	if p.verify {
 		for i, r := range runs {
-			b.Ops = append(b.Ops, WireOp{Kind: WireVerify, Off: r.off, N: len(r.data), Data: b.sum(i, p.hash)})
+			b.Ops = append(b.Ops, WireOp{Kind: WireVerify, Off: r.off, N: len(r.data), Data: b.sum(i)})
 		}
 	}
 	b.Ops = append(b.Ops, set)
@@ -86,10 +86,6 @@ func (b *Batch) ops(p *Producer, tail uint64) {
 	}
 }
 
-func (b *Batch) sum(i int, h layout.Hash) []byte {
-	if h == layout.SHA256 {
-		b.sums[i] = sha256.Sum256(b.runs[i].data)
-		return b.sums[i][:]
-	}
+func (b *Batch) sum(i int) []byte {
 	return binary.BigEndian.AppendUint32(b.sums[i][:0], crc32c.Update(0, b.runs[i].data))
 }

@@ -102,7 +102,7 @@ func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error)
 	}
 	return ops, &Answer{
 		ID: c.hdr.ID, Epoch: c.hdr.Epoch, Salt: c.hdr.Salt(c.hdr.Epoch), Capacity: c.hdr.Capacity,
-		Mode: c.hdr.Mode, Hash: c.hdr.Hash, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq, LastEpoch: last,
+		Mode: c.hdr.Mode, Hash: layout.CRC32C, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq, LastEpoch: last,
 	}, nil
 }
 

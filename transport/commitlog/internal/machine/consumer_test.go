@@ -36,7 +36,7 @@ func (r ram) tail() uint64 { return binary.BigEndian.Uint64(r[layout.TailOff:]) 
 func newLog(t *testing.T, mode layout.Mode, sizes ...int) ram {
 	t.Helper()
 	r := make(ram, layout.RingOff+1024)
-	ops, err := Create(layout.Header{Mode: mode, Capacity: 1024, Hash: layout.CRC32C, ID: [16]byte{7}})
+	ops, err := Create(layout.Header{Mode: mode, Capacity: 1024, ID: [16]byte{7}})
 	if err != nil {
 		t.Fatal(err)
 	}

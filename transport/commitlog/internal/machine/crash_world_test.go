@@ -72,7 +72,7 @@ func newWorld(x *pmemsim.Run, o worldOptions) (*world, error) {
 		return nil, err
 	}
 	ops, err := machine.Create(layout.Header{
-		Mode: o.mode, Capacity: o.capacity, ID: testID, Key: [16]byte{'k'}, Hash: layout.CRC32C,
+		Mode: o.mode, Capacity: o.capacity, ID: testID, Key: [16]byte{'k'},
 	})
 	if err != nil {
 		return nil, err

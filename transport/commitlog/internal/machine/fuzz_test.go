@@ -10,7 +10,7 @@ import (
 func fuzzLog(f *testing.F, mode layout.Mode) ram {
 	f.Helper()
 	r := make(ram, layout.RingOff+512)
-	h := layout.Header{Mode: mode, Capacity: 512, Hash: layout.CRC32C, Epoch: 1}
+	h := layout.Header{Mode: mode, Capacity: 512, Epoch: 1}
 	ops, err := Create(h)
 	if err != nil {
 		f.Fatal(err)

@@ -67,7 +67,6 @@ type Producer struct {
 	salt       uint64
 	capacity   uint64
 	mode       layout.Mode
-	hash       layout.Hash
 	head, tail uint64 // published durable head; end of what was passed to the wire
 	seq        uint64 // of the next record to be put into a batch
 	persistent bool   // what an answer says is durable, and so can be proven
@@ -102,7 +101,7 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	p.queue = append(slices.Clone(p.sent), p.queue...)
 	p.sent, p.flight = nil, nil // not reused: what the old session has lent may still be read
 	p.id, p.epoch, p.salt, p.capacity = a.ID, a.Epoch, a.Salt, a.Capacity
-	p.mode, p.hash, p.head, p.tail, p.seq = a.Mode, a.Hash, a.Head, a.Tail, a.NextSeq
+	p.mode, p.head, p.tail, p.seq = a.Mode, a.Head, a.Tail, a.NextSeq
 	p.persistent = a.Persistent
 	p.place = Place{Epoch: a.Epoch, Next: a.NextSeq, LastEpoch: a.LastEpoch, Acked: a.NextSeq - 1, Position: a.Tail, Limit: layout.PayloadLimit(a.Capacity)}
 	p.attached, p.open = true, true
@@ -154,7 +153,7 @@ func (p *Producer) check(a *Answer) error {
 	switch {
 	case layout.CheckCapacity(a.Capacity) != nil:
 		return bad("capacity")
-	case a.Mode != layout.Strict && a.Mode != layout.WAL, a.Hash > layout.SHA256:
+	case a.Mode != layout.Strict && a.Mode != layout.WAL, a.Hash > layout.CRC32C:
 		return bad("mode or hash")
 	case a.Head%layout.Align != 0 || a.Tail%layout.Align != 0 || a.Tail < a.Head || a.Tail-a.Head > a.Capacity:
 		return bad("head and tail")

@@ -51,7 +51,7 @@ func TestBatchOrder(t *testing.T) {
 	} {
 		p := NewProducer(Limits{1, 1 << 20}, tt.verify)
 		a := answer()
-		a.Mode, a.Hash = tt.mode, layout.SHA256
+		a.Mode = tt.mode
 		if _, err := p.Open(a); err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestAnswerRefusals(t *testing.T) {
 		"capacity":        {func(a *Answer) { a.Capacity = 100 }, ErrBadAnswer},
 		"other capacity":  {func(a *Answer) { a.Capacity = 1024 }, ErrBadAnswer},
 		"mode":            {func(a *Answer) { a.Mode = 0 }, ErrBadAnswer},
-		"hash":            {func(a *Answer) { a.Hash = 3 }, ErrBadAnswer},
+		"hash":            {func(a *Answer) { a.Hash = 2 }, ErrBadAnswer},
 		"tail":            {func(a *Answer) { a.Head = 192 }, ErrBadAnswer},
 		"unaligned":       {func(a *Answer) { a.Tail = 65 }, ErrBadAnswer},
 		"too much":        {func(a *Answer) { a.Tail = 1024 }, ErrBadAnswer},

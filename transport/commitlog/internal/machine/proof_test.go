@@ -74,7 +74,7 @@ func TestProofEndsLog(t *testing.T) {
 func TestProofBudget(t *testing.T) {
 	const capacity = 1 << 20
 	r := make(ram, layout.RingOff+capacity)
-	h := layout.Header{Mode: layout.WAL, Hash: layout.CRC32C, Capacity: capacity, Epoch: 1, First: 1}
+	h := layout.Header{Mode: layout.WAL, Capacity: capacity, Epoch: 1, First: 1}
 	h.Append(r[:0])
 	layout.Head{Seq: 1}.Append(r[layout.HeadOff:][:0], &h.ID)
 	for at := layout.Align; at < capacity/2; at += layout.Align {
