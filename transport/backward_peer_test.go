@@ -265,28 +265,6 @@ func TestBackwardHostileClient(t *testing.T) {
 	}
 }
 
-// TestBackwardUnknownClient: towards a client that says nothing the server waits for the
-// upper layer's word.
-func TestBackwardUnknownClient(t *testing.T) {
-	b := newBacker()
-	_, addr := startServer(t, b, backConfig(2, nil))
-	p := rawClient(t, addr, nil)
-	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procMeet))
-	p.recv()
-	bw := <-b.met
-	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, rpc.ErrBackwardPeer) {
-		t.Errorf("%v", err)
-	}
-	bw.Enable()
-	got := make(chan error, 1)
-	go func() { got <- try(t, backCaller{bw}, &nullCall) }()
-	h, _ := p.recv()
-	p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestBackwardUnprepared: a client without the direction drops backward calls, and nothing
 // is lost.
 func TestBackwardUnprepared(t *testing.T) {

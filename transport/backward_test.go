@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/responder"
@@ -108,7 +110,9 @@ func backPair(t testing.TB, server, client int) (s *transport.Server, b *backer,
 	t.Helper()
 	b, cs = newBacker(), &clientSide{echo: newEcho()}
 	s, addr := startServer(t, b, backConfig(server, nil))
-	c = dial(t, addr, backConfig(client, cs))
+	cfg := backConfig(client, cs)
+	cfg.Logger = zap.NewNop() // TestBackward has a handler panic
+	c = dial(t, addr, cfg)
 	cs.mu.Lock()
 	cs.c = c
 	cs.mu.Unlock()

@@ -164,32 +164,6 @@ func TestServersWriteFails(t *testing.T) {
 	waitFor(t, "the bad connections are gone", func() bool { return s.Stats().Connections == 1 && s.Stats().InFlight == 0 })
 }
 
-// TestCutBetweenWriteAndSend loses the connection when the data are in the client's
-// memory and the reply is not there: the call fails, and the memory is its own again.
-func TestCutBetweenWriteAndSend(t *testing.T) {
-	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-		seg := h.Write[0][0]
-		data := filled(int(seg.Length))
-		if err := p.conn.Write(testCtx(t), data, region.STag(seg.Handle), seg.Offset); err != nil {
-			t.Error(err)
-		}
-		if err := p.conn.Close(); err != nil { // the data have left, the reply never will
-			t.Error(err)
-		}
-	})
-	call := wordCall(procFill, 5000)
-	call.Sink = make([]byte, 5000)
-	if err := try(t, c, call); !isOpError(err) {
-		t.Errorf("the call returned %v", err)
-	}
-	if n := c.Conn().Table().Live(); n != 0 {
-		t.Errorf("%d live STags", n)
-	}
-	if !bytes.Equal(call.Sink, filled(5000)) {
-		t.Error("the data had not arrived: nothing was proved")
-	}
-}
-
 // TestForeignWrite writes to the memory of a call after its reply: that STag is
 // invalid by then, and the memory is the caller's.
 func TestForeignWrite(t *testing.T) {

@@ -1,11 +1,8 @@
 package transport_test
 
 import (
-	"errors"
 	"net"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
@@ -13,8 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/responder"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // overdraw takes n octets as slow calls of somebody else would, and returns a function that returns them.
@@ -30,35 +25,6 @@ func overdraw(t *testing.T, s *transport.Server, n int) func() {
 	hold := p.Ticket()
 	hold.Add(n)
 	return func() { hold.Release(); p.Leave() }
-}
-
-// TestBudgetQueue makes many large calls against memory for one and a half.
-func TestBudgetQueue(t *testing.T) {
-	cfg := testConfig()
-	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 192<<10
-	s, addr := startServer(t, newEcho(), cfg)
-	var wg sync.WaitGroup
-	for range 3 {
-		c := dial(t, addr, nil)
-		for range 8 {
-			wg.Go(func() {
-				for range 3 {
-					p := filled(100_000)
-					call := echoCall(p)
-					call.Sink, call.MaxResults = make([]byte, len(p)), 64
-					var r rpc.Reply
-					if err := c.Do(testCtx(t), call, &r); err != nil {
-						t.Error(err)
-						return
-					}
-					checkEcho(t, &r, p, call.Sink)
-					r.Release()
-				}
-			})
-		}
-	}
-	wg.Wait()
-	waitFor(t, "all memory is back", func() bool { return s.Stats().Held == 0 })
 }
 
 // stallConn stops reading when told to.
@@ -118,42 +84,6 @@ func TestSegmentsCount(t *testing.T) {
 	sc.Close() // its Read knows no deadline
 	p.conn.Abort(nil)
 	<-served
-	if held := s.Stats().Held; held != 0 {
-		t.Errorf("%d octets of memory held", held)
-	}
-}
-
-// TestSilentPeer offers a chunk and does not answer the RDMA Reads. Others are
-// served, and the connection is given up (ADVERSARY row 20).
-func TestSilentPeer(t *testing.T) {
-	t.Parallel()
-	cfg := testConfig()
-	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 256<<10
-	cfg.Timeouts.Pull = time.Second // also of the good one, on a busy machine
-	s, addr := startServer(t, newEcho(), cfg)
-	good := dial(t, addr, nil)
-
-	a, b := rdmaptest.Pipe()
-	sc := &stallConn{Conn: a, stall: make(chan struct{}), gone: make(chan struct{})}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeConn(b) }()
-	p := &rawPeer{t, rdmap.Client(sc, rawConfig(usualPrivate(), 4096))}
-	if err := p.conn.Handshake(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
-	close(sc.stall)
-	seg := p.offer(make([]byte, 100_000), region.RemoteRead)
-	h := rpcrdma.Header{XID: 1, Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}
-	p.send(header(h), rpcCall(1, procSum, words(100_000)...))
-	waitFor(t, "the pull has begun", func() bool { return s.Stats().Held > 0 })
-
-	mustDo(t, good, itemCall(procSum, filled(100_000)))
-	if err := <-served; !errors.Is(err, responder.ErrPullTimeout) {
-		t.Errorf("the silent connection ended with %v", err)
-	}
-	sc.Close() // its Read knows no deadline
-	p.conn.Abort(nil)
-	<-p.conn.Done()
 	if held := s.Stats().Held; held != 0 {
 		t.Errorf("%d octets of memory held", held)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -96,33 +95,6 @@ func TestCallConnTooBig(t *testing.T) {
 	c := streamOver(t, dialConn(t, addr, &small))
 	wantStatus(t, c, wordCall(procList, 10000), xdr.SystemErr)
 	mustDo(t, c, &nullCall)
-}
-
-// TestCallConnConcurrent: more calls than credits, by several clients of one conn.
-func TestCallConnConcurrent(t *testing.T) {
-	cfg := testConfig()
-	cfg.Credits = 4
-	_, addr := startServer(t, newEcho(), cfg)
-	c := streamOver(t, dialConn(t, addr, cfg))
-	var wg sync.WaitGroup
-	for g := range 16 {
-		wg.Go(func() {
-			for i := range 25 {
-				p := filled((g*25+i)*37%5000 + 1)
-				var r rpc.Reply
-				if err := c.Do(testCtx(t), echoCall(p), &r); err != nil {
-					t.Error(err)
-					return
-				}
-				d := xdr.NewDecoder(r.Results)
-				if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-					t.Errorf("%d octets came back as %d different ones", len(p), len(got))
-				}
-				r.Release()
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // rawCall is the record of a call of the test program.
@@ -232,63 +204,4 @@ func TestCallConnEnds(t *testing.T) {
 			t.Error("Write after the server's end")
 		}
 	}
-}
-
-// TestRelay joins an RDMA client and a TCP server, and the reverse.
-func TestRelay(t *testing.T) {
-	cfg := testConfig()
-	back, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &transport.Server{Handler: newEcho(), Config: cfg}
-	go s.ServeStream(back)
-	defer s.Close()
-	rdmaFront, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcpFront, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	relay := func(l net.Listener, dial func() (net.Conn, error)) {
-		defer l.Close()
-		a, err := l.Accept()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		b, err := dial()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if err := transport.Relay(a, b); err != nil {
-			t.Errorf("Relay: %v", err)
-		}
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { // RDMA to TCP
-		relay(rdmaFront, func() (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) })
-	})
-	wg.Go(func() { // TCP to RDMA
-		relay(tcpFront, func() (net.Conn, error) { return transport.DialConn(testCtx(t), "tcp", rdmaFront.Addr().String(), cfg) })
-	})
-	conn, err := net.Dial("tcp", tcpFront.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := streamOver(t, conn)
-	p := filled(300001)
-	d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
-	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-		t.Error("wrong octets came back")
-	}
-	st := rdmaFront.(*transport.Listener).Stats()
-	if st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) {
-		t.Errorf("%d octets by RDMA Read, %d by RDMA Write, want %d each", st.OctetsRead, st.OctetsWritten, len(p))
-	}
-	c.Close()
-	wg.Wait()
 }

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"testing"
@@ -10,28 +9,6 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
-
-// Who is connected to a server.
-func ExampleServer_Clients() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
-	defer s.Shutdown(context.Background())
-	go s.Serve(l)
-	c, err := transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer c.Close()
-	for _, cl := range s.Clients() {
-		fmt.Println(cl.Network, cl.Addr.(*net.TCPAddr).IP)
-	}
-	// Output: rdma 127.0.0.1
-}
 
 // TestClients: connections of both kinds are listed while they last.
 func TestClients(t *testing.T) {

@@ -145,62 +145,6 @@ func testCreditPool(t *testing.T) {
 	t.Logf("%v credits of %d for the busy ones, %d held, at %d looks; %d of %d idle ones with one", sums, looks*size, held, looks, ones, idle)
 }
 
-// TestCreditPoolBlocked: handlers that do not return hold their callers' credits, and
-// nobody else's.
-func TestCreditPoolBlocked(t *testing.T) {
-	cfg, pool := poolConfig(8)
-	h := newEcho()
-	s := &transport.Server{Handler: h, Config: cfg}
-	clients := pipeClients(t, s, 3)
-	block := &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}
-	var wg sync.WaitGroup
-	for range 30 { // many more than there are credits
-		wg.Go(func() {
-			if err := try(t, clients[0], block); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	<-h.enter
-	for range 50 {
-		mustDo(t, clients[1], &nullCall)
-	}
-	close(h.leave)
-	wg.Wait()
-	mustDo(t, clients[2], &nullCall)
-	if st := pool.Stats(); st.Held > 8 {
-		t.Errorf("%+v", st)
-	}
-}
-
-// TestCreditPoolFollowsCallers: one client alone gets all that a connection may have, from
-// one on, and no more; when it is done it keeps little.
-func TestCreditPoolFollowsCallers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg, _ := poolConfig(1000)
-		cfg.Credits = 32
-		s := &transport.Server{Handler: disk{newEcho()}, Config: cfg}
-		c := pipeClients(t, s, 1)[0]
-		mustDo(t, c, &nullCall)
-		if n := c.Stats().Credits; n != 1 {
-			t.Errorf("%d credits after the first call, want 1", n)
-		}
-		var wg sync.WaitGroup
-		callers(t, &wg, c, echoCall(nil), 64, 50)
-		time.Sleep(80 * time.Millisecond)
-		if n := c.Stats().Credits; n != 32 {
-			t.Errorf("%d credits with 64 callers, want 32", n)
-		}
-		wg.Wait()
-		for range 200 {
-			mustDo(t, c, &nullCall)
-		}
-		if n := c.Stats().Credits; n > 2 {
-			t.Errorf("%d credits for one call at a time", n)
-		}
-	})
-}
-
 // TestAbsurdCredits: what a client asks for is never granted beyond the limit, and a
 // request for none is one for one (RFC 8166 Section 3.3.1); a refusal carries a grant too.
 func TestAbsurdCredits(t *testing.T) {
@@ -231,7 +175,7 @@ func TestAbsurdCredits(t *testing.T) {
 
 // TestOverCredit: a client that keeps far more calls in flight than it was granted loses
 // its connection, and with a pool sooner.
-func TestOverCreditPool(t *testing.T) {
+func TestOverCredit(t *testing.T) {
 	one, _ := poolConfig(100)
 	for _, tt := range []struct {
 		name string
@@ -254,29 +198,6 @@ func TestOverCreditPool(t *testing.T) {
 				t.Errorf("served %d calls of this client, want at most %d", n, tt.most)
 			}
 		})
-	}
-}
-
-func TestNullAllocsPooled(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	cfg := testConfig()
-	cfg.CreditPool = transport.NewCreditPool(100)
-	_, c := pair(t, newEcho(), cfg, nil)
-	var r rpc.Reply
-	ctx := context.Background()
-	call := func() {
-		if err := c.Do(ctx, &nullCall, &r); err != nil {
-			t.Fatal(err)
-		}
-		r.Release()
-	}
-	for range 200 {
-		call()
-	}
-	if n := testing.AllocsPerRun(500, call); n != 0 {
-		t.Errorf("%v allocations per NULL call", n)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -127,7 +129,9 @@ func replayAll(t *testing.T, h *once, ways []way, calls []*rpc.Call) {
 // same (ADVERSARY 12).
 func TestReplay(t *testing.T) {
 	h := newOnce()
-	s, addr := startServer(t, h, nil)
+	cfg := testConfig()
+	cfg.Logger = zap.NewNop() // one call panics
+	s, addr := startServer(t, h, cfg)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -60,53 +58,6 @@ func serve() (addr string, stop func()) {
 	return l.Addr().String(), func() { s.Close() }
 }
 
-// Two servers of one process whose clients together have 1000 calls in flight at most.
-func ExampleNewCreditPool() {
-	pool := transport.NewCreditPool(1000)
-	cfg := &transport.Config{Credits: 64, CreditPool: pool}
-	nfs := &transport.Server{Handler: rpc.HandlerFunc(handle), Config: cfg}
-	log := &transport.Server{Handler: rpc.HandlerFunc(handle), Config: cfg}
-	defer nfs.Close()
-	defer log.Close()
-
-	st := pool.Stats()
-	fmt.Println(st.Size, st.Held, st.Connections, st.Holders)
-	fmt.Println(nfs.Stats().PoolCredits)
-	// Output:
-	// 1000 0 0 0
-	// 1000
-}
-
-// Settings that come from a user are checked before anything is listened on or dialed.
-func ExampleConfig_Check() {
-	cfg := &transport.Config{Credits: 5000}
-	fmt.Println(cfg.Check())
-	// Output: transport: setting out of range: Credits is 5000, want 1 to 4096, or 0 for the default
-}
-
-func ExampleDial() {
-	addr, stop := serve()
-	defer stop()
-
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	c, err := transport.Dial(ctx, "tcp", addr, config)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-
-	var reply rpc.Reply
-	defer reply.Release()
-	err = c.Do(ctx, &rpc.Call{Prog: prog, Vers: vers, Proc: procDouble, Args: xdr.AppendUint32(nil, 21)}, &reply)
-	if err != nil {
-		log.Fatal(err)
-	}
-	d := xdr.NewDecoder(reply.Results)
-	fmt.Println(reply.Header.Accept, d.Uint32())
-	// Output: SUCCESS 42
-}
-
 // A result is placed straight into the caller's memory.
 func ExampleClient_Do() {
 	addr, stop := serve()
@@ -134,58 +85,6 @@ func ExampleClient_Do() {
 	// Output:
 	// 100000 stag stag
 	// 100000 octets by RDMA Write
-}
-
-func ExampleNewClient() {
-	a, b := rdmaptest.Pipe() // any net.Conn will do
-	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
-	go s.ServeConn(b)
-	c, err := transport.NewClient(context.Background(), a, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	var reply rpc.Reply
-	err = c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply)
-	fmt.Println(err, reply.Header.Err(), len(reply.Results))
-	reply.Release()
-	// Output: <nil> <nil> 0
-}
-
-func ExampleDialStream() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
-	go s.ServeStream(l)
-	defer s.Close()
-
-	c, err := transport.DialStream(context.Background(), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	var reply rpc.Reply
-	defer reply.Release()
-	err = c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers, Proc: 9}, &reply)
-	fmt.Println(err, "/", reply.Header.Err())
-	// Output: <nil> / xdr: rpc call refused: PROC_UNAVAIL
-}
-
-func ExampleNewStreamClient() {
-	a, b := net.Pipe()
-	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
-	go s.ServeStreamConn(b)
-	c, err := transport.NewStreamClient(a, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	var reply rpc.Reply
-	defer reply.Release()
-	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
-	// Output: <nil>
 }
 
 // A server that only knows record-marked RPC on a net.Conn.
@@ -321,34 +220,4 @@ func ExampleRelay() {
 	defer reply.Release()
 	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
 	// Output: <nil>
-}
-
-// A client that is wrapped after it was connected.
-func ExampleNewCallConn() {
-	addr, stop := serve()
-	defer stop()
-	c, err := transport.Dial(context.Background(), "tcp", addr, config)
-	if err != nil {
-		log.Fatal(err)
-	}
-	conn := transport.NewCallConn(c)
-	fmt.Println(conn.RemoteAddr().String() == addr, conn.Close())
-	// Output: true <nil>
-}
-
-func ExampleServer_Shutdown() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := &transport.Server{Handler: rpc.HandlerFunc(handle)}
-	done := make(chan error)
-	go func() { done <- s.Serve(l) }()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	fmt.Println(s.Shutdown(ctx))
-	fmt.Println(<-done)
-	// Output:
-	// <nil>
-	// transport: server closed
 }

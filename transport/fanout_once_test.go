@@ -6,12 +6,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -263,71 +260,5 @@ func TestListenOnceModel(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- s.ServeStream(l) }()
 		onceModelOver(t, seed, steps, h, w, l.Stats, func() { s.Close(); <-served })
-	})
-}
-
-// TestRelayCut: the client's connection to a proxy ends while the server behind it works on
-// a call; sent again over a new one the call gets that reply.
-func TestRelayCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newOnce()
-		cfg := unwatched(testConfig())
-		cfg.Duplicates.NonIdempotent = h.NonIdempotent
-		front := newPipeListener()
-		l, err := transport.NewListener(front, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		behind := unwatched(testConfig())
-		behind.Duplicates.Entries = -1
-		s := &transport.Server{Handler: h, Config: behind}
-		var wg sync.WaitGroup
-		relays := 0
-		var ended atomic.Int32
-		wg.Go(func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				x, y := rdmaptest.Pipe()
-				relays++
-				wg.Go(func() { s.ServeStreamConn(y) })
-				wg.Go(func() { transport.Relay(c, x); ended.Add(1) })
-			}
-		})
-		connect := func() *transport.Client {
-			a, b := rdmaptest.Pipe()
-			front.put(b)
-			c, err := transport.NewClient(testCtx(t), a, unwatched(testConfig()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
-		a := connect()
-		first := make(chan error, 1)
-		go func() { first <- try(t, a, withXID(7, &blockCall)) }()
-		<-h.enter
-		a.Conn().Abort(nil)
-		<-first
-		b := connect()
-		again := make(chan error, 1)
-		go func() { again <- try(t, b, withXID(7, &blockCall)) }()
-		synctest.Wait()
-		close(h.leave)
-		if err := <-again; err != nil {
-			t.Error(err)
-		}
-		if synctest.Wait(); ended.Load() != 1 {
-			t.Error("the first relay has got its reply, but does not end")
-		}
-		b.Close()
-		l.Close()
-		s.Close()
-		wg.Wait()
-		if n := h.times(7); n != 1 || relays != 2 {
-			t.Errorf("the call ran %d times behind %d relays", n, relays)
-		}
 	})
 }

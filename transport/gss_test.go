@@ -17,25 +17,6 @@ func gssCred(service uint32) xdr.Auth {
 	return xdr.Auth{Flavor: xdr.RPCSECGSS, Body: append(words(1, 0, 7, service), words(0)...)}
 }
 
-func TestGSSProtected(t *testing.T) {
-	for _, tt := range []struct {
-		cred xdr.Auth
-		want bool
-	}{
-		{xdr.Auth{}, false},
-		{xdr.Auth{Flavor: xdr.AuthSys}, false},
-		{gssCred(1), false},
-		{xdr.Auth{Flavor: xdr.RPCSECGSS, Body: words(1, 1, 0, 1, 0)}, true}, // RPCSEC_GSS_INIT
-		{gssCred(2), true},
-		{gssCred(3), true},
-		{xdr.Auth{Flavor: xdr.RPCSECGSS, Body: words(1)}, true},
-	} {
-		if got := tt.cred.Protected(); got != tt.want {
-			t.Errorf("%+v: %v", tt.cred, got)
-		}
-	}
-}
-
 // TestGSSNotReduced makes protected calls whose octets look like the binding's: none
 // may be reduced, in either direction, and they arrive octet for octet (RFC 8166
 // Section 8.2.2.3, ADVERSARY row 29).

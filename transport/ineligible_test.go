@@ -3,7 +3,6 @@ package transport_test
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -93,38 +92,5 @@ func TestResponse(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestDuplicateXID sends a call to a Listen server twice: it is read once and
-// answered once.
-func TestDuplicateXID(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := transport.NewListener(inner, testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p := rawClient(t, l.Addr().String(), nil)
-	rec := accepted(t, l)
-	for range 2 {
-		p.send(header(rpcrdma.Header{XID: 6}), rpcCall(6, procNull))
-	}
-	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procNull))
-	waitFor(t, "the second is dropped", func() bool { return l.Stats().Dropped == 1 })
-	r := xdr.NewRecordReader(rec, 1000)
-	for _, want := range []uint32{6, 7} {
-		msg, err := r.Next(nil)
-		if xid, _, _ := xdr.PeekXID(msg); err != nil || xid != want {
-			t.Fatalf("call %d, want %d, %v", xid, want, err)
-		}
-		reply := rpcReply(want)
-		rec.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...))
-		if h, _ := p.recv(); h.XID != want {
-			t.Errorf("answer to %d, want %d", h.XID, want)
-		}
 	}
 }

@@ -3,6 +3,7 @@ package transport_test
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -29,7 +30,9 @@ func TestServeMessage(t *testing.T) {
 	if !ok || !bytes.Equal(got, want) {
 		t.Errorf("reply %x, want %x", got, want)
 	}
-	got, ok = rpc.ServeMessage(t.Context(), h, nil, call(9), nil)
+	if out := printed(t, func() { got, ok = rpc.ServeMessage(t.Context(), h, nil, call(9), nil) }); !strings.Contains(out, "proc 9") {
+		t.Errorf("a panic is printed as %q", out)
+	}
 	want = xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 1, Accept: xdr.SystemErr})
 	if !ok || !bytes.Equal(got, want) {
 		t.Errorf("reply to a panic %x, want %x", got, want)

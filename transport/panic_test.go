@@ -15,17 +15,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// panicOutput returns what a server prints to standard error when its handler panics.
-func panicOutput(t *testing.T, cfg *transport.Config) string {
+// printed returns what f prints to standard error.
+func printed(t *testing.T, f func()) string {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer file.Close()
 	was := os.Stderr
-	os.Stderr = f
+	os.Stderr = file
 	defer func() { os.Stderr = was }()
+	f()
+	out, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// callPanics makes a call whose handler panics.
+func callPanics(t *testing.T, cfg *transport.Config) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -48,22 +58,17 @@ func panicOutput(t *testing.T, cfg *transport.Config) string {
 		t.Errorf("answered with %v", e)
 	}
 	r.Release()
-	out, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
 }
 
 // TestPanicIsPrinted: without a Logger a panic goes to standard error, with one it does not.
 func TestPanicIsPrinted(t *testing.T) {
-	got := panicOutput(t, nil)
+	got := printed(t, func() { callPanics(t, nil) })
 	for _, want := range []string{"the vase is broken", "program 400100, procedure 7", "panic_test.go"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
 	}
-	if got := panicOutput(t, &transport.Config{Logger: zap.NewNop()}); got != "" {
+	if got := printed(t, func() { callPanics(t, &transport.Config{Logger: zap.NewNop()}) }); got != "" {
 		t.Errorf("with a Logger: %q", got)
 	}
 }

@@ -55,11 +55,6 @@ func rawClient(t testing.TB, addr string, cfg *rdmap.Config) *rawPeer {
 	return rawOver(t, nc, cfg)
 }
 
-// rawOn is a hand-made client on a connection.
-func rawOn(t testing.TB, nc net.Conn) *rawPeer {
-	return rawOver(t, nc, rawConfig(usualPrivate(), 4096))
-}
-
 func rawOver(t testing.TB, nc net.Conn, cfg *rdmap.Config) *rawPeer {
 	t.Helper()
 	p := &rawPeer{t, rdmap.Client(nc, cfg)}

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -184,37 +183,4 @@ func TestReadReplyMany(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestReadReplyAbandoned: a reply that nobody waits for anymore is not read, but freed.
-func TestReadReplyAbandoned(t *testing.T) {
-	h := newEcho()
-	s, c := pair(t, slowFill{h}, config5666(), config5666())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- tryCtx(ctx, c, unexpected(procFill, 9000)) }()
-	<-h.enter
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	close(h.leave)
-	mustDo(t, c, &nullCall) // somebody reads
-	waitFor(t, "its reply is freed", func() bool { return s.Stats().Dones == 1 })
-	if st := c.Stats(); st.OctetsExposed != 0 {
-		t.Errorf("it was read: %+v", st)
-	}
-}
-
-// slowFill is the test program whose procFill waits for the test.
-type slowFill struct{ *echo }
-
-func (h slowFill) MayBlock(_, _, proc uint32) bool { return proc == procFill }
-
-func (h slowFill) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
-	if req.Proc == procFill {
-		h.enter <- struct{}{}
-		<-h.leave
-	}
-	h.echo.ServeRPC(ctx, req, resp)
 }

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"testing"
+
+	"go.uber.org/zap"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -179,43 +180,6 @@ func TestLongCall(t *testing.T) {
 	}
 }
 
-func TestStatus(t *testing.T) {
-	s, c := pair(t, newEcho(), nil, nil)
-	wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
-	if st := s.Stats(); st.Panics != 1 {
-		t.Errorf("%d panics counted, want 1", st.Panics)
-	}
-	mustDo(t, c, &nullCall)
-}
-
-func TestConcurrentCalls(t *testing.T) {
-	_, c := pair(t, newEcho(), nil, nil)
-	var wg sync.WaitGroup
-	for g := range 64 {
-		wg.Go(func() {
-			for i := range 10 {
-				n := (g*10+i)*97%9000 + 1
-				p := filled(n)
-				sink := make([]byte, n)
-				call := echoCall(p)
-				call.Sink, call.MaxResults = sink, 64
-				var r rpc.Reply
-				if err := c.Do(testCtx(t), call, &r); err != nil {
-					t.Error(err)
-					return
-				}
-				checkEcho(t, &r, p, sink)
-				r.Release()
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func TestCancelAndClose(t *testing.T) {
 	h := newEcho()
 	_, c := pair(t, h, nil, nil)
@@ -245,4 +209,23 @@ func TestCancelAndClose(t *testing.T) {
 		t.Errorf("call after Close: %v", err)
 	}
 	close(h.leave)
+}
+
+// TestStatus: what a handler says reaches the caller by both transports, a panic too.
+func TestStatus(t *testing.T) {
+	cfg := testConfig()
+	cfg.Logger = zap.NewNop() // a panic is printed without
+	s, c := pair(t, newEcho(), cfg, nil)
+	stream, sc := startStream(t, newEcho(), cfg)
+	for s, c := range map[*transport.Server]rpc.Caller{s: c, stream: sc} {
+		wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
+		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
+		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
+		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
+		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
+		if st := s.Stats(); st.Panics != 1 {
+			t.Errorf("%T: %d panics counted, want 1", c, st.Panics)
+		}
+		mustDo(t, c, &nullCall)
+	}
 }

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -9,45 +8,6 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// TestReadChunkPads pulls opaques of every length mod 4, in one segment and in
-// several, with the pad in the chunk, as a segment of its own, and without
-// (RFC 8166 Section 3.4.5.2).
-func TestReadChunkPads(t *testing.T) {
-	_, addr := startServer(t, newEcho(), nil)
-	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
-	xid := uint32(100)
-	for _, n := range []int{1, 2, 3, 4, 5, 4096, 5001, 70003} {
-		data := filled(n)
-		padded := xdr.AppendPad(append([]byte(nil), data...), n)
-		whole := p.offer(padded, region.RemoteRead)
-		exact := whole
-		exact.Length = uint32(n)
-		pad := chunks.Segment{Handle: whole.Handle, Offset: uint64(n), Length: uint32(len(padded) - n)}
-		first, rest := exact, exact
-		first.Length = uint32(n / 2)
-		rest.Offset, rest.Length = uint64(first.Length), exact.Length-first.Length
-		empty := chunks.Segment{Handle: 0xdead, Length: 0}
-		for name, segs := range map[string][]chunks.Segment{
-			"no pad":            {exact},
-			"pad in the chunk":  {whole},
-			"pad on its own":    {exact, pad},
-			"three segments":    {first, rest, pad},
-			"an empty segment":  {first, empty, rest},
-			"octet by octet, 8": octets(exact),
-		} {
-			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
-				xid++
-				h := rpcrdma.Header{XID: xid}
-				for _, s := range segs {
-					h.Read = append(h.Read, chunks.ReadSegment{Position: 44, Segment: s})
-				}
-				p.send(header(h), rpcCall(xid, procSum, words(uint32(n))...))
-				wantSum(t, p, xid, data)
-			})
-		}
-	}
-}
 
 // octets cuts up to 8 segments of one octet from the front of s.
 func octets(s chunks.Segment) (list []chunks.Segment) {

@@ -2,68 +2,18 @@ package transport_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// TestMoreBadCalls sends the headers that TestBadCalls leaves out: short ones of every
-// length and kind, and long calls whose lists cannot carry one (RFC 8166 Section 4.5).
-func TestMoreBadCalls(t *testing.T) {
-	s, addr := startServer(t, newEcho(), nil)
-	p := rawClient(t, addr, nil)
-	seg := p.offer(make([]byte, 64), region.RemoteWrite|region.RemoteRead)
-	type sent struct {
-		name string
-		send []byte
-		want string
-	}
-	long := func(l chunks.Lists) []byte {
-		return header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: l})
-	}
-	list := []sent{
-		{"RDMA_ERROR of version 2", words(1, 2, 8, 4, 1, 1, 1), wantDrop},
-		{"RDMA_ERROR, unknown code", words(1, 1, 8, 4, 77, 0, 0), wantDrop},
-		{"version 2^32-1", words(1, 0xffffffff, 8, 1, 0, 0, 0), wantErrVers},
-		{"RDMA_MSGP of 28 octets", words(1, 1, 8, 2, 4, 1024, 0), wantErrChunk},
-		{"NOMSG with a write list only", long(chunks.Lists{Write: []chunks.WriteChunk{{seg}}}), wantErrChunk},
-		{"NOMSG with a reply chunk only", long(chunks.Lists{Reply: chunks.WriteChunk{seg}, HasReply: true}), wantErrChunk},
-		{"NOMSG with an ordinary read chunk only", long(chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}), wantErrChunk},
-	}
-	for n := range 28 {
-		for _, vers := range []uint32{1, 2} {
-			for proc := range uint32(7) {
-				b := words(1, vers, 8, proc, 2, 0, 0)[:n]
-				list = append(list, sent{fmt.Sprintf("%d octets, version %d, rdma_proc %d", n, vers, proc), b, wantDrop})
-			}
-		}
-	}
-	for _, tt := range list {
-		p.send(tt.send)
-		if tt.want != wantDrop {
-			t.Run(tt.name, func(t *testing.T) { checkAnswer(t, p, tt.send, tt.want) })
-		}
-		p.send(header(rpcrdma.Header{XID: 99}), rpcCall(99, procNull))
-		if h, _ := p.recv(); h.XID != 99 {
-			t.Fatalf("%s: answer to XID %d", tt.name, h.XID)
-		}
-	}
-	if got := int(s.Stats().Calls); got != len(list) {
-		t.Errorf("%d calls executed, want %d", got, len(list))
-	}
-}
 
 // Words of the header of TestEveryWord.
 const (
@@ -78,121 +28,6 @@ const (
 	wordReplyTO     = 22 // and 23
 	lastWord        = 23
 )
-
-// TestEveryWord puts 0, 1, values that wrap and the largest into every word of a header
-// with all three lists, against a live server (ADVERSARY row 1). The call is
-// executed exactly when it is still legal, with the argument that the memory holds;
-// else it is refused, or ends its connection. The memory around what was offered is
-// never written; the server continues.
-func TestEveryWord(t *testing.T) {
-	s, addr := startServer(t, newEcho(), nil)
-	w := &wordTest{s: s, addr: addr, good: dial(t, addr, nil)}
-	for word := wordVers; word <= lastWord; word++ {
-		values := []uint32{0, 1, 2, 3, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
-		if word == wordPosition || word == wordReadLength {
-			values = append(values, 4, 36, 40, 43, 44, 48, 60, 63, 64, 65, 67, 68, 128)
-		}
-		for _, v := range values {
-			t.Run(fmt.Sprintf("%d %#x", word, v), func(t *testing.T) { w.run(t, word, v) })
-		}
-	}
-}
-
-// wordTest is what the cases of TestEveryWord share.
-type wordTest struct {
-	s       *transport.Server
-	addr    string
-	good    *transport.Client
-	p       *rawPeer
-	in, out chunks.Segment
-	data    []byte // what in names, twice as long as offered
-	mem     []byte // what out lies in the middle of
-}
-
-const wordSize, wordGuard = 64, 64
-
-func (w *wordTest) connect(t *testing.T) {
-	w.p = rawClient(t, w.addr, rawConfig(plainPrivate(), 4096))
-	w.data, w.mem = filled(2*wordSize), make([]byte, wordGuard+wordSize+wordGuard)
-	w.in = w.p.offer(w.data, region.RemoteRead)
-	w.out = w.p.offer(w.mem, region.RemoteWrite)
-	w.in.Length, w.out.Length, w.out.Offset = wordSize, wordSize, wordGuard
-}
-
-// legal says whether the call is what the protocol allows with the word changed.
-func (w *wordTest) legal(word int, v, was uint32) bool {
-	switch word {
-	case wordCredit, wordReplyHandle, wordReplyTO, wordReplyTO + 1: // the reply chunk is not used
-		return true
-	case wordReplyLength:
-		return v < 4
-	case wordReadLength + 2, wordWriteOffset: // other octets of the same memory
-		return v < 4
-	}
-	return v == was
-}
-
-func (w *wordTest) run(t *testing.T, word int, v uint32) {
-	w.connect(t)
-	for i := range w.mem {
-		w.mem[i] = 0xa5
-	}
-	h := header(rpcrdma.Header{XID: 1, Lists: chunks.Lists{
-		Read:  []chunks.ReadSegment{{Position: 44, Segment: w.in}},
-		Write: []chunks.WriteChunk{{w.out}},
-		Reply: chunks.WriteChunk{w.out}, HasReply: true,
-	}})
-	if len(h) != 4*(lastWord+1) {
-		t.Fatalf("header of %d octets", len(h))
-	}
-	was := binary.BigEndian.Uint32(h[4*word:])
-	copy(h[4*word:], words(v))
-	from := 0
-	if word == wordReadLength+2 {
-		from = int(v)
-	}
-	w.p.send(h, rpcCall(1, procEcho, words(wordSize)...))
-	executed := false
-	see := func(r *rpcrdma.Header, payload []byte) {
-		executed = executed || echoed(t, r, payload, w.mem, w.data[min(from, wordSize):][:wordSize])
-	}
-	w.p.probe(98, see)
-	waitFor(t, "the call has ended", func() bool { return w.s.Stats().InFlight == 0 })
-	w.p.probe(99, see)
-	if want := w.legal(word, v, was); executed != want {
-		t.Errorf("executed %v, want %v", executed, want)
-	}
-	around := append(bytes.Clone(w.mem[:wordGuard]), w.mem[wordGuard+wordSize:]...)
-	if word != wordWriteOffset && bytes.Count(around, []byte{0xa5}) != len(around) {
-		t.Error("written around the offered memory")
-	}
-	mustDo(t, w.good, &nullCall)
-}
-
-// echoed says whether an answer is the successful one to the call, and checks that the
-// argument has come back in it.
-func echoed(t *testing.T, h *rpcrdma.Header, payload, mem, data []byte) bool {
-	t.Helper()
-	if h.XID != 1 || h.Type != rpcrdma.MsgTypeMsg {
-		return false // ERR_CHUNK, ERR_VERS
-	}
-	var r xdr.ReplyHeader
-	d := xdr.NewDecoder(payload)
-	if err := r.Parse(&d); err != nil {
-		t.Error(err)
-	}
-	if r.Err() != nil {
-		return false
-	}
-	n := int(d.Uint32())
-	if len(h.Write) != 1 || len(h.Write[0]) != 1 || h.Write[0].Room() != wordSize || n != wordSize {
-		t.Fatalf("%d octets, answer %+v", n, h)
-	}
-	if got := mem[h.Write[0][0].Offset:][:n]; !bytes.Equal(got, data) {
-		t.Errorf("came back as %x", got)
-	}
-	return true
-}
 
 // probe makes a call and hands every other answer that comes before its own to f. It
 // returns early when the connection is over.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"time"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -52,35 +51,4 @@ func ExampleServer_ServeShared() {
 	// Output:
 	// 40
 	// 42
-}
-
-// A client that turns its connection into an RDMA one between two calls.
-func ExampleStreamClient_EnableRDMA() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := &transport.Server{Handler: rpc.HandlerFunc(doubles)}
-	go s.ServeShared(l)
-	defer s.Close()
-
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	plain, err := transport.DialStream(ctx, "tcp", l.Addr().String(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	call := rpc.Call{Prog: 400000, Vers: 1, Proc: 1, Args: make([]byte, 4)}
-	var reply rpc.Reply
-	defer reply.Release()
-	fmt.Println(plain.Do(ctx, &call, &reply)) // negotiate here what the program needs
-	c, err := plain.EnableRDMA(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	fmt.Println(c.Do(ctx, &call, &reply))
-	// Output:
-	// <nil>
-	// <nil>
 }

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"errors"
-	"net"
 	"os"
 	"slices"
 	"testing"
@@ -15,37 +14,6 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// TestServeShared serves both protocols on one port.
-func TestServeShared(t *testing.T) {
-	s := &transport.Server{Handler: newEcho(), Config: testConfig()}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeShared(l) }()
-	c := dial(t, l.Addr().String(), nil)
-	sc, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sc.Close()
-	for _, caller := range []rpc.Caller{c, sc, c} {
-		call := itemCall(procSum, filled(5000))
-		d := xdr.NewDecoder(mustDo(t, caller, call).Results)
-		if n, v := d.Uint32(), d.Uint32(); n != 5000 || v != sum(filled(5000)) {
-			t.Errorf("%T: %d octets, sum %d", caller, n, v)
-		}
-	}
-	if st := s.Stats(); st.OctetsRead != 10000 || st.Connections != 2 {
-		t.Errorf("%+v", st)
-	}
-	s.Close()
-	if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-		t.Errorf("ServeShared: %v", err)
-	}
-}
 
 // TestSilentStreams: neither a connection of no protocol nor half a record is waited
 // for without end; a pause between two records is nobody's business (ADVERSARY row 20).

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
@@ -72,29 +71,6 @@ func TestShutdownOutOfTime(t *testing.T) {
 		t.Errorf("call of an aborted server: %v", err)
 	}
 	waitFor(t, "the handler has left", func() bool { return s.Stats().InFlight == 0 })
-}
-
-// TestSlowBesideFast runs short calls at the same time as calls that MayBlock names.
-func TestSlowBesideFast(t *testing.T) {
-	h := newEcho()
-	_, c := pair(t, h, nil, nil)
-	mustDo(t, c, &nullCall)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			if err := try(t, c, &blockCall); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for range 8 {
-		<-h.enter
-	}
-	for range 100 {
-		mustDo(t, c, &nullCall)
-	}
-	close(h.leave)
-	wg.Wait()
 }
 
 // TestOverstay runs a handler that blocks and does not say so. The watchdog lets

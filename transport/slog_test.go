@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +11,6 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"go.uber.org/zap"
 )
-
-// A server's events as lines of log/slog.
-func ExampleSlogLogger() {
-	h := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})
-	cfg := &transport.Config{Logger: transport.SlogLogger(h)}
-	cfg.Logger.Warn("seen", zap.String("by", "zap"))
-	// Output: level=WARN msg=seen by=zap
-}
 
 // TestSlogLogger: every kind of field arrives, in order, at its level.
 func TestSlogLogger(t *testing.T) {

@@ -57,19 +57,6 @@ func TestStreamEcho(t *testing.T) {
 	}
 }
 
-func TestStreamStatus(t *testing.T) {
-	s, c := startStream(t, newEcho(), nil)
-	wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
-	if st := s.Stats(); st.Panics != 1 {
-		t.Errorf("%d panics counted, want 1", st.Panics)
-	}
-	mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers})
-}
-
 func TestStreamConcurrent(t *testing.T) {
 	_, c := startStream(t, newEcho(), nil)
 	var wg sync.WaitGroup
