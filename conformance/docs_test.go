@@ -162,7 +162,7 @@ func undocumented(d *ast.GenDecl, report func(*ast.Ident)) {
 // use no helpers of another file. Internal packages are exempt.
 func TestExamples(t *testing.T) {
 	for _, p := range sources(t) {
-		if p.Name == "main" || strings.Contains(p.short(), "/internal/") || !exportsFunctions(p) || noExample[p.short()] != "" {
+		if p.Name == "main" || strings.Contains("/"+p.short(), "/internal/") || !exportsFunctions(p) || noExample[p.short()] != "" {
 			continue
 		}
 		checked := 0
