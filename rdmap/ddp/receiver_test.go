@@ -122,23 +122,6 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// Zero-length tagged segments may name any memory, or none.
-func TestZeroLengthTagged(t *testing.T) {
-	g := newRig()
-	ev, err := g.receive(seg(ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead, TO: 1<<64 - 1}, ""))
-	if err != nil || !ev.Delivered || ev.Length != 0 || g.sinks.calls != 0 {
-		t.Errorf("%+v, %v, %d calls", ev, err, g.sinks.calls)
-	}
-	// As the empty last segment of a message too.
-	if _, err := g.receive(seg(ddp.Segment{Tagged: true, Control: 0x40, STag: 0x55}, "abc")); err != nil {
-		t.Fatal(err)
-	}
-	ev, err = g.receive(seg(ddp.Segment{Tagged: true, Last: true, Control: 0x40, STag: 0xdead}, ""))
-	if err != nil || !ev.Delivered || ev.Length != 3 {
-		t.Errorf("%+v, %v", ev, err)
-	}
-}
-
 func TestStall(t *testing.T) {
 	g := newRig()
 	g.q[0].stall = true
@@ -176,31 +159,6 @@ func TestInPlace(t *testing.T) {
 	ev, err = g.receive(seg(ddp.Segment{Last: true, Control: 0x43, MSN: 2, MO: 3}, "LO"))
 	if err != nil || string(ev.Data) != "HELLO" || len(g.q[0].opened) != 1 {
 		t.Errorf("%+v, %v", ev, err)
-	}
-}
-
-// A payload read straight into its place: Header, Reserve, Commit.
-func TestReserveCommit(t *testing.T) {
-	g := newRig()
-	u := seg(ddp.Segment{Tagged: true, Last: true, Control: 0x42, STag: 0x55, TO: 8}, "payload")
-	s, err := g.Header(u[:ddp.TaggedLen], len(u))
-	if err != nil || s.TO != 8 {
-		t.Fatal(err)
-	}
-	dst, err := g.Reserve()
-	if err != nil || len(dst) != 7 || cap(dst) > 24 || g.sinks.pins != 1 {
-		t.Fatalf("%d octets, %v, %d pins", len(dst), err, g.sinks.pins)
-	}
-	copy(dst, "PAYLOAD")
-	if ev := g.Commit(nil); !ev.Delivered || ev.Length != 7 || g.sinks.pins != 0 {
-		t.Errorf("%+v", ev)
-	}
-	if string(g.sinks.mem[0x55][8:15]) != "PAYLOAD" {
-		t.Error("not placed")
-	}
-	// The header must be whole in the prefix.
-	if _, err := g.Header(u[:ddp.TaggedLen-1], len(u)); err == nil {
-		t.Error("an incomplete header was accepted")
 	}
 }
 

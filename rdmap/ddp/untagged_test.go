@@ -7,65 +7,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 
-// MSNs are counted modulo 2^32, separately for each queue (RFC 5041 Section 4.3).
-func TestMSNWrap(t *testing.T) {
-	g := newRig()
-	g.setNext(0, 1<<32-2)
-	g.q[0].posted = 100
-	for i := range uint32(5) {
-		msn := 1<<32 - 2 + uint64(i)
-		ev, err := g.receive(seg(ddp.Segment{Last: true, Control: 0x43, MSN: uint32(msn)}, "x"))
-		if err != nil || !ev.Delivered {
-			t.Fatalf("MSN %d: %v", uint32(msn), err)
-		}
-	}
-	for qn, msn := range []uint32{3, 1} {
-		ev, err := g.receive(seg(ddp.Segment{Last: true, Control: 0x43, QN: uint32(qn), MSN: msn}, "x"))
-		if err != nil || !ev.Delivered {
-			t.Errorf("queue %d, MSN %d: %v", qn, msn, err)
-		}
-	}
-	// After the wrap, the number before it lies before the window.
-	_, err := g.receive(seg(ddp.Segment{Last: true, Control: 0x43, MSN: 1<<32 - 1}, "x"))
-	if !errors.Is(err, &ddp.Error{Violation: ddp.MSNRange}) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestMSNWindow(t *testing.T) {
-	for _, tt := range []struct {
-		msn, next uint32
-		posted    int
-		want      ddp.Violation
-	}{
-		{1, 1, 1, ddp.OK},
-		{1, 1, 0, ddp.NoBuffer},
-		{2, 1, 1, ddp.NoBuffer},
-		{2, 1, 2, ddp.MSNRange},
-		{0, 1, 9, ddp.MSNRange},
-		{0, 0xffffffff, 1, ddp.NoBuffer},
-		{0, 0xffffffff, 2, ddp.MSNRange},
-		{5, 0xfffffffe, 7, ddp.NoBuffer},
-		{5, 0xfffffffe, 8, ddp.MSNRange},
-		{0xfffffffe, 5, 100, ddp.MSNRange},
-		{0x80000001, 1, 4, ddp.MSNRange},
-		{0x80000000, 1, 4, ddp.NoBuffer},
-		{0x80000000, 1, 1<<31 - 1, ddp.NoBuffer},
-	} {
-		g := newRig()
-		g.setNext(0, tt.next)
-		g.q[0].posted = tt.posted
-		_, err := g.receive(seg(ddp.Segment{Last: true, Control: 0x43, MSN: tt.msn}, "x"))
-		got := ddp.OK
-		if e, ok := errors.AsType[*ddp.Error](err); ok {
-			got = e.Violation
-		}
-		if got != tt.want || (err == nil) != (got == ddp.OK) {
-			t.Errorf("MSN %#x, next %#x, %d posted: %v, want %v", tt.msn, tt.next, tt.posted, err, tt.want)
-		}
-	}
-}
-
 // Segments of a message on queue 0, the second one wrong.
 func TestUntaggedContinuation(t *testing.T) {
 	for _, tt := range []struct {
@@ -121,34 +62,6 @@ func TestOpcodeMask(t *testing.T) {
 	}
 	if _, err := g.receive(seg(ddp.Segment{QN: 1, Control: 0x40, MSN: 1, MO: 1}, "x")); !errors.Is(err, &ddp.Error{Violation: ddp.Interleaved}) {
 		t.Errorf("%v", err)
-	}
-}
-
-// RFC 5041 Section 5.3: placed is not delivered.
-func TestPlacedThenDelivered(t *testing.T) {
-	g := newRig()
-	for i, tt := range []struct {
-		s         ddp.Segment
-		pay       string
-		delivered bool
-		length    uint64
-	}{
-		{ddp.Segment{Control: 0x43, MSN: 1}, "", false, 0},
-		{ddp.Segment{Control: 0x43, MSN: 1}, "A", false, 1},
-		{ddp.Segment{Control: 0x43, MSN: 1, MO: 1}, "BC", false, 3},
-		{ddp.Segment{Control: 0x43, MSN: 1, MO: 3, Last: true}, "D", true, 4},
-		{ddp.Segment{Control: 0x43, MSN: 2, Last: true}, "", true, 0},
-	} {
-		ev, err := g.receive(seg(tt.s, tt.pay))
-		if err != nil || ev.Delivered != tt.delivered || ev.Length != tt.length || ev.Placed != len(tt.pay) {
-			t.Errorf("%d: %+v, %v", i, ev, err)
-		}
-		if !tt.delivered && ev.Data != nil {
-			t.Errorf("%d: data before delivery", i)
-		}
-	}
-	if got := string(g.q[0].opened[0][:4]); got != "ABCD" {
-		t.Errorf("placed %q", got)
 	}
 }
 

@@ -155,29 +155,3 @@ func TestJoinAlike(t *testing.T) {
 		}
 	}
 }
-
-// TestBatchJoins: octets that are adjacent in memory are written as one piece: the trailer of an FPDU
-// and the header of the next one.
-func TestBatchJoins(t *testing.T) {
-	e := newEngine(engineConfig{mulpdu: engine.StagMULPDU})
-	e.post(
-		verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
-		verbs.WR{Op: verbs.OpWrite, Body: make([]byte, 200000)},
-	)
-	e.snd.Take(&e.wk)
-	if err := e.wk.Build(engine.StagMULPDU, true, e.snd.Table); err != nil {
-		t.Fatal(err)
-	}
-	// The Sends; then 4 payloads with 5 pieces of headers and trailers around them.
-	if n := len(e.wk.Batch.Pieces()); n != 1+4+5 {
-		t.Errorf("%d pieces", n)
-	}
-	e.wk.Batch.Begin(false)
-	total := e.wk.Batch.Size()
-	for e.wk.Batch.Size() > 0 {
-		e.wk.Batch.Advance(min(777, e.wk.Batch.Size()))
-	}
-	if len(e.wk.Batch.Unwritten()) != 0 {
-		t.Errorf("%d of %d octets: %d pieces left", total-e.wk.Batch.Size(), total, len(e.wk.Batch.Unwritten()))
-	}
-}

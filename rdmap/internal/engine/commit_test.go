@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"testing"
@@ -108,24 +107,6 @@ func TestCommitRefusals(t *testing.T) {
 		if failed := tt.code != (verbs.TermCode{}); failed != (b.err != nil) || failed && pe.Code != tt.code ||
 			failed != (after[0] == 0) || failed != (d.Err != nil) || d.N != 1 || !reg.Valid() {
 			t.Errorf("%s: %v; later request executed: %v; %+v", tt.name, b.err, after[0] == 1, d)
-		}
-	}
-}
-
-// TestAtomicWriteLength: an Atomic Write that does not have 8 octets stores nothing, and does not make
-// the memory invalid.
-func TestAtomicWriteLength(t *testing.T) {
-	for _, n := range []uint32{0, 7, 9, 16, 1<<32 - 1} {
-		e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-		mem := &enginetest.Persisting{Mem: make([]byte, 16)}
-		reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: enginetest.CommitRights, Base: 0x1010})
-		u := retarget(t, goldAtomicWrite, 0, reg.STag(), 1)
-		binary.BigEndian.PutUint32(u[18+4:], n)
-		e.input(enginetest.FPDU(u))
-		e.output()
-		pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
-		if pe == nil || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || mem.Mem[0] != 0 || !reg.Valid() {
-			t.Errorf("%d octets: %v, memory %x", n, e.err, mem.Mem)
 		}
 	}
 }

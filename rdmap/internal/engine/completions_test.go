@@ -92,31 +92,6 @@ func TestResponseCompletes(t *testing.T) {
 	}
 }
 
-// TestRequestsStartDelivered: a request is carried out when DDP has delivered it, not when its first
-// octets have arrived.
-//
-// spec: rdmap 7.4 start
-func TestRequestsStartDelivered(t *testing.T) {
-	for _, name := range requests {
-		g := newOrderRig(t, name, name)
-		g.a.snd.MULPDU = 28 // ten octets each
-		wr := g.ops[first].wr(g, first)
-		wr.STag = g.region.STag()
-		g.a.post(wr)
-		fpdus := split(t, g.a.output())
-		if len(fpdus) < 2 {
-			t.Fatalf("%s is whole in one segment", name)
-		}
-		for i, f := range fpdus {
-			g.b.input(f)
-			out := g.b.output()
-			if last := i == len(fpdus)-1; last != (len(out) > 0) || g.b.err != nil {
-				t.Fatalf("%s: after segment %d of %d %d octets in answer, %v", name, i+1, len(fpdus), len(out), g.b.err)
-			}
-		}
-	}
-}
-
 // TestEmptyRequestsWait: requests for no octets wait for what came before them too.
 //
 // spec: rdmap 7.4 start

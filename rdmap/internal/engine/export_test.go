@@ -19,7 +19,6 @@ const (
 	StageLimit    = stageLimit
 	VioAccess     = vioAccess
 	VioVersion    = vioVersion
-	VioReadBounds = vioReadBounds
 	VioMismatch   = vioMismatch
 	NumViolations = numViolations
 )
@@ -46,7 +45,6 @@ func (g *target) Append(b []byte) []byte                     { return g.append(b
 func (r *request) Blocks() bool                              { return r.blocks() }
 func (r *Receiver) Input(u []byte) (*Event, error)           { return r.input(u) }
 func (r *Receiver) Accept(u []byte) (*Event, error)          { return r.accept(u) }
-func (r *Receiver) Defer(u []byte) *Event                    { return r.putOff(u) }
 func (r *Receiver) Repeats(u []byte) bool                    { return r.repeats(u) }
 func (r *Receiver) Repeat(payload []byte, m *verbs.Message)  { r.repeat(payload, m) }
 func (r *Receiver) Continue(df *mpa.Deframer, b []byte) int  { return r.continueRun(df, b) }
@@ -56,7 +54,6 @@ func (r *Receiver) SetKeep(keep bool)                        { r.keep = keep }
 func (s *Sender) Open(initiator bool)                        { s.open(initiator) }
 func (s *Sender) Release()                                   { s.release() }
 func (s *Sender) Request(req *Request) bool                  { return s.hold(req) }
-func (s *Sender) FreeSlots() int                             { return s.freeSlots() }
 func (w *Work) StartMarking()                                { w.startMarking() }
 func (w *Work) AddFPDUs(r buf.Room)                          { w.addFPDUs(r) }
 func (w *Work) Drop(n int)                                   { w.drop(n) }

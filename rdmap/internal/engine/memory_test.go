@@ -132,25 +132,3 @@ func TestGuardedMemory(t *testing.T) {
 		}
 	}
 }
-
-// TestGuardedSink: a Read Response into Guarded memory.
-func TestGuardedSink(t *testing.T) {
-	for left := range 5 {
-		a, b := newEngine(engineConfig{ord: 1}), newEngine(engineConfig{ird: 1})
-		src, reg := b.register(t, 5000, region.RemoteRead)
-		copy(src, enginetest.Pattern(5000))
-		mem := &enginetest.Frail{Mem: make([]byte, 5000), Left: left}
-		sink, _ := a.snd.Table.RegisterMemory(mem, region.Options{Access: region.ReadSink})
-		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: 5000})
-		exchange(a, b)
-		if left == 4 {
-			if a.err != nil || a.read != 1 || !bytes.Equal(mem.Mem, src) {
-				t.Error(a.err)
-			}
-			continue
-		}
-		if pe, ok := errors.AsType[*verbs.ProtocolError](a.err); !ok || pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) || sink.Valid() {
-			t.Errorf("touch %d: %v, sink valid: %v", left, a.err, sink.Valid())
-		}
-	}
-}

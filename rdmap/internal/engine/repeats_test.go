@@ -8,7 +8,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -106,48 +105,5 @@ func TestRepeat(t *testing.T) {
 				t.Errorf("%v, %s: none recognized", op, name)
 			}
 		}
-	}
-}
-
-// TestRepeatNot: messages that need more checks than that of the header do not repeat: an STag that is invalidated a
-// second time, Immediate Data that is too short.
-func TestRepeatNot(t *testing.T) {
-	for op, data := range map[verbs.Opcode][2]string{
-		verbs.OpSendInvalidate:   {"one", "two"},
-		verbs.OpSendSEInvalidate: {"one", "two"},
-		verbs.OpImmediate:        {"12345678", "1234"},
-		verbs.OpImmediateSE:      {"12345678", "1234"},
-	} {
-		e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
-		_, reg := e.register(t, 1, region.RemoteWrite|region.RemoteInvalidate)
-		for i, d := range data {
-			s := ddp.Segment{Last: true, Control: engine.ControlOctet(op), MSN: uint32(i + 1)}
-			if op.Invalidates() {
-				s.ULP = uint32(reg.STag())
-			}
-			e.input(mpa.AppendFPDU(nil, append(s.Append(nil), d...), true))
-		}
-		if len(e.got) != 1 || e.err == nil {
-			t.Errorf("%v: %d delivered, %v", op, len(e.got), e.err)
-		}
-	}
-}
-
-// TestRepeatWaits: a Send does not pass those before it that were put off.
-func TestRepeatWaits(t *testing.T) {
-	e := newEngine(engineConfig{recvs: 4})
-	var u [][]byte
-	for i := range 4 {
-		s := ddp.Segment{Last: true, Control: engine.ControlOctet(verbs.OpSend), MSN: uint32(i + 1)}
-		u = append(u, s.Append(nil))
-	}
-	for _, p := range u[:2] {
-		e.input(mpa.AppendFPDU(nil, p, true))
-	}
-	if e.repeated != 1 || !e.rcv.Repeats(u[2]) {
-		t.Fatalf("%d recognized, %v", e.repeated, e.err)
-	}
-	if e.rcv.Defer(u[2]); e.rcv.Repeats(u[2]) {
-		t.Error("passes what was put off")
 	}
 }

@@ -237,7 +237,7 @@ func TestTerminatesOnWire(t *testing.T) {
 // we send has a test that provokes it. The exceptions are listed here.
 func TestTermMap(t *testing.T) {
 	sent := map[verbs.TermCode]bool{
-		engine.TermCode(2, 0, 2): true, // TestBadCRC
+		engine.TermCode(2, 0, 2): true, // TestBadCRCWins
 		engine.TermCode(2, 0, 3): true, // TestBadMarker
 		engine.TermCode(2, 0, 6): true, // TestBadReplies
 		engine.TermCode(2, 0, 7): true, // TestNoMatchingRTR
