@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -83,60 +81,6 @@ func TestCancelWhileLeading(t *testing.T) {
 	})
 }
 
-// TestFollowersAreServed: many goroutines wait, one reads, and each gets its own result.
-func TestFollowersAreServed(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 4}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 4}})
-		go y.Serve()
-		mem := make([]byte, 1024)
-		copy(mem, enginetest.Pattern(1024))
-		reg, _ := y.Register(mem, region.RemoteRead)
-		var wg sync.WaitGroup
-		for i := range 16 {
-			wg.Go(func() {
-				sink := make([]byte, 8)
-				for k := range 20 {
-					to := uint64((i*20 + k) % 1000)
-					if err := x.Read(t.Context(), sink, reg.STag(), to); err != nil {
-						t.Error(err)
-						return
-					}
-					if !bytes.Equal(sink, mem[to:to+8]) {
-						t.Errorf("got the octets of another read")
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
-// TestPeerTerminates: a Terminate from the peer is a TerminateError for everybody, and is not answered.
-func TestPeerTerminates(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := conntest.RawResponder(t, a, b, nil)
-		sent := make(chan error, 1)
-		go func() { sent <- x.Read(t.Context(), make([]byte, 8), 1, 0) }()
-		if _, err := p.Next(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermRead))); err != nil {
-			t.Fatal(err)
-		}
-		err := <-sent
-		te, ok := errors.AsType[*verbs.TerminateError](err)
-		if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 1}) {
-			t.Fatalf("read failed with %v", err)
-		}
-		if u, err := p.Next(); err != io.EOF {
-			t.Fatalf("peer then got %x, %v", u, err)
-		}
-		b.Close()
-		<-x.Done()
-	})
-}
-
 // TestPeerTerminatesLinger: a side that received a Terminate half-closes and reads until the peer has
 // closed: to close with unread input would send a reset, which can destroy what it has sent.
 func TestPeerTerminatesLinger(t *testing.T) {
@@ -158,49 +102,6 @@ func TestPeerTerminatesLinger(t *testing.T) {
 		}
 		b.Close()
 		<-x.Done()
-	})
-}
-
-// TestWeTerminate: a violation is answered with a Terminate and a half-close. Input is drained, so that
-// the Terminate is not lost to a reset.
-func TestWeTerminate(t *testing.T) {
-	t.Parallel()
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		h := conntest.NewCollector()
-		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Handler: h})
-		if err := x.Send(t.Context(), []byte("opens the stream")); err != nil {
-			t.Fatal(err)
-		}
-		u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldWrite))
-		if err := p.Send(u); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			for range 100 { // more is on its way already
-				if p.Send(u) != nil {
-					return
-				}
-			}
-		}()
-		if _, err := p.Next(); err != nil {
-			t.Fatal(err)
-		}
-		got, err := p.Next()
-		if err != nil || !bytes.Equal(got, enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermSTag))) {
-			t.Fatalf("got %x, %v", got, err)
-		}
-		if _, err := p.Next(); err != io.EOF {
-			t.Fatalf("after the Terminate: %v", err)
-		}
-		conntest.Within(t, "HandleClose", h.Over)
-		if _, ok := errors.AsType[*verbs.ProtocolError](h.Closed); !ok {
-			t.Fatalf("closed with %v", h.Closed)
-		}
-		b.Close()
-		<-x.Done()
-		if n := x.Table().Live(); n != 0 {
-			t.Fatalf("%d regions live", n)
-		}
 	})
 }
 
@@ -311,31 +212,6 @@ func TestHandshakeDeadlines(t *testing.T) {
 			<-c.Done()
 			b.Close()
 		}
-	})
-}
-
-// TestReject: R=1 with private data, RFC 5044 Section 7.1.2.
-func TestReject(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("please")}})
-		y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
-			if string(r.PrivateData) != "please" {
-				t.Errorf("request says %q", r.PrivateData)
-			}
-			return []byte("no"), enginetest.ErrTest
-		}}})
-		errs := make(chan error, 1)
-		go func() { errs <- y.Handshake(t.Context()) }()
-		err := x.Handshake(t.Context())
-		rej, ok := errors.AsType[*verbs.RejectError](err)
-		if !ok || string(rej.PrivateData) != "no" {
-			t.Fatalf("%v", err)
-		}
-		if err := <-errs; !errors.Is(err, enginetest.ErrTest) {
-			t.Fatalf("responder: %v", err)
-		}
-		<-x.Done()
-		<-y.Done()
 	})
 }
 

@@ -117,19 +117,6 @@ func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 	}
 }
 
-// TestOptionsStress: random calls on fragmented streams, with markers in both directions.
-func TestOptionsStress(t *testing.T) {
-	t.Parallel()
-	for _, rtr := range []mpa.RTR{0, mpa.RTRSend} {
-		o := option{rev: 2, x: true, y: true, rtr: rtr}
-		wire := func() (net.Conn, net.Conn) {
-			a, b := conntest.TcpPair(t)
-			return a, fragmented(b, 700, 300, 3)
-		}
-		stress(t, wire, 4, 60, o)
-	}
-}
-
 // TestRTRSent: the initiator sends exactly one RTR, of a kind that the Reply offers, as its first FPDU,
 // before anything that was posted (RFC 6581 Section 9.2).
 func TestRTRSent(t *testing.T) {

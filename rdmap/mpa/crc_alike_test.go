@@ -47,27 +47,6 @@ func TestWriteCRCs(t *testing.T) {
 	}
 }
 
-// One FPDU of another length is recognized wherever it is among four, although its octets look like the
-// length of the others.
-func TestWriteCRCsOther(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(13, 14))
-	const size = 40
-	for at := range 4 {
-		var want []byte
-		for i := range 4 {
-			b, _ := run(rnd, 1, size)
-			if i == at {
-				b = mpa.AppendFPDU(nil, bytes.Repeat([]byte{0, size}, 2*size), true)
-			}
-			want = append(want, b...)
-		}
-		b := bytes.Clone(want)
-		if mpa.WriteCRCs(b); !bytes.Equal(b, want) {
-			t.Errorf("FPDU %d of 4: got %x, want %x", at, b, want)
-		}
-	}
-}
-
 // If the k-th FPDU of a run of FPDUs alike is damaged, the k-1 before it are returned, and then an error
 // with the CRC that it has and the one that it should have.
 func TestRunDamaged(t *testing.T) {

@@ -60,24 +60,6 @@ func TestSplitEverywhere(t *testing.T) {
 	}
 }
 
-func TestPiecesOfEverySize(t *testing.T) {
-	var stream []byte
-	var want [][]byte
-	for _, v := range vectors(t) {
-		stream = append(stream, v.fpdu...)
-		want = append(want, v.ulpdu())
-	}
-	for size := 1; size < len(stream)+2; size++ {
-		if size > 80 {
-			size += 97
-		}
-		got, rest, err := deframe(stream, true, func() int { return size })
-		if err != nil || len(rest) != 0 || !equal(got, want) {
-			t.Fatalf("pieces of %d: %d ULPDUs, %d left, %v", size, len(got), len(rest), err)
-		}
-	}
-}
-
 func equal(a, b [][]byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -88,20 +70,6 @@ func equal(a, b [][]byte) bool {
 		}
 	}
 	return true
-}
-
-// ADVERSARY 13: lengths too short for a DDP header, the longest legal one, and the longest that the
-// field can express.
-func TestExtremeLengths(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, mpa.MaxULPDU, 0xffff} {
-		ulpdu := ramp(3, 5, n)
-		fpdu := oracleFPDU(ulpdu, true)
-		stream := append(bytes.Clone(fpdu), fpdu...)
-		got, rest, err := deframe(stream, true, func() int { return n/2 + 1 })
-		if err != nil || len(rest) != 0 || !equal(got, [][]byte{ulpdu, ulpdu}) {
-			t.Errorf("length %d: %d ULPDUs, %d left, %v", n, len(got), len(rest), err)
-		}
-	}
 }
 
 func TestZeroCopy(t *testing.T) {
@@ -171,14 +139,5 @@ func TestPeekFinish(t *testing.T) {
 				t.Fatalf("%s: the CRC was checked although CRCs are off", v.name)
 			}
 		}
-	}
-}
-
-func TestEOF(t *testing.T) {
-	d := mpa.Deframer{}
-	err := d.EOF([]byte{0})
-	e, ok := errors.AsType[*mpa.Error](err)
-	if !ok || e.Code != mpa.CodeClosed || e.Terminate() || e.Got != 1 || e.Want != mpa.HeaderLen {
-		t.Errorf("EOF = %+v", err)
 	}
 }

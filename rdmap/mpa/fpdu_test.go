@@ -7,24 +7,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-func TestLengths(t *testing.T) {
-	for n := range 1 << 16 {
-		pad := mpa.PadLen(n)
-		if pad < 0 || pad > 3 || (mpa.HeaderLen+n+pad)%4 != 0 {
-			t.Fatalf("PadLen(%d) = %d", n, pad)
-		}
-		if got, want := mpa.FPDULen(n), mpa.HeaderLen+n+pad+mpa.CRCLen; got != want {
-			t.Fatalf("FPDULen(%d) = %d, want %d", n, got, want)
-		}
-		if got := mpa.TrailerLen(n); got != pad+mpa.CRCLen {
-			t.Fatalf("TrailerLen(%d) = %d", n, got)
-		}
-	}
-	if mpa.FPDULen(0xffff) != mpa.MaxFPDU {
-		t.Errorf("MaxFPDU = %d, want %d", mpa.MaxFPDU, mpa.FPDULen(0xffff))
-	}
-}
-
 // dirty returns an empty slice over memory that is not zero.
 func dirty(n int) []byte { return bytes.Repeat([]byte{0xa5}, n)[:0] }
 

@@ -191,31 +191,6 @@ func TestInitiatorRejected(t *testing.T) {
 	}
 }
 
-func TestInitiatorSplitAndState(t *testing.T) {
-	i := initiator(t, mpa.Config{IRD: 16})
-	if _, err := i.Input(nil); !errors.Is(err, mpa.ErrState) {
-		t.Errorf("Input before the Request: %v", err)
-	}
-	i.AppendRequest(nil)
-	wire := unhex(t, repHex+"5002000c00100010"+pdHex)
-	for cut := range wire {
-		if n, err := i.Input(wire[:cut]); n != 0 || err != nil {
-			t.Fatalf("cut at %d: %d, %v", cut, n, err)
-		}
-	}
-	e, ok := errors.AsType[*mpa.Error](i.EOF(wire[:7]))
-	if !ok || e.Code != mpa.CodeClosed || e.Got != 7 {
-		t.Errorf("EOF = %v", e)
-	}
-	if n, err := i.Input(wire); n != len(wire) || err != nil {
-		t.Fatalf("%d, %v", n, err)
-	}
-	clear(wire)
-	if got := i.Result().PrivateData; !bytes.Equal(got, unhex(t, pdHex)) {
-		t.Errorf("private data not copied: %x", got)
-	}
-}
-
 func TestConfigErrors(t *testing.T) {
 	for _, tt := range []struct {
 		cfg        mpa.Config
@@ -237,17 +212,6 @@ func TestConfigErrors(t *testing.T) {
 		if _, err := mpa.NewResponder(&tt.cfg); !errors.Is(err, tt.resp) {
 			t.Errorf("responder %+v: %v", tt.cfg.Rev, err)
 		}
-	}
-}
-
-// The Terminate for a Reply that cannot be used has the CRC and markers that the Reply has settled.
-func TestInitiatorTerminateByReply(t *testing.T) {
-	i := initiator(t, mpa.Config{NoCRC: true, Markers: true})
-	i.AppendRequest(nil)
-	_, err := i.Input(unhex(t, repHex+"d002000400000001"))
-	e, ok := errors.AsType[*mpa.Error](err)
-	if n := i.Result(); !ok || e.Code != mpa.CodeIRD || !n.CRC || !n.SendMarkers || n.Rev != 2 {
-		t.Errorf("%v, %+v", err, n)
 	}
 }
 

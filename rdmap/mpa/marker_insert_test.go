@@ -2,7 +2,6 @@ package mpa_test
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -49,26 +48,6 @@ func insertMarked(m *mpa.Inserter, ulpdus [][]byte, crc bool, size func() int) [
 	return bytes.Join(out, nil)
 }
 
-func TestMarkedWritersAgree(t *testing.T) {
-	for phase := range phases {
-		for _, n := range markerSizes {
-			ulpdus := [][]byte{ramp(n, 7, n), ramp(1, 3, 20)}
-			crc := (phase/4+n)%3 != 0
-			want := oracleStream(phase, ulpdus, crc)
-			for name, w := range markedWriters {
-				m := insertAt(phase)
-				if got := w(m, ulpdus, crc); !bytes.Equal(got, want) {
-					t.Fatalf("%s: ULPDU of %d octets at %d:\ngot  %x\nwant %x", name, n, phase, got, want)
-				}
-				next := [][]byte{ramp(2, 5, 600)}
-				if at := phase + len(want); !bytes.Equal(m.AppendFPDU(nil, next[0], crc), oracleStream(at%512, next, crc)) {
-					t.Fatalf("%s: does not end at %d, between two FPDUs", name, at)
-				}
-			}
-		}
-	}
-}
-
 // drawULPDUs draws ULPDUs of which many end near a marker.
 func drawULPDUs(t *rapid.T) (ulpdus [][]byte) {
 	for i := range rapid.IntRange(0, 12).Draw(t, "n") {
@@ -76,39 +55,6 @@ func drawULPDUs(t *rapid.T) (ulpdus [][]byte) {
 		ulpdus = append(ulpdus, ramp(i, 5, n))
 	}
 	return ulpdus
-}
-
-// One direction may use both ways in turn.
-func TestMarkedWritersMixed(t *testing.T) {
-	names := make([]string, 0, len(markedWriters))
-	for name := range markedWriters {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	rapid.Check(t, func(t *rapid.T) {
-		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
-		var m mpa.Inserter
-		var got []byte
-		for _, u := range ulpdus {
-			w := rapid.SampledFrom(names).Draw(t, "writer")
-			got = append(got, markedWriters[w](&m, [][]byte{u}, crc)...)
-		}
-		if want := oracleStream(0, ulpdus, crc); !bytes.Equal(got, want) {
-			t.Fatalf("got  %x\nwant %x", got, want)
-		}
-	})
-}
-
-// The result of Insert does not depend on how its entries are cut.
-func TestInsertSplitInvariance(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		ulpdus, crc := drawULPDUs(t), rapid.Bool().Draw(t, "crc")
-		size := rapid.SampledFrom([]int{1, 3, 10, 700}).Draw(t, "pieces up to")
-		got := insertMarked(new(mpa.Inserter), ulpdus, crc, func() int { return rapid.IntRange(0, size).Draw(t, "piece") })
-		if want := oracleStream(0, ulpdus, crc); !bytes.Equal(got, want) {
-			t.Fatalf("got  %x\nwant %x", got, want)
-		}
-	})
 }
 
 // The payload is lent, not copied, and only the CRC fields are written.

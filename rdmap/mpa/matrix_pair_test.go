@@ -1,73 +1,11 @@
 package mpa_test
 
 import (
-	"cmp"
 	"errors"
-	"math/bits"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
-
-// Both our roles against each other: their outcomes fit together.
-func TestPairMatrix(t *testing.T) {
-	for shape := range 4 {
-		for opts := range 32 {
-			for set := range mpa.RTR(8) {
-				for accept := range mpa.RTR(8) {
-					for _, d := range matrixDepths[:5] {
-						i := mpa.Config{
-							Rev: uint8(1 + shape&1), Plain: shape&2 != 0, NoCRC: opts&1 != 0, PeerToPeer: opts&2 != 0, RTR: set,
-							IRD: d, ORD: 3, Markers: true, WantMarkers: opts&8 != 0, PrivateData: []byte("from i"),
-						}
-						r := mpa.Config{NoCRC: opts&4 != 0, RTR: accept, IRD: 2, ORD: 20, Markers: true, WantMarkers: opts&16 != 0}
-						checkPair(t, i, r)
-					}
-				}
-			}
-		}
-	}
-}
-
-func checkPair(t *testing.T, ic, rc mpa.Config) {
-	i, r := initiator(t, ic), responder(t, rc)
-	if _, err := r.Input(i.AppendRequest(nil)); err != nil {
-		t.Fatalf("%+v: %v", ic, err)
-	}
-	reply, err := r.Accept(nil, []byte("from r"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = i.Input(reply)
-	if e, ok := errors.AsType[*mpa.Error](err); ok && e.Code == mpa.CodeRTR {
-		// Legal only if the two sets are disjoint.
-		a, b := cmp.Or(ic.RTR, mpa.RTRWrite|mpa.RTRRead), cmp.Or(rc.RTR, anyRTR)
-		if a&b != 0 {
-			t.Fatalf("%v against %v: %v", a, b, err)
-		}
-		return
-	}
-	if err != nil {
-		t.Fatalf("%+v, %+v: %v", ic, rc, err)
-	}
-	a, b := i.Result(), r.Result()
-	switch {
-	case a.CRC != b.CRC, a.CRC != (!ic.NoCRC || !rc.NoCRC):
-		t.Fatalf("CRC %v and %v", a.CRC, b.CRC)
-	case a.SendMarkers != b.RecvMarkers, b.SendMarkers != a.RecvMarkers,
-		a.RecvMarkers != ic.WantMarkers, b.RecvMarkers != rc.WantMarkers:
-		t.Fatalf("markers: %+v\n%+v", a, b)
-	case a.Rev != b.Rev, a.Enhanced != b.Enhanced, a.PeerToPeer != b.PeerToPeer, a.UnaskedPeerToPeer:
-		t.Fatalf("%+v\n%+v", a, b)
-	case a.RTR&^b.RTR != 0, (a.RTR == 0) != (b.RTR == 0), bits.OnesCount8(uint8(a.RTR)) > 1,
-		(a.RTR != 0) != (ic.PeerToPeer && a.Enhanced):
-		t.Fatalf("RTR %v, expected %v", a.RTR, b.RTR)
-	case a.Enhanced && (a.ORD > b.IRD || b.ORD > a.IRD):
-		t.Fatalf("depths: %+v\n%+v", a, b)
-	case string(a.PrivateData) != "from r", string(b.PrivateData) != "from i":
-		t.Fatalf("private data %q, %q", a.PrivateData, b.PrivateData)
-	}
-}
 
 // Which side knows which revision, and the outcome (RFC 6581 Section 10). If the two do not fit, the
 // connection is closed, and the initiator may try again.

@@ -234,36 +234,3 @@ func wantOptions(cfg *mpa.Config, asked mpa.RTR) mpa.RTR {
 		return both &^ mpa.RTRSend
 	}
 }
-
-// Private data of every length, in all three shapes of Request and Reply: where it
-// begins, and where it ends.
-func TestPrivateDataLengths(t *testing.T) {
-	for _, cfg := range []mpa.Config{{Rev: 1}, {Plain: true}, {IRD: 4}} {
-		limit := 512
-		if cfg.Rev != 1 && !cfg.Plain {
-			limit = 508
-		}
-		for n := range 520 {
-			cfg.PrivateData = ramp(1, 7, n)
-			i, err := mpa.NewInitiator(&cfg)
-			if (err == nil) != (n <= limit) {
-				t.Fatalf("%+v: %d octets: %v", cfg, n, err)
-			}
-			if err != nil {
-				continue
-			}
-			r := responder(t, mpa.Config{})
-			req := i.AppendRequest(nil)
-			if _, err := r.Input(req); err != nil || !bytes.Equal(r.Request().PrivateData, cfg.PrivateData) {
-				t.Fatalf("%d octets: %v", n, err)
-			}
-			reply, err := r.Accept(nil, cfg.PrivateData)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := i.Input(reply); err != nil || !bytes.Equal(i.Result().PrivateData, cfg.PrivateData) {
-				t.Fatalf("%d octets back: %v", n, err)
-			}
-		}
-	}
-}

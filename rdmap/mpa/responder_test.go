@@ -265,16 +265,3 @@ func TestResponderRevision0(t *testing.T) {
 		t.Errorf("Reject: %x, %v", got, err)
 	}
 }
-
-// A plain Request cannot name a depth, so it is accepted whatever MinORD is.
-func TestResponderPlainMinORD(t *testing.T) {
-	r := responder(t, mpa.Config{ORD: 8, MinORD: 8})
-	wire := unhex(t, reqHex+"4001000401020304")
-	if _, err := r.Input(wire); err != nil {
-		t.Fatal(err)
-	}
-	clear(wire)
-	if got := r.Request().PrivateData; !bytes.Equal(got, []byte{1, 2, 3, 4}) {
-		t.Errorf("private data not copied: %x", got)
-	}
-}

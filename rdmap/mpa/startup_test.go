@@ -125,37 +125,6 @@ func TestStartupMalformed(t *testing.T) {
 	}
 }
 
-// A rejecting Reply is accepted whatever else it contains.
-func TestRejectedReplyLenient(t *testing.T) {
-	for _, wire := range []string{"20000000", "30020000", "30020002aabb", "3003000411223344", "20010000", "e8ff0000"} {
-		r, n, err := mpa.ParseReply(unhex(t, repHex+wire))
-		if err != nil || n != 16+len(wire)/2 || !r.Rejected || r.Enhanced {
-			t.Errorf("%s: %+v, %d, %v", wire, r, n, err)
-		}
-	}
-}
-
-func TestPrivateDataLimits(t *testing.T) {
-	for _, tt := range []struct {
-		f  mpa.Frame
-		ok bool
-	}{
-		{mpa.Frame{Rev: 1, PrivateData: make([]byte, 512)}, true},
-		{mpa.Frame{Rev: 1, PrivateData: make([]byte, 513)}, false},
-		{mpa.Frame{Rev: 1, Enhanced: true, PrivateData: make([]byte, 512)}, true}, // S is not sent at Rev 1
-		{mpa.Frame{Rev: 2, Enhanced: true, PrivateData: make([]byte, 508)}, true},
-		{mpa.Frame{Rev: 2, Enhanced: true, PrivateData: make([]byte, 509)}, false},
-	} {
-		b, err := (&mpa.Reply{tt.f}).Append([]byte("x"))
-		if (err == nil) != tt.ok || (!tt.ok && (string(b) != "x" || !errors.Is(err, mpa.ErrPrivateData))) {
-			t.Errorf("%d octets at Rev %d: %v", len(tt.f.PrivateData), tt.f.Rev, err)
-		}
-		if _, err := (&mpa.Request{tt.f}).Append(nil); (err == nil) != tt.ok {
-			t.Errorf("request: %v", err)
-		}
-	}
-}
-
 func drawFrame(t *rapid.T) mpa.Frame {
 	f := mpa.Frame{
 		Rev:     rapid.Uint8Range(1, 2).Draw(t, "rev"),
