@@ -208,36 +208,3 @@ func TestModel(t *testing.T) {
 		}
 	}
 }
-
-// A server that lies: any grant at any time, 0 and 2^32-1 among them. The
-// window never lets more out than the grant in force, and never closes for
-// good.
-func TestHostileGrants(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 3))
-	const asked = 32
-	q := credits.NewRequester(asked)
-	granted, inFlight := uint32(1), 0
-	for range 100_000 {
-		switch rnd.IntN(4) {
-		case 0:
-			granted = []uint32{0, 1, rnd.Uint32N(64), 1<<32 - 1, rnd.Uint32()}[rnd.IntN(5)]
-			q.Grant(granted)
-		case 1, 2:
-			room := inFlight < int(min(max(granted, 1), asked))
-			if got := q.Take(); got != room {
-				t.Fatalf("Take = %v with %d in flight and %d granted", got, inFlight, granted)
-			} else if got {
-				inFlight++
-			}
-		case 3:
-			if got := q.Release(); got != (inFlight > 0) {
-				t.Fatalf("Release = %v with %d in flight", got, inFlight)
-			} else if got {
-				inFlight--
-			}
-		}
-		want(t, "InFlight", q.InFlight(), inFlight)
-	}
-}

@@ -72,33 +72,6 @@ func wantLimits(t *testing.T, pool *credits.Pool, peers []*poolPeer, low, high i
 	}
 }
 
-// A peer gets what it uses, from one on, and no more than that is kept for it.
-func TestPoolFollowsUse(t *testing.T) {
-	for _, tt := range []struct{ want, low, high int }{
-		{1, 1, 2}, {2, 2, 4}, {3, 3, 6}, {16, 16, 32}, {1000, 100, 100},
-	} {
-		pool := credits.NewPool(100)
-		peers := joinAll(&pool, tt.want)
-		turns(40, peers...)
-		for range 40 {
-			turns(1, peers...)
-			wantLimits(t, &pool, peers, tt.low, tt.high)
-		}
-	}
-}
-
-// Nobody holds more than was asked for.
-func TestPoolAsked(t *testing.T) {
-	pool := credits.NewPool(100)
-	peers := joinAll(&pool, 1000)
-	peers[0].asks = 5
-	turns(40, peers...)
-	wantLimits(t, &pool, peers, 5, 5)
-	if g := peers[0].s.Answer(0, 1); g != 1 {
-		t.Errorf("%d for 0, want 1", g)
-	}
-}
-
 // Two that fill everything share it equally, though one came long before the other, and a
 // third one with less to do gets what it needs.
 func TestPoolIsFair(t *testing.T) {
@@ -144,20 +117,6 @@ func TestPoolBusyAndIdle(t *testing.T) {
 	t.Logf("shares of the busy ones: %v, %d of 200 idle ones above 1", limits(busy), pool.Holders()-3)
 }
 
-// With more connections than credits each still has one.
-func TestPoolMoreThanCredits(t *testing.T) {
-	pool := credits.NewPool(10)
-	peers := joinAll(&pool, make([]int, 50)...)
-	for _, c := range peers {
-		c.want = 8
-	}
-	turns(30, peers...)
-	wantLimits(t, &pool, peers, 1, 10)
-	for _, c := range peers {
-		check(t, &c.p)
-	}
-}
-
 // One call at a time is no reason to keep a second credit: of many such peers few hold one.
 func TestPoolSingleCalls(t *testing.T) {
 	pool := credits.NewPool(1000)
@@ -175,23 +134,6 @@ func TestPoolSingleCalls(t *testing.T) {
 	if sum > 64*200/10 {
 		t.Errorf("%d of 200 hold more than they use, on average", sum/64)
 	}
-}
-
-// A share that is lowered gives back only what can no longer be used.
-func TestPoolLowers(t *testing.T) {
-	pool := credits.NewPool(64)
-	peers := joinAll(&pool, 64)
-	turns(20, peers...)
-	c := peers[0]
-	want(t, "Held", pool.Held(), 64)
-	c.want = 1
-	for last := 64; c.s.Limit() > 4; last = c.s.Held() {
-		turns(1, c)
-		if held := c.s.Held(); held < last-1 || held > last || held < c.p.Outstanding() {
-			t.Fatalf("%d held after %d, %d outstanding", held, last, c.p.Outstanding())
-		}
-	}
-	want(t, "Limit", c.s.Limit(), 4)
 }
 
 // What a connection that has ended held is there for the others, once.

@@ -52,26 +52,6 @@ func TestRequesterZeroValue(t *testing.T) {
 	}
 }
 
-// A lowered grant closes the window until enough calls are answered.
-func TestRequesterShrinks(t *testing.T) {
-	r := credits.NewRequester(8)
-	r.Grant(8)
-	for range 8 {
-		if !r.Take() {
-			t.Fatal("no credit inside the window")
-		}
-	}
-	for left := 8; left > 0; left-- {
-		r.Grant(2)
-		if left > 2 && (r.Available() != 0 || r.Take()) {
-			t.Fatalf("a credit with %d in flight and 2 granted", left)
-		}
-		r.Release()
-		want(t, "InFlight", r.InFlight(), left-1)
-	}
-	want(t, "Available", r.Available(), 2)
-}
-
 // What an old connection still says after a reconnect changes nothing.
 func TestRequesterStale(t *testing.T) {
 	r := credits.NewRequester(8)

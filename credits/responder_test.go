@@ -1,7 +1,6 @@
 package credits_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stag-rdma/stag/credits"
@@ -15,22 +14,6 @@ func check(t *testing.T, p *credits.Responder) {
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestResponderStart(t *testing.T) {
-	p := credits.NewResponder(8)
-	if err := p.Check(); !errors.Is(err, credits.ErrInvariant) {
-		t.Errorf("one call may come and nothing is posted: %v", err)
-	}
-	want(t, "Need", p.Need(), 8+credits.Slack)
-	post(&p)
-	check(t, &p)
-	want(t, "Outstanding", p.Outstanding(), 1)
-	want(t, "Need", p.Need(), 0)
-	if !p.Received() || p.Received() {
-		t.Error("other than one call before the first grant")
-	}
-	want(t, "Serving", p.Serving(), 2)
 }
 
 func TestResponderGrant(t *testing.T) {
@@ -65,52 +48,6 @@ func TestResponderGrant(t *testing.T) {
 	}
 }
 
-// Calls being served hold receives of their grant: it may be above what is
-// posted by as many.
-func TestResponderGrantWhileServing(t *testing.T) {
-	p := credits.NewResponder(4)
-	post(&p)
-	p.Received()
-	post(&p)
-	p.Grant(4)
-	for range 4 {
-		p.Received() // not posted again
-	}
-	want(t, "Receives", p.Receives(), 2)
-	if g := p.Grant(4); g != 4 {
-		t.Errorf("Grant = %d, want 4", g)
-	}
-	want(t, "Outstanding", p.Outstanding(), 1)
-	check(t, &p)
-}
-
-// A lowered limit does not take back what the peer may already be sending.
-func TestResponderShrinks(t *testing.T) {
-	p := credits.NewResponder(8)
-	post(&p)
-	p.Received()
-	post(&p)
-	p.Grant(8)
-	p.SetLimit(2)
-	want(t, "Need", p.Need(), 0)
-	want(t, "Outstanding", p.Outstanding(), 8)
-	for range 8 {
-		if !p.Received() {
-			t.Fatal("a call inside the old grant was refused")
-		}
-		check(t, &p)
-	}
-	want(t, "Need once they came", p.Need(), 2) // 2 of 10 left
-	post(&p)
-	for range 8 {
-		if g := p.Grant(8); g > 2 {
-			t.Errorf("Grant = %d above the limit", g)
-		}
-		check(t, &p)
-	}
-	want(t, "Outstanding", p.Outstanding(), 2)
-}
-
 func TestResponderExpect(t *testing.T) {
 	p := credits.NewResponder(2)
 	post(&p)
@@ -132,30 +69,6 @@ func TestResponderExpect(t *testing.T) {
 	want(t, "Outstanding", p.Outstanding(), 1)
 	p.Reset()
 	want(t, "Need after Reset", p.Need(), 2+credits.Slack)
-}
-
-// Receives for other messages are not there for calls, and a lowered limit does
-// not lower what they need.
-func TestResponderExpectApart(t *testing.T) {
-	p := credits.NewResponder(8)
-	p.Posted(1 + 5)
-	p.Received()
-	p.Expect(3)
-	if g := p.Grant(8); g != 2 {
-		t.Errorf("Grant = %d with 5 receives, 3 of them for others, want 2", g)
-	}
-	check(t, &p)
-
-	p = credits.NewResponder(8)
-	post(&p)
-	p.Received()
-	post(&p)
-	p.Grant(8)
-	p.SetLimit(1)
-	p.Expect(3)
-	want(t, "Need", p.Need(), 3)
-	post(&p)
-	check(t, &p)
 }
 
 // A message dropped without an answer gives its credit back, as far as

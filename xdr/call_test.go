@@ -39,13 +39,6 @@ func TestCallGolden(t *testing.T) {
 	}
 }
 
-func TestCallSmallest(t *testing.T) {
-	h := xdr.CallHeader{XID: 7, RPCVers: 2, Prog: 1, Vers: 2, Proc: 3}
-	if n := len(xdr.AppendCall(nil, &h)); n != 40 || h.Size() != 40 {
-		t.Errorf("%d octets, Size %d, want 40", n, h.Size())
-	}
-}
-
 // A wrong rpcvers is the business of RPC, not of decoding: nothing behind it
 // is looked at.
 func TestCallRPCVersion(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"testing/iotest"
@@ -215,45 +214,4 @@ func TestRecordMemory(t *testing.T) {
 	if got > 3*xdr.GrowStep {
 		t.Errorf("%d octets allocated for 1,004 received", got)
 	}
-}
-
-// Random records, random fragments, random reads: the same records come out.
-func TestRecordsRandom(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	p := pattern(20_000)
-	var stream []byte
-	var want [][]byte
-	for range 200 {
-		rec := p[:rnd.IntN(1<<rnd.IntN(15))]
-		var sizes []int
-		for left := len(rec); left > 0 && rnd.IntN(4) > 0; {
-			n := rnd.IntN(left) + 1
-			sizes = append(sizes, n)
-			left -= n
-		}
-		stream, want = fragment(stream, rec, sizes...), append(want, rec)
-	}
-	r := xdr.NewRecordReader(&chopped{r: bytes.NewReader(stream), rnd: rnd}, 0)
-	buf := make([]byte, 0, 100)
-	for i, rec := range want {
-		got, err := r.Next(buf)
-		if err != nil || !bytes.Equal(got, rec) {
-			t.Fatalf("record %d: %d octets, %v, want %d", i, len(got), err, len(rec))
-		}
-		if rnd.IntN(2) == 0 {
-			buf = got
-		}
-	}
-}
-
-// chopped returns random parts of what is asked for.
-type chopped struct {
-	r   io.Reader
-	rnd *rand.Rand
-}
-
-func (c *chopped) Read(p []byte) (int, error) {
-	return c.r.Read(p[:c.rnd.IntN(len(p)+1)])
 }

@@ -51,64 +51,6 @@ func Example() {
 	// <nil>
 }
 
-// Several appends of one goroutine under way; a log in plain memory.
-func ExampleProducer_Begin() {
-	ctx := context.Background()
-	mem := make(region.Bytes, 1<<15)
-	_ = commitlog.Create(mem, &commitlog.Options{Mode: commitlog.Strict})
-	log, _ := commitlog.Open(mem)
-	defer log.Close(ctx)
-	p := commitlog.NewProducer(nil)
-	_ = log.Local(ctx, p)
-	defer p.Close()
-
-	one, _ := p.Begin([]byte("one"))
-	two, _ := p.Begin([]byte("two"))
-	fmt.Println(two.Wait(ctx))
-	fmt.Println(one.Wait(ctx))
-	// Output:
-	// {2 placed} <nil>
-	// {1 placed} <nil>
-}
-
-// A consumer that releases a record only when it has got the next must not be waited for.
-func ExampleProducer_TryBegin() {
-	ctx := context.Background()
-	size, _ := commitlog.MemorySize(256)
-	mem := make(region.Bytes, size)
-	_ = commitlog.Create(mem, nil)
-	log, _ := commitlog.Open(mem)
-	defer log.Close(ctx)
-	p := commitlog.NewProducer(nil)
-	_ = log.Local(ctx, p)
-	defer p.Close()
-
-	_, _ = p.Append(ctx, make([]byte, 100)) // half of the ring
-	_, _ = p.Append(ctx, make([]byte, 100))
-	_, err := p.TryBegin([]byte("three"))
-	fmt.Println(errors.Is(err, commitlog.ErrFull), err)
-	// Output: true commitlog: no room for the record (try again when the consumer has released some)
-}
-
-// A producer that has restarted asks what has survived.
-func ExampleProducer_Place() {
-	ctx := context.Background()
-	mem := make(region.Bytes, 1<<15)
-	_ = commitlog.Create(mem, nil)
-	log, _ := commitlog.Open(mem)
-	defer log.Close(ctx)
-	for range 2 {
-		p := commitlog.NewProducer(nil)
-		_ = log.Local(ctx, p)
-		_, _ = p.Append(ctx, []byte("record"))
-		fmt.Printf("%+v\n", p.Place())
-		p.Close()
-	}
-	// Output:
-	// {Epoch:1 Next:1 LastEpoch:0 Acked:1 Position:64 Limit:6116}
-	// {Epoch:2 Next:2 LastEpoch:1 Acked:2 Position:128 Limit:6116}
-}
-
 // Reads what the consumer keeps, from any number on.
 func ExampleLog_Read() {
 	ctx := context.Background()
@@ -202,20 +144,3 @@ func ExampleMend() {
 type readerAt []byte
 
 func (b readerAt) ReadAt(p []byte, off int64) (int, error) { return copy(p, b[off:]), nil }
-
-func ExamplePayloadLimit() {
-	fmt.Println(commitlog.PayloadLimit(1 << 20))
-	_, err := commitlog.MemorySize(100)
-	fmt.Println(errors.Is(err, commitlog.ErrSize))
-	// Output:
-	// 524260
-	// true
-}
-
-// The answer as octets, for whatever carries it.
-func ExampleParseAnswer() {
-	a := &commitlog.Answer{Epoch: 1, Capacity: 4096, Mode: commitlog.WAL, Hash: commitlog.CRC32C, NextSeq: 1}
-	b, err := commitlog.ParseAnswer(a.Append(nil))
-	fmt.Println(*b == *a, err)
-	// Output: true <nil>
-}
