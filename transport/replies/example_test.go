@@ -1,10 +1,8 @@
 package replies_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -114,58 +112,4 @@ func serve(config *transport.Config, wait func()) (addr string, stop func()) {
 	server := &transport.Server{Handler: pusher, Config: config}
 	go server.Serve(calls)
 	return calls.Addr().String(), func() { server.Close(); pusher.Close() }
-}
-
-// What was asked when the client crashed, and not answered.
-func ExampleClient_Unanswered() {
-	came, gate := make(chan bool), make(chan bool)
-	addr, stop := serve(nil, func() { came <- true; <-gate })
-	defer stop()
-
-	dir, _ := os.MkdirTemp("", "replies")
-	defer os.RemoveAll(dir)
-	mem, notes := create(dir, "replies", 1<<16), create(dir, "calls", replies.MinCalls)
-	defer mem.Close()
-	defer notes.Close()
-	config := &replies.Config{Memory: mem, Calls: notes, Redial: redial.Config{
-		Dial: func(ctx context.Context) (redial.Conn, error) {
-			return transport.Dial(ctx, "tcp", addr, nil)
-		},
-	}}
-	client, err := replies.Open(config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	go client.Do(context.Background(), &rpc.Call{Prog: 400000, Vers: 1, Proc: 7}, new(rpc.Reply))
-	<-came // the server is at it, and the client crashes
-
-	mem, notes = crashed(mem), crashed(notes)
-	defer mem.Close()
-	defer notes.Close()
-	config.Memory, config.Calls = mem, notes
-	after, err := replies.Open(config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer after.Close()
-	for _, call := range after.Unanswered() {
-		fmt.Println(call.Prog, call.Proc, call.Epoch == client.Epoch())
-		after.Settle(call)
-	}
-	close(gate)
-	// Output: 400000 7 true
-}
-
-// The logs of a client, looked at from outside.
-func ExampleInspect() {
-	dir, _ := os.MkdirTemp("", "replies")
-	defer os.RemoveAll(dir)
-	mem := create(dir, "replies", 1<<16)
-	defer mem.Close()
-	state, err := replies.Inspect(io.NewSectionReader(bytes.NewReader(mem.Bytes()), 0, 1<<16), nil)
-	fmt.Println(len(state.Replies), len(state.Unanswered), err)
-	// Output: 0 0 <nil>
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -103,7 +105,7 @@ func start(t *testing.T, p *replies.Pusher) *world {
 	if p.Addr == "" {
 		p.Addr = recorded(t, logs.Addr().String())
 	}
-	w.server = &transport.Server{Handler: p}
+	w.server = &transport.Server{Handler: p, Config: &transport.Config{Logger: zap.NewNop()}} // procedure 4 panics, as asked
 	w.rawRPC = calls.Addr().String()
 	w.rpc = recorded(t, w.rawRPC)
 	w.serve(func() { _ = p.Serve(logs) })

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -91,87 +90,6 @@ func TestHold(t *testing.T) {
 	}
 	if after.Epoch() <= c.Epoch() {
 		t.Errorf("epoch %d after %d", after.Epoch(), c.Epoch())
-	}
-}
-
-// A memory that takes 50 ms: no caller returns before a flush that began after its call.
-func TestSlowMemory(t *testing.T) {
-	w := start(t, &replies.Pusher{})
-	mem := &slow{gated: gated{Sim: sim(1 << 16)}}
-	created(t, mem)
-	c := w.open(mem)
-	var wg sync.WaitGroup
-	for n := range uint32(6) {
-		wg.Go(func() {
-			from := time.Now()
-			if seq, _, err := double(t.Context(), c, n); seq == 0 || err != nil {
-				t.Error(seq, err)
-			}
-			if d := time.Since(from); d < slowness {
-				t.Errorf("a reply after %v", d)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-const slowness = 50 * time.Millisecond
-
-type slow struct{ gated }
-
-func (s *slow) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
-
-func (s *slow) PersistRanges(rs []region.Range) error {
-	if rs[0].N > 0 {
-		time.Sleep(slowness)
-	}
-	return s.gated.PersistRanges(rs)
-}
-
-// What is done is not found again, and makes room; what is not done stays, also when the
-// log is full: then replies come without a record.
-func TestDone(t *testing.T) {
-	t.Parallel() // it waits
-	w := start(t, &replies.Pusher{MaxQueued: 512})
-	mem := sim(4096)
-	created(t, mem)
-	c := w.open(mem)
-	var call rpc.Call
-	for n := range uint32(200) { // several times what the log holds
-		call = rpc.Call{Prog: program, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, n), Repeatable: true}
-		var reply rpc.Reply
-		if err := c.Do(t.Context(), &call, &reply); err != nil {
-			t.Fatal(err)
-		}
-		reply.Release()
-	}
-	var held []uint64
-	// The room of what was answered before comes back by and by.
-	for tries, unnamed := 0, 0; unnamed < 3 || len(held) < 8; tries++ {
-		if tries == 10_000 {
-			t.Fatalf("%d records in a log of 4096", len(held))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		seq, _, err := double(ctx, c, 1)
-		cancel()
-		switch {
-		case errors.Is(err, context.DeadlineExceeded): // named, and there is no room for it
-		case err != nil:
-			t.Fatal(err)
-		case seq == 0:
-			unnamed++
-		default:
-			held = append(held, seq)
-		}
-	}
-	for _, seq := range held {
-		c.Done(seq)
-	}
-	for seq := uint64(0); seq == 0; {
-		var err error
-		if seq, _, err = double(t.Context(), c, 7); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
