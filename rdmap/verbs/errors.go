@@ -30,8 +30,9 @@ var (
 	ErrHasHandler = errors.New("rdmap: messages go to the connection's Handler (take them in HandleRecv, or leave Config.Handler nil)")
 	// ErrServing: a second Serve on one connection.
 	ErrServing = errors.New("rdmap: connection is already served")
-	// ErrPanic: a Handler, or this package, has panicked on what the peer has sent. The panic and its stack are in the text.
-	ErrPanic = errors.New("rdmap: panic: a bug, please report it")
+	// ErrPanic: a Handler, or a package of this module, has panicked on what the peer has sent. The panic and its stack are
+	// in the text.
+	ErrPanic = errors.New("panic: a bug, please report it")
 )
 
 // ErrSinkLost: when the Read Request was built, the sink of the Read had been invalidated, lacked

@@ -51,7 +51,7 @@ type Stats struct {
 	// Unbound counts calls of Errors that got ERR_CHUNK because Config.Binding lets nothing of their
 	// procedure travel in chunks.
 	Unbound uint64
-	// Panics counts handlers that panicked.
+	// Panics counts handlers that panicked, and connections that a panic has ended.
 	Panics uint64
 	// Dropped counts messages that were dropped as RFC 8166 Section 4.5 demands.
 	Dropped     uint64

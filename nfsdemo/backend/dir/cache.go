@@ -117,8 +117,10 @@ func (c *cache[K, V]) drop(k K) {
 
 // dropIf is drop for all things of which fn says so.
 func (c *cache[K, V]) dropIf(fn func(K, V) bool) {
-	c.mu.Lock()
 	var dead []V
+	defer func() { closeAll(dead...) }()
+	c.mu.Lock()
+	defer c.mu.Unlock() // fn may panic
 	for k, s := range c.m {
 		if fn(k, s.v) {
 			if v, ok := c.remove(s); ok {
@@ -126,8 +128,6 @@ func (c *cache[K, V]) dropIf(fn func(K, V) bool) {
 			}
 		}
 	}
-	c.mu.Unlock()
-	closeAll(dead...)
 }
 
 // remove takes a slot out, and returns its thing if the caller must close it now.

@@ -91,22 +91,27 @@ func (s *Server) cancel(c *client, key blockKey, both bool) (any bool) {
 	}
 	for _, exclusive := range modes {
 		key.lock.Exclusive = exclusive
-		c.mu.Lock()
-		b := c.blocks[key]
-		if b != nil {
+		if b := s.take(c, key); b != nil {
 			any = true
-			delete(c.blocks, key)
-			b.end()
-			if b.granted {
-				s.giveBack(b)
-			}
-		}
-		c.mu.Unlock()
-		if b != nil {
 			<-b.done // so that what it might still get does not mix with what the client does next
 		}
 	}
 	return any
+}
+
+// take ends the block of key, if there is one, and returns it.
+func (s *Server) take(c *client, key blockKey) *block {
+	c.mu.Lock()
+	defer c.mu.Unlock() // the backend may panic
+	b := c.blocks[key]
+	if b != nil {
+		delete(c.blocks, key)
+		b.end()
+		if b.granted {
+			s.giveBack(b)
+		}
+	}
+	return b
 }
 
 // tellTime limits how long a client is called.

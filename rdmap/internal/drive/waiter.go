@@ -3,9 +3,12 @@ package drive
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/internal/list"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // States of a Waiter.
@@ -135,10 +138,22 @@ func (d *Driver) Wait(ctx context.Context, w *Waiter) error {
 		w.on.Store(d)
 	}
 	r := &d.role
-	r.mu.Lock()
+	slept, returns := false, false
+	defer func() {
+		if !returns { // ctx has panicked: w stays in the queue, so nobody behind it would be woken
+			d.End(fmt.Errorf("%w: in a context\n%s", verbs.ErrPanic, debug.Stack()), false)
+		}
+	}()
 	for {
-		err, over := d.waited(ctx, w)
+		ended := ctx.Err() // it may panic, so it gets no lock
+		r.mu.Lock()
+		if slept {
+			r.woken.awake()
+			slept = false
+		}
+		err, over := d.waited(ended, w)
 		if over {
+			returns = true
 			w.place.Leave()
 			r.leave()
 			d.waiting.Add(-1)
@@ -151,24 +166,22 @@ func (d *Driver) Wait(ctx context.Context, w *Waiter) error {
 			w.place.Leave()
 			r.mu.Unlock()
 			d.lead(ctx, w)
-			r.mu.Lock()
 			continue
 		}
 		r.enqueue(w)
 		r.mu.Unlock()
 		w.sleep(ctx)
-		r.mu.Lock()
-		r.woken.awake()
+		slept = true
 	}
 }
 
-// waited reports whether there is nothing more to wait for, with role.mu held.
-func (d *Driver) waited(ctx context.Context, w *Waiter) (err error, over bool) {
+// waited reports whether there is nothing more to wait for, with role.mu held. ended is the error of the context.
+func (d *Driver) waited(ended error, w *Waiter) (err error, over bool) {
 	switch {
 	case w.Done():
 		return w.err, true
-	case ctx.Err() != nil:
-		return ctx.Err(), true
+	case ended != nil:
+		return ended, true
 	case d.role.State() == Ended:
 		return d.Err(), true
 	}
@@ -196,6 +209,12 @@ func (w *Waiter) sleep(ctx context.Context) {
 // lead reads until w is complete, ctx ends or the connection has failed. When it returns, the role is
 // given back or lost.
 func (d *Driver) lead(ctx context.Context, w *Waiter) {
+	mine := true
+	defer func() { // also if ctx panics
+		if mine {
+			d.freeReader()
+		}
+	}()
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, d.interruptWaiter)
 		defer stop()
@@ -206,6 +225,7 @@ func (d *Driver) lead(ctx context.Context, w *Waiter) {
 		case err == nil:
 			continue
 		case errors.Is(err, errLostRole):
+			mine = false
 			return
 		case errors.Is(err, ErrInterrupted):
 			d.role.mu.Lock()
@@ -217,7 +237,6 @@ func (d *Driver) lead(ctx context.Context, w *Waiter) {
 		}
 		break
 	}
-	d.freeReader()
 }
 
 // readFor is readOnce in the state waiterReads. That state ends with the wait for

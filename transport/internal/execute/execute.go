@@ -4,7 +4,9 @@ package execute
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
 
 	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -113,6 +115,15 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, req *rpc.Requ
 	}
 	reply = save(resp)
 	return true
+}
+
+// Broken counts and logs the panic v on what a connection brought. why, which has the stack, is why it ends.
+func (s *Executor) Broken(v any, why error) {
+	s.ctr.Panics.Add(1)
+	if s.print {
+		fmt.Fprintln(os.Stderr, why) // as rpc.PrintPanic
+	}
+	s.log.Error("panic: the connection ends", zap.Any("panic", v), zap.Error(why))
 }
 
 // run serves req. A panic of the handler becomes a log line and a count.

@@ -79,14 +79,19 @@ func (w *Writer) WriteLocked(head, a, b, c []byte) (int, error) {
 // Read reads one record into pooled memory. hint is the expected size.
 func Read(r *xdr.RecordReader, p *mem.Pool, hint int) (*mem.Buffer, []byte, error) {
 	b := p.Get(hint)
+	kept := false
+	defer func() { // also if the connection panics
+		if !kept {
+			b.Release()
+		}
+	}()
 	rec, err := r.Next(b.Data[:0])
 	if err != nil {
-		b.Release()
 		return nil, nil, err
 	}
 	if cap(rec) > len(b.Data) {
-		b.Release()
-		b = p.Adopt(rec)
+		return p.Adopt(rec), rec, nil
 	}
+	kept = true
 	return b, rec, nil
 }

@@ -3,6 +3,8 @@ package requester
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -24,11 +26,10 @@ func (c *Requester) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) er
 		parts.Freed(call)
 		return err
 	}
+	defer c.broken()
 	p := c.newCall()
 	p.prepare(c, call)
-	c.mu.Lock()
 	queued, err := c.begin(p, call.Resend)
-	c.mu.Unlock()
 	xid := p.rc.XID
 	if err != nil {
 		err = c.giveUp(p, err)
@@ -42,6 +43,16 @@ func (c *Requester) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) er
 	return err
 }
 
+// broken ends the connection after a panic, of the binding, trace or context of the caller, who gets it: what the call has
+// registered, or left half done, ends too.
+func (c *Requester) broken() {
+	if v := recover(); v != nil {
+		c.ctr.Panics.Add(1)
+		c.conn.Abort(fmt.Errorf("%w: %v\n%s", verbs.ErrPanic, v, debug.Stack()))
+		panic(v)
+	}
+}
+
 // do runs one call, after begin, to its reply.
 func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, reply *rpc.Reply, queued bool) (err error) {
 	if queued {
@@ -53,7 +64,7 @@ func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, repl
 	if err != nil {
 		return c.giveUp(p, err)
 	}
-	if err := c.conn.Wait(ctx, &p.w); err != nil && !c.answered(ctx, p) {
+	if err := c.wait(ctx, p); err != nil && !c.answered(ctx, p) {
 		return c.abandon(p, err)
 	}
 	if err := c.finish(p, reply); err != nil {
@@ -63,9 +74,24 @@ func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, repl
 	return nil
 }
 
+// wait waits for the reply to p. If ctx panics, the caller has gone.
+func (c *Requester) wait(ctx context.Context, p *outstanding) (err error) {
+	over := false
+	defer func() {
+		if !over {
+			_ = c.abandon(p, nil)
+		}
+	}()
+	err = c.conn.Wait(ctx, &p.w)
+	over = true
+	return err
+}
+
 // begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A
-// call that registers no memory is formed at once. The caller holds c.mu.
+// call that registers no memory is formed at once.
 func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock() // the binding may panic
 	c.number(p, tx)
 	if c.err != nil {
 		return false, c.err

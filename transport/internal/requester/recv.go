@@ -19,25 +19,31 @@ var ErrForeignSTag = errors.New("transport: a reply invalidated memory of anothe
 // Receive takes a Send that is for this end as a requester, and gives a reply to its call. It runs in whichever goroutine
 // reads.
 func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
-	c.mu.Lock()
-	p, why := c.receive(m)
+	var p *outstanding
+	var why error
 	var foreign, left bool
 	var pull *replyPull
-	if m.Invalidated != 0 {
-		c.ctr.Invalidated.Add(1)
-		foreign = p == nil || !p.rc.Offers(register.Handle(m.Invalidated))
-	}
-	if p != nil && c.cfg.Trace != nil {
-		traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
-	}
-	if p != nil && p.readsReply() {
-		pull = c.beginPull(p)
-	}
-	if p != nil && pull == nil {
-		left = p.answered()
-	}
-	c.wakeQueue()
-	c.mu.Unlock()
+	func() {
+		c.mu.Lock()
+		defer c.mu.Unlock() // trace and binding may panic
+		p, why = c.receive(m)
+		defer func() { // also if the trace panics: the reply is here
+			if p != nil && pull == nil {
+				left = p.answered()
+			}
+			c.wakeQueue()
+		}()
+		if m.Invalidated != 0 {
+			c.ctr.Invalidated.Add(1)
+			foreign = p == nil || !p.rc.Offers(register.Handle(m.Invalidated))
+		}
+		if p != nil && c.cfg.Trace != nil {
+			traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
+		}
+		if p != nil && p.readsReply() {
+			pull = c.beginPull(p)
+		}
+	}()
 	c.ctr.Inline.Add(uint64(len(m.Data)))
 	if foreign {
 		conn.Abort(ErrForeignSTag)

@@ -48,7 +48,9 @@ func (c *Client) called(b *mem.Buffer, msg []byte) {
 		x := &pendingCall{c: c.back, b: b, hold: c.back.peer.Ticket()}
 		if x.received(msg) {
 			x.serve()
+			return
 		}
+		x.end()
 	}()
 }
 

@@ -100,10 +100,7 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	if !c.w.Lock(ctx) {
 		return c.unsent(context.Cause(ctx))
 	}
-	call.Resend.Posting(call)
-	err = c.send(xid, call)
-	c.w.Unlock()
-	if err != nil {
+	if err := c.post(xid, call); err != nil {
 		c.fail(err)
 	}
 	select {
@@ -121,6 +118,21 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		c.ctr.Errors.Add(1)
 		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), context.Cause(ctx))
 	}
+}
+
+// post writes the call in its turn. A panic, of the caller's memory or connection, leaves perhaps half a record.
+func (c *Client) post(xid uint32, call *rpc.Call) error {
+	done := false
+	defer c.w.Unlock()
+	defer func() {
+		if !done {
+			c.fail(panicked("while a call was written"))
+		}
+	}()
+	call.Resend.Posting(call)
+	err := c.send(xid, call)
+	done = true
+	return err
 }
 
 // unsent ends a call whose turn to be written has not come.
@@ -232,6 +244,12 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 // read delivers records until the stream ends.
 func (c *Client) read() {
 	defer close(c.done)
+	defer func() {
+		if v := recover(); v != nil {
+			c.ctr.Panics.Add(1)
+			c.fail(panicked(v))
+		}
+	}()
 	br := bufio.NewReaderSize(c.conn, 64<<10)
 	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
 	hint := smallBuffer

@@ -3,12 +3,15 @@ package stream
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
@@ -204,47 +207,71 @@ func (x *pendingCall) replyOctets(head []byte) int {
 	return n
 }
 
-// received parses a record as a call. It returns false if it is none; then x has ended.
+// received parses a record as a call. It returns false if it is none.
 func (x *pendingCall) received(msg []byte) bool {
 	c := x.c
 	x.rsp = responses.get()
 	x.req = rpc.Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", Backward: c.backward}
 	if x.req.Parse(msg, c.s.cfg.AnyCred, x.rsp) != nil {
 		c.s.ctr.Dropped.Add(1) // RFC 5531 Section 9 has no reply to this
-		x.end()
 		return false
 	}
 	c.s.ctr.Calls.Add(1)
-	c.s.ctr.InFlight.Add(1)
 	return true
 }
 
 // serve runs the call and sends its reply.
 func (x *pendingCall) serve() {
 	s := x.c.s
+	s.ctr.InFlight.Add(1)
+	defer x.c.recovered(nil)
+	defer x.end()
+	defer s.ctr.InFlight.Add(-1)
 	begun := time.Now()
 	answer := s.exec.Execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
 	x.pace().Ran(time.Since(begun), s.cfg.HandlerLimit)
 	if answer {
 		x.reply()
 	}
-	s.ctr.InFlight.Add(-1)
-	x.end()
 }
+
+// recovered is deferred around what one record does: a panic there ends this connection, and is the error *err if err is
+// not nil. A handler's never comes here.
+func (c *Conn) recovered(err *error) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	why := panicked(v)
+	c.s.exec.Broken(v, why)
+	c.mu.Lock()
+	c.cut = why
+	c.mu.Unlock()
+	c.at.End()
+	_ = c.conn.Close() // ends the reading goroutine, which reports
+	if err != nil {
+		*err = why
+	}
+}
+
+// panicked returns the error of a connection that ends because of the panic v.
+func panicked(v any) error { return fmt.Errorf("%w: %v\n%s", verbs.ErrPanic, v, debug.Stack()) }
 
 func (x *pendingCall) pace() *execute.Pace { return x.c.s.exec.PaceOf(x.c.h, &x.req) }
 
 // end releases what a call holds.
 func (x *pendingCall) end() {
-	if x.rsp != nil {
-		responses.put(x.rsp)
-	}
-	x.b.Release()
+	defer x.c.wg.Done() // whatever else panics: Serve waits for it
+	defer x.c.slots.give()
 	if !x.hold.Empty() {
 		x.hold.Release()
 	}
-	x.c.slots.give()
-	x.c.wg.Done()
+	if x.b != nil {
+		x.b.Release()
+	}
+	if x.rsp != nil {
+		responses.put(x.rsp)
+	}
 }
 
 // reply sends the reply's record; an error of the socket ends the connection.

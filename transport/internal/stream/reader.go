@@ -80,7 +80,8 @@ func (r *reader) run() {
 }
 
 // next reads a record. It returns a call that has been admitted, or nil if it was no call.
-func (r *reader) next() (*pendingCall, error) {
+func (r *reader) next() (_ *pendingCall, err error) {
+	defer r.c.recovered(&err)
 	r.await(0) // between two records a peer may be silent for as long as it likes
 	if _, err := r.br.Peek(1); err != nil {
 		return nil, err
@@ -97,14 +98,22 @@ func (r *reader) next() (*pendingCall, error) {
 	if ok && typ == xdr.MsgReply && r.c.backward != nil {
 		return nil, r.reply(xid, n, last)
 	}
+	if !r.c.slots.take(r.c.stopped) {
+		return nil, io.EOF
+	}
+	r.c.wg.Add(1)
 	x := &pendingCall{c: r.c, hold: r.c.peer.Ticket()}
+	ours := true // x ends here, also if the binding panics
+	defer func() {
+		if ours {
+			x.end()
+		}
+	}()
 	if err := r.admit(x, head, n, last); err != nil {
 		return nil, err
 	}
-	r.c.wg.Add(1)
 	msg, err := r.body(x, n, last)
 	if err != nil {
-		x.end()
 		return nil, err
 	}
 	r.c.s.ctr.Inline.Add(uint64(len(msg)))
@@ -114,6 +123,7 @@ func (r *reader) next() (*pendingCall, error) {
 	if !x.whole {
 		x.short = r.isShort(x)
 	}
+	ours = false
 	return x, nil
 }
 
@@ -168,9 +178,6 @@ func (r *reader) mark() (n int, last bool, err error) {
 // its socket, so nothing that it has sent takes memory. What small records need is part of the connection.
 func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 	c := r.c
-	if !c.slots.take(c.stopped) {
-		return io.EOF
-	}
 	room := x.replyOctets(head)
 	want := room
 	if n > smallRecord || !last {
@@ -190,11 +197,7 @@ func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 		return nil
 	}
 	x.room = room
-	err := r.wait(x, want)
-	if err != nil {
-		c.slots.give()
-	}
-	return err
+	return r.wait(x, want)
 }
 
 // smallRecord is the size of records that take the smallest buffer.
