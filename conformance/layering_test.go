@@ -144,7 +144,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/stream",
-		may:     []string{"chunks", "xdr", "rdmap/mpa", "transport/rpc", "transport/internal/..."},
+		may:     []string{"chunks", "xdr", "rdmap/mpa", "rdmap/verbs", "transport/rpc", "transport/internal/..."},
 		modules: []string{"golang.org/x/sys"},
 	},
 	{
