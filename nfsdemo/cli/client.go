@@ -27,13 +27,16 @@ type clientFlags struct {
 	replies      string // directory of reply logs; "": none
 }
 
+// defaultReconnect outlasts the restart of a server, and lets a command end when none comes. Choice.
+const defaultReconnect = time.Minute
+
 // addClientFlags declares them on a command.
 func (a *app) addClientFlags(cmd *cobra.Command) {
 	f, flags := &a.client, cmd.Flags()
 	flags.Int64Var(&f.uid, "uid", -1, "user `id` to act as (AUTH_SYS); -1: yours")
 	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "give up connecting and mounting after this `time`")
-	flags.DurationVar(&f.reconnect, "reconnect", 0, "when a connection is lost, try to reconnect for this `time`; 0: fail at once (the first connection is tried once, within --timeout)")
+	flags.DurationVar(&f.reconnect, "reconnect", defaultReconnect, "when a connection is lost, try to reconnect for this `time`; 0: fail at once (the first connection is tried once, within --timeout)")
 	flags.DurationVar(&f.callTimeout, "call-timeout", nfsclient.DefaultCallTimeout, "give up a call that the server does not answer within this `time`; 0: wait as long as the connection lasts")
 	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "how many READs or WRITEs of one file run at a time")
 	f.block = nfsclient.DefaultMaxBlock

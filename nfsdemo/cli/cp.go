@@ -24,6 +24,8 @@ type copier struct {
 	bar       *progress
 	recursive bool
 	preserve  bool     // -p
+	archive   bool     // -a: what cannot be kept is an error
+	root      bool     // it may give files away
 	keep      bool     // -n: existing files stay
 	update    bool     // files that are not newer than their copies are skipped
 	resume    bool     // what an earlier run has copied is not copied again
@@ -37,9 +39,12 @@ type copier struct {
 	user   context.Context         //nolint:containedctx // ends with an interrupt
 	cancel context.CancelCauseFunc // ends the run
 
+	names sync.Map // files that have several
+
 	mu      sync.Mutex // guards the following, and lines of output
 	left    int        // copies that remain unfinished
 	partial bool       // something was reported and skipped
+	losses  map[string]loss
 }
 
 // maxTransfers limits --transfers. Choice: the default of the server's credits is 64.
@@ -49,7 +54,7 @@ const maxTransfers = 1024
 func (a *app) cpCmd() *cobra.Command {
 	c := &copier{a: a}
 	cmd := &cobra.Command{
-		Use:   "cp [-r] [-p] [-n] SOURCE... DESTINATION",
+		Use:   "cp [-r] [-p] [-a] [-n] SOURCE... DESTINATION",
 		Short: "Copy files to, from and between servers",
 		Long: `cp copies files, several at a time. Sources and destination are URLs or local paths; at
 least one of them must be a URL. "-" is standard input or output. The destination is the
@@ -62,6 +67,11 @@ is interrupted, or loses its connection, NAME.part stays; the same command with 
 skips the files that were copied (the copy has the size of the source and is not older),
 and continues the others. If a copy fails otherwise, cp removes NAME.part.
 
+-p keeps the mode with its set-id and sticky bits, the time of the last change and, where cp
+may, the owner. What was not kept is said at the end: times before 1970 and after 2106, of
+which NFS knows none, hard links, which are copied as files of their own, extended attributes
+and ACLs. With -a, which is -r and -p, that is a failure. Holes stay holes.
+
 --exclude takes a pattern like *.o, for names below the sources; with a slash in it, as in
 build/*.o, it is for paths relative to a source. An excluded directory is not entered.
 
@@ -70,7 +80,7 @@ understand the command line, and 130 after Ctrl-C.`,
 		Example: `  nfsdemo cp big.iso nfs+rdma://127.0.0.1/srv/data/
   nfsdemo cp -r --exclude .git --exclude '*.o' src nfs+rdma://127.0.0.1/srv/data/
   nfsdemo cp -r --resume --verify nfs+rdma://127.0.0.1/srv/data/src ./src
-  nfsdemo cp -rp --update photos nfs://fileserver/export/
+  nfsdemo cp -a --update photos nfs://fileserver/export/
   nfsdemo cp nfs://old/export/file nfs+rdma://new/export/file
   tar c . | nfsdemo cp - nfs+rdma://127.0.0.1/srv/data/backup.tar`,
 		Args: nArgs(2, -1, "a source and a destination"),
@@ -78,7 +88,8 @@ understand the command line, and 130 after Ctrl-C.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&c.recursive, "recursive", "r", false, "copy directories")
-	flags.BoolVarP(&c.preserve, "preserve", "p", false, "keep the mode and the time of the last change")
+	flags.BoolVarP(&c.preserve, "preserve", "p", false, "keep mode, time of the last change and, as root, owner of files and directories")
+	flags.BoolVarP(&c.archive, "archive", "a", false, "-r and -p, with status 1 if something could not be kept")
 	flags.BoolVarP(&c.keep, "no-clobber", "n", false, "do not overwrite existing files")
 	flags.BoolVarP(&c.update, "update", "u", false, "skip files whose copies are newer, or of the same time and size")
 	flags.BoolVar(&c.resume, "resume", false, "continue what an earlier cp has left: skip files that were copied, continue NAME.part")
@@ -132,6 +143,7 @@ func (c *copier) check(from []string, to string) error {
 // run copies all but the last argument to the last.
 func (c *copier) run(ctx context.Context, args []string) (err error) {
 	from, to := args[:len(args)-1], args[len(args)-1]
+	c.recursive, c.preserve = c.recursive || c.archive, c.preserve || c.archive
 	if err := c.check(from, to); err != nil {
 		return err
 	}
@@ -139,6 +151,7 @@ func (c *copier) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer c.s.close()
+	c.root = c.s.cfg.Cred.UID == 0
 	if to == "-" {
 		return c.a.each(ctx, from, func(arg string) error { return c.s.cat(ctx, arg) })
 	}
@@ -320,6 +333,7 @@ func (c *copier) copyArgs(ctx context.Context, list []*source, dst target, name 
 	cancel(nil)
 	counting.Wait()
 	c.bar.end()
+	c.tellLosses()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -11,6 +11,8 @@ import (
 	"path"
 	"sync"
 	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 // partSuffix ends the names of copies that are not finished.
@@ -57,8 +59,8 @@ type partFile interface {
 	fill(ctx context.Context, c *copier, src *source, from int64) (int64, error)
 	// same compares src with the copy, of size octets.
 	same(ctx context.Context, src *source, size int64) error
-	// attributes sets the mode, unless it is 0, and the time, unless it is zero.
-	attributes(ctx context.Context, mode fs.FileMode, mtime time.Time) error
+	// set sets attributes, and returns those that the copy has then.
+	set(ctx context.Context, want attrs) (got attrs, err error)
 	// rename gives the copy its name.
 	rename(ctx context.Context, name string) error
 	// close ends it; with remove, nothing is left of it.
@@ -92,6 +94,7 @@ func (c *copier) put(ctx context.Context, src *source, dst target) error {
 		}
 	}
 	c.say(src, dst, src.name)
+	c.linked(src)
 	size, err := c.transfer(ctx, src, dst, old)
 	if err != nil {
 		return err
@@ -113,8 +116,11 @@ func (c *copier) skips(old *existing, src *source) bool {
 	if src.stream != nil || !old.mode.IsRegular() {
 		return false
 	}
-	alike := old.size == src.size && !old.mtime.Before(src.mtime)
-	return c.update && (alike || old.mtime.After(src.mtime)) || c.resume && alike
+	// As far as NFS can say: the copy of a file from 2107 is not older than that.
+	was, is := nfs3.TimeOf(old.mtime).Time(), nfs3.TimeOf(src.mtime).Time()
+	newer := was.After(is) && !sameTime(was, is)
+	alike := old.size == src.size && (newer || sameTime(was, is))
+	return c.update && (alike || newer) || c.resume && alike
 }
 
 // cleanUpTime limits the removal of an unfinished file.
@@ -171,9 +177,9 @@ func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.Fil
 	}
 	switch {
 	case c.preserve && src.stream == nil:
-		err = f.attributes(ctx, mode, src.mtime)
+		err = c.keepAll(src, func(want attrs) (attrs, error) { return f.set(ctx, want) })
 	case keep:
-		err = f.attributes(ctx, mode, time.Time{})
+		_, err = f.set(ctx, attrs{mode: mode, uid: -1, gid: -1})
 	}
 	return size, err
 }

@@ -22,7 +22,7 @@ type source struct {
 	mode  fs.FileMode
 	size  int64 // octets, -1 if unknown
 	mtime time.Time
-	id    uint64 // number of the file in its file system; 0: unknown
+	inode
 
 	client *nfsclient.Client // of node
 	node   *nfsclient.Node   // on a server, else nil
@@ -64,7 +64,10 @@ var errChanged = errors.New("the file became shorter while it was read")
 func remoteSource(c *nfsclient.Client, n *nfsclient.Node) *source {
 	return &source{
 		name: n.Name(), show: n.Path, mode: n.Mode(), size: n.Size(), mtime: n.ModTime(),
-		id: n.Attr.FileID, client: c, node: n,
+		client: c, node: n, inode: inode{
+			fsid: n.Attr.FSID, id: n.Attr.FileID, links: uint64(n.Attr.Nlink), uid: int64(n.Attr.UID), gid: int64(n.Attr.GID),
+			sparse: n.IsRegular() && n.Attr.Used < n.Attr.Size,
+		},
 	}
 }
 
@@ -80,7 +83,7 @@ func localSource(p string, follow bool) (*source, error) {
 	}
 	return &source{
 		name: filepath.Base(p), show: p, mode: st.Mode(), size: st.Size(), mtime: st.ModTime(),
-		id: fileID(st), local: p,
+		inode: inodeOf(st), local: p,
 	}, nil
 }
 
@@ -152,13 +155,21 @@ func (s *source) open(ctx context.Context) (io.ReaderAt, func(), error) {
 	case s.stream != nil:
 		return nfsclient.NewWindow(&ctxReader{ctx, s.stream}, streamWindow), func() {}, nil
 	case s.node != nil:
-		return s.client.Source(ctx, s.node), func() {}, nil
+		data := s.client.Source(ctx, s.node)
+		if s.sparse {
+			data = nfsclient.SparseSource{ReaderAt: data}
+		}
+		return data, func() {}, nil
 	}
 	f, err := os.Open(s.local)
 	if err != nil {
 		return nil, nil, err
 	}
-	return f, func() { _ = f.Close() }, nil // it was only read
+	done := func() { _ = f.Close() } // it was only read
+	if s.sparse {
+		return nfsclient.SparseSource{ReaderAt: skipHoles(f, s.size)}, done, nil
+	}
+	return f, done, nil
 }
 
 // complete checks that the whole file was copied.

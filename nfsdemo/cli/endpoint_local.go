@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
@@ -38,7 +38,7 @@ func (d *localDir) is(src *source) bool {
 		return false
 	}
 	st, err := d.root.Stat(".")
-	return err == nil && fileID(st) == src.id
+	return err == nil && inodeOf(st).id == src.id
 }
 
 // close implements target. All files written through it are closed.
@@ -103,8 +103,12 @@ func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64
 		size, err := src.client.ReadTo(ctx, src.node, w, c.bar.counter())
 		return size, err
 	}
-	size, err := src.client.ReadRange(ctx, src.node, l.f, from, c.bar.counter())
-	if err == nil && l.there > size {
+	var w io.WriterAt = l.f
+	if src.sparse {
+		w = &nfsclient.SparseSink{WriterAt: l.f, From: l.there}
+	}
+	size, err := src.client.ReadRange(ctx, src.node, w, from, c.bar.counter())
+	if err == nil && (l.there > size || src.sparse) {
 		err = l.f.Truncate(size)
 	}
 	return size, err
@@ -119,18 +123,12 @@ func (l *localFile) same(ctx context.Context, src *source, size int64) error {
 	return compared(end, size, err)
 }
 
-// attributes implements partFile.
-func (l *localFile) attributes(_ context.Context, mode fs.FileMode, mtime time.Time) error {
+// set implements partFile.
+func (l *localFile) set(_ context.Context, want attrs) (attrs, error) {
 	if l.part == "" {
-		return nil
+		return want, nil
 	}
-	if err := l.f.Chmod(mode); err != nil {
-		return err
-	}
-	if mtime.IsZero() {
-		return nil
-	}
-	return l.d.root.Chtimes(l.part, mtime, mtime)
+	return setLocal(l.f, l.d.root, l.part, want)
 }
 
 // rename implements partFile. A file that cannot be closed is not complete.
@@ -189,10 +187,12 @@ func (d *localDir) finish(_ context.Context, c *copier, src *source) error {
 	if !c.preserve {
 		return nil
 	}
-	if err := d.root.Chmod(".", src.mode.Perm()); err != nil {
+	f, err := d.root.Open(".")
+	if err != nil {
 		return err
 	}
-	return d.root.Chtimes(".", src.mtime, src.mtime)
+	defer f.Close()
+	return c.keepAll(src, func(want attrs) (attrs, error) { return setLocal(f, d.root, ".", want) })
 }
 
 var (

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -100,19 +99,9 @@ func (r *remoteFile) same(ctx context.Context, src *source, size int64) error {
 	return compared(end, size, err)
 }
 
-// attributes implements partFile. The mode is set if the server has not taken it when it made the file.
-func (r *remoteFile) attributes(ctx context.Context, mode fs.FileMode, mtime time.Time) error {
-	var change nfs3.SetAttr
-	if r.n.Mode().Perm() != mode {
-		change.SetMode, change.Mode = true, uint32(mode)
-	}
-	if !mtime.IsZero() {
-		change.MtimeHow, change.Mtime = nfs3.ClientTime, nfs3.TimeOf(mtime)
-	}
-	if change.IsZero() {
-		return nil
-	}
-	return r.d.c.SetAttr(ctx, r.n, &change)
+// set implements partFile.
+func (r *remoteFile) set(ctx context.Context, want attrs) (attrs, error) {
+	return setRemote(ctx, r.d.c, r.n, want)
 }
 
 // rename implements partFile.
@@ -163,15 +152,10 @@ func (d *remoteDir) sub(ctx context.Context, name string, mode fs.FileMode) (tar
 
 // finish implements target.
 func (d *remoteDir) finish(ctx context.Context, c *copier, src *source) error {
-	var change nfs3.SetAttr
-	if src.mode.Perm() != d.n.Mode().Perm() {
-		change.SetMode, change.Mode = true, uint32(src.mode.Perm())
-	}
 	if c.preserve {
-		change.MtimeHow, change.Mtime = nfs3.ClientTime, nfs3.TimeOf(src.mtime)
+		return c.keepAll(src, func(want attrs) (attrs, error) { return setRemote(ctx, d.c, d.n, want) })
 	}
-	if change.IsZero() {
-		return nil
-	}
-	return d.c.SetAttr(ctx, d.n, &change)
+	special := d.n.Mode() & modeBits &^ fs.ModePerm // of a directory that was there, or as the one above has it
+	_, err := setRemote(ctx, d.c, d.n, attrs{mode: src.mode.Perm() | special, uid: -1, gid: -1})
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -35,9 +36,17 @@ func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size i
 // offset up to which the octets that it has written are durable.
 func (c *Client) WriteRange(ctx context.Context, n *Node, src io.ReaderAt, off, size int64, progress func(octets int)) (int64, error) {
 	lender, _ := src.(Lender)
-	u := upload{c: c, n: n, src: src, lender: lender, progress: progress}
+	u := upload{c: c, n: n, src: src, lender: lender, progress: progress, holes: math.MaxInt64}
 	u.single = size >= 0 && size-off <= int64(c.writes.size)
-	return u.run(ctx, off, size)
+	_, sparse := src.(SparseSource)
+	if sparse {
+		u.holes = n.Size()
+	}
+	end, err := u.run(ctx, off, size)
+	if sparse && err == nil && end > u.holes { // the last block may have been left out
+		err = c.SetAttr(ctx, n, &nfs3.SetAttr{SetSize: true, Size: uint64(end)})
+	}
+	return end, err
 }
 
 // run copies the octets from off on.
@@ -82,7 +91,8 @@ type upload struct {
 	src      io.ReaderAt
 	lender   Lender // src, if it is one
 	progress func(int)
-	single   bool // the whole file is one block
+	single   bool  // the whole file is one block
+	holes    int64 // from here on zeros are left out
 
 	stable nfs3.StableHow // of the WRITEs of this try
 
@@ -137,13 +147,22 @@ func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (int, bo
 	done := 0
 	var p pace
 	for done < len(data) {
-		res, err := u.c.write(ctx, u.n, off+int64(done), data[done:], u.stable)
+		part, at := data[done:], off+int64(done)
+		if at >= u.holes {
+			n, hole := span(part)
+			if hole {
+				done += n
+				continue
+			}
+			part = part[:n]
+		}
+		res, err := u.c.write(ctx, u.n, at, part, u.stable)
 		if err != nil {
 			return done, false, err
 		}
 		u.wrote(&res)
-		if done += int(res.Count); done == len(data) {
-			break
+		if done += int(res.Count); int(res.Count) == len(part) {
+			continue
 		}
 		if err := p.next(int(res.Count)); err != nil {
 			return done, false, err

@@ -1,0 +1,237 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// look describes what cp -a keeps of a file.
+func look(t *testing.T, path string) string {
+	t.Helper()
+	st, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := st.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(st.Mode(), st.ModTime().UTC(), s.Uid, ":", s.Gid)
+}
+
+// TestArchive: what cp -a keeps is there at a server and back again, and what it cannot keep is said and a failure; cp -p
+// only says it.
+func TestArchive(t *testing.T) {
+	root, url := served(t, true, 0)
+	local := filepath.Join(t.TempDir(), "tree")
+	when := time.Date(2001, 2, 3, 4, 5, 6, 123456789, time.UTC)
+	modes := map[string]fs.FileMode{
+		"plain": 0o640, "suid": 0o4755, "sgid": 0o2755, "sticky": 0o1644, "secret": 0,
+		"dir": fs.ModeDir | 0o2750, "shared": fs.ModeDir | 0o1777,
+	}
+	if err := os.Mkdir(local, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range modes {
+		path := filepath.Join(local, name)
+		err := os.WriteFile(path, []byte(name), 0o600)
+		if mode.IsDir() {
+			_, err = os.Remove(path), os.Mkdir(path, 0o700)
+		}
+		if err == nil && os.Getuid() == 0 {
+			err = os.Chown(path, 1234, 5678)
+		}
+		if err == nil {
+			err = syscall.Chmod(path, uint32(mode&0o7777))
+		}
+		if err == nil {
+			err = os.Chtimes(path, when, when)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := t.TempDir()
+	for _, c := range [][2]string{{local, url}, {url + "/tree", back}} {
+		if status, _, errs := run("cp", "-a", c[0], c[1]); status != 0 || errs != "" {
+			t.Fatalf("%s: status %d, %s", c, status, errs)
+		}
+	}
+	for name := range modes {
+		want := look(t, filepath.Join(local, name))
+		for _, dir := range []string{filepath.Join(root, "tree"), filepath.Join(back, "tree")} {
+			if got := look(t, filepath.Join(dir, name)); got != want {
+				t.Errorf("%s in %s: %s, want %s", name, dir, got, want)
+			}
+		}
+	}
+
+	for _, tt := range []struct {
+		name string
+		make func(path string) error
+		want string
+	}{
+		{"early", func(p string) error { return os.Chtimes(p, time.Time{}, time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)) }, "time"},
+		{"late", func(p string) error { return os.Chtimes(p, time.Time{}, time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)) }, "time"},
+		{"linked", func(p string) error { return os.Link(p, p+"2") }, "hard link"},
+		{"attribute", func(p string) error { return unix.Setxattr(p, "user.a", []byte("b"), 0) }, "extended attributes"},
+	} {
+		dir := filepath.Join(t.TempDir(), tt.name)
+		path := filepath.Join(dir, "file")
+		fill(t, path, 10)
+		if err := tt.make(path); err != nil {
+			t.Skipf("%s: %v", tt.name, err)
+		}
+		want := fmt.Sprintf("nfsdemo: %s not kept: of 1 name, the first is %s", tt.want, path)
+		for _, flag := range []string{"-r", "-rp", "-a"} {
+			status := 0
+			if flag == "-a" {
+				status = 1
+			}
+			got, _, errs := run("cp", flag, dir, url)
+			if got != status || strings.HasPrefix(errs, want) == (flag == "-r") || strings.Count(errs, "\n") > 1 {
+				t.Errorf("%s %s: status %d, %q; want %d, %q", flag, tt.name, got, errs, status, want)
+			}
+		}
+	}
+	// A server has the last time of NFS for those that are later.
+	if status, _, errs := run("cp", "-a", url+"/late/file", back); status != 1 || !strings.Contains(errs, "time not kept") {
+		t.Errorf("status %d, %s", status, errs)
+	}
+}
+
+// TestHoles: a sparse file is one at the server and back again, and a file of zeros is none.
+func TestHoles(t *testing.T) {
+	root, url := served(t, true, 0)
+	src := filepath.Join(t.TempDir(), "sparse")
+	f, err := os.Create(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const size = 33<<20 + 5
+	for _, at := range []int64{0, 3<<20 - 4096, 20 << 20} {
+		if _, err := f.WriteAt(bytes.Repeat([]byte{7}, 8192), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	used := func(path string) int64 {
+		var st syscall.Stat_t
+		if err := syscall.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	if used(src) > 1<<20 {
+		t.Skip("no sparse files here")
+	}
+	want, err := os.ReadFile(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense := filepath.Join(t.TempDir(), "dense")
+	if err := os.WriteFile(dense, make([]byte, 5<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	back, near := filepath.Join(t.TempDir(), "back"), filepath.Join(root, "sparse")
+	mustRun(t, "cp", "--verify", src, url)
+	mustRun(t, "cp", "--verify", url+"/sparse", back)
+	mustRun(t, "cp", url+"/sparse", url+"/again")
+	mustRun(t, "cp", dense, url)
+	for _, path := range []string{near, back, filepath.Join(root, "again")} {
+		sameFile(t, path, want)
+		if n := used(path); n > used(src) {
+			t.Errorf("%s takes %d octets, its source %d", path, n, used(src))
+		}
+	}
+	if n := used(filepath.Join(root, "dense")); n < 5<<20 {
+		t.Errorf("zeros became holes: %d octets", n)
+	}
+	// A part that is there is overwritten, also by zeros.
+	if err := os.WriteFile(back+".part", bytes.Repeat([]byte{9}, 40<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(back); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "cp", "--resume", "--in-flight", "100", url+"/sparse", back)
+	sameFile(t, back, want)
+}
+
+// TestUpdateByCoarserClock: a copy on a file system that knows seconds, or microseconds, is as new as its source.
+func TestUpdateByCoarserClock(t *testing.T) {
+	root, url := served(t, true, 0)
+	src := filepath.Join(t.TempDir(), "file")
+	data := fill(t, src, 100)
+	copied := filepath.Join(root, "file")
+	when := time.Date(2001, 2, 3, 4, 5, 6, 123456789, time.UTC)
+	for _, tt := range []struct {
+		src, copy time.Time
+		skipped   bool
+	}{
+		{when, when.Truncate(time.Second), true},
+		{when, when.Truncate(time.Microsecond), true},
+		{when.Truncate(time.Second), when, true},
+		{when, when.Add(-time.Nanosecond), false},
+		{when, when.Truncate(time.Second).Add(-time.Second), false},
+		{when.AddDate(200, 0, 0), time.Unix(1<<32-1, 999999999), true}, // of a copy to a server before
+	} {
+		if err := os.WriteFile(copied, make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for path, at := range map[string]time.Time{src: tt.src, copied: tt.copy} {
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustRun(t, "cp", "--update", src, url)
+		got, err := os.ReadFile(copied)
+		if skipped := !bytes.Equal(got, data); err != nil || skipped != tt.skipped {
+			t.Errorf("source %v, copy %v: skipped %v, %v", tt.src, tt.copy, skipped, err)
+		}
+	}
+}
+
+// TestReconnectsByDefault: a copy outlives its connection.
+func TestReconnectsByDefault(t *testing.T) {
+	root, url := served(t, true, 0)
+	host := strings.TrimSuffix(strings.TrimPrefix(url, "nfs+rdma://"), "/export")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for cut := int64(1 << 20); ; cut = 1 << 40 { // only the first connection ends
+			a, err := l.Accept()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("tcp", host)
+			if err != nil {
+				a.Close()
+				return
+			}
+			wg.Go(func() { _, _ = io.CopyN(a, b, cut); a.Close(); b.Close() })
+			wg.Go(func() { _, _ = io.CopyN(b, a, cut); a.Close(); b.Close() })
+		}
+	})
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	src := filepath.Join(t.TempDir(), "file")
+	data := fill(t, src, 5<<20)
+	far := strings.Replace(url, host, l.Addr().String(), 1)
+	mustRun(t, "cp", src, far)
+	sameFile(t, filepath.Join(root, "file"), data)
+}
