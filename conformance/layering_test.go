@@ -99,8 +99,7 @@ var layers = []layer{
 		name: "rdmap/internal/engine",
 		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf"}, pure: true, but: []string{"sync", "time"},
 	},
-	{name: "rdmap/internal/conntest", may: []string{"rdmap/..."}},
-	{name: "rdmap/internal/enginetest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
+	{name: "rdmap/internal/conntest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
 	{
 		name:    "rdmap/internal/drive",
 		may:     []string{"internal/list", "rdmap/mpa", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/engine", "rdmap/internal/vec"},

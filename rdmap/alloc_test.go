@@ -5,7 +5,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -13,7 +12,7 @@ import (
 // TestConnAllocs is the same for a round trip over TCP: Post, flush, Serve, upcall,
 // Wait.
 func TestConnAllocs(t *testing.T) {
-	if enginetest.Poisoning {
+	if conntest.Poisoning {
 		t.Skip("the race detector allocates")
 	}
 	for _, markers := range []bool{false, true} {
@@ -56,7 +55,7 @@ func connAllocs(t *testing.T, markers bool) {
 // TestIdleMemory: a connection in Serve that is idle after traffic costs at most 16 KiB, including its
 // goroutine.
 func TestIdleMemory(t *testing.T) {
-	if enginetest.Poisoning {
+	if conntest.Poisoning {
 		t.Skip("the race detector needs memory of its own")
 	}
 	for _, markers := range []bool{false, true} {
@@ -74,15 +73,15 @@ func (refill) HandleClose(*rdmap.Conn, error) {}
 // TestRequestAllocs: no allocation per atomic, Flush, Verify, Atomic Write and
 // Immediate over TCP, at both ends together.
 func TestRequestAllocs(t *testing.T) {
-	if enginetest.Poisoning {
+	if conntest.Poisoning {
 		t.Skip("the race detector allocates")
 	}
 	p, q := conntest.TcpPair(t)
 	x, y := conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}, Handler: refill{}})
-	mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
-	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
+	mem := &conntest.Persisting{Mem: make([]byte, 8192)}
+	reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights | region.Atomic})
 	go y.Serve()
-	s, sum, long := reg.STag(), enginetest.Castagnoli(make([]byte, 64)), enginetest.Castagnoli(make([]byte, 8000))
+	s, sum, long := reg.STag(), conntest.Castagnoli(make([]byte, 64)), conntest.Castagnoli(make([]byte, 8000))
 	for name, f := range map[string]func() error{
 		"FetchAdd":       func() error { _, err := x.FetchAdd(conntest.Background, s, 8184, 1, 0); return err },
 		"CmpSwap":        func() error { _, err := x.CmpSwap(conntest.Background, s, 8184, 1, 2, 3, 4); return err },

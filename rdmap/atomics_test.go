@@ -8,7 +8,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -17,7 +16,7 @@ import (
 // TestAtomicity: two domains, several streams and local users add to one word
 // (ADVERSARY 28).
 func TestAtomicity(t *testing.T) {
-	mem, p := enginetest.Word(0)
+	mem, p := conntest.Word(0)
 	const streams, each = 4, 100
 	var wg sync.WaitGroup
 	for range streams {
@@ -73,7 +72,7 @@ func TestExtensionSwitch(t *testing.T) {
 	for _, ext := range []verbs.Extensions{0, verbs.Ext7306} {
 		a, b := rdmaptest.Pipe()
 		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: ext, Plain: true}})
-		mem, _ := enginetest.Word(41)
+		mem, _ := conntest.Word(41)
 		reg, _ := y.Register(mem, region.Atomic)
 		go y.Serve()
 		// A responder is silent until it has received one valid FPDU.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -15,13 +14,13 @@ import (
 // TestPersistError: the first error of Persist is final: it causes a Terminate, and every STag of the
 // memory is revoked. Memory that was never persistent costs only the stream.
 func TestPersistError(t *testing.T) {
-	for cause, failed := range map[error]bool{enginetest.ErrTest: true, region.ErrNotPersistent: false} {
+	for cause, failed := range map[error]bool{conntest.ErrTest: true, region.ErrNotPersistent: false} {
 		p, q := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Domain: region.NewDomain()}
 		x, y := conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
-		mem := &enginetest.Persisting{Mem: make([]byte, 64), Err: cause}
-		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
-		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: enginetest.CommitRights})
+		mem := &conntest.Persisting{Mem: make([]byte, 64), Err: cause}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights})
+		shared, _ := cfg.Domain.RegisterShared(mem, region.Options{Access: conntest.CommitRights})
 		go y.Serve()
 		err := x.Flush(t.Context(), reg.STag(), 0, 64, verbs.FlushPersistent)
 		if te, ok := errors.AsType[*verbs.TerminateError](err); !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) {

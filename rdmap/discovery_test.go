@@ -6,7 +6,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -22,7 +21,7 @@ func TestDiscovery(t *testing.T) {
 			cy.Startup.Extensions = verbs.Ext7306
 		}
 		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, cy)
-		mem, p := enginetest.Word(41)
+		mem, p := conntest.Word(41)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
 			t.Fatal(err)

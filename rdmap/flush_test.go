@@ -7,7 +7,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -22,7 +21,7 @@ func TestFlushOverstays(t *testing.T) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Handler: h, Reading: rdmap.Reading{HandlerLimit: 2 * time.Millisecond, MaxHandlers: 1}}
 		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
 		mem := conntest.NewHanging()
-		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
+		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -40,7 +39,7 @@ func rawInitiator(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmaptest.Pe
 // sendPart returns a segment of the Send with MSN 1, not the last one: n octets of "HELLO" beginning at
 // mo.
 func sendPart(t testing.TB, mo, n int) []byte {
-	u := enginetest.Patch(t, enginetest.GoldSend, 0, 0x01)
+	u := conntest.Patch(t, conntest.GoldSend, 0, 0x01)
 	u[17] = byte(mo)
 	return append(u[:18], "HELLO"[mo:mo+n]...)
 }
@@ -74,7 +73,7 @@ func TestUnfinishedSends(t *testing.T) {
 			}
 			wg.Go(func() {
 				u, err := p.Next()
-				if want := enginetest.ULPDU(t, enginetest.WantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
+				if want := conntest.ULPDU(t, conntest.WantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
 					t.Errorf("the peer got %x, %v", u, err)
 				}
 			})
@@ -88,7 +87,7 @@ func TestUnfinishedSends(t *testing.T) {
 		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
 		go y.Serve()
 		start := time.Now()
-		if err := x.Send(t.Context(), enginetest.Pattern(3000)); err != nil {
+		if err := x.Send(t.Context(), conntest.Pattern(3000)); err != nil {
 			t.Fatal(err)
 		}
 		<-h.Got
@@ -126,7 +125,7 @@ func TestLongSend(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		last := append(enginetest.Patch(t, enginetest.GoldSend, 17, 1)[:18], "ELLO"...)
+		last := append(conntest.Patch(t, conntest.GoldSend, 17, 1)[:18], "ELLO"...)
 		send(0, sendPart(t, 0, 1))
 		time.Sleep(time.Hour)
 		send(0, last)
@@ -170,10 +169,10 @@ func TestPoolFair(t *testing.T) {
 				go conns[i].Serve()
 			}
 			whole := func(msn byte) []byte {
-				last := append(enginetest.Patch(t, enginetest.GoldSend, 17, 1)[:18], "ELLO"...)
+				last := append(conntest.Patch(t, conntest.GoldSend, 17, 1)[:18], "ELLO"...)
 				first := sendPart(t, 0, 1)
 				first[13], last[13] = msn, msn
-				return append(enginetest.FPDU(first), enginetest.FPDU(last)...)
+				return append(conntest.FPDU(first), conntest.FPDU(last)...)
 			}
 			write := func(i int, b []byte) {
 				if _, err := peers[i].Conn.Write(b); err != nil {
@@ -184,7 +183,7 @@ func TestPoolFair(t *testing.T) {
 			for msn := range byte(busy) {
 				all = append(all, whole(msn+1)...)
 			}
-			first := len(enginetest.FPDU(sendPart(t, 0, 1)))
+			first := len(conntest.FPDU(sendPart(t, 0, 1)))
 			write(0, all[:first])
 			synctest.Wait()
 			for i := range 2 {
@@ -241,7 +240,7 @@ func TestStallPerSend(t *testing.T) {
 		}
 		send := func(p *rdmaptest.Peer, msn byte, all bool) {
 			t.Helper()
-			segs := [][]byte{sendPart(t, 0, 1), append(enginetest.Patch(t, enginetest.GoldSend, 17, 1)[:18], "ELLO"...)}
+			segs := [][]byte{sendPart(t, 0, 1), append(conntest.Patch(t, conntest.GoldSend, 17, 1)[:18], "ELLO"...)}
 			for i, u := range segs {
 				u[13] = msn
 				if i == 0 || all {
@@ -307,7 +306,7 @@ func TestPutOffTogether(t *testing.T) {
 			wg.Go(func() {
 				for i := range msgs {
 					for mo, last := range []bool{false, true} { // each needs memory
-						u := enginetest.Patch(t, enginetest.GoldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
+						u := conntest.Patch(t, conntest.GoldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
 						if !last {
 							u[0] = 0x01
 						}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -46,11 +45,11 @@ func TestPersistent(t *testing.T) {
 				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 				x, y := conntest.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, kind, fileSize)
-				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
+				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
 				defer reg.Invalidate(t.Context())
 				go y.Serve()
-				data, sink, ctx, s := enginetest.Pattern(100_001), make([]byte, 100_001), t.Context(), reg.STag()
-				_, err := x.Verify(ctx, s, 0, 64, enginetest.Castagnoli(make([]byte, 64)))
+				data, sink, ctx, s := conntest.Pattern(100_001), make([]byte, 100_001), t.Context(), reg.STag()
+				_, err := x.Verify(ctx, s, 0, 64, conntest.Castagnoli(make([]byte, 64)))
 				if err := errors.Join(err, x.Write(ctx, data, s, 777), x.Flush(ctx, s, 777, 100_001, verbs.FlushPersistent),
 					x.Read(ctx, sink, s, 777)); err != nil {
 					t.Fatal(err)
@@ -96,8 +95,8 @@ func TestTruncated(t *testing.T) {
 				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
 				x, y := conntest.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
-				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
-				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
+				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
+				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
 				go y.Serve()
 				if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), fileSize-1); err != nil {
 					t.Fatal(err)
@@ -131,7 +130,7 @@ func TestTruncatedUnderLoad(t *testing.T) {
 	for i := range streams {
 		a, b := conntest.TcpPair(t)
 		x, y := conntest.Connect(t, a, b, nil, nil)
-		reg, err := y.Table().RegisterMemory(m, region.Options{Access: enginetest.CommitRights})
+		reg, err := y.Table().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}

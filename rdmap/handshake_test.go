@@ -15,7 +15,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -31,12 +30,12 @@ func TestErrorTypes(t *testing.T) {
 	if (&verbs.ConnError{Op: "read", Err: io.EOF}).Timeout() {
 		t.Error("io.EOF counts as a timeout")
 	}
-	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: enginetest.ErrTest}
-	if !errors.Is(local, enginetest.ErrTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
+	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: conntest.ErrTest}
+	if !errors.Is(local, conntest.ErrTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
 		t.Error(local)
 	}
 	for _, err := range []error{
-		cut, local, &verbs.ProtocolError{Section: "RFC 5040 Section 4.1", Msg: "invalid RDMAP version", Err: enginetest.ErrTest}, &verbs.TerminateError{}, &verbs.RejectError{},
+		cut, local, &verbs.ProtocolError{Section: "RFC 5040 Section 4.1", Msg: "invalid RDMAP version", Err: conntest.ErrTest}, &verbs.TerminateError{}, &verbs.RejectError{},
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)
@@ -66,7 +65,7 @@ func TestHalfOpenOptions(t *testing.T) {
 				start := time.Now()
 				if half {
 					go func() { // as slowly as possible
-						for i, octet := range enginetest.Unhex(t, frame) {
+						for i, octet := range conntest.Unhex(t, frame) {
 							if _, err := b.Write([]byte{octet}); err != nil || i == 14 {
 								return
 							}
@@ -134,12 +133,12 @@ func TestRTROnWire(t *testing.T) {
 				t.Fatal(want)
 			}
 			out := r.Out()[n:]
-			rtr := enginetest.FPDU(enginetest.Unhex(t, rtrs[want]))
+			rtr := conntest.FPDU(conntest.Unhex(t, rtrs[want]))
 			rest, ok := bytes.CutPrefix(out, rtr)
 			if !ok {
 				t.Errorf("%v of %v: first %x, want %x", can, takes, out, rtr)
 			}
-			if u := enginetest.ULPDU(t, rest); string(u[18:]) != "x" || len(rest) != mpa.FPDULen(len(u)) {
+			if u := conntest.ULPDU(t, rest); string(u[18:]) != "x" || len(rest) != mpa.FPDULen(len(u)) {
 				t.Errorf("%v of %v: after the RTR %x", can, takes, rest)
 			}
 		}
@@ -166,7 +165,7 @@ func TestPrivateDataLimits(t *testing.T) {
 func privateData(t *testing.T, rev, n int, fits bool) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
-	data := enginetest.Pattern(n)
+	data := conntest.Pattern(n)
 	x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Revision: rev, PrivateData: data}})
 	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
 		if !bytes.Equal(r.PrivateData, data) {
@@ -208,7 +207,7 @@ func TestCapabilityBlock(t *testing.T) {
 		{r.Out(), hex.EncodeToString([]byte("ulp")) + block + "00000009"},
 		{r.In(), block + "00000001"},
 	} {
-		if !bytes.HasSuffix(got.octets, enginetest.Unhex(t, got.want)) {
+		if !bytes.HasSuffix(got.octets, conntest.Unhex(t, got.want)) {
 			t.Errorf("frame %x, want ... %s", got.octets, got.want)
 		}
 	}
@@ -232,7 +231,7 @@ func TestCapabilityBlock(t *testing.T) {
 		y := rdmap.Server(b, nil)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
-		data := append([]byte("ulp"), enginetest.Unhex(t, tt.block)...)
+		data := append([]byte("ulp"), conntest.Unhex(t, tt.block)...)
 		_, neg, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1, PrivateData: data})
 		if err := errors.Join(err, <-errs); err != nil {
 			t.Fatal(err)

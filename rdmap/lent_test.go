@@ -10,7 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -26,7 +25,7 @@ func TestEndGivesBack(t *testing.T) {
 		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 			before := buf.Outstanding() // engines without a Conn are never ended
 			x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Write: 100 * time.Millisecond}})
-			if _, err := p.Conn.Write(enginetest.Unhex(t, enginetest.GoldSend)[:20]); err != nil {
+			if _, err := p.Conn.Write(conntest.Unhex(t, conntest.GoldSend)[:20]); err != nil {
 				t.Fatal(err)
 			}
 			go x.Serve()

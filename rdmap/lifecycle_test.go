@@ -14,7 +14,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -72,10 +71,10 @@ func TestCancelWhileLeading(t *testing.T) {
 		// A result beats a context that has ended.
 		var w rdmap.Waiter
 		w.Reset()
-		w.Complete(enginetest.ErrTest)
+		w.Complete(conntest.ErrTest)
 		dead, kill := context.WithCancel(t.Context())
 		kill()
-		if err := x.Wait(dead, &w); err != enginetest.ErrTest {
+		if err := x.Wait(dead, &w); err != conntest.ErrTest {
 			t.Fatal(err)
 		}
 	})
@@ -88,7 +87,7 @@ func TestPeerTerminatesLinger(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		x, p := conntest.RawResponder(t, a, b, nil)
 		go x.Serve()
-		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))); err != nil {
+		if err := p.Send(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldTermLocal))); err != nil {
 			t.Fatal(err)
 		}
 		if got := conntest.Everything(t, b); len(got) > 0 {
@@ -141,7 +140,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			t.Fatalf("sent %x before the first FPDU, %v", u, err)
 		}
 		a.SetReadDeadline(time.Now().Add(10 * time.Second))
-		u := enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))
+		u := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldSend))
 		if tt.spoil != nil {
 			tt.spoil(u)
 		}
@@ -183,7 +182,7 @@ func TestTerminateTooEarly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				x := start(t, a, b)
-				x.Terminate(verbs.TermCode{}, enginetest.ErrTest)
+				x.Terminate(verbs.TermCode{}, conntest.ErrTest)
 				if got := conntest.Everything(t, b); len(got) > 0 {
 					t.Errorf("sent %x", got)
 				}

@@ -9,7 +9,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -24,8 +23,8 @@ func TestLongestOnWires(t *testing.T) {
 	for _, cfg := range []*rdmap.Config{nil, {Startup: rdmap.Startup{CRC: rdmap.CRCOff}}} {
 		a, b := conntest.Wires["tcp"](t)
 		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		sink, to := enginetest.VastMemory(t, x.Table(), region.ReadSink)
-		src, from := enginetest.VastMemory(t, y.Table(), region.RemoteRead)
+		sink, to := conntest.VastMemory(t, x.Table(), region.ReadSink)
+		src, from := conntest.VastMemory(t, y.Table(), region.RemoteRead)
 		go y.Serve()
 		var w rdmap.Waiter
 		w.Reset()

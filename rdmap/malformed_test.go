@@ -11,7 +11,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -41,7 +40,7 @@ func TestBadRequests(t *testing.T) {
 		{"65535 octets of private data", reqKey + "4002ffff", "", mpa.ErrPrivateData},
 		{"no enhanced word", reqKey + "50020000", "", mpa.ErrEnhanced},
 		{"half an enhanced word", reqKey + "50020002" + "0004", "", mpa.ErrEnhanced},
-		{"an FPDU after it", reqKey + "40020000" + enginetest.GoldSend, "", mpa.ErrTrailing},
+		{"an FPDU after it", reqKey + "40020000" + conntest.GoldSend, "", mpa.ErrTrailing},
 		{"one octet after it", reqKey + "50020004" + "00040004" + "00", "", mpa.ErrTrailing},
 		{"ends inside the key", reqKey[:14], "", io.ErrUnexpectedEOF},
 		{"ends inside the private data", reqKey + "40020008" + "0102", "", io.ErrUnexpectedEOF},
@@ -53,7 +52,7 @@ func TestBadRequests(t *testing.T) {
 			y := rdmap.Server(b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 4}})
 			res := make(chan error, 1)
 			go func() { res <- y.Handshake(t.Context()) }()
-			if _, err := a.Write(enginetest.Unhex(t, tt.octets)); err != nil {
+			if _, err := a.Write(conntest.Unhex(t, tt.octets)); err != nil {
 				t.Fatal(err)
 			}
 			if tt.cause == io.ErrUnexpectedEOF {
@@ -80,7 +79,7 @@ func TestBadRequests(t *testing.T) {
 // gets the Terminate of RFC 6581 Section 8.
 func TestBadReplies(t *testing.T) {
 	terminate := func(word string) string {
-		return hex.EncodeToString(enginetest.FPDU(enginetest.Unhex(t, "414700000000000000020000000100000000"+word)))
+		return hex.EncodeToString(conntest.FPDU(conntest.Unhex(t, "414700000000000000020000000100000000"+word)))
 	}
 	for _, tt := range []struct {
 		name, octets string
@@ -94,7 +93,7 @@ func TestBadReplies(t *testing.T) {
 		{"S missing", repKey + "40020000", "", mpa.ErrEnhanced, verbs.TermCode{}},
 		{"no enhanced word", repKey + "50020000", "", mpa.ErrEnhanced, verbs.TermCode{}},
 		{"513 octets", repKey + "50020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData, verbs.TermCode{}},
-		{"an FPDU after it", repKey + "50020004" + "00040004" + enginetest.GoldSend, "", mpa.ErrTrailing, verbs.TermCode{}},
+		{"an FPDU after it", repKey + "50020004" + "00040004" + conntest.GoldSend, "", mpa.ErrTrailing, verbs.TermCode{}},
 		{"ends early", repKey + "5002", "", io.ErrUnexpectedEOF, verbs.TermCode{}},
 		{"needs more reads than we serve", repKey + "50020004" + "00040005", terminate("20060000"), nil, verbs.TermCode{Layer: 2, EType: 0, Code: 6}},
 	} {
@@ -117,7 +116,7 @@ func TestBadReplies(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := b.Write(enginetest.Unhex(t, tt.octets)); err != nil {
+				if _, err := b.Write(conntest.Unhex(t, tt.octets)); err != nil {
 					t.Fatal(err)
 				}
 				if tt.cause == io.ErrUnexpectedEOF {
@@ -152,16 +151,16 @@ func TestViolationsOnWires(t *testing.T) {
 		hdr  bool
 	}{
 		{"empty ULPDU", nil, 0x1000 << 16, false},
-		{"13 octets", enginetest.Patch(t, enginetest.GoldWrite, 0)[:13], 0x1000 << 16, false},
-		{"unknown STag", enginetest.Patch(t, enginetest.GoldWrite, 0), 0x1100<<16 | enginetest.WithHdr, true},
-		{"queue 9", enginetest.Patch(t, enginetest.GoldSend, 9, 9), 0x1201<<16 | enginetest.WithHdr, true},
-		{"opcode", enginetest.Patch(t, enginetest.GoldSend, 1, 0x4c), 0x0206<<16 | enginetest.WithHdr, true},
+		{"13 octets", conntest.Patch(t, conntest.GoldWrite, 0)[:13], 0x1000 << 16, false},
+		{"unknown STag", conntest.Patch(t, conntest.GoldWrite, 0), 0x1100<<16 | conntest.WithHdr, true},
+		{"queue 9", conntest.Patch(t, conntest.GoldSend, 9, 9), 0x1201<<16 | conntest.WithHdr, true},
+		{"opcode", conntest.Patch(t, conntest.GoldSend, 1, 0x4c), 0x0206<<16 | conntest.WithHdr, true},
 	} {
 		for _, whole := range []bool{true, false} {
 			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 				x, p := conntest.RawResponder(t, a, b, nil)
 				go x.Serve() // otherwise it is read only when the watcher notices it
-				f := enginetest.FPDU(tt.u)
+				f := conntest.FPDU(tt.u)
 				for step := max(1, len(f)*btoi(whole)); len(f) > 0; f = f[step:] {
 					if _, err := b.Write(f[:step]); err != nil {
 						t.Fatal(err)
@@ -172,7 +171,7 @@ func TestViolationsOnWires(t *testing.T) {
 					quoted = tt.u
 				}
 				got, err := p.Next()
-				if want := enginetest.ULPDU(t, enginetest.WantTerminate(tt.word, quoted, false)); err != nil || !bytes.Equal(got, want) {
+				if want := conntest.ULPDU(t, conntest.WantTerminate(tt.word, quoted, false)); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%s: got %x, %v, want %x", tt.name, got, err, want)
 				}
 				if u, err := p.Next(); err != io.EOF {
@@ -193,10 +192,10 @@ func btoi(b bool) int {
 
 // TestEndInsideFPDU: the end of the stream between two FPDUs differs from one inside an FPDU.
 func TestEndInsideFPDU(t *testing.T) {
-	for cut := 0; cut <= len(enginetest.GoldSend)/2; cut++ {
+	for cut := 0; cut <= len(conntest.GoldSend)/2; cut++ {
 		a, b := rdmaptest.Pipe()
 		x, p := conntest.RawResponder(t, a, b, nil)
-		if _, err := p.Conn.Write(enginetest.Unhex(t, enginetest.GoldSend)[:cut]); err != nil {
+		if _, err := p.Conn.Write(conntest.Unhex(t, conntest.GoldSend)[:cut]); err != nil {
 			t.Fatal(err)
 		}
 		b.Close()
@@ -204,7 +203,7 @@ func TestEndInsideFPDU(t *testing.T) {
 		for err == nil { // the whole FPDU is a message first
 			_, err = x.Recv(t.Context())
 		}
-		inside := cut > 0 && cut < len(enginetest.GoldSend)/2
+		inside := cut > 0 && cut < len(conntest.GoldSend)/2
 		me, _ := errors.AsType[*mpa.Error](err)
 		if inside != errors.Is(err, io.ErrUnexpectedEOF) || inside == errors.Is(err, io.EOF) || inside && (me == nil || me.Code != mpa.CodeClosed) {
 			t.Errorf("cut after %d octets: %v", cut, err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -19,7 +18,7 @@ func TestOneMemoryManySTags(t *testing.T) {
 	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}
 		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		mem := &enginetest.Persisting{Mem: make([]byte, 256)}
+		mem := &conntest.Persisting{Mem: make([]byte, 256)}
 		register := func(o region.Options) region.STag {
 			reg, err := y.Table().RegisterMemory(mem, o)
 			if err != nil {
@@ -31,13 +30,13 @@ func TestOneMemoryManySTags(t *testing.T) {
 		flush := register(region.Options{Access: region.FlushPersistent})
 		add := register(region.Options{Access: region.Atomic, Base: 64})
 		read := region.RemoteRead | region.Verify
-		hashes := map[*region.Hash]region.STag{region.CRC32C: 0, region.SHA256: 0, enginetest.Keyed(t, "one"): 0, enginetest.Keyed(t, "other"): 0}
+		hashes := map[*region.Hash]region.STag{region.CRC32C: 0, region.SHA256: 0, conntest.Keyed(t, "one"): 0, conntest.Keyed(t, "other"): 0}
 		for h := range hashes {
 			hashes[h] = register(region.Options{Access: read, Hash: h})
 		}
 		bare := register(region.Options{Access: read})
 		go y.Serve()
-		ctx, data := t.Context(), enginetest.Pattern(200)
+		ctx, data := t.Context(), conntest.Pattern(200)
 		_, err := x.FetchAdd(ctx, add, 64+248, 5, 0)
 		if err := errors.Join(err, x.Write(ctx, data, put, 1<<40+3), x.Flush(ctx, flush, 3, 200, verbs.FlushPersistent)); err != nil {
 			t.Fatal(err)
@@ -56,7 +55,7 @@ func TestOneMemoryManySTags(t *testing.T) {
 			}
 			seen[string(sum)] = true
 		}
-		if sum, err := x.Verify(ctx, bare, 0, 256, nil); err != nil || !bytes.Equal(sum, enginetest.Castagnoli(want)) {
+		if sum, err := x.Verify(ctx, bare, 0, 256, nil); err != nil || !bytes.Equal(sum, conntest.Castagnoli(want)) {
 			t.Fatalf("no hash named: %x, %v", sum, err)
 		}
 		err = x.Read(ctx, make([]byte, 1), put, 1<<40)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -104,10 +103,10 @@ func (e *mixEnd) register() {
 		return r.STag()
 	}
 	var mem []byte
-	mem, e.count = enginetest.Word(0)
+	mem, e.count = conntest.Word(0)
 	e.counter = offer(region.Bytes(mem[:8]), region.Atomic)
 	e.source = offer(region.Bytes(mixOctets), region.RemoteRead|region.Verify)
-	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), enginetest.CommitRights)
+	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), conntest.CommitRights)
 }
 
 // do posts wrs and waits for the last of them.
@@ -330,7 +329,7 @@ func mix(t *testing.T, seed uint64) {
 		ended.Store(true)
 		[]func(){
 			func() { x.conn.Close() },
-			func() { x.conn.Abort(enginetest.ErrTest) },
+			func() { x.conn.Abort(conntest.ErrTest) },
 			func() { y.conn.Terminate(verbs.TermCode{}, nil) },
 			func() { b.Close() },
 		}[rnd.IntN(4)]()

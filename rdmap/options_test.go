@@ -10,7 +10,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -87,11 +86,11 @@ func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 		}
 	}
 	for _, n := range []int{0, 1, 488, 1500, 9000} {
-		if err := y.Send(ctx, enginetest.Pattern(n)); err != nil {
+		if err := y.Send(ctx, conntest.Pattern(n)); err != nil {
 			t.Fatal(err)
 		}
 		m, err := x.Recv(ctx)
-		if err != nil || !bytes.Equal(m.Data, enginetest.Pattern(n)) {
+		if err != nil || !bytes.Equal(m.Data, conntest.Pattern(n)) {
 			t.Fatalf("%d octets: %v", n, err)
 		}
 	}
@@ -101,7 +100,7 @@ func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 		t.Fatal(err)
 	}
 	go y.Serve()
-	data, sink := enginetest.Pattern(len(mem)), make([]byte, len(mem))
+	data, sink := conntest.Pattern(len(mem)), make([]byte, len(mem))
 	if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func TestRTRSent(t *testing.T) {
 		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("next")}}); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := p.Next(); err != nil || !bytes.Equal(u, enginetest.Unhex(t, tt.want)) {
+		if u, err := p.Next(); err != nil || !bytes.Equal(u, conntest.Unhex(t, tt.want)) {
 			t.Errorf("%v of %v: RTR %x, %v", tt.can, tt.takes, u, err)
 		}
 		if u, err := p.Next(); err != nil || string(u[18:]) != "next" {
@@ -175,7 +174,7 @@ func TestNoMatchingRTR(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := enginetest.ULPDU(t, enginetest.WantTerminate(0x2007<<16, nil, false))
+		u := conntest.ULPDU(t, conntest.WantTerminate(0x2007<<16, nil, false))
 		want := mpa.AppendFPDU(nil, u, !nocrc)
 		if markers {
 			want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
@@ -208,7 +207,7 @@ func TestBadMarker(t *testing.T) {
 				t.Fatal(err)
 			}
 			go x.Serve()
-			f := p.Frame(append(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSendZero)), make([]byte, 1000)...))
+			f := p.Frame(append(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldSendZero)), make([]byte, 1000)...))
 			at := 3
 			if inside {
 				at += 512
@@ -220,7 +219,7 @@ func TestBadMarker(t *testing.T) {
 			if _, err := b.Write(f); err != nil {
 				t.Fatal(err)
 			}
-			u := enginetest.ULPDU(t, enginetest.WantTerminate(0x2003<<16, nil, false))
+			u := conntest.ULPDU(t, conntest.WantTerminate(0x2003<<16, nil, false))
 			want := mpa.AppendFPDU(nil, u, !nocrc)
 			if both {
 				want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
@@ -257,7 +256,7 @@ func TestRevision1(t *testing.T) {
 	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}})
 	errs := make(chan error, 1)
 	go func() { errs <- y.Handshake(t.Context()) }()
-	a.Write(enginetest.Unhex(t, reqKey+"50020004"+"00040004"))
+	a.Write(conntest.Unhex(t, reqKey+"50020004"+"00040004"))
 	if got := conntest.Everything(t, a); len(got) > 0 {
 		t.Errorf("answered with %x", got)
 	}
@@ -272,13 +271,13 @@ func TestRevision1(t *testing.T) {
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
 		a, b := rdmaptest.Pipe()
-		cx, cy := new(rdmap.Config), &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), enginetest.ErrTest }}}
+		cx, cy := new(rdmap.Config), &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), conntest.ErrTest }}}
 		o.set(cx, cy)
 		x, y := rdmap.Client(a, cx), rdmap.Server(b, cy)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		rej, ok := errors.AsType[*verbs.RejectError](x.Handshake(t.Context()))
-		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, enginetest.ErrTest) {
+		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, conntest.ErrTest) {
 			t.Errorf("%v: %v", o, rej)
 		}
 		<-x.Done()
@@ -308,7 +307,7 @@ func TestRTRNeverComes(t *testing.T) {
 		t.Fatalf("sent %x before the RTR", u)
 	}
 	a.SetReadDeadline(time.Time{})
-	p.Send(enginetest.Patch(t, enginetest.GoldWrite, 0)[:14])
+	p.Send(conntest.Patch(t, conntest.GoldWrite, 0)[:14])
 	if u, err := p.Next(); err != nil || string(u[18:]) != "HELLO" {
 		t.Fatalf("%x, %v", u, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -194,7 +193,7 @@ func TestPartialFPDU(t *testing.T) {
 			if serve {
 				go y.Serve()
 			}
-			fpdu := enginetest.Unhex(t, enginetest.GoldSend)
+			fpdu := conntest.Unhex(t, conntest.GoldSend)
 			if _, err := p.Conn.Write(fpdu[:20]); err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +227,7 @@ func TestPartialFPDUTold(t *testing.T) {
 			if serve {
 				go y.Serve()
 			}
-			fpdu := p.Frame(append(enginetest.Patch(t, enginetest.GoldSend, 0), make([]byte, 3000)...))
+			fpdu := p.Frame(append(conntest.Patch(t, conntest.GoldSend, 0), make([]byte, 3000)...))
 			sent := 20
 			if _, err := p.Conn.Write(fpdu[:sent]); err != nil {
 				t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -39,7 +38,7 @@ func TestPoolEmpty(t *testing.T) {
 		}
 		h := conntest.NewCollector()
 		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
-		src := enginetest.Pattern(50000)
+		src := conntest.Pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
 		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
@@ -191,7 +190,7 @@ func TestStallEnds(t *testing.T) {
 			}
 			a.SetReadDeadline(from.Add(time.Minute))
 			got, err := p.Next()
-			if want := enginetest.ULPDU(t, enginetest.WantTerminate(0x1202<<16|enginetest.WithHdr, u, false)); err != nil || !bytes.Equal(got, want) {
+			if want := conntest.ULPDU(t, conntest.WantTerminate(0x1202<<16|conntest.WithHdr, u, false)); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("Serve %v: %x, %v", serve, got, err)
 			}
 			if d := time.Since(from); d < 10*time.Second || d > 11*time.Second { // it may be read at the next tick

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -93,7 +92,7 @@ func TestDepthsClamped(t *testing.T) {
 		if n != uint64(out) {
 			t.Errorf("%d Reads sent, %d answered, ORD is 3", n, answered)
 		}
-		if err := p.Send(enginetest.ReadResponse(t, reg.STag(), 0)); err != nil {
+		if err := p.Send(conntest.ReadResponse(t, reg.STag(), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,11 +113,11 @@ func TestMissingMarkers(t *testing.T) {
 	if err := <-errs; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Write(enginetest.Unhex(t, enginetest.GoldSend)); err != nil {
+	if _, err := b.Write(conntest.Unhex(t, conntest.GoldSend)); err != nil {
 		t.Fatal(err)
 	}
 	b.CloseWrite() // what is missing never comes
-	if got := conntest.Everything(t, b); len(got) > 0 && !bytes.Equal(got, enginetest.WantTerminate(0x2002<<16, nil, false)) {
+	if got := conntest.Everything(t, b); len(got) > 0 && !bytes.Equal(got, conntest.WantTerminate(0x2002<<16, nil, false)) {
 		t.Errorf("%x", got)
 	}
 	b.Close()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -20,8 +19,8 @@ func TestStats(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, MULPDU: 1000}, Receives: rdmap.Receives{Size: 9000}}
 		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		mem := &enginetest.Persisting{Mem: make([]byte, 8192)}
-		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights | region.Atomic})
+		mem := &conntest.Persisting{Mem: make([]byte, 8192)}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights | region.Atomic})
 		ctx, s := t.Context(), reg.STag()
 		_, e1 := x.FetchAdd(ctx, s, 0, 1, 0)
 		_, e2 := x.Verify(ctx, s, 0, 8192, nil)

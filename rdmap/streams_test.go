@@ -15,7 +15,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -99,12 +98,12 @@ func connsSends(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
-		regs := []region.Region{conntest.MustRegister(t, to, 8, enginetest.AllRights), conntest.MustRegister(t, to, 8, enginetest.AllRights)}
+		regs := []region.Region{conntest.MustRegister(t, to, 8, conntest.AllRights), conntest.MustRegister(t, to, 8, conntest.AllRights)}
 		wrs := []verbs.WR{
-			{Op: verbs.OpSend, Body: enginetest.Pattern(1)},
-			{Op: verbs.OpSendSE, Head: enginetest.Pattern(7), Body: enginetest.Pattern(2000)},
-			{Op: verbs.OpSendInvalidate, Body: enginetest.Pattern(3), STag: regs[0].STag()},
-			{Op: verbs.OpSendSEInvalidate, Body: enginetest.Pattern(4), STag: regs[1].STag()},
+			{Op: verbs.OpSend, Body: conntest.Pattern(1)},
+			{Op: verbs.OpSendSE, Head: conntest.Pattern(7), Body: conntest.Pattern(2000)},
+			{Op: verbs.OpSendInvalidate, Body: conntest.Pattern(3), STag: regs[0].STag()},
+			{Op: verbs.OpSendSEInvalidate, Body: conntest.Pattern(4), STag: regs[1].STag()},
 		}
 		if err := from.Post(wrs); err != nil {
 			t.Fatal(err)
@@ -129,7 +128,7 @@ func connsReads(t *testing.T, e ends) {
 	x, y := e.connect(t, &rdmap.Config{Startup: rdmap.Startup{IRD: 2, ORD: 2}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 2, ORD: 2}})
 	var wg sync.WaitGroup
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
-		mem := enginetest.Pattern(50000)
+		mem := conntest.Pattern(50000)
 		reg, err := d[1].Register(mem, region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
@@ -158,14 +157,14 @@ func connsLarge(t *testing.T, e ends) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = x.Write(t.Context(), enginetest.Pattern(n), reg.STag(), 0)
-		_ = x.Send(t.Context(), enginetest.Pattern(n))
+		_ = x.Write(t.Context(), conntest.Pattern(n), reg.STag(), 0)
+		_ = x.Send(t.Context(), conntest.Pattern(n))
 	}()
 	m, err := y.Recv(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(m.Data, enginetest.Pattern(n)) || !bytes.Equal(mem, enginetest.Pattern(n)) {
+	if !bytes.Equal(m.Data, conntest.Pattern(n)) || !bytes.Equal(mem, conntest.Pattern(n)) {
 		t.Fatal("the octets differ")
 	}
 }
@@ -183,7 +182,7 @@ func connsIdle(t *testing.T, e ends) {
 		}
 		for range i {
 			time.Sleep(4 * conntest.Tick)
-			if err := y.Send(t.Context(), enginetest.Pattern(10)); err != nil {
+			if err := y.Send(t.Context(), conntest.Pattern(10)); err != nil {
 				t.Fatal(err)
 			}
 			conntest.Within(t, "the message", h.Got)
@@ -228,7 +227,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 	if back {
 		from, to = y, x
 	}
-	if err := from.Write(t.Context(), enginetest.Pattern(9), 0xbad, 0); err != nil {
+	if err := from.Write(t.Context(), conntest.Pattern(9), 0xbad, 0); err != nil {
 		t.Fatal(err)
 	}
 	_, err := to.Recv(t.Context())
@@ -247,7 +246,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 func connsEnds(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for range 20 {
-		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: enginetest.Pattern(4000)}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: conntest.Pattern(4000)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -287,7 +286,7 @@ func TestAbortIsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		x.Abort(enginetest.ErrTest)
+		x.Abort(conntest.ErrTest)
 		<-x.Done()
 		if d := time.Since(start); d > 0 {
 			t.Errorf("took %v", d)
@@ -332,7 +331,7 @@ func TestWritesOfOtherConns(t *testing.T) {
 		t.Fatal(err)
 	}
 	go y.Serve()
-	if err := x.Write(t.Context(), enginetest.Pattern(n), reg.STag(), 0); err != nil {
+	if err := x.Write(t.Context(), conntest.Pattern(n), reg.STag(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), n-1); err != nil {

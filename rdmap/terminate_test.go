@@ -11,7 +11,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -65,10 +64,10 @@ func TestSinkLost(t *testing.T) {
 					t.Fatalf("%x, %v", u, err)
 				}
 			}
-			if err := p.Send(enginetest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
+			if err := p.Send(conntest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
 				t.Fatal(err)
 			}
-			if u, err := p.Next(); err != nil || !bytes.Equal(enginetest.FPDU(u), enginetest.Unhex(t, enginetest.GoldTermLocal)) {
+			if u, err := p.Next(); err != nil || !bytes.Equal(conntest.FPDU(u), conntest.Unhex(t, conntest.GoldTermLocal)) {
 				t.Fatalf("%s: got %x, %v", tt.name, u, err)
 			}
 			if u, err := p.Next(); err != io.EOF {
@@ -98,7 +97,7 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		var flood sync.WaitGroup
 		started := make(chan struct{})
 		flood.Go(func() {
-			u := append(enginetest.Patch(t, enginetest.GoldSendZero, 13, 1), make([]byte, 3000)...)
+			u := append(conntest.Patch(t, conntest.GoldSendZero, 13, 1), make([]byte, 3000)...)
 			for msn := byte(1); msn < 200; msn++ {
 				u[13] = msn
 				if p.Send(u) != nil {
@@ -112,11 +111,11 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		<-started
 		closed := make(chan error, 1)
 		go func() {
-			x.Terminate(code, enginetest.ErrTest)
+			x.Terminate(code, conntest.ErrTest)
 			closed <- x.Close()
 		}()
 		u, err := p.Next()
-		if want := enginetest.ULPDU(t, enginetest.WantTerminate(0x0208<<16, nil, false)); err != nil || !bytes.Equal(u, want) {
+		if want := conntest.ULPDU(t, conntest.WantTerminate(0x0208<<16, nil, false)); err != nil || !bytes.Equal(u, want) {
 			t.Errorf("got %x, %v", u, err)
 		}
 		if u, err := p.Next(); err != io.EOF {
@@ -124,7 +123,7 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		}
 		flood.Wait()
 		b.Close()
-		if le, ok := errors.AsType[*verbs.LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, enginetest.ErrTest) {
+		if le, ok := errors.AsType[*verbs.LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, conntest.ErrTest) {
 			t.Errorf("Close: %v", le)
 		}
 	})
@@ -164,12 +163,12 @@ func TestBothSidesTold(t *testing.T) {
 // TestSiwTerminateLogged: if a Terminate may come from siw, the log has both readings, and the connection ends whatever they
 // are.
 func TestSiwTerminateLogged(t *testing.T) {
-	for _, s := range enginetest.SiwTerminates {
+	for _, s := range conntest.SiwTerminates {
 		core, logs := observer.New(zap.DebugLevel)
 		a, b := rdmaptest.Pipe()
 		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Logger: zap.New(core)})
 		go x.Serve()
-		u := append(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldTermLocal))[:18], enginetest.Unhex(t, s.Octets)...)
+		u := append(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldTermLocal))[:18], conntest.Unhex(t, s.Octets)...)
 		if err := p.Send(u); err != nil {
 			t.Fatal(err)
 		}

@@ -9,13 +9,12 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestTooLong: a message that is one octet longer is refused before anything is sent.
 func TestTooLong(t *testing.T) {
-	p := enginetest.Vast(t, engine.MaxMessage+1)
+	p := conntest.Vast(t, engine.MaxMessage+1)
 	for _, wr := range []verbs.WR{
 		{Op: verbs.OpSend, Body: p}, {Op: verbs.OpWrite, Body: p}, {Op: verbs.OpSendSE, Head: p}, {Op: verbs.OpWrite, Head: p[:1], Body: p[1:]},
 	} {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -60,7 +59,7 @@ func TestCompleteUpcall(t *testing.T) {
 				}
 				x, y := conntest.Connect(t, a, b, nil, cfg)
 				h.c = y
-				src, dst := enginetest.Pattern(size), make([]byte, size)
+				src, dst := conntest.Pattern(size), make([]byte, size)
 				from, err := x.Register(src, region.RemoteRead)
 				if err != nil {
 					t.Fatal(err)

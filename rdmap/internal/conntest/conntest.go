@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -206,13 +205,13 @@ func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
 
 // Hanging is memory whose flushes wait until they are released.
 type Hanging struct {
-	*enginetest.Persisting
+	*Persisting
 	Entered, Release chan struct{}
 }
 
 // NewHanging returns memory of 64 octets whose flushes tell Entered that they have begun, and wait for Release.
 func NewHanging() *Hanging {
-	return &Hanging{&enginetest.Persisting{Mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
+	return &Hanging{&Persisting{Mem: make([]byte, 64)}, make(chan struct{}, 8), make(chan struct{})}
 }
 
 // Persist implements region.Memory.

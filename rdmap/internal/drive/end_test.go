@@ -10,7 +10,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -24,7 +23,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}{
 		{"close", func(x, _ *rdmap.Conn, _, _ net.Conn) { x.Close() }},
 		{"peer closes", func(_, y *rdmap.Conn, _, _ net.Conn) { y.Close() }},
-		{"abort", func(x, _ *rdmap.Conn, _, _ net.Conn) { x.Abort(enginetest.ErrTest) }},
+		{"abort", func(x, _ *rdmap.Conn, _, _ net.Conn) { x.Abort(conntest.ErrTest) }},
 		{"terminate", func(_, y *rdmap.Conn, _, _ net.Conn) { y.Terminate(verbs.TermCode{}, nil) }},
 		{"wire cut", func(_, _ *rdmap.Conn, a, _ net.Conn) { a.Close() }},
 	}
@@ -34,7 +33,7 @@ func TestCloseUnderLoad(t *testing.T) {
 				h := &conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
 				x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 100}}, &rdmap.Config{Handler: new(conntest.Shuffler), Receives: rdmap.Receives{Count: 100}})
 				go y.Serve()
-				reg := conntest.MustRegister(t, x, 100, enginetest.AllRights)
+				reg := conntest.MustRegister(t, x, 100, conntest.AllRights)
 				var wg sync.WaitGroup
 				for g := range 4 {
 					wg.Go(func() {
@@ -84,7 +83,7 @@ func TestCancelledSink(t *testing.T) {
 		if _, err := p.Next(); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Send(enginetest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
+		if err := p.Send(conntest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
 			t.Fatal(err)
 		}
 		if err := x.Send(t.Context(), []byte("alive")); err != nil {

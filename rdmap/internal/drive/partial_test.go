@@ -9,7 +9,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -26,7 +25,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 	}{
 		"stops": {stop: 20, ends: true}, "stops after one octet": {stop: 1, ends: true},
 		"dribbles": {20, limit / 100, false}, "dribbles without end": {20, limit - time.Second, true},
-		"between two": {stop: len(enginetest.GoldSend) / 2},
+		"between two": {stop: len(conntest.GoldSend) / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,7 +43,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 				if _, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1}); err != nil {
 					t.Fatal(err)
 				}
-				fpdu := enginetest.Unhex(t, enginetest.GoldSend)
+				fpdu := conntest.Unhex(t, conntest.GoldSend)
 				n := min(tt.stop, len(fpdu))
 				_, err := a.Write(fpdu[:n])
 				start := time.Now()

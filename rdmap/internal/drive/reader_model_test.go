@@ -19,7 +19,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -287,7 +286,7 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 	}
 	w.logf("complete %d", id)
 	c.due = true
-	waiter.Complete(enginetest.ErrTest)
+	waiter.Complete(conntest.ErrTest)
 }
 
 // bothGo makes the leader and the waiter that it will wake leave at the same time: the next waiter must not be

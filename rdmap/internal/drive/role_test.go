@@ -11,7 +11,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -109,7 +108,7 @@ func TestInputWhileTaken(t *testing.T) {
 		}
 		of(x).Role().Unlock()
 		from := time.Now()
-		if err := p.Send(enginetest.ULPDU(t, enginetest.Unhex(t, enginetest.GoldSend))); err != nil {
+		if err := p.Send(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldSend))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

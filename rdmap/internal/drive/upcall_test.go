@@ -8,7 +8,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -20,7 +19,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 		a, b := conntest.TcpPair(t)
 		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Reading: rdmap.Reading{HandlerLimit: limit}})
 		mem := conntest.NewHanging()
-		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: enginetest.CommitRights})
+		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +38,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 				t.Fatal(m, err)
 			}
 		}
-		y.Abort(enginetest.ErrTest)
+		y.Abort(conntest.ErrTest)
 		conntest.Within(t, "the end", x.Done())
 		close(mem.Release)
 		conntest.Within(t, "the end", y.Done())
@@ -62,7 +61,7 @@ func TestEndWithUpcallRunning(t *testing.T) {
 		for !of(y).InUpcall() {
 			time.Sleep(time.Millisecond)
 		}
-		y.Abort(enginetest.ErrTest)
+		y.Abort(conntest.ErrTest)
 		conntest.Within(t, "the end", y.Done())
 		close(h.Release)
 		for of(y).Takeovers() != 0 {

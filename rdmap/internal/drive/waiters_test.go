@@ -1,9 +1,8 @@
 package drive
 
 import (
+	"io"
 	"testing"
-
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 )
 
 // TestWaiterHints: a completion that is too late for one wait is only a hint for the next.
@@ -15,8 +14,8 @@ func TestWaiterHints(t *testing.T) {
 	if w.Done() {
 		t.Fatal("a hint completed the Waiter")
 	}
-	w.Complete(enginetest.ErrTest)
-	if !w.Done() || w.Err() != enginetest.ErrTest {
+	w.Complete(io.EOF)
+	if !w.Done() || w.Err() != io.EOF {
 		t.Fatal("the Waiter is not complete")
 	}
 	w.Reset()

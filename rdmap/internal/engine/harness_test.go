@@ -2,9 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"context"
-	"net"
-	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
@@ -15,26 +12,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// connect runs the startup on two ends and closes both when the test is over.
-func connect(t testing.TB, a, b net.Conn, ca, cb *rdmap.Config) (*rdmap.Conn, *rdmap.Conn) {
-	t.Helper()
-	x, y := rdmap.Client(a, ca), rdmap.Server(b, cb)
-	errs := make(chan error, 1)
-	go func() { errs <- y.Handshake(context.Background()) }()
-	if err := x.Handshake(context.Background()); err != nil {
-		t.Fatalf("initiator: %v", err)
-	}
-	if err := <-errs; err != nil {
-		t.Fatalf("responder: %v", err)
-	}
-	t.Cleanup(func() {
-		go x.Close()
-		y.Close()
-		<-x.Done()
-	})
-	return x, y
-}
 
 // halves is the two halves of a Conn without socket, clock, lock or goroutine, driven by hand: octets
 // in, octets out.
@@ -229,30 +206,4 @@ func (e *halves) register(t testing.TB, n int, access region.Access) ([]byte, re
 		t.Fatal(err)
 	}
 	return mem, reg
-}
-
-// collector keeps the messages of its upcalls.
-type collector struct {
-	mu     sync.Mutex
-	msgs   [][]byte
-	closed error
-	got    chan struct{} // one token per message
-	over   chan struct{}
-}
-
-func newCollector() *collector {
-	return &collector{got: make(chan struct{}, 1024), over: make(chan struct{})}
-}
-
-func (h *collector) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
-	h.mu.Lock()
-	h.msgs = append(h.msgs, bytes.Clone(m.Data))
-	h.mu.Unlock()
-	c.PostRecv(1)
-	h.got <- struct{}{}
-}
-
-func (h *collector) HandleClose(_ *rdmap.Conn, err error) {
-	h.closed = err
-	close(h.over)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -19,8 +19,8 @@ import (
 func refusedWith(t *testing.T, e *halves, u []byte, word uint32) {
 	t.Helper()
 	e.output()
-	e.input(enginetest.FPDU(u))
-	if got, want := e.output(), enginetest.WantTerminate(word, u, word&0x2000 != 0); !bytes.Equal(got, want) {
+	e.input(conntest.FPDU(u))
+	if got, want := e.output(), conntest.WantTerminate(word, u, word&0x2000 != 0); !bytes.Equal(got, want) {
 		t.Errorf("%v\n got %x\nwant %x", e.err, got, want)
 	}
 }
@@ -28,7 +28,7 @@ func refusedWith(t *testing.T, e *halves, u []byte, word uint32) {
 // ownWord registers a word in e.
 func ownWord(t *testing.T, e *halves, v uint64, a region.Access) (*uint64, region.STag) {
 	t.Helper()
-	mem, p := enginetest.Word(v)
+	mem, p := conntest.Word(v)
 	reg, err := e.snd.Table.Register(mem, a)
 	if err != nil {
 		t.Fatal(err)
@@ -47,22 +47,22 @@ func TestReadings(t *testing.T) {
 			for _, x := range []struct {
 				ext  verbs.Extensions
 				word uint32
-			}{{0, 0x1201<<16 | enginetest.WithHdr}, {verbs.Ext7306, 0x0206<<16 | enginetest.WithHdr}, {verbs.ExtCommit, 0x1202<<16 | enginetest.WithHdr}} {
-				refusedWith(t, newEngine(engineConfig{ord: 1, ext: x.ext}), enginetest.Patch(t, enginetest.GoldAWResp, 10, 0, 0, 0, 1), x.word)
+			}{{0, 0x1201<<16 | conntest.WithHdr}, {verbs.Ext7306, 0x0206<<16 | conntest.WithHdr}, {verbs.ExtCommit, 0x1202<<16 | conntest.WithHdr}} {
+				refusedWith(t, newEngine(engineConfig{ord: 1, ext: x.ext}), conntest.Patch(t, conntest.GoldAWResp, 10, 0, 0, 0, 1), x.word)
 			}
 		}},
 		{"0x51 is never a Read Request", func(t *testing.T) {
 			for _, ext := range []verbs.Extensions{0, verbs.Ext7306, verbs.ExtCommit} {
 				e := newEngine(engineConfig{ird: 1, ext: ext})
-				refusedWith(t, e, enginetest.Patch(t, enginetest.GoldReadReq, 1, 0x51), 0x0206<<16|enginetest.WithHdr)
+				refusedWith(t, e, conntest.Patch(t, conntest.GoldReadReq, 1, 0x51), 0x0206<<16|conntest.WithHdr)
 			}
 		}},
 		{"an Atomic Write is answered by 0x51, not by another request", func(t *testing.T) {
 			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-			_, stag := ownWord(t, e, 0, enginetest.CommitRights)
+			_, stag := ownWord(t, e, 0, conntest.CommitRights)
 			u := retarget(t, goldAtomicWrite, 0, stag, 1)
 			binary.BigEndian.PutUint64(u[18+8:], 0)
-			e.input(enginetest.FPDU(u))
+			e.input(conntest.FPDU(u))
 			if got := e.output(); len(got) < 4 || got[3] != 0x51 || len(got) != mpa.FPDULen(18) {
 				t.Errorf("%x, %v", got, e.err)
 			}
@@ -70,22 +70,22 @@ func TestReadings(t *testing.T) {
 		{"opcodes of the draft do not exist without it", func(t *testing.T) {
 			for op := verbs.OpFlushRequest; op <= verbs.OpAtomicWriteResponse; op++ {
 				e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306 | verbs.ExtSwap})
-				u := enginetest.Patch(t, enginetest.GoldReadReq, 1, 0x40|byte(op))
+				u := conntest.Patch(t, conntest.GoldReadReq, 1, 0x40|byte(op))
 				u[9] = byte(op.Queue())
-				refusedWith(t, e, u, 0x0206<<16|enginetest.WithHdr)
+				refusedWith(t, e, u, 0x0206<<16|conntest.WithHdr)
 			}
 		}},
 		{"Immediate Data uses queue 0, Atomic Responses queue 3", func(t *testing.T) {
-			refusedWith(t, newEngine(engineConfig{recvs: 1, ird: 1, ext: verbs.Ext7306}), enginetest.Patch(t, enginetest.GoldImmSE, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|enginetest.WithHdr)
+			refusedWith(t, newEngine(engineConfig{recvs: 1, ird: 1, ext: verbs.Ext7306}), conntest.Patch(t, conntest.GoldImmSE, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|conntest.WithHdr)
 			e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306})
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
-			refusedWith(t, e, enginetest.Patch(t, goldAtomicResp, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|enginetest.WithHdr)
+			refusedWith(t, e, conntest.Patch(t, goldAtomicResp, 6, 0, 0, 0, 1, 0, 0, 0, 1), 0x0206<<16|conntest.WithHdr)
 		}},
 		{"an Atomic Response has 12 octets, not 32", func(t *testing.T) {
 			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
-			u := append(enginetest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
-			refusedWith(t, e, u, 0x0207<<16|enginetest.WithHdr)
+			u := append(conntest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
+			refusedWith(t, e, u, 0x0207<<16|conntest.WithHdr)
 		}},
 		{"Swap is an operation only if its own switch is on", func(t *testing.T) {
 			for _, ext := range []verbs.Extensions{verbs.Ext7306, verbs.Ext7306 | verbs.ExtSwap} {
@@ -93,7 +93,7 @@ func TestReadings(t *testing.T) {
 				p, stag := ownWord(t, e, 5, region.Atomic)
 				u := retarget(t, goldSwap, 8, stag, 1)
 				binary.BigEndian.PutUint64(u[18+12:], 0)
-				e.input(enginetest.FPDU(u))
+				e.input(conntest.FPDU(u))
 				e.output()
 				if done := ext&verbs.ExtSwap != 0; done != (e.err == nil) || done != (*p == 0x1111222233334444) {
 					t.Errorf("%v: %v, word %x", ext, e.err, *p)
@@ -109,7 +109,7 @@ func TestReadings(t *testing.T) {
 			for i := 18 + 36; i < len(u); i++ {
 				u[i] = 0xa5
 			}
-			e.input(enginetest.FPDU(u))
+			e.input(conntest.FPDU(u))
 			e.output()
 			if e.err != nil || *p != 10 {
 				t.Errorf("%v, word %d", e.err, *p)
@@ -117,27 +117,27 @@ func TestReadings(t *testing.T) {
 		}},
 		{"the hash itself says that a Verify compares", func(t *testing.T) {
 			e := newEngine(engineConfig{ird: 2, ext: verbs.ExtCommit})
-			stag := own(t, e, 128, enginetest.CommitRights)
+			stag := own(t, e, 128, conntest.CommitRights)
 			u := retarget(t, goldVerify, 0, stag, 1)
 			binary.BigEndian.PutUint64(u[18+8:], 0)
-			e.input(enginetest.FPDU(u))
+			e.input(conntest.FPDU(u))
 			if got := e.output(); e.err != nil || len(got) != mpa.FPDULen(18+4) {
 				t.Errorf("%x, %v", got, e.err)
 			}
 			u = retarget(t, goldVerifyHash, 0, stag, 2)
 			binary.BigEndian.PutUint64(u[18+8:], 0)
 			copy(u[18+16:], "hash")
-			refusedWith(t, e, u, 0x0207<<16|enginetest.WithHdr)
+			refusedWith(t, e, u, 0x0207<<16|conntest.WithHdr)
 		}},
 		{"an Invalidate STag in a request of the draft is ignored", func(t *testing.T) {
 			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-			_, reg := e.register(t, 64, enginetest.CommitRights|region.RemoteInvalidate)
+			_, reg := e.register(t, 64, conntest.CommitRights|region.RemoteInvalidate)
 			u := retarget(t, goldFlush, 0, reg.STag(), 1)
 			binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
 			binary.BigEndian.PutUint32(u[18+4:], 64)
 			binary.BigEndian.PutUint64(u[18+8:], 0)
 			u[18+19] = 0 // a fence: this memory is not persistent
-			e.input(enginetest.FPDU(u))
+			e.input(conntest.FPDU(u))
 			e.output()
 			if e.err != nil || !reg.Valid() {
 				t.Errorf("%v, valid %v", e.err, reg.Valid())
@@ -145,7 +145,7 @@ func TestReadings(t *testing.T) {
 		}},
 		{"queue 3 has one sequence for all responses", func(t *testing.T) {
 			a, b := newEngine(engineConfig{ord: 9, ext: verbs.Ext7306 | verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.Ext7306 | verbs.ExtCommit})
-			_, stag := ownWord(t, b, 0, region.Atomic|enginetest.CommitRights)
+			_, stag := ownWord(t, b, 0, region.Atomic|conntest.CommitRights)
 			sink := own(t, a, 8, region.ReadSink)
 			a.post(
 				verbs.WR{Op: verbs.OpAtomicRequest, STag: stag, Atomic: &verbs.Atomic{}},
@@ -185,47 +185,47 @@ func TestReadings(t *testing.T) {
 		}},
 		{"R is for Read Requests alone, and absent parts take no room", func(t *testing.T) {
 			e := newEngine(engineConfig{recvs: 9})
-			refusedWith(t, e, enginetest.Patch(t, enginetest.GoldSendInv, 10, 0, 0, 0, 1), 0x0109<<16|enginetest.WithHdr)
-			refusedWith(t, newEngine(engineConfig{ird: 1}), enginetest.Patch(t, enginetest.GoldReadReq, 0), 0x0100<<16|enginetest.WithRead)
+			refusedWith(t, e, conntest.Patch(t, conntest.GoldSendInv, 10, 0, 0, 0, 1), 0x0109<<16|conntest.WithHdr)
+			refusedWith(t, newEngine(engineConfig{ird: 1}), conntest.Patch(t, conntest.GoldReadReq, 0), 0x0100<<16|conntest.WithRead)
 		}},
 		{"a Write without the right is an invalid STag", func(t *testing.T) {
 			e := newEngine(engineConfig{})
-			refusedWith(t, e, writeOf(t, own(t, e, 64, region.RemoteRead), 0), 0x1100<<16|enginetest.WithHdr)
+			refusedWith(t, e, writeOf(t, own(t, e, 64, region.RemoteRead), 0), 0x1100<<16|conntest.WithHdr)
 		}},
 		{"a response is complete when it is delivered, not when it is placed", func(t *testing.T) {
 			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
-			var d enginetest.Done
+			var d conntest.Done
 			var ans verbs.Answer
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}, Answer: &ans, Done: &d})
 			e.output()
-			u := enginetest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
+			u := conntest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
 			first, last := append([]byte(nil), u[:18+8]...), append(append([]byte(nil), u[:18]...), u[18+8:]...)
 			first[0], last[17] = 0x01, 8
-			e.input(enginetest.FPDU(first))
+			e.input(conntest.FPDU(first))
 			if d.N != 0 || ans.Old != 0 {
 				t.Errorf("complete after a part: %+v, %+v", d, ans)
 			}
-			e.input(enginetest.FPDU(last))
+			e.input(conntest.FPDU(last))
 			if e.err != nil || d.N != 1 || d.Err != nil || ans.Old != 2 {
 				t.Errorf("%v, %+v, %+v", e.err, d, ans)
 			}
 		}},
 		{"Immediate Data raises an event if it asks for one", func(t *testing.T) {
 			e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
-			e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldImm, 13, 1)))
-			e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldImmSE, 13, 2)))
+			e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldImm, 13, 1)))
+			e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldImmSE, 13, 2)))
 			if len(e.got) != 2 || e.got[0].Solicited || !e.got[1].Solicited {
 				t.Errorf("%+v", e.got)
 			}
 		}},
 		{"RDMAP has version 1 and no other", func(t *testing.T) {
 			for _, rv := range []byte{0, 2, 3} {
-				refusedWith(t, newEngine(engineConfig{recvs: 1}), enginetest.Patch(t, enginetest.GoldSend, 1, rv<<6|3), 0x0205<<16|enginetest.WithHdr)
+				refusedWith(t, newEngine(engineConfig{recvs: 1}), conntest.Patch(t, conntest.GoldSend, 1, rv<<6|3), 0x0205<<16|conntest.WithHdr)
 			}
 		}},
 		{"the length in a Terminate is that of the ULPDU", func(t *testing.T) {
 			e := newEngine(engineConfig{recvs: 1, size: 4})
-			e.input(enginetest.FPDU(enginetest.Patch(t, enginetest.GoldSend, 0)))
+			e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldSend, 0)))
 			pe, ok := errors.AsType[*verbs.ProtocolError](e.err)
 			if !ok || pe.Terminate.SegLen != 18+5 {
 				t.Errorf("%v", e.err)
@@ -282,13 +282,13 @@ func TestSlotsBesideReads(t *testing.T) {
 		var in []byte
 		n := 2 + 16 + more
 		for i := range n {
-			u := enginetest.ReadRequest(t, stag, 0, 8)
+			u := conntest.ReadRequest(t, stag, 0, 8)
 			if i >= 2 {
 				u = retarget(t, goldFetchAdd, 8, stag, 0)
 				binary.BigEndian.PutUint64(u[18+12:], 0)
 			}
 			u[13] = byte(i + 1)
-			in = append(in, enginetest.FPDU(u)...)
+			in = append(in, conntest.FPDU(u)...)
 		}
 		if _, err := p.Conn.Write(in); err != nil {
 			t.Fatal(err)

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,7 +15,7 @@ import (
 func TestLongestWrite(t *testing.T) {
 	const n = engine.StagMULPDU - ddp.TaggedLen
 	e := newEngine(engineConfig{nocrc: true})
-	mem := &enginetest.Counting{Mem: make([]byte, n), Anywhere: true}
+	mem := &conntest.Counting{Mem: make([]byte, n), Anywhere: true}
 	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
 	s := ddp.Segment{Tagged: true, Control: engine.ControlOctet(verbs.OpWrite), STag: ddp.STag(reg.STag())}
 	u := append(s.Append(nil), make([]byte, n)...)

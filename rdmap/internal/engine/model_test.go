@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -172,7 +172,7 @@ func (w *world) act(what int, s, peer *worldSide, i int) {
 func (w *world) send(s, peer *worldSide) {
 	kind := w.next()
 	op := []verbs.Opcode{verbs.OpSend, verbs.OpSendSE, verbs.OpImmediate, verbs.OpImmediateSE}[kind&3]
-	data := enginetest.Pattern(kind)
+	data := conntest.Pattern(kind)
 	if op >= verbs.OpImmediate {
 		data = data[:0:0]
 		data = binary.BigEndian.AppendUint64(data, uint64(len(s.ops)))
@@ -250,9 +250,9 @@ func (w *world) commit(s, peer *worldSide) {
 	case 0:
 		wr.Op, wr.Flags = verbs.OpFlushRequest, verbs.FlushPersistent|verbs.FlushVisible
 	case 1:
-		wr.Op, o.value = verbs.OpVerifyRequest, enginetest.Castagnoli(r.double[off:off+n])
+		wr.Op, o.value = verbs.OpVerifyRequest, conntest.Castagnoli(r.double[off:off+n])
 	case 2:
-		wr.Op, o.value = verbs.OpVerifyRequest, enginetest.Castagnoli(r.double[off:off+n])
+		wr.Op, o.value = verbs.OpVerifyRequest, conntest.Castagnoli(r.double[off:off+n])
 		wr.Body = o.value
 	case 3:
 		wr.Op, wr.TO, wr.Len = verbs.OpAtomicWriteRequest, uint64(off&^7), 0
@@ -349,7 +349,7 @@ type worldOp struct {
 
 const (
 	worldSize   = 64
-	worldRights = enginetest.CommitRights | region.Atomic | region.RemoteInvalidate
+	worldRights = conntest.CommitRights | region.Atomic | region.RemoteInvalidate
 )
 
 func newWorld(t testing.TB, in []byte) *world {
@@ -396,7 +396,7 @@ func (w *world) fill(s *worldSide, slot int) {
 
 func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
 	r := &worldRegion{double: make([]byte, worldSize)}
-	mem := &enginetest.Persisting{Mem: make([]byte, worldSize)}
+	mem := &conntest.Persisting{Mem: make([]byte, worldSize)}
 	reg, err := s.e.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 	if err != nil {
 		t.Fatal(err)
@@ -521,7 +521,7 @@ func (w *world) failed() bool { return w.sides[0].e.err != nil || w.sides[1].e.e
 func (w *world) finish() {
 	if w.cut {
 		for _, s := range w.sides {
-			s.e.fail(enginetest.ErrTest)
+			s.e.fail(conntest.ErrTest)
 			s.e.output()
 		}
 	} else {

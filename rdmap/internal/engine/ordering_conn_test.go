@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
-	"github.com/stag-rdma/stag/rdmap/internal/enginetest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -46,7 +46,7 @@ func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
 func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
 	p, q := rdmaptest.Pipe()
-	g.x, g.y = connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}, Handler: g})
+	g.x, g.y = conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}, Handler: g})
 	g.register(g.x.Table(), g.y.Table())
 	go g.x.Serve()
 	go g.y.Serve()
@@ -68,7 +68,7 @@ func (g *connRig) run(change func([]verbs.WR)) {
 
 // untouched reports whether no request has had an effect.
 func (g *connRig) untouched() bool {
-	return wordOf(g.mem.Bytes()) == wordOf(enginetest.Pattern(8)) && len(g.mem.persisted) == 0
+	return wordOf(g.mem.Bytes()) == wordOf(conntest.Pattern(8)) && len(g.mem.persisted) == 0
 }
 
 // TestOrderingHung: while a Flush or Verify is running, messages and Writes pass it, requests do not.
@@ -127,11 +127,11 @@ func TestOrderingFailed(t *testing.T) {
 	} {
 		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
 			if g.names[first] == "F" {
-				g.mem.err = enginetest.ErrTest
+				g.mem.err = conntest.ErrTest
 			}
 			g.run(func(wrs []verbs.WR) {
 				if g.names[first] == "V" {
-					wrs[0].Head = enginetest.Castagnoli([]byte("something else"))
+					wrs[0].Head = conntest.Castagnoli([]byte("something else"))
 				}
 			})
 			if !slices.Equal(g.done, []string{"1!", "2!"}) || !g.untouched() {
@@ -177,7 +177,7 @@ func TestOrderingUpcall(t *testing.T) {
 func TestSendOvertakesResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := rdmaptest.PipeSize(1000)
-		h := newCollector()
+		h := conntest.NewCollector()
 		y := rdmap.Server(q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Plain: true}})
 		go y.Handshake(t.Context())
 		peer, _, err := rdmaptest.Initiate(p, &mpa.Config{IRD: 1, ORD: 1})
@@ -186,7 +186,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 		}
 		synctest.Wait()
 		go y.Serve()
-		src, err := y.Register(enginetest.Pattern(100_000), region.RemoteRead)
+		src, err := y.Register(conntest.Pattern(100_000), region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(h.got) != 1 {
+		if len(h.Got) != 1 {
 			t.Error("the Send waits for the Response")
 		}
 		for a.read == 0 && a.err == nil {
@@ -208,7 +208,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.input(enginetest.FPDU(u))
+			a.input(conntest.FPDU(u))
 		}
 		p.Close()
 		<-y.Done()
@@ -225,7 +225,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 		hung.mem.gate = make(chan struct{})
 		hung.run(nil)
 
-		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: enginetest.CommitRights})
+		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: conntest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,12 +234,12 @@ func TestStreamsAreIndependent(t *testing.T) {
 		free.trace = waits
 		free.effects()
 
-		back, err := hung.x.Register(enginetest.Pattern(100), region.RemoteRead)
+		back, err := hung.x.Register(conntest.Pattern(100), region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sink := make([]byte, 100)
-		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != enginetest.Pattern(100)[99] {
+		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != conntest.Pattern(100)[99] {
 			t.Errorf("the other direction: %v", err)
 		}
 		if err := hung.y.Send(t.Context(), []byte("hello")); err != nil {

@@ -1,6 +1,6 @@
 //go:build !386
 
-package enginetest
+package conntest
 
 import (
 	"testing"
