@@ -34,44 +34,6 @@ func TestOldKey(t *testing.T) {
 	}
 }
 
-// The handle of a former registration has no effect on the next user of its entry.
-func TestStaleHandle(t *testing.T) {
-	tab := region.NewTable()
-	a := register(t, tab, make([]byte, 8), region.RemoteWrite)
-	invalidate(t, a)
-	b := register(t, tab, make([]byte, 8), region.RemoteWrite)
-	if a.Valid() || a.Revoke() || a.Invalidate(t.Context()) != nil || !b.Valid() {
-		t.Error("the stale handle had an effect")
-	}
-	invalidate(t, b)
-}
-
-func TestGrowth(t *testing.T) {
-	tab := region.NewTable()
-	const n = 5000
-	regions := make([]region.Region, n)
-	mem := make([]byte, n)
-	for i := range regions {
-		regions[i] = register(t, tab, mem[i:i+1], region.RemoteWrite)
-	}
-	for i, r := range regions {
-		v, err := tab.Lookup(r.STag(), 0, 1, region.RemoteWrite)
-		if err != nil || &v.Bytes()[0] != &mem[i] {
-			t.Fatalf("region %d: %v", i, err)
-		}
-		v.Release()
-	}
-	if tab.Live() != n {
-		t.Errorf("%d live", tab.Live())
-	}
-	for _, r := range regions {
-		invalidate(t, r)
-	}
-	if tab.Live() != 0 {
-		t.Errorf("%d live", tab.Live())
-	}
-}
-
 // RFC 5040 Section 8.1 asks for STags that are hard to predict and sparse: each of the 24 random bits is set about
 // half of the time, and hardly any value is drawn twice.
 func TestUnpredictable(t *testing.T) {

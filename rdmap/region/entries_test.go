@@ -46,27 +46,6 @@ func TestSTagZeroNeverPins(t *testing.T) {
 	}
 }
 
-func TestSlots(t *testing.T) {
-	tab := NewTable()
-	for range 5000 {
-		if _, err := tab.Register(make([]byte, 1), RemoteWrite); err != nil {
-			t.Fatal(err)
-		}
-	}
-	slots := *tab.dom.slots.Load()
-	if n := len(slots); n != 16384 {
-		t.Errorf("%d slots", n)
-	}
-	if err := tab.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range slots {
-		if e := slots[i].Load(); e != nil {
-			t.Fatal("slot not empty")
-		}
-	}
-}
-
 func TestMaxRegions(t *testing.T) {
 	tab := NewTable()
 	tab.dom.live = MaxRegions

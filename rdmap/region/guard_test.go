@@ -94,21 +94,6 @@ func panics(f func()) (yes bool) {
 	return false
 }
 
-// An error of the memory is returned as it is.
-func TestViewErrors(t *testing.T) {
-	g := &guarded{plainBytes: make(region.Bytes, 8), fail: region.ErrRegionLost}
-	v := view(t, g)
-	for i, err := range []error{v.CopyIn([]byte("x")), v.CopyOut(make([]byte, 1), 0), v.Guard(func() error { return nil })} {
-		if !errors.Is(err, region.ErrRegionLost) {
-			t.Errorf("%d: %v", i, err)
-		}
-	}
-	v = view(t, make(region.Bytes, 8))
-	if err := v.Guard(func() error { return region.ErrWrap }); !errors.Is(err, region.ErrWrap) {
-		t.Error(err)
-	}
-}
-
 // single can persist only one range at a time.
 type single struct {
 	plainBytes

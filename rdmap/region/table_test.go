@@ -162,63 +162,6 @@ func TestShared(t *testing.T) {
 	invalidate(t, r)
 }
 
-func TestRemoteInvalidate(t *testing.T) {
-	d := region.NewDomain()
-	tab, other := d.NewTable(), d.NewTable()
-	r := register(t, tab, make([]byte, 8), region.RemoteRead|region.RemoteInvalidate)
-	plain := register(t, tab, make([]byte, 8), anyAccess&^region.RemoteInvalidate)
-	for _, tt := range []struct {
-		tab  *region.Table
-		stag region.STag
-		want error
-	}{
-		{tab, r.STag() + 1<<8, region.ErrInvalidSTag},
-		{tab, r.STag() ^ 0x80, region.ErrInvalidSTag},
-		{tab, 0, region.ErrInvalidSTag},
-		{other, r.STag(), region.ErrNotAssociated},
-		{tab, plain.STag(), region.ErrAccess},
-		{tab, r.STag(), nil},
-		{tab, r.STag(), region.ErrInvalidSTag},
-	} {
-		if err := tt.tab.RemoteInvalidate(tt.stag); !errors.Is(err, tt.want) {
-			t.Errorf("%v: got %v, want %v", tt.stag, err, tt.want)
-		}
-	}
-	if r.Valid() || !plain.Valid() || r.Revoke() {
-		t.Error("validity")
-	}
-	invalidate(t, r) // idempotent for the owner
-	if tab.Live() != 1 {
-		t.Errorf("%d live", tab.Live())
-	}
-}
-
-// A peer invalidates an STag while a Response is being sent from the memory: it is invalid at once for everybody new,
-// and the owner still waits.
-func TestRemoteInvalidatePinned(t *testing.T) {
-	tab := region.NewTable()
-	r := register(t, tab, make([]byte, 8), region.RemoteRead|region.RemoteInvalidate)
-	v, err := tab.Lookup(r.STag(), 0, 8, region.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.RemoteInvalidate(r.STag()); err != nil {
-		t.Fatal(err)
-	}
-	if err := try(tab, r.STag(), 0, 8, region.RemoteRead); !errors.Is(err, region.ErrInvalidSTag) {
-		t.Errorf("%v", err)
-	}
-	if tab.Live() != 1 || tab.Domain().Pinned() != 1 {
-		t.Errorf("%d live, %d pinned", tab.Live(), tab.Domain().Pinned())
-	}
-	v.Release()
-	v.Release() // does nothing
-	if tab.Live() != 0 || tab.Domain().Pinned() != 0 {
-		t.Errorf("%d live, %d pinned", tab.Live(), tab.Domain().Pinned())
-	}
-	invalidate(t, r)
-}
-
 func TestRegisterErrors(t *testing.T) {
 	tab := region.NewTable()
 	if tab.Domain().Pinned() != 0 {
