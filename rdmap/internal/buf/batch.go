@@ -1,5 +1,7 @@
 package buf
 
+import "sync/atomic"
+
 // Limits of one batch, that is, of one write.
 const (
 	BatchOctets = 512 << 10 // octets
@@ -18,8 +20,9 @@ type Batch struct {
 	// If tail is not nil, the last piece of vec is tail.b[start:end].
 	tail       *Chunk
 	start, end int
-	aligned    bool  // every write ends a segment of TCP
-	cuts       []int // how many pieces lie before each cut
+	aligned    bool          // every write ends a segment of TCP
+	written    atomic.Uint64 // octets, of all batches
+	cuts       []int         // how many pieces lie before each cut
 }
 
 // EndSegments makes every write end a segment of TCP.
@@ -126,6 +129,7 @@ func (b *Batch) Begin(more bool) { b.left, b.tail, b.more = b.vec, nil, more && 
 
 // Advance drops the first n octets of what is left: they have been written.
 func (b *Batch) Advance(n int) {
+	b.written.Add(uint64(n))
 	b.n -= n
 	for len(b.left) > 0 && n >= len(b.left[0]) {
 		n -= len(b.left[0])
@@ -135,6 +139,9 @@ func (b *Batch) Advance(n int) {
 		b.left[0] = b.left[0][n:]
 	}
 }
+
+// Written returns how many octets Advance has dropped, ever. It may be called by any goroutine.
+func (b *Batch) Written() uint64 { return b.written.Load() }
 
 // Gather copies what is left to the front of k, as much as fits, and returns the copy.
 func (b *Batch) Gather(k *Chunk) []byte {

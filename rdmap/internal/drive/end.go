@@ -108,8 +108,18 @@ func (d *Driver) seize() {
 // the peer has closed too. To close with unread input would send a reset, which can destroy a
 // Terminate in flight.
 func (d *Driver) drain() {
+	// Behind a slow link what has begun takes its time, and the Terminate comes after it: the peer has to go on taking
+	// octets, and may not take longer than it may be without taking any while the connection lives.
+	end := time.Now().Add(d.cfg.Write)
+	for was := d.wk.Batch.Written(); !d.waitRest(TerminateTimeout); {
+		now := d.wk.Batch.Written()
+		if now == was || time.Now().After(end) {
+			return
+		}
+		was = now
+	}
 	_ = d.nc.SetReadDeadline(time.Now().Add(TerminateTimeout))
-	if !d.waitRest(TerminateTimeout) || !d.link.CloseWrite() {
+	if !d.link.CloseWrite() {
 		return
 	}
 	_, _ = io.Copy(io.Discard, onlyReader{d.nc})
