@@ -20,14 +20,14 @@ func trapped(t *testing.T, only string, client func(ctx context.Context, addr st
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &probe.Trap{Server: serve(t), Only: regexp.MustCompile(only), Client: client, Timeout: 5 * time.Second}
+	p := &probe.Trap{Server: serve(t), Only: regexp.MustCompile(only), Client: client}
 	_, err = p.Run(t.Context(), l, func(r *probe.Result) { all = append(all, r) })
 	return all, err
 }
 
 // careful is a client that wants one case of the probe to be answered as it should be.
 func careful(ctx context.Context, addr string) probe.ClientRun {
-	p := &probe.Prober{Address: addr, Only: regexp.MustCompile("^rdmap/solicited-event$"), Timeout: time.Second, Quiet: 20 * time.Millisecond}
+	p := &probe.Prober{Address: addr, Only: regexp.MustCompile("^rdmap/solicited-event$"), Timeout: 5 * time.Second, Quiet: 20 * time.Millisecond}
 	failed, err := p.Run(ctx, func(*probe.Result) {})
 	return probe.ClientRun{Did: "ended", OK: err == nil && failed == 0}
 }
