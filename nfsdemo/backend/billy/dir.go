@@ -257,57 +257,132 @@ func (n *node) Link(backend.Node, string) error {
 // that come later have greater ones.
 const dotCookies = 2
 
+// pageNames is how many names are looked at while other calls wait.
+const pageNames = 64
+
 // ReadDir lists the names after cookie.
 func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, _ bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
 	own := nfs3.CookieVerf(n.fs.boot)
-	list, err := n.list(cookie, verf == own)
-	if err != nil {
-		return own, false, err
+	if cookie != 0 && verf != own {
+		return own, false, nfs3.ErrBadCookie
 	}
-	for i := range list {
-		if !fn(&list[i]) {
-			return own, false, nil
+	for last := false; !last; {
+		var page []nfs3.DirPlusEntry
+		var err error
+		if page, cookie, last, err = n.page(cookie); err != nil {
+			return own, false, err
+		}
+		for i := range page {
+			if !fn(&page[i]) {
+				return own, false, nil
+			}
 		}
 	}
 	return own, true, nil
 }
 
-// list returns the entries after cookie.
-func (n *node) list(cookie uint64, valid bool) ([]nfs3.DirPlusEntry, error) {
+// page returns some entries after cookie, and the cookie of the last name that it has looked at.
+func (n *node) page(cookie uint64) (page []nfs3.DirPlusEntry, next uint64, last bool, err error) {
 	n.fs.lock()
 	defer n.fs.mu.Unlock()
 	if err := n.live(); err != nil {
-		return nil, err
+		return nil, 0, false, err
 	}
-	if cookie != 0 && !valid {
-		return nil, nfs3.ErrBadCookie
-	}
-	infos, err := n.fs.under.ReadDir(n.path())
+	names, err := n.names(cookie == 0)
 	if err != nil {
-		return nil, status(err)
+		return nil, 0, false, err
 	}
-	var list []nfs3.DirPlusEntry
 	up := n
 	if n.parent != nil {
 		up = n.parent
 	}
 	for i, dots := range []*node{n, up} {
 		if _, a, err := dots.found(); err == nil && uint64(i) >= cookie {
-			list = append(list, dots.entry([]string{".", ".."}[i], uint64(i)+1, &a))
+			page = append(page, dots.entry([]string{".", ".."}[i], uint64(i)+1, &a))
 		}
 	}
+	at, _ := slices.BinarySearchFunc(names, cookie, func(k named, c uint64) int {
+		if k.id+dotCookies > c {
+			return 1
+		}
+		return -1
+	})
+	end := min(at+pageNames, len(names))
+	for _, k := range names[at:end] {
+		if c := n.fs.nodes[k.id]; c != nil {
+			if c.parent != n {
+				continue // moved away since
+			}
+			k.name = c.name
+		}
+		info, err := n.fs.under.Lstat(n.in(k.name))
+		if err != nil {
+			continue // removed since
+		}
+		c := n.fs.node(n, k.name)
+		a := c.attr(info)
+		page = append(page, c.entry(k.name, k.id+dotCookies, &a))
+	}
+	if next = max(cookie, dotCookies); end > 0 {
+		next = max(next, names[end-1].id+dotCookies)
+	}
+	return page, next, end == len(names), nil
+}
+
+// named is a name in a directory, and the number that its file had when the directory was read.
+type named struct {
+	id   uint64
+	name string
+}
+
+// listing is a directory as it was read for a cookie of 0: those who continue get its names, in order of their cookies,
+// so that the whole directory is not read again for each page. The cookies are valid without it.
+type listing struct {
+	dir   *node
+	names []named
+}
+
+// Limits of the listings that are kept.
+const (
+	maxListings = 64
+	maxListed   = 1 << 20 // names
+)
+
+// names returns the names in n, of an earlier listing unless anew is set. The caller holds fs.mu.
+func (n *node) names(anew bool) ([]named, error) {
+	f := n.fs
+	if i := slices.IndexFunc(f.listings, func(l listing) bool { return l.dir == n }); i >= 0 {
+		l := f.listings[i]
+		f.listings = slices.Delete(f.listings, i, i+1)
+		if f.listed -= len(l.names); !anew {
+			f.keep(l)
+			return l.names, nil
+		}
+	}
+	infos, err := f.under.ReadDir(n.path())
+	if err != nil {
+		return nil, status(err)
+	}
+	names := make([]named, 0, len(infos))
 	for _, info := range infos {
-		name := info.Name()
-		if backend.CheckName(name) != nil || backend.IsDots(name) {
-			continue
-		}
-		if k := n.fs.node(n, name); k.id+dotCookies > cookie {
-			a := k.attr(info)
-			list = append(list, k.entry(name, k.id+dotCookies, &a))
+		if name := info.Name(); backend.CheckName(name) == nil && !backend.IsDots(name) {
+			names = append(names, named{f.node(n, name).id, name})
 		}
 	}
-	slices.SortFunc(list, func(a, b nfs3.DirPlusEntry) int { return cmp.Compare(a.Cookie, b.Cookie) })
-	return list, nil
+	slices.SortFunc(names, func(a, b named) int { return cmp.Compare(a.id, b.id) })
+	if len(names) > pageNames {
+		f.keep(listing{n, names})
+	}
+	return names, nil
+}
+
+// keep makes l the latest of the listings, and forgets the oldest if there are too many. The caller holds f.mu.
+func (f *FS) keep(l listing) {
+	f.listings = append(f.listings, l)
+	for f.listed += len(l.names); len(f.listings) > maxListings || f.listed > maxListed; {
+		f.listed -= len(f.listings[0].names)
+		f.listings = slices.Delete(f.listings, 0, 1)
+	}
 }
 
 // entry describes n in a list.

@@ -46,6 +46,9 @@ type FS struct {
 	next  uint64
 	used  list.List // nodes, the most recently used first
 	now   time.Time // when the call began
+
+	listings []listing // the latest last
+	listed   int       // names in them
 }
 
 var _ backend.FS = (*FS)(nil)
@@ -120,6 +123,7 @@ func (f *FS) Close() error {
 	f.lock()
 	defer f.mu.Unlock()
 	clear(f.nodes)
+	f.listings, f.listed = nil, 0
 	return nil
 }
 
