@@ -177,13 +177,20 @@ func TestReadmeProgram(t *testing.T) {
 	t.Error("no program in the README")
 }
 
-// TestServiceGuide: the code of docs/service.md is that of the example, in its order.
-func TestServiceGuide(t *testing.T) {
-	page, err := os.ReadFile("../docs/service.md")
+// TestGuides: the code of a page is that of its example, in its order.
+func TestGuides(t *testing.T) {
+	guide(t, "../docs/service.md", "../transport/examples/kv/main.go", 5)
+	guide(t, "../docs/push.md", "../transport/push/example_test.go", 2)
+}
+
+// guide compares a page, of at least so many blocks of code, with its example.
+func guide(t *testing.T, file, example string, least int) {
+	t.Helper()
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := os.ReadFile("../transport/examples/kv/main.go")
+	code, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +205,7 @@ func TestServiceGuide(t *testing.T) {
 			t.Fatalf("not in the example, or not here:\n%s", m[2])
 		}
 	}
-	if blocks < 5 {
-		t.Errorf("%d blocks of code", blocks)
+	if blocks < least {
+		t.Errorf("%s: %d blocks of code", file, blocks)
 	}
 }

@@ -75,9 +75,6 @@ func TestSettings(t *testing.T) {
 			if again := s.Serve(closedListener{t}); !errors.Is(again, err) {
 				t.Errorf("%+v: Serve: %v", l, again)
 			}
-			if _, again := s.Log("log"); !errors.Is(again, err) {
-				t.Errorf("%+v: Log: %v", l, again)
-			}
 			var resp rpc.Response
 			s.ServeRPC(ctx, &rpc.Request{CallHeader: xdr.CallHeader{Prog: push.Program, Vers: push.Version}}, &resp)
 			if resp.Stat == 0 {

@@ -48,11 +48,13 @@ type recordJSON struct {
 func (a *app) logCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Inspect commit logs",
-		Long: `log inspects commit logs (transport/commitlog): cat and tail those of a server that runs,
-the others files, for which the process that appends to the log must be stopped first. They
-change nothing, except mend with --force. docs/commitlog-format.md explains the numbers.`,
-		Example: "  nfsdemo log verify /var/lib/nfsdemo/journal",
+		Short: "Use and inspect commit logs",
+		Long: `append, cat, tail and release use logs at a server that runs (serve --push-log; docs/push.md).
+The others inspect files, for which the process that appends to the log must be stopped
+first. They change nothing, except mend with --force. docs/commitlog-format.md explains the
+numbers.`,
+		Example: `  nfsdemo log append --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data <lines
+  nfsdemo log verify /var/lib/nfsdemo/journal`,
 		Args:    unknownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -68,7 +70,7 @@ change nothing, except mend with --force. docs/commitlog-format.md explains the 
 		Args:    nArgs(1, 1, "one file"),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.dumpLog(args[0], false) },
 	}
-	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logCatCmd(false), a.logCatCmd(true)} {
+	for _, c := range []*cobra.Command{dump, verify, a.logMendCmd(), a.logRepliesCmd(), a.logAppendCmd(), a.logCatCmd(false), a.logCatCmd(true), a.logReleaseCmd()} {
 		c.Flags().BoolVar(&a.json, "json", false, "print a JSON object per line")
 		cmd.AddCommand(c)
 	}

@@ -23,7 +23,9 @@ undisturbed.`,
   nfsdemo log cat --push-secret ~/mine --json nfs+rdma://127.0.0.1/srv/data | jq .seq`,
 		Args: nArgs(1, 1, "one URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.catLog(cmd.Context(), args[0], secret, from, tail)
+			return a.atLog(cmd.Context(), args[0], secret, readSecret, func(ctx context.Context, r *remote, s *secretFile) error {
+				return a.catLog(ctx, r, s, from, tail)
+			})
 		},
 	}
 	if tail {
@@ -32,30 +34,14 @@ undisturbed.`,
 are released before tail has read them, tail says which ones it has missed.`
 		cmd.Example = `  nfsdemo log tail --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data`
 	}
-	cmd.Flags().StringVar(&secret, "push-secret", "", "`file` with the secret of the log")
+	cmd.Flags().StringVar(&secret, "push-secret", "", secretHelp)
 	cmd.Flags().Uint64Var(&from, "from", 0, "`number` of the first record; 0: the oldest one that the server keeps")
 	a.addClientFlags(cmd)
 	return cmd
 }
 
 // catLog prints the records of a log at a server; with tail also those to come.
-func (a *app) catLog(ctx context.Context, url, file string, from uint64, tail bool) error {
-	if file == "" {
-		return usagef("name the file with the secret of the log: --push-secret FILE")
-	}
-	secret, err := readSecret(file)
-	if err != nil {
-		return err
-	}
-	s, err := a.session()
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	r, err := s.remote(ctx, url)
-	if err != nil {
-		return err
-	}
+func (a *app) catLog(ctx context.Context, r *remote, secret *secretFile, from uint64, tail bool) error {
 	open := func(from uint64) (*push.Reader, error) {
 		return push.NewReader(r.c.Caller(), secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: push.DefaultMaxRecord + 20})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -113,6 +114,9 @@ func (s *secretFile) close() {
 // readSecret reads a file that another process may have locked: reading a log disturbs nobody.
 func readSecret(path string) (*secretFile, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: name the file of whoever appends to the log", err)
+	}
 	if err != nil {
 		return nil, err
 	}

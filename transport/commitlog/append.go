@@ -33,9 +33,18 @@ type Pending struct {
 // record may have been sent, the error also wraps ErrInDoubt; otherwise the record will never be sent. The same
 // holds for ErrSilent, if ProducerOptions.Silence is set. Other errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Append(ctx context.Context, payload []byte) (Result, error) {
+	return p.append(ctx, payload, false)
+}
+
+// TryAppend is Append, with ErrFull at once as from TryBegin.
+func (p *Producer) TryAppend(ctx context.Context, payload []byte) (Result, error) {
+	return p.append(ctx, payload, true)
+}
+
+func (p *Producer) append(ctx context.Context, payload []byte, now bool) (Result, error) {
 	e, _ := pendings.Get().(*Pending)
 	// A caller that may give up must not be the one that carries out the append.
-	if err := e.begin(p, payload, false, ctx.Done() == nil); err != nil {
+	if err := e.begin(p, payload, now, ctx.Done() == nil); err != nil {
 		return Result{}, err
 	}
 	r, err := e.Wait(ctx)
@@ -58,6 +67,14 @@ func (p *Producer) Begin(payload []byte) (*Pending, error) {
 // Before the first session TryBegin is the same as Begin.
 func (p *Producer) TryBegin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, true)
+}
+
+// Released tells p the durable head, as Prepared.Head returns it: a release may be on its way to p still. A head
+// that is impossible, or older than the one that p knows, changes nothing.
+func (p *Producer) Released(head uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.published(head)
 }
 
 func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {

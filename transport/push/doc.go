@@ -7,11 +7,7 @@
 //	    pmem.File), Addr: ":20050"}                &push.Config{Secret: kept})
 //	err := ps.Load()                           r, err := s.Append(ctx, record)
 //	go ps.Serve(listener)                      // r.Seq, r.Level
-//	t := &transport.Server{Handler: ps}
-//	l, err := ps.Log("name")
-//	rec, err := l.Next(ctx)
-//	...make its effects durable...
-//	err = l.Release(rec.Seq)
+//	t := &transport.Server{Handler: ps}        rec, err := s.Reader(0).Next(ctx)
 //
 // # The ladder
 //
@@ -39,18 +35,18 @@
 // # After a connection is lost
 //
 // A Session opens the log again, and resends exactly the records that have not survived according to
-// the answer. The consumer finds an append that has returned nil once, and in order.
+// the answer. A Reader finds an append that has returned nil once, and in order.
 //
 // # Reading
 //
 // A Reader returns the records of a log, by number and with their epochs, and waits for more. It needs the
-// secret and fences nobody. The consumer decides how long records are kept: until Log.Release.
+// secret and fences nobody. Records stay until Reader.Release; while a log is full, its owner's appends
+// get StatusFull.
 //
 // # Limits
 //
 // Limits restricts what clients can take from a server, and documents the defaults: logs, octets, opens
-// per second and address, flushes and hashed octets per second and log. Floods are slowed down, not
-// refused.
+// per second and address. Floods are slowed down, not refused.
 //
-// Server, Log and Session are safe for concurrent use.
+// Server and Session are safe for concurrent use.
 package push

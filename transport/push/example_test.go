@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,14 +15,13 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// A server with logs in a directory, and a client that appends to one of them.
+// The server, the appender and the reader of docs/push.md, one after the other.
 func Example() {
 	ctx := context.Background()
 	dir, _ := os.MkdirTemp("", "push")
 	defer os.RemoveAll(dir)
-
+	calls, _ := net.Listen("tcp", "127.0.0.1:0")   // of RPC
 	commits, _ := net.Listen("tcp", "127.0.0.1:0") // for the records
-	calls, _ := net.Listen("tcp", "127.0.0.1:0")   // for everything else
 	ps := &push.Server{Store: push.Dir(dir, pmem.File), Addr: commits.Addr().String()}
 	defer ps.Close(ctx)
 	_ = ps.Load() // the logs there are
@@ -30,63 +30,68 @@ func Example() {
 	go server.Serve(calls)
 	defer server.Close()
 
-	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
-	defer caller.Close()
-	session, _ := push.Dial(ctx, caller, "journal", &push.Config{
-		Secret: push.NewSecret(), // which was kept, durably
-	})
-	defer session.Close(ctx)
-	result, err := session.Append(ctx, []byte("first"))
-	fmt.Println(session.Rung(), result.Seq, result.Level, err)
-
-	log, _ := ps.Log("journal")
-	record, _ := log.Next(ctx)
-	fmt.Printf("%d %s\n", record.Seq, record.Payload)
-	fmt.Println(log.Release(record.Seq)) // its effects are durable
+	secret := push.NewSecret() // both programs keep it in a file
+	fmt.Println(journal(ctx, calls.Addr().String(), secret, "first", "second"))
+	fmt.Println(replay(ctx, calls.Addr().String(), secret))
+	fmt.Println(replay(ctx, calls.Addr().String(), secret))
 	// Output:
-	// native 1 persistent <nil>
-	// 1 first
+	// record 1: persistent
+	// record 2: persistent
+	// <nil>
+	// 1, epoch 1: first
+	// 2, epoch 1: second
+	// <nil>
 	// <nil>
 }
 
-// Another process reads the log while this one appends.
-func ExampleReader() {
-	ctx := context.Background()
-	dir, _ := os.MkdirTemp("", "push")
-	defer os.RemoveAll(dir)
-	calls, _ := net.Listen("tcp", "127.0.0.1:0")
-	ps := &push.Server{Store: push.Dir(dir, pmem.File)}
-	defer ps.Close(ctx)
-	_ = ps.Load()
-	server := &transport.Server{Handler: ps}
-	go server.Serve(calls)
-	defer server.Close()
-	caller, _ := transport.Dial(ctx, "tcp", calls.Addr().String(), nil)
-	defer caller.Close()
-	secret := push.NewSecret()
-	session, _ := push.Dial(ctx, caller, "journal", &push.Config{
-		Secret: secret,
-	})
-	defer session.Close(ctx)
-
-	reader, _ := push.NewReader(caller, "journal", secret, nil)
-	fmt.Println(reader.TryNext(ctx))
-	_, _ = session.Append(ctx, []byte("first"))
-	_, _ = session.Append(ctx, []byte("second"))
-	for range 2 {
-		record, _ := reader.Next(ctx) // waits for the next one
-		fmt.Printf("%d, epoch %d: %s\n", record.Seq, record.Epoch, record.Payload)
+// journal appends lines to a log at the server with address addr.
+func journal(ctx context.Context, addr string, secret push.Secret, lines ...string) error {
+	caller, err := transport.Dial(ctx, "tcp", addr, nil)
+	if err != nil {
+		return err
 	}
-	log, _ := ps.Log("journal")
-	record, _ := log.Next(ctx)
-	_ = log.Release(record.Seq) // its room is free
-	_, err := session.Reader(1).Next(ctx)
-	fmt.Println(err)
-	// Output:
-	// <nil> <nil>
-	// 1, epoch 1: first
-	// 2, epoch 1: second
-	// push: read "journal": commitlog: record 1 was released (the oldest one now is 2)
+	defer caller.Close()
+	log, err := push.Dial(ctx, caller, "journal", &push.Config{Secret: secret}) // makes the log, the first time
+	if err != nil {
+		return err
+	}
+	defer log.Close(ctx)
+	for _, line := range lines {
+		result, err := log.Append(ctx, []byte(line))
+		switch {
+		case errors.Is(err, push.StatusFull):
+			return fmt.Errorf("%q waits until replay has run: %w", line, err)
+		case err != nil:
+			return err
+		}
+		fmt.Printf("record %d: %v\n", result.Seq, result.Level)
+	}
+	return nil
+}
+
+// replay prints what journal has appended, and releases it.
+func replay(ctx context.Context, addr string, secret push.Secret) error {
+	caller, err := transport.Dial(ctx, "tcp", addr, nil)
+	if err != nil {
+		return err
+	}
+	defer caller.Close()
+	log, err := push.NewReader(caller, "journal", secret, nil)
+	if err != nil {
+		return err
+	}
+	last := uint64(0)
+	for {
+		record, err := log.TryNext(ctx) // Next would wait for more
+		if err != nil {
+			return err
+		}
+		if record == nil {
+			return log.Release(ctx, last) // the effects of all of them are durable
+		}
+		fmt.Printf("%d, epoch %d: %s\n", record.Seq, record.Epoch, record.Payload)
+		last = record.Seq
+	}
 }
 
 // Removes a log that nobody uses anymore, while no server has the directory open.

@@ -3,6 +3,7 @@ package push_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -24,11 +25,16 @@ func FuzzServe(f *testing.F) {
 		f.Add(uint32(proc), args)
 	}
 	f.Add(uint32(procOpen), (&openArgs{Name: "log", Secret: push.Secret{1}, Resume: true}).append(nil))
-	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{Opens: 1 << 30}}
+	f.Add(uint32(procRelease), (&releaseArgs{Name: "log", Secret: secret, Seq: 1}).append(nil))
+	// Small rings: the crash model keeps several copies of each, in every worker.
+	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{Opens: 1 << 30, MaxCapacity: 8192}}
 	f.Cleanup(func() { _ = ps.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
 		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: push.Program, Vers: push.Version, Proc: proc}
-		reply, ok := rpc.ServeMessage(t.Context(), ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
+		// A READ may wait for 10 s: longer than the fuzzer waits for an input.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		reply, ok := rpc.ServeMessage(ctx, ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)
 		if !ok {
 			t.Fatal("no reply")
 		}

@@ -70,24 +70,12 @@ func TestHostile(t *testing.T) {
 		rage(t, *hostileRPC, 1e6, *hostileActs, nil)
 		return
 	}
-	got := make(map[string][]string)
-	var mu sync.Mutex
 	w := start(t, &push.Server{
 		Limits: push.Limits{Opens: 1e6, MaxConns: 64, MaxLogs: 1000, Capacity: 8192},
-		Consume: func(ctx context.Context, l *push.Log) {
-			for {
-				r, err := l.Next(ctx)
-				if err != nil || l.Release(r.Seq) != nil {
-					return // the villains' logs are not to be read, after a while
-				}
-				mu.Lock()
-				got[l.Name()] = append(got[l.Name()], string(r.Payload))
-				mu.Unlock()
-			}
-		},
 	})
 	names := []string{"native", "calls"}
 	sessions := []*push.Session{w.dial("native", nil), w.dial("calls", &push.Config{Best: push.Append})}
+	readers := []*push.Reader{sessions[0].Reader(0), sessions[1].Reader(0)}
 	var honest sync.WaitGroup
 	stop := make(chan struct{})
 	acked := make([]int, len(names))
@@ -99,8 +87,18 @@ func TestHostile(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := s.Append(t.Context(), fmt.Appendf(nil, "%s %d", names[i], n)); err != nil {
+				want := fmt.Sprintf("%s %d", names[i], n)
+				if _, err := s.Append(t.Context(), []byte(want)); err != nil {
 					t.Errorf("%s: append %d: %v", names[i], n, err)
+					return
+				}
+				rec, err := readers[i].Next(t.Context())
+				if err != nil || string(rec.Payload) != want {
+					t.Errorf("%s: read %d: %+v %v", names[i], n, rec, err)
+					return
+				}
+				if err := readers[i].Release(t.Context(), rec.Seq); err != nil {
+					t.Error(err)
 					return
 				}
 				acked[i]++
@@ -118,18 +116,6 @@ func TestHostile(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for i, name := range names {
-		for done := false; !done; time.Sleep(time.Millisecond) {
-			mu.Lock()
-			done = len(got[name]) >= acked[i]
-			mu.Unlock()
-		}
-		mu.Lock()
-		for n, r := range got[name] {
-			if want := fmt.Sprintf("%s %d", name, n); r != want {
-				t.Errorf("record %d is %q, want %q", n+1, r, want)
-			}
-		}
-		mu.Unlock()
 		if acked[i] == 0 {
 			t.Errorf("%s: nobody appended meanwhile", name)
 		}
@@ -316,7 +302,8 @@ func (v *villain) garbage(ctx context.Context) {
 			(&openArgs{Name: string(v.bytes(maxName)), Instance: key{1}}).append(nil),
 			(&appendArgs{Session: v.opened.Session, Seq: v.Uint64(), Records: [][]byte{v.bytes(99), nil}}).append(nil),
 			v.opened.Session[:],
-		}[v.IntN(5)]
+			(&releaseArgs{Name: fmt.Sprintf("%s-%d", v.name, v.lost), Secret: s, Seq: v.Uint64() >> v.IntN(64)}).append(nil),
+		}[v.IntN(6)]
 		if len(args) >= 4 && v.IntN(2) == 0 {
 			word := []uint32{0, 1, 1 << 31, 1<<32 - 1, uint32(len(args)), v.Uint32()}[v.IntN(6)]
 			binary.BigEndian.PutUint32(args[v.IntN(len(args)/4)*4:], word)
@@ -331,6 +318,7 @@ func (v *villain) steal(ctx context.Context) {
 		for _, s := range []push.Secret{{}, v.secret} {
 			a := openArgs{Name: name, Secret: s, Instance: key{1}, Resume: v.IntN(2) == 0, Native: true}
 			_, _ = v.call(ctx, procOpen, a.append(nil))
+			_, _ = v.call(ctx, procRelease, (&releaseArgs{Name: name, Secret: s, Seq: 1}).append(nil))
 		}
 	}
 	k := key{}

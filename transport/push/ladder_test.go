@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// Each rung: what it is called, what it gives, and what the consumer sees.
+// Each rung: what it is called, what it gives, and what is in the log.
 func TestLadder(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -145,54 +145,5 @@ func TestUnreachable(t *testing.T) {
 	appended(t, s, commitlog.Persistent, 1, "one")
 	if s.Rung() != push.Append {
 		t.Error(s.Rung())
-	}
-}
-
-// More than the ring holds, on each rung: appends wait for the consumer.
-func TestBackPressure(t *testing.T) {
-	t.Parallel()
-	for _, best := range []push.Rung{push.Native, push.Append} {
-		t.Run(best.String(), func(t *testing.T) {
-			w := start(t, &push.Server{})
-			s := w.dial("log", &push.Config{Best: best, Capacity: 4096})
-			const n = 200
-			done := make(chan error, 1)
-			go func() {
-				var pending []*commitlog.Pending
-				for range n {
-					e, err := s.Begin(make([]byte, 200))
-					if err != nil {
-						done <- err
-						return
-					}
-					pending = append(pending, e)
-				}
-				for _, e := range pending {
-					if _, err := e.Wait(t.Context()); err != nil {
-						done <- err
-						return
-					}
-				}
-				done <- nil
-			}()
-			l, err := w.ps.Log("log")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for seq := uint64(1); seq <= n; seq++ {
-				r, err := l.Next(t.Context())
-				if err != nil || r.Seq != seq {
-					t.Fatal(r, err)
-				}
-				if seq%8 == 0 {
-					if err := l.Release(seq); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }

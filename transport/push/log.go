@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Log is a log of a Server, as its consumer sees it.
-type Log struct {
+// log is a log of a Server.
+type log struct {
 	s     *Server
 	name  string
 	owner Owner
@@ -21,40 +21,20 @@ type Log struct {
 	err   error
 	ctx   context.Context // ends when the memory fails, and with the server
 	fail  context.CancelCauseFunc
-	turn  chan struct{} // one slot: held by the call that opens a session
+	turn  chan struct{} // one slot: held by the call that opens a session, or releases records
 	reads chan struct{} // a slot per running READ
 
 	// Guarded by Server.mu.
-	session *session  // nil: none
-	last    SessionID // the session that has begun last
-	claim   key       // who may resume: the durable instance of the log, or who is taking it over
-	opened  bool      // the log was opened since the server was loaded
+	session *session // nil: none
+	claim   key      // who may resume: the durable instance of the log, or who is taking it over
+
+	seen uint64 // number of the last record that TryNext has returned; belongs to whoever has the turn
 }
 
-// Name returns the name of the log.
-func (l *Log) Name() string { return l.name }
-
-// Info returns what recovery found when the log was loaded.
-func (l *Log) Info() commitlog.Info { return l.log.Info() }
-
-// Next returns the next record, in order, as soon as there is one; see
-// [commitlog.Log.Next]. After a restart, records that were not released come again.
-func (l *Log) Next(ctx context.Context) (*commitlog.Record, error) { return l.log.Next(ctx) }
-
-// TryNext returns the next record, or nil if there is none yet.
-func (l *Log) TryNext() (*commitlog.Record, error) { return l.log.TryNext() }
-
-// Tail returns the position after the last record that TryNext will return; see
-// [commitlog.Log.Tail].
-func (l *Log) Tail() uint64 { return l.log.Tail() }
-
-// Release tells l that the effects of the records up to seq are durable, and frees their room.
-func (l *Log) Release(seq uint64) error { return l.log.Release(seq) }
-
-// load opens a log of the store and starts its consumer.
-func (s *Server) load(name string) (*Log, error) {
+// load opens a log of the store.
+func (s *Server) load(name string) (*log, error) {
 	mem, from, err := s.Store.Open(name)
-	l := &Log{s: s, name: name, owner: from.Owner, host: from.Host, turn: make(chan struct{}, 1), reads: make(chan struct{}, max(s.lim.MaxReads/readsShare, 1))}
+	l := &log{s: s, name: name, owner: from.Owner, host: from.Host, turn: make(chan struct{}, 1), reads: make(chan struct{}, max(s.lim.MaxReads/readsShare, 1))}
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem
@@ -62,10 +42,11 @@ func (s *Server) load(name string) (*Log, error) {
 	}
 	if err != nil {
 		l.err = err
-		s.log.Error("push: log not opened", zap.String("log", name), zap.Error(err))
+		s.logger.Error("push: log not opened", zap.String("log", name), zap.Error(err))
 	} else {
 		l.size = l.log.Info().Capacity
 		l.claim = l.log.Instance()
+		l.seen = l.log.Info().HeadSeq - 1
 		l.doubt()
 	}
 	if !s.add(l) {
@@ -75,24 +56,24 @@ func (s *Server) load(name string) (*Log, error) {
 }
 
 // doubt logs what is damaged. The header has the owner's digest too, with a checksum: it counts.
-func (l *Log) doubt() {
+func (l *log) doubt() {
 	info := l.log.Info()
 	if info.Poison != nil {
-		l.s.log.Error("push: log damaged (see nfsdemo log verify)", zap.String("log", l.name), zap.Error(info.Poison))
+		l.s.logger.Error("push: log damaged (see nfsdemo log verify)", zap.String("log", l.name), zap.Error(info.Poison))
 	}
 	for _, e := range [...]*commitlog.FormatError{info.BadHeader, info.BadHead} {
 		if e != nil {
-			l.s.log.Error("push: log damaged, but its other copy of that is whole (look at the medium)", zap.String("log", l.name), zap.Error(e))
+			l.s.logger.Error("push: log damaged, but its other copy of that is whole (look at the medium)", zap.String("log", l.name), zap.Error(e))
 		}
 	}
 	if owner := Owner(l.log.Owner()); owner != l.owner {
-		l.s.log.Error("push: owner of a log damaged, but its header has the owner too (look at the medium)", zap.String("log", l.name))
+		l.s.logger.Error("push: owner of a log damaged, but its header has the owner too (look at the medium)", zap.String("log", l.name))
 		l.owner = owner
 	}
 }
 
 // add adds a log. It returns false if the server is closed.
-func (s *Server) add(l *Log) bool {
+func (s *Server) add(l *log) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -101,26 +82,23 @@ func (s *Server) add(l *Log) bool {
 	s.unreserve(l.name)
 	s.logs[l.name] = l
 	s.octets += l.size
-	if s.Consume != nil && l.log != nil {
-		s.wg.Go(func() { s.Consume(s.ctx, l) })
-	}
 	return true
 }
 
 // failed is called with the first error of the memory.
-func (l *Log) failed(err error) {
+func (l *log) failed(err error) {
 	l.fail(err)
 	l.s.ctr.lost.Add(1)
-	l.s.log.Error("push: memory of a log failed", zap.String("log", l.name), zap.Error(err))
+	l.s.logger.Error("push: memory of a log failed", zap.String("log", l.name), zap.Error(err))
 }
 
 // lost reports whether nothing can ever be appended again.
-func (l *Log) lost() bool {
+func (l *log) lost() bool {
 	return l.log == nil || l.ctx.Err() != nil && !errors.Is(context.Cause(l.ctx), context.Canceled)
 }
 
 // close closes the log and its memory.
-func (l *Log) close(ctx context.Context) error {
+func (l *log) close(ctx context.Context) error {
 	var err error
 	if l.log != nil {
 		err = l.log.Close(ctx)

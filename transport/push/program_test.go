@@ -21,6 +21,7 @@ const (
 	procAppend
 	procStatus
 	procRead
+	procRelease
 
 	maxName    = 64
 	maxRecords = 1024
@@ -119,6 +120,17 @@ func (a *readArgs) append(b []byte) []byte {
 	b = xdr.AppendFixedOpaque(b, a.Secret[:])
 	b = xdr.AppendUint64(b, a.From)
 	return xdr.AppendUint32(xdr.AppendUint32(b, a.Octets), a.Milliseconds)
+}
+
+type releaseArgs struct {
+	Name   string
+	Secret push.Secret
+	Seq    uint64
+}
+
+func (a *releaseArgs) append(b []byte) []byte {
+	b = xdr.AppendString(b, a.Name)
+	return xdr.AppendUint64(xdr.AppendFixedOpaque(b, a.Secret[:]), a.Seq)
 }
 
 // from is an address.

@@ -37,8 +37,8 @@ type ReaderConfig struct {
 	Cred xdr.Auth
 }
 
-// Reader reads the records of a log at a server, which its consumer has not released yet. It fences
-// nobody: any number of readers may read a log to which another process appends. They need its secret.
+// Reader reads the records of a log at a server, and releases them. It fences nobody: any number of readers may
+// read a log to which another process appends. They need its secret.
 //
 // A Reader has no goroutine and need not be closed. It is not safe for concurrent use.
 type Reader struct {
@@ -78,7 +78,7 @@ func (s *Session) Reader(from uint64) *Reader {
 
 // Next returns the next record as soon as it is in the log. It waits until ctx ends. The record
 // belongs to the caller; its Pos is zero. Errors are of type *Error, and not final: Next may be called
-// again. If the consumer has released the record already, they wrap a *commitlog.ReleasedError: another Reader
+// again. If the record was released already, they wrap a *commitlog.ReleasedError: another Reader
 // may go on from its First.
 func (r *Reader) Next(ctx context.Context) (rec *commitlog.Record, err error) {
 	for rec == nil && err == nil {
@@ -105,6 +105,30 @@ func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Recor
 	r.recs = r.recs[1:]
 	r.cfg.From, r.epoch = rec.Seq+1, rec.Epoch
 	return rec, nil
+}
+
+// Release frees the room of all records up to number seq, durably: nobody can read them anymore. Call it when their
+// effects are durable elsewhere. Releasing a record again does nothing. Errors are of type *Error; StatusGap means
+// that the log has no record seq yet, and that nothing was released.
+func (r *Reader) Release(ctx context.Context, seq uint64) error {
+	a := releaseArgs{Name: r.name, Secret: r.secret, Seq: seq}
+	ctx, stop := unlessSilent(ctx, 0, r.cfg.Silence)
+	defer stop()
+	err := rendezvous.Keep(ctx, defaultMinDelay, defaultMaxDelay, func() error {
+		st := StatusOK
+		err := call(ctx, r.rpc, r.cfg.Cred, procRelease, a.append(nil), maxResults, func(d *xdr.Decoder) { st = Status(d.Uint32()) })
+		if err == nil && st != StatusOK {
+			return st
+		}
+		return err
+	}, notBusy)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), commitlog.ErrSilent):
+		err = context.Cause(ctx)
+	}
+	return &Error{Op: "release", Log: r.name, Err: err}
 }
 
 func (r *Reader) read(ctx context.Context, wait time.Duration) error {

@@ -24,7 +24,7 @@ func failAfter(t *testing.T) context.Context {
 }
 
 // A log can be read while another process appends, on either rung: from any number, with epochs, again and again
-// until the consumer releases the records.
+// until somebody releases the records.
 func TestReader(t *testing.T) {
 	for _, best := range []push.Rung{push.Native, push.Append} {
 		ctx := failAfter(t)

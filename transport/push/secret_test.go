@@ -184,15 +184,3 @@ func TestNoSecret(t *testing.T) {
 		t.Error(st)
 	}
 }
-
-// TestSessionID: a session has a name at its server, and another one when it was opened again.
-func TestSessionID(t *testing.T) {
-	t.Parallel()
-	w := start(t, &push.Server{})
-	secret := push.NewSecret()
-	first := w.dial("log", &push.Config{Secret: secret})
-	second := w.dial("log", &push.Config{Secret: secret})
-	if a, b := first.ID(), second.ID(); a == (push.SessionID{}) || b == (push.SessionID{}) || a == b {
-		t.Errorf("%x, then %x", a, b)
-	}
-}

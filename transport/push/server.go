@@ -18,9 +18,7 @@ import (
 
 // Errors of a Server.
 var (
-	// ErrNoLog: the server has no log of this name.
-	ErrNoLog = errors.New("push: no log of this name")
-	// ErrServerClosed is returned by Serve, Load and Log after Close.
+	// ErrServerClosed is returned by Serve and Load after Close.
 	ErrServerClosed = errors.New("push: server closed")
 )
 
@@ -37,21 +35,6 @@ type Server struct {
 	// Allow decides who may have a new log with that name. If nil, everybody may. It must not
 	// block. A client that is not allowed cannot tell whether the name is taken.
 	Allow func(req *rpc.Request, name string) bool
-	// Consume, if set, is called once for each log, in its own goroutine, as soon as the log
-	// exists. Its context ends with Close, which waits for it to return.
-	Consume func(ctx context.Context, l *Log)
-	// Began, if set, is called when a session begins. The previous session is over then, its
-	// records lie before l.Tail(), and the client does not know of the new session yet. again says
-	// that it is the same instance of the owner, which repeats the appends that were not
-	// acknowledged. If Began returns false, the session is refused with StatusLost. It must not
-	// call the Log's Fence.
-	Began func(l *Log, id SessionID, again bool) bool
-	// Ended, if set, is called when a client says that it closes a session. Until Fence returns,
-	// operations of the session may still run.
-	Ended func(l *Log, id SessionID)
-	// Forgetful says that the meaning of a session does not survive this process: an instance that
-	// resumes an earlier session gets StatusFenced.
-	Forgetful bool
 	// Options says how new logs are made. Nil means the defaults of commitlog.Create.
 	Options *commitlog.Options
 	// Limits restricts what clients can take from the server.
@@ -67,7 +50,7 @@ type Server struct {
 	cfgErr error
 
 	side   rendezvous.Acceptor[*session] // commit connections
-	log    *zap.Logger
+	logger *zap.Logger
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	opens  *rates
@@ -76,10 +59,9 @@ type Server struct {
 	// Running OPENs and READs by host.
 	opening, reading accept.Strangers
 	ctr              counters
-	wg               sync.WaitGroup // Consume
 
 	mu       sync.Mutex
-	logs     map[string]*Log
+	logs     map[string]*log
 	octets   uint64 // of all rings, and of those that are being made
 	making   map[string]*making
 	aside    int // files of the Store without an owner
@@ -99,17 +81,17 @@ func (s *Server) init() error {
 			s.cfgErr = fmt.Errorf("push: %w", s.cfgErr)
 			s.lim, _ = Limits{}.fill()
 		}
-		if s.log = s.Logger; s.log == nil {
-			s.log = zap.NewNop()
+		if s.logger = s.Logger; s.logger == nil {
+			s.logger = zap.NewNop()
 		}
-		s.log = accept.Sampled(s.log)
+		s.logger = accept.Sampled(s.logger)
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.opens = newRates(float64(s.lim.Opens))
 		s.calls = make(chan struct{}, mostOpens)
 		s.reads = make(chan struct{}, s.lim.MaxReads)
-		s.logs, s.making = make(map[string]*Log), make(map[string]*making)
+		s.logs, s.making = make(map[string]*log), make(map[string]*making)
 		s.sessions = make(map[key]*session)
-		s.side.MaxConns, s.side.Closed, s.side.Logger = s.lim.MaxConns, ErrServerClosed, s.log
+		s.side.MaxConns, s.side.Closed, s.side.Logger = s.lim.MaxConns, ErrServerClosed, s.logger
 	})
 	return s.cfgErr
 }
@@ -134,7 +116,7 @@ func (s *Server) Load() error {
 	s.aside = aside
 	s.mu.Unlock()
 	if aside > 0 {
-		s.log.Warn("push: files without an owner lie aside in the store (look at them with nfsdemo log dump, and remove them)", zap.Int("files", aside))
+		s.logger.Warn("push: files without an owner lie aside in the store (look at them with nfsdemo log dump, and remove them)", zap.Int("files", aside))
 	}
 	for _, name := range names {
 		if _, err := s.load(name); err != nil {
@@ -144,30 +126,10 @@ func (s *Server) Load() error {
 	return errors.Join(errs...)
 }
 
-// Log returns a log that was loaded or created. Errors: ErrNoLog, ErrServerClosed, and an
-// *Error if the log could not be opened.
-func (s *Server) Log(name string) (*Log, error) {
-	if err := s.init(); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.logs[name]
-	switch {
-	case s.closed:
-		return nil, ErrServerClosed
-	case l == nil:
-		return nil, ErrNoLog
-	case l.log == nil:
-		return nil, &Error{Op: "load", Log: name, Err: l.err}
-	}
-	return l, nil
-}
-
 // MayBlock names the calls that wait for a disk (see [rpc.Handler]).
 func (s *Server) MayBlock(prog, vers, proc uint32) bool {
 	if prog == Program {
-		return proc == procOpen || proc == procClose || proc == procAppend || proc == procRead
+		return proc == procOpen || proc == procClose || proc == procAppend || proc == procRead || proc == procRelease
 	}
 	return rpc.MayBlock(s.Next, prog, vers, proc)
 }
@@ -257,13 +219,17 @@ func (s *Server) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response
 			res := s.read(ctx, req, &a)
 			resp.Results = res.append(resp.Results)
 		}
+	case procRelease:
+		var a releaseArgs
+		if a.parse(&d); !garbage() {
+			resp.Results = xdr.AppendUint32(resp.Results, uint32(s.release(ctx, &a)))
+		}
 	default:
 		resp.Stat = xdr.ProcUnavail
 	}
 }
 
-// Close ends all sessions and connections, waits for Consume, and returns the memory of the logs
-// to the Store. It flushes nothing: acknowledged records are already durable. If ctx ends first,
+// Close ends all sessions and connections, and returns the memory of the logs to the Store. It flushes nothing: acknowledged records are already durable. If ctx ends first,
 // the error is region.ErrPinned for a log that is still being written.
 func (s *Server) Close(ctx context.Context) error {
 	_ = s.init() // what it makes is closed below
@@ -277,6 +243,5 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, l := range logs {
 		errs = append(errs, l.close(ctx))
 	}
-	s.wg.Wait()
 	return errors.Join(errs...)
 }

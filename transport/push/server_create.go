@@ -62,7 +62,7 @@ func (l *Limits) client(host string) (logs int, octets uint64) {
 // full logs what there is no room for and returns StatusFull. The caller holds s.mu.
 func (s *Server) full(whose, host string) Status {
 	logs, octets := s.taken(host)
-	s.log.Warn("push: no room for another log (remove logs that nobody uses, or raise the limit; until then the client does without)",
+	s.logger.Warn("push: no room for another log (remove logs that nobody uses, or raise the limit; until then the client does without)",
 		zap.String("limit of", whose), zap.String("host", host), zap.Int("its logs", logs), zap.Uint64("its octets", octets),
 		zap.Int("all logs", len(s.logs)), zap.Uint64("all octets", s.octets))
 	return StatusFull
@@ -92,24 +92,24 @@ func (s *Server) unreserve(name string) {
 }
 
 // create makes the log for which reserve has reserved the room.
-func (s *Server) create(name string, m *making) (*Log, Status) {
+func (s *Server) create(name string, m *making) (*log, Status) {
 	l, err := s.make(name, m)
 	if err != nil {
 		s.mu.Lock()
 		s.unreserve(name)
 		s.mu.Unlock()
-		s.log.Error("push: log not made", zap.String("log", name), zap.Error(err))
+		s.logger.Error("push: log not made", zap.String("log", name), zap.Error(err))
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			return nil, StatusFull
 		}
 		return nil, StatusLost
 	}
 	s.ctr.made.Add(1)
-	s.log.Info("push: log made", zap.String("log", name), zap.String("host", m.from.Host), zap.Uint64("capacity", m.octets))
+	s.logger.Info("push: log made", zap.String("log", name), zap.String("host", m.from.Host), zap.Uint64("capacity", m.octets))
 	return l, StatusOK
 }
 
-func (s *Server) make(name string, m *making) (*Log, error) {
+func (s *Server) make(name string, m *making) (*log, error) {
 	size, err := commitlog.MemorySize(m.octets)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func (s *Server) refuse(st Status) openRes {
 // find returns what an OPEN may have: a log, or the room to make one. Whatever is wrong, the answer is the same and
 // takes the same time: one look-up of the name, and one comparison of digests. An OPEN that resumes makes no log:
 // its client knows of records.
-func (s *Server) find(req *rpc.Request, a *openArgs, host string) (*Log, *making, Status) {
+func (s *Server) find(req *rpc.Request, a *openArgs, host string) (*log, *making, Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, m := s.logs[a.Name], s.making[a.Name]
@@ -87,7 +87,7 @@ func (s *Server) allowed(req *rpc.Request, name string) bool {
 }
 
 // begin begins a session on l for an owner, and ends the previous one.
-func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
+func (s *Server) begin(ctx context.Context, l *log, a *openArgs) openRes {
 	if l.lost() {
 		return s.refuse(StatusLost)
 	}
@@ -99,7 +99,7 @@ func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
 	case <-ctx.Done():
 		return s.refuse(StatusBusy)
 	}
-	old, again, fenced := s.fence(l, a)
+	old, fenced := s.fence(l, a)
 	if fenced {
 		return s.refuse(StatusFenced)
 	}
@@ -109,14 +109,10 @@ func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
 	case errors.Is(err, region.ErrPinned), err != nil && s.ctx.Err() != nil:
 		return s.refuse(StatusBusy) // the old session is over, but its operations still run
 	case err != nil:
-		s.log.Error("push: session not begun", zap.String("log", l.name), zap.Error(err))
+		s.logger.Error("push: session not begun", zap.String("log", l.name), zap.Error(err))
 		return s.refuse(StatusLost)
 	}
-	id := newSessionID()
-	if s.Began != nil && !s.Began(l, id, again) {
-		return s.refuse(StatusLost)
-	}
-	return s.admit(l, prep, a, id)
+	return s.admit(l, prep, a)
 }
 
 // fence ends the session of l for calls, unless the opening instance was fenced itself: an instance
@@ -124,35 +120,34 @@ func (s *Server) begin(ctx context.Context, l *Log, a *openArgs) openRes {
 // other forever. The instance in the header of the log decides, which a restart of the server does
 // not change. The claim only adds to it whoever could not finish taking over, because operations were
 // still running: otherwise the fenced instance could come before its next try.
-func (s *Server) fence(l *Log, a *openArgs) (old *session, again, fenced bool) {
+func (s *Server) fence(l *log, a *openArgs) (old *session, fenced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again = l.log.Instance() == a.Instance
-	if a.Resume && (l.claim != a.Instance || !l.opened && s.Forgetful) {
-		return nil, false, true
+	if a.Resume && l.claim != a.Instance {
+		return nil, true
 	}
-	l.claim, l.opened = a.Instance, true
+	l.claim = a.Instance
 	old = l.session
 	s.drop(old)
-	return old, again, false
+	return old, false
 }
 
 // admit adds the new session.
-func (s *Server) admit(l *Log, prep *commitlog.Prepared, a *openArgs, id SessionID) openRes {
-	sess := &session{l: l, id: key(id), prep: prep, turn: make(chan struct{}, 1)}
+func (s *Server) admit(l *log, prep *commitlog.Prepared, a *openArgs) openRes {
+	sess := &session{l: l, id: key(NewSecret()), prep: prep, turn: make(chan struct{}, 1)}
 	res := openRes{Opened: opened{Session: sess.id, Answer: prep.Answer()}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return openRes{Status: StatusBusy}
 	}
-	l.session, l.last = sess, id
+	l.session = sess
 	s.sessions[sess.id] = sess
 	if a.Native && s.Addr != "" {
 		at := s.side.Offer(sess, s.Addr)
 		sess.token, res.Opened.Commit = at.Token, &at
 	}
 	s.ctr.opens.Add(1)
-	s.log.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))
+	s.logger.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))
 	return res
 }

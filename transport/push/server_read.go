@@ -22,7 +22,7 @@ const mostRead = 10 * time.Second
 
 // read serves READ. It needs the secret and no session: whoever reads fences nobody.
 func (s *Server) read(ctx context.Context, req *rpc.Request, a *readArgs) readRes {
-	l := s.ownedBy(a)
+	l := s.ownedBy(a.Name, &a.Secret)
 	switch {
 	case l == nil:
 		return readRes{Status: StatusRefused}
@@ -70,16 +70,55 @@ func (s *Server) read(ctx context.Context, req *rpc.Request, a *readArgs) readRe
 	return readRes{Records: recs}
 }
 
+// release serves RELEASE. Like READ, it needs the secret and no session: whoever is done with the records need not
+// be who appends them.
+func (s *Server) release(ctx context.Context, a *releaseArgs) Status {
+	l := s.ownedBy(a.Name, &a.Secret)
+	switch {
+	case l == nil:
+		return StatusRefused
+	case l.lost():
+		return StatusLost
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.lim.FenceTime)
+	defer cancel()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return StatusBusy
+	}
+	// The log releases only what it has returned: so the place after record seq is known from a record that was
+	// checked, and no number that a client has made up moves the head.
+	for l.seen < a.Seq {
+		rec, err := l.log.TryNext()
+		switch {
+		case err != nil:
+			return StatusLost
+		case rec == nil:
+			return StatusGap
+		case ctx.Err() != nil: // a full ring of small records takes a while; what was seen stays seen
+			l.seen = rec.Seq
+			return StatusBusy
+		}
+		l.seen = rec.Seq
+	}
+	if err := l.log.Release(a.Seq); err != nil {
+		return StatusLost
+	}
+	return StatusOK
+}
+
 // ownedBy returns the log of a secret, nil if there is none. Whatever is wrong, it takes as long.
-func (s *Server) ownedBy(a *readArgs) *Log {
+func (s *Server) ownedBy(name string, secret *Secret) *log {
 	s.mu.Lock()
-	l := s.logs[a.Name]
+	l := s.logs[name]
 	s.mu.Unlock()
 	var want Owner // nobody's: no secret has this digest
 	if l != nil {
 		want = l.owner
 	}
-	got := ownerOf(&a.Secret)
+	got := ownerOf(secret)
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // session is a session that an OPEN has begun.
 type session struct {
-	l     *Log
+	l     *log
 	id    key
 	token rendezvous.Token // zeros: none
 	prep  *commitlog.Prepared
@@ -64,28 +64,13 @@ func (sess *session) abort() {
 	}
 }
 
-// begunBy returns the log whose last session has this name, even if the session's connection ended
-// before CLOSE came. The caller holds s.mu.
-func (s *Server) begunBy(k key) *Log {
-	for _, l := range s.logs {
-		if l.last == SessionID(k) && k != (key{}) {
-			return l
-		}
-	}
-	return nil
-}
-
 // closeSession serves CLOSE.
 func (s *Server) closeSession(k key) Status {
 	s.mu.Lock()
 	sess := s.sessions[k]
 	s.drop(sess)
-	l := s.begunBy(k)
 	s.mu.Unlock()
 	sess.abort()
-	if l != nil && s.Ended != nil {
-		s.Ended(l, SessionID(k))
-	}
 	if sess == nil {
 		return StatusStale
 	}
@@ -160,7 +145,10 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 			return StatusTooLarge
 		}
 	}
-	if err := appendAll(ctx, sess.prod, records); err != nil {
+	// A release may have come while the session was being opened: then nobody has told the producer.
+	sess.prod.Released(sess.prep.Head())
+	n, err := appendAll(ctx, sess.prod, records)
+	if err != nil && !errors.Is(err, commitlog.ErrFull) {
 		// Only the next session can tell which of them are in the log.
 		sess.l.s.mu.Lock()
 		sess.l.s.drop(sess)
@@ -171,12 +159,15 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 		return StatusStale
 	}
 	sess.l.s.mu.Lock()
-	sess.next += uint64(len(records))
+	sess.next += uint64(n)
 	sess.l.s.mu.Unlock()
-	for _, r := range records {
+	for _, r := range records[:n] {
 		sess.sums = append(sess.sums, sumOf(r))
 	}
 	sess.sums = slices.Delete(sess.sums, 0, max(0, len(sess.sums)-maxRecords))
+	if err != nil { // those that fit are in the log, and are skipped when they come again
+		return StatusFull
+	}
 	return StatusOK
 }
 
@@ -248,12 +239,13 @@ func (sess *session) has(p *commitlog.Producer) bool {
 	return true
 }
 
-// appendAll appends records in order, and returns when all of them are part of the log.
-func appendAll(ctx context.Context, p *commitlog.Producer, records [][]byte) error {
+// appendAll appends records in order, as many as there is room for, and returns when these are part of the log. With
+// commitlog.ErrFull the first n are. After another error nobody can tell.
+func appendAll(ctx context.Context, p *commitlog.Producer, records [][]byte) (n int, err error) {
 	var first error
 	var pending []*commitlog.Pending
 	for _, r := range records {
-		e, err := p.Begin(r)
+		e, err := p.TryBegin(r)
 		if err != nil {
 			first = err
 			break
@@ -261,9 +253,9 @@ func appendAll(ctx context.Context, p *commitlog.Producer, records [][]byte) err
 		pending = append(pending, e)
 	}
 	for _, e := range pending {
-		if _, err := e.Wait(ctx); err != nil && first == nil {
+		if _, err := e.Wait(ctx); err != nil && (first == nil || errors.Is(first, commitlog.ErrFull)) {
 			first = err
 		}
 	}
-	return first
+	return len(pending), first
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -89,32 +90,75 @@ func (s *Session) error(err error) error {
 // level reached. Appends of several goroutines share flushes. Append borrows record until it
 // returns. While there is no connection, it waits, but no longer than Config.Producer says.
 //
-// Errors are those of [commitlog.Producer.Append]. When the session has ended for good, the error
+// If the log is full, the error is an *Error with StatusFull, at once: nothing was appended, and the session goes on.
+// Somebody must release records (Reader.Release). Other errors are those of [commitlog.Producer.Append]. When the session has ended for good, the error
 // is an *Error with the reason; the record may then be in the log.
 func (s *Session) Append(ctx context.Context, record []byte) (commitlog.Result, error) {
 	if len(record) > s.cfg.MaxRecord {
 		return commitlog.Result{}, commitlog.ErrTooLarge
 	}
-	r, err := s.p.Append(ctx, record)
+	r, err := s.p.TryAppend(ctx, record)
+	if errors.Is(err, commitlog.ErrFull) {
+		if err = s.look(ctx); err == nil {
+			r, err = s.p.TryAppend(ctx, record)
+		}
+	}
 	if err != nil {
 		return r, s.cause(err)
 	}
 	return r, nil
 }
 
-// Begin starts an append; call Wait on the result. See [commitlog.Producer.Begin].
+// Begin starts an append; call Wait on the result. See [commitlog.Producer.TryBegin]; when the log is full, it is
+// Append.
 func (s *Session) Begin(record []byte) (*commitlog.Pending, error) {
 	if len(record) > s.cfg.MaxRecord {
 		return nil, commitlog.ErrTooLarge
 	}
-	e, err := s.p.Begin(record)
+	e, err := s.p.TryBegin(record)
+	if errors.Is(err, commitlog.ErrFull) {
+		if err = s.look(s.ctx); err == nil {
+			e, err = s.p.TryBegin(record)
+		}
+	}
 	return e, s.cause(err)
 }
 
-// cause returns the reason if err only says that the producer is closed.
+// look asks the server for the head. What others have released may be on its way still, or, on the rung Append, be
+// told with the next reply only: that the log is full is the server's word, never the lack of one.
+func (s *Session) look(ctx context.Context) error {
+	ctx, stop := unlessSilent(ctx, 0, s.cfg.Producer.Silence)
+	defer stop()
+	defer context.AfterFunc(s.ctx, stop)()
+	err := rendezvous.Keep(ctx, s.cfg.MinDelay, s.cfg.MaxDelay, func() error {
+		s.mu.Lock()
+		c := caller{s: s, session: s.server} // another one when the log was opened again meanwhile
+		s.mu.Unlock()
+		head, err := c.Head(ctx)
+		if err == nil {
+			s.p.Released(head)
+		}
+		return err
+	}, s.final)
+	switch {
+	case err == nil:
+		return nil
+	case s.ctx.Err() != nil:
+		return commitlog.ErrClosed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return &Error{Op: "append", Log: s.name, Err: err}
+}
+
+// cause returns the reason if err only says that the producer is closed, and what the server would say if the log is
+// full.
 func (s *Session) cause(err error) error {
-	if errors.Is(err, commitlog.ErrClosed) {
+	switch {
+	case errors.Is(err, commitlog.ErrClosed):
 		return s.Err()
+	case errors.Is(err, commitlog.ErrFull):
+		return &Error{Op: "append", Log: s.name, Err: StatusFull}
 	}
 	return err
 }

@@ -94,10 +94,10 @@ func TestSickMedium(t *testing.T) {
 					}
 					return
 				}
-				l, lerr := again.Log("log")
-				if err := errors.Join(err, lerr); err != nil {
+				if err != nil {
 					t.Fatal(err)
 				}
+				l := again.Log("log")
 				for seq := range acked {
 					if r, err := l.TryNext(); err != nil || r == nil || r.Seq != uint64(seq+1) {
 						t.Fatalf("record %d of %d: %+v %v", seq+1, acked, r, err)

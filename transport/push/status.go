@@ -11,26 +11,26 @@ const (
 	StatusOK       Status = 0
 	StatusRefused  Status = 1 // because of the name, the secret or the rules; the server does not say which
 	StatusBusy     Status = 2 // busy now; try again
-	StatusFull     Status = 3 // no room for another log
+	StatusFull     Status = 3 // no room in the log, or for another log
 	StatusFenced   Status = 4 // another instance of the owner has opened the log since, or another program uses the session
 	StatusStale    Status = 5 // the session is over
-	StatusGap      Status = 6 // records before these are missing
+	StatusGap      Status = 6 // records before this one are missing
 	StatusTooLarge Status = 7 // a record beyond the limit
 	StatusLost     Status = 8 // the log is damaged, or its medium has failed
-	StatusReleased Status = 9 // the consumer has released the record
+	StatusReleased Status = 9 // the record was released
 )
 
 var statusText = [...]string{
 	StatusOK:       "ok",
 	StatusRefused:  "refused (is it the secret with which this log was made?)",
 	StatusBusy:     "busy (try again)",
-	StatusFull:     "no room for another log of this host (on the server: remove logs that nobody uses, or raise the limits)",
+	StatusFull:     "full (release records of this log; for another log: on the server, remove logs that nobody uses, or raise the limits)",
 	StatusFenced:   "another instance of the owner has opened the log since, or uses the session",
 	StatusStale:    "the session is over (open again)",
-	StatusGap:      "records before these are missing",
+	StatusGap:      "the log does not reach this number (read the log, to see which records it has)",
 	StatusTooLarge: "record too large (split it, or open a larger log)",
 	StatusLost:     "the log is damaged, or its medium has failed (see the server's log)",
-	StatusReleased: "the consumer has released the record",
+	StatusReleased: "the record was released",
 }
 
 // String describes the status.
@@ -50,7 +50,7 @@ func (s Status) temporary() bool { return s == StatusBusy || s == StatusStale }
 // Error says which operation on which log failed. Err is a Status if the server refused, and
 // otherwise an error of package transport, rdmap or commitlog.
 type Error struct {
-	Op  string // "open", "append", "read", "load"
+	Op  string // "open", "append", "read", "release", "load"
 	Log string // its name
 	Err error
 }

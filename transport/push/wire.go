@@ -15,14 +15,15 @@ const (
 	Program = 0x20737467
 	Version = 1
 
-	procNull   = 0
-	procOpen   = 1
-	procClose  = 2
-	procAppend = 3
-	procStatus = 4
-	procRead   = 5
+	procNull    = 0
+	procOpen    = 1
+	procClose   = 2
+	procAppend  = 3
+	procStatus  = 4
+	procRead    = 5
+	procRelease = 6
 	// ProcCount is the number of procedures, which are numbered from 0.
-	ProcCount = 6
+	ProcCount = 7
 )
 
 // Limits of the program's strings and arrays.
@@ -258,4 +259,21 @@ func (r *readRes) parse(d *xdr.Decoder) {
 		rec.Payload = slices.Clone(d.Opaque(d.Len()))
 		r.Records = append(r.Records, rec)
 	}
+}
+
+// releaseArgs are push_release_args.
+type releaseArgs struct {
+	Name   string
+	Secret Secret
+	Seq    uint64
+}
+
+func (a *releaseArgs) append(b []byte) []byte {
+	b = xdr.AppendString(b, a.Name)
+	b = xdr.AppendFixedOpaque(b, a.Secret[:])
+	return xdr.AppendUint64(b, a.Seq)
+}
+
+func (a *releaseArgs) parse(d *xdr.Decoder) {
+	a.Name, a.Secret, a.Seq = d.String(maxName), Secret(takeKey(d)), d.Uint64()
 }

@@ -56,6 +56,9 @@ func TestGolden(t *testing.T) {
 			202122232425262728292a2b2c2d2e2f 0000000000000004
 			00000003 00000003 6f6e65 00 00000000 00000004 666f7572`},
 		{"state", &stateRes{Head: 64, Next: 7, Level: commitlog.Placed}, "00000000 0000000000000040 0000000000000007 00000001"},
+		{"release", &releaseArgs{Name: "l", Secret: secret, Seq: 3}, `
+			00000001 6c 000000
+			a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 0000000000000003`},
 		{"stale", &stateRes{Status: StatusStale}, "00000005"},
 		{"read", &readArgs{Name: "l", Secret: secret, From: 3, Octets: 4096, Milliseconds: 5000}, `
 			00000001 6c 000000 a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 0000000000000003 00001000 00001388`},

@@ -1,7 +1,6 @@
 package sequences_test
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"testing"
@@ -38,21 +37,11 @@ func (o *oneLog) Tidy() (int, error) { return 0, nil }
 
 func (o *oneLog) Names() ([]string, error) { return nil, nil }
 
-// consume releases the records of a log as they come.
-func consume(ctx context.Context, l *push.Log) {
-	for {
-		r, err := l.Next(ctx)
-		if err != nil || l.Release(r.Seq) != nil {
-			return
-		}
-	}
-}
-
 // session opens a session on a new log of a server, all recorded.
 func session(t *testing.T, to relay, best push.Rung) *push.Session {
 	t.Helper()
 	commits, calls := listen(t), listen(t)
-	ps := &push.Server{Store: &oneLog{}, Consume: consume, Limits: push.Limits{Capacity: 4096}}
+	ps := &push.Server{Store: &oneLog{}, Limits: push.Limits{Capacity: 16384}}
 	ps.Addr = to(commits.Addr().String())
 	ts := &transport.Server{Handler: ps}
 	running(t, func() { check(t, ts.Close()); check(t, ps.Close(background)) },
@@ -89,7 +78,7 @@ func appended(t *testing.T, s *push.Session, r push.Rung, n int) {
 
 var pushOpen, pushClose, pushAppend = fmt.Sprintf("%d.1", push.Program), fmt.Sprintf("%d.2", push.Program), fmt.Sprintf("%d.3", push.Program)
 
-// A session on a connection of its own, with more than the ring holds.
+// A session on a connection of its own.
 func TestNative(t *testing.T) {
 	sequence(t, "push-native", map[string]int{
 		pushOpen: 1, pushClose: 1, "connections": 2, decode.CommitAnswer.String(): 1, decode.CommitWrite.String(): 5, decode.CommitFlush.String(): 5, decode.CommitTail.String(): 5,
