@@ -88,7 +88,7 @@ func TestDocFiles(t *testing.T) {
 		}
 		commented := 0
 		for base, f := range p.files {
-			if f.Doc != nil && (base == name || len(p.files) == 1 || strings.Contains(p.short(), "/internal/")) {
+			if f.Doc != nil && (base == name || len(p.files) == 1 || strings.Contains("/"+p.short(), "/internal/")) {
 				commented++
 			}
 		}

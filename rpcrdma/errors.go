@@ -99,7 +99,7 @@ type BindingError struct{ Prog, Vers, Proc uint32 }
 
 // Error names the procedure, and what to set.
 func (e *BindingError) Error() string {
-	return fmt.Sprintf("no Binding lets data of program %d, version %d, procedure %d travel in chunks (set Config.Binding to one that does)", e.Prog, e.Vers, e.Proc)
+	return fmt.Sprintf("no Binding lets data of program %#x, version %d, procedure %d travel in chunks (set Config.Binding to one that does)", e.Prog, e.Vers, e.Proc)
 }
 
 // Is reports whether target is ErrNotEligible.

@@ -121,5 +121,5 @@ func ExampleBindingError() {
 	err := error(&rpcrdma.BindingError{Prog: 400100, Vers: 1, Proc: 2})
 	fmt.Println(errors.Is(err, rpcrdma.ErrNotEligible), err)
 	// Output:
-	// true no Binding lets data of program 400100, version 1, procedure 2 travel in chunks (set Config.Binding to one that does)
+	// true no Binding lets data of program 0x61ae4, version 1, procedure 2 travel in chunks (set Config.Binding to one that does)
 }

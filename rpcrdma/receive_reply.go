@@ -67,10 +67,20 @@ func (r *Requester) spoil(send []byte, why error) *Call {
 	if c.spoiled = true; !c.Canceled {
 		return nil
 	}
-	c.Result = Result{ItemPos: -1}
-	c.Result.fail(c.XID, why)
-	r.answered(c)
+	r.Refuse(c, why)
 	return c
+}
+
+// Refuse fails an outstanding call with err as the reason, as a reply against the rules does: for an owner to whom a
+// Send that Receive has dropped has shown that no good reply can follow. It reports whether c was waiting for one.
+func (r *Requester) Refuse(c *Call, err error) bool {
+	if !c.formed || c.reading {
+		return false
+	}
+	c.Result = Result{ItemPos: -1}
+	c.Result.fail(c.XID, err)
+	r.answered(c)
+	return true
 }
 
 // answered ends a call whose Result is there.

@@ -202,6 +202,18 @@ func (r *Requester) Cancel(c *Call) bool {
 	return c.active
 }
 
+// Canceled returns how many outstanding calls nobody waits for.
+func (r *Requester) Canceled() (n int) {
+	for _, c := range r.table {
+		for ; c != nil; c = c.next {
+			if c.Canceled {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Drain empties the table when the connection is gone and calls f for every call
 // that was outstanding, in no order. f may reuse the call. A new connection
 // needs a new Requester.

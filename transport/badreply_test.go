@@ -151,7 +151,7 @@ func testRemoteInvalidate(t *testing.T, stray uint32) {
 	}
 	lost := make(chan error, 1)
 	go func() { lost <- try(t, c, sinkCall(5001)) }()
-	waitFor(t, "the call is out", func() bool { return c.Stats().Calls == 2 })
+	waitFor(t, "the call is out", func() bool { return c.Stats().Calls == 3 })
 	if err := try(t, c, sinkCall(5002)); err != nil && !errors.Is(err, requester.ErrForeignSTag) {
 		t.Errorf("the answered call: %v", err)
 	}

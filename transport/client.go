@@ -65,6 +65,9 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	default:
 		return nil, ofTransport(setting.Error("network %q, want tcp, tcp4 or tcp6", network))
 	}
+	if err := given("context", ctx); err != nil {
+		return nil, err
+	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
 	return conn, rpc.AsOpError(rpc.OpDial, addr, err)
@@ -72,6 +75,9 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 
 // NewClient takes conn and starts RPC-over-RDMA on it, as the MPA initiator.
 func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error) {
+	if err := given("connection", conn); err != nil {
+		return nil, err
+	}
 	c, err := cfg.fill()
 	if err != nil {
 		return nil, err
@@ -81,6 +87,10 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 
 // newClient runs the start-up and applies what the peer has announced in it.
 func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
+	if err := given("context", ctx); err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, err
+	}
 	cfg.asClient()
 	c := &Client{cfg: cfg, ctr: new(count.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)

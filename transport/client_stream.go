@@ -40,6 +40,9 @@ func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
 }
 
 func makeStream(conn net.Conn, cfg *Config) (*StreamClient, error) {
+	if err := given("connection", conn); err != nil {
+		return nil, err
+	}
 	c := stream.NewClient(conn, cfg.stream())
 	s, err := cfg.backwardServer()
 	if s != nil && err == nil {

@@ -74,7 +74,7 @@ func TestStreamStray(t *testing.T) {
 // A transmission whose XID an outstanding call has is refused, and takes nothing from that call.
 func TestXIDInUse(t *testing.T) {
 	h := newEcho()
-	_, addr := startShared(t, h)
+	_, addr := startShared(t, h, nil)
 	rdma, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -84,6 +84,14 @@ func (c *Config) checkMemory() (err error) {
 	return ofTransport(err)
 }
 
+// given refuses what is nil where the user has to bring one.
+func given[T comparable](what string, v T) error {
+	if v == *new(T) {
+		return ofTransport(setting.Error("the %s is nil", what))
+	}
+	return nil
+}
+
 func ofTransport(err error) error {
 	if err == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // creditServer answers calls late and out of order with grants of its choice and
@@ -117,7 +118,7 @@ func TestCreditCancel(t *testing.T) {
 	if err := <-behind; err != nil {
 		t.Error(err)
 	}
-	if st := c.Stats(); st.Calls != 2 || st.InFlight != 0 {
+	if st := c.Stats(); st.Calls != 3 || st.InFlight != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -137,10 +138,10 @@ func TestGrantOrder(t *testing.T) {
 			}
 			calls <- h.XID
 		})
-		mustDo(t, c, &nullCall)
+		mustDo(t, c, &firstCall)
 		done := make(chan error, 2)
 		for range 2 {
-			go func() { done <- try(t, c, &nullCall) }()
+			go func() { done <- try(t, c, &firstCall) }()
 		}
 		replies := []*verbs.Message{{Data: reply(<-calls, 8), Order: 101}, {Data: reply(<-calls, 3), Order: 103}}
 		if swapped {
@@ -157,5 +158,38 @@ func TestGrantOrder(t *testing.T) {
 		if n := c.Stats().Credits; n != 3 {
 			t.Errorf("%d credits after grants of 8 and 3, swapped: %v", n, swapped)
 		}
+	}
+}
+
+// TestFirstCall: the first calls of a connection find out the grant before they are sent, so that one of them that never
+// ends holds up none of the others; a NULL call that the server refuses tells it as well.
+func TestFirstCall(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		h := newEcho()
+		s, addr := startServer(t, rpc.HandlerFunc(func(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
+			if denied && req.Proc == procNull {
+				resp.Stat = xdr.ProcUnavail
+				return
+			}
+			h.ServeRPC(ctx, req, resp)
+		}), nil)
+		c := dial(t, addr, nil)
+		var blocked sync.WaitGroup
+		for range 3 {
+			blocked.Go(func() {
+				if err := try(t, c, &blockCall); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range 3 {
+			<-h.enter
+		}
+		mustDo(t, c, wordCall(procList, 3))
+		if st := s.Stats(); st.Calls != 5 {
+			t.Errorf("denied %v: %d calls", denied, st.Calls)
+		}
+		close(h.leave)
+		blocked.Wait()
 	}
 }

@@ -15,9 +15,12 @@ import (
 )
 
 // startShared serves both framings on one port.
-func startShared(t *testing.T, h rpc.Handler) (*transport.Server, string) {
+func startShared(t *testing.T, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
 	t.Helper()
-	s := &transport.Server{Handler: h, Config: testConfig()}
+	if cfg == nil {
+		cfg = testConfig()
+	}
+	s := &transport.Server{Handler: h, Config: cfg}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +48,7 @@ func dialTCP(t *testing.T, addr string) *transport.StreamClient {
 
 // TestEnableRDMA carries calls by records, then the same by RDMA, on one connection.
 func TestEnableRDMA(t *testing.T) {
-	s, addr := startShared(t, newEcho())
+	s, addr := startShared(t, newEcho(), nil)
 	sc := dialTCP(t, addr)
 	p := filled(70001)
 	d := xdr.NewDecoder(mustDo(t, sc, echoCall(p)).Results)
@@ -66,7 +69,7 @@ func TestEnableRDMA(t *testing.T) {
 	call := echoCall(p)
 	call.Sink, call.MaxResults = sink, 64
 	checkEcho(t, mustDo(t, c, call), p, sink)
-	if st := s.Stats(); st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) || st.Connections != 1 || st.Calls != 2 {
+	if st := s.Stats(); st.OctetsRead != uint64(len(p)) || st.OctetsWritten != uint64(len(p)) || st.Connections != 1 || st.Calls != 3 {
 		t.Errorf("server: %+v", st)
 	}
 	if err := try(t, sc, &nullCall); !errors.Is(err, stream.ErrToRDMA) {
@@ -81,7 +84,7 @@ func TestEnableRDMA(t *testing.T) {
 // call that was cancelled; a wait that is given up leaves the client as it was.
 func TestEnableRDMAWaits(t *testing.T) {
 	h := newEcho()
-	_, addr := startShared(t, h)
+	_, addr := startShared(t, h, nil)
 	sc := dialTCP(t, addr)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
@@ -118,7 +121,7 @@ func TestEnableRDMARefused(t *testing.T) {
 // TestEnableRDMAClosed: closing ends the wait.
 func TestEnableRDMAClosed(t *testing.T) {
 	h := newEcho()
-	_, addr := startShared(t, h)
+	_, addr := startShared(t, h, nil)
 	sc := dialTCP(t, addr)
 	go try(t, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	<-h.enter
@@ -139,7 +142,7 @@ func TestEnableRDMAClosed(t *testing.T) {
 // by octet.
 func TestEnableRDMASplit(t *testing.T) {
 	for _, step := range []int{1, 3, 1000} {
-		_, addr := startShared(t, newEcho())
+		_, addr := startShared(t, newEcho(), nil)
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)

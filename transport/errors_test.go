@@ -165,7 +165,7 @@ func TestErrorText(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&rpc.RPCError{XID: 7, Reason: rpc.ReasonTooBig}, "transport: call 0x00000007: message larger than Config.MaxPayload"},
+		{&rpc.RPCError{XID: 7, Reason: rpc.ReasonTooBig}, "transport: call 0x00000007: too large"},
 		{&rpc.RPCError{XID: 7, Reason: 99, Err: io.EOF}, "transport: call 0x00000007: reason(99): EOF"},
 		{&rpc.OpError{Op: rpc.OpCall, Err: context.Canceled}, "transport: call: context canceled"},
 	} {

@@ -139,8 +139,8 @@ func ExampleDialConn() {
 	call = xdr.AppendUint32(call, 21)
 	conn.Write(append(xdr.AppendRecordMark(nil, len(call), true), call...))
 	reply, err := xdr.NewRecordReader(conn, 0).Next(nil)
-	fmt.Println(reply[len(reply)-1], err, conn.Stats().Calls, "call")
-	// Output: 42 <nil> 1 call
+	fmt.Println(reply[len(reply)-1], err, conn.Stats().Calls, "calls")
+	// Output: 42 <nil> 2 calls
 }
 
 func ExampleNewStreamListener() {

@@ -31,27 +31,37 @@ func watched(t testing.TB) chunks.Binding {
 }
 
 func (b neverWalk) FindArg(prog, vers, proc uint32, args []byte) (int, int, bool) {
-	b.t.Errorf("protected arguments of %d are walked", proc)
+	if proc != procNull { // that asks for the grant
+		b.t.Errorf("protected arguments of %d are walked", proc)
+	}
 	return b.Binding.FindArg(prog, vers, proc, args)
 }
 
 func (b neverWalk) FindResult(prog, vers, proc uint32, res []byte) (int, int, bool) {
-	b.t.Errorf("protected results of %d are walked", proc)
+	if proc != procNull { // that asks for the grant
+		b.t.Errorf("protected results of %d are walked", proc)
+	}
 	return b.Binding.FindResult(prog, vers, proc, res)
 }
 
 func (b neverWalk) MaxResults(prog, vers, proc uint32, args []byte) (int, int, bool) {
-	b.t.Errorf("protected arguments of %d are looked at", proc)
+	if proc != procNull { // that asks for the grant
+		b.t.Errorf("protected arguments of %d are looked at", proc)
+	}
 	return b.Binding.MaxResults(prog, vers, proc, args)
 }
 
 func (b neverWalk) WalkArgs(prog, vers, proc uint32, args []byte, v chunks.Visit) bool {
-	b.t.Errorf("protected arguments of %d are walked", proc)
+	if proc != procNull { // that asks for the grant
+		b.t.Errorf("protected arguments of %d are walked", proc)
+	}
 	return b.Walker.WalkArgs(prog, vers, proc, args, v)
 }
 
 func (b neverWalk) WalkResults(prog, vers, proc uint32, res []byte, v chunks.Visit) bool {
-	b.t.Errorf("protected results of %d are walked", proc)
+	if proc != procNull { // that asks for the grant
+		b.t.Errorf("protected results of %d are walked", proc)
+	}
 	return b.Walker.WalkResults(prog, vers, proc, res, v)
 }
 
@@ -186,6 +196,9 @@ func TestGSSThroughRelays(t *testing.T) {
 		want := markedRecord(g.record(xid))
 		if _, err := client.Write(want); err != nil {
 			t.Fatal(err)
+		}
+		if i == 0 {
+			answerNull(t, server)
 		}
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {

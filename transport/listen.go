@@ -63,6 +63,9 @@ func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 
 // NewListener is like [Listen], on an existing listener, which it takes.
 func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
+	if err := given("listener", l); err != nil {
+		return nil, err
+	}
 	c, err := cfg.fill()
 	if err != nil {
 		return nil, err

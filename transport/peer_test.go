@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -108,6 +110,7 @@ func rawServer(t testing.TB, cfg *rdmap.Config, client *transport.Config, serve 
 
 // loop hands every Send to serve until the connection ends.
 func (p *rawPeer) loop(serve func(p *rawPeer, h *rpcrdma.Header, msg []byte)) {
+	greeted := false
 	for {
 		m, err := p.conn.Recv(context.Background())
 		if err != nil {
@@ -121,6 +124,12 @@ func (p *rawPeer) loop(serve func(p *rawPeer, h *rpcrdma.Header, msg []byte)) {
 			p.t.Errorf("client sent a bad header: %v", err)
 			continue
 		}
+		if !greeted && rpcProc(m.Data[n:]) == procNull {
+			greeted = true // the client asks for the grant
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+			continue
+		}
+		greeted = true
 		serve(p, &h, m.Data[n:])
 	}
 }
@@ -172,6 +181,9 @@ func (p *rawPeer) offer(mem []byte, access region.Access) chunks.Segment {
 	return chunks.Segment{Handle: chunks.Handle(r.STag()), Length: uint32(len(mem))}
 }
 
+// firstCall is a call without arguments that is not NULL, so that the client asks for the grant before.
+var firstCall = rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}
+
 // rpcCall is a call message of the test program.
 func rpcCall(xid, proc uint32, args ...byte) []byte {
 	h := xdr.CallHeader{XID: xid, RPCVers: 2, Prog: testProg, Vers: testVers, Proc: proc}
@@ -179,6 +191,14 @@ func rpcCall(xid, proc uint32, args ...byte) []byte {
 }
 
 // rpcReply is a successful reply message.
+// rpcProc is the procedure of a call message, 1<<32-1 of what is none.
+func rpcProc(msg []byte) uint32 {
+	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall || len(msg) < 24 {
+		return 1<<32 - 1
+	}
+	return binary.BigEndian.Uint32(msg[20:])
+}
+
 func rpcReply(xid uint32, results ...byte) []byte {
 	return append(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}), results...)
 }

@@ -1,6 +1,8 @@
 package transport_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +61,7 @@ func TestSilence(t *testing.T) {
 }
 
 // TestSlowCall: a server that answers NULL calls is not silent; a call that it has owed
-// for four times as long is sent again on another connection, and meets the first one
+// for sixteen times as long is sent again on another connection, and meets the first one
 // there.
 func TestSlowCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -76,13 +78,13 @@ func TestSlowCall(t *testing.T) {
 		call.Repeatable = true
 		go func() { done <- tryCtx(t.Context(), r, &call) }()
 		<-h.enter
-		time.Sleep(31 * time.Second)
+		time.Sleep(127 * time.Second)
 		st := r.Stats()
 		if st.Silences != 0 || st.Accepted != 1 {
 			t.Errorf("a slow call: %+v", st)
 		}
-		if asked := st.Calls - 3; asked < 3 || asked > 8 {
-			t.Errorf("asked %d times in 31 s", asked)
+		if asked := st.Calls - 3; asked < 12 || asked > 32 {
+			t.Errorf("asked %d times in 127 s", asked)
 		}
 		time.Sleep(5 * time.Second)
 		if st := r.Stats(); st.Silences != 1 || st.Accepted != 2 || st.Retransmits != 1 || w.s.Stats().Joined != 1 {
@@ -92,6 +94,79 @@ func TestSlowCall(t *testing.T) {
 		if err := <-done; err != nil || len(h.enter) != 0 {
 			t.Errorf("%v; ran %d times more", err, len(h.enter))
 		}
+		r.Close()
+		w.end()
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestSilenceOfLeavers: a dead connection is given up although no caller waits as long as Silence: what counts is
+// what was sent on it.
+func TestSilenceOfLeavers(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newNetwork(newOnce(), unwatched(testConfig()), unwatched(testConfig()))
+			w.stream = func(int) bool { return stream }
+			r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
+			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
+				t.Fatal(err)
+			}
+			w.mute()
+			start := time.Now()
+			for r.Stats().Accepted == 1 && time.Since(start) < time.Minute {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_ = tryCtx(ctx, r, wordCall(procList, 3)) // lost, or the first on the next connection
+				cancel()
+			}
+			if d := time.Since(start); d < 8*time.Second || d > 11*time.Second {
+				t.Errorf("stream %v: given up after %v", stream, d)
+			}
+			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
+				t.Errorf("stream %v: the next call: %v", stream, err)
+			}
+			r.Close()
+			w.s.Close()
+			time.Sleep(time.Minute) // timeouts of what was muted
+			w.end()
+		})
+	}
+}
+
+// TestHeldCredits: calls that were cancelled keep their credits until the server answers. They do not end a connection
+// that has others; when a call waits in vain for one, the connection is given up, and the next has all.
+func TestHeldCredits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newOnce()
+		w := newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
+		r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
+		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
+			t.Fatal(err)
+		}
+		leave := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := tryCtx(ctx, r, &blockCall); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a call that blocks: %v", err)
+			}
+		}
+		all := r.Stats().Credits
+		for range all - 1 {
+			leave()
+		}
+		time.Sleep(time.Minute)
+		if err := tryCtx(t.Context(), r, &nullCall); err != nil || r.Stats().Accepted != 1 {
+			t.Errorf("with one credit left: %v, %d connections", err, r.Stats().Accepted)
+		}
+		leave()
+		time.Sleep(time.Minute)
+		if n := r.Stats().Accepted; n != 1 {
+			t.Errorf("%d connections, and nobody waits", n)
+		}
+		start := time.Now()
+		if err := tryCtx(t.Context(), r, &nullCall); err != nil || r.Stats().Accepted != 2 || time.Since(start) > 3*time.Second {
+			t.Errorf("without credits: %v after %v, %d connections", err, time.Since(start), r.Stats().Accepted)
+		}
+		close(h.leave)
 		r.Close()
 		w.end()
 		time.Sleep(time.Minute)

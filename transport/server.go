@@ -96,6 +96,9 @@ func (s *Server) ServeStreamHandler(l net.Listener, h rpc.Handler) error {
 
 // accept runs serve in a goroutine for each connection of l.
 func (s *Server) accept(l net.Listener, serve func(net.Conn, execute.Turn) error) error {
+	if err := given("listener", l); err != nil {
+		return err
+	}
 	defer l.Close()
 	if err := s.addListener(l); err != nil {
 		return err

@@ -56,6 +56,9 @@ func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error
 
 // open admits conn and runs the MPA start-up on it. Close the result.
 func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaServed, err error) {
+	if err := given("connection", conn); err != nil {
+		return nil, err
+	}
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return nil, err

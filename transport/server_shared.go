@@ -28,6 +28,9 @@ func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.serveS
 func (s *Server) ServeSharedConn(conn net.Conn) error { return s.serveSharedConn(conn, 0) }
 
 func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
+	if err := given("connection", conn); err != nil {
+		return err
+	}
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return err

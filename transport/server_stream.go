@@ -14,6 +14,9 @@ func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamOf(c
 
 // serveStreamOf is ServeStreamConn with another handler.
 func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler, turn execute.Turn) error {
+	if err := given("connection", conn); err != nil {
+		return err
+	}
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return err

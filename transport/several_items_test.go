@@ -227,7 +227,7 @@ func TestManyRefused(t *testing.T) {
 			t.Errorf("%s: memory is still lent", name)
 		}
 	}
-	if n := c.Stats().Calls; n != 0 {
+	if n := c.Stats().Calls; n > 1 { // the one that asks for the grant
 		t.Errorf("%d calls were sent", n)
 	}
 }

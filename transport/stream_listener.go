@@ -17,6 +17,9 @@ import (
 // beyond them are closed. What a Relay to a server on RDMA holds for a call, and for its reply until the client has read
 // that, counts as memory of calls. The result has Stats, as a [Listener] has.
 func NewStreamListener(l net.Listener, cfg *Config) (net.Listener, error) {
+	if err := given("listener", l); err != nil {
+		return nil, err
+	}
 	c, err := cfg.fill()
 	if err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport
 	}
 	t.Cleanup(func() { s.Close() })
 	s.SetDeadline(time.Now().Add(20 * time.Second))
+	answerNull(t, s)
 	xid, _, _ = xdr.PeekXID(readRecordOf(t, s))
 	return s, xid, fl.(*transport.Listener), over, answer
 }

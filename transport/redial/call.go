@@ -12,11 +12,12 @@ import (
 type pending struct {
 	call  rpc.Call // as passed to the connections
 	tx    rpc.Transmission
-	at    time.Time       // of the last transmission
+	at    time.Time       // of the last transmission; then when its caller left
+	link  *link           // of that transmission
 	free  func()          // freed, as a value
 	again func(*rpc.Call) // repeated, as a value
 
-	place list.Node[pending] // in Caller.out
+	place list.Node[pending] // in Caller.out or left
 
 	mu     sync.Mutex
 	user   func() // Call.Free
@@ -52,7 +53,7 @@ func (r *Caller) newCall(call *rpc.Call) *pending {
 	r.mu.Unlock()
 	if t == nil {
 		t = new(pending)
-		t.free, t.again = t.freed, func(call *rpc.Call) { r.repeated(t, call) }
+		t.free, t.again = func() { r.freed(t) }, func(call *rpc.Call) { r.repeated(t, call) }
 	}
 	t.call, t.user, t.unused = *call, call.Free, true
 	t.tx = rpc.Transmission{XID: r.xid.Add(1), Again: t.again}
@@ -69,14 +70,19 @@ func (r *Caller) repeated(t *pending, call *rpc.Call) {
 }
 
 // freed is Call.Free for the connections: they call it once for each transmission.
-func (t *pending) freed() {
+func (r *Caller) freed(t *pending) {
 	t.mu.Lock()
 	t.unused = true
-	user := t.user
-	over := t.over
+	user, over := t.user, t.over
 	t.mu.Unlock()
-	if over && user != nil {
-		user() // the call was cancelled; its Caller has forgotten it
+	if !over {
+		return // endCall follows
+	}
+	r.mu.Lock()
+	t.place.Leave()
+	r.mu.Unlock()
+	if user != nil {
+		user()
 	}
 }
 
@@ -97,17 +103,22 @@ func (t *pending) lend() {
 
 // endCall tells the caller that the memory is free, or leaves that to the connection that still uses it.
 func (r *Caller) endCall(t *pending) {
+	r.mu.Lock()
 	t.mu.Lock()
 	unused, user := t.unused, t.user
-	t.over = !unused
+	if t.over = !unused; t.over {
+		t.at = time.Now()
+		r.left.Push(&t.place, t)
+	}
 	t.mu.Unlock()
+	r.mu.Unlock()
 	if !unused {
 		return
 	}
 	if user != nil {
 		user()
 	}
-	t.call, t.user = rpc.Call{}, nil
+	t.call, t.user, t.link = rpc.Call{}, nil, nil
 	r.mu.Lock()
 	if len(r.idle) < maxIdleCalls {
 		r.idle = append(r.idle, t)

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"reflect"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -39,7 +42,7 @@ func (r *Caller) Connect(ctx context.Context) error {
 			return nil
 		}
 		r.mu.Unlock()
-		led, err := r.attempt(ctx, nil)
+		led, err := r.attempt(ctx)
 		if led || err != nil {
 			return rpc.AsOpError(rpc.OpDial, "", err)
 		}
@@ -58,14 +61,29 @@ func (r *Caller) acquire(ctx context.Context, t *pending) (*link, error) {
 		defer cancel()
 	}
 	for {
-		_, err := r.attempt(ctx, &t.call)
+		_, err := r.attempt(ctx)
+		if err == nil {
+			r.mu.Lock()
+			err = r.lastErr // of the caller that has dialed for this one
+			r.mu.Unlock()
+		}
 		if l, eerr := r.enter(t); l != nil || eerr != nil {
 			return l, eerr
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, r.noConnection(parent, err)
+		case lasting(err):
+			return nil, rpc.AsOpError(rpc.OpCall, "", err)
 		}
 	}
+}
+
+// lasting reports whether an error of Dial is one that no other attempt can cure: of settings, or of an address.
+func lasting(err error) bool {
+	_, addr := errors.AsType[*net.AddrError](err)
+	_, network := errors.AsType[net.UnknownNetworkError](err)
+	return addr || network || errors.Is(err, rpc.ErrConfig)
 }
 
 // noConnection returns the error of a call that has waited for a connection in vain.
@@ -95,8 +113,8 @@ func (r *Caller) enter(t *pending) (*link, error) {
 		return nil, nil
 	}
 	l.calls++
-	t.at = time.Now()
-	r.watchFrom(t.at)
+	t.at, t.link = time.Now(), l
+	r.watchFrom(t.at, &t.call)
 	r.out.Push(&t.place, t)
 	r.mu.Unlock()
 	t.lend()
@@ -147,8 +165,8 @@ func (r *Caller) lost(l *link, why error) {
 }
 
 // attempt makes one attempt to connect, when the time for it has come, or waits for that of another
-// caller; led says which. call, if not nil, waits for it.
-func (r *Caller) attempt(ctx context.Context, call *rpc.Call) (led bool, err error) {
+// caller; led says which.
+func (r *Caller) attempt(ctx context.Context) (led bool, err error) {
 	r.mu.Lock()
 	if r.link != nil {
 		r.mu.Unlock()
@@ -162,6 +180,12 @@ func (r *Caller) attempt(ctx context.Context, call *rpc.Call) (led bool, err err
 	r.dialing = done
 	delay := time.Until(r.notBefore)
 	r.mu.Unlock()
+	defer func() { // also when Dial, which is the user's, panics
+		r.mu.Lock()
+		r.dialing = nil
+		r.mu.Unlock()
+		close(done)
+	}()
 	if delay > 0 {
 		timer := make(chan struct{})
 		stop := time.AfterFunc(delay, func() { close(timer) })
@@ -169,12 +193,8 @@ func (r *Caller) attempt(ctx context.Context, call *rpc.Call) (led bool, err err
 		stop.Stop()
 	}
 	if err == nil {
-		err = r.dial(ctx, call)
+		err = r.dial(ctx)
 	}
-	r.mu.Lock()
-	r.dialing = nil
-	r.mu.Unlock()
-	close(done)
 	return true, err
 }
 
@@ -191,49 +211,21 @@ func wait(a, b context.Context, ch <-chan struct{}) error {
 }
 
 // dial makes the connection. The end of ctx does not count as a failure of the server.
-func (r *Caller) dial(ctx context.Context, call *rpc.Call) error {
+func (r *Caller) dial(ctx context.Context) error {
 	dctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	c, err := r.cfg.Dial(dctx)
+	if v := reflect.ValueOf(c); err == nil && (c == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
+		err = setting.Error("Dial has returned neither a connection nor an error")
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			r.failed(err)
 		}
 		return err
 	}
-	l := &link{Conn: c}
-	if call != nil {
-		err = r.greet(dctx, l, call)
-	}
-	if err != nil {
-		_ = c.Close() // cannot be used
-		r.mu.Lock()
-		addStats(&r.past, c.Stats())
-		r.mu.Unlock()
-		if ctx.Err() == nil {
-			r.failed(err)
-		}
-		return err
-	}
-	return r.connect(l)
-}
-
-// greet makes a NULL call on every connection after the first one that has only one credit. Choice: until a reply comes
-// there is only one credit (RFC 8166 Section 3.3.3), and the calls that are sent again must not
-// wait for the first of them, which may take long.
-func (r *Caller) greet(ctx context.Context, l *link, call *rpc.Call) error {
-	r.mu.Lock()
-	first := r.made == 0
-	r.mu.Unlock()
-	if first || l.Stats().Credits != 1 {
-		return nil
-	}
-	if err := r.null(ctx, l, call.Prog, call.Vers); err != nil {
-		return err
-	}
-	l.works = true
-	return nil
+	return r.connect(&link{Conn: c})
 }
 
 // connect starts using a new connection.
@@ -243,9 +235,6 @@ func (r *Caller) connect(l *link) error {
 	if !closed {
 		r.link, r.lastErr = l, nil
 		r.made++
-	}
-	if l.works {
-		r.back.reset()
 	}
 	n := r.made
 	r.mu.Unlock()

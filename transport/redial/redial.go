@@ -21,7 +21,7 @@ const (
 	defaultDialTimeout   = 15 * time.Second
 	defaultMinDelay      = 100 * time.Millisecond
 	defaultMaxDelay      = 15 * time.Second
-	defaultSilence       = 60 * time.Second
+	defaultSilence       = 15 * time.Second
 	defaultTransmissions = 10
 )
 
@@ -45,11 +45,12 @@ type Config struct {
 	// Patience is how long a call waits for a connection. If zero, until its context ends.
 	Patience time.Duration
 
-	// Silence is how long a connection with outstanding calls may receive nothing. Then it is
-	// closed, and Repeatable calls are sent again on another connection. After half of that time a NULL
-	// call asks whether the server is there, if there is a credit for it. If the server is alive
-	// but has not answered a call for four times as long, it has lost the call, and the same
-	// happens. If zero, 60 s; if negative, there is no limit.
+	// Silence is how long a connection may receive nothing after something was sent that has no answer, whether
+	// or not somebody still waits for it. Then it is closed, and Repeatable calls are sent again on another
+	// connection. After half of that time a NULL call asks whether the server is there, if there is a credit
+	// for it. The same happens if calls wait for a credit while others, whose callers left that long ago,
+	// hold some; and if a live server has not answered a call for sixteen times as long: it has lost it.
+	// If zero, 15 s, less than most deadlines; if negative, there is no limit.
 	Silence time.Duration
 
 	// Transmissions is how often a call may be sent, the first time included, before it fails when
@@ -138,7 +139,8 @@ type Caller struct {
 	past      rpc.Stats          // of earlier connections
 	repeats   atomic.Uint64      // calls sent again
 	silent    uint64             // connections given up for silence
-	out       list.List[pending] // calls sent, the oldest first
+	out       list.List[pending] // calls sent for which somebody waits, the oldest first
+	left      list.List[pending] // those whose memory a connection still uses, in the order in which their callers left
 	idle      []*pending
 	watch     silence
 }
@@ -163,6 +165,9 @@ func New(cfg *Config) (*Caller, error) {
 // ended during a call that must not be sent again, or that was sent again without success.
 func (r *Caller) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
+	if ctx == nil {
+		return rpc.AsOpError(rpc.OpCall, "", setting.Error("the context is nil"))
+	}
 	t := r.newCall(call)
 	err := r.issue(ctx, t)
 	if err == nil {

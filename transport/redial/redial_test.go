@@ -128,7 +128,7 @@ func TestPinnedCall(t *testing.T) {
 	if r.maySend(call) {
 		t.Error("a call may be sent although a connection still has its memory")
 	}
-	call.freed()
+	r.freed(call)
 	if !r.maySend(call) {
 		t.Error("a call whose memory is free again must be sent")
 	}

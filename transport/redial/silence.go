@@ -13,24 +13,26 @@ import (
 var (
 	errSilent     = errors.New("transport: the server sent nothing while calls were outstanding")
 	errUnanswered = errors.New("transport: the server is alive but has not answered a call")
+	errHeld       = errors.New("transport: calls whose callers have left hold credits, and the server does not answer them")
 )
 
 // unansweredFactor times Config.Silence is how long a live server may take for an answer.
 // Choice: a server that drops a duplicate of a call that still runs, like Linux's, sends the reply
 // to the connection that is gone; only another transmission gets it.
-const unansweredFactor = 4
+const unansweredFactor = 16
 
 // silence looks for connections on which nothing arrives. Choice: only the reply to an RPC NULL
 // call shows that a server still serves; a TCP keep-alive, which net.Dialer sends on idle
-// connections, or an empty RDMA Write is answered by its kernel. Nothing is asked while no call is
-// outstanding.
+// connections, or an empty RDMA Write is answered by its kernel. Nothing is asked while the server owes
+// nothing.
 type silence struct {
-	timer *time.Timer // nil: not running
-	link  *link       // the connection last looked at
-	heard uint64      // its value of heard
-	since time.Time   // when heard last changed
-	asked bool        // a NULL call was made
-	due   time.Time   // when the next look is due
+	timer      *time.Timer // not nil: something was sent, and perhaps not all is answered
+	link       *link       // the connection last looked at
+	heard      uint64      // its value of heard
+	since      time.Time   // when heard last changed, or the first of what is owed was sent
+	asked      bool        // a NULL call was made
+	prog, vers uint32      // for that
+	due        time.Time   // when the next look is due
 }
 
 // onTime reports whether a look at now came when it was due. If it came much later, this process,
@@ -50,49 +52,61 @@ func (s *silence) stop() {
 	}
 }
 
-// watchFrom notes that a call is sent now. The caller holds r.mu, and the call is not in r.out yet.
-func (r *Caller) watchFrom(now time.Time) {
-	if r.cfg.Silence < 0 {
+// watchFrom notes that a call of a program is sent now. The caller holds r.mu.
+func (r *Caller) watchFrom(now time.Time, call *rpc.Call) {
+	w := &r.watch
+	w.prog, w.vers = call.Prog, call.Vers
+	if r.cfg.Silence < 0 || w.timer != nil {
 		return
 	}
-	if r.out.First() == nil {
-		r.watch.since, r.watch.asked = now, false
-	}
-	if r.watch.timer == nil {
-		r.watch.due = now.Add(r.cfg.Silence / 4)
-		r.watch.timer = time.AfterFunc(r.cfg.Silence/4, r.look)
-	}
+	w.since, w.asked = now, false
+	w.due = now.Add(r.cfg.Silence / 4)
+	w.timer = time.AfterFunc(r.cfg.Silence/4, r.look)
 }
 
-// look runs four times in Config.Silence while calls are outstanding.
+// look runs four times in Config.Silence until all that was sent is answered. What a caller has left counts as well: if
+// only calls that somebody waits for did, callers whose deadlines are shorter than Silence would never learn that the
+// connection is dead.
 func (r *Caller) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w := &r.watch
-	if r.out.First() == nil || r.ctx.Err() != nil {
+	w, l := &r.watch, r.link
+	if r.ctx.Err() != nil || l == nil && r.out.Len() == 0 {
 		w.timer = nil
 		return
 	}
 	w.timer.Reset(r.cfg.Silence / 4)
 	now := time.Now()
 	ran := w.onTime(now, r.cfg.Silence/4)
-	l := r.link
 	if l == nil {
 		return
 	}
 	if n := l.Received(); l != w.link || n != w.heard || !ran {
 		w.link, w.heard, w.since, w.asked = l, n, now, false
+		if r.out.Len() == 0 && l.Stats().InFlight == 0 {
+			w.timer.Stop() // nothing is owed
+			w.timer = nil
+			return
+		}
 	}
+	first, left := r.out.First(), r.left.First()
+	var why error
 	switch quiet := now.Sub(w.since); {
 	case quiet >= r.cfg.Silence:
-		r.silent++
-		go l.Abort(errSilent)
-	case ran && now.Sub(r.out.First().at) >= unansweredFactor*r.cfg.Silence:
-		r.silent++
-		go l.Abort(errUnanswered)
+		why = errSilent
+	case ran && first != nil && now.Sub(first.at) >= unansweredFactor*r.cfg.Silence:
+		why = errUnanswered
+	case ran && left != nil && left.link == l && now.Sub(left.at) >= r.cfg.Silence && l.Stats().Waiting > 0:
+		// A call that was cancelled keeps its credit until it is answered, because the server may still use its memory.
+		// A slow one harms nobody, but calls that wait for a credit must not wait for ever.
+		why = errHeld
 	case quiet >= r.cfg.Silence/2 && !w.asked:
 		w.asked = true
-		go r.ask(l, r.out.First().call.Prog, r.out.First().call.Vers)
+		go r.ask(l, w.prog, w.vers)
+	}
+	if why != nil {
+		r.silent++
+		go l.Abort(why)
 	}
 }
 

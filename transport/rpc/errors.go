@@ -103,7 +103,7 @@ type OutcomeError struct {
 
 // Error names the call by its XID, as packet captures do, and says what to do.
 func (e *OutcomeError) Error() string {
-	s := fmt.Sprintf("transport: call 0x%08x of program %d, version %d, procedure %d: ", e.XID, e.Prog, e.Vers, e.Proc)
+	s := fmt.Sprintf("transport: call 0x%08x of program %#x, version %d, procedure %d: ", e.XID, e.Prog, e.Vers, e.Proc)
 	why := e.Err
 	if oe, ok := errors.AsType[*OpError](why); ok {
 		why = oe.Err
@@ -130,7 +130,7 @@ const (
 	ReasonChunk
 	// ReasonBadReply: the reply broke the rules of RFC 8166 Section 4.
 	ReasonBadReply
-	// ReasonTooBig: the call or its reply exceeds MaxPayload.
+	// ReasonTooBig: the call exceeds MaxPayload, or its result the room for it: Err is a RoomError then.
 	ReasonTooBig
 	// ReasonBadCall: the Call is inconsistent; nothing was sent.
 	ReasonBadCall
@@ -141,9 +141,9 @@ const (
 
 var reasonText = [...]string{
 	ReasonVersion:  "the server does not speak RPC-over-RDMA version 1",
-	ReasonChunk:    "the server refused the chunks offered, or its reply did not fit them (is MaxResults large enough?)",
+	ReasonChunk:    "the server refused the chunks of the call",
 	ReasonBadReply: "the server's reply breaks RFC 8166",
-	ReasonTooBig:   "message larger than Config.MaxPayload",
+	ReasonTooBig:   "too large",
 	ReasonBadCall:  "the call is inconsistent",
 	ReasonBackward: "not a call for the backward direction",
 }
@@ -169,6 +169,9 @@ type RPCError struct { //nolint:revive // OpError is of connections: an rpc.Erro
 // Error names the call by its XID, as packet captures do.
 func (e *RPCError) Error() string {
 	s := fmt.Sprintf("transport: call 0x%08x: %s", e.XID, e.Reason)
+	if e.XID == 0 { // refused before it had one
+		s = fmt.Sprintf("transport: the call was not sent: %s", e.Reason)
+	}
 	if e.Reason == ReasonVersion {
 		s += fmt.Sprintf(", it offers %d to %d", e.Low, e.High)
 	}
@@ -183,6 +186,21 @@ func (e *RPCError) Error() string {
 
 // Unwrap returns the cause.
 func (e *RPCError) Unwrap() error { return e.Err }
+
+// RoomError says that a result is larger than the room that the call gave for it, which is never exceeded, whichever way
+// the result comes.
+type RoomError struct {
+	Room   int // octets: Call.Sink, MoreSinks and MaxResults, or Config.MaxPayload if that is less
+	Result int // octets that the result takes; 0: unknown, as a server that refuses chunks does not tell
+}
+
+// Error names both sizes, and what to set.
+func (e *RoomError) Error() string {
+	if e.Result == 0 {
+		return fmt.Sprintf("its result is larger than the room of %d octets (Call.Sink and MaxResults, at most Config.MaxPayload)", e.Room)
+	}
+	return fmt.Sprintf("its result of %d octets is larger than the room of %d (Call.Sink and MaxResults, at most Config.MaxPayload)", e.Result, e.Room)
+}
 
 // Limit names the limit that a client has reached.
 type Limit string

@@ -159,6 +159,9 @@ func ExampleAlloc() {
 // A COMPOUND of NFS version 4 with two WRITEs: each has a read chunk of its own.
 func ExampleCallItem() {
 	s := &transport.Server{Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+		if req.Proc == 0 { // NULL, by which a client begins
+			return
+		}
 		d := xdr.NewDecoder(req.Args)
 		d.Skip(4 + 4 + 4) // tag, minor version, operations
 		for range 2 {
@@ -206,5 +209,5 @@ func ExampleOutcomeError() {
 	fmt.Println(err)
 	// Output:
 	// procedure 5 may have run: true
-	// transport: call 0x00000007 of program 400000, version 1, procedure 5: the server may or may not have run it: use of closed network connection (look what the server has before you make the call again; set Call.Repeatable for calls that may run twice, or whose replies the server keeps)
+	// transport: call 0x00000007 of program 0x61a80, version 1, procedure 5: the server may or may not have run it: use of closed network connection (look what the server has before you make the call again; set Call.Repeatable for calls that may run twice, or whose replies the server keeps)
 }

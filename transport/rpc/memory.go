@@ -22,8 +22,8 @@ var (
 
 // Alloc returns n octets of zeroed memory for use in many calls: see [Call.ItemMemory],
 // [Call.SinkMemory], [Opaque.PullMemory] and [Response.AppendMemory]. It takes no resources of a
-// connection before it is used there.
-func Alloc(n int) *Memory { return (*Memory)(mem.Alloc(n)) }
+// connection before it is used there. A negative n is 0: what is lent of it is ErrNotInMemory.
+func Alloc(n int) *Memory { return (*Memory)(mem.Alloc(max(n, 0))) }
 
 func (m *Memory) region() *mem.Memory { return (*mem.Memory)(m) }
 

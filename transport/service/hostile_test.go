@@ -341,7 +341,7 @@ func TestHostileReplies(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for {
+		for first := true; ; first = false {
 			m, err := p.conn.Recv(context.Background())
 			if err != nil {
 				p.conn.Abort(nil)
@@ -352,6 +352,10 @@ func TestHostileReplies(t *testing.T) {
 			if _, err := h.Decode(m.Data, nil); err != nil {
 				t.Error(err)
 				return
+			}
+			if first { // a NULL call, which asks for the grant
+				p.send(rpcrdma.Header{XID: h.XID}, xdr.AppendReply(nil, &xdr.ReplyHeader{XID: h.XID}))
+				continue
 			}
 			a := <-answers
 			out := rpcrdma.Header{XID: h.XID, Lists: chunks.Lists{Write: h.Write}}
@@ -380,6 +384,7 @@ func TestHostileReplies(t *testing.T) {
 		decode
 		badReply
 		status
+		tooLarge
 	)
 	for _, tt := range []struct {
 		name string
@@ -411,7 +416,7 @@ func TestHostileReplies(t *testing.T) {
 		{"an accept status of 99", 8192, answer{stat: 99}, badReply},
 		{"data inline though there is a chunk", 8192, answer{results: append(append(octets(0, 0, 64), make([]byte, 64)...), octets(5)...)}, badReply},
 		{"inline, as long as the room", 64, answer{results: append(append(octets(0, 0, 64), make([]byte, 64)...), octets(5)...)}, fine},
-		{"inline, longer than the room", 64, answer{results: append(append(octets(0, 0, 128), make([]byte, 128)...), octets(5)...)}, fine},
+		{"inline, longer than the room", 64, answer{results: append(append(octets(0, 0, 128), make([]byte, 128)...), octets(5)...)}, tooLarge},
 		{"inline, room, cut", 64, answer{results: append(octets(0, 0, 64), make([]byte, 60)...)}, decode},
 		{"inline, room, no tail", 64, answer{results: append(octets(0, 0, 64), make([]byte, 64)...)}, decode},
 	} {
@@ -433,6 +438,9 @@ func TestHostileReplies(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*rpc.RPCError](err); ok && e.Reason == rpc.ReasonBadReply {
 			got = badReply
+		}
+		if _, ok := errors.AsType[*rpc.RoomError](err); ok {
+			got = tooLarge
 		}
 		if (err == nil) != (got == fine) || got != tt.want {
 			t.Errorf("%s: %v (%d), want %d", tt.name, err, got, tt.want)

@@ -26,6 +26,10 @@ type putArgs struct {
 	Value []byte `xdr:"ddp"` // the bulk data of the message
 }
 
+type putRes struct {
+	Status status `xdr:"union"` // 0: success
+}
+
 type getArgs struct{ Key string }
 
 type getRes struct {
@@ -36,14 +40,17 @@ type getRes struct {
 // status is an error of the service.
 type status uint32
 
-const notFound status = 2
+const (
+	notFound status = 2
+	tooLarge status = 3
+)
 
 func (s status) Error() string { return fmt.Sprintf("kv: status %d", uint32(s)) }
 
 const maxValue = 16 << 20
 
 var (
-	put    = service.Proc[putArgs, service.Void]{Prog: 0x20000001, Vers: 1, Proc: 1}
+	put    = service.Proc[putArgs, putRes]{Prog: 0x20000001, Vers: 1, Proc: 1}
 	get    = service.Proc[getArgs, getRes]{Prog: 0x20000001, Vers: 1, Proc: 2}
 	config = &transport.Config{Binding: service.Bind(put, get), MaxPayload: maxValue + 4096}
 )
@@ -53,12 +60,15 @@ type store struct {
 	values map[string][]byte
 }
 
-func (s *store) put(_ context.Context, args *putArgs) (*service.Void, error) {
+func (s *store) put(_ context.Context, args *putArgs) (*putRes, error) {
+	if len(args.Value) > maxValue {
+		return nil, tooLarge // no client has room for it
+	}
 	value := bytes.Clone(args.Value) // it is lent
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values[args.Key] = value
-	return nil, nil
+	return new(putRes), nil
 }
 
 func (s *store) get(_ context.Context, args *getArgs) (*getRes, error) {

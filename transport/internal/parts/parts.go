@@ -2,6 +2,8 @@
 package parts
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -59,7 +61,10 @@ func MostReply(c *rpc.Call, maxPayload int) int {
 }
 
 // Check refuses calls that are inconsistent or too large.
-func Check(c *rpc.Call, maxPayload int) error {
+func Check(ctx context.Context, c *rpc.Call, maxPayload int) error {
+	if ctx == nil { // it would panic where it is asked, under a lock
+		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: errors.New("the context is nil")}
+	}
 	if !Plain(c) {
 		if err := checkItems(c); err != nil {
 			return err
@@ -166,29 +171,36 @@ func Freed(c *rpc.Call) {
 	}
 }
 
-// TakeItem sets r.Item, so that callers need not care how their result came.
-func TakeItem(r *rpc.Reply, call *rpc.Call, b chunks.Binding) {
+// TakeItem sets r.Item, so that callers need not care how their result came. A result larger than its room is refused,
+// as the server refuses it where it comes by chunk: r is released, and the error is a *RoomError.
+func TakeItem(r *rpc.Reply, call *rpc.Call, b chunks.Binding) error {
 	switch {
 	case len(call.Sink) == 0 || len(call.MoreSinks) > 0:
 	case r.Placed:
 		r.Item = call.Sink[:r.Lens[0]]
 	case r.Header.Err() == nil && !call.Cred.Protected():
-		takeInline(r, call, b)
+		return takeInline(r, call, b)
 	}
+	return nil
 }
 
-// takeInline is TakeItem for a result that came inline. It leaves alone what it cannot find, and what the
-// caller has no room for.
-func takeInline(r *rpc.Reply, call *rpc.Call, b chunks.Binding) {
+// takeInline is TakeItem for a result that came inline. It leaves alone what it cannot find.
+func takeInline(r *rpc.Reply, call *rpc.Call, b chunks.Binding) error {
 	res := r.Results
 	pos, n, ok := b.FindResult(call.Prog, call.Vers, call.Proc, res)
-	if !ok || n > len(call.Sink) || n > len(res)-pos || xdr.Pad(n) > len(res)-pos-n {
-		return
+	if !ok || n > len(res)-pos || xdr.Pad(n) > len(res)-pos-n {
+		return nil
+	}
+	if n > len(call.Sink) {
+		e := &rpc.RPCError{XID: r.Header.XID, Reason: rpc.ReasonTooBig, Err: &rpc.RoomError{Room: len(call.Sink), Result: n}}
+		r.Release()
+		return e
 	}
 	r.Item, r.Results = res[pos:pos+n:pos+n], res[:pos:pos]
 	if tail := res[pos+n+xdr.Pad(n):]; len(tail) > 0 {
 		r.Results = append(r.Results, tail...) // elsewhere: the item stays where it is
 	}
+	return nil
 }
 
 // Limits returns the limits of the chunk lists in one header, for messages of at most maxPayload octets. Their sum

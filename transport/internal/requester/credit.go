@@ -19,7 +19,11 @@ func (c *Requester) waitCredit(ctx context.Context, p *outstanding) error {
 	case c.err != nil && (err == nil || ctx.Err() == nil):
 		return c.err
 	}
-	return fmt.Errorf("no credit: all %d are in use: %w", c.req.InFlight(), err)
+	if !c.granted {
+		return fmt.Errorf("the server has not answered the first call of the connection, which asks how many it takes: %w", err)
+	}
+	return fmt.Errorf("no credit: all %d are in use, %d of them by calls whose callers have left, which return them when the server answers: %w",
+		c.req.InFlight(), c.req.Canceled(), err)
 }
 
 // wakeQueue begins the calls at the head of the queue for which there are credits. The caller holds c.mu.

@@ -72,7 +72,7 @@ func TestGivenUpCreditWakes(t *testing.T) {
 	c := connect(t)
 	p := c.newCall()
 	p.prepare(c, &rpc.Call{Prog: 9, Vers: 1})
-	if queued, err := c.begin(p, nil); queued || err != nil {
+	if queued, err := c.begin(p, &rpc.Call{}); queued || err != nil {
 		t.Fatal(queued, err)
 	}
 	behind := make(chan error, 1)

@@ -17,7 +17,7 @@ import (
 // Do implements [rpc.Caller].
 func (c *Requester) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	err := parts.Check(call, c.cfg.MaxPayload)
+	err := parts.Check(ctx, call, c.cfg.MaxPayload)
 	if err == nil && !parts.Plain(call) {
 		err = c.checkSinks(call)
 	}
@@ -26,10 +26,16 @@ func (c *Requester) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) er
 		parts.Freed(call)
 		return err
 	}
+	if most := c.cfg.MaxPayload; len(call.Sink) > most {
+		// More cannot come, and a header that offers and returns it would be refused for its sum.
+		cut := *call
+		cut.Sink = call.Sink[:most:most]
+		call = &cut
+	}
 	defer c.broken()
 	p := c.newCall()
 	p.prepare(c, call)
-	queued, err := c.begin(p, call.Resend)
+	queued, err := c.begin(p, call)
 	xid := p.rc.XID
 	if err != nil {
 		err = c.giveUp(p, err)
@@ -53,9 +59,48 @@ func (c *Requester) broken() {
 	}
 }
 
+// nullProc is the procedure of every program that does nothing (RFC 5531 Section 12.1).
+const nullProc = 0
+
+// greet sends a NULL call ahead of the first others. There is one credit until a reply comes (RFC 8166 Section 3.3.3): a
+// call that takes long, or whose handler never returns, would hold up all others. Any reply brings the grant, also a
+// refusal, so nobody waits for this one but the calls in the queue. Not backward: those calls have callers that know what
+// they ask for.
+func (c *Requester) greet(call *rpc.Call) {
+	c.mu.Lock()
+	known := c.granted || c.err != nil || c.req.Available() == 0 // or a call is out that will bring it
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	null := rpc.Call{Prog: call.Prog, Vers: call.Vers, Proc: nullProc}
+	p := c.newCall()
+	p.prepare(c, &null)
+	err := func() error { // past the calls in the queue, which wait for its reply
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.number(p, nil)
+		if err := c.req.Plan(&p.rc); err != nil {
+			return err
+		}
+		if err := c.req.Begin(&p.rc); err != nil {
+			return err // another call was quicker
+		}
+		p.active, p.left = true, true
+		return c.form(p)
+	}()
+	if err == nil {
+		err = c.send(p, &null)
+	}
+	if err != nil {
+		_ = c.giveUp(p, err) // the calls that wait learn it from the connection
+	}
+}
+
 // do runs one call, after begin, to its reply.
 func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, reply *rpc.Reply, queued bool) (err error) {
 	if queued {
+		c.greet(call)
 		err = c.waitCredit(ctx, p)
 	}
 	if err == nil {
@@ -70,8 +115,7 @@ func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, repl
 	if err := c.finish(p, reply); err != nil {
 		return err
 	}
-	parts.TakeItem(reply, call, c.cfg.Binding)
-	return nil
+	return parts.TakeItem(reply, call, c.cfg.Binding)
 }
 
 // wait waits for the reply to p. If ctx panics, the caller has gone.
@@ -89,10 +133,10 @@ func (c *Requester) wait(ctx context.Context, p *outstanding) (err error) {
 
 // begin gives a call its XID, plans it, and takes a credit for it or enters it into the queue. A
 // call that registers no memory is formed at once.
-func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, err error) {
+func (c *Requester) begin(p *outstanding, call *rpc.Call) (queued bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // the binding may panic
-	c.number(p, tx)
+	c.number(p, call.Resend)
 	if c.err != nil {
 		return false, c.err
 	}
@@ -105,6 +149,10 @@ func (c *Requester) begin(p *outstanding, tx *rpc.Transmission) (queued bool, er
 	}
 	if c.cfg.CallTimeout > 0 {
 		c.watch(p, time.Now().Add(c.cfg.CallTimeout))
+	}
+	if !c.granted && call.Proc != nullProc && call.Prog != rpcrdma.ConfigProgram && c.receives == nil {
+		c.queue.Push(&p.place, p) // behind the call of greet
+		return true, nil
 	}
 	if c.queue.Len() == 0 {
 		err = c.req.Begin(&p.rc)

@@ -26,29 +26,43 @@ func (c *Requester) finish(p *outstanding, reply *rpc.Reply) error {
 		p.fill(reply)
 		c.count(p)
 	}
-	xid := p.rc.XID
-	var named *rpcrdma.BindingError
-	if err != nil && p.reduced() {
-		named = &rpcrdma.BindingError{Prog: p.rc.Prog, Vers: p.rc.Vers, Proc: p.rc.Proc}
+	if err != nil {
+		err = c.refusal(p, err)
 	}
 	if p.keeps() {
 		c.giveBack(p)
 	} else {
 		c.recycle(p)
 	}
-	if err != nil {
-		err = rpcErr(xid, err)
-		if e, ok := errors.AsType[*rpc.RPCError](err); ok && e.Reason == rpc.ReasonChunk && named != nil {
-			e.Err = fmt.Errorf("perhaps at the server: %w", named)
-		}
-	}
 	return err
 }
 
-// reduced reports whether arguments or results of the call were in chunks of their own, which the server takes if its
-// binding does.
-func (p *outstanding) reduced() bool {
-	return p.rc.Plan.Arg || p.rc.Plan.Sink || p.rc.Plan.More != 0
+// refusal converts the machine's verdict on the reply to p to an error.
+func (c *Requester) refusal(p *outstanding, err error) error {
+	rc := &p.rc
+	e := &rpc.RPCError{XID: rc.XID, Reason: rpc.ReasonBadReply, Err: err}
+	re, ok := errors.AsType[*rpcrdma.RemoteError](err)
+	if !ok {
+		return e
+	}
+	e.Reason, e.Low, e.High, e.Err = rpc.ReasonChunk, re.Low, re.High, nil
+	if re.Code == rpcrdma.ErrVers {
+		e.Reason = rpc.ReasonVersion
+		return e
+	}
+	// ERR_CHUNK does not say what was wrong: name what is possible.
+	n := rc.Sink + rc.Plan.Reply
+	for _, s := range rc.MoreSinks {
+		n += s
+	}
+	if n == 0 {
+		n = c.recvSize
+	}
+	e.Err = &rpc.RoomError{Room: n}
+	if rc.Plan.Arg || rc.Plan.Sink || rc.Plan.More != 0 {
+		e.Err = fmt.Errorf("%w; or at the server %w", e.Err, &rpcrdma.BindingError{Prog: rc.Prog, Vers: rc.Vers, Proc: rc.Proc})
+	}
+	return e
 }
 
 // checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick
@@ -142,16 +156,4 @@ func (p *outstanding) replyMemory() []byte {
 		return nil
 	}
 	return p.reply.Data
-}
-
-// rpcErr converts the machine's verdict on a reply to an error.
-func rpcErr(xid uint32, err error) error {
-	e := &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadReply, Err: err}
-	if re, ok := errors.AsType[*rpcrdma.RemoteError](err); ok {
-		e.Reason, e.Low, e.High, e.Err = rpc.ReasonChunk, re.Low, re.High, nil
-		if re.Code == rpcrdma.ErrVers {
-			e.Reason = rpc.ReasonVersion
-		}
-	}
-	return e
 }

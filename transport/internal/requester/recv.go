@@ -28,6 +28,7 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 		defer c.mu.Unlock() // trace and binding may panic
 		p, why = c.receive(m)
 		defer func() { // also if the trace panics: the reply is here
+			c.granted = c.granted || p != nil
 			if p != nil && pull == nil {
 				left = p.answered()
 			}
@@ -35,6 +36,10 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 		}()
 		if m.Invalidated != 0 {
 			c.ctr.Invalidated.Add(1)
+			if rc := c.lookup(m.Data); p == nil && rc != nil && rc.Offers(register.Handle(m.Invalidated)) && c.req.Refuse(rc, why) {
+				// The Send was dropped, but it has taken its own call's memory: no good reply can follow.
+				p = rc.Owner.(*outstanding)
+			}
 			foreign = p == nil || !p.rc.Offers(register.Handle(m.Invalidated))
 		}
 		if p != nil && c.cfg.Trace != nil {
@@ -53,6 +58,7 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 		c.ctr.Dropped.Add(1)
 		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
 	case left:
+		c.ctr.Replies.Add(1)
 		c.reap(p)
 	}
 	if pull != nil {
@@ -92,7 +98,7 @@ func (c *Requester) receive(m *verbs.Message) (*outstanding, error) {
 
 // lookup returns the outstanding call whose XID is at the start of send.
 func (c *Requester) lookup(send []byte) *rpcrdma.Call {
-	if len(send) < rpcrdma.FixedSize {
+	if c.req == nil || len(send) < rpcrdma.FixedSize {
 		return nil
 	}
 	return c.req.Lookup(binary.BigEndian.Uint32(send))

@@ -60,14 +60,15 @@ type Requester struct {
 	over     chan struct{} // closed when the connection is over and all calls know
 	idle     sync.Pool     // of *outstanding: one per requester, because each has a channel
 
-	mu     sync.Mutex
-	req    *rpcrdma.Requester
-	xid    uint32
-	queue  list.List[outstanding]    // calls that wait for a credit, first come, first served
-	order  uint64                    // of the latest message received
-	live   map[*outstanding]struct{} // calls with a deadline, for the tick
-	err    error                     // why the connection is over
-	ticked bool                      // the process-wide tick knows this requester
+	mu      sync.Mutex
+	req     *rpcrdma.Requester
+	xid     uint32
+	queue   list.List[outstanding]    // calls that wait for a credit, first come, first served
+	granted bool                      // a reply has told how many calls may be outstanding
+	order   uint64                    // of the latest message received
+	live    map[*outstanding]struct{} // calls with a deadline, for the tick
+	err     error                     // why the connection is over
+	ticked  bool                      // the process-wide tick knows this requester
 }
 
 var _ rpc.Caller = (*Requester)(nil)

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -76,7 +78,7 @@ func newClient(conn net.Conn, w *record.Writer, cfg Config, ctr *count.Counters)
 func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
 	defer parts.Freed(call) // everything that was written is in the kernel
-	if err := parts.Check(call, c.cfg.MaxPayload); err != nil {
+	if err := parts.Check(ctx, call, c.cfg.MaxPayload); err != nil {
 		c.ctr.Errors.Add(1)
 		return err
 	}
@@ -236,9 +238,8 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 	}
 	reply.Results = d.Rest()
 	reply.Lend(r.buf)
-	parts.TakeItem(reply, call, c.cfg.Binding)
 	c.ctr.Replies.Add(1)
-	return nil
+	return parts.TakeItem(reply, call, c.cfg.Binding)
 }
 
 // read delivers records until the stream ends.
@@ -256,6 +257,12 @@ func (c *Client) read() {
 	for {
 		b, msg, err := record.Read(rr, &mem.Shared, hint)
 		if err != nil {
+			if err == io.EOF && c.Received() == 0 { //nolint:errorlint // as Read returns it
+				err = fmt.Errorf("the server has closed the connection without a word (does it speak RDMA alone on this port?): %w", err)
+			}
+			if errors.Is(err, xdr.ErrRange) {
+				err = fmt.Errorf("a reply is larger than Config.MaxPayload, %d octets: %w", c.cfg.MaxPayload, err)
+			}
 			if !c.shifts(err, br.Buffered()+len(rr.Buffered())) {
 				c.fail(err)
 			}

@@ -1,0 +1,144 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/transport/service"
+)
+
+// TestRoom: a result larger than the room that the call gave fails the call, however it comes, and the connection lives
+// on. Memory beyond MaxPayload is no room.
+func TestRoom(t *testing.T) {
+	type args struct{ N uint32 }
+	type res struct {
+		Data []byte `xdr:"ddp"`
+	}
+	fetch := service.Proc[args, res]{Prog: 0x20000001, Vers: 1, Proc: 1}
+	mux := new(service.Mux)
+	service.Handle(mux, fetch, func(_ context.Context, a *args) (*res, error) { return &res{make([]byte, a.N)}, nil })
+	cfg := func(most int) *transport.Config {
+		return &transport.Config{Binding: service.Bind(fetch), MaxPayload: most}
+	}
+	_, addr := startShared(t, mux, cfg(32<<20))
+	for _, x := range []struct {
+		network string
+		room    int
+		result  uint32
+		want    *rpc.RoomError // nil: it fits
+	}{
+		{"rdma", 0, 300_000, nil},
+		{"rdma", 100, 10, nil},
+		{"rdma", 100, 200, &rpc.RoomError{Room: 100, Result: 200}}, // inline
+		{"rdma", 100, 300_000, &rpc.RoomError{Room: 100}},
+		{"rdma", 500_000, 300_000, nil},
+		{"rdma", 500_000, 500_001, &rpc.RoomError{Room: 500_000}},  // by chunk
+		{"rdma", 16 << 20, 5 << 20, &rpc.RoomError{Room: 1 << 20}}, // MaxPayload
+		{"tcp", 0, 300_000, nil},
+		{"tcp", 100, 200, &rpc.RoomError{Room: 100, Result: 200}},
+		{"tcp", 100, 300_000, &rpc.RoomError{Room: 100, Result: 300_000}},
+		{"tcp", 500_000, 500_001, &rpc.RoomError{Room: 500_000, Result: 500_001}},
+	} {
+		t.Run(fmt.Sprintf("%s, %d of %d", x.network, x.result, x.room), func(t *testing.T) {
+			var c rpc.Caller
+			var err error
+			if x.network == "tcp" {
+				c, err = transport.DialStream(testCtx(t), "tcp", addr, cfg(1<<20))
+			} else {
+				c, err = transport.Dial(testCtx(t), "tcp", addr, cfg(1<<20))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			got := res{make([]byte, x.room)}
+			err = service.Invoke(testCtx(t), c, fetch, &args{x.result}, &got)
+			room, ok := errors.AsType[*rpc.RoomError](err)
+			switch {
+			case x.want == nil && (err != nil || len(got.Data) != int(x.result)):
+				t.Errorf("%d octets, %v", len(got.Data), err)
+			case x.want != nil && (!ok || *room != *x.want):
+				t.Errorf("%v", err)
+			}
+			if err := service.Invoke(testCtx(t), c, fetch, &args{1}, nil); err != nil {
+				t.Errorf("the next call: %v", err)
+			}
+		})
+	}
+}
+
+// TestRefusedInvalidation: a reply that is dropped because its header is against the rules, but has taken its call's own
+// memory, fails that call and no other.
+func TestRefusedInvalidation(t *testing.T) {
+	silent := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
+	c := rawServer(t, rawConfig(silent, 4096), nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+		if len(h.Write) == 0 {
+			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
+			return
+		}
+		bad := words(h.XID, 1, 8, 77) // no such type
+		if err := p.conn.SendInvalidate(testCtx(t), bad, region.STag(h.Write[0][0].Handle)); err != nil {
+			t.Error(err)
+		}
+	})
+	call := wordCall(procFill, 5000)
+	call.Sink = make([]byte, 5000)
+	err := try(t, c, call)
+	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonBadReply {
+		t.Errorf("%v", err)
+	}
+	mustDo(t, c, &firstCall)
+	if st := c.Stats(); st.InFlight != 0 || st.OctetsLent != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestNil: what has to be there is asked for, and nothing is left locked behind it.
+func TestNil(t *testing.T) {
+	_, addr := startShared(t, newEcho(), nil)
+	for _, network := range []string{"rdma", "tcp"} {
+		var c rpc.Caller
+		var err error
+		if network == "tcp" {
+			c, err = transport.DialStream(testCtx(t), "tcp", addr, nil)
+		} else {
+			c, err = transport.Dial(testCtx(t), "tcp", addr, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var none context.Context
+		if e, ok := errors.AsType[*rpc.RPCError](tryCtx(none, c, wordCall(procList, 3))); !ok || e.Reason != rpc.ReasonBadCall {
+			t.Errorf("%s: nil context: %v", network, e)
+		}
+		mustDo(t, c, wordCall(procList, 3))
+		c.Close()
+		if _, err := transport.Dial(none, "tcp", addr, nil); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("Dial: %v", err)
+		}
+	}
+	s := &transport.Server{Handler: newEcho()}
+	defer s.Close()
+	for name, f := range map[string]func() error{
+		"NewClient":       func() error { _, err := transport.NewClient(testCtx(t), nil, nil); return err },
+		"NewStreamClient": func() error { _, err := transport.NewStreamClient(nil, nil); return err },
+		"NewListener":     func() error { _, err := transport.NewListener(nil, nil); return err },
+		"Serve":           func() error { return s.Serve(nil) },
+		"ServeConn":       func() error { return s.ServeConn(nil) },
+		"ServeStreamConn": func() error { return s.ServeStreamConn(nil) },
+		"ServeSharedConn": func() error { return s.ServeSharedConn(nil) },
+	} {
+		if err := f(); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if m := rpc.Alloc(-1); len(m.Bytes()) != 0 {
+		t.Error("Alloc(-1)")
+	}
+}
