@@ -36,6 +36,7 @@ type CaptureStats struct {
 	RoCEv2     int // UDP port 4791
 	InfiniBand int // link type 247
 	Unread     int // packets of other link types that this package does not read
+	UnreadLink int // the first of these link types
 }
 
 // NewCapture returns a decoder that calls visit for every event; visit borrows the event. nil
@@ -51,7 +52,7 @@ func (c *Capture) Packet(pkt *Packet) {
 	c.Stats.Packets++
 	seg, ok := c.parser.parse(pkt)
 	if !ok {
-		c.Stats.count(c.parser.foreign(pkt))
+		c.Stats.count(c.parser.foreign(pkt), pkt.Link)
 		return
 	}
 	c.Stats.TCP++

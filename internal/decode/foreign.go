@@ -67,7 +67,7 @@ func udpCarrier(proto layers.IPProtocol, payload []byte) carrier {
 }
 
 // count adds a packet that was not decoded.
-func (s *CaptureStats) count(c carrier) {
+func (s *CaptureStats) count(c carrier, link layers.LinkType) {
 	switch c {
 	case carrierRoCEv1:
 		s.RoCEv1++
@@ -76,7 +76,9 @@ func (s *CaptureStats) count(c carrier) {
 	case carrierInfiniBand:
 		s.InfiniBand++
 	case carrierUnread:
-		s.Unread++
+		if s.Unread++; s.Unread == 1 {
+			s.UnreadLink = int(link)
+		}
 	case carrierOther:
 	}
 }

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // ErrNotCapture reports an input that is neither pcap nor pcapng.
@@ -31,6 +31,11 @@ const (
 	pcapngMagic = 0x0a0d0d0a // the type of the Section Header Block that every pcapng file begins with
 	gzipMagic   = 0x1f8b     // RFC 1952 Section 2.3.1
 )
+
+// compressed are the formats that are not read.
+var compressed = []struct{ magic, unpack string }{
+	{"\xfd7zX", "xz -d"}, {"BZh", "bzip2 -d"}, {"\x28\xb5\x2f\xfd", "zstd -d"}, {"\x04\x22\x4d\x18", "lz4 -d"},
+}
 
 // packetReader is what the readers of both formats have in common.
 type packetReader interface {
@@ -81,22 +86,21 @@ func openCapture(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.L
 			return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
 		}
 	}
+	for _, z := range compressed {
+		if bytes.HasPrefix(magic, []byte(z.magic)) {
+			return nil, nil, fmt.Errorf("%w: it is compressed: unpack it with %s FILE", ErrNotCapture, z.unpack)
+		}
+	}
 	if binary.BigEndian.Uint32(magic) != pcapngMagic {
-		return openPcap(br)
+		p, err := openPcap(br)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, func(gopacket.CaptureInfo) layers.LinkType { return p.link }, nil
 	}
 	ng := &ngReader{r: br}
 	if err := ng.begin(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
 	}
 	return ng, ng.link, nil
-}
-
-func openPcap(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.LinkType, error) {
-	pc, err := pcapgo.NewReader(r)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
-	}
-	pc.SetSnaplen(min(pc.Snaplen(), maxPacket)) // a packet's length is checked against it
-	link := pc.LinkType()
-	return pc, func(gopacket.CaptureInfo) layers.LinkType { return link }, nil
 }

@@ -3,8 +3,11 @@ package decode_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/gopacket/gopacket"
@@ -269,5 +272,62 @@ func TestSnapLength(t *testing.T) {
 	}
 	if holes == 0 {
 		t.Error("no hole was reported")
+	}
+}
+
+// TestOldPcap: what programs before 2.4 and devices have written is read as libpcap reads it.
+func TestOldPcap(t *testing.T) {
+	const file = pcapDir + "/b-nfs3-ops.pcap"
+	want := make(decode.Counts)
+	decodeFile(t, file, want.Add)
+	plain := relink(t, file, false, layers.LinkTypeEthernet, func(b []byte) []byte { return b })
+	// rewrite makes a file of another order, magic and minor version, with a record head of edit(captured, whole).
+	rewrite := func(o binary.AppendByteOrder, magic uint32, minor uint16, edit func(n, whole uint32) []uint32) []byte {
+		out := o.AppendUint16(o.AppendUint16(o.AppendUint32(nil, magic), 2), minor)
+		for _, v := range []uint32{0, 0, 65535, 1 | 0x5400_0000} { // with a check sequence of 4 octets
+			out = o.AppendUint32(out, v)
+		}
+		for in := plain[24:]; len(in) > 0; {
+			n := binary.LittleEndian.Uint32(in[8:])
+			out = o.AppendUint32(o.AppendUint32(out, binary.LittleEndian.Uint32(in)), binary.LittleEndian.Uint32(in[4:]))
+			for _, v := range edit(n, n) {
+				out = o.AppendUint32(out, v)
+			}
+			out, in = append(out, in[16:16+n]...), in[16+n:]
+		}
+		return out
+	}
+	same := func(n, whole uint32) []uint32 { return []uint32{n, whole} }
+	for name, b := range map[string][]byte{
+		"2.4, big":       rewrite(binary.BigEndian, 0xa1b2c3d4, 4, same),
+		"2.3":            rewrite(binary.LittleEndian, 0xa1b2c3d4, 3, same),
+		"2.3, swapped":   rewrite(binary.LittleEndian, 0xa1b2c3d4, 3, func(n, whole uint32) []uint32 { return []uint32{whole + 4, n} }),
+		"2.2":            rewrite(binary.BigEndian, 0xa1b2c3d4, 2, func(n, whole uint32) []uint32 { return []uint32{whole + 4, n} }),
+		"2.0":            rewrite(binary.LittleEndian, 0xa1b2c3d4, 0, func(n, whole uint32) []uint32 { return []uint32{whole, n} }),
+		"longer":         rewrite(binary.LittleEndian, 0xa1b2c3d4, 4, func(n, whole uint32) []uint32 { return []uint32{n, whole - 4} }),
+		"nanoseconds":    rewrite(binary.BigEndian, 0xa1b23c4d, 4, same),
+		"modified":       rewrite(binary.LittleEndian, 0xa1b2cd34, 4, func(n, whole uint32) []uint32 { return []uint32{n, whole, 7, 8} }),
+		"modified, big ": rewrite(binary.BigEndian, 0xa1b2cd34, 4, func(n, whole uint32) []uint32 { return []uint32{n, whole, 7, 8} }),
+	} {
+		if got := countEvents(t, b); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	for what, b := range map[string][]byte{
+		"unpack it with xz -d FILE":             []byte("\xfd7zXZ\x00rest"),
+		"unpack it with bzip2 -d FILE":          []byte("BZh91AY&SY"),
+		"unpack it with zstd -d FILE":           []byte("\x28\xb5\x2f\xfdrest"),
+		"unpack it with lz4 -d FILE":            []byte("\x04\x22\x4d\x18rest"),
+		"pcap of version 2.5, want 2.0 to 2.4":  rewrite(binary.BigEndian, 0xa1b2c3d4, 5, same),
+		"it begins with 41 42 43 44":            []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+		"packet 1: damaged file: a record of 4": rewrite(binary.BigEndian, 0xa1b2c3d4, 4, func(_, _ uint32) []uint32 { return []uint32{1<<32 - 1, 0} }),
+	} {
+		var err error
+		for _, e := range decode.Packets(bytes.NewReader(b)) {
+			err = e
+		}
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %s", err, what)
+		}
 	}
 }

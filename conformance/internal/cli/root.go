@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,7 @@ tests live servers with bad input.`,
 			}
 			return nil
 		},
+		Version:       cmp.Or(buildVersion(), "unknown"),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,

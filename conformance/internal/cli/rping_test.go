@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -124,3 +125,50 @@ func TestRpingWithoutCRC(t *testing.T) {
 }
 
 func stateOf(crc bool) rdmap.ConnectionState { return rdmap.ConnectionState{CRC: crc} }
+
+// TestRpingWrongPeer: the client says what it has met.
+func TestRpingWrongPeer(t *testing.T) {
+	wait := make(chan struct{})
+	defer close(wait)
+	for _, tt := range []struct {
+		name string
+		peer func(net.Conn)
+		want string
+	}{
+		{"ssh", func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n")); <-wait }, `a peer that does not speak iWARP: it says "SSH-2.0-OpenSSH_9.6\r\n"`},
+		{"closes", func(c net.Conn) { _, _ = c.Read(make([]byte, 100)) }, "a peer that closes the connection when it gets an MPA Request"},
+		{"silent", func(net.Conn) { <-wait }, "a peer that takes connections, but does not answer an MPA Request"},
+		{"iWARP", func(c net.Conn) {
+			p := rdmap.Server(c, nil)
+			_ = p.Handshake(t.Context())
+			<-wait
+			p.Abort(nil)
+		}, "an iWARP peer that does not answer pings"},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			tt.peer(c)
+		}()
+		var errs strings.Builder
+		status := Main([]string{"rping", "client", "--timeout", "2s", l.Addr().String()}, nil, io.Discard, &errs)
+		if status != 1 || !strings.HasPrefix(errs.String(), "conformance: "+l.Addr().String()+": rping: met "+tt.want) {
+			t.Errorf("%s: status %d, %s", tt.name, status, errs.String())
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out strings.Builder
+	if status := Main([]string{"--version"}, nil, &out, io.Discard); status != 0 || !strings.HasPrefix(out.String(), "conformance version ") || len(strings.Fields(out.String())) < 3 {
+		t.Errorf("status %d, %q", status, out.String())
+	}
+}

@@ -83,7 +83,7 @@ func carriers(s *decode.CaptureStats) (all []string) {
 		{s.RoCEv1, "RoCE v1: only iWARP is judged"},
 		{s.RoCEv2, "RoCE v2: only iWARP is judged"},
 		{s.InfiniBand, "InfiniBand: only iWARP is judged"},
-		{s.Unread, "a link type that is not read"},
+		{s.Unread, fmt.Sprintf("link type %d, which is not read", s.UnreadLink)},
 	} {
 		if c.n > 0 {
 			all = append(all, fmt.Sprintf("%d of %d packets are of %s", c.n, s.Packets, c.what))

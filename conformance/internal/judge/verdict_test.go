@@ -53,7 +53,7 @@ func TestNothingJudged(t *testing.T) {
 		"RoCE v1":    {recording(t, layers.LinkTypeEthernet, ether(0x8915, make([]byte, 60)...)), "1 of 1 packets are of RoCE v1"},
 		"RoCE v2":    {recording(t, layers.LinkTypeEthernet, roceV2()), "1 of 1 packets are of RoCE v2"},
 		"InfiniBand": {recording(t, 247, make([]byte, 60)), "1 of 1 packets are of InfiniBand"},
-		"USB":        {recording(t, 220, make([]byte, 60)), "1 of 1 packets are of a link type that is not read"},
+		"USB":        {recording(t, 220, make([]byte, 60)), "1 of 1 packets are of link type 220, which is not read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := judge.File(bytes.NewReader(tt.capture), nil)

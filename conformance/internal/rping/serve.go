@@ -3,12 +3,15 @@ package rping
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // MaxConns is the number of connections that Serve answers at a time; others wait in the listener's queue.
@@ -84,22 +87,61 @@ func (s *Server) conn(ctx context.Context, nc net.Conn) Result {
 	return r
 }
 
+// PeerError reports what was met where an rping server should be. It wraps the error that showed it.
+type PeerError struct {
+	Met string
+	Err error
+}
+
+func (e *PeerError) Error() string { return "rping: met " + e.Met }
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// witness keeps the first octets that a connection reads.
+type witness struct {
+	net.Conn
+	first []byte
+}
+
+func (w *witness) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	w.first = append(w.first, b[:min(n, 40-len(w.first))]...)
+	return n, err
+}
+
+// met says what the peer seems to be, if a handshake has failed with err.
+func (w *witness) met(err error) error {
+	switch {
+	case errors.Is(err, mpa.ErrKey):
+		return &PeerError{fmt.Sprintf("a peer that does not speak iWARP: it says %q", w.first), err}
+	case errors.Is(err, verbs.ErrOlderPeer):
+		return &PeerError{"a peer that closes the connection when it gets an MPA Request: it speaks another protocol, or only MPA revision 1", err}
+	case len(w.first) == 0 && errors.Is(err, context.DeadlineExceeded):
+		return &PeerError{"a peer that takes connections, but does not answer an MPA Request: it speaks another protocol, or hangs", err}
+	}
+	return err
+}
+
 // Dial connects to an rping server over TCP, makes the pings of opt and closes the connection. The state is
-// that of the connection, even if a ping failed. Errors are those of the network and of Ping.
+// that of the connection, even if a ping failed. Errors are those of the network and of Ping, or a *PeerError.
 func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, opt *Options) (rdmap.ConnectionState, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return rdmap.ConnectionState{}, err
 	}
-	c := rdmap.Client(nc, Config(crc))
+	w := &witness{Conn: nc}
+	c := rdmap.Client(w, Config(crc))
 	if err := c.Handshake(ctx); err != nil {
 		c.Abort(err)
-		return rdmap.ConnectionState{}, err
+		<-c.Done() // nobody reads from w anymore
+		return rdmap.ConnectionState{}, w.met(err)
 	}
 	state := c.ConnectionState()
 	if err := Ping(ctx, c, opt); err != nil {
 		c.Abort(err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = &PeerError{"an iWARP peer that does not answer pings: is it an rping server?", err}
+		}
 		return state, err
 	}
 	return state, c.Close()
