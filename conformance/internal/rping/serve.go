@@ -93,7 +93,10 @@ type PeerError struct {
 	Err error
 }
 
+// Error says what was met.
 func (e *PeerError) Error() string { return "rping: met " + e.Met }
+
+// Unwrap returns Err.
 func (e *PeerError) Unwrap() error { return e.Err }
 
 // witness keeps the first octets that a connection reads.
