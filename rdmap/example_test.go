@@ -68,19 +68,6 @@ func (echo) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
 }
 func (echo) HandleClose(*rdmap.Conn, error) {}
 
-// answers completes the Waiter of the outstanding call.
-type answers struct {
-	w    rdmap.Waiter
-	text string
-}
-
-func (h *answers) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
-	c.PostRecv(1)
-	h.text = string(m.Data) // lent: copied
-	h.w.Complete(nil)
-}
-func (h *answers) HandleClose(_ *rdmap.Conn, err error) { h.w.Complete(err) }
-
 // Work requests that are posted together are sent together: data, then the message that says where the
 // data is and invalidates the STag.
 func ExampleConn_Post() {

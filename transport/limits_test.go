@@ -215,8 +215,14 @@ func TestShares(t *testing.T) {
 		ip string
 		ok bool
 	}{
-		{"2001:db8::1", true}, {"2001:db8::ffff:0:0:2", true}, {"2001:db8::3", false}, {"2001:db8:0:1::1", true},
-		{"192.0.2.1", true}, {"::ffff:192.0.2.1", true}, {"192.0.2.1", false}, {"192.0.2.2", true},
+		{"2001:db8::1", true},
+		{"2001:db8::ffff:0:0:2", true},
+		{"2001:db8::3", false},
+		{"2001:db8:0:1::1", true},
+		{"192.0.2.1", true},
+		{"::ffff:192.0.2.1", true},
+		{"192.0.2.1", false},
+		{"192.0.2.2", true},
 	} {
 		_, err := dialFrom(t, s, x.ip)
 		if _, rejected := errors.AsType[*verbs.RejectError](err); (err == nil) != x.ok || rejected == x.ok {

@@ -172,7 +172,7 @@ func TestClientPanic(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx := context.Context(t.Context())
+			var ctx context.Context = t.Context()
 			if test.asked > 0 {
 				n := new(atomic.Int32)
 				n.Store(test.asked)

@@ -9,18 +9,6 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// octets cuts up to 8 segments of one octet from the front of s.
-func octets(s chunks.Segment) (list []chunks.Segment) {
-	for len(list) < 8 && s.Length > 1 {
-		one := s
-		one.Length = 1
-		list = append(list, one)
-		s.Offset++
-		s.Length--
-	}
-	return append(list, s)
-}
-
 // wantSum checks the reply of procSum.
 func wantSum(t *testing.T, p *rawPeer, xid uint32, data []byte) {
 	t.Helper()

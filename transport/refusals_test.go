@@ -15,45 +15,6 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Words of the header of TestEveryWord.
-const (
-	wordVers        = 1
-	wordCredit      = 2
-	wordProc        = 3
-	wordPosition    = 5
-	wordReadLength  = 7
-	wordWriteOffset = 16
-	wordReplyHandle = 20
-	wordReplyLength = 21
-	wordReplyTO     = 22 // and 23
-	lastWord        = 23
-)
-
-// probe makes a call and hands every other answer that comes before its own to f. It
-// returns early when the connection is over.
-func (p *rawPeer) probe(xid uint32, f func(h *rpcrdma.Header, payload []byte)) {
-	p.t.Helper()
-	call := append(header(rpcrdma.Header{XID: xid}), rpcCall(xid, procNull)...)
-	if p.conn.Send(testCtx(p.t), call) != nil {
-		return
-	}
-	for {
-		m, err := p.conn.Recv(testCtx(p.t))
-		if err != nil {
-			return
-		}
-		var h rpcrdma.Header
-		n, err := h.Decode(m.Data, nil)
-		if err != nil {
-			p.t.Fatalf("answer %x: %v", m.Data, err)
-		}
-		if h.XID == xid {
-			return
-		}
-		f(&h, m.Data[n:])
-	}
-}
-
 // rpcRefusals are call messages that RPC itself refuses (RFC 5531 Section 9), with the
 // answer; the zero ReplyHeader stands for none.
 func rpcRefusals() []struct {

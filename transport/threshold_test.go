@@ -3,19 +3,8 @@ package transport_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// offerAgain offers memory anew if the message has invalidated seg.
-func (p *rawPeer) offerAgain(m *verbs.Message, seg chunks.Segment) chunks.Segment {
-	if m.Invalidated == 0 {
-		return seg
-	}
-	return p.offer(make([]byte, seg.Length), region.RemoteWrite)
-}
 
 // TestInline: Inline returns the sizes agreed in the start-up.
 func TestInline(t *testing.T) {

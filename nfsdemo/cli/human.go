@@ -28,14 +28,6 @@ func octets(n uint64) string {
 	return fmt.Sprintf("%.0f EiB", f/1024)
 }
 
-// amount is octets, but always with a unit.
-func amount(n int64) string {
-	if n < 10<<10 {
-		return plural(int(n), "octet")
-	}
-	return octets(uint64(n))
-}
-
 // modeString formats mode bits as ls -l does.
 func modeString(m fs.FileMode) string {
 	b := []byte("-rwxrwxrwx")

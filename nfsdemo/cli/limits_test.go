@@ -26,7 +26,7 @@ func TestCgroupMemory(t *testing.T) {
 		"nonsense":         {"proc/self/cgroup=0::/ sys/fs/cgroup/memory.max=-7", 0},
 	} {
 		root := fstest.MapFS{}
-		for _, f := range strings.Fields(x.files) {
+		for f := range strings.FieldsSeq(x.files) {
 			file, content, _ := strings.Cut(f, "=")
 			root[file] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(content, `\n`, "\n") + "\n")}
 		}

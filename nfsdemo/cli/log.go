@@ -55,8 +55,8 @@ first. They change nothing, except mend with --force. docs/commitlog-format.md e
 numbers.`,
 		Example: `  nfsdemo log append --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data <lines
   nfsdemo log verify /var/lib/nfsdemo/journal`,
-		Args:    unknownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	dump := &cobra.Command{
 		Use: "dump FILE", Short: "Print every record that recovery would return",

@@ -254,11 +254,11 @@ func (s *service) paths() string {
 	for _, e := range s.set.exports() {
 		paths = append(paths, e.Path)
 	}
-	text := strings.Join(paths, " ")
+	parts := []string{strings.Join(paths, " ")}
 	for _, p := range s.set.away() {
-		text += fmt.Sprintf("; %s cannot be used: %s", p.Export, p.Error)
+		parts = append(parts, fmt.Sprintf("%s cannot be used: %s", p.Export, p.Error))
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 // start serves one listener, if there is one.

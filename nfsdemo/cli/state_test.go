@@ -76,8 +76,11 @@ func TestPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]string{
-		{"--state", filepath.Join(export, "state")}, {"--state", filepath.Join(link, "new", "state")}, {"--state", export},
-		{"--pcap", filepath.Join(export, "x.pcapng")}, {"--pcap", filepath.Join(link, "y.pcapng")},
+		{"--state", filepath.Join(export, "state")},
+		{"--state", filepath.Join(link, "new", "state")},
+		{"--state", export},
+		{"--pcap", filepath.Join(export, "x.pcapng")},
+		{"--pcap", filepath.Join(link, "y.pcapng")},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		r := command(ctx, "", append([]string{"serve", "--export", export, "--listen", "127.0.0.1:0"}, flags...)...)

@@ -237,14 +237,6 @@ func (e *export) seenBy(a net.Addr) *export {
 	return nil
 }
 
-// fixed reports whether no client may change anything.
-func (e *export) fixed() bool {
-	if len(e.Clients) == 0 {
-		return e.ReadOnly
-	}
-	return !slices.ContainsFunc(e.views, func(v *export) bool { return !v.ReadOnly }) && (len(e.Allow) == 0 || e.ReadOnly)
-}
-
 // admit returns the export as the caller of c sees it, or why he may not use it.
 func (s *Server) admit(e *export, c *Call) (*export, error) {
 	v := e.seenBy(c.RemoteAddr)

@@ -37,39 +37,6 @@ func (o *op) setAttr(d *xdr.Decoder) error {
 	return nil
 }
 
-// settable finds the file of a SETATTR and looks whether the caller could make the change, so that nobody is
-// disturbed for somebody who cannot. Only the call itself decides.
-func (o *op) settable(args *nfs3.SetAttrArgs) error {
-	f, err := o.file(args.Handle)
-	if err != nil {
-		return err
-	}
-	if err := o.mayApply(&f, guardOf(args), &args.Attr); err != nil {
-		return err
-	}
-	return o.likely(&f, &args.Attr)
-}
-
-// likely looks whether the caller could make a change.
-func (o *op) likely(f *file, set *nfs3.SetAttr) error {
-	switch {
-	case o.who.UID == 0:
-		return nil
-	case set.SetUID && set.UID != f.attr.UID:
-		return nfs3.ErrPerm
-	case o.who.UID == f.attr.UID || set.IsZero():
-		return nil
-	}
-	if set.SetMode || set.SetUID || set.SetGID || set.AtimeHow == nfs3.ClientTime || set.MtimeHow == nfs3.ClientTime {
-		return nfs3.ErrPerm
-	}
-	got, err := f.node.Access(nfs3.AccessModify)
-	if err == nil && got == 0 {
-		err = nfs3.ErrAcces
-	}
-	return err
-}
-
 // guardOf returns the guard of a SETATTR, or nil if it has none.
 func guardOf(args *nfs3.SetAttrArgs) *nfs3.Time {
 	if args.Guard {

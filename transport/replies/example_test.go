@@ -94,22 +94,3 @@ func crashed(mem *pmem.Memory) *pmem.Memory {
 	}
 	return after
 }
-
-// serve answers calls with 42 by a Pusher that keeps all replies, after wait, and returns where
-// it listens for calls.
-func serve(config *transport.Config, wait func()) (addr string, stop func()) {
-	logs, _ := net.Listen("tcp", "127.0.0.1:0")
-	calls, _ := net.Listen("tcp", "127.0.0.1:0")
-	pusher := &replies.Pusher{
-		Addr: logs.Addr().String(),
-		Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
-			wait()
-			resp.Results = xdr.AppendUint32(resp.Results, 42)
-		}),
-		Choose: func(_, _, _ uint32) bool { return true },
-	}
-	go pusher.Serve(logs)
-	server := &transport.Server{Handler: pusher, Config: config}
-	go server.Serve(calls)
-	return calls.Addr().String(), func() { server.Close(); pusher.Close() }
-}

@@ -90,10 +90,19 @@ func BenchmarkNFS(b *testing.B) {
 	getattr, write4, write64, write1M := op{"GETATTR", 0}, op{"WRITE 4K", 4 << 10}, op{"WRITE 64K", 64 << 10}, op{"WRITE 1M", 1 << 20}
 	read4, read64, read1M := op{"READ 4K", 4 << 10}, op{"READ 64K", 64 << 10}, op{"READ 1M", 1 << 20}
 	for _, l := range []load{
-		{write4, 8, 1, op{}}, {write64, 1, 1, op{}}, {write64, 8, 1, op{}}, {write1M, 8, 1, op{}},
-		{read4, 8, 1, op{}}, {read64, 1, 1, op{}}, {read64, 8, 1, op{}}, {read1M, 8, 1, op{}},
-		{getattr, 1, 1, op{}}, {getattr, 32, 1, op{}}, {getattr, 32, 4, op{}},
-		{getattr, 1, 1, read1M}, {getattr, 1, 1, write1M},
+		{write4, 8, 1, op{}},
+		{write64, 1, 1, op{}},
+		{write64, 8, 1, op{}},
+		{write1M, 8, 1, op{}},
+		{read4, 8, 1, op{}},
+		{read64, 1, 1, op{}},
+		{read64, 8, 1, op{}},
+		{read1M, 8, 1, op{}},
+		{getattr, 1, 1, op{}},
+		{getattr, 32, 1, op{}},
+		{getattr, 32, 4, op{}},
+		{getattr, 1, 1, read1M},
+		{getattr, 1, 1, write1M},
 	} {
 		b.Run(l.String(), func(b *testing.B) {
 			for _, c := range columns(b) {

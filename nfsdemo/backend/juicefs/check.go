@@ -79,8 +79,10 @@ func checkIsolation(ctx context.Context, uri string) error {
 		return fmt.Errorf("juicefs: cannot ask %s: %w", hide(uri), err)
 	}
 	if level != serializable {
-		return &RefusedError{"PostgreSQL with transactions that are " + level,
-			"calls at the same moment lose files: connect to PostgreSQL itself, with no default_transaction_isolation in the address"}
+		return &RefusedError{
+			"PostgreSQL with transactions that are " + level,
+			"calls at the same moment lose files: connect to PostgreSQL itself, with no default_transaction_isolation in the address",
+		}
 	}
 	return nil
 }

@@ -7,13 +7,10 @@ import (
 
 	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
-	"github.com/stag-rdma/stag/transport/rpc"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // oneLog keeps one log in a crash model.
@@ -89,20 +86,4 @@ func TestNative(t *testing.T) {
 func TestByCalls(t *testing.T) {
 	sequence(t, "push-calls", map[string]int{pushOpen: 1, pushClose: 1, pushAppend: 5},
 		func(t *testing.T, to relay) { appended(t, session(t, to, push.Append), push.Append, 13) })
-}
-
-// cred is who all clients are, on every machine.
-var cred = xdr.SysCred{MachineName: "client"}
-
-// mounted is a client of /export at addr, and its caller.
-func mounted(t *testing.T, addr string) (rpc.Caller, *nfsclient.Client) {
-	t.Helper()
-	caller, err := transport.Dial(t.Context(), "tcp", addr, nil)
-	check(t, err)
-	t.Cleanup(func() { caller.Close() })
-	root, err := nfsclient.NewMounter(caller, &cred).Mount(t.Context(), "/export")
-	check(t, err)
-	c, err := nfsclient.New(t.Context(), caller, root, "/export", &nfsclient.Config{Cred: &cred})
-	check(t, err)
-	return caller, c
 }

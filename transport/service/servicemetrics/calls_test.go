@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service/servicemetrics"
 	"github.com/stag-rdma/stag/xdr"
@@ -53,6 +52,6 @@ func TestCalls(t *testing.T) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
-		t.Error([]promlint.Problem(problems), err)
+		t.Error(problems, err)
 	}
 }
