@@ -98,8 +98,20 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
 	}
+	proved := false // Dial is called by one caller at a time
 	rc := &redial.Config{
-		Dial:     func(ctx context.Context) (redial.Conn, error) { return dialNFS(ctx, u, cfg) },
+		Dial: func(ctx context.Context) (redial.Conn, error) {
+			c, err := dialNFS(ctx, u, cfg)
+			if err == nil && !proved {
+				// A server of another kind closes the connection, again and again: that is told at once.
+				if err = prove(ctx, c); err != nil {
+					c.Close() //nolint:errcheck // the first error counts
+					return nil, err
+				}
+				proved = true
+			}
+			return c, err
+		},
 		Patience: cfg.Reconnect,
 	}
 	if cfg.Transport != nil {
@@ -114,6 +126,17 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// prove makes a NULL call, to which any answer will do.
+func prove(ctx context.Context, c rpc.Caller) error {
+	var reply rpc.Reply
+	err := c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply)
+	reply.Release()
+	if _, answered := errors.AsType[*rpc.RPCError](err); answered {
+		return nil
+	}
+	return err
 }
 
 // lasting is a Caller that outlives its connections.
