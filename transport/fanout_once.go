@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -97,8 +98,9 @@ func (c *recordConn) orphan(left map[uint32]*responder.Call) (forgotten []*execu
 	return forgotten
 }
 
-// adopt takes the reply to an orphan, and reports whether it is one.
-func (c *recordConn) adopt(xid uint32, msg []byte) bool {
+// adopt takes the reply to an orphan, and reports whether it is one. Of a reply that the client had no room for there is
+// only the head: then nobody has the reply, as in tooLarge.
+func (c *recordConn) adopt(xid uint32, rec *record.Record) bool {
 	c.mu.Lock()
 	e, ok := c.orphans[xid]
 	delete(c.orphans, xid)
@@ -107,8 +109,11 @@ func (c *recordConn) adopt(xid uint32, msg []byte) bool {
 		c.patience.Stop()
 	}
 	c.mu.Unlock()
-	if ok {
-		c.fanout.keep(e, msg)
+	switch {
+	case ok && rec.Cut:
+		c.fanout.dups.End(e, nil)
+	case ok:
+		c.fanout.keep(e, rec.Bytes())
 	}
 	if last {
 		c.hint() // Read may now report the end of the connection

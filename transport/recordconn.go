@@ -229,10 +229,14 @@ func (c *recordConn) checkRecord(head []byte, _ int) (int, error) {
 		x = nil // a reply before the call was read
 	}
 	_, orphan := c.orphans[xid]
+	most := 0
+	if x != nil {
+		most = c.rc.MostReply(x) // under the lock: x is used again when the connection has ended
+	}
 	c.mu.Unlock()
 	switch {
-	case ok && x != nil:
-		return c.rc.MostReply(x), nil
+	case x != nil:
+		return most, nil
 	case ok && orphan:
 		return c.w.Max, nil
 	case c.asked && !c.over() && typ != xdr.MsgCall:
@@ -269,7 +273,7 @@ func (c *recordConn) reply(rec *record.Record) {
 	x := c.pending[xid]
 	if x == nil || x == c.unread.First() || x.Unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
-		if !c.adopt(xid, msg) {
+		if !c.adopt(xid, rec) {
 			c.fanout.ctr.Dropped.Add(1)
 		}
 		rec.Buf.Release()
