@@ -64,6 +64,9 @@ func TestPumpFirstErrorStops(t *testing.T) {
 		if off == 30 {
 			return 5, false, bad
 		}
+		if off > 30 {
+			<-ctx.Done() // however long the bad one takes
+		}
 		return n, false, nil
 	})
 	good, _, err := p.run(t.Context(), 0, 1000)
