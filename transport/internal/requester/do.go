@@ -86,7 +86,7 @@ func (c *Requester) greet(call *rpc.Call) {
 		if err := c.req.Begin(&p.rc); err != nil {
 			return err // another call was quicker
 		}
-		p.active, p.left = true, true
+		p.active = true
 		return c.form(p)
 	}()
 	if err == nil {
@@ -94,7 +94,12 @@ func (c *Requester) greet(call *rpc.Call) {
 	}
 	if err != nil {
 		_ = c.giveUp(p, err) // the calls that wait learn it from the connection
+		return
 	}
+	if p.w.Done() && p.w.Err() == nil {
+		c.ctr.Replies.Add(1) // it was quick; otherwise Receive counts it
+	}
+	_ = c.abandon(p, nil) // not before it is sent: the end of the connection gives back what nobody waits for
 }
 
 // do runs one call, after begin, to its reply.

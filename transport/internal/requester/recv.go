@@ -23,6 +23,12 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 	var why error
 	var foreign, left bool
 	var pull *replyPull
+	defer func() { // also if the trace panics, without the lock
+		if left {
+			c.ctr.Replies.Add(1)
+			c.reap(p)
+		}
+	}()
 	func() {
 		c.mu.Lock()
 		defer c.mu.Unlock() // trace and binding may panic
@@ -53,13 +59,9 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 	if foreign {
 		conn.Abort(ErrForeignSTag)
 	}
-	switch {
-	case p == nil:
+	if p == nil {
 		c.ctr.Dropped.Add(1)
 		c.cfg.Logger.Debug("transport: reply dropped", zap.Error(why))
-	case left:
-		c.ctr.Replies.Add(1)
-		c.reap(p)
 	}
 	if pull != nil {
 		pull.start()
