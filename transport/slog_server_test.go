@@ -71,7 +71,8 @@ func TestClientLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stays.Close() //nolint:errcheck // the server ends it
+	defer stays.Close()         //nolint:errcheck // the server ends it
+	mustDo(t, stays, &nullCall) // the server knows that it is established
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
