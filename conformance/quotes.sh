@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$tmp"/{lists/partial,cache/archives/partial,texts}
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm non-free" >"$tmp/list"
+from=$(apt-get indextargets --format '$(REPO_URI)' 'Release: bookworm' 'Component: main' | head -n 1) # where this system has its packages from
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${from:?no bookworm among the sources of apt: run apt-get update} bookworm non-free" >"$tmp/list"
 apt=(apt-get -qq -o Dir::Etc::sourcelist="$tmp/list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$tmp/lists"
   -o Dir::Cache="$tmp/cache" -o APT::Sandbox::User=root)
 "${apt[@]}" update
