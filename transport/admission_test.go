@@ -25,7 +25,9 @@ const (
 // reader answers READs of NFS with as many octets as were asked for.
 type reader struct{}
 
-func (reader) MayBlock(_, _, proc uint32) bool { return proc == nfsRead }
+func (reader) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Proc == nfsRead}
+}
 
 func (reader) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != nfsRead {
@@ -133,7 +135,9 @@ func TestUnreadReplies(t *testing.T) {
 // asker calls the client back.
 type asker struct{ waits atomic.Int32 }
 
-func (*asker) MayBlock(_, _, _ uint32) bool { return true }
+func (*asker) Describe(_ *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: true}
+}
 
 func (a *asker) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc == nfsRead {

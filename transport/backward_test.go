@@ -33,8 +33,10 @@ type backer struct {
 
 func newBacker() *backer { return &backer{newEcho(), make(chan *rpc.Backward, 16)} }
 
-func (b *backer) MayBlock(prog, vers, proc uint32) bool {
-	return proc == procBack || proc == procDeep || b.echo.MayBlock(prog, vers, proc)
+func (b *backer) Describe(req *rpc.Request) rpc.Traits {
+	t := b.echo.Describe(req)
+	t.Blocks = t.Blocks || req.Proc == procBack || req.Proc == procDeep
+	return t
 }
 
 func (b *backer) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {

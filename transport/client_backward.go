@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
@@ -74,7 +75,8 @@ func (b *backServed) Dispatch(x *responder.Call, inline bool) {
 	}
 	x.Resp.Reset()
 	x.SetRequest()
-	go (*rdmaServed)(b).serve(x)
+	t := rpc.Describe(b.s.Handler, &x.Req)
+	go (*rdmaServed)(b).serve(x, &t)
 }
 
 // Ended cancels the handlers.

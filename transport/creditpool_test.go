@@ -55,7 +55,9 @@ func pipeClients(t *testing.T, s *transport.Server, n int) []*transport.Client {
 // disk is echo whose echoes take a millisecond each.
 type disk struct{ *echo }
 
-func (disk) MayBlock(_, _, proc uint32) bool { return proc == procEcho }
+func (disk) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Proc == procEcho}
+}
 
 func (h disk) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc == procEcho {

@@ -29,7 +29,7 @@
 // RDMA connections, [Server.ServeStream] TCP connections.
 //
 // A handler may want to refuse calls before their data is moved, or to have the data read straight
-// into its own memory. It names those calls with Lazy: see [rpc.Request.Opaque].
+// into its own memory. It says Lazy of those calls: see [rpc.Request.Opaque].
 //
 // A handler also names the calls that must not run twice: see [rpc.Handler]. A client that has lost its
 // connection sends them again, on any transport, and the server recognizes them. For servers behind
@@ -43,7 +43,7 @@
 // A server can call its clients on the connections that they have opened (RFC 8167). Both ends set
 // [Backward].Credits, the client sets a Handler, and the server's handler uses
 // Request.Backward. Each direction has its own credits, XIDs and receives. A handler that calls back
-// waits for the reply, so MayBlock must name its calls. Calls nested in calls may need as many credits
+// waits for the reply, so it must say Blocks of its calls. Calls nested in calls may need as many credits
 // as they are deep.
 //
 // # Profiles
@@ -58,7 +58,7 @@
 //
 // A client connection has no goroutine of its own: the goroutine that waits for a reply reads the socket
 // (see "Who reads the socket" in package rdmap). A server has one goroutine per connection. Short handlers
-// run in it, and their replies leave together. Handlers named by MayBlock get a goroutine each unless they
+// run in it, and their replies leave together. Handlers of calls with Blocks get a goroutine each unless they
 // have been short so far. When any other handler takes long, a watchdog lets another goroutine read.
 //
 // # Cancellation

@@ -28,7 +28,14 @@ type once struct {
 
 func newOnce() *once { return &once{echo: newEcho(), ran: make(map[uint32]int)} }
 
-func (h *once) NonIdempotent(prog, _, proc uint32) bool { return prog == testProg && proc != procNull }
+// changes names the calls that must not run twice.
+func (*once) changes(prog, _, proc uint32) bool { return prog == testProg && proc != procNull }
+
+func (h *once) Describe(req *rpc.Request) rpc.Traits {
+	t := h.echo.Describe(req)
+	t.Once = h.changes(req.Prog, req.Vers, req.Proc)
+	return t
+}
 
 func (h *once) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	h.mu.Lock()
@@ -242,8 +249,12 @@ func TestReaderFreeForDuplicates(t *testing.T) {
 
 type shortOnce struct{ *once }
 
-// MayBlock says that no call blocks, which is not so.
-func (shortOnce) MayBlock(_, _, _ uint32) bool { return false }
+// Describe says that no call blocks, which is not so.
+func (h shortOnce) Describe(req *rpc.Request) rpc.Traits {
+	t := h.once.Describe(req)
+	t.Blocks = false
+	return t
+}
 
 // TestDuplicateOwners: whatever a user of the server's machine claims, he neither gets the replies of another user nor
 // makes them, by any kind of server; what is claimed is judged behind the cache.
@@ -251,7 +262,7 @@ func TestDuplicateOwners(t *testing.T) {
 	cfg := testConfig()
 	// The owner of a connection is in its port, as the kernel knows it.
 	cfg.Duplicates.Owner = func(a net.Addr) string { return fmt.Sprint(a.(*net.TCPAddr).Port) }
-	cfg.Duplicates.NonIdempotent = (&once{}).NonIdempotent
+	cfg.Duplicates.NonIdempotent = (&once{}).changes
 	h := newOnce()
 	s := newServer(t, h, cfg)
 	pipes := &listenPipes{conns: make(chan net.Conn)}

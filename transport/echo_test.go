@@ -33,8 +33,10 @@ func newEcho() *echo {
 	return &echo{enter: make(chan struct{}, 64), leave: make(chan struct{})}
 }
 
-// MayBlock marks the one procedure that waits.
-func (e *echo) MayBlock(_, _, proc uint32) bool { return proc == procBlock }
+// Describe marks the one procedure that waits.
+func (*echo) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Proc == procBlock}
+}
 
 func (e *echo) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {

@@ -57,5 +57,6 @@ func Dispatch(c net.Conn, x *responder.Call) bool {
 
 // Execute runs a call of a connection that has not ended.
 func (s *Server) Execute(req *rpc.Request, resp *rpc.Response) bool {
-	return s.exec.Execute(context.Background(), s.Handler, req, resp, nil)
+	t := rpc.Describe(s.Handler, req)
+	return s.exec.Execute(context.Background(), s.Handler, &t, req, resp, nil)
 }

@@ -15,15 +15,16 @@ import (
 // fanout is the record-marked connections as which one RDMA connection appears: one, or
 // Config.Fanout. A call goes to the one with the fewest outstanding replies.
 type fanout struct {
-	rc    *responder.Responder
-	all   []*recordConn // the connections that Accept returns
-	ctr   *count.Counters
-	dups  *execute.Duplicates
-	addr  net.Addr // of the client
-	at    *execute.Origin
-	keeps time.Duration      // how long calls are waited for when the connection is gone
-	ctx   context.Context    // ends with the connection
-	stop  context.CancelFunc // ends ctx
+	rc      *responder.Responder
+	all     []*recordConn // the connections that Accept returns
+	ctr     *count.Counters
+	dups    *execute.Duplicates
+	changes func(prog, vers, proc uint32) bool // of the Listener
+	addr    net.Addr                           // of the client
+	at      *execute.Origin
+	keeps   time.Duration      // how long calls are waited for when the connection is gone
+	ctx     context.Context    // ends with the connection
+	stop    context.CancelFunc // ends ctx
 
 	mu   sync.Mutex
 	open []*recordConn
@@ -32,7 +33,10 @@ type fanout struct {
 var _ responder.App = (*fanout)(nil)
 
 func newFanout(l *Listener, conn net.Conn, turn execute.Turn) *fanout {
-	ls := &fanout{ctr: &l.ctr, dups: l.exec.Duplicates, keeps: l.cfg.Duplicates.Time, addr: conn.RemoteAddr(), at: l.exec.Enter(conn, turn)}
+	ls := &fanout{
+		ctr: &l.ctr, dups: l.exec.Duplicates, changes: l.changes, keeps: l.cfg.Duplicates.Time,
+		addr: conn.RemoteAddr(), at: l.exec.Enter(conn, turn),
+	}
 	ls.ctx, ls.stop = context.WithCancel(context.Background())
 	ls.rc = responder.New(l.resp, &l.ctr, l.gate, ls.addr, ls)
 	for range l.cfg.Fanout {

@@ -13,12 +13,6 @@ import (
 // This file is the duplicate request cache behind a Listener. The server above was written for TCP:
 // it does not know the cache, and a repeated call never reaches it.
 
-// nonIdempotentFunc makes a function the part of a Handler that names calls.
-type nonIdempotentFunc func(prog, vers, proc uint32) bool
-
-// NonIdempotent calls f.
-func (f nonIdempotentFunc) NonIdempotent(prog, vers, proc uint32) bool { return f(prog, vers, proc) }
-
 // changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and WRITE to
 // LINK (RFC 1813 Section 3.3). WRITE is one of them because, if it runs again, it may overwrite a
 // later WRITE.
@@ -32,7 +26,7 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // not touch them.
 func (ls *fanout) once(x *responder.Call) bool {
 	req := rpc.Request{CallHeader: *x.Header(), Args: x.Args(), RemoteAddr: ls.addr}
-	if !ls.dups.Covers(&req) {
+	if !ls.changes(req.Prog, req.Vers, req.Proc) || !ls.dups.Covers(&req) {
 		return false
 	}
 	e, old, later := ls.dups.Enter(&req)

@@ -17,7 +17,7 @@ import (
 // listenOnce listens with a cache of all procedures of the test program but NULL.
 func listenOnce(t testing.TB, cfg *transport.Config) *transport.Listener {
 	t.Helper()
-	cfg.Duplicates.NonIdempotent = (&once{}).NonIdempotent
+	cfg.Duplicates.NonIdempotent = (&once{}).changes
 	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestListenOnceModel(t *testing.T) {
 		h := &ledger{echo: newEcho(), rnd: rand.New(rand.NewPCG(seed, 8)), ran: make(map[uint64]int)}
 		w := &modelNetwork{l: newPipeListener(), rnd: rand.New(rand.NewPCG(seed, 9))}
 		cfg := onceConfig()
-		cfg.Duplicates.NonIdempotent = h.NonIdempotent
+		cfg.Duplicates.NonIdempotent = h.changes
 		l, err := transport.NewListener(w.l, cfg)
 		if err != nil {
 			t.Fatal(err)

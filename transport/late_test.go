@@ -64,8 +64,6 @@ type writes struct {
 	done []uint32
 }
 
-func (*writes) NonIdempotent(_, _, _ uint32) bool { return true }
-
 func (w *writes) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 	if req.Proc == 1 {
 		<-w.gate
@@ -109,12 +107,13 @@ func TestCallOfClosedConnectionEndsFirst(t *testing.T) {
 	w.mu.Unlock()
 }
 
-// Class says that the arguments are the object that a call changes.
-func (*writes) Class(req *rpc.Request) (c rpc.Class) {
+// Describe says that the arguments are the object that a call changes.
+func (*writes) Describe(req *rpc.Request) rpc.Traits {
+	t := rpc.Traits{Once: true}
 	if len(req.Args) > 0 {
-		c.Changes[1] = 1 + uint64(req.Args[3])
+		t.Changes[1] = 1 + uint64(req.Args[3])
 	}
-	return c
+	return t
 }
 
 // TestHangingCallHoldsUpItsObjectOnly: a call that hangs on a disk, and whose connection its client has closed, holds up

@@ -22,15 +22,16 @@ const acceptQueue = 128
 // Listener accepts RPC-over-RDMA connections and returns them as record-marked connections. It is
 // safe for concurrent use.
 type Listener struct {
-	l      net.Listener
-	cfg    *Config
-	ctr    count.Counters
-	gate   *gate.Gate
-	exec   *execute.Executor
-	resp   *responder.Config
-	ready  chan net.Conn
-	ctx    context.Context // of start-ups; ends with Close
-	cancel context.CancelFunc
+	l       net.Listener
+	cfg     *Config
+	ctr     count.Counters
+	gate    *gate.Gate
+	exec    *execute.Executor
+	changes func(prog, vers, proc uint32) bool // Duplicates.NonIdempotent
+	resp    *responder.Config
+	ready   chan net.Conn
+	ctx     context.Context // of start-ups; ends with Close
+	cancel  context.CancelFunc
 
 	mu    sync.Mutex
 	err   error // why accepting ended
@@ -86,11 +87,11 @@ func makeListener(inner net.Listener, cfg *Config) *Listener {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.resp = cfg.responder()
 	l.gate = gate.New(cfg.gate(), &l.ctr)
-	names := nonIdempotentFunc(changesNFS3)
+	l.changes = changesNFS3
 	if cfg.Duplicates.NonIdempotent != nil {
-		names = cfg.Duplicates.NonIdempotent
+		l.changes = cfg.Duplicates.NonIdempotent
 	}
-	l.exec = execute.New(l.ctx, execute.NewDuplicates(names, cfg.duplicates()), &l.ctr, cfg.Logger, false)
+	l.exec = execute.New(l.ctx, execute.NewDuplicates(cfg.duplicates()), &l.ctr, cfg.Logger, false)
 	return l
 }
 

@@ -154,7 +154,9 @@ type memoryServer struct {
 	sent chan struct{}
 }
 
-func (memoryServer) Lazy(_, _, proc uint32) bool { return proc == procEcho }
+func (memoryServer) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Lazy: req.Proc == procEcho}
+}
 
 func (h memoryServer) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)

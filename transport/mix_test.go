@@ -36,8 +36,9 @@ type mixHandler struct {
 
 func (h *mixHandler) roll(n int) int { return rand.New(rand.NewPCG(h.n.Add(1), 7)).IntN(n) }
 
-func (h *mixHandler) MayBlock(_, _, _ uint32) bool { return h.roll(4) == 0 }
-func (h *mixHandler) Lazy(_, _, proc uint32) bool  { return proc == procEcho && h.roll(3) == 0 }
+func (h *mixHandler) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: h.roll(4) == 0, Lazy: req.Proc == procEcho && h.roll(3) == 0}
+}
 
 func (h *mixHandler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if h.slow && h.roll(8) == 0 {

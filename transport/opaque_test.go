@@ -45,7 +45,11 @@ func newTaker() *taker {
 	return &taker{once: newOnce(), kept: make(chan *rpc.Opaque, 1), pulled: make(chan error, 8)}
 }
 
-func (h *taker) Lazy(prog, _, proc uint32) bool { return prog == testProg && proc == procTake }
+func (h *taker) Describe(req *rpc.Request) rpc.Traits {
+	t := h.once.Describe(req)
+	t.Lazy = req.Prog == testProg && req.Proc == procTake
+	return t
+}
 
 func (h *taker) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != procTake {

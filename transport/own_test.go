@@ -17,7 +17,9 @@ type latecomer struct {
 	got    chan []byte // credential, verifier, arguments
 }
 
-func (latecomer) MayBlock(_, _, proc uint32) bool { return proc == procBlock }
+func (latecomer) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Proc == procBlock}
+}
 
 func (h latecomer) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 	if req.Proc != procBlock {

@@ -29,11 +29,9 @@ type paced struct {
 	release chan struct{}
 }
 
-func (paced) MayBlock(_, _, proc uint32) bool { return proc != paceHere }
-
-func (paced) Class(req *rpc.Request) rpc.Class {
+func (paced) Describe(req *rpc.Request) rpc.Traits {
 	d := xdr.NewDecoder(req.Args)
-	return rpc.Class{Pace: d.Uint32()}
+	return rpc.Traits{Blocks: req.Proc != paceHere, Class: d.Uint32()}
 }
 
 func (p paced) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
@@ -41,7 +39,7 @@ func (p paced) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response)
 	case req.Proc == paceHangs:
 		p.hung <- struct{}{}
 		<-p.release
-	case req.Proc == paceDisk && p.Class(req).Pace == slowClass:
+	case req.Proc == paceDisk && p.Describe(req).Class == slowClass:
 		time.Sleep(2 * time.Millisecond) // a disk
 	}
 	resp.Results = append(resp.Results, goroutine()...)

@@ -225,7 +225,9 @@ func TestConfigClient(t *testing.T) {
 // lazyWrites is a Handler that takes the data of WRITEs itself.
 type lazyWrites struct{ rpc.Handler }
 
-func (lazyWrites) Lazy(_, _, proc uint32) bool { return proc == 7 }
+func (lazyWrites) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Lazy: req.Proc == 7}
+}
 
 // TestPaddedLazy: data that come as RDMA_MSGP are taken like those that stay at the client,
 // and lie where they came.

@@ -20,7 +20,9 @@ type where struct {
 	leave  chan struct{}
 }
 
-func (h where) MayBlock(_, _, _ uint32) bool { return h.blocks }
+func (h where) Describe(_ *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: h.blocks}
+}
 
 func (h where) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 	if len(req.Args) > 0 {

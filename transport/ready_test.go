@@ -14,8 +14,9 @@ import (
 // readied takes WRITEs lazily. A handle whose first word is 1 is ready, one with 2 is refused.
 type readied struct{}
 
-func (readied) Lazy(_, _, proc uint32) bool     { return proc == 7 }
-func (readied) MayBlock(_, _, proc uint32) bool { return proc == 7 }
+func (readied) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Lazy: req.Proc == 7, Blocks: req.Proc == 7}
+}
 
 func (readied) Ready(_ context.Context, req *rpc.Request) bool {
 	d := xdr.NewDecoder(req.Args)

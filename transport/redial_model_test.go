@@ -30,15 +30,14 @@ type ledger struct {
 	ran map[uint64]int
 }
 
-func (h *ledger) NonIdempotent(prog, _, proc uint32) bool {
-	return prog == testProg && proc == procEcho
-}
+// changes names the calls that must not run twice.
+func (*ledger) changes(prog, _, proc uint32) bool { return prog == testProg && proc == procEcho }
 
-// MayBlock says so of half of the calls.
-func (h *ledger) MayBlock(_, _, _ uint32) bool {
+// Describe says of half of the calls that they may block.
+func (h *ledger) Describe(req *rpc.Request) rpc.Traits {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.rnd.IntN(2) == 0
+	return rpc.Traits{Blocks: h.rnd.IntN(2) == 0, Once: h.changes(req.Prog, req.Vers, req.Proc)}
 }
 
 func (h *ledger) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {

@@ -86,7 +86,11 @@ type latch struct {
 	first chan uint32
 }
 
-func (g *latch) MayBlock(_, _, _ uint32) bool { return true }
+func (g *latch) Describe(req *rpc.Request) rpc.Traits {
+	t := g.once.Describe(req)
+	t.Blocks = true
+	return t
+}
 
 func (g *latch) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != procNull {

@@ -71,10 +71,8 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 	}
 	c.at = s.exec.Enter(conn, turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
-	c.rc.Lazy = responder.LazyOf(s.Handler)
-	if c.rc.Lazy != nil {
-		c.rc.Ready = func(req *rpc.Request) bool { return rpc.Ready(c.ctx, s.Handler, req) }
-	}
+	c.rc.Describe = func(req *rpc.Request) rpc.Traits { return rpc.Describe(s.Handler, req) }
+	c.rc.Ready = func(req *rpc.Request) bool { return rpc.Ready(c.ctx, s.Handler, req) }
 	ec := s.cfg.engine(-1)
 	c.rc.Prepare(ec)
 	ec.Startup.BufferedInput = first
@@ -126,17 +124,18 @@ func (c *rdmaServed) Ended(err error) {
 func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 	x.Resp.Reset()
 	x.SetRequest()
+	t := rpc.Describe(c.s.Handler, &x.Req)
 	if !inline {
-		c.serve(x)
+		c.serve(x, &t)
 		return
 	}
-	blocks, joins := rpc.MayBlock(c.s.Handler, x.Req.Prog, x.Req.Vers, x.Req.Proc), c.s.exec.Duplicates.Running(&x.Req)
-	if !blocks && !joins {
-		c.serve(x)
+	joins := t.Once && c.s.exec.Duplicates.Running(&x.Req)
+	if !t.Blocks && !joins {
+		c.serve(x, &t)
 		return
 	}
-	if !joins && c.s.exec.PaceOf(c.s.Handler, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
-		c.took += c.timed(x)
+	if !joins && c.s.exec.PaceOf(&t, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
+		c.took += c.timed(x, &t)
 		if c.took > flushAfter {
 			c.took = 0
 			c.rc.Conn.FlushPosted()
@@ -156,22 +155,22 @@ func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 const flushAfter = 25 * time.Microsecond
 
 // timed is serve for a call that may block. It returns how long that took.
-func (c *rdmaServed) timed(x *responder.Call) time.Duration {
-	p, begun := c.s.exec.PaceOf(c.s.Handler, &x.Req), time.Now() // x is reused when it is served
-	c.serve(x)
+func (c *rdmaServed) timed(x *responder.Call, t *rpc.Traits) time.Duration {
+	p, begun := c.s.exec.PaceOf(t, &x.Req), time.Now() // x is reused when it is served
+	c.serve(x, t)
 	d := time.Since(begun)
 	p.Ran(d, c.s.cfg.Reading.HandlerLimit)
 	return d
 }
 
 // serve runs the handler and replies.
-func (c *rdmaServed) serve(x *responder.Call) {
+func (c *rdmaServed) serve(x *responder.Call, t *rpc.Traits) {
 	if !c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion {
 		if h, refused := x.Req.Refusal(nil); refused {
 			x.Resp.Refuse(h)
 		}
 	}
-	answer := c.s.exec.Execute(c.ctx, c.s.Handler, &x.Req, &x.Resp, c.at)
+	answer := c.s.exec.Execute(c.ctx, c.s.Handler, t, &x.Req, &x.Resp, c.at)
 	if !x.Handled() || !answer {
 		c.rc.Finish(x)
 		return

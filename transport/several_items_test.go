@@ -48,7 +48,9 @@ func (b manyBinding) ListResults(prog, vers, proc uint32, res []byte, visit chun
 // many serves procMany; lazy says whether it takes the data itself.
 type many struct{ lazy bool }
 
-func (h many) Lazy(_, _, _ uint32) bool { return h.lazy }
+func (h many) Describe(_ *rpc.Request) rpc.Traits {
+	return rpc.Traits{Lazy: h.lazy}
+}
 
 func (h many) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)

@@ -68,7 +68,9 @@ type slowEcho struct {
 	n atomic.Uint32
 }
 
-func (e *slowEcho) MayBlock(_, _, proc uint32) bool { return e.n.Add(1)%8 == 0 }
+func (e *slowEcho) Describe(_ *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: e.n.Add(1)%8 == 0}
+}
 
 func (e *slowEcho) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if e.n.Load()%8 == 0 {

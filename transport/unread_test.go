@@ -22,8 +22,9 @@ import (
 // halfReader takes WRITEs that must not run twice, and reads the first octets of their data only.
 type halfReader struct{ ran atomic.Int32 }
 
-func (*halfReader) Lazy(_, _, proc uint32) bool          { return proc == 7 }
-func (*halfReader) NonIdempotent(_, _, proc uint32) bool { return proc == 7 }
+func (*halfReader) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Lazy: req.Proc == 7, Once: req.Proc == 7}
+}
 
 func (h *halfReader) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	if req.Proc != 7 {

@@ -169,7 +169,7 @@ type crowded struct {
 	now, most atomic.Int32
 }
 
-func (*crowded) MayBlock(_, _, _ uint32) bool { return true }
+func (*crowded) Describe(*rpc.Request) rpc.Traits { return rpc.Traits{Blocks: true} }
 
 func (c *crowded) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	for n, most := c.now.Add(1), c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {

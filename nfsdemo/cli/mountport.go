@@ -25,7 +25,10 @@ func (m mountOnly) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Res
 	m.svc.ServeRPC(ctx, req, resp)
 }
 
-// MayBlock asks the service.
-func (m mountOnly) MayBlock(prog, vers, proc uint32) bool {
-	return beside(prog) && rpc.MayBlock(m.svc, prog, vers, proc)
+// Describe asks the service.
+func (m mountOnly) Describe(req *rpc.Request) (t rpc.Traits) {
+	if beside(req.Prog) {
+		t = rpc.Describe(m.svc, req)
+	}
+	return t
 }

@@ -118,7 +118,9 @@ func (s stuck) ServeRPC(ctx context.Context, req *rpc.Request, _ *rpc.Response) 
 	}
 }
 
-func (s stuck) MayBlock(_, _, proc uint32) bool { return proc != 0 }
+func (stuck) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Proc != 0}
+}
 
 // TestProxySecondSignal: a proxy waits for a call that its server does not answer; at the second signal it
 // ends at once, and says that the call was aborted.

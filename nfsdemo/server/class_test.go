@@ -11,7 +11,7 @@ import (
 )
 
 // TestChanges: a call changes the files and directories whose handles it has, and nothing else, so that it waits for no
-// other (rpc.Class).
+// other (rpc.Traits).
 func TestChanges(t *testing.T) {
 	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/", FS: mem.New(nil)}}})
 	if err != nil {
@@ -21,7 +21,7 @@ func TestChanges(t *testing.T) {
 	changes := func(proc nfs3.Proc, args []byte) [2]uint64 {
 		req := &rpc.Request{Args: args}
 		req.Prog, req.Vers, req.Proc = nfs3.Program, nfs3.Version, uint32(proc)
-		return s.Class(req).Changes
+		return s.Describe(req).Changes
 	}
 	a, b := changes(nfs3.ProcSetAttr, handle("a"))[0], changes(nfs3.ProcSetAttr, handle("b"))[0]
 	if a == 0 || b == 0 || a == b {

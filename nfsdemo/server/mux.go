@@ -16,16 +16,9 @@ type Program struct {
 	// Serve answers a call of a procedure other than 0. It returns an error if the arguments
 	// cannot be decoded, which becomes GARBAGE_ARGS.
 	Serve func(ctx context.Context, c *Call) error
-	// MayBlock reports whether a procedure may block. If nil, none may.
-	MayBlock func(proc uint32) bool
-	// Class tells about a call; see rpc.Handler. If nil, nothing is known.
-	Class func(proc uint32, args []byte) rpc.Class
-	// NonIdempotent reports whether a procedure must not run twice when a client sends a call
-	// again. If nil, all may run twice.
-	NonIdempotent func(proc uint32) bool
-	// lazy reports whether Serve itself takes the data of read chunks for a procedure, with
-	// Call.Opaque. If nil, it does so for none.
-	lazy func(proc uint32) bool
+	// Describe tells about a call of a procedure other than 0. If nil, nothing is known. Where it says Lazy, Serve takes
+	// the data of read chunks itself, with Call.Opaque.
+	Describe func(proc uint32, args []byte) rpc.Traits
 	// ready reports, for a lazy call without its data, whether they may be pulled at once; see
 	// rpc.Handler. It must not block. If nil, Serve takes them.
 	ready func(ctx context.Context, c *Call) bool
@@ -92,24 +85,13 @@ func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	}
 }
 
-// NonIdempotent reports whether a call must not run twice (rpc.Handler).
-func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
-	p := m.find(prog)
-	return p != nil && p.NonIdempotent != nil && vers >= p.Low && vers <= p.High && p.NonIdempotent(proc)
-}
-
-// Class tells about a call (rpc.Handler).
-func (m *Mux) Class(req *rpc.Request) rpc.Class {
-	if p := m.find(req.Prog); p != nil && p.Class != nil {
-		return p.Class(req.Proc, req.Args)
+// Describe tells about a call (rpc.Handler). One that is only refused has no traits.
+func (m *Mux) Describe(req *rpc.Request) (t rpc.Traits) {
+	p := m.find(req.Prog)
+	if p != nil && p.Describe != nil && req.Vers >= p.Low && req.Vers <= p.High && req.Proc != 0 && req.Proc < p.Procs {
+		t = p.Describe(req.Proc, req.Args)
 	}
-	return rpc.Class{}
-}
-
-// Lazy reports whether a call's data stay at the client until asked for (rpc.Handler).
-func (m *Mux) Lazy(prog, vers, proc uint32) bool {
-	p := m.find(prog)
-	return p != nil && p.lazy != nil && vers >= p.Low && vers <= p.High && p.lazy(proc)
+	return t
 }
 
 // Ready reports whether the data of a lazy call may be pulled at once (rpc.Handler).
@@ -120,10 +102,4 @@ func (m *Mux) Ready(ctx context.Context, req *rpc.Request) bool {
 		return false
 	}
 	return p.ready(ctx, &Call{Request: req, Cred: cred, known: known})
-}
-
-// MayBlock reports whether a call may wait for a disk (rpc.Handler).
-func (m *Mux) MayBlock(prog, _, proc uint32) bool {
-	p := m.find(prog)
-	return p != nil && p.MayBlock != nil && proc != 0 && proc < p.Procs && p.MayBlock(proc)
 }

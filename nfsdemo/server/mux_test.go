@@ -104,10 +104,15 @@ func TestRequireSys(t *testing.T) {
 	p.as(sys(1, 1)).attr(p.root)
 }
 
+// describe is what a server says about a call without arguments.
+func describe(s *server.Server, prog, vers, proc uint32) rpc.Traits {
+	return s.Describe(&rpc.Request{CallHeader: xdr.CallHeader{Prog: prog, Vers: vers, Proc: proc}})
+}
+
 func TestMayBlock(t *testing.T) {
 	onMem, onDir := newServer(t, mem.New(nil)), newServer(t, newDir(t, nil))
 	for proc := range uint32(nfs3.ProcCount + 1) {
-		if onMem.MayBlock(nfs3.Program, 3, proc) {
+		if describe(onMem, nfs3.Program, 3, proc).Blocks {
 			t.Errorf("%v blocks although the files are in memory", nfs3.Proc(proc))
 		}
 	}
@@ -116,11 +121,11 @@ func TestMayBlock(t *testing.T) {
 		nfs3.ProcRead: true, nfs3.ProcWrite: true, nfs3.ProcCommit: true, nfs3.ProcReadDir: true,
 		nfs3.ProcRename: true, nfs3.ProcSetAttr: true, nfs3.ProcCreate: true, nfs3.ProcCount: false,
 	} {
-		if got := onDir.MayBlock(nfs3.Program, 3, uint32(proc)); got != want {
+		if got := describe(onDir, nfs3.Program, 3, uint32(proc)).Blocks; got != want {
 			t.Errorf("%v: %v", proc, got)
 		}
 	}
-	if onDir.MayBlock(1, 1, 1) || !onDir.MayBlock(mount3.Program, 3, 1) {
+	if describe(onDir, 1, 1, 1).Blocks || !describe(onDir, mount3.Program, 3, 1).Blocks {
 		t.Error("other programs")
 	}
 }

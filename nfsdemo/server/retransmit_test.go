@@ -78,7 +78,7 @@ func TestRetransmission(t *testing.T) {
 			want = true
 		default:
 		}
-		if h.NonIdempotent(nfs3.Program, 3, uint32(proc)) != want || h.NonIdempotent(nfs3.Program, 2, uint32(proc)) {
+		if describe(h, nfs3.Program, 3, uint32(proc)).Once != want || describe(h, nfs3.Program, 2, uint32(proc)).Once {
 			t.Errorf("%v: must run once: %v", proc, !want)
 		}
 	}

@@ -43,14 +43,15 @@ func New(cfg *Config) (*Server, error) {
 	s.requireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
-		Serve: s.serveNFS, MayBlock: s.nfsMayBlock, Class: nfsClass, NonIdempotent: nonIdempotent,
+		Serve: s.serveNFS, Describe: s.describe, ready: s.nfsReady,
 		weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
-		lazy: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcWrite }, ready: s.nfsReady,
 	})
 	s.Add(Program{
 		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,
-		Serve:    s.serveMount,
-		MayBlock: func(proc uint32) bool { return mount3.Proc(proc) == mount3.ProcMnt && s.blocking() },
+		Serve: s.serveMount,
+		Describe: func(proc uint32, _ []byte) rpc.Traits {
+			return rpc.Traits{Blocks: mount3.Proc(proc) == mount3.ProcMnt && s.blocking()}
+		},
 	})
 	return s, nil
 }
@@ -100,9 +101,13 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 	}
 }
 
-// nfsClass sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
+// describe sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
 // by size, and by how durable the data must be. A call changes the files and directories whose handles it has.
-func nfsClass(proc uint32, args []byte) (c rpc.Class) {
+func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
+	t.Blocks, t.Once, t.Lazy = s.nfsMayBlock(proc), nonIdempotent(proc), nfs3.Proc(proc) == nfs3.ProcWrite
+	if !t.Once && nfs3.Proc(proc) != nfs3.ProcRead { // nobody asks what it changes
+		return t
+	}
 	d := xdr.NewDecoder(args)
 	var handle nfs3.FileHandle
 	class := uint32(0)
@@ -126,14 +131,14 @@ func nfsClass(proc uint32, args []byte) (c rpc.Class) {
 			other = d.Opaque(nfs3.MaxHandle)
 		default:
 		}
-		c.Changes[1] = object(other)
+		t.Changes[1] = object(other)
 	}
-	c.Changes[0] = object(handle)
+	t.Changes[0] = object(handle)
 	if len(handle) >= 4 && class != 0 {
 		class |= binary.BigEndian.Uint32(handle) << 8
 	}
-	c.Pace = class
-	return c
+	t.Class = class
+	return t
 }
 
 var objectSeed = maphash.MakeSeed()

@@ -126,37 +126,24 @@ func (s *Server) Load() error {
 	return errors.Join(errs...)
 }
 
-// MayBlock names the calls that wait for a disk (see [rpc.Handler]).
-func (s *Server) MayBlock(prog, vers, proc uint32) bool {
-	if prog == Program {
-		return proc == procOpen || proc == procClose || proc == procAppend || proc == procRead || proc == procRelease
+// Describe implements the method of [rpc.Handler], and asks Next about the other programs. A second OPEN would end the
+// session of the first. An APPEND may run twice, because its records have numbers, and so may a RELEASE.
+func (s *Server) Describe(req *rpc.Request) (t rpc.Traits) {
+	if req.Prog != Program {
+		return rpc.Describe(s.Next, req)
 	}
-	return rpc.MayBlock(s.Next, prog, vers, proc)
-}
-
-// Class distinguishes READs that may wait from the others, and asks Next about the other programs.
-func (s *Server) Class(req *rpc.Request) (c rpc.Class) {
-	if req.Prog == Program {
-		if n := len(req.Args); req.Proc == procRead && n >= 4 && [4]byte(req.Args[n-4:]) != [4]byte{} {
-			c.Pace = 1
+	switch req.Proc {
+	case procOpen:
+		t.Blocks, t.Once = true, true
+	case procRead:
+		t.Blocks = true
+		if n := len(req.Args); n >= 4 && [4]byte(req.Args[n-4:]) != [4]byte{} {
+			t.Class = 1 // it may wait for records, and takes as long as they take
 		}
-		return c
+	case procClose, procAppend, procRelease:
+		t.Blocks = true
 	}
-	return rpc.ClassOf(s.Next, req)
-}
-
-// NonIdempotent names the calls that must not run twice: a second OPEN would end the session of
-// the first. An APPEND may run twice, because its records have numbers.
-func (s *Server) NonIdempotent(prog, vers, proc uint32) bool {
-	if prog == Program {
-		return proc == procOpen
-	}
-	return rpc.NonIdempotent(s.Next, prog, vers, proc)
-}
-
-// Lazy asks Next about the other programs.
-func (s *Server) Lazy(prog, vers, proc uint32) bool {
-	return prog != Program && rpc.Lazy(s.Next, prog, vers, proc)
+	return t
 }
 
 // Ready asks Next about the other programs.

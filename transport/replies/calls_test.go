@@ -33,9 +33,11 @@ func newStuck() *stuck {
 	return &stuck{came: make(chan uint32, 64), gate: make(chan struct{}), seen: make(map[uint32]bool)}
 }
 
-func (*stuck) MayBlock(_, _, _ uint32) bool      { return true }
-func (*stuck) NonIdempotent(_, _, _ uint32) bool { return true }
-func (s *stuck) saw() (all map[uint32]bool)      { return copied(&s.mu, s.seen) }
+func (*stuck) Describe(_ *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: true, Once: true}
+}
+
+func (s *stuck) saw() (all map[uint32]bool) { return copied(&s.mu, s.seen) }
 func copied(mu *sync.Mutex, m map[uint32]bool) (c map[uint32]bool) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -82,7 +82,9 @@ func (p *program1) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Respo
 	}
 }
 
-func (*program1) NonIdempotent(_, _, proc uint32) bool { return proc != 2 }
+func (*program1) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Once: req.Proc != 2}
+}
 
 // world is a server.
 type world struct {

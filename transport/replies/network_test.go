@@ -43,5 +43,7 @@ func (f handlerFunc) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.R
 	f(ctx, req, resp)
 }
 
-// NonIdempotent is that of program1.
-func (handlerFunc) NonIdempotent(_, _, proc uint32) bool { return proc != 2 }
+// Describe is that of program1.
+func (handlerFunc) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Once: req.Proc != 2}
+}

@@ -42,8 +42,7 @@ type Pusher struct {
 	// Addr is the address for log connections, host:port, that clients are told. Without host,
 	// clients use the host of the RPC server. The application passes its listener to Serve.
 	Addr string
-	// Choose says which replies are pushed. If nil, the replies to calls for which Handler's
-	// NonIdempotent returns true.
+	// Choose says which replies are pushed. If nil, the replies to calls that must not run twice.
 	Choose func(prog, vers, proc uint32) bool
 	// MaxQueued limits the octets in flight to one log. Replies beyond it are sent without a record.
 	// When the log is full, replies wait for room; if there has been none for a second, they are sent
@@ -91,28 +90,15 @@ func (p *Pusher) init() error {
 	return p.cfgErr
 }
 
-// MayBlock asks Handler about its programs.
-func (p *Pusher) MayBlock(prog, vers, proc uint32) bool {
-	return prog != Program && rpc.MayBlock(p.Handler, prog, vers, proc)
-}
-
-// Class asks Handler about its programs.
-func (p *Pusher) Class(req *rpc.Request) rpc.Class {
+// Describe asks Handler about its programs. Chosen calls are not lazy, because the digest of a call covers all its
+// arguments.
+func (p *Pusher) Describe(req *rpc.Request) (t rpc.Traits) {
 	if req.Prog == Program {
-		return rpc.Class{}
+		return t
 	}
-	return rpc.ClassOf(p.Handler, req)
-}
-
-// NonIdempotent asks Handler about its programs.
-func (p *Pusher) NonIdempotent(prog, vers, proc uint32) bool {
-	return prog != Program && rpc.NonIdempotent(p.Handler, prog, vers, proc)
-}
-
-// Lazy asks Handler about its programs. For chosen calls it returns false, because the digest of
-// a call covers all its arguments.
-func (p *Pusher) Lazy(prog, vers, proc uint32) bool {
-	return prog != Program && !p.chosen(prog, vers, proc) && rpc.Lazy(p.Handler, prog, vers, proc)
+	t = rpc.Describe(p.Handler, req)
+	t.Lazy = t.Lazy && !p.chosen(req, t)
+	return t
 }
 
 // Ready asks Handler about its calls.
@@ -120,11 +106,12 @@ func (p *Pusher) Ready(ctx context.Context, req *rpc.Request) bool {
 	return req.Prog != Program && rpc.Ready(ctx, p.Handler, req)
 }
 
-func (p *Pusher) chosen(prog, vers, proc uint32) bool {
+// chosen reports whether the reply to a call with these traits is pushed.
+func (p *Pusher) chosen(req *rpc.Request, t rpc.Traits) bool {
 	if p.Choose != nil {
-		return p.Choose(prog, vers, proc)
+		return p.Choose(req.Prog, req.Vers, req.Proc)
 	}
-	return p.NonIdempotent(prog, vers, proc)
+	return t.Once
 }
 
 // ServeRPC implements [rpc.Handler].
@@ -140,7 +127,7 @@ func (p *Pusher) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respo
 		return
 	}
 	b := p.bindingOf(req)
-	if b == nil || req.Cred.Flavor == xdr.RPCSECGSS || !p.chosen(req.Prog, req.Vers, req.Proc) {
+	if b == nil || req.Cred.Flavor == xdr.RPCSECGSS || !p.chosen(req, rpc.Describe(p.Handler, req)) {
 		p.Handler.ServeRPC(ctx, req, resp)
 		return
 	}

@@ -55,7 +55,7 @@ func (b *Backward) Enabled() bool { return b != nil && b.ready.Load() }
 // the connection ends, the upper layer has to make its calls again on the client's next
 // connection: only clients connect.
 //
-// A handler that calls Do waits for the client, so its MayBlock must name the call that it serves
+// A handler that calls Do waits for the client, so its Traits must say Blocks of the call that it serves
 // (see [Handler]).
 func (b *Backward) Do(ctx context.Context, call *Call, reply *Reply) error {
 	caller, err := b.callable()

@@ -71,7 +71,9 @@ func ExampleServeMessage() {
 // moved, and reads them straight into its own memory.
 type putter map[string][]byte
 
-func (putter) Lazy(_, _, proc uint32) bool { return proc == procPut }
+func (putter) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Lazy: req.Proc == procPut}
+}
 
 func (p putter) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // counting counts the calls that pass through it. What the handler behind it says about
@@ -19,32 +20,23 @@ func (c *counting) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Res
 	c.next.ServeRPC(ctx, req, resp)
 }
 
-func (c *counting) MayBlock(prog, vers, proc uint32) bool {
-	return rpc.MayBlock(c.next, prog, vers, proc)
-}
-
-func (c *counting) NonIdempotent(prog, vers, proc uint32) bool {
-	return rpc.NonIdempotent(c.next, prog, vers, proc)
-}
-
-func (c *counting) Lazy(prog, vers, proc uint32) bool {
-	return rpc.Lazy(c.next, prog, vers, proc)
-}
+func (c *counting) Describe(req *rpc.Request) rpc.Traits { return rpc.Describe(c.next, req) }
 
 // files has a procedure 7 that waits for a disk, must not run twice, and takes its data itself.
 type files struct{ rpc.HandlerFunc }
 
-func (files) MayBlock(_, _, proc uint32) bool      { return proc == 7 }
-func (files) NonIdempotent(_, _, proc uint32) bool { return proc == 7 }
-func (files) Lazy(_, _, proc uint32) bool          { return proc == 7 }
+func (files) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Proc == 7, Once: req.Proc == 7, Lazy: req.Proc == 7}
+}
 
 // A handler in front of another one passes on what that says about calls.
-func ExampleLazy() {
+func ExampleDescribe() {
 	served := files{func(context.Context, *rpc.Request, *rpc.Response) {}}
 	h := &counting{next: &counting{next: served}}
 	for _, proc := range []uint32{7, 8} {
-		fmt.Println(rpc.MayBlock(h, 400_000, 1, proc), rpc.NonIdempotent(h, 400_000, 1, proc),
-			rpc.Lazy(h, 400_000, 1, proc), rpc.Lazy(nil, 400_000, 1, proc))
+		req := &rpc.Request{CallHeader: xdr.CallHeader{Prog: 400_000, Vers: 1, Proc: proc}}
+		t := rpc.Describe(h, req)
+		fmt.Println(t.Blocks, t.Once, t.Lazy, rpc.Describe(nil, req).Lazy)
 	}
 	// Output:
 	// true true true false

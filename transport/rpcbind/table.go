@@ -30,27 +30,12 @@ func (t *Table) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 	}
 }
 
-// MayBlock asks Next about its programs.
-func (t *Table) MayBlock(prog, vers, proc uint32) bool {
-	return prog != Program && rpc.MayBlock(t.Next, prog, vers, proc)
-}
-
-// Class asks Next about its programs.
-func (t *Table) Class(req *rpc.Request) rpc.Class {
-	if req.Prog == Program {
-		return rpc.Class{}
+// Describe asks Next about its programs.
+func (t *Table) Describe(req *rpc.Request) (d rpc.Traits) {
+	if req.Prog != Program {
+		d = rpc.Describe(t.Next, req)
 	}
-	return rpc.ClassOf(t.Next, req)
-}
-
-// NonIdempotent asks Next about its programs.
-func (t *Table) NonIdempotent(prog, vers, proc uint32) bool {
-	return prog != Program && rpc.NonIdempotent(t.Next, prog, vers, proc)
-}
-
-// Lazy asks Next about its programs.
-func (t *Table) Lazy(prog, vers, proc uint32) bool {
-	return prog != Program && rpc.Lazy(t.Next, prog, vers, proc)
+	return d
 }
 
 // Ready asks Next about its calls.

@@ -189,24 +189,13 @@ func (m *Mux) next(prog uint32) rpc.Handler {
 	return m.Next
 }
 
-// MayBlock implements the method of [rpc.Handler], as do the others: any procedure may block.
-func (m *Mux) MayBlock(prog, vers, proc uint32) bool {
-	v, _ := m.find(prog, vers, proc)
-	return v.some || rpc.MayBlock(m.Next, prog, vers, proc)
-}
-
-// NonIdempotent names the procedures with Once.
-func (m *Mux) NonIdempotent(prog, vers, proc uint32) bool {
-	_, p := m.find(prog, vers, proc)
-	return p != nil && p.once || rpc.NonIdempotent(m.next(prog), prog, vers, proc)
-}
-
-// Class is that of Next.
-func (m *Mux) Class(req *rpc.Request) rpc.Class { return rpc.ClassOf(m.next(req.Prog), req) }
-
-// Lazy is that of Next.
-func (m *Mux) Lazy(prog, vers, proc uint32) bool {
-	return rpc.Lazy(m.next(prog), prog, vers, proc)
+// Describe implements the method of [rpc.Handler]: any procedure may block, and those with Once must not run twice. What
+// the Mux does not serve is described by Next.
+func (m *Mux) Describe(req *rpc.Request) rpc.Traits {
+	if v, p := m.find(req.Prog, req.Vers, req.Proc); v.some {
+		return rpc.Traits{Blocks: true, Once: p != nil && p.once}
+	}
+	return rpc.Describe(m.Next, req)
 }
 
 // Ready is that of Next.

@@ -428,10 +428,10 @@ func TestIntercept(t *testing.T) {
 // next is a handler with all methods, for program 7.
 type next struct{ rpc.HandlerFunc }
 
-func (next) MayBlock(prog, _, _ uint32) bool                { return prog == 7 }
-func (next) NonIdempotent(prog, _, _ uint32) bool           { return true }
-func (next) Lazy(prog, _, _ uint32) bool                    { return true }
-func (next) Class(*rpc.Request) rpc.Class                   { return rpc.Class{Pace: 3} }
+func (next) Describe(req *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: req.Prog == 7, Once: true, Lazy: true, Class: 3}
+}
+
 func (next) Ready(_ context.Context, req *rpc.Request) bool { return true }
 
 // TestNext: the programs that a Mux does not serve are those of Next, with all that it says about them.
@@ -449,10 +449,8 @@ func TestNext(t *testing.T) {
 		{prog, 3, 1, true, false, false, false, false},
 	} {
 		req := &rpc.Request{CallHeader: xdr.CallHeader{Prog: tt.prog, Vers: tt.vers, Proc: tt.proc}}
-		got := []bool{
-			m.MayBlock(tt.prog, tt.vers, tt.proc), m.NonIdempotent(tt.prog, tt.vers, tt.proc), m.Lazy(tt.prog, tt.vers, tt.proc),
-			m.Ready(t.Context(), req), m.Class(req).Pace == 3,
-		}
+		d := m.Describe(req)
+		got := []bool{d.Blocks, d.Once, d.Lazy, m.Ready(t.Context(), req), d.Class == 3}
 		if want := []bool{tt.block, tt.once, tt.lazy, tt.ready, tt.classy}; !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %v", tt, got)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -154,10 +155,10 @@ func (s *Server) Stats() Stats {
 
 // Programs are what a [server.Mux] has to serve.
 func (s *Server) Programs() []server.Program {
-	blocks := func(uint32) bool { return true }
+	blocks := func(uint32, []byte) rpc.Traits { return rpc.Traits{Blocks: true} }
 	return []server.Program{
-		{Prog: nlm.Program, Low: nlm.Version1, High: nlm.Version4, Procs: uint32(nlm.ProcCount), Serve: s.serveNLM, MayBlock: blocks},
-		{Prog: nsm.Program, Low: nsm.Version, High: nsm.Version, Procs: nsm.ProcCount, Serve: s.serveNSM, MayBlock: blocks},
+		{Prog: nlm.Program, Low: nlm.Version1, High: nlm.Version4, Procs: uint32(nlm.ProcCount), Serve: s.serveNLM, Describe: blocks},
+		{Prog: nsm.Program, Low: nsm.Version, High: nsm.Version, Procs: nsm.ProcCount, Serve: s.serveNSM, Describe: blocks},
 	}
 }
 

@@ -93,23 +93,8 @@ func why(s mount3.Status) string {
 	return s.String()
 }
 
-// MayBlock passes on what the next handler says; so do the methods below.
-func (h *Handler) MayBlock(prog, vers, proc uint32) bool {
-	return rpc.MayBlock(h.next, prog, vers, proc)
-}
-
-// Class implements the optional method of a rpc.Handler.
-func (h *Handler) Class(req *rpc.Request) rpc.Class { return rpc.ClassOf(h.next, req) }
-
-// NonIdempotent implements the optional method of a rpc.Handler.
-func (h *Handler) NonIdempotent(prog, vers, proc uint32) bool {
-	return rpc.NonIdempotent(h.next, prog, vers, proc)
-}
-
-// Lazy implements the optional method of a rpc.Handler.
-func (h *Handler) Lazy(prog, vers, proc uint32) bool {
-	return rpc.Lazy(h.next, prog, vers, proc)
-}
+// Describe passes on what the next handler says, and so does Ready.
+func (h *Handler) Describe(req *rpc.Request) rpc.Traits { return rpc.Describe(h.next, req) }
 
 // Ready implements the optional method of a rpc.Handler.
 func (h *Handler) Ready(ctx context.Context, req *rpc.Request) bool {

@@ -35,8 +35,10 @@ type Handler struct {
 	Binding       chunks.Binding
 }
 
-// MayBlock implements the optional method of rpc.Handler.
-func (h *Handler) MayBlock(_, _, _ uint32) bool { return true }
+// Describe implements the optional method of rpc.Handler.
+func (*Handler) Describe(_ *rpc.Request) rpc.Traits {
+	return rpc.Traits{Blocks: true}
+}
 
 // ServeRPC implements rpc.Handler.
 func (h *Handler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {

@@ -15,8 +15,7 @@ import (
 // Duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that
 // it does not matter how they came or how their replies are sent. It is safe for concurrent use.
 type Duplicates struct {
-	names nonIdempotent // nil: no call must not run twice
-	off   bool          // no call is looked up
+	off   bool // no call is looked up
 	start time.Time
 	pause time.Duration // the most time between two calls that counts
 	owner func(net.Addr) string
@@ -27,10 +26,6 @@ type Duplicates struct {
 	waiting          map[*Entry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
 	unsure           uint64
-}
-
-type nonIdempotent interface {
-	NonIdempotent(prog, vers, proc uint32) bool
 }
 
 // Entry is a call in the cache that runs, or has run.
@@ -45,13 +40,12 @@ type Limits struct {
 	Owner   func(net.Addr) string // who has the other end of a connection, as far as is known; nil: of none
 }
 
-// NewDuplicates makes the cache, if h, a Handler or a part of one, names calls for it.
-func NewDuplicates(h any, l Limits) *Duplicates {
+// NewDuplicates makes the cache. Only calls that must not run twice may be looked up in it.
+func NewDuplicates(l Limits) *Duplicates {
 	d := &Duplicates{
 		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses, owner: l.Owner,
 		waiting: make(map[*Entry]chan struct{}),
 	}
-	d.names, _ = h.(nonIdempotent)
 	d.cache = drc.New[*SavedReply](drc.Limits{
 		Entries: l.Entries, PerAddr: max(l.Entries/drcShare, 1),
 		Octets: l.Memory, Time: int64(l.Time),
@@ -78,17 +72,12 @@ func (d *Duplicates) now() int64 {
 	return int64(d.age)
 }
 
-// changes reports whether a call must not run twice.
-func (d *Duplicates) changes(req *rpc.Request) bool {
-	return d.names != nil && d.names.NonIdempotent(req.Prog, req.Vers, req.Proc)
-}
-
 // Covers reports whether a call is looked up in the cache.
 //
 // Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
 // retransmission has another one (RFC 2203 Section 5.3.3.1).
 func (d *Duplicates) Covers(req *rpc.Request) bool {
-	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS && d.changes(req)
+	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS
 }
 
 // key returns what distinguishes a call from others, but for the content of its arguments. The credential is not

@@ -31,9 +31,7 @@ func New(ctx context.Context, d *Duplicates, ctr *count.Counters, log *zap.Logge
 }
 
 // PaceOf returns the pace of a call that may block.
-func (s *Executor) PaceOf(h rpc.Handler, req *rpc.Request) *Pace {
-	return s.paces.of(rpc.ClassOf(h, req).Pace, req)
-}
+func (s *Executor) PaceOf(t *rpc.Traits, req *rpc.Request) *Pace { return s.paces.of(t.Class, req) }
 
 // Turn is called for each connection in the order in which they are accepted.
 func (s *Executor) Turn() Turn { return Turn(s.came.turns.Add(1)) }
@@ -44,16 +42,16 @@ func (s *Executor) Enter(conn net.Conn, turn Turn) *Origin { return s.came.enter
 // Leave forgets a connection.
 func (s *Executor) Leave(x *Origin) { s.came.leave(x) }
 
-// Execute runs a call, or answers a duplicate with the reply to the first one. It returns false if the
+// Execute runs a call with these traits, or answers a duplicate with the reply to the first one. It returns false if the
 // call must not be answered.
-func (s *Executor) Execute(ctx context.Context, h rpc.Handler, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
-	// h, because what one port refuses, another one may serve.
-	changes := !resp.Refused() && s.Duplicates.changes(req) && rpc.NonIdempotent(h, req.Prog, req.Vers, req.Proc)
+func (s *Executor) Execute(ctx context.Context, h rpc.Handler, t *rpc.Traits, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
+	// The traits are those that h has told, because what one port refuses, another one may serve.
+	changes := t.Once && !resp.Refused()
 	switch {
 	case changes && s.Duplicates.Covers(req):
-		return s.executeOnce(ctx, h, req, resp, from)
+		return s.executeOnce(ctx, h, t, req, resp, from)
 	case changes:
-		c, ok := from.begin(ctx, changeOf(h, req))
+		c, ok := from.begin(ctx, changeOf(t, req))
 		if s.isLate(!ok) {
 			return false
 		}
@@ -75,7 +73,7 @@ func (s *Executor) isLate(late bool) bool {
 
 // executeOnce is Execute for a call that must run once. It runs in the context of the executor: the end of
 // the connection must not cut it short, because its reply is for the next connection.
-func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
+func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, t *rpc.Traits, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
 	e, old := s.Duplicates.Begin(ctx, req)
 	if old != nil {
 		old.restore(resp)
@@ -90,7 +88,7 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, req *rpc.Requ
 		resp.Fail(xdr.SystemErr)
 		return true
 	}
-	c, ok := from.begin(ctx, changeOf(h, req))
+	c, ok := from.begin(ctx, changeOf(t, req))
 	if s.isLate(!ok) {
 		return false
 	}

@@ -71,13 +71,13 @@ type change struct {
 
 var callerSeed = maphash.MakeSeed()
 
-// changeOf returns the change that h makes by a call.
-func changeOf(h rpc.Handler, req *rpc.Request) change {
+// changeOf returns the change that a call makes.
+func changeOf(t *rpc.Traits, req *rpc.Request) change {
 	var m maphash.Hash
 	m.SetSeed(callerSeed)
 	maphash.WriteComparable(&m, [2]uint32{req.Prog, uint32(req.Cred.Flavor)})
 	_, _ = m.Write(callid.CredOf(&req.CallHeader)) // never fails
-	return change{who: m.Sum64(), on: rpc.ClassOf(h, req).Changes}
+	return change{who: m.Sum64(), on: t.Changes}
 }
 
 // meets reports whether two changes may be of the same object, for the same caller.

@@ -36,18 +36,6 @@ type deferral struct {
 // ErrPullGivenUp ends a connection on which a handler no longer waits for RDMA Reads.
 var ErrPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
 
-// LazyOf returns a function that says which calls h pulls itself, nil for none.
-func LazyOf(h rpc.Handler) func(*xdr.CallHeader) bool {
-	if _, ok := h.(interface {
-		Lazy(prog, vers, proc uint32) bool
-	}); !ok {
-		return nil
-	}
-	return func(c *xdr.CallHeader) bool {
-		return c.Prog != rpcrdma.ConfigProgram && rpc.Lazy(h, c.Prog, c.Vers, c.Proc)
-	}
-}
-
 // deferPull passes a call to the application while its data stay at the client. Their octets are
 // taken from the budget all the same, before the handler runs: a handler that holds a lock must not
 // wait for memory that is held by others who wait for the lock.

@@ -14,18 +14,20 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// isReady asks the handler whether the data of a call may be pulled at once. Calls that are refused need no data.
-func (rc *Responder) isReady(x *Call) bool {
-	if rc.Ready == nil {
+// isLazy reports whether the data of a call stay at the client until its handler asks for them. Calls that are refused
+// need no data, so that the handler is not asked whether it is ready for them.
+func (rc *Responder) isLazy(x *Call) bool {
+	if rc.Describe == nil || x.In.Layout.Long || x.In.RPC.Prog == rpcrdma.ConfigProgram {
 		return false
 	}
 	d := xdr.NewDecoder(x.In.Payload)
 	_ = x.In.RPC.Parse(&d) // parsed without error before
-	if _, refused := x.In.RPC.Refusal(nil); refused {
+	x.Req = rpc.Request{CallHeader: x.In.RPC, Args: d.Rest(), RemoteAddr: rc.addr, Network: "rdma"}
+	if !rc.Describe(&x.Req).Lazy {
 		return false
 	}
-	x.Req = rpc.Request{CallHeader: x.In.RPC, Args: d.Rest(), RemoteAddr: rc.addr, Network: "rdma"}
-	return rc.Ready(&x.Req)
+	_, refused := x.In.RPC.Refusal(nil)
+	return refused || !rc.Ready(&x.Req)
 }
 
 // pull reads the chunks of a call into the buffer that the handler will get.
@@ -39,7 +41,7 @@ func (rc *Responder) pull(x *Call) {
 		rc.refuseChunk(x, verbs.ErrNoORD)
 		return
 	}
-	if rc.Lazy != nil && !x.In.Layout.Long && rc.Lazy(&x.In.RPC) && !rc.isReady(x) {
+	if rc.isLazy(x) {
 		if rc.Conn.ConnectionState().ORD == 0 { // otherwise the handler would find out
 			rc.refuseChunk(x, verbs.ErrNoORD)
 			return

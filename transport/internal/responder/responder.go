@@ -63,19 +63,19 @@ type App interface {
 // Responder is the responder's end of a connection: it assembles calls, passes them to the
 // application, and sends replies.
 type Responder struct {
-	cfg     *Config
-	Ctr     *count.Counters
-	gate    *gate.Gate
-	Peer    *admit.Peer  // set once the connection is admitted
-	partial admit.Ticket // of an FPDU that does not go on
-	inline  int          // octets of a call that the client may send inline
-	addr    net.Addr     // of the client
-	profile profile
-	app     App
-	Conn    *rdmap.Conn
-	Lazy    func(*xdr.CallHeader) bool // calls whose data are pulled only when asked for; nil: none
-	Ready   func(*rpc.Request) bool    // of those: whether the data may be pulled at once; nil: of none
-	Over    chan struct{}              // closed by HandleClose
+	cfg      *Config
+	Ctr      *count.Counters
+	gate     *gate.Gate
+	Peer     *admit.Peer  // set once the connection is admitted
+	partial  admit.Ticket // of an FPDU that does not go on
+	inline   int          // octets of a call that the client may send inline
+	addr     net.Addr     // of the client
+	profile  profile
+	app      App
+	Conn     *rdmap.Conn
+	Describe func(*rpc.Request) rpc.Traits // nil: no handler is asked, and no call is lazy
+	Ready    func(*rpc.Request) bool       // of lazy ones: whether the data may be pulled at once
+	Over     chan struct{}                 // closed by HandleClose
 
 	bulk    bulk        // replies that are being sent
 	unbound atomic.Bool // a call for want of a Binding was logged

@@ -227,9 +227,9 @@ func (x *pendingCall) serve() {
 	defer x.c.recovered(nil)
 	defer x.end()
 	defer s.ctr.InFlight.Add(-1)
-	begun := time.Now()
-	answer := s.exec.Execute(s.ctx, x.c.h, &x.req, x.rsp, x.c.at)
-	x.pace().Ran(time.Since(begun), s.cfg.HandlerLimit)
+	t, begun := rpc.Describe(x.c.h, &x.req), time.Now()
+	answer := s.exec.Execute(s.ctx, x.c.h, &t, &x.req, x.rsp, x.c.at)
+	s.exec.PaceOf(&t, &x.req).Ran(time.Since(begun), s.cfg.HandlerLimit)
 	if answer {
 		x.reply()
 	}
@@ -257,7 +257,10 @@ func (c *Conn) recovered(err *error) {
 // panicked returns the error of a connection that ends because of the panic v.
 func panicked(v any) error { return fmt.Errorf("%w: %v\n%s", verbs.ErrPanic, v, debug.Stack()) }
 
-func (x *pendingCall) pace() *execute.Pace { return x.c.s.exec.PaceOf(x.c.h, &x.req) }
+func (x *pendingCall) pace() *execute.Pace {
+	t := rpc.Describe(x.c.h, &x.req)
+	return x.c.s.exec.PaceOf(&t, &x.req)
+}
 
 // end releases what a call holds.
 func (x *pendingCall) end() {

@@ -326,10 +326,14 @@ func (r *reader) discard(n int, last bool) error {
 // isShort reports whether a call may run in the goroutine that reads; see the Dispatch of an RDMA connection.
 func (r *reader) isShort(x *pendingCall) bool {
 	s := r.c.s
-	if s.cfg.HandlerLimit <= 0 || r.here.Load() || s.exec.Duplicates.Running(&x.req) {
+	if s.cfg.HandlerLimit <= 0 || r.here.Load() {
 		return false
 	}
-	return !rpc.MayBlock(r.c.h, x.req.Prog, x.req.Vers, x.req.Proc) || x.pace().Short(s.cfg.HandlerLimit)
+	t := rpc.Describe(r.c.h, &x.req)
+	if t.Once && s.exec.Duplicates.Running(&x.req) {
+		return false
+	}
+	return !t.Blocks || s.exec.PaceOf(&t, &x.req).Short(s.cfg.HandlerLimit)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.
