@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // TestNFS4BindingOnTraces compares what chunks.NFSv4 finds in every COMPOUND that the Linux kernel's client

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // Verdict is what a [Report] amounts to.

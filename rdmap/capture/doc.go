@@ -1,6 +1,6 @@
 // Package capture records connections in a pcapng file, with synthetic Ethernet, IP
 // and TCP headers, so that Wireshark, tshark and
-// github.com/stag-rdma/stag/internal/decode can read it. It needs no privileges, and
+// github.com/stag-rdma/stag/conformance/internal/decode can read it. It needs no privileges, and
 // also records connections that are not TCP.
 //
 //	w, err := capture.Create("trace.pcapng")

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 const pcap = "../../testdata/pcaps/d-reject.pcap"

@@ -10,5 +10,5 @@
 // else goes to standard error. An error is one line. The exit status is 0 if all went well, and 2 if the
 // command line was not understood; the help of each command lists the others.
 //
-// The commands are thin: the work is done in package internal/decode and its neighbours.
+// The commands are thin: the work is done in package conformance/internal/decode and its neighbours.
 package cli

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/internal/annotate"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/page"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // file judges one capture and writes the other files that were requested. The error is about those files:

@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // jsonVersion is the version of the format below (docs/conformance.md). Within a version fields may be added;

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // shownOfAKind is how many violations of one rule on one connection are printed without --all.

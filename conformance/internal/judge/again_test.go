@@ -3,9 +3,9 @@ package judge_test
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // TestSentAgain: a WRITE that is sent again over a new connection may be answered from a duplicate request cache, and

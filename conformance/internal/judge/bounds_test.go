@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // rpcOf returns the machine of the one connection.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // packet is a packet of a capture, and what the conditions need to know of its TCP header.

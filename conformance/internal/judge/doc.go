@@ -2,7 +2,7 @@
 // DDP (RFC 5041), RDMAP (RFC 5040, RFC 7306, the commit draft), RPC-over-RDMA (RFC 5666, RFC 8166, RFC
 // 8797), and the protocols above.
 //
-// Package [github.com/stag-rdma/stag/internal/decode] says what is there; this one says whether it is
+// Package [github.com/stag-rdma/stag/conformance/internal/decode] says what is there; this one says whether it is
 // allowed. Each rule has an ID whose meaning never changes, the RFC section from which it comes, and one
 // sentence: see [Rules]. [Sentences] goes the other way: from the sentences of the documents to the rules
 // that judge them, or to the reason why a trace cannot show them.

@@ -3,7 +3,7 @@ package judge
 import (
 	"errors"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // ending judges where a side ends its stream (RFC 5044 Section 8).

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // A capture of the Linux kernel, whose startup is refused and tried again.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // tight makes every limit easy to reach.

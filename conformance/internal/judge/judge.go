@@ -1,6 +1,6 @@
 package judge
 
-import "github.com/stag-rdma/stag/internal/decode"
+import "github.com/stag-rdma/stag/conformance/internal/decode"
 
 // A Judge judges the connections of one capture. See [New].
 type Judge struct {

@@ -2,7 +2,7 @@ package judge
 
 import (
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // opIllegal is the answer of a server to an operation that it does not know (RFC 8881 Section 18.52).

@@ -1,7 +1,7 @@
 package judge
 
 import (
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 

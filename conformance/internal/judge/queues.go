@@ -3,7 +3,7 @@ package judge
 import (
 	"math"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 )
 

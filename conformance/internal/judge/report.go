@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // Report is what the judge found in one capture.

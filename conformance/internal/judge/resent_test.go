@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // TestResent: a frame with a wrong CRC that is sent again with the right octets is not known to be wrong,

@@ -3,7 +3,7 @@ package judge
 import (
 	"net/netip"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // callKey is what a retransmission has in common with the original call.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // Programs whose upper-layer bindings are known.

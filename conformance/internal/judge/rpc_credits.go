@@ -1,6 +1,6 @@
 package judge
 
-import "github.com/stag-rdma/stag/internal/decode"
+import "github.com/stag-rdma/stag/conformance/internal/decode"
 
 // credits counts the calls of one direction against what was granted (RFC 8166 Section 3.3.1).
 //

@@ -3,7 +3,7 @@ package judge
 import (
 	"fmt"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // Gap is why a message was not judged by every rule: a rule that needs what the capture does not show is

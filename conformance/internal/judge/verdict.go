@@ -3,7 +3,7 @@ package judge
 import (
 	"fmt"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // Verdict is what a [Report] amounts to.

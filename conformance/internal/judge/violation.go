@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // Violation is one breach of one rule.

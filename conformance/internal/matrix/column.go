@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // Column is what one peer did. It is kept as NAME.json; the connections of its cells that are not ok are in

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/matrix"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
-	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // Options bounds a page. The zero value, and nil, mean the defaults.

@@ -3,7 +3,7 @@ package page
 import (
 	"slices"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // conn is a connection as the page shows it.

@@ -3,7 +3,7 @@ package page
 import (
 	"encoding/json"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/page"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 func ExampleNew() {

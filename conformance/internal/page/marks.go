@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // mark is a violation as the page shows it.

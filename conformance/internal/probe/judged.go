@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 // judged is a connection whose octets the judge hears. The probe's own violations are not of interest.

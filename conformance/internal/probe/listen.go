@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 

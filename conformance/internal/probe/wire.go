@@ -7,8 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
-	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 

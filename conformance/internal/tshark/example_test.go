@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/tshark"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 func ExampleJudge() {

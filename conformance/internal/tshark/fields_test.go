@@ -20,8 +20,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/tshark"
-	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/tshark"
-	"github.com/stag-rdma/stag/internal/decode"
 )
 
 const pcaps = "../../testdata/pcaps/"

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 

@@ -16,7 +16,7 @@ package twin
 import (
 	"slices"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )

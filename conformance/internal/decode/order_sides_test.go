@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // sideOf returns who sent a packet of a capture of one connection, and its TCP flags.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -14,7 +14,7 @@ import (
 // TestEveryFrame: every frame of every capture decodes to the last octet, except those that
 // testdata/illegal-frames.tsv lists with a reason; and those must say what is wrong with them.
 func TestEveryFrame(t *testing.T) {
-	illegal := readTable(t, "../../conformance/testdata/illegal-frames.tsv", 4)
+	illegal := readTable(t, "../../testdata/illegal-frames.tsv", 4)
 	for _, file := range captures(t) {
 		name := filepath.Base(file)
 		decodeFile(t, file, func(ev *decode.Event) {

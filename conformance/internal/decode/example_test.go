@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
 // The calls of an NFS session, in order, and their results.
 func ExampleEvents() {
-	f, err := os.Open("../../conformance/testdata/pcaps/b-nfs3-write1m.pcap")
+	f, err := os.Open("../../testdata/pcaps/b-nfs3-write1m.pcap")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,7 +47,7 @@ func ExampleNewConn() {
 }
 
 func ExampleNewCapture() {
-	f, err := os.Open("../../conformance/testdata/pcaps/d-terminate.pcap")
+	f, err := os.Open("../../testdata/pcaps/d-terminate.pcap")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -72,7 +72,7 @@ func ExampleNewCapture() {
 }
 
 func ExamplePackets() {
-	f, err := os.Open("../../conformance/testdata/pcaps/d-reject.pcap")
+	f, err := os.Open("../../testdata/pcaps/d-reject.pcap")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -91,7 +91,7 @@ func ExamplePackets() {
 }
 
 func ExampleCounts() {
-	f, err := os.Open("../../conformance/testdata/pcaps/b-nfs3-read1m.pcap")
+	f, err := os.Open("../../testdata/pcaps/b-nfs3-read1m.pcap")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -111,7 +111,7 @@ func ExampleCounts() {
 
 // What NFSv4 clients request: the operations of their COMPOUNDs.
 func ExampleCompound() {
-	f, err := os.Open("../../conformance/testdata/pcaps/c-nfs42-xattr.pcap")
+	f, err := os.Open("../../testdata/pcaps/c-nfs42-xattr.pcap")
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -136,7 +136,7 @@ func ExampleCompound() {
 // A capture that begins in the middle of a connection: decoding begins with the first FPDU that is proved to be
 // one, and the connection says what cannot be known.
 func ExampleConnInfo() {
-	f, err := os.Open("../../conformance/testdata/pcaps/f-nfs3-crc-ops.pcap")
+	f, err := os.Open("../../testdata/pcaps/f-nfs3-crc-ops.pcap")
 	if err != nil {
 		fmt.Println(err)
 		return

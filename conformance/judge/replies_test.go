@@ -1,11 +1,11 @@
-package sequences_test
+package judge_test
 
 import (
 	"context"
 	"fmt"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"

@@ -3,7 +3,7 @@ package decode_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // TestNothingKept: at the end of every capture all memory is back in the budget, whatever the limits were.

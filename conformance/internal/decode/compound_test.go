@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // TestEveryCompound: every COMPOUND of the captures is decoded to its last octet, and a reply has the

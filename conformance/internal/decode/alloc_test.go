@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // readPackets feeds the packets of a file to a capture.

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 const (
-	pcapDir    = "../../conformance/testdata/pcaps"
-	countsFile = "../../conformance/testdata/tshark-counts.tsv"
-	exceptions = "../../conformance/testdata/tshark-exceptions.tsv"
+	pcapDir    = "../../testdata/pcaps"
+	countsFile = "../../testdata/tshark-counts.tsv"
+	exceptions = "../../testdata/tshark-exceptions.tsv"
 )
 
 // captures returns the paths of the captures in testdata.

@@ -1,8 +1,4 @@
-// Package sequences has a small capture of every sequence of messages of push mode, made by
-// our two sides, and judged: the one that a test has just made, and the one in testdata.
-//
-//	go test ./nfsdemo/internal/sequences -update    # makes those in testdata anew
-package sequences_test
+package judge_test
 
 import (
 	"context"
@@ -14,12 +10,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/judge"
-	"github.com/stag-rdma/stag/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
+// There is a small capture of every sequence of messages of logs at a server, made by our two sides, and judged: the one
+// that a test has just made, and the one in testdata. -update makes those in testdata anew.
 var update = flag.Bool("update", false, "make the captures in testdata anew")
 
 // TestMain fails the package when a test leaves a goroutine behind.

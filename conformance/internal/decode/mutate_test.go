@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // TestMutated decodes the captures with octets changed, dropped and doubled anywhere, their

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
 // captureFault reports whether an error is about the capture, not about the peers.

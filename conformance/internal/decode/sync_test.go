@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
