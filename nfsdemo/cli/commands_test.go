@@ -40,51 +40,6 @@ func command(ctx context.Context, stdin string, args ...string) result {
 	return result{status, out.String(), errs.String()}
 }
 
-// TestCommands runs the tools in this process: what the scripts cannot show, and
-// the race detector with them.
-func TestCommands(t *testing.T) {
-	dir, rdma, tcp := start(t)
-	content := strings.Repeat("0123456789", 30000)
-	for _, tt := range []struct {
-		stdin  string
-		args   []string
-		status int
-		want   string // in standard output
-	}{
-		{content, []string{"cp", "-", rdma + "/file"}, 0, ""},
-		{"", []string{"cat", tcp + "/file"}, 0, content},
-		{"", []string{"cp", "-p", "--crc", "off", rdma + "/file", tcp + "/copy"}, 0, ""},
-		{"", []string{"cp", "--uid", "0", tcp + "/copy", "-"}, 0, content},
-		{"", []string{"ls", "-la", "--stats", rdma}, 0, " file\n"},
-		{"", []string{"ls", "--json", tcp}, 0, `"size":300000`},
-		{"", []string{"mkdir", "-p", rdma + "/d/e"}, 0, ""},
-		{"", []string{"mv", rdma + "/file", rdma + "/copy", rdma + "/d"}, 0, ""},
-		{"", []string{"mv", rdma + "/d/file", rdma + "/none/file"}, 1, ""},
-		{"", []string{"ls", "-R", rdma}, 0, "/d/e:\n"},
-		{"", []string{"stat", "-L", rdma + "/d"}, 0, "directory"},
-		{"", []string{"df", rdma, tcp}, 0, "Use%"},
-		{"", []string{"cp", "-r", rdma + "/d", filepath.Join(dir, "local")}, 0, ""},
-		{"", []string{"cp", "-r", filepath.Join(dir, "local"), tcp + "/up"}, 0, ""},
-		{"", []string{"ls", tcp + "/up"}, 0, "copy\ne\nfile\n"},
-		{"", []string{"rm", "-r", rdma + "/d", tcp + "/up"}, 0, ""},
-		{"", []string{"rm", rdma + "/none", rdma + "/none"}, 1, ""},
-		{"", []string{"cat", rdma + "/none"}, 1, ""},
-		{"", []string{"cat"}, 2, ""},
-		{"", []string{"cat", "--uid", "-7", rdma}, 2, ""},
-		{"", []string{"cat", "--log", "debug", rdma + "/none"}, 1, ""},
-		{"", []string{"--help"}, 0, "nfs+rdma://"},
-	} {
-		args := tt.args
-		if tt.status < 2 && len(args) > 1 {
-			args = append([]string{args[0], "--timeout", "1m"}, args[1:]...) // a machine may stand still
-		}
-		r := command(t.Context(), tt.stdin, args...)
-		if r.status != tt.status || !strings.Contains(r.stdout, tt.want) { // the others build on it
-			t.Fatalf("%s: status %d, output %.200q, errors %q", strings.Join(tt.args, " "), r.status, r.stdout, r.stderr)
-		}
-	}
-}
-
 // stuckReader says when it is read, and does not return until its test ends.
 type stuckReader struct{ read, end chan struct{} }
 
@@ -175,6 +130,8 @@ func TestSettings(t *testing.T) {
 		{serve, []string{"--client-memory", "-2"}, "--client-memory -2: want 2M to"},
 		{serve, []string{"--client-pulls", "-2"}, "--client-pulls -2: want 1 to"},
 		{serve, []string{"--memory-limit", "64"}, "--memory-limit 64: want 2M to 1024T, or 0 for the default"},
+		{serve, []string{"--memory-limit", "2000T"}, "want 2M to 1024T"},
+		{serve, []string{"--client-memory", "99999999T"}, "larger than 9223372036854775807 octets"},
 		{serve, []string{"--memory-limit", "64X"}, "want octets, or a number with K, M, G or T, for example 64M or 1G"},
 		{serve, []string{"--max-connections", "2000000000"}, "--max-connections 2000000000: want 1 to 1073741824"},
 		{serve, []string{"--max-pulls", "2000000000"}, "--max-pulls 2000000000: want 1 to 1073741824"},
@@ -188,10 +145,17 @@ func TestSettings(t *testing.T) {
 		{[]string{"completion", "tcsh"}, nil, "unknown command"},
 		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a positive time"},
 		{[]string{"fo"}, nil, "see nfsdemo --help"},
+		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--transfers", "0"}, "--transfers 0: want 1 to 1024"},
+		{[]string{"rm", "nfs://127.0.0.1:1/x"}, []string{"--transfers", "9999"}, "--transfers 9999: want 1 to 1024"},
+		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--exclude", "["}, "--exclude \"[\" is not a pattern"},
+		{[]string{"cp", "-", "nfs://127.0.0.1:1/x"}, []string{"--verify"}, "--verify with -"},
+		{[]string{"cp", "-", "nfs://127.0.0.1:1/x"}, []string{"--resume"}, "--resume with -"},
+		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--max-names", "-1"}, "--max-names -1"},
+		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--call-timeout", "-1s"}, "--call-timeout -1s"},
 	} {
 		args := append(slices.Clone(tt.before), tt.flags...)
 		r := command(t.Context(), "", args...)
-		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) {
+		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, tt.want) || strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%v: status %d, output %q, errors %q; want %q", args, r.status, r.stdout, r.stderr, tt.want)
 		}
 	}
@@ -218,20 +182,6 @@ func TestRanges(t *testing.T) {
 	} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v is taken", c)
-		}
-	}
-}
-
-// TestLimitTooLarge: sizes that overflow.
-func TestLimitTooLarge(t *testing.T) {
-	for _, flag := range []string{"--memory-limit", "--client-memory"} {
-		for _, n := range []string{"99999999T", "2000T", "9999999999999999999999"} {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // of a server that starts all the same
-			r := command(ctx, "", "serve", "--export", t.TempDir(), "--listen", "127.0.0.1:0", "--mount-listen", "", flag, n)
-			cancel()
-			if r.status != exitUsage || !strings.Contains(r.stderr, flag[2:]) || !strings.Contains(r.stderr, "want 2M to 1024T") && !strings.Contains(r.stderr, "larger than 9223372036854775807 octets") {
-				t.Errorf("status %d, errors %q", r.status, r.stderr)
-			}
 		}
 	}
 }

@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 // TestLocalTreeIsConfined plays a server that lists a symbolic link and then a
@@ -114,31 +111,6 @@ func TestLocalSource(t *testing.T) {
 	if _, err := localSource(filepath.Join(dir, "none"), true); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want ErrNotExist", err)
 	}
-}
-
-func TestCtxReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, w := io.Pipe()
-		ctx, cancel := context.WithCancelCause(t.Context())
-		interrupted := &interruptError{os.Interrupt}
-		c := &ctxReader{ctx, r}
-		go func() { _, _ = w.Write([]byte("x")) }()
-		buf := make([]byte, 4)
-		if n, err := c.Read(buf); n != 1 || err != nil {
-			t.Fatalf("Read = %d, %v", n, err)
-		}
-		got := make(chan error)
-		go func() {
-			_, err := c.Read(buf)
-			got <- err
-		}()
-		synctest.Wait()
-		cancel(interrupted)
-		if err := <-got; !errors.Is(err, interrupted) {
-			t.Errorf("got %v, want the cause", err)
-		}
-		w.Close()
-	})
 }
 
 func TestCheckCopy(t *testing.T) {

@@ -77,42 +77,6 @@ func ExampleDial() {
 	// 13 <nil>
 }
 
-func ExampleClient_Entries() {
-	url, stop := startServer()
-	defer stop()
-	ctx := context.Background()
-	u, _ := nfsclient.ParseURL(url)
-	c, err := nfsclient.Dial(ctx, u, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	_, _ = c.MkdirAll(ctx, "/export/dir/sub", 0o755)
-	for n, err := range c.Entries(ctx, c.Root()) {
-		fmt.Println(n.Path, n.Mode(), err)
-	}
-	// Output:
-	// /export/dir drwxr-xr-x <nil>
-}
-
-func ExampleClient_WriteFrom_stream() {
-	url, stop := startServer()
-	defer stop()
-	ctx := context.Background()
-	u, _ := nfsclient.ParseURL(url)
-	c, err := nfsclient.Dial(ctx, u, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	n, _ := c.Create(ctx, c.Root(), "from-a-pipe", 0o644, true)
-	pipe := bytes.NewBufferString("what comes can come once only")
-	written, err := c.WriteFrom(ctx, n, nfsclient.NewWindow(pipe, 1<<20), -1, nil)
-	fmt.Println(written, err)
-	// Output:
-	// 29 <nil>
-}
-
 // An export as a web site.
 func ExampleClient_FS() {
 	url, stop := startServer()

@@ -2,7 +2,6 @@ package nfsclient_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -110,16 +109,6 @@ func TestFSFile(t *testing.T) {
 		t.Error(target, err)
 	}
 	if _, err := fs.ReadLink(fsys, "dir"); !errors.Is(err, fs.ErrInvalid) {
-		t.Error(err)
-	}
-}
-
-// TestFSCancelled: the context ends everything.
-func TestFSCancelled(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	fsys := filled(t).FS(ctx)
-	cancel()
-	if _, err := fs.ReadFile(fsys, "link"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -153,17 +153,6 @@ func TestHostileNesting(t *testing.T) {
 	}
 }
 
-// TestHostileTree: a tree whose directories and depth are bounded, but which grows back, ends.
-func TestHostileTree(t *testing.T) {
-	s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
-		return []hostile.Entry{{Name: "a", Cookie: 1}, {Name: "b", Cookie: 2}, {Name: "sub", Cookie: 3, Dir: true}}[c:], true
-	}}
-	c := dialHostile(t, s, false, &nfsclient.Config{MaxTree: 1000})
-	if _, err := c.RemoveAll(t.Context(), c.Root(), below(t, c)); !errors.Is(err, nfsclient.ErrTreeEndless) {
-		t.Errorf("%.200v", err)
-	}
-}
-
 // TestHostileStrays: replies to calls that nobody made, without end, in place of the one that was.
 func TestHostileStrays(t *testing.T) {
 	for _, rdma := range []bool{false, true} {

@@ -141,16 +141,6 @@ func TestReadDirHostileNames(t *testing.T) {
 	}
 }
 
-func TestReadDirWithoutProgress(t *testing.T) {
-	f := newFake()
-	f.page = 0
-	f.put("a", nfs3.TypeReg, nil)
-	c := f.client(t, nil)
-	if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, nfsclient.ErrNoProgress) {
-		t.Errorf("got %v, want ErrNoProgress", err)
-	}
-}
-
 func TestTree(t *testing.T) {
 	f := tree()
 	c := f.client(t, nil)

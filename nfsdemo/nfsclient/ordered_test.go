@@ -4,32 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
-
-func TestOrderedWriter(t *testing.T) {
-	var out bytes.Buffer
-	o := nfsclient.NewOrderedWriter(t.Context(), &out, 0)
-	defer o.Close()
-	data := testData(100)
-	var wg sync.WaitGroup
-	for _, i := range rand.Perm(10) {
-		wg.Go(func() {
-			if n, err := o.WriteAt(data[i*10:i*10+10], int64(i*10)); n != 10 || err != nil {
-				t.Errorf("WriteAt(%d) = %d, %v", i, n, err)
-			}
-		})
-	}
-	wg.Wait()
-	if !bytes.Equal(out.Bytes(), data) {
-		t.Errorf("got %x, want %x", out.Bytes(), []byte(data))
-	}
-}
 
 // failWriter fails every Write.
 type failWriter struct{ err error }

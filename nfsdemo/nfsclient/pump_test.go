@@ -1,59 +1,16 @@
 package nfsclient
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 )
 
 // newPump moves src to dst through a pump, with the given geometry.
 func newPump(block, depth int, move moveFunc) *pump {
 	return &pump{bufs: newFreeList(block, depth), block: block, depth: depth, move: move}
-}
-
-func TestPumpMovesEverything(t *testing.T) {
-	for _, tt := range []struct {
-		size, block, depth int
-		hint               int64 // end given to run
-		last               bool
-	}{
-		{0, 4, 3, 0, false},
-		{0, 4, 3, -1, true},
-		{1, 4, 3, 1, false},
-		{1, 4, 3, -1, true},
-		{12, 4, 3, 12, false},
-		{12, 4, 3, -1, true},
-		{13, 4, 3, 13, false},
-		{13, 4, 1, 13, false},
-		{13, 4, 3, 40, true}, // shorter than it was said to be
-		{400, 7, 5, 400, false},
-	} {
-		t.Run(fmt.Sprintf("%d/%d x%d to %d", tt.size, tt.block, tt.depth, tt.hint), func(t *testing.T) {
-			src, dst := testData(tt.size), make(Memory, tt.size)
-			p := newPump(tt.block, tt.depth, func(_ context.Context, w *worker, off int64, n int) (int, bool, error) {
-				got, err := src.ReadAt(w.buf(n), off)
-				if err != nil && err != io.EOF {
-					return 0, false, err
-				}
-				_, werr := dst.WriteAt(w.buf(n)[:got], off)
-				return got, err == io.EOF, werr
-			})
-			good, last, err := p.run(t.Context(), 0, tt.hint)
-			if err != nil || good != int64(tt.size) || last != tt.last {
-				t.Fatalf("run = %d, %v, %v, want %d, %v, nil", good, last, err, tt.size, tt.last)
-			}
-			if !bytes.Equal(src, dst) {
-				t.Errorf("got %x, want %x", dst, src)
-			}
-		})
-	}
 }
 
 func TestPumpFirstErrorStops(t *testing.T) {
@@ -79,37 +36,6 @@ func TestPumpFirstErrorStops(t *testing.T) {
 	if n := calls.Load(); n > 4+3+1 {
 		t.Errorf("%d blocks were started, want the pump to stop", n)
 	}
-}
-
-func TestPumpKeepsDepthInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		now, most := 0, 0
-		gate := make(chan struct{})
-		p := newPump(1, 3, func(_ context.Context, _ *worker, _ int64, n int) (int, bool, error) {
-			mu.Lock()
-			now++
-			most = max(most, now)
-			mu.Unlock()
-			<-gate
-			mu.Lock()
-			now--
-			mu.Unlock()
-			return n, false, nil
-		})
-		go func() {
-			for range 10 {
-				synctest.Wait()
-				gate <- struct{}{}
-			}
-		}()
-		if good, _, err := p.run(t.Context(), 0, 10); good != 10 || err != nil {
-			t.Fatalf("run = %d, %v", good, err)
-		}
-		if most != 3 {
-			t.Errorf("the most blocks in flight were %d, want 3", most)
-		}
-	})
 }
 
 func TestPumpCancelled(t *testing.T) {
@@ -147,14 +73,6 @@ func TestPumpShortSomewhere(t *testing.T) {
 			t.Fatalf("seed %d: size %d eof %d block %d: last = %v, want %v", seed, size, eof, block, last, want)
 		}
 	}
-}
-
-// testData returns n octets that differ from block to block.
-func testData(n int) Memory {
-	m := make(Memory, n)
-	rng := rand.NewChaCha8([32]byte{1})
-	_, _ = rng.Read(m)
-	return m
 }
 
 func TestFreeListIsBounded(t *testing.T) {

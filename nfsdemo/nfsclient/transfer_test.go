@@ -286,31 +286,6 @@ func TestCopyBetweenServers(t *testing.T) {
 	}
 }
 
-func TestReadAtAndWriteAt(t *testing.T) {
-	f := newFake()
-	f.place = false
-	c := f.client(t, small)
-	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := testData(333)
-	done, verf, err := c.WriteAt(t.Context(), n, data, 5, nfs3.Unstable)
-	if done != 333 || err != nil {
-		t.Fatalf("WriteAt = %d, %v", done, err)
-	}
-	if got, err := c.Commit(t.Context(), n); err != nil || got != verf {
-		t.Errorf("Commit = %x, %v, want %x", got, err, verf)
-	}
-	buf := make([]byte, 400)
-	if got, err := c.ReadAt(t.Context(), n, buf, 5); got != 333 || err != io.EOF || !bytes.Equal(buf[:got], data) {
-		t.Errorf("ReadAt = %d, %v", got, err)
-	}
-	if got, err := c.ReadAt(t.Context(), n, buf[:200], 5); got != 200 || err != nil {
-		t.Errorf("ReadAt = %d, %v", got, err)
-	}
-}
-
 func TestJukebox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -44,18 +44,6 @@ func TestHandleErrors(t *testing.T) {
 	})
 }
 
-func TestStaleAfterRemove(t *testing.T) {
-	onBoth(t, func(p *peer) {
-		f := p.create(p.root, "f", 0o644)
-		p.write(f, 0, "x")
-		a := at(p.root, "f")
-		nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &a, nfs3.OK)
-		nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: f}, nfs3.ErrStale)
-		nfs[nfs3.ReadRes](p, nfs3.ProcRead, &nfs3.ReadArgs{Handle: f, Count: 1}, nfs3.ErrStale)
-		nfs[nfs3.WriteRes](p, nfs3.ProcWrite, &nfs3.WriteArgs{Handle: f}, nfs3.ErrStale)
-	})
-}
-
 func TestSetAttr(t *testing.T) {
 	onBoth(t, func(p *peer) {
 		f := p.create(p.root, "f", 0o644)
