@@ -17,31 +17,6 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TestBackwardXIDs: calls of both directions with the same XIDs are under way at the same
-// time, and each gets its own reply.
-func TestBackwardXIDs(t *testing.T) {
-	_, b, c, _ := backPair(t, 4, 4)
-	bw := meet(t, b, c)
-	callBack(t, bw, &nullCall)
-	var wg sync.WaitGroup
-	talk := func(to rpc.Caller, first byte) {
-		for i := range 60 {
-			p := bytes.Repeat([]byte{first + byte(i)}, 40+i)
-			var r rpc.Reply
-			call := echoCall(p)
-			call.Resend = &rpc.Transmission{XID: uint32(1000 + i)}
-			err := to.Do(testCtx(t), call, &r)
-			if d := xdr.NewDecoder(r.Results); err != nil || !bytes.Equal(d.Opaque(200), p) {
-				t.Errorf("call %d: %v, %x", i, err, r.Results)
-			}
-			r.Release()
-		}
-	}
-	wg.Go(func() { talk(c, 0) })
-	wg.Go(func() { talk(backCaller{bw}, 100) })
-	wg.Wait()
-}
-
 // backwardPrivate is what a client says that takes n backward calls.
 func backwardPrivate(n uint16) []byte {
 	return rpcrdma.BackwardData{Credits: n}.Append(usualPrivate())
@@ -118,50 +93,6 @@ func TestBackwardOctets(t *testing.T) {
 			t.Error("not the server's private data")
 		}
 	})
-}
-
-// TestBackwardHostileServer: what a client answers to backward calls that break a rule, and
-// that it continues with its own.
-func TestBackwardHostileServer(t *testing.T) {
-	seg := chunks.Segment{Handle: 1, Length: 64}
-	call := rpcCall(5, procNull)
-	with := func(h rpcrdma.Header) []byte { h.XID = 5; return append(header(h), call...) }
-	for _, tc := range []struct {
-		name string
-		send []byte
-		want rpcrdma.ErrCode // 0: nothing
-	}{
-		{"read list", with(rpcrdma.Header{Lists: chunks.Lists{Read: []chunks.ReadSegment{{Position: 44, Segment: seg}}}}), rpcrdma.ErrChunk},
-		{"another XID inside", append(header(rpcrdma.Header{XID: 5}), rpcCall(6, procNull)...), rpcrdma.ErrChunk},
-		{"a reply to nothing", append(header(rpcrdma.Header{XID: 5}), rpcReply(5)...), 0},
-		{"another version", append(words(5, 2, 8, 0, 0, 0, 0), call...), 0},
-		{"runt", words(5, 1, 8, 0, 0, 0), 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			answers := make(chan rpcrdma.Header, 4)
-			var once sync.Once
-			c := rawServer(t, nil, backConfig(2, newEcho()), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
-				if _, typ, _ := xdr.PeekXID(msg); typ == xdr.MsgReply || h.Type == rpcrdma.MsgTypeError {
-					answers <- *h
-					return
-				}
-				once.Do(func() { p.send(tc.send) })
-				p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
-			})
-			mustDo(t, c, &firstCall)
-			mustDo(t, c, &firstCall)
-			if tc.want == 0 {
-				mustDo(t, c, &firstCall)
-				if len(answers) > 0 {
-					t.Errorf("answered: %+v", <-answers)
-				}
-				return
-			}
-			if h := <-answers; h.Type != rpcrdma.MsgTypeError || h.Err != tc.want || h.XID != 5 || h.Credit == 0 || h.Vers != 1 {
-				t.Errorf("answered %+v", h)
-			}
-		})
-	}
 }
 
 // TestBackwardOverCredit: a server that calls far above the grant loses the connection; one

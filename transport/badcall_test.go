@@ -1,12 +1,10 @@
 package transport_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -117,21 +115,4 @@ func checkAnswer(t *testing.T, p *rawPeer, send []byte, want string) {
 			t.Errorf("answer %+v, RPC %+v, %v", h, r, err)
 		}
 	}
-}
-
-// TestSendTooLong sends more than the server has receives for.
-func TestSendTooLong(t *testing.T) {
-	s, addr := startServer(t, newEcho(), nil)
-	p := rawClient(t, addr, nil)
-	p.send(header(rpcrdma.Header{XID: 1}), rpcCall(1, procEcho, make([]byte, 5000)...))
-	if err := p.wantEnd(); !isTerminate(err) {
-		t.Errorf("the peer saw %v", err)
-	}
-	mustDo(t, dial(t, addr, nil), &nullCall)
-	waitFor(t, "the bad connection is gone", func() bool { return s.Stats().Connections == 1 })
-}
-
-func isTerminate(err error) bool {
-	_, ok := errors.AsType[*verbs.TerminateError](err)
-	return ok
 }

@@ -160,39 +160,6 @@ func testRemoteInvalidate(t *testing.T, stray uint32) {
 	}
 }
 
-// TestServerInvalidates checks when our server uses Send with Invalidate: both sides
-// said so and all chunks share one handle (RFC 8797 Section 4.1).
-func TestServerInvalidates(t *testing.T) {
-	for _, tt := range []struct {
-		name           string
-		client, server bool
-		want           uint64
-	}{{"both", true, true, 1}, {"client only", true, false, 0}, {"server only", false, true, 0}} {
-		t.Run(tt.name, func(t *testing.T) {
-			sc, cc := testConfig(), testConfig()
-			sc.NoRemoteInvalidate, cc.NoRemoteInvalidate = !tt.server, !tt.client
-			s, c := pair(t, newEcho(), sc, cc)
-			call := wordCall(procFill, 5000)
-			call.Sink = make([]byte, 5000)
-			if r := mustDo(t, c, call); !r.Placed || len(r.Item) != 5000 {
-				t.Errorf("placed %v, %d octets", r.Placed, len(r.Item))
-			}
-			if got := s.Stats().Invalidated; got != tt.want {
-				t.Errorf("server invalidated %d", got)
-			}
-			if got := c.Stats().Invalidated; got != tt.want {
-				t.Errorf("client saw %d", got)
-			}
-			call = echoCall(filled(5000)) // two handles: never
-			call.Sink, call.MaxResults = make([]byte, 5000), 64
-			mustDo(t, c, call)
-			if got := s.Stats().Invalidated; got != tt.want {
-				t.Errorf("server invalidated one of two handles")
-			}
-		})
-	}
-}
-
 // TestReturnedLengths offers write chunks cut into odd segments and reads back what
 // the server says it wrote (RFC 8166 Section 3.4.6): in order, without gaps, all
 // segments returned, later ones 0.

@@ -164,35 +164,6 @@ func TestServersWriteFails(t *testing.T) {
 	waitFor(t, "the bad connections are gone", func() bool { return s.Stats().Connections == 1 && s.Stats().InFlight == 0 })
 }
 
-// TestForeignWrite writes to the memory of a call after its reply: that STag is
-// invalid by then, and the memory is the caller's.
-func TestForeignWrite(t *testing.T) {
-	late := make(chan chunks.Segment, 2)
-	c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-		if len(late) == 0 {
-			late <- h.Write[0][0]
-			lists := h.Lists
-			lists.Write[0].Clear()
-			lists.HasReply = false
-			p.send(header(rpcrdma.Header{XID: h.XID, Lists: lists}), rpcReply(h.XID, words(0)...))
-			return
-		}
-		seg := <-late
-		if err := p.conn.Write(testCtx(t), filled(5000), region.STag(seg.Handle), seg.Offset); err != nil {
-			t.Error(err)
-		}
-	})
-	call := wordCall(procFill, 5000)
-	call.Sink = make([]byte, 5000)
-	mustDo(t, c, call)
-	if err := try(t, c, &nullCall); !isProtocol(err) {
-		t.Errorf("the next call returned %v", err)
-	}
-	if !bytes.Equal(call.Sink, make([]byte, 5000)) {
-		t.Error("the memory of an answered call was written")
-	}
-}
-
 // TestQueuedCallsOfDeadConnection: calls that wait for memory leave the queue with
 // their connection.
 func TestQueuedCallsOfDeadConnection(t *testing.T) {

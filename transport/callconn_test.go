@@ -1,10 +1,8 @@
 package transport_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -39,51 +37,6 @@ func streamOver(t testing.TB, conn net.Conn) *transport.StreamClient {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// TestCallConnForms runs an unsuspecting record-marked client over RDMA: its data
-// travel in chunks.
-func TestCallConnForms(t *testing.T) {
-	s, addr := startServer(t, newEcho(), nil)
-	c := streamOver(t, dialConn(t, addr, nil))
-	for _, n := range []int{0, 1, 2, 3, 4, 1000, 4096, 65537, 1 << 20} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			before := s.Stats()
-			p := filled(n)
-			d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
-			if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-				t.Fatalf("%d octets came back as %d different ones", n, len(got))
-			}
-			if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
-				t.Errorf("after the item %#x, %v, %d octets left", w, d.Err(), d.Len())
-			}
-			st := s.Stats()
-			if n > 4000 && (st.OctetsRead-before.OctetsRead != uint64(n) || st.OctetsWritten-before.OctetsWritten != uint64(n)) {
-				t.Errorf("%d octets by RDMA Read, %d by RDMA Write", st.OctetsRead-before.OctetsRead, st.OctetsWritten-before.OctetsWritten)
-			}
-		})
-	}
-	wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-	wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
-}
-
-// TestCallConnUnknown: a program without a binding passes, whatever its size.
-func TestCallConnUnknown(t *testing.T) {
-	cfg := testConfig()
-	cfg.Binding = nil // NFSv3: knows nothing of the test program
-	s, addr := startServer(t, newEcho(), cfg)
-	c := streamOver(t, dialConn(t, addr, cfg))
-	p := filled(70001)
-	d := xdr.NewDecoder(mustDo(t, c, echoCall(p)).Results)
-	if got := d.Opaque(8 << 20); !bytes.Equal(got, p) {
-		t.Error("wrong octets came back")
-	}
-	if r := mustDo(t, c, wordCall(procList, 100000)); len(r.Results) != 400000 {
-		t.Errorf("%d octets of a long reply", len(r.Results))
-	}
-	if st := s.Stats(); st.Errors != 0 {
-		t.Errorf("%d errors", st.Errors)
-	}
 }
 
 // TestCallConnTooBig: what cannot be carried is answered, not swallowed.

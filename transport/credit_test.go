@@ -3,7 +3,6 @@ package transport_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -13,83 +12,6 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// creditServer answers calls late and out of order with grants of its choice and
-// checks that the client keeps to the last one it can know.
-type creditServer struct {
-	t     testing.TB
-	grant func() uint32
-	bound int // calls the client may have in flight
-	held  []uint32
-	most  int // most calls held
-	hold  int // how many to hold before answering
-	left  int // calls to come
-	rnd   *rand.Rand
-}
-
-func (s *creditServer) serve(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-	s.held = append(s.held, h.XID)
-	if s.left--; s.left < 64 {
-		s.hold = 1 // too few callers are left to fill more
-	}
-	s.most = max(s.most, len(s.held))
-	if len(s.held) > s.bound {
-		s.t.Errorf("%d calls in flight, want at most %d", len(s.held), s.bound)
-	}
-	for len(s.held) >= min(s.bound, s.hold) {
-		i := s.rnd.IntN(len(s.held))
-		xid := s.held[i]
-		s.held = append(s.held[:i], s.held[i+1:]...)
-		g := s.grant()
-		// What is in flight stays; beyond it the client may fill up to the grant.
-		s.bound = max(int(min(max(g, 1), 64)), len(s.held))
-		p.send(words(xid, 1, g, 0, 0, 0, 0), rpcReply(xid))
-	}
-}
-
-// TestCredits runs 64 callers against grants that are 1, 0, huge, shrinking and
-// random (RFC 8166 Section 3.3): never more in flight than granted, nobody starves.
-func TestCredits(t *testing.T) {
-	const seed = 7
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, seed))
-	shrink := uint32(64)
-	for _, tt := range []struct {
-		name  string
-		grant func() uint32
-		most  int
-	}{
-		{"one", func() uint32 { return 1 }, 1},
-		{"zero", func() uint32 { return 0 }, 1},
-		{"huge", func() uint32 { return 1<<32 - 1 }, 64},
-		{"shrinking", func() uint32 { shrink = max(shrink-1, 1); return shrink }, 64},
-		{"random", func() uint32 { return rnd.Uint32N(12) }, 64},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			const callers, each = 64, 20
-			s := &creditServer{t: t, grant: tt.grant, bound: 1, hold: 3, left: callers * each, rnd: rnd}
-			c := rawServer(t, nil, nil, s.serve)
-			var wg sync.WaitGroup
-			for range callers {
-				wg.Go(func() {
-					for range each {
-						if err := try(t, c, &nullCall); err != nil {
-							t.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			if s.most > tt.most {
-				t.Errorf("%d calls in flight, want at most %d", s.most, tt.most)
-			}
-			if st := c.Stats(); st.Replies != callers*each || st.InFlight != 0 {
-				t.Errorf("%+v", st)
-			}
-		})
-	}
-}
 
 // TestCreditCancel cancels a call that waits for its credit: nothing is sent, and
 // the calls behind it continue.

@@ -3,13 +3,10 @@ package transport_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -175,57 +172,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestDuplicateOfRunning: a call comes again while the first one runs, whose connection
-// then ends. The handler is not disturbed, all that wait get its reply, and the
-// connections of those that wait serve other calls meanwhile.
-func TestDuplicateOfRunning(t *testing.T) {
-	h := newOnce()
-	cfg := unwatched(testConfig()) // nothing but the dispatcher keeps the reader free
-	s, addr := startServer(t, h, cfg)
-	call := withXID(7, &blockCall)
-	a, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := make(chan error, 1)
-	go func() { first <- try(t, a, call) }()
-	<-h.enter
-	b := dial(t, addr, nil)
-	again := make(chan error, 3)
-	for range 3 {
-		go func() { again <- try(t, dial(t, addr, nil), withXID(7, &blockCall)) }()
-	}
-	gone, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := make(chan error, 1)
-	go func() { left <- try(t, gone, withXID(7, &blockCall)) }()
-	waitFor(t, "four wait", func() bool { return s.Stats().Joined == 4 })
-	gone.Conn().Abort(nil)
-	a.Conn().Abort(nil)
-	for _, ch := range []chan error{first, left} {
-		if err := <-ch; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("call on a connection that ended: %v", err)
-		}
-	}
-	waitFor(t, "who has lost the connection waits no more", func() bool { return s.Stats().InFlight == 4 })
-	mustDo(t, b, &nullCall)
-	close(h.leave)
-	for range 3 {
-		if err := <-again; err != nil {
-			t.Error(err)
-		}
-	}
-	mustDo(t, b, withXID(7, &blockCall))
-	if n := h.times(7); n != 1 {
-		t.Errorf("it ran %d times", n)
-	}
-	if st := s.Stats(); st.Replayed != 1 || st.Joined != 4 {
-		t.Errorf("%+v", st)
-	}
-}
-
 // TestReaderFreeForDuplicates: a duplicate of a running call that its handler calls short
 // does not hold up the connection it came by.
 func TestReaderFreeForDuplicates(t *testing.T) {
@@ -344,47 +290,6 @@ func TestDuplicateKeys(t *testing.T) {
 	}
 	if st := s.Stats(); st.Replayed != 1 || st.DRCEntries != 7 {
 		t.Errorf("%+v", st)
-	}
-}
-
-// TestDuplicatesExpire: replies are forgotten in time, and without a cache at once.
-func TestDuplicatesExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newOnce()
-		cfg := testConfig()
-		cfg.Duplicates.Time = time.Minute
-		s, c, end := pipePair(t, h, cfg, testConfig())
-		defer end()
-		for i, x := range []struct {
-			wait time.Duration
-			ran  int
-		}{{0, 1}, {59 * time.Second, 1}, {time.Second, 2}, {0, 2}} {
-			for end := time.Now().Add(x.wait); time.Now().Before(end); { // others call meanwhile
-				time.Sleep(time.Second)
-				if err := tryCtx(t.Context(), c, withXID(8, wordCall(procList, 1))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := tryCtx(t.Context(), c, withXID(7, wordCall(procList, 1))); err != nil {
-				t.Fatal(err)
-			}
-			if n := h.times(7); n != x.ran {
-				t.Errorf("call %d: %d have run, want %d", i, n, x.ran)
-			}
-		}
-		if st := s.Stats(); st.Replayed != 2+59 || st.DRCEntries != 2 || st.DRCOctets != 2*(512+4) || st.DRCEvicted != 0 {
-			t.Errorf("%+v", st)
-		}
-	})
-	h := newOnce()
-	cfg := testConfig()
-	cfg.Duplicates.Entries = -1
-	_, c := pair(t, h, cfg, nil)
-	for n := range 2 {
-		mustDo(t, c, withXID(7, wordCall(procList, 1)))
-		if h.times(7) != n+1 {
-			t.Errorf("without a cache %d have run, want %d", h.times(7), n+1)
-		}
 	}
 }
 

@@ -141,17 +141,6 @@ func TestListenError(t *testing.T) {
 	}
 }
 
-// TestConfigErrorText: an error shows the value that was set, not the derived one.
-func TestConfigErrorText(t *testing.T) {
-	err := (&transport.Config{InlineSend: -1}).Check()
-	if want := "transport: setting out of range: InlineSend is -1, want 1024 to 262144, or 0 for the default"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	if err := (*transport.Config)(nil).Check(); err != nil {
-		t.Errorf("the defaults are refused: %v", err)
-	}
-}
-
 // TestForeignAddress: an address that no interface has. (Some systems let anybody listen on one.)
 func TestForeignAddress(t *testing.T) {
 	err := &rpc.OpError{Op: rpc.OpListen, Addr: "192.0.2.1:1", Err: os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)}

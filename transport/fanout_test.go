@@ -96,32 +96,6 @@ func TestFanout(t *testing.T) {
 	}
 }
 
-// TestFanoutData: concurrent calls with data, each answered by its own reply.
-func TestFanoutData(t *testing.T) {
-	l := listenFanout(t, 4)
-	serveSerially(t, l, newEcho())
-	c := dial(t, l.Addr().String(), nil)
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 10 {
-				p := filled(3000 + 100*g + i)
-				sink := make([]byte, len(p))
-				call := echoCall(p)
-				call.Sink, call.MaxResults = sink, 64
-				var r rpc.Reply
-				if err := c.Do(testCtx(t), call, &r); err != nil {
-					t.Error(err)
-					return
-				}
-				checkEcho(t, &r, p, sink)
-				r.Release()
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // TestFanoutClose: an idle lane goes alone, one that owes a reply takes the connection
 // with it, and so does the last one.
 func TestFanoutClose(t *testing.T) {

@@ -206,31 +206,6 @@ func (l *listenPipes) Accept() (net.Conn, error) {
 func (l *listenPipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 func (l *listenPipes) Close() error   { close(l.conns); return nil }
 
-// TestShares: an IPv6 host, which has 2^64 addresses, gets no more than an IPv4 host.
-func TestShares(t *testing.T) {
-	cfg := testConfig()
-	cfg.Limits.PerClient.Conns = 2
-	s := newServer(t, newEcho(), cfg)
-	for _, x := range []struct {
-		ip string
-		ok bool
-	}{
-		{"2001:db8::1", true},
-		{"2001:db8::ffff:0:0:2", true},
-		{"2001:db8::3", false},
-		{"2001:db8:0:1::1", true},
-		{"192.0.2.1", true},
-		{"::ffff:192.0.2.1", true},
-		{"192.0.2.1", false},
-		{"192.0.2.2", true},
-	} {
-		_, err := dialFrom(t, s, x.ip)
-		if _, rejected := errors.AsType[*verbs.RejectError](err); (err == nil) != x.ok || rejected == x.ok {
-			t.Errorf("%s: %v", x.ip, err)
-		}
-	}
-}
-
 // TestConnLimits: no more connections than the limits say, of one client and of all; a
 // place is free again when a connection has ended.
 func TestConnLimits(t *testing.T) {

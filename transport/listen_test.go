@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -34,37 +33,6 @@ func startListener(t testing.TB, h rpc.Handler, cfg *transport.Config) *transpor
 		}
 	})
 	return l
-}
-
-// TestListenForms runs an unsuspecting record-marked server under Listen.
-func TestListenForms(t *testing.T) {
-	l := startListener(t, newEcho(), nil)
-	c := dial(t, l.Addr().String(), nil)
-	for _, n := range []int{0, 1, 2, 3, 4, 1000, 2048, 2049, 2050, 2051, 4096, 65537, 1 << 20} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			before := l.Stats()
-			p, sink := filled(n), make([]byte, n)
-			call := echoCall(p)
-			call.Sink, call.MaxResults = sink, 64
-			checkEcho(t, mustDo(t, c, call), p, sink)
-			st := l.Stats()
-			want := uint64(n)
-			if n < 2048 {
-				want = 0
-			}
-			if got := st.OctetsRead - before.OctetsRead; got != want {
-				t.Errorf("%d octets by RDMA Read", got)
-			}
-			if got := st.OctetsWritten - before.OctetsWritten; got != want {
-				t.Errorf("%d octets by RDMA Write", got)
-			}
-		})
-	}
-	list := wordCall(procList, 30000)
-	list.MaxResults = 4 * 30000
-	if r := mustDo(t, c, list); len(r.Results) != 4*30000 {
-		t.Errorf("long reply: %d octets", len(r.Results))
-	}
 }
 
 // accepted returns the listener's end of a fresh connection.

@@ -3,7 +3,6 @@ package transport_test
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,42 +130,6 @@ func TestLazyFails(t *testing.T) {
 		if st := s.Stats(); st.Replies != before.Replies || st.InFlight != 0 {
 			t.Errorf("%s: %+v", name, st)
 		}
-	}
-}
-
-// TestLazyOnce: a call that must not run twice, whose data could not be read, has not run:
-// it comes again on the next connection, and runs. When it comes a third time, by TCP with
-// its data inline, it is known, and when its data are in a chunk they are read and compared.
-func TestLazyOnce(t *testing.T) {
-	h := newTaker()
-	close(h.leave)
-	s, addr := startServer(t, h, nil)
-	p := filled(9000)
-	bad := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
-	lazySend(bad, 7, chunks.Segment{Handle: 0xdead00, Length: 9000}, takeWait)
-	if err := <-h.pulled; err == nil {
-		t.Fatal("pulled")
-	}
-	bad.wantEnd()
-	waitFor(t, "the call is forgotten", func() bool { return s.Stats().InFlight == 0 })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.ServeStream(l)
-	stream, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	for _, c := range []rpc.Caller{dial(t, addr, nil), stream, dial(t, addr, nil), dial(t, addr, &transport.Config{})} {
-		wantTaken(t, mustDo(t, c, withXID(7, takeCall(p, takeWait))), p, true)
-	}
-	if n := h.times(7); n != 2 { // the one that failed, and the first that did not
-		t.Errorf("it ran %d times", n)
-	}
-	if st := s.Stats(); st.Replayed != 3 || st.OctetsRead != 9000+9000+40+4+9000+4 || st.Unpulled != 0 {
-		t.Errorf("%+v", st)
 	}
 }
 

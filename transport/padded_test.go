@@ -98,29 +98,6 @@ func TestPaddedOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// TestPaddedReply: a server that knows what its client's buffers are aligned to sends
-// RDMA_MSGP too.
-func TestPaddedReply(t *testing.T) {
-	server := config5666()
-	server.RFC5666.PeerAlign = 32
-	data := filled(1501)
-	_, c := pair(t, rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
-		resp.Results = append(resp.Results, words(0, 0, 1501, 1)...) // NFS3_OK, no attributes, count, eof
-		resp.AppendItem(data)
-	}), server, config5666())
-	args := append(xdr.AppendOpaque(nil, make([]byte, 28)), make([]byte, 12)...)
-	r := mustDo(t, c, &rpc.Call{Prog: 100003, Vers: 3, Proc: 6, Args: args})
-	d := xdr.NewDecoder(r.Results)
-	d.Skip(16)
-	got := d.Opaque(4096)
-	if !bytes.Equal(got, data) || d.End() != nil || c.Stats().Padded != 1 {
-		t.Errorf("%d octets, %v, %+v", len(got), d.End(), c.Stats())
-	}
-	if at := uintptr(unsafe.Pointer(unsafe.SliceData(got))) % 32; at != 0 {
-		t.Errorf("they lie at %d modulo 32", at)
-	}
-}
-
 const (
 	readable = region.RemoteRead
 	writable = region.RemoteWrite
@@ -219,45 +196,5 @@ func TestConfigClient(t *testing.T) {
 				t.Errorf("ORD %d", ord)
 			}
 		})
-	}
-}
-
-// lazyWrites is a Handler that takes the data of WRITEs itself.
-type lazyWrites struct{ rpc.Handler }
-
-func (lazyWrites) Describe(req *rpc.Request) rpc.Traits {
-	return rpc.Traits{Lazy: req.Proc == 7}
-}
-
-// TestPaddedLazy: data that come as RDMA_MSGP are taken like those that stay at the client,
-// and lie where they came.
-func TestPaddedLazy(t *testing.T) {
-	got := make(chan []byte, 1)
-	off := make(chan uintptr, 1)
-	h := lazyWrites{rpc.HandlerFunc(func(ctx context.Context, req *rpc.Request, _ *rpc.Response) {
-		d := xdr.NewDecoder(req.Args)
-		d.Opaque(64)
-		d.Skip(16)
-		o := req.Opaque(&d, 1<<20)
-		data, err := o.Pull(ctx)
-		if err != nil || d.End() != nil {
-			t.Errorf("%v, %v", err, d.End())
-		}
-		off <- uintptr(unsafe.Pointer(unsafe.SliceData(data))) % 64
-		got <- bytes.Clone(data)
-	})}
-	s, c := pair(t, h, config5666(), config5666())
-	for _, n := range []int{600, 3001, 70_001} {
-		data := filled(n)
-		mustDo(t, c, writeCall(data))
-		if at := <-off; at != 0 {
-			t.Errorf("%d octets lie at %d modulo 64", n, at)
-		}
-		if !bytes.Equal(<-got, data) {
-			t.Errorf("%d octets arrived changed", n)
-		}
-	}
-	if st := s.Stats(); st.Padded != 2 || st.Deferred != 1 {
-		t.Errorf("%+v", st)
 	}
 }

@@ -3,8 +3,6 @@ package transport_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -58,27 +56,6 @@ func settled(t testing.TB, s *transport.Server) rpc.Stats {
 	t.Helper()
 	waitFor(t, "every exposed reply is freed", func() bool { st := s.Stats(); return st.Exposed == 0 && st.InFlight == 0 })
 	return s.Stats()
-}
-
-// TestReadReply: results that fit nowhere are exposed, as an item or as a whole, read and
-// freed.
-func TestReadReply(t *testing.T) {
-	s, c := pair(t, newEcho(), config5666(), config5666())
-	exposed := uint64(0)
-	for _, n := range []int{0, 1, 1000, 4000, 4037, 4041, 4045, 5001, 70002, 1 << 20} {
-		wantFill(t, mustDo(t, c, unexpected(procFill, uint32(n))), n)
-		if n > 4096-28-24-4 {
-			exposed++
-		}
-		wantList(t, mustDo(t, c, unexpected(procList, uint32(n/4))), n/4)
-		if n&^3 > 4096-28-24 {
-			exposed++
-		}
-	}
-	st, cl := settled(t, s), c.Stats()
-	if st.Dones != exposed || cl.Dones != exposed || st.OctetsExposed == 0 || st.OctetsExposed > cl.OctetsExposed || st.OctetsWritten != 0 {
-		t.Errorf("%d replies exposed\nserver %+v\nclient %+v", exposed, st, cl)
-	}
 }
 
 // TestTransparent: an opaque of a program that no binding speaks for travels by chunks
@@ -149,37 +126,6 @@ func TestMixedProfiles(t *testing.T) {
 			}
 			if st := s.Stats(); st.Dones != 0 || st.Withheld != 0 || st.Padded != 0 || c.Stats().Dones != 0 {
 				t.Errorf("%+v", st)
-			}
-		})
-	}
-}
-
-// TestReadReplyMany: many calls at once whose replies are read, with few credits and
-// fewer exposed replies.
-func TestReadReplyMany(t *testing.T) {
-	for _, credits := range []int{1, 2, 3, 20} {
-		t.Run(fmt.Sprint(credits), func(t *testing.T) {
-			server, client := config5666(), config5666()
-			server.Credits, server.RFC5666.MaxExposed, client.Credits = 7, 2, credits
-			s, c := pair(t, newEcho(), server, client)
-			var wg sync.WaitGroup
-			for g := range 10 {
-				wg.Go(func() {
-					for i := range 10 {
-						var r rpc.Reply
-						n := 4000 + 500*g + i
-						if err := c.Do(testCtx(t), unexpected(procFill, uint32(n)), &r); err != nil {
-							t.Error(err)
-							return
-						}
-						wantFill(t, &r, n)
-						r.Release()
-					}
-				})
-			}
-			wg.Wait()
-			if st := settled(t, s); st.Dones == 0 || st.Dones != c.Stats().Dones {
-				t.Errorf("server %+v\nclient %+v", st, c.Stats())
 			}
 		})
 	}

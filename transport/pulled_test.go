@@ -56,25 +56,6 @@ func TestPulledCallRuns(t *testing.T) {
 	}
 }
 
-// TestPulledCallBlocks: it stops no other call even if it blocks without saying so.
-func TestPulledCallBlocks(t *testing.T) {
-	for _, blocks := range []bool{false, true} {
-		h := where{blocks, make(chan string), make(chan struct{})}
-		_, c := pair(t, h, nil, nil)
-		mustDo(t, c, &nullCall) // brings credits
-		for _, call := range pulledCalls {
-			done := make(chan error, 1)
-			go func() { done <- try(t, c, &call) }()
-			<-h.stack
-			mustDo(t, c, &nullCall)
-			h.leave <- struct{}{}
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
 // TestPulledCallOverBudget: a call that was pulled does not wait for the budget, of which it
 // holds a part.
 func TestPulledCallOverBudget(t *testing.T) {

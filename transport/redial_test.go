@@ -177,26 +177,6 @@ func TestRedial(t *testing.T) {
 	w.end()
 }
 
-// TestRedialIdle: nothing happens when an idle connection ends; the next call makes
-// another one, and was not sent twice.
-func TestRedialIdle(t *testing.T) {
-	w := newNetwork(newOnce(), testConfig(), testConfig())
-	defer w.end()
-	r := quick(t, w, nil)
-	defer r.Close()
-	for n := range 3 {
-		mustDo(t, r, &nullCall)
-		if w.made != n+1 {
-			t.Errorf("%d connections, want %d", w.made, n+1)
-		}
-		w.cut()
-	}
-	mustDo(t, r, &nullCall)
-	if st := r.Stats(); st.Accepted != 4 || st.Replies != 4 {
-		t.Errorf("%+v", st)
-	}
-}
-
 // TestRetransmit: calls that are sent again too often fail with the end of the connection.
 func TestRetransmit(t *testing.T) {
 	for _, x := range []struct {
@@ -231,47 +211,6 @@ func TestRetransmit(t *testing.T) {
 			mustDo(t, r, &nullCall)
 		})
 	}
-}
-
-// TestRedialCancelled: a cancelled call is not sent again, its memory is free when the
-// connection ends, not before (RFC 8166 Section 4.5).
-func TestRedialCancelled(t *testing.T) {
-	h := newOnce()
-	w := newNetwork(h, testConfig(), testConfig())
-	defer w.end()
-	var xid uint32
-	r := quick(t, w, func(c *redial.Config) {
-		c.Issue = func(_ context.Context, x uint32, call *rpc.Call) error {
-			if call.Proc == procBlock {
-				xid = x
-			}
-			return nil
-		}
-	})
-	defer r.Close()
-	mustDo(t, r, &nullCall)
-	freed := make(chan struct{}, 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	call := blockCall
-	call.Free = func() { freed <- struct{}{} }
-	done := make(chan error, 1)
-	go func() { done <- tryCtx(ctx, r, &call) }()
-	<-h.enter
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	mustDo(t, r, &nullCall)
-	if len(freed) != 0 || r.Stats().InFlight != 1 {
-		t.Error("memory or credit is free before the reply")
-	}
-	w.cut()
-	<-freed
-	mustDo(t, r, &nullCall)
-	if st := r.Stats(); st.Retransmits != 0 || len(freed) != 0 || h.times(xid) > 1 {
-		t.Errorf("%+v, freed %d times more", st, len(freed))
-	}
-	close(h.leave)
 }
 
 // TestShortConnections: connections that end before their first reply are failures, and

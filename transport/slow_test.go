@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/record"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // TestRelayPeerDoesNotRead: a TCP peer of a Relay that stops reading loses its connection,
@@ -36,52 +34,6 @@ func TestRelayPeerDoesNotRead(t *testing.T) {
 				t.Error("the connection lives on")
 			}
 			c.Close()
-		}
-	})
-}
-
-// TestSlowPeersCounted: each connection that a peer loses by being slow is counted once,
-// and one that ends in order is not.
-func TestSlowPeersCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig()
-		cfg.Reading.HandlerLimit = -1
-		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
-		defer end()
-		for i, kind := range silentPeers {
-			a, b := rdmaptest.PipeSize(2000)
-			served := make(chan error, 1)
-			go func() { served <- s.ServeConn(b) }()
-			go func() {
-				if err := kind.start(a); err != nil {
-					t.Errorf("%s: %v", kind.name, err)
-				}
-			}()
-			err := <-served
-			e, ok := errors.AsType[*rpc.OpError](err)
-			if !ok || !e.Timeout() {
-				t.Errorf("%s: %v", kind.name, err)
-			}
-			if n := s.Stats().SlowPeers; n != uint64(i+1) {
-				t.Errorf("%s: %d counted", kind.name, n)
-			}
-			a.Close()
-		}
-		if err := tryCtx(context.Background(), c, &nullCall); err != nil {
-			t.Error(err)
-		}
-		a, b := rdmaptest.Pipe()
-		go func() {
-			good, err := transport.NewClient(t.Context(), a, testConfig())
-			if err == nil {
-				good.Close()
-			}
-		}()
-		if err := s.ServeConn(b); err != nil {
-			t.Error(err)
-		}
-		if n := s.Stats().SlowPeers; n != uint64(len(silentPeers)) {
-			t.Errorf("%d counted", n)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -84,52 +83,6 @@ func TestCallTimeout(t *testing.T) {
 		stacks := make([]byte, 1<<20)
 		if stacks = stacks[:runtime.Stack(stacks, true)]; bytes.Contains(stacks, []byte("(*ticker).run")) {
 			t.Errorf("the tick runs without timed calls:\n%s", stacks)
-		}
-	})
-}
-
-// TestContextDeadline ends a call by its own context.
-func TestContextDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newEcho()
-		_, c, end := pipePair(t, h, testConfig(), testConfig())
-		defer end()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		start := time.Now()
-		err := tryCtx(ctx, c, &blockCall)
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 3*time.Second {
-			t.Errorf("after %v: %v", time.Since(start), err)
-		}
-		close(h.leave)
-	})
-}
-
-// TestHalfOpen connects and says nothing: the start-up has an end (ADVERSARY row 20).
-func TestHalfOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig()
-		cfg.Startup.Timeout, cfg.Limits.Conns = 4*time.Second, 1
-		s := &transport.Server{Handler: newEcho(), Config: cfg}
-		defer s.Close()
-		_, b := rdmaptest.Pipe()
-		start := time.Now()
-		served := make(chan error, 1)
-		go func() { served <- s.ServeConn(b) }()
-		synctest.Wait()
-		_, other := rdmaptest.Pipe()
-		err := s.ServeConn(other)
-		if e, ok := errors.AsType[*rpc.LimitError](err); !ok || e.Limit != rpc.LimitConns || e.Max != 1 {
-			t.Errorf("connection above MaxConns: %v", err)
-		}
-		if err := <-served; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("silent connection: %v", err)
-		}
-		if d := time.Since(start); d != 4*time.Second {
-			t.Errorf("given up after %v", d)
-		}
-		if n := s.Stats().Connections; n != 0 {
-			t.Errorf("%d connections left", n)
 		}
 	})
 }

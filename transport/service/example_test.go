@@ -164,46 +164,6 @@ func ExampleInvoke_options() {
 	// Output: 1 registration, 2 uses
 }
 
-// A binding for this service and NFS on one connection.
-func ExampleBind() {
-	table := service.Bind(save, load)
-	cfg := &transport.Config{Binding: chunks.Join(table, chunks.NFS)}
-	arg, result := cfg.Binding.Eligible(0x20000001, 1, 1)
-	fmt.Println("save:", arg, result)
-	arg, result = cfg.Binding.Eligible(100003, 3, 6)
-	fmt.Println("READ:", arg, result)
-	// Output:
-	// save: true false
-	// READ: false true
-}
-
-// A handler that makes its result in pooled memory, and looks who calls.
-func ExampleExchange() {
-	type args struct{ Count uint32 }
-	type res struct {
-		Data []byte `xdr:"ddp"`
-	}
-	stars := service.Proc[args, res]{Prog: 0x20000002, Vers: 1, Proc: 1}
-	mux := new(service.Mux)
-	service.Handle(mux, stars, func(ctx context.Context, a *args) (*res, error) {
-		req, resp := service.Exchange(ctx)
-		data := resp.Scratch(int(min(a.Count, 1<<20))) // used again when the reply was sent
-		for i := range data {
-			data[i] = '*'
-		}
-		fmt.Println("a call over", req.Network)
-		return &res{Data: data}, nil
-	})
-	c, stop := connect(mux, service.Bind(stars))
-	defer stop()
-	var got res
-	err := service.Invoke(context.Background(), c, stars, &args{5}, &got)
-	fmt.Printf("%s %v\n", got.Data, err)
-	// Output:
-	// a call over rdma
-	// ***** <nil>
-}
-
 // A handler that calls its client back (RFC 8167).
 func ExampleCaller() {
 	type question struct{ Text string }

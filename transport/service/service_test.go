@@ -251,27 +251,6 @@ func TestOctets(t *testing.T) {
 	}
 }
 
-// TestGarbage: arguments that lie about the length of their item.
-func TestGarbage(t *testing.T) {
-	for name, c := range clients(t, new(transport.Config)) {
-		for _, args := range [][]byte{
-			nil,
-			{0, 0, 0, 4},
-			{0, 0, 0, 4, 1, 2, 3, 4},
-			{0, 0, 0, 0},
-			{255, 255, 255, 255, 0, 0, 0, 1},
-			{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1},
-		} {
-			var reply rpc.Reply
-			call := &rpc.Call{Prog: prog, Vers: 2, Proc: 1, Args: args}
-			if err := c.Do(t.Context(), call, &reply); err != nil || reply.Header.Accept != xdr.GarbageArgs {
-				t.Errorf("%s: %x: %v, %v", name, args, reply.Header.Accept, err)
-			}
-			reply.Release()
-		}
-	}
-}
-
 // caller is a connection whose server is a function.
 type caller func(call *rpc.Call, reply *rpc.Reply)
 
