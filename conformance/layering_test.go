@@ -205,7 +205,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/setting", "internal/shared", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

@@ -5,14 +5,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/go-git/go-billy/v5"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// regular returns what go-billy says about a regular file, and ErrInval for others. The caller holds fs.mu.
-func (n *node) regular() (fs.FileInfo, error) {
+// regular returns what go-billy says about a regular file, and ErrInval for others. The file is in use.
+func (n *node) regular() (*info, error) {
 	info, err := n.stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = nfs3.ErrInval
@@ -22,8 +23,11 @@ func (n *node) regular() (fs.FileInfo, error) {
 
 // ReadLink returns the target of a symbolic link.
 func (n *node) ReadLink() (string, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return "", err
+	}
+	defer n.fs.end(u)
 	info, err := n.stat()
 	if err != nil {
 		return "", err
@@ -37,8 +41,11 @@ func (n *node) ReadLink() (string, error) {
 
 // Read reads a regular file.
 func (n *node) Read(p []byte, off uint64) (int, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return 0, err
+	}
+	defer n.fs.end(u)
 	info, err := n.regular()
 	if err != nil {
 		return 0, err
@@ -60,9 +67,12 @@ func (n *node) Read(p []byte, off uint64) (int, error) {
 
 // Write writes a regular file.
 func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
 	res := backend.WriteResult{Committed: how, Verf: n.fs.boot}
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return res, err
+	}
+	defer n.fs.end(u)
 	end := off + uint64(len(p))
 	_, err := n.regular()
 	switch {
@@ -75,7 +85,7 @@ func (n *node) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	case len(p) == 0:
 		return res, nil
 	}
-	n.verf = nil
+	n.note(func() { n.verf = nil })
 	res.N, err = n.change(func(file billy.File) (int, error) {
 		done, err := writeAt(file, p, int64(off))
 		if err == nil && how != nfs3.Unstable {
@@ -92,7 +102,8 @@ func (n *node) change(f func(billy.File) (int, error)) (int, error) {
 	if err != nil {
 		return 0, status(err)
 	}
-	n.mtime = n.fs.now
+	now := time.Now()
+	n.note(func() { n.mtime = now })
 	done, err := f(file)
 	if cerr := file.Close(); err == nil {
 		err = cerr
@@ -119,7 +130,7 @@ func flush(file billy.File) error {
 	return nil
 }
 
-// truncate sets the size. The caller holds fs.mu.
+// truncate sets the size. The file is in use.
 func (n *node) truncate(mode fs.FileMode, size uint64) error {
 	switch {
 	case mode.IsDir():
@@ -140,8 +151,11 @@ func (n *node) truncate(mode fs.FileMode, size uint64) error {
 
 // Commit makes the data durable.
 func (n *node) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return n.fs.boot, err
+	}
+	defer n.fs.end(u)
 	if _, err := n.regular(); err != nil || n.fs.ro {
 		return n.fs.boot, err
 	}

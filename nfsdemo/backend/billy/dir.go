@@ -6,12 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// live returns an error unless n is a directory that still exists. The caller holds fs.mu.
+// live returns an error unless n is a directory that still exists. It is in use.
 func (n *node) live() error {
 	info, err := n.stat()
 	if err == nil && !info.IsDir() {
@@ -20,31 +21,40 @@ func (n *node) live() error {
 	return err
 }
 
-// find returns what is under a name. The caller holds fs.mu.
-func (n *node) find(name string) (*node, fs.FileInfo, error) {
-	if err := n.live(); err != nil {
-		return nil, nil, err
+// child is the use of a name in n. A bad name is one of n alone, for find to refuse.
+func (n *node) child(name string, move bool) *use {
+	u := &use{n: n, name: name, move: move, bad: backend.CheckName(name)}
+	if u.bad == nil && backend.IsDots(name) {
+		u.bad = nfs3.ErrInval
 	}
-	if err := backend.CheckName(name); err != nil {
-		return nil, nil, err
+	if u.bad != nil {
+		u.name, u.move = "", false
 	}
-	if backend.IsDots(name) {
-		return nil, nil, nfs3.ErrInval
+	return u
+}
+
+// find returns what is under a name that is in use.
+func (u *use) find() (*info, error) {
+	if err := u.n.live(); err != nil {
+		return nil, err
 	}
-	info, err := n.fs.under.Lstat(n.in(name))
-	if err != nil {
-		if old := n.kids[name]; old != nil && errors.Is(err, fs.ErrNotExist) {
-			n.fs.forget(old)
-		}
-		return nil, nil, status(err)
+	if u.bad != nil {
+		return nil, u.bad
 	}
-	return n.fs.node(n, name), info, nil
+	i, err := u.at.stat()
+	if errors.Is(err, nfs3.ErrStale) {
+		err = nfs3.ErrNoEnt
+	}
+	return i, err
 }
 
 // Lookup finds a name.
 func (n *node) Lookup(name string) (backend.Node, nfs3.Attr, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := n.child(name, false)
+	if err := n.fs.begin(u); err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	defer n.fs.end(u)
 	if backend.IsDots(name) {
 		if err := n.live(); err != nil {
 			return nil, nfs3.Attr{}, err
@@ -54,14 +64,14 @@ func (n *node) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 		}
 		return n.found()
 	}
-	c, info, err := n.find(name)
+	info, err := u.find()
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
-	return c, c.attr(info), nil
+	return u.at, u.at.attr(info), nil
 }
 
-// found returns n and its attributes. The caller holds fs.mu.
+// found returns n and its attributes. It is in use.
 func (n *node) found() (backend.Node, nfs3.Attr, error) {
 	info, err := n.stat()
 	if err != nil {
@@ -72,9 +82,12 @@ func (n *node) found() (backend.Node, nfs3.Attr, error) {
 
 // make is what all operations that create a name have in common; do makes the file.
 func (n *node) make(name string, in *backend.Init, do func(path string) error) (backend.Node, nfs3.Attr, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
-	_, _, err := n.find(name)
+	u := n.child(name, true)
+	if err := n.fs.begin(u); err != nil {
+		return nil, nfs3.Attr{}, err
+	}
+	defer n.fs.end(u)
+	_, err := u.find()
 	switch {
 	case err == nil, backend.IsDots(name) && errors.Is(err, nfs3.ErrInval):
 		return nil, nfs3.Attr{}, nfs3.ErrExist
@@ -83,16 +96,16 @@ func (n *node) make(name string, in *backend.Init, do func(path string) error) (
 	case n.fs.ro:
 		return nil, nfs3.Attr{}, nfs3.ErrROFS
 	}
-	if err := do(n.in(name)); err != nil {
+	now := time.Now()
+	if err := do(u.at.path()); err != nil {
 		return nil, nfs3.Attr{}, status(err)
 	}
-	c := n.fs.node(n, name)
-	n.ctime, n.mtime = n.fs.now, n.fs.now
-	if err := c.init(in); err != nil {
+	n.note(func() { n.ctime, n.mtime = now, now })
+	if err := u.at.init(in); err != nil {
 		return nil, nfs3.Attr{}, err
 	}
-	c.verf = in.Verf
-	return c.found()
+	n.note(func() { u.at.verf = in.Verf })
+	return u.at.found()
 }
 
 // init gives a new file its attributes, as far as go-billy can: it has been made, and that counts.
@@ -158,9 +171,12 @@ func (n *node) Remove(name string) error { return n.unlink(name, false) }
 func (n *node) Rmdir(name string) error { return n.unlink(name, true) }
 
 func (n *node) unlink(name string, dir bool) error {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
-	c, info, err := n.find(name)
+	u := n.child(name, true)
+	if err := n.fs.begin(u); err != nil {
+		return err
+	}
+	defer n.fs.end(u)
+	info, err := u.find()
 	switch {
 	case err != nil:
 		return err
@@ -171,14 +187,14 @@ func (n *node) unlink(name string, dir bool) error {
 	case !info.IsDir() && dir:
 		return nfs3.ErrNotDir
 	}
-	return n.drop(c, info)
+	return u.drop(info)
 }
 
-// drop removes c from n. The caller holds fs.mu.
-func (n *node) drop(c *node, info fs.FileInfo) error {
-	p := c.path()
+// drop removes what is under the name.
+func (u *use) drop(info *info) error {
+	f, p := u.n.fs, u.at.path()
 	if info.IsDir() {
-		inside, err := n.fs.under.ReadDir(p)
+		inside, err := f.under.ReadDir(p)
 		if err != nil {
 			return status(err)
 		}
@@ -186,11 +202,11 @@ func (n *node) drop(c *node, info fs.FileInfo) error {
 			return nfs3.ErrNotEmpty
 		}
 	}
-	if err := n.fs.under.Remove(p); err != nil {
+	now := time.Now()
+	if err := f.under.Remove(p); err != nil {
 		return status(err)
 	}
-	n.fs.forget(c)
-	n.ctime, n.mtime = n.fs.now, n.fs.now
+	u.n.note(func() { u.at.there, u.n.ctime, u.n.mtime = false, now, now })
 	return nil
 }
 
@@ -200,16 +216,20 @@ func (n *node) Rename(from string, to backend.Node, name string) error {
 	if !ok || d.fs != n.fs {
 		return nfs3.ErrXDev
 	}
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
-	c, info, err := n.find(from)
+	src, dst := n.child(from, true), d.child(name, true)
+	if err := n.fs.begin(src, dst); err != nil {
+		return err
+	}
+	defer n.fs.end(src, dst)
+	info, err := src.find()
 	if err != nil {
 		return err
 	}
-	old, oldInfo, err := d.find(name)
+	old, err := dst.find()
 	if err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
 		return err
 	}
+	c := src.at
 	for up := d; up != nil; up = up.parent {
 		if up == c {
 			return nfs3.ErrInval // into itself
@@ -218,35 +238,37 @@ func (n *node) Rename(from string, to backend.Node, name string) error {
 	switch {
 	case n.fs.ro:
 		return nfs3.ErrROFS
-	case old == c:
+	case dst.at == c:
 		return nil
-	case old != nil && oldInfo.IsDir() != info.IsDir():
+	case old != nil && old.IsDir() != info.IsDir():
 		return nfs3.ErrExist
 	case old != nil && info.IsDir():
-		if err := d.drop(old, oldInfo); err != nil { // go-billy does not say what Rename does then
+		if err := dst.drop(old); err != nil { // go-billy does not say what Rename does then
 			return err
 		}
-		old = nil
 	}
-	if err := n.fs.under.Rename(c.path(), d.in(name)); err != nil {
+	now := time.Now()
+	if err := n.fs.under.Rename(c.path(), dst.at.path()); err != nil {
 		return status(err)
 	}
-	if old != nil {
-		n.fs.forget(old)
-	}
-	delete(n.kids, from)
-	c.name = name
-	d.adopt(c)
-	now := n.fs.now
-	n.ctime, d.ctime, c.ctime = now, now, now
-	n.mtime, d.mtime = now, now
+	n.note(func() {
+		n.fs.forget(dst.at)
+		delete(n.kids, from)
+		c.name = name
+		d.adopt(c)
+		n.ctime, d.ctime, c.ctime = now, now, now
+		n.mtime, d.mtime = now, now
+	})
 	return nil
 }
 
 // Link is not supported.
 func (n *node) Link(backend.Node, string) error {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return err
+	}
+	defer n.fs.end(u)
 	if err := n.live(); err != nil {
 		return err
 	}
@@ -257,48 +279,21 @@ func (n *node) Link(backend.Node, string) error {
 // that come later have greater ones.
 const dotCookies = 2
 
-// pageNames is how many names are looked at while other calls wait.
-const pageNames = 64
-
-// ReadDir lists the names after cookie.
+// ReadDir lists the names after cookie. Each is in use while it is looked at, and not while the directory is read.
 func (n *node) ReadDir(cookie uint64, verf nfs3.CookieVerf, _ bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
 	own := nfs3.CookieVerf(n.fs.boot)
 	if cookie != 0 && verf != own {
 		return own, false, nfs3.ErrBadCookie
 	}
-	for last := false; !last; {
-		var page []nfs3.DirPlusEntry
-		var err error
-		if page, cookie, last, err = n.page(cookie); err != nil {
-			return own, false, err
-		}
-		for i := range page {
-			if !fn(&page[i]) {
-				return own, false, nil
-			}
-		}
-	}
-	return own, true, nil
-}
-
-// page returns some entries after cookie, and the cookie of the last name that it has looked at.
-func (n *node) page(cookie uint64) (page []nfs3.DirPlusEntry, next uint64, last bool, err error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
-	if err := n.live(); err != nil {
-		return nil, 0, false, err
-	}
-	names, err := n.names(cookie == 0)
+	names, up, err := n.names(cookie == 0)
 	if err != nil {
-		return nil, 0, false, err
-	}
-	up := n
-	if n.parent != nil {
-		up = n.parent
+		return own, false, err
 	}
 	for i, dots := range []*node{n, up} {
-		if _, a, err := dots.found(); err == nil && uint64(i) >= cookie {
-			page = append(page, dots.entry([]string{".", ".."}[i], uint64(i)+1, &a))
+		if at := uint64(i) + 1; at > cookie {
+			if e, ok := dots.entry(nil, []string{".", ".."}[i], at); ok && !fn(&e) {
+				return own, false, nil
+			}
 		}
 	}
 	at, _ := slices.BinarySearchFunc(names, cookie, func(k named, c uint64) int {
@@ -307,26 +302,43 @@ func (n *node) page(cookie uint64) (page []nfs3.DirPlusEntry, next uint64, last 
 		}
 		return -1
 	})
-	end := min(at+pageNames, len(names))
-	for _, k := range names[at:end] {
-		if c := n.fs.nodes[k.id]; c != nil {
-			if c.parent != n {
-				continue // moved away since
-			}
-			k.name = c.name
+	for _, k := range names[at:] {
+		if e, ok := n.fs.known(n, k).entry(n, "", k.id+dotCookies); ok && !fn(&e) {
+			return own, false, nil
 		}
-		info, err := n.fs.under.Lstat(n.in(k.name))
-		if err != nil {
-			continue // removed since
-		}
-		c := n.fs.node(n, k.name)
-		a := c.attr(info)
-		page = append(page, c.entry(k.name, k.id+dotCookies, &a))
 	}
-	if next = max(cookie, dotCookies); end > 0 {
-		next = max(next, names[end-1].id+dotCookies)
+	return own, true, nil
+}
+
+// known returns the node of a name that was in n, perhaps a new one.
+func (f *FS) known(n *node, k named) *node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.nodes[k.id]; c != nil {
+		return c
 	}
-	return page, next, end == len(names), nil
+	return f.node(n, k.name)
+}
+
+// entry describes n in a list, if it is still in that directory (nil: wherever it is) and exists.
+func (n *node) entry(dir *node, name string, cookie uint64) (e nfs3.DirPlusEntry, ok bool) {
+	u := &use{n: n}
+	if n.fs.begin(u) != nil {
+		return e, false
+	}
+	defer n.fs.end(u)
+	if dir != nil && n.parent != dir {
+		return e, false
+	}
+	info, err := n.stat()
+	if err != nil {
+		return e, false
+	}
+	a := n.attr(info)
+	return nfs3.DirPlusEntry{
+		DirEntry: nfs3.DirEntry{FileID: n.id, Name: cmp.Or(name, n.name), Cookie: cookie},
+		Attr:     nfs3.SomeAttr(&a), Handle: nfs3.SomeHandle(n.AppendHandle(nil)),
+	}, true
 }
 
 // named is a name in a directory, and the number that its file had when the directory was read.
@@ -344,51 +356,75 @@ type listing struct {
 
 // Limits of the listings that are kept.
 const (
+	minListed   = 64 // names: fewer are read again
 	maxListings = 64
 	maxListed   = 1 << 20 // names
 )
 
-// names returns the names in n, of an earlier listing unless anew is set. The caller holds fs.mu.
-func (n *node) names(anew bool) ([]named, error) {
-	f := n.fs
-	if i := slices.IndexFunc(f.listings, func(l listing) bool { return l.dir == n }); i >= 0 {
-		l := f.listings[i]
-		f.listings = slices.Delete(f.listings, i, i+1)
-		if f.listed -= len(l.names); !anew {
-			f.keep(l)
-			return l.names, nil
-		}
+// names returns the names in n, of an earlier listing unless anew is set, and the directory above.
+func (n *node) names(anew bool) ([]named, *node, error) {
+	f, u := n.fs, &use{n: n, list: true}
+	if err := f.begin(u); err != nil {
+		return nil, nil, err
+	}
+	defer f.end(u)
+	if err := n.live(); err != nil {
+		return nil, nil, err
+	}
+	up := cmp.Or(n.parent, n)
+	if old, ok := f.kept(n, anew); ok {
+		return old, up, nil
 	}
 	infos, err := f.under.ReadDir(n.path())
 	if err != nil {
-		return nil, status(err)
+		return nil, nil, status(err)
 	}
 	names := make([]named, 0, len(infos))
 	for _, info := range infos {
 		if name := info.Name(); backend.CheckName(name) == nil && !backend.IsDots(name) {
-			names = append(names, named{f.node(n, name).id, name})
+			names = append(names, named{name: name})
 		}
 	}
-	slices.SortFunc(names, func(a, b named) int { return cmp.Compare(a.id, b.id) })
-	if len(names) > pageNames {
-		f.keep(listing{n, names})
+	for i := range names { // one at a time: others wait for the table
+		n.note(func() {
+			kid := f.node(n, names[i].name)
+			names[i].id, kid.there = kid.id, true
+		})
 	}
-	return names, nil
+	slices.SortFunc(names, func(a, b named) int { return cmp.Compare(a.id, b.id) })
+	f.keep(listing{n, names})
+	return names, up, nil
 }
 
-// keep makes l the latest of the listings, and forgets the oldest if there are too many. The caller holds f.mu.
+// kept returns the listing of n, if there is one, as the latest; with anew it is dropped.
+func (f *FS) kept(n *node, anew bool) ([]named, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.listings, func(l listing) bool { return l.dir == n })
+	if i < 0 {
+		return nil, false
+	}
+	l := f.listings[i]
+	f.listings = slices.Delete(f.listings, i, i+1)
+	if anew {
+		f.listed -= len(l.names)
+		return nil, false
+	}
+	f.listings = append(f.listings, l)
+	return l.names, true
+}
+
+// keep makes l the latest of the listings, and forgets the oldest if there are too many.
 func (f *FS) keep(l listing) {
+	if len(l.names) < minListed {
+		return
+	}
+	f.kept(l.dir, true) // of somebody who has read it at the same time
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.listings = append(f.listings, l)
 	for f.listed += len(l.names); len(f.listings) > maxListings || f.listed > maxListed; {
 		f.listed -= len(f.listings[0].names)
 		f.listings = slices.Delete(f.listings, 0, 1)
-	}
-}
-
-// entry describes n in a list.
-func (n *node) entry(name string, cookie uint64, a *nfs3.Attr) nfs3.DirPlusEntry {
-	return nfs3.DirPlusEntry{
-		DirEntry: nfs3.DirEntry{FileID: n.id, Name: name, Cookie: cookie},
-		Attr:     nfs3.SomeAttr(a), Handle: nfs3.SomeHandle(n.AppendHandle(nil)),
 	}
 }

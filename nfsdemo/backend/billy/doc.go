@@ -18,5 +18,6 @@
 // # Concurrency
 //
 // Many go-billy file systems, like memfs, must not be used by several goroutines at a time. So one call runs at a
-// time.
+// time, unless Config.Concurrent is set: then calls wait for each other only where one moves or removes a name that
+// another is using, or a directory above it.
 package billy

@@ -10,9 +10,9 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/go-git/go-billy/v5"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -30,6 +30,10 @@ type Config struct {
 	// MaxFileSize limits the size of a file in octets, also that of a sparse one, which in memfs takes
 	// memory. If zero, 1 GiB.
 	MaxFileSize uint64
+	// Concurrent says that several goroutines may use the file system at a time, as those of osfs and of ReadOnly
+	// (without being told) and unlike memfs: then a call that hangs in it holds up only those for the same name, or
+	// that rename a directory above it. If not set, one call runs at a time.
+	Concurrent bool
 }
 
 // FS is a [backend.FS] over a go-billy file system.
@@ -41,11 +45,13 @@ type FS struct {
 	boot   [8]byte // part of every handle, and the write and cookie verifier
 	root   *node
 
-	mu    sync.Mutex // guards everything below, nodes, and under
+	turn sync.Mutex // held by the one call that runs, unless cfg.Concurrent
+
+	mu    shared.Mutex // guards everything below, and nodes; nobody calls under with it
+	freed sync.Cond    // a call has ended
 	nodes map[uint64]*node
 	next  uint64
 	used  list.List // nodes, the most recently used first
-	now   time.Time // when the call began
 
 	listings []listing // the latest last
 	listed   int       // names in them
@@ -61,17 +67,15 @@ func New(under billy.Filesystem, cfg *Config) *FS {
 	}
 	f.cfg.MaxFiles = cmp.Or(f.cfg.MaxFiles, defaultMaxFiles)
 	f.cfg.MaxFileSize = cmp.Or(f.cfg.MaxFileSize, defaultMaxFileSize)
+	if _, ok := under.(*readOnly); ok { // as net/http uses an io/fs.FS
+		f.cfg.Concurrent = true
+	}
+	f.freed.L = &f.mu
 	f.change, _ = under.(billy.Change)
 	f.ro = billy.Capabilities(under)&billy.WriteCapability == 0
 	rand.Read(f.boot[:]) // never fails (crypto/rand)
 	f.root = f.node(nil, "")
 	return f
-}
-
-// lock begins a call.
-func (f *FS) lock() {
-	f.mu.Lock()
-	f.now = time.Now()
 }
 
 // Root returns the root directory.
@@ -85,7 +89,7 @@ func (f *FS) Resolve(h []byte) (backend.Node, error) {
 	if [8]byte(h) != f.boot {
 		return nil, nfs3.ErrStale
 	}
-	f.lock()
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[binary.BigEndian.Uint64(h[8:])]
 	if n == nil {
@@ -105,7 +109,7 @@ func (f *FS) Info() backend.Info {
 
 // Usage returns numbers that clients take for enough: go-billy does not tell any.
 func (f *FS) Usage() (backend.Usage, error) {
-	f.lock()
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	const octets, files = 1 << 40, 1 << 30
 	free := uint64(octets)
@@ -120,9 +124,10 @@ func (f *FS) Usage() (backend.Usage, error) {
 
 // Close forgets all handles.
 func (f *FS) Close() error {
-	f.lock()
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.nodes)
+	f.freed.Broadcast()
 	f.listings, f.listed = nil, 0
 	return nil
 }
@@ -145,7 +150,7 @@ func (f *FS) node(parent *node, name string) *node {
 	for e := f.used.Back(); uint64(len(f.nodes)) > f.cfg.MaxFiles && e != nil; {
 		old, _ := e.Value.(*node)
 		e = e.Prev()
-		if old != n && old != f.root && len(old.kids) == 0 {
+		if old != n && old != f.root && len(old.kids) == 0 && old.users == 0 && !old.taken {
 			f.forget(old)
 		}
 	}
@@ -159,7 +164,7 @@ func (f *FS) touch(n *node) {
 	}
 }
 
-// forget drops a node and those below it: they are gone, or too many. The caller holds f.mu.
+// forget drops a node and those below it: they are gone, or too many. Nobody uses them. The caller holds f.mu.
 func (f *FS) forget(n *node) {
 	for _, kid := range n.kids {
 		f.forget(kid)

@@ -13,7 +13,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// node is a file that a client has seen. FS.mu guards it, but for fs and id.
+// node is a file that a client has seen, or a name that a call is for. FS.mu guards it, but for fs and id; parent and
+// name do not change while the node is in use.
 type node struct {
 	fs *FS
 	id uint64
@@ -22,6 +23,13 @@ type node struct {
 	name   string
 	kids   map[string]*node
 	place  *list.Element // in FS.used
+
+	users   int  // calls that go on for it, or for files below it
+	lists   int  // of these, those that read its names
+	changes bool // one changes its names
+	wanted  int  // calls that wait to move what has the name
+	taken   bool // by one of them
+	there   bool // when go-billy was asked last
 
 	atime, ctime time.Time        // as far as they are known to differ from the time of the data
 	mtime        time.Time        // of the data, if the file system does not know it
@@ -55,21 +63,30 @@ func (n *node) path() string {
 // in returns the path of a name in n.
 func (n *node) in(name string) string { return n.fs.under.Join(n.path(), name) }
 
-// stat returns what go-billy says about the file. One that has vanished is forgotten.
-func (n *node) stat() (fs.FileInfo, error) {
-	if n.fs.nodes[n.id] != n {
-		return nil, nfs3.ErrStale
-	}
+// info is what go-billy says about a file.
+type info struct {
+	fs.FileInfo
+	asked time.Time
+}
+
+// stat asks go-billy. The file is in use. One that has vanished is forgotten when nobody uses it any more.
+func (n *node) stat() (*info, error) {
+	asked, stat := time.Now(), n.fs.under.Lstat
 	if n.parent == nil { // some file systems have no link information for their root
-		info, err := n.fs.under.Stat(n.path())
-		return info, status(err)
+		stat = n.fs.under.Stat
 	}
-	info, err := n.fs.under.Lstat(n.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		n.fs.forget(n)
+	i, err := stat(n.path())
+	gone := errors.Is(err, fs.ErrNotExist) && n.parent != nil
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	n.there = err == nil || n.there && !gone
+	switch {
+	case gone:
 		return nil, nfs3.ErrStale
+	case err != nil:
+		return nil, status(err)
 	}
-	return info, status(err)
+	return &info{i, asked}, nil
 }
 
 // As returns n: everybody has the rights of this process.
@@ -82,28 +99,33 @@ func (n *node) AppendHandle(b []byte) []byte {
 
 // Attr returns the attributes.
 func (n *node) Attr() (nfs3.Attr, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
-	info, err := n.stat()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return nfs3.Attr{}, err
+	}
+	defer n.fs.end(u)
+	i, err := n.stat()
 	if err != nil {
 		return nfs3.Attr{}, err
 	}
-	return n.attr(info), nil
+	return n.attr(i), nil
 }
 
 // attr makes attributes of what go-billy says.
-func (n *node) attr(info fs.FileInfo) nfs3.Attr {
+func (n *node) attr(info *info) nfs3.Attr {
 	own := n.fs.Info()
-	mtime := info.ModTime()
-	if !mtime.Before(n.fs.now) { // the file system makes it up, like memfs, or a client has set it
+	mode, size, mtime := info.Mode(), info.Size(), info.ModTime() // asked without the lock: they are go-billy's
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	if !mtime.Before(info.asked) { // the file system makes it up, like memfs, or a client has set it
 		if n.mtime.IsZero() {
-			n.mtime = n.fs.now
+			n.mtime = info.asked
 		}
 		mtime = n.mtime
 	}
 	a := nfs3.Attr{
-		Type: typeOf(info.Mode()), Mode: modeOf(info.Mode()), Nlink: 1, UID: own.UID, GID: own.GID,
-		Size: uint64(max(info.Size(), 0)), FSID: binary.BigEndian.Uint64(n.fs.boot[:]), FileID: n.id,
+		Type: typeOf(mode), Mode: modeOf(mode), Nlink: 1, UID: own.UID, GID: own.GID,
+		Size: uint64(max(size, 0)), FSID: binary.BigEndian.Uint64(n.fs.boot[:]), FileID: n.id,
 		Mtime: nfs3.TimeOf(mtime), Atime: nfs3.TimeOf(mtime), Ctime: nfs3.TimeOf(mtime),
 	}
 	a.Used = a.Size
@@ -166,8 +188,11 @@ func fileMode(mode uint32) fs.FileMode {
 
 // SetAttr changes attributes.
 func (n *node) SetAttr(a *nfs3.SetAttr) error {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return err
+	}
+	defer n.fs.end(u)
 	info, err := n.stat()
 	switch {
 	case err != nil:
@@ -175,7 +200,7 @@ func (n *node) SetAttr(a *nfs3.SetAttr) error {
 	case n.fs.ro:
 		return nfs3.ErrROFS
 	}
-	n.verf = nil
+	n.note(func() { n.verf = nil })
 	if a.SetSize {
 		if err := n.truncate(info.Mode(), a.Size); err != nil {
 			return err
@@ -184,12 +209,19 @@ func (n *node) SetAttr(a *nfs3.SetAttr) error {
 	if err := n.setMeta(info, a); err != nil {
 		return err
 	}
-	n.ctime = n.fs.now
+	n.note(func() { n.ctime = info.asked })
 	return nil
 }
 
+// note changes what is known about files, which takes no time.
+func (n *node) note(change func()) {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	change()
+}
+
 // setMeta changes all but the size. What is as it should be needs no billy.Change.
-func (n *node) setMeta(info fs.FileInfo, a *nfs3.SetAttr) error {
+func (n *node) setMeta(info *info, a *nfs3.SetAttr) error {
 	p, now := n.path(), n.attr(info)
 	link := now.Type == nfs3.TypeLnk // Chmod and Chtimes would follow it
 	if a.SetUID && a.UID != now.UID || a.SetGID && a.GID != now.GID {
@@ -203,15 +235,15 @@ func (n *node) setMeta(info fs.FileInfo, a *nfs3.SetAttr) error {
 			return status(err)
 		}
 	}
-	return n.setTimes(p, info.ModTime(), a, link)
+	return n.setTimes(p, info, a, link)
 }
 
 // setTimes changes the times.
-func (n *node) setTimes(p string, mtime time.Time, a *nfs3.SetAttr, link bool) error {
+func (n *node) setTimes(p string, info *info, a *nfs3.SetAttr, link bool) error {
 	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
 		return nil
 	}
-	now := n.fs.now
+	now, mtime := info.asked, info.ModTime()
 	pick := func(how nfs3.TimeHow, given nfs3.Time, old time.Time) time.Time {
 		switch how {
 		case nfs3.ClientTime:
@@ -222,9 +254,10 @@ func (n *node) setTimes(p string, mtime time.Time, a *nfs3.SetAttr, link bool) e
 		}
 		return old
 	}
-	atime := pick(a.AtimeHow, a.Atime, n.atime)
+	var atime time.Time
+	n.note(func() { atime = pick(a.AtimeHow, a.Atime, n.atime) })
 	if a.MtimeHow == nfs3.DontChange {
-		n.atime = atime
+		n.note(func() { n.atime = atime })
 		return nil
 	}
 	if link {
@@ -243,7 +276,7 @@ func (n *node) setTimes(p string, mtime time.Time, a *nfs3.SetAttr, link bool) e
 			return status(err)
 		}
 	}
-	n.atime, n.mtime = atime, mtime
+	n.note(func() { n.atime, n.mtime = atime, mtime })
 	return nil
 }
 
@@ -270,8 +303,11 @@ func (n *node) Access(want nfs3.Access) (nfs3.Access, error) {
 
 // Open returns the error of Read or Write.
 func (n *node) Open(write bool) error {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return err
+	}
+	defer n.fs.end(u)
 	_, err := n.regular()
 	if err == nil && write && n.fs.ro {
 		err = nfs3.ErrROFS
@@ -281,8 +317,13 @@ func (n *node) Open(write bool) error {
 
 // HasVerf compares the verifier of an exclusive CREATE.
 func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
-	n.fs.lock()
-	defer n.fs.mu.Unlock()
+	u := &use{n: n}
+	if err := n.fs.begin(u); err != nil {
+		return false, err
+	}
+	defer n.fs.end(u)
 	_, err := n.stat()
-	return n.verf != nil && *n.verf == v, err
+	has := false
+	n.note(func() { has = n.verf != nil && *n.verf == v })
+	return has, err
 }
