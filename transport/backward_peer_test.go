@@ -12,7 +12,6 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -93,48 +92,6 @@ func TestBackwardOctets(t *testing.T) {
 			t.Error("not the server's private data")
 		}
 	})
-}
-
-// TestBackwardOverCredit: a server that calls far above the grant loses the connection; one
-// that keeps a handful too many in flight does not.
-func TestBackwardOverCredit(t *testing.T) {
-	for _, tc := range []struct {
-		calls int
-		ends  bool
-	}{{5, false}, {6, true}} { // of 2: at most 2·2+1
-		cs := newEcho()
-		replies := make(chan uint32, 16)
-		var once sync.Once
-		c := rawServer(t, nil, backConfig(2, cs), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
-			if _, typ, _ := xdr.PeekXID(msg); typ == xdr.MsgReply {
-				replies <- h.XID
-				return
-			}
-			once.Do(func() {
-				for i := range tc.calls {
-					p.send(header(rpcrdma.Header{XID: uint32(i)}), rpcCall(uint32(i), procBlock))
-				}
-			})
-			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
-		})
-		err := try(t, c, &firstCall)
-		if tc.ends {
-			waitFor(t, "the connection ends", func() bool { return c.Conn().Err() != nil })
-			if !errors.Is(c.Conn().Err(), responder.ErrOverCredit) {
-				t.Errorf("%d calls: %v", tc.calls, c.Conn().Err())
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%d calls: %v", tc.calls, err)
-		}
-		for range tc.calls {
-			cs.leave <- struct{}{}
-		}
-		for range tc.calls {
-			<-replies
-		}
-	}
 }
 
 // TestBackwardHostileClient: replies that nobody has asked for are dropped, again and again,

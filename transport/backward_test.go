@@ -313,29 +313,6 @@ func TestBackwardFull(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBackwardCancel: a cancelled backward call keeps its credit until the client answers,
-// and the late reply hurts nobody.
-func TestBackwardCancel(t *testing.T) {
-	_, b, c, cs := backPair(t, 1, 1)
-	bw := meet(t, b, c)
-	ctx, cancel := context.WithCancel(testCtx(t))
-	got := make(chan error, 1)
-	go func() { got <- tryCtx(ctx, backCaller{bw}, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
-	<-cs.enter
-	cancel()
-	if err := <-got; !errors.Is(err, context.Canceled) || !isOp(err) {
-		t.Errorf("cancelled: %v", err)
-	}
-	short, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer stop()
-	if err := tryCtx(short, backCaller{bw}, &nullCall); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with the only credit in use: %v", err)
-	}
-	cs.leave <- struct{}{}
-	callBack(t, bw, &nullCall)
-	mustDo(t, c, &nullCall)
-}
-
 // TestBackwardEnd: the connection is lost with calls in both directions outstanding; what
 // is kept of it is safe to use.
 func TestBackwardEnd(t *testing.T) {
@@ -444,9 +421,4 @@ func TestBackwardStream(t *testing.T) {
 	if err := try(t, backCaller{bw}, &nullCall); !isOpError(err) {
 		t.Errorf("after the end: %v", err)
 	}
-}
-
-func isOp(err error) bool {
-	_, ok := errors.AsType[*rpc.OpError](err)
-	return ok
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -369,6 +371,47 @@ func TestManyWithOneXID(t *testing.T) {
 		do(2, many-1)
 		if one, two := h.times(uint32(way)<<16+1), h.times(uint32(way)<<16+2); one != 1 || two != many {
 			t.Errorf("way %d: %d and %d calls ran, want 1 and %d", way, one, two, many)
+		}
+	}
+}
+
+// TestDuplicatesExpire: replies are forgotten in time, and without a cache at once.
+func TestDuplicatesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newOnce()
+		cfg := testConfig()
+		cfg.Duplicates.Time = time.Minute
+		s, c, end := pipePair(t, h, cfg, testConfig())
+		defer end()
+		for i, x := range []struct {
+			wait time.Duration
+			ran  int
+		}{{0, 1}, {59 * time.Second, 1}, {time.Second, 2}, {0, 2}} {
+			for end := time.Now().Add(x.wait); time.Now().Before(end); { // others call meanwhile
+				time.Sleep(time.Second)
+				if err := tryCtx(t.Context(), c, withXID(8, wordCall(procList, 1))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := tryCtx(t.Context(), c, withXID(7, wordCall(procList, 1))); err != nil {
+				t.Fatal(err)
+			}
+			if n := h.times(7); n != x.ran {
+				t.Errorf("call %d: %d have run, want %d", i, n, x.ran)
+			}
+		}
+		if st := s.Stats(); st.Replayed != 2+59 || st.DRCEntries != 2 || st.DRCOctets != 2*(512+4) || st.DRCEvicted != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+	h := newOnce()
+	cfg := testConfig()
+	cfg.Duplicates.Entries = -1
+	_, c := pair(t, h, cfg, nil)
+	for n := range 2 {
+		mustDo(t, c, withXID(7, wordCall(procList, 1)))
+		if h.times(7) != n+1 {
+			t.Errorf("without a cache %d have run, want %d", h.times(7), n+1)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -97,36 +96,4 @@ func TestListenProfile(t *testing.T) {
 	wantList(t, mustDo(t, c, unexpected(procList, 5000)), 5000)
 	wantFill(t, mustDo(t, c, unexpected(procFill, 70_001)), 70_001)
 	waitFor(t, "both are freed", func() bool { return l.(*transport.Listener).Stats().Dones == 2 })
-}
-
-// TestMixedProfiles: whatever the other end keeps to, calls work that work with profile
-// rfc8166, and what does not fit is refused, not lost.
-func TestMixedProfiles(t *testing.T) {
-	for _, test := range []struct {
-		name           string
-		server, client rpcrdma.Profile
-	}{
-		{"server rfc8166", rpcrdma.RFC8166, rpcrdma.RFC5666},
-		{"client rfc8166", rpcrdma.RFC5666, rpcrdma.RFC8166},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s, c := pair(t, newEcho(), configOf(test.server, new(transport.Config), 0), configOf(test.client, new(transport.Config), 0))
-			for _, n := range []int{3000, 5001, 70_000} {
-				p := filled(n)
-				call := echoCall(p)
-				call.MaxResults = n + 16
-				checkEcho(t, mustDo(t, c, call), p, nil)
-				list := wordCall(procList, uint32(n))
-				list.MaxResults = 4 * n
-				wantList(t, mustDo(t, c, list), n)
-				err := try(t, c, unexpected(procFill, uint32(n+2000)))
-				if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
-					t.Errorf("%d octets without room for them: %v", n, err)
-				}
-			}
-			if st := s.Stats(); st.Dones != 0 || st.Withheld != 0 || st.Padded != 0 || c.Stats().Dones != 0 {
-				t.Errorf("%+v", st)
-			}
-		})
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,25 +34,6 @@ func (h where) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) {
 var pulledCalls = map[string]rpc.Call{
 	"a read chunk": {Prog: testProg, Vers: testVers, Proc: procEcho, Args: words(70_000), Item: filled(70_000), ItemPos: 4},
 	"a long call":  {Prog: testProg, Vers: testVers, Proc: procEcho, Args: filled(20_000)},
-}
-
-// TestPulledCallRuns: a call whose arguments were pulled runs in the goroutine that has read
-// them, as one without does, unless it says that it may block.
-func TestPulledCallRuns(t *testing.T) {
-	for _, blocks := range []bool{false, true} {
-		cfg := testConfig()
-		cfg.Reading.HandlerLimit = -1 // who has lost the role may be overtaken by the Response
-		h := where{blocks, make(chan string, 1), make(chan struct{}, 1)}
-		_, c := pair(t, h, cfg, testConfig())
-		mustDo(t, c, &nullCall) // brings credits
-		for name, call := range pulledCalls {
-			h.leave <- struct{}{}
-			mustDo(t, c, &call)
-			if got := <-h.stack; strings.Contains(got, "CompleteUpcall") == blocks {
-				t.Errorf("%s, may block %v: it runs in\n%s", name, blocks, got)
-			}
-		}
-	}
 }
 
 // TestPulledCallOverBudget: a call that was pulled does not wait for the budget, of which it
