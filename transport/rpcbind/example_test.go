@@ -64,11 +64,3 @@ func ExampleRegister() {
 	fmt.Println(rpcbind.Registered(ctx, entry.Prog, entry.Vers, entry.Netid))
 	fmt.Println(rpcbind.Lookup(ctx, "127.0.0.1", entry.Prog, entry.Vers, entry.Netid))
 }
-
-func ExampleParseUniversal() {
-	fmt.Println(rpcbind.ParseUniversal("::1.8.1"))
-	fmt.Println(rpcbind.NetidOf(&net.TCPAddr{IP: net.IPv6loopback}, true))
-	// Output:
-	// [::1]:2049 <nil>
-	// rdma6
-}
