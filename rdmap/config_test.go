@@ -66,20 +66,6 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-func TestConfigDefaults(t *testing.T) {
-	c := (*rdmap.Config)(nil).WithDefaults()
-	if c.Startup.IRD != rdmap.DefaultIRD || c.Startup.ORD != rdmap.DefaultORD || c.Receives.Size != rdmap.DefaultRecvSize || c.Receives.Count != rdmap.DefaultRecvs ||
-		c.Receives.Pool != rdmap.DefaultPool || c.Domain == nil || c.Logger == nil || c.Startup.MULPDU != 0 {
-		t.Errorf("%+v", c)
-	}
-	c = (&rdmap.Config{
-		Startup: rdmap.Startup{IRD: -1, ORD: -1}, Receives: rdmap.Receives{Count: -3}, Timeouts: rdmap.Timeouts{FPDU: -1}, Reading: rdmap.Reading{HandlerLimit: -1},
-	}).WithDefaults()
-	if c.Startup.IRD != 0 || c.Startup.ORD != 0 || c.Receives.Count != 0 || c.Timeouts.FPDU != -1 || c.Reading.HandlerLimit != -1 {
-		t.Errorf("negative settings: %+v", c)
-	}
-}
-
 // TestConfigErrors: a setting out of range ends the connection in its startup, before an octet is sent. The
 // error names it.
 func TestConfigErrors(t *testing.T) {

@@ -227,67 +227,6 @@ func (h tagged) HandleRecv(*rdmap.Conn, *verbs.Message) { h.log <- h.id }
 
 func (h tagged) HandleClose(*rdmap.Conn, error) {}
 
-// TestStallPerSend: each Send may wait for the whole Timeouts.Memory, and a wait that is over has no
-// further effect.
-func TestStallPerSend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pool := rdmap.NewPool(2 * rdmap.DefaultRecvSize)
-		connect := func() (*rdmaptest.Peer, *rdmap.Conn) {
-			a, b := rdmaptest.Pipe()
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 5}})
-			go y.Serve()
-			return p, y
-		}
-		send := func(p *rdmaptest.Peer, msn byte, all bool) {
-			t.Helper()
-			segs := [][]byte{sendPart(t, 0, 1), append(conntest.Patch(t, conntest.GoldSend, 17, 1)[:18], "ELLO"...)}
-			for i, u := range segs {
-				u[13] = msn
-				if i == 0 || all {
-					if err := p.Send(u); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			synctest.Wait()
-		}
-		slow, held := connect()
-		send(slow, 1, false)
-		hog, _ := pool.Mem().Get(rdmap.DefaultRecvSize)
-		p, y := connect()
-		send(p, 1, true)
-		time.Sleep(rdmap.DefaultMemoryTimeout / 3)
-		pool.Mem().Put(hog)
-		if _, err := y.Recv(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(rdmap.DefaultMemoryTimeout)
-		if held.Err() != nil {
-			t.Fatalf("ended for a wait that was over: %v", held.Err())
-		}
-		held.Abort(nil)
-		<-held.Done()
-		hog, _ = pool.Mem().Get(2 * rdmap.DefaultRecvSize)
-		for msn := range byte(3) {
-			send(p, msn+2, true)
-		}
-		for i := range 3 { // each message keeps its memory until Recv takes it
-			time.Sleep(rdmap.DefaultMemoryTimeout * 2 / 3)
-			if i == 0 {
-				pool.Mem().Put(hog)
-				hog, _ = pool.Mem().Get(rdmap.DefaultRecvSize)
-				synctest.Wait()
-				continue
-			}
-			if _, err := y.Recv(t.Context()); err != nil {
-				t.Fatalf("message %d: %v", i, err)
-			}
-			synctest.Wait()
-		}
-		pool.Mem().Put(hog)
-	})
-}
-
 // TestPutOffTogether: what stalled connections put off is bounded for all of them together, so that
 // many cannot do what one cannot. Nothing of it is lost.
 func TestPutOffTogether(t *testing.T) {
@@ -339,31 +278,5 @@ func TestPutOffTogether(t *testing.T) {
 		if pool.Mem().Load().PutOff != 0 || pool.Used() != 0 {
 			t.Errorf("%d octets put off, %d in use", pool.Mem().Load().PutOff, pool.Used())
 		}
-	})
-}
-
-// TestPutOffEnds: a connection that ends while it is stalled keeps nothing.
-func TestPutOffEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pool := rdmap.NewPool(10_000)
-		hog, _ := pool.Mem().Get(10_000)
-		a, b := rdmaptest.Pipe()
-		p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 9}})
-		go y.Serve()
-		for range 3 {
-			if err := p.Send(sendPart(t, 0, 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		synctest.Wait()
-		if pool.Mem().Load().PutOff != 3*(2+19) {
-			t.Errorf("%d octets put off", pool.Mem().Load().PutOff)
-		}
-		y.Abort(nil)
-		<-y.Done()
-		if pool.Mem().Load().PutOff != 0 {
-			t.Errorf("%d octets count as put off after the connection has ended", pool.Mem().Load().PutOff)
-		}
-		pool.Mem().Put(hog)
 	})
 }

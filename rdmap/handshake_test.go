@@ -6,12 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"math/bits"
 	"net"
 	"os"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
@@ -39,108 +36,6 @@ func TestErrorTypes(t *testing.T) {
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)
-		}
-	}
-}
-
-// TestHalfOpenOptions: whatever a side asks for, it waits for the frame of the other side exactly as long
-// as Config says, whether half a frame arrives or none.
-func TestHalfOpenOptions(t *testing.T) {
-	const own = 3 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		options(func(o option) {
-			for bits := range 8 {
-				initiator, limited, half := bits&1 != 0, bits&2 != 0, bits&4 != 0
-				cx, cy := new(rdmap.Config), new(rdmap.Config)
-				o.set(cx, cy)
-				side, cfg, want, frame := rdmap.Server, cy, rdmap.DefaultRequestTimeout, reqKey
-				if initiator {
-					side, cfg, want, frame = rdmap.Client, cx, rdmap.DefaultReplyTimeout, repKey
-				}
-				if limited {
-					cfg.Startup.Timeout, want = own, own
-				}
-				a, b := rdmaptest.Pipe()
-				c := side(a, cfg)
-				start := time.Now()
-				if half {
-					go func() { // as slowly as possible
-						for i, octet := range conntest.Unhex(t, frame) {
-							if _, err := b.Write([]byte{octet}); err != nil || i == 14 {
-								return
-							}
-							time.Sleep(want / 16)
-						}
-					}()
-				}
-				err := c.Handshake(t.Context())
-				<-c.Done()
-				if d := time.Since(start); d != want || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%v, initiator %v, half %v: %v after %v, want %v", o, initiator, half, err, d, want)
-				}
-				b.Close()
-				synctest.Wait()
-			}
-		})
-	})
-}
-
-// TestRTROnWire looks at what two engines exchange: Request and Reply carry A, the Reply offers options
-// of the Request, and the initiator's first FPDU is the only RTR (RFC 6581 Section 9.2).
-func TestRTROnWire(t *testing.T) {
-	t.Parallel()
-	rtrs := map[mpa.RTR]string{
-		mpa.RTRWrite: "c140" + "00000000" + "0000000000000000",
-		mpa.RTRRead: "4141" + "00000000" + "00000001" + "00000001" + "00000000" +
-			"00000000" + "0000000000000000" + "00000000" + "00000000" + "0000000000000000",
-		mpa.RTRSend: "4143" + "00000000" + "00000000" + "00000001" + "00000000",
-	}
-	for can := mpa.RTR(1); can < 8; can++ {
-		for _, takes := range []mpa.RTR{mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend, 7} {
-			both := can & takes
-			if both == 0 {
-				continue // TestNoMatchingRTR
-			}
-			a, b := rdmaptest.Pipe()
-			r := &rdmaptest.Record{Conn: a}
-			x, y := conntest.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PeerToPeer: true, RTR: can}}, &rdmap.Config{Startup: rdmap.Startup{RTR: takes}})
-			if err := x.Send(t.Context(), []byte("x")); err != nil {
-				t.Fatal(err)
-			}
-			if err := y.Send(t.Context(), []byte("y")); err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range []*rdmap.Conn{y, x} {
-				if _, err := c.Recv(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			req, n, err := mpa.ParseRequest(r.Out())
-			if err != nil || !req.Word.PeerToPeer || req.Word.RTR != can {
-				t.Fatalf("%v: Request %+v, %v", can, req.Word, err)
-			}
-			rep, _, err := mpa.ParseReply(r.In())
-			if err != nil || !rep.Word.PeerToPeer || rep.Word.RTR&^both != 0 || rep.Word.RTR == 0 {
-				t.Fatalf("%v of %v: Reply %+v, %v", can, takes, rep.Word, err)
-			}
-			want := both & mpa.RTRSend // the first of Write, Read, Send
-			for _, k := range []mpa.RTR{mpa.RTRRead, mpa.RTRWrite} {
-				if both&k != 0 {
-					want = k
-				}
-			}
-			if bits.OnesCount8(uint8(want)) != 1 {
-				t.Fatal(want)
-			}
-			out := r.Out()[n:]
-			rtr := conntest.FPDU(conntest.Unhex(t, rtrs[want]))
-			rest, ok := bytes.CutPrefix(out, rtr)
-			if !ok {
-				t.Errorf("%v of %v: first %x, want %x", can, takes, out, rtr)
-			}
-			if u := conntest.ULPDU(t, rest); string(u[18:]) != "x" || len(rest) != mpa.FPDULen(len(u)) {
-				t.Errorf("%v of %v: after the RTR %x", can, takes, rest)
-			}
 		}
 	}
 }

@@ -105,37 +105,6 @@ func TestSendOfLiar(t *testing.T) {
 	}
 }
 
-// TestTerminateWithin: the peer's Terminate reaches the caller with its content, in the middle of a Send
-// and of a Write too.
-func TestTerminateWithin(t *testing.T) {
-	for name, before := range map[string][]ddp.Segment{
-		"between":           nil,
-		"Send":              {{Control: 0x43, MSN: 1}},
-		"Send and segments": {{Control: 0x43, MSN: 1}, {Control: 0x43, MSN: 1, MO: 4}},
-		"empty Write":       {{Tagged: true, Control: 0x40}},
-	} {
-		x, p := liar(t, false)
-		var out []byte
-		for _, s := range before {
-			u := s.Append(nil)
-			if !s.Tagged {
-				u = append(u, 1, 2, 3, 4)
-			}
-			out = append(out, p.Frame(u)...)
-		}
-		s := ddp.Segment{Last: true, Control: 0x47, QN: 2, MSN: 1}
-		term := verbs.Terminate{Code: verbs.TermCode{Layer: 0, EType: 1, Code: 2}}
-		out = append(out, p.Frame(term.Append(s.Append(nil)))...)
-		go p.Conn.Write(out)
-		_, err := x.Recv(t.Context())
-		if e, ok := errors.AsType[*verbs.TerminateError](err); !ok || e.Terminate.Code != term.Code {
-			t.Errorf("%s: %v", name, err)
-		}
-		p.Conn.Close()
-		<-x.Done()
-	}
-}
-
 // TestVerifyOfLiar: Verify with a hash succeeds only if the peer answers with that hash.
 //
 // spec: rdmap 7.5 Verify

@@ -1,7 +1,6 @@
 package rdmap_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -212,25 +211,4 @@ func TestHandshakeDeadlines(t *testing.T) {
 			b.Close()
 		}
 	})
-}
-
-// TestPrivateData: the private data of the upper layers arrive in both directions, with and without the
-// engine's block after them.
-func TestPrivateData(t *testing.T) {
-	for _, plain := range []bool{false, true} {
-		for _, n := range []int{0, 8, 236, 240} {
-			a, b := rdmaptest.Pipe()
-			req, rep := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, n)
-			x, y := conntest.Connect(t, a, b,
-				&rdmap.Config{Startup: rdmap.Startup{PrivateData: req, Plain: plain}},
-				&rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) { return rep, nil }}})
-			if !bytes.Equal(x.PeerPrivateData(), rep) || !bytes.Equal(y.PeerPrivateData(), req) {
-				t.Fatalf("plain=%v, %d octets: %x and %x", plain, n, x.PeerPrivateData(), y.PeerPrivateData())
-			}
-			want := !plain && n+12+mpa.EnhancedLen <= 256
-			if s := x.ConnectionState(); s.StagPeer != want || want && s.MULPDU != rdmap.StagMULPDU || !want && s.MULPDU != 1454 {
-				t.Fatalf("plain=%v, %d octets: %+v", plain, n, s)
-			}
-		}
-	}
 }

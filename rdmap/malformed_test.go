@@ -1,11 +1,9 @@
 package rdmap_test
 
 import (
-	"bytes"
 	"encoding/hex"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"testing"
 
@@ -72,122 +70,6 @@ func TestBadRequests(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestBadReplies gives an initiator Replies that break a rule. A malformed one is not
-// answered (RFC 5044 Section 8, code 4); one that is well-formed but cannot be used
-// gets the Terminate of RFC 6581 Section 8.
-func TestBadReplies(t *testing.T) {
-	terminate := func(word string) string {
-		return hex.EncodeToString(conntest.FPDU(conntest.Unhex(t, "414700000000000000020000000100000000"+word)))
-	}
-	for _, tt := range []struct {
-		name, octets string
-		answer       string
-		cause        error
-		code         verbs.TermCode
-	}{
-		{"a Request", reqKey + "50020004" + "00040004", "", mpa.ErrRole, verbs.TermCode{}},
-		{"not MPA at all", hex.EncodeToString([]byte("HTTP/1.1 400 Bad Request")), "", mpa.ErrKey, verbs.TermCode{}},
-		{"revision 3", repKey + "50030004" + "00040004", "", mpa.ErrRevision, verbs.TermCode{}},
-		{"S missing", repKey + "40020000", "", mpa.ErrEnhanced, verbs.TermCode{}},
-		{"no enhanced word", repKey + "50020000", "", mpa.ErrEnhanced, verbs.TermCode{}},
-		{"513 octets", repKey + "50020201" + strings.Repeat("00", 513), "", mpa.ErrPrivateData, verbs.TermCode{}},
-		{"an FPDU after it", repKey + "50020004" + "00040004" + conntest.GoldSend, "", mpa.ErrTrailing, verbs.TermCode{}},
-		{"ends early", repKey + "5002", "", io.ErrUnexpectedEOF, verbs.TermCode{}},
-		{"needs more reads than we serve", repKey + "50020004" + "00040005", terminate("20060000"), nil, verbs.TermCode{Layer: 2, EType: 0, Code: 6}},
-	} {
-		for _, crc := range []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff} {
-			t.Run(tt.name, func(t *testing.T) {
-				a, b := rdmaptest.Pipe()
-				x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{IRD: 4, ORD: 4, CRC: crc}})
-				res := make(chan error, 1)
-				go func() { res <- x.Handshake(t.Context()) }()
-				m, _ := mpa.NewResponder(&mpa.Config{IRD: 4, ORD: 4})
-				var req []byte
-				for n := 0; n == 0; {
-					var buf [600]byte
-					k, err := b.Read(buf[:])
-					if err != nil {
-						t.Fatal(err)
-					}
-					req = append(req, buf[:k]...)
-					if n, err = m.Input(req); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if _, err := b.Write(conntest.Unhex(t, tt.octets)); err != nil {
-					t.Fatal(err)
-				}
-				if tt.cause == io.ErrUnexpectedEOF {
-					b.CloseWrite()
-				}
-				// C of the Reply alone turns the CRC on; generating one is always legal.
-				if got := conntest.Everything(t, b); hex.EncodeToString(got) != tt.answer {
-					t.Errorf("answered with %x, want %s", got, tt.answer)
-				}
-				b.Close()
-				err := <-res
-				if tt.cause != nil {
-					if _, ok := errors.AsType[*verbs.ConnError](err); !ok || !errors.Is(err, tt.cause) {
-						t.Errorf("Handshake: %v, want %v", err, tt.cause)
-					}
-				} else if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != tt.code {
-					t.Errorf("Handshake: %v, want code %v", err, tt.code)
-				}
-				<-x.Done()
-			})
-		}
-	}
-}
-
-// TestViolationsOnWires sends some violations over a whole connection, a pipe and TCP, each in one
-// write and octet by octet. The answer is the Terminate, then the end of the stream.
-func TestViolationsOnWires(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		u    []byte
-		word uint32
-		hdr  bool
-	}{
-		{"empty ULPDU", nil, 0x1000 << 16, false},
-		{"13 octets", conntest.Patch(t, conntest.GoldWrite, 0)[:13], 0x1000 << 16, false},
-		{"unknown STag", conntest.Patch(t, conntest.GoldWrite, 0), 0x1100<<16 | conntest.WithHdr, true},
-		{"queue 9", conntest.Patch(t, conntest.GoldSend, 9, 9), 0x1201<<16 | conntest.WithHdr, true},
-		{"opcode", conntest.Patch(t, conntest.GoldSend, 1, 0x4c), 0x0206<<16 | conntest.WithHdr, true},
-	} {
-		for _, whole := range []bool{true, false} {
-			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-				x, p := conntest.RawResponder(t, a, b, nil)
-				go x.Serve() // otherwise it is read only when the watcher notices it
-				f := conntest.FPDU(tt.u)
-				for step := max(1, len(f)*btoi(whole)); len(f) > 0; f = f[step:] {
-					if _, err := b.Write(f[:step]); err != nil {
-						t.Fatal(err)
-					}
-				}
-				var quoted []byte
-				if tt.hdr {
-					quoted = tt.u
-				}
-				got, err := p.Next()
-				if want := conntest.ULPDU(t, conntest.WantTerminate(tt.word, quoted, false)); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("%s: got %x, %v, want %x", tt.name, got, err, want)
-				}
-				if u, err := p.Next(); err != io.EOF {
-					t.Errorf("%s: then %x, %v", tt.name, u, err)
-				}
-				b.Close() // the engine drains until then
-			})
-		}
-	}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // TestEndInsideFPDU: the end of the stream between two FPDUs differs from one inside an FPDU.

@@ -292,7 +292,9 @@ func mix(t *testing.T, seed uint64) {
 	cx.Handler, cy.Handler = x, y
 	a, b := conntest.Wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
 	if rnd.IntN(4) == 0 {
-		a = fragmented(a, 1+rnd.IntN(200_000), 1+rnd.IntN(200_000), seed)
+		a = rdmaptest.Wrap(a, rdmaptest.Faults{
+			In: rdmaptest.Fault{MaxPiece: 1 + rnd.IntN(200_000)}, Out: rdmaptest.Fault{MaxPiece: 1 + rnd.IntN(200_000)}, Seed: seed,
+		})
 	}
 	x.conn, y.conn = conntest.Connect(t, a, b, cx, cy)
 	if state := x.conn.ConnectionState(); state.Extensions != verbs.Ext7306|verbs.ExtCommit {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
@@ -236,37 +235,6 @@ func TestBadMarker(t *testing.T) {
 	}
 }
 
-// TestRevision1: a Request of RFC 5044 has no enhanced word, and neither has the Reply. A responder of
-// revision 1 accepts no other, and private data may have 512 octets.
-func TestRevision1(t *testing.T) {
-	for _, n := range []int{0, 1, 244, 245, 256, 257, 508, 512} {
-		a, b := rdmaptest.Pipe()
-		data := bytes.Repeat([]byte{7}, n)
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, PrivateData: data}},
-			&rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(*mpa.Request) ([]byte, error) { return data, nil }}})
-		if !bytes.Equal(x.PeerPrivateData(), data) || !bytes.Equal(y.PeerPrivateData(), data) {
-			t.Errorf("%d octets: %x, %x", n, x.PeerPrivateData(), y.PeerPrivateData())
-		}
-		s := x.ConnectionState()
-		if s.Revision != 1 || s.IRD != rdmap.DefaultIRD || s.ORD != 1 || s.StagPeer != (n+12 <= 256) {
-			t.Errorf("%d octets: %+v", n, s)
-		}
-	}
-	a, b := rdmaptest.Pipe()
-	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}})
-	errs := make(chan error, 1)
-	go func() { errs <- y.Handshake(t.Context()) }()
-	a.Write(conntest.Unhex(t, reqKey+"50020004"+"00040004"))
-	if got := conntest.Everything(t, a); len(got) > 0 {
-		t.Errorf("answered with %x", got)
-	}
-	if err := <-errs; !errors.Is(err, mpa.ErrRevision) {
-		t.Error(err)
-	}
-	a.Close()
-	<-y.Done()
-}
-
 // TestRejectOptions: a Reply with R=1 has its private data whatever the options are.
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
@@ -283,35 +251,4 @@ func TestRejectOptions(t *testing.T) {
 		<-x.Done()
 		<-y.Done()
 	})
-}
-
-// TestRTRNeverComes: a responder whose peer has promised an RTR sends nothing before it arrives, however
-// long that takes.
-func TestRTRNeverComes(t *testing.T) {
-	a, b := rdmaptest.Pipe()
-	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Markers: true}})
-	errs := make(chan error, 1)
-	go func() { errs <- y.Handshake(t.Context()) }()
-	p, _, err := rdmaptest.Initiate(a, &mpa.Config{PeerToPeer: true, IRD: 1, ORD: 1, Markers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-errs; err != nil {
-		t.Fatal(err)
-	}
-	if err := y.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("HELLO")}}); err != nil {
-		t.Fatal(err)
-	}
-	a.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	if u, err := p.Next(); err == nil {
-		t.Fatalf("sent %x before the RTR", u)
-	}
-	a.SetReadDeadline(time.Time{})
-	p.Send(conntest.Patch(t, conntest.GoldWrite, 0)[:14])
-	if u, err := p.Next(); err != nil || string(u[18:]) != "HELLO" {
-		t.Fatalf("%x, %v", u, err)
-	}
-	a.Close()
-	y.Abort(nil)
-	<-y.Done()
 }

@@ -18,31 +18,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// TestBothWriteAtOnce: two peers write much more than the sockets hold, both at once. Both read too, so neither waits for
-// the other.
-func TestBothWriteAtOnce(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := conntest.Connect(t, a, b, nil, nil)
-		const n = 24 << 20
-		rx, _ := x.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
-		ry, _ := y.Register(make([]byte, n), region.RemoteRead|region.RemoteWrite)
-		run := func(c *rdmap.Conn, stag region.STag) error {
-			if err := c.Write(t.Context(), make([]byte, n), stag, 0); err != nil {
-				return err
-			}
-			return c.Read(t.Context(), make([]byte, 1), stag, 0)
-		}
-		errs := make(chan error, 2)
-		go func() { errs <- run(x, ry.STag()) }()
-		go func() { errs <- run(y, rx.STag()) }()
-		for range 2 {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
 // TestBothAnswerAtOnce: two sides whose readers answer each other's long Reads, over a stream with a small buffer, do not
 // wait for each other: a reader never waits for room.
 func TestBothAnswerAtOnce(t *testing.T) {
@@ -181,39 +156,6 @@ func TestCancelWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// TestPartialFPDU: a peer that has sent half an FPDU and then nothing does not keep a staging of 512 KiB, whether somebody
-// reads all the time or only when input arrives.
-func TestPartialFPDU(t *testing.T) {
-	t.Parallel()
-	for _, serve := range []bool{true, false} {
-		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 4}})
-			if serve {
-				go y.Serve()
-			}
-			fpdu := conntest.Unhex(t, conntest.GoldSend)
-			if _, err := p.Conn.Write(fpdu[:20]); err != nil {
-				t.Fatal(err)
-			}
-			for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-				if n := y.Stats().Staging; n > 0 && n <= buf.Small {
-					break
-				} else if time.Now().After(deadline) {
-					t.Fatalf("%d octets held for half an FPDU, Serve %v", n, serve)
-				}
-			}
-			if _, err := p.Conn.Write(fpdu[20:]); err != nil {
-				t.Fatal(err)
-			}
-			if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "HELLO" {
-				t.Fatalf("%v", err)
-			}
-			a.Close()
-			<-y.Done()
-		})
-	}
 }
 
 // TestPartialFPDUTold: what is told of a peer that sends an octet now and then is what is held for it.

@@ -132,43 +132,6 @@ func TestPoolEmptyForLong(t *testing.T) {
 	})
 }
 
-// TestPoolFull: memory comes back after the whole stream had to wait.
-func TestPoolFull(t *testing.T) {
-	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
-		pool := rdmap.NewPool(20000)
-		hog, _ := pool.Mem().Get(20000)
-		h := conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b,
-			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
-		if err := x.Send(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		go x.Serve()
-		const n = 40
-		sent := make(chan error, 1)
-		go func() {
-			for range n {
-				if err := y.Send(t.Context(), make([]byte, 9000)); err != nil {
-					sent <- err
-					return
-				}
-			}
-			sent <- nil
-		}()
-		for x.Stats().RecvStalls == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(20 * time.Millisecond)
-		pool.Mem().Put(hog)
-		for range n {
-			conntest.Within(t, "a message", h.Got)
-		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // TestStallEnds: a connection that waits for memory until Timeouts.Memory is over ends, even if no input arrives in that
 // time, whoever reads.
 func TestStallEnds(t *testing.T) {

@@ -5,17 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // TestSinkLost: the sink of a Read that waits for its turn is invalidated. The Read Request is not sent, the peer gets the
@@ -127,60 +123,4 @@ func TestTerminateSurvivesClose(t *testing.T) {
 			t.Errorf("Close: %v", le)
 		}
 	})
-}
-
-// TestBothSidesTold: the same code and headers reach the upper layers of both ends.
-func TestBothSidesTold(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		hx, hy := conntest.NewCollector(), conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: hx}, &rdmap.Config{Handler: hy})
-		go y.Serve()
-		if err := x.Send(t.Context(), nil); err != nil { // a bad first FPDU is not answered
-			t.Fatal(err)
-		}
-		reg := conntest.MustRegister(t, y, 8, region.RemoteRead)
-		err := x.Read(t.Context(), make([]byte, 9), reg.STag(), 3)
-		conntest.Within(t, "the end", hx.Over)
-		conntest.Within(t, "the other end", hy.Over)
-		pe, ok := errors.AsType[*verbs.ProtocolError](hy.Closed)
-		if !ok {
-			t.Fatalf("the side that found the error: %v", hy.Closed)
-		}
-		for i, err := range []error{err, hx.Closed} {
-			te, ok := errors.AsType[*verbs.TerminateError](err)
-			if !ok {
-				t.Fatalf("the side at fault, %d: %v", i, err)
-			}
-			told, got := pe.Terminate, te.Terminate
-			if !bytes.Equal(got.Raw, told.Append(nil)) || got.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 1}) || got.SegLen != 46 ||
-				!bytes.Equal(got.DDP, told.DDP) || len(got.DDP) != 18 || !bytes.Equal(got.Read, told.Read) || len(got.Read) != 28 {
-				t.Errorf("%d: %+v\ntold %+v", i, got, told)
-			}
-		}
-	})
-}
-
-// TestSiwTerminateLogged: if a Terminate may come from siw, the log has both readings, and the connection ends whatever they
-// are.
-func TestSiwTerminateLogged(t *testing.T) {
-	for _, s := range conntest.SiwTerminates {
-		core, logs := observer.New(zap.DebugLevel)
-		a, b := rdmaptest.Pipe()
-		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Logger: zap.New(core)})
-		go x.Serve()
-		u := append(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldTermLocal))[:18], conntest.Unhex(t, s.Octets)...)
-		if err := p.Send(u); err != nil {
-			t.Fatal(err)
-		}
-		b.Close()
-		<-x.Done()
-		var line string
-		for _, l := range logs.FilterMessage("connection ends").All() {
-			line, _ = l.ContextMap()["error"].(string)
-		}
-		te, ok := errors.AsType[*verbs.TerminateError](x.Err())
-		if !ok || !strings.Contains(line, te.Terminate.Code.String()) || !strings.Contains(line, s.Want.String()) {
-			t.Errorf("%s: %v\nlog %q", s.Octets, x.Err(), line)
-		}
-	}
 }

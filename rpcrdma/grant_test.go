@@ -70,22 +70,6 @@ func TestGrantBesideDone(t *testing.T) {
 	doneDue(t, q)
 }
 
-// TestPlanSinks: a large sink behind one of no octets is offered, and so is that one, in its
-// place (RFC 8166 Section 4.3.2.1 and 4.3.2.3).
-func TestPlanSinks(t *testing.T) {
-	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
-	c := &rpcrdma.Call{XID: 1, MoreSinks: []int{2000}, MaxReply: 100, Message: chunks.Message{Head: rpcCall(1, 6)}}
-	if err := q.Plan(c); err != nil || !c.Plan.Sink || c.Plan.Reply != 0 {
-		t.Fatalf("%+v, %v", c.Plan, err)
-	}
-	c.Memory.MoreSinks = []chunks.WriteChunk{oneSegment(7, 2000)}
-	b, _, err := q.AppendCall(nil, c)
-	var h rpcrdma.Header
-	if _, derr := h.Decode(b, nil); err != nil || derr != nil || len(h.Write) != 2 || len(h.Write[0]) != 0 || h.Write[1].Room() != 2000 {
-		t.Errorf("%+v, %v, %v", h.Lists, err, derr)
-	}
-}
-
 // TestSinksPadded: what is placed in a sink is as long as its count says, or up to three octets
 // of pad longer; which is no part of the result (RFC 8166 Section 3.4.6.2).
 func TestSinksPadded(t *testing.T) {

@@ -111,17 +111,3 @@ func TestReadReplyJudged(t *testing.T) {
 
 // anyCall makes it a call of a program that no binding speaks for.
 func anyCall(c *rpcrdma.Call) { c.Prog, c.Sink = anyProgram, 0 }
-
-// TestReadReplyAbandoned: nobody waits for the reply any more; it is not read, and the
-// server hears of it.
-func TestReadReplyAbandoned(t *testing.T) {
-	q, c := readAsker(t, rpcrdma.RequesterConfig{Reads: true}, func(*rpcrdma.Call) {})
-	h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 9, Lists: chunks.Lists{Read: readAt(44, 100)}}
-	if got, why := q.Receive(append(h.Append(nil), readOf(100)...)); got != c {
-		t.Fatal(why)
-	}
-	if err := q.Pulled(c, nil); !errors.Is(err, rpcrdma.ErrNotRead) {
-		t.Errorf("%v", err)
-	}
-	doneDue(t, q)
-}

@@ -62,35 +62,6 @@ func TestNoBinding(t *testing.T) {
 	}
 }
 
-// TestPaddedGarbage: an RDMA_MSGP whose arguments end too early is GARBAGE_ARGS, one whose
-// header does ERR_CHUNK.
-func TestPaddedGarbage(t *testing.T) {
-	for _, tt := range []struct {
-		msg  []byte
-		err  error
-		answ rpcrdma.MsgType
-	}{
-		{append(rpcCall(5, 7), u32s(64)...), rpcrdma.ErrArgs, rpcrdma.MsgTypeMsg},
-		{append(rpcCall(5, 7), u32s(1<<31)...), rpcrdma.ErrArgs, rpcrdma.MsgTypeMsg},
-		{rpcCall(5, 7)[:36], rpcrdma.ErrRPC, rpcrdma.MsgTypeError},
-		{rpcCall(5, 7)[:20], rpcrdma.ErrRPC, rpcrdma.MsgTypeError},
-		{u32s(5, 0, 2, 100003, 3, 7, 1, 401, 0), rpcrdma.ErrRPC, rpcrdma.MsgTypeError},
-	} {
-		r := newResponder(rpcrdma.ResponderConfig{Profile: rpcrdma.RFC5666})
-		h := rpcrdma.Header{XID: 5, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeMsgP, Align: 16, Thresh: 4}
-		var in rpcrdma.Inbound
-		v := r.Receive(append(h.Append(nil), tt.msg...), &in)
-		if v != rpcrdma.Answer || !errors.Is(in.Err, tt.err) {
-			t.Errorf("%x: %v, %v", tt.msg, v, in.Err)
-			continue
-		}
-		var a rpcrdma.Header
-		if _, err := a.Decode(r.AppendAnswer(nil, &in), nil); err != nil || a.Type != tt.answ {
-			t.Errorf("%x: answered by %+v, %v", tt.msg, a, err)
-		}
-	}
-}
-
 // TestConfigWords: the Connection Configuration Protocol has three words each way, no more
 // and no fewer.
 func TestConfigWords(t *testing.T) {

@@ -246,17 +246,3 @@ func TestInvalidate(t *testing.T) {
 		}
 	}
 }
-
-func TestReplyGather(t *testing.T) {
-	r, in := received(t, rpcrdma.ResponderConfig{GatherMin: 400}, vectors.null)
-	data := ramp(400, 1)
-	var out rpcrdma.Reply
-	r.Reply(nil, in, &chunks.Message{Head: rpcReply(vectorXID), Body: make([]byte, 20), Items: []chunks.Item{{Pos: 44, Data: data}}}, &out)
-	if len(out.Head) != 28+44 || len(out.Body) != 400 || &out.Body[0] != &data[0] {
-		t.Errorf("%d and %d octets", len(out.Head), len(out.Body))
-	}
-	out.Reset()
-	if out.Head != nil || out.Body != nil || out.HasInvalidate {
-		t.Errorf("after Reset: %+v", out)
-	}
-}

@@ -2,8 +2,6 @@ package rpcrdma_test
 
 import (
 	"errors"
-	"math"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -169,20 +167,6 @@ func TestRequesterModel(t *testing.T) {
 		if r.InFlight() != len(live) || r.Available() != max(grant-len(live), 0) {
 			t.Fatalf("%d in flight, %d available; model %d of %d", r.InFlight(), r.Available(), len(live), grant)
 		}
-	}
-}
-
-func TestRequesterDefaults(t *testing.T) {
-	got := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{RecvSize: 4096})).Config()
-	if got.Credits != 32 || got.SendSize != 1024 || got.RecvSize != 4096 || got.ReduceMin != 512 || got.SinkMin != 2048 {
-		t.Errorf("defaults = %+v", got)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: math.MaxInt32}))
-	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 256<<10 {
-		t.Errorf("%d octets for a number of credits that nobody grants", n)
 	}
 }
 
@@ -417,24 +401,6 @@ func checkReply(t *testing.T, c readReply) {
 	}
 }
 
-func TestRequesterResult(t *testing.T) {
-	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
-	c := readCall(t, r)
-	if _, _, err := r.AppendCall(nil, c); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Receive(unhex(t, vectors.readReply)); err != nil {
-		t.Fatal(err)
-	}
-	res := c.Result
-	if res.Err != nil || !res.Placed || res.ItemLen != 5000 || res.ItemPos != 20 || len(res.Results) != 20 || res.Long {
-		t.Errorf("result = %+v", res)
-	}
-	if res.RPC.XID != vectorXID || r.CheckReply(c, nil) != nil {
-		t.Errorf("RPC header = %+v", res.RPC)
-	}
-}
-
 // TestRequesterNoBinding: without a binding the chunks are believed.
 func TestRequesterNoBinding(t *testing.T) {
 	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
@@ -446,28 +412,6 @@ func TestRequesterNoBinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := c.Result; res.Err != nil || !res.Placed || res.ItemLen != 5000 || res.ItemPos != -1 {
-		t.Errorf("result = %+v", res)
-	}
-}
-
-// TestRequesterInlineItem: no chunk was offered, the data come inline.
-func TestRequesterInlineItem(t *testing.T) {
-	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Binding: chunks.NFSv3}))
-	c := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Message: chunks.Message{Head: rpcCall(5, 6)}, Sink: 8, MaxReply: 128}
-	if err := errors.Join(r.Plan(c), r.Begin(c)); err != nil || c.Plan.Sink {
-		t.Fatalf("plan %+v, %v", c.Plan, err)
-	}
-	send(t, r, c)
-	b := (&rpcrdma.Header{XID: 5, Vers: 1, Credit: 1}).Append(nil)
-	b = append(b, rpcReply(5)...)
-	for _, w := range []uint32{0, 0, 5, 1, 5} {
-		b = xdr.AppendUint32(b, w)
-	}
-	b = append(b, "hello\x00\x00\x00"...)
-	if _, err := r.Receive(b); err != nil {
-		t.Fatal(err)
-	}
-	if res := c.Result; res.Err != nil || res.Placed || string(res.Results[res.ItemPos:][:res.ItemLen]) != "hello" {
 		t.Errorf("result = %+v", res)
 	}
 }
@@ -533,18 +477,5 @@ func TestMsgWithUsedReplyChunk(t *testing.T) {
 		if _, err := r.Receive(append(h.Append(nil), rpcReply(9)...)); err != nil || !errors.Is(c.Result.Err, want) {
 			t.Errorf("%d octets used: %v, %v; want %v", used, err, c.Result.Err, want)
 		}
-	}
-}
-
-func TestCallReset(t *testing.T) {
-	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
-	c := readCall(t, r)
-	if _, _, err := r.AppendCall(nil, c); err != nil {
-		t.Fatal(err)
-	}
-	r.Abort(c)
-	c.Reset()
-	if c.XID != 0 || c.Message.Head != nil || len(c.Memory.Sink) != 0 || cap(c.Memory.Sink) == 0 || c.Offers(0xb1b1b1b1) {
-		t.Errorf("after Reset: %+v", c)
 	}
 }

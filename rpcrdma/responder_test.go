@@ -151,91 +151,6 @@ func checkAnswer(t *testing.T, r *rpcrdma.Responder, in *rpcrdma.Inbound, send [
 	}
 }
 
-// TestResponderAnswerVectors: 6.1 with version 2 is answered with 6.11.
-func TestResponderAnswerVectors(t *testing.T) {
-	r := newResponder(rpcrdma.ResponderConfig{})
-	var in rpcrdma.Inbound
-	r.Receive(words(t, vectors.null, map[int]uint32{4: 2}), &in)
-	post(r)
-	if got, want := r.AppendAnswer(nil, &in), unhex(t, vectors.errVers); !bytes.Equal(got, want) {
-		t.Errorf("\n got %x\nwant %x", got, want)
-	}
-	r.Receive(words(t, vectors.null, map[int]uint32{12: 9}), &in)
-	post(r)
-	if got, want := r.AppendAnswer(nil, &in), unhex(t, vectors.errChunk); !bytes.Equal(got, want) {
-		t.Errorf("\n got %x\nwant %x", got, want)
-	}
-	if s := r.Stats(); s.ErrVers != 1 || s.ErrChunk != 1 {
-		t.Errorf("stats = %+v", s)
-	}
-}
-
-func TestResponderPull(t *testing.T) {
-	r := newResponder(rpcrdma.ResponderConfig{})
-	var in rpcrdma.Inbound
-	if v := r.Receive(unhex(t, vectors.write), &in); v != rpcrdma.Pull {
-		t.Fatal(v, in.Err)
-	}
-	l := &in.Layout
-	if l.Total != 96+8192 || len(l.Pulls) != 2 || l.Pulls[1] != (chunks.Pull{Segment: segment(0xa1a1a1a2, 4094, 0x20000), Dst: 96 + 4096}) {
-		t.Fatalf("layout = %+v", l)
-	}
-	buf := make([]byte, l.Total)
-	l.Place(buf, in.Payload)
-	if v := r.Pulled(&in, buf); v != rpcrdma.Dispatch || in.RPC.Proc != 7 || len(in.Args) != 56+8192 || &in.Args[0] != &buf[40] {
-		t.Errorf("%v, %v: %+v, %d octets of arguments", v, in.Err, in.RPC, len(in.Args))
-	}
-}
-
-// TestResponderLongCall: what can only be known after the pull of a Position
-// Zero chunk.
-func TestResponderLongCall(t *testing.T) {
-	write := append(rpcCall(9, 7), make([]byte, 0)...)
-	for _, w := range writeArgs(7) {
-		write = xdr.AppendUint32(write, w)
-	}
-	v3 := bytes.Clone(write)
-	v3[11] = 3
-	for _, c := range []struct {
-		name   string
-		stream []byte
-		item   []chunks.ReadSegment
-		want   rpcrdma.Verdict
-		err    error
-	}{
-		{"NULL", rpcCall(9, 0), nil, rpcrdma.Dispatch, nil},
-		{"WRITE and its data", write, readAt(68, 7), rpcrdma.Dispatch, nil},
-		{"WRITE and padded data", write, readAt(68, 8), rpcrdma.Dispatch, nil},
-		{"RPC version 3", v3, readAt(68, 7), rpcrdma.Dispatch, nil},
-		{"count differs", write, readAt(68, 5), rpcrdma.Answer, rpcrdma.ErrItemLength},
-		{"not eligible", write, readAt(44, 4), rpcrdma.Answer, rpcrdma.ErrNotEligible},
-		{"another XID", rpcCall(8, 0), nil, rpcrdma.Answer, rpcrdma.ErrXID},
-		{"a reply", rpcReply(9), nil, rpcrdma.Answer, rpcrdma.ErrDirection},
-		{"RPC header cut", rpcCall(9, 0)[:36], nil, rpcrdma.Answer, xdr.ErrShort},
-		{"nothing", nil, nil, rpcrdma.Answer, rpcrdma.ErrRPC},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			m := newMemory(t)
-			r := newResponder(rpcrdma.ResponderConfig{})
-			h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeNoMsg}
-			for _, s := range m.offer(nil, c.stream, 3) {
-				h.Read = append(h.Read, chunks.ReadSegment{Segment: s})
-			}
-			for _, s := range c.item {
-				s.Segment = m.offer(nil, ramp(int(s.Length), 1), 1)[0]
-				h.Read = append(h.Read, s)
-			}
-			var in rpcrdma.Inbound
-			if v := r.Receive(h.Append(nil), &in); v != rpcrdma.Pull {
-				t.Fatal(v, in.Err)
-			}
-			if v := r.Pulled(&in, m.pull(&in)); v != c.want || !errors.Is(in.Err, c.err) {
-				t.Errorf("%v, %v; want %v, %v", v, in.Err, c.want, c.err)
-			}
-		})
-	}
-}
-
 // TestGarbageArgsReturnsChunks: GARBAGE_ARGS returns the chunks unused, and gives way to ERR_CHUNK
 // if they are too many to be returned in one Send.
 func TestGarbageArgsReturnsChunks(t *testing.T) {
@@ -275,46 +190,6 @@ func TestGarbageArgsReturnsChunks(t *testing.T) {
 	}
 }
 
-// TestResponderWords sets every word of every vector to values at the edges.
-// Nothing panics; what is to be pulled is bounded; every answer is a legal
-// header within the threshold.
-func TestResponderWords(t *testing.T) {
-	r := newResponder(rpcrdma.ResponderConfig{})
-	var in rpcrdma.Inbound
-	var h rpcrdma.Header
-	buf := make([]byte, 0, 8<<20)
-	for _, v := range wireTable {
-		send := unhex(t, v.hex)
-		for off := 0; off < len(send); off += 4 {
-			for _, word := range edgeWords {
-				b := bytes.Clone(send)
-				binary.BigEndian.PutUint32(b[off:], word)
-				v := r.Receive(b, &in)
-				post(r)
-				if v == rpcrdma.Pull {
-					if in.Layout.Total > chunks.DefaultMaxOctets {
-						t.Fatalf("%d octets to pull", in.Layout.Total)
-					}
-					v = r.Pulled(&in, buf[:in.Layout.Total])
-				}
-				switch v {
-				case rpcrdma.Answer:
-					a := r.AppendAnswer(nil, &in)
-					if _, err := h.Decode(a, nil); err != nil || len(a) > rpcrdma.DefaultInline || in.Err == nil {
-						t.Errorf("answer %x: %v", a, err)
-					}
-				case rpcrdma.Dispatch:
-					var out rpcrdma.Reply
-					r.Reply(nil, &in, &chunks.Message{Head: rpcReply(in.Header.XID)}, &out)
-				}
-				if r.Credits().Serving() != 0 {
-					t.Fatal("a call was lost")
-				}
-			}
-		}
-	}
-}
-
 func TestInboundRoom(t *testing.T) {
 	r := newResponder(rpcrdma.ResponderConfig{})
 	var in rpcrdma.Inbound
@@ -324,22 +199,5 @@ func TestInboundRoom(t *testing.T) {
 	}
 	if n, ok := in.Room(1); n != 0 || ok {
 		t.Errorf("room of a chunk that is not there = %d, %v", n, ok)
-	}
-}
-
-func TestResponderOverCredit(t *testing.T) {
-	r := newResponder(rpcrdma.ResponderConfig{})
-	var in rpcrdma.Inbound
-	for range 3 { // one credit before the first reply
-		if v := r.Receive(unhex(t, vectors.null), &in); v != rpcrdma.Dispatch {
-			t.Fatal(v)
-		}
-		post(r)
-	}
-	if got := r.Stats().OverCredit; got != 2 {
-		t.Errorf("%d calls over the credit, want 2", got)
-	}
-	if got := r.Config(); got.Credits != 32 || got.SendSize != 1024 {
-		t.Errorf("defaults = %+v", got)
 	}
 }

@@ -171,21 +171,6 @@ func TestMarkerDisagrees(t *testing.T) {
 	}
 }
 
-// The reserved bits of a marker are ignored, except that the CRC covers them.
-func TestMarkerReserved(t *testing.T) {
-	u := ramp(0, 1, 1100)
-	fpdu := oracleStream(0, [][]byte{u}, true)
-	for _, at := range []int{0, 512, 1024} {
-		fpdu[at], fpdu[at+1] = 0xab, 0xcd
-		fpdu[at+3] |= 3 // "MUST be treated as zero"
-	}
-	resum(fpdu)
-	got, n, err := marked(true).Next(fpdu)
-	if err != nil || n != len(fpdu) || !bytes.Equal(got, u) {
-		t.Fatalf("%d, %v", n, err)
-	}
-}
-
 func resum(fpdu []byte) {
 	n := len(fpdu) - mpa.CRCLen
 	mpa.AppendCRC(fpdu[:n], mpa.UpdateCRC(0, fpdu[:n]))

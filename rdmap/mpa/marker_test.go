@@ -109,77 +109,9 @@ func TestMarkedLen(t *testing.T) {
 	}
 }
 
-// The largest FPDUPTR of the longest ULPDU fits its field, wherever it begins.
-func TestLargestPointer(t *testing.T) {
-	u := make([]byte, mpa.MaxULPDU)
-	for phase := range phases {
-		m := insertAt(phase)
-		fpdu := m.AppendFPDU(make([]byte, 0, mpa.MaxMarkedFPDU), u, false)
-		if got := len(fpdu) - mpa.CRCLen; got > 0xffff {
-			t.Fatalf("CRC at %d", got)
-		}
-		d := markedAt(false, phase)
-		got, n, err := d.Next(fpdu)
-		if err != nil || n != len(fpdu) || len(got) != mpa.MaxULPDU {
-			t.Fatalf("at %d: %d octets, %d, %v", phase, len(got), n, err)
-		}
-	}
-}
-
 // marked returns a Deframer that expects markers.
 func marked(crc bool) *mpa.Deframer {
 	d := &mpa.Deframer{CRC: crc}
 	d.ExpectMarkers()
 	return d
-}
-
-// The receiver of a direction decides whether it has markers (RFC 5044 Section 7.1): what one side sends
-// according to its Negotiation, the other side reads according to its own.
-func TestEachDirectionByThePeersWish(t *testing.T) {
-	for bits := range 8 {
-		ic := mpa.Config{Markers: true, WantMarkers: bits&1 != 0, NoCRC: bits&4 != 0}
-		rc := mpa.Config{Markers: true, WantMarkers: bits&2 != 0, NoCRC: bits&4 != 0}
-		i, r := initiator(t, ic), responder(t, rc)
-		if _, err := r.Input(i.AppendRequest(nil)); err != nil {
-			t.Fatal(err)
-		}
-		reply, err := r.Accept(nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := i.Input(reply); err != nil {
-			t.Fatal(err)
-		}
-		a, b := i.Result(), r.Result()
-		if a.SendMarkers != rc.WantMarkers || b.SendMarkers != ic.WantMarkers {
-			t.Fatalf("%+v, %+v: %+v\n%+v", ic, rc, a, b)
-		}
-		transfer(t, a, b)
-		transfer(t, b, a)
-	}
-}
-
-// transfer sends FPDUs from one side to the other.
-func transfer(t *testing.T, from, to *mpa.Negotiation) {
-	t.Helper()
-	var m mpa.Inserter
-	var stream []byte
-	var want [][]byte
-	for i, n := range markerSizes {
-		u := ramp(i, 3, n)
-		want = append(want, u)
-		if from.SendMarkers {
-			stream = m.AppendFPDU(stream, u, from.CRC)
-		} else {
-			stream = mpa.AppendFPDU(stream, u, from.CRC)
-		}
-	}
-	d := mpa.Deframer{CRC: to.CRC}
-	if to.RecvMarkers {
-		d.ExpectMarkers()
-	}
-	got, rest, err := deframeWith(&d, stream, func() int { return 100 })
-	if err != nil || len(rest) > 0 || !equal(got, want) {
-		t.Fatalf("%d ULPDUs, %d left, %v", len(got), len(rest), err)
-	}
 }

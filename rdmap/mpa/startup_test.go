@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
@@ -123,43 +121,4 @@ func TestStartupMalformed(t *testing.T) {
 			}
 		})
 	}
-}
-
-func drawFrame(t *rapid.T) mpa.Frame {
-	f := mpa.Frame{
-		Rev:     rapid.Uint8Range(1, 2).Draw(t, "rev"),
-		Markers: rapid.Bool().Draw(t, "M"), CRC: rapid.Bool().Draw(t, "C"), Rejected: rapid.Bool().Draw(t, "R"),
-		Reserved: rapid.Uint8Range(0, 15).Draw(t, "res"),
-	}
-	f.Enhanced = f.Rev == 2 && rapid.Bool().Draw(t, "S")
-	if f.Enhanced {
-		f.Word = mpa.Enhanced{
-			PeerToPeer: rapid.Bool().Draw(t, "A"), RTR: mpa.RTR(rapid.Uint8Range(0, 7).Draw(t, "BCD")),
-			IRD: rapid.Uint16Range(0, mpa.NotNegotiated).Draw(t, "IRD"), ORD: rapid.Uint16Range(0, mpa.NotNegotiated).Draw(t, "ORD"),
-		}
-	}
-	room := mpa.MaxPrivateData
-	if f.Enhanced {
-		room -= mpa.EnhancedLen
-	}
-	f.PrivateData = rapid.SliceOfN(rapid.Byte(), 0, room).Draw(t, "pd")
-	return f
-}
-
-func TestStartupRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFrame(t)
-		b, err := (&mpa.Request{f}).Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, n, err := parseRequest(b)
-		if err != nil || n != len(b) || !reflect.DeepEqual(got, f) {
-			t.Fatalf("got %+v, %d, %v, want %+v", got, n, err, f)
-		}
-		cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
-		if _, n, err := parseRequest(b[:cut]); n != 0 || err != nil {
-			t.Fatalf("cut at %d: %d, %v", cut, n, err)
-		}
-	})
 }

@@ -68,15 +68,3 @@ func TestVectors(t *testing.T) {
 		})
 	}
 }
-
-// A Send of 1024 octets, octet i = i mod 256.
-func TestVectorLong(t *testing.T) {
-	ulpdu := unhex(t, "4143 00000000 00000000 00000001 00000000")
-	for i := range 1024 {
-		ulpdu = append(ulpdu, byte(i))
-	}
-	fpdu := mpa.AppendFPDU(nil, ulpdu, true)
-	if len(fpdu) != 1048 || !bytes.Equal(fpdu[1044:], unhex(t, "5869eba0")) {
-		t.Errorf("%d octets, CRC %x", len(fpdu), fpdu[1044:])
-	}
-}

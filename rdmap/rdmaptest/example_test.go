@@ -3,8 +3,6 @@ package rdmaptest_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -12,24 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// A connection with four faults, as its user sees it.
-func ExampleWrap() {
-	a, b := rdmaptest.Pipe()
-	_, _ = io.WriteString(a, "hello, world")
-	c := &rdmaptest.Record{Conn: rdmaptest.Wrap(b, rdmaptest.Faults{
-		In: rdmaptest.Fault{
-			MaxPiece: 4,                          // octets come in odd pieces,
-			Delay:    time.Microsecond,           // late,
-			Flip:     []int64{2},                 // with the first letter in upper case,
-			Cut:      rdmaptest.CutEnd, CutAt: 9, // and only nine of them
-		},
-		Seed: 1,
-	})}
-	text, err := io.ReadAll(c)
-	fmt.Printf("%s %v in more than one piece: %v\n", text, err, len(c.Events()) > 3)
-	// Output: Hello, wo <nil> in more than one piece: true
-}
 
 // A peer that writes where it may not, and gets a Terminate.
 func ExampleInitiate() {

@@ -25,45 +25,6 @@ func TestWrapIsANetConn(t *testing.T) {
 	})
 }
 
-func TestPieces(t *testing.T) {
-	a, b := rdmaptest.Pipe()
-	rec := &rdmaptest.Record{Conn: a}
-	w := rdmaptest.Wrap(rec, rdmaptest.Faults{In: rdmaptest.Fault{MaxPiece: 3}, Out: rdmaptest.Fault{MaxPiece: 2}, Seed: 7})
-	want := bytes.Repeat([]byte("0123456789"), 20)
-	go func() {
-		_, _ = io.CopyN(b, b, int64(len(want)))
-		_ = b.Close()
-	}()
-	if n, err := w.Write(want); n != len(want) || err != nil {
-		t.Fatal(n, err)
-	}
-	if got, err := io.ReadAll(w); !bytes.Equal(got, want) || err != nil {
-		t.Fatalf("%q, %v", got, err)
-	}
-	sizes := [2][4]int{}
-	for _, ev := range rec.Events() {
-		if ev.Err != nil {
-			continue
-		}
-		i := 0
-		if ev.Out {
-			i = 1
-		}
-		if len(ev.Data) > 3-i {
-			t.Fatalf("a piece of %d octets, out: %v", len(ev.Data), ev.Out)
-		}
-		sizes[i][len(ev.Data)]++
-	}
-	for i, n := range [...]int{sizes[0][1], sizes[0][2], sizes[0][3], sizes[1][1], sizes[1][2]} {
-		if n < 10 {
-			t.Errorf("size %d of 5 came %d times", i, n)
-		}
-	}
-	if in, out := w.Offsets(); in != 200 || out != 200 {
-		t.Errorf("offsets %d and %d", in, out)
-	}
-}
-
 // TestFlip: exactly the named bits arrive inverted, however the stream is cut, and the writer's own octets are
 // not changed.
 func TestFlip(t *testing.T) {
@@ -92,36 +53,6 @@ func TestFlip(t *testing.T) {
 			t.Errorf("read in pieces of %d: %x, %v", piece, got, err)
 		}
 	}
-}
-
-// TestDelay: a piece is delayed; a deadline that passes in that time is obeyed, and the piece arrives later.
-func TestDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := rdmaptest.Pipe()
-		w := rdmaptest.Wrap(b, rdmaptest.Faults{In: rdmaptest.Fault{Delay: time.Hour}, Out: rdmaptest.Fault{Delay: time.Minute, MaxPiece: 1}})
-		_, _ = a.Write([]byte("late"))
-		start := time.Now()
-		p := make([]byte, 3)
-		_ = w.SetReadDeadline(start.Add(time.Second))
-		if n, err := w.Read(p); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {
-			t.Fatal(n, err, time.Since(start))
-		}
-		_ = w.SetReadDeadline(time.Time{})
-		if n, err := w.Read(p); string(p[:n]) != "lat" || err != nil || time.Since(start) != time.Hour {
-			t.Fatalf("%q, %v after %v", p[:n], err, time.Since(start))
-		}
-		if n, err := w.Read(p); string(p[:n]) != "e" || err != nil || time.Since(start) != 2*time.Hour {
-			t.Fatalf("%q, %v after %v", p[:n], err, time.Since(start))
-		}
-		start = time.Now()
-		_ = w.SetWriteDeadline(start.Add(3*time.Minute + time.Second))
-		if n, err := w.Write([]byte("slowly")); n != 3 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal(n, err)
-		}
-		if d := time.Since(start); d != 3*time.Minute+time.Second {
-			t.Fatal(d)
-		}
-	})
 }
 
 // TestCuts: every way of cutting, in each direction, at every octet.
@@ -178,103 +109,4 @@ func cutIn(t *testing.T, cut rdmaptest.Cut, at int64) {
 			t.Errorf("write after reset: %v", err)
 		}
 	}
-}
-
-// TestCutWhileWaiting: Set, Reset and Close affect calls that are waiting.
-func TestCutWhileWaiting(t *testing.T) {
-	for name, act := range map[string]struct {
-		do   func(a *rdmaptest.Conn, w *rdmaptest.Faulty)
-		want error
-	}{
-		"set": {func(a *rdmaptest.Conn, w *rdmaptest.Faulty) {
-			w.Set(rdmaptest.Faults{In: rdmaptest.Fault{Cut: rdmaptest.CutEnd}})
-			_, _ = a.Write([]byte("too late"))
-		}, io.EOF},
-		"reset": {func(_ *rdmaptest.Conn, w *rdmaptest.Faulty) { w.Reset() }, syscall.ECONNRESET},
-		"close in silence": {func(a *rdmaptest.Conn, w *rdmaptest.Faulty) {
-			w.Set(rdmaptest.Faults{In: rdmaptest.Fault{Cut: rdmaptest.CutSilence}})
-			_, _ = a.Write([]byte("unheard"))
-			synctest.Wait()
-			_ = w.Close()
-		}, net.ErrClosed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, b := rdmaptest.Pipe()
-				w := rdmaptest.Wrap(b, rdmaptest.Faults{})
-				got := make(chan error, 1)
-				go func() {
-					_, err := w.Read(make([]byte, 9))
-					got <- err
-				}()
-				synctest.Wait()
-				act.do(a, w)
-				if err := <-got; !errors.Is(err, act.want) {
-					t.Errorf("%v, want %v", err, act.want)
-				}
-			})
-		})
-	}
-}
-
-// TestResetOfTCP: the other end sees a reset, not the end of the stream.
-func TestResetOfTCP(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	a, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := rdmaptest.Wrap(b, rdmaptest.Faults{Out: rdmaptest.Fault{Cut: rdmaptest.CutReset, CutAt: 2}})
-	if n, err := w.Write([]byte("hello")); n != 2 || !errors.Is(err, syscall.ECONNRESET) {
-		t.Fatal(n, err)
-	}
-	if _, err := io.ReadAll(a); !errors.Is(err, syscall.ECONNRESET) {
-		t.Fatal(err)
-	}
-}
-
-// TestHalfClose: a wrapped connection can half-close if the connection itself can.
-func TestHalfClose(t *testing.T) {
-	a, b := rdmaptest.Pipe()
-	if err := (&rdmaptest.Record{Conn: rdmaptest.Wrap(a, rdmaptest.Faults{})}).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Read(make([]byte, 1)); err != io.EOF {
-		t.Fatal(err)
-	}
-	c, _ := net.Pipe()
-	if err := rdmaptest.Wrap(&rdmaptest.Record{Conn: c}, rdmaptest.Faults{}).CloseWrite(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Fatal(err)
-	}
-}
-
-// TestResumedWrite: octets that are not written because of a deadline have not passed, so the flipped bit is the
-// right one of the stream.
-func TestResumedWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := rdmaptest.PipeSize(4)
-		w := rdmaptest.Wrap(a, rdmaptest.Faults{Out: rdmaptest.Fault{Flip: []int64{8 * 5}}})
-		_ = w.SetWriteDeadline(time.Now().Add(time.Second))
-		n, err := w.Write(make([]byte, 8))
-		if n != 4 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal(n, err)
-		}
-		_ = w.SetWriteDeadline(time.Time{})
-		go func() {
-			_, _ = w.Write(make([]byte, 4))
-			_ = w.Close()
-		}()
-		if got, err := io.ReadAll(b); !bytes.Equal(got, []byte{0, 0, 0, 0, 0, 0x80, 0, 0}) || err != nil {
-			t.Fatalf("%x, %v", got, err)
-		}
-	})
 }

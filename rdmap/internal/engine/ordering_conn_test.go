@@ -32,11 +32,10 @@ func (g *connRig) HandleRecv(_ *rdmap.Conn, m *verbs.Message) {
 
 func (g *connRig) HandleClose(*rdmap.Conn, error) {}
 
-// onConns runs f for the pair of operations of the row.
-func onConns(t *testing.T, spec string, f func(t *testing.T, g *connRig)) {
-	t.Run(spec, func(t *testing.T) {
+// onConns runs f for a pair of operations.
+func onConns(t *testing.T, pair string, f func(t *testing.T, g *connRig)) {
+	t.Run(pair, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			pair := spec[strings.LastIndexByte(spec, ' ')+1:]
 			a, b, _ := strings.Cut(pair, "-")
 			f(t, newConnRig(t, a, b))
 		})
@@ -73,41 +72,24 @@ func (g *connRig) untouched() bool {
 
 // TestOrderingHung: while a Flush or Verify is running, messages and Writes pass it, requests do not.
 func TestOrderingHung(t *testing.T) {
-	for _, tt := range []struct {
-		spec   string
-		passes bool
-	}{
-		{spec: "rdmap 7.3 F-Send", passes: true},
-		{spec: "rdmap 7.3 F-Imm", passes: true},
-		{spec: "rdmap 7.3 F-Write", passes: true},
-		{spec: "rdmap 7.3 F-Read"},
-		{spec: "rdmap 7.3 F-At"},
-		{spec: "rdmap 7.3 F-F"},
-		{spec: "rdmap 7.3 F-V"},
-		{spec: "rdmap 7.3 F-AW"},
-		{spec: "rdmap 7.3 V-Send", passes: true},
-		{spec: "rdmap 7.3 V-Imm", passes: true},
-		{spec: "rdmap 7.3 V-Write", passes: true},
-		{spec: "rdmap 7.3 V-Read"},
-		{spec: "rdmap 7.3 V-At"},
-		{spec: "rdmap 7.3 V-F"},
-		{spec: "rdmap 7.3 V-V"},
-		{spec: "rdmap 7.3 V-AW"},
-	} {
-		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
+	everything := append([]string{"Send", "Imm", "Write"}, requests...)
+	for i := range 2 * len(everything) {
+		a, b := []string{"F", "V"}[i%2], everything[i/2]
+		passes := orderOps[b].response == 0
+		onConns(t, a+"-"+b, func(t *testing.T, g *connRig) {
 			g.mem.gate = make(chan struct{})
 			g.run(nil)
 			wrote := g.names[later] == "Write" && wordOf(g.mem.Bytes()) == store(0, later)
-			if passed := len(g.trace) > 0 || wrote; passed != tt.passes {
-				t.Errorf("passed: %v, want %v", passed, tt.passes)
+			if passed := len(g.trace) > 0 || wrote; passed != passes {
+				t.Errorf("passed: %v, want %v", passed, passes)
 			}
-			if !tt.passes && !g.untouched() || len(g.done) > 0 {
+			if !passes && !g.untouched() || len(g.done) > 0 {
 				t.Errorf("done although the first one is not: %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
 			}
 			close(g.mem.gate)
 			synctest.Wait()
-			if g.trace = waits; tt.passes {
-				g.trace = passes
+			if g.trace = waits; passes {
+				g.trace = []int{later, first}
 			}
 			g.effects()
 		})
@@ -116,16 +98,8 @@ func TestOrderingHung(t *testing.T) {
 
 // TestOrderingFailed: nothing is carried out after a flush that fails, or after a hash that differs.
 func TestOrderingFailed(t *testing.T) {
-	for _, tt := range []struct{ spec string }{
-		{spec: "rdmap 7.3 F-Read"},
-		{spec: "rdmap 7.3 F-At"},
-		{spec: "rdmap 7.3 F-AW"},
-		{spec: "rdmap 7.3 V-Read"},
-		{spec: "rdmap 7.3 V-At"},
-		{spec: "rdmap 7.3 V-F"},
-		{spec: "rdmap 7.3 V-AW"},
-	} {
-		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
+	for _, pair := range []string{"F-Read", "F-At", "F-AW", "V-Read", "V-At", "V-F", "V-AW"} {
+		onConns(t, pair, func(t *testing.T, g *connRig) {
 			if g.names[first] == "F" {
 				g.mem.err = conntest.ErrTest
 			}
@@ -144,19 +118,8 @@ func TestOrderingFailed(t *testing.T) {
 // TestOrderingUpcall: while the upper layer handles a message, no request after that message is carried
 // out.
 func TestOrderingUpcall(t *testing.T) {
-	for _, tt := range []struct{ spec string }{
-		{spec: "rdmap 7.1 Send-Read"},
-		{spec: "rdmap 7.2 Send-At"},
-		{spec: "rdmap 7.3 Send-F"},
-		{spec: "rdmap 7.3 Send-V"},
-		{spec: "rdmap 7.3 Send-AW"},
-		{spec: "rdmap 7.2 Imm-Read"},
-		{spec: "rdmap 7.2 Imm-At"},
-		{spec: "rdmap 7.3 Imm-F"},
-		{spec: "rdmap 7.3 Imm-V"},
-		{spec: "rdmap 7.3 Imm-AW"},
-	} {
-		onConns(t, tt.spec, func(t *testing.T, g *connRig) {
+	for i := range 2 * len(requests) {
+		onConns(t, []string{"Send-", "Imm-"}[i%2]+requests[i/2], func(t *testing.T, g *connRig) {
 			g.gate = make(chan struct{})
 			g.run(nil)
 			if !slices.Equal(g.done, []string{"1"}) || !g.untouched() {
@@ -257,22 +220,4 @@ func TestStreamsAreIndependent(t *testing.T) {
 			t.Errorf("completed %v", hung.done)
 		}
 	})
-}
-
-// TestDirectionsAreIndependent: both sides read from each other, and neither Response
-// waits for the other.
-//
-// spec: rdmap 7.4 streams
-func TestDirectionsAreIndependent(t *testing.T) {
-	cfg := engineConfig{ord: 1, ird: 1}
-	a, b := newEngine(cfg), newEngine(cfg)
-	for _, e := range []struct{ from, to *halves }{{a, b}, {b, a}} {
-		_, src := e.to.register(t, 100, region.RemoteRead)
-		_, sink := e.from.register(t, 100, region.ReadSink)
-		e.from.post(verbs.WR{Op: verbs.OpReadRequest, STag: src.STag(), Sink: sink.STag(), Len: 100})
-	}
-	exchange(a, b)
-	if a.read != 1 || b.read != 1 {
-		t.Fatalf("%d and %d Reads completed; %v, %v", a.read, b.read, a.err, b.err)
-	}
 }

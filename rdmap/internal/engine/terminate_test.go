@@ -74,30 +74,6 @@ func TestReservedBits(t *testing.T) {
 	}
 }
 
-// TestTermCodes: the names are those of RFC 5040 Section 4.8 and RFC 6580 Section 3,
-// and nothing else is registered.
-func TestTermCodes(t *testing.T) {
-	n := 0
-	for layer := range uint8(16) {
-		for etype := range uint8(16) {
-			for code := range 256 {
-				c := verbs.TermCode{Layer: layer, EType: etype, Code: uint8(code)}
-				if c.Registered() {
-					n++
-				} else if strings.Contains(c.String(), " ") {
-					t.Errorf("%v has a name", c)
-				}
-			}
-		}
-	}
-	if want := 13 + 256 + 12 + 256 + 7; n != want {
-		t.Errorf("%d codes registered, want %d", n, want)
-	}
-	if s := (verbs.TermCode{Layer: 1, EType: 2, Code: 5}).String(); s != "0x1/0x2/0x05 untagged, message too long" {
-		t.Error(s)
-	}
-}
-
 // onConn connects a Conn with the settings of cfg to a Peer. It also returns an engine for the builders of violations, which
 // has the regions of the Conn.
 func onConn(t *testing.T, cfg engineConfig) (*halves, *rdmap.Conn, *rdmaptest.Peer) {
@@ -239,7 +215,7 @@ func TestTermMap(t *testing.T) {
 	sent := map[verbs.TermCode]bool{
 		engine.TermCode(2, 0, 2): true, // TestBadCRCWins
 		engine.TermCode(2, 0, 3): true, // TestBadMarker
-		engine.TermCode(2, 0, 6): true, // TestBadReplies
+		engine.TermCode(2, 0, 6): true, // mpa.TestReplyMatrix
 		engine.TermCode(2, 0, 7): true, // TestNoMatchingRTR
 		engine.TermCode(0, 0, 0): true, // TestSinkLost
 	}
