@@ -37,23 +37,3 @@ func ExampleLayout_Build() {
 	// read 5 octets of 0x000000a1 at 0x1000
 	// "\x00\x00\x00\x01\x00\x00\x00\x05hello\x00\x00\x00TAIL"
 }
-
-// A program with two procedures: put(string, opaque), and get(string), which returns a status and, if that is 0, an opaque.
-// It shares connections with NFS.
-func ExampleTable() {
-	const prog, vers, put, get = 0x20000001, 1, 1, 2
-	store := chunks.Table{
-		{Prog: prog, Vers: vers, Proc: put, Arg: chunks.After(chunks.Opaque)},
-		{Prog: prog, Vers: vers, Proc: get, Result: chunks.After(chunks.Case(0))},
-	}
-	b := chunks.Join(store, chunks.NFS)
-
-	args := xdr.AppendUint32(xdr.AppendString(nil, "key"), 1<<20) // the data are elsewhere
-	fmt.Println(b.FindArg(prog, vers, put, args))
-	fmt.Println(b.FindResult(prog, vers, get, []byte{0, 0, 0, 2})) // not found
-	fmt.Println(b.Eligible(100003, 3, 6))                          // READ
-	// Output:
-	// 12 1048576 true
-	// 0 0 false
-	// false true
-}

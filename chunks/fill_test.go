@@ -1,7 +1,6 @@
 package chunks_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -58,43 +57,6 @@ func TestFill(t *testing.T) {
 				t.Errorf("the requester sees %d octets, %v; want %d", n, err, c.n)
 			}
 		})
-	}
-}
-
-// TestAppendWrites writes every cut of a stream into every shape of chunk: what
-// arrives is the stream, nothing beyond it is touched.
-func TestAppendWrites(t *testing.T) {
-	stream := ramp(37, 1)
-	shapes := [][]int{{40}, {1, 39}, {13, 13, 13}, {0, 37}, {4, 0, 4, 64}, {37, 4}}
-	for cut1 := 0; cut1 <= len(stream); cut1 += 3 {
-		for cut2 := cut1; cut2 <= len(stream); cut2 += 5 {
-			pieces := [][]byte{stream[:cut1], stream[cut1:cut2], stream[cut2:]}
-			for _, shape := range shapes {
-				var mem peerMemory
-				var c chunks.WriteChunk
-				for _, n := range shape {
-					c = append(c, mem.offer(bytes.Repeat([]byte{0xa5}, n)))
-				}
-				if err := c.Fill(len(stream)); err != nil {
-					t.Fatal(err)
-				}
-				var sum int
-				for _, w := range chunks.AppendWrites(nil, c, pieces) {
-					if len(w.Data) == 0 {
-						t.Error("empty write")
-					}
-					sum += len(w.Data)
-					copy(mem.at(t, w.Handle, w.Offset, len(w.Data)), w.Data)
-				}
-				got := bytes.Join(mem.mem, nil)
-				if !bytes.Equal(got[:37], stream) || bytes.Count(got[37:], []byte{0xa5}) != len(got)-37 {
-					t.Errorf("cuts %d %d shape %v: arrived %x", cut1, cut2, shape, got)
-				}
-				if sum != int(c.Room()) {
-					t.Errorf("%d octets written, lengths say %d", sum, c.Room())
-				}
-			}
-		}
 	}
 }
 

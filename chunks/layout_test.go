@@ -97,28 +97,6 @@ func TestLayoutOneChunk(t *testing.T) {
 	}
 }
 
-func TestLayoutTwoChunks(t *testing.T) {
-	var l chunks.Layout
-	inline := ramp(20, 1)
-	for p1 := 0; p1 <= 28; p1 += 2 {
-		for p2 := 0; p2 <= 36; p2 += 2 {
-			for n1 := range 6 {
-				for n2 := range 6 {
-					if t.Failed() {
-						return
-					}
-					pieces := []piece{{p1, ramp(n1, 0x80)}, {p2, ramp(n2, 0xc0)}}
-					if p1 == 0 || p2 == 0 {
-						// Position 0 has a meaning of its own; see TestLayoutErrors.
-						continue
-					}
-					checkLayout(t, &l, inline, pieces)
-				}
-			}
-		}
-	}
-}
-
 // TestLayoutRoundup: all ways to bring an opaque of n octets and its pad give
 // the same stream (RFC 8166 Section 3.4.5.2).
 func TestLayoutRoundup(t *testing.T) {
@@ -220,31 +198,5 @@ func TestLayoutErrors(t *testing.T) {
 				t.Errorf("layout after an error: %+v", l)
 			}
 		})
-	}
-}
-
-// TestLayoutSplitsPositionZero: a Position Zero segment across a Position
-// becomes two pulls, at their final addresses.
-func TestLayoutSplitsPositionZero(t *testing.T) {
-	var l chunks.Layout
-	err := l.BuildLong([]chunks.ReadSegment{
-		{0, chunks.Segment{0xc1, 20, 0x1000}},
-		{0, chunks.Segment{0xc2, 8, 0x2000}},
-		{12, chunks.Segment{0xa1, 5, 0x3000}},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []chunks.Pull{
-		{chunks.Segment{0xc1, 12, 0x1000}, 0},
-		{chunks.Segment{0xa1, 5, 0x3000}, 12},
-		{chunks.Segment{0xc1, 8, 0x100c}, 20},
-		{chunks.Segment{0xc2, 8, 0x2000}, 28},
-	}
-	if fmt.Sprint(l.Pulls) != fmt.Sprint(want) || l.Total != 36 {
-		t.Errorf("pulls = %v, total %d\nwant    %v, total 36", l.Pulls, l.Total, want)
-	}
-	if fmt.Sprint(l.Pads) != fmt.Sprint([]chunks.Span{{Dst: 17, Len: 3}}) {
-		t.Errorf("pads = %v", l.Pads)
 	}
 }

@@ -90,22 +90,6 @@ func TestListsVectors(t *testing.T) {
 	}
 }
 
-func TestListsEmpty(t *testing.T) {
-	for _, c := range []struct {
-		l    chunks.Lists
-		want bool
-	}{
-		{chunks.Lists{}, true},
-		{chunks.Lists{Read: make([]chunks.ReadSegment, 1)}, false},
-		{chunks.Lists{Write: make([]chunks.WriteChunk, 1)}, false},
-		{chunks.Lists{HasReply: true}, false},
-	} {
-		if got := c.l.Empty(); got != c.want {
-			t.Errorf("%+v: empty = %v", c.l, got)
-		}
-	}
-}
-
 func readList(n int, length uint32) (l chunks.Lists) {
 	for range n {
 		l.Read = append(l.Read, chunks.ReadSegment{4, chunks.Segment{1, length, 0}})
@@ -190,29 +174,6 @@ func TestListsLimits(t *testing.T) {
 				t.Error("lists not empty after an error")
 			}
 		})
-	}
-}
-
-// TestListsWords sets every word of a header's lists to values at the edges:
-// nothing panics, nothing is allocated by a number, and what is taken says what
-// the octets say.
-func TestListsWords(t *testing.T) {
-	var l chunks.Lists
-	for _, v := range listVectors {
-		wire := unhex(t, v.wire)
-		for off := 0; off < len(wire); off += 4 {
-			for _, word := range []uint32{0, 1, 2, 3, 0x7fffffff, 0x80000000, 0xffffffff - 4095, 0xfffffffc, 0xffffffff} {
-				b := bytes.Clone(wire)
-				copy(b[off:], xdr.AppendUint32(nil, word))
-				d := xdr.NewDecoder(b)
-				if err := l.Decode(&d, nil); err != nil {
-					continue
-				}
-				if got := l.Append(nil); !bytes.Equal(got, b[:d.Offset()]) {
-					t.Errorf("%s: word at %d = %#x: encodes again as %x, was %x", v.name, off, word, got, b)
-				}
-			}
-		}
 	}
 }
 

@@ -27,40 +27,6 @@ func build(head, body []byte, items []chunks.Item) (whole, reduced chunks.Messag
 	return whole, reduced
 }
 
-func TestMessageReduce(t *testing.T) {
-	// xid … count | data pad | word, count | data | word
-	stream := unhex(t, `01020304 00000005 6162636465 000000 11111111 00000004 66676869 22222222`)
-	items := []chunks.Item{{8, stream[8:13]}, {24, stream[24:28]}}
-	for _, split := range []int{0, 4, 8, 20, len(stream)} {
-		for _, c := range []struct {
-			out  chunks.Set
-			want string
-		}{
-			{0, "01020304 00000005 6162636465 000000 11111111 00000004 66676869 22222222"},
-			{chunks.Set(0).With(0), "01020304 00000005 11111111 00000004 66676869 22222222"},
-			{chunks.Set(0).With(1), "01020304 00000005 6162636465 000000 11111111 00000004 22222222"},
-			{chunks.Set(0).With(0).With(1), "01020304 00000005 11111111 00000004 22222222"},
-		} {
-			want := unhex(t, c.want)
-			whole, reduced := build(stream[:split], stream[split:], items)
-			for name, m := range map[string]chunks.Message{"whole": whole, "reduced": reduced} {
-				if err := m.Check(); err != nil {
-					t.Fatalf("%s, split %d: %v", name, split, err)
-				}
-				if got := m.Append(nil, c.out); !bytes.Equal(got, want) {
-					t.Errorf("%s, split %d, out %b\n got %x\nwant %x", name, split, c.out, got, want)
-				}
-				if got := m.ReducedLen(c.out); got != len(want) {
-					t.Errorf("%s, split %d, out %b: length %d, want %d", name, split, c.out, got, len(want))
-				}
-				if got := m.Len(); got != len(stream) {
-					t.Errorf("%s: length %d, want %d", name, got, len(stream))
-				}
-			}
-		}
-	}
-}
-
 func TestMessageCheck(t *testing.T) {
 	body := make([]byte, 32)
 	for _, c := range []struct {

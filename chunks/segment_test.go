@@ -32,14 +32,6 @@ func decoded(l *chunks.Lists, lim *chunks.Limits) (got chunks.Lists, err error) 
 	return got, err
 }
 
-func TestHandleString(t *testing.T) {
-	for h, want := range map[chunks.Handle]string{0: "0x00000000", 0x2a: "0x0000002a", 0xa1b2c3d4: "0xa1b2c3d4"} {
-		if got := h.String(); got != want {
-			t.Errorf("%d = %q, want %q", uint32(h), got, want)
-		}
-	}
-}
-
 func TestSegmentWraps(t *testing.T) {
 	for _, c := range []struct {
 		off  uint64

@@ -23,16 +23,3 @@ func TestNoAllocs(t *testing.T) {
 		t.Errorf("%v allocations for one call, want 0", n)
 	}
 }
-
-func BenchmarkCall(b *testing.B) {
-	q, p := credits.NewRequester(8), credits.NewResponder(8)
-	post(&p)
-	b.ReportAllocs()
-	for b.Loop() {
-		q.Take()
-		p.Received()
-		post(&p)
-		q.Grant(p.Grant(q.Request()))
-		q.Release()
-	}
-}

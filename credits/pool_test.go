@@ -164,14 +164,3 @@ func TestPoolNoAllocs(t *testing.T) {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }
-
-func BenchmarkPoolAnswer(b *testing.B) {
-	pool := credits.NewPool(1000)
-	var s credits.Share
-	pool.Join(&s)
-	b.ReportAllocs()
-	for b.Loop() {
-		s.Seen(8)
-		s.Answer(64, 8)
-	}
-}

@@ -43,28 +43,3 @@ func ExampleAppendCall() {
 	// 100003 3 0 AUTH_SYS <nil>
 	// arguments...
 }
-
-// A server asks first whether it owes a refusal.
-func ExampleCallHeader_Refusal() {
-	call := xdr.CallHeader{XID: 1, RPCVers: 2, Prog: 100003, Vers: 3, Cred: xdr.Auth{Flavor: xdr.AuthDH}}
-	var h xdr.CallHeader
-	d := xdr.NewDecoder(xdr.AppendCall(nil, &call))
-	if r, owed := h.Refusal(h.Parse(&d)); owed {
-		fmt.Printf("%x\n%v\n", xdr.AppendReply(nil, &r), r.Err())
-	}
-	// Output:
-	// 0000000100000001000000010000000100000001
-	// xdr: rpc call refused: AUTH_ERROR, AUTH_BADCRED
-}
-
-func ExampleParseSysCred() {
-	c := xdr.SysCred{Stamp: 1, MachineName: "client1", UID: 1000, GID: 100, GIDs: []uint32{100, 27}}
-	got, err := xdr.ParseSysCred(c.Auth().Body)
-	fmt.Printf("%+v %v\n", got, err)
-
-	_, err = xdr.ParseSysCred([]byte("too short to be one"))
-	fmt.Println(err) // a server answers AUTH_BADCRED
-	// Output:
-	// {Stamp:1 MachineName:client1 UID:1000 GID:100 GIDs:[100 27]} <nil>
-	// xdr: machinename at octet 4: value out of range
-}

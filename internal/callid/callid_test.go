@@ -2,7 +2,6 @@ package callid_test
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"testing"
@@ -10,17 +9,6 @@ import (
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// Two clients on one host, whose XIDs both begin at 1, are told apart by their groups.
-func Example() {
-	addr := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 700}
-	call := func(stamp uint32, gids ...uint32) callid.Call {
-		cred := xdr.SysCred{Stamp: stamp, MachineName: "host", GIDs: gids}
-		return callid.Of(addr, &xdr.CallHeader{XID: 1, Cred: cred.Auth()}, 64)
-	}
-	fmt.Println(call(1, 10) == call(2, 10), call(1, 10) == call(1, 11))
-	// Output: true false
-}
 
 func base() (net.Addr, *xdr.CallHeader, int) {
 	cred := xdr.SysCred{MachineName: "a", UID: 1, GID: 2, GIDs: []uint32{3, 4}}

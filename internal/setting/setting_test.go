@@ -39,8 +39,3 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func ExampleCheck() {
-	fmt.Println(setting.Check(setting.Int("Credits", 5000, 1, 4096), setting.Time("Timeout", -time.Second)))
-	// Output: setting out of range: Credits is 5000, want 1 to 4096, or 0 for the default
-}

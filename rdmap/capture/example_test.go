@@ -1,15 +1,12 @@
 package capture_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
 
@@ -34,22 +31,4 @@ func ExampleCreate() {
 	_, _ = c.Close(), l.Close()
 	fmt.Printf("%s, recorded: %v\n", text, w.Close())
 	// Output: hello, recorded: <nil>
-}
-
-// An engine whose every octet is recorded.
-func ExampleWriter_TapClient() {
-	var file bytes.Buffer
-	w, _ := capture.NewWriter(&file)
-	a, b := net.Pipe()
-	x, y := rdmap.Client(w.TapClient(a), nil), rdmap.Server(b, nil)
-	ctx := context.Background()
-	go y.Handshake(ctx)
-	fmt.Println(x.Handshake(ctx))
-	x.Abort(nil)
-	y.Abort(nil)
-	<-x.Done()
-	fmt.Println(w.Close(), bytes.Contains(file.Bytes(), []byte("MPA ID Req Frame")))
-	// Output:
-	// <nil>
-	// <nil> true
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"golang.org/x/net/nettest"
 
@@ -52,37 +51,6 @@ func TestTap(t *testing.T) {
 	}
 	if len(all) != 7 {
 		t.Errorf("%d packets, want handshake, two segments and two FINs", len(all))
-	}
-}
-
-// TestTapResumedWrite: the next Write continues one that a deadline has stopped, and no octet is
-// recorded twice.
-func TestTapResumedWrite(t *testing.T) {
-	want := bytes.Repeat([]byte("0123456789"), 1000)
-	file := capturing(t, func(w *capture.Writer) {
-		a, b := net.Pipe()
-		ta := w.TapServer(a)
-		got := make([]byte, 0, len(want))
-		for sent := 0; sent < len(want); {
-			read := make(chan int, 1)
-			go func() {
-				n, _ := b.Read(got[len(got):min(len(got)+777, cap(got))])
-				_ = ta.SetWriteDeadline(time.Unix(1, 0))
-				read <- n
-			}()
-			n, err := ta.Write(want[sent:min(sent+5000, len(want))])
-			if err != nil && n == 0 {
-				t.Error(err)
-				return
-			}
-			sent += n
-			got = got[:len(got)+<-read]
-			_ = ta.SetWriteDeadline(time.Time{})
-		}
-		_ = ta.Close()
-	})
-	if got := stream(t, packets(t, file), 20049); !bytes.Equal(got, want) {
-		t.Errorf("%d octets recorded, want %d", len(got), len(want))
 	}
 }
 

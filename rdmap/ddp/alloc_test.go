@@ -55,13 +55,3 @@ func TestAllocs(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkReceiver(b *testing.B) {
-	r := benchReceiver()
-	u := seg(ddp.Segment{Tagged: true, Control: 0x40, Last: true, STag: 1}, string(make([]byte, 64)))
-	b.ReportAllocs()
-	for b.Loop() {
-		s, _ := r.Header(u, len(u))
-		_, _ = r.Place(u[s.HeaderLen():])
-	}
-}

@@ -1,7 +1,6 @@
 package ddp_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -43,15 +42,5 @@ func TestViolationTable(t *testing.T) {
 	}
 	if got := ddp.Violation(0x2a).String(); got != "Violation(0x2a)" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestErrorText(t *testing.T) {
-	e := &ddp.Error{Violation: ddp.InvalidMO, Got: 4, HasHeader: true}
-	if !errors.Is(e, &ddp.Error{Violation: ddp.InvalidMO}) || errors.Is(e, &ddp.Error{Violation: ddp.TooLong}) {
-		t.Error("errors.Is")
-	}
-	if s := e.Error(); !strings.HasPrefix(s, "ddp: invalid MO: got 0x4, want 0x0 in untagged") {
-		t.Errorf("%q", s)
 	}
 }

@@ -51,28 +51,3 @@ func TestUntaggedContinuation(t *testing.T) {
 		})
 	}
 }
-
-// An opcode mask of five bits tells opcode 0x10 from 0x00.
-func TestOpcodeMask(t *testing.T) {
-	q := &fakeQueue{posted: 1, size: 64}
-	r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{nil, q}, OpcodeMask: 0x1f})
-	g := &rig{Receiver: r, sinks: &fakeSinks{}}
-	if _, err := g.receive(seg(ddp.Segment{QN: 1, Control: 0x50, MSN: 1}, "x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.receive(seg(ddp.Segment{QN: 1, Control: 0x40, MSN: 1, MO: 1}, "x")); !errors.Is(err, &ddp.Error{Violation: ddp.Interleaved}) {
-		t.Errorf("%v", err)
-	}
-}
-
-// The buffers of a rig have 64 octets: a message of 64 fits, in one segment or more; one of 65 does not.
-func TestBufferFull(t *testing.T) {
-	for n, want := range map[int]ddp.Violation{63: ddp.OK, 64: ddp.OK, 65: ddp.TooLong} {
-		for _, last := range []bool{true, false} {
-			_, err := newRig().receive(seg(ddp.Segment{Last: last, Control: 0x43, MSN: 1}, string(make([]byte, n))))
-			if want == ddp.OK && err != nil || want != ddp.OK && !errors.Is(err, &ddp.Error{Violation: want}) {
-				t.Errorf("%d octets, last %v: %v", n, last, err)
-			}
-		}
-	}
-}

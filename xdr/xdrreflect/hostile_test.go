@@ -172,17 +172,3 @@ func TestSplitCopiesNothingTooLong(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// BenchmarkFind steps over a list of a quarter of a million elements.
-func BenchmarkFind(b *testing.B) {
-	type args struct {
-		List []uint32
-		Data []byte `xdr:"ddp"`
-	}
-	s, list := splitOf(b, &args{}), append(xdr.AppendUint32(nil, 1<<18), make([]byte, 1<<20+4)...)
-	for b.Loop() {
-		if _, ok := s.Find(list); !ok {
-			b.Fatal("not found")
-		}
-	}
-}

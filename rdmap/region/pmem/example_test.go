@@ -2,7 +2,6 @@ package pmem_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,36 +41,4 @@ func Example() {
 	// <nil>
 	// <nil> <nil>
 	// record
-}
-
-// Access to the octets of a memory that can vanish has to be under Guard: here an operation in place.
-func ExampleMemory_Guard() {
-	dir, _ := os.MkdirTemp("", "pmem")
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "log")
-	_ = pmem.Create(path, 4096, nil)
-	m, _ := pmem.Open(pmem.File, path, nil)
-	defer m.Close()
-	err := m.Guard(0, 8, func() error {
-		m.Bytes()[0]++
-		return nil
-	})
-	fmt.Println(m.Bytes()[0], err)
-	_ = os.Truncate(path, 0) // somebody truncates the file
-	err = m.Persist(0, 8)
-	fmt.Println(errors.Is(err, region.ErrRegionLost), errors.Is(m.Err(), region.ErrRegionLost))
-	// Output:
-	// 1 <nil>
-	// true true
-}
-
-// A file that replaces another survives a crash once its directory is durable.
-func ExampleSyncDir() {
-	dir, _ := os.MkdirTemp("", "pmem")
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, "secret")
-	_ = os.WriteFile(name+".new", []byte("word"), 0o600) // and f.Sync, if the content matters
-	_ = os.Rename(name+".new", name)
-	fmt.Println(pmem.SyncDir(dir), pmem.SyncDir(name+".none") != nil)
-	// Output: <nil> true
 }

@@ -109,10 +109,3 @@ func TestCatchAllocates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-func BenchmarkCatch(b *testing.B) {
-	mem := make([]byte, 64)
-	for b.Loop() {
-		_, _ = fault.Catch(mem, func() error { mem[0]++; return nil })
-	}
-}
