@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -20,7 +20,7 @@ const maxBackwardWritten = 1024
 // Choice: if the server makes a call, we believe that the client accepts it (RFC 8167 Section 5.3),
 // because the server is the upper layer that was told. A call that cannot be made is answered with
 // SYSTEM_ERR, the only way to tell a record-marked server.
-func (c *recordConn) callBackward(rec *record.Record) {
+func (c *recordConn) callBackward(rec *stream.Record) {
 	d := xdr.NewDecoder(rec.Bytes())
 	var h xdr.CallHeader
 	b := c.rc.Backward
@@ -54,7 +54,7 @@ func (c *recordConn) callBackward(rec *record.Record) {
 }
 
 // answerBackward queues the reply to a backward call for Read, and ends the call.
-func (c *recordConn) answerBackward(rec *record.Record, h *xdr.ReplyHeader, results []byte) {
+func (c *recordConn) answerBackward(rec *stream.Record, h *xdr.ReplyHeader, results []byte) {
 	rec.Buf.Release()
 	c.calls.Add(-1)
 	n := h.Size() + len(results)

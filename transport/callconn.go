@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/peer"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -30,8 +30,8 @@ type CallConn struct {
 	slots chan struct{} // one per call whose reply was not read
 
 	wmu   sync.Mutex
-	w     record.Assembler
-	write record.Deadline
+	w     stream.Assembler
+	write stream.Deadline
 	front *streamConn // whose calls these are, if a Relay has them from NewStreamListener
 	hold  *callHold   // of the record that arrives
 
@@ -39,7 +39,7 @@ type CallConn struct {
 	pending map[uint32]struct{} // XIDs in flight
 	wg      sync.WaitGroup      // its goroutines
 
-	in record.Queue
+	in stream.Queue
 }
 
 var _ net.Conn = (*CallConn)(nil)
@@ -70,7 +70,7 @@ func NewCallConn(c *Client) *CallConn {
 // connection in an orderly way.
 func (cc *CallConn) Read(p []byte) (int, error) {
 	n, err := cc.in.Read(p)
-	if err != nil && !peer.Ended(err) {
+	if err != nil && !calls.Ended(err) {
 		err = cc.opErr("read", err)
 	}
 	return n, err
@@ -125,7 +125,7 @@ func (cc *CallConn) take(h *callHold, n int) error {
 }
 
 // call starts the call in rec, which it takes.
-func (cc *CallConn) call(rec *record.Record) error {
+func (cc *CallConn) call(rec *stream.Record) error {
 	o := &forwardedCall{cc: cc, rec: rec, hold: cc.hold}
 	cc.hold = nil
 	o.hold.awaits(admit.Still)
@@ -176,7 +176,7 @@ func (cc *CallConn) slot() error {
 }
 
 // answer queues a reply for Read and ends its call, whose memory h holds until the reply has been read.
-func (cc *CallConn) answer(xid uint32, rec record.Record, h *callHold) {
+func (cc *CallConn) answer(xid uint32, rec stream.Record, h *callHold) {
 	if h != nil {
 		rec.Done = h.release
 		h.awaits(admit.Leaving)

@@ -14,8 +14,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -154,7 +154,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			for i := range h.Read {
 				seg := h.Read[i].Segment
 				got := make([]byte, seg.Length+beyond)
-				err := p.conn.Read(testCtx(t), got, register.STag(seg.Handle), seg.Offset)
+				err := p.conn.Read(testCtx(t), got, calls.STag(seg.Handle), seg.Offset)
 				if (err == nil) != (beyond == 0) || stale(got) {
 					t.Errorf("%d octets more than offered: %v, stale %v", beyond, err, stale(got))
 				}
@@ -169,7 +169,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
 				seg := h.Read[0].Segment
 				got := make([]byte, seg.Length+beyond)
-				err := p.conn.Read(testCtx(t), got, register.STag(seg.Handle), seg.Offset)
+				err := p.conn.Read(testCtx(t), got, calls.STag(seg.Handle), seg.Offset)
 				if stale(got) {
 					t.Error("octets of other calls")
 				}
@@ -194,7 +194,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			looked := make(chan error, 1)
 			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
 				seg := append(append(chunks.WriteChunk(nil), h.Reply...), flatChunks(h.Write)...)[0]
-				looked <- p.conn.Read(testCtx(t), make([]byte, 4), register.STag(seg.Handle), seg.Offset)
+				looked <- p.conn.Read(testCtx(t), make([]byte, 4), calls.STag(seg.Handle), seg.Offset)
 				p.conn.Abort(nil)
 			})
 			var r rpc.Reply
@@ -238,7 +238,7 @@ func TestNothingStalePassedOn(t *testing.T) {
 					return
 				}
 				seg := answer.Reply[0]
-				if err := p.conn.Write(testCtx(t), msg, register.STag(seg.Handle), seg.Offset); err != nil {
+				if err := p.conn.Write(testCtx(t), msg, calls.STag(seg.Handle), seg.Offset); err != nil {
 					t.Error(err)
 				}
 				answer.Type, answer.Reply[0].Length = rpcrdma.MsgTypeNoMsg, uint32(len(msg)+n)

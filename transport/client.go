@@ -11,8 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/count"
-	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -23,7 +22,7 @@ import (
 type Client struct {
 	cfg  *Config
 	conn *rdmap.Conn
-	ctr  *count.Counters
+	ctr  *calls.Counters
 	req  *requester.Requester
 	back *responder.Responder // takes the calls of the backward direction; nil: none
 }
@@ -82,7 +81,7 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, peer.Addr(conn), c)
+	return newClient(ctx, conn, calls.PeerAddr(conn), c)
 }
 
 // newClient runs the start-up and applies what the peer has announced in it.
@@ -92,7 +91,7 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 		return nil, err
 	}
 	cfg.asClient()
-	c := &Client{cfg: cfg, ctr: new(count.Counters)}
+	c := &Client{cfg: cfg, ctr: new(calls.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)
 	own := cfg.privateData()
 	ec := cfg.engine(cfg.Credits + credits.Slack)

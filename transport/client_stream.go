@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -86,5 +86,5 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, peer.Addr(conn), c.cfg)
+	return newClient(ctx, conn, calls.PeerAddr(conn), c.cfg)
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 )
@@ -17,7 +17,7 @@ import (
 type fanout struct {
 	rc      *responder.Responder
 	all     []*recordConn // the connections that Accept returns
-	ctr     *count.Counters
+	ctr     *calls.Counters
 	dups    *execute.Duplicates
 	changes func(prog, vers, proc uint32) bool // of the Listener
 	addr    net.Addr                           // of the client

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -94,7 +94,7 @@ func (c *recordConn) orphan(left map[uint32]*responder.Call) (forgotten []*execu
 
 // adopt takes the reply to an orphan, and reports whether it is one. Of a reply that the client had no room for there is
 // only the head: then nobody has the reply, as in tooLarge.
-func (c *recordConn) adopt(xid uint32, rec *record.Record) bool {
+func (c *recordConn) adopt(xid uint32, rec *stream.Record) bool {
 	c.mu.Lock()
 	e, ok := c.orphans[xid]
 	delete(c.orphans, xid)

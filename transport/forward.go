@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/parts"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -17,7 +17,7 @@ import (
 // its XID, credential and verifier stay the same.
 type forwardedCall struct {
 	cc   *CallConn
-	rec  *record.Record // the call
+	rec  *stream.Record // the call
 	call rpc.Call
 	item int         // octets of the largest eligible result, 0 for none
 	sink *mem.Buffer // where that is placed
@@ -68,7 +68,7 @@ func (o *forwardedCall) split(b chunks.Binding, args []byte) {
 // the connection can carry.
 func (o *forwardedCall) expect(b chunks.Binding, args []byte) {
 	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
-	limit := o.cc.c.cfg.MaxPayload - parts.HeadRoom
+	limit := o.cc.c.cfg.MaxPayload - calls.HeadRoom
 	if !ok || rest > limit || item > limit-rest {
 		o.call.MaxResults = -1
 		return
@@ -130,7 +130,7 @@ func (o *forwardedCall) release() {
 }
 
 // record assembles a reply, with the item in its place.
-func (o *forwardedCall) record(r *rpc.Reply) record.Record {
+func (o *forwardedCall) record(r *rpc.Reply) stream.Record {
 	res, tail := r.Results, []byte(nil)
 	var item []byte
 	if r.Item != nil {
@@ -140,7 +140,7 @@ func (o *forwardedCall) record(r *rpc.Reply) record.Record {
 		}
 	}
 	n := r.Header.Size() + len(res) + len(item) + xdr.Pad(len(item)) + len(tail)
-	rec := record.Record{Buf: mem.Shared.Get(record.MarkSize + n), Len: record.MarkSize + n}
+	rec := stream.Record{Buf: mem.Shared.Get(stream.MarkSize + n), Len: stream.MarkSize + n}
 	b := xdr.AppendRecordMark(rec.Buf.Data[:0], n, true)
 	b = xdr.AppendReply(b, &r.Header)
 	b = append(b, res...)
@@ -151,9 +151,9 @@ func (o *forwardedCall) record(r *rpc.Reply) record.Record {
 }
 
 // systemErr is the record of a reply that only says SYSTEM_ERR.
-func systemErr(xid uint32) record.Record {
+func systemErr(xid uint32) stream.Record {
 	h := xdr.ReplyHeader{XID: xid, Accept: xdr.SystemErr}
-	rec := record.Record{Buf: mem.Shared.Get(minInline), Len: record.MarkSize + h.Size()}
+	rec := stream.Record{Buf: mem.Shared.Get(minInline), Len: stream.MarkSize + h.Size()}
 	xdr.AppendReply(xdr.AppendRecordMark(rec.Buf.Data[:0], h.Size(), true), &h)
 	return rec
 }

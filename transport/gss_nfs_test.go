@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -204,7 +204,7 @@ func TestGSSThroughRelays(t *testing.T) {
 		if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%s: another record reached the server (%v)", g.name, err)
 		}
-		if n := reads() - before; n != 0 && n != uint64(len(want)-record.MarkSize) {
+		if n := reads() - before; n != 0 && n != uint64(len(want)-stream.MarkSize) {
 			t.Errorf("%s: %d octets by RDMA Read", g.name, n)
 		}
 		want = markedRecord(g.answer(xid))

@@ -8,10 +8,9 @@ import (
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -24,7 +23,7 @@ const acceptQueue = 128
 type Listener struct {
 	l       net.Listener
 	cfg     *Config
-	ctr     count.Counters
+	ctr     calls.Counters
 	gate    *gate.Gate
 	exec    *execute.Executor
 	changes func(prog, vers, proc uint32) bool // Duplicates.NonIdempotent
@@ -118,12 +117,12 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 	}
 	defer l.drop(rc)
 	if err := rc.Conn.Handshake(l.ctx); err != nil {
-		l.gate.Stranger(peer.Addr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)))
+		l.gate.Stranger(calls.PeerAddr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)))
 		return
 	}
 	l.ctr.Accepted.Add(1)
 	begun := time.Now()
-	l.gate.Came(peer.Addr(conn), "rdma")
+	l.gate.Came(calls.PeerAddr(conn), "rdma")
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -131,7 +130,7 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 			rc.Conn.Abort(nil)
 		}
 	}
-	l.gate.Went(peer.Addr(conn), "rdma", begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(rc.Serve()))))
+	l.gate.Went(calls.PeerAddr(conn), "rdma", begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(rc.Serve()))))
 }
 
 // add admits a connection.

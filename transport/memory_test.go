@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -29,8 +29,8 @@ func TestMemory(t *testing.T) {
 	fill(in.Bytes())
 	for range 2 {
 		c := dial(t, addr, nil)
-		const calls = 20
-		for i := range calls {
+		const times = 20
+		for i := range times {
 			n := 3000 + 1001*i
 			call := memoryCall(in, out, 8*i, n)
 			r := mustDo(t, c, call)
@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 				t.Fatal("in use after the reply")
 			}
 		}
-		if st := c.Stats(); st.Registered != 2 || st.Reused != 2*calls-2 || st.OctetsLent != 0 {
+		if st := c.Stats(); st.Registered != 2 || st.Reused != 2*times-2 || st.OctetsLent != 0 {
 			t.Errorf("%+v", st)
 		}
 		if n := c.Conn().Table().Live(); n != 2 {
@@ -189,8 +189,8 @@ func (h memoryServer) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.
 func TestMemoryServer(t *testing.T) {
 	h := memoryServer{rpc.Alloc(100_000), make(chan struct{}, 100)}
 	s, c := pair(t, h, nil, nil)
-	const calls = 10
-	for i := range calls {
+	const times = 10
+	for i := range times {
 		for _, n := range []int{70_001 + i, 100} {
 			p := bytes.Repeat([]byte{byte(i + 1)}, n)
 			call := echoCall(p)
@@ -200,10 +200,10 @@ func TestMemoryServer(t *testing.T) {
 			waitFor(t, "the memory is free", func() bool { return !h.m.InUse() })
 		}
 	}
-	if st := s.Stats(); st.Registered != 1 || st.Reused != calls-1 || st.OctetsLent != 0 {
+	if st := s.Stats(); st.Registered != 1 || st.Reused != times-1 || st.OctetsLent != 0 {
 		t.Errorf("%+v", st)
 	}
-	if err := register.Inside(h.m).Take(); err != nil { // another call has it
+	if err := calls.Inside(h.m).Take(); err != nil { // another call has it
 		t.Fatal(err)
 	}
 	p := filled(50_000)

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/list"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/peer"
-	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -33,12 +33,12 @@ type recordConn struct {
 	closed   bool                       // by the server
 	err      error                      // the connection is over
 	some     chan struct{}              // a hint that there is something to read
-	read     record.Deadline
+	read     stream.Deadline
 	calls    atomic.Int32 // backward calls that were written and not answered
 
 	wmu   sync.Mutex
-	w     record.Assembler
-	write record.Deadline
+	w     stream.Assembler
+	write stream.Deadline
 	asked bool // Write fails when it gets a reply to no call
 }
 
@@ -143,7 +143,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && c.err != nil && len(c.orphans) == 0:
 		c.hint() // for the next reader
-		if peer.Ended(c.err) {
+		if calls.Ended(c.err) {
 			return 0, io.EOF
 		}
 		return 0, c.opErr("read", c.err)
@@ -158,17 +158,17 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 func (c *recordConn) takeRecord(p []byte) (n int) {
 	x := c.unread.First()
 	msg := x.Message()
-	if c.off < record.MarkSize {
-		var mark [record.MarkSize]byte
+	if c.off < stream.MarkSize {
+		var mark [stream.MarkSize]byte
 		n = copy(p, xdr.AppendRecordMark(mark[:0], len(msg), true)[c.off:])
 		c.off += n
 	}
-	if c.off >= record.MarkSize {
-		k := copy(p[n:], msg[c.off-record.MarkSize:])
+	if c.off >= stream.MarkSize {
+		k := copy(p[n:], msg[c.off-stream.MarkSize:])
 		c.off += k
 		n += k
 	}
-	if c.off == record.MarkSize+len(msg) {
+	if c.off == stream.MarkSize+len(msg) {
 		c.off = 0
 		c.unread.Pop()
 		c.rc.ReleaseArgs(x)
@@ -262,7 +262,7 @@ func (c *recordConn) insist() {
 
 // reply sends the record in rec, which it takes, as the reply to the call with its XID. It drops a
 // reply without a call. If rec is a call, it is a backward call.
-func (c *recordConn) reply(rec *record.Record) {
+func (c *recordConn) reply(rec *stream.Record) {
 	msg := rec.Bytes()
 	xid, typ, _ := xdr.PeekXID(msg)
 	if typ == xdr.MsgCall {

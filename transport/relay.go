@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -90,7 +90,7 @@ type impatientWriter struct{ conn net.Conn }
 
 // Write implements io.Writer.
 func (w impatientWriter) Write(p []byte) (int, error) {
-	if err := w.conn.SetWriteDeadline(time.Now().Add(record.Patience)); err != nil {
+	if err := w.conn.SetWriteDeadline(time.Now().Add(stream.Patience)); err != nil {
 		return 0, err
 	}
 	n, err := w.conn.Write(p)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -27,7 +27,7 @@ type relayed struct {
 	conn net.Conn
 
 	// Where the stream is.
-	mark [record.MarkSize]byte
+	mark [stream.MarkSize]byte
 	have int     // octets of mark
 	left int     // octets of the fragment that are missing
 	last bool    // the fragment ends its record
@@ -92,7 +92,7 @@ func (x *relayed) look(p []byte, to *relayed) error {
 	for len(p) > 0 {
 		if x.have < len(x.mark) {
 			if rest.IsZero() {
-				rest = time.Now().Add(record.Patience)
+				rest = time.Now().Add(stream.Patience)
 			}
 			n := copy(x.mark[x.have:], p)
 			p = p[n:]

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/responder"
@@ -33,7 +33,7 @@ type Server struct {
 	cfgErr error
 	ctx    context.Context // of all handlers; ends with Close, or with a Shutdown that is out of time
 	cancel context.CancelFunc
-	ctr    count.Counters
+	ctr    calls.Counters
 	gate   *gate.Gate
 	exec   *execute.Executor
 	stream *stream.Service

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -46,11 +46,11 @@ func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error
 	defer c.close()
 	err = c.rc.Serve()
 	if c.rc.IsDraining() {
-		s.gate.Went(peer.Addr(conn), "rdma", c.begun, ErrServerClosed)
+		s.gate.Went(calls.PeerAddr(conn), "rdma", c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(conn), peer.IgnoreEnd(err)))
-	s.gate.Went(peer.Addr(conn), "rdma", c.begun, err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(err)))
+	s.gate.Went(calls.PeerAddr(conn), "rdma", c.begun, err)
 	return err
 }
 
@@ -67,7 +67,7 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 	c.rc = responder.New(s.resp, &s.ctr, s.gate, c.addr, c)
 	if c.rc.Peer, err = s.gate.Enter(c.addr, c.rc.Mover()); err != nil {
 		s.gate.TurnAway(s.ctx, conn, first, err)
-		return nil, rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err)
+		return nil, rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)
 	}
 	c.at = s.exec.Enter(conn, turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
@@ -83,14 +83,14 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 		return nil, err
 	}
 	if err := c.rc.Conn.Handshake(s.ctx); err != nil {
-		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), err))
-		s.gate.Stranger(peer.Addr(conn), err)
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err))
+		s.gate.Stranger(calls.PeerAddr(conn), err)
 		c.close()
 		return nil, err
 	}
 	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
-	s.gate.Came(peer.Addr(conn), "rdma")
+	s.gate.Came(calls.PeerAddr(conn), "rdma")
 	return c, nil
 }
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -41,8 +41,8 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 			s.gate.TurnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peer.Addr(conn), peer.IgnoreEnd(err)))
-		s.gate.Stranger(peer.Addr(conn), err)
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), calls.IgnoreEnd(err)))
+		s.gate.Stranger(calls.PeerAddr(conn), err)
 		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] {
@@ -53,7 +53,7 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 		return err
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return rpc.AsOpError(rpc.OpServe, peer.Addr(conn), err)
+		return rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), err)
 	}
 	return s.serveConn(conn, c.Ahead(), turn)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -32,10 +32,10 @@ func TestSilentStreams(t *testing.T) {
 		}{
 			{"nothing", nil, 0, 10 * time.Second, false},
 			{"half a mark", whole[:2], 0, 10 * time.Second, false},
-			{"half a record", whole[:20], 0, record.Patience, false},
-			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, record.Patience, false},
-			{"octet by octet", append(xdr.AppendRecordMark(nil, 5000, true), call...), 0, record.Patience, true},
-			{"half a record after a pause", whole[:20], time.Hour, record.Patience, false},
+			{"half a record", whole[:20], 0, stream.Patience, false},
+			{"half the next record", append(slices.Clip(whole), whole[:3]...), 0, stream.Patience, false},
+			{"octet by octet", append(xdr.AppendRecordMark(nil, 5000, true), call...), 0, stream.Patience, true},
+			{"half a record after a pause", whole[:20], time.Hour, stream.Patience, false},
 		} {
 			a, b := rdmaptest.Pipe()
 			served := make(chan error, 1)
@@ -92,7 +92,7 @@ func TestRecordInFragments(t *testing.T) {
 			}
 		}
 		_, slow := errors.AsType[*rpc.SlowPeerError](err)
-		if d := time.Since(start); !slow || d > 2*record.Patience {
+		if d := time.Since(start); !slow || d > 2*stream.Patience {
 			t.Errorf("given up after %v, because the peer is slow: %t", d, slow)
 		}
 		synctest.Wait()

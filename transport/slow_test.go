@@ -10,7 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 )
 
 // TestRelayPeerDoesNotRead: a TCP peer of a Relay that stops reading loses its connection,
@@ -26,7 +26,7 @@ func TestRelayPeerDoesNotRead(t *testing.T) {
 		if err := <-over; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Relay: %v", err)
 		}
-		if d := time.Since(start); d != record.Patience {
+		if d := time.Since(start); d != stream.Patience {
 			t.Errorf("given up after %v", d)
 		}
 		for _, c := range []net.Conn{client, server} {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -116,8 +116,8 @@ func (m *streamMover) Cut(f admit.Flow) {
 		err = &rpc.SlowPeerError{What: "has stopped inside a record"}
 	}
 	if m.cut.CompareAndSwap(nil, &err) {
-		_ = m.l.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(m.Conn), err)) // it counts
-		go m.Conn.Close()                                                      //nolint:errcheck // it is over either way
+		_ = m.l.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(m.Conn), err)) // it counts
+		go m.Conn.Close()                                                           //nolint:errcheck // it is over either way
 	}
 }
 

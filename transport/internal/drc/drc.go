@@ -6,7 +6,6 @@ package drc
 
 import (
 	"github.com/stag-rdma/stag/internal/callid"
-	"github.com/stag-rdma/stag/internal/fair"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
@@ -29,7 +28,7 @@ type Entry[V any] struct {
 	size  int64
 	until int64
 	done  bool
-	place fair.Item[callid.Client, *Entry[V]]
+	place Item[callid.Client, *Entry[V]]
 }
 
 // Done reports whether the call has ended; Value is then the one passed to Finish.
@@ -48,14 +47,14 @@ type Cache[V any] struct {
 	lim     Limits
 	calls   map[callid.Call]*Entry[V] // by key, the newest first
 	running int
-	replies *fair.Queue[callid.Client, *Entry[V]]
+	replies *Queue[callid.Client, *Entry[V]]
 	octets  int64
 	evicted uint64
 }
 
 // New returns an empty cache.
 func New[V any](lim Limits) *Cache[V] {
-	return &Cache[V]{lim: lim, calls: make(map[callid.Call]*Entry[V]), replies: fair.New[callid.Client, *Entry[V]]()}
+	return &Cache[V]{lim: lim, calls: make(map[callid.Call]*Entry[V]), replies: NewQueue[callid.Client, *Entry[V]]()}
 }
 
 // Answer says what Begin has found.

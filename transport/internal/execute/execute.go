@@ -8,7 +8,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -18,7 +18,7 @@ import (
 type Executor struct {
 	Duplicates *Duplicates
 	ctx        context.Context // of all handlers
-	ctr        *count.Counters
+	ctr        *calls.Counters
 	log        *zap.Logger
 	print      bool // the panic of a handler goes to standard error too, because nobody reads the log
 	paces      paces
@@ -26,7 +26,7 @@ type Executor struct {
 }
 
 // New returns an Executor whose handlers stop with ctx. print says that nobody reads the log.
-func New(ctx context.Context, d *Duplicates, ctr *count.Counters, log *zap.Logger, print bool) *Executor {
+func New(ctx context.Context, d *Duplicates, ctr *calls.Counters, log *zap.Logger, print bool) *Executor {
 	return &Executor{Duplicates: d, ctx: ctx, ctr: ctr, log: log, print: print}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -65,7 +65,7 @@ type Config struct {
 type Gate struct {
 	*admit.Gate
 	cfg     Config
-	ctr     *count.Counters
+	ctr     *calls.Counters
 	log     *zap.Logger   // sampled, because peers can cause messages at will
 	telling chan struct{} // a place for each refusal in progress
 	watches atomic.Bool   // a look at the peers that keep calls waiting is due
@@ -156,7 +156,7 @@ func (g *Gate) InlineIs(was, n int) {
 }
 
 // New returns the gate of a server or listener.
-func New(cfg Config, ctr *count.Counters) *Gate {
+func New(cfg Config, ctr *calls.Counters) *Gate {
 	// What is spared holds one of the largest calls, and leaves room for one.
 	reserve := cfg.Memory / 16
 	spare := max(cfg.Memory/4, min(int64(cfg.MaxPayload), cfg.Memory-int64(cfg.MaxPayload))) - reserve

@@ -9,9 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/parts"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -45,8 +44,8 @@ type outstanding struct {
 	rc     rpcrdma.Call
 	items  []chunks.Item
 	regs   registrations
-	more   []register.Registration // of further items and sinks
-	bodyIn *mem.Memory             // of which body is a part, or nil
+	more   []calls.Registration // of further items and sinks
+	bodyIn *mem.Memory          // of which body is a part, or nil
 }
 
 // newCall returns an empty call.
@@ -129,14 +128,14 @@ func (p *outstanding) prepare(c *Requester, call *rpc.Call) {
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
 	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the other fields are as Reset left them
 	data := 0
-	if !parts.Plain(call) {
+	if !calls.Plain(call) {
 		data = p.prepareItems(c, call)
 	}
 	if n := call.MaxResults; n != 0 {
 		if n < 0 {
-			n = c.cfg.MaxPayload - parts.HeadRoom
+			n = c.cfg.MaxPayload - calls.HeadRoom
 		}
-		rc.MaxReply = parts.ReplyHeaderSize + n
+		rc.MaxReply = calls.ReplyHeaderSize + n
 		if call.Cred.Flavor == xdr.RPCSECGSS {
 			rc.MaxReply += xdr.MaxAuthBody // the verifier is a checksum (RFC 2203 Section 5.3.3.2)
 		}
@@ -164,8 +163,8 @@ func (p *outstanding) prepareItems(c *Requester, call *rpc.Call) (data int) {
 
 // flatten copies arguments whose item must not be reduced into one buffer.
 func (p *outstanding) flatten(call *rpc.Call) []byte {
-	p.flat = mem.Shared.Get(parts.Size(call))
-	return parts.AppendArgs(call, p.flat.Data[:0])
+	p.flat = mem.Shared.Get(calls.Size(call))
+	return calls.AppendArgs(call, p.flat.Data[:0])
 }
 
 // register registers the memory that the plan needs.

@@ -6,8 +6,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/internal/count"
-	"github.com/stag-rdma/stag/transport/internal/register"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -24,25 +23,25 @@ const (
 )
 
 // registrations are the regions of one call.
-type registrations [partCount]register.Registration
+type registrations [partCount]calls.Registration
 
 // add lends mem and appends the segment that offers it. An empty part needs no
 // registration.
-func (r *registrations) add(conn *rdmap.Conn, ctr *count.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+func (r *registrations) add(conn *rdmap.Conn, ctr *calls.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
 	seg = seg[:0]
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	l, err := register.New(conn, ctr, mem, in, access)
+	l, err := calls.Register(conn, ctr, mem, in, access)
 	if err != nil {
 		return seg, err
 	}
 	r[p] = l
-	return append(seg, chunks.Segment{Handle: register.Handle(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: calls.Handle(l.STag()), Length: uint32(len(mem))}), nil
 }
 
 // invalidate revokes everything; see Registration.Revoke.
-func (r *registrations) invalidate(ctx context.Context, ctr *count.Counters) error {
+func (r *registrations) invalidate(ctx context.Context, ctr *calls.Counters) error {
 	for i := range r {
 		if err := r[i].Revoke(ctx, ctr); err != nil {
 			return err
@@ -124,16 +123,16 @@ func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, i
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	l, err := register.New(c.conn, c.ctr, mem, in, access)
+	l, err := calls.Register(c.conn, c.ctr, mem, in, access)
 	if err != nil {
 		return seg, err
 	}
 	p.more = append(p.more, l)
-	return append(seg, chunks.Segment{Handle: register.Handle(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: calls.Handle(l.STag()), Length: uint32(len(mem))}), nil
 }
 
 // takeBack revokes all memory of the call; see Registration.Revoke.
-func (p *outstanding) takeBack(ctx context.Context, ctr *count.Counters) error {
+func (p *outstanding) takeBack(ctx context.Context, ctr *calls.Counters) error {
 	if !p.lends {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"go.uber.org/zap"
 )
 
@@ -42,11 +42,11 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 		}()
 		if m.Invalidated != 0 {
 			c.ctr.Invalidated.Add(1)
-			if rc := c.lookup(m.Data); p == nil && rc != nil && rc.Offers(register.Handle(m.Invalidated)) && c.req.Refuse(rc, why) {
+			if rc := c.lookup(m.Data); p == nil && rc != nil && rc.Offers(calls.Handle(m.Invalidated)) && c.req.Refuse(rc, why) {
 				// The Send was dropped, but it has taken its own call's memory: no good reply can follow.
 				p = rc.Owner.(*outstanding)
 			}
-			foreign = p == nil || !p.rc.Offers(register.Handle(m.Invalidated))
+			foreign = p == nil || !p.rc.Offers(calls.Handle(m.Invalidated))
 		}
 		if p != nil && c.cfg.Trace != nil {
 			traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
@@ -109,7 +109,7 @@ func (c *Requester) lookup(send []byte) *rpcrdma.Call {
 // reap releases the memory of a call that its caller has abandoned. If the engine still uses the
 // memory, an upcall must not wait for it.
 func (c *Requester) reap(p *outstanding) {
-	if p.takeBack(register.NoWait, c.ctr) == nil {
+	if p.takeBack(calls.NoWait, c.ctr) == nil {
 		c.giveBack(p)
 		return
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"go.uber.org/zap"
 )
 
@@ -38,7 +38,7 @@ func (c *Requester) beginPull(p *outstanding) *replyPull {
 	for i := range p.rc.Layout.Pulls {
 		q := &p.rc.Layout.Pulls[i]
 		l.wrs = append(l.wrs, verbs.WR{
-			Op: verbs.OpReadRequest, STag: register.STag(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
+			Op: verbs.OpReadRequest, STag: calls.STag(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
 		})
 	}
 	p.pull = l
@@ -73,7 +73,7 @@ func (l *replyPull) Complete(err error) { l.settle(err == nil) }
 
 // settle takes the memory back from the engine. It must not wait for the engine here.
 func (l *replyPull) settle(read bool) {
-	if l.sink.Invalidate(register.NoWait) == nil {
+	if l.sink.Invalidate(calls.NoWait) == nil {
 		l.done(read)
 		return
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -31,12 +31,12 @@ type Call struct {
 	Req  rpc.Request
 	Resp rpc.Response
 
-	buf  *mem.Buffer           // the message, if it is not a view of the Send
-	size int                   // octets of the message in buf
-	held *mem.Buffer           // inline octets of a call that waits to be pulled, or came aligned
-	exp  exposure              // of the reply
-	away deferral              // of data that are still at the client
-	sink register.Registration // buf while RDMA Reads fill it
+	buf  *mem.Buffer        // the message, if it is not a view of the Send
+	size int                // octets of the message in buf
+	held *mem.Buffer        // inline octets of a call that waits to be pulled, or came aligned
+	exp  exposure           // of the reply
+	away deferral           // of data that are still at the client
+	sink calls.Registration // buf while RDMA Reads fill it
 	hold admit.Ticket
 	room int // octets of hold for the reply
 	most int // octets of results beyond a Send that the client has room for
@@ -86,7 +86,7 @@ func (x *Call) reset() {
 	}
 	x.rc, x.Entry, x.live, x.protected, x.size = nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
-	x.hold, x.sink, x.room = admit.Ticket{}, register.Registration{}, 0
+	x.hold, x.sink, x.room = admit.Ticket{}, calls.Registration{}, 0
 	x.most = 0
 	x.msg = chunks.Message{}
 	x.Req = rpc.Request{}

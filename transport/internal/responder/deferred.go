@@ -11,8 +11,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/peer"
-	"github.com/stag-rdma/stag/transport/internal/register"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -27,7 +26,7 @@ type deferral struct {
 	failed bool          // a pull has failed: there is no reply
 	begun  bool          // the handler has asked for data
 	got    int           // octets read
-	sinks  []register.Registration
+	sinks  []calls.Registration
 
 	summing bool          // the call must not run twice: what is read is summed
 	sums    callid.Pieces // of the data that were read
@@ -102,7 +101,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
-		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.Conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpPull, calls.PeerAddr(rc.Conn), context.Cause(ctx))
 	}
 	err := l.register(bufs, in)
 	if errors.Is(err, rpc.ErrMemoryInUse) {
@@ -118,7 +117,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	if err != nil {
 		l.failed = true
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(err))
-		return rpc.AsOpError(rpc.OpPull, peer.Addr(rc.Conn), err)
+		return rpc.AsOpError(rpc.OpPull, calls.PeerAddr(rc.Conn), err)
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
@@ -143,7 +142,7 @@ func (l *deferral) wants() (n int) {
 // register registers bufs as the sinks of RDMA Reads.
 func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 	for _, b := range bufs {
-		s, err := register.New(l.x.rc.Conn, l.x.rc.Ctr, b, in, region.ReadSink)
+		s, err := calls.Register(l.x.rc.Conn, l.x.rc.Ctr, b, in, region.ReadSink)
 		if err != nil {
 			return err
 		}
@@ -153,7 +152,7 @@ func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 }
 
 // appendReads makes the RDMA Reads of the octets of the unreduced message from at on.
-func (x *Call) appendReads(at int, bufs [][]byte, sinks []register.Registration) {
+func (x *Call) appendReads(at int, bufs [][]byte, sinks []calls.Registration) {
 	x.wrs = x.wrs[:0]
 	for i, b := range bufs {
 		end := at + len(b)
@@ -164,7 +163,7 @@ func (x *Call) appendReads(at int, bufs [][]byte, sinks []register.Registration)
 				continue
 			}
 			x.wrs = append(x.wrs, verbs.WR{
-				Op: verbs.OpReadRequest, STag: register.STag(p.Handle), TO: p.Offset + uint64(from-p.Dst),
+				Op: verbs.OpReadRequest, STag: calls.STag(p.Handle), TO: p.Offset + uint64(from-p.Dst),
 				Sink: sinks[i].STag(), SinkTO: uint64(from - at), Len: uint32(to - from),
 			})
 		}
@@ -211,7 +210,7 @@ func (rc *Responder) waiter() (w *rdmap.Waiter) {
 // settle returns when the engine no longer touches the sinks. If it does not release one within
 // Config.CloseTimeout, the error is region.ErrPinned.
 func (l *deferral) settle() error {
-	err := l.invalidate(register.NoWait)
+	err := l.invalidate(calls.NoWait)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.CloseTimeout)
 		defer cancel()

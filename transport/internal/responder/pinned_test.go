@@ -13,10 +13,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"go.uber.org/zap"
 )
 
@@ -31,7 +30,7 @@ func (app) Ended(error) {}
 func connect(t *testing.T) *Responder {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
-	ctr := new(count.Counters)
+	ctr := new(calls.Counters)
 	g := gate.New(gate.Config{
 		Limits: func(net.Addr) admit.Limits { return admit.Limits{Conns: 9, Limit: 1 << 20, Pulls: 9, Exposed: 9} },
 		Conns:  9, Pulls: 9, Memory: 1 << 20, Credits: 4, InlineRecv: 4096, MaxPayload: 1 << 16,
@@ -72,7 +71,7 @@ func TestPinnedPull(t *testing.T) {
 	x := Calls.Get(rc)
 	buf := mem.Shared.Get(64)
 	x.buf, x.size = buf, 64
-	sink, err := register.New(rc.Conn, rc.Ctr, buf.Data[:64], nil, region.ReadSink)
+	sink, err := calls.Register(rc.Conn, rc.Ctr, buf.Data[:64], nil, region.ReadSink)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/parts"
-	"github.com/stag-rdma/stag/transport/internal/peer"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -64,7 +62,7 @@ type App interface {
 // application, and sends replies.
 type Responder struct {
 	cfg      *Config
-	Ctr      *count.Counters
+	Ctr      *calls.Counters
 	gate     *gate.Gate
 	Peer     *admit.Peer  // set once the connection is admitted
 	partial  admit.Ticket // of an FPDU that does not go on
@@ -103,7 +101,7 @@ type Responder struct {
 var ErrOverCredit = errors.New("transport: peer exceeds its credits")
 
 // New prepares the responder's end of a connection; Handshake is next.
-func New(cfg *Config, ctr *count.Counters, g *gate.Gate, addr net.Addr, app App) *Responder {
+func New(cfg *Config, ctr *calls.Counters, g *gate.Gate, addr net.Addr, app App) *Responder {
 	rc := &Responder{
 		cfg: cfg, Ctr: ctr, gate: g, addr: addr, app: app,
 		Over: make(chan struct{}), quiet: make(chan struct{}),
@@ -140,7 +138,7 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 	send, recv := own.Inline(peer)
 	c := rpcrdma.ResponderConfig{
 		Credits:  rc.firstCredits(),
-		SendSize: send, Limits: parts.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
+		SendSize: send, Limits: calls.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		Bidirectional: rc.cfg.BackwardCredits > 0,
 	}
@@ -203,7 +201,7 @@ func (rc *Responder) Drain() {
 // closeSoon ends the connection in an orderly way. It may be called in an upcall.
 func (rc *Responder) closeSoon() {
 	go func() {
-		if err := rc.Conn.Close(); peer.IgnoreEnd(err) != nil {
+		if err := rc.Conn.Close(); calls.IgnoreEnd(err) != nil {
 			rc.cfg.Logger.Debug("transport: close", zap.Error(err))
 		}
 	}()
@@ -214,7 +212,7 @@ func (rc *Responder) Close() error {
 	rc.mu.Lock()
 	rc.draining = true
 	rc.mu.Unlock()
-	return peer.IgnoreEnd(rc.Conn.Close())
+	return calls.IgnoreEnd(rc.Conn.Close())
 }
 
 // Abort ends the connection now.

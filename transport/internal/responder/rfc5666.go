@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/register"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -142,7 +142,7 @@ func (p *rfc5666) registerExposed(x *Call) error {
 			}
 			p.rc.Ctr.Registered.Add(1)
 			e.regs = append(e.regs, reg)
-			seg.Handle = register.Handle(reg.STag())
+			seg.Handle = calls.Handle(reg.STag())
 		}
 		e.mem = append(e.mem, seg)
 	}
@@ -155,7 +155,7 @@ func (p *rfc5666) unexpose(x *Call) {
 		return
 	}
 	for i := range x.exp.regs {
-		if x.exp.regs[i].Invalidate(register.NoWait) != nil {
+		if x.exp.regs[i].Invalidate(calls.NoWait) != nil {
 			go p.settleExposed(x) // not here: this may be an upcall
 			return
 		}

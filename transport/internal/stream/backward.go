@@ -5,9 +5,8 @@ import (
 	"errors"
 	"net"
 
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/peer"
-	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -73,7 +72,7 @@ func (c *Conn) backwardCaller() (rpc.Caller, error) {
 		return c.caller, nil
 	}
 	if c.gone {
-		return nil, rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), net.ErrClosed)
+		return nil, rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), net.ErrClosed)
 	}
 	c.caller = newClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
@@ -140,7 +139,7 @@ func (c *Client) refuse(xid uint32) {
 	if w := c.pending[xid]; w != nil {
 		delete(c.pending, xid)
 		c.settle()
-		w.reply <- arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: record.ErrTooBig}}
+		w.reply <- arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: ErrTooBig}}
 	}
 }
 
@@ -153,7 +152,7 @@ func (c *Conn) endBackward(err error) {
 	if caller == nil {
 		return
 	}
-	if err == nil || peer.Ended(err) {
+	if err == nil || calls.Ended(err) {
 		err = net.ErrClosed
 	}
 	caller.end(err)

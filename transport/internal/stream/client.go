@@ -10,11 +10,8 @@ import (
 	"net"
 	"sync"
 
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/parts"
-	"github.com/stag-rdma/stag/transport/internal/peer"
-	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -24,8 +21,8 @@ import (
 type Client struct {
 	cfg  Config
 	conn net.Conn
-	w    *record.Writer
-	ctr  *count.Counters
+	w    *Writer
+	ctr  *calls.Counters
 	back *Conn              // serves the calls of the backward direction; nil: none
 	stop context.CancelFunc // of its handlers
 	done chan struct{}      // closed when the reader has ended
@@ -57,7 +54,7 @@ type waiter struct {
 
 // NewClient returns a client of conn; Start is next.
 func NewClient(conn net.Conn, cfg Config) *Client {
-	return newClient(conn, record.NewWriter(conn), cfg, new(count.Counters))
+	return newClient(conn, NewWriter(conn), cfg, new(calls.Counters))
 }
 
 // Start reads, in a goroutine.
@@ -67,7 +64,7 @@ func (c *Client) Start() {
 }
 
 // newClient returns a client for which somebody else reads.
-func newClient(conn net.Conn, w *record.Writer, cfg Config, ctr *count.Counters) *Client {
+func newClient(conn net.Conn, w *Writer, cfg Config, ctr *calls.Counters) *Client {
 	return &Client{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
 		done: make(chan struct{}), xid: rand.Uint32(), pending: make(map[uint32]*waiter),
@@ -77,8 +74,8 @@ func newClient(conn net.Conn, w *record.Writer, cfg Config, ctr *count.Counters)
 // Do implements [rpc.Caller].
 func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	defer parts.Freed(call) // everything that was written is in the kernel
-	if err := parts.Check(ctx, call, c.cfg.MaxPayload); err != nil {
+	defer calls.Freed(call) // everything that was written is in the kernel
+	if err := calls.Check(ctx, call, c.cfg.MaxPayload); err != nil {
 		c.ctr.Errors.Add(1)
 		return err
 	}
@@ -87,11 +84,11 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		if errors.Is(err, rpc.ErrBackwardBusy) {
 			return &rpc.RPCError{Reason: rpc.ReasonBackward, Err: err}
 		}
-		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
+		return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), err)
 	}
 	defer c.leaveRoom()
 	ch := make(chan arrived, 1)
-	xid, err := c.enter(call.Resend, &waiter{ch, parts.MostReply(call, c.cfg.MaxPayload)})
+	xid, err := c.enter(call.Resend, &waiter{ch, calls.MostReply(call, c.cfg.MaxPayload)})
 	if err != nil {
 		c.ctr.Errors.Add(1)
 		return err
@@ -115,10 +112,10 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		default:
 		}
 		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), c.Err())
+		return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), c.Err())
 	case <-ctx.Done():
 		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), context.Cause(ctx))
 	}
 }
 
@@ -143,7 +140,7 @@ func (c *Client) unsent(err error) error {
 	c.settle() // no reply will come
 	c.mu.Unlock()
 	c.ctr.Errors.Add(1)
-	return rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), err)
+	return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), err)
 }
 
 // deadline applies Config.CallTimeout to a context without a deadline.
@@ -162,7 +159,7 @@ func (c *Client) enter(tx *rpc.Transmission, w *waiter) (xid uint32, err error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return 0, rpc.AsOpError(rpc.OpCall, peer.Addr(c.conn), c.err)
+		return 0, rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), c.err)
 	}
 	if tx != nil {
 		xid = tx.XID
@@ -206,14 +203,14 @@ func (c *Client) send(xid uint32, call *rpc.Call) error {
 	defer b.Release()
 	head := xdr.AppendCall(b.Data[:0], &h)
 	if len(call.MoreItems) > 0 {
-		flat := mem.Shared.Get(parts.Size(call))
+		flat := mem.Shared.Get(calls.Size(call))
 		defer flat.Release()
-		n, err := c.w.WriteLocked(head, parts.AppendArgs(call, flat.Data[:0]), nil, nil)
+		n, err := c.w.WriteLocked(head, calls.AppendArgs(call, flat.Data[:0]), nil, nil)
 		c.ctr.Inline.Add(uint64(n))
 		return err
 	}
-	head = append(head, parts.Before(call)...)
-	n, err := c.w.WriteLocked(head, call.Item, parts.Pad(call.Item), parts.After(call))
+	head = append(head, calls.Before(call)...)
+	n, err := c.w.WriteLocked(head, call.Item, calls.Pad(call.Item), calls.After(call))
 	c.ctr.Inline.Add(uint64(n))
 	return err
 }
@@ -239,7 +236,7 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Results = d.Rest()
 	reply.Lend(r.buf)
 	c.ctr.Replies.Add(1)
-	return parts.TakeItem(reply, call, c.cfg.Binding)
+	return calls.TakeItem(reply, call, c.cfg.Binding)
 }
 
 // read delivers records until the stream ends.
@@ -255,7 +252,7 @@ func (c *Client) read() {
 	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
 	hint := smallBuffer
 	for {
-		b, msg, err := record.Read(rr, &mem.Shared, hint)
+		b, msg, err := Read(rr, &mem.Shared, hint)
 		if err != nil {
 			if err == io.EOF && c.Received() == 0 { //nolint:errorlint // as Read returns it
 				err = fmt.Errorf("the server has closed the connection without a word (does it speak RDMA alone on this port?): %w", err)

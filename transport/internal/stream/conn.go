@@ -13,12 +13,10 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/parts"
-	"github.com/stag-rdma/stag/transport/internal/peer"
-	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -32,7 +30,7 @@ type Conn struct {
 	at    *execute.Origin
 	input io.Reader // conn, after the octets that were read from it before
 	peer  *admit.Peer
-	w     *record.Writer
+	w     *Writer
 	slots slots
 	wg    sync.WaitGroup
 	both  bool   // RDMA may be enabled between two records
@@ -59,7 +57,7 @@ var _ admit.Mover = (*Conn)(nil)
 // enabled between two records.
 func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) *Conn {
 	c := &Conn{
-		s: s, h: h, conn: conn, w: record.NewWriter(conn), both: both,
+		s: s, h: h, conn: conn, w: NewWriter(conn), both: both,
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
 	if s.cfg.BackwardCredits > 0 {
@@ -84,7 +82,7 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	}()
 	var err error
 	if c.peer, err = s.gate.Enter(c.conn.RemoteAddr(), c); err != nil {
-		return rpc.AsOpError(rpc.OpAccept, peer.Addr(c.conn), err)
+		return rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(c.conn), err)
 	}
 	defer c.peer.Leave()
 	if err := s.hooks.Add(c); err != nil {
@@ -95,20 +93,20 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	c.at = s.exec.Enter(c.conn, turn)
 	defer s.exec.Leave(c.at)
 	begun := time.Now()
-	s.gate.Came(peer.Addr(c.conn), "tcp")
+	s.gate.Came(calls.PeerAddr(c.conn), "tcp")
 	err = c.read()
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		s.gate.Went(peer.Addr(c.conn), "tcp", begun, s.hooks.Closed)
+		s.gate.Went(calls.PeerAddr(c.conn), "tcp", begun, s.hooks.Closed)
 		return nil
 	case errors.Is(err, ErrToRDMA):
-		s.gate.Went(peer.Addr(c.conn), "tcp", begun, err)
+		s.gate.Went(calls.PeerAddr(c.conn), "tcp", begun, err)
 		keep = true
 		return err
 	}
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peer.Addr(c.conn), peer.IgnoreEnd(err)))
-	s.gate.Went(peer.Addr(c.conn), "tcp", begun, err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(c.conn), calls.IgnoreEnd(err)))
+	s.gate.Went(calls.PeerAddr(c.conn), "tcp", begun, err)
 	return err
 }
 
@@ -298,7 +296,7 @@ func (x *pendingCall) reply() {
 	case resp.HasResults() && len(resp.Items()) == 1: // send the data without a copy
 		it := resp.Items()[0]
 		head = append(head, resp.Results[:it.Pos]...)
-		n, err = c.w.Write(head, it.Data, parts.Pad(it.Data), resp.Results[it.Pos:])
+		n, err = c.w.Write(head, it.Data, calls.Pad(it.Data), resp.Results[it.Pos:])
 	default:
 		n, err = c.w.Write(resp.AppendResults(head), nil, nil, nil)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/internal/record"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -132,7 +131,7 @@ func (r *reader) await(n int) {
 	switch {
 	case n > r.br.Buffered():
 		r.armed = true
-		r.c.setReadDeadline(time.Now().Add(record.Allowance(n)))
+		r.c.setReadDeadline(time.Now().Add(Allowance(n)))
 	case n == 0 && r.armed:
 		r.armed = false
 		r.c.setReadDeadline(time.Time{})
@@ -157,19 +156,19 @@ func inRecord(err error) error {
 // mark takes a record mark (RFC 5531 Section 11). The octets that it announces are no more than a record
 // may have. The error is errToRDMA if an MPA Request comes in its place.
 func (r *reader) mark() (n int, last bool, err error) {
-	b, err := r.peek(record.MarkSize)
+	b, err := r.peek(MarkSize)
 	if err != nil {
 		return 0, false, err
 	}
-	if r.c.both && string(b) == mpa.RequestKey[:record.MarkSize] {
+	if r.c.both && string(b) == mpa.RequestKey[:MarkSize] {
 		r.c.ahead = bytes.Clone(buffered(r.br))
 		return 0, false, ErrToRDMA
 	}
 	w := binary.BigEndian.Uint32(b)
 	if n, last = int(w&xdr.MaxFragment), w>>31 == 1; n > r.c.s.cfg.MaxPayload {
-		return 0, false, fmt.Errorf("%w: a record mark announces %d octets", record.ErrTooBig, n)
+		return 0, false, fmt.Errorf("%w: a record mark announces %d octets", ErrTooBig, n)
 	}
-	_, err = r.br.Discard(record.MarkSize)
+	_, err = r.br.Discard(MarkSize)
 	return n, last, err
 }
 
@@ -274,7 +273,7 @@ func (r *reader) body(x *pendingCall, n int, last bool) ([]byte, error) {
 			return nil, inRecord(err)
 		}
 		if have+n > r.c.s.cfg.MaxPayload || empty > maxEmpty {
-			return nil, record.ErrTooBig
+			return nil, ErrTooBig
 		}
 	}
 }
@@ -318,7 +317,7 @@ func (r *reader) discard(n int, last bool) error {
 			return inRecord(err)
 		}
 		if have+n > r.c.s.cfg.MaxPayload || empty > maxEmpty {
-			return record.ErrTooBig
+			return ErrTooBig
 		}
 	}
 }

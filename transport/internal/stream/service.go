@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport/internal/count"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 )
@@ -35,13 +35,13 @@ type Hooks struct {
 type Service struct {
 	ctx   context.Context // of all handlers
 	cfg   Config
-	ctr   *count.Counters
+	ctr   *calls.Counters
 	gate  *gate.Gate
 	exec  *execute.Executor
 	hooks Hooks
 }
 
 // NewService returns the Service of a server.
-func NewService(ctx context.Context, cfg Config, ctr *count.Counters, g *gate.Gate, e *execute.Executor, h Hooks) *Service {
+func NewService(ctx context.Context, cfg Config, ctr *calls.Counters, g *gate.Gate, e *execute.Executor, h Hooks) *Service {
 	return &Service{ctx: ctx, cfg: cfg, ctr: ctr, gate: g, exec: e, hooks: h}
 }

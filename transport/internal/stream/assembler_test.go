@@ -1,4 +1,4 @@
-package record_test
+package stream_test
 
 import (
 	"bytes"
@@ -6,26 +6,26 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport/internal/record"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/xdr"
 )
 
 // fragments makes a stream of records cut into fragments of odd sizes.
-func fragments(records [][]byte, rnd *rand.Rand) (stream []byte) {
+func fragments(records [][]byte, rnd *rand.Rand) (octets []byte) {
 	for _, r := range records {
 		for first := true; first || len(r) > 0; first = false {
 			n := rnd.IntN(len(r) + 1)
 			if rnd.IntN(2) == 0 {
 				n = len(r)
 			}
-			stream = xdr.AppendRecordMark(stream, n, n == len(r))
-			stream = append(stream, r[:n]...)
+			octets = xdr.AppendRecordMark(octets, n, n == len(r))
+			octets = append(octets, r[:n]...)
 			if r = r[n:]; len(r) == 0 {
 				break
 			}
 		}
 	}
-	return stream
+	return octets
 }
 
 // TestAssembler writes streams in random pieces: the same records come out.
@@ -38,12 +38,12 @@ func TestAssembler(t *testing.T) {
 		for range rnd.IntN(5) + 1 {
 			want = append(want, filled(rnd.IntN(9000)))
 		}
-		stream := fragments(want, rnd)
-		a := record.Assembler{Max: 9000}
+		octets := fragments(want, rnd)
+		a := stream.Assembler{Max: 9000}
 		var got [][]byte
-		for len(stream) > 0 {
-			piece := stream[:rnd.IntN(min(len(stream), 6000))+1]
-			stream = stream[len(piece):]
+		for len(octets) > 0 {
+			piece := octets[:rnd.IntN(min(len(octets), 6000))+1]
+			octets = octets[len(piece):]
 			got = append(got, assemble(t, &a, piece)...)
 		}
 		if len(got) != len(want) {
@@ -59,7 +59,7 @@ func TestAssembler(t *testing.T) {
 }
 
 // assemble feeds one piece and returns the records it completes.
-func assemble(t testing.TB, a *record.Assembler, piece []byte) (got [][]byte) {
+func assemble(t testing.TB, a *stream.Assembler, piece []byte) (got [][]byte) {
 	t.Helper()
 	for len(piece) > 0 {
 		n, rec, err := a.Add(piece)
@@ -76,19 +76,19 @@ func assemble(t testing.TB, a *record.Assembler, piece []byte) (got [][]byte) {
 }
 
 func TestRecordTooLarge(t *testing.T) {
-	for _, stream := range [][]byte{
+	for _, octets := range [][]byte{
 		xdr.AppendRecordMark(nil, 101, true),
 		append(xdr.AppendRecordMark(nil, 60, false), append(make([]byte, 60), xdr.AppendRecordMark(nil, 41, true)...)...),
 		{0xff, 0xff, 0xff, 0xff},
 	} {
-		a := record.Assembler{Max: 100}
+		a := stream.Assembler{Max: 100}
 		var err error
-		for len(stream) > 0 && err == nil {
+		for len(octets) > 0 && err == nil {
 			var n int
-			n, _, err = a.Add(stream)
-			stream = stream[n:]
+			n, _, err = a.Add(octets)
+			octets = octets[n:]
 		}
-		if !errors.Is(err, record.ErrTooBig) {
+		if !errors.Is(err, stream.ErrTooBig) {
 			t.Errorf("error %v", err)
 		}
 		if n, _, again := a.Add(make([]byte, 1000)); n > 0 || again != err {
@@ -111,10 +111,10 @@ func TestCheck(t *testing.T) {
 			}
 			want = append(want, filled(n))
 		}
-		stream := fragments(want, rnd)
+		octets := fragments(want, rnd)
 		asked := 0
-		a := record.Assembler{Max: 90_000, Check: func(head []byte, size int) (int, error) {
-			if w := want[asked]; !bytes.Equal(head, w[:min(len(w), record.HeadSize)]) {
+		a := stream.Assembler{Max: 90_000, Check: func(head []byte, size int) (int, error) {
+			if w := want[asked]; !bytes.Equal(head, w[:min(len(w), stream.HeadSize)]) {
 				t.Fatalf("record %d: Check sees %x", asked, head)
 			}
 			if n := len(want[asked]); size != n && size != 90_000 {
@@ -124,13 +124,13 @@ func TestCheck(t *testing.T) {
 			return 3000, nil
 		}}
 		got := 0
-		for len(stream) > 0 {
-			piece := stream[:rnd.IntN(min(len(stream), 6000))+1]
+		for len(octets) > 0 {
+			piece := octets[:rnd.IntN(min(len(octets), 6000))+1]
 			n, rec, err := a.Add(piece)
 			if err != nil || n == 0 {
 				t.Fatal(n, err)
 			}
-			stream = stream[n:]
+			octets = octets[n:]
 			if rec == nil {
 				continue
 			}
@@ -150,7 +150,7 @@ func TestCheck(t *testing.T) {
 // TestCheckRefuses: the error of Check ends the stream, before the record has come.
 func TestCheckRefuses(t *testing.T) {
 	no := errors.New("no")
-	a := record.Assembler{Max: 1 << 20, Check: func([]byte, int) (int, error) { return 0, no }}
+	a := stream.Assembler{Max: 1 << 20, Check: func([]byte, int) (int, error) { return 0, no }}
 	defer a.Drop()
 	if _, _, err := a.Add(append(xdr.AppendRecordMark(nil, 1<<20, true), make([]byte, 7)...)); err != nil {
 		t.Error(err)
@@ -166,9 +166,9 @@ func FuzzAssembler(f *testing.F) {
 	f.Add(fragments([][]byte{filled(10), filled(0), filled(77)}, rand.New(rand.NewPCG(1, 1))), uint8(7))
 	f.Add([]byte{0, 0, 0, 0, 0x80, 0, 0, 1, 9}, uint8(1))
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff}, uint8(3))
-	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
-		one, n1 := drainRecords(stream, len(stream)+1)
-		two, n2 := drainRecords(stream, int(step)+1)
+	f.Fuzz(func(t *testing.T, octets []byte, step uint8) {
+		one, n1 := drainRecords(octets, len(octets)+1)
+		two, n2 := drainRecords(octets, int(step)+1)
 		if n1 != n2 || !bytes.Equal(one, two) {
 			t.Errorf("%d records in one piece, %d in pieces of %d", n1, n2, int(step)+1)
 		}
@@ -177,12 +177,12 @@ func FuzzAssembler(f *testing.F) {
 
 // drainRecords feeds stream in pieces and returns all records' octets and their
 // number.
-func drainRecords(stream []byte, step int) (all []byte, n int) {
-	a := record.Assembler{Max: 4096}
+func drainRecords(octets []byte, step int) (all []byte, n int) {
+	a := stream.Assembler{Max: 4096}
 	defer a.Drop()
-	for len(stream) > 0 {
-		piece := stream[:min(step, len(stream))]
-		stream = stream[len(piece):]
+	for len(octets) > 0 {
+		piece := octets[:min(step, len(octets))]
+		octets = octets[len(piece):]
 		for len(piece) > 0 {
 			k, rec, err := a.Add(piece)
 			if err != nil {

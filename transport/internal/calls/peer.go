@@ -1,5 +1,4 @@
-// Package peer says who is at the other end, and whether it has ended the connection in an orderly way.
-package peer
+package calls
 
 import (
 	"errors"
@@ -25,8 +24,8 @@ func IgnoreEnd(err error) error {
 	return err
 }
 
-// Addr returns the peer's address for errors and logs.
-func Addr(c interface{ RemoteAddr() net.Addr }) string {
+// PeerAddr returns the peer's address for errors and logs.
+func PeerAddr(c interface{ RemoteAddr() net.Addr }) string {
 	if a := c.RemoteAddr(); a != nil {
 		return a.String()
 	}

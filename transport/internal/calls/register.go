@@ -1,5 +1,4 @@
-// Package register gives peers access to memory, and takes it back.
-package register
+package calls
 
 import (
 	"context"
@@ -7,7 +6,6 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/internal/count"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -29,8 +27,8 @@ type Registration struct {
 // Inside returns what is inside m, which may be nil.
 func Inside(m *rpc.Memory) *mem.Memory { return (*mem.Memory)(m) }
 
-// New gives the peer access to p. If in is not nil, p is a part of it.
-func New(c *rdmap.Conn, ctr *count.Counters, p []byte, in *rpc.Memory, access region.Access) (l Registration, err error) {
+// Register gives the peer access to p. If in is not nil, p is a part of it.
+func Register(c *rdmap.Conn, ctr *Counters, p []byte, in *rpc.Memory, access region.Access) (l Registration, err error) {
 	made := true
 	if in == nil {
 		l.Region, err = c.Register(p, access)
@@ -52,7 +50,7 @@ func New(c *rdmap.Conn, ctr *count.Counters, p []byte, in *rpc.Memory, access re
 
 // Revoke invalidates the steering tag, and returns when the engine no longer touches the memory,
 // which then belongs to its owner again. If ctx ends first, the error is region.ErrPinned.
-func (l *Registration) Revoke(ctx context.Context, ctr *count.Counters) error {
+func (l *Registration) Revoke(ctx context.Context, ctr *Counters) error {
 	if l.n == 0 {
 		return nil
 	}

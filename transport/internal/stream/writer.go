@@ -1,6 +1,4 @@
-// Package record has the records of RPC on byte streams (RFC 5531 Section 11): writing them, putting them together from
-// pieces, and queueing them for whoever reads them as a stream.
-package record
+package stream
 
 import (
 	"context"

@@ -1,11 +1,11 @@
-package record
+package stream
 
 import (
 	"io"
 	"os"
 	"sync"
 
-	"github.com/stag-rdma/stag/transport/internal/peer"
+	"github.com/stag-rdma/stag/transport/internal/calls"
 )
 
 // Queue holds records, including their marks, until they are read as a stream of octets. It
@@ -97,7 +97,7 @@ func (q *Queue) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && q.err != nil:
 		q.hint() // for the next reader
-		if peer.Ended(q.err) {
+		if calls.Ended(q.err) {
 			return 0, io.EOF
 		}
 		return 0, q.err

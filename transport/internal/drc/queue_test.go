@@ -1,4 +1,4 @@
-package fair
+package drc
 
 import (
 	"math/rand/v2"
@@ -43,10 +43,10 @@ func (m model) without(r *reply) model {
 }
 
 // TestModel compares a Queue with a list that is searched from its beginning.
-func TestModel(t *testing.T) {
+func TestQueueModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		q, m := New[client, *reply](), model(nil)
+		q, m := NewQueue[client, *reply](), model(nil)
 		for step := range 2000 {
 			r := &reply{of: client{string(rune('a' + rnd.IntN(3))), string(rune('m' + min(rnd.IntN(4), rnd.IntN(4))))}}
 			r.place.Value = r

@@ -1,4 +1,4 @@
-package fair
+package drc
 
 import (
 	"container/heap"
@@ -6,8 +6,11 @@ import (
 	"github.com/stag-rdma/stag/internal/list"
 )
 
-// Queue holds items, the oldest first. C names a client. The zero value is not ready: see New.
-// A Queue is not safe for concurrent use.
+// Queue decides which of the replies that a server keeps have to make room for others: it holds items, the oldest first.
+// Items belong to clients, named by C, and several clients may share one address. The oldest of all goes first; but when
+// an address has more than its share, the client there that has the most loses its oldest. A slow client thus loses no
+// reply to faster ones behind the same address. Every operation takes constant time, or the logarithm of the number of
+// clients at one address. The zero value is not ready: see NewQueue.
 type Queue[C comparable, V any] struct {
 	items  list.List[Item[C, V]] // by age
 	added  uint64                // ever
@@ -24,8 +27,8 @@ type Item[C comparable, V any] struct {
 	nth       uint64                // of all that were ever added
 }
 
-// New returns an empty queue.
-func New[C comparable, V any]() *Queue[C, V] {
+// NewQueue returns an empty queue.
+func NewQueue[C comparable, V any]() *Queue[C, V] {
 	return &Queue[C, V]{addrs: make(map[string]*address[C, V]), shares: make(map[C]*share[C, V])}
 }
 
@@ -96,4 +99,41 @@ type share[C comparable, V any] struct {
 	of     *address[C, V]
 	at     int // in of.clients
 	items  list.List[Item[C, V]]
+}
+
+// address is the clients behind one address that have items.
+type address[C comparable, V any] struct {
+	addr    string
+	n       int // items
+	clients clients[C, V]
+}
+
+// clients is a heap (container/heap): the client with the most items is first, and of several
+// such clients the one with the oldest item.
+type clients[C comparable, V any] []*share[C, V]
+
+func (h clients[C, V]) Len() int { return len(h) }
+
+func (h clients[C, V]) Less(i, j int) bool {
+	a, b := &h[i].items, &h[j].items
+	return a.Len() > b.Len() || a.Len() == b.Len() && a.First().nth < b.First().nth
+}
+
+func (h clients[C, V]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+
+func (h *clients[C, V]) Push(s any) {
+	c := s.(*share[C, V])
+	c.at = len(*h)
+	*h = append(*h, c)
+}
+
+func (h *clients[C, V]) Pop() any {
+	last := len(*h) - 1
+	s := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return s
 }

@@ -1,4 +1,4 @@
-package record
+package stream
 
 import (
 	"encoding/binary"

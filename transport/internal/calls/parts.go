@@ -1,5 +1,6 @@
-// Package parts has what every client does with the parts of a call and of its reply.
-package parts
+// Package calls has what requester, responder and the server above them share of a call: its parts and those of its
+// reply, the memory that it gives peers access to, who the peer is, and the counters.
+package calls
 
 import (
 	"context"
