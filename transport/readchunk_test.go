@@ -64,4 +64,8 @@ func TestPositionZero(t *testing.T) {
 			}
 		})
 	}
+	// A read chunk of no octets is legal, and costs no Read: its memory is looked at by nobody.
+	none := []chunks.ReadSegment{{Position: 44, Segment: chunks.Segment{Handle: 0xdead00}}}
+	p.send(header(rpcrdma.Header{XID: 2, Lists: chunks.Lists{Read: none}}), rpcCall(2, procSum, words(0)...))
+	wantSum(t, p, 2, nil)
 }

@@ -11,11 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/mpa"
-	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
@@ -78,81 +73,6 @@ func hostileServer(t *testing.T) (addr string, last *atomic.Value, runs *atomic.
 	go func() { served <- s.ServeShared(l) }()
 	t.Cleanup(func() { s.Close(); <-served })
 	return l.Addr().String(), last, runs
-}
-
-// raw is an end of an RDMA connection whose Sends are made by hand.
-type raw struct {
-	t    *testing.T
-	conn *rdmap.Conn
-}
-
-func rawConfig() *rdmap.Config {
-	priv := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
-	return &rdmap.Config{
-		Startup:  rdmap.Startup{PrivateData: priv, Accept: func(*mpa.Request) ([]byte, error) { return priv, nil }, IRD: 8, ORD: 8},
-		Receives: rdmap.Receives{Size: 4096, Count: 64},
-		Timeouts: rdmap.Timeouts{Close: time.Second},
-	}
-}
-
-func rawClient(t *testing.T, addr string) *raw {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &raw{t, rdmap.Client(nc, rawConfig())}
-	if err := p.conn.Handshake(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.conn.Abort(nil); <-p.conn.Done() })
-	return p
-}
-
-func (p *raw) offer(mem []byte, access region.Access) chunks.Segment {
-	r, err := p.conn.Register(mem, access)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return chunks.Segment{Handle: chunks.Handle(r.STag()), Length: uint32(len(mem))}
-}
-
-func (p *raw) send(h rpcrdma.Header, payload []byte) {
-	h.Vers, h.Credit = 1, 8
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := p.conn.Send(ctx, append(h.Append(nil), payload...)); err != nil && !errors.Is(err, net.ErrClosed) {
-		p.t.Error(err)
-	}
-}
-
-func (p *raw) recv() (h rpcrdma.Header, payload []byte, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	m, err := p.conn.Recv(ctx)
-	if err != nil {
-		return h, nil, err
-	}
-	n, err := h.Decode(m.Data, nil)
-	return h, m.Data[n:], err
-}
-
-func (p *raw) call(xid uint32, proc service.Proc[armed, armed], read []chunks.ReadSegment, args []byte) (rpcrdma.Header, xdr.ReplyHeader, []byte) {
-	p.t.Helper()
-	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: proc.Prog, Vers: proc.Vers, Proc: proc.Proc})
-	p.send(rpcrdma.Header{XID: xid, Lists: chunks.Lists{Read: read}}, append(msg, args...))
-	h, payload, err := p.recv()
-	if err != nil || h.XID != xid {
-		p.t.Fatalf("answer to %d instead of %d, %v", h.XID, xid, err)
-	}
-	var r xdr.ReplyHeader
-	d := xdr.NewDecoder(payload)
-	if h.Type == rpcrdma.MsgTypeMsg {
-		if err := r.Parse(&d); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	return h, r, d.Rest()
 }
 
 func octets(v ...uint32) (b []byte) {
@@ -234,72 +154,6 @@ func TestHostileArguments(t *testing.T) {
 				t.Errorf("%s, %s: took %v", name, tt.name, d)
 			}
 			reply.Release()
-		}
-	}
-}
-
-// TestHostileChunks sends read chunks where none belong, or of another length than they should have.
-func TestHostileChunks(t *testing.T) {
-	addr, last, runs := hostileServer(t)
-	p := rawClient(t, addr)
-	mem := bytes.Repeat([]byte{7}, 64)
-	seg := p.offer(mem, region.RemoteRead)
-	at := func(pos, n uint32) []chunks.ReadSegment {
-		s := seg
-		s.Length = n
-		return []chunks.ReadSegment{{Position: pos, Segment: s}}
-	}
-	other := arm
-	other.Proc = 1
-	none := arm
-	none.Proc = 0
-	const chunk, garbage, success = -1, int(xdr.GarbageArgs), int(xdr.Success)
-	// The arguments begin at octet 40: names 40, kind 44, count 48, data 52.
-	for i, tt := range []struct {
-		name string
-		proc service.Proc[armed, armed]
-		read []chunks.ReadSegment
-		args []byte
-		want int
-	}{
-		{"legal", arm, at(52, 64), octets(0, 0, 64, 5), success},
-		{"padded", arm, at(52, 64), octets(0, 0, 62, 5), success},
-		{"empty", arm, at(52, 0), octets(0, 0, 0, 5), success},
-		{"shorter than its count", arm, at(52, 60), octets(0, 0, 64, 5), garbage},
-		{"longer than its count", arm, at(52, 64), octets(0, 0, 60, 5), garbage},
-		{"count of 2^32-1", arm, at(52, 64), octets(0, 0, 1<<32-1, 5), garbage},
-		{"count of 2^32-64", arm, at(52, 64), octets(0, 0, 1<<32-64, 5), garbage},
-		{"no tail", arm, at(52, 64), octets(0, 0, 64), garbage},
-		{"trailing octets", arm, at(52, 64), octets(0, 0, 64, 5, 6), garbage},
-		{"data inline as well", arm, at(52, 4), octets(0, 0, 4, 9, 5), garbage},
-		{"another arm", arm, at(52, 64), octets(0, 1, 64, 5), garbage},
-		{"no arm", arm, at(48, 64), octets(0, 9, 5), garbage},
-		{"at the kind", arm, at(48, 64), octets(0, 0, 64, 5), chunk},
-		{"at the tail", arm, at(56, 64), octets(0, 0, 64, 5), chunk},
-		{"in the names", arm, at(48, 64), octets(1, 64, 0, 0, 5), garbage},
-		{"names of 2^32-1", arm, at(52, 64), octets(1<<32-1, 0, 64, 5), garbage},
-		{"two", arm, append(at(52, 32), at(84, 32)...), octets(0, 0, 64, 5), chunk},
-		{"in two segments", arm, append(at(52, 32), at(52, 32)...), octets(0, 0, 64, 5), success},
-		{"a procedure without an item", other, at(44, 64), octets(64, 0, 0, 0, 0, 0, 0), chunk},
-		{"NULL", none, at(40, 64), nil, chunk},
-	} {
-		runs.Store(0)
-		h, r, _ := p.call(uint32(i+1), tt.proc, tt.read, tt.args)
-		switch {
-		case tt.want == chunk && (h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk):
-			t.Errorf("%s: %+v, %v, want ERR_CHUNK", tt.name, h, r.Err())
-		case tt.want != chunk && (h.Type != rpcrdma.MsgTypeMsg || r.Denied || int(r.Accept) != tt.want):
-			t.Errorf("%s: %+v, %v, want status %d", tt.name, h, r.Err(), tt.want)
-		}
-		if got := runs.Load(); (got == 1) != (tt.want == success) {
-			t.Errorf("%s: %d runs", tt.name, got)
-		}
-		if tt.want == success {
-			n := binary.BigEndian.Uint32(tt.args[8:])
-			want := append(append(octets(0, 0, n), mem[:n]...), make([]byte, xdr.Pad(int(n)))...)
-			if got := last.Load().([]byte); !bytes.Equal(got, append(want, octets(5)...)) {
-				t.Errorf("%s: the handler saw %x", tt.name, got)
-			}
 		}
 	}
 }
