@@ -2,7 +2,6 @@ package commitlog_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,64 +48,6 @@ func Example() {
 	// 1 persistent <nil>
 	// 1 first <nil>
 	// <nil>
-}
-
-// Reads what the consumer keeps, from any number on.
-func ExampleLog_Read() {
-	ctx := context.Background()
-	mem := make(region.Bytes, 1<<15)
-	_ = commitlog.Create(mem, nil)
-	log, _ := commitlog.Open(mem)
-	defer log.Close(ctx)
-	p := commitlog.NewProducer(nil)
-	_ = log.Local(ctx, p)
-	defer p.Close()
-	for _, payload := range []string{"one", "two", "three"} {
-		_, _ = p.Append(ctx, []byte(payload))
-	}
-
-	records, err := log.Read(ctx, 2, 1<<20)
-	for _, r := range records {
-		fmt.Printf("%d, epoch %d: %s\n", r.Seq, r.Epoch, r.Payload)
-	}
-	fmt.Println(err)
-	_, _ = log.Next(ctx)
-	_ = log.Release(1)
-	_, err = log.Read(ctx, 1, 1<<20)
-	released, ok := errors.AsType[*commitlog.ReleasedError](err)
-	fmt.Println(ok, released.First)
-	// Output:
-	// 2, epoch 1: two
-	// 3, epoch 1: three
-	// <nil>
-	// true 2
-}
-
-// What a file holds.
-func ExampleInspect() {
-	ctx := context.Background()
-	mem := make(region.Bytes, 1<<15)
-	_ = commitlog.Create(mem, nil)
-	log, _ := commitlog.Open(mem)
-	p := commitlog.NewProducer(nil)
-	_ = log.Local(ctx, p)
-	_, _ = p.Append(ctx, []byte("record"))
-	p.Close()
-	_ = log.Close(ctx)
-
-	info, err := commitlog.Inspect(readerAt(mem.Bytes()), 1<<15, func(r *commitlog.Record) error {
-		fmt.Printf("%d %s\n", r.Seq, r.Payload)
-		return nil
-	})
-	fmt.Println(info.Mode, info.Epoch, info.NextSeq, info.Poison, err)
-
-	mem.Bytes()[11] = 1
-	_, err = commitlog.Inspect(readerAt(mem.Bytes()), 1<<15, nil)
-	fmt.Println(errors.Is(err, commitlog.ErrVersion), err)
-	// Output:
-	// 1 record
-	// wal 1 2 <nil> <nil>
-	// true commitlog: version at octet 8: unknown version: got 0x1, want 0x2 (use a program of that version)
 }
 
 // A log whose tail word is damaged. Somebody who knows that nothing else was acknowledged mends it.

@@ -218,54 +218,6 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// The connection breaks again and again: every append is there once.
-func TestReconnect(t *testing.T) {
-	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
-		l := newTestLog(t, sim(1<<16), commitlog.WAL)
-		p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 300})
-		var cut net.Conn
-		keep := func() (net.Conn, net.Conn) {
-			a, b := dial()
-			cut = a
-			return a, b
-		}
-		session(t, l, p, keep)
-		const n = 60
-		results := make(chan commitlog.Result, n)
-		var wg sync.WaitGroup
-		for w := range 3 {
-			wg.Go(func() {
-				for i := range n / 3 {
-					r, err := p.Append(t.Context(), fmt.Appendf(nil, "%d-%d", w, i))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					results <- r
-				}
-			})
-		}
-		for range 4 {
-			<-results
-			<-results
-			cut.Close()
-			session(t, l, p, keep)
-		}
-		wg.Wait()
-		seen := make(map[string]bool)
-		for seq := range uint64(n) {
-			r, err := l.Next(t.Context())
-			if err != nil || r.Seq != seq+1 || seen[string(r.Payload)] {
-				t.Fatalf("%+v %q %v", r, r.Payload, err)
-			}
-			seen[string(r.Payload)] = true
-		}
-		if l.Tail() != n*64 {
-			t.Errorf("there are more records in the log: tail %d", l.Tail())
-		}
-	})
-}
-
 // After a restart everything is there that was acknowledged and not released.
 func TestRestart(t *testing.T) {
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
@@ -302,48 +254,6 @@ func TestRestart(t *testing.T) {
 		}
 		take(t, l, 2, "b", "c", "d")
 	}
-}
-
-// A local producer has the same rules, and ends with the next session.
-func TestLocal(t *testing.T) {
-	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
-		l := newTestLog(t, sim(512), mode)
-		p := newTestProducer(t, &commitlog.ProducerOptions{Verify: true})
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		for seq := range uint64(9) { // round the ring, twice
-			if r, err := p.Append(t.Context(), make([]byte, 100)); err != nil || r != (commitlog.Result{seq + 1, commitlog.Persistent}) {
-				t.Fatal(r, err)
-			}
-			take(t, l, seq+1, string(make([]byte, 100)))
-			if err := l.Release(seq + 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		q := newTestProducer(t, nil)
-		session(t, l, q, pipes)
-		if r, err := q.Append(t.Context(), []byte("remote")); err != nil || r.Seq != 10 {
-			t.Fatal(r, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer cancel()
-		if _, err := p.Append(ctx, []byte("fenced")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error("an append of a session that has ended:", err)
-		}
-		take(t, l, 10, "remote")
-	}
-}
-
-// Memory of the process: records are placed, and that is what the result says.
-func TestPlaced(t *testing.T) {
-	l := newTestLog(t, make(region.Bytes, 20480+1024), commitlog.Strict)
-	p := newTestProducer(t, nil)
-	session(t, l, p, pipes)
-	if r, err := p.Append(t.Context(), []byte("x")); err != nil || r.Level != commitlog.Placed || r.Level.String() != "placed" {
-		t.Error(r, err)
-	}
-	take(t, l, 1, "x")
 }
 
 // Readers get copies.

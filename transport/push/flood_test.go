@@ -3,7 +3,6 @@ package push_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,27 +99,4 @@ func TestFlushFlood(t *testing.T) {
 	}
 	close(stop)
 	<-over
-}
-
-// A silent commit connection, and one too many, are ended.
-func TestMaxConns(t *testing.T) {
-	w := start(t, &push.Server{Limits: push.Limits{MaxConns: 1}})
-	a, err := net.Dial("tcp", w.ps.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	for w.ps.Stats().Conns == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	b, err := net.Dial("tcp", w.ps.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if _, err := b.Read(make([]byte, 1)); err == nil {
-		t.Error("served a second one")
-	}
-	s := w.dial("log", nil) // by call
-	appended(t, s, commitlog.Persistent, 1, "one")
 }

@@ -29,9 +29,6 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		runChild(dir)
 	}
-	if addr := os.Getenv(childClient); addr != "" {
-		runClient(addr)
-	}
 	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
 	rdmaptest.Main(m)
 }

@@ -3,7 +3,6 @@ package push_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,51 +73,6 @@ func TestReader(t *testing.T) {
 		if st := w.ps.Stats(); st.Opens != 2 {
 			t.Errorf("%d sessions: a reader has begun one", st.Opens)
 		}
-	}
-}
-
-// Readers that wait get each record, and do not hold up the OPENs, nor the readers of other logs. Their calls
-// end with the server.
-func TestReaderWaits(t *testing.T) {
-	ctx := failAfter(t)
-	w := start(t, &push.Server{Limits: push.Limits{MaxReads: 16}})
-	secret := push.NewSecret()
-	s, other := w.dial("log", &push.Config{Secret: secret}), w.dial("other", nil)
-	caller, got := w.caller(), make(chan string)
-	for range 5 { // two at a time
-		r, err := push.NewReader(caller, "log", secret, &push.ReaderConfig{Wait: 20 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			for n := range 10 {
-				rec, err := r.Next(ctx)
-				if err != nil || rec.Seq != uint64(n+1) {
-					got <- fmt.Sprint(rec, err)
-					return
-				}
-			}
-			got <- ""
-		}()
-	}
-	for n := range 10 {
-		appended(t, s, commitlog.Persistent, uint64(n+1), "x")
-		appended(t, other, commitlog.Persistent, uint64(n+1), "y")
-		if rec, err := other.Reader(uint64(n + 1)).TryNext(ctx); err != nil || string(rec.Payload) != "y" {
-			t.Fatal(rec, err)
-		}
-	}
-	for range 5 {
-		if bad := <-got; bad != "" {
-			t.Error(bad)
-		}
-	}
-	end := make(chan error)
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer cancel()
-	go func() { _, err := s.Reader(11).Next(short); end <- err }()
-	if err := <-end; !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
 	}
 }
 

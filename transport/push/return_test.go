@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -48,30 +47,5 @@ func TestReturn(t *testing.T) {
 			l := w.ps.Log("log")
 			h.check(t, l)
 		})
-	}
-}
-
-// What Begin has appended counts too: a session whose connections end after that stays on its rung.
-func TestBegunIsUseful(t *testing.T) {
-	t.Parallel()
-	w := start(t, &push.Server{})
-	c := &cutter{to: func() string { return w.rawCommit }, next: func() int64 { return 0 }}
-	opened := make(chan push.Rung, 16)
-	s := w.dial("log", &push.Config{
-		Dial: behind(c.run(t)), MaxDelay: time.Hour, // no other rung would come back
-		Opened: func(r push.Rung, _ uint32, _ uint64) { opened <- r },
-	})
-	for i := range 5 {
-		if r := <-opened; r != push.Native {
-			t.Fatalf("session %d: %v", i+1, r)
-		}
-		e, err := s.Begin([]byte("one"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := e.Wait(failAfter(t)); err != nil || r.Level != commitlog.Persistent {
-			t.Fatal(r, err)
-		}
-		c.cut()
 	}
 }

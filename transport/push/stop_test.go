@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,27 +39,6 @@ func runChild(dir string) {
 	go func() { _ = (&transport.Server{Handler: ps}).Serve(calls) }()
 	fmt.Println(calls.Addr())
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	os.Exit(0)
-}
-
-// childClient is the address of the server for a client that is a process of its own.
-const childClient = "STAG_PUSH_CLIENT"
-
-// runClient appends "child" until that is refused. It prints a line per record that is acknowledged, and the error.
-func runClient(rpc string) {
-	ctx := context.Background()
-	c, err := transport.Dial(ctx, "tcp", rpc, nil)
-	if err != nil {
-		panic(err)
-	}
-	s, err := push.Dial(ctx, c, "log", &push.Config{Secret: push.Secret{1}})
-	for err == nil {
-		if _, err = s.Append(ctx, []byte("child")); err == nil {
-			fmt.Println("acknowledged")
-			time.Sleep(time.Millisecond)
-		}
-	}
-	fmt.Println(errors.Is(err, push.StatusFenced), err)
 	os.Exit(0)
 }
 
@@ -169,51 +147,4 @@ func TestStopped(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A client that is stopped, whose connections stay open: another one takes over at once, and the server ends as usual.
-// When it goes on it is told that it was fenced, and what it was told to be acknowledged is there, before what came
-// after it.
-func TestStoppedClient(t *testing.T) {
-	w := start(t, &push.Server{})
-	p, out := run(t, childClient+"="+w.rpc)
-	acked := 0
-	for ; acked < 5; acked++ {
-		if line, err := out.ReadString('\n'); line != "acknowledged\n" {
-			t.Fatal(line, err)
-		}
-	}
-	if err := stop(p); err != nil {
-		t.Skip(err)
-	}
-	began := time.Now()
-	s := w.dial("log", &push.Config{Secret: push.Secret{1}})
-	r, err := s.Append(t.Context(), []byte("other"))
-	if d := time.Since(began); err != nil || d > 5*time.Second {
-		t.Fatal(err, "after", d)
-	}
-	if err := resume(p); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		line, err := out.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line != "acknowledged\n" {
-			if !strings.HasPrefix(line, "true") {
-				t.Error(line)
-			}
-			break
-		}
-		acked++
-	}
-	if r.Seq <= uint64(acked) {
-		t.Errorf("record %d is of another, but %d were acknowledged", r.Seq, acked)
-	}
-	var want []string
-	for range r.Seq - 1 {
-		want = append(want, "child")
-	}
-	w.take("log", 1, append(want, "other")...)
 }

@@ -92,7 +92,7 @@ type world struct {
 	prog   program1
 	pusher *replies.Pusher
 	server *transport.Server
-	logs   *cuttable
+	logs   net.Listener
 	rpc    string
 	rawRPC string // not recorded, whatever comes
 	done   []func()
@@ -102,7 +102,7 @@ func start(t *testing.T, p *replies.Pusher) *world {
 	t.Helper()
 	w := &world{t: t, pusher: p}
 	p.Handler = &w.prog
-	logs, calls := &cuttable{Listener: listen(t)}, listen(t)
+	logs, calls := listen(t), listen(t)
 	w.logs = logs
 	if p.Addr == "" {
 		p.Addr = recorded(t, logs.Addr().String())
@@ -207,38 +207,6 @@ func calling(t *testing.T, c *replies.Client, then func(seq uint64, xid uint32))
 		})
 	}
 	return func() { close(over); wg.Wait() }
-}
-
-// cuttable is a listener that can end its last connection.
-type cuttable struct {
-	net.Listener
-
-	mu   sync.Mutex
-	last *net.TCPConn // nil: it was ended
-}
-
-func (l *cuttable) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		l.mu.Lock()
-		l.last = c.(*net.TCPConn)
-		l.mu.Unlock()
-	}
-	return c, err
-}
-
-// cutLog ends the connection of a client's log as soon as there is another one and enough is true.
-func (w *world) cutLog(enough func() bool) {
-	for cut := false; !cut; time.Sleep(time.Millisecond) {
-		some := enough()
-		w.logs.mu.Lock()
-		if w.logs.last != nil && some {
-			_ = w.logs.last.CloseWrite() // both ends notice
-			_ = w.logs.last.CloseRead()
-			w.logs.last, cut = nil, true
-		}
-		w.logs.mu.Unlock()
-	}
 }
 
 // recorded returns an address behind which is addr, and what is said to it is recorded for

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -152,46 +151,6 @@ func TestFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Done(seq)
-	}
-}
-
-// The connection of the log ends again and again under load: every reply that returns with
-// a number is in the log, once, and calls continue.
-func TestCut(t *testing.T) {
-	w := start(t, &replies.Pusher{})
-	mem := sim(1 << 20)
-	created(t, mem)
-	c := w.open(mem)
-	var mu sync.Mutex
-	got := make(map[uint64]uint32)
-	stop := calling(t, c, func(seq uint64, xid uint32) {
-		mu.Lock()
-		defer mu.Unlock()
-		if _, twice := got[seq]; twice && seq != 0 {
-			t.Errorf("record %d twice", seq)
-		}
-		got[seq] = xid
-	})
-	for range 5 {
-		w.cutLog(func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(got) > 10
-		})
-		time.Sleep(5 * time.Millisecond)
-	}
-	stop()
-	_ = c.Close()
-	after := w.open(pmemsim.Open(mem.Told().Durable(), nil))
-	for _, r := range after.Recovered() {
-		if xid, ok := got[r.Seq]; ok && xid != r.XID {
-			t.Errorf("record %d is of %x, named by %x", r.Seq, r.XID, xid)
-		}
-		delete(got, r.Seq)
-	}
-	delete(got, 0)
-	if len(got) > 0 {
-		t.Errorf("not there: %v", got)
 	}
 }
 
