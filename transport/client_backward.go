@@ -75,8 +75,8 @@ func (b *backServed) Dispatch(x *responder.Call, inline bool) {
 	}
 	x.Resp.Reset()
 	x.SetRequest()
-	t := rpc.Describe(b.s.Handler, &x.Req)
-	go (*rdmaServed)(b).serve(x, &t)
+	x.Traits = rpc.Describe(b.s.Handler, &x.Req)
+	go (*rdmaServed)(b).serve(x)
 }
 
 // Ended cancels the handlers.

@@ -124,18 +124,22 @@ func (c *rdmaServed) Ended(err error) {
 func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 	x.Resp.Reset()
 	x.SetRequest()
-	t := rpc.Describe(c.s.Handler, &x.Req)
+	x.Traits = rpc.Describe(c.s.Handler, &x.Req)
+	t := &x.Traits
+	if !x.Charge(t.Memory) {
+		return
+	}
 	if !inline {
-		c.serve(x, &t)
+		c.serve(x)
 		return
 	}
 	joins := t.Once && c.s.exec.Duplicates.Running(&x.Req)
 	if !t.Blocks && !joins {
-		c.serve(x, &t)
+		c.serve(x)
 		return
 	}
-	if !joins && c.s.exec.PaceOf(&t, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
-		c.took += c.timed(x, &t)
+	if !joins && c.s.exec.PaceOf(t, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
+		c.took += c.timed(x)
 		if c.took > flushAfter {
 			c.took = 0
 			c.rc.Conn.FlushPosted()
@@ -155,22 +159,22 @@ func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 const flushAfter = 25 * time.Microsecond
 
 // timed is serve for a call that may block. It returns how long that took.
-func (c *rdmaServed) timed(x *responder.Call, t *rpc.Traits) time.Duration {
-	p, begun := c.s.exec.PaceOf(t, &x.Req), time.Now() // x is reused when it is served
-	c.serve(x, t)
+func (c *rdmaServed) timed(x *responder.Call) time.Duration {
+	p, begun := c.s.exec.PaceOf(&x.Traits, &x.Req), time.Now() // x is reused when it is served
+	c.serve(x)
 	d := time.Since(begun)
 	p.Ran(d, c.s.cfg.Reading.HandlerLimit)
 	return d
 }
 
 // serve runs the handler and replies.
-func (c *rdmaServed) serve(x *responder.Call, t *rpc.Traits) {
+func (c *rdmaServed) serve(x *responder.Call) {
 	if !c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion {
 		if h, refused := x.Req.Refusal(nil); refused {
 			x.Resp.Refuse(h)
 		}
 	}
-	answer := c.s.exec.Execute(c.ctx, c.s.Handler, t, &x.Req, &x.Resp, c.at)
+	answer := c.s.exec.Execute(c.ctx, c.s.Handler, &x.Traits, &x.Req, &x.Resp, c.at)
 	if !x.Handled() || !answer {
 		c.rc.Finish(x)
 		return

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/transport/internal/responder"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // workers run calls that may block, each in a goroutine that has no other call meanwhile. A
@@ -37,8 +36,7 @@ func (w *workers) send(c *rdmaServed) {
 // run is a worker.
 func (w *workers) run(c *rdmaServed) {
 	for x := w.take(c, true); x != nil; x = w.take(c, false) {
-		t := rpc.Describe(c.s.Handler, &x.Req)
-		c.timed(x, &t)
+		c.timed(x)
 	}
 }
 

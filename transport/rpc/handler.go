@@ -40,6 +40,9 @@ type Traits struct {
 	// it; a call that was refused so is not kept, even if it must not run twice. Such a call always has its
 	// own goroutine.
 	Lazy bool
+	// Memory is how many octets the handler will take beyond Args: those of what it decodes them to. Above 4096 they count
+	// in Limits.Memory, and the call waits for them. One that can never have them is answered by SYSTEM_ERR.
+	Memory int
 	// Class numbers the calls of a procedure that take about as long.
 	Class uint32
 	// Changes are hashes of the objects that a call with Once changes, 0: none. If both are 0, it may change any. A

@@ -38,6 +38,6 @@
 // # Limits
 //
 // A message has one item, at most Config.MaxPayload octets long with the rest. What is not the item is limited
-// to 4 MiB, and to 16 MiB of memory when it is decoded, which Config.Limits does not count. A handler that wants
+// to 4 MiB, and to 16 MiB of memory when it is decoded, which counts in Limits.Memory. A handler that wants
 // to look at a call before its data is moved, or has several items, is an rpc.Handler instead: see Mux.Next.
 package service

@@ -33,6 +33,7 @@ type Interceptor func(ctx context.Context, req *rpc.Request, next func(context.C
 type procedure struct {
 	prog, vers, proc uint32
 	once             bool
+	memory           func(args []byte) int
 	serve            func(ctx context.Context, req *rpc.Request, resp *rpc.Response) error
 }
 
@@ -78,7 +79,7 @@ func Handle[Args, Res any](m *Mux, p Proc[Args, Res], fn func(ctx context.Contex
 		}
 		return out.results(req, resp, res)
 	}
-	m.procs = append(m.procs, procedure{p.Prog, p.Vers, p.Proc, p.Once, serve})
+	m.procs = append(m.procs, procedure{p.Prog, p.Vers, p.Proc, p.Once, in.Memory, serve})
 }
 
 // versions are those of a program that a Mux serves.
@@ -189,13 +190,17 @@ func (m *Mux) next(prog uint32) rpc.Handler {
 	return m.Next
 }
 
-// Describe implements the method of [rpc.Handler]: any procedure may block, and those with Once must not run twice. What
-// the Mux does not serve is described by Next.
+// Describe implements the method of [rpc.Handler]: any procedure may block, those with Once must not run twice, and
+// the memory is that of the decoded arguments. What the Mux does not serve is described by Next.
 func (m *Mux) Describe(req *rpc.Request) rpc.Traits {
-	if v, p := m.find(req.Prog, req.Vers, req.Proc); v.some {
-		return rpc.Traits{Blocks: true, Once: p != nil && p.once}
+	v, p := m.find(req.Prog, req.Vers, req.Proc)
+	switch {
+	case !v.some:
+		return rpc.Describe(m.Next, req)
+	case p == nil:
+		return rpc.Traits{Blocks: true}
 	}
-	return rpc.Describe(m.Next, req)
+	return rpc.Traits{Blocks: true, Once: p.once, Memory: p.memory(req.Args)}
 }
 
 // Ready is that of Next.

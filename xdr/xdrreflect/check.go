@@ -11,7 +11,9 @@ type checker struct {
 	deep  bool   // the walk has failed because it was above its limit
 	where string // field in which the walk failed
 	stop  bool   // at the item that may be reduced; not in a list or behind a pointer
-	there bool   // the walk has stopped there
+	there bool   // the walk has come there
+	skip  bool   // it does not stop, but steps over the data
+	data  int    // that it has stepped over, with their pad
 }
 
 // walk checks one value. It reports false once the walk has failed.
@@ -92,10 +94,12 @@ func (c *checker) fields(p *plan) {
 			}
 		}
 		if c.stop && f.item {
-			c.there = true
-			return
-		}
-		if c.field(f); c.there {
+			if c.there = true; !c.skip {
+				return
+			}
+			n := len(c.d.Opaque(1<<31 - 1)) // lent, so it takes no memory
+			c.data = n + xdr.Pad(n)
+		} else if c.field(f); c.there && !c.skip {
 			return
 		}
 		if c.d.Err() != nil {

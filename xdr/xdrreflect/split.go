@@ -119,6 +119,44 @@ func (s *Split) findApart(b []byte, lim Limits) (rest []byte, ok bool) {
 	return rest, ok
 }
 
+// Memory returns how many octets Unmarshal of b, without an item of its own, takes beyond b: those of the value, as
+// [Limits].MaxMemory counts them, and of copies. Of octets that do not decode it makes no value. It allocates nothing for a
+// value that is not nested deeply.
+func (s *Split) Memory(b []byte) int {
+	lim, _ := Limits{}.fill() // the defaults are in range
+	most := lim.MaxDepth
+	lim.MaxDepth = shallow
+	n, deep := s.memory(b, lim)
+	if deep {
+		lim.MaxDepth = most
+		n = s.memoryApart(b, lim)
+	}
+	return n
+}
+
+func (s *Split) memory(b []byte, lim Limits) (n int, deep bool) {
+	c := checker{d: xdr.NewDecoder(b), lim: lim, stop: true, skip: true}
+	whole := c.walk(s.plan)
+	n = int(s.typ.Size())
+	copied := len(b) - c.data
+	if copied > lim.MaxOctets { // refused for its length, before anything is made
+		return n, c.deep
+	}
+	if whole {
+		n += c.mem
+	}
+	if c.there {
+		n += copied
+	}
+	return n, c.deep
+}
+
+// memoryApart is a function of its own because its closure allocates, as findApart.
+func (s *Split) memoryApart(b []byte, lim Limits) (n int) {
+	apart(func() { n, _ = s.memory(b, lim) })
+	return n
+}
+
 // Marshal returns the XDR form of *v without the data and the pad of its item: their place is at offset pos,
 // behind the count word. pos is 0 if the value has no item. item is not copied. Errors are those of the
 // function Marshal.

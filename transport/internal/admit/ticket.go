@@ -69,7 +69,11 @@ func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
 	cl := t.peer.client
 	t.want, t.asks, t.wake = n, pull, w
 	t.enter(ForClient)
-	cl.queue = append(cl.queue, t)
+	i := len(cl.queue)
+	if t.holds {
+		i = holders(cl.queue)
+	}
+	cl.queue = slices.Insert(cl.queue, i, t)
 	g.queued.Add(1)
 	list = g.ready(cl)
 	if t.state != Idle {
@@ -308,7 +312,7 @@ func (g *Gate) ready(cl *client) (list []*Ticket) {
 	}
 	cl.queue = dropFirst(cl.queue, n)
 	for n = 0; n < len(g.queue) && g.queue[n].grant(true); n++ {
-		g.turn = g.queue[n].turn
+		g.turn = max(g.turn, g.queue[n].turn)
 		list = append(list, g.queue[n])
 	}
 	g.queue = dropFirst(g.queue, n)
@@ -339,8 +343,17 @@ func (g *Gate) enqueue(t *Ticket) {
 	}
 	t.turn = cl.turn
 	t.enter(ForAll)
-	i := sort.Search(len(g.queue), func(i int) bool { return g.queue[i].turn > t.turn })
+	i := holders(g.queue)
+	if !t.holds {
+		i += sort.Search(len(g.queue)-i, func(k int) bool { return g.queue[i+k].turn > t.turn })
+	}
 	g.queue = slices.Insert(g.queue, i, t)
+}
+
+// holders returns how many tickets of a queue hold something. They are its first: else those that hold nothing yet would
+// pass, because all others wait, one after the other, and wait for more then: 64 calls held three times the limit.
+func holders(q []*Ticket) int {
+	return sort.Search(len(q), func(i int) bool { return !q[i].holds })
 }
 
 // drop removes the tickets that out names from the queues, and returns those that can go on now.

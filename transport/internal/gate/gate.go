@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -236,6 +237,19 @@ func (g *Gate) look() {
 		}
 	}
 	time.AfterFunc(g.every(), g.look)
+}
+
+// Refuses answers a call whose handler will take n octets, which are more than there are for all, by SYSTEM_ERR.
+func (g *Gate) Refuses(req *rpc.Request, resp *rpc.Response, n int) bool {
+	if int64(n) <= g.cfg.Memory {
+		return false
+	}
+	g.ctr.Errors.Add(1)
+	g.log.Warn("transport: a call needs more memory than Limits.Memory", zap.Stringer("client", req.RemoteAddr),
+		zap.Uint32("rpc.xid", req.XID), zap.Uint32("rpc.program", req.Prog), zap.Uint32("rpc.procedure", req.Proc),
+		zap.Int("octets", n), zap.Int64("limit", g.cfg.Memory))
+	resp.Refuse(xdr.ReplyHeader{XID: req.XID, Accept: xdr.SystemErr})
+	return true
 }
 
 // AddStats adds what the clients hold now.

@@ -48,6 +48,26 @@ func (rc *Responder) dispatch(x *Call, inline bool) {
 // redispatch is dispatch for a call that had to wait.
 func (x *Call) redispatch() { x.rc.app.Dispatch(x, false) }
 
+// Charge takes the n octets that the handler of x needs, or refuses the call for good. If it has to wait, it returns
+// false, and dispatches the call again later. Meanwhile the call holds what it is made of; should all others that hold
+// something wait too, the first goes on.
+func (x *Call) Charge(n int) bool {
+	if n <= max(x.work, gate.Page) || x.Resp.Refused() || x.rc.gate.Refuses(&x.Req, &x.Resp, n+x.hold.Octets()) {
+		return true
+	}
+	x.work = n
+	if x.hold.Try(n, false) {
+		return true
+	}
+	x.Own()
+	x.then = (*Call).redispatch
+	if !x.hold.Acquire(n, false, x) {
+		return false
+	}
+	x.SetRequest()
+	return true
+}
+
 // replyOctets returns how many octets beyond a Send the reply to a call may take: what the client has room
 // for, or less if the binding knows better.
 func (rc *Responder) replyOctets(x *Call) int {

@@ -28,8 +28,9 @@ type Call struct {
 	head []byte // the Send of the reply
 	rpc  []byte // the RPC reply header
 
-	Req  rpc.Request
-	Resp rpc.Response
+	Req    rpc.Request
+	Resp   rpc.Response
+	Traits rpc.Traits // of Req, for the server above
 
 	buf  *mem.Buffer        // the message, if it is not a view of the Send
 	size int                // octets of the message in buf
@@ -39,6 +40,7 @@ type Call struct {
 	sink calls.Registration // buf while RDMA Reads fill it
 	hold admit.Ticket
 	room int // octets of hold for the reply
+	work int // octets of hold for the handler
 	most int // octets of results beyond a Send that the client has room for
 	then func(x *Call)
 	bulk bulkReply
@@ -87,7 +89,7 @@ func (x *Call) reset() {
 	x.rc, x.Entry, x.live, x.protected, x.size = nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
 	x.hold, x.sink, x.room = admit.Ticket{}, calls.Registration{}, 0
-	x.most = 0
+	x.most, x.work = 0, 0
 	x.msg = chunks.Message{}
 	x.Req = rpc.Request{}
 	if cap(x.head) > maxKeptHead {

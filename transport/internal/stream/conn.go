@@ -177,7 +177,8 @@ type pendingCall struct {
 	c    *Conn
 	b    *mem.Buffer // the record
 	hold admit.Ticket
-	room int // octets of hold for the reply
+	room int        // octets of hold for the reply
+	t    rpc.Traits // at first of what its head says
 	// short: it may run in the goroutine that reads. whole: that was decided by the head, which was all of it.
 	short, whole bool
 	req          rpc.Request
@@ -187,12 +188,14 @@ type pendingCall struct {
 // replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
 // every call needs. Where the binding does not know, it is what the replies to such calls have taken.
 func (x *pendingCall) replyOctets(head []byte) int {
+	x.req = rpc.Request{RemoteAddr: x.c.conn.RemoteAddr(), Network: "tcp", Backward: x.c.backward}
 	d := xdr.NewDecoder(head)
 	if x.req.CallHeader.Parse(&d) != nil {
 		return 0
 	}
 	x.req.Args = d.Rest()
 	r, cfg := &x.req, x.c.s.cfg
+	x.t = rpc.Describe(x.c.h, r)
 	n := x.pace().Largest()
 	if !r.Cred.Protected() { // otherwise the arguments may be encrypted
 		if rest, item, ok := cfg.Binding.MaxResults(r.Prog, r.Vers, r.Proc, r.Args); ok {
@@ -209,7 +212,6 @@ func (x *pendingCall) replyOctets(head []byte) int {
 func (x *pendingCall) received(msg []byte) bool {
 	c := x.c
 	x.rsp = responses.get()
-	x.req = rpc.Request{RemoteAddr: c.conn.RemoteAddr(), Network: "tcp", Backward: c.backward}
 	if x.req.Parse(msg, c.s.cfg.AnyCred, x.rsp) != nil {
 		c.s.ctr.Dropped.Add(1) // RFC 5531 Section 9 has no reply to this
 		return false
@@ -225,9 +227,9 @@ func (x *pendingCall) serve() {
 	defer x.c.recovered(nil)
 	defer x.end()
 	defer s.ctr.InFlight.Add(-1)
-	t, begun := rpc.Describe(x.c.h, &x.req), time.Now()
-	answer := s.exec.Execute(s.ctx, x.c.h, &t, &x.req, x.rsp, x.c.at)
-	s.exec.PaceOf(&t, &x.req).Ran(time.Since(begun), s.cfg.HandlerLimit)
+	begun := time.Now()
+	answer := s.exec.Execute(s.ctx, x.c.h, &x.t, &x.req, x.rsp, x.c.at)
+	x.pace().Ran(time.Since(begun), s.cfg.HandlerLimit)
 	if answer {
 		x.reply()
 	}
@@ -255,10 +257,7 @@ func (c *Conn) recovered(err *error) {
 // panicked returns the error of a connection that ends because of the panic v.
 func panicked(v any) error { return fmt.Errorf("%w: %v\n%s", verbs.ErrPanic, v, debug.Stack()) }
 
-func (x *pendingCall) pace() *execute.Pace {
-	t := rpc.Describe(x.c.h, &x.req)
-	return x.c.s.exec.PaceOf(&t, &x.req)
-}
+func (x *pendingCall) pace() *execute.Pace { return x.c.s.exec.PaceOf(&x.t, &x.req) }
 
 // end releases what a call holds.
 func (x *pendingCall) end() {

@@ -120,7 +120,11 @@ func (r *reader) next() (_ *pendingCall, err error) {
 		return nil, nil
 	}
 	if !x.whole {
+		x.t = rpc.Describe(r.c.h, &x.req)
 		x.short = r.isShort(x)
+	}
+	if err := r.charge(x); err != nil {
+		return nil, err
 	}
 	ours = false
 	return x, nil
@@ -197,6 +201,15 @@ func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 	}
 	x.room = room
 	return r.wait(x, want)
+}
+
+// charge waits for the memory that the handler of a call will take, or refuses the call for good.
+func (r *reader) charge(x *pendingCall) error {
+	n := x.t.Memory
+	if n <= gate.Page || x.rsp.Refused() || r.c.s.gate.Refuses(&x.req, x.rsp, n+x.hold.Octets()) || x.hold.Try(n, false) {
+		return nil
+	}
+	return r.wait(x, n)
 }
 
 // smallRecord is the size of records that take the smallest buffer.
@@ -328,11 +341,10 @@ func (r *reader) isShort(x *pendingCall) bool {
 	if s.cfg.HandlerLimit <= 0 || r.here.Load() {
 		return false
 	}
-	t := rpc.Describe(r.c.h, &x.req)
-	if t.Once && s.exec.Duplicates.Running(&x.req) {
+	if x.t.Once && s.exec.Duplicates.Running(&x.req) {
 		return false
 	}
-	return !t.Blocks || s.exec.PaceOf(&t, &x.req).Short(s.cfg.HandlerLimit)
+	return !x.t.Blocks || x.pace().Short(s.cfg.HandlerLimit)
 }
 
 // runHere runs a call, and reports whether the reader still belongs to this goroutine.
