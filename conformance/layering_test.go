@@ -147,7 +147,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/gate",
-		may:     []string{"credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/peeraddr", "internal/shared", "transport/rpc", "transport/internal/admit", "transport/internal/calls"},
+		may:     []string{"xdr", "credits", "rdmap", "rdmap/mpa", "internal/accept", "internal/peeraddr", "internal/shared", "transport/rpc", "transport/internal/admit", "transport/internal/calls"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
