@@ -238,7 +238,6 @@ func TestSettings(t *testing.T) {
 		{"proxy", func() error { return (&proxy.Proxy{DialTimeout: -1}).Serve(closedListener{t}) }, "DialTimeout is -1ns" + more},
 
 		{"judge", judged(judge.Options{MaxViolations: -1}), "MaxViolations is -1" + more},
-		{"judge", judged(judge.Options{MaxConns: -1}), "MaxConns is -1" + more},
 		{"judge", judged(judge.Options{MaxSTags: -1}), "MaxSTags is -1" + more},
 		{"judge", judged(judge.Options{MaxRequests: -1}), "MaxRequests is -1" + more},
 		{"judge: decode", judged(judge.Options{Decode: &decode.Options{MaxEarly: -1}}), "MaxEarly is -1" + more},

@@ -1,10 +1,13 @@
 package decode
 
 import (
-	"container/list"
+	"cmp"
 	"io"
 	"iter"
 	"net/netip"
+	"slices"
+
+	"github.com/stag-rdma/stag/internal/list"
 )
 
 // A Capture decodes the packets of one capture, in order, into events of all its connections.
@@ -14,15 +17,15 @@ type Capture struct {
 
 	opt    Options
 	visit  func(*Event)
-	parser *packetParser
+	parser packetParser
 	mem    *budget
 	flows  map[flowKey]*flow
-	order  *list.List // of *flow, the oldest first
+	order  list.List[flow] // the one that was idle longest first
 	held   int        // octets that the flows hold
 }
 
 // maxHeld bounds what the flows of a capture hold together, in octets: the limits of one, times MaxConns, are more than
-// a machine has. The oldest flows are dropped; what follows of them begins in the middle.
+// a machine has. The flows that were idle longest are dropped; what follows of them begins in the middle.
 const maxHeld = 64 << 20
 
 // CaptureStats counts packets.
@@ -35,6 +38,7 @@ type CaptureStats struct {
 	RoCEv1     int // Ethernet type 0x8915
 	RoCEv2     int // UDP port 4791
 	InfiniBand int // link type 247
+	Fragments  int // of IP datagrams, except those that made one whole
 	Unread     int // packets of other link types that this package does not read
 	UnreadLink int // the first of these link types
 }
@@ -42,7 +46,7 @@ type CaptureStats struct {
 // NewCapture returns a decoder that calls visit for every event; visit borrows the event. nil
 // options mean the defaults. It panics with the error of opt.Check.
 func NewCapture(opt *Options, visit func(*Event)) *Capture {
-	c := &Capture{opt: opt.withDefaults(), visit: visit, parser: newPacketParser(), flows: make(map[flowKey]*flow), order: list.New()}
+	c := &Capture{opt: opt.withDefaults(), visit: visit, flows: make(map[flowKey]*flow)}
 	c.mem = &budget{left: c.opt.MaxPlaced}
 	return c
 }
@@ -50,29 +54,29 @@ func NewCapture(opt *Options, visit func(*Event)) *Capture {
 // Packet takes the next packet. It borrows pkt.
 func (c *Capture) Packet(pkt *Packet) {
 	c.Stats.Packets++
-	seg, ok := c.parser.parse(pkt)
-	if !ok {
-		c.Stats.count(c.parser.foreign(pkt), pkt.Link)
+	seg, what := c.parser.parse(pkt)
+	c.Stats.count(what, pkt.Link)
+	if what != carrierTCP {
 		return
 	}
-	c.Stats.TCP++
 	at := Stamp{pkt.Frame, pkt.Time}
 	f := c.flow(&seg, at)
+	c.order.Push(&f.place, f)
 	f.packet(&seg, at)
 	c.held -= f.held
 	f.held = f.holds()
 	c.held += f.held
 	for c.held > maxHeld && c.order.Len() > 1 {
-		c.drop(c.order.Front().Value.(*flow))
+		c.forget()
 	}
 }
 
 // Finish ends the capture: what is incomplete is reported.
 func (c *Capture) Finish() {
-	for e := c.order.Front(); e != nil; e = e.Next() {
-		e.Value.(*flow).end()
+	for _, f := range slices.SortedFunc(c.order.All(), func(a, b *flow) int { return cmp.Compare(a.conn.Info.ID, b.conn.Info.ID) }) {
+		f.end()
+		f.place.Leave()
 	}
-	c.order.Init()
 	clear(c.flows)
 }
 
@@ -93,9 +97,9 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 	}
 	f = c.newFlow(src, dst)
 	c.flows[key] = f
-	f.place = c.order.PushBack(f)
+	c.order.Push(&f.place, f)
 	if c.order.Len() > c.opt.MaxConns {
-		c.drop(c.order.Front().Value.(*flow))
+		c.forget()
 	}
 	c.visit(f.conn.begin(KindOpen, f.dirOf(src), at, at))
 	return f
@@ -113,11 +117,21 @@ func (c *Capture) newFlow(src, dst netip.AddrPort) *flow {
 	return f
 }
 
+// forget drops the flow that was idle longest.
+func (c *Capture) forget() {
+	f := c.order.First()
+	if !f.conn.closed() {
+		f.conn.Info.Unknown |= UnknownRest
+	}
+	c.drop(f)
+}
+
 // drop ends a flow and forgets it.
 func (c *Capture) drop(f *flow) {
 	f.end()
+	f.conn.Info.Over = true
 	c.held -= f.held
-	c.order.Remove(f.place)
+	f.place.Leave()
 	if key := keyOf(f.conn.Info.Opener, f.conn.Info.Accepter); c.flows[key] == f {
 		delete(c.flows, key)
 	}

@@ -36,8 +36,8 @@ func TestFlowOrder(t *testing.T) {
 	} {
 		open(c, step.client, step.seq)
 		var got []int
-		for e := c.order.Front(); e != nil; e = e.Next() {
-			got = append(got, e.Value.(*flow).conn.Info.ID)
+		for f := range c.order.All() {
+			got = append(got, f.conn.Info.ID)
 		}
 		if !slices.Equal(got, step.want) || len(c.flows) != len(got) {
 			t.Fatalf("after %v: %v, %d flows", step, got, len(c.flows))

@@ -95,10 +95,13 @@ func (c *Conn) Close(dir Dir, reset bool, at Stamp) {
 	ev.Offset, ev.Reset = s.off, reset
 	c.visit(ev)
 	c.settle(1 - dir)
-	if c.sides[1-dir].closed {
+	if c.closed() {
 		c.rpc.release()
 	}
 }
+
+// closed reports whether both sides have ended their streams.
+func (c *Conn) closed() bool { return c.sides[0].closed && c.sides[1].closed }
 
 // Finish ends the capture: what is left is reported, and memory is released.
 func (c *Conn) Finish() {

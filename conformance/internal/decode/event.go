@@ -96,6 +96,7 @@ type ConnInfo struct {
 	Commit *CommitInfo // of a commit session, once it is known to be one
 
 	Unknown Unknown // what the capture does not show of the connection, as far as is known by now
+	Over    bool    // no event of it follows
 	guessed bool    // Initiator is a guess that will not change
 }
 

@@ -1,8 +1,9 @@
 package decode
 
 import (
-	"container/list"
 	"net/netip"
+
+	"github.com/stag-rdma/stag/internal/list"
 )
 
 // flowKey names a TCP connection, whatever the direction of a packet: the ends in ascending order.
@@ -13,8 +14,8 @@ type flow struct {
 	conn    *Conn
 	streams [2]stream
 
-	place *list.Element // in Capture.order
-	held  int           // of Capture.held
+	place list.Node[flow] // in Capture.order
+	held  int             // of Capture.held
 }
 
 // holds returns the octets of memory that a peer can make the flow hold, in round figures.

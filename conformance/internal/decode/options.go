@@ -29,8 +29,8 @@ type Options struct {
 	// have not been seen, in calls. If zero, 4096. The oldest is forgotten first.
 	MaxCalls int
 
-	// MaxConns bounds the TCP connections remembered, in connections. If zero, 16384. The oldest one is
-	// dropped first.
+	// MaxConns bounds the TCP connections remembered, in connections. If zero, 32768. The one that was
+	// idle longest is dropped first.
 	MaxConns int
 
 	// ULP says what the Sends carry.
@@ -79,6 +79,6 @@ func (o *Options) withDefaults() Options {
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
 	c.MaxPlaced = cmp.Or(c.MaxPlaced, 64<<20)
 	c.MaxCalls = cmp.Or(c.MaxCalls, 4096)
-	c.MaxConns = cmp.Or(c.MaxConns, 1<<14)
+	c.MaxConns = cmp.Or(c.MaxConns, 1<<15)
 	return c
 }

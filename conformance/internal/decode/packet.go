@@ -1,9 +1,9 @@
 package decode
 
 import (
+	"encoding/binary"
 	"net/netip"
 
-	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 )
 
@@ -18,104 +18,276 @@ type tcpSegment struct {
 	missing       int    // payload octets that were on the wire but are not in the file (snap length)
 }
 
-// packetParser decodes a packet down to its TCP payload. It reuses the layer structs, so a packet costs no
-// allocation. gopacket turns a panic of its decoders into an error, which here means "not TCP".
-type packetParser struct {
-	eth     layers.Ethernet
-	vlan    layers.Dot1Q
-	loop    layers.Loopback
-	sll     layers.LinuxSLL
-	sll2    layers.LinuxSLL2
-	ip4     layers.IPv4
-	ip6     layers.IPv6
-	ext     layers.IPv6ExtensionSkipper
-	tcp     layers.TCP
-	payload gopacket.Payload
+// carrier is what a packet carries.
+type carrier uint8
 
-	parsers map[gopacket.LayerType]*gopacket.DecodingLayerParser
-	found   []gopacket.LayerType
-}
+const (
+	carrierOther carrier = iota
+	carrierTCP
+	carrierRoCEv1
+	carrierRoCEv2
+	carrierInfiniBand
+	carrierUnread   // a link type that this package does not read
+	carrierFragment // of an IP datagram that is not whole yet
+)
 
-func newPacketParser() *packetParser {
-	return &packetParser{parsers: make(map[gopacket.LayerType]*gopacket.DecodingLayerParser)}
-}
+// Numbers of the tcpdump group's registry of link types, of EtherTypes, and of IP protocols.
+const (
+	linkRawBSD, linkRawOpenBSD, linkInfiniBand = 12, 14, 247
 
-// parser returns the parser for packets that begin with layer first.
-func (p *packetParser) parser(first gopacket.LayerType) *gopacket.DecodingLayerParser {
-	dl := p.parsers[first]
-	if dl == nil {
-		dl = gopacket.NewDecodingLayerParser(first, &p.eth, &p.vlan, &p.loop, &p.sll, &p.sll2,
-			&p.ip4, &p.ip6, &p.ext, &p.tcp, &p.payload)
-		dl.IgnoreUnsupported = true
-		p.parsers[first] = dl
+	etherIPv4, etherARP, etherIPv6                      = 0x0800, 0x0806, 0x86dd
+	etherVLAN, etherVLANService, etherQinQ, etherQinQ92 = 0x8100, 0x88a8, 0x9100, 0x9200
+	etherBridged                                        = 0x6558 // an Ethernet frame
+	etherMPLS, etherMPLSUpstream, etherPPPoE            = 0x8847, 0x8848, 0x8864
+	etherRoCE                                           = 0x8915
+
+	protoHopByHop, protoIPv4, protoTCP, protoUDP, protoIPv6 = 0, 4, 6, 17, 41
+	protoRouting, protoFragment, protoGRE, protoAuth        = 43, 44, 47, 51
+	protoOptions, protoMPLS                                 = 60, 137
+
+	portVXLAN, portRoCEv2, portGeneve = 4789, 4791, 6081
+)
+
+// maxLayers bounds the headers in front of TCP.
+const maxLayers = 32
+
+// packetParser finds the TCP segment in a packet, whatever it is wrapped in.
+type packetParser struct{ fragments fragments }
+
+// parse returns the innermost TCP segment of pkt, if that is what it carries. It peels one header after the other. Each
+// says what follows it, by an EtherType or by an IP protocol, and is longer than nothing; those that know how long the
+// rest is cut off what a link has added. A header that is not whole ends it: carrierOther.
+func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
+	b, cut := pkt.Data, max(0, pkt.Len-len(pkt.Data))
+	kind := linkKind(pkt.Link, &b)
+	switch {
+	case pkt.Link == linkInfiniBand:
+		return seg, carrierInfiniBand
+	case kind < 0:
+		return seg, carrierUnread
 	}
-	return dl
+	be := binary.BigEndian
+	var src, dst netip.Addr
+	for range maxLayers {
+		proto := -1 // set by those that an IP protocol follows
+		switch {
+		case kind == etherBridged && len(b) >= 14:
+			kind, b = int(be.Uint16(b[12:])), b[14:]
+		case (kind == etherVLAN || kind == etherVLANService || kind == etherQinQ || kind == etherQinQ92) && len(b) >= 4:
+			kind, b = int(be.Uint16(b[2:])), b[4:]
+		case (kind == etherMPLS || kind == etherMPLSUpstream) && len(b) >= 5:
+			last := b[2]&1 != 0 // RFC 3032 Section 2.1
+			if b = b[4:]; last {
+				kind = behindLabels(&b)
+			}
+		case kind == etherPPPoE && len(b) >= 8 && b[0] == 0x11 && b[1] == 0: // RFC 2516 Section 4, session data
+			n := int(be.Uint16(b[4:])) + 6
+			switch be.Uint16(b[6:]) {
+			case 0x0021:
+				kind = etherIPv4
+			case 0x0057:
+				kind = etherIPv6
+			default:
+				return seg, carrierOther
+			}
+			b = b[8:max(8, min(n, len(b)))]
+		case kind == etherIPv4 && len(b) >= 20 && b[0]>>4 == 4:
+			head, total := int(b[0]&15)*4, int(be.Uint16(b[2:]))
+			if total == 0 { // left to the network card, which was to cut the datagram into many
+				total = len(b) + cut
+			}
+			if head < 20 || head > min(total, len(b)) {
+				return seg, carrierOther
+			}
+			src, dst, proto = netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom4([4]byte(b[16:])), int(b[9])
+			at, id := be.Uint16(b[6:]), uint32(be.Uint16(b[4:]))
+			b, cut = within(b[head:], total-head, cut)
+			if at&0x3fff != 0 { // RFC 791 Section 3.1: more fragments, or an offset
+				if cut > 0 {
+					return seg, carrierFragment
+				}
+				key := datagram{src, dst, id, proto}
+				if b, proto = p.fragments.add(key, pkt, proto, int(at&0x1fff)*8, at&0x2000 != 0, b); b == nil {
+					return seg, carrierFragment
+				}
+			}
+		case kind == etherIPv6 && len(b) >= 40 && b[0]>>4 == 6:
+			src, dst, proto = netip.AddrFrom16([16]byte(b[8:])).Unmap(), netip.AddrFrom16([16]byte(b[24:])).Unmap(), int(b[6])
+			total := int(be.Uint16(b[4:]))
+			if total == 0 { // as above, or a jumbogram
+				total = len(b) - 40 + cut
+			}
+			b, cut = within(b[40:], total, cut)
+		case kind == etherRoCE:
+			return seg, carrierRoCEv1
+		default:
+			return seg, carrierOther
+		}
+		for extension(proto) && len(b) >= 8 { // RFC 8200 Section 4
+			n := (int(b[1]) + 1) * 8
+			if proto == protoAuth {
+				n = (int(b[1]) + 2) * 4
+			}
+			if proto == protoFragment {
+				at, id := be.Uint16(b[2:]), be.Uint32(b[4:])
+				proto, b = int(b[0]), b[8:]
+				if at&^6 == 0 { // all of it
+					continue
+				}
+				if cut > 0 {
+					return seg, carrierFragment
+				}
+				key := datagram{src, dst, id, protoFragment}
+				if b, proto = p.fragments.add(key, pkt, proto, int(at&^7), at&1 != 0, b); b == nil {
+					return seg, carrierFragment
+				}
+				continue
+			}
+			if n > len(b) {
+				return seg, carrierOther
+			}
+			proto, b = int(b[0]), b[n:]
+		}
+		switch {
+		case proto < 0:
+		case proto == protoTCP && len(b) >= 20:
+			head := int(b[12]>>4) * 4
+			if head < 20 || head > len(b) {
+				return seg, carrierOther
+			}
+			flags := b[13]
+			return tcpSegment{
+				src: netip.AddrPortFrom(src, be.Uint16(b)), dst: netip.AddrPortFrom(dst, be.Uint16(b[2:])),
+				seq: be.Uint32(b[4:]), acked: be.Uint32(b[8:]),
+				fin: flags&1 != 0, syn: flags&2 != 0, rst: flags&4 != 0, ack: flags&16 != 0,
+				payload: b[head:], missing: cut,
+			}, carrierTCP
+		case proto == protoUDP && len(b) >= 16: // with a header of the tunnel
+			switch port, t := be.Uint16(b[2:]), b[8:]; {
+			case port == portRoCEv2:
+				return seg, carrierRoCEv2
+			case port == portVXLAN && t[0]&8 != 0: // RFC 7348 Section 5: the network is given
+				kind, b = etherBridged, t[8:]
+			case port == portGeneve && t[0]>>6 == 0 && 8+int(t[0]&63)*4 <= len(t): // RFC 8926 Section 3.4
+				kind, b = int(be.Uint16(t[2:])), t[8+int(t[0]&63)*4:]
+			default:
+				return seg, carrierOther
+			}
+		case proto == protoUDP && len(b) >= 4 && be.Uint16(b[2:]) == portRoCEv2:
+			return seg, carrierRoCEv2
+		case proto == protoGRE && len(b) >= 4 && b[0]&0x4f == 0 && b[1]&7 == 0: // RFC 2784, 2890: no routes, version 0
+			n := 4
+			for _, field := range []byte{0x80, 0x20, 0x10} { // checksum, key, sequence number
+				if b[0]&field != 0 {
+					n += 4
+				}
+			}
+			if n > len(b) {
+				return seg, carrierOther
+			}
+			kind, b = int(be.Uint16(b[2:])), b[n:]
+		case proto == protoIPv4:
+			kind = etherIPv4
+		case proto == protoIPv6:
+			kind = etherIPv6
+		case proto == protoMPLS:
+			kind = etherMPLS
+		default:
+			return seg, carrierOther
+		}
+	}
+	return seg, carrierOther
 }
 
-// firstLayer maps a link type to the layer its packets begin with; ok is false for link types
-// this package does not read.
-func firstLayer(link layers.LinkType, data []byte) (first gopacket.LayerType, ok bool) {
+// within cuts b to the n octets that a header says follow it. It returns how many of these the file lacks: no more than
+// the cut that its record tells.
+func within(b []byte, n, cut int) ([]byte, int) {
+	if n <= len(b) {
+		return b[:n], 0
+	}
+	return b, min(n-len(b), cut)
+}
+
+// extension reports whether proto is a header of IPv6 with another one behind it.
+func extension(proto int) bool {
+	switch proto {
+	case protoHopByHop, protoRouting, protoFragment, protoAuth, protoOptions:
+		return true
+	}
+	return false
+}
+
+// linkKind takes the link header off b and returns the EtherType of what follows, -1 for a link type that is not read.
+func linkKind(link layers.LinkType, b *[]byte) int {
+	head, at := 0, -1 // of the link header: its length, and where its EtherType is
 	switch link {
 	case layers.LinkTypeEthernet:
-		return layers.LayerTypeEthernet, true
-	case layers.LinkTypeNull, layers.LinkTypeLoop:
-		return layers.LayerTypeLoopback, true
+		return etherBridged
 	case layers.LinkTypeLinuxSLL:
-		return layers.LayerTypeLinuxSLL, true
+		head, at = 16, 14
 	case layers.LinkTypeLinuxSLL2:
-		return layers.LayerTypeLinuxSLL2, true
-	case layers.LinkTypeIPv4:
-		return layers.LayerTypeIPv4, true
-	case layers.LinkTypeIPv6:
-		return layers.LayerTypeIPv6, true
-	case layers.LinkTypeRaw, 12, 14: // 12 and 14: what BSD systems write for raw IP
-		if len(data) > 0 && data[0]>>4 == 6 {
-			return layers.LayerTypeIPv6, true
-		}
-		return layers.LayerTypeIPv4, true
+		head, at = 20, 0
+	case layers.LinkTypeNull, layers.LinkTypeLoop: // an address family, which every system numbers anew
+		head = 4
+	case layers.LinkTypeIPv4, layers.LinkTypeIPv6, layers.LinkTypeRaw, linkRawBSD, linkRawOpenBSD:
 	default:
-		return 0, false
+		return -1
 	}
+	all := *b
+	if len(all) <= head {
+		return 0
+	}
+	*b = all[head:]
+	switch {
+	case at >= 0:
+		return int(binary.BigEndian.Uint16(all[at:]))
+	case all[head]>>4 == 6:
+		return etherIPv6
+	}
+	return etherIPv4
 }
 
-// parse returns the TCP segment of pkt; ok is false if there is none that can be read whole: other
-// protocols, IP fragments, a TCP header cut by the snap length.
-func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, ok bool) {
-	first, ok := firstLayer(pkt.Link, pkt.Data)
-	if !ok {
-		return seg, false
+// behindLabels says what follows a stack of MPLS labels, which do not: IP by its first four bits (RFC 4928 Section 3), or
+// the Ethernet frame of a pseudowire, before which it cuts off a control word (RFC 4448 Section 4.6).
+func behindLabels(b *[]byte) int {
+	frame := *b
+	switch {
+	case frame[0]>>4 == 4:
+		return etherIPv4
+	case frame[0]>>4 == 6:
+		return etherIPv6
+	case frame[0]>>4 == 0 && len(frame) >= 18 && !known(frame[12:]) && known(frame[16:]): // no address begins so
+		*b = frame[4:]
 	}
-	dl := p.parser(first)
-	p.found = p.found[:0]
-	if err := dl.DecodeLayers(pkt.Data, &p.found); err != nil {
-		return seg, false
+	return etherBridged
+}
+
+// known reports whether b begins with an EtherType that a frame is likely to have.
+func known(b []byte) bool {
+	switch binary.BigEndian.Uint16(b) {
+	case etherIPv4, etherARP, etherIPv6, etherVLAN, etherVLANService, etherQinQ, etherMPLS, etherPPPoE, etherRoCE:
+		return true
 	}
-	var src, dst netip.Addr
-	for _, l := range p.found {
-		switch l {
-		case layers.LayerTypeIPv4:
-			src, _ = netip.AddrFromSlice(p.ip4.SrcIP)
-			dst, _ = netip.AddrFromSlice(p.ip4.DstIP)
-		case layers.LayerTypeIPv6:
-			src, _ = netip.AddrFromSlice(p.ip6.SrcIP)
-			dst, _ = netip.AddrFromSlice(p.ip6.DstIP)
-		case layers.LayerTypeTCP:
-			return p.segment(pkt, src, dst, dl.Truncated), true
+	return false
+}
+
+// count adds a packet.
+func (s *CaptureStats) count(c carrier, link layers.LinkType) {
+	switch c {
+	case carrierTCP:
+		s.TCP++
+	case carrierRoCEv1:
+		s.RoCEv1++
+	case carrierRoCEv2:
+		s.RoCEv2++
+	case carrierInfiniBand:
+		s.InfiniBand++
+	case carrierUnread:
+		if s.Unread++; s.Unread == 1 {
+			s.UnreadLink = int(link)
 		}
+	case carrierFragment:
+		s.Fragments++
+	case carrierOther:
 	}
-	return seg, false
-}
-
-func (p *packetParser) segment(pkt *Packet, src, dst netip.Addr, truncated bool) tcpSegment {
-	t := &p.tcp
-	seg := tcpSegment{
-		src: netip.AddrPortFrom(src.Unmap(), uint16(t.SrcPort)),
-		dst: netip.AddrPortFrom(dst.Unmap(), uint16(t.DstPort)),
-		seq: t.Seq, syn: t.SYN, fin: t.FIN, rst: t.RST, ack: t.ACK, acked: t.Ack,
-		payload: t.Payload,
-	}
-	if truncated {
-		seg.missing = max(0, pkt.Len-len(pkt.Data))
-	}
-	return seg
 }

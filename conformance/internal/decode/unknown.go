@@ -4,7 +4,7 @@ import "strings"
 
 // Unknown is a set of things that a capture does not show of a connection, because it begins in the middle,
 // octets are missing from it, or its packets are out of order.
-type Unknown uint8
+type Unknown uint16
 
 const (
 	// UnknownStartup: the startup frames are not in the capture. Private data, IRD and ORD, and so
@@ -25,6 +25,8 @@ const (
 	UnknownTruncated
 	// UnknownSide: everything that one side sent, although its peer acknowledged octets of it.
 	UnknownSide
+	// UnknownRest: what followed after so many other connections that this one was forgotten.
+	UnknownRest
 )
 
 // Reasons returns the members in words, each without a full stop.
@@ -39,6 +41,7 @@ func (u Unknown) Reasons() []string {
 		"what was sent first: packets were captured out of order",
 		"what the snap length cut off: the packets are truncated",
 		"one side: no octet that it sent is in the capture",
+		"what followed: it was idle longest, and forgotten because of too many others",
 	} {
 		if u&(1<<i) != 0 {
 			all = append(all, s)

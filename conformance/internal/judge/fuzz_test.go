@@ -16,7 +16,7 @@ import (
 // tight makes every limit easy to reach.
 var tight = &judge.Options{
 	Decode:        &decode.Options{MaxEarly: 4096, MaxMessage: 2048, MaxPlaced: 8192, MaxCalls: 4, MaxConns: 3},
-	MaxViolations: 3, MaxConns: 2, MaxSTags: 2, MaxRequests: 3,
+	MaxViolations: 3, MaxSTags: 2, MaxRequests: 3,
 }
 
 // FuzzJudge: no file makes the judge panic, and what it reports is consistent.

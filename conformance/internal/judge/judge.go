@@ -1,6 +1,10 @@
 package judge
 
-import "github.com/stag-rdma/stag/conformance/internal/decode"
+import (
+	"slices"
+
+	"github.com/stag-rdma/stag/conformance/internal/decode"
+)
 
 // A Judge judges the connections of one capture. See [New].
 type Judge struct {
@@ -12,6 +16,7 @@ type Judge struct {
 	withdrawn func(*Violation) // one that was reported before is none; may be nil
 	conns     map[*decode.ConnInfo]*conn
 	order     []*conn // oldest first; may hold connections that have ended
+	sweep     int     // connections to have before those are forgotten of which nothing comes any more
 	sent      sentCalls
 
 	tooLong uint64 // from how many octets a message is too long: 2^32, except in tests
@@ -52,17 +57,15 @@ func (j *Judge) open(info *decode.ConnInfo) *conn {
 	c := newConn(j, info)
 	j.conns[info] = c
 	j.order = append(j.order, c)
-	if len(j.order) > j.opt.MaxConns {
-		j.drop(j.order[0])
-		j.order = j.order[1:]
+	if len(j.order) > j.sweep { // the decoder bounds those that are not over
+		j.order = slices.DeleteFunc(j.order, func(c *conn) bool {
+			if c.info.Over {
+				c.finish()
+				delete(j.conns, c.info)
+			}
+			return c.info.Over
+		})
+		j.sweep = len(j.order) + len(j.order)/8 + 64
 	}
 	return c
-}
-
-// drop ends a connection and forgets it.
-func (j *Judge) drop(c *conn) {
-	c.finish()
-	if j.conns[c.info] == c {
-		delete(j.conns, c.info)
-	}
 }

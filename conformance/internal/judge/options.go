@@ -17,10 +17,6 @@ type Options struct {
 	// only counted. If zero, 100.
 	MaxViolations int
 
-	// MaxConns bounds the connections remembered at one time, in connections. If zero, 16384. The oldest one
-	// is dropped first.
-	MaxConns int
-
 	// MaxSTags bounds the STags remembered per connection and direction, in STags. If zero, 4096. The
 	// oldest is forgotten first.
 	MaxSTags int
@@ -36,8 +32,7 @@ func (o *Options) Check() error {
 		return nil
 	}
 	err := setting.Check(
-		setting.Count("MaxViolations", o.MaxViolations), setting.Count("MaxConns", o.MaxConns),
-		setting.Count("MaxSTags", o.MaxSTags), setting.Count("MaxRequests", o.MaxRequests),
+		setting.Count("MaxViolations", o.MaxViolations), setting.Count("MaxSTags", o.MaxSTags), setting.Count("MaxRequests", o.MaxRequests),
 	)
 	if err == nil {
 		err = o.Decode.Check()
@@ -58,7 +53,6 @@ func (o *Options) withDefaults() Options {
 		c = *o
 	}
 	c.MaxViolations = cmp.Or(c.MaxViolations, 100)
-	c.MaxConns = cmp.Or(c.MaxConns, 1<<14)
 	c.MaxSTags = cmp.Or(c.MaxSTags, 4096)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 1<<14)
 	return c

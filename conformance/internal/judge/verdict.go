@@ -68,6 +68,8 @@ func nothing(s *decode.CaptureStats) string {
 	switch {
 	case s.Packets == 0:
 		return "the capture holds no packet"
+	case s.TCP == 0 && s.Fragments > 0:
+		return "the capture holds no TCP, and fragments of IP datagrams of which others are missing, overlap or are cut off"
 	case s.TCP == 0:
 		return "the capture holds no TCP, so no iWARP"
 	}
