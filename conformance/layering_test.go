@@ -121,7 +121,7 @@ var layers = []layer{
 	{name: "internal/shared"},
 	{
 		name:    "conformance/internal/decode",
-		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/setting"},
+		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/list", "internal/setting"},
 		modules: []string{"github.com/gopacket/gopacket"},
 	},
 
