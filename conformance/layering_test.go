@@ -119,6 +119,7 @@ var layers = []layer{
 	{name: "internal/pmemtest", may: []string{"internal/pmemhook", "rdmap/region", "rdmap/region/pmem"}},
 	{name: "internal/setting"},
 	{name: "internal/shared"},
+	{name: "internal/tlstest"},
 	{
 		name:    "conformance/internal/decode",
 		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/list", "internal/setting"},

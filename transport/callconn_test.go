@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -31,7 +32,7 @@ func dialConn(t testing.TB, addr string, cfg *transport.Config) *transport.CallC
 // streamOver is a TCP client that does not know what is below it.
 func streamOver(t testing.TB, conn net.Conn) *transport.StreamClient {
 	t.Helper()
-	c, err := transport.NewStreamClient(conn, testConfig())
+	c, err := transport.NewStreamClient(context.Background(), conn, testConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

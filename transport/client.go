@@ -90,6 +90,10 @@ func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*C
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
+	if err := cfg.noTLS(); err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, err
+	}
 	cfg.asClient()
 	c := &Client{cfg: cfg, ctr: new(calls.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)

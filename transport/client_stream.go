@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 
 	"github.com/stag-rdma/stag/transport/internal/calls"
@@ -27,20 +28,33 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	if err != nil {
 		return nil, err
 	}
-	return makeStream(conn, c)
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		host = "" // a path
+	}
+	return makeStream(ctx, conn, host, c)
 }
 
-// NewStreamClient takes conn and makes record-marked RPC calls on it.
-func NewStreamClient(conn net.Conn, cfg *Config) (*StreamClient, error) {
+// NewStreamClient takes conn and makes record-marked RPC calls on it. ctx limits only the handshake of Config.TLS, which
+// needs a ServerName here.
+func NewStreamClient(ctx context.Context, conn net.Conn, cfg *Config) (*StreamClient, error) {
+	if err := given("connection", conn); err != nil {
+		return nil, err
+	}
 	c, err := cfg.fill()
 	if err != nil {
 		return nil, err
 	}
-	return makeStream(conn, c)
+	return makeStream(ctx, conn, "", c)
 }
 
-func makeStream(conn net.Conn, cfg *Config) (*StreamClient, error) {
-	if err := given("connection", conn); err != nil {
+// makeStream makes a client of conn, whose certificate must be for name.
+func makeStream(ctx context.Context, conn net.Conn, name string, cfg *Config) (_ *StreamClient, err error) {
+	if err := given("context", ctx); err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, err
+	}
+	if conn, err = cfg.TLS.client(ctx, conn, name, cfg.Startup.Timeout); err != nil {
 		return nil, err
 	}
 	c := stream.NewClient(conn, cfg.stream())
@@ -60,6 +74,9 @@ func makeStream(conn net.Conn, cfg *Config) (*StreamClient, error) {
 func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	return c.c.Do(ctx, call, reply)
 }
+
+// TLS returns what protects the connection, nil if nothing does. It must not be changed.
+func (c *StreamClient) TLS() *tls.ConnectionState { return c.c.TLS() }
 
 // Stats implements [rpc.Caller].
 func (c *StreamClient) Stats() rpc.Stats { return c.c.Stats() }

@@ -17,7 +17,7 @@ import (
 func TestStreamTurn(t *testing.T) {
 	nc, server := net.Pipe()
 	defer server.Close()
-	c, err := transport.NewStreamClient(nc, nil)
+	c, err := transport.NewStreamClient(context.Background(), nc, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestStreamTurn(t *testing.T) {
 func TestStreamStray(t *testing.T) {
 	nc, server := net.Pipe()
 	defer server.Close()
-	c, err := transport.NewStreamClient(nc, nil)
+	c, err := transport.NewStreamClient(context.Background(), nc, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tcp, err := transport.NewStreamClient(c, nil)
+	tcp, err := transport.NewStreamClient(context.Background(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,6 +83,7 @@ type Config struct {
 	// Reading says how connections are read. If HandlerLimit is zero, 1 ms; if MaxHandlers is zero, Credits.
 	Reading Reading
 
+	TLS        TLS
 	Limits     Limits
 	Duplicates Duplicates
 	Backward   Backward

@@ -229,7 +229,7 @@ func TestDuplicateOwners(t *testing.T) {
 		}},
 		{"TCP", func(a, b net.Conn) (rpc.Caller, error) {
 			go s.ServeStreamConn(b)
-			return transport.NewStreamClient(a, testConfig())
+			return transport.NewStreamClient(context.Background(), a, testConfig())
 		}},
 		{"Listener", func(a, b net.Conn) (rpc.Caller, error) {
 			pipes.conns <- b

@@ -54,6 +54,9 @@ func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.noTLS(); err != nil {
+		return nil, err
+	}
 	l, err := net.Listen(network, addr)
 	if err != nil {
 		return nil, rpc.AsOpError(rpc.OpListen, addr, err)
@@ -67,6 +70,9 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 		return nil, err
 	}
 	c, err := cfg.fill()
+	if err == nil {
+		err = c.noTLS()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func TestRecordPanicEndsItsConnection(t *testing.T) {
 	dial := func() *transport.StreamClient {
 		a, b := rdmaptest.Pipe()
 		go func() { ends <- s.ServeStreamConn(b) }()
-		c, err := transport.NewStreamClient(a, nil)
+		c, err := transport.NewStreamClient(context.Background(), a, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestStreamClientPanic(t *testing.T) {
 		s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 		served := make(chan error, 1)
 		go func() { served <- s.ServeStreamConn(b) }()
-		c, err := transport.NewStreamClient(f, nil)
+		c, err := transport.NewStreamClient(context.Background(), f, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

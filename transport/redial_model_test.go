@@ -84,7 +84,7 @@ func (w *modelNetwork) dial(ctx context.Context) (redial.Conn, error) {
 	cfg.Startup.Timeout = 5 * time.Second
 	if stream {
 		w.wg.Go(func() { w.s.ServeStreamConn(b) })
-		return transport.NewStreamClient(rdmaptest.Wrap(a, faults), cfg)
+		return transport.NewStreamClient(context.Background(), rdmaptest.Wrap(a, faults), cfg)
 	}
 	if w.l != nil {
 		w.l.put(b)

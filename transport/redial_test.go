@@ -44,7 +44,7 @@ func (w *network) dial(ctx context.Context) (redial.Conn, error) {
 	w.mu.Unlock()
 	if w.stream != nil && w.stream(n) {
 		w.wg.Go(func() { w.s.ServeStreamConn(b) })
-		return transport.NewStreamClient(f, w.client)
+		return transport.NewStreamClient(context.Background(), f, w.client)
 	}
 	w.wg.Go(func() { w.s.ServeConn(b) })
 	return transport.NewClient(ctx, f, w.client)

@@ -127,7 +127,7 @@ func TestNil(t *testing.T) {
 	defer s.Close()
 	for name, f := range map[string]func() error{
 		"NewClient":       func() error { _, err := transport.NewClient(testCtx(t), nil, nil); return err },
-		"NewStreamClient": func() error { _, err := transport.NewStreamClient(nil, nil); return err },
+		"NewStreamClient": func() error { _, err := transport.NewStreamClient(context.Background(), nil, nil); return err },
 		"NewListener":     func() error { _, err := transport.NewListener(nil, nil); return err },
 		"Serve":           func() error { return s.Serve(nil) },
 		"ServeConn":       func() error { return s.ServeConn(nil) },

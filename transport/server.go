@@ -68,7 +68,7 @@ func (s *Server) init() error {
 		s.gate = gate.New(s.cfg.gate(), &s.ctr)
 		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger)
 		s.stream = stream.NewService(s.ctx, s.cfg.stream(), &s.ctr, s.gate, s.exec, stream.Hooks{
-			Add:  func(c *stream.Conn) error { return s.addConn(c) },
+			Add:  s.addStream,
 			Drop: func(c *stream.Conn) { s.dropConn(c) }, Closed: ErrServerClosed,
 		})
 		s.listeners = make(map[net.Listener]struct{})

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync/atomic"
@@ -61,6 +62,12 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 	}
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
+		return nil, err
+	}
+	if _, secure := conn.(*tls.Conn); !secure && s.cfg.TLS.demanded() { // not one call of a connection in clear may run
+		s.gate.TurnAway(s.ctx, conn, first, errClear)
+		err := rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), errClear)
+		s.gate.Stranger(calls.PeerAddr(conn), err)
 		return nil, err
 	}
 	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
@@ -169,7 +176,7 @@ func (c *rdmaServed) timed(x *responder.Call) time.Duration {
 
 // serve runs the handler and replies.
 func (c *rdmaServed) serve(x *responder.Call) {
-	if !c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion {
+	if !c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion || x.Req.Cred.Flavor == xdr.AuthTLS {
 		if h, refused := x.Req.Refusal(nil); refused {
 			x.Resp.Refuse(h)
 		}

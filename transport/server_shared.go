@@ -9,7 +9,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -35,7 +34,8 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 		_ = conn.Close() // the error above says more
 		return err
 	}
-	first, err := s.peek(conn)
+	first := make([]byte, peekSize)
+	err := s.admitted(conn, func() error { _, err := io.ReadFull(conn, first); return err })
 	if err != nil {
 		if _, refused := errors.AsType[*rpc.LimitError](err); refused {
 			s.gate.TurnAway(s.ctx, conn, nil, err)
@@ -48,36 +48,28 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 	if string(first) == mpa.RequestKey[:peekSize] {
 		return s.serveConn(conn, first, turn)
 	}
-	c := stream.NewConn(s.stream, s.Handler, conn, first, true)
-	if err := c.Serve(turn); !errors.Is(err, stream.ErrToRDMA) {
-		return err
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), err)
-	}
-	return s.serveConn(conn, c.Ahead(), turn)
+	return s.serveRecords(conn, s.Handler, first, true, turn)
 }
 
-// peek reads the first octets of a connection, which counts as one meanwhile.
-func (s *Server) peek(conn net.Conn) ([]byte, error) {
+// admitted begins a connection, which counts as one meanwhile, within Startup.Timeout.
+func (s *Server) admitted(conn net.Conn, begin func() error) error {
 	p, err := s.gate.Enter(conn.RemoteAddr(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.Leave()
 	c := &peekedConn{conn}
 	if err := s.addConn(c); err != nil {
-		return nil, err
+		return err
 	}
 	defer s.dropConn(c)
-	if err := conn.SetReadDeadline(time.Now().Add(s.cfg.Startup.Timeout)); err != nil {
-		return nil, err
+	if err := conn.SetDeadline(time.Now().Add(s.cfg.Startup.Timeout)); err != nil {
+		return err
 	}
-	first := make([]byte, peekSize)
-	if _, err := io.ReadFull(conn, first); err != nil {
-		return nil, err
+	if err := begin(); err != nil {
+		return err
 	}
-	return first, conn.SetReadDeadline(time.Time{})
+	return conn.SetDeadline(time.Time{})
 }
 
 // peekedConn is a connection whose protocol is not known yet.

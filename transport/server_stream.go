@@ -1,8 +1,12 @@
 package transport
 
 import (
+	"crypto/tls"
+	"errors"
 	"net"
+	"time"
 
+	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -21,13 +25,33 @@ func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler, turn execute.Turn) 
 		_ = conn.Close() // the error above says more
 		return err
 	}
-	return stream.NewConn(s.stream, h, conn, nil, false).Serve(turn)
+	if _, is := conn.(*tls.Conn); is {
+		return s.serveTLS(conn, h, turn)
+	}
+	return s.serveRecords(conn, h, nil, false, turn)
+}
+
+// serveRecords serves records, until the stream ends or a client with whom both is agreed enables RDMA.
+func (s *Server) serveRecords(conn net.Conn, h rpc.Handler, first []byte, both bool, turn execute.Turn) error {
+	c := stream.NewConn(s.stream, h, conn, first, both)
+	switch err := c.Serve(turn); {
+	case errors.Is(err, stream.ErrToTLS):
+		return s.serveTLS(conn, h, turn)
+	case errors.Is(err, stream.ErrToRDMA):
+		if err := conn.SetDeadline(time.Time{}); err != nil {
+			return rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), err)
+		}
+		return s.serveConn(conn, c.Ahead(), turn)
+	default:
+		return err
+	}
 }
 
 // stream returns the settings of record-marked connections.
 func (c *Config) stream() stream.Config {
 	return stream.Config{
 		Credits: c.Credits, BackwardCredits: c.Backward.Credits, MaxPayload: c.MaxPayload, Binding: c.Binding, AnyCred: c.AnyCred,
+		TLS: c.TLS.Config != nil, NoClear: c.TLS.demanded(),
 		HandlerLimit: c.Reading.HandlerLimit, CallTimeout: c.Timeouts.Call,
 	}
 }

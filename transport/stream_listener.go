@@ -24,6 +24,9 @@ func NewStreamListener(l net.Listener, cfg *Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.noTLS(); err != nil {
+		return nil, err
+	}
 	if cfg == nil || cfg.Limits.Conns == 0 {
 		// With its Relay and its connection to the server, an idle one takes 34 KiB, not 16 as one on RDMA.
 		c.Limits.Conns -= (c.Limits.Conns - gate.FreeConns) / 2

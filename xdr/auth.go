@@ -17,9 +17,10 @@ const (
 	AuthShort AuthFlavor = 2 // AUTH_SHORT: a handle from the server
 	AuthDH    AuthFlavor = 3 // AUTH_DH
 	RPCSECGSS AuthFlavor = 6 // RPCSEC_GSS (RFC 2203)
+	AuthTLS   AuthFlavor = 7 // AUTH_TLS: the body is empty; asks for TLS (RFC 9289 Section 4.1)
 )
 
-var flavorNames = [...]string{"AUTH_NONE", "AUTH_SYS", "AUTH_SHORT", "AUTH_DH", 6: "RPCSEC_GSS"}
+var flavorNames = [...]string{"AUTH_NONE", "AUTH_SYS", "AUTH_SHORT", "AUTH_DH", 6: "RPCSEC_GSS", "AUTH_TLS"}
 
 // String returns the RFC's spelling, or AuthFlavor(0x2a) for an unknown value.
 func (f AuthFlavor) String() string { return enumName(flavorNames[:], "AuthFlavor", uint32(f)) }

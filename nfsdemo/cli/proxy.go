@@ -271,7 +271,7 @@ func (x *proxying) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := transport.NewStreamClient(conn, nil)
+	c, err := transport.NewStreamClient(ctx, conn, nil)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -31,7 +32,7 @@ func TestProxyFloods(t *testing.T) {
 		for range 40 {
 			from("127.0.0.2", ports[name])
 		}
-		c, err := transport.NewStreamClient(from("127.0.0.3", ports[name]), nil)
+		c, err := transport.NewStreamClient(context.Background(), from("127.0.0.3", ports[name]), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mou
 	if err != nil {
 		return nil, nil, fmt.Errorf("MOUNT service on port %d: %w", port, err)
 	}
-	caller, err := transport.NewStreamClient(conn, cfg.Transport)
+	caller, err := transport.NewStreamClient(ctx, conn, cfg.Transport)
 	if err != nil {
 		conn.Close() //nolint:errcheck // the first error counts
 		return nil, nil, err
@@ -186,7 +186,7 @@ func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller 
 	if u.Scheme == SchemeRDMA {
 		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
 	} else {
-		caller, err = transport.NewStreamClient(conn, cfg.Transport)
+		caller, err = transport.NewStreamClient(ctx, conn, cfg.Transport)
 	}
 	if err != nil {
 		conn.Close() //nolint:errcheck // the first error counts

@@ -65,7 +65,7 @@ func TestAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := transport.NewStreamClient(c, nil)
+		s, err := transport.NewStreamClient(context.Background(), c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,6 +30,9 @@ const (
 // ErrConfig is wrapped by the errors for settings out of range.
 var ErrConfig = setting.ErrRange
 
+// ErrNoTLS ends a client that requires TLS (transport.Config.TLS) of a server that does not offer it.
+var ErrNoTLS = errors.New("the server does not offer TLS on this port")
+
 // OpError says that a connection or a context ended. Err wraps net.ErrClosed,
 // os.ErrDeadlineExceeded, the context's error, *verbs.ProtocolError (we refused the
 // peer) or *verbs.TerminateError (it refused us).

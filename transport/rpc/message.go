@@ -17,7 +17,8 @@ import (
 var ErrNotACall = errors.New("transport: not an RPC call")
 
 // Parse decodes the RPC header of msg, and a view of its arguments, into r. If the call is refused
-// before its program is looked at, the reply is in resp; with anyCred, credentials are no reason.
+// before its program is looked at, the reply is in resp; with anyCred, credentials are no reason, except AUTH_TLS,
+// which speaks of this connection and not of who calls.
 func (r *Request) Parse(msg []byte, anyCred bool, resp *Response) error {
 	if _, typ, ok := xdr.PeekXID(msg); !ok || typ != xdr.MsgCall {
 		return ErrNotACall
@@ -25,7 +26,7 @@ func (r *Request) Parse(msg []byte, anyCred bool, resp *Response) error {
 	d := xdr.NewDecoder(msg)
 	err := r.CallHeader.Parse(&d)
 	r.Args = d.Rest()
-	if err == nil && r.RPCVers == xdr.RPCVersion && anyCred {
+	if err == nil && r.RPCVers == xdr.RPCVersion && anyCred && r.Cred.Flavor != xdr.AuthTLS {
 		return nil
 	}
 	if h, refused := r.Refusal(err); refused {

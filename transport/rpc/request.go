@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 
 	"github.com/stag-rdma/stag/xdr"
@@ -20,6 +21,9 @@ type Request struct {
 	RemoteAddr net.Addr
 	// Network is "rdma" or "tcp".
 	Network string
+	// TLS says what protects the connection, with the peer's certificates, nil if nothing does. A certificate names
+	// a machine, never the user of a call (RFC 9289 Section 4.2). It must not be changed.
+	TLS *tls.ConnectionState
 	// Backward is the backward direction of the connection on which the call came, nil if there is
 	// none. [Backward.Do] of nil returns an error. It may be used after the call.
 	Backward *Backward

@@ -47,7 +47,7 @@ func growServer(t *testing.T, memory int64, f func(n int)) (s *transport.Server,
 		if i%2 == 0 {
 			c, err = transport.NewClient(t.Context(), a, nil)
 		} else {
-			c, err = transport.NewStreamClient(a, nil)
+			c, err = transport.NewStreamClient(context.Background(), a, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

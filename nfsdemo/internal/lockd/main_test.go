@@ -211,7 +211,7 @@ func (c *client) connect() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s, err := transport.NewStreamClient(conn, nil)
+	s, err := transport.NewStreamClient(context.Background(), conn, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

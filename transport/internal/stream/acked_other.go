@@ -4,5 +4,5 @@ package stream
 
 import "net"
 
-// acked returns false: only the ends of writes are seen.
-func acked(net.Conn) (n uint64, ok bool) { return 0, false }
+// moved returns false: only the ends of writes are seen.
+func moved(net.Conn) (acked, received uint64, ok bool) { return 0, 0, false }

@@ -3,6 +3,7 @@ package stream
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ func NewClient(conn net.Conn, cfg Config) *Client {
 	return newClient(conn, NewWriter(conn), cfg, new(calls.Counters))
 }
 
+// TLS returns what protects the connection, nil if nothing does.
+func (c *Client) TLS() *tls.ConnectionState { return stateOf(c.conn) }
+
 // Start reads, in a goroutine.
 func (c *Client) Start() {
 	c.ctr.Conns.Store(1)
@@ -98,6 +102,12 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	defer cancel()
 	if !c.w.Lock(ctx) {
 		return c.unsent(context.Cause(ctx))
+	}
+	select {
+	case <-c.done: // TLS or RDMA may have begun on the connection while this call waited for its turn
+		c.w.Unlock()
+		return c.unsent(c.Err())
+	default:
 	}
 	if err := c.post(xid, call); err != nil {
 		c.fail(err)
@@ -304,7 +314,7 @@ func (c *Client) fail(err error) {
 		if c.ownsConn() {
 			c.ctr.Conns.Store(0)
 		}
-		_ = c.conn.Close() // the first error is the one that counts
+		_ = below(c.conn).Close() // the first error is the one that counts
 		if c.back != nil {
 			c.stop() // after that, so that no handler answers because it was told to stop
 		}
@@ -333,6 +343,9 @@ func (c *Client) Stats() rpc.Stats {
 
 // Close implements [rpc.Caller]. It returns when the reading goroutine has ended.
 func (c *Client) Close() error {
+	if t, ok := c.conn.(*tls.Conn); ok {
+		_ = t.Close() // tells the peer; fail does not wait for that
+	}
 	c.fail(net.ErrClosed)
 	<-c.done
 	return nil

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +34,10 @@ type Conn struct {
 	w     *Writer
 	slots slots
 	wg    sync.WaitGroup
-	both  bool   // RDMA may be enabled between two records
-	ahead []byte // octets that were read after the last record, if so
+	both  bool                 // RDMA may be enabled between two records
+	ahead []byte               // octets that were read after the last record, if so
+	tls   *tls.ConnectionState // nil: the connection is in clear
+	probe uint32               // XID of the call that asks for TLS
 
 	in, out atomic.Uint64 // octets
 
@@ -63,6 +66,7 @@ func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) 
 	if s.cfg.BackwardCredits > 0 {
 		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
+	c.tls = stateOf(conn)
 	c.input = conn
 	if len(first) > 0 {
 		c.input = io.MultiReader(bytes.NewReader(first), conn)
@@ -70,8 +74,8 @@ func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) 
 	return c
 }
 
-// Serve serves the connection until its stream ends, or until RDMA is enabled; then the error is ErrToRDMA, and the
-// connection stays open.
+// Serve serves the connection until its stream ends, or until RDMA is enabled or TLS asked for; then the error is
+// ErrToRDMA or ErrToTLS, and the connection stays open.
 func (c *Conn) Serve(turn execute.Turn) error {
 	s := c.s
 	keep := false
@@ -90,28 +94,40 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	}
 	s.ctr.Accepted.Add(1)
 	defer s.hooks.Drop(c)
-	c.at = s.exec.Enter(c.conn, turn)
+	c.at = s.exec.Enter(below(c.conn), turn)
 	defer s.exec.Leave(c.at)
 	begun := time.Now()
-	s.gate.Came(calls.PeerAddr(c.conn), "tcp")
+	network := nameOf(c.tls)
+	s.gate.Came(calls.PeerAddr(c.conn), network)
 	err = c.read()
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		s.gate.Went(calls.PeerAddr(c.conn), "tcp", begun, s.hooks.Closed)
+		s.gate.Went(calls.PeerAddr(c.conn), network, begun, s.hooks.Closed)
 		return nil
-	case errors.Is(err, ErrToRDMA):
-		s.gate.Went(calls.PeerAddr(c.conn), "tcp", begun, err)
+	case errors.Is(err, ErrToRDMA), errors.Is(err, ErrToTLS) && c.starttls():
+		s.gate.Went(calls.PeerAddr(c.conn), network, begun, err)
 		keep = true
 		return err
 	}
 	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(c.conn), calls.IgnoreEnd(err)))
-	s.gate.Went(calls.PeerAddr(c.conn), "tcp", begun, err)
+	s.gate.Went(calls.PeerAddr(c.conn), network, begun, err)
 	return err
 }
 
 // Ahead returns the octets that were read after the last record, when Serve has returned ErrToRDMA.
 func (c *Conn) Ahead() []byte { return c.ahead }
+
+// TLS returns what protects the connection, nil if nothing does.
+func (c *Conn) TLS() *tls.ConnectionState { return c.tls }
+
+// Refuse ends the connection because of err.
+func (c *Conn) Refuse(err error) {
+	c.mu.Lock()
+	c.cut = err
+	c.mu.Unlock()
+	c.Abort()
+}
 
 // RemoteAddr returns the address of the client.
 func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
@@ -141,23 +157,25 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Moved implements admit.Mover.
 func (c *Conn) Moved(f admit.Flow) uint64 {
-	if f == admit.Arriving {
+	acked, received, ok := moved(below(c.conn))
+	switch {
+	case f == admit.Arriving && c.tls != nil && ok:
+		return received // of a record of TLS we see nothing before its last octet
+	case f == admit.Arriving:
 		return c.in.Load()
-	}
-	if n, ok := acked(c.conn); ok {
-		return n
+	case ok:
+		return acked
 	}
 	return c.out.Load()
 }
 
 // Cut implements admit.Mover.
 func (c *Conn) Cut(f admit.Flow) {
-	c.mu.Lock()
-	if c.cut = gate.ErrUnread; f == admit.Arriving {
-		c.cut = errHalfRecord
+	err := gate.ErrUnread
+	if f == admit.Arriving {
+		err = errHalfRecord
 	}
-	c.mu.Unlock()
-	c.Abort()
+	c.Refuse(err)
 }
 
 // errHalfRecord ends a connection that keeps a call waiting by the rest of its record.
@@ -188,7 +206,7 @@ type pendingCall struct {
 // replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
 // every call needs. Where the binding does not know, it is what the replies to such calls have taken.
 func (x *pendingCall) replyOctets(head []byte) int {
-	x.req = rpc.Request{RemoteAddr: x.c.conn.RemoteAddr(), Network: "tcp", Backward: x.c.backward}
+	x.req = rpc.Request{RemoteAddr: x.c.conn.RemoteAddr(), Network: "tcp", TLS: x.c.tls, Backward: x.c.backward}
 	d := xdr.NewDecoder(head)
 	if x.req.CallHeader.Parse(&d) != nil {
 		return 0
@@ -217,6 +235,9 @@ func (x *pendingCall) received(msg []byte) bool {
 		return false
 	}
 	c.s.ctr.Calls.Add(1)
+	if c.s.cfg.NoClear && c.tls == nil && !x.rsp.Refused() {
+		x.rsp.Refuse(xdr.ReplyHeader{XID: x.req.XID, Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthTooWeak})
+	}
 	return true
 }
 
@@ -248,7 +269,7 @@ func (c *Conn) recovered(err *error) {
 	c.cut = why
 	c.mu.Unlock()
 	c.at.End()
-	_ = c.conn.Close() // ends the reading goroutine, which reports
+	_ = below(c.conn).Close() // ends the reading goroutine, which reports
 	if err != nil {
 		*err = why
 	}
@@ -302,7 +323,7 @@ func (x *pendingCall) reply() {
 	if err != nil {
 		c.s.ctr.Errors.Add(1)
 		c.at.End()
-		_ = c.conn.Close() // ends the reading goroutine, which reports
+		_ = below(c.conn).Close() // ends the reading goroutine, which reports
 		return
 	}
 	c.out.Add(uint64(n))
@@ -326,6 +347,6 @@ func (c *Conn) Drain() {
 
 // Abort closes the connection.
 func (c *Conn) Abort() {
-	_ = c.conn.Close()
+	_ = below(c.conn).Close()
 	c.stop.Do(func() { close(c.stopped) })
 }

@@ -119,6 +119,13 @@ func (r *reader) next() (_ *pendingCall, err error) {
 	if !x.received(msg) {
 		return nil, nil
 	}
+	if r.c.s.cfg.TLS && r.c.tls == nil && isProbe(&x.req) {
+		if r.br.Buffered() > 0 { // whoever is on the path can have put it there (RFC 9289 Section 5.1.1)
+			return nil, errClearAhead
+		}
+		r.c.probe = x.req.XID
+		return nil, ErrToTLS
+	}
 	if !x.whole {
 		x.t = rpc.Describe(r.c.h, &x.req)
 		x.short = r.isShort(x)

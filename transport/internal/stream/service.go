@@ -20,6 +20,8 @@ type Config struct {
 	MaxPayload      int // octets of a record
 	Binding         chunks.Binding
 	AnyCred         bool          // no credential is refused
+	TLS             bool          // a server answers the probe of RFC 9289
+	NoClear         bool          // a server runs no call outside TLS
 	HandlerLimit    time.Duration // of calls in the goroutine that reads; 0 or less: none run there
 	CallTimeout     time.Duration // of calls whose context has no deadline; 0: none
 }

@@ -1,0 +1,668 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stag-rdma/stag/internal/tlstest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// world is a server's CA and a clients' CA, and certificates of both.
+type world struct {
+	servers, clients *tlstest.CA
+	server, client   tls.Certificate
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{servers: tlstest.New(t, "servers"), clients: tlstest.New(t, "clients")}
+	end := time.Now().Add(time.Hour)
+	w.server, w.client = w.servers.Issue("nfs.test", end), w.clients.Issue("client.test", end)
+	return w
+}
+
+// serverConfig demands TLS, and looks at certificates of clients that have one.
+func (w *world) serverConfig() *transport.Config {
+	c := testConfig()
+	c.TLS.Config = &tls.Config{Certificates: []tls.Certificate{w.server}, ClientCAs: w.clients.Pool(), ClientAuth: tls.VerifyClientCertIfGiven}
+	return c
+}
+
+// clientConfig demands TLS, with the client's certificates.
+func (w *world) clientConfig(own ...tls.Certificate) *transport.Config {
+	c := testConfig()
+	c.TLS.Config = &tls.Config{RootCAs: w.servers.Pool(), Certificates: own}
+	return c
+}
+
+// tlsEcho counts calls, and keeps what protected the last one.
+type tlsEcho struct {
+	*echo
+	calls atomic.Int64
+	tls   atomic.Pointer[tls.ConnectionState]
+}
+
+func (h *tlsEcho) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
+	h.calls.Add(1)
+	h.tls.Store(req.TLS)
+	h.echo.ServeRPC(ctx, req, resp)
+}
+
+// serveTLS serves on loopback, RDMA and records on one port.
+func serveTLS(t testing.TB, cfg *transport.Config) (h *tlsEcho, s *transport.Server, addr string) {
+	t.Helper()
+	h = &tlsEcho{echo: newEcho()}
+	s = &transport.Server{Handler: h, Config: cfg}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.ServeShared(l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-done; !errors.Is(err, transport.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return h, s, l.Addr().String()
+}
+
+// TestTLSModes: what becomes of a call, by what both ends want (RFC 9289 Sections 4.1 and 7.1.1).
+func TestTLSModes(t *testing.T) {
+	w := newWorld(t)
+	clear := func(c *transport.Config) *transport.Config { c.TLS.AllowClear = true; return c }
+	tooWeak := func(err error) bool {
+		e, ok := errors.AsType[*xdr.RPCStatusError](err)
+		return ok && e.AuthStat == xdr.AuthTooWeak
+	}
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	for _, tt := range []struct {
+		name           string
+		server, client *transport.Config
+		want           string // "" for an error
+		fails          func(error) bool
+	}{
+		{"off, off", testConfig(), testConfig(), "clear", nil},
+		{"off, allowed", testConfig(), clear(w.clientConfig()), "clear", nil},
+		{"off, required", testConfig(), w.clientConfig(), "", is(rpc.ErrNoTLS)},
+		{"allowed, off", clear(w.serverConfig()), testConfig(), "clear", nil},
+		{"allowed, allowed", clear(w.serverConfig()), clear(w.clientConfig()), "tls", nil},
+		{"allowed, required", clear(w.serverConfig()), w.clientConfig(), "tls", nil},
+		{"required, off", w.serverConfig(), testConfig(), "", tooWeak},
+		{"required, required", w.serverConfig(), w.clientConfig(), "tls", nil},
+		{"required, mutual", w.serverConfig(), w.clientConfig(w.client), "client.test", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h, _, addr := serveTLS(t, tt.server)
+			c, err := transport.DialStream(testCtx(t), "tcp", addr, tt.client)
+			if err == nil {
+				defer c.Close()
+				var r rpc.Reply
+				if err = c.Do(testCtx(t), echoCall(filled(1<<20)), &r); err == nil {
+					err = r.Header.Err()
+				}
+				r.Release()
+			}
+			if tt.fails != nil {
+				if err == nil || !tt.fails(err) || h.calls.Load() > 0 {
+					t.Errorf("%v, %d calls have run", err, h.calls.Load())
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := "clear"
+			if s := h.tls.Load(); s != nil {
+				got = "tls"
+				if s.Version != tls.VersionTLS13 || s.NegotiatedProtocol != "sunrpc" || c.TLS() == nil {
+					t.Errorf("%+v", s)
+				}
+				if len(s.PeerCertificates) > 0 {
+					got = s.PeerCertificates[0].Subject.CommonName
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestTLSRDMA: a server that requires TLS runs no call of an RDMA connection; one that allows it does.
+func TestTLSRDMA(t *testing.T) {
+	w := newWorld(t)
+	for _, allowed := range []bool{false, true} {
+		cfg := w.serverConfig()
+		cfg.TLS.AllowClear = allowed
+		h, _, addr := serveTLS(t, cfg)
+		c, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
+		if err == nil {
+			mustDo(t, c, echoCall(filled(10))).Release()
+			c.Close()
+		}
+		if (err == nil) != allowed || (h.calls.Load() > 0) != allowed {
+			t.Errorf("allowed %v: %v, %d calls", allowed, err, h.calls.Load())
+		}
+	}
+	cfg := w.clientConfig()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, f := range map[string]func() error{
+		"Dial":              func() error { _, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), cfg); return err },
+		"NewListener":       func() error { _, err := transport.NewListener(l, cfg); return err },
+		"NewStreamListener": func() error { _, err := transport.NewStreamListener(l, cfg); return err },
+	} {
+		if err := f(); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("%s with TLS: %v", name, err)
+		}
+	}
+}
+
+// TestTLSRefused: who is not trusted makes no call, and is told what to do.
+func TestTLSRefused(t *testing.T) {
+	w := newWorld(t)
+	past, later := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	server := func(c tls.Certificate) *transport.Config {
+		cfg := w.serverConfig()
+		cfg.TLS.Config.Certificates = []tls.Certificate{c}
+		return cfg
+	}
+	mutual := w.serverConfig()
+	mutual.TLS.Config.ClientAuth = tls.RequireAndVerifyClientCert
+	// Whom a server trusts is no reason for this client to keep its certificate for itself.
+	always := func(c tls.Certificate) *transport.Config {
+		cfg := w.clientConfig()
+		cfg.TLS.Config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+		return cfg
+	}
+	otherName := w.clientConfig()
+	otherName.TLS.Config.ServerName = "other.test"
+	for _, tt := range []struct {
+		name           string
+		server, client *transport.Config
+		say            string
+	}{
+		{"a server of another CA", server(w.clients.Issue("nfs.test", later)), w.clientConfig(), "is this the file of the CA"},
+		{"a server with another name", w.serverConfig(), otherName, "use a name or an address that the certificate has"},
+		{"a server whose time is over", server(w.servers.Issue("nfs.test", past)), w.clientConfig(), "renew the certificate"},
+		{"a client of another CA", w.serverConfig(), always(w.servers.Issue("client.test", later)), "does not accept this certificate"},
+		{"a client whose time is over", w.serverConfig(), always(w.clients.Issue("client.test", past)), "does not accept this certificate"},
+		{"a client without a certificate", mutual, w.clientConfig(), "wants a certificate of this one"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h, _, addr := serveTLS(t, tt.server)
+			c, err := transport.DialStream(testCtx(t), "tcp", addr, tt.client)
+			if err == nil { // in TLS 1.3 the client learns of it after the handshake
+				defer c.Close()
+				err = c.Do(testCtx(t), echoCall(nil), new(rpc.Reply))
+			}
+			if e, ok := errors.AsType[*rpc.OpError](err); !ok || !strings.Contains(e.Error(), tt.say) || h.calls.Load() > 0 {
+				t.Errorf("%v, %d calls have run", err, h.calls.Load())
+			}
+		})
+	}
+}
+
+// probe is the call of RFC 9289 Section 4.1, with its mark: XID 7, NULL of NFS, AUTH_TLS; starttls is the answer.
+var (
+	probe    = unhex("80000028 00000007 00000000 00000002 000186a3 00000003 00000000 00000007 00000000 00000000 00000000")
+	starttls = unhex("80000020 00000007 00000001 00000000 00000000 00000008 5354415254544c53 00000000")
+)
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// rawTLS connects to addr, sends octets, and returns what comes until the mark of want octets is full.
+func rawTLS(t testing.TB, addr string, send []byte, want int) (net.Conn, []byte) {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := nc.Write(send); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, want)
+	n, _ := io.ReadFull(nc, got)
+	return nc, got[:n]
+}
+
+// ended reads to the end of a connection, and returns what came before.
+func ended(t testing.TB, nc net.Conn) []byte {
+	t.Helper()
+	b, err := io.ReadAll(nc)
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		t.Error("the connection does not end")
+	}
+	return b
+}
+
+// TestTLSClear: what is in clear behind the probe is never run, and ends the connection without an answer (RFC 9289 Section
+// 5.1.1).
+func TestTLSClear(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	cfg.TLS.AllowClear = true
+	h, _, addr := serveTLS(t, cfg)
+	null := rpcCall(9, procNull)
+	null = append(xdr.AppendRecordMark(nil, len(null), true), null...)
+	for name, behind := range map[string][]byte{"a call": null, "a probe": probe, "an octet": {0x16}, "half a mark": {0x80, 0}} {
+		if _, got := rawTLS(t, addr, append(bytes.Clone(probe), behind...), 1); len(got) > 0 {
+			t.Errorf("%s with the probe: answer % x", name, got)
+		}
+	}
+	for name, behind := range map[string][]byte{"a call": null, "a probe": probe} {
+		nc, got := rawTLS(t, addr, probe, len(starttls))
+		if !bytes.Equal(got, starttls) {
+			t.Fatalf("answer % x", got)
+		}
+		nc.Write(behind)
+		if b := ended(t, nc); len(b) > 0 {
+			t.Errorf("%s behind the answer: % x", name, b)
+		}
+	}
+	if n := h.calls.Load(); n > 0 {
+		t.Errorf("%d calls have run", n)
+	}
+}
+
+// TestTLSBadProbe: AUTH_TLS other than as the probe is AUTH_BADCRED, in clear and within TLS, and the connection goes on (RFC
+// 9289 Section 4.1). Without TLS the probe is too.
+func TestTLSBadProbe(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	cfg.TLS.AllowClear, cfg.AnyCred = true, true // no AUTH_TLS reaches the handler all the same
+	h, _, addr := serveTLS(t, cfg)
+	off := testConfig()
+	off.AnyCred = true
+	_, _, plain := serveTLS(t, off)
+	ask := func(rw io.ReadWriter, change func(h *xdr.CallHeader), args ...byte) xdr.ReplyHeader {
+		t.Helper()
+		ch := xdr.CallHeader{XID: 5, RPCVers: 2, Prog: testProg, Vers: testVers, Cred: xdr.Auth{Flavor: xdr.AuthTLS}}
+		change(&ch)
+		msg := append(xdr.AppendCall(nil, &ch), args...)
+		if _, err := rw.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := xdr.NewRecordReader(rw, 0).Next(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r xdr.ReplyHeader
+		d := xdr.NewDecoder(b)
+		if err := r.Parse(&d); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	asIs := func(*xdr.CallHeader) {}
+	bad := func(name string, r xdr.ReplyHeader) {
+		t.Helper()
+		if !r.Denied || r.Reject != xdr.AuthError || r.AuthStat != xdr.AuthBadCred {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	nc, _ := rawTLS(t, addr, nil, 0)
+	bad("another procedure", ask(nc, func(h *xdr.CallHeader) { h.Proc = procEcho }))
+	bad("a credential with a body", ask(nc, func(h *xdr.CallHeader) { h.Cred.Body = words(1) }))
+	bad("a verifier with a body", ask(nc, func(h *xdr.CallHeader) { h.Verf.Body = words(1) }))
+	bad("a verifier of AUTH_SYS", ask(nc, func(h *xdr.CallHeader) { h.Verf.Flavor = xdr.AuthSys }))
+	bad("arguments", ask(nc, asIs, 0, 0, 0, 0))
+	if r := ask(nc, asIs); string(r.Verf.Body) != "STARTTLS" || r.Denied {
+		t.Fatalf("then the probe: %+v", r)
+	}
+	c := tls.Client(nc, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test"}) // which has no ALPN
+	bad("within TLS", ask(c, asIs))
+	bad("another procedure within TLS", ask(c, func(h *xdr.CallHeader) { h.Proc = procEcho }))
+	if r := ask(c, func(h *xdr.CallHeader) { h.Cred = xdr.Auth{} }); r.Err() != nil || h.calls.Load() != 1 {
+		t.Errorf("then a call: %+v, %d have run", r, h.calls.Load())
+	}
+	nc, _ = rawTLS(t, plain, nil, 0)
+	bad("a server without TLS", ask(nc, asIs))
+}
+
+// TestTLSAfterCalls: the answer to the probe comes when all calls before it are answered, and in clear nothing comes after it.
+func TestTLSAfterCalls(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	cfg.TLS.AllowClear = true
+	h, _, addr := serveTLS(t, cfg)
+	block := rpcCall(8, procBlock)
+	nc, _ := rawTLS(t, addr, append(xdr.AppendRecordMark(nil, len(block), true), block...), 0)
+	<-h.enter
+	if _, err := nc.Write(probe); err != nil {
+		t.Fatal(err)
+	}
+	h.leave <- struct{}{}
+	rr := xdr.NewRecordReader(nc, 0)
+	for _, want := range []uint32{8, 7} {
+		b, err := rr.Next(nil)
+		if xid, _, _ := xdr.PeekXID(b); err != nil || xid != want {
+			t.Fatalf("XID %d, %v, want %d", xid, err, want)
+		}
+	}
+	c, err := transport.NewStreamClient(testCtx(t), tls.Client(nc, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test"}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, c, echoCall(filled(3))).Release()
+	c.Close()
+}
+
+// TestTLSHandshakes: a bad handshake ends its connection, and no other.
+func TestTLSHandshakes(t *testing.T) {
+	w := newWorld(t)
+	h, s, addr := serveTLS(t, w.serverConfig())
+	shake := func(c *tls.Config) func(net.Conn) error {
+		return func(nc net.Conn) error {
+			c.RootCAs, c.ServerName = w.servers.Pool(), "nfs.test"
+			tc := tls.Client(nc, c)
+			err := tc.Handshake()
+			if err == nil {
+				_, err = tc.Read(make([]byte, 1))
+			}
+			return err
+		}
+	}
+	send := func(b []byte) func(net.Conn) error {
+		return func(nc net.Conn) error { _, err := nc.Write(b); return err }
+	}
+	hello := clientHello(t)
+	for name, f := range map[string]func(net.Conn) error{
+		"TLS 1.2":                  shake(&tls.Config{MaxVersion: tls.VersionTLS12}),
+		"another protocol":         shake(&tls.Config{NextProtos: []string{"h2"}}),
+		"half a ClientHello":       func(nc net.Conn) error { nc.Write(hello[:len(hello)/2]); return nc.(*net.TCPConn).CloseWrite() },
+		"a record of 65535 octets": send(append([]byte{0x16, 3, 1, 0xff, 0xff}, make([]byte, 70_000)...)),
+		"a message of 16 MiB":      send(append([]byte{0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff}, make([]byte, 1<<14)...)),
+		"an alert":                 send([]byte{0x15, 3, 1, 0, 2, 2, 40}),
+		"application data":         send([]byte{0x17, 3, 3, 0, 1, 0}),
+		"two ClientHellos":         send(append(bytes.Clone(hello), hello...)),
+	} {
+		nc, got := rawTLS(t, addr, probe, len(starttls))
+		if !bytes.Equal(got, starttls) {
+			t.Fatalf("answer % x", got)
+		}
+		f(nc)
+		ended(t, nc)
+		t.Log(name)
+	}
+	c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, c, echoCall(nil)).Release()
+	c.Close()
+	if n := h.calls.Load(); n != 1 {
+		t.Errorf("%d calls have run", n)
+	}
+	if err := s.Shutdown(testCtx(t)); err != nil { // it waits for what counts as a connection
+		t.Error(err)
+	}
+}
+
+// clientHello returns the first flight of a client.
+func clientHello(t testing.TB) []byte {
+	a, b := net.Pipe()
+	go tls.Client(a, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	defer a.Close()
+	defer b.Close()
+	buf := make([]byte, 16<<10)
+	n, err := b.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buf[:n]
+}
+
+// TestTLSSlow: a client that does not finish its handshake goes after Startup.Timeout, is charged as a connection until then,
+// and holds up nobody.
+func TestTLSSlow(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := w.serverConfig()
+		cfg.Startup.Timeout, cfg.Limits.Conns, cfg.Limits.PerClient.Conns = 5*time.Second, 2, 2
+		s := &transport.Server{Handler: newEcho(), Config: cfg}
+		defer s.Close()
+		serve := func() (net.Conn, chan error) {
+			a, b := rdmaptest.Pipe()
+			done := make(chan error, 1)
+			go func() { done <- s.ServeStreamConn(b) }()
+			return a, done
+		}
+		slow, done := serve()
+		defer slow.Close()
+		slow.Write(probe)
+		io.ReadFull(slow, make([]byte, len(starttls)))
+		slow.Write(clientHello(t)[:20])
+		begun := time.Now()
+		other, otherDone := serve()
+		c := w.clientConfig()
+		c.TLS.Config.ServerName = "nfs.test"
+		good, err := transport.NewStreamClient(t.Context(), other, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r rpc.Reply
+		defer r.Release()
+		if err := good.Do(t.Context(), echoCall(filled(100)), &r); err != nil || time.Since(begun) > 0 {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		third, thirdDone := serve()
+		defer third.Close()
+		if _, refused := errors.AsType[*rpc.LimitError](<-thirdDone); !refused {
+			t.Error("a third connection is served")
+		}
+		if e, ok := errors.AsType[*rpc.OpError](<-done); !ok || !e.Timeout() || time.Since(begun) != 5*time.Second {
+			t.Errorf("%v after %v", e, time.Since(begun))
+		}
+		if n := s.Stats().SlowPeers; n != 1 {
+			t.Errorf("%d slow peers", n)
+		}
+		good.Close()
+		if err := <-otherDone; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTLSKeyUpdates: a client that changes its keys again and again is not served for ever.
+func TestTLSKeyUpdates(t *testing.T) {
+	w := newWorld(t)
+	_, _, addr := serveTLS(t, w.serverConfig())
+	nc, _ := rawTLS(t, addr, probe, len(starttls))
+	var log bytes.Buffer
+	c := tls.Client(nc, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test", KeyLogWriter: &log})
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if c.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
+		t.Skip("the test knows one cipher suite")
+	}
+	_, line, _ := strings.Cut(log.String(), "CLIENT_TRAFFIC_SECRET_0 ")
+	secret := unhex(strings.Fields(line)[1])
+	sent := 0
+	for ; sent < 1000; sent++ {
+		// KeyUpdate, update_requested (RFC 8446 Section 4.6.3), sealed by the next keys in turn (Section 7.2).
+		if _, err := nc.Write(sealed(t, secret, []byte{24, 0, 0, 1, 1, 0x16})); err != nil {
+			break
+		}
+		secret = expand(t, secret, "traffic upd", 32)
+	}
+	ended(t, nc)
+}
+
+// sealed is the first record of a key, with the content and its type.
+func sealed(t testing.TB, secret, inner []byte) []byte {
+	block, err := aes.NewCipher(expand(t, secret, "key", 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := binary.BigEndian.AppendUint16([]byte{0x17, 3, 3}, uint16(len(inner)+gcm.Overhead()))
+	return gcm.Seal(head, expand(t, secret, "iv", 12), inner, head)
+}
+
+// expand is HKDF-Expand-Label (RFC 8446 Section 7.1).
+func expand(t testing.TB, secret []byte, label string, n int) []byte {
+	label = "tls13 " + label
+	info := append([]byte{0, byte(n), byte(len(label))}, label...)
+	b, err := hkdf.Expand(sha256.New, secret, string(append(info, 0)), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestTLSClientLiars: a server that lies gets nothing in clear from a client that requires TLS but the probe.
+func TestTLSClientLiars(t *testing.T) {
+	w := newWorld(t)
+	answer := func(xid uint32, h xdr.ReplyHeader) []byte {
+		h.XID = xid
+		msg := xdr.AppendReply(nil, &h)
+		return append(xdr.AppendRecordMark(nil, len(msg), true), msg...)
+	}
+	verf := func(body string) xdr.ReplyHeader { return xdr.ReplyHeader{Verf: xdr.Auth{Body: []byte(body)}} }
+	start := verf("STARTTLS")
+	for _, tt := range []struct {
+		name string
+		send func(xid uint32) []byte
+		none bool // it is ErrNoTLS
+	}{
+		{"an empty verifier", func(x uint32) []byte { return answer(x, verf("")) }, true},
+		{"a verifier that is longer", func(x uint32) []byte { return answer(x, verf("STARTTLS ")) }, true},
+		{"a verifier of AUTH_SYS", func(x uint32) []byte {
+			return answer(x, xdr.ReplyHeader{Verf: xdr.Auth{Flavor: xdr.AuthSys, Body: []byte("STARTTLS")}})
+		}, true},
+		{"AUTH_BADCRED", func(x uint32) []byte {
+			return answer(x, xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred})
+		}, true},
+		{"another XID", func(x uint32) []byte { return answer(x+1, start) }, false},
+		{"two answers", func(x uint32) []byte { return append(answer(x, start), answer(x, start)...) }, false},
+		{"a call", func(x uint32) []byte {
+			m := rpcCall(x, 0)
+			return append(xdr.AppendRecordMark(nil, len(m), true), m...)
+		}, false},
+		{"a long record", func(uint32) []byte { return xdr.AppendRecordMark(nil, 1<<20, true) }, false},
+		{"nothing", func(uint32) []byte { return nil }, false},
+		{"no TLS", func(x uint32) []byte { return append(answer(x, start)[:4:4], answer(x, start)[4:]...) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			a, _ := rawTLS(t, l.Addr().String(), nil, 0)
+			b, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			heard := make(chan []byte, 1)
+			go func() {
+				call := make([]byte, len(probe))
+				io.ReadFull(b, call)
+				b.Write(tt.send(binary.BigEndian.Uint32(call[4:])))
+				b.(*net.TCPConn).CloseWrite()
+				rest, _ := io.ReadAll(b)
+				clear(call[4:8])
+				heard <- append(call, rest...)
+			}()
+			cfg := w.clientConfig()
+			cfg.TLS.Config.ServerName = "nfs.test"
+			_, err = transport.NewStreamClient(testCtx(t), a, cfg)
+			if err == nil || errors.Is(err, rpc.ErrNoTLS) != tt.none {
+				t.Error(err)
+			}
+			got := <-heard
+			want := bytes.Clone(probe)
+			clear(want[4:8])
+			if !bytes.HasPrefix(got, want) || len(got) > len(want) && got[len(want)] != 0x16 {
+				t.Errorf("it sends % x", got[:min(len(got), 100)])
+			}
+		})
+	}
+	t.Run("silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			defer b.Close()
+			go io.Copy(io.Discard, b)
+			begun := time.Now()
+			if _, err := transport.NewStreamClient(t.Context(), a, w.clientConfig()); err == nil || time.Since(begun) != 10*time.Second {
+				t.Errorf("%v after %v", err, time.Since(begun))
+			}
+		})
+	})
+}
+
+// TestRecheckTLS: when a CA is trusted no longer, the sessions that it covered end, and the others go on.
+func TestRecheckTLS(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	var pool atomic.Pointer[x509.CertPool]
+	pool.Store(w.clients.Pool())
+	cfg.TLS.Config.VerifyConnection = func(s tls.ConnectionState) error {
+		if len(s.PeerCertificates) == 0 {
+			return nil
+		}
+		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool.Load(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		return err
+	}
+	_, s, addr := serveTLS(t, cfg)
+	dial := func(own ...tls.Certificate) *transport.StreamClient {
+		c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig(own...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		mustDo(t, c, echoCall(nil)).Release()
+		return c
+	}
+	mutual, other := dial(w.client), dial()
+	if err := s.RecheckTLS(); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, mutual, echoCall(nil)).Release()
+	pool.Store(w.servers.Pool())
+	if err := s.RecheckTLS(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mutual.Do(testCtx(t), echoCall(nil), new(rpc.Reply)); err == nil {
+		t.Error("a session of a CA that is not trusted goes on")
+	}
+	mustDo(t, other, echoCall(nil)).Release()
+}
