@@ -45,6 +45,7 @@ func (c *Client) called(b *mem.Buffer, msg []byte) {
 			return
 		}
 		x := &pendingCall{c: c.back, b: b, hold: c.back.peer.Ticket()}
+		x.replyOctets(msg) // which notes who calls, and the traits
 		if x.received(msg) {
 			x.serve()
 			return
