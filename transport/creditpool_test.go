@@ -202,11 +202,3 @@ func TestOverCredit(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkPooled is BenchmarkCallers with a pool.
-func BenchmarkPooled(b *testing.B) {
-	cfg := testConfig()
-	cfg.CreditPool = transport.NewCreditPool(1000)
-	_, c := pair(b, newEcho(), cfg, nil)
-	benchCallers(b, c)
-}

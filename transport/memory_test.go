@@ -243,22 +243,3 @@ func TestMemoryAllocs(t *testing.T) {
 		t.Errorf("%v allocations with Memory, %v without", a, b)
 	}
 }
-
-// BenchmarkMemory is a call with 64 KiB by a read chunk and a write chunk.
-func BenchmarkMemory(b *testing.B) {
-	_, c := pair(b, newEcho(), nil, nil)
-	call := memoryCall(rpc.Alloc(64<<10), rpc.Alloc(64<<10), 0, 64<<10)
-	for _, name := range []string{"registered once", "registered per call"} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			var r rpc.Reply
-			for b.Loop() {
-				if err := c.Do(context.Background(), call, &r); err != nil {
-					b.Fatal(err)
-				}
-				r.Release()
-			}
-		})
-		call.ItemMemory, call.SinkMemory = nil, nil
-	}
-}

@@ -439,30 +439,6 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// BenchmarkInvoke: calls without an item, and with results of 1 MiB.
-func BenchmarkInvoke(b *testing.B) {
-	for name, c := range clients(b, &transport.Config{MaxPayload: 2 << 20}) {
-		b.Run(name+"/word", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := service.Invoke(b.Context(), c, fails, &word{0}, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run(name+"/1MiB", func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(1 << 20)
-			res := blob{Data: make([]byte, 1<<20)}
-			for b.Loop() {
-				if err := service.Invoke(b.Context(), c, fill, &word{1 << 20}, &res); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // TestOnce: a call whose connection is lost while it runs is sent again. With Once it has run one time only.
 func TestOnce(t *testing.T) {
 	type total struct{ N uint64 }
