@@ -3,6 +3,7 @@ package commitlog_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,5 +131,25 @@ func TestBeginBounded(t *testing.T) {
 	want := commitlog.Place{Epoch: 2, Next: 1, Acked: 9, Position: 8*128 + 5056, Limit: commitlog.PayloadLimit(1 << 20)}
 	if got := p.Place(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// A producer whose ring is full, as far as it knows, asks its carrier for the head: nobody else tells it of a release.
+func TestCarriedFull(t *testing.T) {
+	l, _ := newLog(t, 256)
+	p := newTestProducer(t, nil)
+	d, _ := carried(t, l, p)
+	close(d.hear)
+	full := strings.Repeat("x", 100) // 128 octets each
+	put(t, p, full)
+	put(t, p, full)
+	take(t, l, 1, full, full)
+	if err := l.Release(2); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if r, err := p.Append(ctx, []byte(full)); err != nil || r.Seq != 3 {
+		t.Error(r, err)
 	}
 }
