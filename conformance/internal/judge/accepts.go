@@ -10,8 +10,8 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// accepts judges receivers. After an FPDU with a wrong CRC, a DDP segment with a wrong version, queue or MSN,
-// an RDMAP message of a wrong version, opcode or queue, or one that names an invalid STag, a receiver ends the stream (RFC 5044
+// accepts judges receivers. After an FPDU with a wrong CRC, a DDP segment with a wrong version, queue, MSN or MO, or
+// without a whole header, an RDMAP message of a wrong version, opcode or queue, or one that names an invalid STag, a receiver ends the stream (RFC 5044
 // Section 8, RFC 5041 Section 7, RFC 5040 Section 7). One that answers something that came in that frame or after it
 // has carried on. An acknowledgement of TCP proves nothing.
 type accepts struct {
@@ -37,7 +37,7 @@ const maxAccepted = 4096
 
 // receiverRule says which rule a receiver breaks that carries on after a breach of another.
 var receiverRule = map[string]string{
-	"MPA-030": "MPA-034", "DDP-002": "DDP-014", "DDP-004": "DDP-015", "DDP-005": "DDP-016",
+	"MPA-030": "MPA-034", "DDP-002": "DDP-014", "DDP-004": "DDP-015", "DDP-005": "DDP-016", "DDP-001": "DDP-017", "DDP-007": "DDP-017",
 	"RDMAP-001": "RDMAP-007", "RDMAP-003": "RDMAP-007", "RDMAP-004": "RDMAP-007", "RDMAP-005": "RDMAP-007", "RDMAP-040": "RDMAP-042", "RPCRDMA-050": "RDMAP-042", "RPCRDMA-051": "RDMAP-042",
 }
 
@@ -70,6 +70,12 @@ func (m *accepts) find(ev *decode.Event) {
 		rule := receiverRule[v.Rule.ID]
 		if rule == "" || v.Dir != dir || v.Cause != nil || v.Rule.Layer() == "RPCRDMA" && !m.neverOffered(ev) {
 			continue
+		}
+		if v.Rule.ID == "DDP-001" && ev.FPDU.CRCState != decode.CRCGood {
+			continue // perhaps the frame before it had a wrong length
+		}
+		if v.Rule.ID == "DDP-007" && !m.ahead[dir] {
+			continue // the message is whole, if the receiver takes the octets where they say
 		}
 		if v.Rule.Layer() == "RPCRDMA" && m.info.Held[1-dir] > 0 {
 			continue // perhaps the peer has offered the memory in a frame whose length is wrong

@@ -18,6 +18,7 @@ var acceptTwins = map[string]twinOf{
 	"DDP-014":   {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Seg.DV = 2 })},
 	"DDP-015":   {good: every, mutate: the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.QN = 4 })},
 	"DDP-016":   {good: every, mutate: the(verbs.OpReadRequest, 1, func(f *twin.Frame) { f.Seg.MSN += 7 })},
+	"DDP-017":   {good: every, mutate: the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.MO += 4096 })},
 	"RDMAP-007": {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Seg.Control = 0x83 })},
 	"RDMAP-042": {good: someNFSGood, mutate: func(t *twin.Trace) {
 		f := t.Nth(verbs.OpReadRequest, 0)
@@ -35,6 +36,7 @@ func TestCarriesOn(t *testing.T) {
 		"DDP-002":   func(f *twin.Frame) { f.Seg.DV = 3 },
 		"DDP-004":   func(f *twin.Frame) { f.Seg.QN = 9 },
 		"DDP-005":   func(f *twin.Frame) { f.Seg.MSN += 9 },
+		"DDP-007":   func(f *twin.Frame) { f.Seg.MO = 1 << 30 },
 		"RDMAP-001": func(f *twin.Frame) { f.Seg.Control &^= 0xc0 },
 	}
 	for id, change := range wrong {

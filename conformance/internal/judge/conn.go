@@ -37,6 +37,7 @@ type conn struct {
 	closed     [2]bool
 	reset      bool    // by RST, from either side
 	outOfOrder [2]bool // this direction has broken a rule about how segments follow each other
+	ahead      [2]bool // the last segment of this direction whose MO was wrong left out octets of its message
 	term       [2]bool // this direction has sent a Terminate
 	ended      bool
 	fpdus      [2]int // before the event being judged

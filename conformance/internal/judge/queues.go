@@ -90,6 +90,7 @@ func (m *queues) untagged(ev *decode.Event, s *sideQueues) {
 	case q.open && (d.Control != q.control || d.ULP != q.ulp):
 		wrong("DDP-008", "control octet %#02x, STag %08x; before: %#02x, %08x", d.Control, d.ULP, q.control, q.ulp)
 	case q.open && uint64(d.MO) != q.mo, !q.open && q.begun && d.MSN == q.next && d.MO != 0:
+		m.ahead[ev.Dir] = uint64(d.MO) > q.mo
 		wrong("DDP-007", "MO %d, expected %d", d.MO, q.mo)
 	case !q.open && q.begun && d.MSN != q.next:
 		wrong("DDP-005", "MSN %d on queue %d, expected %d", d.MSN, d.QN, q.next)

@@ -18,4 +18,5 @@ var ddpRules = []*Rule{
 	{"DDP-014", "RFC 5041 Section 6.2.2", Must, Error, "A segment of another DDP version is not delivered, nor what follows it.", "ddp 5", acceptance},
 	{"DDP-015", "RFC 5041 Section 7.1", Must, Error, "A segment for a queue that does not exist is not delivered, nor what follows it.", "ddp 5", acceptance},
 	{"DDP-016", "RFC 5041 Section 7.1", Must, Error, "A message with a wrong MSN is not delivered, nor what follows it.", "ddp 5", acceptance},
+	{"DDP-017", "RFC 5041 Section 6.2.2", Must, Error, "A segment without a whole header, or behind octets of its message that were not sent, is not delivered, nor what follows it.", "ddp 5", acceptance},
 }
