@@ -44,6 +44,7 @@ func TestRoom(t *testing.T) {
 		{"tcp", 100, 200, &rpc.RoomError{Room: 100, Result: 200}},
 		{"tcp", 100, 300_000, &rpc.RoomError{Room: 100, Result: 300_000}},
 		{"tcp", 500_000, 500_001, &rpc.RoomError{Room: 500_000, Result: 500_001}},
+		{"tcp", 16 << 20, 5 << 20, &rpc.RoomError{Room: 1 << 20, Result: 24 + 4 + 5<<20}}, // the whole record
 	} {
 		t.Run(fmt.Sprintf("%s, %d of %d", x.network, x.result, x.room), func(t *testing.T) {
 			var c rpc.Caller

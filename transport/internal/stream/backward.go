@@ -131,16 +131,16 @@ func (c *Client) expects(xid uint32) int {
 }
 
 // refuse ends the call, if there is one, whose reply is larger than it allows.
-func (c *Client) refuse(xid uint32) {
+func (c *Client) refuse(xid uint32, why error) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.settle()
 	if w := c.pending[xid]; w != nil {
 		delete(c.pending, xid)
-		c.settle()
-		w.reply <- arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: ErrTooBig}}
+		w.reply <- arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: why}}
 	}
 }
 

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -52,6 +53,10 @@ type waiter struct {
 	reply chan arrived
 	most  int // octets of the reply
 }
+
+// maxSkipped is the longest reply that is skipped, because nobody has room for it, to go on behind it. Nothing of it is
+// kept, and calls end by their deadlines meanwhile, as while any reply comes.
+const maxSkipped = 1 << 30
 
 // NewClient returns a client of conn; Start is next.
 func NewClient(conn net.Conn, cfg Config) *Client {
@@ -268,7 +273,9 @@ func (c *Client) read() {
 				err = fmt.Errorf("the server has closed the connection without a word (does it speak RDMA alone on this port?): %w", err)
 			}
 			if errors.Is(err, xdr.ErrRange) {
-				err = fmt.Errorf("a reply is larger than Config.MaxPayload, %d octets: %w", c.cfg.MaxPayload, err)
+				if err = c.skip(rr); err == nil {
+					continue
+				}
 			}
 			if !c.shifts(err, br.Buffered()+len(rr.Buffered())) {
 				c.fail(err)
@@ -279,6 +286,18 @@ func (c *Client) read() {
 		c.ctr.Inline.Add(uint64(len(msg)))
 		c.deliver(b, msg)
 	}
+}
+
+// skip steps over a reply that is larger than Config.MaxPayload, and fails its call.
+func (c *Client) skip(rr *xdr.RecordReader) error {
+	head, size, err := rr.Skip(maxSkipped)
+	xid, typ, ok := xdr.PeekXID(head)
+	if err != nil || !ok || typ != xdr.MsgReply {
+		return fmt.Errorf("a reply of %d octets or more, and Config.MaxPayload is %d: %w", size, c.cfg.MaxPayload, cmp.Or(err, xdr.ErrRange))
+	}
+	c.ctr.Dropped.Add(1)
+	c.refuse(xid, &rpc.RoomError{Room: c.cfg.MaxPayload, Result: size})
+	return nil
 }
 
 // deliver passes a record to the call that it answers, or drops it.

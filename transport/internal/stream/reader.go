@@ -305,7 +305,7 @@ func (r *reader) reply(xid uint32, n int, last bool) error {
 	caller := c.calling()
 	if caller == nil || !last || n > caller.expects(xid) {
 		c.s.ctr.Dropped.Add(1)
-		caller.refuse(xid)
+		caller.refuse(xid, ErrTooBig)
 		return r.discard(n, last)
 	}
 	b := mem.Shared.Get(n)
