@@ -32,13 +32,25 @@ func newHandMade(t *testing.T) *handMade {
 // newHandMadeOver connects to a server.
 func newHandMadeOver(t *testing.T, srv *server.Server) *handMade {
 	t.Helper()
-	s := &transport.Server{Handler: srv}
+	return newHandMadeAt(t, srv, overRDMA(t, &transport.Server{Handler: srv}))
+}
+
+// overRDMA serves until the test ends.
+func overRDMA(t *testing.T, s *transport.Server) (addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	go s.Serve(l)
-	nc, err := net.Dial("tcp", l.Addr().String())
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+// newHandMadeAt connects to where a server is served.
+func newHandMadeAt(t *testing.T, srv *server.Server, addr string) *handMade {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +61,7 @@ func newHandMadeOver(t *testing.T, srv *server.Server) *handMade {
 	if err := c.Handshake(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Abort(nil); <-c.Done(); _ = s.Close() })
+	t.Cleanup(func() { c.Abort(nil); <-c.Done() })
 	return &handMade{newPeer(t, srv, sys(0, 0)), c}
 }
 
