@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"reflect"
-	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
@@ -202,56 +200,6 @@ func TestWildTail(t *testing.T) {
 	}
 }
 
-// What recovery has found behind the durable tail is flushed, all of it and before the tail.
-func TestStart(t *testing.T) {
-	for _, tt := range []struct {
-		head, durable, tail uint64
-		want                []Range
-	}{
-		{0, 0, 0, nil},
-		{64, 128, 128, nil},
-		{0, 0, 256, []Range{{layout.RingOff, 256}}},
-		{0, 128, 256, []Range{{layout.RingOff + 128, 128}}},
-		{896, 960, 1024, []Range{{layout.RingOff + 960, 64}}},
-		{896, 960, 1088, []Range{{layout.RingOff + 960, 64}, {layout.RingOff, 64}}},
-		{896, 0, 1088, []Range{{layout.RingOff + 896, 128}, {layout.RingOff, 64}}}, // the tail lagged
-	} {
-		c := NewConsumer(nil, &State{
-			Header: layout.Header{Capacity: 1024}, Head: layout.Head{Pos: tt.head, Seq: 9}, Durable: tt.durable, Tail: tt.tail,
-		})
-		want := []Op{storeWord(layout.TailOff, tt.tail), persist(Range{layout.TailOff, 8})}
-		if tt.want != nil {
-			want = append([]Op{persist(tt.want...)}, want...)
-		}
-		if got := c.Start(); !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v: %+v", tt, got)
-		}
-	}
-}
-
-// A tail that lies before the head is no position: the head counts.
-func TestTailBeforeHead(t *testing.T) {
-	for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
-		r := newLog(t, mode, 10, 20)
-		c := r.open(t)
-		for range 2 {
-			if _, err := c.Next(r.tail()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ops, err := c.Release(2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.do(ops)
-		copy(r[layout.TailOff:], make([]byte, 8))
-		st, err := Recover(r, len(r), nil)
-		if err != nil || st.Durable != 0 || st.Tail != 128 || st.NextSeq != 3 || st.Poison != nil {
-			t.Errorf("%v: %+v %v", mode, st, err)
-		}
-	}
-}
-
 // Before the tail no record is of an epoch before that of the record in front of it, nor of
 // none, however right its checksum is.
 func TestEpochsDoNotFall(t *testing.T) {
@@ -288,13 +236,6 @@ func TestEpochsDoNotFall(t *testing.T) {
 	}
 }
 
-// A session is ended before who is in the middle of something is waited for: else more begins.
-func TestFenceOrder(t *testing.T) {
-	if got := new(Consumer).Fence(); !reflect.DeepEqual(got, []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}) {
-		t.Error(got)
-	}
-}
-
 func TestRelease(t *testing.T) {
 	r := newLog(t, layout.WAL, 10, 100, 30)
 	c := r.open(t)
@@ -326,29 +267,6 @@ func TestRelease(t *testing.T) {
 	r.do(ops)
 	if got := binary.BigEndian.Uint64(r[layout.PublishedOff:]); got != 192 || a.Head != 192 {
 		t.Errorf("published %d, told %d", got, a.Head)
-	}
-}
-
-// While a new session is being made durable, Next continues with the tail that was flushed.
-func TestNextDuringFence(t *testing.T) {
-	r := newLog(t, layout.Strict, 10, 20)
-	copy(r[layout.TailOff:], make([]byte, 8))
-	record := r[layout.RingOff+64 : layout.RingOff+128]
-	second := slices.Clone(record)
-	clear(record)
-	c := r.open(t)
-	copy(record, second)
-	if _, a, err := c.Fenced(128, [16]byte{}); err != nil || a.NextSeq != 3 || a.Tail != 128 {
-		t.Fatal(a, err)
-	}
-	if rec, err := c.Next(64); err != nil || rec == nil || rec.Seq != 1 {
-		t.Fatal(rec, err)
-	}
-	if rec, err := c.Next(64); err != nil || rec != nil {
-		t.Fatal("returned before its tail is durable:", rec, err)
-	}
-	if rec, err := c.Next(128); err != nil || rec == nil || rec.Seq != 2 {
-		t.Fatal(rec, err)
 	}
 }
 

@@ -37,31 +37,6 @@ func kinds(b *Batch) (s string) {
 	return s
 }
 
-// The order of the operations is the whole promise.
-func TestBatchOrder(t *testing.T) {
-	for _, tt := range []struct {
-		mode   layout.Mode
-		verify bool
-		want   string
-	}{
-		{layout.WAL, false, "write; flush; set tail; "},
-		{layout.WAL, true, "write; flush; verify; set tail; "},
-		{layout.Strict, false, "write; flush; set tail; flush tail; "},
-		{layout.Strict, true, "write; flush; verify; set tail; flush tail; "},
-	} {
-		p := NewProducer(Limits{1, 1 << 20}, tt.verify)
-		a := answer()
-		a.Mode = tt.mode
-		if _, err := p.Open(a); err != nil {
-			t.Fatal(err)
-		}
-		_ = p.Add(&Append{})
-		if got := kinds(p.Next()); got != tt.want {
-			t.Errorf("%v: %s", tt.mode, got)
-		}
-	}
-}
-
 // A group that crosses the end has two runs, each written, and flushed before the tail.
 func TestBatchWrap(t *testing.T) {
 	p := NewProducer(Limits{1, 1 << 20}, true)
