@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -225,6 +226,117 @@ func ExampleMux() {
 	// 3 <nil>
 	// a call of program 7
 	// SUCCESS <nil>
+}
+
+// What is larger than MaxPayload is fetched in pieces, into one slice.
+func Example_pieces() {
+	type args struct {
+		Offset uint64
+		Count  uint32
+	}
+	type res struct {
+		Data []byte `xdr:"ddp"`
+	}
+	read := service.Proc[args, res]{Prog: 0x20000006, Vers: 1, Proc: 1}
+	object := bytes.Repeat([]byte("0123456789"), 300_000)
+	mux := new(service.Mux)
+	service.Handle(mux, read, func(_ context.Context, a *args) (*res, error) {
+		from := min(a.Offset, uint64(len(object)))
+		return &res{object[from:min(from+uint64(a.Count), uint64(len(object)))]}, nil
+	})
+	c, stop := connect(mux, service.Bind(read))
+	defer stop()
+
+	got := make([]byte, 0, 4<<20)
+	for pieces := 1; ; pieces++ {
+		piece := res{got[len(got) : len(got) : len(got)+1<<20]} // arrives where it belongs
+		if err := service.Invoke(context.Background(), c, read, &args{uint64(len(got)), 1 << 20}, &piece); err != nil {
+			log.Fatal(err)
+		}
+		if len(piece.Data) == 0 {
+			fmt.Println(bytes.Equal(got, object), "after", pieces)
+			return
+		}
+		got = got[:len(got)+len(piece.Data)]
+	}
+	// Output: true after 4
+}
+
+// A service is tested by calls through a pipe: what the handler returns has been on the wire.
+func Example_tableTest() {
+	type args struct{ N int32 }
+	type res struct {
+		Status status `xdr:"union"`
+		Half   int32  `xdr:"unioncase=0"`
+	}
+	const odd status = 9
+	halve := service.Proc[args, res]{Prog: 0x20000007, Vers: 1, Proc: 1}
+	mux := new(service.Mux)
+	service.Handle(mux, halve, func(_ context.Context, a *args) (*res, error) {
+		if a.N%2 != 0 {
+			return nil, odd
+		}
+		return &res{Half: a.N / 2}, nil
+	})
+	server, client := net.Pipe()
+	srv := &transport.Server{Handler: mux}
+	go srv.ServeStreamConn(server)
+	defer srv.Close()
+	c, err := transport.NewStreamClient(context.Background(), client, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	for _, tt := range []struct {
+		n, want int32
+		err     error
+	}{{4, 2, nil}, {-6, -3, nil}, {7, 0, odd}} {
+		var got res
+		err := service.Invoke(context.Background(), c, halve, &args{tt.n}, &got)
+		fmt.Println(got.Half == tt.want, errors.Is(err, tt.err))
+	}
+	// Output:
+	// true true
+	// true true
+	// true true
+}
+
+// Shutdown answers the calls that have come, and takes no more.
+func Example_shutdown() {
+	wait := service.Proc[service.Void, service.Void]{Prog: 0x20000008, Vers: 1, Proc: 1}
+	came, leave := make(chan struct{}), make(chan struct{})
+	mux := new(service.Mux)
+	service.Handle(mux, wait, func(context.Context, *service.Void) (*service.Void, error) {
+		close(came)
+		<-leave
+		return nil, nil
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := &transport.Server{Handler: mux}
+	served := make(chan error)
+	go func() { served <- srv.ServeShared(l) }()
+	c, err := transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	answered := make(chan error)
+	go func() { answered <- service.Invoke(context.Background(), c, wait, nil, nil) }()
+	<-came
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // then the rest is cut off
+	defer cancel()
+	down := make(chan error)
+	go func() { down <- srv.Shutdown(ctx) }()
+	fmt.Println(<-served)
+	close(leave)
+	fmt.Println(<-answered, <-down)
+	// Output:
+	// transport: server closed
+	// <nil> <nil>
 }
 
 // connect serves mux, and returns a client.
