@@ -132,20 +132,6 @@ func TestLayoutRoundup(t *testing.T) {
 	}
 }
 
-func TestPlacedHolds(t *testing.T) {
-	for n := range 20 {
-		for count := range 24 {
-			want := n == count || n == (count+3)/4*4
-			if got := (chunks.Placed{8, n}).Holds(count); got != want {
-				t.Errorf("a chunk of %d octets holds %d: %v", n, count, got)
-			}
-		}
-	}
-	if (chunks.Placed{8, 0}).Holds(math.MaxInt32) {
-		t.Error("a count that rounds up to 2^31 matches an empty chunk")
-	}
-}
-
 func seg(pos, n uint32) chunks.ReadSegment {
 	return chunks.ReadSegment{pos, chunks.Segment{1, n, 0x1000}}
 }

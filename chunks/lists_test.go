@@ -201,16 +201,6 @@ func TestCountsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestAddWriteReuses(t *testing.T) {
-	var l chunks.Lists
-	w := l.AddWrite()
-	*w = append(*w, chunks.Segment{1, 2, 3})
-	l.Reset()
-	if got := l.AddWrite(); len(*got) != 0 || cap(*got) == 0 {
-		t.Errorf("chunk = %v cap %d, want an empty one with its memory", *got, cap(*got))
-	}
-}
-
 // listsOf returns lists with so much of everything that Limits bounds.
 func listsOf(size chunks.Limits) *chunks.Lists {
 	l := &chunks.Lists{Read: make([]chunks.ReadSegment, size.MaxReadSegments)}

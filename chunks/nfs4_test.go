@@ -183,18 +183,6 @@ func TestNFS4Walk(t *testing.T) {
 	}
 }
 
-// TestNFSIsBoth: version 3 is what it is alone.
-func TestNFSIsBoth(t *testing.T) {
-	w := writeArgs(32, 8)
-	pos, n, ok := chunks.NFS.FindArg(100003, 3, 7, w)
-	if pos3, n3, ok3 := chunks.NFSv3.FindArg(100003, 3, 7, w); pos != pos3 || n != n3 || ok != ok3 || !ok {
-		t.Errorf("%d %d %v", pos, n, ok)
-	}
-	if list := chunks.EligibleResults(chunks.NFS, 100003, 3, 6, append(words(nil, 0, 0, 8, 0, 8), ramp(8, 1)...), nil); len(list) != 1 || list[0].Pos != 20 {
-		t.Errorf("%v", list)
-	}
-}
-
 func FuzzNFS4(f *testing.F) {
 	f.Add(call4(5, sequence, putfh, openArgs, write4), false)
 	f.Add(reply4(0, 2, putfhRes, cat(words(nil, 25, 0, 1), xdr.AppendOpaque(nil, ramp(7, 3)))), true)

@@ -1,7 +1,6 @@
 package rdmap_test
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -36,32 +35,6 @@ func openFile(t *testing.T, kind pmem.Kind, size int) *pmem.Memory {
 }
 
 const fileSize = 1 << 18
-
-// TestPersistent: write, flush, verify and read back over files, and the file holds it.
-func TestPersistent(t *testing.T) {
-	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
-		t.Run(kind.String(), func(t *testing.T) {
-			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
-				x, y := conntest.Connect(t, a, b, cfg, cfg)
-				m := openFile(t, kind, fileSize)
-				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
-				defer reg.Invalidate(t.Context())
-				go y.Serve()
-				data, sink, ctx, s := conntest.Pattern(100_001), make([]byte, 100_001), t.Context(), reg.STag()
-				_, err := x.Verify(ctx, s, 0, 64, conntest.Castagnoli(make([]byte, 64)))
-				if err := errors.Join(err, x.Write(ctx, data, s, 777), x.Flush(ctx, s, 777, 100_001, verbs.FlushPersistent),
-					x.Read(ctx, sink, s, 777)); err != nil {
-					t.Fatal(err)
-				}
-				file, err := os.ReadFile(m.Path())
-				if err != nil || !bytes.Equal(file[777:][:100_001], data) || !bytes.Equal(sink, data) {
-					t.Fatal("what was read differs from what was written", err)
-				}
-			})
-		})
-	}
-}
 
 // TestTruncated: if somebody truncates a mapped file, the stream that accesses it ends with a Terminate,
 // and only that one. The STags of other streams are invalid, even in other domains (ADVERSARY 25).

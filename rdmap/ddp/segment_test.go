@@ -77,17 +77,3 @@ func TestSTag(t *testing.T) {
 		t.Errorf("%x %x %v", s.Index(), s.Key(), s)
 	}
 }
-
-func TestSegmentString(t *testing.T) {
-	us := ulpdus(t)
-	for name, want := range map[string]string{
-		"write":           "tagged last control=0x40 stag=11223344 to=0x100000000",
-		"send-invalidate": "untagged last control=0x44 ulp=11223344 qn=0 msn=3 mo=0",
-	} {
-		var s ddp.Segment
-		s.Parse(us[name])
-		if got := s.String(); got != want {
-			t.Errorf("got %q", got)
-		}
-	}
-}

@@ -109,6 +109,23 @@ func TestMarkedLen(t *testing.T) {
 	}
 }
 
+// The largest FPDUPTR of the longest ULPDU fits its field, wherever it begins.
+func TestLargestPointer(t *testing.T) {
+	u := make([]byte, mpa.MaxULPDU)
+	for phase := range phases {
+		m := insertAt(phase)
+		fpdu := m.AppendFPDU(make([]byte, 0, mpa.MaxMarkedFPDU), u, false)
+		if got := len(fpdu) - mpa.CRCLen; got > 0xffff {
+			t.Fatalf("CRC at %d", got)
+		}
+		d := markedAt(false, phase)
+		got, n, err := d.Next(fpdu)
+		if err != nil || n != len(fpdu) || len(got) != mpa.MaxULPDU {
+			t.Fatalf("at %d: %d octets, %d, %v", phase, len(got), n, err)
+		}
+	}
+}
+
 // marked returns a Deframer that expects markers.
 func marked(crc bool) *mpa.Deframer {
 	d := &mpa.Deframer{CRC: crc}

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -57,16 +54,6 @@ func TestReadings(t *testing.T) {
 				refusedWith(t, e, conntest.Patch(t, conntest.GoldReadReq, 1, 0x51), 0x0206<<16|conntest.WithHdr)
 			}
 		}},
-		{"an Atomic Write is answered by 0x51, not by another request", func(t *testing.T) {
-			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-			_, stag := ownWord(t, e, 0, conntest.CommitRights)
-			u := retarget(t, goldAtomicWrite, 0, stag, 1)
-			binary.BigEndian.PutUint64(u[18+8:], 0)
-			e.input(conntest.FPDU(u))
-			if got := e.output(); len(got) < 4 || got[3] != 0x51 || len(got) != mpa.FPDULen(18) {
-				t.Errorf("%x, %v", got, e.err)
-			}
-		}},
 		{"opcodes of the draft do not exist without it", func(t *testing.T) {
 			for op := verbs.OpFlushRequest; op <= verbs.OpAtomicWriteResponse; op++ {
 				e := newEngine(engineConfig{ird: 1, ord: 1, ext: verbs.Ext7306 | verbs.ExtSwap})
@@ -87,19 +74,6 @@ func TestReadings(t *testing.T) {
 			u := append(conntest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1), make([]byte, 20)...)
 			refusedWith(t, e, u, 0x0207<<16|conntest.WithHdr)
 		}},
-		{"Swap is an operation only if its own switch is on", func(t *testing.T) {
-			for _, ext := range []verbs.Extensions{verbs.Ext7306, verbs.Ext7306 | verbs.ExtSwap} {
-				e := newEngine(engineConfig{ird: 1, ext: ext})
-				p, stag := ownWord(t, e, 5, region.Atomic)
-				u := retarget(t, goldSwap, 8, stag, 1)
-				binary.BigEndian.PutUint64(u[18+12:], 0)
-				e.input(conntest.FPDU(u))
-				e.output()
-				if done := ext&verbs.ExtSwap != 0; done != (e.err == nil) || done != (*p == 0x1111222233334444) {
-					t.Errorf("%v: %v, word %x", ext, e.err, *p)
-				}
-			}
-		}},
 		{"the 28 bits beside the operation, and fields it has no use for, are ignored", func(t *testing.T) {
 			e := newEngine(engineConfig{ird: 1, ext: verbs.Ext7306})
 			p, stag := ownWord(t, e, 5, region.Atomic)
@@ -115,20 +89,6 @@ func TestReadings(t *testing.T) {
 				t.Errorf("%v, word %d", e.err, *p)
 			}
 		}},
-		{"the hash itself says that a Verify compares", func(t *testing.T) {
-			e := newEngine(engineConfig{ird: 2, ext: verbs.ExtCommit})
-			stag := own(t, e, 128, conntest.CommitRights)
-			u := retarget(t, goldVerify, 0, stag, 1)
-			binary.BigEndian.PutUint64(u[18+8:], 0)
-			e.input(conntest.FPDU(u))
-			if got := e.output(); e.err != nil || len(got) != mpa.FPDULen(18+4) {
-				t.Errorf("%x, %v", got, e.err)
-			}
-			u = retarget(t, goldVerifyHash, 0, stag, 2)
-			binary.BigEndian.PutUint64(u[18+8:], 0)
-			copy(u[18+16:], "hash")
-			refusedWith(t, e, u, 0x0207<<16|conntest.WithHdr)
-		}},
 		{"an Invalidate STag in a request of the draft is ignored", func(t *testing.T) {
 			e := newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
 			_, reg := e.register(t, 64, conntest.CommitRights|region.RemoteInvalidate)
@@ -143,54 +103,12 @@ func TestReadings(t *testing.T) {
 				t.Errorf("%v, valid %v", e.err, reg.Valid())
 			}
 		}},
-		{"queue 3 has one sequence for all responses", func(t *testing.T) {
-			a, b := newEngine(engineConfig{ord: 9, ext: verbs.Ext7306 | verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.Ext7306 | verbs.ExtCommit})
-			_, stag := ownWord(t, b, 0, region.Atomic|conntest.CommitRights)
-			sink := own(t, a, 8, region.ReadSink)
-			a.post(
-				verbs.WR{Op: verbs.OpAtomicRequest, STag: stag, Atomic: &verbs.Atomic{}},
-				verbs.WR{Op: verbs.OpReadRequest, STag: stag, Sink: sink, Len: 8},
-				verbs.WR{Op: verbs.OpVerifyRequest, STag: stag, Len: 8},
-				verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: stag, Body: make([]byte, 8)},
-				verbs.WR{Op: verbs.OpFlushRequest, STag: stag, Len: 8},
-			)
-			b.input(a.output())
-			out := b.output()
-			var got []string
-			for _, s := range segments(t, bytes.Clone(out)) {
-				got = append(got, verbs.Opcode(s.Control&0x1f).String())
-				if !s.Tagged && (s.QN != ddp.QNResponse || s.MO != 0) {
-					t.Errorf("%v", s)
-				}
-			}
-			var msns []uint32
-			for _, s := range segments(t, bytes.Clone(out)) {
-				if !s.Tagged {
-					msns = append(msns, s.MSN)
-				}
-			}
-			if len(got) != 5 || len(msns) != 4 || msns[0] != 1 || msns[1] != 2 || msns[2] != 3 || msns[3] != 4 {
-				t.Errorf("%q, MSNs %v", got, msns)
-			}
-			if a.input(out); a.err != nil || a.snd.InFlight() != 0 {
-				t.Errorf("%v, %d requests left", a.err, a.snd.InFlight())
-			}
-		}},
 		{"0x09 is understood as either type of error", func(t *testing.T) {
 			for _, etype := range []uint8{1, 2} {
 				if c := (verbs.TermCode{Layer: 0, EType: etype, Code: 9}); !c.Registered() {
 					t.Errorf("%v", c)
 				}
 			}
-		}},
-		{"R is for Read Requests alone, and absent parts take no room", func(t *testing.T) {
-			e := newEngine(engineConfig{recvs: 9})
-			refusedWith(t, e, conntest.Patch(t, conntest.GoldSendInv, 10, 0, 0, 0, 1), 0x0109<<16|conntest.WithHdr)
-			refusedWith(t, newEngine(engineConfig{ird: 1}), conntest.Patch(t, conntest.GoldReadReq, 0), 0x0100<<16|conntest.WithRead)
-		}},
-		{"a Write without the right is an invalid STag", func(t *testing.T) {
-			e := newEngine(engineConfig{})
-			refusedWith(t, e, writeOf(t, own(t, e, 64, region.RemoteRead), 0), 0x1100<<16|conntest.WithHdr)
 		}},
 		{"a response is complete when it is delivered, not when it is placed", func(t *testing.T) {
 			e := newEngine(engineConfig{ord: 1, ext: verbs.Ext7306})
@@ -210,25 +128,9 @@ func TestReadings(t *testing.T) {
 				t.Errorf("%v, %+v, %+v", e.err, d, ans)
 			}
 		}},
-		{"Immediate Data raises an event if it asks for one", func(t *testing.T) {
-			e := newEngine(engineConfig{recvs: 2, ext: verbs.Ext7306})
-			e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldImm, 13, 1)))
-			e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldImmSE, 13, 2)))
-			if len(e.got) != 2 || e.got[0].Solicited || !e.got[1].Solicited {
-				t.Errorf("%+v", e.got)
-			}
-		}},
 		{"RDMAP has version 1 and no other", func(t *testing.T) {
 			for _, rv := range []byte{0, 2, 3} {
 				refusedWith(t, newEngine(engineConfig{recvs: 1}), conntest.Patch(t, conntest.GoldSend, 1, rv<<6|3), 0x0205<<16|conntest.WithHdr)
-			}
-		}},
-		{"the length in a Terminate is that of the ULPDU", func(t *testing.T) {
-			e := newEngine(engineConfig{recvs: 1, size: 4})
-			e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldSend, 0)))
-			pe, ok := errors.AsType[*verbs.ProtocolError](e.err)
-			if !ok || pe.Terminate.SegLen != 18+5 {
-				t.Errorf("%v", e.err)
 			}
 		}},
 	} {
