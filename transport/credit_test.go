@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -104,8 +105,15 @@ func TestFirstCall(t *testing.T) {
 				}
 			})
 		}
+		late := time.After(10 * time.Second)
 		for range 3 {
-			<-h.enter
+			select {
+			case <-h.enter:
+			case <-late:
+				c.Close()
+				blocked.Wait()
+				t.Fatal("a first call that does not end holds up another")
+			}
 		}
 		mustDo(t, c, wordCall(procList, 3))
 		if st := s.Stats(); st.Calls != 5 {
