@@ -35,8 +35,15 @@ func TestHandlers(t *testing.T) {
 			s := started(t, cfg)
 			got := ""
 			for _, p := range [...]struct{ prog, vers uint32 }{
-				{nfs3.Program, nfs3.Version}, {mount3.Program, mount3.Version}, {nlm.Program, nlm.Version4}, {nlm.Program, nlm.Version1},
-				{nsm.Program, nsm.Version}, {rpcbind.Program, 3}, {push.Program, push.Version}, {replies.Program, 1}, {400_000, 1},
+				{nfs3.Program, nfs3.Version},
+				{mount3.Program, mount3.Version},
+				{nlm.Program, nlm.Version4},
+				{nlm.Program, nlm.Version1},
+				{nsm.Program, nsm.Version},
+				{rpcbind.Program, 3},
+				{push.Program, push.Version},
+				{replies.Program, 1},
+				{400_000, 1},
 			} {
 				for proc := range uint32(24) {
 					if a := says(s.srv.Handler, p.prog, p.vers, proc); a != "" {

@@ -3,6 +3,7 @@ package xdrreflect_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/xdr"
@@ -51,10 +52,10 @@ func TestSplitMemory(t *testing.T) {
 		b    []byte
 		want int
 	}{
-		{"no item", append(names[:len(names):len(names)], make([]byte, 8)...), size + 5000*16 + len(names) + 8},
-		{"an item", append(xdr.AppendOpaque(names[:len(names):len(names)], make([]byte, 8<<20-3)), 0, 0, 0, 7), size + 5000*16 + len(names) + 8},
+		{"no item", append(slices.Clip(names), make([]byte, 8)...), size + 5000*16 + len(names) + 8},
+		{"an item", append(xdr.AppendOpaque(slices.Clip(names), make([]byte, 8<<20-3)), 0, 0, 0, 7), size + 5000*16 + len(names) + 8},
 		{"cut", names[:len(names)-4], size},
-		{"cut behind the item", append(names[:len(names):len(names)], 0, 0, 0, 0), size + len(names) + 4},
+		{"cut behind the item", append(slices.Clip(names), 0, 0, 0, 0), size + len(names) + 4},
 		{"longer than is decoded", append(xdr.AppendUint32(nil, 2<<20), make([]byte, 8<<20+8)...), size},
 		{"nothing", nil, size},
 	} {

@@ -21,7 +21,7 @@ type Capture struct {
 	mem    *budget
 	flows  map[flowKey]*flow
 	order  list.List[flow] // the one that was idle longest first
-	held   int        // octets that the flows hold
+	held   int             // octets that the flows hold
 }
 
 // maxHeld bounds what the flows of a capture hold together, in octets: the limits of one, times MaxConns, are more than

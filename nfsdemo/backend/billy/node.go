@@ -60,9 +60,6 @@ func (n *node) path() string {
 	return n.fs.under.Join(names...)
 }
 
-// in returns the path of a name in n.
-func (n *node) in(name string) string { return n.fs.under.Join(n.path(), name) }
-
 // info is what go-billy says about a file.
 type info struct {
 	fs.FileInfo
