@@ -104,6 +104,24 @@ func TestMaxIO(t *testing.T) {
 	}
 }
 
+func TestStability(t *testing.T) {
+	onBoth(t, func(p *peer) {
+		f := p.create(p.root, "f", 0o644)
+		var verf nfs3.WriteVerf
+		for how := nfs3.Unstable; how <= nfs3.FileSync; how++ {
+			r := nfs[nfs3.WriteRes](p, nfs3.ProcWrite, &nfs3.WriteArgs{Handle: f, Count: 1, Data: []byte("x"), Stable: how}, nfs3.OK)
+			if r.Committed < how {
+				p.Errorf("asked %v, got %v", how, r.Committed)
+			}
+			verf = r.Verf
+		}
+		c := nfs[nfs3.CommitRes](p, nfs3.ProcCommit, &nfs3.CommitArgs{Handle: f}, nfs3.OK)
+		if c.Verf != verf || verf == (nfs3.WriteVerf{}) {
+			p.Errorf("verifiers %x, %x", c.Verf, verf)
+		}
+	})
+}
+
 // TestWcc: "before" is there only when it is true.
 func TestWcc(t *testing.T) {
 	onBoth(t, func(p *peer) {
