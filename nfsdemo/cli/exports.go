@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -82,19 +81,24 @@ const standEvery = time.Second
 // another one does, or none, it is let go of, so that it can be unmounted, and what stands there then is opened.
 type exportSet struct {
 	make    func(path string) (backend.FS, error) // opens one whose path is a name; nil: paths are those of directories
+	check   func(*exports.Export) error           // of a directory: why it must not be served
 	key     []byte                                // of the handles of directories
 	log     *slog.Logger                          // nil: none
 	changed func()                                // an export was lost, or is back
 
-	making sync.Mutex
-	made   map[string]backend.FS // by make: they stay, since one in memory would forget its files
-
 	mu      sync.Mutex
+	made    map[string]*made // by make: they stay, since one in memory would forget its files
 	list    []*standing
 	publish func([]server.Export) error // serves a list; nil: nobody does yet
 	ctx     context.Context             // of those who watch; nil: nobody does
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
+}
+
+// made is what make has made of a path, or is making: it may hang, which is nothing to other paths.
+type made struct {
+	sync.Mutex
+	fs backend.FS
 }
 
 // standing is an export with the FS of what stands at its path, or nil.
@@ -257,19 +261,18 @@ func (s *exportSet) put(x *standing, fsys backend.FS) bool {
 // open opens what stands at the path of an export.
 func (s *exportSet) open(x *standing) (backend.FS, error) {
 	if s.make != nil {
-		s.making.Lock()
-		defer s.making.Unlock()
-		if fsys := s.made[x.Path]; fsys != nil {
-			return fsys, nil
+		m := s.madeOf(x.Path)
+		m.Lock()
+		defer m.Unlock()
+		if m.fs != nil {
+			return m.fs, nil
 		}
-		fsys, err := s.make(x.Path)
-		if err == nil {
-			if s.made == nil {
-				s.made = make(map[string]backend.FS)
-			}
-			s.made[x.Path] = fsys
-		}
-		return fsys, err
+		var err error
+		m.fs, err = s.make(x.Path)
+		return m.fs, err
+	}
+	if err := s.check(&x.Export); err != nil {
+		return nil, err
 	}
 	at := filepath.FromSlash(x.Path)
 	switch st, err := os.Stat(at); {
@@ -286,6 +289,18 @@ func (s *exportSet) open(x *standing) (backend.FS, error) {
 	}
 	x.stood = fsys.Mountpoint()
 	return fsys, nil
+}
+
+func (s *exportSet) madeOf(path string) *made {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made == nil {
+		s.made = make(map[string]*made)
+	}
+	if s.made[path] == nil {
+		s.made[path] = new(made)
+	}
+	return s.made[path]
 }
 
 // away returns the exports that cannot be used now, and why.
@@ -325,7 +340,15 @@ func (s *exportSet) close() error {
 	s.wg.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.Collect(maps.Values(s.made))
+	var all []backend.FS
+	for _, m := range s.made {
+		if m.TryLock() { // else it hangs
+			if m.fs != nil {
+				all = append(all, m.fs)
+			}
+			m.Unlock()
+		}
+	}
 	for _, x := range s.list {
 		if x.ended = true; x.FS != nil && s.make == nil {
 			all = append(all, x.FS)

@@ -7,7 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -101,4 +105,29 @@ func TestExportsNone(t *testing.T) {
 	if s := started(t, cfg); len(s.set.away()) != 1 {
 		t.Error(s.set.away())
 	}
+}
+
+// TestHangingExport: an export that does not answer keeps no other one from being served, and is served when it does.
+func TestHangingExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		s := &exportSet{make: func(path string) (backend.FS, error) {
+			if path == "/hangs" {
+				<-answers
+			}
+			return mem.New(nil), nil
+		}}
+		var served []server.Export
+		check(t, s.serveBy(func(list []server.Export) error { served = list; return nil }))
+		check(t, s.load(append(one("/hangs"), one("/other")...)))
+		if away := s.away(); len(away) != 1 || away[0].Export != "/hangs" || served[0].FS != nil || served[1].FS == nil {
+			t.Errorf("served %+v, away %+v", served, away)
+		}
+		close(answers)
+		time.Sleep(2 * checkEvery)
+		if away := s.away(); len(away) != 0 || served[0].FS == nil {
+			t.Errorf("later: served %+v, away %+v", served, away)
+		}
+		check(t, s.close())
+	})
 }

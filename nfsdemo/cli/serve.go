@@ -81,6 +81,7 @@ they are released; the server drops none.`,
 
 // addServeFlags adds the flags of all servers.
 func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil } // config starts the capture, if it may
 	flags := cmd.Flags()
 	flags.StringVar(&f.exports.file, "config", "", "`file` (TOML) with more exports; SIGHUP reads it again")
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
@@ -146,11 +147,22 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := f.limits.apply(cfg.config); err != nil {
 		return nil, err
 	}
-	if err := cfg.push.check(&cfg); err != nil {
+	if err := cfg.config.Check(); err != nil {
 		return nil, err
 	}
-	cfg.capture, cfg.pcap = a.capture.Load(), a.pcap
-	return &cfg, cfg.config.Check()
+	if cfg.pcap = a.pcap; !cfg.memory && a.storage == nil {
+		if err := cfg.checkPlaces(cfg.exports, resolve); err != nil {
+			return nil, err
+		}
+	}
+	if err := cfg.push.check(&cfg); err != nil { // makes the directory
+		return nil, err
+	}
+	if err := a.startCapture(); err != nil {
+		return nil, err
+	}
+	cfg.capture = a.capture.Load()
+	return &cfg, nil
 }
 
 // serve serves until it is interrupted.

@@ -182,9 +182,7 @@ func (s *service) openExports(cfg *serviceConfig) error {
 	case cfg.memory:
 		s.set.make = func(string) (backend.FS, error) { return mem.New(nil), nil }
 	default:
-		if err := cfg.checkPlaces(cfg.exports); err != nil {
-			return err
-		}
+		s.set.check = func(e *exports.Export) error { return cfg.checkPlaces([]exports.Export{*e}, evalSymlinks) }
 		key, err := cfg.openKey()
 		if err != nil {
 			return err
@@ -217,8 +215,10 @@ func (s *service) export(cfg *serviceConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := cfg.checkPlaces(list); err != nil {
-		return err
+	if !cfg.memory && cfg.volume == nil {
+		if err := cfg.checkPlaces(list, resolve); err != nil {
+			return err
+		}
 	}
 	return s.set.load(list)
 }

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 )
@@ -86,7 +86,7 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	if !asked {
 		dir = stateDir()
 	}
-	if !asked && slices.ContainsFunc(cfg.exports, func(e exports.Export) bool { return insideExport(dir, &e) }) {
+	if !asked && holder(dir, cfg.exports, resolve) != "" {
 		dir = "" // who reads the key can make handles
 	}
 	if dir == "" {
@@ -102,17 +102,59 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	return nil, nil //nolint:nilnil // announce says so
 }
 
-// checkPlaces refuses exports that hold what the server keeps from clients.
-func (cfg *serviceConfig) checkPlaces(list []exports.Export) error {
-	if cfg.memory || cfg.volume != nil {
-		return nil
-	}
+// checkPlaces refuses exports that hold what the server keeps from clients. real says where the path of an export leads.
+func (cfg *serviceConfig) checkPlaces(list []exports.Export, real func(string) string) error {
 	for _, p := range [...][2]string{{"--state", cfg.state}, {"--pcap", cfg.pcap}, {"--push-log", cfg.push.dir}} {
-		for i := range list {
-			if insideExport(p[1], &list[i]) {
-				return usagef("%s %s is inside the export %s: clients could read or change it; name a place elsewhere", p[0], p[1], list[i].Path)
-			}
+		if e := holder(p[1], list, real); e != "" {
+			return usagef("%s %s is inside the export %s: clients could read or change it; name a place elsewhere", p[0], p[1], e)
 		}
 	}
 	return nil
+}
+
+// holder returns the path of an export that a file or directory is in, though neither may exist yet; "": of none.
+func holder(path string, list []exports.Export, real func(string) string) string {
+	abs, err := filepath.Abs(path)
+	if path == "" || err != nil {
+		return ""
+	}
+	for up, rest := abs, "."; ; up, rest = filepath.Dir(up), filepath.Join(filepath.Base(up), rest) {
+		if real, err := filepath.EvalSymlinks(up); err == nil { // what does not exist yet will be made there
+			abs = filepath.Join(real, rest)
+			break
+		} else if up == filepath.Dir(up) {
+			break
+		}
+	}
+	for i := range list {
+		dir, err := filepath.Abs(list[i].Path)
+		if err != nil {
+			continue
+		}
+		if rel, err := filepath.Rel(real(dir), abs); err == nil && filepath.IsLocal(rel) {
+			return list[i].Path
+		}
+	}
+	return ""
+}
+
+// evalSymlinks returns where a path leads; it may hang as long as a file system does.
+func evalSymlinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// resolve is evalSymlinks for those who cannot wait: one file system must not keep the others from being served. What
+// it has not found out in time is seen before that one is served.
+func resolve(path string) string {
+	found := make(chan string, 1)
+	go func() { found <- evalSymlinks(path) }()
+	select {
+	case real := <-found:
+		return real
+	case <-time.After(checkTime):
+		return path
+	}
 }

@@ -81,12 +81,16 @@ func TestPlaces(t *testing.T) {
 		{"--state", export},
 		{"--pcap", filepath.Join(export, "x.pcapng")},
 		{"--pcap", filepath.Join(link, "y.pcapng")},
+		{"--push-log", filepath.Join(link, "log")},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		r := command(ctx, "", append([]string{"serve", "--export", export, "--listen", "127.0.0.1:0"}, flags...)...)
 		cancel()
 		if r.status != exitUsage || !strings.Contains(r.stderr, flags[0]+" "+flags[1]+" is inside the export "+export) {
 			t.Errorf("%v: status %d, %s", flags, r.status, r.stderr)
+		}
+		if made, err := os.ReadDir(export); err != nil || len(made) > 0 {
+			t.Errorf("%v: refused, but it has made %v, %v", flags, made, err)
 		}
 	}
 	name := filepath.Join(top, "old.pcapng")

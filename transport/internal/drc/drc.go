@@ -141,6 +141,9 @@ func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
 	c.octets += size
 	e.place.Value = e
 	share := peeraddr.ShareOf(e.key.Client.Addr)
+	if o := e.key.Client.Owner; o != "" { // many users of this machine have one address, and any number of credentials
+		share += " " + o
+	}
 	c.replies.Add(&e.place, e.key.Client, share)
 	c.makeRoom(share)
 }

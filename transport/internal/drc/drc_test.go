@@ -103,3 +103,24 @@ func TestBounds(t *testing.T) {
 		})
 	}
 }
+
+// TestOwners: of several users with one address, one who claims to be many costs no other his reply.
+func TestOwners(t *testing.T) {
+	c := New[int](Limits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1})
+	run := func(k callid.Call, owner, cred string) callid.Call {
+		k.Client.Owner, k.Client.Cred = owner, cred
+		e, first := begin(c, k, 0)
+		if !first {
+			t.Fatalf("%+v is not new", k)
+		}
+		c.Finish(e, 0, 1, 0)
+		return k
+	}
+	victim := run(key("a", 0), "1001", "m")
+	for xid := range uint32(10) {
+		run(key("a", xid), "1002", string(rune('n'+xid)))
+	}
+	if c.calls[victim] == nil || c.Stats().Entries != 4 {
+		t.Errorf("the victim's reply: %v; %+v", c.calls[victim], c.Stats())
+	}
+}
