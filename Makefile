@@ -41,7 +41,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = vet-all race-all authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash power bench-check release release-check systemd
+NIGHTLY = vet-all race-all fuzz authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash power bench-check release release-check systemd
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)

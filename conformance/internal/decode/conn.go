@@ -40,6 +40,7 @@ func (c *Conn) Octets(dir Dir, b []byte, at Stamp) {
 		s.off += uint64(len(b))
 		return
 	}
+	c.overlong(1 - dir)
 	s.add(b, at)
 	switch s.phase {
 	case phaseRecord:

@@ -20,6 +20,24 @@ func (c *Conn) startup(dir Dir) {
 	case n == 0 || len(s.buf) < n:
 		return
 	}
+	c.frameOfStartup(dir, n)
+}
+
+// overlong gives up waiting for a startup frame that is longer than one can be, once its peer goes on. Where the frames
+// after it begin is unknown.
+func (c *Conn) overlong(dir Dir) {
+	s := &c.sides[dir]
+	if key, n := startupLen(s.buf); s.phase != phaseStartup || !key || n <= mpa.StartupHeaderLen+mpa.MaxPrivateData || s.joined {
+		return
+	}
+	if err := c.frameOfStartup(dir, len(s.buf)); err != nil {
+		c.lose(dir, err)
+	}
+}
+
+// frameOfStartup takes the startup frame in the first n octets of a side.
+func (c *Conn) frameOfStartup(dir Dir, n int) error {
+	s := &c.sides[dir]
 	f, err := parseStartup(s.buf[:n])
 	ev := c.frame(KindStartup, dir, 0, n)
 	f.At = Stamp{ev.Frame, ev.Time}
@@ -35,6 +53,7 @@ func (c *Conn) startup(dir Dir) {
 	s.phase = phaseHold
 	c.settle(1 - dir)
 	c.settle(dir)
+	return err
 }
 
 // note records what a startup frame says. It returns false for a frame of the wrong kind: a Reply that

@@ -69,7 +69,11 @@ func (c *conn) cause(v *Violation) *Violation {
 	if v.Rule.is(endsStream) && f.startup != nil && c.fpdus[v.Dir] == 0 {
 		return f.startup.root()
 	}
-	if g := v.Rule.Breaks & settles; f.agreed[g] != nil && (g != settlesDepths || !slices.Contains(f.now, f.agreed[g])) { // two depths
+	switch g := v.Rule.Breaks & settles; {
+	case g == 0, g == settles: // each side may send one of the latter
+	case f.startup != nil && f.startup.Rule.Breaks&settles == settles: // nothing is settled
+		return f.startup.root()
+	case f.agreed[g] != nil && (g != settlesDepths || !slices.Contains(f.now, f.agreed[g])): // two depths
 		return f.agreed[g].root()
 	}
 	if u := f.unknown[v.Dir]; u != nil && v.Rule.is(onAccess) && (u.Rule.ID == "RPCRDMA-050" || u.Rule.ID == "RPCRDMA-051") {

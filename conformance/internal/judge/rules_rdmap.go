@@ -12,7 +12,7 @@ var rdmapRules = []*Rule{
 	{"RDMAP-005", "RFC 5040 Section 4.1, RFC 7306 Section 4", Must, Error, "A message goes to the queue of its opcode.", "rdmap 2", endsStream},
 	{"RDMAP-006", "RFC 5040 Section 4.1", Must, Warning, "The Invalidate STag is 0 in messages that invalidate nothing.", "rdmap 1", 0},
 	{"RDMAP-007", "RFC 5040 Section 7.2", Must, Error, "A message with another RDMAP version, or with an opcode that is undefined or on the wrong queue, is not delivered, nor what follows it.", "rdmap 5", acceptance},
-	{"RDMAP-008", commitDraft, Should, Warning, "The opcodes of the commit draft are used only on streams whose startup has agreed to them.", "rdmap 2", 0},
+	{"RDMAP-008", commitDraft, Should, Warning, "The opcodes of the commit draft are used only on streams whose startup has agreed to them.", "rdmap 2", settlesPrivateData},
 
 	{"RDMAP-010", "RFC 5040 Section 4.4", Must, Error, "A Read Request has 28 octets.", "rdmap 3.1", endsStream},
 	{"RDMAP-011", "RFC 7306 Section 6.3", Must, Error, "Immediate Data has 8 octets.", "rdmap 3.7", endsStream},
