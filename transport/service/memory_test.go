@@ -32,7 +32,7 @@ func growServer(t *testing.T, memory int64, f func(n int)) (s *transport.Server,
 	service.Handle(m, grow, handler)
 	service.Handle(m, growOnce, handler)
 	core, logs := observer.New(zapcore.WarnLevel)
-	s = &transport.Server{Handler: m, Config: &transport.Config{Limits: transport.Limits{Memory: memory}, Logger: zap.New(core)}}
+	s = &transport.Server{Handler: m, Config: &transport.Config{MaxPayload: int(memory / 2), Limits: transport.Limits{Memory: memory}, Logger: zap.New(core)}}
 	var ends []func() error
 	dial = func(i int) rpc.Caller {
 		a, z := rdmaptest.Pipe()
@@ -71,7 +71,7 @@ func growing(n int) []byte { return append(xdr.AppendUint32(nil, uint32(n)), mak
 // and handlers that keep them; the rest waits, a short call does not, and in the end all are answered.
 func TestDecodedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const conns, each, memory = 64, 200_000, 16 << 20
+		const conns, each, memory = 64, 25_000, 2 << 20
 		var now, most atomic.Int64 // handlers with their arguments
 		leave := make(chan struct{})
 		s, dial, _ := growServer(t, memory, func(n int) {
