@@ -33,8 +33,27 @@ type TB interface {
 //
 // For captures that differ each time, "RPCRDMA-073 * *" allows any number, including none, in any
 // connection.
+//
+// The capture of a test that has failed is copied to its ArtifactDir, which go test -artifacts keeps.
 func Check(t TB, capture string) {
 	t.Helper()
+	if k, ok := t.(interface {
+		Failed() bool
+		ArtifactDir() string
+	}); ok {
+		defer func() {
+			if !k.Failed() {
+				return
+			}
+			b, err := os.ReadFile(capture)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(k.ArtifactDir(), filepath.Base(capture)), b, 0o600)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("judge: the capture is not kept: %v", err)
+			}
+		}()
+	}
 	r, err := openFile(capture)
 	if err != nil {
 		t.Errorf("judge: %v", err)
@@ -53,7 +72,7 @@ func Check(t TB, capture string) {
 			t.Errorf("judge: %s: %s", capture, line)
 		}
 	default:
-		complain(t, r)
+		complain(t, capture, r)
 	}
 }
 
@@ -90,11 +109,11 @@ func expectBeside(capture string) (*judge.Expect, error) {
 }
 
 // complain reports all violations that are more than notes.
-func complain(t TB, r *judge.Report) {
+func complain(t TB, capture string, r *judge.Report) {
 	t.Helper()
 	for _, v := range r.Violations {
 		if v.Rule.Severity != judge.Note {
-			t.Errorf("judge: %v (%s)", v, v.Rule.Source)
+			t.Errorf("judge: %s: %v\n\t%s (%s): %s", capture, v, v.Rule.Source, v.Rule.Level, v.Rule.Text)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 
 	var c complaints
 	judge.Check(&c, capture)
-	if all := strings.Join(c, "\n"); len(c) == 0 || !strings.Contains(all, "judge: MPA-030 conn 2 > frame 24: CRC") || !strings.Contains(all, "(RFC 5044 Section 4.4)") {
+	if all := strings.Join(c, "\n"); len(c) == 0 || !strings.Contains(all, capture+": MPA-030 conn 2 > frame 24: CRC") || !strings.Contains(all, "RFC 5044 Section 4.4 (MUST): The CRC of an FPDU is right") {
 		t.Errorf("without an expectation: %s", all)
 	}
 	found := ""
@@ -91,5 +91,34 @@ func TestCheckNothing(t *testing.T) {
 	}
 	if r, err := judge.File(bytes.NewReader(b)); err != nil || r.Verdict != judge.Inconclusive {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// keeper is a test that has failed.
+type keeper struct {
+	complaints
+	dir string
+}
+
+func (k *keeper) Failed() bool        { return len(k.complaints) > 0 }
+func (k *keeper) ArtifactDir() string { return k.dir }
+
+// TestCheckKeeps: the capture of a failed test is kept, that of another is not.
+func TestCheckKeeps(t *testing.T) {
+	for name, want := range map[string]bool{"d-mpa-bad.pcap": true, "d-reject.pcap": false} {
+		b, err := os.ReadFile("../testdata/pcaps/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		capture := filepath.Join(t.TempDir(), name) // no expectation beside it
+		if err := os.WriteFile(capture, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		k := &keeper{dir: t.TempDir()}
+		judge.Check(k, capture)
+		kept, err := os.ReadFile(filepath.Join(k.dir, name))
+		if want != (err == nil) || want && !bytes.Equal(kept, b) {
+			t.Errorf("%s: %d octets, %v", name, len(kept), err)
+		}
 	}
 }
