@@ -110,8 +110,11 @@ func dialReason(e *dialError) string {
 		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && hungUp(e.err) {
 			return fmt.Sprintf("%s: no iWARP peer at %s: it closed the connection during the start-up", e.u, e.u.Addr())
 		}
-		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA {
+		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && !errors.Is(oe, rpc.ErrConfig) {
 			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
+		}
+		if oe.Op == rpc.OpDial { // whose message says what to do
+			return fmt.Sprintf("%s: no connection to %s", e.u, strings.TrimPrefix(oe.Error(), "transport: dial "))
 		}
 		return fmt.Sprintf("%s: connection to %s lost: %v", e.u, oe.Addr, oe.Err)
 	}

@@ -376,6 +376,9 @@ func modeOf(e *server.Export) string {
 	if e.ReadOnly {
 		mode = "read-only"
 	}
+	if e.XprtSec != 0 {
+		mode += ", xprtsec=" + e.XprtSec.String()
+	}
 	if e.FS != nil && !e.FS.Info().Owners {
 		return mode
 	}

@@ -26,6 +26,7 @@ type serveFlags struct {
 	portFile string
 	profile  profile
 	limits   limitFlags
+	tls      tlsFiles
 }
 
 // serveCmd is the command serve.
@@ -87,6 +88,9 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
+	flags.StringVar(&f.tls.cert, "tls-cert", "", "`file` (PEM) of the certificate of this server: clients of --tcp may use TLS (RFC 9289), and exports may want it (xprtsec=tls:mtls); SIGHUP reads it again")
+	flags.StringVar(&f.tls.key, "tls-key", "", "`file` (PEM) of its key")
+	flags.StringVar(&f.tls.ca, "tls-client-ca", "", "`file` (PEM) of the CAs that sign certificates of clients (xprtsec=mtls); SIGHUP reads it again and ends sessions that it no longer covers")
 	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
@@ -119,6 +123,12 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	}
 	if f.exports.file != "" || !cfg.memory && a.storage == nil { // what stands at a path can change without a file
 		cfg.again = f.exports.read
+	}
+	switch {
+	case f.tls.cert != "":
+		cfg.tls = &serverTLS{files: f.tls}
+	case f.tls.key != "" || f.tls.ca != "":
+		return nil, usagef("--tls-key and --tls-client-ca need --tls-cert")
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {
 		return nil, usagef("--listen and --tcp are both empty: give at least one an address")

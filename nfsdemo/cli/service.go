@@ -36,6 +36,7 @@ type serviceConfig struct {
 	config   *transport.Config
 	log      *serverLog // nil: none
 	sockets  *sockets   // nil: none of systemd
+	tls      *serverTLS // nil: none
 	push     pushConfig
 	status   string          // address for HTTP, "" for none
 	replies  string          // address for the connections of clients' reply logs, "" for none
@@ -126,6 +127,10 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	s.reply = reply
 	tc := *cfg.config
 	tc.Duplicates.Owner = s.owners.name
+	if err := cfg.tls.load(); err != nil {
+		return err
+	}
+	tc.TLS = cfg.tls.config()
 	s.srv = &transport.Server{Handler: front, Config: &tc}
 	for _, l := range []struct {
 		flag, addr string
@@ -176,6 +181,9 @@ func bareListen(err error) error {
 
 // openExports opens the file systems.
 func (s *service) openExports(cfg *serviceConfig) error {
+	if err := cfg.tls.check(cfg.exports); err != nil {
+		return err
+	}
 	switch {
 	case cfg.volume != nil:
 		s.set.make = cfg.volume.Export
@@ -203,10 +211,23 @@ func (s *service) openExports(cfg *serviceConfig) error {
 		return fmt.Errorf("export %s: %s", cfg.exports[0].Path, away[0].Error)
 	}
 	s.path = s.set.exports()[0].Path
-	if cfg.again != nil {
-		s.reload = func() (string, error) { err := s.export(cfg); return s.paths(), err }
+	if cfg.again != nil || cfg.tls != nil {
+		s.reload = func() (string, error) { err := s.loadAgain(cfg); return s.paths(), err }
 	}
 	return nil
+}
+
+// loadAgain reads again what may have changed: certificates, CAs, exports.
+func (s *service) loadAgain(cfg *serviceConfig) error {
+	if err := cfg.tls.load(); err != nil {
+		return err
+	}
+	if cfg.again != nil {
+		if err := s.export(cfg); err != nil {
+			return err
+		}
+	}
+	return s.srv.RecheckTLS()
 }
 
 // export serves what the configuration says now.
@@ -219,6 +240,9 @@ func (s *service) export(cfg *serviceConfig) error {
 		if err := cfg.checkPlaces(list, resolve); err != nil {
 			return err
 		}
+	}
+	if err := cfg.tls.check(list); err != nil {
+		return err
 	}
 	return s.set.load(list)
 }

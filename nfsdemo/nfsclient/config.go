@@ -29,7 +29,9 @@ const (
 // Dial copy it. A setting out of range is an error that wraps rpc.ErrConfig. A value may be negative only if
 // the field says what that means.
 type Config struct {
-	// Transport is passed on to transport.Dial and transport.DialStream.
+	// Transport is passed on to transport.Dial and transport.DialStream. With TLS only the scheme nfs works. The
+	// certificate must be for the host of the URL, if no ServerName is set. A MOUNT service on a port of its own is called
+	// in clear if it offers no TLS, as Linux does.
 	Transport *transport.Config
 
 	// Cred is the AUTH_SYS identity of every call (RFC 5531 Appendix A). If nil, the ids of

@@ -85,7 +85,9 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mou
 	if err != nil {
 		return nil, nil, fmt.Errorf("MOUNT service on port %d: %w", port, err)
 	}
-	caller, err := transport.NewStreamClient(ctx, conn, cfg.Transport)
+	tc := cfg.named(u)
+	tc.TLS.AllowClear = true
+	caller, err := transport.NewStreamClient(ctx, conn, tc)
 	if err != nil {
 		conn.Close() //nolint:errcheck // the first error counts
 		return nil, nil, err
@@ -186,13 +188,23 @@ func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller 
 	if u.Scheme == SchemeRDMA {
 		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
 	} else {
-		caller, err = transport.NewStreamClient(ctx, conn, cfg.Transport)
+		caller, err = transport.NewStreamClient(ctx, conn, cfg.named(u))
 	}
 	if err != nil {
 		conn.Close() //nolint:errcheck // the first error counts
 		return nil, err
 	}
 	return caller, nil
+}
+
+// named returns a copy of Transport that wants a certificate for the host of u.
+func (c *Config) named(u *URL) *transport.Config {
+	t := *c.Transport
+	if t.TLS.Config != nil && t.TLS.Config.ServerName == "" {
+		t.TLS.Config = t.TLS.Config.Clone()
+		t.TLS.Config.ServerName = u.Host
+	}
+	return &t
 }
 
 // dialRegistered connects to the port that rpcbind names for NFS. If it names none, the error is

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
@@ -39,6 +41,39 @@ func (s Squash) String() string {
 	return fmt.Sprintf("squash(%d)", int(s))
 }
 
+// XprtSec says how the connections of calls may be protected, as xprtsec of exports(5): a set of the values below. The
+// zero value is all of them.
+type XprtSec uint8
+
+// Members of [XprtSec]. A connection is of one kind, so where a certificate will do but need not be, name XprtTLS and XprtMTLS.
+const (
+	XprtNone XprtSec = 1 << iota // in clear, as RDMA is too
+	XprtTLS                      // TLS without a certificate of the client
+	XprtMTLS                     // TLS with a certificate of the client that the server has verified
+)
+
+// String returns the words of exports(5).
+func (x XprtSec) String() string {
+	var words []string
+	for i, w := range [...]string{"none", "tls", "mtls"} {
+		if x == 0 || x>>i&1 == 1 {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, ":")
+}
+
+// xprtOf is how a connection is protected.
+func xprtOf(s *tls.ConnectionState) XprtSec {
+	switch {
+	case s == nil:
+		return XprtNone
+	case len(s.VerifiedChains) == 0:
+		return XprtTLS
+	}
+	return XprtMTLS
+}
+
 // Nobody is the default anonymous uid and gid.
 const Nobody = 65534
 
@@ -65,6 +100,9 @@ type Export struct {
 	// RDMA, where Linux's client has no such port, nor where no id is believed anyway because the FS
 	// cannot act as others.
 	Secure bool
+	// XprtSec says how connections of NFS must be protected; other calls get NFS3ERR_ACCES. MOUNT and locks are not
+	// asked: Linux calls them in clear.
+	XprtSec XprtSec
 	// Allow lists the admitted client addresses; if it and Clients are empty, all. Others get
 	// MNT3ERR_ACCES and NFS3ERR_ACCES.
 	Allow []netip.Prefix
@@ -80,6 +118,7 @@ type Client struct {
 	Squash           Squash
 	AnonUID, AnonGID uint32
 	Secure           bool
+	XprtSec          XprtSec
 }
 
 // export is an Export that is being served, as one group of clients sees it.
@@ -181,7 +220,7 @@ func newExports(list []Export, old *exportTable) (*exportTable, error) {
 		}
 		for _, c := range e.Clients {
 			v := *x
-			v.ReadOnly, v.Squash, v.AnonUID, v.AnonGID, v.Secure = c.ReadOnly, c.Squash, c.AnonUID, c.AnonGID, c.Secure
+			v.ReadOnly, v.Squash, v.AnonUID, v.AnonGID, v.Secure, v.XprtSec = c.ReadOnly, c.Squash, c.AnonUID, c.AnonGID, c.Secure, c.XprtSec
 			v.setAnon()
 			x.views = append(x.views, &v)
 		}
@@ -243,6 +282,9 @@ func (s *Server) admit(e *export, c *Call) (*export, error) {
 	if v == nil {
 		return nil, refusal("no export to this address")
 	}
+	if v.XprtSec != 0 && c.Prog == nfs3.Program && v.XprtSec&xprtOf(c.TLS) == 0 {
+		return nil, errXprtSec
+	}
 	if v.Secure && v.FS != nil && v.info.Owners && c.Network != "rdma" && !c.known {
 		if port, ok := portOf(c.RemoteAddr); !ok || port >= 1024 {
 			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
@@ -250,6 +292,9 @@ func (s *Server) admit(e *export, c *Call) (*export, error) {
 	}
 	return v, nil
 }
+
+// errXprtSec refuses a call whose connection is not protected as its export wants.
+const errXprtSec = refusal("a connection that is not protected as xprtsec says")
 
 // refusal is why somebody may not use an export.
 type refusal string

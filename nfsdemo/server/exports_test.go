@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/netip"
@@ -190,6 +192,41 @@ func TestSecure(t *testing.T) {
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
+		}
+	}
+}
+
+// TestXprtSec: no procedure of NFS runs on a connection that is not protected as the export says, for all clients or for
+// some of them; MOUNT and NULL do (as exports(5)).
+func TestXprtSec(t *testing.T) {
+	kinds := map[server.XprtSec]*tls.ConnectionState{
+		server.XprtNone: nil, server.XprtTLS: {PeerCertificates: []*x509.Certificate{{}}}, // which nobody has verified
+		server.XprtMTLS: {VerifiedChains: [][]*x509.Certificate{{{}}}},
+	}
+	for _, ofClient := range []bool{false, true} {
+		for x := range server.XprtSec(8) {
+			s := newServer(t, mem.New(nil), func(c *server.Config) {
+				if c.Exports[0].XprtSec = x; ofClient {
+					c.Exports[0].XprtSec = server.XprtNone
+					c.Exports[0].Clients = []server.Client{{Squash: server.SquashNone, XprtSec: x}}
+				}
+			})
+			root := (&peer{T: t, srv: s, cred: sys(7, 7), addr: testAddr}).mount("/export")
+			for kind, state := range kinds {
+				for proc := range nfs3.Proc(nfs3.ProcCount) {
+					req := &rpc.Request{
+						CallHeader: xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: sys(7, 7)},
+						Args:       append(xdr.AppendOpaque(nil, root), make([]byte, 200)...), RemoteAddr: testAddr, Network: "tcp", TLS: state,
+					}
+					var resp rpc.Response
+					s.ServeRPC(t.Context(), req, &resp)
+					d := xdr.NewDecoder(resp.Results)
+					refused := len(resp.Results) > 0 && nfs3.Status(d.Uint32()) == nfs3.ErrAcces
+					if want := x != 0 && x&kind == 0 && proc != nfs3.ProcNull; refused && !want && proc == nfs3.ProcGetAttr || want && !refused && resp.Stat == xdr.Success {
+						t.Errorf("xprtsec=%v, connection %v, %v: refused %v", x, kind, proc, refused)
+					}
+				}
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -149,6 +150,9 @@ func (o *op) status(err error) nfs3.Status {
 	s, known := statusOf(err)
 	if !known {
 		o.s.cfg.Logger.Warn("server: backend error", zap.Stringer("nfs.procedure", o.proc), zap.Error(err))
+	}
+	if errors.Is(err, errXprtSec) {
+		return s // Choice: as Linux, also where RFC 1813 lists no ACCES, so that a client that can do better knows
 	}
 	return fit(o.proc, s)
 }

@@ -63,7 +63,7 @@ func isOption(word string) bool {
 	switch name {
 	case "ro", "rw", "root_squash", "no_root_squash", "all_squash", "secure", "insecure":
 		return !value
-	case "anonuid", "anongid", "client", "fsid":
+	case "anonuid", "anongid", "client", "fsid", "xprtsec":
 		return value
 	case "mountpoint", "mp":
 		return true
@@ -79,7 +79,7 @@ func apply(e *Export, words []string, clients bool) error {
 		switch {
 		case word == "":
 		case !isOption(word) || name == "client" && !clients:
-			return fmt.Errorf("%q is no option: want ro, rw, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N, secure, insecure, fsid=NAME or mountpoint", word)
+			return fmt.Errorf("%q is no option: want ro, rw, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N, secure, insecure, xprtsec=none:tls:mtls, fsid=NAME or mountpoint", word)
 		case name == "ro", name == "rw":
 			e.ReadOnly = name == "ro"
 		case name == "root_squash":
@@ -94,6 +94,8 @@ func apply(e *Export, words []string, clients bool) error {
 			e.AnonUID, err = id(value)
 		case name == "anongid":
 			e.AnonGID, err = id(value)
+		case name == "xprtsec":
+			e.XprtSec, err = xprtSec(value)
 		case name == "fsid":
 			if e.FSID = value; value == "" {
 				err = errors.New("want a name for the file system")
@@ -110,6 +112,23 @@ func apply(e *Export, words []string, clients bool) error {
 		}
 	}
 	return nil
+}
+
+// xprtSec reads ways to protect connections, separated by colons.
+func xprtSec(text string) (all server.XprtSec, err error) {
+	for word := range strings.SplitSeq(text, ":") {
+		switch word {
+		case "none":
+			all |= server.XprtNone
+		case "tls":
+			all |= server.XprtTLS
+		case "mtls":
+			all |= server.XprtMTLS
+		default:
+			return 0, errors.New("want none, tls or mtls, or several with colons between them")
+		}
+	}
+	return all, nil
 }
 
 // id reads an anonymous id. 0 is root's, whom squashing is to keep out, and 2^32-1 is nobody's.
@@ -185,7 +204,7 @@ func Load(name string, base Export) ([]Export, error) {
 			if len(c.Networks) == 0 {
 				return nil, &Error{name + ": " + e.Path, "a client has no networks"}
 			}
-			sc := server.Client{ReadOnly: own.ReadOnly, Squash: own.Squash, AnonUID: own.AnonUID, AnonGID: own.AnonGID, Secure: own.Secure}
+			sc := server.Client{ReadOnly: own.ReadOnly, Squash: own.Squash, AnonUID: own.AnonUID, AnonGID: own.AnonGID, Secure: own.Secure, XprtSec: own.XprtSec}
 			for _, n := range c.Networks {
 				p, err := network(n)
 				if err != nil {

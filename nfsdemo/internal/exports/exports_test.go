@@ -19,6 +19,8 @@ func TestParse(t *testing.T) {
 		"/srv":                                {Path: "/srv", Secure: true},
 		"/srv,ro":                             {Path: "/srv", Secure: true, ReadOnly: true},
 		"/srv,insecure":                       {Path: "/srv"},
+		"/srv,xprtsec=tls:mtls":               {Path: "/srv", Secure: true, XprtSec: server.XprtTLS | server.XprtMTLS},
+		"/srv,xprtsec=none":                   {Path: "/srv", Secure: true, XprtSec: server.XprtNone},
 		"/a,b,ro,rw":                          {Path: "/a,b", Secure: true},
 		"/a,ro,b":                             {Path: "/a,ro,b", Secure: true},
 		"/a=1,no_root_squash":                 {Path: "/a=1", Secure: true, Squash: server.SquashNone},
@@ -46,7 +48,7 @@ func TestParse(t *testing.T) {
 	for text, why := range map[string]string{
 		"": "no directory", ",ro": "no directory", "/srv,anonuid=0": "from 1", "/srv,anongid=4294967295": "from 1",
 		"/srv,anonuid=x": "from 1", "/srv,client=nowhere": "want a network", "/srv,client=192.0.2.0/33": "want a network",
-		"/srv,fsid=": "want a name",
+		"/srv,fsid=": "want a name", "/srv,xprtsec=": "want none, tls or mtls", "/srv,xprtsec=tls:ssl": "want none, tls or mtls",
 	} {
 		_, err := exports.Parse(text, exports.Defaults())
 		if e, ok := errors.AsType[*exports.Error](err); !ok || !strings.Contains(e.Error(), why) {

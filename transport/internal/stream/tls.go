@@ -93,7 +93,7 @@ func nameOf(s *tls.ConnectionState) string {
 	switch {
 	case s == nil:
 		return "tcp"
-	case len(s.PeerCertificates) == 0:
+	case len(s.VerifiedChains) == 0:
 		return "tls"
 	}
 	return "mtls: " + s.PeerCertificates[0].Subject.String()

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// tlsFiles are the files of TLS at one end; all may be empty.
+type tlsFiles struct {
+	cert, key string // of this end
+	ca        string // trusted to sign certificates of the other end
+}
+
+// read makes a configuration of the files, with the CAs as RootCAs and as ClientCAs.
+func (f *tlsFiles) read() (*tls.Config, error) {
+	c := new(tls.Config)
+	if f.cert != "" || f.key != "" {
+		if f.cert == "" || f.key == "" {
+			return nil, usagef("--tls-cert and --tls-key: give both or neither")
+		}
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert %s: %w", f.cert, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if f.ca == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(f.ca)
+	if err != nil {
+		return nil, err
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate (PEM) of a CA", f.ca)
+	}
+	c.ClientCAs, c.ClientAuth = c.RootCAs, tls.VerifyClientCertIfGiven // an export may want no certificate
+	return c, nil
+}
+
+// serverTLS is the TLS of a server, which reads its files again. A nil *serverTLS is: off.
+type serverTLS struct {
+	files tlsFiles
+	now   atomic.Pointer[tls.Config]
+}
+
+// load reads the files. If it returns an error, all stays as it was.
+func (t *serverTLS) load() error {
+	if t == nil {
+		return nil
+	}
+	c, err := t.files.read()
+	if err == nil {
+		t.now.Store(c)
+	}
+	return err
+}
+
+// config is for a server that takes calls in clear too: each export says whether they will do.
+func (t *serverTLS) config() transport.TLS {
+	if t == nil {
+		return transport.TLS{}
+	}
+	return transport.TLS{AllowClear: true, Config: &tls.Config{
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.now.Load(), nil },
+		VerifyConnection:   t.verify,
+	}}
+}
+
+// verify asks whether a client that has shown a certificate is still covered by the CAs.
+func (t *serverTLS) verify(s tls.ConnectionState) error {
+	if len(s.PeerCertificates) == 0 {
+		return nil
+	}
+	opts := x509.VerifyOptions{Roots: t.now.Load().ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if opts.Roots == nil { // which Verify takes for the CAs of the system
+		return errors.New("no CA of clients is trusted any more")
+	}
+	for _, c := range s.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(c)
+	}
+	_, err := s.PeerCertificates[0].Verify(opts)
+	return err
+}
+
+// check refuses an export that nobody could use.
+func (t *serverTLS) check(list []exports.Export) error {
+	can := server.XprtNone
+	if t != nil {
+		can |= server.XprtTLS
+		if t.files.ca != "" {
+			can |= server.XprtMTLS
+		}
+	}
+	for _, e := range list {
+		all := e.XprtSec
+		for _, c := range e.Clients {
+			if c.XprtSec != 0 && c.XprtSec&can == 0 {
+				all = c.XprtSec
+			}
+		}
+		if all != 0 && all&can == 0 {
+			return usagef("export %s: xprtsec=%v needs --tls-cert, and mtls --tls-client-ca too", e.Path, all)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/internal/tlstest"
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// tlsWorld is a server with an export of each kind, and the files of its clients.
+type tlsWorld struct {
+	s               *service
+	dir             string
+	ca              *tlstest.CA
+	serverCA        string
+	cert, key, mine string // of a client; the file of the CAs that the server trusts
+}
+
+func newTLSWorld(t *testing.T) *tlsWorld {
+	w := &tlsWorld{dir: t.TempDir(), ca: tlstest.New(t, "clients")}
+	servers := tlstest.New(t, "servers")
+	end := time.Now().Add(time.Hour)
+	w.serverCA, w.mine = servers.File(w.dir), w.ca.File(w.dir)
+	w.cert, w.key = tlstest.Files(t, w.dir, w.ca.Issue("client.test", end))
+	f := tlsFiles{ca: w.mine}
+	f.cert, f.key = tlstest.Files(t, w.dir, servers.Issue("nfs.test", end))
+	var list []exports.Export
+	for path, x := range map[string]server.XprtSec{"/any": 0, "/tls": server.XprtTLS, "/mtls": server.XprtMTLS, "/both": server.XprtTLS | server.XprtMTLS} {
+		list = append(list, exports.Export{Export: server.Export{Path: path, XprtSec: x}})
+	}
+	w.s = started(t, &serviceConfig{
+		exports: list, memory: true, tls: &serverTLS{files: f}, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
+	})
+	return w
+}
+
+// TestXprtSec: a command reaches what its connection is good enough for; MOUNT answers all of them.
+func TestXprtSec(t *testing.T) {
+	w := newTLSWorld(t)
+	_, tcp, _ := net.SplitHostPort(w.s.tcp.Addr().String())
+	_, rdma, _ := net.SplitHostPort(w.s.rdma.Addr().String())
+	withTLS := []string{"--tls-ca", w.serverCA}
+	mutual := append(withTLS, "--tls-cert", w.cert, "--tls-key", w.key)
+	for _, tt := range []struct {
+		name, scheme, port string
+		flags              []string
+		may                string
+	}{
+		{"clear", "nfs", tcp, nil, "/any"},
+		{"RDMA", "nfs+rdma", rdma, nil, "/any"},
+		{"tls", "nfs", tcp, withTLS, "/any /both /tls"},
+		{"mtls", "nfs", tcp, mutual, "/any /both /mtls"},
+	} {
+		var may []string
+		for _, path := range []string{"/any", "/both", "/mtls", "/tls"} {
+			r := command(t.Context(), "", append([]string{"ls", "--reconnect", "0", tt.scheme + "://127.0.0.1:" + tt.port + path}, tt.flags...)...)
+			switch {
+			case r.status == 0:
+				may = append(may, path)
+			case !strings.Contains(r.stderr, "NFS3ERR_ACCES"):
+				t.Errorf("%s, %s: %s", tt.name, path, r.stderr)
+			}
+		}
+		if got := strings.Join(may, " "); got != tt.may {
+			t.Errorf("%s may use %q, want %q", tt.name, got, tt.may)
+		}
+	}
+	for say, args := range map[string][]string{
+		"TLS for RDMA":                           append([]string{"ls", "nfs+rdma://127.0.0.1:" + rdma + "/any"}, withTLS...),
+		"is this the file of the CA":             {"ls", "nfs://127.0.0.1:" + tcp + "/any", "--tls-ca", w.mine},
+		"use a name or an address":               append([]string{"ls", "nfs://localhost:" + tcp + "/any"}, withTLS...),
+		"--tls-cert and --tls-key need --tls-ca": {"ls", "nfs://127.0.0.1:" + tcp + "/any", "--tls-cert", w.cert, "--tls-key", w.key},
+		"give both or neither":                   append([]string{"ls", "nfs://127.0.0.1:" + tcp + "/any", "--tls-cert", w.cert}, withTLS...),
+		"does not offer TLS":                     append([]string{"ls", "nfs://" + clearServer(t) + "/any"}, withTLS...),
+		"xprtsec=mtls needs":                     {"serve", "--memory", "--export", "/a,xprtsec=mtls", "--listen", "127.0.0.1:0", "--mount-listen", ""},
+		"need --tls-cert":                        {"serve", "--memory", "--export", "/a", "--tls-client-ca", w.mine},
+	} {
+		if r := command(t.Context(), "", args...); r.status == 0 || !strings.Contains(r.stderr, say) {
+			t.Errorf("status %d, %q, want %q", r.status, r.stderr, say)
+		}
+	}
+}
+
+// clearServer serves without TLS.
+func clearServer(t *testing.T) string {
+	s := started(t, &serviceConfig{exports: one("/any"), memory: true, tcp: "127.0.0.1:0", config: &transport.Config{}})
+	return s.tcp.Addr().String()
+}
+
+// TestReloadTLS: after SIGHUP, sessions that the CAs no longer cover have ended, and others go on; files that cannot be read
+// change nothing.
+func TestReloadTLS(t *testing.T) {
+	w := newTLSWorld(t)
+	_, tcp, _ := net.SplitHostPort(w.s.tcp.Addr().String())
+	dial := func(path string, f tlsFiles) *nfsclient.Client {
+		t.Helper()
+		u, err := nfsclient.ParseURL("nfs://127.0.0.1:" + tcp + path)
+		check(t, err)
+		var cfg nfsclient.Config
+		cfg.Transport = new(transport.Config)
+		cfg.Transport.TLS.Config, err = f.read()
+		check(t, err)
+		c, err := nfsclient.Dial(t.Context(), u, &cfg)
+		check(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	works := func(c *nfsclient.Client) error { return c.Refresh(t.Context(), c.Root()) }
+	mutual := dial("/mtls", tlsFiles{ca: w.serverCA, cert: w.cert, key: w.key})
+	other := dial("/tls", tlsFiles{ca: w.serverCA})
+	good, err := os.ReadFile(w.mine)
+	check(t, err)
+	check(t, os.WriteFile(w.mine, []byte("nothing"), 0o600))
+	if _, err := w.s.reload(); err == nil {
+		t.Error("a file without a CA is taken")
+	}
+	check(t, os.WriteFile(w.mine, good, 0o600))
+	if _, err := w.s.reload(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []*nfsclient.Client{mutual, other} {
+		if err := works(c); err != nil {
+			t.Errorf("the same CA: %v", err)
+		}
+	}
+	next := tlstest.New(t, "clients") // of the same name
+	next.File(w.dir)
+	if _, err := w.s.reload(); err != nil {
+		t.Error(err)
+	}
+	if err := works(mutual); err == nil || errors.Is(err, nfs3.ErrAcces) {
+		t.Errorf("another CA: %v", err)
+	}
+	if err := works(other); err != nil {
+		t.Errorf("without a certificate: %v", err)
+	}
+	again := dial("/mtls", certs(t, w, next))
+	if err := works(again); err != nil {
+		t.Errorf("a certificate of the other CA: %v", err)
+	}
+}
+
+func certs(t *testing.T, w *tlsWorld, ca *tlstest.CA) (f tlsFiles) {
+	f.ca = w.serverCA
+	f.cert, f.key = tlstest.Files(t, t.TempDir(), ca.Issue("client.test", time.Now().Add(time.Hour)))
+	return f
+}
