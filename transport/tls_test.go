@@ -666,3 +666,42 @@ func TestRecheckTLS(t *testing.T) {
 	}
 	mustDo(t, other, echoCall(nil)).Release()
 }
+
+// BenchmarkTLS is what TLS costs: a call without data, 1 MiB in either direction, and a connection with its first call.
+func BenchmarkTLS(b *testing.B) {
+	w := newWorld(b)
+	for _, kind := range []struct {
+		name           string
+		server, client *transport.Config
+	}{{"clear", testConfig(), testConfig()}, {"tls", w.serverConfig(), w.clientConfig()}, {"mtls", w.serverConfig(), w.clientConfig(w.client)}} {
+		_, _, addr := serveTLS(b, kind.server)
+		dial := func() *transport.StreamClient {
+			c, err := transport.DialStream(testCtx(b), "tcp", addr, kind.client)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return c
+		}
+		c := dial()
+		for _, call := range []struct {
+			name string
+			call *rpc.Call
+			n    int
+		}{{"null", &rpc.Call{Prog: testProg, Vers: testVers}, 0}, {"read", wordCall(procFill, 1<<20), 1 << 20}, {"both", echoCall(filled(1 << 20)), 2 << 20}} {
+			b.Run(call.name+"/"+kind.name, func(b *testing.B) {
+				b.SetBytes(int64(call.n))
+				for b.Loop() {
+					mustDo(b, c, call.call).Release()
+				}
+			})
+		}
+		c.Close()
+		b.Run("connect/"+kind.name, func(b *testing.B) {
+			for b.Loop() {
+				c := dial()
+				mustDo(b, c, &rpc.Call{Prog: testProg, Vers: testVers}).Release()
+				c.Close()
+			}
+		})
+	}
+}
