@@ -146,7 +146,7 @@ judged: ## judge what the tests of transport and of the commands send
 
 .PHONY: mutants
 mutants: ## put in one fault after the other; exits 1 if no test notices one (ONLY=pattern)
-	bash conformance/mutants.sh $(ONLY)
+	bash conformance/mutants.sh '$(ONLY)'
 
 .PHONY: release
 release: ## dist/: static binaries for linux and darwin, Debian packages, checksums
