@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -188,7 +189,9 @@ func TestClientPanic(t *testing.T) {
 			if v == nil && !errors.Is(err, verbs.ErrPanic) && (err != nil || name != "trace, reply") { // that has come
 				t.Errorf("%v, no panic", err)
 			}
-			panics(func() { err = c.Do(t.Context(), &rpc.Call{Prog: 400100, Vers: 1}, &r) }) // the trace may panic again
+			next, cancel := context.WithTimeout(t.Context(), 20*time.Second)          // or a connection that stays would hang the test
+			panics(func() { err = c.Do(next, &rpc.Call{Prog: 400100, Vers: 1}, &r) }) // the trace may panic again
+			cancel()
 			if v == nil && !errors.Is(err, verbs.ErrPanic) {
 				t.Errorf("the next call: %v", err)
 			}

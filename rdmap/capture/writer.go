@@ -41,7 +41,8 @@ type Writer struct {
 	file io.Closer // nil if the caller closes it
 }
 
-// Create creates or truncates the named file, which only its owner can read: it will hold the data of all. It returns a Writer that writes to it.
+// Create creates or truncates the named file, which only its owner can read: it will hold the data of all. It returns
+// a Writer that writes to it.
 func Create(name string) (*Writer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
