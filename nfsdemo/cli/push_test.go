@@ -19,7 +19,6 @@ func TestPushFlags(t *testing.T) {
 	base := serviceConfig{exports: one(export), rdma: "127.0.0.1:0", push: pushConfig{dir: logs}}
 	for want, change := range map[string]func(*serviceConfig){
 		"":                                 func(*serviceConfig) {},
-		"inside the export":                func(c *serviceConfig) { c.push.dir = filepath.Join(export, "in", "new") },
 		"needs --listen":                   func(c *serviceConfig) { c.rdma = "" },
 		"--push-listen needs":              func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
 		"--client-push-logs -2: want 1 to": func(c *serviceConfig) { c.push.limits.clientLogs = -2 },

@@ -6,9 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,22 +195,6 @@ func TestWriterError(t *testing.T) {
 	c.Write(capture.ToServer, []byte("nobody listens"))
 	if _, err := capture.Create("no/such/directory"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Create: %v", err)
-	}
-}
-
-// TestPrivate: only its owner reads a capture, also when the file was there before.
-func TestPrivate(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "x.pcapng")
-	if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Chmod(name, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	w, err := capture.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if st, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && st.Mode().Perm() != 0o600 {
-		t.Error(st.Mode(), err)
 	}
 }
 
