@@ -182,7 +182,6 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 
-	{name: "nfsdemo/internal/locks", may: []string{"internal/shared", "nfsdemo/backend"}},
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},

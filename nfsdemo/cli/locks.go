@@ -11,9 +11,6 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
-	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"go.uber.org/zap"
@@ -88,7 +85,7 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 		return errors.New("there is no port for TCP: --mount-listen or --tcp")
 	}
 	mine, rest := lockMemory(cfg.config)
-	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger, Limits: locks.LimitsOf(mine)}
+	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger, Limits: lockd.LimitsOf(mine)}
 	for _, e := range s.set.exports() {
 		if k, ok := e.FS.(backend.Locker); ok {
 			lc.Shared = append(lc.Shared, k)
@@ -151,7 +148,7 @@ func listenBeside(ctx context.Context, a net.Addr) (net.PacketConn, error) {
 func lockEntries(tcp, udp net.Addr) (list []rpcbind.Entry) {
 	for _, a := range slices.Concat(faces(tcp), faces(udp)) {
 		for _, p := range [][2]uint32{
-			{nsm.Program, nsm.Version}, {nlm.Program, nlm.Version1}, {nlm.Program, nlm.Version3}, {nlm.Program, nlm.Version4},
+			{lockd.NSMProgram, lockd.NSMVersion}, {lockd.NLMProgram, lockd.Version1}, {lockd.NLMProgram, lockd.Version3}, {lockd.NLMProgram, lockd.Version4},
 		} {
 			list = append(list, rpcbind.Entry{Prog: p[0], Vers: p[1], Netid: rpcbind.NetidOf(a, false), Addr: universal(a)})
 		}

@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -170,7 +169,7 @@ func TestLocks(t *testing.T) {
 		}
 		return reply.Header.Err()
 	}
-	if err := errors.Join(null(nlm.Program, 4), null(nlm.Program, 1), null(nsm.Program, 1)); err != nil {
+	if err := errors.Join(null(lockd.NLMProgram, 4), null(lockd.NLMProgram, 1), null(lockd.NSMProgram, 1)); err != nil {
 		t.Error(err)
 	}
 	if null(nfs3.Program, 3) == nil {
@@ -181,7 +180,7 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.Close() //nolint:errcheck // a test
-	if _, err := u.Write(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: nlm.Program, Vers: 4})); err != nil {
+	if _, err := u.Write(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4})); err != nil {
 		t.Fatal(err)
 	}
 	_ = u.SetReadDeadline(time.Now().Add(time.Minute))
@@ -228,7 +227,7 @@ func TestLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close() //nolint:errcheck // a test
-	kernel := rpcbind.Entry{Prog: nlm.Program, Vers: 4, Netid: rpcbind.NetUDP, Addr: rpcbind.Universal(p.LocalAddr().(*net.UDPAddr).AddrPort())}
+	kernel := rpcbind.Entry{Prog: lockd.NLMProgram, Vers: 4, Netid: rpcbind.NetUDP, Addr: rpcbind.Universal(p.LocalAddr().(*net.UDPAddr).AddrPort())}
 	if err := rpcbind.Register(t.Context(), kernel); err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport"
@@ -37,9 +36,9 @@ func TestHandlers(t *testing.T) {
 			for _, p := range [...]struct{ prog, vers uint32 }{
 				{nfs3.Program, nfs3.Version},
 				{mount3.Program, mount3.Version},
-				{nlm.Program, nlm.Version4},
-				{nlm.Program, nlm.Version1},
-				{nsm.Program, nsm.Version},
+				{lockd.NLMProgram, lockd.Version4},
+				{lockd.NLMProgram, lockd.Version1},
+				{lockd.NSMProgram, lockd.NSMVersion},
 				{rpcbind.Program, 3},
 				{push.Program, push.Version},
 				{replies.Program, 1},

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-
-	"github.com/stag-rdma/stag/conformance/internal/annotate"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/page"
@@ -154,7 +152,7 @@ func (f *judgeFlags) comment(in io.ReadCloser, rep *judge.Report) error {
 		byFrame[v.Frame] = append(byFrame[v.Frame], r.ID+" "+r.Level.String()+" ("+r.Source+"): "+v.Detail)
 	}
 	return create(f.annotate, func(w io.Writer) error {
-		return annotate.Copy(w, file, func(frame int) []string { return byFrame[frame] })
+		return page.Copy(w, file, func(frame int) []string { return byFrame[frame] })
 	})
 }
 

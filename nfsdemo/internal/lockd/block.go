@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"go.uber.org/zap"
 )
 
@@ -24,7 +23,7 @@ type blockKey struct {
 // block is a lock that a client waits for, or was not yet told that it has.
 type block struct {
 	key     blockKey
-	args    nlm.TestArgs // of GRANTED
+	args    TestArgs // of GRANTED
 	vers    uint32
 	network string // of the client's call
 	async   bool   // the client uses the _MSG procedures
@@ -141,9 +140,9 @@ func (s *Server) tell(c *client, b *block) bool {
 		switch {
 		case err != nil:
 			perhaps = perhaps || sent
-		case st == nlm.Granted:
+		case st == Granted:
 			return true
-		case st != nlm.DeniedGrace:
+		case st != DeniedGrace:
 			return false
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -188,22 +187,22 @@ func (s *Server) tryBoth(ctx context.Context, host string, prog, vers, proc uint
 }
 
 // granted calls GRANTED once, in the form that the client uses. sent says that the client may have got it.
-func (s *Server) granted(c *client, b *block) (st nlm.Status, sent bool, err error) {
+func (s *Server) granted(c *client, b *block) (st Status, sent bool, err error) {
 	cookie, answer := s.expect(c.addr)
 	defer s.forget(c.addr, cookie)
 	args := b.args
 	args.Cookie = cookie
-	proc := nlm.ProcGranted
+	proc := ProcGranted
 	if b.async {
-		proc = nlm.ProcGrantedMsg
+		proc = ProcGrantedMsg
 	}
-	out, err := s.call(b.ctx, network(b.network), c.addr, nlm.Program, b.vers, uint32(proc), args.Append(nil, b.vers))
+	out, err := s.call(b.ctx, network(b.network), c.addr, NLMProgram, b.vers, uint32(proc), args.Append(nil, b.vers))
 	if err != nil {
 		_, kept := errors.AsType[*notSentError](err)
 		return 0, !kept, err
 	}
 	if !b.async {
-		var r nlm.Res
+		var r Res
 		d := xdr.NewDecoder(out)
 		err := r.Parse(&d, b.vers)
 		return r.Status, true, err
@@ -223,11 +222,11 @@ func (s *Server) granted(c *client, b *block) (st nlm.Status, sent bool, err err
 type answerKey struct{ addr, cookie string }
 
 // expect makes a cookie, and where the answer to it comes.
-func (s *Server) expect(addr string) ([]byte, chan nlm.Status) {
+func (s *Server) expect(addr string) ([]byte, chan Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cookie++
-	cookie, ch := binary.BigEndian.AppendUint64(nil, s.cookie), make(chan nlm.Status, 1)
+	cookie, ch := binary.BigEndian.AppendUint64(nil, s.cookie), make(chan Status, 1)
 	s.answers[answerKey{addr, string(cookie)}] = ch
 	return cookie, ch
 }
@@ -239,7 +238,7 @@ func (s *Server) forget(addr string, cookie []byte) {
 }
 
 // answered notes a GRANTED_RES.
-func (s *Server) answered(addr string, cookie []byte, st nlm.Status) {
+func (s *Server) answered(addr string, cookie []byte, st Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -249,7 +248,7 @@ func (s *Server) answered(addr string, cookie []byte, st nlm.Status) {
 }
 
 // reply sends the results of a _MSG call. If too much is being sent, the client does without and asks again.
-func (s *Server) reply(c *server.Call, proc nlm.Proc, results []byte) {
+func (s *Server) reply(c *server.Call, proc Proc, results []byte) {
 	h, netw, vers := hostOf(c.RemoteAddr, nil), network(c.Network), c.Vers
 	leave, ok := s.lane(s.ctx, h.share(), false)
 	if !ok {
@@ -257,7 +256,7 @@ func (s *Server) reply(c *server.Call, proc nlm.Proc, results []byte) {
 	}
 	s.wg.Go(func() {
 		defer leave()
-		_, err := s.call(s.ctx, netw, h.addr, nlm.Program, vers, uint32(proc), results)
+		_, err := s.call(s.ctx, netw, h.addr, NLMProgram, vers, uint32(proc), results)
 		s.heard(h.share(), err)
 		if err != nil {
 			s.cfg.Logger.Debug("lockd: an answer did not reach its client", zap.String("address", h.addr), zap.Error(err))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpcbind"
@@ -52,7 +51,7 @@ type Config struct {
 	Grace time.Duration
 	// Limits are those of locks that this process keeps. Its waits are those of clients that wait, and of those that
 	// were not yet told that they have their lock.
-	Limits locks.Limits
+	Limits Limits
 	// RPCBindPort is where clients' rpcbind is asked; if zero, 111.
 	RPCBindPort int
 	// Retry is the wait before a client that did not answer is called again, then twice as long each time.

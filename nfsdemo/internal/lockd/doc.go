@@ -1,4 +1,4 @@
-// Package lockd is a lock manager: it serves NLM (package nlm), and as much of NSM (package nsm) as that
+// Package lockd is a lock manager: it serves NLM, and as much of NSM as that
 // needs, for the files of a [server.Server].
 //
 // A client is the pair of an address and the name that the client gives itself. What it locks goes to the

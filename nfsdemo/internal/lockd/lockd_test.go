@@ -17,9 +17,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
-	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -29,40 +26,40 @@ import (
 func TestConflict(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
-	expect(t, "a locks", a.lock(10, 10, false), nlm.Granted)
-	expect(t, "a again", a.lock(10, 10, false), nlm.Granted)
-	expect(t, "b locks", b.lock(19, 1, false), nlm.Denied)
-	expect(t, "b locks after it", b.lock(20, 0, false), nlm.Granted)
-	expect(t, "beyond all offsets", b.lock(math.MaxInt64+1, 1, false), nlm.TooBig)
-	out, err := b.send(nlm.ProcTest, &nlm.TestArgs{Cookie: []byte("cookie"), Lock: b.part(1, 0, 0)})
+	expect(t, "a locks", a.lock(10, 10, false), lockd.Granted)
+	expect(t, "a again", a.lock(10, 10, false), lockd.Granted)
+	expect(t, "b locks", b.lock(19, 1, false), lockd.Denied)
+	expect(t, "b locks after it", b.lock(20, 0, false), lockd.Granted)
+	expect(t, "beyond all offsets", b.lock(math.MaxInt64+1, 1, false), lockd.TooBig)
+	out, err := b.send(lockd.ProcTest, &lockd.TestArgs{Cookie: []byte("cookie"), Lock: b.part(1, 0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var res nlm.TestRes
+	var res lockd.TestRes
 	d := xdr.NewDecoder(out)
-	if err := res.Parse(&d, b.vers); err != nil || res.Status != nlm.Denied || res.Offset != 10 || res.Len != 10 || res.ID != 1 || !res.Exclusive {
+	if err := res.Parse(&d, b.vers); err != nil || res.Status != lockd.Denied || res.Offset != 10 || res.Len != 10 || res.ID != 1 || !res.Exclusive {
 		t.Errorf("TEST: %+v, %v", res, err)
 	}
-	expect(t, "a unlocks a part", a.unlock(15, 5), nlm.Granted)
-	expect(t, "b locks that", b.lock(15, 5, false), nlm.Granted)
-	expect(t, "b locks the rest", b.lock(14, 1, false), nlm.Denied)
+	expect(t, "a unlocks a part", a.unlock(15, 5), lockd.Granted)
+	expect(t, "b locks that", b.lock(15, 5, false), lockd.Granted)
+	expect(t, "b locks the rest", b.lock(14, 1, false), lockd.Denied)
 
-	a.vers = nlm.Version3 // offsets of 32 bits
-	expect(t, "a by version 3", a.lock(15, 1, false), nlm.Denied)
-	expect(t, "a unlocks by version 3", a.unlock(0, 0), nlm.Granted)
-	expect(t, "b locks the rest", b.lock(0, 0, false), nlm.Granted)
+	a.vers = lockd.Version3 // offsets of 32 bits
+	expect(t, "a by version 3", a.lock(15, 1, false), lockd.Denied)
+	expect(t, "a unlocks by version 3", a.unlock(0, 0), lockd.Granted)
+	expect(t, "b locks the rest", b.lock(0, 0, false), lockd.Granted)
 
 	bad := b.part(1, 0, 0)
 	bad.File = []byte("no handle of ours")
-	expect(t, "a foreign handle", b.status(nlm.ProcLock, &nlm.LockArgs{Cookie: []byte("cookie"), Lock: bad}), nlm.Stale)
-	if _, err := b.raw(nlm.Program, 2, 1, nil); !isRPCStatus(err) {
+	expect(t, "a foreign handle", b.status(lockd.ProcLock, &lockd.LockArgs{Cookie: []byte("cookie"), Lock: bad}), lockd.Stale)
+	if _, err := b.raw(lockd.NLMProgram, 2, 1, nil); !isRPCStatus(err) {
 		t.Errorf("version 2: %v", err)
 	}
-	if _, err := b.raw(nlm.Program, 4, uint32(nlm.ProcLock), []byte{1, 2, 3, 4}); !isRPCStatus(err) {
+	if _, err := b.raw(lockd.NLMProgram, 4, uint32(lockd.ProcLock), []byte{1, 2, 3, 4}); !isRPCStatus(err) {
 		t.Errorf("arguments that are too short: %v", err)
 	}
-	share := nlm.ShareArgs{Cookie: []byte("cookie"), Caller: []byte("x"), File: r.file, Mode: 1, Access: 1}
-	if got := b.status(nlm.ProcShare, &share); got != nlm.Failed {
+	share := lockd.ShareArgs{Cookie: []byte("cookie"), Caller: []byte("x"), File: r.file, Mode: 1, Access: 1}
+	if got := b.status(lockd.ProcShare, &share); got != lockd.Failed {
 		t.Errorf("SHARE: %v", got)
 	}
 }
@@ -71,44 +68,44 @@ func TestConflict(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	expect(t, "b", b.lock(5, 10, true), nlm.Blocked)
-	expect(t, "b asks again", b.lock(5, 10, true), nlm.Blocked)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "b", b.lock(5, 10, true), lockd.Blocked)
+	expect(t, "b asks again", b.lock(5, 10, true), lockd.Blocked)
 	if n := len(b.granted); n != 0 {
 		t.Errorf("%d calls of GRANTED too early", n)
 	}
-	expect(t, "a unlocks", a.unlock(0, 0), nlm.Granted)
+	expect(t, "a unlocks", a.unlock(0, 0), lockd.Granted)
 	g := receive(t, "GRANTED", b.granted)
 	if g.Lock.ID != 1 || g.Lock.Offset != 5 || g.Lock.Len != 10 || !g.Exclusive || string(g.Lock.File) != string(r.file) || string(g.Lock.Owner) != "owner" {
 		t.Errorf("GRANTED %+v", g)
 	}
-	expect(t, "a", a.lock(5, 1, false), nlm.Denied)
+	expect(t, "a", a.lock(5, 1, false), lockd.Denied)
 
-	a.vers = nlm.Version3 // and asynchronously
-	args := &nlm.LockArgs{Cookie: []byte("msg"), Block: true, Exclusive: true, Lock: a.part(3, 5, 1)}
-	if _, err := a.send(nlm.ProcLockMsg, args); err != nil {
+	a.vers = lockd.Version3 // and asynchronously
+	args := &lockd.LockArgs{Cookie: []byte("msg"), Block: true, Exclusive: true, Lock: a.part(3, 5, 1)}
+	if _, err := a.send(lockd.ProcLockMsg, args); err != nil {
 		t.Fatal(err)
 	}
-	if res := receive(t, "LOCK_RES", a.results); res.Status != nlm.Blocked || string(res.Cookie) != "msg" {
+	if res := receive(t, "LOCK_RES", a.results); res.Status != lockd.Blocked || string(res.Cookie) != "msg" {
 		t.Errorf("LOCK_RES %+v", res)
 	}
-	expect(t, "b unlocks", b.unlock(5, 10), nlm.Granted)
+	expect(t, "b unlocks", b.unlock(5, 10), lockd.Granted)
 	receive(t, "GRANTED_MSG", a.granted)
-	expect(t, "b", b.lock(5, 1, false), nlm.Denied)
-	if _, err := a.send(nlm.ProcUnlockMsg, &nlm.UnlockArgs{Cookie: []byte("msg"), Lock: a.part(3, 5, 1)}); err != nil {
+	expect(t, "b", b.lock(5, 1, false), lockd.Denied)
+	if _, err := a.send(lockd.ProcUnlockMsg, &lockd.UnlockArgs{Cookie: []byte("msg"), Lock: a.part(3, 5, 1)}); err != nil {
 		t.Fatal(err)
 	}
-	if res := receive(t, "UNLOCK_RES", a.results); res.Status != nlm.Granted {
+	if res := receive(t, "UNLOCK_RES", a.results); res.Status != lockd.Granted {
 		t.Errorf("UNLOCK_RES %+v", res)
 	}
-	expect(t, "b", b.lock(5, 1, false), nlm.Granted)
+	expect(t, "b", b.lock(5, 1, false), lockd.Granted)
 }
 
 // TestUDP: as macOS asks, and is called.
 func TestUDP(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(b.ip)}}).DialContext(t.Context(), "udp", r.udp.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +114,8 @@ func TestUDP(t *testing.T) {
 	cred := xdr.SysCred{MachineName: b.name}
 	ask := func(prog uint32) xdr.Decoder {
 		t.Helper()
-		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: prog, Vers: 4, Proc: uint32(nlm.ProcLock), Cred: cred.Auth()})
-		msg = (&nlm.LockArgs{Cookie: []byte("u"), Block: true, Exclusive: true, Lock: b.part(1, 0, 0)}).Append(msg, 4)
+		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: prog, Vers: 4, Proc: uint32(lockd.ProcLock), Cred: cred.Auth()})
+		msg = (&lockd.LockArgs{Cookie: []byte("u"), Block: true, Exclusive: true, Lock: b.part(1, 0, 0)}).Append(msg, 4)
 		if _, err := conn.Write(msg); err != nil {
 			t.Fatal(err)
 		}
@@ -130,16 +127,16 @@ func TestUDP(t *testing.T) {
 		}
 		return xdr.NewDecoder(buf[:n])
 	}
-	d := ask(nlm.Program)
+	d := ask(lockd.NLMProgram)
 	var h xdr.ReplyHeader
-	var res nlm.Res
+	var res lockd.Res
 	if err := h.Parse(&d); err != nil || h.Err() != nil || h.XID != 77 {
 		t.Fatal(err, h.Err())
 	}
-	if err := res.Parse(&d, 4); err != nil || res.Status != nlm.Blocked {
+	if err := res.Parse(&d, 4); err != nil || res.Status != lockd.Blocked {
 		t.Errorf("%+v, %v", res, err)
 	}
-	expect(t, "a", a.unlock(0, 10), nlm.Granted)
+	expect(t, "a", a.unlock(0, 10), lockd.Granted)
 	receive(t, "GRANTED over UDP", b.granted)
 	d = ask(100003)
 	if err := h.Parse(&d); err != nil || h.Err() == nil {
@@ -151,25 +148,25 @@ func TestUDP(t *testing.T) {
 func TestCancel(t *testing.T) {
 	r := newRig(t)
 	a, b, c := r.client("127.0.0.2", false), r.client("127.0.0.3", false), r.client("127.0.0.4", false)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
-	expect(t, "c", c.lock(0, 10, true), nlm.Blocked)
-	expect(t, "b cancels", b.cancel(0, 10), nlm.Granted)
-	expect(t, "b cancels again", b.cancel(0, 10), nlm.Denied)
-	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
+	expect(t, "c", c.lock(0, 10, true), lockd.Blocked)
+	expect(t, "b cancels", b.cancel(0, 10), lockd.Granted)
+	expect(t, "b cancels again", b.cancel(0, 10), lockd.Denied)
+	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
 	receive(t, "GRANTED", c.granted)
 	if n := len(b.granted); n != 0 {
 		t.Errorf("%d calls of GRANTED after CANCEL", n)
 	}
-	expect(t, "c unlocks", c.unlock(0, 10), nlm.Granted)
+	expect(t, "c unlocks", c.unlock(0, 10), lockd.Granted)
 	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
 		t.Errorf("%d locks and %d waits are left", held, waits)
 	}
 	// A client that waits no more when GRANTED comes says so.
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	b.say = nlm.Denied
-	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
-	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	b.say = lockd.Denied
+	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
+	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
 	receive(t, "GRANTED", b.granted)
 	eventually(t, "the lock is free", func() bool { held, _ := r.locks.Len(); return held == 0 })
 }
@@ -178,35 +175,35 @@ func TestCancel(t *testing.T) {
 func TestDeaf(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", true)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
-	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
+	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
 	eventually(t, "nobody holds a lock", func() bool { held, _ := r.locks.Len(); return held == 0 })
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
-	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
-	expect(t, "b asks again", b.lock(0, 10, true), nlm.Granted)
-	expect(t, "a", a.lock(0, 10, false), nlm.Denied)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
+	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
+	expect(t, "b asks again", b.lock(0, 10, true), lockd.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Denied)
 }
 
 // TestClientRestart: the locks of a client that starts again are free, and those that it takes then stay.
 func TestClientRestart(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	expect(t, "b", b.lock(0, 10, true), nlm.Blocked)
-	b.call(nsm.Program, 1, nsm.ProcNotify, (&nsm.Notify{Name: []byte(a.name), State: 3}).Append(nil)) // not from there
-	expect(t, "b asks again", b.lock(0, 10, true), nlm.Blocked)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
+	b.call(lockd.NSMProgram, 1, lockd.ProcNotify, (&lockd.Notify{Name: []byte(a.name), State: 3}).Append(nil)) // not from there
+	expect(t, "b asks again", b.lock(0, 10, true), lockd.Blocked)
 	a.name += ".example.org"
 	a.started(3)
 	receive(t, "GRANTED", b.granted)
 	a.name = strings.TrimSuffix(a.name, ".example.org")
-	expect(t, "a", a.lock(20, 10, false), nlm.Granted)
+	expect(t, "a", a.lock(20, 10, false), lockd.Granted)
 	a.started(3) // the same, once more
-	expect(t, "b", b.lock(20, 1, false), nlm.Denied)
+	expect(t, "b", b.lock(20, 1, false), lockd.Denied)
 	a.started(5)
-	expect(t, "b", b.lock(20, 1, false), nlm.Granted)
-	if _, err := b.send(nlm.ProcFreeAll, &nlm.FreeAllArgs{Name: []byte(b.name)}); err != nil {
+	expect(t, "b", b.lock(20, 1, false), lockd.Granted)
+	if _, err := b.send(lockd.ProcFreeAll, &lockd.FreeAllArgs{Name: []byte(b.name)}); err != nil {
 		t.Fatal(err)
 	}
 	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
@@ -218,8 +215,8 @@ func TestClientRestart(t *testing.T) {
 func TestServerRestart(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
-	expect(t, "a reclaims what it never had", a.reclaim(0, 10), nlm.DeniedGrace)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "a reclaims what it never had", a.reclaim(0, 10), lockd.DeniedGrace)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	r.stop()
 	r.start()
 	if got := receive(t, "NOTIFY", a.notified); got != "server" {
@@ -227,10 +224,10 @@ func TestServerRestart(t *testing.T) {
 	}
 	a.connect()
 	b.connect()
-	expect(t, "b in the grace period", b.lock(0, 10, false), nlm.DeniedGrace)
-	expect(t, "b reclaims", b.reclaim(0, 10), nlm.Denied)
-	expect(t, "a reclaims", a.reclaim(0, 10), nlm.Granted)
-	expect(t, "a locks more", a.lock(20, 10, false), nlm.DeniedGrace)
+	expect(t, "b in the grace period", b.lock(0, 10, false), lockd.DeniedGrace)
+	expect(t, "b reclaims", b.reclaim(0, 10), lockd.Denied)
+	expect(t, "a reclaims", a.reclaim(0, 10), lockd.Granted)
+	expect(t, "a locks more", a.lock(20, 10, false), lockd.DeniedGrace)
 	r.stop()
 	r.cfg.Grace = time.Millisecond // it was told to keep a, which has reclaimed
 	r.start()
@@ -238,14 +235,14 @@ func TestServerRestart(t *testing.T) {
 	b.connect()
 	receive(t, "the second NOTIFY", a.notified)
 	eventually(t, "the grace period is over", func() bool { return r.locks.Grace() == 0 })
-	expect(t, "a reclaims too late", a.reclaim(0, 10), nlm.DeniedGrace)
-	expect(t, "b", b.lock(0, 10, false), nlm.Granted)
+	expect(t, "a reclaims too late", a.reclaim(0, 10), lockd.DeniedGrace)
+	expect(t, "b", b.lock(0, 10, false), lockd.Granted)
 	eventually(t, "a is forgotten", func() bool {
 		text, err := os.ReadFile(r.cfg.File)
 		return err == nil && !strings.Contains(string(text), a.name) && strings.Contains(string(text), b.name)
 	})
-	var st nsm.StatRes
-	d := xdr.NewDecoder(b.call(nsm.Program, 1, nsm.ProcStat, xdr.AppendString(nil, "x")))
+	var st lockd.StatRes
+	d := xdr.NewDecoder(b.call(lockd.NSMProgram, 1, lockd.ProcStat, xdr.AppendString(nil, "x")))
 	if err := st.Parse(&d); err != nil || st.State != 7 {
 		t.Errorf("the state: %+v, %v", st, err)
 	}
@@ -259,7 +256,7 @@ type lasting struct {
 
 // TestShared: where locks outlive servers, there is no grace period, and what one server has given, another takes back.
 func TestShared(t *testing.T) {
-	fsys := lasting{mem.New(nil), locks.NewLocker(locks.Limits{})}
+	fsys := lasting{mem.New(nil), lockd.NewLocker(lockd.Limits{})}
 	r := newRigOn(t, fsys)
 	r.cfg.Shared = []backend.Locker{fsys}
 	again := func(file string) { // at a server that knows nobody, or those of before
@@ -269,48 +266,48 @@ func TestShared(t *testing.T) {
 	}
 	again(r.cfg.File)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	expect(t, "a reclaims, because its server was away", a.reclaim(0, 10), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "a reclaims, because its server was away", a.reclaim(0, 10), lockd.Granted)
 
 	again(r.cfg.File)
 	a.connect()
 	b.connect()
-	expect(t, "b finds the lock of a", b.lock(0, 10, false), nlm.Denied)
-	expect(t, "b in the grace period", b.lock(20, 10, false), nlm.Granted)
+	expect(t, "b finds the lock of a", b.lock(0, 10, false), lockd.Denied)
+	expect(t, "b in the grace period", b.lock(20, 10, false), lockd.Granted)
 
 	again(filepath.Join(t.TempDir(), "other"))
 	a.connect()
 	b.connect()
-	expect(t, "a unlocks at a server that does not know it", a.unlock(0, 10), nlm.Granted)
-	expect(t, "b", b.lock(0, 10, false), nlm.Granted)
+	expect(t, "a unlocks at a server that does not know it", a.unlock(0, 10), lockd.Granted)
+	expect(t, "b", b.lock(0, 10, false), lockd.Granted)
 
 	again(filepath.Join(t.TempDir(), "another"))
 	a.connect()
 	b.connect()
 	b.started(3)
-	expect(t, "a, when b has started again", a.lock(0, 30, false), nlm.Granted)
+	expect(t, "a, when b has started again", a.lock(0, 30, false), lockd.Granted)
 	b.started(3) // the same, once more
-	expect(t, "b", b.lock(40, 1, false), nlm.Granted)
+	expect(t, "b", b.lock(40, 1, false), lockd.Granted)
 	b.started(3)
-	expect(t, "a", a.lock(40, 1, false), nlm.Denied)
+	expect(t, "a", a.lock(40, 1, false), lockd.Denied)
 }
 
 // TestLimits: no client, and no address, takes everything.
 func TestLimits(t *testing.T) {
 	r := newRig(t)
 	r.stop()
-	r.cfg.Limits = locks.Limits{ClientLocks: 20, ClientWaits: 3}
+	r.cfg.Limits = lockd.Limits{ClientLocks: 20, ClientWaits: 3}
 	r.start()
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", true)
 	for i := range uint64(20) {
-		expect(t, "a", a.lock(10*i, 1, false), nlm.Granted)
+		expect(t, "a", a.lock(10*i, 1, false), lockd.Granted)
 	}
-	expect(t, "one more lock", a.lock(1000, 1, false), nlm.DeniedNoLocks)
+	expect(t, "one more lock", a.lock(1000, 1, false), lockd.DeniedNoLocks)
 	a.name += "b"
-	expect(t, "one more, with another name", a.lock(1000, 1, false), nlm.DeniedNoLocks)
+	expect(t, "one more, with another name", a.lock(1000, 1, false), lockd.DeniedNoLocks)
 	for i := range uint32(70) {
-		args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: b.part(i, 0, 1)}
-		if st := b.status(nlm.ProcLock, args); st != nlm.Blocked && st != nlm.DeniedNoLocks {
+		args := &lockd.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: b.part(i, 0, 1)}
+		if st := b.status(lockd.ProcLock, args); st != lockd.Blocked && st != lockd.DeniedNoLocks {
 			t.Fatal(st)
 		}
 	}
@@ -318,18 +315,18 @@ func TestLimits(t *testing.T) {
 	name := b.name
 	for i := range 40 {
 		b.name = fmt.Sprint(name, i)
-		want := nlm.Granted
+		want := lockd.Granted
 		if i >= 15 { // with the first name, 16
-			want = nlm.DeniedNoLocks
+			want = lockd.DeniedNoLocks
 		}
 		expect(t, b.name, b.lock(uint64(5000+i), 1, false), want)
 	}
 	b.name = name + "0"
-	expect(t, "one unlocks", b.unlock(0, 0), nlm.Granted)
+	expect(t, "one unlocks", b.unlock(0, 0), lockd.Granted)
 	b.name = name + "new"
-	expect(t, "a new name takes its place", b.lock(9000, 1, false), nlm.Granted)
+	expect(t, "a new name takes its place", b.lock(9000, 1, false), lockd.Granted)
 	b.name = strings.Repeat("x", 300)
-	expect(t, "a long name", b.lock(9001, 1, false), nlm.DeniedNoLocks)
+	expect(t, "a long name", b.lock(9001, 1, false), lockd.DeniedNoLocks)
 }
 
 // mute listens where the server looks for the rpcbind of clients at an address, and never answers.
@@ -360,17 +357,17 @@ func TestNotTold(t *testing.T) {
 	for i := range 10 {
 		a.name = fmt.Sprint("name", i)
 		f := uint64(1000 * i)
-		expect(t, a.name, a.lock(f, 100, false), nlm.Granted)
+		expect(t, a.name, a.lock(f, 100, false), lockd.Granted)
 		name := a.name
 		a.name += "w"
 		for k := range uint32(64) {
-			args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Lock: a.part(k, f+uint64(k), 1)}
-			if st := a.status(nlm.ProcLock, args); st != nlm.Blocked && st != nlm.DeniedNoLocks {
+			args := &lockd.LockArgs{Cookie: []byte("cookie"), Block: true, Lock: a.part(k, f+uint64(k), 1)}
+			if st := a.status(lockd.ProcLock, args); st != lockd.Blocked && st != lockd.DeniedNoLocks {
 				t.Fatal(st)
 			}
 		}
 		a.name = name
-		expect(t, a.name, a.unlock(f, 100), nlm.Granted)
+		expect(t, a.name, a.unlock(f, 100), lockd.Granted)
 		eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
 	}
 	if n := runtime.NumGoroutine() - before; n > 150 {
@@ -386,10 +383,10 @@ func TestMuteClients(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
 	turn := func(off uint64) time.Duration {
-		expect(t, "a", a.lock(off, 1, false), nlm.Granted)
-		expect(t, "b", b.lock(off, 1, true), nlm.Blocked)
+		expect(t, "a", a.lock(off, 1, false), lockd.Granted)
+		expect(t, "b", b.lock(off, 1, true), lockd.Blocked)
 		begun := time.Now()
-		expect(t, "a", a.unlock(off, 1), nlm.Granted)
+		expect(t, "a", a.unlock(off, 1), lockd.Granted)
 		receive(t, "GRANTED", b.granted)
 		return time.Since(begun)
 	}
@@ -399,12 +396,12 @@ func TestMuteClients(t *testing.T) {
 		r.mute(ip)
 		x := r.client(ip, true)
 		f := uint64(1000 * i)
-		expect(t, x.name, x.lock(f, 100, false), nlm.Granted)
+		expect(t, x.name, x.lock(f, 100, false), lockd.Granted)
 		for k := range uint32(10) {
-			args := &nlm.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: x.part(100+k, f+uint64(k), 1)}
-			expect(t, x.name, x.status(nlm.ProcLock, args), nlm.Blocked)
+			args := &lockd.LockArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: x.part(100+k, f+uint64(k), 1)}
+			expect(t, x.name, x.status(lockd.ProcLock, args), lockd.Blocked)
 		}
-		expect(t, x.name, x.unlock(f, 100), nlm.Granted)
+		expect(t, x.name, x.unlock(f, 100), lockd.Granted)
 	}
 	eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
 	time.Sleep(100 * time.Millisecond) // until all are called that may be
@@ -429,7 +426,7 @@ func TestCrowd(t *testing.T) {
 				for i := range 20 {
 					l := x.part(1, uint64(1000*k+i), 1)
 					l.Caller = []byte(fmt.Sprint(x.name, i))
-					if _, err := x.send(nlm.ProcLock, &nlm.LockArgs{Lock: l}); err != nil {
+					if _, err := x.send(lockd.ProcLock, &lockd.LockArgs{Lock: l}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -443,11 +440,11 @@ func TestCrowd(t *testing.T) {
 			over = true
 		default:
 		}
-		expect(t, "one", h.lock(1<<40, 1, false), nlm.Granted)
-		expect(t, "one", h.unlock(1<<40, 1), nlm.Granted)
+		expect(t, "one", h.lock(1<<40, 1, false), lockd.Granted)
+		expect(t, "one", h.unlock(1<<40, 1), lockd.Granted)
 	}
 	late := r.client("127.0.0.3", true)
-	expect(t, "a newcomer", late.lock(1<<50, 1, false), nlm.Granted)
+	expect(t, "a newcomer", late.lock(1<<50, 1, false), lockd.Granted)
 	if st := r.locks.Stats(); st.Clients > 4096/2+200 {
 		t.Errorf("%+v", st)
 	}
@@ -457,7 +454,7 @@ func TestCrowd(t *testing.T) {
 func TestUDPNotLonger(t *testing.T) {
 	r := newRig(t)
 	a := r.client("127.0.0.2", true)
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	conn, err := net.Dial("udp", r.udp.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -477,13 +474,13 @@ func TestUDPNotLonger(t *testing.T) {
 		d := xdr.NewDecoder(buf[:n])
 		return n, d.Uint32()
 	}
-	last := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1 << 31, RPCVers: 2, Prog: nlm.Program, Vers: 4}) // it has an answer
+	last := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1 << 31, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4}) // it has an answer
 	xid := uint32(0)
-	for _, prog := range []uint32{nlm.Program, nsm.Program, 100000, 100003, 100005} {
+	for _, prog := range []uint32{lockd.NLMProgram, lockd.NSMProgram, 100000, 100003, 100005} {
 		for vers := range uint32(6) {
 			for proc := range uint32(26) {
 				for _, rpcvers := range []uint32{2, 3} {
-					args := (&nlm.TestArgs{Cookie: []byte("c"), Lock: a.part(2, 0, 0)}).Append(nil, 4)
+					args := (&lockd.TestArgs{Cookie: []byte("c"), Lock: a.part(2, 0, 0)}).Append(nil, 4)
 					full := append(xdr.AppendCall(nil, &xdr.CallHeader{RPCVers: rpcvers, Prog: prog, Vers: vers, Proc: proc}), args...)
 					for _, n := range []int{8, 12, 16, 20, 24, 32, 40, 44, len(full)} {
 						xid++
@@ -522,10 +519,10 @@ func TestCancelMuteUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	cred := xdr.SysCred{MachineName: b.name}
-	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: nlm.Program, Vers: 4, Proc: uint32(nlm.ProcLock), Cred: cred.Auth()})
-	msg = (&nlm.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}).Append(msg, 4)
+	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4, Proc: uint32(lockd.ProcLock), Cred: cred.Auth()})
+	msg = (&lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}).Append(msg, 4)
 	if _, err := conn.Write(msg); err != nil {
 		t.Fatal(err)
 	}
@@ -533,13 +530,13 @@ func TestCancelMuteUDP(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 999)); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "a unlocks", a.unlock(0, 10), nlm.Granted)
+	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
 	_ = p.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, _, err := p.ReadFrom(make([]byte, 999)); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	expect(t, "b cancels", b.cancel(0, 10), nlm.Granted)
+	expect(t, "b cancels", b.cancel(0, 10), lockd.Granted)
 	if d := time.Since(begun); d > 500*time.Millisecond {
 		t.Errorf("it took %v", d)
 	}
@@ -550,26 +547,26 @@ func TestForgedAnswer(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
 	b.say = silent
-	expect(t, "a", a.lock(0, 10, false), nlm.Granted)
-	if _, err := b.send(nlm.ProcLockMsg, &nlm.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}); err != nil {
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	if _, err := b.send(lockd.ProcLockMsg, &lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}); err != nil {
 		t.Fatal(err)
 	}
-	if res := receive(t, "LOCK_RES", b.results); res.Status != nlm.Blocked {
+	if res := receive(t, "LOCK_RES", b.results); res.Status != lockd.Blocked {
 		t.Fatal(res)
 	}
-	expect(t, "a", a.unlock(0, 10), nlm.Granted)
+	expect(t, "a", a.unlock(0, 10), lockd.Granted)
 	got := receive(t, "GRANTED_MSG", b.granted)
-	if _, err := a.send(nlm.ProcGrantedRes, &nlm.Res{Cookie: got.Cookie, Status: nlm.Denied}); err != nil {
+	if _, err := a.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Denied}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond)
 	if held, _ := r.locks.Len(); held != 1 {
 		t.Errorf("%d locks are held", held)
 	}
-	if _, err := b.send(nlm.ProcGrantedRes, &nlm.Res{Cookie: got.Cookie, Status: nlm.Granted}); err != nil {
+	if _, err := b.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Granted}); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "a, once more", a.lock(0, 10, false), nlm.Denied)
+	expect(t, "a, once more", a.lock(0, 10, false), lockd.Denied)
 }
 
 // TestManyNames: clients come all at once, and the names of as many as there may be are read again.
@@ -581,10 +578,10 @@ func TestManyNames(t *testing.T) {
 		wg.Go(func() {
 			l := a.part(1, uint64(i), 1)
 			l.Caller = []byte(strings.Repeat("\x01", 250) + strconv.Itoa(i))
-			b, err := a.send(nlm.ProcLock, &nlm.LockArgs{Exclusive: true, Lock: l})
-			var res nlm.Res
+			b, err := a.send(lockd.ProcLock, &lockd.LockArgs{Exclusive: true, Lock: l})
+			var res lockd.Res
 			d := xdr.NewDecoder(b)
-			if err != nil || res.Parse(&d, a.vers) != nil || res.Status != nlm.Granted {
+			if err != nil || res.Parse(&d, a.vers) != nil || res.Status != lockd.Granted {
 				t.Errorf("%v, %v", res.Status, err)
 			}
 			kept, err := os.ReadFile(r.cfg.File)
@@ -637,15 +634,15 @@ func FuzzServe(f *testing.F) {
 	for _, p := range s.Programs() {
 		h.Add(p)
 	}
-	l := nlm.Lock{Caller: []byte("c"), File: bytes.Repeat([]byte{1}, 20), Owner: []byte("o"), Len: 3}
-	f.Add(uint32(nlm.Program), uint32(4), uint32(nlm.ProcLock), (&nlm.LockArgs{Lock: l}).Append(nil, 4))
-	f.Add(uint32(nlm.Program), uint32(3), uint32(nlm.ProcUnlock), (&nlm.UnlockArgs{Lock: l}).Append(nil, 3))
-	f.Add(uint32(nlm.Program), uint32(4), uint32(nlm.ProcGrantedRes), (&nlm.Res{Cookie: []byte("x")}).Append(nil, 4))
-	f.Add(uint32(nsm.Program), uint32(1), uint32(nsm.ProcNotify), (&nsm.Notify{Name: []byte("c")}).Append(nil))
+	l := lockd.Lock{Caller: []byte("c"), File: bytes.Repeat([]byte{1}, 20), Owner: []byte("o"), Len: 3}
+	f.Add(uint32(lockd.NLMProgram), uint32(4), uint32(lockd.ProcLock), (&lockd.LockArgs{Lock: l}).Append(nil, 4))
+	f.Add(uint32(lockd.NLMProgram), uint32(3), uint32(lockd.ProcUnlock), (&lockd.UnlockArgs{Lock: l}).Append(nil, 3))
+	f.Add(uint32(lockd.NLMProgram), uint32(4), uint32(lockd.ProcGrantedRes), (&lockd.Res{Cookie: []byte("x")}).Append(nil, 4))
+	f.Add(uint32(lockd.NSMProgram), uint32(1), uint32(lockd.ProcNotify), (&lockd.Notify{Name: []byte("c")}).Append(nil))
 	from := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 9), Port: 700}
 	f.Fuzz(func(t *testing.T, prog, vers, proc uint32, args []byte) {
-		if prog != nsm.Program {
-			prog = nlm.Program
+		if prog != lockd.NSMProgram {
+			prog = lockd.NLMProgram
 		}
 		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 1, RPCVers: 2, Prog: prog, Vers: vers % 6, Proc: proc % 26})
 		out, ok := rpc.ServeMessage(t.Context(), h, from, append(msg, args...), nil)

@@ -12,8 +12,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -102,7 +100,7 @@ func (r *rig) stop() {
 }
 
 // silent is no status: a client that says it does not answer GRANTED_MSG.
-const silent nlm.Status = 99
+const silent lockd.Status = 99
 
 // client is a client of the lock manager, made from the text of the protocol: with a lock manager, a status
 // monitor and a rpcbind of its own, at an address of its own.
@@ -114,19 +112,19 @@ type client struct {
 	vers uint32
 	c    rpc.Caller
 
-	granted  chan nlm.TestArgs // calls of GRANTED
-	results  chan nlm.Res      // calls of *_RES
-	notified chan string       // calls of NOTIFY
-	say      nlm.Status        // the answer to GRANTED
-	deaf     bool              // nobody listens
-	udp      net.PacketConn    // where it is called
+	granted  chan lockd.TestArgs // calls of GRANTED
+	results  chan lockd.Res      // calls of *_RES
+	notified chan string         // calls of NOTIFY
+	say      lockd.Status        // the answer to GRANTED
+	deaf     bool                // nobody listens
+	udp      net.PacketConn      // where it is called
 }
 
 func (r *rig) client(ip string, deaf bool) *client {
 	r.t.Helper()
 	c := &client{
-		r: r, t: r.t, ip: ip, name: "host" + ip, vers: nlm.Version4,
-		granted: make(chan nlm.TestArgs, 9), results: make(chan nlm.Res, 9), notified: make(chan string, 9), deaf: deaf,
+		r: r, t: r.t, ip: ip, name: "host" + ip, vers: lockd.Version4,
+		granted: make(chan lockd.TestArgs, 9), results: make(chan lockd.Res, 9), notified: make(chan string, 9), deaf: deaf,
 	}
 	c.connect()
 	if deaf {
@@ -147,7 +145,7 @@ func (r *rig) client(ip string, deaf bool) *client {
 	}
 	tab := &rpcbind.Table{}
 	addr := rpcbind.Universal(own.Addr().(*net.TCPAddr).AddrPort())
-	for _, prog := range [][2]uint32{{nlm.Program, 4}, {nlm.Program, 3}, {nsm.Program, 1}} {
+	for _, prog := range [][2]uint32{{lockd.NLMProgram, 4}, {lockd.NLMProgram, 3}, {lockd.NSMProgram, 1}} {
 		for _, id := range []string{"tcp", "udp"} {
 			tab.Entries = append(tab.Entries, rpcbind.Entry{Prog: prog[0], Vers: prog[1], Netid: id, Addr: addr})
 		}
@@ -173,29 +171,29 @@ func (r *rig) client(ip string, deaf bool) *client {
 // serve is the client's lock manager and status monitor.
 func (c *client) serve(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(append([]byte(nil), req.Args...))
-	if req.Prog == nsm.Program {
-		var n nsm.Notify
-		if n.Parse(&d) == nil && req.Proc == nsm.ProcNotify {
+	if req.Prog == lockd.NSMProgram {
+		var n lockd.Notify
+		if n.Parse(&d) == nil && req.Proc == lockd.ProcNotify {
 			c.notified <- string(n.Name)
 		}
 		return
 	}
-	switch nlm.Proc(req.Proc) {
-	case nlm.ProcGranted, nlm.ProcGrantedMsg:
-		var a nlm.TestArgs
+	switch lockd.Proc(req.Proc) {
+	case lockd.ProcGranted, lockd.ProcGrantedMsg:
+		var a lockd.TestArgs
 		if a.Parse(&d, req.Vers) != nil {
 			resp.Stat = xdr.GarbageArgs
 			return
 		}
-		res := nlm.Res{Cookie: a.Cookie, Status: c.say}
-		if nlm.Proc(req.Proc) == nlm.ProcGranted {
+		res := lockd.Res{Cookie: a.Cookie, Status: c.say}
+		if lockd.Proc(req.Proc) == lockd.ProcGranted {
 			resp.Results = res.Append(resp.Results, req.Vers)
 		} else if c.say != silent {
-			go c.send(nlm.ProcGrantedRes, &res)
+			go c.send(lockd.ProcGrantedRes, &res)
 		}
 		c.granted <- a
-	case nlm.ProcLockRes, nlm.ProcUnlockRes, nlm.ProcCancelRes:
-		var res nlm.Res
+	case lockd.ProcLockRes, lockd.ProcUnlockRes, lockd.ProcCancelRes:
+		var res lockd.Res
 		if res.Parse(&d, req.Vers) == nil {
 			c.results <- res
 		}
@@ -264,18 +262,18 @@ type appender interface {
 }
 
 // send makes a call of NLM.
-func (c *client) send(proc nlm.Proc, args appender) ([]byte, error) {
-	return c.raw(nlm.Program, c.vers, uint32(proc), args.Append(nil, c.vers))
+func (c *client) send(proc lockd.Proc, args appender) ([]byte, error) {
+	return c.raw(lockd.NLMProgram, c.vers, uint32(proc), args.Append(nil, c.vers))
 }
 
 // status makes a call of NLM that returns a status.
-func (c *client) status(proc nlm.Proc, args appender) nlm.Status {
+func (c *client) status(proc lockd.Proc, args appender) lockd.Status {
 	c.t.Helper()
 	b, err := c.send(proc, args)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var r nlm.Res
+	var r lockd.Res
 	d := xdr.NewDecoder(b)
 	if err := r.Parse(&d, c.vers); err != nil || string(r.Cookie) != "cookie" {
 		c.t.Fatalf("%v, %q", err, r.Cookie)
@@ -284,38 +282,38 @@ func (c *client) status(proc nlm.Proc, args appender) nlm.Status {
 }
 
 // part is a range of the file, for a process of the client.
-func (c *client) part(pid uint32, off, n uint64) nlm.Lock {
-	return nlm.Lock{Caller: []byte(c.name), File: c.r.file, Owner: []byte("owner"), ID: pid, Offset: off, Len: n}
+func (c *client) part(pid uint32, off, n uint64) lockd.Lock {
+	return lockd.Lock{Caller: []byte(c.name), File: c.r.file, Owner: []byte("owner"), ID: pid, Offset: off, Len: n}
 }
 
-func (c *client) lock(off, n uint64, block bool) nlm.Status {
+func (c *client) lock(off, n uint64, block bool) lockd.Status {
 	c.t.Helper()
-	return c.status(nlm.ProcLock, &nlm.LockArgs{Cookie: []byte("cookie"), Block: block, Exclusive: true, Lock: c.part(1, off, n), State: 1})
+	return c.status(lockd.ProcLock, &lockd.LockArgs{Cookie: []byte("cookie"), Block: block, Exclusive: true, Lock: c.part(1, off, n), State: 1})
 }
 
-func (c *client) reclaim(off, n uint64) nlm.Status {
+func (c *client) reclaim(off, n uint64) lockd.Status {
 	c.t.Helper()
-	return c.status(nlm.ProcLock, &nlm.LockArgs{Cookie: []byte("cookie"), Exclusive: true, Lock: c.part(1, off, n), Reclaim: true})
+	return c.status(lockd.ProcLock, &lockd.LockArgs{Cookie: []byte("cookie"), Exclusive: true, Lock: c.part(1, off, n), Reclaim: true})
 }
 
-func (c *client) unlock(off, n uint64) nlm.Status {
+func (c *client) unlock(off, n uint64) lockd.Status {
 	c.t.Helper()
-	return c.status(nlm.ProcUnlock, &nlm.UnlockArgs{Cookie: []byte("cookie"), Lock: c.part(1, off, n)})
+	return c.status(lockd.ProcUnlock, &lockd.UnlockArgs{Cookie: []byte("cookie"), Lock: c.part(1, off, n)})
 }
 
-func (c *client) cancel(off, n uint64) nlm.Status {
+func (c *client) cancel(off, n uint64) lockd.Status {
 	c.t.Helper()
-	return c.status(nlm.ProcCancel, &nlm.CancelArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: c.part(1, off, n)})
+	return c.status(lockd.ProcCancel, &lockd.CancelArgs{Cookie: []byte("cookie"), Block: true, Exclusive: true, Lock: c.part(1, off, n)})
 }
 
 // started is the NOTIFY of a client that has started again.
 func (c *client) started(state uint32) {
 	c.t.Helper()
-	c.call(nsm.Program, nsm.Version, nsm.ProcNotify, (&nsm.Notify{Name: []byte(c.name), State: state}).Append(nil))
+	c.call(lockd.NSMProgram, lockd.NSMVersion, lockd.ProcNotify, (&lockd.Notify{Name: []byte(c.name), State: state}).Append(nil))
 }
 
 // expect compares statuses.
-func expect(t *testing.T, what string, got, want nlm.Status) {
+func expect(t *testing.T, what string, got, want lockd.Status) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %v, want %v", what, got, want)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
@@ -24,12 +23,12 @@ type message interface {
 
 // serveNLM answers one call.
 func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
-	proc := nlm.Proc(c.Proc)
+	proc := Proc(c.Proc)
 	switch {
 	case c.Vers == 2:
-		c.Resp.ProgMismatch(nlm.Version1, nlm.Version4)
+		c.Resp.ProgMismatch(Version1, Version4)
 		return nil
-	case c.Vers == nlm.Version1 && proc >= nlm.ProcShare:
+	case c.Vers == Version1 && proc >= ProcShare:
 		c.Resp.Stat = xdr.ProcUnavail
 		return nil
 	}
@@ -37,49 +36,49 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	var res message
 	var err error
 	switch proc {
-	case nlm.ProcTest, nlm.ProcTestMsg:
-		var a nlm.TestArgs
+	case ProcTest, ProcTestMsg:
+		var a TestArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
 			res = s.test(ctx, c, &a)
 		}
-	case nlm.ProcLock, nlm.ProcLockMsg, nlm.ProcNMLock:
-		var a nlm.LockArgs
+	case ProcLock, ProcLockMsg, ProcNMLock:
+		var a LockArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
-			res = &nlm.Res{Cookie: a.Cookie, Status: s.lock(ctx, c, &a)}
+			res = &Res{Cookie: a.Cookie, Status: s.lock(ctx, c, &a)}
 		}
-	case nlm.ProcCancel, nlm.ProcCancelMsg:
-		var a nlm.CancelArgs
+	case ProcCancel, ProcCancelMsg:
+		var a CancelArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
-			res = &nlm.Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, a.Exclusive, true)}
+			res = &Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, a.Exclusive, true)}
 		}
-	case nlm.ProcUnlock, nlm.ProcUnlockMsg:
-		var a nlm.UnlockArgs
+	case ProcUnlock, ProcUnlockMsg:
+		var a UnlockArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
-			res = &nlm.Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, false, false)}
+			res = &Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, false, false)}
 		}
-	case nlm.ProcShare, nlm.ProcUnshare:
+	case ProcShare, ProcUnshare:
 		// Choice: none. They would have to bind those who open files by NFS, which has no OPEN.
-		var a nlm.ShareArgs
+		var a ShareArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
-			res = &nlm.ShareRes{Cookie: a.Cookie, Status: nlm.Failed}
+			res = &ShareRes{Cookie: a.Cookie, Status: Failed}
 		}
-	case nlm.ProcFreeAll:
-		var a nlm.FreeAllArgs
+	case ProcFreeAll:
+		var a FreeAllArgs
 		if err = a.Parse(&d, c.Vers); err == nil {
 			if cl := s.maybe(hostOf(c.RemoteAddr, a.Name)); cl != nil {
 				s.release(cl)
 			}
 		}
 		return err
-	case nlm.ProcGrantedRes:
-		var a nlm.Res
+	case ProcGrantedRes:
+		var a Res
 		if err = a.Parse(&d, c.Vers); err == nil {
 			s.answered(peeraddr.Host(c.RemoteAddr), a.Cookie, a.Status)
 		}
 		return err
-	case nlm.ProcTestRes, nlm.ProcLockRes, nlm.ProcCancelRes, nlm.ProcUnlockRes:
+	case ProcTestRes, ProcLockRes, ProcCancelRes, ProcUnlockRes:
 		return nil // we have not asked
-	case nlm.ProcGranted, nlm.ProcGrantedMsg, nlm.ProcNull, nlm.ProcCount:
+	case ProcGranted, ProcGrantedMsg, NLMProcNull, NLMProcCount:
 		c.Resp.Stat = xdr.ProcUnavail // we wait for no lock
 		return nil
 	default:
@@ -89,8 +88,8 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	switch {
 	case err != nil:
 		return err
-	case proc >= nlm.ProcTestMsg && proc <= nlm.ProcUnlockMsg:
-		s.reply(c, proc-nlm.ProcTestMsg+nlm.ProcTestRes, res.Append(nil, c.Vers))
+	case proc >= ProcTestMsg && proc <= ProcUnlockMsg:
+		s.reply(c, proc-ProcTestMsg+ProcTestRes, res.Append(nil, c.Vers))
 	default:
 		c.Resp.Results = res.Append(c.Resp.Results, c.Vers)
 	}
@@ -98,7 +97,7 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 }
 
 // rangeOf returns the range of l, and false if it begins where no octet can be.
-func rangeOf(l *nlm.Lock) (start, end uint64, ok bool) {
+func rangeOf(l *Lock) (start, end uint64, ok bool) {
 	if l.Offset > math.MaxInt64 {
 		return 0, 0, false
 	}
@@ -114,19 +113,19 @@ func owner(client string, id uint32) backend.LockOwner {
 }
 
 // target finds the file of a lock. With open the caller must have rights to it.
-func (s *Server) target(ctx context.Context, c *server.Call, l *nlm.Lock, open bool) (target, nlm.Status) {
+func (s *Server) target(ctx context.Context, c *server.Call, l *Lock, open bool) (target, Status) {
 	fs, h, err := s.cfg.Files.LockFile(ctx, c, nfs3.FileHandle(l.File), open)
 	switch {
 	case err == nil:
 	case errors.Is(err, nfs3.ErrStale) || errors.Is(err, nfs3.ErrBadHandle):
-		return target{}, nlm.Stale
+		return target{}, Stale
 	default:
-		return target{}, nlm.Failed
+		return target{}, Failed
 	}
 	if k, ok := fs.(backend.Locker); ok {
-		return target{k, string(h)}, nlm.Granted
+		return target{k, string(h)}, Granted
 	}
-	return target{s.local, string(l.File)}, nlm.Granted // with the number of its export
+	return target{s.local, string(l.File)}, Granted // with the number of its export
 }
 
 // lasts reports whether the locks of a file outlive this server.
@@ -146,35 +145,35 @@ func (s *Server) maybe(h host) *client {
 }
 
 // statusOf is the answer for an error of a Locker.
-func (s *Server) statusOf(err error) nlm.Status {
+func (s *Server) statusOf(err error) Status {
 	if err == nil {
-		return nlm.Granted
+		return Granted
 	}
 	if _, ok := errors.AsType[*backend.LockedError](err); ok {
-		return nlm.Denied
+		return Denied
 	}
 	s.stats.noLocks.Add(1)
 	if !errors.Is(err, backend.ErrNoLocks) {
 		s.cfg.Logger.Warn("lockd: backend error", zap.Error(err))
 	}
-	return nlm.DeniedNoLocks
+	return DeniedNoLocks
 }
 
 // test is TEST.
-func (s *Server) test(ctx context.Context, c *server.Call, a *nlm.TestArgs) *nlm.TestRes {
-	res := &nlm.TestRes{Cookie: a.Cookie}
+func (s *Server) test(ctx context.Context, c *server.Call, a *TestArgs) *TestRes {
+	res := &TestRes{Cookie: a.Cookie}
 	start, end, ok := rangeOf(&a.Lock)
 	var t target
 	switch {
 	case !ok:
-		res.Status = nlm.TooBig
+		res.Status = TooBig
 	default:
 		t, res.Status = s.target(ctx, c, &a.Lock, true)
-		if res.Status == nlm.Granted && s.Grace() > 0 && !s.lasts(t) {
-			res.Status = nlm.DeniedGrace
+		if res.Status == Granted && s.Grace() > 0 && !s.lasts(t) {
+			res.Status = DeniedGrace
 		}
 	}
-	if res.Status != nlm.Granted {
+	if res.Status != Granted {
 		return res
 	}
 	l := backend.Lock{Owner: owner(hostOf(c.RemoteAddr, a.Lock.Caller).key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
@@ -191,22 +190,22 @@ func (s *Server) test(ctx context.Context, c *server.Call, a *nlm.TestArgs) *nlm
 }
 
 // lock is LOCK and NM_LOCK.
-func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.Status {
+func (s *Server) lock(ctx context.Context, c *server.Call, a *LockArgs) Status {
 	start, end, ok := rangeOf(&a.Lock)
 	if !ok {
-		return nlm.TooBig
+		return TooBig
 	}
 	t, st := s.target(ctx, c, &a.Lock, true)
-	if st != nlm.Granted {
+	if st != Granted {
 		return st
 	}
 	h := hostOf(c.RemoteAddr, a.Lock.Caller)
 	switch grace := s.Grace() > 0; {
 	case s.lasts(t):
 	case grace != a.Reclaim: // after the grace period, others may have had the lock meanwhile
-		return nlm.DeniedGrace
+		return DeniedGrace
 	case grace && !s.before[h]:
-		return nlm.Denied
+		return Denied
 	}
 	l := backend.Lock{Owner: owner(h.key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
 	if k, ok := t.locker.(backend.LockHolder); ok && a.Reclaim {
@@ -214,10 +213,10 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 		case err != nil:
 			return s.statusOf(err)
 		case !held:
-			return nlm.Denied // it was given up, and others may have had it
+			return Denied // it was given up, and others may have had it
 		}
 	}
-	cl, err := s.enter(h, nlm.Proc(c.Proc) != nlm.ProcNMLock)
+	cl, err := s.enter(h, Proc(c.Proc) != ProcNMLock)
 	if err != nil {
 		return s.statusOf(backend.ErrNoLocks)
 	}
@@ -228,11 +227,11 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	defer cl.mu.Unlock()
 	if b := cl.blocks[key]; b != nil {
 		if !b.granted {
-			return nlm.Blocked
+			return Blocked
 		}
 		delete(cl.blocks, key) // it knows now
 		b.end()
-		return nlm.Granted
+		return Granted
 	}
 	err = t.locker.SetLock(ctx, []byte(t.handle), &l, false)
 	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !a.Block {
@@ -241,43 +240,43 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *nlm.LockArgs) nlm.
 	if s.ctx.Err() != nil || !s.takeBlock(cl.share()) {
 		return s.statusOf(backend.ErrNoLocks)
 	}
-	b := &block{key: key, vers: c.Vers, network: c.Network, async: nlm.Proc(c.Proc) == nlm.ProcLockMsg, began: time.Now(), done: make(chan struct{})}
-	b.args = nlm.TestArgs{Exclusive: a.Exclusive, Lock: a.Lock}
+	b := &block{key: key, vers: c.Vers, network: c.Network, async: Proc(c.Proc) == ProcLockMsg, began: time.Now(), done: make(chan struct{})}
+	b.args = TestArgs{Exclusive: a.Exclusive, Lock: a.Lock}
 	for _, v := range []*[]byte{&b.args.Lock.Caller, &b.args.Lock.File, &b.args.Lock.Owner} {
 		*v = bytes.Clone(*v) // they were lent
 	}
 	b.ctx, b.end = context.WithCancel(s.ctx)
 	cl.blocks[key] = b
 	s.wg.Go(func() { s.await(cl, b) })
-	return nlm.Blocked
+	return Blocked
 }
 
 // unlock is UNLOCK and, with only, CANCEL: that ends a block, and no more.
-func (s *Server) unlock(ctx context.Context, c *server.Call, l *nlm.Lock, exclusive, only bool) nlm.Status {
+func (s *Server) unlock(ctx context.Context, c *server.Call, l *Lock, exclusive, only bool) Status {
 	start, end, ok := rangeOf(l)
 	if !ok {
-		return nlm.TooBig
+		return TooBig
 	}
 	t, st := s.target(ctx, c, l, false)
-	if st != nlm.Granted {
+	if st != Granted {
 		return st
 	}
 	cl := s.maybe(hostOf(c.RemoteAddr, l.Caller))
 	switch {
 	case cl == nil && only:
-		return nlm.Denied
+		return Denied
 	case cl == nil && s.lasts(t):
 		return s.statusOf(backend.ErrNoLocks) // there is no room for one more client: it has to ask again
 	case cl == nil:
-		return nlm.Granted // who holds nothing can give it back
+		return Granted // who holds nothing can give it back
 	}
 	key := blockKey{t, backend.Lock{Owner: owner(cl.key, l.ID), Exclusive: exclusive, Start: start, End: end}}
 	found := s.cancel(cl, key, !only)
 	switch {
 	case only && !found:
-		return nlm.Denied // it was granted, or nobody has waited
+		return Denied // it was granted, or nobody has waited
 	case only:
-		return nlm.Granted
+		return Granted
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

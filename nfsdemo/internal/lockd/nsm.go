@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -19,15 +18,15 @@ func (s *Server) serveNSM(_ context.Context, c *server.Call) error {
 	state := s.kept.state
 	s.mu.Unlock()
 	switch c.Proc {
-	case nsm.ProcStat, nsm.ProcMon:
-		r := nsm.StatRes{Outcome: nsm.Fail, State: state}
+	case ProcStat, ProcMon:
+		r := StatRes{Outcome: Fail, State: state}
 		c.Resp.Results = r.Append(c.Resp.Results)
-	case nsm.ProcUnmon, nsm.ProcUnmonAll:
+	case ProcUnmon, ProcUnmonAll:
 		c.Resp.Results = xdr.AppendUint32(c.Resp.Results, state)
-	case nsm.ProcSimuCrash:
-	case nsm.ProcNotify:
+	case ProcSimuCrash:
+	case ProcNotify:
 		d := xdr.NewDecoder(c.Args)
-		var a nsm.Notify
+		var a Notify
 		if err := a.Parse(&d); err != nil {
 			return err
 		}
@@ -84,13 +83,13 @@ const (
 func (s *Server) notify(h host) {
 	ctx, cancel := context.WithTimeout(s.ctx, notifyFor)
 	defer cancel()
-	args := (&nsm.Notify{Name: []byte(s.cfg.Name), State: s.kept.state}).Append(nil)
+	args := (&Notify{Name: []byte(s.cfg.Name), State: s.kept.state}).Append(nil)
 	for wait := s.cfg.Retry; ctx.Err() == nil; wait = min(2*wait, notifyRest) {
 		leave, ok := s.lane(ctx, h.share(), true)
 		if !ok {
 			break
 		}
-		_, err := s.tryBoth(ctx, h.addr, nsm.Program, nsm.Version, nsm.ProcNotify, args)
+		_, err := s.tryBoth(ctx, h.addr, NSMProgram, NSMVersion, ProcNotify, args)
 		leave()
 		s.heard(h.share(), err)
 		if err == nil {

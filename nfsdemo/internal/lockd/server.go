@@ -12,9 +12,6 @@ import (
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
-	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
@@ -29,7 +26,7 @@ const settleTime = 10 * time.Second
 // Server is the lock manager. It is safe for concurrent use.
 type Server struct {
 	cfg   Config
-	local *locks.Locker
+	local *Locker
 	ctx   context.Context // until Close
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
@@ -43,19 +40,19 @@ type Server struct {
 
 	mu      sync.Mutex
 	clients map[host]*client
-	shares  map[string]*shared
+	shares  map[string]*sharing
 	blocks  int // of all clients
 	kept    kept
 	changes uint64 // of kept.hosts
 	cookie  uint64
-	answers map[answerKey]chan nlm.Status // of GRANTED_MSG
+	answers map[answerKey]chan Status // of GRANTED_MSG
 
 	saving sync.Mutex    // before mu: the disk is slow, and those who have been saved do not wait for it
 	saved  atomic.Uint64 // changes that are on the disk
 }
 
-// shared is what is known of those who have one share (see peeraddr), if they have clients or blocks.
-type shared struct {
+// sharing is what is known of those who have one share (see peeraddr), if they have clients or blocks.
+type sharing struct {
 	clients int
 	blocks  int
 	answers bool // it has answered our last call
@@ -100,9 +97,9 @@ func (h host) share() string { return peeraddr.ShareOf(h.addr) }
 func New(cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg.fill(), out: make(chan struct{}, maxOutgoing), slow: make(chan struct{}, maxUnheard), lanes: make(map[string]*lane),
-		clients: make(map[host]*client), shares: make(map[string]*shared), answers: make(map[answerKey]chan nlm.Status),
+		clients: make(map[host]*client), shares: make(map[string]*sharing), answers: make(map[answerKey]chan Status),
 	}
-	s.local = locks.NewLocker(s.cfg.Limits)
+	s.local = NewLocker(s.cfg.Limits)
 	if s.cfg.File != "" {
 		var err error
 		if s.kept, err = readKept(s.cfg.File); err != nil {
@@ -157,8 +154,8 @@ func (s *Server) Stats() Stats {
 func (s *Server) Programs() []server.Program {
 	blocks := func(uint32, []byte) rpc.Traits { return rpc.Traits{Blocks: true} }
 	return []server.Program{
-		{Prog: nlm.Program, Low: nlm.Version1, High: nlm.Version4, Procs: uint32(nlm.ProcCount), Serve: s.serveNLM, Describe: blocks},
-		{Prog: nsm.Program, Low: nsm.Version, High: nsm.Version, Procs: nsm.ProcCount, Serve: s.serveNSM, Describe: blocks},
+		{Prog: NLMProgram, Low: Version1, High: Version4, Procs: uint32(NLMProcCount), Serve: s.serveNLM, Describe: blocks},
+		{Prog: NSMProgram, Low: NSMVersion, High: NSMVersion, Procs: NSMProcCount, Serve: s.serveNSM, Describe: blocks},
 	}
 }
 
@@ -223,10 +220,10 @@ func (s *Server) known(h host, keep bool) (c *client, change uint64, err error) 
 }
 
 // at returns what is known of a share.
-func (s *Server) at(share string) *shared {
+func (s *Server) at(share string) *sharing {
 	a := s.shares[share]
 	if a == nil {
-		a = &shared{}
+		a = &sharing{}
 		s.shares[share] = a
 	}
 	return a
@@ -253,7 +250,7 @@ func (s *Server) takeBlock(share string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.at(share)
-	if l := &s.cfg.Limits; locks.Full(s.blocks+1, l.Waits, a.blocks+1, l.ClientWaits) {
+	if l := &s.cfg.Limits; Full(s.blocks+1, l.Waits, a.blocks+1, l.ClientWaits) {
 		s.left(share)
 		return false
 	}

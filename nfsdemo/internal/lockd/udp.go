@@ -5,8 +5,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -30,7 +28,7 @@ func (h datagram) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Resp
 }
 
 // Serves reports whether a program is one of a Server.
-func Serves(prog uint32) bool { return prog == nlm.Program || prog == nsm.Program }
+func Serves(prog uint32) bool { return prog == NLMProgram || prog == NSMProgram }
 
 // ServeUDP answers calls of NLM and NSM that come to p, which h serves, until p is closed. Those from
 // addresses that allow, if not nil, refuses are ignored.

@@ -13,8 +13,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
-	"github.com/stag-rdma/stag/nfsdemo/internal/nsm"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	nfs "github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -87,37 +85,37 @@ func (k *locker) call(s *server, prog, vers, proc uint32, args []byte) []byte {
 	return append([]byte(nil), reply.Results...)
 }
 
-func (k *locker) status(s *server, proc nlm.Proc, args []byte) nlm.Status {
+func (k *locker) status(s *server, proc lockd.Proc, args []byte) lockd.Status {
 	k.Helper()
-	d := xdr.NewDecoder(k.call(s, nlm.Program, nlm.Version4, uint32(proc), args))
-	var res nlm.Res
-	if err := res.Parse(&d, nlm.Version4); err != nil {
+	d := xdr.NewDecoder(k.call(s, lockd.NLMProgram, lockd.Version4, uint32(proc), args))
+	var res lockd.Res
+	if err := res.Parse(&d, lockd.Version4); err != nil {
 		k.Fatal(err)
 	}
 	return res.Status
 }
 
-func (k *locker) lock(s *server, at uint64, reclaim bool) nlm.Status {
+func (k *locker) lock(s *server, at uint64, reclaim bool) lockd.Status {
 	k.Helper()
-	a := nlm.LockArgs{Exclusive: true, Reclaim: reclaim, Lock: k.octet(at)}
-	return k.status(s, nlm.ProcLock, a.Append(nil, nlm.Version4))
+	a := lockd.LockArgs{Exclusive: true, Reclaim: reclaim, Lock: k.octet(at)}
+	return k.status(s, lockd.ProcLock, a.Append(nil, lockd.Version4))
 }
 
-func (k *locker) unlock(s *server, at uint64) nlm.Status {
+func (k *locker) unlock(s *server, at uint64) lockd.Status {
 	k.Helper()
-	a := nlm.UnlockArgs{Lock: k.octet(at)}
-	return k.status(s, nlm.ProcUnlock, a.Append(nil, nlm.Version4))
+	a := lockd.UnlockArgs{Lock: k.octet(at)}
+	return k.status(s, lockd.ProcUnlock, a.Append(nil, lockd.Version4))
 }
 
-func (k *locker) octet(at uint64) nlm.Lock {
-	return nlm.Lock{Caller: []byte(k.name), File: k.file, Owner: []byte("owner"), ID: 1, Offset: at, Len: 1}
+func (k *locker) octet(at uint64) lockd.Lock {
+	return lockd.Lock{Caller: []byte(k.name), File: k.file, Owner: []byte("owner"), ID: 1, Offset: at, Len: 1}
 }
 
 // restarted says that the client has started again.
 func (k *locker) restarted(s *server, state uint32) {
 	k.Helper()
-	a := nsm.Notify{Name: []byte(k.name), State: state}
-	k.call(s, nsm.Program, nsm.Version, nsm.ProcNotify, a.Append(nil))
+	a := lockd.Notify{Name: []byte(k.name), State: state}
+	k.call(s, lockd.NSMProgram, lockd.NSMVersion, lockd.ProcNotify, a.Append(nil))
 }
 
 // startLocks starts a lock manager.
@@ -143,24 +141,24 @@ func TestLocks(t *testing.T) {
 	const first, second = 0, 10 // octets
 	for i, step := range []struct {
 		who  string
-		do   func(s *server) nlm.Status
-		want nlm.Status
+		do   func(s *server) lockd.Status
+		want lockd.Status
 	}{
-		{"a locks", func(s *server) nlm.Status { return a.lock(s, first, false) }, nlm.Granted},
-		{"b wants it", func(s *server) nlm.Status { return b.lock(s, first, false) }, nlm.Denied},
-		{"b says that it was his", func(s *server) nlm.Status { return b.lock(s, first, true) }, nlm.Denied},
-		{"a reclaims", func(s *server) nlm.Status { return a.lock(s, first, true) }, nlm.Granted},
-		{"a asks again", func(s *server) nlm.Status { return a.lock(s, first, false) }, nlm.Granted},
-		{"b gives back what is not his", func(s *server) nlm.Status { return b.unlock(s, first) }, nlm.Granted},
-		{"b wants it still", func(s *server) nlm.Status { return b.lock(s, first, false) }, nlm.Denied},
-		{"b locks something else", func(s *server) nlm.Status { return b.lock(s, second, false) }, nlm.Granted},
-		{"a starts again", func(s *server) nlm.Status { a.restarted(s, 3); return nlm.Granted }, nlm.Granted},
-		{"a reclaims what it has lost", func(s *server) nlm.Status { return a.lock(s, first, true) }, nlm.Denied},
-		{"b gets it", func(s *server) nlm.Status { return b.lock(s, first, false) }, nlm.Granted},
-		{"a wants it", func(s *server) nlm.Status { return a.lock(s, first, false) }, nlm.Denied},
-		{"b gives it back", func(s *server) nlm.Status { return b.unlock(s, first) }, nlm.Granted},
-		{"a gets it", func(s *server) nlm.Status { return a.lock(s, first, false) }, nlm.Granted},
-		{"a wants b's", func(s *server) nlm.Status { return a.lock(s, second, false) }, nlm.Denied},
+		{"a locks", func(s *server) lockd.Status { return a.lock(s, first, false) }, lockd.Granted},
+		{"b wants it", func(s *server) lockd.Status { return b.lock(s, first, false) }, lockd.Denied},
+		{"b says that it was his", func(s *server) lockd.Status { return b.lock(s, first, true) }, lockd.Denied},
+		{"a reclaims", func(s *server) lockd.Status { return a.lock(s, first, true) }, lockd.Granted},
+		{"a asks again", func(s *server) lockd.Status { return a.lock(s, first, false) }, lockd.Granted},
+		{"b gives back what is not his", func(s *server) lockd.Status { return b.unlock(s, first) }, lockd.Granted},
+		{"b wants it still", func(s *server) lockd.Status { return b.lock(s, first, false) }, lockd.Denied},
+		{"b locks something else", func(s *server) lockd.Status { return b.lock(s, second, false) }, lockd.Granted},
+		{"a starts again", func(s *server) lockd.Status { a.restarted(s, 3); return lockd.Granted }, lockd.Granted},
+		{"a reclaims what it has lost", func(s *server) lockd.Status { return a.lock(s, first, true) }, lockd.Denied},
+		{"b gets it", func(s *server) lockd.Status { return b.lock(s, first, false) }, lockd.Granted},
+		{"a wants it", func(s *server) lockd.Status { return a.lock(s, first, false) }, lockd.Denied},
+		{"b gives it back", func(s *server) lockd.Status { return b.unlock(s, first) }, lockd.Granted},
+		{"a gets it", func(s *server) lockd.Status { return a.lock(s, first, false) }, lockd.Granted},
+		{"a wants b's", func(s *server) lockd.Status { return a.lock(s, second, false) }, lockd.Denied},
 	} {
 		if got := step.do(here); got != step.want {
 			t.Fatalf("step %d, %s: %v, want %v", i, step.who, got, step.want)

@@ -1,4 +1,4 @@
-package nlm_test
+package lockd_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/nlm"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -16,7 +16,7 @@ type message interface {
 	Parse(d *xdr.Decoder, vers uint32) error
 }
 
-var lock = nlm.Lock{Caller: []byte("c"), File: []byte{1, 2, 3, 4}, Owner: []byte("7@c"), ID: 7, Offset: 1 << 20, Len: 5}
+var lock = lockd.Lock{Caller: []byte("c"), File: []byte{1, 2, 3, 4}, Owner: []byte("7@c"), ID: 7, Offset: 1 << 20, Len: 5}
 
 // table has a message of each kind, and its octets in version 4 as the XDR of the specification gives them.
 var table = []struct {
@@ -24,24 +24,24 @@ var table = []struct {
 	wire string
 }{
 	{
-		&nlm.LockArgs{Cookie: []byte{9}, Block: true, Exclusive: true, Lock: lock, Reclaim: true, State: 3},
+		&lockd.LockArgs{Cookie: []byte{9}, Block: true, Exclusive: true, Lock: lock, Reclaim: true, State: 3},
 		"00000001 09000000 00000001 00000001" + wireLock + "00000001 00000003",
 	},
-	{&nlm.CancelArgs{Cookie: []byte{9}, Block: true, Lock: lock}, "00000001 09000000 00000001 00000000" + wireLock},
-	{&nlm.TestArgs{Cookie: []byte{9}, Exclusive: true, Lock: lock}, "00000001 09000000 00000001" + wireLock},
-	{&nlm.UnlockArgs{Cookie: []byte{9}, Lock: lock}, "00000001 09000000" + wireLock},
-	{&nlm.Res{Cookie: []byte{9}, Status: nlm.Stale}, "00000001 09000000 00000007"},
-	{&nlm.TestRes{Cookie: []byte{9}, Status: nlm.Granted}, "00000001 09000000 00000000"},
+	{&lockd.CancelArgs{Cookie: []byte{9}, Block: true, Lock: lock}, "00000001 09000000 00000001 00000000" + wireLock},
+	{&lockd.TestArgs{Cookie: []byte{9}, Exclusive: true, Lock: lock}, "00000001 09000000 00000001" + wireLock},
+	{&lockd.UnlockArgs{Cookie: []byte{9}, Lock: lock}, "00000001 09000000" + wireLock},
+	{&lockd.Res{Cookie: []byte{9}, Status: lockd.Stale}, "00000001 09000000 00000007"},
+	{&lockd.TestRes{Cookie: []byte{9}, Status: lockd.Granted}, "00000001 09000000 00000000"},
 	{
-		&nlm.TestRes{Cookie: []byte{9}, Status: nlm.Denied, Exclusive: true, ID: 7, Owner: []byte("abcd"), Offset: 1, Len: 2},
+		&lockd.TestRes{Cookie: []byte{9}, Status: lockd.Denied, Exclusive: true, ID: 7, Owner: []byte("abcd"), Offset: 1, Len: 2},
 		"00000001 09000000 00000001 00000001 00000007 00000004 61626364 0000000000000001 0000000000000002",
 	},
 	{
-		&nlm.ShareArgs{Cookie: []byte{9}, Caller: []byte("c"), File: []byte{1, 2, 3, 4}, Owner: []byte("o"), Mode: 1, Access: 2, Reclaim: true},
+		&lockd.ShareArgs{Cookie: []byte{9}, Caller: []byte("c"), File: []byte{1, 2, 3, 4}, Owner: []byte("o"), Mode: 1, Access: 2, Reclaim: true},
 		"00000001 09000000 00000001 63000000 00000004 01020304 00000001 6f000000 00000001 00000002 00000001",
 	},
-	{&nlm.ShareRes{Cookie: []byte{9}, Status: nlm.Failed, Sequence: 8}, "00000001 09000000 00000009 00000008"},
-	{&nlm.FreeAllArgs{Name: []byte("c"), State: 5}, "00000001 63000000 00000005"},
+	{&lockd.ShareRes{Cookie: []byte{9}, Status: lockd.Failed, Sequence: 8}, "00000001 09000000 00000009 00000008"},
+	{&lockd.FreeAllArgs{Name: []byte("c"), State: 5}, "00000001 63000000 00000005"},
 }
 
 const wireLock = "00000001 63000000 00000004 01020304 00000003 37406300 00000007 0000000000100000 0000000000000005"
@@ -60,10 +60,10 @@ func fresh(m message) message { return reflect.New(reflect.TypeOf(m).Elem()).Int
 func TestWire(t *testing.T) {
 	for _, r := range table {
 		want := octets(t, r.wire)
-		if got := r.m.Append(nil, nlm.Version4); !bytes.Equal(got, want) {
+		if got := r.m.Append(nil, lockd.Version4); !bytes.Equal(got, want) {
 			t.Errorf("%T: %x, want %x", r.m, got, want)
 		}
-		for _, vers := range []uint32{nlm.Version1, nlm.Version3, nlm.Version4} {
+		for _, vers := range []uint32{lockd.Version1, lockd.Version3, lockd.Version4} {
 			wire, m := r.m.Append(nil, vers), fresh(r.m)
 			d := xdr.NewDecoder(wire)
 			if err := m.Parse(&d, vers); err != nil || d.End() != nil {
@@ -84,15 +84,15 @@ func TestWire(t *testing.T) {
 
 // TestOldVersions: what 32 bits cannot say becomes the nearest that they can.
 func TestOldVersions(t *testing.T) {
-	r := nlm.TestRes{Status: nlm.Denied, Offset: 1 << 40, Len: 1 << 33}
-	d := xdr.NewDecoder(r.Append(nil, nlm.Version3))
-	var got nlm.TestRes
-	if err := got.Parse(&d, nlm.Version3); err != nil || got.Offset != 1<<32-1 || got.Len != 0 {
+	r := lockd.TestRes{Status: lockd.Denied, Offset: 1 << 40, Len: 1 << 33}
+	d := xdr.NewDecoder(r.Append(nil, lockd.Version3))
+	var got lockd.TestRes
+	if err := got.Parse(&d, lockd.Version3); err != nil || got.Offset != 1<<32-1 || got.Len != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	res := nlm.Res{Status: nlm.Stale}
-	d = xdr.NewDecoder(res.Append(nil, nlm.Version1))
-	if err := res.Parse(&d, nlm.Version1); err != nil || res.Status != nlm.DeniedNoLocks {
+	res := lockd.Res{Status: lockd.Stale}
+	d = xdr.NewDecoder(res.Append(nil, lockd.Version1))
+	if err := res.Parse(&d, lockd.Version1); err != nil || res.Status != lockd.DeniedNoLocks {
 		t.Errorf("%v, %v", res.Status, err)
 	}
 }
@@ -100,13 +100,13 @@ func TestOldVersions(t *testing.T) {
 // FuzzParse parses any octets as any message: what parses is encoded again to as many octets.
 func FuzzParse(f *testing.F) {
 	for i, r := range table {
-		f.Add(uint8(i), r.m.Append(nil, nlm.Version4))
-		f.Add(uint8(i|0x80), r.m.Append(nil, nlm.Version3))
+		f.Add(uint8(i), r.m.Append(nil, lockd.Version4))
+		f.Add(uint8(i|0x80), r.m.Append(nil, lockd.Version3))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
-		vers := uint32(nlm.Version4)
+		vers := uint32(lockd.Version4)
 		if which&0x80 != 0 {
-			vers = nlm.Version3
+			vers = lockd.Version3
 		}
 		m := fresh(table[int(which&0x7f)%len(table)].m)
 		d := xdr.NewDecoder(b)

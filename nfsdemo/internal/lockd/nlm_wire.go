@@ -1,4 +1,4 @@
-package nlm
+package lockd
 
 import (
 	"fmt"
@@ -7,18 +7,36 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
+// This file has the Network Lock Manager protocol (The Open Group, Protocols for Interworking: XNFS,
+// Version 3W, chapters 10 and 14): constants, and the codec of arguments and results, in both directions, of versions 1
+// and 3, whose offsets have 32 bits, and 4, whose offsets have 64.
+//
+//	proc    name                     arguments    results
+//	1, 6    TEST, TEST_MSG           TestArgs     TestRes
+//	2, 7    LOCK, LOCK_MSG           LockArgs     Res
+//	3, 8    CANCEL, CANCEL_MSG       CancelArgs   Res
+//	4, 9    UNLOCK, UNLOCK_MSG       UnlockArgs   Res
+//	5, 10   GRANTED, GRANTED_MSG     TestArgs     Res
+//	11-15   *_RES                    the results of the _MSG calls
+//	20, 21  SHARE, UNSHARE           ShareArgs    ShareRes
+//	22      NM_LOCK                  LockArgs     Res
+//	23      FREE_ALL                 FreeAllArgs  void
+//
+// A _MSG call has no results; these come as a call of the _RES procedure in the other direction. Everything that Parse
+// returns is a view of its input.
+
 // Program is the RPC program. Version 2 is another protocol, between a machine's own daemons.
 const (
-	Program  = 100021
-	Version1 = 1
-	Version3 = 3 // adds SHARE to FREE_ALL
-	Version4 = 4 // has offsets of 64 bits
+	NLMProgram = 100021
+	Version1   = 1
+	Version3   = 3 // adds SHARE to FREE_ALL
+	Version4   = 4 // has offsets of 64 bits
 )
 
 // Limits of the protocol, in octets.
 const (
-	MaxName   = 1024 // LM_MAXSTRLEN
-	MaxObject = 1024 // MAXNETOBJ_SZ
+	MaxNLMName = 1024 // LM_MAXSTRLEN
+	MaxObject  = 1024 // MAXNETOBJ_SZ
 )
 
 // Proc is a procedure number.
@@ -26,7 +44,7 @@ type Proc uint32
 
 // Procedures.
 const (
-	ProcNull       Proc = 0
+	NLMProcNull    Proc = 0
 	ProcTest       Proc = 1
 	ProcLock       Proc = 2
 	ProcCancel     Proc = 3
@@ -46,7 +64,7 @@ const (
 	ProcUnshare    Proc = 21
 	ProcNMLock     Proc = 22
 	ProcFreeAll    Proc = 23
-	ProcCount           = 24
+	NLMProcCount        = 24
 )
 
 // Status is an nlm4_stats. Before version 4 there are only those up to DeniedGrace.
@@ -123,7 +141,7 @@ func (l *Lock) append(b []byte, vers uint32) []byte {
 }
 
 func (l *Lock) parse(d *xdr.Decoder, vers uint32) {
-	l.Caller, l.File, l.Owner = d.Opaque(MaxName), d.Opaque(MaxObject), d.Opaque(MaxObject)
+	l.Caller, l.File, l.Owner = d.Opaque(MaxNLMName), d.Opaque(MaxObject), d.Opaque(MaxObject)
 	l.ID = d.Uint32()
 	l.Offset = octets(d, vers)
 	l.Len = octets(d, vers)
@@ -277,7 +295,7 @@ func (a *ShareArgs) Append(b []byte, _ uint32) []byte {
 
 // Parse reads the arguments.
 func (a *ShareArgs) Parse(d *xdr.Decoder, _ uint32) error {
-	a.Cookie, a.Caller = d.Opaque(MaxObject), d.Opaque(MaxName)
+	a.Cookie, a.Caller = d.Opaque(MaxObject), d.Opaque(MaxNLMName)
 	a.File, a.Owner = d.Opaque(MaxObject), d.Opaque(MaxObject)
 	a.Mode, a.Access, a.Reclaim = d.Uint32(), d.Uint32(), d.Bool()
 	return d.ErrIn("nlm_shareargs")
@@ -315,6 +333,6 @@ func (a *FreeAllArgs) Append(b []byte, _ uint32) []byte {
 
 // Parse reads the arguments.
 func (a *FreeAllArgs) Parse(d *xdr.Decoder, _ uint32) error {
-	a.Name, a.State = d.Opaque(MaxName), d.Uint32()
+	a.Name, a.State = d.Opaque(MaxNLMName), d.Uint32()
 	return d.ErrIn("nlm_notify")
 }

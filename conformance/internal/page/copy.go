@@ -1,4 +1,4 @@
-package annotate
+package page
 
 import (
 	"bufio"
@@ -27,6 +27,14 @@ type Comments func(frame int) []string
 // Copy copies the capture in r to w as pcapng, with comments. Invalid UTF-8 in a comment is replaced,
 // comments are cut at 4 KiB, and a packet gets at most 64 of them. If r is damaged, the part before the
 // damage is written and the error returned.
+//
+// A pcapng file keeps every block as it is, unknown ones too; packets that get a comment have one more
+// option, opt_comment, and section headers no longer say how long their sections are. A pcap file becomes
+// pcapng with one interface, of the same link type and snap length. Packets, their times and their
+// interfaces are unchanged.
+//
+// The one exception: a Simple Packet Block has no room for options, so one that gets a comment becomes
+// an Enhanced Packet Block of interface 0 with time 0.
 func Copy(w io.Writer, r io.Reader, comments Comments) error {
 	in, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
 	magic, err := in.Peek(4)

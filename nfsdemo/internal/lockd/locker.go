@@ -1,4 +1,4 @@
-package locks
+package lockd
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var _ backend.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker without locks.
 func NewLocker(l Limits) *Locker {
-	return &Locker{table: New(l), waits: make(map[*Wait]chan struct{})}
+	return &Locker{table: NewTable(l), waits: make(map[*Wait]chan struct{})}
 }
 
 // Len returns how many locks are held, and how many are waited for.

@@ -1,4 +1,4 @@
-package locks
+package lockd
 
 import (
 	"slices"
@@ -69,12 +69,16 @@ func (l Limits) Fill() Limits {
 	return l
 }
 
+// Table keeps advisory locks on ranges of files in the memory of this process; [Locker] is the [backend.Locker] above it,
+// which waits. Owners who wait for each other wait until one of them gives up: nothing looks for deadlocks, since the wait
+// of one thread says nothing about the other threads of an owner.
+//
 // Table is the pure machine: it never waits, and has one owner at a time.
 type Table struct {
 	limits  Limits
 	files   map[string]*file
-	clients map[string]*client
-	shares  map[string]*client // of one or more clients
+	clients map[string]*holder
+	shares  map[string]*holder // of one or more clients
 	locks   int
 	waits   int
 }
@@ -87,7 +91,7 @@ type file struct {
 }
 
 // client has at least one lock or wait.
-type client struct {
+type holder struct {
 	locks, waits int
 	files        map[*file]int // how many of them are in each; nil of a share
 }
@@ -102,8 +106,8 @@ type Wait struct {
 }
 
 // New returns an empty table.
-func New(l Limits) *Table {
-	return &Table{limits: l.Fill(), files: make(map[string]*file), clients: make(map[string]*client), shares: make(map[string]*client)}
+func NewTable(l Limits) *Table {
+	return &Table{limits: l.Fill(), files: make(map[string]*file), clients: make(map[string]*holder), shares: make(map[string]*holder)}
 }
 
 // Len returns how many locks are held, and how many are waited for.
@@ -236,10 +240,10 @@ func (t *Table) count(f *file, name string, locks, waits int) {
 	}
 }
 
-func count(m map[string]*client, name string, locks, waits int) *client {
+func count(m map[string]*holder, name string, locks, waits int) *holder {
 	c := m[name]
 	if c == nil {
-		c = &client{}
+		c = &holder{}
 		m[name] = c
 	}
 	c.locks, c.waits = c.locks+locks, c.waits+waits

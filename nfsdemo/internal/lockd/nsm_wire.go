@@ -1,4 +1,8 @@
-// Package nsm holds the Network Status Monitor protocol, version 1 (The Open Group, Protocols for
+package lockd
+
+import "github.com/stag-rdma/stag/xdr"
+
+// This file has the Network Status Monitor protocol, version 1 (The Open Group, Protocols for
 // Interworking: XNFS, Version 3W, chapter 11): machines that have started again say so to those who hold locks for them,
 // or whose locks they have held.
 //
@@ -11,25 +15,22 @@
 //	6     NOTIFY      Notify      void
 //
 // Procedures 2 to 5 are for programs of the same machine.
-package nsm
-
-import "github.com/stag-rdma/stag/xdr"
 
 // The protocol.
 const (
-	Program = 100024
-	Version = 1
+	NSMProgram = 100024
+	NSMVersion = 1
 
-	ProcNull      = 0
+	NSMProcNull   = 0
 	ProcStat      = 1
 	ProcMon       = 2
 	ProcUnmon     = 3
 	ProcUnmonAll  = 4
 	ProcSimuCrash = 5
 	ProcNotify    = 6
-	ProcCount     = 7
+	NSMProcCount  = 7
 
-	MaxName = 1024 // SM_MAXSTRLEN, octets
+	MaxNSMName = 1024 // SM_MAXSTRLEN, octets
 )
 
 // Outcomes of STAT and MON.
@@ -68,6 +69,6 @@ func (a *Notify) Append(b []byte) []byte {
 
 // Parse reads the arguments.
 func (a *Notify) Parse(d *xdr.Decoder) error {
-	a.Name, a.State = d.Opaque(MaxName), d.Uint32()
+	a.Name, a.State = d.Opaque(MaxNSMName), d.Uint32()
 	return d.ErrIn("stat_chge")
 }

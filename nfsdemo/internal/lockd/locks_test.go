@@ -1,4 +1,4 @@
-package locks_test
+package lockd_test
 
 import (
 	"context"
@@ -12,33 +12,33 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
-	"github.com/stag-rdma/stag/nfsdemo/internal/locks"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 )
 
 // octets is how long the files of the model are; the last one stands for all that follow.
-const octets = 12
+const locksOctets = 12
 
 // cell says who holds an octet, and how.
 type cell map[backend.LockOwner]bool // exclusive
 
 // model is the naive oracle: each octet of each file knows who holds it.
 type model struct {
-	files map[string]*[octets]cell
+	files map[string]*[locksOctets]cell
 	waits []*wish
 }
 
 type wish struct {
 	file string
 	lock backend.Lock
-	w    *locks.Wait
+	w    *lockd.Wait
 }
 
-func last(l *backend.Lock) int { return int(min(l.End, octets-1)) }
+func last(l *backend.Lock) int { return int(min(l.End, locksOctets-1)) }
 
-func (m *model) cells(file string) *[octets]cell {
+func (m *model) cells(file string) *[locksOctets]cell {
 	f := m.files[file]
 	if f == nil {
-		f = new([octets]cell)
+		f = new([locksOctets]cell)
 		for i := range f {
 			f[i] = cell{}
 		}
@@ -69,7 +69,7 @@ func (m *model) set(file string, l *backend.Lock, hold bool) {
 }
 
 // grant gives what can be given, as the table says it does, and returns whom.
-func (m *model) grant() (ended []*locks.Wait) {
+func (m *model) grant() (ended []*lockd.Wait) {
 	for again := true; again; {
 		again = false
 		for _, x := range slices.Clone(m.waits) {
@@ -83,7 +83,7 @@ func (m *model) grant() (ended []*locks.Wait) {
 	return ended
 }
 
-func (m *model) release(client string) (ended []*locks.Wait) {
+func (m *model) release(client string) (ended []*lockd.Wait) {
 	m.waits = slices.DeleteFunc(m.waits, func(x *wish) bool {
 		if x.lock.Owner.Client != client {
 			return false
@@ -104,7 +104,7 @@ func (m *model) release(client string) (ended []*locks.Wait) {
 }
 
 // same compares sets of waits: the order of those of different files does not matter.
-func same(a, b []*locks.Wait) bool {
+func same(a, b []*lockd.Wait) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -120,15 +120,15 @@ func same(a, b []*locks.Wait) bool {
 func TestModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		tab := locks.New(locks.Limits{})
-		m := &model{files: make(map[string]*[octets]cell)}
+		tab := lockd.NewTable(lockd.Limits{})
+		m := &model{files: make(map[string]*[locksOctets]cell)}
 		for step := range 300 {
 			file := fmt.Sprint("f", r.IntN(2))
 			l := backend.Lock{
 				Owner:     backend.LockOwner{Client: fmt.Sprint("c", r.IntN(3)), ID: r.Uint64N(2)},
-				Exclusive: r.IntN(2) == 0, Start: r.Uint64N(octets),
+				Exclusive: r.IntN(2) == 0, Start: r.Uint64N(locksOctets),
 			}
-			if l.End = l.Start + r.Uint64N(octets-l.Start); l.End == octets-1 {
+			if l.End = l.Start + r.Uint64N(locksOctets-l.Start); l.End == locksOctets-1 {
 				l.End = backend.LockEnd
 			}
 			at := fmt.Sprintf("seed %d, step %d", seed, step)
@@ -138,7 +138,7 @@ func TestModel(t *testing.T) {
 			} else if held != nil && !held.Conflicts(&l) {
 				t.Fatalf("%s: %+v is no obstacle to %+v", at, held, l)
 			}
-			var got, want []*locks.Wait
+			var got, want []*lockd.Wait
 			var err error
 			switch k := r.IntN(10); {
 			case k < 5:
@@ -189,61 +189,61 @@ func TestModel(t *testing.T) {
 	}
 }
 
-func lock(client string, start, end uint64) *backend.Lock {
+func locksLock(client string, start, end uint64) *backend.Lock {
 	return &backend.Lock{Owner: backend.LockOwner{Client: client}, Exclusive: true, Start: start, End: end}
 }
 
 // TestLimits: no client takes more than its part, not by splitting ranges either.
-func TestLimits(t *testing.T) {
-	tab := locks.New(locks.Limits{ClientLocks: 3, ClientWaits: 1, FileLocks: 5, Locks: 10})
+func TestLocksLimits(t *testing.T) {
+	tab := lockd.NewTable(lockd.Limits{ClientLocks: 3, ClientWaits: 1, FileLocks: 5, Locks: 10})
 	set := func(file string, l *backend.Lock) error { _, err := tab.Set(file, l); return err }
 	for i := range uint64(3) {
-		if err := set("f", lock("a", 10*i, 10*i+5)); err != nil {
+		if err := set("f", locksLock("a", 10*i, 10*i+5)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := set("f", lock("a", 100, 101)); !errors.Is(err, backend.ErrNoLocks) {
+	if err := set("f", locksLock("a", 100, 101)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a fourth lock: %v", err)
 	}
-	if err := set("f", lock("a", 6, 9)); err != nil {
+	if err := set("f", locksLock("a", 6, 9)); err != nil {
 		t.Errorf("a lock that joins two: %v", err)
 	}
-	if err := set("f", lock("a", 100, 101)); err != nil {
+	if err := set("f", locksLock("a", 100, 101)); err != nil {
 		t.Errorf("after that: %v", err)
 	}
-	if _, err := tab.Unlock("f", lock("a", 3, 4)); !errors.Is(err, backend.ErrNoLocks) {
+	if _, err := tab.Unlock("f", locksLock("a", 3, 4)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("an unlock that splits: %v", err)
 	}
-	if tab.Test("f", lock("b", 3, 4)) == nil {
+	if tab.Test("f", locksLock("b", 3, 4)) == nil {
 		t.Error("it unlocked all the same")
 	}
 	for i := range uint64(2) {
-		if err := set("f", lock("b", 200+2*i, 200+2*i)); err != nil {
+		if err := set("f", locksLock("b", 200+2*i, 200+2*i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := set("f", lock("b", 300, 300)); !errors.Is(err, backend.ErrNoLocks) {
+	if err := set("f", locksLock("b", 300, 300)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a sixth lock of the file: %v", err)
 	}
-	if err := set("g", lock("b", 0, 0)); !errors.Is(err, backend.ErrNoLocks) {
+	if err := set("g", locksLock("b", 0, 0)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a third lock, of the second half: %v", err)
 	}
 	for i := range 6 {
-		if err := set("g", lock(fmt.Sprint("c", i), uint64(i), uint64(i))); (err != nil) != (i == 5) {
+		if err := set("g", locksLock(fmt.Sprint("c", i), uint64(i), uint64(i))); (err != nil) != (i == 5) {
 			t.Errorf("lock %d: %v", 6+i, err)
 		}
 	}
-	if _, err := tab.Wait("f", lock("b", 0, 0)); err != nil {
+	if _, err := tab.Wait("f", locksLock("b", 0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tab.Wait("f", lock("b", 1, 1)); !errors.Is(err, backend.ErrNoLocks) {
+	if _, err := tab.Wait("f", locksLock("b", 1, 1)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a second wait: %v", err)
 	}
 }
 
 // TestSuite runs the suite of all Lockers.
 func TestSuite(t *testing.T) {
-	k := locks.NewLocker(locks.Limits{})
+	k := lockd.NewLocker(lockd.Limits{})
 	backendtest.RunLocker(t, k, []byte("f"), []byte("g"))
 	if held, waits := k.Len(); held != 0 || waits != 0 {
 		t.Errorf("%d locks and %d waits are left", held, waits)
@@ -252,9 +252,9 @@ func TestSuite(t *testing.T) {
 
 // TestLocker: a wait ends with the lock, with its context, and with its client.
 func TestLocker(t *testing.T) {
-	ctx, k := t.Context(), locks.NewLocker(locks.Limits{})
+	ctx, k := t.Context(), lockd.NewLocker(lockd.Limits{})
 	h := []byte("f")
-	if err := k.SetLock(ctx, h, lock("a", 0, 9), true); err != nil {
+	if err := k.SetLock(ctx, h, locksLock("a", 0, 9), true); err != nil {
 		t.Fatal(err)
 	}
 	waitFor := func(n int) {
@@ -268,7 +268,7 @@ func TestLocker(t *testing.T) {
 	}
 	begin := func(ctx context.Context, client string) chan error {
 		ch := make(chan error, 1)
-		go func() { ch <- k.SetLock(ctx, h, lock(client, 5, 5), true) }()
+		go func() { ch <- k.SetLock(ctx, h, locksLock(client, 5, 5), true) }()
 		waitFor(1)
 		return ch
 	}
@@ -283,18 +283,18 @@ func TestLocker(t *testing.T) {
 		t.Error("the wait of a client that is gone did not end so")
 	}
 	ended = begin(ctx, "b")
-	if err := k.Unlock(ctx, h, lock("a", 0, 4)); err != nil {
+	if err := k.Unlock(ctx, h, locksLock("a", 0, 4)); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(1)
-	if err := k.Unlock(ctx, h, lock("a", 5, 5)); err != nil {
+	if err := k.Unlock(ctx, h, locksLock("a", 5, 5)); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	var locked *backend.LockedError
-	if err := k.TestLock(ctx, h, lock("c", 0, backend.LockEnd)); !errors.As(err, &locked) {
+	if err := k.TestLock(ctx, h, locksLock("c", 0, backend.LockEnd)); !errors.As(err, &locked) {
 		t.Errorf("TestLock: %v", err)
 	}
 }
@@ -304,7 +304,7 @@ func TestLocker(t *testing.T) {
 func TestMemory(t *testing.T) {
 	for _, files := range []int{1 << 20, 50} {
 		const memory = 8 << 20
-		tab := locks.New(locks.LimitsOf(memory))
+		tab := lockd.NewTable(lockd.LimitsOf(memory))
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -312,7 +312,7 @@ func TestMemory(t *testing.T) {
 			name := fmt.Sprint("client", c)
 			for i := range 5000 {
 				file := fmt.Sprintf("%064d", (c*5000+i)%files)
-				l := lock(name, uint64(10*(c*5000+i)), uint64(10*(c*5000+i)))
+				l := locksLock(name, uint64(10*(c*5000+i)), uint64(10*(c*5000+i)))
 				if _, err := tab.Set(file, l); err != nil {
 					break
 				}
@@ -326,10 +326,10 @@ func TestMemory(t *testing.T) {
 		if took > memory {
 			t.Errorf("%d locks take %d octets", held, took)
 		}
-		if _, err := tab.Set("f", lock("one more", 0, 0)); err != nil {
+		if _, err := tab.Set("f", locksLock("one more", 0, 0)); err != nil {
 			t.Error(err)
 		}
-		if _, err := tab.Wait("f", lock("another", 0, 0)); err != nil {
+		if _, err := tab.Wait("f", locksLock("another", 0, 0)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -337,21 +337,21 @@ func TestMemory(t *testing.T) {
 
 // TestReleaseLooksAtOwn: who starts again and again, and holds little, does not have all files looked through.
 func TestReleaseLooksAtOwn(t *testing.T) {
-	tab := locks.New(locks.Limits{ClientLocks: 1 << 16, Locks: 1 << 17})
+	tab := lockd.NewTable(lockd.Limits{ClientLocks: 1 << 16, Locks: 1 << 17})
 	for i := range 1 << 16 {
-		if _, err := tab.Set(fmt.Sprint(i), lock("many", 0, 0)); err != nil {
+		if _, err := tab.Set(fmt.Sprint(i), locksLock("many", 0, 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	one := func(release bool) time.Duration {
 		begun := time.Now()
 		for range 200 {
-			if _, err := tab.Set("f", lock("few", 0, 0)); err != nil {
+			if _, err := tab.Set("f", locksLock("few", 0, 0)); err != nil {
 				t.Fatal(err)
 			}
 			if release {
 				tab.Release("few")
-			} else if _, err := tab.Unlock("f", lock("few", 0, 0)); err != nil {
+			} else if _, err := tab.Unlock("f", locksLock("few", 0, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
