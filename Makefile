@@ -79,7 +79,6 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 	go test -count=1 -run Longest ./rdmap/internal/engine && go test -count=1 -run Longest ./rdmap -long
 	go test -count=1 -run Oracle ./rpcrdma -messages 100000
 	go test -count=1 -v -run TestStream ./conformance/internal/decode -long
-	go test -count=1 -run Model ./nfsdemo/internal/lease -steps 4000000
 	go test -count=1 -v -run TestPoolModel ./credits -pool.steps 100000000
 
 .PHONY: nested
