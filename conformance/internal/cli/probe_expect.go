@@ -11,7 +11,6 @@ import (
 
 // probeExpect holds the cases in which a server is known not to be ok, each with the reason:
 //
-//	chunks/long-call fails   # kernel BUG at lib/sg_pool.c:117
 //	mpa/markers tolerated    # siw has no markers
 type probeExpect map[string]string // verdicts by case
 
