@@ -78,6 +78,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		if text := authority(list[i].FS); text != "" {
 			fmt.Fprintf(a.stdout, "  %s\n", text)
 		}
+		for _, says := range s.set.says(list[i].Path) {
+			fmt.Fprintf(a.stdout, "  %s\n", says)
+		}
 	}
 	for _, p := range s.set.away() {
 		fmt.Fprintf(a.stdout, "not serving %s yet: %s\n", p.Export, p.Error)

@@ -132,6 +132,11 @@ func (s *exportSet) load(list []exports.Export) error {
 			return err
 		}
 		x.Path = filepath.ToSlash(x.Path)
+		if s.log != nil {
+			for _, says := range x.Says {
+				s.log.Info("export option", "path", x.Path, "means", says)
+			}
+		}
 		x.alive = newHealth(x.Path, s.log, func(context.Context) error { return s.stand(x) })
 		if s.make == nil {
 			x.alive.every = standEvery
@@ -186,6 +191,18 @@ func (s *exportSet) exports() []server.Export {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.exportsLocked()
+}
+
+// says returns what options mean here, for the export of a path.
+func (s *exportSet) says(path string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.list {
+		if x.Path == path {
+			return x.Says
+		}
+	}
+	return nil
 }
 
 // serveBy says who serves the exports.
@@ -277,6 +294,9 @@ func (s *exportSet) open(x *standing) (backend.FS, error) {
 	at := filepath.FromSlash(x.Path)
 	switch st, err := os.Stat(at); {
 	case errors.Is(err, os.ErrNotExist):
+		if i := strings.LastIndexByte(x.Path, ','); i > 0 { // or it was to be an option
+			return nil, fmt.Errorf("no such directory, and %q is no option of exports(5)", x.Path[i+1:])
+		}
 		return nil, errors.New("no such directory: make it first")
 	case err != nil:
 		return nil, bare(err)

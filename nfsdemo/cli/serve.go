@@ -66,7 +66,6 @@ they are released; the server drops none.`,
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
   nfsdemo serve --export /srv/data --replies 127.0.0.1:0
-  nfsdemo serve --export /srv/data --replies 127.0.0.1:0
   nfsdemo serve --export . --pcap trace.pcapng`,
 		Args: nArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },

@@ -6,8 +6,8 @@
 //
 // # Options
 //
-// They are those of exports(5): ro, rw (the default); root_squash (the default), no_root_squash, all_squash;
-// anonuid=N, anongid=N; secure (the default), insecure; and client=NETWORK, which can be repeated.
+// They are those of exports(5), and client=NETWORK, which can be repeated. Those that mean something else here say so
+// (Export.Says), and those that would mean nothing are refused. Without others: rw, root_squash and secure.
 //
 // # File
 //

@@ -32,6 +32,8 @@ type Export struct {
 	FSID string
 	// Mountpoint is where something must be mounted, "" if nothing need be.
 	Mountpoint string
+	// Says tells what options mean here that mean something else elsewhere.
+	Says []string
 }
 
 // Defaults are the options of an export that gives none.
@@ -42,7 +44,10 @@ func Defaults() Export { return Export{Export: server.Export{Secure: true}} }
 func Parse(text string, base Export) (Export, error) {
 	words := strings.Split(text, ",")
 	first := len(words)
-	for first > 1 && isOption(words[first-1]) {
+	for first > 1 {
+		if _, _, _, ok := optionOf(words[first-1]); !ok {
+			break
+		}
 		first--
 	}
 	e := base
@@ -57,58 +62,125 @@ func Parse(text string, base Export) (Export, error) {
 	return e, nil
 }
 
-// isOption reports whether a word begins like an option.
-func isOption(word string) bool {
-	name, _, value := strings.Cut(word, "=")
-	switch name {
-	case "ro", "rw", "root_squash", "no_root_squash", "all_squash", "secure", "insecure":
-		return !value
-	case "anonuid", "anongid", "client", "fsid", "xprtsec":
-		return value
-	case "mountpoint", "mp":
-		return true
-	}
-	return false
+// option is a word of exports(5), perhaps with a value.
+type option struct {
+	value value
+	set   func(e *Export, value string) error // nil: there is nothing to do
+	says  string                              // what it means here, where it means less or something else than there
+	not   string                              // why it is refused
+}
+
+type value int
+
+const (
+	none value = iota
+	must
+	may
+)
+
+// options are all that exports(5) has, and client, which is where the names of clients stand in /etc/exports. A word that
+// is not obeyed says so: who writes it expects something.
+var options = map[string]option{
+	"ro":               {set: func(e *Export, _ string) error { e.ReadOnly = true; return nil }},
+	"rw":               {set: func(e *Export, _ string) error { e.ReadOnly = false; return nil }},
+	"root_squash":      {set: func(e *Export, _ string) error { e.Squash = server.SquashRoot; return nil }},
+	"no_root_squash":   {set: func(e *Export, _ string) error { e.Squash = server.SquashNone; return nil }},
+	"all_squash":       {set: func(e *Export, _ string) error { e.Squash = server.SquashAll; return nil }},
+	"no_all_squash":    {set: noAllSquash},
+	"secure":           {set: func(e *Export, _ string) error { e.Secure = true; return nil }},
+	"insecure":         {set: func(e *Export, _ string) error { e.Secure = false; return nil }},
+	"anonuid":          {value: must, set: func(e *Export, v string) (err error) { e.AnonUID, err = id(v); return err }},
+	"anongid":          {value: must, set: func(e *Export, v string) (err error) { e.AnonGID, err = id(v); return err }},
+	"xprtsec":          {value: must, set: func(e *Export, v string) (err error) { e.XprtSec, err = xprtSec(v); return err }},
+	"sec":              {value: must, set: sec},
+	"client":           {value: must, set: client},
+	"fsid":             {value: must, set: fsid},
+	"mountpoint":       {value: may, set: func(e *Export, v string) error { e.Mountpoint = cmp.Or(v, e.Path); return nil }},
+	"mp":               {value: may, set: func(e *Export, v string) error { e.Mountpoint = cmp.Or(v, e.Path); return nil }},
+	"sync":             {},
+	"async":            {says: "as sync: what a client wants to be on the disk is there when it is told so"},
+	"wdelay":           {says: "no write is delayed"},
+	"no_wdelay":        {},
+	"subtree_check":    {},
+	"no_subtree_check": {says: "what has moved out of the export is out of reach all the same"},
+	"hide":             {},
+	"nocrossmnt":       {},
+	"nohide":           {not: "what is mounted below an export is hidden: export it too"},
+	"crossmnt":         {not: "what is mounted below an export is hidden: export it too"},
+	"acl":              {says: "the kernel obeys ACLs; clients neither see nor change them"},
+	"no_acl":           {},
+	"rdirplus":         {},
+	"nordirplus":       {says: "READDIRPLUS is answered to those who ask"},
+	"auth_nlm":         {},
+	"secure_locks":     {},
+	"no_auth_nlm":      {says: "who may neither read nor write a file may not lock it"},
+	"insecure_locks":   {says: "who may neither read nor write a file may not lock it"},
+	"no_pnfs":          {},
+	"pnfs":             {not: "it belongs to NFSv4.1, and this server speaks NFSv3"},
+	"refer":            {value: must, not: "it belongs to NFSv4, and this server speaks NFSv3"},
+	"replicas":         {value: must, not: "it belongs to NFSv4, and this server speaks NFSv3"},
+	"security_label":   {not: "it belongs to NFSv4.2, and this server speaks NFSv3"},
+	"reexport":         {value: must, not: "its numbers of file systems are not needed here: fsid=NAME names one"},
+}
+
+// optionOf returns the option that a word is.
+func optionOf(word string) (o option, name, value string, ok bool) {
+	name, value, given := strings.Cut(word, "=")
+	o, ok = options[name]
+	return o, name, value, ok && (o.value == may || given == (o.value == must))
 }
 
 // apply changes e, whose path is set, as options say. In a file, clients have sections of their own.
 func apply(e *Export, words []string, clients bool) error {
 	for _, word := range words {
-		name, value, _ := strings.Cut(word, "=")
-		var err error
-		switch {
-		case word == "":
-		case !isOption(word) || name == "client" && !clients:
-			return fmt.Errorf("%q is no option: want ro, rw, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N, secure, insecure, xprtsec=none:tls:mtls, fsid=NAME or mountpoint", word)
-		case name == "ro", name == "rw":
-			e.ReadOnly = name == "ro"
-		case name == "root_squash":
-			e.Squash = server.SquashRoot
-		case name == "no_root_squash":
-			e.Squash = server.SquashNone
-		case name == "all_squash":
-			e.Squash = server.SquashAll
-		case name == "secure", name == "insecure":
-			e.Secure = name == "secure"
-		case name == "anonuid":
-			e.AnonUID, err = id(value)
-		case name == "anongid":
-			e.AnonGID, err = id(value)
-		case name == "xprtsec":
-			e.XprtSec, err = xprtSec(value)
-		case name == "fsid":
-			if e.FSID = value; value == "" {
-				err = errors.New("want a name for the file system")
-			}
-		case name == "mountpoint", name == "mp":
-			e.Mountpoint = cmp.Or(value, e.Path)
-		case name == "client":
-			var p netip.Prefix
-			p, err = network(value)
-			e.Allow = append(slices.Clone(e.Allow), p)
+		if word == "" {
+			continue
 		}
-		if err != nil {
+		o, name, value, ok := optionOf(word)
+		switch {
+		case !ok || name == "client" && !clients:
+			return fmt.Errorf("%q is no option: want one of exports(5), as ro, no_root_squash or anonuid=N", word)
+		case o.not != "":
+			return fmt.Errorf("%s: %s", word, o.not)
+		}
+		if says := name + ": " + o.says; o.says != "" && !slices.Contains(e.Says, says) {
+			e.Says = append(slices.Clip(e.Says), says)
+		}
+		if o.set == nil {
+			continue
+		}
+		if err := o.set(e, value); err != nil {
 			return fmt.Errorf("%s: %w", word, err)
+		}
+	}
+	return nil
+}
+
+func noAllSquash(e *Export, _ string) error {
+	if e.Squash == server.SquashAll {
+		e.Squash = server.SquashRoot
+	}
+	return nil
+}
+
+func client(e *Export, value string) error {
+	p, err := network(value)
+	e.Allow = append(slices.Clip(e.Allow), p)
+	return err
+}
+
+func fsid(e *Export, value string) error {
+	if e.FSID = value; value == "" {
+		return errors.New("want a name for the file system")
+	}
+	return nil
+}
+
+// sec reads ways in which users are known, separated by colons.
+func sec(_ *Export, value string) error {
+	for word := range strings.SplitSeq(value, ":") {
+		if word != "sys" {
+			return errors.New("users are known by AUTH_SYS only: want sys")
 		}
 	}
 	return nil

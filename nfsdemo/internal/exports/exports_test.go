@@ -57,6 +57,33 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestVocabulary: every word of exports(5), as of nfs-utils 2.8, is obeyed, or it is said what it means here, or why not.
+func TestVocabulary(t *testing.T) {
+	for word, says := range map[string]string{
+		"secure": "", "insecure": "", "rw": "", "ro": "", "sync": "", "async": "as sync", "no_wdelay": "", "wdelay": "no write",
+		"nohide": "refused: export it too", "hide": "", "crossmnt": "refused: export it too", "nocrossmnt": "",
+		"subtree_check": "", "no_subtree_check": "moved out", "secure_locks": "", "auth_nlm": "", "insecure_locks": "may not lock",
+		"no_auth_nlm": "may not lock", "mountpoint": "", "mountpoint=/mnt": "", "mp": "", "fsid=0": "", "fsid=root": "",
+		"refer=/a@b": "refused: NFSv4", "replicas=/a@b": "refused: NFSv4", "pnfs": "refused: NFSv4", "no_pnfs": "",
+		"security_label": "refused: NFSv4", "reexport=auto-fsidnum": "refused: fsid=NAME", "nordirplus": "those who ask", "rdirplus": "",
+		"acl": "neither see nor change", "no_acl": "", "sec=sys": "", "sec=krb5:sys": "refused: want sys", "xprtsec=none:tls": "",
+		"root_squash": "", "no_root_squash": "", "all_squash": "", "no_all_squash": "", "anonuid=7": "", "anongid=7": "",
+	} {
+		e, err := exports.Parse("/srv,"+word, exports.Defaults())
+		why, refused := strings.CutPrefix(says, "refused: ")
+		switch {
+		case refused && (err == nil || !strings.Contains(err.Error(), why)), !refused && err != nil:
+			t.Errorf("%s: %v", word, err)
+		case !refused && (e.Path != "/srv" || !strings.Contains(strings.Join(e.Says, "\n"), says) || (says == "") != (len(e.Says) == 0)):
+			t.Errorf("%s: %q, %q", word, e.Path, e.Says)
+		}
+	}
+	e, err := exports.Parse("/srv,all_squash,no_all_squash,async,async", exports.Defaults())
+	if err != nil || e.Squash != server.SquashRoot || len(e.Says) != 1 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 func TestLoad(t *testing.T) {
 	load := func(text string) ([]exports.Export, error) {
 		name := filepath.Join(t.TempDir(), "exports.toml")
