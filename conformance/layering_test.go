@@ -160,9 +160,7 @@ var layers = []layer{
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/setting", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
-	{name: "transport/commitlog/internal/layout", may: []string{"internal/crc32c"}, pure: true},
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "transport/commitlog/internal/..."}, pure: true},
-	{name: "transport/commitlog/internal/window", may: []string{"rdmap/region", "transport/commitlog/internal/..."}},
 	{
 		name:    "transport/push",
 		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/peeraddr"},

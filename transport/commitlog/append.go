@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -81,7 +80,7 @@ func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
 	p.mu.Lock()
 	octets := p.m.Octets()
 	p.mu.Unlock()
-	if octets > 0 && octets+layout.RecordSize(len(payload)) > p.queue {
+	if octets > 0 && octets+machine.RecordSize(len(payload)) > p.queue {
 		return nil, ErrQueue
 	}
 	e := &Pending{ch: make(chan struct{}, 1)}

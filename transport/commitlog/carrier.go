@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -154,15 +153,15 @@ func (s *carried) records(b *machine.Batch) (seq uint64) {
 			continue
 		}
 		for at := b.Ops[i].Data; len(at) > 0; {
-			r := layout.ParseRecord(at)
+			r := machine.ParseRecord(at)
 			if r.Filler != 0 {
-				at = at[min(layout.Align, len(at)):]
+				at = at[min(machine.Align, len(at)):]
 				continue
 			}
 			if len(s.payloads) == 0 {
 				seq = r.Seq
 			}
-			s.payloads = append(s.payloads, at[layout.RecordHeaderLen:layout.RecordHeaderLen+r.Len])
+			s.payloads = append(s.payloads, at[machine.RecordHeaderLen:machine.RecordHeaderLen+r.Len])
 			at = at[r.Size():]
 		}
 	}

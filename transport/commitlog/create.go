@@ -10,9 +10,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
 // Options has the settings of a new log. Nil and zero fields mean the defaults.
@@ -44,18 +42,18 @@ func Create(mem region.Memory, o *Options) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	m, err := window.New(mem)
+	m, err := newMemory(mem)
 	if err != nil {
 		return err
 	}
-	h := layout.Header{Mode: WAL}
+	h := machine.Header{Mode: WAL}
 	if o != nil && o.Mode != 0 {
 		h.Mode = o.Mode
 	}
 	if o != nil {
 		h.Owner = o.Owner
 	}
-	h.Capacity = uint64(max(m.Size()-layout.RingOff, 0))
+	h.Capacity = uint64(max(m.Size()-machine.RingOff, 0))
 	_, _ = rand.Read(h.ID[:]) // never fails, by its documentation
 	_, _ = rand.Read(h.Key[:])
 	ops, err := machine.Create(h)
@@ -73,7 +71,7 @@ func Create(mem region.Memory, o *Options) error {
 
 // forget destroys an existing log. The magic of the current header goes last, so that until then
 // the whole log is there, and not the one of an earlier session.
-func forget(m *window.Memory) error {
+func forget(m *memory) error {
 	offs, err := headers(m)
 	if err != nil {
 		return err
@@ -91,15 +89,15 @@ func forget(m *window.Memory) error {
 
 // headers returns where the two headers are, the current one last. One of another version always
 // counts as current, because Open refuses the log because of it.
-func headers(m *window.Memory) ([]int, error) {
-	offs := []int{layout.HeaderOff, layout.HeaderOff + layout.BlockSize}
+func headers(m *memory) ([]int, error) {
+	offs := []int{machine.HeaderOff, machine.HeaderOff + machine.BlockSize}
 	var counts [2]uint64
 	for i, off := range offs {
-		var b [layout.HeaderLen]byte
+		var b [machine.HeaderLen]byte
 		if err := m.Load(b[:], off); err != nil {
 			return nil, err
 		}
-		var h layout.Header
+		var h machine.Header
 		switch err := h.Parse(b[:], off); {
 		case errors.Is(err, ErrVersion):
 			counts[i] = math.MaxUint64
@@ -115,18 +113,18 @@ func headers(m *window.Memory) ([]int, error) {
 
 // zero overwrites octets that are not zero. It flushes the control blocks even if they are zero,
 // because the medium may hold something else, and a new log consists only of these.
-func zero(m *window.Memory) error {
+func zero(m *memory) error {
 	const chunk = 1 << 20
 	zeros, b := make([]byte, chunk), make([]byte, chunk)
 	for off := 0; off < m.Size(); {
 		n := min(chunk, m.Size()-off)
-		if off < layout.RingOff {
-			n = layout.RingOff - off
+		if off < machine.RingOff {
+			n = machine.RingOff - off
 		}
 		if err := m.Load(b[:n], off); err != nil {
 			return err
 		}
-		if off < layout.RingOff || !bytes.Equal(b[:n], zeros[:n]) {
+		if off < machine.RingOff || !bytes.Equal(b[:n], zeros[:n]) {
 			if err := m.Store(off, zeros[:n]); err != nil {
 				return err
 			}
@@ -140,7 +138,7 @@ func zero(m *window.Memory) error {
 }
 
 // do executes stores and flushes.
-func do(m *window.Memory, ops []machine.Op) error {
+func do(m *memory, ops []machine.Op) error {
 	for i := range ops {
 		if err := m.Do(&ops[i]); err != nil {
 			return err

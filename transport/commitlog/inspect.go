@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -57,9 +56,9 @@ func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error
 // Unused reports whether it is sure that nobody has ever appended to the memory of a log, of size octets: its
 // tail and its ring are as Create makes them, even if Create did not finish. It is false if r fails.
 func Unused(r io.ReaderAt, size int64) bool {
-	b := make([]byte, layout.BlockSize)
+	b := make([]byte, machine.BlockSize)
 	for off := int64(0); off < size; off += int64(len(b)) {
-		if off < layout.TailOff && size >= layout.RingOff || off >= layout.HeadOff && off < layout.RingOff {
+		if off < machine.TailOff && size >= machine.RingOff || off >= machine.HeadOff && off < machine.RingOff {
 			continue // not by producers
 		}
 		n, err := r.ReadAt(b[:min(int64(len(b)), size-off)], off)

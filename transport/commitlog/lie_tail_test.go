@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // TestTailGoesBack: a producer that takes the tail back before anybody has seen where it was. What was acknowledged once
@@ -25,20 +25,20 @@ func TestTailGoesBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			record := make([]byte, layout.Align)
+			record := make([]byte, machine.Align)
 			if written {
-				record = layout.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, 0, []byte("once"))
+				record = machine.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, 0, []byte("once"))
 			}
 			if err := c.Write(t.Context(), record, region.STag(ans.RingSTag), 0); err != nil {
 				t.Fatal(err)
 			}
-			for _, to := range []uint64{layout.Align, 0} {
+			for _, to := range []uint64{machine.Align, 0} {
 				word := [8]byte(binary.BigEndian.AppendUint64(nil, to))
 				err := errors.Join(
 					c.AtomicWrite(t.Context(), region.STag(ans.TailSTag), 0, word),
 					c.Flush(t.Context(), region.STag(ans.TailSTag), 0, 8, verbs.FlushPersistent),
 				)
-				if err != nil || l.Tail() != layout.Align {
+				if err != nil || l.Tail() != machine.Align {
 					t.Fatal(err, l.Tail())
 				}
 			}

@@ -9,14 +9,12 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
 // Log is the consumer's side of a log. It owns the memory.
 type Log struct {
-	mem   *window.Memory
+	mem   *memory
 	info  Info
 	moved bell          // the tail has moved
 	over  chan struct{} // closed when err is set
@@ -47,7 +45,7 @@ type Log struct {
 //
 // Errors: *FormatError if mem does not hold a log of version 2, and those of the memory.
 func Open(mem region.Memory) (*Log, error) {
-	m, err := window.New(mem)
+	m, err := newMemory(mem)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +152,7 @@ func (l *Log) Release(seq uint64) error {
 		case ops[i].Kind == machine.OpPublish:
 			l.publish(ops[i].Head)
 			continue
-		case ops[i].Kind == machine.OpStore && ops[i].Off == layout.PublishedOff:
+		case ops[i].Kind == machine.OpStore && ops[i].Off == machine.PublishedOff:
 			l.reads.Lock() // those that began before have copied what they read, and others begin at the head
 			l.reads.Unlock()
 		}

@@ -5,9 +5,7 @@ import (
 	"io"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
 // ErrHealthy: Mend can see nothing wrong with the log.
@@ -17,7 +15,7 @@ var ErrHealthy = errors.New("commitlog: the log has no damaged record and a poss
 // such a log: Salvage reads it, and Mend replaces its tail word.
 func TailError(err error) bool {
 	e, ok := errors.AsType[*FormatError](err)
-	return ok && e.Off == layout.TailOff
+	return ok && e.Off == machine.TailOff
 }
 
 // Salvage reads what is whole in a damaged log of size octets that nobody is changing: visit gets the records that
@@ -41,7 +39,7 @@ func Salvage(r io.ReaderAt, size int64, visit func(r *Record, behind bool) error
 // producers that know more are refused. People must decide to do this, never programs: the records behind are
 // lost. Errors: those of Inspect and of the memory, ErrHealthy, ErrEpochs.
 func Mend(mem region.Memory) (*Info, error) {
-	m, err := window.New(mem)
+	m, err := newMemory(mem)
 	if err != nil {
 		return nil, err
 	}

@@ -3,32 +3,30 @@ package commitlog
 import (
 	"errors"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
 // Mode determines when an append is acknowledged.
-type Mode = layout.Mode
+type Mode = machine.Mode
 
 // The modes.
 const (
 	// WAL acknowledges with the store of the tail, after the flush of the record: one disk flush
 	// per group of appends. Recovery rolls forward over the records after the durable tail.
-	WAL = layout.WAL
+	WAL = machine.WAL
 	// Strict also flushes the tail before it acknowledges: there is no moment in which damage to the last records
 	// is taken for their end.
-	Strict = layout.Strict
+	Strict = machine.Strict
 )
 
 // Hash names the algorithm of Verify.
-type Hash = layout.Hash
+type Hash = machine.Hash
 
 // The hashes.
 const (
-	CRC32C = layout.CRC32C
+	CRC32C = machine.CRC32C
 	// NoHash, in an Answer: the medium of the log cannot be read back, so nothing can be verified.
-	NoHash = layout.NoHash
+	NoHash = machine.NoHash
 )
 
 // Level says how durable an append is.
@@ -53,15 +51,15 @@ func (l Level) String() string {
 
 // FormatError says what is wrong with the octets of a log, and where. It matches one of ErrMagic,
 // ErrVersion, ErrSize, ErrChecksum and ErrValue with errors.Is.
-type FormatError = layout.FormatError
+type FormatError = machine.FormatError
 
 // Kinds of FormatError.
 var (
-	ErrMagic    = layout.ErrMagic    // not a commit log
-	ErrVersion  = layout.ErrVersion  // of another version
-	ErrSize     = layout.ErrSize     // the memory does not have the size in the header
-	ErrChecksum = layout.ErrChecksum // damaged
-	ErrValue    = layout.ErrValue    // a field that no writer writes
+	ErrMagic    = machine.ErrMagic    // not a commit log
+	ErrVersion  = machine.ErrVersion  // of another version
+	ErrSize     = machine.ErrSize     // the memory does not have the size in the header
+	ErrChecksum = machine.ErrChecksum // damaged
+	ErrValue    = machine.ErrValue    // a field that no writer writes
 )
 
 // PoisonError reports a record that fails its check: its position, its number, and the reason. Next
@@ -70,16 +68,16 @@ var (
 type PoisonError = machine.Poison
 
 // Reason says why a record is poisoned.
-type Reason = layout.Reason
+type Reason = machine.Reason
 
 // The reasons.
 const (
-	BadLength   = layout.BadLength
-	BadEpoch    = layout.BadEpoch
-	BadSequence = layout.BadSequence
-	BadChecksum = layout.BadChecksum
-	BeyondTail  = layout.BeyondTail
-	Missing     = layout.Missing
+	BadLength   = machine.BadLength
+	BadEpoch    = machine.BadEpoch
+	BadSequence = machine.BadSequence
+	BadChecksum = machine.BadChecksum
+	BeyondTail  = machine.BeyondTail
+	Missing     = machine.Missing
 )
 
 // Record is a record that has passed its checks. The payload is a copy, and belongs to the
@@ -114,7 +112,7 @@ var (
 	// ErrNotVerifiable: ProducerOptions.Verify, and a log with NoHash.
 	ErrNotVerifiable = machine.ErrNotVerifiable
 	// ErrAlign: the memory does not begin at a multiple of 8.
-	ErrAlign = window.ErrAlign
+	ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
 	// ErrClosed: the Log or the Producer is closed.
 	ErrClosed = errors.New("commitlog: closed")
 	// ErrFull: TryBegin would have to wait until the consumer releases records.
@@ -133,13 +131,13 @@ var (
 )
 
 // PayloadLimit returns the size of the largest payload, in octets, in a ring of capacity octets.
-func PayloadLimit(capacity uint64) int { return layout.PayloadLimit(capacity) }
+func PayloadLimit(capacity uint64) int { return machine.PayloadLimit(capacity) }
 
 // MemorySize returns how many octets of memory a log with a ring of capacity octets needs. capacity must
 // be a multiple of 64, and at least 256. The error is a *FormatError.
 func MemorySize(capacity uint64) (int, error) {
-	if err := layout.CheckCapacity(capacity); err != nil {
+	if err := machine.CheckCapacity(capacity); err != nil {
 		return 0, err
 	}
-	return layout.RingOff + int(capacity), nil
+	return machine.RingOff + int(capacity), nil
 }

@@ -1,10 +1,6 @@
 package machine
 
-import (
-	"encoding/binary"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-)
+import "encoding/binary"
 
 // Answer is what a producer is told when its session is opened. Only the Answer says which records of an
 // earlier session have survived.
@@ -27,8 +23,8 @@ type Answer struct {
 	Epoch      uint32
 	Salt       uint64
 	Capacity   uint64
-	Mode       layout.Mode
-	Hash       layout.Hash
+	Mode       Mode
+	Hash       Hash
 	Persistent bool // the memory can be flushed for persistence
 	// Where the producer reaches the ring, the tail word and the published head, each
 	// from TO 0; 0 for a session without a connection.
@@ -77,7 +73,7 @@ func ParseAnswer(b []byte) (*Answer, error) {
 	u64 := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
 	return &Answer{
 		ID: [16]byte(b[8:24]), Epoch: u32(4), Salt: u64(24), Capacity: u64(32),
-		Mode: layout.Mode(u32(40)), Hash: layout.Hash(u32(44)), Persistent: u32(48)&1 != 0,
+		Mode: Mode(u32(40)), Hash: Hash(u32(44)), Persistent: u32(48)&1 != 0,
 		RingSTag: u32(52), TailSTag: u32(56), HeadSTag: u32(60),
 		Head: u64(64), Tail: u64(72), NextSeq: u64(80), LastEpoch: u32(88),
 	}, nil

@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // WireKind is the kind of a WireOp.
@@ -81,7 +80,7 @@ func (b *Batch) ops(p *Producer, tail uint64) {
 		}
 	}
 	b.Ops = append(b.Ops, set)
-	if p.mode == layout.Strict {
+	if p.mode == Strict {
 		b.Ops = append(b.Ops, WireOp{Kind: WireFlushTail, N: 8})
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // Errors of the consumer.
@@ -18,14 +16,14 @@ var (
 
 // Consumer is the side that owns the memory.
 type Consumer struct {
-	hdr     layout.Header
+	hdr     Header
 	r       *reader
-	head    layout.Head // durable
-	slot    int         // the slot of head
-	at      cursor      // after the last record that Next has returned
-	tail    uint64      // records before it may be returned
-	settled uint64      // the durable tail that Recover found
-	ends    []uint64    // where each returned record ends, by sequence number from head.Seq on
+	head    Head     // durable
+	slot    int      // the slot of head
+	at      cursor   // after the last record that Next has returned
+	tail    uint64   // records before it may be returned
+	settled uint64   // the durable tail that Recover found
+	ends    []uint64 // where each returned record ends, by sequence number from head.Seq on
 	poison  *Poison
 }
 
@@ -47,17 +45,17 @@ func (c *Consumer) Start() []Op {
 	if c.tail > c.settled {
 		ops = append(ops, Op{Kind: OpPersist, Ranges: c.ring(c.settled, c.tail)})
 	}
-	return append(ops, storeWord(layout.TailOff, c.tail), persist(Range{layout.TailOff, 8}))
+	return append(ops, storeWord(TailOff, c.tail), persist(Range{TailOff, 8}))
 }
 
 // ring returns the pieces of the ring from position lo to hi.
 func (c *Consumer) ring(lo, hi uint64) []Range {
 	lo = max(lo, c.head.Pos)
-	off, n := layout.Ring(lo, c.hdr.Capacity), hi-lo
-	first := min(n, layout.ToEnd(lo, c.hdr.Capacity))
-	rs := []Range{{layout.RingOff + int(off), int(first)}}
+	off, n := Ring(lo, c.hdr.Capacity), hi-lo
+	first := min(n, ToEnd(lo, c.hdr.Capacity))
+	rs := []Range{{RingOff + int(off), int(first)}}
 	if n > first {
-		rs = append(rs, Range{layout.RingOff, int(n - first)})
+		rs = append(rs, Range{RingOff, int(n - first)})
 	}
 	return rs
 }
@@ -78,14 +76,14 @@ func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error)
 	}
 	end := c.at
 	if c.poison == nil && !c.possible(tail) {
-		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: layout.BeyondTail}
+		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: BeyondTail}
 	}
 	if c.poison == nil {
 		why, err := c.r.walk(&end, tail, 0, func(*Record) error { return nil })
 		if err != nil {
 			return nil, nil, err
 		}
-		if why != layout.Valid {
+		if why != Valid {
 			c.poison = &Poison{Pos: end.pos, Seq: end.seq, Reason: why}
 		}
 	}
@@ -95,14 +93,14 @@ func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error)
 	last := c.hdr.LastEpoch(end.seq)
 	c.hdr.Begin(end.seq, instance)
 	ops := []Op{
-		storeWord(layout.TailOff, tail), persist(Range{layout.TailOff, 8}),
+		storeWord(TailOff, tail), persist(Range{TailOff, 8}),
 		{Kind: OpStore, Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},
-		persist(Range{c.hdr.Slot(), layout.HeaderLen}),
-		storeWord(layout.PublishedOff, c.head.Pos),
+		persist(Range{c.hdr.Slot(), HeaderLen}),
+		storeWord(PublishedOff, c.head.Pos),
 	}
 	return ops, &Answer{
 		ID: c.hdr.ID, Epoch: c.hdr.Epoch, Salt: c.hdr.Salt(c.hdr.Epoch), Capacity: c.hdr.Capacity,
-		Mode: c.hdr.Mode, Hash: layout.CRC32C, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq, LastEpoch: last,
+		Mode: c.hdr.Mode, Hash: CRC32C, Head: c.head.Pos, Tail: end.pos, NextSeq: end.seq, LastEpoch: last,
 	}, nil
 }
 
@@ -113,7 +111,7 @@ func (c *Consumer) observe(tail uint64) {
 		return
 	}
 	if !c.possible(tail) {
-		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: layout.BeyondTail}
+		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: BeyondTail}
 		return
 	}
 	c.tail = tail
@@ -121,7 +119,7 @@ func (c *Consumer) observe(tail uint64) {
 
 // possible reports whether an honest producer can have moved the tail here.
 func (c *Consumer) possible(tail uint64) bool {
-	return tail >= c.tail && tail%layout.Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
+	return tail >= c.tail && tail%Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
 }
 
 // Next returns the next record, nil if there is none yet. tail is how far recovery would find records after a crash
@@ -133,7 +131,7 @@ func (c *Consumer) Next(tail uint64) (*Record, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case why != layout.Valid:
+		case why != Valid:
 			c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: why}
 			return nil, c.poison
 		case rec != nil:
@@ -158,27 +156,27 @@ func (c *Consumer) Release(seq uint64) ([]Op, error) {
 	if n > uint64(len(c.ends)) {
 		return nil, ErrNotHandedOut
 	}
-	c.head = layout.Head{Pos: c.ends[n-1], Seq: seq + 1}
+	c.head = Head{Pos: c.ends[n-1], Seq: seq + 1}
 	c.ends = append(c.ends[:0], c.ends[n:]...)
 	c.slot ^= 1
-	off := layout.HeadOff + c.slot*layout.HeadSlotGap
+	off := HeadOff + c.slot*HeadSlotGap
 	ops := []Op{
 		{Kind: OpStore, Off: off, Data: c.head.Append(nil, &c.hdr.ID)},
-		persist(Range{off, layout.HeadLen}),
-		storeWord(layout.PublishedOff, c.head.Pos),
+		persist(Range{off, HeadLen}),
+		storeWord(PublishedOff, c.head.Pos),
 		{Kind: OpPublish, Head: c.head.Pos},
 	}
 	return ops, nil
 }
 
 // Head returns the durable head.
-func (c *Consumer) Head() layout.Head { return c.head }
+func (c *Consumer) Head() Head { return c.head }
 
 // Epoch returns the epoch of the session that was opened last, 0 if none was.
 func (c *Consumer) Epoch() uint32 { return c.hdr.Epoch }
 
 // Header returns the current header.
-func (c *Consumer) Header() layout.Header { return c.hdr }
+func (c *Consumer) Header() Header { return c.hdr }
 
 func storeWord(off int, v uint64) Op {
 	return Op{Kind: OpStore, Off: off, Data: binary.BigEndian.AppendUint64(nil, v)}

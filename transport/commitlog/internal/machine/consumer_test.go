@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math"
 	"testing"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // ram is memory without durability.
@@ -28,13 +26,13 @@ func (r ram) do(ops []Op) {
 	}
 }
 
-func (r ram) tail() uint64 { return binary.BigEndian.Uint64(r[layout.TailOff:]) }
+func (r ram) tail() uint64 { return binary.BigEndian.Uint64(r[TailOff:]) }
 
 // newLog makes a log with records of the given sizes, through the machines.
-func newLog(t *testing.T, mode layout.Mode, sizes ...int) ram {
+func newLog(t *testing.T, mode Mode, sizes ...int) ram {
 	t.Helper()
-	r := make(ram, layout.RingOff+1024)
-	ops, err := Create(layout.Header{Mode: mode, Capacity: 1024, ID: [16]byte{7}})
+	r := make(ram, RingOff+1024)
+	ops, err := Create(Header{Mode: mode, Capacity: 1024, ID: [16]byte{7}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,9 +58,9 @@ func newLog(t *testing.T, mode layout.Mode, sizes ...int) ram {
 		for _, op := range b.Ops {
 			switch op.Kind {
 			case WireWrite:
-				copy(r[layout.RingOff+op.Off:], op.Data)
+				copy(r[RingOff+op.Off:], op.Data)
 			case WireSetTail:
-				copy(r[layout.TailOff:], op.Data)
+				copy(r[TailOff:], op.Data)
 			}
 		}
 	}
@@ -85,28 +83,28 @@ func TestRefusals(t *testing.T) {
 		change func(r ram) ram
 		want   error
 	}{
-		"zeros":            {func(r ram) ram { return make(ram, len(r)) }, layout.ErrMagic},
-		"short":            {func(r ram) ram { return r[:len(r)-64] }, layout.ErrSize},
-		"long":             {func(r ram) ram { return append(r, 0) }, layout.ErrSize},
-		"tiny":             {func(r ram) ram { return r[:100] }, layout.ErrSize},
-		"another version":  {func(r ram) ram { r[11] = 1; return r }, layout.ErrVersion},
-		"version of B":     {func(r ram) ram { r[4096+11] = 9; return r }, layout.ErrVersion},
-		"both headers bad": {func(r ram) ram { r[20] ^= 1; r[4096+20] ^= 1; return r }, layout.ErrChecksum},
+		"zeros":            {func(r ram) ram { return make(ram, len(r)) }, ErrMagic},
+		"short":            {func(r ram) ram { return r[:len(r)-64] }, ErrSize},
+		"long":             {func(r ram) ram { return append(r, 0) }, ErrSize},
+		"tiny":             {func(r ram) ram { return r[:100] }, ErrSize},
+		"another version":  {func(r ram) ram { r[11] = 1; return r }, ErrVersion},
+		"version of B":     {func(r ram) ram { r[4096+11] = 9; return r }, ErrVersion},
+		"both headers bad": {func(r ram) ram { r[20] ^= 1; r[4096+20] ^= 1; return r }, ErrChecksum},
 		"both heads bad": {func(r ram) ram {
-			r[layout.HeadOff] ^= 1
-			r[layout.HeadOff+layout.HeadSlotGap] ^= 1
+			r[HeadOff] ^= 1
+			r[HeadOff+HeadSlotGap] ^= 1
 			return r
-		}, layout.ErrChecksum},
-		"tail unaligned": {func(r ram) ram { r[layout.TailOff+7] = 1; return r }, layout.ErrValue},
-		"tail too far":   {func(r ram) ram { r[layout.TailOff+5] = 1; return r }, layout.ErrValue},
+		}, ErrChecksum},
+		"tail unaligned": {func(r ram) ram { r[TailOff+7] = 1; return r }, ErrValue},
+		"tail too far":   {func(r ram) ram { r[TailOff+5] = 1; return r }, ErrValue},
 	} {
-		r := tt.change(newLog(t, layout.WAL, 10))
+		r := tt.change(newLog(t, WAL, 10))
 		if _, err := Recover(r, len(r), nil); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// One of two is enough, and the newer one counts.
-	r := newLog(t, layout.WAL, 10)
+	r := newLog(t, WAL, 10)
 	r[4096+64] ^= 1
 	if st, err := Recover(r, len(r), nil); err != nil || st.Header.Epoch != 0 || st.Header.Generation != 0 {
 		t.Errorf("%+v %v", st, err)
@@ -116,16 +114,16 @@ func TestRefusals(t *testing.T) {
 // Records that were there when the last session began, and are not, are not passed over: the
 // tail word has no checksum.
 func TestMissing(t *testing.T) {
-	for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
+	for _, mode := range []Mode{Strict, WAL} {
 		r := newLog(t, mode, 10, 10, 10)
 		ops, _, err := r.open(t).Fenced(r.tail(), [16]byte{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.do(ops)
-		r[layout.TailOff+7] = 64
+		r[TailOff+7] = 64
 		st, err := Recover(r, len(r), nil)
-		if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: layout.Missing}) {
+		if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: Missing}) {
 			t.Fatal(mode, st, err)
 		}
 		c := r.open(t)
@@ -141,10 +139,10 @@ func TestMissing(t *testing.T) {
 // A poisoned record is reported with position and reason; what lies before it is read,
 // nothing behind it, and nothing can be appended.
 func TestPoison(t *testing.T) {
-	r := newLog(t, layout.WAL, 10, 100, 30)
-	r[layout.RingOff+64+50] ^= 1
+	r := newLog(t, WAL, 10, 100, 30)
+	r[RingOff+64+50] ^= 1
 	st, err := Recover(r, len(r), nil)
-	if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: layout.BadChecksum}) {
+	if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: BadChecksum}) {
 		t.Fatal(st, err)
 	}
 	c := r.open(t)
@@ -161,7 +159,7 @@ func TestPoison(t *testing.T) {
 		t.Error("a session on a poisoned log:", err)
 	}
 	// The same damage behind the durable tail is where the log ends.
-	copy(r[layout.TailOff:], make([]byte, 8))
+	copy(r[TailOff:], make([]byte, 8))
 	if st, err := Recover(r, len(r), nil); err != nil || st.Poison != nil || st.NextSeq != 2 || st.Tail != 64 {
 		t.Error(st, err)
 	}
@@ -169,10 +167,10 @@ func TestPoison(t *testing.T) {
 
 // A tail word that has become too low loses nothing, and no number is used again.
 func TestLowTail(t *testing.T) {
-	for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
-		for tail := uint64(0); tail < 320; tail += layout.Align {
+	for _, mode := range []Mode{Strict, WAL} {
+		for tail := uint64(0); tail < 320; tail += Align {
 			r := newLog(t, mode, 10, 100, 30)
-			copy(r[layout.TailOff:], binary.BigEndian.AppendUint64(nil, tail))
+			copy(r[TailOff:], binary.BigEndian.AppendUint64(nil, tail))
 			if st, err := Recover(r, len(r), nil); err == nil && st.Poison == nil && st.NextSeq != 4 {
 				t.Errorf("%v, tail %d: %+v", mode, tail, st)
 			}
@@ -183,17 +181,17 @@ func TestLowTail(t *testing.T) {
 // A tail that no honest producer stores is poison, not a wild read.
 func TestWildTail(t *testing.T) {
 	for _, tail := range []uint64{1, 65, 1 << 40, math.MaxUint64 - 63, 1024 + 64} {
-		r := newLog(t, layout.WAL, 10)
+		r := newLog(t, WAL, 10)
 		c := r.open(t)
 		if rec, err := c.Next(tail); rec == nil || err != nil {
 			t.Errorf("tail %d: the earlier records are gone: %v", tail, err)
 		}
 		_, err := c.Next(tail)
-		if p, ok := errors.AsType[*Poison](err); !ok || p.Reason != layout.BeyondTail {
+		if p, ok := errors.AsType[*Poison](err); !ok || p.Reason != BeyondTail {
 			t.Errorf("tail %d is believed: %v", tail, err)
 		}
 	}
-	r := newLog(t, layout.WAL, 10, 20)
+	r := newLog(t, WAL, 10, 20)
 	c := r.open(t)
 	if _, _, err := c.Fenced(0, [16]byte{}); err == nil {
 		t.Error("a session was opened although the tail went back")
@@ -214,30 +212,30 @@ func TestEpochsDoNotFall(t *testing.T) {
 		{[]uint32{0, 1, 2}, 1},
 		{[]uint32{1, 2, 3}, 3},
 	} {
-		r := newLog(t, layout.WAL)
+		r := newLog(t, WAL)
 		c := r.open(t)
 		ops, _, err := c.Fenced(0, [16]byte{}) // epoch 2
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.do(ops)
-		at := r[layout.RingOff:layout.RingOff]
+		at := r[RingOff:RingOff]
 		for i, epoch := range tt.epochs {
-			at = layout.AppendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), 0, []byte("x"))
+			at = AppendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), 0, []byte("x"))
 		}
-		r.do([]Op{storeWord(layout.TailOff, uint64(len(at)))})
+		r.do([]Op{storeWord(TailOff, uint64(len(at)))})
 		st, err := Recover(r, len(r), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (st.Poison == nil) != (tt.bad == 0) || tt.bad > 0 && (st.Poison.Seq != tt.bad || st.Poison.Reason != layout.BadEpoch) {
+		if (st.Poison == nil) != (tt.bad == 0) || tt.bad > 0 && (st.Poison.Seq != tt.bad || st.Poison.Reason != BadEpoch) {
 			t.Errorf("%v: %v", tt.epochs, st.Poison)
 		}
 	}
 }
 
 func TestRelease(t *testing.T) {
-	r := newLog(t, layout.WAL, 10, 100, 30)
+	r := newLog(t, WAL, 10, 100, 30)
 	c := r.open(t)
 	if _, err := c.Release(1); !errors.Is(err, ErrNotHandedOut) {
 		t.Error(err)
@@ -255,23 +253,23 @@ func TestRelease(t *testing.T) {
 	if again, err := c.Release(2); again != nil || err != nil {
 		t.Error("released twice:", again, err)
 	}
-	if st, err := Recover(r, len(r), nil); err != nil || st.Head != (layout.Head{Pos: 192, Seq: 3}) || st.NextSeq != 4 {
+	if st, err := Recover(r, len(r), nil); err != nil || st.Head != (Head{Pos: 192, Seq: 3}) || st.NextSeq != 4 {
 		t.Error(st, err)
 	}
 	// Nobody flushes the published head: a new session begins with the durable one.
-	clear(r[layout.PublishedOff:][:8])
+	clear(r[PublishedOff:][:8])
 	ops, a, err := r.open(t).Fenced(r.tail(), [16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.do(ops)
-	if got := binary.BigEndian.Uint64(r[layout.PublishedOff:]); got != 192 || a.Head != 192 {
+	if got := binary.BigEndian.Uint64(r[PublishedOff:]); got != 192 || a.Head != 192 {
 		t.Errorf("published %d, told %d", got, a.Head)
 	}
 }
 
 func TestEpochsEnd(t *testing.T) {
-	r := newLog(t, layout.WAL)
+	r := newLog(t, WAL)
 	c := r.open(t)
 	c.hdr.Epoch = math.MaxUint32
 	if _, _, err := c.Fenced(0, [16]byte{}); !errors.Is(err, ErrEpochs) {
@@ -295,7 +293,7 @@ func (f *failing) Load(p []byte, off int) error {
 }
 
 func TestSourceFails(t *testing.T) {
-	r := newLog(t, layout.WAL, 10, 20)
+	r := newLog(t, WAL, 10, 20)
 	for n := 0; ; n++ {
 		_, err := Recover(&failing{r, n}, len(r), nil)
 		if err == nil {

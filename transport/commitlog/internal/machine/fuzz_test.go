@@ -1,32 +1,28 @@
 package machine
 
-import (
-	"testing"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-)
+import "testing"
 
 // fuzzLog makes a log without a T.
-func fuzzLog(f *testing.F, mode layout.Mode) ram {
+func fuzzLog(f *testing.F, mode Mode) ram {
 	f.Helper()
-	r := make(ram, layout.RingOff+512)
-	h := layout.Header{Mode: mode, Capacity: 512, Epoch: 1}
+	r := make(ram, RingOff+512)
+	h := Header{Mode: mode, Capacity: 512, Epoch: 1}
 	ops, err := Create(h)
 	if err != nil {
 		f.Fatal(err)
 	}
 	r.do(ops)
-	p := r[layout.RingOff:layout.RingOff]
-	p = layout.AppendRecord(p, h.Salt(1), 1, 1, 0, []byte("one"))
-	layout.AppendRecord(p, h.Salt(1), 1, 2, 64, make([]byte, 100))
-	r[layout.TailOff+7] = 192
+	p := r[RingOff:RingOff]
+	p = AppendRecord(p, h.Salt(1), 1, 1, 0, []byte("one"))
+	AppendRecord(p, h.Salt(1), 1, 2, 64, make([]byte, 100))
+	r[TailOff+7] = 192
 	return r
 }
 
 // FuzzRecover: whatever octets are changed, recovery neither panics nor reads outside, and what
 // it hands out are records that were there.
 func FuzzRecover(f *testing.F) {
-	logs := []ram{fuzzLog(f, layout.Strict), fuzzLog(f, layout.WAL)}
+	logs := []ram{fuzzLog(f, Strict), fuzzLog(f, WAL)}
 	f.Add(uint8(0), []byte{0, 11, 2})
 	f.Add(uint8(1), []byte{0x20, 7, 1, 0x40, 0, 0x80})
 	f.Fuzz(func(t *testing.T, which uint8, patches []byte) {
@@ -38,7 +34,7 @@ func FuzzRecover(f *testing.F) {
 		n := 0
 		st, err := Recover(r, len(r), func(rec *Record) error {
 			n++
-			if rec.Seq == 0 || len(rec.Payload) > layout.PayloadLimit(512) {
+			if rec.Seq == 0 || len(rec.Payload) > PayloadLimit(512) {
 				t.Errorf("%+v", rec)
 			}
 			return nil

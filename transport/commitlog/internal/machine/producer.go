@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // Errors of the producer.
@@ -66,7 +64,7 @@ type Producer struct {
 	epoch      uint32
 	salt       uint64
 	capacity   uint64
-	mode       layout.Mode
+	mode       Mode
 	head, tail uint64 // published durable head; end of what was passed to the wire
 	seq        uint64 // of the next record to be put into a batch
 	persistent bool   // what an answer says is durable, and so can be proven
@@ -103,10 +101,10 @@ func (p *Producer) Open(a *Answer) ([]*Append, error) {
 	p.id, p.epoch, p.salt, p.capacity = a.ID, a.Epoch, a.Salt, a.Capacity
 	p.mode, p.head, p.tail, p.seq = a.Mode, a.Head, a.Tail, a.NextSeq
 	p.persistent = a.Persistent
-	p.place = Place{Epoch: a.Epoch, Next: a.NextSeq, LastEpoch: a.LastEpoch, Acked: a.NextSeq - 1, Position: a.Tail, Limit: layout.PayloadLimit(a.Capacity)}
+	p.place = Place{Epoch: a.Epoch, Next: a.NextSeq, LastEpoch: a.LastEpoch, Acked: a.NextSeq - 1, Position: a.Tail, Limit: PayloadLimit(a.Capacity)}
 	p.attached, p.open = true, true
 	p.queue = slices.DeleteFunc(p.queue, func(e *Append) bool {
-		if len(e.Payload) <= layout.PayloadLimit(a.Capacity) {
+		if len(e.Payload) <= PayloadLimit(a.Capacity) {
 			return false
 		}
 		e.Over, e.Err = true, ErrTooLarge
@@ -130,7 +128,7 @@ func (p *Producer) finish(n int) {
 
 // gone takes e out of the account.
 func (p *Producer) gone(e *Append) {
-	p.octets -= layout.RecordSize(len(e.Payload))
+	p.octets -= RecordSize(len(e.Payload))
 	if !e.given {
 		p.waiting--
 	}
@@ -151,17 +149,17 @@ func (p *Producer) oldest() uint64 { return p.seq - uint64(len(p.sent)) }
 func (p *Producer) check(a *Answer) error {
 	bad := func(what string) error { return fmt.Errorf("%w: %s", ErrBadAnswer, what) }
 	switch {
-	case layout.CheckCapacity(a.Capacity) != nil:
+	case CheckCapacity(a.Capacity) != nil:
 		return bad("capacity")
-	case a.Mode != layout.Strict && a.Mode != layout.WAL, a.Hash > layout.CRC32C:
+	case a.Mode != Strict && a.Mode != WAL, a.Hash > CRC32C:
 		return bad("mode or hash")
-	case a.Head%layout.Align != 0 || a.Tail%layout.Align != 0 || a.Tail < a.Head || a.Tail-a.Head > a.Capacity:
+	case a.Head%Align != 0 || a.Tail%Align != 0 || a.Tail < a.Head || a.Tail-a.Head > a.Capacity:
 		return bad("head and tail")
 	case a.NextSeq == 0 || a.Epoch == 0:
 		return bad("epoch or sequence number")
 	case a.LastEpoch >= a.Epoch, a.NextSeq > 1 && a.LastEpoch == 0:
 		return bad("epoch of the last record")
-	case p.verify && a.Hash == layout.NoHash:
+	case p.verify && a.Hash == NoHash:
 		return ErrNotVerifiable
 	case !p.attached:
 		return nil
@@ -181,11 +179,11 @@ func (p *Producer) Lost() { p.open = false }
 
 // Add queues e. Before the first answer it accepts any size, which Open then checks.
 func (p *Producer) Add(e *Append) error {
-	if p.attached && len(e.Payload) > layout.PayloadLimit(p.capacity) || len(e.Payload) > layout.MaxPayload {
+	if p.attached && len(e.Payload) > PayloadLimit(p.capacity) || len(e.Payload) > MaxPayload {
 		return ErrTooLarge
 	}
 	p.queue = append(p.queue, e)
-	p.octets += layout.RecordSize(len(e.Payload))
+	p.octets += RecordSize(len(e.Payload))
 	p.waiting++
 	return nil
 }
@@ -242,7 +240,7 @@ func (p *Producer) Next() *Batch {
 	b := p.batch()
 	octets := 0
 	for _, e := range p.queue {
-		size := layout.RecordSize(len(e.Payload))
+		size := RecordSize(len(e.Payload))
 		if b.count > 0 && octets+int(size) > p.Batch || !p.fits(p.tail, size) {
 			break
 		}
@@ -271,7 +269,7 @@ func (p *Producer) worth() bool {
 	}
 	octets := 0
 	for _, e := range p.queue {
-		octets += int(layout.RecordSize(len(e.Payload)))
+		octets += int(RecordSize(len(e.Payload)))
 		if octets > p.flight[n-1].octets || octets >= min(worthwhile, p.Batch) {
 			return true
 		}
@@ -285,13 +283,13 @@ func (p *Producer) Queued() int { return len(p.queue) }
 // put gives e the next place, for which there is room, after a filler if it would cross the end of
 // the ring. A batch that fits in the ring crosses its end at most once, so two runs are enough.
 func (p *Producer) put(b *Batch, e *Append, size uint64) {
-	if end := layout.ToEnd(p.tail, p.capacity); end < size {
+	if end := ToEnd(p.tail, p.capacity); end < size {
 		r := b.run(p)
-		r.data = layout.AppendFiller(r.data, p.salt, p.epoch, p.seq, p.proven(), end)
+		r.data = AppendFiller(r.data, p.salt, p.epoch, p.seq, p.proven(), end)
 		p.tail += end
 	}
 	r := b.run(p)
-	r.data = layout.AppendRecord(r.data, p.salt, p.epoch, p.seq, p.proven(), e.Payload)
+	r.data = AppendRecord(r.data, p.salt, p.epoch, p.seq, p.proven(), e.Payload)
 	p.tail += size
 	p.seq++
 	b.count++
@@ -301,7 +299,7 @@ func (p *Producer) put(b *Batch, e *Append, size uint64) {
 
 // run returns the run that ends at the tail, or begins one.
 func (b *Batch) run(p *Producer) *run {
-	off := layout.Ring(p.tail, p.capacity)
+	off := Ring(p.tail, p.capacity)
 	if b.nruns == 0 || off == 0 {
 		r := &b.runs[b.nruns]
 		r.off, r.data = off, r.data[:0]

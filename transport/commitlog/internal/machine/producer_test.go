@@ -4,12 +4,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"testing"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 func answer() *Answer {
-	return &Answer{ID: [16]byte{1}, Epoch: 3, Salt: 5, Capacity: 512, Mode: layout.WAL, Hash: layout.CRC32C, NextSeq: 1}
+	return &Answer{ID: [16]byte{1}, Epoch: 3, Salt: 5, Capacity: 512, Mode: WAL, Hash: CRC32C, NextSeq: 1}
 }
 
 // opened returns a producer with a session and n appends of size octets.
@@ -55,7 +53,7 @@ func TestBatchWrap(t *testing.T) {
 	if o := b.Ops; o[0].Off != 320 || o[0].N != 192 || o[1].Off != 0 || o[1].N != 256 || string(o[6].Data) != "\x00\x00\x00\x00\x00\x00\x05\x00" {
 		t.Errorf("%+v", b.Ops)
 	}
-	if f := layout.ParseRecord(b.Ops[0].Data[128:]); f.Filler != 64 || f.Seq != 10 {
+	if f := ParseRecord(b.Ops[0].Data[128:]); f.Filler != 64 || f.Seq != 10 {
 		t.Errorf("filler %+v", f)
 	}
 }
@@ -157,7 +155,7 @@ func TestReopen(t *testing.T) {
 	if p.Done(late) != nil {
 		t.Error("a batch of the session before is answered")
 	}
-	if r := layout.ParseRecord(b.Ops[0].Data); b.count != 2 || r.Seq != 3 || r.Epoch != 4 || b.Ops[0].Off != 192 {
+	if r := ParseRecord(b.Ops[0].Data); b.count != 2 || r.Seq != 3 || r.Epoch != 4 || b.Ops[0].Off != 192 {
 		t.Errorf("resent: %+v, %d records", r, b.count)
 	}
 	if over := p.Done(b); len(over) != 2 || over[0] != es[2] || over[1] != es[3] || es[3].Seq != 4 {
@@ -171,7 +169,7 @@ func TestAnswerGolden(t *testing.T) {
 		"00000002" + "00000001" + "00000001" + "00000100" + "00000200" + "00000300" +
 		"00000000000000c0" + "0000000000000100" + "0000000000000005" + "00000001"
 	a := Answer{
-		Epoch: 2, Salt: 0xee6e64bd81f7bc7f, Capacity: 1024, Mode: layout.WAL, Hash: layout.CRC32C, Persistent: true,
+		Epoch: 2, Salt: 0xee6e64bd81f7bc7f, Capacity: 1024, Mode: WAL, Hash: CRC32C, Persistent: true,
 		RingSTag: 0x100, TailSTag: 0x200, HeadSTag: 0x300, Head: 192, Tail: 256, NextSeq: 5, LastEpoch: 1,
 	}
 	for i := range a.ID {
@@ -251,7 +249,7 @@ func TestAbandonBetweenSessions(t *testing.T) {
 	if _, err := p.Open(a); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Next().Ops[0].Data[layout.RecordHeaderLen]; got != 1 {
+	if got := p.Next().Ops[0].Data[RecordHeaderLen]; got != 1 {
 		t.Errorf("sent again: %d", got)
 	}
 	// It can be given up for good until then.

@@ -1,7 +1,5 @@
 package machine
 
-import "github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-
 // scanWindow is how many octets of the ring are read at a time: a ring holds millions of places.
 const scanWindow = 64 << 10
 
@@ -10,7 +8,7 @@ const scanWindow = 64 << 10
 // acknowledged is durable, and the walk would have found it; and a header is durable before a record of its epoch is sent.
 func (r *reader) proof(end *cursor) (bool, error) {
 	found := false
-	spent, err := r.scan(end, r.hdr.Epoch, func(h *layout.Record, _ *Record) bool {
+	spent, err := r.scan(end, r.hdr.Epoch, func(h *RecordHeader, _ *Record) bool {
 		found = h.Proven > end.pos || h.Epoch > r.hdr.Epoch
 		return !found
 	})
@@ -21,23 +19,23 @@ func (r *reader) proof(end *cursor) (bool, error) {
 // of their places. It ends when visit returns false. spent says that the places that look like records claim more than
 // two rings: honest ones are passed over whole, so together they cost one. A producer that makes them overlap has damaged
 // its log, and each may cost a checksum of half the ring.
-func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*layout.Record, *Record) bool) (spent bool, err error) {
-	limit := end.pos - end.pos%layout.Align + r.hdr.Capacity
+func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*RecordHeader, *Record) bool) (spent bool, err error) {
+	limit := end.pos - end.pos%Align + r.hdr.Capacity
 	budget := 2 * r.hdr.Capacity
 	var b []byte
 	for pos := end.pos; pos < limit; {
-		off := layout.Ring(pos, r.hdr.Capacity)
-		b = append(b[:0], make([]byte, min(scanWindow, limit-pos, layout.ToEnd(pos, r.hdr.Capacity)))...)
-		if err := r.src.Load(b, layout.RingOff+int(off)); err != nil {
+		off := Ring(pos, r.hdr.Capacity)
+		b = append(b[:0], make([]byte, min(scanWindow, limit-pos, ToEnd(pos, r.hdr.Capacity)))...)
+		if err := r.src.Load(b, RingOff+int(off)); err != nil {
 			return false, err
 		}
 		step := uint64(len(b))
-		for at := uint64(0); at < uint64(len(b)); at += layout.Align {
-			h := layout.ParseRecord(b[at:])
-			place := layout.Place{
+		for at := uint64(0); at < uint64(len(b)); at += Align {
+			h := ParseRecord(b[at:])
+			place := Expected{
 				Pos: pos + at, Seq: h.Seq, MinEpoch: max(minEpoch, 1), Last: r.last(true), Limit: limit, Capacity: r.hdr.Capacity,
 			}
-			if h.Seq < end.seq || h.CheckHeader(&place) != layout.Valid {
+			if h.Seq < end.seq || h.CheckHeader(&place) != Valid {
 				continue
 			}
 			if h.Size() > budget {
@@ -45,10 +43,10 @@ func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*layout.Record, *
 			}
 			budget -= h.Size()
 			payload := make([]byte, h.Len)
-			if err := r.src.Load(payload, layout.RingOff+int(off+at)+layout.RecordHeaderLen); err != nil {
+			if err := r.src.Load(payload, RingOff+int(off+at)+RecordHeaderLen); err != nil {
 				return false, err
 			}
-			if h.CheckSum(r.salt(h.Epoch), payload) != layout.Valid {
+			if h.CheckSum(r.salt(h.Epoch), payload) != Valid {
 				continue
 			}
 			if !visit(&h, &Record{Pos: pos + at, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}) {

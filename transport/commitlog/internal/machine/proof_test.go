@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // provenRing returns a log of one epoch, in wal mode, whose tail word was never flushed, as a crash of
@@ -13,16 +11,16 @@ import (
 // acknowledged; each takes 64 octets.
 func provenRing(t *testing.T, known ...int) ram {
 	t.Helper()
-	r := newLog(t, layout.WAL)
+	r := newLog(t, WAL)
 	c := r.open(t)
 	ops, a, err := c.Fenced(0, [16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.do(ops)
-	b := r[layout.RingOff:][:0]
+	b := r[RingOff:][:0]
 	for i, n := range known {
-		b = layout.AppendRecord(b, a.Salt, a.Epoch, uint64(i+1), uint64(n)*layout.Align, []byte("record"))
+		b = AppendRecord(b, a.Salt, a.Epoch, uint64(i+1), uint64(n)*Align, []byte("record"))
 	}
 	return r
 }
@@ -42,16 +40,16 @@ func TestProof(t *testing.T) {
 		{"nobody knows anything", []int{0, 0, 0, 0}, 1, false},
 		{"the last has no successor", []int{0, 1, 2}, 3, false},
 	} {
-		for octet := range layout.RecordHeaderLen + len("record") {
+		for octet := range RecordHeaderLen + len("record") {
 			r := provenRing(t, tt.known...)
-			r[layout.RingOff+(tt.damaged-1)*layout.Align+octet] ^= 0x20
+			r[RingOff+(tt.damaged-1)*Align+octet] ^= 0x20
 			st, err := Recover(r, len(r), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := uint64(tt.damaged-1) * layout.Align
+			want := uint64(tt.damaged-1) * Align
 			switch {
-			case tt.poison && (st.Poison == nil || st.Poison.Pos != want || st.Poison.Reason != layout.Damaged):
+			case tt.poison && (st.Poison == nil || st.Poison.Pos != want || st.Poison.Reason != Damaged):
 				t.Errorf("%s: octet %d: %+v", tt.name, octet, st.Poison)
 			case !tt.poison && (st.Poison != nil || st.Tail != want):
 				t.Errorf("%s: octet %d: %+v, tail %d", tt.name, octet, st.Poison, st.Tail)
@@ -63,9 +61,9 @@ func TestProof(t *testing.T) {
 // A damaged log gets no further session: numbers are not used again.
 func TestProofEndsLog(t *testing.T) {
 	r := provenRing(t, 0, 1, 2)
-	r[layout.RingOff+layout.RecordHeaderLen] ^= 1
+	r[RingOff+RecordHeaderLen] ^= 1
 	_, _, err := r.open(t).Fenced(0, [16]byte{})
-	if p, ok := errors.AsType[*Poison](err); !ok || p.Seq != 1 || p.Reason != layout.Damaged {
+	if p, ok := errors.AsType[*Poison](err); !ok || p.Seq != 1 || p.Reason != Damaged {
 		t.Error(err)
 	}
 }
@@ -73,14 +71,14 @@ func TestProofEndsLog(t *testing.T) {
 // Overlapping records, each of which would cost a checksum of half the ring, do not make Open slow.
 func TestProofBudget(t *testing.T) {
 	const capacity = 1 << 20
-	r := make(ram, layout.RingOff+capacity)
-	h := layout.Header{Mode: layout.WAL, Capacity: capacity, Epoch: 1, First: 1}
+	r := make(ram, RingOff+capacity)
+	h := Header{Mode: WAL, Capacity: capacity, Epoch: 1, First: 1}
 	h.Append(r[:0])
-	layout.Head{Seq: 1}.Append(r[layout.HeadOff:][:0], &h.ID)
-	for at := layout.Align; at < capacity/2; at += layout.Align {
-		rec := layout.AppendRecord(nil, 0, 1, 1000, 0, nil)
+	Head{Seq: 1}.Append(r[HeadOff:][:0], &h.ID)
+	for at := Align; at < capacity/2; at += Align {
+		rec := AppendRecord(nil, 0, 1, 1000, 0, nil)
 		rec[1], rec[2] = 7, 0xff // a payload of nearly half the ring
-		copy(r[layout.RingOff+at:], rec)
+		copy(r[RingOff+at:], rec)
 	}
 	counted := &countingSource{ram: r}
 	st, err := Recover(counted, len(r), nil)
@@ -104,16 +102,16 @@ func (c *countingSource) Load(p []byte, off int) error {
 func TestProofHeader(t *testing.T) {
 	r := provenRing(t, 0, 1)
 	c := r.open(t)
-	ops, a, err := c.Fenced(2*layout.Align, [16]byte{1})
+	ops, a, err := c.Fenced(2*Align, [16]byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.do(ops)
-	b := layout.AppendRecord(r[layout.RingOff:][:2*layout.Align], a.Salt, a.Epoch, 3, 2*layout.Align, []byte("third"))
-	layout.AppendRecord(b, a.Salt, a.Epoch, 4, 2*layout.Align, []byte("fourth"))
-	for off := range layout.HeaderLen {
+	b := AppendRecord(r[RingOff:][:2*Align], a.Salt, a.Epoch, 3, 2*Align, []byte("third"))
+	AppendRecord(b, a.Salt, a.Epoch, 4, 2*Align, []byte("fourth"))
+	for off := range HeaderLen {
 		bad := slices.Clone(r)
-		bad[layout.BlockSize+off] ^= 1 // generation 3
+		bad[BlockSize+off] ^= 1 // generation 3
 		if off >= 8 && off < 12 {
 			continue // of another version
 		}

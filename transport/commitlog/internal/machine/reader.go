@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // Source reads the memory of a log. Load copies the octets at off to p; its error is final.
@@ -18,7 +16,7 @@ type Source interface {
 type Poison struct {
 	Pos    uint64 // of the record
 	Seq    uint64 // the number that it should have
-	Reason layout.Reason
+	Reason Reason
 }
 
 // Error says where the record is, and why it is not returned.
@@ -43,12 +41,12 @@ type cursor struct {
 // reader reads the records of a ring.
 type reader struct {
 	src   Source
-	hdr   *layout.Header
+	hdr   *Header
 	ahead bool // records of the epoch after that of hdr are believed
 	salts map[uint32]uint64
 }
 
-func newReader(src Source, hdr *layout.Header) *reader {
+func newReader(src Source, hdr *Header) *reader {
 	return &reader{src: src, hdr: hdr, salts: make(map[uint32]uint64)}
 }
 
@@ -72,37 +70,37 @@ func (r *reader) salt(epoch uint32) uint64 {
 
 // next reads the record at at, which must not end after limit, and moves at past it. It returns no
 // record and no reason for a filler. The error is that of the Source.
-func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, layout.Reason, error) {
-	off := layout.RingOff + int(layout.Ring(at.pos, r.hdr.Capacity))
-	var head [layout.RecordHeaderLen]byte
+func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, Reason, error) {
+	off := RingOff + int(Ring(at.pos, r.hdr.Capacity))
+	var head [RecordHeaderLen]byte
 	if err := r.src.Load(head[:], off); err != nil {
 		return nil, 0, err
 	}
-	h := layout.ParseRecord(head[:])
-	place := layout.Place{
+	h := ParseRecord(head[:])
+	place := Expected{
 		Pos: at.pos, Seq: at.seq, MinEpoch: max(at.epoch, minEpoch, 1), Last: r.last(r.ahead),
 		Limit: limit, Capacity: r.hdr.Capacity,
 	}
-	if why := h.CheckHeader(&place); why != layout.Valid {
+	if why := h.CheckHeader(&place); why != Valid {
 		return nil, why, nil
 	}
 	var payload []byte
 	if h.Filler == 0 {
 		payload = make([]byte, h.Len)
-		if err := r.src.Load(payload, off+layout.RecordHeaderLen); err != nil {
+		if err := r.src.Load(payload, off+RecordHeaderLen); err != nil {
 			return nil, 0, err
 		}
 	}
-	if why := h.CheckSum(r.salt(h.Epoch), payload); why != layout.Valid {
+	if why := h.CheckSum(r.salt(h.Epoch), payload); why != Valid {
 		return nil, why, nil
 	}
 	rec := &Record{Pos: at.pos, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}
 	at.pos, at.epoch = at.pos+h.Size(), h.Epoch
 	if h.Filler != 0 {
-		return nil, layout.Valid, nil
+		return nil, Valid, nil
 	}
 	at.seq++
-	return rec, layout.Valid, nil
+	return rec, Valid, nil
 }
 
 func loadWord(src Source, off int) (uint64, error) {

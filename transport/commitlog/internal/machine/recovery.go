@@ -3,25 +3,23 @@ package machine
 import (
 	"cmp"
 	"errors"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // State is what recovery has found.
 type State struct {
-	Header  layout.Header
-	Head    layout.Head
+	Header  Header
+	Head    Head
 	Slot    int    // 0 or 1: where Head was found
 	Durable uint64 // the tail in the memory
 	Tail    uint64 // the end of the last record that counts; not below Durable and Head
 	NextSeq uint64 // of the next append
 	Poison  *Poison
 	// The header and the head slot that fail their check, while the other of the two counts; nil: none.
-	BadHeader, BadHead *layout.FormatError
+	BadHeader, BadHead *FormatError
 }
 
 // Recover reads a log of size octets and changes nothing. If visit is not nil, Recover calls it
-// with each record, whose payload visit takes. Errors: *layout.FormatError, and those of src and
+// with each record, whose payload visit takes. Errors: *FormatError, and those of src and
 // visit.
 //
 // Every record before the durable tail must pass its checks, or is Poison. Records after it count as long as they
@@ -43,7 +41,7 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why != layout.Valid {
+	if why != Valid {
 		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
 	} else {
 		// Also in epoch 0, which has no records: the header of the first session may be the damaged one.
@@ -54,21 +52,21 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 		if damaged, err := r.proof(&at); err != nil {
 			return nil, err
 		} else if damaged {
-			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: layout.Damaged}
+			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Damaged}
 		}
 	}
 	st.NextSeq = at.seq
 	if st.Poison == nil && st.NextSeq < st.Header.First {
-		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: layout.Missing}
+		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Missing}
 	}
 	return st, nil
 }
 
 // walk visits the records from at to limit, up to the first octets that are not a record.
-func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Record) error) (layout.Reason, error) {
+func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Record) error) (Reason, error) {
 	for at.pos < limit {
 		rec, why, err := r.next(at, limit, minEpoch)
-		if err != nil || why != layout.Valid {
+		if err != nil || why != Valid {
 			return why, err
 		}
 		if rec == nil {
@@ -78,7 +76,7 @@ func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Rec
 			return 0, err
 		}
 	}
-	return layout.Valid, nil
+	return Valid, nil
 }
 
 // control reads the control blocks.
@@ -91,29 +89,29 @@ func (st *State) control(src Source, size int) error {
 
 // fixed reads the control blocks without the tail word.
 func (st *State) fixed(src Source, size int) error {
-	if size < layout.RingOff {
-		return &layout.FormatError{Field: "memory", Kind: layout.ErrSize, Got: uint64(size), Want: layout.RingOff + layout.MinCapacity}
+	if size < RingOff {
+		return &FormatError{Field: "memory", Kind: ErrSize, Got: uint64(size), Want: RingOff + MinCapacity}
 	}
 	if err := st.header(src); err != nil {
 		return err
 	}
-	if want := layout.RingOff + st.Header.Capacity; uint64(size) != want {
-		return &layout.FormatError{Field: "memory", Kind: layout.ErrSize, Got: uint64(size), Want: want}
+	if want := RingOff + st.Header.Capacity; uint64(size) != want {
+		return &FormatError{Field: "memory", Kind: ErrSize, Got: uint64(size), Want: want}
 	}
 	if err := st.head(src); err != nil {
 		return err
 	}
 	st.doubt()
 	var err error
-	st.Durable, err = loadWord(src, layout.TailOff)
+	st.Durable, err = loadWord(src, TailOff)
 	return err
 }
 
 // setTail takes the tail word. In wal mode a consumer may flush its head before the tail that it
 // has read: then the head is later.
 func (st *State) setTail(tail uint64) error {
-	if tail%layout.Align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
-		return &layout.FormatError{Field: "tail", Off: layout.TailOff, Kind: layout.ErrValue, Got: tail, Want: st.Head.Pos}
+	if tail%Align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
+		return &FormatError{Field: "tail", Off: TailOff, Kind: ErrValue, Got: tail, Want: st.Head.Pos}
 	}
 	st.Tail = max(tail, st.Head.Pos)
 	return nil
@@ -121,22 +119,22 @@ func (st *State) setTail(tail uint64) error {
 
 // header takes the newer of the valid headers. While one is being written, the other one is valid.
 func (st *State) header(src Source) error {
-	var bad *layout.FormatError
+	var bad *FormatError
 	found := false
-	for _, off := range []int{layout.HeaderOff, layout.HeaderOff + layout.BlockSize} {
-		var b [layout.HeaderLen]byte
+	for _, off := range []int{HeaderOff, HeaderOff + BlockSize} {
+		var b [HeaderLen]byte
 		if err := src.Load(b[:], off); err != nil {
 			return err
 		}
-		var h layout.Header
+		var h Header
 		err := h.Parse(b[:], off)
-		e, spoiled := errors.AsType[*layout.FormatError](err)
+		e, spoiled := errors.AsType[*FormatError](err)
 		switch {
-		case spoiled && errors.Is(e.Kind, layout.ErrVersion) && e.Got != 0: // of another version; 0 is one of ours that was torn after the magic
+		case spoiled && errors.Is(e.Kind, ErrVersion) && e.Got != 0: // of another version; 0 is one of ours that was torn after the magic
 			return err
 		case spoiled:
 			// Keep the more useful error: a torn header says more than a block of zeros.
-			if bad == nil || errors.Is(bad, layout.ErrMagic) {
+			if bad == nil || errors.Is(bad, ErrMagic) {
 				bad = e
 			}
 		case !found || h.Generation > st.Header.Generation:
@@ -158,7 +156,7 @@ func (st *State) doubt() {
 	case h.Generation == 0 && st.Head.Seq > 1: // somebody has appended
 		h.Begin(0, [16]byte{})
 		h.Generation-- // the next one belongs where the damaged one is
-	case h.Generation == 0 && errors.Is(bad, layout.ErrMagic) && bad.Got == 0: // the first header has no other
+	case h.Generation == 0 && errors.Is(bad, ErrMagic) && bad.Got == 0: // the first header has no other
 		st.BadHeader = nil
 	default:
 		h.Instance = [16]byte{} // it may have been the newer one, of a session that has fenced this one
@@ -167,17 +165,17 @@ func (st *State) doubt() {
 
 // head takes the later of the valid slots.
 func (st *State) head(src Source) error {
-	var bad *layout.FormatError
+	var bad *FormatError
 	found := false
 	for slot := range 2 {
-		off := layout.HeadOff + slot*layout.HeadSlotGap
-		var b [layout.HeadLen]byte
+		off := HeadOff + slot*HeadSlotGap
+		var b [HeadLen]byte
 		if err := src.Load(b[:], off); err != nil {
 			return err
 		}
-		var h layout.Head
+		var h Head
 		err := h.Parse(b[:], &st.Header.ID, off)
-		e, spoiled := errors.AsType[*layout.FormatError](err)
+		e, spoiled := errors.AsType[*FormatError](err)
 		switch {
 		case spoiled:
 			bad = cmp.Or(bad, e)

@@ -3,8 +3,6 @@ package machine
 import (
 	"encoding/binary"
 	"math"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 )
 
 // Salvage is Recover for a damaged log, whose tail word does not count: visit gets the records that follow one another
@@ -33,7 +31,7 @@ func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*S
 	}
 	st.Tail, st.NextSeq = at.pos, at.seq
 	var verr error
-	_, err = r.scan(&at, 0, func(h *layout.Record, rec *Record) bool {
+	_, err = r.scan(&at, 0, func(h *RecordHeader, rec *Record) bool {
 		if h.Filler == 0 {
 			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
 			verr = seen(rec, true)
@@ -46,7 +44,7 @@ func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*S
 	case verr != nil:
 		return nil, verr
 	case st.Poison == nil && at.seq < st.Header.First:
-		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: layout.Missing}
+		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Missing}
 	}
 	return st, nil
 }
@@ -61,9 +59,9 @@ func Mend(st *State) ([]Op, error) {
 	h := st.Header
 	h.Begin(st.NextSeq, [16]byte{})
 	return []Op{
-		{Kind: OpStore, Off: layout.TailOff, Data: binary.BigEndian.AppendUint64(nil, st.Tail)},
-		persist(Range{layout.TailOff, 8}),
+		{Kind: OpStore, Off: TailOff, Data: binary.BigEndian.AppendUint64(nil, st.Tail)},
+		persist(Range{TailOff, 8}),
 		{Kind: OpStore, Off: h.Slot(), Data: h.Append(nil)},
-		persist(Range{h.Slot(), layout.HeaderLen}),
+		persist(Range{h.Slot(), HeaderLen}),
 	}, nil
 }

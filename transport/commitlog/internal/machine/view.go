@@ -1,17 +1,13 @@
 package machine
 
-import (
-	"slices"
-
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
-)
+import "slices"
 
 // Kept is what a Consumer knows about the records that it keeps.
 type Kept struct {
-	Header layout.Header
-	Head   layout.Head // the oldest one
-	Tail   uint64      // all records before it may be returned
-	Poison *Poison     // the one at Tail; nil: none
+	Header Header
+	Head   Head    // the oldest one
+	Tail   uint64  // all records before it may be returned
+	Poison *Poison // the one at Tail; nil: none
 }
 
 // Kept returns the records that may be read, whether or not Next has returned them. tail is that of Next.
@@ -52,9 +48,9 @@ func (v *View) Read(k *Kept, from, octets uint64) ([]*Record, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case why != layout.Valid && len(found) > 0:
+		case why != Valid && len(found) > 0:
 			return found, nil
-		case why != layout.Valid:
+		case why != Valid:
 			return nil, &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
 		case rec != nil && rec.Seq >= from:
 			if len(found) > 0 && at.pos-found[0].Pos > octets {

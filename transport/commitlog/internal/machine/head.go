@@ -1,4 +1,4 @@
-package layout
+package machine
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package layout
+package machine
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ const fillerBit = 1 << 31
 //	off 16, 8: Proven
 //	off 24, 4: CRC32C of salt (8), Epoch (4), Seq (8), Len as above (4), Proven (8), payload
 //	off 28: payload, then zeros up to a multiple of 64
-type Record struct {
+type RecordHeader struct {
 	Len    int // of the payload
 	Epoch  uint32
 	Seq    uint64
@@ -32,14 +32,14 @@ type Record struct {
 }
 
 // Size returns how many octets the record takes in the ring.
-func (r *Record) Size() uint64 {
+func (r *RecordHeader) Size() uint64 {
 	if r.Filler != 0 {
 		return r.Filler
 	}
 	return RecordSize(r.Len)
 }
 
-func (r *Record) word() uint32 {
+func (r *RecordHeader) word() uint32 {
 	if r.Filler != 0 {
 		return fillerBit | uint32(r.Filler)
 	}
@@ -52,7 +52,7 @@ const MaxFiller = fillerBit - Align
 
 // AppendRecord appends a record with its padding to b.
 func AppendRecord(b []byte, salt uint64, epoch uint32, seq, proven uint64, payload []byte) []byte {
-	r := Record{Len: len(payload), Epoch: epoch, Seq: seq, Proven: proven}
+	r := RecordHeader{Len: len(payload), Epoch: epoch, Seq: seq, Proven: proven}
 	b = r.append(b, salt, payload)
 	b = append(b, payload...)
 	return append(b, zeros[:r.Size()-RecordHeaderLen-uint64(len(payload))]...)
@@ -61,13 +61,13 @@ func AppendRecord(b []byte, salt uint64, epoch uint32, seq, proven uint64, paylo
 // AppendFiller appends the header of a filler of size octets to b, padded to Align. The octets
 // after it, up to the end of the ring, do not matter.
 func AppendFiller(b []byte, salt uint64, epoch uint32, seq, proven, size uint64) []byte {
-	r := Record{Epoch: epoch, Seq: seq, Proven: proven, Filler: size}
+	r := RecordHeader{Epoch: epoch, Seq: seq, Proven: proven, Filler: size}
 	return append(r.append(b, salt, nil), zeros[:Align-RecordHeaderLen]...)
 }
 
 var zeros [Align]byte
 
-func (r *Record) append(b []byte, salt uint64, payload []byte) []byte {
+func (r *RecordHeader) append(b []byte, salt uint64, payload []byte) []byte {
 	b, sum := r.sum(b, salt, payload)
 	b = binary.BigEndian.AppendUint32(b, r.word())
 	b = binary.BigEndian.AppendUint32(b, r.Epoch)
@@ -78,7 +78,7 @@ func (r *Record) append(b []byte, salt uint64, payload []byte) []byte {
 
 // sum returns the checksum. It uses the room after b, because a separate array would be allocated,
 // and returns b, which may have moved.
-func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
+func (r *RecordHeader) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	at := len(b)
 	b = binary.BigEndian.AppendUint64(b, salt)
 	b = binary.BigEndian.AppendUint32(b, r.Epoch)
@@ -89,8 +89,8 @@ func (r *Record) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 }
 
 // ParseRecord reads the RecordHeaderLen octets in b. It checks nothing.
-func ParseRecord(b []byte) Record {
-	r := Record{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Proven: binary.BigEndian.Uint64(b[16:]), Sum: binary.BigEndian.Uint32(b[24:])}
+func ParseRecord(b []byte) RecordHeader {
+	r := RecordHeader{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Proven: binary.BigEndian.Uint64(b[16:]), Sum: binary.BigEndian.Uint32(b[24:])}
 	switch w := binary.BigEndian.Uint32(b); {
 	case w == fillerBit:
 		r.Len = -1 // an empty filler: there must be no second way to say "no payload"
@@ -133,7 +133,7 @@ func (r Reason) String() string {
 }
 
 // Place is what a record must agree with.
-type Place struct {
+type Expected struct {
 	Pos            uint64
 	Seq            uint64
 	MinEpoch, Last uint32 // epochs that can occur here
@@ -142,7 +142,7 @@ type Place struct {
 }
 
 // CheckHeader checks everything but the checksum, so that the payload can be read safely.
-func (r *Record) CheckHeader(p *Place) Reason {
+func (r *RecordHeader) CheckHeader(p *Expected) Reason {
 	end := ToEnd(p.Pos, p.Capacity)
 	switch size := r.Size(); {
 	case r.Filler != 0 && r.Filler != end, r.Filler == 0 && (r.Len < 0 || r.Len > PayloadLimit(p.Capacity) || size > end):
@@ -158,7 +158,7 @@ func (r *Record) CheckHeader(p *Place) Reason {
 }
 
 // CheckSum checks the checksum with the payload, which is nil for a filler.
-func (r *Record) CheckSum(salt uint64, payload []byte) Reason {
+func (r *RecordHeader) CheckSum(salt uint64, payload []byte) Reason {
 	if _, sum := r.sum(nil, salt, payload); sum != r.Sum {
 		return BadChecksum
 	}

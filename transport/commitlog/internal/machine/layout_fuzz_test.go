@@ -1,4 +1,4 @@
-package layout_test
+package machine_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // crc is a checksum as a header and a record have it. That of a header is at 188, behind zeros from 132.
@@ -19,12 +19,12 @@ func FuzzHeader(f *testing.F) {
 	h := goldenHeader()
 	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < layout.HeaderLen {
+		if len(b) < machine.HeaderLen {
 			return
 		}
-		b = b[:layout.HeaderLen]
+		b = b[:machine.HeaderLen]
 		resum(b)
-		var h layout.Header
+		var h machine.Header
 		if h.Parse(b, 0) != nil {
 			return
 		}
@@ -38,35 +38,35 @@ func FuzzHeader(f *testing.F) {
 // FuzzRecord: no octets make a check look outside the ring, and what passes is written the
 // same way again.
 func FuzzRecord(f *testing.F) {
-	f.Add(layout.AppendRecord(nil, 1, 2, 3, 64, []byte("abc")), uint64(64))
-	f.Add(layout.AppendFiller(nil, 1, 2, 3, 64, 128), uint64(512-128))
+	f.Add(machine.AppendRecord(nil, 1, 2, 3, 64, []byte("abc")), uint64(64))
+	f.Add(machine.AppendFiller(nil, 1, 2, 3, 64, 128), uint64(512-128))
 	f.Fuzz(func(t *testing.T, b []byte, pos uint64) {
-		if len(b) < layout.RecordHeaderLen || pos > 1<<40 {
+		if len(b) < machine.RecordHeaderLen || pos > 1<<40 {
 			return
 		}
-		pos -= pos % layout.Align
+		pos -= pos % machine.Align
 		const capacity = 512
-		r := layout.ParseRecord(b)
-		place := layout.Place{Pos: pos, Seq: r.Seq, MinEpoch: 0, Last: r.Epoch, Limit: pos + capacity, Capacity: capacity}
-		if r.CheckHeader(&place) != layout.Valid {
+		r := machine.ParseRecord(b)
+		place := machine.Expected{Pos: pos, Seq: r.Seq, MinEpoch: 0, Last: r.Epoch, Limit: pos + capacity, Capacity: capacity}
+		if r.CheckHeader(&place) != machine.Valid {
 			return
 		}
-		if size := r.Size(); layout.Ring(pos, capacity)+size > capacity || size == 0 || size%layout.Align != 0 && r.Filler == 0 {
+		if size := r.Size(); machine.Ring(pos, capacity)+size > capacity || size == 0 || size%machine.Align != 0 && r.Filler == 0 {
 			t.Fatalf("record of %d octets at %d", size, pos)
 		}
 		if r.Filler != 0 {
 			r.Sum = 0
-			if got := layout.AppendFiller(nil, 1, r.Epoch, r.Seq, r.Proven, r.Filler); !bytes.Equal(got[:24], b[:24]) {
+			if got := machine.AppendFiller(nil, 1, r.Epoch, r.Seq, r.Proven, r.Filler); !bytes.Equal(got[:24], b[:24]) {
 				t.Errorf("got %x want %x", got[:24], b[:24])
 			}
 			return
 		}
-		if len(b) < layout.RecordHeaderLen+r.Len {
+		if len(b) < machine.RecordHeaderLen+r.Len {
 			return
 		}
-		payload := b[layout.RecordHeaderLen : layout.RecordHeaderLen+r.Len]
-		got := layout.AppendRecord(nil, 1, r.Epoch, r.Seq, r.Proven, payload)
-		if back := layout.ParseRecord(got); !bytes.Equal(got[:24], b[:24]) || back.CheckSum(1, payload) != layout.Valid {
+		payload := b[machine.RecordHeaderLen : machine.RecordHeaderLen+r.Len]
+		got := machine.AppendRecord(nil, 1, r.Epoch, r.Seq, r.Proven, payload)
+		if back := machine.ParseRecord(got); !bytes.Equal(got[:24], b[:24]) || back.CheckSum(1, payload) != machine.Valid {
 			t.Errorf("got %x want %x", got[:24], b[:24])
 		}
 	})

@@ -1,4 +1,4 @@
-package window
+package commitlog
 
 import (
 	"encoding/binary"
@@ -8,12 +8,13 @@ import (
 	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// window is a part of the memory that can be registered.
+// window is a part of the memory that can be registered: the producer can reach the ring, the tail word and the published
+// head, each with rights of its own, and the log is told when the tail moves or is flushed.
 type window struct {
-	*Memory
+	*memory
 	off, n int
 }
 
@@ -21,11 +22,11 @@ func (w *window) Bytes() []byte { return w.mem.Bytes()[w.off : w.off+w.n : w.off
 func (w *window) Close() error  { return nil }
 
 func (w *window) Persist(off, n int) error {
-	return w.Memory.Persist(region.Range{Off: w.off + off, N: n})
+	return w.memory.Persist(region.Range{Off: w.off + off, N: n})
 }
 
-func (w *window) Store(off int, p []byte) error { return w.Memory.Store(w.off+off, p) }
-func (w *window) Load(p []byte, off int) error  { return w.Memory.Load(p, w.off+off) }
+func (w *window) Store(off int, p []byte) error { return w.memory.Store(w.off+off, p) }
+func (w *window) Load(p []byte, off int) error  { return w.memory.Load(p, w.off+off) }
 
 func (w *window) Guard(off, n int, f func() error) error {
 	if w.guard != nil {
@@ -72,8 +73,8 @@ var _ = []interface {
 
 // Ring is where the producer writes records. In wal mode the tail is flushed with them from time to
 // time. The requests of a stream are executed one at a time, so nobody stores the tail meanwhile.
-func (m *Memory) Ring(mode layout.Mode) region.Memory {
-	return &ring{window{m, layout.RingOff, m.Size() - layout.RingOff}, mode == layout.WAL}
+func (m *memory) Ring(mode machine.Mode) region.Memory {
+	return &ring{window{m, machine.RingOff, m.Size() - machine.RingOff}, mode == machine.WAL}
 }
 
 // Persist implements region.Memory.
@@ -81,9 +82,9 @@ func (r *ring) Persist(off, n int) error {
 	at := region.Range{Off: r.off + off, N: n}
 	v := r.tail.Load()
 	if !r.lazy || v-r.flushed.Load() < r.LazyTail {
-		return r.Memory.Persist(at)
+		return r.memory.Persist(at)
 	}
-	err := r.Memory.Persist(at, region.Range{Off: layout.TailOff, N: 8})
+	err := r.memory.Persist(at, region.Range{Off: machine.TailOff, N: 8})
 	if err == nil {
 		r.settled(v)
 	}
@@ -92,14 +93,14 @@ func (r *ring) Persist(off, n int) error {
 
 // Settle makes the tail word durable, for a log that is quiet: then recovery can tell the damage of its last records
 // from their end. No store of the word comes between.
-func (m *Memory) Settle() error {
+func (m *memory) Settle() error {
 	m.word.Lock()
 	defer m.word.Unlock()
 	v := m.tail.Load()
 	if m.flushed.Load() >= v {
 		return nil
 	}
-	err := m.Persist(region.Range{Off: layout.TailOff, N: 8})
+	err := m.Persist(region.Range{Off: machine.TailOff, N: 8})
 	if err == nil {
 		m.settled(v)
 	}
@@ -107,7 +108,7 @@ func (m *Memory) Settle() error {
 }
 
 // settled notes that tail v is durable.
-func (m *Memory) settled(v uint64) {
+func (m *memory) settled(v uint64) {
 	for {
 		old := m.flushed.Load()
 		if old >= v || m.flushed.CompareAndSwap(old, v) {
@@ -117,7 +118,7 @@ func (m *Memory) settled(v uint64) {
 }
 
 // TailWord is the word that the producer moves by Atomic Write.
-func (m *Memory) TailWord() region.Memory { return &tail{window{m, layout.TailOff, 8}} }
+func (m *memory) TailWord() region.Memory { return &tail{window{m, machine.TailOff, 8}} }
 
 // Persist implements region.Memory.
 func (t *tail) Persist(off, n int) error {
@@ -178,8 +179,8 @@ func fromWire(word uint64) uint64 {
 }
 
 // Published is where the producer reads the durable head.
-func (m *Memory) Published() region.Memory {
-	return &published{window{m, layout.PublishedOff, 8}}
+func (m *memory) Published() region.Memory {
+	return &published{window{m, machine.PublishedOff, 8}}
 }
 
 // Load implements region.Guarded.

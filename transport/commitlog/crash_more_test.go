@@ -1,4 +1,4 @@
-package machine_test
+package commitlog_test
 
 import (
 	"errors"

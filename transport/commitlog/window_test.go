@@ -1,12 +1,12 @@
-package window
+package commitlog_test
 
 import (
 	"encoding/binary"
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // What lies between the durable tail and the last group is less than LazyTail; the tail
@@ -15,9 +15,9 @@ import (
 func TestTailFollows(t *testing.T) {
 	const lazyTail = 64 << 10
 	const step, capacity = lazyTail / 4, 4 * lazyTail
-	for _, mode := range []layout.Mode{layout.WAL, layout.Strict} {
-		sim := pmemsim.New(layout.RingOff+capacity, nil)
-		m, err := New(sim)
+	for _, mode := range []machine.Mode{machine.WAL, machine.Strict} {
+		sim := pmemsim.New(machine.RingOff+capacity, nil)
+		m, err := commitlog.NewMemory(sim)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,24 +27,19 @@ func TestTailFollows(t *testing.T) {
 			if err := ring.Persist(int(pos%capacity), step); err != nil {
 				t.Fatal(err)
 			}
-			durable := binary.BigEndian.Uint64(sim.Told().Durable()[layout.TailOff:])
+			durable := binary.BigEndian.Uint64(sim.Told().Durable()[machine.TailOff:])
 			if durable != last {
 				last, moves = durable, moves+1
 			}
-			if durable > pos || durable != m.Flushed() || mode == layout.WAL && pos-durable >= lazyTail {
+			if durable > pos || durable != m.Flushed() || mode == machine.WAL && pos-durable >= lazyTail {
 				t.Fatalf("%v: tail durable to %d, told %d, records to %d", mode, durable, m.Flushed(), pos)
 			}
 			if err := tail.Store(0, binary.BigEndian.AppendUint64(nil, pos+step)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if want := map[layout.Mode]int{layout.WAL: 11}[mode]; moves != want {
+		if want := map[machine.Mode]int{machine.WAL: 11}[mode]; moves != want {
 			t.Errorf("%v: the tail was flushed %d times, want %d", mode, moves, want)
 		}
 	}
-}
-
-func guarded(m region.Memory) region.Guarded {
-	g, _ := m.(region.Guarded)
-	return g
 }

@@ -1,4 +1,4 @@
-package machine_test
+package commitlog_test
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -30,7 +29,7 @@ func recovered(b []byte) (got []pmemsim.Record, err error) {
 		return nil
 	})
 	switch {
-	case errors.Is(err, layout.ErrMagic):
+	case errors.Is(err, machine.ErrMagic):
 		return nil, pmemsim.ErrNothing
 	case err != nil:
 		return nil, err
@@ -255,7 +254,7 @@ func anyOrder(seed uint64) func(w *world) error {
 }
 
 // again is what happens after a crash: recovery, a new session, a little more work.
-func (s *crashScript) again(x *pmemsim.Run, mode layout.Mode) error {
+func (s *crashScript) again(x *pmemsim.Run, mode machine.Mode) error {
 	w := &world{x: x, payloads: make(map[*machine.Append]string), made: 1000}
 	o := s.worldOptions
 	w.limits(&o)
@@ -263,7 +262,7 @@ func (s *crashScript) again(x *pmemsim.Run, mode layout.Mode) error {
 		return err
 	}
 	switch err := w.recover(); {
-	case errors.Is(err, layout.ErrMagic):
+	case errors.Is(err, machine.ErrMagic):
 		return nil // crashed while it was created
 	case err != nil:
 		return err
@@ -282,9 +281,9 @@ func (s *crashScript) again(x *pmemsim.Run, mode layout.Mode) error {
 }
 
 // script makes a pmemsim.Script.
-func (s *crashScript) script(mode layout.Mode) *pmemsim.Script {
+func (s *crashScript) script(mode machine.Mode) *pmemsim.Script {
 	return &pmemsim.Script{
-		Name: s.name + ", " + mode.String(), Size: layout.RingOff + int(s.capacity), Recover: recovered,
+		Name: s.name + ", " + mode.String(), Size: machine.RingOff + int(s.capacity), Recover: recovered,
 		Run: func(x *pmemsim.Run) error {
 			o := s.worldOptions
 			o.mode = mode
@@ -309,7 +308,7 @@ func TestCrash(t *testing.T) {
 		b = pmemsim.Budget{Images: -1, Samples: 64, Again: 400}
 	}
 	for _, s := range slices.Concat(crashScripts, moreCrashScripts, turnScripts) {
-		for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
+		for _, mode := range []machine.Mode{machine.Strict, machine.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
 				r, err := pmemsim.Explore(s.script(mode), b)
@@ -329,22 +328,22 @@ func TestCrash(t *testing.T) {
 // log is poisoned; never is it taken for shorter (ADVERSARY 24).
 func TestCrashHeader(t *testing.T) {
 	for _, s := range crashScripts {
-		for _, mode := range []layout.Mode{layout.Strict, layout.WAL} {
+		for _, mode := range []machine.Mode{machine.Strict, machine.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
 				script, poisoned := s.script(mode), 0
 				script.Again = nil
 				script.Recover = func(b []byte) ([]pmemsim.Record, error) {
 					got, err := recovered(b)
-					var a, z layout.Header
-					if err != nil || a.Parse(b, layout.HeaderOff) != nil || z.Parse(b[layout.BlockSize:], layout.BlockSize) != nil {
+					var a, z machine.Header
+					if err != nil || a.Parse(b, machine.HeaderOff) != nil || z.Parse(b[machine.BlockSize:], machine.BlockSize) != nil {
 						return got, err
 					}
 					if z.Generation > a.Generation {
 						a = z
 					}
 					bad := slices.Clone(b)
-					clear(bad[a.Slot():][:layout.HeaderLen])
+					clear(bad[a.Slot():][:machine.HeaderLen])
 					left, err := recovered(bad)
 					if _, ok := errors.AsType[*machine.Poison](err); ok {
 						poisoned++

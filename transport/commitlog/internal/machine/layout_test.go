@@ -1,4 +1,4 @@
-package layout_test
+package machine_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // The octets that docs/commitlog-format.md shows. The sums and the salt were computed by
@@ -28,8 +28,8 @@ const (
 	goldFillerSum = "2b7e7197"
 )
 
-func goldenHeader() layout.Header {
-	h := layout.Header{Mode: layout.WAL, Capacity: 1024, Generation: 3, Epoch: 2, First: 4, Before: 1}
+func goldenHeader() machine.Header {
+	h := machine.Header{Mode: machine.WAL, Capacity: 1024, Generation: 3, Epoch: 2, First: 4, Before: 1}
 	for i := range 16 {
 		h.ID[i], h.Key[i], h.Instance[i] = byte(i), byte(16+i), byte(32+i)
 	}
@@ -56,8 +56,8 @@ func TestGolden(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("header\n got %x\nwant %x", got, want)
 	}
-	var back layout.Header
-	if err := back.Parse(got, 0); err != nil || back != h || h.Slot() != layout.BlockSize {
+	var back machine.Header
+	if err := back.Parse(got, 0); err != nil || back != h || h.Slot() != machine.BlockSize {
 		t.Errorf("%+v %v, slot %d", back, err, h.Slot())
 	}
 	salt := h.Salt(2)
@@ -65,21 +65,21 @@ func TestGolden(t *testing.T) {
 		t.Errorf("salt %#x", salt)
 	}
 
-	head := layout.Head{Pos: 192, Seq: 4}
+	head := machine.Head{Pos: 192, Seq: 4}
 	if got := hex.EncodeToString(head.Append(nil, &h.ID)); got != goldHead+goldHeadSum {
 		t.Errorf("head %s", got)
 	}
-	var hb layout.Head
-	if err := hb.Parse(unhex(t, goldHead+goldHeadSum), &h.ID, layout.HeadOff); err != nil || hb != head {
+	var hb machine.Head
+	if err := hb.Parse(unhex(t, goldHead+goldHeadSum), &h.ID, machine.HeadOff); err != nil || hb != head {
 		t.Error(hb, err)
 	}
 
-	rec := layout.AppendRecord(nil, salt, 2, 4, 192, []byte("hello"))
-	if want := append(unhex(t, goldRecord+goldRecordSum), "hello"...); !bytes.HasPrefix(rec, want) || len(rec) != layout.Align {
+	rec := machine.AppendRecord(nil, salt, 2, 4, 192, []byte("hello"))
+	if want := append(unhex(t, goldRecord+goldRecordSum), "hello"...); !bytes.HasPrefix(rec, want) || len(rec) != machine.Align {
 		t.Errorf("record %x", rec)
 	}
-	fill := layout.AppendFiller(nil, salt, 2, 5, 256, 64)
-	if !bytes.HasPrefix(fill, unhex(t, goldFiller+goldFillerSum)) || len(fill) != layout.Align {
+	fill := machine.AppendFiller(nil, salt, 2, 5, 256, 64)
+	if !bytes.HasPrefix(fill, unhex(t, goldFiller+goldFillerSum)) || len(fill) != machine.Align {
 		t.Errorf("filler %x", fill)
 	}
 }
@@ -92,15 +92,15 @@ func TestHeaderRefusals(t *testing.T) {
 		sum  bool // make the checksum right again
 		kind error
 	}{
-		{"magic", 0, 'X', true, layout.ErrMagic},
-		{"version", 11, 3, false, layout.ErrVersion},
-		{"checksum", 30, 0xff, false, layout.ErrChecksum},
-		{"mode", 15, 3, true, layout.ErrValue},
-		{"hash", 71, 0, true, layout.ErrValue},
-		{"another hash", 71, 2, true, layout.ErrValue},
-		{"epoch before", 83, 2, true, layout.ErrValue},
-		{"capacity", 23, 1, true, layout.ErrSize},
-		{"empty ring", 22, 0, true, layout.ErrSize},
+		{"magic", 0, 'X', true, machine.ErrMagic},
+		{"version", 11, 3, false, machine.ErrVersion},
+		{"checksum", 30, 0xff, false, machine.ErrChecksum},
+		{"mode", 15, 3, true, machine.ErrValue},
+		{"hash", 71, 0, true, machine.ErrValue},
+		{"another hash", 71, 2, true, machine.ErrValue},
+		{"epoch before", 83, 2, true, machine.ErrValue},
+		{"capacity", 23, 1, true, machine.ErrSize},
+		{"empty ring", 22, 0, true, machine.ErrSize},
 	} {
 		h := goldenHeader()
 		b := h.Append(nil)
@@ -108,9 +108,9 @@ func TestHeaderRefusals(t *testing.T) {
 		if tt.sum {
 			resum(b)
 		}
-		err := new(layout.Header).Parse(b, layout.BlockSize)
-		e, ok := errors.AsType[*layout.FormatError](err)
-		if !errors.Is(err, tt.kind) || !ok || e.Off < layout.BlockSize || !strings.Contains(err.Error(), tt.kind.Error()) {
+		err := new(machine.Header).Parse(b, machine.BlockSize)
+		e, ok := errors.AsType[*machine.FormatError](err)
+		if !errors.Is(err, tt.kind) || !ok || e.Off < machine.BlockSize || !strings.Contains(err.Error(), tt.kind.Error()) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -128,29 +128,29 @@ func TestEveryOctetCounts(t *testing.T) {
 	b := h.Append(nil)
 	for i := range b {
 		b[i] ^= 0x10
-		if new(layout.Header).Parse(b, 0) == nil {
+		if new(machine.Header).Parse(b, 0) == nil {
 			t.Errorf("a change of octet %d of the header is not noticed", i)
 		}
 		b[i] ^= 0x10
 	}
-	s := layout.Head{Pos: 64, Seq: 9}.Append(nil, &h.ID)
+	s := machine.Head{Pos: 64, Seq: 9}.Append(nil, &h.ID)
 	for i := range s {
 		s[i] ^= 0x10
-		if new(layout.Head).Parse(s, &h.ID, 0) == nil {
+		if new(machine.Head).Parse(s, &h.ID, 0) == nil {
 			t.Errorf("a change of octet %d of the head is not noticed", i)
 		}
 		s[i] ^= 0x10
 	}
 	h.ID[0]++
-	if new(layout.Head).Parse(s, &h.ID, 0) == nil {
+	if new(machine.Head).Parse(s, &h.ID, 0) == nil {
 		t.Error("the head of another log is taken")
 	}
 }
 
 func TestHeadRefusals(t *testing.T) {
 	id := [16]byte{1}
-	for _, h := range []layout.Head{{Pos: 1, Seq: 1}, {Pos: 64, Seq: 0}} {
-		if err := new(layout.Head).Parse(h.Append(nil, &id), &id, layout.HeadOff); !errors.Is(err, layout.ErrValue) {
+	for _, h := range []machine.Head{{Pos: 1, Seq: 1}, {Pos: 64, Seq: 0}} {
+		if err := new(machine.Head).Parse(h.Append(nil, &id), &id, machine.HeadOff); !errors.Is(err, machine.ErrValue) {
 			t.Errorf("%+v: %v", h, err)
 		}
 	}
@@ -159,36 +159,36 @@ func TestHeadRefusals(t *testing.T) {
 func TestRecordChecks(t *testing.T) {
 	const salt = 77
 	payload := []byte("some payload")
-	good := layout.Place{Pos: 1024 + 128, Seq: 9, MinEpoch: 1, Last: 3, Limit: 4096, Capacity: 1024}
-	check := func(b []byte, p layout.Place, salt uint64) layout.Reason {
-		r := layout.ParseRecord(b)
-		if why := r.CheckHeader(&p); why != layout.Valid {
+	good := machine.Expected{Pos: 1024 + 128, Seq: 9, MinEpoch: 1, Last: 3, Limit: 4096, Capacity: 1024}
+	check := func(b []byte, p machine.Expected, salt uint64) machine.Reason {
+		r := machine.ParseRecord(b)
+		if why := r.CheckHeader(&p); why != machine.Valid {
 			return why
 		}
 		if r.Filler != 0 {
 			return r.CheckSum(salt, nil)
 		}
-		return r.CheckSum(salt, b[layout.RecordHeaderLen:layout.RecordHeaderLen+r.Len])
+		return r.CheckSum(salt, b[machine.RecordHeaderLen:machine.RecordHeaderLen+r.Len])
 	}
-	rec := layout.AppendRecord(nil, salt, 2, 9, 0, payload)
-	if why := check(rec, good, salt); why != layout.Valid {
+	rec := machine.AppendRecord(nil, salt, 2, 9, 0, payload)
+	if why := check(rec, good, salt); why != machine.Valid {
 		t.Fatal(why)
 	}
 	for _, tt := range []struct {
 		name   string
-		change func(b []byte, p *layout.Place)
-		want   layout.Reason
+		change func(b []byte, p *machine.Expected)
+		want   machine.Reason
 	}{
-		{"older epoch", func(_ []byte, p *layout.Place) { p.MinEpoch = 3 }, layout.BadEpoch},
-		{"epoch to come", func(_ []byte, p *layout.Place) { p.Last = 1 }, layout.BadEpoch},
-		{"number", func(_ []byte, p *layout.Place) { p.Seq = 8 }, layout.BadSequence},
-		{"tail", func(_ []byte, p *layout.Place) { p.Limit = p.Pos + 63 }, layout.BeyondTail},
-		{"too long", func(b []byte, _ *layout.Place) { b[2] = 2 }, layout.BadLength},
-		{"negative", func(b []byte, _ *layout.Place) { b[0], b[3] = 0x80, 0 }, layout.BadLength},
-		{"filler of another size", func(b []byte, _ *layout.Place) { b[0], b[3] = 0x80, 64 }, layout.BadLength},
-		{"over the end", func(_ []byte, p *layout.Place) { p.Pos, p.Limit = 2048-0, 8192 }, layout.Valid},
-		{"payload", func(b []byte, _ *layout.Place) { b[layout.RecordHeaderLen] ^= 1 }, layout.BadChecksum},
-		{"length", func(b []byte, _ *layout.Place) { b[3]-- }, layout.BadChecksum},
+		{"older epoch", func(_ []byte, p *machine.Expected) { p.MinEpoch = 3 }, machine.BadEpoch},
+		{"epoch to come", func(_ []byte, p *machine.Expected) { p.Last = 1 }, machine.BadEpoch},
+		{"number", func(_ []byte, p *machine.Expected) { p.Seq = 8 }, machine.BadSequence},
+		{"tail", func(_ []byte, p *machine.Expected) { p.Limit = p.Pos + 63 }, machine.BeyondTail},
+		{"too long", func(b []byte, _ *machine.Expected) { b[2] = 2 }, machine.BadLength},
+		{"negative", func(b []byte, _ *machine.Expected) { b[0], b[3] = 0x80, 0 }, machine.BadLength},
+		{"filler of another size", func(b []byte, _ *machine.Expected) { b[0], b[3] = 0x80, 64 }, machine.BadLength},
+		{"over the end", func(_ []byte, p *machine.Expected) { p.Pos, p.Limit = 2048-0, 8192 }, machine.Valid},
+		{"payload", func(b []byte, _ *machine.Expected) { b[machine.RecordHeaderLen] ^= 1 }, machine.BadChecksum},
+		{"length", func(b []byte, _ *machine.Expected) { b[3]-- }, machine.BadChecksum},
 	} {
 		b, p := bytes.Clone(rec), good
 		tt.change(b, &p)
@@ -196,17 +196,17 @@ func TestRecordChecks(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, why, tt.want)
 		}
 	}
-	if why := check(rec, good, salt+1); why != layout.BadChecksum {
+	if why := check(rec, good, salt+1); why != machine.BadChecksum {
 		t.Error("another salt:", why)
 	}
-	long := layout.AppendRecord(nil, salt, 2, 9, 0, make([]byte, 100))
+	long := machine.AppendRecord(nil, salt, 2, 9, 0, make([]byte, 100))
 	p := good
 	p.Pos = 1024 + 960
-	if why := check(long, p, salt); why != layout.BadLength {
+	if why := check(long, p, salt); why != machine.BadLength {
 		t.Error("a record across the end:", why)
 	}
-	fill := layout.AppendFiller(nil, salt, 2, 9, 0, 64)
-	if why := check(fill, p, salt); why != layout.Valid {
+	fill := machine.AppendFiller(nil, salt, 2, 9, 0, 64)
+	if why := check(fill, p, salt); why != machine.Valid {
 		t.Error("filler:", why)
 	}
 }
@@ -215,18 +215,18 @@ func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		capacity uint64
 		limit    int
-	}{{256, 100}, {320, 100}, {1 << 20, 1<<19 - 28}, {1 << 40, layout.MaxPayload}} {
-		if got := layout.PayloadLimit(tt.capacity); got != tt.limit {
+	}{{256, 100}, {320, 100}, {1 << 20, 1<<19 - 28}, {1 << 40, machine.MaxPayload}} {
+		if got := machine.PayloadLimit(tt.capacity); got != tt.limit {
 			t.Errorf("%d: %d, want %d", tt.capacity, got, tt.limit)
 		}
 	}
 	for n, want := range map[int]uint64{0: 64, 36: 64, 37: 128, 4096: 4160} {
-		if got := layout.RecordSize(n); got != want {
+		if got := machine.RecordSize(n); got != want {
 			t.Errorf("%d octets take %d, want %d", n, got, want)
 		}
 	}
 	for _, n := range []uint64{0, 192, 257, 1 << 63} {
-		if layout.CheckCapacity(n) == nil {
+		if machine.CheckCapacity(n) == nil {
 			t.Errorf("accepted a ring of %d octets", n)
 		}
 	}
@@ -235,7 +235,7 @@ func TestLimits(t *testing.T) {
 // TestLastEpoch: the header tells whose the last record is, though an epoch may have had none, and
 // so may all before it.
 func TestLastEpoch(t *testing.T) {
-	var h layout.Header
+	var h machine.Header
 	next := uint64(1)
 	for i, appended := range []uint64{0, 0, 3, 0, 0, 1} {
 		h.Begin(next, [16]byte{})
@@ -244,21 +244,21 @@ func TestLastEpoch(t *testing.T) {
 			t.Errorf("%d records in epoch %d: the last is of %d, want %d", appended, h.Epoch, h.LastEpoch(next), want)
 		}
 	}
-	if h := (layout.Header{Epoch: 5}); h.LastEpoch(1) != 5 { // of a program that wrote zeros: nobody may rely on less
+	if h := (machine.Header{Epoch: 5}); h.LastEpoch(1) != 5 { // of a program that wrote zeros: nobody may rely on less
 		t.Error(h.LastEpoch(1))
 	}
 }
 
 func TestNames(t *testing.T) {
 	for _, tt := range []struct{ got, want string }{
-		{layout.Strict.String(), "strict"},
-		{layout.WAL.String(), "wal"},
-		{layout.Mode(9).String(), "Mode(9)"},
-		{layout.CRC32C.String(), "crc32c"},
-		{layout.Hash(9).String(), "Hash(9)"},
-		{layout.BadEpoch.String(), "wrong epoch"},
-		{layout.Missing.String(), "gone, with all records after it"},
-		{layout.Reason(99).String(), "Reason(99)"},
+		{machine.Strict.String(), "strict"},
+		{machine.WAL.String(), "wal"},
+		{machine.Mode(9).String(), "Mode(9)"},
+		{machine.CRC32C.String(), "crc32c"},
+		{machine.Hash(9).String(), "Hash(9)"},
+		{machine.BadEpoch.String(), "wrong epoch"},
+		{machine.Missing.String(), "gone, with all records after it"},
+		{machine.Reason(99).String(), "Reason(99)"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%q, want %q", tt.got, tt.want)

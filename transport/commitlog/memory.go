@@ -1,4 +1,4 @@
-package window
+package commitlog
 
 import (
 	"encoding/binary"
@@ -8,19 +8,15 @@ import (
 	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// ErrAlign: the memory begins at an address that does not allow atomic stores.
-var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
-
-// Memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called
+// memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called
 // after the tail was stored or flushed, and must not use the memory; Fail, if not nil, at the first error.
 //
 // LazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring includes the tail. Recovery
 // rolls forward over them; before the tail it can distinguish a damaged record from the end.
-type Memory struct {
+type memory struct {
 	Moved    func()
 	Fail     func(error)
 	LazyTail uint64
@@ -41,10 +37,10 @@ type Memory struct {
 }
 
 // New wraps mem, which still belongs to the caller.
-func New(mem region.Memory) (*Memory, error) {
-	m := &Memory{LazyTail: 64 << 10, mem: mem, failed: make(chan struct{})}
+func newMemory(mem region.Memory) (*memory, error) {
+	m := &memory{LazyTail: 64 << 10, mem: mem, failed: make(chan struct{})}
 	m.guard, _ = mem.(region.Guarded)
-	if b := mem.Bytes(); len(b) > layout.RingOff && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
+	if b := mem.Bytes(); len(b) > machine.RingOff && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
 		return nil, ErrAlign
 	}
 	switch err := mem.Persist(0, 0); {
@@ -57,16 +53,16 @@ func New(mem region.Memory) (*Memory, error) {
 }
 
 // Size returns the size of the memory in octets.
-func (m *Memory) Size() int { return len(m.mem.Bytes()) }
+func (m *memory) Size() int { return len(m.mem.Bytes()) }
 
 // Persistent reports whether Persist makes octets durable.
-func (m *Memory) Persistent() bool { return !m.volatile }
+func (m *memory) Persistent() bool { return !m.volatile }
 
 // Verifiable reports whether the medium can be read back, for Verify.
-func (m *Memory) Verifiable() bool { return region.Verifiable(m.mem) == nil }
+func (m *memory) Verifiable() bool { return region.Verifiable(m.mem) == nil }
 
 // Load copies the octets at off to p.
-func (m *Memory) Load(p []byte, off int) error {
+func (m *memory) Load(p []byte, off int) error {
 	if err := m.Err(); err != nil {
 		return err
 	}
@@ -78,8 +74,8 @@ func (m *Memory) Load(p []byte, off int) error {
 }
 
 // Store copies p to the octets at off.
-func (m *Memory) Store(off int, p []byte) error {
-	if off == layout.PublishedOff {
+func (m *memory) Store(off int, p []byte) error {
+	if off == machine.PublishedOff {
 		m.pub.Lock()
 		defer m.pub.Unlock()
 	}
@@ -91,7 +87,7 @@ func (m *Memory) Store(off int, p []byte) error {
 }
 
 // Persist makes ranges durable, with one flush if the memory can.
-func (m *Memory) Persist(rs ...region.Range) error {
+func (m *memory) Persist(rs ...region.Range) error {
 	if err := m.Err(); err != nil || m.volatile {
 		return err
 	}
@@ -99,14 +95,14 @@ func (m *Memory) Persist(rs ...region.Range) error {
 }
 
 // Do executes the stores and flushes of the consumer, in order.
-func (m *Memory) Do(op *machine.Op) error {
+func (m *memory) Do(op *machine.Op) error {
 	switch op.Kind {
 	case machine.OpStore:
 		err := m.Store(op.Off, op.Data)
 		switch op.Off {
-		case layout.TailOff:
+		case machine.TailOff:
 			m.setTail(binary.BigEndian.Uint64(op.Data))
-		case layout.PublishedOff:
+		case machine.PublishedOff:
 			m.head.Store(binary.BigEndian.Uint64(op.Data))
 		}
 		return err
@@ -114,7 +110,7 @@ func (m *Memory) Do(op *machine.Op) error {
 		rs := make([]region.Range, len(op.Ranges))
 		for i, r := range op.Ranges {
 			rs[i] = region.Range{Off: r.Off, N: r.N}
-			if r.Off == layout.TailOff {
+			if r.Off == machine.TailOff {
 				defer m.flushed.Store(m.tail.Load())
 			}
 		}
@@ -125,43 +121,43 @@ func (m *Memory) Do(op *machine.Op) error {
 }
 
 // Tail returns the largest tail word that was stored.
-func (m *Memory) Tail() uint64 { return m.tail.Load() }
+func (m *memory) Tail() uint64 { return m.tail.Load() }
 
 // Flushed returns the last flushed tail word.
-func (m *Memory) Flushed() uint64 { return m.flushed.Load() }
+func (m *memory) Flushed() uint64 { return m.flushed.Load() }
 
 // Head returns the durable head that was published last. There must have been a session.
-func (m *Memory) Head() uint64 { return m.head.Load() }
+func (m *memory) Head() uint64 { return m.head.Load() }
 
 // Reset sets the tail that recovery has found.
-func (m *Memory) Reset(tail uint64) {
+func (m *memory) Reset(tail uint64) {
 	m.tail.Store(tail)
 	m.flushed.Store(tail)
 }
 
 // setTail takes a tail word. One that goes back changes nothing: somebody may rely on what was acknowledged.
-func (m *Memory) setTail(v uint64) {
+func (m *memory) setTail(v uint64) {
 	if v > m.tail.Load() {
 		m.tail.Store(v)
 	}
 	m.moved()
 }
 
-func (m *Memory) moved() {
+func (m *memory) moved() {
 	if m.Moved != nil {
 		m.Moved()
 	}
 }
 
 // Err returns the first error of the memory.
-func (m *Memory) Err() error {
+func (m *memory) Err() error {
 	m.errMu.Lock()
 	defer m.errMu.Unlock()
 	return m.err
 }
 
 // fail keeps the first error and returns it from then on.
-func (m *Memory) fail(err error) error {
+func (m *memory) fail(err error) error {
 	if err == nil {
 		return nil
 	}

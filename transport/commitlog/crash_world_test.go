@@ -1,4 +1,4 @@
-package machine_test
+package commitlog_test
 
 import (
 	"errors"
@@ -7,9 +7,8 @@ import (
 
 	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/layout"
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/window"
 )
 
 // world is a producer and a consumer, the machines without the layer above them, and a
@@ -17,7 +16,7 @@ import (
 // do in any order, in an order that repeats.
 type world struct {
 	x    *pmemsim.Run
-	mem  *window.Memory
+	mem  *commitlog.Memory
 	cons *machine.Consumer
 	prod *machine.Producer
 	link *link
@@ -52,14 +51,14 @@ type message struct {
 }
 
 type worldOptions struct {
-	mode     layout.Mode
+	mode     machine.Mode
 	capacity uint64
 	verify   bool
 	inFlight int
 	batch    int
 	eager    bool
 	segment  int    // if 0, 96, which does not end with lines
-	lazyTail uint64 // if 0, that of package window
+	lazyTail uint64 // if 0, that of a log
 }
 
 var testID = [16]byte{'l', 'o', 'g'}
@@ -71,7 +70,7 @@ func newWorld(x *pmemsim.Run, o worldOptions) (*world, error) {
 	if err := w.attach(); err != nil {
 		return nil, err
 	}
-	ops, err := machine.Create(layout.Header{
+	ops, err := machine.Create(machine.Header{
 		Mode: o.mode, Capacity: o.capacity, ID: testID, Key: [16]byte{'k'},
 	})
 	if err != nil {
@@ -98,7 +97,7 @@ func (w *world) limits(o *worldOptions) {
 }
 
 func (w *world) attach() (err error) {
-	w.mem, err = window.New(w.x.Mem)
+	w.mem, err = commitlog.NewMemory(w.x.Mem)
 	if err == nil && w.lazyTail > 0 {
 		w.mem.LazyTail = w.lazyTail
 	}
@@ -232,11 +231,11 @@ func (w *world) send() bool {
 // sent notes the records of a run.
 func (w *world) sent(p []byte) {
 	for len(p) > 0 {
-		r := layout.ParseRecord(p)
+		r := machine.ParseRecord(p)
 		if r.Filler != 0 {
 			return
 		}
-		w.x.Sent(r.Seq, p[layout.RecordHeaderLen:layout.RecordHeaderLen+r.Len])
+		w.x.Sent(r.Seq, p[machine.RecordHeaderLen:machine.RecordHeaderLen+r.Len])
 		p = p[r.Size():]
 	}
 }
@@ -343,7 +342,7 @@ func (w *world) over(es []*machine.Append) {
 func (w *world) take(n int) (took int) {
 	for ; took < n; took++ {
 		tail := w.mem.Tail()
-		if w.cons.Header().Mode == layout.Strict {
+		if w.cons.Header().Mode == machine.Strict {
 			tail = w.mem.Flushed()
 		}
 		rec, err := w.cons.Next(tail)
