@@ -42,7 +42,8 @@ func TestProbeExpect(t *testing.T) {
 			t.Fatal(err)
 		}
 		var s junitSuite
-		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" {
+		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" ||
+			s.Time <= 0 || s.Cases[0].Time != s.Time || s.Cases[0].Rule.Value != "RFC 5044 Section 7.1.2" {
 			t.Errorf("%q: %v: %s", tt.file, err, b)
 		}
 	}

@@ -16,14 +16,21 @@ type (
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
 		Errors   int         `xml:"errors,attr"`
+		Time     float64     `xml:"time,attr"` // seconds
 		Cases    []junitCase `xml:"testcase"`
 	}
 	junitCase struct {
 		Class   string     `xml:"classname,attr"`
 		Name    string     `xml:"name,attr"`
+		Time    float64    `xml:"time,attr"`
+		Rule    *junitRule `xml:"properties>property,omitempty"` // the section that says so
 		Failure *junitText `xml:"failure,omitempty"`
 		Error   *junitText `xml:"error,omitempty"`
 		Out     string     `xml:"system-out,omitempty"`
+	}
+	junitRule struct {
+		Name  string `xml:"name,attr"` // "rule"
+		Value string `xml:"value,attr"`
 	}
 	junitText struct {
 		Message string `xml:"message,attr"`
@@ -34,7 +41,8 @@ type (
 // add enters a result. A case that fails as expected is no failure; one that does not, as it is.
 func (s *junitSuite) add(r *probe.Result, expected string) {
 	layer, name, _ := strings.Cut(r.Name, "/")
-	c := junitCase{Class: "probe." + layer, Name: name}
+	c := junitCase{Class: "probe." + layer, Name: name, Time: r.Seconds, Rule: &junitRule{"rule", r.Rule}}
+	s.Time += r.Seconds
 	var b strings.Builder
 	o := &probeText{w: &b, verbose: true}
 	o.result(r)

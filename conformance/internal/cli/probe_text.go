@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -40,19 +38,7 @@ func (o *probeText) describe(c *probe.Case) {
 }
 
 func (o *probeText) details(c *probe.Case) {
-	fmt.Fprintf(o.w, "  sends  %s\n  wants  %s (%s%s)\n", c.Sends, c.Wants, c.Rule, rows(c.Rows))
-}
-
-// rows names the rows of docs/adversary.md.
-func rows(rows []int) string {
-	if len(rows) == 0 {
-		return ""
-	}
-	var s []string
-	for _, r := range rows {
-		s = append(s, strconv.Itoa(r))
-	}
-	return "; fault " + strings.Join(s, ", ")
+	fmt.Fprintf(o.w, "  sends  %s\n  wants  %s (%s)\n", c.Sends, c.Wants, c.Rule)
 }
 
 // result prints what the peer did in a case.

@@ -116,13 +116,15 @@ func (x *wire) faults() (said []string, worst cases.Verdict) {
 	if x == nil {
 		return nil, cases.OK
 	}
-	return sentence(x.judged.faults(), x.try.Excused)
+	return sentence(x.judged.faults(), func(v *judge.Violation) bool {
+		return x.try.Excused[v.Rule.ID] != "" || v.Rule.Severity == judge.Error && x.habit(v.Rule.ID)
+	})
 }
 
-// sentence returns violations in words, and how bad they are.
-func sentence(all []*judge.Violation, excused map[string]string) (said []string, worst cases.Verdict) {
+// sentence returns violations in words, and how bad they are, but for those that are excused.
+func sentence(all []*judge.Violation, excused func(*judge.Violation) bool) (said []string, worst cases.Verdict) {
 	for _, v := range all {
-		if excused[v.Rule.ID] != "" {
+		if excused(v) {
 			continue
 		}
 		said = append(said, v.Rule.ID+": "+v.Detail+" ("+v.Rule.Source+")")

@@ -121,8 +121,9 @@ func (p *Trap) Run(ctx context.Context, l net.Listener, report func(*Result)) (f
 		return 0, err
 	}
 	for _, tw := range p.table() {
-		r := &Result{Case: trapCase(&tw)}
+		r, start := &Result{Case: trapCase(&tw)}, time.Now()
 		p.play(ctx, l, &tw, r)
+		r.Seconds = time.Since(start).Seconds()
 		if ctx.Err() != nil {
 			return failed, ctx.Err()
 		}
@@ -235,7 +236,7 @@ func (p *Trap) play(ctx context.Context, l net.Listener, tw *twist.Twist, r *Res
 	for _, c := range p.hangUp() {
 		changed = changed || c.relay.Changed()
 		t.Sent, t.Got = c.heard.said[0], c.heard.said[1]
-		said, w := sentence(c.heard.faults(), nil)
+		said, w := sentence(c.heard.faults(), func(*judge.Violation) bool { return false })
 		worst = max(worst, w)
 		for _, s := range said {
 			if len(t.Judged) < 8 && !slices.Contains(t.Judged, s) {

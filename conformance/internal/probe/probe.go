@@ -53,6 +53,7 @@ type Prober struct {
 	Restart func(context.Context) error
 
 	target cases.Target
+	habits map[string]bool // what it does wrong without any cause, and so is a fault of no other case
 	before Usage
 	xid    uint32
 }
@@ -79,15 +80,15 @@ func (p *Prober) quiet() time.Duration {
 	return DefaultQuiet
 }
 
-// table returns the selected cases.
-func (p *Prober) table() []cases.Case {
+// table returns the selected cases, and always: the usual call.
+func (p *Prober) table(always bool) []cases.Case {
 	t := p.target
 	if t == (cases.Target{}) {
 		t = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1, Handle: string(p.Handle)}
 	}
 	var list []cases.Case
 	for _, c := range cases.Table(t) {
-		if p.selected(c.Name) {
+		if p.selected(c.Name) || always && c.Name == cases.UsualCall {
 			list = append(list, c)
 		}
 	}
@@ -102,7 +103,7 @@ func (p *Prober) selected(name string) bool {
 // Cases returns the selected cases, in order, without contacting the peer.
 func (p *Prober) Cases() []Case {
 	var list []Case
-	for _, c := range p.table() {
+	for _, c := range p.table(false) {
 		list = append(list, describe(&c))
 	}
 	for _, x := range p.last() {
@@ -126,6 +127,7 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 	if p.Program == 0 {
 		p.Program, p.Version = DefaultProgram, DefaultVersion
 	}
+	p.habits = nil
 	steady, err := p.greet(ctx)
 	if err != nil {
 		return 0, err
@@ -137,13 +139,13 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 		}
 	}
 	list := p.last()
-	for _, c := range p.table() {
+	for _, c := range p.table(true) {
 		list = slices.Insert(list, len(list)-len(p.last()), extra{describe(&c), func(ctx context.Context, r *Result) (func(), error) {
 			return p.run(ctx, &c, r)
 		}})
 	}
 	for _, c := range list {
-		r := &Result{Case: c.Case}
+		r, start := &Result{Case: c.Case}, time.Now()
 		release, err := c.play(ctx, r)
 		if err == nil && ctx.Err() == nil {
 			steady, err = p.survivors(ctx, r, steady)
@@ -152,8 +154,11 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 		if ctx.Err() != nil {
 			return failed, ctx.Err()
 		}
+		r.Seconds = time.Since(start).Seconds()
 		if r.sum(); r.Verdict == cases.Fails.String() {
 			failed++
+		} else if !p.selected(c.Name) {
+			continue // the usual call is always made, for the habits
 		}
 		report(r)
 		if err != nil && p.Restart != nil {
@@ -189,7 +194,7 @@ func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result) (release fun
 	wires, err := p.tries(ctx, c)
 	for i, x := range wires {
 		if t := &c.Tries[i]; x != nil {
-			f := t.Judge(&x.w.Seen)
+			f := x.finding()
 			said, worst := x.faults()
 			if worst > f.Verdict && f.Verdict == cases.OK {
 				f.Verdict, f.Why = worst, "the judge finds it at fault"
@@ -202,6 +207,8 @@ func (p *Prober) run(ctx context.Context, c *cases.Case, r *Result) (release fun
 	}
 	if err != nil {
 		r.fail("it does not accept connections any more: " + err.Error())
+	} else if c.Name == cases.UsualCall {
+		p.habits = wires[0].wrong
 	}
 	return func() {
 		for _, x := range wires {

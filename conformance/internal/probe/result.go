@@ -40,6 +40,7 @@ type Result struct {
 	Verdict string   `json:"verdict"` // the worst of the tries; also fails if the peer did not survive
 	Tries   []Try    `json:"tries"`
 	Alive   []string `json:"alive,omitempty"` // what is wrong with the peer after the case; none: it is alive
+	Seconds float64  `json:"seconds"`         // that it took, with the look whether the peer is alive
 }
 
 func describe(c *cases.Case) Case {

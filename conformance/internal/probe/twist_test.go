@@ -7,6 +7,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +95,44 @@ func TestTwists(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestOneFault: a server that is wrong in the startup of every connection fails in one case, which says how, and all
+// others are played.
+func TestOneFault(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	for _, tt := range []struct{ twist, says string }{
+		{"reply-not-enhanced", "S of its Reply is false, of the Request true"},
+		{"reply-revision", "an MPA Reply that is not one"},
+		{"reply-shallow", "MPA-014"},
+		{"reply-deep", "ORD of its Reply is"},
+		{"reply-peer-to-peer", "A of its Reply is true"},
+		{"crc", "an FPDU that cannot be read: mpa: CRC error"},
+	} {
+		t.Run(tt.twist, func(t *testing.T) {
+			t.Parallel()
+			i := slices.IndexFunc(twist.Table(), func(tw twist.Twist) bool { return tw.Name == tt.twist })
+			// The usual call is played although it is not selected.
+			p := &probe.Prober{
+				Address: twisted(t, &twist.Table()[i], server), Only: someCases, Skip: regexp.MustCompile("^(load/|mpa/depths)"),
+				Quiet: 50 * time.Millisecond, Timeout: 10 * time.Second,
+			}
+			n := 0
+			_, err := p.Run(t.Context(), func(r *probe.Result) {
+				n++
+				said := fmt.Sprintf("%+v", r.Tries)
+				if r.Name == "mpa/usual" &&
+					(r.Verdict != "fails" || !strings.Contains(said, tt.says)) ||
+					r.Name != "mpa/usual" && r.Verdict != "ok" {
+					t.Errorf("%s: %s: %s %q", r.Name, r.Verdict, said, r.Alive)
+				}
+			})
+			if err != nil || n != 1+len(p.Cases()) {
+				t.Errorf("%d cases, 1 more than %d are wanted; %v", n, len(p.Cases()), err)
+			}
+		})
+	}
 }
 
 // TestTwistRules: the rules that the twists name exist.

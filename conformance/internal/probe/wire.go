@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
@@ -20,6 +22,8 @@ type wire struct {
 	w      *cases.Watcher
 	stop   time.Time // no wait lasts longer
 	idle   time.Duration
+	habits map[string]bool // of the peer
+	wrong  map[string]bool // what finding and faults have found, as habits
 
 	request []byte
 	up      bool // the startup is over
@@ -27,6 +31,8 @@ type wire struct {
 	mark    *mpa.Inserter
 	d       mpa.Deframer
 	in      []byte
+	marked  bool // the peer's FPDUs have markers
+	fpdus   int  // of the peer
 	buf     [16 << 10]byte
 }
 
@@ -43,20 +49,28 @@ func (x *wire) begin() {
 	x.until(func() bool { return x.up })
 }
 
-// agree applies what the startup has settled.
-func (x *wire) agree(rep *mpa.Reply) {
+// agree applies what the startup has settled. A Reply that is not well formed is not compared with the Request.
+func (x *wire) agree(rep *mpa.Reply, formed bool) {
 	x.w.Seen.Reply, x.up = rep, true
 	req, n, err := mpa.ParseRequest(x.request)
 	if n == 0 || err != nil || rep.Rejected {
 		return
 	}
-	x.w.Startup(&req, rep)
+	if formed {
+		x.w.Startup(&req, rep)
+	}
 	x.crc = req.CRC || rep.CRC
-	x.d.CRC = x.crc
+	x.marked = req.Markers
+	x.deframe(x.crc)
 	if rep.Markers {
 		x.mark = new(mpa.Inserter)
 	}
-	if req.Markers {
+}
+
+// deframe begins to read FPDUs.
+func (x *wire) deframe(crc bool) {
+	x.d = mpa.Deframer{CRC: crc}
+	if x.marked {
 		x.d.ExpectMarkers()
 	}
 }
@@ -139,6 +153,23 @@ func (x *wire) write(b []byte, piece, split int) {
 			first = min(piece, first)
 		}
 	}
+}
+
+// finding returns what the peer did, and the verdict, in which its habits do not count.
+func (x *wire) finding() cases.Finding {
+	x.w.Seen.Breaches = slices.DeleteFunc(x.w.Seen.Breaches, func(s string) bool {
+		if i := strings.IndexAny(s, "0123456789"); i > 0 {
+			s = s[:i] // values differ
+		}
+		return x.habit(s)
+	})
+	return x.try.Judge(&x.w.Seen)
+}
+
+// habit notes a fault, and reports whether the peer has it as a habit.
+func (x *wire) habit(fault string) bool {
+	x.wrong[fault] = true
+	return x.habits[fault]
 }
 
 // close ends the connection. x may be nil.
@@ -230,12 +261,18 @@ func (x *wire) take() {
 	for x.up {
 		u, n, err := x.d.Next(x.in)
 		if err != nil {
-			x.broken("an FPDU that cannot be read: " + err.Error())
-			return
+			x.w.Seen.Breaches = append(x.w.Seen.Breaches, "an FPDU that cannot be read: "+err.Error())
+			if e, ok := errors.AsType[*mpa.Error](err); !ok || e.Code != mpa.CodeCRC || x.fpdus > 0 {
+				x.broken()
+				return
+			}
+			x.deframe(false) // one that never sends CRCs may be good otherwise
+			continue
 		}
 		if n == 0 {
 			return
 		}
+		x.fpdus++
 		out := x.w.ULPDU(u)
 		x.in = x.in[n:]
 		for _, o := range out {
@@ -245,22 +282,24 @@ func (x *wire) take() {
 }
 
 // broken ends the connection, because its input cannot be decoded.
-func (x *wire) broken(why string) {
-	x.w.Seen.Breaches = append(x.w.Seen.Breaches, why)
+func (x *wire) broken() {
 	x.w.Seen.Ended, x.w.Seen.Reset = true, true
 	x.in = nil
 }
 
-// reply reads the MPA Reply.
+// reply reads the MPA Reply. One that is whole says enough, also where it is not as it should be.
 func (x *wire) reply() {
 	r, n, err := mpa.ParseReply(x.in)
 	if err != nil {
-		x.broken("an MPA Reply that cannot be read: " + err.Error())
-		return
+		x.w.Seen.Breaches = append(x.w.Seen.Breaches, "an MPA Reply that is not one: "+err.Error())
+		if n == 0 {
+			x.broken()
+			return
+		}
 	}
 	if n > 0 {
 		r.PrivateData = append([]byte(nil), r.PrivateData...)
-		x.agree(&r)
+		x.agree(&r, err == nil)
 		x.in = x.in[n:]
 	}
 }
@@ -286,7 +325,10 @@ func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 	}
 	j := hear(nc, decode.FromAccepter)
 	j.keep = p.Octets
-	x := &wire{nc: j, judged: j, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet()}
+	x := &wire{
+		nc: j, judged: j, try: t, w: cases.Watch(t), stop: time.Now().Add(p.timeout()), idle: p.quiet(),
+		habits: p.habits, wrong: make(map[string]bool),
+	}
 	cancel := context.AfterFunc(ctx, func() { nc.Close() })
 	defer cancel()
 	x.begin()

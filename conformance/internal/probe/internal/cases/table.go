@@ -5,10 +5,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
+// UsualCall is the case in which nothing is unusual. What a peer does wrong there it does wrong everywhere.
+const UsualCall = "mpa/usual"
+
 // Table returns the cases for a peer.
 func Table(t Target) []Case {
 	g := &gen{Target: t, serial: t.XID}
-	var all []Case
+	all := []Case{{Name: UsualCall, Rule: "RFC 5044 Section 7.1.2", Sends: "the usual Request, then a NULL call", Tries: []Try{g.good("", usual())}}}
 	for _, part := range [][]Case{
 		g.badStartup(), g.goodStartup(), g.badFPDU(), g.goodFPDU(), g.badDDP(), g.goodDDP(), g.badRDMAP(), g.goodRDMAP(),
 		g.badHeaders(), g.everyWord(), g.chunkLists(), g.liars(), g.rpcCalls(), g.credits(), g.reads(), g.silent(),
