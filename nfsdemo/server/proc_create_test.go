@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -66,6 +68,47 @@ func TestCreateExclusive(t *testing.T) {
 		setattr(p, first.Handle.Handle, server, nfs3.OK)
 		doCreate(p, args, nfs3.ErrExist)
 	})
+}
+
+// TestCreateBesideRemove: an unchecked CREATE whose file another client removes, after it was found and before its size
+// is set, makes a new one.
+func TestCreateBesideRemove(t *testing.T) {
+	fsys := &removingFS{FS: mem.New(nil)}
+	p := newPeer(t, newServer(t, fsys), sys(0, 0))
+	old := p.create(p.root, "f", 0o600)
+	fsys.armed = true
+	r := doCreate(p, nfs3.CreateArgs{Where: at(p.root, "f"), Attr: nfs3.SetAttr{SetSize: true, Size: 3}}, nfs3.OK)
+	l := p.lookup(p.root, "f", nfs3.OK)
+	if fsys.armed || string(r.Handle.Handle) == string(old) || string(r.Handle.Handle) != string(l.Handle) || l.Attr.Attr.Size != 3 {
+		t.Errorf("%+v, then %+v", r, l)
+	}
+}
+
+// removingFS removes the next name that a LOOKUP finds, if it is armed.
+type removingFS struct {
+	*mem.FS
+	armed bool
+}
+
+type removingNode struct {
+	backend.Node
+	fs *removingFS
+}
+
+func (f *removingFS) Resolve(h []byte) (backend.Node, error) {
+	n, err := f.FS.Resolve(h)
+	return removingNode{n, f}, err
+}
+
+func (n removingNode) As(who *caller.Identity) backend.Node { return removingNode{n.Node.As(who), n.fs} }
+
+func (n removingNode) Lookup(name string) (backend.Node, nfs3.Attr, error) {
+	f, a, err := n.Node.Lookup(name)
+	if err == nil && n.fs.armed {
+		n.fs.armed = false
+		err = n.Remove(name)
+	}
+	return f, a, err
 }
 
 // TestCreatePermissions: an unchecked CREATE of a file one may not write.
