@@ -60,7 +60,40 @@ func TestServers(t *testing.T) {
 	t.Run("Verifier", func(t *testing.T) { testVerifier(t, r) })
 	t.Run("Pages", func(t *testing.T) { testPages(t, r) })
 	t.Run("Exclusive", func(t *testing.T) { testExclusive(t, r) })
+	t.Run("Removed", func(t *testing.T) { testRemoved(t, r) })
 	t.Run("Locks", func(t *testing.T) { testLocks(t, r) })
+}
+
+// testRemoved: a file that another server removes before it has all of its attributes, or before they are read, was made
+// nevertheless.
+func testRemoved(t *testing.T, r *rig) {
+	a, b := two(t, r)
+	for name, x := range map[string]struct {
+		in      backend.Init
+		changed bool // after it was made
+	}{
+		"plain":     {*initOf(0o644), false},
+		"size":      {backend.Init{Attr: nfs3.SetAttr{SetSize: true, Size: 5}}, false},
+		"owner":     {backend.Init{Attr: nfs3.SetAttr{SetUID: true, UID: 7}}, true},
+		"time":      {backend.Init{Attr: nfs3.SetAttr{MtimeHow: nfs3.ClientTime}}, true},
+		"exclusive": {backend.Init{Verf: &nfs3.CreateVerf{1, 2, 3}}, true},
+	} {
+		create := func(made, changed func()) {
+			t.Helper()
+			defer r.v.Between(made, changed)()
+			if _, at, err := a.Root().Create(name, &x.in); err != nil || at.Type != nfs3.TypeReg {
+				t.Errorf("%s: %+v, %v", name, at, err)
+			}
+			if _, _, err := b.Root().Lookup(name); !errors.Is(err, nfs3.ErrNoEnt) {
+				t.Errorf("%s: then %v", name, err)
+			}
+		}
+		remove := func() { ok(t, b.Root().Remove(name)) }
+		create(remove, func() {})
+		if x.changed {
+			create(func() {}, sync.OnceFunc(remove))
+		}
+	}
 }
 
 // testCoherence: what one server has acknowledged as stable is what the other one sees.
