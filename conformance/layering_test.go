@@ -93,7 +93,7 @@ var layers = []layer{
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
-	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",

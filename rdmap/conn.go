@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -40,7 +41,9 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	c.handler = f.Handler
 	c.idle, _ = f.Handler.(IdleHandler)
 	c.table = f.Domain.NewTable()
-	c.table.SetPrincipal(principal(nc.RemoteAddr()))
+	if who := peeraddr.Share(nc.RemoteAddr()); !peeraddr.Many(who) { // else it is told apart by its connection alone
+		c.table.SetPrincipal(who)
+	}
 	var up drive.Upcalls = (*upcalls)(c)
 	if c.handler == nil {
 		up = &c.inbox
@@ -65,15 +68,6 @@ func (u *upcalls) Idle() {
 
 // Closed implements drive.Upcalls.
 func (u *upcalls) Closed(err error) { u.handler.HandleClose((*Conn)(u), err) }
-
-// principal returns the address of a peer, without which it is told apart by its connection alone. So are
-// the peers on loopback: they may stand for any number of users.
-func principal(a net.Addr) string {
-	if t, ok := a.(*net.TCPAddr); ok && !t.IP.IsLoopback() {
-		return t.IP.String()
-	}
-	return ""
-}
 
 // Handshake runs the MPA startup (RFC 5044 Section 7.1, RFC 6581). It must succeed before
 // anything is posted. It runs once; later calls return the first result. An error closes the
