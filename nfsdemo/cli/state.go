@@ -146,14 +146,17 @@ func evalSymlinks(path string) string {
 	return path
 }
 
-// resolve is evalSymlinks for those who cannot wait: one file system must not keep the others from being served. What
+// resolve is evalSymlinks for those who cannot wait.
+func resolve(path string) string { return inTime(path, evalSymlinks) }
+
+// inTime returns real(path), or path if that takes long: one file system must not keep the others from being served. What
 // it has not found out in time is seen before that one is served.
-func resolve(path string) string {
+func inTime(path string, real func(string) string) string {
 	found := make(chan string, 1)
-	go func() { found <- evalSymlinks(path) }()
+	go func() { found <- real(path) }()
 	select {
-	case real := <-found:
-		return real
+	case to := <-found:
+		return to
 	case <-time.After(checkTime):
 		return path
 	}

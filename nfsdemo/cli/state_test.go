@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
@@ -63,6 +64,31 @@ func TestKeepsKey(t *testing.T) {
 	if _, err := (&serviceConfig{state: filepath.Join(file, "asked")}).openKey(); err == nil || !strings.Contains(err.Error(), "--state") {
 		t.Error(err)
 	}
+}
+
+// TestPlacesHanging: where an export leads is not waited for, if its file system does not answer. The others are checked.
+func TestPlacesHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		defer close(answers)
+		real := func(path string) string {
+			return inTime(path, func(path string) string {
+				switch path {
+				case "/hangs":
+					<-answers
+				case "/link":
+					return "/there"
+				}
+				return path
+			})
+		}
+		cfg := &serviceConfig{state: "/none/state"}
+		check(t, cfg.checkPlaces(one("/hangs"), real))
+		cfg.state = "/there/state"
+		if err := cfg.checkPlaces(append(one("/hangs"), one("/link")...), real); err == nil || !strings.Contains(err.Error(), "inside the export /link") {
+			t.Error(err)
+		}
+	})
 }
 
 // TestPlaces: what the server keeps from clients is in no export, not by a link either, and a capture is its owner's.
