@@ -112,13 +112,14 @@ func TestHangingExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		s := &exportSet{make: func(path string) (backend.FS, error) {
-			if path == "/hangs" {
+			if path != "/other" {
 				<-answers
 			}
 			return mem.New(nil), nil
 		}}
 		var served []server.Export
 		check(t, s.serveBy(func(list []server.Export) error { served = list; return nil }))
+		check(t, s.load(one("/first"))) // it hangs before the other one is asked
 		check(t, s.load(append(one("/hangs"), one("/other")...)))
 		if away := s.away(); len(away) != 1 || away[0].Export != "/hangs" || served[0].FS != nil || served[1].FS == nil {
 			t.Errorf("served %+v, away %+v", served, away)
