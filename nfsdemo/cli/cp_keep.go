@@ -20,7 +20,8 @@ type inode struct {
 	fsid, id uint64 // id 0: unknown
 	links    uint64
 	uid, gid int64
-	sparse   bool // it takes less room than its size
+	ctime    time.Time // zero: unknown
+	sparse   bool      // it takes less room than its size
 }
 
 // attrs are what cp -p keeps of a file or a directory.
@@ -60,14 +61,14 @@ func (a attrs) modeFor(got attrs) fs.FileMode {
 // setLocal gives f, name in root, attributes, and returns those that it has then. The owner is first: a change of
 // it clears set-id bits.
 func setLocal(f *os.File, root *os.Root, name string, want attrs) (got attrs, err error) {
-	if got, err = localAttrs(f); err != nil {
+	if got, err = localAttrs(f.Stat()); err != nil {
 		return got, err
 	}
 	if !want.owns(got) {
 		if err := f.Chown(int(want.uid), int(want.gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return got, err
 		}
-		if got, err = localAttrs(f); err != nil {
+		if got, err = localAttrs(f.Stat()); err != nil {
 			return got, err
 		}
 	}
@@ -75,15 +76,31 @@ func setLocal(f *os.File, root *os.Root, name string, want attrs) (got attrs, er
 		return got, err
 	}
 	if !want.mtime.IsZero() {
-		if err := root.Chtimes(name, want.mtime, want.mtime); err != nil {
+		if err := setTime(root, name, want.mtime); err != nil {
 			return got, err
 		}
 	}
-	return localAttrs(f)
+	return localAttrs(f.Stat())
 }
 
-func localAttrs(f *os.File) (attrs, error) {
-	st, err := f.Stat()
+// setLocalLink is setLocal for a symbolic link, whose mode nobody looks at.
+func setLocalLink(root *os.Root, name string, want attrs) (attrs, error) {
+	got, err := localAttrs(root.Lstat(name))
+	if err != nil {
+		return got, err
+	}
+	if !want.owns(got) {
+		if err := root.Lchown(name, int(want.uid), int(want.gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return got, err
+		}
+	}
+	if err := setTime(root, name, want.mtime); err != nil {
+		return got, err
+	}
+	return localAttrs(root.Lstat(name))
+}
+
+func localAttrs(st fs.FileInfo, err error) (attrs, error) {
 	if err != nil {
 		return attrs{}, err
 	}
@@ -101,17 +118,21 @@ func setRemote(ctx context.Context, c *nfsclient.Client, n *nfsclient.Node, want
 		}
 	}
 	mode := want.modeFor(remoteAttrs(n))
-	change := nfs3.SetAttr{SetMode: true, Mode: unixMode(mode)}
+	if n.IsSymlink() { // nobody looks at its mode, and Linux cannot set it
+		mode = remoteAttrs(n).mode
+	}
+	change := nfs3.SetAttr{SetMode: !n.IsSymlink(), Mode: unixMode(mode)}
 	if want.mtime.IsZero() && mode == remoteAttrs(n).mode {
 		return remoteAttrs(n), nil
 	}
 	if !want.mtime.IsZero() {
 		change.MtimeHow, change.Mtime = nfs3.ClientTime, nfs3.TimeOf(want.mtime)
 	}
-	if err := c.SetAttr(ctx, n, &change); err != nil {
+	// Some systems have no call for the time of a link: that is a loss, and no failure.
+	if err := c.SetAttr(ctx, n, &change); err != nil && !(n.IsSymlink() && errors.Is(err, nfs3.ErrNotSupp)) {
 		return attrs{}, err
 	}
-	if got := remoteAttrs(n); got.mode == mode && sameTime(got.mtime, want.mtime) {
+	if got := remoteAttrs(n); got.mode == mode && want.sameTime(got) {
 		return got, nil
 	}
 	err := c.Refresh(ctx, n) // the answer may have been without attributes
@@ -122,11 +143,24 @@ func remoteAttrs(n *nfsclient.Node) attrs {
 	return attrs{n.Mode() & modeBits, n.ModTime(), int64(n.Attr.UID), int64(n.Attr.GID)}
 }
 
-// sameTime reports whether a and b are one time by the coarser of their clocks, which shows in a time that is a
-// multiple of its tick: no file system rounds to less than one.
-func sameTime(a, b time.Time) bool {
+func (a attrs) sameTime(b attrs) bool {
+	return sameTime(stamp{a.mtime, a.mtime}, stamp{b.mtime, b.mtime})
+}
+
+// stamp has the time of the last change of a file and one that the file system itself gave it, which may be the same.
+type stamp struct{ mtime, clock time.Time }
+
+// ticks reports whether the clock of the file system may have this tick.
+func (s stamp) ticks(tick time.Duration) bool {
+	return s.mtime.Truncate(tick).Equal(s.mtime) && s.clock.Truncate(tick).Equal(s.clock)
+}
+
+// sameTime reports whether a and b have one time by the coarser of their clocks, which shows in times that are all
+// multiples of its tick: no file system rounds to less than one. A whole second that a user has set shows nothing, but
+// the clock does.
+func sameTime(a, b stamp) bool {
 	for _, tick := range [...]time.Duration{1, 100, time.Microsecond, time.Millisecond, time.Second} {
-		if x, y := a.Truncate(tick), b.Truncate(tick); x.Equal(y) && (x.Equal(a) || y.Equal(b)) {
+		if a.mtime.Truncate(tick).Equal(b.mtime.Truncate(tick)) && (a.ticks(tick) || b.ticks(tick)) {
 			return true
 		}
 	}
@@ -136,30 +170,32 @@ func sameTime(a, b time.Time) bool {
 // keepAll gives a copy the attributes of src, by set, and notes what it has not got then: a server may round, squash
 // or leave out without an error.
 func (c *copier) keepAll(src *source, set func(want attrs) (got attrs, err error)) error {
+	c.linked(src)
 	want := attrs{src.mode & modeBits, src.mtime, src.uid, src.gid}
 	got, err := set(want)
 	if err != nil {
 		return err
 	}
-	if src.local != "" && hasXattrs(src.local) {
+	if src.local != "" && hasXattrs(src.local, isLink(src.mode)) {
 		c.lose("extended attributes", src)
 	}
 	if !want.owns(got) && (c.archive || c.root) { // others may not give files away, and do not expect it
 		c.lose("owner", src)
 	}
-	if want.mode != got.mode {
+	if want.mode != got.mode && !isLink(src.mode) {
 		c.lose("mode", src)
 	}
-	// The last time of NFS stands for all later ones.
-	if !sameTime(want.mtime, got.mtime) || src.node != nil && src.node.Attr.Mtime == nfs3.UnixTime(math.MaxInt64, 0) {
+	if !want.sameTime(got) {
 		c.lose("time", src)
+	} else if src.node != nil && (src.node.Attr.Mtime == nfs3.Time{} || src.node.Attr.Mtime == nfs3.UnixTime(math.MaxInt64, 0)) {
+		c.lose("time before 1970 or after 2106", src) // the first and the last time of NFS stand for all others
 	}
 	return nil
 }
 
 // linked notes a file with several names, of which this is not the first one: its copy is another file.
 func (c *copier) linked(src *source) {
-	if !c.preserve || src.links < 2 || src.id == 0 {
+	if src.links < 2 || src.id == 0 || src.mode.IsDir() {
 		return
 	}
 	type name struct {

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"golang.org/x/sys/unix"
 )
 
@@ -60,6 +62,20 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"link", "dangling"} { // a link has an owner and a time of its own
+		modes[name] = fs.ModeSymlink
+		path := filepath.Join(local, name)
+		err := os.Symlink(map[string]string{"link": "plain", "dangling": "nowhere"}[name], path)
+		if err == nil && os.Getuid() == 0 {
+			err = os.Lchown(path, 12, 34)
+		}
+		if ts := unix.NsecToTimespec(when.UnixNano() - 1e9); err == nil {
+			err = unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	back := t.TempDir()
 	for _, c := range [][2]string{{local, url}, {url + "/tree", back}} {
 		if status, _, errs := run("cp", "-a", c[0], c[1]); status != 0 || errs != "" {
@@ -83,6 +99,9 @@ func TestArchive(t *testing.T) {
 		{"early", func(p string) error { return os.Chtimes(p, time.Time{}, time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)) }, "time"},
 		{"late", func(p string) error { return os.Chtimes(p, time.Time{}, time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)) }, "time"},
 		{"linked", func(p string) error { return os.Link(p, p+"2") }, "hard link"},
+		{"linked-link", func(p string) error {
+			return errors.Join(os.Remove(p), os.Symlink("x", p), os.Link(p, p+"2"))
+		}, "hard link"},
 		{"attribute", func(p string) error { return unix.Setxattr(p, "user.a", []byte("b"), 0) }, "extended attributes"},
 	} {
 		dir := filepath.Join(t.TempDir(), tt.name)
@@ -103,9 +122,20 @@ func TestArchive(t *testing.T) {
 			}
 		}
 	}
-	// A server has the last time of NFS for those that are later.
-	if status, _, errs := run("cp", "-a", url+"/late/file", back); status != 1 || !strings.Contains(errs, "time not kept") {
-		t.Errorf("status %d, %s", status, errs)
+	// A server has the first and the last time of NFS for those that it cannot say.
+	for _, dir := range []string{"early", "late"} {
+		if status, _, errs := run("cp", "-a", url+"/"+dir+"/file", back); status != 1 || !strings.Contains(errs, "time before 1970 or after 2106 not kept") {
+			t.Errorf("%s: status %d, %s", dir, status, errs)
+		}
+	}
+	// What is copied is the file that a link leads to, with what that has.
+	dir := t.TempDir()
+	fill(t, filepath.Join(dir, "file"), 10)
+	if err := errors.Join(unix.Setxattr(filepath.Join(dir, "file"), "user.a", []byte("b"), 0), os.Symlink("file", filepath.Join(dir, "to"))); err != nil {
+		t.Skip(err)
+	}
+	if _, _, errs := run("cp", "-p", filepath.Join(dir, "to"), url); !strings.HasPrefix(errs, "nfsdemo: extended attributes not kept") {
+		t.Errorf("through a link: %q", errs)
 	}
 }
 
@@ -170,8 +200,36 @@ func TestHoles(t *testing.T) {
 	sameFile(t, back, want)
 }
 
-// TestUpdateByCoarserClock: a copy on a file system that knows seconds, or microseconds, is as new as its source.
+// TestUpdateByCoarserClock: a copy on a file system that knows seconds, or microseconds, is as new as its source; one that
+// knows more, and only has a whole second from its source, is not.
 func TestUpdateByCoarserClock(t *testing.T) {
+	exact := time.Date(2001, 2, 3, 4, 5, 6, 123456789, time.UTC)
+	for _, tt := range []struct {
+		tick, other time.Duration // of the clocks of the two
+		set         time.Duration // mtimes are of whole ones
+		after       time.Duration // how much later the source was changed
+		same        bool
+	}{
+		{1, 1, 1, 0, true},
+		{1, time.Second, 1, 0, true},
+		{1, time.Microsecond, 1, 0, true},
+		{time.Millisecond, 100, 1, 0, true},
+		{1, 1, 1, 1, false},
+		{1, 1, time.Second, 0, true},
+		{1, 1, time.Second, time.Millisecond, false}, // within the same second
+		{100, time.Microsecond, time.Second, time.Millisecond, false},
+		{1, time.Second, time.Second, time.Millisecond, true}, // nobody can tell
+		{1, time.Second, 1, time.Second, false},
+	} {
+		on := func(clock time.Duration, t time.Time) [2]time.Time {
+			return [2]time.Time{t.Truncate(clock), exact.Add(time.Hour).Truncate(clock)}
+		}
+		a, b := on(tt.tick, exact.Truncate(tt.set).Add(tt.after)), on(tt.other, exact.Truncate(tt.set))
+		if got, back := cli.SameTime(a, b), cli.SameTime(b, a); got != tt.same || back != tt.same {
+			t.Errorf("%+v: %v and %v", tt, got, back)
+		}
+	}
+
 	root, url := served(t, true, 0)
 	src := filepath.Join(t.TempDir(), "file")
 	data := fill(t, src, 100)
@@ -181,9 +239,8 @@ func TestUpdateByCoarserClock(t *testing.T) {
 		src, copy time.Time
 		skipped   bool
 	}{
-		{when, when.Truncate(time.Second), true},
-		{when, when.Truncate(time.Microsecond), true},
-		{when.Truncate(time.Second), when, true},
+		{when, when, true},
+		{when, when.Truncate(time.Second), false}, // both file systems here know more
 		{when, when.Add(-time.Nanosecond), false},
 		{when, when.Truncate(time.Second).Add(-time.Second), false},
 		{when.AddDate(200, 0, 0), time.Unix(1<<32-1, 999999999), true}, // of a copy to a server before

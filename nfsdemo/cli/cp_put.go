@@ -38,10 +38,10 @@ const largeTransfers = 4
 
 // existing is a file that has the name of a copy.
 type existing struct {
-	mode  fs.FileMode
-	size  int64
-	mtime time.Time
-	same  bool // it is the source
+	mode fs.FileMode
+	size int64
+	stamp
+	same bool // it is the source
 }
 
 // copyJSON is a line of cp --json.
@@ -94,7 +94,6 @@ func (c *copier) put(ctx context.Context, src *source, dst target) error {
 		}
 	}
 	c.say(src, dst, src.name)
-	c.linked(src)
 	size, err := c.transfer(ctx, src, dst, old)
 	if err != nil {
 		return err
@@ -117,9 +116,11 @@ func (c *copier) skips(old *existing, src *source) bool {
 		return false
 	}
 	// As far as NFS can say: the copy of a file from 2107 is not older than that.
-	was, is := nfs3.TimeOf(old.mtime).Time(), nfs3.TimeOf(src.mtime).Time()
-	newer := was.After(is) && !sameTime(was, is)
-	alike := old.size == src.size && (newer || sameTime(was, is))
+	was, is := old.stamp, stamp{nfs3.TimeOf(src.mtime).Time(), src.ctime}
+	was.mtime = nfs3.TimeOf(was.mtime).Time()
+	same := sameTime(was, is)
+	newer := was.mtime.After(is.mtime) && !same
+	alike := old.size == src.size && (newer || same)
 	return c.update && (alike || newer) || c.resume && alike
 }
 

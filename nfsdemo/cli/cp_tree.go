@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"path"
 	"slices"
@@ -110,7 +109,7 @@ func (c *copier) copy(ctx context.Context, src *source, dst target) error {
 			return err
 		}
 		c.say(src, dst, src.name)
-		return dst.symlink(ctx, c, src.name, to)
+		return dst.symlink(ctx, c, src, to)
 	case src.mode.IsRegular():
 		return c.put(ctx, src, dst)
 	}
@@ -170,12 +169,4 @@ func (c *copier) excludes(src *source) bool {
 		}
 	}
 	return false
-}
-
-// keepExisting returns err, or nil if it is only that the name exists, which -n permits.
-func keepExisting(err error) error {
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
 }

@@ -39,8 +39,8 @@ type target interface {
 	// create makes the file in which the copy of src to name is written. With resume it may be the one of an
 	// earlier run. old is what has the name.
 	create(ctx context.Context, name string, mode fs.FileMode, resume bool, src *source, old *existing) (partFile, error)
-	// symlink makes a symbolic link.
-	symlink(ctx context.Context, c *copier, name, to string) error
+	// symlink makes a symbolic link, the copy of src.
+	symlink(ctx context.Context, c *copier, src *source, to string) error
 	// sub makes a directory, or opens the one that exists.
 	sub(ctx context.Context, name string, mode fs.FileMode) (target, error)
 	// finish gives the directory the attributes of src, after everything was copied into it.
@@ -66,7 +66,7 @@ func remoteSource(c *nfsclient.Client, n *nfsclient.Node) *source {
 		name: n.Name(), show: n.Path, mode: n.Mode(), size: n.Size(), mtime: n.ModTime(),
 		client: c, node: n, inode: inode{
 			fsid: n.Attr.FSID, id: n.Attr.FileID, links: uint64(n.Attr.Nlink), uid: int64(n.Attr.UID), gid: int64(n.Attr.GID),
-			sparse: n.IsRegular() && n.Attr.Used < n.Attr.Size,
+			ctime: n.Attr.Ctime.Time(), sparse: n.IsRegular() && n.Attr.Used < n.Attr.Size,
 		},
 	}
 }

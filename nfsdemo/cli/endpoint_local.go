@@ -53,7 +53,7 @@ func (d *localDir) old(_ context.Context, name string, _ *source) (*existing, er
 	if err != nil {
 		return nil, d.fail(name, err)
 	}
-	return &existing{mode: st.Mode(), size: st.Size(), mtime: st.ModTime()}, nil
+	return &existing{mode: st.Mode(), size: st.Size(), stamp: stamp{st.ModTime(), inodeOf(st).ctime}}, nil
 }
 
 // create implements target.
@@ -156,18 +156,24 @@ func (l *localFile) close(_ context.Context, remove bool) error {
 }
 
 // symlink implements target. It replaces an existing link.
-func (d *localDir) symlink(_ context.Context, c *copier, name, to string) error {
-	err := d.root.Symlink(to, name)
-	if !errors.Is(err, fs.ErrExist) || c.keep {
-		return keepExisting(err)
+func (d *localDir) symlink(_ context.Context, c *copier, src *source, to string) error {
+	err := d.root.Symlink(to, src.name)
+	if errors.Is(err, fs.ErrExist) {
+		if c.keep {
+			return nil
+		}
+		if st, serr := d.root.Lstat(src.name); serr != nil || !isLink(st.Mode()) {
+			return err
+		}
+		if err := d.root.Remove(src.name); err != nil {
+			return err
+		}
+		err = d.root.Symlink(to, src.name)
 	}
-	if st, serr := d.root.Lstat(name); serr != nil || !isLink(st.Mode()) {
+	if err != nil || !c.preserve {
 		return err
 	}
-	if err := d.root.Remove(name); err != nil {
-		return err
-	}
-	return d.root.Symlink(to, name)
+	return c.keepAll(src, func(want attrs) (attrs, error) { return setLocalLink(d.root, src.name, want) })
 }
 
 // sub implements target.

@@ -46,7 +46,7 @@ func (d *remoteDir) old(ctx context.Context, name string, src *source) (*existin
 		return nil, err
 	}
 	same := src.node != nil && src.client == d.c && src.node.Attr.FileID == n.Attr.FileID && src.node.Attr.FSID == n.Attr.FSID
-	return &existing{mode: n.Mode(), size: n.Size(), mtime: n.ModTime(), same: same}, nil
+	return &existing{mode: n.Mode(), size: n.Size(), stamp: stamp{n.ModTime(), n.Attr.Ctime.Time()}, same: same}, nil
 }
 
 // create implements target.
@@ -118,20 +118,24 @@ func (r *remoteFile) close(ctx context.Context, remove bool) error {
 }
 
 // symlink implements target. It replaces an existing link.
-func (d *remoteDir) symlink(ctx context.Context, c *copier, name, to string) error {
-	_, err := d.c.Symlink(ctx, d.n, name, to)
-	if !errors.Is(err, fs.ErrExist) || c.keep {
-		return keepExisting(err)
+func (d *remoteDir) symlink(ctx context.Context, c *copier, src *source, to string) error {
+	n, err := d.c.Symlink(ctx, d.n, src.name, to)
+	if errors.Is(err, fs.ErrExist) {
+		if c.keep {
+			return nil
+		}
+		if old, lerr := d.c.Child(ctx, d.n, src.name); lerr != nil || !old.IsSymlink() {
+			return err
+		}
+		if err := d.c.Remove(ctx, d.n, src.name); err != nil {
+			return err
+		}
+		n, err = d.c.Symlink(ctx, d.n, src.name, to)
 	}
-	old, lerr := d.c.Child(ctx, d.n, name)
-	if lerr != nil || !old.IsSymlink() {
+	if err != nil || !c.preserve {
 		return err
 	}
-	if err := d.c.Remove(ctx, d.n, name); err != nil {
-		return err
-	}
-	_, err = d.c.Symlink(ctx, d.n, name, to)
-	return err
+	return c.keepAll(src, func(want attrs) (attrs, error) { return setRemote(ctx, d.c, n, want) })
 }
 
 // sub implements target.

@@ -24,7 +24,7 @@ func TestLocalTreeIsConfined(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.close()
-	if err := sub.symlink(t.Context(), c, "evil", outside); err != nil {
+	if err := sub.symlink(t.Context(), c, &source{name: "evil"}, outside); err != nil {
 		t.Fatal(err)
 	}
 	if deeper, err := sub.sub(t.Context(), "evil", 0o755); err == nil {
@@ -56,7 +56,7 @@ func TestLocalSymlinkIsReplaced(t *testing.T) {
 		to, want string
 		keep     bool
 	}{{"a", "a", false}, {"b", "b", false}, {"c", "b", true}} {
-		if err := dst.symlink(t.Context(), &copier{keep: tt.keep}, "l", tt.to); err != nil {
+		if err := dst.symlink(t.Context(), &copier{keep: tt.keep}, &source{name: "l"}, tt.to); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := os.Readlink(filepath.Join(dst.path, "l")); got != tt.want {
@@ -66,7 +66,7 @@ func TestLocalSymlinkIsReplaced(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dst.path, "file"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := dst.symlink(t.Context(), &copier{}, "file", "x"); !errors.Is(err, os.ErrExist) {
+	if err := dst.symlink(t.Context(), &copier{}, &source{name: "file"}, "x"); !errors.Is(err, os.ErrExist) {
 		t.Errorf("over a file: got %v, want ErrExist", err)
 	}
 }

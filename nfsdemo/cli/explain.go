@@ -79,8 +79,8 @@ func reason(err error) string {
 	if de, ok := errors.AsType[*dialError](err); ok {
 		return dialReason(de)
 	}
-	oe, lost := errors.AsType[*rpc.OpError](err)
-	if !lost || oe.Op != rpc.OpCall {
+	oe, ok := errors.AsType[*rpc.OpError](err)
+	if !ok || oe.Op != rpc.OpCall {
 		return err.Error()
 	}
 	what := ""
@@ -89,7 +89,15 @@ func reason(err error) string {
 	} else if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		what = pe.Path + ": "
 	}
-	return fmt.Sprintf("%sconnection to %s lost: %v", what, oe.Addr, oe.Err)
+	return what + lost(oe)
+}
+
+// lost says why a connection is gone. One that could not be opened again has its address in the cause.
+func lost(oe *rpc.OpError) string {
+	if oe.Addr == "" {
+		return fmt.Sprintf("connection lost: %v", oe.Err)
+	}
+	return fmt.Sprintf("connection to %s lost: %v", oe.Addr, oe.Err)
 }
 
 // dialReason says why a server could not be used.
@@ -116,7 +124,7 @@ func dialReason(e *dialError) string {
 		if oe.Op == rpc.OpDial { // whose message says what to do
 			return fmt.Sprintf("%s: no connection to %s", e.u, strings.TrimPrefix(oe.Error(), "transport: dial "))
 		}
-		return fmt.Sprintf("%s: connection to %s lost: %v", e.u, oe.Addr, oe.Err)
+		return e.u.String() + ": " + lost(oe)
 	}
 	return e.Error()
 }

@@ -60,6 +60,7 @@ func TestExplain(t *testing.T) {
 		{"local permission", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, "open /x: permission denied", 1},
 		{"too long", status(nfs3.ErrNameTooLong), "file name too long", 1},
 		{"lost", argErr("nfs://h/x", "/x", &fs.PathError{Op: "read", Path: "/x", Err: op(rpc.OpCall, syscall.ECONNRESET)}), "nfs://h/x: connection to h:1 lost: connection reset by peer", 1},
+		{"lost for good", &fs.PathError{Op: "read", Path: "/x", Err: &rpc.OpError{Op: rpc.OpCall, Err: syscall.ECONNREFUSED}}, "/x: connection lost: connection refused", 1},
 		{"a change lost", argErr("nfs://h/x", "/x", &rpc.OutcomeError{Prog: nfs3.Program, Proc: uint32(nfs3.ProcRemove), Err: op(rpc.OpCall, io.EOF)}), "nfs://h/x: connection to h:1 lost: EOF: the server may or may not have done it: look before you try again", 1},
 		{"a question lost", argErr("nfs://h/x", "/x", &rpc.OutcomeError{Prog: nfs3.Program, Proc: uint32(nfs3.ProcRead), Err: op(rpc.OpCall, io.EOF)}), "nfs://h/x: connection to h:1 lost: EOF", 1},
 		{"lost in a tree", &fs.PathError{Op: "read", Path: "/x", Err: op(rpc.OpCall, io.EOF)}, "/x: connection to h:1 lost: EOF", 1},

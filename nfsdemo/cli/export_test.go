@@ -1,5 +1,7 @@
 package cli
 
+import "time"
+
 // What the tests need of the inside.
 
 type (
@@ -21,3 +23,6 @@ var (
 	SpareProcs    = spareProcs
 	WritePortFile = writePortFile
 )
+
+// SameTime is sameTime of two files, each with a time and that of its clock.
+func SameTime(a, b [2]time.Time) bool { return sameTime(stamp{a[0], a[1]}, stamp{b[0], b[1]}) }

@@ -3,9 +3,11 @@ package cli
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,9 +35,13 @@ func (h holey) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // hasXattrs reports whether a file has extended attributes or an ACL. The label of SELinux is not the file's.
-func hasXattrs(path string) bool {
+func hasXattrs(path string, link bool) bool {
+	list := unix.Listxattr
+	if link {
+		list = unix.Llistxattr
+	}
 	names := make([]byte, 64<<10) // the most that Linux has
-	n, err := unix.Llistxattr(path, names)
+	n, err := list(path, names)
 	if err != nil {
 		return false
 	}
@@ -45,4 +51,13 @@ func hasXattrs(path string) bool {
 		}
 	}
 	return false
+}
+
+// changed returns the ctime, by the clock of the file system.
+func changed(st fs.FileInfo) time.Time {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return time.Time{}
+	}
+	return time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec)) //nolint:unconvert // not everywhere
 }

@@ -4,9 +4,13 @@ package cli
 
 import (
 	"io"
+	"io/fs"
 	"os"
+	"time"
 )
 
 func skipHoles(f *os.File, _ int64) io.ReaderAt { return f }
 
-func hasXattrs(string) bool { return false }
+func hasXattrs(string, bool) bool { return false }
+
+func changed(fs.FileInfo) time.Time { return time.Time{} }

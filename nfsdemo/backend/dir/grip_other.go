@@ -157,6 +157,9 @@ func (g *grip) readLink() (string, error) { return g.dir.root.Readlink(g.name) }
 
 // set changes attributes, except the size and the owner.
 func (g *grip) set(a *nfs3.SetAttr) error {
+	if g.node.typ == nfs3.TypeLnk { // the calls below follow it
+		return nfs3.ErrNotSupp
+	}
 	root, name := g.root, "."
 	if g.dir != nil {
 		root, name = g.dir.root, g.name
