@@ -26,6 +26,7 @@ import (
 type exportFlags struct {
 	dirs     []string
 	file     string
+	etc      string
 	squash   string
 	readOnly bool
 }
@@ -59,8 +60,15 @@ func (f *exportFlags) read() ([]exports.Export, error) {
 		}
 		list = append(list, more...)
 	}
+	if f.etc != "" {
+		more, err := exports.LoadEtc(f.etc, base)
+		if err != nil {
+			return nil, fmt.Errorf("--exports %w", bareFile(f.etc, err))
+		}
+		list = append(list, more...)
+	}
 	if len(list) == 0 {
-		return nil, usagef("serve needs --export DIR, or --config FILE: see nfsdemo serve --help")
+		return nil, usagef("serve needs --export DIR, --exports FILE or --config FILE: see nfsdemo serve --help")
 	}
 	return list, nil
 }
@@ -390,8 +398,28 @@ func (s *exportSet) close() error {
 	return err
 }
 
-// modeOf describes the options of an export in words of exports(5).
+// modeOf describes the options of an export, by groups of clients if it has them, in words of exports(5).
 func modeOf(e *server.Export) string {
+	const shown = 4
+	var groups []string
+	for i, c := range e.Clients {
+		if i == shown {
+			groups = append(groups, fmt.Sprintf("and %d more", len(e.Clients)-i))
+			break
+		}
+		who := slices.Clone(c.Names)
+		for _, n := range c.Nets {
+			who = append(who, n.String())
+		}
+		if len(who) == 0 {
+			who = []string{"everybody"}
+		}
+		own := server.Export{FS: e.FS, ReadOnly: c.ReadOnly, Squash: c.Squash, Secure: c.Secure, XprtSec: c.XprtSec}
+		groups = append(groups, modeOf(&own)+" for "+strings.Join(who, " "))
+	}
+	if len(groups) > 0 {
+		return strings.Join(groups, "; ")
+	}
 	mode := "read-write"
 	if e.ReadOnly {
 		mode = "read-only"
@@ -402,12 +430,8 @@ func modeOf(e *server.Export) string {
 	if e.FS != nil && !e.FS.Info().Owners {
 		return mode
 	}
-	words := []string{mode, e.Squash.String()}
-	if !e.Secure {
-		words = append(words, "insecure")
+	if mode += ", " + e.Squash.String(); !e.Secure {
+		mode += ", insecure"
 	}
-	if n := len(e.Clients); n > 0 {
-		words = append(words, plural(n, "client")+" with options of their own")
-	}
-	return strings.Join(words, ", ")
+	return mode
 }

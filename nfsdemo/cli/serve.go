@@ -62,6 +62,7 @@ they are released; the server drops none.`,
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --export /srv/data,ro --export /srv/in,client=192.0.2.0/24
   nfsdemo serve --config /etc/nfsdemo.toml
+  nfsdemo serve --exports /etc/exports
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
   nfsdemo serve --export /srv/data --push-log /var/lib/stag --status 127.0.0.1:9049
@@ -84,6 +85,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return nil } // config starts the capture, if it may
 	flags := cmd.Flags()
 	flags.StringVar(&f.exports.file, "config", "", "`file` (TOML) with more exports; SIGHUP reads it again")
+	flags.StringVar(&f.exports.etc, "exports", "", "`file` with more exports, written as /etc/exports; SIGHUP reads it again")
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
@@ -120,7 +122,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if cfg.exports, err = f.exports.read(); err != nil {
 		return nil, err
 	}
-	if f.exports.file != "" || !cfg.memory && a.storage == nil { // what stands at a path can change without a file
+	if f.exports.file != "" || f.exports.etc != "" || !cfg.memory && a.storage == nil { // what stands at a path can change without a file
 		cfg.again = f.exports.read
 	}
 	switch {

@@ -102,7 +102,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.log != nil {
 		s.owners.log = s.log.Logger
 	}
-	sc := &server.Config{Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of}
+	sc := &server.Config{Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has}
 	var err error
 	h, err := server.New(sc)
 	if err != nil {

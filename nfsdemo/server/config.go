@@ -2,8 +2,10 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"go.uber.org/zap"
@@ -29,6 +31,9 @@ type Config struct {
 	// other than root may claim only his own uid, and gets only his own groups. Other calls, and all of one who
 	// is not known, are denied with AUTH_BADCRED, except where no identity matters. It must be fast.
 	Local func(a net.Addr) (u User, ok bool)
+	// Named says whether a name of Client.Names is that of an address. While that is not known it waits for ctx, and
+	// returns an error: calls of NFS do not wait, and get NFS3ERR_JUKEBOX. Without it no client may have names.
+	Named func(ctx context.Context, name string, ip netip.Addr) (bool, error)
 	// MaxIO limits the octets of a READ or WRITE, and FSINFO announces it. It must be a multiple
 	// of 4096 up to 1 GiB. If zero, 1 MiB.
 	MaxIO int

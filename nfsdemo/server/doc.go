@@ -33,5 +33,5 @@
 // # Limits
 //
 // No locking protocol, no protocol for ACLs, no RPCSEC_GSS. Whoever has a handle can use it from any address that
-// Export.Allow admits, subject to the permissions of the file.
+// Export.Clients admits, subject to the permissions of the file.
 package server

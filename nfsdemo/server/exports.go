@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -103,17 +105,15 @@ type Export struct {
 	// XprtSec says how connections of NFS must be protected; other calls get NFS3ERR_ACCES. MOUNT and locks are not
 	// asked: Linux calls them in clear.
 	XprtSec XprtSec
-	// Allow lists the admitted client addresses; if it and Clients are empty, all. Others get
-	// MNT3ERR_ACCES and NFS3ERR_ACCES.
-	Allow []netip.Prefix
-	// Clients have options of their own, in place of those above; the first one counts whose
-	// Nets contain the address.
+	// Clients are who may use the export, with options of their own in place of those above; if empty, everybody. The
+	// first one counts that has the address. Others get MNT3ERR_ACCES and NFS3ERR_ACCES.
 	Clients []Client
 }
 
 // Client is a group of clients of an Export; its fields are as there.
 type Client struct {
-	Nets             []netip.Prefix // empty: all
+	Nets             []netip.Prefix
+	Names            []string // as Config.Named knows them; if there are no Nets either: everybody
 	ReadOnly         bool
 	Squash           Squash
 	AnonUID, AnonGID uint32
@@ -167,7 +167,7 @@ func (s *Server) SetExports(list []Export) error {
 	s.setting.Lock()
 	defer s.setting.Unlock()
 	old := s.table.Load()
-	t, err := newExports(list, old)
+	t, err := newExports(list, old, s.cfg.Named != nil)
 	if err != nil {
 		return err
 	}
@@ -194,14 +194,14 @@ func (s *Server) enter(id uint32) *export {
 
 // newExports checks the exports and numbers them. The number is derived from the path, so that handles
 // outlive the process. An FS that the old table has stays in use.
-func newExports(list []Export, old *exportTable) (*exportTable, error) {
+func newExports(list []Export, old *exportTable, named bool) (*exportTable, error) {
 	t := &exportTable{byID: make(map[uint32]*export)}
 	for i := range list {
 		e := list[i]
 		if !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || len(e.Path) > maxMountPath {
 			return nil, fmt.Errorf("server: export path %q is not absolute and clean", e.Path)
 		}
-		if err := e.check(); err != nil {
+		if err := e.check(named); err != nil {
 			return nil, fmt.Errorf("server: export %s: %w", e.Path, err)
 		}
 		h := fnv.New32a()
@@ -237,9 +237,12 @@ func (t *exportTable) of(id uint32) *export {
 	return t.byID[id]
 }
 
-func (e *Export) check() error {
+func (e *Export) check(named bool) error {
 	all := []setting.Setting{setting.Int("Squash", int(e.Squash), int(SquashRoot), int(SquashAll))}
 	for i, c := range e.Clients {
+		if len(c.Names) > 0 && !named {
+			return setting.Error("Clients[%d].Names: set Config.Named, which knows them", i)
+		}
 		all = append(all, setting.Int(fmt.Sprintf("Clients[%d].Squash", i), int(c.Squash), int(SquashRoot), int(SquashAll)))
 	}
 	return setting.Check(all...)
@@ -258,29 +261,60 @@ func (e *export) setAnon() {
 // nameMax is the longest name of an export in octets.
 func (e *export) nameMax() int { return int(min(e.info.NameMax, nfs3.MaxName)) }
 
-// seenBy returns the export as an address sees it, or nil if it may not use it.
-func (e *export) seenBy(a net.Addr) *export {
-	if len(e.Clients) == 0 && len(e.Allow) == 0 {
-		return e
+// seenBy returns the export as an address sees it, or why it may not use it. Whether a name is that of the address may
+// be unknown; then that group could be the first one, and its rights are neither given nor passed over.
+func (s *Server) seenBy(ctx context.Context, e *export, a net.Addr) (*export, error) {
+	if len(e.Clients) == 0 {
+		return e, nil
 	}
 	ip := peeraddr.IP(a).WithZone("") // the zero Addr is in no network
-	contains := func(p netip.Prefix) bool { return p.Contains(ip) }
+	unknown := -1
 	for i, c := range e.Clients {
-		if len(c.Nets) == 0 || slices.ContainsFunc(c.Nets, contains) {
-			return e.views[i]
+		in := len(c.Nets)+len(c.Names) == 0 || slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(ip) })
+		for _, name := range c.Names {
+			if in {
+				break
+			}
+			has, err := s.cfg.Named(ctx, name, ip)
+			if in = has && err == nil; err != nil && unknown < 0 {
+				unknown = i
+			}
+		}
+		switch {
+		case in && (unknown < 0 || unknown == i || sameOptions(e.Clients[unknown], c)):
+			return e.views[i], nil
+		case in:
+			return nil, errUnknown
 		}
 	}
-	if slices.ContainsFunc(e.Allow, contains) {
-		return e
+	if unknown >= 0 {
+		return nil, errUnknown
 	}
-	return nil
+	return nil, refusal("no export to this address")
 }
 
-// admit returns the export as the caller of c sees it, or why he may not use it.
-func (s *Server) admit(e *export, c *Call) (*export, error) {
-	v := e.seenBy(c.RemoteAddr)
-	if v == nil {
-		return nil, refusal("no export to this address")
+// sameOptions reports whether two groups have the same rights.
+func sameOptions(a, b Client) bool {
+	a.Nets, a.Names, b.Nets, b.Names = nil, nil, nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// ended is the context of calls that do not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// errUnknown has clients wait.
+var errUnknown = fmt.Errorf("it is not known yet whether a name of the exports is that of this address: %w", nfs3.ErrJukebox)
+
+// admit returns the export as the caller of c sees it, or why he may not use it. Until ctx ends it waits for the names of
+// an address.
+func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error) {
+	v, err := s.seenBy(ctx, e, c.RemoteAddr)
+	if err != nil {
+		return nil, err
 	}
 	if v.XprtSec != 0 && c.Prog == nfs3.Program && v.XprtSec&xprtOf(c.TLS) == 0 {
 		return nil, errXprtSec

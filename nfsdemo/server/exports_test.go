@@ -23,7 +23,7 @@ func from(ip string, port uint16) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), port))
 }
 
-// TestClients: options by client, and those of the export for the others that are allowed. Who is refused a
+// TestClients: options by client. Who is refused a
 // mount is logged, and why.
 func TestClients(t *testing.T) {
 	core, logged := observer.New(zap.WarnLevel)
@@ -31,10 +31,10 @@ func TestClients(t *testing.T) {
 	s := newServer(t, fsys, func(c *server.Config) {
 		c.Logger = zap.New(core)
 		c.Exports[0].Squash = server.SquashAll
-		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 		c.Exports[0].Clients = []server.Client{
 			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/32")}, ReadOnly: true, Squash: server.SquashNone},
 			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Squash: server.SquashRoot, AnonUID: 77, AnonGID: 78},
+			{Nets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Squash: server.SquashAll},
 		}
 	})
 	root, err := fsys.Root().Attr()

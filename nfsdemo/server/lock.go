@@ -19,7 +19,7 @@ func (s *Server) LockFile(ctx context.Context, c *Call, h nfs3.FileHandle, open 
 		return nil, nil, nfs3.ErrStale
 	}
 	if !open { // who gives back what he holds needs neither the file nor rights
-		if _, err := s.admit(e, c); err != nil {
+		if _, err := s.admit(ended, e, c); err != nil {
 			return nil, nil, err
 		}
 		return e.FS, h[handleHead:], nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
@@ -14,12 +15,15 @@ import (
 
 const maxMountPath = mount3.MaxPath
 
+// nameTime is how long MNT waits until it is known which names a client has.
+const nameTime = 6 * time.Second
+
 // serveMount answers one MOUNT call (RFC 1813 Section 5.2).
-func (s *Server) serveMount(_ context.Context, c *Call) error {
+func (s *Server) serveMount(ctx context.Context, c *Call) error {
 	d := xdr.NewDecoder(c.Args)
 	switch mount3.Proc(c.Proc) {
 	case mount3.ProcMnt:
-		return s.mnt(c, &d)
+		return s.mnt(ctx, c, &d)
 	case mount3.ProcDump:
 		res := mount3.DumpRes{Mounts: s.mounts.list()}
 		c.Resp.Results = res.Append(c.Resp.Results)
@@ -40,13 +44,13 @@ func (s *Server) serveMount(_ context.Context, c *Call) error {
 }
 
 // mnt is MNT: it returns the handle of an export or of a directory below it.
-func (s *Server) mnt(c *Call, d *xdr.Decoder) error {
+func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 	var args mount3.PathArgs
 	if err := args.Parse(d); err != nil {
 		return err
 	}
 	var res mount3.MountRes
-	res.Handle, res.Status = s.walk(c, args.Path)
+	res.Handle, res.Status = s.walk(ctx, c, args.Path)
 	if res.Status == mount3.OK {
 		res.Flavors = s.flavors()
 		s.mounts.add(mount3.Mount{Host: peeraddr.Host(c.RemoteAddr), Dir: args.Path})
@@ -64,7 +68,7 @@ func (s *Server) flavors() []xdr.AuthFlavor {
 }
 
 // walk finds the directory of a mount path. It does not follow symbolic links.
-func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
+func (s *Server) walk(ctx context.Context, c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 	if !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
 		return nil, mount3.ErrNoEnt
 	}
@@ -76,10 +80,13 @@ func (s *Server) walk(c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
 		return nil, mount3.ErrNoEnt
 	}
 	defer e.use.leave()
-	if _, err := s.admit(e, c); err != nil {
+	// MNT has no answer that means "later".
+	ctx, cancel := context.WithTimeout(ctx, nameTime)
+	defer cancel()
+	if _, err := s.admit(ctx, e, c); err != nil {
 		s.cfg.Logger.Warn("server: mount refused", zap.String("client", peeraddr.Host(c.RemoteAddr)), zap.Uint32("uid", c.Cred.UID),
 			zap.String("machine", c.Cred.Machine), zap.String("path", dir), zap.Error(err))
-		return nil, mount3.ErrAcces
+		return nil, mountStatus(err)
 	}
 	if e.FS == nil {
 		return nil, mount3.ErrIO
@@ -139,14 +146,11 @@ func (s *Server) exportList() []mount3.Export {
 	out := make([]mount3.Export, 0, len(s.table.Load().list))
 	for _, e := range s.table.Load().list {
 		x := mount3.Export{Dir: e.Path}
-		for _, p := range e.Allow {
-			x.Groups = append(x.Groups, p.String())
-		}
 		for _, c := range e.Clients {
 			for _, p := range c.Nets {
 				x.Groups = append(x.Groups, p.String())
 			}
-			if len(c.Nets) == 0 {
+			if x.Groups = append(x.Groups, c.Names...); len(c.Nets)+len(c.Names) == 0 {
 				x.Groups = append(x.Groups, "*")
 			}
 		}

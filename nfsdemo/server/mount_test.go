@@ -1,16 +1,20 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -59,9 +63,9 @@ func TestMount(t *testing.T) {
 
 func TestMountLists(t *testing.T) {
 	s, err := server.New(&server.Config{Exports: []server.Export{
-		{Path: "/a", FS: mem.New(nil), Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		{Path: "/a", FS: mem.New(nil), Clients: only("192.0.2.0/24")},
 		{Path: "/a/deeper", FS: mem.New(nil)},
-		{Path: "/closed", FS: mem.New(nil), Allow: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
+		{Path: "/closed", FS: mem.New(nil), Clients: only("2001:db8::/32")},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -113,10 +117,70 @@ func TestMountTableBounded(t *testing.T) {
 	}
 }
 
+func only(nets ...string) []server.Client {
+	c := server.Client{Squash: server.SquashNone, Secure: true}
+	for _, n := range nets {
+		c.Nets = append(c.Nets, netip.MustParsePrefix(n))
+	}
+	return []server.Client{c}
+}
+
+// TestNames: the first group that has the address counts. One of which that is not known yet may be it: what comes behind
+// it waits, unless it has the same rights.
+func TestNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := false
+		cfg := &server.Config{
+			Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Clients: []server.Client{
+				{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}},
+				{Names: []string{"slow", "fast"}, ReadOnly: true},
+				{Names: []string{"same"}, ReadOnly: true},
+				{Names: []string{"*.other"}},
+			}}},
+			Named: func(ctx context.Context, name string, ip netip.Addr) (bool, error) {
+				if name != "slow" {
+					return name == map[byte]string{2: "fast", 3: "same", 4: "*.other"}[ip.As4()[3]], nil
+				}
+				if !known {
+					<-ctx.Done()
+					return false, ctx.Err()
+				}
+				return false, nil
+			},
+		}
+		s, err := server.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var root nfs3.FileHandle
+		try := func(last byte, mnt mount3.Status, lookup nfs3.Status) {
+			t.Helper()
+			addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, last}), 700)
+			p := &peer{T: t, srv: s, cred: sys(0, 0), addr: net.TCPAddrFromAddrPort(addr)}
+			if res := p.mnt("/export", mnt); root == nil {
+				root = res.Handle
+			}
+			nfs[nfs3.LookupRes](p, nfs3.ProcLookup, &nfs3.LookupArgs{Dir: root, Name: "x"}, lookup)
+		}
+		try(1, mount3.OK, nfs3.ErrNoEnt) // by address: nobody is asked
+		try(2, mount3.OK, nfs3.ErrNoEnt) // another name of the same group
+		try(3, mount3.OK, nfs3.ErrNoEnt) // another group, with the same rights
+		try(4, mount3.ErrServerFault, nfs3.ErrJukebox)
+		try(5, mount3.ErrServerFault, nfs3.ErrJukebox)
+		known = true
+		try(4, mount3.OK, nfs3.ErrNoEnt)
+		try(5, mount3.ErrAcces, nfs3.ErrAcces)
+		cfg.Named = nil
+		if _, err := server.New(cfg); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("names that nobody knows: %v", err)
+		}
+	})
+}
+
 // TestAllow: a client that may not mount may not use a handle either.
 func TestAllow(t *testing.T) {
 	s := newServer(t, mem.New(nil), func(c *server.Config) {
-		c.Exports[0].Allow = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		c.Exports[0].Clients = only("192.0.2.0/24")
 	})
 	p := newPeer(t, s, sys(0, 0))
 	for _, addr := range []net.Addr{

@@ -65,7 +65,7 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 	case e.id != id:
 		return nil, nfs3.ErrXDev
 	}
-	e, err := o.s.admit(e, o.c)
+	e, err := o.s.admit(ended, e, o.c)
 	switch {
 	case err != nil:
 		return nil, err

@@ -61,7 +61,7 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	if o.entered = s.enter(binary.BigEndian.Uint32(args.Handle)); o.entered == nil {
 		return false
 	}
-	e, err := s.admit(o.entered, c)
+	e, err := s.admit(ended, o.entered, c)
 	if err != nil || e.FS == nil {
 		return false
 	}

@@ -101,7 +101,7 @@ func good(t *testing.T, allow ...string) rpc.Handler {
 	t.Helper()
 	e := server.Export{Path: "/srv/data", FS: mem.New(nil), Squash: server.SquashNone}
 	for _, a := range allow {
-		e.Allow = append(e.Allow, netip.MustParsePrefix(a))
+		e.Clients = append(e.Clients, server.Client{Nets: []netip.Prefix{netip.MustParsePrefix(a)}, Squash: server.SquashNone})
 	}
 	s, err := server.New(&server.Config{Exports: []server.Export{e}})
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -55,11 +57,18 @@ func Parse(text string, base Export) (Export, error) {
 	if e.Path == "" {
 		return e, &Error{text, "names no directory"}
 	}
-	err := apply(&e, words[first:], true)
-	if err != nil {
+	if err := apply(&e, words[first:], true); err != nil {
 		return e, &Error{text, err.Error()}
 	}
+	for i, c := range e.Clients { // their options may stand behind them
+		e.Clients[i] = e.group(c)
+	}
 	return e, nil
+}
+
+// group returns who, with the options of e.
+func (e *Export) group(who server.Client) server.Client {
+	return server.Client{Nets: who.Nets, Names: who.Names, ReadOnly: e.ReadOnly, Squash: e.Squash, AnonUID: e.AnonUID, AnonGID: e.AnonGID, Secure: e.Secure, XprtSec: e.XprtSec}
 }
 
 // option is a word of exports(5), perhaps with a value.
@@ -164,9 +173,10 @@ func noAllSquash(e *Export, _ string) error {
 }
 
 func client(e *Export, value string) error {
-	p, err := network(value)
-	e.Allow = append(slices.Clip(e.Allow), p)
-	return err
+	if len(e.Clients) == 0 {
+		e.Clients = []server.Client{{}}
+	}
+	return addWho(&e.Clients[0], value)
 }
 
 func fsid(e *Export, value string) error {
@@ -212,17 +222,35 @@ func id(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// network reads a network or an address.
-func network(text string) (netip.Prefix, error) {
+// addWho adds clients to a group: an address, a network, or the name of a host, a pattern of names or @netgroup.
+func addWho(c *server.Client, text string) error {
 	if a, err := netip.ParseAddr(text); err == nil {
 		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
+		c.Nets = append(c.Nets, netip.PrefixFrom(a, a.BitLen()))
+		return nil
 	}
-	p, err := netip.ParsePrefix(text)
+	addr, mask, ok := strings.Cut(text, "/")
+	if !ok {
+		name := func(r rune) bool { return r > ' ' && r < 0x7f && !strings.ContainsRune(`"'(),=`, r) }
+		if _, err := path.Match(text, ""); err != nil || text == "" || text == "@" || strings.Trim(text, "0123456789.:") == "" ||
+			strings.ContainsFunc(text, func(r rune) bool { return !name(r) }) {
+			return fmt.Errorf("%q: want a host, *.example.com, @netgroup, an address, or a network, as 192.0.2.0/24", text)
+		}
+		c.Names = append(c.Names, text)
+		return nil
+	}
+	if m, err := netip.ParseAddr(mask); err == nil && m.Is4() { // 192.0.2.0/255.255.255.0
+		ones, _ := net.IPMask(m.AsSlice()).Size()
+		if mask = strconv.Itoa(ones); ones == 0 && !m.IsUnspecified() {
+			mask = "?" // not a row of ones
+		}
+	}
+	p, err := netip.ParsePrefix(addr + "/" + mask)
 	if err != nil {
-		return p, fmt.Errorf("%q: want a network, as 192.0.2.0/24, or an address", text)
+		return fmt.Errorf("%q: want a network, as 192.0.2.0/24", text)
 	}
-	return p.Masked(), nil
+	c.Nets = append(c.Nets, p.Masked())
+	return nil
 }
 
 // file is the content of a file.
@@ -276,13 +304,11 @@ func Load(name string, base Export) ([]Export, error) {
 			if len(c.Networks) == 0 {
 				return nil, &Error{name + ": " + e.Path, "a client has no networks"}
 			}
-			sc := server.Client{ReadOnly: own.ReadOnly, Squash: own.Squash, AnonUID: own.AnonUID, AnonGID: own.AnonGID, Secure: own.Secure, XprtSec: own.XprtSec}
+			sc := own.group(server.Client{})
 			for _, n := range c.Networks {
-				p, err := network(n)
-				if err != nil {
+				if err := addWho(&sc, n); err != nil {
 					return nil, &Error{name + ": " + e.Path, err.Error()}
 				}
-				sc.Nets = append(sc.Nets, p)
 			}
 			e.Clients = append(e.Clients, sc)
 		}

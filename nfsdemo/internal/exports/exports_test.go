@@ -26,7 +26,14 @@ func TestParse(t *testing.T) {
 		"/a=1,no_root_squash":                 {Path: "/a=1", Secure: true, Squash: server.SquashNone},
 		"/srv,all_squash,anonuid=7,anongid=8": {Path: "/srv", Secure: true, Squash: server.SquashAll, AnonUID: 7, AnonGID: 8},
 		"/srv,client=192.0.2.0/24,client=2001:db8::1,client=::ffff:192.0.2.9": {
-			Path: "/srv", Secure: true, Allow: []netip.Prefix{net("192.0.2.0/24"), net("2001:db8::1/128"), net("192.0.2.9/32")},
+			Path: "/srv", Secure: true, Clients: []server.Client{{
+				Nets: []netip.Prefix{net("192.0.2.0/24"), net("2001:db8::1/128"), net("192.0.2.9/32")}, Secure: true,
+			}},
+		},
+		"/srv,client=@lab,client=*.example.com,ro,client=192.0.2.0/255.255.255.0": {
+			Path: "/srv", Secure: true, ReadOnly: true, Clients: []server.Client{{
+				Nets: []netip.Prefix{net("192.0.2.0/24")}, Names: []string{"@lab", "*.example.com"}, ReadOnly: true, Secure: true,
+			}},
 		},
 	} {
 		got, err := exports.Parse(text, exports.Defaults())
@@ -47,7 +54,8 @@ func TestParse(t *testing.T) {
 	}
 	for text, why := range map[string]string{
 		"": "no directory", ",ro": "no directory", "/srv,anonuid=0": "from 1", "/srv,anongid=4294967295": "from 1",
-		"/srv,anonuid=x": "from 1", "/srv,client=nowhere": "want a network", "/srv,client=192.0.2.0/33": "want a network",
+		"/srv,anonuid=x": "from 1", "/srv,client=no where": "want a host", "/srv,client=[": "want a host", "/srv,client=@": "want a host", "/srv,client=": "want a host",
+		"/srv,client=192.0.2.300": "want a host", "/srv,client=192.0.2.0/33": "want a network", "/srv,client=192.0.2.0/255.0.255.0": "want a network",
 		"/srv,fsid=": "want a name", "/srv,xprtsec=": "want none, tls or mtls", "/srv,xprtsec=tls:ssl": "want none, tls or mtls",
 	} {
 		_, err := exports.Parse(text, exports.Defaults())
@@ -127,7 +135,7 @@ options = "insecure,fsid=b,mountpoint"
 		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"192.0.2.1\"]\noptions = \"fsid=a\"": "of the export",
 		"[[export]]\npath = \"/a\"\noptions = \"ro root_squash\"":                                        "is no option",
 		"[[export]]\npath = \"/a\"\n[[export.client]]\noptions = \"ro\"":                                 "no networks",
-		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"here\"]":                            "want a network",
+		"[[export]]\npath = \"/a\"\n[[export.client]]\nnetworks = [\"not here\"]":                        "want a host",
 	} {
 		if _, err := load(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v", text, err)
