@@ -3,6 +3,7 @@ package transport
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -22,6 +24,7 @@ import (
 type Client struct {
 	cfg  *Config
 	conn *rdmap.Conn
+	tls  *tls.ConnectionState // nil: the connection is in clear
 	ctr  *calls.Counters
 	req  *requester.Requester
 	back *responder.Responder // takes the calls of the backward direction; nil: none
@@ -53,7 +56,7 @@ func dialOnce(ctx context.Context, network, addr string, cfg *Config) (*Client, 
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, addr, cfg)
+	return newClient(ctx, conn, addr, hostOf(addr), cfg)
 }
 
 // dialNet connects over TCP only: MPA and record marks need a stream, and over datagrams they would wait
@@ -72,7 +75,16 @@ func dialNet(ctx context.Context, network, addr string) (net.Conn, error) {
 	return conn, rpc.AsOpError(rpc.OpDial, addr, err)
 }
 
-// NewClient takes conn and starts RPC-over-RDMA on it, as the MPA initiator.
+// hostOf returns the host of an address, whose certificate TLS wants; "" for a path.
+func hostOf(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// NewClient takes conn and starts RPC-over-RDMA on it, as the MPA initiator. Config.TLS needs a ServerName here.
 func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error) {
 	if err := given("connection", conn); err != nil {
 		return nil, err
@@ -81,21 +93,20 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, calls.PeerAddr(conn), c)
+	return newClient(ctx, conn, calls.PeerAddr(conn), "", c)
 }
 
-// newClient runs the start-up and applies what the peer has announced in it.
-func newClient(ctx context.Context, conn net.Conn, addr string, cfg *Config) (*Client, error) {
+// newClient runs the start-up, in TLS whose certificate must be for name, and applies what the peer has announced in it.
+func newClient(ctx context.Context, conn net.Conn, addr, name string, cfg *Config) (_ *Client, err error) {
 	if err := given("context", ctx); err != nil {
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
-	if err := cfg.noTLS(); err != nil {
-		_ = conn.Close() // nothing was sent on it
+	if conn, err = cfg.TLS.client(ctx, conn, name, cfg.Startup.Timeout, alpnMPA); err != nil {
 		return nil, err
 	}
 	cfg.asClient()
-	c := &Client{cfg: cfg, ctr: new(calls.Counters)}
+	c := &Client{cfg: cfg, tls: stream.StateOf(conn), ctr: new(calls.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)
 	own := cfg.privateData()
 	ec := cfg.engine(cfg.Credits + credits.Slack)
@@ -153,6 +164,9 @@ func (c *Client) Inline() (send, recv int) {
 func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	return c.req.Do(ctx, call, reply)
 }
+
+// TLS returns what protects the connection, nil if nothing does. It must not be changed.
+func (c *Client) TLS() *tls.ConnectionState { return c.tls }
 
 // Conn returns the underlying RDMAP connection, for its state and statistics.
 func (c *Client) Conn() *rdmap.Conn { return c.conn }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -28,11 +29,7 @@ func DialStream(ctx context.Context, network, addr string, cfg *Config) (*Stream
 	if err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		host = "" // a path
-	}
-	return makeStream(ctx, conn, host, c)
+	return makeStream(ctx, conn, hostOf(addr), c)
 }
 
 // NewStreamClient takes conn and makes record-marked RPC calls on it. ctx limits only the handshake of Config.TLS, which
@@ -54,7 +51,7 @@ func makeStream(ctx context.Context, conn net.Conn, name string, cfg *Config) (_
 		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
-	if conn, err = cfg.TLS.client(ctx, conn, name, cfg.Startup.Timeout); err != nil {
+	if conn, err = cfg.TLS.client(ctx, conn, name, cfg.Startup.Timeout, alpnRecords); err != nil {
 		return nil, err
 	}
 	c := stream.NewClient(conn, cfg.stream())
@@ -99,9 +96,12 @@ func (c *StreamClient) Received() uint64 { return c.c.Received() }
 // closed, except when ctx ends during that wait. Once EnableRDMA has returned nil, the
 // record-marked client must not be used anymore.
 func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
+	if c.cfg.TLS.Config != nil {
+		return nil, ofTransport(setting.Error("TLS with EnableRDMA: Dial has TLS below MPA"))
+	}
 	conn, err := c.c.Handover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, calls.PeerAddr(conn), c.cfg)
+	return newClient(ctx, conn, calls.PeerAddr(conn), "", c.cfg)
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -34,7 +36,7 @@ type Listener struct {
 
 	mu    sync.Mutex
 	err   error // why accepting ended
-	conns map[*responder.Responder]struct{}
+	conns map[secured]struct{}
 }
 
 var _ net.Listener = (*Listener)(nil)
@@ -54,9 +56,6 @@ func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.noTLS(); err != nil {
-		return nil, err
-	}
 	l, err := net.Listen(network, addr)
 	if err != nil {
 		return nil, rpc.AsOpError(rpc.OpListen, addr, err)
@@ -70,9 +69,6 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 		return nil, err
 	}
 	c, err := cfg.fill()
-	if err == nil {
-		err = c.noTLS()
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +84,7 @@ func newListener(inner net.Listener, cfg *Config) *Listener {
 // makeListener makes a listener that does not run yet.
 func makeListener(inner net.Listener, cfg *Config) *Listener {
 	cfg.asServer()
-	l := &Listener{l: inner, cfg: cfg, ready: make(chan net.Conn, acceptQueue), conns: make(map[*responder.Responder]struct{})}
+	l := &Listener{l: inner, cfg: cfg, ready: make(chan net.Conn, acceptQueue), conns: make(map[secured]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.resp = cfg.responder()
 	l.gate = gate.New(cfg.gate(), &l.ctr)
@@ -116,6 +112,12 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 	defer rc.Leave()
 	ec := l.cfg.engine(-1)
 	rc.Prepare(ec)
+	if l.cfg.TLS.Config != nil {
+		if conn, ec.Startup.BufferedInput, err = l.secure(conn, rc); err != nil {
+			l.gate.Stranger(calls.PeerAddr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)))
+			return
+		}
+	}
 	rc.Conn = rdmap.Server(conn, ec)
 	if err := l.add(rc); err != nil {
 		rc.Conn.Abort(err)
@@ -128,7 +130,8 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 	}
 	l.ctr.Accepted.Add(1)
 	begun := time.Now()
-	l.gate.Came(calls.PeerAddr(conn), "rdma")
+	network := stream.NameOf("rdma", rc.Protection)
+	l.gate.Came(calls.PeerAddr(conn), network)
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -136,23 +139,48 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 			rc.Conn.Abort(nil)
 		}
 	}
-	l.gate.Went(calls.PeerAddr(conn), "rdma", begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(rc.Serve()))))
+	l.gate.Went(calls.PeerAddr(conn), network, begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(rc.Serve()))))
 }
 
-// add admits a connection.
-func (l *Listener) add(c *responder.Responder) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return l.err
+// secure begins TLS on conn, if its client does. first was read from the result. If it returns an error, conn is closed.
+func (l *Listener) secure(conn net.Conn, rc *responder.Responder) (_ net.Conn, first []byte, err error) {
+	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // it wakes whoever reads
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(l.cfg.Startup.Timeout)); err != nil {
+		return conn, nil, err
 	}
-	l.conns[c] = struct{}{}
-	l.ctr.Conns.Add(1)
-	return nil
+	inner, first, state, err := l.cfg.TLS.accept(l.ctx, conn, nil)
+	if errors.Is(err, errClear) {
+		l.gate.TurnAway(l.ctx, conn, first, err)
+	}
+	if err != nil {
+		_ = conn.Close() // crypto/tls has sent its alert
+		return conn, nil, err
+	}
+	rc.Protection = state
+	return inner, first, conn.SetDeadline(time.Time{})
+}
+
+// add admits a connection, and asks again whether it is trusted: from here on, RecheckTLS finds it.
+func (l *Listener) add(c secured) error {
+	l.mu.Lock()
+	err := l.err
+	if err == nil {
+		l.conns[c] = struct{}{}
+		l.ctr.Conns.Add(1)
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = l.cfg.TLS.verify(c); err != nil {
+		l.drop(c)
+	}
+	return err
 }
 
 // drop forgets a connection that has ended.
-func (l *Listener) drop(c *responder.Responder) {
+func (l *Listener) drop(c secured) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)

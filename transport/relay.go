@@ -94,6 +94,7 @@ func (w impatientWriter) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := w.conn.Write(p)
+	stream.Written(w.conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = gate.ErrUnread
 	}

@@ -39,6 +39,8 @@ type Server struct {
 	stream *stream.Service
 	resp   *responder.Config
 
+	within func(net.Conn) error // takes connections on which TLS has begun, instead of serving them; nil: they are served
+
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	conns     map[servedConn]time.Time // since when
@@ -68,7 +70,7 @@ func (s *Server) init() error {
 		s.gate = gate.New(s.cfg.gate(), &s.ctr)
 		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger)
 		s.stream = stream.NewService(s.ctx, s.cfg.stream(), &s.ctr, s.gate, s.exec, stream.Hooks{
-			Add:  s.addStream,
+			Add:  func(c *stream.Conn) error { return s.addConn(c) },
 			Drop: func(c *stream.Conn) { s.dropConn(c) }, Closed: ErrServerClosed,
 		})
 		s.listeners = make(map[net.Listener]struct{})
@@ -142,13 +144,19 @@ func (s *Server) isClosing() bool {
 // addConn adds a connection that the gate has admitted.
 func (s *Server) addConn(c servedConn) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closing {
+		s.mu.Unlock()
 		return ErrServerClosed
 	}
 	s.conns[c] = time.Now()
 	s.ctr.Conns.Add(1)
-	return nil
+	s.mu.Unlock()
+	// Whom to trust may have changed since the handshake of TLS: from here on, RecheckTLS finds it.
+	err := s.cfg.TLS.verify(c)
+	if err != nil {
+		s.dropConn(c)
+	}
+	return err
 }
 
 // dropConn forgets a connection that has ended, including its handlers.

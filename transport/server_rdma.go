@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -47,11 +48,11 @@ func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error
 	defer c.close()
 	err = c.rc.Serve()
 	if c.rc.IsDraining() {
-		s.gate.Went(calls.PeerAddr(conn), "rdma", c.begun, ErrServerClosed)
+		s.gate.Went(calls.PeerAddr(conn), c.network(), c.begun, ErrServerClosed)
 		return nil
 	}
 	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(err)))
-	s.gate.Went(calls.PeerAddr(conn), "rdma", c.begun, err)
+	s.gate.Went(calls.PeerAddr(conn), c.network(), c.begun, err)
 	return err
 }
 
@@ -64,19 +65,29 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 		_ = conn.Close() // the error above says more
 		return nil, err
 	}
-	if _, secure := conn.(*tls.Conn); !secure && s.cfg.TLS.demanded() { // not one call of a connection in clear may run
-		s.gate.TurnAway(s.ctx, conn, first, errClear)
-		err := rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), errClear)
-		s.gate.Stranger(calls.PeerAddr(conn), err)
-		return nil, err
-	}
 	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
+	var state *tls.ConnectionState
+	if _, secure := conn.(*tls.Conn); secure || s.cfg.TLS.Config != nil {
+		outer := conn
+		err := s.admitted(conn, func() (err error) { conn, first, state, err = s.cfg.TLS.accept(s.ctx, conn, first); return err })
+		if err != nil {
+			_, refused := errors.AsType[*rpc.LimitError](err)
+			if refused || errors.Is(err, errClear) {
+				s.gate.TurnAway(s.ctx, outer, first, err)
+			}
+			_ = outer.Close() // crypto/tls has sent its alert
+			err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(outer), err))
+			s.gate.Stranger(calls.PeerAddr(outer), err)
+			return nil, err
+		}
+	}
 	c.rc = responder.New(s.resp, &s.ctr, s.gate, c.addr, c)
 	if c.rc.Peer, err = s.gate.Enter(c.addr, c.rc.Mover()); err != nil {
 		s.gate.TurnAway(s.ctx, conn, first, err)
 		return nil, rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)
 	}
-	c.at = s.exec.Enter(conn, turn)
+	c.rc.Protection = state
+	c.at = s.exec.Enter(stream.Below(conn), turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	c.rc.Describe = func(req *rpc.Request) rpc.Traits { return rpc.Describe(s.Handler, req) }
 	c.rc.Ready = func(req *rpc.Request) bool { return rpc.Ready(c.ctx, s.Handler, req) }
@@ -97,7 +108,7 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 	}
 	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
-	s.gate.Came(calls.PeerAddr(conn), "rdma")
+	s.gate.Came(calls.PeerAddr(conn), c.network())
 	return c, nil
 }
 
@@ -115,6 +126,15 @@ func (c *rdmaServed) leave() {
 
 func (c *rdmaServed) Drain() { c.rc.Drain() }
 func (c *rdmaServed) Abort() { c.rc.Abort() }
+
+// TLS returns what protects the connection, nil if nothing does.
+func (c *rdmaServed) TLS() *tls.ConnectionState { return c.rc.Protection }
+
+// Refuse ends the connection because of err.
+func (c *rdmaServed) Refuse(err error) { c.rc.Refuse(err) }
+
+// network is what the log calls the connection.
+func (c *rdmaServed) network() string { return stream.NameOf("rdma", c.rc.Protection) }
 
 // Ended cancels the handlers of the connection.
 func (c *rdmaServed) Ended(err error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -45,10 +46,10 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 		s.gate.Stranger(calls.PeerAddr(conn), err)
 		return err
 	}
-	if string(first) == mpa.RequestKey[:peekSize] {
+	if string(first) == mpa.RequestKey[:peekSize] || first[0] == stream.RecordHandshake { // no mark of so long a fragment
 		return s.serveConn(conn, first, turn)
 	}
-	return s.serveRecords(conn, s.Handler, first, true, turn)
+	return s.serveRecords(conn, stream.StateOf(conn), s.Handler, first, true, turn)
 }
 
 // admitted begins a connection, which counts as one meanwhile, within Startup.Timeout.

@@ -28,12 +28,12 @@ func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler, turn execute.Turn) 
 	if _, is := conn.(*tls.Conn); is {
 		return s.serveTLS(conn, h, turn)
 	}
-	return s.serveRecords(conn, h, nil, false, turn)
+	return s.serveRecords(conn, nil, h, nil, false, turn)
 }
 
-// serveRecords serves records, until the stream ends or a client with whom both is agreed enables RDMA.
-func (s *Server) serveRecords(conn net.Conn, h rpc.Handler, first []byte, both bool, turn execute.Turn) error {
-	c := stream.NewConn(s.stream, h, conn, first, both)
+// serveRecords serves records, which state protects, until the stream ends or a client with whom both is agreed enables RDMA.
+func (s *Server) serveRecords(conn net.Conn, state *tls.ConnectionState, h rpc.Handler, first []byte, both bool, turn execute.Turn) error {
+	c := stream.NewConn(s.stream, h, conn, state, first, both)
 	switch err := c.Serve(turn); {
 	case errors.Is(err, stream.ErrToTLS):
 		return s.serveTLS(conn, h, turn)

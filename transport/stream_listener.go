@@ -1,14 +1,18 @@
 package transport
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -24,15 +28,22 @@ func NewStreamListener(l net.Listener, cfg *Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.noTLS(); err != nil {
-		return nil, err
+	if c.TLS.AllowClear {
+		return nil, ofTransport(setting.Error("TLS.AllowClear of a listener of records: it wants TLS of all of them, or of none"))
 	}
 	if cfg == nil || cfg.Limits.Conns == 0 {
 		// With its Relay and its connection to the server, an idle one takes 34 KiB, not 16 as one on RDMA.
 		c.Limits.Conns -= (c.Limits.Conns - gate.FreeConns) / 2
 	}
 	s := &streamListener{makeListener(l, c)}
-	go s.run(s.admitStream)
+	start := func(conn net.Conn) { _ = s.admitStream(conn) } // it is closed
+	if c.TLS.Config != nil {
+		// A server without programs: it answers the probe, refuses all else in clear, and limits who does not go on.
+		front := &Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}), Config: c, within: s.admitStream}
+		context.AfterFunc(s.ctx, func() { _ = front.Close() })
+		start = func(conn net.Conn) { go func() { _ = front.ServeStreamConn(conn) }() } // it has logged its error
+	}
+	go s.run(start)
 	return s, nil
 }
 
@@ -51,20 +62,35 @@ type streamConn struct {
 }
 
 // admitStream admits a connection, and queues it for Accept.
-func (l *Listener) admitStream(conn net.Conn) {
+func (l *Listener) admitStream(conn net.Conn) error {
 	c := &streamConn{Conn: conn, l: l, begun: time.Now()}
 	p, err := l.gate.Enter(conn.RemoteAddr(), (*streamMover)(c))
 	if err != nil {
 		_ = conn.Close() // nothing was sent on it
-		return
+		return err
 	}
 	c.peer = p
-	l.ctr.Conns.Add(1)
+	if err := l.add(c); err != nil {
+		p.Leave()
+		_ = conn.Close() // nothing was sent on it
+		return err
+	}
 	l.ctr.Accepted.Add(1)
 	select {
 	case l.ready <- c:
 	case <-l.ctx.Done():
-		_ = c.Close() // nobody has it
+		return c.Close() // nobody has it
+	}
+	return nil
+}
+
+// TLS returns what protects the connection, nil if nothing does.
+func (c *streamConn) TLS() *tls.ConnectionState { return stream.StateOf(c.Conn) }
+
+// Refuse ends the connection because of err.
+func (c *streamConn) Refuse(err error) {
+	if c.cut.CompareAndSwap(nil, &err) {
+		_ = stream.Below(c.Conn).Close()
 	}
 }
 
@@ -93,7 +119,7 @@ func (c *streamConn) why(err error) error {
 // Close implements net.Conn.
 func (c *streamConn) Close() error {
 	c.once.Do(func() {
-		c.l.ctr.Conns.Add(-1)
+		c.l.drop(c)
 		c.peer.Leave()
 	})
 	return c.Conn.Close()

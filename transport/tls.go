@@ -6,11 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/stream"
@@ -18,72 +21,164 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TLS switches on RPC with TLS (RFC 9289) for record-marked TCP, at either end. The zero value is: off. With a Config
-// it is required; with AllowClear too, it is allowed.
+// TLS switches on TLS 1.3 at either end: on record-marked TCP as RFC 9289 says, where a client asks for it first; on RDMA,
+// outside any RFC, below MPA from the first octet. The zero value is: off. With a Config it is required; with AllowClear
+// too, it is allowed.
 type TLS struct {
 	// Config has certificates and whom to trust: on a server Certificates, and ClientCAs with ClientAuth for
 	// certificates of clients (mutual TLS); on a client RootCAs, and Certificates if it has one. It is copied.
-	// Versions below 1.3 and resumption are off, and ALPN is "sunrpc", whatever it says. If ServerName is empty,
-	// DialStream takes it from the address.
+	// Versions below 1.3 and resumption are off, and ALPN is ours, whatever it says. Every client is asked for a
+	// certificate (RFC 9289 Section 4.2), even if ClientAuth says that none is verified: then none is kept. If
+	// ServerName is empty, Dial and DialStream take it from the address.
 	Config *tls.Config
 
-	// AllowClear lets a server run calls of connections in clear too, and a client go on in clear if the server does
-	// not offer TLS, which anybody on the path can bring about. If false, a server answers such calls with
-	// AUTH_TOOWEAK and refuses connections of RDMA, and a client ends with [rpc.ErrNoTLS].
+	// AllowClear lets a server run calls of connections in clear too, and a client of record-marked TCP go on in clear
+	// if the server does not offer TLS, which anybody on the path can bring about. If false, a server answers such calls
+	// with AUTH_TOOWEAK and refuses such connections of RDMA, and a client ends with [rpc.ErrNoTLS]. A client of RDMA
+	// that has a Config never goes on in clear, since there nobody says before that TLS is not offered.
 	AllowClear bool
 }
 
-// alpn is the protocol that both ends offer (RFC 9289 Section 5.1). Choice: neither demands it, since Linux's tlshd
-// 1.0 sends none. A peer that offers only others is refused.
-const alpn = "sunrpc"
+// The protocols that both ends offer (ALPN). Choice: of records (RFC 9289 Section 5) neither demands it, since Linux's
+// tlshd 1.0 sends none; a peer that offers only others is refused. Below MPA both demand it: no octet that was written
+// for one is ever read as the other.
+const (
+	alpnRecords = "sunrpc"
+	alpnMPA     = "stag-mpa"
+)
 
-var errClear = errors.New("transport: this server requires TLS, which RDMA connections do not have")
+var errClear = errors.New("transport: an RDMA connection in clear, but this server requires TLS below MPA")
 
 func (t *TLS) demanded() bool { return t.Config != nil && !t.AllowClear }
 
 // rfc9289 returns a copy of c with what RFC 9289 demands.
-func rfc9289(c *tls.Config) *tls.Config {
+func rfc9289(c *tls.Config, proto string) *tls.Config {
 	c = c.Clone()
 	c.MinVersion, c.MaxVersion = tls.VersionTLS13, tls.VersionTLS13
-	c.NextProtos = []string{alpn}
+	c.NextProtos = []string{proto}
 	c.SessionTicketsDisabled = true      // a session that goes on would outlive a change of whom to trust
 	c.DynamicRecordSizingDisabled = true // no octet of a record is of use before its last one
+	verify := c.VerifyConnection
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if proto == alpnMPA && s.NegotiatedProtocol != alpnMPA {
+			return errors.New("the other end does not speak MPA within TLS (ALPN)")
+		}
+		if len(s.VerifiedChains) > 0 {
+			for _, n := range s.PeerCertificates[0].DNSNames {
+				if strings.Contains(n, "*") { // "MUST NOT" (Section 5.2.1); crypto/tls takes it
+					return fmt.Errorf("the certificate of the other end is for %s, and RFC 9289 forbids a wildcard: make one with whole names", n)
+				}
+			}
+		}
+		if verify == nil {
+			return nil
+		}
+		return verify(s)
+	}
 	return c
 }
 
-// server returns the Config of one connection.
-func (t *TLS) server() *tls.Config {
-	c := rfc9289(t.Config)
+// shake shakes hands as a server on conn, of which first was read, and returns what protects it then.
+func (t *TLS) shake(ctx context.Context, conn net.Conn, first []byte, proto string) (*tls.Conn, *tls.ConnectionState, error) {
+	asked := false // for a certificate that nobody verifies
+	ask := func(c *tls.Config) *tls.Config {
+		c = rfc9289(c, proto)
+		if asked = c.ClientAuth == tls.NoClientCert; asked {
+			c.ClientAuth = tls.RequestClientCert
+		}
+		return c
+	}
+	c := ask(t.Config)
 	if choose := c.GetConfigForClient; choose != nil {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			own, err := choose(h)
 			if own != nil {
-				own = rfc9289(own)
+				own = ask(own)
 			}
 			return own, err
 		}
 	}
-	return c
+	secure, err := stream.Handshake(ctx, conn, first, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	state := secure.ConnectionState()
+	if asked {
+		state.PeerCertificates = nil
+	}
+	return secure, &state, nil
+}
+
+// begun begins TLS on conn as a server, within Startup.Timeout. If it returns an error, conn is closed.
+func (s *Server) begun(conn net.Conn, begin func() error) error {
+	// It is charged as a new connection is, which it could be as well.
+	err := s.admitted(conn, begin)
+	if err == nil {
+		return nil
+	}
+	_ = conn.Close() // crypto/tls has sent its alert
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), fmt.Errorf("TLS: %w", err)))
+	s.gate.Stranger(calls.PeerAddr(conn), err)
+	return err
 }
 
 // serveTLS serves records within TLS, which begins on conn, or which conn is.
 func (s *Server) serveTLS(conn net.Conn, h rpc.Handler, turn execute.Turn) error {
-	t, theirs := conn.(*tls.Conn)
-	// It is charged as a new connection is, which it could be as well.
-	err := s.admitted(conn, func() (err error) {
-		if theirs { // of a listener of crypto/tls
-			return t.HandshakeContext(s.ctx)
+	var state *tls.ConnectionState
+	err := s.begun(conn, func() (err error) {
+		if t, theirs := conn.(*tls.Conn); theirs { // of a listener of crypto/tls
+			err = t.HandshakeContext(s.ctx)
+			state = stream.StateOf(t)
+			return err
 		}
-		t, err = stream.Handshake(s.ctx, conn, s.cfg.TLS.server())
+		first := make([]byte, 1)
+		if _, err = io.ReadFull(conn, first); err == nil {
+			conn, state, err = s.cfg.TLS.shake(s.ctx, conn, first, alpnRecords)
+		}
 		return err
 	})
 	if err != nil {
-		_ = conn.Close() // crypto/tls has sent its alert
-		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), fmt.Errorf("TLS: %w", err)))
-		s.gate.Stranger(calls.PeerAddr(conn), err)
 		return err
 	}
-	return s.serveRecords(t, h, nil, false, turn)
+	if s.within != nil {
+		return s.within(conn)
+	}
+	return s.serveRecords(conn, state, h, nil, false, turn)
+}
+
+// accept returns the connection on which a client of RDMA begins with MPA: conn, or TLS on it if its client begins that. It
+// returns what protects it, too. first was read from conn, and rest from the result.
+func (t *TLS) accept(ctx context.Context, conn net.Conn, first []byte) (_ net.Conn, rest []byte, _ *tls.ConnectionState, err error) {
+	if c, theirs := conn.(*tls.Conn); theirs { // of a listener of crypto/tls
+		err = c.HandshakeContext(ctx)
+		return conn, first, stream.StateOf(c), err
+	}
+	if t.Config == nil {
+		return conn, first, nil, nil
+	}
+	if len(first) == 0 {
+		first = make([]byte, 1)
+		if _, err = io.ReadFull(conn, first); err != nil {
+			return conn, nil, nil, calls.IgnoreEnd(err)
+		}
+	}
+	if first[0] != stream.RecordHandshake {
+		if t.demanded() { // not one call of a connection in clear may run
+			err = errClear
+		}
+		return conn, first, nil, err
+	}
+	secure, state, err := t.shake(ctx, conn, first, alpnMPA)
+	if err != nil {
+		return conn, first, nil, fmt.Errorf("TLS: %w", err)
+	}
+	return secure, nil, state, nil
+}
+
+// secured is a connection that may be within TLS.
+type secured interface {
+	TLS() *tls.ConnectionState // nil: it is in clear
+	Refuse(err error)          // ends it because of err
 }
 
 // RecheckTLS asks Config.TLS.Config.VerifyConnection about all connections under TLS, and ends those that it refuses:
@@ -92,41 +187,46 @@ func (s *Server) RecheckTLS() error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	var list []*stream.Conn
+	var list []secured
 	s.mu.Lock()
 	for c := range s.conns {
-		if c, ok := c.(*stream.Conn); ok {
+		if c, ok := c.(secured); ok {
 			list = append(list, c)
 		}
 	}
 	s.mu.Unlock()
-	for _, c := range list {
-		if err := s.cfg.TLS.verify(c.TLS()); err != nil {
-			c.Refuse(err)
-		}
-	}
+	s.cfg.TLS.recheck(list)
 	return nil
 }
 
-// verify asks Config.VerifyConnection.
-func (t *TLS) verify(state *tls.ConnectionState) error {
-	if state == nil || t.Config == nil || t.Config.VerifyConnection == nil {
+// RecheckTLS is that of [Server], for the connections of a listener.
+func (l *Listener) RecheckTLS() {
+	l.mu.Lock()
+	list := slices.Collect(maps.Keys(l.conns))
+	l.mu.Unlock()
+	l.cfg.TLS.recheck(list)
+}
+
+// recheck ends the connections that are not trusted any more.
+func (t *TLS) recheck(list []secured) {
+	for _, c := range list {
+		if err := t.verify(c); err != nil {
+			c.Refuse(err)
+		}
+	}
+}
+
+// verify asks Config.VerifyConnection about a connection.
+func (t *TLS) verify(c any) error {
+	s, ok := c.(secured)
+	if !ok || t.Config == nil || t.Config.VerifyConnection == nil {
+		return nil
+	}
+	state := s.TLS()
+	if state == nil {
 		return nil
 	}
 	return t.Config.VerifyConnection(*state)
-}
-
-// addStream adds a connection of records. Whom to trust may have changed since its handshake: from here on, RecheckTLS
-// finds it.
-func (s *Server) addStream(c *stream.Conn) error {
-	if err := s.addConn(c); err != nil {
-		return err
-	}
-	err := s.cfg.TLS.verify(c.TLS())
-	if err != nil {
-		s.dropConn(c)
-	}
-	return err
 }
 
 // maxAnswer is more than a reply without results can have (RFC 5531 Section 9).
@@ -136,15 +236,19 @@ const maxAnswer = 1024
 // Linux answers only where it serves the program. NFS is what every server of RFC 9289 known has.
 const probeProg, probeVers = 100003, 3
 
-// client asks the server of conn for TLS and begins it (RFC 9289 Section 4.1). It returns conn itself if the server offers
-// none and need not. On an error it closes conn.
-func (t *TLS) client(ctx context.Context, conn net.Conn, name string, limit time.Duration) (net.Conn, error) {
+// client begins TLS on conn as a client: at once for MPA; for records it asks the server of conn for it before (RFC 9289
+// Section 4.1), and returns conn itself if the server offers none and need not. On an error it closes conn.
+func (t *TLS) client(ctx context.Context, conn net.Conn, name string, limit time.Duration, proto string) (net.Conn, error) {
 	if _, done := conn.(*tls.Conn); t.Config == nil || done {
 		return conn, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	secure, err := t.begin(ctx, conn, name)
+	c := rfc9289(t.Config, proto)
+	if c.ServerName == "" {
+		c.ServerName = name
+	}
+	secure, err := t.begin(ctx, conn, c, proto == alpnRecords)
 	if err == nil {
 		return secure, nil
 	}
@@ -155,36 +259,16 @@ func (t *TLS) client(ctx context.Context, conn net.Conn, name string, limit time
 	return nil, rpc.AsOpError(rpc.OpDial, calls.PeerAddr(conn), fmt.Errorf("TLS: %w", err))
 }
 
-func (t *TLS) begin(ctx context.Context, conn net.Conn, name string) (net.Conn, error) {
+// begin begins TLS, and asks for it before.
+func (t *TLS) begin(ctx context.Context, conn net.Conn, c *tls.Config, ask bool) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it wakes whoever reads
 	defer stop()
-	h := xdr.CallHeader{XID: rand.Uint32(), RPCVers: xdr.RPCVersion, Prog: probeProg, Vers: probeVers, Cred: xdr.Auth{Flavor: xdr.AuthTLS}}
-	call := xdr.AppendCall(nil, &h)
-	if _, err := conn.Write(append(xdr.AppendRecordMark(nil, len(call), true), call...)); err != nil {
-		return nil, err
-	}
-	answers := xdr.NewRecordReader(conn, maxAnswer)
-	msg, err := answers.Next(nil)
-	if err != nil {
-		return nil, err
-	}
-	var r xdr.ReplyHeader
-	d := xdr.NewDecoder(msg)
-	switch err := r.Parse(&d); {
-	case err != nil:
-		return nil, err
-	case r.XID != h.XID || len(answers.Buffered()) > 0: // nothing else was asked, so it comes from the path
-		return nil, errors.New("octets in clear that answer no question")
-	case r.Denied || r.Verf.Flavor != xdr.AuthNone || !bytes.Equal(r.Verf.Body, []byte(stream.StartTLS)):
-		// accept_stat does not matter (Section 4.1)
-		if t.AllowClear && stop() {
+	if ask {
+		if err := probe(conn); errors.Is(err, rpc.ErrNoTLS) && t.AllowClear && stop() {
 			return conn, nil
+		} else if err != nil {
+			return nil, err
 		}
-		return nil, rpc.ErrNoTLS
-	}
-	c := rfc9289(t.Config)
-	if c.ServerName == "" {
-		c.ServerName = name
 	}
 	secure := tls.Client(conn, c)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -196,10 +280,44 @@ func (t *TLS) begin(ctx context.Context, conn net.Conn, name string) (net.Conn, 
 	return secure, nil
 }
 
-// noTLS refuses TLS where this package does not have it: nothing must run in clear that was to be protected.
-func (c *Config) noTLS() error {
-	if c.TLS.Config != nil {
-		return ofTransport(setting.Error("TLS for RDMA, or for a listener: only record-marked TCP of DialStream and Server has it"))
+// probe asks the server of conn for TLS. The error is ErrNoTLS if it offers none.
+func probe(conn net.Conn) error {
+	h := xdr.CallHeader{XID: rand.Uint32(), RPCVers: xdr.RPCVersion, Prog: probeProg, Vers: probeVers, Cred: xdr.Auth{Flavor: xdr.AuthTLS}}
+	call := xdr.AppendCall(nil, &h)
+	if _, err := conn.Write(append(xdr.AppendRecordMark(nil, len(call), true), call...)); err != nil {
+		return err
+	}
+	answers := xdr.NewRecordReader(conn, maxAnswer)
+	msg, err := answers.Next(nil)
+	if err != nil {
+		return err
+	}
+	var r xdr.ReplyHeader
+	d := xdr.NewDecoder(msg)
+	switch err := r.Parse(&d); {
+	case err != nil:
+		return err
+	case r.XID != h.XID || len(answers.Buffered()) > 0: // nothing else was asked, so it comes from the path
+		return errors.New("octets in clear that answer no question")
+	case r.Denied || r.Verf.Flavor != xdr.AuthNone || !bytes.Equal(r.Verf.Body, []byte(stream.StartTLS)):
+		return rpc.ErrNoTLS // accept_stat does not matter (Section 4.1)
 	}
 	return nil
+}
+
+// StartTLS asks the server of conn, which it takes, for TLS as cfg.TLS says (RFC 9289), for programs that speak record-marked
+// RPC on a net.Conn by themselves. The result is conn if cfg.TLS is off, or allows that the server offers none. cfg.TLS needs
+// a ServerName. ctx limits only the handshake.
+func StartTLS(ctx context.Context, conn net.Conn, cfg *Config) (net.Conn, error) {
+	if err := given("connection", conn); err != nil {
+		return nil, err
+	}
+	c, err := cfg.fill()
+	if err != nil {
+		return nil, err
+	}
+	if err := given("context", ctx); err != nil {
+		return nil, err
+	}
+	return c.TLS.client(ctx, conn, "", c.Startup.Timeout, alpnRecords)
 }

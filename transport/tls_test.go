@@ -22,6 +22,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/tlstest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -70,6 +71,11 @@ func (h *tlsEcho) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Resp
 // serveTLS serves on loopback, RDMA and records on one port.
 func serveTLS(t testing.TB, cfg *transport.Config) (h *tlsEcho, s *transport.Server, addr string) {
 	t.Helper()
+	return serveTLSBy(t, cfg, (*transport.Server).ServeShared)
+}
+
+func serveTLSBy(t testing.TB, cfg *transport.Config, serve func(*transport.Server, net.Listener) error) (h *tlsEcho, s *transport.Server, addr string) {
+	t.Helper()
 	h = &tlsEcho{echo: newEcho()}
 	s = &transport.Server{Handler: h, Config: cfg}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +83,7 @@ func serveTLS(t testing.TB, cfg *transport.Config) (h *tlsEcho, s *transport.Ser
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.ServeShared(l) }()
+	go func() { done <- serve(s, l) }()
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-done; !errors.Is(err, transport.ErrServerClosed) {
@@ -149,35 +155,275 @@ func TestTLSModes(t *testing.T) {
 	}
 }
 
-// TestTLSRDMA: a server that requires TLS runs no call of an RDMA connection; one that allows it does.
+// TestTLSRDMA: TLS below MPA, on a port of its own and on one that is shared, by what both ends want. Behind another protocol
+// of TLS no MPA is read, and without a certificate for the name nothing is sent.
 func TestTLSRDMA(t *testing.T) {
 	w := newWorld(t)
-	for _, allowed := range []bool{false, true} {
-		cfg := w.serverConfig()
-		cfg.TLS.AllowClear = allowed
-		h, _, addr := serveTLS(t, cfg)
-		c, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
-		if err == nil {
-			mustDo(t, c, echoCall(filled(10))).Release()
-			c.Close()
-		}
-		if (err == nil) != allowed || (h.calls.Load() > 0) != allowed {
-			t.Errorf("allowed %v: %v, %d calls", allowed, err, h.calls.Load())
+	allowed, otherName := w.serverConfig(), w.clientConfig()
+	allowed.TLS.AllowClear = true
+	otherName.TLS.Config.ServerName = "other.test"
+	refused := func(err error) bool { e, ok := errors.AsType[*rpc.OpError](err); return ok && e.Rejected() }
+	named := func(err error) bool { _, ok := errors.AsType[x509.HostnameError](err); return ok }
+	failed := func(err error) bool { _, ok := errors.AsType[*rpc.OpError](err); return ok }
+	for _, tt := range []struct {
+		name           string
+		server, client *transport.Config
+		want           string // "" for an error
+		fails          func(error) bool
+	}{
+		{"off, required", testConfig(), w.clientConfig(), "", failed},
+		{"allowed, off", allowed, testConfig(), "clear", nil},
+		{"allowed, required", allowed, w.clientConfig(), "tls", nil},
+		{"required, off", w.serverConfig(), testConfig(), "", refused},
+		{"required, required", w.serverConfig(), w.clientConfig(), "tls", nil},
+		{"required, mutual", w.serverConfig(), w.clientConfig(w.client), "client.test", nil},
+		{"another name", w.serverConfig(), otherName, "", named},
+	} {
+		for _, shared := range []bool{false, true} {
+			t.Run(tt.name+map[bool]string{false: "", true: ", shared"}[shared], func(t *testing.T) {
+				serve := (*transport.Server).Serve
+				if shared {
+					serve = (*transport.Server).ServeShared
+				}
+				h, _, addr := serveTLSBy(t, tt.server, serve)
+				c, err := transport.Dial(testCtx(t), "tcp", addr, tt.client)
+				if tt.fails != nil {
+					if err == nil || !tt.fails(err) || h.calls.Load() > 0 {
+						t.Errorf("%v, %d calls have run", err, h.calls.Load())
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				mustDo(t, c, bothWays(1<<20)).Release()
+				got := "clear"
+				if s := h.tls.Load(); s != nil {
+					got = "tls"
+					if s.Version != tls.VersionTLS13 || s.NegotiatedProtocol == "sunrpc" || c.TLS() == nil {
+						t.Errorf("%+v", s)
+					}
+					if len(s.PeerCertificates) > 0 {
+						got = s.PeerCertificates[0].Subject.CommonName
+					}
+				}
+				if got != tt.want || c.Stats().OctetsWritten != 1<<20 {
+					t.Errorf("%s, want %s; %+v", got, tt.want, c.Stats())
+				}
+			})
 		}
 	}
-	cfg := w.clientConfig()
+	t.Run("another protocol", func(t *testing.T) {
+		h, s, addr := serveTLS(t, w.serverConfig())
+		for _, protos := range [][]string{nil, {"sunrpc"}} {
+			nc, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: w.servers.Pool(), NextProtos: protos})
+			if err == nil {
+				_, err = nc.Read(make([]byte, 1))
+				nc.Close()
+			}
+			if err == nil {
+				t.Errorf("%q: TLS goes on", protos)
+			}
+		}
+		if err := s.Shutdown(testCtx(t)); err != nil || h.calls.Load() > 0 {
+			t.Errorf("%v, %d calls", err, h.calls.Load())
+		}
+	})
+}
+
+// TestTLSRDMAEnds: the ends of a connection below MPA: in an orderly way, by a Terminate, by a CA that is trusted no longer.
+func TestTLSRDMAEnds(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	var lost atomic.Bool
+	cfg.TLS.Config.VerifyConnection = func(s tls.ConnectionState) error {
+		if lost.Load() && len(s.PeerCertificates) > 0 {
+			return errors.New("lost")
+		}
+		return nil
+	}
+	_, s, addr := serveTLS(t, cfg)
+	dial := func(own ...tls.Certificate) *transport.Client {
+		c, err := transport.Dial(testCtx(t), "tcp", addr, w.clientConfig(own...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		mustDo(t, c, echoCall(filled(100))).Release()
+		return c
+	}
+	if err := dial().Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	bad := dial()
+	if err := bad.Conn().Write(testCtx(t), filled(8), 1, 0); err == nil { // a Write into memory of nobody
+		mustFail(t, bad)
+	}
+	if _, terminated := errors.AsType[*verbs.TerminateError](bad.Err()); !terminated {
+		t.Errorf("after a Write into memory of nobody: %v", bad.Err())
+	}
+	mutual, other := dial(w.client), dial()
+	if err := s.RecheckTLS(); err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, mutual, echoCall(nil)).Release()
+	lost.Store(true)
+	if err := s.RecheckTLS(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mutual.Do(testCtx(t), echoCall(nil), new(rpc.Reply)); err == nil {
+		t.Error("a session of a CA that is not trusted goes on")
+	}
+	mustDo(t, other, echoCall(nil)).Release()
+	other.Close()
+	if err := s.Shutdown(testCtx(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// bothWays is a call with n octets of data, and as many of result.
+func bothWays(n int) *rpc.Call {
+	c := echoCall(filled(n))
+	c.Sink = make([]byte, n)
+	return c
+}
+
+// mustFail makes calls until the connection has ended.
+func mustFail(t *testing.T, c *transport.Client) {
+	t.Helper()
+	for range 100 {
+		var r rpc.Reply
+		err := c.Do(testCtx(t), echoCall(nil), &r)
+		r.Release()
+		if err != nil {
+			return
+		}
+	}
+	t.Error("the connection goes on")
+}
+
+// TestTLSProxies: listeners and connections for proxies have TLS at either end.
+func TestTLSProxies(t *testing.T) {
+	w := newWorld(t)
+	h, _, addr := serveTLS(t, w.serverConfig())
+	ctx := testCtx(t)
+	named := w.clientConfig(w.client)
+	named.TLS.Config.ServerName = "nfs.test"
+	for _, tt := range []struct {
+		name   string
+		listen func(net.Listener) (net.Listener, error)
+		server func() (net.Conn, error)
+		dial   func(addr string) (rpc.Caller, error)
+		clear  func(addr string) (rpc.Caller, error)
+	}{
+		{
+			"RDMA to records",
+			func(l net.Listener) (net.Listener, error) { return transport.NewListener(l, w.serverConfig()) },
+			func() (net.Conn, error) {
+				c, err := net.Dial("tcp", addr)
+				if err != nil {
+					return nil, err
+				}
+				return transport.StartTLS(ctx, c, named)
+			},
+			func(addr string) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", addr, w.clientConfig()) },
+			func(addr string) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", addr, testConfig()) },
+		},
+		{
+			"records to RDMA",
+			func(l net.Listener) (net.Listener, error) { return transport.NewStreamListener(l, w.serverConfig()) },
+			func() (net.Conn, error) { return transport.DialConn(ctx, "tcp", addr, w.clientConfig(w.client)) },
+			func(addr string) (rpc.Caller, error) { return transport.DialStream(ctx, "tcp", addr, w.clientConfig()) },
+			func(addr string) (rpc.Caller, error) { return transport.DialStream(ctx, "tcp", addr, testConfig()) },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			front, err := tt.listen(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { front.Close() })
+			go func() {
+				for {
+					a, err := front.Accept()
+					if err != nil {
+						return
+					}
+					b, err := tt.server()
+					if err != nil {
+						a.Close()
+						t.Error(err)
+						return
+					}
+					go transport.Relay(a, b)
+				}
+			}()
+			c, err := tt.dial(l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustDo(t, c, bothWays(1<<20)).Release()
+			c.Close()
+			s := h.tls.Load()
+			if s == nil || len(s.VerifiedChains) == 0 {
+				t.Errorf("at the server: %+v", s)
+			}
+			n := h.calls.Load()
+			c, err = tt.clear(l.Addr().String())
+			if err == nil {
+				var r rpc.Reply
+				if err = c.Do(ctx, echoCall(nil), &r); err == nil {
+					err = r.Header.Err()
+				}
+				r.Release()
+				c.Close()
+			}
+			if err == nil || h.calls.Load() != n {
+				t.Error("a call in clear is passed on")
+			}
+		})
+	}
+	both := w.serverConfig()
+	both.TLS.AllowClear = true
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for name, f := range map[string]func() error{
-		"Dial":              func() error { _, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), cfg); return err },
-		"NewListener":       func() error { _, err := transport.NewListener(l, cfg); return err },
-		"NewStreamListener": func() error { _, err := transport.NewStreamListener(l, cfg); return err },
+	if _, err := transport.NewStreamListener(l, both); !errors.Is(err, rpc.ErrConfig) {
+		t.Error(err)
+	}
+}
+
+// TestTLSAsks: a server asks every client for a certificate (RFC 9289 Section 4.2). What nobody verifies is not kept.
+func TestTLSAsks(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	cfg.TLS.Config.ClientCAs, cfg.TLS.Config.ClientAuth = nil, tls.NoClientCert
+	h, _, addr := serveTLS(t, cfg)
+	for name, dial := range map[string]func(*transport.Config) (rpc.Caller, error){
+		"records": func(c *transport.Config) (rpc.Caller, error) { return transport.DialStream(testCtx(t), "tcp", addr, c) },
+		"RDMA":    func(c *transport.Config) (rpc.Caller, error) { return transport.Dial(testCtx(t), "tcp", addr, c) },
 	} {
-		if err := f(); !errors.Is(err, rpc.ErrConfig) {
-			t.Errorf("%s with TLS: %v", name, err)
+		var asked atomic.Bool
+		own := w.clientConfig()
+		own.TLS.Config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked.Store(true)
+			return &w.client, nil
+		}
+		c, err := dial(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustDo(t, c, echoCall(nil)).Release()
+		c.Close()
+		if s := h.tls.Load(); !asked.Load() || s == nil || len(s.PeerCertificates)+len(s.VerifiedChains) > 0 {
+			t.Errorf("%s: asked %v, %+v", name, asked.Load(), s)
 		}
 	}
 }
@@ -209,6 +455,7 @@ func TestTLSRefused(t *testing.T) {
 		{"a server of another CA", server(w.clients.Issue("nfs.test", later)), w.clientConfig(), "is this the file of the CA"},
 		{"a server with another name", w.serverConfig(), otherName, "use a name or an address that the certificate has"},
 		{"a server whose time is over", server(w.servers.Issue("nfs.test", past)), w.clientConfig(), "renew the certificate"},
+		{"a server for a wildcard", server(w.servers.Issue("*.test", later)), w.clientConfig(), "make one with whole names"},
 		{"a client of another CA", w.serverConfig(), always(w.servers.Issue("client.test", later)), "does not accept this certificate"},
 		{"a client whose time is over", w.serverConfig(), always(w.clients.Issue("client.test", past)), "does not accept this certificate"},
 		{"a client without a certificate", mutual, w.clientConfig(), "wants a certificate of this one"},

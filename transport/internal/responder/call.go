@@ -150,6 +150,7 @@ func (x *Call) SetRequest() {
 	r := &x.Req // field by field: it is large
 	r.CallHeader = x.In.RPC
 	r.Args, r.RemoteAddr, r.Network = x.In.Args, x.rc.addr, "rdma"
+	r.TLS = x.rc.Protection
 	r.Deferred, r.Backward = nil, x.rc.Backward
 	if x.away.active {
 		x.Req.Deferred = &x.away

@@ -4,6 +4,7 @@
 package responder
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -61,19 +62,20 @@ type App interface {
 // Responder is the responder's end of a connection: it assembles calls, passes them to the
 // application, and sends replies.
 type Responder struct {
-	cfg      *Config
-	Ctr      *calls.Counters
-	gate     *gate.Gate
-	Peer     *admit.Peer  // set once the connection is admitted
-	partial  admit.Ticket // of an FPDU that does not go on
-	inline   int          // octets of a call that the client may send inline
-	addr     net.Addr     // of the client
-	profile  profile
-	app      App
-	Conn     *rdmap.Conn
-	Describe func(*rpc.Request) rpc.Traits // nil: no handler is asked, and no call is lazy
-	Ready    func(*rpc.Request) bool       // of lazy ones: whether the data may be pulled at once
-	Over     chan struct{}                 // closed by HandleClose
+	cfg        *Config
+	Ctr        *calls.Counters
+	gate       *gate.Gate
+	Peer       *admit.Peer  // set once the connection is admitted
+	partial    admit.Ticket // of an FPDU that does not go on
+	inline     int          // octets of a call that the client may send inline
+	addr       net.Addr     // of the client
+	profile    profile
+	app        App
+	Conn       *rdmap.Conn
+	Protection *tls.ConnectionState          // by TLS, nil: the connection is in clear; set before the first call
+	Describe   func(*rpc.Request) rpc.Traits // nil: no handler is asked, and no call is lazy
+	Ready      func(*rpc.Request) bool       // of lazy ones: whether the data may be pulled at once
+	Over       chan struct{}                 // closed by HandleClose
 
 	bulk    bulk        // replies that are being sent
 	unbound atomic.Bool // a call for want of a Binding was logged
@@ -99,6 +101,12 @@ type Responder struct {
 // ErrOverCredit ends a connection whose peer keeps far more calls in flight than it
 // was granted (RFC 8166 Section 3.3.1).
 var ErrOverCredit = errors.New("transport: peer exceeds its credits")
+
+// TLS returns what protects the connection, nil if nothing does.
+func (rc *Responder) TLS() *tls.ConnectionState { return rc.Protection }
+
+// Refuse ends the connection because of err.
+func (rc *Responder) Refuse(err error) { rc.Conn.Abort(err) }
 
 // New prepares the responder's end of a connection; Handshake is next.
 func New(cfg *Config, ctr *calls.Counters, g *gate.Gate, addr net.Addr, app App) *Responder {

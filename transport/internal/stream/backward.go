@@ -24,7 +24,7 @@ var errBackwardFlood = errors.New("transport: the server has too many backward c
 // ServeBackward serves the backward calls with h and what s has. stop ends its handlers. It comes before Start.
 func (c *Client) ServeBackward(s *Service, h rpc.Handler, stop context.CancelFunc) (err error) {
 	c.stop = stop
-	c.back = &Conn{s: s, h: h, conn: c.conn, w: c.w, slots: newSlots(s.cfg.BackwardCredits), stopped: c.done, tls: stateOf(c.conn)}
+	c.back = &Conn{s: s, h: h, conn: c.conn, w: c.w, slots: newSlots(s.cfg.BackwardCredits), stopped: c.done, tls: StateOf(c.conn)}
 	c.back.peer, err = s.gate.Enter(c.conn.RemoteAddr(), nil)
 	return err
 }

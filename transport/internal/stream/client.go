@@ -64,7 +64,7 @@ func NewClient(conn net.Conn, cfg Config) *Client {
 }
 
 // TLS returns what protects the connection, nil if nothing does.
-func (c *Client) TLS() *tls.ConnectionState { return stateOf(c.conn) }
+func (c *Client) TLS() *tls.ConnectionState { return StateOf(c.conn) }
 
 // Start reads, in a goroutine.
 func (c *Client) Start() {
@@ -333,7 +333,7 @@ func (c *Client) fail(err error) {
 		if c.ownsConn() {
 			c.ctr.Conns.Store(0)
 		}
-		_ = below(c.conn).Close() // the first error is the one that counts
+		_ = Below(c.conn).Close() // the first error is the one that counts
 		if c.back != nil {
 			c.stop() // after that, so that no handler answers because it was told to stop
 		}

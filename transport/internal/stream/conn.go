@@ -56,17 +56,16 @@ type Conn struct {
 
 var _ admit.Mover = (*Conn)(nil)
 
-// NewConn returns a connection to serve, from which the octets in first have been read. With both, RDMA may be
-// enabled between two records.
-func NewConn(s *Service, h rpc.Handler, conn net.Conn, first []byte, both bool) *Conn {
+// NewConn returns a connection to serve, which state protects, and from which the octets in first have been read. With
+// both, RDMA may be enabled between two records.
+func NewConn(s *Service, h rpc.Handler, conn net.Conn, state *tls.ConnectionState, first []byte, both bool) *Conn {
 	c := &Conn{
-		s: s, h: h, conn: conn, w: NewWriter(conn), both: both,
+		s: s, h: h, conn: conn, tls: state, w: NewWriter(conn), both: both,
 		slots: newSlots(s.cfg.Credits), stopped: make(chan struct{}),
 	}
 	if s.cfg.BackwardCredits > 0 {
 		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
-	c.tls = stateOf(conn)
 	c.input = conn
 	if len(first) > 0 {
 		c.input = io.MultiReader(bytes.NewReader(first), conn)
@@ -94,10 +93,10 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	}
 	s.ctr.Accepted.Add(1)
 	defer s.hooks.Drop(c)
-	c.at = s.exec.Enter(below(c.conn), turn)
+	c.at = s.exec.Enter(Below(c.conn), turn)
 	defer s.exec.Leave(c.at)
 	begun := time.Now()
-	network := nameOf(c.tls)
+	network := NameOf("tcp", c.tls)
 	s.gate.Came(calls.PeerAddr(c.conn), network)
 	err = c.read()
 	c.wg.Wait()
@@ -157,7 +156,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Moved implements admit.Mover.
 func (c *Conn) Moved(f admit.Flow) uint64 {
-	acked, received, ok := moved(below(c.conn))
+	acked, received, ok := moved(Below(c.conn))
 	switch {
 	case f == admit.Arriving && c.tls != nil && ok:
 		return received // of a record of TLS we see nothing before its last octet
@@ -269,7 +268,7 @@ func (c *Conn) recovered(err *error) {
 	c.cut = why
 	c.mu.Unlock()
 	c.at.End()
-	_ = below(c.conn).Close() // ends the reading goroutine, which reports
+	_ = Below(c.conn).Close() // ends the reading goroutine, which reports
 	if err != nil {
 		*err = why
 	}
@@ -323,7 +322,7 @@ func (x *pendingCall) reply() {
 	if err != nil {
 		c.s.ctr.Errors.Add(1)
 		c.at.End()
-		_ = below(c.conn).Close() // ends the reading goroutine, which reports
+		_ = Below(c.conn).Close() // ends the reading goroutine, which reports
 		return
 	}
 	c.out.Add(uint64(n))
@@ -347,6 +346,6 @@ func (c *Conn) Drain() {
 
 // Abort closes the connection.
 func (c *Conn) Abort() {
-	_ = below(c.conn).Close()
+	_ = Below(c.conn).Close()
 	c.stop.Do(func() { close(c.stopped) })
 }

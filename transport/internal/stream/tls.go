@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -36,9 +35,9 @@ func (c *Conn) starttls() bool {
 	return err == nil
 }
 
-// below returns the connection that carries conn. Closing it neither waits nor tells the peer, as the Close of
+// Below returns the connection that carries conn. Closing it neither waits nor tells the peer, as the Close of
 // crypto/tls does for up to 5 s.
-func below(conn net.Conn) net.Conn {
+func Below(conn net.Conn) net.Conn {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
@@ -63,23 +62,20 @@ func (b *begun) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-const recordHandshake = 22 // of ContentType (RFC 8446 Section 5.1)
+// RecordHandshake is the first octet of TLS: of ContentType (RFC 8446 Section 5.1).
+const RecordHandshake = 22
 
-// Handshake takes conn, on which TLS begins, and shakes hands as a server.
-func Handshake(ctx context.Context, conn net.Conn, cfg *tls.Config) (*tls.Conn, error) {
-	first := make([]byte, 1)
-	if _, err := io.ReadFull(conn, first); err != nil {
-		return nil, err
-	}
-	if first[0] != recordHandshake { // crypto/tls would answer some calls, but nothing in clear may be answered
+// Handshake takes conn, on which TLS begins with the octets in first, which were read, and shakes hands as a server.
+func Handshake(ctx context.Context, conn net.Conn, first []byte, cfg *tls.Config) (*tls.Conn, error) {
+	if first[0] != RecordHandshake { // crypto/tls would answer some calls, but nothing in clear may be answered
 		return nil, errClearAhead
 	}
 	t := tls.Server(&begun{conn, first}, cfg)
 	return t, t.HandshakeContext(ctx)
 }
 
-// stateOf returns what protects conn, nil if nothing does.
-func stateOf(conn net.Conn) *tls.ConnectionState {
+// StateOf returns what protects conn, nil if nothing does.
+func StateOf(conn net.Conn) *tls.ConnectionState {
 	if t, ok := conn.(*tls.Conn); ok {
 		if s := t.ConnectionState(); s.HandshakeComplete {
 			return &s
@@ -88,13 +84,17 @@ func stateOf(conn net.Conn) *tls.ConnectionState {
 	return nil
 }
 
-// nameOf is what the log calls a connection (RFC 9289 Section 7.1), by the words of exports(5).
-func nameOf(s *tls.ConnectionState) string {
-	switch {
-	case s == nil:
-		return "tcp"
-	case len(s.VerifiedChains) == 0:
-		return "tls"
+// NameOf is what the log calls a connection of a network (RFC 9289 Section 7.1), by the words of exports(5).
+func NameOf(network string, s *tls.ConnectionState) string {
+	if s == nil {
+		return network
 	}
-	return "mtls: " + s.PeerCertificates[0].Subject.String()
+	name := "tls"
+	if len(s.VerifiedChains) > 0 {
+		name = "mtls: " + s.PeerCertificates[0].Subject.String()
+	}
+	if network == "rdma" {
+		name = "rdma+" + name
+	}
+	return name
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"time"
 
@@ -70,8 +71,17 @@ func (w *Writer) WriteLocked(head, a, b, c []byte) (int, error) {
 		return 0, err
 	}
 	_, err := bufs.WriteTo(w.conn)
+	Written(w.conn)
 	w.vec = [4][]byte{}
 	return n, err
+}
+
+// Written removes the write deadline of a connection within TLS: if it passed while the connection is idle, what TLS writes
+// on its own behalf (a KeyUpdate) would fail, and break the connection for good.
+func Written(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		_ = t.SetWriteDeadline(time.Time{}) // fails only on a closed connection
+	}
 }
 
 // Read reads one record into pooled memory. hint is the expected size.
