@@ -224,8 +224,8 @@ func TestTLSRDMA(t *testing.T) {
 			}
 			nc.SetDeadline(time.Now().Add(time.Minute))
 			nc.Write(append([]byte(mpa.RequestKey), 0x40, 1, 0, 0))
-			if b := ended(t, nc); len(b) > 0 {
-				t.Errorf("%q: MPA is answered: % x", protos, b)
+			if n, _ := nc.Read(make([]byte, 1)); n > 0 {
+				t.Errorf("%q: MPA is answered", protos)
 			}
 			nc.Close()
 		}
