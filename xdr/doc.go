@@ -1,10 +1,11 @@
 // Package xdr reads and writes XDR data (RFC 4506) and ONC RPC messages (RFC 5531), as octets in
 // memory.
 //
-// It has three parts, each usable alone:
+// It has four parts, each usable alone:
 //
 //   - [Decoder], a bounded cursor over a []byte, and the Append functions, its
 //     inverse (RFC 4506 Section 4);
+//   - [Coder], both directions in one method of a message;
 //   - [CallHeader], [ReplyHeader], [Auth] and [SysCred], the ONC RPC message
 //     headers (RFC 5531 Section 9, RFC 5531 Appendix A);
 //   - [RecordReader] and [AppendRecordMark], the record marks of RPC over TCP

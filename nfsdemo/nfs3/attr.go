@@ -30,11 +30,7 @@ func UnixTime(sec, nsec int64) Time {
 // Time returns t as a time.Time.
 func (t Time) Time() time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
 
-func (t Time) append(b []byte) []byte {
-	return xdr.AppendUint32(xdr.AppendUint32(b, t.Sec), t.Nsec)
-}
-
-func (t *Time) parse(d *xdr.Decoder) { t.Sec, t.Nsec = d.Uint32(), d.Uint32() }
+func (t *Time) code(c *xdr.Coder) { c.Uint32(&t.Sec, &t.Nsec) }
 
 // Attr is a fattr3, 84 octets (RFC 1813 Section 2.5).
 //
@@ -59,32 +55,24 @@ type Attr struct {
 // Device is a specdata3: major and minor number.
 type Device struct{ Major, Minor uint32 }
 
-// Append appends the fattr3.
-func (a *Attr) Append(b []byte) []byte {
-	for _, v := range [...]uint32{uint32(a.Type), a.Mode, a.Nlink, a.UID, a.GID} {
-		b = xdr.AppendUint32(b, v)
-	}
-	b = xdr.AppendUint64(xdr.AppendUint64(b, a.Size), a.Used)
-	b = xdr.AppendUint32(xdr.AppendUint32(b, a.Rdev.Major), a.Rdev.Minor)
-	b = xdr.AppendUint64(xdr.AppendUint64(b, a.FSID), a.FileID)
-	return a.Ctime.append(a.Mtime.append(a.Atime.append(b)))
-}
+func (v *Device) code(c *xdr.Coder) { c.Uint32(&v.Major, &v.Minor) }
 
-func (a *Attr) parse(d *xdr.Decoder) {
-	a.Type = FileType(enum(d, uint32(TypeReg), uint32(TypeFIFO)))
-	a.Mode, a.Nlink, a.UID, a.GID = d.Uint32(), d.Uint32(), d.Uint32(), d.Uint32()
-	a.Size, a.Used = d.Uint64(), d.Uint64()
-	a.Rdev.Major, a.Rdev.Minor = d.Uint32(), d.Uint32()
-	a.FSID, a.FileID = d.Uint64(), d.Uint64()
-	a.Atime.parse(d)
-	a.Mtime.parse(d)
-	a.Ctime.parse(d)
+// Append appends the fattr3.
+func (a *Attr) Append(b []byte) []byte { return xdr.Encode(b, a, (*Attr).code) }
+
+func (a *Attr) code(c *xdr.Coder) {
+	xdr.Enum(c, &a.Type, TypeReg, TypeFIFO)
+	c.Uint32(&a.Mode, &a.Nlink, &a.UID, &a.GID)
+	c.Uint64(&a.Size, &a.Used)
+	a.Rdev.code(c)
+	c.Uint64(&a.FSID, &a.FileID)
+	c.Uint32(&a.Atime.Sec, &a.Atime.Nsec, &a.Mtime.Sec, &a.Mtime.Nsec, &a.Ctime.Sec, &a.Ctime.Nsec)
 }
 
 // Wcc returns the part of a that wcc_data carries in "before".
 func (a *Attr) Wcc() WccAttr { return WccAttr{Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime} }
 
-// OptAttr is a post_op_attr: attributes that a server may omit (RFC 1813 Section 2.6).
+// OptAttr is a post_op_attr: attributes that a server may omit (RFC 1813 Section 2.6). It takes 4 or 88 octets.
 type OptAttr struct {
 	Present bool
 	Attr    Attr
@@ -93,24 +81,9 @@ type OptAttr struct {
 // SomeAttr returns a as a present post_op_attr.
 func SomeAttr(a *Attr) OptAttr { return OptAttr{Present: true, Attr: *a} }
 
-// Append appends the post_op_attr: 4 or 88 octets.
-func (o *OptAttr) Append(b []byte) []byte {
-	b = xdr.AppendBool(b, o.Present)
-	if o.Present {
-		b = o.Attr.Append(b)
-	}
-	return b
-}
-
-// Parse reads the post_op_attr.
-func (o *OptAttr) Parse(d *xdr.Decoder) error {
-	o.parse(d)
-	return d.ErrIn("post_op_attr")
-}
-
-func (o *OptAttr) parse(d *xdr.Decoder) {
-	if o.Present = d.Bool(); o.Present {
-		o.Attr.parse(d)
+func (o *OptAttr) code(c *xdr.Coder) {
+	if c.Bool(&o.Present) {
+		o.Attr.code(c)
 	}
 }
 
@@ -128,27 +101,75 @@ type OptWcc struct {
 }
 
 // Wcc is a wcc_data, weak cache consistency: the state before and after an operation
-// (RFC 1813 Section 2.6). Before is present only if it was taken atomically with it.
+// (RFC 1813 Section 2.6). Before is present only if it was taken atomically with it. It takes 8 to 116 octets.
 type Wcc struct {
 	Before OptWcc
 	After  OptAttr
 }
 
-// Append appends the wcc_data: 8 to 116 octets.
-func (w *Wcc) Append(b []byte) []byte {
-	b = xdr.AppendBool(b, w.Before.Present)
-	if w.Before.Present {
-		b = xdr.AppendUint64(b, w.Before.Attr.Size)
-		b = w.Before.Attr.Ctime.append(w.Before.Attr.Mtime.append(b))
+func (w *Wcc) code(c *xdr.Coder) {
+	if c.Bool(&w.Before.Present) {
+		c.Uint64(&w.Before.Attr.Size)
+		w.Before.Attr.Mtime.code(c)
+		w.Before.Attr.Ctime.code(c)
 	}
-	return w.After.Append(b)
+	w.After.code(c)
 }
 
-func (w *Wcc) parse(d *xdr.Decoder) {
-	if w.Before.Present = d.Bool(); w.Before.Present {
-		w.Before.Attr.Size = d.Uint64()
-		w.Before.Attr.Mtime.parse(d)
-		w.Before.Attr.Ctime.parse(d)
+// OptHandle is a post_op_fh3.
+type OptHandle struct {
+	Present bool
+	Handle  FileHandle
+}
+
+// SomeHandle returns h as a present post_op_fh3. It borrows h.
+func SomeHandle(h FileHandle) OptHandle { return OptHandle{Present: true, Handle: h} }
+
+func (o *OptHandle) code(c *xdr.Coder) {
+	if c.Bool(&o.Present) {
+		xdr.Opaque(c, &o.Handle, MaxHandle)
 	}
-	w.After.parse(d)
+}
+
+// SetAttr is a sattr3: the attributes to change, 24 to 60 octets (RFC 1813 Section 2.6).
+// A value counts only if its Set field is true, a time only if its How is not DontChange.
+type SetAttr struct {
+	SetMode  bool
+	SetUID   bool
+	SetGID   bool
+	SetSize  bool
+	Mode     uint32
+	UID      uint32
+	GID      uint32
+	Size     uint64
+	AtimeHow TimeHow
+	MtimeHow TimeHow
+	Atime    Time // with ClientTime
+	Mtime    Time // with ClientTime
+}
+
+// IsZero reports whether s changes nothing.
+func (s *SetAttr) IsZero() bool {
+	return !s.SetMode && !s.SetUID && !s.SetGID && !s.SetSize && s.AtimeHow == DontChange && s.MtimeHow == DontChange
+}
+
+func (s *SetAttr) code(c *xdr.Coder) {
+	if c.Bool(&s.SetMode) {
+		c.Uint32(&s.Mode)
+	}
+	if c.Bool(&s.SetUID) {
+		c.Uint32(&s.UID)
+	}
+	if c.Bool(&s.SetGID) {
+		c.Uint32(&s.GID)
+	}
+	if c.Bool(&s.SetSize) {
+		c.Uint64(&s.Size)
+	}
+	if xdr.Enum(c, &s.AtimeHow, DontChange, ClientTime) == ClientTime {
+		s.Atime.code(c)
+	}
+	if xdr.Enum(c, &s.MtimeHow, DontChange, ClientTime) == ClientTime {
+		s.Mtime.code(c)
+	}
 }

@@ -1,10 +1,6 @@
 package nfs3
 
-import (
-	"strconv"
-
-	"github.com/stag-rdma/stag/xdr"
-)
+import "strconv"
 
 // FileType is an ftype3 (RFC 1813 Section 2.3.5).
 type FileType uint32
@@ -76,14 +72,4 @@ func enumName(names []string, v uint32, kind string) string {
 		return names[v]
 	}
 	return kind + "(0x" + strconv.FormatUint(uint64(v), 16) + ")"
-}
-
-// enum reads a word that must be in [low, high].
-func enum(d *xdr.Decoder, low, high uint32) uint32 {
-	v := d.Uint32()
-	if d.Err() == nil && (v < low || v > high) {
-		d.Fail(xdr.ErrRange)
-		return low
-	}
-	return v
 }

@@ -67,23 +67,35 @@ func TestEntrySizes(t *testing.T) {
 	}
 }
 
-// TestAllocs: the steps of a server for every READ and WRITE allocate nothing.
+// TestAllocs: the steps of a server for every READ, WRITE, GETATTR and ACCESS allocate nothing.
 func TestAllocs(t *testing.T) {
+	get := (&nfs3.GetAttrArgs{fh}).Append(nil)
+	access := (&nfs3.AccessArgs{fh, 3}).Append(nil)
 	read := (&nfs3.ReadArgs{fh, 1, 2}).Append(nil)
 	write := (&nfs3.WriteArgs{Handle: fh, Count: 5, Data: []byte("hello")}).Append(nil)
-	buf := make([]byte, 0, 256)
+	buf := make([]byte, 0, 512)
 	if n := testing.AllocsPerRun(100, func() {
 		var (
 			r  nfs3.ReadArgs
 			w  nfs3.WriteArgs
+			g  nfs3.GetAttrArgs
+			a  nfs3.AccessArgs
 			rr = nfs3.ReadRes{Attr: some}
 			wr = nfs3.WriteRes{Wcc: wcc}
+			gr = nfs3.GetAttrRes{Attr: attr}
+			ar = nfs3.AccessRes{Attr: some}
+			l  = nfs3.LookupRes{Handle: fh, Attr: some}
 		)
 		d := xdr.NewDecoder(read)
 		_ = r.Parse(&d)
 		d = xdr.NewDecoder(write)
 		_ = w.Parse(&d)
 		buf = wr.Append(rr.AppendHead(buf[:0]))
+		d = xdr.NewDecoder(get)
+		_ = g.Parse(&d)
+		d = xdr.NewDecoder(access)
+		_ = a.Parse(&d)
+		buf = l.Append(ar.Append(gr.Append(buf[:0])))
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -1,6 +1,10 @@
 package nfs3
 
-import "github.com/stag-rdma/stag/xdr"
+import (
+	"math"
+
+	"github.com/stag-rdma/stag/xdr"
+)
 
 // ReadDirArgs is READDIR3args (RFC 1813 Section 3.3.16).
 type ReadDirArgs struct {
@@ -10,19 +14,17 @@ type ReadDirArgs struct {
 	Count  uint32     // most octets of the READDIR3resok, XDR included
 }
 
-// Append appends the READDIR3args.
-func (a *ReadDirArgs) Append(b []byte) []byte {
-	b = appendVerf(xdr.AppendUint64(appendHandle(b, a.Dir), a.Cookie), a.Verf)
-	return xdr.AppendUint32(b, a.Count)
+func (a *ReadDirArgs) code(c *xdr.Coder) {
+	xdr.Opaque(c, &a.Dir, MaxHandle)
+	c.Uint64(&a.Cookie)
+	c.Fixed(a.Verf[:])
+	c.Uint32(&a.Count)
 }
 
-// Parse reads the READDIR3args; the handle is lent.
+func (a *ReadDirArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*ReadDirArgs).code) }
+
 func (a *ReadDirArgs) Parse(d *xdr.Decoder) error {
-	a.Dir = parseHandle(d)
-	a.Cookie = d.Uint64()
-	a.Verf = parseVerf(d)
-	a.Count = d.Uint32()
-	return d.ErrIn("READDIR3args")
+	return xdr.Decode(d, a, (*ReadDirArgs).code).ErrIn("READDIR3args")
 }
 
 // DirEntry is an entry3.
@@ -35,16 +37,15 @@ type DirEntry struct {
 // Size returns the encoded size in octets, with the word that announces the entry.
 func (e *DirEntry) Size() int { return 24 + len(e.Name) + xdr.Pad(len(e.Name)) }
 
-// Append appends the word that announces an entry and the entry3 without its link.
-func (e *DirEntry) Append(b []byte) []byte {
-	b = xdr.AppendUint64(xdr.AppendBool(b, true), e.FileID)
-	return xdr.AppendUint64(xdr.AppendString(b, e.Name), e.Cookie)
+func (e *DirEntry) code(c *xdr.Coder) {
+	c.Uint64(&e.FileID)
+	c.String(&e.Name, math.MaxInt) // as a name of DirOpArgs
+	c.Uint64(&e.Cookie)
 }
 
-func (e *DirEntry) parse(d *xdr.Decoder) {
-	e.FileID = d.Uint64()
-	e.Name = parseName(d)
-	e.Cookie = d.Uint64()
+// Append appends the word that announces an entry and the entry3 without its link.
+func (e *DirEntry) Append(b []byte) []byte {
+	return xdr.Encode(xdr.AppendBool(b, true), e, (*DirEntry).code)
 }
 
 // ReadDirRes is READDIR3res.
@@ -52,55 +53,118 @@ type ReadDirRes struct {
 	Status  Status
 	Attr    OptAttr    // of the directory
 	Verf    CookieVerf // with OK
-	Entries []DirEntry // with OK
+	Entries []DirEntry // with OK; Parse reuses its capacity
 	EOF     bool       // the last entry is the directory's last, with OK
 }
 
-// Stat returns the status.
-func (r *ReadDirRes) Stat() Status { return r.Status }
+func (r *ReadDirRes) head(c *xdr.Coder) { codeDirHead(c, &r.Status, &r.Attr, &r.Verf) }
+
+func codeDirHead(c *xdr.Coder, s *Status, a *OptAttr, v *CookieVerf) {
+	xdr.Word(c, s)
+	a.code(c)
+	if *s == OK {
+		c.Fixed(v[:])
+	}
+}
+
+func (r *ReadDirRes) code(c *xdr.Coder) {
+	if r.head(c); r.Status == OK {
+		xdr.List(c, &r.Entries, (*DirEntry).code)
+		c.Bool(&r.EOF)
+	}
+}
+
+func (r *ReadDirRes) Stat() Status           { return r.Status }
+func (r *ReadDirRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*ReadDirRes).code) }
 
 // AppendHead appends everything before the entries.
-func (r *ReadDirRes) AppendHead(b []byte) []byte {
-	return appendDirHead(b, r.Status, &r.Attr, r.Verf)
-}
-
-func appendDirHead(b []byte, s Status, a *OptAttr, v CookieVerf) []byte {
-	b = a.Append(xdr.AppendUint32(b, uint32(s)))
-	if s == OK {
-		b = appendVerf(b, v)
-	}
-	return b
-}
+func (r *ReadDirRes) AppendHead(b []byte) []byte { return xdr.Encode(b, r, (*ReadDirRes).head) }
 
 // AppendDirTail appends what follows the entries of READDIR and READDIRPLUS: 8 octets.
 func AppendDirTail(b []byte, eof bool) []byte {
 	return xdr.AppendBool(xdr.AppendBool(b, false), eof)
 }
 
-// Append appends the READDIR3res.
-func (r *ReadDirRes) Append(b []byte) []byte {
-	b = r.AppendHead(b)
-	if r.Status != OK {
-		return b
-	}
-	for i := range r.Entries {
-		b = r.Entries[i].Append(b)
-	}
-	return AppendDirTail(b, r.EOF)
+func (r *ReadDirRes) Parse(d *xdr.Decoder) error {
+	return xdr.Decode(d, r, (*ReadDirRes).code).ErrIn("READDIR3res")
 }
 
-// Parse reads the READDIR3res. Entries reuses its capacity.
-func (r *ReadDirRes) Parse(d *xdr.Decoder) error {
-	r.Status, r.Entries = Status(d.Uint32()), r.Entries[:0]
-	r.Attr.parse(d)
-	if r.Status == OK {
-		r.Verf = parseVerf(d)
-		for d.Bool() && d.Err() == nil {
-			var e DirEntry
-			e.parse(d)
-			r.Entries = append(r.Entries, e)
-		}
-		r.EOF = d.Bool()
+// ReadDirPlusArgs is READDIRPLUS3args (RFC 1813 Section 3.3.17).
+type ReadDirPlusArgs struct {
+	Dir      FileHandle
+	Cookie   uint64
+	Verf     CookieVerf
+	DirCount uint32 // most octets of ids, names and cookies
+	MaxCount uint32 // most octets of the READDIRPLUS3resok, XDR included
+}
+
+func (a *ReadDirPlusArgs) code(c *xdr.Coder) {
+	xdr.Opaque(c, &a.Dir, MaxHandle)
+	c.Uint64(&a.Cookie)
+	c.Fixed(a.Verf[:])
+	c.Uint32(&a.DirCount, &a.MaxCount)
+}
+
+func (a *ReadDirPlusArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*ReadDirPlusArgs).code) }
+
+func (a *ReadDirPlusArgs) Parse(d *xdr.Decoder) error {
+	return xdr.Decode(d, a, (*ReadDirPlusArgs).code).ErrIn("READDIRPLUS3args")
+}
+
+// DirPlusEntry is an entryplus3.
+type DirPlusEntry struct {
+	DirEntry
+	Attr   OptAttr
+	Handle OptHandle
+}
+
+// Size returns the encoded size in octets, with the word that announces the entry.
+func (e *DirPlusEntry) Size() int {
+	n := e.DirEntry.Size() + 8
+	if e.Attr.Present {
+		n += attrSize
 	}
-	return d.ErrIn("READDIR3res")
+	if e.Handle.Present {
+		n += 4 + len(e.Handle.Handle) + xdr.Pad(len(e.Handle.Handle))
+	}
+	return n
+}
+
+func (e *DirPlusEntry) code(c *xdr.Coder) {
+	e.DirEntry.code(c)
+	e.Attr.code(c)
+	e.Handle.code(c)
+}
+
+// Append appends the word that announces an entry and the entryplus3 without its link.
+func (e *DirPlusEntry) Append(b []byte) []byte {
+	return xdr.Encode(xdr.AppendBool(b, true), e, (*DirPlusEntry).code)
+}
+
+// ReadDirPlusRes is READDIRPLUS3res.
+type ReadDirPlusRes struct {
+	Status  Status
+	Attr    OptAttr        // of the directory
+	Verf    CookieVerf     // with OK
+	Entries []DirPlusEntry // with OK; Parse reuses its capacity, and lends the handles
+	EOF     bool           // the last entry is the directory's last, with OK
+}
+
+func (r *ReadDirPlusRes) head(c *xdr.Coder) { codeDirHead(c, &r.Status, &r.Attr, &r.Verf) }
+
+func (r *ReadDirPlusRes) code(c *xdr.Coder) {
+	if r.head(c); r.Status == OK {
+		xdr.List(c, &r.Entries, (*DirPlusEntry).code)
+		c.Bool(&r.EOF)
+	}
+}
+
+func (r *ReadDirPlusRes) Stat() Status           { return r.Status }
+func (r *ReadDirPlusRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*ReadDirPlusRes).code) }
+
+// AppendHead appends everything before the entries.
+func (r *ReadDirPlusRes) AppendHead(b []byte) []byte { return xdr.Encode(b, r, (*ReadDirPlusRes).head) }
+
+func (r *ReadDirPlusRes) Parse(d *xdr.Decoder) error {
+	return xdr.Decode(d, r, (*ReadDirPlusRes).code).ErrIn("READDIRPLUS3res")
 }
