@@ -10,13 +10,13 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -210,7 +210,7 @@ func TestSettings(t *testing.T) {
 		{"replies", client(replies.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
 		{"replies", client(replies.Config{MaxDelay: -1}), "MaxDelay is -1ns" + more},
 		{"replies", client(replies.Config{}), "Memory must be set"},
-		{"replies", client(replies.Config{Memory: pmemsim.New(4096, nil), MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
+		{"replies", client(replies.Config{Memory: pmemtest.NewSim(4096, nil), MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
 		{"replies", pusher(&replies.Pusher{MaxQueued: -1}), "MaxQueued is -1" + more},
 		{"replies", pusher(&replies.Pusher{MaxClients: -1}), "MaxClients is -1" + more},
 

@@ -7,10 +7,10 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -20,7 +20,7 @@ func TestSim(t *testing.T) {
 	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtCommit}}
 		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		sim := pmemsim.New(1024, nil)
+		sim := pmemtest.NewSim(1024, nil)
 		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: conntest.CommitRights | region.Atomic})
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestSim(t *testing.T) {
 			t.Errorf("durable: %x", got)
 		}
 		torn, whole := 0, 0
-		for im := range shot.All(pmemsim.Line) {
+		for im := range shot.All(pmemtest.Line) {
 			if !bytes.Equal(im.Octets()[10:70], data[:60]) {
 				t.Fatal("flushed octets lost by a crash")
 			}

@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -49,7 +49,7 @@ func TestVerifyMedium(t *testing.T) {
 			return errors.Join(os.Truncate(path, off+10), os.Truncate(path, size))
 		}, func(p []byte) { clear(p[10:]) }},
 		"removed":    {func(path string, _ *pmemtest.Faults) error { return os.Remove(path) }, nil},
-		"bad sector": {func(_ string, f *pmemtest.Faults) error { f.Fail(pmemtest.Read, syscall.EIO); return nil }, nil},
+		"bad sector": {func(_ string, f *pmemtest.Faults) error { f.Fail(pmem.OpRead, syscall.EIO); return nil }, nil},
 	} {
 		for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
 			if kind == pmem.Mmap && name == "truncated and made as long as before" {

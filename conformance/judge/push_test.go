@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
@@ -20,7 +20,7 @@ type oneLog struct {
 }
 
 func (o *oneLog) Create(_ string, size int, from push.Origin, format func(region.Memory) error) error {
-	o.mem, o.from = pmemsim.New(size, nil), from
+	o.mem, o.from = pmemtest.NewSim(size, nil), from
 	return format(o.mem)
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -39,7 +39,7 @@ func answered(t *testing.T, to relay) {
 	ts := &transport.Server{Handler: p}
 	running(t, func() { check(t, ts.Close()); p.Close() },
 		func() { _ = p.Serve(logs) }, func() { _ = ts.Serve(calls) })
-	addr, mem := to(calls.Addr().String()), pmemsim.New(1<<16, nil)
+	addr, mem := to(calls.Addr().String()), pmemtest.NewSim(1<<16, nil)
 	check(t, replies.Create(mem, nil))
 	for range 2 {
 		cfg := &replies.Config{Memory: mem, Redial: redial.Config{
@@ -54,6 +54,6 @@ func answered(t *testing.T, to relay) {
 			reply.Release()
 		}
 		check(t, c.Close())
-		mem = pmemsim.Open(mem.Told().Durable(), nil)
+		mem = pmemtest.OpenSim(mem.Told().Durable(), nil)
 	}
 }

@@ -3,12 +3,10 @@ package region
 import (
 	"sync"
 	"unsafe"
-
-	"github.com/stag-rdma/stag/rdmap/internal/racy"
 )
 
 // In builds with the race detector, memory that operations of peers may touch at once is accessed like Guarded
-// memory, by copies that the detector does not see (package racy). Other builds have none of this: racy.Enabled
+// memory, by copies that the detector does not see. Other builds have none of this: RaceDetector
 // is a constant. All other memory stays visible to the detector, so that it still finds an owner who uses his
 // memory too early.
 
@@ -29,7 +27,7 @@ func contended(a Access, registrations int) bool {
 type uses struct {
 	n      int
 	access Access
-	meet   bool // their operations may; for package racy
+	meet   bool // their operations may; see readUnseen
 }
 
 // registered has the memory in use by its first octet, in builds with the race detector.
@@ -55,7 +53,7 @@ func enlist(data []byte, access Access, shared bool) *uses {
 		n++
 	}
 	if contended(u.access, n) {
-		racy.Set(&u.meet)
+		setUnseen(&u.meet)
 	}
 	return u
 }
@@ -73,7 +71,7 @@ func strike(data []byte) {
 
 // guarded returns the memory if it may be accessed by its methods alone, otherwise nil.
 func (e *entry) guarded() Guarded {
-	if racy.Enabled && e.guard == nil && e.uses != nil && racy.Read(&e.uses.meet) {
+	if RaceDetector && e.guard == nil && e.uses != nil && readUnseen(&e.uses.meet) {
 		return unseen(e.data)
 	}
 	return e.guard
@@ -87,12 +85,12 @@ func (u unseen) Persist(off, n int) error { return Bytes(u).Persist(off, n) }
 func (u unseen) Close() error             { return nil }
 
 func (u unseen) Store(off int, p []byte) error {
-	racy.Copy(u[off:off+len(p)], p)
+	CopyUnseen(u[off:off+len(p)], p)
 	return nil
 }
 
 func (u unseen) Load(p []byte, off int) error {
-	racy.Copy(p, u[off:off+len(p)])
+	CopyUnseen(p, u[off:off+len(p)])
 	return nil
 }
 

@@ -2,8 +2,6 @@ package region
 
 import (
 	"testing"
-
-	"github.com/stag-rdma/stag/rdmap/internal/racy"
 )
 
 // TestContended: which rights let operations of peers meet in one memory.
@@ -52,7 +50,7 @@ func TestSeen(t *testing.T) {
 		t.Error("written by one stream alone, and not seen")
 	}
 	r, _ := tab.Register(mem, RemoteRead)
-	if guarded(w, RemoteWrite) != racy.Enabled || guarded(r, RemoteRead) != racy.Enabled {
+	if guarded(w, RemoteWrite) != RaceDetector || guarded(r, RemoteRead) != RaceDetector {
 		t.Error("written and read")
 	}
 	for _, reg := range []Region{w, r} {
@@ -64,7 +62,7 @@ func TestSeen(t *testing.T) {
 	if guarded(w, RemoteWrite) {
 		t.Error("written by one stream alone again, and not seen")
 	}
-	if both, _ := tab.Register(make([]byte, 64), RemoteWrite|RemoteRead); guarded(both, RemoteRead) != racy.Enabled {
+	if both, _ := tab.Register(make([]byte, 64), RemoteWrite|RemoteRead); guarded(both, RemoteRead) != RaceDetector {
 		t.Error("written and read by one registration")
 	}
 	if err := tab.Close(t.Context()); err != nil || len(registered.by) != before {

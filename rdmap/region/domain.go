@@ -6,8 +6,6 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-
-	"github.com/stag-rdma/stag/rdmap/internal/racy"
 )
 
 // MaxRegions is the maximum number of registrations in one Domain: a quarter of the 24-bit index
@@ -117,7 +115,7 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	e.hash = o.Hash
 	e.guard, _ = mem.(Guarded)
 	e.medium, _ = mem.(ReadBacker)
-	if racy.Enabled && e.guard == nil && !o.window && len(data) > 0 {
+	if RaceDetector && e.guard == nil && !o.window && len(data) > 0 {
 		e.uses = enlist(data, o.Access, owner == nil)
 	}
 	if mem != nil {

@@ -1,5 +1,7 @@
 package region
 
+import "slices"
+
 import "errors"
 
 // ErrRegionLost: the octets of a memory are gone, or are no longer those of its medium: its file
@@ -29,6 +31,16 @@ type Guarded interface {
 
 // Range is a piece of a Memory: N octets at Off.
 type Range struct{ Off, N int }
+
+// Within reports whether r lies within size octets. No sum overflows.
+func (r Range) Within(size int) bool {
+	return r.Off >= 0 && r.N >= 0 && r.Off <= size && r.N <= size-r.Off
+}
+
+// AllWithin reports whether all of rs lie within size octets.
+func AllWithin(rs []Range, size int) bool {
+	return !slices.ContainsFunc(rs, func(r Range) bool { return !r.Within(size) })
+}
 
 // RangePersister is a Memory that can persist several ranges with one flush.
 type RangePersister interface {

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
-	"github.com/stag-rdma/stag/rdmap/internal/racy"
 )
 
 // Hash is the hash algorithm that Verify uses for a registration. The upper layers agree on it; it is
@@ -82,7 +81,7 @@ func (v *View) mediumSum() ([]byte, error) {
 
 func (v *View) guardedSum() (sum []byte, err error) {
 	h, data := v.Hash(), v.data
-	if racy.Enabled {
+	if RaceDetector {
 		if u, ok := v.e.guarded().(unseen); ok {
 			data = make([]byte, len(data))
 			_ = u.Load(data, v.off) // within it

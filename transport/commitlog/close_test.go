@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // slowMemory is a memory of which one Load waits until the memory has been given back, or long
 // enough that it would have been.
 type slowMemory struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	loading chan struct{} // closed when it does; nil: none waits
 	back    chan struct{} // closed when the memory is the caller's again
 	early   bool          // it was, while it was being read
@@ -62,8 +62,8 @@ func TestCloseWhileReading(t *testing.T) {
 
 // The head that a session tells is durable at every moment of a release.
 func TestPreparedHead(t *testing.T) {
-	var look func(*pmemsim.Sim)
-	mem := pmemsim.New(20480+4096, &pmemsim.Options{Step: func(s *pmemsim.Sim) {
+	var look func(*pmemtest.Sim)
+	mem := pmemtest.NewSim(20480+4096, &pmemtest.SimOptions{Step: func(s *pmemtest.Sim) {
 		if look != nil {
 			look(s)
 		}
@@ -84,7 +84,7 @@ func TestPreparedHead(t *testing.T) {
 	}
 	take(t, l, 1, "record", "record", "record")
 	looked := 0
-	look = func(m *pmemsim.Sim) {
+	look = func(m *pmemtest.Sim) {
 		looked++
 		octets := m.Told().Durable()
 		info, err := commitlog.Inspect(bytes.NewReader(octets), int64(len(octets)), nil)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -23,7 +23,7 @@ type witness struct {
 }
 
 // look takes every crash of this moment. Who was told before it began must be found.
-func (w *witness) look(s *pmemsim.Sim) {
+func (w *witness) look(s *pmemtest.Sim) {
 	w.mu.Lock()
 	on, acked := w.on && w.err == nil, w.acked
 	w.mu.Unlock()
@@ -79,7 +79,7 @@ func TestCrashEngine(t *testing.T) {
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		t.Run(mode.String(), func(t *testing.T) {
 			w := new(witness)
-			mem := pmemsim.New(20480+1024, &pmemsim.Options{Step: w.look})
+			mem := pmemtest.NewSim(20480+1024, &pmemtest.SimOptions{Step: w.look})
 			l := newTestLog(t, mem, mode)
 			p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 3, Batch: 300, Verify: mode == commitlog.Strict})
 			session(t, l, p, pipes)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
@@ -23,14 +23,14 @@ func (o octets) Load(p []byte, off int) error {
 }
 
 // recovered is what recovery hands out.
-func recovered(b []byte) (got []pmemsim.Record, err error) {
+func recovered(b []byte) (got []pmemtest.Record, err error) {
 	st, err := machine.Recover(octets(b), len(b), func(r *machine.Record) error {
-		got = append(got, pmemsim.Record{Seq: r.Seq, Payload: r.Payload})
+		got = append(got, pmemtest.Record{Seq: r.Seq, Payload: r.Payload})
 		return nil
 	})
 	switch {
 	case errors.Is(err, machine.ErrMagic):
-		return nil, pmemsim.ErrNothing
+		return nil, pmemtest.ErrNothing
 	case err != nil:
 		return nil, err
 	case st.Poison != nil:
@@ -254,7 +254,7 @@ func anyOrder(seed uint64) func(w *world) error {
 }
 
 // again is what happens after a crash: recovery, a new session, a little more work.
-func (s *crashScript) again(x *pmemsim.Run, mode machine.Mode) error {
+func (s *crashScript) again(x *pmemtest.Trial, mode machine.Mode) error {
 	w := &world{x: x, payloads: make(map[*machine.Append]string), made: 1000}
 	o := s.worldOptions
 	w.limits(&o)
@@ -280,11 +280,11 @@ func (s *crashScript) again(x *pmemsim.Run, mode machine.Mode) error {
 	return w.settle()
 }
 
-// script makes a pmemsim.Script.
-func (s *crashScript) script(mode machine.Mode) *pmemsim.Script {
-	return &pmemsim.Script{
+// script makes a pmemtest.Script.
+func (s *crashScript) script(mode machine.Mode) *pmemtest.Script {
+	return &pmemtest.Script{
 		Name: s.name + ", " + mode.String(), Size: machine.RingOff + int(s.capacity), Recover: recovered,
-		Run: func(x *pmemsim.Run) error {
+		Run: func(x *pmemtest.Trial) error {
 			o := s.worldOptions
 			o.mode = mode
 			w, err := newWorld(x, o)
@@ -296,22 +296,22 @@ func (s *crashScript) script(mode machine.Mode) *pmemsim.Script {
 			}
 			return s.run(w)
 		},
-		Again: func(x *pmemsim.Run) error { return s.again(x, mode) },
+		Again: func(x *pmemtest.Trial) error { return s.again(x, mode) },
 	}
 }
 
 // TestCrash ends everything at every store, flush and message of every script (ADVERSARY
 // 19, 23, 24): what was acknowledged is recovered, what is recovered was sent.
 func TestCrash(t *testing.T) {
-	b := pmemsim.Budget{Images: 40, Samples: 2, Again: 600}
+	b := pmemtest.Budget{Images: 40, Samples: 2, Again: 600}
 	if *crashAll {
-		b = pmemsim.Budget{Images: -1, Samples: 64, Again: 400}
+		b = pmemtest.Budget{Images: -1, Samples: 64, Again: 400}
 	}
 	for _, s := range slices.Concat(crashScripts, moreCrashScripts, turnScripts) {
 		for _, mode := range []machine.Mode{machine.Strict, machine.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
-				r, err := pmemsim.Explore(s.script(mode), b)
+				r, err := pmemtest.Explore(s.script(mode), b)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -333,7 +333,7 @@ func TestCrashHeader(t *testing.T) {
 				t.Parallel()
 				script, poisoned := s.script(mode), 0
 				script.Again = nil
-				script.Recover = func(b []byte) ([]pmemsim.Record, error) {
+				script.Recover = func(b []byte) ([]pmemtest.Record, error) {
 					got, err := recovered(b)
 					var a, z machine.Header
 					if err != nil || a.Parse(b, machine.HeaderOff) != nil || z.Parse(b[machine.BlockSize:], machine.BlockSize) != nil {
@@ -350,11 +350,11 @@ func TestCrashHeader(t *testing.T) {
 						return got, nil
 					}
 					// Records that a fence has ended may come back, since that fence is forgotten.
-					return slices.DeleteFunc(left, func(r pmemsim.Record) bool {
-						return !slices.ContainsFunc(got, func(g pmemsim.Record) bool { return g.Seq == r.Seq && string(g.Payload) == string(r.Payload) })
+					return slices.DeleteFunc(left, func(r pmemtest.Record) bool {
+						return !slices.ContainsFunc(got, func(g pmemtest.Record) bool { return g.Seq == r.Seq && string(g.Payload) == string(r.Payload) })
 					}), err
 				}
-				if _, err := pmemsim.Explore(script, pmemsim.Budget{Images: 10, Samples: 2}); err != nil {
+				if _, err := pmemtest.Explore(script, pmemtest.Budget{Images: 10, Samples: 2}); err != nil {
 					t.Fatal(err)
 				}
 				if poisoned == 0 {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
@@ -15,7 +15,7 @@ import (
 // wire whose every message is a step of the script: what the layer of goroutines may
 // do in any order, in an order that repeats.
 type world struct {
-	x    *pmemsim.Run
+	x    *pmemtest.Trial
 	mem  *commitlog.Memory
 	cons *machine.Consumer
 	prod *machine.Producer
@@ -64,7 +64,7 @@ type worldOptions struct {
 var testID = [16]byte{'l', 'o', 'g'}
 
 // newWorld creates a log on zeros.
-func newWorld(x *pmemsim.Run, o worldOptions) (*world, error) {
+func newWorld(x *pmemtest.Trial, o worldOptions) (*world, error) {
 	w := &world{x: x, payloads: make(map[*machine.Append]string), eager: o.eager}
 	w.limits(&o)
 	if err := w.attach(); err != nil {

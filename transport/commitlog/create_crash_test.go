@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // oldLog is a memory with a log that has had some sessions, each of three records, of which the
 // first one has been released in each; and what Inspect says of it.
-func oldLog(t *testing.T, mode commitlog.Mode, sessions int) (octets []byte, info *commitlog.Info, records []pmemsim.Record) {
+func oldLog(t *testing.T, mode commitlog.Mode, sessions int) (octets []byte, info *commitlog.Info, records []pmemtest.Record) {
 	t.Helper()
 	mem := sim(2048)
 	l := newTestLog(t, mem, mode)
@@ -39,7 +39,7 @@ func oldLog(t *testing.T, mode commitlog.Mode, sessions int) (octets []byte, inf
 	}
 	octets = bytes.Clone(mem.Bytes())
 	info, err := commitlog.Inspect(bytes.NewReader(octets), int64(len(octets)), func(r *commitlog.Record) error {
-		records = append(records, pmemsim.Record{Seq: r.Seq, Payload: r.Payload})
+		records = append(records, pmemtest.Record{Seq: r.Seq, Payload: r.Payload})
 		return nil
 	})
 	if err != nil {
@@ -65,12 +65,12 @@ func TestCreateCrash(t *testing.T) {
 }
 
 // createCrash is one of these. With zeroed, somebody has stored zeros before, and not flushed them.
-func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []pmemsim.Record, zeroed bool) {
+func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []pmemtest.Record, zeroed bool) {
 	creating, created := false, false
 	fresh := 0
-	_, err := pmemsim.Explore(&pmemsim.Script{
+	_, err := pmemtest.Explore(&pmemtest.Script{
 		Name: "create over a log", Size: len(octets),
-		Run: func(x *pmemsim.Run) error {
+		Run: func(x *pmemtest.Trial) error {
 			if err := errors.Join(x.Mem.Store(0, octets), x.Mem.Persist(0, len(octets))); err != nil {
 				return err
 			}
@@ -90,18 +90,18 @@ func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []pme
 			x.Acked(1, nil) // a moment
 			return nil
 		},
-		Recover: func(b []byte) ([]pmemsim.Record, error) {
+		Recover: func(b []byte) ([]pmemtest.Record, error) {
 			if !creating {
-				return nil, pmemsim.ErrNothing
+				return nil, pmemtest.ErrNothing
 			}
-			var got []pmemsim.Record
+			var got []pmemtest.Record
 			info, err := commitlog.Inspect(bytes.NewReader(b), int64(len(b)), func(r *commitlog.Record) error {
-				got = append(got, pmemsim.Record{Seq: r.Seq, Payload: r.Payload})
+				got = append(got, pmemtest.Record{Seq: r.Seq, Payload: r.Payload})
 				return nil
 			})
 			switch {
 			case errors.Is(err, commitlog.ErrMagic) && !created:
-				return nil, pmemsim.ErrNothing
+				return nil, pmemtest.ErrNothing
 			case err != nil && !(zeroed && !created): // what others have stored is theirs
 				return nil, err
 			case err == nil && info.ID != old.ID:
@@ -117,11 +117,11 @@ func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []pme
 				}
 			}
 			if created {
-				return []pmemsim.Record{{Seq: 1}}, nil
+				return []pmemtest.Record{{Seq: 1}}, nil
 			}
-			return nil, pmemsim.ErrNothing
+			return nil, pmemtest.ErrNothing
 		},
-	}, pmemsim.Budget{Samples: 16})
+	}, pmemtest.Budget{Samples: 16})
 	if err != nil {
 		t.Fatal(err)
 	}

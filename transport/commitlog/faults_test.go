@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -72,7 +72,7 @@ func TestSyncFailsOnce(t *testing.T) {
 	if _, err := p.Append(t.Context(), []byte("record")); err != nil {
 		t.Fatal(err)
 	}
-	f.FailOnce(pmemtest.Datasync, syscall.EIO)
+	f.FailOnce(pmem.OpDatasync, syscall.EIO)
 	if acked := fails(t, p, c); acked != 0 {
 		t.Errorf("record %d is acknowledged after the failure", acked)
 	}
@@ -108,9 +108,9 @@ func TestFileDamage(t *testing.T) {
 	}{
 		{"cut", pmem.File, func(path string, _ *pmemtest.Faults) { _ = os.Truncate(path, 4096) }, region.ErrRegionLost},
 		{"removed", pmem.File, func(path string, _ *pmemtest.Faults) { _ = os.Remove(path) }, region.ErrRegionLost},
-		{"full", pmem.File, func(_ string, f *pmemtest.Faults) { f.FailOnce(pmemtest.Write, syscall.ENOSPC) }, syscall.ENOSPC},
+		{"full", pmem.File, func(_ string, f *pmemtest.Faults) { f.FailOnce(pmem.OpWrite, syscall.ENOSPC) }, syscall.ENOSPC},
 		{"mapping cut", pmem.Mmap, func(path string, _ *pmemtest.Faults) { _ = os.Truncate(path, 4096) }, region.ErrRegionLost},
-		{"mapping, I/O error", pmem.Mmap, func(_ string, f *pmemtest.Faults) { f.FailOnce(pmemtest.Msync, syscall.EIO) }, syscall.EIO},
+		{"mapping, I/O error", pmem.Mmap, func(_ string, f *pmemtest.Faults) { f.FailOnce(pmem.OpMsync, syscall.EIO) }, syscall.EIO},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := pmemtest.NewFaults()

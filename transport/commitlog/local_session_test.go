@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // These tests look at the session without a connection: who executes, and the moment between a
@@ -43,7 +43,7 @@ func openLocal(t *testing.T, mem region.Memory) (*Log, *Producer) {
 // stackMemory is a memory that knows whether a test function's own goroutine was the last to
 // persist it.
 type stackMemory struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	name []byte
 
 	mu   sync.Mutex
@@ -72,7 +72,7 @@ func (w *stackMemory) last() bool {
 // An append that is alone, and that its caller does not give up, is executed by the caller. One
 // that may be given up, or is only begun, is not.
 func TestLocalHere(t *testing.T) {
-	mem := &stackMemory{Sim: pmemsim.New(20480+4096, nil), name: []byte("TestLocalHere")}
+	mem := &stackMemory{Sim: pmemtest.NewSim(20480+4096, nil), name: []byte("TestLocalHere")}
 	l, p := openLocal(t, mem)
 	for range 3 {
 		if err := l.loc.drain(t.Context()); err != nil {
@@ -103,7 +103,7 @@ func TestLocalHere(t *testing.T) {
 // TestLocalFailsFirst: an append that comes between the failure of the memory and the end of the session ends with the
 // error of the memory. Nobody would wake it otherwise.
 func TestLocalFailsFirst(t *testing.T) {
-	_, p := openLocal(t, pmemsim.New(1<<16, nil))
+	_, p := openLocal(t, pmemtest.NewSim(1<<16, nil))
 	p.mu.Lock()
 	s := p.link.(*local)
 	p.mu.Unlock()

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -64,12 +63,12 @@ func TestLocalFence(t *testing.T) {
 // up, and is not in the log then, and one more is left to another.
 func TestLocalHangs(t *testing.T) {
 	f := pmemtest.NewFaults()
-	l := newTestLog(t, pmemsim.New(20480+4096, &pmemsim.Options{Hooks: f.Hooks()}), commitlog.WAL)
+	l := newTestLog(t, pmemtest.NewSim(20480+4096, &pmemtest.SimOptions{Hooks: f.Hooks()}), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	if err := l.Local(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	entered, release := f.Hang(pmemtest.Persist)
+	entered, release := f.Hang(pmem.OpPersist)
 	stays := make(chan error)
 	go func() {
 		_, err := p.Append(context.Background(), []byte("stays"))
@@ -89,7 +88,7 @@ func TestLocalHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	behind, releaseNext := f.Hang(pmemtest.Persist)
+	behind, releaseNext := f.Hang(pmem.OpPersist)
 	release()
 	if err := <-stays; err != nil {
 		t.Error(err)
@@ -113,7 +112,7 @@ func TestLocalMemoryFails(t *testing.T) {
 	if _, err := p.Append(context.Background(), []byte("one")); err != nil {
 		t.Fatal(err)
 	}
-	f.FailOnce(pmemtest.Datasync, syscall.EIO)
+	f.FailOnce(pmem.OpDatasync, syscall.EIO)
 	var pending []*commitlog.Pending
 	for range 3 {
 		e, err := p.Begin([]byte("never"))

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -139,7 +139,7 @@ func TestGiveUp(t *testing.T) {
 
 // blocking is memory whose flushes wait.
 type blocking struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	mu      sync.Mutex
 	stop    chan struct{} // flushes wait for it, if not nil
 	waiting chan struct{}
@@ -244,7 +244,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		l = openLog(t, pmemsim.Open(mem.Told().Durable(), nil)) // what is sure to be there
+		l = openLog(t, pmemtest.OpenSim(mem.Told().Durable(), nil)) // what is sure to be there
 		if i := l.Info(); i.HeadSeq != 2 || i.NextSeq != 4 || i.Epoch != 1 || i.Mode != mode {
 			t.Errorf("%+v", i)
 		}

@@ -6,10 +6,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -75,7 +75,7 @@ func openLog(t *testing.T, mem region.Memory) *commitlog.Log {
 	return l
 }
 
-func sim(ring int) *pmemsim.Sim { return pmemsim.New(20480+ring, nil) }
+func sim(ring int) *pmemtest.Sim { return pmemtest.NewSim(20480+ring, nil) }
 
 // connect makes a connection between p and a consumer, which is served.
 func connect(t *testing.T, p *commitlog.Producer, dial func() (a, b net.Conn), consumer *rdmap.Config) (c, s *rdmap.Conn) {

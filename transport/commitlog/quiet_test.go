@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -19,7 +19,7 @@ func TestQuiet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := pmemsim.New(size, nil)
+	mem := pmemtest.NewSim(size, nil)
 	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestQuiet(t *testing.T) {
 	}
 	power := mem.Told().Durable()
 	power[20480+14*64+28] ^= 1
-	l, err := commitlog.Open(pmemsim.Open(power, nil))
+	l, err := commitlog.Open(pmemtest.OpenSim(power, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestQuiet(t *testing.T) {
 
 // hung is memory whose flushes hang while it is told so.
 type hung struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	stop atomic.Pointer[chan struct{}]
 	here chan struct{}
 }
@@ -78,7 +78,7 @@ func TestQuietHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := &hung{Sim: pmemsim.New(size, nil), here: make(chan struct{}, 1)}
+	mem := &hung{Sim: pmemtest.NewSim(size, nil), here: make(chan struct{}, 1)}
 	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -20,7 +20,7 @@ func newLog(t *testing.T, capacity uint64) (*commitlog.Log, *commitlog.Producer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := pmemsim.New(size, nil)
+	mem := pmemtest.NewSim(size, nil)
 	if err := commitlog.Create(mem, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -96,12 +96,12 @@ func TestMend(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) || info.Poison != nil || !bytes.Equal(mem, broken) {
 			t.Fatalf("seed %d: %+v %v\n got %q\nwant %q", seed, info, err, got, want)
 		}
-		sim := pmemsim.Open(mem, nil)
+		sim := pmemtest.OpenSim(mem, nil)
 		mended, err := commitlog.Mend(sim)
 		if err != nil || *mended != *info {
 			t.Fatalf("%+v %v, want %+v", mended, err, info)
 		}
-		l, err := commitlog.Open(pmemsim.Open(sim.Told().Durable(), nil)) // behind a loss of power
+		l, err := commitlog.Open(pmemtest.OpenSim(sim.Told().Durable(), nil)) // behind a loss of power
 		if err != nil {
 			t.Fatal(err)
 		}

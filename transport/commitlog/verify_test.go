@@ -5,14 +5,14 @@ import (
 	"io"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // bad is memory whose medium cannot be read back, or holds something else from the nth reading on.
 type bad struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	unread error
 	n      int
 }

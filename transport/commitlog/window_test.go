@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
@@ -16,7 +16,7 @@ func TestTailFollows(t *testing.T) {
 	const lazyTail = 64 << 10
 	const step, capacity = lazyTail / 4, 4 * lazyTail
 	for _, mode := range []machine.Mode{machine.WAL, machine.Strict} {
-		sim := pmemsim.New(machine.RingOff+capacity, nil)
+		sim := pmemtest.NewSim(machine.RingOff+capacity, nil)
 		m, err := commitlog.NewMemory(sim)
 		if err != nil {
 			t.Fatal(err)

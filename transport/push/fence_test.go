@@ -6,22 +6,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
 // blocking is memory whose flushes wait when told to.
 type blocking struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	mu      sync.Mutex
 	stop    chan struct{} // flushes wait for it, if not nil
 	waiting chan struct{}
 	fault   error
 }
 
-func (b *blocking) sim() *pmemsim.Sim { return b.Sim }
+func (b *blocking) sim() *pmemtest.Sim { return b.Sim }
 
 func (b *blocking) block() {
 	b.mu.Lock()
@@ -64,7 +64,7 @@ func (b *blocking) PersistRanges(rs []region.Range) error {
 func blockingStore() (*memStore, func() *blocking) {
 	store := newMemStore()
 	var last *blocking
-	store.wrap = func(s *pmemsim.Sim) region.Memory { last = &blocking{Sim: s}; return last }
+	store.wrap = func(s *pmemtest.Sim) region.Memory { last = &blocking{Sim: s}; return last }
 	return store, func() *blocking { return last }
 }
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
@@ -38,7 +38,7 @@ type memStore struct {
 	mu   sync.Mutex
 	logs map[string]region.Memory
 	from map[string]push.Origin
-	wrap func(*pmemsim.Sim) region.Memory // of new logs; nil: as they are
+	wrap func(*pmemtest.Sim) region.Memory // of new logs; nil: as they are
 }
 
 func newMemStore() *memStore {
@@ -51,9 +51,9 @@ func (m *memStore) Create(name string, size int, from push.Origin, format func(r
 	if m.logs[name] != nil {
 		return fs.ErrExist
 	}
-	var mem region.Memory = pmemsim.New(size, nil)
+	var mem region.Memory = pmemtest.NewSim(size, nil)
 	if m.wrap != nil {
-		mem = m.wrap(pmemsim.New(size, nil))
+		mem = m.wrap(pmemtest.NewSim(size, nil))
 	}
 	if err := format(mem); err != nil {
 		return err
@@ -86,11 +86,11 @@ func (m *memStore) crashed() *memStore {
 	defer m.mu.Unlock()
 	n := newMemStore()
 	for name, mem := range m.logs {
-		sim, ok := mem.(*pmemsim.Sim)
+		sim, ok := mem.(*pmemtest.Sim)
 		if !ok {
-			sim = mem.(interface{ sim() *pmemsim.Sim }).sim()
+			sim = mem.(interface{ sim() *pmemtest.Sim }).sim()
 		}
-		n.logs[name], n.from[name] = pmemsim.Open(sim.Told().Durable(), nil), m.from[name]
+		n.logs[name], n.from[name] = pmemtest.OpenSim(sim.Told().Durable(), nil), m.from[name]
 	}
 	return n
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -81,7 +81,7 @@ func TestReaderDamaged(t *testing.T) {
 	ctx := failAfter(t)
 	store := newMemStore()
 	var mem region.Bytes
-	store.wrap = func(s *pmemsim.Sim) region.Memory { mem = make(region.Bytes, len(s.Bytes())); return mem }
+	store.wrap = func(s *pmemtest.Sim) region.Memory { mem = make(region.Bytes, len(s.Bytes())); return mem }
 	w := start(t, &push.Server{Store: store})
 	s := w.dial("log", &push.Config{Best: push.Append})
 	appended(t, s, commitlog.Placed, 1, "one", "two")

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -136,7 +136,7 @@ func TestUnanswered(t *testing.T) {
 	over := make(chan struct{})
 	go func() { defer close(over); _, _, _ = callProc(t.Context(), c, 5) }()
 	xid := <-server.came
-	crashed, crashedCalls := pmemsim.Open(mem.Told().Durable(), nil), pmemsim.Open(calls.Told().Durable(), nil)
+	crashed, crashedCalls := pmemtest.OpenSim(mem.Told().Durable(), nil), pmemtest.OpenSim(calls.Told().Durable(), nil)
 	st, err := replies.Inspect(reader(crashed), reader(crashedCalls))
 	if err != nil || len(st.Unanswered) != 1 || len(st.Replies) == 0 || st.Replies[len(st.Replies)-1].XID != keptXID {
 		t.Fatal(st, err)
@@ -157,8 +157,8 @@ func TestUnanswered(t *testing.T) {
 	<-over
 	// Not settled, it is found again, and so is the reply; then neither is.
 	_ = second.Close()
-	settled := pmemsim.Open(crashedCalls.Bytes(), nil)
-	second = openBoth(t, w, pmemsim.Open(crashed.Bytes(), nil), settled)
+	settled := pmemtest.OpenSim(crashedCalls.Bytes(), nil)
+	second = openBoth(t, w, pmemtest.OpenSim(crashed.Bytes(), nil), settled)
 	for _, i := range second.Unanswered() {
 		second.Settle(i)
 	}
@@ -169,13 +169,13 @@ func TestUnanswered(t *testing.T) {
 		second.Done(r.Seq)
 	}
 	_ = second.Close()
-	third := openBoth(t, w, pmemsim.Open(crashed.Bytes(), nil), settled)
+	third := openBoth(t, w, pmemtest.OpenSim(crashed.Bytes(), nil), settled)
 	if len(third.Unanswered()) != 0 {
 		t.Errorf("%+v", third.Unanswered())
 	}
 }
 
-func reader(s *pmemsim.Sim) *io.SectionReader {
+func reader(s *pmemtest.Sim) *io.SectionReader {
 	return io.NewSectionReader(bytesReader(s.Bytes()), 0, int64(len(s.Bytes())))
 }
 
@@ -221,7 +221,7 @@ func TestUnansweredCrashes(t *testing.T) {
 		a := mem.Told().Durable()
 		b := calls.Told().Durable()
 		were := copied(&mu, done)
-		st, err := replies.Inspect(reader(pmemsim.Open(a, nil)), reader(pmemsim.Open(b, nil)))
+		st, err := replies.Inspect(reader(pmemtest.OpenSim(a, nil)), reader(pmemtest.OpenSim(b, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestCallsBeforeReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-calls.waiting
-		st, err := replies.Inspect(reader(pmemsim.Open(mem.Told().Durable(), nil)), reader(pmemsim.Open(calls.Told().Durable(), nil)))
+		st, err := replies.Inspect(reader(pmemtest.OpenSim(mem.Told().Durable(), nil)), reader(pmemtest.OpenSim(calls.Told().Durable(), nil)))
 		calls.open()
 		if err != nil || len(st.Unanswered) > 0 {
 			t.Fatalf("%+v, %v", st.Unanswered, err)
@@ -292,8 +292,8 @@ func TestCallsCompact(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	last := lastRecord(t, pmemsim.Open(calls.Told().Durable(), nil))
-	st, err := replies.Inspect(reader(pmemsim.Open(mem.Told().Durable(), nil)), reader(pmemsim.Open(calls.Told().Durable(), nil)))
+	last := lastRecord(t, pmemtest.OpenSim(calls.Told().Durable(), nil))
+	st, err := replies.Inspect(reader(pmemtest.OpenSim(mem.Told().Durable(), nil)), reader(pmemtest.OpenSim(calls.Told().Durable(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func lastRecord(t *testing.T, mem region.Memory) (seq uint64) {
 
 // lazy is memory whose reader waits while it is shut.
 type lazy struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	shut atomic.Pointer[chan struct{}]
 }
 
@@ -440,7 +440,7 @@ func TestCallsFail(t *testing.T) {
 var errMedium = errors.New("medium")
 
 type failing struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	mu  sync.Mutex
 	err error
 }
@@ -469,7 +469,7 @@ func TestEpochs(t *testing.T) {
 			t.Fatalf("epoch %d after %d", c.Epoch(), last)
 		}
 		last = c.Epoch()
-		mem, calls = pmemsim.Open(mem.Bytes(), nil), pmemsim.Open(calls.Bytes(), nil)
+		mem, calls = pmemtest.OpenSim(mem.Bytes(), nil), pmemtest.OpenSim(calls.Bytes(), nil)
 	}
 }
 
@@ -494,7 +494,7 @@ func TestCallsChosen(t *testing.T) {
 		})
 		<-server.came
 	}
-	st, err := replies.Inspect(reader(pmemsim.Open(mem.Told().Durable(), nil)), reader(pmemsim.Open(calls.Told().Durable(), nil)))
+	st, err := replies.Inspect(reader(pmemtest.OpenSim(mem.Told().Durable(), nil)), reader(pmemtest.OpenSim(calls.Told().Durable(), nil)))
 	if err != nil || len(st.Unanswered) != 1 || st.Unanswered[0].Vers != 2 {
 		t.Errorf("%+v, %v", st, err)
 	}

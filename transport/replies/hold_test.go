@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
 )
@@ -14,7 +14,7 @@ import (
 // A reply that names a record of another life, or one whose number another reply has, is
 // returned with ErrNotKept; one that is given up ends with its context.
 func TestNotKept(t *testing.T) {
-	mem := pmemsim.New(20480+4096, nil)
+	mem := pmemtest.NewSim(20480+4096, nil)
 	if err := Create(mem, &commitlog.Options{}); err != nil {
 		t.Fatal(err)
 	}

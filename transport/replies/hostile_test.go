@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -58,7 +58,7 @@ func TestServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	after := open(t, pmemsim.Open(mem.Told().Durable(), nil), func() string { return "127.0.0.1:1" })
+	after := open(t, pmemtest.OpenSim(mem.Told().Durable(), nil), func() string { return "127.0.0.1:1" })
 	defer after.Close()
 	there := false
 	for _, r := range after.Recovered() {

@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
 // gated is memory whose flushes wait while it is shut.
 type gated struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	mu      sync.Mutex
 	shut    chan struct{}
 	waiting chan struct{}
@@ -140,7 +140,7 @@ func (w *world) stop() {
 	w.done = nil
 }
 
-func sim(ring int) *pmemsim.Sim { return pmemsim.New(20480+ring, nil) }
+func sim(ring int) *pmemtest.Sim { return pmemtest.NewSim(20480+ring, nil) }
 
 // open makes a client; dial tells the server's address.
 func open(t *testing.T, mem region.Memory, addr func() string) *replies.Client {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -64,7 +64,7 @@ func TestHold(t *testing.T) {
 		}
 		got[r.seq] = r
 	}
-	after, err := replies.Open(&replies.Config{Memory: pmemsim.Open(mem.Told().Durable(), nil), Redial: redial.Config{
+	after, err := replies.Open(&replies.Config{Memory: pmemtest.OpenSim(mem.Told().Durable(), nil), Redial: redial.Config{
 		Dial: func(context.Context) (redial.Conn, error) { return nil, errors.New("none") },
 	}})
 	if err != nil {
@@ -179,7 +179,7 @@ func TestWithout(t *testing.T) {
 	l := listen(t)
 	w.serve(func() { _ = plain.Serve(l) })
 	w.rpc = l.Addr().String()
-	c = w.open(pmemsim.Open(mem.Bytes(), nil))
+	c = w.open(pmemtest.OpenSim(mem.Bytes(), nil))
 	defer c.Close()
 	if seq, _, err := double(t.Context(), c, 1); seq != 0 || err != nil {
 		t.Error(seq, err)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/replies"
@@ -123,7 +123,7 @@ func stress(t *testing.T, seed uint64) {
 	if len(kept) == 0 || s.made < 10 {
 		t.Errorf("%d connections, %d records: nothing was tried", s.made, len(kept))
 	}
-	after := open(t, pmemsim.Open(mem.Told().Durable(), nil), func() string { return "127.0.0.1:1" })
+	after := open(t, pmemtest.OpenSim(mem.Told().Durable(), nil), func() string { return "127.0.0.1:1" })
 	defer after.Close()
 	for _, r := range after.Recovered() {
 		n, named := kept[r.Seq]

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -61,7 +61,7 @@ type orderModel struct {
 	pool   *buf.Pool
 	hog    buf.Mem
 	held   bool // hog holds all memory
-	sim    *pmemsim.Sim
+	sim    *pmemtest.Sim
 	stag   region.STag
 	source region.STag // of Reads
 	want   []byte      // what memory has to hold
@@ -75,7 +75,7 @@ type orderModel struct {
 
 // flushNotes is memory that records what each flush has made durable.
 type flushNotes struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	m *orderModel
 }
 
@@ -107,7 +107,7 @@ func (d modelDone) Complete(err error) {
 }
 
 func newOrderModel(t testing.TB, how byte) *orderModel {
-	m := &orderModel{t: t, pool: buf.NewPool(orderPool), sim: pmemsim.Open(conntest.Pattern(orderSize), nil), want: conntest.Pattern(orderSize)}
+	m := &orderModel{t: t, pool: buf.NewPool(orderPool), sim: pmemtest.OpenSim(conntest.Pattern(orderSize), nil), want: conntest.Pattern(orderSize)}
 	size := []int{engine.StagMULPDU, 1442, 300, 60}[how&3]
 	cfg := engineConfig{ord: 3, ird: 3, recvs: 1000, size: 256, ext: engine.ExtAll, mulpdu: size, pool: m.pool}
 	m.a = newEngine(cfg)

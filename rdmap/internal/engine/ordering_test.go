@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -128,7 +128,7 @@ func (o *orderOp) holds() bool { return o != orderOps["Write"] }
 // notedMemory is a crash model that records, by the length of the flush, what was made durable: the word as
 // the medium has it.
 type notedMemory struct {
-	*pmemsim.Sim
+	*pmemtest.Sim
 	persisted map[int]uint64
 	flushes   []int // the lengths, in order
 	err       error
@@ -193,7 +193,7 @@ func orderRigOf(t testing.TB, firstOp, laterOp string) *orderRig {
 	return &orderRig{
 		t: t, names: [3]string{first: firstOp, later: laterOp},
 		ops: [3]*orderOp{first: orderOps[firstOp], later: orderOps[laterOp]},
-		mem: &notedMemory{Sim: pmemsim.Open(conntest.Pattern(orderSize), nil), persisted: map[int]uint64{}},
+		mem: &notedMemory{Sim: pmemtest.OpenSim(conntest.Pattern(orderSize), nil), persisted: map[int]uint64{}},
 	}
 }
 

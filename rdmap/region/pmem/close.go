@@ -17,10 +17,10 @@ func (m *Memory) Close() error {
 		return nil
 	}
 	if !m.fl.Close(m.timeout) {
-		m.fl.SetStuck(true)
+		m.fl.setStuck(true)
 		return m.d.error("close", region.ErrPinned, nil)
 	}
-	m.fl.SetStuck(false)
+	m.fl.setStuck(false)
 	m.closed = true
 	err := errors.Join(m.med.release(), m.d.release())
 	if e := m.d.f.Close(); err == nil {

@@ -3,13 +3,13 @@ package pmem_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 func TestMmap(t *testing.T) {
 	g := fileTarget(pmem.Mmap)
-	g.Sync, g.Mapped = pmemtest.Msync, true
+	g.Sync, g.Mapped = pmem.OpMsync, true
 	pmemtest.Run(t, g)
 }
 
@@ -17,6 +17,6 @@ func TestMmap(t *testing.T) {
 func TestDAX(t *testing.T) {
 	pmem.PretendDAX(t)
 	g := fileTarget(pmem.DAX)
-	g.Sync, g.Mapped = pmemtest.WriteBack, true
+	g.Sync, g.Mapped = pmem.OpWriteBack, true
 	pmemtest.Run(t, g)
 }

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // newFile creates a file and returns its name.
@@ -64,6 +64,6 @@ func fileTarget(kind pmem.Kind) pmemtest.Target {
 
 func TestFile(t *testing.T) {
 	g := fileTarget(pmem.File)
-	g.Sync, g.Write, g.Exact = pmemtest.Datasync, pmemtest.Write, true
+	g.Sync, g.Write, g.Exact = pmem.OpDatasync, pmem.OpWrite, true
 	pmemtest.Run(t, g)
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-
-	"github.com/stag-rdma/stag/internal/pmemhook"
 )
 
 // Create creates the file of a memory of size octets, all zeros. It writes the zeros, so that
@@ -27,7 +25,7 @@ func Create(path string, size int, o *Options) error {
 
 // create fills a file with another name, and then links it to path, so that whoever opens path
 // finds all of it.
-func create(path string, size int, h *pmemhook.Hooks) error {
+func create(path string, size int, h *Hooks) error {
 	if _, err := os.Lstat(path); err == nil {
 		return os.ErrExist // now, before gigabytes are written; Link checks it again
 	}
@@ -44,7 +42,7 @@ func create(path string, size int, h *pmemhook.Hooks) error {
 	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
-	err = h.Call(pmemhook.Directory, 0, 0)
+	err = h.Call(OpDirectory, 0, 0)
 	if err == nil {
 		err = SyncDir(filepath.Clean(dir))
 	}

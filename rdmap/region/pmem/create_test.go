@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 func names(t *testing.T, dir string) (all []string) {
@@ -58,12 +58,12 @@ func TestCreateRefuses(t *testing.T) {
 
 // ADVERSARY 25: no space, or a dead disk, at any step: there is no file, and nothing is left behind.
 func TestCreateFails(t *testing.T) {
-	for _, op := range []pmemtest.Op{pmemtest.Write, pmemtest.Datasync, pmemtest.Directory} {
+	for _, op := range []pmem.Op{pmem.OpWrite, pmem.OpDatasync, pmem.OpDirectory} {
 		for after := range 3 {
 			dir, f := t.TempDir(), pmemtest.NewFaults()
 			f.FailAfter(op, after, syscall.ENOSPC)
 			err := pmem.Create(filepath.Join(dir, "memory"), 3<<20, &pmem.Options{Hooks: f.Hooks()})
-			if op != pmemtest.Write && after > 0 { // there is only one
+			if op != pmem.OpWrite && after > 0 { // there is only one
 				if err != nil {
 					t.Error(err)
 				}

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/cacheline"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +22,7 @@ type persistent struct {
 var daxFlags = unix.MAP_SHARED_VALIDATE | unix.MAP_SYNC
 
 // lineWriteBack returns the instruction that writes lines back. Tests replace it too.
-var lineWriteBack = cacheline.Instruction
+var lineWriteBack = lineInstruction
 
 func openDAX(d *device) (medium, error) {
 	if _, err := lineWriteBack(); err != nil {
@@ -60,12 +57,12 @@ func (p *persistent) readBack(w io.Writer, off, n int) error {
 	defer pieces.Put(a)
 	for n > 0 {
 		b := a.octets()[:min(n, piece)]
-		err := p.d.hooks.Call(pmemhook.Read, off, len(b))
+		err := p.d.hooks.Call(OpRead, off, len(b))
 		if err != nil {
 			return p.d.error("read back", ErrUnread, err)
 		}
-		at, _ := fault.Catch(p.data, func() error {
-			cacheline.Evict(p.data[off : off+len(b)])
+		at, _ := catchFault(p.data, func() error {
+			evictLines(p.data[off : off+len(b)])
 			copy(b, p.data[off:])
 			return nil
 		})
@@ -82,7 +79,7 @@ func (p *persistent) readBack(w io.Writer, off, n int) error {
 
 // persist writes back the lines of rs. That touches them, so it can fault.
 func (p *persistent) persist(rs []region.Range) error {
-	for _, r := range cover(rs, cacheline.Size, p.d.size) {
+	for _, r := range cover(rs, lineSize, p.d.size) {
 		if err := p.writeBack(r); err != nil {
 			return err
 		}
@@ -91,11 +88,11 @@ func (p *persistent) persist(rs []region.Range) error {
 }
 
 func (p *persistent) writeBack(r region.Range) error {
-	if err := p.d.hooks.Call(pmemhook.WriteBack, r.Off, r.N); err != nil {
+	if err := p.d.hooks.Call(OpWriteBack, r.Off, r.N); err != nil {
 		return p.d.error("write back", ErrFailed, err)
 	}
-	at, err := fault.Catch(p.data, func() error {
-		cacheline.WriteBack(p.data[r.Off : r.Off+r.N])
+	at, err := catchFault(p.data, func() error {
+		writeBackLines(p.data[r.Off : r.Off+r.N])
 		return nil
 	})
 	if at != nil {

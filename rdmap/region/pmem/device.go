@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 
-	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -16,7 +15,7 @@ type device struct {
 	cold  bool     // in bypasses the page cache
 	path  string
 	size  int // octets when it was opened
-	hooks *pmemhook.Hooks
+	hooks *Hooks
 	split bool // the system has no single call for writeSync
 }
 
@@ -58,7 +57,7 @@ func (d *device) error(op string, kind, err error) error {
 
 // write is pwrite of all of p.
 func (d *device) write(p []byte, off int) error {
-	err := d.hooks.Call(pmemhook.Write, off, len(p))
+	err := d.hooks.Call(OpWrite, off, len(p))
 	if err == nil {
 		_, err = d.out.WriteAt(p, int64(off))
 	}
@@ -69,7 +68,7 @@ func (d *device) write(p []byte, off int) error {
 }
 
 func (d *device) datasync() error {
-	err := d.hooks.Call(pmemhook.Datasync, 0, d.size)
+	err := d.hooks.Call(OpDatasync, 0, d.size)
 	if err == nil {
 		err = datasync(d.out)
 	}
@@ -119,7 +118,7 @@ func (d *device) check() error {
 // fdatasync, a sync cures that. If its fdatasync failed, Linux has marked them clean, and recovery
 // must not build on them: they are dropped, so that the medium is read.
 func (d *device) settle() error {
-	err := d.hooks.Call(pmemhook.Open, 0, d.size)
+	err := d.hooks.Call(OpOpen, 0, d.size)
 	if err == nil {
 		err = datasync(d.f)
 	}

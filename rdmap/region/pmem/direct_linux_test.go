@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // openDirect returns a memory that is written past the page cache. It skips the test if the file system does not
@@ -130,7 +130,7 @@ func TestDirectFails(t *testing.T) {
 	if err := errors.Join(m.Store(5000, []byte("x")), m.Persist(5000, 1)); err != nil {
 		t.Fatal(err)
 	}
-	f.Fail(pmemtest.Write, syscall.EIO)
+	f.Fail(pmem.OpWrite, syscall.EIO)
 	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}

@@ -8,18 +8,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // hangs lists memories whose flush can hang.
-func hangs(t *testing.T, o pmem.Options) map[pmemtest.Op]region.Watched {
+func hangs(t *testing.T, o pmem.Options) map[pmem.Op]region.Watched {
 	t.Helper()
-	return map[pmemtest.Op]region.Watched{
-		pmemtest.Datasync: open(t, pmem.File, newFile(t, 4096), &o),
-		pmemtest.Persist:  pmemsim.New(4096, &pmemsim.Options{Hooks: o.Hooks, PersistTimeout: o.PersistTimeout, CloseTimeout: o.CloseTimeout, Detached: o.Detached}),
+	return map[pmem.Op]region.Watched{
+		pmem.OpDatasync: open(t, pmem.File, newFile(t, 4096), &o),
+		pmem.OpPersist:  pmemtest.NewSim(4096, &pmemtest.SimOptions{Hooks: o.Hooks, PersistTimeout: o.PersistTimeout, CloseTimeout: o.CloseTimeout, Detached: o.Detached}),
 	}
 }
 
@@ -47,7 +46,7 @@ func TestGroups(t *testing.T) {
 			release()
 			wg.Wait()
 			// The hook is called for each range of the model, but once for all ranges of a file.
-			want := map[pmemtest.Op]int{pmemtest.Datasync: 2, pmemtest.Persist: 21}[op]
+			want := map[pmem.Op]int{pmem.OpDatasync: 2, pmem.OpPersist: 21}[op]
 			if got := f.Count(op) - n; got != want {
 				t.Errorf("%s: %d, want %d", op, got, want)
 			}
@@ -73,7 +72,7 @@ func TestHungSync(t *testing.T) {
 	}
 }
 
-func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op, detached bool) {
+func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmem.Op, detached bool) {
 	t.Helper()
 	entered, release := f.Hang(op)
 	start := time.Now()
@@ -103,7 +102,7 @@ func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op, de
 	}
 }
 
-func isPinned(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmemtest.Op) {
+func isPinned(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmem.Op) {
 	t.Helper()
 	n := f.Count(op)
 	if err := m.Persist(0, 64); !errors.Is(err, region.ErrPinned) || f.Count(op) != n {
@@ -202,7 +201,7 @@ func TestCloseWaitsForGuard(t *testing.T) {
 func TestFirstFailure(t *testing.T) {
 	f := pmemtest.NewFaults()
 	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
-	f.FailOnce(pmemtest.Msync, syscall.EIO)
+	f.FailOnce(pmem.OpMsync, syscall.EIO)
 	errs := []error{m.Persist(0, 64), m.Guard(0, 1, func() error { return syscall.EFAULT }), m.Persist(0, 64), m.Err()}
 	for i, err := range errs {
 		if !errors.Is(err, syscall.EIO) || errors.Is(err, region.ErrRegionLost) {
@@ -218,7 +217,7 @@ func TestFirstFailure(t *testing.T) {
 func TestFaultDuringSync(t *testing.T) {
 	f := pmemtest.NewFaults()
 	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
-	entered, release := f.Hang(pmemtest.Msync)
+	entered, release := f.Hang(pmem.OpMsync)
 	done := make(chan error)
 	go func() { done <- m.Persist(0, 64) }()
 	<-entered

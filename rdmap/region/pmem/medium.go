@@ -4,7 +4,6 @@ import (
 	"io"
 	"unsafe"
 
-	"github.com/stag-rdma/stag/rdmap/internal/racy"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -81,7 +80,7 @@ func (s *shadow) take(rs []region.Range) []region.Range {
 		return rs
 	}
 	for _, r := range rs {
-		racy.Copy(s.file[r.Off:r.Off+r.N], s.data[r.Off:r.Off+r.N])
+		region.CopyUnseen(s.file[r.Off:r.Off+r.N], s.data[r.Off:r.Off+r.N])
 	}
 	return cover(rs, block, s.d.size)
 }
@@ -107,9 +106,9 @@ func (s *shadow) octets(r region.Range) []byte {
 		return s.file[r.Off : r.Off+r.N]
 	}
 	b := s.data[r.Off : r.Off+r.N]
-	if racy.Enabled { // the system call reports its accesses
+	if region.RaceDetector { // the system call reports its accesses
 		b = make([]byte, r.N)
-		racy.Copy(b, s.data[r.Off:r.Off+r.N])
+		region.CopyUnseen(b, s.data[r.Off:r.Off+r.N])
 	}
 	return b
 }

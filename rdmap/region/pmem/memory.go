@@ -7,10 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/flush"
-	"github.com/stag-rdma/stag/rdmap/internal/racy"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/internal/fault"
 )
 
 // Memory is memory in a file, of the kind File, Mmap or DAX. Its methods may be called from several
@@ -19,7 +16,7 @@ type Memory struct {
 	kind    Kind
 	d       *device
 	med     medium
-	fl      *flush.Flusher
+	fl      *Flusher
 	timeout time.Duration // of Close
 	unread  error         // why the medium cannot be read back
 
@@ -38,7 +35,7 @@ var (
 
 func newMemory(kind Kind, d *device, med medium, o *Options) *Memory {
 	m := &Memory{kind: kind, d: d, med: med, timeout: o.CloseTimeout}
-	m.fl = flush.New(flush.Config{
+	m.fl = NewFlusher(FlusherConfig{
 		Commit: med.persist, Timeout: o.PersistTimeout, Quick: med.quick(), Detached: o.Detached,
 		Hung: func() error { return d.error("persist", region.ErrPinned, nil) },
 	})
@@ -71,7 +68,7 @@ func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Ran
 
 // PersistRanges is Persist for several ranges, with one flush. It borrows rs.
 func (m *Memory) PersistRanges(rs []region.Range) error {
-	if !flush.AllInside(rs, m.d.size) {
+	if !region.AllWithin(rs, m.d.size) {
 		return m.d.error("persist", ErrRange, nil)
 	}
 	if !m.fl.Enter() {
@@ -92,18 +89,18 @@ func (m *Memory) PersistRanges(rs []region.Range) error {
 // Persist, and it shares its flush with others. WriteBack does nothing for octets outside the
 // memory, after Close or a final error, or while many requests wait.
 func (m *Memory) WriteBack(off, n int) {
-	if !flush.Inside(off, n, m.d.size) || !m.fl.Enter() {
+	if !(region.Range{Off: off, N: n}).Within(m.d.size) || !m.fl.Enter() {
 		return
 	}
 	defer m.fl.Leave()
-	m.fl.Begin(region.Range{Off: off, N: n})
+	m.fl.begin(region.Range{Off: off, N: n})
 }
 
 // Store copies p to the octets at off. Errors: ErrRange; ErrClosed; region.ErrRegionLost, which
 // is final as with Persist.
 func (m *Memory) Store(off int, p []byte) error {
 	return m.guard("store", off, len(p), func() error {
-		racy.Copy(m.Bytes()[off:off+len(p)], p)
+		region.CopyUnseen(m.Bytes()[off:off+len(p)], p)
 		return nil
 	})
 }
@@ -111,7 +108,7 @@ func (m *Memory) Store(off int, p []byte) error {
 // Load copies the octets at off to p. Its errors are those of Store.
 func (m *Memory) Load(p []byte, off int) error {
 	return m.guard("load", off, len(p), func() error {
-		racy.Copy(p, m.Bytes()[off:off+len(p)])
+		region.CopyUnseen(p, m.Bytes()[off:off+len(p)])
 		return nil
 	})
 }
@@ -122,7 +119,7 @@ func (m *Memory) Guard(off, n int, f func() error) error { return m.guard("acces
 
 // guard runs f inside the gate, so that Close does not unmap what f is touching.
 func (m *Memory) guard(op string, off, n int, f func() error) error {
-	if !flush.Inside(off, n, m.d.size) {
+	if !(region.Range{Off: off, N: n}).Within(m.d.size) {
 		return &Error{Op: op, Path: m.d.path, Kind: ErrRange}
 	}
 	if !m.fl.Enter() {
@@ -135,12 +132,12 @@ func (m *Memory) guard(op string, off, n int, f func() error) error {
 	if err := m.fl.Err(); errors.Is(err, region.ErrRegionLost) {
 		return err
 	}
-	at, err := fault.Catch(m.Bytes(), f)
+	at, err := catchFault(m.Bytes(), f)
 	switch {
 	case at != nil:
-		return m.fl.Lose(m.d.error(op, region.ErrRegionLost, at))
+		return m.fl.lose(m.d.error(op, region.ErrRegionLost, at))
 	case errors.Is(err, syscall.EFAULT):
-		return m.fl.Lose(m.d.error(op, region.ErrRegionLost, err))
+		return m.fl.lose(m.d.error(op, region.ErrRegionLost, err))
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +60,7 @@ func (m *mapping) persist(rs []region.Range) error {
 }
 
 func (m *mapping) msync(r region.Range) error {
-	err := m.d.hooks.Call(pmemhook.Msync, r.Off, r.N)
+	err := m.d.hooks.Call(OpMsync, r.Off, r.N)
 	for err == nil {
 		err = unix.Msync(m.data[r.Off:r.Off+r.N], unix.MS_SYNC)
 		if !errors.Is(err, unix.EINTR) {

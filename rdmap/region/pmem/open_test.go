@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -56,14 +56,14 @@ func TestLocked(t *testing.T) {
 // A file that cannot be made durable at the start is not opened, and no lock is left.
 func TestOpenSettles(t *testing.T) {
 	path, f := newFile(t, 64), pmemtest.NewFaults()
-	f.FailOnce(pmemtest.Open, syscall.EIO)
+	f.FailOnce(pmem.OpOpen, syscall.EIO)
 	if _, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: f.Hooks()}); !errors.Is(err, pmem.ErrOpen) || !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
 	if err := open(t, pmem.File, path, &pmem.Options{Hooks: f.Hooks()}).Close(); err != nil {
 		t.Error(err)
 	}
-	if n := f.Count(pmemtest.Open); n != 2 {
+	if n := f.Count(pmem.OpOpen); n != 2 {
 		t.Errorf("settled %d times, want 2", n)
 	}
 }

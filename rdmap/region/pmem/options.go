@@ -2,8 +2,6 @@ package pmem
 
 import (
 	"time"
-
-	"github.com/stag-rdma/stag/internal/pmemhook"
 )
 
 // Options has the settings of a memory. Nil and zero fields mean the defaults. They are copied.
@@ -22,7 +20,7 @@ type Options struct {
 	CloseTimeout time.Duration
 	// Hooks makes operations fail or hang, in tests. It comes from
 	// pmemtest.Faults.Hooks.
-	Hooks *pmemhook.Hooks
+	Hooks *Hooks
 }
 
 // orDefault returns a copy of o; flush has the defaults of its fields.

@@ -7,6 +7,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
+// lineSize is the size of a cache line in octets, on the processors that this package knows.
+const lineSize = 64
+
 // cover returns the smallest number of disjoint ranges that cover rs, ascending, with ends at
 // multiples of unit or at size. With unit 1 they hold exactly the octets of rs. It overwrites rs.
 func cover(rs []region.Range, unit, size int) []region.Range {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/stag-rdma/stag/internal/flush"
-	"github.com/stag-rdma/stag/internal/pmemhook"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
@@ -37,7 +35,7 @@ var _ region.ReadBacker = (*Memory)(nil)
 // region.ErrNotVerifiable; region.ErrRegionLost, which is final, if the file was truncated or removed.
 // A system call that hangs holds the caller and the memory (see Close).
 func (m *Memory) ReadBack(w io.Writer, off, n int) error {
-	if !flush.Inside(off, n, m.d.size) {
+	if !(region.Range{Off: off, N: n}).Within(m.d.size) {
 		return &Error{Op: "read back", Path: m.d.path, Kind: ErrRange}
 	}
 	if !m.fl.Enter() {
@@ -52,7 +50,7 @@ func (m *Memory) ReadBack(w io.Writer, off, n int) error {
 		err = e
 	}
 	if errors.Is(err, region.ErrRegionLost) {
-		return m.fl.Lose(err)
+		return m.fl.lose(err)
 	}
 	return err
 }
@@ -103,7 +101,7 @@ func (d *device) readBack(w io.Writer, off, n int) error {
 		skip := off % block // direct reads are of whole blocks
 		want := min(skip+n, len(b))
 		b = b[:min((want+block-1)/block*block, len(b))]
-		err := d.hooks.Call(pmemhook.Read, off, want-skip)
+		err := d.hooks.Call(OpRead, off, want-skip)
 		if err == nil {
 			err = d.pread(b, want, off-skip)
 		}

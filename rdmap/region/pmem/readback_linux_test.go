@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -100,12 +100,12 @@ func TestReadBackRefuses(t *testing.T) {
 			return errors.Join(os.WriteFile(m.Path()+".new", m.Bytes(), 0o600), os.Rename(m.Path()+".new", m.Path()))
 		}, region.ErrRegionLost, true},
 		"bad sector": {func(_ *testing.T, _ *pmem.Memory, f *pmemtest.Faults) error {
-			f.FailOnce(pmemtest.Read, syscall.EIO)
+			f.FailOnce(pmem.OpRead, syscall.EIO)
 			return nil
 		}, syscall.EIO, false},
 		"dead disk": {func(_ *testing.T, m *pmem.Memory, f *pmemtest.Faults) error {
-			f.Fail(pmemtest.Datasync, syscall.EIO)
-			f.Fail(pmemtest.Write, syscall.EIO)
+			f.Fail(pmem.OpDatasync, syscall.EIO)
+			f.Fail(pmem.OpWrite, syscall.EIO)
 			if m.Persist(0, 1) == nil {
 				return errors.New("persisted")
 			}

@@ -1,7 +1,5 @@
 package pmem
 
-import "github.com/stag-rdma/stag/internal/flush"
-
 // Stats has the counters of a memory.
 type Stats struct {
 	Persists uint64 // calls that returned nil
@@ -12,10 +10,10 @@ type Stats struct {
 
 // Stats returns the counters.
 func (m *Memory) Stats() Stats {
-	flushes, pinned := m.fl.Stats()
+	flushes, pinned := m.fl.stats()
 	return Stats{Persists: m.persists.Load(), Octets: m.octets.Load(), Flushes: flushes, Pinned: pinned}
 }
 
 // Pinned returns how many memories of the process cannot be closed because a system call hangs,
 // for statistics. The number falls when such a call returns.
-func Pinned() int { return flush.Pinned() }
+func Pinned() int { return int(pinned.Load()) }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // What WriteBack was called for is in the file after the next Persist of any range, since it takes its turn before
@@ -47,8 +47,8 @@ func TestWriteBackHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
 		m := open(t, pmem.File, newFile(t, 4097), &pmem.Options{Hooks: f.Hooks()}) // no whole blocks
-		n := f.Count(pmemtest.Write)
-		entered, release := f.Hang(pmemtest.Datasync)
+		n := f.Count(pmem.OpWrite)
+		entered, release := f.Hang(pmem.OpDatasync)
 		start := time.Now()
 		m.WriteBack(0, 1)
 		<-entered
@@ -62,22 +62,22 @@ func TestWriteBackHangs(t *testing.T) {
 		if err := m.Persist(4095, 1); err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Count(pmemtest.Write) - n; got > 260 || got < 250 {
+		if got := f.Count(pmem.OpWrite) - n; got > 260 || got < 250 {
 			t.Errorf("%d writes", got)
 		}
-		f.Fail(pmemtest.Datasync, syscall.EIO)
+		f.Fail(pmem.OpDatasync, syscall.EIO)
 		m.WriteBack(0, 1)
 		<-m.Failed()
 		if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
 			t.Error(err)
 		}
-		f.Clear(pmemtest.Datasync)
-		n = f.Count(pmemtest.Write) + f.Count(pmemtest.Datasync)
+		f.Clear(pmem.OpDatasync)
+		n = f.Count(pmem.OpWrite) + f.Count(pmem.OpDatasync)
 		m.WriteBack(0, 1)
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
-		if f.Count(pmemtest.Write)+f.Count(pmemtest.Datasync) != n {
+		if f.Count(pmem.OpWrite)+f.Count(pmem.OpDatasync) != n {
 			t.Error("written back after the final error")
 		}
 	})

@@ -1,0 +1,221 @@
+package pmemtest
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
+)
+
+// SimOptions has the settings of a crash model. Nil and zero fields mean the defaults.
+type SimOptions struct {
+	// Versions is how many contents of a line are remembered between two flushes. Beyond that the
+	// oldest is forgotten, and with it the crashes that would have left it. If zero, 8.
+	Versions int
+	// Step, if not nil, is called whenever a crash can make a difference: after every Store and
+	// Guard, and before and after every Persist. It runs in the goroutine of the call, without
+	// locks, and may call Told.
+	Step func(*Sim)
+	// PersistTimeout, CloseTimeout, Detached and Hooks are those of pmem.Options. Without
+	// Hooks nothing hangs.
+	PersistTimeout, CloseTimeout time.Duration
+	Detached                     bool
+	Hooks                        *pmem.Hooks
+}
+
+// Sim is a model of persistent memory that tests can crash. A store goes to a cache with lines of
+// 64 octets. Each line may reach the medium at any time and in any order, flushed or not, once or
+// several times. Persist guarantees that exactly its octets have reached the medium.
+//
+// A Snapshot describes what a crash at this moment could leave. For this, Sim knows for every
+// line what the medium certainly holds, and all contents that the line has had since: each of
+// them may have been written back.
+//
+// Store and Guard, which the engine uses, tell Sim about stores. Mark and Snapshot detect stores
+// made directly into Bytes, and treat them as one store. The octets are plain memory of the
+// process, so that the race detector sees all accesses. Persist reads them outside the lock that
+// stores take, so that the lock hides no race.
+//
+// The methods may be called from several goroutines at once. But Mark and Snapshot look at all
+// octets, so nobody may store into Bytes at the same time.
+type Sim struct {
+	data []byte
+	o    SimOptions
+	fl   *pmem.Flusher
+
+	flushing sync.Mutex // before mu
+	flushed  []byte     // memory for flush
+
+	mu      sync.Mutex
+	durable []byte
+	dirty   map[int][]version // by line; never an empty list
+	clock   uint64
+}
+
+var (
+	_ region.Guarded        = (*Sim)(nil)
+	_ region.RangePersister = (*Sim)(nil)
+	_ region.Watched        = (*Sim)(nil)
+	_ region.ReadBacker     = (*Sim)(nil)
+)
+
+// NewSim returns a crash model of size octets, all durable zeros. It panics if size is
+// negative.
+func NewSim(size int, o *SimOptions) *Sim { return OpenSim(make([]byte, size), o) }
+
+// OpenSim returns a crash model whose medium holds image, as after a crash and a
+// restart. It copies image.
+func OpenSim(image []byte, o *SimOptions) *Sim {
+	s := &Sim{durable: slices.Clone(image), dirty: make(map[int][]version)}
+	s.data = append(make([]byte, 0, max(len(image), lineSize)), image...)
+	if o != nil {
+		s.o = *o
+	}
+	if s.o.Versions == 0 {
+		s.o.Versions = 8
+	}
+	s.fl = pmem.NewFlusher(pmem.FlusherConfig{
+		Commit: s.commit, Timeout: s.o.PersistTimeout, Quick: s.o.Hooks == nil, Detached: s.o.Detached,
+		Hung: func() error { return &pmem.Error{Op: "persist", Kind: region.ErrPinned} },
+	})
+	return s
+}
+
+// Bytes lends the octets as the processor sees them. They stay valid after Close.
+func (s *Sim) Bytes() []byte { return s.data }
+
+// Persist makes exactly the n octets at off durable. The rest of their lines may or may not be
+// durable, as before. Its errors are those of pmem.Memory.Persist.
+func (s *Sim) Persist(off, n int) error { return s.PersistRanges([]region.Range{{Off: off, N: n}}) }
+
+// PersistRanges is Persist for several ranges, with one flush. It borrows rs.
+func (s *Sim) PersistRanges(rs []region.Range) error {
+	if !region.AllWithin(rs, len(s.data)) {
+		return &pmem.Error{Op: "persist", Kind: pmem.ErrRange}
+	}
+	if !s.fl.Enter() {
+		return &pmem.Error{Op: "persist", Kind: pmem.ErrClosed}
+	}
+	defer s.fl.Leave()
+	s.step()
+	defer s.step()
+	return s.fl.Persist(rs)
+}
+
+func (s *Sim) commit(rs []region.Range) error {
+	for _, r := range rs {
+		if err := s.o.Hooks.Call(pmem.OpPersist, r.Off, r.N); err != nil {
+			return &pmem.Error{Op: "persist", Kind: pmem.ErrFailed, Err: err}
+		}
+		s.flush(r.Off, r.N)
+	}
+	return nil
+}
+
+// Store copies p to the octets at off. It borrows p. Errors: pmem.ErrRange, pmem.ErrClosed.
+func (s *Sim) Store(off int, p []byte) error {
+	if err := s.enter(off, len(p)); err != nil {
+		return err
+	}
+	defer s.fl.Leave()
+	defer s.step()
+	copy(s.data[off:], p)
+	s.tell(off, p)
+	return nil
+}
+
+// Load copies the octets at off to p. Its errors are those of Store.
+func (s *Sim) Load(p []byte, off int) error {
+	if err := s.enter(off, len(p)); err != nil {
+		return err
+	}
+	defer s.fl.Leave()
+	copy(p, s.data[off:])
+	return nil
+}
+
+// ReadBack implements region.ReadBacker: it writes what Persist has made durable. Its errors are those of Store,
+// and the first final error.
+func (s *Sim) ReadBack(w io.Writer, off, n int) error {
+	if err := s.enter(off, n); err != nil {
+		return err
+	}
+	defer s.fl.Leave()
+	if err := s.fl.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	p := slices.Clone(s.durable[off : off+n])
+	s.mu.Unlock()
+	_, err := w.Write(p)
+	return err
+}
+
+// Verifiable implements region.ReadBacker.
+func (s *Sim) Verifiable() error { return nil }
+
+// Guard runs f, which may store to the n octets at off, also with sync/atomic. It returns the error
+// of f; its own errors are those of Store.
+func (s *Sim) Guard(off, n int, f func() error) error {
+	if err := s.enter(off, n); err != nil {
+		return err
+	}
+	defer s.fl.Leave()
+	defer s.step()
+	defer s.look(off, n)
+	return f()
+}
+
+func (s *Sim) enter(off, n int) error {
+	if !(region.Range{Off: off, N: n}).Within(len(s.data)) {
+		return &pmem.Error{Op: "access", Kind: pmem.ErrRange}
+	}
+	if !s.fl.Enter() {
+		return &pmem.Error{Op: "access", Kind: pmem.ErrClosed}
+	}
+	return nil
+}
+
+func (s *Sim) step() {
+	if s.o.Step != nil {
+		s.o.Step(s)
+	}
+}
+
+// Failed returns a channel that is closed at the first final error.
+func (s *Sim) Failed() <-chan struct{} { return s.fl.Failed() }
+
+// Err returns the first final error, or nil.
+func (s *Sim) Err() error { return s.fl.Err() }
+
+// Close refuses further calls and waits for running ones, as that of pmem.Memory does. Bytes and
+// snapshots stay valid.
+func (s *Sim) Close() error {
+	if !s.fl.Close(s.o.CloseTimeout) {
+		return &pmem.Error{Op: "close", Kind: region.ErrPinned}
+	}
+	return nil
+}
+
+// Mark tells the model about stores made directly into Bytes: the present content of all lines
+// may reach the medium from now on. Of two stores to one line without a Mark in between, the
+// model sees only the later one.
+func (s *Sim) Mark() { s.look(0, len(s.data)) }
+
+// Snapshot returns what a crash now could leave. It calls Mark.
+func (s *Sim) Snapshot() *Snapshot {
+	s.Mark()
+	return s.Told()
+}
+
+// Told is Snapshot without Mark: it knows only the stores that the model was told about, so other
+// goroutines may go on storing.
+func (s *Sim) Told() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Snapshot{durable: slices.Clone(s.durable), dirty: maps.Clone(s.dirty), o: s.o}
+}
