@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stag-rdma/stag/internal/pmemsim"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
 
 // TestGuessesOfAHost: the wrong guesses of one client count together, over all of its connections and all addresses of its
@@ -29,7 +29,7 @@ func testGuessesOfAHost(t *testing.T) {
 		{"", "", false},
 	} {
 		cfg := &rdmap.Config{Domain: region.NewDomain()}
-		mem := pmemsim.New(1024, nil)
+		mem := pmemtest.NewSim(1024, nil)
 		views := make([]region.View, 2)
 		tables := make([]*region.Table, 2)
 		for i, addr := range []string{x.first, x.second} {
