@@ -125,11 +125,11 @@ var layers = []layer{
 	{name: "transport/service", may: []string{"transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
 	{name: "transport/service/servicemetrics", may: []string{"transport/rpc"}, modules: []string{"github.com/prometheus/client_golang"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
-	{name: "transport/internal/mem", may: []string{"rdmap", "rdmap/region"}},
+	{name: "transport/internal/mem", may: []string{"chunks", "rdmap", "rdmap/region", "xdr"}},
 	{name: "transport/internal/calls", may: []string{"chunks", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "transport/rpc", "transport/internal/mem"}},
 	{
 		name:    "transport/internal/execute",
-		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "internal/shared", "internal/peeraddr", "transport/rpc", "transport/internal/calls", "transport/internal/drc"},
+		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "internal/shared", "internal/peeraddr", "transport/rpc", "transport/internal/calls", "transport/internal/drc", "transport/internal/mem"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{

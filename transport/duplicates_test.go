@@ -321,7 +321,7 @@ func TestServerClosedDuplicate(t *testing.T) {
 			req := rpc.Request{CallHeader: xdr.CallHeader{XID: 7, Prog: testProg, Vers: testVers, Proc: blockCall.Proc}}
 			resp := new(rpc.Response)
 			resp.Reset()
-			defer resp.Release()
+			defer resp.Lent.Release()
 			s.Execute(&req, resp) // its connection has not ended yet
 			answers <- resp.Stat
 		}()

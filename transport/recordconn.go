@@ -290,7 +290,7 @@ func (c *recordConn) reply(rec *stream.Record) {
 		x.Entry = nil
 		c.fanout.keep(e, msg)
 	}
-	x.Resp.Lend(rec.Buf)
+	x.Resp.Lent.Add(rec.Buf)
 	c.rc.Answer(x, msg)
 }
 

@@ -22,7 +22,7 @@ type Backward struct {
 }
 
 // NewBackward returns the backward direction of a connection. caller returns the Caller for its calls, or
-// why there can be no more. It is for transports.
+// why there can be no more. It is for transports, and for tests of handlers that make such calls.
 func NewBackward(caller func() (Caller, error)) *Backward { return &Backward{caller: caller} }
 
 // Causes of an RPCError with ReasonBackward. Nothing was sent.

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -71,29 +72,19 @@ type Reply struct {
 	// Lens are the octets of results in Sink and MoreSinks, if Placed; lent until Release.
 	Lens []int
 
-	mem Pooled
+	// Lent is for transports: where Results lie, which Release gives back.
+	Lent *mem.Buffer
 }
 
 // Release gives back the memory of Results. It may be called more than once. If it is never
 // called, the garbage collector reclaims the memory.
 func (r *Reply) Release() {
-	if r.mem != nil {
-		r.mem.Release()
+	if r.Lent != nil {
+		r.Lent.Release()
 	}
 	lens := r.Lens[:0]
 	*r = Reply{}
 	r.Lens = lens
-}
-
-// Lend says that Results lie in m, which [Reply.Release] releases. It is for transports.
-func (r *Reply) Lend(m Pooled) { r.mem = m }
-
-// Pooled is memory that is given back after use, to whatever it came from.
-type Pooled interface {
-	// Release gives it back for reuse.
-	Release()
-	// Abandon gives it up: somebody may still touch it, so it is never reused.
-	Abandon()
 }
 
 // Transmission is what a call keeps when it is sent again on another connection.

@@ -37,28 +37,6 @@ func (r *Request) Parse(msg []byte, anyCred bool, resp *Response) error {
 	return nil
 }
 
-// Run serves req unless it was refused. A panic of the handler becomes SYSTEM_ERR (RFC 5531 Section 9);
-// panicked is told, with the stack.
-func Run(ctx context.Context, h Handler, req *Request, resp *Response, panicked func(v any, stack []byte)) {
-	if resp.refused {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			panicked(v, debug.Stack())
-			resp.Fail(xdr.SystemErr)
-		}
-	}()
-	h.ServeRPC(ctx, req, resp)
-}
-
-// PrintPanic reports the panic of a handler on standard error: a bug must not stay hidden because nobody
-// asked for a log.
-func PrintPanic(req *Request, v any, stack []byte) {
-	fmt.Fprintf(os.Stderr, "transport: handler panicked in call 0x%08x of program %d, procedure %d: %v\n%s",
-		req.XID, req.Prog, req.Proc, v, stack)
-}
-
 // ServeMessage answers one RPC call message without a connection: for tests of handlers, and for
 // other framings. It appends the reply message to b, with the data of AppendItem and its pad in
 // place. It returns false if msg is not a call, which gets no reply (RFC 5531 Section 9). It
@@ -71,7 +49,7 @@ func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) 
 	if m.req.Parse(msg, false, &m.resp) != nil {
 		return b, false
 	}
-	Run(ctx, h, &m.req, &m.resp, m.panicked)
+	m.serve(ctx, h)
 	return m.resp.AppendReply(b, m.req.XID), true
 }
 
@@ -83,10 +61,22 @@ type message struct {
 	resp Response
 }
 
-func (m *message) panicked(v any, stack []byte) { PrintPanic(&m.req, v, stack) }
+// serve runs the handler, unless the call was refused.
+func (m *message) serve(ctx context.Context, h Handler) {
+	defer func() {
+		if v := recover(); v != nil { // a bug must not stay hidden because nobody asked for a log
+			fmt.Fprintf(os.Stderr, "rpc: handler panicked in call 0x%08x of program %d, procedure %d: %v\n%s",
+				m.req.XID, m.req.Prog, m.req.Proc, v, debug.Stack())
+			m.resp.Fail(xdr.SystemErr)
+		}
+	}()
+	if !m.resp.refused {
+		h.ServeRPC(ctx, &m.req, &m.resp)
+	}
+}
 
 func (m *message) end() {
-	m.resp.Release()
+	m.resp.Lent.Release()
 	m.req = Request{}
 	messages.Put(m)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -17,7 +18,7 @@ type Opaque struct {
 	n     int    // octets
 	off   int    // how many of them were taken
 	data  []byte // the data, if they came with the call
-	away  Deferred
+	away  mem.Deferred
 	turn  uint64
 	chunk int
 }
@@ -157,5 +158,5 @@ func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
 	if o.turn != o.away.Turn() {
 		return ErrPullLate
 	}
-	return o.away.Pull(ctx, o.chunk, from, bufs, in)
+	return o.away.Pull(ctx, o.chunk, from, bufs, in.region())
 }

@@ -18,14 +18,13 @@ type Response struct {
 	// some capacity.
 	Results []byte
 
+	// Lent is for transports: what AppendItem, Buffer, AppendMemory and OnSent have noted.
+	Lent mem.Lent
+
 	denied   bool
 	refused  bool // refused before the handler saw the call, with refusal
 	refusal  xdr.ReplyHeader
 	authStat xdr.AuthStat
-	items    []chunks.Item
-	bufs     []Pooled
-	mems     []*Memory
-	free     func()
 }
 
 // Deny answers MSG_DENIED with AUTH_ERROR (RFC 5531 Section 9). Results are not
@@ -44,7 +43,7 @@ func (r *Response) ProgMismatch(low, high uint32) {
 // borrows data until the reply was sent, so data should come from Buffer, or never change.
 func (r *Response) AppendItem(data []byte) {
 	r.Results = xdr.AppendUint32(r.Results, uint32(len(data)))
-	r.items = append(r.items, chunks.Item{Pos: len(r.Results), Data: data})
+	r.Lent.Items = append(r.Lent.Items, chunks.Item{Pos: len(r.Results), Data: data})
 }
 
 // Buffer returns n zeros in pooled memory for a result. They are lent until the reply was sent. A handler
@@ -60,7 +59,7 @@ func (r *Response) Buffer(n int) []byte {
 // 6.3.2).
 func (r *Response) Scratch(n int) []byte {
 	b := mem.Shared.Get(n)
-	r.bufs = append(r.bufs, b)
+	r.Lent.Add(b)
 	return b.Data[:n]
 }
 
@@ -72,14 +71,13 @@ func (r *Response) AppendMemory(m *Memory, off, n int) error {
 	if off < 0 || n < 0 || off > len(b) || n > len(b)-off {
 		return ErrNotInMemory
 	}
-	if err := m.region().Take(); err != nil {
+	if err := r.Lent.Take(m.region()); err != nil {
 		return err
 	}
-	r.mems = append(r.mems, m)
 	r.AppendItem(b[off : off+n])
 	return nil
 }
 
 // OnSent sets a function that is called once, when the data of AppendItem are no longer used, even if the
 // connection has failed. The function must not block.
-func (r *Response) OnSent(free func()) { r.free = free }
+func (r *Response) OnSent(free func()) { r.Lent.Sent = free }

@@ -1,9 +1,6 @@
 package rpc
 
-import (
-	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/xdr"
-)
+import "github.com/stag-rdma/stag/xdr"
 
 // resultsCap is the room a pooled Response keeps for results.
 const resultsCap = 1024
@@ -13,13 +10,13 @@ const maxKeptResults = 64 << 10
 
 // Reset makes r empty for the next call. What the last one has borrowed must have been released.
 func (r *Response) Reset() {
-	r.Results, r.items, r.bufs, r.mems = r.Results[:0], r.items[:0], r.bufs[:0], r.mems[:0]
+	r.Results = r.Results[:0]
 	if cap(r.Results) > maxKeptResults || cap(r.Results) == 0 {
 		r.Results = make([]byte, 0, resultsCap)
 	}
 	r.Verf = xdr.Auth{}
 	r.Stat, r.Low, r.High = xdr.Success, 0, 0
-	r.denied, r.authStat, r.free = false, 0, nil
+	r.denied, r.authStat = false, 0
 	if r.refused {
 		r.refused, r.refusal = false, xdr.ReplyHeader{}
 	}
@@ -31,48 +28,10 @@ func (r *Response) Refuse(h xdr.ReplyHeader) { r.refusal, r.refused = h, true }
 // Refused reports whether the call was refused.
 func (r *Response) Refused() bool { return r.refused }
 
-// Lend gives r memory that lasts until the reply was sent, as that of [Response.Scratch] does.
-func (r *Response) Lend(m Pooled) { r.bufs = append(r.bufs, m) }
-
-// Items returns what AppendItem has appended: the data belong at offset Pos of Results. It is lent until
-// Release.
-func (r *Response) Items() []chunks.Item { return r.items }
-
 // Fail drops the results and sets the status.
 func (r *Response) Fail(stat xdr.AcceptStat) {
 	r.denied, r.Stat = false, stat
-	r.Results, r.items = r.Results[:0], r.items[:0]
-}
-
-// Release releases what the reply has borrowed. It must be called once per call.
-func (r *Response) Release() {
-	for i, b := range r.bufs {
-		b.Release()
-		r.bufs[i] = nil
-	}
-	r.bufs = r.bufs[:0]
-	for i, m := range r.mems {
-		m.region().Give()
-		r.mems[i] = nil
-	}
-	r.mems = r.mems[:0]
-	clear(r.items)
-	r.items = r.items[:0]
-	if f := r.free; f != nil {
-		r.free = nil
-		f()
-	}
-}
-
-// Abandon drops the memory of a reply that an engine may still use: the memory is never reused, and
-// OnSent is not called.
-func (r *Response) Abandon() {
-	for i, b := range r.bufs {
-		b.Abandon()
-		r.bufs[i] = nil
-	}
-	r.bufs, r.free, r.Results = r.bufs[:0], nil, nil
-	r.mems = nil // in use for good
+	r.Results, r.Lent.Items = r.Results[:0], r.Lent.Items[:0]
 }
 
 // HasResults reports whether anything follows the reply header.
@@ -98,7 +57,7 @@ func (r *Response) Size() int {
 		return 0
 	}
 	n := len(r.Results)
-	for _, it := range r.items {
+	for _, it := range r.Lent.Items {
 		n += len(it.Data) + xdr.Pad(len(it.Data))
 	}
 	return n
@@ -110,7 +69,7 @@ func (r *Response) AppendResults(b []byte) []byte {
 		return b
 	}
 	from := 0
-	for _, it := range r.items {
+	for _, it := range r.Lent.Items {
 		b = append(b, r.Results[from:it.Pos]...)
 		b = append(b, it.Data...)
 		b = xdr.AppendPad(b, len(it.Data))

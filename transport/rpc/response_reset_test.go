@@ -3,6 +3,7 @@ package rpc
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -16,12 +17,12 @@ func TestResponseReset(t *testing.T) {
 	r.AppendItem([]byte("data"))
 	r.OnSent(func() { t.Error("told twice") })
 	r.refusal, r.refused = xdr.ReplyHeader{XID: 1, Denied: true}, true
-	r.free = nil
+	r.Lent = mem.Lent{}
 	r.Reset()
 	if got, want := string(r.AppendReply(nil, 7)), string(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 7})); got != want {
 		t.Errorf("reply % x, want % x", got, want)
 	}
-	if r.refusal.XID != 0 || r.authStat != 0 || len(r.items) != 0 {
+	if r.refusal.XID != 0 || r.authStat != 0 || len(r.Lent.Items) != 0 {
 		t.Errorf("%+v", &r)
 	}
 }

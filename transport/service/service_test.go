@@ -286,7 +286,7 @@ func TestCopies(t *testing.T) {
 	req := &rpc.Request{CallHeader: xdr.CallHeader{Prog: prog, Vers: 2, Proc: 1}, Args: []byte{0, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 1}}
 	var resp rpc.Response
 	m.ServeRPC(t.Context(), req, &resp)
-	if items := resp.Items(); len(items) != 1 || &got[0] != &req.Args[4] || &items[0].Data[0] != &made[0] {
+	if items := resp.Lent.Items; len(items) != 1 || &got[0] != &req.Args[4] || &items[0].Data[0] != &made[0] {
 		t.Errorf("copied at the server: %v", items)
 	}
 }

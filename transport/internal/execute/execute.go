@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -119,20 +120,31 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, t *rpc.Traits
 func (s *Executor) Broken(v any, why error) {
 	s.ctr.Panics.Add(1)
 	if s.print {
-		fmt.Fprintln(os.Stderr, why) // as rpc.PrintPanic
+		fmt.Fprintln(os.Stderr, why)
 	}
 	s.log.Error("panic: the connection ends", zap.Any("panic", v), zap.Error(why))
 }
 
 // run serves req. A panic of the handler becomes a log line and a count.
 func (s *Executor) run(ctx context.Context, h rpc.Handler, req *rpc.Request, resp *rpc.Response) {
-	rpc.Run(ctx, h, req, resp, func(v any, stack []byte) {
+	if resp.Refused() {
+		return
+	}
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
 		s.ctr.Panics.Add(1)
-		if s.print {
-			rpc.PrintPanic(req, v, stack)
+		stack := debug.Stack()
+		if s.print { // a bug must not stay hidden because nobody asked for a log
+			fmt.Fprintf(os.Stderr, "transport: handler panicked in call 0x%08x of program %d, procedure %d: %v\n%s",
+				req.XID, req.Prog, req.Proc, v, stack)
 		}
 		s.log.Error("transport: handler panicked", zap.Any("panic", v),
 			zap.Uint32("rpc.xid", req.XID), zap.Uint32("rpc.program", req.Prog),
 			zap.Uint32("rpc.procedure", req.Proc), zap.ByteString("stack", stack))
-	})
+		resp.Fail(xdr.SystemErr)
+	}()
+	h.ServeRPC(ctx, req, resp)
 }

@@ -29,7 +29,7 @@ func save(r *rpc.Response) *SavedReply {
 		return v
 	}
 	v.results = bytes.Clone(r.Results)
-	for _, it := range r.Items() {
+	for _, it := range r.Lent.Items {
 		v.items = append(v.items, chunks.Item{Pos: it.Pos, Data: bytes.Clone(it.Data)})
 	}
 	return v

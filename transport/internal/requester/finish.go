@@ -118,14 +118,11 @@ func (p *outstanding) fill(reply *rpc.Reply) {
 	}
 	switch {
 	case res.Read:
-		reply.Lend(p.pulled)
-		p.pulled = nil
+		reply.Lent, p.pulled = p.pulled, nil
 	case res.Long:
-		reply.Lend(p.reply)
-		p.reply = nil
+		reply.Lent, p.reply = p.reply, nil
 	default:
-		reply.Lend(p.in)
-		p.in = nil
+		reply.Lent, p.in = p.in, nil
 	}
 }
 

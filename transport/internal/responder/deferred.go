@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -74,7 +75,7 @@ func (x *Call) keepCall() {
 	x.In.Args = d.Rest()
 }
 
-// Find implements [rpc.Deferred].
+// Find implements [mem.Deferred].
 func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 	at := d.Offset() + 4
 	for i := range l.x.In.Layout.Chunks {
@@ -89,21 +90,21 @@ func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 	return 0, 0, false
 }
 
-// Turn implements [rpc.Deferred].
+// Turn implements [mem.Deferred].
 func (l *deferral) Turn() uint64 { return l.gen.Load() }
 
-// Scratch implements [rpc.Deferred].
+// Scratch implements [mem.Deferred].
 func (l *deferral) Scratch(n int) []byte { return l.x.Resp.Scratch(n) }
 
-// Pull implements [rpc.Deferred]. Errors are OpErrors, except for misuse.
-func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *rpc.Memory) error {
+// Pull implements [mem.Deferred]. Errors are OpErrors, except for misuse.
+func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *mem.Memory) error {
 	x := l.x
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
 		return rpc.AsOpError(rpc.OpPull, calls.PeerAddr(rc.Conn), context.Cause(ctx))
 	}
-	err := l.register(bufs, in)
+	err := l.register(bufs, (*rpc.Memory)(in))
 	if errors.Is(err, rpc.ErrMemoryInUse) {
 		return err
 	}

@@ -29,7 +29,7 @@ func (rc *Responder) Reply(x *Call) {
 // reducible reports whether the items may be sent by write chunks. If the client offered none, the
 // answer does not matter, and nothing is copied.
 func (rc *Responder) reducible(x *Call) bool {
-	if len(x.Resp.Items()) == 0 || len(x.In.Header.Write) == 0 && !rc.profile.withholds() {
+	if len(x.Resp.Lent.Items) == 0 || len(x.In.Header.Write) == 0 && !rc.profile.withholds() {
 		return true
 	}
 	if x.Req.Cred.Protected() {
@@ -46,7 +46,7 @@ func (rc *Responder) reducible(x *Call) bool {
 func (x *Call) setItems() {
 	before := len(x.rpc)
 	x.item = x.item[:0]
-	for _, it := range x.Resp.Items() {
+	for _, it := range x.Resp.Lent.Items {
 		x.item = append(x.item, chunks.Item{Pos: before + it.Pos, Data: it.Data})
 		before += len(it.Data) + xdr.Pad(len(it.Data))
 	}
@@ -76,7 +76,7 @@ func (rc *Responder) sendReply(x *Call) {
 func (rc *Responder) noFit(x *Call) {
 	x.head = x.out.Head
 	rc.Ctr.Errors.Add(1)
-	if len(x.Resp.Items()) > 0 && !rc.reducible(x) && !x.Req.Cred.Protected() { // a write chunk was there for it
+	if len(x.Resp.Lent.Items) > 0 && !rc.reducible(x) && !x.Req.Cred.Protected() { // a write chunk was there for it
 		rc.wantsBinding(x.Req.XID, &rpcrdma.BindingError{Prog: x.Req.Prog, Vers: x.Req.Vers, Proc: x.Req.Proc})
 	}
 	rc.cfg.Logger.Warn("transport: reply does not fit what the client offered",

@@ -228,7 +228,7 @@ func (rc *Responder) Abort() { rc.Conn.Abort(nil) }
 
 // Finish ends a call: its reply was sent, or there will be none.
 func (rc *Responder) Finish(x *Call) {
-	x.Resp.Release()
+	x.Resp.Lent.Release()
 	rc.ReleaseCall(x)
 	live := x.live
 	Calls.put(x)

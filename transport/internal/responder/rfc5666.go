@@ -185,7 +185,8 @@ func (p *rfc5666) abandonExposed(x *Call) {
 		x.exp.stream.Abandon()
 		x.exp.stream = nil
 	}
-	x.Resp.Abandon()
+	x.Resp.Lent.Abandon()
+	x.Resp.Results = nil
 	x.rpc = nil
 }
 

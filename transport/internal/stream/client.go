@@ -249,7 +249,7 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 		return &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadReply, Err: err}
 	}
 	reply.Results = d.Rest()
-	reply.Lend(r.buf)
+	reply.Lent = r.buf
 	c.ctr.Replies.Add(1)
 	return calls.TakeItem(reply, call, c.cfg.Binding)
 }

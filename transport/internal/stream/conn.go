@@ -312,8 +312,8 @@ func (x *pendingCall) reply() {
 	var n int
 	var err error
 	switch {
-	case resp.HasResults() && len(resp.Items()) == 1: // send the data without a copy
-		it := resp.Items()[0]
+	case resp.HasResults() && len(resp.Lent.Items) == 1: // send the data without a copy
+		it := resp.Lent.Items[0]
 		head = append(head, resp.Results[:it.Pos]...)
 		n, err = c.w.Write(head, it.Data, calls.Pad(it.Data), resp.Results[it.Pos:])
 	default:

@@ -35,7 +35,7 @@ func (p *responsePool) get() *rpc.Response {
 
 // put releases what r has borrowed, and puts r into the pool.
 func (p *responsePool) put(r *rpc.Response) {
-	r.Release()
+	r.Lent.Release()
 	p.mu.Lock()
 	if len(p.idle) < maxIdleResponses {
 		p.idle = append(p.idle, r)
