@@ -33,7 +33,8 @@ type Log struct {
 	cons *machine.Consumer
 
 	state sync.Mutex
-	err   error // final
+	err   error       // final
+	told  func(error) // OnError
 	regs  [3]region.Region
 	conn  *rdmap.Conn // of the session; nil: none, or a local one
 	loc   *local      // the local session; nil: none
@@ -172,6 +173,15 @@ func (l *Log) release(seq uint64) ([]machine.Op, error) {
 	return l.cons.Release(seq)
 }
 
+// OnError calls f with the first error of the memory, even if that was before. f must not call l.
+func (l *Log) OnError(f func(error)) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.told = f; l.err != nil && !errors.Is(l.err, ErrClosed) {
+		f(l.err)
+	}
+}
+
 func (l *Log) failed() error {
 	l.state.Lock()
 	defer l.state.Unlock()
@@ -183,12 +193,15 @@ func (l *Log) failed() error {
 func (l *Log) fail(err error) {
 	l.state.Lock()
 	defer l.state.Unlock()
-	if l.err == nil {
+	first := l.err == nil
+	if first {
 		l.err = err
 		close(l.over)
 	}
 	if errors.Is(err, ErrClosed) {
 		err = nil
+	} else if first && l.told != nil {
+		l.told(err) // before the appends of the session end with it
 	}
 	l.revoke(err)
 }

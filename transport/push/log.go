@@ -38,7 +38,7 @@ func (s *Server) load(name string) (*log, error) {
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem
-		l.log, err = commitlog.Open(reportTo(l.failed, mem))
+		l.log, err = commitlog.Open(mem)
 	}
 	if err != nil {
 		l.err = err
@@ -47,6 +47,7 @@ func (s *Server) load(name string) (*log, error) {
 		l.size = l.log.Info().Capacity
 		l.claim = l.log.Instance()
 		l.seen = l.log.Info().HeadSeq - 1
+		l.log.OnError(l.failed)
 		l.doubt()
 	}
 	if !s.add(l) {
