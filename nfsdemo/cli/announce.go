@@ -11,6 +11,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 )
 
@@ -48,13 +49,14 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
 	r.Push, r.Reply, r.Status = s.push.addr(), s.reply.addr(), s.status.addr()
 	r.Locks = s.locks.String()
-	r.Line = mountLine(&r)
+	list := s.set.exports()
+	sec := xprtSecOf(&list[0])
+	r.Line = mountLine(&r, sec)
 	if f.portFile != "" {
 		if err := writePortFile(f.portFile, &r); err != nil {
 			return err
 		}
 	}
-	list := s.set.exports()
 	for i := range list {
 		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
 	}
@@ -88,8 +90,12 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if believes(list) && r.RDMA != "" {
 		fmt.Fprintln(a.stdout, "  clients are believed: who reaches NFS/RDMA from another machine may claim any user but root; --allow says who does")
 	}
+	rdma := "nfs+rdma"
+	if sec&server.XprtNone == 0 {
+		rdma = "nfs+rdma+tls"
+	}
 	for _, l := range []struct{ what, addr, url string }{
-		{"NFS/RDMA", r.RDMA, "nfs+rdma"}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, "http"},
+		{"NFS/RDMA", r.RDMA, rdma}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, "http"},
 	} {
 		if l.addr == "" {
 			continue
@@ -117,7 +123,11 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		fmt.Fprintf(a.stdout, "  locks     %s\n", r.Locks)
 	}
 	if r.Line != "" {
-		fmt.Fprintf(a.stdout, "from Linux, as root (an iWARP device first: rdma link add siw0 type siw netdev eth0):\n  %s\n", r.Line)
+		first := ""
+		if strings.Contains(r.Line, "vers=3,rdma") {
+			first = " (an iWARP device first: rdma link add siw0 type siw netdev eth0)"
+		}
+		fmt.Fprintf(a.stdout, "from Linux, as root%s:\n  %s\n", first, r.Line)
 	}
 	return nil
 }
@@ -162,11 +172,40 @@ func addrOf(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// mountLine is the command that mounts the export with the Linux kernel's client.
-func mountLine(r *readyJSON) string {
+// xprtSecOf returns how connections may be protected that use an export, for some of its clients at least.
+func xprtSecOf(e *server.Export) (all server.XprtSec) {
+	of := func(x server.XprtSec) server.XprtSec {
+		if x == 0 {
+			x = server.XprtNone | server.XprtTLS | server.XprtMTLS
+		}
+		return x
+	}
+	if len(e.Clients) == 0 {
+		return of(e.XprtSec)
+	}
+	for _, c := range e.Clients {
+		x := of(c.XprtSec)
+		if len(c.Certs) > 0 && len(c.Nets)+len(c.Names) == 0 {
+			x &= server.XprtMTLS
+		}
+		all |= x
+	}
+	return all
+}
+
+// mountLine is the command that mounts the export, whose connections may be protected as sec says, with the Linux kernel's
+// client, which has TLS only on TCP.
+func mountLine(r *readyJSON, sec server.XprtSec) string {
 	addr, opts := r.RDMA, "vers=3,rdma"
-	if addr == "" {
+	if addr == "" || sec&server.XprtNone == 0 {
 		addr, opts = r.TCP, "vers=3,proto=tcp"
+	}
+	switch {
+	case sec&server.XprtNone != 0:
+	case sec&server.XprtTLS != 0:
+		opts += ",xprtsec=tls"
+	default:
+		opts += ",xprtsec=mtls"
 	}
 	mount := r.Mount
 	if mount == "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
 func TestMountLine(t *testing.T) {
@@ -38,7 +39,7 @@ func TestMountLine(t *testing.T) {
 		{"nowhere to ask", cli.ReadyJSON{Export: "/d", RDMA: "1.2.3.4:1"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := cli.MountLine(&tt.r); got != tt.want {
+			if got := cli.MountLine(&tt.r, server.XprtNone); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

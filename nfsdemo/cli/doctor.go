@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/internal/doctor"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	srv "github.com/stag-rdma/stag/nfsdemo/server"
 )
 
 // exitMachine is the status of doctor if only this machine is in the way.
@@ -105,7 +106,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	if !server {
 		out.Mount = mountLine(&readyJSON{
 			Export: report.Export, RDMA: u.Addr(), Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort)),
-		})
+		}, srv.XprtNone)
 	}
 	if err := a.printDoctor(&out); err != nil {
 		return err

@@ -115,10 +115,10 @@ func dialReason(e *dialError) string {
 		if oe.Rejected() {
 			return fmt.Sprintf("%s: %s refused the connection", e.u, e.u.Addr())
 		}
-		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && hungUp(e.err) {
+		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && !e.u.TLS && hungUp(e.err) {
 			return fmt.Sprintf("%s: no iWARP peer at %s: it closed the connection during the start-up", e.u, e.u.Addr())
 		}
-		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && !errors.Is(oe, rpc.ErrConfig) {
+		if oe.Op == rpc.OpDial && e.u.Scheme == nfsclient.SchemeRDMA && !e.u.TLS && !errors.Is(oe, rpc.ErrConfig) {
 			return fmt.Sprintf("%s: no iWARP peer at %s (%v)", e.u, e.u.Addr(), oe.Err)
 		}
 		if oe.Op == rpc.OpDial { // whose message says what to do
@@ -187,6 +187,10 @@ func dialHint(e *dialError) string {
 		return "check the address"
 	case isTimeout(e.err):
 		return otherScheme(rdma, "check the host, the port and the firewall; ")
+	case e.u.TLS && hungUp(e.err):
+		return "does this port have TLS (nfsdemo serve --tls-cert)?"
+	case e.u.TLS:
+		return "" // the error of TLS says it
 	case hungUp(e.err), errors.Is(e.err, net.ErrClosed):
 		return otherScheme(rdma, "")
 	}

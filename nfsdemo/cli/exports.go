@@ -408,6 +408,9 @@ func modeOf(e *server.Export) string {
 			break
 		}
 		who := slices.Clone(c.Names)
+		for _, n := range c.Certs {
+			who = append(who, "tls:"+n)
+		}
 		for _, n := range c.Nets {
 			who = append(who, n.String())
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
@@ -151,7 +152,7 @@ func TestLocks(t *testing.T) {
 			t.Errorf("no metric %s", name)
 		}
 	}
-	if line := mountLine(&readyJSON{Export: "/d", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2", Locks: s.locks.String()}); strings.Contains(line, "nolock") {
+	if line := mountLine(&readyJSON{Export: "/d", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2", Locks: s.locks.String()}, server.XprtNone); strings.Contains(line, "nolock") {
 		t.Error(line)
 	}
 	if _, err := os.Stat(filepath.Join(state, "locks")); err != nil {

@@ -104,6 +104,9 @@ func (t *serverTLS) check(list []exports.Export) error {
 	for _, e := range list {
 		all := e.XprtSec
 		for _, c := range e.Clients {
+			if len(c.Certs) > 0 && can&server.XprtMTLS == 0 {
+				return usagef("export %s: clients by certificate (tls:%s) need --tls-client-ca", e.Path, c.Certs[0])
+			}
 			if c.XprtSec != 0 && c.XprtSec&can == 0 {
 				all = c.XprtSec
 			}

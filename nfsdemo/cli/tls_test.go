@@ -57,6 +57,8 @@ func TestXprtSec(t *testing.T) {
 	}{
 		{"clear", "nfs", tcp, nil, "/any"},
 		{"RDMA", "nfs+rdma", rdma, nil, "/any"},
+		{"RDMA, tls", "nfs+rdma+tls", rdma, withTLS, "/any /both /tls"},
+		{"RDMA, mtls", "nfs+rdma+tls", rdma, mutual, "/any /both /mtls"},
 		{"tls", "nfs", tcp, withTLS, "/any /both /tls"},
 		{"mtls", "nfs", tcp, mutual, "/any /both /mtls"},
 	} {
@@ -75,17 +77,45 @@ func TestXprtSec(t *testing.T) {
 		}
 	}
 	for say, args := range map[string][]string{
-		"TLS for RDMA":                           append([]string{"ls", "nfs+rdma://127.0.0.1:" + rdma + "/any"}, withTLS...),
+		"needs both nfs+rdma+tls:// and":         append([]string{"ls", "nfs+rdma://127.0.0.1:" + rdma + "/any"}, withTLS...),
+		"(--tls-ca, Config.Transport.TLS)":       {"ls", "nfs+rdma+tls://127.0.0.1:" + rdma + "/any"},
+		"does this port have TLS":                append([]string{"ls", "nfs+rdma+tls://" + clearServer(t) + "/any"}, withTLS...),
+		"not localhost (use a name":              append([]string{"ls", "nfs+rdma+tls://localhost:" + rdma + "/any"}, withTLS...),
 		"is this the file of the CA":             {"ls", "nfs://127.0.0.1:" + tcp + "/any", "--tls-ca", w.mine},
 		"use a name or an address":               append([]string{"ls", "nfs://localhost:" + tcp + "/any"}, withTLS...),
 		"--tls-cert and --tls-key need --tls-ca": {"ls", "nfs://127.0.0.1:" + tcp + "/any", "--tls-cert", w.cert, "--tls-key", w.key},
 		"give both or neither":                   append([]string{"ls", "nfs://127.0.0.1:" + tcp + "/any", "--tls-cert", w.cert}, withTLS...),
 		"does not offer TLS":                     append([]string{"ls", "nfs://" + clearServer(t) + "/any"}, withTLS...),
 		"xprtsec=mtls needs":                     {"serve", "--memory", "--export", "/a,xprtsec=mtls", "--listen", "127.0.0.1:0", "--mount-listen", ""},
+		"by certificate (tls:a) need":            {"serve", "--memory", "--export", "/a,client=tls:a", "--listen", "127.0.0.1:0", "--mount-listen", ""},
 		"need --tls-cert":                        {"serve", "--memory", "--export", "/a", "--tls-client-ca", w.mine},
 	} {
 		if r := command(t.Context(), "", args...); r.status == 0 || !strings.Contains(r.stderr, say) {
 			t.Errorf("status %d, %q, want %q", r.status, r.stderr, say)
+		}
+	}
+}
+
+// TestTLSMountLine: the mount that serve prints is one that the export takes; Linux has no TLS on RDMA.
+func TestTLSMountLine(t *testing.T) {
+	r := &readyJSON{Export: "/d", RDMA: "192.0.2.1:1", Mount: "192.0.2.1:2", TCP: "192.0.2.1:3"}
+	for _, tt := range []struct {
+		e    server.Export
+		tcp  string
+		want string // "" for no line
+	}{
+		{server.Export{}, r.TCP, "vers=3,rdma,"},
+		{server.Export{XprtSec: server.XprtNone | server.XprtTLS}, r.TCP, "vers=3,rdma,"},
+		{server.Export{XprtSec: server.XprtTLS | server.XprtMTLS}, r.TCP, "proto=tcp,xprtsec=tls,port=3"},
+		{server.Export{XprtSec: server.XprtMTLS}, r.TCP, "proto=tcp,xprtsec=mtls,port=3"},
+		{server.Export{XprtSec: server.XprtMTLS}, "", ""},
+		{server.Export{Clients: []server.Client{{Certs: []string{"a"}}, {Certs: []string{"b"}}}}, r.TCP, "xprtsec=mtls"},
+		{server.Export{Clients: []server.Client{{Certs: []string{"a"}}, {}}}, r.TCP, "vers=3,rdma,"},
+	} {
+		at := *r
+		at.TCP = tt.tcp
+		if line := mountLine(&at, xprtSecOf(&tt.e)); !strings.Contains(line, tt.want) || (line == "") != (tt.want == "") {
+			t.Errorf("%+v: %q", tt.e, line)
 		}
 	}
 }

@@ -185,10 +185,13 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (redial.Conn, error) {
 
 // newCaller starts RPC on a connection, which it takes.
 func newCaller(ctx context.Context, conn net.Conn, u *URL, cfg *Config) (caller redial.Conn, err error) {
-	if u.Scheme == SchemeRDMA {
-		caller, err = transport.NewClient(ctx, conn, cfg.Transport)
-	} else {
+	switch {
+	case u.Scheme != SchemeRDMA:
 		caller, err = transport.NewStreamClient(ctx, conn, cfg.named(u))
+	case u.TLS != (cfg.Transport.TLS.Config != nil): // nothing goes in clear that was to be protected
+		err = &URLError{u.String(), "RDMA within TLS needs both nfs+rdma+tls:// and whom to trust (--tls-ca, Config.Transport.TLS)"}
+	default:
+		caller, err = transport.NewClient(ctx, conn, cfg.named(u))
 	}
 	if err != nil {
 		conn.Close() //nolint:errcheck // the first error counts

@@ -25,7 +25,7 @@ func ExampleParseURL() {
 	fmt.Println(err)
 	// Output:
 	// fileserver:20049 fileserver:20048 /export/my file <nil>
-	// http://fileserver/export: scheme "http" is not supported: use nfs+rdma:// or nfs://
+	// http://fileserver/export: scheme "http" is not supported: use nfs+rdma://, nfs+rdma+tls:// or nfs://
 }
 
 // startServer serves an empty file system over RDMA and returns its URL.

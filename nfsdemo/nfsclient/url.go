@@ -39,6 +39,7 @@ func (s Scheme) defaultPort() int {
 // URL is a parsed location of a file on an NFSv3 server.
 type URL struct {
 	Scheme    Scheme
+	TLS       bool   // nfs+rdma+tls: within TLS (transport.Config.TLS), outside any RFC; over nfs, Config.Transport.TLS says it
 	Host      string // name or address, without brackets
 	Port      int    // NFS port, 1..65535; defaults are filled in
 	MountPort int    // TCP port of MOUNT, 1..65535; 0: see Dial
@@ -69,8 +70,8 @@ func IsURL(s string) bool {
 	}) < 0
 }
 
-// ParseURL parses nfs+rdma://host[:port]/export/path and
-// nfs://host[:port]/export/path. Query keys: nfsport (the same as :port),
+// ParseURL parses nfs+rdma://host[:port]/export/path, nfs+rdma+tls://… and
+// nfs://…. Query keys: nfsport (the same as :port),
 // mountport (TCP port of MOUNT). Percent-encoding is decoded; "." and ".." are
 // resolved in the text. Errors are *URLError.
 func ParseURL(s string) (*URL, error) {
@@ -81,10 +82,11 @@ func ParseURL(s string) (*URL, error) {
 	if err != nil {
 		return fail("not a URL: %v", urlReason(err))
 	}
-	u := &URL{Scheme: Scheme(strings.ToLower(raw.Scheme)), Host: raw.Hostname()}
+	scheme, secure := strings.CutSuffix(strings.ToLower(raw.Scheme), "+tls")
+	u := &URL{Scheme: Scheme(scheme), TLS: secure, Host: raw.Hostname()}
 	switch {
-	case u.Scheme.defaultPort() == 0:
-		return fail("scheme %q is not supported: use nfs+rdma:// or nfs://", raw.Scheme)
+	case u.Scheme.defaultPort() == 0, u.TLS && u.Scheme != SchemeRDMA:
+		return fail("scheme %q is not supported: use nfs+rdma://, nfs+rdma+tls:// or nfs://", raw.Scheme)
 	case u.Host == "":
 		return fail("no host: write %s://host/export/path", u.Scheme)
 	case strings.Contains(u.Host, ":") && !strings.HasPrefix(raw.Host, "["):
@@ -162,6 +164,9 @@ func (u *URL) MountAddr() string { return net.JoinHostPort(u.Host, strconv.Itoa(
 // String returns the URL in its shortest form, without default ports.
 func (u *URL) String() string {
 	raw := url.URL{Scheme: string(u.Scheme), Path: u.Path}
+	if u.TLS {
+		raw.Scheme += "+tls"
+	}
 	switch {
 	case u.Port != u.Scheme.defaultPort():
 		raw.Host = u.Addr()
@@ -185,5 +190,5 @@ func (u *URL) WithPath(p string) *URL {
 
 // SameServer reports whether u and v are reached through the same connection.
 func (u *URL) SameServer(v *URL) bool {
-	return u.Scheme == v.Scheme && u.Host == v.Host && u.Port == v.Port && u.MountPort == v.MountPort
+	return u.Scheme == v.Scheme && u.TLS == v.TLS && u.Host == v.Host && u.Port == v.Port && u.MountPort == v.MountPort
 }

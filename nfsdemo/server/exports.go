@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net"
 	"net/netip"
+	"net/url"
 	"path"
 	"reflect"
 	"slices"
@@ -112,13 +112,36 @@ type Export struct {
 
 // Client is a group of clients of an Export; its fields are as there.
 type Client struct {
-	Nets             []netip.Prefix
-	Names            []string // as Config.Named knows them; if there are no Nets either: everybody
+	Nets  []netip.Prefix
+	Names []string // as Config.Named knows them
+	// Certs are certificates that the server has verified, by a DNS name or a URI of their subjectAltName, or by their
+	// whole subject as RFC 2253 writes it. They name machines, never users. MOUNT and locks, which Linux calls in
+	// clear, take whoever has shown none for one of them.
+	Certs            []string
 	ReadOnly         bool
 	Squash           Squash
 	AnonUID, AnonGID uint32
 	Secure           bool
 	XprtSec          XprtSec
+}
+
+// Everybody reports whether the group names nobody, and so is everybody.
+func (c *Client) Everybody() bool { return len(c.Nets)+len(c.Names)+len(c.Certs) == 0 }
+
+// certified reports whether the certificate of a call is one of the group's.
+func (c *Client) certified(call *Call) bool {
+	if len(c.Certs) == 0 {
+		return false
+	}
+	if xprtOf(call.TLS) != XprtMTLS {
+		return call.Prog != nfs3.Program
+	}
+	cert := call.TLS.VerifiedChains[0][0]
+	return slices.ContainsFunc(c.Certs, func(name string) bool {
+		return name == cert.Subject.String() ||
+			slices.ContainsFunc(cert.DNSNames, func(n string) bool { return strings.EqualFold(n, name) }) ||
+			slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == name })
+	})
 }
 
 // export is an Export that is being served, as one group of clients sees it.
@@ -261,16 +284,16 @@ func (e *export) setAnon() {
 // nameMax is the longest name of an export in octets.
 func (e *export) nameMax() int { return int(min(e.info.NameMax, nfs3.MaxName)) }
 
-// seenBy returns the export as an address sees it, or why it may not use it. Whether a name is that of the address may
-// be unknown; then that group could be the first one, and its rights are neither given nor passed over.
-func (s *Server) seenBy(ctx context.Context, e *export, a net.Addr) (*export, error) {
+// seenBy returns the export as the client of a call sees it, or why it may not use it. Whether a name is that of its address
+// may be unknown; then that group could be the first one, and its rights are neither given nor passed over.
+func (s *Server) seenBy(ctx context.Context, e *export, call *Call) (*export, error) {
 	if len(e.Clients) == 0 {
 		return e, nil
 	}
-	ip := peeraddr.IP(a).WithZone("") // the zero Addr is in no network
+	ip := peeraddr.IP(call.RemoteAddr).WithZone("") // the zero Addr is in no network
 	unknown := -1
 	for i, c := range e.Clients {
-		in := len(c.Nets)+len(c.Names) == 0 || slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(ip) })
+		in := c.Everybody() || c.certified(call) || slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(ip) })
 		for _, name := range c.Names {
 			if in {
 				break
@@ -295,7 +318,7 @@ func (s *Server) seenBy(ctx context.Context, e *export, a net.Addr) (*export, er
 
 // sameOptions reports whether two groups have the same rights.
 func sameOptions(a, b Client) bool {
-	a.Nets, a.Names, b.Nets, b.Names = nil, nil, nil, nil
+	a.Nets, a.Names, a.Certs, b.Nets, b.Names, b.Certs = nil, nil, nil, nil, nil, nil
 	return reflect.DeepEqual(a, b)
 }
 
@@ -312,7 +335,7 @@ var errUnknown = fmt.Errorf("it is not known yet whether a name of the exports i
 // admit returns the export as the caller of c sees it, or why he may not use it. Until ctx ends it waits for the names of
 // an address.
 func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error) {
-	v, err := s.seenBy(ctx, e, c.RemoteAddr)
+	v, err := s.seenBy(ctx, e, c)
 	if err != nil {
 		return nil, err
 	}

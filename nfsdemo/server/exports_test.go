@@ -3,9 +3,11 @@ package server_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -227,6 +229,60 @@ func TestXprtSec(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestCerts: clients are named by what their verified certificate says, and by nothing else; their users are squashed as their
+// group says. MOUNT, which Linux calls in clear, is answered.
+func TestCerts(t *testing.T) {
+	s := newServer(t, mem.New(nil), func(c *server.Config) {
+		c.Exports[0].Clients = []server.Client{
+			{Certs: []string{"build.example.com", "spiffe://example.com/build"}, Squash: server.SquashNone},
+			{Certs: []string{"CN=guest,O=org"}, Squash: server.SquashAll, AnonUID: 9, AnonGID: 9},
+		}
+	})
+	p := &peer{T: t, srv: s, cred: sys(7, 7), addr: testAddr}
+	p.root = p.mount("/export")
+	spiffe, err := url.Parse("spiffe://example.com/build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verified := func(c *x509.Certificate) *tls.ConnectionState {
+		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}, VerifiedChains: [][]*x509.Certificate{{c, {DNSNames: []string{"build.example.com"}}}}}
+	}
+	guest := pkix.Name{CommonName: "guest", Organization: []string{"org"}}
+	build := &x509.Certificate{DNSNames: []string{"other.example.com", "BUILD.example.com"}}
+	for name, tt := range map[string]struct {
+		tls   *tls.ConnectionState
+		owner uint32 // of what user 7 makes; 0: he may not
+	}{
+		"clear":            {nil, 0},
+		"no certificate":   {&tls.ConnectionState{}, 0},
+		"not verified":     {&tls.ConnectionState{PeerCertificates: []*x509.Certificate{build}}, 0},
+		"a DNS name":       {verified(build), 7},
+		"a URI":            {verified(&x509.Certificate{URIs: []*url.URL{spiffe}}), 7},
+		"a subject":        {verified(&x509.Certificate{Subject: guest}), 9},
+		"a part of it":     {verified(&x509.Certificate{Subject: pkix.Name{CommonName: "guest"}}), 0},
+		"a common name":    {verified(&x509.Certificate{Subject: pkix.Name{CommonName: "build.example.com"}}), 0},
+		"that of the CA":   {verified(&x509.Certificate{}), 0},
+		"a name around it": {verified(&x509.Certificate{DNSNames: []string{"build.example.com.evil"}}), 0},
+		"a wildcard":       {verified(&x509.Certificate{DNSNames: []string{"*.example.com"}}), 0},
+	} {
+		args := &nfs3.CreateArgs{Where: at(p.root, name), Mode: nfs3.Guarded, Attr: mode(0o600)}
+		req := &rpc.Request{
+			CallHeader: xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcCreate), Cred: sys(7, 7)},
+			Args:       args.Append(nil), RemoteAddr: testAddr, Network: "tcp", TLS: tt.tls,
+		}
+		var resp rpc.Response
+		s.ServeRPC(t.Context(), req, &resp)
+		var res nfs3.CreateRes
+		d := xdr.NewDecoder(resp.Results)
+		if err := res.Parse(&d); err != nil {
+			t.Fatal(err)
+		}
+		if tt.owner == 0 && res.Status != nfs3.ErrAcces || tt.owner != 0 && (res.Status != nfs3.OK || res.Attr.Attr.UID != tt.owner) {
+			t.Errorf("%s: %v, owner %d, want %d", name, res.Status, res.Attr.Attr.UID, tt.owner)
 		}
 	}
 }

@@ -150,8 +150,11 @@ func (s *Server) exportList() []mount3.Export {
 			for _, p := range c.Nets {
 				x.Groups = append(x.Groups, p.String())
 			}
-			if x.Groups = append(x.Groups, c.Names...); len(c.Nets)+len(c.Names) == 0 {
+			if x.Groups = append(x.Groups, c.Names...); c.Everybody() {
 				x.Groups = append(x.Groups, "*")
+			}
+			for _, name := range c.Certs {
+				x.Groups = append(x.Groups, "tls:"+name)
 			}
 		}
 		out = append(out, x)

@@ -92,8 +92,10 @@ func kind(c *server.Client) int {
 		return 0
 	case len(c.Nets) > 0:
 		return 1
-	case len(c.Names) == 0:
+	case c.Everybody():
 		return 4
+	case len(c.Certs) > 0:
+		return 0
 	case c.Names[0][0] == '@':
 		return 3
 	case isPattern(c.Names[0]):

@@ -68,7 +68,7 @@ func Parse(text string, base Export) (Export, error) {
 
 // group returns who, with the options of e.
 func (e *Export) group(who server.Client) server.Client {
-	return server.Client{Nets: who.Nets, Names: who.Names, ReadOnly: e.ReadOnly, Squash: e.Squash, AnonUID: e.AnonUID, AnonGID: e.AnonGID, Secure: e.Secure, XprtSec: e.XprtSec}
+	return server.Client{Nets: who.Nets, Names: who.Names, Certs: who.Certs, ReadOnly: e.ReadOnly, Squash: e.Squash, AnonUID: e.AnonUID, AnonGID: e.AnonGID, Secure: e.Secure, XprtSec: e.XprtSec}
 }
 
 // option is a word of exports(5), perhaps with a value.
@@ -222,8 +222,16 @@ func id(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// addWho adds clients to a group: an address, a network, or the name of a host, a pattern of names or @netgroup.
+// addWho adds clients to a group: an address, a network, or the name of a host, a pattern of names or @netgroup, or tls: and
+// what a certificate says.
 func addWho(c *server.Client, text string) error {
+	if name, ok := strings.CutPrefix(text, "tls:"); ok {
+		if strings.TrimSpace(name) != name || name == "" || strings.Contains(name, "*") {
+			return fmt.Errorf("%q: want tls: and a whole DNS name or URI of the certificate (subjectAltName), or its subject, as CN=host,O=org", text)
+		}
+		c.Certs = append(c.Certs, name)
+		return nil
+	}
 	if a, err := netip.ParseAddr(text); err == nil {
 		a = a.Unmap()
 		c.Nets = append(c.Nets, netip.PrefixFrom(a, a.BitLen()))

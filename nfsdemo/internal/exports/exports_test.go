@@ -30,6 +30,9 @@ func TestParse(t *testing.T) {
 				Nets: []netip.Prefix{net("192.0.2.0/24"), net("2001:db8::1/128"), net("192.0.2.9/32")}, Secure: true,
 			}},
 		},
+		"/srv,client=tls:build.example.com,client=tls:spiffe://a/b": {
+			Path: "/srv", Secure: true, Clients: []server.Client{{Certs: []string{"build.example.com", "spiffe://a/b"}, Secure: true}},
+		},
 		"/srv,client=@lab,client=*.example.com,ro,client=192.0.2.0/255.255.255.0": {
 			Path: "/srv", Secure: true, ReadOnly: true, Clients: []server.Client{{
 				Nets: []netip.Prefix{net("192.0.2.0/24")}, Names: []string{"@lab", "*.example.com"}, ReadOnly: true, Secure: true,
@@ -56,7 +59,7 @@ func TestParse(t *testing.T) {
 		"": "no directory", ",ro": "no directory", "/srv,anonuid=0": "from 1", "/srv,anongid=4294967295": "from 1",
 		"/srv,anonuid=x": "from 1", "/srv,client=no where": "want a host", "/srv,client=[": "want a host", "/srv,client=@": "want a host", "/srv,client=": "want a host",
 		"/srv,client=192.0.2.300": "want a host", "/srv,client=192.0.2.0/33": "want a network", "/srv,client=192.0.2.0/255.0.255.0": "want a network",
-		"/srv,fsid=": "want a name", "/srv,xprtsec=": "want none, tls or mtls", "/srv,xprtsec=tls:ssl": "want none, tls or mtls",
+		"/srv,client=tls:": "want tls:", "/srv,client=tls:*.example.com": "want tls:", "/srv,fsid=": "want a name", "/srv,xprtsec=": "want none, tls or mtls", "/srv,xprtsec=tls:ssl": "want none, tls or mtls",
 	} {
 		_, err := exports.Parse(text, exports.Defaults())
 		if e, ok := errors.AsType[*exports.Error](err); !ok || !strings.Contains(e.Error(), why) {
