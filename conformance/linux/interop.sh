@@ -11,11 +11,11 @@
 #      nfs-ganesha (NFSv4.0 and 4.1) behind `nfsdemo proxy`;
 #   5. `nfsdemo doctor` in the guest says what a mount lacks, and the command that it prints mounts;
 #   6. two clients in the guest lock files at `nfsdemo serve`: conflict, GRANTED, CANCEL, a restart of either side;
-#   7. what callers may do through mounts over RDMA and TCP is what processes beside the server may do, on
+#   7. getfacl and setfacl through mounts; what callers may do through mounts over RDMA and TCP is what processes beside the server may do, on
 #      tmpfs, ext4, XFS and btrfs; quotas and reserved blocks.
 # Every octet that crosses the guest's network card is captured and decoded.
 #
-# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|authority|server|rping|gonfs|nfs4]... (default: all)
+# usage: interop.sh [client|crc|p2p|cut|kill|doctor|locks|acl|authority|server|rping|gonfs|nfs4]... (default: all)
 # Prints one line per check and "N passed, N failed"; exit 1 on any failure.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -121,6 +121,18 @@ guest_locks() {
   cp "${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel/drivers/net/veth.ko "$work/s/" || { fail "locks: no veth"; return; }
   "$here/run.sh" -t 600 -d "$work/s" "$here/locks.sh" >"$work/locks.log" 2>&1 || rc=$?
   guest_said locks $rc
+}
+
+# ACLs through mounts (NFSACL).
+guest_acl() {
+  local rc=0
+  command -v setfacl >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends acl >/dev/null || { fail "acl: no setfacl"; return; }
+  mkdir -p "$work/s" && rm -f "$work/s"/*
+  (cd "$top" && CGO_ENABLED=0 go build -o "$work/s/nfsdemo" ./nfsdemo) || { fail "acl: build"; return; }
+  cp "$(command -v getfacl)" "$(command -v setfacl)" "$(ldd "$(command -v setfacl)" | awk '/libacl/{print $3}')" "$work/s/"
+  cp "${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel/net/ipv4/{inet,tcp}_diag.ko "$work/s/" || { fail "acl: modules"; return; }
+  "$here/run.sh" -t 600 -d "$work/s" "$here/acl.sh" >"$work/acl.log" 2>&1 || rc=$?
+  guest_said acl $rc
 }
 
 # What callers may do through mounts: server, file systems and client are all in the guest.
@@ -331,7 +343,7 @@ ganesha_behind() {
   wait "$gpid" ${rpid:-} 2>/dev/null
 }
 
-[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks authority server rping gonfs nfs4
+[ $# -gt 0 ] || set -- client crc p2p cut kill doctor locks acl authority server rping gonfs nfs4
 for part; do
   case $part in
   client) kernel_client client "" ;;
@@ -341,12 +353,13 @@ for part; do
   kill) kernel_kill ;;
   doctor) guest_doctor ;;
   locks) guest_locks ;;
+  acl) guest_acl ;;
   authority) guest_authority ;;
   server) kernel_server ;;
   rping) rping_both ;;
   gonfs) gonfs_behind ;;
   nfs4) ganesha_behind ;;
-  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, authority, server, rping, gonfs or nfs4" >&2; exit 2 ;;
+  *) echo "interop.sh: unknown part $part: client, crc, p2p, cut, kill, doctor, locks, acl, authority, server, rping, gonfs or nfs4" >&2; exit 2 ;;
   esac
 done
 echo "$passed passed, $failed failed"

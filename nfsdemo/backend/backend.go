@@ -152,6 +152,15 @@ type Searcher interface {
 	ResolveFor(client net.Addr, handle []byte) (Node, error)
 }
 
+// ACLs is an optional part of a Node: POSIX ACLs, that which decides about the file itself, or of a directory that which
+// new files in it inherit.
+type ACLs interface {
+	// ACL returns an ACL, nil if the file has none beside its mode; ErrNotSupp if it can have none.
+	ACL(inherited bool) (nfs3.ACL, error)
+	// SetACL replaces an ACL; an empty one takes it away. It borrows a.
+	SetACL(inherited bool, a nfs3.ACL) error
+}
+
 // Readier is an optional part of an FS.
 type Readier interface {
 	// Ready reports that nothing up to the Write itself waits for a disk: neither Resolve of the

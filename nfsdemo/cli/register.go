@@ -20,7 +20,7 @@ import (
 var registerTime = 5 * time.Second
 
 // versions are the served versions of each program.
-var versions = map[uint32]uint32{nfs3.Program: nfs3.Version, mount3.Program: mount3.Version}
+var versions = map[uint32]uint32{nfs3.Program: nfs3.Version, nfs3.ACLProgram: nfs3.ACLVersion, mount3.Program: mount3.Version}
 
 // entries describes what the listeners that are not nil serve. All of them answer MOUNT; over TCP
 // its own one comes first.
@@ -42,6 +42,8 @@ func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
 	}
 	add(rdma, true, nfs3.Program)
 	add(tcp, false, nfs3.Program)
+	add(rdma, true, nfs3.ACLProgram)
+	add(tcp, false, nfs3.ACLProgram)
 	add(rdma, true, mount3.Program)
 	add(mount, false, mount3.Program)
 	add(tcp, false, mount3.Program)

@@ -96,13 +96,13 @@ func TestRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.count(rpcbind.NetRDMA) != 2 || d.count(rpcbind.NetTCP) != 1 {
+	if d.count(rpcbind.NetRDMA) != 3 || d.count(rpcbind.NetTCP) != 1 {
 		t.Errorf("registered: %+v", d.table.Entries)
 	}
 	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another NFS server is registered") {
 		t.Errorf("a second service: %v", err)
 	}
-	if d.count(rpcbind.NetRDMA) != 2 {
+	if d.count(rpcbind.NetRDMA) != 3 {
 		t.Error("the second service has withdrawn the first")
 	}
 	first.named = nil // it crashes

@@ -9,7 +9,7 @@
 // # Order of refusals
 //
 // As in RFC 5531 Section 9: the credential, then program, version, procedure, arguments. Procedure 0 of
-// every program answers any acceptable credential. NFSACL, NLM and NSM are PROG_UNAVAIL.
+// every program answers any acceptable credential. NLM and NSM are PROG_UNAVAIL.
 //
 // # Identity and permissions
 //
@@ -32,6 +32,6 @@
 //
 // # Limits
 //
-// No locking protocol, no protocol for ACLs, no RPCSEC_GSS. Whoever has a handle can use it from any address that
+// No locking protocol, no RPCSEC_GSS. Whoever has a handle can use it from any address that
 // Export.Clients admits, subject to the permissions of the file.
 package server

@@ -339,7 +339,7 @@ func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error)
 	if err != nil {
 		return nil, err
 	}
-	if v.XprtSec != 0 && c.Prog == nfs3.Program && v.XprtSec&xprtOf(c.TLS) == 0 {
+	if v.XprtSec != 0 && (c.Prog == nfs3.Program || c.Prog == nfs3.ACLProgram) && v.XprtSec&xprtOf(c.TLS) == 0 {
 		return nil, errXprtSec
 	}
 	if v.Secure && v.FS != nil && v.info.Owners && c.Network != "rdma" && !c.known {

@@ -46,6 +46,7 @@ func New(cfg *Config) (*Server, error) {
 		Serve: s.serveNFS, Describe: s.describe, ready: s.nfsReady,
 		weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
 	})
+	s.Add(s.acls())
 	s.Add(Program{
 		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,
 		Serve: s.serveMount,

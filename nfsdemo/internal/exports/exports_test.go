@@ -77,7 +77,7 @@ func TestVocabulary(t *testing.T) {
 		"no_auth_nlm": "may not lock", "mountpoint": "", "mountpoint=/mnt": "", "mp": "", "fsid=0": "", "fsid=root": "",
 		"refer=/a@b": "refused: NFSv4", "replicas=/a@b": "refused: NFSv4", "pnfs": "refused: NFSv4", "no_pnfs": "",
 		"security_label": "refused: NFSv4", "reexport=auto-fsidnum": "refused: fsid=NAME", "nordirplus": "those who ask", "rdirplus": "",
-		"acl": "neither see nor change", "no_acl": "", "sec=sys": "", "sec=krb5:sys": "refused: want sys", "xprtsec=none:tls": "",
+		"acl": "", "no_acl": "all the same", "sec=sys": "", "sec=krb5:sys": "refused: want sys", "xprtsec=none:tls": "",
 		"root_squash": "", "no_root_squash": "", "all_squash": "", "no_all_squash": "", "anonuid=7": "", "anongid=7": "",
 	} {
 		e, err := exports.Parse("/srv,"+word, exports.Defaults())
