@@ -147,7 +147,9 @@ func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *rpc.Call, parse
 
 // callErr adds the procedure to an error of decoding its results, and to the lack of any.
 func (c *Client) callErr(ctx context.Context, proc nfs3.Proc, err error) error {
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	oe, ok := errors.AsType[*rpc.OpError](err)
+	unconnected := ok && oe.Op == rpc.OpDial // which ended with another limit
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !unconnected {
 		return &NoAnswerError{Proc: proc, After: c.cfg.Transport.Timeouts.Call, Dropped: c.Stats().Dropped}
 	}
 	if de, ok := errors.AsType[*xdr.DecodeError](err); ok {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"reflect"
+	"runtime/debug"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/setting"
@@ -35,18 +36,7 @@ type link struct {
 // Connect opens a connection if there is none. Unlike a call it makes only one attempt and
 // returns its error, so that a wrong address shows at the start.
 func (r *Caller) Connect(ctx context.Context) error {
-	for {
-		r.mu.Lock()
-		if r.link != nil {
-			r.mu.Unlock()
-			return nil
-		}
-		r.mu.Unlock()
-		led, err := r.attempt(ctx)
-		if led || err != nil {
-			return rpc.AsOpError(rpc.OpDial, "", err)
-		}
-	}
+	return rpc.AsOpError(rpc.OpDial, "", r.attempt(ctx))
 }
 
 // acquire enters a call into the current connection, and makes one if there is none.
@@ -61,12 +51,7 @@ func (r *Caller) acquire(ctx context.Context, t *pending) (*link, error) {
 		defer cancel()
 	}
 	for {
-		_, err := r.attempt(ctx)
-		if err == nil {
-			r.mu.Lock()
-			err = r.lastErr // of the caller that has dialed for this one
-			r.mu.Unlock()
-		}
+		err := r.attempt(ctx)
 		if l, eerr := r.enter(t); l != nil || eerr != nil {
 			return l, eerr
 		}
@@ -95,7 +80,11 @@ func (r *Caller) noConnection(ctx context.Context, err error) error {
 		last = err
 	}
 	if ctx.Err() == nil {
-		return rpc.AsOpError(rpc.OpCall, "", fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last))
+		addr := ""
+		if oe, ok := last.(*rpc.OpError); ok { //nolint:errorlint // the outermost only
+			addr, last = oe.Addr, oe.Err
+		}
+		return &rpc.OpError{Op: rpc.OpDial, Addr: addr, Err: fmt.Errorf("no connection in %v: %w", r.cfg.Patience, last)}
 	}
 	return rpc.AsOpError(rpc.OpCall, "", fmt.Errorf("%w; no connection: %w", context.Cause(ctx), last))
 }
@@ -164,38 +153,31 @@ func (r *Caller) lost(l *link, why error) {
 	}
 }
 
-// attempt makes one attempt to connect, when the time for it has come, or waits for that of another
-// caller; led says which.
-func (r *Caller) attempt(ctx context.Context) (led bool, err error) {
+// dialing is an attempt to connect. It belongs to the Caller, not to the call that has asked for it: if it ended with that,
+// calls whose deadlines are shorter than a dial takes would never have a connection.
+type dialing struct {
+	over chan struct{} // closed when err is set
+	err  error
+}
+
+// attempt waits for the end of one attempt to connect, and begins it if there is none.
+func (r *Caller) attempt(ctx context.Context) error {
 	r.mu.Lock()
-	if r.link != nil {
+	d := r.dialing
+	switch {
+	case r.link != nil:
 		r.mu.Unlock()
-		return false, nil
+		return nil
+	case d == nil:
+		d = &dialing{over: make(chan struct{})}
+		r.dialing = d
+		go r.dial(context.WithoutCancel(ctx), d, time.Until(r.notBefore))
 	}
-	if other := r.dialing; other != nil {
-		r.mu.Unlock()
-		return false, wait(ctx, r.ctx, other)
-	}
-	done := make(chan struct{})
-	r.dialing = done
-	delay := time.Until(r.notBefore)
 	r.mu.Unlock()
-	defer func() { // also when Dial, which is the user's, panics
-		r.mu.Lock()
-		r.dialing = nil
-		r.mu.Unlock()
-		close(done)
-	}()
-	if delay > 0 {
-		timer := make(chan struct{})
-		stop := time.AfterFunc(delay, func() { close(timer) })
-		err = wait(ctx, r.ctx, timer)
-		stop.Stop()
+	if err := wait(ctx, r.ctx, d.over); err != nil {
+		return err
 	}
-	if err == nil {
-		err = r.dial(ctx)
-	}
-	return true, err
+	return d.err
 }
 
 // wait waits for ch, or one of two contexts.
@@ -210,22 +192,41 @@ func wait(a, b context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// dial makes the connection. The end of ctx does not count as a failure of the server.
-func (r *Caller) dial(ctx context.Context) error {
-	dctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
+// dial makes the connection after a delay, and ends d.
+func (r *Caller) dial(ctx context.Context, d *dialing, delay time.Duration) {
+	var c Conn
+	err := setting.Error("Dial has not returned")
+	defer func() {
+		if v := recover(); v != nil { // Dial is the user's, and no call is in this goroutine
+			err = setting.Error("Dial has panicked: %v\n%s", v, debug.Stack())
+		}
+		if err == nil {
+			err = r.connect(&link{Conn: c})
+		} else if r.ctx.Err() == nil { // the end of the Caller is no failure of the server
+			r.failed(err)
+		}
+		r.mu.Lock()
+		d.err, r.dialing = err, nil
+		r.mu.Unlock()
+		close(d.over)
+	}()
+	if delay > 0 {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.ctx.Done():
+			err = closedErr()
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
-	c, err := r.cfg.Dial(dctx)
+	c, err = r.cfg.Dial(ctx)
 	if v := reflect.ValueOf(c); err == nil && (c == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
 		err = setting.Error("Dial has returned neither a connection nor an error")
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			r.failed(err)
-		}
-		return err
-	}
-	return r.connect(&link{Conn: c})
 }
 
 // connect starts using a new connection.

@@ -29,7 +29,7 @@ const (
 // copies it; it must not change meanwhile.
 type Config struct {
 	// Dial opens a connection, which the Caller takes: a transport.Client or transport.StreamClient. It must
-	// be set. ctx ends after DialTimeout. Dial may choose another transport each time, as long as it
+	// be set. ctx ends after DialTimeout or with Close, and has the values of a call's. Dial may choose another transport each time, as long as it
 	// reaches the same server.
 	Dial func(ctx context.Context) (Conn, error)
 
@@ -119,8 +119,8 @@ func (c *Config) fill() (*Config, error) {
 // (RFC 8166 Section 8.2.2.3 leaves the rest to the upper layer, which recognizes duplicates by their
 // XIDs). Other calls fail with an [rpc.OutcomeError]: nobody knows whether they have run.
 //
-// It is safe for concurrent use. It has no goroutine of its own: one of the callers dials for
-// all. While calls are outstanding, a timer watches for silence. An idle Caller has no timer,
+// It is safe for concurrent use. It has no goroutine of its own but while it dials,
+// for all callers. While calls are outstanding, a timer watches for silence. An idle Caller has no timer,
 // and notices a lost connection when it is next used.
 type Caller struct {
 	cfg    *Config
@@ -130,7 +130,7 @@ type Caller struct {
 
 	mu        sync.Mutex
 	link      *link              // nil: none
-	dialing   chan struct{}      // closed when the current attempt has ended; nil: none
+	dialing   *dialing           // the current attempt; nil: none
 	back      backoff            // between attempts
 	notBefore time.Time          // when the next attempt may begin
 	lastErr   error              // why there is no connection

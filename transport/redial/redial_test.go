@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,5 +186,78 @@ func TestStopped(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		r.Close()
+	})
+}
+
+// TestDialOutlivesItsCall: calls whose deadlines are shorter than a dial takes get a connection all the same, and a Dial
+// that panics, or ends its goroutine, is an error that every call has.
+func TestDialOutlivesItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		c := &stopped{answer: make(chan struct{})}
+		close(c.answer)
+		r, err := New(&Config{Dial: func(ctx context.Context) (Conn, error) {
+			dials++
+			select {
+			case <-time.After(2500 * time.Millisecond):
+				return c, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		var errs []error
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			errs = append(errs, try(ctx, r))
+			cancel()
+		}
+		if !errors.Is(errs[0], context.DeadlineExceeded) || !errors.Is(errs[1], context.DeadlineExceeded) || errs[2] != nil || dials != 1 {
+			t.Errorf("%v, %d dials", errs, dials)
+		}
+		for _, dial := range []func(context.Context) (Conn, error){
+			func(context.Context) (Conn, error) { panic("of the test") },
+			func(context.Context) (Conn, error) { runtime.Goexit(); return nil, nil },
+		} {
+			r, err := New(&Config{Dial: dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := try(t.Context(), r); !errors.Is(err, rpc.ErrConfig) {
+					t.Error(err)
+				}
+			}
+			r.Close()
+		}
+	})
+}
+
+// TestCloseWhileDialing: Close ends an attempt to connect, and the calls that wait for it.
+func TestCloseWhileDialing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended error
+		r, err := New(&Config{Dial: func(ctx context.Context) (Conn, error) {
+			<-ctx.Done()
+			ended = context.Cause(ctx)
+			return nil, ended
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- try(t.Context(), r) }()
+		synctest.Wait()
+		r.Close()
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if !errors.Is(ended, context.Canceled) {
+			t.Errorf("Dial ended with %v", ended)
+		}
 	})
 }
