@@ -134,7 +134,7 @@ func (c *Client) certified(call *Call) bool {
 		return false
 	}
 	if xprtOf(call.TLS) != XprtMTLS {
-		return call.Prog != nfs3.Program
+		return !protected(call.Prog)
 	}
 	cert := call.TLS.VerifiedChains[0][0]
 	return slices.ContainsFunc(c.Certs, func(name string) bool {
@@ -339,7 +339,7 @@ func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error)
 	if err != nil {
 		return nil, err
 	}
-	if v.XprtSec != 0 && (c.Prog == nfs3.Program || c.Prog == nfs3.ACLProgram) && v.XprtSec&xprtOf(c.TLS) == 0 {
+	if v.XprtSec != 0 && protected(c.Prog) && v.XprtSec&xprtOf(c.TLS) == 0 {
 		return nil, errXprtSec
 	}
 	if v.Secure && v.FS != nil && v.info.Owners && c.Network != "rdma" && !c.known {
@@ -349,6 +349,10 @@ func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error)
 	}
 	return v, nil
 }
+
+// protected reports whether the calls of a program are asked how their connection is protected. Linux calls the others, MOUNT
+// and locks, in clear.
+func protected(prog uint32) bool { return prog == nfs3.Program || prog == nfs3.ACLProgram }
 
 // errXprtSec refuses a call whose connection is not protected as its export wants.
 const errXprtSec = refusal("a connection that is not protected as xprtsec says")

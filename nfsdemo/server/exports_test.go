@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -283,6 +284,12 @@ func TestCerts(t *testing.T) {
 		}
 		if tt.owner == 0 && res.Status != nfs3.ErrAcces || tt.owner != 0 && (res.Status != nfs3.OK || res.Attr.Attr.UID != tt.owner) {
 			t.Errorf("%s: %v, owner %d, want %d", name, res.Status, res.Attr.Attr.UID, tt.owner)
+		}
+		req.Prog, req.Proc, req.Args = nfs3.ACLProgram, nfs3.ProcGetACL, (&nfs3.GetACLArgs{Handle: p.root, Mask: nfs3.ACLAccess}).Append(nil)
+		resp = rpc.Response{}
+		s.ServeRPC(t.Context(), req, &resp)
+		if refused := nfs3.Status(binary.BigEndian.Uint32(resp.Results)) == nfs3.ErrAcces; refused != (tt.owner == 0) {
+			t.Errorf("%s: NFSACL says %x", name, resp.Results)
 		}
 	}
 }
