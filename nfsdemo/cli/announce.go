@@ -95,7 +95,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		rdma = "nfs+rdma+tls"
 	}
 	for _, l := range []struct{ what, addr, url string }{
-		{"NFS/RDMA", r.RDMA, rdma}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, "http"},
+		{"NFS/RDMA", r.RDMA, rdma}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, s.web},
 	} {
 		if l.addr == "" {
 			continue
@@ -103,7 +103,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		line := fmt.Sprintf("  %-8s  %s", l.what, l.addr)
 		if l.url != "" {
 			path := urlPath(s.path)
-			if l.url == "http" {
+			if l.what == "status" {
 				path = "/status"
 			}
 			line += "  " + l.url + "://" + reachable(l.addr) + path

@@ -34,6 +34,8 @@ type proxyFlags struct {
 	pool          int // credits of all RDMA clients together; 0: no limit
 	limits        limitFlags
 	log           *serverLog
+	tls, toTLS    tlsFiles
+	front, back   *serverTLS // of clients, and of the server; nil: none
 }
 
 // proxyCmd is the command proxy.
@@ -67,8 +69,12 @@ clients that have mounted the server wait for it, and refuses new mounts. Interr
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.proxy(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.to, "to", "", "`URL` of the server, nfs://HOST[:PORT] or nfs+rdma://HOST[:PORT]")
+	flags.StringVar(&f.to, "to", "", "`URL` of the server, nfs://HOST[:PORT], nfs+rdma://HOST[:PORT] or nfs+rdma+tls://HOST[:PORT]")
 	flags.StringVar(&f.listen, "listen", "", "`address` for clients (default 127.0.0.1:20049, or 127.0.0.1:2049 with --to nfs+rdma://)")
+	f.tls.serverFlags(cmd, "clients must use TLS, but for MOUNT")
+	flags.StringVar(&f.toTLS.ca, "to-ca", "", "call the server with TLS, but for MOUNT; trust the CAs in this `file` (PEM)")
+	flags.StringVar(&f.toTLS.cert, "to-cert", "", "`file` (PEM) of a certificate of this machine for that")
+	flags.StringVar(&f.toTLS.key, "to-key", "", "`file` (PEM) of its key")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.StringVar(&f.status, "status", "", statusFlag)
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
@@ -116,6 +122,9 @@ func (f *proxyFlags) server() (*nfsclient.URL, error) {
 		to = u.String()
 	}
 	u, err := nfsclient.ParseURL(to)
+	if err == nil && u.Scheme == nfsclient.SchemeRDMA && u.TLS != (f.toTLS.ca != "") {
+		return nil, usagef("--to nfs+rdma+tls://HOST and --to-ca: give both or neither")
+	}
 	if err == nil && f.backward != 0 && u.Scheme == nfsclient.SchemeRDMA {
 		return nil, usagef("--backward is for RDMA clients: use it with --to nfs://HOST")
 	}
@@ -141,7 +150,30 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if cfg.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}
+	if f.front, err = f.tls.server(); err != nil {
+		return nil, err
+	}
+	if f.front != nil {
+		f.front.all = true
+	}
+	switch {
+	case f.toTLS.ca != "":
+		f.back = &serverTLS{files: f.toTLS}
+	case f.toTLS.cert != "" || f.toTLS.key != "":
+		return nil, usagef("--to-cert and --to-key need --to-ca")
+	}
+	if err := f.readTLS(); err != nil {
+		return nil, err
+	}
 	return cfg, cfg.Check()
+}
+
+// readTLS reads the files of TLS. If it returns an error, all stays as it was.
+func (f *proxyFlags) readTLS() error {
+	if err := f.back.load(); err != nil {
+		return err
+	}
+	return f.front.load()
 }
 
 // proxying is a proxy that runs.
@@ -195,7 +227,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 			stopping()
 			return x.drain()
 		case <-hup:
-			f.log.reload(nil)
+			f.log.reload(x.reload())
 		case err := <-x.errs:
 			return err
 		}
@@ -206,7 +238,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 func (x *proxying) open(ctx context.Context) (err error) {
 	f, a := x.f, x.a
 	x.owners.log, x.cfg.Duplicates.Owner = f.log.Logger, x.owners.name
-	x.p = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg)}
+	x.p = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg, x.toTLS)}
 	if x.front, err = x.listener(ctx); err != nil {
 		return err
 	}
@@ -217,7 +249,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 		return err
 	}
 	if ml != nil {
-		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg)}
+		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg, inClear)}
 		x.r.Mount = ml.Addr().String()
 		known, err := x.owners.listen(ml)
 		if err == nil {
@@ -238,6 +270,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 		return err
 	}
 	x.r.Status = addrOf(sl)
+	x.r.web, sl = f.front.web(sl)
 	x.alive = newHealth(string(x.u.Scheme)+"://"+x.u.Addr(), f.log.Logger, x.check)
 	x.status = serveStatus(sl, x.statusServer(), x.stats, x.errs)
 	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
@@ -246,6 +279,35 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	}
 	return nil
 }
+
+// reload returns what SIGHUP does: the files of TLS are read again, and sessions that the CAs no longer cover end. It is nil
+// if there are none.
+func (x *proxying) reload() func() (string, error) {
+	if x.f.front == nil && x.f.back == nil {
+		return nil
+	}
+	return func() (string, error) {
+		if err := x.f.readTLS(); err != nil {
+			return "", err
+		}
+		if l, ok := x.front.(interface{ RecheckTLS() }); ok {
+			l.RecheckTLS()
+		}
+		return x.u.Addr(), nil
+	}
+}
+
+// toTLS is the TLS of connections to the server.
+func (x *proxying) toTLS() transport.TLS {
+	if x.f.back == nil {
+		return transport.TLS{}
+	}
+	c := x.f.back.now.Load().Clone()
+	c.ServerName = x.u.Host
+	return transport.TLS{Config: c}
+}
+
+func inClear() transport.TLS { return transport.TLS{} }
 
 // announce checks the server for the first time, and says what the proxy does.
 func (x *proxying) announce(ctx context.Context) error {
@@ -352,17 +414,19 @@ func (x *proxying) close() {
 }
 
 // dialer connects to the server, one client at a time.
-func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config) func(context.Context) (net.Conn, error) {
+func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config, secure func() transport.TLS) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
+		own := *cfg
+		own.TLS = secure()
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err
 		}
 		c = a.capture.Load().TapClient(c)
 		if scheme == nfsclient.SchemeTCP {
-			return c, nil
+			return transport.StartTLS(ctx, c, &own)
 		}
-		cl, err := transport.NewClient(ctx, c, cfg)
+		cl, err := transport.NewClient(ctx, c, &own)
 		if err != nil {
 			_ = c.Close() // the first error counts
 			return nil, err
@@ -383,10 +447,12 @@ func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
 		return nil, err
 	}
 	l = x.a.capture.Load().TapListener(known)
+	cfg := *x.cfg
+	cfg.TLS = x.f.front.config()
 	if x.u.Scheme == nfsclient.SchemeRDMA {
-		return transport.NewStreamListener(l, x.cfg)
+		return transport.NewStreamListener(l, &cfg)
 	}
-	return transport.NewListener(l, x.cfg)
+	return transport.NewListener(l, &cfg)
 }
 
 // proxyJSON is the output of proxy --json.
@@ -399,6 +465,7 @@ type proxyJSON struct {
 	Lost   string `json:"lost,omitempty"` // why the server cannot be reached at the start
 	Export string `json:"export"`         // path in the URL of the server
 	PID    int    `json:"pid"`
+	web    string // the scheme of Status
 }
 
 // frontScheme returns the URL scheme by which clients reach the proxy of a server.
@@ -428,7 +495,7 @@ func (a *app) announceProxy(r *proxyJSON, portFile string) error {
 		fmt.Fprintf(a.stdout, "  MOUNT     %s\n", r.Mount)
 	}
 	if r.Status != "" {
-		fmt.Fprintf(a.stdout, "  status    %s  http://%s/status\n", r.Status, reachable(r.Status))
+		fmt.Fprintf(a.stdout, "  status    %s  %s://%s/status\n", r.Status, r.web, reachable(r.Status))
 	}
 	if r.Lost != "" {
 		fmt.Fprintf(a.stdout, "  the server cannot be reached yet (%s); until it is, NFSv3 clients are asked to wait\n", r.Lost)

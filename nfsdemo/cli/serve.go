@@ -89,9 +89,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
-	flags.StringVar(&f.tls.cert, "tls-cert", "", "`file` (PEM) of the certificate of this server: clients of --tcp may use TLS (RFC 9289), and exports may want it (xprtsec=tls:mtls); SIGHUP reads it again")
-	flags.StringVar(&f.tls.key, "tls-key", "", "`file` (PEM) of its key")
-	flags.StringVar(&f.tls.ca, "tls-client-ca", "", "`file` (PEM) of the CAs that sign certificates of clients (xprtsec=mtls); SIGHUP reads it again and ends sessions that it no longer covers")
+	f.tls.serverFlags(cmd, "clients may use TLS (RFC 9289, nfs+rdma+tls://), exports may want it (xprtsec=tls:mtls), and --status is HTTPS")
 	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
@@ -125,11 +123,8 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if f.exports.file != "" || f.exports.etc != "" || !cfg.memory && a.storage == nil { // what stands at a path can change without a file
 		cfg.again = f.exports.read
 	}
-	switch {
-	case f.tls.cert != "":
-		cfg.tls = &serverTLS{files: f.tls}
-	case f.tls.key != "" || f.tls.ca != "":
-		return nil, usagef("--tls-key and --tls-client-ca need --tls-cert")
+	if cfg.tls, err = f.tls.server(); err != nil {
+		return nil, err
 	}
 	if cfg.rdma == "" && cfg.tcp == "" {
 		return nil, usagef("--listen and --tcp are both empty: give at least one an address")

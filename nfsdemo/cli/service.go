@@ -60,6 +60,7 @@ type service struct {
 	calls   *observe.Calls
 	started time.Time
 	statusL net.Listener  // nil: none
+	web     string        // the scheme of that
 	status  *statusServer // nil: none
 
 	reload func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
@@ -147,7 +148,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		switch {
 		case opened == nil: // *l.to stays nil
 		case l.flag == "status":
-			*l.to = opened
+			s.web, *l.to = cfg.tls.web(opened)
 		default:
 			known, err := s.owners.listen(opened)
 			if err != nil && believes(s.set.exports()) {

@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync/atomic"
 
+	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -17,6 +19,25 @@ import (
 type tlsFiles struct {
 	cert, key string // of this end
 	ca        string // trusted to sign certificates of the other end
+}
+
+// serverFlags declares the flags of a server, and says what clients may do then.
+func (f *tlsFiles) serverFlags(cmd *cobra.Command, may string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` (PEM) of the certificate of this server: "+may+"; SIGHUP reads it again")
+	flags.StringVar(&f.key, "tls-key", "", "`file` (PEM) of its key")
+	flags.StringVar(&f.ca, "tls-client-ca", "", "`file` (PEM) of the CAs that sign certificates of clients; SIGHUP reads it again and ends sessions that it no longer covers")
+}
+
+// server returns the TLS of a server, nil if it has no certificate.
+func (f *tlsFiles) server() (*serverTLS, error) {
+	switch {
+	case f.cert != "":
+		return &serverTLS{files: *f}, nil
+	case f.key != "" || f.ca != "":
+		return nil, usagef("--tls-key and --tls-client-ca need --tls-cert")
+	}
+	return nil, nil //nolint:nilnil // documented
 }
 
 // read makes a configuration of the files, with the CAs as RootCAs and as ClientCAs.
@@ -50,6 +71,7 @@ func (f *tlsFiles) read() (*tls.Config, error) {
 // serverTLS is the TLS of a server, which reads its files again. A nil *serverTLS is: off.
 type serverTLS struct {
 	files tlsFiles
+	all   bool // every client needs TLS, and a certificate if there are CAs of clients; else each export says it
 	now   atomic.Pointer[tls.Config]
 }
 
@@ -60,20 +82,38 @@ func (t *serverTLS) load() error {
 	}
 	c, err := t.files.read()
 	if err == nil {
+		if t.all && t.files.ca != "" {
+			c.ClientAuth = tls.RequireAndVerifyClientCert
+		}
 		t.now.Store(c)
 	}
 	return err
 }
 
-// config is for a server that takes calls in clear too: each export says whether they will do.
+// config is for a server that takes calls in clear too, unless all is set.
 func (t *serverTLS) config() transport.TLS {
 	if t == nil {
 		return transport.TLS{}
 	}
-	return transport.TLS{AllowClear: true, Config: &tls.Config{
+	return transport.TLS{AllowClear: !t.all, Config: &tls.Config{
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.now.Load(), nil },
 		VerifyConnection:   t.verify,
 	}}
+}
+
+// web returns the scheme of --status, and its listener: HTTP shows the names of clients and exports.
+func (t *serverTLS) web(l net.Listener) (string, net.Listener) {
+	if t == nil || l == nil {
+		return "http", l
+	}
+	return "https", tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c := t.now.Load().Clone()
+			c.ClientAuth, c.MinVersion, c.SessionTicketsDisabled = tls.NoClientCert, tls.VersionTLS13, true
+			return c, nil
+		},
+	})
 }
 
 // verify asks whether a client that has shown a certificate is still covered by the CAs.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -20,19 +22,19 @@ import (
 type tlsWorld struct {
 	s               *service
 	dir             string
-	ca              *tlstest.CA
+	ca, servers     *tlstest.CA
 	serverCA        string
 	cert, key, mine string // of a client; the file of the CAs that the server trusts
 }
 
 func newTLSWorld(t *testing.T) *tlsWorld {
 	w := &tlsWorld{dir: t.TempDir(), ca: tlstest.New(t, "clients")}
-	servers := tlstest.New(t, "servers")
+	w.servers = tlstest.New(t, "servers")
 	end := time.Now().Add(time.Hour)
-	w.serverCA, w.mine = servers.File(w.dir), w.ca.File(w.dir)
+	w.serverCA, w.mine = w.servers.File(w.dir), w.ca.File(w.dir)
 	w.cert, w.key = tlstest.Files(t, w.dir, w.ca.Issue("client.test", end))
 	f := tlsFiles{ca: w.mine}
-	f.cert, f.key = tlstest.Files(t, w.dir, servers.Issue("nfs.test", end))
+	f.cert, f.key = tlstest.Files(t, w.dir, w.servers.Issue("nfs.test", end))
 	var list []exports.Export
 	for path, x := range map[string]server.XprtSec{"/any": 0, "/tls": server.XprtTLS, "/mtls": server.XprtMTLS, "/both": server.XprtTLS | server.XprtMTLS} {
 		list = append(list, exports.Export{Export: server.Export{Path: path, XprtSec: x}})
@@ -91,6 +93,50 @@ func TestXprtSec(t *testing.T) {
 		"need --tls-cert":                        {"serve", "--memory", "--export", "/a", "--tls-client-ca", w.mine},
 	} {
 		if r := command(t.Context(), "", args...); r.status == 0 || !strings.Contains(r.stderr, say) {
+			t.Errorf("status %d, %q, want %q", r.status, r.stderr, say)
+		}
+	}
+}
+
+// TestProxyTLS: a proxy listens with TLS and calls with TLS, by either transport; SIGHUP would read its files again, and its
+// status is HTTPS.
+func TestProxyTLS(t *testing.T) {
+	w := newTLSWorld(t)
+	cert, key := tlstest.Files(t, t.TempDir(), w.servers.Issue("proxy.test", time.Now().Add(time.Hour)))
+	mutual := []string{"--tls-ca", w.serverCA, "--tls-cert", w.cert, "--tls-key", w.key}
+	front := []string{"--listen", "127.0.0.1:0", "--status", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", w.mine}
+	back := []string{"--to-ca", w.serverCA, "--to-cert", w.cert, "--to-key", w.key}
+	for _, tt := range []struct{ to, port, scheme, inClear string }{
+		{"nfs://" + w.s.tcp.Addr().String(), "RDMA", "nfs+rdma+tls://", "nfs+rdma://"},
+		{"nfs+rdma+tls://" + w.s.rdma.Addr().String(), "TCP", "nfs://", "nfs://"},
+	} {
+		ports, out := startProxy(t, append(append([]string{"--to", tt.to}, front...), back...)...)
+		at := ports[tt.port] + "/mtls"
+		if r := command(t.Context(), "", append([]string{"ls", tt.scheme + at}, mutual...)...); r.status != 0 {
+			t.Errorf("%s: %s %s", tt.to, r.stderr, out)
+		}
+		if r := command(t.Context(), "", "ls", "--reconnect", "0", tt.inClear+at); r.status == 0 {
+			t.Errorf("%s: a call in clear is passed on", tt.to)
+		}
+		if r := command(t.Context(), "", "ls", "--reconnect", "0", "--tls-ca", w.serverCA, tt.scheme+at); r.status == 0 {
+			t.Errorf("%s: a call without a certificate is passed on", tt.to)
+		}
+		web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.servers.Pool()}}}
+		defer web.CloseIdleConnections()
+		r, err := web.Get("https://" + ports["STATUS"] + "/healthz")
+		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(out.String(), "https://"+ports["STATUS"]) {
+			t.Errorf("%v, %v", r, err)
+		} else {
+			r.Body.Close()
+		}
+	}
+	for say, args := range map[string][]string{
+		"need --to-ca":      {"--to", "nfs://127.0.0.1", "--to-cert", w.cert},
+		"give both or nei":  {"--to", "nfs+rdma+tls://127.0.0.1"},
+		"need --tls-cert":   {"--to", "nfs://127.0.0.1", "--tls-client-ca", w.mine},
+		"and --to-ca: give": {"--to", "nfs+rdma://127.0.0.1", "--to-ca", w.mine},
+	} {
+		if r := command(t.Context(), "", append([]string{"proxy"}, args...)...); r.status == 0 || !strings.Contains(r.stderr, say) {
 			t.Errorf("status %d, %q, want %q", r.status, r.stderr, say)
 		}
 	}
