@@ -116,6 +116,7 @@ var layers = []layer{
 	{name: "internal/setting"},
 	{name: "internal/shared"},
 	{name: "internal/tlstest"},
+	{name: "internal/gsstest", may: []string{"transport/gss"}},
 	{
 		name:    "conformance/internal/decode",
 		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/list", "internal/setting"},
@@ -129,7 +130,7 @@ var layers = []layer{
 	{name: "transport/internal/calls", may: []string{"chunks", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "transport/rpc", "transport/internal/mem"}},
 	{
 		name:    "transport/internal/execute",
-		may:     []string{"chunks", "xdr", "internal/callid", "internal/list", "internal/shared", "internal/peeraddr", "transport/rpc", "transport/internal/calls", "transport/internal/drc", "transport/internal/mem"},
+		may:     []string{"chunks", "xdr", "internal/accept", "internal/callid", "internal/list", "internal/shared", "internal/peeraddr", "transport/gss", "transport/rpc", "transport/internal/calls", "transport/internal/drc", "transport/internal/mem"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{
@@ -153,7 +154,8 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/redial", may: []string{"internal/list", "internal/setting", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
-	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/setting", "transport/internal/mem"}},
+	{name: "transport/gss", may: []string{"internal/list", "internal/shared", "xdr"}},
+	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/setting", "transport/gss", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
 	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "transport/commitlog/internal/..."}, pure: true},

@@ -162,6 +162,9 @@ func (c *Client) Inline() (send, recv int) {
 // comes or the connection ends, because the server may still read and write the advertised
 // memory. Call.Free tells when.
 func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+	if inContext(call) {
+		return c.cfg.GSS.protect(ctx, call, reply, c.cfg, c.req.Do)
+	}
 	return c.req.Do(ctx, call, reply)
 }
 

@@ -69,6 +69,9 @@ func makeStream(ctx context.Context, conn net.Conn, name string, cfg *Config) (_
 
 // Do implements [rpc.Caller].
 func (c *StreamClient) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
+	if inContext(call) {
+		return c.cfg.GSS.protect(ctx, call, reply, c.cfg, c.c.Do)
+	}
 	return c.c.Do(ctx, call, reply)
 }
 

@@ -84,6 +84,7 @@ type Config struct {
 	Reading Reading
 
 	TLS        TLS
+	GSS        GSS
 	Limits     Limits
 	Duplicates Duplicates
 	Backward   Backward

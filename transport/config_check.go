@@ -39,7 +39,7 @@ func (c *Config) check() error {
 		setting.Time("Timeouts.Call", c.Timeouts.Call),
 		setting.Time("Timeouts.Close", c.Timeouts.Close),
 		setting.Time("Timeouts.Pull", c.Timeouts.Pull),
-	), c.Startup.Check(), c.Reading.Check(), c.checkOwn())
+	), c.Startup.Check(), c.Reading.Check(), c.checkOwn(), c.checkGSS())
 	if p := c.CreditPool; err == nil && p != nil && p.n < 1 {
 		err = setting.Error("CreditPool has %d credits, want 1 or more", p.n)
 	}

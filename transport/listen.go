@@ -53,6 +53,9 @@ var _ net.Listener = (*Listener)(nil)
 // The dynamic type of the result is *[Listener], which has Stats.
 func Listen(network, addr string, cfg *Config) (net.Listener, error) {
 	c, err := cfg.fill()
+	if err == nil {
+		err = c.GSS.listens()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +72,9 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 		return nil, err
 	}
 	c, err := cfg.fill()
+	if err == nil {
+		err = c.GSS.listens()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +98,7 @@ func makeListener(inner net.Listener, cfg *Config) *Listener {
 	if cfg.Duplicates.NonIdempotent != nil {
 		l.changes = cfg.Duplicates.NonIdempotent
 	}
-	l.exec = execute.New(l.ctx, execute.NewDuplicates(cfg.duplicates()), &l.ctr, cfg.Logger, false)
+	l.exec = execute.New(l.ctx, execute.NewDuplicates(cfg.duplicates()), &l.ctr, cfg.Logger, false, nil)
 	return l
 }
 

@@ -68,7 +68,7 @@ func (s *Server) init() error {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.resp = s.cfg.responder()
 		s.gate = gate.New(s.cfg.gate(), &s.ctr)
-		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger)
+		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger, s.cfg.GSS.server())
 		s.stream = stream.NewService(s.ctx, s.cfg.stream(), &s.ctr, s.gate, s.exec, stream.Hooks{
 			Add:  func(c *stream.Conn) error { return s.addConn(c) },
 			Drop: func(c *stream.Conn) { s.dropConn(c) }, Closed: ErrServerClosed,

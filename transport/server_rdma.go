@@ -151,7 +151,14 @@ func (c *rdmaServed) Ended(err error) {
 func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 	x.Resp.Reset()
 	x.SetRequest()
-	x.Traits = rpc.Describe(c.s.Handler, &x.Req)
+	x.Traits = rpc.Traits{}
+	if x.Req.GSS == nil && c.s.exec.Opens(&x.Req.CallHeader) && !c.open(x) { // once: it may come here again
+		c.rc.Finish(x)
+		return
+	}
+	if g := x.Req.GSS; g == nil || !g.Answered() {
+		x.Traits = rpc.Describe(c.s.Handler, &x.Req)
+	}
 	t := &x.Traits
 	if !x.Charge(t.Memory) {
 		return
@@ -179,6 +186,17 @@ func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 	c.work.add(c, x)
 }
 
+// open opens a call under RPCSEC_GSS. It returns false if the call gets no answer.
+func (c *rdmaServed) open(x *responder.Call) bool {
+	if x.Req.Cred.Protected() { // else the arguments stay where they are, perhaps at the client
+		x.Own()
+		x.SetRequest()
+	}
+	answer := c.s.exec.Open(&x.Req, &x.Resp)
+	x.In.Args = x.Req.Args
+	return answer
+}
+
 // flushAfter is how long calls may have computed in the reading goroutine before their replies leave.
 // Choice: longer than a system call (5 us), so that short calls share one, and less than the calls of
 // one read take together: without it, 8 WRITEs of 4 KiB were answered together, and the client waited
@@ -196,7 +214,7 @@ func (c *rdmaServed) timed(x *responder.Call) time.Duration {
 
 // serve runs the handler and replies.
 func (c *rdmaServed) serve(x *responder.Call) {
-	if !c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion || x.Req.Cred.Flavor == xdr.AuthTLS {
+	if !c.s.exec.Opens(&x.Req.CallHeader) && (!c.s.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion || x.Req.Cred.Flavor == xdr.AuthTLS) {
 		if h, refused := x.Req.Refusal(nil); refused {
 			x.Resp.Refuse(h)
 		}

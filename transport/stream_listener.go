@@ -25,6 +25,9 @@ func NewStreamListener(l net.Listener, cfg *Config) (net.Listener, error) {
 		return nil, err
 	}
 	c, err := cfg.fill()
+	if err == nil {
+		err = c.GSS.listens()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,12 @@ import (
 type Call struct {
 	// Prog, Vers and Proc name the procedure (RFC 5531 Section 9).
 	Prog, Vers, Proc uint32
-	// Cred is the credential and Verf its verifier; the zero values are AUTH_NONE.
+	// Cred is the credential and Verf its verifier; the zero values are AUTH_NONE. With the flavor RPCSECGSS and no body,
+	// the call is made in the context of transport.Config.GSS.
 	Cred, Verf xdr.Auth
+	// Sign, if set, fills mic, the body of Verf in the message, from the message up to its credential, which has the XID.
+	// It must not block.
+	Sign func(header, mic []byte)
 	// Args are the XDR arguments without the data and the pad of Item. Its count word stays.
 	Args []byte
 	// Item is the data of the reducible argument, nil for none. The binding of both ends must make it

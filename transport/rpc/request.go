@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 
+	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -24,6 +25,9 @@ type Request struct {
 	// TLS says what protects the connection, with the peer's certificates, nil if nothing does. A certificate names
 	// a machine, never the user of a call (RFC 9289 Section 4.2). It must not be changed.
 	TLS *tls.ConnectionState
+	// GSS says who calls and how the call is protected (RFC 2203), nil if it is not: then nobody has verified Cred. Args
+	// are the plain ones. The results will be protected as the arguments were.
+	GSS *gss.Call
 	// Backward is the backward direction of the connection on which the call came, nil if there is
 	// none. [Backward.Do] of nil returns an error. It may be used after the call.
 	Backward *Backward

@@ -165,6 +165,16 @@ func AppendArgs(c *rpc.Call, b []byte) []byte {
 	return append(b, c.Args[from:]...)
 }
 
+// Sign has the verifier of a call filled, of which header is the whole header.
+func Sign(c *rpc.Call, header []byte) {
+	if c.Sign == nil {
+		return
+	}
+	n := len(c.Verf.Body)
+	at := len(header) - n - xdr.Pad(n)
+	c.Sign(header[:at-8:at-8], header[at:at+n:at+n])
+}
+
 // Freed tells the caller that its memory is free.
 func Freed(c *rpc.Call) {
 	if c.Free != nil {

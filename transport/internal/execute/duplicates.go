@@ -72,19 +72,20 @@ func (d *Duplicates) now() int64 {
 	return int64(d.age)
 }
 
-// Covers reports whether a call is looked up in the cache.
-//
-// Choice: no calls with RPCSEC_GSS. The verifier of a reply is made for one sequence number, and a
-// retransmission has another one (RFC 2203 Section 5.3.3.1).
+// Covers reports whether a call is looked up in the cache. One with RPCSEC_GSS that nobody has opened here is not: the
+// verifier of its reply is made for one sequence number, and a retransmission has another one (RFC 2203 Section 5.3.3.1).
 func (d *Duplicates) Covers(req *rpc.Request) bool {
-	return !d.off && req.Cred.Flavor != xdr.RPCSECGSS
+	return !d.off && (req.GSS != nil || req.Cred.Flavor != xdr.RPCSECGSS)
 }
 
-// key returns what distinguishes a call from others, but for the content of its arguments. The credential is not
-// checked yet: so the owner of the connection is in it, and who claims to be another one finds none of his calls.
+// key returns what distinguishes a call from others, but for the content of its arguments. A credential that is not
+// verified is not believed: so the owner of the connection is in the key, and who claims to be another one finds none of
+// his calls. A principal is who he is on any connection, in any context, and with any sequence number.
 func (d *Duplicates) key(req *rpc.Request) callid.Call {
 	k := callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
-	if d.owner != nil {
+	if g := req.GSS; g != nil {
+		k.Client.Cred = g.Principal.Mechanism + "\x00" + g.Principal.Name
+	} else if d.owner != nil {
 		k.Client.Owner = d.owner(req.RemoteAddr)
 	}
 	return k

@@ -8,7 +8,11 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"time"
 
+	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -21,14 +25,47 @@ type Executor struct {
 	ctx        context.Context // of all handlers
 	ctr        *calls.Counters
 	log        *zap.Logger
-	print      bool // the panic of a handler goes to standard error too, because nobody reads the log
+	sampled    *zap.Logger // because peers can cause messages at will
+	print      bool        // the panic of a handler goes to standard error too, because nobody reads the log
+	gss        *gss.Server // nil: no call is protected
 	paces      paces
 	came       origins
 }
 
-// New returns an Executor whose handlers stop with ctx. print says that nobody reads the log.
-func New(ctx context.Context, d *Duplicates, ctr *calls.Counters, log *zap.Logger, print bool) *Executor {
-	return &Executor{Duplicates: d, ctx: ctx, ctr: ctr, log: log, print: print}
+// New returns an Executor whose handlers stop with ctx. print says that nobody reads the log. g, if not nil, has the
+// contexts of RPCSEC_GSS.
+func New(ctx context.Context, d *Duplicates, ctr *calls.Counters, log *zap.Logger, print bool, g *gss.Server) *Executor {
+	return &Executor{Duplicates: d, ctx: ctx, ctr: ctr, log: log, sampled: accept.Sampled(log), print: print, gss: g}
+}
+
+// Opens reports whether Open is to look at a call, whose credential is then no reason to refuse it before.
+func (s *Executor) Opens(h *xdr.CallHeader) bool {
+	return s.gss != nil && h.Cred.Flavor == xdr.RPCSECGSS
+}
+
+// Open checks a call that Opens has said yes to, and takes its arguments: then req has the plain ones. It returns false
+// if the call gets no answer. It comes before all that looks into the arguments.
+func (s *Executor) Open(req *rpc.Request, resp *rpc.Response) bool {
+	o := s.gss.Open(peeraddr.Share(req.RemoteAddr), &req.CallHeader, req.Args, time.Now())
+	if o.Err != nil {
+		s.sampled.Warn("transport: RPCSEC_GSS refused", zap.Stringer("client", req.RemoteAddr), zap.Uint32("rpc.xid", req.XID), zap.Error(o.Err))
+	}
+	req.GSS = o.Call
+	switch o.Verdict {
+	case gss.Run:
+		req.Args = o.Args
+	case gss.Answer:
+		req.Args = nil
+		resp.Results = append(resp.Results, o.Results...)
+	case gss.Garble:
+		resp.Refuse(xdr.ReplyHeader{XID: req.XID, Verf: o.Call.Verifier(), Accept: xdr.GarbageArgs})
+	case gss.Deny:
+		resp.Refuse(xdr.ReplyHeader{XID: req.XID, Denied: true, Reject: xdr.AuthError, AuthStat: o.Stat})
+	case gss.Drop:
+		s.ctr.Dropped.Add(1)
+		return false
+	}
+	return true
 }
 
 // PaceOf returns the pace of a call that may block.
@@ -46,6 +83,34 @@ func (s *Executor) Leave(x *Origin) { s.came.leave(x) }
 // Execute runs a call with these traits, or answers a duplicate with the reply to the first one. It returns false if the
 // call must not be answered.
 func (s *Executor) Execute(ctx context.Context, h rpc.Handler, t *rpc.Traits, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
+	g := req.GSS
+	if g == nil {
+		return s.execute(ctx, h, t, req, resp, from)
+	}
+	// The cache of duplicates has plain replies: each transmission is protected by itself.
+	if !g.Answered() && !s.execute(ctx, h, t, req, resp, from) {
+		return false
+	}
+	protect(g, resp)
+	return true
+}
+
+// protect makes the reply to g, whose caller it addresses, out of that to the plain call: it has a verifier, and its
+// results are protected as the arguments were. They are an item, which nobody may reduce.
+func protect(g *gss.Call, resp *rpc.Response) {
+	resp.Verf = g.Verifier() // one that is denied has none
+	if !resp.HasResults() || g.Answered() || g.Service == gss.None {
+		return
+	}
+	plain := resp.AppendResults(resp.Scratch(resp.Size())[:0])
+	body := g.AppendResults(resp.Scratch(len(plain) + gss.MaxOverhead)[:0], plain)
+	resp.Results, resp.Lent.Items = resp.Results[:0], resp.Lent.Items[:0]
+	d := xdr.NewDecoder(body)
+	resp.AppendItem(d.Opaque(len(body)))
+	resp.Results = append(resp.Results, d.Rest()...) // the checksum, if it has one
+}
+
+func (s *Executor) execute(ctx context.Context, h rpc.Handler, t *rpc.Traits, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
 	// The traits are those that h has told, because what one port refuses, another one may serve.
 	changes := t.Once && !resp.Refused()
 	switch {

@@ -74,8 +74,8 @@ func (c *Requester) recycle(p *outstanding) {
 }
 
 // number gives p a new XID, or that of an earlier transmission. The caller holds c.mu.
-func (c *Requester) number(p *outstanding, tx *rpc.Transmission) {
-	if tx != nil {
+func (c *Requester) number(p *outstanding, call *rpc.Call) {
+	if tx := call.Resend; tx != nil {
 		p.rc.XID = tx.XID
 	} else {
 		c.xid++
@@ -85,6 +85,7 @@ func (c *Requester) number(p *outstanding, tx *rpc.Transmission) {
 		p.rc.XID = c.xid
 	}
 	binary.BigEndian.PutUint32(p.rpc, p.rc.XID)
+	calls.Sign(call, p.rpc)
 }
 
 // keeps reports whether p has something that drop releases.

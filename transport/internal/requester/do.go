@@ -79,7 +79,7 @@ func (c *Requester) greet(call *rpc.Call) {
 	err := func() error { // past the calls in the queue, which wait for its reply
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.number(p, nil)
+		c.number(p, &null)
 		if err := c.req.Plan(&p.rc); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (c *Requester) wait(ctx context.Context, p *outstanding) (err error) {
 func (c *Requester) begin(p *outstanding, call *rpc.Call) (queued bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // the binding may panic
-	c.number(p, call.Resend)
+	c.number(p, call)
 	if c.err != nil {
 		return false, c.err
 	}

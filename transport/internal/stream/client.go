@@ -217,6 +217,7 @@ func (c *Client) send(xid uint32, call *rpc.Call) error {
 	b := c.poolGet()
 	defer b.Release()
 	head := xdr.AppendCall(b.Data[:0], &h)
+	calls.Sign(call, head)
 	if len(call.MoreItems) > 0 {
 		flat := mem.Shared.Get(calls.Size(call))
 		defer flat.Release()

@@ -229,7 +229,8 @@ func (x *pendingCall) replyOctets(head []byte) int {
 func (x *pendingCall) received(msg []byte) bool {
 	c := x.c
 	x.rsp = responses.get()
-	if x.req.Parse(msg, c.s.cfg.AnyCred, x.rsp) != nil {
+	opens := c.s.exec.Opens(&x.req.CallHeader) // parsed from its beginning
+	if x.req.Parse(msg, c.s.cfg.AnyCred || opens, x.rsp) != nil {
 		c.s.ctr.Dropped.Add(1) // RFC 5531 Section 9 has no reply to this
 		return false
 	}
@@ -237,7 +238,10 @@ func (x *pendingCall) received(msg []byte) bool {
 	if c.s.cfg.NoClear && c.tls == nil && !x.rsp.Refused() {
 		x.rsp.Refuse(xdr.ReplyHeader{XID: x.req.XID, Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthTooWeak})
 	}
-	return true
+	if !opens || x.rsp.Refused() {
+		return true
+	}
+	return c.s.exec.Open(&x.req, x.rsp)
 }
 
 // serve runs the call and sends its reply.

@@ -127,7 +127,10 @@ func (r *reader) next() (_ *pendingCall, err error) {
 		return nil, ErrToTLS
 	}
 	if !x.whole {
-		x.t = rpc.Describe(r.c.h, &x.req)
+		x.t = rpc.Traits{}
+		if g := x.req.GSS; g == nil || !g.Answered() {
+			x.t = rpc.Describe(r.c.h, &x.req)
+		}
 		x.short = r.isShort(x)
 	}
 	if err := r.charge(x); err != nil {
@@ -196,7 +199,8 @@ func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 	if !last { // the rest of the record is still to be announced
 		want = max(want, c.s.cfg.MaxPayload)
 	}
-	if x.whole = want == 0; x.whole {
+	// What the head of a protected call says of its arguments is not true of the plain ones.
+	if x.whole = want == 0 && !c.s.exec.Opens(&x.req.CallHeader); x.whole {
 		x.short = r.isShort(x)
 	}
 	if !x.short {
