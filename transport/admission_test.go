@@ -46,36 +46,7 @@ func readCall(xid uint32, n uint32) []byte {
 	msg = xdr.AppendOpaque(msg, make([]byte, 32))
 	msg = xdr.AppendUint64(msg, 0)
 	msg = xdr.AppendUint32(msg, n)
-	return append(xdr.AppendRecordMark(nil, len(msg), true), msg...)
-}
-
-// serveStream serves h with record-marked TCP on loopback.
-func serveStream(t *testing.T, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
-	t.Helper()
-	s := &transport.Server{Handler: h, Config: cfg}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	t.Cleanup(func() {
-		_ = s.Close()
-		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
-	return s, l.Addr().String()
-}
-
-func dialStream(t *testing.T, addr string, cfg *transport.Config) *transport.StreamClient {
-	t.Helper()
-	c, err := transport.DialStream(t.Context(), "tcp", addr, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
+	return markedRecord(msg)
 }
 
 // TestUnreadReplies: clients that ask for many large replies and read none take no more than
@@ -83,7 +54,7 @@ func dialStream(t *testing.T, addr string, cfg *transport.Config) *transport.Str
 func TestUnreadReplies(t *testing.T) {
 	const limit = 16 << 20
 	cfg := &transport.Config{Limits: transport.Limits{Memory: limit}, Timeouts: transport.Timeouts{Pull: 2 * time.Second}}
-	s, addr := serveStream(t, reader{}, cfg)
+	s, addr := served(t, overTCP, reader{}, cfg)
 	honest := dialStream(t, addr, nil)
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -94,14 +65,9 @@ func TestUnreadReplies(t *testing.T) {
 		calls = append(calls, readCall(xid, 1<<20)...)
 	}
 	for range 48 {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(net.Dial("tcp", addr))(t)
 		defer c.Close()
-		if _, err := c.Write(calls); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Write(calls))(t)
 	}
 	most := int64(0)
 	for begun := time.Now(); s.Stats().SlowPeers < 48; {
@@ -158,7 +124,7 @@ func (a *asker) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 // client, whatever its credits: the replies are read all the same.
 func TestHandlersWaitForTheirClient(t *testing.T) {
 	for _, tt := range []struct{ credits, calls int }{{1, 2}, {0, 200}} {
-		s, addr := serveStream(t, new(asker), &transport.Config{Credits: tt.credits, Backward: transport.Backward{Credits: 8}})
+		s, addr := served(t, overTCP, new(asker), &transport.Config{Credits: tt.credits, Backward: transport.Backward{Credits: 8}})
 		c := dialStream(t, addr, &transport.Config{
 			Backward: transport.Backward{Credits: 8, Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})},
 		})
@@ -177,11 +143,10 @@ func TestHandlersWaitForTheirClient(t *testing.T) {
 		}
 		wg.Wait()
 		cancel()
-		for begun := time.Now(); s.Stats().Held != 0 || int(s.Stats().BackwardReplies) != tt.calls; time.Sleep(time.Millisecond) {
-			if time.Since(begun) > 20*time.Second {
-				t.Fatalf("%+v", s.Stats())
-			}
-		}
+		waitFor(t, "all are answered", func() bool {
+			st := s.Stats()
+			return st.Held == 0 && int(st.BackwardReplies) == tt.calls
+		})
 	}
 }
 
@@ -189,7 +154,7 @@ func TestHandlersWaitForTheirClient(t *testing.T) {
 // client, whose replies come behind that call, the connection ends.
 func TestStuck(t *testing.T) {
 	a := new(asker)
-	s, addr := serveStream(t, a, &transport.Config{
+	s, addr := served(t, overTCP, a, &transport.Config{
 		MaxPayload: 128 << 10, Limits: transport.Limits{Memory: 128 << 10}, Backward: transport.Backward{Credits: 8}, Timeouts: transport.Timeouts{Pull: time.Minute},
 	})
 	c, err := net.Dial("tcp", addr)
@@ -201,12 +166,10 @@ func TestStuck(t *testing.T) {
 	msg := xdr.AppendCall(nil, &h)
 	for i := range 3 { // two wait for replies that do not come, and hold the price of a call
 		if i == 2 {
-			for a.waits.Load() < 2 {
-				time.Sleep(time.Millisecond)
-			}
+			waitFor(t, "they wait", func() bool { return a.waits.Load() == 2 })
 			_, err = c.Write(readCall(3, 120<<10))
 		} else {
-			_, err = c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...))
+			_, err = c.Write(markedRecord(msg))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -219,34 +182,5 @@ func TestStuck(t *testing.T) {
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 		t.Errorf("the connection lives: %+v", s.Stats())
 	}
-	for begun := time.Now(); s.Stats().Stuck != 1 || s.Stats().Held != 0; time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 20*time.Second {
-			t.Fatalf("%+v", s.Stats())
-		}
-	}
-}
-
-// TestForeignReplies: records that are no calls, and answer nothing, take no memory and keep nobody.
-func TestForeignReplies(t *testing.T) {
-	s, addr := serveStream(t, new(asker), &transport.Config{Backward: transport.Backward{Credits: 8}})
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	reply := append(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 99}), make([]byte, 1<<20)...)
-	rec := append(xdr.AppendRecordMark(nil, len(reply), true), reply...)
-	for range 32 {
-		if _, err := c.Write(rec); err != nil {
-			t.Fatal(err)
-		}
-		if n := s.Stats().Held; n != 0 {
-			t.Errorf("%d octets held", n)
-		}
-	}
-	for begun := time.Now(); s.Stats().Dropped != 32; time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 20*time.Second {
-			t.Fatalf("%+v", s.Stats())
-		}
-	}
+	waitFor(t, "it is counted", func() bool { st := s.Stats(); return st.Stuck == 1 && st.Held == 0 })
 }

@@ -2,10 +2,8 @@ package transport_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,79 +16,6 @@ import (
 // backwardPrivate is what a client says that takes n backward calls.
 func backwardPrivate(n uint16) []byte {
 	return rpcrdma.BackwardData{Credits: n}.Append(usualPrivate())
-}
-
-// TestBackwardOctets: what a server of ours sends, and what it takes as an answer, octet by
-// octet; and a client of ours towards a server made by hand.
-func TestBackwardOctets(t *testing.T) {
-	t.Run("server", func(t *testing.T) {
-		b := newBacker()
-		_, addr := startServer(t, b, backConfig(5, nil))
-		p := rawClient(t, addr, rawConfig(backwardPrivate(3), 4096))
-		p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procMeet))
-		p.recv()
-		bw := <-b.met
-		if !bw.Enabled() {
-			t.Fatal("private data not understood")
-		}
-		got := make(chan *rpc.Reply, 1)
-		go func() {
-			var r rpc.Reply
-			if err := bw.Do(testCtx(t), wordCall(procFill, 3), &r); err != nil {
-				t.Error(err)
-			}
-			got <- &r
-		}()
-		m, err := p.conn.Recv(testCtx(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		xid := binary.BigEndian.Uint32(m.Data)
-		want := append(words(
-			xid, 1, 5, 0, // rdma_xid, rdma_vers, rdma_credit: asks for five, RDMA_MSG
-			0, 0, 0, // no chunks
-			xid, 0, 2, testProg, testVers, procFill, // CALL
-			0, 0, 0, 0, // AUTH_NONE twice
-		), words(3)...)
-		if !bytes.Equal(m.Data, want) {
-			t.Errorf("sent\n%x, want\n%x", m.Data, want)
-		}
-		p.send(words(xid, 1, 3, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0, 3), []byte{1, 2, 3, 0})
-		r := <-got
-		if !bytes.Equal(r.Results, []byte{0, 0, 0, 3, 1, 2, 3, 0}) {
-			t.Errorf("results %x", r.Results)
-		}
-		r.Release()
-	})
-	t.Run("client", func(t *testing.T) {
-		answers := make(chan []byte, 4)
-		var once sync.Once
-		c := rawServer(t, nil, backConfig(6, newEcho()), func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
-			if _, typ, _ := xdr.PeekXID(msg); typ == xdr.MsgReply || h.Type == rpcrdma.MsgTypeError {
-				answers <- append(h.Append(nil), msg...)
-				return
-			}
-			once.Do(func() { // in the middle of a forward call, with its XID
-				p.send(header(rpcrdma.Header{XID: h.XID, Credit: 4}), rpcCall(h.XID, procFill, words(2)...))
-			})
-			p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID))
-		})
-		mustDo(t, c, &firstCall)
-		got := <-answers
-		xid := binary.BigEndian.Uint32(got)
-		want := append(words(
-			xid, 1, 4, 0, // grants what was asked for, of six
-			0, 0, 0,
-			xid, 1, 0, 0, 0, 0, // REPLY, MSG_ACCEPTED, AUTH_NONE, SUCCESS
-			2,
-		), patternAt(0), patternAt(1), 0, 0)
-		if !bytes.Equal(got, want) {
-			t.Errorf("answered\n%x, want\n%x", got, want)
-		}
-		if !bytes.Equal(c.Conn().PeerPrivateData(), usualPrivate()) {
-			t.Error("not the server's private data")
-		}
-	})
 }
 
 // TestBackwardHostileClient: replies that nobody has asked for are dropped, again and again,
@@ -161,10 +86,7 @@ func TestBackwardRecords(t *testing.T) {
 		{"client only", 0, 4, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l, err := transport.Listen("tcp", "127.0.0.1:0", backConfig(tc.server, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must(transport.Listen("tcp", "127.0.0.1:0", backConfig(tc.server, nil)))(t)
 			defer l.Close()
 			conns := make(chan net.Conn, 1)
 			go func() {
@@ -183,9 +105,7 @@ func TestBackwardRecords(t *testing.T) {
 			go func() { got <- try(t, c, &nullCall) }()
 			fwd, _, _ := xdr.PeekXID(readRecordOf(t, nc))
 			writeRecord(t, nc, rpcReply(fwd))
-			if err := <-got; err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, <-got)
 			writeRecord(t, nc, rpcCall(42, procSum, xdr.AppendOpaque(nil, filled(20))...))
 			if tc.want == "" {
 				waitFor(t, "the call is dropped", func() bool { return l.(*transport.Listener).Stats().Dropped == 1 })
@@ -215,16 +135,10 @@ func TestBackwardRecords(t *testing.T) {
 // TestBackwardRecordsUnknown: a call that a record-marked server writes reaches a client
 // that has said nothing by itself: the server is the upper layer that was told.
 func TestBackwardRecordsUnknown(t *testing.T) {
-	l, err := transport.Listen("tcp", "127.0.0.1:0", backConfig(4, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(transport.Listen("tcp", "127.0.0.1:0", backConfig(4, nil)))(t)
 	defer l.Close()
 	p := rawClient(t, l.Addr().String(), nil)
-	nc, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must(l.Accept())(t)
 	defer nc.Close()
 	p.send(header(rpcrdma.Header{XID: 7}), rpcCall(7, procNull))
 	readRecordOf(t, nc)
@@ -240,9 +154,7 @@ func TestBackwardRecordsUnknown(t *testing.T) {
 
 func writeRecord(t *testing.T, nc net.Conn, msg []byte) {
 	t.Helper()
-	if _, err := nc.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
-		t.Fatal(err)
-	}
+	must(nc.Write(markedRecord(msg)))(t)
 }
 
 // answerNull reads the call by which a client asks for the grant, and answers it.
@@ -258,12 +170,7 @@ func answerNull(t *testing.T, nc net.Conn) {
 
 func readRecordOf(t *testing.T, nc net.Conn) []byte {
 	t.Helper()
-	if err := nc.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	msg, err := xdr.NewRecordReader(nc, 1<<20).Next(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, nc.SetReadDeadline(time.Now().Add(10*time.Second)))
+	msg := must(xdr.NewRecordReader(nc, 1<<20).Next(nil))(t)
 	return msg
 }

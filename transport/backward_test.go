@@ -232,33 +232,6 @@ func TestBackwardRefused(t *testing.T) {
 	})
 }
 
-// TestBackwardConfig: settings that contradict each other.
-func TestBackwardConfig(t *testing.T) {
-	_, addr := startServer(t, newEcho(), nil)
-	for name, cfg := range map[string]*transport.Config{
-		"credits without a handler": {Backward: transport.Backward{Credits: 1}},
-		"handler without credits":   {Backward: transport.Backward{Handler: newEcho()}},
-		"out of range":              {Backward: transport.Backward{Credits: 4097, Handler: newEcho()}},
-		"profile rfc5666":           {Backward: transport.Backward{Credits: 1, Handler: newEcho()}, RFC5666: &transport.RFC5666{}},
-	} {
-		if c, err := transport.Dial(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
-			t.Errorf("%s: %v", name, err)
-			if c != nil {
-				c.Close()
-			}
-		}
-		if name == "out of range" || name == "profile rfc5666" {
-			continue
-		}
-		if c, err := transport.DialStream(testCtx(t), "tcp", addr, cfg); !errors.Is(err, rpc.ErrConfig) {
-			t.Errorf("%s, stream: %v", name, err)
-			if c != nil {
-				c.Close()
-			}
-		}
-	}
-}
-
 // TestBackwardFull: both directions have all their credits in use, and more calls wait in
 // each; those that run make calls the other way, too. Everything is answered.
 func TestBackwardFull(t *testing.T) {
@@ -365,18 +338,8 @@ func TestBackwardEnd(t *testing.T) {
 // the client takes calls.
 func TestBackwardStream(t *testing.T) {
 	b, cs := newBacker(), &clientSide{echo: newEcho()}
-	s := &transport.Server{Handler: b, Config: backConfig(2, nil)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.ServeShared(l)
-	defer s.Close()
-	c, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), backConfig(2, cs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	_, addr := served(t, overShared, b, backConfig(2, nil))
+	c := dialStream(t, addr, backConfig(2, cs))
 	cs.c = c
 	bw := meet(t, b, c)
 	if err := try(t, backCaller{bw}, &nullCall); !errors.Is(err, rpc.ErrBackwardPeer) {
@@ -385,7 +348,7 @@ func TestBackwardStream(t *testing.T) {
 	bw.Enable()
 	p := filled(9001)
 	large := echoCall(p)
-	err = try(t, backCaller{bw}, large)
+	err := try(t, backCaller{bw}, large)
 	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonTooBig {
 		t.Errorf("a reply larger than the call allows: %v", err)
 	}

@@ -5,12 +5,10 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // TestBadReplies answers calls against the rules, once for each verdict of rpcrdma: the call fails or the Send is
@@ -130,49 +128,5 @@ func testRemoteInvalidate(t *testing.T, stray uint32) {
 	}
 	if err := <-lost; !errors.Is(err, requester.ErrForeignSTag) {
 		t.Errorf("the call that lost its memory: %v", err)
-	}
-}
-
-// TestReturnedLengths offers write chunks cut into odd segments and reads back what
-// the server says it wrote (RFC 8166 Section 3.4.6): in order, without gaps, all
-// segments returned, later ones 0.
-func TestReturnedLengths(t *testing.T) {
-	_, addr := startServer(t, newEcho(), nil)
-	p := rawClient(t, addr, nil)
-	mem := [][]byte{make([]byte, 3), make([]byte, 500), make([]byte, 700), make([]byte, 4)}
-	var w chunks.WriteChunk
-	for _, m := range mem {
-		w = append(w, p.offer(m, region.RemoteWrite))
-	}
-	room := 3 + 500 + 700 + 4
-	for _, n := range []int{0, 1, 3, 4, 502, 503, 504, 1202, 1203, room} {
-		unused := chunks.WriteChunk{{Handle: 1, Length: 9}}
-		h := rpcrdma.Header{XID: uint32(n), Lists: chunks.Lists{Write: []chunks.WriteChunk{w, unused}}}
-		p.send(header(h), rpcCall(uint32(n), procFill, words(uint32(n))...))
-		got, payload := p.recv()
-		if got.Type != rpcrdma.MsgTypeMsg || len(got.Write) != 2 || len(got.Write[0]) != len(w) {
-			t.Fatalf("%d octets: answer %+v", n, got)
-		}
-		if got.Write[1].Room() != 0 || len(got.Write[1]) != 1 {
-			t.Errorf("%d octets: unused chunk came back as %+v", n, got.Write[1])
-		}
-		left, at := n, 0
-		for i, seg := range got.Write[0] {
-			want := min(left, len(mem[i]))
-			if int(seg.Length) != want || seg.Handle != w[i].Handle || seg.Offset != w[i].Offset {
-				t.Errorf("%d octets: segment %d came back as %+v, want %d octets", n, i, seg, want)
-			}
-			for k, v := range mem[i][:want] {
-				if v != patternAt(at+k) {
-					t.Fatalf("%d octets: segment %d has wrong octets", n, i)
-				}
-			}
-			left -= want
-			at += want
-		}
-		d := xdr.NewDecoder(payload[24:])
-		if count := int(d.Uint32()); count != n || d.Len() != 0 {
-			t.Errorf("%d octets: inline count %d, %d octets after it", n, count, d.Len())
-		}
 	}
 }

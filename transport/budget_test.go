@@ -1,7 +1,10 @@
 package transport_test
 
 import (
+	"context"
+	"math"
 	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -10,18 +13,14 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // overdraw takes n octets as slow calls of somebody else would, and returns a function that returns them.
 func overdraw(t *testing.T, s *transport.Server, n int) func() {
 	t.Helper()
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.Gate().Enter(tcpAddr("198.51.100.1"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.Init())
+	p := must(s.Gate().Enter(tcpAddr("198.51.100.1"), nil))(t)
 	hold := p.Ticket()
 	hold.Add(n)
 	return func() { hold.Release(); p.Leave() }
@@ -64,9 +63,7 @@ func TestSegmentsCount(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
 	p := &rawPeer{t, rdmap.Client(sc, rawConfig(usualPrivate(), 4096))}
-	if err := p.conn.Handshake(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.conn.Handshake(testCtx(t)))
 	close(sc.stall) // the Reads get no answer
 	h := rpcrdma.Header{XID: 1}
 	seg := p.offer(make([]byte, segments), region.RemoteRead)
@@ -86,5 +83,30 @@ func TestSegmentsCount(t *testing.T) {
 	<-served
 	if held := s.Stats().Held; held != 0 {
 		t.Errorf("%d octets of memory held", held)
+	}
+}
+
+// pulledCalls have their arguments pulled.
+var pulledCalls = map[string]rpc.Call{
+	"a read chunk": {Prog: testProg, Vers: testVers, Proc: procEcho, Args: words(70_000), Item: filled(70_000), ItemPos: 4},
+	"a long call":  {Prog: testProg, Vers: testVers, Proc: procEcho, Args: filled(20_000)},
+}
+
+// TestPulledCallOverBudget: a call that was pulled does not wait for the budget, of which it
+// holds a part.
+func TestPulledCallOverBudget(t *testing.T) {
+	const all = math.MaxInt / 2
+	silent := rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})
+	var at atomic.Pointer[transport.Server]
+	cfg := testConfig()
+	cfg.Reading.HandlerLimit = -1
+	var back func()
+	cfg.Trace = &rpc.Trace{Pulled: func(uint32, int) { back = overdraw(t, at.Load(), all) }}
+	s, c := pair(t, silent, cfg, nil)
+	at.Store(s)
+	mustDo(t, c, &nullCall) // brings credits
+	for _, call := range pulledCalls {
+		mustDo(t, c, &call)
+		back()
 	}
 }

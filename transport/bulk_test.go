@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
@@ -38,14 +37,30 @@ const (
 	bulkShort = 2 // returns nothing
 )
 
-// short makes a call with a short reply; the first one grants credits.
-func short(t *testing.T, c rpc.Caller) {
+// bulkServer serves long items of this many octets; connect makes a client of it whose reader the test may shut out.
+func bulkServer(t *testing.T, item []byte) (s *transport.Server, connect func() (*gated, *transport.Client)) {
 	t.Helper()
-	var r rpc.Reply
-	defer r.Release()
-	if err := c.Do(t.Context(), &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkShort}, &r); err != nil {
-		t.Error(err)
+	cfg := &transport.Config{Binding: chunks.Table{{Prog: bulkProg, Vers: 1, Proc: bulkLong, Result: chunks.After()}}}
+	s, addr := served(t, overRDMA, rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+		if req.Proc == bulkLong {
+			resp.Results = xdr.AppendUint32(resp.Results, uint32(len(item)))
+			resp.AppendItem(item)
+		}
+	}), cfg)
+	return s, func() (*gated, *transport.Client) {
+		conn := must(net.Dial("tcp", addr))(t)
+		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10) // less is hidden in the kernel
+		g := &gated{Conn: conn}
+		c := must(transport.NewClient(t.Context(), g, cfg))(t)
+		t.Cleanup(func() { c.Close() })
+		mustDo(t, c, &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkShort}) // brings credits
+		return g, c
 	}
+}
+
+// bulkCall asks for an item of n octets.
+func bulkCall(n int) *rpc.Call {
+	return &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkLong, Sink: make([]byte, n), MaxResults: 8}
 }
 
 // TestShortReplyOvertakes: a reply of a few octets does not wait for all the long ones that are ready, which
@@ -56,41 +71,12 @@ func TestShortReplyOvertakes(t *testing.T) {
 	for i := range item {
 		item[i] = byte(i * 7 / 3)
 	}
-	binding := chunks.Table{{Prog: bulkProg, Vers: 1, Proc: bulkLong, Result: chunks.After()}}
-	cfg := &transport.Config{Binding: binding}
-	s := &transport.Server{Config: cfg, Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
-		if req.Proc == bulkLong {
-			resp.Results = xdr.AppendUint32(resp.Results, long)
-			resp.AppendItem(item)
-		}
-	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10) // less is hidden in the kernel
-	g := &gated{Conn: conn}
-	c, err := transport.NewClient(t.Context(), g, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { c.Close(); s.Close(); <-served }()
+	s, connect := bulkServer(t, item)
+	g, c := connect()
 	replied := func(n uint64) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); s.Stats().Replies < n; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d replies, want %d", s.Stats().Replies, n)
-			}
-		}
+		waitFor(t, "the replies", func() bool { return s.Stats().Replies >= n })
 	}
-
-	short(t, c)
 	open := g.shut()
 	defer open()
 	var arrived atomic.Int32
@@ -99,19 +85,21 @@ func TestShortReplyOvertakes(t *testing.T) {
 		wg.Go(func() {
 			var r rpc.Reply
 			defer r.Release()
-			sink := make([]byte, long)
-			if err := c.Do(t.Context(), &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkLong, Sink: sink, MaxResults: 8}, &r); err != nil {
+			call := bulkCall(long)
+			if err := c.Do(t.Context(), call, &r); err != nil {
 				t.Error(err)
 			}
 			arrived.Add(1)
-			if !r.Placed || string(sink) != string(item) {
+			if !r.Placed || string(call.Sink) != string(item) {
 				t.Error("the item is not whole")
 			}
 		})
 	}
 	replied(1 + calls)
 	wg.Go(func() {
-		short(t, c)
+		if err := try(t, c, &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkShort}); err != nil {
+			t.Error(err)
+		}
 		if n := arrived.Load(); n > calls/2 {
 			t.Errorf("%d of %d long replies came first", n, calls)
 		}
@@ -124,56 +112,23 @@ func TestShortReplyOvertakes(t *testing.T) {
 // TestBulkCut: a connection that ends while long replies wait leaves nothing behind, whatever part of them was posted.
 func TestBulkCut(t *testing.T) {
 	const calls, long = 8, 3 << 20
-	item := make([]byte, long)
-	binding := chunks.Table{{Prog: bulkProg, Vers: 1, Proc: bulkLong, Result: chunks.After()}}
-	cfg := &transport.Config{Binding: binding}
-	s := &transport.Server{Config: cfg, Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
-		if req.Proc != bulkLong {
-			return
-		}
-		resp.Results = xdr.AppendUint32(resp.Results, long)
-		resp.AppendItem(item)
-	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	defer func() { s.Close(); <-served }()
+	s, connect := bulkServer(t, make([]byte, long))
 	for range 5 {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := &gated{Conn: conn}
-		c, err := transport.NewClient(t.Context(), g, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		short(t, c)
+		g, c := connect()
 		before := s.Stats().Replies
 		open := g.shut()
 		var wg sync.WaitGroup
 		for range calls {
 			wg.Go(func() {
-				var r rpc.Reply
-				if c.Do(t.Context(), &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkLong, Sink: make([]byte, long), MaxResults: 8}, &r) == nil {
+				if try(t, c, bulkCall(long)) == nil {
 					t.Error("a reply came through the gate")
 				}
 			})
 		}
-		for end := time.Now().Add(20 * time.Second); s.Stats().Replies < before+calls && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		conn.Close()
+		waitFor(t, "the replies", func() bool { return s.Stats().Replies == before+calls })
+		g.Close()
 		open()
 		wg.Wait()
-		c.Close()
 	}
-	for end := time.Now().Add(20 * time.Second); s.Stats().InFlight != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d calls are still in flight", s.Stats().InFlight)
-		}
-	}
+	waitFor(t, "no call is in flight", func() bool { return s.Stats().InFlight == 0 })
 }

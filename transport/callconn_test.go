@@ -21,10 +21,7 @@ func dialConn(t testing.TB, addr string, cfg *transport.Config) *transport.CallC
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	c, err := transport.DialConn(testCtx(t), "tcp", addr, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.DialConn(testCtx(t), "tcp", addr, cfg))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -32,10 +29,7 @@ func dialConn(t testing.TB, addr string, cfg *transport.Config) *transport.CallC
 // streamOver is a TCP client that does not know what is below it.
 func streamOver(t testing.TB, conn net.Conn) *transport.StreamClient {
 	t.Helper()
-	c, err := transport.NewStreamClient(context.Background(), conn, testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.NewStreamClient(context.Background(), conn, testConfig()))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -62,13 +56,9 @@ func readXID(t *testing.T, c net.Conn) uint32 {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var mark [4]byte
-	if _, err := io.ReadFull(c, mark[:]); err != nil {
-		t.Fatal(err)
-	}
+	must(io.ReadFull(c, mark[:]))(t)
 	msg := make([]byte, binary.BigEndian.Uint32(mark[:])&xdr.MaxFragment)
-	if _, err := io.ReadFull(c, msg); err != nil {
-		t.Fatal(err)
-	}
+	must(io.ReadFull(c, msg))(t)
 	xid, _, _ := xdr.PeekXID(msg)
 	return xid
 }
@@ -80,9 +70,7 @@ func TestCallConnRetransmission(t *testing.T) {
 	s, addr := startServer(t, h, nil)
 	c := dialConn(t, addr, nil)
 	for range 2 {
-		if _, err := c.Write(rawCall(77, procBlock)); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Write(rawCall(77, procBlock)))(t)
 	}
 	<-h.enter
 	h.leave <- struct{}{}
@@ -107,9 +95,7 @@ func TestCallConnDeadlines(t *testing.T) {
 	cfg.Credits = 1
 	_, addr := startServer(t, h, cfg)
 	c := dialConn(t, addr, cfg)
-	if _, err := c.Write(rawCall(1, procBlock)); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Write(rawCall(1, procBlock)))(t)
 	<-h.enter
 	c.SetDeadline(time.Now().Add(10 * time.Millisecond))
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -144,9 +130,7 @@ func TestCallConnEnds(t *testing.T) {
 		s, addr := startServer(t, h, nil)
 		c := dialConn(t, addr, nil)
 		if under {
-			if _, err := c.Write(rawCall(1, procBlock)); err != nil {
-				t.Fatal(err)
-			}
+			must(c.Write(rawCall(1, procBlock)))(t)
 			<-h.enter
 		}
 		s.Close()

@@ -3,7 +3,6 @@ package transport_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -90,10 +89,7 @@ func TestNothingStaleOnTheWire(t *testing.T) {
 			up, down := &tap{Conn: a}, &tap{Conn: b}
 			served := make(chan error, 1)
 			go func() { served <- s.ServeConn(down) }()
-			c, err := transport.NewClient(testCtx(t), up, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(transport.NewClient(testCtx(t), up, cfg))(t)
 			rnd := rand.New(rand.NewPCG(5, uint64(profile)))
 			rounds := 15
 			if raceEnabled {
@@ -211,51 +207,4 @@ func flatChunks(list []chunks.WriteChunk) (all chunks.WriteChunk) {
 		all = append(all, c...)
 	}
 	return all
-}
-
-// TestNothingStalePassedOn: a server that says it has written what it has not makes a
-// relay pass on zeros, not the octets of other clients.
-func TestNothingStalePassedOn(t *testing.T) {
-	const n = 9000
-	for name, call := range map[string][]byte{
-		"write chunk": rpcCall(9, procEcho, xdr.AppendOpaque(nil, filled(n))...),
-		"reply chunk": rpcCall(9, procList, words(n)...),
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, addr := startServer(t, newEcho(), nil)
-			taint(t, dial(t, addr, nil))
-			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-				msg := rpcReply(h.XID, words(n)...)
-				answer := rpcrdma.Header{XID: h.XID, Lists: h.Lists}
-				answer.Read = nil
-				if len(h.Write) > 0 != (name == "write chunk") {
-					t.Errorf("offered %+v", h.Lists)
-				}
-				if len(h.Write) > 0 {
-					answer.Write[0][0].Length = n
-					answer.Reply.Clear()
-					p.send(header(answer), msg, words(0xfeedface))
-					return
-				}
-				seg := answer.Reply[0]
-				if err := p.conn.Write(testCtx(t), msg, calls.STag(seg.Handle), seg.Offset); err != nil {
-					t.Error(err)
-				}
-				answer.Type, answer.Reply[0].Length = rpcrdma.MsgTypeNoMsg, uint32(len(msg)+n)
-				p.send(header(answer))
-			})
-			conn := transport.NewCallConn(c)
-			if _, err := conn.Write(markedRecord(call)); err != nil {
-				t.Fatal(err)
-			}
-			got := make([]byte, n)
-			if _, err := io.ReadFull(conn, got); err != nil {
-				t.Fatal(err)
-			}
-			if stale(got) {
-				t.Error("octets of another client")
-			}
-			conn.Close()
-		})
-	}
 }

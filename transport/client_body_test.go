@@ -48,9 +48,7 @@ func newSlowServer(t *testing.T) *slowServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(nc.(*net.TCPConn).SetWriteBuffer(4096), peer.(*net.TCPConn).SetReadBuffer(4096)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(nc.(*net.TCPConn).SetWriteBuffer(4096), peer.(*net.TCPConn).SetReadBuffer(4096)))
 	s := &slowServer{t: t}
 	ready := make(chan error, 1)
 	go func() {
@@ -66,9 +64,7 @@ func newSlowServer(t *testing.T) *slowServer {
 		peer.Close()
 		s.c.Close()
 	})
-	if err := <-ready; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-ready)
 	if send, _ := s.c.Inline(); send != 256<<10 {
 		t.Fatalf("Sends of %d octets", send)
 	}
@@ -77,9 +73,7 @@ func newSlowServer(t *testing.T) *slowServer {
 	d := xdr.NewDecoder(s.read())
 	s.xid = d.Uint32()
 	s.reply(s.xid)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-done)
 	return s
 }
 
@@ -136,9 +130,9 @@ func TestReplyBeforeItsCall(t *testing.T) {
 		clear(data) // as Do lets its caller
 		done <- err
 	}()
-	waitUntil(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
+	waitFor(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
 	s.reply(s.xid + 1)
-	waitUntil(t, "the reply is here", func() bool { return s.c.Stats().InFlight == 0 })
+	waitFor(t, "the reply is here", func() bool { return s.c.Stats().InFlight == 0 })
 	select {
 	case err := <-done:
 		t.Fatalf("the call ended before it was sent: %v", err)
@@ -166,7 +160,7 @@ func TestCancelledBody(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- s.do(ctx, write(make([]byte, bodySize), func() { close(freed) })) }()
-			waitUntil(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
+			waitFor(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
 			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
@@ -189,7 +183,7 @@ func TestBodyOfLostConnection(t *testing.T) {
 		s := newSlowServer(t)
 		freed, done := make(chan struct{}), make(chan error, 1)
 		go func() { done <- s.do(t.Context(), write(make([]byte, bodySize), func() { close(freed) })) }()
-		waitUntil(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
+		waitFor(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
 		s.c.Conn().Abort(io.ErrUnexpectedEOF)
 		if err := <-done; err == nil {
 			t.Error("a call without a reply succeeded")
@@ -210,7 +204,7 @@ func TestBodyInUse(t *testing.T) {
 	call.ItemMemory = m
 	done := make(chan error, 1)
 	go func() { done <- s.do(t.Context(), call) }()
-	waitUntil(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
+	waitFor(t, "the call is posted", func() bool { return s.c.Stats().Calls == 2 })
 	again := write(m.Bytes(), nil)
 	again.ItemMemory = m
 	if err := s.do(t.Context(), again); !errors.Is(err, rpc.ErrMemoryInUse) {
@@ -223,14 +217,5 @@ func TestBodyInUse(t *testing.T) {
 	}
 	if st := s.c.Stats(); st.Registered != 0 {
 		t.Errorf("%d registrations of memory that was sent", st.Registered)
-	}
-}
-
-func waitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
 	}
 }

@@ -12,9 +12,7 @@ import (
 // registration fails because the wire is cut, not because the call was wrong.
 func TestCallMeetsTheEnd(t *testing.T) {
 	_, c := pair(t, new(echo), nil, nil)
-	if err := c.Conn().Table().Close(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Conn().Table().Close(testCtx(t)))
 	call := echoCall(filled(20_000))
 	var r rpc.Reply
 	err := c.Do(testCtx(t), call, &r)

@@ -10,17 +10,13 @@ import (
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // A server that does not read keeps the call that is being written. Those behind it end with their contexts.
 func TestStreamTurn(t *testing.T) {
 	nc, server := net.Pipe()
 	defer server.Close()
-	c, err := transport.NewStreamClient(context.Background(), nc, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.NewStreamClient(context.Background(), nc, nil))(t)
 	first := make(chan error, 1)
 	go func() { first <- try(t, c, &nullCall) }()
 	if _, err := server.Read(make([]byte, 1)); err != nil { // it is being written
@@ -47,15 +43,10 @@ func TestStreamTurn(t *testing.T) {
 func TestStreamStray(t *testing.T) {
 	nc, server := net.Pipe()
 	defer server.Close()
-	c, err := transport.NewStreamClient(context.Background(), nc, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.NewStreamClient(context.Background(), nc, nil))(t)
 	defer c.Close()
 	stray := rpcReply(1)
-	if _, err := server.Write(append(xdr.AppendRecordMark(nil, len(stray), true), stray...)); err != nil {
-		t.Fatal(err)
-	}
+	must(server.Write(markedRecord(stray)))(t)
 	waitFor(t, "the stray reply", func() bool { return c.Stats().Dropped == 1 })
 	enabled := make(chan error, 1)
 	go func() {
@@ -74,14 +65,11 @@ func TestStreamStray(t *testing.T) {
 // A transmission whose XID an outstanding call has is refused, and takes nothing from that call.
 func TestXIDInUse(t *testing.T) {
 	h := newEcho()
-	_, addr := startShared(t, h, nil)
-	rdma, err := transport.Dial(testCtx(t), "tcp", addr, testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, addr := served(t, overShared, h, testConfig())
+	rdma := must(transport.Dial(testCtx(t), "tcp", addr, testConfig()))(t)
 	defer rdma.Close()
 	mustDo(t, rdma, &nullCall) // which brings credits
-	for name, c := range map[string]rpc.Caller{"rdma": rdma, "tcp": dialTCP(t, addr)} {
+	for name, c := range map[string]rpc.Caller{"rdma": rdma, "tcp": dialStream(t, addr, testConfig())} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"context"
 	"net"
 	"slices"
 	"testing"
@@ -12,31 +11,11 @@ import (
 
 // TestClients: connections of both kinds are listed while they last.
 func TestClients(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
-	served := make(chan error)
-	go func() { served <- s.ServeShared(l) }()
-	rdma, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	tcp, err := transport.NewStreamClient(context.Background(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, addr := served(t, overShared, newEcho(), nil)
+	c := must(net.Dial("tcp", addr))(t)
+	rdma, tcp := connect(t, "rdma", addr, nil), streamOver(t, c)
 	for _, c := range []rpc.Caller{rdma, tcp} { // so that the server knows what they are
-		var reply rpc.Reply
-		if err := c.Do(t.Context(), &rpc.Call{Prog: 1, Vers: 1}, &reply); err != nil {
-			t.Fatal(err)
-		}
-		reply.Release()
+		mustDo(t, c, &nullCall)
 	}
 	list := s.Clients()
 	slices.SortFunc(list, func(a, b transport.ServedClient) int { return len(b.Network) - len(a.Network) })
@@ -49,7 +28,6 @@ func TestClients(t *testing.T) {
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	<-served
 	if list := s.Clients(); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -13,38 +12,6 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// TestCreditCancel cancels a call that waits for its credit: nothing is sent, and
-// the calls behind it continue.
-func TestCreditCancel(t *testing.T) {
-	h := newEcho()
-	cfg := testConfig()
-	cfg.Credits = 1
-	_, c := pair(t, h, nil, cfg)
-	first := make(chan error, 1)
-	go func() { first <- try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
-	<-h.enter
-	ctx, cancel := context.WithCancel(testCtx(t))
-	waiting, behind := make(chan error, 1), make(chan error, 1)
-	go func() { waiting <- tryCtx(ctx, c, &nullCall) }()
-	waitFor(t, "the second call waits", func() bool { return c.Stats().Waiting == 1 })
-	go func() { behind <- try(t, c, &nullCall) }()
-	waitFor(t, "the third call waits", func() bool { return c.Stats().Waiting == 2 })
-	cancel()
-	if err := <-waiting; !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled call: %v", err)
-	}
-	close(h.leave)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
-	if err := <-behind; err != nil {
-		t.Error(err)
-	}
-	if st := c.Stats(); st.Calls != 3 || st.InFlight != 0 {
-		t.Errorf("%+v", st)
-	}
-}
 
 // TestGrantOrder: two goroutines may handle two replies at the same time. Whichever comes to the
 // lock first, it is the grant of the later reply that counts (RFC 8166 Section 3.3.1).

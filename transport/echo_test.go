@@ -151,9 +151,7 @@ func wantStatus(t testing.TB, c rpc.Caller, call *rpc.Call, want xdr.AcceptStat)
 	t.Helper()
 	var r rpc.Reply
 	defer r.Release()
-	if err := c.Do(testCtx(t), call, &r); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Do(testCtx(t), call, &r))
 	e, ok := errors.AsType[*xdr.RPCStatusError](r.Header.Err())
 	if !ok || e.Accept != want {
 		t.Fatalf("status %v, want %v", r.Header.Err(), want)

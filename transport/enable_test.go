@@ -8,58 +8,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// startShared serves both framings on one port.
-func startShared(t *testing.T, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
-	t.Helper()
-	if cfg == nil {
-		cfg = testConfig()
-	}
-	s := &transport.Server{Handler: h, Config: cfg}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeShared(l) }()
-	t.Cleanup(func() {
-		s.Close()
-		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-			t.Errorf("ServeShared: %v", err)
-		}
-	})
-	return s, l.Addr().String()
-}
-
-func dialTCP(t *testing.T, addr string) *transport.StreamClient {
-	t.Helper()
-	c, err := transport.DialStream(testCtx(t), "tcp", addr, testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 // TestEnableRDMA carries calls by records, then the same by RDMA, on one connection.
 func TestEnableRDMA(t *testing.T) {
-	s, addr := startShared(t, newEcho(), nil)
-	sc := dialTCP(t, addr)
+	s, addr := served(t, overShared, newEcho(), testConfig())
+	sc := dialStream(t, addr, testConfig())
 	p := filled(70001)
 	d := xdr.NewDecoder(mustDo(t, sc, echoCall(p)).Results)
 	if !bytes.Equal(d.Opaque(1<<20), p) {
 		t.Error("wrong octets came back")
 	}
 	from := s.Clients()[0].Addr
-	c, err := sc.EnableRDMA(testCtx(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(sc.EnableRDMA(testCtx(t)))(t)
 	defer c.Close()
 	sc.Close() // is not the connection's end
 	if c.Conn().LocalAddr().String() != from.String() {
@@ -84,8 +48,8 @@ func TestEnableRDMA(t *testing.T) {
 // call that was cancelled; a wait that is given up leaves the client as it was.
 func TestEnableRDMAWaits(t *testing.T) {
 	h := newEcho()
-	_, addr := startShared(t, h, nil)
-	sc := dialTCP(t, addr)
+	_, addr := served(t, overShared, h, testConfig())
+	sc := dialStream(t, addr, testConfig())
 	ctx, cancel := context.WithCancel(testCtx(t))
 	got := make(chan error, 1)
 	go func() { got <- tryCtx(ctx, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}) }()
@@ -100,10 +64,7 @@ func TestEnableRDMAWaits(t *testing.T) {
 	}
 	mustDo(t, sc, &nullCall) // continues
 	time.AfterFunc(5*time.Millisecond, func() { h.leave <- struct{}{} })
-	c, err := sc.EnableRDMA(testCtx(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(sc.EnableRDMA(testCtx(t)))(t)
 	defer c.Close()
 	mustDo(t, c, &nullCall)
 }
@@ -121,8 +82,8 @@ func TestEnableRDMARefused(t *testing.T) {
 // TestEnableRDMAClosed: closing ends the wait.
 func TestEnableRDMAClosed(t *testing.T) {
 	h := newEcho()
-	_, addr := startShared(t, h, nil)
-	sc := dialTCP(t, addr)
+	_, addr := served(t, overShared, h, testConfig())
+	sc := dialStream(t, addr, testConfig())
 	go try(t, sc, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock})
 	<-h.enter
 	got := make(chan error, 1)
@@ -142,19 +103,14 @@ func TestEnableRDMAClosed(t *testing.T) {
 // by octet.
 func TestEnableRDMASplit(t *testing.T) {
 	for _, step := range []int{1, 3, 1000} {
-		_, addr := startShared(t, newEcho(), nil)
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, addr := served(t, overShared, newEcho(), testConfig())
+		conn := must(net.Dial("tcp", addr))(t)
 		defer conn.Close()
 		req := append([]byte("MPA ID Req Frame"), 0x40, 1, 0, 0) // revision 1, CRC
 		all := append(rawCall(5, procNull), req...)
 		for len(all) > 0 {
 			n := min(step, len(all))
-			if _, err := conn.Write(all[:n]); err != nil {
-				t.Fatal(err)
-			}
+			must(conn.Write(all[:n]))(t)
 			all = all[n:]
 		}
 		if xid := readXID(t, conn); xid != 5 {

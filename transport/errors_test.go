@@ -20,10 +20,7 @@ import (
 // listenRaw serves connections with f.
 func listenRaw(t *testing.T, f func(c net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -105,38 +102,36 @@ func TestListenError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another server has this port") {
 		t.Errorf("second Listen: %v", err)
 	}
-	for _, c := range []*transport.Config{
-		{Credits: -1},
-		{Credits: 5000},
-		{InlineSend: 500},
-		{InlineRecv: 1 << 20},
-		{MaxPayload: 100},
-		{Limits: transport.Limits{Memory: 1000}},
-		{Limits: transport.Limits{Conns: -1}},
-		{RFC5666: &transport.RFC5666{ExposedMemory: -1}},
-		{Duplicates: transport.Duplicates{Memory: -1}},
-		{Duplicates: transport.Duplicates{Time: -1}},
-		{Startup: transport.Startup{Timeout: -1}},
-		{Timeouts: transport.Timeouts{Call: -1}},
-		{Timeouts: transport.Timeouts{Close: -1}},
-		{Timeouts: transport.Timeouts{Pull: -1}},
-		{RFC5666: &transport.RFC5666{DoneTimeout: -1}},
-		{Startup: transport.Startup{IRD: 1 << 14}},
-		{Startup: transport.Startup{PrivateData: []byte{1}}},
+	// What contradicts itself; conformance.TestSettings has the ranges.
+	for name, c := range map[string]*transport.Config{
+		"out of range":              {Credits: -1},
+		"private data":              {Startup: transport.Startup{PrivateData: []byte{1}}},
+		"credits without a handler": {Backward: transport.Backward{Credits: 1}},
+		"handler without credits":   {Backward: transport.Backward{Handler: newEcho()}},
+		"both documents":            {Backward: transport.Backward{Credits: 1, Handler: newEcho()}, RFC5666: &transport.RFC5666{}},
 	} {
+		if c, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), c); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("Dial, %s: %v %v", name, c, err)
+		}
+		if c, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), c); !errors.Is(err, rpc.ErrConfig) {
+			t.Errorf("DialStream, %s: %v %v", name, c, err)
+		}
+		if c.Backward.Handler != nil || c.Backward.Credits > 0 {
+			continue // a server needs no handler
+		}
 		if err := c.Check(); !errors.Is(err, rpc.ErrConfig) {
-			t.Errorf("Check of %+v: %v", c, err)
+			t.Errorf("Check, %s: %v", name, err)
 		}
 		if _, err := transport.Listen("tcp", "127.0.0.1:0", c); !errors.Is(err, rpc.ErrConfig) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("Listen, %s: %v", name, err)
 		}
 		s := &transport.Server{Handler: newEcho(), Config: c}
 		_, conn := net.Pipe()
 		if err := s.ServeConn(conn); !errors.Is(err, rpc.ErrConfig) {
-			t.Errorf("Serve with %+v: %v", c, err)
+			t.Errorf("Serve, %s: %v", name, err)
 		}
 		if err := s.Close(); !errors.Is(err, rpc.ErrConfig) || s.Stats() != (rpc.Stats{}) {
-			t.Errorf("Close with %+v: %v", c, err)
+			t.Errorf("Close, %s: %v", name, err)
 		}
 	}
 }

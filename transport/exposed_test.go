@@ -152,9 +152,7 @@ func TestDoneTimeout(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- s.ServeConn(b) }()
 			p := &rawPeer{t, rdmap.Client(a, rawConfig(nil, 1024))}
-			if err := p.conn.Handshake(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, p.conn.Handshake(t.Context()))
 			start := time.Now()
 			for xid := range uint32(4) {
 				p.ask(xid, 5001)

@@ -41,19 +41,14 @@ func TestFailedPullKeepsMemory(t *testing.T) {
 		h := header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{
 			Read: []chunks.ReadSegment{{Segment: chunks.Segment{Handle: 1, Length: 5000}}},
 		}})
-		if err := p.Send(sendULPDU(h)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Send(sendULPDU(h)))
 		u, err := p.Next()
 		if err != nil || u[1] != 0x41 {
 			t.Fatalf("%x, %v", u, err)
 		}
 		// As the engine does while a Response is being placed.
 		sink := region.STag(binary.BigEndian.Uint32(u[18:]))
-		view, err := conn.Table().Lookup(sink, binary.BigEndian.Uint64(u[22:]), 5000, region.ReadSink)
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := must(conn.Table().Lookup(sink, binary.BigEndian.Uint64(u[22:]), 5000, region.ReadSink))(t)
 		p.Conn.Close()
 		synctest.Wait()
 		if n := s.Stats().InFlight; n != 1 || conn.Err() == nil {
@@ -84,9 +79,7 @@ func TestReplyCannotBePosted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := p.Send(sendULPDU(header(rpcrdma.Header{XID: 1}), rpcCall(1, procNull))); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Send(sendULPDU(header(rpcrdma.Header{XID: 1}), rpcCall(1, procNull))))
 		synctest.Wait()
 		if err := conn.Err(); !errors.Is(err, verbs.ErrSendQueueFull) {
 			t.Errorf("the connection ended with %v", err)

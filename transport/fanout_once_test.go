@@ -16,10 +16,7 @@ import (
 func listenOnce(t testing.TB, cfg *transport.Config) *transport.Listener {
 	t.Helper()
 	cfg.Duplicates.NonIdempotent = (&once{}).changes
-	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
 	return l.(*transport.Listener)
 }
 
@@ -53,16 +50,11 @@ func TestListenForgets(t *testing.T) {
 				cfg.Duplicates.Time = time.Millisecond
 			}
 			l, h := listenOnce(t, cfg), newOnce()
-			a, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), testConfig())
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must(transport.Dial(testCtx(t), "tcp", l.Addr().String(), testConfig()))(t)
 			rec := accepted(t, l)
 			first := make(chan error, 1)
 			go func() { first <- try(t, a, withXID(7, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procDeny})) }()
-			if _, err := io.ReadFull(rec, make([]byte, tt.read)); err != nil {
-				t.Fatal(err)
-			}
+			must(io.ReadFull(rec, make([]byte, tt.read)))(t)
 			waitFor(t, "the call has come", func() bool { return l.Stats().Calls == 1 })
 			tt.end(a, rec)
 			if err := <-first; err == nil {
@@ -132,10 +124,7 @@ func TestListenOnceModel(t *testing.T) {
 		w := &modelNetwork{l: newPipeListener(), rnd: rand.New(rand.NewPCG(seed, 9))}
 		cfg := onceConfig()
 		cfg.Duplicates.NonIdempotent = h.changes
-		l, err := transport.NewListener(w.l, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(transport.NewListener(w.l, cfg))(t)
 		above := unwatched(testConfig())
 		above.Duplicates.Entries = -1
 		s := &transport.Server{Handler: h, Config: above}

@@ -34,7 +34,7 @@ func serveSerially(t *testing.T, l net.Listener, h rpc.Handler) {
 						return
 					}
 					reply, _ := rpc.ServeMessage(t.Context(), h, c.RemoteAddr(), msg, nil)
-					if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...)); err != nil {
+					if _, err := c.Write(markedRecord(reply)); err != nil {
 						return
 					}
 				}
@@ -52,10 +52,7 @@ func listenFanout(t *testing.T, n int) net.Listener {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Fanout = n
-	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
 	return l
 }
 
@@ -112,9 +109,7 @@ func TestFanoutClose(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- try(t, c, &nullCall) }()
 	var mark [4]byte
-	if _, err := io.ReadFull(lanes[0], mark[:]); err != nil {
-		t.Fatal(err)
-	}
+	must(io.ReadFull(lanes[0], mark[:]))(t)
 	lanes[0].Close()
 	if err := <-got; err == nil {
 		t.Error("got an answer to a call whose lane was closed")

@@ -16,10 +16,7 @@ import (
 // one of them per process, made when a connection first falls idle.
 func openFiles(t *testing.T) (n int) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must(os.ReadDir("/proc/self/fd"))(t)
 	for _, e := range list {
 		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); to != "anon_inode:[eventpoll]" {
 			n++
@@ -35,10 +32,7 @@ type octetsOf struct{ io.Reader }
 // many octets have come from the client or from the server.
 func cutRelay(t *testing.T, addr string, client, server int64) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer l.Close()

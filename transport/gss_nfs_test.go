@@ -177,26 +177,18 @@ func TestGSSThroughServer(t *testing.T) {
 // TCP: client and server see each other's records unchanged.
 func TestGSSThroughRelays(t *testing.T) {
 	cfg := &transport.Config{Binding: watched(t)}
-	back, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer back.Close()
-	front := startRelay(t, back.Addr().String(), cfg)
+	front, _ := startRelay(t, back.Addr().String(), cfg)
 	reads := func() uint64 { return front.Stats().OctetsRead }
 	client := dialConn(t, front.Addr().String(), cfg)
-	server, err := back.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must(back.Accept())(t)
 	defer server.Close()
 	for i, g := range gssCases() {
 		xid := 0xfeed0000 + uint32(i)
 		before := reads()
 		want := markedRecord(g.record(xid))
-		if _, err := client.Write(want); err != nil {
-			t.Fatal(err)
-		}
+		must(client.Write(want))(t)
 		if i == 0 {
 			answerNull(t, server)
 		}
@@ -208,9 +200,7 @@ func TestGSSThroughRelays(t *testing.T) {
 			t.Errorf("%s: %d octets by RDMA Read", g.name, n)
 		}
 		want = markedRecord(g.answer(xid))
-		if _, err := server.Write(want); err != nil {
-			t.Fatal(err)
-		}
+		must(server.Write(want))(t)
 		got = make([]byte, len(want))
 		if _, err := io.ReadFull(client, got); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%s: another record reached the client (%v)", g.name, err)
@@ -223,16 +213,14 @@ func markedRecord(msg []byte) []byte {
 	return append(xdr.AppendRecordMark(nil, len(msg), true), msg...)
 }
 
-// startRelay joins one RDMA client and a TCP server.
-func startRelay(t testing.TB, to string, cfg *transport.Config) *transport.Listener {
+// startRelay joins one RDMA client and a TCP server, and says how that ends.
+func startRelay(t testing.TB, to string, cfg *transport.Config) (*transport.Listener, chan error) {
 	t.Helper()
-	l, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan struct{})
+	l := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
+	over := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(done)
 		a, err := l.Accept()
 		if err != nil {
 			return
@@ -242,10 +230,10 @@ func startRelay(t testing.TB, to string, cfg *transport.Config) *transport.Liste
 			t.Error(err)
 			return
 		}
-		_ = transport.Relay(a, b) // ends with the test
+		over <- transport.Relay(a, b)
 	}()
-	t.Cleanup(func() { l.Close(); <-over })
-	return l.(*transport.Listener)
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.(*transport.Listener), over
 }
 
 // TestGSSReducedRefused: a peer that reduces a protected body, or pads it, is refused

@@ -57,9 +57,7 @@ func TestGSSNotReduced(t *testing.T) {
 		_, c := pair(t, h, nil, nil)
 		var r rpc.Reply
 		defer r.Release()
-		if err := c.Do(context.Background(), &rpc.Call{Prog: testProg, Vers: testVers, Cred: gssCred(1)}, &r); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.Do(context.Background(), &rpc.Call{Prog: testProg, Vers: testVers, Cred: gssCred(1)}, &r))
 		if !r.Header.Denied || r.Header.AuthStat != xdr.AuthBadCred {
 			t.Errorf("reply %+v", r.Header)
 		}

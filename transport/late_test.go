@@ -19,39 +19,19 @@ import (
 func TestCallOfDeadConnection(t *testing.T) {
 	var ran atomic.Int32
 	begun, gate := make(chan struct{}), make(chan struct{})
-	s := &transport.Server{
-		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
-			if ran.Add(1) == 1 {
-				close(begun)
-				<-gate
-			}
-		}),
-		Config: &transport.Config{Credits: 1, Reading: transport.Reading{HandlerLimit: -1}}, // one call at a time
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	defer func() { _ = s.Close(); <-served }()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b []byte
-	for xid := range uint32(2) {
-		call := xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: 400_000, Vers: 1, Proc: 1})
-		b = append(xdr.AppendRecordMark(b, len(call), true), call...)
-	}
-	if _, err := c.Write(b); err != nil {
-		t.Fatal(err)
-	}
+	s, addr := served(t, overTCP, rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {
+		if ran.Add(1) == 1 {
+			close(begun)
+			<-gate
+		}
+	}), &transport.Config{Credits: 1, Reading: transport.Reading{HandlerLimit: -1}}) // one call at a time
+	c := sendCall(t, addr, 1)
+	must(c.Write(rawCall(2, 1)))(t)
 	<-begun
 	_ = c.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
 	close(gate)
-	waitUntil(t, "the connection has ended", func() bool { return s.Stats().Connections == 0 })
+	waitFor(t, "the connection has ended", func() bool { return s.Stats().Connections == 0 })
 	if st := s.Stats(); ran.Load() != 1 || st.Late > 1 {
 		t.Errorf("%d calls were executed, %+v", ran.Load(), st)
 	}
@@ -76,14 +56,8 @@ func (w *writes) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response) 
 // sendCall writes a call to a new connection, which the test closes.
 func sendCall(t *testing.T, addr string, proc uint32) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: proc, RPCVers: 2, Prog: 400_000, Vers: 1, Proc: proc})
-	if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(call), true), call...)); err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", addr))(t)
+	must(c.Write(rawCall(proc, proc)))(t)
 	return c
 }
 
@@ -91,16 +65,16 @@ func sendCall(t *testing.T, addr string, proc uint32) net.Conn {
 // begins: else it could overwrite what that one has written.
 func TestCallOfClosedConnectionEndsFirst(t *testing.T) {
 	w := &writes{gate: make(chan struct{})}
-	s, addr := serveStream(t, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
+	s, addr := served(t, overTCP, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
 	old := sendCall(t, addr, 1)
-	waitUntil(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
+	waitFor(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
 	old.Close()
 	next := sendCall(t, addr, 2)
 	defer next.Close()
-	waitUntil(t, "the second has come", func() bool { return s.Stats().InFlight == 2 })
+	waitFor(t, "the second has come", func() bool { return s.Stats().InFlight == 2 })
 	time.Sleep(20 * time.Millisecond) // in which it would run
 	close(w.gate)
-	waitUntil(t, "both have ended", func() bool { return s.Stats().InFlight == 0 })
+	waitFor(t, "both have ended", func() bool { return s.Stats().InFlight == 0 })
 	if w.mu.Lock(); !slices.Equal(w.done, []uint32{1, 2}) {
 		t.Errorf("they have run in the order %v", w.done)
 	}
@@ -120,43 +94,30 @@ func (*writes) Describe(req *rpc.Request) rpc.Traits {
 // the next call of the same caller for the same object, and no other.
 func TestHangingCallHoldsUpItsObjectOnly(t *testing.T) {
 	w := &writes{gate: make(chan struct{})}
-	s, addr := serveStream(t, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
+	s, addr := served(t, overTCP, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
 	release := sync.OnceFunc(func() { close(w.gate) })
 	t.Cleanup(release) // before the server is closed
-	const prog = 400_000
 	call := func(proc, object uint32, user string) *rpc.Call {
-		c := &rpc.Call{Prog: prog, Vers: 1, Proc: proc, Args: words(object)}
+		c := &rpc.Call{Prog: testProg, Vers: testVers, Proc: proc, Args: words(object)}
 		if user != "" {
 			cred := xdr.SysCred{MachineName: user}
 			c.Cred = cred.Auth()
 		}
 		return c
 	}
-	dial := func() *transport.StreamClient {
-		c, err := transport.DialStream(testCtx(t), "tcp", addr, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	old := dial()
+	old := dialStream(t, addr, nil)
 	do := func(c rpc.Caller, call *rpc.Call) <-chan error {
 		done := make(chan error, 1)
-		go func() {
-			var r rpc.Reply
-			defer r.Release()
-			done <- c.Do(testCtx(t), call, &r)
-		}()
+		go func() { done <- try(t, c, call) }()
 		return done
 	}
 	hung := do(old, call(1, 7, ""))
-	waitUntil(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
+	waitFor(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
 	old.Close()
 	<-hung
-	next := dial()
-	defer next.Close()
+	next := dialStream(t, addr, nil)
 	same := do(next, call(2, 7, ""))
-	waitUntil(t, "that for the same object has come", func() bool { return s.Stats().InFlight == 2 })
+	waitFor(t, "that for the same object has come", func() bool { return s.Stats().InFlight == 2 })
 	mustDo(t, next, call(3, 8, ""))
 	mustDo(t, next, call(4, 7, "another user"))
 	release()
@@ -197,23 +158,19 @@ func (c *slowConn) RemoteAddr() net.Addr {
 // Which connection is newer follows from the order in which they were accepted, not from that in which their
 // goroutines begin.
 func TestLateByOrderOfAccept(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &writes{gate: make(chan struct{})}
 	close(w.gate)
-	slow := &slowStart{Listener: l, gate: make(chan struct{})}
-	s := &transport.Server{Handler: w, Config: &transport.Config{}}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(slow) }()
-	defer func() { _ = s.Close(); <-served }()
-	sendCall(t, l.Addr().String(), 1).Close()
-	next := sendCall(t, l.Addr().String(), 2)
+	slow := &slowStart{gate: make(chan struct{})}
+	s, addr := served(t, func(s *transport.Server, l net.Listener) error {
+		slow.Listener = l
+		return s.ServeStream(slow)
+	}, w, nil)
+	sendCall(t, addr, 1).Close()
+	next := sendCall(t, addr, 2)
 	defer next.Close()
-	waitUntil(t, "the second call has run", func() bool { return s.Stats().Replies == 1 })
+	waitFor(t, "the second call has run", func() bool { return s.Stats().Replies == 1 })
 	close(slow.gate)
-	waitUntil(t, "the first connection has ended", func() bool { st := s.Stats(); return st.Accepted == 2 && st.Connections == 1 })
+	waitFor(t, "the first connection has ended", func() bool { st := s.Stats(); return st.Accepted == 2 && st.Connections == 1 })
 	if st := s.Stats(); !slices.Equal(w.done, []uint32{2}) || st.Late != 1 {
 		t.Errorf("%v have run, %d late", w.done, st.Late)
 	}

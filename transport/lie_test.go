@@ -218,9 +218,6 @@ func lyingServer(t *testing.T, cfg *transport.Config, rnd *rand.Rand) (*rdmaptes
 		}
 		peer <- p
 	}()
-	c, err := transport.NewClient(testCtx(t), a, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.NewClient(testCtx(t), a, cfg))(t)
 	return rdmaptest.NewLiar(<-peer, rnd), c
 }

@@ -58,10 +58,7 @@ func lifetime(t *testing.T, seed uint64) {
 		defer close(served)
 		m.serve(b, rawConfig(rpcrdma.PrivateData{RemoteInvalidate: seed%2 == 0, SendSize: 4096, RecvSize: recv}.Append(nil), recv))
 	}()
-	c, err := transport.NewClient(testCtx(t), a, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.NewClient(testCtx(t), a, cfg))(t)
 	end := time.AfterFunc(time.Duration(1+rnd.IntN(20))*time.Millisecond, []func(){
 		a.Reset, func() { c.Close() }, func() { c.Conn().Abort(nil) }, func() { b.Close() },
 	}[rnd.IntN(4)])

@@ -58,9 +58,7 @@ func newServer(t testing.TB, h rpc.Handler, cfg *transport.Config) *transport.Se
 	t.Helper()
 	s := &transport.Server{Handler: h, Config: cfg}
 	t.Cleanup(func() { s.Close() })
-	if err := s.Init(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.Init())
 	return s
 }
 
@@ -150,10 +148,7 @@ func TestAllow(t *testing.T) {
 	cfg.Logger = zap.New(core)
 	s := newServer(t, h, cfg)
 	l := &listenPipes{conns: make(chan net.Conn)}
-	ln, err := transport.NewListener(l, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must(transport.NewListener(l, cfg))(t)
 	defer ln.Close()
 	for name, serve := range map[string]func(net.Conn) error{
 		"ServeConn": s.ServeConn, "ServeSharedConn": s.ServeSharedConn,
@@ -283,9 +278,7 @@ func pulling(t testing.TB, s *transport.Server, ip string, n int) *stallConn {
 		_ = s.ServeConn(&from{b, tcpAddr(ip)}) // ends as the test wants
 	}()
 	p := &rawPeer{t, rdmap.Client(sc, rawConfig(usualPrivate(), 4096))}
-	if err := p.conn.Handshake(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.conn.Handshake(testCtx(t)))
 	close(sc.stall)
 	for xid := range uint32(n) {
 		seg := p.offer(make([]byte, 100_000), region.RemoteRead)
@@ -304,12 +297,15 @@ func pulling(t testing.TB, s *transport.Server, ip string, n int) *stallConn {
 // TestClientMemory: a client that does not answer RDMA Reads uses up its own share, on
 // all its connections together; its further calls wait, those of others do not.
 func TestClientMemory(t *testing.T) {
-	for name, limit := range map[string]transport.ClientLimits{
-		"memory": {Memory: 3 * 128 << 10}, "pulls": {Pulls: 3},
+	for name, limit := range map[string]transport.Limits{
+		"memory":       {PerClient: transport.ClientLimits{Memory: 3 * 128 << 10}},
+		"pulls":        {PerClient: transport.ClientLimits{Pulls: 3}},
+		"pulls of all": {Pulls: 2, PerClient: transport.ClientLimits{Pulls: -1}}, // who is alone on a connection has one
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig()
-			cfg.MaxPayload, cfg.Limits.Memory, cfg.Limits.PerClient = 128<<10, 10*128<<10, limit
+			cfg.Limits = limit
+			cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 10*128<<10
 			s := newServer(t, newEcho(), cfg)
 			pulling(t, s, "192.0.2.1", 2)
 			end := pulling(t, s, "192.0.2.1", 4)
@@ -317,10 +313,7 @@ func TestClientMemory(t *testing.T) {
 				st := s.Stats()
 				return st.Pulls == 3 && st.Waiting == 3 && st.Waited == 3
 			})
-			c, err := dialFrom(t, s, "192.0.2.2")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(dialFrom(t, s, "192.0.2.2"))(t)
 			for range 20 {
 				mustDo(t, c, itemCall(procSum, filled(100_000)))
 			}
@@ -328,75 +321,9 @@ func TestClientMemory(t *testing.T) {
 				t.Errorf("%d calls waited, want those of the slow client", n)
 			}
 			end.Close() // its client gets back what it held
-			waitFor(t, "nobody waits", func() bool { st := s.Stats(); return st.Waiting == 0 && st.Pulls == 2 })
+			waitFor(t, "nobody waits", func() bool { st := s.Stats(); return st.Waiting == 0 && st.Pulls == 2 && st.InFlight == 2 })
 		})
 	}
-}
-
-// TestMaxPulls: the places of all are bounded too, and whoever is alone on a connection
-// has one all the same.
-func TestMaxPulls(t *testing.T) {
-	cfg := testConfig()
-	cfg.Limits.Pulls, cfg.Limits.PerClient.Pulls = 2, -1
-	s := newServer(t, newEcho(), cfg)
-	pulling(t, s, "192.0.2.1", 5)
-	waitFor(t, "two are pulled", func() bool { st := s.Stats(); return st.Pulls == 2 && st.Waiting == 3 })
-	c, err := dialFrom(t, s, "192.0.2.2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		mustDo(t, c, itemCall(procSum, filled(100_000)))
-	}
-}
-
-// TestSpareMemory: calls that are alone on their connections cannot use up memory
-// without bound either.
-func TestSpareMemory(t *testing.T) {
-	cfg := testConfig()
-	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 4*128<<10
-	s := newServer(t, newEcho(), cfg)
-	for i := range 7 {
-		pulling(t, s, net.IPv4(192, 0, 2, byte(i)).String(), 1)
-	}
-	waitFor(t, "as many as fit", func() bool { st := s.Stats(); return st.Pulls == 4 && st.Waiting == 3 })
-}
-
-// TestHurry: peers that offer chunks and answer no Read keep a call of another client waiting for no longer
-// than it takes to see that they rest.
-func TestHurry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := unwatched(testConfig())
-		cfg.MaxPayload, cfg.Limits.Memory, cfg.Timeouts.Pull = 128<<10, 4*128<<10, time.Hour
-		s := newServer(t, newEcho(), cfg)
-		var silent []*stallConn
-		for i := range 20 {
-			silent = append(silent, pulling(t, s, net.IPv4(192, 0, 2, byte(i)).String(), 1))
-		}
-		a, b := rdmaptest.Pipe()
-		served := make(chan struct{})
-		go func() { defer close(served); _ = s.ServeConn(&from{b, tcpAddr("192.0.2.200")}) }()
-		c, err := transport.NewClient(t.Context(), a, testConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		var r rpc.Reply
-		if err := c.Do(t.Context(), itemCall(procSum, filled(100_000)), &r); err != nil {
-			t.Error(err)
-		}
-		r.Release()
-		// All that came before are cut in turns, as many at a time as there is memory for.
-		if d := time.Since(start); d > 20/4*3*time.Second/2 {
-			t.Errorf("after %v", d)
-		}
-		c.Close()
-		<-served
-		for _, x := range silent {
-			x.Close()
-		}
-		s.Close()
-	})
 }
 
 // TestSlowLink: a call of a client on a link of 256 kbit/s takes longer than Timeouts.Pull, and completes.
@@ -406,10 +333,7 @@ func TestSlowLink(t *testing.T) {
 		s := &transport.Server{Handler: newEcho(), Config: unwatched(testConfig())}
 		served := make(chan error, 1)
 		go func() { served <- s.ServeConn(b) }()
-		c, err := transport.NewClient(t.Context(), &slowLink{Conn: a}, testConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.NewClient(t.Context(), &slowLink{Conn: a}, testConfig()))(t)
 		start := time.Now()
 		var r rpc.Reply
 		if err := c.Do(t.Context(), itemCall(procSum, filled(1<<20)), &r); err != nil {
@@ -448,9 +372,7 @@ func TestClientExposed(t *testing.T) {
 		served := make(chan struct{})
 		go func() { defer close(served); _ = s.ServeConn(&from{b, tcpAddr(ip)}) }()
 		p := &rawPeer{t, rdmap.Client(a, rawConfig(nil, 4096))}
-		if err := p.conn.Handshake(testCtx(t)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.conn.Handshake(testCtx(t)))
 		t.Cleanup(func() { p.conn.Abort(nil); <-p.conn.Done(); <-served })
 		p.ask(1, 30_000)
 		h, _ := p.recv()

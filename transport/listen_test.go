@@ -18,10 +18,7 @@ func startListener(t testing.TB, h rpc.Handler, cfg *transport.Config) *transpor
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	nl, err := transport.Listen("tcp", "127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nl := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
 	l := nl.(*transport.Listener)
 	s := &transport.Server{Handler: h, Config: cfg}
 	served := make(chan error, 1)
@@ -38,19 +35,13 @@ func startListener(t testing.TB, h rpc.Handler, cfg *transport.Config) *transpor
 // accepted returns the listener's end of a fresh connection.
 func accepted(t testing.TB, l net.Listener) net.Conn {
 	t.Helper()
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(l.Accept())(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
 func TestRecordConn(t *testing.T) {
-	nl, err := transport.Listen("tcp", "127.0.0.1:0", testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nl := must(transport.Listen("tcp", "127.0.0.1:0", testConfig()))(t)
 	defer nl.Close()
 	c := dial(t, nl.Addr().String(), nil)
 	rec := accepted(t, nl)
@@ -68,9 +59,7 @@ func TestRecordConn(t *testing.T) {
 	go func() { got <- try(t, c, &nullCall) }()
 	var msg [44]byte // mark and a call without arguments
 	for i := range msg {
-		if _, err := io.ReadFull(rec, msg[i:i+1]); err != nil {
-			t.Fatal(err)
-		}
+		must(io.ReadFull(rec, msg[i:i+1]))(t)
 	}
 	if msg[0] != 0x80 || msg[3] != 40 {
 		t.Fatalf("record mark %x", msg[:4])
@@ -101,10 +90,7 @@ func TestRecordConn(t *testing.T) {
 }
 
 func TestListenerClose(t *testing.T) {
-	nl, err := transport.Listen("tcp", "127.0.0.1:0", testConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nl := must(transport.Listen("tcp", "127.0.0.1:0", testConfig()))(t)
 	c := dial(t, nl.Addr().String(), nil)
 	rec := accepted(t, nl)
 	waiting := make(chan error, 1)

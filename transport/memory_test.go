@@ -214,32 +214,3 @@ func TestMemoryServer(t *testing.T) {
 		t.Error("the memory of another call was reused")
 	}
 }
-
-// TestMemoryAllocs: a call with chunks both ways allocates no more with a Memory than its
-// server does for it.
-func TestMemoryAllocs(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	_, c := pair(t, newEcho(), nil, nil)
-	in, out := rpc.Alloc(9000), rpc.Alloc(9000)
-	count := func(call *rpc.Call) float64 {
-		var r rpc.Reply
-		do := func() {
-			if err := c.Do(context.Background(), call, &r); err != nil {
-				t.Fatal(err)
-			}
-			r.Release()
-		}
-		for range 100 {
-			do()
-		}
-		return testing.AllocsPerRun(300, do)
-	}
-	with := memoryCall(in, out, 0, 9000)
-	without := *with
-	without.ItemMemory, without.SinkMemory = nil, nil
-	if a, b := count(with), count(&without); a > b {
-		t.Errorf("%v allocations with Memory, %v without", a, b)
-	}
-}

@@ -90,10 +90,7 @@ func mix(t *testing.T, seed uint64) {
 	until := time.Now().Add(rdmaptest.MixTime())
 	var wg sync.WaitGroup
 	for range 2 {
-		c, err := transport.Dial(testCtx(t), "tcp", addr, &client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.Dial(testCtx(t), "tcp", addr, &client))(t)
 		defer c.Close()
 		for range 4 {
 			caller := rand.New(rand.NewPCG(rnd.Uint64(), 1))

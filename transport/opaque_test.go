@@ -150,15 +150,9 @@ func wantTaken(t testing.TB, r *rpc.Reply, p []byte, took bool) {
 func TestLazy(t *testing.T) {
 	h := newTaker()
 	s, addr := startServer(t, h, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go s.ServeStream(l)
-	stream, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil))(t)
 	defer stream.Close()
 	chunked, long := dial(t, addr, nil), dial(t, addr, &transport.Config{})
 	for _, way := range []struct {

@@ -76,10 +76,7 @@ func TestDialOlderServer(t *testing.T) {
 // TestDialClosingServer: a server that closes whatever is said gets two attempts, not
 // more, and the first error is told.
 func TestDialClosingServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	count := make(chan int, 1)
 	go func() {

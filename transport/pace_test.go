@@ -55,38 +55,21 @@ func goroutine() []byte {
 func newPaced(t *testing.T, network string, cfg *transport.Config) (p paced, s *transport.Server, do func(proc, class uint32) string) {
 	t.Helper()
 	p = paced{hung: make(chan struct{}, 100), release: make(chan struct{})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = &transport.Server{Handler: p, Config: cfg}
-	var served sync.WaitGroup
-	var c rpc.Caller
-	if network == "rdma" {
-		served.Go(func() { _ = s.Serve(l) })
-		c, err = transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
-	} else {
-		served.Go(func() { _ = s.ServeStream(l) })
-		c, err = transport.DialStream(t.Context(), "tcp", l.Addr().String(), nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	how := map[string]func(*transport.Server, net.Listener) error{"rdma": overRDMA, "tcp": overTCP}[network]
+	s, addr := served(t, how, p, cfg)
+	c := connect(t, network, addr, nil)
 	t.Cleanup(func() {
 		select {
 		case <-p.release:
 		default:
 			close(p.release)
 		}
-		c.Close()
-		s.Close()
-		served.Wait()
 	})
 	return p, s, func(proc, class uint32) string {
 		t.Helper()
 		var r rpc.Reply
 		defer r.Release()
-		if err := c.Do(context.Background(), &rpc.Call{Prog: 400200, Vers: 1, Proc: proc, Args: xdr.AppendUint32(nil, class)}, &r); err != nil {
+		if err := c.Do(testCtx(t), &rpc.Call{Prog: 400200, Vers: 1, Proc: proc, Args: xdr.AppendUint32(nil, class)}, &r); err != nil {
 			t.Error(err)
 		}
 		return string(r.Results)

@@ -51,10 +51,7 @@ func TestRecordPanicEndsItsConnection(t *testing.T) {
 	dial := func() *transport.StreamClient {
 		a, b := rdmaptest.Pipe()
 		go func() { ends <- s.ServeStreamConn(b) }()
-		c, err := transport.NewStreamClient(context.Background(), a, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.NewStreamClient(context.Background(), a, nil))(t)
 		return c
 	}
 	x, y := dial(), dial()

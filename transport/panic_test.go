@@ -2,8 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,46 +16,20 @@ import (
 // printed returns what f prints to standard error.
 func printed(t *testing.T, f func()) string {
 	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must(os.Create(filepath.Join(t.TempDir(), "stderr")))(t)
 	defer file.Close()
 	was := os.Stderr
 	os.Stderr = file
 	defer func() { os.Stderr = was }()
 	f()
-	out, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(os.ReadFile(file.Name()))(t)
 	return string(out)
 }
 
 // callPanics makes a call whose handler panics.
 func callPanics(t *testing.T, cfg *transport.Config) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &transport.Server{Config: cfg, Handler: rpc.HandlerFunc(
-		func(context.Context, *rpc.Request, *rpc.Response) { panic("the vase is broken") })}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	defer func() { s.Close(); <-served }()
-	c, err := transport.DialStream(t.Context(), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var r rpc.Reply
-	if err := c.Do(t.Context(), &rpc.Call{Prog: 400100, Vers: 1, Proc: 7}, &r); err != nil {
-		t.Fatal(err)
-	}
-	if e, ok := errors.AsType[*xdr.RPCStatusError](r.Header.Err()); !ok {
-		t.Errorf("answered with %v", e)
-	}
-	r.Release()
+	_, addr := served(t, overTCP, rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { panic("the vase is broken") }), cfg)
+	wantStatus(t, dialStream(t, addr, nil), &rpc.Call{Prog: 400100, Vers: 1, Proc: 7}, xdr.SystemErr)
 }
 
 // TestPanicIsPrinted: without a Logger a panic goes to standard error, with one it does not.

@@ -50,19 +50,14 @@ func rawClient(t testing.TB, addr string, cfg *rdmap.Config) *rawPeer {
 	if cfg == nil {
 		cfg = rawConfig(usualPrivate(), 4096)
 	}
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must(net.Dial("tcp", addr))(t)
 	return rawOver(t, nc, cfg)
 }
 
 func rawOver(t testing.TB, nc net.Conn, cfg *rdmap.Config) *rawPeer {
 	t.Helper()
 	p := &rawPeer{t, rdmap.Client(nc, cfg)}
-	if err := p.conn.Handshake(testCtx(t)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.conn.Handshake(testCtx(t)))
 	t.Cleanup(func() { p.conn.Abort(nil); <-p.conn.Done() })
 	return p
 }
@@ -77,10 +72,7 @@ func rawServer(t testing.TB, cfg *rdmap.Config, client *transport.Config, serve 
 	if client == nil {
 		client = testConfig()
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -96,10 +88,7 @@ func rawServer(t testing.TB, cfg *rdmap.Config, client *transport.Config, serve 
 		}
 		p.loop(serve)
 	}()
-	c, err := transport.Dial(testCtx(t), "tcp", l.Addr().String(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.Dial(testCtx(t), "tcp", l.Addr().String(), client))(t)
 	t.Cleanup(func() {
 		c.Close()
 		l.Close()

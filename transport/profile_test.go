@@ -81,19 +81,9 @@ func TestTransparent(t *testing.T) {
 
 // TestListenProfile: a server that speaks records has its large replies read.
 func TestListenProfile(t *testing.T) {
-	l, err := transport.Listen("tcp", "127.0.0.1:0", config5666())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &transport.Server{Handler: newEcho()}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	defer func() {
-		s.Close()
-		<-served
-	}()
+	l := startListener(t, newEcho(), config5666())
 	c := dial(t, l.Addr().String(), config5666())
 	wantList(t, mustDo(t, c, unexpected(procList, 5000)), 5000)
 	wantFill(t, mustDo(t, c, unexpected(procFill, 70_001)), 70_001)
-	waitFor(t, "both are freed", func() bool { return l.(*transport.Listener).Stats().Dones == 2 })
+	waitFor(t, "both are freed", func() bool { return l.Stats().Dones == 2 })
 }

@@ -6,8 +6,6 @@ import (
 	"net"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -19,26 +17,54 @@ func testConfig() *transport.Config {
 	return &transport.Config{Binding: echoBinding, InlineSend: transport.DefaultInlineSize, InlineRecv: transport.DefaultInlineSize}
 }
 
-// startServer serves h over RDMA on loopback and returns its address.
+// How a server serves a listener.
+var (
+	overRDMA   = (*transport.Server).Serve
+	overTCP    = (*transport.Server).ServeStream
+	overShared = (*transport.Server).ServeShared
+)
+
+// served serves h on loopback until the test ends, and returns its address.
+func served(t testing.TB, how func(*transport.Server, net.Listener) error, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
+	t.Helper()
+	s := &transport.Server{Handler: h, Config: cfg}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	served := make(chan error, 1)
+	go func() { served <- how(s, l) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
+			t.Errorf("served until %v", err)
+		}
+	})
+	return s, l.Addr().String()
+}
+
+// startServer serves h over RDMA, as testConfig says if cfg is nil.
 func startServer(t testing.TB, h rpc.Handler, cfg *transport.Config) (*transport.Server, string) {
 	t.Helper()
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	s := &transport.Server{Handler: h, Config: cfg}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	return served(t, overRDMA, h, cfg)
+}
+
+// connect makes a client of a network, "rdma" or "tcp", that is closed with the test.
+func connect(t testing.TB, network, addr string, cfg *transport.Config) rpc.Caller {
+	t.Helper()
+	if network == "tcp" {
+		return dialStream(t, addr, cfg)
 	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	t.Cleanup(func() {
-		s.Close()
-		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	return s, l.Addr().String()
+	c := must(transport.Dial(testCtx(t), "tcp", addr, cfg))(t)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func dialStream(t testing.TB, addr string, cfg *transport.Config) *transport.StreamClient {
+	t.Helper()
+	c := must(transport.DialStream(testCtx(t), "tcp", addr, cfg))(t)
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // dial connects a client that is closed with the test.
@@ -47,10 +73,7 @@ func dial(t testing.TB, addr string, cfg *transport.Config) *transport.Client {
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	c, err := transport.Dial(testCtx(t), "tcp", recorded(t, addr), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.Dial(testCtx(t), "tcp", recorded(t, addr), cfg))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -90,30 +113,5 @@ func checkEcho(t testing.TB, r *rpc.Reply, p, sink []byte) {
 	}
 	if w := d.Uint32(); w != 0xfeedface || d.Err() != nil || d.Len() != 0 {
 		t.Fatalf("after the item %#x, %v, %d octets left", w, d.Err(), d.Len())
-	}
-}
-
-// TestStatus: what a handler says reaches the caller by both transports, a panic too.
-func TestStatus(t *testing.T) {
-	cfg := testConfig()
-	cfg.Logger = zap.NewNop() // a panic is printed without
-	s, c := pair(t, newEcho(), cfg, nil)
-	stream, sc := startStream(t, newEcho(), cfg)
-	for s, c := range map[*transport.Server]rpc.Caller{s: c, stream: sc} {
-		wantStatus(t, c, &rpc.Call{Prog: 1, Vers: 1}, xdr.ProgUnavail)
-		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: 9}, xdr.ProgMismatch)
-		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: 99}, xdr.ProcUnavail)
-		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procEcho}, xdr.GarbageArgs)
-		wantStatus(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procPanic}, xdr.SystemErr)
-		if st := s.Stats(); st.Panics != 1 {
-			t.Errorf("%T: %d panics counted, want 1", c, st.Panics)
-		}
-		var r rpc.Reply
-		for range 2 { // the second call gives back what the first has brought; TestMain counts
-			if err := c.Do(testCtx(t), wordCall(procFill, 1000), &r); err != nil || r.Header.Err() != nil {
-				t.Error(err, r.Header)
-			}
-		}
-		r.Release()
 	}
 }

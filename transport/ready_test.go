@@ -2,8 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"net"
-	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
@@ -44,20 +42,8 @@ func (readied) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respons
 // Data of a lazy call that is ready are pulled at once; those of a call that is refused stay where they
 // are.
 func TestReady(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &transport.Server{Handler: readied{}}
-	var served sync.WaitGroup
-	served.Go(func() { _ = s.Serve(l) })
-	c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), &transport.Config{InlineSend: transport.DefaultInlineSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer served.Wait()
-	defer s.Close()
-	defer c.Close()
+	s, addr := served(t, overRDMA, readied{}, nil)
+	c := connect(t, "rdma", addr, &transport.Config{InlineSend: transport.DefaultInlineSize})
 	data := make([]byte, 50_000)
 	data[49_999] = 7
 	for _, tt := range []struct {
@@ -70,14 +56,10 @@ func TestReady(t *testing.T) {
 		call := write(data, nil)
 		call.Args[7] = tt.word
 		call.MaxResults = 100
-		var r rpc.Reply
-		if err := c.Do(t.Context(), call, &r); err != nil {
-			t.Fatal(err)
-		}
+		r := mustDo(t, c, call)
 		after := s.Stats()
 		if string(r.Results) != tt.want || after.Deferred-before.Deferred != tt.deferred || after.OctetsRead-before.OctetsRead != tt.pulled {
 			t.Errorf("%d: %q, %d deferred, %d octets pulled; want %+v", tt.word, r.Results, after.Deferred-before.Deferred, after.OctetsRead-before.OctetsRead, tt)
 		}
-		r.Release()
 	}
 }

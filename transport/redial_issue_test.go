@@ -35,9 +35,7 @@ func TestRedialIssue(t *testing.T) {
 	defer r.Close()
 	var reply rpc.Reply
 	for n, proc := range []uint32{1, 3, 1} {
-		if err := r.Do(t.Context(), &rpc.Call{Prog: 400000, Vers: 1, Proc: proc, Repeatable: true}, &reply); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Do(t.Context(), &rpc.Call{Prog: 400000, Vers: 1, Proc: proc, Repeatable: true}, &reply))
 		if len(issued) != n+1 || issued[n] != (issue{reply.Header.XID, proc}) {
 			t.Errorf("%v after reply %d to procedure %d", issued, reply.Header.XID, proc)
 		}

@@ -32,9 +32,7 @@ func TestSilence(t *testing.T) {
 			w := newNetwork(newOnce(), unwatched(testConfig()), unwatched(testConfig()))
 			w.stream = func(int) bool { return stream }
 			r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
-			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, tryCtx(t.Context(), r, &nullCall))
 			w.mute()
 			time.Sleep(time.Hour)
 			if st := r.Stats(); st.Silences != 0 {
@@ -43,9 +41,7 @@ func TestSilence(t *testing.T) {
 			start := time.Now()
 			call := wordCall(procList, 3)
 			call.Repeatable = true
-			if err := tryCtx(t.Context(), r, call); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, tryCtx(t.Context(), r, call))
 			if d := time.Since(start); d < 8*time.Second || d > 11*time.Second {
 				t.Errorf("given up after %v", d)
 			}
@@ -69,9 +65,7 @@ func TestSlowCall(t *testing.T) {
 		w := newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
 		r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
 		for range 2 {
-			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, tryCtx(t.Context(), r, &nullCall))
 		}
 		done := make(chan error, 1)
 		call := blockCall
@@ -108,9 +102,7 @@ func TestSilenceOfLeavers(t *testing.T) {
 			w := newNetwork(newOnce(), unwatched(testConfig()), unwatched(testConfig()))
 			w.stream = func(int) bool { return stream }
 			r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
-			if err := tryCtx(t.Context(), r, &nullCall); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, tryCtx(t.Context(), r, &nullCall))
 			w.mute()
 			start := time.Now()
 			for r.Stats().Accepted == 1 && time.Since(start) < time.Minute {
@@ -140,9 +132,7 @@ func TestHeldCredits(t *testing.T) {
 		h := newOnce()
 		w := newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
 		r := quick(t, w, func(c *redial.Config) { c.Silence = 8 * time.Second })
-		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, tryCtx(t.Context(), r, &nullCall))
 		leave := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

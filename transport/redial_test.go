@@ -73,10 +73,7 @@ func quick(t testing.TB, w *network, change func(*redial.Config)) *redial.Caller
 	if change != nil {
 		change(cfg)
 	}
-	r, err := redial.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(redial.New(cfg))(t)
 	return r
 }
 
@@ -177,42 +174,6 @@ func TestRedial(t *testing.T) {
 	w.end()
 }
 
-// TestRetransmit: calls that are sent again too often fail with the end of the connection.
-func TestRetransmit(t *testing.T) {
-	for _, x := range []struct {
-		name       string
-		repeatable bool
-		sent       uint64
-	}{
-		{"never", false, 1},
-		{"three times", true, 3},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			var w *network
-			h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, _ *rpc.Response) {
-				if req.Proc == procSum {
-					w.cut()
-				}
-			})
-			w = newNetwork(h, testConfig(), testConfig())
-			defer w.end()
-			r := quick(t, w, func(c *redial.Config) { c.Transmissions = 3 })
-			defer r.Close()
-			mustDo(t, r, &nullCall)
-			freed := 0
-			call := itemCall(procSum, filled(9000))
-			call.Free, call.Repeatable = func() { freed++ }, x.repeatable
-			if err := try(t, r, call); !isOpError(err) || freed != 1 {
-				t.Errorf("%v, freed %d times", err, freed)
-			}
-			if st := r.Stats(); st.Calls != 1+x.sent+x.sent-1 || st.Retransmits != x.sent-1 {
-				t.Errorf("%+v", st)
-			}
-			mustDo(t, r, &nullCall)
-		})
-	}
-}
-
 // TestShortConnections: connections that end before their first reply are failures, and
 // are not made without end in a tight loop.
 func TestShortConnections(t *testing.T) {
@@ -227,17 +188,13 @@ func TestShortConnections(t *testing.T) {
 		w = newNetwork(h, unwatched(testConfig()), unwatched(testConfig()))
 		r := quick(t, w, func(c *redial.Config) { c.MinDelay, c.MaxDelay = time.Second, time.Minute })
 		start := time.Now()
-		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, tryCtx(t.Context(), r, &nullCall))
 		if d := time.Since(start); d < 15500*time.Millisecond || d > 31*time.Second+100*time.Millisecond {
 			t.Errorf("five connections failed within %v", d)
 		}
 		w.cut()
 		start = time.Now()
-		if err := tryCtx(t.Context(), r, &nullCall); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, tryCtx(t.Context(), r, &nullCall))
 		if d := time.Since(start); d > 100*time.Millisecond {
 			t.Errorf("a connection that has worked was replaced after %v", d)
 		}

@@ -66,9 +66,7 @@ func TestRPCRefusalsBothTransports(t *testing.T) {
 	for _, tt := range rpcRefusals() {
 		p.send(header(rpcrdma.Header{XID: 5}), tt.msg)
 		h, over := p.recv()
-		if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(tt.msg), true), tt.msg...)); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Write(append(xdr.AppendRecordMark(nil, len(tt.msg), true), tt.msg...)))(t)
 		tcp, err := rr.Next(nil)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
@@ -112,8 +110,8 @@ func rawStream(t *testing.T, h rpc.Handler) (net.Conn, *xdr.RecordReader) {
 // record that is too large, or never grows, ends it (RFC 5531 Section 11).
 func TestBadRecords(t *testing.T) {
 	null := rpcCall(7, procNull)
-	good := append(xdr.AppendRecordMark(nil, len(null), true), null...)
-	record := func(b []byte) []byte { return append(xdr.AppendRecordMark(nil, len(b), true), b...) }
+	good := markedRecord(null)
+	record := func(b []byte) []byte { return markedRecord(b) }
 	var octets []byte
 	for _, v := range null {
 		octets = append(xdr.AppendRecordMark(octets, 1, false), v)

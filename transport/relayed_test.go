@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -25,15 +24,11 @@ func relayBetween() (client, server net.Conn, over chan error) {
 	return client, server, over
 }
 
-func marked(msg []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...)
-}
-
 func aCall(xid uint32) []byte {
-	return marked(xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: 400200, Vers: 1, Proc: 1}))
+	return markedRecord(xdr.AppendCall(nil, &xdr.CallHeader{XID: xid, RPCVers: 2, Prog: 400200, Vers: 1, Proc: 1}))
 }
 
-func aReply(xid uint32) []byte { return marked(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid})) }
+func aReply(xid uint32) []byte { return markedRecord(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid})) }
 
 // TestRelayEnds: whatever a server does that answers nothing, its client sees an end. One that is idle, or slow, stays.
 func TestRelayEnds(t *testing.T) {
@@ -46,7 +41,7 @@ func TestRelayEnds(t *testing.T) {
 		{"half a mark", func(s net.Conn) { s.Write(aReply(7)[:2]) }, time.Minute},
 		{"half a record", func(s net.Conn) { s.Write(aReply(7)[:9]) }, time.Minute},
 		{"the rest an octet a time", func(s net.Conn) {
-			s.Write(marked(make([]byte, 1<<20))[:100])
+			s.Write(markedRecord(make([]byte, 1<<20))[:100])
 			for {
 				time.Sleep(5 * time.Second)
 				if _, err := s.Write([]byte{0}); err != nil {
@@ -85,12 +80,8 @@ func TestRelayEnds(t *testing.T) {
 				defer c.Close()
 				defer s.Close()
 				go io.Copy(io.Discard, c)
-				if _, err := c.Write(aCall(7)); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(s, make([]byte, len(aCall(7)))); err != nil {
-					t.Fatal(err)
-				}
+				must(c.Write(aCall(7)))(t)
+				must(io.ReadFull(s, make([]byte, len(aCall(7)))))(t)
 				begun := time.Now()
 				done := make(chan struct{})
 				go func() {
@@ -122,10 +113,7 @@ func TestRelayEnds(t *testing.T) {
 // TestRelayReplyMemory: the replies for which a server lets clients wait count as memory until they have come.
 func TestRelayReplyMemory(t *testing.T) {
 	const clients = 8
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l, err := transport.NewListener(inner, &transport.Config{Limits: transport.Limits{Memory: 4 << 20, PerClient: transport.ClientLimits{Memory: -1}}})
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +133,7 @@ func TestRelayReplyMemory(t *testing.T) {
 						return
 					}
 					if xid, _, _ := xdr.PeekXID(msg); rpcProc(msg) == procNull {
-						reply := rpcReply(xid) // it asks for the grant
-						_, _ = c.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...))
+						_, _ = c.Write(markedRecord(rpcReply(xid))) // it asks for the grant
 						continue
 					}
 					came <- struct{}{} // and there is no answer
@@ -159,10 +146,7 @@ func TestRelayReplyMemory(t *testing.T) {
 	defer calls.Wait()
 	defer cancel()
 	for range clients {
-		c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.Dial(t.Context(), "tcp", l.Addr().String(), nil))(t)
 		defer c.Close()
 		calls.Go(func() {
 			var r rpc.Reply

@@ -26,7 +26,7 @@ func TestRoom(t *testing.T) {
 	cfg := func(most int) *transport.Config {
 		return &transport.Config{Binding: service.Bind(fetch), MaxPayload: most}
 	}
-	_, addr := startShared(t, mux, cfg(32<<20))
+	_, addr := served(t, overShared, mux, cfg(32<<20))
 	for _, x := range []struct {
 		network string
 		room    int
@@ -47,19 +47,9 @@ func TestRoom(t *testing.T) {
 		{"tcp", 16 << 20, 5 << 20, &rpc.RoomError{Room: 1 << 20, Result: 24 + 4 + 5<<20}}, // the whole record
 	} {
 		t.Run(fmt.Sprintf("%s, %d of %d", x.network, x.result, x.room), func(t *testing.T) {
-			var c rpc.Caller
-			var err error
-			if x.network == "tcp" {
-				c, err = transport.DialStream(testCtx(t), "tcp", addr, cfg(1<<20))
-			} else {
-				c, err = transport.Dial(testCtx(t), "tcp", addr, cfg(1<<20))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			c := connect(t, x.network, addr, cfg(1<<20))
 			got := res{make([]byte, x.room)}
-			err = service.Invoke(testCtx(t), c, fetch, &args{x.result}, &got)
+			err := service.Invoke(testCtx(t), c, fetch, &args{x.result}, &got)
 			room, ok := errors.AsType[*rpc.RoomError](err)
 			switch {
 			case x.want == nil && (err != nil || len(got.Data) != int(x.result)):
@@ -102,24 +92,14 @@ func TestRefusedInvalidation(t *testing.T) {
 
 // TestNil: what has to be there is asked for, and nothing is left locked behind it.
 func TestNil(t *testing.T) {
-	_, addr := startShared(t, newEcho(), nil)
+	_, addr := served(t, overShared, newEcho(), testConfig())
 	for _, network := range []string{"rdma", "tcp"} {
-		var c rpc.Caller
-		var err error
-		if network == "tcp" {
-			c, err = transport.DialStream(testCtx(t), "tcp", addr, nil)
-		} else {
-			c, err = transport.Dial(testCtx(t), "tcp", addr, nil)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := connect(t, network, addr, nil)
 		var none context.Context
 		if e, ok := errors.AsType[*rpc.RPCError](tryCtx(none, c, wordCall(procList, 3))); !ok || e.Reason != rpc.ReasonBadCall {
 			t.Errorf("%s: nil context: %v", network, e)
 		}
 		mustDo(t, c, wordCall(procList, 3))
-		c.Close()
 		if _, err := transport.Dial(none, "tcp", addr, nil); !errors.Is(err, rpc.ErrConfig) {
 			t.Errorf("Dial: %v", err)
 		}

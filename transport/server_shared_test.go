@@ -22,7 +22,7 @@ func TestSilentStreams(t *testing.T) {
 		s := &transport.Server{Handler: newEcho(), Config: unwatched(testConfig())}
 		defer s.Close()
 		call := rpcCall(1, procNull)
-		whole := append(xdr.AppendRecordMark(nil, len(call), true), call...)
+		whole := markedRecord(call)
 		for _, c := range []struct {
 			name  string
 			send  []byte

@@ -131,9 +131,7 @@ func wantMany(t *testing.T, c *rpc.Call, r *rpc.Reply) {
 			t.Fatalf("result %d: %d octets, want %d, or other ones; %v", i, len(got), len(want), d.Err())
 		}
 	}
-	if err := d.End(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, d.End())
 }
 
 // manyConfig is testConfig for the handler many.
@@ -222,10 +220,12 @@ func TestManyRefused(t *testing.T) {
 	} {
 		call := manyCall([]int{5000, 6000, 7000}, true)
 		change(call)
+		freed := 0
+		call.Free = func() { freed++ }
 		if e, ok := errors.AsType[*rpc.RPCError](try(t, c, call)); !ok || e.Reason != rpc.ReasonBadCall {
 			t.Errorf("%s: %v", name, e)
 		}
-		if m.InUse() || c.Stats().OctetsLent != 0 {
+		if freed != 1 || m.InUse() || c.Stats().OctetsLent != 0 {
 			t.Errorf("%s: memory is still lent", name)
 		}
 	}

@@ -55,99 +55,42 @@ func TestShutdownDrains(t *testing.T) {
 	}
 }
 
-// TestShutdownOutOfTime: calls that do not end are aborted, and their contexts cancelled.
+// TestShutdownOutOfTime: calls that do not end are aborted, and their contexts cancelled; before, Shutdown waits.
 func TestShutdownOutOfTime(t *testing.T) {
-	h := newEcho()
-	s, c := pair(t, h, nil, nil)
-	got := make(chan error, 1)
-	go func() { got <- try(t, c, &blockCall) }()
-	<-h.enter
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Shutdown: %v", err)
-	}
-	if err := <-got; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("call of an aborted server: %v", err)
-	}
-	waitFor(t, "the handler has left", func() bool { return s.Stats().InFlight == 0 })
-}
-
-// TestOverstay runs a handler that blocks and does not say so. The watchdog lets
-// another goroutine read.
-func TestOverstay(t *testing.T) {
-	h := newEcho()
-	s, c := pair(t, rpc.HandlerFunc(h.ServeRPC), nil, nil)
-	mustDo(t, c, &nullCall)
-	got := make(chan error, 1)
-	go func() { got <- try(t, c, &blockCall) }()
-	<-h.enter
-	mustDo(t, c, &nullCall)
-	close(h.leave)
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	if s.Stats().Takeovers == 0 { // more: a short call that lost its processor
-		t.Error("no takeover counted")
-	}
-}
-
-// TestFree checks when the memory of a call is free again.
-func TestFree(t *testing.T) {
-	h := newEcho()
-	_, c := pair(t, h, nil, nil)
-	freed := make(chan struct{}, 2)
-	free := func() { freed <- struct{}{} }
-	call := itemCall(procSum, filled(5000))
-	call.Free = free
-	mustDo(t, c, call)
-	select {
-	case <-freed:
-	default:
-		t.Error("not free when Do has returned")
-	}
-
-	bad := echoCall(nil)
-	bad.ItemPos, bad.Free = 3, free
-	if err := try(t, c, bad); err != nil {
-		t.Error(err) // no item: ItemPos means nothing
-	}
-	<-freed
-	bad.Item = []byte{1}
-	if err := try(t, c, bad); err == nil {
-		t.Error("an inconsistent call was sent")
-	}
-	<-freed
-
-	// Cancelled: free when the reply comes.
-	block := blockCall
-	block.Free = free
-	ctx, cancel := context.WithCancel(testCtx(t))
-	got := make(chan error, 1)
-	go func() { got <- tryCtx(ctx, c, &block) }()
-	<-h.enter
-	cancel()
-	<-got
-	select {
-	case <-freed:
-		t.Error("free although the server may still use it")
-	default:
-	}
-	h.leave <- struct{}{}
-	<-freed
-
-	// Cancelled: free when the connection ends.
-	ctx, cancel = context.WithCancel(testCtx(t))
-	go func() { got <- tryCtx(ctx, c, &block) }()
-	<-h.enter
-	cancel()
-	<-got
-	c.Close()
-	<-freed
-	close(h.leave)
-	select {
-	case <-freed:
-		t.Error("freed twice")
-	default:
+	for _, network := range []string{"rdma", "tcp"} {
+		h := newEcho()
+		s, addr := served(t, overShared, h, testConfig())
+		c := connect(t, network, addr, testConfig())
+		got := make(chan error, 1)
+		go func() { got <- try(t, c, &blockCall) }()
+		<-h.enter
+		ctx, cancel := context.WithCancel(context.Background())
+		down := make(chan error, 1)
+		go func() { down <- s.Shutdown(ctx) }()
+		waitFor(t, "it shuts down", s.IsClosing)
+		select {
+		case err := <-down:
+			t.Fatalf("%s: Shutdown returned %v with a call running", network, err)
+		default:
+		}
+		if network == "tcp" { // TestShutdownDrains has the other
+			h.leave <- struct{}{}
+			if err := errors.Join(<-got, <-down); err != nil || s.Stats().Connections != 0 {
+				t.Errorf("%s: %v, %d connections", network, err, s.Stats().Connections)
+			}
+			s, addr = served(t, overTCP, h, testConfig())
+			c = connect(t, network, addr, testConfig())
+			go func() { got <- try(t, c, &blockCall) }()
+			<-h.enter
+			go func() { down <- s.Shutdown(ctx) }()
+		}
+		cancel()
+		if err := <-down; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: Shutdown: %v", network, err)
+		}
+		if err := <-got; err == nil || network == "rdma" && !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: call of an aborted server: %v", network, err)
+		}
+		waitFor(t, "the handler has left", func() bool { return s.Stats().InFlight == 0 })
 	}
 }

@@ -82,9 +82,7 @@ func goodCall(t *testing.T, c *transport.Client) {
 	call := echoCall(filled(5000))
 	call.Sink, call.MaxResults = make([]byte, 5000), 64
 	var r rpc.Reply
-	if err := c.Do(t.Context(), call, &r); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Do(t.Context(), call, &r))
 	checkEcho(t, &r, call.Item, call.Sink)
 	r.Release()
 }
@@ -147,42 +145,6 @@ func TestSilentPeers(t *testing.T) {
 	})
 }
 
-// TestHalfFPDUsCount: what is held for FPDUs that do not go on comes out of Limits.Memory, and their senders
-// make room for others.
-func TestHalfFPDUsCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const peers = 10
-		cfg := testConfig()
-		cfg.Limits.Memory = 4 << 20
-		s, c, end := pipePair(t, newEcho(), cfg, testConfig())
-		defer end()
-		var served sync.WaitGroup
-		for range peers {
-			a, b := rdmaptest.Pipe()
-			defer a.Close()
-			served.Go(func() { _ = s.ServeConn(b) }) // the test looks at the counters
-			p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := mpa.AppendFPDU(nil, append(sendULPDU(header(rpcrdma.Header{XID: 1})), make([]byte, 20_000)...), p.CRC)
-			if _, err := a.Write(f[:len(f)-1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Second)
-		if n := s.Stats().Held; n < peers*20_000 {
-			t.Errorf("%d octets held for %d halves", n, peers)
-		}
-		defer overdraw(t, s, 4<<20-4<<20/16-150_000)()
-		goodCall(t, c) // waits, for memory that slow calls hold
-		served.Wait()
-		if st := s.Stats(); st.SlowPeers != peers || st.Connections != 1 {
-			t.Errorf("%+v", st)
-		}
-	})
-}
-
 // silentMemory is what a silent peer may cost, octets: both ends in this process, the
 // stacks of their goroutines included.
 const silentMemory = 32 << 10
@@ -219,22 +181,15 @@ func TestSilentPeersMemory(t *testing.T) {
 	before := memoryInUse()
 	for _, start := range []func(net.Conn) error{silentPeers[0].start, silentPeers[1].start, idle, inside} {
 		for range each {
-			a, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must(net.Dial("tcp", addr))(t)
 			ends = append(ends, a)
-			if err := start(a); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, start(a))
 		}
 		goodCall(t, c)
 	}
 	waitFor(t, "all are connected", func() bool { return s.Stats().Connections == 1+len(ends) })
 	for _, write := range halves {
-		if err := write(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, write())
 	}
 	for range 100 {
 		mustDo(t, c, &nullCall)

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -31,18 +29,9 @@ func (careless) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response
 // TestBufferIsClear: a handler that does not write to what Buffer returns sends zeros, of every size and by every
 // transport, although the pool holds octets of other clients.
 func TestBufferIsClear(t *testing.T) {
-	s, c := pair(t, careless{}, nil, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.ServeStream(l) // ends with s
-	stream, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	for name, c := range map[string]rpc.Caller{"rdma": c, "stream": stream} {
+	_, addr := served(t, overShared, careless{}, testConfig())
+	for _, name := range []string{"rdma", "tcp"} {
+		c := connect(t, name, addr, testConfig())
 		for _, n := range []int{1, 100, 4000, 5000, 20_000, 100_000, 1_000_000} {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
 				taint(t, c)

@@ -16,14 +16,8 @@ import (
 func tcpFront(t *testing.T, limits transport.Limits) (l net.Listener, stats func() (held int64, conns int, refused uint64)) {
 	t.Helper()
 	_, addr := startServer(t, newEcho(), nil)
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err = transport.NewStreamListener(inner, &transport.Config{Limits: limits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l = must(transport.NewStreamListener(inner, &transport.Config{Limits: limits}))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -49,10 +43,7 @@ func tcpFront(t *testing.T, limits transport.Limits) (l net.Listener, stats func
 
 func dialFront(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", l.Addr().String()))(t)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(20 * time.Second))
 	return c

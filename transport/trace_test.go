@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -105,40 +104,6 @@ func TestTrace(t *testing.T) {
 	}
 	if got := ce.take(); !strings.HasPrefix(got, "ended transport: call") {
 		t.Errorf("a call that fails: %s", got)
-	}
-}
-
-// TestTraceAllocs: hooks cost calls, not memory.
-func TestTraceAllocs(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	n := 0
-	tr := &rpc.Trace{
-		Registered: func(uint32, rpc.ChunkKind, int) { n++ }, Sent: func(uint32, rpcrdma.Form, int) { n++ },
-		Replied: func(uint32, int) { n++ }, Ended: func(uint32, error) { n++ },
-	}
-	cc, sc := testConfig(), testConfig()
-	cc.Trace = tr
-	sc.Trace = &rpc.Trace{Received: func(uint32, int) {}, Answered: func(uint32, int, int) {}}
-	_, c := pair(t, newEcho(), sc, cc)
-	ctx := context.Background()
-	var r rpc.Reply
-	call := func() {
-		if err := c.Do(ctx, &nullCall, &r); err != nil {
-			t.Fatal(err)
-		}
-		r.Release()
-	}
-	for range 200 {
-		call()
-	}
-	before := n
-	if allocs := testing.AllocsPerRun(100, call); allocs != 0 {
-		t.Errorf("%v allocations per NULL call", allocs)
-	}
-	if n-before != 3*101 {
-		t.Errorf("%d events of 101 calls", n-before)
 	}
 }
 

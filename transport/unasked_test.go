@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -18,42 +17,15 @@ import (
 // hostileServer is behind a Relay for one RDMA client, which has called it with this XID.
 func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport.Listener, over, answer chan error) {
 	t.Helper()
-	fl, err := transport.Listen("tcp", "127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { fl.Close() })
 	back, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { back.Close() })
-	over, answer = make(chan error, 1), make(chan error, 1)
-	go func() {
-		a, err := fl.Accept()
-		if err != nil {
-			over <- err
-			return
-		}
-		b, err := net.Dial("tcp", back.Addr().String())
-		if err != nil {
-			over <- err
-			return
-		}
-		over <- transport.Relay(a, b)
-	}()
-	c, err := transport.Dial(t.Context(), "tcp", fl.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		var r rpc.Reply
-		defer r.Release()
-		answer <- c.Do(ctx, &rpc.Call{Prog: 400200, Vers: 1, Proc: 1, MaxResults: room}, &r)
-	}()
+	l, over = startRelay(t, back.Addr().String(), nil)
+	c := connect(t, "rdma", l.Addr().String(), nil)
+	answer = make(chan error, 1)
+	go func() { answer <- try(t, c, &rpc.Call{Prog: 400200, Vers: 1, Proc: 1, MaxResults: room}) }()
 	if s, err = back.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +33,7 @@ func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport
 	s.SetDeadline(time.Now().Add(20 * time.Second))
 	answerNull(t, s)
 	xid, _, _ = xdr.PeekXID(readRecordOf(t, s))
-	return s, xid, fl.(*transport.Listener), over, answer
+	return s, xid, l, over, answer
 }
 
 // beginning is the start of a reply whose record has n octets.
@@ -73,9 +45,7 @@ func beginning(xid uint32, n int) []byte {
 // TestRelayUnasked: a reply that nobody has asked for ends the connection as soon as its XID has come, and is counted.
 func TestRelayUnasked(t *testing.T) {
 	s, xid, l, over, answer := hostileServer(t, 0)
-	if _, err := s.Write(beginning(xid+1, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	must(s.Write(beginning(xid+1, 1<<20)))(t)
 	select {
 	case err := <-over:
 		if err == nil || !strings.Contains(err.Error(), "no call") {
@@ -114,9 +84,7 @@ func TestRelayTooLarge(t *testing.T) {
 				rest = rest[n:]
 			}
 			b = append(xdr.AppendRecordMark(b, len(rest), true), rest...)
-			if _, err := s.Write(b); err != nil {
-				t.Fatal(err)
-			}
+			must(s.Write(b))(t)
 			err := <-answer
 			if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
 				t.Error(err)

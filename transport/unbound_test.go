@@ -3,7 +3,6 @@ package transport_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 
@@ -26,34 +25,21 @@ const (
 var opaques = chunks.Table{{Prog: unboundProg, Vers: 1, Proc: unboundProc, Arg: chunks.After(), Result: chunks.After()}}
 
 // unboundPair is a server that echoes and a client, each with a binding or without.
-func unboundPair(t *testing.T, server, client chunks.Binding) (*transport.Server, *transport.Client, *observer.ObservedLogs) {
+func unboundPair(t *testing.T, server, client chunks.Binding) (*transport.Server, rpc.Caller, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	s := &transport.Server{
-		Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
-			d := xdr.NewDecoder(req.Args)
-			p := d.Opaque(1 << 20)
-			if len(p) == 3000 { // the result does not fit into a Send
-				p = make([]byte, 9000)
-			}
-			b := resp.Scratch(len(p))
-			copy(b, p)
-			resp.AppendItem(b)
-		}),
-		Config: &transport.Config{Binding: server, Logger: zap.New(core), InlineRecv: 4096},
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), &transport.Config{Binding: client})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); s.Close(); <-served })
-	return s, c, logs
+	h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+		d := xdr.NewDecoder(req.Args)
+		p := d.Opaque(1 << 20)
+		if len(p) == 3000 { // the result does not fit into a Send
+			p = make([]byte, 9000)
+		}
+		b := resp.Scratch(len(p))
+		copy(b, p)
+		resp.AppendItem(b)
+	})
+	s, addr := served(t, overRDMA, h, &transport.Config{Binding: server, Logger: zap.New(core), InlineRecv: 4096})
+	return s, connect(t, "rdma", addr, &transport.Config{Binding: client}), logs
 }
 
 // unboundCall has n octets as its item, and room for as many.

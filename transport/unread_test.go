@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,16 +49,9 @@ type unread struct {
 
 func newUnread(t *testing.T) *unread {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := new(halfReader)
-	s := &transport.Server{Handler: h}
-	var served sync.WaitGroup
-	served.Go(func() { _ = s.Serve(l) })
-	t.Cleanup(func() { _ = s.Close(); served.Wait() })
-	return &unread{t, h, s, l.Addr().String()}
+	s, addr := served(t, overRDMA, h, nil)
+	return &unread{t, h, s, addr}
 }
 
 // message is a WRITE of data as an RPC call with XID 1.
@@ -72,15 +64,10 @@ func message(data []byte) []byte {
 // send sends a WRITE of data, which the server has to read, on a new connection.
 func (u *unread) send(data []byte) *transport.CallConn {
 	u.Helper()
-	c, err := transport.DialConn(u.Context(), "tcp", u.addr, &transport.Config{InlineSend: 4096})
-	if err != nil {
-		u.Fatal(err)
-	}
+	c := must(transport.DialConn(u.Context(), "tcp", u.addr, &transport.Config{InlineSend: 4096}))(u)
 	u.Cleanup(func() { _ = c.Close() })
 	msg := message(data)
-	if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
-		u.Fatal(err)
-	}
+	must(c.Write(markedRecord(msg)))(u)
 	return c
 }
 
@@ -117,36 +104,26 @@ func TestPartRead(t *testing.T) {
 // n. It gets no answer, and loses the connection.
 func (u *unread) offer(data []byte, n int) {
 	u.Helper()
-	nc, err := net.Dial("tcp", u.addr)
-	if err != nil {
-		u.Fatal(err)
-	}
+	nc := must(net.Dial("tcp", u.addr))(u)
 	c := rdmap.Client(nc, &rdmap.Config{
 		Startup: rdmap.Startup{PrivateData: rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil), IRD: 5}, Receives: rdmap.Receives{Size: 4096, Count: 9},
 	})
 	defer c.Abort(nil)
-	if err := c.Handshake(u.Context()); err != nil {
-		u.Fatal(err)
-	}
+	noErr(u, c.Handshake(u.Context()))
 	head := message(data)
 	head = head[:len(head)-len(data)]
 	list := []chunks.ReadSegment{{Position: uint32(len(head)), Segment: chunks.Segment{Handle: 0xdead00, Length: uint32(len(data) - n)}}}
 	if n > 0 {
-		r, err := c.Register(data[:n], region.RemoteRead)
-		if err != nil {
-			u.Fatal(err)
-		}
+		r := must(c.Register(data[:n], region.RemoteRead))(u)
 		first := chunks.Segment{Handle: chunks.Handle(r.STag()), Length: uint32(n)}
 		list = append([]chunks.ReadSegment{{Position: uint32(len(head)), Segment: first}}, list...)
 	}
 	hd := rpcrdma.Header{XID: 1, Vers: 1, Credit: 4, Lists: chunks.Lists{Read: list}}
-	if err := c.Send(u.Context(), append(hd.Append(nil), head...)); err != nil {
-		u.Fatal(err)
-	}
+	noErr(u, c.Send(u.Context(), append(hd.Append(nil), head...)))
 	if m, err := c.Recv(u.Context()); err == nil {
 		u.Errorf("an answer of %d octets", len(m.Data))
 	}
-	waitUntil(u.T, "the call has ended", func() bool { return u.s.Stats().InFlight == 0 })
+	waitFor(u.T, "the call has ended", func() bool { return u.s.Stats().InFlight == 0 })
 }
 
 // A call whose data cannot be read gets no answer: nobody knows whether it is the one that has run.
@@ -166,7 +143,7 @@ func TestFirstUnreadable(t *testing.T) {
 	u.offer(ending('a'), 1000)
 	before := u.s.Stats()
 	u.send(ending('a'))
-	waitUntil(t, "the call has ended", func() bool { return u.s.Stats().Unsure == 1 && u.s.Stats().InFlight == 0 })
+	waitFor(t, "the call has ended", func() bool { return u.s.Stats().Unsure == 1 && u.s.Stats().InFlight == 0 })
 	if st := u.s.Stats(); u.ran.Load() != 1 || st.Replies != before.Replies+1 || st.DRCEntries != 1 {
 		t.Errorf("ran %d times, %+v", u.ran.Load(), st)
 	}

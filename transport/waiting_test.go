@@ -1,8 +1,6 @@
 package transport_test
 
 import (
-	"context"
-	"net"
 	"sync"
 	"testing"
 
@@ -15,42 +13,18 @@ import (
 // given back is taken again.
 func TestWaitingCallsBounded(t *testing.T) {
 	const clients, most = 40, 16 << 20 / (40 << 10)
-	s := &transport.Server{
-		Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {}),
-		Config:  &transport.Config{Credits: 64, Limits: transport.Limits{Memory: 16 << 20}},
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.Serve(l) })
-	defer wg.Wait()
-	defer s.Close()
-
-	null := func(c *transport.Client) {
-		t.Helper()
-		var reply rpc.Reply
-		defer reply.Release()
-		if err := c.Do(t.Context(), &rpc.Call{Prog: 400000, Vers: 1}, &reply); err != nil {
+	s, addr := served(t, overRDMA, newEcho(), &transport.Config{Credits: 64, Limits: transport.Limits{Memory: 16 << 20}})
+	null := func(c rpc.Caller) {
+		if err := try(t, c, &nullCall); err != nil {
 			t.Error(err)
 		}
 	}
-	dial := func() *transport.Client {
-		t.Helper()
-		c, err := transport.Dial(t.Context(), "tcp", l.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+	dial := func() rpc.Caller {
+		c := connect(t, "rdma", addr, nil)
 		null(c)
 		return c
 	}
-	var all []*transport.Client
-	defer func() {
-		for _, c := range all {
-			_ = c.Close()
-		}
-	}()
+	var all []rpc.Caller
 	for range clients {
 		all = append(all, dial())
 	}

@@ -97,14 +97,9 @@ func (panicWriter) Write([]byte) (int, error) { panic("boom") }
 // TestFirstConnection: --reconnect is for connections that are lost, as its help says: a server that
 // is not there is told at once.
 func TestFirstConnection(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	url := "nfs+rdma://" + l.Addr().String() + "/export"
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close())
 	for _, args := range [][]string{{"ls"}, {"ls", "--reconnect", "10h"}, {"rm", "--reconnect", "10h", "--replies", t.TempDir()}} {
 		r := command(t.Context(), "", append(args, "--timeout", "10h", url+"/file")...)
 		if r.status != exitFailed || !strings.Contains(r.stderr, "refused") {
@@ -189,9 +184,7 @@ func TestRanges(t *testing.T) {
 // TestFullOutput: every command reports that standard output is full.
 func TestFullOutput(t *testing.T) {
 	dir, rdma, _ := start(t)
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600))
 	for _, args := range [][]string{{"df", rdma}, {"stat", rdma}, {"ls", rdma}, {"cat", rdma + "/file"}, {"demo", "--max", "0"}, {"demo", "--max", "0", "--json"}, {"--help"}} {
 		var errs bytes.Buffer
 		a := &app{stdout: noRoom{}, stderr: &errs, hard: t.Context()}

@@ -13,20 +13,12 @@ import (
 // directory of the same name: nothing may be written through the link.
 func TestLocalTreeIsConfined(t *testing.T) {
 	outside := t.TempDir()
-	dst, err := openLocal(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dst := must(openLocal(t.TempDir()))(t)
 	defer dst.close()
 	c := &copier{}
-	sub, err := dst.sub(t.Context(), "copy", 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := must(dst.sub(t.Context(), "copy", 0o755))(t)
 	defer sub.close()
-	if err := sub.symlink(t.Context(), c, &source{name: "evil"}, outside); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, sub.symlink(t.Context(), c, &source{name: "evil"}, outside))
 	if deeper, err := sub.sub(t.Context(), "evil", 0o755); err == nil {
 		deeper.close()
 		t.Error("a directory was opened through a link that leads out")
@@ -47,25 +39,18 @@ func TestLocalTreeIsConfined(t *testing.T) {
 }
 
 func TestLocalSymlinkIsReplaced(t *testing.T) {
-	dst, err := openLocal(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dst := must(openLocal(t.TempDir()))(t)
 	defer dst.close()
 	for _, tt := range []struct {
 		to, want string
 		keep     bool
 	}{{"a", "a", false}, {"b", "b", false}, {"c", "b", true}} {
-		if err := dst.symlink(t.Context(), &copier{keep: tt.keep}, &source{name: "l"}, tt.to); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, dst.symlink(t.Context(), &copier{keep: tt.keep}, &source{name: "l"}, tt.to))
 		if got, _ := os.Readlink(filepath.Join(dst.path, "l")); got != tt.want {
 			t.Errorf("link to %q, want %q", got, tt.want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dst.path, "file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(dst.path, "file"), nil, 0o644))
 	if err := dst.symlink(t.Context(), &copier{}, &source{name: "file"}, "x"); !errors.Is(err, os.ErrExist) {
 		t.Errorf("over a file: got %v, want ErrExist", err)
 	}
@@ -74,13 +59,9 @@ func TestLocalSymlinkIsReplaced(t *testing.T) {
 func TestLocalSource(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o640))
 	}
-	if err := os.Symlink("a", filepath.Join(dir, "l")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Symlink("a", filepath.Join(dir, "l")))
 	src, err := localSource(dir, true)
 	if err != nil {
 		t.Fatal(err)
@@ -136,5 +117,22 @@ func TestCheckCopy(t *testing.T) {
 		if err != nil && exitStatus(err) != exitUsage {
 			t.Errorf("checkCopy(%q, %q): status %d", tt.from, tt.to, exitStatus(err))
 		}
+	}
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

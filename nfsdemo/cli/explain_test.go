@@ -24,10 +24,7 @@ import (
 // mustURL parses a URL that is known to be good.
 func mustURL(t *testing.T, s string) *nfsclient.URL {
 	t.Helper()
-	u, err := nfsclient.ParseURL(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(nfsclient.ParseURL(s))(t)
 	return u
 }
 

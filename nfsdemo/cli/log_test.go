@@ -13,38 +13,22 @@ import (
 // writeLog makes the file of a log with records.
 func writeLog(t *testing.T, change func(b []byte), records ...string) string {
 	t.Helper()
-	size, err := commitlog.MemorySize(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(4096))(t)
 	mem := make(region.Bytes, size)
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
-	l, err := commitlog.Open(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
+	l := must(commitlog.Open(mem))(t)
 	p := commitlog.NewProducer(nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
 	for _, r := range records {
-		if _, err := p.Append(t.Context(), []byte(r)); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Append(t.Context(), []byte(r)))(t)
 	}
 	p.Close()
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close(t.Context()))
 	if change != nil {
 		change(mem)
 	}
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, mem, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(path, mem, 0o600))
 	return path
 }
 
@@ -56,9 +40,7 @@ func TestLog(t *testing.T) {
 	header := writeLog(t, func(b []byte) { b[4096+90] ^= 1 }) // of the only session, which has no record
 	head := writeLog(t, func(b []byte) { b[16384] ^= 1 })
 	short := writeLog(t, nil)
-	if err := os.Truncate(short, 20500); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Truncate(short, 20500))
 	for _, tt := range []struct {
 		args   []string
 		status int

@@ -59,10 +59,7 @@ func TestOutOfFiles(t *testing.T) {
 			return serving(s.ServeStream, l), s.Close
 		},
 		"RDMA as a listener": func(l net.Listener) (<-chan error, func() error) {
-			rl, err := transport.NewListener(l, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rl := must(transport.NewListener(l, nil))(t)
 			return serving(func(l net.Listener) error { _, err := l.Accept(); return err }, rl), rl.Close
 		},
 		"push": func(l net.Listener) (<-chan error, func() error) {
@@ -112,10 +109,7 @@ func TestAllowEverywhere(t *testing.T) {
 	for name, addr := range map[string]string{
 		"NFS/TCP": addrOf(s.tcp), "MOUNT": addrOf(s.mount), "replies": s.reply.addr(), "push": s.push.addr(),
 	} {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(net.Dial("tcp", addr))(t)
 		_ = c.SetDeadline(time.Now().Add(2 * time.Second)) // less than start-ups may take
 		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: %d octets, %v", name, n, err)

@@ -67,12 +67,8 @@ func TestLoopback(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	for _, d := range []string{dir, filepath.Join(dir, "export")} {
-		if err := os.MkdirAll(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.MkdirAll(d, 0o777))
+		noErr(t, os.Chmod(d, 0o777))
 	}
 	s := started(t, &serviceConfig{
 		exports: []exports.Export{{Export: server.Export{Path: filepath.Join(dir, "export"), Squash: server.SquashNone, Secure: true}}},
@@ -115,9 +111,7 @@ func TestProxyLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Chmod(dir, 0o777))
 	s := started(t, &serviceConfig{
 		exports: []exports.Export{{Export: server.Export{Path: dir, Squash: server.SquashNone}}},
 		rdma:    "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
@@ -159,14 +153,8 @@ func TestOwnersForget(t *testing.T) {
 	ol := owned(t, &o)
 	func() {
 		for range 10 {
-			c, err := net.Dial("tcp", ol.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := ol.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(net.Dial("tcp", ol.Addr().String()))(t)
+			s := must(ol.Accept())(t)
 			if u, ok := o.of(s.RemoteAddr()); !ok || u.UID != uint32(os.Geteuid()) {
 				t.Errorf("%+v, %v", u, ok)
 			}
@@ -198,15 +186,9 @@ func TestOwnersForget(t *testing.T) {
 // owned returns a listener that notes whose connections it accepts.
 func owned(t *testing.T, o *owners) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
-	ol, err := o.listen(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ol := must(o.listen(l))(t)
 	t.Cleanup(o.close)
 	return ol
 }
@@ -216,15 +198,9 @@ func TestOwnersGone(t *testing.T) {
 	var said bytes.Buffer
 	o := owners{log: slog.New(slog.NewTextHandler(&said, nil))}
 	ol := owned(t, &o)
-	c, err := net.Dial("tcp", ol.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", ol.Addr().String()))(t)
 	c.Close()
-	s, err := ol.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(ol.Accept())(t)
 	defer s.Close()
 	if u, local := o.of(s.RemoteAddr()); !local || u.UID != caller.None || u.GIDs != nil {
 		t.Errorf("%+v, %v", u, local)

@@ -32,10 +32,7 @@ func TestProxyFloods(t *testing.T) {
 		for range 40 {
 			from("127.0.0.2", ports[name])
 		}
-		c, err := transport.NewStreamClient(context.Background(), from("127.0.0.3", ports[name]), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.NewStreamClient(context.Background(), from("127.0.0.3", ports[name]), nil))(t)
 		begun := time.Now()
 		call := &rpc.Call{Prog: 100003, Vers: 3}
 		if name == "MOUNT" {

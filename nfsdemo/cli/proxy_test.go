@@ -56,10 +56,7 @@ func portsOf(t *testing.T, file string, out *lines) map[string]string {
 // TestProxyStatus: a proxy whose server is not there says so everywhere: when it starts, to clients, and
 // in its status.
 func TestProxyStatus(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	_ = l.Close() // nobody is there
 	ports, out := startProxy(t, "--to", "nfs://"+addr, "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0")
@@ -96,10 +93,7 @@ func TestProxyReady(t *testing.T) {
 	other := &transport.Server{Handler: rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Stat = 1 // PROG_UNAVAIL
 	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go other.ServeStream(l)
 	t.Cleanup(func() { _ = other.Close() })
 	ports, _ = startProxy(t, "--to", "nfs://"+l.Addr().String(), "--listen", "127.0.0.1:0", "--status", "127.0.0.1:0")
@@ -125,10 +119,7 @@ func (stuck) Describe(req *rpc.Request) rpc.Traits {
 // TestProxySecondSignal: a proxy waits for a call that its server does not answer; at the second signal it
 // ends at once, and says that the call was aborted.
 func TestProxySecondSignal(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	h := stuck{make(chan struct{}, 10)}
 	server := &transport.Server{Handler: h}
 	go server.ServeStream(l)

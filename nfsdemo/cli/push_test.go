@@ -13,9 +13,7 @@ import (
 func TestPushFlags(t *testing.T) {
 	dir := t.TempDir()
 	export, logs := filepath.Join(dir, "export"), filepath.Join(dir, "logs")
-	if err := os.MkdirAll(filepath.Join(export, "in"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.MkdirAll(filepath.Join(export, "in"), 0o700))
 	base := serviceConfig{exports: one(export), rdma: "127.0.0.1:0", push: pushConfig{dir: logs}}
 	for want, change := range map[string]func(*serviceConfig){
 		"":                                 func(*serviceConfig) {},

@@ -69,10 +69,7 @@ func (d *daemon) count(netid string) (n int) {
 func localRPCBind(t *testing.T) *daemon {
 	d := new(daemon)
 	name := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("unix", name))(t)
 	rs := &transport.Server{Handler: d}
 	go rs.ServeStream(l)
 	old, oldTime := rpcbind.LocalSockets, registerTime
@@ -92,10 +89,7 @@ func TestRegister(t *testing.T) {
 		exports: one("/x"), memory: true, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
 		register: true, config: new(transport.Config),
 	}
-	first, err := newService(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must(newService(t.Context(), cfg))(t)
 	if d.count(rpcbind.NetRDMA) != 3 || d.count(rpcbind.NetTCP) != 1 {
 		t.Errorf("registered: %+v", d.table.Entries)
 	}
@@ -133,10 +127,7 @@ func TestLocks(t *testing.T) {
 		exports: one(t.TempDir()), state: state, rdma: "127.0.0.1:0", mount: "127.0.0.1:0",
 		register: true, locks: locksAuto, config: new(transport.Config), status: "127.0.0.1:0",
 	}
-	s, err := newService(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(newService(t.Context(), cfg))(t)
 	if got := s.locks.String(); got != locksOn {
 		t.Fatalf("locks %s", got)
 	}
@@ -158,10 +149,7 @@ func TestLocks(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(state, "locks")); err != nil {
 		t.Error(err)
 	}
-	c, err := transport.DialStream(t.Context(), "tcp", s.mount.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.DialStream(t.Context(), "tcp", s.mount.Addr().String(), nil))(t)
 	defer c.Close() //nolint:errcheck // a test
 	null := func(prog, vers uint32) error {
 		var reply rpc.Reply
@@ -176,14 +164,9 @@ func TestLocks(t *testing.T) {
 	if null(nfs3.Program, 3) == nil {
 		t.Error("NFS at the port of MOUNT")
 	}
-	u, err := net.Dial("udp", s.locks.udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(net.Dial("udp", s.locks.udp.LocalAddr().String()))(t)
 	defer u.Close() //nolint:errcheck // a test
-	if _, err := u.Write(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4})); err != nil {
-		t.Fatal(err)
-	}
+	must(u.Write(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4})))(t)
 	_ = u.SetReadDeadline(time.Now().Add(time.Minute))
 	buf := make([]byte, 100)
 	n, err := u.Read(buf)
@@ -195,10 +178,7 @@ func TestLocks(t *testing.T) {
 
 	other := *cfg
 	other.register = false
-	without, err := newService(t.Context(), &other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	without := must(newService(t.Context(), &other))(t)
 	if got := without.locks.String(); !strings.Contains(got, "off: ") || !strings.Contains(got, "--register") {
 		t.Errorf("without rpcbind: locks %s", got)
 	}
@@ -229,9 +209,7 @@ func TestLocks(t *testing.T) {
 	}
 	defer p.Close() //nolint:errcheck // a test
 	kernel := rpcbind.Entry{Prog: lockd.NLMProgram, Vers: 4, Netid: rpcbind.NetUDP, Addr: rpcbind.Universal(p.LocalAddr().(*net.UDPAddr).AddrPort())}
-	if err := rpcbind.Register(t.Context(), kernel); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, rpcbind.Register(t.Context(), kernel))
 	if s, err = newService(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +231,7 @@ func TestLocks(t *testing.T) {
 
 // TestFaces: who listens at all addresses is found over IPv4 and IPv6.
 func TestFaces(t *testing.T) {
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", ":0"))(t)
 	defer l.Close() //nolint:errcheck // a test
 	if l.Addr().(*net.TCPAddr).IP.To4() != nil {
 		t.Skip("no IPv6")

@@ -17,9 +17,7 @@ import (
 func TestReloadHangs(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, syscall.Mkfifo(pipe, 0o600))
 	again := func() ([]exports.Export, error) {
 		_, err := os.ReadFile(pipe)
 		return one(dir), err

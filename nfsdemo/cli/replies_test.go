@@ -87,15 +87,9 @@ func TestReplies(t *testing.T) {
 // pushedReplies is how many replies the log of a directory has ever had.
 func pushedReplies(t *testing.T, dir string) int {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, repliesFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(filepath.Join(dir, repliesFile)))(t)
 	defer f.Close()
-	info, err := commitlog.Inspect(f, repliesSize, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(commitlog.Inspect(f, repliesSize, nil))(t)
 	return int(info.NextSeq) - 1
 }
 
@@ -103,16 +97,10 @@ func pushedReplies(t *testing.T, dir string) int {
 func crash(t *testing.T, dir string) string {
 	t.Helper()
 	live, dead := filepath.Join(filepath.Dir(dir), "live"), filepath.Join(filepath.Dir(dir), "dead")
-	d, err := openReplies(live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(openReplies(live))(t)
 	defer d.close()
 	appendReply(t, d)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := replies.Open(&replies.Config{Memory: d.replies, Calls: d.calls, Redial: redial.Config{
@@ -129,9 +117,7 @@ func crash(t *testing.T, dir string) string {
 	}()
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		_ = os.RemoveAll(dead)
-		if err := os.CopyFS(dead, os.DirFS(live)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.CopyFS(dead, os.DirFS(live)))
 		if st, err := inspectReplies(dead); err == nil && len(st.Unanswered) == 1 {
 			break
 		}
@@ -149,14 +135,9 @@ func crash(t *testing.T, dir string) string {
 // appendReply does what a server does.
 func appendReply(t *testing.T, d *repliesDir) {
 	t.Helper()
-	l, err := commitlog.Open(d.replies)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(commitlog.Open(d.replies))(t)
 	p := commitlog.NewProducer(nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
 	var b []byte
 	for _, v := range []uint32{1, nfs3.Program, 3, uint32(nfs3.ProcRename)} {
 		b = binary.BigEndian.AppendUint32(b, v)
@@ -165,23 +146,16 @@ func appendReply(t *testing.T, d *repliesDir) {
 	b = binary.BigEndian.AppendUint32(b, 7) // the RDMA header begins with the XID
 	b = append(b, make([]byte, 24)...)
 	b = xdr.AppendReply(b, &xdr.ReplyHeader{XID: 7})
-	if _, err := p.Append(t.Context(), xdr.AppendUint32(b, uint32(nfs3.ErrNoEnt))); err != nil {
-		t.Fatal(err)
-	}
+	must(p.Append(t.Context(), xdr.AppendUint32(b, uint32(nfs3.ErrNoEnt))))(t)
 	p.Close()
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close(t.Context()))
 }
 
 // TestReplyLogsFollowMemory: there are as many logs as --memory-limit has room for, and one host has an eighth of them.
 func TestReplyLogsFollowMemory(t *testing.T) {
 	cfg := &transport.Config{Limits: transport.Limits{Memory: 4 << 20}} // 16 logs
 	s := started(t, &serviceConfig{exports: one(t.TempDir()), rdma: "127.0.0.1:0", replies: "127.0.0.1:0", config: cfg})
-	c, err := transport.Dial(t.Context(), "tcp", addrOf(s.rdma), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.Dial(t.Context(), "tcp", addrOf(s.rdma), nil))(t)
 	defer c.Close()
 	for i, want := range []uint32{1, 1, 2} { // to connect, to connect, busy
 		var reply rpc.Reply

@@ -108,14 +108,9 @@ func says(h rpc.Handler, prog, vers, proc uint32) (s string) {
 func started(t testing.TB, cfg *serviceConfig) *service {
 	t.Helper()
 	if cfg.push.dir != "" {
-		if err := cfg.push.check(cfg); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cfg.push.check(cfg))
 	}
-	s, err := newService(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(newService(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		if err := s.stop(context.Background()); err != nil {
 			t.Error(err)

@@ -13,14 +13,9 @@ import (
 func TestInterrupts(t *testing.T) {
 	soft, hard, stop := interrupts(t.Context())
 	defer stop()
-	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must(os.FindProcess(os.Getpid()))(t)
 	for _, tt := range []struct{ ends, lives context.Context }{{soft, hard}, {hard, t.Context()}} {
-		if err := self.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, self.Signal(os.Interrupt))
 		<-tt.ends.Done()
 		if e, ok := errors.AsType[*interruptError](context.Cause(tt.ends)); !ok || e.status() != 130 || tt.lives.Err() != nil {
 			t.Error(context.Cause(tt.ends), tt.lives.Err())

@@ -43,9 +43,7 @@ func TestHandleKey(t *testing.T) {
 	if other, err := handleKey(t.TempDir()); err != nil || bytes.Equal(other, first) {
 		t.Errorf("the same key in another directory, %v", err)
 	}
-	if err := os.WriteFile(name, first[:5], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(name, first[:5], 0o600))
 	if _, err := handleKey(dir); err == nil || !strings.Contains(err.Error(), "32 octets") {
 		t.Errorf("a damaged key: %v", err)
 	}
@@ -54,9 +52,7 @@ func TestHandleKey(t *testing.T) {
 // TestKeepsKey: a directory that nobody has asked for may fail.
 func TestKeepsKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(file, nil, 0o600))
 	t.Setenv("STATE_DIRECTORY", filepath.Join(file, "below"))
 	if key, err := (&serviceConfig{}).openKey(); key != nil || err != nil {
 		t.Errorf("%x, %v", key, err)
@@ -95,12 +91,8 @@ func TestPlacesHanging(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	top := t.TempDir()
 	export, link := filepath.Join(top, "export"), filepath.Join(top, "link")
-	if err := os.Mkdir(export, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(export, link); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(export, 0o755))
+	noErr(t, os.Symlink(export, link))
 	for _, flags := range [][]string{
 		{"--state", filepath.Join(export, "state")},
 		{"--state", filepath.Join(link, "new", "state")},
@@ -120,9 +112,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	name := filepath.Join(top, "old.pcapng")
-	if err := os.WriteFile(name, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(name, nil, 0o644))
 	for _, name := range []string{name, filepath.Join(top, "new.pcapng")} {
 		command(t.Context(), "", "--pcap", name, "ls", "nfs://127.0.0.1:1/x") // it fails
 		if st, err := os.Stat(name); err != nil || st.Mode().Perm() != 0o600 {

@@ -28,22 +28,14 @@ func watched(t *testing.T) (s *service, url string) {
 	t.Helper()
 	dir := t.TempDir()
 	export := filepath.Join(dir, "export")
-	if err := os.Mkdir(export, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(export, 0o700))
 	s = started(t, &serviceConfig{
 		exports: one(export), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
 		push: pushConfig{dir: filepath.Join(dir, "logs")}, status: "127.0.0.1:0",
 	})
 	for _, at := range []string{"nfs+rdma://" + addrOf(s.rdma), "nfs://" + addrOf(s.tcp)} {
-		u, err := nfsclient.ParseURL(at + s.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := nfsclient.Dial(t.Context(), u, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must(nfsclient.ParseURL(at + s.path))(t)
+		c := must(nfsclient.Dial(t.Context(), u, nil))(t)
 		t.Cleanup(func() { _ = c.Close() }) // nothing is open
 		if _, err := c.Lookup(t.Context(), s.path+"/none"); err == nil {
 			t.Error("a file that does not exist")
@@ -56,10 +48,7 @@ func watched(t *testing.T) (s *service, url string) {
 func crowd(t *testing.T, url string, n int, begin ...string) (list []*net.TCPConn) {
 	t.Helper()
 	for i := range n {
-		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		t.Cleanup(func() { c.Close() })
 		_ = c.(*net.TCPConn).SetReadBuffer(4096) // little fits into the way of an answer
 		if _, err := io.WriteString(c, begin[i%len(begin)]); err != nil && begin[i%len(begin)] == "" {
@@ -75,10 +64,7 @@ func prompt(t *testing.T, url string) time.Duration {
 	t.Helper()
 	c := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	begun := time.Now()
-	r, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(c.Get(url))(t)
 	defer r.Body.Close()
 	if _, err := io.Copy(io.Discard, r.Body); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s, %v", url, r.Status, err)
@@ -182,9 +168,7 @@ func goroutines() string {
 func TestStatus(t *testing.T) {
 	s, url := watched(t)
 	var st status.Report
-	if err := json.Unmarshal(get(t, url+"/status", http.StatusOK), &st); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal(get(t, url+"/status", http.StatusOK), &st))
 	if st.Push == nil || st.Problems == nil || len(st.Exports) != 1 || st.Exports[0].Path != s.path || st.Addresses["push"] == "" || st.Ready != "" ||
 		len(st.Clients) != 2 || len(st.Clients[0].Mounts) != 1 || st.Clients[0].Mounts[0] != s.path || len(st.Calls) == 0 {
 		t.Errorf("%+v", st)
@@ -217,10 +201,7 @@ func TestStatus(t *testing.T) {
 // TestMetricsLint: the metrics follow the conventions of Prometheus.
 func TestMetricsLint(t *testing.T) {
 	_, url := watched(t)
-	problems, err := promlint.New(bytes.NewReader(get(t, url+"/metrics", http.StatusOK))).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must(promlint.New(bytes.NewReader(get(t, url+"/metrics", http.StatusOK))).Lint())(t)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -230,10 +211,7 @@ func TestMetricsLint(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	_, url := watched(t)
 	metrics := string(get(t, url+"/metrics", http.StatusOK))
-	text, err := os.ReadFile("../../docs/grafana-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/grafana-dashboard.json"))(t)
 	var d struct {
 		Title  string
 		Panels []struct {
@@ -241,9 +219,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal(text, &d))
 	name, n := regexp.MustCompile(`\b(?:nfsdemo|process|go)_[a-z0-9_]+`), 0
 	for _, p := range d.Panels {
 		for _, e := range p.Targets {
@@ -278,9 +254,7 @@ func TestReady(t *testing.T) {
 	if b := get(t, url+"/readyz", http.StatusOK); string(b) != "ready\n" {
 		t.Errorf("%s", b)
 	}
-	if err := os.Rename(s.path, s.path+".old"); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Rename(s.path, s.path+".old"))
 	settled(t, s, 1)
 	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the export "+s.path+" cannot be used: no such directory: make it first\n" {
 		t.Errorf("%s", b)
@@ -292,9 +266,7 @@ func TestReady(t *testing.T) {
 	if b := get(t, url+"/metrics", http.StatusOK); !bytes.Contains(b, []byte("nfsdemo_export_ready{export=\""+s.path+"\"} 0\n")) {
 		t.Errorf("%s", b)
 	}
-	if err := os.Rename(s.path+".old", s.path); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Rename(s.path+".old", s.path))
 	settled(t, s, 0)
 	get(t, url+"/readyz", http.StatusOK)
 	s.status.stopping()
@@ -321,16 +293,11 @@ func TestStatusPage(t *testing.T) {
 	if r.status == 0 {
 		t.Error(r.stdout)
 	}
-	if err := os.Remove(s.path); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Remove(s.path))
 	settled(t, s, 1)
 	cmd := exec.CommandContext(t.Context(), browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--user-data-dir="+t.TempDir(), "--dump-dom", url+"/")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(cmd.Output())(t)
 	dom := string(out)
 	for _, want := range []string{
 		"<title>nfsdemo serve: not ready</title>", `<span id="state" class="bad">not ready</span>`, "cannot be used: no such directory: make it first",
@@ -345,15 +312,9 @@ func TestStatusPage(t *testing.T) {
 
 func get(t *testing.T, url string, want int) []byte {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 	tr := &http.Transport{DisableKeepAlives: true}
-	res, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must(tr.RoundTrip(req))(t)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != want {

@@ -25,19 +25,10 @@ type unit struct {
 // startUnit starts a server with one socket of systemd, named name.
 func startUnit(t *testing.T, name string, args ...string) *unit {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := l.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	f := must(l.(*net.TCPListener).File())(t)
 	path := filepath.Join(t.TempDir(), "notify")
-	notes, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	notes := must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))(t)
 	u := &unit{stderr: new(lines), notes: notes, addr: l.Addr().String()}
 	t.Cleanup(func() { _ = notes.Close() })
 	_ = l.Close() // f is another descriptor of it
@@ -47,9 +38,7 @@ func startUnit(t *testing.T, name string, args ...string) *unit {
 	u.cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0]}, args...)...)
 	u.cmd.Env = append(os.Environ(), "STAG_TEST_AS_COMMAND=yes", "LISTEN_FDS=1", "LISTEN_FDNAMES="+name, "NOTIFY_SOCKET="+path)
 	u.cmd.ExtraFiles, u.cmd.Stderr = []*os.File{f}, u.stderr
-	if err := u.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, u.cmd.Start())
 	_ = f.Close() // the server has it
 	return u
 }
@@ -77,9 +66,7 @@ func (u *unit) said(t *testing.T, want string) {
 
 func (u *unit) signal(t *testing.T, sig os.Signal) {
 	t.Helper()
-	if err := u.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, u.cmd.Process.Signal(sig))
 }
 
 // TestUnit: the socket of systemd is served, systemd is told about the server's life, SIGHUP does not end
@@ -107,9 +94,7 @@ func TestUnitReload(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "exports.toml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(config, []byte(text), 0o600))
 	}
 	write("[[export]]\npath = \"/a\"\n")
 	u := startUnit(t, "listen", "serve", "--memory", "--config", config, "--mount-listen", "")

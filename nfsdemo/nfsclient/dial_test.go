@@ -38,10 +38,7 @@ func (h noMount) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respo
 // listen opens a listener on any port of loopback.
 func listen(t testing.TB) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return l
 }
 
@@ -81,20 +78,14 @@ func serve(t testing.TB, hidden bool) (rdma, tcp string, mountPort int) {
 // dial connects to a URL.
 func dial(t testing.TB, s string, cfg *nfsclient.Config) (*nfsclient.Client, error) {
 	t.Helper()
-	u, err := nfsclient.ParseURL(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(nfsclient.ParseURL(s))(t)
 	return nfsclient.Dial(t.Context(), u, cfg)
 }
 
 // mustDial is dial for servers that work.
 func mustDial(t testing.TB, s string, cfg *nfsclient.Config) *nfsclient.Client {
 	t.Helper()
-	c, err := dial(t, s, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(dial(t, s, cfg))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -124,9 +115,7 @@ func TestBothTransports(t *testing.T) {
 			if done, err := c.ReadTo(t.Context(), n, back, nil); err != nil || !bytes.Equal(back, data) {
 				t.Fatalf("ReadTo = %d, %v", done, err)
 			}
-			if _, err := c.Symlink(t.Context(), dir, "link", "file"); err != nil {
-				t.Fatal(err)
-			}
+			must(c.Symlink(t.Context(), dir, "link", "file"))(t)
 			if l, err := c.Lookup(t.Context(), dir.Path+"/link"); err != nil || l.Attr.FileID != n.Attr.FileID {
 				t.Errorf("through the link: %+v, %v", l, err)
 			}
@@ -245,10 +234,7 @@ func portmap(t *testing.T, answer uint32) string {
 
 func TestGetPort(t *testing.T) {
 	for answer, want := range map[uint32]int{20048: 20048, 0: 0, 65536: -1} {
-		c, err := transport.DialStream(t.Context(), "tcp", "127.0.0.1:"+portmap(t, answer), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.DialStream(t.Context(), "tcp", "127.0.0.1:"+portmap(t, answer), nil))(t)
 		port, err := nfsclient.GetPort(t.Context(), c, mount3.Program, mount3.Version)
 		if want < 0 {
 			if !errors.Is(err, xdr.ErrRange) {
@@ -271,5 +257,22 @@ func TestProcessCred(t *testing.T) {
 	auth := cred.Auth()
 	if _, err := xdr.ParseSysCred(auth.Body); err != nil {
 		t.Error(err)
+	}
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

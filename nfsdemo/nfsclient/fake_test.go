@@ -377,10 +377,7 @@ func (f *fake) readDirPlus(a *nfs3.ReadDirPlusArgs) nfs3.Message {
 // client returns a client of the fake, whose root is at /export.
 func (f *fake) client(t *testing.T, cfg *nfsclient.Config) *nfsclient.Client {
 	t.Helper()
-	c, err := nfsclient.New(t.Context(), f, handleOf(0), "/export", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(nfsclient.New(t.Context(), f, handleOf(0), "/export", cfg))(t)
 	return c
 }
 

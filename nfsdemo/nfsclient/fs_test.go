@@ -19,36 +19,18 @@ import (
 func filled(t testing.TB) *nfsclient.Client {
 	t.Helper()
 	url, stop := startServer()
-	u, err := nfsclient.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := nfsclient.Dial(t.Context(), u, &nfsclient.Config{MaxBlock: 1024})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(nfsclient.ParseURL(url))(t)
+	c := must(nfsclient.Dial(t.Context(), u, &nfsclient.Config{MaxBlock: 1024}))(t)
 	t.Cleanup(func() { c.Close(); stop() })
-	dir, err := c.MkdirAll(t.Context(), "/export/dir/sub", 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(c.MkdirAll(t.Context(), "/export/dir/sub", 0o755))(t)
 	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 1201} {
-		f, err := c.Create(t.Context(), dir, name, 0o644, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.WriteFrom(t.Context(), f, strings.NewReader(digits(n)), int64(n), nil); err != nil {
-			t.Fatal(err)
-		}
+		f := must(c.Create(t.Context(), dir, name, 0o644, true))(t)
+		must(c.WriteFrom(t.Context(), f, strings.NewReader(digits(n)), int64(n), nil))(t)
 	}
 	for i := range 20 {
-		if _, err := c.Create(t.Context(), c.Root(), fmt.Sprintf("%0200d", i), 0o600, true); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Create(t.Context(), c.Root(), fmt.Sprintf("%0200d", i), 0o600, true))(t)
 	}
-	if _, err := c.Symlink(t.Context(), c.Root(), "link", "dir/sub/long"); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Symlink(t.Context(), c.Root(), "link", "dir/sub/long"))(t)
 	return c
 }
 
@@ -60,10 +42,7 @@ func TestFS(t *testing.T) {
 	if err := fstest.TestFS(fsys, "dir/sub/empty", "dir/sub/short", "dir/sub/long", "link", strings.Repeat("0", 200)); err != nil {
 		t.Error(err)
 	}
-	sub, err := fs.Sub(fsys, "dir")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := must(fs.Sub(fsys, "dir"))(t)
 	if err := fstest.TestFS(sub, "sub/long"); err != nil {
 		t.Error(err)
 	}
@@ -72,10 +51,7 @@ func TestFS(t *testing.T) {
 // TestFSFile: reading, seeking, and what a file refuses.
 func TestFSFile(t *testing.T) {
 	fsys := filled(t).FS(t.Context())
-	f, err := fsys.Open("link")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(fsys.Open("link"))(t)
 	if err := iotest.TestReader(f, []byte(digits(1201))); err != nil { // Seek and ReadAt too
 		t.Error(err)
 	}

@@ -133,16 +133,10 @@ func mix(t *testing.T, seed uint64) {
 	done := make(chan error, 1)
 	go func() { done <- serve(l) }()
 	cfg := &nfsclient.Config{InFlight: 1 + rnd.IntN(8), MaxBlock: []int{0, 1 << 20, 70_000, 5000}[rnd.IntN(4)]}
-	c, err := dial(t, scheme+"://"+l.Addr().String()+"/export", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(dial(t, scheme+"://"+l.Addr().String()+"/export", cfg))(t)
 	var wg sync.WaitGroup
 	for i := range 4 {
-		n, err := c.Create(t.Context(), c.Root(), fmt.Sprint(i), 0o600, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(c.Create(t.Context(), c.Root(), fmt.Sprint(i), 0o600, false))(t)
 		f := &mixFile{t: t, c: c, n: n, rnd: rand.New(rand.NewPCG(seed, uint64(i+1)))}
 		wg.Go(func() {
 			var err error

@@ -163,17 +163,9 @@ func TestTree(t *testing.T) {
 	if n, err := c.Lookup(ctx, "/export/s/z"); err != nil || n.Path != "/export/x/y/z" {
 		t.Errorf("through the new link: %+v, %v", n, err)
 	}
-	d, err := c.Lookup(ctx, "/export/d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Rename(ctx, d, "e", c.Root(), "moved"); err != nil {
-		t.Fatal(err)
-	}
-	moved, err := c.Lookup(ctx, "/export/moved")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(c.Lookup(ctx, "/export/d"))(t)
+	noErr(t, c.Rename(ctx, d, "e", c.Root(), "moved"))
+	moved := must(c.Lookup(ctx, "/export/moved"))(t)
 	if err := c.Rmdir(ctx, c.Root(), "moved"); !isStatus(err, nfs3.ErrNotEmpty) || !errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v, want NOTEMPTY", err)
 	}

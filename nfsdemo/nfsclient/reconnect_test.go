@@ -61,12 +61,8 @@ func TestReconnect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := roundTrip(t, c, d, data); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.RemoveAll(t.Context(), c.Root(), d); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, roundTrip(t, c, d, data))
+			must(c.RemoveAll(t.Context(), c.Root(), d))(t)
 		}
 		if st := c.Stats(); st.Retransmits == 0 || st.Accepted <= 20 {
 			t.Errorf("%+v", st)

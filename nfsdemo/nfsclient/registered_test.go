@@ -28,10 +28,7 @@ func TestDialRegistered(t *testing.T) {
 	rdma, tcp, _ := serve(t, false)
 	tab := new(rpcbind.Table)
 	for _, s := range [][2]string{{rdma, rpcbind.NetRDMA}, {tcp, rpcbind.NetTCP}} {
-		u, err := url.Parse(s[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must(url.Parse(s[0]))(t)
 		tab.Entries = append(tab.Entries, rpcbind.Entry{
 			Prog: nfs3.Program, Vers: nfs3.Version, Netid: s[1], Addr: rpcbind.Universal(netip.MustParseAddrPort(u.Host)),
 		})

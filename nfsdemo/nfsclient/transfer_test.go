@@ -37,10 +37,7 @@ func TestReadTo(t *testing.T) {
 						f.put("a", nfs3.TypeReg, data)
 						f.maxIO, f.place = maxIO, place
 						c := f.client(t, small)
-						n, err := c.Lookup(t.Context(), "/export/a")
-						if err != nil {
-							t.Fatal(err)
-						}
+						n := must(c.Lookup(t.Context(), "/export/a"))(t)
 						got := make(nfsclient.Memory, size)
 						var dst io.WriterAt = got
 						if !lend {
@@ -86,16 +83,11 @@ func TestReadToOrdered(t *testing.T) {
 	data := testData(2345)
 	f.put("a", nfs3.TypeReg, data)
 	c := f.client(t, small)
-	n, err := c.Lookup(t.Context(), "/export/a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(c.Lookup(t.Context(), "/export/a"))(t)
 	var out bytes.Buffer
 	w := nfsclient.NewOrderedWriter(t.Context(), &out, 0)
 	defer w.Close()
-	if _, err := c.ReadTo(t.Context(), n, w, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(c.ReadTo(t.Context(), n, w, nil))(t)
 	if !bytes.Equal(out.Bytes(), data) {
 		t.Error("content differs")
 	}
@@ -112,18 +104,13 @@ func TestReadsAreInFlight(t *testing.T) {
 		f := newFake()
 		f.put("a", nfs3.TypeReg, testData(1000))
 		c := f.client(t, small)
-		n, err := c.Lookup(t.Context(), "/export/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(c.Lookup(t.Context(), "/export/a"))(t)
 		f.gate = make(chan struct{})
 		go func() {
 			synctest.Wait() // all that can start has started
 			close(f.gate)
 		}()
-		if _, err := c.ReadTo(t.Context(), n, make(nfsclient.Memory, 1000), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(c.ReadTo(t.Context(), n, make(nfsclient.Memory, 1000), nil))(t)
 		if f.most != 3 {
 			t.Errorf("%d READs were in flight at most, want 3", f.most)
 		}
@@ -138,10 +125,7 @@ func TestWriteFrom(t *testing.T) {
 					f := newFake()
 					f.maxIO = maxIO
 					c := f.client(t, small)
-					n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
-					if err != nil {
-						t.Fatal(err)
-					}
+					n := must(c.Create(t.Context(), c.Root(), "a", 0o644, true))(t)
 					data := testData(size)
 					var src io.ReaderAt = data
 					hint := int64(size)
@@ -182,10 +166,7 @@ func TestWriteFromServerLosesData(t *testing.T) {
 		for _, proc := range []nfs3.Proc{nfs3.ProcWrite, nfs3.ProcCommit} {
 			f := newFake()
 			c := f.client(t, small)
-			n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must(c.Create(t.Context(), c.Root(), "a", 0o644, true))(t)
 			f.hook = func(p nfs3.Proc, k int) nfs3.Status {
 				if p == proc && k == nth {
 					f.reboot()
@@ -207,10 +188,7 @@ func TestWriteFromServerLosesData(t *testing.T) {
 func TestWriteFromServerLosesDataForEver(t *testing.T) {
 	f := newFake()
 	c := f.client(t, small)
-	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(c.Create(t.Context(), c.Root(), "a", 0o644, true))(t)
 	f.hook = func(p nfs3.Proc, _ int) nfs3.Status {
 		if p == nfs3.ProcCommit {
 			f.reboot()
@@ -265,27 +243,6 @@ type badSource struct{ err error }
 
 func (b badSource) ReadAt([]byte, int64) (int, error) { return 0, b.err }
 
-func TestCopyBetweenServers(t *testing.T) {
-	a, b := newFake(), newFake()
-	data := testData(2222)
-	a.put("a", nfs3.TypeReg, data)
-	ca, cb := a.client(t, small), b.client(t, &nfsclient.Config{MaxBlock: 70, InFlight: 2})
-	from, err := ca.Lookup(t.Context(), "/export/a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := cb.Create(t.Context(), cb.Root(), "b", 0o600, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done, err := cb.WriteFrom(t.Context(), to, ca.Source(t.Context(), from), from.Size(), nil); err != nil || done != 2222 {
-		t.Fatalf("WriteFrom = %d, %v", done, err)
-	}
-	if !bytes.Equal(b.files[1].data, data) {
-		t.Error("content differs")
-	}
-}
-
 func TestJukebox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -299,9 +256,7 @@ func TestJukebox(t *testing.T) {
 			return nfs3.OK
 		}
 		start := time.Now()
-		if err := c.Refresh(t.Context(), c.Root()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.Refresh(t.Context(), c.Root()))
 		if d := time.Since(start); d != 750*time.Millisecond {
 			t.Errorf("took %v, want 50+100+200+400 ms", d)
 		}

@@ -31,10 +31,7 @@ func TestParseURL(t *testing.T) {
 		{"nfs://h/%F0%9F%98%80", nfsclient.URL{Scheme: nfsclient.SchemeTCP, Host: "h", Port: 2049, Path: "/😀"}, false, "nfs://h/%F0%9F%98%80"},
 	} {
 		t.Run(tt.in, func(t *testing.T) {
-			got, err := nfsclient.ParseURL(tt.in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must(nfsclient.ParseURL(tt.in))(t)
 			if want := tt.want.WithGiven(tt.given); *got != want {
 				t.Errorf("got %+v, want %+v", *got, want)
 			}
@@ -102,10 +99,7 @@ func TestIsURL(t *testing.T) {
 
 func TestSameServer(t *testing.T) {
 	parse := func(s string) *nfsclient.URL {
-		u, err := nfsclient.ParseURL(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must(nfsclient.ParseURL(s))(t)
 		return u
 	}
 	a := parse("nfs://h/a")

@@ -42,10 +42,7 @@ func TestAway(t *testing.T) {
 	defer s.Close()
 	var down atomic.Bool
 	down.Store(true)
-	front, err := transport.Listen("tcp", "127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := must(transport.Listen("tcp", "127.0.0.1:0", nil))(t)
 	p := &proxy.Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
 		if down.Load() {
 			return nil, errors.New("no server")
@@ -57,18 +54,9 @@ func TestAway(t *testing.T) {
 	go p.Serve(plain)
 	defer p.Close()
 	clients := func() (list []rpc.Caller) {
-		r, err := transport.Dial(t.Context(), "tcp", front.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := net.Dial("tcp", plain.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := transport.NewStreamClient(context.Background(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(transport.Dial(t.Context(), "tcp", front.Addr().String(), nil))(t)
+		c := must(net.Dial("tcp", plain.Addr().String()))(t)
+		s := must(transport.NewStreamClient(context.Background(), c, nil))(t)
 		t.Cleanup(func() { _, _ = r.Close(), s.Close() }) // nothing is awaited
 		return []rpc.Caller{r, s}
 	}

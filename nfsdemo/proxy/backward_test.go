@@ -19,14 +19,8 @@ const cbProgram = 0x40000000
 // made, as NFSv4.1 servers do; through the proxy the call reaches a client on RDMA.
 func TestBackChannel(t *testing.T) {
 	back := listen(t)
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	front, err := transport.NewListener(inner, &transport.Config{Backward: transport.Backward{Credits: 4}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	front := must(transport.NewListener(inner, &transport.Config{Backward: transport.Backward{Credits: 4}}))(t)
 	p := &proxy.Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(front) }()
@@ -43,10 +37,7 @@ func TestBackChannel(t *testing.T) {
 		})}}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	c, err := transport.Dial(ctx, "tcp", front.Addr().String(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.Dial(ctx, "tcp", front.Addr().String(), cfg))(t)
 	defer c.Close()
 	got := make(chan error, 1)
 	go func() {
@@ -55,24 +46,15 @@ func TestBackChannel(t *testing.T) {
 		got <- c.Do(ctx, &rpc.Call{Prog: 100003, Vers: 4}, &reply)
 	}()
 
-	s, err := back.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(back.Accept())(t)
 	defer s.Close()
 	s.SetDeadline(time.Now().Add(10 * time.Second))
 	in := xdr.NewRecordReader(s, 1<<16)
-	call, err := in.Next(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := must(in.Next(nil))(t)
 	xid, _, _ := xdr.PeekXID(call)
 	cb := xdr.CallHeader{XID: xid, RPCVers: xdr.RPCVersion, Prog: cbProgram, Vers: 1, Proc: 1} // the same XID
 	writeRecord(t, s, xdr.AppendUint32(xdr.AppendCall(nil, &cb), 4711))
-	msg, err := in.Next(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	msg := must(in.Next(nil))(t)
 	var h xdr.ReplyHeader
 	d := xdr.NewDecoder(msg)
 	if err := h.Parse(&d); err != nil || h.XID != xid || h.Err() != nil || d.Uint32() != 4711 {
@@ -89,7 +71,5 @@ func TestBackChannel(t *testing.T) {
 
 func writeRecord(t *testing.T, c net.Conn, msg []byte) {
 	t.Helper()
-	if _, err := c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
-		t.Fatal(err)
-	}
+	must(c.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)))(t)
 }

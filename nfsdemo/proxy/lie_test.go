@@ -92,10 +92,7 @@ func lying(c net.Conn, client bool, rnd *rand.Rand) (*rdmaptest.Liar, error) {
 
 func listenTCP(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -108,10 +105,7 @@ func start(t *testing.T, clients bool) (front string, back net.Listener) {
 	l := listenTCP(t)
 	if clients {
 		l.Close()
-		rl, err := transport.Listen("tcp", "127.0.0.1:0", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rl := must(transport.Listen("tcp", "127.0.0.1:0", nil))(t)
 		l = rl
 		p.Dial = func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", back.Addr().String())
@@ -130,15 +124,9 @@ func start(t *testing.T, clients bool) (front string, back net.Listener) {
 // taint has another client of the proxy pass octets of its own, of many sizes, through its memory.
 func taint(t *testing.T, front string, back net.Listener) {
 	t.Helper()
-	c, err := transport.Dial(t.Context(), "tcp", front, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.Dial(t.Context(), "tcp", front, nil))(t)
 	defer c.Close()
-	s, err := back.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(back.Accept())(t)
 	defer s.Close()
 	go func() {
 		for m := nextRecord(s); m != nil; m = nextRecord(s) {
@@ -171,18 +159,9 @@ func TestProxyOfLiar(t *testing.T) {
 			if seed%10 == 0 {
 				taint(t, front, back)
 			}
-			c, err := net.Dial("tcp", front)
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := lying(c, true, rnd)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := back.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(net.Dial("tcp", front))(t)
+			l := must(lying(c, true, rnd))(t)
+			s := must(back.Accept())(t)
 			call := message(7, false, octets(1+rnd.IntN(1<<(2+rnd.IntN(15)))))
 			var mem []byte
 			if len(call) < 4000 && rnd.IntN(2) == 0 {
@@ -219,10 +198,7 @@ func TestProxyOfLiar(t *testing.T) {
 		passed := 0
 		for seed := range *lies {
 			rnd := rand.New(rand.NewPCG(uint64(seed), 184))
-			c, err := net.Dial("tcp", front)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(net.Dial("tcp", front))(t)
 			reply := message(7, true, octets(1+rnd.IntN(1<<(2+rnd.IntN(15)))))
 			over := make(chan *rdmaptest.Liar)
 			go func() {
@@ -260,9 +236,7 @@ func TestProxyOfLiar(t *testing.T) {
 					l.Listen(reply)
 				}
 			}()
-			if _, err := c.Write(record(message(7, false, nil))); err != nil {
-				t.Fatal(err)
-			}
+			must(c.Write(record(message(7, false, nil))))(t)
 			got := nextRecord(c)
 			c.Close()
 			l := <-over

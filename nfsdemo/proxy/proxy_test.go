@@ -14,20 +14,14 @@ import (
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
 
 func dial(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", l.Addr().String()))(t)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	return c
@@ -41,17 +35,10 @@ func TestEnds(t *testing.T) {
 	go func() { served <- p.Serve(front) }()
 	for _, first := range []string{"client", "server", "proxy"} {
 		c := dial(t, front)
-		s, err := back.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(back.Accept())(t)
 		s.SetDeadline(time.Now().Add(10 * time.Second))
-		if _, err := c.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(s, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Write([]byte("x")))(t)
+		must(io.ReadFull(s, make([]byte, 1)))(t)
 		other := s
 		switch first {
 		case "client":
@@ -112,5 +99,22 @@ func TestCloseWhileDialing(t *testing.T) {
 	case <-closed:
 	case <-time.After(10 * time.Second):
 		t.Error("Close waits")
+	}
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -39,9 +39,7 @@ func TestSilentServer(t *testing.T) {
 		go func() { served <- p.Serve(front) }()
 		c, s := net.Pipe()
 		front <- s
-		if _, err := c.Write(record(message(7, false, nil))); err != nil {
-			t.Fatal(err)
-		}
+		must(c.Write(record(message(7, false, nil))))(t)
 		c.SetReadDeadline(time.Now().Add(time.Hour))
 		begun := time.Now()
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF || time.Since(begun) > 4*time.Minute {

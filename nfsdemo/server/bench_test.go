@@ -28,9 +28,7 @@ func BenchmarkCalls(b *testing.B) {
 			b.Fatal(err)
 		}
 		data := make([]byte, 1<<20)
-		if _, err := n.Write(data, 0, nfs3.Unstable); err != nil {
-			b.Fatal(err)
-		}
+		must(n.Write(data, 0, nfs3.Unstable))(b)
 		h, root := s.FirstHandle(n), s.FirstHandle(fsys.fs.Root())
 		for _, c := range []struct {
 			proc nfs3.Proc

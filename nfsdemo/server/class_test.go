@@ -13,10 +13,7 @@ import (
 // TestChanges: a call changes the files and directories whose handles it has, and nothing else, so that it waits for no
 // other (rpc.Traits).
 func TestChanges(t *testing.T) {
-	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/", FS: mem.New(nil)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(server.New(&server.Config{Exports: []server.Export{{Path: "/", FS: mem.New(nil)}}}))(t)
 	handle := func(h string) []byte { return xdr.AppendOpaque(nil, []byte(h)) }
 	changes := func(proc nfs3.Proc, args []byte) [2]uint64 {
 		req := &rpc.Request{Args: args}

@@ -83,9 +83,7 @@ func TestSetExports(t *testing.T) {
 	p.attr(old)
 	setattr(p, old, mode(0o600), nfs3.ErrROFS)
 	p.create(p.mount("/b"), "g", 0o644)
-	if err := s.SetExports([]server.Export{{Path: "/b", FS: b}}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.SetExports([]server.Export{{Path: "/b", FS: b}}))
 	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: old}, nfs3.ErrStale)
 	for _, bad := range [][]server.Export{nil, {{Path: "b", FS: b}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
 		if s.SetExports(bad) == nil {
@@ -113,17 +111,12 @@ func TestReleased(t *testing.T) {
 	files, released := mem.New(nil), 0
 	fs := held{files, make(chan struct{}), make(chan struct{})}
 	e := server.Export{Path: "/export", FS: fs, Squash: server.SquashNone, Released: func() { released++ }}
-	s, err := server.New(&server.Config{Exports: []server.Export{e}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(server.New(&server.Config{Exports: []server.Export{e}}))(t)
 	p := newPeer(t, s, sys(0, 0))
 	f := p.create(p.root, "f", 0o644)
 	set := func(e server.Export, want int) {
 		t.Helper()
-		if err := s.SetExports([]server.Export{e}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.SetExports([]server.Export{e}))
 		if released != want {
 			t.Errorf("released %d times, want %d", released, want)
 		}

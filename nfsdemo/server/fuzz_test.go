@@ -47,9 +47,7 @@ func answer(t *testing.T, s *server.Server, msg []byte) {
 	}
 	var call xdr.CallHeader
 	cd := xdr.NewDecoder(msg)
-	if err := call.Parse(&cd); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, call.Parse(&cd))
 	res := nfs3.Proc(call.Proc).NewRes()
 	if call.Prog == mount3.Program {
 		res = mount3.Proc(call.Proc).NewRes()

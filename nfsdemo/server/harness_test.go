@@ -42,10 +42,7 @@ func newServer(t *testing.T, fsys backend.FS, change ...func(*server.Config)) *s
 	for _, f := range change {
 		f(cfg)
 	}
-	s, err := server.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(server.New(cfg))(t)
 	return s
 }
 
@@ -194,12 +191,26 @@ func newDir(t testing.TB, cfg *dir.Config) *dir.FS {
 	if cfg == nil {
 		cfg = &dir.Config{Async: true}
 	}
-	fsys, err := dir.New(t.TempDir(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fsys := must(dir.New(t.TempDir(), cfg))(t)
 	t.Cleanup(func() { _ = fsys.Close() })
 	return fsys
 }
 
 func name(i int) string { return fmt.Sprintf("name-%04d", i) }
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

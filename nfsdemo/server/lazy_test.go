@@ -33,9 +33,7 @@ func (h *handMade) lazyWrite(f nfs3.FileHandle, off uint64, seg chunks.Segment) 
 // serve changes what is served.
 func (h *handMade) serve(e server.Export) {
 	h.Helper()
-	if err := h.srv.SetExports([]server.Export{e}); err != nil {
-		h.Fatal(err)
-	}
+	noErr(h, h.srv.SetExports([]server.Export{e}))
 }
 
 // TestWriteRefusedUnread: a WRITE that cannot be done is refused without an octet of its data

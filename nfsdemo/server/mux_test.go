@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
@@ -109,9 +110,17 @@ func describe(s *server.Server, prog, vers, proc uint32) rpc.Traits {
 	return s.Describe(&rpc.Request{CallHeader: xdr.CallHeader{Prog: prog, Vers: vers, Proc: proc}})
 }
 
+// TestMayBlock: which calls may block, and which change something, so that they must run once.
 func TestMayBlock(t *testing.T) {
 	onMem, onDir := newServer(t, mem.New(nil)), newServer(t, newDir(t, nil))
+	once := []nfs3.Proc{
+		nfs3.ProcSetAttr, nfs3.ProcWrite, nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod,
+		nfs3.ProcRemove, nfs3.ProcRmdir, nfs3.ProcRename, nfs3.ProcLink,
+	}
 	for proc := range uint32(nfs3.ProcCount + 1) {
+		if describe(onMem, nfs3.Program, 3, proc).Once != slices.Contains(once, nfs3.Proc(proc)) || describe(onMem, nfs3.Program, 2, proc).Once {
+			t.Errorf("%v: must it run once?", nfs3.Proc(proc))
+		}
 		if describe(onMem, nfs3.Program, 3, proc).Blocks {
 			t.Errorf("%v blocks although the files are in memory", nfs3.Proc(proc))
 		}

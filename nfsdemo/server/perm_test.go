@@ -133,33 +133,6 @@ func TestSquash(t *testing.T) {
 	}
 }
 
-func TestReadOnly(t *testing.T) {
-	fsys := mem.New(nil)
-	p := newPeer(t, newServer(t, fsys), sys(0, 0))
-	f := p.create(p.root, "f", 0o666)
-	d := p.mkdir(p.root, "d", 0o777)
-	p.write(f, 0, "data")
-	p.srv = newServer(t, fsys, func(c *server.Config) { c.Exports[0].ReadOnly = true })
-	if r := p.read(f, 0, 10); string(r.Data) != "data" {
-		t.Errorf("%q", r.Data)
-	}
-	rm, rd := at(p.root, "f"), at(p.root, "d")
-	setattr(p, f, mode(0), nfs3.ErrROFS)
-	nfs[nfs3.WriteRes](p, nfs3.ProcWrite, &nfs3.WriteArgs{Handle: f}, nfs3.ErrROFS)
-	nfs[nfs3.CreateRes](p, nfs3.ProcCreate, &nfs3.CreateArgs{Where: at(d, "x")}, nfs3.ErrROFS)
-	nfs[nfs3.MkdirRes](p, nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: at(d, "x")}, nfs3.ErrROFS)
-	nfs[nfs3.SymlinkRes](p, nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: at(d, "x"), Path: "y"}, nfs3.ErrROFS)
-	nfs[nfs3.MknodRes](p, nfs3.ProcMknod, &nfs3.MknodArgs{Where: at(d, "x"), Type: nfs3.TypeFIFO}, nfs3.ErrROFS)
-	nfs[nfs3.RemoveRes](p, nfs3.ProcRemove, &rm, nfs3.ErrROFS)
-	nfs[nfs3.RmdirRes](p, nfs3.ProcRmdir, &rd, nfs3.ErrROFS)
-	nfs[nfs3.RenameRes](p, nfs3.ProcRename, &nfs3.RenameArgs{From: rm, To: at(d, "x")}, nfs3.ErrROFS)
-	nfs[nfs3.LinkRes](p, nfs3.ProcLink, &nfs3.LinkArgs{Handle: f, Link: at(d, "x")}, nfs3.ErrROFS)
-	r := nfs[nfs3.AccessRes](p, nfs3.ProcAccess, &nfs3.AccessArgs{Handle: d, Access: nfs3.AccessAll}, nfs3.OK)
-	if r.Access != nfs3.AccessRead|nfs3.AccessLookup {
-		t.Errorf("access %#x", r.Access)
-	}
-}
-
 // notOwners is a file system that cannot give files away.
 type notOwners struct{ *mem.FS }
 
