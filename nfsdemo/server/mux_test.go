@@ -121,6 +121,9 @@ func TestMayBlock(t *testing.T) {
 		if describe(onMem, nfs3.Program, 3, proc).Once != slices.Contains(once, nfs3.Proc(proc)) || describe(onMem, nfs3.Program, 2, proc).Once {
 			t.Errorf("%v: must it run once?", nfs3.Proc(proc))
 		}
+		if describe(onMem, nfs3.Program, 3, proc).Lazy != (nfs3.Proc(proc) == nfs3.ProcWrite) {
+			t.Errorf("%v: does it take its data itself?", nfs3.Proc(proc))
+		}
 		if describe(onMem, nfs3.Program, 3, proc).Blocks {
 			t.Errorf("%v blocks although the files are in memory", nfs3.Proc(proc))
 		}

@@ -25,10 +25,7 @@ type cutter struct {
 
 func (c *cutter) run(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c.conns = make(map[net.Conn]struct{})
 	var wg sync.WaitGroup
 	t.Cleanup(func() { l.Close(); c.cut(); wg.Wait() })
@@ -134,10 +131,7 @@ func (h *history) check(t *testing.T, l *push.Log) {
 	t.Helper()
 	seen := make(map[string]bool)
 	for {
-		r, err := l.TryNext()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(l.TryNext())(t)
 		if r == nil {
 			break
 		}
@@ -240,10 +234,7 @@ func TestServerRestart(t *testing.T) {
 				h.mu.Lock()
 				h.sent[record] = true
 				h.mu.Unlock()
-				r, err := s.Append(t.Context(), []byte(record))
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must(s.Append(t.Context(), []byte(record)))(t)
 				h.mu.Lock()
 				h.acked[r.Seq] = record
 				h.mu.Unlock()

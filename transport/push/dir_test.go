@@ -63,9 +63,7 @@ func TestOwnerDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		b[off] ^= 1
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(path, b, 0o600))
 		w = start(t, &push.Server{Store: push.Dir(dir, pmem.File)})
 		_ = w.dial("log", &push.Config{Secret: secret}).Close(t.Context())
 		_, err = w.tryDial("log", &push.Config{Secret: push.NewSecret()})
@@ -108,9 +106,7 @@ func TestDirCrash(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "bad.owner"), make([]byte, 32), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(filepath.Join(dir, "bad.owner"), make([]byte, 32), 0o600))
 	ps := &push.Server{Store: store, Limits: push.Limits{Opens: 10000}}
 	if err := ps.Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -144,26 +140,20 @@ func TestOwnerless(t *testing.T) {
 		t.Fatal(st)
 	}
 	made("stays")
-	if err := ps.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, ps.Close(t.Context()))
 	crash := errors.New("crash")
 	if err := store.Create("unformatted", 1<<15, push.Origin{}, func(region.Memory) error { return crash }); !errors.Is(err, crash) {
 		t.Fatal(err)
 	}
 	write := func(name string, b []byte) {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
 	write("short.log", nil)
 	write("zeros.log", make([]byte, 100))
 	write("garbage.log", []byte("something"))
 	write(".full.owner-123", []byte("half an own"))
 	for _, name := range []string{"opened", "full"} {
-		if err := os.Remove(filepath.Join(dir, name+".owner")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.Remove(filepath.Join(dir, name+".owner")))
 	}
 	for range 2 { // the second time finds them where they are
 		ps = &push.Server{Store: store}
@@ -173,9 +163,7 @@ func TestOwnerless(t *testing.T) {
 		if st := ps.Stats(); st.Aside != 2 || st.Logs != 1 {
 			t.Errorf("%+v", st)
 		}
-		if err := ps.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, ps.Close(t.Context()))
 	}
 	var names []string
 	entries, err := os.ReadDir(dir)

@@ -86,10 +86,7 @@ func TestFence(t *testing.T) {
 			mem().block()
 			var pending []*commitlog.Pending
 			for _, s := range []string{"one", "two", "three"} {
-				e, err := first.Begin([]byte(s))
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must(first.Begin([]byte(s)))(t)
 				pending = append(pending, e)
 			}
 			<-mem().waiting // the flush of "one" runs
@@ -99,10 +96,7 @@ func TestFence(t *testing.T) {
 			}
 			mem().release()
 			second := w.dial("log", &push.Config{Best: best, Secret: secret})
-			r, err := second.Append(t.Context(), []byte("after"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must(second.Append(t.Context(), []byte("after")))(t)
 			for _, e := range pending {
 				if _, err := e.Wait(t.Context()); !errors.Is(err, commitlog.ErrClosed) {
 					t.Error("an append of the fenced instance:", err)

@@ -35,10 +35,7 @@ func TestCallerGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			s, err := push.Dial(t.Context(), c, "log", &push.Config{Best: tt.best, Secret: push.NewSecret()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(push.Dial(t.Context(), c, "log", &push.Config{Best: tt.best, Secret: push.NewSecret()}))(t)
 			appended(t, s, commitlog.Persistent, 1, "one")
 			w.stop()
 			if _, err := s.Append(t.Context(), []byte("two")); err == nil || s.Err() == nil || t.Context().Err() != nil {

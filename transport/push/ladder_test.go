@@ -70,10 +70,7 @@ type impostor struct {
 // run accepts connections until the test ends, and returns where.
 func (i *impostor) run(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { l.Close(); <-over })
 	go func() {
@@ -141,10 +138,7 @@ func TestNoExtension(t *testing.T) {
 
 // A commit address where nobody listens costs the rung.
 func TestUnreachable(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	w := start(t, &push.Server{Addr: addr})

@@ -124,9 +124,7 @@ func start(t *testing.T, ps *push.Server) *world {
 		ps.Addr = recorded(t, w.rawCommit)
 		w.serve(func() { _ = ps.Serve(l) })
 	}
-	if err := ps.Load(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, ps.Load())
 	l := w.listen()
 	ts := &transport.Server{Handler: ps, Config: &transport.Config{Backward: transport.Backward{Credits: 2}}}
 	w.rawRPC = l.Addr().String()
@@ -261,4 +259,21 @@ func is(t *testing.T, err error, st push.Status) {
 func recorded(t testing.TB, addr string) string {
 	t.Helper()
 	return rdmaptest.Recorded(t, "push.", addr)
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -60,9 +60,7 @@ func TestReader(t *testing.T) {
 		is(t, err, push.StatusRefused)
 
 		l := w.take("log", 1, "one", "", big, "four")
-		if err := l.Release(2); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(2))
 		_, err = s.Reader(2).Next(ctx)
 		if e, ok := errors.AsType[*commitlog.ReleasedError](err); !ok || e.First != 3 || e.Seq != 2 {
 			t.Fatal(err)

@@ -29,9 +29,7 @@ func TestRelease(t *testing.T) {
 			}
 			for i := range uint64(20) {
 				appended(t, other, commitlog.Persistent, i+1, "beside")
-				if err := other.Reader(0).Release(ctx, i+1); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, other.Reader(0).Release(ctx, i+1))
 			}
 
 			owner := w.reader("log", secret, nil)

@@ -120,10 +120,7 @@ func tokenOf(t *testing.T, w *world, secret push.Secret) rendezvous.Token {
 // knock shows private data on a commit connection.
 func knock(t *testing.T, w *world, data []byte) (*rdmap.Conn, error) {
 	t.Helper()
-	nc, err := net.Dial("tcp", w.ps.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must(net.Dial("tcp", w.ps.Addr))(t)
 	cfg := commitlog.NewProducer(nil).Config(nil)
 	cfg.Startup.PrivateData = data
 	c := rdmap.Client(nc, cfg)

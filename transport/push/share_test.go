@@ -21,9 +21,7 @@ func TestShareOfLogs(t *testing.T) {
 	dir := t.TempDir()
 	for life, want := range []int{4, 0} { // an eighth of 32; it has them
 		ps := &push.Server{Store: push.Dir(dir, pmem.File), Limits: push.Limits{Opens: 1000, MaxLogs: 32}}
-		if err := ps.Load(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, ps.Load())
 		got := 0
 		for i := range 10 {
 			switch st := obtain(ps, "192.0.2.1:1", fmt.Sprintf("a%d.%d", life, i), 4096); st {

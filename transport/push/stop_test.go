@@ -46,28 +46,20 @@ func runChild(dir string) {
 func startChild(t *testing.T) (p *os.Process, rpc string) {
 	t.Helper()
 	p, out := run(t, childDir+"="+t.TempDir())
-	line, err := out.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must(out.ReadString('\n'))(t)
 	return p, line[:len(line)-1]
 }
 
 // run runs the test's program as a child.
 func run(t *testing.T, env string) (*os.Process, *bufio.Reader) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must(os.Executable())(t)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), env)
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(err1, err2, cmd.Start()))
 	t.Cleanup(func() {
 		_ = resume(cmd.Process)
 		_ = in.Close()
@@ -125,9 +117,7 @@ func TestStopped(t *testing.T) {
 						t.Fatal("an append to a stopped server, or a read, does not end")
 					}
 				}
-				if err := resume(p); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, resume(p))
 				if full {
 					return // nobody releases records
 				}

@@ -31,10 +31,7 @@ func TestConflict(t *testing.T) {
 	expect(t, "b locks", b.lock(19, 1, false), lockd.Denied)
 	expect(t, "b locks after it", b.lock(20, 0, false), lockd.Granted)
 	expect(t, "beyond all offsets", b.lock(math.MaxInt64+1, 1, false), lockd.TooBig)
-	out, err := b.send(lockd.ProcTest, &lockd.TestArgs{Cookie: []byte("cookie"), Lock: b.part(1, 0, 0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must(b.send(lockd.ProcTest, &lockd.TestArgs{Cookie: []byte("cookie"), Lock: b.part(1, 0, 0)}))(t)
 	var res lockd.TestRes
 	d := xdr.NewDecoder(out)
 	if err := res.Parse(&d, b.vers); err != nil || res.Status != lockd.Denied || res.Offset != 10 || res.Len != 10 || res.ID != 1 || !res.Exclusive {
@@ -83,18 +80,14 @@ func TestBlocked(t *testing.T) {
 
 	a.vers = lockd.Version3 // and asynchronously
 	args := &lockd.LockArgs{Cookie: []byte("msg"), Block: true, Exclusive: true, Lock: a.part(3, 5, 1)}
-	if _, err := a.send(lockd.ProcLockMsg, args); err != nil {
-		t.Fatal(err)
-	}
+	must(a.send(lockd.ProcLockMsg, args))(t)
 	if res := receive(t, "LOCK_RES", a.results); res.Status != lockd.Blocked || string(res.Cookie) != "msg" {
 		t.Errorf("LOCK_RES %+v", res)
 	}
 	expect(t, "b unlocks", b.unlock(5, 10), lockd.Granted)
 	receive(t, "GRANTED_MSG", a.granted)
 	expect(t, "b", b.lock(5, 1, false), lockd.Denied)
-	if _, err := a.send(lockd.ProcUnlockMsg, &lockd.UnlockArgs{Cookie: []byte("msg"), Lock: a.part(3, 5, 1)}); err != nil {
-		t.Fatal(err)
-	}
+	must(a.send(lockd.ProcUnlockMsg, &lockd.UnlockArgs{Cookie: []byte("msg"), Lock: a.part(3, 5, 1)}))(t)
 	if res := receive(t, "UNLOCK_RES", a.results); res.Status != lockd.Granted {
 		t.Errorf("UNLOCK_RES %+v", res)
 	}
@@ -116,15 +109,10 @@ func TestUDP(t *testing.T) {
 		t.Helper()
 		msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: prog, Vers: 4, Proc: uint32(lockd.ProcLock), Cred: cred.Auth()})
 		msg = (&lockd.LockArgs{Cookie: []byte("u"), Block: true, Exclusive: true, Lock: b.part(1, 0, 0)}).Append(msg, 4)
-		if _, err := conn.Write(msg); err != nil {
-			t.Fatal(err)
-		}
+		must(conn.Write(msg))(t)
 		buf := make([]byte, 999)
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-		n, err := conn.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(conn.Read(buf))(t)
 		return xdr.NewDecoder(buf[:n])
 	}
 	d := ask(lockd.NLMProgram)
@@ -203,9 +191,7 @@ func TestClientRestart(t *testing.T) {
 	expect(t, "b", b.lock(20, 1, false), lockd.Denied)
 	a.started(5)
 	expect(t, "b", b.lock(20, 1, false), lockd.Granted)
-	if _, err := b.send(lockd.ProcFreeAll, &lockd.FreeAllArgs{Name: []byte(b.name)}); err != nil {
-		t.Fatal(err)
-	}
+	must(b.send(lockd.ProcFreeAll, &lockd.FreeAllArgs{Name: []byte(b.name)}))(t)
 	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
 		t.Errorf("%d locks and %d waits are left", held, waits)
 	}
@@ -455,22 +441,14 @@ func TestUDPNotLonger(t *testing.T) {
 	r := newRig(t)
 	a := r.client("127.0.0.2", true)
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
-	conn, err := net.Dial("udp", r.udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("udp", r.udp.LocalAddr().String()))(t)
 	defer conn.Close()
 	buf := make([]byte, 9999)
 	send := func(msg []byte) (int, uint32) {
 		t.Helper()
-		if _, err := conn.Write(msg); err != nil {
-			t.Fatal(err)
-		}
+		must(conn.Write(msg))(t)
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-		n, err := conn.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must(conn.Read(buf))(t)
 		d := xdr.NewDecoder(buf[:n])
 		return n, d.Uint32()
 	}
@@ -485,9 +463,7 @@ func TestUDPNotLonger(t *testing.T) {
 					for _, n := range []int{8, 12, 16, 20, 24, 32, 40, 44, len(full)} {
 						xid++
 						msg := append(xdr.AppendUint32(nil, xid), full[4:n]...)
-						if _, err := conn.Write(msg); err != nil {
-							t.Fatal(err)
-						}
+						must(conn.Write(msg))(t)
 						for {
 							got, of := send(last)
 							if of == 1<<31 {
@@ -509,10 +485,7 @@ func TestCancelMuteUDP(t *testing.T) {
 	r := newRig(t)
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
 	_ = b.udp.Close()
-	p, err := net.ListenPacket("udp", b.udp.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(net.ListenPacket("udp", b.udp.LocalAddr().String()))(t)
 	defer p.Close()
 	conn, err := (&net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(b.ip)}}).DialContext(t.Context(), "udp", r.udp.LocalAddr().String())
 	if err != nil {
@@ -523,13 +496,9 @@ func TestCancelMuteUDP(t *testing.T) {
 	cred := xdr.SysCred{MachineName: b.name}
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4, Proc: uint32(lockd.ProcLock), Cred: cred.Auth()})
 	msg = (&lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}).Append(msg, 4)
-	if _, err := conn.Write(msg); err != nil {
-		t.Fatal(err)
-	}
+	must(conn.Write(msg))(t)
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-	if _, err := conn.Read(make([]byte, 999)); err != nil {
-		t.Fatal(err)
-	}
+	must(conn.Read(make([]byte, 999)))(t)
 	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
 	_ = p.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, _, err := p.ReadFrom(make([]byte, 999)); err != nil {
@@ -548,24 +517,18 @@ func TestForgedAnswer(t *testing.T) {
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
 	b.say = silent
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
-	if _, err := b.send(lockd.ProcLockMsg, &lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}); err != nil {
-		t.Fatal(err)
-	}
+	must(b.send(lockd.ProcLockMsg, &lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}))(t)
 	if res := receive(t, "LOCK_RES", b.results); res.Status != lockd.Blocked {
 		t.Fatal(res)
 	}
 	expect(t, "a", a.unlock(0, 10), lockd.Granted)
 	got := receive(t, "GRANTED_MSG", b.granted)
-	if _, err := a.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Denied}); err != nil {
-		t.Fatal(err)
-	}
+	must(a.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Denied}))(t)
 	time.Sleep(50 * time.Millisecond)
 	if held, _ := r.locks.Len(); held != 1 {
 		t.Errorf("%d locks are held", held)
 	}
-	if _, err := b.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Granted}); err != nil {
-		t.Fatal(err)
-	}
+	must(b.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Granted}))(t)
 	expect(t, "a, once more", a.lock(0, 10, false), lockd.Denied)
 }
 
@@ -597,9 +560,7 @@ func TestManyNames(t *testing.T) {
 	for i := range 4096 {
 		fmt.Fprintf(&text, "host %q %q\n", fmt.Sprint("127.0.0.", i), strings.Repeat("\x01", 255))
 	}
-	if err := os.WriteFile(r.cfg.File, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(r.cfg.File, []byte(text.String()), 0o600))
 	r.start()
 }
 
@@ -607,9 +568,7 @@ func TestManyNames(t *testing.T) {
 func TestBadState(t *testing.T) {
 	name := t.TempDir() + "/locks"
 	for _, text := range []string{"", "nonsense\n", "state 5\nhost x\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(name, []byte(text), 0o600))
 		s, err := lockd.New(&lockd.Config{File: name})
 		if err == nil {
 			s.Close()
@@ -622,14 +581,8 @@ func TestBadState(t *testing.T) {
 
 // FuzzServe sends any arguments to any procedure: the server answers, keeps no more than its limits allow, and ends.
 func FuzzServe(f *testing.F) {
-	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/e", FS: mem.New(nil)}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	s, err := lockd.New(&lockd.Config{Files: h, RPCBindPort: 1})
-	if err != nil {
-		f.Fatal(err)
-	}
+	h := must(server.New(&server.Config{Exports: []server.Export{{Path: "/e", FS: mem.New(nil)}}}))(f)
+	s := must(lockd.New(&lockd.Config{Files: h, RPCBindPort: 1}))(f)
 	f.Cleanup(s.Close)
 	for _, p := range s.Programs() {
 		h.Add(p)

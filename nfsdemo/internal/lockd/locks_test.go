@@ -157,10 +157,7 @@ func TestModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			case k < 8:
-				got, err = tab.Unlock(file, &l)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got = must(tab.Unlock(file, &l))(t)
 				m.set(file, &l, false)
 				want = m.grant()
 			case k < 9 && len(m.waits) > 0:
@@ -198,9 +195,7 @@ func TestLocksLimits(t *testing.T) {
 	tab := lockd.NewTable(lockd.Limits{ClientLocks: 3, ClientWaits: 1, FileLocks: 5, Locks: 10})
 	set := func(file string, l *backend.Lock) error { _, err := tab.Set(file, l); return err }
 	for i := range uint64(3) {
-		if err := set("f", locksLock("a", 10*i, 10*i+5)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, set("f", locksLock("a", 10*i, 10*i+5)))
 	}
 	if err := set("f", locksLock("a", 100, 101)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a fourth lock: %v", err)
@@ -218,9 +213,7 @@ func TestLocksLimits(t *testing.T) {
 		t.Error("it unlocked all the same")
 	}
 	for i := range uint64(2) {
-		if err := set("f", locksLock("b", 200+2*i, 200+2*i)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, set("f", locksLock("b", 200+2*i, 200+2*i)))
 	}
 	if err := set("f", locksLock("b", 300, 300)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a sixth lock of the file: %v", err)
@@ -233,9 +226,7 @@ func TestLocksLimits(t *testing.T) {
 			t.Errorf("lock %d: %v", 6+i, err)
 		}
 	}
-	if _, err := tab.Wait("f", locksLock("b", 0, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(tab.Wait("f", locksLock("b", 0, 0)))(t)
 	if _, err := tab.Wait("f", locksLock("b", 1, 1)); !errors.Is(err, backend.ErrNoLocks) {
 		t.Errorf("a second wait: %v", err)
 	}
@@ -254,9 +245,7 @@ func TestSuite(t *testing.T) {
 func TestLocker(t *testing.T) {
 	ctx, k := t.Context(), lockd.NewLocker(lockd.Limits{})
 	h := []byte("f")
-	if err := k.SetLock(ctx, h, locksLock("a", 0, 9), true); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, k.SetLock(ctx, h, locksLock("a", 0, 9), true))
 	waitFor := func(n int) {
 		t.Helper()
 		for {
@@ -283,13 +272,9 @@ func TestLocker(t *testing.T) {
 		t.Error("the wait of a client that is gone did not end so")
 	}
 	ended = begin(ctx, "b")
-	if err := k.Unlock(ctx, h, locksLock("a", 0, 4)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, k.Unlock(ctx, h, locksLock("a", 0, 4)))
 	waitFor(1)
-	if err := k.Unlock(ctx, h, locksLock("a", 5, 5)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, k.Unlock(ctx, h, locksLock("a", 5, 5)))
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -339,16 +324,12 @@ func TestMemory(t *testing.T) {
 func TestReleaseLooksAtOwn(t *testing.T) {
 	tab := lockd.NewTable(lockd.Limits{ClientLocks: 1 << 16, Locks: 1 << 17})
 	for i := range 1 << 16 {
-		if _, err := tab.Set(fmt.Sprint(i), locksLock("many", 0, 0)); err != nil {
-			t.Fatal(err)
-		}
+		must(tab.Set(fmt.Sprint(i), locksLock("many", 0, 0)))(t)
 	}
 	one := func(release bool) time.Duration {
 		begun := time.Now()
 		for range 200 {
-			if _, err := tab.Set("f", locksLock("few", 0, 0)); err != nil {
-				t.Fatal(err)
-			}
+			must(tab.Set("f", locksLock("few", 0, 0)))(t)
 			if release {
 				tab.Release("few")
 			} else if _, err := tab.Unlock("f", locksLock("few", 0, 0)); err != nil {

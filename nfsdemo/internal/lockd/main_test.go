@@ -43,10 +43,7 @@ func newRig(t *testing.T) *rig {
 
 func newRigOn(t *testing.T, fsys backend.FS) *rig {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r := &rig{t: t, fsys: fsys, port: l.Addr().(*net.TCPAddr).Port}
 	_ = l.Close() // the clients use its number
 	if _, _, err := r.fsys.Root().Create("f", &backend.Init{}); err != nil {
@@ -343,3 +340,20 @@ func receive[T any](t *testing.T, what string, ch chan T) (v T) {
 var errUnavail = &xdr.RPCStatusError{}
 
 func isRPCStatus(err error) bool { return errors.As(err, &errUnavail) }
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -47,10 +47,7 @@ var table = []struct {
 const wireLock = "00000001 63000000 00000004 01020304 00000003 37406300 00000007 0000000000100000 0000000000000005"
 
 func octets(t testing.TB, s string) []byte {
-	b, err := hex.DecodeString(string(bytes.ReplaceAll([]byte(s), []byte(" "), nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(hex.DecodeString(string(bytes.ReplaceAll([]byte(s), []byte(" "), nil))))(t)
 	return b
 }
 
