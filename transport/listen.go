@@ -150,12 +150,7 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 
 // secure begins TLS on conn, if its client does. first was read from the result. If it returns an error, conn is closed.
 func (l *Listener) secure(conn net.Conn, rc *responder.Responder) (_ net.Conn, first []byte, err error) {
-	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // it wakes whoever reads
-	defer stop()
-	if err := conn.SetDeadline(time.Now().Add(l.cfg.Startup.Timeout)); err != nil {
-		return conn, nil, err
-	}
-	inner, first, state, err := l.cfg.TLS.accept(l.ctx, conn, nil)
+	inner, first, state, err := l.cfg.TLS.acceptIn(l.ctx, conn, l.cfg.Startup.Timeout)
 	if errors.Is(err, errClear) {
 		l.gate.TurnAway(l.ctx, conn, first, err)
 	}
@@ -164,7 +159,7 @@ func (l *Listener) secure(conn net.Conn, rc *responder.Responder) (_ net.Conn, f
 		return conn, nil, err
 	}
 	rc.Protection = state
-	return inner, first, conn.SetDeadline(time.Time{})
+	return inner, first, nil
 }
 
 // add admits a connection, and asks again whether it is trusted: from here on, RecheckTLS finds it.

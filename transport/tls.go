@@ -309,15 +309,65 @@ func probe(conn net.Conn) error {
 // RPC on a net.Conn by themselves. The result is conn if cfg.TLS is off, or allows that the server offers none. cfg.TLS needs
 // a ServerName. ctx limits only the handshake.
 func StartTLS(ctx context.Context, conn net.Conn, cfg *Config) (net.Conn, error) {
+	return beginTLS(ctx, conn, cfg, alpnRecords)
+}
+
+// BeginTLS is like [StartTLS] for programs that begin with MPA (package rdmap): it asks nobody, and TLS is never left out.
+func BeginTLS(ctx context.Context, conn net.Conn, cfg *Config) (net.Conn, error) {
+	return beginTLS(ctx, conn, cfg, alpnMPA)
+}
+
+func beginTLS(ctx context.Context, conn net.Conn, cfg *Config, proto string) (net.Conn, error) {
 	if err := given("connection", conn); err != nil {
 		return nil, err
 	}
 	c, err := cfg.fill()
+	if err == nil {
+		err = given("context", ctx)
+	}
 	if err != nil {
+		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
-	if err := given("context", ctx); err != nil {
-		return nil, err
+	return c.TLS.client(ctx, conn, "", c.Startup.Timeout, proto)
+}
+
+// AcceptTLS is the server's end of [BeginTLS]: it takes conn and returns it, or TLS on it if that is what its client begins
+// with. first has what was read of the result, for rdmap.Startup.BufferedInput. With cfg.TLS, and without AllowClear, a
+// client in clear is refused. ctx and Startup.Timeout limit the handshake. On an error conn is closed.
+func AcceptTLS(ctx context.Context, conn net.Conn, cfg *Config) (_ net.Conn, first []byte, err error) {
+	if err := given("connection", conn); err != nil {
+		return nil, nil, err
 	}
-	return c.TLS.client(ctx, conn, "", c.Startup.Timeout, alpnRecords)
+	c, err := cfg.fill()
+	if err == nil {
+		err = given("context", ctx)
+	}
+	if err != nil {
+		_ = conn.Close() // nothing was sent on it
+		return nil, nil, err
+	}
+	inner, first, _, err := c.TLS.acceptIn(ctx, conn, c.Startup.Timeout)
+	if err != nil {
+		_ = conn.Close() // crypto/tls has sent its alert
+		return nil, nil, rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)
+	}
+	return inner, first, nil
+}
+
+// acceptIn is accept until ctx ends, or a time is over.
+func (t *TLS) acceptIn(ctx context.Context, conn net.Conn, limit time.Duration) (net.Conn, []byte, *tls.ConnectionState, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // it wakes whoever reads
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return conn, nil, nil, err
+	}
+	inner, first, state, err := t.accept(ctx, conn, nil)
+	if err == nil {
+		if !stop() {
+			return inner, first, state, context.Cause(ctx)
+		}
+		err = conn.SetDeadline(time.Time{})
+	}
+	return inner, first, state, err
 }

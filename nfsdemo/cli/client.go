@@ -45,7 +45,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
 	addCRCFlag(cmd, &f.crc, "ask the server for it")
 	addProfileFlag(cmd, &f.profile)
-	flags.StringVar(&f.tls.ca, "tls-ca", "", "call with TLS (RFC 9289) over nfs://, and nothing but MOUNT in clear; trust the CAs in this `file` (PEM)")
+	flags.StringVar(&f.tls.ca, "tls-ca", "", "call with TLS over nfs:// (RFC 9289) or nfs+rdma+tls://, and nothing but MOUNT in clear; trust the CAs in this `file` (PEM)")
 	flags.StringVar(&f.tls.cert, "tls-cert", "", "`file` (PEM) of a certificate of this machine for that")
 	flags.StringVar(&f.tls.key, "tls-key", "", "`file` (PEM) of its key")
 	flags.BoolVar(&f.stats, "stats", false, "at the end, print the transport's counters on standard error")
@@ -166,6 +166,7 @@ func (s *session) close() {
 // remote is a resolved argument.
 type remote struct {
 	arg string
+	cfg *nfsclient.Config
 	u   *nfsclient.URL
 	c   *nfsclient.Client
 	n   *nfsclient.Node
@@ -201,7 +202,7 @@ func (s *session) remote(ctx context.Context, arg string) (*remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remote{arg: arg, u: u, c: c}, nil
+	return &remote{arg: arg, cfg: s.cfg, u: u, c: c}, nil
 }
 
 // fail names the argument in front of err.

@@ -94,10 +94,7 @@ func (a *app) atLog(ctx context.Context, url, file string, open func(string) (*s
 
 // appendLog appends the lines of standard input.
 func (a *app) appendLog(ctx context.Context, r *remote, secret *secretFile) error {
-	if a.client.tls.ca != "" {
-		return usagef("--tls-ca: the connections of push logs have no TLS")
-	}
-	log, err := push.Dial(ctx, r.c.Caller(), secret.name, &push.Config{Secret: secret.secret, Host: r.u.Host})
+	log, err := push.Dial(ctx, r.c.Caller(), secret.name, &push.Config{Secret: secret.secret, Host: r.u.Host, Dial: r.cfg.DialLog(r.u)})
 	if err != nil {
 		return err
 	}

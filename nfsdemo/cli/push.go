@@ -87,7 +87,7 @@ func openPush(ctx context.Context, cfg *serviceConfig, next rpc.Handler) (*pushS
 	}
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
 	p.srv = &push.Server{
-		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, Limits: c.limits.limits(), Next: next, Logger: cfg.config.Logger,
+		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Limits: c.limits.limits(), Next: next, Logger: cfg.config.Logger,
 	}
 	// A log that cannot be opened is in the server's log, and its owner is told; the others are served.
 	if err := p.srv.Load(); errors.Is(err, rpc.ErrConfig) {

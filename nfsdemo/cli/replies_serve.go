@@ -30,7 +30,7 @@ func openRepliesService(ctx context.Context, cfg *serviceConfig, h rpc.Handler) 
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	p := &replies.Pusher{
-		Handler: h, Addr: ":" + port, Logger: cfg.config.Logger,
+		Handler: h, Addr: ":" + port, TLS: cfg.tls.config(), Logger: cfg.config.Logger,
 		MaxQueued: queuedReplies, MaxClients: replyLogs(cfg.config),
 		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
 	}

@@ -113,6 +113,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		return err
 	}
 	s.nfs, s.calls = h, new(observe.Calls)
+	if err := cfg.tls.load(); err != nil {
+		return err
+	}
 	if s.push, err = openPush(ctx, cfg, h); err != nil {
 		return err
 	}
@@ -128,9 +131,6 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	s.reply = reply
 	tc := *cfg.config
 	tc.Duplicates.Owner = s.owners.name
-	if err := cfg.tls.load(); err != nil {
-		return err
-	}
 	tc.TLS = cfg.tls.config()
 	s.srv = &transport.Server{Handler: front, Config: &tc}
 	for _, l := range []struct {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +43,7 @@ func newTLSWorld(t *testing.T) *tlsWorld {
 	}
 	w.s = started(t, &serviceConfig{
 		exports: list, memory: true, tls: &serverTLS{files: f}, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
+		push: pushConfig{dir: filepath.Join(w.dir, "logs")}, replies: "127.0.0.1:0",
 	})
 	return w
 }
@@ -138,6 +141,39 @@ func TestProxyTLS(t *testing.T) {
 	} {
 		if r := command(t.Context(), "", append([]string{"proxy"}, args...)...); r.status == 0 || !strings.Contains(r.stderr, say) {
 			t.Errorf("status %d, %q, want %q", r.status, r.stderr, say)
+		}
+	}
+}
+
+// TestTLSLogs: the connections of push logs and of logs of replies are within TLS if the calls are, so that a capture shows
+// neither records nor what opens them.
+func TestTLSLogs(t *testing.T) {
+	w := newTLSWorld(t)
+	rdma, tcp := w.s.rdma.Addr().String(), w.s.tcp.Addr().String()
+	secure := []string{"--tls-ca", w.serverCA, "--tls-cert", w.cert, "--tls-key", w.key}
+	for i, tt := range []struct {
+		stdin string
+		args  []string
+		want  string // of the output
+		clear bool
+	}{
+		{"the record\n", append([]string{"log", "append", "--push-secret", w.dir + "/a", "nfs+rdma+tls://" + rdma + "/mtls"}, secure...), "native", false},
+		{"the record\n", append([]string{"log", "append", "--push-secret", w.dir + "/b", "nfs://" + tcp + "/mtls"}, secure...), "native", false},
+		{"the record\n", []string{"log", "append", "--push-secret", w.dir + "/c", "nfs+rdma://" + rdma + "/any"}, "native", true},
+		{"", append([]string{"mkdir", "--replies", w.dir + "/d", "nfs+rdma+tls://" + rdma + "/mtls/the record"}, secure...), "", false},
+		{"", []string{"mkdir", "--replies", w.dir + "/e", "nfs+rdma://" + rdma + "/any/the record"}, "", true},
+	} {
+		trace := filepath.Join(w.dir, strconv.Itoa(i)+".pcapng")
+		r := command(t.Context(), tt.stdin, append(tt.args, "--pcap", trace)...)
+		if r.status != 0 || !strings.Contains(r.stdout, tt.want) || strings.Contains(r.stderr, "not pushed") {
+			t.Errorf("%q: status %d, %s%s", tt.args, r.status, r.stdout, r.stderr)
+		}
+		b, err := os.ReadFile(trace)
+		check(t, err)
+		for _, word := range []string{"the record", "stagside"} {
+			if strings.Contains(string(b), word) != tt.clear {
+				t.Errorf("%q: %q in the capture: want %v", tt.args, word, tt.clear)
+			}
 		}
 	}
 }

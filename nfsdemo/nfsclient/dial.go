@@ -156,7 +156,7 @@ func newLasting(u *URL, cfg *Config, rc *redial.Config) (lasting, error) {
 	if cfg.Reconnect <= 0 { // a lost connection ends its calls
 		c.Redial.Patience, c.Redial.Transmissions = cfg.DialTimeout, 1
 	}
-	c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return dialConn(ctx, addr, cfg) }
+	c.Dial = cfg.DialLog(u)
 	if c.Choose == nil {
 		c.Choose = func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() }
 	}
@@ -208,6 +208,22 @@ func (c *Config) named(u *URL) *transport.Config {
 		t.TLS.Config.ServerName = u.Host
 	}
 	return &t
+}
+
+// DialLog returns how connections of logs at the server of u are opened: with TLS if calls have it. It is the Dial of
+// push.Config and of replies.Config.
+func (c *Config) DialLog(u *URL) func(ctx context.Context, addr string) (net.Conn, error) {
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		f, err := c.fill()
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dialConn(ctx, addr, f)
+		if err != nil {
+			return nil, err
+		}
+		return transport.BeginTLS(ctx, conn, f.named(u))
+	}
 }
 
 // dialRegistered connects to the port that rpcbind names for NFS. If it names none, the error is

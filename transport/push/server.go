@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -32,6 +33,8 @@ type Server struct {
 	// Addr is the address for commit connections, host:port, that clients are told. Without host,
 	// clients use the host of the RPC server. The application passes its listener to Serve. "" means that there is no such address, and clients get the rung Append.
 	Addr string
+	// TLS is that of the commit connections, below MPA; the zero value: off.
+	TLS transport.TLS
 	// Allow decides who may have a new log with that name. If nil, everybody may. It must not
 	// block. A client that is not allowed cannot tell whether the name is taken.
 	Allow func(req *rpc.Request, name string) bool
@@ -91,7 +94,7 @@ func (s *Server) init() error {
 		s.reads = make(chan struct{}, s.lim.MaxReads)
 		s.logs, s.making = make(map[string]*log), make(map[string]*making)
 		s.sessions = make(map[key]*session)
-		s.side.MaxConns, s.side.Closed, s.side.Logger = s.lim.MaxConns, ErrServerClosed, s.logger
+		s.side.MaxConns, s.side.TLS, s.side.Closed, s.side.Logger = s.lim.MaxConns, s.TLS, ErrServerClosed, s.logger
 	})
 	return s.cfgErr
 }

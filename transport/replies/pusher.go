@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -42,6 +43,8 @@ type Pusher struct {
 	// Addr is the address for log connections, host:port, that clients are told. Without host,
 	// clients use the host of the RPC server. The application passes its listener to Serve.
 	Addr string
+	// TLS is that of the log connections, below MPA; the zero value: off.
+	TLS transport.TLS
 	// Choose says which replies are pushed. If nil, the replies to calls that must not run twice.
 	Choose func(prog, vers, proc uint32) bool
 	// MaxQueued limits the octets in flight to one log. Replies beyond it are sent without a record.
@@ -85,7 +88,7 @@ func (p *Pusher) init() error {
 		}
 		p.log = accept.Sampled(p.log)
 		p.clients, p.bound = make(map[key]*client), make(map[string]*binding)
-		p.side.MaxConns, p.side.Closed, p.side.Logger = p.maxClients, ErrClosed, p.log
+		p.side.MaxConns, p.side.TLS, p.side.Closed, p.side.Logger = p.maxClients, p.TLS, ErrClosed, p.log
 	})
 	return p.cfgErr
 }

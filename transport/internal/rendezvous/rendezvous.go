@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -112,6 +113,8 @@ type Acceptor[S any] struct {
 	MaxConns int
 	// Life is how long a token is good. If zero, 10 s.
 	Life time.Duration
+	// TLS is that of the connections; the zero value: off.
+	TLS transport.TLS
 	// Closed is the error after Close.
 	Closed error
 	Logger *zap.Logger
@@ -224,8 +227,15 @@ func (a *Acceptor[S]) ServeConn(nc net.Conn, cfg *rdmap.Config, run func(*rdmap.
 		a.Rejected.Add(1)
 		return ErrConns
 	}
-	known := sync.OnceFunc(func() { a.strangers.Leave(nc.RemoteAddr()) })
+	of := nc.RemoteAddr()
+	known := sync.OnceFunc(func() { a.strangers.Leave(of) })
 	defer known()
+	if a.TLS.Config != nil {
+		var err error
+		if nc, cfg.Startup.BufferedInput, err = transport.AcceptTLS(context.Background(), nc, &transport.Config{TLS: a.TLS}); err != nil {
+			return err
+		}
+	}
 	c := rdmap.Server(nc, cfg)
 	if err := a.add(c); err != nil {
 		c.Abort(err)
