@@ -118,15 +118,13 @@ func (c *Conn) Finish() {
 // flush reports what a side could not decode, when nothing more will come.
 func (c *Conn) flush(dir Dir) {
 	s := &c.sides[dir]
+	c.overlong(dir)
 	if s.phase == phaseSync {
 		c.resync(dir, true)
 	}
-	switch s.phase {
-	case phaseHold:
+	if s.phase == phaseHold {
 		c.lose(dir, ErrNoReply)
-	case phaseSkip, phaseSync:
-		c.lose(dir, c.excuse(s))
-	default:
+	} else {
 		c.lose(dir, c.excuse(s))
 	}
 	for i := range s.queues {

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -23,7 +24,7 @@ func (c *Conn) startup(dir Dir) {
 	c.frameOfStartup(dir, n)
 }
 
-// overlong gives up waiting for a startup frame that is longer than one can be, once its peer goes on. Where the frames
+// overlong gives up waiting for a startup frame that is longer than one can be, once its peer goes on or it ends. Where the frames
 // after it begin is unknown.
 func (c *Conn) overlong(dir Dir) {
 	s := &c.sides[dir]
@@ -39,6 +40,12 @@ func (c *Conn) overlong(dir Dir) {
 func (c *Conn) frameOfStartup(dir Dir, n int) error {
 	s := &c.sides[dir]
 	f, err := parseStartup(s.buf[:n])
+	if peer := &c.sides[1-dir]; c.Info.Foreign && f.IsReply && errors.Is(peer.why, ErrNotMPA) && peer.off > 0 {
+		// It was MPA after all: nothing else is answered by a Reply.
+		c.Info.Foreign = false
+		peer.why = fmt.Errorf("%w: no key, and the peer answers by a Reply", ErrStartup)
+		c.undecoded(1-dir, nil, peer.off, s.from.find(s.off), s.from.find(s.off), peer.why)
+	}
 	ev := c.frame(KindStartup, dir, 0, n)
 	f.At = Stamp{ev.Frame, ev.Time}
 	ev.Startup, ev.Err = f, err

@@ -117,11 +117,12 @@ func (m *accepts) after(ev *decode.Event, s *accepted) {
 	if len(u) < ddp.UntaggedLen || u[0]&0x80 != 0 || binary.BigEndian.Uint32(u[14:]) != 0 {
 		return // a tagged segment, or not the first one
 	}
-	switch op := verbs.Opcode(u[1] & 0x0f); {
-	case op == verbs.OpReadRequest:
+	// Where queue and opcode differ, what it asks for is what it turns out to have been answered as.
+	op, queue := verbs.Opcode(u[1]&0x0f), binary.BigEndian.Uint32(u[6:])
+	if op == verbs.OpReadRequest || queue == queueRequests {
 		s.reads++
-	case !op.IsSend() || m.info.ULP != decode.ULPRPCRDMA:
-	default:
+	}
+	if (op.IsSend() || queue == ddp.QNSend) && m.info.ULP == decode.ULPRPCRDMA {
 		m.asked(u[ddp.UntaggedLen:], ev.Dir, s)
 	}
 }
@@ -129,8 +130,12 @@ func (m *accepts) after(ev *decode.Event, s *accepted) {
 // asked remembers a call.
 func (m *accepts) asked(b []byte, dir decode.Dir, s *accepted) {
 	var h rpcrdma.Header
-	if _, err := h.Decode(b, nil); err != nil || len(s.xids) >= maxAccepted || len(s.handles) >= maxAccepted {
+	_, err := h.Decode(b, nil)
+	if len(b) < 4 || len(s.xids) >= maxAccepted || len(s.handles) >= maxAccepted {
 		return
+	}
+	if err != nil { // an RDMA_ERROR answers it
+		h = rpcrdma.Header{XID: binary.BigEndian.Uint32(b)}
 	}
 	side := &m.rpc.sides[dir]
 	if c := side.calls[h.XID]; c != nil && c.frame < s.wrong.Frame {

@@ -56,6 +56,9 @@ func (c *conn) cause(v *Violation) *Violation {
 		return f.broken[1-v.Dir].root()
 	}
 	for _, u := range f.now {
+		if alone(u.Rule, v.Rule) {
+			continue
+		}
 		if u.Dir == v.Dir && (v.Rule.is(dependent) && u.Rule.Severity == Error && below(u.Rule, v.Rule) || follows(u.Rule, v.Rule)) {
 			return u.root()
 		}
@@ -110,6 +113,13 @@ func follows(a, b *Rule) bool {
 		b.ID == "NFS-003" && a.ID == "RPCRDMA-053" // it has read what it took for the arguments
 }
 
+// alone reports whether a breach of a explains none of b: that something was not agreed on (Linux invalidates without
+// having said so in most of its replies), or that a Reply chunk was not returned, so that the reply came inline. For a
+// refusal as a whole the two are one mistake.
+func alone(a, b *Rule) bool {
+	return a.Breaks == settlesPrivateData && !b.is(settles) || a.ID == "RPCRDMA-040" && b.ID != "RPC-018"
+}
+
 // below reports whether a is of the same layer as b or a lower one.
 func below(a, b *Rule) bool {
 	layer := func(r *Rule) int {
@@ -126,7 +136,8 @@ func (c *conn) folded(v *Violation) {
 		c.reassign(v, slices.DeleteFunc(slices.Clone(f.now), func(u *Violation) bool { return u.Dir != v.Dir || !u.Rule.is(executed) }))
 		return
 	}
-	if v.Rule.Layer() == "MPA" && v.Rule.Severity == Error && f.startup == nil && c.fpdus == [2]int{} {
+	// What is wrong about read depths or peer-to-peer says nothing about where frames begin and what they are.
+	if g := v.Rule.Breaks & settles; v.Rule.Layer() == "MPA" && v.Rule.Severity == Error && (g == 0 || g == settles) && f.startup == nil && c.fpdus == [2]int{} {
 		f.startup = v
 	}
 	if g := v.Rule.Breaks & settles; g != 0 && f.agreed[g] == nil && c.ev.Kind == decode.KindStartup {
@@ -152,7 +163,7 @@ func (c *conn) folded(v *Violation) {
 		if u.Dir == v.Dir && u.Rule.ID == "MPA-031" && v.Rule.is(wrongLength) { // pad read from the next frame
 			c.reassign(v, []*Violation{u})
 		}
-		if v.Rule.Severity == Error && u.Dir == v.Dir && u.Rule.is(dependent) && !v.Rule.is(dependent) && below(v.Rule, u.Rule) {
+		if v.Rule.Severity == Error && u.Dir == v.Dir && u.Rule.is(dependent) && !v.Rule.is(dependent) && below(v.Rule, u.Rule) && !alone(v.Rule, u.Rule) {
 			c.reassign(v, []*Violation{u})
 		}
 	}

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
@@ -151,9 +152,15 @@ func (m *startup) depths(req, rep *mpa.Enhanced) {
 // other judges octets in place of a startup frame, or before the Reply.
 func (m *startup) other(ev *decode.Event) {
 	switch {
+	case errors.Is(ev.Err, decode.ErrPartial) && ev.Offset > 0 && keyed(ev.Raw):
+		m.violate("MPA-001", "another startup frame, where an FPDU is due")
 	case errors.Is(ev.Err, decode.ErrStartup) && m.keyless[ev.Dir]: // said already
 	case errors.Is(ev.Err, decode.ErrStartup):
 		m.keyless[ev.Dir] = true
+		if len(ev.Raw) == 0 { // they were taken for another protocol, and are gone
+			m.violate("MPA-003", "no key, and the peer answers by a Reply")
+			return
+		}
 		m.violate("MPA-003", "begins with %x", ev.Raw[:min(len(ev.Raw), len(mpa.RequestKey))])
 	case errors.Is(ev.Err, decode.ErrRejected) && !m.after && beginsFPDU(ev.Raw):
 		m.after = true
@@ -162,6 +169,11 @@ func (m *startup) other(ev *decode.Event) {
 		m.early = true
 		m.violate("MPA-010", "%d octets, and no Reply", ev.Len)
 	}
+}
+
+// keyed reports whether b begins with a key.
+func keyed(b []byte) bool {
+	return bytes.HasPrefix(b, []byte(mpa.RequestKey)) || bytes.HasPrefix(b, []byte(mpa.ReplyKey))
 }
 
 // beginsFPDU reports whether b begins with an FPDU of RDMAP with a right CRC: other octets may follow a rejection, where

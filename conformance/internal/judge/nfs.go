@@ -64,8 +64,10 @@ const maxCompare = 64 << 10
 
 // args judges the arguments of a call.
 func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
-	if c.proc == 0 && len(r.Body) > 0 {
-		c.odd = m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
+	if c.proc == 0 {
+		if c.goodArgs = len(r.Body) == 0; !c.goodArgs {
+			c.odd = m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
+		}
 		return
 	}
 	if r.Compound != nil {

@@ -109,7 +109,7 @@ func (b *Builder) Event(ev *decode.Event) {
 		}
 	case decode.KindUndecoded:
 		switch {
-		case ev.Conn.Foreign:
+		case ev.Conn.Foreign, ev.Len+ev.Missing == 0:
 		case errors.Is(ev.Err, decode.ErrHole), errors.Is(ev.Err, decode.ErrPartial) && ev.Conn.Unknown&decode.UnknownTruncated != 0:
 			c.lost += ev.Len + ev.Missing
 			c.holes++

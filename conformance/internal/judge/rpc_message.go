@@ -129,6 +129,8 @@ func (m *rpcMachine) verdict(r *decode.RPC, c *rpcCall) {
 		m.violate("RPC-011", "the call in frame %d is not of version 2", c.frame)
 	case h.Denied && h.Reject == xdr.RPCMismatch && !c.wrongRPC && inRange(xdr.RPCVersion):
 		m.violate("RPC-010", "RPC_MISMATCH %d to %d, the call has %d", h.Low, h.High, xdr.RPCVersion)
+	case h.Denied && h.Reject == xdr.RPCMismatch && !c.wrongRPC:
+		m.violate("RPC-011", "RPC_MISMATCH, and the call in frame %d is of version 2", c.frame)
 	case h.Denied && h.Reject == xdr.AuthError && (h.AuthStat == xdr.AuthOK || h.AuthStat == xdr.AuthInvalidResp || h.AuthStat == xdr.AuthFailed):
 		m.violate("RPC-015", "%v", h.AuthStat)
 	case !h.Denied && h.Accept == xdr.ProgMismatch && c.known && inRange(c.progVers):
@@ -137,6 +139,8 @@ func (m *rpcMachine) verdict(r *decode.RPC, c *rpcCall) {
 		m.violate("RPC-016", "the arguments in frame %d decode", c.frame)
 	case !h.Denied && (h.Accept == xdr.ProgUnavail && m.server.served[served{c.prog, 0, 0}] || h.Accept == xdr.ProcUnavail && m.server.served[served{c.prog, c.progVers, c.proc}]):
 		m.violate("RPC-018", "%v, and the server has served program %d, version %d, procedure %d", h.Accept, c.prog, c.progVers, c.proc)
+	}
+	switch {
 	case !h.Denied && h.Verf.Flavor == xdr.AuthSys:
 		m.violate("RPC-017", "verifier %v of %d octets", h.Verf.Flavor, len(h.Verf.Body))
 	case !h.Denied && h.Verf.Flavor == xdr.AuthNone && len(h.Verf.Body) > 0:

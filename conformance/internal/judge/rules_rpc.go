@@ -13,7 +13,7 @@ var rpcRules = []*Rule{
 	{"RPC-008", "RFC 5531 Appendix A", Must, Error, "The body of AUTH_SYS has a machine name of at most 255 octets, two ids, at most 16 groups, and nothing else.", "rpc-nfs3 2.2", shifting},
 	{"RPC-009", "RFC 5531 Appendix A", Should, Warning, "The verifier of a call with AUTH_SYS is AUTH_NONE.", "rpc-nfs3 2.2", 0},
 	{"RPC-010", "RFC 5531 Section 9", Must, Error, "The versions that PROG_MISMATCH and RPC_MISMATCH offer are a range without the one that they refuse.", "rpc-nfs3 2", 0},
-	{"RPC-011", "RFC 5531 Section 9", Must, Error, "A call with an rpcvers other than 2 is answered by RPC_MISMATCH.", "rpc-nfs3 2", executed},
+	{"RPC-011", "RFC 5531 Section 9", Must, Error, "RPC_MISMATCH answers the calls with an rpcvers other than 2, and no others.", "rpc-nfs3 2", executed | shifting},
 	{"RPC-012", "RFC 5531 Section 12.1", Should, Error, "Procedure 0 takes no arguments and returns no results.", "rpc-nfs3 2", wrongLength | shifting},
 	{"RPC-013", "RFC 5531 Section 9", Must, Warning, "Nothing follows the last field of a message.", "rpc-nfs3 1", wrongLength | shifting},
 	{"RPC-014", "RFC 4506 Section 3", Must, Warning, "Pad octets are 0.", "rpc-nfs3 1", 0},
