@@ -35,6 +35,9 @@ func collect(ch chan<- prometheus.Metric, prefix string, st reflect.Value) {
 			n = float64(v.Int())
 		case v.CanUint():
 			n = float64(v.Uint())
+		case f.Anonymous: // a group, which is not in names
+			collect(ch, prefix, v)
+			continue
 		case v.Kind() == reflect.Struct:
 			collect(ch, name, v)
 			continue

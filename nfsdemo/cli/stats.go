@@ -27,12 +27,11 @@ func printStats(w io.Writer, who string, s rpc.Stats) {
 }
 
 // delta returns what was counted between two snapshots.
-func delta(before, after rpc.Stats) rpc.Stats {
-	return rpc.Stats{
-		Calls:         after.Calls - before.Calls,
-		OctetsRead:    after.OctetsRead - before.OctetsRead,
-		OctetsWritten: after.OctetsWritten - before.OctetsWritten,
-		OctetsInline:  after.OctetsInline - before.OctetsInline,
-		Credits:       after.Credits,
-	}
+func delta(before, after rpc.Stats) (d rpc.Stats) {
+	d.Calls = after.Calls - before.Calls
+	d.OctetsRead = after.OctetsRead - before.OctetsRead
+	d.OctetsWritten = after.OctetsWritten - before.OctetsWritten
+	d.OctetsInline = after.OctetsInline - before.OctetsInline
+	d.Credits = after.Credits
+	return d
 }

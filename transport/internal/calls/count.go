@@ -37,18 +37,23 @@ func (c *Counters) OfBackward() *Counters {
 // Snapshot copies the counters. They are not read at the same instant.
 func (c *Counters) Snapshot() rpc.Stats {
 	s := rpc.Stats{
-		Calls: c.Calls.Load(), Replies: c.Replies.Load(),
-		OctetsRead: c.Read.Load(), OctetsWritten: c.Written.Load(), OctetsInline: c.Inline.Load(),
-		Connections: int(c.Conns.Load()), Accepted: c.Accepted.Load(),
-		Errors: c.Errors.Load(), Panics: c.Panics.Load(), Dropped: c.Dropped.Load(),
-		Invalidated: c.Invalidated.Load(), Takeovers: c.Takeovers.Load(),
-		InFlight:      int(c.InFlight.Load()),
-		OctetsExposed: c.ReplyRead.Load(), Dones: c.Dones.Load(), Withheld: c.Withheld.Load(),
-		Exposed: int(c.Exposed.Load()), Padded: c.Padded.Load(),
-		Deferred: c.Deferred.Load(), Unpulled: c.Unpulled.Load(), Late: c.Late.Load(), Unbound: c.Unbound.Load(),
-		NotAllowed: c.NotAllowed.Load(), TooMany: c.TooMany.Load(), SlowPeers: c.Slow.Load(), Stuck: c.Stuck.Load(),
-		ExposedRefused: c.ExposedRefused.Load(),
-		Registered:     c.Registered.Load(), Reused: c.Reused.Load(), OctetsLent: c.LentOctets.Load(),
+		CallStats: rpc.CallStats{
+			Calls: c.Calls.Load(), Replies: c.Replies.Load(), InFlight: int(c.InFlight.Load()),
+			Errors: c.Errors.Load(), Unbound: c.Unbound.Load(), Dropped: c.Dropped.Load(), Panics: c.Panics.Load(),
+			Takeovers: c.Takeovers.Load(), Late: c.Late.Load(), OctetsInline: c.Inline.Load(), Padded: c.Padded.Load(),
+		},
+		ChunkStats: rpc.ChunkStats{
+			OctetsRead: c.Read.Load(), OctetsWritten: c.Written.Load(), Deferred: c.Deferred.Load(), Unpulled: c.Unpulled.Load(),
+			Registered: c.Registered.Load(), Reused: c.Reused.Load(), Invalidated: c.Invalidated.Load(), OctetsLent: c.LentOctets.Load(),
+		},
+		ExposedStats: rpc.ExposedStats{
+			OctetsExposed: c.ReplyRead.Load(), Dones: c.Dones.Load(), Withheld: c.Withheld.Load(),
+			ExposedRefused: c.ExposedRefused.Load(), Exposed: int(c.Exposed.Load()),
+		},
+		ConnStats: rpc.ConnStats{
+			Connections: int(c.Conns.Load()), Accepted: c.Accepted.Load(),
+			NotAllowed: c.NotAllowed.Load(), TooMany: c.TooMany.Load(), SlowPeers: c.Slow.Load(), Stuck: c.Stuck.Load(),
+		},
 	}
 	c.Segments.snapshot(&s)
 	if b := c.backward.Load(); b != nil {
