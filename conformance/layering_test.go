@@ -91,19 +91,13 @@ var layers = []layer{
 	{name: "rdmap/region", may: []string{"internal/crc32c"}},
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/..."}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
-	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak"}},
+	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak", "golang.org/x/sys"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
-	{name: "rdmap", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap", may: []string{"internal/list", "rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",
 		may:  []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/buf"}, pure: true, but: []string{"sync", "time"},
-	},
-	{name: "rdmap/internal/conntest", may: []string{"rdmap/..."}, modules: []string{"golang.org/x/crypto", "golang.org/x/sys"}},
-	{
-		name:    "rdmap/internal/drive",
-		may:     []string{"internal/list", "rdmap/mpa", "rdmap/verbs", "rdmap/internal/buf", "rdmap/internal/engine", "rdmap/internal/vec"},
-		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{name: "rdmap/internal/...", may: []string{"rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/..."}, modules: []string{"golang.org/x/sys"}},
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -15,13 +14,13 @@ import (
 // TestAtomicity: two domains, several streams and local users add to one word
 // (ADVERSARY 28).
 func TestAtomicity(t *testing.T) {
-	mem, p := conntest.Word(0)
+	mem, p := rdmaptest.Word(0)
 	const streams, each = 4, 100
 	var wg sync.WaitGroup
 	for range streams {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
-		x, y := conntest.Connect(t, a, b, cfg, cfg)
+		x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
 			t.Fatal(err)

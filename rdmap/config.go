@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/setting"
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -267,23 +266,6 @@ func (cfg *Config) withDefaults() Config {
 		c.Logger = zap.NewNop()
 	}
 	return c
-}
-
-// driver returns the numbers of cfg, which is complete, for a connection with this table.
-func (cfg *Config) driver(table *region.Table, initiator bool) drive.Config {
-	r := &cfg.Receives
-	return drive.Config{
-		Startup: cfg.Startup.engine(initiator), Buffered: cfg.Startup.BufferedInput, Timeout: cfg.Startup.timeout(initiator),
-		NoKeepalive: cfg.Startup.NoKeepalive,
-		Receiver: engine.ReceiverConfig{
-			Table: table, Size: r.Size, Recvs: r.Count,
-			Pool: r.Pool.mem, Keep: cfg.Handler == nil, Memory: cfg.Timeouts.Memory,
-		},
-		SendQueue: cfg.SendQueue,
-		Write:     cfg.Timeouts.Write, FPDU: cfg.Timeouts.FPDU, Close: cfg.Timeouts.Close,
-		HandlerLimit: cfg.Reading.HandlerLimit, MaxHandlers: cfg.Reading.MaxHandlers,
-		PartialFPDU: cfg.PartialFPDU, Logger: cfg.Logger,
-	}
 }
 
 func (s *Startup) timeout(initiator bool) time.Duration {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -34,7 +33,7 @@ func TestMisuse(t *testing.T) {
 	}
 
 	a, b = rdmaptest.Pipe()
-	x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: -1}, Handler: conntest.NewCollector()}, nil)
+	x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: -1}, Handler: rdmaptest.NewCollector()}, nil)
 	for _, tt := range []struct {
 		wr   verbs.WR
 		want error

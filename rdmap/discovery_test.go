@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -20,8 +19,8 @@ func TestDiscovery(t *testing.T) {
 		if can {
 			cy.Startup.Extensions = verbs.Ext7306
 		}
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, cy)
-		mem, p := conntest.Word(41)
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306, Plain: true}}, cy)
+		mem, p := rdmaptest.Word(41)
 		reg, err := y.Register(mem, region.Atomic)
 		if err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@
 //	work requests in ──> sender ──> octets out
 //	requests of the peer ──> responder ──┘
 //
-// Above them, a driver (internal/drive) is the one layer with sockets, locks and goroutines. [Conn] is its API.
+// Above them, [Conn] is the one layer with sockets, locks and goroutines.
 //
 // A connection in six lines:
 //

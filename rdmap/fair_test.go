@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -20,14 +20,14 @@ func (h stuck) HandleClose(*rdmap.Conn, error) {}
 // TestStreamsDoNotStarve: a stream whose upcall blocks, idle or in Serve, and one that is flooded do not
 // disturb other streams of the process.
 func TestStreamsDoNotStarve(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
 		for _, serve := range []bool{false, true} {
 			h := stuck{make(chan struct{}), make(chan struct{})}
-			c, d := conntest.Wires["pipe"](t)
+			c, d := Wires["pipe"](t)
 			if _, tcp := a.(*net.TCPConn); tcp {
-				c, d = conntest.TcpPair(t)
+				c, d = TcpPair(t)
 			}
-			x, y := conntest.Connect(t, c, d, nil, &rdmap.Config{Handler: h})
+			x, y := rdmaptest.Connect(t, c, d, nil, &rdmap.Config{Handler: h})
 			if err := x.Send(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -37,17 +37,17 @@ func TestStreamsDoNotStarve(t *testing.T) {
 			<-h.inside // and stays there
 			defer close(h.release)
 		}
-		c, d := conntest.TcpPair(t)
-		flood, sink := conntest.Connect(t, c, d, nil, nil)
-		target := conntest.MustRegister(t, sink, 1<<20, region.RemoteWrite)
+		c, d := TcpPair(t)
+		flood, sink := rdmaptest.Connect(t, c, d, nil, nil)
+		target := MustRegister(t, sink, 1<<20, region.RemoteWrite)
 		go sink.Serve()
 		go func() {
 			for flood.Write(t.Context(), make([]byte, 1<<20), target.STag(), 0) == nil {
 			}
 		}()
-		hx := conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: hx}, nil)
-		reg := conntest.MustRegister(t, y, 5000, region.RemoteRead)
+		hx := rdmaptest.NewCollector()
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Handler: hx}, nil)
+		reg := MustRegister(t, y, 5000, region.RemoteRead)
 		go y.Serve()
 		for i := range 2 {
 			if err := x.Read(t.Context(), make([]byte, 5000), reg.STag(), 0); err != nil {
@@ -56,7 +56,7 @@ func TestStreamsDoNotStarve(t *testing.T) {
 			if err := y.Send(t.Context(), []byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			conntest.Within(t, "a message", hx.Got)
+			Within(t, "a message", hx.Got)
 		}
 		flood.Abort(nil)
 	})

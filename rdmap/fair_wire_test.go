@@ -9,7 +9,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -35,19 +34,19 @@ func (c slowWire) Write(p []byte) (n int, err error) {
 // and its answer take no longer than three batches of the bulk data.
 func TestPingBesideBulk(t *testing.T) {
 	const size = 4 << 20
-	read := func(x *rdmap.Conn, p []byte, stag region.STag) error { return x.Read(conntest.Background, p, stag, 0) }
+	read := func(x *rdmap.Conn, p []byte, stag region.STag) error { return x.Read(Background, p, stag, 0) }
 	write := func(x *rdmap.Conn, p []byte, stag region.STag) error {
-		return x.Write(conntest.Background, p[:buf.BatchOctets/8], stag, 0)
+		return x.Write(Background, p[:buf.BatchOctets/8], stag, 0)
 	}
 	for name, bulk := range map[string]func(x *rdmap.Conn, p []byte, stag region.STag) error{"read": read, "write": write} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const batch = buf.BatchOctets * time.Second / wireRate
 				a, b := rdmaptest.PipeSize(64 << 10)
-				h := &conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
-				x, y := conntest.Connect(t, slowWire{a}, slowWire{b}, &rdmap.Config{Handler: h}, &rdmap.Config{Handler: conntest.Echoer{}})
+				h := &Calls{Pending: make(map[uint64]*rdmap.Waiter)}
+				x, y := rdmaptest.Connect(t, slowWire{a}, slowWire{b}, &rdmap.Config{Handler: h}, &rdmap.Config{Handler: Echoer{}})
 				go y.Serve()
-				reg := conntest.MustRegister(t, y, size, region.RemoteRead|region.RemoteWrite)
+				reg := MustRegister(t, y, size, region.RemoteRead|region.RemoteWrite)
 				for range 8 {
 					go func() {
 						p := make([]byte, size)
@@ -59,7 +58,7 @@ func TestPingBesideBulk(t *testing.T) {
 				var took []time.Duration
 				for i := range uint64(30) {
 					start := time.Now()
-					if err := h.Call(conntest.Background, x, i, 64); err != nil {
+					if err := h.Call(Background, x, i, 64); err != nil {
 						t.Fatal(err)
 					}
 					took = append(took, time.Since(start))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -16,12 +16,12 @@ import (
 // as far as the order permits, answered; requests queued after it are executed later. An upcall that
 // blocks in the same burst does not keep the flush from being executed.
 func TestFlushOverstays(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		h := &conntest.Blocker{Release: make(chan struct{})}
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := &Blocker{Release: make(chan struct{})}
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Handler: h, Reading: rdmap.Reading{HandlerLimit: 2 * time.Millisecond, MaxHandlers: 1}}
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
-		mem := conntest.NewHanging()
-		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights})
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, cfg)
+		mem := NewHanging()
+		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +58,6 @@ func TestFlushOverstays(t *testing.T) {
 		close(h.Release)
 		echo("blocks")
 		x.Close()
-		conntest.Within(t, "the end", y.Done())
+		Within(t, "the end", y.Done())
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -39,7 +38,7 @@ func rawInitiator(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmaptest.Pe
 // sendPart returns a segment of the Send with MSN 1, not the last one: n octets of "HELLO" beginning at
 // mo.
 func sendPart(t testing.TB, mo, n int) []byte {
-	u := conntest.Patch(t, conntest.GoldSend, 0, 0x01)
+	u := rdmaptest.Patch(t, rdmaptest.GoldSend, 0, 0x01)
 	u[17] = byte(mo)
 	return append(u[:18], "HELLO"[mo:mo+n]...)
 }
@@ -73,7 +72,7 @@ func TestUnfinishedSends(t *testing.T) {
 			}
 			wg.Go(func() {
 				u, err := p.Next()
-				if want := conntest.ULPDU(t, conntest.WantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
+				if want := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0, nil, false)); err != nil || !bytes.Equal(u, want) {
 					t.Errorf("the peer got %x, %v", u, err)
 				}
 			})
@@ -83,11 +82,11 @@ func TestUnfinishedSends(t *testing.T) {
 			t.Fatalf("%d octets of the pool in use", pool.Used())
 		}
 		a, b := rdmaptest.Pipe()
-		h := conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
+		h := rdmaptest.NewCollector()
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
 		go y.Serve()
 		start := time.Now()
-		if err := x.Send(t.Context(), conntest.Pattern(3000)); err != nil {
+		if err := x.Send(t.Context(), rdmaptest.Pattern(3000)); err != nil {
 			t.Fatal(err)
 		}
 		<-h.Got
@@ -125,7 +124,7 @@ func TestLongSend(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		last := append(conntest.Patch(t, conntest.GoldSend, 17, 1)[:18], "ELLO"...)
+		last := append(rdmaptest.Patch(t, rdmaptest.GoldSend, 17, 1)[:18], "ELLO"...)
 		send(0, sendPart(t, 0, 1))
 		time.Sleep(time.Hour)
 		send(0, last)
@@ -160,18 +159,18 @@ func TestPutOffTogether(t *testing.T) {
 		const conns, msgs = 40, 100
 		pool := rdmap.NewPool(10_000)
 		hog, _ := pool.Mem().Get(10_000)
-		var hs []*conntest.Collector
+		var hs []*rdmaptest.Collector
 		var wg sync.WaitGroup
 		for range conns {
 			a, b := rdmaptest.PipeSize(3000)
-			h := conntest.NewCollector()
+			h := rdmaptest.NewCollector()
 			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 2 * msgs, Size: 1000}, Handler: h})
 			go y.Serve()
 			hs = append(hs, h)
 			wg.Go(func() {
 				for i := range msgs {
 					for mo, last := range []bool{false, true} { // each needs memory
-						u := conntest.Patch(t, conntest.GoldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
+						u := rdmaptest.Patch(t, rdmaptest.GoldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
 						if !last {
 							u[0] = 0x01
 						}

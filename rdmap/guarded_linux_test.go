@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -64,12 +64,12 @@ func TestTruncated(t *testing.T) {
 	}
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
-			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			OnWires(t, func(t *testing.T, a, b net.Conn) {
 				cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}
-				x, y := conntest.Connect(t, a, b, cfg, cfg)
+				x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
 				m := openFile(t, pmem.Mmap, fileSize)
-				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
-				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
+				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights})
+				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights})
 				go y.Serve()
 				if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), fileSize-1); err != nil {
 					t.Fatal(err)
@@ -101,9 +101,9 @@ func TestTruncatedUnderLoad(t *testing.T) {
 	var conns []*rdmap.Conn
 	busy := make(chan bool, streams)
 	for i := range streams {
-		a, b := conntest.TcpPair(t)
-		x, y := conntest.Connect(t, a, b, nil, nil)
-		reg, err := y.Table().RegisterMemory(m, region.Options{Access: conntest.CommitRights})
+		a, b := TcpPair(t)
+		x, y := rdmaptest.Connect(t, a, b, nil, nil)
+		reg, err := y.Table().RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,9 +114,9 @@ func TestTruncatedUnderLoad(t *testing.T) {
 			var err error
 			for k := 0; err == nil; k++ {
 				if i%2 == 0 {
-					err = x.Read(conntest.Background, p, s, 0)
-				} else if err = x.Write(conntest.Background, p, s, 0); err == nil {
-					err = x.Read(conntest.Background, p[:1], s, 0)
+					err = x.Read(Background, p, s, 0)
+				} else if err = x.Write(Background, p, s, 0); err == nil {
+					err = x.Read(Background, p[:1], s, 0)
 				}
 				if k == 1 {
 					busy <- true

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -17,16 +17,16 @@ import (
 // TestSim: the crash model knows what peers place, by whatever operation, and what they flush survives
 // every crash.
 func TestSim(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtCommit}}
-		x, y := conntest.Connect(t, a, b, cfg, cfg)
+		x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
 		sim := pmemtest.NewSim(1024, nil)
-		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: conntest.CommitRights | region.Atomic})
+		reg, err := y.Table().RegisterMemory(sim, region.Options{Access: rdmaptest.CommitRights | region.Atomic})
 		if err != nil {
 			t.Fatal(err)
 		}
 		go y.Serve()
-		ctx, s, data := t.Context(), reg.STag(), conntest.Pattern(200)
+		ctx, s, data := t.Context(), reg.STag(), rdmaptest.Pattern(200)
 		_, e1 := x.FetchAdd(ctx, s, 512, 7, 0)
 		e2 := x.AtomicWrite(ctx, s, 640, [8]byte{1, 2, 3, 4, 5, 6, 7, 8})
 		if err := errors.Join(e1, e2, x.Write(ctx, data, s, 10), x.Flush(ctx, s, 10, 60, verbs.FlushPersistent)); err != nil {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -27,12 +26,12 @@ func TestErrorTypes(t *testing.T) {
 	if (&verbs.ConnError{Op: "read", Err: io.EOF}).Timeout() {
 		t.Error("io.EOF counts as a timeout")
 	}
-	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: conntest.ErrTest}
-	if !errors.Is(local, conntest.ErrTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
+	local := &verbs.LocalError{Code: verbs.TermCode{}, Err: rdmaptest.ErrTest}
+	if !errors.Is(local, rdmaptest.ErrTest) || !errors.Is(verbs.ErrClosed, net.ErrClosed) {
 		t.Error(local)
 	}
 	for _, err := range []error{
-		cut, local, &verbs.ProtocolError{Section: "RFC 5040 Section 4.1", Msg: "invalid RDMAP version", Err: conntest.ErrTest}, &verbs.TerminateError{}, &verbs.RejectError{},
+		cut, local, &verbs.ProtocolError{Section: "RFC 5040 Section 4.1", Msg: "invalid RDMAP version", Err: rdmaptest.ErrTest}, &verbs.TerminateError{}, &verbs.RejectError{},
 	} {
 		if err.Error() == "" || bytes.Count([]byte(err.Error()), []byte("rdmap: ")) != 1 {
 			t.Errorf("%q", err)
@@ -60,7 +59,7 @@ func TestPrivateDataLimits(t *testing.T) {
 func privateData(t *testing.T, rev, n int, fits bool) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
-	data := conntest.Pattern(n)
+	data := rdmaptest.Pattern(n)
 	x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Revision: rev, PrivateData: data}})
 	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{Accept: func(r *mpa.Request) ([]byte, error) {
 		if !bytes.Equal(r.PrivateData, data) {
@@ -90,7 +89,7 @@ func privateData(t *testing.T, rev, n int, fits bool) {
 func TestCapabilityBlock(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	r := &rdmaptest.Record{Conn: a}
-	_, y := conntest.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}}, nil)
+	_, y := rdmaptest.Connect(t, r, b, &rdmap.Config{Startup: rdmap.Startup{PrivateData: []byte("ulp"), Extensions: verbs.ExtCommit}}, nil)
 	if y.PeerPrivateData() == nil || string(y.PeerPrivateData()) != "ulp" || !y.ConnectionState().StagPeer {
 		t.Errorf("%q, %+v", y.PeerPrivateData(), y.ConnectionState())
 	}
@@ -102,7 +101,7 @@ func TestCapabilityBlock(t *testing.T) {
 		{r.Out(), hex.EncodeToString([]byte("ulp")) + block + "00000009"},
 		{r.In(), block + "00000001"},
 	} {
-		if !bytes.HasSuffix(got.octets, conntest.Unhex(t, got.want)) {
+		if !bytes.HasSuffix(got.octets, rdmaptest.Unhex(t, got.want)) {
 			t.Errorf("frame %x, want ... %s", got.octets, got.want)
 		}
 	}
@@ -126,7 +125,7 @@ func TestCapabilityBlock(t *testing.T) {
 		y := rdmap.Server(b, nil)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
-		data := append([]byte("ulp"), conntest.Unhex(t, tt.block)...)
+		data := append([]byte("ulp"), rdmaptest.Unhex(t, tt.block)...)
 		_, neg, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1, PrivateData: data})
 		if err := errors.Join(err, <-errs); err != nil {
 			t.Fatal(err)
@@ -186,7 +185,7 @@ func TestOlderPeer(t *testing.T) {
 	}
 	<-y.Done()
 	a, b = rdmaptest.Pipe()
-	conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}}, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
+	rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Revision: 1}}, &rdmap.Config{Startup: rdmap.Startup{Revision: 1, Accept: func(r *mpa.Request) ([]byte, error) {
 		if r.Rev != 1 || r.Enhanced {
 			t.Errorf("%+v", r)
 		}

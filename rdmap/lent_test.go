@@ -9,7 +9,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -22,10 +21,10 @@ func TestEndGivesBack(t *testing.T) {
 		func(_ *rdmap.Conn, b net.Conn) { b.Close() },
 		func(x *rdmap.Conn, b net.Conn) { x.Terminate(verbs.TermCode{}, nil); b.Close() },
 	} {
-		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		OnWires(t, func(t *testing.T, a, b net.Conn) {
 			before := buf.Outstanding() // engines without a Conn are never ended
-			x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Write: 100 * time.Millisecond}})
-			if _, err := p.Conn.Write(conntest.Unhex(t, conntest.GoldSend)[:20]); err != nil {
+			x, p := RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Write: 100 * time.Millisecond}})
+			if _, err := p.Conn.Write(rdmaptest.Unhex(t, rdmaptest.GoldSend)[:20]); err != nil {
 				t.Fatal(err)
 			}
 			go x.Serve()
@@ -56,7 +55,7 @@ func TestEndGivesBack(t *testing.T) {
 
 // TestReplayGivesBack: upcalls of Sends that were put off give back what they have borrowed, if they lose the role.
 func TestReplayGivesBack(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
 		before := buf.Outstanding()
 		takenOverStalled(t, a, b)
 		backTo(t, before)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -21,10 +20,10 @@ import (
 // TestIdleConnectionIsWatched: what arrives while nobody waits is delivered, and the end of the
 // connection is noticed: at once if it has been idle for long, within two ticks after a call.
 func TestIdleConnectionIsWatched(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
-		h := conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h}, nil)
+		h := rdmaptest.NewCollector()
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Handler: h}, nil)
 		ctx := t.Context()
 		if err := x.Send(ctx, []byte("first")); err != nil {
 			t.Fatal(err)
@@ -36,11 +35,11 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 			if err := y.Send(ctx, []byte{byte(i)}); err != nil {
 				t.Fatal(err)
 			}
-			conntest.Within(t, "the message", h.Got)
+			Within(t, "the message", h.Got)
 			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
 		}
 		go y.Close()
-		conntest.Within(t, "the end", h.Over)
+		Within(t, "the end", h.Over)
 		if !errors.Is(h.Closed, io.EOF) {
 			t.Fatalf("ended with %v", h.Closed)
 		}
@@ -50,8 +49,8 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 // TestCancelWhileLeading: a leader whose context ends returns, and the next one can
 // lead.
 func TestCancelWhileLeading(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := conntest.Connect(t, a, b, nil, nil)
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, y := rdmaptest.Connect(t, a, b, nil, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		if _, err := x.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -70,10 +69,10 @@ func TestCancelWhileLeading(t *testing.T) {
 		// A result beats a context that has ended.
 		var w rdmap.Waiter
 		w.Reset()
-		w.Complete(conntest.ErrTest)
+		w.Complete(rdmaptest.ErrTest)
 		dead, kill := context.WithCancel(t.Context())
 		kill()
-		if err := x.Wait(dead, &w); err != conntest.ErrTest {
+		if err := x.Wait(dead, &w); err != rdmaptest.ErrTest {
 			t.Fatal(err)
 		}
 	})
@@ -84,12 +83,12 @@ func TestCancelWhileLeading(t *testing.T) {
 func TestPeerTerminatesLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, p := conntest.RawResponder(t, a, b, nil)
+		x, p := RawResponder(t, a, b, nil)
 		go x.Serve()
-		if err := p.Send(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldTermLocal))); err != nil {
+		if err := p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldTermLocal))); err != nil {
 			t.Fatal(err)
 		}
-		if got := conntest.Everything(t, b); len(got) > 0 {
+		if got := Everything(t, b); len(got) > 0 {
 			t.Errorf("answered with %x", got)
 		}
 		synctest.Wait()
@@ -139,7 +138,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			t.Fatalf("sent %x before the first FPDU, %v", u, err)
 		}
 		a.SetReadDeadline(time.Now().Add(10 * time.Second))
-		u := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldSend))
+		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))
 		if tt.spoil != nil {
 			tt.spoil(u)
 		}
@@ -181,8 +180,8 @@ func TestTerminateTooEarly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
 				x := start(t, a, b)
-				x.Terminate(verbs.TermCode{}, conntest.ErrTest)
-				if got := conntest.Everything(t, b); len(got) > 0 {
+				x.Terminate(verbs.TermCode{}, rdmaptest.ErrTest)
+				if got := Everything(t, b); len(got) > 0 {
 					t.Errorf("sent %x", got)
 				}
 				b.Close()

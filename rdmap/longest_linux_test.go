@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -21,10 +21,10 @@ func TestLongestOnWires(t *testing.T) {
 		t.Skip("give -long, as make test-long does")
 	}
 	for _, cfg := range []*rdmap.Config{nil, {Startup: rdmap.Startup{CRC: rdmap.CRCOff}}} {
-		a, b := conntest.Wires["tcp"](t)
-		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		sink, to := conntest.VastMemory(t, x.Table(), region.ReadSink)
-		src, from := conntest.VastMemory(t, y.Table(), region.RemoteRead)
+		a, b := Wires["tcp"](t)
+		x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
+		sink, to := rdmaptest.VastMemory(t, x.Table(), region.ReadSink)
+		src, from := rdmaptest.VastMemory(t, y.Table(), region.RemoteRead)
 		go y.Serve()
 		var w rdmap.Waiter
 		w.Reset()

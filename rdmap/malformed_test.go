@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -38,7 +37,7 @@ func TestBadRequests(t *testing.T) {
 		{"65535 octets of private data", reqKey + "4002ffff", "", mpa.ErrPrivateData},
 		{"no enhanced word", reqKey + "50020000", "", mpa.ErrEnhanced},
 		{"half an enhanced word", reqKey + "50020002" + "0004", "", mpa.ErrEnhanced},
-		{"an FPDU after it", reqKey + "40020000" + conntest.GoldSend, "", mpa.ErrTrailing},
+		{"an FPDU after it", reqKey + "40020000" + rdmaptest.GoldSend, "", mpa.ErrTrailing},
 		{"one octet after it", reqKey + "50020004" + "00040004" + "00", "", mpa.ErrTrailing},
 		{"ends inside the key", reqKey[:14], "", io.ErrUnexpectedEOF},
 		{"ends inside the private data", reqKey + "40020008" + "0102", "", io.ErrUnexpectedEOF},
@@ -46,17 +45,17 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := rdmaptest.Pipe()
-			h := conntest.NewCollector()
+			h := rdmaptest.NewCollector()
 			y := rdmap.Server(b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 4}})
 			res := make(chan error, 1)
 			go func() { res <- y.Handshake(t.Context()) }()
-			if _, err := a.Write(conntest.Unhex(t, tt.octets)); err != nil {
+			if _, err := a.Write(rdmaptest.Unhex(t, tt.octets)); err != nil {
 				t.Fatal(err)
 			}
 			if tt.cause == io.ErrUnexpectedEOF {
 				a.CloseWrite()
 			}
-			if got := conntest.Everything(t, a); hex.EncodeToString(got) != tt.reply {
+			if got := Everything(t, a); hex.EncodeToString(got) != tt.reply {
 				t.Errorf("answered with %x", got)
 			}
 			a.Close()
@@ -74,10 +73,10 @@ func TestBadRequests(t *testing.T) {
 
 // TestEndInsideFPDU: the end of the stream between two FPDUs differs from one inside an FPDU.
 func TestEndInsideFPDU(t *testing.T) {
-	for cut := 0; cut <= len(conntest.GoldSend)/2; cut++ {
+	for cut := 0; cut <= len(rdmaptest.GoldSend)/2; cut++ {
 		a, b := rdmaptest.Pipe()
-		x, p := conntest.RawResponder(t, a, b, nil)
-		if _, err := p.Conn.Write(conntest.Unhex(t, conntest.GoldSend)[:cut]); err != nil {
+		x, p := RawResponder(t, a, b, nil)
+		if _, err := p.Conn.Write(rdmaptest.Unhex(t, rdmaptest.GoldSend)[:cut]); err != nil {
 			t.Fatal(err)
 		}
 		b.Close()
@@ -85,7 +84,7 @@ func TestEndInsideFPDU(t *testing.T) {
 		for err == nil { // the whole FPDU is a message first
 			_, err = x.Recv(t.Context())
 		}
-		inside := cut > 0 && cut < len(conntest.GoldSend)/2
+		inside := cut > 0 && cut < len(rdmaptest.GoldSend)/2
 		me, _ := errors.AsType[*mpa.Error](err)
 		if inside != errors.Is(err, io.ErrUnexpectedEOF) || inside == errors.Is(err, io.EOF) || inside && (me == nil || me.Code != mpa.CodeClosed) {
 			t.Errorf("cut after %d octets: %v", cut, err)

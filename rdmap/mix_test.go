@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -103,10 +102,10 @@ func (e *mixEnd) register() {
 		return r.STag()
 	}
 	var mem []byte
-	mem, e.count = conntest.Word(0)
+	mem, e.count = rdmaptest.Word(0)
 	e.counter = offer(region.Bytes(mem[:8]), region.Atomic)
 	e.source = offer(region.Bytes(mixOctets), region.RemoteRead|region.Verify)
-	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), conntest.CommitRights)
+	e.target = offer(sluggish(make([]byte, mixWorkers*mixTarget)), rdmaptest.CommitRights)
 }
 
 // do posts wrs and waits for the last of them.
@@ -290,13 +289,13 @@ func mix(t *testing.T, seed uint64) {
 	x.peer = y
 	t.Logf("x %+v, slow %v; y %+v, slow %v", *cx, x.slow, *cy, y.slow)
 	cx.Handler, cy.Handler = x, y
-	a, b := conntest.Wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
+	a, b := Wires[[]string{"tcp", "tcp", "tcp", "pipe", "tls", "unix"}[rnd.IntN(6)]](t)
 	if rnd.IntN(4) == 0 {
 		a = rdmaptest.Wrap(a, rdmaptest.Faults{
 			In: rdmaptest.Fault{MaxPiece: 1 + rnd.IntN(200_000)}, Out: rdmaptest.Fault{MaxPiece: 1 + rnd.IntN(200_000)}, Seed: seed,
 		})
 	}
-	x.conn, y.conn = conntest.Connect(t, a, b, cx, cy)
+	x.conn, y.conn = rdmaptest.Connect(t, a, b, cx, cy)
 	if state := x.conn.ConnectionState(); state.Extensions != verbs.Ext7306|verbs.ExtCommit {
 		t.Fatalf("extensions %v", state.Extensions)
 	}
@@ -331,7 +330,7 @@ func mix(t *testing.T, seed uint64) {
 		ended.Store(true)
 		[]func(){
 			func() { x.conn.Close() },
-			func() { x.conn.Abort(conntest.ErrTest) },
+			func() { x.conn.Abort(rdmaptest.ErrTest) },
 			func() { y.conn.Terminate(verbs.TermCode{}, nil) },
 			func() { b.Close() },
 		}[rnd.IntN(4)]()

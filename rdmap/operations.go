@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -16,27 +15,27 @@ import (
 // because a channel belongs to the synctest bubble in which it was made.
 type spareWaiters struct {
 	mu   sync.Mutex
-	list []*drive.Waiter
+	list []*Waiter
 }
 
 // maxSpareWaiters is how many Waiters a connection keeps.
 const maxSpareWaiters = 16
 
-func (s *spareWaiters) get() *drive.Waiter {
+func (s *spareWaiters) get() *Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var w *drive.Waiter
+	var w *Waiter
 	if n := len(s.list); n > 0 {
 		w = s.list[n-1]
 		s.list = s.list[:n-1]
 	} else {
-		w = new(drive.Waiter)
+		w = new(Waiter)
 	}
 	w.Reset()
 	return w
 }
 
-func (s *spareWaiters) put(w *drive.Waiter) {
+func (s *spareWaiters) put(w *Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) < maxSpareWaiters {
@@ -94,14 +93,14 @@ func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 			break
 		}
 		if errors.Is(err, verbs.ErrSendQueueFull) {
-			err = c.drv.WaitRoom(ctx)
+			err = c.waitRoom(ctx)
 		}
 		if err != nil {
 			c.spare.put(w)
 			return err
 		}
 	}
-	err := c.drv.Wait(ctx, w)
+	err := c.Wait(ctx, w)
 	if !w.Done() {
 		return c.cancel(w, wr, err)
 	}
@@ -113,13 +112,16 @@ func (c *Conn) do(ctx context.Context, wr *verbs.WR) error {
 // cancel ends the wait for wr early, because of err. A work request that was copied, has not begun, or
 // is a Read needs no more waiting. A borrowed payload that is being written does: until it has been
 // written, or Timeouts.Write has passed.
-func (c *Conn) cancel(w *drive.Waiter, wr *verbs.WR, err error) error {
-	if c.drv.Cancel(w) {
+func (c *Conn) cancel(w *Waiter, wr *verbs.WR, err error) error {
+	c.mu.Lock()
+	gone := c.snd.Cancel(w)
+	c.mu.Unlock()
+	if gone {
 		c.spare.put(w)
 		return err
 	}
 	if !engine.Asks(wr.Op) && engine.Payload(wr) > verbs.CopyLimit {
-		_ = c.drv.Wait(context.Background(), w)
+		_ = c.Wait(context.Background(), w)
 	}
 	return err
 }

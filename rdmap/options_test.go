@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -52,10 +51,10 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	options(func(o option) {
 		t.Run(o.String(), func(t *testing.T) {
-			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+			OnWires(t, func(t *testing.T, a, b net.Conn) {
 				cx, cy := &rdmap.Config{Receives: rdmap.Receives{Size: 9000}}, &rdmap.Config{Receives: rdmap.Receives{Size: 9000}, Startup: rdmap.Startup{Plain: o.x != o.y}}
 				o.set(cx, cy)
-				x, y := conntest.Connect(t, a, b, cx, cy)
+				x, y := rdmaptest.Connect(t, a, b, cx, cy)
 				for i, c := range []*rdmap.Conn{x, y} {
 					s := c.ConnectionState()
 					recv, send := o.x, o.y
@@ -85,11 +84,11 @@ func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 		}
 	}
 	for _, n := range []int{0, 1, 488, 1500, 9000} {
-		if err := y.Send(ctx, conntest.Pattern(n)); err != nil {
+		if err := y.Send(ctx, rdmaptest.Pattern(n)); err != nil {
 			t.Fatal(err)
 		}
 		m, err := x.Recv(ctx)
-		if err != nil || !bytes.Equal(m.Data, conntest.Pattern(n)) {
+		if err != nil || !bytes.Equal(m.Data, rdmaptest.Pattern(n)) {
 			t.Fatalf("%d octets: %v", n, err)
 		}
 	}
@@ -99,7 +98,7 @@ func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 		t.Fatal(err)
 	}
 	go y.Serve()
-	data, sink := conntest.Pattern(len(mem)), make([]byte, len(mem))
+	data, sink := rdmaptest.Pattern(len(mem)), make([]byte, len(mem))
 	if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +145,7 @@ func TestRTRSent(t *testing.T) {
 		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("next")}}); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := p.Next(); err != nil || !bytes.Equal(u, conntest.Unhex(t, tt.want)) {
+		if u, err := p.Next(); err != nil || !bytes.Equal(u, rdmaptest.Unhex(t, tt.want)) {
 			t.Errorf("%v of %v: RTR %x, %v", tt.can, tt.takes, u, err)
 		}
 		if u, err := p.Next(); err != nil || string(u[18:]) != "next" {
@@ -173,12 +172,12 @@ func TestNoMatchingRTR(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := conntest.ULPDU(t, conntest.WantTerminate(0x2007<<16, nil, false))
+		u := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0x2007<<16, nil, false))
 		want := mpa.AppendFPDU(nil, u, !nocrc)
 		if markers {
 			want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
 		}
-		if got := conntest.Everything(t, b); !bytes.Equal(got, want) {
+		if got := Everything(t, b); !bytes.Equal(got, want) {
 			t.Errorf("markers %v, nocrc %v: %x, want %x", markers, nocrc, got, want)
 		}
 		b.Close()
@@ -194,7 +193,7 @@ func TestNoMatchingRTR(t *testing.T) {
 func TestBadMarker(t *testing.T) {
 	for bits := range 8 {
 		both, nocrc, inside := bits&1 != 0, bits&2 != 0, bits&4 != 0
-		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		OnWires(t, func(t *testing.T, a, b net.Conn) {
 			x := rdmap.Client(a, &rdmap.Config{Startup: rdmap.Startup{Markers: true, CRC: []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff}[bits>>1&1]}, Receives: rdmap.Receives{Count: 4}})
 			errs := make(chan error, 1)
 			go func() { errs <- x.Handshake(t.Context()) }()
@@ -206,7 +205,7 @@ func TestBadMarker(t *testing.T) {
 				t.Fatal(err)
 			}
 			go x.Serve()
-			f := p.Frame(append(conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldSendZero)), make([]byte, 1000)...))
+			f := p.Frame(append(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSendZero)), make([]byte, 1000)...))
 			at := 3
 			if inside {
 				at += 512
@@ -218,12 +217,12 @@ func TestBadMarker(t *testing.T) {
 			if _, err := b.Write(f); err != nil {
 				t.Fatal(err)
 			}
-			u := conntest.ULPDU(t, conntest.WantTerminate(0x2003<<16, nil, false))
+			u := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0x2003<<16, nil, false))
 			want := mpa.AppendFPDU(nil, u, !nocrc)
 			if both {
 				want = new(mpa.Inserter).AppendFPDU(nil, u, !nocrc)
 			}
-			if got := conntest.Everything(t, b); !bytes.Equal(got, want) {
+			if got := Everything(t, b); !bytes.Equal(got, want) {
 				t.Errorf("both %v, nocrc %v, inside %v: %x, want %x", both, nocrc, inside, got, want)
 			}
 			b.Close()
@@ -239,13 +238,13 @@ func TestBadMarker(t *testing.T) {
 func TestRejectOptions(t *testing.T) {
 	options(func(o option) {
 		a, b := rdmaptest.Pipe()
-		cx, cy := new(rdmap.Config), &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), conntest.ErrTest }}}
+		cx, cy := new(rdmap.Config), &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), rdmaptest.ErrTest }}}
 		o.set(cx, cy)
 		x, y := rdmap.Client(a, cx), rdmap.Server(b, cy)
 		errs := make(chan error, 1)
 		go func() { errs <- y.Handshake(t.Context()) }()
 		rej, ok := errors.AsType[*verbs.RejectError](x.Handshake(t.Context()))
-		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, conntest.ErrTest) {
+		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, rdmaptest.ErrTest) {
 			t.Errorf("%v: %v", o, rej)
 		}
 		<-x.Done()

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -31,7 +30,7 @@ func TestPanicEndsItsConnection(t *testing.T) {
 	var xs, ys []*rdmap.Conn
 	for range 2 {
 		a, b := rdmaptest.Pipe()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 10}})
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 10}})
 		go y.Serve() //nolint:errcheck // Done and Err tell
 		xs, ys = append(xs, x), append(ys, y)
 	}

@@ -6,19 +6,15 @@ import (
 	"sync"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/drive"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // inbox keeps the messages of a connection without a Handler until Recv takes them. It is bounded by
 // the number of posted receives.
 type inbox struct {
-	drv  *drive.Driver
-	pool *buf.Pool
-
 	mu      sync.Mutex
 	q       buf.Ring[received]
-	waiters buf.Ring[*drive.Waiter] // those in Recv: each message wakes one
+	waiters buf.Ring[*Waiter] // those in Recv: each message wakes one
 }
 
 // received is a message, and the memory of the Pool in which it lies.
@@ -27,8 +23,8 @@ type received struct {
 	mem buf.Mem
 }
 
-// Message implements drive.Upcalls.
-func (b *inbox) Message(m *verbs.Message, mem buf.Mem) {
+// put keeps m, whose octets lie in mem, and wakes one of those in Recv.
+func (b *inbox) put(m *verbs.Message, mem buf.Mem) {
 	b.mu.Lock()
 	b.q.Push(received{Message: *m, mem: mem})
 	w := b.next()
@@ -39,7 +35,7 @@ func (b *inbox) Message(m *verbs.Message, mem buf.Mem) {
 }
 
 // next returns the Waiter to be woken for a message, or nil, with mu held.
-func (b *inbox) next() *drive.Waiter {
+func (b *inbox) next() *Waiter {
 	if b.q.Len() == 0 || b.waiters.Len() == 0 {
 		return nil
 	}
@@ -47,7 +43,7 @@ func (b *inbox) next() *drive.Waiter {
 }
 
 // take returns the oldest message. If there is none, it registers w.
-func (b *inbox) take(w *drive.Waiter) (m received, ok bool) {
+func (b *inbox) take(w *Waiter) (m received, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.q.Len() > 0 {
@@ -59,7 +55,7 @@ func (b *inbox) take(w *drive.Waiter) (m received, ok bool) {
 }
 
 // forget removes w from the list. If w was woken already, somebody else is woken in its place.
-func (b *inbox) forget(w *drive.Waiter) {
+func (b *inbox) forget(w *Waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.waiters.Len() {
@@ -73,29 +69,17 @@ func (b *inbox) forget(w *drive.Waiter) {
 	}
 }
 
-// Idle implements drive.Upcalls.
-func (b *inbox) Idle() {}
-
-// Closed implements drive.Upcalls. It gives back the memory of the Pool: it copies the messages that Recv has not yet
-// taken.
-func (b *inbox) Closed(error) {
+// close gives back the memory of the Pool, at the end of the connection: it copies the messages that Recv has not yet
+// taken, which are still delivered.
+func (b *inbox) close(pool *buf.Pool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.q.Len() {
 		m := b.q.At(i)
 		m.Data = bytes.Clone(m.Data)
-		b.pool.Put(m.mem)
+		pool.Put(m.mem)
 		m.mem = nil
 	}
-}
-
-// release returns m as a message that belongs to the caller, and gives back what it has taken.
-func (b *inbox) release(m *received) *verbs.Message {
-	own := m.Message
-	own.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
-	b.pool.Put(m.mem)
-	b.drv.PostRecv(1)
-	return &own
 }
 
 // Recv returns the next message, in the order of delivery. The message belongs to the caller.
@@ -103,7 +87,7 @@ func (b *inbox) release(m *received) *verbs.Message {
 // message that it returns. Messages that arrived before the end of the connection are still returned
 // after it.
 func (c *Conn) Recv(ctx context.Context) (*verbs.Message, error) {
-	if c.handler != nil {
+	if c.cfg.Handler != nil {
 		return nil, verbs.ErrHasHandler
 	}
 	w := c.spare.get()
@@ -111,9 +95,14 @@ func (c *Conn) Recv(ctx context.Context) (*verbs.Message, error) {
 		m, ok := c.inbox.take(w)
 		if ok {
 			c.spare.put(w)
-			return c.inbox.release(&m), nil
+			own := m.Message
+			own.Data = append(make([]byte, 0, len(m.Data)), m.Data...)
+			// The memory before the receive: a peer that learns of the receive at once may need the memory.
+			c.cfg.Receives.Pool.mem.Put(m.mem)
+			c.PostRecv(1)
+			return &own, nil
 		}
-		if err := c.drv.Wait(ctx, w); err != nil {
+		if err := c.Wait(ctx, w); err != nil {
 			c.inbox.forget(w)
 			return nil, err
 		}

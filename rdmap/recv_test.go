@@ -6,7 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,7 +14,7 @@ import (
 func TestRecvGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, y := conntest.Connect(t, a, b, nil, nil)
+		x, y := rdmaptest.Connect(t, a, b, nil, nil)
 		over, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 1)
 		go func() { _, err := y.Recv(over); errs <- err }()

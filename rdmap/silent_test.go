@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -39,7 +38,7 @@ var silentPeers = []struct {
 	{"half an FPDU", rdmap.DefaultFPDUTimeout, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
-			_, err = c.Write(conntest.Unhex(t, conntest.GoldSend)[:9])
+			_, err = c.Write(rdmaptest.Unhex(t, rdmaptest.GoldSend)[:9])
 		}
 		return err
 	}},
@@ -53,7 +52,7 @@ var silentPeers = []struct {
 	{"reads none of the responses", rdmap.DefaultWriteTimeout, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
-			err = p.Send(conntest.ReadRequest(t, silentStag, 0, 1<<16))
+			err = p.Send(rdmaptest.ReadRequest(t, silentStag, 0, 1<<16))
 		}
 		return err
 	}},
@@ -103,9 +102,9 @@ func TestSilentPeers(t *testing.T) {
 		}
 		synctest.Wait()
 		a, b := rdmaptest.Pipe()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, cfg)
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, cfg)
 		for time.Since(start) < 2*rdmap.DefaultWriteTimeout {
-			if err := x.Send(t.Context(), conntest.Pattern(3000)); err != nil { // needs the Pool
+			if err := x.Send(t.Context(), rdmaptest.Pattern(3000)); err != nil { // needs the Pool
 				t.Fatal(err)
 			}
 			if _, err := y.Recv(t.Context()); err != nil {

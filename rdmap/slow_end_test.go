@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -17,7 +16,7 @@ func TestSlowTerminate(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := rdmaptest.PipeSize(16 << 10)
-			x, p := conntest.RawResponder(t, a, b, &rdmap.Config{})
+			x, p := RawResponder(t, a, b, &rdmap.Config{})
 			go x.Send(t.Context(), make([]byte, 512<<10)) //nolint:errcheck // it fails
 			synctest.Wait()
 			if err := p.Send([]byte{0x4f, 0x4f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}); err != nil { // no such opcode

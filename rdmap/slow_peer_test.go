@@ -12,7 +12,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -23,7 +22,7 @@ import (
 func TestBothAnswerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(2000)
-		x, y := conntest.Connect(t, a, b, nil, nil)
+		x, y := rdmaptest.Connect(t, a, b, nil, nil)
 		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 			t.Fatal(err)
 		}
@@ -34,7 +33,7 @@ func TestBothAnswerAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, c := range []struct{ from, to *rdmap.Conn }{{x, y}, {y, x}} {
 			go c.from.Serve()
-			reg := conntest.MustRegister(t, c.from, size, region.RemoteRead)
+			reg := MustRegister(t, c.from, size, region.RemoteRead)
 			wg.Go(func() {
 				if err := c.to.Read(t.Context(), make([]byte, size), reg.STag(), 0); err != nil {
 					t.Error(err)
@@ -50,7 +49,7 @@ func TestBothAnswerAtOnce(t *testing.T) {
 func TestPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := conntest.RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, Timeouts: rdmap.Timeouts{Write: time.Minute}})
+		x, _ := RawResponder(t, a, b, &rdmap.Config{SendQueue: 64 << 10, Timeouts: rdmap.Timeouts{Write: time.Minute}})
 		start := time.Now()
 		errs := make(chan error, 2)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
@@ -82,7 +81,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 func TestCloseWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, _ := conntest.RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Close: 2 * time.Second}})
+		x, _ := RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Close: 2 * time.Second}})
 		errs := make(chan error, 1)
 		go func() { errs <- x.Write(t.Context(), make([]byte, 1<<20), 1, 0) }()
 		time.Sleep(time.Second)
@@ -99,10 +98,10 @@ func TestCloseWhileFull(t *testing.T) {
 
 // TestSendWaitsForRoom: the blocking calls wait for room if Post fails.
 func TestSendWaitsForRoom(t *testing.T) {
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		h := conntest.NewCollector()
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
+		h := rdmaptest.NewCollector()
 		h.Got = make(chan struct{}, 10000)
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}})
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{SendQueue: 5000}, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 1000}})
 		go y.Serve()
 		errs := make(chan error, 8)
 		for range cap(errs) {
@@ -122,7 +121,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 			}
 		}
 		for range cap(errs) * 50 {
-			conntest.Within(t, "a message", h.Got)
+			Within(t, "a message", h.Got)
 		}
 	})
 }
@@ -131,12 +130,12 @@ func TestSendWaitsForRoom(t *testing.T) {
 func TestCancelWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(1000)
-		x, p := conntest.RawResponder(t, a, b, nil)
+		x, p := RawResponder(t, a, b, nil)
 		first := make(chan error, 1)
 		go func() { first <- x.Write(t.Context(), make([]byte, 100000), 1, 0) }()
 		time.Sleep(time.Second)
 		second := make(chan error, 1)
-		ctx, cancel := conntest.Cancellable(t)
+		ctx, cancel := Cancellable(t)
 		go func() { second <- x.Write(ctx, make([]byte, 100000), 1, 0) }()
 		time.Sleep(time.Second)
 		cancel()
@@ -162,14 +161,14 @@ func TestCancelWrites(t *testing.T) {
 func TestPartialFPDUTold(t *testing.T) {
 	t.Parallel()
 	for _, serve := range []bool{true, false} {
-		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
+		OnWires(t, func(t *testing.T, a, b net.Conn) {
 			var told atomic.Int64
 			cfg := &rdmap.Config{Receives: rdmap.Receives{Count: 4}, PartialFPDU: func(n int) { told.Store(int64(n)) }}
 			p, y := rawInitiator(t, a, b, cfg)
 			if serve {
 				go y.Serve()
 			}
-			fpdu := p.Frame(append(conntest.Patch(t, conntest.GoldSend, 0), make([]byte, 3000)...))
+			fpdu := p.Frame(append(rdmaptest.Patch(t, rdmaptest.GoldSend, 0), make([]byte, 3000)...))
 			sent := 20
 			if _, err := p.Conn.Write(fpdu[:sent]); err != nil {
 				t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -22,7 +21,7 @@ import (
 func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)) {
 	for _, markers := range []bool{false, true} {
 		t.Run(fmt.Sprintf("markers=%v", markers), func(t *testing.T) {
-			conntest.OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
+			OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
 		})
 	}
 }
@@ -36,9 +35,9 @@ func TestPoolEmpty(t *testing.T) {
 		if !ok {
 			t.Fatal("no memory")
 		}
-		h := conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
-		src := conntest.Pattern(50000)
+		h := rdmaptest.NewCollector()
+		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
+		src := rdmaptest.Pattern(50000)
 		reg, _ := y.Register(src, region.RemoteRead)
 		go y.Serve()
 		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
@@ -67,7 +66,7 @@ func TestPoolEmpty(t *testing.T) {
 		}
 		pool.Mem().Put(hog)
 		for range 6 {
-			conntest.Within(t, "a message", h.Got)
+			Within(t, "a message", h.Got)
 		}
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
@@ -93,8 +92,8 @@ func TestPoolEmptyForLong(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		pool := rdmap.NewPool(20000)
 		hog, _ := pool.Mem().Get(20000)
-		h := conntest.NewCollector()
-		x, y := conntest.Connect(t, a, b,
+		h := rdmaptest.NewCollector()
+		x, y := rdmaptest.Connect(t, a, b,
 			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Timeouts: rdmap.Timeouts{Memory: 30 * time.Second}},
 			&rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 		if err := x.Send(t.Context(), nil); err != nil {
@@ -153,7 +152,7 @@ func TestStallEnds(t *testing.T) {
 			}
 			a.SetReadDeadline(from.Add(time.Minute))
 			got, err := p.Next()
-			if want := conntest.ULPDU(t, conntest.WantTerminate(0x1202<<16|conntest.WithHdr, u, false)); err != nil || !bytes.Equal(got, want) {
+			if want := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0x1202<<16|rdmaptest.WithHdr, u, false)); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("Serve %v: %x, %v", serve, got, err)
 			}
 			if d := time.Since(from); d < 10*time.Second || d > 11*time.Second { // it may be read at the next tick
@@ -166,7 +165,7 @@ func TestStallEnds(t *testing.T) {
 }
 
 // TestStallTakenOver: if an upcall of a Send that was put off loses the role, whoever takes over goes on with the next one.
-func TestStallTakenOver(t *testing.T) { conntest.OnWires(t, takenOverStalled) }
+func TestStallTakenOver(t *testing.T) { OnWires(t, takenOverStalled) }
 
 // handsOff is a Handler that passes on the reading role in every upcall.
 type handsOff struct{ n atomic.Int64 }
@@ -182,7 +181,7 @@ func (*handsOff) HandleClose(*rdmap.Conn, error) {}
 func takenOverStalled(t *testing.T, a, b net.Conn) {
 	pool, h := rdmap.NewPool(20000), new(handsOff)
 	hog, _ := pool.Mem().Get(20000)
-	x, y := conntest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
+	x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
 	go y.Serve()
 	if err := x.Send(t.Context(), nil); err != nil { // opens the stream
 		t.Fatal(err)

@@ -27,14 +27,17 @@ type Stats struct {
 
 // Stats returns a snapshot of the counters.
 func (c *Conn) Stats() Stats {
-	var out engine.Traffic
-	in, n := c.drv.Counters(&out)
+	in := &c.in
+	c.mu.Lock()
+	out, flushes := c.out, c.flushes
+	c.mu.Unlock()
 	s := Stats{
 		FPDUsIn: in.FPDUs.Load(), OctetsIn: in.Octets.Load(),
 		WriteOctetsIn: in.WriteOctets.Load(), ReadOctetsIn: in.ReadOctets.Load(),
 		FPDUsOut: out.FPDUs, OctetsOut: out.Octets, MessagesOut: out.Messages,
 		WriteOctetsOut: out.WriteOctets, ReadOctetsOut: out.ReadOctets,
-		Reads: n.Reads, Flushes: n.Flushes, Takeovers: n.Takeovers, RecvStalls: n.Stalls, Staging: n.Staging,
+		Reads: c.reads.Load(), Flushes: flushes, Takeovers: c.taken.Load(), RecvStalls: c.stalls.Load(),
+		Staging: int(c.partial.held.Load()),
 	}
 	for op := range s.MessagesIn {
 		s.MessagesIn[op] = in.Messages[op].Load()

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -18,9 +17,9 @@ func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, MULPDU: 1000}, Receives: rdmap.Receives{Size: 9000}}
-		x, y := conntest.Connect(t, a, b, cfg, cfg)
-		mem := &conntest.Persisting{Mem: make([]byte, 8192)}
-		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights | region.Atomic})
+		x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
+		mem := &rdmaptest.Persisting{Mem: make([]byte, 8192)}
+		reg, _ := y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights | region.Atomic})
 		ctx, s := t.Context(), reg.STag()
 		_, e1 := x.FetchAdd(ctx, s, 0, 1, 0)
 		_, e2 := x.Verify(ctx, s, 0, 8192, nil)
@@ -65,7 +64,7 @@ func TestStats(t *testing.T) {
 func TestStatsOfLikeSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
-		x, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Handler: refill{}})
+		x, y := rdmaptest.Connect(t, a, b, nil, &rdmap.Config{Handler: refill{}})
 		go func() { _ = y.Serve() }()
 		for i := range uint64(5) {
 			if err := x.Send(t.Context(), []byte("like the others")); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -36,7 +35,7 @@ func (e ends) connect(t *testing.T, cx, cy *rdmap.Config) (x, y *rdmap.Conn) {
 		}
 		own[i].Startup.Markers = e.markers
 	}
-	x, y = conntest.Connect(t, e.a, e.b, &own[0], &own[1])
+	x, y = rdmaptest.Connect(t, e.a, e.b, &own[0], &own[1])
 	if s := x.ConnectionState(); s.SendMarkers != e.markers || s.RecvMarkers != e.markers {
 		t.Fatalf("%+v, markers %v", s, e.markers)
 	}
@@ -65,7 +64,7 @@ func TestConns(t *testing.T) {
 		{"misuse back", func(t *testing.T, e ends) { connsTerminate(t, e, true) }},
 		{"ends", connsEnds},
 	}
-	for name, wire := range conntest.Wires {
+	for name, wire := range Wires {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range suite {
 				t.Run(c.name, func(t *testing.T) {
@@ -98,12 +97,12 @@ func connsSends(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		from, to := d[0], d[1]
-		regs := []region.Region{conntest.MustRegister(t, to, 8, conntest.AllRights), conntest.MustRegister(t, to, 8, conntest.AllRights)}
+		regs := []region.Region{MustRegister(t, to, 8, rdmaptest.AllRights), MustRegister(t, to, 8, rdmaptest.AllRights)}
 		wrs := []verbs.WR{
-			{Op: verbs.OpSend, Body: conntest.Pattern(1)},
-			{Op: verbs.OpSendSE, Head: conntest.Pattern(7), Body: conntest.Pattern(2000)},
-			{Op: verbs.OpSendInvalidate, Body: conntest.Pattern(3), STag: regs[0].STag()},
-			{Op: verbs.OpSendSEInvalidate, Body: conntest.Pattern(4), STag: regs[1].STag()},
+			{Op: verbs.OpSend, Body: rdmaptest.Pattern(1)},
+			{Op: verbs.OpSendSE, Head: rdmaptest.Pattern(7), Body: rdmaptest.Pattern(2000)},
+			{Op: verbs.OpSendInvalidate, Body: rdmaptest.Pattern(3), STag: regs[0].STag()},
+			{Op: verbs.OpSendSEInvalidate, Body: rdmaptest.Pattern(4), STag: regs[1].STag()},
 		}
 		if err := from.Post(wrs); err != nil {
 			t.Fatal(err)
@@ -128,7 +127,7 @@ func connsReads(t *testing.T, e ends) {
 	x, y := e.connect(t, &rdmap.Config{Startup: rdmap.Startup{IRD: 2, ORD: 2}}, &rdmap.Config{Startup: rdmap.Startup{IRD: 2, ORD: 2}})
 	var wg sync.WaitGroup
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
-		mem := conntest.Pattern(50000)
+		mem := rdmaptest.Pattern(50000)
 		reg, err := d[1].Register(mem, region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
@@ -157,14 +156,14 @@ func connsLarge(t *testing.T, e ends) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = x.Write(t.Context(), conntest.Pattern(n), reg.STag(), 0)
-		_ = x.Send(t.Context(), conntest.Pattern(n))
+		_ = x.Write(t.Context(), rdmaptest.Pattern(n), reg.STag(), 0)
+		_ = x.Send(t.Context(), rdmaptest.Pattern(n))
 	}()
 	m, err := y.Recv(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(m.Data, conntest.Pattern(n)) || !bytes.Equal(mem, conntest.Pattern(n)) {
+	if !bytes.Equal(m.Data, rdmaptest.Pattern(n)) || !bytes.Equal(mem, rdmaptest.Pattern(n)) {
 		t.Fatal("the octets differ")
 	}
 }
@@ -172,28 +171,28 @@ func connsLarge(t *testing.T, e ends) {
 // connsIdle: messages arrive unsolicited, after pauses between calls in which the watcher takes over.
 func connsIdle(t *testing.T, e ends) {
 	t.Parallel()
-	h := conntest.NewCollector()
+	h := rdmaptest.NewCollector()
 	x, y := e.connect(t, &rdmap.Config{Handler: h}, nil)
-	reg := conntest.MustRegister(t, y, 64, region.RemoteRead)
+	reg := MustRegister(t, y, 64, region.RemoteRead)
 	go y.Serve()
 	for i := range 3 {
 		if err := x.Read(t.Context(), make([]byte, 64), reg.STag(), 0); err != nil {
 			t.Fatal(err)
 		}
 		for range i {
-			time.Sleep(4 * conntest.Tick)
-			if err := y.Send(t.Context(), conntest.Pattern(10)); err != nil {
+			time.Sleep(4 * Tick)
+			if err := y.Send(t.Context(), rdmaptest.Pattern(10)); err != nil {
 				t.Fatal(err)
 			}
-			conntest.Within(t, "the message", h.Got)
+			Within(t, "the message", h.Got)
 		}
 	}
 }
 
 // connsWaiters: a hundred goroutines wait, some give up, and the others get what they wait for.
 func connsWaiters(t *testing.T, e ends) {
-	h := &conntest.Calls{Pending: make(map[uint64]*rdmap.Waiter)}
-	s := new(conntest.Shuffler)
+	h := &Calls{Pending: make(map[uint64]*rdmap.Waiter)}
+	s := new(Shuffler)
 	x, y := e.connect(t, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Count: 200}}, &rdmap.Config{Handler: s, Receives: rdmap.Receives{Count: 200}})
 	go y.Serve()
 	var wg sync.WaitGroup
@@ -227,7 +226,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 	if back {
 		from, to = y, x
 	}
-	if err := from.Write(t.Context(), conntest.Pattern(9), 0xbad, 0); err != nil {
+	if err := from.Write(t.Context(), rdmaptest.Pattern(9), 0xbad, 0); err != nil {
 		t.Fatal(err)
 	}
 	_, err := to.Recv(t.Context())
@@ -246,7 +245,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 func connsEnds(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for range 20 {
-		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: conntest.Pattern(4000)}}); err != nil {
+		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: rdmaptest.Pattern(4000)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -271,7 +270,7 @@ func connsEnds(t *testing.T, e ends) {
 // TestAbortIsAtOnce: a TLS peer that does not read delays neither Abort nor Done, although the Close of
 // crypto/tls waits five seconds to send its alert.
 func TestAbortIsAtOnce(t *testing.T) {
-	cfg, err := conntest.TlsConfig()
+	cfg, err := TlsConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +285,7 @@ func TestAbortIsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		x.Abort(conntest.ErrTest)
+		x.Abort(rdmaptest.ErrTest)
 		<-x.Done()
 		if d := time.Since(start); d > 0 {
 			t.Errorf("took %v", d)
@@ -324,14 +323,14 @@ func (c *deadlineConn) Write(p []byte) (int, error) {
 func TestWritesOfOtherConns(t *testing.T) {
 	a, b := rdmaptest.Pipe()
 	d := &deadlineConn{Conn: a}
-	x, y := conntest.Connect(t, d, b, nil, nil)
+	x, y := rdmaptest.Connect(t, d, b, nil, nil)
 	const n = 4 << 20
 	reg, err := y.Register(make([]byte, n), region.RemoteWrite|region.RemoteRead)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go y.Serve()
-	if err := x.Write(t.Context(), conntest.Pattern(n), reg.STag(), 0); err != nil {
+	if err := x.Write(t.Context(), rdmaptest.Pattern(n), reg.STag(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), n-1); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -14,13 +14,13 @@ import (
 // and its own message stays lent.
 func TestTakeover(t *testing.T) {
 	for _, handOff := range []bool{true, false} {
-		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			h := &conntest.Blocker{HandOff: handOff, Release: make(chan struct{})}
+		OnWires(t, func(t *testing.T, a, b net.Conn) {
+			h := &Blocker{HandOff: handOff, Release: make(chan struct{})}
 			cfg := &rdmap.Config{Handler: h, Reading: rdmap.Reading{HandlerLimit: 10 * time.Millisecond}}
 			if handOff {
 				cfg.Reading.HandlerLimit = 0
 			}
-			x, y := conntest.Connect(t, a, b, nil, cfg)
+			x, y := rdmaptest.Connect(t, a, b, nil, cfg)
 			go y.Serve()
 			ctx := t.Context()
 			for _, s := range []string{"b one", "2", "b three", "4"} {
@@ -59,9 +59,9 @@ func TestTakeover(t *testing.T) {
 
 // TestTakeoverLimit: beyond MaxTakeovers the role stays.
 func TestTakeoverLimit(t *testing.T) {
-	a, b := conntest.TcpPair(t)
-	h := &conntest.Blocker{HandOff: true, Release: make(chan struct{})}
-	x, y := conntest.Connect(t, a, b, nil, &rdmap.Config{Handler: h, Reading: rdmap.Reading{MaxHandlers: 1}})
+	a, b := TcpPair(t)
+	h := &Blocker{HandOff: true, Release: make(chan struct{})}
+	x, y := rdmaptest.Connect(t, a, b, nil, &rdmap.Config{Handler: h, Reading: rdmap.Reading{MaxHandlers: 1}})
 	go y.Serve()
 	for range 3 {
 		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("b")}}); err != nil {

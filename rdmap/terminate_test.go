@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -22,7 +22,7 @@ func TestSinkLost(t *testing.T) {
 		wr   func(t *testing.T, x *rdmap.Conn) verbs.WR
 	}{
 		{"invalidated", func(t *testing.T, x *rdmap.Conn) verbs.WR {
-			reg := conntest.MustRegister(t, x, 8, region.ReadSink)
+			reg := MustRegister(t, x, 8, region.ReadSink)
 			if err := reg.Invalidate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -30,16 +30,16 @@ func TestSinkLost(t *testing.T) {
 		}},
 		{"never there", func(*testing.T, *rdmap.Conn) verbs.WR { return verbs.WR{Sink: 0x100, Len: 1} }},
 		{"no right", func(t *testing.T, x *rdmap.Conn) verbs.WR {
-			return verbs.WR{Sink: conntest.MustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
+			return verbs.WR{Sink: MustRegister(t, x, 8, region.RemoteWrite).STag(), Len: 8}
 		}},
 		{"too short", func(t *testing.T, x *rdmap.Conn) verbs.WR {
-			return verbs.WR{Sink: conntest.MustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
+			return verbs.WR{Sink: MustRegister(t, x, 8, region.ReadSink).STag(), SinkTO: 1, Len: 8}
 		}},
 	} {
-		conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-			x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 1}})
+		OnWires(t, func(t *testing.T, a, b net.Conn) {
+			x, p := RawResponder(t, a, b, &rdmap.Config{Startup: rdmap.Startup{ORD: 1}})
 			go x.Serve()
-			first := conntest.MustRegister(t, x, 8, region.ReadSink)
+			first := MustRegister(t, x, 8, region.ReadSink)
 			late := tt.wr(t, x)
 			late.Op = verbs.OpReadRequest
 			var w, ahead rdmap.Waiter
@@ -60,10 +60,10 @@ func TestSinkLost(t *testing.T) {
 					t.Fatalf("%x, %v", u, err)
 				}
 			}
-			if err := p.Send(conntest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
+			if err := p.Send(rdmaptest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
 				t.Fatal(err)
 			}
-			if u, err := p.Next(); err != nil || !bytes.Equal(conntest.FPDU(u), conntest.Unhex(t, conntest.GoldTermLocal)) {
+			if u, err := p.Next(); err != nil || !bytes.Equal(rdmaptest.FPDU(u), rdmaptest.Unhex(t, rdmaptest.GoldTermLocal)) {
 				t.Fatalf("%s: got %x, %v", tt.name, u, err)
 			}
 			if u, err := p.Next(); err != io.EOF {
@@ -88,12 +88,12 @@ func TestSinkLost(t *testing.T) {
 // are unread and more are in flight: that side half-closes and drains, where a plain close would reset the connection.
 func TestTerminateSurvivesClose(t *testing.T) {
 	code := verbs.TermCode{Layer: 0, EType: 2, Code: 8}
-	conntest.OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, p := conntest.RawResponder(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 1000}})
+	OnWires(t, func(t *testing.T, a, b net.Conn) {
+		x, p := RawResponder(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Count: 1000}})
 		var flood sync.WaitGroup
 		started := make(chan struct{})
 		flood.Go(func() {
-			u := append(conntest.Patch(t, conntest.GoldSendZero, 13, 1), make([]byte, 3000)...)
+			u := append(rdmaptest.Patch(t, rdmaptest.GoldSendZero, 13, 1), make([]byte, 3000)...)
 			for msn := byte(1); msn < 200; msn++ {
 				u[13] = msn
 				if p.Send(u) != nil {
@@ -107,11 +107,11 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		<-started
 		closed := make(chan error, 1)
 		go func() {
-			x.Terminate(code, conntest.ErrTest)
+			x.Terminate(code, rdmaptest.ErrTest)
 			closed <- x.Close()
 		}()
 		u, err := p.Next()
-		if want := conntest.ULPDU(t, conntest.WantTerminate(0x0208<<16, nil, false)); err != nil || !bytes.Equal(u, want) {
+		if want := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0x0208<<16, nil, false)); err != nil || !bytes.Equal(u, want) {
 			t.Errorf("got %x, %v", u, err)
 		}
 		if u, err := p.Next(); err != io.EOF {
@@ -119,7 +119,7 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		}
 		flood.Wait()
 		b.Close()
-		if le, ok := errors.AsType[*verbs.LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, conntest.ErrTest) {
+		if le, ok := errors.AsType[*verbs.LocalError](<-closed); !ok || le.Code != code || !errors.Is(le, rdmaptest.ErrTest) {
 			t.Errorf("Close: %v", le)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -64,10 +64,10 @@ func connsImmediate(t *testing.T, e ends) {
 	x, y := e.connect(t, cfg, cfg)
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		wrs := []verbs.WR{
-			{Op: verbs.OpSend, Body: conntest.Pattern(3000)},
-			{Op: verbs.OpImmediate, Body: conntest.Pattern(8)},
-			{Op: verbs.OpSendSE, Body: conntest.Pattern(5)},
-			{Op: verbs.OpImmediateSE, Body: conntest.Pattern(8)},
+			{Op: verbs.OpSend, Body: rdmaptest.Pattern(3000)},
+			{Op: verbs.OpImmediate, Body: rdmaptest.Pattern(8)},
+			{Op: verbs.OpSendSE, Body: rdmaptest.Pattern(5)},
+			{Op: verbs.OpImmediateSE, Body: rdmaptest.Pattern(8)},
 		}
 		if err := d[0].Post(wrs); err != nil {
 			t.Fatal(err)
@@ -95,14 +95,14 @@ func pushWRs(s region.STag, data, sum []byte, ans *verbs.Answer, w verbs.Complet
 }
 
 // pushTarget returns a responder's memory for a push, and the hash of a record.
-func pushTarget(t *testing.T, y *rdmap.Conn) (mem *conntest.Persisting, s region.STag, data, sum []byte) {
+func pushTarget(t *testing.T, y *rdmap.Conn) (mem *rdmaptest.Persisting, s region.STag, data, sum []byte) {
 	t.Helper()
-	mem = &conntest.Persisting{Mem: make([]byte, 1<<16), Stop: make(chan struct{})}
-	reg, err := y.Table().RegisterMemory(mem, region.Options{Access: conntest.CommitRights, Hash: region.SHA256})
+	mem = &rdmaptest.Persisting{Mem: make([]byte, 1<<16), Stop: make(chan struct{})}
+	reg, err := y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights, Hash: region.SHA256})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data = conntest.Pattern(10000)
+	data = rdmaptest.Pattern(10000)
 	h := region.SHA256.New()
 	h.Write(data)
 	return mem, reg.STag(), data, h.Sum(nil)

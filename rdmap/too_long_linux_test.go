@@ -7,14 +7,14 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestTooLong: a message that is one octet longer is refused before anything is sent.
 func TestTooLong(t *testing.T) {
-	p := conntest.Vast(t, engine.MaxMessage+1)
+	p := rdmaptest.Vast(t, engine.MaxMessage+1)
 	for _, wr := range []verbs.WR{
 		{Op: verbs.OpSend, Body: p}, {Op: verbs.OpWrite, Body: p}, {Op: verbs.OpSendSE, Head: p}, {Op: verbs.OpWrite, Head: p[:1], Body: p[1:]},
 	} {
@@ -25,8 +25,8 @@ func TestTooLong(t *testing.T) {
 	if err := engine.Misuse(&verbs.WR{Op: verbs.OpWrite, Head: p[:1], Body: p[2:]}); err != nil {
 		t.Error(err)
 	}
-	a, b := conntest.Wires["pipe"](t)
-	x, _ := conntest.Connect(t, a, b, nil, nil)
+	a, b := Wires["pipe"](t)
+	x, _ := rdmaptest.Connect(t, a, b, nil, nil)
 	if err := x.Read(context.Background(), p, 1, 0); !errors.Is(err, verbs.ErrTooLong) {
 		t.Error(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -51,15 +51,15 @@ func TestCompleteUpcall(t *testing.T) {
 		for _, handOff := range []bool{true, false} {
 			t.Run(fmt.Sprint(size, handOff), func(t *testing.T) {
 				t.Parallel()
-				a, b := conntest.TcpPair(t)
+				a, b := TcpPair(t)
 				h := &fetcher{handOff: handOff, got: make(chan string, 1), release: make(chan struct{})}
 				cfg := &rdmap.Config{Handler: h}
 				if !handOff {
 					cfg.Reading.HandlerLimit = 10 * time.Millisecond
 				}
-				x, y := conntest.Connect(t, a, b, nil, cfg)
+				x, y := rdmaptest.Connect(t, a, b, nil, cfg)
 				h.c = y
-				src, dst := conntest.Pattern(size), make([]byte, size)
+				src, dst := rdmaptest.Pattern(size), make([]byte, size)
 				from, err := x.Register(src, region.RemoteRead)
 				if err != nil {
 					t.Fatal(err)

@@ -3,8 +3,8 @@ package engine_test
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -18,7 +18,7 @@ func TestEngineAllocs(t *testing.T) {
 }
 
 func engineAllocs(t *testing.T, markers bool) {
-	if conntest.Poisoning {
+	if rdmaptest.Poisoning {
 		t.Skip("the race detector allocates")
 	}
 	a := newEngine(engineConfig{ord: 4, ird: 4, recvs: 1 << 30})
@@ -29,10 +29,10 @@ func engineAllocs(t *testing.T, markers bool) {
 		a.df.ExpectMarkers()
 		b.df.ExpectMarkers()
 	}
-	_, reg := b.register(t, 1<<20, conntest.AllRights)
+	_, reg := b.register(t, 1<<20, rdmaptest.AllRights)
 	_, sink := a.register(t, 1<<20, region.ReadSink)
 	body := make([]byte, 100000)
-	var d conntest.Done
+	var d rdmaptest.Done
 	wrs := []verbs.WR{
 		{Op: verbs.OpSend, Head: body[:64], Done: &d},
 		{Op: verbs.OpSend, Body: body[:4096]},

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -52,7 +52,7 @@ func TestGoldenAtomicsProduced(t *testing.T) {
 	for _, g := range []struct {
 		op   verbs.Opcode
 		gold string
-	}{{verbs.OpImmediate, conntest.GoldImm}, {verbs.OpImmediateSE, conntest.GoldImmSE}} {
+	}{{verbs.OpImmediate, rdmaptest.GoldImm}, {verbs.OpImmediateSE, rdmaptest.GoldImmSE}} {
 		e.post(verbs.WR{Op: g.op, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}})
 		if got := hex.EncodeToString(e.output()); got != g.gold {
 			t.Errorf("%v: got %s", g.op, got)
@@ -62,17 +62,17 @@ func TestGoldenAtomicsProduced(t *testing.T) {
 
 // retarget gives a vector of queue 1 another STag and MSN.
 func retarget(t testing.TB, vector string, at int, stag region.STag, msn byte) []byte {
-	u := conntest.Patch(t, vector, 13, msn)
+	u := rdmaptest.Patch(t, vector, 13, msn)
 	binary.BigEndian.PutUint32(u[18+at:], uint32(stag))
 	return u
 }
 
 func TestGoldenAtomicsConsumed(t *testing.T) {
 	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtSwap | verbs.Ext7306, recvs: 2, size: 4})
-	mem, p := conntest.Word(2)
+	mem, p := rdmaptest.Word(2)
 	reg, _ := e.snd.Table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
 	for i, g := range goldAtomics {
-		e.input(conntest.FPDU(retarget(t, g.gold, 8, reg.STag(), byte(i+1))))
+		e.input(rdmaptest.FPDU(retarget(t, g.gold, 8, reg.STag(), byte(i+1))))
 		out := e.output()
 		if i == 0 && hex.EncodeToString(out) != goldAtomicResp {
 			t.Errorf("response %x", out)
@@ -81,8 +81,8 @@ func TestGoldenAtomicsConsumed(t *testing.T) {
 			t.Errorf("%v left %x, want %x", g.a.Op, *p, want)
 		}
 	}
-	e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldImm, 13, 1)))
-	e.input(conntest.FPDU(conntest.Patch(t, conntest.GoldImmSE, 13, 2)))
+	e.input(rdmaptest.FPDU(rdmaptest.Patch(t, rdmaptest.GoldImm, 13, 1)))
+	e.input(rdmaptest.FPDU(rdmaptest.Patch(t, rdmaptest.GoldImmSE, 13, 2)))
 	if e.err != nil || len(e.got) != 2 || !e.got[1].Solicited || e.got[0].Solicited ||
 		!bytes.Equal(e.got[0].Data, []byte{1, 2, 3, 4, 5, 6, 7, 8}) || e.rcv.Recvs.Load() != 0 {
 		t.Fatalf("%v, %+v", e.err, e.got)
@@ -141,7 +141,7 @@ func TestAnswerKinds(t *testing.T) {
 		{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)},
 	}
 	for i, wr := range asks {
-		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, conntest.GoldAWResp} {
+		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, rdmaptest.GoldAWResp} {
 			for _, how := range []string{"alone", "after a Read", "cancelled"} {
 				e := newEngine(engineConfig{ord: 2, ext: engine.ExtAll})
 				id := byte(1)
@@ -149,7 +149,7 @@ func TestAnswerKinds(t *testing.T) {
 					reading(t, e)
 					id = 0 // a Read has none
 				}
-				var d conntest.Done
+				var d rdmaptest.Done
 				ans := verbs.Answer{Old: 5}
 				wr.Done, wr.Answer = &d, &ans
 				e.post(wr)
@@ -157,9 +157,9 @@ func TestAnswerKinds(t *testing.T) {
 				if how == "cancelled" && e.snd.Cancel(&d) {
 					t.Fatal("a request in flight was removed from the queue")
 				}
-				u := conntest.Patch(t, resp, 18, 0, 0, 0, id)
+				u := rdmaptest.Patch(t, resp, 18, 0, 0, 0, id)
 				u[13] = 1 // MSN
-				e.input(conntest.FPDU(u))
+				e.input(rdmaptest.FPDU(u))
 				pe, _ := errors.AsType[*verbs.ProtocolError](e.err)
 				right := i == j && how != "after a Read"
 				if right != (pe == nil) || right != (d.Err == nil) || d.N != 1 || pe != nil && pe.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 0xff}) {

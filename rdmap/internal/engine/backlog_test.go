@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -18,7 +18,7 @@ func TestPutOffBound(t *testing.T) {
 		t.Fatal("no memory")
 	}
 	e := newEngine(engineConfig{recvs: 1, pool: pool})
-	u := append(conntest.Patch(t, conntest.GoldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
+	u := append(rdmaptest.Patch(t, rdmaptest.GoldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
 	want := engine.EvStalled
 	for {
 		ev, err := e.rcv.Input(u)
@@ -55,7 +55,7 @@ func TestMemoryWait(t *testing.T) {
 		}
 		e := newEngine(engineConfig{recvs: 9, pool: pool, size: 64})
 		e.rcv.Wait.Limit = limit
-		u := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldSend))
+		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))
 		u[0] &^= 0x40 // not the last segment: it needs memory
 		if ev, err := e.rcv.Input(u); err != nil || ev.Kind != engine.EvStalled {
 			t.Fatalf("%+v, %v", ev, err)
@@ -71,7 +71,7 @@ func TestMemoryWait(t *testing.T) {
 		t.Errorf("just before the end: %+v, %v", ev, err)
 	}
 	_, err := e.rcv.Replay(from.Add(limit))
-	if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != conntest.NoBuffer {
+	if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != rdmaptest.NoBuffer {
 		t.Errorf("at the end: %v", err)
 	}
 	e, held, u := begin()

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -21,7 +21,7 @@ func TestJoin(t *testing.T) {
 	b := newEngine(engineConfig{ird: 1, recvs: 1000})
 	mem, reg := b.register(t, 1000, region.RemoteWrite)
 	var want []string
-	var d conntest.Done
+	var d rdmaptest.Done
 	send := func(n int, last verbs.Completer) {
 		for i := range n {
 			text := fmt.Sprint("message ", len(want))
@@ -71,7 +71,7 @@ func TestJoin(t *testing.T) {
 // in the MSNs.
 func TestJoinCancelled(t *testing.T) {
 	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
-	var d, e conntest.Done
+	var d, e rdmaptest.Done
 	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
 		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
 	if !a.snd.Cancel(&d) || a.snd.Cancel(&d) || a.snd.Requests().Len() != 2 || a.snd.Requests().At(0).Octets() != 6 {
@@ -95,7 +95,7 @@ func TestJoinCancelled(t *testing.T) {
 }
 
 // alikeWRs returns work requests of which many in a row differ only in their payload.
-func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *conntest.Done) (wrs []verbs.WR) {
+func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *rdmaptest.Done) (wrs []verbs.WR) {
 	sizes := []int{0, 1, 2, 3, 4, 7, 8, 64, 65, 700, verbs.CopyLimit, verbs.CopyLimit + 1}
 	for len(wrs) < n {
 		ops := []verbs.Opcode{verbs.OpSend, verbs.OpSend, verbs.OpSendSE, verbs.OpSendInvalidate, verbs.OpWrite, verbs.OpImmediate}
@@ -125,7 +125,7 @@ func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *conntest.Done)
 func TestJoinAlike(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
-		var together, singly conntest.Done
+		var together, singly rdmaptest.Done
 		cfg := engineConfig{mulpdu: []int{0, 100}[seed%2], nocrc: seed%3 == 0}
 		a, b := newEngine(cfg), newEngine(cfg)
 		for range 3 {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -40,16 +40,16 @@ func TestGoldenCommit(t *testing.T) {
 		}
 	}
 	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
-	mem := &conntest.Persisting{Mem: make([]byte, 65536)}
-	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: conntest.CommitRights, Base: 0x1000})
+	mem := &rdmaptest.Persisting{Mem: make([]byte, 65536)}
+	reg, _ := e.snd.Table.RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights, Base: 0x1000})
 	e.wk.MSN()[3] = 3
 	for i, g := range []struct{ req, resp string }{
 		{goldFlush, goldFlushResp},
 		{goldVerify, goldVerifyResp},
 		{goldVerifyHash, "0016414f000000000000000300000006000000008a9136aa"},
-		{goldAtomicWrite, conntest.GoldAWResp},
+		{goldAtomicWrite, rdmaptest.GoldAWResp},
 	} {
-		e.input(conntest.FPDU(retarget(t, g.req, 0, reg.STag(), byte(i+1))))
+		e.input(rdmaptest.FPDU(retarget(t, g.req, 0, reg.STag(), byte(i+1))))
 		if got := hex.EncodeToString(e.output()); !bytes.HasPrefix([]byte(got), []byte(g.resp)) {
 			t.Errorf("got %s, want %s", got, g.resp)
 		}
@@ -64,7 +64,7 @@ func TestGoldenCommit(t *testing.T) {
 //
 // spec: rdmap 7.5 Flush
 func TestCommitRefusals(t *testing.T) {
-	all := conntest.CommitRights
+	all := rdmaptest.CommitRights
 	for _, tt := range []struct {
 		name   string
 		wr     verbs.WR
@@ -86,20 +86,20 @@ func TestCommitRefusals(t *testing.T) {
 		{"verify, no right", verbs.WR{Op: verbs.OpVerifyRequest, Len: 8}, all &^ region.Verify, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
 		{"verify returns, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128}, all &^ region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
 		{"compare 63, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: make([]byte, 4)}, all &^ region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
-		{"compare 64, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: conntest.Castagnoli(make([]byte, 64))}, all &^ region.RemoteRead, verbs.TermCode{}},
+		{"compare 64, no read", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: rdmaptest.Castagnoli(make([]byte, 64))}, all &^ region.RemoteRead, verbs.TermCode{}},
 		{"mismatch", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: make([]byte, 4)}, all, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
 		{"hash of 5", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: make([]byte, 5)}, all, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
 		{"misaligned", verbs.WR{Op: verbs.OpAtomicWriteRequest, TO: 4, Body: make([]byte, 8)}, all, verbs.TermCode{Layer: 0, EType: 2, Code: 7}},
 		{"atomic write, no right", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)}, all &^ region.RemoteWrite, verbs.TermCode{Layer: 0, EType: 1, Code: 2}},
 	} {
 		a, b := newEngine(engineConfig{ord: 9, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 9, ext: verbs.ExtCommit})
-		mem := &conntest.Persisting{Mem: make([]byte, 128)}
+		mem := &rdmaptest.Persisting{Mem: make([]byte, 128)}
 		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: tt.access})
 		after, reg2 := b.register(t, 8, region.RemoteWrite)
 		if tt.wr.STag == 0 {
 			tt.wr.STag = reg.STag()
 		}
-		var d conntest.Done
+		var d rdmaptest.Done
 		tt.wr.Done = &d
 		a.post(tt.wr, verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: reg2.STag(), Body: bytes.Repeat([]byte{1}, 8)})
 		exchange(a, b)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -122,20 +122,20 @@ func TestNoPeeking(t *testing.T) {
 		mem, reg := b.register(t, 3000, region.RemoteRead|region.RemoteWrite)
 		sink, sreg := a.register(t, 3000, region.ReadSink)
 		a.post(
-			verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: conntest.Pattern(3000)},
-			verbs.WR{Op: signal, Head: conntest.Pattern(8)},
-			verbs.WR{Op: verbs.OpSend, Head: conntest.Pattern(1000)},
+			verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: rdmaptest.Pattern(3000)},
+			verbs.WR{Op: signal, Head: rdmaptest.Pattern(8)},
+			verbs.WR{Op: verbs.OpSend, Head: rdmaptest.Pattern(1000)},
 		)
 		for _, f := range split(t, a.output()) {
 			b.input(f)
-			if len(b.got) > 0 && !bytes.Equal(mem, conntest.Pattern(3000)) {
+			if len(b.got) > 0 && !bytes.Equal(mem, rdmaptest.Pattern(3000)) {
 				t.Fatalf("%v was delivered before the Write was placed", signal)
 			}
 		}
-		if len(b.got) != 2 || !bytes.Equal(b.got[1].Data, conntest.Pattern(1000)) || !bytes.Equal(b.got[0].Data, conntest.Pattern(8)) {
+		if len(b.got) != 2 || !bytes.Equal(b.got[1].Data, rdmaptest.Pattern(1000)) || !bytes.Equal(b.got[0].Data, rdmaptest.Pattern(8)) {
 			t.Fatalf("delivered %d messages, %v", len(b.got), b.err)
 		}
-		var d conntest.Done
+		var d rdmaptest.Done
 		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 3000, Done: &d})
 		b.input(a.output())
 		for _, f := range split(t, b.output()) {
@@ -144,7 +144,7 @@ func TestNoPeeking(t *testing.T) {
 			}
 			a.input(f)
 		}
-		if d.N != 1 || !bytes.Equal(sink, conntest.Pattern(3000)) {
+		if d.N != 1 || !bytes.Equal(sink, rdmaptest.Pattern(3000)) {
 			t.Fatal("the Read did not complete, or its sink is incomplete")
 		}
 	}
@@ -163,7 +163,7 @@ func TestTouchedBuffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	sink, sreg := a.register(t, len(mem), region.ReadSink)
-	long, short := conntest.Pattern(len(mem)), conntest.Pattern(verbs.CopyLimit)
+	long, short := rdmaptest.Pattern(len(mem)), rdmaptest.Pattern(verbs.CopyLimit)
 	a.post(
 		verbs.WR{Op: verbs.OpSend, Body: short},
 		verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: long},
@@ -172,11 +172,11 @@ func TestTouchedBuffers(t *testing.T) {
 	clear(long[:8])
 	clear(short)
 	b.input(a.output())
-	if b.err != nil || len(b.got) != 2 || !bytes.Equal(mem[8:], conntest.Pattern(len(mem))[8:]) {
+	if b.err != nil || len(b.got) != 2 || !bytes.Equal(mem[8:], rdmaptest.Pattern(len(mem))[8:]) {
 		t.Fatalf("%d messages, %v", len(b.got), b.err)
 	}
 	for _, m := range b.got {
-		if !bytes.Equal(m.Data, conntest.Pattern(verbs.CopyLimit)) {
+		if !bytes.Equal(m.Data, rdmaptest.Pattern(verbs.CopyLimit)) {
 			t.Fatal("a payload that was copied has changed")
 		}
 	}
@@ -188,7 +188,7 @@ func TestTouchedBuffers(t *testing.T) {
 	b.input(a.output())
 	clear(mem[16:24])
 	a.input(b.output())
-	if a.err != nil || a.read != 2 || !bytes.Equal(sink[24:], conntest.Pattern(len(mem))[24:]) {
+	if a.err != nil || a.read != 2 || !bytes.Equal(sink[24:], rdmaptest.Pattern(len(mem))[24:]) {
 		t.Fatalf("%d requests completed, %v", a.read, a.err)
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -61,7 +61,7 @@ func TestResponsesDoNotStarveSends(t *testing.T) {
 			for e.snd.Request(&req) {
 			}
 			sendBatch(t, e)
-			var d conntest.Done
+			var d rdmaptest.Done
 			e.post(verbs.WR{Op: verbs.OpSend, Head: []byte("small"), Done: &d})
 			for sent := 0; d.N == 0; {
 				if sent > most {

@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // goldAll are the seeds of the fuzz targets.
 var goldAll = []string{
-	conntest.GoldWrite, conntest.GoldReadReq, conntest.GoldReadResp, conntest.GoldSend, conntest.GoldSendZero, conntest.GoldSendInv, conntest.GoldSendSE, conntest.GoldSendSEI,
-	conntest.GoldTermSTag, conntest.GoldTermRead, conntest.GoldTermBuf, conntest.GoldTermOp, conntest.GoldTermLocal, conntest.GoldTermCRC, conntest.GoldTermRTR,
-	conntest.GoldImm, conntest.GoldImmSE, conntest.GoldAWResp, conntest.GoldStalePad, goldFetchAdd, goldCmpSwap, goldSwap, goldAtomicResp,
+	rdmaptest.GoldWrite, rdmaptest.GoldReadReq, rdmaptest.GoldReadResp, rdmaptest.GoldSend, rdmaptest.GoldSendZero, rdmaptest.GoldSendInv, rdmaptest.GoldSendSE, rdmaptest.GoldSendSEI,
+	rdmaptest.GoldTermSTag, rdmaptest.GoldTermRead, rdmaptest.GoldTermBuf, rdmaptest.GoldTermOp, rdmaptest.GoldTermLocal, rdmaptest.GoldTermCRC, rdmaptest.GoldTermRTR,
+	rdmaptest.GoldImm, rdmaptest.GoldImmSE, rdmaptest.GoldAWResp, rdmaptest.GoldStalePad, goldFetchAdd, goldCmpSwap, goldSwap, goldAtomicResp,
 	goldFlush, goldVerify, goldVerifyHash, goldAtomicWrite,
 }
 
@@ -54,13 +54,13 @@ func fuzzRun(t *testing.T, in []byte, piece int) string {
 	pool := buf.NewPool(1 << 20)
 	e := newEngine(engineConfig{recvs: 3, ird: 2, ord: 1, nocrc: true, size: 100, pool: pool, ext: engine.ExtAll})
 	around := make([]byte, 300)
-	reg, err := e.snd.Table.Register(around[100:200:200], conntest.AllRights|region.Atomic|region.Verify|region.FlushVisible)
+	reg, err := e.snd.Table.Register(around[100:200:200], rdmaptest.AllRights|region.Atomic|region.Verify|region.FlushVisible)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sink := make([]byte, 32)
 	sreg, _ := e.snd.Table.Register(sink, region.ReadSink)
-	var d conntest.Done
+	var d rdmaptest.Done
 	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sreg.STag(), Len: 32, Done: &d})
 	e.output()
 	// The fuzzer cannot guess STags: two words stand for them.
@@ -128,7 +128,7 @@ func FuzzTerminate(f *testing.F) {
 		b, _ := hex.DecodeString(g)
 		f.Add(b[20 : len(b)-4])
 	}
-	for _, s := range conntest.SiwTerminates {
+	for _, s := range rdmaptest.SiwTerminates {
 		b, _ := hex.DecodeString(s.Octets)
 		f.Add(b)
 	}

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -21,13 +21,13 @@ func TestGoldenProduced(t *testing.T) {
 		want string
 		wr   verbs.WR
 	}{
-		{conntest.GoldWrite, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
-		{conntest.GoldReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
-		{conntest.GoldSend, verbs.WR{Op: verbs.OpSend, Head: hello}},
-		{conntest.GoldSendZero, verbs.WR{Op: verbs.OpSend}},
-		{conntest.GoldSendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
-		{conntest.GoldSendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
-		{conntest.GoldSendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
+		{rdmaptest.GoldWrite, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
+		{rdmaptest.GoldReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
+		{rdmaptest.GoldSend, verbs.WR{Op: verbs.OpSend, Head: hello}},
+		{rdmaptest.GoldSendZero, verbs.WR{Op: verbs.OpSend}},
+		{rdmaptest.GoldSendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
+		{rdmaptest.GoldSendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
+		{rdmaptest.GoldSendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
 	} {
 		e.post(step.wr)
 		if got := hex.EncodeToString(e.output()); got != step.want {
@@ -44,12 +44,12 @@ func TestGoldenResponse(t *testing.T) {
 	for i := range 16 {
 		mem[0x1000+i] = byte(i)
 	}
-	u := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldReadReq))
+	u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldReadReq))
 	binary.BigEndian.PutUint32(u[18+12:], 16)
 	binary.BigEndian.PutUint32(u[18+16:], uint32(reg.STag()))
-	e.input(conntest.FPDU(u))
-	if got := hex.EncodeToString(e.output()); got != conntest.GoldReadResp {
-		t.Fatalf("got %s\nwant %s", got, conntest.GoldReadResp)
+	e.input(rdmaptest.FPDU(u))
+	if got := hex.EncodeToString(e.output()); got != rdmaptest.GoldReadResp {
+		t.Fatalf("got %s\nwant %s", got, rdmaptest.GoldReadResp)
 	}
 }
 
@@ -58,15 +58,15 @@ func TestGoldenConsumed(t *testing.T) {
 	_, reg := e.register(t, 1, region.RemoteInvalidate)
 	_, reg2 := e.register(t, 1, region.RemoteInvalidate)
 	invalidate := func(s string, stag region.STag) []byte {
-		u := conntest.ULPDU(t, conntest.Unhex(t, s))
+		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, s))
 		binary.BigEndian.PutUint32(u[2:], uint32(stag))
-		return conntest.FPDU(u)
+		return rdmaptest.FPDU(u)
 	}
-	e.input(conntest.Unhex(t, conntest.GoldStalePad))
-	e.input(conntest.Unhex(t, conntest.GoldSendZero))
-	e.input(invalidate(conntest.GoldSendInv, reg.STag()))
-	e.input(conntest.Unhex(t, conntest.GoldSendSE))
-	e.input(invalidate(conntest.GoldSendSEI, reg2.STag()))
+	e.input(rdmaptest.Unhex(t, rdmaptest.GoldStalePad))
+	e.input(rdmaptest.Unhex(t, rdmaptest.GoldSendZero))
+	e.input(invalidate(rdmaptest.GoldSendInv, reg.STag()))
+	e.input(rdmaptest.Unhex(t, rdmaptest.GoldSendSE))
+	e.input(invalidate(rdmaptest.GoldSendSEI, reg2.STag()))
 	if e.err != nil {
 		t.Fatal(e.err)
 	}
@@ -98,9 +98,9 @@ func TestGoldenWriteConsumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldWrite))
+	u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldWrite))
 	binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
-	e.input(conntest.FPDU(u))
+	e.input(rdmaptest.FPDU(u))
 	if e.err != nil || mem[15] != 15 {
 		t.Fatalf("%v, memory %x", e.err, mem)
 	}
@@ -113,12 +113,12 @@ func TestGoldenReadConsumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d conntest.Done
+	var d rdmaptest.Done
 	e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: reg.STag(), SinkTO: 0x2000, Len: 16, Done: &d})
 	e.output()
-	u := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldReadResp))
+	u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldReadResp))
 	binary.BigEndian.PutUint32(u[2:], uint32(reg.STag()))
-	e.input(conntest.FPDU(u))
+	e.input(rdmaptest.FPDU(u))
 	if e.err != nil || d.N != 1 || d.Err != nil || mem[15] != 15 {
 		t.Fatalf("%v, done %+v, memory %x", e.err, d, mem)
 	}
@@ -126,27 +126,27 @@ func TestGoldenReadConsumed(t *testing.T) {
 
 // TestGoldenTerminates produces and parses the Terminates of vectors 4.9 to 4.15.
 func TestGoldenTerminates(t *testing.T) {
-	hdr := func(s string) []byte { return conntest.ULPDU(t, conntest.Unhex(t, s)) }
+	hdr := func(s string) []byte { return rdmaptest.ULPDU(t, rdmaptest.Unhex(t, s)) }
 	for _, tt := range []struct {
 		want string
 		term verbs.Terminate
 	}{
-		{conntest.GoldTermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(conntest.GoldWrite)[:14]}},
-		{conntest.GoldTermRead, verbs.Terminate{
+		{rdmaptest.GoldTermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(rdmaptest.GoldWrite)[:14]}},
+		{rdmaptest.GoldTermRead, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 0, EType: 1, Code: 1}, HasLength: true, SegLen: 46,
-			DDP: hdr(conntest.GoldReadReq)[:18], Read: hdr(conntest.GoldReadReq)[18:],
+			DDP: hdr(rdmaptest.GoldReadReq)[:18], Read: hdr(rdmaptest.GoldReadReq)[18:],
 		}},
-		{conntest.GoldTermBuf, verbs.Terminate{
+		{rdmaptest.GoldTermBuf, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 1, EType: 2, Code: 2}, HasLength: true, SegLen: 2018,
-			DDP: conntest.Unhex(t, "414300000000000000000000000900000000"),
+			DDP: rdmaptest.Unhex(t, "414300000000000000000000000900000000"),
 		}},
-		{conntest.GoldTermOp, verbs.Terminate{
+		{rdmaptest.GoldTermOp, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 0, EType: 2, Code: 6}, HasLength: true, SegLen: 26,
-			DDP: conntest.Unhex(t, "414c00000000000000010000000400000000"),
+			DDP: rdmaptest.Unhex(t, "414c00000000000000010000000400000000"),
 		}},
-		{conntest.GoldTermLocal, verbs.Terminate{}},
-		{conntest.GoldTermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
-		{conntest.GoldTermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
+		{rdmaptest.GoldTermLocal, verbs.Terminate{}},
+		{rdmaptest.GoldTermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
+		{rdmaptest.GoldTermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
 	} {
 		e := newEngine(engineConfig{})
 		payload := tt.term.Append(nil)
@@ -163,7 +163,7 @@ func TestGoldenTerminates(t *testing.T) {
 		}
 
 		p := newEngine(engineConfig{})
-		p.input(conntest.Unhex(t, tt.want))
+		p.input(rdmaptest.Unhex(t, tt.want))
 		te, ok := errors.AsType[*verbs.TerminateError](p.err)
 		if !ok {
 			t.Fatalf("%v: received as %v", tt.term.Code, p.err)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -48,7 +48,7 @@ func apply(s *engine.Sender, event string) bool {
 	case "graceful":
 		s.Fail(verbs.ErrClosed, true, false, nil)
 	case "abort":
-		s.Fail(conntest.ErrTest, false, false, nil)
+		s.Fail(rdmaptest.ErrTest, false, false, nil)
 	case "shut":
 		if !was.Ended() {
 			return false

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -66,9 +66,9 @@ var longest = engineConfig{mulpdu: engine.StagMULPDU, nocrc: true, ord: 1, ird: 
 func TestLongestMessages(t *testing.T) {
 	t.Run("write", func(t *testing.T) {
 		a, b := newEngine(longest), newEngine(longest)
-		sink, reg := conntest.VastMemory(t, b.snd.Table, region.RemoteWrite)
-		body := conntest.Vast(t, engine.MaxMessage)
-		var d conntest.Done
+		sink, reg := rdmaptest.VastMemory(t, b.snd.Table, region.RemoteWrite)
+		body := rdmaptest.Vast(t, engine.MaxMessage)
+		var d rdmaptest.Done
 		a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: body, Done: &d})
 		carry(t, a, body, accept(t, b))
 		open, _ := b.rcv.DDP().Open()
@@ -77,13 +77,13 @@ func TestLongestMessages(t *testing.T) {
 		}
 	})
 	t.Run("read", func(t *testing.T) {
-		if conntest.Poisoning {
+		if rdmaptest.Poisoning {
 			t.Skip("poisoning 4 GiB of staging takes half a minute")
 		}
 		a, b := newEngine(longest), newEngine(longest)
-		sink, to := conntest.VastMemory(t, a.snd.Table, region.ReadSink)
-		src, from := conntest.VastMemory(t, b.snd.Table, region.RemoteRead)
-		var d conntest.Done
+		sink, to := rdmaptest.VastMemory(t, a.snd.Table, region.ReadSink)
+		src, from := rdmaptest.VastMemory(t, b.snd.Table, region.RemoteRead)
+		var d rdmaptest.Done
 		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: engine.MaxMessage, Done: &d})
 		carry(t, a, nil, accept(t, b))
 		carry(t, b, nil, accept(t, a))
@@ -95,10 +95,10 @@ func TestLongestMessages(t *testing.T) {
 	})
 	t.Run("send", func(t *testing.T) {
 		a := newEngine(longest)
-		body := conntest.Vast(t, engine.MaxMessage)
-		q := &onceQueue{buf: conntest.Vast(t, engine.MaxMessage)}
+		body := rdmaptest.Vast(t, engine.MaxMessage)
+		q := &onceQueue{buf: rdmaptest.Vast(t, engine.MaxMessage)}
 		r := ddp.NewReceiver(ddp.Config{Queues: [ddp.NumQueues]ddp.Queue{q}})
-		var d conntest.Done
+		var d rdmaptest.Done
 		var last ddp.Event
 		a.post(verbs.WR{Op: verbs.OpSend, Body: body, Done: &d})
 		next := unsafe.SliceData(q.buf)

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // TestBadTerminates: a Terminate that breaks rules itself is a local error. It is never answered with
 // another one (RFC 5040 Section 5.4).
 func TestBadTerminates(t *testing.T) {
-	good := conntest.ULPDU(t, conntest.Unhex(t, conntest.GoldTermSTag))
+	good := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldTermSTag))
 	whole := func(c verbs.TermCode) *verbs.Terminate {
 		return &verbs.Terminate{Code: c, HasLength: true, SegLen: 30, DDP: bytes.Clone(good[24:38])}
 	}
@@ -25,15 +25,15 @@ func TestBadTerminates(t *testing.T) {
 		{"no payload", good[:18], nil},
 		{"three octets", good[:21], nil},
 		{"header announced and missing", good[:24], &verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30}},
-		{"MSN 2", conntest.Patch(t, conntest.GoldTermSTag, 13, 2), nil},
-		{"MO 4", conntest.Patch(t, conntest.GoldTermSTag, 17, 4), nil},
+		{"MSN 2", rdmaptest.Patch(t, rdmaptest.GoldTermSTag, 13, 2), nil},
+		{"MO 4", rdmaptest.Patch(t, rdmaptest.GoldTermSTag, 17, 4), nil},
 		{"as long as may be", append(bytes.Clone(good), make([]byte, 18+engine.MaxTerminate-len(good))...), whole(verbs.TermCode{Layer: 1, EType: 1, Code: 0})},
 		{"longer than any", append(bytes.Clone(good), make([]byte, 400)...), nil},
-		{"unregistered code", conntest.Patch(t, conntest.GoldTermSTag, 18, 0xff, 0xff), whole(verbs.TermCode{Layer: 15, EType: 15, Code: 255})},
+		{"unregistered code", rdmaptest.Patch(t, rdmaptest.GoldTermSTag, 18, 0xff, 0xff), whole(verbs.TermCode{Layer: 15, EType: 15, Code: 255})},
 	} {
 		e := newEngine(engineConfig{recvs: 1, ord: 1})
-		var d conntest.Done
-		sink := own(t, e, 8, conntest.AllRights)
+		var d rdmaptest.Done
+		sink := own(t, e, 8, rdmaptest.AllRights)
 		e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: sink, Len: 8, Done: &d})
 		e.output()
 		u := bytes.Clone(tt.u)

@@ -3,11 +3,13 @@ package engine_test
 import (
 	"bytes"
 	"errors"
+	"golang.org/x/crypto/blake2b"
+	"hash"
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -15,9 +17,9 @@ import (
 // TestKeyedHash: the key counts, and so does every octet of the hash: a peer with another key fails,
 // and so does one that knows all octets but one.
 func TestKeyedHash(t *testing.T) {
-	mem := region.Bytes(conntest.Pattern(5000))
+	mem := region.Bytes(rdmaptest.Pattern(5000))
 	sum := func(key string) []byte {
-		h := conntest.Keyed(t, key).New()
+		h := keyed(t, key).New()
 		h.Write(mem)
 		return h.Sum(nil)
 	}
@@ -28,7 +30,7 @@ func TestKeyedHash(t *testing.T) {
 	}
 	for i, guess := range guesses {
 		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: conntest.Keyed(t, "one")})
+		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
 		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
 		exchange(a, b)
 		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != engine.Violations[engine.VioMismatch].Code {
@@ -39,7 +41,7 @@ func TestKeyedHash(t *testing.T) {
 
 // writing records what it is asked to write back.
 type writing struct {
-	conntest.Persisting
+	rdmaptest.Persisting
 	asked []region.Range
 }
 
@@ -52,14 +54,14 @@ func (m *writing) WriteBack(off, n int) { m.asked = append(m.asked, region.Range
 func TestWriteThrough(t *testing.T) {
 	for _, hint := range []bool{true, false} {
 		a, b := newEngine(engineConfig{ord: 9, ext: engine.ExtAll}), newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
-		mem := &writing{Persisting: conntest.Persisting{Mem: make([]byte, 4096)}}
-		all := conntest.CommitRights | region.Atomic
+		mem := &writing{Persisting: rdmaptest.Persisting{Mem: make([]byte, 4096)}}
+		all := rdmaptest.CommitRights | region.Atomic
 		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all, Base: 1000, WriteThrough: hint})
 		_, _ = b.snd.Table.RegisterMemory(mem, region.Options{Access: all, WriteThrough: true})
 		_, sink := a.register(t, 4096, region.ReadSink)
 		s := reg.STag()
 		a.post(
-			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1100, Body: conntest.Pattern(2000)},
+			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1100, Body: rdmaptest.Pattern(2000)},
 			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1000},
 			verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: s, TO: 1008, Body: make([]byte, 8)},
 			verbs.WR{Op: verbs.OpAtomicRequest, STag: s, TO: 1016, Atomic: &verbs.Atomic{Operand: 1}},
@@ -88,7 +90,7 @@ func TestGuardedMemory(t *testing.T) {
 		wr      verbs.WR
 		touches int
 	}{
-		{"write", verbs.WR{Op: verbs.OpWrite, Body: conntest.Pattern(size)}, 4},
+		{"write", verbs.WR{Op: verbs.OpWrite, Body: rdmaptest.Pattern(size)}, 4},
 		{"read", verbs.WR{Op: verbs.OpReadRequest, Len: size}, 4},
 		{"short read", verbs.WR{Op: verbs.OpReadRequest, Len: 100}, 1},
 		{"atomic", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Operand: 1}}, 1},
@@ -99,8 +101,8 @@ func TestGuardedMemory(t *testing.T) {
 		for left := range tt.touches + 1 {
 			a := newEngine(engineConfig{ord: 9, ext: engine.ExtAll})
 			b := newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
-			mem := &conntest.Frail{Mem: conntest.Pattern(size), Left: left}
-			all := conntest.CommitRights | region.Atomic
+			mem := &rdmaptest.Frail{Mem: rdmaptest.Pattern(size), Left: left}
+			all := rdmaptest.CommitRights | region.Atomic
 			reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all})
 			other, _ := b.snd.Table.Domain().RegisterShared(mem, region.Options{Access: all})
 			sink, sinkReg := a.register(t, size, region.ReadSink)
@@ -109,7 +111,7 @@ func TestGuardedMemory(t *testing.T) {
 			if tt.wr.Op == verbs.OpReadRequest {
 				tt.wr.Sink = sinkReg.STag()
 			}
-			var d conntest.Done
+			var d rdmaptest.Done
 			tt.wr.Done = &d
 			a.post(tt.wr, verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: afterReg.STag(), Body: bytes.Repeat([]byte{1}, 8)})
 			exchange(a, b)
@@ -131,4 +133,13 @@ func TestGuardedMemory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// keyed returns BLAKE2b-256 with a key (RFC 7693).
+func keyed(t *testing.T, key string) *region.Hash {
+	t.Helper()
+	if _, err := blake2b.New256([]byte(key)); err != nil {
+		t.Fatal(err)
+	}
+	return &region.Hash{Size: blake2b.Size256, New: func() hash.Hash { h, _ := blake2b.New256([]byte(key)); return h }}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -172,7 +171,7 @@ func (w *world) act(what int, s, peer *worldSide, i int) {
 func (w *world) send(s, peer *worldSide) {
 	kind := w.next()
 	op := []verbs.Opcode{verbs.OpSend, verbs.OpSendSE, verbs.OpImmediate, verbs.OpImmediateSE}[kind&3]
-	data := conntest.Pattern(kind)
+	data := rdmaptest.Pattern(kind)
 	if op >= verbs.OpImmediate {
 		data = data[:0:0]
 		data = binary.BigEndian.AppendUint64(data, uint64(len(s.ops)))
@@ -250,9 +249,9 @@ func (w *world) commit(s, peer *worldSide) {
 	case 0:
 		wr.Op, wr.Flags = verbs.OpFlushRequest, verbs.FlushPersistent|verbs.FlushVisible
 	case 1:
-		wr.Op, o.value = verbs.OpVerifyRequest, conntest.Castagnoli(r.double[off:off+n])
+		wr.Op, o.value = verbs.OpVerifyRequest, rdmaptest.Castagnoli(r.double[off:off+n])
 	case 2:
-		wr.Op, o.value = verbs.OpVerifyRequest, conntest.Castagnoli(r.double[off:off+n])
+		wr.Op, o.value = verbs.OpVerifyRequest, rdmaptest.Castagnoli(r.double[off:off+n])
 		wr.Body = o.value
 	case 3:
 		wr.Op, wr.TO, wr.Len = verbs.OpAtomicWriteRequest, uint64(off&^7), 0
@@ -349,7 +348,7 @@ type worldOp struct {
 
 const (
 	worldSize   = 64
-	worldRights = conntest.CommitRights | region.Atomic | region.RemoteInvalidate
+	worldRights = rdmaptest.CommitRights | region.Atomic | region.RemoteInvalidate
 )
 
 func newWorld(t testing.TB, in []byte) *world {
@@ -396,7 +395,7 @@ func (w *world) fill(s *worldSide, slot int) {
 
 func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
 	r := &worldRegion{double: make([]byte, worldSize)}
-	mem := &conntest.Persisting{Mem: make([]byte, worldSize)}
+	mem := &rdmaptest.Persisting{Mem: make([]byte, worldSize)}
 	reg, err := s.e.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 	if err != nil {
 		t.Fatal(err)
@@ -521,7 +520,7 @@ func (w *world) failed() bool { return w.sides[0].e.err != nil || w.sides[1].e.e
 func (w *world) finish() {
 	if w.cut {
 		for _, s := range w.sides {
-			s.e.fail(conntest.ErrTest)
+			s.e.fail(rdmaptest.ErrTest)
 			s.e.output()
 		}
 	} else {

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -45,7 +44,7 @@ func onConns(t *testing.T, pair string, f func(t *testing.T, g *connRig)) {
 func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
 	p, q := rdmaptest.Pipe()
-	g.x, g.y = conntest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}, Handler: g})
+	g.x, g.y = rdmaptest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: engine.ExtAll}, Handler: g})
 	g.register(g.x.Table(), g.y.Table())
 	go g.x.Serve()
 	go g.y.Serve()
@@ -67,7 +66,7 @@ func (g *connRig) run(change func([]verbs.WR)) {
 
 // untouched reports whether no request has had an effect.
 func (g *connRig) untouched() bool {
-	return wordOf(g.mem.Bytes()) == wordOf(conntest.Pattern(8)) && len(g.mem.persisted) == 0
+	return wordOf(g.mem.Bytes()) == wordOf(rdmaptest.Pattern(8)) && len(g.mem.persisted) == 0
 }
 
 // TestOrderingHung: while a Flush or Verify is running, messages and Writes pass it, requests do not.
@@ -101,11 +100,11 @@ func TestOrderingFailed(t *testing.T) {
 	for _, pair := range []string{"F-Read", "F-At", "F-AW", "V-Read", "V-At", "V-F", "V-AW"} {
 		onConns(t, pair, func(t *testing.T, g *connRig) {
 			if g.names[first] == "F" {
-				g.mem.err = conntest.ErrTest
+				g.mem.err = rdmaptest.ErrTest
 			}
 			g.run(func(wrs []verbs.WR) {
 				if g.names[first] == "V" {
-					wrs[0].Head = conntest.Castagnoli([]byte("something else"))
+					wrs[0].Head = rdmaptest.Castagnoli([]byte("something else"))
 				}
 			})
 			if !slices.Equal(g.done, []string{"1!", "2!"}) || !g.untouched() {
@@ -140,7 +139,7 @@ func TestOrderingUpcall(t *testing.T) {
 func TestSendOvertakesResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, q := rdmaptest.PipeSize(1000)
-		h := conntest.NewCollector()
+		h := rdmaptest.NewCollector()
 		y := rdmap.Server(q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Plain: true}})
 		go y.Handshake(t.Context())
 		peer, _, err := rdmaptest.Initiate(p, &mpa.Config{IRD: 1, ORD: 1})
@@ -149,7 +148,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 		}
 		synctest.Wait()
 		go y.Serve()
-		src, err := y.Register(conntest.Pattern(100_000), region.RemoteRead)
+		src, err := y.Register(rdmaptest.Pattern(100_000), region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +170,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.input(conntest.FPDU(u))
+			a.input(rdmaptest.FPDU(u))
 		}
 		p.Close()
 		<-y.Done()
@@ -188,7 +187,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 		hung.mem.gate = make(chan struct{})
 		hung.run(nil)
 
-		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: conntest.CommitRights})
+		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: rdmaptest.CommitRights})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,12 +196,12 @@ func TestStreamsAreIndependent(t *testing.T) {
 		free.trace = waits
 		free.effects()
 
-		back, err := hung.x.Register(conntest.Pattern(100), region.RemoteRead)
+		back, err := hung.x.Register(rdmaptest.Pattern(100), region.RemoteRead)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sink := make([]byte, 100)
-		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != conntest.Pattern(100)[99] {
+		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != rdmaptest.Pattern(100)[99] {
 			t.Errorf("the other direction: %v", err)
 		}
 		if err := hung.y.Send(t.Context(), []byte("hello")); err != nil {

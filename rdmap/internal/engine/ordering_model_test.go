@@ -10,9 +10,9 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -31,7 +31,7 @@ type modelOp struct {
 	op      verbs.Opcode
 	answer  verbs.Answer
 	sink    []byte
-	done    conntest.Done
+	done    rdmaptest.Done
 	at      int  // its position among the completions
 	arrived bool // completely
 	seen    bool // it has taken effect
@@ -107,7 +107,7 @@ func (d modelDone) Complete(err error) {
 }
 
 func newOrderModel(t testing.TB, how byte) *orderModel {
-	m := &orderModel{t: t, pool: buf.NewPool(orderPool), sim: pmemtest.OpenSim(conntest.Pattern(orderSize), nil), want: conntest.Pattern(orderSize)}
+	m := &orderModel{t: t, pool: buf.NewPool(orderPool), sim: pmemtest.OpenSim(rdmaptest.Pattern(orderSize), nil), want: rdmaptest.Pattern(orderSize)}
 	size := []int{engine.StagMULPDU, 1442, 300, 60}[how&3]
 	cfg := engineConfig{ord: 3, ird: 3, recvs: 1000, size: 256, ext: engine.ExtAll, mulpdu: size, pool: m.pool}
 	m.a = newEngine(cfg)
@@ -131,7 +131,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 			t.Error(err)
 		}
 	})
-	m.stag = register(conntest.CommitRights | region.Atomic)
+	m.stag = register(rdmaptest.CommitRights | region.Atomic)
 	if m.source = m.stag; how&8 != 0 {
 		m.source = register(region.RemoteRead) // its octets are lent to the socket
 	}
@@ -149,7 +149,7 @@ func (m *orderModel) post(kind string, word int) {
 		if kind == "Send" {
 			wr.Op = verbs.OpSend
 			if long {
-				wr.Head = slices.Concat(op.value(), conntest.Pattern(192))
+				wr.Head = slices.Concat(op.value(), rdmaptest.Pattern(192))
 			}
 		}
 	case "Write":
@@ -310,7 +310,7 @@ func (m *orderModel) effect(op *modelOp) (check func()) {
 		m.found = m.found[1:]
 		return func() { same(found, before[op.off:][:8]) }
 	case "V":
-		return func() { same(op.answer.Sum[:op.answer.N], conntest.Castagnoli(before)) }
+		return func() { same(op.answer.Sum[:op.answer.N], rdmaptest.Castagnoli(before)) }
 	default: // AW
 		copy(word, op.value())
 		return func() {}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -159,7 +159,7 @@ func refused(g *orderRig) {
 	if !slices.Equal(g.wire, []verbs.Opcode{verbs.OpTerminate}) {
 		g.t.Errorf("after a request that failed, %v was sent", g.wire)
 	}
-	if word := wordOf(g.mem.Bytes()); word != wordOf(conntest.Pattern(8)) || len(g.mem.persisted) > 0 {
+	if word := wordOf(g.mem.Bytes()); word != wordOf(rdmaptest.Pattern(8)) || len(g.mem.persisted) > 0 {
 		g.t.Errorf("after %s had failed, %s was carried out", g.say([]int{first}), g.say([]int{later}))
 	}
 	if !slices.Equal(g.done, []string{"1!", "2!"}) {

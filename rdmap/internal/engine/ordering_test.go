@@ -11,9 +11,9 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -193,7 +193,7 @@ func orderRigOf(t testing.TB, firstOp, laterOp string) *orderRig {
 	return &orderRig{
 		t: t, names: [3]string{first: firstOp, later: laterOp},
 		ops: [3]*orderOp{first: orderOps[firstOp], later: orderOps[laterOp]},
-		mem: &notedMemory{Sim: pmemtest.OpenSim(conntest.Pattern(orderSize), nil), persisted: map[int]uint64{}},
+		mem: &notedMemory{Sim: pmemtest.OpenSim(rdmaptest.Pattern(orderSize), nil), persisted: map[int]uint64{}},
 	}
 }
 
@@ -217,7 +217,7 @@ func (g *orderRig) register(a, b *region.Table) {
 
 func (g *orderRig) registerAs(m region.Memory, b *region.Table) {
 	var err error
-	if g.region, err = b.RegisterMemory(m, region.Options{Access: conntest.CommitRights | region.Atomic}); err != nil {
+	if g.region, err = b.RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights | region.Atomic}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -352,7 +352,7 @@ func (g *orderRig) check(want []int) {
 // effects compares what the operations saw and left with what they would see and leave if they were carried
 // out one after the other in the order of the trace.
 func (g *orderRig) effects() {
-	word := wordOf(conntest.Pattern(orderSize))
+	word := wordOf(rdmaptest.Pattern(orderSize))
 	for _, pos := range g.trace {
 		op := g.ops[pos]
 		if op.seen != nil {
@@ -378,9 +378,9 @@ func (g *orderRig) expect(pos int, word uint64) any {
 	if g.names[pos] != "V" {
 		return word
 	}
-	b := bytes.Clone(conntest.Pattern(orderSize)[:orderSize-pos])
+	b := bytes.Clone(rdmaptest.Pattern(orderSize)[:orderSize-pos])
 	copy(b, octetsOf(word))
-	return string(conntest.Castagnoli(b))
+	return string(rdmaptest.Castagnoli(b))
 }
 
 func (g *orderRig) say(trace []int) string {

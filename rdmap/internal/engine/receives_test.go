@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -35,7 +35,7 @@ func TestFirstSendTakesReceive(t *testing.T) {
 		e := newEngine(engineConfig{recvs: 1})
 		e.rcv.AwaitRTR()
 		for _, u := range tt.in {
-			e.input(conntest.FPDU(u))
+			e.input(rdmaptest.FPDU(u))
 		}
 		if (e.err == nil) != tt.ok || e.rcv.Recvs.Load() != tt.left {
 			t.Errorf("%s: %v, %d receives left", tt.name, e.err, e.rcv.Recvs.Load())
@@ -43,8 +43,8 @@ func TestFirstSendTakesReceive(t *testing.T) {
 	}
 	e := newEngine(engineConfig{})
 	e.rcv.AwaitRTR()
-	e.input(conntest.FPDU(sendSegment(1, 0, true, "x")))
-	if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != conntest.NoBuffer {
+	e.input(rdmaptest.FPDU(sendSegment(1, 0, true, "x")))
+	if pe, ok := errors.AsType[*verbs.ProtocolError](e.err); !ok || pe.Code != rdmaptest.NoBuffer {
 		t.Errorf("a first Send without a receive: %v", e.err)
 	}
 }

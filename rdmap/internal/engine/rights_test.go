@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -22,21 +22,21 @@ func TestRights(t *testing.T) {
 		run  func(t *testing.T, e *halves, stag region.STag)
 	}{
 		{"write", region.RemoteWrite, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *halves, stag region.STag) {
-			e.input(conntest.FPDU(writeOf(t, stag, 0)))
+			e.input(rdmaptest.FPDU(writeOf(t, stag, 0)))
 		}},
 		{"read", region.RemoteRead, verbs.TermCode{Layer: 0, EType: 1, Code: 2}, func(t *testing.T, e *halves, stag region.STag) {
-			e.input(conntest.FPDU(conntest.ReadRequest(t, stag, 0, 16)))
+			e.input(rdmaptest.FPDU(rdmaptest.ReadRequest(t, stag, 0, 16)))
 			e.output()
 		}},
 		{"invalidate", region.RemoteInvalidate, verbs.TermCode{Layer: 0, EType: 1, Code: 9}, func(t *testing.T, e *halves, stag region.STag) {
-			u := conntest.Patch(t, conntest.GoldSendInv, 13, 1)
+			u := rdmaptest.Patch(t, rdmaptest.GoldSendInv, 13, 1)
 			u[2], u[3], u[4], u[5] = byte(stag>>24), byte(stag>>16), byte(stag>>8), byte(stag)
-			e.input(conntest.FPDU(u))
+			e.input(rdmaptest.FPDU(u))
 		}},
 		{"response", region.ReadSink, verbs.TermCode{Layer: 1, EType: 1, Code: 0}, func(t *testing.T, e *halves, stag region.STag) {
 			e.post(verbs.WR{Op: verbs.OpReadRequest, Sink: stag, Len: 16})
 			e.output()
-			e.input(conntest.FPDU(conntest.ReadResponse(t, stag, 0)))
+			e.input(rdmaptest.FPDU(rdmaptest.ReadResponse(t, stag, 0)))
 		}},
 	}
 	for a := range region.ReadSink << 1 {
@@ -68,7 +68,7 @@ var requestRights = []struct {
 	{"FetchAdd", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 1}}, region.Atomic, true},
 	{"CmpSwap", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicCmpSwap, Operand: 1, Mask: 1}}, region.Atomic, true},
 	{"Swap", verbs.WR{Op: verbs.OpAtomicRequest, Atomic: &verbs.Atomic{Op: verbs.AtomicSwap, Operand: 1}}, region.Atomic, true},
-	{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: conntest.Pattern(9)[1:]}, region.RemoteWrite, true},
+	{"atomic write", verbs.WR{Op: verbs.OpAtomicWriteRequest, Body: rdmaptest.Pattern(9)[1:]}, region.RemoteWrite, true},
 	{"flush", verbs.WR{Op: verbs.OpFlushRequest, Len: 128}, region.FlushVisible, false},
 	{"flush G", verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushVisible}, region.FlushVisible, false},
 	{"flush P", verbs.WR{Op: verbs.OpFlushRequest, Len: 128, Flags: verbs.FlushPersistent}, region.FlushPersistent, false},
@@ -79,9 +79,9 @@ var requestRights = []struct {
 	},
 	{"flush of nothing", verbs.WR{Op: verbs.OpFlushRequest, Flags: verbs.FlushVisible | verbs.FlushPersistent}, region.FlushVisible | region.FlushPersistent, false},
 	{"verify, hash returned", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128}, region.Verify | region.RemoteRead, false},
-	{"compare", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128, Body: conntest.Castagnoli(make([]byte, 128))}, region.Verify, false},
-	{"compare 64", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: conntest.Castagnoli(make([]byte, 64))}, region.Verify, false},
-	{"compare 63", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: conntest.Castagnoli(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
+	{"compare", verbs.WR{Op: verbs.OpVerifyRequest, Len: 128, Body: rdmaptest.Castagnoli(make([]byte, 128))}, region.Verify, false},
+	{"compare 64", verbs.WR{Op: verbs.OpVerifyRequest, Len: 64, Body: rdmaptest.Castagnoli(make([]byte, 64))}, region.Verify, false},
+	{"compare 63", verbs.WR{Op: verbs.OpVerifyRequest, Len: 63, Body: rdmaptest.Castagnoli(make([]byte, 63))}, region.Verify | region.RemoteRead, false},
 	{"read", verbs.WR{Op: verbs.OpReadRequest, Len: 128}, region.RemoteRead, false},
 	{"read of nothing", verbs.WR{Op: verbs.OpReadRequest}, 0, false},
 }
@@ -92,13 +92,13 @@ func TestRequestRights(t *testing.T) {
 	for access := range region.ReadSink << 1 {
 		for _, tt := range requestRights {
 			a, b := newEngine(engineConfig{ord: 1, ext: engine.ExtAll}), newEngine(engineConfig{ird: 1, ext: engine.ExtAll})
-			mem := &conntest.Persisting{Mem: make([]byte, 128)}
+			mem := &rdmaptest.Persisting{Mem: make([]byte, 128)}
 			reg, err := b.snd.Table.RegisterMemory(mem, region.Options{Access: access})
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, sink := a.register(t, 128, region.ReadSink)
-			var d conntest.Done
+			var d rdmaptest.Done
 			wr := tt.wr
 			wr.STag, wr.Done = reg.STag(), &d
 			if wr.Op == verbs.OpReadRequest {
@@ -130,7 +130,7 @@ func TestRequestRights(t *testing.T) {
 func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
 
 func testGuessing(t *testing.T) {
-	mem := &conntest.Persisting{Mem: make([]byte, 64)}
+	mem := &rdmaptest.Persisting{Mem: make([]byte, 64)}
 	who := "192.0.2.1"
 	verify := func(access region.Access, hash []byte) verbs.TermCode {
 		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
@@ -146,7 +146,7 @@ func testGuessing(t *testing.T) {
 	}
 	held, _ := region.NewTable().RegisterMemory(mem, region.Options{}) // the memory stays in use
 	defer held.Invalidate(t.Context())
-	good, bad := conntest.Castagnoli(mem.Mem), make([]byte, 4)
+	good, bad := rdmaptest.Castagnoli(mem.Mem), make([]byte, 4)
 	for range 20 {
 		if c := verify(region.Verify|region.RemoteRead, bad); c != engine.Violations[engine.VioMismatch].Code {
 			t.Fatal(c)

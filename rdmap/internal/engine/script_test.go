@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -167,7 +167,7 @@ func (s *script) command(line string) {
 	case "region":
 		s.region(rest, kv)
 	case "fill":
-		copy(s.mem[rest[0]], conntest.Pattern(len(s.mem[rest[0]])))
+		copy(s.mem[rest[0]], rdmaptest.Pattern(len(s.mem[rest[0]])))
 	case "mem":
 		s.printf("%s %s", rest[0], runs(s.mem[rest[0]]))
 	case "post":
@@ -257,7 +257,7 @@ func (s *script) post(e *halves, op string, kv map[string]string) {
 		Sink: s.regions[kv["sink"]].STag(), SinkTO: uint64(s.num(kv, "sinkto")), Len: uint32(s.num(kv, "len")),
 	}
 	if n := s.num(kv, "n"); n > 0 {
-		wr.Body = conntest.Pattern(n)
+		wr.Body = rdmaptest.Pattern(n)
 	}
 	if kv["done"] != "" {
 		wr.Done = logDone{s, kv["done"]}
@@ -287,9 +287,9 @@ func (s *script) raw(name, text string) {
 	for n, reg := range s.regions {
 		text = strings.ReplaceAll(text, n, hex.EncodeToString(stagOctets(reg.STag())))
 	}
-	f := conntest.FPDU(conntest.Unhex(s.t, text))
+	f := rdmaptest.FPDU(rdmaptest.Unhex(s.t, text))
 	if m := s.ins[s.peer(name)]; m != nil {
-		f = m.AppendFPDU(nil, conntest.Unhex(s.t, text), true)
+		f = m.AppendFPDU(nil, rdmaptest.Unhex(s.t, text), true)
 	}
 	s.engines[name].input(f)
 	s.events(name)
@@ -302,7 +302,7 @@ func (s *script) wire(name string, b []byte) {
 		if err != nil || n == 0 {
 			s.t.Fatalf("%s sent garbage: %x", name, b)
 		}
-		seg := segments(s.t, conntest.FPDU(u))[0]
+		seg := segments(s.t, rdmaptest.FPDU(u))[0]
 		op := verbs.Opcode(seg.Control & 0x1f)
 		last := ""
 		if seg.Last {
@@ -373,7 +373,7 @@ func (s *script) state(name string) {
 // runs prints octets: text as text, patterns and zeros by their length.
 func runs(b []byte) string {
 	zero, pat := true, true
-	p := conntest.Pattern(len(b))
+	p := rdmaptest.Pattern(len(b))
 	for i := range b {
 		zero = zero && b[i] == 0
 		pat = pat && b[i] == p[i]

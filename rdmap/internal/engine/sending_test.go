@@ -8,9 +8,9 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -124,7 +124,7 @@ func TestPrune(t *testing.T) {
 		verbs.WR{Op: verbs.OpAtomicRequest, STag: word.STag(), Atomic: &verbs.Atomic{}},
 	)
 	a.input(b.output())
-	var d conntest.Done
+	var d rdmaptest.Done
 	a.post(verbs.WR{Op: verbs.OpSend, Body: make([]byte, 2*verbs.CopyLimit)}, verbs.WR{Op: verbs.OpSend, Head: []byte("taken"), Done: &d})
 	if !a.snd.Take(&a.wk) {
 		t.Fatal("nothing to send")
@@ -136,8 +136,8 @@ func TestPrune(t *testing.T) {
 	if len(a.wk.Items()) != 2 || a.snd.Copied == 0 { // the Atomic, which waits until the response is written, and that Send
 		t.Fatalf("%d items are left, %d octets", len(a.wk.Items()), a.snd.Copied)
 	}
-	a.fail(conntest.ErrTest)
-	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.N != 1 || !errors.Is(d.Err, conntest.ErrTest) {
+	a.fail(rdmaptest.ErrTest)
+	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.N != 1 || !errors.Is(d.Err, rdmaptest.ErrTest) {
 		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.Copied, d.N, d.Err)
 	}
 }
@@ -146,10 +146,10 @@ func TestPrune(t *testing.T) {
 func TestCancelledRead(t *testing.T) {
 	a, b := newEngine(engineConfig{ord: 2}), newEngine(engineConfig{ird: 2})
 	src, reg := b.register(t, 5000, region.RemoteRead)
-	copy(src, conntest.Pattern(5000))
+	copy(src, rdmaptest.Pattern(5000))
 	gone, greg := a.register(t, 5000, region.ReadSink)
 	sink, sreg := a.register(t, 5000, region.ReadSink)
-	var d1, d2 conntest.Done
+	var d1, d2 rdmaptest.Done
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
 	out := a.output()

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -14,7 +14,7 @@ import (
 type look struct {
 	reg   region.Region
 	valid bool
-	conntest.Done
+	rdmaptest.Done
 }
 
 func (l *look) Complete(err error) { l.valid = l.reg.Valid(); l.Done.Complete(err) }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -24,13 +23,13 @@ func conversation(crc bool, stag region.STag) []byte {
 	b := newEngine(engineConfig{mulpdu: 200, ord: 8, nocrc: !crc})
 	b.post(
 		verbs.WR{Op: verbs.OpSend, Head: []byte("hello")},
-		verbs.WR{Op: verbs.OpWrite, STag: stag, Body: conntest.Pattern(500)},
-		verbs.WR{Op: verbs.OpSendSE, Body: conntest.Pattern(700)},
+		verbs.WR{Op: verbs.OpWrite, STag: stag, Body: rdmaptest.Pattern(500)},
+		verbs.WR{Op: verbs.OpSendSE, Body: rdmaptest.Pattern(700)},
 		verbs.WR{Op: verbs.OpReadRequest, STag: stag, Len: 300, Sink: 7},
 		verbs.WR{Op: verbs.OpReadRequest, STag: stag, Len: 0, Sink: 7},
 		verbs.WR{Op: verbs.OpSend},
 		verbs.WR{Op: verbs.OpWrite, STag: stag, TO: 500},
-		verbs.WR{Op: verbs.OpSendSE, Body: conntest.Pattern(9)},
+		verbs.WR{Op: verbs.OpSendSE, Body: rdmaptest.Pattern(9)},
 	)
 	return b.output()
 }
@@ -45,7 +44,7 @@ type listener struct {
 func newListener(t testing.TB) *listener {
 	t.Helper()
 	e := newEngine(engineConfig{recvs: 10, ird: 8})
-	mem, reg := e.register(t, 1000, conntest.AllRights)
+	mem, reg := e.register(t, 1000, rdmaptest.AllRights)
 	return &listener{e, mem, conversation(true, reg.STag())}
 }
 
@@ -120,7 +119,7 @@ func TestCutEverywhere(t *testing.T) {
 func cutAt(t *testing.T, at int, reset bool) {
 	a, b := rdmaptest.Pipe()
 	pool := rdmap.NewPool(1 << 20)
-	h := conntest.NewCollector()
+	h := rdmaptest.NewCollector()
 	y := rdmap.Server(b, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOff}, Handler: h, Receives: rdmap.Receives{Pool: pool, Count: 10}})
 	go y.Handshake(t.Context())
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{NoCRC: true, IRD: 8, ORD: 8})
@@ -129,7 +128,7 @@ func cutAt(t *testing.T, at int, reset bool) {
 	}
 	synctest.Wait()
 	mem := make([]byte, 1000)
-	reg, err := y.Register(mem, conntest.AllRights)
+	reg, err := y.Register(mem, rdmaptest.AllRights)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
-	"github.com/stag-rdma/stag/rdmap/internal/conntest"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -21,8 +20,8 @@ import (
 )
 
 func TestSiwTerminates(t *testing.T) {
-	for _, s := range conntest.SiwTerminates {
-		b := conntest.Unhex(t, s.Octets)
+	for _, s := range rdmaptest.SiwTerminates {
+		b := rdmaptest.Unhex(t, s.Octets)
 		x, err := verbs.ParseTerminate(b)
 		if err != nil {
 			t.Errorf("%s: %v", s.Octets, err)
@@ -45,8 +44,8 @@ func TestSiwTerminates(t *testing.T) {
 
 // TestTerminatePrefixes: every prefix that cuts an announced part fails, and what follows the parts is ignored.
 func TestTerminatePrefixes(t *testing.T) {
-	for _, v := range []string{conntest.GoldTermRead, conntest.GoldTermSTag, conntest.GoldTermBuf} {
-		full := conntest.ULPDU(t, conntest.Unhex(t, v))[18:]
+	for _, v := range []string{rdmaptest.GoldTermRead, rdmaptest.GoldTermSTag, rdmaptest.GoldTermBuf} {
+		full := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, v))[18:]
 		for n := range len(full) {
 			if _, err := verbs.ParseTerminate(full[:n]); !errors.Is(err, verbs.ErrTerminateShort) {
 				t.Errorf("%d octets of %x: %v", n, full, err)
@@ -67,7 +66,7 @@ func TestTerminatePrefixes(t *testing.T) {
 // fits.
 func TestReservedBits(t *testing.T) {
 	for _, s := range []string{"01001fff", "010007ff", "0100e0ff" + "0010" + "c140112233440000000000000000" + strings.Repeat("00", 28)} {
-		x, err := verbs.ParseTerminate(conntest.Unhex(t, s))
+		x, err := verbs.ParseTerminate(rdmaptest.Unhex(t, s))
 		if err != nil || x.Code != (verbs.TermCode{Layer: 0, EType: 1, Code: 0}) {
 			t.Errorf("%s: %v %v", s, x.Code, err)
 		}
@@ -90,7 +89,7 @@ func onConn(t *testing.T, cfg engineConfig) (*halves, *rdmap.Conn, *rdmaptest.Pe
 	a, b := rdmaptest.Pipe()
 	x := rdmap.Client(a, &rdmap.Config{
 		Startup:  rdmap.Startup{Plain: true, IRD: none(cfg.ird), ORD: none(cfg.ord), Extensions: cfg.ext},
-		Receives: rdmap.Receives{Count: none(cfg.recvs), Size: cfg.size}, Handler: conntest.NewCollector(),
+		Receives: rdmap.Receives{Count: none(cfg.recvs), Size: cfg.size}, Handler: rdmaptest.NewCollector(),
 	})
 	errs := make(chan error, 1)
 	go func() { errs <- x.Handshake(t.Context()) }()
@@ -118,7 +117,7 @@ var extensionViolations = func() []violationTest {
 	}
 	ranged := func(op verbs.Opcode, access region.Access, to uint64, rest ...byte) func(*testing.T, *halves) []byte {
 		return func(t *testing.T, e *halves) []byte {
-			u := conntest.Patch(t, goldFetchAdd, 1, 0x40|byte(op))[:18]
+			u := rdmaptest.Patch(t, goldFetchAdd, 1, 0x40|byte(op))[:18]
 			u[13] = 1
 			g := engine.Target{STag: own(t, e, 128, access), N: 64, To: to}
 			return append(g.Append(u), rest...)
@@ -126,49 +125,49 @@ var extensionViolations = func() []violationTest {
 	}
 	const every = region.ReadSink<<1 - 1
 	return []violationTest{
-		{"atomic: misaligned", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | conntest.WithHdr, atomic(region.Atomic, 4, 0)},
-		{"atomic: no right", engineConfig{ird: 1, ext: all7306}, 0x0102<<16 | conntest.WithHdr, atomic(every&^region.Atomic, 0, 0)},
-		{"atomic: past the end", engineConfig{ird: 1, ext: all7306}, 0x0101<<16 | conntest.WithHdr, atomic(region.Atomic, 16, 0)},
-		{"atomic: TO wraps", engineConfig{ird: 1, ext: all7306}, 0x0104<<16 | conntest.WithHdr, atomic(region.Atomic, 1<<64-4, 0)},
-		{"atomic: Swap", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | conntest.WithHdr, atomic(region.Atomic, 0, 1)},
-		{"atomic: unknown STag", engineConfig{ird: 1, ext: all7306}, 0x0100<<16 | conntest.WithHdr, patched(goldFetchAdd, 10, 0, 0, 0, 1)},
-		{"atomic: another stream's STag", engineConfig{ird: 1, ext: all7306}, 0x0103<<16 | conntest.WithHdr, func(t *testing.T, e *halves) []byte {
+		{"atomic: misaligned", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | rdmaptest.WithHdr, atomic(region.Atomic, 4, 0)},
+		{"atomic: no right", engineConfig{ird: 1, ext: all7306}, 0x0102<<16 | rdmaptest.WithHdr, atomic(every&^region.Atomic, 0, 0)},
+		{"atomic: past the end", engineConfig{ird: 1, ext: all7306}, 0x0101<<16 | rdmaptest.WithHdr, atomic(region.Atomic, 16, 0)},
+		{"atomic: TO wraps", engineConfig{ird: 1, ext: all7306}, 0x0104<<16 | rdmaptest.WithHdr, atomic(region.Atomic, 1<<64-4, 0)},
+		{"atomic: Swap", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | rdmaptest.WithHdr, atomic(region.Atomic, 0, 1)},
+		{"atomic: unknown STag", engineConfig{ird: 1, ext: all7306}, 0x0100<<16 | rdmaptest.WithHdr, patched(goldFetchAdd, 10, 0, 0, 0, 1)},
+		{"atomic: another stream's STag", engineConfig{ird: 1, ext: all7306}, 0x0103<<16 | rdmaptest.WithHdr, func(t *testing.T, e *halves) []byte {
 			return retarget(t, goldFetchAdd, 8, foreign(t, e), 1)
 		}},
-		{"atomic of 51 octets", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | conntest.WithHdr, func(t *testing.T, _ *halves) []byte {
-			return conntest.Patch(t, goldFetchAdd, 10, 0, 0, 0, 1)[:18+51]
+		{"atomic of 51 octets", engineConfig{ird: 1, ext: all7306}, 0x0207<<16 | rdmaptest.WithHdr, func(t *testing.T, _ *halves) []byte {
+			return rdmaptest.Patch(t, goldFetchAdd, 10, 0, 0, 0, 1)[:18+51]
 		}},
-		{"Immediate of 9 octets", engineConfig{recvs: 1, ext: all7306}, 0x0207<<16 | conntest.WithHdr, func(t *testing.T, _ *halves) []byte {
-			return append(conntest.Patch(t, conntest.GoldImm, 10, 0, 0, 0, 1), 9)
+		{"Immediate of 9 octets", engineConfig{recvs: 1, ext: all7306}, 0x0207<<16 | rdmaptest.WithHdr, func(t *testing.T, _ *halves) []byte {
+			return append(rdmaptest.Patch(t, rdmaptest.GoldImm, 10, 0, 0, 0, 1), 9)
 		}},
-		{"Atomic Response, none due", engineConfig{ext: all7306}, 0x1202<<16 | conntest.WithHdr, patched(goldAtomicResp, 10, 0, 0, 0, 1)},
-		{"Atomic Response, MSN 2", engineConfig{ord: 2, ext: all7306}, 0x1203<<16 | conntest.WithHdr, func(t *testing.T, e *halves) []byte {
+		{"Atomic Response, none due", engineConfig{ext: all7306}, 0x1202<<16 | rdmaptest.WithHdr, patched(goldAtomicResp, 10, 0, 0, 0, 1)},
+		{"Atomic Response, MSN 2", engineConfig{ord: 2, ext: all7306}, 0x1203<<16 | rdmaptest.WithHdr, func(t *testing.T, e *halves) []byte {
 			for range 2 {
 				e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			}
 			e.output()
-			return conntest.Patch(t, goldAtomicResp, 13, 2)
+			return rdmaptest.Patch(t, goldAtomicResp, 13, 2)
 		}},
-		{"Atomic Response, identifier", engineConfig{ord: 1, ext: all7306}, 0x02ff<<16 | conntest.WithHdr, func(t *testing.T, e *halves) []byte {
+		{"Atomic Response, identifier", engineConfig{ord: 1, ext: all7306}, 0x02ff<<16 | rdmaptest.WithHdr, func(t *testing.T, e *halves) []byte {
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			e.output()
-			return conntest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1)
+			return rdmaptest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1)
 		}},
-		{"Atomic Response to a Read", engineConfig{ord: 2, ext: all7306}, 0x02ff<<16 | conntest.WithHdr, func(t *testing.T, e *halves) []byte {
+		{"Atomic Response to a Read", engineConfig{ord: 2, ext: all7306}, 0x02ff<<16 | rdmaptest.WithHdr, func(t *testing.T, e *halves) []byte {
 			reading(t, e)
 			e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 1, Atomic: &verbs.Atomic{}})
 			e.output()
-			return conntest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
+			return rdmaptest.Patch(t, goldAtomicResp, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
 		}},
-		{"Flush without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | conntest.WithHdr, ranged(verbs.OpFlushRequest, every, 0, 0, 0, 0, 1)},
-		{"Atomic Write without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | conntest.WithHdr, ranged(verbs.OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
-		{"flush: no right", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0102<<16 | conntest.WithHdr, ranged(verbs.OpFlushRequest, every&^region.FlushPersistent, 0, 0, 0, 0, 1)},
-		{"flush: past the end", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0101<<16 | conntest.WithHdr, ranged(verbs.OpFlushRequest, every, 65, 0, 0, 0, 1)},
-		{"flush of 19 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | conntest.WithHdr, ranged(verbs.OpFlushRequest, every, 0, 0, 0, 0)},
-		{"verify: no right", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0102<<16 | conntest.WithHdr, ranged(verbs.OpVerifyRequest, every&^region.Verify, 0)},
-		{"verify: another hash", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | conntest.WithHdr, ranged(verbs.OpVerifyRequest, every, 0, 1, 2, 3, 4)},
-		{"verify: hash of 5 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | conntest.WithHdr, ranged(verbs.OpVerifyRequest, every, 0, 1, 2, 3, 4, 5)},
-		{"atomic write of 64 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | conntest.WithHdr, ranged(verbs.OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
+		{"Flush without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | rdmaptest.WithHdr, ranged(verbs.OpFlushRequest, every, 0, 0, 0, 0, 1)},
+		{"Atomic Write without commit", engineConfig{ird: 1, ext: all7306}, 0x0206<<16 | rdmaptest.WithHdr, ranged(verbs.OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
+		{"flush: no right", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0102<<16 | rdmaptest.WithHdr, ranged(verbs.OpFlushRequest, every&^region.FlushPersistent, 0, 0, 0, 0, 1)},
+		{"flush: past the end", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0101<<16 | rdmaptest.WithHdr, ranged(verbs.OpFlushRequest, every, 65, 0, 0, 0, 1)},
+		{"flush of 19 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | rdmaptest.WithHdr, ranged(verbs.OpFlushRequest, every, 0, 0, 0, 0)},
+		{"verify: no right", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0102<<16 | rdmaptest.WithHdr, ranged(verbs.OpVerifyRequest, every&^region.Verify, 0)},
+		{"verify: another hash", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | rdmaptest.WithHdr, ranged(verbs.OpVerifyRequest, every, 0, 1, 2, 3, 4)},
+		{"verify: hash of 5 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | rdmaptest.WithHdr, ranged(verbs.OpVerifyRequest, every, 0, 1, 2, 3, 4, 5)},
+		{"atomic write of 64 octets", engineConfig{ird: 1, ext: verbs.ExtCommit}, 0x0207<<16 | rdmaptest.WithHdr, ranged(verbs.OpAtomicWriteRequest, every, 0, make([]byte, 8)...)},
 	}
 }()
 
@@ -179,14 +178,14 @@ func TestTerminatesOnWire(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e, x, p := onConn(t, tt.cfg)
 			u := tt.build(t, e)
-			if _, err := p.Conn.Write(append(e.wire, conntest.FPDU(u)...)); err != nil {
+			if _, err := p.Conn.Write(append(e.wire, rdmaptest.FPDU(u)...)); err != nil {
 				t.Fatal(err)
 			}
 			var quoted []byte
-			if tt.word&0xffff != conntest.NoParts {
+			if tt.word&0xffff != rdmaptest.NoParts {
 				quoted = u
 			}
-			want := conntest.ULPDU(t, conntest.WantTerminate(tt.word, quoted, tt.word&0x2000 != 0))
+			want := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(tt.word, quoted, tt.word&0x2000 != 0))
 			got, err := p.Next()
 			for ; err == nil && got[1] != 0x47; got, err = p.Next() { // requests of x, answers to what was good
 			}
@@ -260,7 +259,7 @@ func TestTermMap(t *testing.T) {
 			t.Errorf("%v: %+v", c, p)
 		}
 	}
-	if p := engine.ProtocolError(conntest.ErrTest, nil); p.Code != (verbs.TermCode{}) || p.Terminate == nil {
+	if p := engine.ProtocolError(rdmaptest.ErrTest, nil); p.Code != (verbs.TermCode{}) || p.Terminate == nil {
 		t.Errorf("an error of no layer: %+v", p)
 	}
 }

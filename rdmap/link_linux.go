@@ -1,0 +1,557 @@
+package rdmap
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/stag-rdma/stag/rdmap/internal/buf"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"golang.org/x/sys/unix"
+)
+
+// newLink returns the link for nc. TCP connections are read and written through their descriptors.
+func newLink(nc net.Conn) link {
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		return newStream(nc)
+	}
+	rc, err := tc.SyscallConn()
+	if err != nil {
+		return newStream(nc)
+	}
+	l := &tcpLink{tc: tc, rc: rc}
+	l.nc = tc
+	l.yield = yield{sched: schedYield, pause: &processPause}
+	l.readFn = l.tryRead
+	l.writeFn = l.tryWrite
+	return l
+}
+
+// tcpLink is TCP on Linux: reads and writes can be tried, and the epoll of the process watches idle connections.
+type tcpLink struct {
+	stream
+	tc *net.TCPConn
+	rc syscall.RawConn
+
+	// Arguments and results of readFn, which is made once: a closure per call would
+	// be an allocation per call.
+	readFn  func(fd uintptr) bool
+	to      source
+	wait    bool
+	readN   int
+	readErr error
+	octets  uint64 // received so far
+	yield   yield
+	in      vectors
+
+	writeMu  sync.Mutex // a late writer may still be inside when the next one comes
+	writeFn  func(fd uintptr) bool
+	batch    *buf.Batch
+	block    bool
+	limit    time.Duration
+	again    bool
+	writeErr error
+	out      vectors
+	armed    bool // a write deadline is set
+
+	reg registration
+}
+
+func (l *tcpLink) Read(to source, wait bool) (int, error) {
+	l.to, l.wait, l.readN, l.readErr = to, wait, 0, nil
+	err := l.rc.Read(l.readFn)
+	l.to = nil
+	if err != nil {
+		return 0, readError(err)
+	}
+	l.octets += uint64(l.readN)
+	return l.readN, l.readErr
+}
+
+// tryRead reads once. It reports whether l.rc.Read is done; if not, it is called again when there is
+// input.
+func (l *tcpLink) tryRead(fd uintptr) bool {
+	flat, places := l.to.Room(false)
+	var n int
+	var err error
+	if places != nil {
+		n, err = l.in.read(int(fd), places)
+	} else {
+		n, err = readFD(int(fd), flat)
+	}
+	l.to.Got(max(n, 0))
+	if n > 0 {
+		l.readN = n
+		return true
+	}
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		if l.wait && l.yield.again(l.octets) {
+			return l.tryRead(fd)
+		}
+		return !l.wait
+	case err == nil:
+		l.readErr = io.EOF
+	default:
+		l.readErr = os.NewSyscallError("read", err)
+	}
+	return true
+}
+
+// ParkRoom returns 1: one octet is enough to notice that there is more.
+func (l *tcpLink) ParkRoom(int, int) int { return 1 }
+
+func (l *tcpLink) Write(b *buf.Batch, p patience, limit time.Duration) (done bool, err error) {
+	again, err := l.writeBatch(b, p == always, limit)
+	if l.armed && p == always {
+		l.armed = false
+		_ = l.tc.SetWriteDeadline(time.Time{})
+	}
+	return !again, err
+}
+
+func (l *tcpLink) writeBatch(b *buf.Batch, block bool, limit time.Duration) (again bool, err error) {
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	l.batch, l.block, l.limit, l.again, l.writeErr = b, block, limit, false, nil
+	err = l.rc.Write(l.writeFn)
+	l.batch = nil
+	if err != nil {
+		return false, err
+	}
+	return l.again, l.writeErr
+}
+
+// tryWrite writes until all is written or the socket is full.
+func (l *tcpLink) tryWrite(fd uintptr) bool {
+	for len(l.batch.Unwritten()) > 0 {
+		n, err := l.out.write(int(fd), l.batch.Next(), flags(l.batch))
+		if n > 0 {
+			l.batch.Advance(n)
+			continue
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			if !l.block {
+				l.again = true
+				return true
+			}
+			// The deadline bounds a wait without progress, so it moves with each wait.
+			l.armed = true
+			_ = l.tc.SetWriteDeadline(time.Now().Add(l.limit))
+			return false
+		}
+		if err == nil {
+			err = io.ErrShortWrite
+		}
+		l.writeErr = os.NewSyscallError("write", err)
+		return true
+	}
+	return true
+}
+
+// flags returns those of sendmsg(2) for the next write of b.
+func flags(b *buf.Batch) int {
+	switch {
+	case b.EndsSegments():
+		return unix.MSG_EOR
+	case b.Follows():
+		return unix.MSG_MORE
+	}
+	return 0
+}
+
+func (l *tcpLink) Shared() bool     { return true }
+func (l *tcpLink) CloseWrite() bool { return l.tc.CloseWrite() == nil }
+
+// EMSS returns the kernel's current segment size without options, octets.
+func (l *tcpLink) EMSS() int {
+	n := defaultEMSS
+	_ = l.rc.Control(func(fd uintptr) {
+		if v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && v > 0 {
+			n = v
+		}
+	})
+	return n
+}
+
+func (l *tcpLink) Watch(ready func()) bool {
+	return l.reg.arm(ready, l.rc, unix.EPOLLIN|unix.EPOLLRDHUP)
+}
+
+func (l *tcpLink) Unwatch() { l.reg.disarm(unix.EPOLLRDHUP) }
+func (l *tcpLink) Forget()  { l.reg.remove() }
+
+// poller is the process-wide watcher of idle TCP connections: an epoll instance of its own, which
+// itself is parked in Go's poller. It exists while connections are registered.
+//
+// Go's poller alone would not do: while the Read of a connection is parked it holds the read lock, so
+// that nobody else can read from the descriptor.
+type poller struct {
+	mu    sync.Mutex
+	f     *os.File // the epoll instance; nil if no connection is registered
+	fd    int
+	conns map[int32]func() // what to call
+	next  int32
+}
+
+var idle poller
+
+// registration is a connection's entry in the poller. One goroutine at a time uses it. The descriptor is valid until the
+// connection is closed, and remove is called before that.
+type registration struct {
+	id int32 // 0: not registered
+	fd int
+}
+
+// arm makes the poller call ready once, in a goroutine of its own, when one of the events occurs. It reports false if
+// there are no descriptors or memory left.
+func (g *registration) arm(ready func(), rc syscall.RawConn, events uint32) bool {
+	if g.id != 0 {
+		idle.modify(g, events)
+		return true
+	}
+	fd := -1
+	if rc.Control(func(f uintptr) { fd = int(f) }) != nil {
+		return true // closed in the meantime; whoever did that ends the connection
+	}
+	g.fd = fd
+	if !idle.add(g, ready, events) {
+		g.id = 0
+	}
+	return g.id != 0
+}
+
+// disarm leaves the entry with only these events.
+func (g *registration) disarm(events uint32) {
+	if g.id != 0 {
+		idle.modify(g, events)
+	}
+}
+
+func (g *registration) remove() {
+	if g.id != 0 {
+		idle.remove(g)
+		g.id = 0
+	}
+}
+
+func (p *poller) add(g *registration, ready func(), events uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.f == nil && !p.start() {
+		return false
+	}
+	p.next++
+	if p.next <= 0 {
+		p.next = 1
+	}
+	for p.conns[p.next] != nil {
+		p.next++
+	}
+	g.id = p.next
+	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, g.fd, p.event(g, events)) != nil {
+		p.stopIfIdle()
+		return false
+	}
+	p.conns[g.id] = ready
+	return true
+}
+
+// event returns a one-shot event: after one report there is no other until the connection has been
+// looked at and armed again.
+func (p *poller) event(g *registration, events uint32) *unix.EpollEvent {
+	return &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: g.id}
+}
+
+func (p *poller) modify(g *registration, events uint32) {
+	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, g.fd, p.event(g, events))
+}
+
+func (p *poller) remove(g *registration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, g.fd, nil)
+	delete(p.conns, g.id)
+	p.stopIfIdle()
+}
+
+// start makes the epoll instance and the goroutine that waits on it.
+func (p *poller) start() bool {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	_ = unix.SetNonblock(fd, true) // makes os.NewFile use Go's poller
+	f := os.NewFile(uintptr(fd), "epoll")
+	rc, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return false
+	}
+	p.f, p.fd, p.conns = f, fd, make(map[int32]func())
+	go p.run(f, fd, rc)
+	return true
+}
+
+func (p *poller) stopIfIdle() {
+	if len(p.conns) == 0 && p.f != nil {
+		_ = p.f.Close() // ends run
+		p.f, p.conns = nil, nil
+	}
+}
+
+// run dispatches events until the epoll instance is closed.
+func (p *poller) run(f *os.File, fd int, rc syscall.RawConn) {
+	var events [64]unix.EpollEvent
+	var n int
+	wait := func(uintptr) bool {
+		var err error
+		n, err = unix.EpollWait(fd, events[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	}
+	for rc.Read(wait) == nil {
+		for i := range max(n, 0) {
+			if ready := p.find(f, events[i].Fd); ready != nil {
+				go ready()
+			}
+		}
+	}
+}
+
+func (p *poller) find(f *os.File, id int32) func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.f != f {
+		return nil
+	}
+	return p.conns[id]
+}
+
+// yield makes a connection look for input once more before it sleeps, after letting others have the
+// processor. One of them may be the peer, about to write; then neither of the two goes to sleep. To be
+// woken costs both of them more than that, the writer too.
+//
+// This is not done if much arrives at a time: what is taken one by one is answered one by one, in more
+// writes, and goroutines of this process may need the processor. Nor is it done while others compute
+// on the processor: to wait for them takes a hundred times as long as to be woken.
+//
+// It belongs to the reader.
+type yield struct {
+	octets uint64 // received when the last wait began
+	sched  func()
+	pause  *yieldPause
+}
+
+const (
+	// yieldMost is how many octets may have arrived since the wait before.
+	yieldMost = 1 << 10
+	// yieldLong is how long others may run: longer than a peer needs, shorter than the kernel's
+	// time slices for threads that compute.
+	yieldLong = 300 * time.Microsecond
+	// yieldRest is how long nobody lets others run after some have run for longer than that.
+	yieldRest = 100 * time.Millisecond
+)
+
+// yieldPause is the time before which nobody in a process lets others run.
+type yieldPause struct{ until atomic.Int64 } // Unix time in nanoseconds
+
+var processPause yieldPause
+
+// schedYield lets other threads run that wait for the processor.
+func schedYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// again reports whether a connection that has found nothing to read and is about to wait should look
+// once more; if so, it lets others run first. octets is the number received so far.
+func (t *yield) again(octets uint64) bool {
+	got := octets - t.octets
+	t.octets = octets
+	if got == 0 || got > yieldMost {
+		return false
+	}
+	begun := time.Now()
+	if begun.UnixNano() < t.pause.until.Load() {
+		return false
+	}
+	t.sched()
+	if time.Since(begun) > yieldLong {
+		t.pause.until.Store(time.Now().Add(yieldRest).UnixNano())
+	}
+	return true
+}
+
+// newAlarm returns an alarm that calls f in d. An alarm of the process does not use a Go timer: as long
+// as there is such a timer, Go's scheduler reads the clock whenever it looks for the next goroutine to
+// run, which short calls make it do many times during a tick.
+func newAlarm(process bool, d time.Duration, f func()) alarm {
+	if process {
+		if a := newTimerfd(f); a != nil {
+			a.set(d)
+			return a
+		}
+	}
+	return newTimer(d, f)
+}
+
+// timerfd is an alarm that uses timerfd(2). A goroutine waits for the descriptor in Go's poller.
+type timerfd struct {
+	f  *os.File
+	fd int
+}
+
+// newTimerfd returns nil if there is no descriptor left.
+func newTimerfd(f func()) *timerfd {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	a := &timerfd{os.NewFile(uintptr(fd), "timerfd"), fd}
+	go a.run(f)
+	return a
+}
+
+// run calls f each time the alarm goes off.
+func (a *timerfd) run(f func()) {
+	var count [8]byte
+	for {
+		if _, err := a.f.Read(count[:]); err != nil {
+			return
+		}
+		f()
+	}
+}
+
+func (a *timerfd) set(d time.Duration) {
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
+	_ = unix.TimerfdSettime(a.fd, 0, &at, nil) // fails only for bad arguments
+}
+
+func (a *timerfd) rest() { _ = a.f.Close() } // ends run
+
+// The system calls below do not tell Go's scheduler about themselves. The descriptor does not block, so a call takes as
+// long as the copy, at most some 100 microseconds. To tell the scheduler would wake sysmon, which then looks every 20
+// microseconds and takes the processor away. Under the race detector they are those of package syscall, piece by piece:
+// these tell it, as those of package net do, that what happens before a write happens before what the receiver of the
+// octets does.
+
+// maxPieces is the largest number of pieces that one call moves; the kernel's limit is 1024.
+const maxPieces = 512
+
+// readFD is read(2) on a non-blocking descriptor; EINTR is retried.
+func readFD(fd int, p []byte) (int, error) {
+	if region.RaceDetector {
+		return retried(func() (int, error) { return syscall.Read(fd, p) })
+	}
+	return rawCall(unix.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p))
+}
+
+func writeFD(fd int, p []byte) (int, error) {
+	if region.RaceDetector {
+		return retried(func() (int, error) { return syscall.Write(fd, p) })
+	}
+	return rawCall(unix.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p))
+}
+
+// vectors holds the arguments of calls for several pieces, so that a call allocates nothing. It belongs to one goroutine
+// at a time.
+type vectors struct {
+	iov []unix.Iovec
+	msg unix.Msghdr // of a write with flags
+}
+
+// read is readv(2) on a non-blocking descriptor, into at most the first maxPieces of vec. Empty pieces are skipped.
+func (v *vectors) read(fd int, vec [][]byte) (int, error) {
+	vec = vec[:min(len(vec), maxPieces)]
+	if region.RaceDetector {
+		return pieces(vec, func(p []byte) (int, error) { return readFD(fd, p) })
+	}
+	if v.fill(vec); len(v.iov) == 0 {
+		return 0, nil
+	}
+	defer clear(v.iov) // it must keep no memory alive
+	return rawCall(unix.SYS_READV, fd, unsafe.Pointer(&v.iov[0]), len(v.iov))
+}
+
+// write writes the pieces of vec, at most the first maxPieces, in one system call. vec is not empty, and is borrowed. n
+// may be less than the length of the pieces. flags are those of sendmsg(2), for sockets only: with MSG_MORE another call
+// follows at once, and a segment that is not full is not sent before it; with MSG_EOR the last octet of vec ends a
+// segment, if all of vec was written.
+func (v *vectors) write(fd int, vec [][]byte, flags int) (n int, err error) {
+	if len(vec) > maxPieces {
+		vec, flags = vec[:maxPieces], flags&^unix.MSG_EOR // its last octet is not the last
+	}
+	if len(vec) == 1 && flags == 0 {
+		return writeFD(fd, vec[0])
+	}
+	if region.RaceDetector {
+		return pieces(vec, func(p []byte) (int, error) { return writeFD(fd, p) })
+	}
+	if v.fill(vec); len(v.iov) == 0 {
+		return 0, nil
+	}
+	defer clear(v.iov)
+	if flags == 0 {
+		return rawCall(unix.SYS_WRITEV, fd, unsafe.Pointer(&v.iov[0]), len(v.iov))
+	}
+	v.msg.Iov = &v.iov[0]
+	v.msg.SetIovlen(len(v.iov))
+	return rawCall(unix.SYS_SENDMSG, fd, unsafe.Pointer(&v.msg), flags)
+}
+
+// fill makes an iovec for each piece of vec that is not empty.
+func (v *vectors) fill(vec [][]byte) {
+	v.iov = v.iov[:0]
+	for _, p := range vec {
+		if len(p) == 0 {
+			continue
+		}
+		e := unix.Iovec{Base: &p[0]}
+		e.SetLen(len(p))
+		v.iov = append(v.iov, e)
+	}
+}
+
+// rawCall makes a system call until no signal interrupts it.
+func rawCall(trap uintptr, fd int, p unsafe.Pointer, n int) (int, error) {
+	for {
+		done, _, errno := unix.RawSyscall(trap, uintptr(fd), uintptr(p), uintptr(n))
+		if errno == 0 {
+			return int(done), nil
+		}
+		if errno != unix.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+func retried(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
+			return max(n, 0), err
+		}
+	}
+}
+
+// pieces moves the pieces of vec until one is moved only in part. err is nil if anything was moved.
+func pieces(vec [][]byte, move func(p []byte) (int, error)) (n int, err error) {
+	for _, p := range vec {
+		if len(p) == 0 {
+			continue
+		}
+		k, err := move(p)
+		n += k
+		if k < len(p) {
+			if n > 0 {
+				err = nil
+			}
+			return n, err
+		}
+	}
+	return n, nil
+}
