@@ -148,6 +148,7 @@ var layers = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/redial", may: []string{"internal/list", "internal/setting", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},
+	{name: "transport/gss/krb5", may: []string{"transport/gss"}, modules: []string{"github.com/jcmturner/gokrb5/v8", "github.com/jcmturner/gofork"}},
 	{name: "transport/gss", may: []string{"internal/list", "internal/shared", "xdr"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/setting", "transport/gss", "transport/internal/mem"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
