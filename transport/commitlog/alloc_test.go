@@ -18,17 +18,12 @@ func TestAppendAllocates(t *testing.T) {
 	const engine = 2
 	l := newTestLog(t, make(region.Bytes, 20480+1<<20), commitlog.WAL)
 	p := newTestProducer(t, nil)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	session(t, l, p, func() (a, b net.Conn) { return dialTCP(t, ln) })
 	payload := make([]byte, 100)
 	append1 := func() {
-		if _, err := p.Append(context.Background(), payload); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Append(context.Background(), payload))(t)
 	}
 	for range 100 {
 		append1()

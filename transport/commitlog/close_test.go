@@ -37,12 +37,8 @@ func TestCloseWhileReading(t *testing.T) {
 	mem := &slowMemory{Sim: sim(4096), back: make(chan struct{})}
 	l := newTestLog(t, mem, commitlog.WAL)
 	p := newTestProducer(t, nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Append(t.Context(), []byte("record")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
+	must(p.Append(t.Context(), []byte("record")))(t)
 	loading := make(chan struct{})
 	mem.loading = loading
 	read := make(chan error)
@@ -69,18 +65,11 @@ func TestPreparedHead(t *testing.T) {
 		}
 	}})
 	l := newTestLog(t, mem, commitlog.WAL)
-	s, err := l.Prepare(t.Context(), commitlog.Instance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(l.Prepare(t.Context(), commitlog.Instance{}))(t)
 	p := newTestProducer(t, nil)
-	if err := s.Local(p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.Local(p))
 	for range 3 {
-		if _, err := p.Append(context.Background(), []byte("record")); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Append(context.Background(), []byte("record")))(t)
 	}
 	take(t, l, 1, "record", "record", "record")
 	looked := 0
@@ -93,9 +82,7 @@ func TestPreparedHead(t *testing.T) {
 		}
 	}
 	for seq := range uint64(3) {
-		if err := l.Release(seq + 1); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(seq+1))
 	}
 	if look = nil; looked < 6 || s.Head() != 3*64 {
 		t.Errorf("%d moments, head %d", looked, s.Head())

@@ -88,9 +88,7 @@ func TestCrashEngine(t *testing.T) {
 			w.mu.Unlock()
 			for round := range 12 {
 				w.group(t, l, p, round)
-				if err := l.Release(uint64(3*round + 3)); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(uint64(3*round+3)))
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -19,29 +19,19 @@ func TestCrashFile(t *testing.T) {
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		t.Run(mode.String(), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
-			if err := createFile(path, mode, 2048); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, createFile(path, mode, 2048))
 			w := new(witness)
 			disk := pmemtest.NewDisk(path, w.crashed)
-			mem, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: disk.Hooks()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			mem := must(pmem.Open(pmem.File, path, &pmem.Options{Hooks: disk.Hooks()}))(t)
 			t.Cleanup(func() { mem.Close() })
 			l := openLog(t, mem)
 			p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 300})
 			session(t, l, p, pipes)
 			for round := range 12 {
 				w.group(t, l, p, round)
-				image, err := disk.Durable()
-				if err != nil {
-					t.Fatal(err)
-				}
+				image := must(disk.Durable())(t)
 				w.crashed(image)
-				if err := l.Release(uint64(3*round + 3)); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(uint64(3*round+3)))
 			}
 			if w.err != nil || w.images < 100 {
 				t.Fatal(w.err, w.images)
@@ -69,22 +59,14 @@ func (w *witness) group(t *testing.T, l *commitlog.Log, p *commitlog.Producer, r
 		w.mu.Lock()
 		w.sent = append(w.sent, payload)
 		w.mu.Unlock()
-		e, err := p.Begin([]byte(payload))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(p.Begin([]byte(payload)))(t)
 		pending = append(pending, e)
 	}
 	for _, e := range pending {
-		r, err := e.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(e.Wait(t.Context()))(t)
 		w.mu.Lock()
 		w.acked = int(r.Seq)
 		w.mu.Unlock()
-		if _, err := l.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(l.Next(t.Context()))(t)
 	}
 }

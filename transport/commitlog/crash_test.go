@@ -311,10 +311,7 @@ func TestCrash(t *testing.T) {
 		for _, mode := range []machine.Mode{machine.Strict, machine.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
-				r, err := pmemtest.Explore(s.script(mode), b)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must(pmemtest.Explore(s.script(mode), b))(t)
 				t.Logf("%d acknowledged; %d moments, %d images, %d restarts", r.Acked, r.Moments, r.Images, r.Restarts)
 				if r.Acked == 0 {
 					t.Error("the script proves nothing")
@@ -354,9 +351,7 @@ func TestCrashHeader(t *testing.T) {
 						return !slices.ContainsFunc(got, func(g pmemtest.Record) bool { return g.Seq == r.Seq && string(g.Payload) == string(r.Payload) })
 					}), err
 				}
-				if _, err := pmemtest.Explore(script, pmemtest.Budget{Images: 10, Samples: 2}); err != nil {
-					t.Fatal(err)
-				}
+				must(pmemtest.Explore(script, pmemtest.Budget{Images: 10, Samples: 2}))(t)
 				if poisoned == 0 {
 					t.Error("no header was missed")
 				}

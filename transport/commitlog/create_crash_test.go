@@ -19,21 +19,12 @@ func oldLog(t *testing.T, mode commitlog.Mode, sessions int) (octets []byte, inf
 	l := newTestLog(t, mem, mode)
 	for range sessions {
 		p := newTestProducer(t, nil)
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Local(t.Context(), p))
 		for i := range 3 {
-			r, err := p.Append(context.Background(), fmt.Appendf(nil, "old %d", i))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			r := must(p.Append(context.Background(), fmt.Appendf(nil, "old %d", i)))(t)
+			must(l.Next(t.Context()))(t)
 			if i == 0 {
-				if err := l.Release(r.Seq); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(r.Seq))
 			}
 		}
 	}

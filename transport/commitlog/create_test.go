@@ -13,10 +13,7 @@ import (
 
 // TestCreateRefuses: what Open could not open is not created, and what the memory holds stays.
 func TestCreateRefuses(t *testing.T) {
-	size, err := commitlog.MemorySize(1 << 12)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(1 << 12))(t)
 	for name, tt := range map[string]struct {
 		size int
 		o    commitlog.Options

@@ -20,21 +20,13 @@ import (
 func fileLog(t *testing.T, kind pmem.Kind, f *pmemtest.Faults) (*commitlog.Log, *pmem.Memory, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	size, err := commitlog.MemorySize(1 << 16)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pmem.Create(path, size, nil); err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(1 << 16))(t)
+	noErr(t, pmem.Create(path, size, nil))
 	var o pmem.Options
 	if f != nil {
 		o.Hooks = f.Hooks()
 	}
-	mem, err := pmem.Open(kind, path, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := must(pmem.Open(kind, path, &o))(t)
 	t.Cleanup(func() { mem.Close() })
 	return newTestLog(t, mem, commitlog.WAL), mem, path
 }
@@ -69,9 +61,7 @@ func TestSyncFailsOnce(t *testing.T) {
 	l, mem, path := fileLog(t, pmem.File, f)
 	p := newTestProducer(t, nil)
 	c, _ := session(t, l, p, pipes)
-	if _, err := p.Append(t.Context(), []byte("record")); err != nil {
-		t.Fatal(err)
-	}
+	must(p.Append(t.Context(), []byte("record")))(t)
 	f.FailOnce(pmem.OpDatasync, syscall.EIO)
 	if acked := fails(t, p, c); acked != 0 {
 		t.Errorf("record %d is acknowledged after the failure", acked)
@@ -82,16 +72,9 @@ func TestSyncFailsOnce(t *testing.T) {
 	if _, err := l.Next(t.Context()); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := mem.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := pmem.Open(pmem.File, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close(t.Context()))
+	noErr(t, mem.Close())
+	again := must(pmem.Open(pmem.File, path, nil))(t)
 	defer again.Close()
 	l = openLog(t, again)
 	take(t, l, 1, "record")
@@ -117,9 +100,7 @@ func TestFileDamage(t *testing.T) {
 			l, _, path := fileLog(t, tt.kind, f)
 			p := newTestProducer(t, nil)
 			c, _ := session(t, l, p, pipes)
-			if _, err := p.Append(t.Context(), []byte("record")); err != nil {
-				t.Fatal(err)
-			}
+			must(p.Append(t.Context(), []byte("record")))(t)
 			tt.damage(path, f)
 			fails(t, p, c)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

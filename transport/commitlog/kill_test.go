@@ -69,9 +69,7 @@ func TestKill(t *testing.T) {
 			k.kill(k.consumer)
 			k.kill(k.producer)
 			k.out.Wait()
-			if err := k.check(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, k.check())
 			t.Logf("%d acknowledged, %d producers", len(k.acked), k.run)
 		})
 	}
@@ -80,9 +78,7 @@ func TestKill(t *testing.T) {
 func newKiller(t *testing.T, mode commitlog.Mode) *killer {
 	t.Helper()
 	k := &killer{dir: t.TempDir(), acked: make(map[uint64]string), news: make(chan struct{}, 1)}
-	if err := createFile(filepath.Join(k.dir, "log"), mode, 64<<10); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, createFile(filepath.Join(k.dir, "log"), mode, 64<<10))
 	t.Cleanup(func() {
 		k.kill(k.consumer)
 		k.kill(k.producer)
@@ -95,10 +91,7 @@ func newKiller(t *testing.T, mode commitlog.Mode) *killer {
 
 func (k *killer) start(t *testing.T, role string) *exec.Cmd {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := must(os.Executable())(t)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+k.dir, childRun+"="+strconv.Itoa(k.run))
 	cmd.Stderr = os.Stderr
@@ -112,22 +105,15 @@ func (k *killer) startConsumer(t *testing.T) {
 	t.Helper()
 	os.Remove(filepath.Join(k.dir, "addr"))
 	k.consumer = k.start(t, "consumer")
-	if err := k.consumer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, k.consumer.Start())
 }
 
 func (k *killer) startProducer(t *testing.T) {
 	t.Helper()
 	k.run++
 	k.producer = k.start(t, "producer")
-	out, err := k.producer.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.producer.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must(k.producer.StdoutPipe())(t)
+	noErr(t, k.producer.Start())
 	k.out.Go(func() { k.read(out) })
 }
 

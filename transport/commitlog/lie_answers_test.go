@@ -43,13 +43,9 @@ func TestAnswersOfLiar(t *testing.T) {
 			started := make(chan error, 1)
 			go func() { started <- conn.Handshake(t.Context()) }()
 			peer, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, capable)
-			if err = errors.Join(err, <-started); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(err, <-started))
 			ans := commitlog.Answer{Epoch: 1, Capacity: 4096, Mode: c.mode, Hash: commitlog.CRC32C, Persistent: true, RingSTag: 1 << 8, TailSTag: 2 << 8, HeadSTag: 3 << 8, NextSeq: 1}
-			if err := p.Open(conn, &ans); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, p.Open(conn, &ans))
 			go conn.Serve()
 			go answer(peer, c.script)
 			if c.script[0] != '.' {

@@ -21,17 +21,12 @@ func TestTailGoesBack(t *testing.T) {
 			l := newTestLog(t, sim(4096), mode)
 			p := newTestProducer(t, nil)
 			c, s := connect(t, p, pipes, nil)
-			ans, err := l.Advertise(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ans := must(l.Advertise(t.Context(), s))(t)
 			record := make([]byte, machine.Align)
 			if written {
 				record = machine.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, 0, []byte("once"))
 			}
-			if err := c.Write(t.Context(), record, region.STag(ans.RingSTag), 0); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, c.Write(t.Context(), record, region.STag(ans.RingSTag), 0))
 			for _, to := range []uint64{machine.Align, 0} {
 				word := [8]byte(binary.BigEndian.AppendUint64(nil, to))
 				err := errors.Join(

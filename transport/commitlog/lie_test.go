@@ -51,15 +51,9 @@ func TestLogOfLiar(t *testing.T) {
 		p := newTestProducer(t, nil)
 		c, _ := session(t, l, p, pipes)
 		for seq := range uint64(3) {
-			if _, err := p.Append(t.Context(), bytes.Repeat([]byte{0xcc}, 1200)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Release(seq + 1); err != nil {
-				t.Fatal(err)
-			}
+			must(p.Append(t.Context(), bytes.Repeat([]byte{0xcc}, 1200)))(t)
+			must(l.Next(t.Context()))(t)
+			noErr(t, l.Release(seq+1))
 		}
 		c.Close()
 		a, b := pipes()
@@ -67,13 +61,8 @@ func TestLogOfLiar(t *testing.T) {
 		started := make(chan error, 1)
 		go func() { started <- s.Handshake(t.Context()) }()
 		peer, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8, PrivateData: capable})
-		if err = errors.Join(err, <-started); err != nil {
-			t.Fatal(err)
-		}
-		ans, err := l.Advertise(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errors.Join(err, <-started))
+		ans := must(l.Advertise(t.Context(), s))(t)
 		go s.Serve()
 		payload := bytes.Repeat([]byte("what it says "), 150)[:rnd.IntN(1900)]
 		record := machine.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, ans.Tail, payload)
@@ -155,9 +144,7 @@ func TestProducerOfLiar(t *testing.T) {
 		started := make(chan error, 1)
 		go func() { started <- c.Handshake(t.Context()) }()
 		peer, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, capable)
-		if err = errors.Join(err, <-started); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errors.Join(err, <-started))
 		l := rdmaptest.NewLiar(peer, rnd)
 		over := make(chan int)
 		go func() {
@@ -170,14 +157,9 @@ func TestProducerOfLiar(t *testing.T) {
 		if ok {
 			opened++
 			for range 2 {
-				if _, err := p.Append(t.Context(), make([]byte, 100)); err != nil {
-					t.Fatal(err)
-				}
+				must(p.Append(t.Context(), make([]byte, 100)))(t)
 			}
-			e, err := p.Begin(make([]byte, 100))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(p.Begin(make([]byte, 100)))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { <-c.Done(); cancel() }() // nobody opens another session
 			_, third = e.Wait(ctx)

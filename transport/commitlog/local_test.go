@@ -20,16 +20,11 @@ func TestLocalFence(t *testing.T) {
 		mem := &blocking{Sim: sim(4096)}
 		l := newTestLog(t, mem, commitlog.WAL)
 		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Local(t.Context(), p))
 		mem.block()
 		var pending []*commitlog.Pending
 		for _, s := range []string{"one", "two", "three"} {
-			e, err := p.Begin([]byte(s))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(p.Begin([]byte(s)))(t)
 			pending = append(pending, e)
 		}
 		<-mem.waiting // the flush of "one" runs
@@ -47,9 +42,7 @@ func TestLocalFence(t *testing.T) {
 		default:
 		}
 		mem.release()
-		if err := <-opened; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-opened)
 		for i, e := range pending {
 			if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+1) {
 				t.Error(r, err)
@@ -65,9 +58,7 @@ func TestLocalHangs(t *testing.T) {
 	f := pmemtest.NewFaults()
 	l := newTestLog(t, pmemtest.NewSim(20480+4096, &pmemtest.SimOptions{Hooks: f.Hooks()}), commitlog.WAL)
 	p := newTestProducer(t, nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
 	entered, release := f.Hang(pmem.OpPersist)
 	stays := make(chan error)
 	go func() {
@@ -75,19 +66,13 @@ func TestLocalHangs(t *testing.T) {
 		stays <- err
 	}()
 	<-entered
-	e, err := p.Begin([]byte("given up"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(p.Begin([]byte("given up")))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, commitlog.ErrInDoubt) {
 		t.Error(err)
 	}
-	next, err := p.Begin([]byte("next"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must(p.Begin([]byte("next")))(t)
 	behind, releaseNext := f.Hang(pmem.OpPersist)
 	release()
 	if err := <-stays; err != nil {
@@ -106,12 +91,8 @@ func TestLocalMemoryFails(t *testing.T) {
 	f := pmemtest.NewFaults()
 	l, _, _ := fileLog(t, pmem.File, f)
 	p := newTestProducer(t, nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Append(context.Background(), []byte("one")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
+	must(p.Append(context.Background(), []byte("one")))(t)
 	f.FailOnce(pmem.OpDatasync, syscall.EIO)
 	var pending []*commitlog.Pending
 	for range 3 {

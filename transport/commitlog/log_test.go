@@ -54,9 +54,7 @@ func TestAppend(t *testing.T) {
 						}
 						got[seq] = string(rec.Payload)
 						if seq%3 == 0 {
-							if err := l.Release(seq); err != nil {
-								t.Fatal(err)
-							}
+							noErr(t, l.Release(seq))
 						}
 					}
 					wg.Wait()
@@ -76,19 +74,11 @@ func TestBackPressureWithoutImmediate(t *testing.T) {
 	l := newTestLog(t, sim(256), commitlog.WAL)
 	p := newTestProducer(t, nil)
 	c, s := connect(t, p, pipes, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}})
-	a, err := l.Advertise(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Open(c, a); err != nil {
-		t.Fatal(err)
-	}
+	a := must(l.Advertise(t.Context(), s))(t)
+	noErr(t, p.Open(c, a))
 	var pending []*commitlog.Pending
 	for range 6 {
-		e, err := p.Begin(make([]byte, 100))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must(p.Begin(make([]byte, 100)))(t)
 		pending = append(pending, e)
 	}
 	for seq := range uint64(6) {
@@ -96,14 +86,10 @@ func TestBackPressureWithoutImmediate(t *testing.T) {
 		if err != nil || rec.Seq != seq+1 {
 			t.Fatal(rec, err)
 		}
-		if err := l.Release(rec.Seq); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(rec.Seq))
 	}
 	for _, e := range pending {
-		if _, err := e.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(e.Wait(t.Context()))(t)
 	}
 }
 
@@ -114,23 +100,16 @@ func TestGiveUp(t *testing.T) {
 	p := newTestProducer(t, nil)
 	session(t, l, p, pipes)
 	for range 2 {
-		if _, err := p.Append(t.Context(), make([]byte, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Append(t.Context(), make([]byte, 100)))(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	e, err := p.Begin([]byte("given up"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(p.Begin([]byte("given up")))(t)
 	cancel()
 	if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, commitlog.ErrInDoubt) {
 		t.Fatal(err)
 	}
 	take(t, l, 1, string(make([]byte, 100)), string(make([]byte, 100)))
-	if err := l.Release(2); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Release(2))
 	if r, err := p.Append(t.Context(), []byte("next")); err != nil || r.Seq != 3 {
 		t.Fatal(r, err)
 	}
@@ -178,16 +157,11 @@ func TestFence(t *testing.T) {
 		l := newTestLog(t, mem, commitlog.WAL)
 		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
 		session(t, l, p, dial)
-		if _, err := p.Append(t.Context(), []byte("before")); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Append(t.Context(), []byte("before")))(t)
 		mem.block()
 		var pending []*commitlog.Pending
 		for _, s := range []string{"one", "two", "three", "four", "five"} {
-			e, err := p.Begin([]byte(s))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must(p.Begin([]byte(s)))(t)
 			pending = append(pending, e)
 		}
 		<-mem.waiting // the flush of "one" runs, two are queued behind it
@@ -199,16 +173,11 @@ func TestFence(t *testing.T) {
 			t.Fatal("a session while the old one is flushing:", err)
 		}
 		mem.release()
-		a, err := l.Advertise(t.Context(), s2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must(l.Advertise(t.Context(), s2))(t)
 		if a.Epoch != 2 || a.NextSeq != 2 || a.Tail != 64 {
 			t.Errorf("%+v: the fenced producer has moved the tail", a)
 		}
-		if err := p.Open(c2, a); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Open(c2, a))
 		for i, e := range pending {
 			if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+2) {
 				t.Error(r, err)
@@ -222,27 +191,16 @@ func TestFence(t *testing.T) {
 func TestRestart(t *testing.T) {
 	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 		mem := sim(4096)
-		if err := commitlog.Create(mem, &commitlog.Options{Mode: mode}); err != nil {
-			t.Fatal(err)
-		}
-		l, err := commitlog.Open(mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, commitlog.Create(mem, &commitlog.Options{Mode: mode}))
+		l := must(commitlog.Open(mem))(t)
 		p := newTestProducer(t, &commitlog.ProducerOptions{Verify: true})
 		c, _ := session(t, l, p, pipes)
 		for _, s := range []string{"a", "b", "c"} {
-			if _, err := p.Append(t.Context(), []byte(s)); err != nil {
-				t.Fatal(err)
-			}
+			must(p.Append(t.Context(), []byte(s)))(t)
 		}
 		take(t, l, 1, "a", "b")
-		if err := l.Release(1); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(1))
+		noErr(t, l.Close(t.Context()))
 		c.Close()
 		l = openLog(t, pmemtest.OpenSim(mem.Told().Durable(), nil)) // what is sure to be there
 		if i := l.Info(); i.HeadSeq != 2 || i.NextSeq != 4 || i.Epoch != 1 || i.Mode != mode {
@@ -262,13 +220,8 @@ func TestCopies(t *testing.T) {
 	l := newTestLog(t, mem, commitlog.WAL)
 	p := newTestProducer(t, nil)
 	session(t, l, p, pipes)
-	if _, err := p.Append(t.Context(), []byte("payload")); err != nil {
-		t.Fatal(err)
-	}
-	r, err := l.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(p.Append(t.Context(), []byte("payload")))(t)
+	r := must(l.Next(t.Context()))(t)
 	copy(mem.Bytes()[20480:], make([]byte, 64))
 	if string(r.Payload) != "payload" {
 		t.Errorf("%q", r.Payload)
@@ -284,9 +237,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 			session(t, l, p, pipes)
 			full := strings.Repeat("x", 100)
 			for range 2 { // 128 octets each
-				if _, err := p.Append(t.Context(), []byte(full)); err != nil {
-					t.Fatal(err)
-				}
+				must(p.Append(t.Context(), []byte(full)))(t)
 			}
 			c, s := connect(t, p, pipes, nil)
 			prep, err := l.Prepare(t.Context(), commitlog.Instance{})
@@ -294,9 +245,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			take(t, l, 1, full, full)
-			if err := l.Release(2); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, l.Release(2))
 			if strings.HasPrefix(where, "process") {
 				err = prep.Local(p)
 			} else if a, aerr := prep.Attach(s); aerr == nil {
@@ -311,9 +260,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 				untilRoom(t, p, full)
 				return
 			}
-			if _, err := p.Append(t.Context(), []byte(full)); err != nil {
-				t.Fatal(err)
-			}
+			must(p.Append(t.Context(), []byte(full)))(t)
 		})
 	}
 }

@@ -28,10 +28,7 @@ func onWires(t *testing.T, f func(t *testing.T, dial func() (a, b net.Conn))) {
 		f(t, func() (net.Conn, net.Conn) { return rdmaptest.Pipe() })
 	})
 	t.Run("tcp", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		t.Cleanup(func() { l.Close() })
 		f(t, func() (net.Conn, net.Conn) { return dialTCP(t, l) })
 	})
@@ -55,18 +52,13 @@ func pipes() (net.Conn, net.Conn) { return rdmaptest.Pipe() }
 // newTestLog makes a log on mem.
 func newTestLog(t *testing.T, mem region.Memory, mode commitlog.Mode) *commitlog.Log {
 	t.Helper()
-	if err := commitlog.Create(mem, &commitlog.Options{Mode: mode}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, &commitlog.Options{Mode: mode}))
 	return openLog(t, mem)
 }
 
 func openLog(t *testing.T, mem region.Memory) *commitlog.Log {
 	t.Helper()
-	l, err := commitlog.Open(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(commitlog.Open(mem))(t)
 	t.Cleanup(func() {
 		if err := l.Close(context.Background()); err != nil {
 			t.Error("close:", err)
@@ -87,12 +79,8 @@ func connect(t *testing.T, p *commitlog.Producer, dial func() (a, b net.Conn), c
 	c, s = rdmap.Client(a, p.Config(nil)), rdmap.Server(b, consumer)
 	ready := make(chan error, 1)
 	go func() { ready <- s.Handshake(t.Context()) }()
-	if err := c.Handshake(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ready; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Handshake(t.Context()))
+	noErr(t, <-ready)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve() }()
 	t.Cleanup(func() {
@@ -107,13 +95,8 @@ func connect(t *testing.T, p *commitlog.Producer, dial func() (a, b net.Conn), c
 func session(t *testing.T, l *commitlog.Log, p *commitlog.Producer, dial func() (a, b net.Conn)) (c, s *rdmap.Conn) {
 	t.Helper()
 	c, s = connect(t, p, dial, nil)
-	a, err := l.Advertise(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Open(c, a); err != nil {
-		t.Fatal(err)
-	}
+	a := must(l.Advertise(t.Context(), s))(t)
+	noErr(t, p.Open(c, a))
 	return c, s
 }
 
@@ -128,12 +111,26 @@ func newTestProducer(t *testing.T, o *commitlog.ProducerOptions) *commitlog.Prod
 func take(t *testing.T, l *commitlog.Log, first uint64, payloads ...string) {
 	t.Helper()
 	for i, want := range payloads {
-		r, err := l.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(l.Next(t.Context()))(t)
 		if r.Seq != first+uint64(i) || string(r.Payload) != want {
 			t.Fatalf("record %d %q, want %d %q", r.Seq, r.Payload, first+uint64(i), want)
 		}
+	}
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -10,10 +10,7 @@ import (
 // A session that was prepared has one producer, until another is prepared.
 func TestPrepared(t *testing.T) {
 	l := newTestLog(t, sim(4096), commitlog.WAL)
-	one, err := l.Prepare(t.Context(), commitlog.Instance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must(l.Prepare(t.Context(), commitlog.Instance{}))(t)
 	p := newTestProducer(t, nil)
 	plain, s := connect(t, p, pipes, nil)
 	if _, err := one.Attach(plain); err != nil { // of either side; it has the extension
@@ -25,14 +22,8 @@ func TestPrepared(t *testing.T) {
 	if err := one.Local(p); !errors.Is(err, commitlog.ErrFenced) {
 		t.Error("twice:", err)
 	}
-	two, err := l.Prepare(t.Context(), commitlog.Instance{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	three, err := l.Prepare(t.Context(), commitlog.Instance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := must(l.Prepare(t.Context(), commitlog.Instance{}))(t)
+	three := must(l.Prepare(t.Context(), commitlog.Instance{}))(t)
 	if a, b := two.Answer(), three.Answer(); a.Epoch != 2 || b.Epoch != 3 || a.RingSTag != 0 || !b.Persistent {
 		t.Error(a, b)
 	}

@@ -15,14 +15,9 @@ import (
 
 // A log that is quiet has a durable tail, so that damage of its very last record is noticed after a loss of power.
 func TestQuiet(t *testing.T) {
-	size, err := commitlog.MemorySize(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(4096))(t)
 	mem := pmemtest.NewSim(size, nil)
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
 	_, p := openLocal(t, mem)
 	durable := func() uint64 { return binary.BigEndian.Uint64(mem.Told().Durable()[8192:]) }
 	for n := range 3 {
@@ -38,15 +33,10 @@ func TestQuiet(t *testing.T) {
 	}
 	power := mem.Told().Durable()
 	power[20480+14*64+28] ^= 1
-	l, err := commitlog.Open(pmemtest.OpenSim(power, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(commitlog.Open(pmemtest.OpenSim(power, nil)))(t)
 	defer l.Close(t.Context()) //nolint:errcheck // nothing was written
 	for range 14 {
-		if _, err := l.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(l.Next(t.Context()))(t)
 	}
 	if rec, err := l.TryNext(); !errors.As(err, new(*commitlog.PoisonError)) {
 		t.Errorf("the last record was damaged, and is taken for one that never was: %v %v", rec, err)
@@ -74,14 +64,9 @@ func (h *hung) PersistRanges(rs []region.Range) error {
 
 // Close does not wait longer than its context for the flush of a quiet log whose disk hangs.
 func TestQuietHangs(t *testing.T) {
-	size, err := commitlog.MemorySize(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(4096))(t)
 	mem := &hung{Sim: pmemtest.NewSim(size, nil), here: make(chan struct{}, 1)}
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
 	l, p := openLocal(t, mem)
 	put(t, p, "record")
 	stop := make(chan struct{})

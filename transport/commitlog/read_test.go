@@ -16,27 +16,17 @@ import (
 // newLog makes a log in memory and a producer in this process.
 func newLog(t *testing.T, capacity uint64) (*commitlog.Log, *commitlog.Producer) {
 	t.Helper()
-	size, err := commitlog.MemorySize(capacity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(capacity))(t)
 	mem := pmemtest.NewSim(size, nil)
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
 	return openLocal(t, mem)
 }
 
 func openLocal(t *testing.T, mem region.Memory) (*commitlog.Log, *commitlog.Producer) {
 	t.Helper()
-	l, err := commitlog.Open(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(commitlog.Open(mem))(t)
 	p := commitlog.NewProducer(nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
 	t.Cleanup(func() {
 		p.Close()
 		if err := l.Close(context.Background()); err != nil {
@@ -48,10 +38,7 @@ func openLocal(t *testing.T, mem region.Memory) (*commitlog.Log, *commitlog.Prod
 
 func put(t *testing.T, p *commitlog.Producer, payload string) uint64 {
 	t.Helper()
-	r, err := p.Append(t.Context(), []byte(payload))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(p.Append(t.Context(), []byte(payload)))(t)
 	return r.Seq
 }
 
@@ -79,9 +66,7 @@ func TestRead(t *testing.T) {
 		}
 		if next > 12 {
 			first = next - 10
-			if err := l.Release(first - 1); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, l.Release(first-1))
 		}
 		for from := uint64(0); from <= next; from++ {
 			for _, octets := range []int{0, 300, capacity} {
@@ -135,10 +120,7 @@ func TestReadTail(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for want := uint64(1); want <= records; {
-		recs, err := l.Read(ctx, want, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		recs := must(l.Read(ctx, want, 1000))(t)
 		for _, r := range recs {
 			if r.Seq != want || string(r.Payload) != fmt.Sprint(want) {
 				t.Fatalf("%+v, want %d", r, want)
@@ -148,14 +130,10 @@ func TestReadTail(t *testing.T) {
 			}
 			want++
 		}
-		if err := l.Release(want - 1); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Release(want-1))
 	}
 	wg.Wait()
-	if err := l.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close(ctx))
 	if _, err := l.Read(ctx, 0, 1); !errors.Is(err, commitlog.ErrClosed) {
 		t.Error(err)
 	}

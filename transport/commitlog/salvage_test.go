@@ -19,29 +19,17 @@ import (
 func filled(t *testing.T, mode commitlog.Mode, seed uint64) (region.Bytes, []string) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	size, err := commitlog.MemorySize(1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(1024))(t)
 	mem := make(region.Bytes, size)
-	if err := commitlog.Create(mem, &commitlog.Options{Mode: mode}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, &commitlog.Options{Mode: mode}))
 	var waiting []string
 	n := 0
 	for range 1 + rnd.IntN(4) {
-		l, err := commitlog.Open(mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(commitlog.Open(mem))(t)
 		p := commitlog.NewProducer(nil)
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Local(t.Context(), p))
 		for range waiting { // they come again
-			if _, err := l.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(l.Next(t.Context()))(t)
 		}
 		for range rnd.IntN(60) {
 			r := fmt.Sprintf("record %d %s", n, bytes.Repeat([]byte{'x'}, rnd.IntN(200)))
@@ -53,19 +41,13 @@ func filled(t *testing.T, mode commitlog.Mode, seed uint64) (region.Bytes, []str
 					t.Fatal(err)
 				}
 				waiting = waiting[1:]
-				if err := l.Release(uint64(n - len(waiting))); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Release(uint64(n-len(waiting))))
 			}
 			waiting = append(waiting, r)
-			if _, err := l.Next(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(l.Next(t.Context()))(t)
 		}
 		p.Close()
-		if err := l.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Close(t.Context()))
 	}
 	return mem, waiting
 }
@@ -106,27 +88,21 @@ func TestMend(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := commitlog.NewProducer(nil)
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Local(t.Context(), p))
 		for _, r := range want {
 			if rec, err := l.TryNext(); err != nil || string(rec.Payload) != r {
 				t.Fatal(rec, err)
 			}
 		}
 		if len(want) > 0 {
-			if err := l.Release(info.NextSeq - 1); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, l.Release(info.NextSeq-1))
 		}
 		res, err := p.Append(t.Context(), []byte("behind"))
 		if err != nil || res.Seq != info.NextSeq {
 			t.Fatal(res, err)
 		}
 		p.Close()
-		if err := l.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Close(t.Context()))
 	}
 }
 
@@ -167,14 +143,9 @@ func TestMendDamaged(t *testing.T) {
 				t.Fatalf("%+v %v, want %+v", mended, err, salvaged)
 			}
 		}
-		l, err := commitlog.Open(mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(commitlog.Open(mem))(t)
 		p := commitlog.NewProducer(nil)
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Local(t.Context(), p))
 		for _, r := range want[:bad] {
 			if rec, err := l.TryNext(); err != nil || string(rec.Payload) != r {
 				t.Fatal(rec, err)
@@ -191,9 +162,7 @@ func TestMendDamaged(t *testing.T) {
 			t.Fatal(rec, err)
 		}
 		p.Close()
-		if err := l.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Close(t.Context()))
 	}
 }
 
@@ -201,25 +170,14 @@ func TestMendDamaged(t *testing.T) {
 // their producer is refused; damage of the header is for nobody to mend.
 func TestMendMissing(t *testing.T) {
 	mem := make(region.Bytes, 20480+1024)
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
 	for _, r := range []string{"one", "two"} { // a session each
-		l, err := commitlog.Open(mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(commitlog.Open(mem))(t)
 		p := commitlog.NewProducer(nil)
-		if err := l.Local(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Append(t.Context(), []byte(r)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Local(t.Context(), p))
+		must(p.Append(t.Context(), []byte(r)))(t)
 		p.Close()
-		if err := l.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Close(t.Context()))
 	}
 	mem[8192+7]++
 	mem[20480+28] ^= 1 // of the first record

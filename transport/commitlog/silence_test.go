@@ -36,20 +36,12 @@ func (d *deaf) Head(context.Context) (uint64, error) { return d.s.Head(), nil }
 // carried opens a session of p that hears nothing yet.
 func carried(t *testing.T, l *commitlog.Log, p *commitlog.Producer) (d *deaf, session context.Context) {
 	t.Helper()
-	prep, err := l.Prepare(t.Context(), commitlog.Instance{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	prep := must(l.Prepare(t.Context(), commitlog.Instance{}))(t)
 	d = &deaf{prep, commitlog.NewProducer(nil), make(chan struct{})}
 	t.Cleanup(d.p.Close)
-	if err := prep.Local(d.p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, prep.Local(d.p))
 	a := prep.Answer()
-	session, err = p.OpenCarrier(t.Context(), d, &a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session = must(p.OpenCarrier(t.Context(), d, &a))(t)
 	return d, session
 }
 
@@ -62,9 +54,7 @@ func TestSilence(t *testing.T) {
 	_, session := carried(t, l, p)
 	sent, err1 := p.Begin([]byte("sent"))
 	queued, err2 := p.Begin([]byte("queued"))
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(err1, err2))
 	_, err := sent.Wait(t.Context())
 	if !errors.Is(err, commitlog.ErrSilent) || !errors.Is(err, commitlog.ErrInDoubt) {
 		t.Error(err)
@@ -113,21 +103,14 @@ func TestBeginBounded(t *testing.T) {
 	if _, err := p.TryBegin(nil); !errors.Is(err, commitlog.ErrQueue) {
 		t.Error(err)
 	}
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
 	for i, e := range pending {
 		if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+1) {
 			t.Fatal(r, err)
 		}
 	}
-	e, err := p.Begin(make([]byte, 5000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e := must(p.Begin(make([]byte, 5000)))(t)
+	must(e.Wait(t.Context()))(t)
 	want := commitlog.Place{Epoch: 2, Next: 1, Acked: 9, Position: 8*128 + 5056, Limit: commitlog.PayloadLimit(1 << 20)}
 	if got := p.Place(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -144,9 +127,7 @@ func TestCarriedFull(t *testing.T) {
 	put(t, p, full)
 	put(t, p, full)
 	take(t, l, 1, full, full)
-	if err := l.Release(2); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Release(2))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if r, err := p.Append(ctx, []byte(full)); err != nil || r.Seq != 3 {

@@ -13,42 +13,20 @@ import (
 // released is a log that has had sessions, each with a record, and whose consumer has released all of them.
 func released(t *testing.T, sessions int) region.Bytes {
 	t.Helper()
-	size, err := commitlog.MemorySize(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must(commitlog.MemorySize(4096))(t)
 	mem := make(region.Bytes, size)
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
-	l, err := commitlog.Open(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
+	l := must(commitlog.Open(mem))(t)
 	for n := range sessions {
-		s, err := l.Prepare(t.Context(), commitlog.Instance{byte(n + 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must(l.Prepare(t.Context(), commitlog.Instance{byte(n + 1)}))(t)
 		p := commitlog.NewProducer(nil)
-		if err := s.Local(p); err != nil {
-			t.Fatal(err)
-		}
-		r, err := p.Append(t.Context(), []byte("record"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Local(p))
+		r := must(p.Append(t.Context(), []byte("record")))(t)
 		p.Close()
-		if _, err := l.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Release(r.Seq); err != nil {
-			t.Fatal(err)
-		}
+		must(l.Next(t.Context()))(t)
+		noErr(t, l.Release(r.Seq))
 	}
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close(t.Context()))
 	return mem
 }
 
@@ -94,9 +72,7 @@ func TestDamagedTwin(t *testing.T) {
 					t.Errorf("octet %d of %d sessions: %+v %v", off, sessions, r, err)
 				}
 				p.Close()
-				if err := l.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, l.Close(t.Context()))
 				if info, err = commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || block.header && info.BadHeader != nil {
 					t.Errorf("octet %d of %d sessions, after the next one: %+v %v", off, sessions, info, err)
 				}
@@ -109,24 +85,13 @@ func TestDamagedTwin(t *testing.T) {
 // is a number used again.
 func TestDamagedFirstHeader(t *testing.T) {
 	mem := make(region.Bytes, 20480+4096)
-	if err := commitlog.Create(mem, nil); err != nil {
-		t.Fatal(err)
-	}
-	l, err := commitlog.Open(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, commitlog.Create(mem, nil))
+	l := must(commitlog.Open(mem))(t)
 	p := commitlog.NewProducer(nil)
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Append(t.Context(), []byte("record")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
+	must(p.Append(t.Context(), []byte("record")))(t)
 	p.Close()
-	if err := l.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Close(t.Context()))
 	clear(mem[8192:8200]) // as a crash leaves the tail word
 	if info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), nil); err != nil || info.NextSeq != 2 || info.Poison != nil {
 		t.Fatalf("whole: %+v %v", info, err)
@@ -153,8 +118,6 @@ func TestDamagedFirstHeader(t *testing.T) {
 		if _, err := l.Prepare(t.Context(), commitlog.Instance{}); !errors.As(err, new(*commitlog.PoisonError)) {
 			t.Errorf("octet %d: a session begins: %v", off, err)
 		}
-		if err := l.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, l.Close(t.Context()))
 	}
 }

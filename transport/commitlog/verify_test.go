@@ -59,12 +59,8 @@ func TestNotVerifiable(t *testing.T) {
 func TestLocalVerifies(t *testing.T) {
 	l := newTestLog(t, &bad{Sim: sim(4096), n: 1}, commitlog.WAL)
 	p := newTestProducer(t, &commitlog.ProducerOptions{Verify: true})
-	if err := l.Local(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Append(t.Context(), []byte("one")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Local(t.Context(), p))
+	must(p.Append(t.Context(), []byte("one")))(t)
 	if r, err := p.Append(t.Context(), []byte("two")); !errors.Is(err, commitlog.ErrMismatch) {
 		t.Error("a record that the medium does not hold:", r, err)
 	}

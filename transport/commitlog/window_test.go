@@ -17,16 +17,11 @@ func TestTailFollows(t *testing.T) {
 	const step, capacity = lazyTail / 4, 4 * lazyTail
 	for _, mode := range []machine.Mode{machine.WAL, machine.Strict} {
 		sim := pmemtest.NewSim(machine.RingOff+capacity, nil)
-		m, err := commitlog.NewMemory(sim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(commitlog.NewMemory(sim))(t)
 		ring, tail := guarded(m.Ring(mode)), guarded(m.TailWord())
 		last, moves := uint64(0), 0
 		for pos := uint64(0); pos < 3*capacity; pos += step {
-			if err := ring.Persist(int(pos%capacity), step); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, ring.Persist(int(pos%capacity), step))
 			durable := binary.BigEndian.Uint64(sim.Told().Durable()[machine.TailOff:])
 			if durable != last {
 				last, moves = durable, moves+1
@@ -34,9 +29,7 @@ func TestTailFollows(t *testing.T) {
 			if durable > pos || durable != m.Flushed() || mode == machine.WAL && pos-durable >= lazyTail {
 				t.Fatalf("%v: tail durable to %d, told %d, records to %d", mode, durable, m.Flushed(), pos)
 			}
-			if err := tail.Store(0, binary.BigEndian.AppendUint64(nil, pos+step)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, tail.Store(0, binary.BigEndian.AppendUint64(nil, pos+step)))
 		}
 		if want := map[machine.Mode]int{machine.WAL: 11}[mode]; moves != want {
 			t.Errorf("%v: the tail was flushed %d times, want %d", mode, moves, want)
