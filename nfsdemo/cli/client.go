@@ -45,9 +45,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
 	addCRCFlag(cmd, &f.crc, "ask the server for it")
 	addProfileFlag(cmd, &f.profile)
-	flags.StringVar(&f.tls.ca, "tls-ca", "", "call with TLS over nfs:// (RFC 9289) or nfs+rdma+tls://, and nothing but MOUNT in clear; trust the CAs in this `file` (PEM)")
-	flags.StringVar(&f.tls.cert, "tls-cert", "", "`file` (PEM) of a certificate of this machine for that")
-	flags.StringVar(&f.tls.key, "tls-key", "", "`file` (PEM) of its key")
+	f.tls.clientFlags(cmd)
 	flags.BoolVar(&f.stats, "stats", false, "at the end, print the transport's counters on standard error")
 }
 
@@ -87,13 +85,8 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	if f.callTimeout == 0 {
 		cfg.CallTimeout = -1
 	}
-	switch {
-	case f.tls.ca != "":
-		if cfg.Transport.TLS.Config, err = f.tls.read(); err != nil {
-			return nil, err
-		}
-	case f.tls.cert != "" || f.tls.key != "":
-		return nil, usagef("--tls-cert and --tls-key need --tls-ca")
+	if cfg.Transport.TLS.Config, err = f.tls.client(); err != nil {
+		return nil, err
 	}
 	cfg.Cred = nfsclient.ProcessCred()
 	if f.uid >= 0 || f.gid >= 0 {

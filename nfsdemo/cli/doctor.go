@@ -25,6 +25,7 @@ var errMachine = fmt.Errorf("this machine: %w", errReported)
 type doctorFlags struct {
 	timeout time.Duration
 	server  bool
+	tls     tlsFiles
 }
 
 // doctorCmd is the command doctor.
@@ -33,10 +34,10 @@ func (a *app) doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor HOST|URL",
 		Short: "Find what keeps a mount from working",
-		Long: `doctor checks what a mount of NFS over RDMA needs, in the order in which the mount would
-meet it: the name, the port, the start-up of iWARP (MPA), RPC, MOUNT over TCP, the export,
-and its files; then, on Linux, the modules, the device and the programs of this machine.
-It says what is wrong, and what to do.
+		Long: `doctor checks what a mount of NFS over RDMA needs, or with --tls-ca one over TCP with TLS, in
+the order in which the mount would meet it: the name, the port, the start-up of iWARP (MPA)
+or TLS, RPC, MOUNT over TCP, the export, and its files; then, on Linux, the modules, the
+device and the programs of this machine. It says what is wrong, and what to do.
 
 Without a URL, the port is 20049 and the export is the first one of the server. The port
 of MOUNT is that of ?mountport=N, or the one that rpcbind names, or 20048.
@@ -45,12 +46,14 @@ The status is 0 if a mount can work, 1 if the server or the way to it is in the 
 3 if only this machine is.`,
 		Example: `  nfsdemo doctor fileserver
   nfsdemo doctor --json nfs+rdma://192.0.2.5:20049/srv/data?mountport=20048
-  nfsdemo doctor --server-only fileserver`,
+  nfsdemo doctor --server-only fileserver
+  nfsdemo doctor --tls-ca ca.pem nfs://fileserver/srv/data`,
 		Args: nArgs(1, 1, "one host or URL"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), f, args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "give up each check after this `time`")
+	f.tls.clientFlags(cmd)
 	flags.BoolVar(&f.server, "server-only", false, "do not look at this machine")
 	flags.BoolVar(&a.json, "json", false, "print the results as JSON")
 	return cmd
@@ -64,7 +67,7 @@ type doctorJSON struct {
 }
 
 // doctorURL completes a host to a URL.
-func doctorURL(arg string) (*nfsclient.URL, error) {
+func doctorURL(arg string, secure bool) (*nfsclient.URL, error) {
 	if !strings.Contains(arg, "://") {
 		if strings.Count(arg, ":") > 1 && !strings.HasPrefix(arg, "[") {
 			arg = "[" + arg + "]"
@@ -75,14 +78,18 @@ func doctorURL(arg string) (*nfsclient.URL, error) {
 		}
 	}
 	u, err := nfsclient.ParseURL(arg)
-	if err == nil && u.Scheme != nfsclient.SchemeRDMA {
-		return nil, usagef("doctor is for NFS over RDMA: use nfs+rdma://%s", strings.TrimPrefix(arg, "nfs://"))
+	switch {
+	case err != nil:
+	case u.Scheme == nfsclient.SchemeTCP && !secure:
+		return nil, usagef("doctor is for NFS over RDMA, and over TCP with TLS: use nfs+rdma://%s, or give --tls-ca", strings.TrimPrefix(arg, "nfs://"))
+	case u.Scheme == nfsclient.SchemeRDMA && u.TLS != secure:
+		return nil, usagef("nfs+rdma+tls:// and --tls-ca: give both or neither")
 	}
 	return u, err
 }
 
 func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
-	u, err := doctorURL(arg)
+	u, err := doctorURL(arg, f.tls.ca != "")
 	if err != nil {
 		return err
 	}
@@ -90,6 +97,9 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 		return usagef("--timeout %v: want a positive time", f.timeout)
 	}
 	cfg := doctor.Config{URL: u, Timeout: f.timeout, Root: "/"}
+	if cfg.TLS, err = f.tls.client(); err != nil {
+		return err
+	}
 	if f.server {
 		cfg.Root = ""
 	}
@@ -103,11 +113,17 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 		server = server || r.State == doctor.Failed && !r.Local
 		machine = machine || r.State == doctor.Failed && r.Local
 	}
-	if !server {
-		out.Mount = mountLine(&readyJSON{
-			Export: report.Export, RDMA: u.Addr(), Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort)),
-		}, srv.XprtNone)
+	at, sec := readyJSON{Export: report.Export, Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort))}, srv.XprtNone
+	switch {
+	case server, u.TLS: // Linux has no TLS on RDMA
+	case cfg.TLS == nil:
+		at.RDMA = u.Addr()
+	case len(cfg.TLS.Certificates) > 0:
+		at.TCP, sec = u.Addr(), srv.XprtMTLS
+	default:
+		at.TCP, sec = u.Addr(), srv.XprtTLS
 	}
+	out.Mount = mountLine(&at, sec)
 	if err := a.printDoctor(&out); err != nil {
 		return err
 	}

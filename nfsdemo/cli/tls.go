@@ -29,6 +29,25 @@ func (f *tlsFiles) serverFlags(cmd *cobra.Command, may string) {
 	flags.StringVar(&f.ca, "tls-client-ca", "", "`file` (PEM) of the CAs that sign certificates of clients; SIGHUP reads it again and ends sessions that it no longer covers")
 }
 
+// clientFlags declares the flags of a client.
+func (f *tlsFiles) clientFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.ca, "tls-ca", "", "call with TLS over nfs:// (RFC 9289) or nfs+rdma+tls://, and nothing but MOUNT in clear; trust the CAs in this `file` (PEM)")
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` (PEM) of a certificate of this machine for that")
+	flags.StringVar(&f.key, "tls-key", "", "`file` (PEM) of its key")
+}
+
+// client returns the TLS of a client, nil if it has no CA.
+func (f *tlsFiles) client() (*tls.Config, error) {
+	switch {
+	case f.ca != "":
+		return f.read()
+	case f.cert != "" || f.key != "":
+		return nil, usagef("--tls-cert and --tls-key need --tls-ca")
+	}
+	return nil, nil //nolint:nilnil // documented
+}
+
 // server returns the TLS of a server, nil if it has no certificate.
 func (f *tlsFiles) server() (*serverTLS, error) {
 	switch {

@@ -1,11 +1,13 @@
-// Package doctor finds what keeps an NFS/RDMA mount from working, and says what to do about it: from the
-// port of the server, through MPA, RPC and MOUNT, to what the Linux kernel of this machine lacks.
+// Package doctor finds what keeps a mount over RDMA, or over TCP with TLS, from working, and says what to do about it: from
+// the port of the server, through MPA or TLS, RPC and MOUNT, to what the Linux kernel of this machine lacks.
 package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -34,7 +36,9 @@ type Result struct {
 
 // Config says what to check.
 type Config struct {
-	URL  *nfsclient.URL
+	URL *nfsclient.URL
+	// TLS has whom to trust, for nfs:// and nfs+rdma+tls://; nil: a mount in clear.
+	TLS  *tls.Config
 	Cred *xdr.SysCred // nil: of this process
 	// Timeout limits each check. If zero, 5 s.
 	Timeout time.Duration
@@ -67,6 +71,9 @@ func Run(ctx context.Context, cfg Config) *Report {
 	}{
 		{"name", d.name}, {"port", d.connects}, {"start-up", d.startup}, {"RPC", d.rpc}, {"MOUNT", d.mountd}, {"export", d.export}, {"files", d.files},
 	}
+	if d.TLS != nil {
+		steps[2].name, steps[2].run = "TLS", d.tls
+	}
 	broken := ""
 	for _, s := range steps {
 		r := Result{State: Skipped, Detail: "after " + broken}
@@ -76,13 +83,16 @@ func Run(ctx context.Context, cfg Config) *Report {
 			cancel()
 		}
 		r.Check = s.name
+		if d.URL.Scheme == nfsclient.SchemeTCP {
+			r.Fix = strings.ReplaceAll(strings.ReplaceAll(r.Fix, "nfs+rdma://", "nfs://"), "NFS/RDMA, usually 20049", "NFS/TCP, usually 2049")
+		}
 		if r.State == Failed {
 			broken = s.name
 		}
 		d.results = append(d.results, r)
 	}
 	if d.Root != "" {
-		d.results = append(d.results, machine(d.Root)...)
+		d.results = append(d.results, machine(d.Root, d.TLS != nil, d.URL.Scheme == nfsclient.SchemeRDMA)...)
 	}
 	return &Report{Results: d.results, Export: d.URL.Path, MountPort: d.port}
 }

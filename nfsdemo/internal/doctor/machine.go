@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,13 +10,21 @@ import (
 )
 
 // machine looks at what this machine needs for a mount by its kernel. root is "/".
-func machine(root string) []Result {
+func machine(root string, tls, rdma bool) []Result {
 	m := local{root: root, release: strings.TrimSpace(read(root, "proc/sys/kernel/osrelease"))}
 	if m.release == "" {
 		return []Result{{Check: "kernel", State: Skipped, Detail: "this is not Linux: only Linux mounts NFS over RDMA; nfsdemo ls, cp and cat work here", Local: true}}
 	}
 	m.distribution()
-	list := []Result{m.siw(), m.device(), m.rpcrdma(), m.helper()}
+	var list []Result
+	switch {
+	case tls && rdma:
+		list = []Result{{Check: "kernel", State: Skipped, Detail: "Linux has TLS only for NFS over TCP: look at nfs:// for a mount; nfsdemo ls, cp and cat work here"}}
+	case tls:
+		list = []Result{m.tls(), m.tlshd(), m.helper()}
+	default:
+		list = []Result{m.siw(), m.device(), m.rpcrdma(), m.helper()}
+	}
 	for i := range list {
 		list[i].Local = true
 	}
@@ -146,6 +155,46 @@ func (m *local) rpcrdma() Result {
 		), "the kernel %s has no rpcrdma, the RDMA transport of NFS", m.release)
 		r.Check = "rpcrdma"
 	}
+	return r
+}
+
+// tls checks for TLS in the kernel, which mount -o xprtsec needs.
+func (m *local) tls() Result {
+	r := Result{Check: "kernel", State: OK, Detail: "the kernel " + m.release + " has TLS for NFS; mount loads it"}
+	var major, minor int
+	_, _ = fmt.Sscanf(m.release, "%d.%d", &major, &minor) // 0 is too old
+	has, _ := m.module("tls")
+	switch {
+	case major < 6 || major == 6 && minor < 5:
+		r = bad("use Linux 6.5 or later (Debian 13, or linux-image of bookworm-backports), or nfsdemo ls, cp and cat", "the kernel %s is too old for NFS with TLS", m.release)
+	case !has:
+		r = bad(m.choose("apt install linux-image-"+runtime.GOARCH+", and reboot into it", "apt install linux-modules-extra-"+m.release, "dnf install kernel-modules-"+m.release),
+			"the kernel %s has no module tls", m.release)
+	}
+	r.Check = "kernel"
+	return r
+}
+
+// tlshd checks for the program that shakes hands for the kernel, and for whom it trusts.
+func (m *local) tlshd() Result {
+	r := Result{Check: "tlshd", State: OK, Detail: "tlshd runs"}
+	list, _ := filepath.Glob(filepath.Join(m.root, "proc/[0-9]*/comm")) // the pattern is good
+	runs := slices.ContainsFunc(list, func(name string) bool {
+		b, err := os.ReadFile(name)
+		return err == nil && strings.TrimSpace(string(b)) == "tlshd"
+	})
+	trusts := false
+	for line := range strings.Lines(read(m.root, "etc/tlshd.conf") + "\n" + read(m.root, "etc/tlshd/config")) {
+		trusts = trusts || strings.HasPrefix(strings.TrimSpace(line), "x509.truststore")
+	}
+	switch {
+	case !runs:
+		r = bad("as root: "+m.choose("apt install ktls-utils (from Debian 13 on)", "apt install ktls-utils", "dnf install ktls-utils")+"; systemctl enable --now tlshd",
+			"tlshd, which shakes hands for the kernel, does not run")
+	case !trusts:
+		r = doubtful("name the CA as x509.truststore of [authenticate.client] in /etc/tlshd.conf, and restart tlshd", "tlshd trusts the CAs of the system only")
+	}
+	r.Check = "tlshd"
 	return r
 }
 

@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,11 @@ func unreachable(addr string, err error, server string) Result {
 func (d *doctor) connects(ctx context.Context) Result {
 	conn, err := d.dial(ctx, d.URL.Addr())
 	if err != nil {
-		return unreachable(d.URL.Addr(), err, "the server (nfsdemo serve --listen)")
+		flag := "--listen"
+		if d.URL.Scheme == nfsclient.SchemeTCP {
+			flag = "--tcp"
+		}
+		return unreachable(d.URL.Addr(), err, "the server (nfsdemo serve "+flag+")")
 	}
 	_ = conn.Close() // nothing was sent on it
 	return good("%s accepts connections", d.URL.Addr())
@@ -148,9 +153,58 @@ func (d *doctor) overTCP(ctx context.Context) (xdr.ReplyHeader, error) {
 	return null(ctx, c)
 }
 
-// rpc calls NULL over RDMA.
+// config is that of calls to NFS.
+func (d *doctor) config() *transport.Config {
+	return &transport.Config{TLS: transport.TLS{Config: d.TLS}}
+}
+
+// caller connects to NFS.
+func (d *doctor) caller(ctx context.Context) (rpc.Caller, error) {
+	if d.URL.Scheme == nfsclient.SchemeTCP {
+		return transport.DialStream(ctx, "tcp", d.URL.Addr(), d.config())
+	}
+	return transport.Dial(ctx, "tcp", d.URL.Addr(), d.config())
+}
+
+// over is how files are reached.
+func (d *doctor) over() string {
+	how := "RDMA"
+	if d.URL.Scheme == nfsclient.SchemeTCP {
+		how = "TCP"
+	}
+	if d.TLS != nil {
+		how += " with TLS"
+	}
+	return how
+}
+
+// tls shakes hands, and makes the first call: a server refuses the certificate of a client after the handshake.
+func (d *doctor) tls(ctx context.Context) Result {
+	c, err := d.caller(ctx)
+	if err == nil {
+		defer c.Close() //nolint:errcheck // nothing is awaited
+		_, err = null(ctx, c)
+	}
+	msg, fix := "", "see the log of the server"
+	switch {
+	case err == nil:
+		s := c.(interface{ TLS() *tls.ConnectionState }).TLS()
+		return good("TLS 1.3; the certificate of %s is valid until %s", s.PeerCertificates[0].Subject, s.PeerCertificates[0].NotAfter.Format(time.DateOnly))
+	case errors.Is(err, rpc.ErrNoTLS):
+		return bad("start it with a certificate (nfsdemo serve --tls-cert). Linux's server needs tlshd (ktls-utils) and a kernel from 6.4 on",
+			"the server does not offer TLS on %s", d.URL.Addr())
+	default: // what to do stands behind it
+		msg = err.Error()
+		if i := strings.LastIndex(msg, " ("); i > 0 && strings.HasSuffix(msg, ")") {
+			msg, fix = msg[:i], msg[i+2:len(msg)-1]
+		}
+	}
+	return bad(fix, "%s", strings.TrimPrefix(msg, "transport: "))
+}
+
+// rpc calls NULL.
 func (d *doctor) rpc(ctx context.Context) Result {
-	c, err := transport.Dial(ctx, "tcp", d.URL.Addr(), nil)
+	c, err := d.caller(ctx)
 	if err != nil {
 		return bad("see the log of the server: it has accepted a start-up without CRC before this one", "%v", err)
 	}
@@ -164,7 +218,7 @@ func (d *doctor) rpc(ctx context.Context) Result {
 	case err != nil:
 		return bad("see the log of the server", "NULL: %v", err)
 	case h.Err() == nil:
-		return good("the server answers NFSv3 over RDMA")
+		return good("the server answers NFSv3 over %s", d.over())
 	case !h.Denied && h.Accept == xdr.ProgUnavail:
 		return bad("name the port of the NFS server, usually 20049", "there is an RPC server on %s, but it does not serve NFS", d.URL.Addr())
 	case !h.Denied && h.Accept == xdr.ProgMismatch:
@@ -271,11 +325,11 @@ func (d *doctor) export(ctx context.Context) Result {
 	return bad("see the log of the server", "MNT: %v", err)
 }
 
-// files reads the root of the export over RDMA.
+// files reads the root of the export.
 func (d *doctor) files(ctx context.Context) Result {
 	u := *d.URL
 	u.MountPort = d.port
-	c, err := nfsclient.Dial(ctx, &u, &nfsclient.Config{Cred: d.cred(), DialTimeout: d.Timeout, Jukebox: -1})
+	c, err := nfsclient.Dial(ctx, &u, &nfsclient.Config{Transport: d.config(), Cred: d.cred(), DialTimeout: d.Timeout, Jukebox: -1})
 	if err != nil {
 		return bad("see the log of the server", "%v", err)
 	}
@@ -294,5 +348,5 @@ func (d *doctor) files(ctx context.Context) Result {
 	case err != nil:
 		return bad("see the log of the server", "%v", err)
 	}
-	return good("%s can be read over RDMA", u.Path)
+	return good("%s can be read over %s", u.Path, d.over())
 }
