@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -141,6 +142,34 @@ func testCreditPool(t *testing.T) {
 		t.Errorf("%+v, %+v", st, pool.Stats())
 	}
 	t.Logf("%v credits of %d for the busy ones, %d held, at %d looks; %d of %d idle ones with one", sums, looks*size, held, looks, ones, idle)
+}
+
+// TestAbsurdCredits: what a client asks for is never granted beyond the limit, and a
+// request for none is one for one (RFC 8166 Section 3.3.1); a refusal carries a grant too.
+func TestAbsurdCredits(t *testing.T) {
+	one, _ := poolConfig(100)
+	for _, tt := range []struct {
+		name string
+		cfg  *transport.Config
+		most uint32
+	}{{"alone", testConfig(), 64}, {"pool", one, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, addr := startServer(t, newEcho(), tt.cfg)
+			p := rawClient(t, addr, nil)
+			for i, ask := range []uint32{0, 1, 2, 1<<31 - 1, 1 << 31, 1<<32 - 1, 3, 0} {
+				xid, typ := uint32(i+1), uint32(0)
+				want := min(max(ask, 1), tt.most)
+				if i%2 == 1 {
+					typ = 9 // refused with ERR_CHUNK
+				}
+				p.send(words(xid, 1, ask, typ, 0, 0, 0), rpcCall(xid, procNull))
+				h, _ := p.recv()
+				if h.XID != xid || h.Credit != want || (h.Type == rpcrdma.MsgTypeError) != (typ == 9) {
+					t.Errorf("asked for %d: %v with %d credits, want %d", ask, h.Type, h.Credit, want)
+				}
+			}
+		})
+	}
 }
 
 // TestOverCredit: a client that keeps far more calls in flight than it was granted loses
