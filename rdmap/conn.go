@@ -215,6 +215,9 @@ func (c *Conn) exchange() (p *engine.Params, told bool, err error) {
 // hungUp reports whether the stream ended because the peer closed it: with FIN, or with RST if it left
 // a part of the Request unread.
 func (c *Conn) hungUp(err error) bool {
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op != "read" {
+		return false // a layer below, TLS, has been told why
+	}
 	return c.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) &&
 		!errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) // by our own side
 }

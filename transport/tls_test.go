@@ -473,6 +473,13 @@ func TestTLSRefused(t *testing.T) {
 			if e, ok := errors.AsType[*rpc.OpError](err); !ok || !strings.Contains(e.Error(), tt.say) || h.calls.Load() > 0 {
 				t.Errorf("%v, %d calls have run", err, h.calls.Load())
 			}
+			r, err := transport.Dial(testCtx(t), "tcp", addr, tt.client)
+			if err == nil {
+				r.Close()
+			}
+			if e, ok := errors.AsType[*rpc.OpError](err); !ok || !strings.Contains(e.Error(), tt.say) || strings.Contains(e.Error(), "MPA") {
+				t.Errorf("RDMA: %v", err)
+			}
 		})
 	}
 }
