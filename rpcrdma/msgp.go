@@ -1,11 +1,53 @@
 package rpcrdma
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
 )
+
+// padding is what a sender knows about the alignment of its peer.
+type padding struct {
+	align int // of the peer's receive buffers; 0: send no RDMA_MSGP
+	min   int // size from which an item is aligned, octets
+}
+
+// fits reports whether a message can go as an RDMA_MSGP in a Send of at most limit
+// octets, with its item of item octets aligned. inline is the octets of its stream,
+// that item included, and hdr the size of its header as an RDMA_MSG.
+//
+// Choice: only one item is padded, and only if it is longer than all other octets of
+// the message together. Then rdma_thresh can be its length, and no other item reaches
+// that, whatever the other octets are.
+func (p *padding) fits(hdr, inline, item, limit int) bool {
+	return p.align > 0 && item >= max(p.min, 1) && item > inline-item-xdr.Pad(item) &&
+		hdr+msgPSize+p.align-1+inline <= limit
+}
+
+// msgPSize is how many octets an RDMA_MSGP header is longer than an RDMA_MSG header.
+const msgPSize = 8
+
+// appendPadded appends h as an RDMA_MSGP, and the pieces of the inline stream with
+// the pad inserted before the item, n octets at offset pos of that stream.
+func (p *padding) appendPadded(b []byte, h *Header, pieces [][]byte, pos, n int) []byte {
+	start := len(b)
+	h.Type, h.Align, h.Thresh = MsgTypeMsgP, uint32(p.align), uint32(n)
+	b = h.Append(b)
+	body := len(b)
+	for _, piece := range pieces {
+		if k := pos - (len(b) - body); k >= 0 && k < len(piece) {
+			b = append(b, piece[:k]...)
+			for range padTo(len(b)-start, p.align) {
+				b = append(b, 0)
+			}
+			piece, pos = piece[k:], -1
+		}
+		b = append(b, piece...)
+	}
+	return b
+}
 
 // An RDMA_MSGP (RFC 5666 Section 3.9) has pad octets before the data of every
 // variable-length opaque and string of at least rdma_thresh octets, credential
@@ -216,4 +258,32 @@ func closeReply(h *Header, hdr int, stream []byte, b chunks.Binding, call *Call)
 // before it calls Receive.
 func IsPadded(send []byte) bool {
 	return len(send) >= MinHeaderSize && binary.BigEndian.Uint32(send[12:]) == uint32(MsgTypeMsgP)
+}
+
+// UnpadCall returns the RPC call in an RDMA_MSGP (RFC 5666 Section 3.9) as it would be inline in
+// an RDMA_MSG. It is for observers such as decoders: the machines do this themselves. send is the
+// whole Send from which h was decoded. It is borrowed and not changed; the call is in new memory.
+// b, if it is a [chunks.Walker], says where the items of its programs are.
+//
+// With an error, UnpadCall returns the call without the pads found until then; those of credential
+// and verifier come first. The error is [ErrPadding] for an invalid alignment, or for
+// arguments of a program that b does not walk, and [ErrRPC] or [ErrArgs] if the message ends
+// inside its header or its arguments.
+func UnpadCall(h *Header, send []byte, b chunks.Binding) ([]byte, error) {
+	c := looker(h, send)
+	err := c.call(b)
+	return c.run(), err
+}
+
+// UnpadReply is like [UnpadCall], for the reply to a call of that program, version and procedure.
+func UnpadReply(h *Header, send []byte, b chunks.Binding, prog, vers, proc uint32) ([]byte, error) {
+	c := looker(h, send)
+	err := c.reply(b, prog, vers, proc)
+	return c.run(), err
+}
+
+// looker returns a closer that leaves send alone.
+func looker(h *Header, send []byte) *closer {
+	hdr := min(h.Size(), len(send))
+	return &closer{h: h, hdr: hdr, stream: bytes.Clone(send[hdr:])}
 }

@@ -3,6 +3,7 @@ package rpcrdma
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/xdr"
@@ -296,4 +297,190 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 	}
 	res.Placed, res.ItemPos, res.ItemLen, c.Lens[0] = true, pos, n, n
 	return nil
+}
+
+// anyPlaced reports whether any result is in its sink.
+func (c *Call) anyPlaced() bool {
+	return slices.ContainsFunc(c.Lens, func(n int) bool { return n > 0 })
+}
+
+// judgeSinks compares all eligible results with the octets that were placed in the sinks:
+// result k has sink k (RFC 8166 Section 4.3.2.1). l is nil if the program can have one
+// eligible result only and the call offers memory for more, which must then stay unused.
+// success says that there are results at all.
+func (c *Call) judgeSinks(l chunks.Lister, res *Result, success bool) error {
+	if !success || l == nil {
+		if c.anyPlaced() {
+			return ErrNotEligible
+		}
+		return nil
+	}
+	k, bad := 0, error(nil)
+	l.ListResults(c.Prog, c.Vers, c.Proc, res.Results, func(pos, n int) int {
+		here, err := c.judgeSink(res, k, pos, n)
+		if k++; err != nil {
+			bad = err
+			return -1
+		}
+		return here
+	})
+	switch {
+	case bad != nil:
+		return bad
+	case k < len(c.Lens) && slices.ContainsFunc(c.Lens[k:], func(n int) bool { return n > 0 }):
+		// Choice: also when the binding could not step over what comes before it.
+		return ErrNotEligible
+	}
+	return nil
+}
+
+// judgeSink judges eligible result k, whose n octets are due at offset pos of the results. It
+// returns how many octets of it, pad included, are inline there.
+func (c *Call) judgeSink(res *Result, k, pos, n int) (here int, err error) {
+	if k == 0 {
+		res.ItemPos, res.ItemLen = pos, n
+	}
+	inline := n + xdr.Pad(n)
+	switch {
+	case k >= len(c.Lens), c.room(k) == 0, res.Read && c.Lens[k] == 0:
+		return inline, nil
+	case n > 0 && c.Lens[k] == 0:
+		return 0, ErrNotReduced
+	case !(chunks.Placed{Len: c.Lens[k]}).Holds(n):
+		return 0, ErrItemLength
+	}
+	res.Placed = true
+	c.Lens[k] = n
+	return 0, nil
+}
+
+// room returns the octets of sink k.
+func (c *Call) room(k int) int {
+	if k == 0 {
+		return c.Sink
+	}
+	return c.MoreSinks[k-1]
+}
+
+// Replies with a read list (RFC 5666 Section 3.5): the requester reads what the
+// responder exposes and says so with an RDMA_DONE. Profile RFC5666 only.
+
+// binding returns what speaks for the program of c, nil if there is none: then
+// any opaque may have been reduced.
+func (r *Requester) binding(c *Call) chunks.Binding {
+	if r.cfg.Profile == RFC5666 && !chunks.Covers(r.cfg.Binding, c.Prog, c.Vers) {
+		return nil
+	}
+	return r.cfg.Binding
+}
+
+// layOut prepares the reading of a reply, of which nothing has been allocated yet.
+func (r *Requester) layOut(c *Call, inline []byte, placed int) error {
+	lim := r.cfg.Limits
+	if r.cfg.MaxRead > 0 {
+		lim.MaxOctets = uint64(r.cfg.MaxRead)
+	}
+	c.Inline, c.placed = inline, placed
+	r.stats.Reads++
+	if r.hdr.Type == MsgTypeNoMsg {
+		return c.Layout.BuildLong(r.hdr.Read, &lim)
+	}
+	return c.Layout.Build(r.hdr.Read, len(inline), &lim)
+}
+
+// Pulled completes a call whose reply was read: buf is the whole reply, at least
+// Layout.Total octets laid out as Layout says, and Result is set to views of it.
+// With a nil buf the reply was not read, since nobody waits for it. Either way
+// the call is no longer outstanding and an RDMA_DONE is due: see
+// [Requester.AppendDone]. It returns c.Result.Err.
+//
+// A Read that fails has no outcome here: it ends the connection.
+func (r *Requester) Pulled(c *Call, buf []byte) error {
+	if !c.reading {
+		return c.Result.Err
+	}
+	err := ErrNotRead
+	if len(buf) >= c.Layout.Total {
+		err = r.judgeRead(c, buf[:c.Layout.Total])
+	}
+	c.Result.fail(c.XID, err)
+	c.reading, c.Inline = false, nil
+	r.answered(c)
+	return c.Result.Err
+}
+
+// judgeRead parses a reply that was read and compares its chunks with its counts.
+func (r *Requester) judgeRead(c *Call, msg []byte) error {
+	if err := checkDirection(msg, c.XID, xdr.MsgReply); err != nil {
+		return err
+	}
+	res := &c.Result
+	if err := r.judge(c, res, msg, c.placed); err != nil || c.Protected {
+		return err
+	}
+	if r.binding(c) == nil || chunks.ListerOf(r.cfg.Binding, c.Prog, c.Vers) != nil {
+		return checkCounts(msg, c.Layout.Chunks)
+	}
+	if len(c.Layout.Chunks) == 0 {
+		return nil
+	}
+	at := c.Layout.Chunks[0]
+	switch {
+	case len(c.Layout.Chunks) > 1 || res.Placed || at.Pos != len(msg)-len(res.Results)+res.ItemPos:
+		return ErrNotEligible
+	case !at.Holds(res.ItemLen):
+		return ErrItemLength
+	}
+	return nil
+}
+
+// checkCounts compares each chunk of a rebuilt message with the count word before
+// its data: "Any byte count in the XDR stream MUST match the sum of the byte
+// counts present in the corresponding read or write chunk list" (RFC 5666
+// Section 3.4).
+//
+// Choice: only counted items are taken as chunks where no binding speaks for the
+// program, since nothing else about them can be checked.
+func checkCounts(msg []byte, list []chunks.Placed) error {
+	for i := range list {
+		at := &list[i]
+		if n := binary.BigEndian.Uint32(msg[at.Pos-4:]); n > 1<<30 || !at.Holds(int(n)) {
+			return ErrItemLength
+		}
+	}
+	return nil
+}
+
+// owe notes an RDMA_DONE that is due. The credit of the call that has just ended is
+// taken for it at once, before another call can.
+func (r *Requester) owe(xid uint32) {
+	r.due = append(r.due, xid)
+	if r.window.TakeDone() {
+		r.paid++
+	}
+}
+
+// DonesDue returns how many RDMA_DONE wait to be sent.
+func (r *Requester) DonesDue() int { return len(r.due) }
+
+// AppendDone appends the next RDMA_DONE that is due, 16 octets, and reports
+// whether there was one and a credit for it. Call it again until it says no, each
+// time a reply was read and each time one was received, since a grant may come
+// with it. After a true the owner sends what was appended as one Send.
+//
+// Choice: with no call in flight it goes out whatever the credits, since no
+// grant is under way that it could wait for.
+func (r *Requester) AppendDone(b []byte) ([]byte, bool) {
+	switch {
+	case len(r.due) == 0:
+		return b, false
+	case r.paid > 0:
+		r.paid--
+	case !r.window.TakeDone() && r.window.InFlight() > 0:
+		return b, false
+	}
+	h := Header{XID: r.due[0], Vers: Version, Credit: r.window.Request(), Type: MsgTypeDone}
+	r.due = append(r.due[:0], r.due[1:]...)
+	r.stats.Dones++
+	return h.Append(b), true
 }

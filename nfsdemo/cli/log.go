@@ -1,14 +1,27 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // logJSON is what log verify --json prints, and log dump --json after the records.
@@ -191,4 +204,402 @@ func (a *app) printLog(i *commitlog.Info, n uint64) error {
 	}
 	_, err = fmt.Fprintln(a.stdout, "records:", what)
 	return err
+}
+
+const secretHelp = "`file` with the secret of the log"
+
+// appendedJSON is a line of log append --json.
+type appendedJSON struct {
+	Seq   uint64 `json:"seq"`
+	Level string `json:"level"`
+	Rung  string `json:"rung"`
+}
+
+// logAppendCmd is the command log append.
+func (a *app) logAppendCmd() *cobra.Command {
+	var secret string
+	cmd := &cobra.Command{
+		Use: "append URL", Short: "Append the lines of standard input to a push log at a server",
+		Long: `append makes a record of each line of standard input, in a log at a server (serve
+--push-log), and prints its number and level as soon as it is durable. The first time it makes
+the log and the file with its secret: whoever has the file has the log. Another process that
+appends to it is ended. When the log is full, append says so and ends: release records.`,
+		Example: `  date | nfsdemo log append --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data`,
+		Args:    nArgs(1, 1, "one URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.atLog(cmd.Context(), args[0], secret, openSecret, a.appendLog)
+		},
+	}
+	cmd.Flags().StringVar(&secret, "push-secret", "", secretHelp+"; made if it does not exist")
+	a.addClientFlags(cmd)
+	return cmd
+}
+
+// logReleaseCmd is the command log release.
+func (a *app) logReleaseCmd() *cobra.Command {
+	var secret string
+	cmd := &cobra.Command{
+		Use: "release URL NUMBER", Short: "Free the room of the records of a push log up to a number",
+		Long: `release frees the room of a record in a log at a server (serve --push-log), and of all
+before it: nobody can read them anymore. The process that appends to the log goes on.`,
+		Example: `  nfsdemo log release --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data 12`,
+		Args:    nArgs(2, 2, "one URL and the number of a record"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seq, err := strconv.ParseUint(args[1], 10, 64)
+			if err != nil || seq == 0 {
+				return usagef("%q is not the number of a record: take one that nfsdemo log cat prints", args[1])
+			}
+			return a.atLog(cmd.Context(), args[0], secret, readSecret, func(ctx context.Context, r *remote, s *secretFile) error {
+				log, err := push.NewReader(r.c.Caller(), s.name, s.secret, nil)
+				if err != nil {
+					return err
+				}
+				return log.Release(ctx, seq)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&secret, "push-secret", "", secretHelp)
+	a.addClientFlags(cmd)
+	return cmd
+}
+
+// atLog opens the file with the secret of a log, and calls do with a connection to the log's server.
+func (a *app) atLog(ctx context.Context, url, file string, open func(string) (*secretFile, error),
+	do func(context.Context, *remote, *secretFile) error,
+) error {
+	if file == "" {
+		return usagef("name the file with the secret of the log: --push-secret FILE")
+	}
+	s, err := a.session()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r, err := s.remote(ctx, url) // first: a wrong URL leaves no secret behind
+	if err != nil {
+		return err
+	}
+	secret, err := open(file)
+	if err != nil {
+		return err
+	}
+	defer secret.close()
+	return do(ctx, r, secret)
+}
+
+// appendLog appends the lines of standard input.
+func (a *app) appendLog(ctx context.Context, r *remote, secret *secretFile) error {
+	log, err := push.Dial(ctx, r.c.Caller(), secret.name, &push.Config{Secret: secret.secret, Host: r.u.Host, Dial: r.cfg.DialLog(r.u)})
+	if err != nil {
+		return err
+	}
+	defer log.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what was acknowledged is in the log
+	lines := bufio.NewScanner(&ctxReader{ctx, a.stdin})
+	lines.Buffer(nil, log.Limit()+1) // with its end
+	n := 1
+	for ; lines.Scan(); n++ {
+		res, err := log.Append(ctx, lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("line %d was not appended: %w", n, err)
+		}
+		if a.json {
+			err = a.printJSON(appendedJSON{res.Seq, res.Level.String(), log.Rung().String()})
+		} else {
+			_, err = fmt.Fprintf(a.stdout, "record %d: %v, %v\n", res.Seq, res.Level, log.Rung())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err = lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("line %d was not appended: it is longer than %d octets, the most in this log: split it", n, log.Limit())
+	}
+	return err
+}
+
+// logCatCmd is the command log cat, or log tail.
+func (a *app) logCatCmd(tail bool) *cobra.Command {
+	var secret string
+	var from uint64
+	cmd := &cobra.Command{
+		Use: "cat URL", Short: "Print the records that a server keeps in a push log",
+		Long: `cat prints the records in a log at a server (serve --push-log): those that its owner has not
+released. It reads what is there, and ends. The process that appends to the log goes on
+undisturbed.`,
+		Example: `  nfsdemo log cat --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data
+  nfsdemo log cat --push-secret ~/mine --json nfs+rdma://127.0.0.1/srv/data | jq .seq`,
+		Args: nArgs(1, 1, "one URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.atLog(cmd.Context(), args[0], secret, readSecret, func(ctx context.Context, r *remote, s *secretFile) error {
+				return a.catLog(ctx, r, s, from, tail)
+			})
+		},
+	}
+	if tail {
+		cmd.Use, cmd.Short = "tail URL", "Print the records of a push log at a server as they come"
+		cmd.Long = `tail is cat, but then it waits for more records, until it is interrupted. If records
+are released before tail has read them, tail says which ones it has missed.`
+		cmd.Example = `  nfsdemo log tail --push-secret ~/mine nfs+rdma://127.0.0.1/srv/data`
+	}
+	cmd.Flags().StringVar(&secret, "push-secret", "", secretHelp)
+	cmd.Flags().Uint64Var(&from, "from", 0, "`number` of the first record; 0: the oldest one that the server keeps")
+	a.addClientFlags(cmd)
+	return cmd
+}
+
+// catLog prints the records of a log at a server; with tail also those to come.
+func (a *app) catLog(ctx context.Context, r *remote, secret *secretFile, from uint64, tail bool) error {
+	open := func(from uint64) (*push.Reader, error) {
+		return push.NewReader(r.c.Caller(), secret.name, secret.secret, &push.ReaderConfig{From: from, Octets: push.DefaultMaxRecord + 20})
+	}
+	in, err := open(from)
+	if err != nil {
+		return err
+	}
+	for first := true; ; {
+		next := in.TryNext
+		if tail {
+			next = in.Next
+		}
+		rec, err := next(ctx)
+		if gone, ok := errors.AsType[*commitlog.ReleasedError](err); ok && tail {
+			fmt.Fprintf(a.stderr, "nfsdemo: missed the records %d to %d: they were released\n", gone.Seq, gone.First-1)
+			if in, err = open(gone.First); err != nil {
+				return err
+			}
+			continue
+		}
+		if err == nil && rec == nil && first {
+			fmt.Fprintln(a.stderr, "nfsdemo: the log has no records")
+		}
+		if err != nil || rec == nil {
+			return err
+		}
+		if err := a.printRead(rec, first); err != nil {
+			return err
+		}
+		first = false
+	}
+}
+
+// printRead prints a line of log cat.
+func (a *app) printRead(r *commitlog.Record, first bool) error {
+	if a.json {
+		return a.printJSON(recordJSON{Seq: r.Seq, Epoch: r.Epoch, Length: len(r.Payload), Payload: r.Payload})
+	}
+	if first {
+		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %8s  %s\n", "SEQ", "EPOCH", "LENGTH", "PAYLOAD"); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(a.stdout, "%10d %6d %8d  %s\n", r.Seq, r.Epoch, len(r.Payload), beginning(r.Payload))
+	return err
+}
+
+// badTail says what is wrong with a log whose tail word is impossible, and what to do. Salvage
+// returned i.
+func badTail(path string, i *commitlog.Info) error {
+	what := fmt.Sprintf("%s: its tail word, 8 octets at octet 8192, is damaged: %#x is not a multiple of 64 up to %d", path, i.TailWord, i.Head+i.Capacity)
+	if i.Poison != nil {
+		return fmt.Errorf("%s, and records after the last good one are missing: %w", what, i.Poison)
+	}
+	return fmt.Errorf("%s. Restore the latest state from a copy; or, if you know that only the good records were acknowledged, "+
+		"run nfsdemo log mend %s --force", what, path)
+}
+
+// logMendCmd is the command log mend.
+func (a *app) logMendCmd() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "mend FILE", Short: "Show what can be saved of a damaged log, and cut it off at the damage",
+		Long: `mend is for a log with a damaged record, or with an impossible tail word. It looks for the
+		good records that follow one another from the head of the log, and prints how many there
+		are, and then every good record that it has found behind the damage: save those if you can use
+		them (--json has their payloads). Of the last of them nobody can tell whether it was
+		acknowledged.
+
+		With --force the log then ends before the damage, and can be opened again. All records
+		behind it are lost, and a client that knows of them is refused. A copy of the latest state of
+		the file is better than mend. First stop the process that uses the log.`,
+		Example: `  nfsdemo log dump /var/lib/stag/nfsdemo-7XVO.log
+  nfsdemo log mend /var/lib/stag/nfsdemo-7XVO.log
+  nfsdemo log mend /var/lib/stag/nfsdemo-7XVO.log --force`,
+		Args: nArgs(1, 1, "one file"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.mendLog(args[0], force) },
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "cut the log off")
+	return cmd
+}
+
+// mendLog prints what would mend the log in a file; with force it mends the log.
+func (a *app) mendLog(path string, force bool) error {
+	mem, err := pmem.Open(pmem.File, path, nil)
+	if errors.Is(err, pmem.ErrLocked) {
+		return fmt.Errorf("%s: another process has it open: stop it first", path)
+	}
+	if err != nil {
+		return err
+	}
+	info, behind, err := a.salvage(mem, force)
+	if err = errors.Join(err, mem.Close()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := a.printLog(info, info.NextSeq-info.HeadSeq); err != nil {
+		return err
+	}
+	lost := "acknowledged records after it, if any,"
+	if behind > 0 {
+		lost = plural(behind, "good record") + " behind the damage"
+	}
+	if !force {
+		fmt.Fprintf(a.stderr, "nfsdemo: the log would end at %d, and %s would be lost; use --force to cut it off there\n", info.Tail, lost)
+		return nil
+	}
+	fmt.Fprintf(a.stderr, "nfsdemo: %s: the log now ends at %d\n", path, info.Tail)
+	return nil
+}
+
+// salvage prints what is behind the damage of a log, and mends it with force, or a copy of it without.
+func (a *app) salvage(mem *pmem.Memory, force bool) (info *commitlog.Info, behind int, err error) {
+	b := make(region.Bytes, len(mem.Bytes()))
+	copy(b, mem.Bytes())
+	cut := region.Memory(b)
+	if force {
+		cut = mem
+	}
+	before := bytes.NewReader(slices.Clone(b))
+	if info, err = commitlog.Mend(cut); err != nil {
+		return nil, 0, err
+	}
+	_, err = commitlog.Salvage(before, before.Size(), func(r *commitlog.Record, later bool) error {
+		if !later {
+			return nil
+		}
+		behind++
+		return a.printRecord(r, behind == 1)
+	})
+	return info, behind, err
+}
+
+// replyJSON is a line of log replies --json.
+type replyJSON struct {
+	Seq      uint64 `json:"seq,omitempty"` // of the reply; none: not answered
+	Epoch    uint32 `json:"epoch"`
+	XID      uint32 `json:"xid"`
+	Prog     uint32 `json:"prog"`
+	Vers     uint32 `json:"vers"`
+	Proc     uint32 `json:"proc"`
+	Name     string `json:"name"` // of the procedure
+	Digest   string `json:"digest"`
+	Answered bool   `json:"answered"`
+	Result   string `json:"result,omitempty"`
+	Reply    []byte `json:"reply,omitempty"` // base64
+}
+
+// logRepliesCmd is the command log replies.
+func (a *app) logRepliesCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "replies DIR", Short: "Print the calls of a client that were answered, and those that were not",
+		Long: `replies prints the logs of a client that was run with --replies DIR: the replies that
+		it had not used yet when it ended, and the calls that were not answered. After a clean
+		end there are none of either.`,
+		Example: "  nfsdemo log replies ~/replies\n  nfsdemo log replies --json ~/replies | jq 'select(.answered | not)'",
+		Args:    nArgs(1, 1, "one directory"),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.logReplies(args[0]) },
+	}
+}
+
+func (a *app) logReplies(dir string) error {
+	st, err := inspectReplies(dir)
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %8s  %-8s  %s\n", "SEQ", "EPOCH", "XID", "CALL", "RESULT"); err != nil {
+			return err
+		}
+	}
+	for _, r := range st.Replies {
+		j := replyJSON{
+			Seq: r.Seq, Epoch: r.Epoch, XID: r.XID, Prog: r.Prog, Vers: r.Vers, Proc: r.Proc, Answered: true,
+			Digest: hex.EncodeToString(r.Digest[:]), Result: resultText(r), Reply: r.Reply,
+		}
+		if err := a.printReply(&j); err != nil {
+			return err
+		}
+	}
+	for _, i := range st.Unanswered {
+		j := replyJSON{Epoch: i.Epoch, XID: i.XID, Prog: i.Prog, Vers: i.Vers, Proc: i.Proc, Digest: hex.EncodeToString(i.Digest[:])}
+		if err := a.printReply(&j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspectReplies reads the logs of a directory.
+func inspectReplies(dir string) (*replies.State, error) {
+	var parts [2]*io.SectionReader
+	for i, name := range [...]string{repliesFile, callsFile} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: no reply logs here: name a directory that was used with --replies", dir)
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		st, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = io.NewSectionReader(f, 0, st.Size())
+	}
+	st, err := replies.Inspect(parts[0], parts[1])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return st, nil
+}
+
+func (a *app) printReply(j *replyJSON) error {
+	j.Name = procText(j.Prog, j.Vers, j.Proc)
+	if a.json {
+		return a.printJSON(j)
+	}
+	seq, result := "-", "not answered"
+	if j.Answered {
+		seq, result = fmt.Sprint(j.Seq), j.Result
+	}
+	_, err := fmt.Fprintf(a.stdout, "%10s %6d %08x  %-8s  %s\n", seq, j.Epoch, j.XID, j.Name, result)
+	return err
+}
+
+// procText names a procedure.
+func procText(prog, vers, proc uint32) string {
+	if prog == nfs3.Program && vers == nfs3.Version {
+		return nfs3.Proc(proc).String()
+	}
+	return fmt.Sprintf("%d.%d.%d", prog, vers, proc)
+}
+
+// replyText describes a call and its reply.
+func replyText(r *replies.Record) string {
+	return fmt.Sprintf("%s, call %d.%08x: %s", procText(r.Prog, r.Vers, r.Proc), r.Epoch, r.XID, resultText(r))
+}
+
+// resultText describes a reply.
+func resultText(r *replies.Record) string {
+	d := xdr.NewDecoder(r.Reply)
+	var h xdr.ReplyHeader
+	if err := h.Parse(&d); err != nil {
+		return "cannot be decoded: " + err.Error()
+	}
+	if err := h.Err(); err != nil {
+		return err.Error()
+	}
+	if r.Prog != nfs3.Program {
+		return fmt.Sprintf("%d octets", d.Len())
+	}
+	return nfs3.Status(d.Uint32()).String()
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -14,11 +16,15 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // serviceConfig is what a service serves, and where.
@@ -336,4 +342,40 @@ func (s *service) release() error {
 	s.owners.close()
 	s.locks.close()
 	return errors.Join(err, s.set.close())
+}
+
+// mountOnly serves MOUNT, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
+// NFS over TCP.
+type mountOnly struct{ svc rpc.Handler }
+
+// beside reports whether a program is served beside NFS.
+func beside(prog uint32) bool { return prog == mount3.Program || lockd.Serves(prog) }
+
+// ServeRPC answers calls of other programs with PROG_UNAVAIL.
+func (m mountOnly) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
+	if !beside(req.Prog) {
+		resp.Stat = xdr.ProgUnavail
+		return
+	}
+	m.svc.ServeRPC(ctx, req, resp)
+}
+
+// Describe asks the service.
+func (m mountOnly) Describe(req *rpc.Request) (t rpc.Traits) {
+	if beside(req.Prog) {
+		t = rpc.Describe(m.svc, req)
+	}
+	return t
+}
+
+// leastProcs is the least GOMAXPROCS for a server that writes to disks.
+const leastProcs = 8
+
+// spareProcs raises GOMAXPROCS to leastProcs, unless the environment sets it. A thread that waits
+// for a disk keeps its processor (in the sense of Go's scheduler) until the runtime notices. With
+// only two of them, two writes could stop the server although the machine is idle.
+func spareProcs() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < leastProcs {
+		runtime.GOMAXPROCS(leastProcs)
+	}
 }

@@ -10,9 +10,12 @@ type PathArgs struct {
 	Path string // at most MaxPath octets
 }
 
-func (a *PathArgs) code(c *xdr.Coder)      { c.String(&a.Path, MaxPath) }
+func (a *PathArgs) code(c *xdr.Coder) { c.String(&a.Path, MaxPath) }
+
+// Append appends the dirpath.
 func (a *PathArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*PathArgs).code) }
 
+// Parse reads the dirpath.
 func (a *PathArgs) Parse(d *xdr.Decoder) error {
 	return xdr.Decode(d, a, (*PathArgs).code).ErrIn("dirpath")
 }
@@ -66,9 +69,12 @@ type DumpRes struct {
 	Mounts []Mount // Parse reuses its capacity
 }
 
-func (r *DumpRes) code(c *xdr.Coder)      { xdr.List(c, &r.Mounts, (*Mount).code) }
+func (r *DumpRes) code(c *xdr.Coder) { xdr.List(c, &r.Mounts, (*Mount).code) }
+
+// Append appends the mountlist.
 func (r *DumpRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*DumpRes).code) }
 
+// Parse reads the mountlist.
 func (r *DumpRes) Parse(d *xdr.Decoder) error {
 	return xdr.Decode(d, r, (*DumpRes).code).ErrIn("mountlist")
 }
@@ -89,9 +95,12 @@ type ExportRes struct {
 	Exports []Export // Parse reuses its capacity
 }
 
-func (r *ExportRes) code(c *xdr.Coder)      { xdr.List(c, &r.Exports, (*Export).code) }
+func (r *ExportRes) code(c *xdr.Coder) { xdr.List(c, &r.Exports, (*Export).code) }
+
+// Append appends the exports list.
 func (r *ExportRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*ExportRes).code) }
 
+// Parse reads the exports list.
 func (r *ExportRes) Parse(d *xdr.Decoder) error {
 	return xdr.Decode(d, r, (*ExportRes).code).ErrIn("exports")
 }

@@ -18,6 +18,7 @@ type Message interface {
 // Result is a Message that begins with a status: all results but that of NULL.
 type Result interface {
 	Message
+	// Stat returns the status.
 	Stat() Status
 }
 

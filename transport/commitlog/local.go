@@ -37,7 +37,7 @@ func (l *Log) local(p *Producer, a *Answer) error {
 	return p.open(loc, a)
 }
 
-// guarded returns m as Guarded: all memory of window.go is.
+// guarded returns m as Guarded: all memory of memory.go is.
 func guarded(m region.Memory) region.Guarded {
 	g, _ := m.(region.Guarded)
 	return g

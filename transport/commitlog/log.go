@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
@@ -224,4 +226,104 @@ func (l *Log) Close(ctx context.Context) error {
 	defer l.reads.Unlock()
 	l.epoch()
 	return l.quiesce(ctx)
+}
+
+// ReleasedError reports that a record was released, and is not kept anymore. The oldest record that is kept, or
+// will be the next one, is First.
+type ReleasedError struct{ Seq, First uint64 }
+
+// Error names both records.
+func (e *ReleasedError) Error() string {
+	return fmt.Sprintf("commitlog: record %d was released (the oldest one now is %d)", e.Seq, e.First)
+}
+
+// Read returns the records from number from on, as many as take at most octets of the ring, but at least one.
+// 0 means from the oldest one that is kept. Read takes nothing away from Next: the records stay until Release.
+// If record from is not in the log yet, Read waits for it until ctx ends. The errors are those of Next, and
+// *ReleasedError.
+func (l *Log) Read(ctx context.Context, from uint64, octets int) (recs []*Record, err error) {
+	werr := l.wait(ctx, func() bool {
+		recs, err = l.tryRead(from, octets)
+		return len(recs) > 0 || err != nil
+	})
+	return recs, cmp.Or(err, werr)
+}
+
+func (l *Log) tryRead(from uint64, octets int) ([]*Record, error) {
+	l.reads.Lock()
+	defer l.reads.Unlock()
+	l.mu.Lock()
+	err := l.failed()
+	k := l.cons.Kept(l.Tail())
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case from != 0 && from < k.Head.Seq:
+		return nil, &ReleasedError{Seq: from, First: k.Head.Seq}
+	}
+	return l.view.Read(&k, from, uint64(max(octets, 0)))
+}
+
+// bell wakes those who wait for something. Ringing costs one load while nobody waits: the goroutine that
+// rings is the one that answers the producer.
+type bell struct{ c atomic.Pointer[chan struct{}] }
+
+// wait returns a channel that the next ring closes.
+func (b *bell) wait() <-chan struct{} {
+	for {
+		if c := b.c.Load(); c != nil {
+			return *c
+		}
+		if c := make(chan struct{}); b.c.CompareAndSwap(nil, &c) {
+			return c
+		}
+	}
+}
+
+func (b *bell) ring() {
+	if b.c.Load() == nil {
+		return
+	}
+	if c := b.c.Swap(nil); c != nil {
+		close(*c)
+	}
+}
+
+// quietTime is how long the tail must not have moved before it is made durable by itself. While a log is busy, its
+// flushes include the tail from time to time.
+const quietTime = 100 * time.Millisecond
+
+// quiet notices that a log in wal mode is not appended to.
+type quiet struct {
+	armed atomic.Bool // the timer runs
+	timer *time.Timer
+
+	turn chan struct{} // one slot: held while the memory is used, which may take as long as the disk does
+	seen uint64        // the tail when the timer fired last
+}
+
+// tailMoved is called after a store or a flush of the tail.
+func (l *Log) tailMoved() {
+	l.moved.ring()
+	if q := &l.quiet; !q.armed.Load() && l.mem.Flushed() < l.mem.Tail() && q.armed.CompareAndSwap(false, true) {
+		q.timer.Reset(quietTime)
+	}
+}
+
+// settle makes the tail durable if it has not moved for a while.
+func (l *Log) settle() {
+	q := &l.quiet
+	q.turn <- struct{}{}
+	defer func() { <-q.turn }()
+	if l.failed() != nil {
+		return
+	}
+	if tail := l.mem.Tail(); tail != q.seen {
+		q.seen = tail
+		q.timer.Reset(quietTime)
+		return
+	}
+	q.armed.Store(false)
+	_ = l.mem.Settle() // the first error has ended the log
 }

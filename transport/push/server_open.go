@@ -4,6 +4,10 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
@@ -150,4 +154,201 @@ func (s *Server) admit(l *log, prep *commitlog.Prepared, a *openArgs) openRes {
 	s.ctr.opens.Add(1)
 	s.logger.Info("push: session", zap.String("log", l.name), zap.Uint32("epoch", res.Opened.Answer.Epoch))
 	return res
+}
+
+// One host may have one part in so many.
+const (
+	logsShare   = 8
+	octetsShare = 4
+)
+
+// making is a log that is being made.
+type making struct {
+	from   Origin
+	octets uint64 // of its ring
+}
+
+// taken counts the logs of a host and the octets of their rings, including those that are being
+// made. The caller holds s.mu.
+func (s *Server) taken(host string) (logs int, octets uint64) {
+	for _, l := range s.logs {
+		if l.host == host {
+			logs, octets = logs+1, octets+l.size
+		}
+	}
+	for _, m := range s.making {
+		if m.from.Host == host {
+			logs, octets = logs+1, octets+m.octets
+		}
+	}
+	return logs, octets
+}
+
+// client returns the limits for a host, by the same rules as transport.ClientLimits.
+func (l *Limits) client(host string) (logs int, octets uint64) {
+	local := peeraddr.Many(host)
+	logs, octets = math.MaxInt, math.MaxUint64
+	switch {
+	case l.ClientLogs > 0:
+		logs = l.ClientLogs
+	case l.ClientLogs == 0 && !local:
+		logs = max(l.MaxLogs/logsShare, 1)
+	}
+	switch {
+	case l.ClientOctets > 0:
+		octets = uint64(l.ClientOctets)
+	case l.ClientOctets == 0 && !local:
+		octets = max(l.MaxOctets/octetsShare, 1)
+	}
+	return logs, octets
+}
+
+// full logs what there is no room for and returns StatusFull. The caller holds s.mu.
+func (s *Server) full(whose, host string) Status {
+	logs, octets := s.taken(host)
+	s.logger.Warn("push: no room for another log (remove logs that nobody uses, or raise the limit; until then the client does without)",
+		zap.String("limit of", whose), zap.String("host", host), zap.Int("its logs", logs), zap.Uint64("its octets", octets),
+		zap.Int("all logs", len(s.logs)), zap.Uint64("all octets", s.octets))
+	return StatusFull
+}
+
+// reserve reserves the name and the room for a log until it exists, or cannot be made. The caller holds s.mu.
+func (s *Server) reserve(a *openArgs, owner Owner, host string) (*making, Status) {
+	m := &making{Origin{owner, host}, s.lim.capacity(a.Capacity)}
+	logs, octets := s.taken(host)
+	switch most, mostOctets := s.lim.client(host); {
+	case len(s.logs)+len(s.making) >= s.lim.MaxLogs || s.octets+m.octets > s.lim.MaxOctets:
+		return nil, s.full("all logs together", host)
+	case logs >= most || octets+m.octets > mostOctets:
+		return nil, s.full("one host", host)
+	}
+	s.making[a.Name] = m
+	s.octets += m.octets
+	return m, StatusOK
+}
+
+// unreserve undoes reserve. The caller holds s.mu.
+func (s *Server) unreserve(name string) {
+	if m := s.making[name]; m != nil {
+		s.octets -= m.octets
+		delete(s.making, name)
+	}
+}
+
+// create makes the log for which reserve has reserved the room.
+func (s *Server) create(name string, m *making) (*log, Status) {
+	l, err := s.make(name, m)
+	if err != nil {
+		s.mu.Lock()
+		s.unreserve(name)
+		s.mu.Unlock()
+		s.logger.Error("push: log not made", zap.String("log", name), zap.Error(err))
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			return nil, StatusFull
+		}
+		return nil, StatusLost
+	}
+	s.ctr.made.Add(1)
+	s.logger.Info("push: log made", zap.String("log", name), zap.String("host", m.from.Host), zap.Uint64("capacity", m.octets))
+	return l, StatusOK
+}
+
+func (s *Server) make(name string, m *making) (*log, error) {
+	size, err := commitlog.MemorySize(m.octets)
+	if err != nil {
+		return nil, err
+	}
+	format := func(mem region.Memory) error {
+		var o commitlog.Options
+		if s.Options != nil {
+			o = *s.Options
+		}
+		o.Owner = m.from.Owner
+		return commitlog.Create(mem, &o)
+	}
+	if err := s.Store.Create(name, size, m.from, format); err != nil {
+		return nil, fmt.Errorf("not in the store: %w", err)
+	}
+	return s.load(name)
+}
+
+// rate is a token bucket with a number of units per second, which is also the largest burst. It is
+// safe for concurrent use.
+type rate struct {
+	perSecond float64
+
+	mu   sync.Mutex
+	debt float64 // units taken and not yet earned
+	last time.Time
+}
+
+// settle accounts for the time that has passed. The caller holds r.mu.
+func (r *rate) settle(now time.Time) {
+	if !r.last.IsZero() {
+		r.debt = max(0, r.debt-now.Sub(r.last).Seconds()*r.perSecond)
+	}
+	r.last = now
+}
+
+// try takes one unit if there is one.
+func (r *rate) try(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(now)
+	if r.debt+1 > r.perSecond {
+		return false
+	}
+	r.debt++
+	return true
+}
+
+// idle reports whether there is no debt, so that the bucket can be forgotten.
+func (r *rate) idle(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(now)
+	return r.debt == 0
+}
+
+// maxRates limits the addresses with their own bucket; the others share one.
+const maxRates = 4096
+
+// rates are the buckets of addresses. It is safe for concurrent use.
+type rates struct {
+	perSecond float64
+
+	mu     sync.Mutex
+	byHost map[string]*rate
+	swept  time.Time // when idle buckets were last looked for
+	others rate
+}
+
+func newRates(perSecond float64) *rates {
+	return &rates{perSecond: perSecond, byHost: make(map[string]*rate), others: rate{perSecond: perSecond}}
+}
+
+// try takes one unit of host.
+func (r *rates) try(host string, now time.Time) bool { return r.of(host, now).try(now) }
+
+func (r *rates) of(host string, now time.Time) *rate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.byHost[host]
+	if b != nil {
+		return b
+	}
+	if len(r.byHost) >= maxRates && now.Sub(r.swept) >= time.Second {
+		r.swept = now
+		for h, b := range r.byHost {
+			if b.idle(now) {
+				delete(r.byHost, h)
+			}
+		}
+	}
+	if len(r.byHost) >= maxRates {
+		return &r.others
+	}
+	b = &rate{perSecond: r.perSecond}
+	r.byHost[host] = b
+	return b
 }

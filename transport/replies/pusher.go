@@ -3,15 +3,23 @@ package replies
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -289,4 +297,283 @@ func (p *Pusher) Close() error {
 		c.close()
 	}
 	return nil
+}
+
+// client is a client whose log takes replies.
+type client struct {
+	p     *Pusher
+	key   key
+	host  string
+	epoch uint32
+	life  uint64 // random
+
+	// Guarded by Pusher.mu.
+	uses  int         // connections
+	conn  *rdmap.Conn // the last one for appends, perhaps not live yet
+	token rendezvous.Token
+	grace *time.Timer
+
+	prod *commitlog.Producer
+
+	mu      sync.Mutex
+	live    *rdmap.Conn // the connection for appends; nil: none
+	limit   int         // of a record
+	next    uint64      // number of the next record; 0 before the first connection
+	queued  int         // octets in flight
+	full    time.Time   // since when there has been no room; zero: there is room
+	pending []sentRecord
+	waiting bool // a goroutine waits for pending
+	closed  bool
+}
+
+// sentRecord is a record in flight.
+type sentRecord struct {
+	e *commitlog.Pending
+	n int
+}
+
+func newClient(p *Pusher, a *offerArgs, host string) *client {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	return &client{
+		p: p, key: a.Client, host: host, epoch: a.Epoch, life: binary.BigEndian.Uint64(b[:]),
+		prod: commitlog.NewProducer(nil),
+	}
+}
+
+// stopGrace stops the timer that would forget c. The caller holds Pusher.mu.
+func (c *client) stopGrace() {
+	if c.grace != nil {
+		c.grace.Stop()
+	}
+}
+
+func (c *client) isLive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.live != nil
+}
+
+// patience is how long there must be no room in a log before replies are sent without records.
+// lookAgain is how often those that wait for room look.
+const (
+	patience  = time.Second
+	lookAgain = time.Millisecond
+)
+
+// push pushes a reply, names its record in it and returns the record's number, or 0 if there is no
+// room. It waits for room as long as some is likely to come, because the client may get replies
+// faster than it can make durable which ones it is Done with.
+func (c *client) push(ctx context.Context, req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) {
+	for c.tryPush(req, resp, digest) {
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tryPush reports whether room for the record is likely to come, and none was pushed until then.
+func (c *client) tryPush(req *rpc.Request, resp *rpc.Response, digest [sha256.Size]byte) (wait bool) {
+	if resp.Verf.Flavor != xdr.AuthNone || len(resp.Verf.Body) > 0 {
+		return false // the handler has set its own verifier
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == nil {
+		return false
+	}
+	resp.Verf = name{c.life, c.next}.verf()
+	n := recordSize(resp)
+	if n > c.limit || c.queued+n > c.p.maxQueued {
+		resp.Verf = xdr.Auth{}
+		return false
+	}
+	record := appendRecord(make([]byte, 0, n), c.epoch, digest, req, resp)
+	e, err := c.prod.TryBegin(record) // the receiver of this reply may be the one that must be Done with others
+	if err != nil {
+		resp.Verf = xdr.Auth{}
+		return errors.Is(err, commitlog.ErrFull) && c.hopes()
+	}
+	c.full = time.Time{}
+	c.next++
+	c.queued += n
+	c.pending = append(c.pending, sentRecord{e, n})
+	if !c.waiting {
+		c.waiting = true
+		go c.wait()
+	}
+	return false
+}
+
+// hopes is called when there is no room, and reports whether some is likely to come. The caller
+// holds c.mu.
+func (c *client) hopes() bool {
+	if c.full.IsZero() {
+		c.full = time.Now()
+	}
+	return time.Since(c.full) < patience
+}
+
+// wait counts records that have arrived.
+func (c *client) wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.pending) > 0 {
+		r := c.pending[0]
+		c.mu.Unlock()
+		_, _ = r.e.Wait(context.Background()) // ends with close
+		c.mu.Lock()
+		c.pending = c.pending[1:]
+		c.queued -= r.n
+	}
+	c.waiting = false
+}
+
+// attach begins to append over conn. It returns false if that is impossible, because the log does not
+// continue where the records named so far end.
+func (c *client) attach(conn *rdmap.Conn, a *commitlog.Answer) bool {
+	if c.prod.Open(conn, a) != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == 0 {
+		c.next = a.NextSeq
+	}
+	c.limit = commitlog.PayloadLimit(a.Capacity)
+	c.live = conn
+	return !c.closed
+}
+
+// detach is called when conn has ended.
+func (c *client) detach(conn *rdmap.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == conn {
+		c.live = nil
+	}
+}
+
+func (c *client) close() {
+	c.mu.Lock()
+	c.closed, c.live = true, nil
+	c.mu.Unlock()
+	c.prod.Close()
+}
+
+// Errors of connections to logs.
+var (
+	errAnswer = errors.New("replies: the log is not the one that was appended to")
+	errNewer  = errors.New("replies: the client has connected its log again")
+	errSilent = errors.New("replies: the client has not told where its log is")
+)
+
+// Serve takes l and accepts log connections from it. It returns ErrClosed, or the first error of
+// Accept. While the process is out of file descriptors, it waits instead.
+func (p *Pusher) Serve(l net.Listener) error {
+	if err := p.init(); err != nil {
+		_ = l.Close() // it has accepted nobody
+		return err
+	}
+	return p.side.Serve(l, p.serveConn)
+}
+
+// upcalls handles the messages on the connection of a log: first the answer, which opens the
+// session, then messages for its producer.
+type upcalls struct {
+	prod   atomic.Pointer[commitlog.Producer]
+	answer chan *commitlog.Answer // one slot
+}
+
+// HandleRecv implements rdmap.Handler.
+func (u *upcalls) HandleRecv(c *rdmap.Conn, m *verbs.Message) {
+	if p := u.prod.Load(); p != nil {
+		p.HandleRecv(c, m)
+		return
+	}
+	c.PostRecv(1)
+	if a, err := commitlog.ParseAnswer(m.Data); err == nil {
+		select {
+		case u.answer <- a:
+		default:
+		}
+	}
+}
+
+// HandleClose implements rdmap.Handler.
+func (u *upcalls) HandleClose(c *rdmap.Conn, err error) {
+	if p := u.prod.Load(); p != nil {
+		p.HandleClose(c, err)
+	}
+}
+
+// serveConn serves a log connection until it ends, and returns why it ended.
+func (p *Pusher) serveConn(nc net.Conn) error {
+	u := &upcalls{answer: make(chan *commitlog.Answer, 1)}
+	cfg := commitlog.Config(nil)
+	cfg.Handler = u
+	return p.side.ServeConn(nc, cfg, func(c *rdmap.Conn, cl *client) error { return p.append(c, cl, u) })
+}
+
+// append appends the records of cl over c, after its answer.
+func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
+	p.mu.Lock()
+	old := cl.conn
+	cl.conn = c
+	p.use(cl)
+	p.mu.Unlock()
+	if old != nil {
+		old.Abort(errNewer) // a client has one, or it could take the places of others
+	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if cl.conn == c {
+			cl.conn = nil
+		}
+		p.unuse(cl)
+	}()
+	served := make(chan error, 1)
+	go func() { served <- c.Serve() }()
+	timeout := time.NewTimer(p.silence)
+	defer timeout.Stop()
+	select {
+	case a := <-u.answer:
+		u.prod.Store(cl.prod)
+		if !cl.attach(c, a) {
+			c.Abort(errAnswer)
+			<-served
+			p.forgetNow(cl)
+			return errAnswer
+		}
+	case <-timeout.C:
+		c.Abort(errSilent)
+		return <-served
+	case err := <-served:
+		return err
+	}
+	defer cl.detach(c)
+	if err := c.Post([]verbs.WR{{Op: verbs.OpSend}}); err != nil { // from now on the client may make calls
+		c.Abort(err)
+	}
+	return <-served
+}
+
+// forgetNow forgets a client whose records cannot continue. If it offers again, it is a new client.
+func (p *Pusher) forgetNow(c *client) {
+	p.mu.Lock()
+	if p.clients[c.key] == c {
+		delete(p.clients, c.key)
+	}
+	for addr, b := range p.bound {
+		if b.c == c {
+			delete(p.bound, addr)
+			b.stop()
+			c.uses--
+		}
+	}
+	p.mu.Unlock()
+	c.close()
 }

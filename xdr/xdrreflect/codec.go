@@ -2,13 +2,53 @@ package xdrreflect
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 
 	goxdr "github.com/rasky/go-xdr/xdr2"
-
+	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/xdr"
 )
+
+// ErrType: a Go type has no XDR form. A fault of the program, never of a peer.
+var ErrType = errors.New("no xdr form")
+
+// ErrNil: a nil pointer where XDR has no way to say so. A fault of the program.
+var ErrNil = errors.New("nil pointer that is not optional")
+
+// Limits bound one Marshal or Unmarshal. A zero field means its default; a negative one is an error.
+// Exceeding one is xdr.ErrRange.
+type Limits struct {
+	// MaxOctets is the largest encoded size. If zero, the default of 4 MiB.
+	MaxOctets int
+
+	// MaxMemory is how many octets of memory a decoded value may take:
+	// elements of slices at their size in Go, strings and opaques twice
+	// their length, targets of pointers. If zero, the default of 16 MiB.
+	MaxMemory int
+
+	// MaxDepth is how deep values may be nested, one level for each array,
+	// slice, pointer and structure; an element of a linked list takes two.
+	// If zero, the default of 10,000.
+	MaxDepth int
+}
+
+// fill returns l with the defaults in place. An error says which limit is out of range.
+func (l Limits) fill() (Limits, error) {
+	err := setting.Check(
+		setting.Count("MaxOctets", l.MaxOctets), setting.Count("MaxMemory", l.MaxMemory), setting.Count("MaxDepth", l.MaxDepth),
+	)
+	if err != nil {
+		return l, fmt.Errorf("xdrreflect: %w", err)
+	}
+	l.MaxOctets = cmp.Or(l.MaxOctets, 4<<20)
+	l.MaxMemory = cmp.Or(l.MaxMemory, 16<<20)
+	l.MaxDepth = cmp.Or(l.MaxDepth, 10_000)
+	return l, nil
+}
 
 // Marshal returns the XDR form of v, with the default [Limits]. v is a value
 // or a pointer to one.
@@ -122,4 +162,38 @@ func agree(got, want int, err error) error {
 		return fmt.Errorf("xdrreflect: go-xdr took %d octets, the type has %d", got, want)
 	}
 	return nil
+}
+
+// shallow is the nesting that is read on the stack of the caller, in levels as in Limits.MaxDepth. Each takes about
+// 400 octets of it, so these fit the 32 KiB that goroutines with a handler have anyway.
+const shallow = 64
+
+// turns are as many as can compute at the same time.
+var turns = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// apart runs f, which recurses deeply and does not block, on a stack of its own. A stack does not shrink when a
+// function returns: that of a server's handler would stay at 4 MiB for as long as the handler blocks, for a list that
+// came in 60 KiB. So this one ends with f, and there are few at a time. A panic of f is one of the caller.
+func apart(f func()) {
+	turns <- struct{}{}
+	defer func() { <-turns }()
+	panicked := make(chan any)
+	go func() {
+		defer func() { panicked <- recover() }()
+		f()
+	}()
+	if v := <-panicked; v != nil {
+		panic(v)
+	}
+}
+
+// nested runs f here with limits that allow a shallow nesting. If f says that this was not enough, it runs apart with all
+// that l allows.
+func (l Limits) nested(f func(Limits) (deep bool)) {
+	most := l.MaxDepth
+	l.MaxDepth = min(most, shallow)
+	if f(l) && most > shallow {
+		l.MaxDepth = most
+		apart(func() { f(l) })
+	}
 }

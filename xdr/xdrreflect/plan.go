@@ -3,8 +3,69 @@ package xdrreflect
 import (
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"sync"
 )
+
+// options are those of one field.
+type options struct {
+	optional, numbers, union, hasArm, item bool
+	arm                                    int32
+}
+
+// parseTag reads the options of a field. inUnion says that a discriminant
+// stands before it. Only one option per field besides ddp: with more, go-xdr reads
+// an option's value wrongly, or reads and writes different things.
+func parseTag(f reflect.StructField, inUnion bool) (o options, err error) {
+	tag := f.Tag.Get("xdr")
+	if f.Tag.Get("xdropaque") == "false" {
+		tag = strings.TrimPrefix(tag+",opaque=false", ",")
+	}
+	if rest, found := strings.CutSuffix(","+tag, ",ddp"); found {
+		o.item, tag = true, strings.TrimPrefix(rest, ",")
+	}
+	kind := f.Type.Kind()
+	key, val, _ := strings.Cut(tag, "=")
+	ok := false
+	switch {
+	case tag == "":
+		ok = true
+	case tag == "optional":
+		o.optional, ok = true, kind == reflect.Pointer
+	case tag == "opaque=false":
+		o.numbers, ok = true, isOctets(f.Type)
+	case tag == "union":
+		o.union, ok = true, isDiscriminant(kind)
+	case key == "unioncase" && inUnion:
+		n, err := strconv.ParseInt(val, 10, 32)
+		o.hasArm, o.arm = true, int32(n)
+		ok = err == nil && strconv.FormatInt(n, 10) == val
+	}
+	if o.item && (kind != reflect.Slice || f.Type.Elem() != reflect.TypeFor[byte]() || o.numbers) {
+		ok = false
+	}
+	if !ok {
+		err = fmt.Errorf("field %s: tag %q on a %v: %w", f.Name, f.Tag.Get("xdr"), f.Type, ErrType)
+	}
+	return o, err
+}
+
+// isOctets tells whether t is a slice or array of 8-bit numbers.
+func isOctets(t reflect.Type) bool {
+	return (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() == reflect.Uint8
+}
+
+// isDiscriminant tells whether a union may be told apart by a value of kind k.
+func isDiscriminant(k reflect.Kind) bool {
+	switch k {
+	case reflect.Bool, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int,
+		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint:
+		return true
+	default:
+		return false
+	}
+}
 
 // form is how a type looks on the wire.
 type form uint8
@@ -179,4 +240,83 @@ func (b *builder) buildStruct(p *plan) error {
 		p.fields = append(p.fields, f)
 	}
 	return nil
+}
+
+// measureAll computes the least size on the wire of every plan. It refuses
+// types that contain themselves without an end, and lists whose elements may
+// take no octets: their count would be bounded by nothing.
+func (b *builder) measureAll() error {
+	for _, p := range b.seen {
+		if err := p.measure(); err != nil {
+			return err
+		}
+	}
+	for _, p := range b.seen {
+		if p.form == formSlice && p.elem.min == 0 {
+			return fmt.Errorf("%v with elements of no octets: %w", p.typ, ErrType)
+		}
+		// Elements of no octets are walked one by one; bound them, too.
+		if p.form == formArray && p.elem.min == 0 && p.n > maxMin {
+			return fmt.Errorf("%v: %w", p.typ, ErrType)
+		}
+	}
+	return nil
+}
+
+// measure computes p.min and those it depends on. What is optional, an arm of
+// a union or an element of a slice may be absent and is not followed.
+func (p *plan) measure() error {
+	switch p.state {
+	case stateNew:
+	case stateDone:
+		return nil
+	case stateBusy:
+		return fmt.Errorf("%v contains itself: %w", p.typ, ErrType)
+	}
+	p.state = stateBusy
+	n, err := p.least()
+	p.min, p.state = min(n, maxMin), stateDone
+	return err
+}
+
+// least returns the least octets of p on the wire.
+func (p *plan) least() (int, error) {
+	switch p.form {
+	case formHyper:
+		return 8, nil
+	case formFixed:
+		return (min(p.n, maxMin) + 3) &^ 3, nil
+	case formPointer:
+		return p.elem.min0()
+	case formArray:
+		n, err := p.elem.min0()
+		return min(p.n, maxMin) * min(n, 64), err
+	case formStruct:
+		return p.leastStruct()
+	case formSigned, formUnsigned, formFloat, formBool, formOpaque, formSlice:
+	}
+	return 4, nil
+}
+
+func (p *plan) leastStruct() (sum int, err error) {
+	for _, f := range p.fields {
+		n := 0
+		switch {
+		case f.optional:
+			n = 4
+		case f.hasArm:
+		default:
+			if n, err = f.min0(); err != nil {
+				return 0, err
+			}
+		}
+		sum = min(sum+n, maxMin)
+	}
+	return sum, nil
+}
+
+// min0 measures p and returns its least size.
+func (p *plan) min0() (int, error) {
+	err := p.measure()
+	return p.min, err
 }

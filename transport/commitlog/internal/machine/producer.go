@@ -4,8 +4,169 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
+
+	"github.com/stag-rdma/stag/internal/crc32c"
 )
+
+// Answer is what a producer is told when its session is opened. Only the Answer says which records of an
+// earlier session have survived.
+//
+//	off 0, 4 octets: "scl2"
+//	off 4, 4: Epoch
+//	off 8, 16: ID
+//	off 24, 8: Salt
+//	off 32, 8: Capacity
+//	off 40, 4: Mode
+//	off 44, 4: Hash
+//	off 48, 4: flags: bit 0 Persistent
+//	off 52, 12: RingSTag, TailSTag, HeadSTag
+//	off 64, 8: Head
+//	off 72, 8: Tail
+//	off 80, 8: NextSeq
+//	off 88, 4: LastEpoch
+type Answer struct {
+	ID         [16]byte // of the log
+	Epoch      uint32
+	Salt       uint64
+	Capacity   uint64
+	Mode       Mode
+	Hash       Hash
+	Persistent bool // the memory can be flushed for persistence
+	// Where the producer reaches the ring, the tail word and the published head, each
+	// from TO 0; 0 for a session without a connection.
+	RingSTag, TailSTag, HeadSTag uint32
+
+	Head    uint64 // octets before it may be overwritten
+	Tail    uint64 // where the next record goes
+	NextSeq uint64 // its number: all records before it have survived
+	// LastEpoch is the epoch of the last record, NextSeq-1, or 0 if there never was one. It lets a
+	// producer distinguish its own records from those of another.
+	LastEpoch uint32
+}
+
+// AnswerLen is the length of an answer on the wire in octets.
+const AnswerLen = 92
+
+const answerMagic = 0x73636c32 // "scl2"
+
+// Append appends the AnswerLen octets of a to b.
+func (a *Answer) Append(b []byte) []byte {
+	var flags uint32
+	if a.Persistent {
+		flags = 1
+	}
+	b = binary.BigEndian.AppendUint32(b, answerMagic)
+	b = binary.BigEndian.AppendUint32(b, a.Epoch)
+	b = append(b, a.ID[:]...)
+	b = binary.BigEndian.AppendUint64(b, a.Salt)
+	b = binary.BigEndian.AppendUint64(b, a.Capacity)
+	for _, v := range [...]uint32{uint32(a.Mode), uint32(a.Hash), flags, a.RingSTag, a.TailSTag, a.HeadSTag} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return binary.BigEndian.AppendUint32(b, a.LastEpoch)
+}
+
+// ParseAnswer reads an answer. It does not retain b. The error is ErrBadAnswer. Whether the numbers are
+// consistent is checked when a producer opens a session.
+func ParseAnswer(b []byte) (*Answer, error) {
+	if len(b) != AnswerLen || binary.BigEndian.Uint32(b) != answerMagic {
+		return nil, ErrBadAnswer
+	}
+	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.BigEndian.Uint64(b[at:]) }
+	return &Answer{
+		ID: [16]byte(b[8:24]), Epoch: u32(4), Salt: u64(24), Capacity: u64(32),
+		Mode: Mode(u32(40)), Hash: Hash(u32(44)), Persistent: u32(48)&1 != 0,
+		RingSTag: u32(52), TailSTag: u32(56), HeadSTag: u32(60),
+		Head: u64(64), Tail: u64(72), NextSeq: u64(80), LastEpoch: u32(88),
+	}, nil
+}
+
+// WireKind is the kind of a WireOp.
+type WireKind uint8
+
+// The kinds, each an operation of RDMAP (draft-talpey-rdma-commit Section 3).
+const (
+	WireWrite     WireKind = iota // RDMA Write of Data to Off
+	WireFlush                     // Flush of N octets at Off
+	WireVerify                    // Verify of N octets at Off: their hash must be Data
+	WireSetTail                   // Atomic Write of Data to the tail word
+	WireFlushTail                 // Flush of the tail word
+	numberWires                   // not a kind
+)
+
+var wireNames = [numberWires]string{
+	WireWrite: "write", WireFlush: "flush", WireVerify: "verify", WireSetTail: "set tail", WireFlushTail: "flush tail",
+}
+
+// String returns the kind in words.
+func (k WireKind) String() string {
+	if int(k) < len(wireNames) {
+		return wireNames[k]
+	}
+	return fmt.Sprintf("WireKind(%d)", uint8(k))
+}
+
+// WireOp is one operation on the peer's memory. Off is from the start of the ring.
+type WireOp struct {
+	Kind WireKind
+	Off  uint64
+	N    int
+	Data []byte
+}
+
+// Batch is a group of appends that share their flushes. Its Ops are sent in order with nothing in
+// between. It is over when the last one is answered; the Ops are lent until then.
+type Batch struct {
+	Ops []WireOp
+	// Tag belongs to the owner, and stays when the batch is reused.
+	Tag any
+
+	runs   [2]run // adjacent in the ring, so at most two
+	nruns  int
+	count  int // appends
+	octets int // size of their records
+	tail   [8]byte
+	sums   [2][crc32.Size]byte
+}
+
+// run is a piece of the ring without a gap.
+type run struct {
+	off  uint64
+	data []byte
+}
+
+// ops lays out the operations of a batch that ends at tail.
+func (b *Batch) ops(p *Producer, tail uint64) {
+	b.Ops = b.Ops[:0]
+	runs := b.runs[:b.nruns]
+	for _, r := range runs {
+		b.Ops = append(b.Ops, WireOp{Kind: WireWrite, Off: r.off, N: len(r.data), Data: r.data})
+	}
+	binary.BigEndian.PutUint64(b.tail[:], tail)
+	set := WireOp{Kind: WireSetTail, N: 8, Data: b.tail[:]}
+	for _, r := range runs {
+		b.Ops = append(b.Ops, WireOp{Kind: WireFlush, Off: r.off, N: len(r.data)})
+	}
+	if p.verify {
+		for i, r := range runs {
+			b.Ops = append(b.Ops, WireOp{Kind: WireVerify, Off: r.off, N: len(r.data), Data: b.sum(i)})
+		}
+	}
+	b.Ops = append(b.Ops, set)
+	if p.mode == Strict {
+		b.Ops = append(b.Ops, WireOp{Kind: WireFlushTail, N: 8})
+	}
+}
+
+func (b *Batch) sum(i int) []byte {
+	return binary.BigEndian.AppendUint32(b.sums[i][:0], crc32c.Update(0, b.runs[i].data))
+}
 
 // Errors of the producer.
 var (
@@ -346,3 +507,47 @@ func (p *Producer) Fail(err error) []*Append {
 
 // Place returns how far the session is, or was.
 func (p *Producer) Place() Place { return p.place }
+
+// Published sets the durable head, which the consumer has published.
+func (p *Producer) Published(head uint64) {
+	if p.open && head > p.head && head <= p.tail && head%Align == 0 {
+		p.head = head
+	}
+}
+
+// Blocked reports whether appends wait for room, not for answers.
+func (p *Producer) Blocked() bool {
+	return p.open && len(p.queue) > 0 && !p.fits(p.tail, RecordSize(len(p.queue[0].Payload)))
+}
+
+// TryAdd is Add for a payload that must not wait for room: if it and the whole queue do not fit in
+// the ring now, the error is ErrFull.
+func (p *Producer) TryAdd(e *Append) error {
+	if p.attached && len(e.Payload) <= PayloadLimit(p.capacity) && !p.room(len(e.Payload)) {
+		return ErrFull
+	}
+	return p.Add(e)
+}
+
+// room reports whether a payload of n octets fits after the whole queue.
+func (p *Producer) room(n int) bool {
+	at := p.tail
+	for _, e := range p.queue {
+		at = p.behind(at, RecordSize(len(e.Payload)))
+	}
+	return p.fits(at, RecordSize(n))
+}
+
+// fits reports whether there is room for a record of size octets after position at.
+func (p *Producer) fits(at, size uint64) bool {
+	return p.behind(at, size)-p.head <= p.capacity
+}
+
+// behind returns where a record of size octets ends if it is put after position at, with a filler
+// before it if it would cross the end of the ring.
+func (p *Producer) behind(at, size uint64) uint64 {
+	if end := ToEnd(at, p.capacity); end < size {
+		at += end
+	}
+	return at + size
+}

@@ -2,8 +2,114 @@ package machine
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 )
+
+// Source reads the memory of a log. Load copies the octets at off to p; its error is final.
+type Source interface {
+	Load(p []byte, off int) error
+}
+
+// Poison is a record before the tail that fails its check. Neither it nor the records after it are
+// returned; those before it stay readable.
+type Poison struct {
+	Pos    uint64 // of the record
+	Seq    uint64 // the number that it should have
+	Reason Reason
+}
+
+// Error says where the record is, and why it is not returned.
+func (p *Poison) Error() string {
+	return fmt.Sprintf("commitlog: record %d at position %d is poisoned: %v (records before it are readable; restore the others from a copy)",
+		p.Seq, p.Pos, p.Reason)
+}
+
+// Record is a record that has passed its checks. The payload is a copy.
+type Record struct {
+	Pos, Seq uint64
+	Epoch    uint32
+	Payload  []byte
+}
+
+// cursor is a place between two records.
+type cursor struct {
+	pos, seq uint64
+	epoch    uint32 // of the record before; epochs never decrease
+}
+
+// reader reads the records of a ring.
+type reader struct {
+	src   Source
+	hdr   *Header
+	ahead bool // records of the epoch after that of hdr are believed
+	salts map[uint32]uint64
+}
+
+func newReader(src Source, hdr *Header) *reader {
+	return &reader{src: src, hdr: hdr, salts: make(map[uint32]uint64)}
+}
+
+// last returns the last epoch that a record may have: that of the header, or the one after it, in case that the newer
+// header is damaged.
+func (r *reader) last(ahead bool) uint32 {
+	if ahead && r.hdr.Epoch < math.MaxUint32 {
+		return r.hdr.Epoch + 1
+	}
+	return r.hdr.Epoch
+}
+
+func (r *reader) salt(epoch uint32) uint64 {
+	s, ok := r.salts[epoch]
+	if !ok {
+		s = r.hdr.Salt(epoch)
+		r.salts[epoch] = s
+	}
+	return s
+}
+
+// next reads the record at at, which must not end after limit, and moves at past it. It returns no
+// record and no reason for a filler. The error is that of the Source.
+func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, Reason, error) {
+	off := RingOff + int(Ring(at.pos, r.hdr.Capacity))
+	var head [RecordHeaderLen]byte
+	if err := r.src.Load(head[:], off); err != nil {
+		return nil, 0, err
+	}
+	h := ParseRecord(head[:])
+	place := Expected{
+		Pos: at.pos, Seq: at.seq, MinEpoch: max(at.epoch, minEpoch, 1), Last: r.last(r.ahead),
+		Limit: limit, Capacity: r.hdr.Capacity,
+	}
+	if why := h.CheckHeader(&place); why != Valid {
+		return nil, why, nil
+	}
+	var payload []byte
+	if h.Filler == 0 {
+		payload = make([]byte, h.Len)
+		if err := r.src.Load(payload, off+RecordHeaderLen); err != nil {
+			return nil, 0, err
+		}
+	}
+	if why := h.CheckSum(r.salt(h.Epoch), payload); why != Valid {
+		return nil, why, nil
+	}
+	rec := &Record{Pos: at.pos, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}
+	at.pos, at.epoch = at.pos+h.Size(), h.Epoch
+	if h.Filler != 0 {
+		return nil, Valid, nil
+	}
+	at.seq++
+	return rec, Valid, nil
+}
+
+func loadWord(src Source, off int) (uint64, error) {
+	var b [8]byte
+	err := src.Load(b[:], off)
+	return binary.BigEndian.Uint64(b[:]), err
+}
 
 // State is what recovery has found.
 type State struct {
@@ -188,4 +294,125 @@ func (st *State) head(src Source) error {
 	}
 	st.BadHead = bad
 	return nil
+}
+
+// scanWindow is how many octets of the ring are read at a time: a ring holds millions of places.
+const scanWindow = 64 << 10
+
+// proof reports whether a record of the current epoch after end, where the walk has ended, says that its
+// producer knew more to be acknowledged than lies before end, or is of the next epoch. Without damage there is none: what is
+// acknowledged is durable, and the walk would have found it; and a header is durable before a record of its epoch is sent.
+func (r *reader) proof(end *cursor) (bool, error) {
+	found := false
+	spent, err := r.scan(end, r.hdr.Epoch, func(h *RecordHeader, _ *Record) bool {
+		found = h.Proven > end.pos || h.Epoch > r.hdr.Epoch
+		return !found
+	})
+	return found || spent, err
+}
+
+// scan calls visit with the valid records after end, of minEpoch up to the one after that of the header, whose numbers are not below that of end, in order
+// of their places. It ends when visit returns false. spent says that the places that look like records claim more than
+// two rings: honest ones are passed over whole, so together they cost one. A producer that makes them overlap has damaged
+// its log, and each may cost a checksum of half the ring.
+func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*RecordHeader, *Record) bool) (spent bool, err error) {
+	limit := end.pos - end.pos%Align + r.hdr.Capacity
+	budget := 2 * r.hdr.Capacity
+	var b []byte
+	for pos := end.pos; pos < limit; {
+		off := Ring(pos, r.hdr.Capacity)
+		b = append(b[:0], make([]byte, min(scanWindow, limit-pos, ToEnd(pos, r.hdr.Capacity)))...)
+		if err := r.src.Load(b, RingOff+int(off)); err != nil {
+			return false, err
+		}
+		step := uint64(len(b))
+		for at := uint64(0); at < uint64(len(b)); at += Align {
+			h := ParseRecord(b[at:])
+			place := Expected{
+				Pos: pos + at, Seq: h.Seq, MinEpoch: max(minEpoch, 1), Last: r.last(true), Limit: limit, Capacity: r.hdr.Capacity,
+			}
+			if h.Seq < end.seq || h.CheckHeader(&place) != Valid {
+				continue
+			}
+			if h.Size() > budget {
+				return true, nil
+			}
+			budget -= h.Size()
+			payload := make([]byte, h.Len)
+			if err := r.src.Load(payload, RingOff+int(off+at)+RecordHeaderLen); err != nil {
+				return false, err
+			}
+			if h.CheckSum(r.salt(h.Epoch), payload) != Valid {
+				continue
+			}
+			if !visit(&h, &Record{Pos: pos + at, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}) {
+				return false, nil
+			}
+			step = at + h.Size()
+			break
+		}
+		pos += step
+	}
+	return false, nil
+}
+
+// Salvage is Recover for a damaged log, whose tail word does not count: visit gets the records that follow one another
+// from the head, and behind them, with behind, every other one that is whole. Those of an earlier lap of the
+// ring do not count, because their numbers are too small. Poison says that records are missing before those
+// behind, or that the header shows that there were more. If the newer header is damaged, the records of its epoch say so.
+func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*State, error) {
+	st := new(State)
+	if err := st.fixed(src, size); err != nil {
+		return nil, err
+	}
+	old := st.Header
+	r := newReader(src, &old)
+	r.ahead = true
+	seen := func(rec *Record, behind bool) error {
+		if rec.Epoch > st.Header.Epoch {
+			st.Header.Begin(rec.Seq, [16]byte{})
+			st.Header.Generation-- // so that Mend writes over the damaged one
+		}
+		return visit(rec, behind)
+	}
+	at := cursor{pos: st.Head.Pos, seq: st.Head.Seq}
+	why, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, 0, func(rec *Record) error { return seen(rec, false) })
+	if err != nil {
+		return nil, err
+	}
+	st.Tail, st.NextSeq = at.pos, at.seq
+	var verr error
+	_, err = r.scan(&at, 0, func(h *RecordHeader, rec *Record) bool {
+		if h.Filler == 0 {
+			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
+			verr = seen(rec, true)
+		}
+		return verr == nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case verr != nil:
+		return nil, verr
+	case st.Poison == nil && at.seq < st.Header.First:
+		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Missing}
+	}
+	return st, nil
+}
+
+// Mend returns the operations that end a log where Salvage has found its end. A new epoch, which belongs to nobody,
+// makes sure that no record behind that end is ever believed again, and that a producer that has seen it
+// acknowledged is refused.
+func Mend(st *State) ([]Op, error) {
+	if st.Header.Epoch == math.MaxUint32 {
+		return nil, ErrEpochs
+	}
+	h := st.Header
+	h.Begin(st.NextSeq, [16]byte{})
+	return []Op{
+		{Kind: OpStore, Off: TailOff, Data: binary.BigEndian.AppendUint64(nil, st.Tail)},
+		persist(Range{TailOff, 8}),
+		{Kind: OpStore, Off: h.Slot(), Data: h.Append(nil)},
+		persist(Range{h.Slot(), HeaderLen}),
+	}, nil
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path"
@@ -15,6 +17,141 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
+
+// choice is the value of a flag that is one of a few names; the first is the default.
+type choice[T fmt.Stringer] struct {
+	value *T
+	of    []T
+}
+
+// String returns the name of the value.
+func (c choice[T]) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return (*c.value).String()
+}
+
+// Set takes the name of a value.
+func (c choice[T]) Set(name string) error {
+	for _, v := range c.of {
+		if name == v.String() {
+			*c.value = v
+			return nil
+		}
+	}
+	names := make([]string, len(c.of))
+	for i, v := range c.of {
+		names[i] = v.String()
+	}
+	return fmt.Errorf("want one of %s", strings.Join(names, ", "))
+}
+
+// Type is the name of the value in the help.
+func (choice[T]) Type() string { return "name" }
+
+// profile is the document that connections follow.
+type profile bool
+
+const (
+	rfc8166 profile = false
+	rfc5666 profile = true
+)
+
+// String returns the name of the document.
+func (p profile) String() string {
+	if p == rfc5666 {
+		return "rfc5666"
+	}
+	return "rfc8166"
+}
+
+// settings returns the Config.RFC5666 of the profile.
+func (p profile) settings() *transport.RFC5666 {
+	if p == rfc5666 {
+		return new(transport.RFC5666)
+	}
+	return nil
+}
+
+// addProfileFlag declares --profile on a command.
+func addProfileFlag(cmd *cobra.Command, p *profile) {
+	cmd.Flags().Var(choice[profile]{p, []profile{rfc8166, rfc5666}}, "profile",
+		"rules of RPC-over-RDMA: rfc8166, or rfc5666 with padded messages, exposed replies and connection configuration")
+}
+
+// addCRCFlag declares --crc on a command. peer says what that value means there.
+func addCRCFlag(cmd *cobra.Command, m *transport.CRCMode, peer string) {
+	of := []transport.CRCMode{transport.CRCPeer, transport.CRCOn, transport.CRCOff}
+	cmd.Flags().Var(choice[transport.CRCMode]{m, of}, "crc",
+		"MPA's CRC32C: on; peer: "+peer+"; off: only if the other end asks for it")
+}
+
+// size is the value of a flag in octets: a number, or one with a unit, such as 64M.
+type size int64
+
+// sizeUnits are the units, as binary powers.
+const sizeUnits = "KMGT"
+
+// String writes s with the largest unit that leaves no fraction.
+func (s *size) String() string {
+	n, unit := int64(*s), ""
+	for _, u := range sizeUnits {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, unit = n/1024, string(u)
+	}
+	return strconv.FormatInt(n, 10) + unit
+}
+
+// errSize says what a size looks like.
+var errSize = errors.New("want octets, or a number with K, M, G or T, for example 64M or 1G")
+
+// Set reads 65536, 64K, 64KiB or 64k.
+func (s *size) Set(text string) error {
+	digits := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text), "B"), "I")
+	shift := 0
+	if n := len(digits); n > 0 {
+		if i := strings.IndexByte(sizeUnits, digits[n-1]); i >= 0 {
+			digits, shift = digits[:n-1], 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return errSize
+	}
+	if err != nil || n > math.MaxInt64>>shift || n < math.MinInt64>>shift {
+		return fmt.Errorf("larger than %d octets", int64(math.MaxInt64))
+	}
+	*s = size(n << shift)
+	return nil
+}
+
+// Type is the name of the value in the help.
+func (*size) Type() string { return "size" }
+
+// sizeRange is the range of a flag that is a size.
+type sizeRange struct {
+	flag           string
+	n, least, most size
+	unlimited      bool // by -1
+}
+
+// checkSizes refuses the first size that is out of range. 0 is the default.
+func checkSizes(all ...sizeRange) error {
+	for _, s := range all {
+		if s.n == 0 || s.unlimited && s.n == -1 || s.n >= s.least && s.n <= s.most {
+			continue
+		}
+		or := "or 0 for the default"
+		if s.unlimited {
+			or = "0 for the default, or -1 for no limit"
+		}
+		return usagef("--%s %s: want %s to %s, %s", s.flag, s.n.String(), s.least.String(), s.most.String(), or)
+	}
+	return nil
+}
 
 // limitFlags are the flags that say which clients a server serves, and how much one client may
 // use.
@@ -194,4 +331,20 @@ func limitMemory(cfg *transport.Config) {
 		n = transport.DefaultMemory
 	}
 	debug.SetMemoryLimit(n + besides)
+}
+
+// addPoolFlag adds --credit-pool.
+func addPoolFlag(cmd *cobra.Command, n *int) {
+	cmd.Flags().IntVar(n, "credit-pool", 0, "calls in flight of all RDMA clients together, shared by load; 0: one for each 40K of --memory-limit")
+}
+
+// creditPool returns the pool of n credits, nil, the default of the transport, for 0.
+func creditPool(n int) (*transport.CreditPool, error) {
+	switch {
+	case n < 0:
+		return nil, usagef("--credit-pool %d: want 0 or more; 0 means one for each 40K of --memory-limit", n)
+	case n == 0:
+		return nil, nil
+	}
+	return transport.NewCreditPool(n), nil
 }

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+)
+
+// columnWidths returns the width of the widest cell of each column.
+func columnWidths(rows [][]string) []int {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len(cell))
+		}
+	}
+	return width
+}
+
+// printColumns prints columns with one space between them. The first left columns and the last one
+// are aligned to the left, the others to the right.
+func printColumns(w io.Writer, rows [][]string, left int) {
+	width := columnWidths(rows)
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", width[i]-len(cell))
+			switch {
+			case i == len(row)-1:
+				b.WriteString(cell)
+			case i < left:
+				b.WriteString(cell + pad + " ")
+			default:
+				b.WriteString(pad + cell + " ")
+			}
+		}
+		fmt.Fprintln(w, b.String())
+	}
+}
+
+// printTable prints columns with two spaces between them: the first aligned to the left, the others
+// to the right.
+func printTable(w io.Writer, rows [][]string) {
+	width := columnWidths(rows)
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", width[i]-len(cell))
+			if i == 0 {
+				b.WriteString(cell + pad)
+			} else {
+				b.WriteString("  " + pad + cell)
+			}
+		}
+		fmt.Fprintln(w, b.String())
+	}
+}
+
+// urlPath encodes a path for a URL.
+func urlPath(p string) string { return (&url.URL{Path: p}).EscapedPath() }
+
+// octets formats a count for people: exact below 10 KiB, otherwise three digits and a binary
+// unit.
+func octets(n uint64) string {
+	if n < 10<<10 {
+		return strconv.FormatUint(n, 10)
+	}
+	f := float64(n)
+	for _, unit := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
+		f /= 1024
+		switch {
+		case f < 9.995:
+			return fmt.Sprintf("%.2f %s", f, unit)
+		case f < 99.95:
+			return fmt.Sprintf("%.1f %s", f, unit)
+		case f < 1023.5:
+			return fmt.Sprintf("%.0f %s", f, unit)
+		}
+	}
+	return fmt.Sprintf("%.0f EiB", f/1024)
+}
+
+// modeString formats mode bits as ls -l does.
+func modeString(m fs.FileMode) string {
+	b := []byte("-rwxrwxrwx")
+	for i, bit := 0, fs.FileMode(0o400); i < 9; i, bit = i+1, bit>>1 {
+		if m&bit == 0 {
+			b[i+1] = '-'
+		}
+	}
+	special := func(i int, set fs.FileMode, with, without byte) {
+		switch {
+		case m&set == 0:
+		case b[i] == 'x':
+			b[i] = with
+		default:
+			b[i] = without
+		}
+	}
+	special(3, fs.ModeSetuid, 's', 'S')
+	special(6, fs.ModeSetgid, 's', 'S')
+	special(9, fs.ModeSticky, 't', 'T')
+	b[0] = typeLetter(m)
+	return string(b)
+}
+
+// typeLetter is the first letter of ls -l.
+func typeLetter(m fs.FileMode) byte {
+	switch {
+	case m.IsDir():
+		return 'd'
+	case m&fs.ModeSymlink != 0:
+		return 'l'
+	case m&fs.ModeNamedPipe != 0:
+		return 'p'
+	case m&fs.ModeSocket != 0:
+		return 's'
+	case m&fs.ModeCharDevice != 0:
+		return 'c'
+	case m&fs.ModeDevice != 0:
+		return 'b'
+	}
+	return '-'
+}
+
+// typeName is the word that stat prints.
+func typeName(m fs.FileMode) string {
+	switch typeLetter(m) {
+	case 'd':
+		return "directory"
+	case 'l':
+		return "symbolic link"
+	case 'p':
+		return "named pipe"
+	case 's':
+		return "socket"
+	case 'c':
+		return "character device"
+	case 'b':
+		return "block device"
+	}
+	return "regular file"
+}
+
+// listTime formats a time as ls -l does: with the year instead of the hour if it is more than
+// half a year from now.
+func listTime(t, now time.Time) string {
+	const halfYear = 182 * 24 * time.Hour
+	if d := now.Sub(t); d > halfYear || d < -halfYear {
+		return t.Format("Jan _2  2006")
+	}
+	return t.Format("Jan _2 15:04")
+}
+
+// duration formats a time for tables: three digits.
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d us", d.Microseconds())
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+// plural returns "1 file", "2 files".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// fileJSON is a file in the output of ls --json and stat --json.
+type fileJSON struct {
+	Path   string    `json:"path"` // as in the URL, with the export
+	Type   string    `json:"type"`
+	Mode   string    `json:"mode"` // octal permission bits
+	Links  uint32    `json:"links"`
+	UID    uint32    `json:"uid"`
+	GID    uint32    `json:"gid"`
+	Size   uint64    `json:"size"` // octets
+	Used   uint64    `json:"used"` // octets on disk
+	FSID   uint64    `json:"fsid"`
+	FileID uint64    `json:"fileid"`
+	Atime  time.Time `json:"atime"`
+	Mtime  time.Time `json:"mtime"`
+	Ctime  time.Time `json:"ctime"`
+	Target string    `json:"target,omitempty"` // of a symbolic link
+	Handle string    `json:"handle,omitempty"` // hexadecimal; stat only
+	// The octets of path and target if these are not UTF-8, which JSON cannot represent.
+	PathOctets   []byte `json:"path_base64,omitempty"`
+	TargetOctets []byte `json:"target_base64,omitempty"`
+}
+
+// newFileJSON describes a file.
+func newFileJSON(n *nfsclient.Node, target string) *fileJSON {
+	at := &n.Attr
+	return &fileJSON{
+		Path: n.Path, Type: typeName(n.Mode()), Mode: permissions(n), Links: at.Nlink, UID: at.UID, GID: at.GID,
+		Size: at.Size, Used: at.Used, FSID: at.FSID, FileID: at.FileID,
+		Atime: at.Atime.Time().UTC(), Mtime: at.Mtime.Time().UTC(), Ctime: at.Ctime.Time().UTC(), Target: target,
+		PathOctets: foreign(n.Path), TargetOctets: foreign(target),
+	}
+}
+
+// foreign returns the octets of a name that is not UTF-8, and nil for other names.
+func foreign(name string) []byte {
+	if utf8.ValidString(name) {
+		return nil
+	}
+	return []byte(name)
+}
+
+// printJSON prints v on one line of standard output.
+func (a *app) printJSON(v any) error { return json.NewEncoder(a.stdout).Encode(v) }
