@@ -167,6 +167,7 @@ demo: ## server and client on loopback
 .PHONY: interop
 interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 	bash conformance/linux/interop.sh
+	bash conformance/linux/tls.sh
 
 .PHONY: ganesha
 ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)

@@ -144,6 +144,7 @@ func (p *printer) event(ev *decode.Event) {
 	if foreign && ev.Offset > 0 {
 		return
 	}
+	foreign = foreign || errors.Is(ev.Err, decode.ErrEncrypted) // it is as it should be
 	p.wrong = p.wrong || ev.Err != nil && !foreign
 	p.counts.Add(ev)
 	switch {

@@ -149,6 +149,9 @@ func sumText(r *judge.Report, err error) string {
 	others := ""
 	if n := r.Stats.Connections - len(r.Connections) - r.Beyond; n > 0 {
 		others = fmt.Sprintf(" and %d that are not iWARP", n)
+		if r.Encrypted > 0 {
+			others += fmt.Sprintf(" (%d within TLS)", r.Encrypted)
+		}
 	}
 	return fmt.Sprintf("%s, %s%s: %s", plural(r.Stats.Packets, "packet"), plural(len(r.Connections), "connection"), others, what)
 }

@@ -9,6 +9,10 @@ var (
 	// protocol; the rest of the connection is not decoded.
 	ErrNotMPA = errors.New("not an MPA stream")
 
+	// ErrEncrypted: TLS begins, at once or after RPC over TCP has asked for it (RFC 9289). The rest of the connection is
+	// not decoded.
+	ErrEncrypted = errors.New("TLS: encrypted from here on")
+
 	// ErrStartup: this side did not send a well-formed MPA startup frame, although its peer did.
 	ErrStartup = errors.New("bad MPA startup frame")
 

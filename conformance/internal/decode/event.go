@@ -89,6 +89,7 @@ type ConnInfo struct {
 	Initiator Dir  // direction of the Request
 	CRC       bool // CRCs are on: either startup frame asked for them (RFC 5044 Section 7.1)
 	Foreign   bool // not an MPA connection, as far as is known by now
+	Encrypted bool // within TLS, and so foreign
 	ULP       ULP  // ULPAuto while undecided, then one of the others
 
 	Held [2]int // octets of a frame of each side that is not complete yet

@@ -85,6 +85,12 @@ func (c *Conn) note(dir Dir, f *Startup) bool {
 // MPA.
 func (c *Conn) notStartup(dir Dir) {
 	peer := &c.sides[1-dir]
+	if tls, more := beginsTLS(c.sides[dir].buf); c.Info.Encrypted || peer.phase == phaseStartup && peer.end() == 0 && (tls || more) {
+		if !more || c.Info.Encrypted {
+			c.encrypted(dir)
+		}
+		return
+	}
 	if s := &c.sides[dir]; peer.phase == phaseRecord || peer.phase == phaseStartup && peer.end() == 0 && beginsRecord(s.buf) {
 		c.Info.Foreign = true
 		s.phase = phaseRecord

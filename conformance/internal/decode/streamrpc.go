@@ -39,6 +39,10 @@ func beginsRecord(b []byte) bool {
 func (c *Conn) records(dir Dir) {
 	s := &c.sides[dir]
 	for s.phase == phaseRecord {
+		if tls, _ := beginsTLS(s.buf); tls {
+			c.encrypted(dir)
+			return
+		}
 		msg, n, err := record(s.buf, 4*c.opt.MaxMessage)
 		if err != nil {
 			c.lose(dir, err)
@@ -56,6 +60,26 @@ func (c *Conn) records(dir Dir) {
 		c.visit(ev)
 		s.consume(n)
 	}
+}
+
+// beginsTLS reports whether octets are the beginning of a record of TLS (RFC 8446 Section 5.1), or, with more, may be: there
+// are too few to tell. As a record mark they would announce a fragment of more than 300 MiB.
+func beginsTLS(b []byte) (tls, more bool) {
+	const changeCipherSpec, applicationData, major, last = 20, 23, 3, 4
+	switch {
+	case len(b) == 0 || b[0] < changeCipherSpec || b[0] > applicationData || len(b) > 1 && b[1] != major || len(b) > 2 && b[2] > last:
+		return false, false
+	case len(b) < 3:
+		return false, true
+	}
+	return true, false
+}
+
+// encrypted gives up decoding a side that goes on within TLS, and says so once.
+func (c *Conn) encrypted(dir Dir) {
+	c.Info.Encrypted, c.Info.Foreign = true, true
+	c.lose(dir, ErrEncrypted)
+	c.sides[dir].why = ErrNotMPA
 }
 
 // record returns the message of the record at the start of b, and how many octets of b it is; 0 while it is not

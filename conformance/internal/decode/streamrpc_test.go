@@ -62,6 +62,55 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// TestEncrypted: a connection within TLS, at once or once RPC has asked for it (RFC 9289), is called what it is, once a side,
+// however its octets come.
+func TestEncrypted(t *testing.T) {
+	probe := marked(xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: 2, Prog: nfs3.Program, Vers: 3, Cred: xdr.Auth{Flavor: xdr.AuthTLS}}), 100)
+	start := marked(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 7, Verf: xdr.Auth{Body: []byte("STARTTLS")}}), 100)
+	hello := append([]byte{22, 3, 1, 2, 0, 1}, make([]byte, 100)...)
+	data := append([]byte{23, 3, 3, 1, 0}, make([]byte, 100)...)
+	for name, sides := range map[string][2][][]byte{
+		"STARTTLS":   {{probe, hello, data}, {start, hello, data}},
+		"below MPA":  {{hello, data}, {hello, data}},
+		"only alert": {{hello}, {{21, 3, 3, 0, 2, 2, 40}}},
+	} {
+		for _, piece := range []int{1000, 1, 2, 3} {
+			records, encrypted := 0, [2]int{}
+			c := decode.NewConn(nil, func(ev *decode.Event) {
+				switch {
+				case ev.Kind == decode.KindRecord:
+					records++
+				case errors.Is(ev.Err, decode.ErrEncrypted):
+					encrypted[ev.Dir]++
+				case ev.Err != nil && !errors.Is(ev.Err, decode.ErrNotMPA):
+					t.Errorf("%s: %v", name, ev)
+				}
+			})
+			for i := range max(len(sides[0]), len(sides[1])) {
+				for dir, octets := range sides {
+					if i < len(octets) {
+						cut := piece
+						if octets[i][0] >= 0x80 { // a record of RPC is known by its head
+							cut = 1000
+						}
+						for b := range slices.Chunk(octets[i], cut) {
+							c.Octets(decode.Dir(dir), b, decode.Stamp{Frame: 1})
+						}
+					}
+				}
+			}
+			c.Finish()
+			want := 0
+			if name == "STARTTLS" {
+				want = 2
+			}
+			if records != want || encrypted != [2]int{1, 1} || !c.Info.Encrypted || !c.Info.Foreign {
+				t.Errorf("%s in pieces of %d: %d records, %v", name, piece, records, encrypted)
+			}
+		}
+	}
+}
+
 // TestNoRecord: what is no record any more ends the decoding; a hole does as well.
 func TestNoRecord(t *testing.T) {
 	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: 2, Prog: nfs3.Program, Vers: 3})

@@ -18,6 +18,8 @@ type Report struct {
 
 	// Beyond is how many connections were not judged, because there were too many before them.
 	Beyond int
+	// Encrypted counts the connections within TLS, of which nothing can be judged.
+	Encrypted int
 }
 
 // ConnReport is what the judge found in one connection.
@@ -32,6 +34,7 @@ type ConnReport struct {
 	// stop.
 	Unknown []string
 
+	encrypted   bool
 	lost, holes int // octets that holes have made useless, and in how many places
 }
 
@@ -109,6 +112,11 @@ func (b *Builder) Event(ev *decode.Event) {
 		}
 	case decode.KindUndecoded:
 		switch {
+		case errors.Is(ev.Err, decode.ErrEncrypted):
+			if !c.encrypted { // each side says it
+				c.encrypted = true
+				b.rep.Encrypted++
+			}
 		case ev.Conn.Foreign, ev.Len+ev.Missing == 0:
 		case errors.Is(ev.Err, decode.ErrHole), errors.Is(ev.Err, decode.ErrPartial) && ev.Conn.Unknown&decode.UnknownTruncated != 0:
 			c.lost += ev.Len + ev.Missing

@@ -53,7 +53,7 @@ func (r *Report) Reasons() []string {
 		all = append(all, fmt.Sprintf("%d connections began after %d others: none of them was judged", r.Beyond, len(r.Connections)))
 	}
 	if r.Judged() == 0 {
-		all = append(all, nothing(&r.Stats))
+		all = append(all, nothing(&r.Stats, r.Encrypted))
 	}
 	for _, c := range r.Connections {
 		for _, s := range c.Unknown {
@@ -64,7 +64,7 @@ func (r *Report) Reasons() []string {
 }
 
 // nothing says why no frame was judged.
-func nothing(s *decode.CaptureStats) string {
+func nothing(s *decode.CaptureStats, encrypted int) string {
 	switch {
 	case s.Packets == 0:
 		return "the capture holds no packet"
@@ -72,6 +72,8 @@ func nothing(s *decode.CaptureStats) string {
 		return "the capture holds no TCP, and fragments of IP datagrams of which others are missing, overlap or are cut off"
 	case s.TCP == 0:
 		return "the capture holds no TCP, so no iWARP"
+	case encrypted > 0:
+		return fmt.Sprintf("no TCP connection of the capture shows an MPA frame; %d of %d are within TLS, and what is encrypted is not judged", encrypted, s.Connections)
 	}
 	return "no TCP connection of the capture shows an MPA frame"
 }
