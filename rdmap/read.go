@@ -60,9 +60,10 @@ func (c *Conn) act(a readerAction) {
 		c.tick.Add((*activity)(c))
 	}
 	if a&doAgain != 0 {
-		go c.readable()
+		go c.readable() // with role.mu held nobody may read here
 	}
 	if a&doWatch != 0 && !c.link.Watch(c.ready) {
+		// There is no way to be told of input but to wait for it.
 		c.role.Park()
 		go c.parked()
 	}
@@ -71,7 +72,7 @@ func (c *Conn) act(a readerAction) {
 // release gives the role back, with role.mu held. rest: if nobody waits, input is to be noticed.
 func (c *Conn) release(rest bool) {
 	r := &c.role
-	c.clearInterrupt()
+	c.clearInterrupt() // it was meant for the holder that leaves
 	if r.freed != nil {
 		close(r.freed)
 		r.freed = nil
@@ -89,7 +90,7 @@ func (c *Conn) freeReader() {
 // called is called when a call begins. On an active connection callers read for themselves, until a tick finds that no
 // call has begun since the last tick.
 func (c *Conn) called() {
-	if !c.role.Recent() {
+	if !c.role.Recent() { // nearly always it is: one load is all that most calls pay
 		c.firstCall()
 	}
 }
@@ -119,7 +120,7 @@ func (a *activity) Tick() bool {
 	c := (*Conn)(a)
 	r := &c.role
 	if r.TickRecent() {
-		return true
+		return true // without the lock, which a busy connection has enough use for
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +137,7 @@ func (c *Conn) readable() {
 	mine := r.Notice()
 	r.mu.Unlock()
 	if !mine {
-		return
+		return // Notice has remembered it: whoever has the role may have looked before this input came
 	}
 	for {
 		n, err := c.readOnce(false)
@@ -147,7 +148,7 @@ func (c *Conn) readable() {
 			break // the connection has failed
 		}
 		if n == 0 {
-			break
+			break // all has been read; the watcher is armed for what comes after it
 		}
 	}
 	c.rearm()
@@ -187,7 +188,7 @@ func (c *Conn) parked() {
 func (c *Conn) interruptWaiter() {
 	c.role.mu.Lock()
 	defer c.role.mu.Unlock()
-	if c.role.State() == readCaller {
+	if c.role.State() == readCaller { // others do not wait for a Waiter
 		c.interrupt()
 	}
 }
@@ -240,7 +241,7 @@ func (c *Conn) startServing() error {
 	w.Reset()
 	for !r.Take(readServer) {
 		if c.ended() {
-			return nil
+			return nil // Serve waits for done, and returns the error
 		}
 		r.enqueue(&w)
 		r.mu.Unlock()
@@ -248,7 +249,7 @@ func (c *Conn) startServing() error {
 		r.mu.Lock()
 		w.place.Leave()
 	}
-	c.link.Forget()
+	c.link.Forget() // one goroutine reads until the end: nothing is to be noticed any more
 	return nil
 }
 
@@ -292,7 +293,7 @@ func (c *Conn) beforeRead(wait bool) error {
 		return c.Err()
 	}
 	if c.partial.shrink.Load() {
-		c.partial.parked()
+		c.partial.parked() // before the read: its memory is that of the staging
 	}
 	if c.rcv.Backlog.Len() > 0 {
 		return c.beforeWaitingRead(wait)
@@ -310,7 +311,7 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	c.reads.Add(1)
+	c.reads.Add(1) // before the input is handled: the tickers compare it with what they saw
 	c.rcv.In.Octets += uint64(n)
 	return n, c.handle()
 }
@@ -323,16 +324,18 @@ func (c *Conn) handle() error {
 	c.mu.Unlock()
 	err := c.parse()
 	if errors.Is(err, errLostRole) {
-		return err
+		return err // the writer stays corked until the successor uncorks it, who handles the rest
 	}
 	if err == nil {
 		c.idled()
 	}
-	c.publish()
+	c.in.Set(&c.rcv.In) // for Stats and the tickers
+	// What was posted leaves before a failure: it answers what came before the fault.
 	c.uncork()
 	if err != nil {
 		c.fail(err)
 	}
+	// After the answers to what was handled, since a flush of the medium may take long.
 	if !c.executeHere() {
 		return errLostRole
 	}
@@ -362,7 +365,7 @@ func (c *Conn) broken(err *error) {
 	}
 	stack := debug.Stack()
 	for _, mu := range []*sync.Mutex{&c.role.mu, &c.mu} {
-		for until := time.Now().Add(lockTime); !mu.TryLock(); time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(lockTime); !mu.TryLock(); time.Sleep(time.Millisecond) { // others may have it
 			if time.Now().After(until) { // nobody else keeps it that long
 				panic(v)
 			}
@@ -379,14 +382,14 @@ const lockTime = 5 * time.Second
 // parse handles every complete FPDU that is staged.
 func (c *Conn) parse() (err error) {
 	defer c.broken(&err)
-	if c.rcv.Backlog.Len() > 0 {
+	if c.rcv.Backlog.Len() > 0 { // older than what is staged
 		if err := c.replay(); err != nil {
 			return err
 		}
 	}
 	for c.st != nil {
 		st, ev, err := c.rcv.Next(c.st)
-		c.st = st
+		c.st = st // what was read into its place and does not belong there may need a larger one
 		if err != nil {
 			return err
 		}
@@ -398,7 +401,7 @@ func (c *Conn) parse() (err error) {
 		}
 	}
 	if c.st != nil && c.st.R == c.st.W {
-		c.st.Release()
+		c.st.Release() // an idle connection holds none
 		c.st = nil
 	}
 	c.partial.keep(c.st)
@@ -416,7 +419,7 @@ func (c *Conn) event(st *buf.Staging, ev *engine.Event) error {
 	case engine.EvReadDone:
 		return c.readDone(st)
 	case engine.EvTerminate:
-		return ev.Term
+		return ev.Term // what comes behind it is not handled (RFC 5040 Section 5.4)
 	case engine.EvStalled:
 		c.stalled()
 	case engine.EvRepeat:
@@ -438,11 +441,6 @@ func (c *Conn) readFailed(err error) error {
 	e := &verbs.ConnError{Op: "read", Err: err}
 	c.fail(e)
 	return e
-}
-
-// publish makes the receive counters visible to Stats.
-func (c *Conn) publish() {
-	c.in.Set(&c.rcv.In)
 }
 
 // inlet is a Conn as its link sees it. It belongs to the holder of the reading role.
@@ -482,7 +480,7 @@ func (s *inlet) Room(held bool) (flat []byte, places [][]byte) {
 	}
 	c.st, flat = c.st.Room(c.rcv.Deframer.Need(c.st.Pending()))
 	if in.fresh && !held && c.snd.Long.Load() > 0 {
-		flat = flat[:engine.ShortRead]
+		flat = flat[:engine.ShortRead] // a header tells where the rest belongs, so that it is not copied
 	}
 	in.room = len(flat)
 	return flat, nil
@@ -491,7 +489,7 @@ func (s *inlet) Room(held bool) (flat []byte, places [][]byte) {
 // places returns where the next octets belong if they are the payloads of a Read Response, otherwise nil.
 func (c *Conn) places() [][]byte {
 	if len(c.st.B) < buf.Big || c.st.R == c.st.W {
-		return nil
+		return nil // parked, or nothing tells what comes next
 	}
 	return c.rcv.Places(c.st)
 }
@@ -507,7 +505,7 @@ func (s *inlet) Got(n int) {
 		in.much = n == in.room || n > buf.Small
 	case in.placed:
 		c.rcv.Missed()
-	case in.fresh:
+	case in.fresh: // nothing has come: who waits holds no memory
 		c.st.Release()
 		c.st = nil
 	}
@@ -552,7 +550,7 @@ func (c *Conn) deliver(st *buf.Staging, ev *engine.Event) error {
 	ev.Clear()
 	err := c.upcall(st)
 	if mem != nil {
-		c.cfg.Receives.Pool.mem.Put(mem)
+		c.cfg.Receives.Pool.mem.Put(mem) // also if the role is lost: the upcall has returned
 	}
 	return err
 }
@@ -577,7 +575,7 @@ func (c *Conn) above(call func()) (err error) {
 // beginUpcall makes upcalls odd. Whoever makes it even takes the role.
 func (c *Conn) beginUpcall() (s uint64) {
 	s = c.upcalls.Load() + 1
-	c.upcalls.Store(s)
+	c.upcalls.Store(s) // a store: only the holder makes it odd
 	c.watchUpcall()
 	return s
 }
@@ -586,7 +584,7 @@ func (c *Conn) beginUpcall() (s uint64) {
 // no longer touches the receiving half.
 func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
 	if !c.upcalls.CompareAndSwap(s, s+1) {
-		st.Leave()
+		st.Leave() // the successor shares it, because the message lies in it
 		c.takeovers.Add(-1)
 		return errLostRole
 	}
@@ -607,7 +605,7 @@ func (c *Conn) readDone(st *buf.Staging) error {
 		return nil
 	}
 	engine.Fire(due[:len(due)-1])
-	due[len(due)-1] = engine.Completion{}
+	due[len(due)-1] = engine.Completion{} // the memory is used again, and must keep nothing alive
 	s := c.beginUpcall()
 	if err := c.above(last.CompleteUpcall); err != nil {
 		c.fail(err)
@@ -626,7 +624,7 @@ func (c *Conn) wantsUpcall(due []engine.Completion) verbs.UpcallCompleter {
 		return nil
 	}
 	if c.role.State() != readServer {
-		return nil
+		return nil // another holder has a wait of its own to return to
 	}
 	return last
 }
@@ -654,6 +652,7 @@ func (c *Conn) takeOver(s uint64) bool {
 		return false
 	}
 	c.taken.Add(1)
+	// From here on this goroutine has the role, and the upcall has not: it stopped at the CompareAndSwap.
 	if c.st != nil {
 		c.st = c.st.Split()
 	}
@@ -663,7 +662,7 @@ func (c *Conn) takeOver(s uint64) bool {
 
 // succeed continues where the upcall that lost the role was.
 func (c *Conn) succeed() {
-	c.uncork()
+	c.uncork() // what the upcall has posted so far: it may not return soon
 	if c.st == nil && c.rcv.Backlog.Len() == 0 {
 		if !c.executeHere() {
 			return
@@ -686,7 +685,7 @@ type memoryWake struct {
 
 // memoryBack is called when memory has come back to the Pool.
 func (c *Conn) memoryBack() {
-	c.memory.back.Store(true)
+	c.memory.back.Store(true) // before the lock: a holder that has it sees one of the two
 	r := &c.role
 	r.mu.Lock()
 	if r.Take(readWatcher) {
@@ -707,13 +706,13 @@ func (c *Conn) stalled() {
 	wait := &c.rcv.Wait
 	wait.Begin(time.Now())
 	mem, turn := c.cfg.Receives.Pool.mem, wait.Turns()
-	last := mem.Last()
+	last := mem.Last() // Sends that begin later are not to blame for this wait
 	time.AfterFunc(c.cfg.Timeouts.Memory/2, func() {
 		if wait.Turns() == turn {
 			mem.Reclaim(last)
 		}
 	})
-	time.AfterFunc(c.cfg.Timeouts.Memory, c.memoryBack)
+	time.AfterFunc(c.cfg.Timeouts.Memory, c.memoryBack) // Replay then finds that the time is over
 	c.rcv.WaitMemory()
 }
 
@@ -738,7 +737,7 @@ func (c *Conn) replay() error {
 			c.stalled()
 			return nil
 		}
-		held, st := c.st, buf.NewStaging(buf.Small)
+		held, st := c.st, buf.NewStaging(buf.Small) // of the upcall; the message lies in the backlog
 		err = c.event(st, ev)
 		if errors.Is(err, errLostRole) { // whoever took over has left held, not st
 			st.Leave()
@@ -780,7 +779,7 @@ func (c *Conn) waitMemory() {
 	}
 	ch := c.memory.hint
 	if c.link.Interrupted() || c.memory.back.Load() {
-		hint(ch)
+		hint(ch) // it came before there was a channel
 	}
 	c.role.mu.Unlock()
 	t := time.NewTimer(c.cfg.Timeouts.Memory)

@@ -55,6 +55,7 @@ func (t *ticker) Add(c ticked) {
 
 // tick calls every entry once. Those that go on come before those that were added meanwhile.
 func (t *ticker) tick() {
+	// Without the lock: a Tick may take others, whose holders call Add.
 	t.mu.Lock()
 	list := t.list
 	t.list = nil
@@ -65,11 +66,11 @@ func (t *ticker) tick() {
 			keep = append(keep, c)
 		}
 	}
-	clear(list[len(keep):])
+	clear(list[len(keep):]) // connections that have left may be collected
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.list = append(keep, t.list...)
-	if len(t.list) == 0 {
+	if len(t.list) == 0 { // an idle process wakes nobody
 		t.alarm.rest()
 		t.list, t.alarm, t.hurry = nil, nil, 0
 		return
@@ -148,7 +149,7 @@ func (w *watchdog) Tick() bool {
 	s := c.upcalls.Load()
 	inside := s&1 == 1
 	if inside {
-		w.t.Hurry(1)
+		w.t.Hurry(1) // it may be too long already
 	}
 	if s != w.last {
 		w.last, w.stays = s, 0
@@ -214,7 +215,7 @@ func (p *partial) keep(st *buf.Staging) {
 		return
 	}
 	p.held.Store(int64(len(st.B)))
-	if !p.on.Load() {
+	if !p.on.Load() { // only the holder of the role sets it
 		p.on.Store(true)
 		p.c.tick.Add(p)
 	}
@@ -253,7 +254,7 @@ func (p *partial) expect(fpdus, waits uint64) {
 		}
 	})
 	if old := p.rest.Swap(t); old != nil {
-		old.Stop()
+		old.Stop() // of the FPDU before; if it fires all the same, its counts have passed
 	}
 }
 
@@ -264,7 +265,7 @@ func (p *partial) stop() {
 	}
 	p.tell(false)
 	p.tellMu.Lock()
-	p.ended = true
+	p.ended = true // a tick that is running must not tell of octets after that
 	p.tellMu.Unlock()
 }
 
@@ -314,7 +315,7 @@ func (k *keepalive) Tick() bool {
 	c := k.c
 	due, more := k.timer.Tick(c.reads.Load() > 0)
 	if !due {
-		return more
+		return more // most ticks: no lock
 	}
 	c.mu.Lock()
 	alive := c.snd.State() == engine.StateOpen

@@ -55,11 +55,11 @@ func (w *Waiter) Reset() {
 // Complete implements Completer. It may be called from any goroutine, once per
 // Reset.
 func (w *Waiter) Complete(err error) {
-	w.err = err
+	w.err = err // before the state, which publishes it
 	if w.state.Load() == waiterParked && w.completeParked() {
 		return
 	}
-	ch := w.ch
+	ch := w.ch // after the swap, w may be reset by its owner
 	switch w.state.Swap(waiterDone) {
 	case waiterParked:
 		hint(ch)
@@ -140,13 +140,13 @@ func (c *chain) awake() {
 // Handshake, Wait first waits for that, even if ctx ends; before Handshake it returns ErrNoHandshake.
 func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
-		return w.err
+		return w.err // whatever has become of the connection
 	}
 	if err := c.begun(); err != nil {
 		return err
 	}
 	c.called()
-	c.waiting.Add(1)
+	c.waiting.Add(1) // posters then give others a moment to append
 	if w.on.Load() != c {
 		w.on.Store(c)
 	}
@@ -168,7 +168,7 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 		if over {
 			returns = true
 			w.place.Leave()
-			r.leave()
+			r.leave() // it may have been woken for the role, which the next one then gets
 			c.waiting.Add(-1)
 			return err
 		}
@@ -193,7 +193,7 @@ func (c *Conn) waited(ended error, w *Waiter) (err error, over bool) {
 	switch {
 	case w.Done():
 		return w.err, true
-	case ended != nil:
+	case ended != nil: // after w: its error wins
 		return ended, true
 	case c.role.State() == readEnded:
 		return c.Err(), true
@@ -204,7 +204,7 @@ func (c *Conn) waited(ended error, w *Waiter) (err error, over bool) {
 // sleep returns when w is complete or woken, or when ctx ends.
 func (w *Waiter) sleep(ctx context.Context) {
 	if !w.state.CompareAndSwap(waiterPending, waiterParked) {
-		return
+		return // completed between the check and here
 	}
 	if done := ctx.Done(); done == nil {
 		<-w.ch
@@ -245,7 +245,7 @@ func (c *Conn) lead(ctx context.Context, w *Waiter) {
 			c.clearInterrupt()
 			c.role.mu.Unlock()
 			if !c.ended() {
-				continue
+				continue // the loop looks at what may have been the reason
 			}
 		}
 		break

@@ -14,6 +14,7 @@ import (
 // ErrNoExtension, ErrSendQueueFull, ErrNoHandshake), or the connection's first fatal error. After an
 // error no Done of wrs is called. wrs is borrowed until Post returns; for the payloads see WR.
 func (c *Conn) Post(wrs []verbs.WR) error {
+	// What can be checked without the lock is: a batch is checked as a whole before anything of it is queued.
 	need := engine.ExtBase
 	for i := range wrs {
 		if err := engine.Misuse(&wrs[i]); err != nil {
@@ -56,7 +57,7 @@ func (c *Conn) postable(wrs []verbs.WR, need verbs.Extensions) error {
 	case !c.snd.HasRoom(wrs):
 		return verbs.ErrSendQueueFull
 	}
-	if c.snd.ORD == 0 {
+	if c.snd.ORD == 0 { // a request would wait for ever
 		for i := range wrs {
 			if engine.Asks(wrs[i].Op) {
 				return verbs.ErrNoORD
@@ -75,7 +76,7 @@ const flushTurn = 2
 // the peer works meanwhile. FlushPosted does not wait; what the socket does not take follows later.
 func (c *Conn) FlushPosted() {
 	c.mu.Lock()
-	mine := c.writer.Idle() && c.snd.Ready(&c.wk)
+	mine := c.writer.Idle() && c.snd.Ready(&c.wk) // also if corked: that is the point
 	if mine {
 		c.writer.Begin()
 	}
@@ -102,11 +103,12 @@ func (c *Conn) write() bool {
 func (c *Conn) flush(mode patience) {
 	c.mu.Lock()
 	for turn := 1; c.take(); turn++ {
+		// Posters go on while FPDUs are built and written: what was taken is the writer's alone.
 		c.mu.Unlock()
 		ferr := c.wk.Build(c.snd.MULPDU, c.snd.CRC, c.table)
 		c.wk.Batch.Begin(c.wk.InMessage())
-		again, err := c.push(mode)
-		if again {
+		done, err := c.link.Write(&c.wk.Batch, mode, c.cfg.Timeouts.Write)
+		if !done && err == nil {
 			c.mu.Lock()
 			c.writer.Block()
 			c.mu.Unlock()
@@ -121,7 +123,7 @@ func (c *Conn) flush(mode patience) {
 			return
 		}
 	}
-	c.writer.End()
+	c.writer.End() // before the lock is released: whoever posts now becomes the writer
 	local := c.snd.Local
 	c.mu.Unlock()
 	if local != nil {
@@ -132,18 +134,13 @@ func (c *Conn) flush(mode patience) {
 // take takes what may go into the next batch, with mu held, and reports whether there is anything.
 func (c *Conn) take() bool {
 	if c.ended() {
+		// Between two batches only: the one that is being written is still being read from.
 		c.due = c.snd.Prune(&c.wk, c.due)
 		c.mu.Unlock()
 		c.fireDue()
 		c.mu.Lock()
 	}
 	return c.snd.Take(&c.wk)
-}
-
-// push writes the batch; again reports that somebody who may wait has to write the rest.
-func (c *Conn) push(mode patience) (again bool, err error) {
-	done, err := c.link.Write(&c.wk.Batch, mode, c.cfg.Timeouts.Write)
-	return !done && err == nil, err
 }
 
 // flusher is the goroutine that waits for room in the socket. ferr is why the batch that is being written ends early.
@@ -165,14 +162,14 @@ func (c *Conn) settle(ferr, werr error) {
 	}
 	c.mu.Lock()
 	c.due = c.snd.Wrote(&c.wk, werr != nil, c.due)
-	c.startExecutor()
+	c.startExecutor() // it waits until everything before its request has been written
 	if werr != nil {
-		c.snd.Shut()
+		c.snd.Shut() // a Terminate would not arrive either
 	}
 	c.out.Add(&c.wk.Out)
 	c.flushes++
 	if c.flushes == 1 && c.keepsAlive {
-		c.tick.Add(&c.keepalive)
+		c.tick.Add(&c.keepalive) // from the first output on, see engine.Keepalive
 	}
 	c.due = c.wakeFull(c.due)
 	if len(c.due) > 0 {
@@ -234,13 +231,13 @@ type execution struct {
 func (c *Conn) executor(mode patience) {
 	t := &c.exec.task
 	for more := true; more; {
-		if err := t.Run(c.table); err != nil {
+		if err := t.Run(c.table); err != nil { // without a lock: it may take as long as a disk
 			c.fail(err)
 		}
 		c.mu.Lock()
 		c.snd.Finish(t)
 		c.mu.Unlock()
-		c.flushIfReady(mode)
+		c.flushIfReady(mode) // the response before the next request begins (RFC 5040 Section 5.5)
 		c.mu.Lock()
 		more = c.snd.Next(t)
 		c.mu.Unlock()
@@ -279,7 +276,7 @@ func (c *Conn) executeHere() (kept bool) {
 		return true
 	}
 	if st != nil {
-		st.Leave()
+		st.Leave() // the successor has split it, as for an upcall
 	}
 	return false
 }
