@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// TestJoin: small messages posted one after the other share an item, and are counted, numbered and
+// TestJoin: small messages posted one after the other share a room, and are counted, numbered and
 // delivered as if they did not.
 func TestJoin(t *testing.T) {
 	a := newEngine(engineConfig{ord: 1})
@@ -67,7 +67,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestJoinCancelled: the last one of the messages that share an item can be withdrawn, and leaves no gap
+// TestJoinCancelled: the last one of the messages that share a room can be withdrawn, and leaves no gap
 // in the MSNs.
 func TestJoinCancelled(t *testing.T) {
 	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
@@ -121,7 +121,7 @@ func alikeWRs(rnd *rand.Rand, n int, stag region.STag, completed *rdmaptest.Done
 }
 
 // TestJoinAlike: work requests that are posted together are sent like those that are posted one by one:
-// the same octets in the same batches, the same items, and so the same completions.
+// the same octets in the same batches, the same messages together, and so the same completions.
 func TestJoinAlike(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 7))

@@ -59,18 +59,18 @@ func (w *Work) AddFPDUs(r buf.Room)                          { w.addFPDUs(r) }
 func (w *Work) Drop(n int)                                   { w.drop(n) }
 func (w *Work) Add(octets uint32)                            { w.add().octets = octets }
 func (w *Work) Align(emss int)                               { w.alignment = alignment{emss: emss} }
-func (w *Work) Box() *[]item                                 { return w.box }
-func (s *Sender) Requests() *buf.Ring[item]                  { return &s.requests }
-func (s *Sender) Responses() *buf.Ring[item]                 { return &s.responses }
+func (w *Work) Box() *[]message                              { return w.box }
+func (s *Sender) Requests() *buf.Ring[message]               { return &s.requests }
+func (s *Sender) Responses() *buf.Ring[message]              { return &s.responses }
 func (s *Sender) InFlight() int                              { return s.inFlight.Len() }
 func (s *Sender) SetLastID(id uint32)                        { s.lastID = id }
 func (s *Sender) Expected() int                              { return s.expected }
 func (s *Sender) Slots() int                                 { return int(s.slots.Load()) }
 func (s *Sender) Set(ird int, interleave bool)               { s.ird, s.interleave = ird, interleave }
-func (w *Work) Items() []item                                { return w.items }
+func (w *Work) Items() []message                             { return w.items }
 func (w *Work) MSN() *[ddp.NumQueues]uint32                  { return &w.msn }
 func (w *Work) Markers() *mpa.Inserter                       { return w.markers }
 func (r *Receiver) AwaitRTR()                                { r.rtrSend = true }
-func (it *item) Octets() uint32                              { return it.octets }
-func (it *item) Req() *Request                               { return &it.req }
+func (it *message) Octets() uint32                           { return it.octets }
+func (it *message) Req() *Request                            { return &it.req }
 func (r *Receiver) Admit(ext verbs.Extensions)               { r.admit(ext) }

@@ -17,52 +17,72 @@ const rdmapVersion = 1
 // controlOctet returns the control octet of op (RFC 5040 Section 4.1).
 func controlOctet(op verbs.Opcode) uint8 { return rdmapVersion<<6 | uint8(op) }
 
-// item is one message on its way out, or several small ones; see join. Its payload lies either in
-// room, in FPDUs without MSN and CRC (framed), or in head and body, where off says how much of it is
-// in FPDUs. The MSN is assigned when the first FPDU is built.
-type item struct {
-	seg      ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
-	op       verbs.Opcode
-	state    progress
+// message is one message on its way out, or several small ones of ours (see coalesce).
+//
+// Ours and those of a peer's requests go the same way, and differ in what follows: a work request completes done, and
+// waits for what is due in return (read); a response holds the IRD slot of its request until it has been handed down. It
+// begins as that request (hold), which is made its response in place when it is carried out (executors).
+//
+// The payload lies either in room, in FPDUs without MSN and CRC (framed), or in head and body, where off says how much of
+// it is in FPDUs. The MSN is assigned when the first FPDU is built, because messages are not sent in the order in which
+// they were framed.
+type message struct {
+	seg    ddp.Segment // template: Tagged, Control, STag, TO, ULP, QN
+	op     verbs.Opcode
+	state  progress
+	octets uint32 // payload octets
+
 	framed   bool
-	octets   uint32   // payload octets
+	room     buf.Room // framed: all FPDUs; else the copy of head
 	messages int      // framed: how many messages; done is that of the last one
 	last     int      // framed: where in room the last message begins
-	room     buf.Room // framed: all FPDUs; else the copy of head
 	body     []byte   // not framed: payload after head, borrowed
 	off      uint32   // not framed: payload octets that are in FPDUs
-	done     verbs.Completer
-	read     outRead     // requests: what is due in return
-	req      request     // isResp: the request that is answered
-	isResp   bool        // holds an IRD slot
-	view     region.View // isResp: the pin on body
-	pinned   bool
+
+	// Of ours.
+	done verbs.Completer
+	read outRead
+
+	// Of a peer's request, or the response to it.
+	isResp bool
+	req    request
+	view   region.View // the pin on body
+	pinned bool
 }
 
-// progress is the state of an item. A work request begins as ready; a request of the peer as queued.
+// progress is the state of a message.
 type progress uint8
 
 const (
-	queued    progress = iota // left when the request is carried out: by a Task if it may block, otherwise when it is built
-	executing                 // a Task carries it out; left by Finish
-	ready                     // can be sent; left when the first FPDU is built
-	begun                     // some FPDUs are in a batch; left by the last, or when its memory fails
-	built                     // all are: it ends when the batch has been written
-	broken                    // the memory of a Read Response has failed, so that the rest cannot be sent
+	// queued: a request of a peer, which waits until everything before it has been carried out. A work request is never in
+	// this state. Left for executing if it may block; else it is carried out when it is built.
+	queued progress = iota
+	// executing: a Task carries the request out, without the lock; nothing behind it is. Left by Finish.
+	executing
+	// ready: it can be sent: a work request, or a response whose request a Task has carried out. Left when its first FPDU
+	// is built; before that it may be withdrawn.
+	ready
+	// begun: some of its FPDUs are in a batch, so the rest has to follow, also if the connection fails meanwhile. Left with
+	// the last one, or when its memory fails.
+	begun
+	// built: all of its FPDUs are in a batch. It ends when that has been written.
+	built
+	// broken: the memory of a Read Response has failed, so that the rest cannot be sent, and the connection ends.
+	broken
 )
 
-// head returns the front part of the payload of an item that is not framed, which was copied.
-func (it *item) head() []byte { return it.room.B }
+// head returns the front part of the payload of a message that is not framed, which was copied.
+func (it *message) head() []byte { return it.room.B }
 
 // template fills the header fields of a work request.
-func (it *item) template(wr *verbs.WR) {
+func (it *message) template(wr *verbs.WR) {
 	it.op, it.done, it.state = wr.Op, wr.Done, ready
 	it.seg = ddp.Segment{Tagged: wr.Op.Tagged(), Control: controlOctet(wr.Op), QN: wr.Op.Queue()}
 	it.aim(wr)
 }
 
 // aim fills the header fields that differ between messages of one opcode.
-func (it *item) aim(wr *verbs.WR) {
+func (it *message) aim(wr *verbs.WR) {
 	switch {
 	case wr.Op == verbs.OpWrite:
 		it.seg.STag, it.seg.TO = ddp.STag(wr.STag), wr.TO
@@ -90,7 +110,7 @@ func headerLen(tagged bool) int {
 }
 
 // fillFPDUs builds FPDUs in b from segments that begin with s and carry head and body; last means
-// that these end the message. It returns how many FPDUs there are. A framed item is filled before its
+// that these end the message. It returns how many FPDUs there are. A framed message is filled before its
 // MSN is known, and so without CRCs; see seal.
 func fillFPDUs(b []byte, s ddp.Segment, head, body []byte, maxPayload int, last, crc bool) (fpdus int) {
 	hdr := mpa.HeaderLen + s.HeaderLen()
@@ -154,10 +174,10 @@ const (
 	flagLast = 0x40
 )
 
-// seal numbers the messages of a framed item, beginning after msn, the last one of their queue, and
+// seal numbers the messages that were framed together, beginning after msn, the last one of their queue, and
 // writes the CRCs. It returns how many FPDUs there are. The numbers come first: a sum right after the
 // store of an MSN would wait for that store.
-func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
+func (it *message) seal(msn *uint32, crc bool) (fpdus int) {
 	first := true
 	for b := it.room.B; len(b) > 0; fpdus++ {
 		if !it.seg.Tagged {
@@ -175,17 +195,17 @@ func (it *item) seal(msn *uint32, crc bool) (fpdus int) {
 	return fpdus
 }
 
-// maxCoalesced is the most small messages that one item holds: a run of them, after which a response has
+// maxCoalesced is the most small messages that are framed together: a run of them, after which a response has
 // its turn.
 const maxCoalesced = maxRun
 
-// coalesce adds wr to the item of the message posted last, if both are small and alike: what is kept,
-// moved and settled for an item costs more than such a message. An item completes with its last
-// message, so nothing joins one that has a Completer.
+// coalesce adds wr to the message posted last, if both are small and alike: what is kept, moved and settled for
+// each costs more than such a message. They complete with the last, so nothing joins one that has a Completer.
 func (s *Sender) coalesce(wr *verbs.WR) bool {
 	if s.requests.Len() == 0 {
 		return false
 	}
+	// Only the last one: a message that was posted between two alike must leave between them.
 	it, n := s.requests.At(s.requests.Len()-1), Payload(wr)
 	if it.op != wr.Op || it.done != nil || !it.framed || it.messages == maxCoalesced || Asks(wr.Op) ||
 		n > verbs.CopyLimit || n > ddp.MaxPayload(it.seg.Tagged, s.MULPDU) {
@@ -193,7 +213,7 @@ func (s *Sender) coalesce(wr *verbs.WR) bool {
 	}
 	at := len(it.room.B)
 	if !s.arena.Extend(&it.room, mpa.FPDULen(it.seg.HeaderLen()+n)) {
-		return false
+		return false // its FPDUs lie together, so that they become one piece of a batch
 	}
 	it.done = wr.Done
 	it.aim(wr)
@@ -205,7 +225,7 @@ func (s *Sender) coalesce(wr *verbs.WR) bool {
 	return true
 }
 
-// withdraw removes the last message of the item at i from the send queue.
+// withdraw removes the last message of those at i from the send queue.
 func (s *Sender) withdraw(i int) {
 	it := s.requests.At(i)
 	if it.messages <= 1 {
@@ -233,7 +253,7 @@ func (s *Sender) PostAll(wrs []verbs.WR) {
 	}
 }
 
-// coalesceAlike is join for the work requests at the front of wrs that have one length, and whose headers
+// coalesceAlike is coalesce for the work requests at the front of wrs that have one length, and whose headers
 // differ from that of the message posted last only in length and MSN. It returns how many there are.
 // Their header is copied from that message, once.
 func (s *Sender) coalesceAlike(wrs []verbs.WR) (run int) {
@@ -275,10 +295,10 @@ func fillLike(b []byte, like *untaggedHead, wr *verbs.WR) {
 	}
 }
 
-// alike returns how many work requests at the front of wrs may join the item after its last message
+// alike returns how many work requests at the front of wrs may join it after its last message
 // and have the header of that message except for length and MSN. n is their payload length, which is
 // the same for all and at most most.
-func (it *item) alike(wrs []verbs.WR, most int) (n, run int) {
+func (it *message) alike(wrs []verbs.WR, most int) (n, run int) {
 	if len(wrs) == 0 || !it.framed || it.done != nil || it.seg.Tagged || Asks(it.op) || it.op.Invalidates() {
 		return 0, 0
 	}
@@ -287,6 +307,7 @@ func (it *item) alike(wrs []verbs.WR, most int) (n, run int) {
 	if n > most || len(last) == 0 || len(last) != mpa.FPDULen(int(binary.BigEndian.Uint16(last))) {
 		return n, 0 // too long, or after a gap or a message of several FPDUs
 	}
+	// The first with a Completer ends the run: it has to be the last one.
 	for wrs = wrs[:min(len(wrs), maxCoalesced-it.messages)]; run < len(wrs); {
 		wr := &wrs[run]
 		if wr.Op != it.op || Payload(wr) != n {
@@ -323,7 +344,7 @@ func (w *Work) mark(crc bool) {
 	}
 	s.out, _ = w.markers.Insert(s.out[:0], s.arena[:0], b.Pieces(), crc)
 	before := b.Size()
-	b.Forget()
+	b.Forget() // the pieces stay where they are until they have been copied
 	for _, p := range s.out {
 		b.CopyIn(p)
 	}

@@ -91,10 +91,10 @@ func (s *Sender) Fail(err error, graceful, writing bool, out []Completion) []Com
 		p.Terminate = nil // not even a Terminate may be sent before the first good FPDU
 	}
 	was, t := s.State(), terminateFor(err)
-	s.err = err
+	s.err = err // before the state: who sees that it has ended asks why
 	out = s.abandon(out, err, writing)
 	switch {
-	case t != nil && was >= StateOpen:
+	case t != nil && was >= StateOpen: // RFC 5044 Section 7.1.2: before that nothing may be sent
 		s.terminate(t)
 		s.enter(StateTerminating)
 	case t != nil || graceful:
@@ -129,7 +129,7 @@ func terminateFor(err error) *verbs.Terminate {
 
 // terminate queues t as the last message of this direction.
 func (s *Sender) terminate(t *verbs.Terminate) {
-	it := &item{}
+	it := &message{}
 	it.template(&verbs.WR{Op: verbs.OpTerminate})
 	s.frame(it, t.Append(nil), nil, ddp.MaxPayload(false, s.MULPDU))
 	s.term = it
@@ -144,7 +144,7 @@ func (s *Sender) abandon(out []Completion, err error, writing bool) []Completion
 	for s.inFlight.Len() > 0 {
 		s.inFlight.Pop()
 	}
-	s.expected = 0
+	s.expected = 0 // what still arrives is dropped
 	s.Long.Store(0)
 	for s.requests.Len() > 0 {
 		it := s.requests.Pop()

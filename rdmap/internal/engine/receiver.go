@@ -183,7 +183,7 @@ func (r *Receiver) input(u []byte) (*Event, error) {
 func (r *Receiver) accept(u []byte) (*Event, error) {
 	r.ev.Kind = EvNone
 	if r.In.FPDUs > 0 {
-		r.rtrSend = false
+		r.rtrSend = false // only the first FPDU may be one (RFC 6581 Section 9.2)
 	}
 	seg, err := r.ddp.Header(u, len(u))
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *Receiver) accept(u []byte) (*Event, error) {
 		return nil, r.refuse(v, u, wantGot("RDMAP version 1, opcode of this T and QN", seg.String()))
 	}
 	payload := u[seg.HeaderLen():]
-	r.now = op
+	r.now = op // before anything is placed: the queues ask for it
 	r.rtr = r.rtrSend && op == verbs.OpSend && seg.Last && len(payload) == 0
 	if op == verbs.OpReadResponse {
 		if v := r.checkResponse(seg, len(payload)); v != vioNone {
@@ -204,7 +204,7 @@ func (r *Receiver) accept(u []byte) (*Event, error) {
 	done, err := r.place(u, payload)
 	if err != nil {
 		if errors.Is(err, ddp.ErrStalled) {
-			return r.putOff(u), nil
+			return r.putOff(u), nil // nothing was placed, so that u can be handled again
 		}
 		return nil, unanswered(op, err)
 	}
@@ -252,7 +252,7 @@ func (r *Receiver) opcode(s *ddp.Segment) (verbs.Opcode, violation) {
 		return 0, vioOpcode
 	}
 	switch ext := forms[op].ext; {
-	case ext != ExtBase && ext&r.ext == 0,
+	case ext != ExtBase && ext&r.ext == 0, // as if it were unknown
 		op.Tagged() != s.Tagged,
 		!s.Tagged && op.Queue() != s.QN:
 		return 0, vioOpcode
@@ -306,7 +306,7 @@ func (r *Receiver) deliver(op verbs.Opcode, s *ddp.Segment, data, u []byte) erro
 // "before" the Send is completed to the ULP (RFC 5040 Section 5.3).
 func (r *Receiver) deliverSend(op verbs.Opcode, s *ddp.Segment, data, u []byte) error {
 	if r.Arriving.IsOpen() {
-		r.pool.Ended(&r.Arriving)
+		r.pool.Ended(&r.Arriving) // nobody may reclaim its memory any more
 	}
 	if r.rtr {
 		return nil
@@ -336,7 +336,7 @@ func (r *Receiver) deliverResponse(u []byte) error {
 		return r.refuse(vioReadShort, u, wantGot(rd.size, got))
 	}
 	if rd.invalidate {
-		r.table.Revoke(rd.sink)
+		r.table.Revoke(rd.sink) // before the completion: then nobody can store there
 	}
 	r.Due = r.up.answered(r.Due)
 	r.ev.Kind = EvReadDone
@@ -419,7 +419,7 @@ func (r *Receiver) continueRun(df *mpa.Deframer, b []byte) (used int) {
 	if head == nil || r.Backlog.Len() > 0 {
 		return 0
 	}
-	view, left := r.sinkOf(head, n)
+	view, left := r.sinkOf(head, n) // once for the run: the pin keeps the STag valid meanwhile
 	defer view.Release()
 	front, to := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	size, fpdus := mpa.FPDULen(ddp.TaggedLen+n), 0

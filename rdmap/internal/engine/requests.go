@@ -175,7 +175,7 @@ type pendingCompletion struct {
 }
 
 // taken makes an entry for it, if it needs one.
-func (o *completions) taken(it *item) {
+func (o *completions) taken(it *message) {
 	if o.wants(it) {
 		o.q.Push(pendingCompletion{
 			done: it.done,
@@ -185,7 +185,7 @@ func (o *completions) taken(it *item) {
 }
 
 // wrote says that it, the oldest work request not yet known to be written, has been written.
-func (o *completions) wrote(it *item, out []Completion) []Completion {
+func (o *completions) wrote(it *message, out []Completion) []Completion {
 	if !o.wants(it) {
 		return out
 	}
@@ -193,7 +193,7 @@ func (o *completions) wrote(it *item, out []Completion) []Completion {
 	return o.flush(out)
 }
 
-func (o *completions) wants(it *item) bool {
+func (o *completions) wants(it *message) bool {
 	return it.done != nil || Asks(it.op)
 }
 

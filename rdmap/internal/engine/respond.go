@@ -12,12 +12,12 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// executors has the function that carries out each request of queue 1: it turns an item that holds a
+// executors has the function that carries out each request of queue 1: it turns a message that holds a
 // request into one that holds the response. Requests run one at a time in the order of arrival, each
 // after everything that was delivered before it, and each response is generated before the next
 // request starts. That satisfies every ordering rule of RFC 5040 Section 5.5 and RFC 7306 Section 7.
 // Rights are checked here, at execution.
-var executors = [...]func(it *item, t *region.Table) error{
+var executors = [...]func(it *message, t *region.Table) error{
 	verbs.OpReadRequest:        executeRead,
 	verbs.OpAtomicRequest:      executeAtomic,
 	verbs.OpFlushRequest:       executeFlush,
@@ -26,7 +26,7 @@ var executors = [...]func(it *item, t *region.Table) error{
 }
 
 // execute carries out the request of it.
-func (it *item) execute(t *region.Table) error {
+func (it *message) execute(t *region.Table) error {
 	return executors[it.req.Op](it, t)
 }
 
@@ -38,7 +38,7 @@ func executable(op verbs.Opcode) bool {
 // executeRead turns a Read Request into its Read Response (RFC 5040 Section 4.4): size octets of the
 // source, for the STag and TO of the sink, which are copied without a check. "If the RDMA Read Message
 // Size is zero" the source MUST NOT be validated.
-func executeRead(it *item, t *region.Table) error {
+func executeRead(it *message, t *region.Table) error {
 	var rr readRequest
 	rr.parse(it.req.Body[:])
 	it.op = verbs.OpReadResponse
@@ -47,13 +47,13 @@ func executeRead(it *item, t *region.Table) error {
 		STag: ddp.STag(rr.Sink), TO: rr.SinkTO,
 	}
 	if rr.Size == 0 {
-		return nil
+		return nil // RFC 5040 Section 4.4: neither STag nor TO is looked at
 	}
 	view, err := t.Lookup(rr.Src, rr.SrcTO, rr.Size, region.RemoteRead)
 	if err != nil {
 		return it.req.refuse(violationOf(err), err)
 	}
-	it.view, it.pinned, it.body = view, true, view.Bytes()
+	it.view, it.pinned, it.body = view, true, view.Bytes() // until it has been written: Invalidate waits for that
 	return nil
 }
 
@@ -115,11 +115,13 @@ func (s *Sender) NeedExecutor() bool {
 }
 
 // answerable reports whether a response may be handed to the flusher.
-func (it *item) answerable() bool { return it.state == ready || it.state == queued && !it.req.blocks() }
+func (it *message) answerable() bool {
+	return it.state == ready || it.state == queued && !it.req.blocks()
+}
 
 // Task is the request of a peer that is being carried out, and that can block. It is kept, so that a request costs no
 // allocation.
-type Task struct{ it item }
+type Task struct{ it message }
 
 // Begin reports whether there is a request to be carried out, and copies it to t. Until next there is no other.
 func (s *Sender) Begin(t *Task) bool {
@@ -128,7 +130,7 @@ func (s *Sender) Begin(t *Task) bool {
 	}
 	s.tasked = true
 	s.responses.At(0).state = executing
-	t.it = *s.responses.At(0)
+	t.it = *s.responses.At(0) // a copy, since the ring may move while the lock is not held
 	return true
 }
 
@@ -137,7 +139,7 @@ func (t *Task) Run(mem *region.Table) error { return t.it.execute(mem) }
 
 // Finish makes the response ready to be sent, unless nothing is answered any more.
 func (s *Sender) Finish(t *Task) {
-	if !s.State().Ended() {
+	if !s.State().Ended() { // else the queue has been emptied
 		t.it.state = ready
 		*s.responses.At(0) = t.it
 	}
@@ -145,7 +147,7 @@ func (s *Sender) Finish(t *Task) {
 
 // Next is begin for whoever has finished a request.
 func (s *Sender) Next(t *Task) bool {
-	t.it = item{}
+	t.it = message{}
 	s.tasked = false
 	return s.Begin(t)
 }
@@ -204,7 +206,7 @@ func (a *atomicRequest) parse(b []byte) {
 }
 
 // executeAtomic executes an Atomic Request, and turns it into its response (RFC 7306 Section 5.2).
-func executeAtomic(it *item, t *region.Table) error {
+func executeAtomic(it *message, t *region.Table) error {
 	var a atomicRequest
 	a.parse(it.req.Body[:])
 	switch {
@@ -217,7 +219,7 @@ func executeAtomic(it *item, t *region.Table) error {
 		return it.req.refuse(violationOf(err), err)
 	}
 	defer view.Release()
-	old, err := a.apply(&view)
+	old, err := a.apply(&view) // once: a request is never sent again
 	if err != nil {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
@@ -241,7 +243,7 @@ func (a *atomicRequest) apply(v *region.View) (old uint64, err error) {
 
 // respond turns it into a response on queue 3 and returns its payload of n octets, which
 // overwrites the request.
-func (it *item) respond(op verbs.Opcode, n int) []byte {
+func (it *message) respond(op verbs.Opcode, n int) []byte {
 	it.op, it.octets = op, uint32(n)
 	it.seg = ddp.Segment{Control: controlOctet(op), QN: ddp.QNResponse}
 	return it.req.Body[:n]
@@ -342,7 +344,7 @@ func (g *target) parse(b []byte) {
 // executeFlush executes a Flush Request. Choice: also if it covers no octets, STag, rights and bounds are
 // checked, since the requester takes the answer for a promise about that memory; if it has no flags, the
 // right to flush for visibility is needed; unknown flags are ignored.
-func executeFlush(it *item, t *region.Table) error {
+func executeFlush(it *message, t *region.Table) error {
 	var g target
 	g.parse(it.req.Body[:])
 	flags := verbs.FlushFlags(it.req.Body[targetLen+3])
@@ -360,11 +362,11 @@ func executeFlush(it *item, t *region.Table) error {
 	}
 	defer view.Release()
 	if flags&verbs.FlushPersistent == 0 || g.N == 0 {
-		return nil // placement happened before
+		return nil // what came before is placed, and so visible
 	}
 	if err := view.Memory().Persist(view.Offset(), int(g.N)); err != nil {
 		if !errors.Is(err, region.ErrNotPersistent) {
-			region.RevokeMemory(view.Memory())
+			region.RevokeMemory(view.Memory()) // nobody may go on as if octets could be made durable there
 		}
 		return it.req.refuse(vioFlush, err)
 	}
@@ -374,7 +376,7 @@ func executeFlush(it *item, t *region.Table) error {
 // executeVerify compares or returns the hash of the target. A returned hash, and a comparison over
 // few octets, tell as much as a Read, so they need that right too. A failed comparison ends the
 // stream.
-func executeVerify(it *item, t *region.Table) error {
+func executeVerify(it *message, t *region.Table) error {
 	var g target
 	g.parse(it.req.Body[:])
 	view, err := t.Lookup(g.STag, g.To, g.N, region.Verify)
@@ -407,7 +409,7 @@ func executeVerify(it *item, t *region.Table) error {
 
 // executeAtomicWrite stores 8 octets in one step. Choice: they are octets, not a number in host
 // byte order, and need only the right to write.
-func executeAtomicWrite(it *item, t *region.Table) error {
+func executeAtomicWrite(it *message, t *region.Table) error {
 	var g target
 	g.parse(it.req.Body[:])
 	if g.N != 8 {

@@ -30,8 +30,8 @@ type Sender struct {
 	err   error         // the first fatal error
 	late  []Completion  // of work requests that were not taken, behind one that was being written
 
-	requests  buf.Ring[item]    // work requests, in order
-	responses buf.Ring[item]    // responses, in order of the requests
+	requests  buf.Ring[message] // work requests, in order
+	responses buf.Ring[message] // responses, in order of the requests
 	inFlight  buf.Ring[outRead] // our requests in flight, in order
 	Long      atomic.Int64      // of reads: those of at least directLong octets
 	// Slots counts the IRD slots in use. A slot is free again when its response has been
@@ -43,10 +43,10 @@ type Sender struct {
 	Copied   int  // octets of the arena that wait
 	arena    buf.Arena
 	order    completions
-	term     *item // to be sent last
+	term     *message // to be sent last
 	Ext      verbs.Extensions
 	lastID   uint32 // identifier of the last Atomic Request
-	handed   int    // responses that the flusher has and has not yet written
+	handed   int    // responses that the writer has and has not yet written
 	tasked   bool   // a Task is between Begin and Next
 	expected int    // of reads: those whose response comes on queue 3
 	Local    error  // why the head of sq cannot be built; ends the connection
@@ -93,7 +93,7 @@ func (s *Sender) Post(wr *verbs.WR) {
 }
 
 // postRequest makes it a request of queue 1.
-func (s *Sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
+func (s *Sender) postRequest(it *message, wr *verbs.WR, maxPayload int) {
 	var b [maxRequest]byte
 	it.read = outRead{op: wr.Op, done: wr.Done, answer: wr.Answer}
 	if wr.Op == verbs.OpVerifyRequest && Payload(wr) > 0 {
@@ -123,8 +123,8 @@ func (s *Sender) postRequest(it *item, wr *verbs.WR, maxPayload int) {
 	}
 }
 
-// frame makes it a framed item with the given payload.
-func (s *Sender) frame(it *item, head, body []byte, maxPayload int) {
+// frame frames it with the given payload.
+func (s *Sender) frame(it *message, head, body []byte, maxPayload int) {
 	it.octets = uint32(len(head) + len(body))
 	it.framed, it.messages = true, 1
 	it.room = s.arena.Reserve(framedLen(it.seg.Tagged, int(it.octets), maxPayload))
@@ -205,14 +205,14 @@ func (s *Sender) Cancel(done verbs.Completer) bool {
 	}
 	for i := range s.inFlight.Len() {
 		if rd := s.inFlight.At(i); rd.done == done {
-			rd.cancelled = true
+			rd.cancelled = true // the Response is due all the same: it has been asked for
 		}
 	}
 	return false
 }
 
-// drop ends an item that will not be sent, or not completely.
-func (s *Sender) drop(it *item, out []Completion, err error) []Completion {
+// drop ends a message that will not be sent, or not completely.
+func (s *Sender) drop(it *message, out []Completion, err error) []Completion {
 	s.unpin(it)
 	if it.done != nil {
 		out = append(out, Completion{it.done, err})
@@ -220,8 +220,8 @@ func (s *Sender) drop(it *item, out []Completion, err error) []Completion {
 	return out
 }
 
-// unpin gives back what an item holds.
-func (s *Sender) unpin(it *item) {
+// unpin gives back what a message holds.
+func (s *Sender) unpin(it *message) {
 	s.Copied -= len(it.room.B)
 	it.room.Release()
 	if it.pinned {
@@ -231,14 +231,14 @@ func (s *Sender) unpin(it *item) {
 }
 
 var (
-	pooledItems buf.Pooled[item]
-	pooledReads buf.Pooled[outRead]
-	pooledOrder buf.Pooled[pendingCompletion]
+	pooledMessages buf.Pooled[message]
+	pooledReads    buf.Pooled[outRead]
+	pooledOrder    buf.Pooled[pendingCompletion]
 )
 
 // UsePooled makes the queues share the memory of bursts with those of other connections.
 func (s *Sender) UsePooled() {
-	s.requests.Pooled, s.responses.Pooled, s.inFlight.Pooled, s.order.q.Pooled = &pooledItems, &pooledItems, &pooledReads, &pooledOrder
+	s.requests.Pooled, s.responses.Pooled, s.inFlight.Pooled, s.order.q.Pooled = &pooledMessages, &pooledMessages, &pooledReads, &pooledOrder
 }
 
 // stageLimit is the FPDU size up to which payloads are copied next to their
@@ -249,13 +249,13 @@ const stageLimit = verbs.CopyLimit
 // maxRun is how many small messages go out while a response waits.
 const maxRun = 64
 
-// Work is what the flusher holds: messages taken from the sender, and the batch made of them. Only the
-// flusher uses it.
+// Work is what the writer holds: messages taken from the Sender, and the batch made of them. Only the
+// writer uses it.
 type Work struct {
-	items     []item
-	box       *[]item // the box of items if they came from itemSpares, otherwise nil
-	small     []item  // the memory for few items
-	next      int     // items[:next] are completely in the batch
+	items     []message
+	box       *[]message // their box if they came from pooledMessages, otherwise nil
+	small     []message  // the memory for a few
+	next      int        // items[:next] are completely in the batch
 	Batch     buf.Batch
 	alignment alignment
 	msn       [ddp.NumQueues]uint32 // of the last message built, per queue
@@ -271,18 +271,19 @@ func (w *Work) unfinished() bool { return len(w.items) > w.next }
 // because it only needs octets of memory; a request that has to be executed first may take long.
 func (w *Work) InMessage() bool { return w.unfinished() && w.items[w.next].state >= begun }
 
-// Take hands the flusher what may be sent next, enough for about one batch, and reports whether there
+// Take hands the writer what may be sent next, enough for about one batch, and reports whether there
 // is anything. The previous batch must have been settled.
 func (s *Sender) Take(w *Work) bool {
 	w.slots = &s.slots
 	if w.unfinished() && s.interleave && w.items[w.next].op == verbs.OpReadResponse {
-		s.overtake(w)
+		s.overtake(w) // agreed in the startup
 	}
 	if s.State().Ended() {
-		s.takeTerminate(w)
+		s.takeTerminate(w) // after the message that has begun, and nothing after that
 		return w.unfinished()
 	}
 	var n uint64
+	// What is taken can no longer be cancelled, nor overtaken: not more than the batch will hold.
 	for i := range w.items {
 		n += uint64(w.items[i].octets - w.items[i].sent())
 	}
@@ -332,7 +333,7 @@ func (s *Sender) takeOwn(w *Work) {
 	s.order.taken(it)
 	// Small messages go in runs: the turn passes at a long message, or when a run has kept
 	// responses waiting for long enough.
-	if s.run += it.messages; !it.framed || s.run >= maxRun {
+	if s.run += it.messages; !it.framed || s.run >= maxRun { // a bulk message is a turn of its own
 		s.turn, s.run = false, 0
 	}
 }
@@ -358,13 +359,13 @@ func (s *Sender) Wrote(w *Work, failed bool, out []Completion) []Completion {
 		it := &w.items[i]
 		s.unpin(it)
 		if it.isResp {
-			s.handed--
+			s.handed-- // at none, a request that may block is carried out
 		} else {
 			out = s.order.wrote(it, out)
 		}
 	}
 	w.Batch.Reset()
-	w.alignment.at = 0
+	w.alignment.at = 0 // the end of a batch ends a segment
 	w.drop(n)
 	if s.requests.Len() == 0 && !w.unfinished() {
 		s.idle()
@@ -388,7 +389,7 @@ func (s *Sender) Prune(w *Work, out []Completion) []Completion {
 	}
 	clear(w.items[keep:])
 	w.items = w.items[:keep]
-	if keep == 0 {
+	if keep == 0 { // what was being written when it failed has been
 		out = append(out, s.late...)
 		s.late = nil
 	}
@@ -402,7 +403,7 @@ func (s *Sender) idle() {
 	s.responses.Trim()
 }
 
-// drop forgets the first n items.
+// drop forgets the first n messages.
 func (w *Work) drop(n int) {
 	rest := copy(w.items, w.items[n:])
 	clear(w.items[rest:])
@@ -411,15 +412,15 @@ func (w *Work) drop(n int) {
 		if w.box != nil && cap(w.items) != buf.PooledLen {
 			clear(*w.box) // items has grown out of it
 		}
-		pooledItems.Put(w.box)
+		pooledMessages.Put(w.box)
 		w.items, w.box = w.small, nil
 	}
 }
 
-// add appends a zero item. If there are more than a few, they lie in spare memory.
-func (w *Work) add() *item {
+// add appends a zero message. If there are more than a few, they lie in spare memory.
+func (w *Work) add() *message {
 	if n := len(w.items); n == cap(w.items) && n < buf.PooledLen {
-		b, box := pooledItems.Get(max(4, 2*n))
+		b, box := pooledMessages.Get(max(4, 2*n))
 		copy(b, w.items)
 		clear(w.items)
 		if n == buf.RingKeep {
@@ -430,20 +431,20 @@ func (w *Work) add() *item {
 	if n := len(w.items); n < cap(w.items) {
 		w.items = w.items[:n+1] // unused items are zero
 	} else {
-		w.items = append(w.items, item{})
+		w.items = append(w.items, message{})
 	}
 	return &w.items[len(w.items)-1]
 }
 
 // sent returns how many payload octets of it are already in FPDUs.
-func (it *item) sent() uint32 {
+func (it *message) sent() uint32 {
 	if it.state < begun || it.framed {
 		return 0
 	}
 	return it.off
 }
 
-// Build builds FPDUs from the items until the batch is full or nothing is left. An error means that a
+// Build builds FPDUs from the messages until the batch is full or nothing is left. An error means that a
 // request of the peer cannot be carried out, or not completely; the batch then holds what precedes
 // it.
 func (w *Work) Build(mulpdu int, crc bool, table *region.Table) error {
@@ -455,13 +456,13 @@ func (w *Work) Build(mulpdu int, crc bool, table *region.Table) error {
 	return err
 }
 
-// frame is fill without the markers.
+// frame is Build without the markers.
 func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 	for w.next < len(w.items) && !w.Batch.Full() {
 		it := &w.items[w.next]
 		if it.state == queued {
 			if it.req.stores() && w.lends() {
-				return nil
+				return nil // the next batch begins with it
 			}
 			if err := it.execute(table); err != nil {
 				return err
@@ -476,7 +477,7 @@ func (w *Work) frame(mulpdu int, crc bool, table *region.Table) error {
 			return nil
 		}
 		if it.isResp {
-			w.slots.Add(-1)
+			w.slots.Add(-1) // before the write, see Sender.slots
 		}
 		w.next++
 	}
@@ -496,16 +497,16 @@ func (w *Work) lends() bool {
 }
 
 // build adds FPDUs of it to the batch and reports whether all of it is now in the batch.
-func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error) {
+func (w *Work) build(it *message, maxPayload int, crc bool) (whole bool, err error) {
 	if it.state < begun {
 		it.state = begun
 		w.count(it)
-		if !it.seg.Tagged && !it.framed {
+		if !it.seg.Tagged && !it.framed { // seal numbers those that are framed
 			w.msn[it.seg.QN]++
 			it.seg.MSN = w.msn[it.seg.QN]
 		}
 		if it.isResp && !it.seg.Tagged {
-			// One segment, copied below: the item does not move before that.
+			// One segment, copied below: it does not move before that.
 			it.body = it.req.Body[:it.octets]
 		}
 	}
@@ -525,7 +526,7 @@ func (w *Work) build(it *item, maxPayload int, crc bool) (whole bool, err error)
 
 // segments adds the next FPDUs of a message that is not framed, at least one. Short ones are copied,
 // and so is Guarded memory of any size: neither the CRC nor the system call may touch it.
-func (w *Work) segments(it *item, maxPayload int, crc bool) error {
+func (w *Work) segments(it *message, maxPayload int, crc bool) error {
 	s := it.seg
 	if s.Tagged {
 		s.TO += uint64(it.off)
@@ -541,7 +542,7 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 		s.Last = n == left
 		frameFPDU(r.B, &s, n)
 		if err := it.view.CopyOut(r.B[mpa.HeaderLen+hdr:][:n], int(it.off)); err != nil {
-			return err
+			return err // r was not added: no octet of this FPDU is sent
 		}
 		if crc {
 			mpa.WriteCRCs(r.B)
@@ -570,7 +571,7 @@ func (w *Work) segments(it *item, maxPayload int, crc bool) error {
 }
 
 // gather is segments for one payload that is written from where it lies.
-func (w *Work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
+func (w *Work) gather(it *message, s *ddp.Segment, off, n int, crc bool) {
 	hdr := s.HeaderLen()
 	front, back := it.payload(off, n)
 	if w.alignment.emss > 0 && w.alignment.before(mpa.FPDULen(hdr+n), mpa.TrailerLen(hdr+n)) {
@@ -591,13 +592,13 @@ func (w *Work) gather(it *item, s *ddp.Segment, off, n int, crc bool) {
 // copied reports whether the payload lies in memory that peers may store to, or that may be touched
 // only through its guard. Such memory is not lent to the socket, since a store between the CRC and the
 // socket would look like a bad CRC to the peer.
-func (it *item) copied() bool {
+func (it *message) copied() bool {
 	const stores = region.RemoteWrite | region.Atomic
 	return it.pinned && (it.view.Guarded() || it.view.Access()&stores != 0)
 }
 
 // payload returns octets [off, off+n) of head followed by body, in two parts.
-func (it *item) payload(off, n int) (front, back []byte) {
+func (it *message) payload(off, n int) (front, back []byte) {
 	head := it.head()
 	if off < len(head) {
 		front = head[off:min(off+n, len(head))]
@@ -608,7 +609,7 @@ func (it *item) payload(off, n int) (front, back []byte) {
 	return front, it.body[off : off+n]
 }
 
-func (w *Work) count(it *item) {
+func (w *Work) count(it *message) {
 	w.Out.message(it.op, max(it.messages, 1))
 	switch it.op {
 	case verbs.OpWrite:
@@ -624,7 +625,7 @@ func (w *Work) count(it *item) {
 // The sink of a Read may be gone since it was posted. If the request were sent all the same, the
 // Response would be the first to find out, and the Terminate would blame the peer for it. So only the
 // Terminate of a local catastrophic error is sent, without headers. The lock of the Conn is held.
-func (s *Sender) buildable(it *item) bool {
+func (s *Sender) buildable(it *message) bool {
 	if it.op != verbs.OpReadRequest || it.read.size == 0 || s.Sinks == nil || s.Local != nil {
 		return s.Local == nil
 	}

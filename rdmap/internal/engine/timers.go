@@ -29,9 +29,13 @@ func (k *Keepalive) Tick(heard bool) (due, more bool) {
 type PartialState uint8
 
 const (
-	PartialNone   PartialState = iota // nothing is held for one; left by a tick that finds some
-	PartialActive                     // octets of it arrive; left by a tick with few, or with another FPDU
-	PartialSilent                     // hardly any have arrived for a tick or two; left by input
+	// PartialNone: nothing is held for one. Left by a tick that finds some.
+	PartialNone PartialState = iota
+	// PartialActive: octets of it arrive, or it has only been found. What is held stays, because to exchange it would copy.
+	// Left by a tick in which few have arrived, and when it is complete.
+	PartialActive
+	// PartialSilent: hardly any have arrived for a tick or two. What is held is exchanged for less. Left by input.
+	PartialSilent
 )
 
 // active is how many octets in a tick of 40 ms make a peer active: 100 KiB a second. One that sends an octet now and
