@@ -7,7 +7,7 @@ mkdir -p /tmp/e /tmp/state /run/rpcbind
 rpcbind -w 2>/dev/null || rpcbind
 pid=
 serve() {
-  /mnt/share/nfsdemo serve --export /tmp/e,no_root_squash,insecure --listen "" --mount-listen "" --tcp 0.0.0.0:2049 --register --state /tmp/state >/tmp/serve.log 2>&1 &
+  /mnt/share/nfsdemo serve --export /tmp/e,no_root_squash,insecure,fsid=e --listen "" --mount-listen "" --tcp 0.0.0.0:2049 --register --state /tmp/state >/tmp/serve.log 2>&1 &
   pid=$!
   for _ in $(seq 300); do grep -q 'mount -t nfs' /tmp/serve.log && break; sleep 0.1; done
 }
