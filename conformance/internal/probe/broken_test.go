@@ -24,12 +24,12 @@ func TestBroken(t *testing.T) {
 		gone bool
 	}{
 		{"accepts every startup", &fake{startup: true}, "^mpa/wrong-key$", "accepted the connection", false},
-		{"silent", &fake{bad: func(*fake, *fakeConn) {}}, "^mpa/no-enhanced-word$", "silence instead of an MPA Reply", false},
+		{"silent", &fake{silent: true, bad: func(*fake, *fakeConn) {}}, "^mpa/no-enhanced-word$", "silence instead of an MPA Reply", false},
 		{"dies", &fake{bad: (*fake).die}, "^mpa/wrong-key$", "does not accept connections any more", true},
 		{"ends all connections", &fake{bad: func(f *fake, _ *fakeConn) { f.closeAll() }}, "^mpa/wrong-key$", "a connection that had nothing to do with it was ended", false},
-		{"does not look at CRCs", &fake{blind: true, bad: func(*fake, *fakeConn) {}}, "^fpdu/bad-crc$", "answered SUCCESS", false},
+		{"does not look at CRCs", &fake{blind: true, silent: true, bad: func(*fake, *fakeConn) {}}, "^fpdu/bad-crc$", "answered SUCCESS", false},
 		{"does not check versions", &fake{bad: func(*fake, *fakeConn) {}}, "^rdmap/version$", "answered SUCCESS", false},
-		{"holds up others", &fake{mute: true, bad: func(*fake, *fakeConn) {}}, "^slow/half-fpdu$", "is not served any more", true},
+		{"holds up others", &fake{mute: true, silent: true, bad: func(*fake, *fakeConn) {}}, "^slow/half-fpdu$", "is not served any more", true},
 		{"answers bad headers", &fake{any: true}, "^header/type$", "answered SUCCESS", false},
 		{"writes where it likes", &fake{bad: func(_ *fake, c *fakeConn) {
 			_ = c.SendSegment(c.Tagged(0, 0xdead00, 8), make([]byte, 8))
@@ -38,7 +38,7 @@ func TestBroken(t *testing.T) {
 		{"reads where it likes", &fake{bad: func(_ *fake, c *fakeConn) {
 			_ = c.SendSegment(c.Untagged(1, ddp.QNRequest), make([]byte, 28))
 		}}, "^header/msgp$", "it read 0 octets at 0x0 of STag 0x0, which nobody has offered", false},
-		{"serves no more after a refusal", &fake{bad: func(_ *fake, c *fakeConn) {
+		{"serves no more after a refusal", &fake{silent: true, bad: func(_ *fake, c *fakeConn) {
 			c.refuse(32)
 			c.deaf = true
 		}}, "^header/msgp$", "the call after it on the same connection was not answered", false},
@@ -56,7 +56,10 @@ func TestBroken(t *testing.T) {
 			t.Parallel() // they wait more than they work
 			p := &probe.Prober{
 				Address: tt.fake.start(t), Only: regexp.MustCompile(tt.only),
-				Timeout: 2 * time.Second, Quiet: 20 * time.Millisecond,
+				Timeout: time.Hour, Quiet: 20 * time.Millisecond,
+			}
+			if tt.fake.silent {
+				p.Timeout = 5 * time.Second // it is waited for in vain, once
 			}
 			if tt.fake.mute {
 				p.Quiet *= 10 // until then it must have begun to read, busy machine or not

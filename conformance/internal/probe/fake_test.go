@@ -23,6 +23,7 @@ type fake struct {
 	startup bool                       // accepts all Requests
 	blind   bool                       // does not check CRCs
 	mute    bool                       // serves nobody while a connection is inside an FPDU
+	silent  bool                       // does not answer at all what bad is about
 
 	l     net.Listener
 	turn  sync.Mutex // of a mute one

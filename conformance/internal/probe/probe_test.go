@@ -42,7 +42,8 @@ func serveWith(t testing.TB, srv *transport.Server) string {
 // runs at the same time.
 func TestOursUsage(t *testing.T) {
 	p := &probe.Prober{
-		Address: serve(t), Only: regexp.MustCompile("^(load|fpdu|rdmap|resources)/"), Clients: 100, Quiet: 20 * time.Millisecond,
+		Address: serve(t), Only: regexp.MustCompile("^(load|fpdu|rdmap|resources)/"), Clients: 100,
+		Quiet: 20 * time.Millisecond, Timeout: time.Hour,
 		Usage: func() (probe.Usage, error) {
 			u, err := probe.UsageOf(os.Getpid())
 			return probe.Usage{Descriptors: u.Descriptors, Goroutines: runtime.NumGoroutine()}, err
@@ -62,7 +63,7 @@ func TestOursUsage(t *testing.T) {
 func TestOurs(t *testing.T) {
 	t.Parallel()
 	p := &probe.Prober{
-		Address: serve(t), Quiet: 100 * time.Millisecond, // pulls, too, are answered by then
+		Address: serve(t), Timeout: time.Hour, Quiet: 300 * time.Millisecond, // pulls, too, are answered by then
 		Clients: 200,
 	}
 	n := 0

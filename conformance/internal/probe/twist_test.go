@@ -78,7 +78,7 @@ func TestTwists(t *testing.T) {
 		all.Go(func() { // at the same time: they wait more than they work
 			p := &probe.Prober{Address: twisted(t, &tw, server), Handle: []byte("file"), Only: someCases, Timeout: time.Second, Quiet: 50 * time.Millisecond}
 			if tw.Name == "none" {
-				p.Timeout = 10 * time.Second
+				p.Timeout, p.Quiet = time.Hour, 500*time.Millisecond
 			}
 			var caught []string
 			ctx, cancel := context.WithCancel(t.Context())
@@ -116,7 +116,7 @@ func TestOneFault(t *testing.T) {
 			// The usual call is played although it is not selected.
 			p := &probe.Prober{
 				Address: twisted(t, &twist.Table()[i], server), Only: someCases, Skip: regexp.MustCompile("^(load/|mpa/depths)"),
-				Quiet: 50 * time.Millisecond, Timeout: 10 * time.Second,
+				Quiet: 500 * time.Millisecond, Timeout: time.Hour,
 			}
 			n := 0
 			_, err := p.Run(t.Context(), func(r *probe.Result) {
