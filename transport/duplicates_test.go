@@ -235,6 +235,59 @@ func TestDuplicateOwners(t *testing.T) {
 	}
 }
 
+// TestDuplicateShows: whose connection shows less, because it is in clear or any user of its machine may have made it, gets
+// no reply to a call of one that shows more, nor makes it.
+func TestDuplicateShows(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	cfg.TLS.AllowClear = true
+	h := newOnce()
+	s := newServer(t, h, cfg)
+	for i, c := range []struct {
+		rdma bool
+		cfg  *transport.Config
+		port int
+		runs int // after this call
+	}{
+		{false, testConfig(), 700, 1},
+		{false, testConfig(), 701, 1},
+		{false, testConfig(), 5000, 2},
+		{false, testConfig(), 5001, 2},
+		{false, w.clientConfig(), 700, 3},
+		{false, w.clientConfig(w.client), 700, 4},
+		{false, w.clientConfig(), 5000, 5},
+		{false, w.clientConfig(), 702, 5},
+		{false, w.clientConfig(w.client), 702, 5},
+		{true, testConfig(), 700, 5}, // which over RDMA anybody may have
+		{true, testConfig(), 5000, 5},
+	} {
+		a, b := rdmaptest.Pipe()
+		defer a.Close()
+		at := &from{b, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: c.port}}
+		var client rpc.Caller
+		var err error
+		if c.cfg.TLS.Config != nil {
+			c.cfg.TLS.Config.ServerName = "nfs.test"
+		}
+		if c.rdma {
+			go s.ServeConn(at)
+			client, err = transport.NewClient(testCtx(t), a, c.cfg)
+		} else {
+			go s.ServeStreamConn(at)
+			client, err = transport.NewStreamClient(testCtx(t), a, c.cfg)
+		}
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		call := withXID(7, echoCall(words(7)))
+		call.Cred = (&xdr.SysCred{MachineName: "victim", UID: 1}).Auth() // all claim the same
+		mustDo(t, client, call)
+		if got := h.times(7); got != c.runs {
+			t.Errorf("call %d, over RDMA %t, from port %d: it has run %d times, want %d", i, c.rdma, c.port, got, c.runs)
+		}
+	}
+}
+
 // TestDuplicateKeys: who calls, in which groups, and with what arguments makes a call another
 // one (ADVERSARY 27); the port and the stamp do not.
 func TestDuplicateKeys(t *testing.T) {

@@ -14,6 +14,9 @@ type Client struct {
 	// Owner is who is known to have the other end of the connection; "" if nobody is. Of leaves it alone: only the
 	// server that was called knows.
 	Owner string
+	// Shows is what the connection shows of the caller beside what he claims; 0 if that does not matter. Of leaves it
+	// alone, because it is not the same at each server.
+	Shows uint8
 	// Flavor and Cred are the credential: for AUTH_SYS the body without the stamp, which may
 	// change when the call is sent again. All groups count.
 	Flavor uint32

@@ -58,3 +58,14 @@ func Many(name string) bool {
 	}
 	return ip.IsLoopback()
 }
+
+// Reserved reports whether a port is one that only root of its machine can have.
+func Reserved(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.Port < 1024
+	case *net.UDPAddr:
+		return a.Port < 1024
+	}
+	return false
+}

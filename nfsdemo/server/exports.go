@@ -343,7 +343,7 @@ func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error)
 		return nil, errXprtSec
 	}
 	if v.Secure && v.FS != nil && v.info.Owners && c.Network != "rdma" && !c.known {
-		if port, ok := portOf(c.RemoteAddr); !ok || port >= 1024 {
+		if !peeraddr.Reserved(c.RemoteAddr) {
 			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
 		}
 	}

@@ -100,7 +100,9 @@ func (f *removingFS) Resolve(h []byte) (backend.Node, error) {
 	return removingNode{n, f}, err
 }
 
-func (n removingNode) As(who *caller.Identity) backend.Node { return removingNode{n.Node.As(who), n.fs} }
+func (n removingNode) As(who *caller.Identity) backend.Node {
+	return removingNode{n.Node.As(who), n.fs}
+}
 
 func (n removingNode) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 	f, a, err := n.Node.Lookup(name)

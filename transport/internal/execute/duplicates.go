@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/transport/internal/drc"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -79,16 +80,32 @@ func (d *Duplicates) Covers(req *rpc.Request) bool {
 }
 
 // key returns what distinguishes a call from others, but for the content of its arguments. A credential that is not
-// verified is not believed: so the owner of the connection is in the key, and who claims to be another one finds none of
-// his calls. A principal is who he is on any connection, in any context, and with any sequence number.
+// verified is not believed: so all that a handler may ask for beside it is in the key, and who claims to be another one
+// finds none of his calls. A principal is who he is in any context, and with any sequence number.
 func (d *Duplicates) key(req *rpc.Request) callid.Call {
 	k := callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
+	k.Client.Shows = shows(req)
 	if g := req.GSS; g != nil {
 		k.Client.Cred = g.Principal.Mechanism + "\x00" + g.Principal.Name
 	} else if d.owner != nil {
 		k.Client.Owner = d.owner(req.RemoteAddr)
 	}
 	return k
+}
+
+// shows returns what tells the connection of a call from others of its address: whether its port over TCP is one that only
+// root can have, and how it is protected. A client that connects again shows the same.
+func shows(req *rpc.Request) (bits uint8) {
+	if req.Network == "tcp" && !peeraddr.Reserved(req.RemoteAddr) { // over RDMA root has no port of its own
+		bits |= 1
+	}
+	if req.TLS != nil {
+		bits |= 2
+		if len(req.TLS.VerifiedChains) > 0 {
+			bits |= 4
+		}
+	}
+	return bits
 }
 
 // Running reports whether a call may be a duplicate of one that runs now, for which it would have to
