@@ -84,10 +84,12 @@ func (d *Duplicates) Covers(req *rpc.Request) bool {
 // finds none of his calls. A principal is who he is in any context, and with any sequence number.
 func (d *Duplicates) key(req *rpc.Request) callid.Call {
 	k := callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
-	k.Client.Shows = shows(req)
 	if g := req.GSS; g != nil {
 		k.Client.Cred = g.Principal.Mechanism + "\x00" + g.Principal.Name
-	} else if d.owner != nil {
+		return k
+	}
+	k.Client.Shows = shows(req)
+	if d.owner != nil {
 		k.Client.Owner = d.owner(req.RemoteAddr)
 	}
 	return k
