@@ -76,7 +76,7 @@ type mac struct {
 }
 
 // newSealer derives the key of the directory path on a file system from a secret. The identity of the file system is
-// in the key and not in the handles, where there is no room for it.
+// in the key and not in the handles, where there is no room for it, with that of the directory.
 func newSealer(secret []byte, path string, fs []byte) *sealer {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte(path))

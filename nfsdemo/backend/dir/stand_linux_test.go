@@ -64,6 +64,41 @@ func TestKernelAnew(t *testing.T) {
 	})
 }
 
+// TestKernelReplaced: handles of a directory that was moved away do not work for the one that stands at its path now,
+// and work again when it is back.
+func TestKernelReplaced(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("handles that the kernel opens wherever the file is: for root")
+	}
+	top := t.TempDir()
+	at := top + "/d"
+	ok(t, os.Mkdir(at, 0o755))
+	f := serve(t, at)
+	h := create(t, f.Root(), "f").AppendHandle(nil)
+	ok(t, f.Close())
+	for _, x := range []struct {
+		what  string
+		do    func() error
+		stale bool
+	}{
+		{"a new directory", func() error { return errors.Join(os.Rename(at, top+"/old"), os.Mkdir(at, 0o755)) }, true},
+		{"a link to another", func() error { return errors.Join(os.Rename(at, top+"/new"), os.Symlink("new", at)) }, true},
+		{"a link to the old one", func() error { return errors.Join(os.Remove(at), os.Symlink("old", at)) }, false},
+		{"the old one", func() error { return errors.Join(os.Remove(at), os.Rename(top+"/old", at)) }, false},
+	} {
+		ok(t, x.do())
+		f := serve(t, at)
+		n, err := f.Resolve(h)
+		if err == nil {
+			_, err = n.Attr()
+		}
+		if x.stale && err != nfs3.ErrStale || !x.stale && err != nil {
+			t.Errorf("%s: %v", x.what, err)
+		}
+		ok(t, f.Close())
+	}
+}
+
 // TestKernelUUID: each way to ask for the UUID gives what mkfs was told.
 func TestKernelUUID(t *testing.T) {
 	const text = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"

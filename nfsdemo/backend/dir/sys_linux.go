@@ -79,11 +79,16 @@ func (f *FS) begin(path string) error {
 	s.lacks = f.tryHandles(kind)
 	s.handled = s.lacks == ""
 	s.fids = s.noBirth && !s.handled && f.fid(fd, "", unix.AT_EMPTY_PATH) != 0
-	id, ends := f.identity(kind)
-	f.seal, s.ends = newSealer(f.cfg.Key, path, id), ends
 	root, err := f.identify(fd)
+	if err != nil {
+		return err
+	}
 	f.root.key = root.key
-	return err
+	// Handles belong to this directory too: what was below another one that stood at the path may be anywhere now.
+	id, ends := f.identity(kind)
+	id = append(append(id, 0), root.key.id[:root.key.n]...)
+	f.seal, s.ends = newSealer(f.cfg.Key, path, id), ends
+	return nil
 }
 
 // tryHandles opens the root by its own handle. It returns what stands against it.
