@@ -53,6 +53,27 @@ func TestKernelMountChanges(t *testing.T) {
 	<-done
 }
 
+// TestKernelPlaces: what the server keeps from clients is not exported by the name of a mount, either.
+func TestKernelPlaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts directories: for root")
+	}
+	d := t.TempDir()
+	at, state := filepath.Join(d, "at"), filepath.Join(d, "var", "state")
+	check(t, os.Mkdir(at, 0o755))
+	check(t, os.MkdirAll(state, 0o755))
+	cfg := &serviceConfig{state: state}
+	for _, from := range []string{state, filepath.Dir(state)} {
+		check(t, cfg.checkPlaces(one(at), inside))
+		check(t, unix.Mount(from, at, "", unix.MS_BIND, ""))
+		err := cfg.checkPlaces(one(at), inside)
+		check(t, unix.Unmount(at, 0))
+		if err == nil {
+			t.Errorf("an export where %s is mounted too", from)
+		}
+	}
+}
+
 // TestKernelDisk: a disk that comes, goes and comes back under a running server with a client.
 func TestKernelDisk(t *testing.T) {
 	if os.Geteuid() != 0 {

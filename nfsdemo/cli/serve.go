@@ -157,7 +157,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	if cfg.pcap = a.pcap; !cfg.memory && a.storage == nil {
-		if err := cfg.checkPlaces(cfg.exports, resolve); err != nil {
+		if err := cfg.checkPlaces(cfg.exports, soon); err != nil {
 			return nil, err
 		}
 	}

@@ -197,7 +197,7 @@ func (s *service) openExports(cfg *serviceConfig) error {
 	case cfg.memory:
 		s.set.make = func(string) (backend.FS, error) { return mem.New(nil), nil }
 	default:
-		s.set.check = func(e *exports.Export) error { return cfg.checkPlaces([]exports.Export{*e}, evalSymlinks) }
+		s.set.check = func(e *exports.Export) error { return cfg.checkPlaces([]exports.Export{*e}, inside) }
 		key, err := cfg.openKey()
 		if err != nil {
 			return err
@@ -244,7 +244,7 @@ func (s *service) export(cfg *serviceConfig) error {
 		return err
 	}
 	if !cfg.memory && cfg.volume == nil {
-		if err := cfg.checkPlaces(list, resolve); err != nil {
+		if err := cfg.checkPlaces(list, soon); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	if !asked {
 		dir = stateDir()
 	}
-	if !asked && holder(dir, cfg.exports, resolve) != "" {
+	if !asked && holder(dir, cfg.exports, soon) != "" {
 		dir = "" // who reads the key can make handles
 	}
 	if dir == "" {
@@ -99,6 +99,7 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	key, err := handleKey(dir)
 	switch {
 	case err == nil:
+		cfg.state = dir // no export may hold it later, either
 		return key, nil
 	case asked:
 		return nil, fmt.Errorf("--state %s: %w", dir, bare(err))
@@ -106,10 +107,10 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 	return nil, nil //nolint:nilnil // announce says so
 }
 
-// checkPlaces refuses exports that hold what the server keeps from clients. real says where the path of an export leads.
-func (cfg *serviceConfig) checkPlaces(list []exports.Export, real func(string) string) error {
+// checkPlaces refuses exports that hold what the server keeps from clients. in says whether a directory holds a place.
+func (cfg *serviceConfig) checkPlaces(list []exports.Export, in func(dir, place string) bool) error {
 	for _, p := range [...][2]string{{"--state", cfg.state}, {"--pcap", cfg.pcap}, {"--push-log", cfg.push.dir}} {
-		if e := holder(p[1], list, real); e != "" {
+		if e := holder(p[1], list, in); e != "" {
 			return usagef("%s %s is inside the export %s: clients could read or change it; name a place elsewhere", p[0], p[1], e)
 		}
 	}
@@ -117,7 +118,7 @@ func (cfg *serviceConfig) checkPlaces(list []exports.Export, real func(string) s
 }
 
 // holder returns the path of an export that a file or directory is in, though neither may exist yet; "": of none.
-func holder(path string, list []exports.Export, real func(string) string) string {
+func holder(path string, list []exports.Export, in func(dir, place string) bool) string {
 	abs, err := filepath.Abs(path)
 	if path == "" || err != nil {
 		return ""
@@ -131,38 +132,47 @@ func holder(path string, list []exports.Export, real func(string) string) string
 		}
 	}
 	for i := range list {
-		dir, err := filepath.Abs(list[i].Path)
-		if err != nil {
-			continue
-		}
-		if rel, err := filepath.Rel(real(dir), abs); err == nil && filepath.IsLocal(rel) {
+		if dir, err := filepath.Abs(list[i].Path); err == nil && in(dir, abs) {
 			return list[i].Path
 		}
 	}
 	return ""
 }
 
-// evalSymlinks returns where a path leads; it may hang as long as a file system does.
-func evalSymlinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+// inside reports whether place, without links, is in a directory, by whatever name: the directory may be a link, or mounted
+// there too (mount --bind). It may hang as long as a file system does.
+func inside(dir, place string) bool {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
 	}
-	return path
+	if rel, err := filepath.Rel(dir, place); err == nil && filepath.IsLocal(rel) {
+		return true
+	}
+	is, err := os.Stat(dir)
+	for up := place; err == nil; up = filepath.Dir(up) {
+		if st, serr := os.Stat(up); serr == nil && os.SameFile(st, is) {
+			return true
+		}
+		if up == filepath.Dir(up) {
+			break
+		}
+	}
+	return false
 }
 
-// resolve is evalSymlinks for those who cannot wait.
-func resolve(path string) string { return inTime(path, evalSymlinks) }
+// soon is inside for those who cannot wait.
+func soon(dir, place string) bool { return inTime(dir, place, inside) }
 
-// inTime returns real(path), or path if that takes long: one file system must not keep the others from being served. What
-// it has not found out in time is seen before that one is served.
-func inTime(path string, real func(string) string) string {
-	found := make(chan string, 1)
-	go func() { found <- real(path) }()
+// inTime returns in(dir, place), or false if that takes long: one file system must not keep the others from being served.
+// What it has not found out in time is seen before that one is served.
+func inTime(dir, place string, in func(dir, place string) bool) bool {
+	found := make(chan bool, 1)
+	go func() { found <- in(dir, place) }()
 	select {
-	case to := <-found:
-		return to
+	case yes := <-found:
+		return yes
 	case <-time.After(checkTime):
-		return path
+		return false
 	}
 }
 

@@ -67,21 +67,18 @@ func TestPlacesHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		defer close(answers)
-		real := func(path string) string {
-			return inTime(path, func(path string) string {
-				switch path {
-				case "/hangs":
+		in := func(dir, place string) bool {
+			return inTime(dir, place, func(dir, place string) bool {
+				if dir == "/hangs" {
 					<-answers
-				case "/link":
-					return "/there"
 				}
-				return path
+				return dir == "/link" && place == "/there/state"
 			})
 		}
 		cfg := &serviceConfig{state: "/none/state"}
-		check(t, cfg.checkPlaces(one("/hangs"), real))
+		check(t, cfg.checkPlaces(one("/hangs"), in))
 		cfg.state = "/there/state"
-		if err := cfg.checkPlaces(append(one("/hangs"), one("/link")...), real); err == nil || !strings.Contains(err.Error(), "inside the export /link") {
+		if err := cfg.checkPlaces(append(one("/hangs"), one("/link")...), in); err == nil || !strings.Contains(err.Error(), "inside the export /link") {
 			t.Error(err)
 		}
 	})
@@ -110,6 +107,14 @@ func TestPlaces(t *testing.T) {
 		if made, err := os.ReadDir(export); err != nil || len(made) > 0 {
 			t.Errorf("%v: refused, but it has made %v, %v", flags, made, err)
 		}
+	}
+	t.Setenv("STATE_DIRECTORY", filepath.Join(top, "usual"))
+	cfg := &serviceConfig{exports: one(export)}
+	if key, err := cfg.openKey(); err != nil || len(key) != keySize || cfg.checkPlaces(one(export), inside) != nil {
+		t.Errorf("%d octets, %v", len(key), err)
+	}
+	if err := cfg.checkPlaces(one(top), inside); err == nil {
+		t.Error("the configuration that is read again exports the key that nobody has named")
 	}
 	name := filepath.Join(top, "old.pcapng")
 	noErr(t, os.WriteFile(name, nil, 0o644))
