@@ -61,7 +61,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
 	}
 	if s.log != nil {
-		if few := fewDescriptors(); few != "" {
+		if few := descriptorsWarning(); few != "" {
 			s.log.Warn("descriptors", "limit", few)
 		}
 		if f.limits.why != "" {
@@ -113,7 +113,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if r.RDMA != "" {
 		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
 	}
-	if few := fewDescriptors(); few != "" {
+	if few := descriptorsWarning(); few != "" {
 		fmt.Fprintf(a.stdout, "  files     %s\n", few)
 	}
 	if f.limits.why != "" {
@@ -132,10 +132,12 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	return nil
 }
 
-// fewDescriptors says that the process may open less than its connections and caches would take; "" if not.
-func fewDescriptors() string {
-	const enough = 4096
-	if n := dir.MaxDescriptors(); n < enough {
+// fewDescriptors are less than connections and caches would take.
+const fewDescriptors = 4096
+
+// descriptorsWarning says that the process may open few; "" if not.
+func descriptorsWarning() string {
+	if n := dir.MaxDescriptors(); n < fewDescriptors {
 		return fmt.Sprintf("only %d for connections and open files together: raise the limit (LimitNOFILE=, ulimit -Hn)", n)
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -170,7 +171,7 @@ type limitFlags struct {
 func (f *limitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients in this `network` (192.0.2.0/24) or with this address; can be repeated")
-	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 2048, and one for each 32K of --memory-limit")
+	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 2048, and one for each 32K of --memory-limit, or a third of the descriptors if those are few")
 	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
 	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M, or 60 % of the cgroup's memory if that is less")
 	flags.Var(&f.clientMemory, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
@@ -243,6 +244,9 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 		cfg.Limits.Allow = allow
 	}
 	cfg.Limits.Conns, cfg.Limits.Memory, cfg.Limits.Pulls = f.conns, int64(f.memory), f.pulls
+	if n := dir.MaxDescriptors(); f.conns == 0 && n < fewDescriptors {
+		cfg.Limits.Conns = max(n/3, 1) // of which one client may have a part; the proxy needs two for each
+	}
 	if most := cgroupMemory(os.DirFS("/")); f.memory == 0 && most > 0 && most/10*6 < transport.DefaultMemory {
 		cfg.Limits.Memory = max(most/10*6, minMemory)
 		f.why = fmt.Sprintf("%s for calls, 60 %% of the cgroup's %s", octets(uint64(cfg.Limits.Memory)), octets(uint64(most)))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -115,5 +116,28 @@ func TestAllowEverywhere(t *testing.T) {
 			t.Errorf("%s: %d octets, %v", name, n, err)
 		}
 		c.Close()
+	}
+}
+
+// TestFewDescriptors: with few descriptors no client's part of the connections takes all of them.
+func TestFewDescriptors(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("how many there are is not known here")
+	}
+	var was syscall.Rlimit
+	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	defer func() { check(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)) }()
+	for _, x := range []struct {
+		descriptors uint64
+		asked, want int
+	}{{1024, 0, 341}, {1024, 900, 900}, {4096, 0, 0}} {
+		lim := was
+		lim.Cur = x.descriptors
+		check(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim))
+		cfg := &transport.Config{}
+		check(t, (&limitFlags{conns: x.asked}).apply(cfg))
+		if cfg.Limits.Conns != x.want {
+			t.Errorf("%+v: %d", x, cfg.Limits.Conns)
+		}
 	}
 }
