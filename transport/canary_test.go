@@ -3,6 +3,7 @@ package transport_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -207,4 +208,47 @@ func flatChunks(list []chunks.WriteChunk) (all chunks.WriteChunk) {
 		all = append(all, c...)
 	}
 	return all
+}
+
+// TestNothingStalePassedOn: a server that says it has written what it has not makes a
+// relay pass on zeros, not the octets of other clients.
+func TestNothingStalePassedOn(t *testing.T) {
+	const n = 9000
+	for name, call := range map[string][]byte{
+		"write chunk": rpcCall(9, procEcho, xdr.AppendOpaque(nil, filled(n))...),
+		"reply chunk": rpcCall(9, procList, words(n)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, addr := startServer(t, newEcho(), nil)
+			taint(t, dial(t, addr, nil))
+			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
+				msg := rpcReply(h.XID, words(n)...)
+				answer := rpcrdma.Header{XID: h.XID, Lists: h.Lists}
+				answer.Read = nil
+				if len(h.Write) > 0 != (name == "write chunk") {
+					t.Errorf("offered %+v", h.Lists)
+				}
+				if len(h.Write) > 0 {
+					answer.Write[0][0].Length = n
+					answer.Reply.Clear()
+					p.send(header(answer), msg, words(0xfeedface))
+					return
+				}
+				seg := answer.Reply[0]
+				if err := p.conn.Write(testCtx(t), msg, calls.STag(seg.Handle), seg.Offset); err != nil {
+					t.Error(err)
+				}
+				answer.Type, answer.Reply[0].Length = rpcrdma.MsgTypeNoMsg, uint32(len(msg)+n)
+				p.send(header(answer))
+			})
+			conn := transport.NewCallConn(c)
+			must(conn.Write(markedRecord(call)))(t)
+			got := make([]byte, n)
+			must(io.ReadFull(conn, got))(t)
+			if stale(got) {
+				t.Error("octets of another client")
+			}
+			conn.Close()
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -61,6 +62,27 @@ func TestLazyCancel(t *testing.T) {
 		if n := s.Stats().Held; n != 0 {
 			t.Errorf("%d octets of the budget held", n)
 		}
+	})
+}
+
+// TestLazySilent: a peer that does not answer the Reads loses its connection after
+// Timeouts.Pull, and the handler hears of it.
+func TestLazySilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTaker()
+		close(h.leave)
+		cfg := testConfig()
+		cfg.Timeouts.Pull = 3 * time.Second
+		start := time.Now()
+		s, served := silentCall(t, h, cfg, takeWait)
+		defer s.Close()
+		if err := <-h.pulled; !errors.Is(err, responder.ErrPullTimeout) {
+			t.Errorf("pull from a silent peer: %v", err)
+		}
+		if d := time.Since(start); d < 3*time.Second || d > 3*time.Second+time.Second {
+			t.Errorf("after %v", d)
+		}
+		<-served
 	})
 }
 
