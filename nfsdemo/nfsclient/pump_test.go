@@ -3,6 +3,7 @@ package nfsclient
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -15,13 +16,17 @@ func newPump(block, depth int, move moveFunc) *pump {
 func TestPumpFirstErrorStops(t *testing.T) {
 	bad := errors.New("bad block")
 	var calls atomic.Int32
+	behind := make(chan struct{})
+	over := sync.OnceFunc(func() { close(behind) })
 	p := newPump(10, 4, func(ctx context.Context, _ *worker, off int64, n int) (int, bool, error) {
 		calls.Add(1)
 		if off == 30 {
+			<-behind // is in flight
 			return 5, false, bad
 		}
 		if off > 30 {
-			<-ctx.Done() // however long the bad one takes
+			over()
+			<-ctx.Done()
 		}
 		return n, false, nil
 	})
