@@ -174,7 +174,7 @@ var layers = []layer{
 	},
 
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
-	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server"}, modules: []string{"github.com/BurntSushi/toml"}},
+	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server", "xdr"}, modules: []string{"github.com/BurntSushi/toml"}},
 	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/crew"},
 	{name: "nfsdemo/internal/hostile", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "rpcrdma", "xdr", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/accept"}},
@@ -191,7 +191,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/setting", "internal/shared", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/setting", "internal/shared", "transport", "transport/gss", "transport/gss/krb5", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

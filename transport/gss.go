@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/stag-rdma/stag/internal/setting"
@@ -89,7 +90,11 @@ func (g *GSS) once(
 ) (stale bool, err error) {
 	out, err := g.Client.Begin(ctx, ex)
 	if err != nil {
-		return false, rpc.AsOpError(rpc.OpCall, "", err)
+		_, lost := errors.AsType[*rpc.OpError](err)
+		if _, refused := errors.AsType[*rpc.RPCError](err); lost || refused {
+			return false, err // by the connection, when the context was to be made
+		}
+		return false, &rpc.RPCError{Reason: rpc.ReasonContext, Err: err}
 	}
 	defer out.End()
 	c := *call

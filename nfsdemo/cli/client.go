@@ -26,6 +26,7 @@ type clientFlags struct {
 	reconnect    time.Duration
 	replies      string // directory of reply logs; "": none
 	tls          tlsFiles
+	sec          string // how the server knows who calls
 }
 
 // defaultReconnect outlasts the restart of a server, and lets a command end when none comes. Choice.
@@ -46,6 +47,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	addCRCFlag(cmd, &f.crc, "ask the server for it")
 	addProfileFlag(cmd, &f.profile)
 	f.tls.clientFlags(cmd)
+	flags.StringVar(&f.sec, "sec", "sys", "how the server knows you: sys (--uid), or by the Kerberos ticket of kinit: krb5, krb5i (nobody changes a call) or krb5p (nor reads it)")
 	flags.BoolVar(&f.stats, "stats", false, "at the end, print the transport's counters on standard error")
 }
 
@@ -86,6 +88,9 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 		cfg.CallTimeout = -1
 	}
 	if cfg.Transport.TLS.Config, err = f.tls.client(); err != nil {
+		return nil, err
+	}
+	if _, err := secOf(f.sec, ""); err != nil {
 		return nil, err
 	}
 	cfg.Cred = nfsclient.ProcessCred()
@@ -130,6 +135,9 @@ func (s *session) open(ctx context.Context, u *nfsclient.URL) (*nfsclient.Client
 		}
 	}
 	cfg := *s.cfg
+	tc := *cfg.Transport
+	tc.GSS.Client, _ = secOf(s.a.client.sec, u.Host) // checked before
+	cfg.Transport = &tc
 	logs, err := s.openReplies(u, &cfg)
 	if err != nil {
 		return nil, err

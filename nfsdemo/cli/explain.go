@@ -158,7 +158,7 @@ func hint(err error) string {
 		return dialHint(de)
 	}
 	if _, remote := errors.AsType[*nfsclient.StatusError](err); remote && errors.Is(err, fs.ErrPermission) {
-		return "the server checks the user id (see --uid and --gid), and may map root to nobody"
+		return "the server checks the user id (see --uid and --gid), may map root to nobody, and may want Kerberos (--sec)"
 	}
 	if oe, lost := errors.AsType[*rpc.OutcomeError](err); lost && oe.Prog == nfs3.Program && !nfs3.Proc(oe.Proc).Idempotent() {
 		return "the server may or may not have done it: look before you try again"

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +30,8 @@ type exportFlags struct {
 	etc      string
 	squash   string
 	readOnly bool
+
+	users atomic.Pointer[exports.File] // of what was read last; nil: no file
 }
 
 // read returns the exports, without their file systems.
@@ -54,11 +57,12 @@ func (f *exportFlags) read() ([]exports.Export, error) {
 		list = append(list, e)
 	}
 	if f.file != "" {
-		more, err := exports.Load(f.file, base)
+		file, err := exports.Load(f.file, base)
 		if err != nil {
 			return nil, fmt.Errorf("--config %w", bareFile(f.file, err))
 		}
-		list = append(list, more...)
+		list = append(list, file.Exports...)
+		f.users.Store(file)
 	}
 	if f.etc != "" {
 		more, err := exports.LoadEtc(f.etc, base)
@@ -417,7 +421,7 @@ func modeOf(e *server.Export) string {
 		if len(who) == 0 {
 			who = []string{"everybody"}
 		}
-		own := server.Export{FS: e.FS, ReadOnly: c.ReadOnly, Squash: c.Squash, Secure: c.Secure, XprtSec: c.XprtSec}
+		own := server.Export{FS: e.FS, ReadOnly: c.ReadOnly, Squash: c.Squash, Secure: c.Secure, XprtSec: c.XprtSec, Sec: c.Sec}
 		groups = append(groups, modeOf(&own)+" for "+strings.Join(who, " "))
 	}
 	if len(groups) > 0 {
@@ -429,6 +433,9 @@ func modeOf(e *server.Export) string {
 	}
 	if e.XprtSec != 0 {
 		mode += ", xprtsec=" + e.XprtSec.String()
+	}
+	if len(e.Sec) > 0 {
+		mode += ", sec=" + secName(e.Sec)
 	}
 	if e.FS != nil && !e.FS.Info().Owners {
 		return mode

@@ -27,6 +27,7 @@ type serveFlags struct {
 	profile  profile
 	limits   limitFlags
 	tls      tlsFiles
+	keytab   string
 }
 
 // serveCmd is the command serve.
@@ -47,8 +48,9 @@ As root, serve lets the kernel decide what each caller may do, as for a local pr
 that user; root of a client is nobody, unless no_root_squash. As an ordinary user it
 serves every caller as that user.
 
-There is no authentication: a client is believed who its callers are. On this machine the
-kernel knows better: only root can claim other ids than its own. Calls over NFS/TCP need a
+Without Kerberos (--keytab, and sec=krb5p of an export) there is no authentication: a client
+is believed who its callers are. On this machine the kernel knows better: only root can claim
+other ids than its own. Calls over NFS/TCP need a
 port below 1024, unless insecure or from this machine; over NFS/RDMA no client has one, so
 whoever can reach that port can act as any user but root. Listen on other than loopback
 addresses only in networks that you trust, and with --allow: a client that it does not
@@ -62,6 +64,7 @@ they are released; the server drops none.`,
   nfsdemo serve --export . --read-only --tcp 127.0.0.1:2049
   nfsdemo serve --export /srv/data,ro --export /srv/in,client=192.0.2.0/24
   nfsdemo serve --config /etc/nfsdemo.toml
+  nfsdemo serve --export /srv/data,sec=krb5p:krb5i --keytab /etc/krb5.keytab
   nfsdemo serve --exports /etc/exports
   nfsdemo serve --memory --export /scratch --listen 127.0.0.1:0
   nfsdemo serve --export . --listen 192.0.2.5:20049 --allow 192.0.2.0/24 --allow 127.0.0.1
@@ -90,6 +93,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
 	f.tls.serverFlags(cmd, "clients may use TLS (RFC 9289, nfs+rdma+tls://), exports may want it (xprtsec=tls:mtls), and --status is HTTPS")
+	flags.StringVar(&f.keytab, "keytab", "", "`file` with the Kerberos keys of nfs/NAME: exports may want to know users by Kerberos (sec=krb5:krb5i:krb5p:sys); SIGHUP reads it again")
 	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
@@ -117,6 +121,9 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		return nil, err
 	}
 	cfg.sockets.name(flags)
+	if f.keytab != "" {
+		cfg.kerberos = &kerberos{file: f.keytab, said: &f.exports.users}
+	}
 	if cfg.exports, err = f.exports.read(); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ type serviceConfig struct {
 	log      *serverLog // nil: none
 	sockets  *sockets   // nil: none of systemd
 	tls      *serverTLS // nil: none
+	kerberos *kerberos  // nil: none
 	push     pushConfig
 	status   string          // address for HTTP, "" for none
 	replies  string          // address for the connections of clients' reply logs, "" for none
@@ -109,7 +110,10 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.log != nil {
 		s.owners.log = s.log.Logger
 	}
-	sc := &server.Config{Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has}
+	if err := cfg.kerberos.load(); err != nil {
+		return fmt.Errorf("--keytab: %w", err)
+	}
+	sc := &server.Config{Principal: cfg.kerberos.user, Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has}
 	var err error
 	h, err := server.New(sc)
 	if err != nil {
@@ -138,6 +142,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	tc := *cfg.config
 	tc.Duplicates.Owner = s.owners.name
 	tc.TLS = cfg.tls.config()
+	if cfg.kerberos != nil {
+		tc.GSS.Accept = cfg.kerberos.accept
+	}
 	s.srv = &transport.Server{Handler: front, Config: &tc}
 	for _, l := range []struct {
 		flag, addr string
@@ -188,7 +195,7 @@ func bareListen(err error) error {
 
 // openExports opens the file systems.
 func (s *service) openExports(cfg *serviceConfig) error {
-	if err := cfg.tls.check(cfg.exports); err != nil {
+	if err := errors.Join(cfg.tls.check(cfg.exports), cfg.kerberos.check(cfg.exports)); err != nil {
 		return err
 	}
 	switch {
@@ -218,7 +225,7 @@ func (s *service) openExports(cfg *serviceConfig) error {
 		return fmt.Errorf("export %s: %s", cfg.exports[0].Path, away[0].Error)
 	}
 	s.path = s.set.exports()[0].Path
-	if cfg.again != nil || cfg.tls != nil {
+	if cfg.again != nil || cfg.tls != nil || cfg.kerberos != nil {
 		s.reload = func() (string, error) { err := s.loadAgain(cfg); return s.paths(), err }
 	}
 	return nil
@@ -234,6 +241,9 @@ func (s *service) loadAgain(cfg *serviceConfig) error {
 			return err
 		}
 	}
+	if err := cfg.kerberos.load(); err != nil {
+		return err
+	}
 	return s.srv.RecheckTLS()
 }
 
@@ -248,7 +258,7 @@ func (s *service) export(cfg *serviceConfig) error {
 			return err
 		}
 	}
-	if err := cfg.tls.check(list); err != nil {
+	if err := errors.Join(cfg.tls.check(list), cfg.kerberos.check(list)); err != nil {
 		return err
 	}
 	return s.set.load(list)

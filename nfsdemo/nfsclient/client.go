@@ -35,7 +35,7 @@ func New(ctx context.Context, caller rpc.Caller, root nfs3.FileHandle, export st
 		return nil, err
 	}
 	c := &Client{
-		rpc:    program{caller: caller, prog: nfs3.Program, vers: nfs3.Version, cred: cfg.Cred.Auth()},
+		rpc:    program{caller: caller, prog: nfs3.Program, vers: nfs3.Version, cred: cfg.nfsCred()},
 		cfg:    cfg,
 		root:   &Node{Path: export, FH: root},
 		export: export,

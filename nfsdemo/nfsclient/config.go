@@ -31,7 +31,8 @@ const (
 type Config struct {
 	// Transport is passed on to transport.Dial and transport.DialStream. With TLS only the scheme nfs works. The
 	// certificate must be for the host of the URL, if no ServerName is set. A MOUNT service on a port of its own is called
-	// in clear if it offers no TLS, as Linux does.
+	// in clear if it offers no TLS, as Linux does. With GSS.Client calls of NFS are made in its context, and those of
+	// MOUNT with Cred.
 	Transport *transport.Config
 
 	// Cred is the AUTH_SYS identity of every call (RFC 5531 Appendix A). If nil, the ids of
@@ -126,6 +127,14 @@ func (c *Config) fill() (*Config, error) {
 	}
 	f.rpcbindPort = cmp.Or(f.rpcbindPort, portmapPort)
 	return &f, nil
+}
+
+// nfsCred returns the credential of calls of NFS.
+func (c *Config) nfsCred() xdr.Auth {
+	if c.Transport.GSS.Client != nil {
+		return xdr.Auth{Flavor: xdr.RPCSECGSS}
+	}
+	return c.Cred.Auth()
 }
 
 // transport returns a copy of Transport with the limit of CallTimeout.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/transport/gss"
 	"go.uber.org/zap"
 )
 
@@ -31,6 +32,9 @@ type Config struct {
 	// other than root may claim only his own uid, and gets only his own groups. Other calls, and all of one who
 	// is not known, are denied with AUTH_BADCRED, except where no identity matters. It must be fast.
 	Local func(a net.Addr) (u User, ok bool)
+	// Principal says which user of this machine a principal is, who has proved to be the caller. Those that it does not
+	// know are anonymous. If nil, it knows none. It may take some time.
+	Principal func(gss.Principal) (u User, ok bool)
 	// Named says whether a name of Client.Names is that of an address. While that is not known it waits for ctx, and
 	// returns an error: calls of NFS do not wait, and get NFS3ERR_JUKEBOX. Without it no client may have names.
 	Named func(ctx context.Context, name string, ip netip.Addr) (bool, error)

@@ -12,7 +12,7 @@ import (
 type Cred struct {
 	UID, GID uint32
 	GIDs     []uint32
-	// Anonymous says that the caller sent AUTH_NONE; its ids have no meaning.
+	// Anonymous says that the caller sent AUTH_NONE, or is a principal whom nobody here knows; its ids have no meaning.
 	Anonymous bool
 	// Machine is the caller's name for itself, for logs.
 	Machine string
@@ -41,6 +41,14 @@ func parseCred(a *xdr.Auth) (Cred, xdr.AuthStat) {
 
 // credOf reads the credential of a call, and compares it with the user who is known to make it.
 func (m *Mux) credOf(req *rpc.Request) (c Cred, known bool, stat xdr.AuthStat) {
+	if g := req.GSS; g != nil { // verified: it does not matter whose the connection is
+		if m.principal != nil {
+			if u, ok := m.principal(g.Principal); ok && len(u.GIDs) > 0 {
+				return Cred{UID: u.UID, GID: u.GIDs[0], GIDs: u.GIDs, Machine: g.Principal.Name}, true, xdr.AuthOK
+			}
+		}
+		return Cred{Anonymous: true, Machine: g.Principal.Name}, true, xdr.AuthOK
+	}
 	c, stat = parseCred(&req.Cred)
 	if stat != xdr.AuthOK || m.local == nil {
 		return c, false, stat

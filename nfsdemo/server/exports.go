@@ -18,6 +18,9 @@ import (
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport/gss"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // Squash says which callers' ids are replaced by the anonymous ones.
@@ -105,6 +108,10 @@ type Export struct {
 	// XprtSec says how connections of NFS must be protected; other calls get NFS3ERR_ACCES. MOUNT and locks are not
 	// asked: Linux calls them in clear.
 	XprtSec XprtSec
+	// Sec are the ways in which users are known to NFS, best first, as sec= of exports(5): AuthSys, which AUTH_NONE is too,
+	// and those of Kerberos. Other calls get NFS3ERR_ACCES, except what a client asks before it knows (RFC 2623 Section
+	// 2.3.2): GETATTR, FSINFO and FSSTAT of the root. MOUNT tells clients; it and locks are not asked. If empty, AuthSys.
+	Sec []xdr.AuthFlavor
 	// Clients are who may use the export, with options of their own in place of those above; if empty, everybody. The
 	// first one counts that has the address. Others get MNT3ERR_ACCES and NFS3ERR_ACCES.
 	Clients []Client
@@ -123,7 +130,30 @@ type Client struct {
 	AnonUID, AnonGID uint32
 	Secure           bool
 	XprtSec          XprtSec
+	Sec              []xdr.AuthFlavor
 }
+
+// Flavors that only MOUNT knows: what RPCSEC_GSS protects, with Kerberos 5 (RFC 2623 Section 4.1).
+const (
+	Krb5  xdr.AuthFlavor = 390003 // who calls
+	Krb5i xdr.AuthFlavor = 390004 // and arguments and results from change
+	Krb5p xdr.AuthFlavor = 390005 // and from being read
+)
+
+// flavorOf returns how the user of a call is known.
+func flavorOf(c *rpc.Request) xdr.AuthFlavor {
+	switch g := c.GSS; {
+	case g == nil:
+		return xdr.AuthSys
+	case g.Principal.Mechanism != krb5:
+		return xdr.RPCSECGSS // no export names it
+	default:
+		return Krb5 + xdr.AuthFlavor(g.Service-gss.None)
+	}
+}
+
+// krb5 is the mechanism of those flavors in gss.Principal.
+const krb5 = "krb5"
 
 // Everybody reports whether the group names nobody, and so is everybody.
 func (c *Client) Everybody() bool { return len(c.Nets)+len(c.Names)+len(c.Certs) == 0 }
@@ -243,7 +273,7 @@ func newExports(list []Export, old *exportTable, named bool) (*exportTable, erro
 		}
 		for _, c := range e.Clients {
 			v := *x
-			v.ReadOnly, v.Squash, v.AnonUID, v.AnonGID, v.Secure, v.XprtSec = c.ReadOnly, c.Squash, c.AnonUID, c.AnonGID, c.Secure, c.XprtSec
+			v.ReadOnly, v.Squash, v.AnonUID, v.AnonGID, v.Secure, v.XprtSec, v.Sec = c.ReadOnly, c.Squash, c.AnonUID, c.AnonGID, c.Secure, c.XprtSec, c.Sec
 			v.setAnon()
 			x.views = append(x.views, &v)
 		}
@@ -332,7 +362,7 @@ var ended = func() context.Context {
 // errUnknown has clients wait.
 var errUnknown = fmt.Errorf("it is not known yet whether a name of the exports is that of this address: %w", nfs3.ErrJukebox)
 
-// admit returns the export as the caller of c sees it, or why he may not use it. Until ctx ends it waits for the names of
+// admit returns the export as the caller of c sees it, or why he may not use it; with errSec, both. Until ctx ends it waits for the names of
 // an address.
 func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error) {
 	v, err := s.seenBy(ctx, e, c)
@@ -347,8 +377,22 @@ func (s *Server) admit(ctx context.Context, e *export, c *Call) (*export, error)
 			return nil, refusal("a port of 1024 or above: let root mount, or export with insecure")
 		}
 	}
+	if protected(c.Prog) && !slices.Contains(v.sec(), flavorOf(c.Request)) {
+		return v, errSec
+	}
 	return v, nil
 }
+
+// sec are the flavors of an export.
+func (e *export) sec() []xdr.AuthFlavor {
+	if len(e.Sec) == 0 {
+		return []xdr.AuthFlavor{xdr.AuthSys}
+	}
+	return e.Sec
+}
+
+// errSec refuses a call whose user is not known as its export wants.
+const errSec = refusal("a user who is not known as sec says")
 
 // protected reports whether the calls of a program are asked how their connection is protected. Linux calls the others, MOUNT
 // and locks, in clear.

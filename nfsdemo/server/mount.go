@@ -50,9 +50,9 @@ func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 		return err
 	}
 	var res mount3.MountRes
-	res.Handle, res.Status = s.walk(ctx, c, args.Path)
-	if res.Status == mount3.OK {
-		res.Flavors = s.flavors()
+	var e *export
+	if res.Handle, e, res.Status = s.walk(ctx, c, args.Path); res.Status == mount3.OK {
+		res.Flavors = s.flavors(e)
 		s.mounts.add(mount3.Mount{Host: peeraddr.Host(c.RemoteAddr), Dir: args.Path})
 	}
 	c.Resp.Results = res.Append(c.Resp.Results)
@@ -60,36 +60,40 @@ func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 }
 
 // flavors are the credentials that NFS calls may have, best first.
-func (s *Server) flavors() []xdr.AuthFlavor {
+func (s *Server) flavors(e *export) []xdr.AuthFlavor {
+	if len(e.Sec) > 0 {
+		return e.Sec
+	}
 	if s.cfg.RequireSys {
 		return []xdr.AuthFlavor{xdr.AuthSys}
 	}
 	return []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}
 }
 
-// walk finds the directory of a mount path. It does not follow symbolic links.
-func (s *Server) walk(ctx context.Context, c *Call, dir string) (nfs3.FileHandle, mount3.Status) {
+// walk finds the directory of a mount path, and its export as the caller sees it. It does not follow symbolic links.
+func (s *Server) walk(ctx context.Context, c *Call, dir string) (nfs3.FileHandle, *export, mount3.Status) {
 	if !path.IsAbs(dir) || strings.Contains(dir, "\x00") {
-		return nil, mount3.ErrNoEnt
+		return nil, nil, mount3.ErrNoEnt
 	}
 	e, rest := s.exportOf(path.Clean(dir))
 	if e != nil {
 		e = s.enter(e.id)
 	}
 	if e == nil {
-		return nil, mount3.ErrNoEnt
+		return nil, nil, mount3.ErrNoEnt
 	}
 	defer e.use.leave()
 	// MNT has no answer that means "later".
 	ctx, cancel := context.WithTimeout(ctx, nameTime)
 	defer cancel()
-	if _, err := s.admit(ctx, e, c); err != nil {
+	seen, err := s.admit(ctx, e, c)
+	if err != nil {
 		s.cfg.Logger.Warn("server: mount refused", zap.String("client", peeraddr.Host(c.RemoteAddr)), zap.Uint32("uid", c.Cred.UID),
 			zap.String("machine", c.Cred.Machine), zap.String("path", dir), zap.Error(err))
-		return nil, mountStatus(err)
+		return nil, nil, mountStatus(err)
 	}
 	if e.FS == nil {
-		return nil, mount3.ErrIO
+		return nil, nil, mount3.ErrIO
 	}
 	n := e.FS.Root()
 	a, err := n.Attr()
@@ -102,9 +106,9 @@ func (s *Server) walk(ctx context.Context, c *Call, dir string) (nfs3.FileHandle
 		err = nfs3.ErrNotDir
 	}
 	if err != nil {
-		return nil, mountStatus(err)
+		return nil, nil, mountStatus(err)
 	}
-	return e.appendHandle(nil, n), mount3.OK
+	return e.appendHandle(nil, n), seen, mount3.OK
 }
 
 // exportOf returns the export with the longest path that is dir or above it, and the rest of dir.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -41,6 +42,7 @@ type Mux struct {
 	programs   []Program
 	requireSys bool                               // AUTH_NONE is refused, except where weak of a program allows it
 	local      func(a net.Addr) (u User, ok bool) // Config.Local
+	principal  func(gss.Principal) (User, bool)   // Config.Principal
 }
 
 var _ rpc.Handler = (*Mux)(nil)
@@ -74,7 +76,7 @@ func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	case req.Proc >= p.Procs:
 		resp.Stat = xdr.ProcUnavail
 	case req.Proc == 0: // takes and returns void
-	case cred.Anonymous && m.requireSys && p.weak != nil && !p.weak(req.Proc):
+	case cred.Anonymous && req.GSS == nil && m.requireSys && p.weak != nil && !p.weak(req.Proc):
 		resp.Deny(xdr.AuthTooWeak)
 	default:
 		c := Call{Request: req, Resp: resp, Cred: cred, known: known}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -66,19 +67,32 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 		return nil, nfs3.ErrXDev
 	}
 	e, err := o.s.admit(ended, e, o.c)
+	c := o.c.Cred
+	if errors.Is(err, errSec) && e.FS != nil && o.asksFirst() && bytes.Equal(h, e.appendHandle(nil, e.FS.Root())) {
+		err, c = nil, Cred{Anonymous: true, Machine: c.Machine}
+	}
 	switch {
 	case err != nil:
 		return nil, err
 	case e.FS == nil:
 		return nil, nfs3.ErrJukebox
 	}
-	o.exp, o.cred = e, e.squash(o.c.Cred)
+	o.exp, o.cred = e, e.squash(c)
 	o.who = o.cred.identity()
 	n, err := e.resolve(o.c.RemoteAddr, h)
 	if err != nil {
 		return nil, err
 	}
 	return n.As(&o.who), nil
+}
+
+// asksFirst reports whether a client makes the call before it knows how users are to be known (RFC 2623 Section 2.3.2).
+func (o *op) asksFirst() bool {
+	switch o.proc {
+	case nfs3.ProcGetAttr, nfs3.ProcFSInfo, nfs3.ProcFSStat:
+		return o.c.GSS == nil
+	}
+	return false
 }
 
 // leave ends the use of the FS.
@@ -151,7 +165,7 @@ func (o *op) status(err error) nfs3.Status {
 	if !known {
 		o.s.cfg.Logger.Warn("server: backend error", zap.Stringer("nfs.procedure", o.proc), zap.Error(err))
 	}
-	if errors.Is(err, errXprtSec) {
+	if errors.Is(err, errXprtSec) || errors.Is(err, errSec) {
 		return s // Choice: as Linux, also where RFC 1813 lists no ACCES, so that a client that can do better knows
 	}
 	return fit(o.proc, s)

@@ -37,7 +37,7 @@ func New(cfg *Config) (*Server, error) {
 	}
 	for _, e := range s.table.Load().list {
 		if e.info.Owners { // otherwise no id is believed, and a wrong one does not matter
-			s.local = cfg.Local
+			s.local, s.principal = cfg.Local, cfg.Principal
 		}
 	}
 	s.requireSys = cfg.RequireSys

@@ -140,6 +140,9 @@ const (
 	// ReasonBackward: the backward direction cannot carry the call; nothing was sent. Err
 	// is ErrBackwardOff, ErrBackwardPeer or rpcrdma.ErrInline.
 	ReasonBackward
+	// ReasonContext: there is no context of RPCSEC_GSS for the call, which was not sent. Err is the mechanism's, or a
+	// *gss.StatusError of the server.
+	ReasonContext
 )
 
 var reasonText = [...]string{
@@ -149,6 +152,7 @@ var reasonText = [...]string{
 	ReasonTooBig:   "too large",
 	ReasonBadCall:  "the call is inconsistent",
 	ReasonBackward: "not a call for the backward direction",
+	ReasonContext:  "no context of RPCSEC_GSS",
 }
 
 // String describes the reason.

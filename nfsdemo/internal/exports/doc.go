@@ -1,7 +1,7 @@
 // Package exports reads which directories a server exports, to whom and how: from an option of a command, or
 // from a file.
 //
-//	list, err := exports.Load("/etc/nfsdemo.toml", exports.Defaults())
+//	file, err := exports.Load("/etc/nfsdemo.toml", exports.Defaults())
 //	e, err := exports.Parse("/srv/data,ro,client=192.0.2.0/24", exports.Defaults())
 //
 // # Options
@@ -24,4 +24,11 @@
 //
 //	[[export.client]]
 //	networks = ["198.51.100.7"]
+//
+// Who a principal of Kerberos is, if not the user of its name, stands above the exports:
+//
+//	realms = ["EXAMPLE.ORG"]
+//
+//	[principals]
+//	"host/backup.example.org@EXAMPLE.ORG" = "backup"
 package exports

@@ -16,6 +16,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // Error says what is wrong with an export.
@@ -68,7 +69,7 @@ func Parse(text string, base Export) (Export, error) {
 
 // group returns who, with the options of e.
 func (e *Export) group(who server.Client) server.Client {
-	return server.Client{Nets: who.Nets, Names: who.Names, Certs: who.Certs, ReadOnly: e.ReadOnly, Squash: e.Squash, AnonUID: e.AnonUID, AnonGID: e.AnonGID, Secure: e.Secure, XprtSec: e.XprtSec}
+	return server.Client{Nets: who.Nets, Names: who.Names, Certs: who.Certs, ReadOnly: e.ReadOnly, Squash: e.Squash, AnonUID: e.AnonUID, AnonGID: e.AnonGID, Secure: e.Secure, XprtSec: e.XprtSec, Sec: e.Sec}
 }
 
 // option is a word of exports(5), perhaps with a value.
@@ -186,12 +187,15 @@ func fsid(e *Export, value string) error {
 	return nil
 }
 
-// sec reads ways in which users are known, separated by colons.
-func sec(_ *Export, value string) error {
+// sec reads ways in which users are known, separated by colons, the best first.
+func sec(e *Export, value string) error {
+	e.Sec = nil
 	for word := range strings.SplitSeq(value, ":") {
-		if word != "sys" {
-			return errors.New("users are known by AUTH_SYS only: want sys")
+		f, ok := map[string]xdr.AuthFlavor{"sys": xdr.AuthSys, "krb5": server.Krb5, "krb5i": server.Krb5i, "krb5p": server.Krb5p}[word]
+		if !ok || slices.Contains(e.Sec, f) {
+			return errors.New("want sys, krb5, krb5i or krb5p, or several with colons between them, the best first")
 		}
+		e.Sec = append(e.Sec, f)
 	}
 	return nil
 }
@@ -263,7 +267,9 @@ func addWho(c *server.Client, text string) error {
 
 // file is the content of a file.
 type file struct {
-	Export []struct {
+	Principals map[string]string
+	Realms     []string
+	Export     []struct {
 		Path    string
 		Options string
 		Client  []struct {
@@ -273,8 +279,17 @@ type file struct {
 	}
 }
 
-// Load reads a file. Its exports have no FS yet.
-func Load(name string, base Export) ([]Export, error) {
+// File is what a file says. Its exports have no FS yet.
+type File struct {
+	Exports []Export
+	// Principals are users of this machine, by principals of Kerberos.
+	Principals map[string]string
+	// Realms are those whose principals are the users of their names; nil: those of the keytab.
+	Realms []string
+}
+
+// Load reads a file.
+func Load(name string, base Export) (*File, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -285,7 +300,7 @@ func Load(name string, base Export) ([]Export, error) {
 		return nil, &Error{name, strings.TrimPrefix(err.Error(), "toml: ")}
 	}
 	if extra := md.Undecoded(); len(extra) > 0 {
-		return nil, &Error{name, fmt.Sprintf("%q is not known: an export has path, options and client, a client networks and options", extra[0].String())}
+		return nil, &Error{name, fmt.Sprintf("%q is not known: there are realms, principals and export; an export has path, options and client, a client networks and options", extra[0].String())}
 	}
 	if len(f.Export) == 0 {
 		return nil, &Error{name, "no [[export]]"}
@@ -322,5 +337,5 @@ func Load(name string, base Export) ([]Export, error) {
 		}
 		list = append(list, e)
 	}
-	return list, nil
+	return &File{list, f.Principals, f.Realms}, nil
 }

@@ -77,7 +77,7 @@ func TestVocabulary(t *testing.T) {
 		"no_auth_nlm": "may not lock", "mountpoint": "", "mountpoint=/mnt": "", "mp": "", "fsid=0": "", "fsid=root": "",
 		"refer=/a@b": "refused: NFSv4", "replicas=/a@b": "refused: NFSv4", "pnfs": "refused: NFSv4", "no_pnfs": "",
 		"security_label": "refused: NFSv4", "reexport=auto-fsidnum": "refused: fsid=NAME", "nordirplus": "those who ask", "rdirplus": "",
-		"acl": "", "no_acl": "all the same", "sec=sys": "", "sec=krb5:sys": "refused: want sys", "xprtsec=none:tls": "",
+		"acl": "", "no_acl": "all the same", "sec=sys": "", "sec=krb5:sys": "", "sec=krb5:none": "refused: want sys, krb5", "sec=sys:sys": "refused: want sys, krb5", "xprtsec=none:tls": "",
 		"root_squash": "", "no_root_squash": "", "all_squash": "", "no_all_squash": "", "anonuid=7": "", "anongid=7": "",
 	} {
 		e, err := exports.Parse("/srv,"+word, exports.Defaults())
@@ -96,7 +96,7 @@ func TestVocabulary(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	load := func(text string) ([]exports.Export, error) {
+	load := func(text string) (*exports.File, error) {
 		name := filepath.Join(t.TempDir(), "exports.toml")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ options = "insecure,fsid=b,mountpoint"
 		}}},
 		{Export: server.Export{Path: "/srv/b"}, FSID: "b", Mountpoint: "/srv/b"},
 	}
-	if err != nil || !reflect.DeepEqual(got, want) {
+	if err != nil || !reflect.DeepEqual(got.Exports, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, why := range map[string]string{

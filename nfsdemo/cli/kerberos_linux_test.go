@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
+)
+
+// realm is a KDC of MIT on loopback.
+type realm struct {
+	t   *testing.T
+	dir string
+}
+
+// newRealm starts a KDC, with principals whose password is "secret".
+func newRealm(t *testing.T, users ...string) *realm {
+	t.Helper()
+	for _, p := range []string{"krb5kdc", "kdb5_util", "kadmin.local", "kinit"} {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%v: packages krb5-kdc, krb5-admin-server and krb5-user have it", err)
+		}
+	}
+	r := &realm{t, t.TempDir()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	addr := l.Addr().String()
+	l.Close()
+	r.write("kdc.conf", "[kdcdefaults]\n kdc_listen = "+addr+"\n kdc_tcp_listen = "+addr+"\n[realms]\n STAG.TEST = {\n"+
+		"  database_name = "+r.dir+"/principal\n  key_stash_file = "+r.dir+"/stash\n  acl_file = "+r.dir+"/acl\n"+
+		"  supported_enctypes = aes256-cts:normal aes256-sha2:normal\n }\n")
+	r.write("krb5.conf", "[libdefaults]\n default_realm = STAG.TEST\n dns_lookup_kdc = false\n dns_canonicalize_hostname = false\n rdns = false\n"+
+		"[realms]\n STAG.TEST = {\n  kdc = "+addr+"\n }\n")
+	t.Setenv("KRB5_KDC_PROFILE", r.dir+"/kdc.conf")
+	t.Setenv("KRB5_CONFIG", r.dir+"/krb5.conf")
+	t.Setenv("KRB5CCNAME", "FILE:"+r.dir+"/cc")
+	r.run("", "kdb5_util", "create", "-s", "-P", "master", "-r", "STAG.TEST")
+	for _, u := range users {
+		r.run("", "kadmin.local", "-r", "STAG.TEST", "addprinc", "-pw", "secret", u)
+	}
+	r.keytab("nfs.keytab", "nfs/localhost")
+	kdc := exec.Command("krb5kdc", "-n", "-r", "STAG.TEST")
+	log, err := os.Create(r.dir + "/kdc.log")
+	check(t, err)
+	defer log.Close()
+	kdc.Stdout, kdc.Stderr = log, log
+	check(t, kdc.Start())
+	t.Cleanup(func() {
+		_ = kdc.Process.Kill()
+		_ = kdc.Wait()
+	})
+	for end := time.Now().Add(time.Minute); ; {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return r
+		}
+		if time.Now().After(end) {
+			t.Fatal("the KDC does not listen: ", err)
+		}
+	}
+}
+
+func (r *realm) write(name, text string) {
+	check(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
+}
+
+// run runs a program of Kerberos.
+func (r *realm) run(stdin string, args ...string) {
+	r.t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin = strings.NewReader(stdin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+}
+
+// keytab makes a keytab of a new service.
+func (r *realm) keytab(name, service string) {
+	r.run("", "kadmin.local", "-r", "STAG.TEST", "addprinc", "-randkey", service)
+	r.run("", "kadmin.local", "-r", "STAG.TEST", "ktadd", "-k", filepath.Join(r.dir, name), service)
+}
+
+// kinit gets a ticket for a user.
+func (r *realm) kinit(user string, more ...string) {
+	r.run("secret\n", append(append([]string{"kinit"}, more...), user)...)
+}
+
+// TestKerberos: commands write and read with each protection over each transport, against a KDC of MIT. Files belong to the
+// user of a principal without an instance, and to nobody otherwise; who has no ticket, or one that is over, learns what to do.
+func TestKerberos(t *testing.T) {
+	r := newRealm(t, "daemon", "stranger", "root/admin", "ops/admin")
+	k := &kerberos{file: r.dir + "/nfs.keytab", said: new(atomic.Pointer[exports.File])}
+	k.said.Store(&exports.File{Principals: map[string]string{"ops/admin@STAG.TEST": "daemon"}})
+	e := one("/krb")
+	e[0].Squash, e[0].Secure, e[0].Sec = server.SquashNone, false, []xdr.AuthFlavor{server.Krb5p, server.Krb5i, server.Krb5}
+	s := started(t, &serviceConfig{exports: e, memory: true, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
+	at := func(scheme string, l net.Listener) string {
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		check(t, err)
+		return scheme + "://localhost:" + port + "/krb"
+	}
+	urls := []string{at("nfs+rdma", s.rdma), at("nfs", s.tcp)}
+	data := filepath.Join(r.dir, "data")
+	check(t, os.WriteFile(data, []byte(strings.Repeat("all work and no play ", 20_000)), 0o600))
+	n := 0
+	for user, owner := range map[string]string{"daemon": "1", "ops/admin": "1", "stranger": "65534", "root/admin": "65534"} {
+		r.kinit(user)
+		for _, url := range urls {
+			for _, sec := range []string{"krb5", "krb5i", "krb5p"} {
+				n++
+				file := fmt.Sprint(url, "/", n)
+				if c := command(t.Context(), "", "cp", "--sec", sec, data, file); c.status != 0 {
+					t.Fatalf("%s, %s, %s: %s", user, url, sec, c.stderr)
+				}
+				c := command(t.Context(), "", "cat", "--sec", sec, file)
+				if want, _ := os.ReadFile(data); c.status != 0 || c.stdout != string(want) {
+					t.Fatalf("%s, %s, %s: %d octets, %s", user, url, sec, len(c.stdout), c.stderr)
+				}
+				if c := command(t.Context(), "", "stat", "--json", "--sec", sec, file); !strings.Contains(c.stdout, `"uid": `+owner+",") && !strings.Contains(c.stdout, `"uid":`+owner+",") {
+					t.Errorf("%s: want uid %s: %s%s", user, owner, c.stdout, c.stderr)
+				}
+			}
+			if c := command(t.Context(), "", "ls", url); c.status == 0 {
+				t.Errorf("AUTH_SYS passes: %s", c.stdout)
+			}
+		}
+	}
+	r.kinit("daemon", "-l", "1s")
+	for {
+		c := command(t.Context(), "", "ls", "--sec", "krb5p", urls[0])
+		if c.status == 0 {
+			continue
+		}
+		if !strings.Contains(c.stderr, "expired") || !strings.Contains(c.stderr, "kinit") {
+			t.Errorf("after its end: %s", c.stderr)
+		}
+		break
+	}
+	r.kinit("daemon")
+	if c := command(t.Context(), "", "ls", "--sec", "krb5p", strings.Replace(urls[0], "localhost", "127.0.0.1", 1)); !strings.Contains(c.stderr, "alias or an address") {
+		t.Errorf("a name that the KDC does not know: %s", c.stderr)
+	}
+	r.run("", "kdestroy")
+	if c := command(t.Context(), "", "ls", "--sec", "krb5p", urls[0]); !strings.Contains(c.stderr, "run kinit") {
+		t.Errorf("without a ticket: %s", c.stderr)
+	}
+	// Another key: the ticket is one for keys that are gone.
+	r.kinit("daemon")
+	check(t, os.Remove(r.dir+"/nfs.keytab"))
+	if err := k.load(); err == nil {
+		t.Error("a keytab that is gone is read")
+	}
+	r.keytab("nfs.keytab", "nfs/elsewhere")
+	check(t, k.load())
+	if c := command(t.Context(), "", "ls", "--sec", "krb5p", urls[1]); c.status == 0 {
+		t.Errorf("a ticket for another server is good: %s", c.stdout)
+	}
+}
