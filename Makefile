@@ -52,7 +52,7 @@ nightly: ## the long checks: other machines, mutants, kernel peers, crashes, pai
 # The pure machines have one owner; the commands and the judge run these packages and a goroutine or two. All of them are
 # for the night.
 RACE = ./internal/... ./rdmap ./rdmap/capture ./rdmap/region/... ./transport/... \
-	./nfsdemo/server ./nfsdemo/proxy ./nfsdemo/nfsclient ./nfsdemo/backend/... ./nfsdemo/internal/lockd ./nfsdemo/internal/status
+	./nfsdemo/server ./nfsdemo/proxy ./nfsdemo/nfsclient ./nfsdemo/backend/... ./nfsdemo/internal/lockd ./nfsdemo/internal/ops
 
 .PHONY: race
 race: ## tests of what has goroutines or shared memory, under the race detector, shuffled

@@ -18,7 +18,7 @@ build() { # build OS ARCH
 for target in "linux amd64" "linux arm64" "darwin amd64" "darwin arm64"; do
   build $target # two words
 done
-go run ./nfsdemo/internal/man dist/build/man
+go test -count=1 -run "^TestMan$" ./nfsdemo/cli -man "$PWD/dist/build/man"
 gzip -n9 dist/build/man/*.1
 for shell in bash zsh fish; do
   go run ./nfsdemo completion $shell >dist/build/completion/$shell

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/internal/doctor"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	srv "github.com/stag-rdma/stag/nfsdemo/server"
 )
@@ -61,9 +61,9 @@ The status is 0 if a mount can work, 1 if the server or the way to it is in the 
 
 // doctorJSON is the output of doctor --json.
 type doctorJSON struct {
-	Server  string          `json:"server"`
-	Results []doctor.Result `json:"results"`
-	Mount   string          `json:"mount,omitempty"` // the command that should work
+	Server  string       `json:"server"`
+	Results []ops.Result `json:"results"`
+	Mount   string       `json:"mount,omitempty"` // the command that should work
 }
 
 // doctorURL completes a host to a URL.
@@ -96,22 +96,22 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	if f.timeout <= 0 {
 		return usagef("--timeout %v: want a positive time", f.timeout)
 	}
-	cfg := doctor.Config{URL: u, Timeout: f.timeout, Root: "/"}
+	cfg := ops.Config{URL: u, Timeout: f.timeout, Root: "/"}
 	if cfg.TLS, err = f.tls.client(); err != nil {
 		return err
 	}
 	if f.server {
 		cfg.Root = ""
 	}
-	report := doctor.Run(ctx, cfg)
+	report := ops.Run(ctx, cfg)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	out := doctorJSON{Server: u.Addr(), Results: report.Results}
 	server, machine := false, false
 	for _, r := range report.Results {
-		server = server || r.State == doctor.Failed && !r.Local
-		machine = machine || r.State == doctor.Failed && r.Local
+		server = server || r.State == ops.Failed && !r.Local
+		machine = machine || r.State == ops.Failed && r.Local
 	}
 	at, sec := readyJSON{Export: report.Export, Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort))}, srv.XprtNone
 	switch {
@@ -144,7 +144,7 @@ func (a *app) printDoctor(out *doctorJSON) error {
 	var errs []error
 	for _, r := range out.Results {
 		state := string(r.State)
-		if r.State == doctor.Failed {
+		if r.State == ops.Failed {
 			state = "FAILED"
 		}
 		_, err := fmt.Fprintf(a.stdout, "%-8s %-10s %s\n", state, r.Check, quoteName(r.Detail))

@@ -19,7 +19,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
-	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 )
 
@@ -336,12 +336,12 @@ func (s *exportSet) madeOf(path string) *made {
 }
 
 // away returns the exports that cannot be used now, and why.
-func (s *exportSet) away() (all []status.Problem) {
+func (s *exportSet) away() (all []ops.Problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.list {
 		if since, err := x.alive.lost(); err != nil {
-			all = append(all, status.Problem{
+			all = append(all, ops.Problem{
 				Export: x.Path, Error: err.Error(), Remedy: "look after the file system; clients wait until it is back", Since: since,
 			})
 		}

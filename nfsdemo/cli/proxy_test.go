@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -70,7 +70,7 @@ func TestProxyStatus(t *testing.T) {
 	if r := command(t.Context(), "", "ls", "nfs+rdma://"+ports["RDMA"]+"/x"); r.status != exitFailed || !strings.Contains(r.stderr, "MNT3ERR_SERVERFAULT") {
 		t.Errorf("%+v", r)
 	}
-	var st status.Report
+	var st ops.Report
 	if err := json.Unmarshal(get(t, url+"/status", http.StatusOK), &st); err != nil || st.Kind != "proxy" || len(st.Problems) != 1 || st.Ready == "" || st.Transport.Calls == 0 {
 		t.Errorf("%+v %v", st, err)
 	}

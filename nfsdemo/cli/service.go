@@ -17,7 +17,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
-	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -64,7 +64,7 @@ type service struct {
 	reading atomic.Bool // the configuration is being read again
 	owners  owners
 	nfs     *server.Server
-	calls   *observe.Calls
+	calls   *ops.Calls
 	started time.Time
 	statusL net.Listener  // nil: none
 	web     string        // the scheme of that
@@ -122,7 +122,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := s.set.serveBy(h.SetExports); err != nil { // something may have changed since
 		return err
 	}
-	s.nfs, s.calls = h, new(observe.Calls)
+	s.nfs, s.calls = h, new(ops.Calls)
 	if err := cfg.tls.load(); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.push != nil {
 		s.table.Next = s.push.srv
 	}
-	s.table.Next = observe.New(s.table.Next, cfg.config.Logger, s.counted(cfg))
+	s.table.Next = ops.New(s.table.Next, cfg.config.Logger, s.counted(cfg))
 	reply, front, err := openRepliesService(ctx, cfg, &s.table)
 	if err != nil {
 		return err
@@ -315,7 +315,7 @@ func (s *service) start(l net.Listener, serve func(net.Listener) error) {
 }
 
 // counted returns the counters of NFS calls if somebody can see them.
-func (s *service) counted(cfg *serviceConfig) *observe.Calls {
+func (s *service) counted(cfg *serviceConfig) *ops.Calls {
 	if cfg.status == "" {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stag-rdma/stag/internal/peeraddr"
-	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -34,7 +34,7 @@ type statusServer struct {
 }
 
 // serveStatus serves st on l, which may be nil. The rates are those of stats.
-func serveStatus(l net.Listener, st *status.Server, stats func() rpc.Stats, errs chan<- error) *statusServer {
+func serveStatus(l net.Listener, st *ops.Server, stats func() rpc.Stats, errs chan<- error) *statusServer {
 	if l == nil {
 		return nil
 	}
@@ -89,13 +89,13 @@ func (s *statusServer) addr() string {
 }
 
 // statusOf describes how a service is watched.
-func (s *service) statusServer() *status.Server {
+func (s *service) statusServer() *ops.Server {
 	var ps *push.Server
 	if s.push != nil {
 		ps = s.push.srv
 	}
-	return &status.Server{
-		Report: func() *status.Report { return s.report(ps) },
+	return &ops.Server{
+		Report: func() *ops.Report { return s.report(ps) },
 		Ready: func() string {
 			var why []string
 			for _, p := range s.set.away() {
@@ -117,7 +117,7 @@ func (s *service) statusServer() *status.Server {
 }
 
 // statusServer describes how a proxy is watched.
-func (x *proxying) statusServer() *status.Server {
+func (x *proxying) statusServer() *ops.Server {
 	unready := func() string {
 		if _, err := x.alive.lost(); err != nil {
 			return fmt.Sprintf("the server %s cannot be used: %v", x.alive.what, err)
@@ -127,7 +127,7 @@ func (x *proxying) statusServer() *status.Server {
 	counter := func(name, help string, n func() uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help}, func() float64 { return float64(n()) })
 	}
-	return &status.Server{
+	return &ops.Server{
 		Report: x.report, Ready: unready,
 		Collectors: []prometheus.Collector{
 			collector(func(ch chan<- prometheus.Metric) { collect(ch, metricsPrefix+"transport", reflect.ValueOf(x.stats())) }),
@@ -143,20 +143,20 @@ func (x *proxying) statusServer() *status.Server {
 }
 
 // report is the state of a proxy.
-func (x *proxying) report() *status.Report {
-	out := &status.Report{
+func (x *proxying) report() *ops.Report {
+	out := &ops.Report{
 		Kind: "proxy", Version: version(), Started: x.started, Server: x.alive.what, Transport: x.stats(),
-		Addresses: map[string]string{x.r.Scheme: x.r.Listen, "status": x.r.Status}, Clients: []status.Client{}, Problems: []status.Problem{},
+		Addresses: map[string]string{x.r.Scheme: x.r.Listen, "status": x.r.Status}, Clients: []ops.Client{}, Problems: []ops.Problem{},
 	}
 	if x.r.Mount != "" {
 		out.Addresses["mount"] = x.r.Mount
 	}
 	for _, c := range x.p.Clients() {
-		out.Clients = append(out.Clients, status.Client{Address: c.Addr.String(), Transport: c.Network, Since: c.Since})
+		out.Clients = append(out.Clients, ops.Client{Address: c.Addr.String(), Transport: c.Network, Since: c.Since})
 	}
-	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out.Clients, func(a, b ops.Client) int { return a.Since.Compare(b.Since) })
 	if since, err := x.alive.lost(); err != nil {
-		out.Problems = append(out.Problems, status.Problem{
+		out.Problems = append(out.Problems, ops.Problem{
 			Error: "the server cannot be used: " + err.Error(), Remedy: "start the server; nfsdemo doctor says what is wrong with it", Since: since,
 		})
 	}
@@ -164,10 +164,10 @@ func (x *proxying) report() *status.Report {
 }
 
 // report is the state of a service.
-func (s *service) report(ps *push.Server) *status.Report {
-	out := &status.Report{
+func (s *service) report(ps *push.Server) *ops.Report {
+	out := &ops.Report{
 		Kind: "serve", Version: version(), Started: s.started, Exports: s.exported(),
-		Addresses: map[string]string{}, Clients: []status.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []status.Problem{},
+		Addresses: map[string]string{}, Clients: []ops.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []ops.Problem{},
 	}
 	for name, addr := range s.addresses() {
 		if addr != "" {
@@ -176,11 +176,11 @@ func (s *service) report(ps *push.Server) *status.Report {
 	}
 	mounts := s.mounts()
 	for _, c := range s.srv.Clients() {
-		out.Clients = append(out.Clients, status.Client{
+		out.Clients = append(out.Clients, ops.Client{
 			Address: c.Addr.String(), Transport: c.Network, Since: c.Since, OctetsIn: c.OctetsIn, OctetsOut: c.OctetsOut, Mounts: mounts[peeraddr.Host(c.Addr)],
 		})
 	}
-	slices.SortFunc(out.Clients, func(a, b status.Client) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out.Clients, func(a, b ops.Client) int { return a.Since.Compare(b.Since) })
 	out.Problems = append(out.Problems, s.set.away()...)
 	if ps != nil {
 		st := ps.Stats()
@@ -208,10 +208,10 @@ func (s *service) mounts() map[string][]string {
 }
 
 // exported describes the exports.
-func (s *service) exported() (out []status.Export) {
+func (s *service) exported() (out []ops.Export) {
 	list := s.set.exports()
 	for i := range list {
-		out = append(out, status.Export{Path: list[i].Path, Mode: modeOf(&list[i])})
+		out = append(out, ops.Export{Path: list[i].Path, Mode: modeOf(&list[i])})
 	}
 	return out
 }

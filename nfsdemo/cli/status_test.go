@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -167,7 +167,7 @@ func goroutines() string {
 // TestStatus: /status and /metrics tell the counters.
 func TestStatus(t *testing.T) {
 	s, url := watched(t)
-	var st status.Report
+	var st ops.Report
 	noErr(t, json.Unmarshal(get(t, url+"/status", http.StatusOK), &st))
 	if st.Push == nil || st.Problems == nil || len(st.Exports) != 1 || st.Exports[0].Path != s.path || st.Addresses["push"] == "" || st.Ready != "" ||
 		len(st.Clients) != 2 || len(st.Clients[0].Mounts) != 1 || st.Clients[0].Mounts[0] != s.path || len(st.Calls) == 0 {
@@ -259,7 +259,7 @@ func TestReady(t *testing.T) {
 	if b := get(t, url+"/readyz", http.StatusServiceUnavailable); string(b) != "the export "+s.path+" cannot be used: no such directory: make it first\n" {
 		t.Errorf("%s", b)
 	}
-	var st status.Report
+	var st ops.Report
 	if err := json.Unmarshal(get(t, url+"/status.json", http.StatusOK), &st); err != nil || len(st.Problems) != 1 || st.Problems[0].Since.IsZero() {
 		t.Errorf("%+v, %v", st.Problems, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 	"testing/iotest"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/hostile"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
@@ -91,16 +91,16 @@ func TestFSFile(t *testing.T) {
 
 // TestHostileFS: walks over directories without end.
 func TestHostileFS(t *testing.T) {
-	s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
-		return []hostile.Entry{{Name: strings.Repeat("deep", 50), Cookie: 1, Dir: true}}, true
+	s := &backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) {
+		return []backendtest.Entry{{Name: strings.Repeat("deep", 50), Cookie: 1, Dir: true}}, true
 	}}
 	c := dialHostile(t, s, false, nil)
 	err := fs.WalkDir(c.FS(t.Context()), ".", func(_ string, _ fs.DirEntry, err error) error { return err })
 	if !errors.Is(err, nfsclient.ErrDirEndless) {
 		t.Errorf("%.200v", err)
 	}
-	c = dialHostile(t, &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
-		return []hostile.Entry{{Name: "a", Cookie: 1 + c%2}}, false
+	c = dialHostile(t, &backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) {
+		return []backendtest.Entry{{Name: "a", Cookie: 1 + c%2}}, false
 	}}, false, nil)
 	if _, err := fs.ReadDir(c.FS(t.Context()), "."); !errors.Is(err, nfsclient.ErrDirLoop) {
 		t.Error(err)

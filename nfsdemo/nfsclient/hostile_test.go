@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/hostile"
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
@@ -17,7 +17,7 @@ import (
 )
 
 // dialHostile returns a client of s.
-func dialHostile(t *testing.T, s *hostile.Server, rdma bool, cfg *nfsclient.Config) *nfsclient.Client {
+func dialHostile(t *testing.T, s *backendtest.Liar, rdma bool, cfg *nfsclient.Config) *nfsclient.Client {
 	t.Helper()
 	u := must(nfsclient.ParseURL(s.Listen(t, rdma)))(t)
 	c := must(nfsclient.Dial(t.Context(), u, cfg))(t)
@@ -42,58 +42,60 @@ func list(ctx context.Context, c *nfsclient.Client, dir *nfsclient.Node) (err er
 
 // TestHostileDirectories: no directory of a server keeps a client listing forever, or takes its memory.
 func TestHostileDirectories(t *testing.T) {
-	one := func(name string, cookie uint64) []hostile.Entry { return []hostile.Entry{{Name: name, Cookie: cookie}} }
-	many := func(c uint64, name func(c uint64) string) []hostile.Entry {
-		all := make([]hostile.Entry, 500)
+	one := func(name string, cookie uint64) []backendtest.Entry {
+		return []backendtest.Entry{{Name: name, Cookie: cookie}}
+	}
+	many := func(c uint64, name func(c uint64) string) []backendtest.Entry {
+		all := make([]backendtest.Entry, 500)
 		for i := range all {
 			k := c + 1 + uint64(i)
-			all[i] = hostile.Entry{Name: name(k), Cookie: k}
+			all[i] = backendtest.Entry{Name: name(k), Cookie: k}
 		}
 		return all
 	}
 	for _, x := range []struct {
 		name         string
-		page         func(cookie uint64) []hostile.Entry
+		page         func(cookie uint64) []backendtest.Entry
 		list, remove error
 	}{
 		{
-			"two cookies in turn", func(c uint64) []hostile.Entry { return one("a", 1+c%2) },
+			"two cookies in turn", func(c uint64) []backendtest.Entry { return one("a", 1+c%2) },
 			nfsclient.ErrDirLoop, nfsclient.ErrDirLoop,
 		},
-		{"back to an early one", func(c uint64) []hostile.Entry {
+		{"back to an early one", func(c uint64) []backendtest.Entry {
 			if c == 40 {
 				return one("a", 17)
 			}
 			return one("a", c+1)
 		}, nfsclient.ErrDirLoop, nfsclient.ErrDirLoop},
 		{
-			"endless", func(c uint64) []hostile.Entry { return many(c, func(uint64) string { return "." }) }, // costs the client nothing
+			"endless", func(c uint64) []backendtest.Entry { return many(c, func(uint64) string { return "." }) }, // costs the client nothing
 			nfsclient.ErrDirEndless, nfsclient.ErrDirEndless,
 		},
 		{
-			"endless, with names", func(c uint64) []hostile.Entry {
+			"endless, with names", func(c uint64) []backendtest.Entry {
 				return many(c, func(c uint64) string { return fmt.Sprintf("%020d", c) })
 			},
 			nfsclient.ErrDirEndless, nfsclient.ErrTreeEndless,
 		},
-		{"nothing", func(uint64) []hostile.Entry { return nil }, nfsclient.ErrNoProgress, nfsclient.ErrNoProgress},
+		{"nothing", func(uint64) []backendtest.Entry { return nil }, nfsclient.ErrNoProgress, nfsclient.ErrNoProgress},
 	} {
 		for _, plus := range []bool{true, false} {
 			if plus != (x.remove == nfsclient.ErrTreeEndless) && x.list == nfsclient.ErrDirEndless {
 				continue // a million entries are many: names with attributes, or one LOOKUP for each, and dots without
 			}
-			if hostile.Race && x.list == nfsclient.ErrDirEndless {
+			if backendtest.Race && x.list == nfsclient.ErrDirEndless {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s plus=%v", x.name, plus), func(t *testing.T) {
-				s := &hostile.Server{NoPlus: !plus, Page: func(c uint64) ([]hostile.Entry, bool) { return x.page(c), false }}
+				s := &backendtest.Liar{NoPlus: !plus, Page: func(c uint64) ([]backendtest.Entry, bool) { return x.page(c), false }}
 				c := dialHostile(t, s, false, &nfsclient.Config{MaxTree: 10000})
-				hostile.Live(t, 64<<20, func() {
+				backendtest.Live(t, 64<<20, func() {
 					if err := list(t.Context(), c, c.Root()); !errors.Is(err, x.list) {
 						t.Errorf("Entries: %v, want %v", err, x.list)
 					}
 				})
-				hostile.Live(t, 64<<20, func() {
+				backendtest.Live(t, 64<<20, func() {
 					if _, err := c.RemoveAll(t.Context(), c.Root(), below(t, c)); !errors.Is(err, x.remove) {
 						t.Errorf("RemoveAll: %v, want %v", err, x.remove)
 					}
@@ -105,16 +107,16 @@ func TestHostileDirectories(t *testing.T) {
 
 // TestHostileReadDir: a directory that ReadDir cannot collect in 64 MiB is refused.
 func TestHostileReadDir(t *testing.T) {
-	s := &hostile.Server{Page: func(c uint64) ([]hostile.Entry, bool) {
-		all := make([]hostile.Entry, 100)
+	s := &backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) {
+		all := make([]backendtest.Entry, 100)
 		for i := range all {
 			k := c + 1 + uint64(i)
-			all[i] = hostile.Entry{Name: fmt.Sprintf("%0250d", k), Cookie: k}
+			all[i] = backendtest.Entry{Name: fmt.Sprintf("%0250d", k), Cookie: k}
 		}
 		return all, false
 	}}
 	c := dialHostile(t, s, false, nil)
-	hostile.Live(t, 192<<20, func() {
+	backendtest.Live(t, 192<<20, func() {
 		if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, nfsclient.ErrDirLarge) {
 			t.Error(err)
 		}
@@ -159,7 +161,7 @@ func (c *cutting) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) erro
 func TestHostileCut(t *testing.T) {
 	for _, fails := range []bool{true, false} {
 		t.Run(fmt.Sprintf("fails=%v", fails), func(t *testing.T) {
-			s := &hostile.Server{Page: func(uint64) ([]hostile.Entry, bool) { return nil, true }}
+			s := &backendtest.Liar{Page: func(uint64) ([]backendtest.Entry, bool) { return nil, true }}
 			u := must(nfsclient.ParseURL(s.Listen(t, false)))(t)
 			stream := must(transport.DialStream(t.Context(), "tcp", u.Addr(), nil))(t)
 			c, err := nfsclient.New(t.Context(), &cutting{Caller: stream, later: make(chan struct{}), fails: fails}, []byte{1}, "/", &nfsclient.Config{MaxBlock: 4096, InFlight: 3})
@@ -183,7 +185,7 @@ func TestHostileCut(t *testing.T) {
 
 // TestHostileCrumbs: a server that moves one octet with each READ and WRITE does not keep a copy going without end.
 func TestHostileCrumbs(t *testing.T) {
-	s := &hostile.Server{Page: func(uint64) ([]hostile.Entry, bool) { return []hostile.Entry{{Name: "f", Cookie: 1}}, true }, Crumbs: true}
+	s := &backendtest.Liar{Page: func(uint64) ([]backendtest.Entry, bool) { return []backendtest.Entry{{Name: "f", Cookie: 1}}, true }, Crumbs: true}
 	c := dialHostile(t, s, false, nil)
 	n := must(c.Child(t.Context(), c.Root(), "f"))(t)
 	buf := make([]byte, 100_000)

@@ -2,5 +2,5 @@
 //
 //	func TestSuite(t *testing.T) { backendtest.Run(t, backendtest.Options{New: newFS}) }
 //
-// does. Every part works in a directory of its own, and does not remove it.
+// does. Every part works in a directory of its own, and does not remove it. For tests of clients there is a [Liar].
 package backendtest

@@ -1,6 +1,6 @@
 //go:build !race
 
-package hostile
+package backendtest
 
 // Race says that the race detector is there.
 const Race = false

@@ -1,4 +1,4 @@
-package status_test
+package ops_test
 
 import (
 	"net/http"
@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/status"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 )
 
 // TestProfileEnds: whoever asks for a profile of a year does not keep one of the few connections for a year.
 func TestProfileEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := (&status.Server{Ready: func() string { return "" }}).Handler()
+		h := (&ops.Server{Ready: func() string { return "" }}).Handler()
 		start := time.Now()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/goroutine?seconds=31536000", nil))

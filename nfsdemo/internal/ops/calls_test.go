@@ -1,4 +1,4 @@
-package observe_test
+package ops_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -26,10 +26,10 @@ func nfsCall(p nfs3.Proc, network string) *rpc.Request {
 // TestCalls: calls, errors and times are counted by procedure and transport, each where it belongs.
 func TestCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls observe.Calls
+		var calls ops.Calls
 		var took time.Duration
 		var answer func(*rpc.Response)
-		h := observe.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
+		h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 			time.Sleep(took)
 			answer(resp)
 		}), nil, &calls)
@@ -109,9 +109,9 @@ nfsdemo_mounts_total{result="refused"} 1
 // TestCallsAllocs: to count costs no memory.
 func TestCallsAllocs(t *testing.T) {
 	answer := []byte{0, 0, 0, 2}
-	h := observe.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
+	h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = answer
-	}), nil, new(observe.Calls))
+	}), nil, new(ops.Calls))
 	req, resp := nfsCall(nfs3.ProcGetAttr, "rdma"), new(rpc.Response)
 	if n := testing.AllocsPerRun(100, func() { h.ServeRPC(t.Context(), req, resp) }); n != 0 {
 		t.Errorf("%v allocations", n)

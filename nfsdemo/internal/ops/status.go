@@ -1,6 +1,4 @@
-// Package status is what a server tells its administrator over HTTP: a page for people, the same as JSON,
-// metrics for Prometheus, whether it is alive and ready, and profiles.
-package status
+package ops
 
 import (
 	"context"
@@ -15,10 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
+
+// This file has what a server tells its administrator over HTTP: a page for people, the same as JSON,
+// metrics for Prometheus, whether it is alive and ready, and profiles.
 
 // Report is the state of a server.
 type Report struct {
@@ -32,7 +32,7 @@ type Report struct {
 	Addresses map[string]string `json:"addresses"`
 	Clients   []Client          `json:"clients"`
 	Rates     []Rate            `json:"rates"`
-	Calls     []observe.Row     `json:"calls,omitempty"`
+	Calls     []Row             `json:"calls,omitempty"`
 	Transport rpc.Stats         `json:"transport"`
 	Push      *push.Stats       `json:"push,omitempty"`
 	Problems  []Problem         `json:"problems"` // what needs somebody's attention

@@ -1,4 +1,4 @@
-package observe_test
+package ops_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/observe"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -53,7 +53,7 @@ func TestMounts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.req.Args = path.Append(nil)
 			var out bytes.Buffer
-			h := observe.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
+			h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 				if tt.deny {
 					resp.Deny(xdr.AuthTooWeak)
 					return

@@ -1,4 +1,4 @@
-package doctor_test
+package ops_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
-	"github.com/stag-rdma/stag/nfsdemo/internal/doctor"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -130,31 +130,31 @@ func TestServers(t *testing.T) {
 		port, mount int
 		path        string
 		check       string // that fails, or warns
-		state       doctor.State
+		state       ops.State
 		detail, fix string
 	}{
-		{"works", works, mount, "/srv/data", "files", doctor.OK, "/srv/data can be read over RDMA", ""},
-		{"no path", works, mount, "/", "export", doctor.OK, "/srv/data can be mounted", ""},
-		{"closed", closed(t), mount, "/", "port", doctor.Failed, "nobody listens on 127.0.0.1:", "start the server"},
-		{"silent", raw(t, unheard), mount, "/", "start-up", doctor.Failed, "does not answer the MPA start-up within", "usually 20049"},
-		{"hangs up", raw(t, func(net.Conn) {}), mount, "/", "start-up", doctor.Failed, "hangs up during the MPA start-up", "usually 20049"},
-		{"SSH", raw(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-sshd\r\n")); unheard(c) }), mount, "/", "start-up", doctor.Failed, `it answers "SSH-2.0-sshd"`, "usually 20049"},
-		{"NFS over TCP", mount, mount, "/", "start-up", doctor.Failed, "is NFS over TCP, not RDMA", "-o proto=tcp"},
-		{"MOUNT over TCP", serve(t, says(xdr.ProgUnavail), nil, tcp), mount, "/", "start-up", doctor.Failed, "may be the port of MOUNT", "usually 20049"},
-		{"refuses", serve(t, good(t), &transport.Config{Limits: transport.Limits{Allow: func(net.Addr) bool { return false }}}, rdma), mount, "/", "start-up", doctor.Failed, "refuses the connection", "--allow"},
-		{"revision", replies(t, mpa.Frame{Rev: 1}, func(b []byte) { b[17] = 7 }), mount, "/", "start-up", doctor.Failed, "revision 7", "revision 1 of MPA"},
-		{"revision 2", replies(t, mpa.Frame{Rev: 2}, nil), mount, "/", "start-up", doctor.Failed, "with revision 2", "revision 1 of MPA"},
-		{"markers", replies(t, mpa.Frame{Rev: 1, Markers: true}, nil), mount, "/", "start-up", doctor.Failed, "asks for MPA markers", "switch MPA markers off"},
-		{"CRC", serve(t, nfs, &transport.Config{Startup: transport.Startup{CRC: transport.CRCOn}}, rdma), mount, "/", "start-up", doctor.Warning, "switches CRC on", "--crc peer"},
-		{"no RPC", replies(t, mpa.Frame{Rev: 1}, nil), mount, "/", "RPC", doctor.Failed, "", "see the log"},
-		{"another program", serve(t, says(xdr.ProgUnavail), nil, rdma), mount, "/", "RPC", doctor.Failed, "does not serve NFS", "usually 20049"},
-		{"another version", serve(t, says(xdr.ProgMismatch), nil, rdma), mount, "/", "RPC", doctor.Failed, "NFS versions 4 to 4, not 3", "vers=4.1"},
-		{"away", serve(t, says(xdr.SystemErr), nil, rdma), mount, "/", "RPC", doctor.Failed, "out of order", "behind the proxy"},
-		{"no MOUNT", works, closed(t), "/", "MOUNT", doctor.Failed, "nobody listens on", "mountport=N"},
-		{"not MOUNT", works, serve(t, says(xdr.ProgUnavail), nil, tcp), "/", "MOUNT", doctor.Failed, "is not MOUNT version 3", "mountport=N"},
-		{"no export", works, mount, "/none", "export", doctor.Failed, "no export /none: the server exports /srv/data", "name one of the exports"},
-		{"not for us", works, serve(t, good(t, "192.0.2.0/24"), nil, tcp), "/srv/data", "export", doctor.Failed, "refuses /srv/data to this machine (MNT3ERR_ACCES)", "admit this machine"},
-		{"not for us over RDMA", serve(t, good(t, "192.0.2.0/24"), nil, rdma), mount, "/srv/data", "files", doctor.Failed, "", "log of the server"},
+		{"works", works, mount, "/srv/data", "files", ops.OK, "/srv/data can be read over RDMA", ""},
+		{"no path", works, mount, "/", "export", ops.OK, "/srv/data can be mounted", ""},
+		{"closed", closed(t), mount, "/", "port", ops.Failed, "nobody listens on 127.0.0.1:", "start the server"},
+		{"silent", raw(t, unheard), mount, "/", "start-up", ops.Failed, "does not answer the MPA start-up within", "usually 20049"},
+		{"hangs up", raw(t, func(net.Conn) {}), mount, "/", "start-up", ops.Failed, "hangs up during the MPA start-up", "usually 20049"},
+		{"SSH", raw(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-sshd\r\n")); unheard(c) }), mount, "/", "start-up", ops.Failed, `it answers "SSH-2.0-sshd"`, "usually 20049"},
+		{"NFS over TCP", mount, mount, "/", "start-up", ops.Failed, "is NFS over TCP, not RDMA", "-o proto=tcp"},
+		{"MOUNT over TCP", serve(t, says(xdr.ProgUnavail), nil, tcp), mount, "/", "start-up", ops.Failed, "may be the port of MOUNT", "usually 20049"},
+		{"refuses", serve(t, good(t), &transport.Config{Limits: transport.Limits{Allow: func(net.Addr) bool { return false }}}, rdma), mount, "/", "start-up", ops.Failed, "refuses the connection", "--allow"},
+		{"revision", replies(t, mpa.Frame{Rev: 1}, func(b []byte) { b[17] = 7 }), mount, "/", "start-up", ops.Failed, "revision 7", "revision 1 of MPA"},
+		{"revision 2", replies(t, mpa.Frame{Rev: 2}, nil), mount, "/", "start-up", ops.Failed, "with revision 2", "revision 1 of MPA"},
+		{"markers", replies(t, mpa.Frame{Rev: 1, Markers: true}, nil), mount, "/", "start-up", ops.Failed, "asks for MPA markers", "switch MPA markers off"},
+		{"CRC", serve(t, nfs, &transport.Config{Startup: transport.Startup{CRC: transport.CRCOn}}, rdma), mount, "/", "start-up", ops.Warning, "switches CRC on", "--crc peer"},
+		{"no RPC", replies(t, mpa.Frame{Rev: 1}, nil), mount, "/", "RPC", ops.Failed, "", "see the log"},
+		{"another program", serve(t, says(xdr.ProgUnavail), nil, rdma), mount, "/", "RPC", ops.Failed, "does not serve NFS", "usually 20049"},
+		{"another version", serve(t, says(xdr.ProgMismatch), nil, rdma), mount, "/", "RPC", ops.Failed, "NFS versions 4 to 4, not 3", "vers=4.1"},
+		{"away", serve(t, says(xdr.SystemErr), nil, rdma), mount, "/", "RPC", ops.Failed, "out of order", "behind the proxy"},
+		{"no MOUNT", works, closed(t), "/", "MOUNT", ops.Failed, "nobody listens on", "mountport=N"},
+		{"not MOUNT", works, serve(t, says(xdr.ProgUnavail), nil, tcp), "/", "MOUNT", ops.Failed, "is not MOUNT version 3", "mountport=N"},
+		{"no export", works, mount, "/none", "export", ops.Failed, "no export /none: the server exports /srv/data", "name one of the exports"},
+		{"not for us", works, serve(t, good(t, "192.0.2.0/24"), nil, tcp), "/srv/data", "export", ops.Failed, "refuses /srv/data to this machine (MNT3ERR_ACCES)", "admit this machine"},
+		{"not for us over RDMA", serve(t, good(t, "192.0.2.0/24"), nil, rdma), mount, "/srv/data", "files", ops.Failed, "", "log of the server"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(tt.port) + tt.path + "?mountport=" + strconv.Itoa(tt.mount))
@@ -165,18 +165,18 @@ func TestServers(t *testing.T) {
 			if tt.name == "silent" || tt.name == "SSH" || tt.name == "no RPC" {
 				timeout = time.Second // it is waited for
 			}
-			report := doctor.Run(t.Context(), doctor.Config{URL: u, Timeout: timeout})
+			report := ops.Run(t.Context(), ops.Config{URL: u, Timeout: timeout})
 			var found bool
 			for _, r := range report.Results {
 				if r.Check == tt.check {
 					found = true
-					if r.State != tt.state || !strings.Contains(r.Detail, tt.detail) || !strings.Contains(r.Fix, tt.fix) || (r.Fix == "") != (r.State == doctor.OK) {
+					if r.State != tt.state || !strings.Contains(r.Detail, tt.detail) || !strings.Contains(r.Fix, tt.fix) || (r.Fix == "") != (r.State == ops.OK) {
 						t.Errorf("%+v", r)
 					}
-				} else if r.State == doctor.Failed {
+				} else if r.State == ops.Failed {
 					t.Errorf("%+v", r)
 				}
-				if tt.state == doctor.Failed && found && r.Check != tt.check && r.State != doctor.Skipped {
+				if tt.state == ops.Failed && found && r.Check != tt.check && r.State != ops.Skipped {
 					t.Errorf("after a failure: %+v", r)
 				}
 			}
@@ -238,8 +238,8 @@ func TestMachine(t *testing.T) {
 			}
 			var failed []string
 			fix := ""
-			for _, r := range doctor.Run(t.Context(), doctor.Config{URL: u, Root: root}).Results {
-				if r.Local && r.State == doctor.Failed {
+			for _, r := range ops.Run(t.Context(), ops.Config{URL: u, Root: root}).Results {
+				if r.Local && r.State == ops.Failed {
 					failed = append(failed, r.Check)
 					if fix == "" {
 						fix = r.Fix

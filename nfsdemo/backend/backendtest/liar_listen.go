@@ -1,4 +1,4 @@
-package hostile
+package backendtest
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // Listen serves s until the test ends, over RDMA or over TCP, and returns the URL of the export.
-func (s *Server) Listen(t testing.TB, rdma bool) string {
+func (s *Liar) Listen(t testing.TB, rdma bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,7 +58,7 @@ func eachConn(l net.Listener, serve func(net.Conn)) {
 }
 
 // stream answers calls over record-marked TCP.
-func (s *Server) stream(c net.Conn) {
+func (s *Liar) stream(c net.Conn) {
 	defer c.Close()
 	r := xdr.NewRecordReader(c, 1<<20)
 	for {
@@ -74,7 +74,7 @@ func (s *Server) stream(c net.Conn) {
 }
 
 // rdma answers calls over RDMA, inline.
-func (s *Server) rdma(nc net.Conn) {
+func (s *Liar) rdma(nc net.Conn) {
 	priv := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}.Append(nil)
 	c := rdmap.Server(nc, &rdmap.Config{
 		Startup:  rdmap.Startup{PrivateData: priv, Accept: func(*mpa.Request) ([]byte, error) { return priv, nil }},
@@ -106,7 +106,7 @@ func (s *Server) rdma(nc net.Conn) {
 }
 
 // reply answers one call, or sends replies to calls that nobody made until the connection ends.
-func (s *Server) reply(msg []byte, send func(xid uint32, reply []byte) error) {
+func (s *Liar) reply(msg []byte, send func(xid uint32, reply []byte) error) {
 	d := xdr.NewDecoder(msg)
 	var req rpc.Request
 	if err := req.CallHeader.Parse(&d); err != nil {

@@ -1,4 +1,4 @@
-package doctor_test
+package ops_test
 
 import (
 	"crypto/tls"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/tlstest"
-	"github.com/stag-rdma/stag/nfsdemo/internal/doctor"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
 )
@@ -49,14 +49,14 @@ func TestTLS(t *testing.T) {
 					t.Fatal(err)
 				}
 				failed := ""
-				for _, r := range doctor.Run(t.Context(), doctor.Config{URL: u, TLS: tt.client, Timeout: 30 * time.Second}).Results {
+				for _, r := range ops.Run(t.Context(), ops.Config{URL: u, TLS: tt.client, Timeout: 30 * time.Second}).Results {
 					if r.Check == "TLS" && (!strings.Contains(r.Detail, tt.detail) || !strings.Contains(r.Fix, tt.fix) || (r.Fix == "") != (tt.check == "")) {
 						t.Errorf("%+v", r)
 					}
 					if r.Check == "TLS" && tt.server == nil && scheme == "nfs" && !strings.Contains(r.Fix, "tlshd") {
 						t.Errorf("%+v", r)
 					}
-					if r.State == doctor.Failed {
+					if r.State == ops.Failed {
 						failed += r.Check
 					}
 				}
@@ -100,8 +100,8 @@ func TestTLSMachine(t *testing.T) {
 			}
 			var lacks []string
 			fix := ""
-			for _, r := range doctor.Run(t.Context(), doctor.Config{URL: u, TLS: new(tls.Config), Root: root}).Results {
-				if r.Local && r.State != doctor.OK {
+			for _, r := range ops.Run(t.Context(), ops.Config{URL: u, TLS: new(tls.Config), Root: root}).Results {
+				if r.Local && r.State != ops.OK {
 					lacks = append(lacks, r.Check)
 					if fix == "" {
 						fix = r.Fix

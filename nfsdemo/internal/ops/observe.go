@@ -1,6 +1,6 @@
-// Package observe watches the calls of an NFS server for its administrator: it logs who mounts what, and
-// counts and times the calls.
-package observe
+// Package ops is for the administrator of a server: it watches the calls, has the pages that say how the server does, and
+// finds what keeps a mount from working.
+package ops
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Handler passes calls on to another handler, and watches them. It says about calls what that handler
+// Handler logs who mounts what, and counts and times the calls. It passes calls on to another handler, and watches them. It says about calls what that handler
 // says, and is safe for concurrent use.
 type Handler struct {
 	next  rpc.Handler

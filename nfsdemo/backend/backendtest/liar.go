@@ -1,4 +1,4 @@
-package hostile
+package backendtest
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Server serves the export /export. All its directories are the same one; removing works, and changes nothing.
-type Server struct {
+// Liar is an NFS server that lies about its directories, and, if told to, answers calls that nobody made. It serves the export /export. All its directories are the same one; removing works, and changes nothing.
+type Liar struct {
 	// Page returns the entries that follow a cookie, and whether the directory ends with them.
 	Page func(cookie uint64) (entries []Entry, eof bool)
 	// NoPlus: READDIRPLUS is not supported.
@@ -43,7 +43,7 @@ func attrOf(dir bool) (nfs3.FileHandle, *nfs3.Attr) {
 }
 
 // ServeRPC implements [rpc.Handler].
-func (s *Server) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+func (s *Liar) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
 	var res nfs3.Message
 	if req.Prog == mount3.Program {
@@ -73,7 +73,7 @@ func mounted(proc mount3.Proc) nfs3.Message {
 
 // answer returns the results of a procedure, nil if there is no such thing. The clients under test send valid
 // arguments.
-func (s *Server) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
+func (s *Liar) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
 	switch proc {
 	case nfs3.ProcFSInfo:
 		return &nfs3.FSInfoRes{RTMax: 4096, WTMax: 4096, DTPref: 64 << 10}
@@ -114,7 +114,7 @@ func (s *Server) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
 }
 
 // lookup finds the name in the first page. The name of the directory that a test lists is in none.
-func (s *Server) lookup(name string) nfs3.Message {
+func (s *Liar) lookup(name string) nfs3.Message {
 	dir := true
 	page, _ := s.Page(0)
 	for _, e := range page {
@@ -126,7 +126,7 @@ func (s *Server) lookup(name string) nfs3.Message {
 	return &nfs3.LookupRes{Handle: fh, Attr: nfs3.SomeAttr(attr)}
 }
 
-func (s *Server) plus(cookie uint64) nfs3.Message {
+func (s *Liar) plus(cookie uint64) nfs3.Message {
 	if s.NoPlus {
 		return &nfs3.ReadDirPlusRes{Status: nfs3.ErrNotSupp}
 	}

@@ -1,6 +1,4 @@
-// Package doctor finds what keeps a mount over RDMA, or over TCP with TLS, from working, and says what to do about it: from
-// the port of the server, through MPA or TLS, RPC and MOUNT, to what the Linux kernel of this machine lacks.
-package doctor
+package ops
 
 import (
 	"context"
@@ -13,6 +11,10 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/xdr"
 )
+
+// This file and those of machine and server find what keeps a mount over RDMA, or over TCP with TLS, from working, and say
+// what to do about it: from the port of the server, through MPA or TLS, RPC and MOUNT, to what the Linux kernel of this
+// machine lacks.
 
 // State is the outcome of a check.
 type State string
@@ -57,7 +59,7 @@ type doctor struct {
 
 // Run runs all checks, in the order in which a mount would meet them. Those that depend on one that failed
 // are skipped.
-func Run(ctx context.Context, cfg Config) *Report {
+func Run(ctx context.Context, cfg Config) *Findings {
 	d := &doctor{Config: cfg, port: cfg.URL.MountPort}
 	if d.Timeout == 0 {
 		d.Timeout = 5 * time.Second
@@ -94,11 +96,11 @@ func Run(ctx context.Context, cfg Config) *Report {
 	if d.Root != "" {
 		d.results = append(d.results, machine(d.Root, d.TLS != nil, d.URL.Scheme == nfsclient.SchemeRDMA)...)
 	}
-	return &Report{Results: d.results, Export: d.URL.Path, MountPort: d.port}
+	return &Findings{Results: d.results, Export: d.URL.Path, MountPort: d.port}
 }
 
 // Report is the outcome of all checks.
-type Report struct {
+type Findings struct {
 	Results   []Result
 	Export    string // the path in the URL, or the first export if it has none
 	MountPort int    // of MOUNT over TCP

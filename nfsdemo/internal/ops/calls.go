@@ -1,4 +1,4 @@
-package observe
+package ops
 
 import (
 	"math/bits"

@@ -1,5 +1,0 @@
-package main
-
-// What the tests need of the inside.
-
-var Write = write
