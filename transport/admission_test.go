@@ -2,7 +2,9 @@ package transport_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"runtime"
 	"runtime/debug"
@@ -52,10 +54,21 @@ func readCall(xid uint32, n uint32) []byte {
 // TestUnreadReplies: clients that ask for many large replies and read none take no more than
 // Limits.Memory, are cut when others wait for it, and keep nobody from small calls.
 func TestUnreadReplies(t *testing.T) {
+	w := newWorld(t)
+	for name, secure := range map[string]*transport.Config{"clear": nil, "TLS": w.serverConfig()} {
+		t.Run(name, func(t *testing.T) { unreadReplies(t, w, secure) })
+	}
+}
+
+func unreadReplies(t *testing.T, w *world, secure *transport.Config) {
 	const limit = 16 << 20
 	cfg := &transport.Config{Limits: transport.Limits{Memory: limit}, Timeouts: transport.Timeouts{Pull: 2 * time.Second}}
+	var own *transport.Config
+	if secure != nil {
+		cfg.TLS, own = secure.TLS, w.clientConfig()
+	}
 	s, addr := served(t, overTCP, reader{}, cfg)
-	honest := dialStream(t, addr, nil)
+	honest := dialStream(t, addr, own)
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
 	// As nfsdemo has it: otherwise how much garbage there is depends on when it is collected.
@@ -67,6 +80,11 @@ func TestUnreadReplies(t *testing.T) {
 	for range 48 {
 		c := must(net.Dial("tcp", addr))(t)
 		defer c.Close()
+		if own != nil {
+			must(c.Write(probe))(t)
+			must(io.ReadFull(c, make([]byte, len(starttls))))(t)
+			c = tls.Client(c, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test"})
+		}
 		must(c.Write(calls))(t)
 	}
 	most := int64(0)

@@ -106,7 +106,8 @@ type Limits struct {
 	Allow func(client net.Addr) bool
 
 	// Conns is the number of connections. Further ones are refused. Those beyond 2048 take 16 KiB each of
-	// Memory, at most half of it. If zero, as many as that allows: 10240 with the default Memory.
+	// Memory, at most half of it. If zero, as many as that allows: 10240 with the default Memory; with TLS half as
+	// many beyond 2048.
 	Conns int
 
 	// Memory is the number of octets that all connections hold for the arguments and the results of calls,
@@ -234,7 +235,11 @@ func (c *Config) fill() (*Config, error) {
 	setDefault(&f.Fanout, 1)
 	setDefault(&f.Startup.Timeout, 10*time.Second)
 	setDefault(&f.Limits.Memory, DefaultMemory)
-	setDefault(&f.Limits.Conns, gate.FreeConns+int(min(f.Limits.Memory/2/gate.ConnCost, maxConns)))
+	beyond := int(min(f.Limits.Memory/2/gate.ConnCost, maxConns))
+	if f.TLS.Config != nil {
+		beyond /= 2 // an idle one takes 32 KiB, not 16
+	}
+	setDefault(&f.Limits.Conns, gate.FreeConns+beyond)
 	setDefault(&f.Limits.Pulls, 4096)
 	setDefault(&f.Duplicates.Entries, 16384)
 	setDefault(&f.Duplicates.Memory, 32<<20)

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"crypto/tls"
 	"context"
 	"errors"
 	"net"
@@ -100,6 +101,9 @@ func TestConnsDefault(t *testing.T) {
 		if err != nil || c.Limits.Conns != tt.want {
 			t.Errorf("%+v: %d, %v", tt, c.Limits.Conns, err)
 		}
+	}
+	if c, err := (&transport.Config{TLS: transport.TLS{Config: new(tls.Config)}}).Fill(); err != nil || c.Limits.Conns != 2048+4096 {
+		t.Errorf("with TLS: %d, %v", c.Limits.Conns, err)
 	}
 }
 

@@ -98,8 +98,15 @@ func (t *TLS) shake(ctx context.Context, conn net.Conn, first []byte, proto stri
 			return own, err
 		}
 	}
-	secure, err := stream.Handshake(ctx, conn, first, c)
-	if err != nil {
+	// In a goroutine of its own, because its stack grows to several times what an idle connection takes, and this one rests.
+	var secure *tls.Conn
+	done := make(chan error)
+	go func() {
+		var err error
+		secure, err = stream.Handshake(ctx, conn, first, c)
+		done <- err
+	}()
+	if err := <-done; err != nil {
 		return nil, nil, err
 	}
 	state := secure.ConnectionState()

@@ -554,6 +554,148 @@ func TestTLSClear(t *testing.T) {
 	}
 }
 
+// TestTLSLiars: raw clients that lie at a step of the upgrade, on a port for both transports. What they send in clear
+// behind the probe never runs and is never answered; each connection ends, and no other is touched.
+func TestTLSLiars(t *testing.T) {
+	w := newWorld(t)
+	cfg := w.serverConfig()
+	cfg.TLS.AllowClear = true
+	h, s, addr := serveTLS(t, cfg)
+	var fragments []byte // of the probe, of one octet each
+	for i, b := range probe[4:] {
+		fragments = append(xdr.AppendRecordMark(fragments, 1, i == len(probe)-5), b)
+	}
+	null := rpcCall(9, procNull)
+	null = append(xdr.AppendRecordMark(nil, len(null), true), null...)
+	hello := clientHello(t)
+	mpaReq := append([]byte(mpa.RequestKey), 0x40, 1, 0, 0)
+	record := func(typ byte, b ...byte) []byte {
+		return append([]byte{typ, 3, 3, byte(len(b) >> 8), byte(len(b))}, b...)
+	}
+	split := func(b []byte, n int) (all []byte) { // a handshake message in records of n octets
+		for b = b[5:]; len(b) > 0; b = b[min(n, len(b)):] {
+			all = append(all, record(22, b[:min(n, len(b))]...)...)
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		name  string
+		ask   []byte // nil: the probe
+		then  []byte // behind the answer
+		half  bool   // then it ends its direction
+		shake func(nc net.Conn) net.Conn // what its TLS goes through; then a call runs
+
+	}{
+		{name: "the probe in fragments of an octet", ask: fragments, shake: func(nc net.Conn) net.Conn { return nc }},
+		{name: "a ClientHello an octet at a time", shake: func(nc net.Conn) net.Conn { return &slowWriter{nc} }},
+		{name: "a ClientHello in records of one octet", shake: func(nc net.Conn) net.Conn { return &shaped{nc, false} }},
+		{name: "a call in clear", then: null},
+		{name: "a call in clear and a ClientHello", then: append(bytes.Clone(null), hello...)},
+		{name: "a ClientHello and a call in clear", then: append(bytes.Clone(hello), null...)},
+		{name: "half a ClientHello and a call in clear", then: append(bytes.Clone(hello[:50]), null...), half: true},
+		{name: "a second probe", then: probe},
+		{name: "an MPA Request", then: mpaReq},
+		{name: "a record mark of 2 GiB", then: []byte{0xff, 0xff, 0xff, 0xff}},
+		{name: "an empty record of RPC", then: []byte{0x80, 0, 0, 0}},
+		{name: "an alert", then: record(21, 2, 40), half: true},
+		{name: "close_notify", then: record(21, 1, 0), half: true},
+		{name: "ChangeCipherSpec", then: record(20, 1), half: true},
+		{name: "early data", then: record(23, make([]byte, 100)...), half: true},
+		{name: "an empty record of the handshake", then: record(22), half: true},
+		{name: "a HelloRequest", then: record(22, 0, 0, 0, 0), half: true},
+		{name: "a ServerHello", then: record(22, append([]byte{2, 0, 0, 70, 3, 3}, make([]byte, 68)...)...), half: true},
+		{name: "a Finished", then: record(22, append([]byte{20, 0, 0, 32}, make([]byte, 32)...)...), half: true},
+		{name: "a message of 16 MiB in pieces", then: split(append([]byte{0, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff}, make([]byte, 60_000)...), 1<<14)},
+		{name: "TLS 1.2 in the record, 1.0 within", then: append([]byte{22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1}, make([]byte, 39)...), half: true},
+		{name: "SSL 2", then: []byte{0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10}, half: true},
+		{name: "octets that are nothing", then: bytes.Repeat([]byte{0x16}, 5000)},
+		{name: "the end at once", half: true},
+		{name: "half of the probe", ask: probe[:20], half: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ask, want := probe, len(starttls)
+			if tt.ask != nil {
+				ask = tt.ask
+			}
+			if bytes.Equal(ask[:min(20, len(ask))], probe[:20]) && len(ask) != len(probe) {
+				want = 0 // it is no probe
+			}
+			before := h.calls.Load()
+			nc, got := rawTLS(t, addr, ask, want)
+			if want > 0 && !bytes.Equal(got, starttls) {
+				t.Fatalf("answer % x", got)
+			}
+			if tt.shake != nil {
+				c := tls.Client(tt.shake(nc), &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test"})
+				_, err := c.Write(null)
+				if err == nil {
+					_, err = xdr.NewRecordReader(c, 0).Next(nil)
+				}
+				if err != nil || h.calls.Load() != before+1 {
+					t.Errorf("%v, %d calls", err, h.calls.Load()-before)
+				}
+				c.Close()
+				return
+			}
+			nc.Write(tt.then)
+			if tt.half {
+				nc.(*net.TCPConn).CloseWrite()
+			}
+			for b := ended(t, nc); len(b) > 0; { // at most what TLS says
+				if len(b) < 5 || b[0] < 20 || b[0] > 23 || b[1] != 3 || len(b) < 5+int(binary.BigEndian.Uint16(b[3:])) {
+					t.Fatalf("in clear: % x", b[:min(len(b), 60)])
+				}
+				b = b[5+int(binary.BigEndian.Uint16(b[3:])):]
+			}
+			if h.calls.Load() != before {
+				t.Errorf("%d calls have run", h.calls.Load()-before)
+			}
+		})
+	}
+	c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, c, echoCall(nil)).Release()
+	c.Close()
+	if err := s.Shutdown(testCtx(t)); err != nil { // it waits for what counts as a connection
+		t.Error(err)
+	}
+}
+
+// slowWriter writes an octet at a time.
+type slowWriter struct{ net.Conn }
+
+func (c *slowWriter) Write(p []byte) (int, error) {
+	for i := range p {
+		if _, err := c.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(p), nil
+}
+
+// shaped cuts the first record that it writes into records of one octet.
+type shaped struct {
+	net.Conn
+	begun bool
+}
+
+func (c *shaped) Write(p []byte) (int, error) {
+	if c.begun {
+		return c.Conn.Write(p)
+	}
+	c.begun = true
+	var all []byte
+	for _, b := range p[5:] {
+		all = append(all, p[0], p[1], p[2], 0, 1, b)
+	}
+	if _, err := c.Conn.Write(all); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
 // TestTLSBadProbe: AUTH_TLS other than as the probe is AUTH_BADCRED, in clear and within TLS, and the connection goes on (RFC
 // 9289 Section 4.1). Without TLS the probe is too.
 func TestTLSBadProbe(t *testing.T) {
