@@ -87,9 +87,7 @@ func TestErrorCredits(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both}))
 		c := &rpcrdma.Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 0)}}
-		if err := q.Begin(c); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, q.Begin(c))
 		send(t, q, c)
 		got, err := q.Receive(unhex(t, "00000001 00000001 00000009 00000004 00000002"))
 		if got != c || err != nil {

@@ -83,9 +83,7 @@ func FuzzForRequester(f *testing.F) {
 		}
 		c := &rpcrdma.Call{Message: chunks.Message{Head: rpcCall(0, 0)}}
 		c.XID = uint32(send[0])<<24 | uint32(send[1])<<16 | uint32(send[2])<<8 | uint32(send[3])
-		if err := q.Begin(c); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, q.Begin(c))
 		if got, _ := q.Receive(send); got != nil && got.Result.Err == nil && !rpcrdma.ForRequester(send, false) {
 			t.Errorf("a reply is taken for a call: %x", send)
 		}

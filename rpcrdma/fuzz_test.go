@@ -105,14 +105,10 @@ func fuzzRequester(t *testing.T, profile rpcrdma.Profile, send []byte) {
 		XID: vectorXID, Prog: 100003, Vers: 3, Proc: 6,
 		Message: chunks.Message{Head: rpcCall(vectorXID, 6)}, Sink: 8192, MaxReply: 32768,
 	}
-	if err := r.Plan(c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.Plan(c))
 	c.Memory.Sink = readChunk(4096, 4096)
 	c.Memory.Reply = chunks.WriteChunk{segment(0xd1d1d1d1, 32768, 0x60000)}
-	if err := r.Begin(c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.Begin(c))
 	if _, _, err := r.AppendCall(nil, c); err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,7 @@ import (
 func ask(t *testing.T, q *rpcrdma.Requester, xid uint32) *rpcrdma.Call {
 	t.Helper()
 	c := &rpcrdma.Call{XID: xid, Message: chunks.Message{Head: rpcCall(xid, 0)}}
-	if err := q.Begin(c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, q.Begin(c))
 	send(t, q, c)
 	return c
 }

@@ -124,3 +124,11 @@ func made[M any](m M, err error) M {
 	}
 	return m
 }
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

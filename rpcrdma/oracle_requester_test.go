@@ -130,13 +130,9 @@ func TestOracleRequester(t *testing.T) {
 		res, _, results := oSeveral(rng, xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}))
 		c := &rpcrdma.Call{XID: xid, Prog: anyProgram, Message: chunks.Message{Head: head, Body: reduced, Items: items}, MaxReply: len(res)}
 		oSinks(rng, c, results)
-		if err := q.Plan(c); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, q.Plan(c))
 		oRegister(rng, c, mem)
-		if err := q.Begin(c); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, q.Begin(c))
 		send, _, err := q.AppendCall(nil, c)
 		if errors.Is(err, rpcrdma.ErrTooLong) { // as documented
 			seen["too many segments"]++

@@ -231,9 +231,7 @@ func TestPaddedReplies(t *testing.T) {
 		stream, _ := padded(parts, h.Size(), align, thresh, -1)
 		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Profile: rpcrdma.RFC5666, Binding: chunks.NFSv3}))
 		call := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: proc}
-		if err := r.Begin(call); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Begin(call))
 		send(t, r, call)
 		send := append(h.Append(nil), stream...)
 		unpads(t, func(h *rpcrdma.Header, send []byte, b chunks.Binding) ([]byte, error) {
@@ -290,16 +288,12 @@ func TestPaddedSent(t *testing.T) {
 		call := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 7, Message: chunks.Message{
 			Head: rpcCall(5, 7), Body: args, Items: []chunks.Item{{Pos: 40 + len(args), Data: data}},
 		}}
-		if err := r.Plan(call); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Plan(call))
 		if !call.Plan.Padded {
 			continue
 		}
 		sent++
-		if err := r.Begin(call); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Begin(call))
 		send, _, err := r.AppendCall(nil, call)
 		if err != nil || len(send) > 1024 || bytes.Index(send, data)%align != 0 {
 			t.Fatalf("%d octets, %v, data at %d, align %d", len(send), err, bytes.Index(send, data), align)

@@ -89,9 +89,7 @@ func TestAppendCallErrors(t *testing.T) {
 		c := &rpcrdma.Call{XID: 1, Sink: 600, MaxReply: 2000, Message: chunks.Message{
 			Body: make([]byte, 2000), Items: []chunks.Item{{Pos: 2000, Data: make([]byte, 600)}},
 		}}
-		if err := r.Plan(c); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Plan(c))
 		m := newMemory(t)
 		c.Memory.Arg = m.offer(nil, make([]byte, 600), 1)
 		c.Memory.Stream = m.offer(nil, make([]byte, 2000), 1)
@@ -130,9 +128,7 @@ func TestGather(t *testing.T) {
 	}{{0, 300, 0}, {200, 300, 300}, {300, 300, 300}, {301, 300, 0}, {200, 299, 0}} {
 		r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{GatherMin: c.min}))
 		call := &rpcrdma.Call{Message: chunks.Message{Head: rpcCall(1, 7), Items: []chunks.Item{{Pos: 40, Data: data[:c.item]}}}}
-		if err := r.Plan(call); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Plan(call))
 		head, body, err := r.AppendCall(nil, call)
 		if err != nil || len(body) != c.body || len(head)+len(body) != 28+40+300 {
 			t.Errorf("%+v: %d and %d octets, %v", c, len(head), len(body), err)

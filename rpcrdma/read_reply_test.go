@@ -16,9 +16,7 @@ func readAsker(t *testing.T, cfg rpcrdma.RequesterConfig, change func(*rpcrdma.C
 	c := &rpcrdma.Call{XID: 5, Prog: 100003, Vers: 3, Proc: 6, Sink: 800, MaxReply: 2000, Message: chunks.Message{Head: rpcCall(5, 6)}}
 	change(c)
 	c.Memory = rpcrdma.Memory{Sink: oneSegment(1, 800), Reply: oneSegment(2, 2000)}
-	if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(q.Plan(c), q.Begin(c)))
 	if _, _, err := q.AppendCall(nil, c); err != nil {
 		t.Fatal(err)
 	}

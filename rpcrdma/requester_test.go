@@ -101,9 +101,7 @@ func TestRequesterCredits(t *testing.T) {
 func TestRequesterAbortOfAnother(t *testing.T) {
 	a, b := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{})), made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{}))
 	c := nullCall(1)
-	if err := a.Begin(c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.Begin(c))
 	b.Abort(c)
 	if a.Lookup(1) != c || b.InFlight() != 0 {
 		t.Error("another machine's call was removed")
@@ -206,13 +204,9 @@ func readCall(t *testing.T, r *rpcrdma.Requester) *rpcrdma.Call {
 		Message: chunks.Message{Head: args[:40], Body: args[40:]},
 		Sink:    8192, MaxReply: 24 + 104,
 	}
-	if err := r.Plan(c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.Plan(c))
 	c.Memory.Sink = readChunk(4096, 4096)
-	if err := r.Begin(c); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.Begin(c))
 	return c
 }
 

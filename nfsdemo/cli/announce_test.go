@@ -52,10 +52,7 @@ func TestReachable(t *testing.T) {
 			t.Errorf("reachable(%q) = %q", addr, got)
 		}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must(os.Hostname())(t)
 	for _, addr := range []string{"0.0.0.0:1", "[::]:1"} {
 		if got := cli.Reachable(addr); got != host+":1" {
 			t.Errorf("reachable(%q) = %q, want %s:1", addr, got, host)
@@ -65,9 +62,7 @@ func TestReachable(t *testing.T) {
 
 func TestPortFileIsWhole(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ports")
-	if err := cli.WritePortFile(name, &cli.ReadyJSON{Export: "/d", RDMA: "a:1", PID: 7}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cli.WritePortFile(name, &cli.ReadyJSON{Export: "/d", RDMA: "a:1", PID: 7}))
 	got, err := os.ReadFile(name)
 	if err != nil || string(got) != "EXPORT=/d\nRDMA=a:1\nMOUNT=\nTCP=\nPID=7\n" {
 		t.Errorf("got %q, %v", got, err)

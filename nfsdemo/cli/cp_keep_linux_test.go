@@ -22,10 +22,7 @@ import (
 // look describes what cp -a keeps of a file.
 func look(t *testing.T, path string) string {
 	t.Helper()
-	st, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must(os.Lstat(path))(t)
 	s := st.Sys().(*syscall.Stat_t)
 	return fmt.Sprint(st.Mode(), st.ModTime().UTC(), s.Uid, ":", s.Gid)
 }
@@ -40,9 +37,7 @@ func TestArchive(t *testing.T) {
 		"plain": 0o640, "suid": 0o4755, "sgid": 0o2755, "sticky": 0o1644, "secret": 0,
 		"dir": fs.ModeDir | 0o2750, "shared": fs.ModeDir | 0o1777,
 	}
-	if err := os.Mkdir(local, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(local, 0o755))
 	for name, mode := range modes {
 		path := filepath.Join(local, name)
 		err := os.WriteFile(path, []byte(name), 0o600)
@@ -143,38 +138,24 @@ func TestArchive(t *testing.T) {
 func TestHoles(t *testing.T) {
 	root, url := served(t, true, 0)
 	src := filepath.Join(t.TempDir(), "sparse")
-	f, err := os.Create(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Create(src))(t)
 	defer f.Close()
 	const size = 33<<20 + 5
 	for _, at := range []int64{0, 3<<20 - 4096, 20 << 20} {
-		if _, err := f.WriteAt(bytes.Repeat([]byte{7}, 8192), at); err != nil {
-			t.Fatal(err)
-		}
+		must(f.WriteAt(bytes.Repeat([]byte{7}, 8192), at))(t)
 	}
-	if err := f.Truncate(size); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, f.Truncate(size))
 	used := func(path string) int64 {
 		var st syscall.Stat_t
-		if err := syscall.Stat(path, &st); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, syscall.Stat(path, &st))
 		return st.Blocks * 512
 	}
 	if used(src) > 1<<20 {
 		t.Skip("no sparse files here")
 	}
-	want, err := os.ReadFile(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(src))(t)
 	dense := filepath.Join(t.TempDir(), "dense")
-	if err := os.WriteFile(dense, make([]byte, 5<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(dense, make([]byte, 5<<20), 0o600))
 	back, near := filepath.Join(t.TempDir(), "back"), filepath.Join(root, "sparse")
 	mustRun(t, "cp", "--verify", src, url)
 	mustRun(t, "cp", "--verify", url+"/sparse", back)
@@ -190,12 +171,8 @@ func TestHoles(t *testing.T) {
 		t.Errorf("zeros became holes: %d octets", n)
 	}
 	// A part that is there is overwritten, also by zeros.
-	if err := os.WriteFile(back+".part", bytes.Repeat([]byte{9}, 40<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(back); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(back+".part", bytes.Repeat([]byte{9}, 40<<20), 0o600))
+	noErr(t, os.Remove(back))
 	mustRun(t, "cp", "--resume", "--in-flight", "100", url+"/sparse", back)
 	sameFile(t, back, want)
 }
@@ -245,13 +222,9 @@ func TestUpdateByCoarserClock(t *testing.T) {
 		{when, when.Truncate(time.Second).Add(-time.Second), false},
 		{when.AddDate(200, 0, 0), time.Unix(1<<32-1, 999999999), true}, // of a copy to a server before
 	} {
-		if err := os.WriteFile(copied, make([]byte, 100), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(copied, make([]byte, 100), 0o600))
 		for path, at := range map[string]time.Time{src: tt.src, copied: tt.copy} {
-			if err := os.Chtimes(path, at, at); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.Chtimes(path, at, at))
 		}
 		mustRun(t, "cp", "--update", src, url)
 		got, err := os.ReadFile(copied)
@@ -265,10 +238,7 @@ func TestUpdateByCoarserClock(t *testing.T) {
 func TestReconnectsByDefault(t *testing.T) {
 	root, url := served(t, true, 0)
 	host := strings.TrimSuffix(strings.TrimPrefix(url, "nfs+rdma://"), "/export")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for cut := int64(1 << 20); ; cut = 1 << 40 { // only the first connection ends

@@ -45,9 +45,7 @@ func TestInterruptedCopy(t *testing.T) {
 		cmd.Env = append(os.Environ(), "STAG_TEST_AS_COMMAND=yes")
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cmd.Start())
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			if parts, _ := filepath.Glob(filepath.Join(x.dir, "*.part")); len(parts) > 1 {
 				if st, err := os.Stat(parts[0]); err == nil && st.Size() > 1<<20 {
@@ -58,9 +56,7 @@ func TestInterruptedCopy(t *testing.T) {
 				t.Fatalf("no parts: %s", errs.String())
 			}
 		}
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cmd.Process.Signal(os.Interrupt))
 		exit, _ := errors.AsType[*exec.ExitError](cmd.Wait())
 		if exit == nil || exit.ExitCode() != 130 || !regexp.MustCompile(`^nfsdemo: \d files? left as NAME.part: .*\nnfsdemo: interrupted\n$`).MatchString(errs.String()) {
 			t.Errorf("%v: %s", exit, errs.String())
@@ -104,10 +100,7 @@ func terminal(t *testing.T) (tty *os.File, output func() string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tty = must(os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	var text bytes.Buffer
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = io.Copy(&text, master) }) // ends with an error when tty is closed
@@ -127,9 +120,7 @@ func TestBar(t *testing.T) {
 	for i := range 8 {
 		fill(t, filepath.Join(src, fmt.Sprint("sub", i%3), fmt.Sprint(i)), 2<<20)
 	}
-	if err := syscall.Mkfifo(filepath.Join(src, "pipe"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, syscall.Mkfifo(filepath.Join(src, "pipe"), 0o644))
 	tty, output := terminal(t)
 	defer output()
 	status := cli.Main(append(append([]string{"cp", "-r"}, slow...), src, url), strings.NewReader(""), io.Discard, tty)

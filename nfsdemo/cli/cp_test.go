@@ -33,18 +33,12 @@ func served(t *testing.T, rdma bool, rtt time.Duration) (root, url string) {
 func servedBy(t *testing.T, rdma bool, rtt time.Duration, front func(*server.Server) rpc.Handler) (root, url string) {
 	t.Helper()
 	root = t.TempDir()
-	fsys, err := dir.New(root, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fsys := must(dir.New(root, nil))(t)
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys, Squash: server.SquashNone}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &transport.Server{Handler: front(h)}
 	serve, scheme := s.ServeStream, "nfs://"
 	if rdma {
@@ -67,10 +61,7 @@ func servedBy(t *testing.T, rdma bool, rtt time.Duration, front func(*server.Ser
 // delayed relays connections to addr. Each octet arrives d later than without it.
 func delayed(t *testing.T, addr string, d time.Duration) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -145,12 +136,8 @@ func fill(t *testing.T, name string, n int) []byte {
 	t.Helper()
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(data) // never fails
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	noErr(t, os.WriteFile(name, data, 0o644))
 	return data
 }
 
@@ -245,9 +232,7 @@ func TestResume(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			for _, verify := range []bool{false, true} {
-				if err := errors.Join(os.RemoveAll(near), os.RemoveAll(far)); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, errors.Join(os.RemoveAll(near), os.RemoveAll(far)))
 				data := fill(t, filepath.Join(x.src, "big"), size)
 				fill(t, filepath.Join(x.src, "done"), 10)
 				part := bytes.Clone(data[:size-1<<20])
@@ -287,9 +272,7 @@ func TestResumeOlder(t *testing.T) {
 	part := filepath.Join(root, "big.part")
 	fill(t, part, 11<<20)
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(part, old, old); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Chtimes(part, old, old))
 	mustRun(t, "cp", "--resume", src, url)
 	sameFile(t, filepath.Join(root, "big"), data)
 }

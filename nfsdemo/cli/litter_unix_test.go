@@ -54,9 +54,7 @@ func interrupt(t *testing.T, sig syscall.Signal, args, under string, status int)
 	var stderr strings.Builder
 	cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(args)...)
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for !exists(t, filepath.Join(dir, under)) {
@@ -66,9 +64,7 @@ func interrupt(t *testing.T, sig syscall.Signal, args, under string, status int)
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if err := cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Process.Signal(sig))
 	err := <-ended
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	said := strings.Contains(stderr.String(), "interrupt") || strings.Contains(stderr.String(), "terminated")
@@ -83,9 +79,6 @@ func interrupt(t *testing.T, sig syscall.Signal, args, under string, status int)
 // exists reports whether a file matches pattern.
 func exists(t *testing.T, pattern string) bool {
 	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(pattern))(t)
 	return len(files) > 0
 }

@@ -63,21 +63,12 @@ func serve(t testing.TB, fsys backend.FS) *nfsclient.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &transport.Server{Handler: h}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	u, err := nfsclient.ParseURL("nfs+rdma://" + l.Addr().String() + "/export")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := nfsclient.Dial(t.Context(), u, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(nfsclient.ParseURL("nfs+rdma://" + l.Addr().String() + "/export"))(t)
+	c := must(nfsclient.Dial(t.Context(), u, nil))(t)
 	t.Cleanup(func() { c.Close(); s.Close(); <-done })
 	return c
 }
@@ -87,10 +78,7 @@ func serve(t testing.TB, fsys backend.FS) *nfsclient.Client {
 func TestMemfs(t *testing.T) {
 	c := serve(t, billy.New(memfs.New(), nil))
 	ctx := t.Context()
-	dir, err := c.MkdirAll(ctx, "/export/a/b", 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must(c.MkdirAll(ctx, "/export/a/b", 0o755))(t)
 	data := bytes.Repeat([]byte("0123456789"), 300000)
 	errs := make(chan error)
 	for i := range 8 {
@@ -103,18 +91,13 @@ func TestMemfs(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-errs)
 	}
 	got, err := fs.ReadFile(c.FS(ctx), "a/b/7")
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d octets, %v", len(got), err)
 	}
-	n, err := c.Lookup(ctx, "/export/a/b/7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(c.Lookup(ctx, "/export/a/b/7"))(t)
 	before := n.Attr
 	time.Sleep(5 * time.Millisecond)
 	if err := c.Refresh(ctx, n); err != nil || n.Attr != before {
@@ -128,35 +111,16 @@ func TestMemfs(t *testing.T) {
 	}
 }
 
-// must returns a function that returns n or fails the test.
-func must(n *nfsclient.Node, err error) func(testing.TB) *nfsclient.Node {
-	return func(t testing.TB) *nfsclient.Node {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-}
-
 // TestReadOnly: file systems of io/fs, which pass the suite of the standard library at the other end.
 func TestReadOnly(t *testing.T) {
 	var archive bytes.Buffer
 	z := zip.NewWriter(&archive)
 	for _, name := range []string{"x", "dir/y", "dir/sub/z"} {
-		w, err := z.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must(z.Create(name))(t)
 		fmt.Fprint(w, strings.Repeat(name, 30))
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	zipped, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, z.Close())
+	zipped := must(zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len())))(t)
 	for name, fsys := range map[string]fs.FS{
 		"zip": zipped,
 		"map": fstest.MapFS{"x": {Data: []byte("x")}, "dir/y": {Data: []byte("y")}, "dir/sub/z": {Data: []byte("z"), Mode: 0o600}},
@@ -258,4 +222,21 @@ func ExampleReadOnly() {
 	got, err := n.Read(text, 0)
 	fmt.Printf("%s %v\n", text[:got], err)
 	// Output: <h1>hello</h1> <nil>
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -28,10 +28,7 @@ func TestListing(t *testing.T) {
 	under := &counted{Filesystem: memfs.New()}
 	const many = 1000
 	for i := range many {
-		f, err := under.Create(fmt.Sprintf("d/%04d", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must(under.Create(fmt.Sprintf("d/%04d", i)))(t)
 		f.Close()
 	}
 	d, _, err := billy.New(under, nil).Root().Lookup("d")
@@ -56,12 +53,8 @@ func TestListing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pages == 1 {
-			if err := d.Remove("0998"); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.Rename("0999", d, "other"); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, d.Remove("0998"))
+			noErr(t, d.Rename("0999", d, "other"))
 		}
 	}
 	if under.reads != 1 || len(seen) != many+1 || seen["other"] != 1 || seen["0998"]+seen["0999"] != 0 {

@@ -33,13 +33,9 @@ func (h *hanging) Lstat(path string) (os.FileInfo, error) {
 // does.
 func TestHanging(t *testing.T) {
 	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "d"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(filepath.Join(root, "d"), 0o755))
 	for _, name := range []string{"d/hangs", "d/file", "d/gone", "other"} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(filepath.Join(root, name), []byte(name), 0o644))
 	}
 	under := &hanging{osfs.New(root, osfs.WithBoundOS()), make(chan struct{}), make(chan struct{})}
 	f := billy.New(under, &billy.Config{Concurrent: true})
