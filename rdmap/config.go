@@ -134,12 +134,6 @@ type Startup struct {
 	// any other iWARP implementation, and treats the peer as one.
 	Plain bool
 
-	// NoKeepalive switches off a workaround. Some peers (Linux's siw) do not notice a first message
-	// that directly follows their Reply until another message comes. So if an initiator has sent
-	// something and a peer that is not a stag stays silent, it sends an empty RDMA Write, which
-	// has no effect, after 200 ms and after one second.
-	NoKeepalive bool
-
 	// Extensions are the operations beyond RFC 5040 that this side permits. 0: none.
 	// ConnectionState.Extensions are those in force.
 	Extensions verbs.Extensions

@@ -247,14 +247,13 @@ func (c *Conn) startupFrame(s *engine.Startup) (got, reply []byte, err error) {
 
 // establish starts the engine with what was negotiated.
 func (c *Conn) establish(p *engine.Params) error {
-	keepsAlive := p.Initiator && !p.Stag && !c.cfg.Startup.NoKeepalive // another stag needs none
-	c.cfg.Startup = Startup{}                                          // its slices are borrowed until now
+	c.cfg.Startup = Startup{} // its slices are borrowed until now
 	c.mu.Lock()
 	if c.ended() { // Abort came first
 		defer c.mu.Unlock()
 		return c.snd.Err()
 	}
-	c.keepsAlive = keepsAlive
+	c.keepsAlive = p.Initiator && !p.Stag // another stag needs none
 	// params before the engine: who finds the state up may ask for them.
 	c.params.Store(p)
 	p.Start(&c.snd, c.rcv, &c.wk)

@@ -18,20 +18,18 @@ func TestKeepalive(t *testing.T) {
 	const write = "c140" + "00000000" + "0000000000000000" // STag 0, TO 0
 	for _, tt := range []struct {
 		name    string
-		cfg     rdmap.Config
 		silent  bool // nothing is sent
 		answers bool // the peer answers at once
 		want    []time.Duration
 	}{
 		{name: "silent peer", want: []time.Duration{200 * time.Millisecond, time.Second}},
-		{name: "not asked to", cfg: rdmap.Config{Startup: rdmap.Startup{NoKeepalive: true}}},
 		{name: "nothing sent", silent: true},
 		{name: "peer that answers", answers: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
-				c := rdmap.Client(a, &tt.cfg)
+				c := rdmap.Client(a, nil)
 				shook := make(chan error, 1)
 				go func() { shook <- c.Handshake(t.Context()) }()
 				p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 1, ORD: 1}, nil)

@@ -53,8 +53,6 @@ type FlusherConfig struct {
 	Timeout time.Duration
 	// Quick: Commit cannot hang, and needs no turn.
 	Quick bool
-	// Detached: no caller makes a commit itself.
-	Detached bool
 }
 
 // NewFlusher returns the Flusher of one memory.
@@ -116,10 +114,7 @@ func (f *Flusher) join(rs []region.Range) (b *batch, lead bool, err error) {
 	}
 	f.active = true
 	f.gate.hold()
-	if f.c.Detached {
-		go f.run()
-	}
-	return f.next, !f.c.Detached, nil
+	return f.next, true, nil
 }
 
 // collect adds rs to the next batch; f.mu is held.

@@ -36,7 +36,7 @@ var (
 func newMemory(kind Kind, d *device, med medium, o *Options) *Memory {
 	m := &Memory{kind: kind, d: d, med: med, timeout: o.CloseTimeout}
 	m.fl = NewFlusher(FlusherConfig{
-		Commit: med.persist, Timeout: o.PersistTimeout, Quick: med.quick(), Detached: o.Detached,
+		Commit: med.persist, Timeout: o.PersistTimeout, Quick: med.quick(),
 		Hung: func() error { return d.error("persist", region.ErrPinned, nil) },
 	})
 	return m
@@ -62,8 +62,8 @@ func (m *Memory) Bytes() []byte { return m.med.bytes() }
 // durable. Errors: ErrFailed with the cause; region.ErrRegionLost if the file was truncated or
 // removed; region.ErrPinned if a system call has not returned within Options.PersistTimeout. That
 // call may still take effect, and holds the memory (see Close and Pinned). All callers get this
-// error at the deadline, except the one in whose goroutine the call hangs: without Options.Detached
-// it gets the error when the call returns.
+// error at the deadline, except the one in whose goroutine the call hangs, which gets it when the call
+// returns.
 func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Range{{Off: off, N: n}}) }
 
 // PersistRanges is Persist for several ranges, with one flush. It borrows rs.

@@ -12,9 +12,6 @@ type Options struct {
 	// region.ErrPinned: Failed is closed, and waiting callers get the error. If zero, 60 seconds;
 	// if negative, there is no limit.
 	PersistTimeout time.Duration
-	// Detached runs flushes in a separate goroutine, so that Persist always returns at
-	// that deadline. The switch costs about 15 microseconds; a flush to a disk takes about 120.
-	Detached bool
 	// CloseTimeout limits how long Close waits for running calls. If zero, 10 seconds; if
 	// negative, there is no limit.
 	CloseTimeout time.Duration

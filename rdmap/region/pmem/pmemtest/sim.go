@@ -20,10 +20,9 @@ type SimOptions struct {
 	// Guard, and before and after every Persist. It runs in the goroutine of the call, without
 	// locks, and may call Told.
 	Step func(*Sim)
-	// PersistTimeout, CloseTimeout, Detached and Hooks are those of pmem.Options. Without
+	// PersistTimeout, CloseTimeout and Hooks are those of pmem.Options. Without
 	// Hooks nothing hangs.
 	PersistTimeout, CloseTimeout time.Duration
-	Detached                     bool
 	Hooks                        *pmem.Hooks
 }
 
@@ -79,7 +78,7 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 		s.o.Versions = 8
 	}
 	s.fl = pmem.NewFlusher(pmem.FlusherConfig{
-		Commit: s.commit, Timeout: s.o.PersistTimeout, Quick: s.o.Hooks == nil, Detached: s.o.Detached,
+		Commit: s.commit, Timeout: s.o.PersistTimeout, Quick: s.o.Hooks == nil,
 		Hung: func() error { return &pmem.Error{Op: "persist", Kind: region.ErrPinned} },
 	})
 	return s
