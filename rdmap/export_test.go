@@ -59,7 +59,7 @@ const (
 	WatchdogAlert = watchdogAlert
 )
 
-var ErrInterrupted, ReadError, NewStream = errInterrupted, readError, newStream
+var ReadError, NewStream = readError, newStream
 
 func (c *Conn) Role() *role                     { return &c.role }
 func (c *Conn) Mu() *sync.Mutex                 { return &c.mu }

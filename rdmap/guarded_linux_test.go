@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -88,76 +87,5 @@ func TestTruncated(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestTruncatedUnderLoad: several streams, each in its own domain, write and read while the file is
-// truncated. All of them end: the one that notices with the Terminate for failed memory, the others
-// because the STag is invalid.
-func TestTruncatedUnderLoad(t *testing.T) {
-	const streams = 4
-	m := openFile(t, pmem.Mmap, fileSize)
-	ends := make(chan error, streams)
-	var conns []*rdmap.Conn
-	busy := make(chan bool, streams)
-	for i := range streams {
-		a, b := TcpPair(t)
-		x, y := rdmaptest.Connect(t, a, b, nil, nil)
-		reg, err := y.Table().RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go y.Serve()
-		conns = append(conns, y)
-		go func() {
-			p, s := make([]byte, fileSize), reg.STag()
-			var err error
-			for k := 0; err == nil; k++ {
-				if i%2 == 0 {
-					err = x.Read(Background, p, s, 0)
-				} else if err = x.Write(Background, p, s, 0); err == nil {
-					err = x.Read(Background, p[:1], s, 0)
-				}
-				if k == 1 {
-					busy <- true
-				}
-			}
-			ends <- err
-		}()
-	}
-	for range streams {
-		select {
-		case <-busy:
-		case err := <-ends:
-			t.Fatal("ended before the file was truncated: ", err)
-		case <-time.After(time.Minute):
-			t.Fatal("a stream does not get on")
-		}
-	}
-	if err := os.Truncate(m.Path(), 4096); err != nil {
-		t.Fatal(err)
-	}
-	for range streams {
-		err := <-ends
-		te, ok := errors.AsType[*verbs.TerminateError](err)
-		if !ok { // its Terminate may have been lost to a reset
-			if !errors.Is(err, net.ErrClosed) {
-				t.Error(err)
-			}
-			continue
-		}
-		if c := te.Terminate.Code; c != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) && c != (verbs.TermCode{Layer: 0, EType: 1, Code: 0}) && c != (verbs.TermCode{Layer: 1, EType: 1, Code: 0}) {
-			t.Error(err)
-		}
-	}
-	lost := 0
-	for _, y := range conns {
-		<-y.Done()
-		if errors.Is(y.Err(), region.ErrRegionLost) {
-			lost++
-		}
-	}
-	if lost == 0 {
-		t.Error("no stream noticed the truncation")
 	}
 }

@@ -251,21 +251,6 @@ func PoolMemory() error {
 // Background is for calls inside a synctest bubble, which the context of a test may outlive.
 var Background = context.Background()
 
-// Counter counts messages and posts nothing.
-type Counter struct {
-	mu  sync.Mutex
-	got int
-}
-
-// HandleRecv implements rdmap.Handler.
-func (h *Counter) HandleRecv(*rdmap.Conn, *verbs.Message) { h.mu.Lock(); h.got++; h.mu.Unlock() }
-
-// HandleClose implements rdmap.Handler.
-func (h *Counter) HandleClose(*rdmap.Conn, error) {}
-
-// N returns the number of messages.
-func (h *Counter) N() int { h.mu.Lock(); defer h.mu.Unlock(); return h.got }
-
 // Cancellable returns a context of the test, and what ends it.
 func Cancellable(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())

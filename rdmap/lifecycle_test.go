@@ -46,38 +46,6 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 	})
 }
 
-// TestCancelWhileLeading: a leader whose context ends returns, and the next one can
-// lead.
-func TestCancelWhileLeading(t *testing.T) {
-	OnWires(t, func(t *testing.T, a, b net.Conn) {
-		x, y := rdmaptest.Connect(t, a, b, nil, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		if _, err := x.Recv(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		if err := x.Send(t.Context(), []byte("a")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := y.Recv(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		go y.Send(t.Context(), []byte("b"))
-		if m, err := x.Recv(t.Context()); err != nil || string(m.Data) != "b" {
-			t.Fatal(err)
-		}
-		// A result beats a context that has ended.
-		var w rdmap.Waiter
-		w.Reset()
-		w.Complete(rdmaptest.ErrTest)
-		dead, kill := context.WithCancel(t.Context())
-		kill()
-		if err := x.Wait(dead, &w); err != rdmaptest.ErrTest {
-			t.Fatal(err)
-		}
-	})
-}
-
 // TestPeerTerminatesLinger: a side that received a Terminate half-closes and reads until the peer has
 // closed: to close with unread input would send a reset, which can destroy what it has sent.
 func TestPeerTerminatesLinger(t *testing.T) {

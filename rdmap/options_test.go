@@ -233,21 +233,3 @@ func TestBadMarker(t *testing.T) {
 		})
 	}
 }
-
-// TestRejectOptions: a Reply with R=1 has its private data whatever the options are.
-func TestRejectOptions(t *testing.T) {
-	options(func(o option) {
-		a, b := rdmaptest.Pipe()
-		cx, cy := new(rdmap.Config), &rdmap.Config{Startup: rdmap.Startup{Accept: func(*mpa.Request) ([]byte, error) { return []byte("no"), rdmaptest.ErrTest }}}
-		o.set(cx, cy)
-		x, y := rdmap.Client(a, cx), rdmap.Server(b, cy)
-		errs := make(chan error, 1)
-		go func() { errs <- y.Handshake(t.Context()) }()
-		rej, ok := errors.AsType[*verbs.RejectError](x.Handshake(t.Context()))
-		if !ok || string(rej.PrivateData) != "no" || !errors.Is(<-errs, rdmaptest.ErrTest) {
-			t.Errorf("%v: %v", o, rej)
-		}
-		<-x.Done()
-		<-y.Done()
-	})
-}

@@ -67,24 +67,6 @@ func TestWatchedAfterWait(t *testing.T) {
 	})
 }
 
-// TestWatchedThenBusy goes back and forth between idle and busy.
-func TestWatchedThenBusy(t *testing.T) {
-	OnWires(t, func(t *testing.T, a, b net.Conn) {
-		t.Parallel()
-		x, y := rdmaptest.Connect(t, a, b, nil, nil)
-		go y.Serve()
-		_, reg := make([]byte, 8), MustRegister(t, y, 8, region.RemoteRead)
-		for range 3 {
-			time.Sleep(2*rdmap.TickEvery + rdmap.TickEvery/2)
-			for range 3 {
-				if err := x.Read(t.Context(), make([]byte, 8), reg.STag(), 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	})
-}
-
 // TestInputWhileTaken: input that a watcher noticed while somebody else held the role is read when the
 // role is given back, and not only at the next tick.
 func TestInputWhileTaken(t *testing.T) {

@@ -58,22 +58,3 @@ func TestStats(t *testing.T) {
 		}
 	})
 }
-
-// TestStatsOfLikeSends: Sends like the one before them are counted, although each arrives in a read of its
-// own and nothing else arrives.
-func TestStatsOfLikeSends(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := rdmaptest.Pipe()
-		x, y := rdmaptest.Connect(t, a, b, nil, &rdmap.Config{Handler: refill{}})
-		go func() { _ = y.Serve() }()
-		for i := range uint64(5) {
-			if err := x.Send(t.Context(), []byte("like the others")); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-			if in, out := y.Stats().SendsIn, x.Stats().SendsOut; in != i+1 || out != i+1 {
-				t.Errorf("%d sent, %d received, want %d", out, in, i+1)
-			}
-		}
-	})
-}

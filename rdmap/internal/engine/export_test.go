@@ -56,15 +56,12 @@ func (s *Sender) Release()                                   { s.release() }
 func (s *Sender) Request(req *Request) bool                  { return s.hold(req) }
 func (w *Work) StartMarking()                                { w.startMarking() }
 func (w *Work) AddFPDUs(r buf.Room)                          { w.addFPDUs(r) }
-func (w *Work) Drop(n int)                                   { w.drop(n) }
 func (w *Work) Add(octets uint32)                            { w.add().octets = octets }
 func (w *Work) Align(emss int)                               { w.alignment = alignment{emss: emss} }
-func (w *Work) Box() *[]message                              { return w.box }
 func (s *Sender) Requests() *buf.Ring[message]               { return &s.requests }
 func (s *Sender) Responses() *buf.Ring[message]              { return &s.responses }
 func (s *Sender) InFlight() int                              { return s.inFlight.Len() }
 func (s *Sender) SetLastID(id uint32)                        { s.lastID = id }
-func (s *Sender) Expected() int                              { return s.expected }
 func (s *Sender) Slots() int                                 { return int(s.slots.Load()) }
 func (s *Sender) Set(ird int, interleave bool)               { s.ird, s.interleave = ird, interleave }
 func (w *Work) Items() []message                             { return w.items }

@@ -148,3 +148,20 @@ func FuzzTerminate(f *testing.F) {
 		}
 	})
 }
+
+// conversation returns a valid stream with every kind of message, made by another engine, for a peer
+// with a region stag of 1000 octets.
+func conversation(crc bool, stag region.STag) []byte {
+	b := newEngine(engineConfig{mulpdu: 200, ord: 8, nocrc: !crc})
+	b.post(
+		verbs.WR{Op: verbs.OpSend, Head: []byte("hello")},
+		verbs.WR{Op: verbs.OpWrite, STag: stag, Body: rdmaptest.Pattern(500)},
+		verbs.WR{Op: verbs.OpSendSE, Body: rdmaptest.Pattern(700)},
+		verbs.WR{Op: verbs.OpReadRequest, STag: stag, Len: 300, Sink: 7},
+		verbs.WR{Op: verbs.OpReadRequest, STag: stag, Len: 0, Sink: 7},
+		verbs.WR{Op: verbs.OpSend},
+		verbs.WR{Op: verbs.OpWrite, STag: stag, TO: 500},
+		verbs.WR{Op: verbs.OpSendSE, Body: rdmaptest.Pattern(9)},
+	)
+	return b.output()
+}

@@ -62,21 +62,6 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelTells: a world that fails is told with the steps that lead there, and no others.
-func TestModelTells(t *testing.T) {
-	var in []byte
-	fails := func(in []byte) bool { return slices.Contains(try(t, in).steps, "side 1: atomic") }
-	for i := range byte(60) { // among others, atomics of side 1
-		in = append(in, 0, i, 7, 0x17, 0x1f, i)
-	}
-	if in = rdmaptest.Shrink(in, fails); len(in) > 3 || !fails(in) {
-		t.Errorf("shrunk to %#v", in)
-	}
-	if x := try(t, []byte{0, 0xff}); x.why != "" || !slices.Equal(x.steps, []string{"side 1: speak"}) {
-		t.Errorf("%q, %q", x.why, x.steps)
-	}
-}
-
 // trial is a test of its own, so that its failure is no failure of the one that it is part of.
 type trial struct {
 	testing.TB

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -14,32 +13,17 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// connRig is an orderRig whose halves are Conns. The responder records messages in the trace, if there is a
-// gate as soon as that permits it.
+// connRig is an orderRig whose halves are Conns. The responder records messages in the trace.
 type connRig struct {
 	*orderRig
 	x, y *rdmap.Conn
-	gate chan struct{}
 }
 
 func (g *connRig) HandleRecv(_ *rdmap.Conn, m *verbs.Message) {
-	if g.gate != nil {
-		<-g.gate
-	}
 	g.trace = append(g.trace, int(m.Data[0]))
 }
 
 func (g *connRig) HandleClose(*rdmap.Conn, error) {}
-
-// onConns runs f for a pair of operations.
-func onConns(t *testing.T, pair string, f func(t *testing.T, g *connRig)) {
-	t.Run(pair, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			a, b, _ := strings.Cut(pair, "-")
-			f(t, newConnRig(t, a, b))
-		})
-	})
-}
 
 func newConnRig(t *testing.T, firstOp, laterOp string) *connRig {
 	g := &connRig{orderRig: orderRigOf(t, firstOp, laterOp)}
@@ -62,74 +46,6 @@ func (g *connRig) run(change func([]verbs.WR)) {
 		g.t.Fatal(err)
 	}
 	synctest.Wait()
-}
-
-// untouched reports whether no request has had an effect.
-func (g *connRig) untouched() bool {
-	return wordOf(g.mem.Bytes()) == wordOf(rdmaptest.Pattern(8)) && len(g.mem.persisted) == 0
-}
-
-// TestOrderingHung: while a Flush or Verify is running, messages and Writes pass it, requests do not.
-func TestOrderingHung(t *testing.T) {
-	everything := append([]string{"Send", "Imm", "Write"}, requests...)
-	for i := range 2 * len(everything) {
-		a, b := []string{"F", "V"}[i%2], everything[i/2]
-		passes := orderOps[b].response == 0
-		onConns(t, a+"-"+b, func(t *testing.T, g *connRig) {
-			g.mem.gate = make(chan struct{})
-			g.run(nil)
-			wrote := g.names[later] == "Write" && wordOf(g.mem.Bytes()) == store(0, later)
-			if passed := len(g.trace) > 0 || wrote; passed != passes {
-				t.Errorf("passed: %v, want %v", passed, passes)
-			}
-			if !passes && !g.untouched() || len(g.done) > 0 {
-				t.Errorf("done although the first one is not: %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
-			}
-			close(g.mem.gate)
-			synctest.Wait()
-			if g.trace = waits; passes {
-				g.trace = []int{later, first}
-			}
-			g.effects()
-		})
-	}
-}
-
-// TestOrderingFailed: nothing is carried out after a flush that fails, or after a hash that differs.
-func TestOrderingFailed(t *testing.T) {
-	for _, pair := range []string{"F-Read", "F-At", "F-AW", "V-Read", "V-At", "V-F", "V-AW"} {
-		onConns(t, pair, func(t *testing.T, g *connRig) {
-			if g.names[first] == "F" {
-				g.mem.err = rdmaptest.ErrTest
-			}
-			g.run(func(wrs []verbs.WR) {
-				if g.names[first] == "V" {
-					wrs[0].Head = rdmaptest.Castagnoli([]byte("something else"))
-				}
-			})
-			if !slices.Equal(g.done, []string{"1!", "2!"}) || !g.untouched() {
-				t.Errorf("completed %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
-			}
-		})
-	}
-}
-
-// TestOrderingUpcall: while the upper layer handles a message, no request after that message is carried
-// out.
-func TestOrderingUpcall(t *testing.T) {
-	for i := range 2 * len(requests) {
-		onConns(t, []string{"Send-", "Imm-"}[i%2]+requests[i/2], func(t *testing.T, g *connRig) {
-			g.gate = make(chan struct{})
-			g.run(nil)
-			if !slices.Equal(g.done, []string{"1"}) || !g.untouched() {
-				t.Errorf("completed %v, the word is %x", g.done, wordOf(g.mem.Bytes()))
-			}
-			close(g.gate)
-			synctest.Wait()
-			g.trace = append(g.trace, later)
-			g.effects()
-		})
-	}
 }
 
 // TestSendOvertakesResponse: a Send completes at a peer that cannot send the Response to the Read before
