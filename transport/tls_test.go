@@ -1066,39 +1066,57 @@ func TestRecheckTLS(t *testing.T) {
 	mustDo(t, other, echoCall(nil)).Release()
 }
 
-// BenchmarkTLS is what TLS costs: a call without data, 1 MiB in either direction, and a connection with its first call.
+// BenchmarkTLS is what TLS costs, on TCP and below MPA, the kinds of a call in turn: a call without data, 1 MiB in either
+// direction, and a connection with its first call.
 func BenchmarkTLS(b *testing.B) {
 	w := newWorld(b)
-	for _, kind := range []struct {
+	stream := func(addr string, cfg *transport.Config) (rpc.Caller, error) { return transport.DialStream(testCtx(b), "tcp", addr, cfg) }
+	rdma := func(addr string, cfg *transport.Config) (rpc.Caller, error) { return transport.Dial(testCtx(b), "tcp", addr, cfg) }
+	kinds := []struct {
 		name           string
 		server, client *transport.Config
-	}{{"clear", testConfig(), testConfig()}, {"tls", w.serverConfig(), w.clientConfig()}, {"mtls", w.serverConfig(), w.clientConfig(w.client)}} {
-		_, _, addr := serveTLS(b, kind.server)
-		dial := func() *transport.StreamClient {
-			c, err := transport.DialStream(testCtx(b), "tcp", addr, kind.client)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return c
+		dial           func(addr string, cfg *transport.Config) (rpc.Caller, error)
+		addr           string
+		c              rpc.Caller
+	}{
+		{name: "tcp", server: testConfig(), client: testConfig(), dial: stream}, {name: "tcp+tls", server: w.serverConfig(), client: w.clientConfig(), dial: stream},
+		{name: "tcp+mtls", server: w.serverConfig(), client: w.clientConfig(w.client), dial: stream},
+		{name: "rdma", server: testConfig(), client: testConfig(), dial: rdma}, {name: "rdma+tls", server: w.serverConfig(), client: w.clientConfig(), dial: rdma},
+	}
+	for i := range kinds {
+		k := &kinds[i]
+		_, _, k.addr = serveTLS(b, k.server)
+		var err error
+		if k.c, err = k.dial(k.addr, k.client); err != nil {
+			b.Fatal(err)
 		}
-		c := dial()
-		for _, call := range []struct {
-			name string
-			call *rpc.Call
-			n    int
-		}{{"null", &rpc.Call{Prog: testProg, Vers: testVers}, 0}, {"read", wordCall(procFill, 1<<20), 1 << 20}, {"both", echoCall(filled(1 << 20)), 2 << 20}} {
-			b.Run(call.name+"/"+kind.name, func(b *testing.B) {
+		defer k.c.Close()
+	}
+	fill := wordCall(procFill, 1<<20)
+	fill.Sink = make([]byte, 1<<20)
+	null := &rpc.Call{Prog: testProg, Vers: testVers}
+	for _, call := range []struct {
+		name string
+		call *rpc.Call
+		n    int
+	}{{"null", null, 0}, {"read", fill, 1 << 20}, {"write", itemCall(procSum, filled(1<<20)), 1 << 20}} {
+		for _, k := range kinds {
+			b.Run(call.name+"/"+k.name, func(b *testing.B) {
 				b.SetBytes(int64(call.n))
 				for b.Loop() {
-					mustDo(b, c, call.call).Release()
+					mustDo(b, k.c, call.call).Release()
 				}
 			})
 		}
-		c.Close()
-		b.Run("connect/"+kind.name, func(b *testing.B) {
+	}
+	for _, k := range kinds {
+		b.Run("connect/"+k.name, func(b *testing.B) {
 			for b.Loop() {
-				c := dial()
-				mustDo(b, c, &rpc.Call{Prog: testProg, Vers: testVers}).Release()
+				c, err := k.dial(k.addr, k.client)
+				if err != nil {
+					b.Fatal(err)
+				}
+				mustDo(b, c, null).Release()
 				c.Close()
 			}
 		})
