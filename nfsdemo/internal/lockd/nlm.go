@@ -16,11 +16,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// message is what all results are.
-type message interface {
-	Append(b []byte, vers uint32) []byte
-}
-
 // serveNLM answers one call.
 func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	proc := Proc(c.Proc)

@@ -104,6 +104,42 @@ func (s Status) in(vers uint32) Status {
 	return s
 }
 
+// message is arguments or results.
+type message interface {
+	// Append appends the message as a version has it. What does not fit there becomes the nearest that does.
+	Append(b []byte, vers uint32) []byte
+	// Parse reads the message. The error is a *xdr.DecodeError.
+	Parse(d *xdr.Decoder, vers uint32) error
+}
+
+// encode writes a copy, in which code may change what does not fit.
+func encode[T any](b []byte, m T, vers uint32, code func(*T, *xdr.Coder, uint32)) []byte {
+	return xdr.Encode(b, &m, func(m *T, c *xdr.Coder) { code(m, c, vers) })
+}
+
+func decode[T any](d *xdr.Decoder, m *T, vers uint32, code func(*T, *xdr.Coder, uint32)) error {
+	return xdr.Decode(d, m, func(m *T, c *xdr.Coder) { code(m, c, vers) }).ErrIn("NLM message")
+}
+
+func (s *Status) code(c *xdr.Coder, vers uint32) {
+	*s = s.in(vers)
+	xdr.Word(c, s)
+}
+
+// codeRange is an offset and a length.
+func codeRange(c *xdr.Coder, off, n *uint64, vers uint32) {
+	if vers >= Version4 {
+		c.Uint64(off, n)
+		return
+	}
+	o, l := uint32(min(*off, math.MaxUint32)), uint32(*n)
+	if *n > math.MaxUint32 {
+		l = 0
+	}
+	c.Uint32(&o, &l)
+	*off, *n = uint64(o), uint64(l)
+}
+
 // Lock is an nlm_lock.
 type Lock struct {
 	Caller      []byte // the client's name
@@ -113,38 +149,12 @@ type Lock struct {
 	Offset, Len uint64 // Len 0: to the end of the file
 }
 
-// octets are an offset or a length of a version.
-func octets(d *xdr.Decoder, vers uint32) uint64 {
-	if vers < Version4 {
-		return uint64(d.Uint32())
-	}
-	return d.Uint64()
-}
-
-// appendRange appends an offset and a length. Where they do not fit, they become the nearest that do.
-func appendRange(b []byte, off, n uint64, vers uint32) []byte {
-	if vers >= Version4 {
-		return xdr.AppendUint64(xdr.AppendUint64(b, off), n)
-	}
-	if n > math.MaxUint32 {
-		n = 0
-	}
-	return xdr.AppendUint32(xdr.AppendUint32(b, uint32(min(off, math.MaxUint32))), uint32(n))
-}
-
-func (l *Lock) append(b []byte, vers uint32) []byte {
-	b = xdr.AppendOpaque(b, l.Caller)
-	b = xdr.AppendOpaque(b, l.File)
-	b = xdr.AppendOpaque(b, l.Owner)
-	b = xdr.AppendUint32(b, l.ID)
-	return appendRange(b, l.Offset, l.Len, vers)
-}
-
-func (l *Lock) parse(d *xdr.Decoder, vers uint32) {
-	l.Caller, l.File, l.Owner = d.Opaque(MaxNLMName), d.Opaque(MaxObject), d.Opaque(MaxObject)
-	l.ID = d.Uint32()
-	l.Offset = octets(d, vers)
-	l.Len = octets(d, vers)
+func (l *Lock) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &l.Caller, MaxNLMName)
+	xdr.Opaque(c, &l.File, MaxObject)
+	xdr.Opaque(c, &l.Owner, MaxObject)
+	c.Uint32(&l.ID)
+	codeRange(c, &l.Offset, &l.Len, vers)
 }
 
 // LockArgs is the arguments of LOCK, LOCK_MSG and NM_LOCK.
@@ -157,19 +167,13 @@ type LockArgs struct {
 	State     uint32 // the client's state (see NSM)
 }
 
-// Append appends the arguments as a version has them.
-func (a *LockArgs) Append(b []byte, vers uint32) []byte {
-	b = xdr.AppendBool(xdr.AppendBool(xdr.AppendOpaque(b, a.Cookie), a.Block), a.Exclusive)
-	b = a.Lock.append(b, vers)
-	return xdr.AppendUint32(xdr.AppendBool(b, a.Reclaim), a.State)
-}
-
-// Parse reads the arguments. The error is a *xdr.DecodeError.
-func (a *LockArgs) Parse(d *xdr.Decoder, vers uint32) error {
-	a.Cookie, a.Block, a.Exclusive = d.Opaque(MaxObject), d.Bool(), d.Bool()
-	a.Lock.parse(d, vers)
-	a.Reclaim, a.State = d.Bool(), d.Uint32()
-	return d.ErrIn("nlm_lockargs")
+func (a *LockArgs) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Bool(&a.Block)
+	c.Bool(&a.Exclusive)
+	a.Lock.code(c, vers)
+	c.Bool(&a.Reclaim)
+	c.Uint32(&a.State)
 }
 
 // CancelArgs is the arguments of CANCEL and CANCEL_MSG.
@@ -179,17 +183,11 @@ type CancelArgs struct {
 	Lock             Lock
 }
 
-// Append appends the arguments.
-func (a *CancelArgs) Append(b []byte, vers uint32) []byte {
-	b = xdr.AppendBool(xdr.AppendBool(xdr.AppendOpaque(b, a.Cookie), a.Block), a.Exclusive)
-	return a.Lock.append(b, vers)
-}
-
-// Parse reads the arguments.
-func (a *CancelArgs) Parse(d *xdr.Decoder, vers uint32) error {
-	a.Cookie, a.Block, a.Exclusive = d.Opaque(MaxObject), d.Bool(), d.Bool()
-	a.Lock.parse(d, vers)
-	return d.ErrIn("nlm_cancargs")
+func (a *CancelArgs) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Bool(&a.Block)
+	c.Bool(&a.Exclusive)
+	a.Lock.code(c, vers)
 }
 
 // TestArgs is the arguments of TEST, GRANTED and their _MSG forms.
@@ -199,16 +197,10 @@ type TestArgs struct {
 	Lock      Lock
 }
 
-// Append appends the arguments.
-func (a *TestArgs) Append(b []byte, vers uint32) []byte {
-	return a.Lock.append(xdr.AppendBool(xdr.AppendOpaque(b, a.Cookie), a.Exclusive), vers)
-}
-
-// Parse reads the arguments.
-func (a *TestArgs) Parse(d *xdr.Decoder, vers uint32) error {
-	a.Cookie, a.Exclusive = d.Opaque(MaxObject), d.Bool()
-	a.Lock.parse(d, vers)
-	return d.ErrIn("nlm_testargs")
+func (a *TestArgs) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Bool(&a.Exclusive)
+	a.Lock.code(c, vers)
 }
 
 // UnlockArgs is the arguments of UNLOCK and UNLOCK_MSG.
@@ -217,16 +209,9 @@ type UnlockArgs struct {
 	Lock   Lock
 }
 
-// Append appends the arguments.
-func (a *UnlockArgs) Append(b []byte, vers uint32) []byte {
-	return a.Lock.append(xdr.AppendOpaque(b, a.Cookie), vers)
-}
-
-// Parse reads the arguments.
-func (a *UnlockArgs) Parse(d *xdr.Decoder, vers uint32) error {
-	a.Cookie = d.Opaque(MaxObject)
-	a.Lock.parse(d, vers)
-	return d.ErrIn("nlm_unlockargs")
+func (a *UnlockArgs) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &a.Cookie, MaxObject)
+	a.Lock.code(c, vers)
 }
 
 // Res is the results of all procedures but TEST, SHARE and UNSHARE.
@@ -235,15 +220,9 @@ type Res struct {
 	Status Status
 }
 
-// Append appends the results.
-func (r *Res) Append(b []byte, vers uint32) []byte {
-	return xdr.AppendUint32(xdr.AppendOpaque(b, r.Cookie), uint32(r.Status.in(vers)))
-}
-
-// Parse reads the results.
-func (r *Res) Parse(d *xdr.Decoder, _ uint32) error {
-	r.Cookie, r.Status = d.Opaque(MaxObject), Status(d.Uint32())
-	return d.ErrIn("nlm_res")
+func (r *Res) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &r.Cookie, MaxObject)
+	r.Status.code(c, vers)
 }
 
 // TestRes is the results of TEST. The fields after Status are those of the lock in the way, if it is Denied.
@@ -256,25 +235,14 @@ type TestRes struct {
 	Offset, Len uint64
 }
 
-// Append appends the results.
-func (r *TestRes) Append(b []byte, vers uint32) []byte {
-	b = xdr.AppendUint32(xdr.AppendOpaque(b, r.Cookie), uint32(r.Status.in(vers)))
-	if r.Status != Denied {
-		return b
+func (r *TestRes) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &r.Cookie, MaxObject)
+	if r.Status.code(c, vers); r.Status == Denied {
+		c.Bool(&r.Exclusive)
+		c.Uint32(&r.ID)
+		xdr.Opaque(c, &r.Owner, MaxObject)
+		codeRange(c, &r.Offset, &r.Len, vers)
 	}
-	b = xdr.AppendOpaque(xdr.AppendUint32(xdr.AppendBool(b, r.Exclusive), r.ID), r.Owner)
-	return appendRange(b, r.Offset, r.Len, vers)
-}
-
-// Parse reads the results.
-func (r *TestRes) Parse(d *xdr.Decoder, vers uint32) error {
-	*r = TestRes{Cookie: d.Opaque(MaxObject), Status: Status(d.Uint32())}
-	if r.Status == Denied {
-		r.Exclusive, r.ID, r.Owner = d.Bool(), d.Uint32(), d.Opaque(MaxObject)
-		r.Offset = octets(d, vers)
-		r.Len = octets(d, vers)
-	}
-	return d.ErrIn("nlm_testres")
 }
 
 // ShareArgs is the arguments of SHARE and UNSHARE: DOS's share reservations.
@@ -286,19 +254,13 @@ type ShareArgs struct {
 	Reclaim      bool
 }
 
-// Append appends the arguments.
-func (a *ShareArgs) Append(b []byte, _ uint32) []byte {
-	b = xdr.AppendOpaque(xdr.AppendOpaque(b, a.Cookie), a.Caller)
-	b = xdr.AppendOpaque(xdr.AppendOpaque(b, a.File), a.Owner)
-	return xdr.AppendBool(xdr.AppendUint32(xdr.AppendUint32(b, a.Mode), a.Access), a.Reclaim)
-}
-
-// Parse reads the arguments.
-func (a *ShareArgs) Parse(d *xdr.Decoder, _ uint32) error {
-	a.Cookie, a.Caller = d.Opaque(MaxObject), d.Opaque(MaxNLMName)
-	a.File, a.Owner = d.Opaque(MaxObject), d.Opaque(MaxObject)
-	a.Mode, a.Access, a.Reclaim = d.Uint32(), d.Uint32(), d.Bool()
-	return d.ErrIn("nlm_shareargs")
+func (a *ShareArgs) code(c *xdr.Coder, _ uint32) {
+	xdr.Opaque(c, &a.Cookie, MaxObject)
+	xdr.Opaque(c, &a.Caller, MaxNLMName)
+	xdr.Opaque(c, &a.File, MaxObject)
+	xdr.Opaque(c, &a.Owner, MaxObject)
+	c.Uint32(&a.Mode, &a.Access)
+	c.Bool(&a.Reclaim)
 }
 
 // ShareRes is the results of SHARE and UNSHARE.
@@ -308,16 +270,10 @@ type ShareRes struct {
 	Sequence uint32
 }
 
-// Append appends the results.
-func (r *ShareRes) Append(b []byte, vers uint32) []byte {
-	b = xdr.AppendUint32(xdr.AppendOpaque(b, r.Cookie), uint32(r.Status.in(vers)))
-	return xdr.AppendUint32(b, r.Sequence)
-}
-
-// Parse reads the results.
-func (r *ShareRes) Parse(d *xdr.Decoder, _ uint32) error {
-	r.Cookie, r.Status, r.Sequence = d.Opaque(MaxObject), Status(d.Uint32()), d.Uint32()
-	return d.ErrIn("nlm_shareres")
+func (r *ShareRes) code(c *xdr.Coder, vers uint32) {
+	xdr.Opaque(c, &r.Cookie, MaxObject)
+	r.Status.code(c, vers)
+	c.Uint32(&r.Sequence)
 }
 
 // FreeAllArgs is the arguments of FREE_ALL: a client that keeps no state has started again.
@@ -326,13 +282,33 @@ type FreeAllArgs struct {
 	State uint32
 }
 
-// Append appends the arguments.
-func (a *FreeAllArgs) Append(b []byte, _ uint32) []byte {
-	return xdr.AppendUint32(xdr.AppendOpaque(b, a.Name), a.State)
+func (a *FreeAllArgs) code(c *xdr.Coder, _ uint32) {
+	xdr.Opaque(c, &a.Name, MaxNLMName)
+	c.Uint32(&a.State)
 }
 
-// Parse reads the arguments.
-func (a *FreeAllArgs) Parse(d *xdr.Decoder, _ uint32) error {
-	a.Name, a.State = d.Opaque(MaxNLMName), d.Uint32()
-	return d.ErrIn("nlm_notify")
+func (m *LockArgs) Append(b []byte, v uint32) []byte    { return encode(b, *m, v, (*LockArgs).code) }
+func (m *CancelArgs) Append(b []byte, v uint32) []byte  { return encode(b, *m, v, (*CancelArgs).code) }
+func (m *TestArgs) Append(b []byte, v uint32) []byte    { return encode(b, *m, v, (*TestArgs).code) }
+func (m *UnlockArgs) Append(b []byte, v uint32) []byte  { return encode(b, *m, v, (*UnlockArgs).code) }
+func (m *Res) Append(b []byte, v uint32) []byte         { return encode(b, *m, v, (*Res).code) }
+func (m *TestRes) Append(b []byte, v uint32) []byte     { return encode(b, *m, v, (*TestRes).code) }
+func (m *ShareArgs) Append(b []byte, v uint32) []byte   { return encode(b, *m, v, (*ShareArgs).code) }
+func (m *ShareRes) Append(b []byte, v uint32) []byte    { return encode(b, *m, v, (*ShareRes).code) }
+func (m *FreeAllArgs) Append(b []byte, v uint32) []byte { return encode(b, *m, v, (*FreeAllArgs).code) }
+
+func (m *LockArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, m, v, (*LockArgs).code) }
+func (m *CancelArgs) Parse(d *xdr.Decoder, v uint32) error {
+	return decode(d, m, v, (*CancelArgs).code)
+}
+func (m *TestArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, m, v, (*TestArgs).code) }
+func (m *UnlockArgs) Parse(d *xdr.Decoder, v uint32) error {
+	return decode(d, m, v, (*UnlockArgs).code)
+}
+func (m *Res) Parse(d *xdr.Decoder, v uint32) error       { return decode(d, m, v, (*Res).code) }
+func (m *TestRes) Parse(d *xdr.Decoder, v uint32) error   { return decode(d, m, v, (*TestRes).code) }
+func (m *ShareArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, m, v, (*ShareArgs).code) }
+func (m *ShareRes) Parse(d *xdr.Decoder, v uint32) error  { return decode(d, m, v, (*ShareRes).code) }
+func (m *FreeAllArgs) Parse(d *xdr.Decoder, v uint32) error {
+	return decode(d, m, v, (*FreeAllArgs).code)
 }

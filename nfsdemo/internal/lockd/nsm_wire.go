@@ -45,15 +45,14 @@ type StatRes struct {
 	State   uint32 // of this machine: odd while it is up, and greater each time
 }
 
+func (r *StatRes) code(c *xdr.Coder) { c.Uint32(&r.Outcome, &r.State) }
+
 // Append appends the results.
-func (r *StatRes) Append(b []byte) []byte {
-	return xdr.AppendUint32(xdr.AppendUint32(b, r.Outcome), r.State)
-}
+func (r *StatRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*StatRes).code) }
 
 // Parse reads the results. The error is a *xdr.DecodeError.
 func (r *StatRes) Parse(d *xdr.Decoder) error {
-	r.Outcome, r.State = d.Uint32(), d.Uint32()
-	return d.ErrIn("sm_stat_res")
+	return xdr.Decode(d, r, (*StatRes).code).ErrIn("sm_stat_res")
 }
 
 // Notify is the arguments of NOTIFY.
@@ -62,13 +61,15 @@ type Notify struct {
 	State uint32
 }
 
-// Append appends the arguments.
-func (a *Notify) Append(b []byte) []byte {
-	return xdr.AppendUint32(xdr.AppendOpaque(b, a.Name), a.State)
+func (a *Notify) code(c *xdr.Coder) {
+	xdr.Opaque(c, &a.Name, MaxNSMName)
+	c.Uint32(&a.State)
 }
+
+// Append appends the arguments.
+func (a *Notify) Append(b []byte) []byte { return xdr.Encode(b, a, (*Notify).code) }
 
 // Parse reads the arguments.
 func (a *Notify) Parse(d *xdr.Decoder) error {
-	a.Name, a.State = d.Opaque(MaxNSMName), d.Uint32()
-	return d.ErrIn("stat_chge")
+	return xdr.Decode(d, a, (*Notify).code).ErrIn("stat_chge")
 }
