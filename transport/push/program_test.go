@@ -83,7 +83,7 @@ func (r *openRes) parse(d *xdr.Decoder) {
 	o := &r.Opened
 	if o.Session = takeKey(d); d.Bool() {
 		o.Commit = new(rendezvous.Place)
-		o.Commit.Parse(d)
+		xdr.Decode(d, o.Commit, (*rendezvous.Place).Code)
 	}
 	a := &o.Answer
 	a.ID, a.Capacity = takeKey(d), d.Uint64()

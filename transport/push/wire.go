@@ -66,19 +66,17 @@ type openArgs struct {
 	Native   bool
 }
 
-func (a *openArgs) append(b []byte) []byte {
-	b = xdr.AppendString(b, a.Name)
-	b = xdr.AppendFixedOpaque(b, a.Secret[:])
-	b = xdr.AppendFixedOpaque(b, a.Instance[:])
-	b = xdr.AppendBool(b, a.Resume)
-	b = xdr.AppendUint64(b, a.Capacity)
-	return xdr.AppendBool(b, a.Native)
+func (a *openArgs) code(c *xdr.Coder) {
+	c.String(&a.Name, maxName)
+	c.Fixed(a.Secret[:])
+	c.Fixed(a.Instance[:])
+	c.Bool(&a.Resume)
+	c.Uint64(&a.Capacity)
+	c.Bool(&a.Native)
 }
 
-func (a *openArgs) parse(d *xdr.Decoder) {
-	a.Name, a.Secret = d.String(maxName), Secret(takeKey(d))
-	a.Instance, a.Resume, a.Capacity, a.Native = takeKey(d), d.Bool(), d.Uint64(), d.Bool()
-}
+func (a *openArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*openArgs).code) }
+func (a *openArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*openArgs).code) }
 
 // opened is push_opened.
 type opened struct {
@@ -100,53 +98,34 @@ type openRes struct {
 	Opened opened // of StatusOK
 }
 
-func (r *openRes) append(b []byte) []byte {
-	b = xdr.AppendUint32(b, uint32(r.Status))
-	if r.Status == StatusOK {
-		return r.Opened.append(b)
+func (r *openRes) code(c *xdr.Coder) {
+	if xdr.Word(c, &r.Status) == StatusOK {
+		r.Opened.code(c)
 	}
-	return b
 }
 
-func (o *opened) append(b []byte) []byte {
-	b = xdr.AppendFixedOpaque(b, o.Session[:])
-	b = xdr.AppendBool(b, o.Commit != nil)
-	if o.Commit != nil {
-		b = o.Commit.Append(b)
+func (o *opened) code(c *xdr.Coder) {
+	c.Fixed(o.Session[:])
+	if native := o.Commit != nil; c.Bool(&native) {
+		if o.Commit == nil {
+			o.Commit = new(rendezvous.Place)
+		}
+		o.Commit.Code(c)
 	}
 	a := &o.Answer
-	b = xdr.AppendFixedOpaque(b, a.ID[:])
-	b = xdr.AppendUint64(b, a.Capacity)
-	for _, v := range [...]uint32{uint32(a.Mode), uint32(a.Hash), uint32(level(a.Persistent)), a.Epoch} {
-		b = xdr.AppendUint32(b, v)
-	}
-	for _, v := range [...]uint64{a.Head, a.Tail, a.NextSeq} {
-		b = xdr.AppendUint64(b, v)
-	}
-	return xdr.AppendUint32(b, a.LastEpoch)
+	c.Fixed(a.ID[:])
+	c.Uint64(&a.Capacity)
+	xdr.Word(c, &a.Mode)
+	xdr.Word(c, &a.Hash)
+	l := uint32(level(a.Persistent))
+	c.Uint32(&l, &a.Epoch)
+	a.Persistent = commitlog.Level(l) == commitlog.Persistent
+	c.Uint64(&a.Head, &a.Tail, &a.NextSeq)
+	c.Uint32(&a.LastEpoch)
 }
 
-func (r *openRes) parse(d *xdr.Decoder) {
-	r.Status = Status(d.Uint32())
-	if r.Status == StatusOK {
-		r.Opened.parse(d)
-	}
-}
-
-func (o *opened) parse(d *xdr.Decoder) {
-	o.Session = takeKey(d)
-	if d.Bool() {
-		o.Commit = new(rendezvous.Place)
-		o.Commit.Parse(d)
-	}
-	a := &o.Answer
-	a.ID = takeKey(d)
-	a.Capacity = d.Uint64()
-	a.Mode, a.Hash = commitlog.Mode(d.Uint32()), commitlog.Hash(d.Uint32())
-	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
-	a.Epoch, a.Head, a.Tail, a.NextSeq = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64()
-	a.LastEpoch = d.Uint32()
-}
+func (r *openRes) append(b []byte) []byte { return xdr.Encode(b, r, (*openRes).code) }
+func (r *openRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r, (*openRes).code) }
 
 // appendArgs are push_append_args. Records alias the decoder's input.
 type appendArgs struct {
@@ -181,22 +160,18 @@ type stateRes struct {
 	Level      commitlog.Level
 }
 
-func (r *stateRes) append(b []byte) []byte {
-	b = xdr.AppendUint32(b, uint32(r.Status))
-	if r.Status != StatusOK {
-		return b
+func (r *stateRes) code(c *xdr.Coder) {
+	if xdr.Word(c, &r.Status) != StatusOK {
+		return
 	}
-	b = xdr.AppendUint64(b, r.Head)
-	b = xdr.AppendUint64(b, r.Next)
-	return xdr.AppendUint32(b, uint32(r.Level))
+	c.Uint64(&r.Head, &r.Next)
+	l := uint32(r.Level)
+	c.Uint32(&l)
+	r.Level = commitlog.Level(l)
 }
 
-func (r *stateRes) parse(d *xdr.Decoder) {
-	r.Status = Status(d.Uint32())
-	if r.Status == StatusOK {
-		r.Head, r.Next, r.Level = d.Uint64(), d.Uint64(), commitlog.Level(d.Uint32())
-	}
-}
+func (r *stateRes) append(b []byte) []byte { return xdr.Encode(b, r, (*stateRes).code) }
+func (r *stateRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r, (*stateRes).code) }
 
 // readArgs are push_read_args.
 type readArgs struct {
@@ -207,18 +182,15 @@ type readArgs struct {
 	Milliseconds uint32
 }
 
-func (a *readArgs) append(b []byte) []byte {
-	b = xdr.AppendString(b, a.Name)
-	b = xdr.AppendFixedOpaque(b, a.Secret[:])
-	b = xdr.AppendUint64(b, a.From)
-	b = xdr.AppendUint32(b, a.Octets)
-	return xdr.AppendUint32(b, a.Milliseconds)
+func (a *readArgs) code(c *xdr.Coder) {
+	c.String(&a.Name, maxName)
+	c.Fixed(a.Secret[:])
+	c.Uint64(&a.From)
+	c.Uint32(&a.Octets, &a.Milliseconds)
 }
 
-func (a *readArgs) parse(d *xdr.Decoder) {
-	a.Name, a.Secret = d.String(maxName), Secret(takeKey(d))
-	a.From, a.Octets, a.Milliseconds = d.Uint64(), d.Uint32(), d.Uint32()
-}
+func (a *readArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*readArgs).code) }
+func (a *readArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*readArgs).code) }
 
 // readRes is push_read_res.
 type readRes struct {
@@ -269,15 +241,14 @@ type releaseArgs struct {
 	Seq    uint64
 }
 
-func (a *releaseArgs) append(b []byte) []byte {
-	b = xdr.AppendString(b, a.Name)
-	b = xdr.AppendFixedOpaque(b, a.Secret[:])
-	return xdr.AppendUint64(b, a.Seq)
+func (a *releaseArgs) code(c *xdr.Coder) {
+	c.String(&a.Name, maxName)
+	c.Fixed(a.Secret[:])
+	c.Uint64(&a.Seq)
 }
 
-func (a *releaseArgs) parse(d *xdr.Decoder) {
-	a.Name, a.Secret, a.Seq = d.String(maxName), Secret(takeKey(d)), d.Uint64()
-}
+func (a *releaseArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*releaseArgs).code) }
+func (a *releaseArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*releaseArgs).code) }
 
 // Status is the result of a call (docs/push.x, push_status). As an error it means that the server
 // has refused.

@@ -41,7 +41,7 @@ type offerRes struct {
 
 func (r *offerRes) parse(d *xdr.Decoder) {
 	if r.Status = d.Uint32(); r.Status == statusConnect {
-		r.At.Parse(d)
+		xdr.Decode(d, &r.At, (*rendezvous.Place).Code)
 		r.Life = d.Uint64()
 	}
 }

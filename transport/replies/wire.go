@@ -37,11 +37,6 @@ const (
 // key is a random name.
 type key [keyLen]byte
 
-func takeKey(d *xdr.Decoder) (k key) {
-	copy(k[:], d.FixedOpaque(keyLen))
-	return k
-}
-
 // status is replies_status.
 type status uint32
 
@@ -58,15 +53,14 @@ type offerArgs struct {
 	Connect bool // the connection to the log has ended
 }
 
-func (a *offerArgs) append(b []byte) []byte {
-	b = xdr.AppendFixedOpaque(b, a.Client[:])
-	b = xdr.AppendUint32(b, a.Epoch)
-	return xdr.AppendBool(b, a.Connect)
+func (a *offerArgs) code(c *xdr.Coder) {
+	c.Fixed(a.Client[:])
+	c.Uint32(&a.Epoch)
+	c.Bool(&a.Connect)
 }
 
-func (a *offerArgs) parse(d *xdr.Decoder) {
-	a.Client, a.Epoch, a.Connect = takeKey(d), d.Uint32(), d.Bool()
-}
+func (a *offerArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*offerArgs).code) }
+func (a *offerArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*offerArgs).code) }
 
 // offerRes is offer_res.
 type offerRes struct {
@@ -75,21 +69,15 @@ type offerRes struct {
 	Life   uint64           // of statusConnect: identifies the server's state; records named in others are lost
 }
 
-func (r *offerRes) append(b []byte) []byte {
-	b = xdr.AppendUint32(b, uint32(r.Status))
-	if r.Status == statusConnect {
-		b = xdr.AppendUint64(r.At.Append(b), r.Life)
+func (r *offerRes) code(c *xdr.Coder) {
+	if xdr.Word(c, &r.Status) == statusConnect {
+		r.At.Code(c)
+		c.Uint64(&r.Life)
 	}
-	return b
 }
 
-func (r *offerRes) parse(d *xdr.Decoder) {
-	r.Status = status(d.Uint32())
-	if r.Status == statusConnect {
-		r.At.Parse(d)
-		r.Life = d.Uint64()
-	}
-}
+func (r *offerRes) append(b []byte) []byte { return xdr.Encode(b, r, (*offerRes).code) }
+func (r *offerRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r, (*offerRes).code) }
 
 // name names a record.
 type name struct{ life, seq uint64 }

@@ -49,17 +49,11 @@ type Place struct {
 	Milliseconds uint32
 }
 
-// Append appends p to b.
-func (p *Place) Append(b []byte) []byte {
-	b = xdr.AppendFixedOpaque(b, p.Token[:])
-	b = xdr.AppendString(b, p.Addr)
-	return xdr.AppendUint32(b, p.Milliseconds)
-}
-
-// Parse reads p.
-func (p *Place) Parse(d *xdr.Decoder) {
-	copy(p.Token[:], d.FixedOpaque(tokenLen))
-	p.Addr, p.Milliseconds = d.String(maxAddr), d.Uint32()
+// Code writes or reads p.
+func (p *Place) Code(c *xdr.Coder) {
+	c.Fixed(p.Token[:])
+	c.String(&p.Addr, maxAddr)
+	c.Uint32(&p.Milliseconds)
 }
 
 // Dialer opens a connection to an address; nil: by TCP.
