@@ -921,8 +921,57 @@ func TestTLSKeyUpdates(t *testing.T) {
 	ended(t, nc)
 }
 
+// TestTLSIdleKeyUpdate: what TLS answers by itself on a connection that was idle for longer than any reply may take does not
+// break it.
+func TestTLSIdleKeyUpdate(t *testing.T) {
+	w := newWorld(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := &transport.Server{Handler: newEcho(), Config: w.serverConfig()}
+		defer s.Close()
+		a, b := rdmaptest.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- s.ServeStreamConn(b) }()
+		a.Write(probe)
+		io.ReadFull(a, make([]byte, len(starttls)))
+		var log bytes.Buffer
+		c := tls.Client(a, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test", KeyLogWriter: &log})
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		if c.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
+			t.Skip("the test knows one cipher suite")
+		}
+		_, line, _ := strings.Cut(log.String(), "CLIENT_TRAFFIC_SECRET_0 ")
+		secret := unhex(strings.Fields(line)[1])
+		null := rpcCall(9, procNull)
+		null = append(append(xdr.AppendRecordMark(nil, len(null), true), null...), 0x17)
+		answers := func(n int) { // records of TLS come
+			t.Helper()
+			for range n {
+				head := make([]byte, 5)
+				if _, err := io.ReadFull(a, head); err != nil {
+					t.Fatalf("no answer: %v", err)
+				}
+				io.ReadFull(a, make([]byte, binary.BigEndian.Uint16(head[3:])))
+			}
+		}
+		a.Write(sealed(t, secret, null))
+		answers(1)
+		time.Sleep(time.Hour)
+		a.Write(sealedAt(t, secret, 1, []byte{24, 0, 0, 1, 1, 0x16})) // KeyUpdate, update_requested
+		answers(1)
+		a.Write(sealed(t, expand(t, secret, "traffic upd", 32), null))
+		answers(1)
+		a.Close()
+		<-done
+	})
+}
+
 // sealed is the first record of a key, with the content and its type.
-func sealed(t testing.TB, secret, inner []byte) []byte {
+func sealed(t testing.TB, secret, inner []byte) []byte { return sealedAt(t, secret, 0, inner) }
+
+// sealedAt is record nth of a key.
+func sealedAt(t testing.TB, secret []byte, nth byte, inner []byte) []byte {
 	block, err := aes.NewCipher(expand(t, secret, "key", 16))
 	if err != nil {
 		t.Fatal(err)
@@ -932,7 +981,9 @@ func sealed(t testing.TB, secret, inner []byte) []byte {
 		t.Fatal(err)
 	}
 	head := binary.BigEndian.AppendUint16([]byte{0x17, 3, 3}, uint16(len(inner)+gcm.Overhead()))
-	return gcm.Seal(head, expand(t, secret, "iv", 12), inner, head)
+	iv := expand(t, secret, "iv", 12)
+	iv[11] ^= nth
+	return gcm.Seal(head, iv, inner, head)
 }
 
 // expand is HKDF-Expand-Label (RFC 8446 Section 7.1).
