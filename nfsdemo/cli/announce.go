@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -67,7 +68,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		if f.limits.why != "" {
 			s.log.Info("memory", "limit", f.limits.why)
 		}
-		s.log.Info("serving", append([]any{"exports", s.paths(), "version", version()}, r.addresses()...)...)
+		s.log.Info("serving", append([]any{"exports", s.paths(), "version", cliout.Version()}, r.addresses()...)...)
 	}
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(r)

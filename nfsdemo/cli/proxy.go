@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
@@ -311,7 +312,7 @@ func inClear() transport.TLS { return transport.TLS{} }
 
 // announce checks the server for the first time, and says what the proxy does.
 func (x *proxying) announce(ctx context.Context) error {
-	line := []any{"clients", x.r.Scheme + "://" + x.r.Listen, "server", x.alive.what, "version", version()}
+	line := []any{"clients", x.r.Scheme + "://" + x.r.Listen, "server", x.alive.what, "version", cliout.Version()}
 	for _, l := range [][2]string{{"mount", x.r.Mount}, {"status", x.r.Status}} {
 		if l[1] != "" {
 			line = append(line, l[0], l[1])

@@ -168,8 +168,8 @@ then asks rpcbind.`,
 // frame gives a root what all programs have.
 func (a *app) frame(cmd *cobra.Command) {
 	cmd.Args, cmd.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = version(), true, true
-	cmd.SetVersionTemplate(a.versionLine() + "\n")
+	cmd.Version, cmd.SilenceErrors, cmd.SilenceUsage = cliout.Version(), true, true
+	cmd.SetVersionTemplate(fmt.Sprintf("%s %s, %s, %s/%s\n", a.name(), cliout.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/stag-rdma/stag/internal/cliout"
 )
 
 func TestSize(t *testing.T) {
@@ -49,7 +51,7 @@ func TestVersion(t *testing.T) {
 			{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"},
 		}}, "devel 0123456789ab (modified)"},
 	} {
-		if got := versionOf(&tt.info); got != tt.want {
+		if got := cliout.VersionOf(&tt.info); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}

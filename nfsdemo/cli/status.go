@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
@@ -46,7 +47,7 @@ func serveStatus(l net.Listener, st *ops.Server, stats func() rpc.Stats, errs ch
 		}
 		return alive()
 	}
-	st.Version = version()
+	st.Version = cliout.Version()
 	s.http = st.HTTP()
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
@@ -145,7 +146,7 @@ func (x *proxying) statusServer() *ops.Server {
 // report is the state of a proxy.
 func (x *proxying) report() *ops.Report {
 	out := &ops.Report{
-		Kind: "proxy", Version: version(), Started: x.started, Server: x.alive.what, Transport: x.stats(),
+		Kind: "proxy", Version: cliout.Version(), Started: x.started, Server: x.alive.what, Transport: x.stats(),
 		Addresses: map[string]string{x.r.Scheme: x.r.Listen, "status": x.r.Status}, Clients: []ops.Client{}, Problems: []ops.Problem{},
 	}
 	if x.r.Mount != "" {
@@ -166,7 +167,7 @@ func (x *proxying) report() *ops.Report {
 // report is the state of a service.
 func (s *service) report(ps *push.Server) *ops.Report {
 	out := &ops.Report{
-		Kind: "serve", Version: version(), Started: s.started, Exports: s.exported(),
+		Kind: "serve", Version: cliout.Version(), Started: s.started, Exports: s.exported(),
 		Addresses: map[string]string{}, Clients: []ops.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []ops.Problem{},
 	}
 	for name, addr := range s.addresses() {

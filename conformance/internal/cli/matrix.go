@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/matrix"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
+	"github.com/stag-rdma/stag/internal/cliout"
 )
 
 // matrixFlags are the flags of matrix.
@@ -132,21 +132,7 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 			return errors.New("interrupted")
 		}
 	}
-	about := "played and judged by " + cmd.Root().Name() + " " + buildVersion()
+	about := "played and judged by " + cmd.Root().Name() + " " + cliout.Version()
 	failed = append(failed, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) }))
 	return errors.Join(failed...)
-}
-
-// buildVersion returns the revision that the binary was built from, as far as it is known.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return info.Main.Version
 }

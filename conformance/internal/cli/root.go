@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -81,7 +80,7 @@ tests live servers with bad input.`,
 			}
 			return nil
 		},
-		Version:       cmp.Or(buildVersion(), "unknown"),
+		Version:       cliout.Version(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -131,6 +132,18 @@ var options = map[string]option{
 	"replicas":         {value: must, not: "it belongs to NFSv4, and this server speaks NFSv3"},
 	"security_label":   {not: "it belongs to NFSv4.2, and this server speaks NFSv3"},
 	"reexport":         {value: must, not: "its numbers of file systems are not needed here: fsid=NAME names one"},
+}
+
+// Options returns the words of exports(5) in order, each with what it means here where that is not what it means there.
+func Options() (list [][2]string) {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		o := options[name]
+		if o.not != "" {
+			o.says = "refused: " + o.not
+		}
+		list = append(list, [2]string{name, o.says})
+	}
+	return list
 }
 
 // optionOf returns the option that a word is.
