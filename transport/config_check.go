@@ -85,8 +85,8 @@ func (c *Config) checkMemory() (err error) {
 }
 
 // given refuses what is nil where the user has to bring one.
-func given[T comparable](what string, v T) error {
-	if v == *new(T) {
+func given(what string, v any) error {
+	if setting.IsNil(v) {
 		return ofTransport(setting.Error("the %s is nil", what))
 	}
 	return nil

@@ -159,8 +159,8 @@ func TestClientPanic(t *testing.T) {
 		"binding":         {binding: fussy{}},
 		"trace of a call": {trace: &rpc.Trace{Sent: func(uint32, rpcrdma.Form, int) { panic("the vase is broken") }}},
 		"trace, reply":    {trace: &rpc.Trace{Replied: broken}},
-		"context, first":  {asked: 1},
-		"context, second": {asked: 2},
+		"context, second": {asked: 2}, // before the first time nothing has begun
+		"context, third":  {asked: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}

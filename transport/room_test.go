@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -90,6 +92,35 @@ func TestRefusedInvalidation(t *testing.T) {
 	}
 }
 
+// TestNotSent: a call whose context is over when it is made is not sent, and its error is why the context has ended.
+func TestNotSent(t *testing.T) {
+	past, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	left, leave := context.WithCancelCause(t.Context())
+	why := errors.New("of the caller")
+	leave(why)
+	s, addr := served(t, overShared, newEcho(), testConfig())
+	for _, network := range []string{"rdma", "tcp"} {
+		c := connect(t, network, addr, nil)
+		for range 2 { // on a new connection and on a warm one
+			before, served := c.Stats(), s.Stats()
+			freed := 0
+			call := *wordCall(procList, 3)
+			call.Free = func() { freed++ }
+			if err := tryCtx(past, c, &call); !errors.Is(err, context.DeadlineExceeded) || freed != 1 {
+				t.Errorf("%s: %v, freed %d times", network, err, freed)
+			}
+			if err := tryCtx(left, c, wordCall(procList, 3)); !errors.Is(err, why) {
+				t.Errorf("%s: %v", network, err)
+			}
+			if after := c.Stats(); after.Calls != before.Calls || after.InFlight != 0 || s.Stats().Calls != served.Calls {
+				t.Errorf("%s: %d calls were sent", network, after.Calls-before.Calls)
+			}
+			mustDo(t, c, wordCall(procList, 3))
+		}
+	}
+}
+
 // TestNil: what has to be there is asked for, and nothing is left locked behind it.
 func TestNil(t *testing.T) {
 	_, addr := served(t, overShared, newEcho(), testConfig())
@@ -110,6 +141,9 @@ func TestNil(t *testing.T) {
 		"NewClient":       func() error { _, err := transport.NewClient(testCtx(t), nil, nil); return err },
 		"NewStreamClient": func() error { _, err := transport.NewStreamClient(context.Background(), nil, nil); return err },
 		"NewListener":     func() error { _, err := transport.NewListener(nil, nil); return err },
+		"typed nil, RDMA": func() error { _, err := transport.NewClient(testCtx(t), (*net.TCPConn)(nil), nil); return err },
+		"typed nil, TCP":  func() error { _, err := transport.NewStreamClient(testCtx(t), (*net.TCPConn)(nil), nil); return err },
+		"typed nil, port": func() error { return s.ServeShared((*net.TCPListener)(nil)) },
 		"Serve":           func() error { return s.Serve(nil) },
 		"ServeConn":       func() error { return s.ServeConn(nil) },
 		"ServeStreamConn": func() error { return s.ServeStreamConn(nil) },

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"time"
 )
 
@@ -52,6 +53,12 @@ func Check(all ...Setting) error {
 		return Error("%s is %d, want %d to %d, or 0 for the default", s.name, s.value, s.least, s.most)
 	}
 	return nil
+}
+
+// IsNil reports whether v is nothing that can be used: nil, or a nil pointer in an interface.
+func IsNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return v == nil || r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // Error returns an error for settings that contradict each other. It wraps ErrRange.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -36,6 +35,9 @@ type link struct {
 // Connect opens a connection if there is none. Unlike a call it makes only one attempt and
 // returns its error, so that a wrong address shows at the start.
 func (r *Caller) Connect(ctx context.Context) error {
+	if ctx == nil {
+		return rpc.AsOpError(rpc.OpDial, "", setting.Error("the context is nil"))
+	}
 	return rpc.AsOpError(rpc.OpDial, "", r.attempt(ctx))
 }
 
@@ -224,7 +226,7 @@ func (r *Caller) dial(ctx context.Context, d *dialing, delay time.Duration) {
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	c, err = r.cfg.Dial(ctx)
-	if v := reflect.ValueOf(c); err == nil && (c == nil || v.Kind() == reflect.Pointer && v.IsNil()) {
+	if err == nil && setting.IsNil(c) {
 		err = setting.Error("Dial has returned neither a connection nor an error")
 	}
 }

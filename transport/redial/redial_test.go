@@ -209,6 +209,12 @@ func TestDialOutlivesItsCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
+		var none context.Context
+		for _, err := range []error{try(none, r), r.Connect(none)} {
+			if !errors.Is(err, rpc.ErrConfig) {
+				t.Errorf("nil context: %v", err)
+			}
+		}
 		var errs []error
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -61,10 +61,13 @@ func MostReply(c *rpc.Call, maxPayload int) int {
 	return n
 }
 
-// Check refuses calls that are inconsistent or too large.
+// Check refuses calls that are inconsistent or too large, and those that nobody waits for.
 func Check(ctx context.Context, c *rpc.Call, maxPayload int) error {
 	if ctx == nil { // it would panic where it is asked, under a lock
 		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: errors.New("the context is nil")}
+	}
+	if ctx.Err() != nil { // it would be sent, and run, and nobody would learn of it
+		return &rpc.OpError{Op: rpc.OpCall, Err: context.Cause(ctx)}
 	}
 	if !Plain(c) {
 		if err := checkItems(c); err != nil {
