@@ -59,7 +59,7 @@ func TestPeersAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "for each right" && !raceDetector {
+			if name == "for each right" && !region.RaceDetector {
 				// Memory that a registration only lets peers read is lent to the socket. Who lets them store
 				// there by another has to keep the two apart in time: else a CRC may be of other octets.
 				t.Skip("a Read Response that is lent may change under its CRC; here only the race detector matters")

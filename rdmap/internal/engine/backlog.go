@@ -57,7 +57,7 @@ func (o *backlog) pop(p *buf.Pool) {
 func (r *Receiver) putOff(u []byte) *Event {
 	r.ev.Kind = EvBlocked
 	if r.Backlog.Full() {
-		return &r.ev
+		return &r.ev // the ULPDU stays in the staging, and the stream waits
 	}
 	first := r.Backlog.Len() == 0
 	if !r.pool.Keep(2+len(u), maxBacklog, first) {
@@ -89,10 +89,10 @@ func (r *Receiver) Replay(now time.Time) (*Event, error) {
 		r.Wait.end()
 		return ev, nil
 	}
-	r.pool.Forget(r.Backlog.Len()) // put off again
+	r.pool.Forget(r.Backlog.Len()) // put off again: it was counted twice
 	r.Backlog = kept
 	switch {
-	case !r.Wait.waits():
+	case !r.Wait.waits(): // those before it had memory
 		ev.Kind = EvStalled
 	case r.Wait.over(now):
 		return nil, r.noMemory()

@@ -80,7 +80,7 @@ func Misuse(wr *verbs.WR) error {
 		if Payload(wr) != 0 {
 			return verbs.ErrBadWR
 		}
-	case verbs.OpVerifyRequest:
+	case verbs.OpVerifyRequest: // of any length up to that: only the peer knows its hash
 		if Payload(wr) > maxHash {
 			return verbs.ErrBadWR
 		}

@@ -66,7 +66,7 @@ func (s *Sender) open(initiator bool) {
 
 // release lets a responder send: the first FPDU was good.
 func (s *Sender) release() {
-	if s.State() == StateHeld {
+	if s.State() == StateHeld { // Close or a failure may have come first
 		s.enter(StateOpen)
 	}
 }
@@ -107,7 +107,7 @@ func (s *Sender) Fail(err error, graceful, writing bool, out []Completion) []Com
 
 // Shut is called after Fail, when nothing more can be written, not even a Terminate.
 func (s *Sender) Shut() {
-	if s.term != nil {
+	if s.term != nil { // it was not taken in time
 		s.unpin(s.term)
 		s.term = nil
 	}

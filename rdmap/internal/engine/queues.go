@@ -32,10 +32,10 @@ func (q *sendQueue) Open(s *ddp.Segment) ([]byte, bool) {
 	if q.rtr {
 		return nil, true
 	}
-	if !s.Last || q.keep {
+	if !s.Last || q.keep { // a whole one is delivered where it lies
 		b, ok := q.pool.Take(&q.Claim, q.Size())
 		if !ok {
-			return nil, false
+			return nil, false // the receive is not taken: the segment comes again
 		}
 		q.buf = b
 		if !s.Last {
@@ -54,7 +54,7 @@ func (q *requestQueue) Size() int   { return len(q.request) }
 
 func (q *requestQueue) Open(s *ddp.Segment) ([]byte, bool) {
 	if s.Last {
-		return nil, true
+		return nil, true // as nearly always: nothing is copied here
 	}
 	return q.request[:], true
 }
@@ -93,7 +93,7 @@ func (r *sinks) Sink(s *ddp.Segment, n int) ([]byte, ddp.Violation) {
 	need := region.RemoteWrite
 	response := verbs.Opcode(s.Control&0x0f) == verbs.OpReadResponse
 	if response {
-		need = region.ReadSink
+		need = region.ReadSink // the peer needs no right to write for what we have asked for
 	}
 	v, err := r.table.Lookup(region.STag(s.STag), s.TO, uint32(n), need)
 	if err == nil {
@@ -131,7 +131,7 @@ func (r *Receiver) place(u, payload []byte) (ddp.Event, error) {
 			return ddp.Event{}, r.refuse(memoryFailed(&r.view, err), u, err)
 		}
 	}
-	r.view.Stored()
+	r.view.Stored() // before the message can be delivered
 	return r.ddp.Commit(payload), nil
 }
 

@@ -42,7 +42,7 @@ func (q inFlight) head() (outRead, bool) {
 func (q inFlight) behind() uint32 {
 	q.lock.Lock()
 	defer q.lock.Unlock()
-	if q.snd.inFlight.Len() < 2 {
+	if q.snd.inFlight.Len() < 2 { // Responses come in the order of the requests
 		return 0
 	}
 	return q.snd.inFlight.At(1).size
@@ -199,7 +199,7 @@ func (o *completions) wants(it *message) bool {
 
 // answer says that the response to the oldest unanswered request is complete.
 func (o *completions) answer(out []Completion) []Completion {
-	for i := range o.q.Len() {
+	for i := range o.q.Len() { // the answered ones before it wait to be known as written
 		if p := o.q.At(i); p.read && !p.answered {
 			p.answered = true
 			break
@@ -212,14 +212,14 @@ func (o *completions) answer(out []Completion) []Completion {
 func (o *completions) flush(out []Completion) []Completion {
 	for o.written > 0 {
 		if p := o.q.At(0); p.read && !p.answered && o.err == nil {
-			break
+			break // and so does everything posted after it
 		}
 		o.written--
 		if p := o.q.Pop(); p.done != nil {
 			out = append(out, Completion{p.done, o.err})
 		}
 	}
-	o.q.Trim()
+	o.q.Trim() // an idle connection keeps no memory of a burst
 	return out
 }
 

@@ -253,7 +253,7 @@ func (it *message) respond(op verbs.Opcode, n int) []byte {
 // loses all its registrations.
 func memoryFailed(v *region.View, err error) violation {
 	switch {
-	case errors.Is(err, region.ErrAlign):
+	case errors.Is(err, region.ErrAlign): // the memory is as good as before
 		return vioMisaligned
 	case errors.Is(err, region.ErrNotVerifiable): // the memory is as good as before
 		return vioMemory
@@ -385,7 +385,7 @@ func executeVerify(it *message, t *region.Table) error {
 	}
 	defer view.Release()
 	want := it.req.Body[targetLen:it.req.n]
-	blind := view.Access()&region.RemoteRead == 0
+	blind := view.Access()&region.RemoteRead == 0 // may not know the content
 	if blind && (len(want) == 0 || g.N < minCompare || !view.MayGuess(t)) {
 		return it.req.refuse(vioAccess, region.ErrAccess)
 	}
@@ -412,7 +412,7 @@ func executeVerify(it *message, t *region.Table) error {
 func executeAtomicWrite(it *message, t *region.Table) error {
 	var g target
 	g.parse(it.req.Body[:])
-	if g.N != 8 {
+	if g.N != 8 { // before the STag: the request itself is wrong
 		return it.req.refuse(vioWordLength, wantGot(8, g.N))
 	}
 	view, err := t.Lookup(g.STag, g.To, g.N, region.RemoteWrite)

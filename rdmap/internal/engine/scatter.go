@@ -54,7 +54,7 @@ func (r *Receiver) Places(st *buf.Staging) [][]byte {
 	head, ulpdu, ok := r.Deframer.Peek(st.Pending())
 	d.n, d.have = ulpdu-ddp.TaggedLen, len(head)-ddp.TaggedLen
 	if !ok || d.n <= 0 || d.have < 0 || d.have == d.n || r.Backlog.Len() > 0 {
-		return nil
+		return nil // no header, nothing to place, or all of it is here already
 	}
 	limit := len(st.B)
 	if st.R > 0 && d.have < directMin/4 {
@@ -89,7 +89,7 @@ func (r *Receiver) aim(d *direct) bool {
 	if err != nil {
 		return false
 	}
-	if view.Guarded() || view.WrittenThrough() {
+	if view.Guarded() || view.WrittenThrough() { // a system call cannot go through their methods
 		view.Release()
 		return false
 	}
@@ -144,6 +144,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 		size := mpa.FPDULen(ddp.TaggedLen + n)
 		p := st.B[st.R:]
 		if left < size || off > 0 && !d.expected(p, off) {
+			// It is not whole, or something else: as if it had been read into the staging.
 			st = d.fill(st, off, left)
 			d.view.Release()
 			return st, &r.ev, nil
@@ -166,7 +167,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 			d.view.Release() // before the Read is complete
 		}
 		u := p[mpa.HeaderLen : fpduHead+n] // the length and the header are right; the payload is elsewhere
-		if r.ddp.Continues(u) {
+		if r.ddp.Continues(u) {            // what was checked for the one before holds for it
 			r.ddp.Continue(n)
 			r.followed(1, n)
 			continue
@@ -219,6 +220,7 @@ func (d *direct) spread(to, from []byte, off int) {
 		return
 	}
 	n := d.size(off)
+	// From the back, since to may overlap from.
 	if end := fpduHead + n; len(to) > end {
 		k := mpa.TrailerLen(ddp.TaggedLen + n)
 		if len(to) > end+k {

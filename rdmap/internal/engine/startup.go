@@ -70,7 +70,7 @@ func (s *Startup) Input(b []byte) (done bool, reply []byte, err error) {
 	}
 	n, err := s.responder.Input(b)
 	if _, refused := errors.AsType[*mpa.RefuseError](err); refused {
-		return s.reject(nil, err)
+		return s.reject(nil, err) // a good frame that asks for what we do not do gets a Reply; a bad one gets none
 	}
 	if err != nil || n == 0 {
 		return false, nil, err
@@ -100,7 +100,7 @@ func (s *Startup) answer() (done bool, reply []byte, err error) {
 	req := *s.responder.Request()
 	ulp, peer, stag := splitCapability(req.PrivateData)
 	if stag = stag && !s.cfg.Plain; stag {
-		req.PrivateData = ulp
+		req.PrivateData = ulp // Accept sees what the upper layer of the peer has sent
 	}
 	var data []byte
 	if s.cfg.Accept != nil {
@@ -131,7 +131,7 @@ func (s *Startup) lateTerminate(err *error) (out []byte) {
 	if !ok || !e.Terminate() {
 		return nil
 	}
-	neg := s.initiator.Result()
+	neg := s.initiator.Result() // also the Terminate is framed as the Reply has agreed
 	var snd Sender
 	var w Work
 	snd.MULPDU, snd.CRC = mpa.MinMULPDU, neg.CRC
@@ -177,11 +177,11 @@ func (s *Startup) Params(emss int) *Params {
 			p.PrivateData, s.peer = rest, peer
 		}
 	}
-	p.Stag = s.peer.mulpdu != 0
+	p.Stag = s.peer.mulpdu != 0 // a block never says 0
 	p.interleave = s.peer.features&featInterleave != 0
 	p.IRD, p.ORD = negotiated(p.Negotiation.IRD, s.cfg.MPA.IRD), negotiated(p.Negotiation.ORD, s.cfg.MPA.ORD)
 	x := s.cfg.Extensions
-	if p.Stag {
+	if p.Stag { // another peer has no way to say: whoever switched them on knows it
 		x &= extensionsOf(s.peer.features)
 	}
 	p.Extensions = Normal(x)
@@ -193,7 +193,7 @@ func (s *Startup) Params(emss int) *Params {
 	default:
 		p.MULPDU = mpa.MULPDU(emss, p.SendMarkers)
 	}
-	if p.CRC && !p.Stag && !p.SendMarkers {
+	if p.CRC && !p.Stag && !p.SendMarkers { // see alignment; with markers everything lies elsewhere
 		p.emss = emss
 	}
 	return p
@@ -229,7 +229,7 @@ func (p *Params) Start(s *Sender, r *Receiver, w *Work) {
 	s.interleave, s.Ext = p.interleave, p.Extensions
 	s.open(p.Initiator)
 	if p.Extensions != ExtBase {
-		if s.ird > 0 {
+		if s.ird > 0 { // else the upper layer wants no requests at all
 			s.ird += extraSlots
 		}
 		r.admit(p.Extensions)
@@ -314,7 +314,7 @@ func splitCapability(b []byte) (ulp []byte, cp capability, ok bool) {
 	if cp.mulpdu == 0 {
 		return b, capability{}, false
 	}
-	return b[:at:at], cp, true
+	return b[:at:at], cp, true // an append to ulp must not write over what follows
 }
 
 // extensionsOf returns the extensions among the features.
@@ -331,7 +331,7 @@ func ownCapability(x verbs.Extensions) capability {
 // enhanced octets more.
 func withCapability(ulp []byte, enhanced int, x verbs.Extensions) []byte {
 	if len(ulp)+capLen+enhanced > maxPrivateData {
-		return ulp
+		return ulp // the upper layer's octets are needed, ours make things faster
 	}
 	return ownCapability(x).append(append(make([]byte, 0, len(ulp)+capLen), ulp...))
 }

@@ -37,7 +37,7 @@ func (t *Traffic) Add(d *Traffic) {
 	t.WriteOctets += d.WriteOctets
 	t.ReadOctets += d.ReadOctets
 	d.FPDUs, d.Octets, d.WriteOctets, d.ReadOctets = 0, 0, 0, 0
-	for ; d.seen != 0; d.seen &= d.seen - 1 {
+	for ; d.seen != 0; d.seen &= d.seen - 1 { // one or two of 32, once for each batch
 		op := bits.TrailingZeros32(d.seen)
 		t.Messages[op] += d.Messages[op]
 		d.Messages[op] = 0

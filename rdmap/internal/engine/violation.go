@@ -119,7 +119,7 @@ func protocolError(err error, u []byte) *verbs.ProtocolError {
 	if e, ok := errors.AsType[*ddp.Error](err); ok {
 		return ddpError(e, u)
 	}
-	if e, ok := errors.AsType[*mpa.Error](err); ok {
+	if e, ok := errors.AsType[*mpa.Error](err); ok { // no header is quoted: the octets cannot be trusted
 		code := termCode(mpa.Layer, mpa.EType, uint8(e.Code))
 		p := &verbs.ProtocolError{Code: code, Section: "RFC 5044 Section 8", Msg: e.Code.String(), Err: err}
 		if e.Terminate() {
@@ -136,7 +136,7 @@ func ddpError(e *ddp.Error, u []byte) *verbs.ProtocolError {
 		Code: code, Section: "RFC 5041 Section 7.1", Msg: e.Violation.String(), Err: e,
 		Terminate: &verbs.Terminate{Code: code},
 	}
-	if e.HasHeader {
+	if e.HasHeader { // RFC 5040 Section 4.8: else M and D are 0
 		quote(p.Terminate, u, e.Segment.HeaderLen())
 	}
 	return p

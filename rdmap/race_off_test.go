@@ -1,5 +1,0 @@
-//go:build !race
-
-package rdmap_test
-
-const raceDetector = false
