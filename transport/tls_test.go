@@ -391,6 +391,62 @@ func TestTLSProxies(t *testing.T) {
 			}
 		})
 	}
+	for name, listen := range map[string]func(net.Listener, *transport.Config) (net.Listener, error){
+		"RDMA":    func(l net.Listener, c *transport.Config) (net.Listener, error) { return transport.NewListener(l, c) },
+		"records": transport.NewStreamListener,
+	} {
+		var lost atomic.Bool
+		cfg := w.serverConfig()
+		cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error {
+			if lost.Load() {
+				return errors.New("lost")
+			}
+			return nil
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		front, err := listen(l, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer front.Close()
+		here, over := make(chan struct{}), make(chan error, 1)
+		go func() {
+			c, err := front.Accept()
+			close(here)
+			for err == nil {
+				_, err = c.Read(make([]byte, 1))
+			}
+			over <- err
+		}()
+		var c io.Closer
+		if name == "RDMA" {
+			c, err = transport.Dial(ctx, "tcp", l.Addr().String(), w.clientConfig())
+		} else {
+			c, err = transport.DialStream(ctx, "tcp", l.Addr().String(), w.clientConfig())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		<-here
+		r := front.(interface{ RecheckTLS() })
+		r.RecheckTLS()
+		select {
+		case err := <-over:
+			t.Errorf("%s: it ends though it is trusted: %v", name, err)
+		default:
+		}
+		lost.Store(true)
+		r.RecheckTLS()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			t.Errorf("%s: a session that is not trusted any more goes on", name)
+		}
+	}
 	both := w.serverConfig()
 	both.TLS.AllowClear = true
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -652,12 +708,26 @@ func TestTLSLiars(t *testing.T) {
 			}
 		})
 	}
+	for name, first := range map[string][]byte{ // of a connection that might have TLS below MPA
+		"half a ClientHello": hello[:50], "a ClientHello and an MPA Request": append(bytes.Clone(hello), mpaReq...),
+		"an octet of TLS and a call": append([]byte{22}, null...), "an empty record": record(22), "two ClientHellos": append(bytes.Clone(hello), hello...),
+	} {
+		nc, _ := rawTLS(t, addr, first, 0)
+		nc.(*net.TCPConn).CloseWrite()
+		if b := ended(t, nc); len(b) > 0 && (b[0] < 20 || b[0] > 23) {
+			t.Errorf("%s: in clear: % x", name, b[:min(len(b), 60)])
+		}
+	}
+	n := h.calls.Load()
 	c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustDo(t, c, echoCall(nil)).Release()
 	c.Close()
+	if h.calls.Load() != n+1 {
+		t.Errorf("%d calls have run", h.calls.Load()-n)
+	}
 	if err := s.Shutdown(testCtx(t)); err != nil { // it waits for what counts as a connection
 		t.Error(err)
 	}
