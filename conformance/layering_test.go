@@ -156,12 +156,12 @@ var layers = []layer{
 	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "transport/commitlog/internal/..."}, pure: true},
 	{
 		name:    "transport/push",
-		may:     []string{"internal/setting", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/peeraddr"},
+		may:     []string{"internal/setting", "internal/shared", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/peeraddr"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
 		name:    "transport/replies",
-		may:     []string{"internal/setting", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept", "internal/peeraddr"},
+		may:     []string{"internal/setting", "internal/shared", "transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rpcrdma", "xdr", "internal/accept", "internal/peeraddr"},
 		modules: []string{"go.uber.org/zap"},
 	},
 	{name: "transport/internal/rendezvous", may: []string{"transport", "transport/rpc", "rdmap", "rdmap/verbs", "rdmap/mpa", "xdr", "internal/accept"}, modules: []string{"go.uber.org/zap"}},

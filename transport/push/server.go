@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -65,7 +66,7 @@ type Server struct {
 	opening, reading accept.Strangers
 	ctr              counters
 
-	mu       sync.Mutex
+	mu       shared.Mutex
 	logs     map[string]*log
 	octets   uint64 // of all rings, and of those that are being made
 	making   map[string]*making
@@ -117,9 +118,7 @@ func (s *Server) Load() error {
 	if err != nil {
 		return fmt.Errorf("push: store: %w", err)
 	}
-	s.mu.Lock()
-	s.aside = aside
-	s.mu.Unlock()
+	s.mu.With(func() { s.aside = aside })
 	if aside > 0 {
 		s.logger.Warn("push: files without an owner lie aside in the store (look at them with nfsdemo log dump, and remove them)", zap.Int("files", aside))
 	}
@@ -225,10 +224,11 @@ func (s *Server) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response
 // the error is region.ErrPinned for a log that is still being written.
 func (s *Server) Close(ctx context.Context) error {
 	_ = s.init() // what it makes is closed below
-	s.mu.Lock()
-	s.closed = true
-	logs := slices.Collect(maps.Values(s.logs))
-	s.mu.Unlock()
+	var logs []*log
+	s.mu.With(func() {
+		s.closed = true
+		logs = slices.Collect(maps.Values(s.logs))
+	})
 	s.cancel()
 	s.side.Close()
 	var errs []error

@@ -239,9 +239,7 @@ func (s *Server) unreserve(name string) {
 func (s *Server) create(name string, m *making) (*log, Status) {
 	l, err := s.make(name, m)
 	if err != nil {
-		s.mu.Lock()
-		s.unreserve(name)
-		s.mu.Unlock()
+		s.mu.With(func() { s.unreserve(name) })
 		s.logger.Error("push: log not made", zap.String("log", name), zap.Error(err))
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 			return nil, StatusFull

@@ -111,9 +111,8 @@ func (s *Server) release(ctx context.Context, a *releaseArgs) Status {
 
 // ownedBy returns the log of a secret, nil if there is none. Whatever is wrong, it takes as long.
 func (s *Server) ownedBy(name string, secret *Secret) *log {
-	s.mu.Lock()
-	l := s.logs[name]
-	s.mu.Unlock()
+	var l *log
+	s.mu.With(func() { l = s.logs[name] })
 	var want Owner // nobody's: no secret has this digest
 	if l != nil {
 		want = l.owner

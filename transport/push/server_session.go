@@ -58,9 +58,8 @@ func (sess *session) abort() {
 	if sess == nil {
 		return
 	}
-	sess.l.s.mu.Lock()
-	c := sess.conn
-	sess.l.s.mu.Unlock()
+	var c *rdmap.Conn
+	sess.l.s.mu.With(func() { c = sess.conn })
 	if c != nil {
 		c.Abort(errFenced)
 	}
@@ -68,10 +67,11 @@ func (sess *session) abort() {
 
 // closeSession serves CLOSE.
 func (s *Server) closeSession(k key) Status {
-	s.mu.Lock()
-	sess := s.sessions[k]
-	s.drop(sess)
-	s.mu.Unlock()
+	var sess *session
+	s.mu.With(func() {
+		sess = s.sessions[k]
+		s.drop(sess)
+	})
 	sess.abort()
 	if sess == nil {
 		return StatusStale
@@ -81,13 +81,13 @@ func (s *Server) closeSession(k key) Status {
 
 // status serves STATUS.
 func (s *Server) status(k key) stateRes {
-	s.mu.Lock()
-	sess := s.sessions[k]
+	var sess *session
 	var next uint64
-	if sess != nil {
-		next = max(sess.next, sess.prep.Answer().NextSeq)
-	}
-	s.mu.Unlock()
+	s.mu.With(func() {
+		if sess = s.sessions[k]; sess != nil {
+			next = max(sess.next, sess.prep.Answer().NextSeq)
+		}
+	})
 	switch {
 	case sess == nil:
 		return stateRes{Status: StatusStale}
@@ -105,9 +105,8 @@ func (sess *session) state(next uint64) stateRes {
 // appendRecords serves APPEND. The calls of a session run one after the other; a repeated call
 // finds that its records have been appended, and says so.
 func (s *Server) appendRecords(ctx context.Context, a *appendArgs) stateRes {
-	s.mu.Lock()
-	sess := s.sessions[a.Session]
-	s.mu.Unlock()
+	var sess *session
+	s.mu.With(func() { sess = s.sessions[a.Session] })
 	if sess == nil {
 		return stateRes{Status: StatusStale}
 	}
@@ -152,17 +151,13 @@ func (sess *session) append(ctx context.Context, a *appendArgs) Status {
 	n, err := appendAll(ctx, sess.prod, records)
 	if err != nil && !errors.Is(err, commitlog.ErrFull) {
 		// Only the next session can tell which of them are in the log.
-		sess.l.s.mu.Lock()
-		sess.l.s.drop(sess)
-		sess.l.s.mu.Unlock()
+		sess.l.s.mu.With(func() { sess.l.s.drop(sess) })
 		if sess.l.lost() {
 			return StatusLost
 		}
 		return StatusStale
 	}
-	sess.l.s.mu.Lock()
-	sess.next += uint64(n)
-	sess.l.s.mu.Unlock()
+	sess.l.s.mu.With(func() { sess.next += uint64(n) })
 	for _, r := range records[:n] {
 		sess.sums = append(sess.sums, sumOf(r))
 	}
@@ -286,9 +281,7 @@ func (s *Server) serveSession(c *rdmap.Conn, sess *session) error {
 	}
 	s.ctr.native.Add(1)
 	err = c.Serve()
-	s.mu.Lock()
-	s.drop(sess)
-	s.mu.Unlock()
+	s.mu.With(func() { s.drop(sess) })
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
@@ -75,7 +76,7 @@ type Pusher struct {
 
 	side rendezvous.Acceptor[*client] // log connections
 
-	mu      sync.Mutex
+	mu      shared.Mutex
 	clients map[key]*client
 	bound   map[string]*binding // by the address of an RPC connection
 	closed  bool
@@ -267,13 +268,13 @@ func (p *Pusher) unuse(c *client) {
 
 // forget forgets a client without connections.
 func (p *Pusher) forget(c *client) {
-	p.mu.Lock()
-	gone := c.uses == 0 && p.clients[c.key] == c
-	if gone {
-		delete(p.clients, c.key)
-		p.side.Withdraw(c.token)
-	}
-	p.mu.Unlock()
+	var gone bool
+	p.mu.With(func() {
+		if gone = c.uses == 0 && p.clients[c.key] == c; gone {
+			delete(p.clients, c.key)
+			p.side.Withdraw(c.token)
+		}
+	})
 	if gone {
 		c.close()
 	}
@@ -282,16 +283,16 @@ func (p *Pusher) forget(c *client) {
 // Close ends the log connections and forgets the clients. From then on, replies are sent without records.
 func (p *Pusher) Close() error {
 	_ = p.init() // what it makes is closed below
-	p.mu.Lock()
-	p.closed = true
 	var cs []*client
-	for k, c := range p.clients {
-		cs = append(cs, c)
-		c.stopGrace()
-		delete(p.clients, k)
-	}
-	clear(p.bound)
-	p.mu.Unlock()
+	p.mu.With(func() {
+		p.closed = true
+		for k, c := range p.clients {
+			cs = append(cs, c)
+			c.stopGrace()
+			delete(p.clients, k)
+		}
+		clear(p.bound)
+	})
 	p.side.Close()
 	for _, c := range cs {
 		c.close()
@@ -315,7 +316,7 @@ type client struct {
 
 	prod *commitlog.Producer
 
-	mu      sync.Mutex
+	mu      shared.Mutex
 	live    *rdmap.Conn // the connection for appends; nil: none
 	limit   int         // of a record
 	next    uint64      // number of the next record; 0 before the first connection
@@ -422,9 +423,7 @@ func (c *client) wait() {
 	defer c.mu.Unlock()
 	for len(c.pending) > 0 {
 		r := c.pending[0]
-		c.mu.Unlock()
-		_, _ = r.e.Wait(context.Background()) // ends with close
-		c.mu.Lock()
+		c.mu.Without(func() { _, _ = r.e.Wait(context.Background()) }) // ends with close
 		c.pending = c.pending[1:]
 		c.queued -= r.n
 	}
@@ -457,9 +456,7 @@ func (c *client) detach(conn *rdmap.Conn) {
 }
 
 func (c *client) close() {
-	c.mu.Lock()
-	c.closed, c.live = true, nil
-	c.mu.Unlock()
+	c.mu.With(func() { c.closed, c.live = true, nil })
 	c.prod.Close()
 }
 
@@ -519,11 +516,11 @@ func (p *Pusher) serveConn(nc net.Conn) error {
 
 // append appends the records of cl over c, after its answer.
 func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
-	p.mu.Lock()
-	old := cl.conn
-	cl.conn = c
-	p.use(cl)
-	p.mu.Unlock()
+	var old *rdmap.Conn
+	p.mu.With(func() {
+		old, cl.conn = cl.conn, c
+		p.use(cl)
+	})
 	if old != nil {
 		old.Abort(errNewer) // a client has one, or it could take the places of others
 	}
@@ -563,17 +560,17 @@ func (p *Pusher) append(c *rdmap.Conn, cl *client, u *upcalls) error {
 
 // forgetNow forgets a client whose records cannot continue. If it offers again, it is a new client.
 func (p *Pusher) forgetNow(c *client) {
-	p.mu.Lock()
-	if p.clients[c.key] == c {
-		delete(p.clients, c.key)
-	}
-	for addr, b := range p.bound {
-		if b.c == c {
-			delete(p.bound, addr)
-			b.stop()
-			c.uses--
+	p.mu.With(func() {
+		if p.clients[c.key] == c {
+			delete(p.clients, c.key)
 		}
-	}
-	p.mu.Unlock()
+		for addr, b := range p.bound {
+			if b.c == c {
+				delete(p.bound, addr)
+				b.stop()
+				c.uses--
+			}
+		}
+	})
 	c.close()
 }

@@ -3,9 +3,10 @@ package dir
 import (
 	"container/list"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stag-rdma/stag/internal/shared"
 )
 
 // cache keeps open things by identity: at most max, unless more are in use, and none that was
@@ -19,7 +20,7 @@ type cache[K comparable, V io.Closer] struct {
 	ttl time.Duration // 0: forever
 
 	full  atomic.Bool // there are more than max
-	mu    sync.Mutex
+	mu    shared.Mutex
 	m     map[K]*slot[K, V]
 	order list.List // of *slot[K, V], the last one goes first
 	timer *time.Timer
@@ -58,16 +59,18 @@ func (c *cache[K, V]) get(k K) *slot[K, V] {
 
 // add takes v as the thing of k. If there is one already, it closes v, or the old one if replace.
 func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
+	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if s := c.m[k]; s != nil && !replace {
 		s.refs.Add(1)
 		s.used, s.idle = true, false
-		c.mu.Unlock()
-		_ = v.Close()
+		dead = append(dead, v)
 		return s
 	} else if s != nil {
-		if dead, ok := c.remove(s); ok {
-			defer closeAll(dead)
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
 		}
 	}
 	s := &slot[K, V]{v: v, key: k}
@@ -80,9 +83,7 @@ func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
 	if c.timer == nil && c.ttl > 0 {
 		c.timer = time.AfterFunc(c.ttl/2, c.sweep)
 	}
-	dead := c.excess()
-	c.mu.Unlock()
-	closeAll(dead...)
+	dead = append(dead, c.excess()...)
 	return s
 }
 
@@ -95,21 +96,20 @@ func (c *cache[K, V]) put(s *slot[K, V]) {
 	if !c.full.Load() {
 		return
 	}
-	c.mu.Lock()
-	dead := c.excess()
-	c.mu.Unlock()
+	var dead []V
+	c.mu.With(func() { dead = c.excess() })
 	closeAll(dead...)
 }
 
 // drop takes k out and closes its thing, as soon as nobody uses it.
 func (c *cache[K, V]) drop(k K) {
-	c.mu.Lock()
 	var dead V
 	ok := false
-	if s := c.m[k]; s != nil {
-		dead, ok = c.remove(s)
-	}
-	c.mu.Unlock()
+	c.mu.With(func() {
+		if s := c.m[k]; s != nil {
+			dead, ok = c.remove(s)
+		}
+	})
 	if ok {
 		_ = dead.Close()
 	}
@@ -157,8 +157,10 @@ func (c *cache[K, V]) excess() (dead []V) {
 
 // giveWay closes half of the things that nobody uses, those first that excess would, and returns how many.
 func (c *cache[K, V]) giveWay() int {
-	c.mu.Lock()
 	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for e, most := c.order.Back(), (len(c.m)+1)/2; e != nil && len(dead) < most; {
 		s := e.Value.(*slot[K, V])
 		e = e.Prev()
@@ -169,16 +171,16 @@ func (c *cache[K, V]) giveWay() int {
 			dead = append(dead, v)
 		}
 	}
-	c.mu.Unlock()
-	closeAll(dead...)
 	return len(dead)
 }
 
 // sweep closes what nobody has used since the last one, and runs again later while anything is left. A mark
 // instead of a time: the clock was a twentieth of a GETATTR.
 func (c *cache[K, V]) sweep() {
-	c.mu.Lock()
 	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for e := c.order.Back(); e != nil; {
 		s := e.Value.(*slot[K, V])
 		e = e.Prev()
@@ -199,25 +201,23 @@ func (c *cache[K, V]) sweep() {
 			c.timer = nil
 		}
 	}
-	c.mu.Unlock()
-	closeAll(dead...)
 }
 
 // clear closes everything, things in use as soon as nobody uses them.
 func (c *cache[K, V]) clear() {
+	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.timer != nil {
 		c.timer.Stop()
 		c.timer = nil
 	}
-	var dead []V
 	for _, s := range c.m {
 		if v, ok := c.remove(s); ok {
 			dead = append(dead, v)
 		}
 	}
-	c.mu.Unlock()
-	closeAll(dead...)
 }
 
 func closeAll[V io.Closer](dead ...V) {

@@ -2,12 +2,13 @@ package dir
 
 import (
 	"slices"
-	"sync"
+
+	"github.com/stag-rdma/stag/internal/shared"
 )
 
 // Descriptors are of the process: connections need them too, and the caches of all its directories share what is left.
 var served struct {
-	mu  sync.Mutex
+	mu  shared.Mutex
 	all []*FS
 }
 
@@ -24,9 +25,8 @@ func (f *FS) serve(on bool) {
 
 // giveWay closes half of what the caches hold and nobody uses, and reports whether that is anything.
 func giveWay() bool {
-	served.mu.Lock()
-	all := slices.Clone(served.all)
-	served.mu.Unlock()
+	var all []*FS
+	served.mu.With(func() { all = slices.Clone(served.all) })
 	n := 0
 	for _, f := range all {
 		n += f.files.giveWay() + f.grips.giveWay()

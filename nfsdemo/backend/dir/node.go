@@ -3,8 +3,8 @@ package dir
 import (
 	"encoding/binary"
 	"errors"
-	"sync"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -15,7 +15,7 @@ type file struct {
 	*node
 	who *caller.Identity // nil: this process
 
-	mu    sync.Mutex
+	mu    shared.Mutex
 	found proof // by Attr, for the Open or Write that follows: all of a stat would make each call allocate 200 octets more, twice
 	has   bool
 }
@@ -88,8 +88,8 @@ func (n *node) look() (stat, error) {
 func (n *file) Attr() (nfs3.Attr, error) {
 	st, err := n.node.look()
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.found, n.has = st.proof(), err == nil
-	n.mu.Unlock()
 	return st.attr, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -21,9 +22,9 @@ type openFile struct {
 	who   *caller.Identity // nil: this process
 	write bool
 	dirty atomic.Bool // written since the last sync
-	file  *shared
+	file  *inode
 
-	mu    sync.Mutex
+	mu    shared.Mutex
 	proof proof
 }
 
@@ -138,7 +139,7 @@ func (n *file) openFile(write bool) (s *slot[fileKey, *openFile], fresh bool, er
 }
 
 // newOpenFile takes file and sh. It keeps a copy of who, which belongs to one call.
-func (f *FS) newOpenFile(file *os.File, k key, who *caller.Identity, write bool, sh *shared) *openFile {
+func (f *FS) newOpenFile(file *os.File, k key, who *caller.Identity, write bool, sh *inode) *openFile {
 	if who != nil {
 		own := *who
 		own.Groups = append([]uint32(nil), who.Groups...)
@@ -174,8 +175,8 @@ func (o *openFile) note(p proof) {
 		p = proof{}
 	}
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.proof = p
-	o.mu.Unlock()
 }
 
 // proven returns the state of the file, and whether nothing has changed since the kernel has let the caller open it:
@@ -188,18 +189,12 @@ func (n *file) proven(o *openFile) (now proof, ok bool, err error) {
 		// changed since is among the changes, but for the flags of chattr(1), which Linux also looks at only when a file
 		// is opened.
 		now = found.at(changes, reported)
-		o.mu.Lock()
-		ok = o.proof == now
-		o.mu.Unlock()
-		if ok {
+		if o.proven() == now {
 			return now, true, nil
 		}
 	}
 	if reported && !o.write { // the flags of chattr(1) are not reported, and do not keep anybody from reading
-		o.mu.Lock()
-		now = o.proof
-		o.mu.Unlock()
-		if now.changes == changes+1 {
+		if now = o.proven(); now.changes == changes+1 {
 			return now, true, nil
 		}
 	}
@@ -208,9 +203,14 @@ func (n *file) proven(o *openFile) (now proof, ok bool, err error) {
 		return now, false, err
 	}
 	now = st.proof().at(changes, reported)
+	return now, o.proven() == now, nil
+}
+
+// proven returns what note has noted.
+func (o *openFile) proven() proof {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return now, o.proof == now, nil
+	return o.proof
 }
 
 // prove makes sure that the caller may still use a file that was open already.
@@ -293,8 +293,8 @@ func (n *file) writing(o *openFile, fresh bool, fn func() error) error {
 	return status(err)
 }
 
-// shared is what all descriptors of a file have in common.
-type shared struct {
+// inode is what all descriptors of a file have in common.
+type inode struct {
 	mu   sync.Mutex // one sync at a time
 	refs int        // guarded by shares.mu
 	watched
@@ -305,19 +305,19 @@ type shares struct {
 	watch watcher
 
 	mu sync.Mutex
-	m  map[key]*shared
+	m  map[key]*inode
 }
 
 // enter returns the entry of a file. It is watched if fd, which holds it, is not -1.
-func (s *shares) enter(k key, fd int) *shared {
+func (s *shares) enter(k key, fd int) *inode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.m == nil {
-		s.m = make(map[key]*shared)
+		s.m = make(map[key]*inode)
 	}
 	x := s.m[k]
 	if x == nil {
-		x = &shared{}
+		x = &inode{}
 		s.m[k] = x
 	}
 	x.refs++

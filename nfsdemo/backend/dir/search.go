@@ -3,10 +3,10 @@ package dir
 import (
 	"maps"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -26,7 +26,7 @@ const (
 type searcher struct {
 	fs *FS
 
-	mu      sync.Mutex
+	mu      shared.Mutex
 	hunters map[string]*hunter
 	buried  map[key]time.Time // files believed to be gone, until when
 	running chan struct{}     // closed when the walk ends; nil if there is none
@@ -66,12 +66,12 @@ func (s *searcher) find(from net.Addr, k key) error {
 			s.lead()
 			continue
 		}
-		s.mu.Unlock()
-		select {
-		case <-h.done:
-		case <-walk:
-		}
-		s.mu.Lock()
+		s.mu.Without(func() {
+			select {
+			case <-h.done:
+			case <-walk:
+			}
+		})
 	}
 	if h.keys[k] {
 		return nfs3.ErrStale
@@ -138,9 +138,7 @@ func (s *searcher) lead() {
 	done := make(chan struct{})
 	s.running = done
 	begin := time.Now()
-	s.mu.Unlock()
-	w.run()
-	s.mu.Lock()
+	s.mu.Without(w.run)
 	for k := range w.keys { // those not found
 		s.buryLocked(k)
 	}
@@ -175,8 +173,8 @@ func (h *hunt) end() {
 // bury notes that a file is gone, so that no walk looks for it.
 func (s *searcher) bury(k key) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.buryLocked(k)
-	s.mu.Unlock()
 }
 
 func (s *searcher) buryLocked(k key) {
@@ -195,8 +193,8 @@ func (s *searcher) buryLocked(k key) {
 // unbury notes that a file of this identity exists again.
 func (s *searcher) unbury(k key) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.buried, k)
-	s.mu.Unlock()
 }
 
 // walk is one search.

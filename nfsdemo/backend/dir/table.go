@@ -3,8 +3,8 @@ package dir
 import (
 	"container/list"
 	"slices"
-	"sync"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -34,7 +34,7 @@ const maxPlaces = 8
 type table struct {
 	max int
 
-	mu    sync.Mutex
+	mu    shared.Mutex
 	m     map[key]*node
 	order list.List // of *node, most recent first
 }
@@ -100,11 +100,11 @@ func (f *FS) newNode(st *stat) *node {
 
 // move notes that a file has another name.
 func (t *table) move(n *node, from, to place) {
-	t.mu.Lock()
-	if t.m[n.key] == n && n.elem != nil {
-		n.addPlace(to)
-	}
-	t.mu.Unlock()
+	t.mu.With(func() {
+		if t.m[n.key] == n && n.elem != nil {
+			n.addPlace(to)
+		}
+	})
 	t.leave(n, from)
 }
 

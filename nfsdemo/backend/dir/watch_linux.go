@@ -2,9 +2,9 @@ package dir
 
 import (
 	"encoding/binary"
-	"sync"
 	"unsafe"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"golang.org/x/sys/unix"
 )
 
@@ -13,8 +13,8 @@ import (
 type watcher struct {
 	fd int // 0: the kernel cannot tell
 
-	mu    sync.RWMutex // held to read the queue: what left it is noted before anybody looks whether it is empty
-	files map[int32]*shared
+	mu    shared.RWMutex // held to read the queue: what left it is noted before anybody looks whether it is empty
+	files map[int32]*inode
 }
 
 // watched is what a watcher knows of a file, guarded by watcher.mu.
@@ -35,7 +35,7 @@ func (w *watcher) open(fsType int64) {
 	if err != nil {
 		return // there are limits on these (inotify(7)): the kernel is asked more often then
 	}
-	w.fd, w.files = fd, make(map[int32]*shared)
+	w.fd, w.files = fd, make(map[int32]*inode)
 }
 
 func (w *watcher) close() error {
@@ -46,7 +46,7 @@ func (w *watcher) close() error {
 }
 
 // add watches the file that fd holds; -1: nobody needs to know.
-func (w *watcher) add(s *shared, fd int) {
+func (w *watcher) add(s *inode, fd int) {
 	if w.fd == 0 || fd < 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func (w *watcher) add(s *shared, fd int) {
 	}
 }
 
-func (w *watcher) remove(s *shared) {
+func (w *watcher) remove(s *inode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s.wd == 0 {
@@ -73,21 +73,30 @@ func (w *watcher) remove(s *shared) {
 }
 
 // changes returns how often the file has changed, ok if no change is missed.
-func (w *watcher) changes(s *shared) (n uint64, ok bool) {
+func (w *watcher) changes(s *inode) (n uint64, ok bool) {
 	if w.fd == 0 {
 		return 0, false
 	}
-	w.mu.RLock()
-	n, ok = s.changes, s.wd != 0
-	waiting, err := w.waiting()
-	w.mu.RUnlock()
-	if waiting == 0 || !ok || err != 0 {
-		return n, ok && err == 0
+	n, waiting, ok := w.seen(s)
+	if waiting == 0 {
+		return n, ok
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.read(waiting)
 	return s.changes, s.wd != 0
+}
+
+// seen returns how often the file was seen to have changed, how many octets wait to be read, and ok if no change is missed
+// once they are.
+func (w *watcher) seen(s *inode) (n uint64, waiting int, ok bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	waiting, err := w.waiting()
+	if ok = s.wd != 0 && err == 0; !ok {
+		waiting = 0
+	}
+	return s.changes, waiting, ok
 }
 
 // waiting returns how many octets there are in the queue.

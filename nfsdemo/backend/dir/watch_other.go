@@ -9,8 +9,8 @@ type watched struct{}
 
 func (*watcher) close() error { return nil }
 
-func (*watcher) add(*shared, int) {}
+func (*watcher) add(*inode, int) {}
 
-func (*watcher) remove(*shared) {}
+func (*watcher) remove(*inode) {}
 
-func (*watcher) changes(*shared) (uint64, bool) { return 0, false }
+func (*watcher) changes(*inode) (uint64, bool) { return 0, false }

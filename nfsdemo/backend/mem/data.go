@@ -24,8 +24,8 @@ func (f *FS) take(k int) error {
 // give returns k pages.
 func (f *FS) give(k int) {
 	f.space.Lock()
+	defer f.space.Unlock()
 	f.pages -= uint64(k)
-	f.space.Unlock()
 }
 
 // Read copies octets out.

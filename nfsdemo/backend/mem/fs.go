@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
-	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -35,11 +35,11 @@ type FS struct {
 	fsid uint64
 	root *node
 
-	mu    sync.RWMutex // guards names: nodes, next, and the fields that node names
+	mu    shared.RWMutex // guards names: nodes, next, and the fields that node names
 	nodes map[uint64]*node
 	next  uint64
 
-	space sync.Mutex
+	space shared.Mutex
 	pages uint64 // allocated
 }
 
@@ -93,11 +93,10 @@ func (f *FS) Info() backend.Info {
 // Usage returns the counts of octets and files.
 func (f *FS) Usage() (backend.Usage, error) {
 	f.mu.RLock()
-	files := uint64(len(f.nodes))
-	f.mu.RUnlock()
+	defer f.mu.RUnlock()
 	f.space.Lock()
-	used := f.pages * pageSize
-	f.space.Unlock()
+	defer f.space.Unlock()
+	files, used := uint64(len(f.nodes)), f.pages*pageSize
 	free, slots := f.cfg.Capacity-min(used, f.cfg.Capacity), f.cfg.MaxFiles-min(files, f.cfg.MaxFiles)
 	return backend.Usage{
 		TotalBytes: f.cfg.Capacity, FreeBytes: free, AvailBytes: free,

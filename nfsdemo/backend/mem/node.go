@@ -2,9 +2,9 @@ package mem
 
 import (
 	"encoding/binary"
-	"sync"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -23,7 +23,7 @@ type node struct {
 	dead   int      // removed entries in order
 	cookie uint64   // last one given
 
-	mu      sync.RWMutex // taken after fs.mu
+	mu      shared.RWMutex // taken after fs.mu
 	attr    nfs3.Attr
 	pages   map[uint64][]byte // by page number; absent pages read as zeros
 	target  string            // of a symbolic link
@@ -119,10 +119,10 @@ func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
 // touch notes a change of the directory's names. The caller holds fs.mu.
 func (n *node) touch(links int) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	now := nfs3.TimeOf(time.Now())
 	n.attr.Mtime, n.attr.Ctime = now, now
 	n.attr.Nlink = uint32(int(n.attr.Nlink) + links)
-	n.mu.Unlock()
 }
 
 // relink changes the link count of a file that is not a directory. The caller holds fs.mu.

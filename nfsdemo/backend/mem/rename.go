@@ -46,9 +46,9 @@ func (n *node) unlinkDir(e *entry) {
 	c := e.node
 	n.take(e)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.attr.Nlink = 0
 	c.drop()
-	c.mu.Unlock()
 }
 
 // Rename moves a name.

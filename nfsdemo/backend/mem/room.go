@@ -10,13 +10,13 @@ var _ backend.Roomer = (*file)(nil)
 // Room compares the pages that the write would allocate with those that are left.
 func (n *node) Room(off uint64, size int) error {
 	n.mu.RLock()
+	defer n.mu.RUnlock()
 	missing := uint64(0)
 	for i := off / pageSize; i <= (off+uint64(size)-1)/pageSize; i++ {
 		if n.pages[i] == nil {
 			missing++
 		}
 	}
-	n.mu.RUnlock()
 	f := n.fs
 	f.space.Lock()
 	defer f.space.Unlock()

@@ -44,21 +44,21 @@ func (s *Server) await(c *client, b *block) {
 	defer close(b.done)
 	defer b.end()
 	err := b.key.locker.SetLock(b.ctx, []byte(b.key.handle), &b.key.lock, true)
-	c.mu.Lock()
-	switch mine := c.blocks[b.key] == b; {
-	case err != nil:
-		if mine {
-			delete(c.blocks, b.key) // the client finds out when it asks again
+	c.mu.With(func() {
+		switch mine := c.blocks[b.key] == b; {
+		case err != nil:
+			if mine {
+				delete(c.blocks, b.key) // the client finds out when it asks again
+			}
+		case !mine: // it was cancelled at this moment
+			s.giveBack(b)
+		default:
+			b.granted = true
 		}
-		c.mu.Unlock()
-		return
-	case !mine: // it was cancelled at this moment
-		s.giveBack(b)
-		c.mu.Unlock()
+	})
+	if !b.granted {
 		return
 	}
-	b.granted = true
-	c.mu.Unlock()
 	heard := s.tell(c, b)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,18 +47,19 @@ type lane struct {
 // lane takes a place among the calls to clients, perhaps after a wait; call leave afterwards. Addresses that have not
 // answered yet, or not the last time, have few, and not all: each call to one takes as long as calls may.
 func (s *Server) lane(ctx context.Context, share string, wait bool) (leave func(), ok bool) {
-	s.mu.Lock()
-	l := s.lanes[share]
-	if l == nil {
-		l = &lane{room: make(chan struct{}, maxLane), slow: make(chan struct{}, maxUnknown)}
-		s.lanes[share] = l
-	}
-	l.users++
-	rooms := []chan struct{}{l.room, s.out}
-	if a := s.shares[share]; a == nil || !a.answers {
-		rooms = []chan struct{}{l.slow, l.room, s.slow, s.out}
-	}
-	s.mu.Unlock()
+	var l *lane
+	var rooms []chan struct{}
+	s.mu.With(func() {
+		if l = s.lanes[share]; l == nil {
+			l = &lane{room: make(chan struct{}, maxLane), slow: make(chan struct{}, maxUnknown)}
+			s.lanes[share] = l
+		}
+		l.users++
+		rooms = []chan struct{}{l.room, s.out}
+		if a := s.shares[share]; a == nil || !a.answers {
+			rooms = []chan struct{}{l.slow, l.room, s.slow, s.out}
+		}
+	})
 	entered := 0
 	leave = func() {
 		for _, room := range rooms[:entered] {

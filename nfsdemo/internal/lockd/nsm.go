@@ -14,9 +14,8 @@ import (
 // serveNSM answers one call. It monitors nobody for other programs: a machine that mounts from others by
 // NFSv3 with locks needs a monitor of its own.
 func (s *Server) serveNSM(_ context.Context, c *server.Call) error {
-	s.mu.Lock()
-	state := s.kept.state
-	s.mu.Unlock()
+	var state uint32
+	s.mu.With(func() { state = s.kept.state })
 	switch c.Proc {
 	case ProcStat, ProcMon:
 		r := StatRes{Outcome: Fail, State: state}
@@ -39,24 +38,25 @@ func (s *Server) serveNSM(_ context.Context, c *server.Call) error {
 
 // started frees what a client held before it has started again. Only calls from its own address count.
 func (s *Server) started(addr string, name []byte, state uint32) {
-	s.mu.Lock()
 	var list []*client
-	for h, c := range s.clients {
-		if h.addr == addr && sameName([]byte(h.name), name) {
-			list = append(list, c)
+	s.mu.With(func() {
+		for h, c := range s.clients {
+			if h.addr == addr && sameName([]byte(h.name), name) {
+				list = append(list, c)
+			}
 		}
-	}
-	s.mu.Unlock()
+	})
 	if len(list) == 0 {
 		if c := s.maybe(host{addr, string(name)}); c != nil {
 			list = append(list, c)
 		}
 	}
 	for _, c := range list {
-		c.mu.Lock()
-		repeated := state == c.notified && state != 0 // a client says it more than once: the locks are new ones
-		c.notified = state
-		c.mu.Unlock()
+		var repeated bool
+		c.mu.With(func() {
+			repeated = state == c.notified && state != 0 // a client says it more than once: the locks are new ones
+			c.notified = state
+		})
 		if !repeated {
 			s.cfg.Logger.Info("lockd: a client has started again: its locks are free", zap.String("client", c.name), zap.String("address", addr))
 			s.release(c)
@@ -105,14 +105,14 @@ func (s *Server) notify(h host) {
 	case <-s.ctx.Done():
 		return // it has to be told next time
 	}
-	s.mu.Lock()
-	if c := s.clients[h]; c != nil && c.kept != 0 {
-		s.mu.Unlock()
-		return
-	}
-	delete(s.kept.hosts, h)
-	s.changes++
-	change := s.changes
-	s.mu.Unlock()
+	var change uint64
+	s.mu.With(func() {
+		if c := s.clients[h]; c != nil && c.kept != 0 {
+			return
+		}
+		delete(s.kept.hosts, h)
+		s.changes++
+		change = s.changes
+	})
 	_ = s.save(change) // it is told once more than necessary
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -38,7 +39,7 @@ type Server struct {
 	graceEnd time.Time
 	before   map[host]bool // who may reclaim until then
 
-	mu      sync.Mutex
+	mu      shared.Mutex
 	clients map[host]*client
 	shares  map[string]*sharing
 	blocks  int // of all clients
@@ -47,7 +48,7 @@ type Server struct {
 	cookie  uint64
 	answers map[answerKey]chan Status // of GRANTED_MSG
 
-	saving sync.Mutex    // before mu: the disk is slow, and those who have been saved do not wait for it
+	saving shared.Mutex  // before mu: the disk is slow, and those who have been saved do not wait for it
 	saved  atomic.Uint64 // changes that are on the disk
 }
 
@@ -74,7 +75,7 @@ type client struct {
 	host
 	key string // its name for a Locker
 
-	mu       sync.Mutex // held while its locks change, but not while one of them waits
+	mu       shared.Mutex // held while its locks change, but not while one of them waits
 	blocks   map[blockKey]*block
 	notified uint32 // the state in its last NOTIFY
 	kept     uint64 // the change with which it is on the disk, or will be; 0: none. Under the server's mutex
@@ -290,9 +291,9 @@ func (s *Server) save(change uint64) error {
 	if s.saved.Load() >= change {
 		return nil
 	}
-	s.mu.Lock()
-	k, changes := kept{s.kept.state, maps.Clone(s.kept.hosts)}, s.changes
-	s.mu.Unlock()
+	var k kept
+	var changes uint64
+	s.mu.With(func() { k, changes = kept{s.kept.state, maps.Clone(s.kept.hosts)}, s.changes })
 	if err := k.write(s.cfg.File); err != nil {
 		s.cfg.Logger.Warn("lockd: cannot keep the names of clients", zap.Error(err))
 		return err
@@ -304,17 +305,23 @@ func (s *Server) save(change uint64) error {
 // forgetIdle forgets clients that hold nothing in this process: those of a share, and if there are too many, all.
 func (s *Server) forgetIdle(share string) {
 	for h, c := range s.clients {
-		if h.share() != share && len(s.clients) < maxClients/2 || c.calls > 0 || !c.mu.TryLock() {
-			continue // who is busy is not idle
+		if h.share() != share && len(s.clients) < maxClients/2 || c.calls > 0 || !s.idle(c) {
+			continue
 		}
-		if len(c.blocks) == 0 && !s.local.Holds(c.key) {
-			delete(s.clients, h)
-			delete(s.kept.hosts, h)
-			s.shares[h.share()].clients--
-			s.left(h.share())
-		}
-		c.mu.Unlock()
+		delete(s.clients, h)
+		delete(s.kept.hosts, h)
+		s.shares[h.share()].clients--
+		s.left(h.share())
 	}
+}
+
+// idle reports whether a client of which no call runs holds nothing. The caller holds s.mu, so that none begins.
+func (s *Server) idle(c *client) bool {
+	if !c.mu.TryLock() {
+		return false // who is busy is not idle
+	}
+	defer c.mu.Unlock()
+	return len(c.blocks) == 0 && !s.local.Holds(c.key)
 }
 
 // settling is for calls to a file system that must not end early.
@@ -324,14 +331,14 @@ func (s *Server) settling() (context.Context, context.CancelFunc) {
 
 // release takes everything from a client.
 func (s *Server) release(c *client) {
-	c.mu.Lock()
 	var ended []*block
-	for _, b := range c.blocks {
-		b.end()
-		ended = append(ended, b)
-	}
-	clear(c.blocks)
-	c.mu.Unlock()
+	c.mu.With(func() {
+		for _, b := range c.blocks {
+			b.end()
+			ended = append(ended, b)
+		}
+		clear(c.blocks)
+	})
 	for _, b := range ended {
 		<-b.done // its locker returns soon
 	}
