@@ -107,7 +107,7 @@ func TestDirCrash(t *testing.T) {
 	}
 
 	noErr(t, os.WriteFile(filepath.Join(dir, "bad.owner"), make([]byte, 32), 0o600))
-	ps := &push.Server{Store: store, Limits: push.Limits{Opens: 10000}}
+	ps := &push.Server{Store: store}
 	if err := ps.Load(); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}

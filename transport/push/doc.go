@@ -45,8 +45,8 @@
 //
 // # Limits
 //
-// Limits restricts what clients can take from a server, and documents the defaults: logs, octets, opens
-// per second and address. Floods are slowed down, not refused.
+// Limits restricts what clients can take from a server, and documents the defaults. Who makes too many calls at a time is
+// told that the server is busy.
 //
 // Server and Session are safe for concurrent use.
 package push

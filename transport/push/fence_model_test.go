@@ -93,7 +93,7 @@ func (m *fenceModel) restart() {
 }
 
 func (m *fenceModel) serve() {
-	m.ps = &push.Server{Store: m.store, Limits: push.Limits{Opens: 1 << 20}}
+	m.ps = &push.Server{Store: m.store}
 	if err := m.ps.Load(); err != nil {
 		m.wrong("%v", err)
 	}

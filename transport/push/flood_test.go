@@ -4,43 +4,15 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
-// A host that floods with OPENs is told that the server is busy, and others are not.
-func TestOpenFlood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ps := &push.Server{Store: newMemStore(), Limits: push.Limits{Opens: 10}}
-		defer ps.Close(t.Context())
-		count := func(host string) (busy int) {
-			for i := range 100 {
-				if ask(ps, host+":1", openArgs{Name: fmt.Sprint("n", i), Secret: push.Secret{1}}).Status == push.StatusBusy {
-					busy++
-				}
-			}
-			return busy
-		}
-		if n := count("192.0.2.1"); n != 90 {
-			t.Errorf("%d of 100 busy", n)
-		}
-		if n := count("192.0.2.2"); n != 90 {
-			t.Errorf("another host: %d of 100 busy", n)
-		}
-		time.Sleep(500 * time.Millisecond)
-		if n := count("192.0.2.1"); n != 95 {
-			t.Errorf("half a second later: %d of 100 busy", n)
-		}
-	})
-}
-
 // Names, logs and octets are bounded; a large wish is cut down.
 func TestQuota(t *testing.T) {
 	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{
-		Opens: 10000, MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, ClientLogs: -1, ClientOctets: -1,
+		MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, ClientLogs: -1, ClientOctets: -1,
 	}}
 	defer ps.Close(context.Background())
 	for _, name := range []string{"a", "b", "c"} {

@@ -27,7 +27,7 @@ func FuzzServe(f *testing.F) {
 	f.Add(uint32(procOpen), (&openArgs{Name: "log", Secret: push.Secret{1}, Resume: true}).append(nil))
 	f.Add(uint32(procRelease), (&releaseArgs{Name: "log", Secret: secret, Seq: 1}).append(nil))
 	// Small rings: the crash model keeps several copies of each, in every worker.
-	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{Opens: 1 << 30, MaxCapacity: 8192}}
+	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{MaxCapacity: 8192}}
 	f.Cleanup(func() { _ = ps.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
 		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: push.Program, Vers: push.Version, Proc: proc}

@@ -112,9 +112,6 @@ func start(t *testing.T, ps *push.Server) *world {
 	if ps.Store == nil {
 		ps.Store = newMemStore()
 	}
-	if ps.Limits.Opens == 0 {
-		ps.Limits.Opens = 10000
-	}
 	switch ps.Addr {
 	case "-":
 		ps.Addr = ""

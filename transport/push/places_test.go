@@ -15,7 +15,7 @@ import (
 func TestOpenPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, mem := blockingStore()
-		ps := &push.Server{Store: store, Limits: push.Limits{Opens: 1000, FenceTime: time.Hour}}
+		ps := &push.Server{Store: store, Limits: push.Limits{FenceTime: time.Hour}}
 		defer ps.Close(context.Background())
 		open := func(host, name string) push.Status {
 			return ask(ps, host+":1", openArgs{Name: name, Secret: push.Secret{1}, Instance: key(push.NewSecret())}).Status

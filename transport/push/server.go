@@ -59,7 +59,6 @@ type Server struct {
 	logger *zap.Logger
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	opens  *rates
 	calls  chan struct{} // a slot per running OPEN
 	reads  chan struct{} // a slot per running READ
 	// Running OPENs and READs by host.
@@ -92,9 +91,8 @@ func (s *Server) init() error {
 		}
 		s.logger = accept.Sampled(s.logger)
 		s.ctx, s.cancel = context.WithCancel(context.Background())
-		s.opens = newRates(float64(s.lim.Opens))
 		s.calls = make(chan struct{}, mostOpens)
-		s.reads = make(chan struct{}, s.lim.MaxReads)
+		s.reads = make(chan struct{}, mostReads)
 		s.logs, s.making = make(map[string]*log), make(map[string]*making)
 		s.sessions = make(map[key]*session)
 		s.side.MaxConns, s.side.TLS, s.side.Closed, s.side.Logger = s.lim.MaxConns, s.TLS, ErrServerClosed, s.logger
@@ -263,7 +261,7 @@ type log struct {
 // load opens a log of the store.
 func (s *Server) load(name string) (*log, error) {
 	mem, from, err := s.Store.Open(name)
-	l := &log{s: s, name: name, owner: from.Owner, host: from.Host, turn: make(chan struct{}, 1), reads: make(chan struct{}, max(s.lim.MaxReads/readsShare, 1))}
+	l := &log{s: s, name: name, owner: from.Owner, host: from.Host, turn: make(chan struct{}, 1), reads: make(chan struct{}, mostReads/readsShare)}
 	l.ctx, l.fail = context.WithCancelCause(s.ctx)
 	if err == nil {
 		l.mem = mem

@@ -11,8 +11,10 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// One log, and one host with all its logs, may have one in so many of MaxReads.
+// mostReads limits the READs that run at a time, most of which wait for records. One log, and one host with all its logs
+// by the rules of Limits.ClientLogs, may have one in so many.
 const (
+	mostReads      = 64
 	readsShare     = 8
 	hostReadsShare = 4
 )
@@ -30,7 +32,7 @@ func (s *Server) read(ctx context.Context, req *rpc.Request, a *readArgs) readRe
 		return readRes{Status: StatusLost}
 	}
 	if !peeraddr.Many(peeraddr.Share(req.RemoteAddr)) {
-		if !s.reading.Enter(req.RemoteAddr, max(s.lim.MaxReads/hostReadsShare, 1)) {
+		if !s.reading.Enter(req.RemoteAddr, mostReads/hostReadsShare) {
 			return readRes{Status: StatusBusy}
 		}
 		defer s.reading.Leave(req.RemoteAddr)

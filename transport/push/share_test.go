@@ -20,7 +20,7 @@ func obtain(ps *push.Server, addr, name string, octets uint64) push.Status {
 func TestShareOfLogs(t *testing.T) {
 	dir := t.TempDir()
 	for life, want := range []int{4, 0} { // an eighth of 32; it has them
-		ps := &push.Server{Store: push.Dir(dir, pmem.File), Limits: push.Limits{Opens: 1000, MaxLogs: 32}}
+		ps := &push.Server{Store: push.Dir(dir, pmem.File), Limits: push.Limits{MaxLogs: 32}}
 		noErr(t, ps.Load())
 		got := 0
 		for i := range 10 {
@@ -65,7 +65,6 @@ func TestShareOfOctets(t *testing.T) {
 		{"none", push.Limits{MaxOctets: 16 * 4096, MaxLogs: 16, ClientOctets: -1, ClientLogs: -1}, "192.0.2.1:1", 10},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.limits.Opens = 1000
 			ps := &push.Server{Store: newMemStore(), Limits: tt.limits}
 			defer ps.Close(context.Background())
 			got := 0
