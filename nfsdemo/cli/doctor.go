@@ -26,6 +26,7 @@ type doctorFlags struct {
 	timeout time.Duration
 	server  bool
 	tls     tlsFiles
+	sec     string
 }
 
 // doctorCmd is the command doctor.
@@ -47,6 +48,7 @@ The status is 0 if a mount can work, 1 if the server or the way to it is in the 
 		Example: `  nfsdemo doctor fileserver
   nfsdemo doctor --json nfs+rdma://192.0.2.5:20049/srv/data?mountport=20048
   nfsdemo doctor --server-only fileserver
+  nfsdemo doctor --sec krb5p fileserver.example.org
   nfsdemo doctor --tls-ca ca.pem nfs://fileserver/srv/data`,
 		Args: nArgs(1, 1, "one host or URL"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), f, args[0]) },
@@ -54,6 +56,7 @@ The status is 0 if a mount can work, 1 if the server or the way to it is in the 
 	flags := cmd.Flags()
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "give up each check after this `time`")
 	f.tls.clientFlags(cmd)
+	flags.StringVar(&f.sec, "sec", "sys", "look at a mount with Kerberos: krb5, krb5i or krb5p")
 	flags.BoolVar(&f.server, "server-only", false, "do not look at this machine")
 	flags.BoolVar(&a.json, "json", false, "print the results as JSON")
 	return cmd
@@ -67,7 +70,7 @@ type doctorJSON struct {
 }
 
 // doctorURL completes a host to a URL.
-func doctorURL(arg string, secure bool) (*nfsclient.URL, error) {
+func doctorURL(arg string, secure, kerberos bool) (*nfsclient.URL, error) {
 	if !strings.Contains(arg, "://") {
 		if strings.Count(arg, ":") > 1 && !strings.HasPrefix(arg, "[") {
 			arg = "[" + arg + "]"
@@ -80,8 +83,8 @@ func doctorURL(arg string, secure bool) (*nfsclient.URL, error) {
 	u, err := nfsclient.ParseURL(arg)
 	switch {
 	case err != nil:
-	case u.Scheme == nfsclient.SchemeTCP && !secure:
-		return nil, usagef("doctor is for NFS over RDMA, and over TCP with TLS: use nfs+rdma://%s, or give --tls-ca", strings.TrimPrefix(arg, "nfs://"))
+	case u.Scheme == nfsclient.SchemeTCP && !secure && !kerberos:
+		return nil, usagef("doctor is for NFS over RDMA, and over TCP with TLS or Kerberos: use nfs+rdma://%s, or give --tls-ca or --sec", strings.TrimPrefix(arg, "nfs://"))
 	case u.Scheme == nfsclient.SchemeRDMA && u.TLS != secure:
 		return nil, usagef("nfs+rdma+tls:// and --tls-ca: give both or neither")
 	}
@@ -89,7 +92,7 @@ func doctorURL(arg string, secure bool) (*nfsclient.URL, error) {
 }
 
 func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
-	u, err := doctorURL(arg, f.tls.ca != "")
+	u, err := doctorURL(arg, f.tls.ca != "", f.sec != "sys")
 	if err != nil {
 		return err
 	}
@@ -98,6 +101,9 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	}
 	cfg := ops.Config{URL: u, Timeout: f.timeout, Root: "/"}
 	if cfg.TLS, err = f.tls.client(); err != nil {
+		return err
+	}
+	if cfg.GSS, err = secOf(f.sec, u.Host); err != nil {
 		return err
 	}
 	if f.server {
@@ -116,6 +122,8 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	at, sec := readyJSON{Export: report.Export, Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort))}, srv.XprtNone
 	switch {
 	case server, u.TLS: // Linux has no TLS on RDMA
+	case cfg.TLS == nil && u.Scheme == nfsclient.SchemeTCP:
+		at.TCP = u.Addr()
 	case cfg.TLS == nil:
 		at.RDMA = u.Addr()
 	case len(cfg.TLS.Certificates) > 0:
@@ -123,7 +131,9 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	default:
 		at.TCP, sec = u.Addr(), srv.XprtTLS
 	}
-	out.Mount = mountLine(&at, sec)
+	if out.Mount = mountLine(&at, sec); cfg.GSS != nil {
+		out.Mount = strings.Replace(out.Mount, "vers=3,", "vers=3,sec="+f.sec+",", 1)
+	}
 	if err := a.printDoctor(&out); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	for arg, want := range map[string]string{"host": "host:20049", "::1": "[::1]:20049", "[::1]:5": "[::1]:5", "host:7/x": "host:7"} {
-		if u, err := doctorURL(arg, false); err != nil || u.Addr() != want {
+		if u, err := doctorURL(arg, false, false); err != nil || u.Addr() != want {
 			t.Errorf("%s: %v, %v", arg, u, err)
 		}
 	}

@@ -136,6 +136,23 @@ func TestKerberos(t *testing.T) {
 			}
 		}
 	}
+	doctor := func(sec, url string, want ...string) {
+		t.Helper()
+		c := command(t.Context(), "", "doctor", "--server-only", "--sec", sec, url)
+		for _, w := range want {
+			if !strings.Contains(c.stdout, w) {
+				t.Errorf("doctor --sec %s %s: want %q: %s%s", sec, url, w, c.stdout, c.stderr)
+			}
+		}
+	}
+	r.kinit("daemon")
+	for _, url := range urls {
+		_, mount, _ := net.SplitHostPort(s.tcp.Addr().String())
+		doctor("krb5p", url+"?mountport="+mount, "has proved to be nfs/localhost", "can be read", "sec=krb5p,")
+	}
+	plain := started(t, &serviceConfig{exports: one("/krb"), memory: true, tcp: "127.0.0.1:0", config: &transport.Config{}})
+	doctor("krb5", at("nfs", plain.tcp), "has no Kerberos", "--keytab")
+	doctor("krb5", strings.Replace(urls[0], "localhost", "127.0.0.1", 1), "not known to Kerberos", "nfs/NAME")
 	r.kinit("daemon", "-l", "1s")
 	for {
 		c := command(t.Context(), "", "ls", "--sec", "krb5p", urls[0])
@@ -148,7 +165,7 @@ func TestKerberos(t *testing.T) {
 		break
 	}
 	r.kinit("daemon")
-	if c := command(t.Context(), "", "ls", "--sec", "krb5p", strings.Replace(urls[0], "localhost", "127.0.0.1", 1)); !strings.Contains(c.stderr, "alias or an address") {
+	if c := command(t.Context(), "", "ls", "--sec", "krb5p", strings.Replace(urls[0], "localhost", "127.0.0.1", 1)); !strings.Contains(c.stderr, "not an alias or an address") {
 		t.Errorf("a name that the KDC does not know: %s", c.stderr)
 	}
 	r.run("", "kdestroy")
@@ -163,7 +180,5 @@ func TestKerberos(t *testing.T) {
 	}
 	r.keytab("nfs.keytab", "nfs/elsewhere")
 	check(t, k.load())
-	if c := command(t.Context(), "", "ls", "--sec", "krb5p", urls[1]); c.status == 0 {
-		t.Errorf("a ticket for another server is good: %s", c.stdout)
-	}
+	doctor("krb5i", urls[1], "the server says: the server's keytab has no key", "ktadd")
 }

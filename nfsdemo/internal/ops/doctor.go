@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -40,7 +41,9 @@ type Result struct {
 type Config struct {
 	URL *nfsclient.URL
 	// TLS has whom to trust, for nfs:// and nfs+rdma+tls://; nil: a mount in clear.
-	TLS  *tls.Config
+	TLS *tls.Config
+	// GSS makes contexts with the server, for a mount with Kerberos; nil: none.
+	GSS  *gss.Client
 	Cred *xdr.SysCred // nil: of this process
 	// Timeout limits each check. If zero, 5 s.
 	Timeout time.Duration
@@ -75,6 +78,12 @@ func Run(ctx context.Context, cfg Config) *Findings {
 	}
 	if d.TLS != nil {
 		steps[2].name, steps[2].run = "TLS", d.tls
+	}
+	if d.GSS != nil {
+		steps[3].name, steps[3].run = "Kerberos", d.kerberos
+	}
+	if d.TLS == nil && d.URL.Scheme == nfsclient.SchemeTCP { // there is no start-up
+		steps = append(steps[:2], steps[3:]...)
 	}
 	broken := ""
 	for _, s := range steps {

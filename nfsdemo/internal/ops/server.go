@@ -20,6 +20,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/gss/krb5"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -155,7 +156,7 @@ func (d *doctor) overTCP(ctx context.Context) (xdr.ReplyHeader, error) {
 
 // config is that of calls to NFS.
 func (d *doctor) config() *transport.Config {
-	return &transport.Config{TLS: transport.TLS{Config: d.TLS}}
+	return &transport.Config{TLS: transport.TLS{Config: d.TLS}, GSS: transport.GSS{Client: d.GSS}}
 }
 
 // caller connects to NFS.
@@ -200,6 +201,34 @@ func (d *doctor) tls(ctx context.Context) Result {
 		}
 	}
 	return bad(fix, "%s", strings.TrimPrefix(msg, "transport: "))
+}
+
+// kerberos makes a context, and calls NULL in it, after rpc.
+func (d *doctor) kerberos(ctx context.Context) Result {
+	if r := d.rpc(ctx); r.State == Failed {
+		return r
+	}
+	c, err := d.caller(ctx)
+	if err != nil {
+		return bad("see the log of the server", "%v", err)
+	}
+	defer c.Close() //nolint:errcheck // nothing is awaited
+	var reply rpc.Reply
+	defer reply.Release()
+	err = c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version, Cred: xdr.Auth{Flavor: xdr.RPCSECGSS}}, &reply)
+	if err == nil {
+		err = reply.Header.Err()
+	}
+	if e, ok := errors.AsType[*krb5.Error](err); ok {
+		return bad(e.Fix(), "%s", e.What())
+	}
+	switch e, refused := errors.AsType[*xdr.RPCStatusError](err); {
+	case err == nil:
+		return good("the server answers NFSv3 over %s, and has proved to be nfs/%s", d.over(), d.URL.Host)
+	case refused && e.AuthStat == xdr.AuthBadCred:
+		return bad("start it with a keytab (nfsdemo serve --keytab)", "the server has no Kerberos")
+	}
+	return bad("see the log of the server", "%v", err)
 }
 
 // rpc calls NULL.

@@ -38,12 +38,15 @@ const (
 	NoKDC                      // the KDC does not answer, or refuses
 )
 
-var reasons = [...]string{
-	BadToken: "not a token for this server", Clock: "the clocks of client and server differ by more than 5 minutes (are both set by NTP?)",
-	Expired: "the ticket has expired (run kinit)", NoKey: "the keytab has no key for this ticket (klist -ke names its entries; add it with ktadd; a client may have to drop its old ticket by kinit)",
-	WrongEnctype: "no common encryption type: want aes256-cts or aes128-cts, with SHA-1 or SHA-2 (klist -ke shows those of a keytab, klist -e those of tickets)",
-	UnknownName:  "the name is not known to Kerberos (is it the name of the server's principal nfs/NAME, and not an alias or an address?)",
-	NoCache:      "no ticket (run kinit)", NoKDC: "the KDC gives no ticket (does krb5.conf name it, and does it run?)",
+var reasons = [...]struct{ what, fix string }{
+	BadToken:     {"not a token for this server", "is it the server that the name says?"},
+	Clock:        {"the clocks of client and server differ by more than 5 minutes", "set both by NTP"},
+	Expired:      {"the ticket has expired", "run kinit"},
+	NoKey:        {"the server's keytab has no key for this ticket", "add it with ktadd; klist -ke names the entries. After a new key, a client gets a new ticket by kinit"},
+	WrongEnctype: {"no common encryption type", "want aes256-cts or aes128-cts, with SHA-1 or SHA-2: klist -ke shows those of a keytab, klist -e those of tickets"},
+	UnknownName:  {"the name is not known to Kerberos", "give the server the name of its principal nfs/NAME, not an alias or an address"},
+	NoCache:      {"there is no ticket", "run kinit"},
+	NoKDC:        {"the KDC gives no ticket", "does krb5.conf name it, and does it run?"},
 }
 
 // Error is why there is no context.
@@ -53,18 +56,23 @@ type Error struct {
 	Err    error  // the cause; may be nil
 }
 
-// Error says what to do, too.
-func (e *Error) Error() string {
-	s := "krb5: "
+// Error ends with what to do.
+func (e *Error) Error() string { return "krb5: " + e.What() + " (" + e.Fix() + ")" }
+
+// What says what is wrong.
+func (e *Error) What() string {
+	s := reasons[e.Reason].what
 	if e.Detail != "" {
-		s += e.Detail + ": "
+		s = e.Detail + ": " + s
 	}
-	s += reasons[e.Reason]
 	if e.Err != nil {
 		s += ": " + strings.ReplaceAll(e.Err.Error(), "\n", ": ")
 	}
 	return s
 }
+
+// Fix says what to do.
+func (e *Error) Fix() string { return reasons[e.Reason].fix }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -182,13 +190,31 @@ func (a *acceptor) Step(token []byte) (reply []byte, c gss.Context, err error) {
 		}
 		err = explain(ke, "")
 	}
-	if _, ours := errors.AsType[*Error](err); err != nil && !ours {
+	e, ours := errors.AsType[*Error](err)
+	if err != nil && !ours {
 		err = &Error{Reason: BadToken, Err: err}
+	}
+	if code, known := told[reasonOf(e)]; known && reply == nil {
+		refusal := messages.NewKRBError(types.PrincipalName{NameString: []string{service}}, "", code, "")
+		if b, e := refusal.Marshal(); e == nil {
+			reply = frame(tokenError, b)
+		}
 	}
 	if err != nil {
 		return reply, nil, err
 	}
 	return reply, sc, nil
+}
+
+// told are the reasons of this server that are the client's business too.
+var told = map[Reason]int32{NoKey: errorcode.KRB_AP_ERR_NOKEY, WrongEnctype: errorcode.KDC_ERR_ETYPE_NOSUPP}
+
+// reasonOf returns the reason of an error, BadToken for nil.
+func reasonOf(e *Error) Reason {
+	if e == nil {
+		return BadToken
+	}
+	return e.Reason
 }
 
 // explain makes an Error of what Kerberos says.

@@ -1,0 +1,40 @@
+# Guest script of krb5.sh: mounts with sec=krb5, krb5i and krb5p.
+#   EXPORT  the export of the server, which has the usual ports
+S=/mnt/share
+M=/mnt/nfs
+mkdir -p $M /run/rpc_pipefs
+echo "10.0.2.2 nfs.test" >>/etc/hosts
+cp $S/krb5.conf /etc/krb5.conf
+for uid in 0 1 2; do install -m 600 -o $uid $S/krb5cc_$uid /tmp/krb5cc_$uid; done
+for m in cts ecb cmac; do insmod $S/mods/$m.ko 2>/dev/null; done
+siw_up
+modprobe -a sunrpc rpcrdma auth_rpcgss rpcsec_gss_krb5 nfsv3
+mount -t rpc_pipefs sunrpc /run/rpc_pipefs
+rpc.gssd -f -n -vvv >/tmp/gssd.log 2>&1 &
+head -c 3000000 /dev/urandom >$S/random
+
+take() { # take SEC PROTO
+  local where=proto=tcp,port=2049
+  [ $2 = tcp ] || where=rdma,port=20049
+  mount_ -t nfs -o vers=3,$where,sec=$1,mountport=20048,mountproto=tcp,nolock,soft,timeo=300,retry=0 nfs.test:$EXPORT $M
+}
+drop() { sync && echo 3 >/proc/sys/vm/drop_caches; }
+wrote() { cp $S/random $M/root-$1-$2 && drop && cmp $S/random $M/root-$1-$2; }
+as() { setpriv --reuid $1 --regid $1 --clear-groups sh -c "echo $1 >$M/$1-$2-$3 && cat $M/$1-$2-$3"; }
+stranger() { ! setpriv --reuid 3 --regid 3 --clear-groups ls $M; }
+restart() { touch $S/restart && until [ -e $S/restarted ]; do sleep 0.3; done && drop && cat $M/f && echo again >$M/again; }
+for sec in krb5 krb5i krb5p; do
+  for proto in tcp rdma; do
+    check "$sec over $proto mounts" take $sec $proto
+    check "$sec over $proto is that" grep -q "sec=$sec" /proc/self/mounts
+    check "$sec over $proto: 3 MB are written and read back" wrote $sec $proto
+    check "$sec over $proto: a user with a ticket" as 1 $sec $proto
+    check "$sec over $proto: another one" as 2 $sec $proto
+    check "$sec over $proto: who has no ticket is refused" stranger
+    [ $sec$proto != krb5prdma ] || check "the server restarts under the mount" restart
+    umount $M
+  done
+done
+check "sec=sys is refused" sh -c "! { mount -t nfs -o vers=3,proto=tcp,port=2049,sec=sys,mountport=20048,mountproto=tcp,nolock,soft,timeo=100,retry=0 nfs.test:$EXPORT $M && ls $M; }"
+[ $failed = 0 ] || tail -30 /tmp/gssd.log
+finish
