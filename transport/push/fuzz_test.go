@@ -31,7 +31,8 @@ func FuzzServe(f *testing.F) {
 	f.Cleanup(func() { _ = ps.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, proc uint32, args []byte) {
 		h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: push.Program, Vers: push.Version, Proc: proc}
-		// A READ may wait for 10 s: longer than the fuzzer waits for an input.
+		// A READ may wait for 10 s: longer than the fuzzer waits for an input. While it varies READs that wait, this millisecond
+		// is what an input takes.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		reply, ok := rpc.ServeMessage(ctx, ps, from("192.0.2.1:1"), append(xdr.AppendCall(nil, &h), args...), nil)

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 
@@ -45,7 +46,9 @@ const (
 	protoRouting, protoFragment, protoGRE, protoAuth        = 43, 44, 47, 51
 	protoOptions, protoMPLS                                 = 60, 137
 
-	portVXLAN, portRoCEv2, portGeneve = 4789, 4791, 6081
+	minEtherType = 0x0600 // IEEE 802.3: less is a length
+
+	portVXLAN, portVXLANGPE, portRoCEv2, portGeneve = 4789, 4790, 4791, 6081
 )
 
 // maxLayers bounds the headers in front of TCP.
@@ -82,15 +85,9 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 			}
 		case kind == etherPPPoE && len(b) >= 8 && b[0] == 0x11 && b[1] == 0: // RFC 2516 Section 4, session data
 			n := int(be.Uint16(b[4:])) + 6
-			switch be.Uint16(b[6:]) {
-			case 0x0021:
-				kind = etherIPv4
-			case 0x0057:
-				kind = etherIPv6
-			default:
-				return seg, carrierOther
-			}
-			b = b[8:max(8, min(n, len(b)))]
+			kind, b = behindPPP(b[6:8]), b[8:max(8, min(n, len(b)))]
+		case kind > 0 && kind < minEtherType && len(b) >= 8 && string(b[:6]) == "\xaa\xaa\x03\x00\x00\x00": // a length, and RFC 1042
+			kind, b = int(be.Uint16(b[6:])), b[8:]
 		case kind == etherIPv4 && len(b) >= 20 && b[0]>>4 == 4:
 			head, total := int(b[0]&15)*4, int(be.Uint16(b[2:]))
 			if total == 0 { // left to the network card, which was to cut the datagram into many
@@ -152,8 +149,12 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 		case proto < 0:
 		case proto == protoTCP && len(b) >= 20:
 			head := int(b[12]>>4) * 4
-			if head < 20 || head > len(b) {
+			if head < 20 || head > len(b)+cut {
 				return seg, carrierOther
+			}
+			if head > len(b) { // of its options the file lacks some, which say nothing here
+				cut -= head - len(b)
+				head = len(b)
 			}
 			flags := b[13]
 			return tcpSegment{
@@ -167,6 +168,12 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 			case port == portRoCEv2:
 				return seg, carrierRoCEv2
 			case port == portVXLAN && t[0]&8 != 0: // RFC 7348 Section 5: the network is given
+				kind, b = etherBridged, t[8:]
+			case port == portVXLANGPE && t[0]&12 == 12 && t[3] == 1: // draft-ietf-nvo3-vxlan-gpe-13 Section 3.1
+				kind, b = etherIPv4, t[8:]
+			case port == portVXLANGPE && t[0]&12 == 12 && t[3] == 2:
+				kind, b = etherIPv6, t[8:]
+			case port == portVXLANGPE && t[0]&8 != 0:
 				kind, b = etherBridged, t[8:]
 			case port == portGeneve && t[0]>>6 == 0 && 8+int(t[0]&63)*4 <= len(t): // RFC 8926 Section 3.4
 				kind, b = int(be.Uint16(t[2:])), t[8+int(t[0]&63)*4:]
@@ -227,6 +234,15 @@ func linkKind(link layers.LinkType, b *[]byte) int {
 		head, at = 16, 14
 	case layers.LinkTypeLinuxSLL2:
 		head, at = 20, 0
+	case layers.LinkTypeC_HDLC:
+		head, at = 4, 2
+	case layers.LinkTypePPP, layers.LinkTypePPP_HDLC:
+		all := bytes.TrimPrefix(*b, []byte{0xff, 0x03}) // RFC 1662 Section 3.1
+		if len(all) < 3 {
+			return 0
+		}
+		*b = all[2:]
+		return behindPPP(all)
 	case layers.LinkTypeNull, layers.LinkTypeLoop: // an address family, which every system numbers anew
 		head = 4
 	case layers.LinkTypeIPv4, layers.LinkTypeIPv6, layers.LinkTypeRaw, linkRawBSD, linkRawOpenBSD:
@@ -245,6 +261,17 @@ func linkKind(link layers.LinkType, b *[]byte) int {
 		return etherIPv6
 	}
 	return etherIPv4
+}
+
+// behindPPP says what follows a protocol number of PPP.
+func behindPPP(b []byte) int {
+	switch binary.BigEndian.Uint16(b) {
+	case 0x0021:
+		return etherIPv4
+	case 0x0057:
+		return etherIPv6
+	}
+	return 0
 }
 
 // behindLabels says what follows a stack of MPLS labels, which do not: IP by its first four bits (RFC 4928 Section 3), or

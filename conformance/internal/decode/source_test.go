@@ -104,6 +104,9 @@ func TestLinkTypes(t *testing.T) {
 		{"Linux cooked", false, layers.LinkTypeLinuxSLL, prepend(sll...)},
 		{"Linux cooked 2", true, layers.LinkTypeLinuxSLL2, prepend(sll2...)},
 		{"raw", false, layers.LinkTypeRaw, prepend()},
+		{"PPP", false, layers.LinkTypePPP, prepend(0, 0x21)},
+		{"PPP, framed", true, layers.LinkTypePPP_HDLC, prepend(0xff, 0x03, 0, 0x21)},
+		{"Cisco HDLC", false, layers.LinkTypeC_HDLC, prepend(0x0f, 0, 8, 0)},
 		{"IPv4", true, layers.LinkTypeIPv4, prepend()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

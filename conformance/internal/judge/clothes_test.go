@@ -125,6 +125,14 @@ var clothes = map[string]func(frame []byte) [][]byte{
 	"VXLAN in VLAN in GRE": one(func(b, _ []byte) []byte {
 		return join(b[:14], inIP(4, 47, join(0, 0x6558, b[:12], 0x8100, 3, 0x0800, inUDP(4789, join(0x0800, 0, 0, 0x0900, b)))))
 	}),
+	"LLC": one(func(b, ip []byte) []byte {
+		if len(ip)+8 > 1500 { // no length of IEEE 802.3
+			return b
+		}
+		return join(b[:12], len(ip)+8, "\xaa\xaa\x03\x00\x00\x00", 0x0800, ip)
+	}),
+	"VXLAN-GPE":            one(func(b, ip []byte) []byte { return join(b[:14], inUDP(4790, join(0x0c00, 1, 0, 0x0900, ip))) }),
+	"VXLAN-GPE, Ethernet":  one(func(b, _ []byte) []byte { return join(b[:14], inUDP(4790, join(0x0c00, 3, 0, 0x0900, b))) }),
 	"IPv6":                 one(func(b, _ []byte) []byte { return ether6(b, 6, nil) }),
 	"IPv6, extensions":     one(func(b, _ []byte) []byte { return ether6(b, 0, join(0x3c00, 0x0104, 0, 0, 0x0600, 0x0104, 0, 0)) }),
 	"IPv6, whole fragment": one(func(b, _ []byte) []byte { return ether6(b, 44, join(0x0600, 0, 0, 77)) }),

@@ -117,7 +117,7 @@ func (b *Builder) Event(ev *decode.Event) {
 				c.encrypted = true
 				b.rep.Encrypted++
 			}
-		case ev.Conn.Foreign, ev.Len+ev.Missing == 0:
+		case ev.Conn.Foreign, ev.Len+ev.Missing == 0 && ev.Again == nil: // the latter is about octets of before
 		case errors.Is(ev.Err, decode.ErrHole), errors.Is(ev.Err, decode.ErrPartial) && ev.Conn.Unknown&decode.UnknownTruncated != 0:
 			c.lost += ev.Len + ev.Missing
 			c.holes++

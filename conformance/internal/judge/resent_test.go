@@ -56,6 +56,9 @@ func TestResent(t *testing.T) {
 			if strings.Join(got, " ") != tt.want || tt.want == "" && (len(r.Violations) > 0 || !strings.Contains(strings.Join(r.Reasons(), " "), "sent again")) {
 				t.Errorf("%v, want %q; %q", r.Violations, tt.want, r.Reasons())
 			}
+			if !strings.Contains(strings.Join(r.Reasons(), " "), "retransmitted with other contents") {
+				t.Errorf("not said: octets came again with other contents; %q", r.Reasons())
+			}
 		})
 	}
 }

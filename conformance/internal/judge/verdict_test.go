@@ -140,6 +140,24 @@ func TestNoReply(t *testing.T) {
 	}
 }
 
+// TestCutOptions: a packet that the snap length cuts in the options of TCP still says what is missing.
+func TestCutOptions(t *testing.T) {
+	pcap, err := os.ReadFile("../../testdata/pcaps/b-nfs3-ops.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filtered(t, pcap, func(_ *gopacket.CaptureInfo, b []byte, n int) []byte {
+		if n > 90 {
+			return b[:min(len(b), 60)]
+		}
+		return b
+	})
+	r, err := judge.File(bytes.NewReader(cut), nil)
+	if why := strings.Join(r.Reasons(), "\n"); err != nil || !strings.Contains(why, "snap length") || r.Stats.TCP != r.Stats.Packets {
+		t.Errorf("%v, %d of %d packets, %s", err, r.Stats.TCP, r.Stats.Packets, why)
+	}
+}
+
 // filtered copies a capture, with what keep leaves of each packet.
 func filtered(t *testing.T, pcap []byte, keep func(ci *gopacket.CaptureInfo, b []byte, n int) []byte) []byte {
 	t.Helper()
