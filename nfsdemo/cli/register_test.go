@@ -244,7 +244,7 @@ func TestFaces(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	if found[rpcbind.NetTCP] != 6 || found[rpcbind.NetTCP6] != 6 || found[rpcbind.NetUDP] != 4 || found[rpcbind.NetUDP6] != 4 {
+	if found[rpcbind.NetTCP] != 7 || found[rpcbind.NetTCP6] != 7 || found[rpcbind.NetUDP] != 4 || found[rpcbind.NetUDP6] != 4 {
 		t.Error(found)
 	}
 }
