@@ -288,46 +288,6 @@ func TestDuplicateShows(t *testing.T) {
 	}
 }
 
-// TestDuplicateKeys: who calls, in which groups, and with what arguments makes a call another
-// one (ADVERSARY 27); the port and the stamp do not.
-func TestDuplicateKeys(t *testing.T) {
-	h := newOnce()
-	s, addr := startServer(t, h, nil)
-	c := dial(t, addr, nil)
-	sys := func(name string, uid, stamp uint32, gids ...uint32) xdr.Auth {
-		return (&xdr.SysCred{Stamp: stamp, MachineName: name, UID: uid, GIDs: gids}).Auth()
-	}
-	for i, x := range []struct {
-		cred xdr.Auth
-		word uint32
-		ran  int
-	}{
-		{sys("a", 1, 0, 3, 4), 5, 1},
-		{sys("a", 1, 9, 3, 4), 5, 1}, // the same
-		{sys("a", 1, 0, 3, 5), 5, 2},
-		{sys("b", 1, 0, 3, 4), 5, 3},
-		{sys("a", 2, 0, 3, 4), 5, 4},
-		{xdr.Auth{}, 5, 5},
-		{sys("a", 1, 0, 3, 4), 6, 6},
-	} {
-		call := withXID(7, wordCall(procList, x.word))
-		call.Cred = x.cred
-		mustDo(t, c, call)
-		if n := h.times(7); n != x.ran {
-			t.Errorf("call %d: %d have run, want %d", i, n, x.ran)
-		}
-	}
-	other := withXID(7, wordCall(procFill, 5))
-	other.Cred = sys("a", 1, 0, 3, 4)
-	mustDo(t, c, other)
-	if n := h.times(7); n != 7 {
-		t.Errorf("another procedure: %d have run", n)
-	}
-	if st := s.Stats(); st.Replayed != 1 || st.DRCEntries != 7 {
-		t.Errorf("%+v", st)
-	}
-}
-
 // TestServerClosedDuplicate: when the server is closed, a call that waits for the reply to the
 // same one before it does not run in its place.
 func TestServerClosedDuplicate(t *testing.T) {
