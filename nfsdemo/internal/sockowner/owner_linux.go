@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -131,7 +132,11 @@ func (k *Kernel) isLocal(a *net.TCPAddr) (bool, error) {
 	}
 	b = attribute(b, unix.RTA_DST, ip.AsSlice())
 	if a.Zone != "" { // an address that each link has
-		b = attribute(b, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, zoneIndex(a.Zone)))
+		i, err := zoneIndex(a.Zone)
+		if err != nil {
+			return false, err
+		}
+		b = attribute(b, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, i))
 	}
 	msg, err := k.ask(k.route, b, unix.RTM_GETROUTE, unix.RTM_NEWROUTE, rtSize)
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
@@ -148,13 +153,13 @@ func attribute(b []byte, kind uint16, v []byte) []byte {
 	return append(binary.NativeEndian.AppendUint16(b, kind), v...) // v is a multiple of 4
 }
 
-// zoneIndex returns the number of an interface; 0, which is none, if there is no such interface.
-func zoneIndex(zone string) uint32 {
-	i, err := net.InterfaceByName(zone)
-	if err != nil {
-		return 0
+// zoneIndex returns the number of an interface, which package net names from memory: it may have another name by now.
+func zoneIndex(zone string) (uint32, error) {
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index), nil
 	}
-	return uint32(i.Index)
+	n, err := strconv.ParseUint(zone, 10, 32)
+	return uint32(n), err
 }
 
 // owner returns the owner of the socket whose own address is src.
@@ -171,7 +176,11 @@ func (k *Kernel) owner(src, dst *net.TCPAddr) (uint32, error) {
 	if from.Is6() {
 		r[0] = unix.AF_INET6
 		if src.Zone != "" {
-			binary.NativeEndian.PutUint32(id[36:], zoneIndex(src.Zone))
+			i, err := zoneIndex(src.Zone)
+			if err != nil {
+				return 0, err
+			}
+			binary.NativeEndian.PutUint32(id[36:], i)
 		}
 	}
 	copy(id[4:20], from.AsSlice())
