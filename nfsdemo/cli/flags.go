@@ -132,28 +132,6 @@ func (s *size) Set(text string) error {
 // Type is the name of the value in the help.
 func (*size) Type() string { return "size" }
 
-// sizeRange is the range of a flag that is a size.
-type sizeRange struct {
-	flag           string
-	n, least, most size
-	unlimited      bool // by -1
-}
-
-// checkSizes refuses the first size that is out of range. 0 is the default.
-func checkSizes(all ...sizeRange) error {
-	for _, s := range all {
-		if s.n == 0 || s.unlimited && s.n == -1 || s.n >= s.least && s.n <= s.most {
-			continue
-		}
-		or := "or 0 for the default"
-		if s.unlimited {
-			or = "0 for the default, or -1 for no limit"
-		}
-		return usagef("--%s %s: want %s to %s, %s", s.flag, s.n.String(), s.least.String(), s.most.String(), or)
-	}
-	return nil
-}
-
 // limitFlags are the flags that say which clients a server serves, and how much one client may
 // use.
 type limitFlags struct {
@@ -190,49 +168,55 @@ const (
 
 // inRange refuses the value n of a flag unless it is least to most, or 0 for the default.
 func inRange(flag string, n, least, most int) error {
-	if n != 0 && (n < least || n > most) {
-		return usagef("--%s %d: want %d to %d, or 0 for the default", flag, n, least, most)
-	}
-	return nil
+	return checkLimits(limit{flag, int64(n), int64(least), int64(most), 0})
 }
 
-// setting is a flag of a limit, its value, and its range.
-type setting struct {
+// limit is the value of a flag, and its range. 0 is the default.
+type limit struct {
 	flag           string
-	n, least, most int
-	unlimited      bool // by -1
+	n, least, most int64
+	how            how
 }
 
-// checkSettings refuses the first setting that is out of range.
-func checkSettings(all []setting) error {
-	for _, s := range all {
-		if s.unlimited && s.n < -1 {
-			return usagef("--%s %d: want %d to %d, 0 for the default, or -1 for no limit", s.flag, s.n, s.least, s.most)
-		}
-		if s.unlimited && s.n == -1 {
+// how says how a limit is written.
+type how uint8
+
+const (
+	unlimited how = 1 << iota // by -1
+	inOctets                  // it is a size
+)
+
+// checkLimits refuses the first value that is out of range.
+func checkLimits(all ...limit) error {
+	for _, l := range all {
+		if l.n == 0 || l.how&unlimited != 0 && l.n == -1 || l.n >= l.least && l.n <= l.most {
 			continue
 		}
-		if err := inRange(s.flag, s.n, s.least, s.most); err != nil {
-			return err
+		or := "or 0 for the default"
+		if l.how&unlimited != 0 {
+			or = "0 for the default, or -1 for no limit"
 		}
+		text := func(n int64) string {
+			if l.how&inOctets != 0 {
+				return (*size)(&n).String()
+			}
+			return strconv.FormatInt(n, 10)
+		}
+		return usagef("--%s %s: want %s to %s, %s", l.flag, text(l.n), text(l.least), text(l.most), or)
 	}
 	return nil
 }
 
 // apply puts the flags into cfg.
 func (f *limitFlags) apply(cfg *transport.Config) error {
-	err := checkSettings([]setting{
-		{"max-connections", f.conns, 1, maxCount, false},
-		{"max-pulls", f.pulls, 1, maxCount, false},
-		{"client-connections", f.clientConns, 1, maxCount, true},
-		{"client-pulls", f.clientPulls, 1, maxCount, true},
-	})
-	if err == nil {
-		err = checkSizes(
-			sizeRange{"memory-limit", f.memory, minMemory, maxSize, false},
-			sizeRange{"client-memory", f.clientMemory, minMemory, maxSize, true},
-		)
-	}
+	err := checkLimits(
+		limit{"max-connections", int64(f.conns), 1, maxCount, 0},
+		limit{"max-pulls", int64(f.pulls), 1, maxCount, 0},
+		limit{"client-connections", int64(f.clientConns), 1, maxCount, unlimited},
+		limit{"client-pulls", int64(f.clientPulls), 1, maxCount, unlimited},
+		limit{"memory-limit", int64(f.memory), minMemory, maxSize, inOctets},
+		limit{"client-memory", int64(f.clientMemory), minMemory, maxSize, inOctets | unlimited},
+	)
 	if err != nil {
 		return err
 	}

@@ -292,16 +292,11 @@ func (l *pushLimits) check(dir string) error {
 	if dir == "" && *l != (pushLimits{}) {
 		return usagef("--push-logs, --push-space, --client-push-logs and --client-push-space need --push-log DIR: add it")
 	}
-	err := checkSettings([]setting{
-		{"push-logs", l.logs, 1, maxCount, false},
-		{"client-push-logs", l.clientLogs, 1, maxCount, true},
-	})
-	if err != nil {
-		return err
-	}
-	return checkSizes(
-		sizeRange{"push-space", l.space, 1 << 20, maxSize, false},
-		sizeRange{"client-push-space", l.clientSpace, 1 << 20, maxSize, true},
+	return checkLimits(
+		limit{"push-logs", int64(l.logs), 1, maxCount, 0},
+		limit{"client-push-logs", int64(l.clientLogs), 1, maxCount, unlimited},
+		limit{"push-space", int64(l.space), 1 << 20, maxSize, inOctets},
+		limit{"client-push-space", int64(l.clientSpace), 1 << 20, maxSize, inOctets | unlimited},
 	)
 }
 
