@@ -1,8 +1,8 @@
 package transport_test
 
 import (
-	"crypto/tls"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"

@@ -636,11 +636,10 @@ func TestTLSLiars(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		ask   []byte // nil: the probe
-		then  []byte // behind the answer
-		half  bool   // then it ends its direction
+		ask   []byte                     // nil: the probe
+		then  []byte                     // behind the answer
+		half  bool                       // then it ends its direction
 		shake func(nc net.Conn) net.Conn // what its TLS goes through; then a call runs
-
 	}{
 		{name: "the probe in fragments of an octet", ask: fragments, shake: func(nc net.Conn) net.Conn { return nc }},
 		{name: "a ClientHello an octet at a time", shake: func(nc net.Conn) net.Conn { return &slowWriter{nc} }},
@@ -1191,8 +1190,12 @@ func TestRecheckTLS(t *testing.T) {
 // direction, and a connection with its first call.
 func BenchmarkTLS(b *testing.B) {
 	w := newWorld(b)
-	stream := func(addr string, cfg *transport.Config) (rpc.Caller, error) { return transport.DialStream(testCtx(b), "tcp", addr, cfg) }
-	rdma := func(addr string, cfg *transport.Config) (rpc.Caller, error) { return transport.Dial(testCtx(b), "tcp", addr, cfg) }
+	stream := func(addr string, cfg *transport.Config) (rpc.Caller, error) {
+		return transport.DialStream(testCtx(b), "tcp", addr, cfg)
+	}
+	rdma := func(addr string, cfg *transport.Config) (rpc.Caller, error) {
+		return transport.Dial(testCtx(b), "tcp", addr, cfg)
+	}
 	kinds := []struct {
 		name           string
 		server, client *transport.Config
@@ -1200,9 +1203,11 @@ func BenchmarkTLS(b *testing.B) {
 		addr           string
 		c              rpc.Caller
 	}{
-		{name: "tcp", server: testConfig(), client: testConfig(), dial: stream}, {name: "tcp+tls", server: w.serverConfig(), client: w.clientConfig(), dial: stream},
+		{name: "tcp", server: testConfig(), client: testConfig(), dial: stream},
+		{name: "tcp+tls", server: w.serverConfig(), client: w.clientConfig(), dial: stream},
 		{name: "tcp+mtls", server: w.serverConfig(), client: w.clientConfig(w.client), dial: stream},
-		{name: "rdma", server: testConfig(), client: testConfig(), dial: rdma}, {name: "rdma+tls", server: w.serverConfig(), client: w.clientConfig(), dial: rdma},
+		{name: "rdma", server: testConfig(), client: testConfig(), dial: rdma},
+		{name: "rdma+tls", server: w.serverConfig(), client: w.clientConfig(), dial: rdma},
 	}
 	for i := range kinds {
 		k := &kinds[i]

@@ -186,7 +186,6 @@ func (d *doctor) tls(ctx context.Context) Result {
 		defer c.Close() //nolint:errcheck // nothing is awaited
 		_, err = null(ctx, c)
 	}
-	msg, fix := "", "see the log of the server"
 	switch {
 	case err == nil:
 		s := c.(interface{ TLS() *tls.ConnectionState }).TLS()
@@ -194,11 +193,10 @@ func (d *doctor) tls(ctx context.Context) Result {
 	case errors.Is(err, rpc.ErrNoTLS):
 		return bad("start it with a certificate (nfsdemo serve --tls-cert). Linux's server needs tlshd (ktls-utils) and a kernel from 6.4 on",
 			"the server does not offer TLS on %s", d.URL.Addr())
-	default: // what to do stands behind it
-		msg = err.Error()
-		if i := strings.LastIndex(msg, " ("); i > 0 && strings.HasSuffix(msg, ")") {
-			msg, fix = msg[:i], msg[i+2:len(msg)-1]
-		}
+	}
+	msg, fix := err.Error(), "see the log of the server"
+	if i := strings.LastIndex(msg, " ("); i > 0 && strings.HasSuffix(msg, ")") { // what to do stands behind it
+		msg, fix = msg[:i], msg[i+2:len(msg)-1]
 	}
 	return bad(fix, "%s", strings.TrimPrefix(msg, "transport: "))
 }
