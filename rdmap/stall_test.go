@@ -13,7 +13,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -24,65 +23,6 @@ func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)
 			OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
 		})
 	}
-}
-
-// TestPoolEmpty: without memory for Sends queue 0 waits. Reads still complete, since they may be what frees memory. When
-// memory comes back, nothing is lost and the order is kept.
-func TestPoolEmpty(t *testing.T) {
-	withMarkers(t, func(t *testing.T, a, b net.Conn, markers bool) {
-		pool := rdmap.NewPool(20000)
-		hog, ok := pool.Mem().Get(20000)
-		if !ok {
-			t.Fatal("no memory")
-		}
-		h := rdmaptest.NewCollector()
-		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000}, Startup: rdmap.Startup{Markers: markers}}, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
-		src := rdmaptest.Pattern(50000)
-		reg, _ := y.Register(src, region.RemoteRead)
-		go y.Serve()
-		if err := x.Send(t.Context(), nil); err != nil { // opens the stream
-			t.Fatal(err)
-		}
-		long := func(i byte) []byte { return bytes.Repeat([]byte{i}, 9000) }
-		for i := range byte(3) {
-			if err := y.Send(t.Context(), long(i)); err != nil {
-				t.Fatal(err)
-			}
-			if err := y.Send(t.Context(), []byte{i}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sink := make([]byte, len(src))
-		for range 3 {
-			if err := x.Read(t.Context(), sink, reg.STag(), 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !bytes.Equal(sink, src) {
-			t.Fatal("the Read failed while queue 0 was stalled")
-		}
-		if len(h.Got) != 0 || x.Stats().RecvStalls == 0 {
-			t.Fatalf("%d messages delivered, %d stalls", len(h.Got), x.Stats().RecvStalls)
-		}
-		pool.Mem().Put(hog)
-		for range 6 {
-			Within(t, "a message", h.Got)
-		}
-		h.Mu.Lock()
-		defer h.Mu.Unlock()
-		for i, m := range h.Msgs {
-			want := []byte{byte(i / 2)}
-			if i%2 == 0 {
-				want = long(byte(i / 2))
-			}
-			if !bytes.Equal(m, want) {
-				t.Fatalf("message %d: %d octets of %d", i, len(m), m[0])
-			}
-		}
-		if pool.Used() != 0 {
-			t.Fatalf("%d octets of the pool in use", pool.Used())
-		}
-	})
 }
 
 // TestPoolEmptyForLong: when no more can be put off, the whole stream waits. The wait ends with a Terminate for "no
