@@ -9,11 +9,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
-const (
-	reqKey = "4d504120494420526571204672616d65" // RFC 5044 Section 7.1.1
-	repKey = "4d504120494420526570204672616d65"
-)
-
 // TestEndInsideFPDU: the end of the stream between two FPDUs differs from one inside an FPDU.
 func TestEndInsideFPDU(t *testing.T) {
 	for cut := 0; cut <= len(rdmaptest.GoldSend)/2; cut++ {

@@ -1,8 +1,9 @@
 package rdmap_test
 
 import (
-	"github.com/stag-rdma/stag/rdmap"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap"
 )
 
 // watchedReader is a Reader, and what its connection would have done: the oracle of TestReader.

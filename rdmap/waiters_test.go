@@ -41,10 +41,10 @@ func parkedWaiters(d *Conn, n int) []*Waiter {
 func (w *Waiter) hinted() bool { return len(w.ch) == 1 }
 
 // look does what a goroutine does that leaves because it was woken or for another reason.
-func (d *Conn) look(w *Waiter) {
-	d.role.mu.Lock()
-	defer d.role.mu.Unlock()
-	d.role.woken.awake()
+func (c *Conn) look(w *Waiter) {
+	c.role.mu.Lock()
+	defer c.role.mu.Unlock()
+	c.role.woken.awake()
 	w.place.Leave()
 }
 

@@ -1,8 +1,9 @@
 package rdmap_test
 
 import (
-	"github.com/stag-rdma/stag/rdmap"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap"
 )
 
 // TestWriter: whoever waits for the writer to rest is told when nobody writes and no input is being handled.

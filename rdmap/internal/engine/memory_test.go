@@ -3,10 +3,11 @@ package engine_test
 import (
 	"bytes"
 	"errors"
-	"golang.org/x/crypto/blake2b"
 	"hash"
 	"slices"
 	"testing"
+
+	"golang.org/x/crypto/blake2b"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"

@@ -1,10 +1,11 @@
 package pmemtest
 
 import (
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )

@@ -1,8 +1,9 @@
 package pmemtest
 
 import (
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"sync"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 )
 
 // Faults makes operations fail or hang, and counts them. One Faults may serve several

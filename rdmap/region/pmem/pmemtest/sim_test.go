@@ -1,8 +1,9 @@
 package pmemtest_test
 
 import (
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"

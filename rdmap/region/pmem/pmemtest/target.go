@@ -1,8 +1,9 @@
 package pmemtest
 
 import (
-	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )
