@@ -250,8 +250,12 @@ func TestElsewhere(t *testing.T) {
 		ip, zone string
 		local    bool
 	}{
-		{"192.0.2.77", "", false}, {"2001:db8::77", "", false}, {"::ffff:192.0.2.77", "", false},
-		{"127.7.7.7", "", true}, {"::ffff:127.0.0.1", "", true}, {"::1", "", true},
+		{"192.0.2.77", "", false},
+		{"2001:db8::77", "", false},
+		{"::ffff:192.0.2.77", "", false},
+		{"127.7.7.7", "", true},
+		{"::ffff:127.0.0.1", "", true},
+		{"::1", "", true},
 		{"fe80::77", "renamed", true}, // which link that is, nobody can tell any more
 	} {
 		from := claims{c, &net.TCPAddr{IP: net.ParseIP(x.ip), Port: 7, Zone: x.zone}}
