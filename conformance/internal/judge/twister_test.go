@@ -277,7 +277,19 @@ func found(t *testing.T, c *talk) (all map[string]int, spoilt map[int]bool, unkn
 	return all, spoilt, r.Reasons()
 }
 
-// TestTwister: the judge notices nearly every mutant of real conversations. What it does not notice is listed.
+// missed are the kinds of which not all are noticed, and why.
+var missed = map[string]string{
+	"call RDMA_MSGP":                    "what stands where its lists are now may be lists",
+	"private data longer":               "the frame that it swallows was wrong already",
+	"reply before the request":          "the Reply was wrong already",
+	"reply GARBAGE_ARGS":                "the arguments of a COMPOUND are skipped, not decoded",
+	"reply invalidates what it may not": "the reply grants no credits, which is its mistake",
+	"reply of 4 octets less":            "a refusal that is wrong as a whole is one mistake",
+	"reply of 4 octets more":            "as above",
+	"reply verifier of AUTH_SYS":        "as above",
+}
+
+// TestTwister: the judge notices nearly every mutant of real conversations, and all of most kinds.
 func TestTwister(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/pcaps/*.pcap")
 	if err != nil {
@@ -328,7 +340,11 @@ func TestTwister(t *testing.T) {
 						noticed[kind]++
 						continue
 					}
-					t.Logf("%s talk %d: %s by %d in unit %d: %v %v", filepath.Base(file), n, kind, m.dir, m.at, slices.Sorted(maps.Keys(now)), unknown)
+					say := t.Logf
+					if missed[kind] == "" {
+						say = t.Errorf
+					}
+					say("%s talk %d: %s by %d in unit %d: %v %v", filepath.Base(file), n, kind, m.dir, m.at, slices.Sorted(maps.Keys(now)), unknown)
 				}
 			}
 		}
