@@ -168,6 +168,7 @@ demo: ## server and client on loopback
 interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 	bash conformance/linux/interop.sh
 	bash conformance/linux/tls.sh
+	bash conformance/linux/krb5.sh
 
 .PHONY: ganesha
 ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)

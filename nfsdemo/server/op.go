@@ -88,11 +88,7 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 
 // asksFirst reports whether a client makes the call before it knows how users are to be known (RFC 2623 Section 2.3.2).
 func (o *op) asksFirst() bool {
-	switch o.proc {
-	case nfs3.ProcGetAttr, nfs3.ProcFSInfo, nfs3.ProcFSStat:
-		return o.c.GSS == nil
-	}
-	return false
+	return o.c.GSS == nil && (o.proc == nfs3.ProcGetAttr || o.proc == nfs3.ProcFSInfo || o.proc == nfs3.ProcFSStat)
 }
 
 // leave ends the use of the FS.

@@ -107,7 +107,7 @@ func (s *Server) Open(client string, h *xdr.CallHeader, args []byte, now time.Ti
 		return Opened{Verdict: Deny, Stat: xdr.AuthBadCred}
 	}
 	if c.proc == procInit || c.proc == procContinue {
-		return s.establish(client, &c, args, now)
+		return s.establish(client, &c, args)
 	}
 	x := s.find(c.handle, now)
 	if x == nil || x.c == nil {
@@ -140,7 +140,7 @@ func (s *Server) Open(client string, h *xdr.CallHeader, args []byte, now time.Ti
 }
 
 // establish answers RPCSEC_GSS_INIT and RPCSEC_GSS_CONTINUE_INIT.
-func (s *Server) establish(client string, c *cred, args []byte, now time.Time) Opened {
+func (s *Server) establish(client string, c *cred, args []byte) Opened {
 	d := xdr.NewDecoder(args)
 	token := d.Opaque(MaxToken)
 	if d.End() != nil || c.proc == procInit != (len(c.handle) == 0) {
