@@ -148,7 +148,7 @@ func (a *app) root() *cobra.Command {
 reads and writes files on such servers, or on any NFSv3 server over TCP, without
 a mount.
 
-URLs name files: nfs+rdma://host[:port]/export/path and nfs://host[:port]/export/path.
+URLs name files: nfs+rdma://host[:port]/export/path, nfs+rdma+tls://… and nfs://….
 ?mountport=N names the TCP port of MOUNT; without it, nfsdemo tries the NFS port, and
 then asks rpcbind.`,
 		Example: `  nfsdemo demo
