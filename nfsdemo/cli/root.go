@@ -228,39 +228,6 @@ func below(cmd *cobra.Command) string {
 // Command returns the tree of commands, for manual pages and completion. To run a command, use [Main].
 func Command() *cobra.Command { return (&app{}).root() }
 
-// version describes this program from what the Go tool has put into it: the version of the module, and,
-// in a checkout, the revision.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return versionOf(info)
-}
-
-func versionOf(info *debug.BuildInfo) string {
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-	}
-	settings := make(map[string]string)
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	if rev := settings["vcs.revision"]; rev != "" && v == "devel" {
-		v += " " + rev[:min(12, len(rev))]
-		if settings["vcs.modified"] == "true" {
-			v += " (modified)"
-		}
-	}
-	return v
-}
-
-// versionLine is what --version prints.
-func (a *app) versionLine() string {
-	return fmt.Sprintf("%s %s, %s, %s/%s", a.name(), version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
 // startCapture creates the file of --pcap.
 func (a *app) startCapture() error {
 	if a.pcap == "" {

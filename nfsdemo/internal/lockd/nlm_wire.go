@@ -287,28 +287,39 @@ func (a *FreeAllArgs) code(c *xdr.Coder, _ uint32) {
 	c.Uint32(&a.State)
 }
 
-func (m *LockArgs) Append(b []byte, v uint32) []byte    { return encode(b, *m, v, (*LockArgs).code) }
-func (m *CancelArgs) Append(b []byte, v uint32) []byte  { return encode(b, *m, v, (*CancelArgs).code) }
-func (m *TestArgs) Append(b []byte, v uint32) []byte    { return encode(b, *m, v, (*TestArgs).code) }
-func (m *UnlockArgs) Append(b []byte, v uint32) []byte  { return encode(b, *m, v, (*UnlockArgs).code) }
-func (m *Res) Append(b []byte, v uint32) []byte         { return encode(b, *m, v, (*Res).code) }
-func (m *TestRes) Append(b []byte, v uint32) []byte     { return encode(b, *m, v, (*TestRes).code) }
-func (m *ShareArgs) Append(b []byte, v uint32) []byte   { return encode(b, *m, v, (*ShareArgs).code) }
-func (m *ShareRes) Append(b []byte, v uint32) []byte    { return encode(b, *m, v, (*ShareRes).code) }
-func (m *FreeAllArgs) Append(b []byte, v uint32) []byte { return encode(b, *m, v, (*FreeAllArgs).code) }
+func (a *LockArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*LockArgs).code) }
 
-func (m *LockArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, m, v, (*LockArgs).code) }
-func (m *CancelArgs) Parse(d *xdr.Decoder, v uint32) error {
-	return decode(d, m, v, (*CancelArgs).code)
+func (a *CancelArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*CancelArgs).code) }
+
+func (a *TestArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*TestArgs).code) }
+
+func (a *UnlockArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*UnlockArgs).code) }
+func (r *Res) Append(b []byte, v uint32) []byte        { return encode(b, *r, v, (*Res).code) }
+func (r *TestRes) Append(b []byte, v uint32) []byte    { return encode(b, *r, v, (*TestRes).code) }
+func (a *ShareArgs) Append(b []byte, v uint32) []byte  { return encode(b, *a, v, (*ShareArgs).code) }
+
+func (r *ShareRes) Append(b []byte, v uint32) []byte { return encode(b, *r, v, (*ShareRes).code) }
+
+func (a *FreeAllArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*FreeAllArgs).code) }
+
+func (a *LockArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, a, v, (*LockArgs).code) }
+
+func (a *CancelArgs) Parse(d *xdr.Decoder, v uint32) error {
+	return decode(d, a, v, (*CancelArgs).code)
 }
-func (m *TestArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, m, v, (*TestArgs).code) }
-func (m *UnlockArgs) Parse(d *xdr.Decoder, v uint32) error {
-	return decode(d, m, v, (*UnlockArgs).code)
+
+func (a *TestArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, a, v, (*TestArgs).code) }
+
+func (a *UnlockArgs) Parse(d *xdr.Decoder, v uint32) error {
+	return decode(d, a, v, (*UnlockArgs).code)
 }
-func (m *Res) Parse(d *xdr.Decoder, v uint32) error       { return decode(d, m, v, (*Res).code) }
-func (m *TestRes) Parse(d *xdr.Decoder, v uint32) error   { return decode(d, m, v, (*TestRes).code) }
-func (m *ShareArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, m, v, (*ShareArgs).code) }
-func (m *ShareRes) Parse(d *xdr.Decoder, v uint32) error  { return decode(d, m, v, (*ShareRes).code) }
-func (m *FreeAllArgs) Parse(d *xdr.Decoder, v uint32) error {
-	return decode(d, m, v, (*FreeAllArgs).code)
+func (r *Res) Parse(d *xdr.Decoder, v uint32) error     { return decode(d, r, v, (*Res).code) }
+func (r *TestRes) Parse(d *xdr.Decoder, v uint32) error { return decode(d, r, v, (*TestRes).code) }
+
+func (a *ShareArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, a, v, (*ShareArgs).code) }
+
+func (r *ShareRes) Parse(d *xdr.Decoder, v uint32) error { return decode(d, r, v, (*ShareRes).code) }
+
+func (a *FreeAllArgs) Parse(d *xdr.Decoder, v uint32) error {
+	return decode(d, a, v, (*FreeAllArgs).code)
 }
