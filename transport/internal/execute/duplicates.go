@@ -98,7 +98,7 @@ func (d *Duplicates) key(req *rpc.Request) callid.Call {
 // shows returns what tells the connection of a call from others of its address: whether its port over TCP is one that only
 // root can have, and how it is protected. A client that connects again shows the same.
 func shows(req *rpc.Request) (bits uint8) {
-	if req.Network == "tcp" && !peeraddr.Reserved(req.RemoteAddr) { // over RDMA root has no port of its own
+	if req.Network != "tcp" || !peeraddr.Reserved(req.RemoteAddr) { // over RDMA, too, any user may have made it
 		bits |= 1
 	}
 	if req.TLS != nil {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/mem"
@@ -114,7 +115,7 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		return c.unsent(c.Err())
 	default:
 	}
-	if err := c.post(xid, call); err != nil {
+	if err := c.post(ctx, xid, call); err != nil {
 		c.fail(err)
 	}
 	select {
@@ -134,17 +135,40 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	}
 }
 
+// lateWrite is how long the rest of a call may take to be written when its context has ended: half a record cannot be
+// taken back. If the peer does not read it by then, the connection ends. Choice: enough for 16 MiB on a live connection.
+const lateWrite = time.Second
+
+// largeCall is how many octets of arguments may wait for a peer that does not read although it lives.
+const largeCall = 64 << 10
+
 // post writes the call in its turn. A panic, of the caller's memory or connection, leaves perhaps half a record.
-func (c *Client) post(xid uint32, call *rpc.Call) error {
+func (c *Client) post(ctx context.Context, xid uint32, call *rpc.Call) error {
 	done := false
 	defer c.w.Unlock()
+	if calls.Size(call) > largeCall { // a cancelled context as well; it costs allocations
+		told := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			_ = c.conn.SetWriteDeadline(time.Now().Add(lateWrite)) // fails only on a closed connection
+			close(told)
+		})
+		defer func() {
+			if !stop() {
+				<-told // not into the turn of another call
+			}
+		}()
+	}
 	defer func() {
 		if !done {
 			c.fail(panicked("while a call was written"))
 		}
 	}()
 	call.Resend.Posting(call)
-	err := c.send(xid, call)
+	var until time.Time
+	if end, ok := ctx.Deadline(); ok {
+		until = end.Add(lateWrite)
+	}
+	err := c.send(until, xid, call)
 	done = true
 	return err
 }
@@ -209,7 +233,7 @@ func (c *Client) leave(xid uint32, ch chan arrived) {
 }
 
 // send writes the call's record. The caller has locked c.w.
-func (c *Client) send(xid uint32, call *rpc.Call) error {
+func (c *Client) send(until time.Time, xid uint32, call *rpc.Call) error {
 	h := xdr.CallHeader{
 		XID: xid, RPCVers: xdr.RPCVersion,
 		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
@@ -221,12 +245,12 @@ func (c *Client) send(xid uint32, call *rpc.Call) error {
 	if len(call.MoreItems) > 0 {
 		flat := mem.Shared.Get(calls.Size(call))
 		defer flat.Release()
-		n, err := c.w.WriteLocked(head, calls.AppendArgs(call, flat.Data[:0]), nil, nil)
+		n, err := c.w.WriteLocked(until, head, calls.AppendArgs(call, flat.Data[:0]), nil, nil)
 		c.ctr.Inline.Add(uint64(n))
 		return err
 	}
 	head = append(head, calls.Before(call)...)
-	n, err := c.w.WriteLocked(head, call.Item, calls.Pad(call.Item), calls.After(call))
+	n, err := c.w.WriteLocked(until, head, call.Item, calls.Pad(call.Item), calls.After(call))
 	c.ctr.Inline.Add(uint64(n))
 	return err
 }

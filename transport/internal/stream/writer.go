@@ -54,11 +54,12 @@ func (w *Writer) Unlock() { <-w.turn }
 func (w *Writer) Write(head, a, b, c []byte) (int, error) {
 	w.turn <- struct{}{}
 	defer w.Unlock()
-	return w.WriteLocked(head, a, b, c)
+	return w.WriteLocked(time.Time{}, head, a, b, c)
 }
 
-// WriteLocked is Write for who has the turn.
-func (w *Writer) WriteLocked(head, a, b, c []byte) (int, error) {
+// WriteLocked is Write for who has the turn. It fails at until, if that is not zero and before the peer has had all of its
+// time.
+func (w *Writer) WriteLocked(until time.Time, head, a, b, c []byte) (int, error) {
 	n := len(head) + len(a) + len(b) + len(c)
 	if n > xdr.MaxFragment {
 		return 0, ErrTooBig
@@ -67,7 +68,11 @@ func (w *Writer) WriteLocked(head, a, b, c []byte) (int, error) {
 	w.head = append(w.head, head...)
 	w.vec = [4][]byte{w.head, a, b, c}
 	bufs := net.Buffers(w.vec[:])
-	if err := w.conn.SetWriteDeadline(time.Now().Add(Allowance(n))); err != nil {
+	limit := time.Now().Add(Allowance(n))
+	if !until.IsZero() && until.Before(limit) {
+		limit = until
+	}
+	if err := w.conn.SetWriteDeadline(limit); err != nil {
 		return 0, err
 	}
 	_, err := bufs.WriteTo(w.conn)
