@@ -143,3 +143,16 @@ func TestCallConnEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestCallConnHalf: who goes on writing to a closed connection, wherever in a call it was, gets an error.
+func TestCallConnHalf(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	for _, n := range []int{1, 4, 5, 11, 20} {
+		c, call := dialConn(t, addr, nil), rawCall(1, procNull)
+		must(c.Write(call[:n]))(t)
+		c.Close()
+		if n, err := c.Write(call[n:]); n != 0 || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+}

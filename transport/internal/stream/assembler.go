@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/binary"
 	"errors"
+	"net"
 
 	"github.com/stag-rdma/stag/transport/internal/mem"
 	"github.com/stag-rdma/stag/xdr"
@@ -59,7 +60,7 @@ type Assembler struct {
 }
 
 // Add takes octets of p and returns how many, and the record that they complete. It
-// takes at least one octet unless p is empty. The error is ErrTooBig, or Check's; after it
+// takes at least one octet unless p is empty. The error is ErrTooBig, Check's, or net.ErrClosed after Drop; after it
 // the stream is out of step and Add takes nothing.
 func (a *Assembler) Add(p []byte) (n int, rec *Record, err error) {
 	if a.err != nil {
@@ -157,8 +158,11 @@ func (a *Assembler) grow() {
 	a.rec.Buf = b
 }
 
-// Drop releases an unfinished record.
+// Drop releases an unfinished record, and ends the stream: who still writes would go on in the middle of what is gone.
 func (a *Assembler) Drop() {
+	if a.err == nil {
+		a.err = net.ErrClosed
+	}
 	if a.rec.Buf != nil {
 		a.rec.Buf.Release()
 		a.rec = Record{}
