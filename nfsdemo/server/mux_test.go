@@ -17,7 +17,6 @@ import (
 // TestOrder: refusals come in the order of RFC 5531 Section 9, each before the next is
 // looked at.
 func TestOrder(t *testing.T) {
-	const nfsacl = 100227
 	bad := []byte{0, 0, 0, 1}
 	good := sys(0, 0)
 	for _, c := range []struct {
@@ -31,7 +30,8 @@ func TestOrder(t *testing.T) {
 		{"AUTH_DH", xdr.Auth{Flavor: xdr.AuthDH}, nfs3.Program, 3, 0, xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred}},
 		{"RPCSEC_GSS", xdr.Auth{Flavor: xdr.RPCSECGSS}, nfs3.Program, 3, 0, xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred}},
 		{"unknown program", good, 1, 2, 3, xdr.ReplyHeader{Accept: xdr.ProgUnavail}},
-		{"NFSACL", good, nfsacl, 3, 0, xdr.ReplyHeader{Accept: xdr.ProgUnavail}},
+		{"NFSACL version 2", good, nfs3.ACLProgram, 2, 1, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
+		{"SETACL with bad arguments", good, nfs3.ACLProgram, 3, 2, xdr.ReplyHeader{Accept: xdr.GarbageArgs}},
 		{"NFS version 4", good, nfs3.Program, 4, 99, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
 		{"NFS version 2, NULL", good, nfs3.Program, 2, 0, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
 		{"MOUNT version 1", good, mount3.Program, 1, 1, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
