@@ -3,7 +3,6 @@ package rdmap_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,15 +14,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// withMarkers is onWires without and with markers in what the initiator receives.
-func withMarkers(t *testing.T, f func(t *testing.T, a, b net.Conn, markers bool)) {
-	for _, markers := range []bool{false, true} {
-		t.Run(fmt.Sprintf("markers=%v", markers), func(t *testing.T) {
-			OnWires(t, func(t *testing.T, a, b net.Conn) { f(t, a, b, markers) })
-		})
-	}
-}
 
 // TestPoolEmptyForLong: when no more can be put off, the whole stream waits. The wait ends with a Terminate for "no
 // buffer".

@@ -21,7 +21,9 @@ func TestUnreadCall(t *testing.T) {
 		octets int
 		ends   func(context.Context) (context.Context, context.CancelFunc)
 	}{
-		{"deadline", 8, func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, 3*time.Second) }},
+		{"deadline", 8, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 3*time.Second)
+		}},
 		{"large, cancelled", 1 << 20, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(3*time.Second, cancel)

@@ -56,8 +56,10 @@ func TestEtc(t *testing.T) {
 		{"# nothing\n\n/a h(rw) # c\n/b\th", "/a [][h](rw)\n/b [][h](ro)\n"},
 		{"/a h(rw) \\\n  192.0.2.0/24(ro) \\\n\tg(rw)\n/b h", "/a [][h](rw) [][g](rw) [192.0.2.0/24][](ro)\n/b [][h](ro)\n"},
 		{"\"/with blank\" h\n/oct\\040al h", "/with blank [][h](ro)\n/oct al [][h](ro)\n"},
-		{"/s *(ro) @lab(rw) *.b.c(rw) 192.0.2.0/255.255.255.0(rw) h(rw) 2001:db8::1(rw) x*(ro)",
-			"/s [][h](rw) [2001:db8::1/128][](rw) [192.0.2.0/24][](rw) [][*.b.c](rw) [][x*](ro) [][@lab](rw) [][](ro)\n"},
+		{
+			"/s *(ro) @lab(rw) *.b.c(rw) 192.0.2.0/255.255.255.0(rw) h(rw) 2001:db8::1(rw) x*(ro)",
+			"/s [][h](rw) [2001:db8::1/128][](rw) [192.0.2.0/24][](rw) [][*.b.c](rw) [][x*](ro) [][@lab](rw) [][](ro)\n",
+		},
 		{"/s -rw,insecure a b(ro) -ro c", "/s [][a](rw,insecure) [][b](ro,insecure) [][c](ro)\n"},
 		{"/s a(rw)\n/s b(ro,all_squash,anonuid=7)", "/s [][a](rw) [][b](ro,all_squash:7)\n"},
 		{"/s a(fsid=1,mp) b(fsid=1,rw)", "/s fsid=1 mp=/s [][a](ro) [][b](rw)\n"},
