@@ -144,6 +144,10 @@ judged: ## judge what the tests of transport and of the commands send
 	{ "$$dir/conformance" judge "$$dir"/*.pcapng >"$$dir/judged" || [ $$? = 4 ] || { grep -B3 -E '^ +[A-Z]+-[0-9]{3}' "$$dir/judged"; exit 1; }; } && \
 	echo "judged: $$(ls "$$dir"/*.pcapng | wc -l) captures, nothing found"
 
+.PHONY: walk
+walk: ## how many functions one WRITE, READ, GETATTR, append to a commit log enters, in how many files
+	conformance/walk.sh
+
 .PHONY: mutants
 mutants: ## put in one fault after the other; exits 1 if no test notices one (ONLY=pattern)
 	bash conformance/mutants.sh '$(ONLY)'
