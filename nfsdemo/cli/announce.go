@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // readyJSON is the output of serve --json. The port file has the same content in another form.
@@ -51,8 +53,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	r.Push, r.Reply, r.Status = s.push.addr(), s.reply.addr(), s.status.addr()
 	r.Locks = s.locks.String()
 	list := s.set.exports()
-	sec := xprtSecOf(&list[0])
-	r.Line = mountLine(&r, sec)
+	r.Line = mountLine(&r, &list[0])
 	if f.portFile != "" {
 		if err := writePortFile(f.portFile, &r); err != nil {
 			return err
@@ -88,11 +89,13 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	for _, p := range s.set.away() {
 		fmt.Fprintf(a.stdout, "not serving %s yet: %s\n", p.Export, p.Error)
 	}
-	if believes(list) && r.RDMA != "" {
+	if r.RDMA != "" && slices.ContainsFunc(list, func(e server.Export) bool {
+		return believes([]server.Export{e}) && slices.Contains(flavorsOf(&e), xdr.AuthSys)
+	}) {
 		fmt.Fprintln(a.stdout, "  clients are believed: who reaches NFS/RDMA from another machine may claim any user but root; --allow says who does")
 	}
 	rdma := "nfs+rdma"
-	if sec&server.XprtNone == 0 {
+	if xprtSecOf(&list[0])&server.XprtNone == 0 {
 		rdma = "nfs+rdma+tls"
 	}
 	for _, l := range []struct{ what, addr, url string }{
@@ -196,9 +199,9 @@ func xprtSecOf(e *server.Export) (all server.XprtSec) {
 	return all
 }
 
-// mountLine is the command that mounts the export, whose connections may be protected as sec says, with the Linux kernel's
-// client, which has TLS only on TCP.
-func mountLine(r *readyJSON, sec server.XprtSec) string {
+// mountLine is the command that mounts the export e with the Linux kernel's client, which has TLS only on TCP.
+func mountLine(r *readyJSON, e *server.Export) string {
+	sec := xprtSecOf(e)
 	addr, opts := r.RDMA, "vers=3,rdma"
 	if addr == "" || sec&server.XprtNone == 0 {
 		addr, opts = r.TCP, "vers=3,proto=tcp"
@@ -216,6 +219,9 @@ func mountLine(r *readyJSON, sec server.XprtSec) string {
 	}
 	if addr == "" || mount == "" {
 		return ""
+	}
+	if how := flavorsOf(e); !slices.Contains(how, xdr.AuthSys) {
+		opts += ",sec=" + secName(how[:1])
 	}
 	host, port, _ := net.SplitHostPort(reachable(addr))
 	_, mountPort, _ := net.SplitHostPort(mount)

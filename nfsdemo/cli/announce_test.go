@@ -39,7 +39,7 @@ func TestMountLine(t *testing.T) {
 		{"nowhere to ask", cli.ReadyJSON{Export: "/d", RDMA: "1.2.3.4:1"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := cli.MountLine(&tt.r, server.XprtNone); got != tt.want {
+			if got := cli.MountLine(&tt.r, &server.Export{}); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	srv "github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // exitMachine is the status of doctor if only this machine is in the way.
@@ -119,7 +120,13 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 		server = server || r.State == ops.Failed && !r.Local
 		machine = machine || r.State == ops.Failed && r.Local
 	}
-	at, sec := readyJSON{Export: report.Export, Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort))}, srv.XprtNone
+	at := readyJSON{Export: report.Export, Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort))}
+	e := srv.Export{XprtSec: srv.XprtNone}
+	for _, how := range secNames {
+		if how.name == f.sec {
+			e.Sec = []xdr.AuthFlavor{how.flavor}
+		}
+	}
 	switch {
 	case server, u.TLS: // Linux has no TLS on RDMA
 	case cfg.TLS == nil && u.Scheme == nfsclient.SchemeTCP:
@@ -127,13 +134,11 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	case cfg.TLS == nil:
 		at.RDMA = u.Addr()
 	case len(cfg.TLS.Certificates) > 0:
-		at.TCP, sec = u.Addr(), srv.XprtMTLS
+		at.TCP, e.XprtSec = u.Addr(), srv.XprtMTLS
 	default:
-		at.TCP, sec = u.Addr(), srv.XprtTLS
+		at.TCP, e.XprtSec = u.Addr(), srv.XprtTLS
 	}
-	if out.Mount = mountLine(&at, sec); cfg.GSS != nil {
-		out.Mount = strings.Replace(out.Mount, "vers=3,", "vers=3,sec="+f.sec+",", 1)
-	}
+	out.Mount = mountLine(&at, &e)
 	if err := a.printDoctor(&out); err != nil {
 		return err
 	}

@@ -67,6 +67,24 @@ func (k *kerberos) check(list []exports.Export) error {
 	return nil
 }
 
+// flavorsOf returns how users may be known to an export, best first, to some of its clients at least.
+func flavorsOf(e *server.Export) (all []xdr.AuthFlavor) {
+	list := [][]xdr.AuthFlavor{e.Sec}
+	if len(e.Clients) > 0 {
+		list = nil
+	}
+	for _, c := range e.Clients {
+		list = append(list, c.Sec)
+	}
+	for _, sec := range list {
+		if len(sec) == 0 {
+			sec = []xdr.AuthFlavor{xdr.AuthSys}
+		}
+		all = append(all, sec...)
+	}
+	return all
+}
+
 var secNames = []struct {
 	flavor  xdr.AuthFlavor
 	name    string

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -11,9 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
+	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/gss"
+	"github.com/stag-rdma/stag/transport/gss/krb5"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -181,4 +188,90 @@ func TestKerberos(t *testing.T) {
 	r.keytab("nfs.keytab", "nfs/elsewhere")
 	check(t, k.load())
 	doctor("krb5i", urls[1], "the server says: the server's keytab has no key", "ktadd")
+}
+
+// TestBelieved: serve says that clients are believed if they are, by one export at least.
+func TestBelieved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: else nobody is believed")
+	}
+	dir := t.TempDir()
+	kt := keytab.New()
+	check(t, kt.AddEntry("nfs/localhost", "STAG.TEST", "secret", time.Now(), 1, etypeID.AES256_CTS_HMAC_SHA1_96))
+	b, err := kt.Marshal()
+	check(t, err)
+	check(t, os.WriteFile(dir+"/keytab", b, 0o600))
+	for want, lists := range map[bool][][]xdr.AuthFlavor{
+		true:  {nil, {server.Krb5p, xdr.AuthSys}},
+		false: {{server.Krb5}, {server.Krb5p, server.Krb5i}},
+	} {
+		for _, sec := range lists {
+			e := one(t.TempDir())
+			e[0].Sec = sec
+			k := &kerberos{file: dir + "/keytab", said: new(atomic.Pointer[exports.File])}
+			s := started(t, &serviceConfig{exports: e, state: dir, rdma: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
+			var out bytes.Buffer
+			check(t, (&app{stdout: &out}).announce(s, new(serveFlags)))
+			if strings.Contains(out.String(), "clients are believed") != want {
+				t.Errorf("sec=%s: %s", secName(sec), &out)
+			}
+		}
+	}
+}
+
+// TestMIT: MIT's GSSAPI calls this server, and this client calls an acceptor of MIT's, which asserts a key of its own, with
+// each service.
+func TestMIT(t *testing.T) {
+	python := "/usr/bin/python3" // another one in the path has not Debian's packages
+	if err := exec.Command(python, "-c", "import gssapi").Run(); err != nil {
+		t.Skip("package python3-gssapi is missing")
+	}
+	r := newRealm(t, "daemon")
+	r.kinit("daemon")
+	k := &kerberos{file: r.dir + "/nfs.keytab", said: new(atomic.Pointer[exports.File])}
+	e := one("/krb")
+	e[0].Secure, e[0].Sec = false, []xdr.AuthFlavor{server.Krb5p, server.Krb5i, server.Krb5}
+	s := started(t, &serviceConfig{exports: e, memory: true, tcp: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
+	_, port, err := net.SplitHostPort(s.tcp.Addr().String())
+	check(t, err)
+	out, err := exec.Command(python, "testdata/mit.py", "call", port, port, "/krb").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "flavors [390005, 390004, 390003]") {
+		t.Errorf("MIT's client: %v\n%s", err, out)
+	}
+
+	peer := exec.Command(python, "testdata/mit.py", "answer", r.dir+"/nfs.keytab")
+	var said bytes.Buffer
+	peer.Stderr = &said
+	stdout, err := peer.StdoutPipe()
+	check(t, err)
+	check(t, peer.Start())
+	defer func() {
+		_ = peer.Process.Kill()
+		_ = peer.Wait()
+		if t.Failed() {
+			t.Logf("the peer says: %s", &said)
+		}
+	}()
+	lines := bufio.NewReader(stdout)
+	port, err = lines.ReadString('\n')
+	check(t, err)
+	for _, service := range []gss.Service{gss.None, gss.Integrity, gss.Privacy} {
+		c, err := transport.DialStream(t.Context(), "tcp", "localhost:"+strings.TrimSpace(port), &transport.Config{
+			GSS: transport.GSS{Client: gss.NewClient(service, krb5.FromCache("localhost"))},
+		})
+		check(t, err)
+		for _, size := range []int{0, 4, 5000, 300_000} {
+			args := bytes.Repeat([]byte("1234"), size/4)
+			var reply rpc.Reply
+			err := c.Do(t.Context(), &rpc.Call{Prog: 400_000, Vers: 1, Proc: 1, Cred: xdr.Auth{Flavor: xdr.RPCSECGSS}, Args: args, MaxResults: size}, &reply)
+			if err != nil || !bytes.Equal(reply.Results, args) {
+				t.Errorf("%v, %d octets: %v", service, size, err)
+			}
+			reply.Release()
+		}
+		check(t, c.Close())
+		if who, _ := lines.ReadString('\n'); who != "daemon@STAG.TEST\n" {
+			t.Errorf("%v: MIT's acceptor knows %q", service, who)
+		}
+	}
 }

@@ -143,7 +143,7 @@ func TestLocks(t *testing.T) {
 			t.Errorf("no metric %s", name)
 		}
 	}
-	if line := mountLine(&readyJSON{Export: "/d", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2", Locks: s.locks.String()}, server.XprtNone); strings.Contains(line, "nolock") {
+	if line := mountLine(&readyJSON{Export: "/d", RDMA: "1.2.3.4:1", Mount: "1.2.3.4:2", Locks: s.locks.String()}, &server.Export{}); strings.Contains(line, "nolock") {
 		t.Error(line)
 	}
 	if _, err := os.Stat(filepath.Join(state, "locks")); err != nil {

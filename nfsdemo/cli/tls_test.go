@@ -18,6 +18,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // tlsWorld is a server with an export of each kind, and the files of its clients.
@@ -193,10 +194,11 @@ func TestTLSMountLine(t *testing.T) {
 		{server.Export{XprtSec: server.XprtMTLS}, "", ""},
 		{server.Export{Clients: []server.Client{{Certs: []string{"a"}}, {Certs: []string{"b"}}}}, r.TCP, "xprtsec=mtls"},
 		{server.Export{Clients: []server.Client{{Certs: []string{"a"}}, {}}}, r.TCP, "vers=3,rdma,"},
+		{server.Export{Sec: []xdr.AuthFlavor{server.Krb5p, server.Krb5}}, r.TCP, "vers=3,rdma,sec=krb5p,port=1,"},
 	} {
 		at := *r
 		at.TCP = tt.tcp
-		if line := mountLine(&at, xprtSecOf(&tt.e)); !strings.Contains(line, tt.want) || (line == "") != (tt.want == "") {
+		if line := mountLine(&at, &tt.e); !strings.Contains(line, tt.want) || (line == "") != (tt.want == "") {
 			t.Errorf("%+v: %q", tt.e, line)
 		}
 	}

@@ -163,8 +163,9 @@ func (i *initiator) request() ([]byte, error) {
 	}
 	sum := binary.LittleEndian.AppendUint32(nil, 16)
 	sum = append(sum, make([]byte, 16)...) // no channel bindings
-	const replay, sequence, confidential, integrity = 4, 8, 16, 32
-	auth.Cksum = types.Checksum{CksumType: checksumGSS, Checksum: binary.LittleEndian.AppendUint32(sum, flagMutual|replay|sequence|confidential|integrity)}
+	// Neither detection of replay nor order: calls overtake each other, and have numbers of their own (RFC 2203 Section 5.2.2).
+	const confidential, integrity = 16, 32
+	auth.Cksum = types.Checksum{CksumType: checksumGSS, Checksum: binary.LittleEndian.AppendUint32(sum, flagMutual|confidential|integrity)}
 	req, err := messages.NewAPReq(i.ticket, i.key, auth)
 	if err != nil {
 		return nil, err
