@@ -25,15 +25,19 @@ const (
 
 // lockService is the lock manager of a service.
 type lockService struct {
-	srv *lockd.Server // nil: none
-	udp net.PacketConn
-	why string // there is none
+	srv  *lockd.Server // nil: none
+	udp  net.PacketConn
+	why  string       // there is none
+	lost func() error // why clients do not find it
 }
 
 // String says whether there are locks; "" if nobody has asked.
 func (k *lockService) String() string {
 	switch {
 	case k.srv != nil:
+		if err := k.lost(); err != nil {
+			return locksOff + ": " + err.Error()
+		}
 		return locksOn
 	case k.why != "":
 		return locksOff + ": " + k.why
@@ -119,6 +123,7 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 	}
 	s.table.Entries = append(s.table.Entries, list...)
 	s.locks.srv, s.locks.udp = srv, udp
+	s.locks.lost = func() error { _, err := s.binding.lost(); return err }
 	s.srv.Config = rest
 	return nil
 }
@@ -156,18 +161,13 @@ func lockEntries(tcp, udp net.Addr) (list []rpcbind.Entry) {
 	return list
 }
 
-// registerLocks registers all entries or none.
+// registerLocks registers all entries or none, or leaves it to the watch if rpcbind is not there.
 func (s *service) registerLocks(ctx context.Context, list []rpcbind.Entry) error {
-	ctx, cancel := context.WithTimeout(ctx, registerTime)
-	defer cancel()
-	err := s.announceTo(ctx, list)
-	if err == nil {
+	err := s.register(ctx, list)
+	if !errors.Is(err, rpcbind.ErrRefused) {
 		return nil
 	}
 	s.withdraw(list)
-	if errors.Is(err, rpcbind.ErrRefused) {
-		return errors.New("rpcbind knows another lock manager or status monitor: stop rpc.statd, and unmount what this machine mounts by NFSv3 with locks")
-	}
 	return err
 }
 

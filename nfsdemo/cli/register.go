@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/transport/rpcbind"
@@ -71,27 +73,68 @@ func faces(a net.Addr) []net.Addr {
 // universal is rpcbind's form of one of the faces.
 func universal(a net.Addr) string { return rpcbind.Universal(netip.MustParseAddrPort(a.String())) }
 
-// register announces the service to rpcbind.
-func (s *service) register(ctx context.Context) error {
+// registerEvery is how often a look is taken at what rpcbind knows: one that was started again has lost its table, and tells nobody.
+const registerEvery = 30 * time.Second
+
+// register announces entries to rpcbind, within registerTime.
+func (s *service) register(ctx context.Context, list []rpcbind.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
-	return s.announceTo(ctx, s.table.Entries)
+	return s.announceTo(ctx, list)
+}
+
+// keepRegistered registers what rpcbind has lost, or did not take because it was not there, until stop is called.
+func (s *service) keepRegistered() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.binding.watch(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// registerAgain is the check of s.binding.
+func (s *service) registerAgain(ctx context.Context) error {
+	known, err := rpcbind.List(ctx)
+	if err != nil {
+		return fmt.Errorf("--register: %w: is rpcbind running?", err)
+	}
+	var lost []rpcbind.Entry
+	for _, e := range s.table.Entries {
+		if !slices.ContainsFunc(known, func(k rpcbind.Entry) bool { k.Owner = e.Owner; return k == e }) {
+			lost = append(lost, e)
+		}
+	}
+	if err := s.announceTo(ctx, lost); err != nil {
+		return err
+	}
+	if _, away := s.binding.lost(); len(lost) > 0 && away == nil && s.log != nil {
+		s.log.Warn("registered again: rpcbind had lost services, as when it is started again", "services", len(lost))
+	}
+	return nil
 }
 
 // announceTo registers entries with rpcbind.
 func (s *service) announceTo(ctx context.Context, list []rpcbind.Entry) error {
+	s.registering.Lock()
+	defer s.registering.Unlock()
 	for _, e := range list {
 		err := rpcbind.Register(ctx, e)
 		if errors.Is(err, rpcbind.ErrRefused) && replaced(ctx, &e) {
 			err = rpcbind.Register(ctx, e)
 		}
 		switch {
+		case errors.Is(err, rpcbind.ErrRefused) && lockd.Serves(e.Prog):
+			return fmt.Errorf("rpcbind knows another lock manager or status monitor (%w): stop rpc.statd, and unmount what this machine mounts by NFSv3 with locks", err)
 		case errors.Is(err, rpcbind.ErrRefused):
 			return fmt.Errorf("--register: %w: another NFS server is registered: stop it first", err)
 		case err != nil:
 			return fmt.Errorf("--register: %w: is rpcbind running?", err)
 		}
-		s.named = append(s.named, e)
+		if !slices.Contains(s.named, e) {
+			s.named = append(s.named, e)
+		}
 	}
 	return nil
 }
@@ -120,6 +163,11 @@ func replaced(ctx context.Context, e *rpcbind.Entry) bool {
 
 // unregister withdraws the entries that register has made.
 func (s *service) unregister() {
+	if s.unbind != nil {
+		s.unbind()
+	}
+	s.registering.Lock()
+	defer s.registering.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), registerTime)
 	defer cancel()
 	for _, e := range s.named {
@@ -132,6 +180,8 @@ func (s *service) unregister() {
 func (s *service) withdraw(list []rpcbind.Entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), registerTime)
 	defer cancel()
+	s.registering.Lock()
+	defer s.registering.Unlock()
 	s.named = slices.DeleteFunc(s.named, func(e rpcbind.Entry) bool {
 		if !slices.Contains(list, e) {
 			return false

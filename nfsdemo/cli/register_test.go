@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -67,18 +68,95 @@ func (d *daemon) count(netid string) (n int) {
 
 // localRPCBind runs an rpcbind for the services of this process.
 func localRPCBind(t *testing.T) *daemon {
+	d := lateRPCBind(t)
+	d.start(t)
+	return d
+}
+
+// lateRPCBind is one that is not running yet.
+func lateRPCBind(t *testing.T) *daemon {
 	d := new(daemon)
-	name := filepath.Join(t.TempDir(), "s")
-	l := must(net.Listen("unix", name))(t)
+	old, oldTime := rpcbind.LocalSockets, registerTime
+	rpcbind.LocalSockets, registerTime = []string{filepath.Join(t.TempDir(), "s")}, time.Minute // a machine may stand still
+	t.Cleanup(func() { rpcbind.LocalSockets, registerTime = old, oldTime })
+	return d
+}
+
+// start runs it, with an empty table.
+func (d *daemon) start(t *testing.T) {
+	l := must(net.Listen("unix", rpcbind.LocalSockets[0]))(t)
 	rs := &transport.Server{Handler: d}
 	go rs.ServeStream(l)
-	old, oldTime := rpcbind.LocalSockets, registerTime
-	rpcbind.LocalSockets, registerTime = []string{name}, time.Minute // a machine may stand still
-	t.Cleanup(func() {
-		rpcbind.LocalSockets, registerTime = old, oldTime
-		rs.Close()
-	})
-	return d
+	t.Cleanup(func() { rs.Close() })
+}
+
+// lose forgets all entries.
+func (d *daemon) lose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.table.Entries = nil
+}
+
+// spoken are the lines of a log.
+type spoken chan string
+
+func (c spoken) Write(b []byte) (int, error) {
+	c <- string(b)
+	return len(b), nil
+}
+
+// await waits for a line.
+func (c spoken) await(text string) {
+	for line := range c {
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+}
+
+// TestRegisterAgain: a service is registered with an rpcbind that comes late, and again with one that has lost its table, but
+// not in the place of another server.
+func TestRegisterAgain(t *testing.T) {
+	d := lateRPCBind(t)
+	said := make(spoken, 100)
+	s := must(newService(t.Context(), &serviceConfig{
+		exports: one(t.TempDir()), state: t.TempDir(), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", register: true, locks: locksAuto,
+		config: new(transport.Config), log: &serverLog{Logger: slog.New(slog.NewTextHandler(said, nil))},
+	}))(t)
+	defer s.stop(t.Context()) //nolint:errcheck // a test
+	said.await("backend lost")
+	if got := s.report(nil).Problems; len(got) != 1 || !strings.Contains(got[0].Error, "is rpcbind running?") {
+		t.Errorf("problems without rpcbind: %+v", got)
+	}
+	if got := s.locks.String(); !strings.Contains(got, "off: ") || !strings.Contains(got, "is rpcbind running?") {
+		t.Error("locks", got)
+	}
+	d.start(t)
+	s.binding.look()
+	said.await("backend back")
+	if got := s.locks.String(); got != locksOn {
+		t.Error("locks", got)
+	}
+	for range 2 {
+		d.lose()
+		s.binding.look()
+		said.await("registered again")
+		if got, want := d.count(rpcbind.NetRDMA)+d.count(rpcbind.NetTCP)+d.count(rpcbind.NetUDP), len(s.table.Entries); got != want {
+			t.Errorf("%d entries, want %d", got, want)
+		}
+	}
+	if got := s.report(nil).Problems; len(got) > 0 || len(said) > 0 {
+		t.Errorf("problems: %+v, said: %s", got, <-said)
+	}
+	d.lose()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t) // another server was faster
+	defer l.Close()                                //nolint:errcheck // a test
+	other := s.table.Entries[0]
+	other.Addr = universal(l.Addr())
+	noErr(t, rpcbind.Register(t.Context(), other))
+	if err := s.registerAgain(t.Context()); err == nil || !strings.Contains(err.Error(), "another NFS server is registered") {
+		t.Errorf("beside another: %v", err)
+	}
 }
 
 // TestRegister: a service announces itself, finds its place taken by one that lives and
@@ -112,10 +190,6 @@ func TestRegister(t *testing.T) {
 	}
 	if n := d.count(rpcbind.NetRDMA) + d.count(rpcbind.NetTCP); n != 0 {
 		t.Errorf("%d entries left", n)
-	}
-	rpcbind.LocalSockets = []string{t.TempDir() + "/none"}
-	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is rpcbind running?") {
-		t.Errorf("without rpcbind: %v", err)
 	}
 }
 

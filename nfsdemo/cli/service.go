@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -77,7 +78,11 @@ type service struct {
 	wg     sync.WaitGroup
 	errs   chan error // first error of each listener
 	table  rpcbind.Table
-	named  []rpcbind.Entry // registered with rpcbind
+
+	binding     *health    // of rpcbind; nil: nobody registers
+	unbind      func()     // ends its watch; nil: there is none
+	registering sync.Mutex // held by those who register and withdraw
+	named       []rpcbind.Entry
 }
 
 // newService opens the export and the listeners, and starts serving.
@@ -96,6 +101,9 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 		limitMemory(cfg.config)
 	}
 	s.serveLocks(cfg)
+	if s.binding != nil {
+		s.unbind = s.keepRegistered()
+	}
 	s.push.serve(s)
 	s.reply.serve(s)
 	s.status = serveStatus(s.statusL, s.statusServer(), s.srv.Stats, s.errs)
@@ -173,8 +181,16 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	}
 	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
 	if cfg.register {
-		if err := s.register(ctx); err != nil {
+		var log *slog.Logger
+		if s.log != nil {
+			log = s.log.Logger
+		}
+		s.binding = newHealth("rpcbind", log, s.registerAgain)
+		s.binding.every = registerEvery
+		if err := s.register(ctx, s.table.Entries); errors.Is(err, rpcbind.ErrRefused) {
 			return err
+		} else if err != nil { // it may come
+			s.binding.set(err)
 		}
 	}
 	return s.openLocks(ctx, cfg)

@@ -183,6 +183,13 @@ func (s *service) report(ps *push.Server) *ops.Report {
 	}
 	slices.SortFunc(out.Clients, func(a, b ops.Client) int { return a.Since.Compare(b.Since) })
 	out.Problems = append(out.Problems, s.set.away()...)
+	if s.binding != nil {
+		if since, err := s.binding.lost(); err != nil {
+			out.Problems = append(out.Problems, ops.Problem{
+				Error: err.Error(), Remedy: "until then clients must name the ports, and have no locks", Since: since,
+			})
+		}
+	}
 	if ps != nil {
 		st := ps.Stats()
 		out.Push = &st

@@ -51,22 +51,31 @@ func GetAddr(ctx context.Context, c rpc.Caller, prog, vers uint32, netid string)
 }
 
 // find looks for the service in the list of all services.
-func find(ctx context.Context, c rpc.Caller, want *Entry) (addr string, err error) {
+func find(ctx context.Context, c rpc.Caller, want *Entry) (string, error) {
+	all, err := dump(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range all {
+		if e.Prog == want.Prog && e.Vers == want.Vers && e.Netid == want.Netid {
+			return e.Addr, nil
+		}
+	}
+	return "", fmt.Errorf("program %d version %d over %s: %w", want.Prog, want.Vers, want.Netid, ErrNotRegistered)
+}
+
+// dump asks for the list of all services.
+func dump(ctx context.Context, c rpc.Caller) (all []Entry, err error) {
 	err = call(ctx, c, procDump, nil, func(d *xdr.Decoder) {
-		var e Entry
-		for range maxEntries {
-			if !d.Bool() {
+		for len(all) < maxEntries && d.Bool() {
+			var e Entry
+			if e.parse(d); d.Err() != nil {
 				return
 			}
-			if e.parse(d); d.Err() == nil && addr == "" && e.Prog == want.Prog && e.Vers == want.Vers && e.Netid == want.Netid {
-				addr = e.Addr
-			}
+			all = append(all, e)
 		}
 	})
-	if err == nil && addr == "" {
-		err = fmt.Errorf("program %d version %d over %s: %w", want.Prog, want.Vers, want.Netid, ErrNotRegistered)
-	}
-	return addr, err
+	return all, err
 }
 
 // Lookup asks the rpcbind of host, over TCP port 111, and returns host:port of the
@@ -116,6 +125,16 @@ func Registered(ctx context.Context, prog, vers uint32, netid string) (netip.Add
 	}
 	defer c.Close() //nolint:errcheck // the answer is there
 	return GetAddr(ctx, c, prog, vers, netid)
+}
+
+// List asks the rpcbind of this machine, on its local socket, for all services: the first 4096.
+func List(ctx context.Context) ([]Entry, error) {
+	c, err := dialLocal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close() //nolint:errcheck // the answer is there
+	return dump(ctx, c)
 }
 
 // local makes calls on the local socket.
