@@ -93,7 +93,7 @@ var layers = []layer{
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak", "golang.org/x/sys"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
-	{name: "rdmap", may: []string{"internal/list", "rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap", may: []string{"internal/list", "internal/quick", "rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",
@@ -108,6 +108,7 @@ var layers = []layer{
 	{name: "internal/list", pure: true},
 	{name: "internal/peeraddr"},
 	{name: "internal/setting"},
+	{name: "internal/quick", modules: []string{"golang.org/x/sys"}},
 	{name: "internal/shared"},
 	{name: "internal/tlstest"},
 	{name: "internal/gsstest", may: []string{"transport/gss"}},
@@ -124,7 +125,7 @@ var layers = []layer{
 	{name: "transport/internal/calls", may: []string{"chunks", "xdr", "rdmap", "rdmap/verbs", "rdmap/region", "transport/rpc", "transport/internal/mem"}},
 	{
 		name:    "transport/internal/execute",
-		may:     []string{"chunks", "xdr", "internal/accept", "internal/callid", "internal/list", "internal/shared", "internal/peeraddr", "transport/gss", "transport/rpc", "transport/internal/calls", "transport/internal/drc", "transport/internal/mem"},
+		may:     []string{"chunks", "xdr", "internal/accept", "internal/callid", "internal/list", "internal/quick", "internal/shared", "internal/peeraddr", "transport/gss", "transport/rpc", "transport/internal/calls", "transport/internal/drc", "transport/internal/mem"},
 		modules: []string{"go.uber.org/zap", "golang.org/x/sys"},
 	},
 	{
@@ -196,7 +197,7 @@ var layers = []layer{
 	{
 		name: "nfsdemo/...",
 		may: []string{
-			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/setting", "internal/shared", "transport", "transport/gss", "transport/gss/krb5", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
+			"internal/accept", "internal/callid", "internal/cliout", "internal/peeraddr", "internal/quick", "internal/setting", "internal/shared", "transport", "transport/gss", "transport/gss/krb5", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "transport/rpcbind", "xdr",
 			"rdmap/region", "rdmap/region/pmem", "rdmap/capture", "nfsdemo/...",
 		},
 		modules: []string{

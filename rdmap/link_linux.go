@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
+	"github.com/stag-rdma/stag/internal/quick"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,7 +48,7 @@ type tcpLink struct {
 	readErr error
 	octets  uint64 // received so far
 	yield   yield
-	in      vectors
+	in      quick.Vectors
 
 	writeMu  sync.Mutex // a late writer may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
@@ -58,7 +57,7 @@ type tcpLink struct {
 	limit    time.Duration
 	again    bool
 	writeErr error
-	out      vectors
+	out      quick.Vectors
 	armed    bool // a write deadline is set
 
 	reg registration
@@ -82,9 +81,9 @@ func (l *tcpLink) tryRead(fd uintptr) bool {
 	var n int
 	var err error
 	if places != nil {
-		n, err = l.in.read(int(fd), places)
+		n, err = l.in.Read(int(fd), places)
 	} else {
-		n, err = readFD(int(fd), flat)
+		n, err = quick.Read(int(fd), flat)
 	}
 	l.to.Got(max(n, 0))
 	if n > 0 {
@@ -132,7 +131,7 @@ func (l *tcpLink) writeBatch(b *buf.Batch, block bool, limit time.Duration) (aga
 // tryWrite writes until all is written or the socket is full.
 func (l *tcpLink) tryWrite(fd uintptr) bool {
 	for len(l.batch.Unwritten()) > 0 {
-		n, err := l.out.write(int(fd), l.batch.Next(), flags(l.batch))
+		n, err := l.out.Write(int(fd), l.batch.Next(), flags(l.batch))
 		if n > 0 {
 			l.batch.Advance(n)
 			continue
@@ -433,125 +432,3 @@ func (a *timerfd) set(d time.Duration) {
 }
 
 func (a *timerfd) rest() { _ = a.f.Close() } // ends run
-
-// The system calls below do not tell Go's scheduler about themselves. The descriptor does not block, so a call takes as
-// long as the copy, at most some 100 microseconds. To tell the scheduler would wake sysmon, which then looks every 20
-// microseconds and takes the processor away. Under the race detector they are those of package syscall, piece by piece:
-// these tell it, as those of package net do, that what happens before a write happens before what the receiver of the
-// octets does.
-
-// maxPieces is the largest number of pieces that one call moves; the kernel's limit is 1024.
-const maxPieces = 512
-
-// readFD is read(2) on a non-blocking descriptor; EINTR is retried.
-func readFD(fd int, p []byte) (int, error) {
-	if region.RaceDetector {
-		return retried(func() (int, error) { return syscall.Read(fd, p) })
-	}
-	return rawCall(unix.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p))
-}
-
-func writeFD(fd int, p []byte) (int, error) {
-	if region.RaceDetector {
-		return retried(func() (int, error) { return syscall.Write(fd, p) })
-	}
-	return rawCall(unix.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p))
-}
-
-// vectors holds the arguments of calls for several pieces, so that a call allocates nothing. It belongs to one goroutine
-// at a time.
-type vectors struct {
-	iov []unix.Iovec
-	msg unix.Msghdr // of a write with flags
-}
-
-// read is readv(2) on a non-blocking descriptor, into at most the first maxPieces of vec. Empty pieces are skipped.
-func (v *vectors) read(fd int, vec [][]byte) (int, error) {
-	vec = vec[:min(len(vec), maxPieces)]
-	if region.RaceDetector {
-		return pieces(vec, func(p []byte) (int, error) { return readFD(fd, p) })
-	}
-	if v.fill(vec); len(v.iov) == 0 {
-		return 0, nil
-	}
-	defer clear(v.iov) // it must keep no memory alive
-	return rawCall(unix.SYS_READV, fd, unsafe.Pointer(&v.iov[0]), len(v.iov))
-}
-
-// write writes the pieces of vec, at most the first maxPieces, in one system call. vec is not empty, and is borrowed. n
-// may be less than the length of the pieces. flags are those of sendmsg(2), for sockets only: with MSG_MORE another call
-// follows at once, and a segment that is not full is not sent before it; with MSG_EOR the last octet of vec ends a
-// segment, if all of vec was written.
-func (v *vectors) write(fd int, vec [][]byte, flags int) (n int, err error) {
-	if len(vec) > maxPieces {
-		vec, flags = vec[:maxPieces], flags&^unix.MSG_EOR // its last octet is not the last
-	}
-	if len(vec) == 1 && flags == 0 {
-		return writeFD(fd, vec[0])
-	}
-	if region.RaceDetector {
-		return pieces(vec, func(p []byte) (int, error) { return writeFD(fd, p) })
-	}
-	if v.fill(vec); len(v.iov) == 0 {
-		return 0, nil
-	}
-	defer clear(v.iov)
-	if flags == 0 {
-		return rawCall(unix.SYS_WRITEV, fd, unsafe.Pointer(&v.iov[0]), len(v.iov))
-	}
-	v.msg.Iov = &v.iov[0]
-	v.msg.SetIovlen(len(v.iov))
-	return rawCall(unix.SYS_SENDMSG, fd, unsafe.Pointer(&v.msg), flags)
-}
-
-// fill makes an iovec for each piece of vec that is not empty.
-func (v *vectors) fill(vec [][]byte) {
-	v.iov = v.iov[:0]
-	for _, p := range vec {
-		if len(p) == 0 {
-			continue
-		}
-		e := unix.Iovec{Base: &p[0]}
-		e.SetLen(len(p))
-		v.iov = append(v.iov, e)
-	}
-}
-
-// rawCall makes a system call until no signal interrupts it.
-func rawCall(trap uintptr, fd int, p unsafe.Pointer, n int) (int, error) {
-	for {
-		done, _, errno := unix.RawSyscall(trap, uintptr(fd), uintptr(p), uintptr(n))
-		if errno == 0 {
-			return int(done), nil
-		}
-		if errno != unix.EINTR {
-			return 0, errno
-		}
-	}
-}
-
-func retried(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); !errors.Is(err, unix.EINTR) {
-			return max(n, 0), err
-		}
-	}
-}
-
-// pieces moves the pieces of vec until one is moved only in part. err is nil if anything was moved.
-func pieces(vec [][]byte, move func(p []byte) (int, error)) (n int, err error) {
-	for _, p := range vec {
-		if len(p) == 0 {
-			continue
-		}
-		k, err := move(p)
-		n += k
-		if k < len(p) {
-			if n > 0 {
-				err = nil
-			}
-			return n, err
-		}
-	}
-	return n, nil
-}

@@ -23,7 +23,7 @@ func (n *file) Read(p []byte, off uint64) (int, error) {
 	if off > 1<<63-1 {
 		return 0, nil
 	}
-	got, err := s.v.f.ReadAt(p, int64(off))
+	got, err := n.fs.quick.ReadAt(s.v.f, p, int64(off))
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -49,7 +49,7 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	// others, and the client must not get the verifier from after that.
 	res.Verf = n.fs.writeVerf()
 	err = n.writing(s.v, fresh, func() (err error) {
-		res.N, err = s.v.f.WriteAt(p, int64(off))
+		res.N, err = n.fs.quick.WriteAt(s.v.f, p, int64(off))
 		return err
 	})
 	if err != nil && res.N == 0 {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/quick"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -40,6 +41,7 @@ type FS struct {
 	open   sync.Mutex // held by Check and Close
 	closed bool
 
+	quick     quick.Files
 	noReserve bool // the file system keeps no blocks for root or another uid
 
 	ns     sync.Mutex // held while names are moved or removed: system call and table together

@@ -212,7 +212,7 @@ func (n *file) truncate(size uint64) error {
 		return err
 	}
 	defer n.fs.files.put(s)
-	return n.writing(s.v, fresh, func() error { return s.v.f.Truncate(int64(size)) })
+	return n.writing(s.v, fresh, func() error { return n.fs.quick.Truncate(s.v.f, int64(size)) })
 }
 
 // ReadLink returns the target.

@@ -72,6 +72,9 @@ func (f *FS) begin(path string) error {
 	// The first write to a file of a lower layer copies it, and the copy has a new birth time.
 	s.noBirth = kind == unix.OVERLAYFS_SUPER_MAGIC
 	f.noReserve = kind == unix.XFS_SUPER_MAGIC || kind == unix.BTRFS_SUPER_MAGIC || kind == unix.TMPFS_MAGIC
+	if s.private { // otherwise other file systems may be mounted below
+		f.quick.On(kind)
+	}
 	f.share.watch.open(kind)
 	if fd, err := openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 		s.mount = fd
@@ -187,7 +190,7 @@ func (f *FS) statFile(file *os.File) (stat, error) { return f.statFD(int(file.Fd
 // statFD looks at a file. The identity is right only on file systems without handles.
 func (f *FS) statFD(fd int) (stat, error) {
 	var st unix.Statx_t
-	if err := statx(fd, "", unix.AT_EMPTY_PATH, &st); err != nil {
+	if err := f.quick.Statx(fd, statxMask, &st); err != nil {
 		return stat{}, status(err)
 	}
 	own := f.sys.stat(&st)
@@ -215,8 +218,11 @@ func (f *FS) fid(fd int, name string, flags int) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
+// statxMask is what a stat needs.
+const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+
 func statx(fd int, name string, flags int, st *unix.Statx_t) error {
-	return unix.Statx(fd, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, st)
+	return unix.Statx(fd, name, flags, statxMask, st)
 }
 
 // stat converts the answer of the kernel.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/stag-rdma/stag/internal/quick"
 	"golang.org/x/sys/unix"
 )
 
@@ -14,7 +15,7 @@ type hangup struct {
 	mu   sync.Mutex
 	raw  syscall.RawConn // nil: not a socket
 	poll func(fd uintptr)
-	fds  [1]unix.PollFd
+	got  int16 // what poll has found
 }
 
 func (h *hangup) init(conn net.Conn) {
@@ -28,10 +29,7 @@ func (h *hangup) init(conn net.Conn) {
 	}
 	h.raw = raw
 	h.poll = func(fd uintptr) {
-		h.fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}
-		if _, err := unix.Poll(h.fds[:], 0); err != nil {
-			h.fds[0].Revents = 0
-		}
+		h.got, _ = quick.Poll(int(fd), unix.POLLRDHUP)
 	}
 }
 
@@ -42,5 +40,5 @@ func (h *hangup) seen() bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.raw.Control(h.poll) != nil || h.fds[0].Revents != 0
+	return h.raw.Control(h.poll) != nil || h.got != 0
 }
