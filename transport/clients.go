@@ -34,3 +34,27 @@ func (s *Server) Clients() []ServedClient {
 	}
 	return list
 }
+
+// Disconnect ends the connections of clients whose addresses are in which, at once, and returns how many those were. Nothing
+// keeps such a client from connecting again.
+func (s *Server) Disconnect(which func(net.Addr) bool) (n int) {
+	var list []servedConn
+	s.mu.Lock()
+	for c := range s.conns {
+		switch c := c.(type) {
+		case *rdmaServed:
+			if which(c.addr) {
+				list = append(list, c)
+			}
+		case *stream.Conn:
+			if which(c.RemoteAddr()) {
+				list = append(list, c)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range list {
+		c.Abort()
+	}
+	return len(list)
+}

@@ -23,6 +23,16 @@ func TestClients(t *testing.T) {
 		list[1].Addr.String() != c.LocalAddr().String() || list[0].Since.IsZero() {
 		t.Errorf("%+v", list)
 	}
+	none, all := func(net.Addr) bool { return false }, func(a net.Addr) bool { return a.Network() == "tcp" }
+	if n, m := s.Disconnect(none), s.Disconnect(all); n != 0 || m != 2 {
+		t.Errorf("%d and %d connections ended, want 0 and 2", n, m)
+	}
+	for _, c := range []rpc.Caller{rdma, tcp} {
+		var reply rpc.Reply
+		if err := c.Do(t.Context(), &nullCall, &reply); err == nil {
+			t.Error("a call over a connection that the server has ended")
+		}
+	}
 	_ = rdma.Close()
 	_ = tcp.Close()
 	if err := s.Shutdown(t.Context()); err != nil {

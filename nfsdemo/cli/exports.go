@@ -182,6 +182,25 @@ func (s *exportSet) load(list []exports.Export) error {
 	return err
 }
 
+// unexport serves an export no longer, until a configuration is loaded again.
+func (s *exportSet) unexport(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.list, func(x *standing) bool { return x.Path == path })
+	if i < 0 {
+		return fmt.Errorf("%s is not exported", path)
+	}
+	x, old := s.list[i], s.list
+	s.list = slices.Delete(slices.Clone(old), i, i+1)
+	if err := s.tell(); err != nil {
+		s.list = old
+		return err
+	}
+	x.ended = true
+	x.unwatch()
+	return nil
+}
+
 // tell serves the list. The caller holds s.mu.
 func (s *exportSet) tell() error {
 	if s.publish == nil {

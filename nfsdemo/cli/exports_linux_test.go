@@ -156,6 +156,17 @@ func TestKernelDisk(t *testing.T) {
 	reload(other, disk)
 	check(t, reads(x)) // opened anew
 
+	_, err = s.unexport(t.Context(), at)
+	check(t, err)
+	free("unexported:")
+	if err := reads(x); !errors.Is(err, nfs3.ErrStale) {
+		t.Errorf("unexported: %v", err)
+	}
+	mount("one")
+	reload(other, disk)
+	settled(t, s, 0)
+	check(t, reads(x))
+
 	check(t, unix.Unmount(at, unix.MNT_DETACH))
 	settled(t, s, 1)
 	if err := reads(x); !errors.Is(err, nfs3.ErrJukebox) {

@@ -273,7 +273,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	x.r.Status = addrOf(sl)
 	x.r.web, sl = f.front.web(sl)
 	x.alive = newHealth(string(x.u.Scheme)+"://"+x.u.Addr(), f.log.Logger, x.check)
-	x.status = serveStatus(sl, x.statusServer(), x.stats, x.errs)
+	x.status = serveStatus(sl, nil, x.statusServer(), x.stats, x.errs)
 	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
 	if ml != nil {
 		x.wg.Go(func() { x.errs <- x.m.Serve(x.mounts) })

@@ -160,7 +160,7 @@ then asks rpcbind.`,
 	flags := cmd.PersistentFlags()
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
 	cmd.AddCommand(a.demoCmd(), a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
-		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.doctorCmd())
+		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.logCmd(), a.doctorCmd(), a.exportsCmd())
 	addCompletion(cmd)
 	return cmd
 }

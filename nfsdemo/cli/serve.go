@@ -104,6 +104,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
 	flags.StringVar(&f.service.status, "status", "", statusFlag)
+	flags.StringVar(&f.service.control, "control", "", "`path` of the Unix socket for nfsdemo exports; \"\": control in --state")
 	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the export and the addresses as JSON")

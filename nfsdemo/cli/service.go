@@ -47,6 +47,7 @@ type serviceConfig struct {
 	kerberos *kerberos  // nil: none
 	push     pushConfig
 	status   string          // address for HTTP, "" for none
+	control  string          // path of the control socket; "": in the directory of the state, if there is one
 	replies  string          // address for the connections of clients' reply logs, "" for none
 	capture  *capture.Writer // records the connections; nil: none
 	pcap     string          // the file of that; "": none
@@ -54,6 +55,7 @@ type serviceConfig struct {
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.
 type service struct {
+	cfg   *serviceConfig
 	path  string // of the first export
 	rdma  net.Listener
 	mount net.Listener
@@ -63,11 +65,14 @@ type service struct {
 
 	set     exportSet
 	reading atomic.Bool // the configuration is being read again
+	finding atomic.Bool // the files of locks are being looked for
 	owners  owners
 	nfs     *server.Server
 	calls   *ops.Calls
 	started time.Time
-	statusL net.Listener  // nil: none
+	statusL net.Listener // nil: none
+	control net.Listener // nil: none
+	mounts  mountFile
 	web     string        // the scheme of that
 	status  *statusServer // nil: none
 
@@ -87,7 +92,7 @@ type service struct {
 
 // newService opens the export and the listeners, and starts serving.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{errs: make(chan error, 6), started: time.Now(), log: cfg.log}
+	s := &service{cfg: cfg, errs: make(chan error, 6), started: time.Now(), log: cfg.log}
 	if err := s.open(ctx, cfg); err != nil {
 		_ = s.release() // the first error counts
 		return nil, err
@@ -106,7 +111,8 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	}
 	s.push.serve(s)
 	s.reply.serve(s)
-	s.status = serveStatus(s.statusL, s.statusServer(), s.srv.Stats, s.errs)
+	s.mounts.keep(s.nfs.Mounts)
+	s.status = serveStatus(s.statusL, s.control, s.statusServer(), s.srv.Stats, s.errs)
 	return s, nil
 }
 
@@ -121,7 +127,13 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := cfg.kerberos.load(); err != nil {
 		return fmt.Errorf("--keytab: %w", err)
 	}
-	sc := &server.Config{Principal: cfg.kerberos.user, Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has}
+	if err := s.openControl(cfg); err != nil {
+		return err
+	}
+	sc := &server.Config{
+		Principal: cfg.kerberos.user, Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has,
+		Mounted: s.mounts.read(), MountsChanged: s.mounts.change,
+	}
 	var err error
 	h, err := server.New(sc)
 	if err != nil {
@@ -358,13 +370,14 @@ func (s *service) stop(ctx context.Context) error {
 // release closes listeners that were not handed to a server, and the export.
 func (s *service) release() error {
 	s.unregister()
-	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp, s.statusL} {
+	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp, s.statusL, s.control} {
 		if l != nil {
 			_ = l.Close() // most are closed already
 		}
 	}
 	err := errors.Join(s.status.close(), s.push.close(), s.reply.close(), s.locks.hangUp())
 	s.wg.Wait()
+	s.mounts.close()
 	s.owners.close()
 	s.locks.close()
 	return errors.Join(err, s.set.close())

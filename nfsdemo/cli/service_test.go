@@ -107,6 +107,9 @@ func says(h rpc.Handler, prog, vers, proc uint32) (s string) {
 // started starts a service as serve does. It ends with the test.
 func started(t testing.TB, cfg *serviceConfig) *service {
 	t.Helper()
+	if cfg.state == "" && !cfg.memory && cfg.volume == nil {
+		cfg.state = filepath.Join(t.TempDir(), "state") // else what other tests leave is this one's
+	}
 	if cfg.push.dir != "" {
 		noErr(t, cfg.push.check(cfg))
 	}

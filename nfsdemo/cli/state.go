@@ -109,7 +109,7 @@ func (cfg *serviceConfig) openKey() ([]byte, error) {
 
 // checkPlaces refuses exports that hold what the server keeps from clients. in says whether a directory holds a place.
 func (cfg *serviceConfig) checkPlaces(list []exports.Export, in func(dir, place string) bool) error {
-	for _, p := range [...][2]string{{"--state", cfg.state}, {"--pcap", cfg.pcap}, {"--push-log", cfg.push.dir}} {
+	for _, p := range [...][2]string{{"--state", cfg.state}, {"--pcap", cfg.pcap}, {"--push-log", cfg.push.dir}, {"--control", cfg.control}} {
 		if e := holder(p[1], list, in); e != "" {
 			return usagef("%s %s is inside the export %s: clients could read or change it; name a place elsewhere", p[0], p[1], e)
 		}
@@ -230,7 +230,7 @@ func (a *app) storageRoot() *cobra.Command {
 	if st.Flags != nil {
 		st.Flags(serve)
 	}
-	cmd.AddCommand(serve)
+	cmd.AddCommand(serve, a.exportsCmd())
 	cmd.AddCommand(st.Commands...)
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,27 +17,25 @@ import (
 	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
-	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // statusFlag is the help of --status.
 const statusFlag = "`address` for HTTP: /status, a page for people and JSON; /metrics, for Prometheus; /healthz, /readyz and /debug/pprof/"
 
-// statusServer serves --status. A nil *statusServer does nothing.
+// statusServer serves --status, and the control socket. A nil *statusServer does nothing.
 type statusServer struct {
-	l       net.Listener
-	http    *http.Server
+	l       net.Listener // of --status; nil: none
+	list    []*http.Server
 	wg      sync.WaitGroup
 	cancel  context.CancelFunc
 	stopped atomic.Bool // the server drains
 }
 
-// serveStatus serves st on l, which may be nil. The rates are those of stats.
-func serveStatus(l net.Listener, st *ops.Server, stats func() rpc.Stats, errs chan<- error) *statusServer {
-	if l == nil {
+// serveStatus serves st on l and its actions too on control; either may be nil. The rates are those of stats.
+func serveStatus(l, control net.Listener, st *ops.Server, stats func() rpc.Stats, errs chan<- error) *statusServer {
+	if l == nil && control == nil {
 		return nil
 	}
 	s := &statusServer{l: l}
@@ -48,16 +47,35 @@ func serveStatus(l net.Listener, st *ops.Server, stats func() rpc.Stats, errs ch
 		return alive()
 	}
 	st.Version = cliout.Version()
-	s.http = st.HTTP()
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(func() { st.Sample(ctx, stats) })
-	s.wg.Go(func() {
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			errs <- err
-		}
-	})
+	serve := func(h *http.Server, l net.Listener) {
+		s.list = append(s.list, h)
+		s.wg.Go(func() {
+			if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				errs <- err
+			}
+		})
+	}
+	if l != nil {
+		serve(st.HTTP(), l)
+	}
+	if control != nil {
+		serve(st.Control(), control)
+	}
 	return s
+}
+
+// ownNames are the names by which --status may be asked for without TLS: that of its address, and this machine's.
+func ownNames(addr, scheme string) []string {
+	if scheme == "https" {
+		return nil // a certificate says whose name it is
+	}
+	host, _, _ := net.SplitHostPort(addr) // "" is no name
+	machine, _ := os.Hostname()
+	short, _, _ := strings.Cut(machine, ".")
+	return []string{host, machine, short}
 }
 
 // stopping makes the server unready.
@@ -73,15 +91,17 @@ func (s *statusServer) close() error {
 		return nil
 	}
 	s.cancel()
-	err := s.http.Close()
-	s.wg.Wait()
-	if errors.Is(err, net.ErrClosed) { // the listener closes with the others
-		return nil
+	var err error
+	for _, h := range s.list {
+		if cerr := h.Close(); !errors.Is(cerr, net.ErrClosed) { // the listener closes with the others
+			err = errors.Join(err, cerr)
+		}
 	}
+	s.wg.Wait()
 	return err
 }
 
-// addr returns the address, "" if there is none.
+// addr returns the address of --status, "" if there is none.
 func (s *statusServer) addr() string {
 	if s == nil {
 		return ""
@@ -89,16 +109,21 @@ func (s *statusServer) addr() string {
 	return addrOf(s.l)
 }
 
-// statusOf describes how a service is watched.
+// statusServer describes how a service is watched, and what may be done to it.
 func (s *service) statusServer() *ops.Server {
 	var ps *push.Server
 	if s.push != nil {
 		ps = s.push.srv
 	}
 	return &ops.Server{
-		Report: func() *ops.Report { return s.report(ps) },
+		Names:   ownNames(s.cfg.status, s.web),
+		Actions: map[string]func(context.Context, string) (string, error){"unexport": s.unexport, "kick": s.kick, "free-locks": s.freeLocks},
+		Report:  func() *ops.Report { return s.report(ps) },
 		Ready: func() string {
 			var why []string
+			if len(s.set.exports()) == 0 {
+				why = append(why, "nothing is exported")
+			}
 			for _, p := range s.set.away() {
 				why = append(why, fmt.Sprintf("the export %s cannot be used: %s", p.Export, p.Error))
 			}
@@ -129,7 +154,7 @@ func (x *proxying) statusServer() *ops.Server {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help}, func() float64 { return float64(n()) })
 	}
 	return &ops.Server{
-		Report: x.report, Ready: unready,
+		Names: ownNames(x.f.status, x.r.web), Report: x.report, Ready: unready,
 		Collectors: []prometheus.Collector{
 			collector(func(ch chan<- prometheus.Metric) { collect(ch, metricsPrefix+"transport", reflect.ValueOf(x.stats())) }),
 			counter("proxy_clients_total", "Clients that came.", func() uint64 { return x.p.Stats().Accepted }),
@@ -175,7 +200,15 @@ func (s *service) report(ps *push.Server) *ops.Report {
 			out.Addresses[name] = addr
 		}
 	}
-	mounts := s.mounts()
+	mounts := make(map[string][]string)
+	for _, m := range s.nfs.Mounts() {
+		x := ops.Mount{Export: s.nfs.ExportAt(m.Dir), Path: m.Dir, Client: m.Host, Since: m.Since}
+		if out.Mounts = append(out.Mounts, x); x.Export != "" {
+			mounts[m.Host] = append(mounts[m.Host], m.Dir)
+		}
+	}
+	out.Locks, out.LockCount = s.lockList()
+	out.Lockd = s.locks.String()
 	for _, c := range s.srv.Clients() {
 		out.Clients = append(out.Clients, ops.Client{
 			Address: c.Addr.String(), Transport: c.Network, Since: c.Since, OctetsIn: c.OctetsIn, OctetsOut: c.OctetsOut, Mounts: mounts[peeraddr.Host(c.Addr)],
@@ -197,29 +230,17 @@ func (s *service) report(ps *push.Server) *ops.Report {
 	return out
 }
 
-// mounts asks the server who has mounted what, by host.
-func (s *service) mounts() map[string][]string {
-	req := rpc.Request{CallHeader: xdr.CallHeader{
-		RPCVers: xdr.RPCVersion, Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(mount3.ProcDump),
-	}, RemoteAddr: &net.TCPAddr{IP: net.IPv6loopback}, Network: "tcp"}
-	var resp rpc.Response
-	s.nfs.ServeRPC(context.Background(), &req, &resp)
-	var res mount3.DumpRes
-	d := xdr.NewDecoder(resp.Results)
-	out := make(map[string][]string)
-	if res.Parse(&d) == nil {
-		for _, m := range res.Mounts {
-			out[m.Host] = append(out[m.Host], m.Dir)
-		}
-	}
-	return out
-}
-
 // exported describes the exports.
 func (s *service) exported() (out []ops.Export) {
-	list := s.set.exports()
+	list, away := s.set.exports(), s.set.away()
 	for i := range list {
-		out = append(out, ops.Export{Path: list[i].Path, Mode: modeOf(&list[i])})
+		e := ops.Export{Path: list[i].Path, Mode: modeOf(&list[i])}
+		for _, p := range away {
+			if p.Export == e.Path {
+				e.Away = p.Error
+			}
+		}
+		out = append(out, e)
 	}
 	return out
 }

@@ -77,7 +77,7 @@ func prompt(t *testing.T, url string) time.Duration {
 func TestStatusCrowd(t *testing.T) {
 	_, url := watched(t)
 	before := runtime.NumGoroutine()
-	crowd(t, url, 1000, "", "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: ", "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "G", "POST /debug/pprof/symbol HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n0x")
+	crowd(t, url, 1000, "", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: ", "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "G", "POST /debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n0x")
 	var took []time.Duration
 	for range 100 {
 		took = append(took, prompt(t, url+"/healthz"), prompt(t, url+"/readyz"))
@@ -96,7 +96,7 @@ func TestStatusCrowd(t *testing.T) {
 // TestStatusSlowReaders: clients that do not read their answers hold up others for a second.
 func TestStatusSlowReaders(t *testing.T) {
 	_, url := watched(t)
-	crowd(t, url, 50, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 2000))
+	crowd(t, url, 50, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 2000))
 	for range 3 {
 		t.Log(prompt(t, url+"/metrics"))
 	}
@@ -117,7 +117,7 @@ func TestStatusHeader(t *testing.T) {
 // is not read.
 func TestStatusProfiles(t *testing.T) {
 	_, url := watched(t)
-	const ask = "GET /debug/pprof/goroutine?seconds=100 HTTP/1.1\r\nHost: x\r\n\r\n"
+	const ask = "GET /debug/pprof/goroutine?seconds=100 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	list := crowd(t, url, 2, ask)
 	for taken := 0; taken < 2; time.Sleep(time.Millisecond) {
 		taken = strings.Count(goroutines(), "net/http/pprof.handler.serveDeltaProfile(")
@@ -147,7 +147,7 @@ func TestStatusProfiles(t *testing.T) {
 			}
 		}()
 	}
-	crowd(t, url, 1, "GET /debug/pprof/trace?seconds=100 HTTP/1.1\r\nHost: x\r\n\r\n")
+	crowd(t, url, 1, "GET /debug/pprof/trace?seconds=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	for begun := false; !begun; time.Sleep(time.Millisecond) {
 		begun = strings.Contains(goroutines(), "net/http/pprof.Trace(")
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,6 +39,10 @@ type Config struct {
 	// Named says whether a name of Client.Names is that of an address. While that is not known it waits for ctx, and
 	// returns an error: calls of NFS do not wait, and get NFS3ERR_JUKEBOX. Without it no client may have names.
 	Named func(ctx context.Context, name string, ip netip.Addr) (bool, error)
+	// Mounted is what Mounts returned before this process, the oldest first. MountsChanged, if not nil, is called after each
+	// change of the list, by calls that wait for it.
+	Mounted       []Mount
+	MountsChanged func()
 	// MaxIO limits the octets of a READ or WRITE, and FSINFO announces it. It must be a multiple
 	// of 4096 up to 1 GiB. If zero, 1 MiB.
 	MaxIO int
@@ -50,6 +55,9 @@ type Config struct {
 func (c *Config) fill() (*Config, error) {
 	out := *c
 	out.MaxIO = cmp.Or(out.MaxIO, defaultMaxIO)
+	if len(out.Exports) == 0 {
+		return nil, errors.New("server: no exports: set Config.Exports")
+	}
 	err := setting.Check(setting.Int("MaxIO", out.MaxIO, 4096, 1<<30))
 	if err == nil && out.MaxIO%4096 != 0 {
 		err = setting.Error("MaxIO is %d, want a multiple of 4096", out.MaxIO)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -211,12 +210,9 @@ type exportTable struct {
 	byID map[uint32]*export
 }
 
-// SetExports changes what is served. Handles of exports that are served no longer are stale; calls in
+// SetExports changes what is served, perhaps to nothing. Handles of exports that are served no longer are stale; calls in
 // progress go on as they began: see Export.Released.
 func (s *Server) SetExports(list []Export) error {
-	if len(list) == 0 {
-		return errors.New("server: no exports: set Config.Exports")
-	}
 	s.setting.Lock()
 	defer s.setting.Unlock()
 	old := s.table.Load()
@@ -243,6 +239,36 @@ func (s *Server) enter(id uint32) *export {
 			return e
 		}
 	}
+}
+
+// ExportOf returns the path of the export that a handle belongs to, "" if there is none.
+func (s *Server) ExportOf(h nfs3.FileHandle) string {
+	if e := s.export(h); e != nil {
+		return e.Path
+	}
+	return ""
+}
+
+// FileID returns the number that GETATTR gives to the file of a handle; 0 if it is gone, or cannot be found at once. It may
+// have to wait for a disk.
+func (s *Server) FileID(h nfs3.FileHandle) uint64 {
+	e := s.export(h)
+	if e != nil {
+		e = s.enter(e.id)
+	}
+	if e == nil {
+		return 0
+	}
+	defer e.use.leave()
+	if e.FS == nil {
+		return 0
+	}
+	n, err := e.FS.Resolve(h[handleHead:])
+	if err != nil {
+		return 0
+	}
+	a, _ := n.Attr() // the zero Attr
+	return a.FileID
 }
 
 // newExports checks the exports and numbers them. The number is derived from the path, so that handles

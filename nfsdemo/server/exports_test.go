@@ -85,12 +85,15 @@ func TestSetExports(t *testing.T) {
 	p.create(p.mount("/b"), "g", 0o644)
 	noErr(t, s.SetExports([]server.Export{{Path: "/b", FS: b}}))
 	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: old}, nfs3.ErrStale)
-	for _, bad := range [][]server.Export{nil, {{Path: "b", FS: b}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
+	for _, bad := range [][]server.Export{{{Path: "b", FS: b}}, {{Path: "/b", FS: b}, {Path: "/b", FS: a}}} {
 		if s.SetExports(bad) == nil {
 			t.Errorf("%+v: no error", bad)
 		}
 	}
-	p.mount("/b") // an error changes nothing
+	g := p.mount("/b") // an error changes nothing
+	noErr(t, s.SetExports(nil))
+	nfs[nfs3.GetAttrRes](p, nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: g}, nfs3.ErrStale)
+	p.mnt("/b", mount3.ErrNoEnt)
 }
 
 // held is an FS whose Usage waits.

@@ -25,16 +25,16 @@ func (s *Server) serveMount(ctx context.Context, c *Call) error {
 	case mount3.ProcMnt:
 		return s.mnt(ctx, c, &d)
 	case mount3.ProcDump:
-		res := mount3.DumpRes{Mounts: s.mounts.list()}
+		res := mount3.DumpRes{Mounts: s.mounts.dump()}
 		c.Resp.Results = res.Append(c.Resp.Results)
 	case mount3.ProcUmnt:
 		var args mount3.PathArgs
 		if err := args.Parse(&d); err != nil {
 			return err
 		}
-		s.mounts.remove(mount3.Mount{Host: peeraddr.Host(c.RemoteAddr), Dir: args.Path})
+		s.mounts.remove(func(m *Mount) bool { return m.Host == peeraddr.Host(c.RemoteAddr) && m.Dir == args.Path })
 	case mount3.ProcUmntAll:
-		s.mounts.removeHost(peeraddr.Host(c.RemoteAddr))
+		s.ForgetMounts(peeraddr.Host(c.RemoteAddr))
 	case mount3.ProcExport:
 		res := mount3.ExportRes{Exports: s.exportList()}
 		c.Resp.Results = res.Append(c.Resp.Results)
@@ -53,7 +53,7 @@ func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 	var e *export
 	if res.Handle, e, res.Status = s.walk(ctx, c, args.Path); res.Status == mount3.OK {
 		res.Flavors = s.flavors(e)
-		s.mounts.add(mount3.Mount{Host: peeraddr.Host(c.RemoteAddr), Dir: args.Path})
+		s.mounts.add(peeraddr.Host(c.RemoteAddr), args.Path)
 	}
 	c.Resp.Results = res.Append(c.Resp.Results)
 	return nil
@@ -122,6 +122,14 @@ func (s *Server) exportOf(dir string) (best *export, rest string) {
 		}
 	}
 	return best, rest
+}
+
+// ExportAt returns the path of the export that a path of MNT is in, "" if there is none.
+func (s *Server) ExportAt(dir string) string {
+	if e, _ := s.exportOf(path.Clean(dir)); e != nil {
+		return e.Path
+	}
+	return ""
 }
 
 // byStatus converts NFS statuses to mountstat3 (RFC 1813 Section 5.1.5).

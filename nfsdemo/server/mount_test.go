@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -95,12 +97,35 @@ func TestMountLists(t *testing.T) {
 	}
 	host := "192.0.2.7"
 	p.mnt("/a", mount3.OK)
-	dump(mount3.Mount{Host: host, Dir: "/a"}, mount3.Mount{Host: host, Dir: "/a/deeper"})
+	dump(mount3.Mount{Host: host, Dir: "/a/deeper"}, mount3.Mount{Host: host, Dir: "/a"}) // mounted again, it is the newest
 	umnt("/nowhere")
 	umnt("/a")
 	dump(mount3.Mount{Host: host, Dir: "/a/deeper"})
 	p.rpc(mount3.Program, 3, uint32(mount3.ProcUmntAll), &nfs3.Void{}, &nfs3.Void{})
 	dump()
+}
+
+// TestMountsKept: a server begins with the list that another one has left, and says when it changes.
+func TestMountsKept(t *testing.T) {
+	changes := 0
+	before := []server.Mount{{Host: "192.0.2.9", Dir: "/export", Since: time.Unix(1, 0)}}
+	s := newServer(t, mem.New(nil), func(c *server.Config) { c.Mounted, c.MountsChanged = before, func() { changes++ } })
+	p := newPeer(t, s, sys(0, 0)) // mounts
+	host := peeraddr.Host(p.addr)
+	list := s.Mounts()
+	if len(list) != 2 || list[0] != before[0] || list[1].Host != host || changes != 1 {
+		t.Fatalf("%v, %d changes", list, changes)
+	}
+	p.mount("/export")
+	if again := s.Mounts(); len(again) != 2 || again[1].Since.Before(list[1].Since) || changes != 2 {
+		t.Errorf("%v, %d changes", again, changes)
+	}
+	if n := s.ForgetMounts(host); n != 1 || len(s.Mounts()) != 1 || changes != 3 {
+		t.Errorf("%d forgotten of %v, %d changes", n, s.Mounts(), changes)
+	}
+	if n := s.ForgetMounts(host); n != 0 || changes != 3 {
+		t.Errorf("%d forgotten, %d changes", n, changes)
+	}
 }
 
 func TestMountTableBounded(t *testing.T) {

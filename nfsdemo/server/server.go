@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ func New(cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg}
+	s.mounts.all, s.mounts.changed = slices.Clone(cfg.Mounted[max(0, len(cfg.Mounted)-maxMounts):]), cfg.MountsChanged
 	if err := s.SetExports(cfg.Exports); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -195,6 +196,43 @@ func TestClientRestart(t *testing.T) {
 	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
 		t.Errorf("%d locks and %d waits are left", held, waits)
 	}
+}
+
+// TestFree: an administrator sees whose locks are held, and takes those of a client that does not come back, by its address
+// or its name: who waited for them gets them.
+func TestFree(t *testing.T) {
+	r := newRig(t)
+	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
+	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
+	expect(t, "b", b.lock(5, 10, true), lockd.Blocked)
+	eventually(t, "b waits", func() bool { _, waits := r.locks.Len(); return waits == 1 })
+	list, n := r.locks.Locks(10)
+	if n != 2 || len(list) != 2 {
+		t.Fatalf("%d locks: %+v", n, list)
+	}
+	for _, h := range list {
+		want := lockd.Held{Address: "127.0.0.2", Name: a.name, File: h.File, Lock: h.Lock}
+		if h.Waits {
+			want.Address, want.Name, want.Waits = "127.0.0.3", b.name, true
+		}
+		if !reflect.DeepEqual(h, want) || !bytes.Equal(h.File, a.lookup()) || h.Lock.Exclusive != true {
+			t.Errorf("%+v, want %+v", h, want)
+		}
+	}
+	if list, n := r.locks.Locks(1); len(list) != 1 || n != 2 {
+		t.Errorf("%d of %d", len(list), n)
+	}
+	if n := r.locks.Free("127.0.0.9"); n != 0 {
+		t.Errorf("%d clients at an address of nobody", n)
+	}
+	if n := r.locks.Free("127.0.0.2"); n != 1 {
+		t.Errorf("%d clients", n)
+	}
+	receive(t, "GRANTED", b.granted)
+	if n := r.locks.Free(b.name + ".example.org"); n != 1 {
+		t.Errorf("%d clients", n)
+	}
+	expect(t, "a again", a.lock(0, 20, false), lockd.Granted)
 }
 
 // TestServerRestart: clients are told, reclaim what they held, and nobody else gets a lock meanwhile.

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
@@ -351,4 +352,59 @@ func (s *Server) release(c *client) {
 			s.cfg.Logger.Warn("lockd: locks of a client that is gone are still held", zap.String("client", c.name), zap.Error(err))
 		}
 	}
+}
+
+// Held is a lock that a client holds or, if it Waits, waits for.
+type Held struct {
+	Address, Name string // of the client; the name is what it calls itself
+	File          nfs3.FileHandle
+	Lock          backend.Lock
+	Waits         bool
+}
+
+// Locks returns at most so many of the locks that this process keeps, in no order, and how many there are; file systems of
+// Config.Shared know theirs.
+func (s *Server) Locks(most int) (list []Held, all int) {
+	add := func(f string, l *backend.Lock, waits bool) bool {
+		if len(list) == most {
+			return false
+		}
+		addr, name, _ := strings.Cut(l.Owner.Client, " ") // see key
+		list = append(list, Held{addr, name, nfs3.FileHandle(f), *l, waits})
+		return true
+	}
+	s.local.mu.Lock()
+	defer s.local.mu.Unlock()
+	t := s.local.table
+	for _, f := range t.files {
+		for i := range f.locks {
+			if !add(f.name, &f.locks[i], false) {
+				return list, t.locks + t.waits
+			}
+		}
+		for _, w := range f.waits {
+			if !add(f.name, &w.Lock, true) {
+				return list, t.locks + t.waits
+			}
+		}
+	}
+	return list, t.locks + t.waits
+}
+
+// Free takes all locks from the clients of an address or of a name, as if they had started again, and ends their waits. It
+// returns how many clients those were. They are not told, and may lock again.
+func (s *Server) Free(who string) int {
+	var list []*client
+	s.mu.With(func() {
+		for h, c := range s.clients {
+			if h.addr == who || sameName([]byte(h.name), []byte(who)) {
+				list = append(list, c)
+			}
+		}
+	})
+	for _, c := range list {
+		s.cfg.Logger.Info("lockd: the locks of a client were taken", zap.String("client", c.name), zap.String("address", c.addr))
+		s.release(c)
+	}
+	return len(list)
 }

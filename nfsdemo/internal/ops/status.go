@@ -3,9 +3,12 @@ package ops
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,6 +34,10 @@ type Report struct {
 	Server    string            `json:"server,omitempty"` // behind a proxy
 	Addresses map[string]string `json:"addresses"`
 	Clients   []Client          `json:"clients"`
+	Mounts    []Mount           `json:"mounts,omitempty"`
+	Locks     []Lock            `json:"locks,omitempty"` // at most MaxLocks of them
+	LockCount int               `json:"lock_count,omitempty"`
+	Lockd     string            `json:"lock_manager,omitempty"` // "on", or "off: " and why
 	Rates     []Rate            `json:"rates"`
 	Calls     []Row             `json:"calls,omitempty"`
 	Transport rpc.Stats         `json:"transport"`
@@ -42,7 +49,32 @@ type Report struct {
 type Export struct {
 	Path string `json:"path"`
 	Mode string `json:"mode"`
+	Away string `json:"away,omitempty"` // why it cannot be used now
 }
+
+// Mount says that a client has mounted a directory; it may have crashed since.
+type Mount struct {
+	Export string    `json:"export,omitempty"` // that it is in; "": it is exported no longer
+	Path   string    `json:"path"`
+	Client string    `json:"client"` // its address
+	Since  time.Time `json:"since"`
+}
+
+// Lock is a lock that a process of a client holds, or waits for.
+type Lock struct {
+	Export    string `json:"export,omitempty"` // "": it is exported no longer
+	Inode     uint64 `json:"inode,omitempty"`  // of the file; 0: not known
+	Client    string `json:"client"`           // its address
+	Name      string `json:"name"`             // as it calls itself
+	Process   uint64 `json:"process"`
+	Exclusive bool   `json:"exclusive"`
+	Start     uint64 `json:"start"` // of the first octet
+	End       uint64 `json:"end"`   // of the last one; 2^64-1: wherever the file ends
+	Waits     bool   `json:"waits,omitempty"`
+}
+
+// MaxLocks is how many locks a Report names.
+const MaxLocks = 1000
 
 // Client is a connection.
 type Client struct {
@@ -90,6 +122,12 @@ type Server struct {
 	Collectors []prometheus.Collector
 	// Version is that of the program.
 	Version string
+	// Actions are what an administrator may do at the control socket, by name. Each returns what it has done, in a sentence,
+	// or why it could not.
+	Actions map[string]func(ctx context.Context, what string) (string, error)
+	// Names are those by which requests may ask for the server, besides addresses and localhost. Without TLS, a page from
+	// elsewhere could have its own name lead here, and read the answers (DNS rebinding). If nil, all names will do.
+	Names []string
 
 	rates    rates
 	crowd    crowd
@@ -113,9 +151,52 @@ const (
 
 // HTTP returns the server for a listener.
 func (s *Server) HTTP() *http.Server {
+	pages := s.Handler()
 	return &http.Server{
-		Handler: s.Handler(), ReadTimeout: Timeout, ReadHeaderTimeout: Timeout, MaxHeaderBytes: maxHeader, ConnState: s.crowd.state,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !s.named(r.Host) {
+				http.Error(w, "this server has another name: ask for its address, name it in --status, or use --tls-cert", http.StatusMisdirectedRequest)
+				return
+			}
+			pages.ServeHTTP(w, r)
+		}),
+		ReadTimeout: Timeout, ReadHeaderTimeout: Timeout, MaxHeaderBytes: maxHeader, ConnState: s.crowd.state,
 	}
+}
+
+// named reports whether the Host of a request may be that of this server. A name cannot lead elsewhere if it is an address.
+func (s *Server) named(host string) bool {
+	if s.Names == nil || host == "" { // browsers say one
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return strings.EqualFold(host, "localhost") || slices.ContainsFunc(s.Names, func(n string) bool { return strings.EqualFold(host, n) })
+}
+
+// Control returns the server for the control socket: the pages, and "POST /NAME?of=WHAT" for each action. Whoever can open
+// the socket may do them.
+func (s *Server) Control() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/", s.Handler())
+	for name, do := range s.Actions {
+		mux.HandleFunc("POST /"+name, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), Timeout)
+			defer cancel()
+			did, err := do(ctx, r.URL.Query().Get("of"))
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			_, _ = w.Write([]byte(did + "\n")) // the client is gone
+		})
+	}
+	return &http.Server{Handler: mux, ReadTimeout: Timeout, ReadHeaderTimeout: Timeout, MaxHeaderBytes: maxHeader}
 }
 
 // Handler serves the pages.
