@@ -33,8 +33,14 @@ func (h *knows) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 // gssServer serves h over both transports, and returns dialers of them by name.
 func gssServer(t *testing.T, h rpc.Handler) (*transport.Server, map[string]func(*gss.Client) redial.Conn) {
 	t.Helper()
+	return gssServerBy(t, h, gsstest.Accept)
+}
+
+// gssServerBy is gssServer with another acceptor.
+func gssServerBy(t *testing.T, h rpc.Handler, accept func() gss.Handshake) (*transport.Server, map[string]func(*gss.Client) redial.Conn) {
+	t.Helper()
 	cfg := testConfig()
-	cfg.GSS.Accept = gsstest.Accept
+	cfg.GSS.Accept = accept
 	s, addr := startServer(t, h, cfg)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -226,5 +232,105 @@ func TestGSSConfig(t *testing.T) {
 	cfg.AnyCred = false
 	if _, err := transport.Listen("tcp", "127.0.0.1:0", cfg); !errors.Is(err, rpc.ErrConfig) {
 		t.Error(err)
+	}
+}
+
+// watchedContext tells when its tokens are made and taken.
+type watchedContext struct {
+	gss.Context
+	wrap, unwrap func(octets int)
+}
+
+func (c *watchedContext) AppendWrap(b []byte, parts ...[]byte) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	c.wrap(n)
+	return c.Context.AppendWrap(b, parts...)
+}
+
+func (c *watchedContext) Unwrap(token []byte) ([]byte, error) {
+	c.unwrap(len(token))
+	return c.Context.Unwrap(token)
+}
+
+// watching is an acceptor of such contexts.
+type watching struct {
+	gss.Handshake
+	wrap, unwrap func(octets int)
+}
+
+func (w *watching) Step(token []byte) ([]byte, gss.Context, error) {
+	reply, c, err := w.Handshake.Step(token)
+	if c != nil {
+		c = &watchedContext{c, w.wrap, w.unwrap}
+	}
+	return reply, c, err
+}
+
+// TestGSSLongUnwrap: while a long call is decrypted, others of its connection are read and answered.
+func TestGSSLongUnwrap(t *testing.T) {
+	inside, hold := make(chan struct{}, 2), make(chan struct{})
+	unwrap := func(n int) {
+		if n > 500_000 {
+			inside <- struct{}{}
+			<-hold
+		}
+	}
+	h := newOnce()
+	_, dialers := gssServerBy(t, h, func() gss.Handshake { return &watching{gsstest.Accept(), func(int) {}, unwrap} })
+	var long []func()
+	for _, dial := range dialers {
+		c := dial(alice(gss.Privacy))
+		mustDo(t, c, inGSS(wordCall(procList, 3)))
+		done := make(chan error, 1)
+		call := inGSS(echoCall(filled(600_000)))
+		call.Sink = make([]byte, 600_000)
+		go func() {
+			var r rpc.Reply
+			defer r.Release()
+			done <- errors.Join(c.Do(testCtx(t), call, &r), r.Header.Err())
+		}()
+		<-inside
+		mustDo(t, c, inGSS(wordCall(procList, 4)))
+		long = append(long, func() {
+			if err := <-done; err != nil {
+				t.Error("the long call: ", err)
+			}
+		})
+	}
+	close(hold)
+	for _, wait := range long {
+		wait()
+	}
+}
+
+// TestGSSMemory: the memory in which a reply is protected counts, and that of its data, which only the plain arguments tell.
+func TestGSSMemory(t *testing.T) {
+	const size = 1 << 20
+	var s *transport.Server
+	held := make(chan int64, 1)
+	wrap := func(n int) {
+		if n > size {
+			held <- s.Stats().Held
+		}
+	}
+	read := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) { // NFSv3 READ
+		if req.Prog == 100003 && req.Proc == 6 {
+			resp.Results = append(resp.Results, words(0, 0, size, 1)...)
+			resp.AppendItem(resp.Buffer(size))
+		}
+	})
+	s, dialers := gssServerBy(t, read, func() gss.Handshake { return &watching{gsstest.Accept(), wrap, func(int) {}} })
+	for network, dial := range dialers {
+		call := inGSS(&rpc.Call{Prog: 100003, Vers: 3, Proc: 6, Args: append(words(4, 7, 0, 0), words(size)...), Sink: make([]byte, size), MaxResults: 1000})
+		r := mustDo(t, dial(alice(gss.Privacy)), call)
+		if len(r.Item) != size {
+			t.Errorf("%s: %d octets", network, len(r.Item))
+		}
+		if n := <-held; n < 2*size || n > 2*size+64<<10 {
+			t.Errorf("%s: %d octets are held", network, n)
+		}
 	}
 }

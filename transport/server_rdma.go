@@ -152,9 +152,16 @@ func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 	x.Resp.Reset()
 	x.SetRequest()
 	x.Traits = rpc.Traits{}
-	if x.Req.GSS == nil && c.s.exec.Opens(&x.Req.CallHeader) && !c.open(x) { // once: it may come here again
-		c.rc.Finish(x)
-		return
+	if x.Req.GSS == nil && c.s.exec.Opens(&x.Req.CallHeader) { // once: it may come here again
+		if inline && c.s.exec.OpensApart(&x.Req.CallHeader, len(x.Req.Args)) {
+			x.Own()
+			go c.Dispatch(x, false)
+			return
+		}
+		if !c.open(x) {
+			c.rc.Finish(x)
+			return
+		}
 	}
 	if g := x.Req.GSS; g == nil || !g.Answered() {
 		x.Traits = rpc.Describe(c.s.Handler, &x.Req)

@@ -140,22 +140,27 @@ func (r *initRes) parse(b []byte) error {
 
 var errBody = errors.New("gss: the arguments or results are not those of the call")
 
-// appendBody appends plain, arguments or results, as the service protects them in call seq (RFC 2203 Section 5.3.2).
-func appendBody(b []byte, c Context, s Service, seq uint32, plain []byte) []byte {
-	if s == None {
-		return append(b, plain...)
-	}
+// appendBody appends arguments or results, which the parts make, as the service protects them in call seq (RFC 2203 Section
+// 5.3.2).
+func appendBody(b []byte, c Context, s Service, seq uint32, parts ...[]byte) []byte {
 	at := len(b)
-	b = xdr.AppendUint32(b, 0) // a count, when it is known
-	if s == Integrity {
-		b = append(xdr.AppendUint32(b, seq), plain...) // a multiple of 4
-		xdr.AppendUint32(b[:at], uint32(len(b)-at-4))
-		return xdr.AppendOpaque(b, c.AppendMIC(make([]byte, 0, maxMIC), b[at+4:]))
+	if s == Privacy {
+		b = c.AppendWrap(xdr.AppendUint32(b, 0), append([][]byte{xdr.AppendUint32(nil, seq)}, parts...)...)
+		n := len(b) - at - 4
+		xdr.AppendUint32(b[:at], uint32(n)) // the count, which is known now
+		return xdr.AppendPad(b, n)
 	}
-	b = c.AppendWrap(b, xdr.AppendUint32(nil, seq), plain)
-	n := len(b) - at - 4
-	xdr.AppendUint32(b[:at], uint32(n))
-	return xdr.AppendPad(b, n)
+	if s == Integrity {
+		b = xdr.AppendUint32(xdr.AppendUint32(b, 0), seq)
+	}
+	for _, p := range parts {
+		b = append(b, p...)
+	}
+	if s == None {
+		return b
+	}
+	xdr.AppendUint32(b[:at], uint32(len(b)-at-4)) // a multiple of 4
+	return xdr.AppendOpaque(b, c.AppendMIC(make([]byte, 0, maxMIC), b[at+4:]))
 }
 
 // maxMIC is the most octets of a MIC.

@@ -94,9 +94,10 @@ func (c *Call) Verifier() xdr.Auth {
 	return micOf(c.c, c.seq)
 }
 
-// AppendResults appends the results of the call as its service protects them: at most MaxOverhead octets more.
-func (c *Call) AppendResults(b, plain []byte) []byte {
-	return appendBody(b, c.c, c.Service, c.seq, plain)
+// AppendResults appends the results of the call, which the parts make, as its service protects them: at most MaxOverhead
+// octets more.
+func (c *Call) AppendResults(b []byte, parts ...[]byte) []byte {
+	return appendBody(b, c.c, c.Service, c.seq, parts...)
 }
 
 // Open judges a call with a credential of RPCSEC_GSS from a client, whose contexts have a share under that name. It takes

@@ -48,10 +48,13 @@ func (rc *Responder) dispatch(x *Call, inline bool) {
 // redispatch is dispatch for a call that had to wait.
 func (x *Call) redispatch() { x.rc.app.Dispatch(x, false) }
 
-// Charge takes the n octets that the handler of x needs, or refuses the call for good. If it has to wait, it returns
+// Charge takes the n octets that the handler of x needs, and those that protect its reply, or refuses the call for good. If it has to wait, it returns
 // false, and dispatches the call again later. Meanwhile the call holds what it is made of; should all others that hold
 // something wait too, the first goes on.
 func (x *Call) Charge(n int) bool {
+	if x.Req.GSS != nil {
+		n += gate.Protecting(&x.Req, x.rc.cfg.Binding, x.room, x.rc.MostReply(x))
+	}
 	if n <= max(x.work, gate.Page) || x.Resp.Refused() || x.rc.gate.Refuses(&x.Req, &x.Resp, n+x.hold.Octets()) {
 		return true
 	}

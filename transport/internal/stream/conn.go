@@ -197,9 +197,10 @@ type pendingCall struct {
 	room int        // octets of hold for the reply
 	t    rpc.Traits // at first of what its head says
 	// short: it may run in the goroutine that reads. whole: that was decided by the head, which was all of it.
-	short, whole bool
-	req          rpc.Request
-	rsp          *rpc.Response
+	// apart: it is opened by the goroutine that runs it.
+	short, whole, apart bool
+	req                 rpc.Request
+	rsp                 *rpc.Response
 }
 
 // replyOctets parses the beginning of a call, and returns how many octets its reply may take, beyond what
@@ -241,7 +242,51 @@ func (x *pendingCall) received(msg []byte) bool {
 	if !opens || x.rsp.Refused() {
 		return true
 	}
+	if x.apart = c.s.exec.OpensApart(&x.req.CallHeader, len(x.req.Args)); x.apart {
+		return true
+	}
 	return c.s.exec.Open(&x.req, x.rsp)
+}
+
+// describe asks for the traits of a call, which are known by its plain arguments.
+func (x *pendingCall) describe() {
+	x.t = rpc.Traits{}
+	if g := x.req.GSS; g == nil || !g.Answered() {
+		x.t = rpc.Describe(x.c.h, &x.req)
+	}
+}
+
+// lacks takes the memory that the handler of a call needs, and what protects its reply, or refuses the call for good. If it
+// has to wait, it returns for how many octets.
+func (x *pendingCall) lacks() int {
+	s := x.c.s
+	n := x.t.Memory + gate.Protecting(&x.req, s.cfg.Binding, x.room, s.cfg.MaxPayload)
+	if n <= gate.Page || x.rsp.Refused() || s.gate.Refuses(&x.req, x.rsp, n+x.hold.Octets()) || x.hold.Try(n, false) {
+		return 0
+	}
+	return n
+}
+
+// open opens a call beside the goroutine that reads. It returns false if the call gets no answer.
+func (x *pendingCall) open() bool {
+	if !x.c.s.exec.Open(&x.req, x.rsp) {
+		return false
+	}
+	x.describe()
+	n := x.lacks()
+	granted := make(grant, 1)
+	if n == 0 || x.hold.Acquire(n, false, granted) {
+		return true
+	}
+	select { // replies of the client are read meanwhile
+	case <-granted:
+		return true
+	case <-x.c.stopped:
+	}
+	if !x.hold.Withdraw() {
+		<-granted
+	}
+	return false
 }
 
 // serve runs the call and sends its reply.
@@ -251,6 +296,9 @@ func (x *pendingCall) serve() {
 	defer x.c.recovered(nil)
 	defer x.end()
 	defer s.ctr.InFlight.Add(-1)
+	if x.apart && !x.open() {
+		return
+	}
 	begun := time.Now()
 	answer := s.exec.Execute(s.ctx, x.c.h, &x.t, &x.req, x.rsp, x.c.at)
 	x.pace().Ran(time.Since(begun), s.cfg.HandlerLimit)

@@ -14,7 +14,6 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -126,15 +125,18 @@ func (r *reader) next() (_ *pendingCall, err error) {
 		r.c.probe = x.req.XID
 		return nil, ErrToTLS
 	}
+	if x.apart { // not short either
+		ours = false
+		return x, nil
+	}
 	if !x.whole {
-		x.t = rpc.Traits{}
-		if g := x.req.GSS; g == nil || !g.Answered() {
-			x.t = rpc.Describe(r.c.h, &x.req)
-		}
+		x.describe()
 		x.short = r.isShort(x)
 	}
-	if err := r.charge(x); err != nil {
-		return nil, err
+	if n := x.lacks(); n > 0 {
+		if err := r.wait(x, n); err != nil {
+			return nil, err
+		}
 	}
 	ours = false
 	return x, nil
@@ -212,15 +214,6 @@ func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 	}
 	x.room = room
 	return r.wait(x, want)
-}
-
-// charge waits for the memory that the handler of a call will take, or refuses the call for good.
-func (r *reader) charge(x *pendingCall) error {
-	n := x.t.Memory
-	if n <= gate.Page || x.rsp.Refused() || r.c.s.gate.Refuses(&x.req, x.rsp, n+x.hold.Octets()) || x.hold.Try(n, false) {
-		return nil
-	}
-	return r.wait(x, n)
 }
 
 // smallRecord is the size of records that take the smallest buffer.
