@@ -202,3 +202,31 @@ func TestStuck(t *testing.T) {
 	}
 	waitFor(t, "it is counted", func() bool { st := s.Stats(); return st.Stuck == 1 && st.Held == 0 })
 }
+
+// TestForeignReplies: replies that nobody waits for take no memory and are skipped, whether or not a handler of the
+// connection calls its client.
+func TestForeignReplies(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		a := new(asker)
+		s, addr := served(t, overTCP, a, &transport.Config{Backward: transport.Backward{Credits: 8}})
+		c := must(net.Dial("tcp", addr))(t)
+		defer c.Close()
+		if asks {
+			h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: 400100, Vers: 1}
+			must(c.Write(markedRecord(xdr.AppendCall(nil, &h))))(t)
+			waitFor(t, "the client is asked", func() bool { return a.waits.Load() == 1 })
+		}
+		reply := append(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 99}), make([]byte, 1<<20)...)
+		before := s.Stats()
+		for range 32 {
+			must(c.Write(markedRecord(reply)))(t)
+			if n := s.Stats().Held; n != before.Held {
+				t.Errorf("asks %v: %d octets held", asks, n-before.Held)
+			}
+		}
+		waitFor(t, "all are dropped", func() bool { return s.Stats().Dropped == before.Dropped+32 })
+		if n := s.Stats().OctetsInline - before.OctetsInline; n > 1<<20 {
+			t.Errorf("asks %v: %d octets of them were taken in", asks, n)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // TestRoom: a result larger than the room that the call gave fails the call, however it comes, and the connection lives
@@ -63,6 +64,43 @@ func TestRoom(t *testing.T) {
 				t.Errorf("the next call: %v", err)
 			}
 		})
+	}
+}
+
+// TestRoomOfResults: results larger than MaxResults and the message of a reply that is not asked for fail their call,
+// over RDMA and over TCP, and the connection lives on.
+func TestRoomOfResults(t *testing.T) {
+	_, addr := served(t, overShared, rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+		d := xdr.NewDecoder(req.Args)
+		resp.Results = append(resp.Results, make([]byte, d.Uint32())...)
+	}), nil)
+	for _, network := range []string{"rdma", "tcp"} {
+		c := connect(t, network, addr, nil)
+		for _, x := range []struct {
+			most   int // Call.MaxResults
+			result uint32
+			fits   bool
+		}{
+			{0, 2000, true},
+			{0, 100_000, false},
+			{200_000, 100_000, true},
+			{20_000, 100_000, false},
+			{-1, 100_000, true},
+		} {
+			call := &rpc.Call{Prog: 400200, Vers: 1, Proc: 1, Args: xdr.AppendUint32(nil, x.result), MaxResults: x.most}
+			var r rpc.Reply
+			err := c.Do(testCtx(t), call, &r)
+			room, ok := errors.AsType[*rpc.RoomError](err)
+			switch {
+			case x.fits && (err != nil || len(r.Results) != int(x.result)):
+				t.Errorf("%s: %d octets in room for %d: %d come, %v", network, x.result, x.most, len(r.Results), err)
+			case !x.fits && (!ok || room.Room < x.most || room.Room > x.most+5000):
+				t.Errorf("%s: %d octets in room for %d: %v", network, x.result, x.most, err)
+			case !x.fits && r.Results != nil:
+				t.Errorf("%s: results beside an error", network)
+			}
+			r.Release()
+		}
 	}
 }
 

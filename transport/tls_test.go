@@ -124,8 +124,9 @@ func TestTLSModes(t *testing.T) {
 			c, err := transport.DialStream(testCtx(t), "tcp", addr, tt.client)
 			if err == nil {
 				defer c.Close()
-				var r rpc.Reply
-				if err = c.Do(testCtx(t), echoCall(filled(1<<20)), &r); err == nil {
+				call, r := echoCall(filled(1<<20)), rpc.Reply{}
+				call.MaxResults = 2 << 20
+				if err = c.Do(testCtx(t), call, &r); err == nil {
 					err = r.Header.Err()
 				}
 				r.Release()

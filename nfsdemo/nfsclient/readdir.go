@@ -12,11 +12,11 @@ import (
 )
 
 // Sizes of READDIR and READDIRPLUS, in octets. The slack is for servers that count only the entries
-// (RFC 1813 Section 3.3.17 counts the whole resok).
+// (RFC 1813 Section 3.3.17 counts the whole resok), or count them as their own structures have them.
 const (
 	dirLeast = 4 << 10
 	dirMost  = 64 << 10
-	dirSlack = 1 << 10
+	dirSlack = 16 << 10
 )
 
 // Entries lists a directory with handles and attributes, without "." and "..", in the server's order.

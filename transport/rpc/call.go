@@ -43,8 +43,8 @@ type Call struct {
 	// MaxResults bounds the results in octets, without the RPC reply header, the data placed in
 	// Sink, and its pad. If the results might not fit inline, a reply chunk is offered. 0 means
 	// that they fit, a negative number that they may be as large as Config.MaxPayload allows, for which
-	// memory is taken. Larger results that do not fit inline either come back as an RPCError; over TCP all fit that
-	// Config.MaxPayload allows.
+	// memory is taken. Larger results that do not fit inline either (4096 octets over TCP) come back as an RPCError
+	// with a RoomError.
 	MaxResults int
 	// Free, if set, is called once when Item and Sink are no longer used. Normally this is before
 	// Do returns; if the context ended first, it is when the reply comes or the connection ends.

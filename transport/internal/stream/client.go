@@ -276,7 +276,16 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Results = d.Rest()
 	reply.Lent = r.buf
 	c.ctr.Replies.Add(1)
-	return calls.TakeItem(reply, call, c.cfg.Binding)
+	if err := calls.TakeItem(reply, call, c.cfg.Binding); err != nil {
+		return err
+	}
+	// As over RDMA, where what is larger does not fit the Reply chunk: the two transports refuse the same replies.
+	if most := calls.MostReply(call, c.cfg.MaxPayload); len(r.msg) > most {
+		e := &rpc.RPCError{XID: reply.Header.XID, Reason: rpc.ReasonTooBig, Err: &rpc.RoomError{Room: most, Result: len(r.msg)}}
+		reply.Release()
+		return e
+	}
+	return nil
 }
 
 // read delivers records until the stream ends.
