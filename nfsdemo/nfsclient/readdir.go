@@ -11,12 +11,13 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Sizes of READDIR and READDIRPLUS, in octets. The slack is for servers that count only the entries
-// (RFC 1813 Section 3.3.17 counts the whole resok), or count them as their own structures have them.
+// Sizes of READDIR and READDIRPLUS, in octets. There is room for more than was asked for, and as much for the smallest
+// page: some servers count only the entries (RFC 1813 Section 3.3.17 counts the whole resok), or as their own structures
+// have them, and a page that has come counts in maxListings, which ends a tree of lies; one refused is one name less.
 const (
 	dirLeast = 4 << 10
 	dirMost  = 64 << 10
-	dirSlack = 16 << 10
+	dirRoom  = dirMost + 16<<10
 )
 
 // Entries lists a directory with handles and attributes, without "." and "..", in the server's order.
@@ -167,7 +168,7 @@ func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 	args := nfs3.ReadDirPlusArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, DirCount: size, MaxCount: size}
 	var res nfs3.ReadDirPlusRes
 	var bad error
-	err = l.c.callSized(ctx, nfs3.ProcReadDirPlus, &args, &res, 4+int(size)+dirSlack, func() {
+	err = l.c.callSized(ctx, nfs3.ProcReadDirPlus, &args, &res, dirRoom, func() {
 		page = make([]entry, 0, len(res.Entries))
 		for i := range res.Entries {
 			e := &res.Entries[i]
@@ -196,7 +197,7 @@ func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 func (l *lister) plainPage(ctx context.Context, size uint32) (page []entry, n int, err error) {
 	args := nfs3.ReadDirArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, Count: size}
 	var res nfs3.ReadDirRes
-	if err := l.c.callSized(ctx, nfs3.ProcReadDir, &args, &res, 4+int(size)+dirSlack, nil); err != nil {
+	if err := l.c.callSized(ctx, nfs3.ProcReadDir, &args, &res, dirRoom, nil); err != nil {
 		return nil, 0, err
 	}
 	page = make([]entry, 0, len(res.Entries))
