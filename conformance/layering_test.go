@@ -93,7 +93,7 @@ var layers = []layer{
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak", "golang.org/x/sys"}},
 	{name: "rdmap/capture", may: []string{"internal/accept"}},
-	{name: "rdmap", may: []string{"internal/list", "internal/quick", "rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
+	{name: "rdmap", may: []string{"internal/quick", "internal/reading", "rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{
 		name: "rdmap/internal/engine",
@@ -107,6 +107,7 @@ var layers = []layer{
 	{name: "internal/cliout"},
 	{name: "internal/list", pure: true},
 	{name: "internal/peeraddr"},
+	{name: "internal/reading", may: []string{"internal/list", "internal/quick"}, modules: []string{"golang.org/x/sys"}},
 	{name: "internal/setting"},
 	{name: "internal/quick", modules: []string{"golang.org/x/sys"}},
 	{name: "internal/shared"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -26,11 +27,11 @@ import (
 // It has the goroutines, locks and timers of the machines in package engine: read.go says who reads, write.go who
 // writes, wait.go who sleeps, timers.go who is woken by a clock, and link.go what they do it on.
 //
-// Locks. role.mu is taken before mu, and no other lock of a connection is held while either is taken: whoever releases
-// the reading role decides with role.mu held whether the connection has ended, which is a question to the sender. The
+// Locks. role.Mu is taken before mu, and no other lock of a connection is held while either is taken: whoever releases
+// the reading role decides with role.Mu held whether the connection has ended, which is a question to the sender. The
 // reverse never occurs, because what is found under mu (completions, a failure) is acted on after mu is released: a
 // Completer may call any method of the Conn. The receiving half has no lock. It belongs to whoever has the reading role,
-// and passes from one to the next through role.mu, or, when a role is taken from a running upcall, through upcalls.
+// and passes from one to the next through role.Mu, or, when a role is taken from a running upcall, through upcalls.
 // In the same way the batch that is being written belongs to the writer, and passes through mu.
 type Conn struct {
 	// Set by newConn. The startup drops what of cfg only it needs.
@@ -40,9 +41,8 @@ type Conn struct {
 	table     *region.Table
 	idle      IdleHandler // the Handler, if it is one
 	initiator bool
-	invalid   error   // what Config.Check found
-	tick      *ticker // of active connections
-	ready     func()  // readable, made once: a method value for each Watch would be an allocation each
+	invalid   error           // what Config.Check found
+	tick      *reading.Ticker // of active connections
 	done      chan struct{}
 
 	// The startup runs once; startErr is valid after that. params is what it has negotiated, nil until it has succeeded.
@@ -66,7 +66,7 @@ type Conn struct {
 	due  []engine.Completion
 
 	// Of the holder of the reading role: the receiving half.
-	role   role // has role.mu
+	role   reading.Role
 	rcv    *engine.Receiver
 	st     *buf.Staging // nil between FPDUs
 	intake intake
@@ -108,7 +108,6 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	if who := peeraddr.Share(nc.RemoteAddr()); !peeraddr.Many(who) { // else it is told apart by its connection alone
 		c.table.SetPrincipal(who)
 	}
-	c.ready = c.readable
 	c.snd.Limit, c.snd.Table, c.snd.Sinks = c.cfg.SendQueue, c.table, c.table
 	c.snd.UsePooled()
 	c.rcv = engine.NewReceiver(engine.ReceiverConfig{
@@ -119,7 +118,8 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	})
 	c.rcv.Arriving.Overdue, c.rcv.Claim.Wake = c.overdue, c.memoryBack
 	c.partial.c, c.keepalive.c, c.watchdog.c = c, c, c
-	c.tick = processTicker.Own(c.link.Shared())
+	c.tick = reading.Process.Own(c.link.Shared())
+	c.role.Init((*inlet)(c), c.link, c.tick)
 	c.watchdog.t = processDog.Own(c.link.Shared())
 	return c
 }
@@ -425,9 +425,9 @@ func (c *Conn) end(err error, graceful bool) {
 	c.mu.Unlock()
 
 	// Who waits for input would not notice. The lock makes an interrupt before it waits count too.
-	c.role.mu.Lock()
-	c.interrupt()
-	c.role.mu.Unlock()
+	c.role.Mu.Lock()
+	c.role.Interrupt()
+	c.role.Mu.Unlock()
 	engine.Fire(due)
 	c.flushIfReady(never) // the Terminate; end may be called in an upcall, which must not wait
 	c.cfg.Logger.Debug("connection ends", zap.Error(err))
@@ -444,10 +444,7 @@ func (c *Conn) finish() {
 		c.closed(c.Err())
 	}
 	// The waiters after the handler: who is told by both finds the same world.
-	c.role.mu.Lock()
-	c.role.End()
-	c.role.wakeAll()
-	c.role.mu.Unlock()
+	c.role.Finish()
 	drain := c.snd.State() != engine.StateClosed
 	if drain {
 		c.drain()
@@ -474,7 +471,7 @@ func (c *Conn) finish() {
 // seize takes the reading role for good. A running upcall loses it.
 func (c *Conn) seize() {
 	r := &c.role
-	r.mu.Lock()
+	r.Mu.Lock()
 	for !r.Seize(false) {
 		if s := c.upcalls.Load(); s&1 == 1 && c.upcalls.CompareAndSwap(s, s+1) {
 			c.takeovers.Add(1)
@@ -484,20 +481,17 @@ func (c *Conn) seize() {
 			r.Seize(true)
 			break
 		}
-		if r.freed == nil {
-			r.freed = make(chan struct{})
-		}
-		freed := r.freed
-		r.mu.Unlock()
+		freed := r.Freed()
+		r.Mu.Unlock()
 		// Also by time: a holder that is between two upcalls now may be inside one that blocks a moment later.
 		select {
 		case <-freed:
 		case <-time.After(time.Millisecond):
 		}
-		r.mu.Lock()
+		r.Mu.Lock()
 	}
 	c.link.Forget()
-	r.mu.Unlock()
+	r.Mu.Unlock()
 }
 
 // drain gives the last octets time to arrive: it closes the sending direction, and reads until

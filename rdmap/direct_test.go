@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
@@ -151,7 +152,7 @@ func (g *directRig) run(wire []byte, piece int, aim bool) string {
 			n = rnd.IntN(n + 1)
 		}
 		n, err = g.feed(wire, n, aim)
-		for errors.Is(err, errLostRole) { // go on as the successor
+		for errors.Is(err, reading.ErrLostRole) { // go on as the successor
 			err = g.handled()
 		}
 		wire = wire[n:]

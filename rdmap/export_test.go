@@ -3,6 +3,7 @@ package rdmap
 import (
 	"sync"
 
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 )
 
@@ -35,54 +36,51 @@ const (
 // (waiters_test.go).
 
 type (
-	Reader       = reader
-	ReaderState  = readerState
-	ReaderAction = readerAction
-	Writer       = writer
-	Link         = link
-	Source       = source
-	Patience     = patience
-	Stream       = stream
+	Writer   = writer
+	Link     = link
+	Source   = reading.Source
+	Patience = patience
+	Stream   = stream
 )
 
 const (
-	Free, Watched, Parked, Caller    = readFree, readWatched, readParked, readCaller
-	Serving, Watcher, Drainer, Ended = readServer, readWatcher, readDrainer, readEnded
-
-	Watch, Unwatch, Interrupt, Again, AddTick = doWatch, doUnwatch, doInterrupt, doAgain, doAddTick
+	Free, Watched, Parked, Caller    = reading.Free, reading.Watched, reading.Parked, reading.Caller
+	Serving, Watcher, Drainer, Ended = reading.Server, reading.Watcher, reading.Drainer, reading.Ended
 
 	Always        = always
 	FlushTurn     = flushTurn
-	TickEvery     = tickEvery
+	TickEvery     = reading.TickEvery
 	WatchdogRest  = watchdogRest
 	WatchdogTick  = watchdogTick
 	WatchdogAlert = watchdogAlert
 )
 
-var ReadError, NewStream = readError, newStream
+var NewStream = newStream
 
-func (c *Conn) Role() *role                     { return &c.role }
-func (c *Conn) Mu() *sync.Mutex                 { return &c.mu }
-func (c *Conn) Writer() *Writer                 { return &c.writer }
-func (c *Conn) Link() Link                      { return c.link }
-func (c *Conn) SetLink(l Link)                  { c.mu.Lock(); c.link = l; c.mu.Unlock() }
+func (c *Conn) Role() *reading.Role { return &c.role }
+func (c *Conn) Mu() *sync.Mutex     { return &c.mu }
+func (c *Conn) Writer() *Writer     { return &c.writer }
+func (c *Conn) Link() Link          { return c.link }
+func (c *Conn) SetLink(l Link) {
+	c.mu.Lock()
+	c.link = l
+	c.role.Init((*inlet)(c), l, c.tick)
+	c.mu.Unlock()
+}
+
 func (c *Conn) Copied() int                     { c.mu.Lock(); defer c.mu.Unlock(); return c.snd.Copied }
-func (c *Conn) ReadOnce(wait bool) (int, error) { return c.readOnce(wait) }
+func (c *Conn) ReadOnce(wait bool) (int, error) { return c.role.ReadOnce(wait) }
 func (c *Conn) Placed() bool                    { return c.intake.placed }
-func (c *Conn) FreeReader()                     { c.freeReader() }
-func (c *Conn) Readable()                       { c.readable() }
-func (c *Conn) Interrupt()                      { c.interrupt() }
+func (c *Conn) FreeReader()                     { c.role.Free() }
+func (c *Conn) Readable()                       { c.role.Readable() }
+func (c *Conn) Interrupt()                      { c.role.Interrupt() }
 func (c *Conn) Uncork()                         { c.uncork() }
 func (c *Conn) Finish()                         { c.finish() }
 func (c *Conn) HasFailed(err error)             { c.mu.Lock(); c.snd.Fail(err, false, false, nil); c.mu.Unlock() }
 func (c *Conn) InUpcall() bool                  { return c.upcalls.Load()&1 == 1 }
 func (c *Conn) Takeovers() int64                { return c.takeovers.Load() }
 func (c *Conn) AwaitsRest() bool                { return c.partial.rest.Load() != nil }
-func (c *Conn) NewWatchdog() (*watchdog, *ticker) {
-	t := newTicker(watchdogRest, watchdogTick, false)
+func (c *Conn) NewWatchdog() (*watchdog, *reading.Ticker) {
+	t := reading.NewTicker(watchdogRest, watchdogTick, false)
 	return &watchdog{c: c, t: t}, t
 }
-func (r *role) Lock()          { r.mu.Lock() }
-func (r *role) Unlock()        { r.mu.Unlock() }
-func (r *role) First() *Waiter { return r.waiters.First() }
-func (w *Waiter) Reads() bool  { return w.state.Load() == waiterReads }

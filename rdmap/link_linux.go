@@ -6,11 +6,10 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/quick"
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"golang.org/x/sys/unix"
 )
@@ -21,35 +20,21 @@ func newLink(nc net.Conn) link {
 	if !ok {
 		return newStream(nc)
 	}
-	rc, err := tc.SyscallConn()
-	if err != nil {
+	in := reading.NewTCP(tc)
+	if in == nil {
 		return newStream(nc)
 	}
-	l := &tcpLink{tc: tc, rc: rc}
-	l.nc = tc
-	l.yield = yield{sched: schedYield, pause: &processPause}
-	l.readFn = l.tryRead
+	l := &tcpLink{TCP: in, tc: tc}
 	l.writeFn = l.tryWrite
 	return l
 }
 
-// tcpLink is TCP on Linux: reads and writes can be tried, and the epoll of the process watches idle connections.
+// tcpLink is TCP on Linux: reads and writes can be tried.
 type tcpLink struct {
-	stream
+	*reading.TCP
 	tc *net.TCPConn
-	rc syscall.RawConn
 
-	// Arguments and results of readFn, which is made once: a closure per call would
-	// be an allocation per call.
-	readFn  func(fd uintptr) bool
-	to      source
-	wait    bool
-	readN   int
-	readErr error
-	octets  uint64 // received so far
-	yield   yield
-	in      quick.Vectors
-
+	// Arguments and results of writeFn, which is made once: a closure per call would be an allocation per call.
 	writeMu  sync.Mutex // a late writer may still be inside when the next one comes
 	writeFn  func(fd uintptr) bool
 	batch    *buf.Batch
@@ -59,49 +44,6 @@ type tcpLink struct {
 	writeErr error
 	out      quick.Vectors
 	armed    bool // a write deadline is set
-
-	reg registration
-}
-
-func (l *tcpLink) Read(to source, wait bool) (int, error) {
-	l.to, l.wait, l.readN, l.readErr = to, wait, 0, nil
-	err := l.rc.Read(l.readFn)
-	l.to = nil
-	if err != nil {
-		return 0, readError(err)
-	}
-	l.octets += uint64(l.readN)
-	return l.readN, l.readErr
-}
-
-// tryRead reads once. It reports whether l.rc.Read is done; if not, it is called again when there is
-// input.
-func (l *tcpLink) tryRead(fd uintptr) bool {
-	flat, places := l.to.Room(false)
-	var n int
-	var err error
-	if places != nil {
-		n, err = l.in.Read(int(fd), places)
-	} else {
-		n, err = quick.Read(int(fd), flat)
-	}
-	l.to.Got(max(n, 0))
-	if n > 0 {
-		l.readN = n
-		return true
-	}
-	switch {
-	case errors.Is(err, unix.EAGAIN):
-		if l.wait && l.yield.again(l.octets) {
-			return l.tryRead(fd)
-		}
-		return !l.wait
-	case err == nil:
-		l.readErr = io.EOF
-	default:
-		l.readErr = os.NewSyscallError("read", err)
-	}
-	return true
 }
 
 // ParkRoom returns 1: one octet is enough to notice that there is more.
@@ -120,7 +62,7 @@ func (l *tcpLink) writeBatch(b *buf.Batch, block bool, limit time.Duration) (aga
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
 	l.batch, l.block, l.limit, l.again, l.writeErr = b, block, limit, false, nil
-	err = l.rc.Write(l.writeFn)
+	err = l.Raw.Write(l.writeFn)
 	l.batch = nil
 	if err != nil {
 		return false, err
@@ -166,269 +108,15 @@ func flags(b *buf.Batch) int {
 	return 0
 }
 
-func (l *tcpLink) Shared() bool     { return true }
 func (l *tcpLink) CloseWrite() bool { return l.tc.CloseWrite() == nil }
 
 // EMSS returns the kernel's current segment size without options, octets.
 func (l *tcpLink) EMSS() int {
 	n := defaultEMSS
-	_ = l.rc.Control(func(fd uintptr) {
+	_ = l.Raw.Control(func(fd uintptr) {
 		if v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); err == nil && v > 0 {
 			n = v
 		}
 	})
 	return n
 }
-
-func (l *tcpLink) Watch(ready func()) bool {
-	return l.reg.arm(ready, l.rc, unix.EPOLLIN|unix.EPOLLRDHUP)
-}
-
-func (l *tcpLink) Unwatch() { l.reg.disarm(unix.EPOLLRDHUP) }
-func (l *tcpLink) Forget()  { l.reg.remove() }
-
-// poller is the process-wide watcher of idle TCP connections: an epoll instance of its own, which
-// itself is parked in Go's poller. It exists while connections are registered.
-//
-// Go's poller alone would not do: while the Read of a connection is parked it holds the read lock, so
-// that nobody else can read from the descriptor.
-type poller struct {
-	mu    sync.Mutex
-	f     *os.File // the epoll instance; nil if no connection is registered
-	fd    int
-	conns map[int32]func() // what to call
-	next  int32
-}
-
-var idle poller
-
-// registration is a connection's entry in the poller. One goroutine at a time uses it. The descriptor is valid until the
-// connection is closed, and remove is called before that.
-type registration struct {
-	id int32 // 0: not registered
-	fd int
-}
-
-// arm makes the poller call ready once, in a goroutine of its own, when one of the events occurs. It reports false if
-// there are no descriptors or memory left.
-func (g *registration) arm(ready func(), rc syscall.RawConn, events uint32) bool {
-	if g.id != 0 {
-		idle.modify(g, events)
-		return true
-	}
-	fd := -1
-	if rc.Control(func(f uintptr) { fd = int(f) }) != nil {
-		return true // closed in the meantime; whoever did that ends the connection
-	}
-	g.fd = fd
-	if !idle.add(g, ready, events) {
-		g.id = 0
-	}
-	return g.id != 0
-}
-
-// disarm leaves the entry with only these events.
-func (g *registration) disarm(events uint32) {
-	if g.id != 0 {
-		idle.modify(g, events)
-	}
-}
-
-func (g *registration) remove() {
-	if g.id != 0 {
-		idle.remove(g)
-		g.id = 0
-	}
-}
-
-func (p *poller) add(g *registration, ready func(), events uint32) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.f == nil && !p.start() {
-		return false
-	}
-	p.next++
-	if p.next <= 0 {
-		p.next = 1
-	}
-	for p.conns[p.next] != nil {
-		p.next++
-	}
-	g.id = p.next
-	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, g.fd, p.event(g, events)) != nil {
-		p.stopIfIdle()
-		return false
-	}
-	p.conns[g.id] = ready
-	return true
-}
-
-// event returns a one-shot event: after one report there is no other until the connection has been
-// looked at and armed again.
-func (p *poller) event(g *registration, events uint32) *unix.EpollEvent {
-	return &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: g.id}
-}
-
-func (p *poller) modify(g *registration, events uint32) {
-	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, g.fd, p.event(g, events))
-}
-
-func (p *poller) remove(g *registration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, g.fd, nil)
-	delete(p.conns, g.id)
-	p.stopIfIdle()
-}
-
-// start makes the epoll instance and the goroutine that waits on it.
-func (p *poller) start() bool {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return false
-	}
-	_ = unix.SetNonblock(fd, true) // makes os.NewFile use Go's poller
-	f := os.NewFile(uintptr(fd), "epoll")
-	rc, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
-		return false
-	}
-	p.f, p.fd, p.conns = f, fd, make(map[int32]func())
-	go p.run(f, fd, rc)
-	return true
-}
-
-func (p *poller) stopIfIdle() {
-	if len(p.conns) == 0 && p.f != nil {
-		_ = p.f.Close() // ends run
-		p.f, p.conns = nil, nil
-	}
-}
-
-// run dispatches events until the epoll instance is closed.
-func (p *poller) run(f *os.File, fd int, rc syscall.RawConn) {
-	var events [64]unix.EpollEvent
-	var n int
-	wait := func(uintptr) bool {
-		var err error
-		n, err = unix.EpollWait(fd, events[:], 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	}
-	for rc.Read(wait) == nil {
-		for i := range max(n, 0) {
-			if ready := p.find(f, events[i].Fd); ready != nil {
-				go ready()
-			}
-		}
-	}
-}
-
-func (p *poller) find(f *os.File, id int32) func() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.f != f {
-		return nil
-	}
-	return p.conns[id]
-}
-
-// yield makes a connection look for input once more before it sleeps, after letting others have the
-// processor. One of them may be the peer, about to write; then neither of the two goes to sleep. To be
-// woken costs both of them more than that, the writer too.
-//
-// This is not done if much arrives at a time: what is taken one by one is answered one by one, in more
-// writes, and goroutines of this process may need the processor. Nor is it done while others compute
-// on the processor: to wait for them takes a hundred times as long as to be woken.
-//
-// It belongs to the reader.
-type yield struct {
-	octets uint64 // received when the last wait began
-	sched  func()
-	pause  *yieldPause
-}
-
-const (
-	// yieldMost is how many octets may have arrived since the wait before.
-	yieldMost = 1 << 10
-	// yieldLong is how long others may run: longer than a peer needs, shorter than the kernel's
-	// time slices for threads that compute.
-	yieldLong = 300 * time.Microsecond
-	// yieldRest is how long nobody lets others run after some have run for longer than that.
-	yieldRest = 100 * time.Millisecond
-)
-
-// yieldPause is the time before which nobody in a process lets others run.
-type yieldPause struct{ until atomic.Int64 } // Unix time in nanoseconds
-
-var processPause yieldPause
-
-// schedYield lets other threads run that wait for the processor.
-func schedYield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
-
-// again reports whether a connection that has found nothing to read and is about to wait should look
-// once more; if so, it lets others run first. octets is the number received so far.
-func (t *yield) again(octets uint64) bool {
-	got := octets - t.octets
-	t.octets = octets
-	if got == 0 || got > yieldMost {
-		return false
-	}
-	begun := time.Now()
-	if begun.UnixNano() < t.pause.until.Load() {
-		return false
-	}
-	t.sched()
-	if time.Since(begun) > yieldLong {
-		t.pause.until.Store(time.Now().Add(yieldRest).UnixNano())
-	}
-	return true
-}
-
-// newAlarm returns an alarm that calls f in d. An alarm of the process does not use a Go timer: as long
-// as there is such a timer, Go's scheduler reads the clock whenever it looks for the next goroutine to
-// run, which short calls make it do many times during a tick.
-func newAlarm(process bool, d time.Duration, f func()) alarm {
-	if process {
-		if a := newTimerfd(f); a != nil {
-			a.set(d)
-			return a
-		}
-	}
-	return newTimer(d, f)
-}
-
-// timerfd is an alarm that uses timerfd(2). A goroutine waits for the descriptor in Go's poller.
-type timerfd struct {
-	f  *os.File
-	fd int
-}
-
-// newTimerfd returns nil if there is no descriptor left.
-func newTimerfd(f func()) *timerfd {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
-	if err != nil {
-		return nil
-	}
-	a := &timerfd{os.NewFile(uintptr(fd), "timerfd"), fd}
-	go a.run(f)
-	return a
-}
-
-// run calls f each time the alarm goes off.
-func (a *timerfd) run(f func()) {
-	var count [8]byte
-	for {
-		if _, err := a.f.Read(count[:]); err != nil {
-			return
-		}
-		f()
-	}
-}
-
-func (a *timerfd) set(d time.Duration) {
-	at := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
-	_ = unix.TimerfdSettime(a.fd, 0, &at, nil) // fails only for bad arguments
-}
-
-func (a *timerfd) rest() { _ = a.f.Close() } // ends run

@@ -2,13 +2,7 @@
 
 package rdmap
 
-import (
-	"net"
-	"time"
-)
+import "net"
 
 // newLink returns the link for nc.
 func newLink(nc net.Conn) link { return newStream(nc) }
-
-// newAlarm returns an alarm that calls f in d.
-func newAlarm(_ bool, d time.Duration, f func()) alarm { return newTimer(d, f) }

@@ -9,96 +9,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/list"
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"go.uber.org/zap"
 )
 
-// role is the reading role of a connection and those who wait for it. Whoever leaves, for whatever reason, and finds the role
-// free and the queue not empty, wakes the first waiter. A wake is a hint: whoever is woken checks again.
-type role struct {
-	mu sync.Mutex
-	reader
-	waiters list.List[Waiter] // in order of arrival
-	woken   chain
-	freed   chan struct{} // made by whoever waits for the role to be released; closed then
-}
-
-// leave is called by whoever leaves, with mu held, and unlocks it.
-func (r *role) leave() {
-	if r.State() == readFree && r.waiters.Len() > 0 {
-		r.waiters.First().wake()
-	}
-	r.mu.Unlock()
-}
-
-// wakeAll makes everybody who waits check again, with mu held.
-func (r *role) wakeAll() {
-	for w := range r.waiters.All() {
-		w.wake()
-	}
-}
-
-// enqueue makes w wait, behind the others unless it waits already. The caller holds mu.
-func (r *role) enqueue(w *Waiter) {
-	if !w.place.In(&r.waiters) {
-		r.waiters.Push(&w.place, w)
-	}
-}
-
-// act carries out what a change of the reader asks for, with role.mu held.
-func (c *Conn) act(a readerAction) {
-	if a&doUnwatch != 0 {
-		c.link.Unwatch()
-	}
-	if a&doInterrupt != 0 {
-		c.interrupt()
-	}
-	if a&doAddTick != 0 {
-		c.tick.Add((*activity)(c))
-	}
-	if a&doAgain != 0 {
-		go c.readable() // with role.mu held nobody may read here
-	}
-	if a&doWatch != 0 && !c.link.Watch(c.ready) {
-		// There is no way to be told of input but to wait for it.
-		c.role.Park()
-		go c.parked()
-	}
-}
-
-// release gives the role back, with role.mu held. rest: if nobody waits, input is to be noticed.
-func (c *Conn) release(rest bool) {
-	r := &c.role
-	c.clearInterrupt() // it was meant for the holder that leaves
-	if r.freed != nil {
-		close(r.freed)
-		r.freed = nil
-	}
-	c.act(r.Release(rest && r.waiters.Len() == 0 && !c.ended()))
-}
-
-// freeReader is release for a goroutine that has waited.
-func (c *Conn) freeReader() {
-	c.role.mu.Lock()
-	c.release(false)
-	c.role.leave()
-}
-
-// called is called when a call begins. On an active connection callers read for themselves, until a tick finds that no
-// call has begun since the last tick.
+// called is called when a call begins.
 func (c *Conn) called() {
-	if !c.role.Recent() { // nearly always it is: one load is all that most calls pay
+	if !c.role.Recent() {
 		c.firstCall()
 	}
 }
 
 // firstCall is called for the first call since a tick.
 func (c *Conn) firstCall() {
-	r := &c.role
-	if !r.Active() {
+	if !c.role.Active() {
 		c.mu.Lock()
 		inside := c.writer.Corked()
 		c.mu.Unlock()
@@ -106,110 +33,7 @@ func (c *Conn) firstCall() {
 			return // a post inside an upcall is no call, and its reader is busy
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.act(r.Call())
-	r.Called()
-}
-
-// activity is a Conn as its ticker sees it while calls begin.
-type activity Conn
-
-// Tick implements ticked.
-func (a *activity) Tick() bool {
-	c := (*Conn)(a)
-	r := &c.role
-	if r.TickRecent() {
-		return true // without the lock, which a busy connection has enough use for
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	do, more := r.Tick(r.waiters.Len() > 0)
-	c.act(do)
-	return more
-}
-
-// readable is called, in a goroutine of its own, when the watched connection has input. It reads
-// everything that has arrived, and makes the connection watched again.
-func (c *Conn) readable() {
-	r := &c.role
-	r.mu.Lock()
-	mine := r.Notice()
-	r.mu.Unlock()
-	if !mine {
-		return // Notice has remembered it: whoever has the role may have looked before this input came
-	}
-	for {
-		n, err := c.readOnce(false)
-		if errors.Is(err, errLostRole) {
-			return
-		}
-		if err != nil && !errors.Is(err, errInterrupted) {
-			break // the connection has failed
-		}
-		if n == 0 {
-			break // all has been read; the watcher is armed for what comes after it
-		}
-	}
-	c.rearm()
-}
-
-// rearm gives the role back when a watcher is done.
-func (c *Conn) rearm() {
-	blocked := c.rcv.Backlog.Full() // memoryBack will see to it
-	c.role.mu.Lock()
-	c.release(!blocked)
-	c.role.leave()
-}
-
-// parked is the watcher of a link that has no other. It reads until somebody wants the role.
-func (c *Conn) parked() {
-	r := &c.role
-	for {
-		_, err := c.readOnce(true)
-		if err == nil {
-			continue
-		}
-		if errors.Is(err, errLostRole) {
-			return
-		}
-		r.mu.Lock()
-		if !errors.Is(err, errInterrupted) || c.ended() || r.Wanted(r.waiters.Len() > 0) {
-			break
-		}
-		c.clearInterrupt()
-		r.mu.Unlock()
-	}
-	c.release(false)
-	r.leave()
-}
-
-// interruptWaiter makes a goroutine return that waits for input in Wait.
-func (c *Conn) interruptWaiter() {
-	c.role.mu.Lock()
-	defer c.role.mu.Unlock()
-	if c.role.State() == readCaller { // others do not wait for a Waiter
-		c.interrupt()
-	}
-}
-
-// interrupt makes a reader that waits return, with role.mu held. At the end of the connection finish owns the read
-// deadline.
-func (c *Conn) interrupt() {
-	if c.role.State() >= readDrainer {
-		return
-	}
-	c.link.Interrupt()
-	if h := c.memory.hint; h != nil {
-		hint(h)
-	}
-}
-
-// clearInterrupt makes reads wait again, with role.mu held. After a failure they must not wait.
-func (c *Conn) clearInterrupt() {
-	if !c.ended() {
-		c.link.Resume()
-	}
+	c.role.Begin()
 }
 
 // Serve gives the reading role to the calling goroutine until the connection ends, and returns the
@@ -217,78 +41,20 @@ func (c *Conn) clearInterrupt() {
 // upcall hands the role off, or the watchdog takes it, another goroutine continues to read. In any
 // case Serve returns at the end of the connection. Errors before that: ErrNoHandshake, ErrServing.
 func (c *Conn) Serve() error {
-	if err := c.startServing(); err != nil {
+	if err := c.begun(); err != nil {
 		return err
 	}
-	c.serve()
+	if !c.role.BeginServing() {
+		return verbs.ErrServing
+	}
+	c.role.GoOnServing()
 	<-c.done
 	return c.Err()
 }
 
-func (c *Conn) startServing() error {
-	if err := c.begun(); err != nil {
-		return err
-	}
-	r := &c.role
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	do, ok := r.Serve()
-	if !ok {
-		return verbs.ErrServing
-	}
-	c.act(do)
-	var w Waiter
-	w.Reset()
-	for !r.Take(readServer) {
-		if c.ended() {
-			return nil // Serve waits for done, and returns the error
-		}
-		r.enqueue(&w)
-		r.mu.Unlock()
-		<-w.ch
-		r.mu.Lock()
-		w.place.Leave()
-	}
-	c.link.Forget() // one goroutine reads until the end: nothing is to be noticed any more
-	return nil
-}
-
-// serve reads until the connection fails or the role is lost.
-func (c *Conn) serve() {
-	for c.role.State() == readServer {
-		_, err := c.readOnce(true)
-		switch {
-		case err == nil:
-			continue
-		case errors.Is(err, errLostRole):
-			return
-		case errors.Is(err, errInterrupted) && !c.ended():
-			c.role.mu.Lock()
-			c.clearInterrupt()
-			c.role.mu.Unlock()
-			continue
-		}
-		c.freeReader()
-		return
-	}
-}
-
-// errLostRole: the reading role was taken over while an upcall ran. The former holder no longer
-// touches the receiving half.
-var errLostRole = errors.New("rdmap: reading role taken over")
-
-// readOnce reads once and handles every FPDU that is complete. It is for the holder of the role. n is
-// the number of octets read. The error is errInterrupted, errLostRole, or that of a connection that has
-// failed.
-func (c *Conn) readOnce(wait bool) (n int, err error) {
-	if err := c.beforeRead(wait); err != nil {
-		return 0, err
-	}
-	return c.afterRead(c.link.Read((*inlet)(c), wait))
-}
-
-// beforeRead returns why nothing can be read now, or nil.
-func (c *Conn) beforeRead(wait bool) error {
+// Before implements reading.Owner.
+func (s *inlet) Before(wait bool) error {
+	c := (*Conn)(s)
 	if c.ended() {
 		return c.Err()
 	}
@@ -301,9 +67,11 @@ func (c *Conn) beforeRead(wait bool) error {
 	return nil
 }
 
-func (c *Conn) afterRead(n int, err error) (int, error) {
+// After implements reading.Owner.
+func (s *inlet) After(n int, err error) (int, error) {
+	c := (*Conn)(s)
 	if err != nil {
-		if errors.Is(err, errInterrupted) {
+		if errors.Is(err, reading.ErrInterrupted) {
 			return 0, err
 		}
 		return 0, c.readFailed(err)
@@ -316,6 +84,18 @@ func (c *Conn) afterRead(n int, err error) (int, error) {
 	return n, c.handle()
 }
 
+// Blocked implements reading.Owner: memoryBack will see to it.
+func (s *inlet) Blocked() bool { return s.rcv.Backlog.Full() }
+
+// Ended and Err implement reading.Owner.
+func (s *inlet) Ended() bool { return (*Conn)(s).ended() }
+func (s *inlet) Err() error  { return (*Conn)(s).Err() }
+
+// Abort implements reading.Owner.
+func (s *inlet) Abort(stack []byte) {
+	(*Conn)(s).end(fmt.Errorf("%w: in a context\n%s", verbs.ErrPanic, stack), false)
+}
+
 // handle parses what is staged, runs the upcalls, and flushes what they have posted.
 func (c *Conn) handle() error {
 	c.mu.Lock()
@@ -323,7 +103,7 @@ func (c *Conn) handle() error {
 	c.executes = c.executesHere()
 	c.mu.Unlock()
 	err := c.parse()
-	if errors.Is(err, errLostRole) {
+	if errors.Is(err, reading.ErrLostRole) {
 		return err // the writer stays corked until the successor uncorks it, who handles the rest
 	}
 	if err == nil {
@@ -337,7 +117,7 @@ func (c *Conn) handle() error {
 	}
 	// After the answers to what was handled, since a flush of the medium may take long.
 	if !c.executeHere() {
-		return errLostRole
+		return reading.ErrLostRole
 	}
 	return err
 }
@@ -364,7 +144,7 @@ func (c *Conn) broken(err *error) {
 		return
 	}
 	stack := debug.Stack()
-	for _, mu := range []*sync.Mutex{&c.role.mu, &c.mu} {
+	for _, mu := range []*sync.Mutex{&c.role.Mu, &c.mu} {
 		for until := time.Now().Add(lockTime); !mu.TryLock(); time.Sleep(time.Millisecond) { // others may have it
 			if time.Now().After(until) { // nobody else keeps it that long
 				panic(v)
@@ -443,7 +223,7 @@ func (c *Conn) readFailed(err error) error {
 	return e
 }
 
-// inlet is a Conn as its link sees it. It belongs to the holder of the reading role.
+// inlet is a Conn as its role and its link see it. It belongs to the holder of the reading role.
 type inlet Conn
 
 // intake is what Room has prepared, for Got.
@@ -454,7 +234,7 @@ type intake struct {
 	much   bool // the last read filled its room, or brought more than a small staging holds
 }
 
-// Room implements source. A link that waits with the memory gets little, unless the peer sends much.
+// Room implements reading.Source. A link that waits with the memory gets little, unless the peer sends much.
 func (s *inlet) Room(held bool) (flat []byte, places [][]byte) {
 	c, in := (*Conn)(s), &s.intake
 	in.fresh, in.placed = c.st == nil, false
@@ -555,7 +335,7 @@ func (c *Conn) deliver(st *buf.Staging, ev *engine.Event) error {
 	return err
 }
 
-// upcall delivers st.Msg. Its error is errLostRole, or that of a connection that has failed.
+// upcall delivers st.Msg. Its error is reading.ErrLostRole, or that of a connection that has failed.
 func (c *Conn) upcall(st *buf.Staging) error {
 	s := c.beginUpcall()
 	st.Msg.Order = s
@@ -586,7 +366,7 @@ func (c *Conn) endUpcall(st *buf.Staging, s uint64) error {
 	if !c.upcalls.CompareAndSwap(s, s+1) {
 		st.Leave() // the successor shares it, because the message lies in it
 		c.takeovers.Add(-1)
-		return errLostRole
+		return reading.ErrLostRole
 	}
 	if c.ended() {
 		return c.Err()
@@ -623,7 +403,7 @@ func (c *Conn) wantsUpcall(due []engine.Completion) verbs.UpcallCompleter {
 	if !ok {
 		return nil
 	}
-	if c.role.State() != readServer {
+	if c.role.State() != reading.Server {
 		return nil // another holder has a wait of its own to return to
 	}
 	return last
@@ -667,36 +447,35 @@ func (c *Conn) succeed() {
 		if !c.executeHere() {
 			return
 		}
-	} else if err := c.handle(); errors.Is(err, errLostRole) {
+	} else if err := c.handle(); errors.Is(err, reading.ErrLostRole) {
 		return
 	}
-	if c.role.State() == readServer {
-		c.serve()
+	if c.role.State() == reading.Server {
+		c.role.GoOnServing()
 		return
 	}
-	c.rearm()
+	c.role.Rearm()
 }
 
 // memoryWake wakes a connection that waits for the Pool.
 type memoryWake struct {
-	back atomic.Bool   // memory came back
-	hint chan struct{} // wakes a holder that does not read; under role.mu
+	back atomic.Bool // memory came back
 }
 
 // memoryBack is called when memory has come back to the Pool.
 func (c *Conn) memoryBack() {
 	c.memory.back.Store(true) // before the lock: a holder that has it sees one of the two
 	r := &c.role
-	r.mu.Lock()
-	if r.Take(readWatcher) {
-		r.mu.Unlock()
-		if !errors.Is(c.handle(), errLostRole) {
-			c.rearm()
+	r.Mu.Lock()
+	if r.Take(reading.Watcher) {
+		r.Mu.Unlock()
+		if !errors.Is(c.handle(), reading.ErrLostRole) {
+			c.role.Rearm()
 		}
 		return
 	}
-	c.interrupt()
-	r.mu.Unlock()
+	r.Interrupt()
+	r.Mu.Unlock()
 }
 
 // stalled begins to wait for memory. After half of Timeouts.Memory it reclaims the memory of Sends
@@ -739,7 +518,7 @@ func (c *Conn) replay() error {
 		}
 		held, st := c.st, buf.NewStaging(buf.Small) // of the upcall; the message lies in the backlog
 		err = c.event(st, ev)
-		if errors.Is(err, errLostRole) { // whoever took over has left held, not st
+		if errors.Is(err, reading.ErrLostRole) { // whoever took over has left held, not st
 			st.Leave()
 			if held != nil {
 				held.Leave()
@@ -768,20 +547,23 @@ func (c *Conn) beforeWaitingRead(wait bool) error {
 	if wait {
 		c.waitMemory()
 	}
-	return errInterrupted
+	return reading.ErrInterrupted
 }
 
 // waitMemory waits until memory comes back to the Pool, or somebody interrupts.
 func (c *Conn) waitMemory() {
-	c.role.mu.Lock()
-	if c.memory.hint == nil {
-		c.memory.hint = make(chan struct{}, 1)
+	c.role.Mu.Lock()
+	if c.role.Hint == nil {
+		c.role.Hint = make(chan struct{}, 1)
 	}
-	ch := c.memory.hint
+	ch := c.role.Hint
 	if c.link.Interrupted() || c.memory.back.Load() {
-		hint(ch) // it came before there was a channel
+		select { // it came before there was a channel
+		case ch <- struct{}{}:
+		default:
+		}
 	}
-	c.role.mu.Unlock()
+	c.role.Mu.Unlock()
 	t := time.NewTimer(c.cfg.Timeouts.Memory)
 	defer t.Stop()
 	select {

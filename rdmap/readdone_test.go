@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 )
@@ -49,7 +50,7 @@ func TestReadDone(t *testing.T) {
 		a, _ := net.Pipe()
 		d := Client(a, nil)
 		if r.serving {
-			d.role.Take(readServer)
+			d.role.Take(reading.Server)
 		}
 		var log []string
 		for _, k := range r.due {

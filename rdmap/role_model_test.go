@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -291,8 +292,8 @@ func (w *roleWorld) complete(id uint64, c *roleCall) {
 // forgotten.
 func (w *roleWorld) bothGo() {
 	r := w.x.Role()
-	r.Lock()
-	defer r.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	var leader, next uint64
 	var leads *rdmap.Waiter
 	w.h.Mu.Lock()
@@ -400,8 +401,8 @@ func (w *roleWorld) oneWakes() {
 
 func readerText(c *rdmap.Conn) string {
 	r := c.Role()
-	r.Lock()
-	defer r.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	return fmt.Sprintf("reader %d, active %v, queue %v", r.State(), r.Active(), r.First() != nil)
 }
 
@@ -554,7 +555,7 @@ func (l roleLink) Read(to rdmap.Source, wait bool) (int, error) {
 	n, _, _, err := l.w.next(room[:min(len(room), 300)])
 	to.Got(n)
 	if n == 0 && err != nil {
-		err = rdmap.ReadError(err)
+		err = reading.ReadError(err)
 	}
 	return n, err
 }

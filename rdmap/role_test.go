@@ -42,16 +42,16 @@ func TestWatchedAfterWait(t *testing.T) {
 			got <- err
 		}()
 		for waits := false; !waits; time.Sleep(time.Millisecond) {
-			x.Role().Lock()
+			x.Role().Mu.Lock()
 			waits = x.Role().First() != nil || x.Role().State() == rdmap.Caller
-			x.Role().Unlock()
+			x.Role().Mu.Unlock()
 		}
 		burst(false)
-		x.Role().Lock()
+		x.Role().Mu.Lock()
 		if s := x.Role().State(); s == rdmap.Watcher || s == rdmap.Parked {
 			x.Interrupt() // as the ticker does to shrink a staging
 		}
-		x.Role().Unlock()
+		x.Role().Mu.Unlock()
 		if err := y.Send(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -82,11 +82,11 @@ func TestInputWhileTaken(t *testing.T) {
 		if err := errors.Join(err, <-ch); err != nil {
 			t.Fatal(err)
 		}
-		x.Role().Lock()
+		x.Role().Mu.Lock()
 		if !x.Role().Take(rdmap.Caller) {
 			t.Error("somebody reads already")
 		}
-		x.Role().Unlock()
+		x.Role().Mu.Unlock()
 		from := time.Now()
 		if err := p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))); err != nil {
 			t.Fatal(err)
@@ -117,8 +117,8 @@ func TestWaitAfterFailure(t *testing.T) {
 	w.Reset()
 	go func() { done <- d.Wait(context.Background(), w) }()
 	queued := func() bool {
-		d.Role().Lock()
-		defer d.Role().Unlock()
+		d.Role().Mu.Lock()
+		defer d.Role().Mu.Unlock()
 		return d.Role().First() == w && d.Role().State() != rdmap.Caller
 	}
 	for until := time.Now().Add(time.Minute); !queued(); time.Sleep(time.Millisecond) {

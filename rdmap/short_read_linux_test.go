@@ -34,11 +34,11 @@ func TestShortRead(t *testing.T) {
 	p, q := TcpPair(t)
 	x, y := rdmaptest.Connect(t, p, q, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOn}}, &rdmap.Config{Startup: rdmap.Startup{CRC: rdmap.CRCOn}})
 	go y.Serve()
-	x.Role().Lock()
+	x.Role().Mu.Lock()
 	if !x.Role().Take(rdmap.Caller) {
 		t.Fatal("somebody reads")
 	}
-	x.Role().Unlock()
+	x.Role().Mu.Unlock()
 	defer x.FreeReader()
 	from, _ := y.Register(make([]byte, size), region.RemoteRead)
 	to, _ := x.Register(make([]byte, size), region.ReadSink|region.RemoteWrite)

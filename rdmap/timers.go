@@ -5,103 +5,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// ticked is driven by a ticker. Tick runs at each tick and reports whether to go on.
-type ticked interface{ Tick() bool }
-
-// ticker ticks while it has entries. Connections whose links share a watcher share one ticker of the
-// process; the others have one each.
-type ticker struct {
-	every time.Duration
-	soon  time.Duration // instead, for the next hurry ticks
-	hurry int           // owned by tick and those that it calls
-	mu    sync.Mutex
-	list  []ticked
-	alarm alarm // nil: the list is empty
-
-	process bool // it is shared by the process
-}
-
-// newTicker returns a ticker with the given period, or, for the ticks that follow Hurry, soon. One that the process shares
-// does not use Go's timers if there is something else.
-func newTicker(every, soon time.Duration, process bool) *ticker {
-	return &ticker{every: every, soon: soon, process: process}
-}
-
-// Own returns t if process is true, otherwise a new ticker with the same periods.
-func (t *ticker) Own(process bool) *ticker {
-	if process {
-		return t
-	}
-	return newTicker(t.every, t.soon, false)
-}
-
-// Hurry makes at least the next n ticks come soon. It is for Tick alone.
-func (t *ticker) Hurry(n int) { t.hurry = max(t.hurry, n) }
-
-// Add puts c on the list, on which it must not be: Tick clears what the callers of Add check before it returns false.
-func (t *ticker) Add(c ticked) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.list = append(t.list, c)
-	if t.alarm == nil {
-		t.alarm = newAlarm(t.process, t.every, t.tick)
-	}
-}
-
-// tick calls every entry once. Those that go on come before those that were added meanwhile.
-func (t *ticker) tick() {
-	// Without the lock: a Tick may take others, whose holders call Add.
-	t.mu.Lock()
-	list := t.list
-	t.list = nil
-	t.mu.Unlock()
-	keep := list[:0]
-	for _, c := range list {
-		if c.Tick() {
-			keep = append(keep, c)
-		}
-	}
-	clear(list[len(keep):]) // connections that have left may be collected
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.list = append(keep, t.list...)
-	if len(t.list) == 0 { // an idle process wakes nobody
-		t.alarm.rest()
-		t.list, t.alarm, t.hurry = nil, nil, 0
-		return
-	}
-	t.alarm.set(t.Period())
-}
-
-// Period returns the time to the next tick, which it counts.
-func (t *ticker) Period() time.Duration {
-	if t.hurry == 0 {
-		return t.every
-	}
-	t.hurry--
-	return t.soon
-}
-
-// alarm calls a function each time that it goes off. It is not safe for concurrent use.
-type alarm interface {
-	// set makes the alarm, which has gone off, go off once more in d, d > 0.
-	set(d time.Duration)
-	// rest ends the alarm after it has gone off.
-	rest()
-}
-
-// timer is an alarm that uses a Go timer.
-type timer struct{ t *time.Timer }
-
-func newTimer(d time.Duration, f func()) timer { return timer{time.AfterFunc(d, f)} }
-
-func (a timer) set(d time.Duration) { a.t.Reset(d) }
-func (a timer) rest()               {}
 
 const (
 	// watchdogRest is the watchdog's period while it finds no running upcall. Each tick wakes
@@ -117,11 +25,6 @@ const (
 	watchdogIdle = 8
 )
 
-// tickEvery is the period at which active connections are looked at. Unsolicited input right after a call
-// is noticed within two ticks. A shorter period would wake a second thread so often that callers would
-// notice.
-const tickEvery = 40 * time.Millisecond
-
 // watchdog is what the watchdog knows about a connection. The watchdog takes the role from upcalls that
 // run too long. HandOff is the rule for those, and the watchdog is the safety net. It looks only at
 // connections that have had upcalls lately, and does not tick while there are none.
@@ -130,7 +33,7 @@ const tickEvery = 40 * time.Millisecond
 // sysmon takes away at every tick; for that, sysmon would wake up every 70 microseconds.
 type watchdog struct {
 	c     *Conn
-	t     *ticker
+	t     *reading.Ticker
 	on    atomic.Bool // on the list of t, or about to be
 	last  uint64      // Conn.upcalls at the last tick; owned by the watchdog
 	stays int         // ticks since it last changed; owned by the watchdog
@@ -143,7 +46,7 @@ func (c *Conn) watchUpcall() {
 	}
 }
 
-// Tick implements ticked.
+// Tick implements reading.Ticked.
 func (w *watchdog) Tick() bool {
 	c := w.c
 	s := c.upcalls.Load()
@@ -269,7 +172,7 @@ func (p *partial) stop() {
 	p.tellMu.Unlock()
 }
 
-// Tick implements ticked.
+// Tick implements reading.Ticked.
 func (p *partial) Tick() bool {
 	c := p.c
 	reads := c.reads.Load()
@@ -288,15 +191,15 @@ func (p *partial) Tick() bool {
 	}
 	if held > buf.Small {
 		r := &c.role
-		r.mu.Lock()
+		r.Mu.Lock()
 		switch s := r.State(); {
-		case s == readFree || s == readWatched:
+		case s == reading.Free || s == reading.Watched:
 			p.park() // nobody can take the role in the meantime
-		case s < readDrainer:
+		case s < reading.Drainer:
 			p.shrink.Store(true)
-			c.interrupt()
+			r.Interrupt()
 		}
-		r.mu.Unlock()
+		r.Mu.Unlock()
 	}
 	if state == engine.PartialSilent {
 		p.tell(true)
@@ -310,7 +213,7 @@ type keepalive struct {
 	timer engine.Keepalive // owned by the ticker
 }
 
-// Tick implements ticked.
+// Tick implements reading.Ticked.
 func (k *keepalive) Tick() bool {
 	c := k.c
 	due, more := k.timer.Tick(c.reads.Load() > 0)
@@ -327,8 +230,5 @@ func (k *keepalive) Tick() bool {
 	return alive && more
 }
 
-// The tickers of the process: of active connections, and the watchdog.
-var (
-	processTicker = newTicker(tickEvery, 0, true)
-	processDog    = newTicker(watchdogRest, watchdogTick, true)
-)
+// processDog is the watchdog of the process.
+var processDog = reading.NewTicker(watchdogRest, watchdogTick, true)

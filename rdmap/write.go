@@ -3,6 +3,7 @@ package rdmap
 import (
 	"runtime"
 
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -34,7 +35,7 @@ func (c *Conn) Post(wrs []verbs.WR) error {
 	if !mine {
 		return nil
 	}
-	if c.role.State() == readServer || c.waiting.Load() > 0 {
+	if c.role.State() == reading.Server || c.waiting.Load() > 0 {
 		// Others wait for answers, or this is an answer and others are being prepared: more is
 		// likely to be posted in a moment. Let them append first, and write once for all.
 		runtime.Gosched()
@@ -251,7 +252,7 @@ const maxHere = 128 << 10
 // executesHere reports, before input is handled and with mu held, whether its reader will be the
 // executor: in Serve, where nobody waits for the reader, and with a watchdog.
 func (c *Conn) executesHere() bool {
-	return c.role.State() == readServer && c.cfg.Reading.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
+	return c.role.State() == reading.Server && c.cfg.Reading.HandlerLimit > 0 && (c.st == nil || len(c.st.Pending()) <= maxHere)
 }
 
 // executeHere makes the reader the executor if there is work for it: to wake a goroutine instead can

@@ -1,4 +1,4 @@
-package rdmap
+package reading
 
 import (
 	"net"
@@ -81,7 +81,7 @@ func TestYieldPause(t *testing.T) {
 func TestYieldReads(t *testing.T) {
 	for _, wait := range []bool{true, false} {
 		a, b := pair(t)
-		l := newLink(b).(*tcpLink)
+		l := NewTCP(b)
 		l.octets = yieldMost
 		l.yield = yield{pause: new(yieldPause), sched: func() {
 			if _, err := a.Write(make([]byte, 100)); err != nil {

@@ -1,4 +1,4 @@
-package rdmap
+package reading
 
 import (
 	"io"
@@ -25,14 +25,14 @@ func TestWaiterHints(t *testing.T) {
 }
 
 // parkedWaiters returns Waiters whose goroutines sleep, as far as d knows.
-func parkedWaiters(d *Conn, n int) []*Waiter {
+func parkedWaiters(d *Role, n int) []*Waiter {
 	ws := make([]*Waiter, n)
 	for i := range ws {
 		w := new(Waiter)
 		w.Reset()
 		w.on.Store(d)
 		w.state.Store(waiterParked)
-		d.role.enqueue(w)
+		d.enqueue(w)
 		ws[i] = w
 	}
 	return ws
@@ -41,16 +41,16 @@ func parkedWaiters(d *Conn, n int) []*Waiter {
 func (w *Waiter) hinted() bool { return len(w.ch) == 1 }
 
 // look does what a goroutine does that leaves because it was woken or for another reason.
-func (c *Conn) look(w *Waiter) {
-	c.role.mu.Lock()
-	defer c.role.mu.Unlock()
-	c.role.woken.awake()
+func (r *Role) look(w *Waiter) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.woken.awake()
 	w.place.Leave()
 }
 
 // TestChain: of many complete Waiters one is woken, and wakes the next.
 func TestChain(t *testing.T) {
-	d := &Conn{}
+	d := &Role{}
 	ws := parkedWaiters(d, 4)
 	for _, w := range ws[:3] {
 		w.Complete(nil)
@@ -60,7 +60,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("waiter %d woken: %v", i, w.hinted())
 		}
 	}
-	if d.role.waiters.First() != ws[3] || d.role.waiters.Len() != 1 {
+	if d.waiters.First() != ws[3] || d.waiters.Len() != 1 {
 		t.Error("a complete Waiter still waits for the role")
 	}
 	d.look(ws[0])
@@ -75,7 +75,7 @@ func TestChain(t *testing.T) {
 		t.Error("the chain is cut")
 	}
 	d.look(ws[3])
-	if d.role.woken.moving || d.role.woken.waiters.Len() != 0 {
+	if d.woken.moving || d.woken.waiters.Len() != 0 {
 		t.Error("the chain does not end")
 	}
 	again := parkedWaiters(d, 1)[0]
@@ -87,7 +87,7 @@ func TestChain(t *testing.T) {
 // TestChainLeft: a Waiter that leaves for another reason before it is woken does not break the chain.
 func TestChainLeft(t *testing.T) {
 	for left := range 3 {
-		d := &Conn{}
+		d := &Role{}
 		ws := parkedWaiters(d, 4)
 		for _, w := range ws {
 			w.Complete(nil)

@@ -1,14 +1,14 @@
-package rdmap_test
+package reading_test
 
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/internal/reading"
 )
 
 // watchedReader is a Reader, and what its connection would have done: the oracle of TestReader.
 type watchedReader struct {
-	r       rdmap.Reader
+	r       reading.Reader
 	watched bool // the link is armed
 	ticks   bool // Tick is called
 	again   int  // readers started because of missed input
@@ -17,17 +17,17 @@ type watchedReader struct {
 	held    bool // a goroutine reads
 }
 
-func (w *watchedReader) do(a rdmap.ReaderAction) {
-	if a&rdmap.Unwatch != 0 {
+func (w *watchedReader) do(a reading.Action) {
+	if a&reading.DoUnwatch != 0 {
 		w.watched = false
 	}
-	if a&rdmap.AddTick != 0 {
+	if a&reading.DoAddTick != 0 {
 		w.ticks = true
 	}
-	if a&rdmap.Again != 0 {
+	if a&reading.DoAgain != 0 {
 		w.again++
 	}
-	if a&rdmap.Watch != 0 {
+	if a&reading.DoWatch != 0 {
 		w.watched = true
 	}
 }
@@ -40,13 +40,13 @@ func (w *watchedReader) step(event byte) {
 		w.r.Called()
 	case 'w': // a waiter comes
 		w.do(w.r.Call())
-		w.take(rdmap.Caller)
+		w.take(reading.Caller)
 	case 'r': // who reads is done, and somebody waits, who is woken
 		if w.held {
 			w.held = false
 			w.do(w.r.Release(false))
 			w.do(w.r.Call())
-			w.take(rdmap.Caller)
+			w.take(reading.Caller)
 		}
 	case 'i': // who reads is done, and nobody waits
 		if w.held {
@@ -59,7 +59,7 @@ func (w *watchedReader) step(event byte) {
 			w.notice()
 		}
 	case 'm': // memory is back
-		w.take(rdmap.Watcher)
+		w.take(reading.Watcher)
 	case 't': // a tick
 		if w.ticks && !w.r.TickRecent() {
 			do, more := w.r.Tick(false)
@@ -73,7 +73,7 @@ func (w *watchedReader) step(event byte) {
 		}
 	case 'S': // its goroutine gets the role
 		if w.serving {
-			w.take(rdmap.Serving)
+			w.take(reading.Server)
 		}
 	case 'e': // the end
 		if w.r.Seize(false) {
@@ -93,7 +93,7 @@ func (w *watchedReader) notice() {
 	}
 }
 
-func (w *watchedReader) take(as rdmap.ReaderState) {
+func (w *watchedReader) take(as reading.State) {
 	if w.r.Take(as) {
 		w.missed, w.held = false, true
 	}
@@ -112,16 +112,16 @@ func TestReader(t *testing.T) {
 			w.step(prefix[i])
 			s := w.r.State()
 			switch {
-			case was == rdmap.Ended && s != was:
+			case was == reading.Ended && s != was:
 				t.Fatalf("%s: %d after the end", prefix[:i+1], s)
-			case s == rdmap.Ended:
-			case w.held != (s != rdmap.Free && s != rdmap.Watched):
+			case s == reading.Ended:
+			case w.held != (s != reading.Free && s != reading.Watched):
 				t.Fatalf("%s: somebody reads %v, state %d", prefix[:i+1], w.held, s)
-			case w.missed && (s == rdmap.Free || s == rdmap.Watched):
+			case w.missed && (s == reading.Free || s == reading.Watched):
 				t.Fatalf("%s: input is forgotten in state %d", prefix[:i+1], s)
-			case s == rdmap.Watched && !w.watched && !w.missed:
+			case s == reading.Watched && !w.watched && !w.missed:
 				t.Fatalf("%s: nobody watches in state Watched", prefix[:i+1])
-			case s == rdmap.Free && !w.ticks && !w.serving:
+			case s == reading.Free && !w.ticks && !w.serving:
 				t.Fatalf("%s: nobody reads, watches or ticks", prefix[:i+1])
 			case w.r.Active() && !w.ticks:
 				t.Fatalf("%s: active without ticks", prefix[:i+1])
@@ -138,18 +138,18 @@ func TestReader(t *testing.T) {
 
 // TestReaderTakes: one goroutine at a time has the role; the end takes it from a running upcall.
 func TestReaderTakes(t *testing.T) {
-	for _, s := range []rdmap.ReaderState{rdmap.Caller, rdmap.Serving, rdmap.Watcher} {
-		var r rdmap.Reader
+	for _, s := range []reading.State{reading.Caller, reading.Server, reading.Watcher} {
+		var r reading.Reader
 		if !r.Take(s) || r.State() != s {
 			t.Fatalf("%d is refused", s)
 		}
-		if r.Take(rdmap.Caller) || r.Notice() || r.Seize(false) {
+		if r.Take(reading.Caller) || r.Notice() || r.Seize(false) {
 			t.Errorf("two goroutines read, the first as %d", s)
 		}
-		if do := r.Release(false); do != rdmap.Again || r.State() != rdmap.Free {
+		if do := r.Release(false); do != reading.DoAgain || r.State() != reading.Free {
 			t.Errorf("after missed input: %b, state %d", do, r.State())
 		}
-		if r.Take(s); !r.Seize(true) || r.State() != rdmap.Drainer || r.Take(rdmap.Caller) {
+		if r.Take(s); !r.Seize(true) || r.State() != reading.Drainer || r.Take(reading.Caller) {
 			t.Errorf("the end does not get the role from %d", s)
 		}
 	}
@@ -157,16 +157,16 @@ func TestReaderTakes(t *testing.T) {
 
 // TestReaderParked: a goroutine that reads because the link cannot be watched stops when somebody else wants to.
 func TestReaderParked(t *testing.T) {
-	var r rdmap.Reader
+	var r reading.Reader
 	r.Call()
-	if do, more := r.Tick(false); do != rdmap.Watch || more {
+	if do, more := r.Tick(false); do != reading.DoWatch || more {
 		t.Fatalf("%b, %v", do, more)
 	}
 	r.Park()
-	if r.Wanted(false) || !r.Wanted(true) || r.Take(rdmap.Caller) {
+	if r.Wanted(false) || !r.Wanted(true) || r.Take(reading.Caller) {
 		t.Error("it is wanted by nobody, and reads")
 	}
-	if do := r.Call(); do != rdmap.Unwatch|rdmap.Interrupt|rdmap.AddTick || !r.Wanted(false) {
+	if do := r.Call(); do != reading.DoUnwatch|reading.DoInterrupt|reading.DoAddTick || !r.Wanted(false) {
 		t.Errorf("a call begins: %b", do)
 	}
 }

@@ -1,4 +1,4 @@
-package rdmap
+package reading
 
 import (
 	"runtime"

@@ -1,0 +1,56 @@
+package reading
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// newAlarm returns an alarm that calls f in d. An alarm of the process does not use a Go timer: as long
+// as there is such a timer, Go's scheduler reads the clock whenever it looks for the next goroutine to
+// run, which short calls make it do many times during a tick.
+func newAlarm(process bool, d time.Duration, f func()) alarm {
+	if process {
+		if a := newTimerfd(f); a != nil {
+			a.set(d)
+			return a
+		}
+	}
+	return newTimer(d, f)
+}
+
+// timerfd is an alarm that uses timerfd(2). A goroutine waits for the descriptor in Go's poller.
+type timerfd struct {
+	f  *os.File
+	fd int
+}
+
+// newTimerfd returns nil if there is no descriptor left.
+func newTimerfd(f func()) *timerfd {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	a := &timerfd{os.NewFile(uintptr(fd), "timerfd"), fd}
+	go a.run(f)
+	return a
+}
+
+// run calls f each time the alarm goes off.
+func (a *timerfd) run(f func()) {
+	var count [8]byte
+	for {
+		if _, err := a.f.Read(count[:]); err != nil {
+			return
+		}
+		f()
+	}
+}
+
+func (a *timerfd) set(d time.Duration) {
+	at := unix.ItimerSpec{Value: unix.NsecToTimespec(d.Nanoseconds())}
+	_ = unix.TimerfdSettime(a.fd, 0, &at, nil) // fails only for bad arguments
+}
+
+func (a *timerfd) rest() { _ = a.f.Close() } // ends run
