@@ -28,7 +28,8 @@ func decodeCmd() *cobra.Command {
 		Long: `decode reads pcap and pcapng files, also compressed by gzip (- is standard input), and prints one line per
 MPA frame: packet, seconds, connection, direction (> from the side that opened
 the connection), then the fields of MPA, DDP, RDMAP, RPC-over-RDMA and RPC, if
-present. MPA is recognised on any port. After "!!" it says what is wrong with a frame.
+present. MPA is recognised on any port; of RoCE and InfiniBand each packet of a reliable
+connection is a frame, but acknowledgements and what is sent again. After "!!" it says what is wrong with a frame.
 
 NFS and other RPC over TCP is printed too, a line per call and reply. Connections that are
 neither MPA nor RPC are listed once and not shown further.

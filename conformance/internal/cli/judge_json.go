@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
@@ -39,7 +40,8 @@ type jsonConn struct {
 	Opener     string           `json:"opener"`
 	Accepter   string           `json:"accepter"`
 	Initiator  string           `json:"initiator,omitempty"` // of MPA
-	Protocol   string           `json:"protocol"`            // iwarp, rpcrdma
+	Protocol   string           `json:"protocol"`            // iwarp, rpcrdma, roce
+	Carrier    string           `json:"carrier"`             // tcp, rocev2, rocev1, infiniband
 	Startup    string           `json:"startup"`             // done, rejected, unanswered, unseen
 	Revision   *uint8           `json:"mpa_revision,omitempty"`
 	CRC        bool             `json:"crc"`
@@ -69,13 +71,14 @@ var gapNames = map[judge.Gap]string{
 }
 
 type jsonViolation struct {
-	Rule       string `json:"rule"`
-	Connection int    `json:"connection"`
-	From       string `json:"from"` // who broke it: opener, accepter
-	Frame      int    `json:"frame"`
-	Time       string `json:"time,omitempty"`
-	Offset     uint64 `json:"offset"` // in the stream of that side
-	Detail     string `json:"detail"`
+	Rule       string  `json:"rule"`
+	Connection int     `json:"connection"`
+	From       string  `json:"from"` // who broke it: opener, accepter
+	Frame      int     `json:"frame"`
+	Time       string  `json:"time,omitempty"`
+	Offset     uint64  `json:"offset"` // in the stream of that side
+	PSN        *uint32 `json:"psn,omitempty"`
+	Detail     string  `json:"detail"`
 
 	Consequences *jsonConsequences `json:"consequences,omitempty"`
 }
@@ -135,7 +138,7 @@ func (v *verdict) json() jsonCapture {
 func jsonViolationOf(v *judge.Violation) jsonViolation {
 	j := jsonViolation{
 		Rule: v.Rule.ID, Connection: v.Conn.ID, From: sideName(v.Dir), Frame: v.Frame, Time: jsonTime(v.Time),
-		Offset: v.Offset, Detail: v.Detail,
+		Offset: v.Offset, PSN: v.PSN, Detail: v.Detail,
 	}
 	if v.Folded > 0 {
 		j.Consequences = &jsonConsequences{Count: v.Folded}
@@ -159,6 +162,10 @@ func jsonConnOf(c *judge.ConnReport) jsonConn {
 			j.Messages.Partly[gapNames[judge.Gap(g)]] = n
 		}
 	}
+	j.Carrier = strings.ToLower(strings.ReplaceAll(info.Carrier.String(), " ", ""))
+	if info.Carrier != decode.CarrierTCP {
+		j.Protocol = "roce"
+	}
 	if info.ULP == decode.ULPRPCRDMA {
 		j.Protocol = "rpcrdma"
 	}
@@ -174,6 +181,12 @@ func startupJSON(info *decode.ConnInfo) (end string, rev *uint8) {
 	switch {
 	case info.Request == nil:
 		return "unseen", nil
+	case info.Carrier != decode.CarrierTCP && info.Reply == nil:
+		return "unanswered", nil
+	case info.Carrier != decode.CarrierTCP && info.Reply.Rejected:
+		return "rejected", nil
+	case info.Carrier != decode.CarrierTCP:
+		return "done", nil
 	case info.Reply == nil:
 		return "unanswered", &info.Request.Rev
 	case info.Reply.Rejected:

@@ -50,14 +50,24 @@ func (f *judgeFlags) text(w io.Writer, v *verdict, many bool) error {
 // connText prints who talked to whom, and what.
 func connText(w io.Writer, c *judge.ConnReport) {
 	fmt.Fprintf(w, "connection %d: %v > %v, %s\n", c.Info.ID, c.Info.Opener, c.Info.Accepter, strings.Join(kindText(c), ", "))
-	fmt.Fprintf(w, "  > %d FPDUs, %d octets; < %d FPDUs, %d octets\n", c.FPDUs[0], c.Octets[0], c.FPDUs[1], c.Octets[1])
+	unit := "FPDUs"
+	if c.Info.Carrier != decode.CarrierTCP {
+		unit = "packets"
+	}
+	fmt.Fprintf(w, "  > %d %s, %d octets; < %d %s, %d octets\n", c.FPDUs[0], unit, c.Octets[0], c.FPDUs[1], unit, c.Octets[1])
 }
 
 func kindText(c *judge.ConnReport) []string {
 	info := c.Info
 	kind := []string{"iWARP"}
+	if info.Carrier != decode.CarrierTCP {
+		kind[0] = info.Carrier.String()
+	}
 	if info.ULP == decode.ULPRPCRDMA {
 		kind[0] = "RPC-over-RDMA"
+	}
+	if info.Carrier != decode.CarrierTCP {
+		return append(kind, managerText(info)...)
 	}
 	switch r := info.Reply; {
 	case c.Octets == [2]uint64{}:
@@ -79,6 +89,23 @@ func kindText(c *judge.ConnReport) []string {
 	return kind
 }
 
+// managerText says what the connection manager of a RoCE connection has settled.
+func managerText(info *decode.ConnInfo) (s []string) {
+	if info.ULP == decode.ULPRPCRDMA {
+		s = append(s, info.Carrier.String())
+	}
+	switch r := info.Reply; {
+	case info.Request == nil:
+		return append(s, "startup not seen")
+	case r == nil:
+		return append(s, "no REP")
+	case r.Rejected:
+		return append(s, "rejected")
+	default:
+		return append(s, fmt.Sprintf("REP with IRD %d and ORD %d", r.Word.IRD, r.Word.ORD))
+	}
+}
+
 // violationsText prints the violations of a connection by rule, in the order of the rules.
 func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*judge.Violation) {
 	for _, r := range judge.Rules() {
@@ -90,7 +117,11 @@ func (f *judgeFlags) violationsText(w io.Writer, c *judge.ConnReport, found []*j
 		shown := 0
 		for _, v := range found {
 			if v.Rule == r && (f.all || shown < shownOfAKind) {
-				fmt.Fprintf(w, "    frame %d %v offset %d: %s\n", v.Frame, v.Dir, v.Offset, v.Detail)
+				where := fmt.Sprintf("offset %d", v.Offset)
+				if v.PSN != nil {
+					where = fmt.Sprintf("psn %d", *v.PSN)
+				}
+				fmt.Fprintf(w, "    frame %d %v %s: %s\n", v.Frame, v.Dir, where, v.Detail)
 				consequencesText(w, v, f.all)
 				shown++
 			}
@@ -148,7 +179,7 @@ func sumText(r *judge.Report, err error) string {
 	}
 	others := ""
 	if n := r.Stats.Connections - len(r.Connections) - r.Beyond; n > 0 {
-		others = fmt.Sprintf(" and %d that are not iWARP", n)
+		others = fmt.Sprintf(" and %d that are not RDMA", n)
 		if r.Encrypted > 0 {
 			others += fmt.Sprintf(" (%d within TLS)", r.Encrypted)
 		}

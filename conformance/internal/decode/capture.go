@@ -20,6 +20,7 @@ type Capture struct {
 	parser packetParser
 	mem    *budget
 	flows  map[flowKey]*flow
+	roce   roce
 	order  list.List[flow] // the one that was idle longest first
 	held   int             // octets that the flows hold
 }
@@ -32,12 +33,10 @@ const maxHeld = 64 << 20
 type CaptureStats struct {
 	Packets     int // in the file
 	TCP         int // of these, TCP segments that could be read
-	Connections int // TCP connections seen
+	RoCE        int // of RoCE, or of InfiniBand itself
+	Connections int // of TCP, and reliable ones of RoCE and InfiniBand
 
-	// What carries RDMA but is not iWARP, in packets; none of it is decoded.
-	RoCEv1     int // Ethernet type 0x8915
-	RoCEv2     int // UDP port 4791
-	InfiniBand int // link type 247
+	Stray      int // packets of RoCE and InfiniBand that are not decoded: of other services, or of a connection that is not known
 	Fragments  int // of IP datagrams, except those that made one whole
 	Unread     int // packets of other link types that this package does not read
 	UnreadLink int // the first of these link types
@@ -48,6 +47,7 @@ type CaptureStats struct {
 func NewCapture(opt *Options, visit func(*Event)) *Capture {
 	c := &Capture{opt: opt.withDefaults(), visit: visit, flows: make(map[flowKey]*flow)}
 	c.mem = &budget{left: c.opt.MaxPlaced}
+	c.roce = roce{c: c, pairs: make(map[queuePair]*rcConn), ids: make(map[commID]*rcConn), lone: make(map[queuePair]sentTo), sent: make(map[sentTo]queuePair)}
 	return c
 }
 
@@ -56,13 +56,20 @@ func (c *Capture) Packet(pkt *Packet) {
 	c.Stats.Packets++
 	seg, what := c.parser.parse(pkt)
 	c.Stats.count(what, pkt.Link)
-	if what != carrierTCP {
+	at := Stamp{pkt.Frame, pkt.Time}
+	var f *flow
+	switch what {
+	case carrierTCP:
+		f = c.flow(&seg, at)
+		f.packet(&seg, at)
+	case carrierRoCEv1, carrierRoCEv2, carrierInfiniBand:
+		if f = c.roce.packet(&seg, what, at); f == nil {
+			return
+		}
+	default:
 		return
 	}
-	at := Stamp{pkt.Frame, pkt.Time}
-	f := c.flow(&seg, at)
 	c.order.Push(&f.place, f)
-	f.packet(&seg, at)
 	c.held -= f.held
 	f.held = f.holds()
 	c.held += f.held
@@ -97,10 +104,7 @@ func (c *Capture) flow(seg *tcpSegment, at Stamp) *flow {
 	}
 	f = c.newFlow(src, dst)
 	c.flows[key] = f
-	c.order.Push(&f.place, f)
-	if c.order.Len() > c.opt.MaxConns {
-		c.forget()
-	}
+	c.enter(f)
 	c.visit(f.conn.begin(KindOpen, f.dirOf(src), at, at))
 	return f
 }
@@ -115,6 +119,14 @@ func (c *Capture) newFlow(src, dst netip.AddrPort) *flow {
 		f.streams[dir] = stream{assembler: assembler{limit: f.conn.opt.MaxEarly}, flow: f, dir: Dir(dir)}
 	}
 	return f
+}
+
+// enter adds a flow, and makes room for it.
+func (c *Capture) enter(f *flow) {
+	c.order.Push(&f.place, f)
+	if c.order.Len() > c.opt.MaxConns {
+		c.forget()
+	}
 }
 
 // forget drops the flow that was idle longest.
@@ -134,6 +146,9 @@ func (c *Capture) drop(f *flow) {
 	f.place.Leave()
 	if key := keyOf(f.conn.Info.Opener, f.conn.Info.Accepter); c.flows[key] == f {
 		delete(c.flows, key)
+	}
+	if f.rc != nil {
+		c.roce.forget(f.rc)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 //
 //	mpa.req mpa.rep mpa.fpdu   MPA Requests, Replies, FPDUs
 //	opcode.0x03                RDMAP opcodes, per FPDU
+//	rc.0x04                    opcodes of reliable connections, per packet
+//	cm                         messages of their connection managers
 //	msg_type.0                 RPC-over-RDMA message types by number
 //	errcode.1                  error codes in RDMA_ERROR
 //	chunk.read                 segments in Read lists
@@ -39,11 +41,17 @@ func (c Counts) Add(e *Event) {
 	case KindRecord:
 		c["rpc.tcp"]++
 	case KindStartup:
-		if e.Startup.IsReply {
+		switch {
+		case e.Manager != "":
+			c["cm"]++
+		case e.Startup.IsReply:
 			c["mpa.rep"]++
-		} else {
+		default:
 			c["mpa.req"]++
 		}
+	case KindPacket:
+		c[fmt.Sprintf("rc.0x%02x", e.RC.Opcode)]++
+		c.upper(e)
 	case KindUndecoded:
 		c["undecoded"] += e.Len
 	case KindFPDU:
@@ -59,6 +67,10 @@ func (c Counts) fpdu(e *Event) {
 	if e.RDMAP != nil {
 		c[fmt.Sprintf("opcode.0x%02x", uint8(e.RDMAP.Op))]++
 	}
+	c.upper(e)
+}
+
+func (c Counts) upper(e *Event) {
 	if e.Header != nil {
 		c.header(e.Header)
 	}

@@ -24,12 +24,29 @@ const (
 	KindClose
 	// KindRecord: a message of RPC over TCP, in Event.RPC, on a connection that is not MPA.
 	KindRecord
+	// KindPacket: one packet of a reliable connection of RoCE or InfiniBand, in Event.RC, with the layers above it.
+	// Acknowledgements, and what was sent again, have no event.
+	KindPacket
 )
 
-// String returns "open", "startup", "fpdu", "undecoded", "close" or "record".
+// String returns "open", "startup", "fpdu", "undecoded", "close", "record" or "packet".
 func (k Kind) String() string {
-	return [...]string{"open", "startup", "fpdu", "undecoded", "close", "record"}[k]
+	return [...]string{"open", "startup", "fpdu", "undecoded", "close", "record", "packet"}[k]
 }
+
+// Carrier is what a connection runs on.
+type Carrier uint8
+
+// The carriers. All but the first carry reliable connections of InfiniBand.
+const (
+	CarrierTCP Carrier = iota
+	CarrierRoCEv2
+	CarrierRoCEv1
+	CarrierInfiniBand
+)
+
+// String returns "TCP", "RoCE v2", "RoCE v1" or "InfiniBand".
+func (c Carrier) String() string { return [...]string{"TCP", "RoCE v2", "RoCE v1", "InfiniBand"}[c] }
 
 // Dir is a direction of a connection.
 type Dir uint8
@@ -50,10 +67,12 @@ type Event struct {
 	Dir  Dir       // who sent it
 
 	Frame int       // packet that completed it, from 1
-	First int       // packet that had its first octet
+	First int       // packet that had its first octet; of packets of RoCE that are missing, the last before them
 	Time  time.Time // of the packet that completed it
 
-	Offset uint64 // of the first octet within the stream of this direction; the octet after SYN is 0
+	// Offset is that of the first octet within the stream of this direction; the octet after SYN is 0. With RoCE what is
+	// behind the Base Transport Headers is the stream.
+	Offset uint64
 	Len    int    // octets of the stream
 	Raw    []byte // the Len octets; nil for open, close and holes
 
@@ -62,9 +81,11 @@ type Event struct {
 	Missing int    // KindUndecoded: octets before Offset that are not in the capture
 
 	// The layers of the frame, lowest first; nil if absent.
+	Manager string          // KindStartup, KindClose with RoCE: the message of the connection manager
 	Startup *Startup        // KindStartup
 	FPDU    *FPDU           // KindFPDU
-	DDP     *DDP            // the segment in the FPDU
+	RC      *RC             // KindPacket
+	DDP     *DDP            // the segment in the FPDU, or what the packet means
 	RDMAP   *RDMAP          // what RDMAP adds to the segment
 	Message *Message        // the untagged message that this segment completed
 	Header  *rpcrdma.Header // the RPC-over-RDMA header of that message
@@ -80,11 +101,12 @@ type Event struct {
 // the connection proceeds; read it during an event.
 type ConnInfo struct {
 	ID       int            // from 1, in order of appearance in the capture
+	Carrier  Carrier        // what it runs on
 	Opener   netip.AddrPort // who opened the TCP connection or, if that is not in the capture, spoke first
 	Accepter netip.AddrPort
 
-	Request *Startup // the MPA Request, nil until it is seen; a copy, so it stays valid
-	Reply   *Startup // the MPA Reply
+	Request *Startup // the MPA Request, nil until it is seen; a copy, so it stays valid. With RoCE the REQ of the CM
+	Reply   *Startup // the MPA Reply; with RoCE the REP or REJ
 
 	Initiator Dir  // direction of the Request
 	CRC       bool // CRCs are on: either startup frame asked for them (RFC 5044 Section 7.1)

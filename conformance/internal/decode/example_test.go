@@ -68,7 +68,7 @@ func ExampleNewCapture() {
 	}
 	c.Finish()
 	fmt.Printf("%+v, %d Terminates\n", c.Stats, terminates)
-	// Output: {Packets:110 TCP:110 Connections:9 RoCEv1:0 RoCEv2:0 InfiniBand:0 Fragments:0 Unread:0 UnreadLink:0}, 7 Terminates
+	// Output: {Packets:110 TCP:110 RoCE:0 Connections:9 Stray:0 Fragments:0 Unread:0 UnreadLink:0}, 7 Terminates
 }
 
 func ExamplePackets() {

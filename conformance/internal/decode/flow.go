@@ -9,10 +9,11 @@ import (
 // flowKey names a TCP connection, whatever the direction of a packet: the ends in ascending order.
 type flowKey struct{ a, b netip.AddrPort }
 
-// flow is a TCP connection of a capture: two streams to put in order, and the machine they feed.
+// flow is a connection of a capture: two streams of TCP to put in order, and the machine they feed.
 type flow struct {
 	conn    *Conn
 	streams [2]stream
+	rc      *rcConn // in their place; nil with TCP
 
 	place list.Node[flow] // in Capture.order
 	held  int             // of Capture.held
@@ -20,6 +21,9 @@ type flow struct {
 
 // holds returns the octets of memory that a peer can make the flow hold, in round figures.
 func (f *flow) holds() (n int) {
+	if f.rc != nil {
+		return f.rc.holds()
+	}
 	for i := range f.streams {
 		n += f.streams[i].held + cap(f.streams[i].seen.b)
 	}
@@ -146,6 +150,10 @@ func (s *stream) unseen() (n int, at Stamp) {
 
 // end reports what is left when nothing more will come.
 func (f *flow) end() {
+	if f.rc != nil {
+		f.rc.end()
+		return
+	}
 	f.pump(true)
 	for i := range f.streams {
 		s, peer := &f.streams[i], &f.streams[1-i]

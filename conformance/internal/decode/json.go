@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -25,6 +26,7 @@ type jsonEvent struct {
 	Len    int      `json:"len"`
 	Reset  bool     `json:"reset,omitempty"`
 	Error  string   `json:"error,omitempty"`
+	IB     *jsonIB  `json:"infiniband,omitempty"`
 	MPA    *jsonMPA `json:"iwarp_mpa,omitempty"`
 	DDP    *jsonDDP `json:"iwarp_ddp,omitempty"`
 	RDMA   *jsonOp  `json:"iwarp_rdma,omitempty"`
@@ -46,6 +48,27 @@ type jsonMPA struct {
 	CRC         string `json:"crc,omitempty"`
 	CRCCheck    string `json:"crc_check,omitempty"`
 	Markers     int    `json:"markers,omitempty"`
+}
+
+// jsonIB is a packet of a reliable connection, or a message of a connection manager.
+type jsonIB struct {
+	Name        string  `json:"name"` // RC Send Only; ConnectRequest
+	Opcode      string  `json:"opcode,omitempty"`
+	PSN         *uint32 `json:"psn,omitempty"`
+	DestQP      string  `json:"destqp,omitempty"`
+	Syndrome    string  `json:"syndrome,omitempty"`
+	Immediate   string  `json:"immdt,omitempty"`
+	RKey        string  `json:"r_key,omitempty"`
+	VA          string  `json:"va,omitempty"`
+	DMALen      *uint32 `json:"dmalen,omitempty"`
+	Inval       string  `json:"ieth,omitempty"`
+	Extension   string  `json:"extension,omitempty"` // as in the text form
+	Len         *int    `json:"payload_len,omitempty"`
+	Message     *int    `json:"message_len,omitempty"`
+	Segments    int     `json:"message_segments,omitempty"`
+	PrivateData string  `json:"privatedata,omitempty"`
+	IRD         *int    `json:"ird,omitempty"`
+	ORD         *int    `json:"ord,omitempty"`
 }
 
 type jsonDDP struct {
@@ -135,7 +158,11 @@ func (e *Event) MarshalJSON() ([]byte, error) {
 		Frame: e.Frame, First: e.First, Conn: e.Conn.ID, Kind: e.Kind.String(),
 		Source: e.Conn.end(e.Dir).String(), Dest: e.Conn.end(1 - e.Dir).String(),
 		Offset: e.Offset, Len: e.Len, Reset: e.Reset,
-		MPA: e.jsonMPA(), DDP: e.jsonDDP(), RDMA: e.jsonOp(),
+	}
+	if e.RC != nil || e.Manager != "" {
+		j.IB = e.jsonIB()
+	} else {
+		j.MPA, j.DDP, j.RDMA = e.jsonMPA(), e.jsonDDP(), e.jsonOp()
 	}
 	if !e.Time.IsZero() {
 		j.Time = e.Time.UTC().Format("2006-01-02T15:04:05.000000000Z")
@@ -179,6 +206,39 @@ func (e *Event) jsonMPA() *jsonMPA {
 		}
 	}
 	return nil
+}
+
+func (e *Event) jsonIB() *jsonIB {
+	j := &jsonIB{Name: e.Manager}
+	if s := e.Startup; s != nil {
+		j.PrivateData = hex.EncodeToString(s.PrivateData)
+		if s.Enhanced {
+			j.IRD, j.ORD = new(int(s.Word.IRD)), new(int(s.Word.ORD))
+		}
+	}
+	if e.RC == nil {
+		return j
+	}
+	j.Name, j.Opcode, j.PSN, j.DestQP = e.RC.String(), fmt.Sprintf("%#02x", e.RC.Opcode), &e.RC.PSN, fmt.Sprintf("%#06x", e.RC.QP)
+	if e.RC.Syndrome != 0 {
+		j.Syndrome = nakName(e.RC.Syndrome)
+	}
+	if e.RC.Immediate != nil {
+		j.Immediate = fmt.Sprintf("%#08x", *e.RC.Immediate)
+	}
+	if e.DDP == nil {
+		return j
+	}
+	j.Len = new(len(e.DDP.Payload))
+	switch op := e.jsonOp(); {
+	case e.RDMAP.Op == verbs.OpWrite:
+		j.RKey, j.VA = e.DDP.STag.String(), fmt.Sprintf("%#x", e.DDP.TO)
+	case op.SourceSTag != "":
+		j.RKey, j.VA, j.DMALen = op.SourceSTag, op.SourceTO, &e.Message.Read.Size
+	default:
+		j.Inval, j.Extension, j.Message, j.Segments = op.Inval, op.Extension, op.Message, op.Segments
+	}
+	return j
 }
 
 func (e *Event) jsonDDP() *jsonDDP {

@@ -8,7 +8,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// tcpSegment is what the stream layer needs to know about a packet.
+// tcpSegment is what the stream layer needs to know about a packet. One of RoCE or InfiniBand has addresses without ports,
+// and as payload what is from its Base Transport Header up to its Invariant CRC.
 type tcpSegment struct {
 	src, dst      netip.AddrPort
 	seq           uint32
@@ -34,7 +35,7 @@ const (
 
 // Numbers of the tcpdump group's registry of link types, of EtherTypes, and of IP protocols.
 const (
-	linkRawBSD, linkRawOpenBSD, linkInfiniBand = 12, 14, 247
+	linkRawBSD, linkRawOpenBSD, linkERF, linkInfiniBand = 12, 14, 197, 247
 
 	etherIPv4, etherARP, etherIPv6                      = 0x0800, 0x0806, 0x86dd
 	etherVLAN, etherVLANService, etherQinQ, etherQinQ92 = 0x8100, 0x88a8, 0x9100, 0x9200
@@ -65,7 +66,13 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 	kind := linkKind(pkt.Link, &b)
 	switch {
 	case pkt.Link == linkInfiniBand:
-		return seg, carrierInfiniBand
+		return infiniBand(b, cut), carrierInfiniBand
+	case pkt.Link == linkERF && len(b) > 16 && b[8]&0x7f == 21: // a record of InfiniBand
+		more := b[8]
+		for b = b[16:]; more&0x80 != 0 && len(b) > 8; b = b[8:] { // extensions of its head
+			more = b[0]
+		}
+		return infiniBand(b, cut), carrierInfiniBand
 	case kind < 0:
 		return seg, carrierUnread
 	}
@@ -116,7 +123,7 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 			}
 			b, cut = within(b[40:], total, cut)
 		case kind == etherRoCE:
-			return seg, carrierRoCEv1
+			return global(b, cut), carrierRoCEv1
 		default:
 			return seg, carrierOther
 		}
@@ -166,7 +173,8 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 		case proto == protoUDP && len(b) >= 16: // with a header of the tunnel
 			switch port, t := be.Uint16(b[2:]), b[8:]; {
 			case port == portRoCEv2:
-				return seg, carrierRoCEv2
+				b, cut = within(t, max(0, int(be.Uint16(b[4:]))-8), cut)
+				return transport(src, dst, b, cut), carrierRoCEv2
 			case port == portVXLAN && t[0]&8 != 0: // RFC 7348 Section 5: the network is given
 				kind, b = etherBridged, t[8:]
 			case port == portVXLANGPE && t[0]&12 == 12 && t[3] == 1: // draft-ietf-nvo3-vxlan-gpe-13 Section 3.1
@@ -204,6 +212,41 @@ func (p *packetParser) parse(pkt *Packet) (seg tcpSegment, what carrier) {
 		}
 	}
 	return seg, carrierOther
+}
+
+// infiniBand reads a packet from its Local Route Header on: link, what follows, target, length in words, source
+// (InfiniBand Architecture Specification, Volume 1, Section 7.7).
+func infiniBand(b []byte, cut int) (seg tcpSegment) {
+	if len(b) < 8 {
+		return seg
+	}
+	lid := func(at int) netip.Addr { return netip.AddrFrom16([16]byte{14: b[at], 15: b[at+1]}) }
+	rest, cut := within(b[8:], max(0, int(binary.BigEndian.Uint16(b[4:])&0x7ff)*4-8), cut)
+	switch b[1] & 3 {
+	case 2:
+		return transport(lid(6), lid(2), rest, cut)
+	case 3:
+		return global(rest, cut)
+	}
+	return seg // of no transport of InfiniBand
+}
+
+// global reads a packet from its Global Route Header on, which is laid out as the header of IPv6 (Section 8.3).
+func global(b []byte, cut int) (seg tcpSegment) {
+	if len(b) < 40 {
+		return seg
+	}
+	rest, cut := within(b[40:], int(binary.BigEndian.Uint16(b[4:])), cut)
+	return transport(netip.AddrFrom16([16]byte(b[8:])).Unmap(), netip.AddrFrom16([16]byte(b[24:])).Unmap(), rest, cut)
+}
+
+// transport reads a packet from its Base Transport Header on.
+func transport(src, dst netip.Addr, b []byte, cut int) tcpSegment {
+	n := max(0, len(b)+cut-icrcLen)
+	return tcpSegment{
+		src: netip.AddrPortFrom(src, 0), dst: netip.AddrPortFrom(dst, 0),
+		payload: b[:min(n, len(b))], missing: max(0, n-len(b)),
+	}
 }
 
 // within cuts b to the n octets that a header says follow it. It returns how many of these the file lacks: no more than
@@ -303,12 +346,8 @@ func (s *CaptureStats) count(c carrier, link layers.LinkType) {
 	switch c {
 	case carrierTCP:
 		s.TCP++
-	case carrierRoCEv1:
-		s.RoCEv1++
-	case carrierRoCEv2:
-		s.RoCEv2++
-	case carrierInfiniBand:
-		s.InfiniBand++
+	case carrierRoCEv1, carrierRoCEv2, carrierInfiniBand:
+		s.RoCE++
 	case carrierUnread:
 		if s.Unread++; s.Unread == 1 {
 			s.UnreadLink = int(link)

@@ -1,11 +1,13 @@
 package decode
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
@@ -33,7 +35,9 @@ func (e *Event) body(b *strings.Builder) {
 	case KindOpen:
 		fmt.Fprintf(b, "open %v to %v", e.Conn.Opener, e.Conn.Accepter)
 	case KindStartup:
-		e.Startup.text(b)
+		e.Startup.text(b, e.Manager)
+	case KindPacket:
+		e.packet(b)
 	case KindFPDU:
 		e.layers(b)
 	case KindUndecoded:
@@ -42,19 +46,29 @@ func (e *Event) body(b *strings.Builder) {
 		fmt.Fprintf(b, "RPC over TCP xid=%#08x", e.RPC.XID)
 		e.RPC.text(b)
 	case KindClose:
-		b.WriteString("FIN")
-		if e.Reset {
-			b.WriteString(" by RST")
+		switch {
+		case e.Manager != "":
+			b.WriteString("CM " + e.Manager)
+		case e.Reset:
+			b.WriteString("FIN by RST")
+		default:
+			b.WriteString("FIN")
 		}
 	}
 }
 
-func (s *Startup) text(b *strings.Builder) {
-	name := "Request"
+// text renders a startup frame, or the message of a connection manager in its place.
+func (s *Startup) text(b *strings.Builder, manager string) {
+	name, private := "Request", s.PrivateData
 	if s.IsReply {
 		name = "Reply"
 	}
-	fmt.Fprintf(b, "MPA %s rev=%d flags=%#02x(%s) pdlength=%d", name, s.Rev, s.Flags, flagNames(s.Flags), s.PDLength)
+	if manager != "" {
+		b.WriteString("CM " + manager)
+		private = bytes.TrimRight(private, "\x00") // nobody knows how long they were
+	} else {
+		fmt.Fprintf(b, "MPA %s rev=%d flags=%#02x(%s) pdlength=%d", name, s.Rev, s.Flags, flagNames(s.Flags), s.PDLength)
+	}
 	if s.Enhanced {
 		fmt.Fprintf(b, " ird=%d ord=%d", s.Word.IRD, s.Word.ORD)
 		if s.Word.PeerToPeer {
@@ -64,8 +78,8 @@ func (s *Startup) text(b *strings.Builder) {
 	switch {
 	case s.CM != nil:
 		fmt.Fprintf(b, " rpcrdma(send=%d recv=%d remote-invalidate=%t)", s.CM.SendSize, s.CM.RecvSize, s.CM.RemoteInvalidate)
-	case s.Stag == nil && len(s.PrivateData) > 0:
-		fmt.Fprintf(b, " private=%x", s.PrivateData)
+	case s.Stag == nil && len(private) > 0:
+		fmt.Fprintf(b, " private=%x", private)
 	}
 	if s.Stag != nil {
 		fmt.Fprintf(b, " stag(mulpdu=%d interleave=%t extensions=%v)", s.Stag.MULPDU, s.Stag.Interleave, s.Stag.Extensions)
@@ -106,11 +120,55 @@ func (e *Event) layers(b *strings.Builder) {
 		b.WriteString(" last")
 	}
 	e.Message.text(b)
+	e.upper(b)
+}
+
+// upper renders the layers above RDMAP.
+func (e *Event) upper(b *strings.Builder) {
 	if e.Header != nil {
 		headerText(b, e.Header)
 	}
 	e.RPC.text(b)
 	e.Commit.text(b)
+}
+
+// packet renders a packet of a reliable connection, in the words of InfiniBand.
+func (e *Event) packet(b *strings.Builder) {
+	fmt.Fprintf(b, "%v psn=%d qp=%#06x", e.RC, e.RC.PSN, e.RC.QP)
+	if e.RC.Syndrome != 0 {
+		fmt.Fprintf(b, " %s", nakName(e.RC.Syndrome))
+	}
+	if e.RC.Immediate != nil {
+		fmt.Fprintf(b, " immediate=%#08x", *e.RC.Immediate)
+	}
+	if e.DDP == nil {
+		return
+	}
+	switch m := e.Message; {
+	case e.RDMAP.Op == verbs.OpWrite:
+		fmt.Fprintf(b, " rkey=%v va=%#x", e.DDP.STag, e.DDP.TO)
+	case e.RDMAP.Op.Invalidates():
+		fmt.Fprintf(b, " inval_rkey=%v", e.RDMAP.Invalidate)
+	case m != nil && m.Read != nil:
+		fmt.Fprintf(b, " rkey=%v va=%#x dmalen=%d", m.Read.SourceSTag, m.Read.SourceTO, m.Read.Size)
+		return
+	case m != nil && m.Extension != nil:
+		m.Extension.text(b, m.Op)
+		return
+	}
+	fmt.Fprintf(b, " len=%d", len(e.DDP.Payload))
+	if e.Message != nil && e.Message.Segments > 1 {
+		e.Message.text(b)
+	}
+	e.upper(b)
+}
+
+// nakName names a NAK that ends a connection (InfiniBand Architecture Specification, Volume 1, Section 9.7.5.2.3).
+func nakName(syndrome uint8) string {
+	if n := syndrome & 31; n <= 4 {
+		return [...]string{"NAK PSN sequence error", "NAK invalid request", "NAK remote access error", "NAK remote operational error", "NAK invalid RD request"}[n]
+	}
+	return fmt.Sprintf("NAK %d", syndrome&31)
 }
 
 func (m *Message) text(b *strings.Builder) {

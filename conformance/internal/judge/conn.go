@@ -46,7 +46,11 @@ type conn struct {
 	messages Messages
 	spoke    [2]bool // octets of this direction are in the capture
 	strange  bool    // the message in progress touches memory whose offer the capture does not show
+
+	recent []*Violation // with RoCE, those that a hole found later may take back, at most maxRecent
 }
+
+const maxRecent = 4096
 
 // newMachines make the machines of a connection, in the order in which they see an event: from the lowest
 // layer upwards.
@@ -67,9 +71,20 @@ var newMachines = []func(*conn) machine{
 	func(c *conn) machine { return &resent{conn: c} },
 }
 
+// newPacketMachines are those for RoCE: what MPA, DDP and RDMAP say of octets is done there by the hardware, in another way.
+var newPacketMachines = []func(*conn) machine{
+	func(c *conn) machine { c.reads = &reads{conn: c}; return c.reads },
+	func(c *conn) machine { return &stags{conn: c} },
+	newRPCMachine,
+}
+
 func newConn(j *Judge, info *decode.ConnInfo) *conn {
 	c := &conn{j: j, info: info}
-	for _, f := range newMachines {
+	all := newMachines
+	if info.Carrier != decode.CarrierTCP {
+		all = newPacketMachines
+	}
+	for _, f := range all {
 		c.machines = append(c.machines, f(c))
 	}
 	return c
@@ -98,12 +113,17 @@ func (c *conn) note(ev *decode.Event) {
 	switch ev.Kind {
 	case decode.KindUndecoded:
 		c.doubt[ev.Dir] = true
-	case decode.KindFPDU:
-		c.late = c.late || c.info.Unknown&decode.UnknownStartup != 0 || c.info.Request == nil
+		for _, v := range c.recent { // what is missing came before them, so they may be right
+			if v.Frame > ev.First && !v.Withdrawn {
+				c.withdraw(v)
+			}
+		}
+	case decode.KindFPDU, decode.KindPacket:
+		c.late = c.late || c.info.Unknown&decode.UnknownStartup != 0 || c.info.Request == nil || ev.RC != nil && c.info.Reply == nil
 		if c.late {
 			c.doubt = [2]bool{true, true}
 		}
-		if ev.FPDU.CRCState == decode.CRCBad {
+		if ev.FPDU != nil && ev.FPDU.CRCState == decode.CRCBad {
 			c.doubt[ev.Dir] = true
 		}
 	case decode.KindClose:
@@ -118,7 +138,7 @@ func (c *conn) lose(dir decode.Dir) { c.lost[dir] = true }
 
 // learn records, after the machines have seen an event, what it changes for later ones.
 func (c *conn) learn(ev *decode.Event) {
-	if ev.Kind == decode.KindFPDU {
+	if ev.Kind == decode.KindFPDU || ev.Kind == decode.KindPacket {
 		c.fpdus[ev.Dir]++
 	}
 	for dir, lost := range c.lost {
@@ -177,6 +197,12 @@ func (c *conn) violateAfter(cause *Violation, dir decode.Dir, id, format string,
 	switch id {
 	case "DDP-005", "DDP-006", "DDP-007", "DDP-008", "DDP-011":
 		c.outOfOrder[dir] = true
+	}
+	if c.ev.RC != nil {
+		v.PSN = new(c.ev.RC.PSN)
+	}
+	if c.info.Carrier != decode.CarrierTCP {
+		c.recent = append(c.recent[max(0, len(c.recent)-maxRecent):], v)
 	}
 	c.j.report(v)
 	c.folded(v)

@@ -206,7 +206,7 @@ func (f *folding) last(dir decode.Dir) *Violation {
 
 // settle is called after the machines have seen an event.
 func (f *folding) settle(ev *decode.Event) {
-	if ev.Kind == decode.KindFPDU || ev.Kind == decode.KindStartup {
+	if ev.Kind == decode.KindFPDU || ev.Kind == decode.KindPacket || ev.Kind == decode.KindStartup {
 		f.stalled[ev.Dir] = f.stalled[ev.Dir][:0]
 		f.before[ev.Dir] = f.before[ev.Dir][:0]
 		for _, v := range f.now {

@@ -30,7 +30,7 @@ func (m *startup) event(ev *decode.Event) {
 		m.other(ev)
 	case decode.KindFPDU:
 		m.order(ev)
-	case decode.KindOpen, decode.KindClose, decode.KindRecord:
+	case decode.KindOpen, decode.KindClose, decode.KindRecord, decode.KindPacket:
 	}
 }
 

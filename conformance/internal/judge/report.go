@@ -12,7 +12,7 @@ import (
 
 // Report is what the judge found in one capture.
 type Report struct {
-	Connections []*ConnReport // MPA connections only, in order of appearance
+	Connections []*ConnReport // those of MPA and RoCE, in order of appearance
 	Violations  []*Violation  // in the order of the capture, without consequences; at most [Options.MaxViolations] per connection and rule
 	Stats       decode.CaptureStats
 
@@ -25,8 +25,8 @@ type Report struct {
 // ConnReport is what the judge found in one connection.
 type ConnReport struct {
 	Info     *decode.ConnInfo
-	Startups int            // MPA Requests and Replies
-	FPDUs    [2]int         // by direction
+	Startups int            // MPA Requests and Replies; with RoCE, REQ and REP
+	FPDUs    [2]int         // by direction; with RoCE, packets
 	Octets   [2]uint64      // of the streams, by direction
 	Messages Messages       // how many were judged, and why others only in part
 	Counts   map[string]int // violations by rule ID, including those not kept, without consequences
@@ -105,7 +105,7 @@ func (b *Builder) Event(ev *decode.Event) {
 	}
 	c := b.conn(ev.Conn)
 	switch ev.Kind {
-	case decode.KindFPDU:
+	case decode.KindFPDU, decode.KindPacket:
 		c.FPDUs[ev.Dir]++
 		if errors.Is(ev.Err, chunks.ErrTooLarge) || errors.Is(ev.Err, chunks.ErrTooMany) {
 			b.unknown(c, fmt.Sprintf("frame %d %v: its chunks, and what follows it: %v", ev.Frame, ev.Dir, ev.Err))
@@ -117,7 +117,7 @@ func (b *Builder) Event(ev *decode.Event) {
 				c.encrypted = true
 				b.rep.Encrypted++
 			}
-		case ev.Conn.Foreign, ev.Len+ev.Missing == 0 && ev.Again == nil: // the latter is about octets of before
+		case ev.Conn.Foreign, ev.Len+ev.Missing == 0 && ev.Again == nil && ev.Conn.Carrier == decode.CarrierTCP: // the latter is about octets of before
 		case errors.Is(ev.Err, decode.ErrHole), errors.Is(ev.Err, decode.ErrPartial) && ev.Conn.Unknown&decode.UnknownTruncated != 0:
 			c.lost += ev.Len + ev.Missing
 			c.holes++
@@ -143,10 +143,12 @@ func (b *Builder) Report() *Report {
 	slices.SortFunc(b.rep.Connections, func(a, c *ConnReport) int { return a.Info.ID - c.Info.ID })
 	for _, c := range b.rep.Connections {
 		why := append(c.Info.Unknown.Reasons(), c.Messages.Reasons()...)
-		if c.Info.Request != nil && c.Info.Reply == nil {
+		if c.Info.Request != nil && c.Info.Reply == nil && c.Info.Carrier == decode.CarrierTCP {
 			why = append(why, "the MPA Request has no Reply in the capture: nothing after it was judged")
 		}
-		if c.holes > 0 {
+		if c.holes > 0 && c.Info.Carrier != decode.CarrierTCP {
+			why = append(why, fmt.Sprintf("packets are missing from the capture, or cut, in %d places", c.holes))
+		} else if c.holes > 0 {
 			why = append(why, fmt.Sprintf("%d octets not decoded, in %d places: octets before them or among them are missing from the capture", c.lost, c.holes))
 		}
 		c.Unknown = append(why, c.Unknown...)

@@ -84,5 +84,9 @@ func (b *Builder) withdrawn(v *Violation) {
 		return
 	}
 	b.remove(v)
-	b.unknown(b.conn(v.Conn), fmt.Sprintf("frame %d %v: whether %s is broken: the octets were sent again, and are right then", v.Frame, v.Dir, v.Rule.ID))
+	why := "the octets were sent again, and are right then"
+	if v.Conn.Carrier != decode.CarrierTCP {
+		why = "packets before it are not in the capture"
+	}
+	b.unknown(b.conn(v.Conn), fmt.Sprintf("frame %d %v: whether %s is broken: %s", v.Frame, v.Dir, v.Rule.ID, why))
 }

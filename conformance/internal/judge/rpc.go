@@ -35,7 +35,7 @@ func (m *rpcMachine) event(ev *decode.Event) {
 	switch {
 	case ev.Kind == decode.KindStartup:
 		m.startup(ev)
-	case ev.Kind != decode.KindFPDU || ev.RDMAP == nil || ev.Conn.ULP != decode.ULPRPCRDMA:
+	case ev.Kind != decode.KindFPDU && ev.Kind != decode.KindPacket || ev.RDMAP == nil || ev.Conn.ULP != decode.ULPRPCRDMA:
 	case ev.Message != nil && ev.Message.Op.IsSend():
 		m.send(ev)
 	case ev.Message != nil && ev.Message.Read != nil:

@@ -27,7 +27,7 @@ func (m *stags) event(ev *decode.Event) {
 	switch {
 	case ev.Kind == decode.KindUndecoded || m.lost[ev.Dir]:
 		m.dead[ev.Dir] = tags{}
-	case ev.RDMAP == nil || ev.FPDU.CRCState == decode.CRCBad:
+	case ev.RDMAP == nil || ev.FPDU != nil && ev.FPDU.CRCState == decode.CRCBad:
 	default:
 		m.use(ev)
 		m.advertise(ev)

@@ -10,7 +10,7 @@ import (
 type Verdict uint8
 
 const (
-	// Clean: all of the capture's iWARP was judged, and no rule is broken; notes do not count.
+	// Clean: all of the capture's iWARP and RoCE was judged, and no rule is broken; notes do not count.
 	Clean Verdict = iota
 	// Violations: a rule is broken, whatever else could not be judged.
 	Violations
@@ -37,7 +37,7 @@ func (r *Report) Verdict() Verdict {
 	return Clean
 }
 
-// Judged returns how many MPA startup frames and FPDUs the verdict rests on.
+// Judged returns how many MPA startup frames and FPDUs, or messages of connection managers and packets of RoCE, the verdict rests on.
 func (r *Report) Judged() (frames int) {
 	for _, c := range r.Connections {
 		frames += c.Startups + c.FPDUs[0] + c.FPDUs[1]
@@ -70,23 +70,23 @@ func nothing(s *decode.CaptureStats, encrypted int) string {
 		return "the capture holds no packet"
 	case s.TCP == 0 && s.Fragments > 0:
 		return "the capture holds no TCP, and fragments of IP datagrams of which others are missing, overlap or are cut off"
+	case s.RoCE > 0:
+		return "no connection of RoCE in the capture shows more than datagrams"
 	case s.TCP == 0:
-		return "the capture holds no TCP, so no iWARP"
+		return "the capture holds no TCP, so no iWARP, and no RoCE"
 	case encrypted > 0:
 		return fmt.Sprintf("no TCP connection of the capture shows an MPA frame; %d of %d are within TLS, and what is encrypted is not judged", encrypted, s.Connections)
 	}
 	return "no TCP connection of the capture shows an MPA frame"
 }
 
-// carriers names the RDMA of the capture that is not iWARP, and so not judged.
+// carriers names the RDMA of the capture that is not judged.
 func carriers(s *decode.CaptureStats) (all []string) {
 	for _, c := range []struct {
 		n    int
 		what string
 	}{
-		{s.RoCEv1, "RoCE v1: only iWARP is judged"},
-		{s.RoCEv2, "RoCE v2: only iWARP is judged"},
-		{s.InfiniBand, "InfiniBand: only iWARP is judged"},
+		{s.Stray, "RoCE or InfiniBand, but not of a reliable connection of which both sides are known"},
 		{s.Unread, fmt.Sprintf("link type %d, which is not read", s.UnreadLink)},
 	} {
 		if c.n > 0 {

@@ -15,6 +15,7 @@ type Violation struct {
 	Frame  int              // packet that shows it, from 1; the last one for violations that show only at the end
 	Time   time.Time        // of that packet
 	Offset uint64           // of the event's first octet in the stream of Dir
+	PSN    *uint32          // of a packet of RoCE; nil: the violation is not in one
 	Detail string           // what was found, and what was expected
 
 	// Cause is the mistake of which this is a consequence; nil: it is a mistake of its own. It is certain
@@ -25,8 +26,8 @@ type Violation struct {
 	Consequences []*Violation
 	Folded       int
 
-	// Withdrawn: the octets were sent again, with other contents that are right. Which of them the receiver took is
-	// unknown. A [Report] has no such violations.
+	// Withdrawn: the octets were sent again, with other contents that are right, and which of them the receiver took is
+	// unknown; or packets before it turn out to be missing. A [Report] has no such violations.
 	Withdrawn bool
 
 	accepted *Violation // of the receiver that has carried on

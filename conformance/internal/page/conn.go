@@ -42,7 +42,12 @@ func (c *conn) settle(info *decode.ConnInfo) {
 	}
 	c.Initiator = info.Initiator
 	c.What = "iWARP"
-	if info.ULP == decode.ULPRPCRDMA {
+	if info.Carrier != decode.CarrierTCP {
+		c.What = info.Carrier.String()
+	}
+	if info.ULP == decode.ULPRPCRDMA && info.Carrier != decode.CarrierTCP {
+		c.What = "RPC-over-RDMA, " + c.What
+	} else if info.ULP == decode.ULPRPCRDMA {
 		c.What = "RPC-over-RDMA"
 	}
 	if info.CRC {
@@ -70,7 +75,7 @@ func (c *conn) slot(ev *decode.Event) **row {
 	case ev.DDP == nil:
 		return nil
 	case ev.DDP.Tagged:
-		if r := p.tagged; r != nil && (r.Op != ev.RDMAP.Op.String() || p.next != ev.DDP.TO) {
+		if r := p.tagged; r != nil && (r.Op != opName(ev) || p.next != ev.DDP.TO) {
 			c.close(&p.tagged)
 		}
 		p.next = ev.DDP.TO + uint64(len(ev.DDP.Payload))

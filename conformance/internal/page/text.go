@@ -11,6 +11,14 @@ import (
 // opName names what an arrow is.
 func opName(ev *decode.Event) string {
 	switch {
+	case ev.Manager != "":
+		return "CM " + ev.Manager
+	case ev.RC != nil: // that of the message of which it is a part
+		name := strings.Replace(ev.RC.String(), " Only", "", 1)
+		for _, part := range []string{" First", " Middle", " Last"} {
+			name, _, _ = strings.Cut(name, part)
+		}
+		return name
 	case ev.Kind == decode.KindStartup && ev.Startup.IsReply:
 		return "MPA Reply"
 	case ev.Kind == decode.KindStartup:
@@ -31,8 +39,10 @@ func opName(ev *decode.Event) string {
 func text(ev *decode.Event, r *row) string {
 	m := ev.Message
 	switch {
+	case ev.Startup != nil && ev.Manager != "":
+		return depthsText(ev.Startup)
 	case ev.Startup != nil:
-		return startupText(ev.Startup)
+		return fmt.Sprintf("revision %d, %s", ev.Startup.Rev, depthsText(ev.Startup))
 	case ev.Kind == decode.KindClose:
 		return ""
 	case ev.Header != nil:
@@ -49,8 +59,8 @@ func text(ev *decode.Event, r *row) string {
 	return fmt.Sprintf("%d octets", r.Len)
 }
 
-func startupText(s *decode.Startup) string {
-	parts := []string{fmt.Sprintf("revision %d", s.Rev)}
+func depthsText(s *decode.Startup) string {
+	var parts []string
 	if s.Enhanced {
 		parts = append(parts, fmt.Sprintf("IRD %d, ORD %d", s.Word.IRD, s.Word.ORD))
 	}

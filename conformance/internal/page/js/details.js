@@ -26,7 +26,7 @@ function flatten(value, name, out) {
 const list = (pairs) => el('dl', { class: 'fields' }, ...pairs.map(([k, v]) => el('div', {}, el('dt', { text: k }), el('dd', { text: v }))));
 
 // titles name the groups of fields, which are named after Wireshark's protocols.
-const titles = { iwarp_mpa: 'MPA', iwarp_ddp: 'DDP', iwarp_rdma: 'RDMAP', rpcordma: 'RPC-over-RDMA', rpc: 'RPC' };
+const titles = { infiniband: 'InfiniBand', iwarp_mpa: 'MPA', iwarp_ddp: 'DDP', iwarp_rdma: 'RDMAP', rpcordma: 'RPC-over-RDMA', rpc: 'RPC' };
 
 function fields(row) {
   const top = [];

@@ -82,7 +82,7 @@ byId('signs').append(...[
   ['response', 'call', 'RDMA Read Response'],
   ['request', '', 'Atomic, Flush, Verify, Atomic Write'],
   ['answer', '', 'and their responses'],
-  ['startup', '', 'MPA startup frame'],
+  ['startup', '', 'startup frame'],
   ['terminate', '', 'Terminate'],
   ['close', '', 'end of the stream'],
   ['undecoded', '', 'octets that were not decoded'],
