@@ -13,7 +13,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpcbind"
-	"go.uber.org/zap"
 )
 
 // Values of --locks.
@@ -26,9 +25,8 @@ const (
 // lockService is the lock manager of a service.
 type lockService struct {
 	srv  *lockd.Server // nil: none
-	udp  net.PacketConn
-	why  string       // there is none
-	lost func() error // why clients do not find it
+	why  string        // there is none
+	lost func() error  // why clients do not find it
 }
 
 // String says whether there are locks; "" if nobody has asked.
@@ -75,8 +73,8 @@ func (s *service) openLocks(ctx context.Context, cfg *serviceConfig) error {
 	return nil
 }
 
-// tryLocks opens the port for UDP, registers it and the one for TCP, and starts the lock manager: it is the
-// only one of this machine then, and the only one that writes its state.
+// tryLocks registers the ports for UDP and TCP, and starts the lock manager: it is the only one of this machine
+// then, and the only one that writes its state.
 func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 	l := s.tcp
 	if l == nil {
@@ -105,24 +103,20 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 		}
 		lc.File = filepath.Join(dir, "locks")
 	}
-	udp, err := listenBeside(ctx, l.Addr())
-	if err != nil {
-		return fmt.Errorf("UDP: %w", bareListen(err))
-	}
-	list := lockEntries(l.Addr(), udp.LocalAddr())
+	list := lockEntries(l.Addr(), s.udp.LocalAddr())
 	if err := s.registerLocks(ctx, list); err != nil {
-		return errors.Join(err, udp.Close())
+		return err
 	}
 	srv, err := lockd.New(lc)
 	if err != nil {
 		s.withdraw(list)
-		return errors.Join(bare(err), udp.Close())
+		return bare(err)
 	}
 	for _, p := range srv.Programs() {
 		s.nfs.Add(p)
 	}
 	s.table.Entries = append(s.table.Entries, list...)
-	s.locks.srv, s.locks.udp = srv, udp
+	s.locks.srv = srv
 	s.locks.lost = func() error { _, err := s.binding.lost(); return err }
 	s.srv.Config = rest
 	return nil
@@ -134,19 +128,6 @@ func lockMemory(cfg *transport.Config) (forLocks int64, forCalls *transport.Conf
 	rest := *cfg
 	rest.Limits.Memory = max(n-n/8, minMemory)
 	return n / 8, &rest
-}
-
-// listenBeside listens on UDP, on the port that a listener has for TCP if it is free.
-func listenBeside(ctx context.Context, a net.Addr) (net.PacketConn, error) {
-	udp, err := new(net.ListenConfig).ListenPacket(ctx, "udp", a.String())
-	if err == nil {
-		return udp, nil
-	}
-	host, _, serr := net.SplitHostPort(a.String())
-	if serr != nil {
-		return nil, err
-	}
-	return new(net.ListenConfig).ListenPacket(ctx, "udp", net.JoinHostPort(host, "0"))
 }
 
 // lockEntries are the programs of the lock manager.
@@ -169,28 +150,6 @@ func (s *service) registerLocks(ctx context.Context, list []rpcbind.Entry) error
 	}
 	s.withdraw(list)
 	return err
-}
-
-// serveLocks serves UDP.
-func (s *service) serveLocks(cfg *serviceConfig) {
-	udp := s.locks.udp
-	if udp == nil {
-		return
-	}
-	s.wg.Go(func() {
-		err := lockd.ServeUDP(context.Background(), udp, s.srv.Handler, cfg.config.Limits.Allow)
-		if !errors.Is(err, net.ErrClosed) && cfg.config.Logger != nil {
-			cfg.config.Logger.Error("locks over UDP have ended", zap.Error(err))
-		}
-	})
-}
-
-// hangUp ends the calls over UDP.
-func (k *lockService) hangUp() error {
-	if k.udp == nil {
-		return nil
-	}
-	return k.udp.Close()
 }
 
 // close ends the lock manager, after all calls.

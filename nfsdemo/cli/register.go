@@ -21,35 +21,43 @@ import (
 // the next one replaces what it has left (see replaced).
 var registerTime = 5 * time.Second
 
-// versions are the served versions of each program.
-var versions = map[uint32]uint32{nfs3.Program: nfs3.Version, nfs3.ACLProgram: nfs3.ACLVersion, mount3.Program: mount3.Version}
+// versions are the served versions of each program. Over RDMA, MOUNT has only the last.
+var versions = map[uint32][]uint32{nfs3.Program: {nfs3.Version}, nfs3.ACLProgram: {nfs3.ACLVersion}, mount3.Program: {mount3.Version1, mount3.Version2, mount3.Version}}
 
-// entries describes what the listeners that are not nil serve. All of them answer MOUNT; over TCP
+// entries describes what the addresses that are not nil serve. All of them answer MOUNT; over TCP
 // its own one comes first.
-func entries(rdma, mount, tcp net.Listener) (list []rpcbind.Entry) {
+func entries(rdma, mount, tcp, udp net.Addr) (list []rpcbind.Entry) {
 	seen := make(map[rpcbind.Entry]bool)
-	add := func(l net.Listener, isRDMA bool, prog uint32) {
-		if l == nil {
-			return
-		}
-		for _, a := range faces(l.Addr()) {
-			e := rpcbind.Entry{Prog: prog, Vers: versions[prog], Netid: rpcbind.NetidOf(a, isRDMA)}
-			if seen[e] {
-				continue
+	add := func(at net.Addr, prog uint32, vers ...uint32) {
+		for _, a := range faces(at) {
+			for _, v := range vers {
+				e := rpcbind.Entry{Prog: prog, Vers: v, Netid: rpcbind.NetidOf(a, at == rdma)}
+				if seen[e] {
+					continue
+				}
+				seen[e] = true
+				e.Addr = universal(a)
+				list = append(list, e)
 			}
-			seen[e] = true
-			e.Addr = universal(a)
-			list = append(list, e)
 		}
 	}
-	add(rdma, true, nfs3.Program)
-	add(tcp, false, nfs3.Program)
-	add(rdma, true, nfs3.ACLProgram)
-	add(tcp, false, nfs3.ACLProgram)
-	add(rdma, true, mount3.Program)
-	add(mount, false, mount3.Program)
-	add(tcp, false, mount3.Program)
+	for _, prog := range []uint32{nfs3.Program, nfs3.ACLProgram} {
+		add(rdma, prog, versions[prog]...)
+		add(tcp, prog, versions[prog]...)
+	}
+	add(rdma, mount3.Program, mount3.Version)
+	for _, at := range []net.Addr{mount, tcp, udp} {
+		add(at, mount3.Program, versions[mount3.Program]...)
+	}
 	return list
+}
+
+// atOf is the address of a listener or socket, nil if there is none.
+func atOf(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
 }
 
 // faces are the addresses that clients see of one at which a listener listens: [::] is that of IPv4 too (package

@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -168,7 +172,7 @@ func TestRegister(t *testing.T) {
 		register: true, config: new(transport.Config),
 	}
 	first := must(newService(t.Context(), cfg))(t)
-	if d.count(rpcbind.NetRDMA) != 3 || d.count(rpcbind.NetTCP) != 1 {
+	if d.count(rpcbind.NetRDMA) != 3 || d.count(rpcbind.NetTCP) != 3 || d.count(rpcbind.NetUDP) != 3 {
 		t.Errorf("registered: %+v", d.table.Entries)
 	}
 	if _, err := newService(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another NFS server is registered") {
@@ -205,7 +209,7 @@ func TestLocks(t *testing.T) {
 	if got := s.locks.String(); got != locksOn {
 		t.Fatalf("locks %s", got)
 	}
-	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 5 || udp != 4 {
+	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 7 || udp != 7 {
 		t.Errorf("%d entries for TCP, %d for UDP", tcp, udp)
 	}
 	if got := s.srv.Config.Limits.Memory; got != transport.DefaultMemory/8*7 {
@@ -238,7 +242,7 @@ func TestLocks(t *testing.T) {
 	if null(nfs3.Program, 3) == nil {
 		t.Error("NFS at the port of MOUNT")
 	}
-	u := must(net.Dial("udp", s.locks.udp.LocalAddr().String()))(t)
+	u := must(net.Dial("udp", s.udp.LocalAddr().String()))(t)
 	defer u.Close() //nolint:errcheck // a test
 	must(u.Write(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4})))(t)
 	_ = u.SetReadDeadline(time.Now().Add(time.Minute))
@@ -290,7 +294,7 @@ func TestLocks(t *testing.T) {
 	if got := s.locks.String(); !strings.Contains(got, "another lock manager") {
 		t.Errorf("beside another: locks %s", got)
 	}
-	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 1 || udp != 1 {
+	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 3 || udp != 4 {
 		t.Errorf("beside another: %d entries for TCP, %d for UDP", tcp, udp)
 	}
 	if err := s.stop(t.Context()); err != nil {
@@ -303,6 +307,65 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// TestMountUDP: MOUNT over UDP answers with what a datagram may have, those whom the administrator has named.
+func TestMountUDP(t *testing.T) {
+	localRPCBind(t)
+	allow := must(transport.AllowNets("127.0.0.0/8", "192.0.2.0/24"))(t)
+	cfg := &serviceConfig{exports: one("/x"), memory: true, mount: "127.0.0.1:0", register: true, config: new(transport.Config)}
+	cfg.exports[0].Clients = []server.Client{{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("127.0.0.0/8")}}}
+	for i := range 100 { // of which the list is long
+		e := exports.Defaults()
+		e.Path = fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 100))
+		cfg.exports = append(cfg.exports, e)
+	}
+	s := must(newService(t.Context(), cfg))(t)
+	for addr, want := range map[string]bool{"127.0.0.1": true, "::1": true, "192.0.2.7": true, "::ffff:192.0.2.7": true, "192.0.2.8": false, "2001:db8::1": false} {
+		from := &net.UDPAddr{IP: net.ParseIP(addr), Port: 700}
+		if got := s.answersUDP(from, mount3.Program); got != want {
+			t.Errorf("%s is answered: %v", addr, got)
+		}
+	}
+	u := must(net.Dial("udp", s.udp.LocalAddr().String()))(t)
+	defer u.Close() //nolint:errcheck // a test
+	prog := uint32(nfs3.Program)
+	ask := func(vers uint32, proc mount3.Proc, args []byte) (xdr.ReplyHeader, xdr.Decoder) {
+		must(u.Write(append(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: prog, Vers: vers, Proc: uint32(proc)}), args...)))(t)
+		buf := make([]byte, 64<<10)
+		var h xdr.ReplyHeader
+		x := xdr.NewDecoder(buf[:must(u.Read(buf))(t)])
+		noErr(t, h.Parse(&x))
+		return h, x
+	}
+	if h, _ := ask(3, 0, nil); h.Accept != xdr.ProgUnavail {
+		t.Errorf("NFS: %+v", h)
+	}
+	prog = mount3.Program
+	path := mount3.PathArgs{Path: "/x"}
+	if h, x := ask(3, mount3.ProcMnt, path.Append(nil)); h.Err() != nil || x.Uint32() != 0 {
+		t.Errorf("MNT: %+v", h)
+	}
+	if h, x := ask(1, mount3.ProcMnt, path.Append(nil)); h.Err() != nil || x.Uint32() != uint32(mount3.ErrInval) || x.Len() != 0 {
+		t.Errorf("MNT version 1: %+v", h)
+	}
+	if h, x := ask(2, mount3.ProcDump, nil); h.Err() != nil || !x.Bool() || x.String(99) != "127.0.0.1" || x.String(99) != "/x" {
+		t.Errorf("DUMP: %+v", h)
+	}
+	if h, _ := ask(3, mount3.ProcExport, nil); h.Accept != xdr.SystemErr {
+		t.Errorf("EXPORT: %+v, want no part of it", h)
+	}
+	noErr(t, s.stop(t.Context()))
+
+	open := *cfg
+	open.exports, open.config = one("/x"), &transport.Config{}
+	for _, open.config.Limits.Allow = range []func(net.Addr) bool{nil, allow} {
+		s := must(newService(t.Context(), &open))(t)
+		if s.answersUDP(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 8), Port: 700}, mount3.Program) != (open.config.Limits.Allow != nil) {
+			t.Error("an export to everybody names nobody; --allow does")
+		}
+		noErr(t, s.stop(t.Context()))
+	}
+}
+
 // TestFaces: who listens at all addresses is found over IPv4 and IPv6.
 func TestFaces(t *testing.T) {
 	l := must(net.Listen("tcp", ":0"))(t)
@@ -312,13 +375,13 @@ func TestFaces(t *testing.T) {
 	}
 	udp := &net.UDPAddr{IP: net.IPv6unspecified, Port: 5}
 	found := make(map[string]int)
-	for _, e := range slices.Concat(entries(nil, nil, l), lockEntries(l.Addr(), udp)) {
+	for _, e := range slices.Concat(entries(nil, nil, l.Addr(), nil), lockEntries(l.Addr(), udp)) {
 		found[e.Netid]++
 		if v4 := strings.HasPrefix(e.Addr, "0.0.0.0."); v4 == strings.HasSuffix(e.Netid, "6") {
 			t.Errorf("%+v", e)
 		}
 	}
-	if found[rpcbind.NetTCP] != 7 || found[rpcbind.NetTCP6] != 7 || found[rpcbind.NetUDP] != 4 || found[rpcbind.NetUDP6] != 4 {
+	if found[rpcbind.NetTCP] != 9 || found[rpcbind.NetTCP6] != 9 || found[rpcbind.NetUDP] != 4 || found[rpcbind.NetUDP6] != 4 {
 		t.Error(found)
 	}
 }

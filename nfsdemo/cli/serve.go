@@ -98,7 +98,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
-	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind")
+	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind; MOUNT is then answered over UDP too, to clients that an export or --allow names")
 	flags.StringVar(&f.service.locks, "locks", locksAuto, "serve locks (NLM, over TCP and UDP): on, off, or auto: if --register works and nobody else serves them")
 	addCRCFlag(cmd, &f.crc, "as each client asks")
 	addProfileFlag(cmd, &f.profile)

@@ -60,6 +60,7 @@ type service struct {
 	rdma  net.Listener
 	mount net.Listener
 	tcp   net.Listener
+	udp   net.PacketConn // MOUNT and locks; nil: none
 	srv   *transport.Server
 	log   *serverLog // nil: none
 
@@ -105,7 +106,7 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 	if !cfg.memory && cfg.volume == nil { // what a volume needs, nobody here knows
 		limitMemory(cfg.config)
 	}
-	s.serveLocks(cfg)
+	s.serveUDP(cfg)
 	if s.binding != nil {
 		s.unbind = s.keepRegistered()
 	}
@@ -191,7 +192,16 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 			*l.to = cfg.capture.TapListener(known)
 		}
 	}
-	s.table.Entries = entries(s.rdma, s.mount, s.tcp)
+	var udp net.Addr
+	if cfg.register {
+		if err := s.openUDP(ctx); err != nil {
+			return err
+		}
+		if s.udp != nil {
+			udp = s.udp.LocalAddr()
+		}
+	}
+	s.table.Entries = entries(atOf(s.rdma), atOf(s.mount), atOf(s.tcp), udp)
 	if cfg.register {
 		var log *slog.Logger
 		if s.log != nil {
@@ -375,7 +385,10 @@ func (s *service) release() error {
 			_ = l.Close() // most are closed already
 		}
 	}
-	err := errors.Join(s.status.close(), s.push.close(), s.reply.close(), s.locks.hangUp())
+	if s.udp != nil {
+		_ = s.udp.Close()
+	}
+	err := errors.Join(s.status.close(), s.push.close(), s.reply.close())
 	s.wg.Wait()
 	s.mounts.close()
 	s.owners.close()

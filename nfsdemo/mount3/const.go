@@ -8,8 +8,10 @@ import (
 
 // RPC numbers and limits (RFC 1813 Section 5.1).
 const (
-	Program = 100005
-	Version = 3
+	Program  = 100005
+	Version  = 3
+	Version1 = 1 // of NFSv2 (RFC 1094 Appendix A), as Version2 is
+	Version2 = 2
 
 	MaxPath = 1024 // MNTPATHLEN, octets
 	MaxName = 255  // MNTNAMLEN, octets

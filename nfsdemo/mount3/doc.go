@@ -10,5 +10,6 @@
 //	4     UMNTALL  void          void
 //	5     EXPORT   void          ExportRes
 //
-// MOUNT version 1 (fixed 32-octet handles) is not implemented.
+// Versions 1 and 2 have the same numbers and messages, but for the result of MNT: a handle of 32 octets, which is not
+// implemented.
 package mount3

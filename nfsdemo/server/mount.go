@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +26,11 @@ func (s *Server) serveMount(ctx context.Context, c *Call) error {
 	d := xdr.NewDecoder(c.Args)
 	switch mount3.Proc(c.Proc) {
 	case mount3.ProcMnt:
+		if c.Vers < mount3.Version {
+			// Choice: EINVAL, in the words of Linux "an incorrect mount option"; NFSv2's handles are too short for ours.
+			c.Resp.Results = xdr.AppendUint32(c.Resp.Results, uint32(mount3.ErrInval))
+			return nil
+		}
 		return s.mnt(ctx, c, &d)
 	case mount3.ProcDump:
 		res := mount3.DumpRes{Mounts: s.mounts.dump()}
@@ -151,6 +159,25 @@ func mountStatus(err error) mount3.Status {
 		return m
 	}
 	return mount3.ErrServerFault
+}
+
+// Names reports whether an export names the client at an address, by a network or by its name. Whether a name is that of the
+// address may not be known yet: then this call has it looked up, and returns false.
+func (s *Server) Names(a net.Addr) bool {
+	ip := peeraddr.IP(a).WithZone("")
+	for _, e := range s.table.Load().list {
+		for _, c := range e.Clients {
+			if slices.ContainsFunc(c.Nets, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+				return true
+			}
+			for _, name := range c.Names {
+				if has, err := s.cfg.Named(ended, name, ip); has && err == nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // exportList returns the results of EXPORT.

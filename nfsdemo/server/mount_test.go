@@ -97,6 +97,20 @@ func TestMountLists(t *testing.T) {
 	}
 	host := "192.0.2.7"
 	p.mnt("/a", mount3.OK)
+	for vers := uint32(1); vers < 3; vers++ { // as version 3, without handles
+		var res struct {
+			mount3.DumpRes
+			mount3.ExportRes
+			mount3.MountRes
+		}
+		p.rpc(mount3.Program, vers, uint32(mount3.ProcMnt), &mount3.PathArgs{Path: "/a"}, &res.MountRes)
+		p.rpc(mount3.Program, vers, uint32(mount3.ProcDump), &nfs3.Void{}, &res.DumpRes)
+		p.rpc(mount3.Program, vers, uint32(mount3.ProcExport), &nfs3.Void{}, &res.ExportRes)
+		if res.Status != mount3.ErrInval || len(res.Mounts) != 2 || len(res.Exports) != 3 {
+			t.Errorf("version %d: %+v", vers, res)
+		}
+		p.rpc(mount3.Program, vers, uint32(mount3.ProcUmnt), &mount3.PathArgs{Path: "/nowhere"}, &nfs3.Void{})
+	}
 	dump(mount3.Mount{Host: host, Dir: "/a/deeper"}, mount3.Mount{Host: host, Dir: "/a"}) // mounted again, it is the newest
 	umnt("/nowhere")
 	umnt("/a")

@@ -34,7 +34,7 @@ func TestOrder(t *testing.T) {
 		{"SETACL with bad arguments", good, nfs3.ACLProgram, 3, 2, xdr.ReplyHeader{Accept: xdr.GarbageArgs}},
 		{"NFS version 4", good, nfs3.Program, 4, 99, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
 		{"NFS version 2, NULL", good, nfs3.Program, 2, 0, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
-		{"MOUNT version 1", good, mount3.Program, 1, 1, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 3, High: 3}},
+		{"MOUNT version 4", good, mount3.Program, 4, 1, xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: 1, High: 3}},
 		{"NFS procedure 22", good, nfs3.Program, 3, 22, xdr.ReplyHeader{Accept: xdr.ProcUnavail}},
 		{"MOUNT procedure 6", good, mount3.Program, 3, 6, xdr.ReplyHeader{Accept: xdr.ProcUnavail}},
 		{"GETATTR with bad arguments", good, nfs3.Program, 3, 1, xdr.ReplyHeader{Accept: xdr.GarbageArgs}},

@@ -50,7 +50,7 @@ func New(cfg *Config) (*Server, error) {
 	})
 	s.Add(s.acls())
 	s.Add(Program{
-		Prog: mount3.Program, Low: mount3.Version, High: mount3.Version, Procs: mount3.ProcCount,
+		Prog: mount3.Program, Low: mount3.Version1, High: mount3.Version, Procs: mount3.ProcCount,
 		Serve: s.serveMount,
 		Describe: func(proc uint32, _ []byte) rpc.Traits {
 			return rpc.Traits{Blocks: mount3.Proc(proc) == mount3.ProcMnt && s.blocking()}

@@ -41,7 +41,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Resp
 		return
 	}
 	h.next.ServeRPC(ctx, req, resp)
-	if req.Prog == mount3.Program && req.Vers == mount3.Version {
+	if req.Prog == mount3.Program && req.Vers >= mount3.Version1 && req.Vers <= mount3.Version {
 		h.mount(req, resp)
 	}
 }
@@ -68,6 +68,9 @@ func (h *Handler) mount(req *rpc.Request, resp *rpc.Response) {
 	case err != nil:
 		h.calls.mounted(false)
 		log.Warn("mount refused", zap.String("why", "the call was denied: wrong credentials"))
+	case res.Status != mount3.OK && req.Vers < mount3.Version:
+		h.calls.mounted(false)
+		log.Warn("mount refused", zap.String("why", "there is no NFSv2 here: mount with vers=3"))
 	case res.Status != mount3.OK:
 		h.calls.mounted(false)
 		log.Warn("mount refused", zap.String("why", why(res.Status)))
