@@ -35,6 +35,37 @@ for sec in krb5 krb5i krb5p; do
     umount $M
   done
 done
+ticket() { # ticket LIFE: a new one for user 2
+  echo "bin $1" >$S/want.new && mv $S/want.new $S/want
+  until [ -e $S/cc ]; do sleep 0.3; done
+  install -m 600 -o 2 $S/cc /tmp/krb5cc_2.new && mv /tmp/krb5cc_2.new /tmp/krb5cc_2 && rm $S/cc
+}
+touch2() { setpriv --reuid 2 --regid 2 --clear-groups sh -c "date >>$M/2-krb5p-$1"; }
+renewed() { # a context that ends is made anew from a ticket that has come meanwhile, under a user who writes
+  ticket 40s && take krb5p $1 && touch2 $1 || return
+  local at end
+  at=$(date +%s) end=
+  while [ $(date +%s) -lt $((at + 60)) ]; do
+    touch2 $1 || return
+    if [ -z "$end" ] && [ $(date +%s) -gt $((at + 10)) ]; then end=new; ticket 1h || return; fi
+    sleep 0.5
+  done
+  umount $M
+}
+ended() { # then it is refused, and again served with a new one
+  ticket 20s && take krb5p $1 && touch2 $1 || return
+  local n=0
+  while touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || return; done
+  ls $M >/dev/null || return # root's has not ended
+  ticket 1h
+  n=0
+  until touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || return; done
+  umount $M
+}
+for proto in tcp rdma; do
+  check "krb5p over $proto: a ticket that is renewed in time" renewed $proto
+  check "krb5p over $proto: one that ends, and a new one" ended $proto
+done
 check "sec=sys is refused" sh -c "! { mount -t nfs -o vers=3,proto=tcp,port=2049,sec=sys,mountport=20048,mountproto=tcp,nolock,soft,timeo=100,retry=0 nfs.test:$EXPORT $M && ls $M; }"
 [ $failed = 0 ] || tail -30 /tmp/gssd.log
 finish

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -13,8 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jcmturner/gokrb5/v8/iana/errorcode"
 	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
 	"github.com/jcmturner/gokrb5/v8/keytab"
+	"github.com/jcmturner/gokrb5/v8/messages"
+	"github.com/jcmturner/gokrb5/v8/types"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -26,37 +30,51 @@ import (
 
 // realm is a KDC of MIT on loopback.
 type realm struct {
-	t   *testing.T
-	dir string
+	t               *testing.T
+	name, dir, addr string
 }
 
-// newRealm starts a KDC, with principals whose password is "secret".
+// newRealm starts a KDC, with principals whose password is "secret", and has the test use it.
 func newRealm(t *testing.T, users ...string) *realm {
+	t.Helper()
+	r := newKDC(t, "STAG.TEST", users...)
+	r.keytab("nfs.keytab", "nfs/localhost")
+	r.conf("")
+	t.Setenv("KRB5_CONFIG", r.dir+"/krb5.conf")
+	t.Setenv("KRB5CCNAME", "FILE:"+r.dir+"/cc")
+	return r
+}
+
+// conf writes what a client knows of the realm.
+func (r *realm) conf(more string) {
+	r.write("krb5.conf", "[libdefaults]\n default_realm = "+r.name+"\n dns_lookup_kdc = false\n dns_canonicalize_hostname = false\n rdns = false\n"+
+		" udp_preference_limit = 1\n[realms]\n "+r.name+" = {\n  kdc = "+r.addr+"\n }\n"+more)
+}
+
+// newKDC starts the KDC of a realm.
+func newKDC(t *testing.T, name string, users ...string) *realm {
 	t.Helper()
 	for _, p := range []string{"krb5kdc", "kdb5_util", "kadmin.local", "kinit"} {
 		if _, err := exec.LookPath(p); err != nil {
 			t.Skipf("%v: packages krb5-kdc, krb5-admin-server and krb5-user have it", err)
 		}
 	}
-	r := &realm{t, t.TempDir()}
+	r := &realm{t: t, name: name, dir: t.TempDir()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	addr := l.Addr().String()
 	l.Close()
-	r.write("kdc.conf", "[kdcdefaults]\n kdc_listen = "+addr+"\n kdc_tcp_listen = "+addr+"\n[realms]\n STAG.TEST = {\n"+
+	r.addr = addr
+	r.write("kdc.conf", "[kdcdefaults]\n kdc_listen = "+addr+"\n kdc_tcp_listen = "+addr+"\n[realms]\n "+name+" = {\n"+
 		"  database_name = "+r.dir+"/principal\n  key_stash_file = "+r.dir+"/stash\n  acl_file = "+r.dir+"/acl\n"+
 		"  supported_enctypes = aes256-cts:normal aes256-sha2:normal\n }\n")
-	r.write("krb5.conf", "[libdefaults]\n default_realm = STAG.TEST\n dns_lookup_kdc = false\n dns_canonicalize_hostname = false\n rdns = false\n"+
-		"[realms]\n STAG.TEST = {\n  kdc = "+addr+"\n }\n")
-	t.Setenv("KRB5_KDC_PROFILE", r.dir+"/kdc.conf")
-	t.Setenv("KRB5_CONFIG", r.dir+"/krb5.conf")
-	t.Setenv("KRB5CCNAME", "FILE:"+r.dir+"/cc")
-	r.run("", "kdb5_util", "create", "-s", "-P", "master", "-r", "STAG.TEST")
+	r.conf("")
+	r.run("", "kdb5_util", "create", "-s", "-P", "master", "-r", name)
 	for _, u := range users {
-		r.run("", "kadmin.local", "-r", "STAG.TEST", "addprinc", "-pw", "secret", u)
+		r.admin("addprinc", "-pw", "secret", u)
 	}
-	r.keytab("nfs.keytab", "nfs/localhost")
-	kdc := exec.Command("krb5kdc", "-n", "-r", "STAG.TEST")
+	kdc := exec.Command("krb5kdc", "-n", "-r", name)
+	kdc.Env = r.env()
 	log, err := os.Create(r.dir + "/kdc.log")
 	check(t, err)
 	defer log.Close()
@@ -86,16 +104,25 @@ func (r *realm) write(name, text string) {
 func (r *realm) run(stdin string, args ...string) {
 	r.t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Env, cmd.Stdin = r.env(), strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		r.t.Fatalf("%q: %v\n%s", args, err, out)
 	}
 }
 
+func (r *realm) env() []string {
+	return append(os.Environ(), "KRB5_KDC_PROFILE="+r.dir+"/kdc.conf", "KRB5_CONFIG="+r.dir+"/krb5.conf")
+}
+
+func (r *realm) admin(args ...string) {
+	r.t.Helper()
+	r.run("", append([]string{"kadmin.local", "-r", r.name}, args...)...)
+}
+
 // keytab makes a keytab of a new service.
 func (r *realm) keytab(name, service string) {
-	r.run("", "kadmin.local", "-r", "STAG.TEST", "addprinc", "-randkey", service)
-	r.run("", "kadmin.local", "-r", "STAG.TEST", "ktadd", "-k", filepath.Join(r.dir, name), service)
+	r.admin("addprinc", "-randkey", service)
+	r.admin("ktadd", "-k", filepath.Join(r.dir, name), service)
 }
 
 // kinit gets a ticket for a user.
@@ -143,23 +170,14 @@ func TestKerberos(t *testing.T) {
 			}
 		}
 	}
-	doctor := func(sec, url string, want ...string) {
-		t.Helper()
-		c := command(t.Context(), "", "doctor", "--server-only", "--sec", sec, url)
-		for _, w := range want {
-			if !strings.Contains(c.stdout, w) {
-				t.Errorf("doctor --sec %s %s: want %q: %s%s", sec, url, w, c.stdout, c.stderr)
-			}
-		}
-	}
 	r.kinit("daemon")
 	for _, url := range urls {
 		_, mount, _ := net.SplitHostPort(s.tcp.Addr().String())
-		doctor("krb5p", url+"?mountport="+mount, "has proved to be nfs/localhost", "can be read", "sec=krb5p,")
+		doctorSays(t, "krb5p", url+"?mountport="+mount, "has proved to be nfs/localhost", "can be read", "sec=krb5p,")
 	}
 	plain := started(t, &serviceConfig{exports: one("/krb"), memory: true, tcp: "127.0.0.1:0", config: &transport.Config{}})
-	doctor("krb5", at("nfs", plain.tcp), "has no Kerberos", "--keytab")
-	doctor("krb5", strings.Replace(urls[0], "localhost", "127.0.0.1", 1), "not known to Kerberos", "nfs/NAME")
+	doctorSays(t, "krb5", at("nfs", plain.tcp), "has no Kerberos", "--keytab")
+	doctorSays(t, "krb5", strings.Replace(urls[0], "localhost", "127.0.0.1", 1), "not known to Kerberos", "nfs/NAME")
 	r.kinit("daemon", "-l", "1s")
 	for {
 		c := command(t.Context(), "", "ls", "--sec", "krb5p", urls[0])
@@ -187,7 +205,7 @@ func TestKerberos(t *testing.T) {
 	}
 	r.keytab("nfs.keytab", "nfs/elsewhere")
 	check(t, k.load())
-	doctor("krb5i", urls[1], "the server says: the server's keytab has no key", "ktadd")
+	doctorSays(t, "krb5i", urls[1], "the server says: the server's keytab has no key", "ktadd")
 }
 
 // TestBelieved: serve says that clients are believed if they are, by one export at least.
@@ -273,5 +291,100 @@ func TestMIT(t *testing.T) {
 		if who, _ := lines.ReadString('\n'); who != "daemon@STAG.TEST\n" {
 			t.Errorf("%v: MIT's acceptor knows %q", service, who)
 		}
+	}
+}
+
+// doctorSays is what doctor finds at url under sec.
+func doctorSays(t *testing.T, sec, url string, want ...string) {
+	t.Helper()
+	c := command(t.Context(), "", "doctor", "--server-only", "--sec", sec, url)
+	for _, w := range want {
+		if !strings.Contains(c.stdout, w) {
+			t.Errorf("doctor --sec %s %s: want %q: %s%s", sec, url, w, c.stdout, c.stderr)
+		}
+	}
+}
+
+// krbServer serves /krb with a keytab over TCP, and returns its URL.
+func krbServer(t *testing.T, keytab string) (*kerberos, string) {
+	k := &kerberos{file: keytab, said: new(atomic.Pointer[exports.File])}
+	e := one("/krb")
+	e[0].Secure, e[0].Sec = false, []xdr.AuthFlavor{server.Krb5p}
+	s := started(t, &serviceConfig{exports: e, memory: true, tcp: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
+	_, port, err := net.SplitHostPort(s.tcp.Addr().String())
+	check(t, err)
+	return k, "nfs://localhost:" + port + "/krb?mountport=" + port
+}
+
+// TestKDCRefuses: what a KDC says, or does not say, becomes what to do.
+func TestKDCRefuses(t *testing.T) {
+	r := newRealm(t, "daemon")
+	_, url := krbServer(t, r.dir+"/nfs.keytab")
+	r.kinit("daemon")
+	for code, want := range map[int32][2]string{
+		0:                                     {"the KDC gives no ticket", "does it run?"}, // it hangs up
+		errorcode.KRB_AP_ERR_SKEW:             {"the clocks of client and server differ", "by NTP"},
+		errorcode.KDC_ERR_ETYPE_NOSUPP:        {"no common encryption type", "klist -e"},
+		errorcode.KDC_ERR_S_PRINCIPAL_UNKNOWN: {"nfs/localhost: the name is not known to Kerberos", "not an alias"},
+		errorcode.KRB_AP_ERR_TKT_EXPIRED:      {"the ticket has expired", "run kinit"},
+		errorcode.KDC_ERR_POLICY:              {"the KDC gives no ticket", "does it run?"},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		check(t, err)
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Read(make([]byte, 4096))
+				if code != 0 {
+					e := messages.NewKRBError(types.PrincipalName{NameString: []string{"krbtgt", r.name}}, r.name, code, "")
+					b, _ := e.Marshal()
+					_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
+				}
+				c.Close()
+			}
+		}()
+		r.write("krb5.conf", "[libdefaults]\n default_realm = "+r.name+"\n udp_preference_limit = 1\n[realms]\n "+r.name+" = {\n  kdc = "+l.Addr().String()+"\n }\n")
+		doctorSays(t, "krb5p", url, want[0], want[1])
+	}
+	r.write("krb5.conf", "[libdefaults]\n default_realm = ELSEWHERE\n udp_preference_limit = 1\n")
+	doctorSays(t, "krb5p", url, "the KDC gives no ticket", "does krb5.conf name it")
+}
+
+// TestKeytabOfAnotherType: the keytab has the service, but not as the KDC seals its tickets.
+func TestKeytabOfAnotherType(t *testing.T) {
+	r := newRealm(t, "daemon")
+	kt := keytab.New()
+	check(t, kt.AddEntry("nfs/localhost", r.name, "secret", time.Now(), 2, etypeID.AES128_CTS_HMAC_SHA1_96))
+	b, err := kt.Marshal()
+	check(t, err)
+	r.write("nfs.keytab", string(b))
+	_, url := krbServer(t, r.dir+"/nfs.keytab")
+	r.kinit("daemon")
+	doctorSays(t, "krb5p", url, "the server says: no common encryption type", "klist -ke")
+}
+
+// TestForeignRealm: who comes from a realm that the KDC trusts is nobody all the same, and who comes from another one has no
+// ticket for the server.
+func TestForeignRealm(t *testing.T) {
+	r := newRealm(t, "daemon")
+	other := newKDC(t, "OTHER.TEST", "daemon")
+	r.conf(" OTHER.TEST = {\n  kdc = " + other.addr + "\n }\n[domain_realm]\n localhost = STAG.TEST\n")
+	_, url := krbServer(t, r.dir+"/nfs.keytab")
+	r.kinit("daemon@OTHER.TEST")
+	doctorSays(t, "krb5p", url, "not known to Kerberos")
+	for _, at := range []*realm{r, other} {
+		at.admin("addprinc", "-pw", "shared", "krbtgt/STAG.TEST@OTHER.TEST")
+	}
+	file := strings.Replace(url, "?", "/f?", 1)
+	if c := command(t.Context(), "one", "cp", "--sec", "krb5p", "-", file); c.status != 0 {
+		t.Fatal(c.stderr)
+	}
+	c := command(t.Context(), "", "stat", "--json", "--sec", "krb5p", file)
+	if !strings.Contains(strings.ReplaceAll(c.stdout, " ", ""), `"uid":65534,`) {
+		t.Errorf("%s%s", c.stdout, c.stderr)
 	}
 }

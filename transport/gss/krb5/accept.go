@@ -15,6 +15,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/crypto"
 	"github.com/jcmturner/gokrb5/v8/iana/asnAppTag"
 	"github.com/jcmturner/gokrb5/v8/iana/errorcode"
+	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
 	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
 	"github.com/jcmturner/gokrb5/v8/iana/msgtype"
 	"github.com/jcmturner/gokrb5/v8/keytab"
@@ -77,8 +78,18 @@ func (e *Error) Fix() string { return reasons[e.Reason].fix }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// enctype names an encryption type.
-func enctype(n int32) string { return fmt.Sprintf("%d", n) }
+// enctype names an encryption type, as klist does if it is one that is used here.
+func enctype(n int32) string {
+	if s, used := enctypeNames[n]; used {
+		return s
+	}
+	return fmt.Sprintf("%d", n)
+}
+
+var enctypeNames = map[int32]string{
+	etypeID.AES256_CTS_HMAC_SHA384_192: "aes256-cts-hmac-sha384-192", etypeID.AES128_CTS_HMAC_SHA256_128: "aes128-cts-hmac-sha256-128",
+	etypeID.AES256_CTS_HMAC_SHA1_96: "aes256-cts-hmac-sha1-96", etypeID.AES128_CTS_HMAC_SHA1_96: "aes128-cts-hmac-sha1-96",
+}
 
 // Keytab has the keys of a server. It never changes.
 type Keytab struct{ kt *keytab.Keytab }
@@ -302,13 +313,16 @@ const firstSeq = 1
 
 // holds looks for the key of a ticket, to say which is missing.
 func (k *Keytab) holds(t *messages.Ticket) error {
-	name, types := nameOf(t.SName.NameString, t.Realm), []string{}
+	name, types, reason := nameOf(t.SName.NameString, t.Realm), []string{}, NoKey
 	for i := range k.kt.Entries {
 		switch e := &k.kt.Entries[i]; {
 		case nameOf(e.Principal.Components, e.Principal.Realm) != name:
 		case e.Key.KeyType == t.EncPart.EType && (t.EncPart.KVNO == 0 || int(e.KVNO) == t.EncPart.KVNO):
 			return nil
 		default:
+			if int(e.KVNO) == t.EncPart.KVNO {
+				reason = WrongEnctype
+			}
 			types = append(types, fmt.Sprintf("%s of version %d", enctype(e.Key.KeyType), e.KVNO))
 		}
 	}
@@ -316,7 +330,7 @@ func (k *Keytab) holds(t *messages.Ticket) error {
 	if len(types) == 0 {
 		return &Error{Reason: NoKey, Detail: wants + "; the keytab has " + strings.Join(k.Names(), ", ")}
 	}
-	return &Error{Reason: NoKey, Detail: wants + "; the keytab has " + strings.Join(types, ", ")}
+	return &Error{Reason: reason, Detail: wants + "; the keytab has " + strings.Join(types, ", ")}
 }
 
 // apRep makes the AP-REP (RFC 4120 Section 5.5.2), which proves that this server has read the AP-REQ.
