@@ -10,7 +10,7 @@ import (
 // ServedClient is a connection that a [Server] serves.
 type ServedClient struct {
 	Addr    net.Addr
-	Network string    // "rdma" or "tcp"
+	Network string    // and what protects it: "rdma", "rdma+tls", "tcp", "tls", "mtls: CN=client"
 	Since   time.Time // when it was accepted
 	// OctetsIn and OctetsOut are what came and left on the byte stream, after the start-up; 0 over TCP,
 	// where nobody counts them.
@@ -27,9 +27,9 @@ func (s *Server) Clients() []ServedClient {
 		switch c := c.(type) {
 		case *rdmaServed:
 			st := c.rc.Conn.Stats()
-			list = append(list, ServedClient{Addr: c.addr, Network: "rdma", Since: since, OctetsIn: st.OctetsIn, OctetsOut: st.OctetsOut})
+			list = append(list, ServedClient{Addr: c.addr, Network: c.network(), Since: since, OctetsIn: st.OctetsIn, OctetsOut: st.OctetsOut})
 		case *stream.Conn:
-			list = append(list, ServedClient{Addr: c.RemoteAddr(), Network: "tcp", Since: since})
+			list = append(list, ServedClient{Addr: c.RemoteAddr(), Network: stream.NameOf("tcp", c.TLS()), Since: since})
 		}
 	}
 	return list

@@ -89,6 +89,7 @@ func TestGSSContext(t *testing.T) {
 		for _, service := range []gss.Service{gss.None, gss.Integrity, gss.Privacy} {
 			t.Run(fmt.Sprint(network, "/", service), func(t *testing.T) {
 				c := dial(alice(service))
+				first := s.Stats()
 				for _, n := range []int{0, 3, 1000, 5001, 70_001, 1 << 20} {
 					before := s.Stats()
 					p := filled(n)
@@ -114,6 +115,10 @@ func TestGSSContext(t *testing.T) {
 				<-h.calls
 				wantRoom(t, c)
 				<-h.calls
+				now, by := s.Stats().SecurityStats, first.SecurityStats
+				if a, b := [...]uint64{now.GSSNone, now.GSSIntegrity, now.GSSPrivacy}, [...]uint64{by.GSSNone, by.GSSIntegrity, by.GSSPrivacy}; a[service-1]-b[service-1] != 8 || now.GSSContexts != by.GSSContexts+1 {
+					t.Errorf("counted: %+v, then %+v", by, now)
+				}
 			})
 		}
 	}
@@ -196,10 +201,11 @@ func TestGSSRecovers(t *testing.T) {
 
 // TestGSSNobody: without a context there is no call, and the error says why.
 func TestGSSNobody(t *testing.T) {
-	_, dialers := gssServer(t, rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { t.Error("executed") }))
+	s, dialers := gssServer(t, rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) { t.Error("executed") }))
 	for network, dial := range dialers {
 		nobody := gss.NewClient(gss.None, func(context.Context) (gss.Handshake, error) { return gsstest.Initiate("nobody", 1, time.Hour), nil })
-		if e, ok := errors.AsType[*gss.StatusError](do(t, dial(nobody), inGSS(wordCall(procList, 3)))); !ok || e.Err == nil {
+		before := s.Stats().GSSRefused
+		if e, ok := errors.AsType[*gss.StatusError](do(t, dial(nobody), inGSS(wordCall(procList, 3)))); !ok || e.Err == nil || s.Stats().GSSRefused != before+1 {
 			t.Errorf("%s: %v", network, e)
 		}
 		if e, ok := errors.AsType[*rpc.RPCError](do(t, dial(nil), inGSS(wordCall(procList, 3)))); !ok || e.Reason != rpc.ReasonBadCall {

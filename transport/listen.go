@@ -153,6 +153,8 @@ func (l *Listener) secure(conn net.Conn, rc *responder.Responder) (_ net.Conn, f
 	inner, first, state, err := l.cfg.TLS.acceptIn(l.ctx, conn, l.cfg.Startup.Timeout)
 	if errors.Is(err, errClear) {
 		l.gate.TurnAway(l.ctx, conn, first, err)
+	} else if err != nil {
+		l.ctr.TLSFailed.Add(1)
 	}
 	if err != nil {
 		_ = conn.Close() // crypto/tls has sent its alert
@@ -238,5 +240,10 @@ func (l *Listener) Stats() rpc.Stats {
 	s.Credits = l.cfg.Credits
 	l.gate.AddStats(&s)
 	l.exec.Duplicates.AddStats(&s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		addTLS(&s, c)
+	}
 	return s
 }

@@ -239,9 +239,11 @@ func (s *Server) Stats() rpc.Stats {
 	st.Credits = s.cfg.Credits
 	s.exec.Duplicates.AddStats(&st)
 	s.gate.AddStats(&st)
+	st.GSSContexts = s.exec.Contexts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
+		addTLS(&st, c)
 		if r, ok := c.(*rdmaServed); ok {
 			st.Takeovers += r.rc.Conn.Stats().Takeovers
 		}

@@ -74,6 +74,8 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 			_, refused := errors.AsType[*rpc.LimitError](err)
 			if refused || errors.Is(err, errClear) {
 				s.gate.TurnAway(s.ctx, outer, first, err)
+			} else {
+				s.ctr.TLSFailed.Add(1)
 			}
 			_ = outer.Close() // crypto/tls has sent its alert
 			err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(outer), err))

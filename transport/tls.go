@@ -123,6 +123,9 @@ func (s *Server) begun(conn net.Conn, begin func() error) error {
 	if err == nil {
 		return nil
 	}
+	if _, refused := errors.AsType[*rpc.LimitError](err); !refused {
+		s.ctr.TLSFailed.Add(1)
+	}
 	_ = conn.Close() // crypto/tls has sent its alert
 	err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), fmt.Errorf("TLS: %w", err)))
 	s.gate.Stranger(calls.PeerAddr(conn), err)
@@ -186,6 +189,16 @@ func (t *TLS) accept(ctx context.Context, conn net.Conn, first []byte) (_ net.Co
 type secured interface {
 	TLS() *tls.ConnectionState // nil: it is in clear
 	Refuse(err error)          // ends it because of err
+}
+
+// addTLS counts a connection.
+func addTLS(s *rpc.Stats, c any) {
+	if c, ok := c.(secured); ok && c.TLS() != nil {
+		s.TLSConns++
+		if len(c.TLS().VerifiedChains) > 0 {
+			s.MTLSConns++
+		}
+	}
 }
 
 // RecheckTLS asks Config.TLS.Config.VerifyConnection about all connections under TLS, and ends those that it refuses:

@@ -891,6 +891,9 @@ func TestTLSHandshakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustDo(t, c, echoCall(nil)).Release()
+	if st := s.Stats(); st.TLSFailed != 8 || st.TLSConns != 1 || st.MTLSConns != 0 {
+		t.Errorf("counted: %+v", st.SecurityStats)
+	}
 	c.Close()
 	if n := h.calls.Load(); n != 1 {
 		t.Errorf("%d calls have run", n)

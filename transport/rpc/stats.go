@@ -8,6 +8,7 @@ type Stats struct {
 	ChunkStats
 	ExposedStats
 	ConnStats
+	SecurityStats
 	AdmissionStats
 	DuplicateStats
 }
@@ -86,6 +87,18 @@ type ConnStats struct {
 	// Silences counts the connections that a redial.Caller closed because nothing came, Retransmits the calls that it sent
 	// again.
 	Silences, Retransmits uint64
+}
+
+// SecurityStats are of what protects the connections and calls of a server.
+type SecurityStats struct {
+	// TLSConns is the number of connections within TLS now, and MTLSConns that of those whose client has shown a certificate.
+	// TLSFailed counts handshakes that failed.
+	TLSConns, MTLSConns int
+	TLSFailed           uint64
+	// GSSContexts is the number of contexts of RPCSEC_GSS now. GSSRefused counts the tokens for which there was none.
+	// GSSNone, GSSIntegrity and GSSPrivacy count the calls in them, by service.
+	GSSContexts                                   int
+	GSSRefused, GSSNone, GSSIntegrity, GSSPrivacy uint64
 }
 
 // AdmissionStats are of what calls take before they run: credits, memory, and a turn to be pulled.

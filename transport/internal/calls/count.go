@@ -20,6 +20,8 @@ type Counters struct {
 	ExposedRefused                        atomic.Uint64
 	Registered, Reused                    atomic.Uint64
 	LentOctets                            atomic.Int64 // now
+	TLSFailed, GSSRefused                 atomic.Uint64
+	GSS                                   [3]atomic.Uint64 // by service, from gss.None
 
 	Segments Segments
 
@@ -53,6 +55,10 @@ func (c *Counters) Snapshot() rpc.Stats {
 		ConnStats: rpc.ConnStats{
 			Connections: int(c.Conns.Load()), Accepted: c.Accepted.Load(),
 			NotAllowed: c.NotAllowed.Load(), TooMany: c.TooMany.Load(), SlowPeers: c.Slow.Load(), Stuck: c.Stuck.Load(),
+		},
+		SecurityStats: rpc.SecurityStats{
+			TLSFailed: c.TLSFailed.Load(), GSSRefused: c.GSSRefused.Load(),
+			GSSNone: c.GSS[0].Load(), GSSIntegrity: c.GSS[1].Load(), GSSPrivacy: c.GSS[2].Load(),
 		},
 	}
 	c.Segments.snapshot(&s)

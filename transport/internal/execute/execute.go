@@ -61,8 +61,12 @@ func (s *Executor) Open(req *rpc.Request, resp *rpc.Response) bool {
 	req.GSS = o.Call
 	switch o.Verdict {
 	case gss.Run:
+		s.ctr.GSS[o.Call.Service-gss.None].Add(1)
 		req.Args = o.Args
 	case gss.Answer:
+		if o.Err != nil {
+			s.ctr.GSSRefused.Add(1)
+		}
 		req.Args = nil
 		resp.Results = append(resp.Results, o.Results...)
 	case gss.Garble:
@@ -74,6 +78,14 @@ func (s *Executor) Open(req *rpc.Request, resp *rpc.Response) bool {
 		return false
 	}
 	return true
+}
+
+// Contexts returns how many contexts of RPCSEC_GSS there are.
+func (s *Executor) Contexts() int {
+	if s.gss == nil {
+		return 0
+	}
+	return s.gss.Contexts()
 }
 
 // PaceOf returns the pace of a call that may block.
