@@ -41,7 +41,7 @@ packages: ## the Debian packages that tests use (root)
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark qemu-user-static chromium >/dev/null
 
 # Every check, also when one has failed: a night is long. Each is a target of its own.
-NIGHTLY = vet-all race-all fuzz authority s390x test-narrow test-long judged mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash power bench-check release release-check systemd
+NIGHTLY = vet-all race-all fuzz authority s390x test-narrow test-long judged alerts mutants interop ganesha cluster cluster-lint cluster-linux once crash-sim crash power bench-check release release-check systemd
 
 .PHONY: nightly
 nightly: ## the long checks: other machines, mutants, kernel peers, crashes, paired benchmarks, packages (Debian, root; hours)
@@ -158,6 +158,12 @@ release: ## dist/: static binaries for linux and darwin, Debian packages, checks
 .PHONY: release-check
 release-check: ## install the package of dist/, run its unit's command, remove it; build the container (Debian, root)
 	bash packaging/check.sh
+
+.PHONY: alerts
+alerts: ## make each alert of docs/alerts.yaml happen, and see with promtool that it fires (Debian)
+	@PATH="$$PATH:$$PWD/bin"; command -v promtool >/dev/null || { \
+	  t=$$(mktemp -d) && trap 'rm -rf "$$t"' EXIT && (cd "$$t" && apt-get -qq download prometheus && dpkg -x prometheus_*.deb .) && mkdir -p bin && cp "$$t/usr/bin/promtool" bin/; }; \
+	promtool check rules docs/alerts.yaml && go test -count=1 -v -run TestAlerts ./nfsdemo/cli
 
 .PHONY: systemd
 systemd: ## the administrator's guide with the package of dist/, in a fresh guest with systemd (Debian, root)

@@ -69,6 +69,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		if f.limits.why != "" {
 			s.log.Info("memory", "limit", f.limits.why)
 		}
+		if why := s.locks.missing(); why != "" {
+			s.log.Warn("locks are off", "why", why)
+		}
 		s.log.Info("serving", append([]any{"exports", s.paths(), "version", cliout.Version()}, r.addresses()...)...)
 	}
 	if a.json {

@@ -118,8 +118,9 @@ type standing struct {
 	exports.Export
 	alive   *health
 	unwatch context.CancelFunc
-	ended   bool   // it is exported no longer
-	stood   string // where the mount began that was served last: what shows while nothing is mounted there is not it
+	ended   bool                          // it is exported no longer
+	usage   atomic.Pointer[backend.Usage] // when it was looked at last; nil: not known
+	stood   string                        // where the mount began that was served last: what shows while nothing is mounted there is not it
 }
 
 // load serves what a configuration says, instead of what was served before: all of it is opened anew. What cannot be
@@ -262,9 +263,11 @@ func (s *exportSet) stand(x *standing) error {
 		d, ok := fsys.(*dir.FS)
 		if !ok {
 			_, err := fsys.Root().Attr()
+			x.measure(fsys, err)
 			return err
 		}
 		err := d.Check()
+		x.measure(fsys, err)
 		if err == nil || !s.put(x, nil) {
 			return nil
 		}
@@ -279,10 +282,24 @@ func (s *exportSet) stand(x *standing) error {
 	if !s.put(x, fsys) {
 		return fsys.Close()
 	}
+	x.measure(fsys, nil)
 	if s.log != nil {
 		s.log.Info("export", "path", x.Path, "mode", modeOf(&x.Export.Export), "authority", authority(fsys))
 	}
 	return nil
+}
+
+// measure notes how full a file system is, unless err says that it cannot be used.
+func (x *standing) measure(fsys backend.FS, err error) {
+	var u backend.Usage
+	if err == nil {
+		u, err = fsys.Usage()
+	}
+	if err != nil {
+		x.usage.Store(nil)
+		return
+	}
+	x.usage.Store(&u)
 }
 
 // put notes what stands at the path of an export, and serves it. It returns false if that is exported no longer.
@@ -377,8 +394,17 @@ func (s *exportSet) collect(ch chan<- prometheus.Metric) {
 		if _, err := x.alive.lost(); err != nil {
 			ready = 0
 		}
-		d := prometheus.NewDesc(metricsPrefix+"export_ready", "1 if the export can be used, 0 if not: /readyz says why.", nil, prometheus.Labels{"export": x.Path})
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, ready)
+		gauge := func(name, help string, v float64) {
+			d := prometheus.NewDesc(metricsPrefix+"export_"+name, help, nil, prometheus.Labels{"export": x.Path})
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+		}
+		gauge("ready", "1 if the export can be used, 0 if not: /readyz says why.", ready)
+		if u := x.usage.Load(); u != nil {
+			gauge("size_octets", "Octets of the file system of the export.", float64(u.TotalBytes))
+			gauge("avail_octets", "Octets of it that users may still write.", float64(u.AvailBytes))
+			gauge("files", "Files that the file system of the export can have.", float64(u.TotalFiles))
+			gauge("avail_files", "Files that users may still make in it.", float64(u.AvailFiles))
+		}
 	}
 }
 

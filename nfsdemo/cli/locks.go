@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
@@ -27,6 +28,20 @@ type lockService struct {
 	srv  *lockd.Server // nil: none
 	why  string        // there is none
 	lost func() error  // why clients do not find it
+
+	wanted bool // --locks on, or auto with --register
+}
+
+// missing says why there are no locks although they are wanted; "" if there is nothing to say.
+func (k *lockService) missing() string {
+	if !k.wanted {
+		return ""
+	}
+	why, _ := strings.CutPrefix(k.String(), locksOff+": ")
+	if why == locksOn {
+		return ""
+	}
+	return why
 }
 
 // String says whether there are locks; "" if nobody has asked.
@@ -62,6 +77,7 @@ func (s *service) openLocks(ctx context.Context, cfg *serviceConfig) error {
 	if cfg.locks == "" || cfg.locks == locksOff {
 		return nil
 	}
+	s.locks.wanted = cfg.locks == locksOn || cfg.register
 	err := s.tryLocks(ctx, cfg)
 	if err == nil {
 		return nil

@@ -209,6 +209,9 @@ func TestLocks(t *testing.T) {
 	if got := s.locks.String(); got != locksOn {
 		t.Fatalf("locks %s", got)
 	}
+	if ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK)); ready != "ready, with locks\n" {
+		t.Error(ready)
+	}
 	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 7 || udp != 7 {
 		t.Errorf("%d entries for TCP, %d for UDP", tcp, udp)
 	}
@@ -260,6 +263,9 @@ func TestLocks(t *testing.T) {
 	if got := without.locks.String(); !strings.Contains(got, "off: ") || !strings.Contains(got, "--register") {
 		t.Errorf("without rpcbind: locks %s", got)
 	}
+	if got := without.report(nil).Problems; len(got) > 0 {
+		t.Errorf("locks that nobody wants are a problem: %+v", got)
+	}
 	if err := without.stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -296,6 +302,10 @@ func TestLocks(t *testing.T) {
 	}
 	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 3 || udp != 4 {
 		t.Errorf("beside another: %d entries for TCP, %d for UDP", tcp, udp)
+	}
+	ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK))
+	if got := s.report(nil).Problems; len(got) != 1 || !strings.HasPrefix(got[0].Error, "locks are off: rpcbind knows another") || !strings.HasPrefix(ready, "ready, without locks: rpcbind knows") {
+		t.Errorf("locks are wanted, and off: problems %+v, %s", got, ready)
 	}
 	if err := s.stop(t.Context()); err != nil {
 		t.Error(err)

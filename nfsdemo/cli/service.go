@@ -143,7 +143,7 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if err := s.set.serveBy(h.SetExports); err != nil { // something may have changed since
 		return err
 	}
-	s.nfs, s.calls = h, new(ops.Calls)
+	s.nfs, s.calls = h, &ops.Calls{ExportOf: h.ExportOf}
 	if err := cfg.tls.load(); err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (s *service) readAgain(read func() ([]exports.Export, error)) ([]exports.Ex
 	}
 }
 
-// paths returns the paths of the exports, with blanks between them, and which of them cannot be used now.
+// paths returns the paths of the exports, with blanks between them, and what cannot be used now.
 func (s *service) paths() string {
 	var paths []string
 	for _, e := range s.set.exports() {
@@ -336,6 +336,9 @@ func (s *service) paths() string {
 	parts := []string{strings.Join(paths, " ")}
 	for _, p := range s.set.away() {
 		parts = append(parts, fmt.Sprintf("%s cannot be used: %s", p.Export, p.Error))
+	}
+	if why := s.locks.missing(); why != "" {
+		parts = append(parts, "locks are off: "+why)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -129,9 +129,26 @@ func (s *service) statusServer() *ops.Server {
 			}
 			return strings.Join(why, "\n")
 		},
+		ReadyWith: func() string {
+			switch why := s.locks.missing(); {
+			case why != "":
+				return ", without locks: " + why
+			case s.locks.srv != nil:
+				return ", with locks"
+			}
+			return ""
+		},
 		Collectors: []prometheus.Collector{s.calls, collector(func(ch chan<- prometheus.Metric) {
 			collect(ch, metricsPrefix+"transport", reflect.ValueOf(s.srv.Stats()))
 			s.set.collect(ch)
+			if s.locks.wanted {
+				ready := 1.0
+				if s.locks.missing() != "" {
+					ready = 0
+				}
+				d := prometheus.NewDesc(metricsPrefix+"locks_ready", "1 if locks are served, 0 if not although they are wanted: /readyz says why.", nil, nil)
+				ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, ready)
+			}
 			if k := s.locks.srv; k != nil {
 				collect(ch, metricsPrefix+"locks", reflect.ValueOf(k.Stats()))
 			}
@@ -207,6 +224,7 @@ func (s *service) report(ps *push.Server) *ops.Report {
 			mounts[m.Host] = append(mounts[m.Host], m.Dir)
 		}
 	}
+	out.Busiest, _ = s.calls.Busiest()
 	out.Locks, out.LockCount = s.lockList()
 	out.Lockd = s.locks.String()
 	for _, c := range s.srv.Clients() {
@@ -216,6 +234,11 @@ func (s *service) report(ps *push.Server) *ops.Report {
 	}
 	slices.SortFunc(out.Clients, func(a, b ops.Client) int { return a.Since.Compare(b.Since) })
 	out.Problems = append(out.Problems, s.set.away()...)
+	if why := s.locks.missing(); why != "" && s.locks.srv == nil { // else it is rpcbind that is missing, below
+		out.Problems = append(out.Problems, ops.Problem{
+			Error: "locks are off: " + why, Remedy: "mend that, and restart the server; until then clients must mount with nolock", Since: s.started,
+		})
+	}
 	if s.binding != nil {
 		if since, err := s.binding.lost(); err != nil {
 			out.Problems = append(out.Problems, ops.Problem{
@@ -232,13 +255,15 @@ func (s *service) report(ps *push.Server) *ops.Report {
 
 // exported describes the exports.
 func (s *service) exported() (out []ops.Export) {
-	list, away := s.set.exports(), s.set.away()
-	for i := range list {
-		e := ops.Export{Path: list[i].Path, Mode: modeOf(&list[i])}
-		for _, p := range away {
-			if p.Export == e.Path {
-				e.Away = p.Error
-			}
+	s.set.mu.Lock()
+	defer s.set.mu.Unlock()
+	for _, x := range s.set.list {
+		e := ops.Export{Path: x.Path, Mode: modeOf(&x.Export.Export)}
+		if _, err := x.alive.lost(); err != nil {
+			e.Away = err.Error()
+		}
+		if u := x.usage.Load(); u != nil {
+			e.Size, e.Avail = u.TotalBytes, u.AvailBytes
 		}
 		out = append(out, e)
 	}

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,12 +12,15 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Calls counts the calls of NFSv3 by procedure and transport. It is safe for concurrent use, and a
+// Calls counts the calls of NFSv3 by procedure and transport, by export and by client. It is safe for concurrent use, and a
 // prometheus.Collector.
 //
-// The counters lie in arrays, so that a call costs two readings of the clock and two atomic additions,
-// and neither memory nor a search for labels.
+// A call costs two readings of the clock, some atomic additions and two searches, but no memory.
 type Calls struct {
+	// ExportOf returns the path of the export that a handle belongs to, "" if there is none. If nil, exports are not counted.
+	ExportOf func(nfs3.FileHandle) string
+
+	tallies tallies
 	series  [len(networks)][nfs3.ProcCount]series
 	granted atomic.Uint64 // mounts
 	refused atomic.Uint64
@@ -70,14 +74,15 @@ func statusName(i int) string {
 }
 
 // count counts a call that has been served.
-func (c *Calls) count(req *rpc.Request, resp *rpc.Response, took time.Duration) {
-	n := 0
+func (c *Calls) count(req *rpc.Request, resp *rpc.Response, begun time.Time) {
+	took, n := time.Since(begun), 0
 	if req.Network != networks[0] {
 		n = 1
 	}
 	if req.Proc >= nfs3.ProcCount {
 		return // it has no name, and a client could make any number of them
 	}
+	c.part(req, resp, begun, took)
 	s := &c.series[n][req.Proc]
 	i := max(bits.Len64(uint64(took.Microseconds()))-bits.Len64(firstBucket-1), 0)
 	s.buckets[min(i, buckets)].Add(1)
@@ -156,7 +161,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *Calls) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descCalls, descTook, descBad, descMount} {
+	for _, d := range slices.Concat([]*prometheus.Desc{descCalls, descTook, descBad, descMount}, partDescs[0][:], partDescs[1][:]) {
 		ch <- d
 	}
 }
@@ -168,6 +173,7 @@ func (c *Calls) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter(descMount, c.granted.Load(), "granted")
 	counter(descMount, c.refused.Load(), "refused")
+	c.collectParts(ch)
 	for n := range c.series {
 		for p := range c.series[n] {
 			s := &c.series[n][p]

@@ -2,7 +2,9 @@ package ops_test
 
 import (
 	"context"
+	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,13 +108,73 @@ nfsdemo_mounts_total{result="refused"} 1
 	})
 }
 
+// TestParts: calls are counted by export, and by client, of which the busiest stay however many come by.
+func TestParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := ops.Calls{ExportOf: func(h nfs3.FileHandle) string { return map[string]string{"a": "/a", "b": "/b"}[string(h)] }}
+		var answer nfs3.Message
+		h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
+			time.Sleep(time.Millisecond)
+			resp.Results = answer.Append(nil)
+		}), nil, &calls)
+		from := func(n int, p nfs3.Proc, handle string, results nfs3.Message) {
+			req := nfsCall(p, "tcp")
+			req.Args = xdr.AppendOpaque(nil, []byte(handle))
+			req.RemoteAddr = &net.TCPAddr{IP: net.IPv4(192, 0, byte(n>>8), byte(n)), Port: 700 + n%3}
+			answer = results
+			h.ServeRPC(t.Context(), req, new(rpc.Response))
+		}
+		attr := nfs3.SomeAttr(&nfs3.Attr{Size: 9})
+		from(1, nfs3.ProcRead, "a", &nfs3.ReadRes{Attr: attr, Count: 3, Data: []byte("abc")})
+		from(1, nfs3.ProcRead, "a", &nfs3.ReadRes{Count: 2, Data: []byte("ab")})
+		from(1, nfs3.ProcWrite, "b", &nfs3.WriteRes{Wcc: nfs3.Wcc{Before: nfs3.OptWcc{Present: true}, After: attr}, Count: 7})
+		from(1, nfs3.ProcGetAttr, "b", &nfs3.GetAttrRes{Status: nfs3.ErrIO})
+		from(1, nfs3.ProcGetAttr, "?", &nfs3.GetAttrRes{Status: nfs3.ErrStale})
+		clients, exports := calls.Busiest()
+		for i, want := range []ops.Busy{
+			{Name: "192.0.0.1", Calls: 5, Read: 5, Written: 7}, {Name: "/a", Calls: 2, Read: 5}, {Name: "/b", Calls: 2, Written: 7},
+		} {
+			got := slices.Concat(clients, exports)[i]
+			if got.Name != want.Name || got.Calls != want.Calls || got.Read != want.Read || got.Written != want.Written || got.Mean != time.Millisecond || !got.Last.Equal(time.Now().Add(-time.Millisecond)) && i == 0 {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		err := testutil.CollectAndCompare(&calls, strings.NewReader(`
+# HELP nfsdemo_export_io_errors_total NFS calls with NFS3ERR_IO, by export.
+# TYPE nfsdemo_export_io_errors_total counter
+nfsdemo_export_io_errors_total{export="/a"} 0
+nfsdemo_export_io_errors_total{export="/b"} 1
+# HELP nfsdemo_client_call_seconds_total Time that NFS calls took in the server, by client, of the busiest ones.
+# TYPE nfsdemo_client_call_seconds_total counter
+nfsdemo_client_call_seconds_total{client="192.0.0.1"} 0.005
+`), "nfsdemo_export_io_errors_total", "nfsdemo_client_call_seconds_total")
+		if err != nil {
+			t.Error(err)
+		}
+		for n := range 2000 { // who calls once each
+			from(n+2, nfs3.ProcGetAttr, "a", &nfs3.GetAttrRes{Status: nfs3.ErrStale})
+		}
+		if clients, exports = calls.Busiest(); len(clients) != 32 || clients[0].Calls != 5 || len(exports) != 2 {
+			t.Errorf("%d clients, %+v first; %d exports", len(clients), clients[0], len(exports))
+		}
+		time.Sleep(time.Hour) // it is gone
+		for n := range 128 {
+			from(n+3000, nfs3.ProcGetAttr, "a", &nfs3.GetAttrRes{Status: nfs3.ErrStale})
+		}
+		if clients, _ = calls.Busiest(); clients[0].Calls != 1 {
+			t.Errorf("who has been idle stays: %+v", clients[0])
+		}
+	})
+}
+
 // TestCallsAllocs: to count costs no memory.
 func TestCallsAllocs(t *testing.T) {
 	answer := []byte{0, 0, 0, 2}
 	h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 		resp.Results = answer
-	}), nil, new(ops.Calls))
+	}), nil, &ops.Calls{ExportOf: func(nfs3.FileHandle) string { return "/a" }})
 	req, resp := nfsCall(nfs3.ProcGetAttr, "rdma"), new(rpc.Response)
+	req.RemoteAddr, req.Args = &net.TCPAddr{IP: net.IPv6loopback, Port: 1}, xdr.AppendOpaque(nil, []byte("handle"))
 	if n := testing.AllocsPerRun(100, func() { h.ServeRPC(t.Context(), req, resp) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

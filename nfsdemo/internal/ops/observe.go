@@ -37,7 +37,7 @@ func (h *Handler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Resp
 	if h.calls != nil && req.Prog == nfs3.Program && req.Vers == nfs3.Version {
 		begun := time.Now()
 		h.next.ServeRPC(ctx, req, resp)
-		h.calls.count(req, resp, time.Since(begun))
+		h.calls.count(req, resp, begun)
 		return
 	}
 	h.next.ServeRPC(ctx, req, resp)

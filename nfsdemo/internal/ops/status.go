@@ -40,6 +40,7 @@ type Report struct {
 	Lockd     string            `json:"lock_manager,omitempty"` // "on", or "off: " and why
 	Rates     []Rate            `json:"rates"`
 	Calls     []Row             `json:"calls,omitempty"`
+	Busiest   []Busy            `json:"busiest_clients,omitempty"`
 	Transport rpc.Stats         `json:"transport"`
 	Push      *push.Stats       `json:"push,omitempty"`
 	Problems  []Problem         `json:"problems"` // what needs somebody's attention
@@ -50,6 +51,9 @@ type Export struct {
 	Path string `json:"path"`
 	Mode string `json:"mode"`
 	Away string `json:"away,omitempty"` // why it cannot be used now
+	// Size and Avail are octets of its file system, and of it those that users may still write; 0: not known.
+	Size  uint64 `json:"size_octets,omitempty"`
+	Avail uint64 `json:"avail_octets,omitempty"`
 }
 
 // Mount says that a client has mounted a directory; it may have crashed since.
@@ -118,6 +122,8 @@ type Server struct {
 	Report func() *Report
 	// Ready returns why clients cannot be served, "" if they can.
 	Ready func() string
+	// ReadyWith, if not nil, returns what else is to be said of a server that is ready, "" for nothing.
+	ReadyWith func() string
 	// Collectors are the metrics of the server, besides those of the process.
 	Collectors []prometheus.Collector
 	// Version is that of the program.
@@ -242,7 +248,11 @@ func (s *Server) Handler() http.Handler {
 				http.Error(w, why, http.StatusServiceUnavailable)
 				return
 			}
-			_, _ = w.Write([]byte("ready\n"))
+			with := ""
+			if s.ReadyWith != nil {
+				with = s.ReadyWith()
+			}
+			_, _ = w.Write([]byte("ready" + with + "\n"))
 		},
 	} {
 		handle(pattern, h, Timeout)
