@@ -180,8 +180,11 @@ func (c *Calls) part(req *rpc.Request, resp *rpc.Response, begun time.Time, took
 var partDescs = func() (all [2][5]*prometheus.Desc) {
 	for i, of := range []string{"export", "client"} {
 		for j, m := range [][2]string{
-			{"calls_total", "NFS calls served"}, {"call_seconds_total", "Time that NFS calls took in the server"}, {"read_octets_total", "Octets that were read"},
-			{"written_octets_total", "Octets that were written"}, {"io_errors_total", "NFS calls with NFS3ERR_IO"},
+			{"calls_total", "NFS calls served"},
+			{"call_seconds_total", "Time that NFS calls took in the server"},
+			{"read_octets_total", "Octets that were read"},
+			{"written_octets_total", "Octets that were written"},
+			{"io_errors_total", "NFS calls with NFS3ERR_IO"},
 		} {
 			help := m[1] + ", by " + of + "."
 			if of == "client" {
