@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/gss"
@@ -133,6 +134,20 @@ func protect(g *gss.Call, resp *rpc.Response) {
 	d := xdr.NewDecoder(body)
 	resp.AppendItem(d.Opaque(len(body)))
 	resp.Results = append(resp.Results, d.Rest()...) // the checksum, if it has one
+}
+
+// Protecting returns how many octets the reply to a call may take beyond the room that is held for it: if RPCSEC_GSS protects
+// it, its size is known only when the arguments are plain, at most most, and it is protected in memory of its own.
+func Protecting(req *rpc.Request, b chunks.Binding, room, most int) int {
+	g := req.GSS
+	if g == nil || g.Answered() || g.Service == gss.None {
+		return 0
+	}
+	n := room
+	if rest, item, ok := b.MaxResults(req.Prog, req.Vers, req.Proc, req.Args); ok {
+		n = min(rest+item, most)
+	}
+	return max(0, 2*n+gss.MaxOverhead-room)
 }
 
 func (s *Executor) execute(ctx context.Context, h rpc.Handler, t *rpc.Traits, req *rpc.Request, resp *rpc.Response, from *Origin) bool {

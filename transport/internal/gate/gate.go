@@ -11,13 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
-	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -252,20 +250,6 @@ func (g *Gate) Refuses(req *rpc.Request, resp *rpc.Response, n int) bool {
 		zap.Int("octets", n), zap.Int64("limit", g.cfg.Memory))
 	resp.Refuse(xdr.ReplyHeader{XID: req.XID, Accept: xdr.SystemErr})
 	return true
-}
-
-// Protecting returns how many octets the reply to a call may take beyond the room that is held for it: if RPCSEC_GSS protects
-// it, its size is known only when the arguments are plain, at most most, and it is protected in memory of its own.
-func Protecting(req *rpc.Request, b chunks.Binding, room, most int) int {
-	g := req.GSS
-	if g == nil || g.Answered() || g.Service == gss.None {
-		return 0
-	}
-	n := room
-	if rest, item, ok := b.MaxResults(req.Prog, req.Vers, req.Proc, req.Args); ok {
-		n = min(rest+item, most)
-	}
-	return max(0, 2*n+gss.MaxOverhead-room)
 }
 
 // AddStats adds what the clients hold now.

@@ -5,6 +5,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -53,7 +54,7 @@ func (x *Call) redispatch() { x.rc.app.Dispatch(x, false) }
 // something wait too, the first goes on.
 func (x *Call) Charge(n int) bool {
 	if x.Req.GSS != nil {
-		n += gate.Protecting(&x.Req, x.rc.cfg.Binding, x.room, x.rc.MostReply(x))
+		n += execute.Protecting(&x.Req, x.rc.cfg.Binding, x.room, x.rc.MostReply(x))
 	}
 	if n <= max(x.work, gate.Page) || x.Resp.Refused() || x.rc.gate.Refuses(&x.Req, &x.Resp, n+x.hold.Octets()) {
 		return true

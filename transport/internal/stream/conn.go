@@ -260,7 +260,7 @@ func (x *pendingCall) describe() {
 // has to wait, it returns for how many octets.
 func (x *pendingCall) lacks() int {
 	s := x.c.s
-	n := x.t.Memory + gate.Protecting(&x.req, s.cfg.Binding, x.room, s.cfg.MaxPayload)
+	n := x.t.Memory + execute.Protecting(&x.req, s.cfg.Binding, x.room, s.cfg.MaxPayload)
 	if n <= gate.Page || x.rsp.Refused() || s.gate.Refuses(&x.req, x.rsp, n+x.hold.Octets()) || x.hold.Try(n, false) {
 		return 0
 	}
