@@ -15,7 +15,7 @@ import (
 func TestSharedLocks(t *testing.T) {
 	seen := 0
 	for _, of := range []string{
-		"transport/internal/admit/*.go", "transport/internal/gate/*.go", "transport/internal/execute/*.go", "transport/push/server*.go", "transport/replies/pusher.go",
+		"transport/internal/admit/*.go", "transport/internal/execute/*.go", "transport/push/server*.go", "transport/replies/pusher.go",
 		"nfsdemo/backend/mem/*.go", "nfsdemo/backend/dir/*.go", "nfsdemo/internal/lockd/*.go",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", of))

@@ -3,7 +3,7 @@ package transport
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -58,7 +58,7 @@ func (c *recordConn) answerBackward(rec *stream.Record, h *xdr.ReplyHeader, resu
 	rec.Buf.Release()
 	c.calls.Add(-1)
 	n := h.Size() + len(results)
-	buf := mem.Shared.Get(n)
+	buf := memory.Shared.Get(n)
 	_ = append(xdr.AppendReply(buf.Data[:0], h), results...) // within the buffer
 	x := c.rc.ReplyOf(buf, n)
 	c.mu.Lock()

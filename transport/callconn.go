@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -70,7 +68,7 @@ func NewCallConn(c *Client) *CallConn {
 // connection in an orderly way.
 func (cc *CallConn) Read(p []byte) (int, error) {
 	n, err := cc.in.Read(p)
-	if err != nil && !calls.Ended(err) {
+	if err != nil && !rpc.Ended(err) {
 		err = cc.opErr("read", err)
 	}
 	return n, err
@@ -106,7 +104,7 @@ func (cc *CallConn) holdFor(front *streamConn) {
 func (cc *CallConn) admit(_ []byte, n int) (int, error) {
 	h := &callHold{c: cc.front, t: cc.front.peer.Ticket()}
 	cc.hold = h
-	if err := cc.take(h, gate.CallCost+n); err != nil {
+	if err := cc.take(h, admit.CallCost+n); err != nil {
 		return 0, err
 	}
 	h.awaits(admit.Arriving)

@@ -14,8 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -31,10 +30,10 @@ func stale(b []byte) bool { return bytes.Contains(b, []byte{canary, canary, cana
 // keeps directly, what the engine keeps by sending them in every form both ways.
 func taint(t *testing.T, c rpc.Caller) {
 	t.Helper()
-	var list []*mem.Buffer
-	for _, n := range mem.Sizes {
+	var list []*memory.Buffer
+	for _, n := range memory.Sizes {
 		for range 1 + (256<<10)/n { // a call may take several
-			b := mem.Shared.Get(n)
+			b := memory.Shared.Get(n)
 			list = append(list, b)
 			for i := range b.Data {
 				b.Data[i] = canary
@@ -151,7 +150,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			for i := range h.Read {
 				seg := h.Read[i].Segment
 				got := make([]byte, seg.Length+beyond)
-				err := p.conn.Read(testCtx(t), got, calls.STag(seg.Handle), seg.Offset)
+				err := p.conn.Read(testCtx(t), got, memory.STag(seg.Handle), seg.Offset)
 				if (err == nil) != (beyond == 0) || stale(got) {
 					t.Errorf("%d octets more than offered: %v, stale %v", beyond, err, stale(got))
 				}
@@ -166,7 +165,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
 				seg := h.Read[0].Segment
 				got := make([]byte, seg.Length+beyond)
-				err := p.conn.Read(testCtx(t), got, calls.STag(seg.Handle), seg.Offset)
+				err := p.conn.Read(testCtx(t), got, memory.STag(seg.Handle), seg.Offset)
 				if stale(got) {
 					t.Error("octets of other calls")
 				}
@@ -191,7 +190,7 @@ func TestNothingStaleToRead(t *testing.T) {
 			looked := make(chan error, 1)
 			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
 				seg := append(append(chunks.WriteChunk(nil), h.Reply...), flatChunks(h.Write)...)[0]
-				looked <- p.conn.Read(testCtx(t), make([]byte, 4), calls.STag(seg.Handle), seg.Offset)
+				looked <- p.conn.Read(testCtx(t), make([]byte, 4), memory.STag(seg.Handle), seg.Offset)
 				p.conn.Abort(nil)
 			})
 			var r rpc.Reply
@@ -235,7 +234,7 @@ func TestNothingStalePassedOn(t *testing.T) {
 					return
 				}
 				seg := answer.Reply[0]
-				if err := p.conn.Write(testCtx(t), msg, calls.STag(seg.Handle), seg.Offset); err != nil {
+				if err := p.conn.Write(testCtx(t), msg, memory.STag(seg.Handle), seg.Offset); err != nil {
 					t.Error(err)
 				}
 				answer.Type, answer.Reply[0].Length = rpcrdma.MsgTypeNoMsg, uint32(len(msg)+n)

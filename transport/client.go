@@ -8,11 +8,12 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/credits"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
@@ -25,7 +26,7 @@ type Client struct {
 	cfg  *Config
 	conn *rdmap.Conn
 	tls  *tls.ConnectionState // nil: the connection is in clear
-	ctr  *calls.Counters
+	ctr  *memory.Counters
 	req  *requester.Requester
 	back *responder.Responder // takes the calls of the backward direction; nil: none
 }
@@ -93,7 +94,7 @@ func NewClient(ctx context.Context, conn net.Conn, cfg *Config) (*Client, error)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, calls.PeerAddr(conn), "", c)
+	return newClient(ctx, conn, peeraddr.Of(conn), "", c)
 }
 
 // newClient runs the start-up, in TLS whose certificate must be for name, and applies what the peer has announced in it.
@@ -106,7 +107,7 @@ func newClient(ctx context.Context, conn net.Conn, addr, name string, cfg *Confi
 		return nil, err
 	}
 	cfg.asClient()
-	c := &Client{cfg: cfg, tls: stream.StateOf(conn), ctr: new(calls.Counters)}
+	c := &Client{cfg: cfg, tls: stream.StateOf(conn), ctr: new(memory.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)
 	own := cfg.privateData()
 	ec := cfg.engine(cfg.Credits + credits.Slack)

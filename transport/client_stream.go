@@ -5,8 +5,8 @@ import (
 	"crypto/tls"
 	"net"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -106,5 +106,5 @@ func (c *StreamClient) EnableRDMA(ctx context.Context) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ctx, conn, calls.PeerAddr(conn), "", c.cfg)
+	return newClient(ctx, conn, peeraddr.Of(conn), "", c.cfg)
 }

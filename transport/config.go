@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -235,11 +235,11 @@ func (c *Config) fill() (*Config, error) {
 	setDefault(&f.Fanout, 1)
 	setDefault(&f.Startup.Timeout, 10*time.Second)
 	setDefault(&f.Limits.Memory, DefaultMemory)
-	beyond := int(min(f.Limits.Memory/2/gate.ConnCost, maxConns))
+	beyond := int(min(f.Limits.Memory/2/admit.ConnCost, maxConns))
 	if f.TLS.Config != nil {
 		beyond /= 2 // an idle one takes 32 KiB, not 16
 	}
-	setDefault(&f.Limits.Conns, gate.FreeConns+beyond)
+	setDefault(&f.Limits.Conns, admit.FreeConns+beyond)
 	setDefault(&f.Limits.Pulls, 4096)
 	setDefault(&f.Duplicates.Entries, 16384)
 	setDefault(&f.Duplicates.Memory, 32<<20)

@@ -1,6 +1,6 @@
 package transport
 
-import "github.com/stag-rdma/stag/transport/internal/gate"
+import "github.com/stag-rdma/stag/transport/internal/admit"
 
 // CreditPool is a number of credits that connections share according to load: the connections of
 // every server and listener whose Config names the pool. It limits the calls that all their clients
@@ -15,13 +15,13 @@ import "github.com/stag-rdma/stag/transport/internal/gate"
 //
 // Make one with NewCreditPool. It is safe for concurrent use.
 type CreditPool struct {
-	pool *gate.Pool
+	pool *admit.Pool
 	n    int // as asked for
 }
 
 // NewCreditPool returns a pool of n credits, at least 1: [Config.Check] refuses one with less.
 func NewCreditPool(n int) *CreditPool {
-	return &CreditPool{gate.NewPool(n), n}
+	return &CreditPool{admit.NewPool(n), n}
 }
 
 // CreditPoolStats is the current state of a pool.

@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -86,7 +86,7 @@ func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *tr
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
-	before := mem.Shared.Live()
+	before := memory.Shared.Live()
 	s := &transport.Server{Handler: h, Config: config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
@@ -104,7 +104,7 @@ func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *tr
 			t.Errorf("cut at %d, %d: %d live STags", client, server, n)
 		}
 	}
-	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() == before })
+	waitFor(t, "all buffers are back", func() bool { return memory.Shared.Live() == before })
 	if st := s.Stats(); st.InFlight != 0 || st.Connections != 0 || st.Exposed != 0 || s.OctetsExposed() != 0 {
 		t.Errorf("cut at %d, %d: %+v", client, server, st)
 	}

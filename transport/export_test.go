@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -22,7 +22,7 @@ func (c *Config) ClientLimits(a net.Addr) ClientLimits { return c.clientLimits(a
 func (c *Config) Engine(recvs int) *rdmap.Config       { return c.engine(recvs) }
 func (c *Client) Requester() *requester.Requester      { return c.req }
 func (s *Server) Init() error                          { return s.init() }
-func (s *Server) Gate() *gate.Gate                     { return s.gate }
+func (s *Server) Gate() *admit.Gate                    { return s.gate }
 func (s *Server) IsClosing() bool                      { return s.isClosing() }
 func (s *Server) OctetsExposed() int64                 { return s.ctr.ExposedOctets.Load() }
 

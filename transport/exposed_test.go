@@ -13,7 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -45,7 +45,7 @@ func (p *rawPeer) fetch(h *rpcrdma.Header) ([]byte, error) {
 	b := make([]byte, h.Read[0].Length)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return b, p.conn.Read(ctx, b, calls.STag(h.Read[0].Handle), h.Read[0].Offset)
+	return b, p.conn.Read(ctx, b, memory.STag(h.Read[0].Handle), h.Read[0].Offset)
 }
 
 func (p *rawPeer) done(xid uint32) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 )
 
@@ -17,7 +17,7 @@ import (
 type fanout struct {
 	rc      *responder.Responder
 	all     []*recordConn // the connections that Accept returns
-	ctr     *calls.Counters
+	ctr     *memory.Counters
 	dups    *execute.Duplicates
 	changes func(prog, vers, proc uint32) bool // of the Listener
 	addr    net.Addr                           // of the client

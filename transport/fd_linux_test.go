@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 )
 
 // openFiles counts the descriptors of the process, except those of pollers: there is
@@ -70,7 +70,7 @@ func TestFilesAfterCuts(t *testing.T) {
 	mustDo(t, dial(t, addr, nil), &nullCall) // what the process makes once is there
 	waitFor(t, "the other tests' connections are gone", func() bool { return s.Stats().Connections == 1 })
 	time.Sleep(20 * time.Millisecond)
-	before, buffers := openFiles(t), mem.Shared.Live()
+	before, buffers := openFiles(t), memory.Shared.Live()
 	const never = 1 << 40
 	for _, at := range []int64{0, 1, 19, 20, 40, 55, 100, 200, 1000, 4000, 6000, 9000, 12000} {
 		for _, limit := range [][2]int64{{at, never}, {never, at}} {
@@ -88,5 +88,5 @@ func TestFilesAfterCuts(t *testing.T) {
 	}
 	waitFor(t, "the server has given up the broken connections", func() bool { return s.Stats().Connections == 1 })
 	waitFor(t, "as many descriptors as before", func() bool { return openFiles(t) <= before })
-	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() <= buffers })
+	waitFor(t, "all buffers are back", func() bool { return memory.Shared.Live() <= buffers })
 }

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -19,9 +19,9 @@ type forwardedCall struct {
 	cc   *CallConn
 	rec  *stream.Record // the call
 	call rpc.Call
-	item int         // octets of the largest eligible result, 0 for none
-	sink *mem.Buffer // where that is placed
-	hold *callHold   // until the reply has been read
+	item int            // octets of the largest eligible result, 0 for none
+	sink *memory.Buffer // where that is placed
+	hold *callHold      // until the reply has been read
 	// refs counts who uses rec and sink: do, and the peer until Call.Free.
 	refs atomic.Int32
 }
@@ -68,7 +68,7 @@ func (o *forwardedCall) split(b chunks.Binding, args []byte) {
 // the connection can carry.
 func (o *forwardedCall) expect(b chunks.Binding, args []byte) {
 	rest, item, ok := b.MaxResults(o.call.Prog, o.call.Vers, o.call.Proc, args)
-	limit := o.cc.c.cfg.MaxPayload - calls.HeadRoom
+	limit := o.cc.c.cfg.MaxPayload - requester.HeadRoom
 	if !ok || rest > limit || item > limit-rest {
 		o.call.MaxResults = -1
 		return
@@ -95,7 +95,7 @@ func (o *forwardedCall) do() {
 	o.refs.Store(2)
 	defer o.release()
 	if o.item > 0 {
-		o.sink = mem.Shared.Get(o.item)
+		o.sink = memory.Shared.Get(o.item)
 		clear(o.sink.Data[:o.item]) // the server may write less than it claims: see outcall.register
 		o.call.Sink = o.sink.Data[:o.item]
 	}
@@ -140,7 +140,7 @@ func (o *forwardedCall) record(r *rpc.Reply) stream.Record {
 		}
 	}
 	n := r.Header.Size() + len(res) + len(item) + xdr.Pad(len(item)) + len(tail)
-	rec := stream.Record{Buf: mem.Shared.Get(stream.MarkSize + n), Len: stream.MarkSize + n}
+	rec := stream.Record{Buf: memory.Shared.Get(stream.MarkSize + n), Len: stream.MarkSize + n}
 	b := xdr.AppendRecordMark(rec.Buf.Data[:0], n, true)
 	b = xdr.AppendReply(b, &r.Header)
 	b = append(b, res...)
@@ -153,7 +153,7 @@ func (o *forwardedCall) record(r *rpc.Reply) stream.Record {
 // systemErr is the record of a reply that only says SYSTEM_ERR.
 func systemErr(xid uint32) stream.Record {
 	h := xdr.ReplyHeader{XID: xid, Accept: xdr.SystemErr}
-	rec := stream.Record{Buf: mem.Shared.Get(minInline), Len: stream.MarkSize + h.Size()}
+	rec := stream.Record{Buf: memory.Shared.Get(minInline), Len: stream.MarkSize + h.Size()}
 	xdr.AppendReply(xdr.AppendRecordMark(rec.Buf.Data[:0], h.Size(), true), &h)
 	return rec
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/gss"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -53,11 +53,11 @@ const maxContexts = 3
 func (g *GSS) protect(ctx context.Context, call *rpc.Call, reply *rpc.Reply, cfg *Config, do func(context.Context, *rpc.Call, *rpc.Reply) error) error {
 	reply.Release()
 	if g.Client == nil {
-		calls.Freed(call)
+		requester.Freed(call)
 		return &rpc.RPCError{Reason: rpc.ReasonBadCall, Err: setting.Error("a credential of RPCSEC_GSS without a body, and no GSS.Client")}
 	}
-	if err := calls.Check(ctx, call, cfg.MaxPayload-gss.MaxOverhead); err != nil {
-		calls.Freed(call)
+	if err := requester.Check(ctx, call, cfg.MaxPayload-gss.MaxOverhead); err != nil {
+		requester.Freed(call)
 		return err
 	}
 	free := lastFree{user: call.Free}
@@ -102,15 +102,15 @@ func (g *GSS) once(
 	c.Sign, c.Free = out.Sign, nil
 	whole := g.Client.Service() != gss.None
 	if whole {
-		n := calls.Size(call)
-		plain, args := mem.Shared.Get(n), mem.Shared.Get(n+gss.MaxOverhead)
+		n := requester.Size(call)
+		plain, args := memory.Shared.Get(n), memory.Shared.Get(n+gss.MaxOverhead)
 		defer plain.Release()
 		defer args.Release()
-		c.Args = out.AppendArgs(args.Data[:0], calls.AppendArgs(call, plain.Data[:0]))
+		c.Args = out.AppendArgs(args.Data[:0], requester.AppendArgs(call, plain.Data[:0]))
 		c.Item, c.ItemMemory, c.MoreItems, c.ItemPos = nil, nil, nil, 0
 		c.Sink, c.SinkMemory, c.MoreSinks = nil, nil, nil
-		if most := calls.MostReply(call, cfg.MaxPayload); c.MaxResults >= 0 { // whose results come with their sinks
-			c.MaxResults = min(most+gss.MaxOverhead, cfg.MaxPayload-calls.HeadRoom)
+		if most := requester.MostReply(call, cfg.MaxPayload); c.MaxResults >= 0 { // whose results come with their sinks
+			c.MaxResults = min(most+gss.MaxOverhead, cfg.MaxPayload-requester.HeadRoom)
 		}
 	} else if call.Free != nil {
 		c.Free = free.lend()
@@ -133,7 +133,7 @@ func (g *GSS) once(
 	}
 	c = *call
 	c.Cred = xdr.Auth{} // the results are plain now
-	return false, calls.TakeItem(reply, &c, cfg.Binding)
+	return false, requester.TakeItem(reply, &c, cfg.Binding)
 }
 
 // lastFree calls the Free of a call once, when the last of its transmissions is over, and the call.

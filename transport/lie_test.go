@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -38,10 +38,10 @@ func taintShared() {
 	if raceEnabled {
 		return // it is poisoned whenever it is given back, with the same octet
 	}
-	var list []*mem.Buffer
-	for _, n := range mem.Sizes {
+	var list []*memory.Buffer
+	for _, n := range memory.Sizes {
 		for range 4 {
-			b := mem.Shared.Get(n)
+			b := memory.Shared.Get(n)
 			for i := range b.Data {
 				b.Data[i] = canary
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -41,7 +41,7 @@ func TestLifetime(t *testing.T) {
 
 func lifetime(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 311))
-	before := mem.Shared.Live()
+	before := memory.Shared.Live()
 	cfg := testConfig()
 	if seed%3 == 0 {
 		cfg.RFC5666 = new(transport.RFC5666)
@@ -83,7 +83,7 @@ func lifetime(t *testing.T, seed uint64) {
 	c.Close()
 	<-c.Conn().Done()
 	<-served
-	waitFor(t, "all memory is back", func() bool { return out.Load() == 0 && mem.Shared.Live() <= before })
+	waitFor(t, "all memory is back", func() bool { return out.Load() == 0 && memory.Shared.Live() <= before })
 	if n := c.Conn().Table().Live(); n != 0 || c.Stats().InFlight != 0 || c.Stats().OctetsLent != 0 {
 		t.Errorf("%d STags live, %+v", n, c.Stats())
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
 )
 
 // The defaults of [ClientLimits] are fractions of the whole.
@@ -110,8 +109,8 @@ func limitOr[N int | int64](set, def N, local bool, none N) N {
 }
 
 // gate returns the settings of a gate.
-func (c *Config) gate() gate.Config {
-	g := gate.Config{
+func (c *Config) gate() admit.Config {
+	g := admit.Config{
 		Allow: c.Limits.Allow,
 		Limits: func(a net.Addr) admit.Limits {
 			l := c.clientLimits(a)

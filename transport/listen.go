@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -25,8 +26,8 @@ const acceptQueue = 128
 type Listener struct {
 	l       net.Listener
 	cfg     *Config
-	ctr     calls.Counters
-	gate    *gate.Gate
+	ctr     memory.Counters
+	gate    *admit.Gate
 	exec    *execute.Executor
 	changes func(prog, vers, proc uint32) bool // Duplicates.NonIdempotent
 	resp    *responder.Config
@@ -93,7 +94,7 @@ func makeListener(inner net.Listener, cfg *Config) *Listener {
 	l := &Listener{l: inner, cfg: cfg, ready: make(chan net.Conn, acceptQueue), conns: make(map[secured]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.resp = cfg.responder()
-	l.gate = gate.New(cfg.gate(), &l.ctr)
+	l.gate = admit.New(cfg.gate(), &l.ctr)
 	l.changes = changesNFS3
 	if cfg.Duplicates.NonIdempotent != nil {
 		l.changes = cfg.Duplicates.NonIdempotent
@@ -120,7 +121,7 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 	rc.Prepare(ec)
 	if l.cfg.TLS.Config != nil {
 		if conn, ec.Startup.BufferedInput, err = l.secure(conn, rc); err != nil {
-			l.gate.Stranger(calls.PeerAddr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)))
+			l.gate.Stranger(peeraddr.Of(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)))
 			return
 		}
 	}
@@ -131,13 +132,13 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 	}
 	defer l.drop(rc)
 	if err := rc.Conn.Handshake(l.ctx); err != nil {
-		l.gate.Stranger(calls.PeerAddr(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)))
+		l.gate.Stranger(peeraddr.Of(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)))
 		return
 	}
 	l.ctr.Accepted.Add(1)
 	begun := time.Now()
 	network := stream.NameOf("rdma", rc.Protection)
-	l.gate.Came(calls.PeerAddr(conn), network)
+	l.gate.Came(peeraddr.Of(conn), network)
 	for _, c := range ls.all {
 		select {
 		case l.ready <- c:
@@ -145,7 +146,7 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 			rc.Conn.Abort(nil)
 		}
 	}
-	l.gate.Went(calls.PeerAddr(conn), network, begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(rc.Serve()))))
+	l.gate.Went(peeraddr.Of(conn), network, begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), rpc.IgnoreEnd(rc.Serve()))))
 }
 
 // secure begins TLS on conn, if its client does. first was read from the result. If it returns an error, conn is closed.
@@ -236,7 +237,7 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
 // Stats returns the counters of all connections, past ones included.
 func (l *Listener) Stats() rpc.Stats {
-	s := l.ctr.Snapshot()
+	s := rpc.StatsOf(&l.ctr)
 	s.Credits = l.cfg.Credits
 	l.gate.AddStats(&s)
 	l.exec.Duplicates.AddStats(&s)

@@ -7,8 +7,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -66,7 +65,7 @@ func TestMemoryManyConnections(t *testing.T) {
 	in, out := rpc.Alloc(5000), rpc.Alloc(5000)
 	var first *transport.Client
 	var all []*transport.Client
-	for i := range mem.MaxWindows + 3 {
+	for i := range memory.MaxWindows + 3 {
 		c := dial(t, addr, nil)
 		if i == 0 {
 			first = c
@@ -77,7 +76,7 @@ func TestMemoryManyConnections(t *testing.T) {
 		for _, c := range all {
 			n += c.Conn().Table().Live()
 		}
-		if n > 2*mem.MaxWindows {
+		if n > 2*memory.MaxWindows {
 			t.Fatalf("%d registrations", n)
 		}
 		if i == 1 {
@@ -203,7 +202,7 @@ func TestMemoryServer(t *testing.T) {
 	if st := s.Stats(); st.Registered != 1 || st.Reused != times-1 || st.OctetsLent != 0 {
 		t.Errorf("%+v", st)
 	}
-	if err := calls.Inside(h.m).Take(); err != nil { // another call has it
+	if err := (*memory.Memory)(h.m).Take(); err != nil { // another call has it
 		t.Fatal(err)
 	}
 	p := filled(50_000)

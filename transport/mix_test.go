@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -75,7 +75,7 @@ func (h *mixHandler) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.R
 
 func mix(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	before := mem.Shared.Live()
+	before := memory.Shared.Live()
 	pick := func(n ...int) int { return n[rnd.IntN(len(n))] }
 	cfg := testConfig()
 	cfg = configOf(rpcrdma.Profile(pick(int(rpcrdma.RFC8166), int(rpcrdma.RFC8166), int(rpcrdma.RFC5666))), cfg, 0)
@@ -103,7 +103,7 @@ func mix(t *testing.T, seed uint64) {
 	}
 	wg.Wait()
 	// Fewer than before: connections of earlier tests have ended meanwhile.
-	waitFor(t, "all buffers are back", func() bool { return mem.Shared.Live() <= before && s.Stats().InFlight == 0 })
+	waitFor(t, "all buffers are back", func() bool { return memory.Shared.Live() <= before && s.Stats().InFlight == 0 })
 }
 
 // mixCall makes one call and checks its reply.

@@ -8,7 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 )
 
 // TestPinnedReply: a reply whose memory the engine does not let go of is none: the call
@@ -19,7 +19,7 @@ func TestPinnedReply(t *testing.T) {
 	cfg := testConfig()
 	cfg.Timeouts.Close = time.Millisecond
 	c := rawServer(t, rawConfig(plainPrivate(), 4096), cfg, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-		v, err := (<-conns).Conn().Table().Lookup(calls.STag(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
+		v, err := (<-conns).Conn().Table().Lookup(memory.STag(h.Write[0][0].Handle), 0, 1, region.RemoteWrite)
 		if err != nil {
 			t.Error(err)
 		}

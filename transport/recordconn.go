@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/list"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -143,7 +143,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && c.err != nil && len(c.orphans) == 0:
 		c.hint() // for the next reader
-		if calls.Ended(c.err) {
+		if rpc.Ended(c.err) {
 			return 0, io.EOF
 		}
 		return 0, c.opErr("read", c.err)

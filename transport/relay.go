@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -96,7 +96,7 @@ func (w impatientWriter) Write(p []byte) (int, error) {
 	n, err := w.conn.Write(p)
 	stream.Written(w.conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = gate.ErrUnread
+		err = admit.ErrUnread
 	}
 	return n, err
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -101,7 +101,7 @@ func (x *relayed) look(p []byte, to *relayed) error {
 			}
 			mark := binary.BigEndian.Uint32(x.mark[:])
 			x.last, x.left = mark>>31 == 1, int(mark&xdr.MaxFragment)
-			rest = rest.Add(time.Duration(x.left/gate.MinRate) * time.Second)
+			rest = rest.Add(time.Duration(x.left/admit.MinRate) * time.Second)
 		}
 		n := min(x.left, len(p))
 		if x.seen < len(x.head) {

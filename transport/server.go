@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/accept"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -33,8 +33,8 @@ type Server struct {
 	cfgErr error
 	ctx    context.Context // of all handlers; ends with Close, or with a Shutdown that is out of time
 	cancel context.CancelFunc
-	ctr    calls.Counters
-	gate   *gate.Gate
+	ctr    memory.Counters
+	gate   *admit.Gate
 	exec   *execute.Executor
 	stream *stream.Service
 	resp   *responder.Config
@@ -67,7 +67,7 @@ func (s *Server) init() error {
 		s.cfg.asServer()
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.resp = s.cfg.responder()
-		s.gate = gate.New(s.cfg.gate(), &s.ctr)
+		s.gate = admit.New(s.cfg.gate(), &s.ctr)
 		s.exec = execute.New(s.ctx, execute.NewDuplicates(s.cfg.duplicates()), &s.ctr, s.cfg.Logger, s.cfg.Logger == noLogger, s.cfg.GSS.server())
 		s.stream = stream.NewService(s.ctx, s.cfg.stream(), &s.ctr, s.gate, s.exec, stream.Hooks{
 			Add:  func(c *stream.Conn) error { return s.addConn(c) },
@@ -235,7 +235,7 @@ func (s *Server) Stats() rpc.Stats {
 	if s.init() != nil {
 		return rpc.Stats{}
 	}
-	st := s.ctr.Snapshot()
+	st := rpc.StatsOf(&s.ctr)
 	st.Credits = s.cfg.Credits
 	s.exec.Duplicates.AddStats(&st)
 	s.gate.AddStats(&st)

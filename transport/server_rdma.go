@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
@@ -48,11 +48,11 @@ func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error
 	defer c.close()
 	err = c.rc.Serve()
 	if c.rc.IsDraining() {
-		s.gate.Went(calls.PeerAddr(conn), c.network(), c.begun, ErrServerClosed)
+		s.gate.Went(peeraddr.Of(conn), c.network(), c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), calls.IgnoreEnd(err)))
-	s.gate.Went(calls.PeerAddr(conn), c.network(), c.begun, err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), rpc.IgnoreEnd(err)))
+	s.gate.Went(peeraddr.Of(conn), c.network(), c.begun, err)
 	return err
 }
 
@@ -78,15 +78,15 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 				s.ctr.TLSFailed.Add(1)
 			}
 			_ = outer.Close() // crypto/tls has sent its alert
-			err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(outer), err))
-			s.gate.Stranger(calls.PeerAddr(outer), err)
+			err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(outer), err))
+			s.gate.Stranger(peeraddr.Of(outer), err)
 			return nil, err
 		}
 	}
 	c.rc = responder.New(s.resp, &s.ctr, s.gate, c.addr, c)
 	if c.rc.Peer, err = s.gate.Enter(c.addr, c.rc.Mover()); err != nil {
 		s.gate.TurnAway(s.ctx, conn, first, err)
-		return nil, rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)
+		return nil, rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)
 	}
 	c.rc.Protection = state
 	c.at = s.exec.Enter(stream.Below(conn), turn)
@@ -103,14 +103,14 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 		return nil, err
 	}
 	if err := c.rc.Conn.Handshake(s.ctx); err != nil {
-		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err))
-		s.gate.Stranger(calls.PeerAddr(conn), err)
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err))
+		s.gate.Stranger(peeraddr.Of(conn), err)
 		c.close()
 		return nil, err
 	}
 	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
-	s.gate.Came(calls.PeerAddr(conn), c.network())
+	s.gate.Came(peeraddr.Of(conn), c.network())
 	return c, nil
 }
 

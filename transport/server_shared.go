@@ -6,8 +6,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap/mpa"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -42,8 +42,8 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 			s.gate.TurnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), calls.IgnoreEnd(err)))
-		s.gate.Stranger(calls.PeerAddr(conn), err)
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), rpc.IgnoreEnd(err)))
+		s.gate.Stranger(peeraddr.Of(conn), err)
 		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] || first[0] == stream.RecordHandshake { // no mark of so long a fragment

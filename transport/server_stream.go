@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -39,7 +39,7 @@ func (s *Server) serveRecords(conn net.Conn, state *tls.ConnectionState, h rpc.H
 		return s.serveTLS(conn, h, turn)
 	case errors.Is(err, stream.ErrToRDMA):
 		if err := conn.SetDeadline(time.Time{}); err != nil {
-			return rpc.AsOpError(rpc.OpServe, calls.PeerAddr(conn), err)
+			return rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), err)
 		}
 		return s.serveConn(conn, c.Ahead(), turn)
 	default:

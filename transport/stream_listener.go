@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -36,7 +35,7 @@ func NewStreamListener(l net.Listener, cfg *Config) (net.Listener, error) {
 	}
 	if cfg == nil || cfg.Limits.Conns == 0 {
 		// With its Relay and its connection to the server, an idle one takes 34 KiB, not 16 as one on RDMA.
-		c.Limits.Conns -= (c.Limits.Conns - gate.FreeConns) / 2
+		c.Limits.Conns -= (c.Limits.Conns - admit.FreeConns) / 2
 	}
 	s := &streamListener{makeListener(l, c)}
 	start := func(conn net.Conn) { _ = s.admitStream(conn) } // it is closed
@@ -143,13 +142,13 @@ func (m *streamMover) Moved(f admit.Flow) uint64 {
 
 // Cut implements admit.Mover.
 func (m *streamMover) Cut(f admit.Flow) {
-	err := gate.ErrUnread
+	err := admit.ErrUnread
 	if f == admit.Arriving {
 		err = &rpc.SlowPeerError{What: "has stopped inside a record"}
 	}
 	if m.cut.CompareAndSwap(nil, &err) {
-		_ = m.l.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(m.Conn), err)) // it counts
-		go m.Conn.Close()                                                           //nolint:errcheck // it is over either way
+		_ = m.l.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(m.Conn), err)) // it counts
+		go m.Conn.Close()                                                        //nolint:errcheck // it is over either way
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -127,8 +127,8 @@ func (s *Server) begun(conn net.Conn, begin func() error) error {
 		s.ctr.TLSFailed.Add(1)
 	}
 	_ = conn.Close() // crypto/tls has sent its alert
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), fmt.Errorf("TLS: %w", err)))
-	s.gate.Stranger(calls.PeerAddr(conn), err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), fmt.Errorf("TLS: %w", err)))
+	s.gate.Stranger(peeraddr.Of(conn), err)
 	return err
 }
 
@@ -169,7 +169,7 @@ func (t *TLS) accept(ctx context.Context, conn net.Conn, first []byte) (_ net.Co
 	if len(first) == 0 {
 		first = make([]byte, 1)
 		if _, err = io.ReadFull(conn, first); err != nil {
-			return conn, nil, nil, calls.IgnoreEnd(err)
+			return conn, nil, nil, rpc.IgnoreEnd(err)
 		}
 	}
 	if first[0] != stream.RecordHandshake {
@@ -276,7 +276,7 @@ func (t *TLS) client(ctx context.Context, conn net.Conn, name string, limit time
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return nil, rpc.AsOpError(rpc.OpDial, calls.PeerAddr(conn), fmt.Errorf("TLS: %w", err))
+	return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(conn), fmt.Errorf("TLS: %w", err))
 }
 
 // begin begins TLS, and asks for it before.
@@ -370,7 +370,7 @@ func AcceptTLS(ctx context.Context, conn net.Conn, cfg *Config) (_ net.Conn, fir
 	inner, first, _, err := c.TLS.acceptIn(ctx, conn, c.Startup.Timeout)
 	if err != nil {
 		_ = conn.Close() // crypto/tls has sent its alert
-		return nil, nil, rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(conn), err)
+		return nil, nil, rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)
 	}
 	return inner, first, nil
 }

@@ -69,3 +69,11 @@ func Reserved(a net.Addr) bool {
 	}
 	return false
 }
+
+// Of returns the address of the peer of a connection for errors and logs, "" if it has none.
+func Of(c interface{ RemoteAddr() net.Addr }) string {
+	if a := c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}

@@ -3,7 +3,7 @@ package rpc
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -78,7 +78,7 @@ type Reply struct {
 	Lens []int
 
 	// Lent is for transports: where Results lie, which Release gives back.
-	Lent *mem.Buffer
+	Lent *memory.Buffer
 }
 
 // Release gives back the memory of Results. It may be called more than once. If it is never

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -18,7 +18,7 @@ type Opaque struct {
 	n     int    // octets
 	off   int    // how many of them were taken
 	data  []byte // the data, if they came with the call
-	away  mem.Deferred
+	away  memory.Deferred
 	turn  uint64
 	chunk int
 }

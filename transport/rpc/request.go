@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/transport/gss"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -33,5 +33,5 @@ type Request struct {
 	Backward *Backward
 	// Deferred is for transports: data of the call that are still at the client, which handlers take with
 	// [Request.Opaque].
-	Deferred mem.Deferred
+	Deferred memory.Deferred
 }

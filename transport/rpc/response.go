@@ -2,7 +2,7 @@ package rpc
 
 import (
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -19,7 +19,7 @@ type Response struct {
 	Results []byte
 
 	// Lent is for transports: what AppendItem, Buffer, AppendMemory and OnSent have noted.
-	Lent mem.Lent
+	Lent memory.Lent
 
 	denied   bool
 	refused  bool // refused before the handler saw the call, with refusal
@@ -58,7 +58,7 @@ func (r *Response) Buffer(n int) []byte {
 // handler must write each octet that it appends: what it leaves is sent as it is (RFC 5042 Section
 // 6.3.2).
 func (r *Response) Scratch(n int) []byte {
-	b := mem.Shared.Get(n)
+	b := memory.Shared.Get(n)
 	r.Lent.Add(b)
 	return b.Data[:n]
 }

@@ -3,7 +3,7 @@ package rpc
 import (
 	"testing"
 
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -17,7 +17,7 @@ func TestResponseReset(t *testing.T) {
 	r.AppendItem([]byte("data"))
 	r.OnSent(func() { t.Error("told twice") })
 	r.refusal, r.refused = xdr.ReplyHeader{XID: 1, Denied: true}, true
-	r.Lent = mem.Lent{}
+	r.Lent = memory.Lent{}
 	r.Reset()
 	if got, want := string(r.AppendReply(nil, 7)), string(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 7})); got != want {
 		t.Errorf("reply % x, want % x", got, want)

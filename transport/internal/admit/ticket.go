@@ -21,7 +21,7 @@ const (
 type Ticket struct {
 	peer   *Peer
 	wake   Waiter
-	state  State // changes under Gate.mu, as do all fields below
+	state  State // changes under Budget.mu, as do all fields below
 	want   int   // octets it waits for
 	octets int   // it holds
 	asks   bool  // wants to pull
@@ -47,12 +47,12 @@ func (t *Ticket) Empty() bool { return !t.holds && t.flow == Still }
 
 // Try takes n octets, and with pull a place among those that pull, if nobody has to wait for them.
 func (t *Ticket) Try(n int, pull bool) bool {
-	g := t.peer.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	b := t.peer.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	cl := t.peer.client
 	t.want, t.asks = n, pull
-	if len(cl.queue) > 0 || !cl.has(t) || !t.grant(len(g.queue) == 0) {
+	if len(cl.queue) > 0 || !cl.has(t) || !t.grant(len(b.queue) == 0) {
 		return false
 	}
 	cl.take(t)
@@ -62,10 +62,10 @@ func (t *Ticket) Try(n int, pull bool) bool {
 // Acquire is like Try, but if there is too little, the ticket waits: then w.Granted is called when it has
 // what it asked for, unless Withdraw or Cancel comes first.
 func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
-	g := t.peer.gate
+	b := t.peer.budget
 	var list []*Ticket
-	g.mu.Lock()
-	defer g.unlock(&list)
+	b.mu.Lock()
+	defer b.unlock(&list)
 	cl := t.peer.client
 	t.want, t.asks, t.wake = n, pull, w
 	t.enter(ForClient)
@@ -74,10 +74,10 @@ func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
 		i = holders(cl.queue)
 	}
 	cl.queue = slices.Insert(cl.queue, i, t)
-	g.queued.Add(1)
-	list = g.ready(cl)
+	b.queued.Add(1)
+	list = b.ready(cl)
 	if t.state != Idle {
-		g.waited++
+		b.waited++
 		return false
 	}
 	list = slices.DeleteFunc(list, func(o *Ticket) bool { return o == t }) // it has it without being told
@@ -87,19 +87,19 @@ func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
 // Add takes n octets that exist already, however many there are; with a negative n it returns octets that
 // turned out not to be needed.
 func (t *Ticket) Add(n int) {
-	g := t.peer.gate
+	b := t.peer.budget
 	var list []*Ticket
-	g.mu.Lock()
-	defer g.unlock(&list)
+	b.mu.Lock()
+	defer b.unlock(&list)
 	n = max(n, -t.octets)
 	t.add(n)
 	if n < 0 {
-		list = g.ready(t.peer.client)
+		list = b.ready(t.peer.client)
 	}
 }
 
 func (t *Ticket) add(n int) {
-	t.peer.gate.free.Add(-int64(n))
+	t.peer.budget.free.Add(-int64(n))
 	t.peer.client.free.Add(-int64(n))
 	t.octets += n
 	t.peer.octets += n
@@ -112,62 +112,62 @@ func (t *Ticket) Octets() int { return t.octets }
 // Pulled notes that the chunks have arrived, so that others may pull, and that t waits for nothing. The
 // octets stay held.
 func (t *Ticket) Pulled() {
-	g := t.peer.gate
+	b := t.peer.budget
 	var list []*Ticket
-	g.mu.Lock()
-	defer g.unlock(&list)
+	b.mu.Lock()
+	defer b.unlock(&list)
 	t.setFlow(Still)
 	t.endPull()
-	list = g.ready(t.peer.client)
+	list = b.ready(t.peer.client)
 }
 
 // Release returns all that the ticket holds. It may be used again.
 func (t *Ticket) Release() {
-	g := t.peer.gate
+	b := t.peer.budget
 	var list []*Ticket
-	g.mu.Lock()
-	defer g.unlock(&list)
+	b.mu.Lock()
+	defer b.unlock(&list)
 	t.setFlow(Still)
-	g.free.Add(int64(t.octets))
+	b.free.Add(int64(t.octets))
 	t.peer.client.free.Add(int64(t.octets))
 	t.peer.octets -= t.octets
 	t.octets = 0
 	t.endPull()
 	t.hold(false)
-	list = g.ready(t.peer.client)
+	list = b.ready(t.peer.client)
 }
 
 // Withdraw ends the wait of a ticket, and returns false if there is none: then Granted was called, or will
 // be at once.
 func (t *Ticket) Withdraw() bool {
-	g := t.peer.gate
+	b := t.peer.budget
 	var list []*Ticket
-	g.mu.Lock()
-	defer g.unlock(&list)
+	b.mu.Lock()
+	defer b.unlock(&list)
 	if t.state == Idle {
 		return false
 	}
-	list = g.drop(t.peer.client, func(o *Ticket) bool { return o == t }, nil)
+	list = b.drop(t.peer.client, func(o *Ticket) bool { return o == t }, nil)
 	return true
 }
 
 // Cancel ends the waits of all tickets of a connection, and returns their Waiters.
 func (p *Peer) Cancel() (waiters []Waiter) {
-	g := p.gate
-	if g.queued.Load() == 0 {
+	b := p.budget
+	if b.queued.Load() == 0 {
 		return nil
 	}
 	var list []*Ticket
-	g.mu.Lock()
-	defer g.unlock(&list)
-	list = g.drop(p.client, func(o *Ticket) bool { return o.peer == p }, &waiters)
+	b.mu.Lock()
+	defer b.unlock(&list)
+	list = b.drop(p.client, func(o *Ticket) bool { return o.peer == p }, &waiters)
 	return waiters
 }
 
 // unlock is deferred, and tells those on the list then, without the lock.
-func (g *Gate) unlock(list *[]*Ticket) {
+func (b *Budget) unlock(list *[]*Ticket) {
 	shared.Check(recover())
-	g.mu.Unlock()
+	b.mu.Unlock()
 	for _, t := range *list {
 		t.wake.Granted()
 	}
@@ -189,35 +189,35 @@ func (c *client) take(t *Ticket) {
 }
 
 // has reports whether there is enough, apart from the client's share, without what is spared.
-func (g *Gate) has(t *Ticket) bool {
-	free := g.free.Load()
+func (b *Budget) has(t *Ticket) bool {
+	free := b.free.Load()
 	if t.want > 0 {
-		free -= g.cfg.Spare + g.cfg.Reserve
+		free -= b.cfg.Spare + b.cfg.Reserve
 	}
-	return free >= int64(t.want) && (!t.asks || g.pulls > 0)
+	return free >= int64(t.want) && (!t.asks || b.pulls > 0)
 }
 
 // grant gives t the rest of what it asks for, or returns false. No ticket overtakes the queue, except that
 // of a connection that holds nothing, which may use what is spared and needs no place among the pulls, and
 // one that asks for little. The first is never kept waiting by tickets that all wait.
 func (t *Ticket) grant(first bool) bool {
-	g := t.peer.gate
+	b := t.peer.budget
 	switch {
-	case first && (g.has(t) || g.active == 0):
-		if t.asks && g.pulls > 0 {
-			g.pulls--
+	case first && (b.has(t) || b.active == 0):
+		if t.asks && b.pulls > 0 {
+			b.pulls--
 			t.slot = true
 		}
-	case t.peer.holding == 0 && g.free.Load()-g.cfg.Reserve >= int64(t.want):
-	case t.small() && g.free.Load() >= int64(t.want):
+	case t.peer.holding == 0 && b.free.Load()-b.cfg.Reserve >= int64(t.want):
+	case t.small() && b.free.Load() >= int64(t.want):
 	default:
 		return false
 	}
-	g.free.Add(-int64(t.want))
+	b.free.Add(-int64(t.want))
 	t.octets += t.want
 	t.peer.octets += t.want
 	if t.asks {
-		g.pulling++
+		b.pulling++
 	}
 	t.enter(Idle)
 	if t.want > 0 || t.asks {
@@ -247,12 +247,12 @@ func (t *Ticket) enter(s State) {
 // tally counts t, as it is now, n times.
 func (t *Ticket) tally(n int) {
 	p := t.peer
-	g, cl := p.gate, p.client
-	g.lone -= p.lone()
+	b, cl := p.budget, p.client
+	b.lone -= p.lone()
 	if t.holds {
 		p.holding += n
 		if t.state == Idle {
-			g.active += n
+			b.active += n
 			cl.active += n
 		}
 	}
@@ -262,18 +262,18 @@ func (t *Ticket) tally(n int) {
 	case ForClient:
 		cl.wanted += octets
 	case ForAll:
-		g.wanted += octets
+		b.wanted += octets
 		if t.small() {
-			g.small += n
+			b.small += n
 		}
 		p.waiting += n
 		cl.passed += n
 	}
-	g.lone += p.lone()
+	b.lone += p.lone()
 }
 
 // small reports whether t asks for little.
-func (t *Ticket) small() bool { return !t.asks && int64(t.want) <= t.peer.gate.cfg.Small }
+func (t *Ticket) small() bool { return !t.asks && int64(t.want) <= t.peer.budget.cfg.Small }
 
 // lone returns 1 if p has tickets that may use what is spared.
 func (p *Peer) lone() int {
@@ -288,66 +288,66 @@ func (t *Ticket) endPull() {
 	if !t.pull {
 		return
 	}
-	g := t.peer.gate
-	g.pulling--
+	b := t.peer.budget
+	b.pulling--
 	t.peer.client.pulls++
 	if t.slot {
-		g.pulls++
+		b.pulls++
 	}
 	t.pull, t.slot, t.asks = false, false, false
 }
 
 // ready takes out of the queues the tickets that can have what they wait for, after something was returned
-// to cl or to the Gate.
-func (g *Gate) ready(cl *client) (list []*Ticket) {
+// to cl or to the Budget.
+func (b *Budget) ready(cl *client) (list []*Ticket) {
 	n := 0
 	for ; n < len(cl.queue) && cl.has(cl.queue[n]); n++ {
 		t := cl.queue[n]
 		cl.take(t)
-		if t.grant(len(g.queue) == 0) {
+		if t.grant(len(b.queue) == 0) {
 			list = append(list, t)
 		} else {
-			g.enqueue(t)
+			b.enqueue(t)
 		}
 	}
 	cl.queue = dropFirst(cl.queue, n)
-	for n = 0; n < len(g.queue) && g.queue[n].grant(true); n++ {
-		g.turn = max(g.turn, g.queue[n].turn)
-		list = append(list, g.queue[n])
+	for n = 0; n < len(b.queue) && b.queue[n].grant(true); n++ {
+		b.turn = max(b.turn, b.queue[n].turn)
+		list = append(list, b.queue[n])
 	}
-	g.queue = dropFirst(g.queue, n)
-	if g.lone+g.small > 0 && len(g.queue) > 0 {
-		kept := g.queue[:0]
-		for _, t := range g.queue {
+	b.queue = dropFirst(b.queue, n)
+	if b.lone+b.small > 0 && len(b.queue) > 0 {
+		kept := b.queue[:0]
+		for _, t := range b.queue {
 			if t.grant(false) {
 				list = append(list, t)
 			} else {
 				kept = append(kept, t)
 			}
 		}
-		clear(g.queue[len(kept):])
-		g.queue = kept
+		clear(b.queue[len(kept):])
+		b.queue = kept
 	}
-	g.queued.Add(-int32(len(list)))
+	b.queued.Add(-int32(len(list)))
 	return list
 }
 
 // enqueue makes t wait for the rest. Clients take turns, so that a client with one call does not wait for all of
 // another's: 1500 connections of one address kept it waiting for half a minute.
-func (g *Gate) enqueue(t *Ticket) {
+func (b *Budget) enqueue(t *Ticket) {
 	cl := t.peer.client
 	if cl.passed == 0 {
-		cl.turn = g.turn
+		cl.turn = b.turn
 	} else {
 		cl.turn++
 	}
 	t.turn = cl.turn
 	t.enter(ForAll)
-	i := holders(g.queue)
+	i := holders(b.queue)
 	if !t.holds {
-		i += sort.Search(len(g.queue)-i, func(k int) bool { return g.queue[i+k].turn > t.turn })
+		i += sort.Search(len(b.queue)-i, func(k int) bool { return b.queue[i+k].turn > t.turn })
 	}
-	g.queue = slices.Insert(g.queue, i, t)
+	b.queue = slices.Insert(b.queue, i, t)
 }
 
 // holders returns how many tickets of a queue hold something. They are its first: else those that hold nothing yet would
@@ -357,7 +357,7 @@ func holders(q []*Ticket) int {
 }
 
 // drop removes the tickets that out names from the queues, and returns those that can go on now.
-func (g *Gate) drop(cl *client, out func(*Ticket) bool, waiters *[]Waiter) []*Ticket {
+func (b *Budget) drop(cl *client, out func(*Ticket) bool, waiters *[]Waiter) []*Ticket {
 	remove := func(q []*Ticket) []*Ticket {
 		kept := q[:0]
 		for _, t := range q {
@@ -373,7 +373,7 @@ func (g *Gate) drop(cl *client, out func(*Ticket) bool, waiters *[]Waiter) []*Ti
 				}
 			}
 			t.enter(Idle)
-			g.queued.Add(-1)
+			b.queued.Add(-1)
 			if waiters != nil {
 				*waiters = append(*waiters, t.wake)
 			}
@@ -382,8 +382,8 @@ func (g *Gate) drop(cl *client, out func(*Ticket) bool, waiters *[]Waiter) []*Ti
 		return kept
 	}
 	cl.queue = remove(cl.queue)
-	g.queue = remove(g.queue)
-	return g.ready(cl)
+	b.queue = remove(b.queue)
+	return b.ready(cl)
 }
 
 // dropFirst removes the first n tickets of a queue.

@@ -22,14 +22,14 @@ const (
 type Mover interface {
 	// Moved returns how many octets of answers to RDMA Reads have come, how many octets have come, or how
 	// many have gone, since the beginning. It
-	// must not block, nor call the Gate.
+	// must not block, nor call the Budget.
 	Moved(Flow) uint64
 	// Cut ends the connection, whose peer did not do in time what f says. It must not block, nor call the
-	// Gate.
+	// Budget.
 	Cut(f Flow)
 }
 
-// watch notices when a peer moves too little. It changes under Gate.mu.
+// watch notices when a peer moves too little. It changes under Budget.mu.
 type watch struct {
 	mover   Mover
 	tickets [flows]int32
@@ -42,22 +42,22 @@ type window struct {
 	begun bool      // the times below are set
 	since time.Time // it began
 	at    uint64    // what had moved then
-	slow  time.Time // since then less has moved than is due in Config.Hurry
+	slow  time.Time // since then less has moved than is due in BudgetConfig.Hurry
 	seen  uint64    // what had moved then
 }
 
 // Await notes what t waits for its peer to do, and that it holds n more octets, as with Add. It reports
 // whether somebody has to call Look from now on.
 func (t *Ticket) Await(f Flow, n int) (first bool) {
-	g := t.peer.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	b := t.peer.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if n > 0 {
 		t.add(n)
 	}
-	before := len(g.watched)
+	before := len(b.watched)
 	t.setFlow(f)
-	return before == 0 && len(g.watched) == 1
+	return before == 0 && len(b.watched) == 1
 }
 
 func (t *Ticket) setFlow(f Flow) {
@@ -77,16 +77,16 @@ func (t *Ticket) setFlow(f Flow) {
 		w.tickets[f]++
 	}
 	if w.tickets == [flows]int32{} {
-		delete(p.gate.watched, p)
+		delete(p.budget.watched, p)
 		w.windows = nil
 		return
 	}
-	p.gate.watched[p] = struct{}{}
+	p.budget.watched[p] = struct{}{}
 }
 
 // Look cuts the peers that move too little at the given time, and returns how many, and whether there is
-// anything left to look at. It is called a few times within Config.Hurry.
-func (g *Gate) Look(now time.Time) (cut int, more bool) {
+// anything left to look at. It is called a few times within BudgetConfig.Hurry.
+func (b *Budget) Look(now time.Time) (cut int, more bool) {
 	type late struct {
 		p    *Peer
 		f    Flow
@@ -94,10 +94,10 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 	}
 	var list, slow []late
 	func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		hurry := g.queued.Load() > 0
-		for p := range g.watched {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		hurry := b.queued.Load() > 0
+		for p := range b.watched {
 			if p.watch.cut {
 				continue
 			}
@@ -110,20 +110,20 @@ func (g *Gate) Look(now time.Time) (cut int, more bool) {
 				case over:
 					p.watch.cut = true
 					list = append(list, l)
-				case hurry && now.Sub(since) >= g.cfg.Hurry:
+				case hurry && now.Sub(since) >= b.cfg.Hurry:
 					slow = append(slow, l)
 				}
 			}
 		}
 		slices.SortFunc(slow, func(a, b late) int { return cmp.Or(a.slow.Compare(b.slow), b.p.octets-a.p.octets) })
-		short := g.shortage()
+		short := b.shortage()
 		for _, l := range slow {
 			if !l.p.watch.cut && short.covers(l.p) {
 				l.p.watch.cut = true
 				list = append(list, l)
 			}
 		}
-		more = len(g.watched) > 0
+		more = len(b.watched) > 0
 	}()
 	for _, l := range list {
 		l.p.watch.mover.Cut(l.f)
@@ -137,18 +137,18 @@ type shortage struct {
 	client map[*client]int64
 }
 
-func (g *Gate) shortage() shortage {
+func (b *Budget) shortage() shortage {
 	// It is at least one octet, since what they lack may also be a place among the pulls.
 	s := shortage{client: make(map[*client]int64)}
-	if g.wanted > 0 {
-		s.all = max(g.wanted+g.cfg.Spare+g.cfg.Reserve-g.free.Load(), 1)
+	if b.wanted > 0 {
+		s.all = max(b.wanted+b.cfg.Spare+b.cfg.Reserve-b.free.Load(), 1)
 	}
-	for p := range g.watched {
+	for p := range b.watched {
 		if cl := p.client; cl.wanted > 0 {
 			s.client[cl] = max(cl.wanted-cl.free.Load(), 1)
 		}
 	}
-	for p := range g.watched {
+	for p := range b.watched {
 		if p.watch.cut {
 			s.covers(p)
 		}
@@ -166,14 +166,14 @@ func (s *shortage) covers(p *Peer) bool {
 	return true
 }
 
-// look returns since when the peer has moved less of f than is due in Config.Hurry, and whether it has moved
-// too little for Config.Patience. A window begins when it is first looked at, so that no clock is read when a
+// look returns since when the peer has moved less of f than is due in BudgetConfig.Hurry, and whether it has moved
+// too little for BudgetConfig.Patience. A window begins when it is first looked at, so that no clock is read when a
 // call begins.
 func (p *Peer) look(f Flow, now time.Time) (slow time.Time, over bool) {
 	if p.watch.windows == nil {
 		p.watch.windows = new([flows]window)
 	}
-	cfg, w := &p.gate.cfg, &p.watch.windows[f]
+	cfg, w := &p.budget.cfg, &p.watch.windows[f]
 	moved := p.watch.mover.Moved(f)
 	if !w.begun {
 		*w = window{true, now, moved, now, moved}
@@ -192,4 +192,4 @@ func (p *Peer) look(f Flow, now time.Time) (slow time.Time, over bool) {
 }
 
 // due returns how many octets a peer has to move in that time.
-func (c *Config) due(d time.Duration) uint64 { return uint64(float64(c.Rate) * d.Seconds()) }
+func (c *BudgetConfig) due(d time.Duration) uint64 { return uint64(float64(c.Rate) * d.Seconds()) }

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/stag-rdma/stag/internal/callid"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Deferred is what the transport leaves at the client of a call until a handler wants it.
 type Deferred interface {
-	mem.Deferred
+	memory.Deferred
 	// BeginSum makes the octets that are read from now on count in Sum.
 	BeginSum()
 	// Sum returns the sum of the complete arguments, of which args are not at the client. It is unknown as long as some

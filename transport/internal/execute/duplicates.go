@@ -8,7 +8,6 @@ import (
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/shared"
-	"github.com/stag-rdma/stag/transport/internal/drc"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -23,14 +22,14 @@ type Duplicates struct {
 
 	mu               shared.Mutex
 	seen, age        time.Duration // since the start, and how much of it has counted
-	cache            *drc.Cache[*SavedReply]
+	cache            *cache[*SavedReply]
 	waiting          map[*Entry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
 	unsure           uint64
 }
 
 // Entry is a call in the cache that runs, or has run.
-type Entry = drc.Entry[*SavedReply]
+type Entry = entry[*SavedReply]
 
 // Limits are those of the cache: replies, which are looked up if there may be any, their octets, and the time for
 // which they are kept.
@@ -47,7 +46,7 @@ func NewDuplicates(l Limits) *Duplicates {
 		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses, owner: l.Owner,
 		waiting: make(map[*Entry]chan struct{}),
 	}
-	d.cache = drc.New[*SavedReply](drc.Limits{
+	d.cache = newCache[*SavedReply](cacheLimits{
 		Entries: l.Entries, PerAddr: max(l.Entries/drcShare, 1),
 		Octets: l.Memory, Time: int64(l.Time),
 	})
@@ -147,13 +146,13 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 	for joined := false; ; {
 		e, answer, ended := d.ask(k, sum, joined)
 		switch answer {
-		case drc.First:
+		case callNew:
 			return e, nil
-		case drc.Reply:
+		case callAnswered:
 			return nil, e.Value
-		case drc.Unsure:
+		case callUnsure:
 			return nil, nil
-		case drc.Read:
+		case callUnread:
 			if fetch(ctx, req) != nil {
 				d.mu.Lock()
 				defer d.mu.Unlock()
@@ -162,7 +161,7 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 			}
 			sum = sumOf(req)
 			continue
-		case drc.Wait:
+		case callRuns:
 		}
 		joined = true
 		select {
@@ -175,19 +174,19 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 
 // ask is Begin of the cache, and counts. If the answer is to wait, ended is closed when the call of e has ended; joined
 // says that the caller has waited before.
-func (d *Duplicates) ask(k callid.Call, sum callid.Sum, joined bool) (e *Entry, answer drc.Answer, ended chan struct{}) {
+func (d *Duplicates) ask(k callid.Call, sum callid.Sum, joined bool) (e *Entry, answer verdict, ended chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, answer = d.cache.Begin(k, sum, d.now())
 	switch answer {
-	case drc.First, drc.Read:
-	case drc.Reply:
+	case callNew, callUnread:
+	case callAnswered:
 		if !joined {
 			d.replayed++
 		}
-	case drc.Unsure:
+	case callUnsure:
 		d.unsure++
-	case drc.Wait:
+	case callRuns:
 		if !joined {
 			d.joined++
 		}
@@ -207,9 +206,9 @@ func (d *Duplicates) Enter(req *rpc.Request) (e *Entry, old *SavedReply, later b
 	defer d.mu.Unlock()
 	e, answer := d.cache.Begin(k, sum, d.now())
 	switch answer {
-	case drc.First:
+	case callNew:
 		return e, nil, false
-	case drc.Reply:
+	case callAnswered:
 		d.replayed++
 		return nil, e.Value, false
 	default:

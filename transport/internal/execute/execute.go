@@ -14,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/gss"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -24,7 +24,7 @@ import (
 type Executor struct {
 	Duplicates *Duplicates
 	ctx        context.Context // of all handlers
-	ctr        *calls.Counters
+	ctr        *memory.Counters
 	log        *zap.Logger
 	sampled    *zap.Logger // because peers can cause messages at will
 	print      bool        // the panic of a handler goes to standard error too, because nobody reads the log
@@ -35,7 +35,7 @@ type Executor struct {
 
 // New returns an Executor whose handlers stop with ctx. print says that nobody reads the log. g, if not nil, has the
 // contexts of RPCSEC_GSS.
-func New(ctx context.Context, d *Duplicates, ctr *calls.Counters, log *zap.Logger, print bool, g *gss.Server) *Executor {
+func New(ctx context.Context, d *Duplicates, ctr *memory.Counters, log *zap.Logger, print bool, g *gss.Server) *Executor {
 	return &Executor{Duplicates: d, ctx: ctx, ctr: ctr, log: log, sampled: accept.Sampled(log), print: print, gss: g}
 }
 
@@ -126,7 +126,7 @@ func protect(g *gss.Call, resp *rpc.Response) {
 	var parts [][]byte
 	from := 0
 	for _, it := range resp.Lent.Items {
-		parts = append(parts, resp.Results[from:it.Pos], it.Data, calls.Pad(it.Data))
+		parts = append(parts, resp.Results[from:it.Pos], it.Data, memory.Pad(it.Data))
 		from = it.Pos
 	}
 	body := g.AppendResults(resp.Scratch(resp.Size() + gss.MaxOverhead)[:0], append(parts, resp.Results[from:])...)

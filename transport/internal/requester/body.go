@@ -3,15 +3,15 @@ package requester
 import (
 	"context"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // lendBody notes that the engine is about to read p.body.
 func (c *Requester) lendBody(p *outstanding, call *rpc.Call) error {
-	in := calls.Inside(call.ItemMemory)
+	in := (*memory.Memory)(call.ItemMemory)
 	if n := len(call.MoreItems); n > 0 {
-		in = calls.Inside(call.MoreItems[n-1].Memory)
+		in = (*memory.Memory)(call.MoreItems[n-1].Memory)
 	}
 	if in == nil {
 		return nil

@@ -9,8 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -20,32 +19,32 @@ import (
 type outstanding struct {
 	// The fields for calls with chunks come last, so that other calls touch fewer cache lines.
 	w      rdmap.Waiter
-	head   []byte      // the Send, or its beginning
-	body   []byte      // its end, an item of the caller's
-	rpc    []byte      // the RPC call header
-	flat   *mem.Buffer // arguments that include an item that must not be reduced
-	stream *mem.Buffer // payload stream of a long call
-	reply  *mem.Buffer // memory for a long reply
-	pulled *mem.Buffer // a reply that was read by RDMA Read
-	free   func()      // of the Call
-	lends  bool        // some memory of regs or more must be revoked
+	head   []byte         // the Send, or its beginning
+	body   []byte         // its end, an item of the caller's
+	rpc    []byte         // the RPC call header
+	flat   *memory.Buffer // arguments that include an item that must not be reduced
+	stream *memory.Buffer // payload stream of a long call
+	reply  *memory.Buffer // memory for a long reply
+	pulled *memory.Buffer // a reply that was read by RDMA Read
+	free   func()         // of the Call
+	lends  bool           // some memory of regs or more must be revoked
 
-	active   bool          // in the requester's table: has a credit
-	writing  *Requester    // not nil: the engine still reads body
-	back     chan struct{} // not nil: closed when it no longer does
-	early    bool          // the reply came meanwhile
-	left     bool          // its caller has gone
-	late     bool          // the tick has completed w
-	in       *mem.Buffer   // the inline reply
-	pull     *replyPull    // reads the reply by RDMA Read
+	active   bool           // in the requester's table: has a credit
+	writing  *Requester     // not nil: the engine still reads body
+	back     chan struct{}  // not nil: closed when it no longer does
+	early    bool           // the reply came meanwhile
+	left     bool           // its caller has gone
+	late     bool           // the tick has completed w
+	in       *memory.Buffer // the inline reply
+	pull     *replyPull     // reads the reply by RDMA Read
 	deadline time.Time
 	place    list.Node[outstanding] // in Requester.queue
 
 	rc     rpcrdma.Call
 	items  []chunks.Item
 	regs   registrations
-	more   []calls.Registration // of further items and sinks
-	bodyIn *mem.Memory          // of which body is a part, or nil
+	more   []memory.Registration // of further items and sinks
+	bodyIn *memory.Memory        // of which body is a part, or nil
 }
 
 // newCall returns an empty call.
@@ -85,7 +84,7 @@ func (c *Requester) number(p *outstanding, call *rpc.Call) {
 		p.rc.XID = c.xid
 	}
 	binary.BigEndian.PutUint32(p.rpc, p.rc.XID)
-	calls.Sign(call, p.rpc)
+	Sign(call, p.rpc)
 }
 
 // keeps reports whether p has something that drop releases.
@@ -96,7 +95,7 @@ func (p *outstanding) keeps() bool {
 // drop releases the buffers of a call whose regions are invalid, and tells the caller that its memory is
 // free.
 func (p *outstanding) drop() {
-	p.eachBuffer((*mem.Buffer).Release)
+	p.eachBuffer((*memory.Buffer).Release)
 	if f := p.free; f != nil {
 		p.free = nil
 		f()
@@ -104,11 +103,11 @@ func (p *outstanding) drop() {
 }
 
 // abandon leaves the buffers of a call to the garbage collector, because the engine may still use them.
-func (p *outstanding) abandon() { p.eachBuffer((*mem.Buffer).Abandon) }
+func (p *outstanding) abandon() { p.eachBuffer((*memory.Buffer).Abandon) }
 
 // eachBuffer calls f with each buffer of p, and forgets the buffer.
-func (p *outstanding) eachBuffer(f func(*mem.Buffer)) {
-	for _, b := range [...]**mem.Buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
+func (p *outstanding) eachBuffer(f func(*memory.Buffer)) {
+	for _, b := range [...]**memory.Buffer{&p.in, &p.flat, &p.stream, &p.reply, &p.pulled} {
 		if *b != nil {
 			f(*b)
 			*b = nil
@@ -129,14 +128,14 @@ func (p *outstanding) prepare(c *Requester, call *rpc.Call) {
 	rc.Owner, rc.Prog, rc.Vers, rc.Proc = p, call.Prog, call.Vers, call.Proc
 	rc.Message.Head, rc.Message.Body = p.rpc, call.Args // the other fields are as Reset left them
 	data := 0
-	if !calls.Plain(call) {
+	if !Plain(call) {
 		data = p.prepareItems(c, call)
 	}
 	if n := call.MaxResults; n != 0 {
 		if n < 0 {
-			n = c.cfg.MaxPayload - calls.HeadRoom
+			n = c.cfg.MaxPayload - HeadRoom
 		}
-		rc.MaxReply = calls.ReplyHeaderSize + n
+		rc.MaxReply = ReplyHeaderSize + n
 		if call.Cred.Flavor == xdr.RPCSECGSS {
 			rc.MaxReply += xdr.MaxAuthBody // the verifier is a checksum (RFC 2203 Section 5.3.3.2)
 		}
@@ -164,8 +163,8 @@ func (p *outstanding) prepareItems(c *Requester, call *rpc.Call) (data int) {
 
 // flatten copies arguments whose item must not be reduced into one buffer.
 func (p *outstanding) flatten(call *rpc.Call) []byte {
-	p.flat = mem.Shared.Get(calls.Size(call))
-	return calls.AppendArgs(call, p.flat.Data[:0])
+	p.flat = memory.Shared.Get(Size(call))
+	return AppendArgs(call, p.flat.Data[:0])
 }
 
 // register registers the memory that the plan needs.
@@ -185,7 +184,7 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		m.Arg, err = p.regs.add(c.conn, c.ctr, partArg, m.Arg, call.Item, call.ItemMemory, read)
 	}
 	if n := rc.Plan.Stream; n > 0 && err == nil {
-		p.stream = mem.Shared.Get(n)
+		p.stream = memory.Shared.Get(n)
 		m.Stream, err = p.regs.add(c.conn, c.ctr, partStream, m.Stream, rc.AppendStream(p.stream.Data[:0]), nil, read)
 	}
 	if rc.Plan.Sink && err == nil {
@@ -195,7 +194,7 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		err = p.registerMore(c, call, read, write)
 	}
 	if n := rc.Plan.Reply; n > 0 && err == nil {
-		p.reply = mem.Shared.Get(n)
+		p.reply = memory.Shared.Get(n)
 		// The server may claim to have written octets that it has not. These must not show
 		// data of other calls (RFC 5042 Section 6.3.2), least of all to a client of a relay.
 		clear(p.reply.Data[:n])

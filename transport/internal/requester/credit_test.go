@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -53,7 +53,7 @@ func connect(t *testing.T) *Requester {
 	c := New(Config{
 		Credits: 1, InlineSend: 4096, InlineRecv: 4096, MaxPayload: 1 << 20, Binding: chunks.NFS,
 		CloseTimeout: time.Second, Logger: zap.NewNop(),
-	}, "server", new(calls.Counters), nil)
+	}, "server", new(memory.Counters), nil)
 	conn := rdmap.Client(a, &rdmap.Config{Handler: upcalls{c}})
 	c.Attach(conn)
 	if err := conn.Handshake(t.Context()); err != nil {

@@ -10,20 +10,19 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Do implements [rpc.Caller].
 func (c *Requester) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	err := calls.Check(ctx, call, c.cfg.MaxPayload)
-	if err == nil && !calls.Plain(call) {
+	err := Check(ctx, call, c.cfg.MaxPayload)
+	if err == nil && !Plain(call) {
 		err = c.checkSinks(call)
 	}
 	if err != nil {
 		c.ctr.Errors.Add(1)
-		calls.Freed(call)
+		Freed(call)
 		return err
 	}
 	if most := c.cfg.MaxPayload; len(call.Sink) > most {
@@ -120,7 +119,7 @@ func (c *Requester) do(ctx context.Context, p *outstanding, call *rpc.Call, repl
 	if err := c.finish(p, reply); err != nil {
 		return err
 	}
-	return calls.TakeItem(reply, call, c.cfg.Binding)
+	return TakeItem(reply, call, c.cfg.Binding)
 }
 
 // wait waits for the reply to p. If ctx panics, the caller has gone.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -88,7 +88,7 @@ func (c *Requester) invalidate(p *outstanding) error {
 	if !p.lends {
 		return nil
 	}
-	if p.takeBack(calls.NoWait, c.ctr) == nil {
+	if p.takeBack(memory.NoWait, c.ctr) == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.CloseTimeout)

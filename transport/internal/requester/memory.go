@@ -6,7 +6,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -23,25 +23,25 @@ const (
 )
 
 // registrations are the regions of one call.
-type registrations [partCount]calls.Registration
+type registrations [partCount]memory.Registration
 
 // add lends mem and appends the segment that offers it. An empty part needs no
 // registration.
-func (r *registrations) add(conn *rdmap.Conn, ctr *calls.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+func (r *registrations) add(conn *rdmap.Conn, ctr *memory.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
 	seg = seg[:0]
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	l, err := calls.Register(conn, ctr, mem, in, access)
+	l, err := memory.Register(conn, ctr, mem, (*memory.Memory)(in), access)
 	if err != nil {
 		return seg, err
 	}
 	r[p] = l
-	return append(seg, chunks.Segment{Handle: calls.Handle(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Length: uint32(len(mem))}), nil
 }
 
 // invalidate revokes everything; see Registration.Revoke.
-func (r *registrations) invalidate(ctx context.Context, ctr *calls.Counters) error {
+func (r *registrations) invalidate(ctx context.Context, ctr *memory.Counters) error {
 	for i := range r {
 		if err := r[i].Revoke(ctx, ctr); err != nil {
 			return err
@@ -123,16 +123,16 @@ func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, i
 	if len(mem) == 0 {
 		return seg, nil
 	}
-	l, err := calls.Register(c.conn, c.ctr, mem, in, access)
+	l, err := memory.Register(c.conn, c.ctr, mem, (*memory.Memory)(in), access)
 	if err != nil {
 		return seg, err
 	}
 	p.more = append(p.more, l)
-	return append(seg, chunks.Segment{Handle: calls.Handle(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Length: uint32(len(mem))}), nil
 }
 
 // takeBack revokes all memory of the call; see Registration.Revoke.
-func (p *outstanding) takeBack(ctx context.Context, ctr *calls.Counters) error {
+func (p *outstanding) takeBack(ctx context.Context, ctr *memory.Counters) error {
 	if !p.lends {
 		return nil
 	}

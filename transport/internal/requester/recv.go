@@ -7,8 +7,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"go.uber.org/zap"
 )
 
@@ -42,11 +41,11 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 		}()
 		if m.Invalidated != 0 {
 			c.ctr.Invalidated.Add(1)
-			if rc := c.lookup(m.Data); p == nil && rc != nil && rc.Offers(calls.Handle(m.Invalidated)) && c.req.Refuse(rc, why) {
+			if rc := c.lookup(m.Data); p == nil && rc != nil && rc.Offers(memory.Handle(m.Invalidated)) && c.req.Refuse(rc, why) {
 				// The Send was dropped, but it has taken its own call's memory: no good reply can follow.
 				p = rc.Owner.(*outstanding)
 			}
-			foreign = p == nil || !p.rc.Offers(calls.Handle(m.Invalidated))
+			foreign = p == nil || !p.rc.Offers(memory.Handle(m.Invalidated))
 		}
 		if p != nil && c.cfg.Trace != nil {
 			traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
@@ -85,7 +84,7 @@ func (c *Requester) receive(m *verbs.Message) (*outstanding, error) {
 	}
 	if rc := c.lookup(send); rc != nil {
 		p := rc.Owner.(*outstanding)
-		b := mem.Shared.Get(len(send))
+		b := memory.Shared.Get(len(send))
 		n := copy(b.Data, send)
 		if got, err := receive(c.req, b.Data[:n]); got == nil {
 			b.Release() // it is not a reply after all
@@ -109,7 +108,7 @@ func (c *Requester) lookup(send []byte) *rpcrdma.Call {
 // reap releases the memory of a call that its caller has abandoned. If the engine still uses the
 // memory, an upcall must not wait for it.
 func (c *Requester) reap(p *outstanding) {
-	if p.takeBack(calls.NoWait, c.ctr) == nil {
+	if p.takeBack(memory.NoWait, c.ctr) == nil {
 		c.giveBack(p)
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -50,7 +50,7 @@ type Requester struct {
 	cfg      Config
 	conn     *rdmap.Conn
 	addr     string
-	ctr      *calls.Counters
+	ctr      *memory.Counters
 	receives Receives // not nil: the calls go backward, on a connection of a server
 
 	recvSize int           // the reply threshold
@@ -72,7 +72,7 @@ type Requester struct {
 var _ rpc.Caller = (*Requester)(nil)
 
 // New returns the requester of a connection to addr; Attach and Start are next. With receives, calls go backward.
-func New(cfg Config, addr string, ctr *calls.Counters, receives Receives) *Requester {
+func New(cfg Config, addr string, ctr *memory.Counters, receives Receives) *Requester {
 	return &Requester{cfg: cfg, addr: addr, ctr: ctr, receives: receives, xid: rand.Uint32(), over: make(chan struct{})}
 }
 
@@ -90,7 +90,7 @@ func (c *Requester) Start(send, recv int) error {
 	c.recvSize, c.anyItem = recv, cfg.PeerAlign > 0
 	rc := rpcrdma.RequesterConfig{
 		Credits: uint32(cfg.Credits), SendSize: send, RecvSize: recv, Binding: cfg.Binding,
-		Limits: calls.Limits(cfg.MaxPayload), Bidirectional: cfg.Bidirectional, NoChunks: c.receives != nil,
+		Limits: Limits(cfg.MaxPayload), Bidirectional: cfg.Bidirectional, NoChunks: c.receives != nil,
 	}
 	if c.receives == nil {
 		rc.GatherMin, rc.MaxRead, rc.Align = gatherMin, cfg.MaxPayload, cfg.PeerAlign
@@ -120,7 +120,7 @@ func (c *Requester) Inline() (send, recv int) {
 
 // Stats implements [rpc.Caller].
 func (c *Requester) Stats() rpc.Stats {
-	s := c.ctr.Snapshot()
+	s := rpc.StatsOf(c.ctr)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Credits, s.InFlight, s.Padded, s.Waiting = c.req.Window(), c.req.InFlight(), c.req.Padded(), c.queue.Len()
@@ -129,7 +129,7 @@ func (c *Requester) Stats() rpc.Stats {
 
 // Close implements [rpc.Caller]. It returns the first fatal error of the connection, or nil.
 func (c *Requester) Close() error {
-	return rpc.AsOpError(rpc.OpClose, c.addr, calls.IgnoreEnd(c.conn.Close()))
+	return rpc.AsOpError(rpc.OpClose, c.addr, rpc.IgnoreEnd(c.conn.Close()))
 }
 
 // Over returns a channel that is closed when the connection is over and all calls know. Err then says why.

@@ -5,8 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"go.uber.org/zap"
 )
 
@@ -16,7 +15,7 @@ type replyPull struct {
 	c    *Requester
 	p    *outstanding
 	xid  uint32
-	buf  *mem.Buffer
+	buf  *memory.Buffer
 	n    int // octets of the reply
 	sink region.Region
 	wrs  []verbs.WR
@@ -33,12 +32,12 @@ func (c *Requester) beginPull(p *outstanding) *replyPull {
 		return nil
 	}
 	l := &replyPull{c: c, p: p, xid: p.rc.XID, n: p.rc.Layout.Total}
-	l.buf = mem.Shared.Get(l.n)
+	l.buf = memory.Shared.Get(l.n)
 	p.rc.Layout.Place(l.buf.Data, p.rc.Inline)
 	for i := range p.rc.Layout.Pulls {
 		q := &p.rc.Layout.Pulls[i]
 		l.wrs = append(l.wrs, verbs.WR{
-			Op: verbs.OpReadRequest, STag: calls.STag(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
+			Op: verbs.OpReadRequest, STag: memory.STag(q.Handle), TO: q.Offset, SinkTO: uint64(q.Dst), Len: q.Length,
 		})
 	}
 	p.pull = l
@@ -73,7 +72,7 @@ func (l *replyPull) Complete(err error) { l.settle(err == nil) }
 
 // settle takes the memory back from the engine. It must not wait for the engine here.
 func (l *replyPull) settle(read bool) {
-	if l.sink.Invalidate(calls.NoWait) == nil {
+	if l.sink.Invalidate(memory.NoWait) == nil {
 		l.done(read)
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -32,7 +31,7 @@ func (rc *Responder) dispatch(x *Call, inline bool) {
 		return
 	}
 	n := rc.replyOctets(x) + x.segmentsCost()
-	if k := len(x.In.Payload); k > gate.Page {
+	if k := len(x.In.Payload); k > admit.Page {
 		n += k
 	}
 	if n == 0 && rc.Peer.Open() || n > 0 && x.hold.Try(n, false) {
@@ -56,7 +55,7 @@ func (x *Call) Charge(n int) bool {
 	if x.Req.GSS != nil {
 		n += execute.Protecting(&x.Req, x.rc.cfg.Binding, x.room, x.rc.MostReply(x))
 	}
-	if n <= max(x.work, gate.Page) || x.Resp.Refused() || x.rc.gate.Refuses(&x.Req, &x.Resp, n+x.hold.Octets()) {
+	if n <= max(x.work, admit.Page) || x.Resp.Refused() || x.rc.gate.Refuses(&x.Req, &x.Resp, n+x.hold.Octets()) {
 		return true
 	}
 	x.work = n
@@ -90,7 +89,7 @@ func (rc *Responder) replyOctets(x *Call) int {
 		}
 	}
 	x.most = room
-	if room <= gate.Page {
+	if room <= admit.Page {
 		room = 0
 	}
 	x.room = room
@@ -183,7 +182,7 @@ func (m *mover) Cut(f admit.Flow) {
 	if f == admit.Arriving {
 		err = verbs.ErrPartialFPDU
 	} else if f == admit.Leaving {
-		err = gate.ErrUnread
+		err = admit.ErrUnread
 	}
 	go m.Conn.Abort(err)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -78,7 +77,7 @@ func (rc *Responder) replied(conn *rdmap.Conn, m *verbs.Message) {
 // TakeBackward makes the machine of a client's responder, for which receives have been posted.
 func (rc *Responder) TakeBackward() (err error) {
 	rc.resp, err = rpcrdma.NewResponder(rpcrdma.ResponderConfig{
-		Credits: uint32(rc.cfg.Credits), Limits: calls.Limits(rc.cfg.MaxPayload), NoChunks: true, Bidirectional: true,
+		Credits: uint32(rc.cfg.Credits), Limits: requester.Limits(rc.cfg.MaxPayload), NoChunks: true, Bidirectional: true,
 	})
 	if err != nil {
 		return err

@@ -8,10 +8,8 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -32,12 +30,12 @@ type Call struct {
 	Resp   rpc.Response
 	Traits rpc.Traits // of Req, for the server above
 
-	buf  *mem.Buffer        // the message, if it is not a view of the Send
-	size int                // octets of the message in buf
-	held *mem.Buffer        // inline octets of a call that waits to be pulled, or came aligned
-	exp  exposure           // of the reply
-	away deferral           // of data that are still at the client
-	sink calls.Registration // buf while RDMA Reads fill it
+	buf  *memory.Buffer      // the message, if it is not a view of the Send
+	size int                 // octets of the message in buf
+	held *memory.Buffer      // inline octets of a call that waits to be pulled, or came aligned
+	exp  exposure            // of the reply
+	away deferral            // of data that are still at the client
+	sink memory.Registration // buf while RDMA Reads fill it
 	hold admit.Ticket
 	room int // octets of hold for the reply
 	work int // octets of hold for the handler
@@ -88,7 +86,7 @@ func (x *Call) reset() {
 	}
 	x.rc, x.Entry, x.live, x.protected, x.size = nil, nil, false, false, 0
 	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
-	x.hold, x.sink, x.room = admit.Ticket{}, calls.Registration{}, 0
+	x.hold, x.sink, x.room = admit.Ticket{}, memory.Registration{}, 0
 	x.most, x.work = 0, 0
 	x.msg = chunks.Message{}
 	x.Req = rpc.Request{}
@@ -117,10 +115,10 @@ func (x *Call) Own() {
 	if x.buf != nil || x.held != nil {
 		return
 	}
-	if n := len(x.In.Payload); n > gate.Page && x.hold.Octets() < n {
+	if n := len(x.In.Payload); n > admit.Page && x.hold.Octets() < n {
 		x.hold.Add(n)
 	}
-	x.buf, x.size = mem.Shared.Get(len(x.In.Payload)), len(x.In.Payload)
+	x.buf, x.size = memory.Shared.Get(len(x.In.Payload)), len(x.In.Payload)
 	copy(x.buf.Data, x.In.Payload)
 	d := xdr.NewDecoder(x.Message())
 	_ = x.In.RPC.Parse(&d) // parsed without error before
@@ -132,7 +130,7 @@ func (x *Call) keepPayload() {
 	if x.buf != nil || x.held != nil {
 		return
 	}
-	x.held = mem.Shared.Get(len(x.In.Payload))
+	x.held = memory.Shared.Get(len(x.In.Payload))
 	x.In.Payload = x.held.Data[:copy(x.held.Data, x.In.Payload)]
 }
 
@@ -174,7 +172,7 @@ func (x *Call) Header() *xdr.CallHeader { return &x.In.RPC }
 func (x *Call) Args() []byte { return x.In.Args }
 
 // ReplyOf returns the message of n octets in b, the reply to a backward call, for a queue of calls.
-func (rc *Responder) ReplyOf(b *mem.Buffer, n int) *Call {
+func (rc *Responder) ReplyOf(b *memory.Buffer, n int) *Call {
 	return &Call{rc: rc, buf: b, size: n, answer: true}
 }
 

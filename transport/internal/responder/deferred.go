@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
@@ -27,7 +27,7 @@ type deferral struct {
 	failed bool          // a pull has failed: there is no reply
 	begun  bool          // the handler has asked for data
 	got    int           // octets read
-	sinks  []calls.Registration
+	sinks  []memory.Registration
 
 	summing bool          // the call must not run twice: what is read is summed
 	sums    callid.Pieces // of the data that were read
@@ -75,7 +75,7 @@ func (x *Call) keepCall() {
 	x.In.Args = d.Rest()
 }
 
-// Find implements [mem.Deferred].
+// Find implements [memory.Deferred].
 func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 	at := d.Offset() + 4
 	for i := range l.x.In.Layout.Chunks {
@@ -90,21 +90,21 @@ func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
 	return 0, 0, false
 }
 
-// Turn implements [mem.Deferred].
+// Turn implements [memory.Deferred].
 func (l *deferral) Turn() uint64 { return l.gen.Load() }
 
-// Scratch implements [mem.Deferred].
+// Scratch implements [memory.Deferred].
 func (l *deferral) Scratch(n int) []byte { return l.x.Resp.Scratch(n) }
 
-// Pull implements [mem.Deferred]. Errors are OpErrors, except for misuse.
-func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *mem.Memory) error {
+// Pull implements [memory.Deferred]. Errors are OpErrors, except for misuse.
+func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *memory.Memory) error {
 	x := l.x
 	rc := x.rc
 	l.begun = true
 	if ctx.Err() != nil {
-		return rpc.AsOpError(rpc.OpPull, calls.PeerAddr(rc.Conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpPull, peeraddr.Of(rc.Conn), context.Cause(ctx))
 	}
-	err := l.register(bufs, (*rpc.Memory)(in))
+	err := l.register(bufs, in)
 	if errors.Is(err, rpc.ErrMemoryInUse) {
 		return err
 	}
@@ -118,7 +118,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	if err != nil {
 		l.failed = true
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(err))
-		return rpc.AsOpError(rpc.OpPull, calls.PeerAddr(rc.Conn), err)
+		return rpc.AsOpError(rpc.OpPull, peeraddr.Of(rc.Conn), err)
 	}
 	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
@@ -141,9 +141,9 @@ func (l *deferral) wants() (n int) {
 }
 
 // register registers bufs as the sinks of RDMA Reads.
-func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
+func (l *deferral) register(bufs [][]byte, in *memory.Memory) error {
 	for _, b := range bufs {
-		s, err := calls.Register(l.x.rc.Conn, l.x.rc.Ctr, b, in, region.ReadSink)
+		s, err := memory.Register(l.x.rc.Conn, l.x.rc.Ctr, b, in, region.ReadSink)
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (l *deferral) register(bufs [][]byte, in *rpc.Memory) error {
 }
 
 // appendReads makes the RDMA Reads of the octets of the unreduced message from at on.
-func (x *Call) appendReads(at int, bufs [][]byte, sinks []calls.Registration) {
+func (x *Call) appendReads(at int, bufs [][]byte, sinks []memory.Registration) {
 	x.wrs = x.wrs[:0]
 	for i, b := range bufs {
 		end := at + len(b)
@@ -164,7 +164,7 @@ func (x *Call) appendReads(at int, bufs [][]byte, sinks []calls.Registration) {
 				continue
 			}
 			x.wrs = append(x.wrs, verbs.WR{
-				Op: verbs.OpReadRequest, STag: calls.STag(p.Handle), TO: p.Offset + uint64(from-p.Dst),
+				Op: verbs.OpReadRequest, STag: memory.STag(p.Handle), TO: p.Offset + uint64(from-p.Dst),
 				Sink: sinks[i].STag(), SinkTO: uint64(from - at), Len: uint32(to - from),
 			})
 		}
@@ -211,7 +211,7 @@ func (rc *Responder) waiter() (w *rdmap.Waiter) {
 // settle returns when the engine no longer touches the sinks. If it does not release one within
 // Config.CloseTimeout, the error is region.ErrPinned.
 func (l *deferral) settle() error {
-	err := l.invalidate(calls.NoWait)
+	err := l.invalidate(memory.NoWait)
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.x.rc.cfg.CloseTimeout)
 		defer cancel()

@@ -13,9 +13,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"go.uber.org/zap"
 )
 
@@ -30,8 +28,8 @@ func (app) Ended(error) {}
 func connect(t *testing.T) *Responder {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
-	ctr := new(calls.Counters)
-	g := gate.New(gate.Config{
+	ctr := new(memory.Counters)
+	g := admit.New(admit.Config{
 		Limits: func(net.Addr) admit.Limits { return admit.Limits{Conns: 9, Limit: 1 << 20, Pulls: 9, Exposed: 9} },
 		Conns:  9, Pulls: 9, Memory: 1 << 20, Credits: 4, InlineRecv: 4096, MaxPayload: 1 << 16,
 		Pull: time.Second, Startup: time.Second, Logger: zap.NewNop(),
@@ -69,9 +67,9 @@ func connect(t *testing.T) *Responder {
 func TestPinnedPull(t *testing.T) {
 	rc := connect(t)
 	x := Calls.Get(rc)
-	buf := mem.Shared.Get(64)
+	buf := memory.Shared.Get(64)
 	x.buf, x.size = buf, 64
-	sink, err := calls.Register(rc.Conn, rc.Ctr, buf.Data[:64], nil, region.ReadSink)
+	sink, err := memory.Register(rc.Conn, rc.Ctr, buf.Data[:64], nil, region.ReadSink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +86,7 @@ func TestPinnedPull(t *testing.T) {
 	if n := rc.Ctr.Calls.Load(); n != 0 {
 		t.Errorf("%d calls executed", n)
 	}
-	next := mem.Shared.Get(64) // would be the one that was given back last
+	next := memory.Shared.Get(64) // would be the one that was given back last
 	defer next.Release()
 	if next == buf {
 		t.Error("memory that the engine uses was given back")

@@ -3,7 +3,7 @@ package responder
 import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 )
 
 // profile is the document that a connection follows, where documents differ.
@@ -74,7 +74,7 @@ func (p *rfc5666) landed(x *Call, send []byte) []byte {
 		return send
 	}
 	p.rc.Ctr.Padded.Add(1)
-	x.held = mem.Shared.Get(len(send))
+	x.held = memory.Shared.Get(len(send))
 	return x.held.Data[:copy(x.held.Data, send)]
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -59,7 +58,7 @@ func (x *Call) pull() { x.rc.startPull(x) }
 
 // startPull makes the buffer and posts the Reads.
 func (rc *Responder) startPull(x *Call) {
-	x.buf, x.size = mem.Shared.Get(x.In.Layout.Total), x.In.Layout.Total
+	x.buf, x.size = memory.Shared.Get(x.In.Layout.Total), x.In.Layout.Total
 	x.In.Layout.Place(x.buf.Data, x.In.Payload)
 	x.dropPayload()
 	if len(x.In.Layout.Pulls) == 0 { // the chunks are empty
@@ -72,7 +71,7 @@ func (rc *Responder) startPull(x *Call) {
 		return
 	}
 	x.hold.Pulled()
-	_ = x.sink.Revoke(calls.NoWait, rc.Ctr) // no Read was posted
+	_ = x.sink.Revoke(memory.NoWait, rc.Ctr) // no Read was posted
 	if rc.Conn.Err() == nil {
 		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
 		return
@@ -82,7 +81,7 @@ func (rc *Responder) startPull(x *Call) {
 
 // read posts the RDMA Reads of a call. When the last one completes, all have.
 func (rc *Responder) read(x *Call) error {
-	sink, err := calls.Register(rc.Conn, rc.Ctr, x.buf.Data[:x.size], nil, region.ReadSink)
+	sink, err := memory.Register(rc.Conn, rc.Ctr, x.buf.Data[:x.size], nil, region.ReadSink)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func (rc *Responder) read(x *Call) error {
 	for i := range x.In.Layout.Pulls {
 		p := &x.In.Layout.Pulls[i]
 		x.wrs = append(x.wrs, verbs.WR{
-			Op: verbs.OpReadRequest, STag: calls.STag(p.Handle), TO: p.Offset,
+			Op: verbs.OpReadRequest, STag: memory.STag(p.Handle), TO: p.Offset,
 			Sink: sink.STag(), SinkTO: uint64(p.Dst), Len: p.Length,
 		})
 	}
@@ -122,7 +121,7 @@ func (d *pullDone) CompleteUpcall() {
 	x := (*Call)(d)
 	x.hold.Pulled()
 	x.countPulled()
-	if x.sink.Revoke(calls.NoWait, x.rc.Ctr) != nil {
+	if x.sink.Revoke(memory.NoWait, x.rc.Ctr) != nil {
 		go x.rc.pulled(x, false)
 		return
 	}
@@ -147,7 +146,7 @@ func (rc *Responder) dropPulled(x *Call) {
 // settle waits until the engine no longer touches the sink of a pull. If the engine does not
 // release it, the connection ends and the memory is left to the garbage collector.
 func (rc *Responder) settle(x *Call) bool {
-	if x.sink.Revoke(calls.NoWait, rc.Ctr) == nil {
+	if x.sink.Revoke(memory.NoWait, rc.Ctr) == nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)

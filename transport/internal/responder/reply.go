@@ -4,7 +4,7 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
@@ -91,14 +91,14 @@ func (rc *Responder) send(x *Call, done verbs.Completer) {
 	for i := range x.out.Writes {
 		w := &x.out.Writes[i]
 		wr := x.addWR()
-		wr.Op, wr.Body, wr.STag, wr.TO = verbs.OpWrite, w.Data, calls.STag(w.Handle), w.Offset
+		wr.Op, wr.Body, wr.STag, wr.TO = verbs.OpWrite, w.Data, memory.STag(w.Handle), w.Offset
 		borrowed = borrowed || len(w.Data) > verbs.CopyLimit
 		written += len(w.Data)
 	}
 	last := x.addWR()
 	last.Op, last.Head = verbs.OpSend, x.head
 	if x.out.HasInvalidate {
-		last.Op, last.STag = verbs.OpSendInvalidate, calls.STag(x.out.Invalidate)
+		last.Op, last.STag = verbs.OpSendInvalidate, memory.STag(x.out.Invalidate)
 		rc.Ctr.Invalidated.Add(1)
 	}
 	if borrowed {

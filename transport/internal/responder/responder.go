@@ -16,8 +16,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -63,8 +62,8 @@ type App interface {
 // application, and sends replies.
 type Responder struct {
 	cfg        *Config
-	Ctr        *calls.Counters
-	gate       *gate.Gate
+	Ctr        *memory.Counters
+	gate       *admit.Gate
 	Peer       *admit.Peer  // set once the connection is admitted
 	partial    admit.Ticket // of an FPDU that does not go on
 	inline     int          // octets of a call that the client may send inline
@@ -109,7 +108,7 @@ func (rc *Responder) TLS() *tls.ConnectionState { return rc.Protection }
 func (rc *Responder) Refuse(err error) { rc.Conn.Abort(err) }
 
 // New prepares the responder's end of a connection; Handshake is next.
-func New(cfg *Config, ctr *calls.Counters, g *gate.Gate, addr net.Addr, app App) *Responder {
+func New(cfg *Config, ctr *memory.Counters, g *admit.Gate, addr net.Addr, app App) *Responder {
 	rc := &Responder{
 		cfg: cfg, Ctr: ctr, gate: g, addr: addr, app: app,
 		Over: make(chan struct{}), quiet: make(chan struct{}),
@@ -146,7 +145,7 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 	send, recv := own.Inline(peer)
 	c := rpcrdma.ResponderConfig{
 		Credits:  rc.firstCredits(),
-		SendSize: send, Limits: calls.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
+		SendSize: send, Limits: requester.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		Bidirectional: rc.cfg.BackwardCredits > 0,
 	}
@@ -209,7 +208,7 @@ func (rc *Responder) Drain() {
 // closeSoon ends the connection in an orderly way. It may be called in an upcall.
 func (rc *Responder) closeSoon() {
 	go func() {
-		if err := rc.Conn.Close(); calls.IgnoreEnd(err) != nil {
+		if err := rc.Conn.Close(); rpc.IgnoreEnd(err) != nil {
 			rc.cfg.Logger.Debug("transport: close", zap.Error(err))
 		}
 	}()
@@ -220,7 +219,7 @@ func (rc *Responder) Close() error {
 	rc.mu.Lock()
 	rc.draining = true
 	rc.mu.Unlock()
-	return calls.IgnoreEnd(rc.Conn.Close())
+	return rpc.IgnoreEnd(rc.Conn.Close())
 }
 
 // Abort ends the connection now.

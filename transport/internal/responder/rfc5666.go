@@ -9,8 +9,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
@@ -24,7 +23,7 @@ type exposure struct {
 	octets int64
 	regs   []region.Region
 	mem    []chunks.Segment
-	stream *mem.Buffer // of a long reply
+	stream *memory.Buffer // of a long reply
 }
 
 // ErrNoDone ends a connection whose client does not say that it has read a reply. RFC
@@ -131,7 +130,7 @@ func (p *rfc5666) registerExposed(x *Call) error {
 		part := &x.out.Expose[i]
 		data := part.Data
 		if data == nil {
-			e.stream = mem.Shared.Get(part.Octets)
+			e.stream = memory.Shared.Get(part.Octets)
 			data = x.out.AppendStream(e.stream.Data[:0])
 		}
 		seg := chunks.Segment{Length: uint32(len(data))}
@@ -142,7 +141,7 @@ func (p *rfc5666) registerExposed(x *Call) error {
 			}
 			p.rc.Ctr.Registered.Add(1)
 			e.regs = append(e.regs, reg)
-			seg.Handle = calls.Handle(reg.STag())
+			seg.Handle = memory.Handle(reg.STag())
 		}
 		e.mem = append(e.mem, seg)
 	}
@@ -155,7 +154,7 @@ func (p *rfc5666) unexpose(x *Call) {
 		return
 	}
 	for i := range x.exp.regs {
-		if x.exp.regs[i].Invalidate(calls.NoWait) != nil {
+		if x.exp.regs[i].Invalidate(memory.NoWait) != nil {
 			go p.settleExposed(x) // not here: this may be an upcall
 			return
 		}

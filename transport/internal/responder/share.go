@@ -3,13 +3,13 @@ package responder
 import (
 	"github.com/stag-rdma/stag/credits"
 	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 )
 
 // creditShare is the part of a pool that a Responder has; Responder.mu guards it.
 type creditShare struct {
-	from  *gate.Pool // see gate.Credits
-	pool  *gate.Pool // from, once joined; nil: it always grants Config.Credits
+	from  *admit.Pool // see admit.Credits
+	pool  *admit.Pool // from, once joined; nil: it always grants Config.Credits
 	part  credits.Share
 	burst int // calls received since the latest replies were flushed
 }

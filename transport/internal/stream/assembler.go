@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -20,7 +20,7 @@ const HeadSize = 8
 
 // Record is a whole record in pooled memory.
 type Record struct {
-	Buf *mem.Buffer
+	Buf *memory.Buffer
 	Len int
 	Cut bool // only its head is here: Check has not allowed so much
 
@@ -150,7 +150,7 @@ func (a *Assembler) grow() {
 	if a.rec.Buf != nil && n <= len(a.rec.Buf.Data) {
 		return
 	}
-	b := mem.Shared.Get(n)
+	b := memory.Shared.Get(n)
 	if a.rec.Buf != nil {
 		copy(b.Data, a.rec.Bytes())
 		a.rec.Buf.Release()

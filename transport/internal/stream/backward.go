@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -30,7 +30,7 @@ func (c *Client) ServeBackward(s *Service, h rpc.Handler, stop context.CancelFun
 }
 
 // called runs a backward call, which takes b.
-func (c *Client) called(b *mem.Buffer, msg []byte) {
+func (c *Client) called(b *memory.Buffer, msg []byte) {
 	if c.back.waiting.Add(1) > maxBackwardRecords {
 		b.Release()
 		c.fail(errBackwardFlood)
@@ -73,7 +73,7 @@ func (c *Conn) backwardCaller() (rpc.Caller, error) {
 		return c.caller, nil
 	}
 	if c.gone {
-		return nil, rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), net.ErrClosed)
+		return nil, rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), net.ErrClosed)
 	}
 	c.caller = newClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
@@ -153,7 +153,7 @@ func (c *Conn) endBackward(err error) {
 	if caller == nil {
 		return
 	}
-	if err == nil || calls.Ended(err) {
+	if err == nil || rpc.Ended(err) {
 		err = net.ErrClosed
 	}
 	caller.end(err)

@@ -13,8 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -25,7 +26,7 @@ type Client struct {
 	cfg  Config
 	conn net.Conn
 	w    *Writer
-	ctr  *calls.Counters
+	ctr  *memory.Counters
 	back *Conn              // serves the calls of the backward direction; nil: none
 	stop context.CancelFunc // of its handlers
 	done chan struct{}      // closed when the reader has ended
@@ -44,7 +45,7 @@ type Client struct {
 
 // arrived is a record on its way to the caller, which owns buf.
 type arrived struct {
-	buf *mem.Buffer
+	buf *memory.Buffer
 	msg []byte
 	err error // instead: the reply was not read
 }
@@ -61,7 +62,7 @@ const maxSkipped = 1 << 30
 
 // NewClient returns a client of conn; Start is next.
 func NewClient(conn net.Conn, cfg Config) *Client {
-	return newClient(conn, NewWriter(conn), cfg, new(calls.Counters))
+	return newClient(conn, NewWriter(conn), cfg, new(memory.Counters))
 }
 
 // TLS returns what protects the connection, nil if nothing does.
@@ -74,7 +75,7 @@ func (c *Client) Start() {
 }
 
 // newClient returns a client for which somebody else reads.
-func newClient(conn net.Conn, w *Writer, cfg Config, ctr *calls.Counters) *Client {
+func newClient(conn net.Conn, w *Writer, cfg Config, ctr *memory.Counters) *Client {
 	return &Client{
 		cfg: cfg, conn: conn, w: w, ctr: ctr,
 		done: make(chan struct{}), xid: rand.Uint32(), pending: make(map[uint32]*waiter),
@@ -84,8 +85,8 @@ func newClient(conn net.Conn, w *Writer, cfg Config, ctr *calls.Counters) *Clien
 // Do implements [rpc.Caller].
 func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Release()
-	defer calls.Freed(call) // everything that was written is in the kernel
-	if err := calls.Check(ctx, call, c.cfg.MaxPayload); err != nil {
+	defer requester.Freed(call) // everything that was written is in the kernel
+	if err := requester.Check(ctx, call, c.cfg.MaxPayload); err != nil {
 		c.ctr.Errors.Add(1)
 		return err
 	}
@@ -94,11 +95,11 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		if errors.Is(err, rpc.ErrBackwardBusy) {
 			return &rpc.RPCError{Reason: rpc.ReasonBackward, Err: err}
 		}
-		return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), err)
+		return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), err)
 	}
 	defer c.leaveRoom()
 	ch := make(chan arrived, 1)
-	xid, err := c.enter(call.Resend, &waiter{ch, calls.MostReply(call, c.cfg.MaxPayload)})
+	xid, err := c.enter(call.Resend, &waiter{ch, requester.MostReply(call, c.cfg.MaxPayload)})
 	if err != nil {
 		c.ctr.Errors.Add(1)
 		return err
@@ -128,10 +129,10 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		default:
 		}
 		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), c.Err())
+		return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), c.Err())
 	case <-ctx.Done():
 		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), context.Cause(ctx))
+		return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), context.Cause(ctx))
 	}
 }
 
@@ -146,7 +147,7 @@ const largeCall = 64 << 10
 func (c *Client) post(ctx context.Context, xid uint32, call *rpc.Call) error {
 	done := false
 	defer c.w.Unlock()
-	if calls.Size(call) > largeCall { // a cancelled context as well; it costs allocations
+	if requester.Size(call) > largeCall { // a cancelled context as well; it costs allocations
 		told := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
 			_ = c.conn.SetWriteDeadline(time.Now().Add(lateWrite)) // fails only on a closed connection
@@ -179,7 +180,7 @@ func (c *Client) unsent(err error) error {
 	c.settle() // no reply will come
 	c.mu.Unlock()
 	c.ctr.Errors.Add(1)
-	return rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), err)
+	return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), err)
 }
 
 // deadline applies Config.CallTimeout to a context without a deadline.
@@ -198,7 +199,7 @@ func (c *Client) enter(tx *rpc.Transmission, w *waiter) (xid uint32, err error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return 0, rpc.AsOpError(rpc.OpCall, calls.PeerAddr(c.conn), c.err)
+		return 0, rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), c.err)
 	}
 	if tx != nil {
 		xid = tx.XID
@@ -241,16 +242,16 @@ func (c *Client) send(until time.Time, xid uint32, call *rpc.Call) error {
 	b := c.poolGet()
 	defer b.Release()
 	head := xdr.AppendCall(b.Data[:0], &h)
-	calls.Sign(call, head)
+	requester.Sign(call, head)
 	if len(call.MoreItems) > 0 {
-		flat := mem.Shared.Get(calls.Size(call))
+		flat := memory.Shared.Get(requester.Size(call))
 		defer flat.Release()
-		n, err := c.w.WriteLocked(until, head, calls.AppendArgs(call, flat.Data[:0]), nil, nil)
+		n, err := c.w.WriteLocked(until, head, requester.AppendArgs(call, flat.Data[:0]), nil, nil)
 		c.ctr.Inline.Add(uint64(n))
 		return err
 	}
-	head = append(head, calls.Before(call)...)
-	n, err := c.w.WriteLocked(until, head, call.Item, calls.Pad(call.Item), calls.After(call))
+	head = append(head, requester.Before(call)...)
+	n, err := c.w.WriteLocked(until, head, call.Item, memory.Pad(call.Item), requester.After(call))
 	c.ctr.Inline.Add(uint64(n))
 	return err
 }
@@ -258,7 +259,7 @@ func (c *Client) send(until time.Time, xid uint32, call *rpc.Call) error {
 // smallBuffer is room for the header of a call or reply, and for a short record.
 const smallBuffer = 1024
 
-func (c *Client) poolGet() *mem.Buffer { return mem.Shared.Get(smallBuffer) }
+func (c *Client) poolGet() *memory.Buffer { return memory.Shared.Get(smallBuffer) }
 
 // accept makes the caller's reply from a record.
 func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
@@ -276,11 +277,11 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 	reply.Results = d.Rest()
 	reply.Lent = r.buf
 	c.ctr.Replies.Add(1)
-	if err := calls.TakeItem(reply, call, c.cfg.Binding); err != nil {
+	if err := requester.TakeItem(reply, call, c.cfg.Binding); err != nil {
 		return err
 	}
 	// As over RDMA, where what is larger does not fit the Reply chunk: the two transports refuse the same replies.
-	if most := calls.MostReply(call, c.cfg.MaxPayload); len(r.msg) > most {
+	if most := requester.MostReply(call, c.cfg.MaxPayload); len(r.msg) > most {
 		e := &rpc.RPCError{XID: reply.Header.XID, Reason: rpc.ReasonTooBig, Err: &rpc.RoomError{Room: most, Result: len(r.msg)}}
 		reply.Release()
 		return e
@@ -301,7 +302,7 @@ func (c *Client) read() {
 	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
 	hint := smallBuffer
 	for {
-		b, msg, err := Read(rr, &mem.Shared, hint)
+		b, msg, err := Read(rr, &memory.Shared, hint)
 		if err != nil {
 			if err == io.EOF && c.Received() == 0 { //nolint:errorlint // as Read returns it
 				err = fmt.Errorf("the server has closed the connection without a word (does it speak RDMA alone on this port?): %w", err)
@@ -335,7 +336,7 @@ func (c *Client) skip(rr *xdr.RecordReader) error {
 }
 
 // deliver passes a record to the call that it answers, or drops it.
-func (c *Client) deliver(b *mem.Buffer, msg []byte) {
+func (c *Client) deliver(b *memory.Buffer, msg []byte) {
 	xid, typ, ok := xdr.PeekXID(msg)
 	if ok && typ == xdr.MsgCall && c.back != nil {
 		c.called(b, msg)
@@ -389,7 +390,7 @@ func (c *Client) Err() error {
 
 // Stats implements [rpc.Caller].
 func (c *Client) Stats() rpc.Stats {
-	s := c.ctr.Snapshot()
+	s := rpc.StatsOf(c.ctr)
 	c.back.addStats(&s)
 	return s
 }

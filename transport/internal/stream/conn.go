@@ -12,12 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/calls"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -85,7 +84,7 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	}()
 	var err error
 	if c.peer, err = s.gate.Enter(c.conn.RemoteAddr(), c); err != nil {
-		return rpc.AsOpError(rpc.OpAccept, calls.PeerAddr(c.conn), err)
+		return rpc.AsOpError(rpc.OpAccept, peeraddr.Of(c.conn), err)
 	}
 	defer c.peer.Leave()
 	if err := s.hooks.Add(c); err != nil {
@@ -97,20 +96,20 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	defer s.exec.Leave(c.at)
 	begun := time.Now()
 	network := NameOf("tcp", c.tls)
-	s.gate.Came(calls.PeerAddr(c.conn), network)
+	s.gate.Came(peeraddr.Of(c.conn), network)
 	err = c.read()
 	c.wg.Wait()
 	switch {
 	case c.isDraining():
-		s.gate.Went(calls.PeerAddr(c.conn), network, begun, s.hooks.Closed)
+		s.gate.Went(peeraddr.Of(c.conn), network, begun, s.hooks.Closed)
 		return nil
 	case errors.Is(err, ErrToRDMA), errors.Is(err, ErrToTLS) && c.starttls():
-		s.gate.Went(calls.PeerAddr(c.conn), network, begun, err)
+		s.gate.Went(peeraddr.Of(c.conn), network, begun, err)
 		keep = true
 		return err
 	}
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, calls.PeerAddr(c.conn), calls.IgnoreEnd(err)))
-	s.gate.Went(calls.PeerAddr(c.conn), network, begun, err)
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(c.conn), rpc.IgnoreEnd(err)))
+	s.gate.Went(peeraddr.Of(c.conn), network, begun, err)
 	return err
 }
 
@@ -170,7 +169,7 @@ func (c *Conn) Moved(f admit.Flow) uint64 {
 
 // Cut implements admit.Mover.
 func (c *Conn) Cut(f admit.Flow) {
-	err := gate.ErrUnread
+	err := admit.ErrUnread
 	if f == admit.Arriving {
 		err = errHalfRecord
 	}
@@ -192,7 +191,7 @@ func (c *Conn) setReadDeadline(t time.Time) {
 // pendingCall is one call from its record to its reply.
 type pendingCall struct {
 	c    *Conn
-	b    *mem.Buffer // the record
+	b    *memory.Buffer // the record
 	hold admit.Ticket
 	room int        // octets of hold for the reply
 	t    rpc.Traits // at first of what its head says
@@ -261,7 +260,7 @@ func (x *pendingCall) describe() {
 func (x *pendingCall) lacks() int {
 	s := x.c.s
 	n := x.t.Memory + execute.Protecting(&x.req, s.cfg.Binding, x.room, s.cfg.MaxPayload)
-	if n <= gate.Page || x.rsp.Refused() || s.gate.Refuses(&x.req, x.rsp, n+x.hold.Octets()) || x.hold.Try(n, false) {
+	if n <= admit.Page || x.rsp.Refused() || s.gate.Refuses(&x.req, x.rsp, n+x.hold.Octets()) || x.hold.Try(n, false) {
 		return 0
 	}
 	return n
@@ -356,7 +355,7 @@ func (x *pendingCall) reply() {
 	if size > smallRecord || x.hold.Octets() > 0 {
 		c.s.gate.Awaits(&x.hold, admit.Leaving, max(size-x.room, 0))
 	}
-	hb := mem.Shared.Get(smallBuffer)
+	hb := memory.Shared.Get(smallBuffer)
 	defer hb.Release()
 	h := resp.Header(x.req.XID)
 	head := xdr.AppendReply(hb.Data[:0], &h)
@@ -367,7 +366,7 @@ func (x *pendingCall) reply() {
 	case resp.HasResults() && len(resp.Lent.Items) == 1: // send the data without a copy
 		it := resp.Lent.Items[0]
 		head = append(head, resp.Results[:it.Pos]...)
-		n, err = c.w.Write(head, it.Data, calls.Pad(it.Data), resp.Results[it.Pos:])
+		n, err = c.w.Write(head, it.Data, memory.Pad(it.Data), resp.Results[it.Pos:])
 	default:
 		n, err = c.w.Write(resp.AppendResults(head), nil, nil, nil)
 	}

@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -22,7 +22,7 @@ var ErrToRDMA = errors.New("transport: RDMA is enabled on this connection")
 // that wait.
 func (c *Client) Handover(ctx context.Context) (net.Conn, error) {
 	if err := c.quiesce(ctx); err != nil {
-		return nil, rpc.AsOpError(rpc.OpDial, calls.PeerAddr(c.conn), err)
+		return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(c.conn), err)
 	}
 	// The reader waits between two records: only a deadline wakes it.
 	err := c.conn.SetReadDeadline(time.Unix(1, 0))
@@ -31,11 +31,11 @@ func (c *Client) Handover(ctx context.Context) (net.Conn, error) {
 		err = c.conn.SetDeadline(time.Time{})
 	}
 	if cause := c.Err(); !errors.Is(cause, ErrToRDMA) {
-		return nil, rpc.AsOpError(rpc.OpDial, calls.PeerAddr(c.conn), cause)
+		return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(c.conn), cause)
 	}
 	if err != nil {
 		_ = c.conn.Close() // the error above says more
-		return nil, rpc.AsOpError(rpc.OpDial, calls.PeerAddr(c.conn), err)
+		return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(c.conn), err)
 	}
 	c.ctr.Conns.Store(0)
 	return c.conn, nil

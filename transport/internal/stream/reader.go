@@ -12,8 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/admit"
-	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -206,7 +205,7 @@ func (r *reader) admit(x *pendingCall, head []byte, n int, last bool) error {
 		x.short = r.isShort(x)
 	}
 	if !x.short {
-		want += gate.CallCost
+		want += admit.CallCost
 	}
 	if want == 0 && c.peer.Open() || x.hold.Try(want, false) {
 		x.room = room
@@ -258,7 +257,7 @@ func (g grant) Granted() { g <- struct{}{} }
 
 // body reads the octets of a record, of which the first n are announced.
 func (r *reader) body(x *pendingCall, n int, last bool) ([]byte, error) {
-	x.b = mem.Shared.Get(n)
+	x.b = memory.Shared.Get(n)
 	// The rest of a record in fragments is still to come even if the first is there.
 	if x.hold.Octets() > 0 && (n > r.br.Buffered() || !last) {
 		r.c.s.gate.Awaits(&x.hold, admit.Arriving, 0)
@@ -267,7 +266,7 @@ func (r *reader) body(x *pendingCall, n int, last bool) ([]byte, error) {
 	have, one, empty := 0, last, 0
 	for {
 		if have+n > len(x.b.Data) {
-			b := mem.Shared.Get(max(have+n, min(2*have, r.c.s.cfg.MaxPayload)))
+			b := memory.Shared.Get(max(have+n, min(2*have, r.c.s.cfg.MaxPayload)))
 			copy(b.Data, x.b.Data[:have])
 			x.b.Release()
 			x.b = b
@@ -278,7 +277,7 @@ func (r *reader) body(x *pendingCall, n int, last bool) ([]byte, error) {
 			return nil, inRecord(err)
 		}
 		if last {
-			if spare := x.hold.Octets() - x.room - gate.CallCost - have; !one && spare > 0 {
+			if spare := x.hold.Octets() - x.room - admit.CallCost - have; !one && spare > 0 {
 				x.hold.Add(-spare)
 			}
 			return x.b.Data[:have], nil
@@ -305,7 +304,7 @@ func (r *reader) reply(xid uint32, n int, last bool) error {
 		caller.refuse(xid, ErrTooBig)
 		return r.discard(n, last)
 	}
-	b := mem.Shared.Get(n)
+	b := memory.Shared.Get(n)
 	r.await(n)
 	if _, err := io.ReadFull(r.br, b.Data[:n]); err != nil {
 		b.Release()

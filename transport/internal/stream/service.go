@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
-	"github.com/stag-rdma/stag/transport/internal/gate"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 )
 
 // Config holds the settings of a record-marked connection, all of them set.
@@ -37,13 +37,13 @@ type Hooks struct {
 type Service struct {
 	ctx   context.Context // of all handlers
 	cfg   Config
-	ctr   *calls.Counters
-	gate  *gate.Gate
+	ctr   *memory.Counters
+	gate  *admit.Gate
 	exec  *execute.Executor
 	hooks Hooks
 }
 
 // NewService returns the Service of a server.
-func NewService(ctx context.Context, cfg Config, ctr *calls.Counters, g *gate.Gate, e *execute.Executor, h Hooks) *Service {
+func NewService(ctx context.Context, cfg Config, ctr *memory.Counters, g *admit.Gate, e *execute.Executor, h Hooks) *Service {
 	return &Service{ctx: ctx, cfg: cfg, ctr: ctr, gate: g, exec: e, hooks: h}
 }

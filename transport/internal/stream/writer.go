@@ -6,8 +6,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/gate"
-	"github.com/stag-rdma/stag/transport/internal/mem"
+	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -17,7 +17,7 @@ const Patience = 30 * time.Second
 
 // Allowance returns the time that a peer may take for n octets of a record.
 func Allowance(n int) time.Duration {
-	return Patience + time.Duration(n/gate.MinRate)*time.Second
+	return Patience + time.Duration(n/admit.MinRate)*time.Second
 }
 
 // Writer writes records, each in one fragment and one system call. It is safe
@@ -90,7 +90,7 @@ func Written(conn net.Conn) {
 }
 
 // Read reads one record into pooled memory. hint is the expected size.
-func Read(r *xdr.RecordReader, p *mem.Pool, hint int) (*mem.Buffer, []byte, error) {
+func Read(r *xdr.RecordReader, p *memory.Pool, hint int) (*memory.Buffer, []byte, error) {
 	b := p.Get(hint)
 	kept := false
 	defer func() { // also if the connection panics

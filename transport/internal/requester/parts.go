@@ -1,6 +1,4 @@
-// Package calls has what requester, responder and the server above them share of a call: its parts and those of its
-// reply, the memory that it gives peers access to, who the peer is, and the counters.
-package calls
+package requester
 
 import (
 	"context"
@@ -11,11 +9,6 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-var zeroPad [4]byte
-
-// Pad returns the XDR pad of item: 0 to 3 zero octets (RFC 4506 Section 3).
-func Pad(item []byte) []byte { return zeroPad[:xdr.Pad(len(item))] }
 
 // Before returns the arguments up to the item's data; all of them without an item.
 func Before(c *rpc.Call) []byte {

@@ -1,4 +1,4 @@
-package gate
+package admit
 
 import (
 	"github.com/stag-rdma/stag/credits"

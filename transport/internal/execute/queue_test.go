@@ -1,4 +1,4 @@
-package drc
+package execute
 
 import (
 	"math/rand/v2"
@@ -9,10 +9,10 @@ type client struct{ addr, name string }
 
 type reply struct {
 	of    client
-	place Item[client, *reply]
+	place item[client, *reply]
 }
 
-// model is a Queue without anything that makes it fast.
+// model is a queue without anything that makes it fast.
 type model []*reply
 
 func (m model) excess(addr string, limit int) *reply {
@@ -42,11 +42,11 @@ func (m model) without(r *reply) model {
 	panic("not in the model")
 }
 
-// TestModel compares a Queue with a list that is searched from its beginning.
+// TestModel compares a queue with a list that is searched from its beginning.
 func TestQueueModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		q, m := NewQueue[client, *reply](), model(nil)
+		q, m := newQueue[client, *reply](), model(nil)
 		for step := range 2000 {
 			r := &reply{of: client{string(rune('a' + rnd.IntN(3))), string(rune('m' + min(rnd.IntN(4), rnd.IntN(4))))}}
 			r.place.Value = r

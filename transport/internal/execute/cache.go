@@ -1,100 +1,99 @@
-// Package drc is the state machine of the duplicate request cache: which calls run, which replies
-// are kept, and for how long. It knows nothing about connections and transports, so that a call
-// that comes again over TCP, RDMA or a new connection gets the reply to the first one. It has one
-// owner, no lock and no clock: the owner passes the time, in nanoseconds since any moment.
-package drc
+package execute
 
 import (
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
-// Limits restricts what a Cache keeps. Running calls do not count: whoever runs them limits them.
-type Limits struct {
+// cacheLimits restricts what a cache keeps. Running calls do not count: whoever runs them limits them.
+type cacheLimits struct {
 	Entries int   // replies in total
 	PerAddr int   // replies to those who have one share (see peeraddr)
 	Octets  int64 // sum of the sizes passed to Finish
 	Time    int64 // ns from the end of a call until its reply is forgotten
 }
 
-// Entry is a call that is running or has run.
-type Entry[V any] struct {
+// entry is a call that is running or has run.
+type entry[V any] struct {
 	// Value belongs to the owner.
 	Value V
 
 	key   callid.Call
 	sum   callid.Sum // unknown while data of the call are at the client
-	next  *Entry[V]  // with the same key and another sum
+	next  *entry[V]  // with the same key and another sum
 	size  int64
 	until int64
 	done  bool
-	place Item[callid.Client, *Entry[V]]
+	place item[callid.Client, *entry[V]]
 }
 
 // Done reports whether the call has ended; Value is then the one passed to Finish.
-func (e *Entry[V]) Done() bool { return e.done }
+func (e *entry[V]) Done() bool { return e.done }
 
-// Stats counts since New.
-type Stats struct {
+// cacheStats counts since newCache.
+type cacheStats struct {
 	Entries int    // replies kept now
 	Octets  int64  // sum of their sizes
 	Running int    // calls running now
 	Evicted uint64 // replies dropped before their time
 }
 
-// Cache is a duplicate request cache. It is not safe for concurrent use.
-type Cache[V any] struct {
-	lim     Limits
-	calls   map[callid.Call]*Entry[V] // by key, the newest first
+// cache is the state machine of the duplicate request cache: which calls run, which replies are kept, and for how long. It
+// knows nothing about connections and transports, so that a call that comes again over TCP, RDMA or a new connection gets
+// the reply to the first one. It has one owner, no lock and no clock: the owner passes the time, in nanoseconds since any
+// moment.
+type cache[V any] struct {
+	lim     cacheLimits
+	calls   map[callid.Call]*entry[V] // by key, the newest first
 	running int
-	replies *Queue[callid.Client, *Entry[V]]
+	replies *queue[callid.Client, *entry[V]]
 	octets  int64
 	evicted uint64
 }
 
-// New returns an empty cache.
-func New[V any](lim Limits) *Cache[V] {
-	return &Cache[V]{lim: lim, calls: make(map[callid.Call]*Entry[V]), replies: NewQueue[callid.Client, *Entry[V]]()}
+// newCache returns an empty cache.
+func newCache[V any](lim cacheLimits) *cache[V] {
+	return &cache[V]{lim: lim, calls: make(map[callid.Call]*entry[V]), replies: newQueue[callid.Client, *entry[V]]()}
 }
 
-// Answer says what Begin has found.
-type Answer uint8
+// verdict says what Begin has found.
+type verdict uint8
 
 // Answers of Begin.
 const (
-	// First: the call is new. The owner runs it and then calls Finish or Forget.
-	First Answer = iota
-	// Reply: the call has come before, and the entry has the reply.
-	Reply
-	// Wait: the call of the entry runs, and may be the same. When it has ended, the owner asks again.
-	Wait
-	// Read: it is known only by its data whether the call is new. The owner reads them and asks again.
-	Read
-	// Unsure: the call is perhaps the one before, whose data nobody knows any more. It must neither run
+	// callNew: the call is new. The owner runs it and then calls Finish or Forget.
+	callNew verdict = iota
+	// callAnswered: the call has come before, and the entry has the reply.
+	callAnswered
+	// callRuns: the call of the entry runs, and may be the same. When it has ended, the owner asks again.
+	callRuns
+	// callUnread: it is known only by its data whether the call is new. The owner reads them and asks again.
+	callUnread
+	// callUnsure: the call is perhaps the one before, whose data nobody knows any more. It must neither run
 	// nor get a reply.
-	Unsure
+	callUnsure
 )
 
 // maxAlike limits the replies to calls that differ in their content only.
 const maxAlike = 8
 
 // Begin enters a call that has come. The sum is unknown if data of it are still at the client.
-func (c *Cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*Entry[V], Answer) {
+func (c *cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*entry[V], verdict) {
 	c.expire(now)
 	head := c.calls[k]
 	if head != nil && !sum.Known {
-		return nil, Read
+		return nil, callUnread
 	}
-	var last *Entry[V] // the oldest reply
+	var last *entry[V] // the oldest reply
 	alike := 0
 	for e := head; e != nil; e = e.next {
 		switch {
 		case e.sum == sum && e.done:
-			return e, Reply
+			return e, callAnswered
 		case !e.done && (e.sum == sum || !e.sum.Known):
-			return e, Wait
+			return e, callRuns
 		case !e.sum.Known:
-			return nil, Unsure
+			return nil, callUnsure
 		case e.done:
 			last = e
 			alike++
@@ -104,14 +103,14 @@ func (c *Cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*Entry[V], A
 		c.evicted++
 		c.remove(last)
 	}
-	e := &Entry[V]{key: k, sum: sum, next: c.calls[k]}
+	e := &entry[V]{key: k, sum: sum, next: c.calls[k]}
 	c.calls[k] = e
 	c.running++
-	return e, First
+	return e, callNew
 }
 
 // Running reports whether a call with this key is running.
-func (c *Cache[V]) Running(k callid.Call) bool {
+func (c *cache[V]) Running(k callid.Call) bool {
 	for e := c.calls[k]; e != nil; e = e.next {
 		if !e.done {
 			return true
@@ -121,7 +120,7 @@ func (c *Cache[V]) Running(k callid.Call) bool {
 }
 
 // Learn tells the sum of a running call that began without it.
-func (c *Cache[V]) Learn(e *Entry[V], sum callid.Sum) { e.sum = sum }
+func (c *cache[V]) Learn(e *entry[V], sum callid.Sum) { e.sum = sum }
 
 // Finish keeps v, which takes size octets, as the reply to a call that has run. If its sum is still
 // unknown, the call is never answered again. If there are too many replies, older ones are dropped:
@@ -129,7 +128,7 @@ func (c *Cache[V]) Learn(e *Entry[V], sum callid.Sum) { e.sum = sum }
 // with the most replies.
 //
 // A reply larger than the whole cache is not kept.
-func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
+func (c *cache[V]) Finish(e *entry[V], v V, size, now int64) {
 	c.expire(now)
 	c.running--
 	e.Value, e.done, e.size, e.until = v, true, size, now+c.lim.Time
@@ -149,7 +148,7 @@ func (c *Cache[V]) Finish(e *Entry[V], v V, size, now int64) {
 }
 
 // makeRoom drops replies until the limits hold, after one of a share was added.
-func (c *Cache[V]) makeRoom(share string) {
+func (c *cache[V]) makeRoom(share string) {
 	for {
 		over := c.replies.Excess(share, max(c.lim.PerAddr, 1))
 		if over == nil && (c.replies.Len() > c.lim.Entries || c.octets > c.lim.Octets) {
@@ -164,34 +163,34 @@ func (c *Cache[V]) makeRoom(share string) {
 }
 
 // Forget ends a call that was not executed: if it comes again, it is new.
-func (c *Cache[V]) Forget(e *Entry[V]) {
+func (c *cache[V]) Forget(e *entry[V]) {
 	if !e.done {
 		c.running--
 		c.unlink(e)
 	}
 }
 
-// Stats returns the counters.
-func (c *Cache[V]) Stats() Stats {
-	return Stats{Entries: c.replies.Len(), Octets: c.octets, Running: c.running, Evicted: c.evicted}
+// cacheStats returns the counters.
+func (c *cache[V]) Stats() cacheStats {
+	return cacheStats{Entries: c.replies.Len(), Octets: c.octets, Running: c.running, Evicted: c.evicted}
 }
 
 // expire drops the replies whose time is over.
-func (c *Cache[V]) expire(now int64) {
+func (c *cache[V]) expire(now int64) {
 	for e := c.replies.Oldest(); e != nil && e.Value.until <= now; e = c.replies.Oldest() {
 		c.remove(e.Value)
 	}
 }
 
 // remove drops a reply.
-func (c *Cache[V]) remove(e *Entry[V]) {
+func (c *cache[V]) remove(e *entry[V]) {
 	c.unlink(e)
 	c.octets -= e.size
 	c.replies.Remove(&e.place)
 }
 
 // unlink removes an entry from its list.
-func (c *Cache[V]) unlink(e *Entry[V]) {
+func (c *cache[V]) unlink(e *entry[V]) {
 	head := c.calls[e.key]
 	if head == e {
 		if e.next == nil {

@@ -1,4 +1,4 @@
-package gate
+package admit
 
 import (
 	"net"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/transport/internal/calls"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -17,7 +17,7 @@ import (
 // each call, the first ones as much as they like, and a connection that ends makes room.
 func TestInlinePromises(t *testing.T) {
 	cfg := Config{Memory: 256 << 20, Credits: 64, InlineRecv: 256 << 10, MaxPayload: 1 << 20, Pull: 30 * time.Second, Startup: 10 * time.Second, Logger: zap.NewNop()}
-	d := New(cfg, new(calls.Counters))
+	d := New(cfg, new(memory.Counters))
 	var sizes []int
 	for range 2000 {
 		n := d.Inline()
@@ -43,7 +43,7 @@ func TestInlinePromises(t *testing.T) {
 // TestRefusalsSampled: a client that is refused again and again does not fill the log.
 func TestRefusalsSampled(t *testing.T) {
 	core, log := observer.New(zapcore.InfoLevel)
-	ctr := new(calls.Counters)
+	ctr := new(memory.Counters)
 	g := New(Config{
 		Memory: 256 << 20, MaxPayload: 1 << 20, Pull: time.Second, Logger: zap.New(core), Allow: func(net.Addr) bool { return false },
 	}, ctr)

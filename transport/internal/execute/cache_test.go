@@ -1,4 +1,4 @@
-package drc
+package execute
 
 import (
 	"testing"
@@ -19,20 +19,20 @@ func sum(n int) callid.Sum {
 }
 
 // begin is Begin for a call that is new or not.
-func begin[V any](c *Cache[V], k callid.Call, now int64) (*Entry[V], bool) {
+func begin[V any](c *cache[V], k callid.Call, now int64) (*entry[V], bool) {
 	e, a := c.Begin(k, sum(1), now)
-	return e, a == First
+	return e, a == callNew
 }
 
-var wide = Limits{Entries: 1000, PerAddr: 1000, Octets: 1 << 20, Time: 100}
+var wide = cacheLimits{Entries: 1000, PerAddr: 1000, Octets: 1 << 20, Time: 100}
 
 // TestContent: calls with one key and another content are different calls, and each keeps its reply.
 func TestContent(t *testing.T) {
-	c := New[int](wide)
+	c := newCache[int](wide)
 	k := key("a", 1)
 	run := func(n int) {
 		e, a := c.Begin(k, sum(n), 0)
-		if a != First {
+		if a != callNew {
 			t.Fatalf("content %d: %v", n, a)
 		}
 		c.Finish(e, n, 1, 0)
@@ -41,12 +41,12 @@ func TestContent(t *testing.T) {
 		run(1 + n)
 	}
 	for n := range maxAlike {
-		if e, a := c.Begin(k, sum(1+n), 0); a != Reply || e.Value != 1+n {
+		if e, a := c.Begin(k, sum(1+n), 0); a != callAnswered || e.Value != 1+n {
 			t.Errorf("content %d: %v", n, a)
 		}
 	}
 	run(99)
-	if _, a := c.Begin(k, sum(2), 0); a != Reply {
+	if _, a := c.Begin(k, sum(2), 0); a != callAnswered {
 		t.Error("one too many has cost more than the oldest one its reply")
 	}
 	run(1) // the oldest one
@@ -60,19 +60,19 @@ func TestContent(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for _, x := range []struct {
 		name string
-		lim  Limits
+		lim  cacheLimits
 		size int64
 		keep int // of the 10 replies of address a, after one of b
 		b    bool
 	}{
-		{"entries", Limits{Entries: 4, PerAddr: 100, Octets: 1000, Time: 1}, 10, 4, false},
-		{"octets", Limits{Entries: 100, PerAddr: 100, Octets: 59, Time: 1}, 10, 5, false},
-		{"address", Limits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1}, 10, 3, true},
-		{"too large", Limits{Entries: 100, PerAddr: 3, Octets: 9, Time: 1}, 10, 0, false},
-		{"none", Limits{Octets: 1000, Time: 1}, 10, 0, false},
+		{"entries", cacheLimits{Entries: 4, PerAddr: 100, Octets: 1000, Time: 1}, 10, 4, false},
+		{"octets", cacheLimits{Entries: 100, PerAddr: 100, Octets: 59, Time: 1}, 10, 5, false},
+		{"address", cacheLimits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1}, 10, 3, true},
+		{"too large", cacheLimits{Entries: 100, PerAddr: 3, Octets: 9, Time: 1}, 10, 0, false},
+		{"none", cacheLimits{Octets: 1000, Time: 1}, 10, 0, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			c := New[int](x.lim)
+			c := newCache[int](x.lim)
 			run := func(k callid.Call) {
 				e, first := begin(c, k, 0)
 				if !first {
@@ -106,7 +106,7 @@ func TestBounds(t *testing.T) {
 
 // TestOwners: of several users with one address, one who claims to be many costs no other his reply.
 func TestOwners(t *testing.T) {
-	c := New[int](Limits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1})
+	c := newCache[int](cacheLimits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1})
 	run := func(k callid.Call, owner, cred string) callid.Call {
 		k.Client.Owner, k.Client.Cred = owner, cred
 		e, first := begin(c, k, 0)

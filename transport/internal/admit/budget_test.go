@@ -11,8 +11,8 @@ import (
 
 const noLimit = 1 << 40
 
-func config() admit.Config {
-	return admit.Config{
+func config() admit.BudgetConfig {
+	return admit.BudgetConfig{
 		Conns: 100, Limit: 1000, Spare: 250, Pulls: 100,
 		Patience: 30 * time.Second, Hurry: 2 * time.Second, Rate: 10,
 	}
@@ -29,7 +29,7 @@ type call struct {
 
 func (c *call) Granted() { *c.order = append(*c.order, c.id) }
 
-func enter(t *testing.T, g *admit.Gate, addr string, l admit.Limits, m admit.Mover) *admit.Peer {
+func enter(t *testing.T, g *admit.Budget, addr string, l admit.Limits, m admit.Mover) *admit.Peer {
 	t.Helper()
 	p, v := g.Enter(addr, l, m)
 	if v != admit.Admitted {
@@ -41,7 +41,7 @@ func enter(t *testing.T, g *admit.Gate, addr string, l admit.Limits, m admit.Mov
 func TestFirstComeFirstServed(t *testing.T) {
 	cfg := config()
 	cfg.Limit, cfg.Spare = 10, 0
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	p := enter(t, g, "a", open, nil)
 	var order []int
 	calls := make([]call, 4)
@@ -74,7 +74,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 func TestConnections(t *testing.T) {
 	cfg := config()
 	cfg.Conns = 3
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	one := open
 	one.Conns = 2
 	a := enter(t, g, "a", one, nil)
@@ -98,7 +98,7 @@ func TestConnections(t *testing.T) {
 func TestSpare(t *testing.T) {
 	cfg := config()
 	cfg.Pulls = 3
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	p, q := enter(t, g, "a", open, nil), enter(t, g, "b", open, nil)
 	var order []int
 	calls := make([]call, 5)
@@ -136,7 +136,7 @@ func TestSpare(t *testing.T) {
 func TestSmall(t *testing.T) {
 	cfg := config()
 	cfg.Spare, cfg.Reserve, cfg.Small = 200, 100, 10
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	var order []int
 	var calls []*call
 	ask := func(p *admit.Peer, n int) bool {
@@ -168,7 +168,7 @@ func TestSmall(t *testing.T) {
 
 // TestAllWait: if all that is held is held by calls that wait, the first goes on.
 func TestAllWait(t *testing.T) {
-	g := admit.New(config())
+	g := admit.NewBudget(config())
 	p := enter(t, g, "a", open, nil)
 	var order []int
 	calls := make([]call, 3)
@@ -203,7 +203,7 @@ func TestModel(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		cfg := config()
 		cfg.Limit, cfg.Spare, cfg.Pulls = 500, 120, 4
-		g := admit.New(cfg)
+		g := admit.NewBudget(cfg)
 		limits := admit.Limits{Conns: 9, Limit: 300, Pulls: 3}
 		var peers []*admit.Peer
 		for i := range 6 {
@@ -331,7 +331,7 @@ func TestPatience(t *testing.T) {
 		"silent, in hurry": {others: true, want: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := admit.New(config())
+			g := admit.NewBudget(config())
 			m := new(mover)
 			p, q := enter(t, g, "a", open, m), enter(t, g, "b", open, nil)
 			var order []int
@@ -380,7 +380,7 @@ func TestPatience(t *testing.T) {
 func TestSlowestFirst(t *testing.T) {
 	cfg := config()
 	cfg.Spare = 0
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	little := admit.Limits{Conns: 10, Limit: 100, Pulls: 10, Exposed: 10}
 	var order []int
 	var movers [6]mover
@@ -433,7 +433,7 @@ func TestSlowestFirst(t *testing.T) {
 func TestConnsTakeMemory(t *testing.T) {
 	cfg := config()
 	cfg.Spare, cfg.FreeConns, cfg.ConnCost = 0, 2, 100
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	var order []int
 	large := call{enter(t, g, "a", open, nil).Ticket(), 1, &order}
 	if !large.Try(1000, false) {
@@ -469,7 +469,7 @@ func TestConnsTakeMemory(t *testing.T) {
 func TestTurns(t *testing.T) {
 	cfg := config()
 	cfg.Limit, cfg.Spare = 10, 0
-	g := admit.New(cfg)
+	g := admit.NewBudget(cfg)
 	var order []int
 	first := call{enter(t, g, "a", open, nil).Ticket(), 0, &order}
 	if !first.Try(10, false) {

@@ -1,6 +1,6 @@
 //go:build !race && !invariants
 
-package mem
+package memory
 
 // poison does nothing without the race detector or the invariants tag.
 func poison([]byte) {}

@@ -1,4 +1,4 @@
-package drc
+package execute
 
 import (
 	"container/heap"
@@ -6,41 +6,41 @@ import (
 	"github.com/stag-rdma/stag/internal/list"
 )
 
-// Queue decides which of the replies that a server keeps have to make room for others: it holds items, the oldest first.
+// queue decides which of the replies that a server keeps have to make room for others: it holds items, the oldest first.
 // Items belong to clients, named by C, and several clients may share one address. The oldest of all goes first; but when
 // an address has more than its share, the client there that has the most loses its oldest. A slow client thus loses no
 // reply to faster ones behind the same address. Every operation takes constant time, or the logarithm of the number of
-// clients at one address. The zero value is not ready: see NewQueue.
-type Queue[C comparable, V any] struct {
-	items  list.List[Item[C, V]] // by age
+// clients at one address. The zero value is not ready: see newQueue.
+type queue[C comparable, V any] struct {
+	items  list.List[item[C, V]] // by age
 	added  uint64                // ever
 	addrs  map[string]*address[C, V]
 	shares map[C]*share[C, V]
 }
 
-// Item is one item of a Queue. Its owner allocates it, usually as a field of Value.
-type Item[C comparable, V any] struct {
+// item is one item of a queue. Its owner allocates it, usually as a field of Value.
+type item[C comparable, V any] struct {
 	Value V
 
-	all, mine list.Node[Item[C, V]] // of the queue, and of its client
+	all, mine list.Node[item[C, V]] // of the queue, and of its client
 	of        *share[C, V]          // nil: in no queue
 	nth       uint64                // of all that were ever added
 }
 
-// NewQueue returns an empty queue.
-func NewQueue[C comparable, V any]() *Queue[C, V] {
-	return &Queue[C, V]{addrs: make(map[string]*address[C, V]), shares: make(map[C]*share[C, V])}
+// newQueue returns an empty queue.
+func newQueue[C comparable, V any]() *queue[C, V] {
+	return &queue[C, V]{addrs: make(map[string]*address[C, V]), shares: make(map[C]*share[C, V])}
 }
 
 // Len returns the number of items.
-func (q *Queue[C, V]) Len() int { return q.items.Len() }
+func (q *queue[C, V]) Len() int { return q.items.Len() }
 
 // Oldest returns the oldest item, nil if there is none.
-func (q *Queue[C, V]) Oldest() *Item[C, V] { return q.items.First() }
+func (q *queue[C, V]) Oldest() *item[C, V] { return q.items.First() }
 
 // Excess returns the item that has to go if addr has more than limit items: the oldest one of
 // the client there that has the most. It returns nil if addr has at most limit.
-func (q *Queue[C, V]) Excess(addr string, limit int) *Item[C, V] {
+func (q *queue[C, V]) Excess(addr string, limit int) *item[C, V] {
 	a := q.addrs[addr]
 	if a == nil || a.n <= max(limit, 0) {
 		return nil
@@ -50,7 +50,7 @@ func (q *Queue[C, V]) Excess(addr string, limit int) *Item[C, V] {
 
 // Add appends it, which is in no queue, as the newest item. It belongs to client. A client has
 // the same addr in all calls.
-func (q *Queue[C, V]) Add(it *Item[C, V], client C, addr string) {
+func (q *queue[C, V]) Add(it *item[C, V], client C, addr string) {
 	s := q.shares[client]
 	if s == nil {
 		a := q.addrs[addr]
@@ -74,7 +74,7 @@ func (q *Queue[C, V]) Add(it *Item[C, V], client C, addr string) {
 }
 
 // Remove takes out an item, whichever it is. One that is in no queue stays so.
-func (q *Queue[C, V]) Remove(it *Item[C, V]) {
+func (q *queue[C, V]) Remove(it *item[C, V]) {
 	s := it.of
 	if s == nil {
 		return
@@ -98,7 +98,7 @@ type share[C comparable, V any] struct {
 	client C
 	of     *address[C, V]
 	at     int // in of.clients
-	items  list.List[Item[C, V]]
+	items  list.List[item[C, V]]
 }
 
 // address is the clients behind one address that have items.

@@ -1,4 +1,4 @@
-package calls
+package memory
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/internal/mem"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // Handle returns the name that RFC 8166 Section 3.4.3 has for a steering tag (RFC 5041 Section 4.2). It is the
@@ -20,20 +18,17 @@ func STag(h chunks.Handle) region.STag { return region.STag(h) }
 // Registration is memory that a peer may touch: a separate registration, or a part of a Memory.
 type Registration struct {
 	region.Region
-	in *mem.Memory // nil: a separate registration
-	n  int         // octets
+	in *Memory // nil: a separate registration
+	n  int     // octets
 }
 
-// Inside returns what is inside m, which may be nil.
-func Inside(m *rpc.Memory) *mem.Memory { return (*mem.Memory)(m) }
-
 // Register gives the peer access to p. If in is not nil, p is a part of it.
-func Register(c *rdmap.Conn, ctr *Counters, p []byte, in *rpc.Memory, access region.Access) (l Registration, err error) {
+func Register(c *rdmap.Conn, ctr *Counters, p []byte, in *Memory, access region.Access) (l Registration, err error) {
 	made := true
 	if in == nil {
 		l.Region, err = c.Register(p, access)
 	} else {
-		l.Region, made, err = Inside(in).Open(c, p, access)
+		l.Region, made, err = in.Open(c, p, access)
 	}
 	if err != nil {
 		return Registration{}, err
@@ -44,7 +39,7 @@ func Register(c *rdmap.Conn, ctr *Counters, p []byte, in *rpc.Memory, access reg
 		ctr.Reused.Add(1)
 	}
 	ctr.LentOctets.Add(int64(len(p)))
-	l.in, l.n = Inside(in), len(p)
+	l.in, l.n = in, len(p)
 	return l, nil
 }
 

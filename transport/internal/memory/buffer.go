@@ -1,8 +1,10 @@
-package mem
+package memory
 
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // Sizes are the sizes of pooled buffers in octets: what file systems move at a time, with room for
@@ -149,3 +151,8 @@ func (p *Pool) Live() (n int) {
 	}
 	return n
 }
+
+var zeroPad [4]byte
+
+// Pad returns the XDR pad of item: 0 to 3 zero octets (RFC 4506 Section 3).
+func Pad(item []byte) []byte { return zeroPad[:xdr.Pad(len(item))] }

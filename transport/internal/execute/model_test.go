@@ -1,4 +1,4 @@
-package drc_test
+package execute
 
 import (
 	"fmt"
@@ -7,25 +7,21 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/callid"
-	"github.com/stag-rdma/stag/transport/internal/drc"
 )
-
-// maxAlike replies are kept to calls that differ in their content only.
-const maxAlike = 8
 
 // call is a call in the model.
 type call struct {
 	key   callid.Call
 	sum   callid.Sum
-	e     *drc.Entry[string]
+	e     *entry[string]
 	reply string
 	size  int64
 	until int64
 }
 
-// model is a cache that is searched from end to end.
-type model struct {
-	lim     drc.Limits
+// cacheModel is a cache that is searched from end to end.
+type cacheModel struct {
+	lim     cacheLimits
 	running []*call
 	done    []*call // the one that has ended first comes first
 	nth     map[*call]int
@@ -33,7 +29,7 @@ type model struct {
 }
 
 // with returns the calls with a key, in the order in which they began.
-func (m *model) with(k callid.Call) (all []*call) {
+func (m *cacheModel) with(k callid.Call) (all []*call) {
 	for _, c := range slices.Concat(m.done, m.running) {
 		if c.key == k {
 			all = append(all, c)
@@ -43,20 +39,20 @@ func (m *model) with(k callid.Call) (all []*call) {
 	return all
 }
 
-func (m *model) drop(c *call) {
+func (m *cacheModel) drop(c *call) {
 	m.done = slices.DeleteFunc(m.done, func(d *call) bool { return d == c })
 }
 
-func (m *model) expire(now int64) {
+func (m *cacheModel) expire(now int64) {
 	m.done = slices.DeleteFunc(m.done, func(c *call) bool { return c.until <= now })
 }
 
 // begin says what Begin has to answer, and with which call.
-func (m *model) begin(k callid.Call, sum callid.Sum, now int64) (*call, drc.Answer) {
+func (m *cacheModel) begin(k callid.Call, sum callid.Sum, now int64) (*call, verdict) {
 	m.expire(now)
 	all := m.with(k)
 	if len(all) > 0 && !sum.Known {
-		return nil, drc.Read
+		return nil, callUnread
 	}
 	var replies []*call
 	unsure := false
@@ -64,16 +60,16 @@ func (m *model) begin(k callid.Call, sum callid.Sum, now int64) (*call, drc.Answ
 		done := slices.Contains(m.done, c)
 		switch {
 		case done && c.sum == sum:
-			return c, drc.Reply
+			return c, callAnswered
 		case !done && (c.sum == sum || !c.sum.Known):
-			return c, drc.Wait
+			return c, callRuns
 		case done:
 			replies = append(replies, c)
 			unsure = unsure || !c.sum.Known
 		}
 	}
 	if unsure {
-		return nil, drc.Unsure
+		return nil, callUnsure
 	}
 	if len(replies) >= maxAlike {
 		m.drop(replies[0])
@@ -82,15 +78,15 @@ func (m *model) begin(k callid.Call, sum callid.Sum, now int64) (*call, drc.Answ
 	c := &call{key: k, sum: sum}
 	m.nth[c] = len(m.nth)
 	m.running = append(m.running, c)
-	return c, drc.First
+	return c, callNew
 }
 
-func (m *model) stop(c *call) {
+func (m *cacheModel) stop(c *call) {
 	m.running = slices.DeleteFunc(m.running, func(r *call) bool { return r == c })
 }
 
 // finish drops replies, the oldest first: of the client with the most of them if its address has too many.
-func (m *model) finish(c *call, now int64) {
+func (m *cacheModel) finish(c *call, now int64) {
 	m.expire(now)
 	m.stop(c)
 	if c.size > m.lim.Octets {
@@ -125,8 +121,8 @@ func (m *model) finish(c *call, now int64) {
 	}
 }
 
-func (m *model) stats() drc.Stats {
-	s := drc.Stats{Entries: len(m.done), Running: len(m.running), Evicted: m.evicted}
+func (m *cacheModel) stats() cacheStats {
+	s := cacheStats{Entries: len(m.done), Running: len(m.running), Evicted: m.evicted}
 	for _, c := range m.done {
 		s.Octets += c.size
 	}
@@ -138,10 +134,10 @@ func (m *model) stats() drc.Stats {
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		lim := drc.Limits{
+		lim := cacheLimits{
 			Entries: 1 + rnd.IntN(80), PerAddr: 1 + rnd.IntN(50), Octets: int64(50 + rnd.IntN(2500)), Time: int64(1 + rnd.IntN(800)),
 		}
-		c, m := drc.New[string](lim), &model{lim: lim, nth: make(map[*call]int)}
+		c, m := newCache[string](lim), &cacheModel{lim: lim, nth: make(map[*call]int)}
 		now := int64(0)
 		for step := range 2000 {
 			fail := func(format string, args ...any) {
@@ -177,11 +173,11 @@ func TestModel(t *testing.T) {
 					fail("%+v, %+v: answer %d, want %d", k, sum, a, answer)
 				}
 				switch {
-				case a == drc.First:
+				case a == callNew:
 					want.e = got
 				case want == nil && got != nil, want != nil && got != want.e:
 					fail("%+v, %+v: another entry", k, sum)
-				case a == drc.Reply && (!got.Done() || got.Value != want.reply):
+				case a == callAnswered && (!got.Done() || got.Value != want.reply):
 					fail("%+v, %+v: reply %q, want %q", k, sum, got.Value, want.reply)
 				}
 				if busy := slices.ContainsFunc(m.running, func(r *call) bool { return r.key == k }); c.Running(k) != busy {

@@ -1,6 +1,6 @@
 //go:build race || invariants
 
-package mem
+package memory
 
 // poison fills memory that nobody may use anymore, so that tests notice if somebody does.
 func poison(b []byte) {
