@@ -15,7 +15,6 @@ import (
 //	mpa.req mpa.rep mpa.fpdu   MPA Requests, Replies, FPDUs
 //	opcode.0x03                RDMAP opcodes, per FPDU
 //	rc.0x04                    opcodes of reliable connections, per packet
-//	cm                         messages of their connection managers
 //	msg_type.0                 RPC-over-RDMA message types by number
 //	errcode.1                  error codes in RDMA_ERROR
 //	chunk.read                 segments in Read lists
@@ -43,7 +42,6 @@ func (c Counts) Add(e *Event) {
 	case KindStartup:
 		switch {
 		case e.Manager != "":
-			c["cm"]++
 		case e.Startup.IsReply:
 			c["mpa.rep"]++
 		default:

@@ -84,7 +84,7 @@ func TestEveryRPC(t *testing.T) {
 			}
 		})
 	}
-	if messages < 400 || chunked != 8 {
+	if messages < 400 || chunked != 9 {
 		t.Errorf("%d RPC messages, %d calls by Read chunks", messages, chunked)
 	}
 }

@@ -22,6 +22,10 @@ type RC struct {
 // String returns Wireshark's name for the opcode: "RC Send Only".
 func (r *RC) String() string { return "RC " + rcOps[r.Opcode].name }
 
+// Requests reports whether the packet has a PSN of its own, in the order of those that its sender sends, and so shows that
+// none before it is missing.
+func (r *RC) Requests() bool { k := rcOps[r.Opcode].kind; return k != rcReserved && k < rcResponse }
+
 // rcConn is a reliable connection of two queue pairs.
 type rcConn struct {
 	*Conn

@@ -47,7 +47,7 @@ type conn struct {
 	spoke    [2]bool // octets of this direction are in the capture
 	strange  bool    // the message in progress touches memory whose offer the capture does not show
 
-	recent []*Violation // with RoCE, those that a hole found later may take back, at most maxRecent
+	recent []*Violation // with RoCE, those that may be taken back, at most maxRecent: see unsure
 }
 
 const maxRecent = 4096
@@ -113,11 +113,7 @@ func (c *conn) note(ev *decode.Event) {
 	switch ev.Kind {
 	case decode.KindUndecoded:
 		c.doubt[ev.Dir] = true
-		for _, v := range c.recent { // what is missing came before them, so they may be right
-			if v.Frame > ev.First && !v.Withdrawn {
-				c.withdraw(v)
-			}
-		}
+		c.unsure(func(v *Violation) bool { return v.Frame > ev.First }) // what is missing came before them
 	case decode.KindFPDU, decode.KindPacket:
 		c.late = c.late || c.info.Unknown&decode.UnknownStartup != 0 || c.info.Request == nil || ev.RC != nil && c.info.Reply == nil
 		if c.late {
@@ -126,10 +122,26 @@ func (c *conn) note(ev *decode.Event) {
 		if ev.FPDU != nil && ev.FPDU.CRCState == decode.CRCBad {
 			c.doubt[ev.Dir] = true
 		}
+		if ev.RC != nil && ev.RC.Requests() {
+			for _, v := range c.recent {
+				v.unsure = v.unsure && v.Dir == ev.Dir
+			}
+		}
 	case decode.KindClose:
 		c.closed[ev.Dir] = true
 		c.reset = c.reset || ev.Reset
 	case decode.KindOpen, decode.KindStartup, decode.KindRecord:
+	}
+}
+
+// unsure takes back the violations of a RoCE connection that may be none. No packet there says what its sender has received, as
+// those of TCP do: that one is missing from the capture shows only in the number of the next one, or of an acknowledgement
+// of it. So what compares a message with the packets of the other side is certain when the next of them has come.
+func (c *conn) unsure(may func(*Violation) bool) {
+	for _, v := range c.recent {
+		if may(v) {
+			c.withdraw(v)
+		}
 	}
 }
 
@@ -156,6 +168,7 @@ func (c *conn) finish() {
 	for _, m := range c.machines {
 		m.end()
 	}
+	c.unsure(func(v *Violation) bool { return v.unsure })
 	c.machines, c.ev = nil, nil
 	c.oneSided()
 	if c.j.ended != nil {
@@ -202,6 +215,7 @@ func (c *conn) violateAfter(cause *Violation, dir decode.Dir, id, format string,
 		v.PSN = new(c.ev.RC.PSN)
 	}
 	if c.info.Carrier != decode.CarrierTCP {
+		v.unsure = v.Rule.is(dependent)
 		c.recent = append(c.recent[max(0, len(c.recent)-maxRecent):], v)
 	}
 	c.j.report(v)

@@ -86,7 +86,7 @@ func (b *Builder) withdrawn(v *Violation) {
 	b.remove(v)
 	why := "the octets were sent again, and are right then"
 	if v.Conn.Carrier != decode.CarrierTCP {
-		why = "packets before it are not in the capture"
+		why = "packets before it are, or may be, missing from the capture"
 	}
 	b.unknown(b.conn(v.Conn), fmt.Sprintf("frame %d %v: whether %s is broken: %s", v.Frame, v.Dir, v.Rule.ID, why))
 }

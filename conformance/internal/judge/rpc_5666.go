@@ -10,12 +10,13 @@ import (
 )
 
 // Choice: a connection is judged by RFC 8166 unless it uses the Connection Configuration Protocol, which
-// only RFC 5666 has.
+// only RFC 5666 has, or may have used it where the capture has nothing.
 
 // msgP judges RDMA_MSGP.
 func (m *rpcMachine) msgP(h *rpcrdma.Header) {
 	switch {
 	case h.Type != rpcrdma.MsgTypeMsgP:
+	case !m.old && m.blind():
 	case !m.old:
 		m.violate("RPCRDMA-090", "RDMA_MSGP")
 	case h.Align < 4 || h.Align&(h.Align-1) != 0:
@@ -27,7 +28,7 @@ func (m *rpcMachine) msgP(h *rpcrdma.Header) {
 // more. It need not have read all of the reply if nobody waits for the call any more.
 func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 	m.invalidates(ev, nil)
-	if !m.old {
+	if !m.old && !m.blind() {
 		m.violate("RPCRDMA-091", "RDMA_DONE")
 		return
 	}
@@ -48,7 +49,7 @@ func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
 // replyReads judges the Read list of a reply. It offers memory of the server until RDMA_DONE, which is kept
 // as if the server had sent a call.
 func (m *rpcMachine) replyReads(ev *decode.Event, h *rpcrdma.Header) {
-	if !m.old {
+	if !m.old && !m.blind() {
 		m.violate("RPCRDMA-044", "%d segments", len(h.Read))
 		return
 	}

@@ -43,6 +43,12 @@ func TestTwinsRoCE(t *testing.T) {
 	for _, table := range []map[string]func(*twin.RPC){rpcrdmaTwins, rpcTwins, nfsTwins, {"good": goodRPC, "goodOld": goodOld}} {
 		for id, talk := range table {
 			t.Run(id, func(t *testing.T) {
+				talk := func(t *twin.RPC) { // behind which each side shows that none of its packets is missing
+					talk(t)
+					t.Frames = slices.DeleteFunc(t.Frames, func(f *twin.Frame) bool { return f.End != twin.NoEnd })
+					t.Do(t.Null())
+					t.Do(t.Null())
+				}
 				want := played(t, talk)
 				want = slices.DeleteFunc(want, func(id string) bool { return !strings.HasPrefix(id, "R") && !strings.HasPrefix(id, "N") })
 				for name, o := range inRoCE {

@@ -30,6 +30,7 @@ type Violation struct {
 	// unknown; or packets before it turn out to be missing. A [Report] has no such violations.
 	Withdrawn bool
 
+	unsure   bool       // with RoCE: whether no packet before it is missing is not known yet
 	accepted *Violation // of the receiver that has carried on
 }
 

@@ -318,7 +318,7 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c corpus
-	captures, err := filepath.Glob(pcaps + "*.pcap")
+	captures, err := filepath.Glob(pcaps + "[a-q]*.pcap") // not those of RoCE
 	if err != nil {
 		t.Fatal(err)
 	}

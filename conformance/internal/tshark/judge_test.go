@@ -156,7 +156,7 @@ func TestReframeHole(t *testing.T) {
 
 // TestReframe: the copy says what the original says, with every frame in one packet.
 func TestReframe(t *testing.T) {
-	files, err := filepath.Glob(pcaps + "*.pcap")
+	files, err := filepath.Glob(pcaps + "[a-q]*.pcap") // not those of RoCE
 	if err != nil || len(files) < 10 {
 		t.Fatal(files, err)
 	}

@@ -17,7 +17,7 @@ const maxSegment = 65535 - 20 - 20
 // Reframe copies a capture so that every MPA frame is one TCP segment, whatever the segments of the
 // original: same ends, same octets, times of the last octets. Streams that are not MPA are cut as they come.
 // Holes in the original are holes in the copy. If a connection has the addresses and ports of an earlier
-// one, the opener gets another port, since tshark takes the two for one.
+// one, the opener gets another port, since tshark takes the two for one. RoCE is left out.
 func Reframe(out io.Writer, in io.Reader) error {
 	_, err := reframe(out, in)
 	return err
@@ -31,7 +31,7 @@ func reframe(out io.Writer, in io.Reader) (rpc bool, err error) {
 	}
 	f := reframer{w: w, buf: gopacket.NewSerializeBuffer(), conns: make(map[int]*conn), used: make(map[[2]netip.AddrPort]bool)}
 	for ev, err := range decode.Events(in, nil) {
-		if err == nil {
+		if err == nil && ev.Conn.Carrier == decode.CarrierTCP {
 			rpc = rpc || ev.Conn.ULP == decode.ULPRPCRDMA
 			err = f.event(ev)
 		}
