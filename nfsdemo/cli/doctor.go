@@ -2,9 +2,13 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,8 +42,9 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Find what keeps a mount from working",
 		Long: `doctor checks what a mount of NFS over RDMA needs, or with --tls-ca one over TCP with TLS, in
 the order in which the mount would meet it: the name, the port, the start-up of iWARP (MPA)
-or TLS, RPC, MOUNT over TCP, the export, and its files; then, on Linux, the modules, the
-device and the programs of this machine. It says what is wrong, and what to do.
+or TLS, RPC, MOUNT over TCP (as root from a port below 1024, as mount does), the export, and
+its files; then, on Linux, the modules, the device and the programs of this machine. A server
+of this machine is asked for its own problems. It says what is wrong, and what to do.
 
 Without a URL, the port is 20049 and the export is the first one of the server. The port
 of MOUNT is that of ?mountport=N, or the one that rpcbind names, or 20048.
@@ -111,6 +116,7 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 		cfg.Root = ""
 	}
 	report := ops.Run(ctx, cfg)
+	report.Results = append(report.Results, ownServer(ctx, u.Host)...)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -149,6 +155,35 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 		return errMachine
 	}
 	return nil
+}
+
+// ownServer says what a server of this machine says about itself, if it is the one in question and this user may ask it:
+// exports that are away, locks that are off, too few descriptors, more memory than its cgroup has.
+func ownServer(ctx context.Context, host string) (list []ops.Result) {
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	own, ierr := net.InterfaceAddrs()
+	dir := stateDir()
+	if err != nil || ierr != nil || dir == "" || !slices.ContainsFunc(ips, func(ip net.IPAddr) bool {
+		return ip.IP.IsLoopback() || slices.ContainsFunc(own, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip.IP) })
+	}) {
+		return nil
+	}
+	text, err := askControl(ctx, filepath.Join(dir, controlName), http.MethodGet, "/status.json")
+	var r exportsJSON
+	if err != nil || json.Unmarshal(text, &r) != nil {
+		return nil // there is none, or it is another user's
+	}
+	for _, p := range r.Problems {
+		what := p.Error
+		if p.Export != "" {
+			what = p.Export + ": " + what
+		}
+		list = append(list, ops.Result{Check: "server", State: ops.Warning, Detail: what, Fix: p.Remedy})
+	}
+	if len(list) == 0 {
+		list = append(list, ops.Result{Check: "server", State: ops.OK, Detail: "the server of this machine has no problems"})
+	}
+	return list
 }
 
 // printDoctor prints the results.

@@ -41,6 +41,29 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// TestDoctorOwnServer: a server of this machine is asked for its own problems, by the user who may.
+func TestDoctorOwnServer(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	t.Setenv("STATE_DIRECTORY", state)
+	lost := filepath.Join(dir, "lost")
+	s := started(t, &serviceConfig{
+		exports: append(one(dir), one(lost)...), state: state, rdma: "127.0.0.1:0", mount: "127.0.0.1:0", config: &transport.Config{},
+	})
+	_, mount, _ := net.SplitHostPort(addrOf(s.mount))
+	look := func(want string) {
+		t.Helper()
+		r := command(t.Context(), "", "doctor", "--server-only", addrOf(s.rdma)+"/?mountport="+mount)
+		if r.status != exitOK || !strings.Contains(r.stdout, want) {
+			t.Errorf("%+v, want %q", r, want)
+		}
+	}
+	look("warning  server     " + lost + ": no such directory: make it first\n")
+	if _, err := s.unexport(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	look("ok       server     the server of this machine has no problems\n")
+}
+
 // TestDoctorNames: the server names its exports. What it names does not act on the terminal, and is no line of its own.
 func TestDoctorNames(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a\x1b[2J\nok       port")

@@ -14,6 +14,7 @@ const (
 
 var (
 	CgroupMemory  = cgroupMemory
+	CgroupWarning = cgroupWarning
 	Duration      = duration
 	ListTime      = listTime
 	ModeString    = modeString

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -302,6 +303,16 @@ func cgroupMemory(root fs.FS) (least int64) {
 		}
 	}
 	return least
+}
+
+// cgroupWarning says that calls may take memory, in octets (0: the default), that the cgroup does not have beside the rest of a
+// server; "" if not.
+func cgroupWarning(root fs.FS, memory int64) string {
+	most := cgroupMemory(root)
+	if memory = cmp.Or(memory, transport.DefaultMemory); most == 0 || memory <= max(most/10*6, minMemory) {
+		return ""
+	}
+	return fmt.Sprintf("memory: calls may take %s of the %s of the cgroup, and the kernel ends the server when they do", octets(uint64(memory)), octets(uint64(most)))
 }
 
 // besides is the memory of a server besides --memory-limit: 2048 connections, buffers in reserve. With the program itself,

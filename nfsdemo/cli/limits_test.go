@@ -33,5 +33,11 @@ func TestCgroupMemory(t *testing.T) {
 		if got := cli.CgroupMemory(root); got != x.want {
 			t.Errorf("%s: %d octets, want %d", name, got, x.want)
 		}
+		for _, memory := range []int64{x.want/10*6 + 1, x.want / 10 * 6} {
+			much := x.want > 2<<20 && memory > x.want/10*6
+			if got := cli.CgroupWarning(root, memory); memory > 2<<20 && (got != "") != much {
+				t.Errorf("%s, %d octets for calls: %q", name, memory, got)
+			}
+		}
 	}
 }

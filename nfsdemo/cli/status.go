@@ -234,6 +234,12 @@ func (s *service) report(ps *push.Server) *ops.Report {
 	}
 	slices.SortFunc(out.Clients, func(a, b ops.Client) int { return a.Since.Compare(b.Since) })
 	out.Problems = append(out.Problems, s.set.away()...)
+	if few := descriptorsWarning(); few != "" {
+		out.Problems = append(out.Problems, ops.Problem{Error: "files: " + few, Remedy: "LimitNOFILE=65536 in the unit, and restart the server", Since: s.started})
+	}
+	if much := cgroupWarning(os.DirFS("/"), s.cfg.config.Limits.Memory); much != "" {
+		out.Problems = append(out.Problems, ops.Problem{Error: much, Remedy: "raise MemoryMax= of the unit, or leave --memory-limit out", Since: s.started})
+	}
 	if why := s.locks.missing(); why != "" && s.locks.srv == nil { // else it is rpcbind that is missing, below
 		out.Problems = append(out.Problems, ops.Problem{
 			Error: "locks are off: " + why, Remedy: "mend that, and restart the server; until then clients must mount with nolock", Since: s.started,

@@ -253,9 +253,14 @@ func dialConn(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
 
 // dialTCP opens a TCP connection, with ReservedPort from a reserved port.
 func dialTCP(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
-	if !cfg.ReservedPort {
-		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if cfg.ReservedPort {
+		return DialReserved(ctx, addr)
 	}
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
+}
+
+// DialReserved opens a TCP connection from a port below 1024, which only root may have.
+func DialReserved(ctx context.Context, addr string) (net.Conn, error) {
 	const low, high = 600, 1024 // well-known services use ports below 600
 	first := rand.IntN(high - low)
 	for i := range high - low {

@@ -58,6 +58,9 @@ type doctor struct {
 	Config
 	results []Result
 	port    int // of MOUNT over TCP, once it is known
+
+	reserved bool // MOUNT was asked from a port below 1024
+	unsure   bool // it was not, and refuses: it may be that
 }
 
 // Run runs all checks, in the order in which a mount would meet them. Those that depend on one that failed

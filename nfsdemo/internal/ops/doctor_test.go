@@ -110,6 +110,16 @@ func good(t *testing.T, allow ...string) rpc.Handler {
 	return s
 }
 
+// vanished is an NFS server whose export is away.
+func vanished(t *testing.T) rpc.Handler {
+	t.Helper()
+	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/srv/data"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // closed is a port at which nobody listens.
 func closed(t *testing.T) int {
 	t.Helper()
@@ -135,7 +145,7 @@ func TestServers(t *testing.T) {
 	}{
 		{"works", works, mount, "/srv/data", "files", ops.OK, "/srv/data can be read over RDMA", ""},
 		{"no path", works, mount, "/", "export", ops.OK, "/srv/data can be mounted", ""},
-		{"closed", closed(t), mount, "/", "port", ops.Failed, "nobody listens on 127.0.0.1:", "start the server"},
+		{"closed", closed(t), mount, "/", "port", ops.Failed, "nor is there an NFS server over TCP: it is stopped", "systemctl start nfsdemo"},
 		{"silent", raw(t, unheard), mount, "/", "start-up", ops.Failed, "does not answer the MPA start-up within", "usually 20049"},
 		{"hangs up", raw(t, func(net.Conn) {}), mount, "/", "start-up", ops.Failed, "hangs up during the MPA start-up", "usually 20049"},
 		{"SSH", raw(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-sshd\r\n")); unheard(c) }), mount, "/", "start-up", ops.Failed, `it answers "SSH-2.0-sshd"`, "usually 20049"},
@@ -154,6 +164,7 @@ func TestServers(t *testing.T) {
 		{"not MOUNT", works, serve(t, says(xdr.ProgUnavail), nil, tcp), "/", "MOUNT", ops.Failed, "is not MOUNT version 3", "mountport=N"},
 		{"no export", works, mount, "/none", "export", ops.Failed, "no export /none: the server exports /srv/data", "name one of the exports"},
 		{"not for us", works, serve(t, good(t, "192.0.2.0/24"), nil, tcp), "/srv/data", "export", ops.Failed, "refuses /srv/data to this machine (MNT3ERR_ACCES)", "admit this machine"},
+		{"export away", works, serve(t, vanished(t), nil, tcp), "/srv/data", "export", ops.Failed, "has the export /srv/data, but what it serves there is away (MNT3ERR_IO)", "look after its disk"},
 		{"not for us over RDMA", serve(t, good(t, "192.0.2.0/24"), nil, rdma), mount, "/srv/data", "files", ops.Failed, "", "log of the server"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,6 +195,22 @@ func TestServers(t *testing.T) {
 				t.Errorf("%+v", report.Results)
 			}
 		})
+	}
+}
+
+// TestAnotherServer: where nobody listens for RDMA, but rpcbind knows an NFS server, that is said.
+func TestAnotherServer(t *testing.T) {
+	other := serve(t, good(t), nil, tcp)
+	table := rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) { // of PMAPPROC_GETPORT
+		resp.Results = xdr.AppendUint32(resp.Results, uint32(other))
+	})
+	u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ops.Run(t.Context(), ops.Config{URL: u, Rpcbind: serve(t, table, nil, tcp)}).Results[1]
+	if r.State != ops.Failed || !strings.HasSuffix(r.Detail, "but an NFS server answers over TCP on port "+strconv.Itoa(other)) || !strings.Contains(r.Fix, "port="+strconv.Itoa(other)) {
+		t.Errorf("%+v", r)
 	}
 }
 

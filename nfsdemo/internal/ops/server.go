@@ -56,10 +56,36 @@ func (d *doctor) connects(ctx context.Context) Result {
 		if d.URL.Scheme == nfsclient.SchemeTCP {
 			flag = "--tcp"
 		}
-		return unreachable(d.URL.Addr(), err, "the server (nfsdemo serve "+flag+")")
+		r := unreachable(d.URL.Addr(), err, "the server (nfsdemo serve "+flag+")")
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			d.elsewhere(ctx, &r)
+		}
+		return r
 	}
 	_ = conn.Close() // nothing was sent on it
 	return good("%s accepts connections", d.URL.Addr())
+}
+
+// elsewhere says of a host at whose port nobody listens whether its server is stopped, or is another one, at another port.
+func (d *doctor) elsewhere(ctx context.Context, r *Result) {
+	ports := []int{2049}
+	if p, err := d.registered(ctx, nfs3.Program, nfs3.Version); err == nil && p != 0 && p != 2049 {
+		ports = append(ports, p)
+	}
+	for _, p := range ports {
+		addr := net.JoinHostPort(d.URL.Host, strconv.Itoa(p))
+		if addr == d.URL.Addr() {
+			continue
+		}
+		if h, err := d.nullAt(ctx, addr); err != nil || h.Denied || h.Accept == xdr.ProgUnavail {
+			continue
+		}
+		r.Detail += fmt.Sprintf(", but an NFS server answers over TCP on port %d", p)
+		r.Fix = fmt.Sprintf("if that is nfsdemo, it was started without --listen; if it is Linux's: echo rdma 20049 >/proc/fs/nfsd/portlist; or mount over TCP: -o proto=tcp,port=%d", p)
+		return
+	}
+	r.Detail += ", nor is there an NFS server over TCP: it is stopped"
+	r.Fix = "start it: systemctl start nfsdemo, or nfsdemo serve; systemctl status nfsdemo says why it has ended. If it is not stopped, name its port: nfs+rdma://HOST:PORT/EXPORT"
 }
 
 // startup runs the MPA start-up as Linux's siw does: revision 1, without CRC or markers.
@@ -146,7 +172,12 @@ func null(ctx context.Context, c rpc.Caller) (h xdr.ReplyHeader, err error) {
 func (d *doctor) overTCP(ctx context.Context) (xdr.ReplyHeader, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Timeout)
 	defer cancel()
-	c, err := transport.DialStream(ctx, "tcp", d.URL.Addr(), nil)
+	return d.nullAt(ctx, d.URL.Addr())
+}
+
+// nullAt calls NULL over TCP at an address.
+func (d *doctor) nullAt(ctx context.Context, addr string) (xdr.ReplyHeader, error) {
+	c, err := transport.DialStream(ctx, "tcp", addr, nil)
 	if err != nil {
 		return xdr.ReplyHeader{}, err
 	}
@@ -261,7 +292,7 @@ func (d *doctor) mountd(ctx context.Context) Result {
 	var err error
 	how := ""
 	if d.port == 0 {
-		if d.port, err = d.registered(ctx); err == nil {
+		if d.port, err = d.registered(ctx, mount3.Program, mount3.Version); err == nil {
 			how = ", says rpcbind"
 		}
 	}
@@ -289,14 +320,14 @@ func (d *doctor) mountd(ctx context.Context) Result {
 	return good("port %d%s", d.port, how)
 }
 
-// registered asks rpcbind for the port of MOUNT.
-func (d *doctor) registered(ctx context.Context) (int, error) {
+// registered asks rpcbind for the port of a program.
+func (d *doctor) registered(ctx context.Context, prog, vers uint32) (int, error) {
 	c, err := transport.DialStream(ctx, "tcp", net.JoinHostPort(d.URL.Host, strconv.Itoa(d.Rpcbind)), nil)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	return nfsclient.GetPort(ctx, c, mount3.Program, mount3.Version)
+	return nfsclient.GetPort(ctx, c, prog, vers)
 }
 
 // cred is the identity of the calls.
@@ -310,9 +341,23 @@ func (d *doctor) cred() *xdr.SysCred {
 // maxListed bounds the exports that are named in a sentence.
 const maxListed = 32
 
+// mountCaller connects to MOUNT as mount.nfs does, from a port below 1024, if this process may have one.
+func (d *doctor) mountCaller(ctx context.Context) (*transport.StreamClient, error) {
+	addr := net.JoinHostPort(d.URL.Host, strconv.Itoa(d.port))
+	conn, err := nfsclient.DialReserved(ctx, addr)
+	if d.reserved = err == nil; !d.reserved {
+		return transport.DialStream(ctx, "tcp", addr, nil)
+	}
+	c, err := transport.NewStreamClient(ctx, conn, nil)
+	if err != nil {
+		_ = conn.Close() // the first error counts
+	}
+	return c, err
+}
+
 // export mounts the path.
 func (d *doctor) export(ctx context.Context) Result {
-	c, err := transport.DialStream(ctx, "tcp", net.JoinHostPort(d.URL.Host, strconv.Itoa(d.port)), nil)
+	c, err := d.mountCaller(ctx)
 	if err != nil {
 		return bad("see the log of the server", "MOUNT: %v", err)
 	}
@@ -341,9 +386,15 @@ func (d *doctor) export(ctx context.Context) Result {
 	case err == nil:
 		_ = m.Unmount(ctx, d.URL.Path) // the server's list is only for people
 		return good("%s can be mounted", d.URL.Path)
+	case refused && errors.Is(err, fs.ErrPermission) && !d.reserved:
+		d.unsure = true
+		return doubtful("ask as root, as mount does: sudo nfsdemo doctor. If it is refused then too, admit this machine in the server's exports",
+			"the server refuses %s to a port of 1024 or above (%s), as most do; a port below 1024 is for root", d.URL.Path, me.Status.String())
 	case refused && errors.Is(err, fs.ErrPermission):
-		return bad("admit this machine in the server's exports. If it is admitted, the server may require a port below 1024: mount as root, or export with \"insecure\"",
-			"the server refuses %s to this machine (%s)", d.URL.Path, me.Status.String())
+		return bad("admit this machine in the server's exports", "the server refuses %s to this machine (%s)", d.URL.Path, me.Status.String())
+	case refused && me.Status == mount3.ErrIO:
+		return bad("look after its disk: nfsdemo exports and /readyz of the server say why, and it is served as soon as it is back",
+			"the server has the export %s, but what it serves there is away (%s)", d.URL.Path, me.Status.String())
 	case refused && errors.Is(err, fs.ErrNotExist):
 		return bad("name one of the exports, or export this directory", "the server has no export %s: %s", d.URL.Path, have)
 	case refused:
@@ -354,9 +405,12 @@ func (d *doctor) export(ctx context.Context) Result {
 
 // files reads the root of the export.
 func (d *doctor) files(ctx context.Context) Result {
+	if d.unsure {
+		return Result{State: Skipped, Detail: "only root can mount"}
+	}
 	u := *d.URL
 	u.MountPort = d.port
-	c, err := nfsclient.Dial(ctx, &u, &nfsclient.Config{Transport: d.config(), Cred: d.cred(), DialTimeout: d.Timeout, Jukebox: -1})
+	c, err := nfsclient.Dial(ctx, &u, &nfsclient.Config{ReservedPort: d.reserved, Transport: d.config(), Cred: d.cred(), DialTimeout: d.Timeout, Jukebox: -1})
 	if err != nil {
 		return bad("see the log of the server", "%v", err)
 	}
