@@ -17,7 +17,7 @@ import (
 type kerberos struct {
 	file  string
 	said  *atomic.Pointer[exports.File] // of principals; nil: nothing
-	users principals.Users
+	users *principals.Users
 	now   atomic.Pointer[krb5.Keytab]
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os/user"
 	"runtime"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
+	"github.com/stag-rdma/stag/nfsdemo/internal/principals"
 	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
@@ -20,21 +20,19 @@ import (
 
 // owners knows the users at the other end of connections from this machine: there, nobody has to be believed.
 type owners struct {
-	m    sync.Map     // of weak.Pointer[net.TCPAddr] to *owner
-	log  *slog.Logger // nil: nothing is logged
-	told sync.Once
+	m     sync.Map     // of weak.Pointer[net.TCPAddr] to *owner
+	log   *slog.Logger // nil: nothing is logged
+	told  sync.Once
+	users principals.Users // of this machine
 
 	mu     sync.Mutex
 	kernel *sockowner.Kernel // nil: not opened yet
 }
 
-// owner is a user of this machine; his groups are looked up when his first call comes, because that may ask a
-// directory service.
+// owner is a user of this machine.
 type owner struct {
 	uid  uint32 // caller.None: not known
 	name string // tells him from others
-	once sync.Once
-	gids []uint32
 }
 
 // listen notes who the connections belong to that l accepts. A connection keeps the address that RemoteAddr returns, so
@@ -119,31 +117,18 @@ func (o *owners) name(a net.Addr) string {
 	return ""
 }
 
-// of is server.Config.Local.
+// of is server.Config.Local. His groups are asked for when a call comes, because that may take a directory service.
 func (o *owners) of(a net.Addr) (server.User, bool) {
 	x := o.find(a)
 	if x == nil {
 		return server.User{}, false
 	}
-	x.once.Do(x.lookUp)
-	return server.User{UID: x.uid, GIDs: x.gids}, true
-}
-
-// lookUp finds the groups of a user. Without a name he has none.
-func (x *owner) lookUp() {
-	if x.uid == 0 || x.uid == caller.None {
-		return
+	u := server.User{UID: x.uid}
+	if x.uid != 0 && x.uid != caller.None {
+		got, _ := o.users.ByID(x.uid) // a number without a name has no groups
+		u.GIDs = got.GIDs
 	}
-	u, err := user.LookupId(x.name)
-	if err != nil {
-		return
-	}
-	ids, _ := u.GroupIds() // the primary group at least
-	for _, id := range append([]string{u.Gid}, ids...) {
-		if n, err := strconv.ParseUint(id, 10, 32); err == nil {
-			x.gids = append(x.gids, uint32(n))
-		}
-	}
+	return u, true
 }
 
 // check is proxy.Proxy.Check: the server believes the proxy, which therefore believes nobody on this machine. What it

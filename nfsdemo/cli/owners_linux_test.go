@@ -140,6 +140,55 @@ func TestProxyLoopback(t *testing.T) {
 	}
 }
 
+// TestManageGIDs: a user has the groups that he has here, beyond sixteen, and the gid of his call, but no other that he claims.
+func TestManageGIDs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("acts as others: for root")
+	}
+	bin, dir := t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\ncase \"$1 $2\" in\n'passwd 7001') echo 'ann:*:7001:7000:Ann:/home/ann:/bin/sh';;\n" +
+		"'initgroups ann') echo 'ann    7010 7011 7012 7013 7014 7015 7016 7017 7018 7019 7020 7021 7022 7023 7024 7025 7026 7027 7028 7029';;\n*) exit 2;;\nesac\n"
+	noErr(t, os.WriteFile(filepath.Join(bin, "getent"), []byte(script), 0o755))
+	t.Setenv("PATH", bin)
+	for _, gid := range []int{7029, 7099} {
+		name := filepath.Join(dir, strconv.Itoa(gid))
+		noErr(t, os.WriteFile(name, []byte("x"), 0o040))
+		noErr(t, os.Chown(name, 0, gid))
+	}
+	sink := must(os.CreateTemp(bin, ""))(t)
+	defer sink.Close()
+	for _, manage := range []bool{true, false} {
+		s := started(t, &serviceConfig{
+			exports: []exports.Export{{Export: server.Export{Path: dir, Squash: server.SquashNone}}}, manageGIDs: manage,
+			state: t.TempDir(), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
+		})
+		_, port, _ := net.SplitHostPort(addrOf(s.tcp))
+		for _, at := range []string{"nfs+rdma://" + addrOf(s.rdma), "nfs://" + addrOf(s.tcp)} {
+			for _, c := range []struct {
+				uid, gid        uint32
+				gids            []uint32
+				here, elsewhere bool // may he read the file of 7029, that of 7099
+			}{
+				{7001, 7000, nil, manage, false},
+				{7001, 7000, []uint32{7029, 7099}, true, !manage},
+				{7001, 7099, nil, manage, true},
+				{7002, 7099, []uint32{7029}, !manage, true}, // nobody has that uid
+			} {
+				u := must(nfsclient.ParseURL(at + dir + "?mountport=" + port))(t)
+				cfg := &nfsclient.Config{Transport: &transport.Config{}, Cred: &xdr.SysCred{UID: c.uid, GID: c.gid, GIDs: c.gids}}
+				cl := must(nfsclient.Dial(t.Context(), u, cfg))(t)
+				for name, may := range map[string]bool{"7029": c.here, "7099": c.elsewhere} {
+					n := must(cl.Lookup(t.Context(), dir+"/"+name))(t)
+					if _, err := cl.ReadTo(t.Context(), n, sink, nil); (err == nil) != may {
+						t.Errorf("manage %v: %+v reads the file of %s: %v", manage, c, name, err)
+					}
+				}
+				cl.Close()
+			}
+		}
+	}
+}
+
 func parseID(s string) (id uint32) {
 	for _, c := range s {
 		id = id*10 + uint32(c-'0')

@@ -96,6 +96,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.StringVar(&f.keytab, "keytab", "", "`file` with the Kerberos keys of nfs/NAME: exports may want to know users by Kerberos (sec=krb5:krb5i:krb5p:sys); SIGHUP reads it again")
 	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
+	flags.BoolVar(&f.service.manageGIDs, "manage-gids", false, "the groups of a uid are those that it has on this machine, as mountd(8) --manage-gids: AUTH_SYS names at most sixteen; the gid of a call counts as sent")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind; MOUNT is then answered over UDP too, to clients that an export or --allow names")

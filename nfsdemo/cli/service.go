@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
+	"github.com/stag-rdma/stag/nfsdemo/internal/principals"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -37,20 +38,22 @@ type serviceConfig struct {
 	state    string // directory of the key of handles, "": the usual place
 	register bool   // registers with rpcbind
 	locks    string // of --locks, "" as off
-	rdma     string // address to listen on, "" for none
-	mount    string // MOUNT over TCP
-	tcp      string // NFS and MOUNT over TCP
-	config   *transport.Config
-	log      *serverLog // nil: none
-	sockets  *sockets   // nil: none of systemd
-	tls      *serverTLS // nil: none
-	kerberos *kerberos  // nil: none
-	push     pushConfig
-	status   string          // address for HTTP, "" for none
-	control  string          // path of the control socket; "": in the directory of the state, if there is one
-	replies  string          // address for the connections of clients' reply logs, "" for none
-	capture  *capture.Writer // records the connections; nil: none
-	pcap     string          // the file of that; "": none
+
+	manageGIDs bool   // groups are those of this machine
+	rdma       string // address to listen on, "" for none
+	mount      string // MOUNT over TCP
+	tcp        string // NFS and MOUNT over TCP
+	config     *transport.Config
+	log        *serverLog // nil: none
+	sockets    *sockets   // nil: none of systemd
+	tls        *serverTLS // nil: none
+	kerberos   *kerberos  // nil: none
+	push       pushConfig
+	status     string          // address for HTTP, "" for none
+	control    string          // path of the control socket; "": in the directory of the state, if there is one
+	replies    string          // address for the connections of clients' reply logs, "" for none
+	capture    *capture.Writer // records the connections; nil: none
+	pcap       string          // the file of that; "": none
 }
 
 // service is an NFS server with its listeners. All of them answer MOUNT too.
@@ -125,6 +128,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.log != nil {
 		s.owners.log = s.log.Logger
 	}
+	if cfg.kerberos != nil {
+		cfg.kerberos.users = &s.owners.users
+	}
 	if err := cfg.kerberos.load(); err != nil {
 		return fmt.Errorf("--keytab: %w", err)
 	}
@@ -134,6 +140,12 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	sc := &server.Config{
 		Principal: cfg.kerberos.user, Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has,
 		Mounted: s.mounts.read(), MountsChanged: s.mounts.change,
+	}
+	if cfg.manageGIDs {
+		sc.Groups = s.owners.users.Groups
+	}
+	if s.log != nil && !principals.Complete() && believes(sc.Exports) {
+		s.log.Warn("users and groups are those of /etc/passwd and /etc/group: there is no getent(1) to ask for others")
 	}
 	var err error
 	h, err := server.New(sc)

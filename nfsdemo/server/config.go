@@ -33,6 +33,9 @@ type Config struct {
 	// other than root may claim only his own uid, and gets only his own groups. Other calls, and all of one who
 	// is not known, are denied with AUTH_BADCRED, except where no identity matters. It must be fast.
 	Local func(a net.Addr) (u User, ok bool)
+	// Groups, if not nil, says which groups a uid has, in place of those of AUTH_SYS other than the first (the gid), of which
+	// there is room for 16. With wait it may take some time; without, it returns false if it would.
+	Groups func(uid uint32, wait bool) (gids []uint32, ok bool)
 	// Principal says which user of this machine a principal is, who has proved to be the caller. Those that it does not
 	// know are anonymous. If nil, it knows none. It may take some time.
 	Principal func(gss.Principal) (u User, ok bool)

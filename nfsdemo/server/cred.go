@@ -39,8 +39,33 @@ func parseCred(a *xdr.Auth) (Cred, xdr.AuthStat) {
 	}
 }
 
-// credOf reads the credential of a call, and compares it with the user who is known to make it.
+// asksGroups reports whether the user of a call has to be looked up first.
+func (m *Mux) asksGroups(req *rpc.Request) bool {
+	if m.groups == nil || req.GSS != nil || req.Cred.Flavor != xdr.AuthSys {
+		return false
+	}
+	c, err := xdr.ParseSysCred(req.Cred.Body)
+	if err != nil || c.UID == caller.None {
+		return false
+	}
+	_, known := m.groups(c.UID, false)
+	return !known
+}
+
+// credOf is claimOf with the groups that a user has here, if those are asked for. As with Linux, the gid stays (newgrp), and a
+// uid that nobody has has no other.
 func (m *Mux) credOf(req *rpc.Request) (c Cred, known bool, stat xdr.AuthStat) {
+	c, known, stat = m.claimOf(req)
+	if m.groups != nil && req.GSS == nil && !c.Anonymous && stat == xdr.AuthOK {
+		if c.GIDs = nil; c.UID != caller.None {
+			c.GIDs, _ = m.groups(c.UID, true)
+		}
+	}
+	return c, known, stat
+}
+
+// claimOf reads the credential of a call, and compares it with the user who is known to make it.
+func (m *Mux) claimOf(req *rpc.Request) (c Cred, known bool, stat xdr.AuthStat) {
 	if g := req.GSS; g != nil { // verified: it does not matter whose the connection is
 		if m.principal != nil {
 			if u, ok := m.principal(g.Principal); ok && len(u.GIDs) > 0 {

@@ -40,9 +40,10 @@ type Call struct {
 // after that it is safe for concurrent use.
 type Mux struct {
 	programs   []Program
-	requireSys bool                               // AUTH_NONE is refused, except where weak of a program allows it
-	local      func(a net.Addr) (u User, ok bool) // Config.Local
-	principal  func(gss.Principal) (User, bool)   // Config.Principal
+	requireSys bool                                // AUTH_NONE is refused, except where weak of a program allows it
+	local      func(a net.Addr) (u User, ok bool)  // Config.Local
+	principal  func(gss.Principal) (User, bool)    // Config.Principal
+	groups     func(uint32, bool) ([]uint32, bool) // Config.Groups
 }
 
 var _ rpc.Handler = (*Mux)(nil)
@@ -87,11 +88,17 @@ func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	}
 }
 
+// groupsClass is that of calls that wait for the groups of their user.
+const groupsClass = 1<<32 - 1
+
 // Describe tells about a call (rpc.Handler). One that is only refused has no traits.
 func (m *Mux) Describe(req *rpc.Request) (t rpc.Traits) {
 	p := m.find(req.Prog)
 	if p != nil && p.Describe != nil && req.Vers >= p.Low && req.Vers <= p.High && req.Proc != 0 && req.Proc < p.Procs {
 		t = p.Describe(req.Proc, req.Args)
+	}
+	if m.asksGroups(req) {
+		t.Blocks, t.Class = true, groupsClass
 	}
 	return t
 }
@@ -99,6 +106,9 @@ func (m *Mux) Describe(req *rpc.Request) (t rpc.Traits) {
 // Ready reports whether the data of a lazy call may be pulled at once (rpc.Handler).
 func (m *Mux) Ready(ctx context.Context, req *rpc.Request) bool {
 	p := m.find(req.Prog)
+	if m.asksGroups(req) {
+		return false
+	}
 	cred, known, stat := m.credOf(req)
 	if p == nil || p.ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.requireSys {
 		return false

@@ -39,7 +39,7 @@ func New(cfg *Config) (*Server, error) {
 	}
 	for _, e := range s.table.Load().list {
 		if e.info.Owners { // otherwise no id is believed, and a wrong one does not matter
-			s.local, s.principal = cfg.Local, cfg.Principal
+			s.local, s.principal, s.groups = cfg.Local, cfg.Principal, cfg.Groups
 		}
 	}
 	s.requireSys = cfg.RequireSys

@@ -1,8 +1,12 @@
 package principals_test
 
 import (
+	"os"
 	"os/user"
+	"path/filepath"
+	"reflect"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +18,8 @@ import (
 
 // TestWho: who is a user, and who is nobody.
 func TestWho(t *testing.T) {
-	u := principals.Users{Lookup: func(name string) (server.User, bool) {
-		return server.User{UID: uint32(len(name)), GIDs: []uint32{1}}, name != "stranger"
+	u := principals.Users{Lookup: func(w principals.Who) (server.User, bool) {
+		return server.User{UID: uint32(len(w.Name)), GIDs: []uint32{1}}, w.Name != "stranger"
 	}}
 	u.Set([]string{"STAG.TEST"}, map[string]string{"host/backup@STAG.TEST": "backup", "alice@OTHER": "al", `a\@b@STAG.TEST`: "odd"})
 	for principal, uid := range map[string]uint32{
@@ -34,9 +38,9 @@ func TestWho(t *testing.T) {
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		u := principals.Users{Lookup: func(name string) (server.User, bool) {
+		u := principals.Users{Lookup: func(w principals.Who) (server.User, bool) {
 			asked++
-			return server.User{UID: 7, GIDs: []uint32{7}}, name == "alice"
+			return server.User{UID: 7, GIDs: []uint32{7}}, w.Name == "alice"
 		}}
 		u.Set([]string{"R"}, nil)
 		ask := func(want int, names ...string) {
@@ -60,6 +64,82 @@ func TestKept(t *testing.T) {
 			t.Error("a realm that is gone is believed")
 		}
 	})
+}
+
+// TestAtOnce: one question is asked for all who wait for its answer, and not more than some at a time; who cannot be asked for
+// has no groups, until he can.
+func TestAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, asked atomic.Int32
+		u := principals.Users{Lookup: func(w principals.Who) (server.User, bool) {
+			most.Store(max(most.Load(), running.Add(1)))
+			asked.Add(1)
+			time.Sleep(4 * time.Second)
+			running.Add(-1)
+			return server.User{UID: w.UID, GIDs: []uint32{w.UID}}, true
+		}}
+		if _, ok := u.Groups(1, false); ok || asked.Load() != 0 {
+			t.Error("known before anybody has asked")
+		}
+		var without atomic.Int32
+		for i := range 100 {
+			go func() {
+				if g, ok := u.Groups(uint32(i/5), true); !ok || len(g) == 0 {
+					without.Add(1)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		if most.Load() != 8 || asked.Load() != 16 || without.Load() != 4*5 {
+			t.Errorf("%d at a time, asked %d times, %d without groups", most.Load(), asked.Load(), without.Load())
+		}
+		for i := range uint32(20) {
+			if g, ok := u.Groups(i, true); !ok || len(g) != 1 || g[0] != i {
+				t.Errorf("%d is in %v", i, g)
+			}
+			if _, ok := u.Groups(i, false); !ok {
+				t.Errorf("%d is not kept", i)
+			}
+		}
+		for i := range uint32(5000) { // who is not kept is asked for again
+			go u.Groups(i+1000, true)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		before := asked.Load()
+		u.Groups(1000, true)
+		if asked.Load() == before {
+			t.Error("kept for ever")
+		}
+	})
+}
+
+// TestGetent: a user whom only the name service knows has his groups, and what getent takes for a number is no name.
+func TestGetent(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\ncase \"$1 $2\" in\n'passwd ann'|'passwd 7001') echo 'ann:*:7001:7000:Ann:/home/ann:/bin/sh';;\n" +
+		"'initgroups ann') echo 'ann                  1 2 7000 3';;\n'passwd '*[0-9-]*) echo 'root:x:0:0::/root:/bin/sh';;\n*) exit 2;;\nesac\n"
+	if err := os.WriteFile(filepath.Join(dir, "getent"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	if !principals.Complete() {
+		t.Error("getent is not seen")
+	}
+	var u principals.Users
+	u.Set([]string{"R"}, nil)
+	ann := server.User{UID: 7001, GIDs: []uint32{7000, 1, 2, 3}}
+	if got, ok := u.Of(gss.Principal{Name: "ann@R"}); !ok || !reflect.DeepEqual(got, ann) {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	if got, ok := u.ByID(7001); !ok || !reflect.DeepEqual(got, ann) {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	for _, name := range []string{"0", "+0", " 00", "-0", "-x1", "bob"} {
+		if got, ok := u.Of(gss.Principal{Name: name + "@R"}); ok {
+			t.Errorf("%q is %+v", name, got)
+		}
+	}
 }
 
 // TestSystem: this process's user is one, with his groups.
