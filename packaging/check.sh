@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian package of dist/, runs what its unit runs, as systemd would, and removes it again; then
-# builds the container, if there is buildah (Debian, root: make release-check).
+# Installs the Debian package of dist/, runs what its unit runs, as systemd would, and removes it again; does so in roots of
+# Debian 12 and 13, if there is mmdebstrap; builds the container, if there is buildah; builds all of dist/ again elsewhere, which
+# must give the same octets; and has go install build the command from a module proxy of files, with nothing in its cache
+# (Debian, root: make release-check, with the VERSION of make release).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deb=$(ls dist/nfsdemo_*_"$(dpkg --print-architecture)".deb)
@@ -90,5 +92,42 @@ if command -v buildah >/dev/null; then
   buildah --storage-driver vfs --root "$work/containers" --runroot "$work/run" rm "$c" >/dev/null
 else
   echo "skipped: no buildah here (apt-get install buildah): the container is not built"
+fi
+if command -v mmdebstrap >/dev/null; then
+  for suite in bookworm trixie; do
+    say "Debian $suite"
+    mmdebstrap --quiet --variant=apt --aptopt='Acquire::Languages "none"' "$suite" "$work/$suite"
+    cp "$deb" "$work/$suite/nfsdemo.deb"
+    chroot "$work/$suite" dpkg -i /nfsdemo.deb
+    chroot "$work/$suite" nfsdemo --version
+    chroot "$work/$suite" nfsdemo demo --max 1048576
+    rm -rf "${work:?}/$suite"
+  done
+else
+  echo "skipped: no mmdebstrap here (apt-get install mmdebstrap): roots of Debian 12 and 13 are not tried"
+fi
+
+if [ -z "$(git status --porcelain)" ]; then
+  say "the same again: another directory, an empty build cache"
+  git clone -q . "$work/again"
+  (cd "$work/again" && GOCACHE=$work/gocache bash packaging/release.sh >/dev/null)
+  diff dist/SHA256SUMS "$work/again/dist/SHA256SUMS" || fail "a second build differs: is dist/ of this commit and VERSION?"
+  rm -rf "$work/again" "$work/gocache"
+
+  say "go install from a proxy"
+  module=$(sed -n 's/^module //p' go.mod) version=v0.0.1-check
+  files=$work/proxy/$module/@v
+  mkdir -p "$files"
+  nested=$(git ls-files '*/go.mod' | sed 's|/go.mod$||; s|^|:(exclude)|')
+  # shellcheck disable=SC2086 # one word for each module
+  git archive --format=zip --prefix="$module@$version/" -o "$files/$version.zip" HEAD -- . $nested
+  cp go.mod "$files/$version.mod"
+  echo "{\"Version\":\"$version\"}" >"$files/$version.info"
+  echo "$version" >"$files/list"
+  GOMODCACHE=$work/mod GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB=$module GOFLAGS=-modcacherw GOBIN=$work/bin \
+    go install "$module/nfsdemo@$version"
+  "$work/bin/nfsdemo" --version | grep -F " $version," || fail "go install has built another version"
+else
+  echo "skipped: there are uncommitted changes: nothing is built a second time"
 fi
 say "passed"

@@ -90,6 +90,21 @@ check "a mount over TCP" guide 'mount -t nfs -o vers=3,proto=tcp,port=2049,mount
 check "files over TCP" write /media tcp
 check "metrics of calls over TCP" metric 'nfsdemo_nfs_calls_total{.*transport="tcp"'
 
+check "exports: who has mounted it, also before the restart" says '192.0.2.5' 'nfsdemo exports'
+check "exports: the command of the guide" guide 'nfsdemo exports'
+kicked() { run 'nfsdemo exports --kick 192.0.2.5' && user cat /mnt/open; }
+check "exports: a client that is kicked comes back" kicked
+check "doctor, not as root: nothing has failed" user nfsdemo doctor --server-only fileserver
+unexported() { # a disk, which is free at once
+  truncate -s 64M /disk && mkfs.ext4 -q /disk && mkdir /srv/disk && mount -o loop /disk /srv/disk || return
+  printf '\n[[export]]\npath = "/srv/disk"\n' >>$config
+  systemctl reload nfsdemo && until_ nfsdemo ls nfs+rdma://fileserver/srv/disk || return
+  ! umount /srv/disk 2>/dev/null || { echo "a disk that is served was free"; return 1; }
+  run 'nfsdemo exports --unexport /srv/disk' && sleep 1 && umount /srv/disk || return
+  sed -i '$d' $config && sed -i '$d' $config && sed -i '$d' $config && rm /disk && rmdir /srv/disk && systemctl reload nfsdemo
+}
+check "exports: unexport frees a disk" unexported
+
 mark
 mkdir /srv/more
 printf '\n[[export]]\npath = "/srv/more"\n' >>$config

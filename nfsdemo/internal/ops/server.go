@@ -81,7 +81,7 @@ func (d *doctor) elsewhere(ctx context.Context, r *Result) {
 			continue
 		}
 		r.Detail += fmt.Sprintf(", but an NFS server answers over TCP on port %d", p)
-		r.Fix = fmt.Sprintf("if that is nfsdemo, it was started without --listen; if it is Linux's: echo rdma 20049 >/proc/fs/nfsd/portlist; or mount over TCP: -o proto=tcp,port=%d", p)
+		r.Fix = fmt.Sprintf("if that is nfsdemo, start it with --listen, or name its port: nfs+rdma://HOST:PORT/EXPORT; if it is Linux's: echo rdma 20049 >/proc/fs/nfsd/portlist; or mount over TCP: -o proto=tcp,port=%d", p)
 		return
 	}
 	r.Detail += ", nor is there an NFS server over TCP: it is stopped"
