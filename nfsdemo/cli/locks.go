@@ -120,7 +120,7 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 		lc.File = filepath.Join(dir, "locks")
 	}
 	list := lockEntries(l.Addr(), s.udp.LocalAddr())
-	if err := s.registerLocks(ctx, list); err != nil {
+	if err := s.registerAll(ctx, list); err != nil {
 		return err
 	}
 	srv, err := lockd.New(lc)
@@ -156,16 +156,6 @@ func lockEntries(tcp, udp net.Addr) (list []rpcbind.Entry) {
 		}
 	}
 	return list
-}
-
-// registerLocks registers all entries or none, or leaves it to the watch if rpcbind is not there.
-func (s *service) registerLocks(ctx context.Context, list []rpcbind.Entry) error {
-	err := s.register(ctx, list)
-	if !errors.Is(err, rpcbind.ErrRefused) {
-		return nil
-	}
-	s.withdraw(list)
-	return err
 }
 
 // close ends the lock manager, after all calls.

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 )
 
@@ -89,6 +90,30 @@ func (s *service) register(ctx context.Context, list []rpcbind.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
 	return s.announceTo(ctx, list)
+}
+
+// registerAll registers all entries or none, or leaves it to the watch if rpcbind is not there.
+func (s *service) registerAll(ctx context.Context, list []rpcbind.Entry) error {
+	err := s.register(ctx, list)
+	if !errors.Is(err, rpcbind.ErrRefused) {
+		return nil
+	}
+	s.withdraw(list)
+	return err
+}
+
+// registerQuotas registers rquota, unless rpc.rquotad has done so: that knows the quotas, too.
+func (s *service) registerQuotas(ctx context.Context) {
+	var list []rpcbind.Entry
+	for _, e := range s.table.Entries {
+		if e.Prog == mount3.Program && e.Vers <= server.QuotaVersion2 {
+			e.Prog = server.QuotaProgram
+			list = append(list, e)
+		}
+	}
+	if s.registerAll(ctx, list) == nil {
+		s.table.Entries = append(s.table.Entries, list...)
+	}
 }
 
 // keepRegistered registers what rpcbind has lost, or did not take because it was not there, until stop is called.

@@ -212,7 +212,7 @@ func TestLocks(t *testing.T) {
 	if ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK)); ready != "ready, with locks\n" {
 		t.Error(ready)
 	}
-	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 7 || udp != 7 {
+	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 9 || udp != 9 {
 		t.Errorf("%d entries for TCP, %d for UDP", tcp, udp)
 	}
 	if got := s.srv.Config.Limits.Memory; got != transport.DefaultMemory/8*7 {
@@ -300,7 +300,7 @@ func TestLocks(t *testing.T) {
 	if got := s.locks.String(); !strings.Contains(got, "another lock manager") {
 		t.Errorf("beside another: locks %s", got)
 	}
-	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 3 || udp != 4 {
+	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 5 || udp != 6 {
 		t.Errorf("beside another: %d entries for TCP, %d for UDP", tcp, udp)
 	}
 	ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK))

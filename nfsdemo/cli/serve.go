@@ -99,7 +99,7 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.BoolVar(&f.service.manageGIDs, "manage-gids", false, "the groups of a uid are those that it has on this machine, as mountd(8) --manage-gids: AUTH_SYS names at most sixteen; the gid of a call counts as sent")
 	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	addPoolFlag(cmd, &f.pool)
-	flags.BoolVar(&f.service.register, "register", false, "register NFS and MOUNT with this machine's rpcbind; MOUNT is then answered over UDP too, to clients that an export or --allow names")
+	flags.BoolVar(&f.service.register, "register", false, "register NFS, MOUNT and quotas with this machine's rpcbind; MOUNT is then answered over UDP too, to clients that an export or --allow names")
 	flags.StringVar(&f.service.locks, "locks", locksAuto, "serve locks (NLM, over TCP and UDP): on, off, or auto: if --register works and nobody else serves them")
 	addCRCFlag(cmd, &f.crc, "as each client asks")
 	addProfileFlag(cmd, &f.profile)

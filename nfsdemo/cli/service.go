@@ -226,6 +226,9 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 		} else if err != nil { // it may come
 			s.binding.set(err)
 		}
+		if !cfg.memory && cfg.volume == nil {
+			s.registerQuotas(ctx)
+		}
 	}
 	return s.openLocks(ctx, cfg)
 }
@@ -411,12 +414,14 @@ func (s *service) release() error {
 	return errors.Join(err, s.set.close())
 }
 
-// mountOnly serves MOUNT, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
+// mountOnly serves MOUNT, quotas, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
 // NFS over TCP.
 type mountOnly struct{ svc rpc.Handler }
 
 // beside reports whether a program is served beside NFS.
-func beside(prog uint32) bool { return prog == mount3.Program || lockd.Serves(prog) }
+func beside(prog uint32) bool {
+	return prog == mount3.Program || prog == server.QuotaProgram || lockd.Serves(prog)
+}
 
 // ServeRPC answers calls of other programs with PROG_UNAVAIL.
 func (m mountOnly) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {

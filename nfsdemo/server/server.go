@@ -49,6 +49,7 @@ func New(cfg *Config) (*Server, error) {
 		weak: func(proc uint32) bool { return nfs3.Proc(proc) == nfs3.ProcFSInfo },
 	})
 	s.Add(s.acls())
+	s.Add(s.quotas())
 	s.Add(Program{
 		Prog: mount3.Program, Low: mount3.Version1, High: mount3.Version, Procs: mount3.ProcCount,
 		Serve: s.serveMount,
