@@ -145,7 +145,7 @@ var layers = []layer{
 	},
 	{
 		name:    "transport/internal/stream",
-		may:     []string{"chunks", "xdr", "rdmap/mpa", "rdmap/verbs", "internal/peeraddr", "internal/reading", "transport/rpc", "transport/internal/memory", "transport/internal/admit", "transport/internal/execute", "transport/internal/requester"},
+		may:     []string{"chunks", "xdr", "rdmap/mpa", "rdmap/verbs", "internal/peeraddr", "internal/quick", "internal/reading", "transport/rpc", "transport/internal/memory", "transport/internal/admit", "transport/internal/execute", "transport/internal/requester"},
 		modules: []string{"golang.org/x/sys"},
 	},
 	{name: "transport/redial", may: []string{"internal/list", "internal/setting", "transport/rpc"}, modules: []string{"go.uber.org/zap"}},

@@ -12,7 +12,8 @@ import (
 )
 
 // StreamClient is an RPC client over record-marked TCP (RFC 5531 Section 11), or
-// any other byte stream. It is safe for concurrent use. One goroutine reads.
+// any other byte stream. It is safe for concurrent use. On Linux and TCP callers read for themselves, and the item of a
+// reply is in the Sink of its call if that has 16 KiB or more; else one goroutine reads.
 type StreamClient struct {
 	cfg *Config
 	c   *stream.Client
@@ -81,7 +82,7 @@ func (c *StreamClient) TLS() *tls.ConnectionState { return c.c.TLS() }
 // Stats implements [rpc.Caller].
 func (c *StreamClient) Stats() rpc.Stats { return c.c.Stats() }
 
-// Close implements [rpc.Caller]. It returns when the reading goroutine has ended.
+// Close implements [rpc.Caller]. It returns when nobody reads any more.
 func (c *StreamClient) Close() error { return c.c.Close() }
 
 // Err returns why the connection has ended, nil if it has not.

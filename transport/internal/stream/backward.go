@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -78,6 +79,9 @@ func (c *Conn) backwardCaller() (rpc.Caller, error) {
 	c.caller = newClient(c.conn, c.w, c.s.cfg, c.s.ctr.OfBackward())
 	c.caller.permits = make(chan struct{}, c.s.cfg.BackwardCredits)
 	c.caller.slots = &c.slots
+	c.caller.role.Init((*inlet)(c.caller), nil, nil)
+	c.caller.role.Serve() // by the reader of c, which delivers
+	c.caller.role.Take(reading.Server)
 	return c.caller, nil
 }
 
@@ -136,11 +140,15 @@ func (c *Client) refuse(xid uint32, why error) {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.settle()
-	if w := c.pending[xid]; w != nil {
+	w := c.pending[xid]
+	if w != nil {
 		delete(c.pending, xid)
-		w.reply <- arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: why}}
+		w.got = arrived{err: &rpc.RPCError{XID: xid, Reason: rpc.ReasonTooBig, Err: why}}
+	}
+	c.mu.Unlock()
+	if w != nil {
+		w.Complete(nil)
 	}
 }
 
@@ -166,5 +174,7 @@ func (c *Client) end(err error) {
 		c.err = err
 	}
 	c.mu.Unlock()
+	c.over.Store(true)
+	c.role.Finish()
 	close(c.done)
 }

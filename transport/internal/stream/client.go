@@ -1,27 +1,27 @@
 package stream
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Client is an RPC client over record-marked TCP (RFC 5531 Section 11), or
-// any other byte stream. It is safe for concurrent use. One goroutine reads.
+// Client is an RPC client over record-marked TCP (RFC 5531 Section 11), or any other byte stream. It is safe for
+// concurrent use. Callers read for themselves where input can be noticed without a goroutine that waits for it; else one
+// goroutine reads.
 type Client struct {
 	cfg  Config
 	conn net.Conn
@@ -29,32 +29,53 @@ type Client struct {
 	ctr  *memory.Counters
 	back *Conn              // serves the calls of the backward direction; nil: none
 	stop context.CancelFunc // of its handlers
-	done chan struct{}      // closed when the reader has ended
+	done chan struct{}      // closed when nobody reads any more
 
 	permits chan struct{} // one per call, in the backward direction of a server; else nil
 	slots   *slots        // of the connection there
 
+	role   reading.Role
+	link   reading.Link    // nil: somebody else reads
+	tick   *reading.Ticker // of calls with Config.CallTimeout
+	in     intake          // of the holder of the role
+	long   atomic.Int32    // calls whose results may go to large sinks
+	over   atomic.Bool     // nobody is to read any more
+	finish func()          // ends the reading, once
+
 	mu      sync.Mutex
 	xid     uint32
 	pending map[uint32]*waiter
+	spare   []*waiter
+	timed   int           // calls with a time limit of ours
+	ticks   bool          // expire is called
 	owed    int           // outstanding replies, including those to cancelled calls
 	settled chan struct{} // closed when there are none, for EnableRDMA; nil: nobody waits
 	shifted bool          // the connection now belongs to another client
 	err     error
 }
 
-// arrived is a record on its way to the caller, which owns buf.
+// arrived is a record on its way to the caller, who owns buf.
 type arrived struct {
-	buf *memory.Buffer
-	msg []byte
-	err error // instead: the reply was not read
+	buf  *memory.Buffer
+	msg  []byte
+	err  error   // instead: the reply was not read
+	of   *waiter // not nil: the result, item octets, is in the sink of that one, and not in msg, where it belongs at
+	at   int
+	item int
 }
 
-// waiter is a call that waits for its reply.
+// waiter is a call that waits for its reply. Whoever takes it from Client.pending sets got, and completes it.
 type waiter struct {
-	reply chan arrived
-	most  int // octets of the reply
+	reading.Waiter
+	got              arrived
+	most             int       // octets of the reply
+	sink             []byte    // where the result goes, if it can be found
+	until            time.Time // by Config.CallTimeout; zero: no limit of ours
+	prog, vers, proc uint32
 }
+
+// maxSpare is how many waiters a client keeps.
+const maxSpare = 64
 
 // maxSkipped is the longest reply that is skipped, because nobody has room for it, to go on behind it. Nothing of it is
 // kept, and calls end by their deadlines meanwhile, as while any reply comes.
@@ -68,18 +89,56 @@ func NewClient(conn net.Conn, cfg Config) *Client {
 // TLS returns what protects the connection, nil if nothing does.
 func (c *Client) TLS() *tls.ConnectionState { return StateOf(c.conn) }
 
-// Start reads, in a goroutine.
+// Start has input noticed, or read.
 func (c *Client) Start() {
 	c.ctr.Conns.Store(1)
-	go c.read()
+	if c.link = reading.NewLink(c.conn); !c.link.Shared() {
+		c.link = reading.NewStream(sturdy{c.conn, c.ctr})
+	}
+	c.tick = reading.Process.Own(c.link.Shared())
+	c.role.Init((*inlet)(c), c.link, c.tick)
+	if c.link.Shared() {
+		c.w.Stuck = c.stuck
+		c.role.Rearm()
+		return
+	}
+	c.role.BeginServing()
+	go c.role.GoOnServing()
 }
 
-// newClient returns a client for which somebody else reads.
+// sturdy is a connection that is not of this system. A panic of its Read costs the connection.
+type sturdy struct {
+	net.Conn
+	ctr *memory.Counters
+}
+
+func (s sturdy) Read(p []byte) (n int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.ctr.Panics.Add(1)
+			n, err = 0, panicked(v)
+		}
+	}()
+	return s.Conn.Read(p)
+}
+
+// stuck has input read while a call is being written: who waits to write does not read, and if the server does not take
+// the call because nobody takes its replies, both would wait for ever.
+func (c *Client) stuck() (over func()) {
+	w := new(reading.Waiter)
+	w.Reset()
+	go func() { _ = c.role.Wait(context.Background(), w) }()
+	return func() { w.Complete(nil) }
+}
+
+// newClient returns a client for which somebody else reads, unless it is started.
 func newClient(conn net.Conn, w *Writer, cfg Config, ctr *memory.Counters) *Client {
-	return &Client{
-		cfg: cfg, conn: conn, w: w, ctr: ctr,
+	c := &Client{
+		cfg: cfg, conn: conn, w: w, ctr: ctr, tick: reading.Process,
 		done: make(chan struct{}), xid: rand.Uint32(), pending: make(map[uint32]*waiter),
 	}
+	c.finish = sync.OnceFunc(c.finished)
+	return c
 }
 
 // Do implements [rpc.Caller].
@@ -98,42 +157,46 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 		return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), err)
 	}
 	defer c.leaveRoom()
-	ch := make(chan arrived, 1)
-	xid, err := c.enter(call.Resend, &waiter{ch, requester.MostReply(call, c.cfg.MaxPayload)})
+	xid, w, err := c.enter(ctx, call)
 	if err != nil {
 		c.ctr.Errors.Add(1)
 		return err
 	}
-	defer c.leave(xid, ch)
-	ctx, cancel := c.deadline(ctx)
-	defer cancel()
-	if !c.w.Lock(ctx) {
-		return c.unsent(context.Cause(ctx))
+	defer c.leave(xid, w)
+	if !c.role.Recent() {
+		c.role.Begin() // before the call is written, or a watcher would be woken for its reply
 	}
-	select {
-	case <-c.done: // TLS or RDMA may have begun on the connection while this call waited for its turn
+	if !c.turn(ctx, w) {
+		return c.unsent(cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
+	}
+	if c.over.Load() { // TLS or RDMA may have begun on the connection while this call waited for its turn
 		c.w.Unlock()
 		return c.unsent(c.Err())
-	default:
 	}
-	if err := c.post(ctx, xid, call); err != nil {
+	if err := c.post(ctx, xid, w, call); err != nil {
 		c.fail(err)
 	}
-	select {
-	case r := <-ch:
-		return c.accept(r, call, reply)
-	case <-c.done:
-		select {
-		case r := <-ch: // the reply beat the end of the connection
-			return c.accept(r, call, reply)
-		default:
-		}
-		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), c.Err())
-	case <-ctx.Done():
-		c.ctr.Errors.Add(1)
-		return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), context.Cause(ctx))
+	switch err = c.role.Wait(ctx, &w.Waiter); {
+	case w.Done() && err == nil:
+		return c.accept(&w.got, call, reply)
+	case !w.Done() && ctx.Err() != nil && !c.over.Load():
+		err = context.Cause(ctx)
 	}
+	c.ctr.Errors.Add(1)
+	return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), err)
+}
+
+// turn waits for the turn to write. It returns false if the time of the call is over first.
+func (c *Client) turn(ctx context.Context, w *waiter) bool {
+	if c.w.TryLock() {
+		return true
+	}
+	if !w.until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, w.until)
+		defer cancel()
+	}
+	return c.w.Lock(ctx)
 }
 
 // lateWrite is how long the rest of a call may take to be written when its context has ended: half a record cannot be
@@ -144,20 +207,11 @@ const lateWrite = time.Second
 const largeCall = 64 << 10
 
 // post writes the call in its turn. A panic, of the caller's memory or connection, leaves perhaps half a record.
-func (c *Client) post(ctx context.Context, xid uint32, call *rpc.Call) error {
+func (c *Client) post(ctx context.Context, xid uint32, w *waiter, call *rpc.Call) error {
 	done := false
 	defer c.w.Unlock()
-	if requester.Size(call) > largeCall { // a cancelled context as well; it costs allocations
-		told := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
-			_ = c.conn.SetWriteDeadline(time.Now().Add(lateWrite)) // fails only on a closed connection
-			close(told)
-		})
-		defer func() {
-			if !stop() {
-				<-told // not into the turn of another call
-			}
-		}()
+	if ctx.Done() != nil && requester.Size(call) > largeCall { // a cancelled context as well; it costs allocations
+		defer c.w.Hurry(ctx)()
 	}
 	defer func() {
 		if !done {
@@ -165,9 +219,12 @@ func (c *Client) post(ctx context.Context, xid uint32, call *rpc.Call) error {
 		}
 	}()
 	call.Resend.Posting(call)
-	var until time.Time
+	until := w.until
 	if end, ok := ctx.Deadline(); ok {
-		until = end.Add(lateWrite)
+		until = end
+	}
+	if !until.IsZero() {
+		until = until.Add(lateWrite)
 	}
 	err := c.send(until, xid, call)
 	done = true
@@ -183,54 +240,106 @@ func (c *Client) unsent(err error) error {
 	return rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), err)
 }
 
-// deadline applies Config.CallTimeout to a context without a deadline.
-func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok || c.cfg.CallTimeout <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, c.cfg.CallTimeout)
-}
-
 // errXIDInUse: an earlier transmission of the same call is outstanding.
 var errXIDInUse = errors.New("XID in use")
 
 // enter registers a call before its record is sent, with a new XID or that of an earlier transmission.
-func (c *Client) enter(tx *rpc.Transmission, w *waiter) (xid uint32, err error) {
+func (c *Client) enter(ctx context.Context, call *rpc.Call) (xid uint32, w *waiter, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return 0, rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), c.err)
+		return 0, nil, rpc.AsOpError(rpc.OpCall, peeraddr.Of(c.conn), c.err)
 	}
-	if tx != nil {
+	if tx := call.Resend; tx != nil {
 		xid = tx.XID
 		if c.pending[xid] != nil {
-			return 0, &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadCall, Err: errXIDInUse}
+			return 0, nil, &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadCall, Err: errXIDInUse}
 		}
 	} else {
 		for c.xid++; c.pending[c.xid] != nil; c.xid++ { // one that waits very long
 		}
 		xid = c.xid
 	}
+	if k := len(c.spare); k > 0 {
+		w, c.spare = c.spare[k-1], c.spare[:k-1]
+	} else {
+		w = new(waiter)
+	}
+	w.Reset()
+	w.most = requester.MostReply(call, c.cfg.MaxPayload)
+	w.prog, w.vers, w.proc = call.Prog, call.Vers, call.Proc
+	if len(call.Sink) >= sinkMin && len(call.MoreSinks) == 0 && !call.Cred.Protected() {
+		w.sink = call.Sink
+		c.long.Add(1)
+	}
+	if _, ok := ctx.Deadline(); !ok && c.cfg.CallTimeout > 0 {
+		w.until = time.Now().Add(c.cfg.CallTimeout)
+		c.timed++
+		if !c.ticks {
+			c.ticks = true
+			c.tick.Add((*expiry)(c))
+		}
+	}
 	c.pending[xid] = w
 	c.owed++
 	c.ctr.InFlight.Add(1)
 	c.ctr.Calls.Add(1)
-	return xid, nil
+	return xid, w, nil
 }
 
-// leave forgets a call. It releases a reply that came meanwhile; a later one finds no call.
-func (c *Client) leave(xid uint32, ch chan arrived) {
+// leave forgets a call. It releases a reply that came meanwhile; a later one finds no call, and nothing is written to the
+// sink any more.
+func (c *Client) leave(xid uint32, w *waiter) {
 	c.mu.Lock()
-	delete(c.pending, xid)
+	waits := c.pending[xid] == w
+	if waits {
+		delete(c.pending, xid)
+	}
+	if !w.until.IsZero() {
+		c.timed--
+	}
 	c.mu.Unlock()
 	c.ctr.InFlight.Add(-1)
-	select {
-	case r := <-ch:
-		if r.buf != nil {
-			r.buf.Release()
-		}
-	default:
+	if w.sink != nil {
+		c.long.Add(-1)
+		c.in.withdraw(w)
 	}
+	if b := w.got.buf; b != nil {
+		b.Release()
+	}
+	if !waits && !w.Done() {
+		return // somebody is about to complete it
+	}
+	w.got, w.sink, w.until = arrived{}, nil, time.Time{}
+	c.mu.Lock()
+	if len(c.spare) < maxSpare {
+		c.spare = append(c.spare, w)
+	}
+	c.mu.Unlock()
+}
+
+// expiry is a Client as its ticker sees it: one slow tick instead of a timer per call.
+type expiry Client
+
+// Tick implements reading.Ticked. It ends the calls whose time is over, and reports whether there are others.
+func (e *expiry) Tick() bool {
+	c := (*Client)(e)
+	now := time.Now()
+	var late []*waiter
+	c.mu.Lock()
+	for xid, w := range c.pending {
+		if !w.until.IsZero() && now.After(w.until) {
+			delete(c.pending, xid)
+			late = append(late, w)
+		}
+	}
+	c.ticks = c.timed > 0
+	more := c.ticks
+	c.mu.Unlock()
+	for _, w := range late { // without the lock, which comes after that of the role
+		w.Complete(context.DeadlineExceeded)
+	}
+	return more
 }
 
 // send writes the call's record. The caller has locked c.w.
@@ -262,7 +371,7 @@ const smallBuffer = 1024
 func (c *Client) poolGet() *memory.Buffer { return memory.Shared.Get(smallBuffer) }
 
 // accept makes the caller's reply from a record.
-func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
+func (c *Client) accept(r *arrived, call *rpc.Call, reply *rpc.Reply) error {
 	if r.err != nil {
 		c.ctr.Errors.Add(1)
 		return r.err
@@ -270,89 +379,51 @@ func (c *Client) accept(r arrived, call *rpc.Call, reply *rpc.Reply) error {
 	d := xdr.NewDecoder(r.msg)
 	if err := reply.Header.Parse(&d); err != nil {
 		xid, _, _ := xdr.PeekXID(r.msg)
-		r.buf.Release()
 		c.ctr.Errors.Add(1)
 		return &rpc.RPCError{XID: xid, Reason: rpc.ReasonBadReply, Err: err}
 	}
 	reply.Results = d.Rest()
-	reply.Lent = r.buf
+	reply.Lent, r.buf = r.buf, nil
 	c.ctr.Replies.Add(1)
-	if err := requester.TakeItem(reply, call, c.cfg.Binding); err != nil {
+	size := len(r.msg)
+	if r.of != nil {
+		size += r.item
+		pos := r.at - d.Offset()
+		reply.Item = call.Sink[:r.item]
+		reply.Results = append(reply.Results[:pos:pos], reply.Results[pos+xdr.Pad(r.item):]...)
+	} else if err := requester.TakeItem(reply, call, c.cfg.Binding); err != nil {
 		return err
 	}
 	// As over RDMA, where what is larger does not fit the Reply chunk: the two transports refuse the same replies.
-	if most := requester.MostReply(call, c.cfg.MaxPayload); len(r.msg) > most {
-		e := &rpc.RPCError{XID: reply.Header.XID, Reason: rpc.ReasonTooBig, Err: &rpc.RoomError{Room: most, Result: len(r.msg)}}
+	if most := requester.MostReply(call, c.cfg.MaxPayload); size > most {
+		e := &rpc.RPCError{XID: reply.Header.XID, Reason: rpc.ReasonTooBig, Err: &rpc.RoomError{Room: most, Result: size}}
 		reply.Release()
 		return e
 	}
 	return nil
 }
 
-// read delivers records until the stream ends.
-func (c *Client) read() {
-	defer close(c.done)
-	defer func() {
-		if v := recover(); v != nil {
-			c.ctr.Panics.Add(1)
-			c.fail(panicked(v))
-		}
-	}()
-	br := bufio.NewReaderSize(c.conn, 64<<10)
-	rr := xdr.NewRecordReader(br, c.cfg.MaxPayload)
-	hint := smallBuffer
-	for {
-		b, msg, err := Read(rr, &memory.Shared, hint)
-		if err != nil {
-			if err == io.EOF && c.Received() == 0 { //nolint:errorlint // as Read returns it
-				err = fmt.Errorf("the server has closed the connection without a word (does it speak RDMA alone on this port?): %w", err)
-			}
-			if errors.Is(err, xdr.ErrRange) {
-				if err = c.skip(rr); err == nil {
-					continue
-				}
-			}
-			if !c.shifts(err, br.Buffered()+len(rr.Buffered())) {
-				c.fail(err)
-			}
-			return
-		}
-		hint = len(msg)
-		c.ctr.Inline.Add(uint64(len(msg)))
-		c.deliver(b, msg)
-	}
-}
-
-// skip steps over a reply that is larger than Config.MaxPayload, and fails its call.
-func (c *Client) skip(rr *xdr.RecordReader) error {
-	head, size, err := rr.Skip(maxSkipped)
-	xid, typ, ok := xdr.PeekXID(head)
-	if err != nil || !ok || typ != xdr.MsgReply {
-		return fmt.Errorf("a reply of %d octets or more, and Config.MaxPayload is %d: %w", size, c.cfg.MaxPayload, cmp.Or(err, xdr.ErrRange))
-	}
-	c.ctr.Dropped.Add(1)
-	c.refuse(xid, &rpc.RoomError{Room: c.cfg.MaxPayload, Result: size})
-	return nil
-}
-
 // deliver passes a record to the call that it answers, or drops it.
-func (c *Client) deliver(b *memory.Buffer, msg []byte) {
-	xid, typ, ok := xdr.PeekXID(msg)
+func (c *Client) deliver(a arrived) {
+	xid, typ, ok := xdr.PeekXID(a.msg)
 	if ok && typ == xdr.MsgCall && c.back != nil {
-		c.called(b, msg)
+		c.called(a.buf, a.msg)
 		return
 	}
 	c.mu.Lock()
 	w := c.pending[xid]
 	c.settle()
-	if ok && typ == xdr.MsgReply && w != nil {
+	ok = ok && typ == xdr.MsgReply && w != nil && (a.of == nil || a.of == w)
+	if ok {
 		delete(c.pending, xid) // a second reply finds nothing
-		w.reply <- arrived{buf: b, msg: msg}
-		c.mu.Unlock()
-		return
+		w.got = a
 	}
 	c.mu.Unlock()
-	b.Release()
+	if ok {
+		w.Complete(nil)
+		return
+	}
+	a.buf.Release()
 	c.ctr.Dropped.Add(1)
 }
 
@@ -365,14 +436,37 @@ func (c *Client) fail(err error) {
 	}
 	c.mu.Unlock()
 	if first {
+		c.over.Store(true)
 		if c.ownsConn() {
 			c.ctr.Conns.Store(0)
 		}
 		_ = Below(c.conn).Close() // the first error is the one that counts
+		if c.link != nil {
+			go c.finish() // who reads may be the caller
+		}
 		if c.back != nil {
 			c.stop() // after that, so that no handler answers because it was told to stop
 		}
 	}
+}
+
+// finished takes the reading role for good, and tells all who wait.
+func (c *Client) finished() {
+	r := &c.role
+	c.over.Store(true)
+	r.Mu.Lock()
+	for !r.Seize(false) {
+		freed := r.Freed()
+		r.Interrupt()
+		r.Mu.Unlock()
+		<-freed
+		r.Mu.Lock()
+	}
+	c.link.Forget()
+	r.Mu.Unlock()
+	c.in.drop()
+	r.Finish()
+	close(c.done)
 }
 
 // Abort ends the connection; calls in flight fail with err.
@@ -395,7 +489,7 @@ func (c *Client) Stats() rpc.Stats {
 	return s
 }
 
-// Close implements [rpc.Caller]. It returns when the reading goroutine has ended.
+// Close implements [rpc.Caller]. It returns when nobody reads any more.
 func (c *Client) Close() error {
 	if t, ok := c.conn.(*tls.Conn); ok {
 		_ = t.Close() // tells the peer; fail does not wait for that

@@ -66,8 +66,11 @@ func NewConn(s *Service, h rpc.Handler, conn net.Conn, state *tls.ConnectionStat
 		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
 	c.input = conn
+	if r := newRawReader(conn); r != nil {
+		c.input = r
+	}
 	if len(first) > 0 {
-		c.input = io.MultiReader(bytes.NewReader(first), conn)
+		c.input = io.MultiReader(bytes.NewReader(first), c.input)
 	}
 	return c
 }

@@ -17,6 +17,9 @@ import (
 // ErrToRDMA ends the record-marked part of a connection: an MPA Request follows, or will follow.
 var ErrToRDMA = errors.New("transport: RDMA is enabled on this connection")
 
+// errAhead ends a connection on which the server has sent more than its replies before RDMA began.
+var errAhead = errors.New("transport: octets that are no record before RDMA begins")
+
 // Handover ends the record-marked part of the connection, and returns it. It waits for the replies to the outstanding
 // calls, including cancelled ones; new calls fail. On an error the connection is closed, except when ctx ends during
 // that wait.
@@ -24,18 +27,19 @@ func (c *Client) Handover(ctx context.Context) (net.Conn, error) {
 	if err := c.quiesce(ctx); err != nil {
 		return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(c.conn), err)
 	}
-	// The reader waits between two records: only a deadline wakes it.
-	err := c.conn.SetReadDeadline(time.Unix(1, 0))
-	<-c.done
-	if err == nil {
-		err = c.conn.SetDeadline(time.Time{})
+	c.over.Store(true)
+	c.finish()
+	if c.in.have > 0 { // a part of a mark: the server sends something after its last reply
+		c.fail(errAhead)
+	} else if err := c.conn.SetDeadline(time.Time{}); err != nil {
+		c.fail(err)
 	}
-	if cause := c.Err(); !errors.Is(cause, ErrToRDMA) {
+	c.mu.Lock()
+	cause := c.err
+	c.shifted = errors.Is(cause, ErrToRDMA)
+	c.mu.Unlock()
+	if !c.shifted {
 		return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(c.conn), cause)
-	}
-	if err != nil {
-		_ = c.conn.Close() // the error above says more
-		return nil, rpc.AsOpError(rpc.OpDial, peeraddr.Of(c.conn), err)
 	}
 	c.ctr.Conns.Store(0)
 	return c.conn, nil
@@ -78,15 +82,4 @@ func (c *Client) settle() {
 	if c.owed--; c.owed == 0 && c.settled != nil {
 		close(c.settled)
 	}
-}
-
-// shifts reports whether the reader's error is the wake-up of EnableRDMA, after which the
-// connection lives on. ahead octets were read that are not a record: if a server sends something
-// after its last reply, the connection is lost.
-func (c *Client) shifts(err error, ahead int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ne, ok := errors.AsType[net.Error](err)
-	c.shifted = ok && ne.Timeout() && ahead == 0 && errors.Is(c.err, ErrToRDMA) && c.owed == 0
-	return c.shifted
 }

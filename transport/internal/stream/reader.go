@@ -311,7 +311,7 @@ func (r *reader) reply(xid uint32, n int, last bool) error {
 		return inRecord(err)
 	}
 	c.s.ctr.Inline.Add(uint64(n))
-	caller.deliver(b, b.Data[:n])
+	caller.deliver(arrived{buf: b, msg: b.Data[:n]})
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // Package stream carries calls over record-marked TCP (RFC 5531 Section 11), or any other byte stream, at both ends. A
-// client has a goroutine that reads. A server's connection has one too, which runs short calls itself; it takes memory
-// for a record from the gate before it reads it.
+// client's callers read for themselves (package reading). A server's connection has a goroutine that reads, which runs
+// short calls itself; it takes memory for a record from the gate before it reads it.
 package stream
 
 import (
