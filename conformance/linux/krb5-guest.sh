@@ -55,11 +55,11 @@ renewed() { # a context that ends is made anew from a ticket that has come meanw
 ended() { # then it is refused, and again served with a new one
   take krb5p $1 && ticket 20s && touch2 $1 || return
   local n=0
-  while touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || return; done
+  while touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || { echo "it does not end"; return 1; }; done
   ls $M >/dev/null || return # root's has not ended
   ticket 1h
   n=0
-  until touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || return; done
+  until touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || { echo "it is not renewed"; return 1; }; done
   umount $M
 }
 for proto in tcp rdma; do

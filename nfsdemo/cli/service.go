@@ -297,6 +297,12 @@ func (s *service) loadAgain(cfg *serviceConfig) error {
 	if err := cfg.kerberos.load(); err != nil {
 		return err
 	}
+	if s.push != nil {
+		s.push.srv.RecheckTLS()
+	}
+	if s.reply != nil {
+		s.reply.pusher.RecheckTLS()
+	}
 	return s.srv.RecheckTLS()
 }
 

@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +22,9 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // tlsWorld is a server with an export of each kind, and the files of its clients.
@@ -28,6 +34,7 @@ type tlsWorld struct {
 	ca, servers     *tlstest.CA
 	serverCA        string
 	cert, key, mine string // of a client; the file of the CAs that the server trusts
+	log             *observer.ObservedLogs
 }
 
 func newTLSWorld(t *testing.T) *tlsWorld {
@@ -42,8 +49,10 @@ func newTLSWorld(t *testing.T) *tlsWorld {
 	for path, x := range map[string]server.XprtSec{"/any": 0, "/tls": server.XprtTLS, "/mtls": server.XprtMTLS, "/both": server.XprtTLS | server.XprtMTLS} {
 		list = append(list, exports.Export{Export: server.Export{Path: path, XprtSec: x}})
 	}
+	var core zapcore.Core
+	core, w.log = observer.New(zap.InfoLevel)
 	w.s = started(t, &serviceConfig{
-		exports: list, memory: true, tls: &serverTLS{files: f}, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{},
+		exports: list, memory: true, tls: &serverTLS{files: f}, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", config: &transport.Config{Logger: zap.New(core)},
 		push: pushConfig{dir: filepath.Join(w.dir, "logs")}, replies: "127.0.0.1:0",
 	})
 	return w
@@ -261,6 +270,63 @@ func TestReloadTLS(t *testing.T) {
 	if err := works(again); err != nil {
 		t.Errorf("a certificate of the other CA: %v", err)
 	}
+}
+
+// TestReloadTLSLogs: after SIGHUP, the connections of logs that the CAs no longer cover have ended too.
+func TestReloadTLSLogs(t *testing.T) {
+	w := newTLSWorld(t)
+	url := "nfs+rdma+tls://" + w.s.rdma.Addr().String() + "/mtls"
+	secure := []string{"--reconnect", "0", "--tls-ca", w.serverCA, "--tls-cert", w.cert, "--tls-key", w.key}
+	var ends sync.WaitGroup
+	var inputs []*io.PipeWriter
+	defer func() {
+		for _, w := range inputs {
+			w.Close()
+		}
+		ends.Wait()
+	}()
+	for _, args := range [][]string{
+		append([]string{"log", "append", "--push-secret", w.dir + "/a", url}, secure...),
+		append([]string{"cp", "--replies", w.dir + "/b", "-", url + "/file"}, secure...),
+	} {
+		r, stdin := io.Pipe()
+		a := &app{stdin: r, stdout: io.Discard, stderr: io.Discard, hard: t.Context()}
+		ends.Go(func() { a.run(t.Context(), args) })
+		inputs = append(inputs, stdin)
+		ends.Go(func() {
+			for { // until the test ends
+				if _, err := stdin.Write(bytes.Repeat([]byte("a record\n"), 100)); err != nil {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	wait("no log is connected", func() bool { return w.s.push.srv.Stats().Conns == 1 })
+	wait("no file", func() bool {
+		return command(t.Context(), "", append([]string{"ls", "-a", url}, secure...)...).stdout != "" // by another name as yet
+	})
+	tlstest.New(t, "clients").File(w.dir) // another CA of the same name
+	if _, err := w.s.reload(); err != nil {
+		t.Fatal(err)
+	}
+	wait("not both have ended", func() bool {
+		n := 0
+		for _, e := range w.log.FilterMessage("connection of a log ended").All() {
+			if err, _ := e.ContextMap()["error"].(string); strings.Contains(err, "unknown authority") {
+				n++
+			}
+		}
+		return n == 2
+	})
 }
 
 func certs(t *testing.T, w *tlsWorld, ca *tlstest.CA) (f tlsFiles) {

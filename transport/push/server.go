@@ -218,6 +218,10 @@ func (s *Server) serve(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	}
 }
 
+// RecheckTLS asks TLS.Config.VerifyConnection about all commit connections within TLS, and ends those that it refuses: call it
+// when whom to trust has changed, as that of transport.Server.
+func (s *Server) RecheckTLS() { s.side.RecheckTLS() }
+
 // Close ends all sessions and connections, and returns the memory of the logs to the Store. It flushes nothing: acknowledged records are already durable. If ctx ends first,
 // the error is region.ErrPinned for a log that is still being written.
 func (s *Server) Close(ctx context.Context) error {

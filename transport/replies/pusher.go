@@ -280,6 +280,9 @@ func (p *Pusher) forget(c *client) {
 	}
 }
 
+// RecheckTLS is that of transport.Server, for the log connections.
+func (p *Pusher) RecheckTLS() { p.side.RecheckTLS() }
+
 // Close ends the log connections and forgets the clients. From then on, replies are sent without records.
 func (p *Pusher) Close() error {
 	_ = p.init() // what it makes is closed below

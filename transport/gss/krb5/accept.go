@@ -300,7 +300,8 @@ func (a *acceptor) accept(token []byte) ([]byte, *secured, error) {
 		key = auth.SubKey
 	}
 	// No key of our own: many clients check the flag that it would put on every token, and some do not know it.
-	c, err := secure(nameOf(part.CName.NameString, part.CRealm), part.EndTime, key, true, 0, firstSeq)
+	// It ends as late as its ticket is taken: else a client whose clock is behind would get contexts that are over.
+	c, err := secure(nameOf(part.CName.NameString, part.CRealm), part.EndTime.Add(skew), key, true, 0, firstSeq)
 	if err != nil || binary.LittleEndian.Uint32(auth.Cksum.Checksum[20:])&flagMutual == 0 {
 		return nil, c, err
 	}

@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -118,7 +120,7 @@ type Acceptor[S any] struct {
 	strangers accept.Strangers // connections that have shown no token
 	mu        sync.Mutex
 	offers    map[Token]offer[S]
-	conns     map[*rdmap.Conn]struct{}
+	conns     map[*rdmap.Conn]*tls.ConnectionState // nil: in clear
 	listeners map[net.Listener]struct{}
 	closed    bool
 }
@@ -224,18 +226,29 @@ func (a *Acceptor[S]) ServeConn(nc net.Conn, cfg *rdmap.Config, run func(*rdmap.
 	of := nc.RemoteAddr()
 	known := sync.OnceFunc(func() { a.strangers.Leave(of) })
 	defer known()
+	var state *tls.ConnectionState
 	if a.TLS.Config != nil {
 		var err error
 		if nc, cfg.Startup.BufferedInput, err = transport.AcceptTLS(context.Background(), nc, &transport.Config{TLS: a.TLS}); err != nil {
 			return err
 		}
+		if t, ok := nc.(*tls.Conn); ok {
+			s := t.ConnectionState()
+			if state = &s; len(s.VerifiedChains) == 0 {
+				state.PeerCertificates = nil // nobody has asked whether they are good
+			}
+		}
 	}
 	c := rdmap.Server(nc, cfg)
-	if err := a.add(c); err != nil {
+	err := a.add(c, state)
+	if err == nil {
+		defer a.drop(c)
+		err = a.verify(state) // once more: from here on RecheckTLS finds it
+	}
+	if err != nil {
 		c.Abort(err)
 		return err
 	}
-	defer a.drop(c)
 	if err := c.Handshake(context.Background()); err != nil { // Close ends it
 		return err
 	}
@@ -243,7 +256,7 @@ func (a *Acceptor[S]) ServeConn(nc net.Conn, cfg *rdmap.Config, run func(*rdmap.
 	return run(c, s)
 }
 
-func (a *Acceptor[S]) add(c *rdmap.Conn) error {
+func (a *Acceptor[S]) add(c *rdmap.Conn, state *tls.ConnectionState) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -254,9 +267,9 @@ func (a *Acceptor[S]) add(c *rdmap.Conn) error {
 		return ErrConns
 	}
 	if a.conns == nil {
-		a.conns = make(map[*rdmap.Conn]struct{})
+		a.conns = make(map[*rdmap.Conn]*tls.ConnectionState)
 	}
-	a.conns[c] = struct{}{}
+	a.conns[c] = state
 	return nil
 }
 
@@ -264,6 +277,26 @@ func (a *Acceptor[S]) drop(c *rdmap.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.conns, c)
+}
+
+// verify asks whether what protects a connection is still trusted.
+func (a *Acceptor[S]) verify(state *tls.ConnectionState) error {
+	if state == nil || a.TLS.Config.VerifyConnection == nil {
+		return nil
+	}
+	return a.TLS.Config.VerifyConnection(*state)
+}
+
+// RecheckTLS is that of transport.Server.
+func (a *Acceptor[S]) RecheckTLS() {
+	a.mu.Lock()
+	conns := maps.Clone(a.conns)
+	a.mu.Unlock()
+	for c, state := range conns {
+		if err := a.verify(state); err != nil {
+			c.Abort(err)
+		}
+	}
 }
 
 // Close ends all connections and listeners, and makes all tokens void.
