@@ -191,7 +191,7 @@ func TestJudgeJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"judge", "--json", cleanPcap, brokenPcap, damaged(t), "nosuch.pcap", pcaps + "d-terminate.pcap"}
+	args := []string{"judge", "--json", cleanPcap, brokenPcap, damaged(t), "nosuch.pcap", pcaps + "d-terminate.pcap", pcaps + "r-roce-nfs3.pcap"}
 	_, out, _ := run(t, nil, args...)
 	_, unexpected, _ := run(t, nil, "judge", "--json", "--expect", write(t, "e", "MPA-030 9 9"), brokenPcap)
 	for _, doc := range []string{out, unexpected} {
@@ -213,6 +213,32 @@ func TestJudgeJSON(t *testing.T) {
 	}
 	if v.Clean || len(v.Captures) != len(args)-2 || v.Captures[3].Error == "" || v.Captures[1].Connections[1].Violations["MPA-030"] != 1 {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestRoCE: text and JSON speak of packets and PSNs, and of nothing that RoCE has not.
+func TestRoCE(t *testing.T) {
+	const file = pcaps + "r-roce-nfs3.pcap"
+	status, out, _ := run(t, nil, "judge", file)
+	for _, want := range []string{
+		"connection 1: 10.9.9.2:48052 > 10.9.9.1:20049, RPC-over-RDMA, RoCE v2, REP with IRD 0 and ORD 128\n  > 80 packets, 67504 octets; < 24 packets, 3312 octets\n",
+		"    frame 134 < psn 3526711: invalidates 00002809;", "143 packets, 1 connection: 1 violation\n",
+	} {
+		if status != 1 || !strings.Contains(out, want) {
+			t.Errorf("status %d, want %q in\n%s", status, want, out)
+		}
+	}
+	_, all, _ := run(t, nil, "judge", "--json", file)
+	if !strings.Contains(all, `"psn": 3526711`) || !strings.Contains(all, `"carrier": "rocev2"`) {
+		t.Error(all)
+	}
+	for _, form := range []string{"--json", "--strict"} {
+		status, out, _ := run(t, nil, "decode", form, file)
+		for _, no := range []string{"FPDU", "fpdu", "MPA", "mpa", "iwarp", "sinkstag"} {
+			if status != 0 || strings.Contains(out, no) {
+				t.Errorf("decode %s: status %d, %q in\n%s", form, status, no, out)
+			}
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket/layers"
+
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -33,19 +35,66 @@ func FuzzCapture(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if checkEvent(t, ev); ev.Again != nil {
-				continue // about octets that were there before
-			}
-			n := next[ev.Conn]
-			if n == nil {
-				n = new([2]uint64)
-				next[ev.Conn] = n
-			}
-			if want := n[ev.Dir] + uint64(ev.Missing); ev.Offset != want {
-				t.Fatalf("at octet %d, want %d: %v", ev.Offset, want, ev)
-			}
-			n[ev.Dir] = ev.Offset + uint64(ev.Len)
+			covers(t, ev, next)
 		}
+	})
+}
+
+// covers checks an event, and that it begins where the one before it in its direction ended.
+func covers(t *testing.T, ev *decode.Event, next map[*decode.ConnInfo]*[2]uint64) {
+	t.Helper()
+	if checkEvent(t, ev); ev.Again != nil {
+		return // about octets that were there before
+	}
+	n := next[ev.Conn]
+	if n == nil {
+		n = new([2]uint64)
+		next[ev.Conn] = n
+	}
+	if want := n[ev.Dir] + uint64(ev.Missing); ev.Offset != want {
+		t.Fatalf("at octet %d, want %d: %v", ev.Offset, want, ev)
+	}
+	n[ev.Dir] = ev.Offset + uint64(ev.Len)
+}
+
+// FuzzPacket is FuzzCapture without the file: packets of Ethernet, InfiniBand and ERF. The input is a sequence of packets: an
+// octet for the link and for what is cut off, two for the length, the octets.
+func FuzzPacket(f *testing.F) {
+	links := []layers.LinkType{layers.LinkTypeEthernet, 247, 197, layers.LinkTypeEthernet}
+	for _, file := range captures(f) {
+		in, err := os.Open(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		var b, lids []byte
+		for p, err := range decode.Packets(in) {
+			if err != nil {
+				f.Fatal(err)
+			}
+			if p.Frame > 60 || len(b) > 4<<10 {
+				break
+			}
+			b = append(append(b, 0, byte(len(p.Data)>>8), byte(len(p.Data))), p.Data...)
+			if len(p.Data) > 46 && p.Data[23] == 17 { // the same from a Local Route Header on
+				bth := p.Data[42:]
+				lids = append(append(lids, 1, byte((len(bth)+8)>>8), byte(len(bth)+8)), 0, 2, 0, p.Data[33], byte((len(bth)+8)/4>>8), byte((len(bth)+8)/4), 0, p.Data[29])
+				lids = append(lids, bth...)
+			}
+		}
+		in.Close()
+		f.Add(b)
+		f.Add(lids)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		next := make(map[*decode.ConnInfo]*[2]uint64)
+		c := decode.NewCapture(smallOptions, func(ev *decode.Event) { covers(t, ev, next) })
+		for frame := 1; len(b) >= 3; frame++ {
+			n := min(int(b[1])<<8|int(b[2]), len(b)-3)
+			p := decode.Packet{Frame: frame, Link: links[b[0]&3], Data: b[3 : 3+n], Len: n + int(b[0]>>2)}
+			c.Packet(&p)
+			b = b[3+n:]
+		}
+		c.Finish()
 	})
 }
 
@@ -61,7 +110,8 @@ func checkEvent(t *testing.T, ev *decode.Event) {
 	if ev.Raw != nil && len(ev.Raw) != ev.Len {
 		t.Fatalf("%d octets of %d: %v", len(ev.Raw), ev.Len, ev)
 	}
-	if (ev.Kind == decode.KindFPDU) != (ev.FPDU != nil) || (ev.Kind == decode.KindStartup) != (ev.Startup != nil) {
+	if (ev.Kind == decode.KindFPDU) != (ev.FPDU != nil) || (ev.Kind == decode.KindStartup) != (ev.Startup != nil) ||
+		(ev.Kind == decode.KindPacket) != (ev.RC != nil) {
 		t.Fatalf("layers do not fit the kind: %v", ev)
 	}
 }

@@ -3,6 +3,7 @@ package judge_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -77,6 +78,30 @@ func TestRoCELost(t *testing.T) {
 			accused(t, fmt.Sprintf("%s cut to %d", name, cut), packets, cut, allowed)
 		}
 	}
+}
+
+// TestRoCEPatience: for a packet that is acknowledged and not in the capture the others do not wait until its end.
+func TestRoCEPatience(t *testing.T) {
+	packets := inPackets(twin.RoCE{}, func(t *twin.RPC) {
+		for range 100 {
+			t.Do(t.Null())
+		}
+	})
+	shown, holes := 0, 0
+	c := decode.NewCapture(nil, func(ev *decode.Event) {
+		if shown++; errors.Is(ev.Err, decode.ErrHole) {
+			holes++
+		}
+	})
+	for i, p := range packets {
+		if i != 20 {
+			c.Packet(&decode.Packet{Frame: i + 1, Link: linkEthernet, Len: len(p), Data: p})
+		}
+	}
+	if before := shown; holes != 1 || before < 190 {
+		t.Errorf("%d events and %d holes before the end", before, holes)
+	}
+	c.Finish()
 }
 
 // TestRoCEAgain: what is sent again, or captured twice, or slightly out of order, is neither missing nor wrong.

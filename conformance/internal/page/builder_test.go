@@ -3,6 +3,8 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -140,5 +142,35 @@ func TestStandsAlone(t *testing.T) {
 		if m != "http://www.w3.org/2000/svg" { // the name of a kind of element
 			t.Errorf("the page has %q", m)
 		}
+	}
+}
+
+// TestRoCE: a message of several packets is one arrow, in the words of InfiniBand.
+func TestRoCE(t *testing.T) {
+	f, err := os.Open("../../testdata/pcaps/r-roce-nfs3.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := New("", nil)
+	for ev, err := range decode.Events(f, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Event(ev)
+	}
+	_, d := written(t, p)
+	ops := make(map[string]int)
+	for _, r := range d.Conns[0].Rows {
+		ops[r.Op]++
+		if r.Op == "RC RDMA Read Response" && (r.Segments != r.Len/1024 || r.XID == "") {
+			t.Errorf("%d octets in %d packets, of call %q", r.Len, r.Segments, r.XID)
+		}
+	}
+	want := map[string]int{
+		"CM ConnectRequest": 1, "CM ConnectReply": 1, "RC Send": 31, "RC Send Invalidate": 1, "RC RDMA Write": 4, "RC RDMA Read Request": 4, "RC RDMA Read Response": 4,
+	}
+	if !maps.Equal(ops, want) || d.Conns[0].What != "RPC-over-RDMA, RoCE v2" {
+		t.Errorf("%q: %v, want %v", d.Conns[0].What, ops, want)
 	}
 }

@@ -2,6 +2,7 @@ package twin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"time"
@@ -20,6 +21,7 @@ type RoCE struct {
 	NoAcks  bool   // so are acknowledgements
 	QP      uint32 // of the initiator; that of the responder is one more. 0: 0x11
 	ID      uint32 // of the initiator in the connection manager. 0: 0x77
+	PSN     uint32 // is added to the first one of each side
 }
 
 // roceWriter has what the packets of a conversation share.
@@ -33,16 +35,7 @@ type roceWriter struct {
 // RoCE returns the conversation as packets of Ethernet (with LID, of InfiniBand) that carry a reliable connection. What
 // only iWARP has, as MSNs, is left out; a Terminate is a NAK.
 func (t *Trace) RoCE(o RoCE) [][]byte {
-	w := &roceWriter{RoCE: o, psn: [2]uint32{0xfffff0, 0x1000}} // the first wraps
-	if w.MTU == 0 {
-		w.MTU = 256
-	}
-	if w.QP == 0 {
-		w.QP = 0x11
-	}
-	if w.ID == 0 {
-		w.ID = 0x77
-	}
+	w := newRoCEWriter(o)
 	var msg []byte
 	var first *Frame
 	ended := false
@@ -70,6 +63,24 @@ func (t *Trace) RoCE(o RoCE) [][]byte {
 		}
 	}
 	return w.out
+}
+
+func newRoCEWriter(o RoCE) *roceWriter {
+	w := &roceWriter{RoCE: o, psn: [2]uint32{(0xfffff0 + o.PSN) & 0xffffff, 0x1000 + o.PSN}} // the first wraps
+	w.MTU, w.QP, w.ID = cmp.Or(w.MTU, 256), cmp.Or(w.QP, 0x11), cmp.Or(w.ID, 0x77)
+	return w
+}
+
+// Raw returns a packet by hand: n is its PSN beyond the first of its requests, or of those that it answers; b is what is
+// behind the Base Transport Header.
+func (o RoCE) Raw(dir decode.Dir, op byte, n uint32, b []byte) []byte {
+	w := newRoCEWriter(o)
+	of := dir
+	if op >= 0x0d && op <= 0x12 {
+		of = 1 - dir
+	}
+	w.packet(dir, op, w.qp(1-dir), (w.psn[of]+n)&0xffffff, b)
+	return w.out[0]
 }
 
 func (w *roceWriter) qp(owner decode.Dir) uint32 { return w.QP + uint32(owner) }
