@@ -100,7 +100,7 @@ if command -v mmdebstrap >/dev/null; then
     cp "$deb" "$work/$suite/nfsdemo.deb"
     chroot "$work/$suite" dpkg -i /nfsdemo.deb
     chroot "$work/$suite" nfsdemo --version
-    chroot "$work/$suite" nfsdemo demo --max 1048576
+    env -u TMPDIR chroot "$work/$suite" nfsdemo demo --max 1048576
     rm -rf "${work:?}/$suite"
   done
 else

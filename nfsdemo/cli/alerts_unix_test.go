@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,8 +32,8 @@ import (
 // sick is a volume with a file system that is full, and whose files are found as resolve says.
 type sick struct {
 	backend.FS
-	full    bool
-	resolve func() error
+	full    atomic.Bool
+	resolve atomic.Pointer[func() error]
 }
 
 func (s *sick) Export(string) (backend.FS, error) { return s, nil }
@@ -46,15 +47,15 @@ func (s *sick) Info() backend.Info {
 
 func (s *sick) Usage() (backend.Usage, error) {
 	u := backend.Usage{TotalBytes: 100 << 20, AvailBytes: 50 << 20, TotalFiles: 1000, AvailFiles: 500}
-	if s.full {
+	if s.full.Load() {
 		u.AvailBytes, u.AvailFiles = 1<<20, 10
 	}
 	return u, nil
 }
 
 func (s *sick) Resolve(h []byte) (backend.Node, error) {
-	if s.resolve != nil {
-		if err := s.resolve(); err != nil {
+	if f := s.resolve.Load(); f != nil {
+		if err := (*f)(); err != nil {
 			return nil, err
 		}
 	}
@@ -82,6 +83,9 @@ func newWard(t *testing.T, change func(*serviceConfig)) *ward {
 	t.Cleanup(func() { _ = w.c.Close() }) // nothing is open
 	return w
 }
+
+// resolves says how files are found from now on.
+func (w *ward) resolves(f func() error) { w.fs.resolve.Store(&f) }
 
 func (w *ward) metrics() string {
 	return string(get(w.t, "http://"+w.s.status.addr()+"/metrics", 200))
@@ -125,7 +129,7 @@ func TestAlerts(t *testing.T) {
 		"NFSExportFull NFSExportFewFiles": func(t *testing.T) (string, string) {
 			before := newWard(t, nil).metrics()
 			w := newWard(t, nil)
-			w.fs.full = true
+			w.fs.full.Store(true)
 			w.s.set.list[0].measure(w.fs, nil)
 			return before, w.metrics()
 		},
@@ -133,7 +137,7 @@ func TestAlerts(t *testing.T) {
 			w := newWard(t, nil)
 			asks(w)
 			before := w.metrics()
-			w.fs.resolve = func() error { return nfs3.ErrIO }
+			w.resolves(func() error { return nfs3.ErrIO })
 			asks(w)
 			return before, w.metrics()
 		},
@@ -141,14 +145,14 @@ func TestAlerts(t *testing.T) {
 			w := newWard(t, nil)
 			asks(w)
 			before := w.metrics()
-			w.fs.resolve = func() error { time.Sleep(1100 * time.Millisecond); return nil } // a slow disk
+			w.resolves(func() error { time.Sleep(1100 * time.Millisecond); return nil }) // a slow disk
 			asks(w)
 			return before, w.metrics()
 		},
 		"NFSPanic": func(t *testing.T) (string, string) {
 			w := newWard(t, nil)
 			before := w.metrics()
-			w.fs.resolve = func() error { panic("a bug") }
+			w.resolves(func() error { panic("a bug") })
 			asks(w)
 			return before, w.metrics()
 		},
@@ -159,7 +163,7 @@ func TestAlerts(t *testing.T) {
 			defer c.Close() //nolint:errcheck // a test
 			root := must(nfsclient.NewMounter(c, nfsclient.ProcessCred()).Mount(t.Context(), "/e"))(t)
 			end := make(chan struct{})
-			w.fs.resolve = func() error { <-end; return nil }
+			w.resolves(func() error { <-end; return nil })
 			var wg sync.WaitGroup
 			defer wg.Wait()
 			defer close(end)

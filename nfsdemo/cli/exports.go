@@ -189,7 +189,7 @@ func (s *exportSet) unexport(path string) error {
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.list, func(x *standing) bool { return x.Path == path })
 	if i < 0 {
-		return fmt.Errorf("%s is not exported", path)
+		return fmt.Errorf("%s is not exported: see nfsdemo exports", path)
 	}
 	x, old := s.list[i], s.list
 	s.list = slices.Delete(slices.Clone(old), i, i+1)
