@@ -60,11 +60,10 @@ func (c *recordConn) answerBackward(rec *stream.Record, h *xdr.ReplyHeader, resu
 	n := h.Size() + len(results)
 	buf := memory.Shared.Get(n)
 	_ = append(xdr.AppendReply(buf.Data[:0], h), results...) // within the buffer
-	x := c.rc.ReplyOf(buf, n)
 	c.mu.Lock()
 	over := c.err != nil
 	if !over {
-		c.unread.Push(&x.Place, x)
+		c.unread = append(c.unread, unread{buf: buf, n: n})
 	}
 	c.mu.Unlock()
 	if over {

@@ -68,6 +68,9 @@ func (c *Client) serveBackward() {
 	}
 }
 
+// Lazy: backward calls have no chunks.
+func (b *backServed) Lazy(*rpc.Request) bool { return false }
+
 // Dispatch runs a call in a goroutine.
 func (b *backServed) Dispatch(x *responder.Call, inline bool) {
 	if inline {

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/responder"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 // fanout is the record-marked connections as which one RDMA connection appears: one, or
@@ -46,6 +47,9 @@ func newFanout(l *Listener, conn net.Conn, turn execute.Turn) *fanout {
 	return ls
 }
 
+// Lazy: whole calls are read from the connections.
+func (ls *fanout) Lazy(*rpc.Request) bool { return false }
+
 // Dispatch passes a call on, unless the duplicate request cache answers it.
 func (ls *fanout) Dispatch(x *responder.Call, inline bool) {
 	if inline {
@@ -53,20 +57,20 @@ func (ls *fanout) Dispatch(x *responder.Call, inline bool) {
 	}
 	x.Identify()
 	if !ls.once(x) {
-		ls.pass(x)
+		ls.pass(x, nil)
 	}
 }
 
-// pass passes a call to one of them. A call whose XID is being served already is a retransmission: it is
+// pass passes a call to one of them, with its entry among the duplicates if it must not run twice. A call whose XID is being served already is a retransmission: it is
 // dropped, because the first one will be answered.
-func (ls *fanout) pass(x *responder.Call) {
+func (ls *fanout) pass(x *responder.Call, e *execute.Entry) {
 	ls.mu.Lock()
 	c := ls.choose(x.Req.XID)
-	taken := c != nil && c.queue(x)
+	taken := c != nil && c.queue(owed{x, e})
 	ls.mu.Unlock()
 	if !taken {
-		if x.Entry != nil {
-			ls.dups.End(x.Entry, nil)
+		if e != nil {
+			ls.dups.End(e, nil)
 		}
 		ls.ctr.Dropped.Add(1)
 		ls.rc.Finish(x)

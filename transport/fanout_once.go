@@ -25,7 +25,7 @@ func changesNFS3(prog, vers, proc uint32) bool {
 // the first one, as soon as there is one. It returns false for calls that may run again, and does
 // not touch them.
 func (ls *fanout) once(x *responder.Call) bool {
-	req := rpc.Request{CallHeader: *x.Header(), Args: x.Args(), RemoteAddr: ls.addr}
+	req := rpc.Request{CallHeader: x.In.RPC, Args: x.In.Args, RemoteAddr: ls.addr}
 	if !ls.changes(req.Prog, req.Vers, req.Proc) || !ls.dups.Covers(&req) {
 		return false
 	}
@@ -54,8 +54,7 @@ func (ls *fanout) begin(x *responder.Call, e *execute.Entry, old *execute.SavedR
 		ls.dups.End(e, nil)
 		ls.rc.Finish(x)
 	case e != nil:
-		x.Entry = e
-		ls.pass(x)
+		ls.pass(x, e)
 	default:
 		ls.rc.Finish(x) // the connection has ended
 	}
@@ -71,19 +70,17 @@ func (ls *fanout) keep(e *execute.Entry, msg []byte) {
 // server has not read completely cannot have been executed: they are forgotten, and so are all
 // calls if the server has closed the connection itself. The caller holds c.mu; c.pending was moved
 // to left.
-func (c *recordConn) orphan(left map[uint32]*responder.Call) (forgotten []*execute.Entry) {
-	for xid, x := range left {
-		e := x.Entry
-		x.Entry = nil
+func (c *recordConn) orphan(left map[uint32]owed) (forgotten []*execute.Entry) {
+	for xid, o := range left {
 		switch {
-		case e == nil:
-		case c.closed || x.Unread():
-			forgotten = append(forgotten, e)
+		case o.entry == nil:
+		case c.closed || o.call.Unread():
+			forgotten = append(forgotten, o.entry)
 		default:
 			if c.orphans == nil {
 				c.orphans = make(map[uint32]*execute.Entry)
 			}
-			c.orphans[xid] = e
+			c.orphans[xid] = o.entry
 		}
 	}
 	if len(c.orphans) > 0 {

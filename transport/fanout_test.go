@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -126,7 +125,7 @@ func TestFanoutRetransmission(t *testing.T) {
 	c := dial(t, l.Addr().String(), nil)
 	lanes := []net.Conn{accepted(t, l), accepted(t, l)}
 	queue := func(xid uint32) (taken bool) {
-		x := responder.Calls.Get(transport.ResponderOf(lanes[0]))
+		x := transport.ResponderOf(lanes[0]).NewCall()
 		x.In.RPC.XID = xid
 		return transport.Dispatch(lanes[0], x)
 	}

@@ -5,12 +5,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -25,14 +26,14 @@ type recordConn struct {
 	conn   net.Conn // for the addresses
 
 	mu       sync.Mutex
-	unread   list.List[responder.Call]  // complete calls that were not completely read
-	off      int                        // octets of the first one's record that were read
-	pending  map[uint32]*responder.Call // complete calls by XID, until answered
-	orphans  map[uint32]*execute.Entry  // by XID, calls that the server still works on after the end
-	patience *time.Timer                // limits the wait for the orphans
-	closed   bool                       // by the server
-	err      error                      // the connection is over
-	some     chan struct{}              // a hint that there is something to read
+	unread   []unread                  // complete messages that were not completely read
+	off      int                       // octets of the first one's record that were read
+	pending  map[uint32]owed           // complete calls by XID, until answered
+	orphans  map[uint32]*execute.Entry // by XID, calls that the server still works on after the end
+	patience *time.Timer               // limits the wait for the orphans
+	closed   bool                      // by the server
+	err      error                     // the connection is over
+	some     chan struct{}             // a hint that there is something to read
 	read     stream.Deadline
 	calls    atomic.Int32 // backward calls that were written and not answered
 
@@ -44,9 +45,30 @@ type recordConn struct {
 
 var _ net.Conn = (*recordConn)(nil)
 
+// owed is a call that has no reply yet.
+type owed struct {
+	call  *responder.Call
+	entry *execute.Entry // of one that must not run twice; nil of others
+}
+
+// unread is a message that waits to be read: a call, or the n octets in buf, the reply to a backward call.
+type unread struct {
+	call *responder.Call
+	buf  *memory.Buffer
+	n    int
+}
+
+// message returns the octets.
+func (u *unread) message() []byte {
+	if u.call != nil {
+		return u.call.Message()
+	}
+	return u.buf.Data[:u.n]
+}
+
 // newRecordConn makes one of the connections as which conn appears.
 func newRecordConn(ls *fanout, conn net.Conn, maxPayload int) *recordConn {
-	c := &recordConn{rc: ls.rc, fanout: ls, conn: conn, pending: make(map[uint32]*responder.Call), some: make(chan struct{}, 1)}
+	c := &recordConn{rc: ls.rc, fanout: ls, conn: conn, pending: make(map[uint32]owed), some: make(chan struct{}, 1)}
 	c.w.Max, c.w.Check = maxPayload, c.checkRecord
 	return c
 }
@@ -60,14 +82,14 @@ func (c *recordConn) load(xid uint32) (n int, has bool) {
 }
 
 // queue queues a call for Read. It returns false if no more calls are accepted.
-func (c *recordConn) queue(x *responder.Call) bool {
+func (c *recordConn) queue(o owed) bool {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return false
 	}
-	c.pending[x.Req.XID] = x
-	c.unread.Push(&x.Place, x)
+	c.pending[o.call.Req.XID] = o
+	c.unread = append(c.unread, unread{call: o.call})
 	c.mu.Unlock()
 	c.hint()
 	return true
@@ -91,10 +113,12 @@ func (c *recordConn) ended(err error) {
 	c.mu.Lock()
 	c.err = err
 	left := c.pending
-	for x := c.unread.Pop(); x != nil; x = c.unread.Pop() {
-		x.Drop()
+	for _, u := range c.unread {
+		if u.buf != nil {
+			u.buf.Release()
+		}
 	}
-	c.pending = nil
+	c.unread, c.pending = nil, nil
 	forgotten := c.orphan(left)
 	over := len(c.orphans) == 0
 	c.mu.Unlock()
@@ -105,8 +129,8 @@ func (c *recordConn) ended(err error) {
 	for _, e := range forgotten {
 		c.fanout.dups.End(e, nil)
 	}
-	for _, x := range left {
-		c.rc.Finish(x)
+	for _, o := range left {
+		c.rc.Finish(o.call)
 	}
 }
 
@@ -137,7 +161,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for n < len(p) && c.unread.Len() > 0 {
+	for n < len(p) && len(c.unread) > 0 {
 		n += c.takeRecord(p[n:])
 	}
 	switch {
@@ -147,7 +171,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 			return 0, io.EOF
 		}
 		return 0, c.opErr("read", c.err)
-	case c.unread.Len() > 0:
+	case len(c.unread) > 0:
 		c.hint()
 	}
 	return n, nil
@@ -156,8 +180,8 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 // takeRecord copies octets of the first record, and releases its memory when all are read. The
 // caller holds c.mu.
 func (c *recordConn) takeRecord(p []byte) (n int) {
-	x := c.unread.First()
-	msg := x.Message()
+	u := &c.unread[0]
+	msg := u.message()
 	if c.off < stream.MarkSize {
 		var mark [stream.MarkSize]byte
 		n = copy(p, xdr.AppendRecordMark(mark[:0], len(msg), true)[c.off:])
@@ -170,8 +194,12 @@ func (c *recordConn) takeRecord(p []byte) (n int) {
 	}
 	if c.off == stream.MarkSize+len(msg) {
 		c.off = 0
-		c.unread.Pop()
-		c.rc.ReleaseArgs(x)
+		if u.call != nil {
+			u.call.ReleaseArgs()
+		} else {
+			u.buf.Release()
+		}
+		c.unread = slices.Delete(c.unread, 0, 1)
 	}
 	return n
 }
@@ -224,8 +252,8 @@ func (c *recordConn) checkRecord(head []byte, _ int) (int, error) {
 		return c.rc.MostBackward(), nil
 	}
 	c.mu.Lock()
-	x := c.pending[xid]
-	if !ok || x == c.unread.First() || x != nil && x.Unread() {
+	x := c.pending[xid].call
+	if !ok || x != nil && x.Unread() {
 		x = nil // a reply before the call was read
 	}
 	_, orphan := c.orphans[xid]
@@ -270,8 +298,8 @@ func (c *recordConn) reply(rec *stream.Record) {
 		return
 	}
 	c.mu.Lock()
-	x := c.pending[xid]
-	if x == nil || x == c.unread.First() || x.Unread() {
+	o := c.pending[xid]
+	if o.call == nil || o.call.Unread() {
 		c.mu.Unlock() // unknown, or answered before it was read
 		if !c.adopt(xid, rec) {
 			c.fanout.ctr.Dropped.Add(1)
@@ -281,26 +309,19 @@ func (c *recordConn) reply(rec *stream.Record) {
 	}
 	delete(c.pending, xid)
 	c.mu.Unlock()
-	if rec.Cut {
+	if rec.Cut { // the reply is larger than what the client has room for
 		rec.Buf.Release()
-		c.tooLarge(x)
+		if o.entry != nil {
+			c.fanout.dups.End(o.entry, nil)
+		}
+		c.rc.TooLarge(o.call)
 		return
 	}
-	if e := x.Entry; e != nil {
-		x.Entry = nil
-		c.fanout.keep(e, msg)
+	if o.entry != nil {
+		c.fanout.keep(o.entry, msg)
 	}
-	x.Resp.Lent.Add(rec.Buf)
-	c.rc.Answer(x, msg)
-}
-
-// tooLarge answers a call whose reply is larger than what the client has room for.
-func (c *recordConn) tooLarge(x *responder.Call) {
-	if e := x.Entry; e != nil {
-		x.Entry = nil
-		c.fanout.dups.End(e, nil)
-	}
-	c.rc.TooLarge(x)
+	o.call.Resp.Lent.Add(rec.Buf)
+	c.rc.Answer(o.call, msg)
 }
 
 // Close sends what was written, closes the connection, and makes Read return io.EOF. If the

@@ -91,8 +91,6 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 	c.rc.Protection = state
 	c.at = s.exec.Enter(stream.Below(conn), turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
-	c.rc.Describe = func(req *rpc.Request) rpc.Traits { return rpc.Describe(s.Handler, req) }
-	c.rc.Ready = func(req *rpc.Request) bool { return rpc.Ready(c.ctx, s.Handler, req) }
 	ec := s.cfg.engine(-1)
 	c.rc.Prepare(ec)
 	ec.Startup.BufferedInput = first
@@ -145,6 +143,15 @@ func (c *rdmaServed) Ended(err error) {
 	}
 	c.at.End()
 	c.cancel()
+}
+
+// Lazy asks the handler. It is not asked whether it is ready for the data of a call that is refused, which needs none.
+func (c *rdmaServed) Lazy(req *rpc.Request) bool {
+	if !rpc.Describe(c.s.Handler, req).Lazy {
+		return false
+	}
+	_, refused := req.Refusal(nil)
+	return refused || !rpc.Ready(c.ctx, c.s.Handler, req)
 }
 
 // Dispatch runs a call here if it does not block, or if its likes are short and no such call runs

@@ -93,3 +93,10 @@ func (rc *Responder) Thresholds(send int) {
 	defer rc.mu.Unlock()
 	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.SendSize = send })
 }
+
+// MostBackward returns how many octets a backward call may have: it goes inline.
+func (rc *Responder) MostBackward() int {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.resp.Config().SendSize
+}

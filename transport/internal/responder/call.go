@@ -14,53 +14,58 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Call is one call at the responder's end, from its Send until the reply was sent. It is
-// reused. One goroutine at a time owns it.
+// Call is one call at the responder's end, from its Send until the reply was sent: what came, what is to be done, and what
+// leaves. It is reused. One goroutine at a time owns it: the one that reads, then the one that runs the handler, then
+// whichever completes the last work request of the reply.
 type Call struct {
 	rc   *Responder
-	In   rpcrdma.Inbound
-	out  rpcrdma.Reply
-	msg  chunks.Message
-	item []chunks.Item
-	wrs  []verbs.WR
-	head []byte // the Send of the reply
-	rpc  []byte // the RPC reply header
-
-	Req    rpc.Request
-	Resp   rpc.Response
-	Traits rpc.Traits // of Req, for the server above
-
-	buf  *memory.Buffer      // the message, if it is not a view of the Send
-	size int                 // octets of the message in buf
-	held *memory.Buffer      // inline octets of a call that waits to be pulled, or came aligned
-	exp  exposure            // of the reply
-	away deferral            // of data that are still at the client
-	sink memory.Registration // buf while RDMA Reads fill it
-	hold admit.Ticket
-	room int // octets of hold for the reply
-	work int // octets of hold for the handler
-	most int // octets of results beyond a Send that the client has room for
-	then func(x *Call)
-	bulk bulkReply
 	live bool // counted in Responder.running
-
-	Place     list.Node[Call] // among those that wait for a worker, or to be read as records
-	Entry     *execute.Entry  // there, of a call that must not run twice
-	protected bool            // by RPCSEC_GSS: nothing may be reduced
-	answer    bool            // not a call: buf is the reply to a backward call
+	wire
+	Job
+	reply
 }
 
-// maxKeptHead is the memory a call keeps for Sends.
-const maxKeptHead = 8 << 10
+// wire is what the client has sent, and where its octets are. Those that came inline are a view of the Send, which is lent
+// until the upcall returns. Whatever makes the call outlive that copies them first, to one of two places: Own and pull to
+// buf, where the message is whole and contiguous, keepPayload to held, where it stays without what the client has in chunks.
+type wire struct {
+	In   rpcrdma.Inbound
+	buf  *memory.Buffer
+	size int // octets of the message in buf
+	held *memory.Buffer
+	sink memory.Registration // buf while RDMA Reads fill it
+	away deferral            // of data that are still at the client
+}
 
-// callPool is a stock of calls.
-type callPool struct{ pool sync.Pool }
+// Job is what the server above does for a call, and what the call holds of the budget meanwhile.
+type Job struct {
+	Req    rpc.Request
+	Resp   rpc.Response
+	Traits rpc.Traits      // of Req
+	Place  list.Node[Call] // among those that wait for a worker
 
-// Calls are reused.
-var Calls callPool
+	hold admit.Ticket
+	next step // when hold has what the call waits for
+	room int  // octets of hold for the reply
+	work int  // octets of hold for the handler
+	most int  // octets of results beyond a Send that the client has room for
+}
 
-func (p *callPool) Get(rc *Responder) *Call {
-	x, _ := p.pool.Get().(*Call)
+// step is what a call does next that waits for memory.
+type step uint8
+
+const (
+	// toDispatch: it is complete, and goes to the server above. That may ask for more, and the call waits again (Charge).
+	toDispatch step = iota
+	// toPull: it holds what its whole message and its reply take. Its chunks are pulled, then it is dispatched.
+	toPull
+	// toHand: it holds the same, but goes to the server above at once, whose handler pulls.
+	toHand
+)
+
+// NewCall returns an empty call.
+func (rc *Responder) NewCall() *Call {
+	x, _ := callPool.Get().(*Call)
 	if x == nil {
 		x = new(Call)
 	}
@@ -68,15 +73,18 @@ func (p *callPool) Get(rc *Responder) *Call {
 	return x
 }
 
-func (p *callPool) put(x *Call) {
-	x.reset()
-	p.pool.Put(x)
-}
+// callPool has the calls of all connections, because most of these rest.
+var callPool sync.Pool
 
-// reset drops all views and keeps modest memory.
-func (x *Call) reset() {
+// maxKeptHead is the memory a call keeps for Sends.
+const maxKeptHead = 8 << 10
+
+// recycle drops all views, keeps modest memory, and gives the call to the next one.
+func (x *Call) recycle() {
 	x.away.reset()
-	if !x.plain() {
+	// Most calls are answered without chunks. Then In and out hold nothing that the next call has to be kept from, since
+	// Receive and Reply reset them first.
+	if !x.In.Header.Lists.Empty() || x.In.Done != nil || x.In.Err != nil || len(x.out.Expose) > 0 || x.out.Err != nil {
 		x.In.Reset()
 		x.out.Reset()
 	}
@@ -84,21 +92,16 @@ func (x *Call) reset() {
 	if len(x.wrs) > 1 || cap(x.head) > maxKeptHead {
 		clear(x.wrs) // otherwise it is the Send of x.head
 	}
-	x.rc, x.Entry, x.live, x.protected, x.size = nil, nil, false, false, 0
-	x.item, x.wrs, x.then = x.item[:0], x.wrs[:0], nil
-	x.hold, x.sink, x.room = admit.Ticket{}, memory.Registration{}, 0
-	x.most, x.work = 0, 0
+	x.rc, x.live, x.protected, x.size = nil, false, false, 0
+	x.item, x.wrs = x.item[:0], x.wrs[:0]
+	x.hold, x.sink, x.next = admit.Ticket{}, memory.Registration{}, toDispatch
+	x.room, x.most, x.work = 0, 0, 0
 	x.msg = chunks.Message{}
 	x.Req = rpc.Request{}
 	if cap(x.head) > maxKeptHead {
 		x.head = nil
 	}
-}
-
-// plain reports whether the call was answered without chunks, as most are: then in and out hold
-// nothing that the next call has to be kept from, since Receive and Reply reset them first.
-func (x *Call) plain() bool {
-	return x.In.Header.Lists.Empty() && x.In.Done == nil && x.In.Err == nil && len(x.out.Expose) == 0 && x.out.Err == nil
+	callPool.Put(x)
 }
 
 // Message returns the RPC message: a view of the Send as long as that is lent, otherwise of buf or held.
@@ -116,7 +119,7 @@ func (x *Call) Own() {
 		return
 	}
 	if n := len(x.In.Payload); n > admit.Page && x.hold.Octets() < n {
-		x.hold.Add(n)
+		x.hold.Add(n) // not asked for: the octets exist already, in the memory of the connection
 	}
 	x.buf, x.size = memory.Shared.Get(len(x.In.Payload)), len(x.In.Payload)
 	copy(x.buf.Data, x.In.Payload)
@@ -125,7 +128,8 @@ func (x *Call) Own() {
 	x.In.Args, x.In.Payload = d.Rest(), nil
 }
 
-// keepPayload copies the inline octets of a call that cannot be pulled yet.
+// keepPayload copies the inline octets of a call that has data in chunks. They take no more than a Send, and so do not count
+// beyond what the call has asked for.
 func (x *Call) keepPayload() {
 	if x.buf != nil || x.held != nil {
 		return
@@ -140,6 +144,27 @@ func (x *Call) dropPayload() {
 	if x.held != nil {
 		x.held.Release()
 		x.held = nil
+	}
+}
+
+// releaseMessage releases the memory of the message, which nobody reads any more, and forgets all views of it.
+func (x *Call) releaseMessage() {
+	if x.buf != nil {
+		x.buf.Release()
+		x.buf = nil
+	}
+	x.dropPayload()
+	x.In.RPC = xdr.CallHeader{}
+	x.In.Args = nil
+}
+
+// ReleaseArgs releases the memory of a call that will be answered. It keeps what it holds for its reply.
+func (x *Call) ReleaseArgs() {
+	x.releaseMessage()
+	if x.room > 0 {
+		x.hold.Add(min(x.room-x.hold.Octets(), 0))
+	} else if !x.hold.Empty() {
+		x.hold.Release()
 	}
 }
 
@@ -165,21 +190,124 @@ func (x *Call) Identify() {
 	x.protected = h.Cred.Protected()
 }
 
-// Header returns the header of the call, and args its arguments. Both are lent until the message is released.
-func (x *Call) Header() *xdr.CallHeader { return &x.In.RPC }
-
-// Args returns the arguments of the call, lent as its header is.
-func (x *Call) Args() []byte { return x.In.Args }
-
-// ReplyOf returns the message of n octets in b, the reply to a backward call, for a queue of calls.
-func (rc *Responder) ReplyOf(b *memory.Buffer, n int) *Call {
-	return &Call{rc: rc, buf: b, size: n, answer: true}
+// Charge takes the n octets that the handler of x needs, and those that protect its reply, or refuses the call for good. If
+// it has to wait, it returns false, and dispatches the call again later. Meanwhile the call holds what it is made of; should
+// all others that hold something wait too, the first goes on.
+func (x *Call) Charge(n int) bool {
+	if x.Req.GSS != nil {
+		n += execute.Protecting(&x.Req, x.rc.cfg.Binding, x.room, x.rc.MostReply(x))
+	}
+	if n <= max(x.work, admit.Page) || x.Resp.Refused() || x.rc.gate.Refuses(&x.Req, &x.Resp, n+x.hold.Octets()) {
+		return true
+	}
+	x.work = n // so that it is not taken again when the call comes here again
+	if x.hold.Try(n, false) {
+		return true
+	}
+	x.Own() // before anybody can grant it: from then on the call may be elsewhere
+	x.next = toDispatch
+	if !x.hold.Acquire(n, false, x) {
+		return false
+	}
+	x.SetRequest()
+	return true
 }
 
-// Drop releases the message if it is such a reply.
-func (x *Call) Drop() {
-	if x.answer {
-		x.buf.Release()
-		x.buf = nil
+// reckon notes what the client has room for in the reply, and returns how many octets a call holds beside its message: of
+// the reply beyond a Send, what the client has room for, or less if the binding knows better; and what many segments take.
+func (rc *Responder) reckon(x *Call) int {
+	h := &x.In.Header
+	n := len(h.Read) + len(h.Reply)
+	for _, w := range h.Write {
+		n += len(w)
+	}
+	segments := max(n-fewSegments, 0) * segmentCost
+	if len(h.Write) == 0 && !h.HasReply {
+		return segments
+	}
+	most := rc.cfg.MaxPayload
+	room := segmentOctets(h.Reply, most)
+	for _, w := range h.Write {
+		room = min(room+segmentOctets(w, most), most)
+	}
+	if call := &x.In.RPC; !call.Cred.Protected() { // otherwise the arguments may be encrypted
+		if rest, item, ok := rc.cfg.Binding.MaxResults(call.Prog, call.Vers, call.Proc, x.In.Args); ok {
+			room = min(room, rest+item)
+		}
+	}
+	x.most = room
+	if x.room = room; room <= admit.Page { // too little to be counted
+		x.room = 0
+	}
+	return x.room + segments
+}
+
+// A call that has more than fewSegments segments takes memory for each of the others, however short they are: for
+// its work request, its place in the queues of the engine, and what was decoded. Measured: 700 octets.
+const (
+	fewSegments = 16
+	segmentCost = 1 << 10
+)
+
+// segmentOctets returns the octets of a chunk, at most most. They are what a peer claims: the sum must not overflow.
+func segmentOctets(c chunks.WriteChunk, most int) int {
+	n := 0
+	for i := range c {
+		if n += int(min(c[i].Length, uint32(most))); n >= most {
+			return most
+		}
+	}
+	return n
+}
+
+// MostReply returns how many octets the message of the reply to x may have. If it is larger, the client has no room for
+// it: see TooLarge.
+func (rc *Responder) MostReply(x *Call) int {
+	if rc.exposes != nil { // the client reads it
+		return rc.cfg.MaxPayload
+	}
+	const headRoom = 1 << 10 // for the header of the reply, with the largest verifier
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return min(x.most+rc.resp.Config().SendSize+headRoom, rc.cfg.MaxPayload)
+}
+
+// TooLarge answers x, whose reply is larger than MostReply.
+func (rc *Responder) TooLarge(x *Call) { rc.refuseChunk(x, rpcrdma.ErrNoFit) }
+
+// mover tells the gate what a connection moves, and ends it.
+type mover Responder
+
+var _ admit.Mover = (*mover)(nil)
+
+// Mover is for Gate.Enter.
+func (rc *Responder) Mover() admit.Mover { return (*mover)(rc) }
+
+// Moved implements admit.Mover.
+func (m *mover) Moved(f admit.Flow) uint64 {
+	if m.Conn == nil {
+		return 0
+	}
+	switch s := m.Conn.Stats(); f {
+	case admit.Pulling:
+		return s.ReadOctetsIn
+	case admit.Arriving:
+		return s.OctetsIn
+	default:
+		return s.OctetsOut
 	}
 }
+
+// Cut ends the connection.
+func (m *mover) Cut(f admit.Flow) {
+	err := ErrPullTimeout
+	if f == admit.Arriving {
+		err = verbs.ErrPartialFPDU
+	} else if f == admit.Leaving {
+		err = admit.ErrUnread
+	}
+	go m.Conn.Abort(err) // not here: Abort waits for locks under which the gate may be asked
+}
+
+// ErrPullTimeout ends connections whose peers keep calls waiting.
+var ErrPullTimeout error = &rpc.SlowPeerError{What: "does not answer RDMA Reads of the chunks that it offered, or too slowly"}

@@ -10,7 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -18,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// deferral is the state of a call whose data are still at the client. It belongs to its call,
+// deferral is the state of a call whose data are still at the client (see hand). It belongs to its call,
 // and, while ServeRPC runs, to the handler's goroutine.
 type deferral struct {
 	x      *Call
@@ -35,45 +34,6 @@ type deferral struct {
 
 // ErrPullGivenUp ends a connection on which a handler no longer waits for RDMA Reads.
 var ErrPullGivenUp = errors.New("transport: a handler's context ended before the RDMA Reads it waits for")
-
-// deferPull passes a call to the application while its data stay at the client. Their octets are
-// taken from the budget all the same, before the handler runs: a handler that holds a lock must not
-// wait for memory that is held by others who wait for the lock.
-func (rc *Responder) deferPull(x *Call) {
-	if rc.admit(x, x.In.Layout.Total+rc.replyOctets(x)+x.segmentsCost(), true, (*Call).deferred) {
-		x.deferred()
-	}
-}
-
-// deferred continues a call that has its share of the budget.
-func (x *Call) deferred() {
-	rc := x.rc
-	x.keepCall()
-	rc.mu.Lock()
-	v := rc.resp.Defer(&x.In)
-	if v == rpcrdma.Answer {
-		rc.limitGrant(x)
-		x.head = rc.resp.AppendAnswer(x.head[:0], &x.In)
-	}
-	rc.mu.Unlock()
-	if v == rpcrdma.Answer {
-		rc.refuse(x)
-		return
-	}
-	x.away.x, x.away.active = x, true
-	rc.Ctr.Calls.Add(1)
-	rc.Ctr.Deferred.Add(1)
-	// In a goroutine: a handler that waits for RDMA Reads cannot be the goroutine that reads.
-	go rc.app.Dispatch(x, false)
-}
-
-// keepCall copies the reduced call, so that it outlives the upcall.
-func (x *Call) keepCall() {
-	x.keepPayload()
-	d := xdr.NewDecoder(x.In.Payload)
-	_ = x.In.RPC.Parse(&d) // parsed without error before
-	x.In.Args = d.Rest()
-}
 
 // Find implements [memory.Deferred].
 func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
@@ -251,4 +211,52 @@ func (x *Call) Handled() bool {
 	}
 	x.away.gen.Add(1)     // before the reply is sent: then the client frees its memory
 	return !x.away.failed // RFC 8166 Section 4.5.3: the connection has ended
+}
+
+// BeginSum implements execute.Deferred.
+func (l *deferral) BeginSum() {
+	l.summing = true
+	l.sums.Reset(len(l.x.In.Layout.Chunks))
+}
+
+// Sum implements execute.Deferred.
+func (l *deferral) Sum(args []byte) callid.Sum { return l.sums.Sum(args, l.x.In.Reduced) }
+
+// ArgsLen implements execute.Deferred.
+func (l *deferral) ArgsLen() int { return l.x.In.Unreduced() }
+
+// Begun implements execute.Deferred.
+func (l *deferral) Begun() bool { return l.begun }
+
+// Failed implements execute.Deferred.
+func (l *deferral) Failed() bool { return l.failed }
+
+// Fetch reads all data of the call into pooled memory, and returns the complete arguments.
+func (l *deferral) Fetch(ctx context.Context) ([]byte, error) {
+	in := &l.x.In
+	b := l.x.Resp.Scratch(in.Layout.Total)
+	in.Layout.Place(b, in.Payload)
+	for i, c := range in.Layout.Chunks {
+		_, n := in.Reduced(i)
+		end := c.Pos + n
+		clear(b[end : end+xdr.Pad(n)]) // the client may have put the pad into the chunk
+		if n == 0 {
+			continue
+		}
+		if err := l.Pull(ctx, i, 0, [][]byte{b[c.Pos:end]}, nil); err != nil {
+			return nil, err
+		}
+	}
+	return b[len(b)-in.Unreduced():], nil
+}
+
+// summed notes octets of a chunk, from off on, that were read.
+func (l *deferral) summed(chunk, off int, bufs [][]byte) {
+	if !l.summing {
+		return
+	}
+	for _, b := range bufs {
+		l.sums.Add(chunk, off, b)
+		off += len(b)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/rpc"
 	"go.uber.org/zap"
 )
 
@@ -21,6 +22,8 @@ import (
 type app struct{ t *testing.T }
 
 func (a app) Dispatch(*Call, bool) { a.t.Error("executed") }
+
+func (app) Lazy(*rpc.Request) bool { return false }
 
 func (app) Ended(error) {}
 
@@ -66,7 +69,7 @@ func connect(t *testing.T) *Responder {
 // connection ends, and nobody gets the memory.
 func TestPinnedPull(t *testing.T) {
 	rc := connect(t)
-	x := Calls.Get(rc)
+	x := rc.NewCall()
 	buf := memory.Shared.Get(64)
 	x.buf, x.size = buf, 64
 	sink, err := memory.Register(rc.Conn, rc.Ctr, buf.Data[:64], nil, region.ReadSink)

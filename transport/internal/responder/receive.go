@@ -1,37 +1,57 @@
 package responder
 
 import (
+	"context"
 	"errors"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/internal/admit"
+	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
 var _ rdmap.Handler = (*Responder)(nil)
 
-// HandleRecv checks a Send, and passes it to the application, pulls its chunks, or refuses it.
+// HandleRecv takes a Send of the client, in the goroutine that reads. It is one of these:
+//
+//   - A reply to a backward call, or one that nobody expects (RFC 8167): its requester takes it.
+//   - An RDMA_DONE (RFC 5666): the reply that the client has read is freed.
+//   - What no rule has an answer to, and any call while the connection drains or ends: only its receive is used up.
+//   - A call that breaks a rule: an RDMA_ERROR, or GARBAGE_ARGS. Nothing has run, and nothing was pulled.
+//   - A call that came whole: it goes to the server above, here.
+//   - A call with read chunks: they are pulled, and pulled goes on when the last one has come.
+//   - A call with read chunks whose handler pulls them (lazy): it goes to the server above, in a goroutine.
+//
+// The last three first take what they will hold of the budget. If they have to wait for it, Granted goes on, without the
+// Send, which is lent only here.
 func (rc *Responder) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	if rc.Backward != nil && rpcrdma.ForRequester(m.Data, false) {
 		rc.replied(conn, m)
 		return
 	}
-	x := Calls.Get(rc)
-	send := rc.profile.landed(x, m.Data)
+	x, send := rc.NewCall(), m.Data
+	if rc.exposes != nil {
+		send = rc.landed(x, send)
+	}
+	in := &x.In
 	rc.mu.Lock()
-	v := rc.resp.Receive(send, &x.In)
-	rc.postReceives()
+	v := rc.resp.Receive(send, in)
+	rc.postReceives() // whatever it is: the Send has used one up that was promised to the client
 	over := rc.overCredit()
-	stop := rc.draining || over || rc.gone // gone: this upcall has lost its role
-	if !stop && v != rpcrdma.Drop && v != rpcrdma.Done {
+	// gone: this goroutine has lost the reading role to one that has seen the end. HandleClose does not wait for this call.
+	if v != rpcrdma.Drop && v != rpcrdma.Done && !over && !rc.draining && !rc.gone {
 		x.live = true
 		rc.running++
 		rc.seen()
-	}
-	if v == rpcrdma.Answer && x.live {
-		rc.limitGrant(x)
-		x.head = rc.resp.AppendAnswer(x.head[:0], &x.In)
+		if v == rpcrdma.Answer {
+			rc.formAnswer(x)
+		}
 	}
 	rc.mu.Unlock()
 	rc.Ctr.Inline.Add(uint64(len(m.Data)))
@@ -39,63 +59,261 @@ func (rc *Responder) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 		conn.Abort(ErrOverCredit)
 	}
 	if !x.live {
-		out := x.In.Done
-		if out == nil {
-			rc.Ctr.Dropped.Add(1)
-		}
+		read := in.Done
 		rc.Finish(x)
-		if out != nil {
-			rc.profile.done(out)
+		if read != nil {
+			rc.exposes.done(read)
+		} else {
+			rc.Ctr.Dropped.Add(1)
 		}
 		return
 	}
 	rc.Ctr.InFlight.Add(1)
-	rc.Ctr.Segments.Add(&x.In.Header.Lists)
-	traceReceived(rc.cfg.Trace, x.In.Header.XID, len(m.Data))
-	rc.act(x, v, true)
-}
+	rc.Ctr.Segments.Add(&in.Header.Lists)
+	if t := rc.cfg.Trace; t != nil && t.Received != nil {
+		t.Received(in.Header.XID, len(m.Data))
+	}
 
-// HandleClose tells the application, and lets serve return when no call runs.
-func (rc *Responder) HandleClose(_ *rdmap.Conn, err error) {
-	rc.app.Ended(err)
-	for _, w := range rc.Peer.Cancel() {
-		rc.Finish(w.(*Call))
-	}
-	rc.mu.Lock()
-	rc.gone = true
-	rc.leavePool()
-	if rc.running == 0 {
-		close(rc.quiet)
-	}
-	caller := rc.Requester
-	rc.mu.Unlock()
-	if caller != nil {
-		caller.Ended(err)
-	}
-	rc.profile.end()
-	close(rc.Over)
-}
-
-// act carries out the machine's verdict on a call.
-func (rc *Responder) act(x *Call, v rpcrdma.Verdict, inline bool) {
 	switch v {
-	case rpcrdma.Answer:
-		rc.refuse(x)
-	case rpcrdma.Pull:
-		rc.pull(x)
 	case rpcrdma.Dispatch:
 		rc.Ctr.Calls.Add(1)
-		if x.In.RPC.Prog == rpcrdma.ConfigProgram {
+		if in.RPC.Prog == rpcrdma.ConfigProgram {
 			rc.configure(x)
 			return
 		}
-		rc.dispatch(x, inline)
-	default:
-		rc.Finish(x)
+		n := rc.reckon(x)
+		if k := len(in.Payload); k > admit.Page {
+			n += k
+		}
+		// A call that needs nothing has no ticket to wait with, unless too much is overdrawn already.
+		if n == 0 && rc.Peer.Open() || n > 0 && x.hold.Try(n, false) {
+			rc.app.Dispatch(x, true)
+			return
+		}
+		x.Own()
+		x.next = toDispatch
+		if x.hold.Acquire(n-x.hold.Octets(), false, x) { // Own has taken some of it
+			rc.app.Dispatch(x, true)
+		}
+
+	case rpcrdma.Pull:
+		if in.Layout.Total > rc.cfg.MaxPayload { // RFC 8166 Section 8.1.4: refuse without reading
+			rc.refuseChunk(x, chunks.ErrTooLarge)
+			return
+		}
+		if rc.noPull {
+			rc.refuseChunk(x, verbs.ErrNoORD)
+			return
+		}
+		x.next = toPull
+		if rc.isLazy(x) {
+			if conn.ConnectionState().ORD == 0 { // otherwise the handler would find out
+				rc.refuseChunk(x, verbs.ErrNoORD)
+				return
+			}
+			// The octets are taken all the same, before the handler runs: a handler that holds a lock must not
+			// wait for memory that is held by others who wait for the lock.
+			x.next = toHand
+		}
+		n := in.Layout.Total + rc.reckon(x)
+		if !x.hold.Try(n, true) {
+			x.keepPayload() // first: once the ticket is in a queue, another goroutine may go on with the call
+			if !x.hold.Acquire(n, true, x) {
+				return
+			}
+		}
+		rc.goOn(x)
+
+	case rpcrdma.Answer:
+		rc.refuse(x)
+
+	case rpcrdma.Drop, rpcrdma.Done: // above
 	}
 }
 
-// refuse sends the answer in x.head; nothing was executed.
+// Granted continues a call that had to wait for memory. Whoever has returned that memory calls it, perhaps with locks of
+// another connection's making.
+func (x *Call) Granted() { go x.rc.goOn(x) }
+
+// goOn is the second half of HandleRecv: the call has its memory.
+func (rc *Responder) goOn(x *Call) {
+	switch x.next {
+	case toDispatch:
+		rc.app.Dispatch(x, false)
+	case toPull:
+		rc.pull(x)
+	case toHand:
+		rc.hand(x)
+	}
+}
+
+// isLazy reports whether the data of a call stay at the client until its handler asks for them.
+func (rc *Responder) isLazy(x *Call) bool {
+	if x.In.Layout.Long || x.In.RPC.Prog == rpcrdma.ConfigProgram {
+		return false // it has no header yet; it is answered here
+	}
+	d := xdr.NewDecoder(x.In.Payload)
+	_ = x.In.RPC.Parse(&d) // parsed without error before
+	x.Req = rpc.Request{CallHeader: x.In.RPC, Args: d.Rest(), RemoteAddr: rc.addr, Network: "rdma"}
+	return rc.app.Lazy(&x.Req)
+}
+
+// hand passes a lazy call to the server above, and its data stay at the client (deferred.go).
+func (rc *Responder) hand(x *Call) {
+	x.keepPayload()
+	d := xdr.NewDecoder(x.In.Payload) // again, because the views were of the Send
+	_ = x.In.RPC.Parse(&d)
+	x.In.Args = d.Rest()
+	rc.mu.Lock()
+	v := rc.resp.Defer(&x.In)
+	if v == rpcrdma.Answer {
+		rc.formAnswer(x)
+	}
+	rc.mu.Unlock()
+	if v == rpcrdma.Answer {
+		rc.refuse(x)
+		return
+	}
+	x.away.x, x.away.active = x, true
+	rc.Ctr.Calls.Add(1)
+	rc.Ctr.Deferred.Add(1)
+	// In a goroutine: a handler that waits for RDMA Reads cannot be the goroutine that reads.
+	go rc.app.Dispatch(x, false)
+}
+
+// pull reads the chunks of a call into the buffer that the handler will get.
+func (rc *Responder) pull(x *Call) {
+	in := &x.In.Layout
+	x.buf, x.size = memory.Shared.Get(in.Total), in.Total
+	in.Place(x.buf.Data, x.In.Payload)
+	x.dropPayload()
+	if len(in.Pulls) == 0 { // the chunks are empty
+		go rc.pulled(x, false)
+		return
+	}
+	// From here on the peer has to move its octets in time.
+	rc.gate.Awaits(&x.hold, admit.Pulling, 0)
+	var err error
+	x.sink, err = memory.Register(rc.Conn, rc.Ctr, x.buf.Data[:x.size], nil, region.ReadSink)
+	if err == nil {
+		x.wrs = x.wrs[:0]
+		for i := range in.Pulls {
+			p := &in.Pulls[i]
+			x.wrs = append(x.wrs, verbs.WR{
+				Op: verbs.OpReadRequest, STag: memory.STag(p.Handle), TO: p.Offset,
+				Sink: x.sink.STag(), SinkTO: uint64(p.Dst), Len: p.Length,
+			})
+		}
+		// Reads complete in the order in which they were posted (RFC 5040 Section 5.5): the last one stands for all.
+		x.wrs[len(x.wrs)-1].Done = (*pullDone)(x)
+		if err = rc.Conn.Post(x.wrs); err == nil {
+			return // x may be elsewhere already
+		}
+	}
+	x.hold.Pulled()
+	_ = x.sink.Revoke(memory.NoWait, rc.Ctr) // no Read was posted
+	if rc.Conn.Err() == nil {
+		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
+		return
+	}
+	rc.Finish(x)
+}
+
+// pullDone completes a call's RDMA Reads.
+type pullDone Call
+
+var _ verbs.UpcallCompleter = (*pullDone)(nil)
+
+// Complete continues the call, or ends it with its connection: there is no answer to a call whose
+// pull fails (RFC 8166 Section 4.5.3).
+func (d *pullDone) Complete(err error) {
+	x := (*Call)(d)
+	x.hold.Pulled() // others may be pulled
+	if err == nil {
+		x.countPulled()
+		go x.rc.pulled(x, false)
+		return
+	}
+	go func() { // settle may wait
+		x.rc.settle(x)
+		x.rc.Finish(x)
+	}()
+}
+
+// CompleteUpcall continues the call in the goroutine that has read its chunks: waking another one
+// costs more than a short call. It does not wait there for a sink that the engine has not released.
+func (d *pullDone) CompleteUpcall() {
+	x := (*Call)(d)
+	x.hold.Pulled()
+	x.countPulled()
+	if x.sink.Revoke(memory.NoWait, x.rc.Ctr) != nil {
+		go x.rc.pulled(x, false)
+		return
+	}
+	x.rc.pulled(x, true)
+}
+
+func (x *Call) countPulled() {
+	octets := 0
+	for i := range x.In.Layout.Pulls {
+		octets += int(x.In.Layout.Pulls[i].Length)
+	}
+	x.rc.Ctr.Read.Add(uint64(octets))
+	if t := x.rc.cfg.Trace; t != nil && t.Pulled != nil {
+		t.Pulled(x.In.Header.XID, octets)
+	}
+}
+
+// pulled continues a call whose chunks have arrived; inline says that it runs in an upcall. The message is checked only
+// now: until the sink is revoked, the peer could still change it.
+func (rc *Responder) pulled(x *Call, inline bool) {
+	if !rc.settle(x) {
+		rc.Finish(x)
+		return
+	}
+	rc.mu.Lock()
+	v := rc.resp.Pulled(&x.In, x.buf.Data)
+	if v == rpcrdma.Answer {
+		rc.formAnswer(x)
+	}
+	rc.mu.Unlock()
+	if v == rpcrdma.Answer {
+		rc.refuse(x)
+		return
+	}
+	rc.Ctr.Calls.Add(1)
+	if x.In.RPC.Prog == rpcrdma.ConfigProgram {
+		rc.configure(x)
+		return
+	}
+	// It must not wait here for calls that wait for its memory: what its reply takes it has taken before it was pulled.
+	rc.app.Dispatch(x, inline)
+}
+
+// settle waits until the engine no longer touches the sink of a pull. If the engine does not
+// release it, the connection ends and the memory is left to the garbage collector.
+func (rc *Responder) settle(x *Call) bool {
+	if x.sink.Revoke(memory.NoWait, rc.Ctr) == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rc.cfg.CloseTimeout)
+	defer cancel()
+	err := x.sink.Revoke(ctx, rc.Ctr)
+	if err != nil {
+		rc.Conn.Abort(err)
+		x.buf.Abandon()
+		x.buf = nil
+	}
+	return err == nil
+}
+
+// formAnswer makes the Send that refuses a call. The caller holds rc.mu.
+func (rc *Responder) formAnswer(x *Call) {
+	rc.limitGrant(x)
+	x.head = rc.resp.AppendAnswer(x.head[:0], &x.In)
+}
+
+// refuse sends that Send; nothing was executed.
 func (rc *Responder) refuse(x *Call) {
 	rc.Ctr.Errors.Add(1)
 	if e, ok := errors.AsType[*rpcrdma.BindingError](x.In.Err); ok {
@@ -104,6 +322,15 @@ func (rc *Responder) refuse(x *Call) {
 		rc.cfg.Logger.Debug("transport: call refused", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(x.In.Err))
 	}
 	rc.send(x, nil)
+}
+
+// refuseChunk answers a call with ERR_CHUNK.
+func (rc *Responder) refuseChunk(x *Call, why error) {
+	x.In.Err = why
+	rc.mu.Lock()
+	rc.formAnswer(x)
+	rc.mu.Unlock()
+	rc.refuse(x)
 }
 
 // wantsBinding counts a call that gets ERR_CHUNK for want of a binding. The first one of a connection is worth a line:
@@ -115,14 +342,4 @@ func (rc *Responder) wantsBinding(xid uint32, e *rpcrdma.BindingError) {
 		log = rc.cfg.Logger.Warn
 	}
 	log("transport: ERR_CHUNK for want of a Binding", zap.Uint32("rpcordma.xid", xid), zap.Stringer("client", rc.Conn.RemoteAddr()), zap.Error(e))
-}
-
-// refuseChunk answers a call that was to be pulled with ERR_CHUNK.
-func (rc *Responder) refuseChunk(x *Call, why error) {
-	x.In.Err = why
-	rc.mu.Lock()
-	rc.limitGrant(x)
-	x.head = rc.resp.AppendAnswer(x.head[:0], &x.In)
-	rc.mu.Unlock()
-	rc.refuse(x)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
-	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -51,8 +50,11 @@ type RFC5666 struct {
 
 // App is what a responder's connection does with complete calls.
 type App interface {
+	// Lazy reports whether the data that a call has in chunks, without which r.Args come, stay at the client until its
+	// handler asks for them.
+	Lazy(r *rpc.Request) bool
 	// Dispatch takes a call. inline says that it runs in the goroutine that reads: then
-	// it must be short, or move the call to another goroutine after x.own.
+	// it must be short, or move the call to another goroutine after x.Own.
 	Dispatch(x *Call, inline bool)
 	// Ended is called once, when no more calls will come.
 	Ended(err error)
@@ -61,40 +63,38 @@ type App interface {
 // Responder is the responder's end of a connection: it assembles calls, passes them to the
 // application, and sends replies.
 type Responder struct {
-	cfg        *Config
-	Ctr        *memory.Counters
-	gate       *admit.Gate
-	Peer       *admit.Peer  // set once the connection is admitted
-	partial    admit.Ticket // of an FPDU that does not go on
-	inline     int          // octets of a call that the client may send inline
-	addr       net.Addr     // of the client
-	profile    profile
-	app        App
+	cfg     *Config
+	Ctr     *memory.Counters
+	gate    *admit.Gate
+	addr    net.Addr // of the client
+	app     App
+	exposes *rfc5666 // nil: the connection follows RFC 8166
+
+	// Set before the first Send comes.
 	Conn       *rdmap.Conn
-	Protection *tls.ConnectionState          // by TLS, nil: the connection is in clear; set before the first call
-	Describe   func(*rpc.Request) rpc.Traits // nil: no handler is asked, and no call is lazy
-	Ready      func(*rpc.Request) bool       // of lazy ones: whether the data may be pulled at once
-	Over       chan struct{}                 // closed by HandleClose
+	Peer       *admit.Peer
+	Protection *tls.ConnectionState // by TLS, nil: the connection is in clear
+	Backward   *rpc.Backward        // nil: switched off
+	inline     int                  // octets of a call that the client may send inline
+	told       bool                 // the client has used RFC 8797
+	agreed     int                  // largest Send by RFC 8797, 0 for none
+	recvSize   int                  // largest Send from the peer
 
-	bulk    bulk        // replies that are being sent
-	unbound atomic.Bool // a call for want of a Binding was logged
+	partial admit.Ticket  // of an FPDU that does not go on; the goroutine that reads has it
+	bulk    bulk          // replies that are being sent
+	unbound atomic.Bool   // a call for want of a Binding was logged
+	Over    chan struct{} // closed by HandleClose
 
-	mu      sync.Mutex
-	resp    *rpcrdma.Responder
-	running int             // calls received and not finished
-	waiters []*rdmap.Waiter // unused ones, for handlers that pull
-	share   creditShare
-
-	told      bool                 // the client has used RFC 8797
+	mu        sync.Mutex
+	resp      *rpcrdma.Responder
+	running   int             // calls received and not finished
+	waiters   []*rdmap.Waiter // unused ones, for handlers that pull
+	share     creditShare
 	noPull    bool                 // the client serves no RDMA Reads
-	recvSize  int                  // largest Send from the peer
-	Backward  *rpc.Backward        // nil: switched off
 	Requester *requester.Requester // of the backward direction, once it was used
-	agreed    int                  // largest Send by RFC 8797, 0 for none
-
-	draining bool
-	gone     bool          // HandleClose has run
-	quiet    chan struct{} // closed when running is 0 for good
+	draining  bool                 // no more calls are taken
+	gone      bool                 // HandleClose has run
+	quiet     chan struct{}        // closed when running is 0 for good
 }
 
 // ErrOverCredit ends a connection whose peer keeps far more calls in flight than it
@@ -113,9 +113,8 @@ func New(cfg *Config, ctr *memory.Counters, g *admit.Gate, addr net.Addr, app Ap
 		cfg: cfg, Ctr: ctr, gate: g, addr: addr, app: app,
 		Over: make(chan struct{}), quiet: make(chan struct{}),
 	}
-	rc.profile = rfc8166{rc}
 	if cfg.RFC5666 != nil {
-		rc.profile = &rfc5666{rc: rc, cfg: cfg.RFC5666}
+		rc.exposes = &rfc5666{rc: rc, cfg: cfg.RFC5666}
 	}
 	return rc
 }
@@ -149,7 +148,10 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		Bidirectional: rc.cfg.BackwardCredits > 0,
 	}
-	rc.profile.machine(&c)
+	if p := rc.cfg.RFC5666; p != nil {
+		c.Profile, c.Align, c.MaxExposed = rpcrdma.RFC5666, p.PeerAlign, p.MaxExposed
+		c.MaxExposedOctets = 4 * int64(rc.cfg.MaxPayload)
+	}
 	r, err := rpcrdma.NewResponder(c)
 	if err != nil {
 		return err
@@ -187,7 +189,12 @@ func (rc *Responder) postReceives() {
 
 // Serve reads until the connection ends and all its calls are finished.
 func (rc *Responder) Serve() error {
-	rc.begin()
+	rc.mu.Lock() // the start-up has settled what comes here, before the first message is looked at
+	rc.joinPool()
+	if rc.exposes != nil {
+		rc.exposes.settled(false)
+	}
+	rc.mu.Unlock()
 	err := rc.Conn.Serve()
 	<-rc.Over
 	<-rc.quiet
@@ -228,9 +235,12 @@ func (rc *Responder) Abort() { rc.Conn.Abort(nil) }
 // Finish ends a call: its reply was sent, or there will be none.
 func (rc *Responder) Finish(x *Call) {
 	x.Resp.Lent.Release()
-	rc.ReleaseCall(x)
+	x.releaseMessage()
+	if !x.hold.Empty() {
+		x.hold.Release()
+	}
 	live := x.live
-	Calls.put(x)
+	x.recycle()
 	if !live {
 		return
 	}
@@ -248,38 +258,41 @@ func (rc *Responder) Finish(x *Call) {
 	}
 }
 
-// ReleaseCall releases the memory of the call, which nobody reads anymore.
-func (rc *Responder) ReleaseCall(x *Call) {
-	if x.buf != nil {
-		x.buf.Release()
-		x.buf = nil
+// HandleClose tells the application, and lets Serve return when no call runs.
+func (rc *Responder) HandleClose(_ *rdmap.Conn, err error) {
+	rc.app.Ended(err)
+	for _, w := range rc.Peer.Cancel() { // calls that wait for memory; nobody grants it to them any more
+		rc.Finish(w.(*Call))
 	}
-	if !x.hold.Empty() {
-		x.hold.Release()
+	rc.mu.Lock()
+	rc.gone = true
+	rc.leavePool()
+	if rc.running == 0 {
+		close(rc.quiet)
 	}
-	x.room = 0
-	x.forgetArgs()
+	caller := rc.Requester
+	rc.mu.Unlock()
+	if caller != nil {
+		caller.Ended(err)
+	}
+	if rc.exposes != nil {
+		rc.exposes.end()
+	}
+	close(rc.Over)
 }
 
-// ReleaseArgs is ReleaseCall for a call that will be answered: what it holds for its reply it keeps.
-func (rc *Responder) ReleaseArgs(x *Call) {
-	if x.room == 0 {
-		rc.ReleaseCall(x)
+// partialFPDU takes the octets that the connection holds for an FPDU that does not go on, and returns them. The client has
+// to send the rest in time, like one that keeps a call waiting.
+func (rc *Responder) partialFPDU(n int) {
+	if n == 0 {
+		rc.partial.Release()
 		return
 	}
-	if x.buf != nil {
-		x.buf.Release()
-		x.buf = nil
+	if more := n - rc.partial.Octets(); more < 0 {
+		rc.partial.Add(more)
+	} else {
+		rc.gate.Awaits(&rc.partial, admit.Arriving, more)
 	}
-	x.hold.Add(min(x.room-x.hold.Octets(), 0))
-	x.forgetArgs()
-}
-
-// forgetArgs forgets views of memory that is released.
-func (x *Call) forgetArgs() {
-	x.dropPayload()
-	x.In.RPC = xdr.CallHeader{}
-	x.In.Args = nil
 }
 
 // IsDraining reports whether drain was called.

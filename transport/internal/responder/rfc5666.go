@@ -11,8 +11,42 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
+
+// rfc5666 is what a connection has besides that follows RFC 5666: replies that the client reads (Section 3.8). Responder.mu
+// guards all but rc and cfg. Without it the machine refuses RDMA_DONE and RDMA_MSGP, and exposes nothing.
+type rfc5666 struct {
+	rc         *Responder
+	cfg        *RFC5666
+	dones      doneWatch
+	withheld   []*Call // replies that may not be exposed yet, oldest first
+	configured bool    // the client has called the Connection Configuration Protocol
+}
+
+// settled applies what the start-up, or the Connection Configuration Protocol, has settled. The caller holds Responder.mu.
+//
+// Choice: a client can read exposed replies if it has read depth, and has either called the Connection
+// Configuration Protocol or not used RFC 8797, which belongs to RFC 8166. Other clients would drop the reply and
+// never send RDMA_DONE.
+func (p *rfc5666) settled(configured bool) {
+	p.configured = p.configured || configured
+	reads := (p.configured || !p.rc.told) && p.rc.Conn.ConnectionState().IRD > 0
+	p.rc.resp.Configure(func(c *rpcrdma.ResponderConfig) { c.Reads = reads })
+}
+
+// landed returns a Send in the place where its data are aligned. Pooled buffers begin at a multiple of every alignment that
+// Config permits, so the data have the same alignment in memory as in the Send. x holds the buffer; the message is not
+// copied again.
+func (rc *Responder) landed(x *Call, send []byte) []byte {
+	if !rpcrdma.IsPadded(send) {
+		return send
+	}
+	rc.Ctr.Padded.Add(1)
+	x.held = memory.Shared.Get(len(send))
+	return x.held.Data[:copy(x.held.Data, send)]
+}
 
 // exposure is the memory of a reply that the client reads (RFC 5666 Section 3.8). It has two
 // owners: the sender of the reply, and the receiver of the RDMA_DONE or of the end of the
@@ -239,7 +273,7 @@ type exposedSent Call
 // Complete releases the sender's ownership.
 func (d *exposedSent) Complete(error) {
 	x := (*Call)(d)
-	x.rc.profile.(*rfc5666).unexpose(x)
+	x.rc.exposes.unexpose(x)
 }
 
 var _ verbs.Completer = (*exposedSent)(nil)
@@ -283,4 +317,57 @@ func (p *rfc5666) lookForDones() {
 		p.dones.timer = nil
 		go p.rc.Conn.Abort(ErrNoDone)
 	}
+}
+
+// configure answers the Connection Configuration Protocol (RFC 5666 Section 6), in both profiles,
+// and applies what the client announces.
+//
+// Choice: it answers every such call, not only the first call of a connection, because the
+// announced sizes cannot harm earlier calls.
+func (rc *Responder) configure(x *Call) {
+	x.Resp.Reset()
+	x.SetRequest()
+	r := &x.Resp
+	if !rc.cfg.AnyCred || x.Req.RPCVers != xdr.RPCVersion {
+		if h, refused := x.Req.Refusal(nil); refused {
+			r.Refuse(h)
+		}
+	}
+	switch {
+	case r.Refused():
+	case x.Req.Vers != rpcrdma.ConfigVersion:
+		r.ProgMismatch(rpcrdma.ConfigVersion, rpcrdma.ConfigVersion)
+	case x.Req.Proc == 0:
+	case x.Req.Proc != rpcrdma.ConfigProc:
+		r.Stat = xdr.ProcUnavail
+	default:
+		args, err := rpcrdma.ParseConfigArgs(x.Req.Args)
+		if err != nil {
+			r.Stat = xdr.GarbageArgs
+			break
+		}
+		r.Results = rc.apply(args).Append(r.Results)
+	}
+	rc.Reply(x)
+}
+
+// apply applies the client's values and returns ours.
+func (rc *Responder) apply(args rpcrdma.ConfigArgs) rpcrdma.ConfigReply {
+	if args.MaxRead > 0 {
+		rc.Conn.LimitORD(int(min(args.MaxRead, 1<<14)))
+	}
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.noPull = args.MaxRead == 0
+	if rc.exposes != nil {
+		rc.exposes.settled(true)
+	}
+	rc.resp.Configure(func(c *rpcrdma.ResponderConfig) {
+		c.SendSize = rpcrdma.ConfigInline(rc.cfg.Private.SendSize, args.MaxReply, rc.agreed)
+	})
+	own := rpcrdma.ConfigReply{MaxCall: uint32(rc.inline), MaxRead: uint32(rc.Conn.ConnectionState().IRD)}
+	if rc.exposes != nil {
+		own.Align = uint32(max(rc.exposes.cfg.Align, 0))
+	}
+	return own
 }

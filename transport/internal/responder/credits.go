@@ -55,7 +55,7 @@ func (rc *Responder) limitGrant(x *Call) {
 	}
 	c := rc.resp.Credits()
 	unanswered := c.Outstanding() + c.Serving()
-	if rc.profile.withholds() {
+	if rc.exposes != nil {
 		unanswered++ // the reply may still be withheld
 	}
 	c.SetLimit(s.pool.Answer(&s.part, min(x.In.Header.Credit, uint32(rc.cfg.Credits)), unanswered))
