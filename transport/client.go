@@ -197,3 +197,125 @@ func (c *Client) Abort(err error) { c.conn.Abort(err) }
 
 // Received returns a number that grows when something arrives: it makes c a redial.Conn.
 func (c *Client) Received() uint64 { return c.conn.Stats().OctetsIn }
+
+// clientUpcalls passes on what arrives on a client's connection, by its direction (RFC 8167).
+type clientUpcalls struct{ c *Client }
+
+var _ rdmap.Handler = (*clientUpcalls)(nil)
+
+// HandleRecv takes a reply, or a backward call. It runs in whichever goroutine reads.
+func (h *clientUpcalls) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
+	c := h.c
+	switch {
+	case c.back != nil && !rpcrdma.ForRequester(m.Data, true):
+		c.back.HandleRecv(conn, m)
+	default:
+		conn.PostRecv(1)
+		c.req.Receive(conn, m)
+	}
+}
+
+// HandleClose ends both directions.
+func (h *clientUpcalls) HandleClose(conn *rdmap.Conn, err error) {
+	h.c.req.Ended(err)
+	if h.c.back != nil {
+		h.c.back.HandleClose(conn, err)
+	}
+}
+
+// responder returns the settings of a responder.
+func (c *Config) responder() *responder.Config {
+	r := &responder.Config{
+		Credits: c.Credits, BackwardCredits: c.Backward.Credits, MaxPayload: c.MaxPayload, Private: c.privateData(), Binding: c.Binding,
+		AnyCred: c.AnyCred, PreferReplyChunk: c.PreferReplyChunk,
+		CloseTimeout: c.Timeouts.Close, Requester: c.requester(), Trace: c.Trace, Logger: c.Logger,
+	}
+	if p := c.RFC5666; p != nil {
+		r.RFC5666 = &responder.RFC5666{Align: p.Align, PeerAlign: p.PeerAlign, DoneTimeout: p.DoneTimeout, MaxExposed: p.MaxExposed, ExposedMemory: p.ExposedMemory}
+	}
+	return r
+}
+
+// requester returns the settings of a requester.
+func (c *Config) requester() requester.Config {
+	return requester.Config{
+		Credits: c.Credits, InlineSend: c.InlineSend, InlineRecv: c.InlineRecv, MaxPayload: c.MaxPayload,
+		Bidirectional: c.Backward.Credits > 0, NoRemoteInvalidate: c.NoRemoteInvalidate, Binding: c.Binding,
+		RFC5666: c.RFC5666 != nil, PeerAlign: c.rfc5666().PeerAlign, ConfigCred: c.rfc5666().ConfigCred,
+		CallTimeout: c.Timeouts.Call, CloseTimeout: c.Timeouts.Close,
+		Trace: c.Trace, Logger: c.Logger,
+	}
+}
+
+// backServed serves the backward calls on a client's connection. Handlers do not run in the goroutine
+// that reads, because that goroutine waits for its own reply.
+type backServed rdmaServed
+
+var _ responder.App = (*backServed)(nil)
+
+// takeBackward prepares a client's connection for backward calls, if it is configured for them: their
+// receives are additional to those for replies (RFC 8167 Section 4.3.1), and the server is told.
+func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
+	s, err := c.cfg.backwardServer()
+	if s == nil || err != nil {
+		return err
+	}
+	n := c.cfg.Backward.Credits
+	cfg := *s.resp
+	cfg.Credits = n
+	served := &backServed{s: s, addr: conn.RemoteAddr()}
+	served.ctx, served.cancel = context.WithCancel(s.ctx)
+	c.back = responder.New(&cfg, &s.ctr, s.gate, served.addr, served)
+	served.rc = c.back
+	if c.back.Peer, err = s.gate.Enter(served.addr, nil); err != nil {
+		return err
+	}
+	if err := c.back.TakeBackward(); err != nil {
+		return err
+	}
+	ec.Receives.Count += n + credits.Slack
+	ec.Startup.PrivateData = rpcrdma.BackwardData{Credits: uint16(n)}.Append(ec.Startup.PrivateData)
+	return nil
+}
+
+// backwardServer returns the server of a client's backward direction, nil if there is none.
+func (c *Config) backwardServer() (*Server, error) {
+	switch {
+	case c.Backward.Credits == 0 && c.Backward.Handler == nil:
+		return nil, nil
+	case c.Backward.Credits == 0 || c.Backward.Handler == nil:
+		return nil, ofTransport(setting.Error("a client needs both Backward.Credits and Backward.Handler, or neither"))
+	}
+	own := *c
+	own.Limits.Allow, own.CreditPool, own.TLS = nil, nil, TLS{} // for servers only: here we have chosen the only peer
+	s := &Server{Handler: c.Backward.Handler, Config: &own}
+	return s, s.init()
+}
+
+// serveBackward starts a goroutine that reads backward calls.
+//
+// Choice: a client with a backward direction has such a goroutine, as a server has. Without it, a call
+// that comes just after a reply would wait up to 80 ms until somebody looks at the idle connection
+// (package rdmap, "Who reads the socket").
+func (c *Client) serveBackward() {
+	if c.back != nil {
+		go func() { _ = c.conn.Serve() }() // HandleClose gets the error
+	}
+}
+
+// Lazy: backward calls have no chunks.
+func (b *backServed) Lazy(*rpc.Request) bool { return false }
+
+// Dispatch runs a call in a goroutine.
+func (b *backServed) Dispatch(x *responder.Call, inline bool) {
+	if inline {
+		x.Own()
+	}
+	x.Resp.Reset()
+	x.SetRequest()
+	x.Traits = rpc.Describe(b.s.Handler, &x.Req)
+	go (*rdmaServed)(b).serve(x)
+}
+
+// Ended cancels the handlers.
+func (b *backServed) Ended(error) { b.cancel() }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"slices"
@@ -112,4 +113,59 @@ func (ls *fanout) Ended(err error) {
 	for _, c := range ls.all {
 		c.ended(err)
 	}
+}
+
+// This file is the duplicate request cache behind a Listener. The server above was written for TCP:
+// it does not know the cache, and a repeated call never reaches it.
+
+// changesNFS3 names the procedures of NFS version 3 that change something: SETATTR, and WRITE to
+// LINK (RFC 1813 Section 3.3). WRITE is one of them because, if it runs again, it may overwrite a
+// later WRITE.
+func changesNFS3(prog, vers, proc uint32) bool {
+	const nfs, setattr, write, link = 100003, 2, 7, 15
+	return prog == nfs && vers == 3 && (proc == setattr || proc >= write && proc <= link)
+}
+
+// once passes on a call that must not run twice, unless it came before: then it gets the reply to
+// the first one, as soon as there is one. It returns false for calls that may run again, and does
+// not touch them.
+func (ls *fanout) once(x *responder.Call) bool {
+	req := rpc.Request{CallHeader: x.In.RPC, Args: x.In.Args, RemoteAddr: ls.addr}
+	if !ls.changes(req.Prog, req.Vers, req.Proc) || !ls.dups.Covers(&req) {
+		return false
+	}
+	e, old, later := ls.dups.Enter(&req)
+	if later {
+		go ls.join(x, req)
+	} else {
+		ls.begin(x, e, old)
+	}
+	return true
+}
+
+// join waits for the reply to the first transmission of the call.
+func (ls *fanout) join(x *responder.Call, req rpc.Request) {
+	e, old := ls.dups.Begin(ls.ctx, &req)
+	ls.begin(x, e, old)
+}
+
+// begin passes on the first transmission of a call, and answers a later one with its reply.
+func (ls *fanout) begin(x *responder.Call, e *execute.Entry, old *execute.SavedReply) {
+	switch {
+	case old != nil:
+		ls.rc.Answer(x, old.Record)
+	case e != nil && ls.at.Late():
+		ls.ctr.Late.Add(1)
+		ls.dups.End(e, nil)
+		ls.rc.Finish(x)
+	case e != nil:
+		ls.pass(x, e)
+	default:
+		ls.rc.Finish(x) // the connection has ended
+	}
+}
+
+// keep ends a call that must not run twice with the reply in msg, which it copies.
+func (ls *fanout) keep(e *execute.Entry, msg []byte) {
+	ls.dups.End(e, &execute.SavedReply{Record: bytes.Clone(msg)})
 }

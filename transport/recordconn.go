@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -339,6 +340,75 @@ func (c *recordConn) Close() error {
 	return c.rc.Close()
 }
 
+// orphan keeps the calls that the server above is working on when the connection ends: their
+// replies are for the next connection, on which the client sends the calls again. Calls that the
+// server has not read completely cannot have been executed: they are forgotten, and so are all
+// calls if the server has closed the connection itself. The caller holds c.mu; c.pending was moved
+// to left.
+func (c *recordConn) orphan(left map[uint32]owed) (forgotten []*execute.Entry) {
+	for xid, o := range left {
+		switch {
+		case o.entry == nil:
+		case c.closed || o.call.Unread():
+			forgotten = append(forgotten, o.entry)
+		default:
+			if c.orphans == nil {
+				c.orphans = make(map[uint32]*execute.Entry)
+			}
+			c.orphans[xid] = o.entry
+		}
+	}
+	if len(c.orphans) > 0 {
+		c.patience = time.AfterFunc(c.fanout.keeps, c.disown)
+	}
+	return forgotten
+}
+
+// adopt takes the reply to an orphan, and reports whether it is one. Of a reply that the client had no room for there is
+// only the head: then nobody has the reply, as in tooLarge.
+func (c *recordConn) adopt(xid uint32, rec *stream.Record) bool {
+	c.mu.Lock()
+	e, ok := c.orphans[xid]
+	delete(c.orphans, xid)
+	last := ok && len(c.orphans) == 0
+	if last {
+		c.patience.Stop()
+	}
+	c.mu.Unlock()
+	switch {
+	case ok && rec.Cut:
+		c.fanout.dups.End(e, nil)
+	case ok:
+		c.fanout.keep(e, rec.Bytes())
+	}
+	if last {
+		c.hint() // Read may now report the end of the connection
+	}
+	return ok
+}
+
+// disown gives up the orphans, because nobody will answer them.
+func (c *recordConn) disown() {
+	c.mu.Lock()
+	orphans := c.orphans
+	c.orphans = nil
+	if c.patience != nil {
+		c.patience.Stop()
+	}
+	c.mu.Unlock()
+	for _, e := range orphans {
+		c.fanout.dups.End(e, nil)
+	}
+	c.hint()
+}
+
+// dropRecord releases the memory of a reply that was not written completely.
+func (c *recordConn) dropRecord() {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	c.w.Drop()
+}
+
 // opErr converts err to the form that net.Conn's methods return.
 func (c *recordConn) opErr(op string, err error) error {
 	return &net.OpError{Op: op, Net: "rdma", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
@@ -368,4 +438,68 @@ func (c *recordConn) SetReadDeadline(t time.Time) error {
 func (c *recordConn) SetWriteDeadline(t time.Time) error {
 	c.write.Set(t)
 	return nil
+}
+
+// maxBackwardWritten limits the backward calls of one record-marked connection that were written and
+// not answered.
+const maxBackwardWritten = 1024
+
+// callBackward makes the backward call in rec, which it takes. A server writes calls as well as replies:
+// NFSv4.1 servers do so on the connection of a session's back channel. XID, credential and verifier stay
+// the same; Read returns the reply as a record.
+//
+// Choice: if the server makes a call, we believe that the client accepts it (RFC 8167 Section 5.3),
+// because the server is the upper layer that was told. A call that cannot be made is answered with
+// SYSTEM_ERR, the only way to tell a record-marked server.
+func (c *recordConn) callBackward(rec *stream.Record) {
+	d := xdr.NewDecoder(rec.Bytes())
+	var h xdr.CallHeader
+	b := c.rc.Backward
+	if rec.Cut {
+		h.XID, _, _ = xdr.PeekXID(rec.Bytes())
+	} else if b != nil && h.Parse(&d) != nil {
+		b = nil
+	}
+	if b == nil {
+		rec.Buf.Release()
+		c.fanout.ctr.Dropped.Add(1)
+		return
+	}
+	b.Enable()
+	if c.calls.Add(1) > maxBackwardWritten || rec.Cut {
+		c.answerBackward(rec, &xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}, nil)
+		return
+	}
+	call := &rpc.Call{
+		Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Cred: h.Cred, Verf: h.Verf, Args: d.Rest(),
+		Resend: &rpc.Transmission{XID: h.XID},
+	}
+	go func() {
+		var reply rpc.Reply
+		defer reply.Release()
+		if b.Do(context.Background(), call, &reply) != nil { // ends with the connection
+			reply.Header = xdr.ReplyHeader{XID: h.XID, Accept: xdr.SystemErr}
+		}
+		c.answerBackward(rec, &reply.Header, reply.Results)
+	}()
+}
+
+// answerBackward queues the reply to a backward call for Read, and ends the call.
+func (c *recordConn) answerBackward(rec *stream.Record, h *xdr.ReplyHeader, results []byte) {
+	rec.Buf.Release()
+	c.calls.Add(-1)
+	n := h.Size() + len(results)
+	buf := memory.Shared.Get(n)
+	_ = append(xdr.AppendReply(buf.Data[:0], h), results...) // within the buffer
+	c.mu.Lock()
+	over := c.err != nil
+	if !over {
+		c.unread = append(c.unread, unread{buf: buf, n: n})
+	}
+	c.mu.Unlock()
+	if over {
+		buf.Release()
+		return
+	}
+	c.hint()
 }

@@ -3,10 +3,12 @@ package transport
 import (
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -55,3 +57,69 @@ func (c *Config) stream() stream.Config {
 		HandlerLimit: c.Reading.HandlerLimit, CallTimeout: c.Timeouts.Call,
 	}
 }
+
+// peekSize is how many octets distinguish the protocols: as a record mark, the start of the MPA key
+// would announce a fragment of more than a gigabyte.
+const peekSize = 4
+
+// ServeShared takes l, accepts connections from it, and serves RPC-over-RDMA or record-marked RPC
+// on each, depending on its first octets: both can share a port. A client that sends nothing for
+// Startup.Timeout is disconnected.
+func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.serveSharedConn) }
+
+// ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it takes. A
+// client that began with record-marked RPC may enable RDMA between two messages, once it has the
+// replies to all its calls (RFC 5666 Section 3; [StreamClient.EnableRDMA]).
+func (s *Server) ServeSharedConn(conn net.Conn) error { return s.serveSharedConn(conn, 0) }
+
+func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
+	if err := given("connection", conn); err != nil {
+		return err
+	}
+	if err := s.init(); err != nil {
+		_ = conn.Close() // the error above says more
+		return err
+	}
+	first := make([]byte, peekSize)
+	err := s.admitted(conn, func() error { _, err := io.ReadFull(conn, first); return err })
+	if err != nil {
+		if _, refused := errors.AsType[*rpc.LimitError](err); refused {
+			s.gate.TurnAway(s.ctx, conn, nil, err)
+		}
+		_ = conn.Close() // nothing was sent on it
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), rpc.IgnoreEnd(err)))
+		s.gate.Stranger(peeraddr.Of(conn), err)
+		return err
+	}
+	if string(first) == mpa.RequestKey[:peekSize] || first[0] == stream.RecordHandshake { // no mark of so long a fragment
+		return s.serveConn(conn, first, turn)
+	}
+	return s.serveRecords(conn, stream.StateOf(conn), s.Handler, first, true, turn)
+}
+
+// admitted begins a connection, which counts as one meanwhile, within Startup.Timeout.
+func (s *Server) admitted(conn net.Conn, begin func() error) error {
+	p, err := s.gate.Enter(conn.RemoteAddr(), nil)
+	if err != nil {
+		return err
+	}
+	defer p.Leave()
+	c := &peekedConn{conn}
+	if err := s.addConn(c); err != nil {
+		return err
+	}
+	defer s.dropConn(c)
+	if err := conn.SetDeadline(time.Now().Add(s.cfg.Startup.Timeout)); err != nil {
+		return err
+	}
+	if err := begin(); err != nil {
+		return err
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// peekedConn is a connection whose protocol is not known yet.
+type peekedConn struct{ conn net.Conn }
+
+func (c *peekedConn) Drain() { c.Abort() }
+func (c *peekedConn) Abort() { _ = c.conn.Close() }

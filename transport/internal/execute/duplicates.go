@@ -1,13 +1,16 @@
 package execute
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"time"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/internal/callid"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/shared"
+	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -245,4 +248,104 @@ func (d *Duplicates) AddStats(s *rpc.Stats) {
 	c := d.cache.Stats()
 	s.Replayed, s.Joined, s.Unsure = d.replayed, d.joined, d.unsure
 	s.DRCEntries, s.DRCOctets, s.DRCEvicted = c.Entries, c.Octets, c.Evicted
+}
+
+// Deferred is what the transport leaves at the client of a call until a handler wants it.
+type Deferred interface {
+	memory.Deferred
+	// BeginSum makes the octets that are read from now on count in Sum.
+	BeginSum()
+	// Sum returns the sum of the complete arguments, of which args are not at the client. It is unknown as long as some
+	// of them are.
+	Sum(args []byte) callid.Sum
+	// ArgsLen returns the octets of the complete arguments.
+	ArgsLen() int
+	// Fetch reads what is left, and returns the complete arguments.
+	Fetch(ctx context.Context) ([]byte, error)
+	// Begun reports whether the handler has asked for data, Failed whether they could not be read.
+	Begun() bool
+	Failed() bool
+}
+
+// deferred returns the data of a call that are at the client, nil if there are none.
+func deferred(r *rpc.Request) Deferred {
+	l, _ := r.Deferred.(Deferred)
+	return l
+}
+
+// argsLen returns the length of the complete arguments.
+func argsLen(r *rpc.Request) int {
+	if l := deferred(r); l != nil {
+		return l.ArgsLen()
+	}
+	return len(r.Args)
+}
+
+// sumOf returns the sum of all octets of the arguments. It is unknown as long as some of them are at the
+// client.
+func sumOf(r *rpc.Request) callid.Sum {
+	if l := deferred(r); l != nil {
+		return l.Sum(r.Args)
+	}
+	return callid.SumOf(r.Args)
+}
+
+// fetch reads all data that are still at the client, so that the arguments are complete.
+func fetch(ctx context.Context, r *rpc.Request) error {
+	args, err := deferred(r).Fetch(ctx)
+	if err == nil {
+		r.Args, r.Deferred = args, nil
+	}
+	return err
+}
+
+// SavedReply is the reply to a call as the handler has made it, before it is encoded: it is encoded
+// again for the chunks that a retransmission offers. It never changes.
+type SavedReply struct {
+	header  xdr.ReplyHeader
+	results []byte
+	items   []chunks.Item // as of rpc.Response.Items
+	Record  []byte        // behind a Listener: the whole reply, instead of the other fields
+}
+
+// savedOverhead is about how many octets a reply costs besides its own: the entry, its places in
+// the maps, the savedReply.
+const savedOverhead = 512
+
+// save copies a reply.
+func save(r *rpc.Response) *SavedReply {
+	v := &SavedReply{header: r.Header(0)}
+	v.header.Verf.Body = bytes.Clone(r.Verf.Body)
+	if !r.HasResults() {
+		return v
+	}
+	v.results = bytes.Clone(r.Results)
+	for _, it := range r.Lent.Items {
+		v.items = append(v.items, chunks.Item{Pos: it.Pos, Data: bytes.Clone(it.Data)})
+	}
+	return v
+}
+
+// size returns the memory that v takes, in octets.
+func (v *SavedReply) size() int64 {
+	n := savedOverhead + len(v.header.Verf.Body) + len(v.results) + len(v.Record)
+	for _, it := range v.items {
+		n += len(it.Data)
+	}
+	return int64(n)
+}
+
+// restore makes r, which is empty, the reply. It lends the data of the items, which outlive the reply.
+func (v *SavedReply) restore(r *rpc.Response) {
+	r.Stat, r.Low, r.High, r.Verf = v.header.Accept, v.header.Low, v.header.High, v.header.Verf
+	if v.header.Denied {
+		r.Deny(v.header.AuthStat)
+	}
+	from := 0
+	for _, it := range v.items {
+		r.Results = append(r.Results, v.results[from:it.Pos-4]...)
+		r.AppendItem(it.Data) // with its count word
+		from = it.Pos
+	}
+	r.Results = append(r.Results, v.results[from:]...)
 }

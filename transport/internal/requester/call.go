@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"context"
 	"encoding/binary"
 	"time"
 
@@ -201,4 +202,209 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		m.Reply, err = p.regs.add(c.conn, c.ctr, partReply, m.Reply, p.reply.Data[:n], nil, write)
 	}
 	return err
+}
+
+// part names the memory that a call can offer.
+type part int
+
+const (
+	partArg part = iota
+	partStream
+	partSink
+	partReply
+	partCount
+)
+
+// registrations are the regions of one call.
+type registrations [partCount]memory.Registration
+
+// add lends mem and appends the segment that offers it. An empty part needs no
+// registration.
+func (r *registrations) add(conn *rdmap.Conn, ctr *memory.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+	seg = seg[:0]
+	if len(mem) == 0 {
+		return seg, nil
+	}
+	l, err := memory.Register(conn, ctr, mem, (*memory.Memory)(in), access)
+	if err != nil {
+		return seg, err
+	}
+	r[p] = l
+	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Length: uint32(len(mem))}), nil
+}
+
+// invalidate revokes everything; see Registration.Revoke.
+func (r *registrations) invalidate(ctx context.Context, ctr *memory.Counters) error {
+	for i := range r {
+		if err := r[i].Revoke(ctx, ctr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setItems describes the reducible arguments by their positions in the unreduced call.
+func (p *outstanding) setItems(call *rpc.Call) {
+	before := len(p.rpc)
+	p.items = append(p.items[:0], chunks.Item{Pos: before + call.ItemPos, Data: call.Item})
+	for i := range call.MoreItems {
+		last := len(p.items[i].Data)
+		before += last + xdr.Pad(last)
+		it := &call.MoreItems[i]
+		p.items = append(p.items, chunks.Item{Pos: before + it.Pos, Data: it.Data})
+	}
+	p.rc.Message.Items = p.items
+}
+
+// setSinks describes the room for results. With inline none may be placed, and setSinks returns the
+// octets that they take in the reply.
+func (p *outstanding) setSinks(call *rpc.Call, inline bool) (data int) {
+	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
+	data = len(call.Sink) + xdr.Pad(len(call.Sink))
+	for i := range call.MoreSinks {
+		n := len(call.MoreSinks[i].Data)
+		data += n + xdr.Pad(n)
+		p.rc.MoreSinks = append(p.rc.MoreSinks, n)
+	}
+	if !inline {
+		return 0
+	}
+	p.rc.Sink, p.rc.MoreSinks = 0, p.rc.MoreSinks[:0]
+	return data
+}
+
+// registerMore registers the memory of further items and sinks that the plan needs.
+func (p *outstanding) registerMore(c *Requester, call *rpc.Call, read, write region.Access) (err error) {
+	rc, m := &p.rc, &p.rc.Memory
+	for i := range call.MoreItems {
+		var seg *chunks.WriteChunk
+		if seg, m.More = oneMore(m.More); rc.Plan.More.Has(i + 1) {
+			it := &call.MoreItems[i]
+			if *seg, err = p.addMore(c, *seg, it.Data, it.Memory, read); err != nil {
+				return err
+			}
+		}
+	}
+	if !rc.Plan.Sink {
+		return nil
+	}
+	for i := range call.MoreSinks {
+		var seg *chunks.WriteChunk
+		seg, m.MoreSinks = oneMore(m.MoreSinks)
+		s := &call.MoreSinks[i]
+		if *seg, err = p.addMore(c, *seg, s.Data, s.Memory, write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneMore appends an empty chunk to list, in the memory of an earlier one if there is any.
+func oneMore(list []chunks.WriteChunk) (*chunks.WriteChunk, []chunks.WriteChunk) {
+	n := len(list)
+	if n < cap(list) {
+		list = list[:n+1]
+		list[n] = list[n][:0]
+	} else {
+		list = append(list, nil)
+	}
+	return &list[n], list
+}
+
+// addMore is registrations.add for the memory of further items and sinks.
+func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+	if len(mem) == 0 {
+		return seg, nil
+	}
+	l, err := memory.Register(c.conn, c.ctr, mem, (*memory.Memory)(in), access)
+	if err != nil {
+		return seg, err
+	}
+	p.more = append(p.more, l)
+	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Length: uint32(len(mem))}), nil
+}
+
+// takeBack revokes all memory of the call; see Registration.Revoke.
+func (p *outstanding) takeBack(ctx context.Context, ctr *memory.Counters) error {
+	if !p.lends {
+		return nil
+	}
+	for i := range p.more {
+		if err := p.more[i].Revoke(ctx, ctr); err != nil {
+			return err
+		}
+	}
+	p.more = p.more[:0]
+	err := p.regs.invalidate(ctx, ctr)
+	p.lends = err != nil
+	return err
+}
+
+// lendBody notes that the engine is about to read p.body.
+func (c *Requester) lendBody(p *outstanding, call *rpc.Call) error {
+	in := (*memory.Memory)(call.ItemMemory)
+	if n := len(call.MoreItems); n > 0 {
+		in = (*memory.Memory)(call.MoreItems[n-1].Memory)
+	}
+	if in == nil {
+		return nil
+	}
+	if err := in.TakePart(p.body); err != nil {
+		c.bodyBack(p)
+		return err
+	}
+	p.bodyIn = in
+	return nil
+}
+
+// bodyBack notes that the engine no longer reads p.body, and reports whether p must be reaped: its caller
+// has left, and its reply or the end of the connection came first.
+func (c *Requester) bodyBack(p *outstanding) (left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.writing == nil {
+		return false
+	}
+	if p.writing = nil; p.bodyIn != nil {
+		p.bodyIn.Give()
+		p.bodyIn = nil
+	}
+	if p.back != nil {
+		close(p.back)
+		p.back = nil
+	}
+	if p.early {
+		return p.answered()
+	}
+	return p.left && !p.active
+}
+
+// awaitBody waits until the engine no longer reads the body of a call that the end of the connection has failed: until
+// then its caller must neither change that memory nor send it on another connection. The engine lets go of it when it
+// has closed the connection.
+func (c *Requester) awaitBody(ctx context.Context, p *outstanding) {
+	c.mu.Lock()
+	if p.writing == nil {
+		c.mu.Unlock()
+		return
+	}
+	back := make(chan struct{})
+	p.back = back
+	c.mu.Unlock()
+	select {
+	case <-back:
+	case <-ctx.Done():
+	}
+}
+
+// bodyWritten completes the Send of a call that ends with the caller's memory.
+type bodyWritten outstanding
+
+// Complete returns that memory, whether it was written or the connection has ended. p may be reused
+// as soon as bodyBack has returned: then its caller has gone on.
+func (d *bodyWritten) Complete(error) {
+	p := (*outstanding)(d)
+	if c := p.writing; c.bodyBack(p) {
+		c.reap(p)
+	}
 }

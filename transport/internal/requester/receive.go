@@ -15,8 +15,13 @@ import (
 // Another call has lost its memory, so nothing is certain anymore.
 var ErrForeignSTag = errors.New("transport: a reply invalidated memory of another call")
 
-// Receive takes a Send that is for this end as a requester, and gives a reply to its call. It runs in whichever goroutine
-// reads.
+// Receive takes a Send that is for this end as a requester. It runs in whichever goroutine reads, and is one of these:
+//
+//   - The reply to a call: it is copied, and the caller wakes; if the caller has left, the memory of the call is released.
+//   - A reply that says where the server exposes it (RFC 5666): it is pulled first.
+//   - What answers no call, or breaks a rule: it is dropped. If it has invalidated memory of its own call, that call fails.
+//
+// One that has invalidated memory of another call ends the connection.
 func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 	var p *outstanding
 	var why error
@@ -47,8 +52,13 @@ func (c *Requester) Receive(conn *rdmap.Conn, m *verbs.Message) {
 			}
 			foreign = p == nil || !p.rc.Offers(memory.Handle(m.Invalidated))
 		}
-		if p != nil && c.cfg.Trace != nil {
-			traceReplied(c.cfg.Trace, p.rc.XID, len(m.Data), m.Invalidated != 0)
+		if t := c.cfg.Trace; p != nil && t != nil {
+			if t.Replied != nil {
+				t.Replied(p.rc.XID, len(m.Data))
+			}
+			if m.Invalidated != 0 && t.Invalidated != nil {
+				t.Invalidated(p.rc.XID)
+			}
 		}
 		if p != nil && p.readsReply() {
 			pull = c.beginPull(p)
