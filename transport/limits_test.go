@@ -320,7 +320,7 @@ func TestClientMemory(t *testing.T) {
 			c := must(dialFrom(t, s, "192.0.2.2"))(t)
 			for range 20 {
 				mustDo(t, c, itemCall(procSum, filled(100_000)))
-				waitFor(t, "it has given back what it held", func() bool { return s.Stats().InFlight == 6 }) // the reply may come first
+				waitFor(t, "it has given back what it held", func() bool { return s.Stats().InFlight <= 6 }) // the reply may come first
 			}
 			if n := s.Stats().Waited; n != 3 {
 				t.Errorf("%d calls waited, want those of the slow client", n)

@@ -119,7 +119,7 @@ func (b *Budget) Enter(addr string, l Limits, m Mover) (*Peer, Verdict) {
 	case cl.conns >= l.Conns:
 		return nil, ClientTooMany
 	}
-	b.clients[addr] = cl
+	b.clients[addr] = cl // only now: refused addresses must not take memory
 	cl.conns++
 	b.connect(1)
 	return &Peer{budget: b, client: cl, watch: watch{mover: m}}, Admitted
@@ -134,6 +134,7 @@ func (p *Peer) Leave() {
 	if b.connect(-1) {
 		list = b.ready(p.client)
 	}
+	// Tickets that are released later have the client by its pointer, whoever has the address then.
 	if p.client.conns--; p.client.conns == 0 && b.clients[p.client.addr] == p.client {
 		delete(b.clients, p.client.addr)
 	}
@@ -143,6 +144,7 @@ func (p *Peer) Leave() {
 func (b *Budget) connect(n int) bool {
 	b.conns += n
 	was := b.charged
+	// At most half: however many rest, those that call have something to call with.
 	b.charged = min(int64(max(b.conns-b.cfg.FreeConns, 0))*b.cfg.ConnCost, b.cfg.Limit/2)
 	b.free.Add(was - b.charged)
 	return b.charged < was

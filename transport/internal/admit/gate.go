@@ -108,6 +108,7 @@ func (g *Gate) Credits() *Pool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// The first one gets all that it is configured for, also if that is more than the half.
 	if g.full > 0 && (g.full+1)*g.cfg.Credits > g.pool.Stats().Size {
 		return g.pool
 	}
@@ -132,6 +133,7 @@ func (g *Gate) Inline() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.cfg.InlineRecv
+	// An eighth of what is left, never all: there is always something for one more.
 	for n > Page && g.promise(n) > (g.cfg.Memory-g.promised)/8 {
 		n = max(n/2/granularity*granularity, Page)
 	}
@@ -174,7 +176,7 @@ func New(cfg Config, ctr *memory.Counters) *Gate {
 // calls.
 func (g *Gate) Enter(a net.Addr, m Mover) (*Peer, error) {
 	addr := peeraddr.Host(a)
-	if f := g.cfg.Allow; f != nil && !f(a) {
+	if f := g.cfg.Allow; f != nil && !f(a) { // before it takes anything that others could want
 		g.ctr.NotAllowed.Add(1)
 		return nil, g.refused(&rpc.LimitError{Limit: rpc.LimitAllow, Client: addr})
 	}
@@ -211,7 +213,7 @@ func (g *Gate) TurnAway(ctx context.Context, conn net.Conn, first []byte, why er
 		Accept: func(*mpa.Request) ([]byte, error) { return nil, why },
 	}})
 	_ = c.Handshake(ctx) // it is meant to fail
-	<-c.Done()
+	<-c.Done()           // else the reply might be lost with the socket
 }
 
 // Awaits notes what a call waits for its peer to do, and that it holds n more octets.
@@ -239,7 +241,7 @@ func (g *Gate) look() {
 
 // Refuses answers a call whose handler will take n octets, which are more than there are for all, by SYSTEM_ERR.
 func (g *Gate) Refuses(req *rpc.Request, resp *rpc.Response, n int) bool {
-	if int64(n) <= g.cfg.Memory {
+	if int64(n) <= g.cfg.Memory { // else it would wait for ever, and others behind it
 		return false
 	}
 	g.ctr.Errors.Add(1)
@@ -285,6 +287,7 @@ func (g *Gate) Went(client, network string, begun time.Time, why error) {
 
 // Ended counts the connections that ended because of a slow peer. It returns err.
 func (g *Gate) Ended(err error) error {
+	// A start-up, a pull, half a message or a reply has taken too long.
 	if e, ok := errors.AsType[*rpc.OpError](err); ok && e.Timeout() {
 		g.ctr.Slow.Add(1)
 	}

@@ -52,6 +52,7 @@ func (t *Ticket) Try(n int, pull bool) bool {
 	defer b.mu.Unlock()
 	cl := t.peer.client
 	t.want, t.asks = n, pull
+	// Not past those of the same client, however little it asks for: they came first.
 	if len(cl.queue) > 0 || !cl.has(t) || !t.grant(len(b.queue) == 0) {
 		return false
 	}
@@ -70,12 +71,12 @@ func (t *Ticket) Acquire(n int, pull bool, w Waiter) bool {
 	t.want, t.asks, t.wake = n, pull, w
 	t.enter(ForClient)
 	i := len(cl.queue)
-	if t.holds {
+	if t.holds { // see holders
 		i = holders(cl.queue)
 	}
 	cl.queue = slices.Insert(cl.queue, i, t)
 	b.queued.Add(1)
-	list = b.ready(cl)
+	list = b.ready(cl) // it may be its turn already, also because nobody else would return anything
 	if t.state != Idle {
 		b.waited++
 		return false
@@ -91,7 +92,7 @@ func (t *Ticket) Add(n int) {
 	var list []*Ticket
 	b.mu.Lock()
 	defer b.unlock(&list)
-	n = max(n, -t.octets)
+	n = max(n, -t.octets) // what is returned twice would be given twice
 	t.add(n)
 	if n < 0 {
 		list = b.ready(t.peer.client)
@@ -99,7 +100,7 @@ func (t *Ticket) Add(n int) {
 }
 
 func (t *Ticket) add(n int) {
-	t.peer.budget.free.Add(-int64(n))
+	t.peer.budget.free.Add(-int64(n)) // perhaps below zero: then others wait until that is made up for
 	t.peer.client.free.Add(-int64(n))
 	t.octets += n
 	t.peer.octets += n
@@ -154,7 +155,7 @@ func (t *Ticket) Withdraw() bool {
 // Cancel ends the waits of all tickets of a connection, and returns their Waiters.
 func (p *Peer) Cancel() (waiters []Waiter) {
 	b := p.budget
-	if b.queued.Load() == 0 {
+	if b.queued.Load() == 0 { // as when most connections end
 		return nil
 	}
 	var list []*Ticket
@@ -166,9 +167,9 @@ func (p *Peer) Cancel() (waiters []Waiter) {
 
 // unlock is deferred, and tells those on the list then, without the lock.
 func (b *Budget) unlock(list *[]*Ticket) {
-	shared.Check(recover())
+	shared.Check(recover()) // a panic under the lock would leave the accounts half changed for all clients
 	b.mu.Unlock()
-	for _, t := range *list {
+	for _, t := range *list { // not under the lock: whoever is told may ask for more at once
 		t.wake.Granted()
 	}
 }
@@ -191,7 +192,7 @@ func (c *client) take(t *Ticket) {
 // has reports whether there is enough, apart from the client's share, without what is spared.
 func (b *Budget) has(t *Ticket) bool {
 	free := b.free.Load()
-	if t.want > 0 {
+	if t.want > 0 { // one that asks for a pull alone takes nothing of what is spared
 		free -= b.cfg.Spare + b.cfg.Reserve
 	}
 	return free >= int64(t.want) && (!t.asks || b.pulls > 0)
@@ -213,6 +214,7 @@ func (t *Ticket) grant(first bool) bool {
 	default:
 		return false
 	}
+	// Its client's share was taken before, by take: a ticket waits for the two one after the other.
 	b.free.Add(-int64(t.want))
 	t.octets += t.want
 	t.peer.octets += t.want
@@ -229,7 +231,7 @@ func (t *Ticket) grant(first bool) bool {
 // hold notes whether t holds something.
 func (t *Ticket) hold(some bool) {
 	if t.holds != some {
-		t.tally(-1)
+		t.tally(-1) // out of the sums as it was, and in again as it is
 		t.holds = some
 		t.tally(1)
 	}
@@ -248,7 +250,7 @@ func (t *Ticket) enter(s State) {
 func (t *Ticket) tally(n int) {
 	p := t.peer
 	b, cl := p.budget, p.client
-	b.lone -= p.lone()
+	b.lone -= p.lone() // what is counted below changes it
 	if t.holds {
 		p.holding += n
 		if t.state == Idle {
@@ -291,7 +293,7 @@ func (t *Ticket) endPull() {
 	b := t.peer.budget
 	b.pulling--
 	t.peer.client.pulls++
-	if t.slot {
+	if t.slot { // one that was alone on its connection had none
 		b.pulls++
 	}
 	t.pull, t.slot, t.asks = false, false, false
@@ -311,11 +313,13 @@ func (b *Budget) ready(cl *client) (list []*Ticket) {
 		}
 	}
 	cl.queue = dropFirst(cl.queue, n)
+	// Whoever cannot be satisfied holds up those behind it, so that large ones are not passed for ever,
 	for n = 0; n < len(b.queue) && b.queue[n].grant(true); n++ {
 		b.turn = max(b.turn, b.queue[n].turn)
 		list = append(list, b.queue[n])
 	}
 	b.queue = dropFirst(b.queue, n)
+	// but for those that may use what is spared or reserved, wherever they stand.
 	if b.lone+b.small > 0 && len(b.queue) > 0 {
 		kept := b.queue[:0]
 		for _, t := range b.queue {
@@ -325,7 +329,7 @@ func (b *Budget) ready(cl *client) (list []*Ticket) {
 				kept = append(kept, t)
 			}
 		}
-		clear(b.queue[len(kept):])
+		clear(b.queue[len(kept):]) // the calls are reused: nobody may be found here
 		b.queue = kept
 	}
 	b.queued.Add(-int32(len(list)))
@@ -336,7 +340,7 @@ func (b *Budget) ready(cl *client) (list []*Ticket) {
 // another's: 1500 connections of one address kept it waiting for half a minute.
 func (b *Budget) enqueue(t *Ticket) {
 	cl := t.peer.client
-	if cl.passed == 0 {
+	if cl.passed == 0 { // it has no turn saved from the time in which it asked for nothing
 		cl.turn = b.turn
 	} else {
 		cl.turn++

@@ -55,7 +55,7 @@ func (t *Ticket) Await(f Flow, n int) (first bool) {
 	if n > 0 {
 		t.add(n)
 	}
-	before := len(b.watched)
+	before := len(b.watched) // no clock runs while nobody waits
 	t.setFlow(f)
 	return before == 0 && len(b.watched) == 1
 }
@@ -96,7 +96,7 @@ func (b *Budget) Look(now time.Time) (cut int, more bool) {
 	func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		hurry := b.queued.Load() > 0
+		hurry := b.queued.Load() > 0 // somebody waits for what slow peers hold
 		for p := range b.watched {
 			if p.watch.cut {
 				continue
@@ -115,6 +115,7 @@ func (b *Budget) Look(now time.Time) (cut int, more bool) {
 				}
 			}
 		}
+		// The slowest first, and of two that are as slow the one that holds more: few have to go.
 		slices.SortFunc(slow, func(a, b late) int { return cmp.Or(a.slow.Compare(b.slow), b.p.octets-a.p.octets) })
 		short := b.shortage()
 		for _, l := range slow {
@@ -125,7 +126,7 @@ func (b *Budget) Look(now time.Time) (cut int, more bool) {
 		}
 		more = len(b.watched) > 0
 	}()
-	for _, l := range list {
+	for _, l := range list { // without the lock, which a connection that ends takes
 		l.p.watch.mover.Cut(l.f)
 	}
 	return len(list), more
@@ -179,6 +180,7 @@ func (p *Peer) look(f Flow, now time.Time) (slow time.Time, over bool) {
 		*w = window{true, now, moved, now, moved}
 		return now, false
 	}
+	// The octets of the connection, not of one call: peers answer in order, so progress of any is progress of all.
 	if moved-w.seen >= cfg.due(cfg.Hurry) {
 		w.slow, w.seen = now, moved
 	}

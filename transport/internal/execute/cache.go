@@ -79,7 +79,7 @@ const maxAlike = 8
 
 // Begin enters a call that has come. The sum is unknown if data of it are still at the client.
 func (c *cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*entry[V], verdict) {
-	c.expire(now)
+	c.expire(now) // here, because nothing else happens while no calls come
 	head := c.calls[k]
 	if head != nil && !sum.Known {
 		return nil, callUnread
@@ -99,6 +99,7 @@ func (c *cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*entry[V], v
 			alike++
 		}
 	}
+	// A client that reuses its XIDs at will fills no more than this with one key, and no search takes longer.
 	if alike >= maxAlike {
 		c.evicted++
 		c.remove(last)
@@ -149,7 +150,7 @@ func (c *cache[V]) Finish(e *entry[V], v V, size, now int64) {
 
 // makeRoom drops replies until the limits hold, after one of a share was added.
 func (c *cache[V]) makeRoom(share string) {
-	for {
+	for { // of the share first, so that one client's excess costs no other one's reply
 		over := c.replies.Excess(share, max(c.lim.PerAddr, 1))
 		if over == nil && (c.replies.Len() > c.lim.Entries || c.octets > c.lim.Octets) {
 			over = c.replies.Oldest()

@@ -69,7 +69,7 @@ const drcPauses = 4
 
 // now returns the time of the cache in ns. The caller holds d.mu.
 func (d *Duplicates) now() int64 {
-	at := time.Since(d.start)
+	at := time.Since(d.start) // monotonic: the clock of the machine may be set
 	d.age += min(at-d.seen, d.pause)
 	d.seen = at
 	return int64(d.age)
@@ -85,7 +85,7 @@ func (d *Duplicates) Covers(req *rpc.Request) bool {
 // verified is not believed: so all that a handler may ask for beside it is in the key, and who claims to be another one
 // finds none of his calls. A principal is who he is in any context, and with any sequence number.
 func (d *Duplicates) key(req *rpc.Request) callid.Call {
-	k := callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req))
+	k := callid.Of(req.RemoteAddr, &req.CallHeader, argsLen(req)) // of the whole arguments, wherever they still are
 	if g := req.GSS; g != nil {
 		k.Client.Cred = g.Principal.Mechanism + "\x00" + g.Principal.Name
 		return k
@@ -142,7 +142,7 @@ func (d *Duplicates) runs(k callid.Call) bool {
 // never be answered: the reply to the first one goes to a connection that is gone.
 func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *SavedReply) {
 	k := d.key(req)
-	if l := deferred(req); l != nil {
+	if l := deferred(req); l != nil { // before anything is read
 		l.BeginSum()
 	}
 	sum := sumOf(req)
@@ -162,11 +162,11 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 				d.unsure++
 				return nil, nil
 			}
-			sum = sumOf(req)
+			sum = sumOf(req) // now it is known; others may have come meanwhile, so ask again
 			continue
 		case callRuns:
 		}
-		joined = true
+		joined = true // it is counted once, however often it has to ask
 		select {
 		case <-ended:
 		case <-ctx.Done():
@@ -235,7 +235,7 @@ func (d *Duplicates) End(e *Entry, v *SavedReply) {
 	} else {
 		d.cache.Forget(e)
 	}
-	if ch := d.waiting[e]; ch != nil {
+	if ch := d.waiting[e]; ch != nil { // after the reply is there: who wakes asks for it
 		delete(d.waiting, e)
 		close(ch)
 	}

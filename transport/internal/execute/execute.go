@@ -124,6 +124,7 @@ func protect(g *gss.Call, resp *rpc.Response) {
 	if !resp.HasResults() || g.Answered() || g.Service == gss.None {
 		return
 	}
+	// The plain results are not put together first: g copies each part once, into the memory that leaves.
 	var parts [][]byte
 	from := 0
 	for _, it := range resp.Lent.Items {
@@ -181,7 +182,7 @@ func (s *Executor) isLate(late bool) bool {
 // executeOnce is Execute for a call that must run once. It runs in the context of the executor: the end of
 // the connection must not cut it short, because its reply is for the next connection.
 func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, t *rpc.Traits, req *rpc.Request, resp *rpc.Response, from *Origin) bool {
-	e, old := s.Duplicates.Begin(ctx, req)
+	e, old := s.Duplicates.Begin(ctx, req) // before it is asked whether the call is late: who has the reply may get it
 	if old != nil {
 		old.restore(resp)
 		return true
@@ -189,6 +190,7 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, t *rpc.Traits
 	if e == nil {
 		return false
 	}
+	// Whatever happens, whoever waits for this call must learn of its end. Without a reply it is forgotten, and may run.
 	var reply *SavedReply
 	defer func() { s.Duplicates.End(e, reply) }()
 	if s.ctx.Err() != nil { // closed: calls that ran then were forgotten, and this may be one of them
@@ -205,7 +207,7 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, t *rpc.Traits
 	if s.ctx.Err() != nil || left != nil && left.Failed() { // the handler has given up halfway; the call may come again
 		return true
 	}
-	if left != nil {
+	if left != nil { // only now all octets are known that tell this call from others
 		sum := sumOf(req)
 		switch {
 		case sum.Known:

@@ -90,7 +90,7 @@ func (c change) meets(d change) bool {
 			return true
 		}
 	}
-	return c.on == [2]uint64{} || d.on == [2]uint64{}
+	return c.on == [2]uint64{} || d.on == [2]uint64{} // one that may change anything
 }
 
 // enter notes that a connection has come, whose turn may have been taken when it was accepted.
@@ -129,7 +129,7 @@ func (a *origins) leave(x *Origin) {
 	h := x.host
 	i := slices.Index(h.conns, x)
 	last := len(h.conns) - 1
-	h.conns[i], h.conns[last] = h.conns[last], nil
+	h.conns[i], h.conns[last] = h.conns[last], nil // their order does not matter: nth tells it
 	if h.conns = h.conns[:last]; last == 0 {
 		delete(a.hosts, h.addr)
 	}
@@ -139,7 +139,7 @@ func (a *origins) leave(x *Origin) {
 func (x *Origin) running(list []prior) []prior {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.calls.Len() == 0 || !x.hup.seen() {
+	if x.calls.Len() == 0 || !x.hup.seen() { // the system call last
 		return list
 	}
 	for c := range x.calls.All() {
@@ -158,7 +158,7 @@ func (x *Origin) begin(ctx context.Context, what change) (c *changing, ok bool) 
 	if x == nil {
 		return nil, true
 	}
-	c = x.enter(what)
+	c = x.enter(what) // first: a newer connection that does not find it in the list will be seen by Late
 	if x.Late() {
 		x.done(c)
 		return nil, false

@@ -61,12 +61,12 @@ func (q *queue[C, V]) Add(it *item[C, V], client C, addr string) {
 		s = &share[C, V]{client: client, of: a}
 		q.shares[client] = s
 	}
-	q.added++
+	q.added++ // the age by number: two may come in one instant
 	it.nth, it.of = q.added, s
 	q.items.Push(&it.all, it)
 	s.items.Push(&it.mine, it)
 	s.of.n++
-	if s.items.Len() == 1 {
+	if s.items.Len() == 1 { // it was not in the heap, which has no clients without items
 		heap.Push(&s.of.clients, s)
 	} else {
 		heap.Fix(&s.of.clients, s.at)

@@ -42,7 +42,7 @@ func (b *Buffer) Abandon() {
 	c, _ := b.pool.class(len(b.Data))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.live--
+	c.live-- // nobody waits for it any more; the garbage collector gets it from the engine
 }
 
 // Pool is a bounded stock of buffers. It is safe for concurrent use.
@@ -85,7 +85,7 @@ func (p *Pool) Get(n int) *Buffer {
 	c, size := p.class(n)
 	c.mu.Lock()
 	c.live++
-	if k := len(c.idle); k > 0 && size > 0 {
+	if k := len(c.idle); k > 0 && size > 0 { // the last one that was given back: the processor still has it in its caches
 		b := c.idle[k-1]
 		c.idle[k-1] = nil
 		c.idle = c.idle[:k-1]
@@ -110,7 +110,7 @@ func (p *Pool) put(b *Buffer) bool {
 	if owned {
 		b.out = false
 		c.live--
-		poison(b.Data)
+		poison(b.Data) // under the lock: the next owner has not got it yet
 		if n == size && p.keeps(c, n) {
 			c.idle = append(c.idle, b)
 		}
@@ -124,7 +124,7 @@ func (p *Pool) keeps(c *class, n int) bool {
 	if n == Sizes[0] {
 		return len(c.idle) < maxIdleSmall
 	}
-	if p.idle.Add(int64(n)) > maxIdle {
+	if p.idle.Add(int64(n)) > maxIdle { // added first: the classes have locks of their own
 		p.idle.Add(-int64(n))
 		return false
 	}

@@ -42,7 +42,7 @@ func (l *Lent) Release() {
 	}
 	clear(l.Items)
 	l.bufs, l.mems, l.Items = l.bufs[:0], l.mems[:0], l.Items[:0]
-	if f := l.Sent; f != nil {
+	if f := l.Sent; f != nil { // last: f may reuse what Items were
 		l.Sent = nil
 		f()
 	}

@@ -77,6 +77,7 @@ func (m *Memory) TakePart(p []byte) error {
 
 // take begins a use of p, a part of the memory, and returns its offset.
 func (m *Memory) take(p []byte) (off int, err error) {
+	// Slices of one array that were cut without a third index end at the same octet: so the offset is found without unsafe.
 	whole, part := m.data[:cap(m.data)], p[:cap(p)]
 	off = len(whole) - len(part)
 	if len(part) == 0 || off < 0 || &whole[len(whole)-1] != &part[len(part)-1] || off+len(p) > len(m.data) {
@@ -106,7 +107,7 @@ func (m *Memory) Open(c *rdmap.Conn, p []byte, access region.Access) (r region.R
 		return r, false, err
 	}
 	w, made, err := m.window(c)
-	if err == nil {
+	if err == nil { // the peer gets a new STag each time, with the bounds and the right of this use
 		r, err = w.Open(off, len(p), access)
 	}
 	if err != nil {
@@ -161,7 +162,7 @@ type Registration struct {
 
 // Register gives the peer access to p. If in is not nil, p is a part of it.
 func Register(c *rdmap.Conn, ctr *Counters, p []byte, in *Memory, access region.Access) (l Registration, err error) {
-	made := true
+	made := true // what costs: a table entry, and for a Memory only the first time on a connection
 	if in == nil {
 		l.Region, err = c.Register(p, access)
 	} else {
@@ -183,7 +184,7 @@ func Register(c *rdmap.Conn, ctr *Counters, p []byte, in *Memory, access region.
 // Revoke invalidates the steering tag, and returns when the engine no longer touches the memory,
 // which then belongs to its owner again. If ctx ends first, the error is region.ErrPinned.
 func (l *Registration) Revoke(ctx context.Context, ctr *Counters) error {
-	if l.n == 0 {
+	if l.n == 0 { // revoked already, or nothing was registered
 		return nil
 	}
 	if err := l.Invalidate(ctx); err != nil {

@@ -64,7 +64,7 @@ const maxKept = 8 << 10
 func (c *Requester) recycle(p *outstanding) {
 	p.rc.Reset()
 	clear(p.items)
-	p.items, p.head, p.body = p.items[:0], p.head[:0], nil
+	p.items, p.head, p.body = p.items[:0], p.head[:0], nil // Post has copied head
 	if cap(p.head) > maxKept {
 		p.head = nil
 	}
@@ -118,7 +118,7 @@ func (p *outstanding) eachBuffer(f func(*memory.Buffer)) {
 
 // prepare fills p.rc, with which the requester plans, from call.
 func (p *outstanding) prepare(c *Requester, call *rpc.Call) {
-	p.w.Reset()
+	p.w.Reset() // not in recycle: until here its last owner may have looked at it
 	rc := &p.rc
 	var h xdr.CallHeader
 	h.RPCVers, h.Prog, h.Vers, h.Proc = xdr.RPCVersion, call.Prog, call.Vers, call.Proc // the XID is set with the credit
@@ -175,6 +175,7 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		return nil
 	}
 	p.lends = true
+	// The least that serves the purpose, each with a registration of its own (RFC 8166 Section 8.1.1).
 	read, write := region.RemoteRead, region.RemoteWrite
 	if !c.cfg.NoRemoteInvalidate {
 		read |= region.RemoteInvalidate
@@ -334,7 +335,7 @@ func (p *outstanding) takeBack(ctx context.Context, ctr *memory.Counters) error 
 			return err
 		}
 	}
-	p.more = p.more[:0]
+	p.more = p.more[:0] // if it fails halfway, those that are done are empty, and are passed over the next time
 	err := p.regs.invalidate(ctx, ctr)
 	p.lends = err != nil
 	return err
@@ -373,7 +374,7 @@ func (c *Requester) bodyBack(p *outstanding) (left bool) {
 		close(p.back)
 		p.back = nil
 	}
-	if p.early {
+	if p.early { // the reply has waited for this
 		return p.answered()
 	}
 	return p.left && !p.active
@@ -393,7 +394,7 @@ func (c *Requester) awaitBody(ctx context.Context, p *outstanding) {
 	c.mu.Unlock()
 	select {
 	case <-back:
-	case <-ctx.Done():
+	case <-ctx.Done(): // the caller learns from Call.Free when the memory is its own again
 	}
 }
 

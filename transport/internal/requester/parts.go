@@ -42,7 +42,7 @@ func MostReply(c *rpc.Call, maxPayload int) int {
 	if c.MaxResults < 0 {
 		return maxPayload
 	}
-	n := inlineReply
+	n := inlineReply // as over RDMA, where a reply of that size needs no room
 	if c.MaxResults > 0 {
 		n = max(n, HeadRoom+c.MaxResults)
 	}
@@ -167,7 +167,7 @@ func Sign(c *rpc.Call, header []byte) {
 		return
 	}
 	n := len(c.Verf.Body)
-	at := len(header) - n - xdr.Pad(n)
+	at := len(header) - n - xdr.Pad(n) // the verifier is last, behind its flavor and length
 	c.Sign(header[:at-8:at-8], header[at:at+n:at+n])
 }
 

@@ -87,7 +87,7 @@ func (c *Requester) Start(send, recv int) error {
 	if c.err != nil {
 		return c.err
 	}
-	c.recvSize, c.anyItem = recv, cfg.PeerAlign > 0
+	c.recvSize, c.anyItem = recv, cfg.PeerAlign > 0 // who says how its peer aligns says that it follows RFC 5666
 	rc := rpcrdma.RequesterConfig{
 		Credits: uint32(cfg.Credits), SendSize: send, RecvSize: recv, Binding: cfg.Binding,
 		Limits: Limits(cfg.MaxPayload), Bidirectional: cfg.Bidirectional, NoChunks: c.receives != nil,

@@ -17,7 +17,7 @@ func (c *Requester) watch(p *outstanding, deadline time.Time) {
 		c.live = make(map[*outstanding]struct{})
 	}
 	c.live[p] = struct{}{}
-	if !c.ticked {
+	if !c.ticked { // once, until expire says that none are left: the calls after that cost no lock of the process
 		c.ticked = true
 		ticks.add(c)
 	}
@@ -36,7 +36,7 @@ func (c *Requester) expire(now time.Time) bool {
 	defer c.mu.Unlock()
 	for p := range c.live {
 		if p.w.Done() || now.Before(p.deadline) {
-			continue
+			continue // its caller is about to take it off the list
 		}
 		delete(c.live, p)
 		p.late = true
@@ -79,7 +79,7 @@ func (t *ticker) run() {
 // tick checks every client once; if it returns false, the goroutine ends.
 func (t *ticker) tick() bool {
 	now := time.Now()
-	t.mu.Lock()
+	t.mu.Lock() // not while expire runs: Requester.mu comes before it
 	list := make([]*Requester, 0, len(t.clients))
 	for c := range t.clients {
 		list = append(list, c)

@@ -16,6 +16,7 @@ func (rc *Responder) offerBackward(private []byte) {
 	if rc.cfg.BackwardCredits == 0 {
 		return
 	}
+	// Off until the client has said that it takes such calls, at the start-up or to an upper layer (RFC 8167 Section 5.3).
 	rc.Backward = rpc.NewBackward(rc.backwardCaller)
 	if _, ok := rpcrdma.ParseBackwardData(private); ok {
 		rc.Backward.Enable()
@@ -50,7 +51,7 @@ func (rc *Responder) ExpectReply() {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.resp.Credits().Expect(1)
-	rc.postReceives()
+	rc.postReceives() // before the call leaves: its reply must find one
 }
 
 // UnexpectReply implements Receives.
@@ -63,7 +64,7 @@ func (rc *Responder) UnexpectReply() {
 // replied handles a reply to a backward call, or one that nobody expects.
 func (rc *Responder) replied(conn *rdmap.Conn, m *verbs.Message) {
 	rc.mu.Lock()
-	rc.resp.Credits().ReceivedOther()
+	rc.resp.Credits().ReceivedOther() // it has used a receive up, but is no call
 	rc.postReceives()
 	c := rc.Requester
 	rc.mu.Unlock()

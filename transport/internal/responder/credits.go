@@ -17,14 +17,14 @@ type creditShare struct {
 // firstCredits returns the largest grant of a new connection.
 func (rc *Responder) firstCredits() uint32 {
 	if rc.share.from != nil {
-		return 1
+		return 1 // it has to show first that it fills its window
 	}
 	return uint32(rc.cfg.Credits)
 }
 
 // joinPool joins the pool; HandleClose leaves it. The caller holds rc.mu.
 func (rc *Responder) joinPool() {
-	if p := rc.share.from; p != nil && !rc.gone {
+	if p := rc.share.from; p != nil && !rc.gone { // nobody would take the share of a connection back that is gone
 		p.Join(&rc.share.part)
 		rc.share.pool = p
 	}
@@ -58,6 +58,7 @@ func (rc *Responder) limitGrant(x *Call) {
 	if rc.exposes != nil {
 		unanswered++ // the reply may still be withheld
 	}
+	// A grant that is lowered takes effect with this reply only: what the client holds until then stays promised.
 	c.SetLimit(s.pool.Answer(&s.part, min(x.In.Header.Credit, uint32(rc.cfg.Credits)), unanswered))
 	rc.postReceives()
 }
@@ -65,6 +66,7 @@ func (rc *Responder) limitGrant(x *Call) {
 // overCredit reports whether the client has far more calls in flight than it was granted. The
 // caller holds rc.mu.
 func (rc *Responder) overCredit() bool {
+	// Twice, because clients send ahead of a grant that was lowered meanwhile, and some count credits their own way.
 	most := 2*rc.cfg.Credits + 1
 	if s := &rc.share; s.pool != nil {
 		most = min(most, 2*s.part.Held()+credits.Slack)
@@ -81,7 +83,7 @@ var _ rdmap.IdleHandler = pooledUpcalls{}
 func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
 	rc := h.Responder
 	rc.mu.Lock()
-	rc.share.burst = 0
+	rc.share.burst = 0 // what is in flight from now on, Serving knows
 	rc.mu.Unlock()
 }
 

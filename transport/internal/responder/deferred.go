@@ -37,7 +37,7 @@ var ErrPullGivenUp = errors.New("transport: a handler's context ended before the
 
 // Find implements [memory.Deferred].
 func (l *deferral) Find(d *xdr.Decoder, most int) (chunk, n int, ok bool) {
-	at := d.Offset() + 4
+	at := d.Offset() + 4 // a chunk stands for the octets behind a count word
 	for i := range l.x.In.Layout.Chunks {
 		if pos, n := l.x.In.Reduced(i); pos == at {
 			if d.Skip(4); n > most {
@@ -60,7 +60,7 @@ func (l *deferral) Scratch(n int) []byte { return l.x.Resp.Scratch(n) }
 func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *memory.Memory) error {
 	x := l.x
 	rc := x.rc
-	l.begun = true
+	l.begun = true // also if it fails: the handler may have done something
 	if ctx.Err() != nil {
 		return rpc.AsOpError(rpc.OpPull, peeraddr.Of(rc.Conn), context.Cause(ctx))
 	}
@@ -72,7 +72,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 		x.appendReads(x.In.Layout.Chunks[chunk].Pos+off, bufs, l.sinks)
 		err = l.wait(ctx)
 	}
-	if e := l.settle(); e != nil {
+	if e := l.settle(); e != nil { // whatever went wrong before: this memory must never be reused
 		err = e
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 		rc.Ctr.Read.Add(uint64(len(b)))
 		l.got += len(b)
 	}
-	if l.got >= l.wants() {
+	if l.got >= l.wants() { // other pulls of this call have come too
 		x.hold.Pulled() // others may be pulled while the handler continues
 	}
 	return nil
@@ -119,6 +119,7 @@ func (x *Call) appendReads(at int, bufs [][]byte, sinks []memory.Registration) {
 		end := at + len(b)
 		for j := range x.In.Layout.Pulls {
 			p := &x.In.Layout.Pulls[j]
+			// The client's segments and the handler's buffers end where they like: a Read for each part that both have.
 			from, to := max(p.Dst, at), min(p.Dst+int(p.Length), end)
 			if from >= to {
 				continue
@@ -138,6 +139,7 @@ func (l *deferral) wait(ctx context.Context) error {
 	rc := l.x.rc
 	w := rc.waiter()
 	l.x.wrs[len(l.x.wrs)-1].Done = w
+	// Only while it waits: the time that the handler takes between two pulls is not the client's.
 	rc.gate.Awaits(&l.x.hold, admit.Pulling, 0)
 	defer rc.gate.Awaits(&l.x.hold, admit.Still, 0)
 	if err := rc.Conn.Post(l.x.wrs); err != nil {
@@ -164,7 +166,7 @@ func (rc *Responder) waiter() (w *rdmap.Waiter) {
 	if w == nil {
 		w = new(rdmap.Waiter)
 	}
-	w.Reset()
+	w.Reset() // it was completed when it came here
 	return w
 }
 
@@ -185,7 +187,7 @@ func (l *deferral) settle() error {
 }
 
 func (l *deferral) invalidate(ctx context.Context) (err error) {
-	for i := range l.sinks {
+	for i := range l.sinks { // all of them, also after an error: each is one that the peer can no longer reach
 		if e := l.sinks[i].Revoke(ctx, l.x.rc.Ctr); e != nil {
 			err = e
 		}
@@ -196,7 +198,7 @@ func (l *deferral) invalidate(ctx context.Context) (err error) {
 // reset ends the call.
 func (l *deferral) reset() {
 	if l.active {
-		l.gen.Add(1)
+		l.gen.Add(1) // an Opaque that the handler has kept is of another call now
 		l.active, l.failed, l.begun, l.summing, l.got = false, false, false, false, 0
 	}
 }
@@ -234,7 +236,7 @@ func (l *deferral) Failed() bool { return l.failed }
 // Fetch reads all data of the call into pooled memory, and returns the complete arguments.
 func (l *deferral) Fetch(ctx context.Context) ([]byte, error) {
 	in := &l.x.In
-	b := l.x.Resp.Scratch(in.Layout.Total)
+	b := l.x.Resp.Scratch(in.Layout.Total) // those octets the call has taken before it was handed on
 	in.Layout.Place(b, in.Payload)
 	for i, c := range in.Layout.Chunks {
 		_, n := in.Reduced(i)

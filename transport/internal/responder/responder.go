@@ -128,7 +128,7 @@ func (rc *Responder) Prepare(ec *rdmap.Config) {
 	rc.partial = rc.Peer.Ticket()
 	ec.PartialFPDU = rc.partialFPDU
 	own := rc.cfg.Private
-	own.RecvSize = rc.inline
+	own.RecvSize = rc.inline // what is announced, not what is configured: the gate may give less
 	ec.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
 		rc.offerBackward(req.PrivateData)
@@ -162,7 +162,7 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 		rc.gate.InlineIs(rc.inline, recv)
 		rc.inline = recv
 	}
-	rc.mu.Lock()
+	rc.mu.Lock() // backwardCaller may look already
 	defer rc.mu.Unlock()
 	rc.resp, rc.told, rc.recvSize = r, told, recv
 	if told {
@@ -196,15 +196,15 @@ func (rc *Responder) Serve() error {
 	}
 	rc.mu.Unlock()
 	err := rc.Conn.Serve()
-	<-rc.Over
-	<-rc.quiet
+	<-rc.Over  // all know
+	<-rc.quiet // no handler has anything of the connection
 	return err
 }
 
 // Drain accepts no more calls, and closes the connection after the last reply was sent.
 func (rc *Responder) Drain() {
 	rc.mu.Lock()
-	rc.draining = true
+	rc.draining = true // under the lock with running: no call can begin between the two
 	idle := rc.running == 0
 	rc.mu.Unlock()
 	if idle {
@@ -234,6 +234,7 @@ func (rc *Responder) Abort() { rc.Conn.Abort(nil) }
 
 // Finish ends a call: its reply was sent, or there will be none.
 func (rc *Responder) Finish(x *Call) {
+	// Memory before the count: whoever sees that no call runs may look for what is not given back.
 	x.Resp.Lent.Release()
 	x.releaseMessage()
 	if !x.hold.Empty() {
@@ -260,7 +261,7 @@ func (rc *Responder) Finish(x *Call) {
 
 // HandleClose tells the application, and lets Serve return when no call runs.
 func (rc *Responder) HandleClose(_ *rdmap.Conn, err error) {
-	rc.app.Ended(err)
+	rc.app.Ended(err)                    // first: it cancels the handlers that would keep the rest waiting
 	for _, w := range rc.Peer.Cancel() { // calls that wait for memory; nobody grants it to them any more
 		rc.Finish(w.(*Call))
 	}

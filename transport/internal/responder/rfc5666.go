@@ -71,7 +71,7 @@ func (p *rfc5666) expose(x *Call) {
 	for i := range x.out.Expose {
 		x.exp.octets += int64(x.out.Expose[i].Octets)
 	}
-	over := p.countExposed(x.exp.octets)
+	over := p.countExposed(x.exp.octets) // before it waits: those that wait take the memory, too
 	p.rc.mu.Lock()
 	if p.rc.gone || over != nil {
 		gone := p.rc.gone
@@ -91,7 +91,7 @@ func (p *rfc5666) expose(x *Call) {
 		return
 	}
 	x.out.Owner = x
-	mine := len(p.withheld) == 0 && p.admitExposure(x)
+	mine := len(p.withheld) == 0 && p.admitExposure(x) // not past those that wait
 	if !mine {
 		p.withheld = append(p.withheld, x)
 		p.rc.Ctr.Withheld.Add(1)
@@ -120,7 +120,7 @@ func (p *rfc5666) admitExposure(x *Call) bool {
 	if !p.rc.resp.Expose(&x.out) {
 		return false
 	}
-	x.exp.owners.Store(2)
+	x.exp.owners.Store(2) // the completion of the Send, and the RDMA_DONE or the end; either may be first
 	x.exp.since = time.Now()
 	p.rc.Ctr.Exposed.Add(1)
 	p.dones.arm(p)
@@ -163,7 +163,7 @@ func (p *rfc5666) registerExposed(x *Call) error {
 	for i := range x.out.Expose {
 		part := &x.out.Expose[i]
 		data := part.Data
-		if data == nil {
+		if data == nil { // the whole reply: it must be contiguous for the client
 			e.stream = memory.Shared.Get(part.Octets)
 			data = x.out.AppendStream(e.stream.Data[:0])
 		}
@@ -187,7 +187,7 @@ func (p *rfc5666) unexpose(x *Call) {
 	if x.exp.owners.Add(-1) > 0 {
 		return
 	}
-	for i := range x.exp.regs {
+	for i := range x.exp.regs { // before anything is reused: the client may read on after its RDMA_DONE
 		if x.exp.regs[i].Invalidate(memory.NoWait) != nil {
 			go p.settleExposed(x) // not here: this may be an upcall
 			return
@@ -251,7 +251,7 @@ func (p *rfc5666) end() {
 	p.withheld = nil
 	var open []*Call
 	if p.rc.resp != nil {
-		list, _ := p.rc.resp.Exposed()
+		list, _ := p.rc.resp.Exposed() // their RDMA_DONE will not come
 		for _, out := range list {
 			open = append(open, out.Owner.(*Call))
 		}
@@ -310,6 +310,7 @@ func (p *rfc5666) lookForDones() {
 		p.dones.timer = nil
 	default:
 		oldest := list[0].Owner.(*Call)
+		// The oldest alone: the others have more time, and one timer is enough.
 		if left := time.Until(oldest.exp.since.Add(p.cfg.DoneTimeout)); left > 0 {
 			p.dones.timer.Reset(left)
 			return
