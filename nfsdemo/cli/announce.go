@@ -244,7 +244,7 @@ func reachable(addr string) string {
 	if err != nil {
 		return addr
 	}
-	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+	if ip := net.ParseIP(host); host != "" && !ip.IsUnspecified() { // a name too
 		return addr
 	}
 	if name, err := os.Hostname(); err == nil {

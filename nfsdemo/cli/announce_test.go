@@ -47,7 +47,7 @@ func TestMountLine(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
-	for _, addr := range []string{"127.0.0.1:1", "[::1]:1", "odd"} {
+	for _, addr := range []string{"127.0.0.1:1", "[::1]:1", "odd", "fileserver:1"} {
 		if got := cli.Reachable(addr); got != addr {
 			t.Errorf("reachable(%q) = %q", addr, got)
 		}

@@ -172,9 +172,12 @@ func dialHint(e *dialError) string {
 	me, mount := errors.AsType[*nfsclient.MountError](e.err)
 	_, export := errors.AsType[*nfsclient.ExportError](e.err)
 	_, service := errors.AsType[*nfsclient.MountServiceError](e.err)
+	_, refused := errors.AsType[*nfsclient.StatusError](e.err)
 	switch {
 	case export, service:
 		return ""
+	case refused && errors.Is(e.err, fs.ErrPermission):
+		return "the export may want TLS (--tls-ca, with --tls-cert for mtls), or a port below 1024 (--reserved-port)"
 	case mount && errors.Is(me, fs.ErrPermission):
 		return "the server may not admit this host, or may require --reserved-port"
 	case mount:

@@ -50,6 +50,7 @@ func TestExplain(t *testing.T) {
 		{"export", &dialError{u: tcp, err: &nfsclient.ExportError{Path: "/x", Exports: []string{"/a", "/b"}}}, "/x is not exported; exported: /a, /b", 1},
 		{"no exports", &dialError{u: tcp, err: &nfsclient.ExportError{Path: "/x"}}, "nothing is", 1},
 		{"mount denied", &dialError{u: tcp, err: &nfsclient.MountError{Path: "/x", Status: mount3.ErrAcces}}, "permission denied (MNT answered MNT3ERR_ACCES): the server may not admit this host, or may require --reserved-port", 1},
+		{"an export with TLS", &dialError{u: tcp, err: &fs.PathError{Op: "mount", Path: "/x", Err: status(nfs3.ErrAcces)}}, "the export may want TLS (--tls-ca", 1},
 		{"mount gone", &dialError{u: tcp, err: &nfsclient.MountError{Path: "/x", Status: mount3.ErrNoEnt}}, "no such export (MNT answered MNT3ERR_NOENT)", 1},
 		{"no MOUNT", &dialError{u: tcp, err: &nfsclient.MountServiceError{Host: "h", Err: errors.New("no")}}, "?mountport=N", 1},
 		{"reserved port", &dialError{u: tcp, err: syscall.EACCES, reservedPort: true}, "--reserved-port needs privileges", 1},

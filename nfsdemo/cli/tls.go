@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
@@ -69,6 +70,9 @@ func (f *tlsFiles) read() (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-cert %s: %w", f.cert, err)
+		}
+		if end := pair.Leaf.NotAfter; time.Now().After(end) { // the other end would say no more than that it is bad
+			return nil, fmt.Errorf("--tls-cert %s: it has expired at %s: renew it", f.cert, end.Format(time.DateTime))
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -272,6 +272,22 @@ func TestReloadTLS(t *testing.T) {
 	}
 }
 
+// TestExpiredCertificate: who has a certificate that has expired learns it at once, and a server goes on with the one before.
+func TestExpiredCertificate(t *testing.T) {
+	w := newTLSWorld(t)
+	cert, key := tlstest.Files(t, w.dir, w.servers.Issue("nfs.test", time.Now().Add(-time.Hour))) // over the server's
+	if _, err := w.s.reload(); err == nil || !strings.Contains(err.Error(), "renew it") {
+		t.Errorf("reload: %v", err)
+	}
+	tcp := "nfs://" + w.s.tcp.Addr().String() + "/tls"
+	if c := command(t.Context(), "", "ls", "--reconnect", "0", "--tls-ca", w.serverCA, tcp); c.status != 0 {
+		t.Error(c.stderr)
+	}
+	if c := command(t.Context(), "", "ls", "--tls-ca", w.serverCA, "--tls-cert", cert, "--tls-key", key, tcp); c.status == 0 || !strings.Contains(c.stderr, "has expired at") {
+		t.Error(c.stderr)
+	}
+}
+
 // TestReloadTLSLogs: after SIGHUP, the connections of logs that the CAs no longer cover have ended too.
 func TestReloadTLSLogs(t *testing.T) {
 	w := newTLSWorld(t)

@@ -457,3 +457,23 @@ func FuzzBody(f *testing.F) {
 		}
 	})
 }
+
+// FuzzInit: no answer makes a context at a client, or has it panic, without the key of that.
+func FuzzInit(f *testing.F) {
+	s := gss.NewServer(gsstest.Accept)
+	h := xdr.CallHeader{RPCVers: 2, Prog: prog, Cred: credential(1, 1, 0, 1, nil)}
+	good := s.Open("fuzz", &h, token("alice", time.Hour), time.Now())
+	f.Add(good.Results, make([]byte, 18))
+	f.Add(good.Results[:24], make([]byte, 17))
+	f.Add(words(0, 1, 0, 0, 1<<32-4), []byte{})
+	f.Fuzz(func(t *testing.T, results, verf []byte) {
+		l := &loop{s: gss.NewServer(gsstest.Accept), corrupt: func(h *xdr.ReplyHeader, _ []byte) []byte {
+			h.Verf.Body = verf
+			return bytes.Clone(results)
+		}}
+		c := gss.NewClient(gss.None, func(context.Context) (gss.Handshake, error) { return gsstest.Initiate("alice", 2, time.Hour), nil })
+		if _, err := c.Begin(t.Context(), l.exchange); err == nil {
+			t.Fatal("a context")
+		}
+	})
+}

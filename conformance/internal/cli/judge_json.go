@@ -67,7 +67,7 @@ type jsonMessages struct {
 // gapNames are the names of the gaps in the output.
 var gapNames = map[judge.Gap]string{
 	judge.UnknownSTag: "unknown_stag", judge.NoStart: "no_start", judge.OneSide: "one_side",
-	judge.Truncated: "truncated", judge.Lost: "missing", judge.Damaged: "damaged",
+	judge.Truncated: "truncated", judge.Lost: "missing", judge.Damaged: "damaged", judge.Protected: "rpcsec_gss",
 }
 
 type jsonViolation struct {

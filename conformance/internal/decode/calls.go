@@ -15,6 +15,7 @@ type call struct {
 	header    xdr.CallHeader
 	known     bool   // header is valid
 	protected bool   // by RPCSEC_GSS
+	gss       string // RPC.GSS
 	inline    []byte // copy of the inline part of a call with Read chunks
 	msgp      bool   // inline came in an RDMA_MSGP
 	padded    error  // why pads may be left in it

@@ -12,9 +12,13 @@ import (
 // (RFC 2203 Section 5.3.2.2); one that it does not protect is.
 func TestProtected(t *testing.T) {
 	const xid = 77
-	for service, protected := range map[uint32]bool{1: false, 2: true, 3: true} {
+	for service, gss := range []string{1: "none", 2: "integrity", 3: "privacy"} {
+		if gss == "" {
+			continue
+		}
+		protected := gss != "none"
 		cred := xdr.AppendUint32(nil, 1) // version, then gss_proc, seq_num, service, handle
-		for _, w := range []uint32{0, 5, service, 0} {
+		for _, w := range []uint32{0, 5, uint32(service), 0} {
 			cred = xdr.AppendUint32(cred, w)
 		}
 		header := func() []byte { return (&rpcrdma.Header{XID: xid, Vers: 1, Credit: 1}).Append(nil) }
@@ -29,7 +33,7 @@ func TestProtected(t *testing.T) {
 			t.Fatalf("%d messages", len(got))
 		}
 		for _, r := range got {
-			if (r.Err == nil) != protected || r.Message != nil || string(r.Body) != string(sealed) || r.Name != "NFSv3 WRITE" {
+			if (r.Err == nil) != protected || r.Message != nil || string(r.Body) != string(sealed) || r.Name != "NFSv3 WRITE" || r.GSS != gss {
 				t.Errorf("service %d, reply %t: %q, %v, %v", service, r.IsReply, r.Name, r.Err, r.Message)
 			}
 		}

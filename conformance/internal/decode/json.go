@@ -128,6 +128,7 @@ type jsonRPC struct {
 	Status    string `json:"status,omitempty"`
 	Keys      string `json:"keys,omitempty"` // handles, names, offsets, counts, as in the text form
 	CallFrame int    `json:"call_frame,omitempty"`
+	GSS       string `json:"gss,omitempty"`
 	Backward  bool   `json:"backward,omitempty"`
 	Whole     bool   `json:"whole"`
 	Len       int    `json:"body_len"`
@@ -317,7 +318,7 @@ func (r *RPC) json() *jsonRPC {
 	j := &jsonRPC{
 		XID: fmt.Sprintf("%#08x", r.XID), Type: "call", Name: r.Name,
 		Program: r.Prog, Version: r.Vers, Procedure: r.Proc,
-		Status: r.Status, CallFrame: r.CallFrame, Backward: r.Backward, Whole: r.Whole, Len: len(r.Body),
+		Status: r.Status, CallFrame: r.CallFrame, GSS: r.GSS, Backward: r.Backward, Whole: r.Whole, Len: len(r.Body),
 	}
 	j.Keys = keys(r.Message)
 	if c := r.CCP; c != nil {

@@ -136,7 +136,7 @@ func (s *rpcState) open(ev *Event) *call {
 // know keeps the header of a call.
 func (c *call) know(r *RPC) {
 	if r.Call != nil {
-		c.known, c.protected, c.header = true, r.protected, *r.Call
+		c.known, c.protected, c.gss, c.header = true, r.protected, r.GSS, *r.Call
 		c.header.Cred.Body, c.header.Verf.Body = nil, nil
 	}
 }

@@ -48,6 +48,11 @@ type RPC struct {
 	// Again: an earlier event had the call header already.
 	Again bool
 
+	// GSS is what RPCSEC_GSS makes of the call, or of that to which this is the reply (RFC 2203 Section 5.3.1): "none",
+	// "integrity", "privacy", a control message "init", "continue" or "destroy", or "unknown"; without it "". The body of all
+	// but "none" is not decoded.
+	GSS string
+
 	// Err is what is wrong with the message.
 	Err error
 
@@ -73,6 +78,7 @@ func (r *RPC) parseCall(msg []byte) {
 	}
 	r.head = d.Offset()
 	r.XID, r.Call, r.Body, r.protected = h.XID, h, d.Rest(), h.Cred.Protected()
+	r.GSS = gssOf(&h.Cred)
 	r.name(h.Prog, h.Vers, h.Proc)
 }
 
@@ -89,10 +95,27 @@ func (r *RPC) parseReply(msg []byte) {
 
 // answers joins a reply with its call.
 func (r *RPC) answers(c *call) {
-	r.CallFrame, r.protected = c.frame, c.protected
+	r.CallFrame, r.protected, r.GSS = c.frame, c.protected, c.gss
 	if c.known {
 		r.name(c.header.Prog, c.header.Vers, c.header.Proc)
 	}
+}
+
+// gssOf returns the GSS of a call with a credential.
+func gssOf(a *xdr.Auth) string {
+	if a.Flavor != xdr.RPCSECGSS {
+		return ""
+	}
+	d := xdr.NewDecoder(a.Body)
+	_, proc, _, service := d.Uint32(), d.Uint32(), d.Uint32(), d.Uint32()
+	switch {
+	case d.Err() != nil:
+	case proc >= 1 && proc <= 3:
+		return [...]string{"init", "continue", "destroy"}[proc-1]
+	case proc == 0 && service >= 1 && service <= 3:
+		return [...]string{"none", "integrity", "privacy"}[service-1]
+	}
+	return "unknown"
 }
 
 // success reports whether the reply carries results.

@@ -239,6 +239,9 @@ func (r *RPC) text(b *strings.Builder) {
 	if r.Name != "" {
 		b.WriteString(" " + r.Name)
 	}
+	if r.GSS != "" {
+		b.WriteString(" gss=" + r.GSS)
+	}
 	if r.Reply != nil {
 		if err := r.Reply.Err(); err != nil {
 			fmt.Fprintf(b, " %v", err)

@@ -82,3 +82,22 @@ func TestCallWithoutHeader(t *testing.T) {
 		}
 	}
 }
+
+// TestProtectedByGSS: tokens in NULL, and bodies that are encrypted, are no violations, and the report says that it has
+// judged only their headers.
+func TestProtectedByGSS(t *testing.T) {
+	r := twin.NewRPC()
+	change(null, func(x *twin.Exchange) { // RPCSEC_GSS_INIT
+		auth(x, xdr.Auth{Flavor: xdr.RPCSECGSS, Body: append(make12(1, 1, 0), make12(1, 0, 0)[:8]...)}, xdr.Auth{})
+		x.Call.Body, x.Reply.Body = xdr.AppendOpaque(x.Call.Body, make([]byte, 700)), append(x.Reply.Body, make([]byte, 200)...)
+	})(r)
+	change((*twin.RPC).GetAttr, func(x *twin.Exchange) { gss(x, 3) })(r)
+	r.Trace.Close()
+	b := judge.NewBuilder(nil)
+	r.Trace.Play(nil, b.Event)
+	rep := b.Report()
+	said := strings.Join(rep.Reasons(), "\n")
+	if len(rep.Violations) > 0 || rep.Verdict() != judge.Inconclusive || !strings.Contains(said, "4 of 8 messages judged in part: RPCSEC_GSS encrypts them") {
+		t.Errorf("%v, %v: %s", rep.Violations, rep.Verdict(), said)
+	}
+}

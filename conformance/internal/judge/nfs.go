@@ -65,7 +65,7 @@ const maxCompare = 64 << 10
 // args judges the arguments of a call.
 func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 	if c.proc == 0 {
-		if c.goodArgs = len(r.Body) == 0; !c.goodArgs {
+		if c.goodArgs = len(r.Body) == 0; !c.goodArgs && !c.gss { // else a token
 			c.odd = m.violate("RPC-012", "NULL with %d octets of arguments", len(r.Body))
 		}
 		return
@@ -96,7 +96,7 @@ func (m *rpcMachine) args(r *decode.RPC, c *rpcCall) {
 
 // res judges the results of a reply.
 func (m *rpcMachine) res(r *decode.RPC, c *rpcCall) {
-	if c.proc == 0 && len(r.Body) > 0 {
+	if c.proc == 0 && len(r.Body) > 0 && !c.gss {
 		m.violateAfter(c.odd, m.ev.Dir, "RPC-012", "NULL with %d octets of results", len(r.Body))
 		return
 	}

@@ -24,6 +24,8 @@ const (
 	Lost
 	// Damaged: octets before the message could not be understood; the rule that they break is reported.
 	Damaged
+	// Protected: RPCSEC_GSS encrypts the body, or adds a checksum to it.
+	Protected
 	numGaps
 )
 
@@ -36,6 +38,7 @@ func (g Gap) String() string {
 		"packets before them are truncated by the snap length",
 		"octets before them are missing from the capture",
 		"they follow a frame that cannot be understood",
+		"RPCSEC_GSS encrypts them, or has its own octets in them, behind the header",
 	}[g]
 }
 
@@ -69,7 +72,7 @@ func (c *conn) tally(ev *decode.Event) {
 	if ev.DDP == nil || !ev.DDP.Last {
 		return
 	}
-	if g, ok := c.gap(); ok {
+	if g, ok := c.gap(ev); ok {
 		c.messages.Partly[g]++
 	} else {
 		c.messages.Judged++
@@ -85,13 +88,15 @@ func (c *conn) oneSided() {
 }
 
 // gap returns what keeps rules silent about the message that ends now.
-func (c *conn) gap() (Gap, bool) {
+func (c *conn) gap(ev *decode.Event) (Gap, bool) {
 	unknown := func(u decode.Unknown) bool { return c.info.Unknown&u != 0 }
 	switch {
 	case c.strange:
 		return UnknownSTag, true
 	case c.late:
 		return NoStart, true
+	case ev.RPC != nil && ev.RPC.GSS != "" && ev.RPC.GSS != "none":
+		return Protected, true
 	case !c.doubt[0] && !c.doubt[1]:
 		return 0, false
 	case unknown(decode.UnknownTruncated):

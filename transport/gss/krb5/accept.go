@@ -113,7 +113,7 @@ func LoadKeytab(file string) (k *Keytab, err error) {
 		return nil, fmt.Errorf("%s is not a keytab: %w", file, err)
 	}
 	if len(k.Realms()) == 0 {
-		return nil, &Error{Reason: NoKey, Detail: fmt.Sprintf("%s has no key of %s/NAME of a type that is used", file, service)}
+		return nil, fmt.Errorf("%s has no key of %s/NAME for aes256-cts or aes128-cts: add it with ktadd; klist -ke shows what it has", file, service)
 	}
 	return k, nil
 }

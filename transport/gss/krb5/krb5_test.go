@@ -330,6 +330,45 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
+// FuzzAuthenticator: whoever has a ticket encrypts what he likes, and is nobody else by that.
+func FuzzAuthenticator(f *testing.F) {
+	k := newKDC(f, enctypes[1])
+	now, alice := time.Now().UTC(), types.PrincipalName{NameType: nametype.KRB_NT_PRINCIPAL, NameString: []string{"alice"}}
+	server := types.PrincipalName{NameType: nametype.KRB_NT_SRV_INST, NameString: []string{"nfs", "host"}}
+	ticket, key, err := messages.NewTicket(alice, realm, server, realm, types.NewKrbFlags(), k.kt, k.etype, 1, now, now, now.Add(time.Hour), now.Add(time.Hour))
+	if err != nil {
+		f.Fatal(err)
+	}
+	auth, err := types.NewAuthenticator(realm, alice)
+	if err != nil {
+		f.Fatal(err)
+	}
+	auth.Cksum = types.Checksum{CksumType: 0x8003, Checksum: make([]byte, 24)}
+	plain, err := auth.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(plain)
+	f.Add(plain[:len(plain)/2])
+	req, err := messages.NewAPReq(ticket, key, auth)
+	if err != nil {
+		f.Fatal(err)
+	}
+	const usage = 11 // RFC 4120 Section 7.5.1
+	f.Fuzz(func(t *testing.T, plain []byte) {
+		if req.EncryptedAuthenticator, err = crypto.GetEncryptedData(plain, key, usage, 0); err != nil {
+			t.Fatal(err)
+		}
+		b, err := req.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, c, err := krb5.NewKeytab(k.kt).Accept().Step(krb5.Frame(0x0100, b)); (c == nil) == (err == nil) || c != nil && c.Initiator().Name != "alice@"+realm {
+			t.Fatal(c, err)
+		}
+	})
+}
+
 // FuzzReply: no token makes an initiator panic, or a context without a server.
 func FuzzReply(f *testing.F) {
 	k := newKDC(f, enctypes[1])
