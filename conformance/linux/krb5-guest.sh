@@ -42,10 +42,10 @@ ticket() { # ticket LIFE: a new one for user 2
 }
 touch2() { setpriv --reuid 2 --regid 2 --clear-groups sh -c "date >>$M/2-krb5p-$1"; }
 renewed() { # a context that ends is made anew from a ticket that has come meanwhile, under a user who writes
-  take krb5p $1 && ticket 40s && touch2 $1 || return
+  take krb5p $1 && ticket 60s && touch2 $1 || return
   local at end
   at=$(date +%s) end=
-  while [ $(date +%s) -lt $((at + 60)) ]; do
+  while [ $(date +%s) -lt $((at + 80)) ]; do
     touch2 $1 || return
     if [ -z "$end" ] && [ $(date +%s) -gt $((at + 10)) ]; then end=new; ticket 1h || return; fi
     sleep 0.5
@@ -53,7 +53,7 @@ renewed() { # a context that ends is made anew from a ticket that has come meanw
   umount $M
 }
 ended() { # then it is refused, and again served with a new one
-  take krb5p $1 && ticket 20s && touch2 $1 || return
+  take krb5p $1 && ticket 60s && touch2 $1 || return
   local n=0
   while touch2 $1; do [ $((n += 1)) -lt 200 ] && sleep 0.5 || { echo "it does not end"; return 1; }; done
   ls $M >/dev/null || return # root's has not ended

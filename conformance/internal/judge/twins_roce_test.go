@@ -65,7 +65,8 @@ func TestTwinsRoCE(t *testing.T) {
 							t.Log(v)
 						}
 					}
-					if why := r.Reasons(); len(why) > 0 || len(r.Connections) != 1 {
+					why := slices.DeleteFunc(r.Reasons(), func(s string) bool { return strings.Contains(s, "RPCSEC_GSS") })
+					if len(why) > 0 || len(r.Connections) != 1 {
 						t.Errorf("%s: %q", name, why)
 					}
 				}
