@@ -11,6 +11,7 @@ siw_up
 modprobe -a sunrpc rpcrdma auth_rpcgss rpcsec_gss_krb5 nfsv3
 mount -t rpc_pipefs sunrpc /run/rpc_pipefs
 rpc.gssd -f -n -vvv >/tmp/gssd.log 2>&1 &
+gpid=$!
 head -c 3000000 /dev/urandom >$S/random
 
 take() { # take SEC PROTO
@@ -67,5 +68,12 @@ for proto in tcp rdma; do
   check "krb5p over $proto: one that ends, and a new one" ended $proto
 done
 check "sec=sys is refused" sh -c "! { mount -t nfs -o vers=3,proto=tcp,port=2049,sec=sys,mountport=20048,mountproto=tcp,nolock,soft,timeo=100,retry=0 nfs.test:$EXPORT $M && ls $M; }"
+machine() { # root has no ticket but that of the machine, whose name is nobody's
+  kill $gpid && wait $gpid
+  hostname guest.test && echo "127.0.0.1 guest.test" >>/etc/hosts && cp $S/host.keytab /etc/krb5.keytab && rm /tmp/krb5cc_0 || return
+  rpc.gssd -f -vvv >>/tmp/gssd.log 2>&1 &
+  take krb5p tcp && ls $M/f >/dev/null && touch $M/machine && [ "$(stat -c %u $M/machine)" = 65534 ] && umount $M
+}
+check "krb5p with the key of the machine" machine
 [ $failed = 0 ] || tail -30 /tmp/gssd.log
 finish

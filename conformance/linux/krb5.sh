@@ -66,6 +66,8 @@ export KRB5_CONFIG=$work/krb5-127.0.0.1.conf KRB5_KDC_PROFILE=$work/kdc.conf
   for user in root daemon bin; do kadmin.local -r STAG.TEST addprinc -pw secret $user; done
   kadmin.local -r STAG.TEST addprinc -randkey nfs/nfs.test
   kadmin.local -r STAG.TEST ktadd -k "$work/nfs.keytab" nfs/nfs.test
+  kadmin.local -r STAG.TEST addprinc -randkey host/guest.test
+  kadmin.local -r STAG.TEST ktadd -k "$share/host.keytab" host/guest.test
 } >"$work/kdc.log" 2>&1 || { cat "$work/kdc.log"; exit 1; }
 krb5kdc -n -r STAG.TEST >>"$work/kdc.log" 2>&1 &
 pids=$!

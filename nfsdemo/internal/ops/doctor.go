@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) *Findings {
 		d.results = append(d.results, r)
 	}
 	if d.Root != "" {
-		d.results = append(d.results, machine(d.Root, d.TLS != nil, d.URL.Scheme == nfsclient.SchemeRDMA)...)
+		d.results = append(d.results, machine(d.Root, d.TLS != nil, d.URL.Scheme == nfsclient.SchemeRDMA, d.GSS != nil)...)
 	}
 	return &Findings{Results: d.results, Export: d.URL.Path, MountPort: d.port}
 }

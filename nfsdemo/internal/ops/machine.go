@@ -10,7 +10,7 @@ import (
 )
 
 // machine looks at what this machine needs for a mount by its kernel. root is "/".
-func machine(root string, tls, rdma bool) []Result {
+func machine(root string, tls, rdma, gss bool) []Result {
 	m := local{root: root, release: strings.TrimSpace(read(root, "proc/sys/kernel/osrelease"))}
 	if m.release == "" {
 		return []Result{{Check: "kernel", State: Skipped, Detail: "this is not Linux: only Linux mounts NFS over RDMA; nfsdemo ls, cp and cat work here", Local: true}}
@@ -21,9 +21,15 @@ func machine(root string, tls, rdma bool) []Result {
 	case tls && rdma:
 		list = []Result{{Check: "kernel", State: Skipped, Detail: "Linux has TLS only for NFS over TCP: look at nfs:// for a mount; nfsdemo ls, cp and cat work here"}}
 	case tls:
-		list = []Result{m.tls(), m.tlshd(), m.helper()}
-	default:
-		list = []Result{m.siw(), m.device(), m.rpcrdma(), m.helper()}
+		list = []Result{m.tls(), m.tlshd()}
+	case rdma:
+		list = []Result{m.siw(), m.device(), m.rpcrdma()}
+	}
+	if gss {
+		list = append(list, m.gssd())
+	}
+	if !tls || !rdma {
+		list = append(list, m.helper())
 	}
 	for i := range list {
 		list[i].Local = true
@@ -178,23 +184,38 @@ func (m *local) tls() Result {
 // tlshd checks for the program that shakes hands for the kernel, and for whom it trusts.
 func (m *local) tlshd() Result {
 	r := Result{Check: "tlshd", State: OK, Detail: "tlshd runs"}
-	list, _ := filepath.Glob(filepath.Join(m.root, "proc/[0-9]*/comm")) // the pattern is good
-	runs := slices.ContainsFunc(list, func(name string) bool {
-		b, err := os.ReadFile(name)
-		return err == nil && strings.TrimSpace(string(b)) == "tlshd"
-	})
 	trusts := false
 	for line := range strings.Lines(read(m.root, "etc/tlshd.conf") + "\n" + read(m.root, "etc/tlshd/config")) {
 		trusts = trusts || strings.HasPrefix(strings.TrimSpace(line), "x509.truststore")
 	}
 	switch {
-	case !runs:
+	case !m.runs("tlshd"):
 		r = bad("as root: "+m.choose("apt install ktls-utils (from Debian 13 on)", "apt install ktls-utils", "dnf install ktls-utils")+"; systemctl enable --now tlshd",
 			"tlshd, which shakes hands for the kernel, does not run")
 	case !trusts:
 		r = doubtful("name the CA as x509.truststore of [authenticate.client] in /etc/tlshd.conf, and restart tlshd", "tlshd trusts the CAs of the system only")
 	}
 	r.Check = "tlshd"
+	return r
+}
+
+// runs reports whether there is a process of that name.
+func (m *local) runs(name string) bool {
+	list, _ := filepath.Glob(filepath.Join(m.root, "proc/[0-9]*/comm")) // the pattern is good
+	return slices.ContainsFunc(list, func(file string) bool {
+		b, err := os.ReadFile(file)
+		return err == nil && strings.TrimSpace(string(b)) == name
+	})
+}
+
+// gssd checks for the program that gets tickets for the kernel.
+func (m *local) gssd() Result {
+	r := Result{Check: "rpc.gssd", State: OK, Detail: "rpc.gssd runs"}
+	if !m.runs("rpc.gssd") {
+		r = bad("as root: "+m.choose("apt install nfs-common", "apt install nfs-common", "dnf install nfs-utils")+"; give this machine a key, host/NAME in /etc/krb5.keytab; systemctl start rpc-gssd",
+			"rpc.gssd, which gets tickets for the kernel, does not run")
+		r.Check = "rpc.gssd"
+	}
 	return r
 }
 

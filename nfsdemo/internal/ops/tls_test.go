@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/gss"
 )
 
 // TestTLS: why a handshake fails, over TCP and below MPA, and what to do.
@@ -112,5 +113,38 @@ func TestTLSMachine(t *testing.T) {
 				t.Errorf("%q: %s", got, fix)
 			}
 		})
+	}
+}
+
+// TestKerberosMachine: what a machine lacks for a mount with sec=krb5p, over TCP and RDMA.
+func TestKerberosMachine(t *testing.T) {
+	for _, tt := range []struct{ scheme, comm, want string }{
+		{"nfs", "rpc.gssd", ""}, {"nfs", "bash", "rpc.gssd"}, {"nfs+rdma", "bash", "siw device rpcrdma rpc.gssd"},
+	} {
+		root := t.TempDir()
+		for name, text := range map[string]string{"proc/sys/kernel/osrelease": "6.1.0\n", "proc/7/comm": tt.comm + "\n", "sbin/mount.nfs": ""} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		u, err := nfsclient.ParseURL(tt.scheme + "://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lacks []string
+		for _, r := range ops.Run(t.Context(), ops.Config{URL: u, GSS: gss.NewClient(gss.Privacy, nil), Root: root}).Results {
+			if r.Local && r.State != ops.OK {
+				lacks = append(lacks, r.Check)
+			}
+			if r.Check == "rpc.gssd" && r.State == ops.Failed && !strings.Contains(r.Fix, "systemctl start rpc-gssd") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if got := strings.Join(lacks, " "); got != tt.want {
+			t.Errorf("%s, %s: %q, want %q", tt.scheme, tt.comm, got, tt.want)
+		}
 	}
 }
