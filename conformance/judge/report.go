@@ -13,7 +13,7 @@ import (
 type Verdict string
 
 const (
-	// Clean: all of the capture's iWARP was judged, and no rule is broken; notes do not count.
+	// Clean: all of the capture's iWARP and RoCE was judged, and no rule is broken; notes do not count.
 	Clean Verdict = "clean"
 	// Broken: a rule is broken, whatever else could not be judged.
 	Broken Verdict = "violations"
@@ -25,9 +25,9 @@ const (
 // Report is what the judge found in one capture.
 type Report struct {
 	Verdict     Verdict
-	Judged      int          // MPA startup frames and FPDUs that the verdict rests on
+	Judged      int          // startup frames and FPDUs, or packets of RoCE, that the verdict rests on
 	Reasons     []string     // why the capture, or parts of it, could not be judged, each without a full stop; none if all was
-	Connections []Connection // MPA connections only, in order of appearance
+	Connections []Connection // those of MPA and RoCE, in order of appearance
 	Violations  []Violation  // in the order of the capture; at most 100 of a rule in a connection
 }
 

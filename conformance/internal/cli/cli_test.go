@@ -83,7 +83,7 @@ func TestExitStatus(t *testing.T) {
 		{"no such file", []string{"decode", "nowhere.pcap"}, 1, "conformance: nowhere.pcap: "},
 		{"not a capture", []string{"decode", "cli_test.go"}, 1, "conformance: cli_test.go: decode: not a pcap or pcapng file: "},
 		{"damaged", []string{"decode", cut}, 1, "conformance: " + cut + ": decode: packet 534: "},
-		{"nothing in it", []string{"decode", hollow}, 0, hollow + ": no TCP connection to decode: conformance judge " + hollow + " says what there is"},
+		{"nothing in it", []string{"decode", hollow}, 0, hollow + ": no connection to decode: conformance judge " + hollow + " says what there is"},
 		{"well formed", []string{"decode", "--strict", "--errors", pcaps + "b-nfs3-ops.pcap"}, 0, ""},
 		{"illegal frames", []string{"decode", pcaps + "d-mpa-bad.pcap"}, 0, ""},
 		{"illegal frames, strict", []string{"decode", "--strict", pcaps + "d-mpa-bad.pcap"}, 3, ""},

@@ -83,7 +83,7 @@ func (f *decodeFlags) run(cmd *cobra.Command, files []string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if len(p.counts) == 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: no TCP connection to decode: conformance judge %s says what there is\n", name, name)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: no connection to decode: conformance judge %s says what there is\n", name, name)
 		}
 		wrong = wrong || p.wrong
 	}

@@ -1,4 +1,4 @@
-// Package decode reads packet captures of iWARP connections and says, frame by frame, what the two ends told
+// Package decode reads packet captures of iWARP, RoCE and InfiniBand and says, frame by frame, what the two ends told
 // each other: pcap or pcapng, then TCP, MPA (RFC 5044, RFC 6581), DDP (RFC 5041), RDMAP (RFC 5040, RFC
 // 7306), RPC-over-RDMA version 1 (RFC 5666, RFC 8166), ONC RPC (RFC 5531), and names and status codes of NFS
 // and MOUNT (RFC 1813), operations of NFSv4 (RFC 7531, RFC 5662, RFC 7863), the Connection Configuration
@@ -28,6 +28,10 @@
 //		}
 //		fmt.Println(ev)
 //	}
+//
+// Of RoCE and InfiniBand a packet of a reliable connection is an event, in [Event.RC], and messages of the connection manager
+// take the place of the startup. What it says is said again in the words of DDP and RDMAP, so that the layers above are
+// the same; acknowledgements serve to find what is missing. What is behind the Base Transport Headers counts as the stream.
 //
 // # Ownership and bounds
 //

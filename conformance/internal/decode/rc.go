@@ -331,8 +331,13 @@ func (c *rcConn) lost(s space, n int, at Stamp) {
 		d.open = false
 		c.sides[s.dir].missed()
 	}
+	if n > 0 {
+		what = fmt.Sprintf("up to %d %s", n, what)
+	} else {
+		what = "or damaged: nobody acknowledges what follows"
+	}
 	ev := c.begin(KindUndecoded, s.dir, since, at)
-	ev.Offset, ev.Err = c.sides[s.dir].off, fmt.Errorf("%w: up to %d %s", ErrHole, n, what)
+	ev.Offset, ev.Err = c.sides[s.dir].off, fmt.Errorf("%w: %s", ErrHole, what)
 	c.Info.Unknown |= UnknownHole
 	c.forget()
 	c.visit(ev)
@@ -366,7 +371,7 @@ func (c *rcConn) deliver(p *rcPacket) {
 	op, d, s := &rcOps[p.op], &c.dirs[p.dir], &c.sides[p.dir]
 	c.rc = RC{Opcode: p.op, PSN: p.psn, QP: p.qp}
 	if part := op.part & rcOnly; part == rcFirst || part == 0 && op.kind != rcReserved {
-		if n := len(p.b) + p.cut - op.head; n >= 256 && n <= 4096 {
+		if n := len(p.b) + p.cut - op.head; n >= 256 && n <= 4096 && n&(n-1) == 0 {
 			c.mtu = uint32(n) // only the last packet of a message has less
 		}
 	}

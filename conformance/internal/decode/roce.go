@@ -41,7 +41,7 @@ const (
 	madLen, madHead          = 256, 24
 	psnMask                  = 1<<24 - 1
 
-	serviceRC, serviceUD, serviceCNP = 0, 3, 4 // the upper three bits of an opcode
+	serviceRC, serviceUD, serviceCNP = 0, 3, 4 // the upper three bits of an opcode: reliable connections, datagrams, notes of congestion
 	opSendUD, managerQP              = 0x64, 1
 
 	classCM                                                 = 7
@@ -140,22 +140,11 @@ func (r *roce) open(opener, accepter netip.AddrPort, what carrier, at Stamp) *rc
 
 // own says that a queue pair receives the packets of direction dir of a connection, and no longer those of another.
 func (r *roce) own(c *rcConn, dir Dir, p queuePair) {
-	if old := r.pairs[p]; old != nil && old != c {
-		r.c.drop(old.flow)
-	}
 	if s, ok := r.lone[p]; ok {
 		delete(r.lone, p)
 		delete(r.sent, s)
 	}
 	r.pairs[p], c.pairs[dir] = c, p
-}
-
-// name says which number a side of a connection goes by.
-func (r *roce) name(c *rcConn, dir Dir, id commID) {
-	if old := r.ids[id]; old != nil && old != c {
-		r.c.drop(old.flow)
-	}
-	r.ids[id], c.ids[dir] = c, id
 }
 
 // forget drops a connection.
@@ -201,7 +190,7 @@ func (r *roce) manage(src, dst netip.Addr, mad []byte, what carrier, at Stamp) *
 			private = private[ipCM:]
 		}
 		c := r.open(opener, accepter, what, at)
-		r.name(c, FromOpener, own)
+		r.ids[own], c.ids[FromOpener] = c, own
 		r.own(c, FromAccepter, qp)
 		c.first = psn
 		c.dirs[FromAccepter].expect(psn, at)
@@ -224,7 +213,7 @@ func (r *roce) manage(src, dst netip.Addr, mad []byte, what carrier, at Stamp) *
 		if dir != FromAccepter || c.Info.Reply != nil {
 			return nil
 		}
-		r.name(c, FromAccepter, own)
+		r.ids[own], c.ids[FromAccepter] = c, own
 		r.own(c, FromOpener, queuePair{src, be24(m[12:])})
 		c.dirs[FromOpener].expect(be24(m[20:]), at)
 		c.startup(dir, "ConnectReply", &Startup{IsReply: true, Frame: depths(m[24], m[25], m[cmReplyPrivate:])}, at)

@@ -1,4 +1,4 @@
-// Package judge says which rules of the RFCs a captured iWARP connection breaks: MPA (RFC 5044, RFC 6581),
+// Package judge says which rules of the RFCs a captured connection of iWARP or RoCE breaks: MPA (RFC 5044, RFC 6581),
 // DDP (RFC 5041), RDMAP (RFC 5040, RFC 7306, the commit draft), RPC-over-RDMA (RFC 5666, RFC 8166, RFC
 // 8797), and the protocols above.
 //

@@ -164,6 +164,13 @@ func TestRoCEConnections(t *testing.T) {
 			}
 		})
 	}
+	var erf [][]byte // of ERF, with an extension of its head
+	for _, p := range inPackets(twin.RoCE{LID: true}, talk) {
+		erf = append(erf, join(make([]byte, 8), []byte{0x80 | 21, 4}, len(p)+24, 0, len(p), make([]byte, 8), p))
+	}
+	if r, broken := judgedRoCE(t, 197, erf, 0); r.Verdict() != judge.Clean || r.Judged() < 20 || broken != nil {
+		t.Errorf("ERF: %v, %q", r.Verdict(), r.Reasons())
+	}
 	lines := roceLines(t, linkEthernet, reject)
 	if !slices.Equal(lines[len(lines)-2:], []string{"< CM ConnectReject, reason 28", "> CM ConnectReject, reason 28"}) {
 		t.Errorf("%q", lines)
