@@ -182,6 +182,11 @@ var layers = []layer{
 		modules: []string{"golang.org/x/sys"},
 	},
 	{
+		name:    "nfsdemo/proxy", // it asks bindings what of a call is data
+		may:     []string{"chunks", "internal/setting", "nfsdemo/mount3", "nfsdemo/nfs3", "transport", "transport/rpc", "xdr"},
+		modules: []string{"go.uber.org/zap"},
+	},
+	{
 		name: "nfsdemo/internal/crash",
 		may: []string{
 			"transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",

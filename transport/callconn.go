@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/stream"
@@ -35,8 +34,6 @@ type CallConn struct {
 	wmu   sync.Mutex
 	w     stream.Assembler
 	write stream.Deadline
-	front *streamConn // whose calls these are, if a Relay has them from NewStreamListener
-	hold  *callHold   // of the record that arrives
 
 	mu      sync.Mutex
 	pending map[uint32]struct{} // XIDs in flight
@@ -98,51 +95,16 @@ func (cc *CallConn) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// holdFor makes calls wait for memory of the listener that front is from.
-func (cc *CallConn) holdFor(front *streamConn) {
-	cc.wmu.Lock()
-	defer cc.wmu.Unlock()
-	cc.front, cc.w.Check = front, cc.admit
-}
-
-// admit waits for memory for a record of n octets. The caller holds cc.wmu.
-func (cc *CallConn) admit(_ []byte, n int) (int, error) {
-	h := &callHold{c: cc.front, t: cc.front.peer.Ticket()}
-	cc.hold = h
-	if err := cc.take(h, admit.CallCost+n); err != nil {
-		return 0, err
-	}
-	h.awaits(admit.Arriving)
-	return cc.w.Max, nil
-}
-
-// take waits until h holds n octets more.
-func (cc *CallConn) take(h *callHold, n int) error {
-	if h == nil || h.take(n, cc.c.req.Over(), cc.write.Passed()) {
-		return nil
-	}
-	if err := cc.c.req.Err(); err != nil {
-		return err
-	}
-	return os.ErrDeadlineExceeded
-}
-
 // call starts the call in rec, which it takes.
 func (cc *CallConn) call(rec *stream.Record) error {
-	o := &forwardedCall{cc: cc, rec: rec, hold: cc.hold}
-	cc.hold = nil
-	o.hold.awaits(admit.Still)
+	o := &forwardedCall{cc: cc, rec: rec}
 	if err := o.parse(cc.c.cfg.Binding); err != nil {
-		o.dropped()
+		o.rec.Buf.Release()
 		cc.c.conn.Abort(err)
 		return err
 	}
-	err := cc.take(o.hold, o.replyOctets())
-	if err == nil {
-		err = cc.slot()
-	}
-	if err != nil {
-		o.dropped()
+	if err := cc.slot(); err != nil {
+		o.rec.Buf.Release()
 		return err
 	}
 	cc.mu.Lock()
@@ -151,7 +113,7 @@ func (cc *CallConn) call(rec *stream.Record) error {
 	cc.mu.Unlock()
 	if twice {
 		<-cc.slots
-		o.dropped()
+		o.rec.Buf.Release()
 		cc.c.ctr.Dropped.Add(1)
 		return nil
 	}
@@ -178,12 +140,8 @@ func (cc *CallConn) slot() error {
 	}
 }
 
-// answer queues a reply for Read and ends its call, whose memory h holds until the reply has been read.
-func (cc *CallConn) answer(xid uint32, rec stream.Record, h *callHold) {
-	if h != nil {
-		rec.Done = h.release
-		h.awaits(admit.Leaving)
-	}
+// answer queues a reply for Read and ends its call.
+func (cc *CallConn) answer(xid uint32, rec stream.Record) {
 	cc.mu.Lock()
 	delete(cc.pending, xid)
 	cc.mu.Unlock()
@@ -199,7 +157,6 @@ func (cc *CallConn) Close() error {
 	cc.wmu.Lock()
 	defer cc.wmu.Unlock()
 	cc.w.Drop()
-	cc.hold.release()
 	return err
 }
 
@@ -247,7 +204,6 @@ type forwardedCall struct {
 	call rpc.Call
 	item int            // octets of the largest eligible result, 0 for none
 	sink *memory.Buffer // where that is placed
-	hold *callHold      // until the reply has been read
 	// refs counts who uses rec and sink: do, and the peer until Call.Free.
 	refs atomic.Int32
 }
@@ -302,20 +258,6 @@ func (o *forwardedCall) expect(b chunks.Binding, args []byte) {
 	o.call.MaxResults, o.item = rest, item
 }
 
-// replyOctets returns how many octets the reply may take.
-func (o *forwardedCall) replyOctets() int {
-	if o.call.MaxResults < 0 {
-		return o.cc.c.cfg.MaxPayload
-	}
-	return o.call.MaxResults + o.item
-}
-
-// dropped releases what the call has when it is not made.
-func (o *forwardedCall) dropped() {
-	o.rec.Buf.Release()
-	o.hold.release()
-}
-
 // do makes the call and queues the reply.
 func (o *forwardedCall) do() {
 	o.refs.Store(2)
@@ -330,15 +272,14 @@ func (o *forwardedCall) do() {
 	err := o.cc.c.Do(context.Background(), &o.call, &reply)
 	xid := o.call.Resend.XID
 	if _, refused := errors.AsType[*rpc.RPCError](err); refused {
-		o.cc.answer(xid, systemErr(xid), o.hold)
+		o.cc.answer(xid, systemErr(xid))
 		return
 	}
 	if err != nil {
 		o.cc.in.Fail(err)
-		o.hold.release()
 		return
 	}
-	o.cc.answer(xid, o.record(&reply), o.hold)
+	o.cc.answer(xid, o.record(&reply))
 }
 
 // free is Call.Free.

@@ -189,6 +189,9 @@ func (c *Client) Close() error {
 	return c.req.Close()
 }
 
+// Done returns a channel that is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.req.Over() }
+
 // Err returns why the connection has ended, nil if it has not.
 func (c *Client) Err() error { return c.conn.Err() }
 
@@ -263,7 +266,7 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	n := c.cfg.Backward.Credits
 	cfg := *s.resp
 	cfg.Credits = n
-	served := &backServed{s: s, addr: conn.RemoteAddr()}
+	served := &backServed{s: s, by: &s.all, addr: conn.RemoteAddr()}
 	served.ctx, served.cancel = context.WithCancel(s.ctx)
 	c.back = responder.New(&cfg, &s.ctr, s.gate, served.addr, served)
 	served.rc = c.back
@@ -313,7 +316,7 @@ func (b *backServed) Dispatch(x *responder.Call, inline bool) {
 	}
 	x.Resp.Reset()
 	x.SetRequest()
-	x.Traits = rpc.Describe(b.s.Handler, &x.Req)
+	x.Traits = rpc.Describe(b.by.Handler, &x.Req)
 	go (*rdmaServed)(b).serve(x)
 }
 

@@ -85,6 +85,9 @@ func (c *StreamClient) Stats() rpc.Stats { return c.c.Stats() }
 // Close implements [rpc.Caller]. It returns when nobody reads any more.
 func (c *StreamClient) Close() error { return c.c.Close() }
 
+// Done returns a channel that is closed when the connection has ended.
+func (c *StreamClient) Done() <-chan struct{} { return c.c.Done() }
+
 // Err returns why the connection has ended, nil if it has not.
 func (c *StreamClient) Err() error { return c.c.Err() }
 

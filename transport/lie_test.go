@@ -19,7 +19,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-var lies = flag.Int("lies", 80, "seeds of TestServerOfLiar, TestClientOfLiar and TestRelayOfLiar")
+var lies = flag.Int("lies", 80, "seeds of TestServerOfLiar and TestClientOfLiar")
 
 // handled notes what the handler was given.
 type handled struct {

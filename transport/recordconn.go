@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -41,7 +40,6 @@ type recordConn struct {
 	wmu   sync.Mutex
 	w     stream.Assembler
 	write stream.Deadline
-	asked bool // Write fails when it gets a reply to no call
 }
 
 var _ net.Conn = (*recordConn)(nil)
@@ -242,9 +240,6 @@ func (c *recordConn) failure() error {
 	return c.err
 }
 
-// errUnasked ends a Relay whose server answers what no client has asked.
-var errUnasked = errors.New("transport: the server has sent a reply to no call")
-
 // checkRecord returns how many octets the record with this head may have; of a larger one no more is kept than the head. The
 // caller holds c.wmu.
 func (c *recordConn) checkRecord(head []byte, _ int) (int, error) {
@@ -268,25 +263,8 @@ func (c *recordConn) checkRecord(head []byte, _ int) (int, error) {
 		return most, nil
 	case ok && orphan:
 		return c.w.Max, nil
-	case c.asked && !c.over() && typ != xdr.MsgCall:
-		c.fanout.ctr.Dropped.Add(1)
-		return 0, errUnasked
 	}
 	return 0, nil
-}
-
-// over reports whether the connection is: the server may still answer calls that came on it.
-func (c *recordConn) over() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err != nil
-}
-
-// insist makes Write fail when it gets a reply to no call, instead of dropping that.
-func (c *recordConn) insist() {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	c.asked = true
 }
 
 // reply sends the record in rec, which it takes, as the reply to the call with its XID. It drops a

@@ -23,8 +23,10 @@ var ErrServerClosed = errors.New("transport: server closed")
 // fields, then call Serve, ServeStream or ServeConn, in any number of goroutines. The fields must
 // not change afterwards. It is safe for concurrent use.
 type Server struct {
-	// Handler serves the calls. It must be set.
+	// Handler serves the calls. It must be set, or Each.
 	Handler rpc.Handler
+	// Each, if set, says what serves the calls of a connection that was accepted, instead of Handler. It borrows conn.
+	Each func(conn net.Conn) Served
 	// Config holds limits and timeouts; nil means the defaults.
 	Config *Config
 
@@ -39,13 +41,31 @@ type Server struct {
 	stream *stream.Service
 	resp   *responder.Config
 
-	within func(net.Conn) error // takes connections on which TLS has begun, instead of serving them; nil: they are served
+	all Served // of connections without another one
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	conns     map[servedConn]time.Time // since when
 	closing   bool
 	idle      chan struct{} // closed when closing and no connection is left
+}
+
+// Served is what serves one connection.
+type Served struct {
+	Handler rpc.Handler
+	// Context, if not nil, ends the connection when it ends: no more calls are taken then, and those that have come are
+	// answered.
+	Context context.Context
+	// Over, if not nil, is called when the connection and all its calls have ended.
+	Over func()
+}
+
+// drains has c end with the context of by.
+func (by *Served) drains(c servedConn) (stop func() bool) {
+	if by.Context == nil {
+		return nil
+	}
+	return context.AfterFunc(by.Context, c.Drain)
 }
 
 // servedConn is a connection of either kind.
@@ -58,7 +78,7 @@ type servedConn interface {
 func (s *Server) init() error {
 	s.once.Do(func() {
 		s.cfg, s.cfgErr = s.Config.fill()
-		if s.cfgErr == nil && s.Handler == nil {
+		if s.cfgErr == nil && s.Handler == nil && s.Each == nil {
 			s.cfgErr = errors.New("transport: Server.Handler is not set")
 		}
 		if s.cfgErr != nil {
@@ -76,6 +96,7 @@ func (s *Server) init() error {
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[servedConn]time.Time)
 		s.idle = make(chan struct{})
+		s.all.Handler = s.Handler
 	})
 	return s.cfgErr
 }
@@ -83,21 +104,21 @@ func (s *Server) init() error {
 // Serve takes l, accepts connections from it, and serves RPC-over-RDMA on them. It returns
 // ErrServerClosed, or the first error of Accept that is not temporary.
 func (s *Server) Serve(l net.Listener) error {
-	return s.accept(l, func(c net.Conn, turn execute.Turn) error { return s.serveConn(c, nil, turn) })
+	return s.accept(l, s.Each, func(c net.Conn, by *Served, turn execute.Turn) error { return s.serveConn(c, by, nil, turn) })
 }
 
 // ServeStream takes l, accepts connections from it, and serves record-marked RPC on them (RFC
 // 5531 Section 11).
-func (s *Server) ServeStream(l net.Listener) error { return s.ServeStreamHandler(l, s.Handler) }
+func (s *Server) ServeStream(l net.Listener) error { return s.accept(l, s.Each, s.serveStreamOf) }
 
 // ServeStreamHandler is ServeStream with another Handler, for a port on which only some of the programs
 // are served. Limits are those of s.
 func (s *Server) ServeStreamHandler(l net.Listener, h rpc.Handler) error {
-	return s.accept(l, func(c net.Conn, turn execute.Turn) error { return s.serveStreamOf(c, h, turn) })
+	return s.accept(l, func(net.Conn) Served { return Served{Handler: h} }, s.serveStreamOf)
 }
 
-// accept runs serve in a goroutine for each connection of l.
-func (s *Server) accept(l net.Listener, serve func(net.Conn, execute.Turn) error) error {
+// accept runs serve in a goroutine for each connection of l, with what each says, or s.all if it is nil.
+func (s *Server) accept(l net.Listener, each func(net.Conn) Served, serve func(net.Conn, *Served, execute.Turn) error) error {
 	if err := given("listener", l); err != nil {
 		return err
 	}
@@ -107,8 +128,18 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn, execute.Turn) error
 	}
 	defer s.dropListener(l)
 	err := accept.Serve(s.ctx, l, func(c net.Conn) {
-		turn := s.exec.Turn()              // here, because goroutines begin in any order
-		go func() { _ = serve(c, turn) }() // it has logged its error
+		turn := s.exec.Turn() // here, because goroutines begin in any order
+		go func() {
+			by := &s.all
+			if each != nil {
+				own := each(c)
+				by = &own
+			}
+			_ = serve(c, by, turn) // it has logged its error
+			if by.Over != nil {
+				by.Over()
+			}
+		}()
 	})
 	if s.isClosing() {
 		return ErrServerClosed

@@ -23,6 +23,8 @@ import (
 // rdmaServed is a Server's RDMA connection.
 type rdmaServed struct {
 	s      *Server
+	by     *Served
+	stop   func() bool // of by.Context; nil: it has none
 	rc     *responder.Responder
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -37,13 +39,13 @@ type rdmaServed struct {
 // ServeConn takes conn and serves RPC-over-RDMA on it, as the MPA responder, until the connection
 // ends and all its calls are finished. It returns nil if the peer ends the connection in an
 // orderly way.
-func (s *Server) ServeConn(conn net.Conn) error { return s.serveConn(conn, nil, 0) }
+func (s *Server) ServeConn(conn net.Conn) error { return s.serveConn(conn, &s.all, nil, 0) }
 
 // serveConn is ServeConn with octets that have been read already. Its goroutine rests here for as long as the
 // client is idle: what only the start needs is in open, since 100 octets more on this stack make it 8 KiB
 // instead of 4.
-func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error {
-	c, err := s.open(conn, first, turn)
+func (s *Server) serveConn(conn net.Conn, by *Served, first []byte, turn execute.Turn) error {
+	c, err := s.open(conn, by, first, turn)
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func (s *Server) serveConn(conn net.Conn, first []byte, turn execute.Turn) error
 }
 
 // open admits conn and runs the MPA start-up on it. Close the result.
-func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaServed, err error) {
+func (s *Server) open(conn net.Conn, by *Served, first []byte, turn execute.Turn) (_ *rdmaServed, err error) {
 	if err := given("connection", conn); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 		_ = conn.Close() // the error above says more
 		return nil, err
 	}
-	c := &rdmaServed{s: s, addr: conn.RemoteAddr()}
+	c := &rdmaServed{s: s, by: by, addr: conn.RemoteAddr()}
 	var state *tls.ConnectionState
 	if _, secure := conn.(*tls.Conn); secure || s.cfg.TLS.Config != nil {
 		outer := conn
@@ -111,6 +113,7 @@ func (s *Server) open(conn net.Conn, first []byte, turn execute.Turn) (_ *rdmaSe
 	s.ctr.Accepted.Add(1)
 	c.begun = time.Now()
 	s.gate.Came(peeraddr.Of(conn), c.network())
+	c.stop = by.drains(c)
 	return c, nil
 }
 
@@ -121,6 +124,9 @@ func (c *rdmaServed) close() {
 
 // leave gives back what a connection takes before the server knows it.
 func (c *rdmaServed) leave() {
+	if c.stop != nil {
+		c.stop()
+	}
 	c.cancel()
 	c.s.exec.Leave(c.at)
 	c.rc.Leave()
@@ -149,11 +155,11 @@ func (c *rdmaServed) Ended(err error) {
 
 // Lazy asks the handler. It is not asked whether it is ready for the data of a call that is refused, which needs none.
 func (c *rdmaServed) Lazy(req *rpc.Request) bool {
-	if !rpc.Describe(c.s.Handler, req).Lazy {
+	if !rpc.Describe(c.by.Handler, req).Lazy {
 		return false
 	}
 	_, refused := req.Refusal(nil)
-	return refused || !rpc.Ready(c.ctx, c.s.Handler, req)
+	return refused || !rpc.Ready(c.ctx, c.by.Handler, req)
 }
 
 // Dispatch runs a call here if it does not block, or if its likes are short and no such call runs
@@ -175,7 +181,7 @@ func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 		}
 	}
 	if g := x.Req.GSS; g == nil || !g.Answered() {
-		x.Traits = rpc.Describe(c.s.Handler, &x.Req)
+		x.Traits = rpc.Describe(c.by.Handler, &x.Req)
 	}
 	t := &x.Traits
 	if !x.Charge(t.Memory) {
@@ -237,7 +243,7 @@ func (c *rdmaServed) serve(x *responder.Call) {
 			x.Resp.Refuse(h)
 		}
 	}
-	answer := c.s.exec.Execute(c.ctx, c.s.Handler, &x.Traits, &x.Req, &x.Resp, c.at)
+	answer := c.s.exec.Execute(c.ctx, c.by.Handler, &x.Traits, &x.Req, &x.Resp, c.at)
 	if !x.Handled() || !answer {
 		c.rc.Finish(x)
 		return

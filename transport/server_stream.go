@@ -16,10 +16,10 @@ import (
 
 // ServeStreamConn takes conn and serves record-marked RPC on it until the stream ends and all
 // calls are answered. It returns nil if the peer ends the stream in an orderly way.
-func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamOf(conn, s.Handler, 0) }
+func (s *Server) ServeStreamConn(conn net.Conn) error { return s.serveStreamOf(conn, &s.all, 0) }
 
 // serveStreamOf is ServeStreamConn with another handler.
-func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler, turn execute.Turn) error {
+func (s *Server) serveStreamOf(conn net.Conn, by *Served, turn execute.Turn) error {
 	if err := given("connection", conn); err != nil {
 		return err
 	}
@@ -28,22 +28,25 @@ func (s *Server) serveStreamOf(conn net.Conn, h rpc.Handler, turn execute.Turn) 
 		return err
 	}
 	if _, is := conn.(*tls.Conn); is {
-		return s.serveTLS(conn, h, turn)
+		return s.serveTLS(conn, by, turn)
 	}
-	return s.serveRecords(conn, nil, h, nil, false, turn)
+	return s.serveRecords(conn, nil, by, nil, false, turn)
 }
 
 // serveRecords serves records, which state protects, until the stream ends or a client with whom both is agreed enables RDMA.
-func (s *Server) serveRecords(conn net.Conn, state *tls.ConnectionState, h rpc.Handler, first []byte, both bool, turn execute.Turn) error {
-	c := stream.NewConn(s.stream, h, conn, state, first, both)
+func (s *Server) serveRecords(conn net.Conn, state *tls.ConnectionState, by *Served, first []byte, both bool, turn execute.Turn) error {
+	c := stream.NewConn(s.stream, by.Handler, conn, state, first, both)
+	if stop := by.drains(c); stop != nil {
+		defer stop()
+	}
 	switch err := c.Serve(turn); {
 	case errors.Is(err, stream.ErrToTLS):
-		return s.serveTLS(conn, h, turn)
+		return s.serveTLS(conn, by, turn)
 	case errors.Is(err, stream.ErrToRDMA):
 		if err := conn.SetDeadline(time.Time{}); err != nil {
 			return rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), err)
 		}
-		return s.serveConn(conn, c.Ahead(), turn)
+		return s.serveConn(conn, by, c.Ahead(), turn)
 	default:
 		return err
 	}
@@ -65,14 +68,14 @@ const peekSize = 4
 // ServeShared takes l, accepts connections from it, and serves RPC-over-RDMA or record-marked RPC
 // on each, depending on its first octets: both can share a port. A client that sends nothing for
 // Startup.Timeout is disconnected.
-func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.serveSharedConn) }
+func (s *Server) ServeShared(l net.Listener) error { return s.accept(l, s.Each, s.serveSharedConn) }
 
 // ServeSharedConn is [Server.ServeConn] or [Server.ServeStreamConn] on conn, which it takes. A
 // client that began with record-marked RPC may enable RDMA between two messages, once it has the
 // replies to all its calls (RFC 5666 Section 3; [StreamClient.EnableRDMA]).
-func (s *Server) ServeSharedConn(conn net.Conn) error { return s.serveSharedConn(conn, 0) }
+func (s *Server) ServeSharedConn(conn net.Conn) error { return s.serveSharedConn(conn, &s.all, 0) }
 
-func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
+func (s *Server) serveSharedConn(conn net.Conn, by *Served, turn execute.Turn) error {
 	if err := given("connection", conn); err != nil {
 		return err
 	}
@@ -92,9 +95,9 @@ func (s *Server) serveSharedConn(conn net.Conn, turn execute.Turn) error {
 		return err
 	}
 	if string(first) == mpa.RequestKey[:peekSize] || first[0] == stream.RecordHandshake { // no mark of so long a fragment
-		return s.serveConn(conn, first, turn)
+		return s.serveConn(conn, by, first, turn)
 	}
-	return s.serveRecords(conn, stream.StateOf(conn), s.Handler, first, true, turn)
+	return s.serveRecords(conn, stream.StateOf(conn), by, first, true, turn)
 }
 
 // admitted begins a connection, which counts as one meanwhile, within Startup.Timeout.

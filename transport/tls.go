@@ -133,7 +133,7 @@ func (s *Server) begun(conn net.Conn, begin func() error) error {
 }
 
 // serveTLS serves records within TLS, which begins on conn, or which conn is.
-func (s *Server) serveTLS(conn net.Conn, h rpc.Handler, turn execute.Turn) error {
+func (s *Server) serveTLS(conn net.Conn, by *Served, turn execute.Turn) error {
 	var state *tls.ConnectionState
 	err := s.begun(conn, func() (err error) {
 		if t, theirs := conn.(*tls.Conn); theirs { // of a listener of crypto/tls
@@ -150,10 +150,7 @@ func (s *Server) serveTLS(conn net.Conn, h rpc.Handler, turn execute.Turn) error
 	if err != nil {
 		return err
 	}
-	if s.within != nil {
-		return s.within(conn)
-	}
-	return s.serveRecords(conn, state, h, nil, false, turn)
+	return s.serveRecords(conn, state, by, nil, false, turn)
 }
 
 // accept returns the connection on which a client of RDMA begins with MPA: conn, or TLS on it if its client begins that. It

@@ -307,156 +307,61 @@ func mustFail(t *testing.T, c *transport.Client) {
 	t.Error("the connection goes on")
 }
 
-// TestTLSProxies: listeners and connections for proxies have TLS at either end.
-func TestTLSProxies(t *testing.T) {
+// TestTLSListen: a listener, and connections of programs that speak records by themselves, have TLS at either end; a session
+// that is not trusted any more ends.
+func TestTLSListen(t *testing.T) {
 	w := newWorld(t)
 	h, _, addr := serveTLS(t, w.serverConfig())
 	ctx := testCtx(t)
 	named := w.clientConfig(w.client)
 	named.TLS.Config.ServerName = "nfs.test"
-	for _, tt := range []struct {
-		name   string
-		listen func(net.Listener) (net.Listener, error)
-		server func() (net.Conn, error)
-		dial   func(addr string) (rpc.Caller, error)
-		clear  func(addr string) (rpc.Caller, error)
-	}{
-		{
-			"RDMA to records",
-			func(l net.Listener) (net.Listener, error) { return transport.NewListener(l, w.serverConfig()) },
-			func() (net.Conn, error) {
-				c, err := net.Dial("tcp", addr)
-				if err != nil {
-					return nil, err
-				}
-				return transport.StartTLS(ctx, c, named)
-			},
-			func(addr string) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", addr, w.clientConfig()) },
-			func(addr string) (rpc.Caller, error) { return transport.Dial(ctx, "tcp", addr, testConfig()) },
-		},
-		{
-			"records to RDMA",
-			func(l net.Listener) (net.Listener, error) { return transport.NewStreamListener(l, w.serverConfig()) },
-			func() (net.Conn, error) { return transport.DialConn(ctx, "tcp", addr, w.clientConfig(w.client)) },
-			func(addr string) (rpc.Caller, error) { return transport.DialStream(ctx, "tcp", addr, w.clientConfig()) },
-			func(addr string) (rpc.Caller, error) { return transport.DialStream(ctx, "tcp", addr, testConfig()) },
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lost atomic.Bool
+	cfg := w.serverConfig()
+	cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error {
+		if lost.Load() {
+			return errors.New("lost")
+		}
+		return nil
+	}
+	front := must(transport.NewListener(must(net.Listen("tcp", "127.0.0.1:0"))(t), cfg))(t)
+	defer front.Close()
+	go func() {
+		for {
+			a, err := front.Accept()
 			if err != nil {
-				t.Fatal(err)
+				return
 			}
-			front, err := tt.listen(l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { front.Close() })
-			go func() {
-				for {
-					a, err := front.Accept()
-					if err != nil {
-						return
-					}
-					b, err := tt.server()
-					if err != nil {
-						a.Close()
-						t.Error(err)
-						return
-					}
-					go transport.Relay(a, b)
-				}
-			}()
-			c, err := tt.dial(l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			mustDo(t, c, bothWays(1<<20)).Release()
-			c.Close()
-			s := h.tls.Load()
-			if s == nil || len(s.VerifiedChains) == 0 {
-				t.Errorf("at the server: %+v", s)
-			}
-			n := h.calls.Load()
-			c, err = tt.clear(l.Addr().String())
+			b, err := net.Dial("tcp", addr)
 			if err == nil {
-				var r rpc.Reply
-				if err = c.Do(ctx, echoCall(nil), &r); err == nil {
-					err = r.Header.Err()
-				}
-				r.Release()
-				c.Close()
+				b, err = transport.StartTLS(ctx, b, named)
 			}
-			if err == nil || h.calls.Load() != n {
-				t.Error("a call in clear is passed on")
+			if err != nil {
+				a.Close()
+				t.Error(err)
+				return
 			}
-		})
+			go join(a, b)
+		}
+	}()
+	c := must(transport.Dial(ctx, "tcp", front.Addr().String(), w.clientConfig()))(t)
+	defer c.Close()
+	mustDo(t, c, bothWays(1<<20)).Release()
+	s := h.tls.Load()
+	if s == nil || len(s.VerifiedChains) == 0 {
+		t.Errorf("at the server: %+v", s)
 	}
-	for name, listen := range map[string]func(net.Listener, *transport.Config) (net.Listener, error){
-		"RDMA":    func(l net.Listener, c *transport.Config) (net.Listener, error) { return transport.NewListener(l, c) },
-		"records": transport.NewStreamListener,
-	} {
-		var lost atomic.Bool
-		cfg := w.serverConfig()
-		cfg.TLS.Config.VerifyConnection = func(tls.ConnectionState) error {
-			if lost.Load() {
-				return errors.New("lost")
-			}
-			return nil
-		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		front, err := listen(l, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer front.Close()
-		here, over := make(chan struct{}), make(chan error, 1)
-		go func() {
-			c, err := front.Accept()
-			close(here)
-			for err == nil {
-				_, err = c.Read(make([]byte, 1))
-			}
-			over <- err
-		}()
-		var c io.Closer
-		if name == "RDMA" {
-			c, err = transport.Dial(ctx, "tcp", l.Addr().String(), w.clientConfig())
-		} else {
-			c, err = transport.DialStream(ctx, "tcp", l.Addr().String(), w.clientConfig())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		<-here
-		r := front.(interface{ RecheckTLS() })
-		r.RecheckTLS()
-		select {
-		case err := <-over:
-			t.Errorf("%s: it ends though it is trusted: %v", name, err)
-		default:
-		}
-		lost.Store(true)
-		r.RecheckTLS()
-		select {
-		case <-over:
-		case <-ctx.Done():
-			t.Errorf("%s: a session that is not trusted any more goes on", name)
-		}
+	if c, err := transport.Dial(ctx, "tcp", front.Addr().String(), testConfig()); err == nil {
+		c.Close()
+		t.Error("a connection in clear is taken")
 	}
-	both := w.serverConfig()
-	both.TLS.AllowClear = true
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if _, err := transport.NewStreamListener(l, both); !errors.Is(err, rpc.ErrConfig) {
-		t.Error(err)
+	front.RecheckTLS()
+	mustDo(t, c, echoCall(nil)).Release()
+	lost.Store(true)
+	front.RecheckTLS()
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		t.Error("a session that is not trusted any more goes on")
 	}
 }
 

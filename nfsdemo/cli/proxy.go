@@ -184,8 +184,6 @@ type proxying struct {
 	cfg     *transport.Config
 	u       *nfsclient.URL
 	p, m    *proxy.Proxy // of NFS, and of MOUNT, which may be nil
-	front   net.Listener // of NFS
-	mounts  net.Listener // of MOUNT, or nil
 	r       proxyJSON
 	alive   *health // of the server
 	owners  owners
@@ -239,34 +237,34 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 func (x *proxying) open(ctx context.Context) (err error) {
 	f, a := x.f, x.a
 	x.owners.log, x.cfg.Duplicates.Owner = f.log.Logger, x.owners.name
-	x.p = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg, x.toTLS)}
-	if x.front, err = x.listener(ctx); err != nil {
+	cfg := *x.cfg
+	cfg.TLS = f.front.config()
+	x.p = &proxy.Proxy{Config: &cfg, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg, x.toTLS)}
+	front, err := x.listener(ctx)
+	if err != nil {
 		return err
 	}
-	x.r = proxyJSON{To: x.u.Addr(), Export: x.u.Path, Listen: x.front.Addr().String(), Scheme: frontScheme(x.u.Scheme), PID: os.Getpid()}
+	x.r = proxyJSON{To: x.u.Addr(), Export: x.u.Path, Listen: front.Addr().String(), Scheme: frontScheme(x.u.Scheme), PID: os.Getpid()}
 	ml, err := f.sockets.listen(ctx, "mount-listen", f.mount)
 	if err != nil {
-		_ = x.front.Close() // the first error counts
+		_ = front.Close() // the first error counts
 		return err
 	}
 	if ml != nil {
-		x.m = &proxy.Proxy{Logger: x.cfg.Logger, Check: x.owners.check, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, x.cfg, inClear)}
+		mounts := mountConfig(x.cfg)
+		x.m = &proxy.Proxy{Config: mounts, Check: x.owners.check, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, mounts, inClear)}
 		x.r.Mount = ml.Addr().String()
-		known, err := x.owners.listen(ml)
-		if err == nil {
-			x.mounts, err = transport.NewStreamListener(known, mountConfig(x.cfg))
-		}
-		if err != nil {
-			_ = x.front.Close()
+		if ml, err = x.owners.listen(ml); err != nil {
+			_ = front.Close()
 			_ = ml.Close()
 			return err
 		}
 	}
 	sl, err := f.sockets.listen(ctx, "status", f.status)
 	if err != nil {
-		_ = x.front.Close()
+		_ = front.Close()
 		if ml != nil {
-			_ = x.mounts.Close()
+			_ = ml.Close()
 		}
 		return err
 	}
@@ -274,9 +272,13 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	x.r.web, sl = f.front.web(sl)
 	x.alive = newHealth(string(x.u.Scheme)+"://"+x.u.Addr(), f.log.Logger, x.check)
 	x.status = serveStatus(sl, nil, x.statusServer(), x.stats, x.errs)
-	x.wg.Go(func() { x.errs <- x.p.Serve(x.front) })
+	serve := x.p.Serve
+	if x.u.Scheme == nfsclient.SchemeRDMA {
+		serve = x.p.ServeStream
+	}
+	x.wg.Go(func() { x.errs <- serve(front) })
 	if ml != nil {
-		x.wg.Go(func() { x.errs <- x.m.Serve(x.mounts) })
+		x.wg.Go(func() { x.errs <- x.m.ServeStream(ml) })
 	}
 	return nil
 }
@@ -291,10 +293,7 @@ func (x *proxying) reload() func() (string, error) {
 		if err := x.f.readTLS(); err != nil {
 			return "", err
 		}
-		if l, ok := x.front.(interface{ RecheckTLS() }); ok {
-			l.RecheckTLS()
-		}
-		return x.u.Addr(), nil
+		return x.u.Addr(), x.p.RecheckTLS()
 	}
 }
 
@@ -330,11 +329,7 @@ func (x *proxying) announce(ctx context.Context) error {
 
 // check asks the server whether it serves NFS.
 func (x *proxying) check(ctx context.Context) error {
-	conn, err := x.p.Dial(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := transport.NewStreamClient(ctx, conn, nil)
+	c, err := x.p.Dial(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -351,15 +346,7 @@ func (x *proxying) check(ctx context.Context) error {
 }
 
 // stats are the counters of the front.
-func (x *proxying) stats() rpc.Stats { return statsOf(x.front) }
-
-// statsOf returns the counters of a listener of package transport.
-func statsOf(l net.Listener) rpc.Stats {
-	if l, ok := l.(interface{ Stats() rpc.Stats }); ok {
-		return l.Stats()
-	}
-	return rpc.Stats{}
-}
+func (x *proxying) stats() rpc.Stats { return x.p.Stats().Stats }
 
 // Clients are connected for MOUNT as long as a call takes. One address may have fewer than all, even if it is this machine's.
 const (
@@ -367,9 +354,10 @@ const (
 	mountClientConns = 32
 )
 
-// mountConfig has the limits of the port of MOUNT.
+// mountConfig is that of the port of MOUNT, which nobody calls back.
 func mountConfig(cfg *transport.Config) *transport.Config {
 	c := *cfg
+	c.Backward = transport.Backward{}
 	if c.Limits.Conns == 0 || c.Limits.Conns > mountConns {
 		c.Limits.Conns = mountConns
 	}
@@ -385,14 +373,11 @@ func (x *proxying) drain() error {
 	x.status.stopping()
 	ctx, cancel := context.WithTimeout(x.a.hard, drainTime)
 	defer cancel()
-	x.p.Drain(ctx, func() bool { return x.stats().InFlight > 0 })
-	left := x.stats().InFlight
-	if _, ok := x.front.(*transport.Listener); ok {
-		printStats(x.a.stderr, "nfsdemo: passed", x.stats())
-	}
+	_ = x.p.Shutdown(ctx) // what is left says more
 	st := x.p.Stats()
+	printStats(x.a.stderr, "nfsdemo: passed", st.Stats)
 	fmt.Fprintf(x.a.stderr, "nfsdemo: stopped; %d clients, %d of them without an answer from %s\n", st.Accepted, st.Failed, x.r.To)
-	if left > 0 {
+	if left := st.InFlight; left > 0 {
 		return &drainError{fmt.Errorf("%s had not answered %s", x.r.To, plural(left, "call"))}
 	}
 	return nil
@@ -415,24 +400,28 @@ func (x *proxying) close() {
 }
 
 // dialer connects to the server, one client at a time.
-func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config, secure func() transport.TLS) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) {
+func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config, secure func() transport.TLS) func(context.Context, rpc.Handler) (proxy.Server, error) {
+	return func(ctx context.Context, back rpc.Handler) (proxy.Server, error) {
 		own := *cfg
 		own.TLS = secure()
+		if own.Backward.Handler = back; back == nil {
+			own.Backward.Credits = 0
+		} else if own.Backward.Credits == 0 {
+			own.Backward.Handler = nil
+		}
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err
 		}
 		c = a.capture.Load().TapClient(c)
 		if scheme == nfsclient.SchemeTCP {
-			return transport.StartTLS(ctx, c, &own)
+			return transport.NewStreamClient(ctx, c, &own)
 		}
 		cl, err := transport.NewClient(ctx, c, &own)
 		if err != nil {
 			_ = c.Close() // the first error counts
-			return nil, err
 		}
-		return transport.NewCallConn(cl), nil
+		return cl, err
 	}
 }
 
@@ -447,13 +436,7 @@ func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
 		_ = l.Close() // the error above says more
 		return nil, err
 	}
-	l = x.a.capture.Load().TapListener(known)
-	cfg := *x.cfg
-	cfg.TLS = x.f.front.config()
-	if x.u.Scheme == nfsclient.SchemeRDMA {
-		return transport.NewStreamListener(l, &cfg)
-	}
-	return transport.NewListener(l, &cfg)
+	return x.a.capture.Load().TapListener(known), nil
 }
 
 // proxyJSON is the output of proxy --json.

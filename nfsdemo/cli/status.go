@@ -178,7 +178,10 @@ func (x *proxying) statusServer() *ops.Server {
 			counter("proxy_failed_total", "Clients for which the server could not be reached.", func() uint64 { return x.p.Stats().Failed }),
 			counter("proxy_slow_total", "Clients that ended because they, or the server, stopped inside a record or did not answer.", func() uint64 { return x.p.Stats().Slow }),
 			counter("proxy_mount_refused_total", "Connections for MOUNT of clients that are not allowed, or beyond the limits.", func() uint64 {
-				st := statsOf(x.mounts)
+				if x.m == nil {
+					return 0
+				}
+				st := x.m.Stats()
 				return st.NotAllowed + st.TooMany
 			}),
 		},

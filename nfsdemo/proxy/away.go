@@ -1,13 +1,10 @@
 package proxy
 
 import (
-	"context"
-	"net"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -16,7 +13,7 @@ import (
 // connects again then, and so does the proxy to the server.
 const awayTime = 10 * time.Second
 
-// away answers the calls of one client instead of a server that cannot be reached. What it answers makes
+// away answers a call instead of a server that cannot be reached. What it answers makes
 // a client that has mounted the server wait, as it does for a server that does not answer, and one that
 // mounts it fail with a reason:
 //
@@ -26,10 +23,7 @@ const awayTime = 10 * time.Second
 //
 // SYSTEM_ERR to other calls of NFS would be a lie with consequences: Linux makes EIO of it even for hard
 // mounts, and programs lose what they wrote.
-type away struct{ conn net.Conn }
-
-// ServeRPC implements rpc.Handler.
-func (a away) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+func (c *client) away(req *rpc.Request, resp *rpc.Response) {
 	switch {
 	case req.Prog == mount3.Program && req.Proc == 0: // so that the client asks, and gets an answer
 	case req.Proc == 0:
@@ -41,7 +35,7 @@ func (a away) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) 
 	case req.Prog == mount3.Program:
 		resp.Stat = xdr.SystemErr
 	default:
-		_ = a.conn.Close() // the client sees that, not the answer
+		c.hangUp(resp)
 	}
 }
 
@@ -61,13 +55,4 @@ func later(b []byte, p nfs3.Proc) []byte {
 		b = xdr.AppendBool(b, false)
 	}
 	return b
-}
-
-// answer serves a client whose server cannot be reached, for a while.
-func (p *Proxy) answer(c net.Conn) {
-	end := time.AfterFunc(awayTime, func() { _ = c.Close() })
-	defer end.Stop()
-	s := &transport.Server{Handler: away{c}}
-	_ = s.ServeStreamConn(c) // it ends one way or the other
-	_ = s.Close()            // of nothing else
 }

@@ -42,16 +42,16 @@ func TestAway(t *testing.T) {
 	defer s.Close()
 	var down atomic.Bool
 	down.Store(true)
-	front := must(transport.Listen("tcp", "127.0.0.1:0", nil))(t)
-	p := &proxy.Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
+	front := listen(t)
+	p := &proxy.Proxy{Dial: func(ctx context.Context, _ rpc.Handler) (proxy.Server, error) {
 		if down.Load() {
 			return nil, errors.New("no server")
 		}
-		return new(net.Dialer).DialContext(ctx, "tcp", back.Addr().String())
+		return transport.DialStream(ctx, "tcp", back.Addr().String(), nil)
 	}}
 	plain := listen(t)
 	go p.Serve(front)
-	go p.Serve(plain)
+	go p.ServeStream(plain)
 	defer p.Close()
 	clients := func() (list []rpc.Caller) {
 		r := must(transport.Dial(t.Context(), "tcp", front.Addr().String(), nil))(t)

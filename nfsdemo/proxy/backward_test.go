@@ -19,9 +19,13 @@ const cbProgram = 0x40000000
 // made, as NFSv4.1 servers do; through the proxy the call reaches a client on RDMA.
 func TestBackChannel(t *testing.T) {
 	back := listen(t)
-	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	front := must(transport.NewListener(inner, &transport.Config{Backward: transport.Backward{Credits: 4}}))(t)
-	p := &proxy.Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
+	front := listen(t)
+	p := &proxy.Proxy{
+		Config: &transport.Config{Backward: transport.Backward{Credits: 4}},
+		Dial: func(ctx context.Context, h rpc.Handler) (proxy.Server, error) {
+			return transport.DialStream(ctx, "tcp", back.Addr().String(), &transport.Config{Backward: transport.Backward{Credits: 4, Handler: h}})
+		},
+	}
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(front) }()
 	defer func() {
@@ -64,7 +68,7 @@ func TestBackChannel(t *testing.T) {
 	if err := <-got; err != nil {
 		t.Error(err)
 	}
-	if st := front.Stats(); st.BackwardCalls != 1 || st.BackwardReplies != 1 {
+	if st := p.Stats(); st.BackwardCalls != 1 || st.BackwardReplies != 1 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -21,12 +21,12 @@ func Example() {
 	go s.ServeStream(back)
 	defer s.Close()
 
-	front, err := transport.Listen("tcp", "127.0.0.1:0", nil)
+	front, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	p := &proxy.Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", back.Addr().String())
+	p := &proxy.Proxy{Dial: func(ctx context.Context, _ rpc.Handler) (proxy.Server, error) {
+		return transport.DialStream(ctx, "tcp", back.Addr().String(), nil)
 	}}
 	go p.Serve(front)
 	defer p.Close()

@@ -3,14 +3,13 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/accept"
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -18,215 +17,133 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrClosed is returned by Serve after Close.
-var ErrClosed = errors.New("proxy: closed")
-
 const defaultDialTimeout = 10 * time.Second
 
-// Proxy passes the connections of clients on to a server. Set the fields, then call Serve for any number
+// Server is a connection to the server: a *transport.Client or *transport.StreamClient.
+type Server interface {
+	rpc.Caller
+	Done() <-chan struct{} // closed when it has ended
+	Err() error            // why it has, nil if it has not
+	Abort(err error)       // ends it
+}
+
+var _, _ Server = (*transport.Client)(nil), (*transport.StreamClient)(nil)
+
+// Proxy passes the calls of clients on to a server. Set the fields, then call Serve or ServeStream for any number
 // of listeners; do not change the fields afterwards. It is safe for concurrent use.
 type Proxy struct {
-	// Dial opens a record-marked connection to the server for one client, for example with
-	// transport.DialConn over RDMA, or net.Dialer.DialContext over TCP. It must be set. When it fails,
+	// Dial connects to the server for one client, when its first call comes. It must be set. back serves what the server
+	// calls in return, for transport.Config.Backward, and passes it on to the client. When Dial fails,
 	// the proxy itself answers the client for a while: NFSv3 calls with NFS3ERR_JUKEBOX, so that a client
 	// that has mounted the server waits for it, and MNT with MNT3ERR_SERVERFAULT.
-	Dial func(ctx context.Context) (net.Conn, error)
+	Dial func(ctx context.Context, back rpc.Handler) (Server, error)
 	// DialTimeout limits the time for Dial. If zero, 10 s; if negative, Serve returns an error.
 	DialTimeout time.Duration
 	// Check, if not nil, returns an error for a call that the client with this address must not make: the client's
 	// connection ends then. It borrows the call.
 	Check func(client net.Addr, call *xdr.CallHeader) error
-	// Logger receives errors. If nil, nothing is logged.
-	Logger *zap.Logger
+	// Config is that of the clients' side. Its Binding holds for both. All credentials pass, and no call runs in the goroutine
+	// that reads. If Limits.Conns is 0, there are half as many as usual beyond 2048, because each has a connection to the server.
+	Config *transport.Config
 
-	accepted, failed, slow atomic.Uint64
+	once   sync.Once
+	cfg    transport.Config
+	srv    transport.Server
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	mu     sync.Mutex     // no client comes after Close
+	wg     sync.WaitGroup // of clients
 
-	mu     sync.Mutex
-	closed bool
-	open   map[closer]Client // listeners, the clients' connections, and Dials
-	wg     sync.WaitGroup
+	failed, slow atomic.Uint64
 }
 
-type closer interface{ Close() error }
-
-// Client is the connection of a client. A listener has no Addr.
-type Client struct {
-	Addr    net.Addr
-	Network string // "rdma" or "tcp"
-	Since   time.Time
-}
-
-// Stats counts the clients of a Proxy.
+// Stats counts the clients of a Proxy, and their calls.
 type Stats struct {
-	Accepted uint64 // clients that came
-	Failed   uint64 // those for which the server could not be reached
-	Slow     uint64 // those that ended because they, or the server, stopped inside a record or did not answer
+	rpc.Stats        // of the clients' side
+	Failed    uint64 // clients for which the server could not be reached
+	Slow      uint64 // those that ended because they, or the server, stopped inside a record or did not answer
 }
 
-// Serve passes on the clients that l accepts: record-marked connections of a [transport.Listener]
-// (clients on RDMA) or of a TCP listener. It takes l. It returns ErrClosed after Close, or the error
-// that ended accepting.
-func (p *Proxy) Serve(l net.Listener) error {
+// init prepares p at first use.
+func (p *Proxy) init() *transport.Server {
+	p.once.Do(func() {
+		if p.Config != nil {
+			p.cfg = *p.Config
+		}
+		c := &p.cfg
+		c.AnyCred, c.Reading.HandlerLimit = true, -1
+		if c.Binding == nil {
+			c.Binding = chunks.NFS
+		}
+		if c.MaxPayload == 0 {
+			c.MaxPayload = transport.DefaultMaxPayload
+		}
+		if c.Logger == nil {
+			c.Logger = zap.NewNop()
+		}
+		if c.Limits.Conns == 0 {
+			c.Limits.Conns = 2048 + int(cmp.Or(max(c.Limits.Memory, 0), transport.DefaultMemory)>>16)
+		}
+		p.srv.Config, p.srv.Each = c, p.each
+		p.ctx, p.cancel = context.WithCancel(context.Background())
+	})
+	return &p.srv
+}
+
+// Serve takes l, and passes on what clients on RDMA call. It returns transport.ErrServerClosed after Shutdown or Close, or the
+// error that ended accepting.
+func (p *Proxy) Serve(l net.Listener) error { return p.serve(l, (*transport.Server).Serve) }
+
+// ServeStream is Serve for clients on record-marked TCP.
+func (p *Proxy) ServeStream(l net.Listener) error { return p.serve(l, (*transport.Server).ServeStream) }
+
+func (p *Proxy) serve(l net.Listener, serve func(*transport.Server, net.Listener) error) error {
 	if err := setting.Check(setting.Time("DialTimeout", p.DialTimeout)); err != nil {
 		_ = l.Close() // it has accepted nobody
 		return fmt.Errorf("proxy: %w", err)
 	}
-	if !p.add(l, Client{}) {
-		_ = l.Close() // it has accepted nobody
-		return ErrClosed
-	}
-	defer p.drop(l)
-	network := "tcp"
-	if _, ok := l.(*transport.Listener); ok {
-		network = "rdma"
-	}
-	err := accept.Serve(context.Background(), l, func(c net.Conn) { // Close closes l
-		p.wg.Go(func() { p.client(c, network) })
-	})
+	return serve(p.init(), l)
+}
+
+// each is transport.Server.Each.
+func (p *Proxy) each(net.Conn) transport.Served {
+	c := &client{p: p, over: make(chan struct{}), pending: make(map[uint32]struct{})}
+	c.ctx, c.leave = context.WithCancel(p.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
-		return ErrClosed
+	if p.ctx.Err() != nil { // the server refuses it, and Close may wait no longer
+		return transport.Served{Handler: c, Over: c.leave}
 	}
-	return err
-}
-
-// client connects one client with the server until either side ends.
-func (p *Proxy) client(c net.Conn, network string) {
-	p.accepted.Add(1)
-	begun := time.Now()
-	if !p.add(c, Client{c.RemoteAddr(), network, begun}) {
-		_ = c.Close() // the proxy is closing
-		return
-	}
-	defer p.drop(c)
-	s, err := p.dial()
-	log := p.logger().With(zap.Stringer("client", c.RemoteAddr()), zap.String("transport", network))
-	if err != nil {
-		p.failed.Add(1)
-		log.Warn("proxy: the server cannot be reached", zap.Error(err))
-		p.answer(c)
-		return
-	}
-	level := zap.InfoLevel
-	if network == "rdma" {
-		level = zap.DebugLevel // the listener has said it
-	}
-	log.Log(level, "proxy: client connected", zap.Stringer("server", s.RemoteAddr()))
-	var check func(*xdr.CallHeader) error
-	if p.Check != nil {
-		check = func(call *xdr.CallHeader) error { return p.Check(c.RemoteAddr(), call) }
-	}
-	err = transport.RelayChecked(c, s, check)
-	if _, slow := errors.AsType[*rpc.SlowPeerError](err); slow {
-		p.slow.Add(1)
-		level = zap.WarnLevel
-	}
-	if err == nil {
-		err = errEnd
-	}
-	log.Log(level, "proxy: client gone", zap.NamedError("why", err), zap.Duration("after", time.Since(begun).Round(time.Microsecond)))
-}
-
-// dialing is a Dial that Close ends.
-type dialing struct{ cancel context.CancelFunc }
-
-func (d *dialing) Close() error {
-	d.cancel()
-	return nil
-}
-
-// dial calls Dial.
-func (p *Proxy) dial() (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(p.DialTimeout, defaultDialTimeout))
-	d := &dialing{cancel}
-	defer p.drop(d)
-	if !p.add(d, Client{}) {
-		return nil, ErrClosed
-	}
-	return p.Dial(ctx)
-}
-
-// errEnd is why a client is gone whose connection ended in an orderly way.
-var errEnd = errors.New("the client or the server closed the connection")
-
-// add notes what Close must close. It returns false if Close has run.
-func (p *Proxy) add(c closer, who Client) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	if p.open == nil {
-		p.open = make(map[closer]Client)
-	}
-	p.open[c] = who
-	return true
-}
-
-// drop closes and forgets.
-func (p *Proxy) drop(c closer) {
-	_ = c.Close() // most are closed already
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, c)
+	p.wg.Add(1)
+	return transport.Served{Handler: c, Context: c.ctx, Over: func() {
+		close(c.over)
+		c.leave()
+		p.wg.Done()
+	}}
 }
 
 // Clients returns the clients that are connected now, in no order.
-func (p *Proxy) Clients() []Client {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list := make([]Client, 0, len(p.open))
-	for _, c := range p.open {
-		if c.Addr != nil {
-			list = append(list, c)
-		}
-	}
-	return list
-}
+func (p *Proxy) Clients() []transport.ServedClient { return p.init().Clients() }
 
-// Drain stops listening, and returns when busy says that no call is being answered, or when ctx ends.
-// Close has to follow: the connections stay open.
-func (p *Proxy) Drain(ctx context.Context, busy func() bool) {
-	p.mu.Lock()
-	p.closed = true
-	for c := range p.open {
-		if l, ok := c.(net.Listener); ok {
-			_ = l.Close() // it has accepted all that it will
-		}
-	}
-	p.mu.Unlock()
-	for busy() {
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+// RecheckTLS is that of [transport.Server].
+func (p *Proxy) RecheckTLS() error { return p.init().RecheckTLS() }
+
+// Shutdown stops listening, and returns when all calls are answered and the clients' connections closed, or ctx has ended.
+// Close has to follow.
+func (p *Proxy) Shutdown(ctx context.Context) error { return p.init().Shutdown(ctx) }
 
 // Close stops listening, closes all connections, and returns when they have ended.
 func (p *Proxy) Close() error {
+	err := p.init().Close()
 	p.mu.Lock()
-	p.closed = true
-	open := p.open
-	p.open = nil
+	p.cancel()
 	p.mu.Unlock()
-	for c := range open {
-		_ = c.Close() // it is over either way
-	}
 	p.wg.Wait()
-	return nil
+	return err
 }
 
 // Stats returns the counters.
 func (p *Proxy) Stats() Stats {
-	return Stats{Accepted: p.accepted.Load(), Failed: p.failed.Load(), Slow: p.slow.Load()}
-}
-
-func (p *Proxy) logger() *zap.Logger {
-	if p.Logger == nil {
-		return zap.NewNop()
-	}
-	return p.Logger
+	s := p.init().Stats()
+	return Stats{Stats: s, Failed: p.failed.Load(), Slow: p.slow.Load() + s.SlowPeers}
 }

@@ -1,15 +1,17 @@
 package proxy_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
+	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/rpc"
 )
 
 func listen(t *testing.T) net.Listener {
@@ -27,18 +29,33 @@ func dial(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
-// TestEnds: whichever side goes, the other one sees it.
+// server dials the TCP server behind l.
+func server(l net.Listener) func(context.Context, rpc.Handler) (proxy.Server, error) {
+	return func(ctx context.Context, _ rpc.Handler) (proxy.Server, error) {
+		return transport.DialStream(ctx, "tcp", l.Addr().String(), nil)
+	}
+}
+
+// TestEnds: whichever side goes, the other one sees it. A client has a connection to the server from its first call on.
 func TestEnds(t *testing.T) {
 	back, front := listen(t), listen(t)
-	p := &proxy.Proxy{Dial: func(context.Context) (net.Conn, error) { return net.Dial("tcp", back.Addr().String()) }}
+	p := &proxy.Proxy{Dial: server(back)}
 	served := make(chan error, 1)
-	go func() { served <- p.Serve(front) }()
+	go func() { served <- p.ServeStream(front) }()
 	for _, first := range []string{"client", "server", "proxy"} {
 		c := dial(t, front)
+		must(c.Write(record(message(7, false, nil))))(t)
 		s := must(back.Accept())(t)
 		s.SetDeadline(time.Now().Add(10 * time.Second))
-		must(c.Write([]byte("x")))(t)
-		must(io.ReadFull(s, make([]byte, 1)))(t)
+		if got := nextRecord(s); !bytes.Equal(got, message(7, false, nil)) {
+			t.Errorf("%x", got)
+		}
+		if first != "proxy" {
+			must(s.Write(record(message(7, true, nil))))(t)
+			if got := nextRecord(c); !bytes.Equal(got, message(7, true, nil)) {
+				t.Errorf("%x", got)
+			}
+		}
 		other := s
 		switch first {
 		case "client":
@@ -49,35 +66,16 @@ func TestEnds(t *testing.T) {
 		case "proxy":
 			p.Close()
 		}
-		if _, err := other.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := other.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("after the %s's end: %v", first, err)
 		}
 		s.Close()
 	}
-	if err := <-served; !errors.Is(err, proxy.ErrClosed) {
+	if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
 		t.Errorf("Serve: %v", err)
 	}
-	if err := p.Serve(listen(t)); !errors.Is(err, proxy.ErrClosed) {
+	if err := p.Serve(listen(t)); !errors.Is(err, transport.ErrServerClosed) {
 		t.Errorf("Serve after Close: %v", err)
-	}
-}
-
-// TestUnreachable: a client of a server that is down is counted.
-func TestUnreachable(t *testing.T) {
-	down := errors.New("down")
-	front := listen(t)
-	p := &proxy.Proxy{Dial: func(context.Context) (net.Conn, error) { return nil, down }}
-	go p.Serve(front)
-	c := dial(t, front)
-	if _, err := c.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil { // not a call: it is disconnected
-		t.Error(err)
-	}
-	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("read: %v", err)
-	}
-	p.Close()
-	if st := p.Stats(); st.Accepted != 1 || st.Failed != 1 {
-		t.Errorf("%+v", st)
 	}
 }
 
@@ -85,13 +83,13 @@ func TestUnreachable(t *testing.T) {
 func TestCloseWhileDialing(t *testing.T) {
 	front := listen(t)
 	begun := make(chan struct{})
-	p := &proxy.Proxy{DialTimeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
+	p := &proxy.Proxy{DialTimeout: time.Minute, Dial: func(ctx context.Context, _ rpc.Handler) (proxy.Server, error) {
 		close(begun)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	go p.Serve(front)
-	dial(t, front)
+	go p.ServeStream(front)
+	must(dial(t, front).Write(record(message(7, false, nil))))(t)
 	<-begun
 	closed := make(chan struct{})
 	go func() { p.Close(); close(closed) }()

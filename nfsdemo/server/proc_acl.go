@@ -19,7 +19,7 @@ func (s *Server) acls() Program {
 			t.Blocks = s.blocking()
 			if t.Once = proc == nfs3.ProcSetACL; t.Once {
 				d := xdr.NewDecoder(args)
-				t.Changes[0] = object(d.Opaque(nfs3.MaxHandle))
+				t.Changes[0] = nfs3.FileHandle(d.Opaque(nfs3.MaxHandle)).Hash()
 			}
 			return t
 		},

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/binary"
-	"hash/maphash"
 	"math/bits"
 	"slices"
 	"sync"
@@ -108,7 +107,8 @@ func (s *Server) nfsMayBlock(proc uint32) bool {
 // describe sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
 // by size, and by how durable the data must be. A call changes the files and directories whose handles it has.
 func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
-	t.Blocks, t.Once, t.Lazy = s.nfsMayBlock(proc), nonIdempotent(proc), nfs3.Proc(proc) == nfs3.ProcWrite
+	t.Blocks, t.Lazy = s.nfsMayBlock(proc), nfs3.Proc(proc) == nfs3.ProcWrite
+	t.Changes, t.Once = nfs3.Proc(proc).Changes(args)
 	if !t.Once && nfs3.Proc(proc) != nfs3.ProcRead { // nobody asks what it changes
 		return t
 	}
@@ -125,49 +125,12 @@ func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
 		_ = a.ParseHead(&d)
 		handle, class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
 	default:
-		handle = d.Opaque(nfs3.MaxHandle)
-		other := nfs3.FileHandle(nil)
-		switch nfs3.Proc(proc) {
-		case nfs3.ProcRename:
-			d.Opaque(nfs3.MaxName)
-			other = d.Opaque(nfs3.MaxHandle)
-		case nfs3.ProcLink:
-			other = d.Opaque(nfs3.MaxHandle)
-		default:
-		}
-		t.Changes[1] = object(other)
 	}
-	t.Changes[0] = object(handle)
 	if len(handle) >= 4 && class != 0 {
 		class |= binary.BigEndian.Uint32(handle) << 8
 	}
 	t.Class = class
 	return t
-}
-
-var objectSeed = maphash.MakeSeed()
-
-// object returns the hash of a handle, 0 if there is none.
-func object(h nfs3.FileHandle) uint64 {
-	if len(h) == 0 {
-		return 0
-	}
-	return maphash.Bytes(objectSeed, h) | 1
-}
-
-// nonIdempotent reports whether a procedure changes something.
-//
-// Choice: WRITE does. If it runs again, it writes the same octets, but perhaps after a later WRITE
-// to the same place: the first transmission may still wait in a connection that its client has
-// given up.
-func nonIdempotent(proc uint32) bool {
-	switch nfs3.Proc(proc) {
-	case nfs3.ProcSetAttr, nfs3.ProcWrite, nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod,
-		nfs3.ProcRemove, nfs3.ProcRmdir, nfs3.ProcRename, nfs3.ProcLink:
-		return true
-	default:
-		return false
-	}
 }
 
 // blocking reports whether any export may wait for a disk.

@@ -39,7 +39,7 @@ func (r *Request) Parse(msg []byte, anyCred bool, resp *Response) error {
 
 // ServeMessage answers one RPC call message without a connection: for tests of handlers, and for
 // other framings. It appends the reply message to b, with the data of AppendItem and its pad in
-// place. It returns false if msg is not a call, which gets no reply (RFC 5531 Section 9). It
+// place. It returns false if msg gets no reply, because it is not a call (RFC 5531 Section 9), or the handler drops it. It
 // borrows msg. If the handler panics, the reply is SYSTEM_ERR.
 func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) ([]byte, bool) {
 	m := messages.Get().(*message)
@@ -50,6 +50,9 @@ func ServeMessage(ctx context.Context, h Handler, from net.Addr, msg, b []byte) 
 		return b, false
 	}
 	m.serve(ctx, h)
+	if m.resp.dropped {
+		return b, false
+	}
 	return m.resp.AppendReply(b, m.req.XID), true
 }
 

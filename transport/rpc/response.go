@@ -22,7 +22,8 @@ type Response struct {
 	Lent memory.Lent
 
 	denied   bool
-	refused  bool // refused before the handler saw the call, with refusal
+	dropped  bool
+	refused  bool // the reply is refusal, perhaps before a handler has seen the call
 	refusal  xdr.ReplyHeader
 	authStat xdr.AuthStat
 }
@@ -31,6 +32,48 @@ type Response struct {
 // sent.
 func (r *Response) Deny(stat xdr.AuthStat) {
 	r.denied, r.authStat = true, stat
+}
+
+// Drop leaves the call without a reply. If it must not run twice, it may come again, and is then a new one. A client
+// waits for its reply as long as the connection lives.
+func (r *Response) Drop() { r.dropped = true }
+
+// Pass answers req with the reply that another server has given to the same call, of any status. What of it b lets travel
+// in chunks is not copied, and nothing under RPCSEC_GSS. Pass takes reply; if its Item is in the Sink of the call, that
+// must last as AppendItem says.
+func (r *Response) Pass(req *Request, reply *Reply, b chunks.Binding) {
+	if reply.Lent != nil {
+		r.Lent.Add(reply.Lent)
+		reply.Lent = nil
+	}
+	h := &reply.Header
+	if h.Denied {
+		r.Refuse(*h)
+		return
+	}
+	r.Stat, r.Low, r.High, r.Verf = h.Accept, h.Low, h.High, h.Verf
+	res, from := reply.Results, 0
+	add := func(pos int, data []byte) {
+		r.Results = append(r.Results, res[from:pos]...)
+		r.Lent.Items = append(r.Lent.Items, chunks.Item{Pos: len(r.Results), Data: data})
+		from = pos
+	}
+	switch {
+	case h.Accept != xdr.Success:
+	case req.Cred.Protected(): // nobody can look into them, and none may be reduced: so the item is all of them
+		add(0, res)
+		from = len(res)
+	case reply.Item != nil:
+		if pos, _, ok := b.FindResult(req.Prog, req.Vers, req.Proc, res); ok { // else they are left as they came
+			add(pos, reply.Item)
+		}
+	default:
+		for _, it := range chunks.EligibleResults(b, req.Prog, req.Vers, req.Proc, res, nil) {
+			add(it.Pos, it.Data)
+			from += len(it.Data) + xdr.Pad(len(it.Data))
+		}
+	}
+	r.Results = append(r.Results, res[from:]...)
 }
 
 // ProgMismatch answers PROG_MISMATCH with the lowest and highest version served.
@@ -96,14 +139,17 @@ func (r *Response) Reset() {
 	}
 	r.Verf = xdr.Auth{}
 	r.Stat, r.Low, r.High = xdr.Success, 0, 0
-	r.denied, r.authStat = false, 0
+	r.denied, r.dropped, r.authStat = false, false, 0
 	if r.refused {
 		r.refused, r.refusal = false, xdr.ReplyHeader{}
 	}
 }
 
-// Refuse replies h, whatever the handler would say: it does not see the call.
+// Refuse replies h, whatever a handler would say: one that has not seen the call does not.
 func (r *Response) Refuse(h xdr.ReplyHeader) { r.refusal, r.refused = h, true }
+
+// Dropped reports whether there is no reply.
+func (r *Response) Dropped() bool { return r.dropped }
 
 // Refused reports whether the call was refused.
 func (r *Response) Refused() bool { return r.refused }
@@ -122,7 +168,9 @@ func (r *Response) HasResults() bool {
 // Header builds the RPC reply header.
 func (r *Response) Header(xid uint32) xdr.ReplyHeader {
 	if r.refused {
-		return r.refusal
+		h := r.refusal
+		h.XID = xid
+		return h
 	}
 	h := xdr.ReplyHeader{XID: xid, Verf: r.Verf, Accept: r.Stat, Low: r.Low, High: r.High}
 	if r.denied {

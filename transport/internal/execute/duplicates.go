@@ -339,13 +339,8 @@ func (v *SavedReply) size() int64 {
 func (v *SavedReply) restore(r *rpc.Response) {
 	r.Stat, r.Low, r.High, r.Verf = v.header.Accept, v.header.Low, v.header.High, v.header.Verf
 	if v.header.Denied {
-		r.Deny(v.header.AuthStat)
+		r.Refuse(v.header)
 	}
-	from := 0
-	for _, it := range v.items {
-		r.Results = append(r.Results, v.results[from:it.Pos-4]...)
-		r.AppendItem(it.Data) // with its count word
-		from = it.Pos
-	}
-	r.Results = append(r.Results, v.results[from:]...)
+	r.Results = append(r.Results, v.results...)
+	r.Lent.Items = append(r.Lent.Items, v.items...)
 }

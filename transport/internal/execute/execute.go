@@ -168,7 +168,7 @@ func (s *Executor) execute(ctx context.Context, h rpc.Handler, t *rpc.Traits, re
 		return false
 	}
 	s.run(ctx, h, req, resp)
-	return true
+	return !resp.Dropped()
 }
 
 // isLate counts a call that comes too late to be executed.
@@ -203,6 +203,9 @@ func (s *Executor) executeOnce(ctx context.Context, h rpc.Handler, t *rpc.Traits
 	}
 	defer from.done(c)
 	s.run(s.ctx, h, req, resp)
+	if resp.Dropped() {
+		return false
+	}
 	left := deferred(req)
 	if s.ctx.Err() != nil || left != nil && left.Failed() { // the handler has given up halfway; the call may come again
 		return true

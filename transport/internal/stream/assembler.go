@@ -23,16 +23,6 @@ type Record struct {
 	Buf *memory.Buffer
 	Len int
 	Cut bool // only its head is here: Check has not allowed so much
-
-	Done func() // if not nil, a Queue calls it when it has released Buf
-}
-
-// release releases the memory.
-func (r *Record) release() {
-	r.Buf.Release()
-	if r.Done != nil {
-		r.Done()
-	}
 }
 
 // Bytes returns its octets, lent until Buf is released.

@@ -475,6 +475,9 @@ func (c *Client) Abort(err error) { c.fail(err) }
 // Received returns a number that grows when something arrives.
 func (c *Client) Received() uint64 { return c.ctr.Replies.Load() + c.ctr.Dropped.Load() }
 
+// Done returns a channel that is closed when nothing is read any more.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
 // Err returns why the connection has ended, nil if it has not.
 func (c *Client) Err() error {
 	c.mu.Lock()

@@ -33,7 +33,7 @@ func (q *Queue) Push(rec Record) {
 	}
 	q.mu.Unlock()
 	if over {
-		rec.release()
+		rec.Buf.Release()
 		return
 	}
 	q.hint()
@@ -89,7 +89,7 @@ func (q *Queue) take(p []byte) (n int, err error) {
 		k := copy(p[n:], rec.Bytes()[q.off:])
 		n += k
 		if q.off += k; q.off == rec.Len {
-			rec.release()
+			rec.Buf.Release()
 			q.off, q.recs = 0, append(q.recs[:0], q.recs[1:]...)
 			q.wasRead()
 		}
@@ -112,7 +112,7 @@ func (q *Queue) Drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, rec := range q.recs {
-		rec.release()
+		rec.Buf.Release()
 	}
 	q.recs, q.off = nil, 0
 }

@@ -1,11 +1,12 @@
 package transport_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// hostileServer is behind a Relay for one RDMA client, which has called it with this XID.
+// hostileServer is behind a Listener for one RDMA client, which has called it with this XID.
 func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport.Listener, over, answer chan error) {
 	t.Helper()
 	back, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,7 +23,7 @@ func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { back.Close() })
-	l, over = startRelay(t, back.Addr().String(), nil)
+	l, over = startBehind(t, back.Addr().String(), nil)
 	c := connect(t, "rdma", l.Addr().String(), nil)
 	answer = make(chan error, 1)
 	go func() { answer <- try(t, c, &rpc.Call{Prog: 400200, Vers: 1, Proc: 1, MaxResults: room}) }()
@@ -42,28 +43,8 @@ func beginning(xid uint32, n int) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, xid), 1)
 }
 
-// TestRelayUnasked: a reply that nobody has asked for ends the connection as soon as its XID has come, and is counted.
-func TestRelayUnasked(t *testing.T) {
-	s, xid, l, over, answer := hostileServer(t, 0)
-	must(s.Write(beginning(xid+1, 1<<20)))(t)
-	select {
-	case err := <-over:
-		if err == nil || !strings.Contains(err.Error(), "no call") {
-			t.Error(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the Relay waits for the rest")
-	}
-	if err := <-answer; err == nil {
-		t.Error("answered")
-	}
-	if n := l.Stats().Dropped; n != 1 {
-		t.Errorf("%d counted", n)
-	}
-}
-
-// TestRelayTooLarge: a reply for which its client has no room is refused, and the client is told; record.TestCheck shows that it is not kept.
-func TestRelayTooLarge(t *testing.T) {
+// TestListenTooLarge: a reply for which its client has no room is refused, and the client is told; record.TestCheck shows that it is not kept.
+func TestListenTooLarge(t *testing.T) {
 	for _, x := range []struct {
 		name       string
 		room, size int
@@ -96,5 +77,61 @@ func TestRelayTooLarge(t *testing.T) {
 			<-over
 			_, _ = io.Copy(io.Discard, s)
 		})
+	}
+}
+
+// TestListenReplyMemory: the replies for which a server lets clients wait count as memory until they have come.
+func TestListenReplyMemory(t *testing.T) {
+	const clients = 8
+	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l, err := transport.NewListener(inner, &transport.Config{Limits: transport.Limits{Memory: 4 << 20, PerClient: transport.ClientLimits{Memory: -1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	came := make(chan struct{}, clients)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				for r := xdr.NewRecordReader(c, 1<<20); ; {
+					msg, err := r.Next(nil)
+					if err != nil {
+						return
+					}
+					if xid, _, _ := xdr.PeekXID(msg); rpcProc(msg) == procNull {
+						_, _ = c.Write(markedRecord(rpcReply(xid))) // it asks for the grant
+						continue
+					}
+					came <- struct{}{} // and there is no answer
+				}
+			}()
+		}
+	}()
+	var calls sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer calls.Wait()
+	defer cancel()
+	for range clients {
+		c := must(transport.Dial(t.Context(), "tcp", l.Addr().String(), nil))(t)
+		defer c.Close()
+		calls.Go(func() {
+			var r rpc.Reply
+			_ = c.Do(ctx, &rpc.Call{Prog: 400200, Vers: 1, Proc: 1, MaxResults: 1 << 20}, &r) // it ends with ctx
+		})
+	}
+	for n, waiting := 0, 0; n+waiting < clients; {
+		select {
+		case <-came:
+			n++
+		case <-time.After(10 * time.Millisecond):
+			waiting = l.Stats().Waiting
+		}
+		if n > 4 {
+			t.Fatalf("%d MiB are on their way, of 4", n)
+		}
 	}
 }
