@@ -220,13 +220,13 @@ func infiniBand(b []byte, cut int) (seg tcpSegment) {
 	if len(b) < 8 {
 		return seg
 	}
-	lid := func(at int) netip.Addr { return netip.AddrFrom16([16]byte{14: b[at], 15: b[at+1]}) }
+	lid := func(at int) netip.Addr { return netip.AddrFrom16([16]byte{0xfe, 0x80, 14: b[at], 15: b[at+1]}) }
 	rest, cut := within(b[8:], max(0, int(binary.BigEndian.Uint16(b[4:])&0x7ff)*4-8), cut)
-	switch b[1] & 3 {
-	case 2:
+	switch next := b[1] & 3; {
+	case next == 2:
 		return transport(lid(6), lid(2), rest, cut)
-	case 3:
-		return global(rest, cut)
+	case next == 3 && len(rest) >= 40: // a Global Route Header: perhaps not in all packets of a connection
+		return transport(lid(6), lid(2), rest[40:], cut)
 	}
 	return seg // of no transport of InfiniBand
 }

@@ -20,7 +20,12 @@ type RC struct {
 }
 
 // String returns Wireshark's name for the opcode: "RC Send Only".
-func (r *RC) String() string { return "RC " + rcOps[r.Opcode].name }
+func (r *RC) String() string {
+	if name := rcOps[r.Opcode].name; name != "" {
+		return "RC " + name
+	}
+	return fmt.Sprintf("RC opcode %#02x", r.Opcode)
+}
 
 // Requests reports whether the packet has a PSN of its own, in the order of those that its sender sends, and so shows that
 // none before it is missing.
@@ -413,7 +418,7 @@ func (c *rcConn) deliver(p *rcPacket) {
 	ev.RC, ev.Raw, ev.Len, ev.Offset = &c.rc, p.b, len(p.b), s.off
 	s.off += uint64(len(p.b))
 	if op.kind == rcReserved {
-		ev.fail(fmt.Errorf("%w: %#02x", ErrOpcode, p.op))
+		ev.fail(ErrOpcode)
 	} else if len(p.b) < op.head {
 		ev.fail(fmt.Errorf("%w: %v of %d octets", ErrShort, &c.rc, len(p.b)))
 	} else if op.kind != rcAck {

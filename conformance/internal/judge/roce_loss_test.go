@@ -138,6 +138,22 @@ func TestRoCEAgain(t *testing.T) {
 			}
 			return slices.Insert(slices.Clone(packets), min(i+8, len(packets)), again...)
 		},
+		"read again, captured at the requester": func(i int) [][]byte { // it has lost a response, and asks for it and what follows
+			if !response(packets[i]) {
+				return packets
+			}
+			ask := i
+			for packets[ask][42] != 0x0c {
+				ask--
+			}
+			request := bytes.Clone(packets[ask])
+			copy(request[51:54], packets[i][51:54])
+			all := slices.Clone(packets[:i])
+			for j := i + 1; j < len(packets) && response(packets[j]) && packets[j][42] != 0x0d && packets[j][42] != 0x10; j++ {
+				all = append(all, packets[j])
+			}
+			return append(append(all, request), packets[i:]...)
+		},
 		"go back, captured at the receiver": func(i int) [][]byte { // it has lost the first: what follows in that direction comes again
 			all := slices.Clone(packets[:i])
 			j := i + 1

@@ -102,7 +102,7 @@ func TestRoCEOpcodes(t *testing.T) {
 > RC Send Only Invalidate psn=16777206 qp=0x000012 inval_rkey=00000abc len=4
 > RC RDMA Read Request psn=16777207 qp=0x000012 rkey=00000abc va=0x1000 dmalen=16
 < RC RDMA Read Response Only psn=16777207 qp=0x000011 len=16
-> RC  psn=16777208 qp=0x000012 !! unexpected opcode: 0x15
+> RC opcode 0x15 psn=16777208 qp=0x000012 !! unexpected opcode
 > RC Send Only psn=16777209 qp=0x000012 len=1
 < RC Acknowledge psn=16777209 qp=0x000011 NAK remote access error
 < RC Send Only psn=4096 qp=0x000011 len=0
