@@ -175,6 +175,12 @@ func TestKerberos(t *testing.T) {
 		_, mount, _ := net.SplitHostPort(s.tcp.Addr().String())
 		doctorSays(t, "krb5p", url+"?mountport="+mount, "has proved to be nfs/localhost", "can be read", "sec=krb5p,")
 	}
+	if l, err := net.Listen("tcp", "127.0.0.1:2049"); err == nil { // else somebody has it
+		_, mount, _ := net.SplitHostPort(s.tcp.Addr().String())
+		doctorSays(t, "krb5p", urls[0]+"?mountport="+mount, "ok       Kerberos")
+		check(t, l.Close())
+		doctorSays(t, "krb5p", urls[0]+"?mountport="+mount, "warning  Kerberos", "--tcp :2049")
+	}
 	plain := started(t, &serviceConfig{exports: one("/krb"), memory: true, tcp: "127.0.0.1:0", config: &transport.Config{}})
 	doctorSays(t, "krb5", at("nfs", plain.tcp), "has no Kerberos", "--keytab")
 	doctorSays(t, "krb5", strings.Replace(urls[0], "localhost", "127.0.0.1", 1), "not known to Kerberos", "nfs/NAME")

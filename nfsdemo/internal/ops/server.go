@@ -253,7 +253,16 @@ func (d *doctor) kerberos(ctx context.Context) Result {
 	}
 	switch e, refused := errors.AsType[*xdr.RPCStatusError](err); {
 	case err == nil:
-		return good("the server answers NFSv3 over %s, and has proved to be nfs/%s", d.over(), d.URL.Host)
+		r := good("the server answers NFSv3 over %s, and has proved to be nfs/%s", d.over(), d.URL.Host)
+		if d.URL.Scheme == nfsclient.SchemeRDMA && !d.URL.TLS {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(d.URL.Host, "2049"))
+			if err != nil {
+				return doubtful("serve NFS/TCP on port 2049 too (nfsdemo serve --tcp :2049)",
+					"%s, but Linux's rpc.gssd makes contexts over TCP on port 2049, which cannot be reached", r.Detail)
+			}
+			_ = c.Close() // nothing was sent on it
+		}
+		return r
 	case refused && e.AuthStat == xdr.AuthBadCred:
 		return bad("start it with a keytab (nfsdemo serve --keytab)", "the server has no Kerberos")
 	}
