@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -295,7 +296,9 @@ func TestReloadTLSLogs(t *testing.T) {
 	secure := []string{"--reconnect", "0", "--tls-ca", w.serverCA, "--tls-cert", w.cert, "--tls-key", w.key}
 	var ends sync.WaitGroup
 	var inputs []*io.PipeWriter
+	ctx, cancel := context.WithCancelCause(t.Context())
 	defer func() {
+		cancel(errors.New("the test has ended")) // else the commands try for a while to connect again
 		for _, w := range inputs {
 			w.Close()
 		}
@@ -306,8 +309,8 @@ func TestReloadTLSLogs(t *testing.T) {
 		append([]string{"cp", "--replies", w.dir + "/b", "-", url + "/file"}, secure...),
 	} {
 		r, stdin := io.Pipe()
-		a := &app{stdin: r, stdout: io.Discard, stderr: io.Discard, hard: t.Context()}
-		ends.Go(func() { a.run(t.Context(), args) })
+		a := &app{stdin: r, stdout: io.Discard, stderr: io.Discard, hard: ctx}
+		ends.Go(func() { a.run(ctx, args) })
 		inputs = append(inputs, stdin)
 		ends.Go(func() {
 			for { // until the test ends
