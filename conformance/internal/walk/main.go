@@ -65,17 +65,20 @@ func call(dir string) {
 	must(p.Attach(ctx, rc))
 
 	data, buf := make([]byte, 64<<10), make([]byte, 64<<10)
-	for name, op := range map[string]func() error{
-		"write": func() error {
+	for _, op := range []struct {
+		name string
+		do   func() error
+	}{
+		{"write", func() error {
 			_, err := c.WriteFrom(ctx, file, bytes.NewReader(data), int64(len(data)), nil)
 			return err
-		},
-		"read":    func() error { _, err := c.ReadAt(ctx, file, buf, 0); return err },
-		"getattr": func() error { return c.Refresh(ctx, file) },
-		"append":  func() error { _, err := p.Append(ctx, data[:1000]); return err },
+		}},
+		{"read", func() error { _, err := c.ReadAt(ctx, file, buf, 0); return err }}, // what was written
+		{"getattr", func() error { return c.Refresh(ctx, file) }},
+		{"append", func() error { _, err := p.Append(ctx, data[:1000]); return err }},
 	} {
 		for range 30 {
-			must(op())
+			must(op.do())
 		}
 		// What the last one leaves behind, such as the end of a flush, is not part of the one that counts.
 		time.Sleep(300 * time.Millisecond)
@@ -83,10 +86,10 @@ func call(dir string) {
 		must(err)
 		line()
 		must(coverage.ClearCounters())
-		must(op())
-		leave(filepath.Join(dir, "client-"+name))
+		must(op.do())
+		leave(filepath.Join(dir, "client-"+op.name))
 		time.Sleep(100 * time.Millisecond) // the server may still be finishing it
-		_, err = fmt.Fprintln(in, filepath.Join(dir, "server-"+name))
+		_, err = fmt.Fprintln(in, filepath.Join(dir, "server-"+op.name))
 		must(err)
 		line()
 	}
