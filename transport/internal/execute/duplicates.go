@@ -118,20 +118,16 @@ func (d *Duplicates) Running(req *rpc.Request) bool {
 	if !d.Covers(req) {
 		return false
 	}
-	return d.busy() && d.runs(d.key(req))
-}
-
-// busy reports whether any call runs: then it is worth to make a key.
-func (d *Duplicates) busy() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.cache.Stats().Running > 0
-}
-
-func (d *Duplicates) runs(k callid.Call) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.cache.Running(k)
+	running := func(k *callid.Call) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.cache.running > 0 && (k == nil || d.cache.Running(*k))
+	}
+	if !running(nil) { // most of the time: no key is made then
+		return false
+	}
+	k := d.key(req) // not under the lock: it asks the owner
+	return running(&k)
 }
 
 // Begin enters a new call, which is to be run. For a duplicate it returns the reply to the first

@@ -61,20 +61,12 @@ type class struct {
 // Shared serves all connections of the process.
 var Shared Pool
 
-// classOf returns the class whose buffers hold n octets, or -1 if none is large enough.
-func classOf(n int) int {
-	for i := range Sizes {
-		if n <= Sizes[i] {
-			return i
-		}
-	}
-	return -1
-}
-
 // class returns the class of buffers for n octets and their size, which is 0 if no class is large enough.
 func (p *Pool) class(n int) (c *class, size int) {
-	if i := classOf(n); i >= 0 {
-		return &p.classes[i], Sizes[i]
+	for i := range Sizes {
+		if n <= Sizes[i] {
+			return &p.classes[i], Sizes[i]
+		}
 	}
 	return &p.classes[classes-1], 0
 }

@@ -88,11 +88,6 @@ func (c *Requester) number(p *outstanding, call *rpc.Call) {
 	Sign(call, p.rpc)
 }
 
-// keeps reports whether p has something that drop releases.
-func (p *outstanding) keeps() bool {
-	return p.in != nil || p.flat != nil || p.stream != nil || p.reply != nil || p.pulled != nil || p.free != nil
-}
-
 // drop releases the buffers of a call whose regions are invalid, and tells the caller that its memory is
 // free.
 func (p *outstanding) drop() {
@@ -154,18 +149,32 @@ func (p *outstanding) prepareItems(c *Requester, call *rpc.Call) (data int) {
 	arg, result := c.mayReduce(call)
 	switch {
 	case call.Item == nil:
-	case arg:
-		p.setItems(call)
-	default:
-		p.rc.Message.Body = p.flatten(call)
+	case arg: // the machine wants positions in the unreduced call
+		before := len(p.rpc)
+		p.items = append(p.items[:0], chunks.Item{Pos: before + call.ItemPos, Data: call.Item})
+		for i := range call.MoreItems {
+			last := len(p.items[i].Data)
+			before += last + xdr.Pad(last)
+			it := &call.MoreItems[i]
+			p.items = append(p.items, chunks.Item{Pos: before + it.Pos, Data: it.Data})
+		}
+		p.rc.Message.Items = p.items
+	default: // all of it becomes one buffer
+		p.flat = memory.Shared.Get(Size(call))
+		p.rc.Message.Body = AppendArgs(call, p.flat.Data[:0])
 	}
-	return p.setSinks(call, !result)
-}
-
-// flatten copies arguments whose item must not be reduced into one buffer.
-func (p *outstanding) flatten(call *rpc.Call) []byte {
-	p.flat = memory.Shared.Get(Size(call))
-	return AppendArgs(call, p.flat.Data[:0])
+	data = len(call.Sink) + xdr.Pad(len(call.Sink))
+	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
+	for i := range call.MoreSinks {
+		n := len(call.MoreSinks[i].Data)
+		data += n + xdr.Pad(n)
+		p.rc.MoreSinks = append(p.rc.MoreSinks, n)
+	}
+	if result {
+		return 0
+	}
+	p.rc.Sink, p.rc.MoreSinks = 0, p.rc.MoreSinks[:0] // they come in the reply, which needs that room
+	return data
 }
 
 // register registers the memory that the plan needs.
@@ -242,36 +251,6 @@ func (r *registrations) invalidate(ctx context.Context, ctr *memory.Counters) er
 		}
 	}
 	return nil
-}
-
-// setItems describes the reducible arguments by their positions in the unreduced call.
-func (p *outstanding) setItems(call *rpc.Call) {
-	before := len(p.rpc)
-	p.items = append(p.items[:0], chunks.Item{Pos: before + call.ItemPos, Data: call.Item})
-	for i := range call.MoreItems {
-		last := len(p.items[i].Data)
-		before += last + xdr.Pad(last)
-		it := &call.MoreItems[i]
-		p.items = append(p.items, chunks.Item{Pos: before + it.Pos, Data: it.Data})
-	}
-	p.rc.Message.Items = p.items
-}
-
-// setSinks describes the room for results. With inline none may be placed, and setSinks returns the
-// octets that they take in the reply.
-func (p *outstanding) setSinks(call *rpc.Call, inline bool) (data int) {
-	p.rc.Sink, p.rc.MoreSinks = len(call.Sink), p.rc.MoreSinks[:0]
-	data = len(call.Sink) + xdr.Pad(len(call.Sink))
-	for i := range call.MoreSinks {
-		n := len(call.MoreSinks[i].Data)
-		data += n + xdr.Pad(n)
-		p.rc.MoreSinks = append(p.rc.MoreSinks, n)
-	}
-	if !inline {
-		return 0
-	}
-	p.rc.Sink, p.rc.MoreSinks = 0, p.rc.MoreSinks[:0]
-	return data
 }
 
 // registerMore registers the memory of further items and sinks that the plan needs.

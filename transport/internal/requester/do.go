@@ -287,20 +287,42 @@ func (c *Requester) finish(p *outstanding, reply *rpc.Reply) error {
 			return rpc.AsOpError(rpc.OpCall, c.addr, err)
 		}
 	}
-	err := c.checkReply(p)
-	if err == nil {
-		p.fill(reply)
-		c.count(p)
-	}
-	if err != nil {
+	if err := c.checkReply(p); err != nil {
 		err = c.refusal(p, err)
-	}
-	if p.keeps() {
 		c.giveBack(p)
-	} else {
-		c.recycle(p)
+		return err
 	}
-	return err
+	// The result moves to the caller's reply, with its memory: giveBack leaves that alone.
+	res := &p.rc.Result
+	reply.Header, reply.Results, reply.Placed = res.RPC, res.Results, res.Placed
+	if res.Placed {
+		reply.Lens = append(reply.Lens[:0], p.rc.Lens...)
+	}
+	switch {
+	case res.Read:
+		reply.Lent, p.pulled = p.pulled, nil
+	case res.Long:
+		reply.Lent, p.reply = p.reply, nil
+	default:
+		reply.Lent, p.in = p.in, nil
+	}
+	c.ctr.Replies.Add(1)
+	if p.rc.Plan != (rpcrdma.Plan{}) {
+		moved := res.ReplyLen
+		for _, n := range p.rc.Lens {
+			moved += n
+		}
+		c.ctr.Written.Add(uint64(moved))
+		pulled := p.rc.Plan.Stream // the server has answered, so it has read
+		for i := range p.rc.Message.Items {
+			if i == 0 && p.rc.Plan.Arg || p.rc.Plan.More.Has(i) {
+				pulled += len(p.rc.Message.Items[i].Data)
+			}
+		}
+		c.ctr.Read.Add(uint64(pulled))
+	}
+	c.giveBack(p)
+	return nil
 }
 
 // checkReply returns the verdict on the reply to p, which now only its caller knows, and the tick if p has a deadline.
@@ -316,45 +338,6 @@ func (c *Requester) checkReply(p *outstanding) error {
 	defer c.mu.Unlock()
 	c.unwatch(p)
 	return c.req.CheckReply(&p.rc, long) // a long reply is looked at only now, when the server can no longer write it
-}
-
-// fill moves the result and its memory to the caller's reply.
-func (p *outstanding) fill(reply *rpc.Reply) {
-	res := &p.rc.Result
-	reply.Header = res.RPC
-	reply.Results, reply.Placed = res.Results, res.Placed
-	if res.Placed {
-		reply.Lens = append(reply.Lens[:0], p.rc.Lens...)
-	}
-	switch {
-	case res.Read:
-		reply.Lent, p.pulled = p.pulled, nil
-	case res.Long:
-		reply.Lent, p.reply = p.reply, nil
-	default:
-		reply.Lent, p.in = p.in, nil
-	}
-}
-
-// count adds an answered call to the statistics.
-func (c *Requester) count(p *outstanding) {
-	c.ctr.Replies.Add(1)
-	if p.rc.Plan == (rpcrdma.Plan{}) {
-		return
-	}
-	res := &p.rc.Result
-	moved := res.ReplyLen
-	for _, n := range p.rc.Lens {
-		moved += n
-	}
-	c.ctr.Written.Add(uint64(moved))
-	pulled := p.rc.Plan.Stream
-	for i := range p.rc.Message.Items {
-		if i == 0 && p.rc.Plan.Arg || p.rc.Plan.More.Has(i) {
-			pulled += len(p.rc.Message.Items[i].Data)
-		}
-	}
-	c.ctr.Read.Add(uint64(pulled)) // it has answered, so it has read
 }
 
 // refusal converts the machine's verdict on the reply to p to an error.

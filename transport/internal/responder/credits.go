@@ -14,29 +14,6 @@ type creditShare struct {
 	burst int // calls received since the latest replies were flushed
 }
 
-// firstCredits returns the largest grant of a new connection.
-func (rc *Responder) firstCredits() uint32 {
-	if rc.share.from != nil {
-		return 1 // it has to show first that it fills its window
-	}
-	return uint32(rc.cfg.Credits)
-}
-
-// joinPool joins the pool; HandleClose leaves it. The caller holds rc.mu.
-func (rc *Responder) joinPool() {
-	if p := rc.share.from; p != nil && !rc.gone { // nobody would take the share of a connection back that is gone
-		p.Join(&rc.share.part)
-		rc.share.pool = p
-	}
-}
-
-// leavePool returns the share. The caller holds rc.mu.
-func (rc *Responder) leavePool() {
-	if s := &rc.share; s.pool != nil {
-		s.pool.Leave(&s.part)
-	}
-}
-
 // seen counts a call that has come. Calls whose replies wait for the end of the burst are also in
 // flight. The caller holds rc.mu.
 func (rc *Responder) seen() {
@@ -85,14 +62,6 @@ func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
 	rc.mu.Lock()
 	rc.share.burst = 0 // what is in flight from now on, Serving knows
 	rc.mu.Unlock()
-}
-
-// upcalls returns the handler of the connection's events.
-func (rc *Responder) upcalls() rdmap.Handler {
-	if rc.share.from != nil {
-		return pooledUpcalls{rc}
-	}
-	return rc
 }
 
 // CreditsHeld returns how many calls the client may have in flight, and how many credits it holds for them.

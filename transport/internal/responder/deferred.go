@@ -58,14 +58,20 @@ func (l *deferral) Scratch(n int) []byte { return l.x.Resp.Scratch(n) }
 
 // Pull implements [memory.Deferred]. Errors are OpErrors, except for misuse.
 func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *memory.Memory) error {
-	x := l.x
-	rc := x.rc
+	x, rc := l.x, l.x.rc
 	l.begun = true // also if it fails: the handler may have done something
 	if ctx.Err() != nil {
 		return rpc.AsOpError(rpc.OpPull, peeraddr.Of(rc.Conn), context.Cause(ctx))
 	}
-	err := l.register(bufs, in)
-	if errors.Is(err, rpc.ErrMemoryInUse) {
+	var err error
+	for _, b := range bufs {
+		var sink memory.Registration
+		if sink, err = memory.Register(rc.Conn, rc.Ctr, b, in, region.ReadSink); err != nil {
+			break
+		}
+		l.sinks = append(l.sinks, sink)
+	}
+	if errors.Is(err, rpc.ErrMemoryInUse) { // misuse: nothing has happened
 		return err
 	}
 	if err == nil {
@@ -80,34 +86,21 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(err))
 		return rpc.AsOpError(rpc.OpPull, peeraddr.Of(rc.Conn), err)
 	}
-	l.summed(chunk, off, bufs)
 	for _, b := range bufs {
+		if l.summing {
+			l.sums.Add(chunk, off, b)
+			off += len(b)
+		}
 		rc.Ctr.Read.Add(uint64(len(b)))
 		l.got += len(b)
 	}
-	if l.got >= l.wants() { // other pulls of this call have come too
+	wants := 0 // what the handler can ask for
+	for i := range x.In.Layout.Chunks {
+		_, n := x.In.Reduced(i)
+		wants += n
+	}
+	if l.got >= wants {
 		x.hold.Pulled() // others may be pulled while the handler continues
-	}
-	return nil
-}
-
-// wants returns the octets at the client that a handler can ask for.
-func (l *deferral) wants() (n int) {
-	for i := range l.x.In.Layout.Chunks {
-		_, k := l.x.In.Reduced(i)
-		n += k
-	}
-	return n
-}
-
-// register registers bufs as the sinks of RDMA Reads.
-func (l *deferral) register(bufs [][]byte, in *memory.Memory) error {
-	for _, b := range bufs {
-		s, err := memory.Register(l.x.rc.Conn, l.x.rc.Ctr, b, in, region.ReadSink)
-		if err != nil {
-			return err
-		}
-		l.sinks = append(l.sinks, s)
 	}
 	return nil
 }
@@ -137,7 +130,16 @@ func (x *Call) appendReads(at int, bufs [][]byte, sinks []memory.Registration) {
 // the connection has ended.
 func (l *deferral) wait(ctx context.Context) error {
 	rc := l.x.rc
-	w := rc.waiter()
+	var w *rdmap.Waiter
+	rc.mu.Lock() // a connection has no more of them than calls
+	if n := len(rc.waiters); n > 0 {
+		w, rc.waiters = rc.waiters[n-1], rc.waiters[:n-1]
+	}
+	rc.mu.Unlock()
+	if w == nil {
+		w = new(rdmap.Waiter)
+	}
+	w.Reset() // it was completed when it was put there
 	l.x.wrs[len(l.x.wrs)-1].Done = w
 	// Only while it waits: the time that the handler takes between two pulls is not the client's.
 	rc.gate.Awaits(&l.x.hold, admit.Pulling, 0)
@@ -154,20 +156,6 @@ func (l *deferral) wait(ctx context.Context) error {
 	rc.waiters = append(rc.waiters, w)
 	rc.mu.Unlock()
 	return err
-}
-
-// waiter returns a pending Waiter. A connection has no more of them than calls.
-func (rc *Responder) waiter() (w *rdmap.Waiter) {
-	rc.mu.Lock()
-	if n := len(rc.waiters); n > 0 {
-		w, rc.waiters = rc.waiters[n-1], rc.waiters[:n-1]
-	}
-	rc.mu.Unlock()
-	if w == nil {
-		w = new(rdmap.Waiter)
-	}
-	w.Reset() // it was completed when it came here
-	return w
 }
 
 // settle returns when the engine no longer touches the sinks. If it does not release one within
@@ -250,15 +238,4 @@ func (l *deferral) Fetch(ctx context.Context) ([]byte, error) {
 		}
 	}
 	return b[len(b)-in.Unreduced():], nil
-}
-
-// summed notes octets of a chunk, from off on, that were read.
-func (l *deferral) summed(chunk, off int, bufs [][]byte) {
-	if !l.summing {
-		return
-	}
-	for _, b := range bufs {
-		l.sums.Add(chunk, off, b)
-		off += len(b)
-	}
 }

@@ -122,7 +122,10 @@ func New(cfg *Config, ctr *memory.Counters, g *admit.Gate, addr net.Addr, app Ap
 // Prepare completes the settings of the underlying connection, once Peer is set.
 func (rc *Responder) Prepare(ec *rdmap.Config) {
 	rc.share.from = rc.gate.Credits()
-	ec.Handler = rc.upcalls()
+	ec.Handler = rc
+	if rc.share.from != nil {
+		ec.Handler = pooledUpcalls{rc}
+	}
 	rc.inline = rc.gate.Inline()
 	ec.Receives.Size = rc.inline
 	rc.partial = rc.Peer.Ticket()
@@ -143,10 +146,13 @@ func (rc *Responder) Prepare(ec *rdmap.Config) {
 func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 	send, recv := own.Inline(peer)
 	c := rpcrdma.ResponderConfig{
-		Credits:  rc.firstCredits(),
+		Credits:  uint32(rc.cfg.Credits),
 		SendSize: send, Limits: requester.Limits(rc.cfg.MaxPayload), Binding: rc.cfg.Binding,
 		RemoteInvalidate: own.MayInvalidate(peer), PreferReplyChunk: rc.cfg.PreferReplyChunk,
 		Bidirectional: rc.cfg.BackwardCredits > 0,
+	}
+	if rc.share.from != nil {
+		c.Credits = 1 // it has to show first that it fills its window
 	}
 	if p := rc.cfg.RFC5666; p != nil {
 		c.Profile, c.Align, c.MaxExposed = rpcrdma.RFC5666, p.PeerAlign, p.MaxExposed
@@ -189,8 +195,11 @@ func (rc *Responder) postReceives() {
 
 // Serve reads until the connection ends and all its calls are finished.
 func (rc *Responder) Serve() error {
-	rc.mu.Lock() // the start-up has settled what comes here, before the first message is looked at
-	rc.joinPool()
+	rc.mu.Lock()                                   // the start-up has settled what comes here, before the first message is looked at
+	if s := &rc.share; s.from != nil && !rc.gone { // nobody would take the share of a connection back that is gone
+		s.from.Join(&s.part)
+		s.pool = s.from
+	}
 	if rc.exposes != nil {
 		rc.exposes.settled(false)
 	}
@@ -267,7 +276,9 @@ func (rc *Responder) HandleClose(_ *rdmap.Conn, err error) {
 	}
 	rc.mu.Lock()
 	rc.gone = true
-	rc.leavePool()
+	if s := &rc.share; s.pool != nil {
+		s.pool.Leave(&s.part)
+	}
 	if rc.running == 0 {
 		close(rc.quiet)
 	}
