@@ -100,7 +100,7 @@ func (cc *CallConn) call(rec *stream.Record) error {
 	o := &forwardedCall{cc: cc, rec: rec}
 	if err := o.parse(cc.c.cfg.Binding); err != nil {
 		o.rec.Buf.Release()
-		cc.c.conn.Abort(err)
+		cc.c.conn.Abort(err) // the records after it mean nothing either
 		return err
 	}
 	if err := cc.slot(); err != nil {
@@ -111,7 +111,7 @@ func (cc *CallConn) call(rec *stream.Record) error {
 	_, twice := cc.pending[o.call.Resend.XID]
 	cc.pending[o.call.Resend.XID] = struct{}{}
 	cc.mu.Unlock()
-	if twice {
+	if twice { // the client has sent it again, and the answer to the first one is for both
 		<-cc.slots
 		o.rec.Buf.Release()
 		cc.c.ctr.Dropped.Add(1)
@@ -123,6 +123,7 @@ func (cc *CallConn) call(rec *stream.Record) error {
 
 // slot waits until one more call may be made.
 func (cc *CallConn) slot() error {
+	// These first: of several that are ready, select takes any.
 	select {
 	case <-cc.c.req.Over():
 		return cc.c.req.Err()
@@ -143,7 +144,7 @@ func (cc *CallConn) slot() error {
 // answer queues a reply for Read and ends its call.
 func (cc *CallConn) answer(xid uint32, rec stream.Record) {
 	cc.mu.Lock()
-	delete(cc.pending, xid)
+	delete(cc.pending, xid) // before it can be read: the client may use the XID again then
 	cc.mu.Unlock()
 	cc.in.Push(rec)
 }
@@ -152,7 +153,7 @@ func (cc *CallConn) answer(xid uint32, rec stream.Record) {
 func (cc *CallConn) Close() error {
 	err := cc.c.Close()
 	cc.in.Fail(net.ErrClosed)
-	cc.wg.Wait()
+	cc.wg.Wait() // nothing is pushed any more
 	cc.in.Drop()
 	cc.wmu.Lock()
 	defer cc.wmu.Unlock()
@@ -260,7 +261,7 @@ func (o *forwardedCall) expect(b chunks.Binding, args []byte) {
 
 // do makes the call and queues the reply.
 func (o *forwardedCall) do() {
-	o.refs.Store(2)
+	o.refs.Store(2) // if its caller leaves, the peer may still read rec and write sink
 	defer o.release()
 	if o.item > 0 {
 		o.sink = memory.Shared.Get(o.item)

@@ -43,7 +43,7 @@ func Dial(ctx context.Context, network, addr string, cfg *Config) (*Client, erro
 	if c.Startup.Revision != 0 || !errors.Is(err, verbs.ErrOlderPeer) {
 		return cl, err
 	}
-	plain := *c
+	plain := *c // cfg may serve other connections at the same time
 	plain.Startup.Revision = 1
 	if cl, again := dialOnce(ctx, network, addr, &plain); again == nil {
 		return cl, nil
@@ -106,7 +106,7 @@ func newClient(ctx context.Context, conn net.Conn, addr, name string, cfg *Confi
 	if conn, err = cfg.TLS.client(ctx, conn, name, cfg.Startup.Timeout, alpnMPA); err != nil {
 		return nil, err
 	}
-	cfg.asClient()
+	cfg.asClient() // only the sizes of Sends differ between the sides
 	c := &Client{cfg: cfg, tls: stream.StateOf(conn), ctr: new(memory.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)
 	own := cfg.privateData()
@@ -265,7 +265,7 @@ func (c *Client) takeBackward(conn net.Conn, ec *rdmap.Config) error {
 	}
 	n := c.cfg.Backward.Credits
 	cfg := *s.resp
-	cfg.Credits = n
+	cfg.Credits = n // those of the backward direction are its own (RFC 8167 Section 4)
 	served := &backServed{s: s, by: &s.all, addr: conn.RemoteAddr()}
 	served.ctx, served.cancel = context.WithCancel(s.ctx)
 	c.back = responder.New(&cfg, &s.ctr, s.gate, served.addr, served)

@@ -99,6 +99,7 @@ func (ls *fanout) leave(c *recordConn) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	i := slices.Index(ls.open, c)
+	// The last one ends the connection below: there would be nobody to read the calls.
 	if n, _ := c.load(0); i < 0 || n > 0 || len(ls.open) == 1 {
 		return false
 	}
@@ -109,7 +110,7 @@ func (ls *fanout) leave(c *recordConn) bool {
 // Ended tells all of them that no more calls will come.
 func (ls *fanout) Ended(err error) {
 	ls.at.End()
-	ls.stop()
+	ls.stop() // those that wait for the reply to the first transmission
 	for _, c := range ls.all {
 		c.ended(err)
 	}
@@ -135,7 +136,7 @@ func (ls *fanout) once(x *responder.Call) bool {
 		return false
 	}
 	e, old, later := ls.dups.Enter(&req)
-	if later {
+	if later { // not here: this may be the goroutine that reads
 		go ls.join(x, req)
 	} else {
 		ls.begin(x, e, old)

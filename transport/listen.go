@@ -216,8 +216,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 // Close stops listening. It closes connections that are starting up or were not accepted yet; accepted
 // ones stay open. It is idempotent.
 func (l *Listener) Close() error {
-	l.stop(net.ErrClosed)
-	_ = l.l.Close() // already closed, or nothing can be done
+	l.stop(net.ErrClosed) // first, so that Accept tells why
+	_ = l.l.Close()       // already closed, or nothing can be done
 	for {
 		select {
 		case c := <-l.ready:

@@ -110,7 +110,7 @@ func (c *recordConn) ended(err error) {
 		err = io.EOF
 	}
 	c.mu.Lock()
-	c.err = err
+	c.err = err // from here on queue takes no call
 	left := c.pending
 	for _, u := range c.unread {
 		if u.buf != nil {
@@ -122,13 +122,13 @@ func (c *recordConn) ended(err error) {
 	over := len(c.orphans) == 0
 	c.mu.Unlock()
 	c.hint()
-	if over {
+	if over { // else Write still takes replies
 		c.dropRecord()
 	}
 	for _, e := range forgotten {
 		c.fanout.dups.End(e, nil)
 	}
-	for _, o := range left {
+	for _, o := range left { // without c.mu: what they held goes to calls that wait
 		c.rc.Finish(o.call)
 	}
 }
@@ -307,7 +307,7 @@ func (c *recordConn) reply(rec *stream.Record) {
 // connection owes no reply and has siblings, these stay open.
 func (c *recordConn) Close() error {
 	c.mu.Lock()
-	c.closed = true
+	c.closed = true // the server has given up what it was working on: see orphan
 	c.mu.Unlock()
 	defer c.dropRecord()
 	c.disown()

@@ -179,7 +179,7 @@ func (s *Server) addConn(c servedConn) error {
 		s.mu.Unlock()
 		return ErrServerClosed
 	}
-	s.conns[c] = time.Now()
+	s.conns[c] = time.Now() // under the lock with closing: stop finds it, or it is not served
 	s.ctr.Conns.Add(1)
 	s.mu.Unlock()
 	// Whom to trust may have changed since the handshake of TLS: from here on, RecheckTLS finds it.
@@ -226,7 +226,7 @@ func (s *Server) stop(f func(servedConn)) {
 	}
 	s.checkIdle()
 	s.mu.Unlock()
-	for _, c := range conns {
+	for _, c := range conns { // without the lock, which dropConn takes
 		f(c)
 	}
 }
@@ -242,7 +242,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop(servedConn.Drain)
 	select {
 	case <-s.idle:
-		s.cancel()
+		s.cancel() // only now: until here the handlers were to finish
 		return nil
 	case <-ctx.Done():
 		_ = s.Close() // ctx's error says more

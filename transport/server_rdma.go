@@ -93,6 +93,7 @@ func (s *Server) open(conn net.Conn, by *Served, first []byte, turn execute.Turn
 		return nil, rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)
 	}
 	c.rc.Protection = state
+	// From here on calls that its client has left on older connections may be late.
 	c.at = s.exec.Enter(stream.Below(conn), turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	ec := s.cfg.engine(-1)
@@ -149,7 +150,7 @@ func (c *rdmaServed) Ended(err error) {
 	if errors.Is(err, verbs.ErrPanic) {
 		c.s.ctr.Panics.Add(1)
 	}
-	c.at.End()
+	c.at.End() // before the handlers learn it: what one of them has not begun must not begin
 	c.cancel()
 }
 
@@ -266,7 +267,7 @@ func (w *workers) add(c *rdmaServed, x *responder.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls.Push(&x.Place, x)
-	w.send(c)
+	w.send(c) // the goroutine that reads goes on reading
 }
 
 // send starts a worker if one is needed and none is coming. The caller holds w.mu.
@@ -292,6 +293,6 @@ func (w *workers) take(c *rdmaServed, arrived bool) *responder.Call {
 		w.coming = false
 	}
 	x := w.calls.Pop()
-	w.send(c)
+	w.send(c) // this one may block for long: the next call has a worker of its own
 	return x
 }

@@ -72,7 +72,7 @@ func (b *Backward) Do(ctx context.Context, call *Call, reply *Reply) error {
 // callable returns the Caller for backward calls.
 func (b *Backward) callable() (Caller, error) {
 	switch {
-	case b == nil:
+	case b == nil: // so that handlers need not look
 		return nil, &RPCError{Reason: ReasonBackward, Err: ErrBackwardOff}
 	case !b.ready.Load():
 		return nil, &RPCError{Reason: ReasonBackward, Err: ErrBackwardPeer}

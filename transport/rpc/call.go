@@ -87,7 +87,7 @@ func (r *Reply) Release() {
 	if r.Lent != nil {
 		r.Lent.Release()
 	}
-	lens := r.Lens[:0]
+	lens := r.Lens[:0] // so that the next use allocates nothing
 	*r = Reply{}
 	r.Lens = lens
 }
@@ -107,7 +107,7 @@ func (tx *Transmission) Posting(call *Call) {
 	if tx == nil {
 		return
 	}
-	tx.Posted = true
+	tx.Posted = true // before it is sent: if that fails, perhaps some of it was
 	tx.Sent++
 	if tx.Sent > 1 && tx.Again != nil {
 		tx.Again(call)

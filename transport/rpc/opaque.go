@@ -145,7 +145,7 @@ func (r *opaqueReader) Read(p []byte) (int, error) {
 
 // take fills bufs with the next octets.
 func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
-	from := o.off
+	from := o.off // it moves in any case: octets that failed are not tried again
 	for _, b := range bufs {
 		if o.away == nil {
 			copy(b, o.data[o.off:])

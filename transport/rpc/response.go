@@ -114,7 +114,7 @@ func (r *Response) AppendMemory(m *Memory, off, n int) error {
 	if off < 0 || n < 0 || off > len(b) || n > len(b)-off {
 		return ErrNotInMemory
 	}
-	if err := r.Lent.Take(m.region()); err != nil {
+	if err := r.Lent.Take(m.region()); err != nil { // before anything is appended
 		return err
 	}
 	r.AppendItem(b[off : off+n])
@@ -133,7 +133,7 @@ const maxKeptResults = 64 << 10
 
 // Reset makes r empty for the next call. What the last one has borrowed must have been released.
 func (r *Response) Reset() {
-	r.Results = r.Results[:0]
+	r.Results = r.Results[:0] // one large reply must not stay with every Response that is pooled
 	if cap(r.Results) > maxKeptResults || cap(r.Results) == 0 {
 		r.Results = make([]byte, 0, resultsCap)
 	}
@@ -157,6 +157,7 @@ func (r *Response) Refused() bool { return r.refused }
 // Fail drops the results and sets the status.
 func (r *Response) Fail(stat xdr.AcceptStat) {
 	r.denied, r.Stat = false, stat
+	// What was lent stays so until the reply was sent, as if it were in it.
 	r.Results, r.Lent.Items = r.Results[:0], r.Lent.Items[:0]
 }
 
@@ -173,7 +174,7 @@ func (r *Response) Header(xid uint32) xdr.ReplyHeader {
 		return h
 	}
 	h := xdr.ReplyHeader{XID: xid, Verf: r.Verf, Accept: r.Stat, Low: r.Low, High: r.High}
-	if r.denied {
+	if r.denied { // then nothing else of the reply is sent
 		h.Denied, h.Reject, h.AuthStat = true, xdr.AuthError, r.authStat
 	}
 	return h

@@ -184,7 +184,7 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		return nil
 	}
 	p.lends = true
-	// The least that serves the purpose, each with a registration of its own (RFC 8166 Section 8.1.1).
+	// The least that serves the purpose, each with a registration of its own (RFC 8166 Section 8.1).
 	read, write := region.RemoteRead, region.RemoteWrite
 	if !c.cfg.NoRemoteInvalidate {
 		read |= region.RemoteInvalidate

@@ -306,7 +306,7 @@ func (m *mover) Cut(f admit.Flow) {
 	} else if f == admit.Leaving {
 		err = admit.ErrUnread
 	}
-	go m.Conn.Abort(err) // not here: Abort waits for locks under which the gate may be asked
+	go m.Conn.Abort(err) // Cut must not block
 }
 
 // ErrPullTimeout ends connections whose peers keep calls waiting.

@@ -131,8 +131,7 @@ func (rc *Responder) HandleRecv(conn *rdmap.Conn, m *verbs.Message) {
 	}
 }
 
-// Granted continues a call that had to wait for memory. Whoever has returned that memory calls it, perhaps with locks of
-// another connection's making.
+// Granted continues a call that had to wait for memory. Whoever has returned that memory calls it, and must not be kept.
 func (x *Call) Granted() { go x.rc.goOn(x) }
 
 // goOn is the second half of HandleRecv: the call has its memory.

@@ -168,7 +168,7 @@ func (rc *Responder) setUp(own, peer rpcrdma.PrivateData, told bool) error {
 		rc.gate.InlineIs(rc.inline, recv)
 		rc.inline = recv
 	}
-	rc.mu.Lock() // backwardCaller may look already
+	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.resp, rc.told, rc.recvSize = r, told, recv
 	if told {
