@@ -318,6 +318,154 @@ func TestDirectTakenOver(t *testing.T) {
 	}
 }
 
+// pushed returns the FPDUs of a Write of n octets at off, in segments of at most payload octets. ends: the last one says
+// that it is.
+func (g *directRig) pushed(stag region.STag, off, n, payload, from int, ends bool) (wire []byte) {
+	for at := 0; at == 0 || at < n; at += payload {
+		k := min(payload, n-at)
+		s := ddp.Segment{Tagged: true, Last: ends && at+k == n, Control: 0x40 | uint8(verbs.OpWrite), STag: ddp.STag(stag), TO: uint64(off + at)}
+		from = (from + 1) % 500
+		wire = mpa.AppendFPDU(wire, append(s.Append(nil), noise[from:from+k]...), g.rcv.Deframer.CRC)
+	}
+	return wire
+}
+
+// directSeeds is how many streams TestDirectWrites makes.
+const directSeeds = 60
+
+// TestDirectWrites: reading Writes straight into Scratch memory leaves there what reading them the ordinary way does, with
+// zeros where the peer has placed nothing, however the octets arrive: Writes that fill the memory, end early, begin
+// anywhere, go back, repeat, leave gaps, have Sends between them, and segments that are not what they seem.
+func TestDirectWrites(t *testing.T) {
+	const full = engine.StagMULPDU - ddp.TaggedLen
+	aimed := 0
+	for seed := range uint64(directSeeds) {
+		crc := seed%3 > 0
+		size := []int{1 << 20, 300_000, 100_000}[seed%3]
+		build := func() (*directRig, []byte) {
+			rnd := rand.New(rand.NewPCG(seed, 5))
+			g := newDirectRig(t, crc, true)
+			g.mem = make([]byte, size)
+			reg, err := g.table.Register(g.mem, region.RemoteWrite|region.Scratch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wire []byte
+			msn := uint32(0)
+			at := 0
+			for range 6 + rnd.IntN(8) {
+				payload := []int{full, full, 20000, 60000, 3000}[rnd.IntN(5)]
+				off, n := at, size-at
+				switch rnd.IntN(8) {
+				case 0:
+					off = rnd.IntN(size)
+					n = rnd.IntN(size - off)
+				case 1:
+					n = rnd.IntN(n + 1) // ends early
+				case 2:
+					off, n = 0, rnd.IntN(size) // repeats
+				case 3, 4:
+					off = max(0, at-rnd.IntN(200_000)) // goes back
+				}
+				if seed%2 > 0 { // a good part of the memory stays empty
+					n = min(n, rnd.IntN(size/6))
+				}
+				wire = append(wire, g.pushed(reg.STag(), off, n, payload, rnd.IntN(400), rnd.IntN(4) > 0)...)
+				if at = off + n; at >= size-100 {
+					at = 0
+				}
+				if rnd.IntN(2) == 0 {
+					msn++
+					g.rcv.Recvs.Add(1)
+					s := ddp.Segment{Last: true, Control: 0x40 | uint8(verbs.OpSend), MSN: msn}
+					wire = mpa.AppendFPDU(wire, append(s.Append(nil), noise[:rnd.IntN(3000)]...), crc)
+				}
+			}
+			switch rnd.IntN(5) {
+			case 0: // beyond the end
+				wire = append(wire, g.pushed(reg.STag(), size-full, 3*full, full, 0, true)...)
+			case 1: // of nobody
+				wire = append(wire, g.pushed(reg.STag()^0x80, 0, 3*full, full, 0, true)...)
+			case 2:
+				if crc {
+					wire[len(wire)-5] ^= 1
+				}
+			}
+			return g, wire
+		}
+		g, wire := build()
+		want := g.run(wire, buf.Big, false)
+		placed := bytes.Clone(g.mem)
+		for _, piece := range []int{2 << 20, buf.Big, 200_000, 70_000, 5000} {
+			g, wire := build()
+			got := g.run(wire, piece, true)
+			aimed += g.aimed
+			if got != want {
+				t.Errorf("seed %d, pieces of %d:\n%s\nnot direct\n%s", seed, piece, got, want)
+			}
+			if strings.Contains(want, "octets left") && !bytes.Equal(g.mem, placed) {
+				t.Errorf("seed %d, pieces of %d: other octets", seed, piece)
+			}
+			if size < directLong && g.aimed > 0 {
+				t.Errorf("seed %d: %d octets direct, into %d", seed, g.aimed, size)
+			}
+		}
+	}
+	if aimed < 100<<20 {
+		t.Errorf("%d octets direct", aimed)
+	}
+}
+
+// TestDirectPlacedBefore: a Write that ends before octets that were placed earlier, in whatever way, leaves them alone: what
+// follows it is not expected there.
+func TestDirectPlacedBefore(t *testing.T) {
+	const full = engine.StagMULPDU - ddp.TaggedLen
+	for name, c := range map[string]struct {
+		payload, n int // of the earlier Write
+		ends       bool
+		off        int // of the later one
+	}{
+		"one segment":               {60_000, 60_000, true, 0},
+		"segments in the staging":   {3000, 90_000, false, 3000},
+		"segments into their place": {full, 10 * full, false, 8 * full},
+	} {
+		for piece := 50_000; piece < 700_000; piece += 7000 {
+			run := func(aim bool) (string, []byte) {
+				g := newDirectRig(t, true, true)
+				g.mem = make([]byte, 1<<20)
+				reg, err := g.table.Register(g.mem, region.RemoteWrite|region.Scratch)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wire := g.pushed(reg.STag(), 0, c.n, c.payload, 0, c.ends)
+				wire = append(wire, g.pushed(reg.STag(), c.off, 40_000, 20_000, 100, true)...)
+				for range 3 {
+					wire = append(wire, g.pushed(reg.STag(), 900_000, 30_000, 15_000, 200, true)...)
+				}
+				return g.run(wire, piece, aim), g.mem
+			}
+			want, before := run(false)
+			if got, mem := run(true); got != want || !bytes.Equal(mem, before) {
+				t.Errorf("%s, pieces of %d: %s, not direct %s", name, piece, got, want)
+			}
+		}
+	}
+}
+
+// TestDirectOnlyScratch: nothing is read straight into memory on which somebody may depend at any time.
+func TestDirectOnlyScratch(t *testing.T) {
+	g := newDirectRig(t, true, true)
+	g.mem = make([]byte, 1<<20)
+	reg, err := g.table.Register(g.mem, region.RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.run(g.pushed(reg.STag(), 0, 1<<20, engine.StagMULPDU-ddp.TaggedLen, 0, true), 2<<20, true)
+	if g.aimed > 0 {
+		t.Errorf("%d octets direct", g.aimed)
+	}
+}
+
 // counted counts how often it completes.
 type counted struct{ n int }
 

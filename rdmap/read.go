@@ -259,8 +259,9 @@ func (s *inlet) Room(held bool) (flat []byte, places [][]byte) {
 		c.st = buf.NewStaging(buf.Big)
 	}
 	c.st, flat = c.st.Room(c.rcv.Deframer.Need(c.st.Pending()))
-	if in.fresh && !held && c.snd.Long.Load() > 0 {
+	if in.fresh && !held && (c.snd.Long.Load() > 0 || c.rcv.Writes > 0) {
 		flat = flat[:engine.ShortRead] // a header tells where the rest belongs, so that it is not copied
+		c.rcv.Writes = max(c.rcv.Writes-1, 0)
 	}
 	in.room = len(flat)
 	return flat, nil

@@ -378,7 +378,7 @@ func TestCallersTimeOut(t *testing.T) {
 // TestWriterReads: a server that takes no more calls before its replies are taken is not waited for in vain by those who
 // write to it, although callers come all the time, and none of them gets to read.
 func TestWriterReads(t *testing.T) {
-	const long = 64 << 20
+	const long = 24 << 20
 	c, far := markedPair(t, true, &transport.Config{MaxPayload: 16 << 20})
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error)
@@ -424,7 +424,11 @@ func TestWriterReads(t *testing.T) {
 			c.Close()
 			return
 		case <-tick.C:
-			wg.Go(func() { _ = tryCtx(testCtx(t), c, &nullCall) })
+			wg.Go(func() { // not for long, so that there are not too many
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_ = tryCtx(ctx, c, &nullCall)
+			})
 		}
 	}
 }

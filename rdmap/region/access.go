@@ -41,13 +41,17 @@ const (
 	// ReadSink: the region may be the sink of our own RDMA Reads. The peer may only respond to
 	// them.
 	ReadSink
+	// Scratch: while a peer may write, nobody depends on octets that it has not placed, and if the connection fails, on none.
+	// So what comes may be read to where it will belong before it is checked. Octets that no peer has placed may become 0.
+	// The registration belongs to one Table.
+	Scratch
 
-	accessAll = ReadSink<<1 - 1
+	accessAll = Scratch<<1 - 1
 )
 
 var accessNames = [...]string{
 	"remote-read", "remote-write", "atomic", "flush-visible",
-	"flush-persistent", "verify", "remote-invalidate", "read-sink",
+	"flush-persistent", "verify", "remote-invalidate", "read-sink", "scratch",
 }
 
 // String returns the names of the rights joined by "|", or "none".

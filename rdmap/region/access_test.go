@@ -7,7 +7,7 @@ import (
 )
 
 // anyAccess holds every right.
-const anyAccess = region.ReadSink<<1 - 1
+const anyAccess = region.Scratch<<1 - 1
 
 func TestAccessString(t *testing.T) {
 	for a, want := range map[region.Access]string{

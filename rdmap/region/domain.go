@@ -112,7 +112,7 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	stag, slot := d.draw()
 	e := d.entry()
 	e.owner, e.mem, e.data, e.base, e.access = owner, mem, data, o.Base, o.Access
-	e.hash = o.Hash
+	e.hash, e.high = o.Hash, 0
 	e.guard, _ = mem.(Guarded)
 	e.medium, _ = mem.(ReadBacker)
 	if RaceDetector && e.guard == nil && !o.window && len(data) > 0 {

@@ -42,6 +42,7 @@ type entry struct {
 	hash    *Hash // nil: CRC32C
 	fate    *fate // of mem
 	uses    *uses // of data, in builds with the race detector
+	high    int   // with Scratch: nothing was placed from here on; the reader of the stream owns it
 
 	// Under Domain.mu.
 	key    uint8         // of the last opening of a Window

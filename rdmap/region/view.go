@@ -40,6 +40,22 @@ func (v *View) Forward(n int) bool {
 	return true
 }
 
+// Size returns the octets of the whole registration.
+func (v *View) Size() int { return len(v.e.data) }
+
+// Fresh reports whether nothing was placed in the view or behind it, as far as Filled was told. It needs the right Scratch.
+func (v *View) Fresh() bool { return v.off >= v.e.high }
+
+// Extend makes the view reach to the end of the registration.
+func (v *View) Extend() { v.data = v.e.data[v.off:len(v.e.data):len(v.e.data)] }
+
+// Filled says that the first n octets of the view were placed. Who reads the stream calls it.
+func (v *View) Filled(n int) {
+	if e := v.e; e != nil && e.access&Scratch != 0 {
+		e.high = max(e.high, v.off+n)
+	}
+}
+
 // Release ends the use of the octets. Releasing a View again, or the zero View, does
 // nothing.
 func (v *View) Release() {

@@ -55,7 +55,7 @@ func (w Window) Open(off, n int, access Access) (Region, error) {
 		e.key++
 	}
 	stag := STag(e.home<<8 | uint32(e.key))
-	e.data, e.access = e.whole[off:off+n:off+n], access
+	e.data, e.access, e.high = e.whole[off:off+n:off+n], access, 0
 	if access&Verify != 0 && e.fate == nil {
 		e.fate = new(fate) // kept until Close: a new opening does not permit new guesses
 	}

@@ -132,6 +132,7 @@ func (r *Receiver) place(u, payload []byte) (ddp.Event, error) {
 		}
 	}
 	r.view.Stored() // before the message can be delivered
+	r.view.Filled(len(payload))
 	return r.ddp.Commit(payload), nil
 }
 

@@ -51,6 +51,7 @@ type Receiver struct {
 	up       inFlight
 	Deframer mpa.Deframer
 	direct   direct
+	Writes   int          // reads for which long Writes into Scratch memory are expected
 	Due      []Completion // that an answer has made due
 	Recvs    atomic.Int64 // receives posted and not yet used
 
@@ -430,6 +431,7 @@ func (r *Receiver) continueRun(df *mpa.Deframer, b []byte) (used int) {
 			}
 		}
 		copy(view.Bytes(), b[used+fpduHead:])
+		view.Filled(n)
 		r.ddp.Continue(n)
 		used += size
 		fpdus++

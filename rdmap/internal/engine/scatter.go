@@ -30,8 +30,10 @@ const (
 // to where a read into the staging would have put it, and is handled as usual.
 //
 // Payloads that are read this way are placed before their CRC is checked: nobody may look at the sink
-// of a Read that is not complete. Writes are not read this way, because only their last segment tells
-// how long they are.
+// of a Read that is not complete, nor depends on Scratch memory.
+//
+// How long a Write is, only its last segment tells. Of one into Scratch memory what follows the first FPDU is expected to
+// go on to the end of the registration, if nothing was placed there yet: what is not as expected leaves zeros.
 type direct struct {
 	on   bool
 	view region.View // the sink of everything that is left of the message
@@ -40,7 +42,8 @@ type direct struct {
 	n    int         // payload octets of an FPDU; the last one of the message may have fewer
 	to   int         // octets of view that the read is for
 	got  int         // octets that have arrived, beginning with the first FPDU
-	more bool        // another long Read Response will follow
+	more bool        // another long Read Response will follow, or something else
+	push bool        // it is a Write
 	vec  [][]byte
 }
 
@@ -74,7 +77,13 @@ func (r *Receiver) Places(st *buf.Staging) [][]byte {
 func (r *Receiver) aim(d *direct) bool {
 	s := &d.head
 	op, v := r.opcode(s)
-	if v != vioNone || s.DV != ddp.Version || op != verbs.OpReadResponse || r.checkResponse(s, d.n) != vioNone {
+	if v != vioNone || s.DV != ddp.Version {
+		return false
+	}
+	if d.push = op == verbs.OpWrite; d.push {
+		return r.aimWrite(d)
+	}
+	if op != verbs.OpReadResponse || r.checkResponse(s, d.n) != vioNone {
 		return false
 	}
 	d.more = r.up.behind() >= directLong
@@ -97,6 +106,31 @@ func (r *Receiver) aim(d *direct) bool {
 	return true
 }
 
+// aimWrite is aim for a Write. Below directLong to save the copy costs more than it saves: 3 to 10 % of a READ of 64 KiB.
+// One of 1 MiB is 1.04 to 1.24 times as fast.
+func (r *Receiver) aimWrite(d *direct) bool {
+	s := &d.head
+	if d.n < directMin {
+		return false
+	}
+	view, err := r.table.Lookup(region.STag(s.STag), s.TO, uint32(d.n), region.RemoteWrite|region.Scratch)
+	if err != nil {
+		return false
+	}
+	if view.Size() < directLong || view.Guarded() || view.WrittenThrough() {
+		view.Release()
+		return false
+	}
+	if !s.Last && view.Fresh() {
+		view.Extend()
+	}
+	d.view, d.more, r.Writes = view, true, writesExpected
+	return true
+}
+
+// writesExpected is for how many reads after a long Write another one is expected.
+const writesExpected = 8
+
 // vectors lays out the read. Everything that is not payload goes to b, after the first header.
 func (d *direct) vectors(b []byte) [][]byte {
 	mem := d.view.Bytes()
@@ -115,7 +149,11 @@ func (d *direct) vectors(b []byte) [][]byte {
 	}
 	end := len(b)
 	if d.to >= directLong || d.to < len(mem) || d.more { // the next payload is for the next read
-		end = min(at+mpa.TrailerLen(ddp.TaggedLen+last)+fpduHead, end)
+		tail := fpduHead
+		if d.push && d.to == len(mem) { // a Send is next, and the header of another Write
+			tail = ShortRead
+		}
+		end = min(at+mpa.TrailerLen(ddp.TaggedLen+last)+tail, end)
 	}
 	d.vec = append(d.vec, b[at:end])
 	return d.vec
@@ -145,7 +183,11 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 		p := st.B[st.R:]
 		if left < size || off > 0 && !d.expected(p, off) {
 			// It is not whole, or something else: as if it had been read into the staging.
+			known := off == 0 || left >= fpduHead && d.expected(p, off)
 			st = d.fill(st, off, left)
+			if d.push && !known { // what was expected there has not come: what has is not to be seen there
+				clear(mem[off:min(off+left, d.to)])
+			}
 			d.view.Release()
 			return st, &r.ev, nil
 		}
@@ -159,6 +201,7 @@ func (r *Receiver) land(st *buf.Staging) (*buf.Staging, *Event, error) {
 			return st, nil, protocolError(err, nil)
 		}
 		off += n
+		d.view.Filled(off)
 		left -= size
 		st.R += size - n
 		st.W = st.R

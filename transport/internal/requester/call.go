@@ -184,8 +184,9 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		return nil
 	}
 	p.lends = true
-	// The least that serves the purpose, each with a registration of its own (RFC 8166 Section 8.1).
-	read, write := region.RemoteRead, region.RemoteWrite
+	// The least that serves the purpose, each with a registration of its own (RFC 8166 Section 8.1). What is written
+	// counts when the reply has come.
+	read, write := region.RemoteRead, region.RemoteWrite|region.Scratch
 	if !c.cfg.NoRemoteInvalidate {
 		read |= region.RemoteInvalidate
 		write |= region.RemoteInvalidate
