@@ -99,6 +99,7 @@ type exportSet struct {
 	changed func()                                // an export was lost, or is back
 
 	mu      sync.Mutex
+	dropped map[string]bool  // by unexport, until a configuration is loaded
 	made    map[string]*made // by make: they stay, since one in memory would forget its files
 	list    []*standing
 	publish func([]server.Export) error // serves a list; nil: nobody does yet
@@ -119,6 +120,7 @@ type standing struct {
 	alive   *health
 	unwatch context.CancelFunc
 	ended   bool                          // it is exported no longer
+	crossed bool                          // it is mounted below an export that says crossmnt
 	usage   atomic.Pointer[backend.Usage] // when it was looked at last; nil: not known
 	stood   string                        // where the mount began that was served last: what shows while nothing is mounted there is not it
 }
@@ -150,17 +152,13 @@ func (s *exportSet) load(list []exports.Export) error {
 				s.log.Info("export option", "path", x.Path, "means", says)
 			}
 		}
-		x.alive = newHealth(x.Path, s.log, func(context.Context) error { return s.stand(x) })
-		if s.make == nil {
-			x.alive.every = standEvery
-		}
-		x.alive.changed = s.changed
 		fresh[i] = x
 	}
+	if s.make == nil {
+		fresh = append(fresh, crossed(fresh, nil)...)
+	}
 	for _, x := range fresh {
-		var ctx context.Context
-		ctx, x.unwatch = context.WithCancel(s.ctx)
-		s.wg.Go(func() { x.alive.watch(ctx) })
+		s.watch(x)
 	}
 	for _, x := range fresh {
 		<-x.alive.first
@@ -169,7 +167,9 @@ func (s *exportSet) load(list []exports.Export) error {
 	old := s.list
 	s.list = fresh
 	err := s.tell()
-	if err != nil {
+	if err == nil {
+		s.dropped = nil
+	} else {
 		s.list, old = old, fresh
 	}
 	for _, x := range old {
@@ -180,7 +180,101 @@ func (s *exportSet) load(list []exports.Export) error {
 		}
 	}
 	s.mu.Unlock()
+	if s.make == nil {
+		s.recross() // something may have been mounted meanwhile
+	}
 	return err
+}
+
+// watch begins to look at what stands at the path of an export.
+func (s *exportSet) watch(x *standing) {
+	x.alive = newHealth(x.Path, s.log, func(context.Context) error { return s.stand(x) })
+	if s.make == nil {
+		x.alive.every = standEvery
+	}
+	x.alive.changed = s.changed
+	var ctx context.Context
+	ctx, x.unwatch = context.WithCancel(s.ctx)
+	s.wg.Go(func() { x.alive.watch(ctx) })
+}
+
+// crossed are the exports of what is mounted below those that say crossmnt, with their options, but for those of list and what was
+// dropped.
+func crossed(list []*standing, dropped map[string]bool) (all []*standing) {
+	if !slices.ContainsFunc(list, func(x *standing) bool { return x.Cross }) {
+		return nil
+	}
+	seen := make(map[string]bool)
+	for _, at := range diskMounts() {
+		up := above(list, at)
+		same := func(x *standing) bool { return x.Path == at }
+		if up == nil || !up.Cross || seen[at] || dropped[at] || slices.ContainsFunc(list, same) {
+			continue
+		}
+		seen[at] = true
+		x := &standing{Export: up.Export, crossed: true}
+		x.Path, x.Mountpoint, x.FSID, x.FS, x.Released = at, at, "", nil, nil
+		all = append(all, x)
+	}
+	return all
+}
+
+// above returns the export with the longest path above another; nil: none.
+func above(list []*standing, at string) (best *standing) {
+	for _, x := range list {
+		if strings.HasPrefix(at, strings.TrimSuffix(x.Path, "/")+"/") && x.Path != at && (best == nil || len(x.Path) > len(best.Path)) {
+			best = x
+		}
+	}
+	return best
+}
+
+// recross serves what was mounted below exports since, and what is mounted there no longer does not stay.
+func (s *exportSet) recross() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var own, gone []*standing
+	for _, x := range s.list {
+		if !x.crossed {
+			own = append(own, x)
+		}
+	}
+	want := crossed(own, s.dropped)
+	list := own
+	for _, x := range s.list {
+		i := slices.IndexFunc(want, func(w *standing) bool { return w.Path == x.Path })
+		switch {
+		case i >= 0 && x.crossed:
+			list, want = append(list, x), slices.Delete(want, i, i+1)
+		case x.crossed:
+			gone = append(gone, x)
+		}
+	}
+	if len(want)+len(gone) == 0 || s.ctx.Err() != nil {
+		return
+	}
+	old := s.list
+	s.list = append(list, want...)
+	if err := s.tell(); err != nil { // a path is too long
+		s.list = old
+		if s.log != nil {
+			s.log.Warn("crossmnt", "error", err)
+		}
+		return
+	}
+	for _, x := range want {
+		s.watch(x)
+	}
+	for _, x := range gone {
+		x.ended = true
+		x.unwatch()
+		if s.publish == nil && x.FS != nil {
+			go x.FS.Close() //nolint:errcheck // nothing was written
+		}
+		if s.log != nil {
+			s.log.Info("export ended: it is mounted no longer", "path", x.Path)
+		}
+	}
 }
 
 // unexport serves an export no longer, until a configuration is loaded again.
@@ -192,13 +286,32 @@ func (s *exportSet) unexport(path string) error {
 		return fmt.Errorf("%s is not exported: see nfsdemo exports", path)
 	}
 	x, old := s.list[i], s.list
-	s.list = slices.Delete(slices.Clone(old), i, i+1)
+	var own, kept, gone []*standing
+	for _, y := range old {
+		if !y.crossed {
+			own = append(own, y)
+		}
+	}
+	for _, y := range old {
+		if y == x || y.crossed && above(own, y.Path) == x {
+			gone = append(gone, y)
+		} else {
+			kept = append(kept, y)
+		}
+	}
+	s.list = kept
 	if err := s.tell(); err != nil {
 		s.list = old
 		return err
 	}
-	x.ended = true
-	x.unwatch()
+	for _, y := range gone {
+		y.ended = true
+		y.unwatch()
+	}
+	if s.dropped == nil {
+		s.dropped = make(map[string]bool)
+	}
+	s.dropped[path] = true
 	return nil
 }
 
@@ -214,8 +327,17 @@ func (s *exportSet) exportsLocked() []server.Export {
 	list := make([]server.Export, len(s.list))
 	for i, x := range s.list {
 		list[i] = x.Export.Export
+		if up := above(s.list, x.Path); up != nil && (up.Cross || x.NoHide) && (x.crossed || mountedAt(x.FS, x.Path)) {
+			list[i].Under = up.Path
+		}
 	}
 	return list
+}
+
+// mountedAt reports whether the root of a directory is that of a mount.
+func mountedAt(fsys backend.FS, path string) bool {
+	d, ok := fsys.(*dir.FS)
+	return ok && d.Mountpoint() == path
 }
 
 // exports returns the exports; one that is away has no FS.
@@ -247,6 +369,7 @@ func (s *exportSet) serveBy(publish func([]server.Export) error) error {
 
 // look has a look taken at every export now.
 func (s *exportSet) look() {
+	s.recross()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.list {

@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,94 @@ func TestKernelPlaces(t *testing.T) {
 		if err == nil {
 			t.Errorf("an export where %s is mounted too", from)
 		}
+	}
+}
+
+// TestKernelCross: with crossmnt, a disk that is mounted below an export, also while it is served, is reached from there as a file
+// system of its own, and nothing that is not one of a disk.
+func TestKernelCross(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts file systems: for root")
+	}
+	d := t.TempDir()
+	export := filepath.Join(d, "e")
+	at := []string{filepath.Join(export, "a"), filepath.Join(export, "a", "b"), filepath.Join(export, "late one"), filepath.Join(export, "tmp")}
+	mount := func(i int) {
+		t.Helper()
+		image := filepath.Join(d, fmt.Sprint(i))
+		check(t, os.WriteFile(image, nil, 0o600))
+		check(t, os.Truncate(image, 64<<20))
+		check(t, os.MkdirAll(at[i], 0o755))
+		for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, at[i]}} {
+			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Fatalf("%v: %v, %s", args, err, out)
+			}
+		}
+		t.Cleanup(func() { _ = unix.Unmount(at[i], unix.MNT_DETACH) })
+		check(t, os.WriteFile(filepath.Join(at[i], "x"), []byte{byte(i)}, 0o644))
+	}
+	mount(0)
+	mount(1)
+	for _, dir := range at[2:] {
+		check(t, os.Mkdir(dir, 0o755))
+	}
+	check(t, unix.Mount("none", at[3], "tmpfs", 0, ""))
+	t.Cleanup(func() { _ = unix.Unmount(at[3], unix.MNT_DETACH) })
+	check(t, os.WriteFile(filepath.Join(at[3], "secret"), nil, 0o644))
+
+	s := started(t, &serviceConfig{
+		exports: []exports.Export{{Export: server.Export{Path: export, Squash: server.SquashNone}, Cross: true}},
+		rdma:    "127.0.0.1:0", config: &transport.Config{},
+	})
+	served := func(path string, want bool) {
+		t.Helper()
+		for begun := time.Now(); slices.ContainsFunc(s.set.exports(), func(e server.Export) bool { return e.Path == path && e.FS != nil }) != want; {
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("%s is served: %v", path, !want)
+			}
+		}
+	}
+	c, err := client(t, s, export)
+	check(t, err)
+	fsids := map[uint64]bool{c.Root().Attr.FSID: true}
+	cross := func(i int) *nfsclient.Node {
+		t.Helper()
+		served(at[i], true)
+		dir, err := c.Lookup(t.Context(), at[i])
+		check(t, err)
+		x, err := c.Lookup(t.Context(), filepath.Join(at[i], "x"))
+		check(t, err)
+		buf := make([]byte, 1)
+		if _, err := c.ReadAt(t.Context(), x, buf, 0); err != nil || buf[0] != byte(i) || fsids[dir.Attr.FSID] || x.Attr.FSID != dir.Attr.FSID {
+			t.Errorf("%s: %v, %v, file system %x", at[i], buf, err, dir.Attr.FSID)
+		}
+		fsids[dir.Attr.FSID] = true
+		return x
+	}
+	cross(0)
+	cross(1)
+	mount(2)
+	x := cross(2)
+	if _, err := c.Lookup(t.Context(), filepath.Join(at[3], "secret")); !errors.Is(err, nfs3.ErrNoEnt) {
+		t.Errorf("a tmpfs: %v", err)
+	}
+	if err := unix.Unmount(at[2], 0); err != unix.EBUSY {
+		t.Errorf("umount of a disk that is served: %v", err)
+	}
+	check(t, unix.Unmount(at[2], unix.MNT_DETACH))
+	served(at[2], false)
+	if err := c.Refresh(t.Context(), x); !errors.Is(err, nfs3.ErrStale) {
+		t.Errorf("of a disk that is gone: %v", err)
+	}
+	if _, err := s.unexport(t.Context(), at[1]); err != nil {
+		t.Error(err)
+	}
+	s.set.look()
+	served(at[1], false)
+	if _, err := s.unexport(t.Context(), export); err != nil || len(s.set.exports()) > 0 {
+		t.Error("what is mounted below an export stays without it:", err)
 	}
 }
 

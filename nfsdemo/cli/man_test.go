@@ -44,7 +44,7 @@ func TestMan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"nfsdemo.toml.5": "crossmnt\nrefused: what is mounted below", "nfsdemo.1": "nfsdemo-serve(1)", "nfsdemo-serve.1": "--mount-listen", "nfsdemo-proxy.1": "--backward", "nfsdemo-log-verify.1": "verify",
+		"nfsdemo.toml.5": "crossmnt\nreaches file systems of disks", "nfsdemo.1": "nfsdemo-serve(1)", "nfsdemo-serve.1": "--mount-listen", "nfsdemo-proxy.1": "--backward", "nfsdemo-log-verify.1": "verify",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if plain := strings.NewReplacer(`\fB`, "", `\fP`, "", `\`, "").Replace(string(text)); err != nil || !strings.Contains(plain, want) {

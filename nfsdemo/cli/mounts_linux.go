@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,4 +33,43 @@ func mountChanges(ctx context.Context, changed func()) {
 			changed()
 		}
 	}
+}
+
+// diskMounts are the places where file systems of disks are mounted. The others are /proc, /run, what comes from other servers:
+// crossmnt must not show them, and knfsd does not, since they have no name that outlives them.
+func diskMounts() (all []string) {
+	kinds, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		return nil
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	disk := map[string]bool{"zfs": true}
+	for line := range strings.Lines(string(kinds)) {
+		if f := strings.Fields(line); len(f) == 1 { // else "nodev"
+			disk[f[0]] = true
+		}
+	}
+	for line := range strings.Lines(string(table)) {
+		mount, source, _ := strings.Cut(line, " - ") // proc(5)
+		m, f := strings.Fields(mount), strings.Fields(source)
+		if len(m) > 4 && len(f) > 0 && disk[f[0]] {
+			all = append(all, unescape(m[4]))
+		}
+	}
+	return all
+}
+
+// unescape undoes \ooo.
+func unescape(s string) string {
+	for i := 0; i+3 < len(s); i++ {
+		if s[i] == '\\' {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				s = s[:i] + string([]byte{byte(n)}) + s[i+4:]
+			}
+		}
+	}
+	return s
 }

@@ -86,6 +86,9 @@ type Export struct {
 	// Path is the path that MNT names: absolute and clean, at most 1024 octets. Directories
 	// below it can be mounted too.
 	Path string
+	// Under, if not "", is the Path of another export, above this one. There LOOKUP of the directory that Path names leads to
+	// this one, as crossmnt and nohide of exports(5) do, for who may use it.
+	Under string
 	// FS holds the files. If nil, they are not there now: calls wait (NFS3ERR_JUKEBOX), and MNT is refused. The caller
 	// closes it, after Released or after the server.
 	FS backend.FS
@@ -180,6 +183,7 @@ type export struct {
 	info  backend.Info
 	use   *use
 	views []*export // by Clients; they have none
+	below []*crossing
 }
 
 // use counts the calls that use an FS, and the table as one while it has it. At zero the FS is released.
@@ -305,6 +309,18 @@ func newExports(list []Export, old *exportTable, named bool) (*exportTable, erro
 		}
 		t.byID[x.id] = x
 		t.list = append(t.list, x)
+	}
+	for _, x := range t.list {
+		for _, up := range t.list {
+			rest, ok := strings.CutPrefix(x.Path, strings.TrimSuffix(up.Path, "/")+"/")
+			if !ok || up.Path != x.Under {
+				continue
+			}
+			up.below = append(up.below, &crossing{path: rest, to: x.id})
+			for _, v := range up.views {
+				v.below = up.below
+			}
+		}
 	}
 	return t, nil
 }

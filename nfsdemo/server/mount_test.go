@@ -142,6 +142,49 @@ func TestMountsKept(t *testing.T) {
 	}
 }
 
+// TestCross: where another export is mounted LOOKUP leads to it, for those who may use it, and READDIRPLUS leaves that to LOOKUP.
+func TestCross(t *testing.T) {
+	top := mem.New(nil)
+	list := []server.Export{
+		{Path: "/e", FS: top, Squash: server.SquashNone},
+		{Path: "/e/d/in", Under: "/e", FS: mem.New(nil), Squash: server.SquashNone, Clients: only("192.0.2.0/24")},
+		{Path: "/e/hidden", FS: mem.New(nil)},
+		{Path: "/e/away", Under: "/e"},
+	}
+	s := must(server.New(&server.Config{Exports: list}))(t)
+	p := &peer{T: t, srv: s, cred: sys(0, 0), addr: testAddr}
+	p.root = p.mnt("/e", mount3.OK).Handle
+	d := p.mkdir(p.root, "d", 0o755)
+	p.mkdir(p.root, "hidden", 0o755)
+	p.mkdir(p.root, "away", 0o755)
+	covered, beside := p.mkdir(d, "in", 0o755), p.mkdir(d, "beside", 0o755)
+	in := p.mnt("/e/d/in", mount3.OK).Handle
+	look := func(dir nfs3.FileHandle, name string, want nfs3.Status) nfs3.FileHandle {
+		t.Helper()
+		return nfs[nfs3.LookupRes](p, nfs3.ProcLookup, &nfs3.LookupArgs{Dir: dir, Name: name}, want).Handle
+	}
+	if got := look(d, "in", nfs3.OK); string(got) != string(in) {
+		t.Errorf("%x, want %x", got, in)
+	}
+	if got := look(d, "beside", nfs3.OK); string(got) != string(beside) {
+		t.Error("a directory beside it is another one")
+	}
+	if got := look(p.root, "hidden", nfs3.OK); string(got[:4]) != string(p.root[:4]) {
+		t.Error("an export that is not said to be reached is")
+	}
+	look(p.root, "away", nfs3.ErrJukebox)
+	res := nfs[nfs3.ReadDirPlusRes](p, nfs3.ProcReadDirPlus, &nfs3.ReadDirPlusArgs{Dir: d, DirCount: 4096, MaxCount: 4096}, nfs3.OK)
+	for _, e := range res.Entries {
+		if want := e.Name != "in"; e.Name != "." && e.Name != ".." && (e.Handle.Present != want || e.Attr.Present != want) {
+			t.Errorf("%s has a handle: %v, attributes: %v", e.Name, e.Handle.Present, e.Attr.Present)
+		}
+	}
+	p.addr = &net.TCPAddr{IP: net.IPv4(198, 51, 100, 1), Port: 700}
+	if got := look(d, "in", nfs3.OK); string(got) != string(covered) {
+		t.Error("a client that may not use it is led there")
+	}
+}
+
 func TestMountTableBounded(t *testing.T) {
 	const maxMounts = 1024
 	p := newPeer(t, newServer(t, mem.New(nil)), sys(0, 0)) // the first

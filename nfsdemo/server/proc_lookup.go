@@ -14,11 +14,17 @@ func (o *op) lookup(d *xdr.Decoder) error {
 	var res nfs3.LookupRes
 	dir, err := o.dir(args.Dir)
 	var f file
+	var over *file
 	if err == nil {
 		f, err = o.find(&dir, args.Name)
 	}
-	res.Status, res.DirAttr = o.status(err), dir.opt()
 	if err == nil {
+		res.Handle, over, err = o.cross(&f)
+	}
+	res.Status, res.DirAttr = o.status(err), dir.opt()
+	if over != nil {
+		res.Attr = over.opt()
+	} else if err == nil {
 		var buf [nfs3.MaxHandle]byte
 		res.Handle, res.Attr = o.exp.appendHandle(buf[:0], f.node), f.opt()
 	}

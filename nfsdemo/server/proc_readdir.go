@@ -78,6 +78,9 @@ func (l *listing) size() uint32 { return uint32(len(l.buf)-l.start) + dirTail }
 func (l *listing) add(e *nfs3.DirPlusEntry) bool {
 	n := e.DirEntry.Size()
 	if l.plus {
+		if e.Attr.Present && l.o.exp.over(&e.Attr.Attr) != nil { // LOOKUP crosses
+			e.Attr.Present, e.Handle.Present = false, false
+		}
 		if e.Handle.Present {
 			e.Handle.Handle = l.o.exp.prefix(e.Handle.Handle)
 		}

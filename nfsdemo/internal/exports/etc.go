@@ -60,13 +60,15 @@ func LoadEtc(name string, base Export) ([]Export, error) {
 			}
 			own := base
 			own.Path, own.FSID, own.Mountpoint, own.Says = e.Path, e.FSID, e.Mountpoint, e.Says
+			own.Cross, own.NoHide = e.Cross, e.NoHide
 			if err := apply(&own, append(slices.Clip(defaults), strings.Split(options, ",")...), false); err != nil {
 				return nil, &Error{where, err.Error()}
 			}
-			if again && (own.FSID != e.FSID || own.Mountpoint != e.Mountpoint) {
-				return nil, &Error{where, "fsid and mountpoint are those of the directory: say them the same for all its clients"}
+			if again && !own.sameDir(e) {
+				return nil, &Error{where, "fsid, mountpoint, crossmnt and nohide are those of the directory: say them the same for all its clients"}
 			}
 			e.FSID, e.Mountpoint, e.Says, again = own.FSID, own.Mountpoint, own.Says, true
+			e.Cross, e.NoHide = own.Cross, own.NoHide
 			g := own.group(server.Client{})
 			if who != "" && who != "*" {
 				if err := addWho(&g, who); err != nil {

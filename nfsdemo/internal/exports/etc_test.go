@@ -68,10 +68,10 @@ func TestEtc(t *testing.T) {
 		{"\nsrv h", "F:2: \"srv\" is not an absolute path"},
 		{"/s h (rw", "F:1: \"(rw\": want a client, with options in parentheses behind it, without a blank between them"},
 		{"/s h(rw)x", "F:1: \"h(rw)x\": want a client, with options in parentheses behind it, without a blank between them"},
-		{"/s h(crossmnt)", "F:1: crossmnt: what is mounted below an export is hidden: export it too"},
+		{"/s a(crossmnt) b(nocrossmnt)", "F:1: fsid, mountpoint, crossmnt and nohide are those of the directory: say them the same for all its clients"},
 		{"/s h(rww)", "F:1: \"rww\" is no option: want one of exports(5), as ro, no_root_squash or anonuid=N"},
 		{"/s 192.0.2.0/40", "F:1: \"192.0.2.0/40\": want a network, as 192.0.2.0/24"},
-		{"/s a(fsid=1) b(fsid=2)", "F:1: fsid and mountpoint are those of the directory: say them the same for all its clients"},
+		{"/s a(fsid=1) b(fsid=2)", "F:1: fsid, mountpoint, crossmnt and nohide are those of the directory: say them the same for all its clients"},
 		{"\"/s h", "F:1: a quote is not closed: \"/s h"},
 		{"/s\\9 h", "F:1: \"\\\\9 h\": want three octal digits behind a backslash"},
 	} {

@@ -36,6 +36,8 @@ type Export struct {
 	FSID string
 	// Mountpoint is where something must be mounted, "" if nothing need be.
 	Mountpoint string
+	// Cross says that what is mounted below is exported with it, NoHide that this one is reached from the export above.
+	Cross, NoHide bool
 	// Says tells what options mean here that mean something else elsewhere.
 	Says []string
 }
@@ -66,6 +68,11 @@ func Parse(text string, base Export) (Export, error) {
 		e.Clients[i] = e.group(c)
 	}
 	return e, nil
+}
+
+// sameDir reports whether options that belong to the directory are the same.
+func (e *Export) sameDir(o *Export) bool {
+	return e.FSID == o.FSID && e.Mountpoint == o.Mountpoint && e.Cross == o.Cross && e.NoHide == o.NoHide
 }
 
 // group returns who, with the options of e.
@@ -114,10 +121,10 @@ var options = map[string]option{
 	"no_wdelay":        {},
 	"subtree_check":    {},
 	"no_subtree_check": {says: "what has moved out of the export is out of reach all the same"},
-	"hide":             {},
-	"nocrossmnt":       {},
-	"nohide":           {not: "what is mounted below an export is hidden: export it too"},
-	"crossmnt":         {not: "what is mounted below an export is hidden: export it too"},
+	"hide":             {set: func(e *Export, _ string) error { e.NoHide = false; return nil }},
+	"nohide":           {set: func(e *Export, _ string) error { e.NoHide = true; return nil }},
+	"crossmnt":         {says: "reaches file systems of disks; what else is mounted below is exported by itself, with nohide", set: func(e *Export, _ string) error { e.Cross = true; return nil }},
+	"nocrossmnt":       {set: func(e *Export, _ string) error { e.Cross = false; return nil }},
 	"acl":              {},
 	"no_acl":           {says: "clients see ACLs all the same (NFSACL)"},
 	"rdirplus":         {},
@@ -334,8 +341,8 @@ func Load(name string, base Export) (*File, error) {
 			if err := apply(&own, strings.Split(c.Options, ","), false); err != nil {
 				return nil, &Error{name + ": " + e.Path, err.Error()}
 			}
-			if own.FSID != e.FSID || own.Mountpoint != e.Mountpoint {
-				return nil, &Error{name + ": " + e.Path, "fsid and mountpoint are options of the export, not of a client"}
+			if !own.sameDir(&e) {
+				return nil, &Error{name + ": " + e.Path, "fsid, mountpoint, crossmnt and nohide are options of the export, not of a client"}
 			}
 			if len(c.Networks) == 0 {
 				return nil, &Error{name + ": " + e.Path, "a client has no networks"}

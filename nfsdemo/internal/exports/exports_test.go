@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 func TestVocabulary(t *testing.T) {
 	for word, says := range map[string]string{
 		"secure": "", "insecure": "", "rw": "", "ro": "", "sync": "", "async": "as sync", "no_wdelay": "", "wdelay": "no write",
-		"nohide": "refused: export it too", "hide": "", "crossmnt": "refused: export it too", "nocrossmnt": "",
+		"nohide": "", "hide": "", "crossmnt": "of disks", "nocrossmnt": "",
 		"subtree_check": "", "no_subtree_check": "moved out", "secure_locks": "", "auth_nlm": "", "insecure_locks": "may not lock",
 		"no_auth_nlm": "may not lock", "mountpoint": "", "mountpoint=/mnt": "", "mp": "", "fsid=0": "", "fsid=root": "",
 		"refer=/a@b": "refused: NFSv4", "replicas=/a@b": "refused: NFSv4", "pnfs": "refused: NFSv4", "no_pnfs": "",
