@@ -45,6 +45,9 @@ type Stream struct {
 	interrupted atomic.Bool
 }
 
+// maxEmpty is how many reads of nothing in a row are no error, as in bufio.
+const maxEmpty = 100
+
 // NewStream returns a Link on nc.
 func NewStream(nc net.Conn) *Stream { return &Stream{nc: nc} }
 
@@ -57,7 +60,11 @@ func (l *Stream) Read(to Source, wait bool) (int, error) {
 	if places != nil { // who wants them read anywhere else would have to copy
 		p = places[0]
 	}
-	n, err := l.nc.Read(p)
+	var n int
+	var err error
+	for try := 0; try < maxEmpty && n == 0 && err == nil; try++ { // a net.Pipe hands on writes of nothing
+		n, err = l.nc.Read(p)
+	}
 	to.Got(n)
 	if n > 0 {
 		return n, nil
