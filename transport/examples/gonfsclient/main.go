@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/transport"
+	trpc "github.com/stag-rdma/stag/transport/rpc"
 	"github.com/willscott/go-nfs-client/nfs"
 	"github.com/willscott/go-nfs-client/nfs/rpc"
 )
@@ -52,10 +53,10 @@ func mount(addr, export string) (target *nfs.Target, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &proxy.Proxy{Dial: func(ctx context.Context) (net.Conn, error) {
-		return transport.DialConn(ctx, "tcp", addr, nil)
+	p := &proxy.Proxy{Dial: func(ctx context.Context, _ trpc.Handler) (proxy.Server, error) {
+		return transport.Dial(ctx, "tcp", addr, nil)
 	}}
-	go p.Serve(l) //nolint:errcheck // ends with Close
+	go p.ServeStream(l) //nolint:errcheck // ends with Close
 	c, err := dial(l.Addr().String())
 	if err == nil {
 		m := nfs.Mount{Client: c}
