@@ -136,13 +136,19 @@ func remove(xid uint32) []byte {
 	return xdr.AppendOpaque(xdr.AppendOpaque(xdr.AppendCall(nil, &h), octets(32)), []byte("name"))
 }
 
+// proxied is a proxy on TCP before a server that the test plays.
+func proxied(t *testing.T) (p *proxy.Proxy, back, front net.Listener) {
+	back, front = listen(t), listen(t)
+	p = &proxy.Proxy{Dial: server(back)}
+	go p.ServeStream(front)
+	t.Cleanup(func() { p.Close() })
+	return p, back, front
+}
+
 // TestOnce: a client that loses its connection while the server works on a call that must not run twice gets the reply to it
 // on the next one; the server sees it once, and its connection does not end meanwhile.
 func TestOnce(t *testing.T) {
-	back, front := listen(t), listen(t)
-	p := &proxy.Proxy{Dial: server(back)}
-	go p.ServeStream(front)
-	defer p.Close()
+	p, back, front := proxied(t)
 	c := dial(t, front)
 	must(c.Write(record(remove(7))))(t)
 	s := must(back.Accept())(t)
@@ -169,10 +175,7 @@ func TestOnce(t *testing.T) {
 
 // TestFailedIsNotKept: a call to which the server has given no answer is a new one when it comes again.
 func TestFailedIsNotKept(t *testing.T) {
-	back, front := listen(t), listen(t)
-	p := &proxy.Proxy{Dial: server(back)}
-	go p.ServeStream(front)
-	defer p.Close()
+	_, back, front := proxied(t)
 	for range 2 {
 		c := dial(t, front)
 		must(c.Write(record(remove(7))))(t)
@@ -189,10 +192,7 @@ func TestFailedIsNotKept(t *testing.T) {
 
 // TestSentAgain: a call that comes again on the same connection is not made again while the first one is not answered.
 func TestSentAgain(t *testing.T) {
-	back, front := listen(t), listen(t)
-	p := &proxy.Proxy{Dial: server(back)}
-	go p.ServeStream(front)
-	defer p.Close()
+	_, back, front := proxied(t)
 	c := dial(t, front)
 	must(c.Write(record(message(7, false, nil))))(t)
 	s := must(back.Accept())(t)
