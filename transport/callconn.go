@@ -70,7 +70,7 @@ func NewCallConn(c *Client) *CallConn {
 // connection in an orderly way.
 func (cc *CallConn) Read(p []byte) (int, error) {
 	n, err := cc.in.Read(p)
-	if err != nil && !rpc.Ended(err) {
+	if err != nil && !requester.Ended(err) {
 		err = cc.opErr("read", err)
 	}
 	return n, err

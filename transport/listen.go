@@ -13,6 +13,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -146,7 +147,7 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 			rc.Conn.Abort(nil)
 		}
 	}
-	l.gate.Went(peeraddr.Of(conn), network, begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), rpc.IgnoreEnd(rc.Serve()))))
+	l.gate.Went(peeraddr.Of(conn), network, begun, l.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), requester.IgnoreEnd(rc.Serve()))))
 }
 
 // secure begins TLS on conn, if its client does. first was read from the result. If it returns an error, conn is closed.
@@ -237,7 +238,7 @@ func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
 // Stats returns the counters of all connections, past ones included.
 func (l *Listener) Stats() rpc.Stats {
-	s := rpc.StatsOf(&l.ctr)
+	s := requester.StatsOf(&l.ctr)
 	s.Credits = l.cfg.Credits
 	l.gate.AddStats(&s)
 	l.exec.Duplicates.AddStats(&s)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -166,7 +167,7 @@ func (c *recordConn) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && c.err != nil && len(c.orphans) == 0:
 		c.hint() // for the next reader
-		if rpc.Ended(c.err) {
+		if requester.Ended(c.err) {
 			return 0, io.EOF
 		}
 		return 0, c.opErr("read", c.err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -266,7 +267,7 @@ func (s *Server) Stats() rpc.Stats {
 	if s.init() != nil {
 		return rpc.Stats{}
 	}
-	st := rpc.StatsOf(&s.ctr)
+	st := requester.StatsOf(&s.ctr)
 	st.Credits = s.cfg.Credits
 	s.exec.Duplicates.AddStats(&st)
 	s.gate.AddStats(&st)

@@ -14,6 +14,7 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/responder"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -55,7 +56,7 @@ func (s *Server) serveConn(conn net.Conn, by *Served, first []byte, turn execute
 		s.gate.Went(peeraddr.Of(conn), c.network(), c.begun, ErrServerClosed)
 		return nil
 	}
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), rpc.IgnoreEnd(err)))
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(conn), requester.IgnoreEnd(err)))
 	s.gate.Went(peeraddr.Of(conn), c.network(), c.begun, err)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -90,7 +91,7 @@ func (s *Server) serveSharedConn(conn net.Conn, by *Served, turn execute.Turn) e
 			s.gate.TurnAway(s.ctx, conn, nil, err)
 		}
 		_ = conn.Close() // nothing was sent on it
-		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), rpc.IgnoreEnd(err)))
+		err = s.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), requester.IgnoreEnd(err)))
 		s.gate.Stranger(peeraddr.Of(conn), err)
 		return err
 	}

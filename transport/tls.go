@@ -16,6 +16,7 @@ import (
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/transport/internal/execute"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/stream"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -166,7 +167,7 @@ func (t *TLS) accept(ctx context.Context, conn net.Conn, first []byte) (_ net.Co
 	if len(first) == 0 {
 		first = make([]byte, 1)
 		if _, err = io.ReadFull(conn, first); err != nil {
-			return conn, nil, nil, rpc.IgnoreEnd(err)
+			return conn, nil, nil, requester.IgnoreEnd(err)
 		}
 	}
 	if first[0] != stream.RecordHandshake {

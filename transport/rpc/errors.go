@@ -100,22 +100,6 @@ func AsOpError(op Op, addr string, err error) error {
 	return &OpError{Op: op, Addr: addr, Err: err}
 }
 
-// Ended reports whether err is the orderly end of a connection, by either side.
-func Ended(err error) bool {
-	if e, ok := errors.AsType[*verbs.ConnError](err); ok {
-		err = e.Err // because every ConnError is also a net.ErrClosed
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
-}
-
-// IgnoreEnd is for transports: it drops the errors that only say that a connection is over.
-func IgnoreEnd(err error) error {
-	if err == nil || Ended(err) {
-		return nil
-	}
-	return err
-}
-
 // OutcomeError says that a call was sent and has no reply: the server may have run it, or not. If the
 // call is not Repeatable, it was sent once.
 type OutcomeError struct {

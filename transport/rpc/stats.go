@@ -1,10 +1,6 @@
 package rpc
 
-import (
-	"fmt"
-
-	"github.com/stag-rdma/stag/transport/internal/memory"
-)
+import "fmt"
 
 // Stats is a snapshot of counters, in groups. Octets count payload, without DDP and MPA headers.
 type Stats struct {
@@ -15,39 +11,6 @@ type Stats struct {
 	SecurityStats
 	AdmissionStats
 	DuplicateStats
-}
-
-// StatsOf is for transports: it copies their counters, which are not read at the same instant.
-func StatsOf(c *memory.Counters) Stats {
-	g := &c.Segments
-	s := Stats{
-		CallStats: CallStats{
-			Calls: c.Calls.Load(), Replies: c.Replies.Load(), InFlight: int(c.InFlight.Load()),
-			Errors: c.Errors.Load(), Unbound: c.Unbound.Load(), Dropped: c.Dropped.Load(), Panics: c.Panics.Load(),
-			Takeovers: c.Takeovers.Load(), Late: c.Late.Load(), OctetsInline: c.Inline.Load(), Padded: c.Padded.Load(), LongCalls: g.Long.Load(),
-		},
-		ChunkStats: ChunkStats{
-			OctetsRead: c.Read.Load(), OctetsWritten: c.Written.Load(), Deferred: c.Deferred.Load(), Unpulled: c.Unpulled.Load(),
-			ReadSegments: g.Read.Load(), WriteSegments: g.Write.Load(), ReplySegments: g.Reply.Load(), OctetsOffered: g.Offered.Load(),
-			Registered: c.Registered.Load(), Reused: c.Reused.Load(), Invalidated: c.Invalidated.Load(), OctetsLent: c.LentOctets.Load(),
-		},
-		ExposedStats: ExposedStats{
-			OctetsExposed: c.ReplyRead.Load(), Dones: c.Dones.Load(), Withheld: c.Withheld.Load(),
-			ExposedRefused: c.ExposedRefused.Load(), Exposed: int(c.Exposed.Load()),
-		},
-		ConnStats: ConnStats{
-			Connections: int(c.Conns.Load()), Accepted: c.Accepted.Load(),
-			NotAllowed: c.NotAllowed.Load(), TooMany: c.TooMany.Load(), SlowPeers: c.Slow.Load(), Stuck: c.Stuck.Load(),
-		},
-		SecurityStats: SecurityStats{
-			TLSFailed: c.TLSFailed.Load(), GSSRefused: c.GSSRefused.Load(),
-			GSSNone: c.GSS[0].Load(), GSSIntegrity: c.GSS[1].Load(), GSSPrivacy: c.GSS[2].Load(),
-		},
-	}
-	if b := c.Backward.Load(); b != nil {
-		s.BackwardCalls, s.BackwardReplies = b.Calls.Load(), b.Replies.Load()
-	}
-	return s
 }
 
 // CallStats are of calls, and of the messages that carry them.

@@ -120,7 +120,7 @@ func (c *Requester) Inline() (send, recv int) {
 
 // Stats implements [rpc.Caller].
 func (c *Requester) Stats() rpc.Stats {
-	s := rpc.StatsOf(c.ctr)
+	s := StatsOf(c.ctr)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Credits, s.InFlight, s.Padded, s.Waiting = c.req.Window(), c.req.InFlight(), c.req.Padded(), c.queue.Len()
@@ -129,7 +129,7 @@ func (c *Requester) Stats() rpc.Stats {
 
 // Close implements [rpc.Caller]. It returns the first fatal error of the connection, or nil.
 func (c *Requester) Close() error {
-	return rpc.AsOpError(rpc.OpClose, c.addr, rpc.IgnoreEnd(c.conn.Close()))
+	return rpc.AsOpError(rpc.OpClose, c.addr, IgnoreEnd(c.conn.Close()))
 }
 
 // Over returns a channel that is closed when the connection is over and all calls know. Err then says why.

@@ -224,7 +224,7 @@ func (rc *Responder) Drain() {
 // closeSoon ends the connection in an orderly way. It may be called in an upcall.
 func (rc *Responder) closeSoon() {
 	go func() {
-		if err := rc.Conn.Close(); rpc.IgnoreEnd(err) != nil {
+		if err := rc.Conn.Close(); requester.IgnoreEnd(err) != nil {
 			rc.cfg.Logger.Debug("transport: close", zap.Error(err))
 		}
 	}()
@@ -235,7 +235,7 @@ func (rc *Responder) Close() error {
 	rc.mu.Lock()
 	rc.draining = true
 	rc.mu.Unlock()
-	return rpc.IgnoreEnd(rc.Conn.Close())
+	return requester.IgnoreEnd(rc.Conn.Close())
 }
 
 // Abort ends the connection now.

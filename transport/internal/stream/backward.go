@@ -8,6 +8,7 @@ import (
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/internal/reading"
 	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -161,7 +162,7 @@ func (c *Conn) endBackward(err error) {
 	if caller == nil {
 		return
 	}
-	if err == nil || rpc.Ended(err) {
+	if err == nil || requester.Ended(err) {
 		err = net.ErrClosed
 	}
 	caller.end(err)

@@ -487,7 +487,7 @@ func (c *Client) Err() error {
 
 // Stats implements [rpc.Caller].
 func (c *Client) Stats() rpc.Stats {
-	s := rpc.StatsOf(c.ctr)
+	s := requester.StatsOf(c.ctr)
 	c.back.addStats(&s)
 	return s
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stag-rdma/stag/transport/internal/admit"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/memory"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -111,7 +112,7 @@ func (c *Conn) Serve(turn execute.Turn) error {
 		keep = true
 		return err
 	}
-	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(c.conn), rpc.IgnoreEnd(err)))
+	err = s.gate.Ended(rpc.AsOpError(rpc.OpServe, peeraddr.Of(c.conn), requester.IgnoreEnd(err)))
 	s.gate.Went(peeraddr.Of(c.conn), network, begun, err)
 	return err
 }

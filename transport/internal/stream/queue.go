@@ -5,7 +5,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/transport/internal/requester"
 )
 
 // Queue holds records, including their marks, until they are read as a stream of octets. It
@@ -97,7 +97,7 @@ func (q *Queue) take(p []byte) (n int, err error) {
 	switch {
 	case n == 0 && q.err != nil:
 		q.hint() // for the next reader
-		if rpc.Ended(q.err) {
+		if requester.Ended(q.err) {
 			return 0, io.EOF
 		}
 		return 0, q.err
