@@ -229,22 +229,9 @@ func (o *forwardedCall) parse(b chunks.Binding) error {
 		o.call.MaxResults = -1
 		return nil
 	}
-	o.split(b, args)
+	o.call.Reduce(b)
 	o.expect(b, args)
 	return nil
-}
-
-// split removes the eligible argument from args, if all of it is there.
-func (o *forwardedCall) split(b chunks.Binding, args []byte) {
-	pos, n, ok := b.FindArg(o.call.Prog, o.call.Vers, o.call.Proc, args)
-	if !ok || n == 0 || n > len(args)-pos || xdr.Pad(n) > len(args)-pos-n {
-		return
-	}
-	tail := args[pos+n+xdr.Pad(n):]
-	o.call.Item, o.call.ItemPos, o.call.Args = args[pos:pos+n], pos, args[:pos]
-	if len(tail) > 0 {
-		o.call.Args = append(append(make([]byte, 0, pos+len(tail)), args[:pos]...), tail...)
-	}
 }
 
 // expect makes room for the largest reply. A program without a binding may answer with as much as

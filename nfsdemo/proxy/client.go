@@ -95,7 +95,7 @@ func (c *client) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Respons
 		}
 	}
 	if !req.Cred.Protected() { // RFC 8166 Section 8.2.2.3: else nothing is reduced
-		c.split(call)
+		call.Reduce(c.p.cfg.Binding)
 	}
 	freed := make(chan struct{})
 	call.Free = func() { close(freed) }
@@ -124,20 +124,6 @@ func callOf(req *rpc.Request) *rpc.Call {
 	return &rpc.Call{
 		Prog: req.Prog, Vers: req.Vers, Proc: req.Proc, Cred: req.Cred, Verf: req.Verf, Args: req.Args,
 		Resend: &rpc.Transmission{XID: req.XID},
-	}
-}
-
-// split takes the eligible argument out of the others, if all of it is there.
-func (c *client) split(call *rpc.Call) {
-	args := call.Args
-	pos, n, ok := c.p.cfg.Binding.FindArg(call.Prog, call.Vers, call.Proc, args)
-	if !ok || n == 0 || n > len(args)-pos || xdr.Pad(n) > len(args)-pos-n {
-		return
-	}
-	tail := args[pos+n+xdr.Pad(n):]
-	call.Item, call.ItemPos, call.Args = args[pos:pos+n], pos, args[:pos]
-	if len(tail) > 0 {
-		call.Args = append(append(make([]byte, 0, pos+len(tail)), args[:pos]...), tail...)
 	}
 }
 

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -57,6 +58,20 @@ type Call struct {
 
 	// Resend, if set, keeps the XID of the call over several connections; nil: the connection chooses one.
 	Resend *Transmission
+}
+
+// Reduce takes the eligible argument out of Args, whose memory Item shares then, so that it can move by RDMA. It is for
+// those who pass calls on. Without an eligible argument, or if not all of it is there, Args stay whole.
+func (c *Call) Reduce(b chunks.Binding) {
+	args := c.Args
+	pos, n, ok := b.FindArg(c.Prog, c.Vers, c.Proc, args)
+	if !ok || n == 0 || n > len(args)-pos || xdr.Pad(n) > len(args)-pos-n {
+		return
+	}
+	c.Item, c.ItemPos, c.Args = args[pos:pos+n], pos, args[:pos]
+	if tail := args[pos+n+xdr.Pad(n):]; len(tail) > 0 { // elsewhere: the item stays where it is
+		c.Args = append(append(make([]byte, 0, pos+len(tail)), args[:pos]...), tail...)
+	}
 }
 
 // Reply is the reply to a call. The zero value is ready for Do, and a Reply may be used again
