@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -16,19 +15,35 @@ import (
 // gated is a connection whose reader waits while the gate is shut.
 type gated struct {
 	net.Conn
-	mu sync.Mutex
+	mu   sync.Mutex
+	wake sync.Cond
+	left int // octets that may come in; below zero: all
 }
 
-// shut lets nothing more in until the returned function is called.
-func (g *gated) shut() (open func()) {
+// let lets n more octets in, or all that come if n is below zero, which the gate does at first.
+func (g *gated) let(n int) {
 	g.mu.Lock()
-	return sync.OnceFunc(g.mu.Unlock)
+	defer g.mu.Unlock()
+	g.left = n
+	g.wake.Broadcast()
 }
 
 func (g *gated) Read(p []byte) (int, error) {
 	g.mu.Lock()
-	g.mu.Unlock() //nolint:staticcheck // an empty section: the gate is open
-	return g.Conn.Read(p)
+	for g.left == 0 {
+		g.wake.Wait()
+	}
+	if g.left > 0 {
+		p = p[:min(len(p), g.left)]
+	}
+	g.mu.Unlock()
+	n, err := g.Conn.Read(p)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left > 0 { // a gate that was shut meanwhile stays so
+		g.left = max(0, g.left-n)
+	}
+	return n, err
 }
 
 const (
@@ -50,7 +65,8 @@ func bulkServer(t *testing.T, item []byte) (s *transport.Server, connect func() 
 	return s, func() (*gated, *transport.Client) {
 		conn := must(net.Dial("tcp", addr))(t)
 		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10) // less is hidden in the kernel
-		g := &gated{Conn: conn}
+		g := &gated{Conn: conn, left: -1}
+		g.wake.L = &g.mu
 		c := must(transport.NewClient(t.Context(), g, cfg))(t)
 		t.Cleanup(func() { c.Close() })
 		mustDo(t, c, &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkShort}) // brings credits
@@ -77,9 +93,8 @@ func TestShortReplyOvertakes(t *testing.T) {
 		t.Helper()
 		waitFor(t, "the replies", func() bool { return s.Stats().Replies >= n })
 	}
-	open := g.shut()
-	defer open()
-	var arrived atomic.Int32
+	g.let(0)
+	defer g.let(-1)
 	var wg sync.WaitGroup
 	for range calls {
 		wg.Go(func() {
@@ -89,23 +104,22 @@ func TestShortReplyOvertakes(t *testing.T) {
 			if err := c.Do(t.Context(), call, &r); err != nil {
 				t.Error(err)
 			}
-			arrived.Add(1)
 			if !r.Placed || string(call.Sink) != string(item) {
 				t.Error("the item is not whole")
 			}
 		})
 	}
 	replied(1 + calls)
-	wg.Go(func() {
-		if err := try(t, c, &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkShort}); err != nil {
-			t.Error(err)
-		}
-		if n := arrived.Load(); n > calls/2 {
-			t.Errorf("%d of %d long replies came first", n, calls)
-		}
-	})
+	short := make(chan error, 1)
+	go func() {
+		short <- tryCtx(testCtx(t), c, &rpc.Call{Prog: bulkProg, Vers: 1, Proc: bulkShort})
+	}()
 	replied(1 + calls + 1)
-	open()
+	g.let(calls / 2 * long) // octets, since goroutines may be woken in any order
+	if err := <-short; err != nil {
+		t.Errorf("not among the first half of %d long replies: %v", calls, err)
+	}
+	g.let(-1)
 	wg.Wait()
 }
 
@@ -116,7 +130,7 @@ func TestBulkCut(t *testing.T) {
 	for range 5 {
 		g, c := connect()
 		before := s.Stats().Replies
-		open := g.shut()
+		g.let(0)
 		var wg sync.WaitGroup
 		for range calls {
 			wg.Go(func() {
@@ -127,7 +141,7 @@ func TestBulkCut(t *testing.T) {
 		}
 		waitFor(t, "the replies", func() bool { return s.Stats().Replies == before+calls })
 		g.Close()
-		open()
+		g.let(-1)
 		wg.Wait()
 	}
 	waitFor(t, "no call is in flight", func() bool { return s.Stats().InFlight == 0 })
