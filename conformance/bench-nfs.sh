@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # bench-nfs.sh: BenchmarkNFS of conformance/internal/bench, with nfs-ganesha and go-nfs (transport/examples/gonfs) as
-# further servers (Debian packages nfs-ganesha, nfs-ganesha-vfs, rpcbind; root). It runs in a network namespace of its
-# own, whose connections all use the congestion control reno. ROUNDS, TIME and ONLY as in bench.sh; prints what go test
-# prints.
+# further servers, and libnfs as a further client (Debian packages nfs-ganesha, nfs-ganesha-vfs, rpcbind, libnfs-dev, gcc;
+# root). It runs in a network namespace of its own, whose connections all use the congestion control reno. ROUNDS, TIME
+# and ONLY as in bench.sh; prints what go test prints.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${STAG_NETNS:-}" ]; then
+  [ -e /usr/include/nfsc/libnfs.h ] && command -v cc >/dev/null ||
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libnfs-dev gcc libc6-dev >/dev/null
   STAG_NETNS=1 exec unshare -n bash "$0" "$@"
 fi
 ip link set lo up
@@ -26,6 +28,7 @@ read -r nfs mount go < <(free_ports 3)
 mkdir "$tmp/export"
 . conformance/ganesha-start.sh
 go test -c -o "$tmp/bench" ./conformance/internal/bench
+cc -O2 -o "$tmp/libnfs" conformance/internal/bench/testdata/libnfs.c -lnfs
 (cd transport/examples/gonfs && go build -o "$tmp/gonfs" .)
 servers=
 if ganesha_start "$tmp" "$nfs" "$mount"; then
@@ -40,5 +43,5 @@ pids+=($!)
 servers="${servers:+$servers,}go-nfs=$!=nfs://127.0.0.1:$go/?mountport=$go"
 for i in $(seq "${ROUNDS:-7}"); do
   echo "NFS: round $i of ${ROUNDS:-7}" >&2
-  "$tmp/bench" -test.run '^$' -test.bench "${ONLY:-NFS}" -test.benchtime "${TIME:-300ms}" -at "$at" -servers "$servers"
+  "$tmp/bench" -test.run '^$' -test.bench "${ONLY:-NFS}" -test.benchtime "${TIME:-300ms}" -at "$at" -servers "$servers" -libnfs "$tmp/libnfs"
 done

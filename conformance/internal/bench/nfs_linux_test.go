@@ -1,14 +1,18 @@
 package bench_test
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +30,7 @@ import (
 )
 
 var (
+	libnfs   = flag.String("libnfs", "", "the `program` made of testdata/libnfs.c, for columns of its own")
 	servers  = flag.String("servers", "", "further NFS servers on this machine: `NAME=PID=URL,...`; files bench.N stay in them")
 	fileSize = flag.Int64("file-size", 64<<20, "octets of a file, for which a server needs room four times")
 )
@@ -37,6 +42,7 @@ type column struct {
 	name, url string
 	pid       int
 	config    *transport.Config // of the client
+	libnfs    bool              // is the client
 }
 
 func columns(b *testing.B) (cs []column) {
@@ -44,10 +50,10 @@ func columns(b *testing.B) (cs []column) {
 	bare := &transport.Config{Startup: transport.Startup{CRC: transport.CRCOff}}
 	small := &transport.Config{InlineSend: transport.DefaultInlineSize, InlineRecv: transport.DefaultInlineSize}
 	cs = []column{
-		{"RDMA", "nfs+rdma://" + p.Addr["nfs"] + exportPath, p.PID, nil},
-		{"RDMA, no CRC", "nfs+rdma://" + p.Addr["nfs-bare"] + exportPath, p.PID, bare},
-		{"RDMA, 4K inline", "nfs+rdma://" + p.Addr["nfs"] + exportPath, p.PID, small},
-		{"TCP", "nfs://" + p.Addr["nfs-tcp"] + exportPath, p.PID, nil},
+		{"RDMA", "nfs+rdma://" + p.Addr["nfs"] + exportPath, p.PID, nil, false},
+		{"RDMA, no CRC", "nfs+rdma://" + p.Addr["nfs-bare"] + exportPath, p.PID, bare, false},
+		{"RDMA, 4K inline", "nfs+rdma://" + p.Addr["nfs"] + exportPath, p.PID, small, false},
+		{"TCP", "nfs://" + p.Addr["nfs-tcp"] + exportPath, p.PID, nil, false},
 	}
 	for s := range strings.SplitSeq(*servers, ",") {
 		if name, rest, ok := strings.Cut(s, "="); ok {
@@ -55,6 +61,16 @@ func columns(b *testing.B) (cs []column) {
 			id, err := strconv.Atoi(pid)
 			check(b, err)
 			cs = append(cs, column{name: name, url: at, pid: id})
+		}
+	}
+	if *libnfs != "" { // with our server, and with one that users of it have today
+		for _, c := range cs {
+			switch c.name {
+			case "TCP":
+				cs = append(cs, column{"libnfs", c.url, c.pid, nil, true})
+			case "ganesha":
+				cs = append(cs, column{"libnfs, ganesha", c.url, c.pid, nil, true})
+			}
 		}
 	}
 	return cs
@@ -107,12 +123,21 @@ func BenchmarkNFS(b *testing.B) {
 		b.Run(l.String(), func(b *testing.B) {
 			for _, c := range columns(b) {
 				var files []*file // made once, whatever b.N is
+				var foreign *foreign
 				b.Run(c.name, func(b *testing.B) {
 					for i := len(files); i < l.connections; i++ {
 						files = append(files, open(b, &c, i))
 					}
-					l.run(b, &c, files)
+					if !c.libnfs {
+						l.run(b, &c, files)
+						return
+					}
+					if foreign == nil {
+						foreign = start(b, &c, l.connections)
+					}
+					foreign.run(b, &c, &l)
 				})
+				foreign.close()
 				for _, f := range files {
 					f.c.Close()
 				}
@@ -145,6 +170,62 @@ func open(b *testing.B, c *column, i int) *file {
 		check(b, err)
 	}
 	return f
+}
+
+// foreign is a running program of testdata/libnfs.c, which says what it does.
+type foreign struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func start(b *testing.B, c *column, connections int) *foreign {
+	u, err := nfsclient.ParseURL(c.url)
+	check(b, err)
+	f := &foreign{cmd: exec.Command(*libnfs, u.Host, strconv.Itoa(u.Port), strconv.Itoa(cmp.Or(u.MountPort, u.Port)), u.Path, strconv.Itoa(connections))}
+	f.cmd.Stderr = os.Stderr
+	f.in, err = f.cmd.StdinPipe()
+	check(b, err)
+	out, err := f.cmd.StdoutPipe()
+	check(b, err)
+	f.out = bufio.NewReader(out)
+	check(b, f.cmd.Start())
+	return f
+}
+
+// run is load.run.
+func (f *foreign) run(b *testing.B, c *column, l *load) {
+	line := func(o op, depth int) string {
+		verb, _, _ := strings.Cut(o.name, " ")
+		return fmt.Sprint(cmp.Or(verb, "-"), " ", o.size, " ", depth, " ")
+	}
+	depth := bulkDepth
+	if l.beside.name == "" {
+		depth = 0
+	}
+	b.SetBytes(int64(l.op.size))
+	before := [2]time.Duration{cpu(b, c.pid), cpu(b, f.cmd.Process.Pid)}
+	b.ResetTimer()
+	_, err := fmt.Fprintln(f.in, line(l.op, l.depth), line(l.beside, depth), b.N)
+	check(b, err)
+	answer, err := f.out.ReadString('\n')
+	b.StopTimer()
+	check(b, err)
+	if l.beside.name == "" {
+		b.ReportMetric(float64((cpu(b, c.pid)-before[0]).Nanoseconds())/float64(b.N), "server-ns/op")
+		b.ReportMetric(float64((cpu(b, f.cmd.Process.Pid)-before[1]).Nanoseconds())/float64(b.N), "client-ns/op")
+		return
+	}
+	p99, err := strconv.ParseFloat(strings.TrimSpace(answer), 64)
+	check(b, err)
+	b.ReportMetric(p99, "p99-ns")
+}
+
+func (f *foreign) close() {
+	if f != nil {
+		f.in.Close()
+		_ = f.cmd.Wait() // the figures are in
+	}
 }
 
 // run makes b.N calls, and reports what each costs both ends; or the latency of most beside a stream, where the costs
