@@ -44,6 +44,7 @@ type Conn struct {
 	invalid   error           // what Config.Check found
 	tick      *reading.Ticker // of active connections
 	done      chan struct{}
+	dev       *device // nil: the engine carries the connection, and all below that is not of the startup is its own
 
 	// The startup runs once; startErr is valid after that. params is what it has negotiated, nil until it has succeeded.
 	startOnce sync.Once
@@ -98,7 +99,7 @@ func Client(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, true) }
 func Server(nc net.Conn, cfg *Config) *Conn { return newConn(nc, cfg, false) }
 
 func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
-	c := &Conn{nc: nc, link: newLink(nc), initiator: initiator, done: make(chan struct{})}
+	c := &Conn{nc: nc, initiator: initiator}
 	if c.invalid = cfg.Check(); c.invalid != nil {
 		cfg = &Config{Logger: cfg.Logger} // for a connection that Handshake ends
 	}
@@ -108,6 +109,10 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 	if who := peeraddr.Share(nc.RemoteAddr()); !peeraddr.Many(who) { // else it is told apart by its connection alone
 		c.table.SetPrincipal(who)
 	}
+	if d, ok := nc.(Device); ok {
+		return newDeviceConn(c, d)
+	}
+	c.link, c.done = newLink(nc), make(chan struct{})
 	c.snd.Limit, c.snd.Table, c.snd.Sinks = c.cfg.SendQueue, c.table, c.table
 	c.snd.UsePooled()
 	c.rcv = engine.NewReceiver(engine.ReceiverConfig{
@@ -131,6 +136,10 @@ func newConn(nc net.Conn, cfg *Config, initiator bool) *Conn {
 // over. If it wraps ErrOlderPeer, another attempt may succeed.
 func (c *Conn) Handshake(ctx context.Context) error {
 	c.startOnce.Do(func() {
+		if c.dev != nil {
+			c.startErr = c.startDevice(ctx)
+			return
+		}
 		told, err := false, c.invalid
 		if err == nil {
 			told, err = c.handshake(ctx)
@@ -270,6 +279,9 @@ func (c *Conn) establish(p *engine.Params) error {
 // first, and a caller that has seen that need not wait for ours itself. If there is none, begun returns
 // ErrNoHandshake. For its outcome see Wait.
 func (c *Conn) begun() error {
+	if c.dev != nil {
+		return c.begunDevice()
+	}
 	switch c.snd.State() {
 	case engine.StateNew:
 		return verbs.ErrNoHandshake
@@ -299,6 +311,11 @@ type ConnectionState struct {
 
 // ConnectionState returns the result of the startup.
 func (c *Conn) ConnectionState() ConnectionState {
+	if c.dev != nil {
+		c.dev.mu.Lock()
+		defer c.dev.mu.Unlock()
+		return c.dev.result
+	}
 	p := c.params.Load()
 	if p == nil {
 		return ConnectionState{}
@@ -316,6 +333,11 @@ func (c *Conn) ConnectionState() ConnectionState {
 // PeerPrivateData returns the upper layer's private data from the peer's startup frame, without
 // what the engines have added. The slice belongs to the Conn and must not be changed.
 func (c *Conn) PeerPrivateData() []byte {
+	if c.dev != nil {
+		c.dev.mu.Lock()
+		defer c.dev.mu.Unlock()
+		return c.dev.private
+	}
 	if p := c.params.Load(); p != nil {
 		return p.PrivateData
 	}
@@ -341,24 +363,49 @@ func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
 // layers may have agreed on fewer Reads at a time than the startup did (RFC 5666 Section 6.2). It
 // never raises the depth. Call it after the startup.
 func (c *Conn) LimitORD(n int) {
+	if d := c.dev; d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.result.ORD = min(d.result.ORD, max(n, 1))
+		d.Device.LimitORD(d.result.ORD)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.snd.ORD = min(c.snd.ORD, max(n, 1))
 }
 
 // LimitRecv lowers Receives.Size to n for a peer that has said that it sends no more (RFC 8797 Section 4).
-// It never raises it. Call it in Startup.Accept.
-func (c *Conn) LimitRecv(n int) { c.rcv.LimitSize(n) }
+// It never raises it. Call it in Startup.Accept. On a Device it does nothing.
+func (c *Conn) LimitRecv(n int) {
+	if c.dev == nil {
+		c.rcv.LimitSize(n)
+	}
+}
 
 // PostRecv posts n more receives, so that the peer may send n more messages. Call it before the
 // peer learns that it may send them.
-func (c *Conn) PostRecv(n int) { c.rcv.Recvs.Add(int64(n)) }
+func (c *Conn) PostRecv(n int) {
+	if c.dev != nil {
+		c.dev.PostRecv(n)
+		return
+	}
+	c.rcv.Recvs.Add(int64(n))
+}
 
 // Done is closed when the connection is over and the net.Conn closed.
-func (c *Conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} {
+	if c.dev != nil {
+		return c.dev.Over()
+	}
+	return c.done
+}
 
 // Err returns the first fatal error, nil while the connection lives.
 func (c *Conn) Err() error {
+	if c.dev != nil {
+		return c.dev.Err()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.snd.Err()
@@ -372,6 +419,9 @@ func (c *Conn) ended() bool { return c.snd.State().Ended() }
 // one second for the peer to close too. Work requests with an outstanding response fail with
 // ErrClosed. Close must not be called from an upcall; Abort may. Close is idempotent.
 func (c *Conn) Close() error {
+	if c.dev != nil {
+		return c.closeDevice()
+	}
 	c.mu.Lock()
 	first, wait := c.snd.Err(), c.snd.Close()
 	c.mu.Unlock()
@@ -416,6 +466,10 @@ func (c *Conn) fail(err error) {
 // end ends the connection with err, unless it has already ended. If graceful, what has begun is still sent. It does
 // not wait; see Done.
 func (c *Conn) end(err error, graceful bool) {
+	if c.dev != nil {
+		c.endDevice(err, graceful)
+		return
+	}
 	c.mu.Lock()
 	if c.ended() {
 		c.mu.Unlock()
@@ -460,11 +514,7 @@ func (c *Conn) finish() {
 	}
 	c.partial.stop()
 	// Last, since a system call of the writer may still be reading from registered memory until here.
-	ctx, cancel := context.WithTimeout(context.Background(), terminateTimeout)
-	defer cancel()
-	if err := c.table.Close(ctx); err != nil {
-		c.cfg.Logger.Warn("memory still in use at the end of the connection", zap.Error(err))
-	}
+	c.closeTable()
 	close(c.done)
 }
 

@@ -41,6 +41,9 @@ func (c *Conn) firstCall() {
 // upcall hands the role off, or the watchdog takes it, another goroutine continues to read. In any
 // case Serve returns at the end of the connection. Errors before that: ErrNoHandshake, ErrServing.
 func (c *Conn) Serve() error {
+	if c.dev != nil {
+		return c.serveDevice()
+	}
 	if err := c.begun(); err != nil {
 		return err
 	}
@@ -413,11 +416,14 @@ func (c *Conn) wantsUpcall(due []engine.Completion) verbs.UpcallCompleter {
 // HandOff passes the reading role of the running upcall to a new goroutine, so that the rest of the
 // upcall may block. It may be called only in HandleRecv and CompleteUpcall, by the goroutine that
 // runs them; m and m.Data stay lent until HandleRecv returns. It reports whether the upcall may now
-// block: false means that Reading.MaxHandlers upcalls already do.
+// block: false means that Reading.MaxHandlers upcalls already do, or that a Device carries the connection.
 //
 // Later messages are then handled concurrently with this one. HandOff flushes what the upcall has
 // posted.
 func (c *Conn) HandOff() bool {
+	if c.dev != nil {
+		return false
+	}
 	s := c.upcalls.Load()
 	if s&1 == 0 {
 		return true // the watchdog was faster

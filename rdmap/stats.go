@@ -27,6 +27,9 @@ type Stats struct {
 
 // Stats returns a snapshot of the counters.
 func (c *Conn) Stats() Stats {
+	if c.dev != nil {
+		return c.dev.Stats()
+	}
 	in := &c.in
 	c.mu.Lock()
 	out, flushes := c.out, c.flushes

@@ -25,6 +25,9 @@ func (c *Conn) Wait(ctx context.Context, w *Waiter) error {
 	if w.Done() {
 		return w.Err() // whatever has become of the connection
 	}
+	if c.dev != nil {
+		return c.waitDevice(ctx, w)
+	}
 	if err := c.begun(); err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ func (c *Conn) Post(wrs []verbs.WR) error {
 		}
 		need |= engine.ExtensionOf(&wrs[i])
 	}
+	if c.dev != nil {
+		return c.postDevice(wrs, need)
+	}
 	c.called()
 	c.mu.Lock()
 	if err := c.postable(wrs, need); err != nil {
@@ -76,6 +79,9 @@ const flushTurn = 2
 // that is being handled. An upcall that has computed for a while calls it before others follow, so that
 // the peer works meanwhile. FlushPosted does not wait; what the socket does not take follows later.
 func (c *Conn) FlushPosted() {
+	if c.dev != nil {
+		return // Post has rung the card's bell
+	}
 	c.mu.Lock()
 	mine := c.writer.Idle() && c.snd.Ready(&c.wk) // also if corked: that is the point
 	if mine {

@@ -70,6 +70,13 @@ func (w *Waiter) Complete(err error) {
 // completeParked is Complete for a w whose goroutine sleeps. It returns false if it no longer does.
 func (w *Waiter) completeParked() bool {
 	r, ch := w.on.Load(), w.ch
+	if r == nil { // in WaitAlone
+		alone := w.state.CompareAndSwap(waiterParked, waiterDone)
+		if alone {
+			hint(ch)
+		}
+		return alone
+	}
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if !w.state.CompareAndSwap(waiterParked, waiterDone) {
@@ -174,6 +181,31 @@ func (r *Role) Wait(ctx context.Context, w *Waiter) error {
 		w.sleep(ctx)
 		slept = true
 	}
+}
+
+// WaitAlone is Role.Wait where nobody shares a reading role: another goroutine completes w, and closes over when it will
+// not anymore, for the reason that why returns.
+func (w *Waiter) WaitAlone(ctx context.Context, over <-chan struct{}, why func() error) error {
+	if w.on.Load() != nil {
+		w.on.Store(nil) // before it can be parked: Complete then finds it
+	}
+	for !w.Done() {
+		if !w.state.CompareAndSwap(waiterPending, waiterParked) {
+			continue
+		}
+		var err error
+		select {
+		case <-w.ch:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-over:
+			err = why()
+		}
+		if w.state.CompareAndSwap(waiterParked, waiterPending) && err != nil {
+			return err
+		}
+	}
+	return w.err
 }
 
 // waited reports whether there is nothing more to wait for, with Mu held. ended is the error of the context.

@@ -11,6 +11,7 @@ type Table struct {
 	dom    *Domain
 	name   string      // see SetPrincipal
 	closed atomic.Bool // written under dom.mu
+	namer  Namer       // of a card; nil: none
 }
 
 // NewTable returns a Table with a domain of its own.
@@ -43,16 +44,23 @@ type Options struct {
 	window bool // made closed
 }
 
-// Register makes mem reachable on this stream, from TO 0. mem is lent until Invalidate has
+// Register makes mem reachable on this stream, from the TO Region.Base. mem is lent until Invalidate has
 // returned nil; until then the engine and the peer read and write it as access allows. Errors:
 // ErrClosed, ErrTooMany, ErrRights.
 func (t *Table) Register(mem []byte, access Access) (Region, error) {
-	return t.dom.install(t, nil, mem, Options{Access: access})
+	r, err := t.dom.install(t, nil, mem, Options{Access: access})
+	if err != nil {
+		return r, err
+	}
+	return t.named(r, mem, access)
 }
 
 // RegisterMemory is like Register, for any Memory. Further errors are ErrBase, ErrHash, and
-// ErrNotVerifiable with the right Verify. It does not take mem: the owner has to close it.
+// ErrNotVerifiable with the right Verify, and ErrCard. It does not take mem: the owner has to close it.
 func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
+	if t.namer != nil && o.Access&ofPeer != 0 {
+		return Region{}, ErrCard
+	}
 	return t.dom.install(t, mem, mem.Bytes(), o)
 }
 
@@ -145,7 +153,7 @@ func (t *Table) Close(ctx context.Context) error {
 			t.dom.put(e)
 			return
 		}
-		all = append(all, Region{e, e.stag()})
+		all = append(all, Region{e: e, stag: e.stag()})
 	})
 	t.dom.mu.Unlock()
 	for _, r := range all {

@@ -29,7 +29,7 @@ func (t *Table) Window(mem []byte) (Window, error) {
 	return Window{r.e, r.e.epoch}, nil
 }
 
-// Open makes the n octets at off reachable, from TO 0, under a new STag, which is valid until
+// Open makes the n octets at off reachable, from the TO Region.Base, under a new STag, which is valid until
 // Region.Invalidate or invalidation by the peer. It allocates nothing. Errors: ErrOpen,
 // ErrBounds, ErrRights, and ErrClosed after Close or the end of the stream.
 func (w Window) Open(off, n int, access Access) (Region, error) {
@@ -37,18 +37,29 @@ func (w Window) Open(off, n int, access Access) (Region, error) {
 	if e == nil {
 		return Region{}, ErrClosed
 	}
+	r, t, mem, err := w.open(off, n, access)
+	if err != nil {
+		return Region{}, err
+	}
+	return t.named(r, mem, access) // without the lock: a card takes its time
+}
+
+// open is Open, but for the card. It returns the Table and the octets too: after the lock is released, the end of the
+// connection may take them from the entry.
+func (w Window) open(off, n int, access Access) (_ Region, t *Table, mem []byte, _ error) {
+	e := w.e
 	d := e.dom
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case e.epoch != w.epoch || !e.window:
-		return Region{}, ErrClosed
+		return Region{}, nil, nil, ErrClosed
 	case e.state.Load() != stateFree:
-		return Region{}, ErrOpen
+		return Region{}, nil, nil, ErrOpen
 	case off < 0 || n < 0 || off > len(e.whole) || n > len(e.whole)-off:
-		return Region{}, ErrBounds
+		return Region{}, nil, nil, ErrBounds
 	case access&^accessAll != 0:
-		return Region{}, ErrRights
+		return Region{}, nil, nil, ErrRights
 	}
 	e.key++
 	if e.home == 0 && e.key == 0 { // STag 0 is never used
@@ -60,7 +71,7 @@ func (w Window) Open(off, n int, access Access) (Region, error) {
 		e.fate = new(fate) // kept until Close: a new opening does not permit new guesses
 	}
 	e.state.Store(uint64(stag) << 32)
-	return Region{e: e, stag: stag}, nil
+	return Region{e: e, stag: stag}, e.owner, e.data, nil
 }
 
 // Close ends the registration. It returns ErrOpen if the Window is open. It is idempotent.

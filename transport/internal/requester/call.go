@@ -241,7 +241,7 @@ func (r *registrations) add(conn *rdmap.Conn, ctr *memory.Counters, p part, seg 
 		return seg, err
 	}
 	r[p] = l
-	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Offset: l.Base(), Length: uint32(len(mem))}), nil
 }
 
 // invalidate revokes everything; see Registration.Revoke.
@@ -302,7 +302,7 @@ func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, i
 		return seg, err
 	}
 	p.more = append(p.more, l)
-	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Length: uint32(len(mem))}), nil
+	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Offset: l.Base(), Length: uint32(len(mem))}), nil
 }
 
 // takeBack revokes all memory of the call; see Registration.Revoke.

@@ -175,7 +175,7 @@ func (p *rfc5666) registerExposed(x *Call) error {
 			}
 			p.rc.Ctr.Registered.Add(1)
 			e.regs = append(e.regs, reg)
-			seg.Handle = memory.Handle(reg.STag())
+			seg.Handle, seg.Offset = memory.Handle(reg.STag()), reg.Base()
 		}
 		e.mem = append(e.mem, seg)
 	}
