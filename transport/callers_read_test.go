@@ -414,23 +414,19 @@ func TestWriterReads(t *testing.T) {
 	big := &rpc.Call{Prog: testProg, Vers: testVers, Args: make([]byte, 12<<20)}
 	done := make(chan error, 1)
 	go func() { done <- tryCtx(testCtx(t), c, big) }()
-	for tick := time.NewTicker(5 * time.Millisecond); ; {
-		select {
-		case err := <-done:
-			tick.Stop()
-			if err != nil {
-				t.Error(err)
+	for range 8 { // a number, not a pace, which a busy machine would not keep up with
+		wg.Go(func() {
+			for more := true; more; {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				more = !errors.Is(tryCtx(ctx, c, &nullCall), net.ErrClosed)
+				cancel()
 			}
-			c.Close()
-			return
-		case <-tick.C:
-			wg.Go(func() { // not for long, so that there are not too many
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				_ = tryCtx(ctx, c, &nullCall)
-			})
-		}
+		})
 	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	c.Close()
 }
 
 // TestStreamAllocs: a call over TCP costs its client no allocation, nor does a READ, with a time limit and without.

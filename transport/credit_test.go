@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
@@ -72,7 +71,7 @@ func TestFirstCall(t *testing.T) {
 				}
 			})
 		}
-		late := time.After(10 * time.Second)
+		late := testCtx(t).Done()
 		for range 3 {
 			select {
 			case <-h.enter:

@@ -312,6 +312,7 @@ func TestClientMemory(t *testing.T) {
 			cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 10*128<<10
 			s := newServer(t, newEcho(), cfg)
 			pulling(t, s, "192.0.2.1", 2)
+			waitFor(t, "two are pulled", func() bool { return s.Stats().Pulls == 2 })
 			end := pulling(t, s, "192.0.2.1", 4)
 			waitFor(t, "three are pulled, three wait", func() bool {
 				st := s.Stats()
@@ -320,7 +321,10 @@ func TestClientMemory(t *testing.T) {
 			c := must(dialFrom(t, s, "192.0.2.2"))(t)
 			for range 20 {
 				mustDo(t, c, itemCall(procSum, filled(100_000)))
-				waitFor(t, "it has given back what it held", func() bool { return s.Stats().InFlight <= 6 }) // the reply may come first
+				waitFor(t, "it has given back what it held", func() bool { // the reply may come first
+					st := s.Stats()
+					return st.InFlight <= 6 && st.Pulls == 3
+				})
 			}
 			if n := s.Stats().Waited; n != 3 {
 				t.Errorf("%d calls waited, want those of the slow client", n)

@@ -116,29 +116,41 @@ func (c *Requester) begin(p *outstanding, call *rpc.Call) (queued bool, err erro
 // nullProc is the procedure of every program that does nothing (RFC 5531 Section 12.1).
 const nullProc = 0
 
+// errGreeted: the grant is known, or about to be.
+var errGreeted = errors.New("transport: the server was asked how many calls it takes")
+
 // greet sends a NULL call ahead of the first others. There is one credit until a reply comes (RFC 8166 Section 3.3.3): a
 // call that takes long, or whose handler never returns, would hold up all others. Any reply brings the grant, also a
 // refusal, so nobody waits for this one but the calls in the queue. Not backward: those calls have callers that know what
 // they ask for.
 func (c *Requester) greet(call *rpc.Call) {
+	unknown := func() error { // with c.mu held
+		if c.granted || c.err != nil || c.req.Available() == 0 { // or a call is out that will bring it
+			return errGreeted
+		}
+		return nil
+	}
 	c.mu.Lock()
-	known := c.granted || c.err != nil || c.req.Available() == 0 // or a call is out that will bring it
+	err := unknown()
 	c.mu.Unlock()
-	if known {
+	if err != nil {
 		return
 	}
 	null := rpc.Call{Prog: call.Prog, Vers: call.Vers, Proc: nullProc}
 	p := c.newCall()
 	p.prepare(c, &null)
-	err := func() error { // past the calls in the queue, which wait for its reply
+	err = func() error { // past the calls in the queue, which wait for its reply
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if err := unknown(); err != nil {
+			return err // another call was quicker
+		}
 		c.number(p, &null)
 		if err := c.req.Plan(&p.rc); err != nil {
 			return err
 		}
 		if err := c.req.Begin(&p.rc); err != nil {
-			return err // another call was quicker
+			return err
 		}
 		p.active = true
 		return c.form(p)
