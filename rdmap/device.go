@@ -49,8 +49,9 @@ type Device interface {
 	// been dropped.
 	Serve() error
 
-	// End ends the connection with err, unless it has ended: if graceful, when what was posted has been sent. A second
-	// call that is not graceful ends that. It does not wait; before Start it closes Over.
+	// End ends the connection with err, unless it has ended: if graceful, when what was posted has been sent, for which
+	// it may wait as long as it likes: a second call, not graceful, ends that. It does not wait; before Start it closes
+	// Over.
 	End(err error, graceful bool)
 	Err() error            // the first fatal error, nil while the connection lives
 	Over() <-chan struct{} // closed when the Device is gone, with all that it has of cfg
@@ -98,12 +99,14 @@ type device struct {
 	state  atomic.Uint32 // one of those below
 	polled atomic.Bool   // Device.Serve is called, or about to be
 	served atomic.Bool   // Conn.Serve was called
+	quits  atomic.Bool   // this side has ended the connection
 	order  uint64        // of the last message; Serve has it
 
 	mu      sync.Mutex
 	result  ConnectionState
 	private []byte
-	wrs     []verbs.WR // see postDevice
+	wrs     []verbs.WR  // see postDevice
+	hurry   *time.Timer // ends a graceful end; nil: there is none
 }
 
 // States of a device.
@@ -122,7 +125,7 @@ func (s *Startup) checkDevice() error {
 		set  bool
 	}{
 		{"CRC", s.CRC != CRCPeer},
-		{"Revision", s.Revision != 0},
+		{"Revision", s.Revision == 1},
 		{"Markers", s.Markers},
 		{"PeerToPeer", s.PeerToPeer},
 		{"RTR", s.RTR != 0},
@@ -275,13 +278,20 @@ func (c *Conn) postDevice(wrs []verbs.WR, need verbs.Extensions) error {
 // endDevice is end, and Close before it waits.
 func (c *Conn) endDevice(err error, graceful bool) {
 	d := c.dev
-	first := d.state.CompareAndSwap(deviceNew, deviceFailed)
+	unborn := d.state.CompareAndSwap(deviceNew, deviceFailed)
+	d.quits.Store(true)
 	d.End(err, graceful)
-	if first {
+	if unborn {
 		c.closeTable()
 	}
-	if d.state.Load() == deviceUp {
-		c.pollDevice() // somebody has to see the end
+	if d.state.Load() != deviceUp {
+		return
+	}
+	c.pollDevice() // somebody has to see the end
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if graceful && d.hurry == nil { // the peer may never take what was posted
+		d.hurry = time.AfterFunc(c.cfg.Timeouts.Close, func() { d.End(err, false) })
 	}
 }
 
@@ -289,12 +299,7 @@ func (c *Conn) endDevice(err error, graceful bool) {
 func (c *Conn) closeDevice() error {
 	first := c.dev.Err()
 	c.endDevice(verbs.ErrClosed, true)
-	select {
-	case <-c.dev.Over():
-	case <-time.After(c.cfg.Timeouts.Close):
-		c.dev.End(verbs.ErrClosed, false)
-		<-c.dev.Over()
-	}
+	<-c.dev.Over()
 	if errors.Is(first, verbs.ErrClosed) {
 		return nil
 	}
@@ -303,6 +308,9 @@ func (c *Conn) closeDevice() error {
 
 // deviceMessage is DeviceConfig.Message.
 func (c *Conn) deviceMessage(m *verbs.Message) {
+	if c.dev.quits.Load() {
+		return
+	}
 	c.dev.order++
 	m.Order = c.dev.order
 	if c.cfg.Handler == nil {
@@ -335,6 +343,12 @@ func (c *Conn) deviceCompleted(wr *verbs.WR, err error) {
 
 // deviceClosed is DeviceConfig.Closed.
 func (c *Conn) deviceClosed(err error) {
+	d := c.dev
+	d.mu.Lock()
+	if d.hurry != nil {
+		d.hurry.Stop()
+	}
+	d.mu.Unlock()
 	c.cfg.Logger.Debug("connection ends", zap.Error(err))
 	c.closeTable()
 	c.closed(err)
