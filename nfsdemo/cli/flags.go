@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"net"
 	"os"
 	"path"
 	"runtime/debug"
@@ -240,40 +239,6 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
 	}
 	return nil
-}
-
-// refusals says what a server has refused; "" if it has refused nothing.
-func refusals(s rpc.Stats) string {
-	if s.NotAllowed+s.TooMany+s.SlowPeers == 0 {
-		return ""
-	}
-	return fmt.Sprintf("refused %d connections of clients that are not allowed and %d beyond the limits; closed %d that were too slow",
-		s.NotAllowed, s.TooMany, s.SlowPeers)
-}
-
-// allowed returns a listener that passes on the connections of l that allow admits, and closes
-// the others at once.
-func allowed(l net.Listener, allow func(net.Addr) bool) net.Listener {
-	if allow == nil {
-		return l
-	}
-	return &allowListener{l, allow}
-}
-
-type allowListener struct {
-	net.Listener
-	allow func(net.Addr) bool
-}
-
-// Accept implements net.Listener.
-func (l *allowListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil || l.allow(c.RemoteAddr()) {
-			return c, err
-		}
-		_ = c.Close() // nothing was sent on it
-	}
 }
 
 // cgroupMemory returns the memory in octets that the process and its like may have by their cgroup, of either version,

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,17 +12,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
-	"github.com/stag-rdma/stag/transport/replies"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // logJSON is what log verify --json prints, and log dump --json after the records.
@@ -481,125 +480,118 @@ func (a *app) salvage(mem *pmem.Memory, force bool) (info *commitlog.Info, behin
 	return info, behind, err
 }
 
-// replyJSON is a line of log replies --json.
-type replyJSON struct {
-	Seq      uint64 `json:"seq,omitempty"` // of the reply; none: not answered
-	Epoch    uint32 `json:"epoch"`
-	XID      uint32 `json:"xid"`
-	Prog     uint32 `json:"prog"`
-	Vers     uint32 `json:"vers"`
-	Proc     uint32 `json:"proc"`
-	Name     string `json:"name"` // of the procedure
-	Digest   string `json:"digest"`
-	Answered bool   `json:"answered"`
-	Result   string `json:"result,omitempty"`
-	Reply    []byte `json:"reply,omitempty"` // base64
+// secretFile is a file with the name of a push log and the secret that gives access to it: a line
+// "log NAME" and a line "secret", 32 hexadecimal digits. It is locked as long as it is open,
+// because only one process may append to a log.
+type secretFile struct {
+	f      *os.File
+	path   string
+	name   string
+	secret push.Secret
 }
 
-// logRepliesCmd is the command log replies.
-func (a *app) logRepliesCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "replies DIR", Short: "Print the calls of a client that were answered, and those that were not",
-		Long: `replies prints the logs of a client that was run with --replies DIR: the replies that
-		it had not used yet when it ended, and the calls that were not answered. After a clean
-		end there are none of either.`,
-		Example: "  nfsdemo log replies ~/replies\n  nfsdemo log replies --json ~/replies | jq 'select(.answered | not)'",
-		Args:    nArgs(1, 1, "one directory"),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.logReplies(args[0]) },
+// errSecretUsed reports that another process has locked the file.
+var errSecretUsed = errors.New("another nfsdemo is using this push log: use another --push-secret FILE")
+
+// openSecret opens the file, and makes it if it does not exist.
+func openSecret(path string) (*secretFile, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		s := &secretFile{f: f, path: path}
+		if err = lockFile(f); err == nil {
+			err = s.read()
+		}
+		if err == nil && s.secret == (push.Secret{}) {
+			s.name, s.secret = "nfsdemo-"+rand.Text(), push.NewSecret()
+			err = s.keep()
+		}
+		if err == nil && s.named() {
+			return s, nil
+		}
+		_ = f.Close() // nothing was written
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
 }
 
-func (a *app) logReplies(dir string) error {
-	st, err := inspectReplies(dir)
+// named reports whether the open file still has its name: the process that had it open before may
+// have removed it.
+func (s *secretFile) named() bool {
+	own, err := s.f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(s.path)
+	return err == nil && os.SameFile(own, there)
+}
+
+// read reads a file. If it is empty, there is no secret.
+func (s *secretFile) read() error {
+	st, err := s.f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !st.Mode().IsRegular():
+		return errNotRegular
+	case runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0:
+		return errors.New("others can read this secret: run chmod 600, or remove the file if the secret may be known")
+	case st.Size() == 0:
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(s.f, 1024))
 	if err != nil {
 		return err
 	}
-	if !a.json {
-		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %8s  %-8s  %s\n", "SEQ", "EPOCH", "XID", "CALL", "RESULT"); err != nil {
-			return err
-		}
+	var digits string
+	if n, err := fmt.Sscanf(string(b), "log %64s\nsecret %32s\n", &s.name, &digits); err != nil || n != 2 {
+		return errNoSecret
 	}
-	for _, r := range st.Replies {
-		j := replyJSON{
-			Seq: r.Seq, Epoch: r.Epoch, XID: r.XID, Prog: r.Prog, Vers: r.Vers, Proc: r.Proc, Answered: true,
-			Digest: hex.EncodeToString(r.Digest[:]), Result: resultText(r), Reply: r.Reply,
-		}
-		if err := a.printReply(&j); err != nil {
-			return err
-		}
+	var secret push.Secret
+	if n, err := hex.Decode(secret[:], []byte(digits)); err != nil || n != len(secret) {
+		return errNoSecret
 	}
-	for _, i := range st.Unanswered {
-		j := replyJSON{Epoch: i.Epoch, XID: i.XID, Prog: i.Prog, Vers: i.Vers, Proc: i.Proc, Digest: hex.EncodeToString(i.Digest[:])}
-		if err := a.printReply(&j); err != nil {
-			return err
-		}
-	}
+	s.secret = secret
 	return nil
 }
 
-// inspectReplies reads the logs of a directory.
-func inspectReplies(dir string) (*replies.State, error) {
-	var parts [2]*io.SectionReader
-	for i, name := range [...]string{repliesFile, callsFile} {
-		f, err := os.Open(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: no reply logs here: name a directory that was used with --replies", dir)
-		}
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		st, err := f.Stat()
-		if err != nil {
-			return nil, err
-		}
-		parts[i] = io.NewSectionReader(f, 0, st.Size())
+var errNoSecret = errors.New("holds no secret of a push log: use another --push-secret FILE; an empty or new one gets a new log")
+
+// keep makes the secret of a new log durable, before it is used.
+func (s *secretFile) keep() error {
+	if _, err := s.f.WriteAt(fmt.Appendf(nil, "log %s\nsecret %x\n", s.name, s.secret[:]), 0); err != nil {
+		return err
 	}
-	st, err := replies.Inspect(parts[0], parts[1])
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	return pmem.SyncDir(filepath.Dir(s.path))
+}
+
+// close unlocks the log for other processes.
+func (s *secretFile) close() {
+	_ = s.f.Close() // what was written is synced
+}
+
+// readSecret reads a file that another process may have locked: reading a log disturbs nobody.
+func readSecret(path string) (*secretFile, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: name the file of whoever appends to the log", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, err
 	}
-	return st, nil
-}
-
-func (a *app) printReply(j *replyJSON) error {
-	j.Name = procText(j.Prog, j.Vers, j.Proc)
-	if a.json {
-		return a.printJSON(j)
+	defer f.Close()
+	s := &secretFile{f: f, path: path}
+	if err = s.read(); err == nil && s.secret == (push.Secret{}) {
+		err = errNoSecret
 	}
-	seq, result := "-", "not answered"
-	if j.Answered {
-		seq, result = fmt.Sprint(j.Seq), j.Result
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	_, err := fmt.Fprintf(a.stdout, "%10s %6d %08x  %-8s  %s\n", seq, j.Epoch, j.XID, j.Name, result)
-	return err
-}
-
-// procText names a procedure.
-func procText(prog, vers, proc uint32) string {
-	if prog == nfs3.Program && vers == nfs3.Version {
-		return nfs3.Proc(proc).String()
-	}
-	return fmt.Sprintf("%d.%d.%d", prog, vers, proc)
-}
-
-// replyText describes a call and its reply.
-func replyText(r *replies.Record) string {
-	return fmt.Sprintf("%s, call %d.%08x: %s", procText(r.Prog, r.Vers, r.Proc), r.Epoch, r.XID, resultText(r))
-}
-
-// resultText describes a reply.
-func resultText(r *replies.Record) string {
-	d := xdr.NewDecoder(r.Reply)
-	var h xdr.ReplyHeader
-	if err := h.Parse(&d); err != nil {
-		return "cannot be decoded: " + err.Error()
-	}
-	if err := h.Err(); err != nil {
-		return err.Error()
-	}
-	if r.Prog != nfs3.Program {
-		return fmt.Sprintf("%d octets", d.Len())
-	}
-	return nfs3.Status(d.Uint32()).String()
+	return s, nil
 }

@@ -235,17 +235,5 @@ func (l *lister) row(n *nfsclient.Node, name, target string) []string {
 	}
 }
 
-// quoteName makes a name safe to print: control characters would act on the terminal, and a
-// newline would make one name look like two.
-func quoteName(name string) string {
-	clean := func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}
-	return strings.Map(clean, name)
-}
-
 // base is the last element of a URL's path.
 func base(u *nfsclient.URL) string { return path.Base(u.Path) }

@@ -1,22 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
+	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -157,122 +156,6 @@ func (r *readyJSON) pushLines() string {
 	return s
 }
 
-// secretFile is a file with the name of a push log and the secret that gives access to it: a line
-// "log NAME" and a line "secret", 32 hexadecimal digits. It is locked as long as it is open,
-// because only one process may append to a log.
-type secretFile struct {
-	f      *os.File
-	path   string
-	name   string
-	secret push.Secret
-}
-
-// errSecretUsed reports that another process has locked the file.
-var errSecretUsed = errors.New("another nfsdemo is using this push log: use another --push-secret FILE")
-
-// openSecret opens the file, and makes it if it does not exist.
-func openSecret(path string) (*secretFile, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		s := &secretFile{f: f, path: path}
-		if err = lockFile(f); err == nil {
-			err = s.read()
-		}
-		if err == nil && s.secret == (push.Secret{}) {
-			s.name, s.secret = "nfsdemo-"+rand.Text(), push.NewSecret()
-			err = s.keep()
-		}
-		if err == nil && s.named() {
-			return s, nil
-		}
-		_ = f.Close() // nothing was written
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
-}
-
-// named reports whether the open file still has its name: the process that had it open before may
-// have removed it.
-func (s *secretFile) named() bool {
-	own, err := s.f.Stat()
-	if err != nil {
-		return false
-	}
-	there, err := os.Stat(s.path)
-	return err == nil && os.SameFile(own, there)
-}
-
-// read reads a file. If it is empty, there is no secret.
-func (s *secretFile) read() error {
-	st, err := s.f.Stat()
-	switch {
-	case err != nil:
-		return err
-	case !st.Mode().IsRegular():
-		return errNotRegular
-	case runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0:
-		return errors.New("others can read this secret: run chmod 600, or remove the file if the secret may be known")
-	case st.Size() == 0:
-		return nil
-	}
-	b, err := io.ReadAll(io.LimitReader(s.f, 1024))
-	if err != nil {
-		return err
-	}
-	var digits string
-	if n, err := fmt.Sscanf(string(b), "log %64s\nsecret %32s\n", &s.name, &digits); err != nil || n != 2 {
-		return errNoSecret
-	}
-	var secret push.Secret
-	if n, err := hex.Decode(secret[:], []byte(digits)); err != nil || n != len(secret) {
-		return errNoSecret
-	}
-	s.secret = secret
-	return nil
-}
-
-var errNoSecret = errors.New("holds no secret of a push log: use another --push-secret FILE; an empty or new one gets a new log")
-
-// keep makes the secret of a new log durable, before it is used.
-func (s *secretFile) keep() error {
-	if _, err := s.f.WriteAt(fmt.Appendf(nil, "log %s\nsecret %x\n", s.name, s.secret[:]), 0); err != nil {
-		return err
-	}
-	if err := s.f.Sync(); err != nil {
-		return err
-	}
-	return pmem.SyncDir(filepath.Dir(s.path))
-}
-
-// close unlocks the log for other processes.
-func (s *secretFile) close() {
-	_ = s.f.Close() // what was written is synced
-}
-
-// readSecret reads a file that another process may have locked: reading a log disturbs nobody.
-func readSecret(path string) (*secretFile, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: name the file of whoever appends to the log", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	s := &secretFile{f: f, path: path}
-	if err = s.read(); err == nil && s.secret == (push.Secret{}) {
-		err = errNoSecret
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
-}
-
 // pushLimits are the flags that limit the push logs. Zeros are the defaults.
 type pushLimits struct {
 	logs, clientLogs   int
@@ -305,4 +188,89 @@ func (l *pushLimits) limits() push.Limits {
 	return push.Limits{
 		MaxLogs: l.logs, ClientLogs: l.clientLogs, MaxOctets: uint64(l.space), ClientOctets: int64(l.clientSpace),
 	}
+}
+
+// repliesService pushes replies into logs of clients. A nil *repliesService does nothing.
+type repliesService struct {
+	pusher *replies.Pusher
+	l      net.Listener
+}
+
+// openRepliesService opens the listener for the connections of logs, and returns a handler that
+// pushes the replies of h. Without an address it returns nil and h.
+func openRepliesService(ctx context.Context, cfg *serviceConfig, h rpc.Handler) (*repliesService, rpc.Handler, error) {
+	if cfg.replies == "" {
+		return nil, h, nil
+	}
+	l, err := cfg.sockets.listen(ctx, "replies", cfg.replies)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	p := &replies.Pusher{
+		Handler: h, Addr: ":" + port, TLS: cfg.tls.config(), Logger: cfg.config.Logger,
+		MaxQueued: queuedReplies, MaxClients: replyLogs(cfg.config),
+		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
+	}
+	return &repliesService{pusher: p, l: allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)}, p, nil
+}
+
+// queuedReplies are the octets in flight to one log: some 200 replies of NFS that change something. Those of all logs
+// take at most a quarter of --memory-limit, whatever their clients do not acknowledge.
+const queuedReplies = 64 << 10
+
+// replyLogs returns how many logs there may be, at most 1024.
+func replyLogs(cfg *transport.Config) int {
+	return int(max(min(cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)/4/queuedReplies, 1024), 8))
+}
+
+// serve serves the connections of logs.
+func (r *repliesService) serve(s *service) {
+	if r == nil {
+		return
+	}
+	s.wg.Go(func() {
+		if err := r.pusher.Serve(r.l); !errors.Is(err, replies.ErrClosed) {
+			s.errs <- err
+		}
+	})
+}
+
+// close ends everything.
+func (r *repliesService) close() error {
+	if r == nil {
+		return nil
+	}
+	_ = r.l.Close() // it may be closed already
+	return r.pusher.Close()
+}
+
+// addr returns the address for the connections of logs.
+func (r *repliesService) addr() string {
+	if r == nil {
+		return ""
+	}
+	return addrOf(r.l)
+}
+
+// replyLine is the line of the port file about reply logs.
+func (r *readyJSON) replyLine() string {
+	if r.Reply == "" {
+		return ""
+	}
+	return "\nREPLIES=" + r.Reply
+}
+
+// checkReplies refuses combinations of --replies with other flags.
+func (cfg *serviceConfig) checkReplies() error {
+	if cfg.replies == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(cfg.replies); err != nil {
+		return usagef("--replies %q is not an address: write host:port, for example 127.0.0.1:0", cfg.replies)
+	}
+	if cfg.rdma == "" {
+		return usagef("--replies needs --listen ADDRESS: replies are pushed by RDMA")
+	}
+	return nil
 }

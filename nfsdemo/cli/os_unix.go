@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// dropUmask lets files get the modes that clients ask for: these have applied their umask, and where a
+// directory has a default ACL there is none.
+func dropUmask() { syscall.Umask(0) }
+
 // inodeOf returns what only Unix says about a file.
 func inodeOf(st fs.FileInfo) inode {
 	s, ok := st.Sys().(*syscall.Stat_t)
