@@ -1,6 +1,11 @@
 package decode
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/stag-rdma/stag/rdmap/mpa"
+)
 
 // A Conn decodes one connection: octets of both directions go in, in stream order for each direction, and
 // events come out. It reads no clock and does no I/O. The zero value is not usable; see [NewConn].
@@ -197,4 +202,172 @@ func (c *Conn) undecoded(dir Dir, b []byte, off uint64, first, last Stamp, why e
 	ev := c.begin(KindUndecoded, dir, first, last)
 	ev.Offset, ev.Len, ev.Raw, ev.Err = off, len(b), b, why
 	c.visit(ev)
+}
+
+// phase is what the next octets of a side of a connection may be.
+type phase uint8
+
+const (
+	// phaseStartup: nothing decoded yet; a startup frame is due. Ends with the frame, or with
+	// octets that cannot begin one.
+	phaseStartup phase = iota
+	// phaseHold: this side has sent its startup frame and perhaps more; what follows cannot be decoded
+	// before the peer's frame says whether CRCs are on. Ends when the peer's startup is settled, either way.
+	phaseHold
+	// phaseFPDU: FPDUs until the stream ends (RFC 5044 Section 4).
+	phaseFPDU
+	// phaseSkip: octets up to side.due belong to an FPDU that is not whole in the capture. Ends there, at
+	// the boundary that follows from its length.
+	phaseSkip
+	// phaseSync: looking for the next FPDU boundary. Ends when one is proved.
+	phaseSync
+	// phaseRecord: records of RPC over TCP until the stream ends. This is not MPA.
+	phaseRecord
+	// phaseLost: octets can be counted, not decoded; side.why says why. Never ends.
+	phaseLost
+)
+
+// side is one direction of a connection: octets that are not decoded yet, and how to decode them.
+type side struct {
+	phase  phase
+	why    error // phaseLost
+	buf    []byte
+	off    uint64        // stream offset of buf[0]
+	from   spans         // which packet brought what, for the octets of buf
+	marks  *mpa.Deframer // phaseFPDU with markers: the position in the stream; else nil
+	queues [4]assembly
+	closed bool
+
+	joined bool   // the beginning of the stream is not in the capture
+	due    uint64 // phaseSkip: where the next FPDU begins
+	sync   syncer // phaseSync
+	proved bool   // phaseFPDU: where FPDUs begin was found by evidence, after the last hole
+	astray bool   // proved, but it has turned out to be wrong
+}
+
+// end returns the stream offset after the last octet received.
+func (s *side) end() uint64 { return s.off + uint64(len(s.buf)) }
+
+// add appends octets that came with packet at.
+func (s *side) add(b []byte, at Stamp) {
+	s.buf = append(s.buf, b...)
+	s.from.add(s.end(), at)
+}
+
+// consume drops the first n octets.
+func (s *side) consume(n int) {
+	s.buf = append(s.buf[:0], s.buf[n:]...)
+	s.off += uint64(n)
+	s.from.drop(s.off)
+}
+
+// lose gives up decoding this side.
+func (s *side) lose(why error) {
+	if s.phase != phaseLost {
+		s.phase, s.why = phaseLost, why
+	}
+}
+
+// Join says that the first octets of direction dir are not in the capture. Call it before the first Octets.
+// A startup frame is still looked for, and failing that, FPDUs.
+func (c *Conn) Join(dir Dir) {
+	if s := &c.sides[dir]; s.off == 0 && len(s.buf) == 0 {
+		s.joined = true
+	}
+}
+
+// Hole says that the next n octets of direction dir are not in the capture. If the FPDU in which they begin
+// shows where the next one begins, decoding continues there; otherwise where an FPDU can be proved to begin.
+func (c *Conn) Hole(dir Dir, n int, at Stamp) {
+	s := &c.sides[dir]
+	if s.closed {
+		return
+	}
+	next, known := s.boundary()
+	if s.phase == phaseStartup {
+		c.noStartup()
+	}
+	c.drop(dir, len(s.buf), c.excuse(s))
+	s.off += uint64(n)
+	ev := c.begin(KindUndecoded, dir, at, at)
+	ev.Offset, ev.Missing, ev.Err = s.off, n, fmt.Errorf("%w: %d", ErrHole, n)
+	c.visit(ev)
+	c.Info.Unknown |= UnknownHole
+	c.forget()
+	switch {
+	case s.phase == phaseLost:
+		s.why = ErrHole
+	case s.phase == phaseRecord:
+		s.lose(ErrHole)
+	case s.marks != nil:
+		s.lose(fmt.Errorf("%w, between markers", ErrHole))
+	case known && next >= s.off:
+		s.missed()
+		s.phase, s.due, s.sync.why = phaseSkip, next, ErrHole
+		c.skip(dir)
+	case known:
+		s.begin(ErrHole, int(next%4))
+	case s.phase == phaseSync:
+		s.begin(s.sync.why, s.sync.align)
+	default:
+		s.begin(ErrHole, -1)
+	}
+	c.settle(1 - dir)
+}
+
+// boundary returns where the FPDU in progress ends, or where the one that is due begins.
+func (s *side) boundary() (next uint64, known bool) {
+	switch {
+	case s.phase == phaseSkip:
+		return s.due, true
+	case s.phase == phaseFPDU && len(s.buf) >= mpa.HeaderLen:
+		return s.off + uint64(mpa.FPDULen(int(binary.BigEndian.Uint16(s.buf)))), true
+	}
+	return s.off, s.phase == phaseFPDU
+}
+
+// skip leaves out the rest of an FPDU of which octets are missing.
+func (c *Conn) skip(dir Dir) {
+	s := &c.sides[dir]
+	c.drop(dir, int(min(s.due-s.off, uint64(len(s.buf)))), s.sync.why)
+	if s.off == s.due {
+		s.phase = phaseFPDU
+		c.advance(dir)
+	}
+}
+
+// missed says that messages of this side are not in the capture, or not whole.
+func (s *side) missed() {
+	for i := range s.queues {
+		s.queues[i] = assembly{missed: true}
+	}
+}
+
+// forget drops what depends on knowing everything that was sent.
+func (c *Conn) forget() {
+	c.rpc.vague = true
+	c.log.lose()
+}
+
+// noStartup notes that the startup is not in the capture.
+func (c *Conn) noStartup() {
+	c.Info.Unknown |= UnknownStartup | UnknownPast
+	if c.Info.Request == nil {
+		c.Info.Unknown |= UnknownInitiator
+	}
+	if !c.Info.CRC {
+		c.Info.Unknown |= UnknownCRC
+	}
+}
+
+// guessInitiator takes the caller of the first RPC for the initiator if the capture does not show who that
+// is.
+func (c *ConnInfo) guessInitiator(r *RPC, caller Dir) {
+	if c.Unknown&UnknownInitiator == 0 || c.Request != nil || c.guessed || r.Name == "" {
+		return
+	}
+	c.guessed, c.Initiator = true, caller
+	if r.Prog == progCallback {
+		c.Initiator = 1 - caller
+	}
 }

@@ -1,9 +1,12 @@
 package decode
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
@@ -190,4 +193,218 @@ func (r *RPC) unreduce(item func(n int) ([]byte, bool)) bool {
 	}
 	r.Body = m.Append(nil, 0)
 	return true
+}
+
+// RPC program numbers seen on RPC-over-RDMA connections besides NFS and MOUNT.
+const (
+	progRPCBind  = 100000
+	progNLM      = 100021
+	progNFSACL   = 100227
+	progCCP      = 100417     // rdmaconfig, RFC 5666 Section 6
+	progCallback = 0x40000000 // the NFSv4 callback program as Linux numbers it
+)
+
+// programName returns the usual name of a program, or its number.
+func programName(prog uint32) string {
+	switch prog {
+	case nfs3.Program:
+		return "NFS"
+	case mount3.Program:
+		return "MOUNT"
+	case progRPCBind:
+		return "RPCBIND"
+	case progNLM:
+		return "NLM"
+	case progNFSACL:
+		return "NFSACL"
+	case progCCP:
+		return "CCP"
+	case progCallback:
+		return "NFS4CB"
+	}
+	return fmt.Sprintf("program-%d", prog)
+}
+
+// procName returns the name of a procedure, or its number.
+func procName(prog, vers, proc uint32) string {
+	var names []string
+	switch {
+	case proc == 0:
+		return "NULL" // of every program, RFC 5531 Section 12.1
+	case prog == nfs3.Program && vers == nfs3.Version && nfs3.Proc(proc).Known():
+		return nfs3.Proc(proc).String()
+	case prog == mount3.Program && proc < mount3.ProcCount:
+		return mount3.Proc(proc).String()
+	case prog == nfs3.Program && vers == 4, prog == progCallback:
+		names = []string{1: "COMPOUND"}
+	case prog == progNFSACL:
+		names = []string{1: "GETACL", "SETACL", "GETATTR", "ACCESS", "GETXATTRDIR"}
+	case prog == progCCP:
+		names = []string{1: "CONF_RDMA"}
+	}
+	if int64(proc) < int64(len(names)) {
+		return names[proc]
+	}
+	return fmt.Sprintf("proc-%d", proc)
+}
+
+// messages returns empty values for the arguments and results of a procedure, nil when this
+// package has no codec for it.
+func messages(prog, vers, proc uint32) (args, res nfs3.Message) {
+	switch {
+	case prog == nfs3.Program && vers == nfs3.Version && nfs3.Proc(proc).Known():
+		return nfs3.Proc(proc).NewArgs(), nfs3.Proc(proc).NewRes()
+	case prog == mount3.Program && vers == mount3.Version && proc < mount3.ProcCount:
+		return mount3.Proc(proc).NewArgs(), mount3.Proc(proc).NewRes()
+	}
+	return nil, nil
+}
+
+// status returns the word with which NFS and MNT results begin, and its name. The name is "" for procedures
+// without such a word, and for results that are too short.
+func status(prog, vers, proc uint32, results []byte) (code uint32, name string) {
+	d := xdr.NewDecoder(results)
+	code = d.Uint32()
+	if d.Err() != nil || proc == 0 {
+		return 0, ""
+	}
+	switch {
+	case prog == nfs3.Program && vers == nfs3.Version, prog == progNFSACL:
+		return code, nfs3.Status(code).String()
+	case prog == mount3.Program && mount3.Proc(proc) == mount3.ProcMnt:
+		return code, mount3.Status(code).String()
+	case proc == 1 && (prog == nfs3.Program && vers == 4 || prog == progCallback):
+		return code, nfs4Status(code)
+	}
+	return 0, ""
+}
+
+// ErrRecord: octets that are no record of RPC over TCP (RFC 5531 Section 11) in a stream that has begun with such.
+// What follows them is not decoded.
+var ErrRecord = errors.New("not a record of RPC")
+
+// recordHeader is the mark of a fragment, and of the message its XID and its type.
+const recordHeader = 4 + 8
+
+// lastFragment marks the last fragment of a record.
+const lastFragment = 1 << 31
+
+// beginsRecord reports whether octets may be the beginning of a stream of RPC over TCP: one fragment, or the
+// first of several, of a plausible call.
+func beginsRecord(b []byte) bool {
+	if len(b) < recordHeader {
+		return false
+	}
+	be := binary.BigEndian
+	n, typ := be.Uint32(b)&^lastFragment, be.Uint32(b[8:])
+	switch {
+	case n < 8 || n > 1<<30:
+		return false
+	case typ != uint32(xdr.MsgCall) || len(b) < recordHeader+4:
+		return false
+	}
+	return be.Uint32(b[12:]) == xdr.RPCVersion
+}
+
+// records decodes the records that are whole in a side, from its beginning.
+func (c *Conn) records(dir Dir) {
+	s := &c.sides[dir]
+	for s.phase == phaseRecord {
+		if tls, _ := beginsTLS(s.buf); tls {
+			c.encrypted(dir)
+			return
+		}
+		msg, n, err := record(s.buf, 4*c.opt.MaxMessage)
+		if err != nil {
+			c.lose(dir, err)
+			return
+		}
+		if n == 0 {
+			return
+		}
+		ev := c.frame(KindRecord, dir, 0, n)
+		r := c.rpc.record(ev, msg)
+		ev.RPC = r
+		if r.Err != nil {
+			ev.fail(r.Err)
+		}
+		c.visit(ev)
+		s.consume(n)
+	}
+}
+
+// beginsTLS reports whether octets are the beginning of a record of TLS (RFC 8446 Section 5.1), or, with more, may be: there
+// are too few to tell. As a record mark they would announce a fragment of more than 300 MiB.
+func beginsTLS(b []byte) (tls, more bool) {
+	const changeCipherSpec, applicationData, major, last = 20, 23, 3, 4
+	switch {
+	case len(b) == 0 || b[0] < changeCipherSpec || b[0] > applicationData || len(b) > 1 && b[1] != major || len(b) > 2 && b[2] > last:
+		return false, false
+	case len(b) < 3:
+		return false, true
+	}
+	return true, false
+}
+
+// encrypted gives up decoding a side that goes on within TLS, and says so once.
+func (c *Conn) encrypted(dir Dir) {
+	c.Info.Encrypted, c.Info.Foreign = true, true
+	c.lose(dir, ErrEncrypted)
+	c.sides[dir].why = ErrNotMPA
+}
+
+// record returns the message of the record at the start of b, and how many octets of b it is; 0 while it is not
+// whole. Its fragments are joined, so that the message may alias b.
+func record(b []byte, limit int) (msg []byte, n int, err error) {
+	for {
+		if len(b)-n < 4 {
+			return nil, 0, nil
+		}
+		mark := binary.BigEndian.Uint32(b[n:])
+		size := int(mark &^ lastFragment)
+		if size > limit || len(msg)+size > limit {
+			return nil, 0, fmt.Errorf("%w: more than %d octets", ErrRecord, limit)
+		}
+		if len(b)-n-4 < size {
+			return nil, 0, nil
+		}
+		part := b[n+4 : n+4+size]
+		if n += 4 + size; mark&lastFragment != 0 {
+			if msg == nil {
+				return part, n, nil
+			}
+			return append(msg, part...), n, nil
+		}
+		msg = append(msg, part...)
+	}
+}
+
+// record decodes one message of RPC over TCP.
+func (s *rpcState) record(ev *Event, msg []byte) *RPC {
+	r := &RPC{Whole: true}
+	xid, typ, ok := xdr.PeekXID(msg)
+	r.XID = xid
+	switch {
+	case !ok:
+		r.Err = fmt.Errorf("%w: %d octets", ErrRecord, len(msg))
+	case typ == xdr.MsgReply:
+		r.IsReply = true
+		table := &s.calls[1-ev.Dir]
+		call := table.byXID[xid]
+		r.parseReply(msg)
+		if call == nil {
+			r.Err = ErrNoCall
+			break
+		}
+		r.answers(call)
+		r.decodeBody(nil)
+		table.remove(call, s.mem)
+	default:
+		r.parseCall(msg)
+		c := &call{xid: xid, frame: ev.Frame}
+		c.know(r)
+		s.calls[ev.Dir].add(c, s.opt.MaxCalls, s.mem)
+		r.decodeBody(nil)
+	}
+	return r
 }

@@ -1,10 +1,15 @@
 package judge
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
@@ -223,4 +228,206 @@ func (b *Builder) fold(v, u *Violation) {
 	if v.Folded++; len(v.Consequences) < maxFolded && b.keep() {
 		v.Consequences = append(v.Consequences, u)
 	}
+}
+
+// Gap is why a message was not judged by every rule: a rule that needs what the capture does not show is
+// silent.
+type Gap uint8
+
+// The gaps; of several the first is counted.
+const (
+	// UnknownSTag: an RDMA Read or Write of memory whose offer the capture does not show.
+	UnknownSTag Gap = iota
+	// NoStart: the capture begins in the middle of the connection.
+	NoStart
+	// OneSide: nothing of the other side is in the capture.
+	OneSide
+	// Truncated: octets before the message were cut off by the snap length.
+	Truncated
+	// Lost: octets before the message are missing from the capture for another reason.
+	Lost
+	// Damaged: octets before the message could not be understood; the rule that they break is reported.
+	Damaged
+	// Protected: RPCSEC_GSS encrypts the body, or adds a checksum to it.
+	Protected
+	numGaps
+)
+
+// String returns the reason, without a full stop.
+func (g Gap) String() string {
+	return [...]string{
+		"unknown STags: what offered the memory is not in the capture",
+		"no start: the capture begins in the middle of the connection",
+		"one side is missing from the capture",
+		"packets before them are truncated by the snap length",
+		"octets before them are missing from the capture",
+		"they follow a frame that cannot be understood",
+		"RPCSEC_GSS encrypts them, or has its own octets in them, behind the header",
+	}[g]
+}
+
+// Messages counts the RDMAP messages of a connection whose last segment is in the capture.
+type Messages struct {
+	Judged int          // by every rule that applies
+	Partly [numGaps]int // by the rules that need no more than the capture shows, by [Gap]
+}
+
+// Unjudged returns how many messages could only be judged in part.
+func (m *Messages) Unjudged() (n int) {
+	for _, k := range m.Partly {
+		n += k
+	}
+	return n
+}
+
+// Reasons returns a sentence for each gap, without a full stop.
+func (m *Messages) Reasons() (all []string) {
+	for g, n := range m.Partly {
+		if n > 0 {
+			all = append(all, fmt.Sprintf("%d of %d messages judged in part: %v", n, m.Judged+m.Unjudged(), Gap(g)))
+		}
+	}
+	return all
+}
+
+// tally counts the message that an event ends, after all machines have seen it.
+func (c *conn) tally(ev *decode.Event) {
+	c.spoke[ev.Dir] = c.spoke[ev.Dir] || ev.Len > 0
+	if ev.DDP == nil || !ev.DDP.Last {
+		return
+	}
+	if g, ok := c.gap(ev); ok {
+		c.messages.Partly[g]++
+	} else {
+		c.messages.Judged++
+	}
+	c.strange = false
+}
+
+// oneSided counts all messages under OneSide if the other side never said anything.
+func (c *conn) oneSided() {
+	if n := c.messages.Unjudged(); n > 0 && c.spoke[0] != c.spoke[1] {
+		c.messages.Partly = [numGaps]int{OneSide: n}
+	}
+}
+
+// gap returns what keeps rules silent about the message that ends now.
+func (c *conn) gap(ev *decode.Event) (Gap, bool) {
+	unknown := func(u decode.Unknown) bool { return c.info.Unknown&u != 0 }
+	switch {
+	case c.strange:
+		return UnknownSTag, true
+	case c.late:
+		return NoStart, true
+	case ev.RPC != nil && ev.RPC.GSS != "" && ev.RPC.GSS != "none":
+		return Protected, true
+	case !c.doubt[0] && !c.doubt[1]:
+		return 0, false
+	case unknown(decode.UnknownTruncated):
+		return Truncated, true
+	case unknown(decode.UnknownHole):
+		return Lost, true
+	}
+	return Damaged, true
+}
+
+// Expect holds the rules that a capture is known to break. Peers deviate; an expectation beside the capture
+// documents that, with the reason.
+//
+// It has one line per rule and connection, with the number of violations; the text after # says why.
+//
+//	RPCRDMA-073 1 3   # knfsd invalidates although its R flag is 0
+//
+// For captures that differ each time, "RPCRDMA-073 * *" allows any number, including none, in any
+// connection.
+type Expect struct {
+	counts map[ruleOfConn]int
+	any    map[string]bool // by rule
+}
+
+// ruleOfConn is a rule and the number of a connection in its capture, from 1.
+type ruleOfConn struct {
+	id   string
+	conn int
+}
+
+// ExpectError is a line that is not an expectation.
+type ExpectError struct {
+	Line   int    // from 1
+	Reason string // what is wrong with it
+}
+
+// Error returns "line 3: no rule DDP-999 (conformance judge --explain all lists them)".
+func (e *ExpectError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
+
+// ParseExpect reads expectations until r ends. The error is r's, or an *[ExpectError].
+func ParseExpect(r io.Reader) (*Expect, error) {
+	e := &Expect{counts: make(map[ruleOfConn]int), any: make(map[string]bool)}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if fields := strings.Fields(text); len(fields) > 0 {
+			if reason := e.add(fields); reason != "" {
+				return nil, &ExpectError{n, reason}
+			}
+		}
+	}
+	return e, lines.Err()
+}
+
+// add takes the fields of a line. It returns what is wrong with them, or "".
+func (e *Expect) add(fields []string) string {
+	if len(fields) != 3 {
+		return fmt.Sprintf("%d fields: want rule, connection and count", len(fields))
+	}
+	if _, ok := Find(fields[0]); !ok {
+		return fmt.Sprintf("no rule %s (conformance judge --explain all lists them)", fields[0])
+	}
+	if fields[1] == "*" && fields[2] == "*" {
+		e.any[fields[0]] = true
+		return ""
+	}
+	conn, err1 := strconv.Atoi(fields[1])
+	count, err2 := strconv.Atoi(fields[2])
+	if err1 != nil || err2 != nil || conn < 1 || count < 1 {
+		return "connection and count are numbers from 1, or both *"
+	}
+	key := ruleOfConn{fields[0], conn}
+	if e.counts[key] > 0 {
+		return fmt.Sprintf("%s of connection %d a second time", fields[0], conn)
+	}
+	e.counts[key] = count
+	return ""
+}
+
+// Diff returns the differences between a report and what was expected, one line each, by connection and
+// rule.
+func (e *Expect) Diff(r *Report) (lines []string) {
+	found := r.counts()
+	all := maps.Clone(found)
+	maps.Copy(all, e.counts)
+	for _, k := range sorted(all) {
+		if got, want := found[k], e.counts[k]; got != want && (want > 0 || !e.any[k.id]) {
+			lines = append(lines, fmt.Sprintf("%s connection %d: %d found, %d expected", k.id, k.conn, got, want))
+		}
+	}
+	return lines
+}
+
+// counts returns the violations by rule and connection.
+func (r *Report) counts() map[ruleOfConn]int {
+	m := make(map[ruleOfConn]int)
+	for _, c := range r.Connections {
+		for id, n := range c.Counts {
+			m[ruleOfConn{id, c.Info.ID}] += n
+		}
+	}
+	return m
+}
+
+// sorted returns the keys by connection, then rule.
+func sorted(m map[ruleOfConn]int) []ruleOfConn {
+	return slices.SortedFunc(maps.Keys(m), func(a, b ruleOfConn) int {
+		return cmp.Or(cmp.Compare(a.conn, b.conn), cmp.Compare(a.id, b.id))
+	})
 }

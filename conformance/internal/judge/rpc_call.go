@@ -1,11 +1,15 @@
 package judge
 
 import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // rpcCall is an RPC call that was seen. It is kept for some time after its reply.
@@ -230,4 +234,340 @@ func (s *rpcSide) waits(c *rpcCall) bool { return s.calls[c.xid] == c }
 type readInProgress struct {
 	decode.ReadRequest
 	mem *memory // nil: not of a chunk
+}
+
+// callKey is what a retransmission has in common with the original call.
+type callKey struct {
+	client                netip.Addr
+	xid, prog, vers, proc uint32
+}
+
+// maxSent bounds the calls that a Judge remembers after their connections have ended. A client that loses
+// its connection sends again the calls that were waiting, which are its last ones.
+const maxSent = 1 << 14
+
+// sentCalls are the last calls that offered Read chunks, on whatever connection.
+type sentCalls struct {
+	seen map[callKey]int // how often each is in last
+	last []callKey       // a ring, once it is full
+	next int
+}
+
+// add enters a call and reports whether it was sent before.
+func (s *sentCalls) add(k callKey) (again bool) {
+	if s.seen == nil {
+		s.seen = make(map[callKey]int)
+	}
+	again = s.seen[k] > 0
+	if len(s.last) < maxSent {
+		s.last = append(s.last, k)
+	} else {
+		old := s.last[s.next]
+		if s.seen[old]--; s.seen[old] == 0 {
+			delete(s.seen, old)
+		}
+		s.last[s.next] = k
+		s.next = (s.next + 1) % maxSent
+	}
+	s.seen[k]++
+	return again
+}
+
+// sentBefore records a call, and whether its client has sent it before, perhaps over a connection that was
+// lost.
+func (m *rpcMachine) sentBefore(ev *decode.Event, c *rpcCall) {
+	if !c.known || len(c.lists.Read) == 0 {
+		return
+	}
+	client := m.info.Opener
+	if ev.Dir != decode.FromOpener {
+		client = m.info.Accepter
+	}
+	c.again = m.j.sent.add(callKey{client.Addr(), c.xid, c.prog, c.progVers, c.proc})
+}
+
+// Programs whose upper-layer bindings are known.
+const (
+	progRPCBind = 100000
+	progNFS     = 100003
+	progMount   = 100005
+	progNLM     = 100021
+	progNFSACL  = 100227
+	progCCP     = 100417
+)
+
+// binding is which items of a program may be reduced.
+type binding uint8
+
+const (
+	bindingUnknown binding = iota // anything may be
+	bindingNone                   // nothing may be
+	bindingNFS3                   // RFC 8267 Section 4
+	bindingNFS4                   // RFC 8267 Section 5: by operation
+)
+
+// bindingOf returns the binding of a call.
+func bindingOf(c *rpcCall) binding {
+	switch {
+	case c.proc == 0:
+		return bindingNone // no arguments, no results (RFC 5531 Section 12.1)
+	case c.prog == progNFS && c.progVers == 3:
+		return bindingNFS3
+	case c.prog == progNFS && c.progVers == 4:
+		return bindingNFS4
+	case c.prog == progMount, c.prog == progNLM, c.prog == progNFSACL, c.prog == progCCP, c.prog == progRPCBind:
+		return bindingNone
+	}
+	return bindingUnknown
+}
+
+// name returns the name of a call for texts.
+func (c *rpcCall) name() string { return fmt.Sprintf("procedure %d/%d/%d", c.prog, c.progVers, c.proc) }
+
+// replyRoom judges whether there is room for the largest reply that NFSv3 can give (RFC 8166 Section 4.3.3),
+// and whether the room for the data of READ is larger than the data.
+func (m *rpcMachine) replyRoom(ev *decode.Event, c *rpcCall) {
+	limit := m.threshold(1 - ev.Dir)
+	if bindingOf(c) != bindingNFS3 || limit == 0 || c.gss {
+		return
+	}
+	rest, item, ok := chunks.NFSv3.MaxResults(c.prog, c.progVers, c.proc, ev.RPC.Body)
+	if !ok {
+		return
+	}
+	if c.proc == procReadDir || c.proc == procReadDirPlus {
+		rest -= 1024 // what the binding adds for servers that exceed the limit
+	}
+	size := replyHeader + rest
+	for _, w := range c.lists.Write {
+		size += 8 + chunks.SegmentSize*len(w)
+	}
+	if len(c.lists.Write) == 0 {
+		size += (item + 3) &^ 3
+	} else if room := c.lists.Write[0].Room(); c.proc == procRead && room > uint64(item) && room-uint64(item) <= 4 && item%4 != 0 {
+		m.violate("RPCRDMA-039", "a Write chunk of %d octets for %d", room, item)
+	}
+	if size > limit && !c.lists.HasReply {
+		m.violateAfter(c.odd, ev.Dir, "RPCRDMA-043", "the reply to %s may have %d octets, the inline threshold is %d", c.name(), size, limit)
+	}
+}
+
+// Procedures of NFSv3 that need rules of their own.
+const (
+	procRead        = 6
+	procReadDir     = 16
+	procReadDirPlus = 17
+)
+
+// replyHeader is the least number of octets before the results: the transport header, and the header of an
+// accepted reply.
+const replyHeader = 28 + 24
+
+// credits counts the calls of one direction against what was granted (RFC 8166 Section 3.3.1).
+//
+// A capture does not show when a grant reached the requester. So a grant, once seen, is taken to allow as
+// many calls as it ever did: those answered up to there, plus the grant.
+//
+// An RDMA_DONE uses up a credit as well, until the next grant (RFC 5666 Section 3.3). It is not counted,
+// since that grant may have reached the requester before the RDMA_DONE left.
+type credits struct {
+	sent, answered int
+	allowed        int // the largest of answered + grant at any reply
+	asked          int // the largest number that the calls in progress asked for
+	granted        int // granted by the last reply, for the text
+}
+
+// call takes a call that asks for this many credits.
+func (m *rpcMachine) creditCall(dir decode.Dir, ask uint32) {
+	k := &m.sides[dir].credit
+	k.sent++
+	if ask == 0 {
+		m.violate("RPCRDMA-064", "rdma_credit 0 in a call")
+	}
+	if k.sent-k.answered == 1 {
+		k.asked = 0
+	}
+	k.asked = max(k.asked, int(min(ask, 1<<30)))
+	switch n := k.sent - k.answered; {
+	case m.blind():
+	case k.answered == 0 && n > 1:
+		m.overrun(k, "RPCRDMA-061", "%d calls before the first reply", n)
+	case k.answered > 0 && k.sent > k.allowed:
+		m.overrun(k, "RPCRDMA-060", "%d calls unanswered with %d credits", n, k.granted)
+	case n > max(k.asked, 1):
+		m.overrun(k, "RPCRDMA-062", "%d calls unanswered, %d credits asked for", n, k.asked)
+	}
+}
+
+// overrun reports too many calls. If that follows from another mistake, a reply was not seen as one.
+func (m *rpcMachine) overrun(k *credits, id, format string, args ...any) {
+	if m.violate(id, format, args...).Cause != nil {
+		k.answered++
+		k.allowed = max(k.allowed, k.sent)
+	}
+}
+
+// creditReply takes the answer to a call of direction dir, and its grant.
+func (m *rpcMachine) creditReply(dir decode.Dir, grant uint32) {
+	k := &m.sides[dir].credit
+	k.answered++
+	if grant == 0 {
+		m.violate("RPCRDMA-063", "rdma_credit 0 in a reply")
+	}
+	k.granted = int(min(max(grant, 1), 1<<30)) // RFC 8166 Section 3.3.1: 0 would be a deadlock
+	k.allowed = max(k.allowed, k.answered+k.granted)
+}
+
+// inline judges the length of a Send (RFC 8166 Section 3.3.2).
+func (m *rpcMachine) inline(ev *decode.Event, n int) {
+	if limit := m.threshold(ev.Dir); limit > 0 && n > limit {
+		m.violate("RPCRDMA-070", "Send of %d octets, the inline threshold is %d", n, limit)
+	}
+}
+
+// threshold returns the inline threshold of Sends in direction dir, 0 while it is unknown.
+func (m *rpcMachine) threshold(dir decode.Dir) int {
+	if m.info.Request == nil || m.info.Reply == nil {
+		return 0
+	}
+	from, to := m.private(dir), m.private(1-dir)
+	limit, _ := from.Inline(to)
+	switch agreed := m.limits[dir]; {
+	case agreed == 0:
+		return limit
+	case m.info.Request.CM == nil || m.info.Reply.CM == nil:
+		return agreed // CONF_RDMA alone (RFC 5666 Section 6)
+	default:
+		return min(limit, agreed) // Choice: it only lowers what RFC 8797 has agreed
+	}
+}
+
+// private returns the private data of a side, or the defaults if it sent none (RFC 8797 Section 5).
+func (m *rpcMachine) private(dir decode.Dir) rpcrdma.PrivateData {
+	f := m.info.Reply
+	if dir == m.info.Initiator {
+		f = m.info.Request
+	}
+	if f != nil && f.CM != nil {
+		return *f.CM
+	}
+	return rpcrdma.PrivateData{SendSize: rpcrdma.DefaultInline, RecvSize: rpcrdma.DefaultInline}
+}
+
+// cmMagic begins the private data of RPC-over-RDMA (RFC 8797 Section 4).
+const cmMagic = 0xf6ab0e18
+
+// startup judges the private data of RPC-over-RDMA. Choice: only at the beginning of the private data, where
+// Linux looks for it.
+func (m *rpcMachine) startup(ev *decode.Event) {
+	b := ev.Startup.PrivateData
+	if len(b) < 4 || binary.BigEndian.Uint32(b) != cmMagic {
+		return
+	}
+	switch {
+	case len(b) < rpcrdma.PrivateDataSize:
+		m.violate("RPCRDMA-071", "%d octets of %d", len(b), rpcrdma.PrivateDataSize)
+	case b[4] != rpcrdma.Version:
+		m.violate("RPCRDMA-071", "version %d", b[4])
+	case b[5]&^1 != 0:
+		m.violate("RPCRDMA-072", "flags %#02x", b[5])
+	}
+}
+
+// invalidates judges Send with Invalidate. c is the call that the Send answers, nil if it answers none.
+func (m *rpcMachine) invalidates(ev *decode.Event, c *rpcCall) {
+	if !ev.RDMAP.Op.Invalidates() {
+		return
+	}
+	tag := ev.RDMAP.Invalidate
+	switch {
+	case c == nil:
+		m.violate("RPCRDMA-075", "invalidates %v", tag)
+	case !c.offersSTag(tag):
+		m.violate("RPCRDMA-074", "invalidates %v, which the call in frame %d has not offered", tag, c.frame)
+	case m.info.Request == nil || m.info.Reply == nil:
+	case !m.private(0).MayInvalidate(m.private(1)):
+		m.violate("RPCRDMA-073", "invalidates %v; not both sides have set the R flag", tag)
+	}
+}
+
+// Choice: a connection is judged by RFC 8166 unless it uses the Connection Configuration Protocol, which
+// only RFC 5666 has, or may have used it where the capture has nothing.
+
+// msgP judges RDMA_MSGP.
+func (m *rpcMachine) msgP(h *rpcrdma.Header) {
+	switch {
+	case h.Type != rpcrdma.MsgTypeMsgP:
+	case !m.old && m.blind():
+	case !m.old:
+		m.violate("RPCRDMA-090", "RDMA_MSGP")
+	case h.Align < 4 || h.Align&(h.Align-1) != 0:
+		m.violate("RPCRDMA-093", "rdma_align %d", h.Align)
+	}
+}
+
+// done judges RDMA_DONE (RFC 5666 Section 3.4): the requester does not need the reply with this XID any
+// more. It need not have read all of the reply if nobody waits for the call any more.
+func (m *rpcMachine) done(ev *decode.Event, h *rpcrdma.Header) {
+	m.invalidates(ev, nil)
+	if !m.old && !m.blind() {
+		m.violate("RPCRDMA-091", "RDMA_DONE")
+		return
+	}
+	server := &m.sides[1-ev.Dir]
+	c := server.calls[h.XID]
+	switch {
+	case m.blind() || server.forgot:
+	case c == nil:
+		m.violate("RPCRDMA-092", "no reply with XID %#08x waits to be read", h.XID)
+	case slices.ContainsFunc(server.reads, func(r readInProgress) bool { return r.mem != nil && r.mem.call == c }):
+		m.violate("RPCRDMA-092", "a Read of the reply in frame %d is not answered", c.frame)
+	}
+	if c != nil {
+		server.answered(c)
+	}
+}
+
+// replyReads judges the Read list of a reply. It offers memory of the server until RDMA_DONE, which is kept
+// as if the server had sent a call.
+func (m *rpcMachine) replyReads(ev *decode.Event, h *rpcrdma.Header) {
+	if !m.old && !m.blind() {
+		m.violate("RPCRDMA-044", "%d segments", len(h.Read))
+		return
+	}
+	c := &rpcCall{xid: h.XID, frame: ev.Frame, typ: h.Type}
+	lists := h.Lists
+	lists.Write, lists.Reply, lists.HasReply = nil, nil, false
+	c.offer(&lists)
+	m.sides[ev.Dir].add(c)
+}
+
+// ccpCall judges a call of CONF_RDMA, and takes its sizes: three words (RFC 5666 Section 6).
+func (m *rpcMachine) ccpCall(ev *decode.Event) {
+	if ev.RPC.Prog != progCCP || ev.RPC.Proc != 1 {
+		return
+	}
+	m.old = true
+	if n := len(ev.Message.Payload); n > 1024 {
+		m.violate("RPCRDMA-095", "%d octets", n)
+	}
+	if m.calls > 1 && !m.blind() {
+		m.violate("RPCRDMA-094", "CONF_RDMA is call %d", m.calls)
+	}
+	if b := ev.RPC.Body; len(b) >= 12 {
+		m.limits[1-ev.Dir] = int(min(binary.BigEndian.Uint32(b[4:]), 1<<30))
+	}
+}
+
+// ccpReply takes the answer of the server: the size of calls.
+func (m *rpcMachine) ccpReply(ev *decode.Event, c *rpcCall) {
+	if c.prog != progCCP || c.proc != 1 || ev.RPC.Reply.Denied || ev.RPC.Reply.Accept != xdr.Success {
+		return
+	}
+	if n := len(ev.Message.Payload); n > 1024 {
+		m.violate("RPCRDMA-095", "an answer of %d octets", n)
+	}
+	if b := ev.RPC.Body; len(b) >= 12 {
+		m.limits[1-ev.Dir] = int(min(binary.BigEndian.Uint32(b), 1<<30))
+	}
 }

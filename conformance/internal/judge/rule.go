@@ -1,6 +1,10 @@
 package judge
 
 import (
+	"embed"
+	_ "embed"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
@@ -115,4 +119,97 @@ func Rules() []*Rule { return slices.Clone(allRules) }
 func Find(id string) (*Rule, bool) {
 	r, ok := rulesByID[id]
 	return r, ok
+}
+
+// samples holds a line for each rule: its ID, and what the judge reports of its twin. A test makes it, with
+// -update.
+//
+//go:embed samples.txt
+var samples string
+
+// Sample returns what the judge reports of the rule's twin, a trace that breaks this rule and no other:
+// "frame 7 > MSN 4 on queue 0, expected 3". It is "" for a rule without a sample.
+func (r *Rule) Sample() string {
+	for line := range strings.Lines(samples) {
+		if id, text, _ := strings.Cut(strings.TrimSpace(line), " "); id == r.ID {
+			return text
+		}
+	}
+	return ""
+}
+
+//go:embed quotes.txt
+var quoteFile string
+
+// quotes holds the lines of the file by rule.
+var quotes = parseQuotes(quoteFile)
+
+// Quote returns the words of [Rule.Source] on which the rule rests; ... stands for what is left out. Rules of our own
+// formats quote our own documents.
+func (r *Rule) Quote() string { return quotes[r.ID] }
+
+func parseQuotes(file string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(file) {
+		if id, words, ok := strings.Cut(line, "|"); ok && line[0] != '#' {
+			m[strings.TrimSpace(id)] = strings.TrimSpace(words)
+		}
+	}
+	return m
+}
+
+// Sentence is a sentence of one of the documents that we follow, in our words, and the rules that judge it.
+type Sentence struct {
+	Section string   `json:"section"`
+	Says    string   `json:"says"`
+	Rules   []string `json:"rules,omitempty"`  // IDs; none if a trace cannot show it
+	Reason  string   `json:"reason,omitempty"` // why there is no rule
+}
+
+// The files hold a sentence per line,
+//
+//	section | sentence | IDs of rules
+//	section | sentence | - reason
+//
+// and empty lines and comments (#).
+//
+//go:embed sentences/*.txt
+var sentenceFiles embed.FS
+
+// Documents returns the names of the documents that [Sentences] knows, sorted.
+func Documents() []string {
+	names, _ := fs.Glob(sentenceFiles, "sentences/*.txt") // the pattern is right
+	for i, n := range names {
+		names[i] = strings.TrimSuffix(path.Base(n), ".txt")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Sentences returns the sentences of a document, in order; none if there is no such document.
+func Sentences(document string) (all []Sentence) {
+	b, err := sentenceFiles.ReadFile("sentences/" + document + ".txt")
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			all = append(all, parseSentence(line))
+		}
+	}
+	return all
+}
+
+// parseSentence reads one line.
+func parseSentence(line string) (s Sentence) {
+	section, rest, _ := strings.Cut(line, "|")
+	says, verdict, _ := strings.Cut(rest, "|")
+	s.Section, s.Says = strings.TrimSpace(section), strings.TrimSpace(says)
+	verdict = strings.TrimSpace(verdict)
+	if reason, ok := strings.CutPrefix(verdict, "-"); ok {
+		s.Reason = strings.TrimSpace(reason)
+	} else {
+		s.Rules = strings.Fields(verdict)
+	}
+	return s
 }

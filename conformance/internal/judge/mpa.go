@@ -2,7 +2,9 @@ package judge
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/rdmap/ddp"
@@ -245,4 +247,186 @@ func rtrKind(ev *decode.Event) mpa.RTR {
 	default:
 	}
 	return 0
+}
+
+// framing judges single FPDUs: length, pad, CRC (RFC 5044 Section 4).
+type framing struct{ *conn }
+
+func (m *framing) event(ev *decode.Event) {
+	f := ev.FPDU
+	if f == nil {
+		return
+	}
+	if f.CRCState == decode.CRCBad && !errors.Is(ev.Err, decode.ErrMarkers) {
+		m.violate("MPA-030", "CRC %08x does not match the FPDU of %d octets", f.CRC, ev.Len)
+		return
+	}
+	if n := len(f.ULPDU); n > mpa.MaxULPDU {
+		m.violate("MPA-032", "ULPDU of %d octets", n)
+	}
+	for _, b := range f.Pad {
+		if b != 0 {
+			m.violate("MPA-031", "pad %x", f.Pad)
+			break
+		}
+	}
+}
+
+func (m *framing) end() {}
+
+// markers judges the markers of the FPDUs of a connection that has some (RFC 5044 Section 4.3).
+type markers struct {
+	*conn
+	from [2]uint64 // stream offset of the first octet of full operation
+}
+
+// markerStride is the distance from one marker to the next, in octets, including the marker.
+const markerStride = 512
+
+func (m *markers) event(ev *decode.Event) {
+	switch {
+	case ev.Kind == decode.KindStartup:
+		m.from[ev.Dir] = ev.Offset + uint64(ev.Len)
+	case ev.FPDU != nil && errors.Is(ev.Err, decode.ErrMarkers):
+		m.violate("MPA-040", "%v", ev.Err)
+		m.lose(ev.Dir)
+	case ev.FPDU != nil && ev.FPDU.Markers > 0 && m.found == 0:
+		m.reserved(ev)
+	}
+}
+
+// reserved judges the reserved halves of an FPDU's markers.
+func (m *markers) reserved(ev *decode.Event) {
+	at := (markerStride - int((ev.Offset-m.from[ev.Dir])%markerStride)) % markerStride
+	for ; at+4 <= len(ev.Raw); at += markerStride {
+		if v := binary.BigEndian.Uint16(ev.Raw[at:]); v != 0 {
+			m.violate("MPA-041", "%#04x in the marker at octet %d", v, at)
+			return
+		}
+	}
+}
+
+func (m *markers) end() {}
+
+// ending judges where a side ends its stream (RFC 5044 Section 8).
+type ending struct {
+	*conn
+	left [2]int // octets of an incomplete frame, reported right before the end of the stream
+}
+
+func (m *ending) event(ev *decode.Event) {
+	switch {
+	case m.info.Request == nil: // another protocol may begin with the octets of a key
+	case ev.Kind == decode.KindUndecoded && errors.Is(ev.Err, decode.ErrPartial):
+		m.left[ev.Dir] = ev.Len
+	case ev.Kind == decode.KindClose && !ev.Reset && m.left[ev.Dir] > 0:
+		m.cut(ev)
+	default: // a hole in the capture cut it
+		m.left[ev.Dir] = 0
+	}
+}
+
+// cut reports a FIN inside a frame.
+func (m *ending) cut(ev *decode.Event) {
+	if m.left[ev.Dir] == markerLen && m.marked(ev.Dir) {
+		m.violate("MPA-042", "four octets after the last FPDU")
+		return
+	}
+	m.violate("MPA-033", "FIN after %d octets of an incomplete frame", m.left[ev.Dir])
+}
+
+const markerLen = 4
+
+// marked reports whether a direction has markers, because its receiver asked for them.
+func (m *ending) marked(dir decode.Dir) bool {
+	f := m.info.Request
+	if dir == m.info.Initiator {
+		f = m.info.Reply
+	}
+	return f != nil && f.Markers
+}
+
+func (m *ending) end() {}
+
+// resent withdraws what was found in an FPDU whose octets TCP has sent again with other contents, if those make it
+// right: damage on the way to the capture, or a retransmission that a middlebox has rewritten. What the
+// receiver took is unknown.
+type resent struct {
+	*conn
+	sides [2]resentSide
+}
+
+// resentSide is one direction: the last FPDU that was found wrong, and the last octets that were sent twice.
+type resentSide struct {
+	wrong   []*Violation
+	raw     []byte
+	at      uint64
+	again   []byte
+	againAt uint64
+}
+
+func (m *resent) event(ev *decode.Event) {
+	s := &m.sides[ev.Dir]
+	if ev.Again != nil {
+		s.again, s.againAt = append(s.again[:0], ev.Again...), ev.Offset
+	}
+	if ev.Kind == decode.KindFPDU && len(m.fold.now) > 0 {
+		s.wrong = nil
+		for _, v := range m.fold.now {
+			if v.Dir == ev.Dir && !v.Rule.is(acceptance) {
+				s.wrong = append(s.wrong, v)
+			}
+		}
+		s.raw, s.at = append(s.raw[:0], ev.Raw...), ev.Offset
+	}
+	if len(s.wrong) > 0 && s.right(m.info.CRC) {
+		for _, v := range s.wrong {
+			m.withdraw(v)
+		}
+		s.wrong = nil
+	}
+}
+
+func (m *resent) end() {}
+
+// right reports whether the octets that were sent again change the wrong FPDU, and its CRC is right with them or means
+// nothing.
+func (s *resentSide) right(crc bool) bool {
+	from, to := max(s.at, s.againAt), min(s.at+uint64(len(s.raw)), s.againAt+uint64(len(s.again)))
+	if from >= to {
+		return false
+	}
+	b := bytes.Clone(s.raw)
+	copy(b[from-s.at:to-s.at], s.again[from-s.againAt:])
+	if bytes.Equal(b, s.raw) {
+		return false
+	}
+	return !crc || len(b) > mpa.CRCLen && mpa.ReadCRC(b[len(b)-mpa.CRCLen:]) == mpa.UpdateCRC(0, b[:len(b)-mpa.CRCLen])
+}
+
+// withdraw takes a violation back, and what followed from it.
+func (c *conn) withdraw(v *Violation) {
+	if v.Withdrawn {
+		return
+	}
+	v.Withdrawn = true
+	if v.accepted != nil {
+		c.withdraw(v.accepted)
+	}
+	if c.j.withdrawn != nil {
+		c.j.withdrawn(v)
+	}
+}
+
+// withdrawn takes a violation out of the report.
+func (b *Builder) withdrawn(v *Violation) {
+	if v.Cause != nil {
+		return
+	}
+	b.remove(v)
+	why := "the octets were sent again, and are right then"
+	if v.Conn.Carrier != decode.CarrierTCP {
+		why = "packets before it are, or may be, missing from the capture"
+	}
+	b.unknown(b.conn(v.Conn), fmt.Sprintf("frame %d %v: whether %s is broken: %s", v.Frame, v.Dir, v.Rule.ID, why))
 }

@@ -3,10 +3,12 @@ package decode
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/bits"
 	"slices"
 	"time"
@@ -14,6 +16,164 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 )
+
+// ErrNotCapture reports an input that is neither pcap nor pcapng.
+var ErrNotCapture = errors.New("decode: not a pcap or pcapng file")
+
+// Packet is one packet of a capture file, as it was captured.
+type Packet struct {
+	Frame int             // number of the packet in its file, from 1, as Wireshark counts
+	Time  time.Time       // when it was captured; the zero time if the file does not say
+	Link  layers.LinkType // what Data begins with
+	Len   int             // octets of the packet on the wire, ≥ len(Data)
+	Data  []byte          // the captured octets, lent until the next packet is asked for
+}
+
+const (
+	pcapngMagic = 0x0a0d0d0a // the type of the Section Header Block that every pcapng file begins with
+	gzipMagic   = 0x1f8b     // RFC 1952 Section 2.3.1
+)
+
+// compressed are the formats that are not read.
+var compressed = []struct{ magic, unpack string }{
+	{"\xfd7zX", "xz -d"}, {"BZh", "bzip2 -d"}, {"\x28\xb5\x2f\xfd", "zstd -d"}, {"\x04\x22\x4d\x18", "lz4 -d"},
+}
+
+// packetReader is what the readers of both formats have in common.
+type packetReader interface {
+	ZeroCopyReadPacketData() ([]byte, gopacket.CaptureInfo, error)
+}
+
+// Packets yields the packets of a pcap or pcapng stream, also gzip-compressed, in file order. It borrows r
+// until the loop ends. A damaged or truncated file yields one last pair with a non-nil error; the packets
+// before it are good. An empty input is [ErrNotCapture].
+func Packets(r io.Reader) iter.Seq2[Packet, error] {
+	return func(yield func(Packet, error) bool) {
+		pr, link, err := openCapture(r)
+		if err != nil {
+			yield(Packet{}, err)
+			return
+		}
+		for frame := 1; ; frame++ {
+			data, ci, err := pr.ZeroCopyReadPacketData()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(Packet{}, fmt.Errorf("decode: packet %d: %w", frame, err))
+				return
+			}
+			if !yield(Packet{Frame: frame, Time: ci.Timestamp, Link: link(ci), Len: ci.Length, Data: data}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// openCapture looks at the first four octets and returns the reader for that format, with a function that
+// returns a packet's link type: pcapng may mix several.
+func openCapture(r io.Reader) (packetReader, func(gopacket.CaptureInfo) layers.LinkType, error) {
+	br := bufio.NewReader(r)
+	magic, err := br.Peek(4)
+	if err != nil {
+		return nil, nil, ErrNotCapture
+	}
+	if binary.BigEndian.Uint16(magic) == gzipMagic {
+		z, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+		}
+		br = bufio.NewReader(z)
+		if magic, err = br.Peek(4); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+		}
+	}
+	for _, z := range compressed {
+		if bytes.HasPrefix(magic, []byte(z.magic)) {
+			return nil, nil, fmt.Errorf("%w: it is compressed: unpack it with %s FILE", ErrNotCapture, z.unpack)
+		}
+	}
+	if binary.BigEndian.Uint32(magic) != pcapngMagic {
+		p, err := openPcap(br)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, func(gopacket.CaptureInfo) layers.LinkType { return p.link }, nil
+	}
+	ng := &ngReader{r: br}
+	if err := ng.begin(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+	}
+	return ng, ng.link, nil
+}
+
+// pcapReader reads a pcap file as libpcap does: draft-ietf-opsawg-pcap, and what old programs have written. That of
+// package pcapgo takes version 2.4 only, and no record longer than its packet.
+//
+//	off 0 magic u32, 4 version u16 u16, 8 zone i32, 12 precision u32, 16 snap length u32, 20 link type u32
+//	each record: off 0 seconds u32, 4 fraction u32, 8 captured octets u32, 12 octets of the packet u32
+type pcapReader struct {
+	r     *bufio.Reader
+	order binary.ByteOrder
+	unit  time.Duration // of the fraction
+	head  int           // octets of the head of a record
+	minor uint16
+	link  layers.LinkType
+	h     [24]byte
+	lim   io.LimitedReader // of a record: kept, for it would be made anew for each
+	body  bytes.Buffer
+}
+
+func openPcap(r *bufio.Reader) (*pcapReader, error) {
+	var h [24]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotCapture, err)
+	}
+	p := &pcapReader{r: r, order: binary.BigEndian, unit: time.Microsecond, head: 16}
+	if h[0] != 0xa1 {
+		p.order = binary.LittleEndian
+	}
+	switch magic := p.order.Uint32(h[:]); magic {
+	case 0xa1b2c3d4:
+	case 0xa1b23c4d:
+		p.unit = time.Nanosecond
+	case 0xa1b2cd34: // of a patch to libpcap in 1998: interface, protocol and type behind each record's head
+		p.head = 24
+	default:
+		return nil, fmt.Errorf("%w: it begins with % x", ErrNotCapture, h[:4])
+	}
+	major := p.order.Uint16(h[4:])
+	p.minor = p.order.Uint16(h[6:])
+	if major != 2 || p.minor > 4 {
+		return nil, fmt.Errorf("%w: pcap of version %d.%d, want 2.0 to 2.4", ErrNotCapture, major, p.minor)
+	}
+	p.link = layers.LinkType(p.order.Uint32(h[20:]) & 0xffff) // above are the octets of a check sequence
+	return p, nil
+}
+
+// ZeroCopyReadPacketData returns the next packet.
+func (p *pcapReader) ZeroCopyReadPacketData() (data []byte, ci gopacket.CaptureInfo, err error) {
+	h := &p.h
+	if _, err := io.ReadFull(p.r, h[:p.head]); err != nil {
+		return nil, ci, err // io.EOF between records
+	}
+	n, whole := p.order.Uint32(h[8:]), p.order.Uint32(h[12:])
+	if p.minor < 3 || p.minor == 3 && n > whole { // they changed places in 2.3, not in all programs
+		n, whole = whole, n
+	}
+	if n > maxPacket {
+		return nil, ci, fmt.Errorf("%w: a record of %d octets", errDamaged, n)
+	}
+	ci.Timestamp = time.Unix(int64(p.order.Uint32(h[:])), int64(p.order.Uint32(h[4:]))*int64(p.unit)).UTC()
+	ci.CaptureLength, ci.Length = int(n), int(max(n, whole)) // some devices count their own headers only once
+	p.body.Reset()
+	p.lim = io.LimitedReader{R: p.r, N: int64(n)}
+	_, err = p.body.ReadFrom(&p.lim) // grows by what is there
+	if err == nil && p.lim.N > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return p.body.Bytes(), ci, err
+}
 
 // errDamaged reports a file whose lengths make no sense.
 var errDamaged = errors.New("damaged file")
