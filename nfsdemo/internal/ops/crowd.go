@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"sync"
@@ -103,15 +104,19 @@ type places struct {
 
 // place is of one answer.
 type place struct {
-	began time.Time
-	c     *http.ResponseController
+	http.ResponseWriter
+	p       *places
+	answer  bytes.Buffer // whole before any of it is written: what takes us long on a busy machine is no fault of the client
+	began   time.Time    // to be written
+	hurried bool
 }
 
 // patience is how long a client may take to read an answer while others wait.
 const patience = time.Second
 
-// enter takes a place. While there is none, it hurries one of those who have had theirs for longest.
-func (p *places) enter(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
+// enter takes a place, of which the answer is written to the result. While there is none, it hurries one of those who have
+// had theirs for longest.
+func (p *places) enter(w http.ResponseWriter, r *http.Request) (_ *place, ok bool) {
 	select {
 	case p.room <- struct{}{}:
 	default:
@@ -122,14 +127,35 @@ func (p *places) enter(w http.ResponseWriter, r *http.Request) (leave func(), ok
 			return nil, false
 		}
 	}
-	x := &place{time.Now(), http.NewResponseController(w)}
+	x := &place{ResponseWriter: w, p: p}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = append(p.held, x)
-	return func() {
-		p.forget(x)
-		<-p.room
-	}, true
+	return x, true
+}
+
+// Write implements [http.ResponseWriter].
+func (x *place) Write(b []byte) (int, error) { return x.answer.Write(b) }
+
+// write writes the answer.
+func (x *place) write() {
+	x.p.mu.Lock()
+	x.began = time.Now()
+	x.limit()
+	x.p.mu.Unlock()
+	_, _ = x.ResponseWriter.Write(x.answer.Bytes()) // the client has gone, or is slow
+}
+
+func (x *place) leave() {
+	x.p.forget(x)
+	<-x.p.room
+}
+
+// limit sets an end to an answer that is hurried and being written, with p.mu held.
+func (x *place) limit() {
+	if x.hurried && !x.began.IsZero() {
+		_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(x.began.Add(patience)) // only recorders have none
+	}
 }
 
 // hurry gives the oldest that was not hurried yet what is left of its patience.
@@ -141,7 +167,8 @@ func (p *places) hurry() {
 	}
 	x := p.held[0]
 	p.held = p.held[1:]
-	_ = x.c.SetWriteDeadline(x.began.Add(patience)) // only recorders have none
+	x.hurried = true
+	x.limit()
 }
 
 func (p *places) forget(x *place) {

@@ -219,13 +219,14 @@ func (s *Server) Handler() http.Handler {
 	pages, profiles := &places{room: make(chan struct{}, maxPages)}, make(chan struct{}, maxProfiles)
 	page := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			leave, ok := pages.enter(w, r)
+			x, ok := pages.enter(w, r)
 			if !ok {
 				s.refuse(w, "there are too many requests")
 				return
 			}
-			defer leave()
-			h.ServeHTTP(w, r)
+			defer x.leave()
+			h.ServeHTTP(x, r)
+			x.write()
 		})
 	}
 	profile := func(h http.HandlerFunc) http.Handler {
