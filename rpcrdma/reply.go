@@ -20,7 +20,7 @@ type Reply struct {
 	// nil. Head's new octets and Body together never exceed SendSize.
 	Head, Body []byte
 	// Invalidate is the handle to name in a Send with Invalidate, if
-	// HasInvalidate: the only one the call offered.
+	// HasInvalidate: the first one the call offered.
 	Invalidate    chunks.Handle
 	HasInvalidate bool
 	// Expose is the memory that the peer is to read, if the reply fits nowhere else:
@@ -63,8 +63,8 @@ func (out *Reply) Reset() {
 // peer can read; Writes are made all the same.
 //
 // Choice: a reply that fits goes inline even if a reply chunk was offered, unless
-// Config.PreferReplyChunk. The handle to invalidate is named only when all chunks
-// of the call share it, and never with an exposed reply.
+// Config.PreferReplyChunk. A Send invalidates one handle (RFC 8797 Section 4.1); that
+// is the first which the call offers, and none with an exposed reply.
 func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) {
 	out.Reset()
 	if in.Header.Lists.Empty() && len(m.Items) == 0 && r.cfg.GatherMin == 0 &&
@@ -100,8 +100,8 @@ func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) 
 	default:
 		out.Head, out.Body = gather(h.Append(b), out.pieces, r.cfg.GatherMin)
 	}
-	if r.cfg.RemoteInvalidate && in.hasOne {
-		out.Invalidate, out.HasInvalidate = in.one, true
+	if r.cfg.RemoteInvalidate { // of several the client revokes the others: to revoke one less is still less
+		out.Invalidate, out.HasInvalidate = in.handle()
 	}
 }
 

@@ -31,8 +31,9 @@ func TestReplyVectors(t *testing.T) {
 			t.Errorf("%v, %v\n got %x\nwant %x", out.Form, out.Err, out.Head[1:], want)
 		}
 	})
+	leave := rpcrdma.ResponderConfig{RemoteInvalidate: true} // of two handles the first is named
 	t.Run("6.5 READ", func(t *testing.T) {
-		r, in := received(t, rpcrdma.ResponderConfig{}, vectors.read)
+		r, in := received(t, leave, vectors.read)
 		var out rpcrdma.Reply
 		body := unhex(t, vectors.readReply)[92:]
 		r.Reply(nil, in, &chunks.Message{
@@ -45,6 +46,9 @@ func TestReplyVectors(t *testing.T) {
 			out.Writes[1].Handle != 0xb1b1b1b2 || !bytes.Equal(out.Writes[1].Data, data[4096:]) {
 			t.Errorf("writes = %v", out.Writes)
 		}
+		if !out.HasInvalidate || out.Invalidate != 0xb1b1b1b1 {
+			t.Errorf("invalidates %v %v", out.HasInvalidate, out.Invalidate)
+		}
 	})
 	t.Run("6.6 STALE", func(t *testing.T) {
 		r, in := received(t, rpcrdma.ResponderConfig{}, vectors.read)
@@ -55,7 +59,7 @@ func TestReplyVectors(t *testing.T) {
 		}
 	})
 	t.Run("6.8 long reply", func(t *testing.T) {
-		r, in := newResponder(rpcrdma.ResponderConfig{}), new(rpcrdma.Inbound)
+		r, in := newResponder(leave), new(rpcrdma.Inbound)
 		if v := r.Receive(unhex(t, vectors.longCall), in); v != rpcrdma.Pull {
 			t.Fatal(v, in.Err)
 		}
@@ -71,6 +75,9 @@ func TestReplyVectors(t *testing.T) {
 		}
 		if len(out.Writes) != 2 || out.Writes[1].Offset != 0x60000+24 || len(out.Writes[1].Data) != 20460 {
 			t.Errorf("writes = %v", len(out.Writes))
+		}
+		if !out.HasInvalidate || out.Invalidate != 0xc1c1c1c1 {
+			t.Errorf("invalidates %v %v", out.HasInvalidate, out.Invalidate)
 		}
 	})
 }
@@ -203,7 +210,7 @@ func TestReplyBadMessage(t *testing.T) {
 	}
 }
 
-// TestInvalidate: one handle for all chunks, and leave given.
+// TestInvalidate: the first handle of a call, if leave was given.
 func TestInvalidate(t *testing.T) {
 	a, b := segment(0xa1, 100, 0), segment(0xb1, 100, 0)
 	read := func(pos uint32, s chunks.Segment) []chunks.ReadSegment {
@@ -217,15 +224,16 @@ func TestInvalidate(t *testing.T) {
 		{"no chunks", chunks.Lists{}, false},
 		{"one write chunk", chunks.Lists{Write: []chunks.WriteChunk{{a}}}, true},
 		{"two segments, one handle", chunks.Lists{Write: []chunks.WriteChunk{{a, a}}}, true},
-		{"two handles", chunks.Lists{Write: []chunks.WriteChunk{{a, b}}}, false},
-		{"three, the first twice", chunks.Lists{Write: []chunks.WriteChunk{{a, b}, {a}}}, false},
+		{"two handles", chunks.Lists{Write: []chunks.WriteChunk{{a, b}}}, true},
+		{"three, the first twice", chunks.Lists{Write: []chunks.WriteChunk{{a, b}, {a}}}, true},
 		{"reply chunk", chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{a}}, true},
-		{"reply chunk of two handles", chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{a, b}}, false},
+		{"reply chunk of two handles", chunks.Lists{HasReply: true, Reply: chunks.WriteChunk{a, b}}, true},
 		{"write and reply chunk share", chunks.Lists{Write: []chunks.WriteChunk{{a}}, HasReply: true, Reply: chunks.WriteChunk{a}}, true},
-		{"write and reply chunk differ", chunks.Lists{Write: []chunks.WriteChunk{{a}}, HasReply: true, Reply: chunks.WriteChunk{b}}, false},
+		{"write and reply chunk differ", chunks.Lists{Write: []chunks.WriteChunk{{a}}, HasReply: true, Reply: chunks.WriteChunk{b}}, true},
 		{"read chunk", chunks.Lists{Read: read(68, a)}, true},
-		{"read and reply chunk differ", chunks.Lists{Read: read(68, a), HasReply: true, Reply: chunks.WriteChunk{b}}, false},
+		{"read and reply chunk differ", chunks.Lists{Read: read(68, a), HasReply: true, Reply: chunks.WriteChunk{b}}, true},
 		{"empty chunks", chunks.Lists{Write: []chunks.WriteChunk{{}}, HasReply: true}, false},
+		{"an empty chunk and two handles", chunks.Lists{Write: []chunks.WriteChunk{{}, {a}}, HasReply: true, Reply: chunks.WriteChunk{b}}, true},
 	} {
 		for _, allowed := range []bool{false, true} {
 			r := newResponder(rpcrdma.ResponderConfig{RemoteInvalidate: allowed})

@@ -55,8 +55,6 @@ type Inbound struct {
 	Err error
 
 	refusal refusal
-	one     chunks.Handle // the only handle of all chunks,
-	hasOne  bool          // if there is just one
 }
 
 // refusal is which answer AppendAnswer makes.
@@ -74,7 +72,7 @@ func (in *Inbound) Reset() {
 	in.Layout.Reset()
 	in.RPC = xdr.CallHeader{} // alone: in a list of assignments it would be copied from the stack
 	in.Payload, in.Args, in.Done, in.Err = nil, nil, nil, nil
-	in.refusal, in.one, in.hasOne = 0, 0, false
+	in.refusal = 0
 }
 
 // Room returns the octets that write chunk i of the call offers. ok says that the
@@ -87,30 +85,21 @@ func (in *Inbound) Room(i int) (n uint64, ok bool) {
 	return in.Header.Write[i].Room(), true
 }
 
-// findHandle finds out whether all segments of all chunks have the same handle.
-func (in *Inbound) findHandle() {
-	in.hasOne = false
-	n := 0
-	for i := range in.Header.Read {
-		in.note(in.Header.Read[i].Handle, &n)
+// handle returns one that the call offers. ok says whether there is any.
+func (in *Inbound) handle() (h chunks.Handle, ok bool) {
+	l := &in.Header.Lists
+	if len(l.Read) > 0 {
+		return l.Read[0].Handle, true
 	}
-	for _, w := range in.Header.Write {
-		for i := range w {
-			in.note(w[i].Handle, &n)
+	for _, w := range l.Write {
+		if len(w) > 0 {
+			return w[0].Handle, true
 		}
 	}
-	for i := range in.Header.Reply {
-		in.note(in.Header.Reply[i].Handle, &n)
+	if len(l.Reply) > 0 {
+		return l.Reply[0].Handle, true
 	}
-	in.hasOne = n == 1
-}
-
-// note counts the handle if it is not the one noted last.
-func (in *Inbound) note(h chunks.Handle, n *int) {
-	if *n == 0 || h != in.one {
-		in.one = h
-		*n++
-	}
+	return 0, false
 }
 
 // ResponderConfig describes one connection to a [Responder]. Zero fields mean
@@ -297,11 +286,9 @@ func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 	}
 	switch in.Header.Type {
 	case MsgTypeMsg:
-		in.findHandle()
 		in.Payload = send[n:]
 		return r.receiveMsg(in)
 	case MsgTypeNoMsg:
-		in.findHandle()
 		if err := in.Layout.BuildLong(in.Header.Read, &r.cfg.Limits); err != nil {
 			return r.answer(in, refuseErrChunk, err)
 		}
@@ -321,7 +308,6 @@ func (r *Responder) receivePadded(in *Inbound, send []byte, n int) Verdict {
 		// "MUST return ERR_CHUNK" for a message type that is not supported.
 		return r.answer(in, refuseErrChunk, ErrType)
 	}
-	in.findHandle()
 	if _, typ, ok := xdr.PeekXID(send[n:]); ok && typ == xdr.MsgReply {
 		return r.drop(in, ErrDirection)
 	}
