@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,10 +87,11 @@ func TestEtc(t *testing.T) {
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := &net.DNSError{IsNotFound: true}
-		down, asked := false, 0
+		var down atomic.Bool
+		var asked atomic.Int32
 		n := &exports.Names{
 			Addr: func(ctx context.Context, addr string) ([]string, error) {
-				if asked++; down {
+				if asked.Add(1); down.Load() {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
@@ -103,7 +105,7 @@ func TestNames(t *testing.T) {
 			},
 			Host: func(_ context.Context, name string) ([]netip.Addr, error) {
 				switch {
-				case down:
+				case down.Load():
 					return nil, errors.New("no server answers")
 				case strings.EqualFold(strings.TrimSuffix(name, "."), "one.example.com"):
 					return []netip.Addr{netip.MustParseAddr("::ffff:192.0.2.1")}, nil
@@ -131,14 +133,14 @@ func TestNames(t *testing.T) {
 			try(t.Context(), name, "192.0.2.1", want+" <nil>")
 			try(t.Context(), name, "192.0.2.2", "false <nil>")
 		}
-		before := asked
+		before := asked.Load()
 		for range 100 {
 			try(t.Context(), "*.example.com", "192.0.2.1", "true <nil>")
 		}
-		if asked != before {
-			t.Errorf("%d questions for what is known", asked-before)
+		if n := asked.Load() - before; n != 0 {
+			t.Errorf("%d questions for what is known", n)
 		}
-		down = true
+		down.Store(true)
 		time.Sleep(time.Hour)
 		try(ended, "*.example.com", "192.0.2.1", "true <nil>")
 		try(ended, "*.example.com", "192.0.2.9", "unknown")
@@ -147,7 +149,7 @@ func TestNames(t *testing.T) {
 		for i := range 5000 { // more than are kept
 			try(ended, "*.example.com", fmt.Sprintf("198.51.%d.%d", 1+i>>8, i&255), "unknown")
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(time.Hour)
 		try(t.Context(), "*.example.com", "192.0.2.1", "true <nil>")
 		time.Sleep(time.Hour) // the questions end
