@@ -103,7 +103,7 @@ func TestDocFiles(t *testing.T) {
 // reader: often the table above describes those of a wire format.
 func TestEveryExportedIdentifierIsDocumented(t *testing.T) {
 	for _, p := range sources(t) {
-		said := map[string]bool{}
+		said := map[string]bool{"Code": true} // as xdr.Message says
 		for _, f := range p.files {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if i, ok := n.(*ast.InterfaceType); ok {

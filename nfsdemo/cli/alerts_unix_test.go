@@ -26,6 +26,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -172,7 +173,7 @@ func TestAlerts(t *testing.T) {
 					args := nfs3.WriteArgs{Handle: root, Count: 512 << 10, Data: make([]byte, 512<<10)}
 					var reply rpc.Reply
 					defer reply.Release()
-					_ = c.Do(t.Context(), &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcWrite), Args: args.Append(nil), MaxResults: 4096}, &reply)
+					_ = c.Do(t.Context(), &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcWrite), Args: xdr.Encode(nil, &args), MaxResults: 4096}, &reply)
 				})
 			}
 			after := w.metrics()

@@ -37,11 +37,11 @@ func TestControlLocks(t *testing.T) {
 	}
 	root := must(nfsclient.NewMounter(c, nfsclient.ProcessCred()).Mount(t.Context(), s.path))(t)
 	var found nfs3.LookupRes
-	noErr(t, found.Parse(call(nfs3.Program, nfs3.Version, uint32(nfs3.ProcLookup), (&nfs3.LookupArgs{Dir: root, Name: "f"}).Append(nil))))
+	noErr(t, xdr.Decode(call(nfs3.Program, nfs3.Version, uint32(nfs3.ProcLookup), xdr.Encode(nil, &nfs3.LookupArgs{Dir: root, Name: "f"})), &found).Err())
 	lock := func() lockd.Status {
 		args := lockd.LockArgs{Exclusive: true, Lock: lockd.Lock{Caller: []byte("client\x1b7"), File: found.Handle, Owner: []byte("7"), ID: 7, Offset: 10, Len: 5}}
 		var res lockd.Res
-		noErr(t, res.Parse(call(lockd.NLMProgram, lockd.Version4, uint32(lockd.ProcLock), args.Append(nil, lockd.Version4)), lockd.Version4))
+		noErr(t, lockd.Parse(call(lockd.NLMProgram, lockd.Version4, uint32(lockd.ProcLock), lockd.Append(nil, &args, lockd.Version4)), &res, lockd.Version4))
 		return res.Status
 	}
 	if st := lock(); st != lockd.Granted {

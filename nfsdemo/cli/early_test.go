@@ -21,14 +21,14 @@ type early struct {
 func (e early) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
 	var a nfs3.ReadArgs
 	d := xdr.NewDecoder(req.Args)
-	if req.Prog == nfs3.Program && nfs3.Proc(req.Proc) == nfs3.ProcRead && a.Parse(&d) == nil {
+	if req.Prog == nfs3.Program && nfs3.Proc(req.Proc) == nfs3.ProcRead && xdr.Decode(&d, &a).Err() == nil {
 		if a.Offset >= e.cut {
 			a.Offset = 1 << 40
 		} else {
 			a.Count = uint32(min(uint64(a.Count), e.cut-a.Offset))
 		}
 		r := *req
-		r.Args = a.Append(nil)
+		r.Args = xdr.Encode(nil, &a)
 		req = &r
 	}
 	e.Server.ServeRPC(ctx, req, resp)

@@ -351,10 +351,10 @@ func TestMountUDP(t *testing.T) {
 	}
 	prog = mount3.Program
 	path := mount3.PathArgs{Path: "/x"}
-	if h, x := ask(3, mount3.ProcMnt, path.Append(nil)); h.Err() != nil || x.Uint32() != 0 {
+	if h, x := ask(3, mount3.ProcMnt, xdr.Encode(nil, &path)); h.Err() != nil || x.Uint32() != 0 {
 		t.Errorf("MNT: %+v", h)
 	}
-	if h, x := ask(1, mount3.ProcMnt, path.Append(nil)); h.Err() != nil || x.Uint32() != uint32(mount3.ErrInval) || x.Len() != 0 {
+	if h, x := ask(1, mount3.ProcMnt, xdr.Encode(nil, &path)); h.Err() != nil || x.Uint32() != uint32(mount3.ErrInval) || x.Len() != 0 {
 		t.Errorf("MNT version 1: %+v", h)
 	}
 	if h, x := ask(2, mount3.ProcDump, nil); h.Err() != nil || !x.Bool() || x.String(99) != "127.0.0.1" || x.String(99) != "/x" {

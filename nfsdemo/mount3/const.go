@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // RPC numbers and limits (RFC 1813 Section 5.1).
@@ -42,7 +43,7 @@ func (p Proc) String() string {
 }
 
 // NewArgs returns an empty value for the arguments of p, or nil if p is unknown.
-func (p Proc) NewArgs() nfs3.Message {
+func (p Proc) NewArgs() xdr.Message {
 	switch p {
 	case ProcMnt, ProcUmnt:
 		return new(PathArgs)
@@ -53,7 +54,7 @@ func (p Proc) NewArgs() nfs3.Message {
 }
 
 // NewRes returns an empty value for the results of p, or nil if p is unknown.
-func (p Proc) NewRes() nfs3.Message {
+func (p Proc) NewRes() xdr.Message {
 	switch p {
 	case ProcMnt:
 		return new(MountRes)

@@ -1,6 +1,5 @@
 // Package mount3 holds the MOUNT version 3 protocol (RFC 1813 Appendix I): constants, types
-// and the codec of arguments and results, in both directions. It works like package nfs3: every
-// message has Append(b) and Parse(d), with the same rules for memory.
+// and the codec of arguments and results, in both directions, with the rules of package nfs3.
 //
 //	proc  name     arguments     results
 //	0     NULL     void          void

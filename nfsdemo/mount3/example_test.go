@@ -9,8 +9,8 @@ import (
 
 func Example() {
 	res := mount3.ExportRes{Exports: []mount3.Export{{Dir: "/srv/data", Groups: []string{"10.0.0.0/8"}}}}
-	d := xdr.NewDecoder(res.Append(nil))
+	d := xdr.NewDecoder(xdr.Encode(nil, &res))
 	got := mount3.ProcExport.NewRes().(*mount3.ExportRes)
-	fmt.Println(got.Parse(&d), got.Exports)
+	fmt.Println(xdr.Decode(&d, got).Err(), got.Exports)
 	// Output: <nil> [{/srv/data [10.0.0.0/8]}]
 }

@@ -19,7 +19,7 @@ type row struct {
 	name string
 	p    mount3.Proc
 	res  bool
-	msg  nfs3.Message
+	msg  xdr.Message
 	wire string
 }
 
@@ -43,7 +43,7 @@ var table = []row{
 	{"export none", mount3.ProcExport, true, &mount3.ExportRes{}, "00000000"},
 }
 
-func (r *row) fresh() nfs3.Message {
+func (r *row) fresh() xdr.Message {
 	if r.res {
 		return r.p.NewRes()
 	}
@@ -61,12 +61,12 @@ func (r *row) bytes() []byte {
 func TestWire(t *testing.T) {
 	for _, r := range table {
 		want := r.bytes()
-		if got := r.msg.Append(nil); !bytes.Equal(got, want) {
+		if got := xdr.Encode(nil, r.msg); !bytes.Equal(got, want) {
 			t.Errorf("%s\n got %x\nwant %x", r.name, got, want)
 		}
 		m := r.fresh()
 		d := xdr.NewDecoder(want)
-		if err := m.Parse(&d); err != nil || d.Len() != 0 {
+		if err := xdr.Decode(&d, m).Err(); err != nil || d.Len() != 0 {
 			t.Errorf("%s: %v, %d octets left", r.name, err, d.Len())
 		}
 		if diff := cmp.Diff(r.msg, m, cmpopts.EquateEmpty()); diff != "" {
@@ -74,7 +74,7 @@ func TestWire(t *testing.T) {
 		}
 		for n := range len(want) {
 			d := xdr.NewDecoder(want[:n])
-			if err := r.fresh().Parse(&d); !errors.Is(err, xdr.ErrShort) {
+			if err := xdr.Decode(&d, r.fresh()).Err(); !errors.Is(err, xdr.ErrShort) {
 				t.Errorf("%s: %d of %d octets: %v", r.name, n, len(want), err)
 			}
 		}
@@ -83,14 +83,14 @@ func TestWire(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	long := mount3.PathArgs{strings.Repeat("p", mount3.MaxPath+1)}
-	d := xdr.NewDecoder(long.Append(nil))
-	if err := new(mount3.PathArgs).Parse(&d); !errors.Is(err, xdr.ErrRange) {
+	d := xdr.NewDecoder(xdr.Encode(nil, &long))
+	if err := xdr.Decode(&d, new(mount3.PathArgs)).Err(); !errors.Is(err, xdr.ErrRange) {
 		t.Errorf("path of 1025 octets: %v", err)
 	}
 	// A count of flavors far beyond the octets that follow must not allocate memory.
-	b := append((&mount3.MountRes{Handle: nfs3.FileHandle("fh12")}).Append(nil)[:12], 0xff, 0xff, 0xff, 0xff)
+	b := append(xdr.Encode(nil, &mount3.MountRes{Handle: nfs3.FileHandle("fh12")})[:12], 0xff, 0xff, 0xff, 0xff)
 	d = xdr.NewDecoder(b)
-	if err := new(mount3.MountRes).Parse(&d); !errors.Is(err, xdr.ErrShort) {
+	if err := xdr.Decode(&d, new(mount3.MountRes)).Err(); !errors.Is(err, xdr.ErrShort) {
 		t.Errorf("2^32-1 flavours: %v", err)
 	}
 }
@@ -120,10 +120,10 @@ func FuzzMessages(f *testing.F) {
 		r := row{p: mount3.Proc(proc % mount3.ProcCount), res: res}
 		m := r.fresh()
 		d := xdr.NewDecoder(b)
-		if m.Parse(&d) != nil {
+		if xdr.Decode(&d, m).Err() != nil {
 			return
 		}
-		again := m.Append(nil)
+		again := xdr.Encode(nil, m)
 		if len(again) != len(b)-d.Len() {
 			t.Fatalf("%T: %d octets parsed, %d encoded", m, len(b)-d.Len(), len(again))
 		}

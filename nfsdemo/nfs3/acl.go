@@ -51,61 +51,64 @@ type ACE struct {
 // ACL is a POSIX ACL, in the order of tags and ids.
 type ACL []ACE
 
-// append appends an ACL, or only its length. One of three entries, which is the mode, gets a mask like the group, since
-// Solaris has no shorter ones; parse takes it away again.
-func (a ACL) append(b []byte, entries bool, flag, uid, gid uint32) []byte {
-	if len(a) == 3 {
-		a = append(slices.Clip(a), ACE{Tag: ACEMask, Perm: a[max(a.find(ACEGroupObj), 0)].Perm})
-		a.sort()
-	}
-	b = xdr.AppendUint32(b, uint32(len(a)))
-	if !entries {
-		return xdr.AppendUint32(b, 0)
-	}
-	b = xdr.AppendUint32(b, uint32(len(a)))
-	for _, e := range a {
-		switch e.Tag {
-		case ACEUserObj:
-			e.ID = uid
-		case ACEGroupObj:
-			e.ID = gid
-		case ACEMask, ACEOther:
-			e.ID = 0
+// code is an ACL as the protocol has it, which differs: Solaris knows none of three entries, which is the mode, so that one gets
+// a mask like the group; entries of default ACLs carry a flag, and those of owner and group name him. What is read has none of this.
+// The count before the entries is that of those that there are, sent or not.
+func (a *ACL) code(c *xdr.Coder, entries bool, flag, uid, gid uint32) {
+	count, sent := uint32(0), []ACE(nil)
+	if !c.Reads() {
+		sent = slices.Clone(*a)
+		if len(sent) == 3 {
+			sent = append(sent, ACE{Tag: ACEMask, Perm: sent[max(find(sent, ACEGroupObj), 0)].Perm})
+			sortACL(sent)
 		}
-		b = xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, e.Tag|flag), e.ID), e.Perm)
+		if count = uint32(len(sent)); !entries {
+			sent = nil
+		}
 	}
-	return b
-}
-
-func (a ACL) sort() {
-	slices.SortStableFunc(a, func(x, y ACE) int { return cmp.Or(cmp.Compare(x.Tag, y.Tag), cmp.Compare(x.ID, y.ID)) })
-}
-
-func (a ACL) find(tag uint32) int {
-	return slices.IndexFunc(a, func(e ACE) bool { return e.Tag == tag })
-}
-
-// parse reads an ACL. The count before the entries is that of those that there are, sent or not.
-func (a *ACL) parse(d *xdr.Decoder) {
-	*a = nil
-	d.Uint32()
-	for range d.Count(MaxACE, 12) {
-		e := ACE{Tag: d.Uint32() &^ aceDefault, ID: d.Uint32(), Perm: d.Uint32() & 7}
+	c.Uint32(&count)
+	xdr.Array(c, &sent, MaxACE, 12, func(e *ACE, c *xdr.Coder) {
+		if !c.Reads() {
+			switch e.Tag {
+			case ACEUserObj:
+				e.ID = uid
+			case ACEGroupObj:
+				e.ID = gid
+			case ACEMask, ACEOther:
+				e.ID = 0
+			}
+			e.Tag |= flag
+		}
+		c.Uint32(&e.Tag, &e.ID, &e.Perm)
+	})
+	if !c.Reads() {
+		return
+	}
+	for i := range sent {
+		e := &sent[i]
+		e.Tag, e.Perm = e.Tag&^aceDefault, e.Perm&7
 		switch e.Tag {
 		case ACEUser, ACEGroup:
 		case ACEUserObj, ACEGroupObj, ACEMask, ACEOther:
 			e.ID = 0
 		default:
-			d.Fail(errTag)
-			return
+			c.Fail(errTag)
 		}
-		*a = append(*a, e)
 	}
-	a.sort()
-	group, mask := a.find(ACEGroupObj), a.find(ACEMask)
-	if len(*a) == 4 && group >= 0 && mask >= 0 && (*a)[mask].Perm == (*a)[group].Perm {
-		*a = slices.Delete(*a, mask, mask+1)
+	sortACL(sent)
+	group, mask := find(sent, ACEGroupObj), find(sent, ACEMask)
+	if len(sent) == 4 && group >= 0 && mask >= 0 && sent[mask].Perm == sent[group].Perm {
+		sent = slices.Delete(sent, mask, mask+1)
 	}
+	*a = sent
+}
+
+func sortACL(a []ACE) {
+	slices.SortStableFunc(a, func(x, y ACE) int { return cmp.Or(cmp.Compare(x.Tag, y.Tag), cmp.Compare(x.ID, y.ID)) })
+}
+
+func find(a []ACE, tag uint32) int {
+	return slices.IndexFunc(a, func(e ACE) bool { return e.Tag == tag })
 }
 
 var errTag = errors.New("no tag of an entry of an ACL")
@@ -116,49 +119,26 @@ type GetACLArgs struct {
 	Mask   uint32
 }
 
-// Append appends the GETACL3args.
-func (a *GetACLArgs) Append(b []byte) []byte {
-	return xdr.AppendUint32(xdr.AppendOpaque(b, a.Handle), a.Mask)
-}
-
-// Parse reads the GETACL3args; the handle is lent.
-func (a *GetACLArgs) Parse(d *xdr.Decoder) error {
-	a.Handle = d.Opaque(MaxHandle)
-	a.Mask = d.Uint32()
-	return d.ErrIn("GETACL3args")
+func (a *GetACLArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
+	c.Uint32(&a.Mask)
 }
 
 // GetACLRes is GETACL3res.
 type GetACLRes struct {
 	Status          Status
 	Attr            OptAttr
-	Mask            uint32 // that of the arguments
+	Mask            uint32 // that of the arguments; of an ACL that it does not ask for, only the length is sent
 	Access, Default ACL
 }
 
-// Stat returns the status.
-func (r *GetACLRes) Stat() Status { return r.Status }
-
-// Append appends the GETACL3res. Of an ACL that Mask does not ask for, only the length is sent.
-func (r *GetACLRes) Append(b []byte) []byte {
-	b = xdr.Encode(xdr.AppendUint32(b, uint32(r.Status)), &r.Attr, (*OptAttr).code)
-	if r.Status != OK {
-		return b
+func (r *GetACLRes) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	if r.Attr.Code(c); r.Status == OK {
+		c.Uint32(&r.Mask)
+		r.Access.code(c, r.Mask&ACLAccess != 0, 0, r.Attr.Attr.UID, r.Attr.Attr.GID)
+		r.Default.code(c, r.Mask&ACLDefault != 0, aceDefault, r.Attr.Attr.UID, r.Attr.Attr.GID)
 	}
-	b = xdr.AppendUint32(b, r.Mask)
-	b = r.Access.append(b, r.Mask&ACLAccess != 0, 0, r.Attr.Attr.UID, r.Attr.Attr.GID)
-	return r.Default.append(b, r.Mask&ACLDefault != 0, aceDefault, r.Attr.Attr.UID, r.Attr.Attr.GID)
-}
-
-// Parse reads the GETACL3res.
-func (r *GetACLRes) Parse(d *xdr.Decoder) error {
-	*r = GetACLRes{Status: Status(d.Uint32())}
-	if xdr.Decode(d, &r.Attr, (*OptAttr).code); r.Status == OK {
-		r.Mask = d.Uint32()
-		r.Access.parse(d)
-		r.Default.parse(d)
-	}
-	return d.ErrIn("GETACL3res")
 }
 
 // SetACLArgs is SETACL3args: the ACLs of Mask replace those of the file; one without entries takes its away.
@@ -168,20 +148,11 @@ type SetACLArgs struct {
 	Access, Default ACL
 }
 
-// Append appends the SETACL3args.
-func (a *SetACLArgs) Append(b []byte) []byte {
-	b = xdr.AppendUint32(xdr.AppendOpaque(b, a.Handle), a.Mask)
-	b = a.Access.append(b, a.Mask&ACLAccess != 0, 0, 0, 0)
-	return a.Default.append(b, a.Mask&ACLDefault != 0, aceDefault, 0, 0)
-}
-
-// Parse reads the SETACL3args; the handle is lent.
-func (a *SetACLArgs) Parse(d *xdr.Decoder) error {
-	a.Handle = d.Opaque(MaxHandle)
-	a.Mask = d.Uint32()
-	a.Access.parse(d)
-	a.Default.parse(d)
-	return d.ErrIn("SETACL3args")
+func (a *SetACLArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
+	c.Uint32(&a.Mask)
+	a.Access.code(c, a.Mask&ACLAccess != 0, 0, 0, 0)
+	a.Default.code(c, a.Mask&ACLDefault != 0, aceDefault, 0, 0)
 }
 
 // SetACLRes is SETACL3res.
@@ -190,19 +161,9 @@ type SetACLRes struct {
 	Attr   OptAttr
 }
 
-// Stat returns the status.
-func (r *SetACLRes) Stat() Status { return r.Status }
-
-// Append appends the SETACL3res.
-func (r *SetACLRes) Append(b []byte) []byte {
-	return xdr.Encode(xdr.AppendUint32(b, uint32(r.Status)), &r.Attr, (*OptAttr).code)
-}
-
-// Parse reads the SETACL3res.
-func (r *SetACLRes) Parse(d *xdr.Decoder) error {
-	r.Status = Status(d.Uint32())
-	xdr.Decode(d, &r.Attr, (*OptAttr).code)
-	return d.ErrIn("SETACL3res")
+func (r *SetACLRes) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	r.Attr.Code(c)
 }
 
 // ACLMask reports whether a mask has no bits but those that there are.

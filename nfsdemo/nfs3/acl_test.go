@@ -17,7 +17,7 @@ func TestACL(t *testing.T) {
 	handle := "000000140100010100000000cd6774b19401000000000000"
 	for _, tt := range []struct {
 		octets    string
-		got, want nfs3.Message
+		got, want xdr.Message
 	}{
 		{
 			handle + "00000003", &nfs3.GetACLArgs{},
@@ -52,15 +52,15 @@ func TestACL(t *testing.T) {
 		{"0000000100000000", &nfs3.SetACLRes{}, &nfs3.SetACLRes{Status: nfs3.ErrPerm}},
 	} {
 		d := xdr.NewDecoder(unhex(tt.octets))
-		if err := tt.got.Parse(&d); err != nil || d.Len() != 0 || !reflect.DeepEqual(tt.got, tt.want) {
+		if err := xdr.Decode(&d, tt.got).Err(); err != nil || d.Len() != 0 || !reflect.DeepEqual(tt.got, tt.want) {
 			t.Errorf("%T: %v, %d left\n got %+v\nwant %+v", tt.want, err, d.Len(), tt.got, tt.want)
 		}
-		if got := tt.want.Append(nil); !bytes.Equal(got, unhex(tt.octets)) {
+		if got := xdr.Encode(nil, tt.want); !bytes.Equal(got, unhex(tt.octets)) {
 			t.Errorf("%T\n got %x\nwant %s", tt.want, got, tt.octets)
 		}
 		for n := range len(tt.octets) / 2 {
 			d := xdr.NewDecoder(unhex(tt.octets)[:n])
-			if err := tt.got.Parse(&d); !errors.Is(err, xdr.ErrShort) {
+			if err := xdr.Decode(&d, tt.got).Err(); !errors.Is(err, xdr.ErrShort) {
 				t.Errorf("%T, %d octets: %v", tt.want, n, err)
 			}
 		}
@@ -73,7 +73,7 @@ func TestACL(t *testing.T) {
 		"several at one": "00000000" + "00000001" + "00000001" + "00000001" + "000000050000000000000000" + "0000000000000000",
 	} {
 		d := xdr.NewDecoder(unhex(octets))
-		if err := new(nfs3.SetACLArgs).Parse(&d); err == nil || errors.Is(err, xdr.ErrShort) {
+		if err := xdr.Decode(&d, new(nfs3.SetACLArgs)).Err(); err == nil || errors.Is(err, xdr.ErrShort) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -30,7 +30,7 @@ func UnixTime(sec, nsec int64) Time {
 // Time returns t as a time.Time.
 func (t Time) Time() time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
 
-func (t *Time) code(c *xdr.Coder) { c.Uint32(&t.Sec, &t.Nsec) }
+func (t *Time) Code(c *xdr.Coder) { c.Uint32(&t.Sec, &t.Nsec) }
 
 // Attr is a fattr3, 84 octets (RFC 1813 Section 2.5).
 //
@@ -55,16 +55,13 @@ type Attr struct {
 // Device is a specdata3: major and minor number.
 type Device struct{ Major, Minor uint32 }
 
-func (v *Device) code(c *xdr.Coder) { c.Uint32(&v.Major, &v.Minor) }
+func (v *Device) Code(c *xdr.Coder) { c.Uint32(&v.Major, &v.Minor) }
 
-// Append appends the fattr3.
-func (a *Attr) Append(b []byte) []byte { return xdr.Encode(b, a, (*Attr).code) }
-
-func (a *Attr) code(c *xdr.Coder) {
+func (a *Attr) Code(c *xdr.Coder) {
 	xdr.Enum(c, &a.Type, TypeReg, TypeFIFO)
 	c.Uint32(&a.Mode, &a.Nlink, &a.UID, &a.GID)
 	c.Uint64(&a.Size, &a.Used)
-	a.Rdev.code(c)
+	a.Rdev.Code(c)
 	c.Uint64(&a.FSID, &a.FileID)
 	c.Uint32(&a.Atime.Sec, &a.Atime.Nsec, &a.Mtime.Sec, &a.Mtime.Nsec, &a.Ctime.Sec, &a.Ctime.Nsec)
 }
@@ -81,9 +78,9 @@ type OptAttr struct {
 // SomeAttr returns a as a present post_op_attr.
 func SomeAttr(a *Attr) OptAttr { return OptAttr{Present: true, Attr: *a} }
 
-func (o *OptAttr) code(c *xdr.Coder) {
+func (o *OptAttr) Code(c *xdr.Coder) {
 	if c.Bool(&o.Present) {
-		o.Attr.code(c)
+		o.Attr.Code(c)
 	}
 }
 
@@ -107,13 +104,13 @@ type Wcc struct {
 	After  OptAttr
 }
 
-func (w *Wcc) code(c *xdr.Coder) {
+func (w *Wcc) Code(c *xdr.Coder) {
 	if c.Bool(&w.Before.Present) {
 		c.Uint64(&w.Before.Attr.Size)
-		w.Before.Attr.Mtime.code(c)
-		w.Before.Attr.Ctime.code(c)
+		w.Before.Attr.Mtime.Code(c)
+		w.Before.Attr.Ctime.Code(c)
 	}
-	w.After.code(c)
+	w.After.Code(c)
 }
 
 // OptHandle is a post_op_fh3.
@@ -125,9 +122,9 @@ type OptHandle struct {
 // SomeHandle returns h as a present post_op_fh3. It borrows h.
 func SomeHandle(h FileHandle) OptHandle { return OptHandle{Present: true, Handle: h} }
 
-func (o *OptHandle) code(c *xdr.Coder) {
+func (o *OptHandle) Code(c *xdr.Coder) {
 	if c.Bool(&o.Present) {
-		xdr.Opaque(c, &o.Handle, MaxHandle)
+		o.Handle.Code(c)
 	}
 }
 
@@ -153,7 +150,7 @@ func (s *SetAttr) IsZero() bool {
 	return !s.SetMode && !s.SetUID && !s.SetGID && !s.SetSize && s.AtimeHow == DontChange && s.MtimeHow == DontChange
 }
 
-func (s *SetAttr) code(c *xdr.Coder) {
+func (s *SetAttr) Code(c *xdr.Coder) {
 	if c.Bool(&s.SetMode) {
 		c.Uint32(&s.Mode)
 	}
@@ -167,9 +164,9 @@ func (s *SetAttr) code(c *xdr.Coder) {
 		c.Uint64(&s.Size)
 	}
 	if xdr.Enum(c, &s.AtimeHow, DontChange, ClientTime) == ClientTime {
-		s.Atime.code(c)
+		s.Atime.Code(c)
 	}
 	if xdr.Enum(c, &s.MtimeHow, DontChange, ClientTime) == ClientTime {
-		s.Mtime.code(c)
+		s.Mtime.Code(c)
 	}
 }

@@ -1,5 +1,7 @@
 package nfs3
 
+import "github.com/stag-rdma/stag/xdr"
+
 // RPC numbers and limits (RFC 1813 Section 2).
 const (
 	Program = 100003 // NFS_PROGRAM
@@ -39,6 +41,8 @@ const (
 // FileHandle is an nfs_fh3: up to 64 octets that mean something only to the server
 // (RFC 1813 Section 2.3.3).
 type FileHandle []byte
+
+func (h *FileHandle) Code(c *xdr.Coder) { c.Opaque((*[]byte)(h), MaxHandle) }
 
 // CookieVerf, CreateVerf and WriteVerf are opaque 8-octet values (RFC 1813 Section 2.4).
 type (

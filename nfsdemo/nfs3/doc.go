@@ -2,27 +2,22 @@
 // codec of the arguments and results of all 22 procedures, in both directions. The
 // server, the client and the capture decoder of this project share it.
 //
-// Every message is a struct with
-//
-//	Append(b []byte) []byte           // appends the XDR encoding, never fails
-//	Parse(d *xdr.Decoder) error       // reads it, *xdr.DecodeError on bad octets
+// Every message is an [xdr.Message]: use xdr.Encode and xdr.Decode.
 //
 // Results begin with Status and carry the arm of the union that Status selects: the "resok"
-// fields if it is [OK], the "resfail" fields otherwise. Parse does not touch fields of the other
+// fields if it is [OK], the "resfail" fields otherwise. Decode does not touch fields of the other
 // arm, so use a new value, or assign the zero value first.
 //
 // # Memory
 //
-// Parse never allocates from a length on the wire. File handles and the data of READ and
+// Decode never allocates from a length on the wire. File handles and the data of READ and
 // WRITE are views of the decoder's input (it lends them); file names and paths are copied.
-// Append copies everything it is given.
 //
 // # Reducible items
 //
 // READ data, READLINK path, WRITE data and SYMLINK path are the items that a transport may move
-// apart from the rest (RFC 8267 Section 4). Each is the last field of its message. So these four
-// types also have AppendHead, which appends what precedes the item, and three of them ParseHead,
-// which parses it: the transport moves the octets.
+// apart from the rest (RFC 8267 Section 4). Each is the last field of its message, and Head is the message without it and
+// its count word.
 //
 // # Strictness
 //
@@ -33,5 +28,5 @@
 //
 // # Not here
 //
-// This project does not implement NLM, NSM and NFSACL. MOUNT is package mount3.
+// MOUNT is package mount3.
 package nfs3

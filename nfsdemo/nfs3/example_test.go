@@ -10,22 +10,22 @@ import (
 // A READ call's arguments, out and back.
 func Example() {
 	args := nfs3.ReadArgs{Handle: nfs3.FileHandle("root"), Offset: 4096, Count: 512}
-	b := args.Append(nil)
+	b := xdr.Encode(nil, &args)
 	fmt.Printf("%x\n", b)
 
 	d := xdr.NewDecoder(b)
 	got := nfs3.ProcRead.NewArgs().(*nfs3.ReadArgs)
-	fmt.Println(got.Parse(&d), string(got.Handle), got.Offset, got.Count)
+	fmt.Println(xdr.Decode(&d, got).Err(), string(got.Handle), got.Offset, got.Count)
 	// Output:
 	// 00000004726f6f74000000000000100000000200
 	// <nil> root 4096 512
 }
 
 // The data of a WRITE travel apart from the head.
-func ExampleWriteArgs_AppendHead() {
+func ExampleWriteArgs_Head() {
 	data := []byte("hello")
 	args := nfs3.WriteArgs{Handle: nfs3.FileHandle("file"), Count: uint32(len(data)), Stable: nfs3.FileSync}
-	head := args.AppendHead(nil)
+	head := xdr.AppendUint32(xdr.Encode(nil, args.Head()), args.Count)
 	fmt.Println("the data belong at octet", len(head))
 	// Output: the data belong at octet 28
 }

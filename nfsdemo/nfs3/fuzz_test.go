@@ -10,23 +10,23 @@ import (
 
 // fuzzMessage checks one message type on arbitrary octets: what parses is encoded again to
 // the octets consumed, except pads, and parses again.
-func fuzzMessage(t *testing.T, fresh func() nfs3.Message, b []byte) {
+func fuzzMessage(t *testing.T, fresh func() xdr.Message, b []byte) {
 	m := fresh()
 	d := xdr.NewDecoder(b)
-	if m.Parse(&d) != nil {
+	if xdr.Decode(&d, m).Err() != nil {
 		return
 	}
 	used := len(b) - d.Len()
-	again := m.Append(nil)
+	again := xdr.Encode(nil, m)
 	if len(again) != used {
 		t.Fatalf("%T: %d octets parsed, %d encoded", m, used, len(again))
 	}
 	m2 := fresh()
 	d = xdr.NewDecoder(again)
-	if err := m2.Parse(&d); err != nil || d.Len() != 0 {
+	if err := xdr.Decode(&d, m2).Err(); err != nil || d.Len() != 0 {
 		t.Fatalf("%T: own encoding: %v, %d octets left", m, err, d.Len())
 	}
-	if last := m2.Append(nil); !bytes.Equal(last, again) {
+	if last := xdr.Encode(nil, m2); !bytes.Equal(last, again) {
 		t.Fatalf("%T: %x, then %x", m, again, last)
 	}
 }

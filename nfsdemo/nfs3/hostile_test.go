@@ -14,11 +14,11 @@ import (
 var hostileWords = []uint32{0x00ffffff, 0x3fffffff, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
 
 // parseCost returns how much parsing b as m allocates, including other goroutines.
-func parseCost(m nfs3.Message, b []byte) uint64 {
+func parseCost(m xdr.Message, b []byte) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	d := xdr.NewDecoder(b)
-	_ = m.Parse(&d)
+	_ = xdr.Decode(&d, m).Err()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
 }

@@ -6,18 +6,9 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Message is implemented by the arguments and results of every procedure.
-type Message interface {
-	// Append appends the XDR encoding to b and returns it. It copies everything.
-	Append(b []byte) []byte
-	// Parse reads the message from d. The error is a *xdr.DecodeError. File handles and
-	// data are views of d's input; names and paths are copies.
-	Parse(d *xdr.Decoder) error
-}
-
-// Result is a Message that begins with a status: all results but that of NULL.
+// Result is a message that begins with a status: all results but that of NULL.
 type Result interface {
-	Message
+	xdr.Message
 	// Stat returns the status.
 	Stat() Status
 }
@@ -25,8 +16,7 @@ type Result interface {
 // Void is the arguments and results of NULL.
 type Void struct{}
 
-func (*Void) Append(b []byte) []byte   { return b }
-func (*Void) Parse(*xdr.Decoder) error { return nil }
+func (*Void) Code(*xdr.Coder) {}
 
 // HandleArgs is the arguments of the procedures that take only a file handle.
 type HandleArgs struct {
@@ -42,12 +32,7 @@ type (
 	PathConfArgs = HandleArgs // PATHCONF3args
 )
 
-func (a *HandleArgs) code(c *xdr.Coder)      { xdr.Opaque(c, &a.Handle, MaxHandle) }
-func (a *HandleArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*HandleArgs).code) }
-
-func (a *HandleArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*HandleArgs).code).ErrIn("nfs_fh3")
-}
+func (a *HandleArgs) Code(c *xdr.Coder) { a.Handle.Code(c) }
 
 // DirOpArgs is a diropargs3: a name in a directory (RFC 1813 Section 2.6).
 type DirOpArgs struct {
@@ -62,17 +47,11 @@ type (
 	RmdirArgs  = DirOpArgs // RMDIR3args (RFC 1813 Section 3.3.13)
 )
 
-// code says string<> of the name, as RFC 1813 does, so only the input limits its length. A name too long for any file
+// Code says string<> of the name, as RFC 1813 does, so only the input limits its length. A name too long for any file
 // system is decoded, and then refused with NFS3ERR_NAMETOOLONG.
-func (a *DirOpArgs) code(c *xdr.Coder) {
-	xdr.Opaque(c, &a.Dir, MaxHandle)
+func (a *DirOpArgs) Code(c *xdr.Coder) {
+	a.Dir.Code(c)
 	c.String(&a.Name, math.MaxInt)
-}
-
-func (a *DirOpArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*DirOpArgs).code) }
-
-func (a *DirOpArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*DirOpArgs).code).ErrIn("diropargs3")
 }
 
 // WccRes is a result with a status, and the wcc_data of one object in both arms.
@@ -88,17 +67,12 @@ type (
 	RmdirRes   = WccRes // RMDIR3res: of the directory
 )
 
-func (r *WccRes) code(c *xdr.Coder) {
+func (r *WccRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Wcc.code(c)
+	r.Wcc.Code(c)
 }
 
-func (r *WccRes) Stat() Status           { return r.Status }
-func (r *WccRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*WccRes).code) }
-
-func (r *WccRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*WccRes).code).ErrIn("wcc_data")
-}
+func (r *WccRes) Stat() Status { return r.Status }
 
 // GetAttrRes is GETATTR3res (RFC 1813 Section 3.3.1).
 type GetAttrRes struct {
@@ -106,18 +80,13 @@ type GetAttrRes struct {
 	Attr   Attr // with OK
 }
 
-func (r *GetAttrRes) code(c *xdr.Coder) {
+func (r *GetAttrRes) Code(c *xdr.Coder) {
 	if xdr.Word(c, &r.Status) == OK {
-		r.Attr.code(c)
+		r.Attr.Code(c)
 	}
 }
 
-func (r *GetAttrRes) Stat() Status           { return r.Status }
-func (r *GetAttrRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*GetAttrRes).code) }
-
-func (r *GetAttrRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*GetAttrRes).code).ErrIn("GETATTR3res")
-}
+func (r *GetAttrRes) Stat() Status { return r.Status }
 
 // SetAttrArgs is SETATTR3args (RFC 1813 Section 3.3.2).
 type SetAttrArgs struct {
@@ -127,18 +96,12 @@ type SetAttrArgs struct {
 	Ctime  Time
 }
 
-func (a *SetAttrArgs) code(c *xdr.Coder) {
-	xdr.Opaque(c, &a.Handle, MaxHandle)
-	a.Attr.code(c)
+func (a *SetAttrArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
+	a.Attr.Code(c)
 	if c.Bool(&a.Guard) {
-		a.Ctime.code(c)
+		a.Ctime.Code(c)
 	}
-}
-
-func (a *SetAttrArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*SetAttrArgs).code) }
-
-func (a *SetAttrArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*SetAttrArgs).code).ErrIn("SETATTR3args")
 }
 
 // LookupRes is LOOKUP3res (RFC 1813 Section 3.3.3).
@@ -149,20 +112,15 @@ type LookupRes struct {
 	DirAttr OptAttr    // of the directory
 }
 
-func (r *LookupRes) code(c *xdr.Coder) {
+func (r *LookupRes) Code(c *xdr.Coder) {
 	if xdr.Word(c, &r.Status) == OK {
-		xdr.Opaque(c, &r.Handle, MaxHandle)
-		r.Attr.code(c)
+		r.Handle.Code(c)
+		r.Attr.Code(c)
 	}
-	r.DirAttr.code(c)
+	r.DirAttr.Code(c)
 }
 
-func (r *LookupRes) Stat() Status           { return r.Status }
-func (r *LookupRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*LookupRes).code) }
-
-func (r *LookupRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*LookupRes).code).ErrIn("LOOKUP3res")
-}
+func (r *LookupRes) Stat() Status { return r.Status }
 
 // AccessArgs is ACCESS3args (RFC 1813 Section 3.3.4).
 type AccessArgs struct {
@@ -170,15 +128,9 @@ type AccessArgs struct {
 	Access Access // the rights asked about
 }
 
-func (a *AccessArgs) code(c *xdr.Coder) {
-	xdr.Opaque(c, &a.Handle, MaxHandle)
+func (a *AccessArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
 	xdr.Word(c, &a.Access)
-}
-
-func (a *AccessArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*AccessArgs).code) }
-
-func (a *AccessArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*AccessArgs).code).ErrIn("ACCESS3args")
 }
 
 // AccessRes is ACCESS3res.
@@ -188,20 +140,15 @@ type AccessRes struct {
 	Access Access // granted, with OK
 }
 
-func (r *AccessRes) code(c *xdr.Coder) {
+func (r *AccessRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Attr.code(c)
+	r.Attr.Code(c)
 	if r.Status == OK {
 		xdr.Word(c, &r.Access)
 	}
 }
 
-func (r *AccessRes) Stat() Status           { return r.Status }
-func (r *AccessRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*AccessRes).code) }
-
-func (r *AccessRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*AccessRes).code).ErrIn("ACCESS3res")
-}
+func (r *AccessRes) Stat() Status { return r.Status }
 
 // CreateArgs is CREATE3args (RFC 1813 Section 3.3.8).
 type CreateArgs struct {
@@ -211,19 +158,13 @@ type CreateArgs struct {
 	Verf  CreateVerf // with Exclusive
 }
 
-func (a *CreateArgs) code(c *xdr.Coder) {
-	a.Where.code(c)
+func (a *CreateArgs) Code(c *xdr.Coder) {
+	a.Where.Code(c)
 	if xdr.Enum(c, &a.Mode, Unchecked, Exclusive) == Exclusive {
 		c.Fixed(a.Verf[:])
 	} else {
-		a.Attr.code(c)
+		a.Attr.Code(c)
 	}
-}
-
-func (a *CreateArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*CreateArgs).code) }
-
-func (a *CreateArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*CreateArgs).code).ErrIn("CREATE3args")
 }
 
 // MkdirArgs is MKDIR3args (RFC 1813 Section 3.3.9).
@@ -232,15 +173,9 @@ type MkdirArgs struct {
 	Attr  SetAttr
 }
 
-func (a *MkdirArgs) code(c *xdr.Coder) {
-	a.Where.code(c)
-	a.Attr.code(c)
-}
-
-func (a *MkdirArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*MkdirArgs).code) }
-
-func (a *MkdirArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*MkdirArgs).code).ErrIn("MKDIR3args")
+func (a *MkdirArgs) Code(c *xdr.Coder) {
+	a.Where.Code(c)
+	a.Attr.Code(c)
 }
 
 // MknodArgs is MKNOD3args (RFC 1813 Section 3.3.11).
@@ -251,22 +186,16 @@ type MknodArgs struct {
 	Rdev  Device   // with TypeChr and TypeBlk
 }
 
-func (a *MknodArgs) code(c *xdr.Coder) {
-	a.Where.code(c)
+func (a *MknodArgs) Code(c *xdr.Coder) {
+	a.Where.Code(c)
 	switch xdr.Enum(c, &a.Type, TypeReg, TypeFIFO) {
 	case TypeChr, TypeBlk:
-		a.Attr.code(c)
-		a.Rdev.code(c)
+		a.Attr.Code(c)
+		a.Rdev.Code(c)
 	case TypeSock, TypeFIFO:
-		a.Attr.code(c)
+		a.Attr.Code(c)
 	case TypeReg, TypeDir, TypeLnk:
 	}
-}
-
-func (a *MknodArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*MknodArgs).code) }
-
-func (a *MknodArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*MknodArgs).code).ErrIn("MKNOD3args")
 }
 
 // NewRes is the result of the procedures that make an object.
@@ -285,20 +214,15 @@ type (
 	MknodRes   = NewRes // MKNOD3res
 )
 
-func (r *NewRes) code(c *xdr.Coder) {
+func (r *NewRes) Code(c *xdr.Coder) {
 	if xdr.Word(c, &r.Status) == OK {
-		r.Handle.code(c)
-		r.Attr.code(c)
+		r.Handle.Code(c)
+		r.Attr.Code(c)
 	}
-	r.DirWcc.code(c)
+	r.DirWcc.Code(c)
 }
 
-func (r *NewRes) Stat() Status           { return r.Status }
-func (r *NewRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*NewRes).code) }
-
-func (r *NewRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*NewRes).code).ErrIn("CREATE3res")
-}
+func (r *NewRes) Stat() Status { return r.Status }
 
 // RenameArgs is RENAME3args (RFC 1813 Section 3.3.14).
 type RenameArgs struct {
@@ -306,15 +230,9 @@ type RenameArgs struct {
 	To   DirOpArgs
 }
 
-func (a *RenameArgs) code(c *xdr.Coder) {
-	a.From.code(c)
-	a.To.code(c)
-}
-
-func (a *RenameArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*RenameArgs).code) }
-
-func (a *RenameArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*RenameArgs).code).ErrIn("RENAME3args")
+func (a *RenameArgs) Code(c *xdr.Coder) {
+	a.From.Code(c)
+	a.To.Code(c)
 }
 
 // RenameRes is RENAME3res: the same fields in both arms.
@@ -324,18 +242,13 @@ type RenameRes struct {
 	ToWcc   Wcc
 }
 
-func (r *RenameRes) code(c *xdr.Coder) {
+func (r *RenameRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.FromWcc.code(c)
-	r.ToWcc.code(c)
+	r.FromWcc.Code(c)
+	r.ToWcc.Code(c)
 }
 
-func (r *RenameRes) Stat() Status           { return r.Status }
-func (r *RenameRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*RenameRes).code) }
-
-func (r *RenameRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*RenameRes).code).ErrIn("RENAME3res")
-}
+func (r *RenameRes) Stat() Status { return r.Status }
 
 // LinkArgs is LINK3args (RFC 1813 Section 3.3.15).
 type LinkArgs struct {
@@ -343,15 +256,9 @@ type LinkArgs struct {
 	Link   DirOpArgs  // the new name
 }
 
-func (a *LinkArgs) code(c *xdr.Coder) {
-	xdr.Opaque(c, &a.Handle, MaxHandle)
-	a.Link.code(c)
-}
-
-func (a *LinkArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*LinkArgs).code) }
-
-func (a *LinkArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*LinkArgs).code).ErrIn("LINK3args")
+func (a *LinkArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
+	a.Link.Code(c)
 }
 
 // LinkRes is LINK3res: the same fields in both arms.
@@ -361,18 +268,13 @@ type LinkRes struct {
 	DirWcc Wcc
 }
 
-func (r *LinkRes) code(c *xdr.Coder) {
+func (r *LinkRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Attr.code(c)
-	r.DirWcc.code(c)
+	r.Attr.Code(c)
+	r.DirWcc.Code(c)
 }
 
-func (r *LinkRes) Stat() Status           { return r.Status }
-func (r *LinkRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*LinkRes).code) }
-
-func (r *LinkRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*LinkRes).code).ErrIn("LINK3res")
-}
+func (r *LinkRes) Stat() Status { return r.Status }
 
 // FSStatRes is FSSTAT3res (RFC 1813 Section 3.3.18). All but Status and Attr come with OK.
 type FSStatRes struct {
@@ -387,9 +289,9 @@ type FSStatRes struct {
 	Invarsec   uint32 // seconds during which this is not expected to change
 }
 
-func (r *FSStatRes) code(c *xdr.Coder) {
+func (r *FSStatRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Attr.code(c)
+	r.Attr.Code(c)
 	if r.Status != OK {
 		return
 	}
@@ -397,12 +299,7 @@ func (r *FSStatRes) code(c *xdr.Coder) {
 	c.Uint32(&r.Invarsec)
 }
 
-func (r *FSStatRes) Stat() Status           { return r.Status }
-func (r *FSStatRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*FSStatRes).code) }
-
-func (r *FSStatRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*FSStatRes).code).ErrIn("FSSTAT3res")
-}
+func (r *FSStatRes) Stat() Status { return r.Status }
 
 // FSInfoRes is FSINFO3res (RFC 1813 Section 3.3.19). All but Status and Attr come with OK;
 // sizes are octets.
@@ -421,24 +318,19 @@ type FSInfoRes struct {
 	Properties  uint32 // Prop bits
 }
 
-func (r *FSInfoRes) code(c *xdr.Coder) {
+func (r *FSInfoRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Attr.code(c)
+	r.Attr.Code(c)
 	if r.Status != OK {
 		return
 	}
 	c.Uint32(&r.RTMax, &r.RTPref, &r.RTMult, &r.WTMax, &r.WTPref, &r.WTMult, &r.DTPref)
 	c.Uint64(&r.MaxFileSize)
-	r.TimeDelta.code(c)
+	r.TimeDelta.Code(c)
 	c.Uint32(&r.Properties)
 }
 
-func (r *FSInfoRes) Stat() Status           { return r.Status }
-func (r *FSInfoRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*FSInfoRes).code) }
-
-func (r *FSInfoRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*FSInfoRes).code).ErrIn("FSINFO3res")
-}
+func (r *FSInfoRes) Stat() Status { return r.Status }
 
 // PathConfRes is PATHCONF3res (RFC 1813 Section 3.3.20). All but Status and Attr come
 // with OK.
@@ -453,9 +345,9 @@ type PathConfRes struct {
 	CasePreserving  bool
 }
 
-func (r *PathConfRes) code(c *xdr.Coder) {
+func (r *PathConfRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Attr.code(c)
+	r.Attr.Code(c)
 	if r.Status != OK {
 		return
 	}
@@ -465,12 +357,7 @@ func (r *PathConfRes) code(c *xdr.Coder) {
 	}
 }
 
-func (r *PathConfRes) Stat() Status           { return r.Status }
-func (r *PathConfRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*PathConfRes).code) }
-
-func (r *PathConfRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*PathConfRes).code).ErrIn("PATHCONF3res")
-}
+func (r *PathConfRes) Stat() Status { return r.Status }
 
 // CommitArgs is COMMIT3args (RFC 1813 Section 3.3.21).
 type CommitArgs struct {
@@ -479,16 +366,10 @@ type CommitArgs struct {
 	Count  uint32 // octets; 0: to the end of the file
 }
 
-func (a *CommitArgs) code(c *xdr.Coder) {
-	xdr.Opaque(c, &a.Handle, MaxHandle)
+func (a *CommitArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
 	c.Uint64(&a.Offset)
 	c.Uint32(&a.Count)
-}
-
-func (a *CommitArgs) Append(b []byte) []byte { return xdr.Encode(b, a, (*CommitArgs).code) }
-
-func (a *CommitArgs) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*CommitArgs).code).ErrIn("COMMIT3args")
 }
 
 // CommitRes is COMMIT3res.
@@ -498,17 +379,12 @@ type CommitRes struct {
 	Verf   WriteVerf // with OK
 }
 
-func (r *CommitRes) code(c *xdr.Coder) {
+func (r *CommitRes) Code(c *xdr.Coder) {
 	xdr.Word(c, &r.Status)
-	r.Wcc.code(c)
+	r.Wcc.Code(c)
 	if r.Status == OK {
 		c.Fixed(r.Verf[:])
 	}
 }
 
-func (r *CommitRes) Stat() Status           { return r.Status }
-func (r *CommitRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*CommitRes).code) }
-
-func (r *CommitRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*CommitRes).code).ErrIn("COMMIT3res")
-}
+func (r *CommitRes) Stat() Status { return r.Status }

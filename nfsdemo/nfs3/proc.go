@@ -1,5 +1,7 @@
 package nfs3
 
+import "github.com/stag-rdma/stag/xdr"
+
 // Proc is a procedure number of the program (RFC 1813 Section 3.3).
 type Proc uint32
 
@@ -45,8 +47,8 @@ func (p Proc) Idempotent() bool {
 // procInfo is a row of the procedure table.
 type procInfo struct {
 	name    string
-	newArgs func() Message
-	newRes  func() Message
+	newArgs func() xdr.Message
+	newRes  func() xdr.Message
 	maxRes  int
 }
 
@@ -80,8 +82,8 @@ var procs = [ProcCount]procInfo{
 // mk makes a message of type T.
 func mk[T any, P interface {
 	*T
-	Message
-}]() Message {
+	xdr.Message
+}]() xdr.Message {
 	return P(new(T))
 }
 
@@ -97,7 +99,7 @@ func (p Proc) String() string {
 }
 
 // NewArgs returns an empty value for the arguments of p, or nil if p is unknown.
-func (p Proc) NewArgs() Message {
+func (p Proc) NewArgs() xdr.Message {
 	if !p.Known() {
 		return nil
 	}
@@ -105,7 +107,7 @@ func (p Proc) NewArgs() Message {
 }
 
 // NewRes returns an empty value for the results of p, or nil if p is unknown.
-func (p Proc) NewRes() Message {
+func (p Proc) NewRes() xdr.Message {
 	if !p.Known() {
 		return nil
 	}

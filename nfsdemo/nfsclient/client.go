@@ -97,15 +97,15 @@ func (c *Client) Close() error {
 // call runs one procedure whose arguments and results are sent whole. keep, if
 // not nil, is called with OK results while what they lend is valid. A status other
 // than OK is a *StatusError.
-func (c *Client) call(ctx context.Context, proc nfs3.Proc, args nfs3.Message, res nfs3.Result, keep func()) error {
+func (c *Client) call(ctx context.Context, proc nfs3.Proc, args xdr.Message, res nfs3.Result, keep func()) error {
 	return c.callSized(ctx, proc, args, res, proc.MaxRes(), keep)
 }
 
 // callSized is call with a limit for the results, in octets.
-func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args nfs3.Message, res nfs3.Result, most int, keep func()) error {
-	call := rpc.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: most}
+func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args xdr.Message, res nfs3.Result, most int, keep func()) error {
+	call := rpc.Call{Proc: uint32(proc), Args: xdr.Encode(nil, args), MaxResults: most}
 	return c.send(ctx, proc, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
-		if err := res.Parse(d); err != nil {
+		if err := xdr.Decode(d, res).Err(); err != nil {
 			return err
 		}
 		if s := res.Stat(); s != nfs3.OK {

@@ -165,17 +165,17 @@ func (f *fake) mount(proc mount3.Proc, d *xdr.Decoder, reply *rpc.Reply) error {
 		for _, e := range f.exports {
 			res.Exports = append(res.Exports, mount3.Export{Dir: e})
 		}
-		reply.Results = res.Append(nil)
+		reply.Results = xdr.Encode(nil, &res)
 	case mount3.ProcMnt:
 		var args mount3.PathArgs
-		if err := args.Parse(d); err != nil {
+		if err := xdr.Decode(d, &args).Err(); err != nil {
 			return err
 		}
 		res := mount3.MountRes{Status: mount3.ErrNoEnt}
 		if slices.Contains(f.mountDirs, args.Path) {
 			res = mount3.MountRes{Handle: handleOf(f.roots[args.Path]), Flavors: []xdr.AuthFlavor{xdr.AuthSys}}
 		}
-		reply.Results = res.Append(nil)
+		reply.Results = xdr.Encode(nil, &res)
 	default:
 		reply.Header.Accept = xdr.ProcUnavail
 	}
@@ -189,7 +189,7 @@ func (f *fake) nfs(proc nfs3.Proc, call *rpc.Call, d *xdr.Decoder, reply *rpc.Re
 		return nil
 	}
 	args := proc.NewArgs()
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, args).Err(); err != nil {
 		return err
 	}
 	if f.hook != nil {
@@ -202,7 +202,7 @@ func (f *fake) nfs(proc nfs3.Proc, call *rpc.Call, d *xdr.Decoder, reply *rpc.Re
 	if err != nil {
 		return err
 	}
-	b := res.Append(nil)
+	b := xdr.Encode(nil, res)
 	pos, n, ok := chunks.NFSv3.FindResult(call.Prog, call.Vers, call.Proc, b)
 	if reply.Results = b; ok && call.Sink != nil {
 		reply.Results, reply.Item = b[:pos], b[pos:pos+n]
@@ -214,7 +214,7 @@ func (f *fake) nfs(proc nfs3.Proc, call *rpc.Call, d *xdr.Decoder, reply *rpc.Re
 }
 
 // exec runs one procedure.
-func (f *fake) exec(proc nfs3.Proc, args nfs3.Message) (nfs3.Message, error) {
+func (f *fake) exec(proc nfs3.Proc, args xdr.Message) (xdr.Message, error) {
 	switch a := args.(type) {
 	case *nfs3.HandleArgs:
 		return f.query(proc, a), nil
@@ -252,7 +252,7 @@ func (f *fake) exec(proc nfs3.Proc, args nfs3.Message) (nfs3.Message, error) {
 	return nil, errors.New("the fake does not know " + proc.String())
 }
 
-func (f *fake) query(proc nfs3.Proc, a *nfs3.HandleArgs) nfs3.Message {
+func (f *fake) query(proc nfs3.Proc, a *nfs3.HandleArgs) xdr.Message {
 	n, _ := f.file(a.Handle)
 	switch proc {
 	case nfs3.ProcGetAttr:
@@ -269,7 +269,7 @@ func (f *fake) query(proc nfs3.Proc, a *nfs3.HandleArgs) nfs3.Message {
 	}
 }
 
-func (f *fake) name(proc nfs3.Proc, a *nfs3.DirOpArgs) nfs3.Message {
+func (f *fake) name(proc nfs3.Proc, a *nfs3.DirOpArgs) xdr.Message {
 	dir, _ := f.file(a.Dir)
 	i, ok := dir.entries[a.Name]
 	if proc == nfs3.ProcLookup {
@@ -292,14 +292,14 @@ func (f *fake) name(proc nfs3.Proc, a *nfs3.DirOpArgs) nfs3.Message {
 	return &nfs3.RemoveRes{}
 }
 
-func (f *fake) read(a *nfs3.ReadArgs) nfs3.Message {
+func (f *fake) read(a *nfs3.ReadArgs) xdr.Message {
 	n, _ := f.file(a.Handle)
 	from := min(int(a.Offset), len(n.data))
 	to := min(from+min(int(a.Count), f.maxIO), len(n.data))
 	return &nfs3.ReadRes{Count: uint32(to - from), EOF: to == len(n.data), Data: n.data[from:to]}
 }
 
-func (f *fake) write(a *nfs3.WriteArgs) nfs3.Message {
+func (f *fake) write(a *nfs3.WriteArgs) xdr.Message {
 	n, i := f.file(a.Handle)
 	if a.Stable == nfs3.Unstable && f.pending[i] == nil {
 		f.pending[i] = slices.Concat([]byte{}, n.data)
@@ -322,7 +322,7 @@ func (f *fake) reboot() {
 	f.verf[7]++
 }
 
-func (f *fake) make(where *nfs3.DirOpArgs, t nfs3.FileType, target string, excl bool) nfs3.Message {
+func (f *fake) make(where *nfs3.DirOpArgs, t nfs3.FileType, target string, excl bool) xdr.Message {
 	dir, _ := f.file(where.Dir)
 	i, ok := dir.entries[where.Name]
 	switch {
@@ -341,7 +341,7 @@ func (f *fake) make(where *nfs3.DirOpArgs, t nfs3.FileType, target string, excl 
 	return &nfs3.NewRes{Handle: nfs3.SomeHandle(handleOf(i)), Attr: nfs3.SomeAttr(&f.files[i].attr)}
 }
 
-func (f *fake) readDir(a *nfs3.ReadDirArgs) nfs3.Message {
+func (f *fake) readDir(a *nfs3.ReadDirArgs) xdr.Message {
 	n, _ := f.file(a.Dir)
 	res := &nfs3.ReadDirRes{EOF: true}
 	for k, name := range append([]string{".", ".."}, n.names...) {
@@ -357,7 +357,7 @@ func (f *fake) readDir(a *nfs3.ReadDirArgs) nfs3.Message {
 	return res
 }
 
-func (f *fake) readDirPlus(a *nfs3.ReadDirPlusArgs) nfs3.Message {
+func (f *fake) readDirPlus(a *nfs3.ReadDirPlusArgs) xdr.Message {
 	if f.noPlus {
 		return &nfs3.ReadDirPlusRes{Status: nfs3.ErrNotSupp}
 	}

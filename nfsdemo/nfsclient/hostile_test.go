@@ -137,7 +137,7 @@ func (c *cutting) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) erro
 	}
 	var a nfs3.ReadArgs
 	d := xdr.NewDecoder(call.Args)
-	if err := a.Parse(&d); err != nil {
+	if err := xdr.Decode(&d, &a).Err(); err != nil {
 		return err
 	}
 	res := nfs3.ReadRes{Data: make([]byte, a.Count), Count: a.Count}
@@ -152,7 +152,7 @@ func (c *cutting) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) erro
 	case 8192:
 		defer close(c.later)
 	}
-	reply.Results, reply.Item = xdr.AppendUint32(res.AppendHead(nil), uint32(len(res.Data))), res.Data
+	reply.Results, reply.Item = xdr.AppendUint32(xdr.Encode(nil, res.Head()), uint32(len(res.Data))), res.Data
 	return nil
 }
 

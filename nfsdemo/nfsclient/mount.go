@@ -32,7 +32,7 @@ func NewMounter(caller rpc.Caller, cred *xdr.SysCred) *Mounter {
 func (m *Mounter) Exports(ctx context.Context) ([]mount3.Export, error) {
 	var res mount3.ExportRes
 	err := m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcExport), MaxResults: maxMountReply},
-		func(d *xdr.Decoder, _ *rpc.Reply) error { return res.Parse(d) })
+		func(d *xdr.Decoder, _ *rpc.Reply) error { return xdr.Decode(d, &res).Err() })
 	return res.Exports, err
 }
 
@@ -44,10 +44,10 @@ func (m *Mounter) Mount(ctx context.Context, dir string) (nfs3.FileHandle, error
 	}
 	args := mount3.PathArgs{Path: dir}
 	var fh nfs3.FileHandle
-	err := m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcMnt), Args: args.Append(nil), MaxResults: 512},
+	err := m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcMnt), Args: xdr.Encode(nil, &args), MaxResults: 512},
 		func(d *xdr.Decoder, _ *rpc.Reply) error {
 			var res mount3.MountRes
-			if err := res.Parse(d); err != nil {
+			if err := xdr.Decode(d, &res).Err(); err != nil {
 				return err
 			}
 			if res.Status != mount3.OK {
@@ -62,7 +62,7 @@ func (m *Mounter) Mount(ctx context.Context, dir string) (nfs3.FileHandle, error
 // Unmount tells the server that dir is no longer used (RFC 1813 Section 5.2.3).
 func (m *Mounter) Unmount(ctx context.Context, dir string) error {
 	args := mount3.PathArgs{Path: dir}
-	return m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcUmnt), Args: args.Append(nil)}, nil)
+	return m.rpc.do(ctx, &rpc.Call{Proc: uint32(mount3.ProcUmnt), Args: xdr.Encode(nil, &args)}, nil)
 }
 
 // attach mounts the export that contains p. exports is the list of the server, nil if it does not

@@ -39,7 +39,7 @@ func (c *Client) Mkdir(ctx context.Context, dir *Node, name string, mode uint32)
 func (c *Client) Symlink(ctx context.Context, dir *Node, name, target string) (*Node, error) {
 	args := nfs3.SymlinkArgs{Where: nfs3.DirOpArgs{Dir: dir.FH, Name: name}, Path: target}
 	call := rpc.Call{
-		Proc: uint32(nfs3.ProcSymlink), Args: args.AppendHead(nil), Item: []byte(target),
+		Proc: uint32(nfs3.ProcSymlink), Args: xdr.AppendUint32(xdr.Encode(nil, args.Head()), uint32(len(target))), Item: []byte(target),
 		MaxResults: nfs3.ProcSymlink.MaxRes(),
 	}
 	call.ItemPos = len(call.Args)
@@ -47,8 +47,8 @@ func (c *Client) Symlink(ctx context.Context, dir *Node, name, target string) (*
 }
 
 // makeNode calls a procedure that makes an object.
-func (c *Client) makeNode(ctx context.Context, dir *Node, name string, proc nfs3.Proc, args nfs3.Message) (*Node, error) {
-	call := rpc.Call{Proc: uint32(proc), Args: args.Append(nil), MaxResults: proc.MaxRes()}
+func (c *Client) makeNode(ctx context.Context, dir *Node, name string, proc nfs3.Proc, args xdr.Message) (*Node, error) {
+	call := rpc.Call{Proc: uint32(proc), Args: xdr.Encode(nil, args), MaxResults: proc.MaxRes()}
 	return c.newNode(ctx, dir, name, &call)
 }
 
@@ -59,7 +59,7 @@ func (c *Client) newNode(ctx context.Context, dir *Node, name string, call *rpc.
 	n := &Node{Path: path.Join(dir.Path, name)}
 	var res nfs3.NewRes
 	err := c.send(ctx, proc, call, func(d *xdr.Decoder, _ *rpc.Reply) error {
-		if err := res.Parse(d); err != nil {
+		if err := xdr.Decode(d, &res).Err(); err != nil {
 			return err
 		}
 		if res.Status != nfs3.OK {

@@ -13,18 +13,18 @@ import (
 func (c *Client) read(ctx context.Context, n *Node, off int64, sink []byte, use func(data []byte) error) (got int, eof bool, err error) {
 	args := nfs3.ReadArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(sink))}
 	call := rpc.Call{
-		Proc: uint32(nfs3.ProcRead), Args: args.Append(make([]byte, 0, 96)),
+		Proc: uint32(nfs3.ProcRead), Args: xdr.Encode(make([]byte, 0, 96), &args),
 		Sink: sink, MaxResults: nfs3.ProcRead.MaxRes(),
 	}
 	err = c.send(ctx, nfs3.ProcRead, &call, func(d *xdr.Decoder, reply *rpc.Reply) error {
 		var res nfs3.ReadRes
-		if err := res.ParseHead(d); err != nil {
+		if err := xdr.Decode(d, res.Head()).Err(); err != nil {
 			return err
 		}
 		if res.Status != nfs3.OK {
 			return &StatusError{Proc: nfs3.ProcRead, Status: res.Status}
 		}
-		if res.Count != res.DataLen || len(reply.Item) != int(res.DataLen) {
+		if n := d.Uint32(); res.Count != n || len(reply.Item) != int(n) {
 			return ErrBadReply
 		}
 		got, eof = len(reply.Item), res.EOF
@@ -57,12 +57,12 @@ func (p *pace) next(n int) error {
 func (c *Client) write(ctx context.Context, n *Node, off int64, data []byte, stable nfs3.StableHow) (res nfs3.WriteRes, err error) {
 	args := nfs3.WriteArgs{Handle: n.FH, Offset: uint64(off), Count: uint32(len(data)), Stable: stable}
 	call := rpc.Call{
-		Proc: uint32(nfs3.ProcWrite), Args: args.AppendHead(make([]byte, 0, 96)), Item: data,
+		Proc: uint32(nfs3.ProcWrite), Args: xdr.AppendUint32(xdr.Encode(make([]byte, 0, 96), args.Head()), args.Count), Item: data,
 		MaxResults: nfs3.ProcWrite.MaxRes(),
 	}
 	call.ItemPos = len(call.Args)
 	err = c.send(ctx, nfs3.ProcWrite, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
-		if err := res.Parse(d); err != nil {
+		if err := xdr.Decode(d, &res).Err(); err != nil {
 			return err
 		}
 		switch {

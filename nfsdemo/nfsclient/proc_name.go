@@ -36,18 +36,18 @@ func (c *Client) ReadLink(ctx context.Context, n *Node) (string, error) {
 	sink := make([]byte, maxLink)
 	target := ""
 	call := rpc.Call{
-		Proc: uint32(nfs3.ProcReadLink), Args: args.Append(nil),
+		Proc: uint32(nfs3.ProcReadLink), Args: xdr.Encode(nil, &args),
 		Sink: sink, MaxResults: nfs3.ProcReadLink.MaxRes(),
 	}
 	err := c.send(ctx, nfs3.ProcReadLink, &call, func(d *xdr.Decoder, reply *rpc.Reply) error {
 		var res nfs3.ReadLinkRes
-		if err := res.ParseHead(d); err != nil {
+		if err := xdr.Decode(d, res.Head()).Err(); err != nil {
 			return err
 		}
 		if res.Status != nfs3.OK {
 			return &StatusError{Proc: nfs3.ProcReadLink, Status: res.Status}
 		}
-		if len(reply.Item) != int(res.PathLen) {
+		if len(reply.Item) != int(d.Uint32()) {
 			return ErrBadReply
 		}
 		target = string(reply.Item)

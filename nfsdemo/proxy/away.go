@@ -31,7 +31,7 @@ func (c *client) away(req *rpc.Request, resp *rpc.Response) {
 	case req.Prog == nfs3.Program && req.Vers == nfs3.Version && req.Proc < nfs3.ProcCount:
 		resp.Results = later(resp.Results, nfs3.Proc(req.Proc))
 	case req.Prog == mount3.Program && req.Vers == mount3.Version && mount3.Proc(req.Proc) == mount3.ProcMnt:
-		resp.Results = (&mount3.MountRes{Status: mount3.ErrServerFault}).Append(resp.Results)
+		resp.Results = xdr.Encode(resp.Results, &mount3.MountRes{Status: mount3.ErrServerFault})
 	case req.Prog == mount3.Program:
 		resp.Stat = xdr.SystemErr
 	default:

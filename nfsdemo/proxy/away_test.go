@@ -21,7 +21,7 @@ func TestLater(t *testing.T) {
 	for p := nfs3.ProcGetAttr; p < nfs3.ProcCount; p++ {
 		b := proxy.Later(nil, p)
 		d := xdr.NewDecoder(b)
-		if err := p.NewRes().Parse(&d); err != nil || len(d.Rest()) > 0 {
+		if err := xdr.Decode(&d, p.NewRes()).Err(); err != nil || len(d.Rest()) > 0 {
 			t.Errorf("%v: %v, %d octets left", p, err, len(d.Rest()))
 		}
 		d = xdr.NewDecoder(b)

@@ -235,7 +235,7 @@ type remote struct {
 	d, f, e nfs3.FileHandle
 }
 
-func (r *remote) result(proc nfs3.Proc, args nfs3.Message) (nfs3.Status, nfs3.Message) {
+func (r *remote) result(proc nfs3.Proc, args xdr.Message) (nfs3.Status, xdr.Message) {
 	r.Helper()
 	res := proc.NewRes()
 	r.rpc(nfs3.Program, nfs3.Version, uint32(proc), args, res)
@@ -258,7 +258,7 @@ func (r *remote) access(h nfs3.FileHandle) (nfs3.Status, string) {
 	return s, string(text)
 }
 
-func (r *remote) status(proc nfs3.Proc, args nfs3.Message) (nfs3.Status, string) {
+func (r *remote) status(proc nfs3.Proc, args xdr.Message) (nfs3.Status, string) {
 	r.Helper()
 	s, _ := r.result(proc, args)
 	return s, ""

@@ -32,7 +32,7 @@ func BenchmarkCalls(b *testing.B) {
 		h, root := s.FirstHandle(n), s.FirstHandle(fsys.fs.Root())
 		for _, c := range []struct {
 			proc nfs3.Proc
-			args nfs3.Message
+			args xdr.Message
 			size int64
 		}{
 			{nfs3.ProcGetAttr, &nfs3.HandleArgs{Handle: h}, 0},
@@ -42,7 +42,7 @@ func BenchmarkCalls(b *testing.B) {
 			{nfs3.ProcWrite, &nfs3.WriteArgs{Handle: h, Count: 1 << 20, Data: data}, 1 << 20},
 		} {
 			msg := xdr.AppendCall(nil, &xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: 3, Proc: uint32(c.proc), Cred: sys(0, 0)})
-			msg = c.args.Append(msg)
+			msg = xdr.Encode(msg, c.args)
 			out := make([]byte, 0, 2<<20)
 			b.Run(fsys.name+"/"+c.proc.String()+sizeName(c.size), func(b *testing.B) {
 				b.SetBytes(c.size)

@@ -45,6 +45,6 @@ func Example() {
 	}
 	var res mount3.ExportRes
 	d := xdr.NewDecoder(reply.Results)
-	fmt.Println(res.Parse(&d), res.Exports)
+	fmt.Println(xdr.Decode(&d, &res).Err(), res.Exports)
 	// Output: <nil> [{/scratch []}]
 }

@@ -150,7 +150,7 @@ func over(t *testing.T, s *server.Server, network string, addr net.Addr, cred xd
 	root := (&peer{T: t, srv: s, cred: cred, addr: testAddr}).mount("/export")
 	req := &rpc.Request{
 		CallHeader: xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcAccess), Cred: cred},
-		Args:       (&nfs3.AccessArgs{Handle: root, Access: nfs3.AccessAll}).Append(nil), RemoteAddr: addr, Network: network,
+		Args:       xdr.Encode(nil, &nfs3.AccessArgs{Handle: root, Access: nfs3.AccessAll}), RemoteAddr: addr, Network: network,
 	}
 	var resp rpc.Response
 	s.ServeRPC(t.Context(), req, &resp)
@@ -269,19 +269,19 @@ func TestCerts(t *testing.T) {
 		args := &nfs3.CreateArgs{Where: at(p.root, name), Mode: nfs3.Guarded, Attr: mode(0o600)}
 		req := &rpc.Request{
 			CallHeader: xdr.CallHeader{RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcCreate), Cred: sys(7, 7)},
-			Args:       args.Append(nil), RemoteAddr: testAddr, Network: "tcp", TLS: tt.tls,
+			Args:       xdr.Encode(nil, args), RemoteAddr: testAddr, Network: "tcp", TLS: tt.tls,
 		}
 		var resp rpc.Response
 		s.ServeRPC(t.Context(), req, &resp)
 		var res nfs3.CreateRes
 		d := xdr.NewDecoder(resp.Results)
-		if err := res.Parse(&d); err != nil {
+		if err := xdr.Decode(&d, &res).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if tt.owner == 0 && res.Status != nfs3.ErrAcces || tt.owner != 0 && (res.Status != nfs3.OK || res.Attr.Attr.UID != tt.owner) {
 			t.Errorf("%s: %v, owner %d, want %d", name, res.Status, res.Attr.Attr.UID, tt.owner)
 		}
-		req.Prog, req.Proc, req.Args = nfs3.ACLProgram, nfs3.ProcGetACL, (&nfs3.GetACLArgs{Handle: p.root, Mask: nfs3.ACLAccess}).Append(nil)
+		req.Prog, req.Proc, req.Args = nfs3.ACLProgram, nfs3.ProcGetACL, xdr.Encode(nil, &nfs3.GetACLArgs{Handle: p.root, Mask: nfs3.ACLAccess})
 		resp = rpc.Response{}
 		s.ServeRPC(t.Context(), req, &resp)
 		if refused := nfs3.Status(binary.BigEndian.Uint32(resp.Results)) == nfs3.ErrAcces; refused != (tt.owner == 0) {

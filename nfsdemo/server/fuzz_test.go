@@ -55,7 +55,7 @@ func answer(t *testing.T, s *server.Server, msg []byte) {
 	if call.Proc == 0 {
 		res = &nfs3.Void{}
 	}
-	if err := res.Parse(&d); err != nil || d.Len() != 0 {
+	if err := xdr.Decode(&d, res).Err(); err != nil || d.Len() != 0 {
 		t.Fatalf("results of %v: %v, %d octets left over", call.Proc, err, d.Len())
 	}
 	if r, ok := res.(nfs3.Result); ok && !server.May(nfs3.Proc(call.Proc), r.Stat()) {

@@ -92,14 +92,14 @@ func (p *peer) raw(prog, vers, proc uint32, args []byte) (xdr.ReplyHeader, []byt
 }
 
 // rpc does a call that must be accepted, and reads its results to the last octet.
-func (p *peer) rpc(prog, vers, proc uint32, args, res nfs3.Message) {
+func (p *peer) rpc(prog, vers, proc uint32, args, res xdr.Message) {
 	p.Helper()
-	h, body := p.raw(prog, vers, proc, args.Append(nil))
+	h, body := p.raw(prog, vers, proc, xdr.Encode(nil, args))
 	if err := h.Err(); err != nil {
 		p.Fatalf("procedure %d: %v", proc, err)
 	}
 	d := xdr.NewDecoder(body)
-	if err := res.Parse(&d); err != nil || d.Len() != 0 {
+	if err := xdr.Decode(&d, res).Err(); err != nil || d.Len() != 0 {
 		p.Fatalf("results of procedure %d: %v, %d octets left over", proc, err, d.Len())
 	}
 }
@@ -108,7 +108,7 @@ func (p *peer) rpc(prog, vers, proc uint32, args, res nfs3.Message) {
 func nfs[R any, P interface {
 	*R
 	nfs3.Result
-}](p *peer, proc nfs3.Proc, args nfs3.Message, want nfs3.Status) *R {
+}](p *peer, proc nfs3.Proc, args xdr.Message, want nfs3.Status) *R {
 	p.Helper()
 	res := P(new(R))
 	p.rpc(nfs3.Program, nfs3.Version, uint32(proc), args, res)

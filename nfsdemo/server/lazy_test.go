@@ -17,11 +17,11 @@ import (
 func (h *handMade) lazyWrite(f nfs3.FileHandle, off uint64, seg chunks.Segment) nfs3.Status {
 	h.Helper()
 	a := nfs3.WriteArgs{Handle: f, Offset: off, Count: seg.Length, Stable: nfs3.Unstable}
-	args := a.AppendHead(nil)
+	args := xdr.AppendUint32(xdr.Encode(nil, a.Head()), a.Count)
 	got, r, res := h.rdma(nfs3.ProcWrite, readAt(h.callSize()+uint32(len(args)), seg), args)
 	d := xdr.NewDecoder(res)
 	var w nfs3.WriteRes
-	if err := w.Parse(&d); got.Type != rpcrdma.MsgTypeMsg || r.Err() != nil || err != nil {
+	if err := xdr.Decode(&d, &w).Err(); got.Type != rpcrdma.MsgTypeMsg || r.Err() != nil || err != nil {
 		h.Fatalf("%+v, %v, %v", got, r.Err(), err)
 	}
 	if w.Status == nfs3.OK && w.Count != seg.Length {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // making is the common part of calls that make an object as in says: it finds the directory, checks the name, runs
@@ -32,7 +33,7 @@ func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, fn func(dir *file) 
 	if err == nil {
 		res.Handle, res.Attr = nfs3.SomeHandle(o.handleOf(f.node)), f.opt()
 	}
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 }
 
 // makingNew is making for calls whose name must be free.

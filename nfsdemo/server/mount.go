@@ -34,10 +34,10 @@ func (s *Server) serveMount(ctx context.Context, c *Call) error {
 		return s.mnt(ctx, c, &d)
 	case mount3.ProcDump:
 		res := mount3.DumpRes{Mounts: s.mounts.dump()}
-		c.Resp.Results = res.Append(c.Resp.Results)
+		c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 	case mount3.ProcUmnt:
 		var args mount3.PathArgs
-		if err := args.Parse(&d); err != nil {
+		if err := xdr.Decode(&d, &args).Err(); err != nil {
 			return err
 		}
 		s.mounts.remove(func(m *Mount) bool { return m.Host == peeraddr.Host(c.RemoteAddr) && m.Dir == args.Path })
@@ -45,7 +45,7 @@ func (s *Server) serveMount(ctx context.Context, c *Call) error {
 		s.ForgetMounts(peeraddr.Host(c.RemoteAddr))
 	case mount3.ProcExport:
 		res := mount3.ExportRes{Exports: s.exportList()}
-		c.Resp.Results = res.Append(c.Resp.Results)
+		c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 	case mount3.ProcNull:
 	}
 	return nil
@@ -54,7 +54,7 @@ func (s *Server) serveMount(ctx context.Context, c *Call) error {
 // mnt is MNT: it returns the handle of an export or of a directory below it.
 func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 	var args mount3.PathArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res mount3.MountRes
@@ -63,7 +63,7 @@ func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 		res.Flavors = s.flavors(e)
 		s.mounts.add(peeraddr.Host(c.RemoteAddr), args.Path)
 	}
-	c.Resp.Results = res.Append(c.Resp.Results)
+	c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 	return nil
 }
 

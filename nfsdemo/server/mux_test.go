@@ -64,7 +64,7 @@ func TestOrder(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	p := newPeer(t, newServer(t, mem.New(nil)), sys(0, 0))
 	where := at(p.root, "name")
-	for proc, args := range map[nfs3.Proc]nfs3.Message{
+	for proc, args := range map[nfs3.Proc]xdr.Message{
 		nfs3.ProcGetAttr: &nfs3.GetAttrArgs{Handle: p.root}, nfs3.ProcSetAttr: &nfs3.SetAttrArgs{Handle: p.root},
 		nfs3.ProcLookup: &where, nfs3.ProcAccess: &nfs3.AccessArgs{Handle: p.root},
 		nfs3.ProcReadLink: &nfs3.HandleArgs{Handle: p.root}, nfs3.ProcRead: &nfs3.ReadArgs{Handle: p.root},
@@ -77,7 +77,7 @@ func TestGarbage(t *testing.T) {
 		nfs3.ProcFSInfo: &nfs3.HandleArgs{Handle: p.root}, nfs3.ProcPathConf: &nfs3.HandleArgs{Handle: p.root},
 		nfs3.ProcCommit: &nfs3.CommitArgs{Handle: p.root},
 	} {
-		b := args.Append(nil)
+		b := xdr.Encode(nil, args)
 		for n := range len(b) {
 			if h, body := p.raw(nfs3.Program, 3, uint32(proc), b[:n]); h.Accept != xdr.GarbageArgs || len(body) > 0 {
 				t.Errorf("%v, %d of %d octets: %v", proc, n, len(b), h.Accept)
@@ -88,7 +88,7 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%v with octets after: %v", proc, h.Err())
 		}
 		d := xdr.NewDecoder(body)
-		if err := proc.NewRes().Parse(&d); err != nil || d.Len() != 0 {
+		if err := xdr.Decode(&d, proc.NewRes()).Err(); err != nil || d.Len() != 0 {
 			t.Errorf("%v: results: %v", proc, err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestGarbage(t *testing.T) {
 func TestRequireSys(t *testing.T) {
 	s := newServer(t, mem.New(nil), func(c *server.Config) { c.RequireSys = true })
 	p := newPeer(t, s, xdr.Auth{})
-	h, _ := p.raw(nfs3.Program, 3, uint32(nfs3.ProcGetAttr), (&nfs3.HandleArgs{Handle: p.root}).Append(nil))
+	h, _ := p.raw(nfs3.Program, 3, uint32(nfs3.ProcGetAttr), xdr.Encode(nil, &nfs3.HandleArgs{Handle: p.root}))
 	if !h.Denied || h.AuthStat != xdr.AuthTooWeak {
 		t.Errorf("GETATTR without identity: %v", h.Err())
 	}

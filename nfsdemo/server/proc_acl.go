@@ -33,7 +33,7 @@ func (s *Server) serveACL(ctx context.Context, c *Call) error {
 	d := xdr.NewDecoder(c.Args)
 	if c.Proc == nfs3.ProcGetACL {
 		var args nfs3.GetACLArgs
-		if err := args.Parse(&d); err != nil {
+		if err := xdr.Decode(&d, &args).Err(); err != nil {
 			return err
 		}
 		res := nfs3.GetACLRes{Mask: args.Mask}
@@ -42,11 +42,11 @@ func (s *Server) serveACL(ctx context.Context, c *Call) error {
 			res.Access, res.Default, err = f.acls(args.Mask)
 		}
 		res.Status, res.Attr = o.aclStatus(err), f.opt()
-		c.Resp.Results = res.Append(c.Resp.Results)
+		c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 		return nil
 	}
 	var args nfs3.SetACLArgs
-	if err := args.Parse(&d); err != nil {
+	if err := xdr.Decode(&d, &args).Err(); err != nil {
 		return err
 	}
 	defer s.locks.lock(args.Handle, nil)()
@@ -61,7 +61,7 @@ func (s *Server) serveACL(ctx context.Context, c *Call) error {
 			res.Attr = nfs3.SomeAttr(&a)
 		}
 	}
-	c.Resp.Results = res.Append(c.Resp.Results)
+	c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 	return nil
 }
 

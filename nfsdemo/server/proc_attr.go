@@ -8,13 +8,13 @@ import (
 // getAttr is GETATTR (RFC 1813 Section 3.3.1). It needs no permission.
 func (o *op) getAttr(d *xdr.Decoder) error {
 	var args nfs3.GetAttrArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.GetAttrRes
 	f, err := o.file(args.Handle)
 	res.Status, res.Attr = o.status(err), f.attr
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 
@@ -22,7 +22,7 @@ func (o *op) getAttr(d *xdr.Decoder) error {
 // changes the attributes.
 func (o *op) setAttr(d *xdr.Decoder) error {
 	var args nfs3.SetAttrArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	defer o.s.locks.lock(args.Handle, nil)()
@@ -33,7 +33,7 @@ func (o *op) setAttr(d *xdr.Decoder) error {
 		err = o.applyAttr(&f, &args)
 	}
 	res.Status, res.Wcc = o.status(err), ch.wcc()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
 // access is ACCESS (RFC 1813 Section 3.3.4).
 func (o *op) access(d *xdr.Decoder) error {
 	var args nfs3.AccessArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.AccessRes
@@ -86,6 +86,6 @@ func (o *op) access(d *xdr.Decoder) error {
 			res.Access &^= nfs3.AccessModify | nfs3.AccessExtend | nfs3.AccessDelete
 		}
 	}
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // create is CREATE (RFC 1813 Section 3.3.8).
 func (o *op) create(d *xdr.Decoder) error {
 	var args nfs3.CreateArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	in := initOf(&args.Attr, 0o644)
@@ -87,7 +87,7 @@ func (o *op) resize(f *file, s *nfs3.SetAttr) error {
 // mkdir is MKDIR (RFC 1813 Section 3.3.9).
 func (o *op) mkdir(d *xdr.Decoder) error {
 	var args nfs3.MkdirArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	in := initOf(&args.Attr, 0o755)
@@ -101,7 +101,7 @@ func (o *op) mkdir(d *xdr.Decoder) error {
 // link, and local file systems refuse it too.
 func (o *op) symlink(d *xdr.Decoder) error {
 	var args nfs3.SymlinkArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	in := initOf(&args.Attr, 0o777)
@@ -120,7 +120,7 @@ func (o *op) symlink(d *xdr.Decoder) error {
 // mknod is MKNOD (RFC 1813 Section 3.3.11).
 func (o *op) mknod(d *xdr.Decoder) error {
 	var args nfs3.MknodArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	in := initOf(&args.Attr, 0o644)

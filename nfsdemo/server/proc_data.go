@@ -8,7 +8,7 @@ import (
 // read is READ (RFC 1813 Section 3.3.6). The backend fills the transport's buffer.
 func (o *op) read(d *xdr.Decoder) error {
 	var args nfs3.ReadArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.ReadRes
@@ -21,7 +21,7 @@ func (o *op) read(d *xdr.Decoder) error {
 		data, res.EOF, err = o.readData(&f, &args)
 	}
 	res.Status, res.Attr, res.Count = o.status(err), f.opt(), uint32(len(data))
-	o.c.Resp.Results = res.AppendHead(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, res.Head())
 	if err == nil {
 		o.c.Resp.AppendItem(data)
 	}
@@ -53,7 +53,7 @@ func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err 
 // commit is COMMIT (RFC 1813 Section 3.3.21).
 func (o *op) commit(d *xdr.Decoder) error {
 	var args nfs3.CommitArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	defer o.hold(args.Handle, nil)()
@@ -68,6 +68,6 @@ func (o *op) commit(d *xdr.Decoder) error {
 		res.Verf, err = f.node.Commit(args.Offset, args.Count)
 	}
 	res.Status, res.Wcc = o.status(err), ch.wcc()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }

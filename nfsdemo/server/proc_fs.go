@@ -8,7 +8,7 @@ import (
 // fsStat is FSSTAT (RFC 1813 Section 3.3.18).
 func (o *op) fsStat(d *xdr.Decoder) error {
 	var args nfs3.FSStatArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.FSStatRes
@@ -20,7 +20,7 @@ func (o *op) fsStat(d *xdr.Decoder) error {
 		res.TotalFiles, res.FreeFiles, res.AvailFiles = u.TotalFiles, u.FreeFiles, u.AvailFiles
 	}
 	res.Status, res.Attr = o.status(err), f.opt()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 
@@ -33,7 +33,7 @@ const (
 // fsInfo is FSINFO (RFC 1813 Section 3.3.19).
 func (o *op) fsInfo(d *xdr.Decoder) error {
 	var args nfs3.FSInfoArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.FSInfoRes
@@ -48,14 +48,14 @@ func (o *op) fsInfo(d *xdr.Decoder) error {
 		res.Properties = nfs3.PropLink | nfs3.PropSymlink | nfs3.PropHomogeneous | nfs3.PropCanSetTime
 	}
 	res.Status, res.Attr = o.status(err), f.opt()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 
 // pathConf is PATHCONF (RFC 1813 Section 3.3.20).
 func (o *op) pathConf(d *xdr.Decoder) error {
 	var args nfs3.PathConfArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.PathConfRes
@@ -67,6 +67,6 @@ func (o *op) pathConf(d *xdr.Decoder) error {
 		res.CaseInsensitive, res.CasePreserving = info.CaseFolding, true
 	}
 	res.Status, res.Attr = o.status(err), f.opt()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 // lookup is LOOKUP (RFC 1813 Section 3.3.3).
 func (o *op) lookup(d *xdr.Decoder) error {
 	var args nfs3.LookupArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.LookupRes
@@ -28,7 +28,7 @@ func (o *op) lookup(d *xdr.Decoder) error {
 		var buf [nfs3.MaxHandle]byte
 		res.Handle, res.Attr = o.exp.appendHandle(buf[:0], f.node), f.opt()
 	}
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (o *op) find(dir *file, name string) (file, error) {
 // reducible. Links have no permissions.
 func (o *op) readLink(d *xdr.Decoder) error {
 	var args nfs3.ReadLinkArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	var res nfs3.ReadLinkRes
@@ -58,7 +58,7 @@ func (o *op) readLink(d *xdr.Decoder) error {
 		path, err = f.node.ReadLink()
 	}
 	res.Status, res.Attr = o.status(err), f.opt()
-	o.c.Resp.Results = res.AppendHead(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, res.Head())
 	if err == nil {
 		buf := o.c.Resp.Scratch(len(path))
 		copy(buf, path)

@@ -12,7 +12,7 @@ const dirTail = 8
 // attributes to eof.
 func (o *op) readDir(d *xdr.Decoder) error {
 	var args nfs3.ReadDirArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	l := listing{o: o, max: args.Count, names: ^uint32(0)}
@@ -24,7 +24,7 @@ func (o *op) readDir(d *xdr.Decoder) error {
 // limits the READDIRPLUS3resok.
 func (o *op) readDirPlus(d *xdr.Decoder) error {
 	var args nfs3.ReadDirPlusArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	l := listing{o: o, plus: true, max: args.MaxCount, names: args.DirCount}
@@ -53,7 +53,7 @@ func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
 	res := nfs3.ReadDirRes{Attr: dir.opt()}
 	if err == nil {
 		l.max = min(l.max, uint32(o.s.cfg.MaxIO))
-		l.buf = res.AppendHead(o.c.Resp.Results)
+		l.buf = xdr.Encode(o.c.Resp.Results, res.Head())
 		l.start = len(o.c.Resp.Results) + 4
 		at := len(l.buf) - nfs3.VerfSize
 		res.Verf, res.EOF, err = dir.node.ReadDir(cookie, verf, l.plus, l.add)
@@ -65,10 +65,10 @@ func (l *listing) list(h nfs3.FileHandle, cookie uint64, verf nfs3.CookieVerf) {
 	}
 	if err != nil {
 		res.Status = o.status(err)
-		o.c.Resp.Results = res.Append(o.c.Resp.Results)
+		o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 		return
 	}
-	o.c.Resp.Results = nfs3.AppendDirTail(l.buf, res.EOF)
+	o.c.Resp.Results = xdr.AppendBool(xdr.AppendBool(l.buf, false), res.EOF)
 }
 
 // size returns the octets that the resok would have if it ended here.
@@ -95,10 +95,11 @@ func (l *listing) add(e *nfs3.DirPlusEntry) bool {
 	}
 	l.count++
 	l.used += names
+	l.buf = xdr.AppendBool(l.buf, true)
 	if l.plus {
-		l.buf = e.Append(l.buf)
+		l.buf = xdr.Encode(l.buf, e)
 	} else {
-		l.buf = e.DirEntry.Append(l.buf)
+		l.buf = xdr.Encode(l.buf, &e.DirEntry)
 	}
 	return true
 }

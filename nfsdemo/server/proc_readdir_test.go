@@ -140,7 +140,7 @@ func TestReadDirExact(t *testing.T) {
 			p.Errorf("%d octets: %d entries, eof %v", size-1, len(r.Entries), r.EOF)
 		}
 		args := nfs3.ReadDirArgs{Dir: d, Count: size}
-		_, body := p.raw(nfs3.Program, 3, uint32(nfs3.ProcReadDir), args.Append(nil))
+		_, body := p.raw(nfs3.Program, 3, uint32(nfs3.ProcReadDir), xdr.Encode(nil, &args))
 		if len(body) != int(size)+4 {
 			p.Errorf("resok of %d octets, count %d", len(body)-4, size)
 		}
@@ -168,7 +168,7 @@ func TestFSProcs(t *testing.T) {
 			p.Errorf("%+v", c)
 		}
 		var d xdr.Decoder
-		if (&nfs3.Void{}).Parse(&d) != nil {
+		if xdr.Decode(&d, &nfs3.Void{}).Err() != nil {
 			p.Error("void")
 		}
 	})

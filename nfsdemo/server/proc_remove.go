@@ -8,7 +8,7 @@ import (
 // remove is REMOVE (RFC 1813 Section 3.3.12).
 func (o *op) remove(d *xdr.Decoder) error {
 	var args nfs3.RemoveArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	o.removing(&args, func(dir *file) error {
@@ -31,7 +31,7 @@ func (o *op) removable(name string) error {
 // rmdir is RMDIR (RFC 1813 Section 3.3.13): "." is INVAL, ".." EXIST.
 func (o *op) rmdir(d *xdr.Decoder) error {
 	var args nfs3.RmdirArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	dots := nfs3.ErrExist
@@ -60,5 +60,5 @@ func (o *op) removing(args *nfs3.DirOpArgs, fn func(dir *file) error) {
 		err = fn(&dir)
 	}
 	res.Status, res.Wcc = o.status(err), ch.wcc()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 }

@@ -10,7 +10,7 @@ import (
 // rename is RENAME (RFC 1813 Section 3.3.14). "." and ".." are INVAL.
 func (o *op) rename(d *xdr.Decoder) error {
 	var args nfs3.RenameArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	defer o.hold(args.From.Dir, args.To.Dir)()
@@ -27,7 +27,7 @@ func (o *op) rename(d *xdr.Decoder) error {
 		err = o.move(&src.file, &dst.file, &args)
 	}
 	res.Status, res.FromWcc, res.ToWcc = o.status(err), src.wcc(), dst.wcc()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 
@@ -57,7 +57,7 @@ func (o *op) movable(args *nfs3.RenameArgs) error {
 // link is LINK (RFC 1813 Section 3.3.15). "." and ".." exist.
 func (o *op) link(d *xdr.Decoder) error {
 	var args nfs3.LinkArgs
-	if err := args.Parse(d); err != nil {
+	if err := xdr.Decode(d, &args).Err(); err != nil {
 		return err
 	}
 	defer o.hold(args.Link.Dir, nil)()
@@ -78,7 +78,7 @@ func (o *op) link(d *xdr.Decoder) error {
 		}
 	}
 	res.Status, res.Attr, res.DirWcc = o.status(err), f.opt(), ch.wcc()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
 }
 

@@ -14,9 +14,8 @@ import (
 // they can be written. The backend gets the octets where the transport has received them.
 func (o *op) write(d *xdr.Decoder) error {
 	var args nfs3.WriteArgs
-	_ = args.ParseHead(d) // d keeps its error
-	data := o.c.Opaque(d, math.MaxInt32)
-	if err := d.ErrIn("WRITE3args"); err != nil {
+	data := o.c.Opaque(xdr.Decode(d, args.Head()), math.MaxInt32)
+	if err := d.Err(); err != nil {
 		return err
 	}
 	if data.Pending() {
@@ -50,7 +49,7 @@ func (o *op) write(d *xdr.Decoder) error {
 func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	d := xdr.NewDecoder(c.Args)
 	var args nfs3.WriteArgs
-	if args.ParseHead(&d) != nil {
+	if xdr.Decode(&d, args.Head()).Err() != nil {
 		return false
 	}
 	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
@@ -77,7 +76,7 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 // wrote answers a WRITE.
 func (o *op) wrote(res *nfs3.WriteRes, ch *change, err error) {
 	res.Status, res.Wcc = o.status(err), ch.wcc()
-	o.c.Resp.Results = res.Append(o.c.Resp.Results)
+	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, res)
 }
 
 // writeTo finds the file of a WRITE of n octets, and checks what does not depend on the caller.

@@ -60,7 +60,7 @@ func TestOtherClient(t *testing.T) {
 		msg := xdr.AppendCall(nil, &xdr.CallHeader{
 			XID: 1, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcCreate), Cred: sys(1000, 1000, 4, x.group),
 		})
-		reply := exchange(t, x.from, x.addr, (&nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: dir, Name: "f"}, Mode: nfs3.Guarded}).Append(msg))
+		reply := exchange(t, x.from, x.addr, xdr.Encode(msg, &nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: dir, Name: "f"}, Mode: nfs3.Guarded}))
 		at := 24 // the status, behind the header of an accepted call
 		if x.addr == nothing {
 			at = 20

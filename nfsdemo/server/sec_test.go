@@ -66,7 +66,7 @@ func TestSec(t *testing.T) {
 		}, &resp)
 		var res mount3.MountRes
 		d := xdr.NewDecoder(resp.Results)
-		if err := res.Parse(&d); err != nil || len(sec) > 0 && !slices.Equal(res.Flavors, sec) {
+		if err := xdr.Decode(&d, &res).Err(); err != nil || len(sec) > 0 && !slices.Equal(res.Flavors, sec) {
 			t.Errorf("sec=%v: MNT says %v, %v", sec, res.Flavors, err)
 		}
 	}
@@ -100,7 +100,7 @@ func TestPrincipals(t *testing.T) {
 		s.ServeRPC(t.Context(), req, &resp)
 		var res nfs3.MkdirRes
 		d := xdr.NewDecoder(resp.Results)
-		if err := res.Parse(&d); err != nil || res.Status != nfs3.OK || res.Attr.Attr.UID != tt.uid || res.Attr.Attr.GID != tt.gid {
+		if err := xdr.Decode(&d, &res).Err(); err != nil || res.Status != nfs3.OK || res.Attr.Attr.UID != tt.uid || res.Attr.Attr.GID != tt.gid {
 			t.Errorf("%s: %+v, %v", tt.name, res, err)
 		}
 	}

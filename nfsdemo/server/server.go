@@ -118,11 +118,11 @@ func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
 	switch nfs3.Proc(proc) {
 	case nfs3.ProcRead:
 		var a nfs3.ReadArgs
-		_ = a.Parse(&d) // a call that cannot be decoded takes no time
+		xdr.Decode(&d, &a) // a call that cannot be decoded takes no time
 		handle, class = a.Handle, uint32(bits.Len32(a.Count))
 	case nfs3.ProcWrite:
 		var a nfs3.WriteArgs
-		_ = a.ParseHead(&d)
+		xdr.Decode(&d, a.Head())
 		handle, class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
 	default:
 	}

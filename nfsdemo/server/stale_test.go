@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // canary is what the memory of replies is full of: octets of a file that others may not read.
@@ -30,10 +31,10 @@ func TestNothingStaleInReplies(t *testing.T) {
 				}
 			}
 		}
-		clean := func(what string, proc nfs3.Proc, args nfs3.Message) {
+		clean := func(what string, proc nfs3.Proc, args xdr.Message) {
 			t.Helper()
 			taint()
-			_, body := p.raw(nfs3.Program, nfs3.Version, uint32(proc), args.Append(nil))
+			_, body := p.raw(nfs3.Program, nfs3.Version, uint32(proc), xdr.Encode(nil, args))
 			if bytes.Contains(body, []byte(canary)) {
 				t.Errorf("%v, %s: octets of another reply", proc, what)
 			}
@@ -57,7 +58,7 @@ func TestNothingStaleInReplies(t *testing.T) {
 		link := nfs[nfs3.SymlinkRes](p, nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: at(p.root, "link"), Attr: mode(0o777), Path: strings.Repeat("to/", 300)}, nfs3.OK).Handle.Handle
 		h := func(h nfs3.FileHandle) *nfs3.HandleArgs { return &nfs3.HandleArgs{Handle: h} }
 		look := at(p.root, "file")
-		for proc, args := range map[nfs3.Proc]nfs3.Message{
+		for proc, args := range map[nfs3.Proc]xdr.Message{
 			nfs3.ProcReadLink: h(link), nfs3.ProcGetAttr: h(file), nfs3.ProcLookup: &look,
 			nfs3.ProcAccess: &nfs3.AccessArgs{Handle: file, Access: 63}, nfs3.ProcFSStat: h(p.root), nfs3.ProcFSInfo: h(p.root), nfs3.ProcPathConf: h(p.root),
 			nfs3.ProcReadDir: &nfs3.ReadDirArgs{Dir: p.root, Count: 8192}, nfs3.ProcReadDirPlus: &nfs3.ReadDirPlusArgs{Dir: p.root, DirCount: 4096, MaxCount: 32768},

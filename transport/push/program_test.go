@@ -83,7 +83,7 @@ func (r *openRes) parse(d *xdr.Decoder) {
 	o := &r.Opened
 	if o.Session = takeKey(d); d.Bool() {
 		o.Commit = new(rendezvous.Place)
-		xdr.Decode(d, o.Commit, (*rendezvous.Place).Code)
+		xdr.Decode(d, o.Commit)
 	}
 	a := &o.Answer
 	a.ID, a.Capacity = takeKey(d), d.Uint64()

@@ -66,7 +66,7 @@ type openArgs struct {
 	Native   bool
 }
 
-func (a *openArgs) code(c *xdr.Coder) {
+func (a *openArgs) Code(c *xdr.Coder) {
 	c.String(&a.Name, maxName)
 	c.Fixed(a.Secret[:])
 	c.Fixed(a.Instance[:])
@@ -75,8 +75,8 @@ func (a *openArgs) code(c *xdr.Coder) {
 	c.Bool(&a.Native)
 }
 
-func (a *openArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*openArgs).code) }
-func (a *openArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*openArgs).code) }
+func (a *openArgs) append(b []byte) []byte { return xdr.Encode(b, a) }
+func (a *openArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a) }
 
 // opened is push_opened.
 type opened struct {
@@ -98,13 +98,13 @@ type openRes struct {
 	Opened opened // of StatusOK
 }
 
-func (r *openRes) code(c *xdr.Coder) {
+func (r *openRes) Code(c *xdr.Coder) {
 	if xdr.Word(c, &r.Status) == StatusOK {
-		r.Opened.code(c)
+		r.Opened.Code(c)
 	}
 }
 
-func (o *opened) code(c *xdr.Coder) {
+func (o *opened) Code(c *xdr.Coder) {
 	c.Fixed(o.Session[:])
 	if native := o.Commit != nil; c.Bool(&native) {
 		if o.Commit == nil {
@@ -124,8 +124,8 @@ func (o *opened) code(c *xdr.Coder) {
 	c.Uint32(&a.LastEpoch)
 }
 
-func (r *openRes) append(b []byte) []byte { return xdr.Encode(b, r, (*openRes).code) }
-func (r *openRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r, (*openRes).code) }
+func (r *openRes) append(b []byte) []byte { return xdr.Encode(b, r) }
+func (r *openRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r) }
 
 // appendArgs are push_append_args. Records alias the decoder's input.
 type appendArgs struct {
@@ -160,7 +160,7 @@ type stateRes struct {
 	Level      commitlog.Level
 }
 
-func (r *stateRes) code(c *xdr.Coder) {
+func (r *stateRes) Code(c *xdr.Coder) {
 	if xdr.Word(c, &r.Status) != StatusOK {
 		return
 	}
@@ -170,8 +170,8 @@ func (r *stateRes) code(c *xdr.Coder) {
 	r.Level = commitlog.Level(l)
 }
 
-func (r *stateRes) append(b []byte) []byte { return xdr.Encode(b, r, (*stateRes).code) }
-func (r *stateRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r, (*stateRes).code) }
+func (r *stateRes) append(b []byte) []byte { return xdr.Encode(b, r) }
+func (r *stateRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r) }
 
 // readArgs are push_read_args.
 type readArgs struct {
@@ -182,15 +182,15 @@ type readArgs struct {
 	Milliseconds uint32
 }
 
-func (a *readArgs) code(c *xdr.Coder) {
+func (a *readArgs) Code(c *xdr.Coder) {
 	c.String(&a.Name, maxName)
 	c.Fixed(a.Secret[:])
 	c.Uint64(&a.From)
 	c.Uint32(&a.Octets, &a.Milliseconds)
 }
 
-func (a *readArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*readArgs).code) }
-func (a *readArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*readArgs).code) }
+func (a *readArgs) append(b []byte) []byte { return xdr.Encode(b, a) }
+func (a *readArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a) }
 
 // readRes is push_read_res.
 type readRes struct {
@@ -241,14 +241,14 @@ type releaseArgs struct {
 	Seq    uint64
 }
 
-func (a *releaseArgs) code(c *xdr.Coder) {
+func (a *releaseArgs) Code(c *xdr.Coder) {
 	c.String(&a.Name, maxName)
 	c.Fixed(a.Secret[:])
 	c.Uint64(&a.Seq)
 }
 
-func (a *releaseArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*releaseArgs).code) }
-func (a *releaseArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*releaseArgs).code) }
+func (a *releaseArgs) append(b []byte) []byte { return xdr.Encode(b, a) }
+func (a *releaseArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a) }
 
 // Status is the result of a call (docs/push.x, push_status). As an error it means that the server
 // has refused.

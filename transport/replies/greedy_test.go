@@ -28,7 +28,7 @@ func offerLog(ctx context.Context, t *testing.T, p *replies.Pusher, client byte)
 	if st := d.Uint32(); st != 1 {
 		t.Fatalf("status %d", st)
 	}
-	xdr.Decode(&d, &at, (*rendezvous.Place).Code)
+	xdr.Decode(&d, &at)
 	return at
 }
 

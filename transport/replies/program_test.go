@@ -41,7 +41,7 @@ type offerRes struct {
 
 func (r *offerRes) parse(d *xdr.Decoder) {
 	if r.Status = d.Uint32(); r.Status == statusConnect {
-		xdr.Decode(d, &r.At, (*rendezvous.Place).Code)
+		xdr.Decode(d, &r.At)
 		r.Life = d.Uint64()
 	}
 }

@@ -53,14 +53,14 @@ type offerArgs struct {
 	Connect bool // the connection to the log has ended
 }
 
-func (a *offerArgs) code(c *xdr.Coder) {
+func (a *offerArgs) Code(c *xdr.Coder) {
 	c.Fixed(a.Client[:])
 	c.Uint32(&a.Epoch)
 	c.Bool(&a.Connect)
 }
 
-func (a *offerArgs) append(b []byte) []byte { return xdr.Encode(b, a, (*offerArgs).code) }
-func (a *offerArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a, (*offerArgs).code) }
+func (a *offerArgs) append(b []byte) []byte { return xdr.Encode(b, a) }
+func (a *offerArgs) parse(d *xdr.Decoder)   { xdr.Decode(d, a) }
 
 // offerRes is offer_res.
 type offerRes struct {
@@ -69,15 +69,15 @@ type offerRes struct {
 	Life   uint64           // of statusConnect: identifies the server's state; records named in others are lost
 }
 
-func (r *offerRes) code(c *xdr.Coder) {
+func (r *offerRes) Code(c *xdr.Coder) {
 	if xdr.Word(c, &r.Status) == statusConnect {
 		r.At.Code(c)
 		c.Uint64(&r.Life)
 	}
 }
 
-func (r *offerRes) append(b []byte) []byte { return xdr.Encode(b, r, (*offerRes).code) }
-func (r *offerRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r, (*offerRes).code) }
+func (r *offerRes) append(b []byte) []byte { return xdr.Encode(b, r) }
+func (r *offerRes) parse(d *xdr.Decoder)   { xdr.Decode(d, r) }
 
 // name names a record.
 type name struct{ life, seq uint64 }

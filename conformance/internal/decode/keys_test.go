@@ -6,6 +6,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // TestKeys: what is shown of arguments and results is on one line and bounded, whatever the names are.
@@ -13,7 +14,7 @@ func TestKeys(t *testing.T) {
 	fh := nfs3.FileHandle("handle")
 	where := nfs3.DirOpArgs{Dir: fh, Name: "a\n\"b"}
 	for _, tt := range []struct {
-		m    nfs3.Message
+		m    xdr.Message
 		want string
 	}{
 		{nil, ""},

@@ -27,9 +27,9 @@ func rpcs(pieces []piece) (all []decode.RPC) {
 				h.Cred.Body, h.Verf.Body, kept.Call = bytes.Clone(h.Cred.Body), bytes.Clone(h.Verf.Body), &h
 			}
 			if r.Message != nil { // the same of memory of its own
-				kept.Message = reflect.New(reflect.TypeOf(r.Message).Elem()).Interface().(nfs3.Message)
-				d := xdr.NewDecoder(r.Message.Append(nil))
-				if err := kept.Message.Parse(&d); err != nil {
+				kept.Message = reflect.New(reflect.TypeOf(r.Message).Elem()).Interface().(xdr.Message)
+				d := xdr.NewDecoder(xdr.Encode(nil, r.Message))
+				if err := xdr.Decode(&d, kept.Message).Err(); err != nil {
 					kept.Err = err
 				}
 			}
@@ -53,7 +53,7 @@ func message(head, b []byte, n int) chunks.Message {
 }
 
 // conversation is a call and its reply, as our engine sends them to a peer whose buffers are aligned so; 0: no RDMA_MSGP.
-func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs3.Message, arg int, res nfs3.Message, result int) [][]byte {
+func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args xdr.Message, arg int, res xdr.Message, result int) [][]byte {
 	t.Helper()
 	const xid = 0x01020304
 	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{
@@ -63,7 +63,7 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs
 		XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: xdr.Auth{Flavor: 3, Body: cred},
 	})
 	c := &rpcrdma.Call{XID: xid, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc)}
-	c.Message = message(head, args.Append(nil), arg)
+	c.Message = message(head, xdr.Encode(nil, args), arg)
 	if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args nfs
 		t.Fatal(v, in.Err)
 	}
 	p.Credits().Posted(p.Credits().Need())
-	m := message(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}), res.Append(nil), result)
+	m := message(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}), xdr.Encode(nil, res), result)
 	var out rpcrdma.Reply
 	p.Reply(nil, &in, &m, &out)
 	return [][]byte{call, append(out.Head, out.Body...)}

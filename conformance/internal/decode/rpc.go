@@ -39,7 +39,7 @@ type RPC struct {
 	Body  []byte
 	Whole bool
 	// Message is the decoded Body of a whole NFSv3 or MOUNTv3 message; else nil.
-	Message nfs3.Message
+	Message xdr.Message
 	// CCP is the decoded Body of a CONF_RDMA (RFC 5666 Section 6).
 	CCP *CCP
 	// Compound has the operations of NFSv4, and of its callbacks.
@@ -152,7 +152,7 @@ func (r *RPC) decodeBody(h *rpcrdma.Header) {
 		return
 	}
 	d := xdr.NewDecoder(r.Body)
-	if err := m.Parse(&d); err != nil {
+	if err := xdr.Decode(&d, m).Err(); err != nil {
 		r.Err = err
 		return
 	}
@@ -250,7 +250,7 @@ func procName(prog, vers, proc uint32) string {
 
 // messages returns empty values for the arguments and results of a procedure, nil when this
 // package has no codec for it.
-func messages(prog, vers, proc uint32) (args, res nfs3.Message) {
+func messages(prog, vers, proc uint32) (args, res xdr.Message) {
 	switch {
 	case prog == nfs3.Program && vers == nfs3.Version && nfs3.Proc(proc).Known():
 		return nfs3.Proc(proc).NewArgs(), nfs3.Proc(proc).NewRes()

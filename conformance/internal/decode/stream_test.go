@@ -87,7 +87,7 @@ func (s *packetSource) call(c *talker) {
 	h := rpcrdma.Header{XID: xid, Vers: 1, Credit: 8, Lists: chunks.Lists{Write: []chunks.WriteChunk{{seg}}}}
 	call := xdr.CallHeader{XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcRead)}
 	args := nfs3.ReadArgs{Handle: make(nfs3.FileHandle, 32), Count: readSize}
-	s.send(c, decode.FromOpener, args.Append(xdr.AppendCall(h.Append(nil), &call)))
+	s.send(c, decode.FromOpener, xdr.Encode(xdr.AppendCall(h.Append(nil), &call), &args))
 	for off := 0; off < readSize; off += segment {
 		s.write(c, uint32(seg.Handle), seg.Offset+uint64(off), min(segment, readSize-off), off+segment >= readSize)
 	}

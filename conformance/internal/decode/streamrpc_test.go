@@ -31,9 +31,9 @@ func marked(msg []byte, n int) (b []byte) {
 // TestRecords: NFS over TCP is decoded, however its records are cut, and is not taken for MPA.
 func TestRecords(t *testing.T) {
 	call := xdr.AppendCall(nil, &xdr.CallHeader{XID: 7, RPCVers: 2, Prog: nfs3.Program, Vers: 3, Proc: uint32(nfs3.ProcGetAttr)})
-	call = (&nfs3.HandleArgs{Handle: nfs3.FileHandle("handle")}).Append(call)
+	call = xdr.Encode(call, &nfs3.HandleArgs{Handle: nfs3.FileHandle("handle")})
 	reply := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: 7})
-	reply = (&nfs3.GetAttrRes{Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: 9}}).Append(reply)
+	reply = xdr.Encode(reply, &nfs3.GetAttrRes{Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: 9}})
 	for _, fragment := range []int{1000, 24} {
 		for _, piece := range []int{1000, 30} {
 			var lines []string

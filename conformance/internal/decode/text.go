@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // String renders the event in one line, with Wireshark's names for the fields. The line begins
@@ -299,7 +300,7 @@ const maxName = 64
 
 // keys returns what matters most in a message of NFSv3 or MOUNT: handles as a digest (CRC-32, as in
 // Wireshark), names, offsets, counts. It returns "" if there is nothing of the kind.
-func keys(m nfs3.Message) string {
+func keys(m xdr.Message) string {
 	switch a := m.(type) {
 	case *nfs3.HandleArgs:
 		return digest(a.Handle)
@@ -342,7 +343,7 @@ func keys(m nfs3.Message) string {
 }
 
 // resultKeys does the same for results.
-func resultKeys(m nfs3.Message) string {
+func resultKeys(m xdr.Message) string {
 	switch r := m.(type) {
 	case *nfs3.ReadRes:
 		if r.Status == nfs3.OK {

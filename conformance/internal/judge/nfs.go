@@ -136,14 +136,14 @@ func (m *rpcMachine) pads(r *decode.RPC) {
 	if r.Message == nil || len(r.Body) > maxCompare {
 		return
 	}
-	m.buf = r.Message.Append(m.buf[:0])
+	m.buf = xdr.Encode(m.buf[:0], r.Message)
 	if !bytes.Equal(m.buf, r.Body) {
 		m.violate("RPC-014", "pad in %s", r.Name)
 	}
 }
 
 // nfsCall judges the arguments of NFSv3, and keeps what the reply will be judged by.
-func (m *rpcMachine) nfsCall(msg nfs3.Message, c *rpcCall) {
+func (m *rpcMachine) nfsCall(msg xdr.Message, c *rpcCall) {
 	c.nfs.known, c.nfs.handle = msg != nil, handleOf(msg)
 	switch a := msg.(type) {
 	case *nfs3.ReadArgs:
@@ -208,7 +208,7 @@ func (m *rpcMachine) listing(cookie uint64, verf nfs3.CookieVerf) {
 }
 
 // handleOf returns the handle of the object that the attributes of the reply describe.
-func handleOf(msg nfs3.Message) string {
+func handleOf(msg xdr.Message) string {
 	switch a := msg.(type) {
 	case *nfs3.HandleArgs:
 		return string(a.Handle)

@@ -15,7 +15,7 @@ func reply(h xdr.ReplyHeader) func(*twin.RPC) {
 }
 
 // nfs does one inline exchange of NFSv3.
-func nfs(proc nfs3.Proc, args, results nfs3.Message) func(*twin.RPC) {
+func nfs(proc nfs3.Proc, args, results xdr.Message) func(*twin.RPC) {
 	return func(t *twin.RPC) {
 		t.Do(t.Null())
 		t.Do(t.NFS(proc, args, results))

@@ -45,7 +45,7 @@ func attrOf(dir bool) (nfs3.FileHandle, *nfs3.Attr) {
 // ServeRPC implements [rpc.Handler].
 func (s *Liar) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	d := xdr.NewDecoder(req.Args)
-	var res nfs3.Message
+	var res xdr.Message
 	if req.Prog == mount3.Program {
 		res = mounted(mount3.Proc(req.Proc))
 	} else {
@@ -56,11 +56,11 @@ func (s *Liar) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response)
 	case res == nil:
 		resp.Stat = xdr.ProcUnavail
 	default:
-		resp.Results = res.Append(resp.Results)
+		resp.Results = xdr.Encode(resp.Results, res)
 	}
 }
 
-func mounted(proc mount3.Proc) nfs3.Message {
+func mounted(proc mount3.Proc) xdr.Message {
 	switch proc {
 	case mount3.ProcMnt:
 		return &mount3.MountRes{Handle: dirHandle, Flavors: []xdr.AuthFlavor{xdr.AuthSys}}
@@ -73,18 +73,18 @@ func mounted(proc mount3.Proc) nfs3.Message {
 
 // answer returns the results of a procedure, nil if there is no such thing. The clients under test send valid
 // arguments.
-func (s *Liar) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
+func (s *Liar) answer(proc nfs3.Proc, d *xdr.Decoder) xdr.Message {
 	switch proc {
 	case nfs3.ProcFSInfo:
 		return &nfs3.FSInfoRes{RTMax: 4096, WTMax: 4096, DTPref: 64 << 10}
 	case nfs3.ProcGetAttr:
 		var a nfs3.GetAttrArgs
-		_ = a.Parse(d)
+		_ = xdr.Decode(d, &a).Err()
 		_, attr := attrOf(a.Handle[0] == dirHandle[0])
 		return &nfs3.GetAttrRes{Attr: *attr}
 	case nfs3.ProcLookup:
 		var a nfs3.LookupArgs
-		_ = a.Parse(d)
+		_ = xdr.Decode(d, &a).Err()
 		return s.lookup(a.Name)
 	case nfs3.ProcRead:
 		if s.Crumbs {
@@ -97,7 +97,7 @@ func (s *Liar) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
 		return &nfs3.RemoveRes{}
 	case nfs3.ProcReadDir:
 		var a nfs3.ReadDirArgs
-		_ = a.Parse(d)
+		_ = xdr.Decode(d, &a).Err()
 		page, eof := s.Page(a.Cookie)
 		res := &nfs3.ReadDirRes{EOF: eof}
 		for _, e := range page {
@@ -106,7 +106,7 @@ func (s *Liar) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
 		return res
 	case nfs3.ProcReadDirPlus:
 		var a nfs3.ReadDirPlusArgs
-		_ = a.Parse(d)
+		_ = xdr.Decode(d, &a).Err()
 		return s.plus(a.Cookie)
 	default:
 		return nil
@@ -114,7 +114,7 @@ func (s *Liar) answer(proc nfs3.Proc, d *xdr.Decoder) nfs3.Message {
 }
 
 // lookup finds the name in the first page. The name of the directory that a test lists is in none.
-func (s *Liar) lookup(name string) nfs3.Message {
+func (s *Liar) lookup(name string) xdr.Message {
 	dir := true
 	page, _ := s.Page(0)
 	for _, e := range page {
@@ -126,7 +126,7 @@ func (s *Liar) lookup(name string) nfs3.Message {
 	return &nfs3.LookupRes{Handle: fh, Attr: nfs3.SomeAttr(attr)}
 }
 
-func (s *Liar) plus(cookie uint64) nfs3.Message {
+func (s *Liar) plus(cookie uint64) xdr.Message {
 	if s.NoPlus {
 		return &nfs3.ReadDirPlusRes{Status: nfs3.ErrNotSupp}
 	}

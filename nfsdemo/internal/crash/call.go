@@ -30,13 +30,13 @@ func (o *Op) call(worker uint16) (*message, error) {
 			Handle: o.File, Offset: uint64(o.First * Piece),
 			Count: uint32(o.Pieces * Piece), Stable: o.Stable,
 		}
-		return &message{proc: nfs3.ProcWrite, args: w.AppendHead(nil), item: o.data(worker)}, nil
+		return &message{proc: nfs3.ProcWrite, args: xdr.AppendUint32(xdr.Encode(nil, w.Head()), w.Count), item: o.data(worker)}, nil
 	}
 	proc, args := o.args()
 	if args == nil {
 		return nil, fmt.Errorf("%v is not a call", o)
 	}
-	m := &message{proc: proc, args: args.Append(nil)}
+	m := &message{proc: proc, args: xdr.Encode(nil, args)}
 	if o.Kind == Read {
 		m.sink = o.Pieces * Piece
 	}
@@ -44,7 +44,7 @@ func (o *Op) call(worker uint16) (*message, error) {
 }
 
 // args returns the arguments of all but Write.
-func (o *Op) args() (nfs3.Proc, nfs3.Message) {
+func (o *Op) args() (nfs3.Proc, xdr.Message) {
 	at := nfs3.DirOpArgs{Dir: o.Dir, Name: base(o.Path)}
 	to := nfs3.DirOpArgs{Dir: o.Into, Name: base(o.To)}
 	mode := nfs3.SetAttr{SetMode: true, Mode: o.Mode}
@@ -107,7 +107,7 @@ func (o *Op) result(proc nfs3.Proc, raw []byte) (*Result, error) {
 		return nil, fmt.Errorf("%v has no results", proc)
 	}
 	d := xdr.NewDecoder(raw)
-	if err := msg.Parse(&d); err != nil {
+	if err := xdr.Decode(&d, msg).Err(); err != nil {
 		return nil, err
 	}
 	if err := d.End(); err != nil {

@@ -97,13 +97,13 @@ type Caller interface {
 // root mounts the export.
 func root(ctx context.Context, c Caller, xid uint32, export string) ([]byte, error) {
 	args := mount3.PathArgs{Path: export}
-	raw, err := c.do(ctx, xid, mount3.Program, &message{proc: nfs3.Proc(mount3.ProcMnt), args: args.Append(nil)})
+	raw, err := c.do(ctx, xid, mount3.Program, &message{proc: nfs3.Proc(mount3.ProcMnt), args: xdr.Encode(nil, &args)})
 	if err != nil {
 		return nil, err
 	}
 	var res mount3.MountRes
 	d := xdr.NewDecoder(raw)
-	if err := res.Parse(&d); err != nil {
+	if err := xdr.Decode(&d, &res).Err(); err != nil {
 		return nil, err
 	}
 	if res.Status != mount3.OK {

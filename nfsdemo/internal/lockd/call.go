@@ -197,7 +197,7 @@ func (s *Server) granted(c *client, b *block) (st Status, sent bool, err error) 
 	if b.async {
 		proc = ProcGrantedMsg
 	}
-	out, err := s.call(b.ctx, network(b.network), c.addr, NLMProgram, b.vers, uint32(proc), args.Append(nil, b.vers))
+	out, err := s.call(b.ctx, network(b.network), c.addr, NLMProgram, b.vers, uint32(proc), Append(nil, &args, b.vers))
 	if err != nil {
 		_, kept := errors.AsType[*notSentError](err)
 		return 0, !kept, err
@@ -205,7 +205,7 @@ func (s *Server) granted(c *client, b *block) (st Status, sent bool, err error) 
 	if !b.async {
 		var r Res
 		d := xdr.NewDecoder(out)
-		err := r.Parse(&d, b.vers)
+		err := Parse(&d, &r, b.vers)
 		return r.Status, true, err
 	}
 	select {

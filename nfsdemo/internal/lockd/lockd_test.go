@@ -35,7 +35,7 @@ func TestConflict(t *testing.T) {
 	out := must(b.send(lockd.ProcTest, &lockd.TestArgs{Cookie: []byte("cookie"), Lock: b.part(1, 0, 0)}))(t)
 	var res lockd.TestRes
 	d := xdr.NewDecoder(out)
-	if err := res.Parse(&d, b.vers); err != nil || res.Status != lockd.Denied || res.Offset != 10 || res.Len != 10 || res.ID != 1 || !res.Exclusive {
+	if err := lockd.Parse(&d, &res, b.vers); err != nil || res.Status != lockd.Denied || res.Offset != 10 || res.Len != 10 || res.ID != 1 || !res.Exclusive {
 		t.Errorf("TEST: %+v, %v", res, err)
 	}
 	expect(t, "a unlocks a part", a.unlock(15, 5), lockd.Granted)
@@ -107,7 +107,7 @@ func TestUDP(t *testing.T) {
 	defer conn.Close() //nolint:errcheck // a test
 	cred := xdr.SysCred{MachineName: b.name}
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4, Proc: uint32(lockd.ProcLock), Cred: cred.Auth()})
-	msg = (&lockd.LockArgs{Cookie: []byte("u"), Block: true, Exclusive: true, Lock: b.part(1, 0, 0)}).Append(msg, 4)
+	msg = lockd.Append(msg, &lockd.LockArgs{Cookie: []byte("u"), Block: true, Exclusive: true, Lock: b.part(1, 0, 0)}, 4)
 	must(conn.Write(msg))(t)
 	buf := make([]byte, 999)
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
@@ -117,7 +117,7 @@ func TestUDP(t *testing.T) {
 	if err := h.Parse(&d); err != nil || h.Err() != nil || h.XID != 77 {
 		t.Fatal(err, h.Err())
 	}
-	if err := res.Parse(&d, 4); err != nil || res.Status != lockd.Blocked {
+	if err := lockd.Parse(&d, &res, 4); err != nil || res.Status != lockd.Blocked {
 		t.Errorf("%+v, %v", res, err)
 	}
 	expect(t, "a", a.unlock(0, 10), lockd.Granted)
@@ -172,7 +172,7 @@ func TestClientRestart(t *testing.T) {
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
-	b.call(lockd.NSMProgram, 1, lockd.ProcNotify, (&lockd.Notify{Name: []byte(a.name), State: 3}).Append(nil)) // not from there
+	b.call(lockd.NSMProgram, 1, lockd.ProcNotify, xdr.Encode(nil, &lockd.Notify{Name: []byte(a.name), State: 3})) // not from there
 	expect(t, "b asks again", b.lock(0, 10, true), lockd.Blocked)
 	a.name += ".example.org"
 	a.started(3)
@@ -258,7 +258,7 @@ func TestServerRestart(t *testing.T) {
 	})
 	var st lockd.StatRes
 	d := xdr.NewDecoder(b.call(lockd.NSMProgram, 1, lockd.ProcStat, xdr.AppendString(nil, "x")))
-	if err := st.Parse(&d); err != nil || st.State != 7 {
+	if err := xdr.Decode(&d, &st).Err(); err != nil || st.State != 7 {
 		t.Errorf("the state: %+v, %v", st, err)
 	}
 }
@@ -487,7 +487,7 @@ func TestUDPNotLonger(t *testing.T) {
 		for vers := range uint32(6) {
 			for proc := range uint32(26) {
 				for _, rpcvers := range []uint32{2, 3} {
-					args := (&lockd.TestArgs{Cookie: []byte("c"), Lock: a.part(2, 0, 0)}).Append(nil, 4)
+					args := lockd.Append(nil, &lockd.TestArgs{Cookie: []byte("c"), Lock: a.part(2, 0, 0)}, 4)
 					full := append(xdr.AppendCall(nil, &xdr.CallHeader{RPCVers: rpcvers, Prog: prog, Vers: vers, Proc: proc}), args...)
 					for _, n := range []int{8, 12, 16, 20, 24, 32, 40, 44, len(full)} {
 						xid++
@@ -524,7 +524,7 @@ func TestCancelMuteUDP(t *testing.T) {
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	cred := xdr.SysCred{MachineName: b.name}
 	msg := xdr.AppendCall(nil, &xdr.CallHeader{XID: 77, RPCVers: 2, Prog: lockd.NLMProgram, Vers: 4, Proc: uint32(lockd.ProcLock), Cred: cred.Auth()})
-	msg = (&lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}).Append(msg, 4)
+	msg = lockd.Append(msg, &lockd.LockArgs{Block: true, Exclusive: true, Lock: b.part(1, 0, 10)}, 4)
 	must(conn.Write(msg))(t)
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	must(conn.Read(make([]byte, 999)))(t)
@@ -573,7 +573,7 @@ func TestManyNames(t *testing.T) {
 			b, err := a.send(lockd.ProcLock, &lockd.LockArgs{Exclusive: true, Lock: l})
 			var res lockd.Res
 			d := xdr.NewDecoder(b)
-			if err != nil || res.Parse(&d, a.vers) != nil || res.Status != lockd.Granted {
+			if err != nil || lockd.Parse(&d, &res, a.vers) != nil || res.Status != lockd.Granted {
 				t.Errorf("%v, %v", res.Status, err)
 			}
 			kept, err := os.ReadFile(r.cfg.File)
@@ -617,10 +617,10 @@ func FuzzServe(f *testing.F) {
 		h.Add(p)
 	}
 	l := lockd.Lock{Caller: []byte("c"), File: bytes.Repeat([]byte{1}, 20), Owner: []byte("o"), Len: 3}
-	f.Add(uint32(lockd.NLMProgram), uint32(4), uint32(lockd.ProcLock), (&lockd.LockArgs{Lock: l}).Append(nil, 4))
-	f.Add(uint32(lockd.NLMProgram), uint32(3), uint32(lockd.ProcUnlock), (&lockd.UnlockArgs{Lock: l}).Append(nil, 3))
-	f.Add(uint32(lockd.NLMProgram), uint32(4), uint32(lockd.ProcGrantedRes), (&lockd.Res{Cookie: []byte("x")}).Append(nil, 4))
-	f.Add(uint32(lockd.NSMProgram), uint32(1), uint32(lockd.ProcNotify), (&lockd.Notify{Name: []byte("c")}).Append(nil))
+	f.Add(uint32(lockd.NLMProgram), uint32(4), uint32(lockd.ProcLock), lockd.Append(nil, &lockd.LockArgs{Lock: l}, 4))
+	f.Add(uint32(lockd.NLMProgram), uint32(3), uint32(lockd.ProcUnlock), lockd.Append(nil, &lockd.UnlockArgs{Lock: l}, 3))
+	f.Add(uint32(lockd.NLMProgram), uint32(4), uint32(lockd.ProcGrantedRes), lockd.Append(nil, &lockd.Res{Cookie: []byte("x")}, 4))
+	f.Add(uint32(lockd.NSMProgram), uint32(1), uint32(lockd.ProcNotify), xdr.Encode(nil, &lockd.Notify{Name: []byte("c")}))
 	from := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 9), Port: 700}
 	f.Fuzz(func(t *testing.T, prog, vers, proc uint32, args []byte) {
 		if prog != lockd.NSMProgram {

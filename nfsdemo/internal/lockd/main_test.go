@@ -170,7 +170,7 @@ func (c *client) serve(_ context.Context, req *rpc.Request, resp *rpc.Response) 
 	d := xdr.NewDecoder(append([]byte(nil), req.Args...))
 	if req.Prog == lockd.NSMProgram {
 		var n lockd.Notify
-		if n.Parse(&d) == nil && req.Proc == lockd.ProcNotify {
+		if xdr.Decode(&d, &n).Err() == nil && req.Proc == lockd.ProcNotify {
 			c.notified <- string(n.Name)
 		}
 		return
@@ -178,20 +178,20 @@ func (c *client) serve(_ context.Context, req *rpc.Request, resp *rpc.Response) 
 	switch lockd.Proc(req.Proc) {
 	case lockd.ProcGranted, lockd.ProcGrantedMsg:
 		var a lockd.TestArgs
-		if a.Parse(&d, req.Vers) != nil {
+		if lockd.Parse(&d, &a, req.Vers) != nil {
 			resp.Stat = xdr.GarbageArgs
 			return
 		}
 		res := lockd.Res{Cookie: a.Cookie, Status: c.say}
 		if lockd.Proc(req.Proc) == lockd.ProcGranted {
-			resp.Results = res.Append(resp.Results, req.Vers)
+			resp.Results = lockd.Append(resp.Results, &res, req.Vers)
 		} else if c.say != silent {
 			go c.send(lockd.ProcGrantedRes, &res)
 		}
 		c.granted <- a
 	case lockd.ProcLockRes, lockd.ProcUnlockRes, lockd.ProcCancelRes:
 		var res lockd.Res
-		if res.Parse(&d, req.Vers) == nil {
+		if lockd.Parse(&d, &res, req.Vers) == nil {
 			c.results <- res
 		}
 	default:
@@ -240,31 +240,27 @@ func (c *client) call(prog, vers, proc uint32, args []byte) []byte {
 // lookup finds the file.
 func (c *client) lookup() nfs3.FileHandle {
 	c.t.Helper()
-	d := xdr.NewDecoder(c.call(mount3.Program, mount3.Version, uint32(mount3.ProcMnt), (&mount3.PathArgs{Path: "/e"}).Append(nil)))
+	d := xdr.NewDecoder(c.call(mount3.Program, mount3.Version, uint32(mount3.ProcMnt), xdr.Encode(nil, &mount3.PathArgs{Path: "/e"})))
 	var m mount3.MountRes
-	if err := m.Parse(&d); err != nil || m.Status != mount3.OK {
+	if err := xdr.Decode(&d, &m).Err(); err != nil || m.Status != mount3.OK {
 		c.t.Fatal(err, m.Status)
 	}
 	args := nfs3.LookupArgs{Dir: m.Handle, Name: "f"}
-	d = xdr.NewDecoder(c.call(nfs3.Program, nfs3.Version, uint32(nfs3.ProcLookup), args.Append(nil)))
+	d = xdr.NewDecoder(c.call(nfs3.Program, nfs3.Version, uint32(nfs3.ProcLookup), xdr.Encode(nil, &args)))
 	var l nfs3.LookupRes
-	if err := l.Parse(&d); err != nil || l.Status != nfs3.OK {
+	if err := xdr.Decode(&d, &l).Err(); err != nil || l.Status != nfs3.OK {
 		c.t.Fatal(err, l.Status)
 	}
 	return append(nfs3.FileHandle(nil), l.Handle...)
 }
 
-type appender interface {
-	Append(b []byte, vers uint32) []byte
-}
-
 // send makes a call of NLM.
-func (c *client) send(proc lockd.Proc, args appender) ([]byte, error) {
-	return c.raw(lockd.NLMProgram, c.vers, uint32(proc), args.Append(nil, c.vers))
+func (c *client) send(proc lockd.Proc, args lockd.Message) ([]byte, error) {
+	return c.raw(lockd.NLMProgram, c.vers, uint32(proc), lockd.Append(nil, args, c.vers))
 }
 
 // status makes a call of NLM that returns a status.
-func (c *client) status(proc lockd.Proc, args appender) lockd.Status {
+func (c *client) status(proc lockd.Proc, args lockd.Message) lockd.Status {
 	c.t.Helper()
 	b, err := c.send(proc, args)
 	if err != nil {
@@ -272,7 +268,7 @@ func (c *client) status(proc lockd.Proc, args appender) lockd.Status {
 	}
 	var r lockd.Res
 	d := xdr.NewDecoder(b)
-	if err := r.Parse(&d, c.vers); err != nil || string(r.Cookie) != "cookie" {
+	if err := lockd.Parse(&d, &r, c.vers); err != nil || string(r.Cookie) != "cookie" {
 		c.t.Fatalf("%v, %q", err, r.Cookie)
 	}
 	return r.Status
@@ -306,7 +302,7 @@ func (c *client) cancel(off, n uint64) lockd.Status {
 // started is the NOTIFY of a client that has started again.
 func (c *client) started(state uint32) {
 	c.t.Helper()
-	c.call(lockd.NSMProgram, lockd.NSMVersion, lockd.ProcNotify, (&lockd.Notify{Name: []byte(c.name), State: state}).Append(nil))
+	c.call(lockd.NSMProgram, lockd.NSMVersion, lockd.ProcNotify, xdr.Encode(nil, &lockd.Notify{Name: []byte(c.name), State: state}))
 }
 
 // expect compares statuses.

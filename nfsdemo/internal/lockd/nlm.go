@@ -28,38 +28,38 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 		return nil
 	}
 	d := xdr.NewDecoder(c.Args)
-	var res message
+	var res Message
 	var err error
 	switch proc {
 	case ProcTest, ProcTestMsg:
 		var a TestArgs
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			res = s.test(ctx, c, &a)
 		}
 	case ProcLock, ProcLockMsg, ProcNMLock:
 		var a LockArgs
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			res = &Res{Cookie: a.Cookie, Status: s.lock(ctx, c, &a)}
 		}
 	case ProcCancel, ProcCancelMsg:
 		var a CancelArgs
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			res = &Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, a.Exclusive, true)}
 		}
 	case ProcUnlock, ProcUnlockMsg:
 		var a UnlockArgs
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			res = &Res{Cookie: a.Cookie, Status: s.unlock(ctx, c, &a.Lock, false, false)}
 		}
 	case ProcShare, ProcUnshare:
 		// Choice: none. They would have to bind those who open files by NFS, which has no OPEN.
 		var a ShareArgs
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			res = &ShareRes{Cookie: a.Cookie, Status: Failed}
 		}
 	case ProcFreeAll:
 		var a FreeAllArgs
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			if cl := s.maybe(hostOf(c.RemoteAddr, a.Name)); cl != nil {
 				s.release(cl)
 			}
@@ -67,7 +67,7 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 		return err
 	case ProcGrantedRes:
 		var a Res
-		if err = a.Parse(&d, c.Vers); err == nil {
+		if err = Parse(&d, &a, c.Vers); err == nil {
 			s.answered(peeraddr.Host(c.RemoteAddr), a.Cookie, a.Status)
 		}
 		return err
@@ -84,9 +84,9 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 	case err != nil:
 		return err
 	case proc >= ProcTestMsg && proc <= ProcUnlockMsg:
-		s.reply(c, proc-ProcTestMsg+ProcTestRes, res.Append(nil, c.Vers))
+		s.reply(c, proc-ProcTestMsg+ProcTestRes, Append(nil, res, c.Vers))
 	default:
-		c.Resp.Results = res.Append(c.Resp.Results, c.Vers)
+		c.Resp.Results = Append(c.Resp.Results, res, c.Vers)
 	}
 	return nil
 }

@@ -10,17 +10,11 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// message is what all arguments and results are.
-type message interface {
-	Append(b []byte, vers uint32) []byte
-	Parse(d *xdr.Decoder, vers uint32) error
-}
-
 var lock = lockd.Lock{Caller: []byte("c"), File: []byte{1, 2, 3, 4}, Owner: []byte("7@c"), ID: 7, Offset: 1 << 20, Len: 5}
 
 // table has a message of each kind, and its octets in version 4 as the XDR of the specification gives them.
 var table = []struct {
-	m    message
+	m    lockd.Message
 	wire string
 }{
 	{
@@ -51,27 +45,29 @@ func octets(t testing.TB, s string) []byte {
 	return b
 }
 
-func fresh(m message) message { return reflect.New(reflect.TypeOf(m).Elem()).Interface().(message) }
+func fresh(m lockd.Message) lockd.Message {
+	return reflect.New(reflect.TypeOf(m).Elem()).Interface().(lockd.Message)
+}
 
 // TestWire compares each message with its octets, in both directions.
 func TestWire(t *testing.T) {
 	for _, r := range table {
 		want := octets(t, r.wire)
-		if got := r.m.Append(nil, lockd.Version4); !bytes.Equal(got, want) {
+		if got := lockd.Append(nil, r.m, lockd.Version4); !bytes.Equal(got, want) {
 			t.Errorf("%T: %x, want %x", r.m, got, want)
 		}
 		for _, vers := range []uint32{lockd.Version1, lockd.Version3, lockd.Version4} {
-			wire, m := r.m.Append(nil, vers), fresh(r.m)
+			wire, m := lockd.Append(nil, r.m, vers), fresh(r.m)
 			d := xdr.NewDecoder(wire)
-			if err := m.Parse(&d, vers); err != nil || d.End() != nil {
+			if err := lockd.Parse(&d, m, vers); err != nil || d.End() != nil {
 				t.Errorf("%T, version %d: %v, %v", m, vers, err, d.End())
 			}
-			if again := m.Append(nil, vers); !bytes.Equal(again, wire) {
+			if again := lockd.Append(nil, m, vers); !bytes.Equal(again, wire) {
 				t.Errorf("%T, version %d: %x, then %x", m, vers, wire, again)
 			}
 			for n := range wire {
 				d := xdr.NewDecoder(wire[:n])
-				if fresh(r.m).Parse(&d, vers) == nil {
+				if lockd.Parse(&d, fresh(r.m), vers) == nil {
 					t.Errorf("%T: %d of %d octets were enough", m, n, len(wire))
 				}
 			}
@@ -82,14 +78,14 @@ func TestWire(t *testing.T) {
 // TestOldVersions: what 32 bits cannot say becomes the nearest that they can.
 func TestOldVersions(t *testing.T) {
 	r := lockd.TestRes{Status: lockd.Denied, Offset: 1 << 40, Len: 1 << 33}
-	d := xdr.NewDecoder(r.Append(nil, lockd.Version3))
+	d := xdr.NewDecoder(lockd.Append(nil, &r, lockd.Version3))
 	var got lockd.TestRes
-	if err := got.Parse(&d, lockd.Version3); err != nil || got.Offset != 1<<32-1 || got.Len != 0 {
+	if err := lockd.Parse(&d, &got, lockd.Version3); err != nil || got.Offset != 1<<32-1 || got.Len != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	res := lockd.Res{Status: lockd.Stale}
-	d = xdr.NewDecoder(res.Append(nil, lockd.Version1))
-	if err := res.Parse(&d, lockd.Version1); err != nil || res.Status != lockd.DeniedNoLocks {
+	d = xdr.NewDecoder(lockd.Append(nil, &res, lockd.Version1))
+	if err := lockd.Parse(&d, &res, lockd.Version1); err != nil || res.Status != lockd.DeniedNoLocks {
 		t.Errorf("%v, %v", res.Status, err)
 	}
 }
@@ -97,8 +93,8 @@ func TestOldVersions(t *testing.T) {
 // FuzzParse parses any octets as any message: what parses is encoded again to as many octets.
 func FuzzParse(f *testing.F) {
 	for i, r := range table {
-		f.Add(uint8(i), r.m.Append(nil, lockd.Version4))
-		f.Add(uint8(i|0x80), r.m.Append(nil, lockd.Version3))
+		f.Add(uint8(i), lockd.Append(nil, r.m, lockd.Version4))
+		f.Add(uint8(i|0x80), lockd.Append(nil, r.m, lockd.Version3))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
 		vers := uint32(lockd.Version4)
@@ -107,10 +103,10 @@ func FuzzParse(f *testing.F) {
 		}
 		m := fresh(table[int(which&0x7f)%len(table)].m)
 		d := xdr.NewDecoder(b)
-		if m.Parse(&d, vers) != nil {
+		if lockd.Parse(&d, m, vers) != nil {
 			return
 		}
-		again := m.Append(nil, vers)
+		again := lockd.Append(nil, m, vers)
 		if len(again) != len(b)-d.Len() {
 			t.Fatalf("%T: %d octets parsed, %d encoded", m, len(b)-d.Len(), len(again))
 		}

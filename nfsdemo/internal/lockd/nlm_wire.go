@@ -104,25 +104,31 @@ func (s Status) in(vers uint32) Status {
 	return s
 }
 
-// message is arguments or results.
-type message interface {
-	// Append appends the message as a version has it. What does not fit there becomes the nearest that does.
-	Append(b []byte, vers uint32) []byte
-	// Parse reads the message. The error is a *xdr.DecodeError.
-	Parse(d *xdr.Decoder, vers uint32) error
+// Message is arguments or results: code lists its fields, as a version has them.
+type Message interface {
+	code(c *xdr.Coder, vers uint32)
 }
 
-// encode writes a copy, in which code may change what does not fit.
-func encode[T any](b []byte, m T, vers uint32, code func(*T, *xdr.Coder, uint32)) []byte {
-	return xdr.Encode(b, &m, func(m *T, c *xdr.Coder) { code(m, c, vers) })
+// versioned is a message as a version has it.
+type versioned struct {
+	Message
+	vers uint32
 }
 
-func decode[T any](d *xdr.Decoder, m *T, vers uint32, code func(*T, *xdr.Coder, uint32)) error {
-	return xdr.Decode(d, m, func(m *T, c *xdr.Coder) { code(m, c, vers) }).ErrIn("NLM message")
+func (v versioned) Code(c *xdr.Coder) { v.code(c, v.vers) }
+
+// Append appends a message as a version has it. What does not fit there becomes the nearest that does.
+func Append(b []byte, m Message, vers uint32) []byte { return xdr.Encode(b, versioned{m, vers}) }
+
+// Parse reads a message as a version has it. The error is a *xdr.DecodeError.
+func Parse(d *xdr.Decoder, m Message, vers uint32) error {
+	return xdr.Decode(d, versioned{m, vers}).ErrIn("NLM message")
 }
 
 func (s *Status) code(c *xdr.Coder, vers uint32) {
-	*s = s.in(vers)
+	if fits := s.in(vers); !c.Reads() { // m stays as it is
+		s = &fits
+	}
 	xdr.Word(c, s)
 }
 
@@ -136,8 +142,9 @@ func codeRange(c *xdr.Coder, off, n *uint64, vers uint32) {
 	if *n > math.MaxUint32 {
 		l = 0
 	}
-	c.Uint32(&o, &l)
-	*off, *n = uint64(o), uint64(l)
+	if c.Uint32(&o, &l); c.Reads() {
+		*off, *n = uint64(o), uint64(l)
+	}
 }
 
 // Lock is an nlm_lock.
@@ -150,9 +157,9 @@ type Lock struct {
 }
 
 func (l *Lock) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &l.Caller, MaxNLMName)
-	xdr.Opaque(c, &l.File, MaxObject)
-	xdr.Opaque(c, &l.Owner, MaxObject)
+	c.Opaque(&l.Caller, MaxNLMName)
+	c.Opaque(&l.File, MaxObject)
+	c.Opaque(&l.Owner, MaxObject)
 	c.Uint32(&l.ID)
 	codeRange(c, &l.Offset, &l.Len, vers)
 }
@@ -168,7 +175,7 @@ type LockArgs struct {
 }
 
 func (a *LockArgs) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Opaque(&a.Cookie, MaxObject)
 	c.Bool(&a.Block)
 	c.Bool(&a.Exclusive)
 	a.Lock.code(c, vers)
@@ -184,7 +191,7 @@ type CancelArgs struct {
 }
 
 func (a *CancelArgs) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Opaque(&a.Cookie, MaxObject)
 	c.Bool(&a.Block)
 	c.Bool(&a.Exclusive)
 	a.Lock.code(c, vers)
@@ -198,7 +205,7 @@ type TestArgs struct {
 }
 
 func (a *TestArgs) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Opaque(&a.Cookie, MaxObject)
 	c.Bool(&a.Exclusive)
 	a.Lock.code(c, vers)
 }
@@ -210,7 +217,7 @@ type UnlockArgs struct {
 }
 
 func (a *UnlockArgs) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &a.Cookie, MaxObject)
+	c.Opaque(&a.Cookie, MaxObject)
 	a.Lock.code(c, vers)
 }
 
@@ -221,7 +228,7 @@ type Res struct {
 }
 
 func (r *Res) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &r.Cookie, MaxObject)
+	c.Opaque(&r.Cookie, MaxObject)
 	r.Status.code(c, vers)
 }
 
@@ -236,11 +243,11 @@ type TestRes struct {
 }
 
 func (r *TestRes) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &r.Cookie, MaxObject)
+	c.Opaque(&r.Cookie, MaxObject)
 	if r.Status.code(c, vers); r.Status == Denied {
 		c.Bool(&r.Exclusive)
 		c.Uint32(&r.ID)
-		xdr.Opaque(c, &r.Owner, MaxObject)
+		c.Opaque(&r.Owner, MaxObject)
 		codeRange(c, &r.Offset, &r.Len, vers)
 	}
 }
@@ -255,10 +262,10 @@ type ShareArgs struct {
 }
 
 func (a *ShareArgs) code(c *xdr.Coder, _ uint32) {
-	xdr.Opaque(c, &a.Cookie, MaxObject)
-	xdr.Opaque(c, &a.Caller, MaxNLMName)
-	xdr.Opaque(c, &a.File, MaxObject)
-	xdr.Opaque(c, &a.Owner, MaxObject)
+	c.Opaque(&a.Cookie, MaxObject)
+	c.Opaque(&a.Caller, MaxNLMName)
+	c.Opaque(&a.File, MaxObject)
+	c.Opaque(&a.Owner, MaxObject)
 	c.Uint32(&a.Mode, &a.Access)
 	c.Bool(&a.Reclaim)
 }
@@ -271,7 +278,7 @@ type ShareRes struct {
 }
 
 func (r *ShareRes) code(c *xdr.Coder, vers uint32) {
-	xdr.Opaque(c, &r.Cookie, MaxObject)
+	c.Opaque(&r.Cookie, MaxObject)
 	r.Status.code(c, vers)
 	c.Uint32(&r.Sequence)
 }
@@ -283,43 +290,6 @@ type FreeAllArgs struct {
 }
 
 func (a *FreeAllArgs) code(c *xdr.Coder, _ uint32) {
-	xdr.Opaque(c, &a.Name, MaxNLMName)
+	c.Opaque(&a.Name, MaxNLMName)
 	c.Uint32(&a.State)
-}
-
-func (a *LockArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*LockArgs).code) }
-
-func (a *CancelArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*CancelArgs).code) }
-
-func (a *TestArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*TestArgs).code) }
-
-func (a *UnlockArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*UnlockArgs).code) }
-func (r *Res) Append(b []byte, v uint32) []byte        { return encode(b, *r, v, (*Res).code) }
-func (r *TestRes) Append(b []byte, v uint32) []byte    { return encode(b, *r, v, (*TestRes).code) }
-func (a *ShareArgs) Append(b []byte, v uint32) []byte  { return encode(b, *a, v, (*ShareArgs).code) }
-
-func (r *ShareRes) Append(b []byte, v uint32) []byte { return encode(b, *r, v, (*ShareRes).code) }
-
-func (a *FreeAllArgs) Append(b []byte, v uint32) []byte { return encode(b, *a, v, (*FreeAllArgs).code) }
-
-func (a *LockArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, a, v, (*LockArgs).code) }
-
-func (a *CancelArgs) Parse(d *xdr.Decoder, v uint32) error {
-	return decode(d, a, v, (*CancelArgs).code)
-}
-
-func (a *TestArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, a, v, (*TestArgs).code) }
-
-func (a *UnlockArgs) Parse(d *xdr.Decoder, v uint32) error {
-	return decode(d, a, v, (*UnlockArgs).code)
-}
-func (r *Res) Parse(d *xdr.Decoder, v uint32) error     { return decode(d, r, v, (*Res).code) }
-func (r *TestRes) Parse(d *xdr.Decoder, v uint32) error { return decode(d, r, v, (*TestRes).code) }
-
-func (a *ShareArgs) Parse(d *xdr.Decoder, v uint32) error { return decode(d, a, v, (*ShareArgs).code) }
-
-func (r *ShareRes) Parse(d *xdr.Decoder, v uint32) error { return decode(d, r, v, (*ShareRes).code) }
-
-func (a *FreeAllArgs) Parse(d *xdr.Decoder, v uint32) error {
-	return decode(d, a, v, (*FreeAllArgs).code)
 }

@@ -19,14 +19,14 @@ func (s *Server) serveNSM(_ context.Context, c *server.Call) error {
 	switch c.Proc {
 	case ProcStat, ProcMon:
 		r := StatRes{Outcome: Fail, State: state}
-		c.Resp.Results = r.Append(c.Resp.Results)
+		c.Resp.Results = xdr.Encode(c.Resp.Results, &r)
 	case ProcUnmon, ProcUnmonAll:
 		c.Resp.Results = xdr.AppendUint32(c.Resp.Results, state)
 	case ProcSimuCrash:
 	case ProcNotify:
 		d := xdr.NewDecoder(c.Args)
 		var a Notify
-		if err := a.Parse(&d); err != nil {
+		if err := xdr.Decode(&d, &a).Err(); err != nil {
 			return err
 		}
 		s.started(peeraddr.Host(c.RemoteAddr), a.Name, a.State)
@@ -83,7 +83,7 @@ const (
 func (s *Server) notify(h host) {
 	ctx, cancel := context.WithTimeout(s.ctx, notifyFor)
 	defer cancel()
-	args := (&Notify{Name: []byte(s.cfg.Name), State: s.kept.state}).Append(nil)
+	args := xdr.Encode(nil, &Notify{Name: []byte(s.cfg.Name), State: s.kept.state})
 	for wait := s.cfg.Retry; ctx.Err() == nil; wait = min(2*wait, notifyRest) {
 		leave, ok := s.lane(ctx, h.share(), true)
 		if !ok {

@@ -45,15 +45,7 @@ type StatRes struct {
 	State   uint32 // of this machine: odd while it is up, and greater each time
 }
 
-func (r *StatRes) code(c *xdr.Coder) { c.Uint32(&r.Outcome, &r.State) }
-
-// Append appends the results.
-func (r *StatRes) Append(b []byte) []byte { return xdr.Encode(b, r, (*StatRes).code) }
-
-// Parse reads the results. The error is a *xdr.DecodeError.
-func (r *StatRes) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, r, (*StatRes).code).ErrIn("sm_stat_res")
-}
+func (r *StatRes) Code(c *xdr.Coder) { c.Uint32(&r.Outcome, &r.State) }
 
 // Notify is the arguments of NOTIFY.
 type Notify struct {
@@ -61,15 +53,9 @@ type Notify struct {
 	State uint32
 }
 
-func (a *Notify) code(c *xdr.Coder) {
-	xdr.Opaque(c, &a.Name, MaxNSMName)
+func (a *Notify) Code(c *xdr.Coder) {
+	c.Opaque(&a.Name, MaxNSMName)
 	c.Uint32(&a.State)
 }
 
-// Append appends the arguments.
-func (a *Notify) Append(b []byte) []byte { return xdr.Encode(b, a, (*Notify).code) }
-
 // Parse reads the arguments.
-func (a *Notify) Parse(d *xdr.Decoder) error {
-	return xdr.Decode(d, a, (*Notify).code).ErrIn("stat_chge")
-}

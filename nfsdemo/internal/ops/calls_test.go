@@ -58,10 +58,10 @@ func TestCalls(t *testing.T) {
 			h.ServeRPC(t.Context(), nfsCall(c.proc, c.network), new(rpc.Response))
 		}
 		answer = func(r *rpc.Response) {
-			r.Results = (&mount3.MountRes{Status: mount3.ErrAcces}).Append(r.Results)
+			r.Results = xdr.Encode(r.Results, &mount3.MountRes{Status: mount3.ErrAcces})
 		}
 		mnt := call(mount3.ProcMnt, xdr.Auth{})
-		mnt.Args = (&mount3.PathArgs{Path: "/x"}).Append(nil)
+		mnt.Args = xdr.Encode(nil, &mount3.PathArgs{Path: "/x"})
 		h.ServeRPC(t.Context(), &mnt, new(rpc.Response))
 
 		err := testutil.CollectAndCompare(&calls, strings.NewReader(`
@@ -112,12 +112,12 @@ nfsdemo_mounts_total{result="refused"} 1
 func TestParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := ops.Calls{ExportOf: func(h nfs3.FileHandle) string { return map[string]string{"a": "/a", "b": "/b"}[string(h)] }}
-		var answer nfs3.Message
+		var answer xdr.Message
 		h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 			time.Sleep(time.Millisecond)
-			resp.Results = answer.Append(nil)
+			resp.Results = xdr.Encode(nil, answer)
 		}), nil, &calls)
-		from := func(n int, p nfs3.Proc, handle string, results nfs3.Message) {
+		from := func(n int, p nfs3.Proc, handle string, results xdr.Message) {
 			req := nfsCall(p, "tcp")
 			req.Args = xdr.AppendOpaque(nil, []byte(handle))
 			req.RemoteAddr = &net.TCPAddr{IP: net.IPv4(192, 0, byte(n>>8), byte(n)), Port: 700 + n%3}

@@ -51,7 +51,7 @@ func (h *Handler) mount(req *rpc.Request, resp *rpc.Response) {
 	var args mount3.PathArgs
 	d := xdr.NewDecoder(req.Args)
 	proc := mount3.Proc(req.Proc)
-	if proc != mount3.ProcMnt && proc != mount3.ProcUmnt || args.Parse(&d) != nil {
+	if proc != mount3.ProcMnt && proc != mount3.ProcUmnt || xdr.Decode(&d, &args).Err() != nil {
 		return
 	}
 	log := h.log.With(zap.Stringer("client", req.RemoteAddr), zap.String("transport", req.Network), zap.String("path", args.Path))
@@ -64,7 +64,7 @@ func (h *Handler) mount(req *rpc.Request, resp *rpc.Response) {
 	}
 	var res mount3.MountRes
 	d = xdr.NewDecoder(resp.Results)
-	switch err := res.Parse(&d); {
+	switch err := xdr.Decode(&d, &res).Err(); {
 	case err != nil:
 		h.calls.mounted(false)
 		log.Warn("mount refused", zap.String("why", "the call was denied: wrong credentials"))

@@ -51,14 +51,14 @@ func TestMounts(t *testing.T) {
 		{"other procedures", call(mount3.ProcExport, sys), mount3.MountRes{}, true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.req.Args = path.Append(nil)
+			tt.req.Args = xdr.Encode(nil, &path)
 			var out bytes.Buffer
 			h := ops.New(rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) {
 				if tt.deny {
 					resp.Deny(xdr.AuthTooWeak)
 					return
 				}
-				resp.Results = tt.res.Append(resp.Results)
+				resp.Results = xdr.Encode(resp.Results, &tt.res)
 			}), transport.SlogLogger(slog.NewTextHandler(&out, nil)), nil)
 			h.ServeRPC(t.Context(), &tt.req, new(rpc.Response))
 			if got := out.String(); !strings.Contains(got, tt.want) || strings.Count(got, "\n") > 1 || tt.want == "" && got != "" {

@@ -89,7 +89,7 @@ func (k *locker) status(s *server, proc lockd.Proc, args []byte) lockd.Status {
 	k.Helper()
 	d := xdr.NewDecoder(k.call(s, lockd.NLMProgram, lockd.Version4, uint32(proc), args))
 	var res lockd.Res
-	if err := res.Parse(&d, lockd.Version4); err != nil {
+	if err := lockd.Parse(&d, &res, lockd.Version4); err != nil {
 		k.Fatal(err)
 	}
 	return res.Status
@@ -98,13 +98,13 @@ func (k *locker) status(s *server, proc lockd.Proc, args []byte) lockd.Status {
 func (k *locker) lock(s *server, at uint64, reclaim bool) lockd.Status {
 	k.Helper()
 	a := lockd.LockArgs{Exclusive: true, Reclaim: reclaim, Lock: k.octet(at)}
-	return k.status(s, lockd.ProcLock, a.Append(nil, lockd.Version4))
+	return k.status(s, lockd.ProcLock, lockd.Append(nil, &a, lockd.Version4))
 }
 
 func (k *locker) unlock(s *server, at uint64) lockd.Status {
 	k.Helper()
 	a := lockd.UnlockArgs{Lock: k.octet(at)}
-	return k.status(s, lockd.ProcUnlock, a.Append(nil, lockd.Version4))
+	return k.status(s, lockd.ProcUnlock, lockd.Append(nil, &a, lockd.Version4))
 }
 
 func (k *locker) octet(at uint64) lockd.Lock {
@@ -115,7 +115,7 @@ func (k *locker) octet(at uint64) lockd.Lock {
 func (k *locker) restarted(s *server, state uint32) {
 	k.Helper()
 	a := lockd.Notify{Name: []byte(k.name), State: state}
-	k.call(s, lockd.NSMProgram, lockd.NSMVersion, lockd.ProcNotify, a.Append(nil))
+	k.call(s, lockd.NSMProgram, lockd.NSMVersion, lockd.ProcNotify, xdr.Encode(nil, &a))
 }
 
 // startLocks starts a lock manager.

@@ -4,14 +4,15 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // handle is the file of all calls.
 var handle = nfs3.FileHandle{1, 2, 3, 4, 5, 6, 7, 8}
 
 // NFS returns an NFSv3 call and its reply, both inline.
-func (t *RPC) NFS(proc nfs3.Proc, args, results nfs3.Message) *Exchange {
-	return t.Exchange(nfs3.Program, nfs3.Version, uint32(proc), args.Append(nil), results.Append(nil))
+func (t *RPC) NFS(proc nfs3.Proc, args, results xdr.Message) *Exchange {
+	return t.Exchange(nfs3.Program, nfs3.Version, uint32(proc), xdr.Encode(nil, args), xdr.Encode(nil, results))
 }
 
 // Null returns a NULL.
