@@ -106,7 +106,7 @@ func newClient(ctx context.Context, conn net.Conn, addr, name string, cfg *Confi
 	if conn, err = cfg.TLS.client(ctx, conn, name, cfg.Startup.Timeout, alpnMPA); err != nil {
 		return nil, err
 	}
-	cfg.asClient() // only the sizes of Sends differ between the sides
+	cfg.fit(conn)
 	c := &Client{cfg: cfg, tls: stream.StateOf(conn), ctr: new(memory.Counters)}
 	c.req = requester.New(cfg.requester(), addr, c.ctr, nil)
 	own := cfg.privateData()
@@ -230,7 +230,7 @@ func (h *clientUpcalls) HandleClose(conn *rdmap.Conn, err error) {
 func (c *Config) responder() *responder.Config {
 	r := &responder.Config{
 		Credits: c.Credits, BackwardCredits: c.Backward.Credits, MaxPayload: c.MaxPayload, Private: c.privateData(), Binding: c.Binding,
-		AnyCred: c.AnyCred, PreferReplyChunk: c.PreferReplyChunk,
+		CardRecv: c.cardRecv, AnyCred: c.AnyCred, PreferReplyChunk: c.PreferReplyChunk,
 		CloseTimeout: c.Timeouts.Close, Requester: c.requester(), Trace: c.Trace, Logger: c.Logger,
 	}
 	if p := c.RFC5666; p != nil {

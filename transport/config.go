@@ -47,7 +47,8 @@ type Config struct {
 	// So data of a call that fit a Send are pushed, where a peer that takes less, like Linux, has
 	// to pull them: a round trip more. Results are placed in chunks, because the client knows where. A
 	// server announces less than InlineRecv, at least 4096, to a connection whose Credits of such calls
-	// would be more than an eighth of Limits.Memory, less what it has promised to others.
+	// would be more than an eighth of Limits.Memory, less what it has promised to others. Over a card
+	// ([rdmap.Device]) all are 4096 if zero.
 	InlineSend, InlineRecv int
 
 	// MaxPayload is the size in octets of the largest RPC message, chunks included, that is
@@ -101,6 +102,8 @@ type Config struct {
 	// Logger receives errors. If nil, nothing is logged; only the panic of a handler is then printed to
 	// standard error, with its stack.
 	Logger *zap.Logger
+
+	cardRecv int // InlineRecv of a server's connections over cards; see fit
 }
 
 // Limits has the limits of a server or listener.
@@ -278,7 +281,21 @@ func (c *Config) inline(send, recv int) {
 }
 
 func (c *Config) asClient() { c.inline(maxInline, DefaultInlineSize) }
-func (c *Config) asServer() { c.inline(DefaultInlineSize, maxInline) }
+func (c *Config) asServer() {
+	c.cardRecv = cmp.Or(c.InlineRecv, DefaultInlineSize)
+	c.inline(DefaultInlineSize, maxInline)
+}
+
+// fit makes c, which is of one connection, fit what carries it. On a card only small messages go inline unless the user
+// says otherwise: each receive is registered memory, all the time, and others move without a copy. The server is told
+// that it may invalidate our memory only if the card can have that done to it.
+func (c *Config) fit(conn net.Conn) {
+	if d, ok := conn.(rdmap.Device); ok {
+		c.NoRemoteInvalidate = c.NoRemoteInvalidate || !d.Caps().Windows
+		c.inline(DefaultInlineSize, DefaultInlineSize)
+	}
+	c.asClient() // only the sizes of Sends differ between the sides
+}
 
 func setDefault[T comparable](v *T, def T) {
 	var zero T

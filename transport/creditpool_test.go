@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -27,7 +26,7 @@ func pipeClients(t *testing.T, s *transport.Server, n int) []*transport.Client {
 	var clients []*transport.Client
 	var served sync.WaitGroup
 	for range n {
-		a, b := rdmaptest.Pipe()
+		a, b := pipe(t)
 		served.Go(func() {
 			if err := s.ServeConn(b); err != nil {
 				t.Error(err)

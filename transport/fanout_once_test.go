@@ -16,7 +16,7 @@ import (
 func listenOnce(t testing.TB, cfg *transport.Config) *transport.Listener {
 	t.Helper()
 	cfg.Duplicates.NonIdempotent = (&once{}).changes
-	l := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
+	l := listenAny(t, cfg)
 	return l.(*transport.Listener)
 }
 

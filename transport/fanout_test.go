@@ -51,7 +51,7 @@ func listenFanout(t *testing.T, n int) net.Listener {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Fanout = n
-	l := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
+	l := listenAny(t, cfg)
 	return l
 }
 

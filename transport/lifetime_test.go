@@ -300,7 +300,7 @@ func TestCancelledByForeign(t *testing.T) {
 
 // TestNoConfiguration: a server that is silent from its first call on does not keep who connects.
 func TestNoConfiguration(t *testing.T) {
-	a, b := rdmaptest.Pipe()
+	a, b := pipe(t)
 	p := &rawPeer{t, rdmap.Server(b, rawConfig(nil, 4096))}
 	served := make(chan struct{})
 	go func() {

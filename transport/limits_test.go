@@ -24,6 +24,22 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
+// seenAt is c with another address of its peer.
+func seenAt(c net.Conn, addr net.Addr) net.Conn {
+	if d, ok := c.(*rdmaptest.Device); ok {
+		return &deviceFrom{d, addr}
+	}
+	return &from{c, addr}
+}
+
+// deviceFrom is a from that remains a Device.
+type deviceFrom struct {
+	*rdmaptest.Device
+	addr net.Addr
+}
+
+func (c *deviceFrom) RemoteAddr() net.Addr { return c.addr }
+
 // from is a pipe end whose peer has an address of its choice.
 type from struct {
 	net.Conn
@@ -38,11 +54,11 @@ func tcpAddr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port
 // dialFrom connects a client that s sees at the address ip, or returns the error.
 func dialFrom(t testing.TB, s *transport.Server, ip string) (*transport.Client, error) {
 	t.Helper()
-	a, b := rdmaptest.Pipe()
+	a, b := pipe(t)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = s.ServeConn(&from{b, tcpAddr(ip)}) // the tests look at the client's error
+		_ = s.ServeConn(seenAt(b, tcpAddr(ip))) // the tests look at the client's error
 	}()
 	c, err := transport.NewClient(testCtx(t), a, testConfig())
 	if err != nil {
@@ -158,9 +174,9 @@ func TestAllow(t *testing.T) {
 		"ServeConn": s.ServeConn, "ServeSharedConn": s.ServeSharedConn,
 		"Listener": func(c net.Conn) error { l.conns <- c; return nil },
 	} {
-		a, b := rdmaptest.Pipe()
+		a, b := pipe(t)
 		served := make(chan error, 1)
-		go func() { served <- serve(&from{b, tcpAddr("198.51.100.1")}) }()
+		go func() { served <- serve(seenAt(b, tcpAddr("198.51.100.1"))) }()
 		_, err := transport.NewClient(testCtx(t), a, testConfig())
 		if _, rejected := errors.AsType[*verbs.RejectError](err); !rejected {
 			t.Errorf("%s: the client sees %v", name, err)
@@ -170,7 +186,7 @@ func TestAllow(t *testing.T) {
 		}
 	}
 	a, b := net.Pipe()
-	if err := s.ServeStreamConn(&from{b, tcpAddr("198.51.100.1")}); err == nil {
+	if err := s.ServeStreamConn(seenAt(b, tcpAddr("198.51.100.1"))); err == nil {
 		t.Error("a stream client was admitted")
 	}
 	if _, err := a.Read(make([]byte, 1)); err == nil {
@@ -279,7 +295,7 @@ func pulling(t testing.TB, s *transport.Server, ip string, n int) *stallConn {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = s.ServeConn(&from{b, tcpAddr(ip)}) // ends as the test wants
+		_ = s.ServeConn(seenAt(b, tcpAddr(ip))) // ends as the test wants
 	}()
 	p := &rawPeer{t, rdmap.Client(sc, rawConfig(usualPrivate(), 4096))}
 	noErr(t, p.conn.Handshake(testCtx(t)))
@@ -379,7 +395,7 @@ func TestClientExposed(t *testing.T) {
 	ask := func(ip string) rpcrdma.Header {
 		a, b := rdmaptest.Pipe()
 		served := make(chan struct{})
-		go func() { defer close(served); _ = s.ServeConn(&from{b, tcpAddr(ip)}) }()
+		go func() { defer close(served); _ = s.ServeConn(seenAt(b, tcpAddr(ip))) }()
 		p := &rawPeer{t, rdmap.Client(a, rawConfig(nil, 4096))}
 		noErr(t, p.conn.Handshake(testCtx(t)))
 		t.Cleanup(func() { p.conn.Abort(nil); <-p.conn.Done(); <-served })

@@ -119,7 +119,7 @@ func (l *Listener) start(conn net.Conn, turn execute.Turn) {
 	}
 	defer rc.Leave()
 	ec := l.cfg.engine(-1)
-	rc.Prepare(ec)
+	rc.Prepare(ec, conn)
 	if l.cfg.TLS.Config != nil {
 		if conn, ec.Startup.BufferedInput, err = l.secure(conn, rc); err != nil {
 			l.gate.Stranger(peeraddr.Of(conn), l.gate.Ended(rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)))

@@ -18,7 +18,7 @@ func startListener(t testing.TB, h rpc.Handler, cfg *transport.Config) *transpor
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	nl := must(transport.Listen("tcp", "127.0.0.1:0", cfg))(t)
+	nl := listenAny(t, cfg)
 	l := nl.(*transport.Listener)
 	s := &transport.Server{Handler: h, Config: cfg}
 	served := make(chan error, 1)
@@ -41,7 +41,7 @@ func accepted(t testing.TB, l net.Listener) net.Conn {
 }
 
 func TestRecordConn(t *testing.T) {
-	nl := must(transport.Listen("tcp", "127.0.0.1:0", testConfig()))(t)
+	nl := listenAny(t, testConfig())
 	defer nl.Close()
 	c := dial(t, nl.Addr().String(), nil)
 	rec := accepted(t, nl)
@@ -90,7 +90,7 @@ func TestRecordConn(t *testing.T) {
 }
 
 func TestListenerClose(t *testing.T) {
-	nl := must(transport.Listen("tcp", "127.0.0.1:0", testConfig()))(t)
+	nl := listenAny(t, testConfig())
 	c := dial(t, nl.Addr().String(), nil)
 	rec := accepted(t, nl)
 	waiting := make(chan error, 1)
@@ -103,7 +103,7 @@ func TestListenerClose(t *testing.T) {
 	if err := <-waiting; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v", err)
 	}
-	if _, err := transport.Dial(testCtx(t), "tcp", nl.Addr().String(), nil); err == nil {
+	if _, err := dialAddr(testCtx(t), t, nl.Addr().String(), nil); err == nil {
 		t.Error("Dial to a closed listener succeeded")
 	} else {
 		t.Log(err)

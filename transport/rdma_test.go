@@ -29,12 +29,18 @@ func served(t testing.TB, how func(*transport.Server, net.Listener) error, h rpc
 	t.Helper()
 	s := &transport.Server{Handler: h, Config: cfg}
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	served := make(chan error, 1)
+	served, n := make(chan error, 2), 1
 	go func() { served <- how(s, l) }()
+	if c := cardListener(t, l.Addr()); c != nil {
+		n = 2
+		go func() { served <- s.Serve(c) }()
+	}
 	t.Cleanup(func() {
 		s.Close()
-		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-			t.Errorf("served until %v", err)
+		for range n {
+			if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
+				t.Errorf("served until %v", err)
+			}
 		}
 	})
 	return s, l.Addr().String()
@@ -55,7 +61,7 @@ func connect(t testing.TB, network, addr string, cfg *transport.Config) rpc.Call
 	if network == "tcp" {
 		return dialStream(t, addr, cfg)
 	}
-	c := must(transport.Dial(testCtx(t), "tcp", addr, cfg))(t)
+	c := must(dialAddr(testCtx(t), t, addr, cfg))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -73,7 +79,7 @@ func dial(t testing.TB, addr string, cfg *transport.Config) *transport.Client {
 	if cfg == nil {
 		cfg = testConfig()
 	}
-	c := must(transport.Dial(testCtx(t), "tcp", recorded(t, addr), cfg))(t)
+	c := must(dialAddr(testCtx(t), t, addr, cfg))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -22,6 +22,9 @@ func (w *network) mute() {
 			Out: rdmaptest.Fault{Cut: rdmaptest.CutSilence},
 		})
 	}
+	for _, c := range w.cards {
+		c.Mute()
+	}
 }
 
 // TestSilence: a connection on which nothing comes while a call is outstanding is given up

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -26,6 +27,8 @@ type network struct {
 	wg     sync.WaitGroup
 	stream func(n int) bool // whether the nth connection is record-marked
 	made   int
+	card   *rdmaptest.Card // nil: TCP and the engine
+	cards  []*rdmaptest.Device
 }
 
 func newNetwork(h rpc.Handler, server, client *transport.Config) *network {
@@ -34,10 +37,17 @@ func newNetwork(h rpc.Handler, server, client *transport.Config) *network {
 
 // dial is a redial.Config.Dial.
 func (w *network) dial(ctx context.Context) (redial.Conn, error) {
-	a, b := rdmaptest.Pipe()
 	w.mu.Lock()
 	n := w.made
 	w.made++
+	a, b := rdmaptest.Pipe()
+	if w.card != nil && (w.stream == nil || !w.stream(n)) {
+		x, y := w.card.Devices()
+		w.cards = append(w.cards, x)
+		w.mu.Unlock()
+		w.wg.Go(func() { w.s.ServeConn(seenAt(y, b.RemoteAddr())) }) // the same client, however it comes
+		return transport.NewClient(ctx, x, w.client)
+	}
 	w.live = append(w.live, a)
 	f := rdmaptest.Wrap(a, rdmaptest.Faults{})
 	w.faulty = append(w.faulty, f)
@@ -57,7 +67,10 @@ func (w *network) cut() {
 	for _, c := range w.live {
 		c.Reset()
 	}
-	w.live = nil
+	for _, c := range w.cards {
+		c.End(io.ErrUnexpectedEOF, false)
+	}
+	w.live, w.cards = nil, nil
 }
 
 // end closes what is left.
@@ -70,6 +83,9 @@ func (w *network) end() {
 func quick(t testing.TB, w *network, change func(*redial.Config)) *redial.Caller {
 	t.Helper()
 	cfg := &redial.Config{Dial: w.dial, MinDelay: time.Microsecond, MaxDelay: 100 * time.Microsecond, Transmissions: -1}
+	if c, ok := card(t); ok {
+		w.card = &c
+	}
 	if change != nil {
 		change(cfg)
 	}

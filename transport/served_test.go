@@ -36,6 +36,9 @@ func TestServedEach(t *testing.T) {
 			}}
 			l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			go serve(s, l)
+			if c := cardListener(t, l.Addr()); c != nil {
+				go s.Serve(c)
+			}
 			defer s.Close()
 			for n := range uint32(2) {
 				c := connect(t, name, l.Addr().String(), nil).(interface {

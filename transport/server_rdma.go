@@ -30,6 +30,7 @@ type rdmaServed struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	addr   net.Addr
+	card   bool // a card carries it: there is no watchdog that takes the place of the goroutine that polls, so no call runs there
 	begun  time.Time
 	work   workers
 	at     *execute.Origin
@@ -94,11 +95,12 @@ func (s *Server) open(conn net.Conn, by *Served, first []byte, turn execute.Turn
 		return nil, rpc.AsOpError(rpc.OpAccept, peeraddr.Of(conn), err)
 	}
 	c.rc.Protection = state
+	_, c.card = conn.(rdmap.Device)
 	// From here on calls that its client has left on older connections may be late.
 	c.at = s.exec.Enter(stream.Below(conn), turn)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	ec := s.cfg.engine(-1)
-	c.rc.Prepare(ec)
+	c.rc.Prepare(ec, conn)
 	ec.Startup.BufferedInput = first
 	c.rc.Conn = rdmap.Server(conn, ec)
 	if err := s.addConn(c); err != nil {
@@ -194,11 +196,11 @@ func (c *rdmaServed) Dispatch(x *responder.Call, inline bool) {
 		return
 	}
 	joins := t.Once && c.s.exec.Duplicates.Running(&x.Req)
-	if !t.Blocks && !joins {
+	if !t.Blocks && !joins && !c.card {
 		c.serve(x)
 		return
 	}
-	if !joins && c.s.exec.PaceOf(t, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
+	if !joins && !c.card && c.s.exec.PaceOf(t, &x.Req).Short(c.s.cfg.Reading.HandlerLimit) && c.here.CompareAndSwap(false, true) {
 		c.took += c.timed(x)
 		if c.took > flushAfter {
 			c.took = 0

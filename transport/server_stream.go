@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/requester"
@@ -83,6 +84,9 @@ func (s *Server) serveSharedConn(conn net.Conn, by *Served, turn execute.Turn) e
 	if err := s.init(); err != nil {
 		_ = conn.Close() // the error above says more
 		return err
+	}
+	if _, card := conn.(rdmap.Device); card {
+		return s.serveConn(conn, by, nil, turn)
 	}
 	first := make([]byte, peekSize)
 	err := s.admitted(conn, func() error { _, err := io.ReadFull(conn, first); return err })

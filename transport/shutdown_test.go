@@ -6,7 +6,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -50,7 +49,7 @@ func TestShutdownDrains(t *testing.T) {
 	if st := s.Stats(); st.Connections != 0 || st.InFlight != 0 || st.Calls != 3 {
 		t.Errorf("%+v", st)
 	}
-	if _, err := transport.Dial(testCtx(t), "tcp", addr, nil); err == nil {
+	if _, err := dialAddr(testCtx(t), t, addr, nil); err == nil {
 		t.Error("Dial after Shutdown succeeded")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -26,7 +25,7 @@ func unwatched(cfg *transport.Config) *transport.Config {
 // waits.
 func pipePair(t *testing.T, h rpc.Handler, server, client *transport.Config) (s *transport.Server, c *transport.Client, end func()) {
 	t.Helper()
-	a, b := rdmaptest.Pipe()
+	a, b := pipe(t)
 	s = &transport.Server{Handler: h, Config: unwatched(server)}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
+	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/transport/internal/execute"
 	"github.com/stag-rdma/stag/transport/internal/requester"
 	"github.com/stag-rdma/stag/transport/internal/stream"
@@ -164,6 +166,12 @@ func (t *TLS) accept(ctx context.Context, conn net.Conn, first []byte) (_ net.Co
 	if t.Config == nil {
 		return conn, first, nil, nil
 	}
+	if _, card := conn.(rdmap.Device); card { // no octets pass that TLS could protect
+		if t.demanded() {
+			err = errClear
+		}
+		return conn, first, nil, err
+	}
 	if len(first) == 0 {
 		first = make([]byte, 1)
 		if _, err = io.ReadFull(conn, first); err != nil {
@@ -259,6 +267,10 @@ const probeProg, probeVers = 100003, 3
 func (t *TLS) client(ctx context.Context, conn net.Conn, name string, limit time.Duration, proto string) (net.Conn, error) {
 	if _, done := conn.(*tls.Conn); t.Config == nil || done {
 		return conn, nil
+	}
+	if _, card := conn.(rdmap.Device); card {
+		_ = conn.Close() // nothing was sent on it
+		return nil, ofTransport(setting.Error("TLS, but an RDMA card carries the connection, and protects nothing: leave TLS out, or connect over TCP"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -52,6 +52,7 @@ type Device struct {
 	draining bool // it ends when the queue is empty
 	down     bool // nothing more is carried out
 	stopped  bool // the card's goroutine is gone
+	mute     bool // see Mute
 	sq       []work
 	events   []event
 	recvs    int
@@ -254,6 +255,15 @@ func (d *Device) PostRecv(n int) {
 	hint(d.peer.kick) // it may wait with a Send
 }
 
+// Mute makes the cards of both ends do nothing more, as if their network had failed in a way that none of them notices.
+func (d *Device) Mute() {
+	for _, d := range [...]*Device{d, d.peer} {
+		d.mu.Lock()
+		d.mute = true
+		d.mu.Unlock()
+	}
+}
+
 // LimitORD implements rdmap.Device: one request at a time is carried out anyway.
 func (d *Device) LimitORD(int) {}
 
@@ -323,7 +333,7 @@ func (d *Device) run() {
 			d.peer.ended()
 			hint(d.wake)
 			return
-		case len(d.sq) == 0:
+		case len(d.sq) == 0 || d.mute:
 			d.mu.Unlock()
 			<-d.kick
 			continue
@@ -390,6 +400,9 @@ func (d *Device) execute(w *work) (done bool, err error) {
 		}
 		err = v.CopyIn(from)
 		p.leave(n)
+		p.mu.Lock()
+		p.stats.ReadsIn++ // more than a card tells
+		p.mu.Unlock()
 		if err != nil {
 			return false, err
 		}

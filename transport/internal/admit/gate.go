@@ -201,6 +201,10 @@ func (g *Gate) refused(err *rpc.LimitError) error {
 // TurnAway ends a connection that was not admitted, and from which the octets in first have been
 // read: with a rejecting MPA Reply if that is cheap. It returns when the connection is closed.
 func (g *Gate) TurnAway(ctx context.Context, conn net.Conn, first []byte, why error) {
+	if d, ok := conn.(rdmap.Device); ok {
+		d.Refuse(nil) // a start would register memory first
+		return
+	}
 	select {
 	case g.telling <- struct{}{}:
 		defer func() { <-g.telling }()

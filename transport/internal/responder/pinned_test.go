@@ -46,7 +46,7 @@ func connect(t *testing.T) *Responder {
 		t.Fatal(err)
 	}
 	ec := &rdmap.Config{Receives: rdmap.Receives{Count: -1}}
-	rc.Prepare(ec)
+	rc.Prepare(ec, nil)
 	rc.Conn = rdmap.Server(b, ec)
 	client := rdmap.Client(a, nil)
 	begun := make(chan error, 1)

@@ -28,6 +28,7 @@ type Config struct {
 	BackwardCredits int // 0: no backward direction
 	MaxPayload      int // octets of the largest message
 	Private         rpcrdma.PrivateData
+	CardRecv        int // octets of the largest call that may come inline over a card
 	Binding         chunks.Binding
 
 	AnyCred          bool // no credential is refused
@@ -120,17 +121,23 @@ func New(cfg *Config, ctr *memory.Counters, g *admit.Gate, addr net.Addr, app Ap
 }
 
 // Prepare completes the settings of the underlying connection, once Peer is set.
-func (rc *Responder) Prepare(ec *rdmap.Config) {
+func (rc *Responder) Prepare(ec *rdmap.Config, conn net.Conn) {
 	rc.share.from = rc.gate.Credits()
 	ec.Handler = rc
 	if rc.share.from != nil {
 		ec.Handler = pooledUpcalls{rc}
 	}
+	own := rc.cfg.Private
 	rc.inline = rc.gate.Inline()
+	if d, ok := conn.(rdmap.Device); ok {
+		own.RemoteInvalidate = own.RemoteInvalidate && d.Caps().SendInvalidate
+		n := min(rc.inline, rc.cfg.CardRecv) // each is registered memory, all the time
+		rc.gate.InlineIs(rc.inline, n)
+		rc.inline = n
+	}
 	ec.Receives.Size = rc.inline
 	rc.partial = rc.Peer.Ticket()
 	ec.PartialFPDU = rc.partialFPDU
-	own := rc.cfg.Private
 	own.RecvSize = rc.inline // what is announced, not what is configured: the gate may give less
 	ec.Startup.Accept = func(req *mpa.Request) ([]byte, error) {
 		peer, told := rpcrdma.ParsePrivateData(req.PrivateData)
