@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -13,11 +14,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
@@ -283,4 +285,138 @@ func restart(ctx context.Context, command string, limit time.Duration) error {
 	case <-time.After(time.Second):
 	}
 	return nil
+}
+
+// probeExpect holds the cases in which a server is known not to be ok, each with the reason:
+//
+//	mpa/markers tolerated    # siw has no markers
+type probeExpect map[string]string // verdicts by case
+
+// readProbeExpect reads a file of --expect. Cases must exist, and every line says why.
+func readProbeExpect(name string, known func(string) bool) (probeExpect, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	defer f.Close()
+	e := make(probeExpect)
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		text, why, _ := strings.Cut(lines.Text(), "#")
+		fields := strings.Fields(text)
+		reason := ""
+		switch {
+		case len(fields) == 0:
+			continue
+		case len(fields) != 2 || fields[1] != "fails" && fields[1] != "tolerated":
+			reason = "want a case, then fails or tolerated"
+		case strings.TrimSpace(why) == "":
+			reason = "want the reason after #"
+		case !known(fields[0]):
+			reason = fmt.Sprintf("no case %s (conformance probe --list lists them)", fields[0])
+		case e[fields[0]] != "":
+			reason = fields[0] + " a second time"
+		}
+		if reason != "" {
+			return nil, &exitError{exitUsage, fmt.Sprintf("%s: line %d: %s", name, n, reason)}
+		}
+		e[fields[0]] = fields[1]
+	}
+	if err := lines.Err(); err != nil {
+		return nil, unreadable(name, err)
+	}
+	return e, nil
+}
+
+// diff prints how the verdicts differ from what is expected, and reports whether they do. Cases that were not
+// played do not differ.
+func (e probeExpect) diff(w io.Writer, name string, got map[string]string) bool {
+	var lines []string
+	for c, v := range got {
+		want := e[c]
+		if want == "" {
+			want = "ok"
+		}
+		if v != want {
+			lines = append(lines, fmt.Sprintf("  %s %s, expected: %s\n", c, v, want))
+		}
+	}
+	slices.Sort(lines)
+	if len(lines) == 0 {
+		fmt.Fprintf(w, "as %s expects\n", name)
+		return false
+	}
+	fmt.Fprintf(w, "not as %s expects:\n%s", name, strings.Join(lines, ""))
+	return true
+}
+
+// trap plays a hostile server to clients.
+func (f *probeFlags) trap(cmd *cobra.Command) (err error) {
+	p := &probe.Trap{Server: f.server, Timeout: f.timeout}
+	if !cmd.Flags().Changed("timeout") {
+		p.Timeout = probe.DefaultClientTimeout
+	}
+	if p.Only, err = pattern("--only", f.only); err != nil {
+		return err
+	}
+	if p.Skip, err = pattern("--skip", f.skip); err != nil {
+		return err
+	}
+	out := &probeText{w: cmd.OutOrStdout(), json: f.json, verbose: f.verbose}
+	if f.list {
+		for _, c := range p.Cases() {
+			out.describe(&c)
+		}
+		return nil
+	}
+	expected, err := f.expectations((&probe.Trap{}).Cases())
+	if err != nil {
+		return err
+	}
+	if f.run != "" {
+		p.Client = func(ctx context.Context, addr string) probe.ClientRun { return runClient(ctx, f.run, addr) }
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if f.run == "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "listening on %v; connect a client for each of %d cases\n", l.Addr(), len(p.Cases()))
+	}
+	if f.write != "" {
+		if p.Capture, err = capture.Create(f.write); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.Capture.Close()) }()
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return f.conclude(cmd, out, l.Addr().String(), expected, func(report func(*probe.Result)) (int, error) {
+		return p.Run(ctx, l, report)
+	})
+}
+
+// runClient runs a shell command that is a client of the server at addr.
+func runClient(ctx context.Context, command, addr string) (r probe.ClientRun) {
+	host, port, _ := net.SplitHostPort(addr)
+	c := exec.CommandContext(ctx, "sh", "-c", command)
+	c.Env = append(os.Environ(), "STAG_ADDRESS="+addr, "STAG_HOST="+host, "STAG_PORT="+port)
+	ownGroup(c)
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = &said, &said
+	err := c.Run()
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return probe.ClientRun{Did: "exit status 0", OK: true}
+	case ctx.Err() != nil:
+		return probe.ClientRun{Did: "stopped", Hung: true}
+	case exit == nil:
+		return probe.ClientRun{Did: err.Error()}
+	}
+	status := exit.ExitCode() // of the shell: 128 and the signal
+	r.Did = fmt.Sprintf("exit status %d", status)
+	r.Crashed = status < 0 || status > 128 || bytes.Contains(said.Bytes(), []byte("\ngoroutine 1 [")) || bytes.Contains(said.Bytes(), []byte("panic: "))
+	return r
 }

@@ -1,11 +1,38 @@
+// Package probe sends bad input, and valid input of unusual kinds, to a live server that speaks
+// RPC-over-RDMA on iWARP, and reports how the server did.
+//
+//	p := probe.Prober{Address: "192.0.2.1:20049"}
+//	err := p.Run(ctx, func(r *probe.Result) { fmt.Println(r.Case, r.Verdict) })
+//
+// A case is one thing that the documents forbid, allow or leave open: a startup frame with another key, an
+// FPDU cut in the middle, a chunk list that declares 2^32-1 segments. It has one or more tries, each on its
+// own connection. The answer of the peer is compared with what the documents name:
+//
+//	ok         the answer that they name, or one of them
+//	tolerated  one that they allow, or that a known peer gives without harm
+//	fails      anything else: another answer, silence, memory touched that nobody
+//	           offered, a bad call that was executed
+//
+// After every case the peer must be alive: it must answer a NULL call on a fresh connection, and another on
+// one that has been open from the start and is not used otherwise.
+//
+// The probe changes nothing at the peer: good and bad calls alike call only NULL, or a procedure, version or
+// program that does not exist.
+//
+// The octets and the expectations are in internal/cases; this package has the
+// connections and the clock.
 package probe
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -246,4 +273,178 @@ func (p *Prober) again(ctx context.Context, r *Result) (*steady, error) {
 		return &steady{}, err
 	}
 	return s, nil
+}
+
+// Case describes a case.
+type Case struct {
+	Name  string `json:"case"`           // layer and a few words: "mpa/wrong-key"
+	Rows  []int  `json:"rows,omitempty"` // of docs/adversary.md
+	Rule  string `json:"rule"`           // where the documents say so
+	Sends string `json:"sends"`          // in words
+	Wants string `json:"wants"`          // the answers that are ok
+}
+
+// Try is how the peer did on one connection.
+type Try struct {
+	Name    string `json:"try,omitempty"` // what distinguishes it from the other tries
+	Answer  string `json:"answer"`        // the kind of answer: ERR_CHUNK, Terminate, closed, ...
+	Did     string `json:"did"`           // what the peer did, in words
+	Verdict string `json:"verdict"`       // ok, tolerated or fails
+	Why     string `json:"why,omitempty"` // who allows a tolerated answer, or what is wrong
+	// Judged is what [github.com/stag-rdma/stag/conformance/internal/judge] finds wrong in what the peer sent. Breaches that a
+	// receiver may not ignore make the verdict fails, unless the answer is tolerated for a reason of its own; others
+	// make it tolerated.
+	Judged []string `json:"judged,omitempty"`
+
+	// Sent and Got are the first octets of the connection in either direction, as they are on the wire; with
+	// [Prober.Octets] and [Trap.Octets] only.
+	Sent []byte `json:"sent,omitempty"`
+	Got  []byte `json:"got,omitempty"`
+}
+
+// Result is how the peer did in a case.
+type Result struct {
+	Case
+	Verdict string   `json:"verdict"` // the worst of the tries; also fails if the peer did not survive
+	Tries   []Try    `json:"tries"`
+	Alive   []string `json:"alive,omitempty"` // what is wrong with the peer after the case; none: it is alive
+	Seconds float64  `json:"seconds"`         // that it took, with the look whether the peer is alive
+}
+
+func describe(c *cases.Case) Case {
+	return Case{Name: c.Name, Rows: c.Rows, Rule: c.Rule, Sends: c.Sends, Wants: c.Wanted()}
+}
+
+// Answers counts the answers to the tries: "closed 2, rejected 1".
+func (r *Result) Answers() string {
+	var order []string
+	n := make(map[string]int)
+	for _, t := range r.Tries {
+		if n[t.Answer]++; n[t.Answer] == 1 {
+			order = append(order, t.Answer)
+		}
+	}
+	for i, a := range order {
+		if len(r.Tries) > 1 {
+			order[i] = fmt.Sprintf("%s %d", a, n[a])
+		}
+	}
+	return strings.Join(order, ", ")
+}
+
+// fail records that the peer is not alive as it was.
+func (r *Result) fail(why string) { r.Alive = append(r.Alive, why) }
+
+// sum sets the verdict.
+func (r *Result) sum() {
+	worst := cases.OK
+	for _, t := range r.Tries {
+		for v := worst; v <= cases.Fails; v++ {
+			if t.Verdict == v.String() {
+				worst = v
+			}
+		}
+	}
+	if len(r.Alive) > 0 {
+		worst = cases.Fails
+	}
+	r.Verdict = worst.String()
+}
+
+// join joins the parts that are not empty.
+func join(parts ...string) string {
+	var there []string
+	for _, s := range parts {
+		if s != "" {
+			there = append(there, s)
+		}
+	}
+	return strings.Join(there, ": ")
+}
+
+// Usage is what a process uses.
+type Usage struct {
+	Memory      int64 // octets, resident
+	Descriptors int
+	Threads     int
+	Goroutines  int // 0: not known
+}
+
+// UsageOf returns the usage of a process of this machine, from /proc.
+func UsageOf(pid int) (u Usage, err error) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return u, err
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		n, _ := strconv.Atoi(strings.Fields(value + " 0")[0])
+		switch name {
+		case "VmRSS":
+			u.Memory = int64(n) << 10 // it says kB
+		case "Threads":
+			u.Threads = n
+		}
+	}
+	fds, err := os.ReadDir(filepath.Join(dir, "fd"))
+	u.Descriptors = len(fds)
+	return u, err
+}
+
+// What a process may use more after the probe than before it. Runtimes and kernels keep threads, and memory that
+// was used once, for later.
+const (
+	moreMemory      = 128 << 20
+	moreDescriptors = 4
+	moreThreads     = 64
+	moreGoroutines  = 8
+)
+
+// errGrown says that a process uses more than it may.
+var errGrown = errors.New("more than before the probe")
+
+// within returns an error unless u is about what was used before.
+func (u Usage) within(before Usage) error {
+	for _, r := range []struct {
+		what            string
+		was, is, margin int64
+	}{
+		{"octets of memory", before.Memory, u.Memory, moreMemory},
+		{"descriptors", int64(before.Descriptors), int64(u.Descriptors), moreDescriptors},
+		{"threads", int64(before.Threads), int64(u.Threads), moreThreads},
+		{"goroutines", int64(before.Goroutines), int64(u.Goroutines), moreGoroutines},
+	} {
+		if r.is > r.was+r.margin {
+			return fmt.Errorf("%w: %d %s, before: %d", errGrown, r.is, r.what, r.was)
+		}
+	}
+	return nil
+}
+
+// resources is the case that compares what the peer uses after all others with what it used before.
+func (p *Prober) resources() extra {
+	return extra{Case{
+		Name: "resources/after", Rule: "docs/probe.md",
+		Sends: "nothing: what the server's process uses after all cases", Wants: "as much as before",
+	}, func(ctx context.Context, r *Result) (func(), error) {
+		t := Try{Answer: "as before", Verdict: cases.OK.String()}
+		var err error
+		var now Usage
+		for stop := time.Now().Add(p.timeout()); ; time.Sleep(50 * time.Millisecond) { // connections end later than at once
+			if now, err = p.Usage(); err == nil {
+				err = now.within(p.before)
+			}
+			if err == nil || time.Now().After(stop) || ctx.Err() != nil {
+				break
+			}
+		}
+		t.Did = fmt.Sprintf("uses %d MiB, %d descriptors, %d threads; before: %d MiB, %d, %d",
+			now.Memory>>20, now.Descriptors, now.Threads, p.before.Memory>>20, p.before.Descriptors, p.before.Threads)
+		if err != nil {
+			t.Answer, t.Verdict, t.Why = "grown", cases.Fails.String(), err.Error()
+		}
+		r.Tries = append(r.Tries, t)
+		return func() {}, nil
+	}}
 }

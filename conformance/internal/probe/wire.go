@@ -3,15 +3,21 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // wire plays one try on one connection.
@@ -337,4 +343,231 @@ func (p *Prober) play(ctx context.Context, t *cases.Try) (*wire, error) {
 		x.until(func() bool { return false })
 	}
 	return x, nil
+}
+
+// nextXID returns the XID of the next call that checks whether the peer is alive. The XIDs of the cases
+// begin elsewhere.
+func (p *Prober) nextXID() uint32 {
+	p.xid++
+	return p.xid
+}
+
+// greet gets to know the peer, and makes the connection that stays open.
+func (p *Prober) greet(ctx context.Context) (*steady, error) {
+	p.xid = rand.Uint32() // a duplicate request cache may know the calls of another run
+	p.target = cases.Target{Prog: p.Program, Vers: p.Version, Inline: rpcrdma.DefaultInline, Grant: 1, XID: p.xid + 1<<20, Handle: string(p.Handle)}
+	s, err := p.keep(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	seen := &s.x.w.Seen
+	own := rpcrdma.PrivateData{SendSize: 4096, RecvSize: 4096}
+	peer, ok := rpcrdma.ParsePrivateData(seen.Reply.PrivateData)
+	if ok {
+		p.target.Inline, _ = own.Inline(peer)
+		p.target.Receives = peer.RecvSize
+	}
+	p.target.Grant = int(min(max(seen.Answers[0].Credit, 1), 1024))
+	return s, nil
+}
+
+// call makes a NULL call on a new connection, which stays open.
+func (p *Prober) call(ctx context.Context) (*wire, error) {
+	t := cases.Alive(p.target, p.nextXID())
+	x, err := p.play(ctx, &t)
+	if err != nil {
+		return nil, err
+	}
+	// An answer with other faults will do: the case that makes this call has them as its own.
+	if f := x.finding(); f.Kind != cases.KindAnswered {
+		x.nc.Close()
+		return nil, fmt.Errorf("a NULL call of program %d version %d: %s", p.target.Prog, p.target.Vers, join(f.Text, f.Why))
+	}
+	return x, nil
+}
+
+// alive makes a NULL call on a new connection.
+func (p *Prober) alive(ctx context.Context) error {
+	x, err := p.call(ctx)
+	if err != nil {
+		return err
+	}
+	x.nc.Close()
+	if b := x.w.Seen.Breaches; len(b) > 0 {
+		return errors.New(strings.Join(b, "; "))
+	}
+	if said, worst := x.faults(); worst == cases.Fails {
+		return errors.New("it breaks " + strings.Join(said, "; "))
+	}
+	return nil
+}
+
+// steady is a connection that has nothing to do with the cases.
+type steady struct {
+	p   *Prober
+	x   *wire
+	msn uint32 // of the last call
+}
+
+func (p *Prober) keep(ctx context.Context) (*steady, error) {
+	x, err := p.call(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &steady{p: p, x: x, msn: 1}, nil
+}
+
+// ping makes a NULL call.
+func (s *steady) ping(ctx context.Context) error {
+	xid := s.p.nextXID()
+	cancel := context.AfterFunc(ctx, func() { s.x.nc.Close() })
+	defer cancel()
+	s.x.stop = time.Now().Add(s.p.timeout())
+	s.msn++
+	seen := &s.x.w.Seen
+	seen.Answers = seen.Answers[:0]
+	s.x.try = &cases.Try{Subjects: []uint32{xid}, Steps: []cases.Step{{}}}
+	s.x.write(s.x.frame(cases.NullCall(s.p.target, xid, s.msn)), 0, 0)
+	s.x.until(func() bool { return seen.Answer(xid) != nil })
+	a := seen.Answer(xid)
+	switch {
+	case a == nil && seen.Term != nil:
+		return fmt.Errorf("got a Terminate: %v", seen.Term)
+	case a == nil && seen.Ended:
+		return errors.New("was ended")
+	case a == nil:
+		return errors.New("is not served any more")
+	case a.Kind != cases.KindAnswered:
+		return errors.New("got another answer: " + a.Text)
+	}
+	return nil
+}
+
+func (s *steady) close() {
+	if s != nil && s.x != nil {
+		s.x.nc.Close()
+	}
+}
+
+// judged is a connection whose octets the judge hears. The probe's own violations are not of interest.
+type judged struct {
+	net.Conn
+
+	mu    sync.Mutex
+	c     *decode.Conn
+	b     *judge.Builder
+	peer  decode.Dir // what the peer sends
+	keep  int        // octets of each direction
+	said  [2][]byte  // by us, and by the peer
+	frame int
+	ended bool
+}
+
+// hear returns nc with a judge. peer is the direction of what the peer sends.
+func hear(nc net.Conn, peer decode.Dir) *judged {
+	j := &judged{Conn: nc, b: judge.NewBuilder(nil), peer: peer}
+	j.c = decode.NewConn(nil, j.b.Event)
+	j.c.Info.ID = 1
+	ends := [2]netip.AddrPort{addrOf(nc.LocalAddr()), addrOf(nc.RemoteAddr())}
+	j.c.Info.Opener, j.c.Info.Accepter = ends[1-peer], ends[peer]
+	return j
+}
+
+func addrOf(a net.Addr) netip.AddrPort {
+	p, _ := netip.ParseAddrPort(a.String()) // only for texts
+	return p
+}
+
+func (j *judged) stamp() decode.Stamp {
+	j.frame++
+	return decode.Stamp{Frame: j.frame, Time: time.Now()}
+}
+
+// note keeps the first octets.
+func (j *judged) note(side int, b []byte) {
+	if room := j.keep - len(j.said[side]); room > 0 {
+		j.said[side] = append(j.said[side], b[:min(len(b), room)]...)
+	}
+}
+
+// Read reads, and shows the judge what came.
+func (j *judged) Read(b []byte) (int, error) {
+	n, err := j.Conn.Read(b)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return n, err
+	}
+	j.note(1, b[:n])
+	j.c.Octets(j.peer, b[:n], j.stamp())
+	var timeout net.Error
+	switch {
+	case err == nil, errors.As(err, &timeout) && timeout.Timeout():
+	default:
+		j.c.Close(j.peer, !errors.Is(err, io.EOF), j.stamp())
+	}
+	return n, err
+}
+
+// Write shows the judge what goes out before the peer can answer it.
+func (j *judged) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	if !j.ended {
+		j.note(0, b)
+		j.c.Octets(1-j.peer, b, j.stamp())
+	}
+	j.mu.Unlock()
+	return j.Conn.Write(b)
+}
+
+// CloseWrite ends the output.
+func (j *judged) CloseWrite() error {
+	c, ok := j.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return c.CloseWrite()
+}
+
+// faults ends the judgement and returns what the peer has done wrong, but for notes. Calls after the first return
+// nothing.
+func (j *judged) faults() (all []*judge.Violation) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return nil
+	}
+	j.ended = true
+	j.c.Finish()
+	for _, v := range j.b.Report().Violations {
+		if v.Dir == j.peer && v.Rule.Severity != judge.Note {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// faults returns what the judge has found on the connection, and how bad it is. x may be nil.
+func (x *wire) faults() (said []string, worst cases.Verdict) {
+	if x == nil {
+		return nil, cases.OK
+	}
+	return sentence(x.judged.faults(), func(v *judge.Violation) bool {
+		return x.try.Excused[v.Rule.ID] != "" || v.Rule.Severity == judge.Error && x.habit(v.Rule.ID)
+	})
+}
+
+// sentence returns violations in words, and how bad they are, but for those that are excused.
+func sentence(all []*judge.Violation, excused func(*judge.Violation) bool) (said []string, worst cases.Verdict) {
+	for _, v := range all {
+		if excused(v) {
+			continue
+		}
+		said = append(said, v.Rule.ID+": "+v.Detail+" ("+v.Rule.Source+")")
+		if v.Rule.Severity == judge.Error {
+			worst = cases.Fails
+		}
+		worst = max(worst, cases.Tolerated)
+	}
+	return said, worst
 }

@@ -1,15 +1,21 @@
 package ops
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
+	"fmt"
+	"html/template"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -334,4 +340,160 @@ func (s *Server) metrics() http.Handler {
 	r.MustRegister(build, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(s.Collectors...)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+//go:embed page.html
+var pageHTML string
+
+var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
+	"since":   func(t time.Time) string { return span(time.Since(t)) },
+	"ago":     ago,
+	"took":    took,
+	"octets":  octets,
+	"number":  number,
+	"seconds": func(s float64) string { return fmt.Sprintf("%.0f s", s) },
+}).Parse(pageHTML))
+
+// page writes the page for people.
+func (s *Server) page(w http.ResponseWriter) {
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, s.report()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	_, _ = w.Write(b.Bytes()) // the client is gone
+}
+
+// ago is span, of a time that may be unknown.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return span(time.Since(t)) + " ago"
+}
+
+// span is a time in the two largest units.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+// took is a time of a call, with two or three digits.
+func took(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%d us", d.Microseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
+}
+
+// number is a rate, without digits that say nothing.
+func number(f float64) string {
+	if f >= 10 || f == 0 {
+		return fmt.Sprintf("%.0f", f)
+	}
+	return fmt.Sprintf("%.1f", f)
+}
+
+// octets is a count of octets with a binary unit.
+func octets(v any) string {
+	f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	for ; f >= 1000 && i < len(units)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 || f >= 100 {
+		return fmt.Sprintf("%.0f %s", f, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+// How often the counters are kept, and for how long.
+const (
+	sampleEvery = 5 * time.Second
+	sampleTime  = time.Minute
+)
+
+// Rate is what happens in a second, on average over some time.
+type Rate struct {
+	Over      float64 `json:"seconds"` // that time
+	Calls     float64 `json:"calls_per_second"`
+	Errors    float64 `json:"errors_per_second"`            // of the transport
+	Read      float64 `json:"rdma_read_octets_per_second"`  // from clients
+	Written   float64 `json:"rdma_write_octets_per_second"` // to clients
+	Inline    float64 `json:"inline_octets_per_second"`     // both ways
+	Connected float64 `json:"connections_per_second"`
+}
+
+// sample is a snapshot of counters.
+type sample struct {
+	at time.Time
+	st rpc.Stats
+}
+
+// rates keeps the samples of the last minute.
+type rates struct {
+	mu  sync.Mutex
+	all []sample // oldest first
+}
+
+// Sample keeps what stats returns, again and again until ctx ends, for the rates in the report.
+func (s *Server) Sample(ctx context.Context, stats func() rpc.Stats) {
+	for {
+		s.rates.add(sample{time.Now(), stats()})
+		select {
+		case <-time.After(sampleEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *rates) add(s sample) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, s)
+	if len(r.all) > int(sampleTime/sampleEvery) {
+		r.all = slices.Delete(r.all, 0, 1)
+	}
+}
+
+// last returns the rates over the last seconds and over the last minute; fewer if the server is young.
+func (r *rates) last(now *rpc.Stats) []Rate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := []Rate{}
+	if n := len(r.all); n > 1 {
+		out = append(out, rate(&r.all[n-2], now))
+	}
+	if len(r.all) > 2 {
+		out = append(out, rate(&r.all[0], now))
+	}
+	return out
+}
+
+// rate compares a sample with the counters now.
+func rate(s *sample, now *rpc.Stats) Rate {
+	d := max(time.Since(s.at).Seconds(), 1e-3)
+	per := func(before, after uint64) float64 { return float64(after-before) / d }
+	return Rate{
+		Over: d, Calls: per(s.st.Calls, now.Calls), Errors: per(s.st.Errors, now.Errors), Connected: per(s.st.Accepted, now.Accepted),
+		Read: per(s.st.OctetsRead, now.OctetsRead), Written: per(s.st.OctetsWritten, now.OctetsWritten), Inline: per(s.st.OctetsInline, now.OctetsInline),
+	}
 }

@@ -1,3 +1,9 @@
+// Package cases holds what conformance probe sends to a live peer and which answers it accepts: octets and
+// expectations, without a connection or a clock.
+//
+// [Table] returns the cases. Each has one or more tries, which are played on separate connections: an MPA
+// Request, steps, and wanted answers. A [Watcher] receives what the peer says, and answers its RDMA Reads as
+// the try demands; in the end [Try.Judge] gives the verdict.
 package cases
 
 import (
@@ -5,8 +11,11 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // Case is one thing that a peer must survive.
@@ -158,4 +167,113 @@ func siw(codes ...verbs.TermCode) []Want {
 // otherCode tolerates a Terminate with any code.
 func otherCode(why string) []Want {
 	return []Want{{Kind: KindTerminated, Verdict: Tolerated, Why: why}}
+}
+
+// Kind is how a peer answered a try.
+type Kind uint8
+
+// The kinds. Those from KindAnswered to KindErrChunk are answers to the call that the
+// try is about.
+const (
+	KindSilent       Kind = iota // nothing, and the connection is open
+	KindAnswered                 // RPC reply: SUCCESS
+	KindGarbageArgs              // RPC reply: GARBAGE_ARGS
+	KindProgUnavail              // RPC reply: PROG_UNAVAIL
+	KindProgMismatch             // RPC reply: PROG_MISMATCH
+	KindProcUnavail              // RPC reply: PROC_UNAVAIL
+	KindSystemErr                // RPC reply: SYSTEM_ERR
+	KindRPCMismatch              // RPC reply: RPC_MISMATCH
+	KindAuthError                // RPC reply: AUTH_ERROR
+	KindErrVers                  // RDMA_ERROR: ERR_VERS
+	KindErrChunk                 // RDMA_ERROR: ERR_CHUNK
+	KindNonsense                 // something that does not decode
+	KindDropped                  // no answer, but the call after it was answered
+	KindTerminated               // a Terminate
+	KindClosed                   // the connection ended without a Terminate
+	KindRejected                 // an MPA Reply with R=1
+	KindAccepted                 // an MPA Reply with R=0, if the try needs no more
+)
+
+var kindNames = [...]string{
+	KindSilent: "silence", KindAnswered: "answered", KindGarbageArgs: "GARBAGE_ARGS", KindProgUnavail: "PROG_UNAVAIL",
+	KindProgMismatch: "PROG_MISMATCH", KindProcUnavail: "PROC_UNAVAIL", KindSystemErr: "SYSTEM_ERR",
+	KindRPCMismatch: "RPC_MISMATCH", KindAuthError: "AUTH_ERROR", KindErrVers: "ERR_VERS", KindErrChunk: "ERR_CHUNK",
+	KindNonsense: "nonsense", KindDropped: "no answer", KindTerminated: "Terminate", KindClosed: "closed",
+	KindRejected: "rejected", KindAccepted: "accepted",
+}
+
+// String returns the kind as the report names it.
+func (k Kind) String() string { return kindNames[k] }
+
+// Verdict says whether an answer is right.
+type Verdict uint8
+
+// The verdicts, from good to bad.
+const (
+	OK        Verdict = iota // what the documents name
+	Tolerated                // something that they allow, or that a known peer does without harm
+	Fails                    // something else
+)
+
+// String returns "ok", "tolerated" or "fails".
+func (v Verdict) String() string { return [...]string{"ok", "tolerated", "fails"}[v] }
+
+// UsualCall is the case in which nothing is unusual. What a peer does wrong there it does wrong everywhere.
+const UsualCall = "mpa/usual"
+
+// Table returns the cases for a peer.
+func Table(t Target) []Case {
+	g := &gen{Target: t, serial: t.XID}
+	all := []Case{{Name: UsualCall, Rule: "RFC 5044 Section 7.1.2", Sends: "the usual Request, then a NULL call", Tries: []Try{g.good("", usual())}}}
+	for _, part := range [][]Case{
+		g.badStartup(), g.goodStartup(), g.badFPDU(), g.goodFPDU(), g.badDDP(), g.goodDDP(), g.badRDMAP(), g.goodRDMAP(),
+		g.badHeaders(), g.everyWord(), g.chunkLists(), g.liars(), g.rpcCalls(), g.credits(), g.reads(), g.silent(),
+	} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// Alive returns the try that every live peer passes: a NULL call.
+func Alive(t Target, xid uint32) Try {
+	g := &gen{Target: t, serial: xid - 1}
+	try := g.good("", usual())
+	try.Control = true
+	return try
+}
+
+// NullCall returns the ULPDU of a NULL call, the Send with number msn of its connection.
+func NullCall(t Target, xid, msn uint32) []byte {
+	return untagged(uint8(verbs.OpSend), ddp.QNSend, msn, t.null(xid))
+}
+
+// declared returns the segments that the lists of a header declare, read as tolerantly as possible:
+// versions, lengths and sums are not checked, and every word but 0 is TRUE.
+func declared(msg []byte) (segs []chunks.Segment) {
+	if len(msg) < rpcrdma.FixedSize {
+		return nil
+	}
+	d := xdr.NewDecoder(msg[rpcrdma.FixedSize:])
+	segment := func() {
+		s := chunks.Segment{Handle: chunks.Handle(d.Uint32()), Length: d.Uint32(), Offset: d.Uint64()}
+		if d.Err() == nil {
+			segs = append(segs, s)
+		}
+	}
+	for d.Err() == nil && d.Uint32() != 0 {
+		d.Uint32() // Position
+		segment()
+	}
+	chunk := func() {
+		for n := d.Uint32(); n > 0 && d.Err() == nil; n-- {
+			segment()
+		}
+	}
+	for d.Err() == nil && d.Uint32() != 0 {
+		chunk()
+	}
+	if d.Err() == nil && d.Uint32() != 0 {
+		chunk()
+	}
+	return segs
 }
