@@ -16,6 +16,7 @@ echo reno >/proc/sys/net/ipv4/tcp_congestion_control
 at=/dev/shm
 [ -d $at ] || at=${TMPDIR:-/tmp}
 tmp=$(mktemp -d -p $at)
+export STATE_DIRECTORY=$tmp/state # servers here leave alone what this machine has
 pids=()
 cleanup() {
   for p in "${pids[@]+"${pids[@]}"}"; do kill "$p" 2>/dev/null || true; done

@@ -6,6 +6,7 @@ set -eu
 out=$(realpath -m "${1:-dist/matrix}")
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
+export STATE_DIRECTORY=$tmp/state # servers here leave alone what this machine has
 chmod 755 "$tmp" # the server maps root to nobody
 trap 'kill $pids 2>/dev/null || true; wait; rm -rf "$tmp"' EXIT
 pids=

@@ -21,6 +21,7 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
 work=$(mktemp -d)
+export STATE_DIRECTORY=$work/state # servers here leave alone what this machine has
 cleanup() {
   trap - EXIT INT TERM
   [ -z "${spid:-}" ] || kill $spid 2>/dev/null

@@ -11,6 +11,7 @@ top=$(cd "$here/../.." && pwd)
 export STAG_LINUX_KERNEL=6.12
 . "$here/cache.sh"
 work=$(mktemp -d)
+export STATE_DIRECTORY=$work/state # servers here leave alone what this machine has
 chmod 755 "$work"
 spid=
 trap '[ -z "$spid" ] || kill $spid; rm -rf "$work"' EXIT

@@ -374,6 +374,34 @@ func TestMountUDP(t *testing.T) {
 		}
 		noErr(t, s.stop(t.Context()))
 	}
+
+	// Nor does it get an answer, which would be at the socket before what is sent there last. Four readers that have taken five
+	// datagrams are done with one.
+	refused := must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	defer refused.Close() //nolint:errcheck // a test
+	asked := make(chan bool, 5)
+	open.config.Limits.Allow = func(from net.Addr) bool {
+		if from.String() != refused.LocalAddr().String() {
+			return true
+		}
+		asked <- true
+		return false
+	}
+	s = must(newService(t.Context(), &open))(t)
+	for range cap(asked) {
+		must(refused.WriteTo(xdr.AppendCall(nil, &xdr.CallHeader{XID: 9, RPCVers: 2, Prog: mount3.Program, Vers: 3}), s.udp.LocalAddr()))(t)
+	}
+	for range cap(asked) {
+		<-asked
+	}
+	noErr(t, s.stop(t.Context()))
+	last := must(net.Dial("udp", refused.LocalAddr().String()))(t)
+	defer last.Close() //nolint:errcheck // a test
+	must(last.Write([]byte("last")))(t)
+	buf := make([]byte, 1024)
+	if n, from, err := refused.ReadFrom(buf); err != nil || string(buf[:n]) != "last" {
+		t.Errorf("%s answers one who is refused: %x, %v", from, buf[:n], err)
+	}
 }
 
 // TestFaces: who listens at all addresses is found over IPv4 and IPv6.

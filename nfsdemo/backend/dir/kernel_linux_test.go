@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,33 @@ func TestKernelHandles(t *testing.T) {
 		}
 		ok(t, f.Close())
 	})
+}
+
+// TestKernelNoProc: without /proc nothing is served, since most of it would be stale.
+func TestKernelNoProc(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("hides /proc: for root")
+	}
+	path, ended := t.TempDir(), make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its view
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			ended <- err
+			return
+		}
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("none", "/proc", "tmpfs", 0, "")); err != nil {
+			ended <- err
+			return
+		}
+		f, err := dir.New(path, &dir.Config{Async: true, Key: secret})
+		if err == nil {
+			_ = f.Close()
+		}
+		ended <- err
+	}()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "mount -t proc proc /proc") {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestKernelMovedOut: a directory that is moved out of the export is out, at any depth, and so is what could be

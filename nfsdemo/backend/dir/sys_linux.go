@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 
@@ -41,6 +42,10 @@ func (f *FS) begin(path string) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	s.pin = pin
+	// Files are opened by their names there. Without it, most of them would be stale.
+	if _, err := os.Readlink(procName(pin)); err != nil {
+		return fmt.Errorf("%s: files are opened by way of /proc, which is not mounted here: mount -t proc proc /proc (%w)", path, err)
+	}
 	if s.mountpoint, err = mountpointOf(path); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (s *server) restart() {
 		args = append(args, "--mount-listen", s.mount)
 	}
 	s.cmd = exec.Command(os.Args[0], args...)
-	s.cmd.Env = append(os.Environ(), s.env)
+	s.cmd.Env = append(os.Environ(), s.env, "STATE_DIRECTORY="+filepath.Dir(s.file))
 	s.cmd.Stderr = os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
