@@ -1,15 +1,21 @@
 package transport_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // A server that does not read keeps the call that is being written. Those behind it end with their contexts.
@@ -36,6 +42,71 @@ func TestStreamTurn(t *testing.T) {
 	}
 	if n := c.Stats().InFlight; n != 0 {
 		t.Errorf("%d calls in flight", n)
+	}
+}
+
+// writesCounted counts the writes of a connection.
+type writesCounted struct {
+	net.Conn
+	writes atomic.Int32
+}
+
+func (c *writesCounted) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		c.writes.Add(1)
+	}
+	return c.Conn.Write(p)
+}
+
+// Calls that are ready together leave in one write, and so do replies; one by one they would be 16. A write has the first
+// record, another one all that joined it. When the first comes alone, as it mostly does, it has a write for itself.
+func TestSharedWrites(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that they are ready together, and not one on each processor
+	const calls = 16
+	var come atomic.Int32
+	var all atomic.Pointer[chan struct{}]
+	cfg := &transport.Config{Reading: transport.Reading{HandlerLimit: -1}}
+	s := &transport.Server{Config: cfg, Handler: rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+		ch := *all.Load()
+		if come.Add(1) == calls {
+			close(ch)
+		}
+		<-ch
+		resp.Results = append(resp.Results, req.Args...)
+	})}
+	a, b := rdmaptest.Pipe()
+	left, right := &writesCounted{Conn: a}, &writesCounted{Conn: b}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStreamConn(right) }()
+	c := must(transport.NewStreamClient(t.Context(), left, nil))(t)
+	client, server := false, false
+	for round := 0; !client || !server; round++ {
+		if round == 1000 {
+			t.Fatalf("in no round: shared by the client %v, by the server %v", client, server)
+		}
+		ch := make(chan struct{})
+		all.Store(&ch)
+		come.Store(0)
+		left.writes.Store(0)
+		right.writes.Store(0)
+		var wg sync.WaitGroup
+		for i := range calls {
+			wg.Go(func() {
+				arg := xdr.AppendUint32(nil, uint32(i))
+				var r rpc.Reply
+				defer r.Release()
+				if err := c.Do(t.Context(), &rpc.Call{Prog: 1, Vers: 1, Proc: 1, Args: arg}, &r); err != nil || !bytes.Equal(r.Results, arg) {
+					t.Errorf("call %d: %v, %x", i, err, r.Results)
+				}
+			})
+		}
+		wg.Wait()
+		client = client || left.writes.Load() <= 4
+		server = server || right.writes.Load() <= 4
+	}
+	c.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -83,7 +83,9 @@ const maxSkipped = 1 << 30
 
 // NewClient returns a client of conn; Start is next.
 func NewClient(conn net.Conn, cfg Config) *Client {
-	return newClient(conn, NewWriter(conn), cfg, new(memory.Counters))
+	c := newClient(conn, NewWriter(conn), cfg, new(memory.Counters))
+	c.w.Failed = c.fail
+	return c
 }
 
 // TLS returns what protects the connection, nil if nothing does.
@@ -166,14 +168,11 @@ func (c *Client) Do(ctx context.Context, call *rpc.Call, reply *rpc.Reply) error
 	if !c.role.Recent() {
 		c.role.Begin() // before the call is written, or a watcher would be woken for its reply
 	}
-	if !c.turn(ctx, w) {
-		return c.unsent(cmp.Or(context.Cause(ctx), context.DeadlineExceeded))
-	}
-	if c.over.Load() { // TLS or RDMA may have begun on the connection while this call waited for its turn
-		c.w.Unlock()
-		return c.unsent(c.Err())
-	}
-	if err := c.post(ctx, xid, w, call); err != nil {
+	sent, err := c.post(ctx, xid, w, call)
+	switch {
+	case !sent:
+		return c.unsent(err)
+	case err != nil:
 		c.fail(err)
 	}
 	switch err = c.role.Wait(ctx, &w.Waiter); {
@@ -206,19 +205,42 @@ const lateWrite = time.Second
 // largeCall is how many octets of arguments may wait for a peer that does not read although it lives.
 const largeCall = 64 << 10
 
-// post writes the call in its turn. A panic, of the caller's memory or connection, leaves perhaps half a record.
-func (c *Client) post(ctx context.Context, xid uint32, w *waiter, call *rpc.Call) error {
+// post writes the call in its turn, or leaves it to who is writing. If its turn has not come, it returns false and why. A
+// panic, of the caller's memory or connection, leaves perhaps half a record.
+func (c *Client) post(ctx context.Context, xid uint32, w *waiter, call *rpc.Call) (sent bool, err error) {
 	done := false
-	defer c.w.Unlock()
-	if ctx.Done() != nil && requester.Size(call) > largeCall { // a cancelled context as well; it costs allocations
-		defer c.w.Hurry(ctx)()
-	}
 	defer func() {
 		if !done {
 			c.fail(panicked("while a call was written"))
 		}
 	}()
-	call.Resend.Posting(call)
+	b := memory.Shared.Get(smallBuffer)
+	defer b.Release()
+	size := requester.Size(call)
+	short := len(call.MoreItems) == 0 && c.w.Takes(size)
+	if short {
+		call.Resend.Posting(call)
+		head := header(b.Data[:0], xid, call, requester.Before(call))
+		if done = c.w.Queue(head, call.Item, memory.Pad(call.Item), requester.After(call)); done {
+			c.ctr.Inline.Add(uint64(len(head) + len(call.Item) + xdr.Pad(len(call.Item)) + len(requester.After(call))))
+			return true, nil
+		}
+	}
+	if !c.turn(ctx, w) {
+		done = true
+		return false, cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
+	}
+	defer c.w.Unlock()
+	if c.over.Load() { // TLS or RDMA may have begun on the connection while this call waited for its turn
+		done = true
+		return false, c.Err()
+	}
+	if ctx.Done() != nil && size > largeCall { // a cancelled context as well; it costs allocations
+		defer c.w.Hurry(ctx)()
+	}
+	if !short {
+		call.Resend.Posting(call)
+	}
 	until := w.until
 	if end, ok := ctx.Deadline(); ok {
 		until = end
@@ -226,9 +248,30 @@ func (c *Client) post(ctx context.Context, xid uint32, w *waiter, call *rpc.Call
 	if !until.IsZero() {
 		until = until.Add(lateWrite)
 	}
-	err := c.send(until, xid, call)
+	c.w.Share(size, c.ctr.InFlight.Load() > 1)
+	var n int
+	if len(call.MoreItems) > 0 {
+		flat := memory.Shared.Get(size)
+		defer flat.Release()
+		n, err = c.w.WriteLocked(until, header(b.Data[:0], xid, call, nil), requester.AppendArgs(call, flat.Data[:0]), nil, nil)
+	} else {
+		head := header(b.Data[:0], xid, call, requester.Before(call))
+		n, err = c.w.WriteLocked(until, head, call.Item, memory.Pad(call.Item), requester.After(call))
+	}
+	c.ctr.Inline.Add(uint64(n))
 	done = true
-	return err
+	return true, err
+}
+
+// header appends the header of a call, and the first of its arguments.
+func header(b []byte, xid uint32, call *rpc.Call, args []byte) []byte {
+	h := xdr.CallHeader{
+		XID: xid, RPCVers: xdr.RPCVersion,
+		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
+	}
+	b = xdr.AppendCall(b, &h)
+	requester.Sign(call, b)
+	return append(b, args...)
 }
 
 // unsent ends a call whose turn to be written has not come.
@@ -342,33 +385,8 @@ func (e *expiry) Tick() bool {
 	return more
 }
 
-// send writes the call's record. The caller has locked c.w.
-func (c *Client) send(until time.Time, xid uint32, call *rpc.Call) error {
-	h := xdr.CallHeader{
-		XID: xid, RPCVers: xdr.RPCVersion,
-		Prog: call.Prog, Vers: call.Vers, Proc: call.Proc, Cred: call.Cred, Verf: call.Verf,
-	}
-	b := c.poolGet()
-	defer b.Release()
-	head := xdr.AppendCall(b.Data[:0], &h)
-	requester.Sign(call, head)
-	if len(call.MoreItems) > 0 {
-		flat := memory.Shared.Get(requester.Size(call))
-		defer flat.Release()
-		n, err := c.w.WriteLocked(until, head, requester.AppendArgs(call, flat.Data[:0]), nil, nil)
-		c.ctr.Inline.Add(uint64(n))
-		return err
-	}
-	head = append(head, requester.Before(call)...)
-	n, err := c.w.WriteLocked(until, head, call.Item, memory.Pad(call.Item), requester.After(call))
-	c.ctr.Inline.Add(uint64(n))
-	return err
-}
-
 // smallBuffer is room for the header of a call or reply, and for a short record.
 const smallBuffer = 1024
-
-func (c *Client) poolGet() *memory.Buffer { return memory.Shared.Get(smallBuffer) }
 
 // accept makes the caller's reply from a record.
 func (c *Client) accept(r *arrived, call *rpc.Call, reply *rpc.Reply) error {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ func NewConn(s *Service, h rpc.Handler, conn net.Conn, state *tls.ConnectionStat
 	if s.cfg.BackwardCredits > 0 {
 		c.backward = rpc.NewBackward(c.backwardCaller)
 	}
+	c.w.Failed = c.unwritten
 	c.input = conn
 	if r := newRawReader(conn); r != nil {
 		c.input = r
@@ -103,6 +105,8 @@ func (c *Conn) Serve(turn execute.Turn) error {
 	s.gate.Came(peeraddr.Of(c.conn), network)
 	err = c.read()
 	c.wg.Wait()
+	c.w.Lock(context.Background()) // the last replies may still be queued
+	c.w.Unlock()
 	switch {
 	case c.isDraining():
 		s.gate.Went(peeraddr.Of(c.conn), network, begun, s.hooks.Closed)
@@ -366,22 +370,28 @@ func (x *pendingCall) reply() {
 	c.s.ctr.Replies.Add(1) // first: the client may act on it before write returns
 	var n int
 	var err error
+	others := c.slots.others()
 	switch {
 	case resp.HasResults() && len(resp.Lent.Items) == 1: // send the data without a copy
 		it := resp.Lent.Items[0]
 		head = append(head, resp.Results[:it.Pos]...)
-		n, err = c.w.Write(head, it.Data, memory.Pad(it.Data), resp.Results[it.Pos:])
+		n, err = c.w.Write(others, head, it.Data, memory.Pad(it.Data), resp.Results[it.Pos:])
 	default:
-		n, err = c.w.Write(resp.AppendResults(head), nil, nil, nil)
+		n, err = c.w.Write(others, resp.AppendResults(head), nil, nil, nil)
 	}
 	if err != nil {
-		c.s.ctr.Errors.Add(1)
-		c.at.End()
-		_ = Below(c.conn).Close() // ends the reading goroutine, which reports
+		c.unwritten(err)
 		return
 	}
 	c.out.Add(uint64(n))
 	c.s.ctr.Inline.Add(uint64(n))
+}
+
+// unwritten ends the connection, since a reply cannot be written.
+func (c *Conn) unwritten(error) {
+	c.s.ctr.Errors.Add(1)
+	c.at.End()
+	_ = Below(c.conn).Close() // ends the reading goroutine, which reports
 }
 
 func (c *Conn) isDraining() bool {

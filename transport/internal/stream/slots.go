@@ -38,6 +38,13 @@ func (s *slots) take(stop <-chan struct{}) bool {
 	}
 }
 
+// others reports whether more than one call is in flight.
+func (s *slots) others() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used > 1
+}
+
 // change adds to the slots used and lent.
 func (s *slots) change(used, lent int) {
 	s.mu.Lock()

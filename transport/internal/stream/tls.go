@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -31,7 +32,9 @@ func isProbe(r *rpc.Request) bool {
 func (c *Conn) starttls() bool {
 	h := xdr.ReplyHeader{XID: c.probe, Verf: xdr.Auth{Body: []byte(StartTLS)}}
 	c.s.ctr.Replies.Add(1)
-	_, err := c.w.Write(xdr.AppendReply(nil, &h), nil, nil, nil)
+	c.w.Lock(context.Background()) // and nothing is queued behind it
+	defer c.w.Unlock()
+	_, err := c.w.WriteLocked(time.Time{}, xdr.AppendReply(nil, &h), nil, nil, nil)
 	return err == nil
 }
 
