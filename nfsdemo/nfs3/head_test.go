@@ -20,7 +20,7 @@ func TestHeads(t *testing.T) {
 		&nfs3.ReadRes{Status: nfs3.ErrStale}, &nfs3.ReadLinkRes{Status: nfs3.ErrStale}, &nfs3.ReadDirRes{Status: nfs3.ErrStale},
 	} {
 		whole, item := xdr.Encode(nil, m), xdr.AppendOpaque(nil, data)
-		if r, ok := m.(nfs3.Result); ok && r.Stat() != nfs3.OK {
+		if r, ok := m.(nfs3.Result); ok && *r.Stat() != nfs3.OK {
 			item = nil
 		}
 		head := xdr.Encode(nil, m.Head())

@@ -51,7 +51,7 @@ func (r *ReadRes) Code(c *xdr.Coder) {
 // Head is the message without its item.
 func (r *ReadRes) Head() xdr.Message { return (*readHead)(r) }
 
-func (r *ReadRes) Stat() Status { return r.Status }
+func (r *ReadRes) Stat() *Status { return &r.Status }
 
 // ReadLinkRes is READLINK3res (RFC 1813 Section 3.3.5). The path is reducible.
 type ReadLinkRes struct {
@@ -76,7 +76,7 @@ func (r *ReadLinkRes) Code(c *xdr.Coder) {
 // Head is the message without its item.
 func (r *ReadLinkRes) Head() xdr.Message { return (*readLinkHead)(r) }
 
-func (r *ReadLinkRes) Stat() Status { return r.Status }
+func (r *ReadLinkRes) Stat() *Status { return &r.Status }
 
 // WriteArgs is WRITE3args (RFC 1813 Section 3.3.7). The data are reducible.
 type WriteArgs struct {
@@ -123,7 +123,7 @@ func (r *WriteRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *WriteRes) Stat() Status { return r.Status }
+func (r *WriteRes) Stat() *Status { return &r.Status }
 
 // SymlinkArgs is SYMLINK3args (RFC 1813 Section 3.3.10). The path is reducible.
 type SymlinkArgs struct {

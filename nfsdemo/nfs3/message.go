@@ -9,8 +9,8 @@ import (
 // Result is a message that begins with a status: all results but that of NULL.
 type Result interface {
 	xdr.Message
-	// Stat returns the status.
-	Stat() Status
+	// Stat returns where the status is.
+	Stat() *Status
 }
 
 // Void is the arguments and results of NULL.
@@ -72,7 +72,7 @@ func (r *WccRes) Code(c *xdr.Coder) {
 	r.Wcc.Code(c)
 }
 
-func (r *WccRes) Stat() Status { return r.Status }
+func (r *WccRes) Stat() *Status { return &r.Status }
 
 // GetAttrRes is GETATTR3res (RFC 1813 Section 3.3.1).
 type GetAttrRes struct {
@@ -86,7 +86,7 @@ func (r *GetAttrRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *GetAttrRes) Stat() Status { return r.Status }
+func (r *GetAttrRes) Stat() *Status { return &r.Status }
 
 // SetAttrArgs is SETATTR3args (RFC 1813 Section 3.3.2).
 type SetAttrArgs struct {
@@ -120,7 +120,7 @@ func (r *LookupRes) Code(c *xdr.Coder) {
 	r.DirAttr.Code(c)
 }
 
-func (r *LookupRes) Stat() Status { return r.Status }
+func (r *LookupRes) Stat() *Status { return &r.Status }
 
 // AccessArgs is ACCESS3args (RFC 1813 Section 3.3.4).
 type AccessArgs struct {
@@ -148,7 +148,7 @@ func (r *AccessRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *AccessRes) Stat() Status { return r.Status }
+func (r *AccessRes) Stat() *Status { return &r.Status }
 
 // CreateArgs is CREATE3args (RFC 1813 Section 3.3.8).
 type CreateArgs struct {
@@ -222,7 +222,7 @@ func (r *NewRes) Code(c *xdr.Coder) {
 	r.DirWcc.Code(c)
 }
 
-func (r *NewRes) Stat() Status { return r.Status }
+func (r *NewRes) Stat() *Status { return &r.Status }
 
 // RenameArgs is RENAME3args (RFC 1813 Section 3.3.14).
 type RenameArgs struct {
@@ -248,7 +248,7 @@ func (r *RenameRes) Code(c *xdr.Coder) {
 	r.ToWcc.Code(c)
 }
 
-func (r *RenameRes) Stat() Status { return r.Status }
+func (r *RenameRes) Stat() *Status { return &r.Status }
 
 // LinkArgs is LINK3args (RFC 1813 Section 3.3.15).
 type LinkArgs struct {
@@ -274,7 +274,7 @@ func (r *LinkRes) Code(c *xdr.Coder) {
 	r.DirWcc.Code(c)
 }
 
-func (r *LinkRes) Stat() Status { return r.Status }
+func (r *LinkRes) Stat() *Status { return &r.Status }
 
 // FSStatRes is FSSTAT3res (RFC 1813 Section 3.3.18). All but Status and Attr come with OK.
 type FSStatRes struct {
@@ -299,7 +299,7 @@ func (r *FSStatRes) Code(c *xdr.Coder) {
 	c.Uint32(&r.Invarsec)
 }
 
-func (r *FSStatRes) Stat() Status { return r.Status }
+func (r *FSStatRes) Stat() *Status { return &r.Status }
 
 // FSInfoRes is FSINFO3res (RFC 1813 Section 3.3.19). All but Status and Attr come with OK;
 // sizes are octets.
@@ -330,7 +330,7 @@ func (r *FSInfoRes) Code(c *xdr.Coder) {
 	c.Uint32(&r.Properties)
 }
 
-func (r *FSInfoRes) Stat() Status { return r.Status }
+func (r *FSInfoRes) Stat() *Status { return &r.Status }
 
 // PathConfRes is PATHCONF3res (RFC 1813 Section 3.3.20). All but Status and Attr come
 // with OK.
@@ -357,7 +357,7 @@ func (r *PathConfRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *PathConfRes) Stat() Status { return r.Status }
+func (r *PathConfRes) Stat() *Status { return &r.Status }
 
 // CommitArgs is COMMIT3args (RFC 1813 Section 3.3.21).
 type CommitArgs struct {
@@ -387,4 +387,4 @@ func (r *CommitRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *CommitRes) Stat() Status { return r.Status }
+func (r *CommitRes) Stat() *Status { return &r.Status }

@@ -63,7 +63,7 @@ func (r *ReadDirRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *ReadDirRes) Stat() Status { return r.Status }
+func (r *ReadDirRes) Stat() *Status { return &r.Status }
 
 // Head is what precedes the entries; it is the same in READDIRPLUS.
 func (r *ReadDirRes) Head() xdr.Message { return (*readDirHead)(r) }
@@ -128,4 +128,4 @@ func (r *ReadDirPlusRes) Code(c *xdr.Coder) {
 	}
 }
 
-func (r *ReadDirPlusRes) Stat() Status { return r.Status }
+func (r *ReadDirPlusRes) Stat() *Status { return &r.Status }

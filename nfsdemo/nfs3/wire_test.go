@@ -197,8 +197,8 @@ func TestWire(t *testing.T) {
 				t.Errorf("Parse (-want +got):\n%s", diff)
 			}
 			if res, ok := m.(nfs3.Result); ok && len(r.wire) > 0 {
-				if want := nfs3.Status(binary.BigEndian.Uint32(r.wire)); res.Stat() != want {
-					t.Errorf("Stat %v, want %v", res.Stat(), want)
+				if want := nfs3.Status(binary.BigEndian.Uint32(r.wire)); *res.Stat() != want {
+					t.Errorf("Stat %v, want %v", *res.Stat(), want)
 				}
 			}
 			if r.res && len(r.wire) > r.p.MaxRes()+100 {

@@ -108,7 +108,7 @@ func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args xdr.Message
 		if err := xdr.Decode(d, res).Err(); err != nil {
 			return err
 		}
-		if s := res.Stat(); s != nfs3.OK {
+		if s := *res.Stat(); s != nfs3.OK {
 			return &StatusError{Proc: proc, Status: s}
 		}
 		if keep != nil {

@@ -239,7 +239,7 @@ func (r *remote) result(proc nfs3.Proc, args xdr.Message) (nfs3.Status, xdr.Mess
 	r.Helper()
 	res := proc.NewRes()
 	r.rpc(nfs3.Program, nfs3.Version, uint32(proc), args, res)
-	return res.(nfs3.Result).Stat(), res
+	return *res.(nfs3.Result).Stat(), res
 }
 
 func (r *remote) access(h nfs3.FileHandle) (nfs3.Status, string) {

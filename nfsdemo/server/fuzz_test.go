@@ -58,8 +58,8 @@ func answer(t *testing.T, s *server.Server, msg []byte) {
 	if err := xdr.Decode(&d, res).Err(); err != nil || d.Len() != 0 {
 		t.Fatalf("results of %v: %v, %d octets left over", call.Proc, err, d.Len())
 	}
-	if r, ok := res.(nfs3.Result); ok && !server.May(nfs3.Proc(call.Proc), r.Stat()) {
-		t.Fatalf("%v must not answer %v", nfs3.Proc(call.Proc), r.Stat())
+	if r, ok := res.(nfs3.Result); ok && !server.May(nfs3.Proc(call.Proc), *r.Stat()) {
+		t.Fatalf("%v must not answer %v", nfs3.Proc(call.Proc), *r.Stat())
 	}
 }
 

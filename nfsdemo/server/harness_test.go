@@ -112,11 +112,11 @@ func nfs[R any, P interface {
 	p.Helper()
 	res := P(new(R))
 	p.rpc(nfs3.Program, nfs3.Version, uint32(proc), args, res)
-	if got := res.Stat(); got != want {
+	if got := *res.Stat(); got != want {
 		p.Errorf("%v: got %v, want %v", proc, got, want)
 	}
-	if !server.May(proc, res.Stat()) {
-		p.Errorf("%v must not answer %v", proc, res.Stat())
+	if !server.May(proc, *res.Stat()) {
+		p.Errorf("%v must not answer %v", proc, *res.Stat())
 	}
 	return (*R)(res)
 }

@@ -128,14 +128,6 @@ func (o *op) dir(h nfs3.FileHandle) (file, error) {
 	return f, err
 }
 
-// writable refuses changes in a read-only export.
-func (o *op) writable() error {
-	if o.exp.ReadOnly {
-		return nfs3.ErrROFS
-	}
-	return nil
-}
-
 // name checks a name that the call makes or removes in a directory.
 func (o *op) name(name string, dots nfs3.Status) error {
 	if backend.IsDots(name) {

@@ -97,8 +97,8 @@ func (o *op) setACLs(f *file, args *nfs3.SetACLArgs) error {
 	case !nfs3.ACLMask(args.Mask), args.Mask&nfs3.ACLDefault != 0 && len(args.Default) > 0 && f.attr.Type != nfs3.TypeDir:
 		return nfs3.ErrInval
 	}
-	if err := o.writable(); err != nil {
-		return err
+	if o.exp.ReadOnly {
+		return nfs3.ErrROFS
 	}
 	if args.Mask&nfs3.ACLAccess != 0 {
 		if err := n.SetACL(false, args.Access); err != nil {

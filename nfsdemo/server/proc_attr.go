@@ -19,55 +19,24 @@ func (o *op) getAttr(d *xdr.Decoder) error {
 }
 
 // setAttr is SETATTR (RFC 1813 Section 3.3.2). It holds the file while it compares the guard and
-// changes the attributes.
-func (o *op) setAttr(d *xdr.Decoder) error {
-	var args nfs3.SetAttrArgs
-	if err := xdr.Decode(d, &args).Err(); err != nil {
-		return err
-	}
+// changes the attributes. What the caller may do, the backend decides.
+func (o *op) setAttr(args *nfs3.SetAttrArgs, res *nfs3.SetAttrRes) error {
 	defer o.s.locks.lock(args.Handle, nil)()
-	var res nfs3.SetAttrRes
 	f, err := o.file(args.Handle)
-	ch := o.changing(f)
-	if err == nil {
-		err = o.applyAttr(&f, &args)
-	}
-	res.Status, res.Wcc = o.status(err), ch.wcc()
-	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
-	return nil
-}
-
-// guardOf returns the guard of a SETATTR, or nil if it has none.
-func guardOf(args *nfs3.SetAttrArgs) *nfs3.Time {
-	if args.Guard {
-		return &args.Ctime
-	}
-	return nil
-}
-
-// applyAttr checks and executes a SETATTR.
-func (o *op) applyAttr(f *file, args *nfs3.SetAttrArgs) error {
-	if err := o.mayApply(f, guardOf(args), &args.Attr); err != nil {
+	defer o.changed(&f, &res.Wcc)
+	switch {
+	case err != nil:
 		return err
-	}
-	if args.Attr.IsZero() {
+	case o.exp.ReadOnly:
+		return nfs3.ErrROFS
+	case args.Guard && args.Ctime != f.attr.Ctime:
+		return nfs3.ErrNotSync
+	case args.Attr.SetSize && f.attr.Type != nfs3.TypeReg:
+		return nfs3.ErrInval
+	case args.Attr.IsZero():
 		return nil
 	}
 	return f.node.SetAttr(&args.Attr)
-}
-
-// mayApply checks of a SETATTR what the backend does not: it decides what the caller may do.
-func (o *op) mayApply(f *file, guard *nfs3.Time, set *nfs3.SetAttr) error {
-	if err := o.writable(); err != nil {
-		return err
-	}
-	if guard != nil && *guard != f.attr.Ctime {
-		return nfs3.ErrNotSync
-	}
-	if set.SetSize && f.attr.Type != nfs3.TypeReg {
-		return nfs3.ErrInval
-	}
-	return nil
 }
 
 // access is ACCESS (RFC 1813 Section 3.3.4).

@@ -5,33 +5,25 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
-	"github.com/stag-rdma/stag/xdr"
 )
 
 // create is CREATE (RFC 1813 Section 3.3.8).
-func (o *op) create(d *xdr.Decoder) error {
-	var args nfs3.CreateArgs
-	if err := xdr.Decode(d, &args).Err(); err != nil {
-		return err
-	}
+func (o *op) create(args *nfs3.CreateArgs, res *nfs3.CreateRes) error {
 	in := initOf(&args.Attr, 0o644)
 	if args.Mode == nfs3.Exclusive {
 		// A SETATTR sets the attributes; until then only the owner can use the file.
 		in = initOf(&nfs3.SetAttr{}, 0o600)
 		in.Verf = &args.Verf
 	}
-	o.making(&args.Where, in, func(dir *file) (file, error) { return o.createFile(dir, &args, in) })
-	return nil
+	return o.making(&args.Where, in, res, func(dir *file) (file, error) { return o.createFile(dir, args, in) })
 }
 
 // createTries limits the rounds of a CREATE whose name comes and goes.
 const createTries = 8
 
 // createFile finds or makes the file. If the name appears or vanishes in between, it tries again.
-func (o *op) createFile(dir *file, args *nfs3.CreateArgs, in *backend.Init) (file, error) {
-	var err error
+func (o *op) createFile(dir *file, args *nfs3.CreateArgs, in *backend.Init) (f file, err error) {
 	for range createTries {
-		var f file
 		if f, err = o.find(dir, args.Where.Name); !errors.Is(err, nfs3.ErrNoEnt) {
 			if err != nil {
 				return file{}, err
@@ -42,9 +34,8 @@ func (o *op) createFile(dir *file, args *nfs3.CreateArgs, in *backend.Init) (fil
 			}
 			continue
 		}
-		n, a, cerr := dir.node.Create(args.Where.Name, in)
-		if err = cerr; !errors.Is(err, nfs3.ErrExist) {
-			return file{node: n, attr: a}, err
+		if f.node, f.attr, err = dir.node.Create(args.Where.Name, in); !errors.Is(err, nfs3.ErrExist) {
+			return f, err
 		}
 	}
 	return file{}, err
@@ -85,52 +76,70 @@ func (o *op) resize(f *file, s *nfs3.SetAttr) error {
 }
 
 // mkdir is MKDIR (RFC 1813 Section 3.3.9).
-func (o *op) mkdir(d *xdr.Decoder) error {
-	var args nfs3.MkdirArgs
-	if err := xdr.Decode(d, &args).Err(); err != nil {
-		return err
-	}
+func (o *op) mkdir(args *nfs3.MkdirArgs, res *nfs3.MkdirRes) error {
 	in := initOf(&args.Attr, 0o755)
-	o.makingNew(&args.Where, in, func(dir *file) (backend.Node, nfs3.Attr, error) {
-		return dir.node.Mkdir(args.Where.Name, in)
+	return o.making(&args.Where, in, res, func(dir *file) (f file, err error) {
+		f.node, f.attr, err = dir.node.Mkdir(args.Where.Name, in)
+		return f, err
 	})
-	return nil
 }
 
 // symlink is SYMLINK (RFC 1813 Section 3.3.10). It refuses an empty path: nobody could use such a
 // link, and local file systems refuse it too.
-func (o *op) symlink(d *xdr.Decoder) error {
-	var args nfs3.SymlinkArgs
-	if err := xdr.Decode(d, &args).Err(); err != nil {
-		return err
-	}
+func (o *op) symlink(args *nfs3.SymlinkArgs, res *nfs3.SymlinkRes) error {
 	in := initOf(&args.Attr, 0o777)
-	o.makingNew(&args.Where, in, func(dir *file) (backend.Node, nfs3.Attr, error) {
+	return o.making(&args.Where, in, res, func(dir *file) (f file, err error) {
 		switch {
 		case args.Path == "":
-			return nil, nfs3.Attr{}, nfs3.ErrAcces
+			return f, nfs3.ErrAcces
 		case len(args.Path) >= nfs3.MaxPath:
-			return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
+			return f, nfs3.ErrNameTooLong
 		}
-		return dir.node.Symlink(args.Where.Name, args.Path, in)
+		f.node, f.attr, err = dir.node.Symlink(args.Where.Name, args.Path, in)
+		return f, err
 	})
-	return nil
 }
 
 // mknod is MKNOD (RFC 1813 Section 3.3.11).
-func (o *op) mknod(d *xdr.Decoder) error {
-	var args nfs3.MknodArgs
-	if err := xdr.Decode(d, &args).Err(); err != nil {
-		return err
-	}
+func (o *op) mknod(args *nfs3.MknodArgs, res *nfs3.MknodRes) error {
 	in := initOf(&args.Attr, 0o644)
-	o.makingNew(&args.Where, in, func(dir *file) (backend.Node, nfs3.Attr, error) {
+	return o.making(&args.Where, in, res, func(dir *file) (f file, err error) {
 		switch args.Type {
 		case nfs3.TypeChr, nfs3.TypeBlk, nfs3.TypeSock, nfs3.TypeFIFO:
 		case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
-			return nil, nfs3.Attr{}, nfs3.ErrBadType
+			return f, nfs3.ErrBadType
 		}
-		return dir.node.Mknod(args.Where.Name, args.Type, args.Rdev, in)
+		f.node, f.attr, err = dir.node.Mknod(args.Where.Name, args.Type, args.Rdev, in)
+		return f, err
 	})
-	return nil
+}
+
+// making is the common part of calls that make an object as in says: it finds the directory, checks the name, runs
+// fn, and fills res.
+func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, res *nfs3.NewRes, fn func(dir *file) (file, error)) error {
+	defer o.hold(where.Dir, nil)()
+	dir, err := o.names(where, nfs3.ErrExist)
+	defer o.changed(&dir, &res.DirWcc)
+	if err != nil {
+		return err
+	}
+	in.Call = o.callID()
+	f, err := fn(&dir)
+	if errors.Is(err, nfs3.ErrExist) {
+		f, err = o.madeBefore(&dir, where.Name, in)
+	}
+	if err == nil {
+		res.Handle, res.Attr = nfs3.SomeHandle(o.handleOf(f.node)), f.opt()
+	}
+	return err
+}
+
+// initOf returns the initial state of a new file: the attributes asked for, and a mode.
+func initOf(s *nfs3.SetAttr, mode uint32) *backend.Init {
+	in := &backend.Init{Attr: *s}
+	if !s.SetMode {
+		in.Attr.SetMode, in.Attr.Mode = true, mode
+	}
+	in.Attr.Mode &= 0o7777
+	return in
 }

@@ -1,6 +1,11 @@
 package server
 
 import (
+	"context"
+	"encoding/binary"
+	"math"
+
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -50,24 +55,106 @@ func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err 
 	return buf[:n], args.Offset+want >= size, nil
 }
 
-// commit is COMMIT (RFC 1813 Section 3.3.21).
-func (o *op) commit(d *xdr.Decoder) error {
-	var args nfs3.CommitArgs
-	if err := xdr.Decode(d, &args).Err(); err != nil {
+// write is WRITE (RFC 1813 Section 3.3.7). Data that are still at the client are pulled only if
+// they can be written. The backend gets the octets where the transport has received them, at most Config.MaxIO.
+func (o *op) write(d *xdr.Decoder) error {
+	var args nfs3.WriteArgs
+	data := o.c.Opaque(xdr.Decode(d, args.Head()), math.MaxInt32)
+	if err := d.Err(); err != nil {
 		return err
 	}
-	defer o.hold(args.Handle, nil)()
-	var res nfs3.CommitRes
-	f, err := o.file(args.Handle)
-	ch := o.changing(f)
-	switch {
-	case err != nil:
-	case f.attr.Type != nfs3.TypeReg:
-		err = nfs3.ErrInval
-	default:
-		res.Verf, err = f.node.Commit(args.Offset, args.Count)
+	var res nfs3.WriteRes
+	var f file
+	var err error
+	refused := false
+	if data.Pending() {
+		if f, err = o.writeTo(&args, data.Len()); err == nil {
+			err = f.node.Open(true)
+		}
+		refused = err != nil
 	}
-	res.Status, res.Wcc = o.status(err), ch.wcc()
+	if !refused {
+		// No lock is held here, so that a slow client keeps nobody waiting. What was true before is asked again after.
+		if args.Data, err = data.Pull(o.ctx); err != nil {
+			return nil // the connection has ended: there is nobody to answer
+		}
+		defer o.hold(args.Handle, nil)()
+		if f, err = o.writeTo(&args, len(args.Data)); err == nil {
+			var w backend.WriteResult
+			w, err = f.node.Write(args.Data[:min(len(args.Data), o.s.cfg.MaxIO)], args.Offset, args.Stable)
+			res.Count, res.Committed, res.Verf = uint32(w.N), w.Committed, w.Verf
+		}
+	}
+	if o.changed(&f, &res.Wcc); refused {
+		res.Wcc.Before = nfs3.OptWcc{} // without the lock others may have changed it
+	}
+	res.Status = o.status(err)
 	o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, &res)
 	return nil
+}
+
+// writeTo finds the file of a WRITE of n octets, and checks what does not depend on the caller.
+//
+// Choice: a count other than the length of the data is INVAL.
+func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
+	f, err := o.file(args.Handle)
+	end := args.Offset + uint64(n)
+	switch {
+	case err != nil:
+		return f, err
+	case o.exp.ReadOnly:
+		return f, nfs3.ErrROFS
+	case f.attr.Type != nfs3.TypeReg || uint64(args.Count) != uint64(n):
+		return f, nfs3.ErrInval
+	case end < args.Offset || end > o.exp.info.MaxFileSize:
+		return f, nfs3.ErrFBig
+	}
+	if r, ok := f.node.(backend.Roomer); ok && n > 0 {
+		err = r.Room(args.Offset, min(n, o.s.cfg.MaxIO))
+	}
+	return f, err
+}
+
+// nfsReady reports whether a WRITE can be done, as far as can be seen without its data, and without
+// waiting for a disk. Whatever it is that refuses a WRITE, write finds it too, before it pulls.
+func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
+	d := xdr.NewDecoder(c.Args)
+	var args nfs3.WriteArgs
+	if xdr.Decode(&d, args.Head()).Err() != nil {
+		return false
+	}
+	o := op{s: s, c: c, ctx: ctx, proc: nfs3.ProcWrite}
+	defer o.leave()
+	if len(args.Handle) <= handleHead {
+		return false
+	}
+	if o.entered = s.enter(binary.BigEndian.Uint32(args.Handle)); o.entered == nil {
+		return false
+	}
+	e, err := s.admit(ended, o.entered, c)
+	if err != nil || e.FS == nil {
+		return false
+	}
+	cred := e.squash(c.Cred)
+	who := cred.identity()
+	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(&who, args.Handle[handleHead:])) {
+		return false
+	}
+	f, err := o.writeTo(&args, int(args.Count))
+	return err == nil && f.node.Open(true) == nil
+}
+
+// commit is COMMIT (RFC 1813 Section 3.3.21).
+func (o *op) commit(args *nfs3.CommitArgs, res *nfs3.CommitRes) error {
+	defer o.hold(args.Handle, nil)()
+	f, err := o.file(args.Handle)
+	defer o.changed(&f, &res.Wcc)
+	switch {
+	case err != nil:
+		return err
+	case f.attr.Type != nfs3.TypeReg:
+		return nfs3.ErrInval
+	}
+	res.Verf, err = f.node.Commit(args.Offset, args.Count)
+	return err
 }

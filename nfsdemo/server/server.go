@@ -59,29 +59,51 @@ func New(cfg *Config) (*Server, error) {
 	return s, nil
 }
 
-// procs are the handlers by procedure number.
+// procs are the procedures by number.
 var procs = [nfs3.ProcCount]func(*op, *xdr.Decoder) error{
 	nfs3.ProcGetAttr:     (*op).getAttr,
-	nfs3.ProcSetAttr:     (*op).setAttr,
+	nfs3.ProcSetAttr:     by((*op).setAttr),
 	nfs3.ProcLookup:      (*op).lookup,
 	nfs3.ProcAccess:      (*op).access,
 	nfs3.ProcReadLink:    (*op).readLink,
 	nfs3.ProcRead:        (*op).read,
 	nfs3.ProcWrite:       (*op).write,
-	nfs3.ProcCreate:      (*op).create,
-	nfs3.ProcMkdir:       (*op).mkdir,
-	nfs3.ProcSymlink:     (*op).symlink,
-	nfs3.ProcMknod:       (*op).mknod,
-	nfs3.ProcRemove:      (*op).remove,
-	nfs3.ProcRmdir:       (*op).rmdir,
-	nfs3.ProcRename:      (*op).rename,
-	nfs3.ProcLink:        (*op).link,
+	nfs3.ProcCreate:      by((*op).create),
+	nfs3.ProcMkdir:       by((*op).mkdir),
+	nfs3.ProcSymlink:     by((*op).symlink),
+	nfs3.ProcMknod:       by((*op).mknod),
+	nfs3.ProcRemove:      by((*op).remove),
+	nfs3.ProcRmdir:       by((*op).rmdir),
+	nfs3.ProcRename:      by((*op).rename),
+	nfs3.ProcLink:        by((*op).link),
 	nfs3.ProcReadDir:     (*op).readDir,
 	nfs3.ProcReadDirPlus: (*op).readDirPlus,
-	nfs3.ProcFSStat:      (*op).fsStat,
-	nfs3.ProcFSInfo:      (*op).fsInfo,
-	nfs3.ProcPathConf:    (*op).pathConf,
-	nfs3.ProcCommit:      (*op).commit,
+	nfs3.ProcFSStat:      by((*op).fsStat),
+	nfs3.ProcFSInfo:      by((*op).fsInfo),
+	nfs3.ProcPathConf:    by((*op).pathConf),
+	nfs3.ProcCommit:      by((*op).commit),
+}
+
+// by is a procedure whose arguments and results are sent whole: do fills the results, and its error is their status. The compiler
+// puts both on the heap, so those that are called most, and those with an item, decode and encode for themselves.
+func by[A, R any, PA interface {
+	*A
+	xdr.Message
+}, PR interface {
+	*R
+	nfs3.Result
+}](do func(o *op, args *A, res *R) error) func(*op, *xdr.Decoder) error {
+	return func(o *op, d *xdr.Decoder) error {
+		var args A
+		var res R
+		if err := xdr.Decode(d, PA(&args)).Err(); err != nil {
+			return err
+		}
+		err := do(o, &args, &res)
+		*PR(&res).Stat() = o.status(err)
+		o.c.Resp.Results = xdr.Encode(o.c.Resp.Results, PR(&res))
+		return nil
+	}
 }
 
 // serveNFS answers one NFS call.
@@ -92,44 +114,29 @@ func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	return procs[o.proc](&o, &d)
 }
 
-// nfsMayBlock reports whether a procedure may wait for a disk: those that read or write data or
-// lists, and those that must be durable. The others read what the kernel usually has in memory.
-func (s *Server) nfsMayBlock(proc uint32) bool {
-	switch nfs3.Proc(proc) {
-	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink,
-		nfs3.ProcFSStat, nfs3.ProcFSInfo, nfs3.ProcPathConf:
-		return false
-	default:
-		return s.blocking()
-	}
-}
-
 // describe sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
 // by size, and by how durable the data must be. A call changes the files and directories whose handles it has.
 func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
-	t.Blocks, t.Lazy = s.nfsMayBlock(proc), nfs3.Proc(proc) == nfs3.ProcWrite
-	t.Changes, t.Once = nfs3.Proc(proc).Changes(args)
-	if !t.Once && nfs3.Proc(proc) != nfs3.ProcRead { // nobody asks what it changes
-		return t
-	}
-	d := xdr.NewDecoder(args)
+	d := xdr.NewDecoder(args) // a call that cannot be decoded takes no time
 	var handle nfs3.FileHandle
-	class := uint32(0)
-	switch nfs3.Proc(proc) {
+	switch p := nfs3.Proc(proc); p {
+	case nfs3.ProcGetAttr, nfs3.ProcLookup, nfs3.ProcAccess, nfs3.ProcReadLink, nfs3.ProcFSStat, nfs3.ProcFSInfo, nfs3.ProcPathConf:
+		return t // they read what the kernel usually has in memory: nothing waits for a disk
 	case nfs3.ProcRead:
 		var a nfs3.ReadArgs
-		xdr.Decode(&d, &a) // a call that cannot be decoded takes no time
-		handle, class = a.Handle, uint32(bits.Len32(a.Count))
+		xdr.Decode(&d, &a)
+		handle, t.Class = a.Handle, uint32(bits.Len32(a.Count))
 	case nfs3.ProcWrite:
 		var a nfs3.WriteArgs
 		xdr.Decode(&d, a.Head())
-		handle, class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
+		t.Lazy, t.Once, t.Changes[0] = true, true, a.Handle.Hash()
+		handle, t.Class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
 	default:
+		t.Changes, t.Once = p.Changes(args)
 	}
-	if len(handle) >= 4 && class != 0 {
-		class |= binary.BigEndian.Uint32(handle) << 8
+	if t.Blocks = s.blocking(); len(handle) >= handleHead && t.Class != 0 {
+		t.Class |= binary.BigEndian.Uint32(handle) << 8
 	}
-	t.Class = class
 	return t
 }
 

@@ -46,26 +46,18 @@ func (s *stripes) lock(a, b nfs3.FileHandle) (unlock func()) {
 	}
 }
 
-// change is a file that an op changes, with its attributes from before.
-type change struct {
-	file
-	atomic bool
-}
-
-// wcc returns the wcc_data of a change, with the current attributes as "after". "before" is present
-// only if nobody else can have changed the file in between (RFC 1813 Section 2.6).
-func (c *change) wcc() nfs3.Wcc {
-	var w nfs3.Wcc
-	if c.node == nil {
-		return w
+// changed fills in the wcc_data of a file that an op has changed, or has not, with its attributes of now as "after". Those of f are
+// "before"; they are sent only if nobody else can have changed the file in between (RFC 1813 Section 2.6).
+func (o *op) changed(f *file, w *nfs3.Wcc) {
+	if f.node == nil {
+		return
 	}
-	if a, err := c.node.Attr(); err == nil {
+	if a, err := f.node.Attr(); err == nil {
 		w.After = nfs3.SomeAttr(&a)
-		if c.atomic {
-			w.Before = nfs3.OptWcc{Present: true, Attr: c.attr.Wcc()}
+		if o.exp.info.AtomicWcc {
+			w.Before = nfs3.OptWcc{Present: true, Attr: f.attr.Wcc()}
 		}
 	}
-	return w
 }
 
 // hold keeps other changes of up to two files away if that makes their "before" attributes exact.
@@ -86,11 +78,6 @@ func (s *Server) export(h nfs3.FileHandle) *export {
 		return nil
 	}
 	return s.table.Load().byID[binary.BigEndian.Uint32(h)]
-}
-
-// changing returns the change of a file that is about to be changed.
-func (o *op) changing(f file) change {
-	return change{file: f, atomic: o.exp != nil && o.exp.info.AtomicWcc}
 }
 
 // handleOf returns the handle of a file.

@@ -271,7 +271,7 @@ func (m *rpcMachine) name(s string) {
 
 // nfsReply judges the results of NFSv3 against what was asked.
 func (m *rpcMachine) nfsReply(r *decode.RPC, c *rpcCall) {
-	if res, ok := r.Message.(nfs3.Result); !c.nfs.known || ok && res.Stat() != nfs3.OK {
+	if res, ok := r.Message.(nfs3.Result); !c.nfs.known || ok && *res.Stat() != nfs3.OK {
 		return
 	}
 	switch res := r.Message.(type) {

@@ -113,7 +113,7 @@ func (o *Op) result(proc nfs3.Proc, raw []byte) (*Result, error) {
 	if err := d.End(); err != nil {
 		return nil, err
 	}
-	r := &Result{Status: msg.Stat()}
+	r := &Result{Status: *msg.Stat()}
 	if o.Once() {
 		r.Raw = bytes.Clone(raw)
 	}
