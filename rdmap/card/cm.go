@@ -226,11 +226,6 @@ func (l *Listener) event(ev *event) {
 		c := newConn(l.cfg, end, fromC(ev.id, 0), fromC(ev.id, 1))
 		c.request = ev
 		l.m.route(ev.id, c.event)
-		if !l.cfg.Loopback && ours(c.remote) {
-			l.cfg.Logger.Warn("card: connection refused", zap.Stringer("client", c.remote), zap.Error(ErrLocal))
-			c.Refuse(nil)
-			return
-		}
 		select {
 		case l.queue <- c:
 		default:
@@ -242,22 +237,8 @@ func (l *Listener) event(ev *event) {
 	}
 }
 
-// ours reports whether a is an address of this machine.
-func ours(a net.Addr) bool {
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return true // cannot be told
-	}
-	who, _ := a.(*net.TCPAddr)
-	for _, b := range list {
-		if n, ok := b.(*net.IPNet); ok && n.IP.Equal(who.IP) {
-			return true
-		}
-	}
-	return false
-}
-
-// Accept returns the next connection. Nothing but the CM's id is taken for it until its Start.
+// Accept returns the next connection. Nothing but the CM's id is taken for it until its Start. It may be from this
+// machine, where anybody who may open the device can make one: no socket tells whose it is.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.queue:

@@ -20,8 +20,6 @@ var (
 	errMemlock = fmt.Errorf("%w: let the process lock more (ulimit -l unlimited; in a unit of systemd LimitMEMLOCK=infinity) or lower Config.Memory", ErrMemory)
 	// ErrRemoved ends the connections, and the listeners, of a device that was removed.
 	ErrRemoved = errors.New("card: the RDMA device was removed")
-	// ErrLocal: see Config.Loopback.
-	ErrLocal = errors.New("card: a client on this machine cannot be told from its users")
 )
 
 // cmError says what an error of the connection manager means to its user.

@@ -22,10 +22,6 @@ type Config struct {
 	// process lock as much (RLIMIT_MEMLOCK).
 	Memory int64
 
-	// Loopback accepts connections from this machine's own addresses. Anybody here who may open the device can make one,
-	// and claim to be any user: over TCP the kernel tells who owns a socket, of a card nobody knows. So they are refused.
-	Loopback bool
-
 	// Logger gets what concerns more than one connection; nil discards.
 	Logger *zap.Logger
 
