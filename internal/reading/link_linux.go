@@ -127,35 +127,51 @@ type poller struct {
 
 var idle poller
 
-// registration is a connection's entry in the poller. One goroutine at a time uses it. The descriptor is valid until the
-// connection is closed, and remove is called before that.
+// registration is a connection's entry in the poller. One goroutine at a time uses it.
 type registration struct {
-	id int32 // 0: not registered
-	fd int
+	id  int32 // 0: not registered
+	raw syscall.RawConn
+	// Arguments and result of do, which is made once.
+	op     int
+	events uint32
+	err    error
+	do     func(fd uintptr)
 }
 
 // arm makes the poller call ready once, in a goroutine of its own, when one of the events occurs. It reports false if
 // there are no descriptors or memory left.
 func (g *registration) arm(ready func(), rc syscall.RawConn, events uint32) bool {
 	if g.id != 0 {
-		idle.modify(g, events)
+		_ = g.control(unix.EPOLL_CTL_MOD, events) // it is there
 		return true
 	}
-	fd := -1
-	if rc.Control(func(f uintptr) { fd = int(f) }) != nil {
-		return true // closed in the meantime; whoever did that ends the connection
-	}
-	g.fd = fd
+	g.raw = rc
 	if !idle.add(g, ready, events) {
 		g.id = 0
+		return false
 	}
-	return g.id != 0
+	return true
+}
+
+// control changes the entry. If the connection has been closed, it does nothing: the kernel has forgotten the entry, and
+// the descriptor may be that of another connection by now, which would lose its own.
+func (g *registration) control(op int, events uint32) error {
+	if g.do == nil {
+		g.do = func(fd uintptr) {
+			// One-shot: after one report there is no other until the connection has been looked at and armed again.
+			e := unix.EpollEvent{Events: g.events | unix.EPOLLONESHOT, Fd: g.id}
+			g.err = unix.EpollCtl(idle.fd, g.op, int(fd), &e)
+		}
+	}
+	g.op, g.events, g.err = op, events, nil
+	_ = g.raw.Control(g.do) // fails only on a closed connection; whoever has closed it ends it
+	return g.err
 }
 
 // disarm leaves the entry with only these events.
 func (g *registration) disarm(events uint32) {
 	if g.id != 0 {
-		idle.modify(g, events)
+		_ = g.control(unix.EPOLL_CTL_MOD, events) // it is there
 	}
 }
 
@@ -180,7 +196,7 @@ func (p *poller) add(g *registration, ready func(), events uint32) bool {
 		p.next++
 	}
 	g.id = p.next
-	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, g.fd, p.event(g, events)) != nil {
+	if g.control(unix.EPOLL_CTL_ADD, events) != nil {
 		p.stopIfIdle()
 		return false
 	}
@@ -188,20 +204,10 @@ func (p *poller) add(g *registration, ready func(), events uint32) bool {
 	return true
 }
 
-// event returns a one-shot event: after one report there is no other until the connection has been
-// looked at and armed again.
-func (p *poller) event(g *registration, events uint32) *unix.EpollEvent {
-	return &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: g.id}
-}
-
-func (p *poller) modify(g *registration, events uint32) {
-	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, g.fd, p.event(g, events))
-}
-
 func (p *poller) remove(g *registration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, g.fd, nil)
+	_ = g.control(unix.EPOLL_CTL_DEL, 0) // it is there
 	delete(p.conns, g.id)
 	p.stopIfIdle()
 }
