@@ -32,7 +32,8 @@ func (cfg *serviceConfig) keptIn() string {
 
 // openControl opens the control socket. One that nobody has asked for may be missing: another server may have the state, or
 // its path be too long. Whoever has it also keeps the list of mounts.
-func (s *service) openControl(cfg *serviceConfig) error {
+func (s *service) openControl(context.Context) error {
+	cfg := s.cfg
 	at, dir := cfg.control, cfg.keptIn()
 	if at == "" && dir != "" {
 		at = filepath.Join(dir, controlName)
@@ -288,9 +289,10 @@ func (f *mountFile) write(list []server.Mount) {
 }
 
 // close writes the list for the last time.
-func (f *mountFile) close() {
+func (f *mountFile) close() error {
 	if f.end != nil {
 		close(f.end)
 		<-f.ended
 	}
+	return nil
 }

@@ -24,6 +24,9 @@ func TestControlLocks(t *testing.T) {
 	s := started(t, &serviceConfig{
 		exports: one(dir), state: state, tcp: "127.0.0.1:0", register: true, locks: locksAuto, config: new(transport.Config),
 	})
+	if c := s.srv.Config; c.Duplicates.Owner == nil || c.Limits.Memory >= transport.DefaultMemory {
+		t.Errorf("with locks the transport is told nothing of users: owners %v, %d octets", c.Duplicates.Owner != nil, c.Limits.Memory)
+	}
 	c := must(transport.DialStream(t.Context(), "tcp", addrOf(s.tcp), nil))(t)
 	defer c.Close() //nolint:errcheck // the server closes it
 	call := func(prog, vers, proc uint32, args []byte) *xdr.Decoder {

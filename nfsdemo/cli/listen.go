@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -11,10 +10,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/stag-rdma/stag/internal/peeraddr"
-	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/transport/rpc"
-	"go.uber.org/zap"
 )
 
 // sockets opens the listeners of a server: those that systemd has opened for it (sd_listen_fds(3)), whose
@@ -100,7 +97,7 @@ func (s *service) openUDP(ctx context.Context) (err error) {
 	if l == nil {
 		l = s.tcp
 	}
-	if l == nil {
+	if l == nil || !s.cfg.register {
 		return nil
 	}
 	if s.udp, err = listenBeside(ctx, l.Addr()); err != nil {
@@ -120,19 +117,6 @@ func listenBeside(ctx context.Context, a net.Addr) (net.PacketConn, error) {
 		return nil, err
 	}
 	return new(net.ListenConfig).ListenPacket(ctx, "udp", net.JoinHostPort(host, "0"))
-}
-
-// serveUDP serves it.
-func (s *service) serveUDP(cfg *serviceConfig) {
-	if s.udp == nil {
-		return
-	}
-	s.wg.Go(func() {
-		err := lockd.ServeUDP(context.Background(), s.udp, mountOnly{s.srv.Handler}, s.answersUDP)
-		if !errors.Is(err, net.ErrClosed) && cfg.config.Logger != nil {
-			cfg.config.Logger.Error("MOUNT and locks over UDP have ended", zap.Error(err))
-		}
-	})
 }
 
 // answersUDP reports whether a datagram is answered. Anybody can send one in the name of another, to whom the answer goes:

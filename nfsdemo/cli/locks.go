@@ -73,7 +73,8 @@ func (cfg *serviceConfig) checkLocks() error {
 }
 
 // openLocks starts the lock manager if there can be one.
-func (s *service) openLocks(ctx context.Context, cfg *serviceConfig) error {
+func (s *service) openLocks(ctx context.Context) error {
+	cfg := s.cfg
 	if cfg.locks == "" || cfg.locks == locksOff {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (s *service) tryLocks(ctx context.Context, cfg *serviceConfig) error {
 	case l == nil:
 		return errors.New("there is no port for TCP: --mount-listen or --tcp")
 	}
-	mine, rest := lockMemory(cfg.config)
+	mine, rest := lockMemory(s.srv.Config)
 	lc := &lockd.Config{Files: s.nfs, Logger: cfg.config.Logger, Limits: lockd.LimitsOf(mine)}
 	for _, e := range s.set.exports() {
 		if k, ok := e.FS.(backend.Locker); ok {
@@ -159,8 +160,9 @@ func lockEntries(tcp, udp net.Addr) (list []rpcbind.Entry) {
 }
 
 // close ends the lock manager, after all calls.
-func (k *lockService) close() {
+func (k *lockService) close() error {
 	if k.srv != nil {
 		k.srv.Close()
 	}
+	return nil
 }

@@ -51,12 +51,13 @@ func (o *owners) listen(l net.Listener) (net.Listener, error) {
 }
 
 // close ends the questions: nobody is accepted any more.
-func (o *owners) close() {
+func (o *owners) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.kernel != nil {
 		o.kernel.Close()
 	}
+	return nil
 }
 
 type ownedListener struct {

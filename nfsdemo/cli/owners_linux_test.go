@@ -238,7 +238,7 @@ func owned(t *testing.T, o *owners) net.Listener {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	ol := must(o.listen(l))(t)
-	t.Cleanup(o.close)
+	t.Cleanup(func() { _ = o.close() })
 	return ol
 }
 

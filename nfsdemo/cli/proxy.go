@@ -396,7 +396,7 @@ func (x *proxying) close() {
 	_ = x.status.close() // nobody is told more
 	x.f.sockets.close()
 	x.wg.Wait()
-	x.owners.close()
+	_ = x.owners.close() // always nil
 }
 
 // dialer connects to the server, one client at a time.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,26 +61,26 @@ type pushService struct {
 	srv     *push.Server
 	lock    *os.File // keeps other servers out of the directory
 	commits net.Listener
+	wg      sync.WaitGroup
 }
 
-// openPush opens the logs and their listener. It returns nil if the flags do not ask for them. Calls of other
-// programs go to next.
-func openPush(ctx context.Context, cfg *serviceConfig, next rpc.Handler) (*pushService, error) {
-	c := &cfg.push
+// openPush opens the logs and their listener, if the flags ask for them. Calls of other programs go to NFS.
+func (s *service) openPush(ctx context.Context) error {
+	cfg, c := s.cfg, &s.cfg.push
 	if c.dir == "" {
-		return nil, nil
+		return nil
 	}
 	p := &pushService{}
+	s.push = p
 	var err error
 	if p.lock, err = os.OpenFile(filepath.Join(c.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
 		err = lockFile(p.lock)
 	}
-	switch {
-	case errors.Is(err, errSecretUsed):
+	if errors.Is(err, errSecretUsed) {
 		err = errors.New("another server has it open: stop that one, or give each a directory of its own")
-		fallthrough
-	case err != nil:
-		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, bare(err)), p.close())
+	}
+	if err != nil {
+		return fmt.Errorf("--push-log %s: %w", c.dir, bare(err))
 	}
 	addr := c.listen
 	if addr == "" {
@@ -87,28 +88,28 @@ func openPush(ctx context.Context, cfg *serviceConfig, next rpc.Handler) (*pushS
 		addr = net.JoinHostPort(host, "0")
 	}
 	if p.commits, err = cfg.sockets.listen(ctx, "push-listen", addr); err != nil {
-		return nil, errors.Join(err, p.close())
+		return err
 	}
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
 	p.srv = &push.Server{
-		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Limits: c.limits.limits(), Next: next, Logger: cfg.config.Logger,
+		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Limits: c.limits.limits(), Next: s.nfs, Logger: cfg.config.Logger,
 	}
 	// A log that cannot be opened is in the server's log, and its owner is told; the others are served.
 	if err := p.srv.Load(); errors.Is(err, rpc.ErrConfig) {
-		return nil, errors.Join(fmt.Errorf("--push-log %s: %w", c.dir, err), p.close())
+		return fmt.Errorf("--push-log %s: %w", c.dir, err)
 	}
 	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Limits.Allow)
-	return p, nil
+	return nil
 }
 
 // serve serves the commit connections.
-func (p *pushService) serve(s *service) {
+func (p *pushService) serve(errs chan<- error) {
 	if p == nil {
 		return
 	}
-	s.wg.Go(func() {
+	p.wg.Go(func() {
 		if err := p.srv.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
-			s.errs <- err
+			errs <- err
 		}
 	})
 }
@@ -127,9 +128,8 @@ func (p *pushService) close() error {
 		defer cancel()
 		err = p.srv.Close(ctx)
 	}
-	if p.commits != nil {
-		_ = p.commits.Close() // it may be closed already
-	}
+	_ = closed(p.commits)
+	p.wg.Wait()
 	if p.lock != nil {
 		_ = p.lock.Close() // nothing is written there
 	}
@@ -194,25 +194,26 @@ func (l *pushLimits) limits() push.Limits {
 type repliesService struct {
 	pusher *replies.Pusher
 	l      net.Listener
+	wg     sync.WaitGroup
 }
 
-// openRepliesService opens the listener for the connections of logs, and returns a handler that
-// pushes the replies of h. Without an address it returns nil and h.
-func openRepliesService(ctx context.Context, cfg *serviceConfig, h rpc.Handler) (*repliesService, rpc.Handler, error) {
+// openReplies opens the listener for the connections of logs, if the flags ask for it.
+func (s *service) openReplies(ctx context.Context) error {
+	cfg := s.cfg
 	if cfg.replies == "" {
-		return nil, h, nil
+		return nil
 	}
 	l, err := cfg.sockets.listen(ctx, "replies", cfg.replies)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	p := &replies.Pusher{
-		Handler: h, Addr: ":" + port, TLS: cfg.tls.config(), Logger: cfg.config.Logger,
+	s.reply = &repliesService{l: allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow), pusher: &replies.Pusher{
+		Handler: &s.table, Addr: ":" + port, TLS: cfg.tls.config(), Logger: cfg.config.Logger,
 		MaxQueued: queuedReplies, MaxClients: replyLogs(cfg.config),
 		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
-	}
-	return &repliesService{pusher: p, l: allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)}, p, nil
+	}}
+	return nil
 }
 
 // queuedReplies are the octets in flight to one log: some 200 replies of NFS that change something. Those of all logs
@@ -225,13 +226,13 @@ func replyLogs(cfg *transport.Config) int {
 }
 
 // serve serves the connections of logs.
-func (r *repliesService) serve(s *service) {
+func (r *repliesService) serve(errs chan<- error) {
 	if r == nil {
 		return
 	}
-	s.wg.Go(func() {
+	r.wg.Go(func() {
 		if err := r.pusher.Serve(r.l); !errors.Is(err, replies.ErrClosed) {
-			s.errs <- err
+			errs <- err
 		}
 	})
 }
@@ -241,8 +242,10 @@ func (r *repliesService) close() error {
 	if r == nil {
 		return nil
 	}
-	_ = r.l.Close() // it may be closed already
-	return r.pusher.Close()
+	_ = closed(r.l)
+	err := r.pusher.Close()
+	r.wg.Wait()
+	return err
 }
 
 // addr returns the address for the connections of logs.

@@ -116,12 +116,15 @@ func (s *service) registerQuotas(ctx context.Context) {
 	}
 }
 
-// keepRegistered registers what rpcbind has lost, or did not take because it was not there, until stop is called.
-func (s *service) keepRegistered() (stop func()) {
+// keepRegistered registers what rpcbind has lost, or did not take because it was not there, until unregister.
+func (s *service) keepRegistered() {
+	if s.binding == nil {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { s.binding.watch(ctx) })
-	return func() {
+	s.unbind = func() {
 		cancel()
 		wg.Wait()
 	}
@@ -195,7 +198,7 @@ func replaced(ctx context.Context, e *rpcbind.Entry) bool {
 }
 
 // unregister withdraws the entries that register has made.
-func (s *service) unregister() {
+func (s *service) unregister() error {
 	if s.unbind != nil {
 		s.unbind()
 	}
@@ -207,6 +210,7 @@ func (s *service) unregister() {
 		_ = rpcbind.Unregister(ctx, e) // the service ends either way
 	}
 	s.named = nil
+	return nil
 }
 
 // withdraw takes back those of some entries that were registered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -27,6 +28,7 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
 )
 
 // serviceConfig is what a service serves, and where.
@@ -84,8 +86,9 @@ type service struct {
 	push   *pushService           // nil: none
 	reply  *repliesService        // nil: none
 	locks  lockService
-	wg     sync.WaitGroup
-	errs   chan error // first error of each listener
+	parts  []part
+	wg     sync.WaitGroup // of those who serve calls
+	errs   chan error     // first error of each listener
 	table  rpcbind.Table
 
 	binding     *health    // of rpcbind; nil: nobody registers
@@ -94,49 +97,135 @@ type service struct {
 	named       []rpcbind.Entry
 }
 
-// newService opens the export and the listeners, and starts serving.
+// part is something of which a service consists. A nil function has nothing to do.
+type part struct {
+	open  func(ctx context.Context) error // what it leaves open when it fails, close closes
+	serve func()
+	close func() error
+}
+
+// newService opens its parts and serves. Each part needs only those above it: so they are opened in this order, and closed
+// in reverse.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{cfg: cfg, errs: make(chan error, 6), started: time.Now(), log: cfg.log}
-	if err := s.open(ctx, cfg); err != nil {
-		_ = s.release() // the first error counts
-		return nil, err
+	s := &service{cfg: cfg, errs: make(chan error, 8), started: time.Now(), log: cfg.log}
+	s.parts = []part{
+		{open: s.openExports, close: s.set.close},
+		{open: s.openKeys, close: s.owners.close},
+		{open: s.openControl, close: func() error { return closed(s.control) }},
+		{open: s.openNFS, serve: func() { s.mounts.keep(s.nfs.Mounts) }, close: s.mounts.close},
+		{open: s.openPush, serve: func() { s.push.serve(s.errs) }, close: func() error { return s.push.close() }},
+		{open: s.openReplies, serve: func() { s.reply.serve(s.errs) }, close: func() error { return s.reply.close() }},
+		{open: s.openTransport, serve: s.limitMemory},
+		{open: s.openListeners, close: func() error { return closed(s.rdma, s.mount, s.tcp, s.statusL) }},
+		{open: s.openUDP, close: func() error { return closed(s.udp) }},
+		{open: s.openRegistration, close: s.unregister},
+		{open: s.openLocks, close: s.locks.close},
+		{serve: s.serveCalls, close: s.endCalls},
+		// Clients shall not find ports that are closed, nor find another server's withdrawn, which may have them next.
+		{serve: s.keepRegistered, close: s.unregister},
+		{serve: func() { s.status = serveStatus(s.statusL, s.control, s.statusServer(), s.srv.Stats, s.errs) }, close: func() error { return s.status.close() }},
 	}
-	s.start(s.rdma, s.srv.Serve)
-	if s.mount != s.tcp {
-		s.start(s.mount, func(l net.Listener) error { return s.srv.ServeStreamHandler(l, mountOnly{s.srv.Handler}) })
+	for i, p := range s.parts {
+		if p.open == nil {
+			continue
+		}
+		if err := p.open(ctx); err != nil {
+			s.parts = s.parts[:i+1]
+			_ = s.release() // the first error counts
+			return nil, err
+		}
 	}
-	s.start(s.tcp, s.srv.ServeStream)
-	if !cfg.memory && cfg.volume == nil { // what a volume needs, nobody here knows
-		limitMemory(cfg.config)
+	for _, p := range s.parts {
+		if p.serve != nil {
+			p.serve()
+		}
 	}
-	s.serveUDP(cfg)
-	if s.binding != nil {
-		s.unbind = s.keepRegistered()
-	}
-	s.push.serve(s)
-	s.reply.serve(s)
-	s.mounts.keep(s.nfs.Mounts)
-	s.status = serveStatus(s.statusL, s.control, s.statusServer(), s.srv.Stats, s.errs)
 	return s, nil
 }
 
-// open opens everything that a service needs. If it returns an error, some of it is open.
-func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
-	if err := s.openExports(cfg); err != nil {
+// stop answers the calls that have arrived and ends. If ctx ends first, it aborts them.
+func (s *service) stop(ctx context.Context) error {
+	s.status.stopping()
+	err := s.srv.Shutdown(ctx)
+	if cerr := s.release(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// release closes the parts, the last one first.
+func (s *service) release() error {
+	var errs []error
+	for _, p := range slices.Backward(s.parts) {
+		if p.close != nil {
+			errs = append(errs, p.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closed closes what is there. Most of it is closed already, by those who served it.
+func closed(list ...io.Closer) error {
+	for _, l := range list {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	return nil
+}
+
+// openExports opens the file systems.
+func (s *service) openExports(context.Context) error {
+	cfg := s.cfg
+	if err := errors.Join(cfg.tls.check(cfg.exports), cfg.kerberos.check(cfg.exports)); err != nil {
 		return err
 	}
-	if s.log != nil {
-		s.owners.log = s.log.Logger
+	switch {
+	case cfg.volume != nil:
+		s.set.make = cfg.volume.Export
+	case cfg.memory:
+		s.set.make = func(string) (backend.FS, error) { return mem.New(nil), nil }
+	default:
+		s.set.check = func(e *exports.Export) error { return cfg.checkPlaces([]exports.Export{*e}, inside) }
+		key, err := cfg.openKey()
+		if err != nil {
+			return err
+		}
+		s.set.key = key
+		dropUmask()
 	}
-	if cfg.kerberos != nil {
-		cfg.kerberos.users = &s.owners.users
+	s.set.log = s.slog()
+	s.set.changed = func() { failed("serving " + s.paths()) }
+	if err := s.set.load(cfg.exports); err != nil {
+		return err
 	}
-	if err := cfg.kerberos.load(); err != nil {
+	away := s.set.away()
+	if len(away) == len(cfg.exports) && !slices.ContainsFunc(cfg.exports, func(e exports.Export) bool { return e.Mountpoint != "" }) {
+		// Of none is it said that it may come later.
+		return fmt.Errorf("export %s: %s", cfg.exports[0].Path, away[0].Error)
+	}
+	s.path = s.set.exports()[0].Path
+	if cfg.again != nil || cfg.tls != nil || cfg.kerberos != nil {
+		s.reload = func() (string, error) { err := s.loadAgain(cfg); return s.paths(), err }
+	}
+	return nil
+}
+
+// openKeys reads the keytab and the certificates. Users of this machine are asked for when they come.
+func (s *service) openKeys(context.Context) error {
+	s.owners.log = s.slog()
+	if s.cfg.kerberos != nil {
+		s.cfg.kerberos.users = &s.owners.users
+	}
+	if err := s.cfg.kerberos.load(); err != nil {
 		return fmt.Errorf("--keytab: %w", err)
 	}
-	if err := s.openControl(cfg); err != nil {
-		return err
-	}
+	return s.cfg.tls.load()
+}
+
+// openNFS makes the handler of NFS and MOUNT.
+func (s *service) openNFS(context.Context) (err error) {
+	cfg := s.cfg
 	sc := &server.Config{
 		Principal: cfg.kerberos.user, Exports: s.set.exports(), Logger: cfg.config.Logger, Local: s.owners.of, Named: new(exports.Names).Has,
 		Mounted: s.mounts.read(), MountsChanged: s.mounts.change,
@@ -147,38 +236,49 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 	if s.log != nil && !principals.Complete() && believes(sc.Exports) {
 		s.log.Warn("users and groups are those of /etc/passwd and /etc/group: there is no getent(1) to ask for others")
 	}
-	var err error
-	h, err := server.New(sc)
-	if err != nil {
+	if s.nfs, err = server.New(sc); err != nil {
 		return err
 	}
-	if err := s.set.serveBy(h.SetExports); err != nil { // something may have changed since
-		return err
-	}
-	s.nfs, s.calls = h, &ops.Calls{ExportOf: h.ExportOf}
-	if err := cfg.tls.load(); err != nil {
-		return err
-	}
-	if s.push, err = openPush(ctx, cfg, h); err != nil {
-		return err
-	}
-	s.table.Next = h
+	s.calls = &ops.Calls{ExportOf: s.nfs.ExportOf}
+	return s.set.serveBy(s.nfs.SetExports) // something may have changed since
+}
+
+// openTransport says how calls come, and through whom: the one that pushes replies into logs, the list that rpcbind has too,
+// what logs and counts, push logs, and NFS.
+func (s *service) openTransport(context.Context) error {
+	var h rpc.Handler = s.nfs
 	if s.push != nil {
-		s.table.Next = s.push.srv
+		h = s.push.srv
 	}
-	s.table.Next = ops.New(s.table.Next, cfg.config.Logger, s.counted(cfg))
-	reply, front, err := openRepliesService(ctx, cfg, &s.table)
-	if err != nil {
-		return err
+	counted := s.calls
+	if s.cfg.status == "" { // nobody can see them
+		counted = nil
 	}
-	s.reply = reply
-	tc := *cfg.config
+	s.table.Next = ops.New(h, s.cfg.config.Logger, counted)
+	h = &s.table
+	if s.reply != nil {
+		h = s.reply.pusher
+	}
+	tc := *s.cfg.config
 	tc.Duplicates.Owner = s.owners.name
-	tc.TLS = cfg.tls.config()
-	if cfg.kerberos != nil {
-		tc.GSS.Accept = cfg.kerberos.accept
+	tc.TLS = s.cfg.tls.config()
+	if s.cfg.kerberos != nil {
+		tc.GSS.Accept = s.cfg.kerberos.accept
 	}
-	s.srv = &transport.Server{Handler: front, Config: &tc}
+	s.srv = &transport.Server{Handler: h, Config: &tc}
+	return nil
+}
+
+// limitMemory limits what the garbage collector leaves. What a volume needs, nobody here knows.
+func (s *service) limitMemory() {
+	if !s.cfg.memory && s.cfg.volume == nil {
+		limitMemory(s.cfg.config)
+	}
+}
+
+// openListeners listens at the addresses of the flags.
+func (s *service) openListeners(ctx context.Context) error {
+	cfg := s.cfg
 	for _, l := range []struct {
 		flag, addr string
 		to         *net.Listener
@@ -204,33 +304,73 @@ func (s *service) open(ctx context.Context, cfg *serviceConfig) error {
 			*l.to = cfg.capture.TapListener(known)
 		}
 	}
+	return nil
+}
+
+// openRegistration tells rpcbind where the service is.
+func (s *service) openRegistration(ctx context.Context) error {
 	var udp net.Addr
-	if cfg.register {
-		if err := s.openUDP(ctx); err != nil {
-			return err
-		}
-		if s.udp != nil {
-			udp = s.udp.LocalAddr()
-		}
+	if s.udp != nil {
+		udp = s.udp.LocalAddr()
 	}
 	s.table.Entries = entries(atOf(s.rdma), atOf(s.mount), atOf(s.tcp), udp)
-	if cfg.register {
-		var log *slog.Logger
-		if s.log != nil {
-			log = s.log.Logger
-		}
-		s.binding = newHealth("rpcbind", log, s.registerAgain)
-		s.binding.every = registerEvery
-		if err := s.register(ctx, s.table.Entries); errors.Is(err, rpcbind.ErrRefused) {
-			return err
-		} else if err != nil { // it may come
-			s.binding.set(err)
-		}
-		if !cfg.memory && cfg.volume == nil {
-			s.registerQuotas(ctx)
-		}
+	if !s.cfg.register {
+		return nil
 	}
-	return s.openLocks(ctx, cfg)
+	s.binding = newHealth("rpcbind", s.slog(), s.registerAgain)
+	s.binding.every = registerEvery
+	if err := s.register(ctx, s.table.Entries); errors.Is(err, rpcbind.ErrRefused) {
+		return err
+	} else if err != nil { // it may come
+		s.binding.set(err)
+	}
+	if !s.cfg.memory && s.cfg.volume == nil {
+		s.registerQuotas(ctx)
+	}
+	return nil
+}
+
+// serveCalls serves every port.
+func (s *service) serveCalls() {
+	start := func(l net.Listener, serve func(net.Listener) error) {
+		if l == nil {
+			return
+		}
+		s.wg.Go(func() {
+			if err := serve(l); !errors.Is(err, transport.ErrServerClosed) {
+				s.errs <- err
+			}
+		})
+	}
+	start(s.rdma, s.srv.Serve)
+	if s.mount != s.tcp {
+		start(s.mount, func(l net.Listener) error { return s.srv.ServeStreamHandler(l, mountOnly{s.srv.Handler}) })
+	}
+	start(s.tcp, s.srv.ServeStream)
+	if s.udp == nil {
+		return
+	}
+	s.wg.Go(func() {
+		err := lockd.ServeUDP(context.Background(), s.udp, mountOnly{s.srv.Handler}, s.answersUDP)
+		if !errors.Is(err, net.ErrClosed) && s.cfg.config.Logger != nil {
+			s.cfg.config.Logger.Error("MOUNT and locks over UDP have ended", zap.Error(err))
+		}
+	})
+}
+
+// endCalls waits until no call is being served: the parts above are closed next.
+func (s *service) endCalls() error {
+	_ = closed(s.rdma, s.mount, s.tcp, s.udp)
+	s.wg.Wait()
+	return nil
+}
+
+// slog is the log of the service, nil if there is none.
+func (s *service) slog() *slog.Logger {
+	if s.log == nil {
+		return nil
+	}
+	return s.log.Logger
 }
 
 // believes reports whether it matters who a caller is.
@@ -244,44 +384,6 @@ func bareListen(err error) error {
 		return oe.Err
 	}
 	return err
-}
-
-// openExports opens the file systems.
-func (s *service) openExports(cfg *serviceConfig) error {
-	if err := errors.Join(cfg.tls.check(cfg.exports), cfg.kerberos.check(cfg.exports)); err != nil {
-		return err
-	}
-	switch {
-	case cfg.volume != nil:
-		s.set.make = cfg.volume.Export
-	case cfg.memory:
-		s.set.make = func(string) (backend.FS, error) { return mem.New(nil), nil }
-	default:
-		s.set.check = func(e *exports.Export) error { return cfg.checkPlaces([]exports.Export{*e}, inside) }
-		key, err := cfg.openKey()
-		if err != nil {
-			return err
-		}
-		s.set.key = key
-		dropUmask()
-	}
-	if s.log != nil {
-		s.set.log = s.log.Logger
-	}
-	s.set.changed = func() { failed("serving " + s.paths()) }
-	if err := s.set.load(cfg.exports); err != nil {
-		return err
-	}
-	away := s.set.away()
-	if len(away) == len(cfg.exports) && !slices.ContainsFunc(cfg.exports, func(e exports.Export) bool { return e.Mountpoint != "" }) {
-		// Of none is it said that it may come later.
-		return fmt.Errorf("export %s: %s", cfg.exports[0].Path, away[0].Error)
-	}
-	s.path = s.set.exports()[0].Path
-	if cfg.again != nil || cfg.tls != nil || cfg.kerberos != nil {
-		s.reload = func() (string, error) { err := s.loadAgain(cfg); return s.paths(), err }
-	}
-	return nil
 }
 
 // loadAgain reads again what may have changed: certificates, CAs, exports.
@@ -364,60 +466,11 @@ func (s *service) paths() string {
 	return strings.Join(parts, "; ")
 }
 
-// start serves one listener, if there is one.
-func (s *service) start(l net.Listener, serve func(net.Listener) error) {
-	if l == nil {
-		return
-	}
-	s.wg.Go(func() {
-		if err := serve(l); !errors.Is(err, transport.ErrServerClosed) {
-			s.errs <- err
-		}
-	})
-}
-
-// counted returns the counters of NFS calls if somebody can see them.
-func (s *service) counted(cfg *serviceConfig) *ops.Calls {
-	if cfg.status == "" {
-		return nil
-	}
-	return s.calls
-}
-
 // addresses are those where the service can be reached, by the names that the log gives them.
 func (s *service) addresses() map[string]string {
 	return map[string]string{
 		"rdma": addrOf(s.rdma), "tcp": addrOf(s.tcp), "mount": addrOf(s.mount), "push": s.push.addr(), "replies": s.reply.addr(), "status": addrOf(s.statusL),
 	}
-}
-
-// stop answers the calls that have arrived and ends. If ctx ends first, it aborts them.
-func (s *service) stop(ctx context.Context) error {
-	s.status.stopping()
-	err := s.srv.Shutdown(ctx)
-	if cerr := s.release(); err == nil {
-		err = cerr
-	}
-	return err
-}
-
-// release closes listeners that were not handed to a server, and the export.
-func (s *service) release() error {
-	s.unregister()
-	for _, l := range []net.Listener{s.rdma, s.mount, s.tcp, s.statusL, s.control} {
-		if l != nil {
-			_ = l.Close() // most are closed already
-		}
-	}
-	if s.udp != nil {
-		_ = s.udp.Close()
-	}
-	err := errors.Join(s.status.close(), s.push.close(), s.reply.close())
-	s.wg.Wait()
-	s.mounts.close()
-	s.owners.close()
-	s.locks.close()
-	return errors.Join(err, s.set.close())
 }
 
 // mountOnly serves MOUNT, quotas, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
