@@ -397,6 +397,45 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// siw completes a Send before the Read that was posted before it: nothing is taken for the other.
+func TestOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, cfg := newFake(), small()
+		r, _, _ := up(t, f, cfg, new(rdmap.Config))
+		sink := make([]byte, 20000)
+		reg, err := r.Register(sink, region.ReadSink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read, send done
+		_ = r.Post([]verbs.WR{
+			{Op: verbs.OpReadRequest, STag: 3, Sink: reg.STag(), Len: 20000, Done: &read},
+			{Op: verbs.OpSend, Body: []byte("reply"), Done: &send},
+		})
+		f.mu.Lock()
+		f.sends[0], f.sends[1] = f.sends[1], f.sends[0]
+		f.mu.Unlock()
+		f.complete(1, 0)
+		synctest.Wait()
+		if len(read.all())+len(send.all()) != 0 || cfg.Registered().Payloads == 0 {
+			t.Errorf("complete before the Read: %v %v", read.all(), send.all())
+		}
+		f.complete(1, 0)
+		synctest.Wait()
+		if len(read.all()) != 1 || len(send.all()) != 1 {
+			t.Errorf("complete: %v %v", read.all(), send.all())
+		}
+		f.mu.Lock()
+		f.done = append(f.done, wc{id: 1}) // again
+		f.mu.Unlock()
+		f.interrupt()
+		over(t, r, f, cfg)
+		if !is[*verbs.LocalError](r.Err()) {
+			t.Error(r.Err())
+		}
+	})
+}
+
 // What a client lends has a name until it is taken back, or until the connection is over.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -136,8 +136,8 @@ func (f *fakeCard) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopped = true
-	for range f.sends {
-		f.done = append(f.done, wc{status: statusFlushed})
+	for _, w := range f.sends {
+		f.done = append(f.done, wc{id: w.id, status: statusFlushed})
 	}
 	f.sends = nil
 	if f.forgets {
@@ -158,8 +158,8 @@ func (f *fakeCard) destroy() { // of the queue pair, and then of the endpoint
 // complete has the card complete the oldest n sends, with status.
 func (f *fakeCard) complete(n int, status uint32) {
 	f.mu.Lock()
-	for range n {
-		f.done = append(f.done, wc{status: status})
+	for _, w := range f.sends[:n] {
+		f.done = append(f.done, wc{id: w.id, status: status})
 	}
 	f.sends = f.sends[n:]
 	f.mu.Unlock()

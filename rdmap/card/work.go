@@ -11,7 +11,8 @@ import (
 // sending is the sending half. Conn.mu guards it.
 type sending struct {
 	pending []work // waits for room in the queue, for memory, or for Reads
-	posted  []work // in the order of posting, in which it comes back
+	posted  []work // in the order of posting; the first has the id first, the next one more, and so on
+	first   uint64
 	late    []work // has come back with an error: completes when the connection is over, when it is known why
 	wrs     []wr   // for pump
 	ord     int
@@ -32,6 +33,8 @@ type receiving struct {
 type work struct {
 	verbs.WR
 	n     int  // octets
+	back  bool // from the card
+	bad   bool // with an error
 	alive bool // a keepalive, of which nobody knows
 
 	slot  slot          // for Head, or for all of it
@@ -40,7 +43,7 @@ type work struct {
 	viewd bool
 }
 
-// recvBit marks the ids of receives. Those of sends say nothing: they come back in order.
+// recvBit marks the ids of receives.
 const recvBit = 1 << 63
 
 func (c *Conn) busy() bool { return len(c.posted)+len(c.pending) > 0 }
@@ -150,6 +153,7 @@ func (c *Conn) pump() {
 		if r, ok, err = c.prepare(&c.pending[k]); !ok {
 			break
 		}
+		r.id = c.first + uint64(len(c.posted)+k)
 		c.wrs = append(c.wrs, r)
 		k++
 	}
@@ -265,42 +269,62 @@ func waitsFor(err error) error {
 	return &verbs.LocalError{Err: err}
 }
 
-// complete takes one completion.
+// complete takes one completion. Work completes in the order of posting, as verbs.WR promises: siw hands back a Send
+// while a Read before it waits for its Response.
 func (c *Conn) complete(got *wc) {
 	if got.id&recvBit != 0 {
 		c.received(got)
 		return
 	}
 	c.mu.Lock()
-	if len(c.posted) == 0 {
+	i := got.id - c.first
+	if i >= uint64(len(c.posted)) || c.posted[i].back {
 		c.mu.Unlock()
-		c.End(&verbs.LocalError{Err: errors.New("card: a completion of nothing")}, false)
+		c.End(&verbs.LocalError{Err: errors.New("card: a completion of nothing that was posted")}, false)
 		return
 	}
-	w := c.posted[0]
-	c.posted[0] = work{}
-	c.posted = c.posted[1:]
-	c.moved = time.Now()
+	w := &c.posted[i]
+	w.back, w.bad = true, got.status != 0
 	if w.Op == verbs.OpReadRequest {
 		c.reading--
 	}
-	if got.status != 0 {
-		c.late = append(c.late, w) // with its memory: the queue pair still exists
-		c.mu.Unlock()
-		c.failed(got, false)
-		return
-	}
-	c.count(&w)
+	c.moved = time.Now()
 	c.mu.Unlock()
-	c.release(&w, true)
+	if got.status != 0 {
+		c.failed(got, false)
+	}
+	for c.completeFirst() {
+	}
 	c.mu.Lock()
 	if len(c.pending) > 0 && (c.err == nil || c.drain) {
 		c.pump()
 	}
 	c.mu.Unlock()
+}
+
+// completeFirst completes the work that was posted first, if it is back.
+func (c *Conn) completeFirst() bool {
+	c.mu.Lock()
+	if len(c.posted) == 0 || !c.posted[0].back {
+		c.mu.Unlock()
+		return false
+	}
+	w := c.posted[0]
+	c.posted[0] = work{}
+	c.posted = c.posted[1:]
+	c.first++
+	if w.bad {
+		c.late = append(c.late, w)
+		c.mu.Unlock()
+		return true
+	}
+	c.count(&w)
+	c.mu.Unlock()
+	c.release(&w, true)
 	if !w.alive {
 		c.dc.Completed(&w.WR, nil)
 	}
+	return true
 }
 
 // count adds a work request that has succeeded to the counters. The caller holds mu.
