@@ -1,9 +1,11 @@
 package reading
 
 import (
+	"errors"
 	"os"
 	"time"
 
+	"github.com/stag-rdma/stag/internal/quick"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,13 +39,19 @@ func newTimerfd(f func()) *timerfd {
 	return a
 }
 
-// run calls f each time the alarm goes off.
+// run calls f each time the alarm goes off. Where a process is watched it does so every millisecond, so that an ordinary
+// read would wake Go's monitor thread for a good part of the time.
 func (a *timerfd) run(f func()) {
+	raw, err := a.f.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
 	var count [8]byte
-	for {
-		if _, err := a.f.Read(count[:]); err != nil {
-			return
-		}
+	read := func(fd uintptr) bool {
+		_, err := quick.Read(int(fd), count[:])
+		return !errors.Is(err, unix.EAGAIN)
+	}
+	for raw.Read(read) == nil {
 		f()
 	}
 }
