@@ -2,6 +2,7 @@ package execute
 
 import (
 	"github.com/stag-rdma/stag/internal/callid"
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 )
 
@@ -13,22 +14,22 @@ type cacheLimits struct {
 	Time    int64 // ns from the end of a call until its reply is forgotten
 }
 
-// entry is a call that is running or has run.
-type entry[V any] struct {
-	// Value belongs to the owner.
-	Value V
+// Entry is a call in the cache that runs, or has run.
+type Entry struct {
+	reply *SavedReply // when it has run
 
 	key   callid.Call
 	sum   callid.Sum // unknown while data of the call are at the client
-	next  *entry[V]  // with the same key and another sum
+	next  *Entry     // with the same key and another sum
 	size  int64
 	until int64
 	done  bool
-	place item[callid.Client, *entry[V]]
-}
 
-// Done reports whether the call has ended; Value is then the one passed to Finish.
-func (e *entry[V]) Done() bool { return e.done }
+	// For the queue.
+	all, mine list.Node[Entry] // its places there, and among those of its client
+	of        *share           // nil: in no queue
+	nth       uint64           // of all that were ever added
+}
 
 // cacheStats counts since newCache.
 type cacheStats struct {
@@ -42,18 +43,18 @@ type cacheStats struct {
 // knows nothing about connections and transports, so that a call that comes again over TCP, RDMA or a new connection gets
 // the reply to the first one. It has one owner, no lock and no clock: the owner passes the time, in nanoseconds since any
 // moment.
-type cache[V any] struct {
+type cache struct {
 	lim     cacheLimits
-	calls   map[callid.Call]*entry[V] // by key, the newest first
+	calls   map[callid.Call]*Entry // by key, the newest first
 	running int
-	replies *queue[callid.Client, *entry[V]]
+	replies *queue
 	octets  int64
 	evicted uint64
 }
 
 // newCache returns an empty cache.
-func newCache[V any](lim cacheLimits) *cache[V] {
-	return &cache[V]{lim: lim, calls: make(map[callid.Call]*entry[V]), replies: newQueue[callid.Client, *entry[V]]()}
+func newCache(lim cacheLimits) *cache {
+	return &cache{lim: lim, calls: make(map[callid.Call]*Entry), replies: newQueue()}
 }
 
 // verdict says what Begin has found.
@@ -78,13 +79,13 @@ const (
 const maxAlike = 8
 
 // Begin enters a call that has come. The sum is unknown if data of it are still at the client.
-func (c *cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*entry[V], verdict) {
+func (c *cache) Begin(k callid.Call, sum callid.Sum, now int64) (*Entry, verdict) {
 	c.expire(now) // here, because nothing else happens while no calls come
 	head := c.calls[k]
 	if head != nil && !sum.Known {
 		return nil, callUnread
 	}
-	var last *entry[V] // the oldest reply
+	var last *Entry // the oldest reply
 	alike := 0
 	for e := head; e != nil; e = e.next {
 		switch {
@@ -104,14 +105,14 @@ func (c *cache[V]) Begin(k callid.Call, sum callid.Sum, now int64) (*entry[V], v
 		c.evicted++
 		c.remove(last)
 	}
-	e := &entry[V]{key: k, sum: sum, next: c.calls[k]}
+	e := &Entry{key: k, sum: sum, next: c.calls[k]}
 	c.calls[k] = e
 	c.running++
 	return e, callNew
 }
 
 // Running reports whether a call with this key is running.
-func (c *cache[V]) Running(k callid.Call) bool {
+func (c *cache) Running(k callid.Call) bool {
 	for e := c.calls[k]; e != nil; e = e.next {
 		if !e.done {
 			return true
@@ -120,51 +121,47 @@ func (c *cache[V]) Running(k callid.Call) bool {
 	return false
 }
 
-// Learn tells the sum of a running call that began without it.
-func (c *cache[V]) Learn(e *entry[V], sum callid.Sum) { e.sum = sum }
-
 // Finish keeps v, which takes size octets, as the reply to a call that has run. If its sum is still
 // unknown, the call is never answered again. If there are too many replies, older ones are dropped:
 // first those of the same share, if it has more than that, and among these those of the client
 // with the most replies.
 //
 // A reply larger than the whole cache is not kept.
-func (c *cache[V]) Finish(e *entry[V], v V, size, now int64) {
+func (c *cache) Finish(e *Entry, v *SavedReply, size, now int64) {
 	c.expire(now)
 	c.running--
-	e.Value, e.done, e.size, e.until = v, true, size, now+c.lim.Time
+	e.reply, e.done, e.size, e.until = v, true, size, now+c.lim.Time
 	if size > c.lim.Octets || c.lim.Entries < 1 {
 		c.unlink(e)
 		c.evicted++
 		return
 	}
 	c.octets += size
-	e.place.Value = e
 	share := peeraddr.ShareOf(e.key.Client.Addr)
 	if o := e.key.Client.Owner; o != "" { // many users of this machine have one address, and any number of credentials
 		share += " " + o
 	}
-	c.replies.Add(&e.place, e.key.Client, share)
+	c.replies.Add(e, share)
 	c.makeRoom(share)
 }
 
 // makeRoom drops replies until the limits hold, after one of a share was added.
-func (c *cache[V]) makeRoom(share string) {
+func (c *cache) makeRoom(share string) {
 	for { // of the share first, so that one client's excess costs no other one's reply
 		over := c.replies.Excess(share, max(c.lim.PerAddr, 1))
-		if over == nil && (c.replies.Len() > c.lim.Entries || c.octets > c.lim.Octets) {
-			over = c.replies.Oldest()
+		if over == nil && (c.replies.items.Len() > c.lim.Entries || c.octets > c.lim.Octets) {
+			over = c.replies.items.First()
 		}
 		if over == nil {
 			return
 		}
 		c.evicted++
-		c.remove(over.Value)
+		c.remove(over)
 	}
 }
 
 // Forget ends a call that was not executed: if it comes again, it is new.
-func (c *cache[V]) Forget(e *entry[V]) {
+func (c *cache) Forget(e *Entry) {
 	if !e.done {
 		c.running--
 		c.unlink(e)
@@ -172,26 +169,26 @@ func (c *cache[V]) Forget(e *entry[V]) {
 }
 
 // cacheStats returns the counters.
-func (c *cache[V]) Stats() cacheStats {
-	return cacheStats{Entries: c.replies.Len(), Octets: c.octets, Running: c.running, Evicted: c.evicted}
+func (c *cache) Stats() cacheStats {
+	return cacheStats{Entries: c.replies.items.Len(), Octets: c.octets, Running: c.running, Evicted: c.evicted}
 }
 
 // expire drops the replies whose time is over.
-func (c *cache[V]) expire(now int64) {
-	for e := c.replies.Oldest(); e != nil && e.Value.until <= now; e = c.replies.Oldest() {
-		c.remove(e.Value)
+func (c *cache) expire(now int64) {
+	for e := c.replies.items.First(); e != nil && e.until <= now; e = c.replies.items.First() {
+		c.remove(e)
 	}
 }
 
 // remove drops a reply.
-func (c *cache[V]) remove(e *entry[V]) {
+func (c *cache) remove(e *Entry) {
 	c.unlink(e)
 	c.octets -= e.size
-	c.replies.Remove(&e.place)
+	c.replies.Remove(e)
 }
 
 // unlink removes an entry from its list.
-func (c *cache[V]) unlink(e *entry[V]) {
+func (c *cache) unlink(e *Entry) {
 	head := c.calls[e.key]
 	if head == e {
 		if e.next == nil {

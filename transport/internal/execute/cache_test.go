@@ -19,29 +19,31 @@ func sum(n int) callid.Sum {
 }
 
 // begin is Begin for a call that is new or not.
-func begin[V any](c *cache[V], k callid.Call, now int64) (*entry[V], bool) {
+func begin(c *cache, k callid.Call, now int64) (*Entry, bool) {
 	e, a := c.Begin(k, sum(1), now)
 	return e, a == callNew
 }
+
+func reply(n int) *SavedReply { return &SavedReply{results: []byte{byte(n)}} }
 
 var wide = cacheLimits{Entries: 1000, PerAddr: 1000, Octets: 1 << 20, Time: 100}
 
 // TestContent: calls with one key and another content are different calls, and each keeps its reply.
 func TestContent(t *testing.T) {
-	c := newCache[int](wide)
+	c := newCache(wide)
 	k := key("a", 1)
 	run := func(n int) {
 		e, a := c.Begin(k, sum(n), 0)
 		if a != callNew {
 			t.Fatalf("content %d: %v", n, a)
 		}
-		c.Finish(e, n, 1, 0)
+		c.Finish(e, reply(n), 1, 0)
 	}
 	for n := range maxAlike {
 		run(1 + n)
 	}
 	for n := range maxAlike {
-		if e, a := c.Begin(k, sum(1+n), 0); a != callAnswered || e.Value != 1+n {
+		if e, a := c.Begin(k, sum(1+n), 0); a != callAnswered || e.reply.results[0] != byte(1+n) {
 			t.Errorf("content %d: %v", n, a)
 		}
 	}
@@ -72,13 +74,13 @@ func TestBounds(t *testing.T) {
 		{"none", cacheLimits{Octets: 1000, Time: 1}, 10, 0, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			c := newCache[int](x.lim)
+			c := newCache(x.lim)
 			run := func(k callid.Call) {
 				e, first := begin(c, k, 0)
 				if !first {
 					t.Fatalf("%+v is not new", k)
 				}
-				c.Finish(e, 0, x.size, 0)
+				c.Finish(e, nil, x.size, 0)
 			}
 			run(key("b", 0))
 			for xid := range uint32(10) {
@@ -106,14 +108,14 @@ func TestBounds(t *testing.T) {
 
 // TestOwners: of several users with one address, one who claims to be many costs no other his reply.
 func TestOwners(t *testing.T) {
-	c := newCache[int](cacheLimits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1})
+	c := newCache(cacheLimits{Entries: 100, PerAddr: 3, Octets: 1000, Time: 1})
 	run := func(k callid.Call, owner, cred string) callid.Call {
 		k.Client.Owner, k.Client.Cred = owner, cred
 		e, first := begin(c, k, 0)
 		if !first {
 			t.Fatalf("%+v is not new", k)
 		}
-		c.Finish(e, 0, 1, 0)
+		c.Finish(e, nil, 1, 0)
 		return k
 	}
 	victim := run(key("a", 0), "1001", "m")

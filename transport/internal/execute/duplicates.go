@@ -25,14 +25,11 @@ type Duplicates struct {
 
 	mu               shared.Mutex
 	seen, age        time.Duration // since the start, and how much of it has counted
-	cache            *cache[*SavedReply]
+	cache            *cache
 	waiting          map[*Entry]chan struct{} // closed when the call has ended
 	replayed, joined uint64
 	unsure           uint64
 }
-
-// Entry is a call in the cache that runs, or has run.
-type Entry = entry[*SavedReply]
 
 // Limits are those of the cache: replies, which are looked up if there may be any, their octets, and the time for
 // which they are kept.
@@ -49,7 +46,7 @@ func NewDuplicates(l Limits) *Duplicates {
 		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses, owner: l.Owner,
 		waiting: make(map[*Entry]chan struct{}),
 	}
-	d.cache = newCache[*SavedReply](cacheLimits{
+	d.cache = newCache(cacheLimits{
 		Entries: l.Entries, PerAddr: max(l.Entries/drcShare, 1),
 		Octets: l.Memory, Time: int64(l.Time),
 	})
@@ -148,7 +145,7 @@ func (d *Duplicates) Begin(ctx context.Context, req *rpc.Request) (*Entry, *Save
 		case callNew:
 			return e, nil
 		case callAnswered:
-			return nil, e.Value
+			return nil, e.reply
 		case callUnsure:
 			return nil, nil
 		case callUnread:
@@ -209,7 +206,7 @@ func (d *Duplicates) Enter(req *rpc.Request) (e *Entry, old *SavedReply, later b
 		return e, nil, false
 	case callAnswered:
 		d.replayed++
-		return nil, e.Value, false
+		return nil, e.reply, false
 	default:
 		return nil, nil, true
 	}
@@ -219,7 +216,7 @@ func (d *Duplicates) Enter(req *rpc.Request) (e *Entry, old *SavedReply, later b
 func (d *Duplicates) learn(e *Entry, sum callid.Sum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.cache.Learn(e, sum)
+	e.sum = sum
 }
 
 // End keeps the reply of a call, or, with nil, forgets the call.

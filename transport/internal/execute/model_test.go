@@ -13,8 +13,8 @@ import (
 type call struct {
 	key   callid.Call
 	sum   callid.Sum
-	e     *entry[string]
-	reply string
+	e     *Entry
+	reply *SavedReply
 	size  int64
 	until int64
 }
@@ -137,7 +137,7 @@ func TestModel(t *testing.T) {
 		lim := cacheLimits{
 			Entries: 1 + rnd.IntN(80), PerAddr: 1 + rnd.IntN(50), Octets: int64(50 + rnd.IntN(2500)), Time: int64(1 + rnd.IntN(800)),
 		}
-		c, m := newCache[string](lim), &cacheModel{lim: lim, nth: make(map[*call]int)}
+		c, m := newCache(lim), &cacheModel{lim: lim, nth: make(map[*call]int)}
 		now := int64(0)
 		for step := range 2000 {
 			fail := func(format string, args ...any) {
@@ -149,13 +149,13 @@ func TestModel(t *testing.T) {
 				r := m.running[rnd.IntN(len(m.running))]
 				if !r.sum.Known && rnd.IntN(3) > 0 {
 					r.sum = callid.Sum{CRC: rnd.Uint32N(20), Known: true}
-					c.Learn(r.e, r.sum)
+					r.e.sum = r.sum
 				}
 				if rnd.IntN(6) == 0 {
 					m.stop(r)
 					c.Forget(r.e)
 				} else {
-					r.reply, r.size, r.until = fmt.Sprint("reply ", step), int64(rnd.IntN(50)), now+lim.Time
+					r.reply, r.size, r.until = reply(step), int64(rnd.IntN(50)), now+lim.Time
 					m.finish(r, now)
 					c.Finish(r.e, r.reply, r.size, now)
 				}
@@ -177,8 +177,8 @@ func TestModel(t *testing.T) {
 					want.e = got
 				case want == nil && got != nil, want != nil && got != want.e:
 					fail("%+v, %+v: another entry", k, sum)
-				case a == callAnswered && (!got.Done() || got.Value != want.reply):
-					fail("%+v, %+v: reply %q, want %q", k, sum, got.Value, want.reply)
+				case a == callAnswered && (!got.done || got.reply != want.reply):
+					fail("%+v, %+v: reply %p, want %p", k, sum, got.reply, want.reply)
 				}
 				if busy := slices.ContainsFunc(m.running, func(r *call) bool { return r.key == k }); c.Running(k) != busy {
 					fail("%+v runs: %v", k, !busy)
