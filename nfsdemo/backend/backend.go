@@ -17,8 +17,13 @@ type FS interface {
 	Root() Node
 	// Resolve returns the file of a handle that AppendHandle made, perhaps in an earlier
 	// process. It borrows handle. Errors: ErrBadHandle if the octets never were a handle,
-	// ErrStale if the file is gone, ErrJukebox if it takes longer to find out.
-	Resolve(handle []byte) (Node, error)
+	// ErrStale if the file is gone, ErrJukebox if it takes longer to find out. If that is a search, the client, known by
+	// its address, waits for what its handles cost, and others do not; nil: this process.
+	Resolve(client net.Addr, handle []byte) (Node, error)
+	// Ready reports that nothing up to the Write itself waits for a disk: neither Resolve of the
+	// handle, nor Attr of its file, nor that the file be opened to be written by who. It does not wait
+	// either. Nobody asks an FS whose calls never wait (Info.MayBlock).
+	Ready(who *caller.Identity, handle []byte) bool
 	// Info returns the constants of the file system.
 	Info() Info
 	// Usage returns the counts of octets and files that FSSTAT reports.
@@ -51,8 +56,11 @@ type Usage struct {
 	TotalFiles, FreeFiles, AvailFiles uint64
 }
 
-// Init is the initial state of a new file.
+// Init is a new file, and its initial state.
 type Init struct {
+	Type   nfs3.FileType // 0: regular
+	Target string        // of a symbolic link; it is not interpreted
+	Rdev   nfs3.Device   // of a device
 	// Attr holds the attributes to set. It sets the mode, of which a default ACL of the
 	// directory may take something. The size counts only for regular files. The owner is the
 	// caller, the group his or that of the directory; only root may ask for another owner, and
@@ -118,15 +126,9 @@ type WriteResult struct {
 type Dir interface {
 	// Lookup returns the file with a name; ErrNoEnt, ErrAcces. ".." of the root is the root.
 	Lookup(name string) (Node, nfs3.Attr, error)
-	// Create makes a regular file; ErrExist if the name is taken.
+	// Create makes a file of any kind; ErrExist if the name is taken, ErrPerm or ErrNotSupp if this kind cannot be made. It
+	// borrows in.
 	Create(name string, in *Init) (Node, nfs3.Attr, error)
-	// Mkdir makes a directory; ErrExist if the name is taken.
-	Mkdir(name string, in *Init) (Node, nfs3.Attr, error)
-	// Symlink makes a symbolic link; ErrExist if the name is taken.
-	Symlink(name, target string, in *Init) (Node, nfs3.Attr, error)
-	// Mknod makes a FIFO, socket or device; ErrExist if the name is taken, ErrPerm or
-	// ErrNotSupp if this kind cannot be made.
-	Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *Init) (Node, nfs3.Attr, error)
 	// Remove removes a name that is not a directory; ErrIsDir if it is.
 	Remove(name string) error
 	// Rmdir removes an empty directory; ErrNotDir, ErrNotEmpty.
@@ -145,13 +147,6 @@ type Dir interface {
 	ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error)
 }
 
-// Searcher is an optional part of an FS that may have to search for files.
-type Searcher interface {
-	// ResolveFor is Resolve for a client, known by its address. What its handles cost, it waits for, and
-	// others do not.
-	ResolveFor(client net.Addr, handle []byte) (Node, error)
-}
-
 // ACLs is an optional part of a Node: POSIX ACLs, that which decides about the file itself, or of a directory that which
 // new files in it inherit.
 type ACLs interface {
@@ -159,12 +154,4 @@ type ACLs interface {
 	ACL(inherited bool) (nfs3.ACL, error)
 	// SetACL replaces an ACL; an empty one takes it away. It borrows a.
 	SetACL(inherited bool, a nfs3.ACL) error
-}
-
-// Readier is an optional part of an FS.
-type Readier interface {
-	// Ready reports that nothing up to the Write itself waits for a disk: neither Resolve of the
-	// handle, nor Attr of its file, nor that the file be opened to be written by who. It does not wait
-	// either.
-	Ready(who *caller.Identity, handle []byte) bool
 }

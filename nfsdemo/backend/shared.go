@@ -15,16 +15,11 @@ type Shared interface {
 	Remember(ctx context.Context, id CallID, found []byte) (was []byte, times int, err error)
 }
 
-// Finisher is implemented by a Node whose FS makes a file first and sets its attributes
-// afterwards, so that a crash can come in between.
-type Finisher interface {
-	// Finish sets the attributes of in that a crash has left unset. It does not touch a file
-	// that somebody has visibly changed since it was made. It borrows in.
-	Finish(in *Init) error
-}
-
-// Marked is implemented by a Node that knows which call has made it.
+// Marked is what the Nodes of a Shared FS are, too. They know which call has made them.
 type Marked interface {
 	// MadeBy reports whether this is the file that was made with id as Init.Call.
 	MadeBy(id CallID) (bool, error)
+	// Finish sets the attributes of in that a crash has left unset, in an FS that makes a file first and sets its attributes
+	// afterwards. It does not touch a file that somebody has visibly changed since it was made. It borrows in.
+	Finish(in *Init) error
 }

@@ -54,13 +54,13 @@ func (s *sick) Usage() (backend.Usage, error) {
 	return u, nil
 }
 
-func (s *sick) Resolve(h []byte) (backend.Node, error) {
+func (s *sick) Resolve(from net.Addr, h []byte) (backend.Node, error) {
 	if f := s.resolve.Load(); f != nil {
 		if err := (*f)(); err != nil {
 			return nil, err
 		}
 	}
-	return s.FS.Resolve(h)
+	return s.FS.Resolve(from, h)
 }
 
 // ward is a service of a sick volume with a client, over TCP.

@@ -48,12 +48,10 @@ func (o *op) madeBefore(dir *file, name string, in *backend.Init) (file, error) 
 	if ours, err := m.MadeBy(*in.Call); err != nil || !ours {
 		return file{}, nfs3.ErrExist
 	}
-	if n, ok := f.node.(backend.Finisher); ok {
-		if err := n.Finish(in); err != nil {
-			return file{}, err
-		}
-		f.attr, err = f.node.Attr()
+	if err := m.Finish(in); err != nil {
+		return file{}, err
 	}
+	f.attr, err = f.node.Attr()
 	return f, err
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -45,8 +46,8 @@ func (f *sharedFS) Remember(_ context.Context, id backend.CallID, found []byte) 
 
 func (f *sharedFS) Root() backend.Node { return sharedNode{f.FS.Root(), f} }
 
-func (f *sharedFS) Resolve(h []byte) (backend.Node, error) {
-	n, err := f.FS.Resolve(h)
+func (f *sharedFS) Resolve(from net.Addr, h []byte) (backend.Node, error) {
+	n, err := f.FS.Resolve(from, h)
 	return sharedNode{n, f}, err
 }
 
@@ -77,6 +78,8 @@ func (n sharedNode) MadeBy(id backend.CallID) (bool, error) {
 	a, err := n.Attr()
 	return err == nil && n.fs.made[a.FileID] == id, err
 }
+
+func (n sharedNode) Finish(*backend.Init) error { return nil }
 
 // TestAgain sends calls again, to another server, as a client does that has no answer from the first one. Each runs once,
 // and has the same status; a new call of the same kind runs.

@@ -267,7 +267,7 @@ func (s *Server) FileID(h nfs3.FileHandle) uint64 {
 	if e.FS == nil {
 		return 0
 	}
-	n, err := e.FS.Resolve(h[handleHead:])
+	n, err := e.FS.Resolve(nil, h[handleHead:])
 	if err != nil {
 		return 0
 	}

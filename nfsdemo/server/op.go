@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"net"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
@@ -79,7 +78,7 @@ func (o *op) node(h nfs3.FileHandle) (backend.Node, error) {
 	}
 	o.exp, o.cred = e, e.squash(c)
 	o.who = o.cred.identity()
-	n, err := e.resolve(o.c.RemoteAddr, h)
+	n, err := e.FS.Resolve(o.c.RemoteAddr, h[handleHead:])
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +95,6 @@ func (o *op) leave() {
 	if o.entered != nil {
 		o.entered.use.leave()
 	}
-}
-
-// resolve finds the file of a handle for a client.
-func (e *export) resolve(from net.Addr, h nfs3.FileHandle) (backend.Node, error) {
-	if s, ok := e.FS.(backend.Searcher); ok {
-		return s.ResolveFor(from, h[handleHead:])
-	}
-	return e.FS.Resolve(h[handleHead:])
 }
 
 // file finds the file of a handle and its attributes.

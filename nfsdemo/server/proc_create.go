@@ -7,124 +7,96 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// create is CREATE (RFC 1813 Section 3.3.8).
+// create is CREATE (RFC 1813 Section 3.3.8). Of an existing file, an unchecked one sets the size; the other attributes are only for a
+// new file.
 func (o *op) create(args *nfs3.CreateArgs, res *nfs3.CreateRes) error {
-	in := initOf(&args.Attr, 0o644)
+	in := initOf(nfs3.TypeReg, &args.Attr, 0o644)
 	if args.Mode == nfs3.Exclusive {
 		// A SETATTR sets the attributes; until then only the owner can use the file.
-		in = initOf(&nfs3.SetAttr{}, 0o600)
+		in = initOf(nfs3.TypeReg, &nfs3.SetAttr{}, 0o600)
 		in.Verf = &args.Verf
 	}
-	return o.making(&args.Where, in, res, func(dir *file) (file, error) { return o.createFile(dir, args, in) })
-}
-
-// createTries limits the rounds of a CREATE whose name comes and goes.
-const createTries = 8
-
-// createFile finds or makes the file. If the name appears or vanishes in between, it tries again.
-func (o *op) createFile(dir *file, args *nfs3.CreateArgs, in *backend.Init) (f file, err error) {
-	for range createTries {
-		if f, err = o.find(dir, args.Where.Name); !errors.Is(err, nfs3.ErrNoEnt) {
-			if err != nil {
-				return file{}, err
+	return o.making(&args.Where, in, res, nfs3.OK, func(f *file) error {
+		switch {
+		case args.Mode == nfs3.Exclusive:
+			if ours, err := f.node.HasVerf(args.Verf); err != nil || ours {
+				return err
 			}
-			// It may be removed in between: the name is free again.
-			if f, err = o.openExisting(f, args); !errors.Is(err, nfs3.ErrStale) {
-				return f, err
-			}
-			continue
+			return nfs3.ErrExist
+		case args.Mode == nfs3.Guarded || f.attr.Type != nfs3.TypeReg:
+			return nfs3.ErrExist
+		case !args.Attr.SetSize:
+			return nil
 		}
-		if f.node, f.attr, err = dir.node.Create(args.Where.Name, in); !errors.Is(err, nfs3.ErrExist) {
-			return f, err
+		err := f.node.SetAttr(&nfs3.SetAttr{SetSize: true, Size: args.Attr.Size})
+		if err == nil {
+			f.attr, err = f.node.Attr()
 		}
-	}
-	return file{}, err
-}
-
-// openExisting is CREATE of an existing name.
-func (o *op) openExisting(f file, args *nfs3.CreateArgs) (file, error) {
-	switch args.Mode {
-	case nfs3.Exclusive:
-		ok, err := f.node.HasVerf(args.Verf)
-		if err == nil && !ok {
-			err = nfs3.ErrExist
-		}
-		return f, err
-	case nfs3.Unchecked:
-		if f.attr.Type != nfs3.TypeReg {
-			return f, nfs3.ErrExist
-		}
-		return f, o.resize(&f, &args.Attr)
-	case nfs3.Guarded:
-	}
-	return f, nfs3.ErrExist
-}
-
-// resize applies the size of an unchecked CREATE to an existing file. The other attributes are only for a
-// new file.
-func (o *op) resize(f *file, s *nfs3.SetAttr) error {
-	if !s.SetSize {
-		return nil
-	}
-	set := nfs3.SetAttr{SetSize: true, Size: s.Size}
-	if err := f.node.SetAttr(&set); err != nil {
 		return err
-	}
-	a, err := f.node.Attr()
-	f.attr = a
-	return err
+	})
 }
 
 // mkdir is MKDIR (RFC 1813 Section 3.3.9).
 func (o *op) mkdir(args *nfs3.MkdirArgs, res *nfs3.MkdirRes) error {
-	in := initOf(&args.Attr, 0o755)
-	return o.making(&args.Where, in, res, func(dir *file) (f file, err error) {
-		f.node, f.attr, err = dir.node.Mkdir(args.Where.Name, in)
-		return f, err
-	})
+	return o.making(&args.Where, initOf(nfs3.TypeDir, &args.Attr, 0o755), res, nfs3.OK, nil)
 }
 
 // symlink is SYMLINK (RFC 1813 Section 3.3.10). It refuses an empty path: nobody could use such a
 // link, and local file systems refuse it too.
 func (o *op) symlink(args *nfs3.SymlinkArgs, res *nfs3.SymlinkRes) error {
-	in := initOf(&args.Attr, 0o777)
-	return o.making(&args.Where, in, res, func(dir *file) (f file, err error) {
-		switch {
-		case args.Path == "":
-			return f, nfs3.ErrAcces
-		case len(args.Path) >= nfs3.MaxPath:
-			return f, nfs3.ErrNameTooLong
-		}
-		f.node, f.attr, err = dir.node.Symlink(args.Where.Name, args.Path, in)
-		return f, err
-	})
+	in, wrong := initOf(nfs3.TypeLnk, &args.Attr, 0o777), nfs3.OK
+	switch in.Target = args.Path; {
+	case args.Path == "":
+		wrong = nfs3.ErrAcces
+	case len(args.Path) >= nfs3.MaxPath:
+		wrong = nfs3.ErrNameTooLong
+	}
+	return o.making(&args.Where, in, res, wrong, nil)
 }
 
 // mknod is MKNOD (RFC 1813 Section 3.3.11).
 func (o *op) mknod(args *nfs3.MknodArgs, res *nfs3.MknodRes) error {
-	in := initOf(&args.Attr, 0o644)
-	return o.making(&args.Where, in, res, func(dir *file) (f file, err error) {
-		switch args.Type {
-		case nfs3.TypeChr, nfs3.TypeBlk, nfs3.TypeSock, nfs3.TypeFIFO:
-		case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
-			return f, nfs3.ErrBadType
-		}
-		f.node, f.attr, err = dir.node.Mknod(args.Where.Name, args.Type, args.Rdev, in)
-		return f, err
-	})
+	in, wrong := initOf(args.Type, &args.Attr, 0o644), nfs3.OK
+	in.Rdev = args.Rdev
+	if args.Type == nfs3.TypeReg || args.Type == nfs3.TypeDir || args.Type == nfs3.TypeLnk {
+		wrong = nfs3.ErrBadType
+	}
+	return o.making(&args.Where, in, res, wrong, nil)
 }
 
-// making is the common part of calls that make an object as in says: it finds the directory, checks the name, runs
-// fn, and fills res.
-func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, res *nfs3.NewRes, fn func(dir *file) (file, error)) error {
+// createTries limits the rounds of a CREATE whose name comes and goes.
+const createTries = 8
+
+// making makes an object as in says, and fills res. wrong is what is wrong with the arguments, of which a bad directory or name is
+// told first. A file that has the name already is opened, if that is possible, otherwise the name must be free.
+func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, res *nfs3.NewRes, wrong nfs3.Status, open func(*file) error) error {
 	defer o.hold(where.Dir, nil)()
 	dir, err := o.names(where, nfs3.ErrExist)
 	defer o.changed(&dir, &res.DirWcc)
+	if err == nil {
+		err = wrong.Err()
+	}
 	if err != nil {
 		return err
 	}
 	in.Call = o.callID()
-	f, err := fn(&dir)
+	var f file
+	for range createTries {
+		if open != nil {
+			if f, err = o.find(&dir, where.Name); err == nil {
+				if err = open(&f); errors.Is(err, nfs3.ErrStale) { // removed since: the name is free again
+					continue
+				}
+				break
+			}
+			if !errors.Is(err, nfs3.ErrNoEnt) {
+				break
+			}
+		}
+		if f.node, f.attr, err = dir.node.Create(where.Name, in); open == nil || !errors.Is(err, nfs3.ErrExist) {
+			break
+		}
+	}
 	if errors.Is(err, nfs3.ErrExist) {
 		f, err = o.madeBefore(&dir, where.Name, in)
 	}
@@ -135,8 +107,8 @@ func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, res *nfs3.NewRes, f
 }
 
 // initOf returns the initial state of a new file: the attributes asked for, and a mode.
-func initOf(s *nfs3.SetAttr, mode uint32) *backend.Init {
-	in := &backend.Init{Attr: *s}
+func initOf(typ nfs3.FileType, s *nfs3.SetAttr, mode uint32) *backend.Init {
+	in := &backend.Init{Type: typ, Attr: *s}
 	if !s.SetMode {
 		in.Attr.SetMode, in.Attr.Mode = true, mode
 	}

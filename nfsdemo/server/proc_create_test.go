@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -95,8 +96,8 @@ type removingNode struct {
 	fs *removingFS
 }
 
-func (f *removingFS) Resolve(h []byte) (backend.Node, error) {
-	n, err := f.FS.Resolve(h)
+func (f *removingFS) Resolve(from net.Addr, h []byte) (backend.Node, error) {
+	n, err := f.FS.Resolve(from, h)
 	return removingNode{n, f}, err
 }
 

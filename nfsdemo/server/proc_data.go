@@ -137,7 +137,7 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 	}
 	cred := e.squash(c.Cred)
 	who := cred.identity()
-	if r, ok := e.FS.(backend.Readier); e.info.MayBlock && (!ok || !r.Ready(&who, args.Handle[handleHead:])) {
+	if e.info.MayBlock && !e.FS.Ready(&who, args.Handle[handleHead:]) {
 		return false
 	}
 	f, err := o.writeTo(&args, int(args.Count))

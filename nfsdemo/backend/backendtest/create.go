@@ -34,16 +34,16 @@ func testHandles(e *env) {
 	e.same(f, e.resolve(f))
 	e.same(e.fs.Root(), e.resolve(e.fs.Root()))
 	for n := range len(h) {
-		_, err := e.fs.Resolve(h[:n])
+		_, err := e.fs.Resolve(nil, h[:n])
 		e.noHandle("Resolve of a short handle", err)
 	}
-	_, err := e.fs.Resolve(append(h, 0))
+	_, err := e.fs.Resolve(nil, append(h, 0))
 	e.noHandle("Resolve of a long handle", err)
 	for i := range h {
 		bad := append([]byte(nil), h...)
 		bad[i] ^= 0x55
 		// Another file or an error, but never f itself.
-		n, err := e.fs.Resolve(bad)
+		n, err := e.fs.Resolve(nil, bad)
 		switch {
 		case err == nil:
 			if got := n.AppendHandle(nil); string(got) == string(h) {
@@ -133,7 +133,7 @@ func testExclusive(e *env) {
 func testMkdir(e *env) {
 	root := e.fs.Root()
 	links := e.attr(root).Nlink
-	d, a, err := root.Mkdir("d", initOf(0o2750))
+	d, a, err := root.Create("d", typed(nfs3.TypeDir, initOf(0o2750)))
 	e.ok("Mkdir", err)
 	if a.Type != nfs3.TypeDir || a.Mode != 0o2750 || a.Nlink < 2 {
 		e.Errorf("new directory: %+v", a)
@@ -143,10 +143,10 @@ func testMkdir(e *env) {
 	}
 	e.same(root, e.lookup(d, ".."))
 	e.same(d, e.lookup(d, "."))
-	_, _, err = root.Mkdir("d", initOf(0o755))
+	_, _, err = root.Create("d", typed(nfs3.TypeDir, initOf(0o755)))
 	e.want("Mkdir again", err, nfs3.ErrExist)
 	e.create(root, "f")
-	_, _, err = root.Mkdir("f", initOf(0o755))
+	_, _, err = root.Create("f", typed(nfs3.TypeDir, initOf(0o755)))
 	e.want("Mkdir over a file", err, nfs3.ErrExist)
 	e.same(e.create(d, "f"), e.lookup(e.lookup(root, "d"), "f"))
 }
@@ -157,7 +157,7 @@ func testSymlink(e *env) {
 		"l": "../../etc/passwd", "abs": "/etc", "dangling": "no/such", "self": "self",
 		"long": string(make255('t')) + "/" + string(make255('u')),
 	} {
-		l, a, err := root.Symlink(name, target, initOf(0o777))
+		l, a, err := root.Create(name, linkTo(target))
 		e.ok("Symlink", err)
 		if a.Type != nfs3.TypeLnk || a.Size != uint64(len(target)) {
 			e.Errorf("new link: %+v", a)
@@ -180,7 +180,7 @@ func testSymlink(e *env) {
 	e.want("ReadLink of a file", err, nfs3.ErrInval)
 	_, err = root.ReadLink()
 	e.want("ReadLink of a directory", err, nfs3.ErrInval)
-	_, _, err = root.Symlink("l", "x", initOf(0o777))
+	_, _, err = root.Create("l", linkTo("x"))
 	e.want("Symlink again", err, nfs3.ErrExist)
 }
 
@@ -195,7 +195,7 @@ func make255(c byte) []byte {
 func testMknod(e *env) {
 	root := e.fs.Root()
 	for _, t := range []nfs3.FileType{nfs3.TypeFIFO, nfs3.TypeSock} {
-		n, a, err := root.Mknod(t.String(), t, nfs3.Device{}, initOf(0o620))
+		n, a, err := root.Create(t.String(), typed(t, initOf(0o620)))
 		if e.o.NoSpecial {
 			e.want("Mknod", err, nfs3.ErrNotSupp)
 			continue
@@ -222,9 +222,9 @@ func testNotDir(e *env) {
 		"Lookup":  func() error { _, _, err := f.Lookup("x"); return err },
 		"dot":     func() error { _, _, err := f.Lookup("."); return err },
 		"Create":  func() error { _, _, err := f.Create("x", in); return err },
-		"Mkdir":   func() error { _, _, err := f.Mkdir("x", in); return err },
-		"Symlink": func() error { _, _, err := f.Symlink("x", "y", in); return err },
-		"Mknod":   func() error { _, _, err := f.Mknod("x", nfs3.TypeFIFO, nfs3.Device{}, in); return err },
+		"Mkdir":   func() error { _, _, err := f.Create("x", typed(nfs3.TypeDir, in)); return err },
+		"Symlink": func() error { _, _, err := f.Create("x", linkTo("y")); return err },
+		"Mknod":   func() error { _, _, err := f.Create("x", typed(nfs3.TypeFIFO, in)); return err },
 		"Remove":  func() error { return f.Remove("x") },
 		"Rmdir":   func() error { return f.Rmdir("x") },
 		"Rename":  func() error { return f.Rename("x", root, "y") },

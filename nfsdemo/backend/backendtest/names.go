@@ -26,7 +26,7 @@ func testRemove(e *env) {
 	e.want("Attr of a removed file", err, nfs3.ErrStale)
 	_, err = d.Attr()
 	e.want("Attr of a removed directory", err, nfs3.ErrStale)
-	_, _, err = root.Symlink("l", "nowhere", initOf(0o777))
+	_, _, err = root.Create("l", linkTo("nowhere"))
 	e.ok("Symlink", err)
 	e.ok("Remove of a link", root.Remove("l"))
 }
@@ -154,9 +154,9 @@ func testNames(e *env) {
 		e.want("Lookup", err, want)
 		_, _, err = root.Create(name, in)
 		e.want("Create", err, want)
-		_, _, err = root.Mkdir(name, in)
+		_, _, err = root.Create(name, typed(nfs3.TypeDir, in))
 		e.want("Mkdir", err, want)
-		_, _, err = root.Symlink(name, "t", in)
+		_, _, err = root.Create(name, linkTo("t"))
 		e.want("Symlink", err, want)
 		e.want("Remove", root.Remove(name), want)
 		e.want("Rmdir", root.Rmdir(name), want)
@@ -194,7 +194,7 @@ func testStale(e *env) {
 		e.create(root, string(rune('a'+i)))
 	}
 	for _, h := range [][]byte{fh, dh} {
-		n, err := e.fs.Resolve(h)
+		n, err := e.fs.Resolve(nil, h)
 		if err == nil {
 			_, err = n.Attr()
 		}
@@ -221,12 +221,12 @@ func testReopen(e *env) {
 	h, hd := f.AppendHandle(nil), d.AppendHandle(nil)
 	e.ok("Rename", e.fs.Root().Rename("d", e.fs.Root(), "e"))
 	e.fs = e.o.Reopen(e.T, e.fs)
-	n, err := e.fs.Resolve(h)
+	n, err := e.fs.Resolve(nil, h)
 	e.ok("Resolve", err)
 	if got := e.read(n, 10, 0); string(got) != "kept" {
 		e.Errorf("content %q", got)
 	}
-	dir, err := e.fs.Resolve(hd)
+	dir, err := e.fs.Resolve(nil, hd)
 	e.ok("Resolve", err)
 	e.same(n, e.lookup(e.lookup(dir, "sub"), "f"))
 }

@@ -190,7 +190,7 @@ func testConcurrent(e *env) {
 	for w := range 8 {
 		wg.Go(func() {
 			mine := fmt.Sprintf("w%d", w)
-			d, _, err := root.Mkdir(mine, initOf(0o755))
+			d, _, err := root.Create(mine, typed(nfs3.TypeDir, initOf(0o755)))
 			if err != nil {
 				fail("Mkdir", err)
 				return

@@ -99,6 +99,20 @@ func initOf(mode uint32) *backend.Init {
 	return &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: mode}}
 }
 
+// typed is a file of another type.
+func typed(t nfs3.FileType, in *backend.Init) *backend.Init {
+	c := *in
+	c.Type = t
+	return &c
+}
+
+// linkTo is a symbolic link.
+func linkTo(target string) *backend.Init {
+	l := typed(nfs3.TypeLnk, initOf(0o777))
+	l.Target = target
+	return l
+}
+
 // create makes a file.
 func (e *env) create(dir backend.Node, name string) backend.Node {
 	e.Helper()
@@ -110,7 +124,7 @@ func (e *env) create(dir backend.Node, name string) backend.Node {
 // mkdir makes a directory.
 func (e *env) mkdir(dir backend.Node, name string) backend.Node {
 	e.Helper()
-	n, _, err := dir.Mkdir(name, initOf(0o755))
+	n, _, err := dir.Create(name, typed(nfs3.TypeDir, initOf(0o755)))
 	e.ok("Mkdir "+name, err)
 	return n
 }
@@ -168,7 +182,7 @@ func (e *env) same(a, b backend.Node) {
 // resolve finds a node by its handle.
 func (e *env) resolve(n backend.Node) backend.Node {
 	e.Helper()
-	r, err := e.fs.Resolve(n.AppendHandle(nil))
+	r, err := e.fs.Resolve(nil, n.AppendHandle(nil))
 	e.ok("Resolve", err)
 	return r
 }

@@ -153,7 +153,7 @@ func second(_ *nfsclient.Node, err error) error { return err }
 // TestForgotten: the least recently used handles are forgotten, but not those of directories in use.
 func TestForgotten(t *testing.T) {
 	f := billy.New(memfs.New(), &billy.Config{MaxFiles: 10})
-	dir, _, err := f.Root().Mkdir("dir", &backend.Init{})
+	dir, _, err := f.Root().Create("dir", &backend.Init{Type: nfs3.TypeDir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,10 +167,10 @@ func TestForgotten(t *testing.T) {
 			first = n
 		}
 	}
-	if _, err := f.Resolve(first.AppendHandle(nil)); !errors.Is(err, nfs3.ErrStale) {
+	if _, err := f.Resolve(nil, first.AppendHandle(nil)); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("the first file: %v", err)
 	}
-	if _, err := f.Resolve(dir.AppendHandle(nil)); err != nil {
+	if _, err := f.Resolve(nil, dir.AppendHandle(nil)); err != nil {
 		t.Errorf("the directory: %v", err)
 	}
 	if n, _, err := dir.Lookup("0"); err != nil || string(n.AppendHandle(nil)) == string(first.AppendHandle(nil)) {

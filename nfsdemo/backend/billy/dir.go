@@ -135,8 +135,17 @@ func mode(in *backend.Init, def fs.FileMode) fs.FileMode {
 	return def
 }
 
-// Create makes a regular file.
+// Create makes a regular file, a directory or a symbolic link.
 func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	switch in.Type {
+	case nfs3.TypeDir:
+		return n.make(name, in, func(p string) error { return n.fs.under.MkdirAll(p, mode(in, 0o755)) })
+	case nfs3.TypeLnk:
+		return n.make(name, &backend.Init{Verf: in.Verf}, func(p string) error { return n.fs.under.Symlink(in.Target, p) })
+	case 0, nfs3.TypeReg:
+	default:
+		return n.make(name, in, func(string) error { return nfs3.ErrNotSupp })
+	}
 	if in.Attr.SetSize && in.Attr.Size > min(n.fs.cfg.MaxFileSize, 1<<63-1) {
 		return nil, nfs3.Attr{}, nfs3.ErrFBig
 	}
@@ -147,21 +156,6 @@ func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 		}
 		return file.Close()
 	})
-}
-
-// Mkdir makes a directory.
-func (n *node) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.make(name, in, func(p string) error { return n.fs.under.MkdirAll(p, mode(in, 0o755)) })
-}
-
-// Symlink makes a symbolic link.
-func (n *node) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.make(name, &backend.Init{Verf: in.Verf}, func(p string) error { return n.fs.under.Symlink(target, p) })
-}
-
-// Mknod is not supported.
-func (n *node) Mknod(name string, _ nfs3.FileType, _ nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.make(name, in, func(string) error { return nfs3.ErrNotSupp })
 }
 
 // Remove removes a name that is not a directory.

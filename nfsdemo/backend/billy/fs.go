@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-git/go-billy/v5"
 	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -82,7 +84,7 @@ func New(under billy.Filesystem, cfg *Config) *FS {
 func (f *FS) Root() backend.Node { return f.root }
 
 // Resolve returns the file of a handle: 8 octets for this process, 8 for the file.
-func (f *FS) Resolve(h []byte) (backend.Node, error) {
+func (f *FS) Resolve(_ net.Addr, h []byte) (backend.Node, error) {
 	if len(h) != 16 {
 		return nil, nfs3.ErrBadHandle
 	}
@@ -213,3 +215,6 @@ func status(err error) error {
 	}
 	return nfs3.ErrIO
 }
+
+// Ready reports false: what waits is not known.
+func (f *FS) Ready(*caller.Identity, []byte) bool { return false }

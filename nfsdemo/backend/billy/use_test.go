@@ -65,7 +65,7 @@ func TestHanging(t *testing.T) {
 		"CREATE": func() error { _, _, err := f.Root().Create("new", &backend.Init{}); return err },
 		// Of the directory that waits to be renamed, changes of names go on: they would keep each other back.
 		"REMOVE": func() error { return d.Remove("gone") },
-		"handle": func() error { _, err := f.Resolve(file.AppendHandle(nil)); return err },
+		"handle": func() error { _, err := f.Resolve(nil, file.AppendHandle(nil)); return err },
 	} {
 		if err := call(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -89,7 +89,7 @@ func TestHanging(t *testing.T) {
 func TestMoved(t *testing.T) {
 	root := t.TempDir()
 	f := billy.New(&changing{osfs.New(root, osfs.WithBoundOS()), root}, &billy.Config{Concurrent: true})
-	d, _, err := f.Root().Mkdir("d", &backend.Init{})
+	d, _, err := f.Root().Create("d", &backend.Init{Type: nfs3.TypeDir})
 	if err != nil {
 		t.Fatal(err)
 	}

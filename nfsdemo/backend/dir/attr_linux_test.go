@@ -3,6 +3,7 @@ package dir_test
 import (
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -10,7 +11,7 @@ import (
 func TestDevices(t *testing.T) {
 	f, _ := open(t, nil)
 	for _, typ := range []nfs3.FileType{nfs3.TypeChr, nfs3.TypeBlk} {
-		n, a, err := f.Root().Mknod(typ.String(), typ, nfs3.Device{Major: 1, Minor: 300}, in644)
+		n, a, err := f.Root().Create(typ.String(), &backend.Init{Type: typ, Rdev: nfs3.Device{Major: 1, Minor: 300}, Attr: in644.Attr})
 		if err == nfs3.ErrPerm { // also root may lack the right, in a container
 			continue
 		}
@@ -21,6 +22,6 @@ func TestDevices(t *testing.T) {
 		_, err = n.Read(make([]byte, 1), 0)
 		want(t, err, nfs3.ErrInval)
 	}
-	_, _, err := f.Root().Mknod("x", nfs3.TypeReg, nfs3.Device{}, in644)
+	_, _, err := f.Root().Create("x", &backend.Init{Type: 8, Attr: in644.Attr})
 	want(t, err, nfs3.ErrBadType)
 }

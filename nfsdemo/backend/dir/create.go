@@ -143,15 +143,25 @@ func (f *FS) gone(k key) {
 	f.tab.remove(k)
 }
 
-// Create makes a regular file. Its descriptor stays open for the writes that follow, so that a
-// file can be written even if its mode forbids opening it.
+// Create makes a file. The descriptor of a regular one stays open for the writes that follow, so that it
+// can be written even if its mode forbids opening it.
 func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	mode := in.Attr.Mode & 0o7777
+	switch in.Type {
+	case 0, nfs3.TypeReg:
+	case nfs3.TypeDir:
+		return n.making(name, in, func(d gripRef) error { return mkdirAt(d, name, mode) })
+	case nfs3.TypeLnk:
+		return n.making(name, in, func(d gripRef) error { return symlinkAt(d, in.Target, name) })
+	default:
+		return n.making(name, in, func(d gripRef) error { return mknodAt(d, name, in.Type, mode, in.Rdev) })
+	}
 	if in.Attr.SetSize && in.Attr.Size > n.fs.limit {
 		return nil, nfs3.Attr{}, nfs3.ErrFBig
 	}
 	var made *os.File
 	c, a, err := n.making(name, in, func(d gripRef) (err error) {
-		if made, err = createAt(d, name, in.Attr.Mode&0o7777); err != nil {
+		if made, err = createAt(d, name, mode); err != nil {
 			return err
 		}
 		if in.Attr.SetSize && in.Attr.Size > 0 {
@@ -172,19 +182,4 @@ func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 	o := n.fs.newOpenFile(made, k, n.who, true, n.fs.share.enter(k, int(made.Fd())))
 	n.fs.files.put(n.fs.files.add(n.fs.fileKey(k, n.who, true), o, true))
 	return c, a, nil
-}
-
-// Mkdir makes a directory.
-func (n *file) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.making(name, in, func(d gripRef) error { return mkdirAt(d, name, in.Attr.Mode&0o7777) })
-}
-
-// Symlink makes a symbolic link. The target is not interpreted.
-func (n *file) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.making(name, in, func(d gripRef) error { return symlinkAt(d, target, name) })
-}
-
-// Mknod makes a special file.
-func (n *file) Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.making(name, in, func(d gripRef) error { return mknodAt(d, name, t, in.Attr.Mode&0o7777, dev) })
 }

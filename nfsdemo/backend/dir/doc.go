@@ -27,7 +27,7 @@
 // Where there are none, or without CAP_DAC_READ_SEARCH, the handle holds device, inode number and birth time.
 // A bounded table remembers where files were last seen. If a file is not in it (the server was restarted, or
 // the table overflowed), or has moved, one walk over the export looks for all such files together. A client for which
-// it has found none gets NFS3ERR_JUKEBOX for a multiple of its length ([FS.ResolveFor]). Files beyond [Config.SearchLimit]
+// it has found none gets NFS3ERR_JUKEBOX for a multiple of its length ([FS.Resolve]). Files beyond [Config.SearchLimit]
 // names are stale. Overlayfs has other numbers that tell files apart (Linux 6.6); elsewhere, without birth times, the handle of a removed file may lead to a new one
 // until the file system is unmounted.
 //

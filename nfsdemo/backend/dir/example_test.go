@@ -7,6 +7,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 // A handle outlives a rename and the process that gave it.
@@ -24,7 +25,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	d, _, err := fsys.Root().Mkdir("d", &backend.Init{})
+	d, _, err := fsys.Root().Create("d", &backend.Init{Type: nfs3.TypeDir})
 	fmt.Println(err)
 	handle := d.AppendHandle(nil)
 	fmt.Println(fsys.Root().Rename("d", fsys.Root(), "e"), fsys.Close())
@@ -35,10 +36,10 @@ func Example() {
 		return
 	}
 	defer again.Close()
-	same, err := again.Resolve(handle)
+	same, err := again.Resolve(nil, handle)
 	fmt.Println(same != nil, err)
 	// The same for a client, which alone waits for a search, if there has to be one.
-	same, err = again.ResolveFor(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, handle)
+	same, err = again.Resolve(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, handle)
 	fmt.Println(same != nil, err)
 	// Output:
 	// <nil>

@@ -40,7 +40,7 @@ func tell(path string) error {
 		}
 		defer f.Close()
 		if life == 1 {
-			_, err = f.Resolve(h)
+			_, err = f.Resolve(nil, h)
 			fmt.Println("handle", err)
 			return err
 		}

@@ -94,12 +94,7 @@ func New(path string, cfg *Config) (*FS, error) {
 func (f *FS) Root() backend.Node { return &file{node: f.root} }
 
 // Resolve returns the file of a handle; it searches for the file if it must.
-func (f *FS) Resolve(h []byte) (backend.Node, error) { return f.ResolveFor(nil, h) }
-
-var _ backend.Searcher = (*FS)(nil)
-
-// ResolveFor implements backend.Searcher.
-func (f *FS) ResolveFor(from net.Addr, h []byte) (backend.Node, error) {
+func (f *FS) Resolve(from net.Addr, h []byte) (backend.Node, error) {
 	k, err := f.seal.parse(h)
 	if err != nil {
 		return nil, err
@@ -125,9 +120,7 @@ func (f *FS) remembered(from net.Addr, k key) (*node, error) {
 	return nil, nfs3.ErrJukebox // forgotten again
 }
 
-var _ backend.Readier = (*FS)(nil)
-
-// Ready implements backend.Readier: the file is open to be written by this caller. The kernel then has its
+// Ready reports whether the file is open to be written by this caller. The kernel then has its
 // attributes in memory.
 func (f *FS) Ready(who *caller.Identity, h []byte) bool {
 	k, err := f.seal.parse(h)

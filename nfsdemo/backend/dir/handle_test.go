@@ -95,7 +95,7 @@ func TestSearch(t *testing.T) {
 	}
 	f.Forget()
 	for _, h := range handles {
-		n, err := f.Resolve(h)
+		n, err := f.Resolve(nil, h)
 		ok(t, err)
 		_, err = n.Attr()
 		ok(t, err)
@@ -103,16 +103,16 @@ func TestSearch(t *testing.T) {
 	f.Forget()
 	none := f.NoFile(0)
 	bad, good := client("192.0.2.1"), client("192.0.2.2")
-	_, err := f.ResolveFor(bad, none)
+	_, err := f.Resolve(bad, none)
 	want(t, err, nfs3.ErrStale)
 	// Now this client rests, but what was looked for is remembered.
 	f.Rest(bad, time.Now().Add(time.Hour))
-	_, err = f.ResolveFor(bad, none)
+	_, err = f.Resolve(bad, none)
 	want(t, err, nfs3.ErrStale)
 	f.Forget()
-	_, err = f.ResolveFor(bad, handles[3])
+	_, err = f.Resolve(bad, handles[3])
 	want(t, err, nfs3.ErrJukebox)
-	_, err = f.ResolveFor(good, handles[3])
+	_, err = f.Resolve(good, handles[3])
 	ok(t, err)
 }
 
@@ -143,7 +143,7 @@ func TestSearchShared(t *testing.T) {
 					return
 				default:
 				}
-				_, err := f.ResolveFor(bad, f.NoFile(made.Add(1)))
+				_, err := f.Resolve(bad, f.NoFile(made.Add(1)))
 				if !errors.Is(err, nfs3.ErrStale) && !errors.Is(err, nfs3.ErrJukebox) {
 					t.Errorf("a file that never was: %v", err)
 					return
@@ -156,7 +156,7 @@ func TestSearchShared(t *testing.T) {
 	}
 	for i := range 200 {
 		f.Forget()
-		if _, err := f.ResolveFor(good, handles[i*31%len(handles)]); err != nil {
+		if _, err := f.Resolve(good, handles[i*31%len(handles)]); err != nil {
 			t.Errorf("round %d: %v", i, err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestSearchLimit(t *testing.T) {
 		d := mkdir(t, f.Root(), "a")
 		h := create(t, mkdir(t, d, "b"), "f").AppendHandle(nil)
 		f.Forget()
-		if _, err := f.Resolve(h); err != want {
+		if _, err := f.Resolve(nil, h); err != want {
 			t.Errorf("limit %d: %v, want %v", limit, err, want)
 		}
 	}
@@ -188,7 +188,7 @@ func FuzzResolve(f *testing.F) {
 	f.Add(fsys.Root().AppendHandle(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, h []byte) {
-		n, err := fsys.Resolve(h)
+		n, err := fsys.Resolve(nil, h)
 		if err == nil && string(n.AppendHandle(nil)) != string(h) {
 			t.Errorf("handle %x became %x", h, n.AppendHandle(nil))
 		}

@@ -45,14 +45,14 @@ func create(t testing.TB, d backend.Node, name string) backend.Node {
 
 func mkdir(t testing.TB, d backend.Node, name string) backend.Node {
 	t.Helper()
-	n, _, err := d.Mkdir(name, &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: 0o755}})
+	n, _, err := d.Create(name, &backend.Init{Type: nfs3.TypeDir, Attr: nfs3.SetAttr{SetMode: true, Mode: 0o755}})
 	ok(t, err)
 	return n
 }
 
 func resolve(t testing.TB, f *dir.FS, n backend.Node) backend.Node {
 	t.Helper()
-	r, err := f.Resolve(n.AppendHandle(nil))
+	r, err := f.Resolve(nil, n.AppendHandle(nil))
 	ok(t, err)
 	return r
 }

@@ -65,7 +65,7 @@ func TestKernelHandles(t *testing.T) {
 		t.Logf("%d octets", len(h))
 		look := func(what string, want error) {
 			t.Helper()
-			c, err := f.Resolve(h)
+			c, err := f.Resolve(nil, h)
 			if err == nil {
 				_, err = c.As(ann).Attr()
 			}
@@ -81,12 +81,12 @@ func TestKernelHandles(t *testing.T) {
 		for i := range h {
 			bad := append([]byte(nil), h...)
 			bad[i] ^= 1
-			if _, err := f.Resolve(bad); err == nil {
+			if _, err := f.Resolve(nil, bad); err == nil {
 				t.Errorf("octet %d does not count", i)
 			}
 		}
 		o := serve(t, m.At+"/other")
-		if _, err := o.Resolve(h); err != nfs3.ErrStale {
+		if _, err := o.Resolve(nil, h); err != nfs3.ErrStale {
 			t.Errorf("in another export: %v", err)
 		}
 		ok(t, o.Close())
@@ -162,7 +162,7 @@ func TestKernelMovedOut(t *testing.T) {
 			h := n.AppendHandle(nil)
 			use := func() error {
 				f.CloseGrips()
-				c, err := f.Resolve(h)
+				c, err := f.Resolve(nil, h)
 				if err != nil {
 					return err
 				}
@@ -522,7 +522,7 @@ func TestKernelMany(t *testing.T) {
 		if i%1000 == 0 {
 			d = mkdir(t, f.Root(), fmt.Sprint("d", i/1000))
 		}
-		n, _, err := d.Mknod(fmt.Sprint("f", i), nfs3.TypeFIFO, nfs3.Device{}, in644)
+		n, _, err := d.Create(fmt.Sprint("f", i), &backend.Init{Type: nfs3.TypeFIFO, Attr: in644.Attr})
 		ok(t, err)
 		handles = append(handles, n.AppendHandle(nil))
 	}
@@ -539,7 +539,7 @@ func TestKernelMany(t *testing.T) {
 			if spoil != nil {
 				h = spoil(rnd, append([]byte(nil), h...))
 			}
-			c, err := f.Resolve(h)
+			c, err := f.Resolve(nil, h)
 			if (spoil != nil) != (err != nil) {
 				t.Fatalf("%s: %v", what, err)
 			}
@@ -572,7 +572,7 @@ func TestKernelMany(t *testing.T) {
 			t.Errorf("a %s handle costs more than ten honest ones", what)
 		}
 	}
-	if _, err := f.Resolve(f.NoKernelFile()); !errors.Is(err, nfs3.ErrStale) {
+	if _, err := f.Resolve(nil, f.NoKernelFile()); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("a file that never was: %v", err)
 	}
 }

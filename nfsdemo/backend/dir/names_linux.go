@@ -45,7 +45,7 @@ func mknodAt(d gripRef, name string, t nfs3.FileType, mode uint32, dev nfs3.Devi
 			mode = mode&^unix.S_IFMT | unix.S_IFBLK
 		}
 		number = int(unix.Mkdev(dev.Major, dev.Minor))
-	case nfs3.TypeReg, nfs3.TypeDir, nfs3.TypeLnk:
+	default:
 		return nfs3.ErrBadType
 	}
 	return unix.Mknodat(d.fd, name, mode, number)

@@ -40,7 +40,7 @@ func TestReady(t *testing.T) {
 		t.Error("what is no handle is ready")
 	}
 	step("new process", false, nil)
-	n, err = f.Resolve(h)
+	n, err = f.Resolve(nil, h)
 	step("resolved", false, err)
 	_, err = n.Read(make([]byte, 1), 0)
 	step("read", false, err)

@@ -56,7 +56,7 @@ func TestKernelDeep(t *testing.T) {
 	}
 	n := f.Root()
 	for i := range 60 {
-		n, _, err = n.Mkdir(fmt.Sprintf("%0200d", i), &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: 0o755}})
+		n, _, err = n.Create(fmt.Sprintf("%0200d", i), &backend.Init{Type: nfs3.TypeDir, Attr: nfs3.SetAttr{SetMode: true, Mode: 0o755}})
 		ok(t, err)
 	}
 	g, err := n.(*file).hold()

@@ -43,7 +43,7 @@ func TestKernelAnew(t *testing.T) {
 			f := serve(t, m.At)
 			defer f.Close()
 			for i, h := range old {
-				n, err := f.Resolve(h)
+				n, err := f.Resolve(nil, h)
 				if err == nil {
 					_, err = n.Attr()
 				}
@@ -88,7 +88,7 @@ func TestKernelReplaced(t *testing.T) {
 	} {
 		ok(t, x.do())
 		f := serve(t, at)
-		n, err := f.Resolve(h)
+		n, err := f.Resolve(nil, h)
 		if err == nil {
 			_, err = n.Attr()
 		}
@@ -150,7 +150,7 @@ func TestKernelInstance(t *testing.T) {
 					ok(t, err)
 					h = n.AppendHandle(nil)
 				}
-				n, err := f.Resolve(h)
+				n, err := f.Resolve(nil, h)
 				var b [1]byte
 				if err == nil {
 					_, err = n.Read(b[:], 0)
@@ -226,13 +226,13 @@ func TestKernelOverlay(t *testing.T) {
 		if za.FileID != xa.FileID {
 			t.Log("the inode was not used again")
 		}
-		n, err := f.Resolve(h)
+		n, err := f.Resolve(nil, h)
 		ok(t, err)
 		b := make([]byte, 3)
 		if k, err := n.Read(b, 0); err != nil || string(b[:k]) != "up" {
 			t.Errorf("%q, %v", b[:k], err)
 		}
-		_, err = f.Resolve(old)
+		_, err = f.Resolve(nil, old)
 		want(t, err, nfs3.ErrStale)
 		ok(t, f.Close())
 		run(t, "umount", at)

@@ -54,10 +54,10 @@ func TestFSID(t *testing.T) {
 		return f
 	}
 	h := at("a").Root().AppendHandle(nil)
-	_, err := at("a").Resolve(h)
+	_, err := at("a").Resolve(nil, h)
 	ok(t, err)
 	for _, other := range []string{"b", ""} {
-		_, err := at(other).Resolve(h)
+		_, err := at(other).Resolve(nil, h)
 		want(t, err, nfs3.ErrStale)
 	}
 }

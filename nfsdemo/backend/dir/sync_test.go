@@ -76,7 +76,7 @@ func TestSyncs(t *testing.T) {
 	check("Link", dir.SyncNames)
 	ok(t, root.Remove("l"))
 	check("Remove", dir.SyncNames)
-	_, _, err = root.Symlink("s", "x", &backend.Init{})
+	_, _, err = root.Create("s", &backend.Init{Type: nfs3.TypeLnk, Target: "x"})
 	ok(t, err)
 	check("Symlink", dir.SyncNames)
 	ok(t, d.Remove("h"))
@@ -205,7 +205,7 @@ func TestFailedCreate(t *testing.T) {
 	if _, _, err := f.Root().Create("f", in644); err == nil {
 		t.Error("Create: no error")
 	}
-	if _, _, err := f.Root().Mkdir("d", in644); err == nil {
+	if _, _, err := f.Root().Create("d", &backend.Init{Type: nfs3.TypeDir, Attr: in644.Attr}); err == nil {
 		t.Error("Mkdir: no error")
 	}
 	s.fail = 0

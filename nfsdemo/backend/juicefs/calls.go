@@ -18,9 +18,8 @@ import (
 // is in the database, beside JuiceFS's tables, before the name changes.
 
 var (
-	_ backend.Shared   = (*FS)(nil)
-	_ backend.Marked   = (*file)(nil)
-	_ backend.Finisher = (*file)(nil)
+	_ backend.Shared = (*FS)(nil)
+	_ backend.Marked = (*file)(nil)
 )
 
 // isDevice reports whether the device number of a file counts.
@@ -35,7 +34,7 @@ func (n *file) MadeBy(id backend.CallID) (bool, error) {
 	return err == nil && !isDevice(a.Typ) && a.Rdev == mark(id), err
 }
 
-// Finish implements backend.Finisher.
+// Finish implements backend.Marked.
 func (n *file) Finish(in *backend.Init) error {
 	a, err := n.stat()
 	if err != nil || a.Ctime != a.Mtime || a.Ctimensec != a.Mtimensec { // it was changed after it was made

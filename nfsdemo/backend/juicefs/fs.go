@@ -2,12 +2,14 @@ package juicefs
 
 import (
 	"fmt"
+	"net"
 	"path"
 	"strconv"
 	"strings"
 
 	"github.com/juicedata/juicefs/pkg/meta"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -51,7 +53,7 @@ func (v *Volume) FS(dir string) (*FS, error) {
 func (f *FS) Root() backend.Node { return &file{fs: f, ino: f.root, typ: nfs3.TypeDir} }
 
 // Resolve returns the file of a handle, without looking whether it still exists.
-func (f *FS) Resolve(h []byte) (backend.Node, error) {
+func (f *FS) Resolve(_ net.Addr, h []byte) (backend.Node, error) {
 	ino, typ, err := f.parse(h)
 	if err != nil {
 		return nil, err
@@ -77,3 +79,6 @@ func (f *FS) Usage() (backend.Usage, error) {
 
 // Close writes what this process has not written yet. It does not close the Volume.
 func (f *FS) Close() error { return f.v.files.flush() }
+
+// Ready reports false: what is in a cache is not known here.
+func (f *FS) Ready(*caller.Identity, []byte) bool { return false }

@@ -151,47 +151,38 @@ func (n *file) unmake(name string, typ uint8) error {
 	return status(n.fs.v.m.Unlink(n.fs.v.ctx, n.ino, name, true))
 }
 
-// Create makes a regular file.
+// Create makes a file; only root makes devices.
 func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.make(name, in, making{typ: meta.TypeFile, mode: 0o600})
-}
-
-// Mkdir makes a directory.
-func (n *file) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	return n.make(name, in, making{typ: meta.TypeDirectory, mode: 0o700})
-}
-
-// Symlink makes a symbolic link.
-func (n *file) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	switch {
-	case target == "" || strings.ContainsRune(target, 0):
-		return nil, nfs3.Attr{}, nfs3.ErrInval
-	case len(target) > meta.MaxSymlink:
-		return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
-	}
-	return n.make(name, in, making{typ: meta.TypeSymlink, mode: 0o777, target: target})
-}
-
-// Mknod makes another file; only root makes devices.
-func (n *file) Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	m := making{mode: 0o600}
-	switch t {
+	switch in.Type {
+	case 0, nfs3.TypeReg:
+		m.typ = meta.TypeFile
+	case nfs3.TypeDir:
+		m.typ, m.mode = meta.TypeDirectory, 0o700
+	case nfs3.TypeLnk:
+		switch {
+		case in.Target == "" || strings.ContainsRune(in.Target, 0):
+			return nil, nfs3.Attr{}, nfs3.ErrInval
+		case len(in.Target) > meta.MaxSymlink:
+			return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
+		}
+		m.typ, m.mode, m.target = meta.TypeSymlink, 0o777, in.Target
 	case nfs3.TypeFIFO:
 		m.typ = meta.TypeFIFO
 	case nfs3.TypeSock:
 		m.typ = meta.TypeSocket
 	case nfs3.TypeBlk, nfs3.TypeChr:
 		m.typ = meta.TypeBlockDev
-		if t == nfs3.TypeChr {
+		if in.Type == nfs3.TypeChr {
 			m.typ = meta.TypeCharDev
 		}
 		if !n.root() {
 			return nil, nfs3.Attr{}, nfs3.ErrPerm
 		}
-		if dev.Major > 0xfff || dev.Minor > 0xfffff {
+		if in.Rdev.Major > 0xfff || in.Rdev.Minor > 0xfffff {
 			return nil, nfs3.Attr{}, nfs3.ErrInval
 		}
-		m.rdev = dev.Minor&0xff | dev.Major<<8 | dev.Minor&^0xff<<12
+		m.rdev = in.Rdev.Minor&0xff | in.Rdev.Major<<8 | in.Rdev.Minor&^0xff<<12
 	default:
 		return nil, nfs3.Attr{}, nfs3.ErrBadType
 	}

@@ -81,9 +81,9 @@ func (o *oracle) step() {
 		case 0:
 			got[side] = o.made(d.Create(name, in))
 		case 1:
-			got[side] = o.made(d.Mkdir(name, in))
+			got[side] = o.made(d.Create(name, &backend.Init{Type: nfs3.TypeDir, Attr: in.Attr}))
 		case 2:
-			got[side] = o.made(d.Symlink(name, "x", initOf(0o777)))
+			got[side] = o.made(d.Create(name, &backend.Init{Type: nfs3.TypeLnk, Target: "x", Attr: initOf(0o777).Attr}))
 		case 3:
 			got[side] = fmt.Sprint("remove ", refused(d.Remove(name)))
 		case 4:

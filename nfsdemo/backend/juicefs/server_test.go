@@ -40,7 +40,7 @@ func ok(t *testing.T, err error) {
 // other returns a file of one server at another.
 func other(t *testing.T, n backend.Node, at backend.FS) backend.Node {
 	t.Helper()
-	m, err := at.Resolve(n.AppendHandle(nil))
+	m, err := at.Resolve(nil, n.AppendHandle(nil))
 	ok(t, err)
 	return m
 }
@@ -334,7 +334,7 @@ func TestTogether(t *testing.T) {
 	ok(t, err)
 	h := f.AppendHandle(nil)
 	for i, fsys := range all {
-		n, err := fsys.Resolve(h)
+		n, err := fsys.Resolve(nil, h)
 		ok(t, err)
 		if _, err := n.Attr(); err != nil {
 			t.Errorf("server %d: %v", i, err)

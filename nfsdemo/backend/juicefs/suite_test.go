@@ -12,6 +12,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs"
 	"github.com/stag-rdma/stag/nfsdemo/backend/juicefs/internal/engines"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
 func TestMain(m *testing.M) {
@@ -56,9 +57,9 @@ func (r *rig) newFS(t *testing.T) backend.FS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &backend.Init{}
+	in := &backend.Init{Type: nfs3.TypeDir}
 	in.Attr.SetMode, in.Attr.Mode = true, 0o777
-	if _, _, err := root.Root().Mkdir(name, in); err != nil {
+	if _, _, err := root.Root().Create(name, in); err != nil {
 		t.Fatal(err)
 	}
 	return r.fs(t, r.v, name)

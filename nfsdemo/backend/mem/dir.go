@@ -171,60 +171,41 @@ func (n *file) owned(in *backend.Init, t nfs3.FileType, dir *nfs3.Attr) *backend
 	return &out
 }
 
-// Create makes a regular file.
+// Create makes a file. Only root may make devices.
 func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
-	if in.Attr.SetSize && in.Attr.Size > 1<<63-1 {
-		return nil, nfs3.Attr{}, nfs3.ErrFBig
+	typ, mode := in.Type, uint32(0o644)
+	switch typ {
+	case 0, nfs3.TypeReg:
+		if typ = nfs3.TypeReg; in.Attr.SetSize && in.Attr.Size > 1<<63-1 {
+			return nil, nfs3.Attr{}, nfs3.ErrFBig
+		}
+	case nfs3.TypeDir:
+		mode = 0o755
+	case nfs3.TypeLnk:
+		if mode = 0o777; len(in.Target) > nfs3.MaxPath {
+			return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
+		}
+	case nfs3.TypeChr, nfs3.TypeBlk:
+		if !n.root() {
+			return nil, nfs3.Attr{}, nfs3.ErrPerm
+		}
+	case nfs3.TypeSock, nfs3.TypeFIFO:
 	}
-	c, err := n.make(name, nfs3.TypeReg, in, 0o644)
+	c, err := n.make(name, typ, in, mode)
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
-	if in.Attr.SetSize {
-		c.attr.Size = in.Attr.Size
+	switch typ {
+	case nfs3.TypeReg:
+		if in.Attr.SetSize {
+			c.attr.Size = in.Attr.Size
+		}
+	case nfs3.TypeLnk:
+		c.target, c.attr.Size = in.Target, uint64(len(in.Target))
+	default:
+		c.attr.Rdev = in.Rdev
 	}
-	return n.with(c)
-}
-
-// Mkdir makes a directory.
-func (n *file) Mkdir(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	n.fs.mu.Lock()
-	defer n.fs.mu.Unlock()
-	c, err := n.make(name, nfs3.TypeDir, in, 0o755)
-	if err != nil {
-		return nil, nfs3.Attr{}, err
-	}
-	return n.with(c)
-}
-
-// Symlink makes a symbolic link.
-func (n *file) Symlink(name, target string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	n.fs.mu.Lock()
-	defer n.fs.mu.Unlock()
-	if len(target) > nfs3.MaxPath {
-		return nil, nfs3.Attr{}, nfs3.ErrNameTooLong
-	}
-	c, err := n.make(name, nfs3.TypeLnk, in, 0o777)
-	if err != nil {
-		return nil, nfs3.Attr{}, err
-	}
-	c.target, c.attr.Size = target, uint64(len(target))
-	return n.with(c)
-}
-
-// Mknod makes a special file. Only root may make devices.
-func (n *file) Mknod(name string, t nfs3.FileType, dev nfs3.Device, in *backend.Init) (backend.Node, nfs3.Attr, error) {
-	n.fs.mu.Lock()
-	defer n.fs.mu.Unlock()
-	if (t == nfs3.TypeChr || t == nfs3.TypeBlk) && !n.root() {
-		return nil, nfs3.Attr{}, nfs3.ErrPerm
-	}
-	c, err := n.make(name, t, in, 0o644)
-	if err != nil {
-		return nil, nfs3.Attr{}, err
-	}
-	c.attr.Rdev = dev
 	return n.with(c)
 }

@@ -19,7 +19,7 @@ func Example() {
 	_, err = f.Write([]byte("hello"), 0, nfs3.FileSync)
 	fmt.Println(err)
 
-	same, err := fsys.Resolve(f.AppendHandle(nil))
+	same, err := fsys.Resolve(nil, f.AppendHandle(nil))
 	if err != nil {
 		fmt.Println(err)
 		return

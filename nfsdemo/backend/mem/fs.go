@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
+	"net"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -66,7 +68,7 @@ func New(cfg *Config) *FS {
 func (f *FS) Root() backend.Node { return &file{node: f.root} }
 
 // Resolve returns the file of a handle: 8 octets for this process, 8 for the file.
-func (f *FS) Resolve(h []byte) (backend.Node, error) {
+func (f *FS) Resolve(_ net.Addr, h []byte) (backend.Node, error) {
 	if len(h) != 16 {
 		return nil, nfs3.ErrBadHandle
 	}
@@ -136,3 +138,6 @@ func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, err
 	f.next++
 	return n, nil
 }
+
+// Ready reports true: nothing waits for a disk.
+func (f *FS) Ready(*caller.Identity, []byte) bool { return true }

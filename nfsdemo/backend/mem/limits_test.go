@@ -70,13 +70,13 @@ func TestMaxFiles(t *testing.T) {
 func TestAnotherLife(t *testing.T) {
 	f := New(nil)
 	h := create(t, f, "f").AppendHandle(nil)
-	if _, err := New(nil).Resolve(h); err != nfs3.ErrStale {
+	if _, err := New(nil).Resolve(nil, h); err != nfs3.ErrStale {
 		t.Errorf("%v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Resolve(h); err != nfs3.ErrStale {
+	if _, err := f.Resolve(nil, h); err != nfs3.ErrStale {
 		t.Errorf("after Close: %v", err)
 	}
 }
