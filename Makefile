@@ -3,7 +3,9 @@ GOLANGCI = 2.15.0
 GOBIN    ?= $(shell go env GOPATH)/bin
 T        ?= 10s
 FUZZ     ?=
-NESTED   = $(patsubst %/go.mod,%,$(wildcard transport/examples/*/go.mod))
+# rdmap/card and its command need cgo and headers of rdma-core: apt-get install libibverbs-dev librdmacm-dev.
+CARD     = $(and $(wildcard /usr/include/infiniband/verbs.h),$(wildcard /usr/include/rdma/rdma_cma.h),rdmap/card $(patsubst %/go.mod,%,$(wildcard nfsdemo/stagcard/go.mod)))
+NESTED   = $(patsubst %/go.mod,%,$(wildcard transport/examples/*/go.mod)) $(CARD)
 
 .PHONY: menu
 menu: ## this menu
@@ -83,7 +85,7 @@ test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture o
 	go test -count=1 -v -run TestTwister ./conformance/internal/judge -twist.each 20 -twist.seed $$(date +%s)
 
 .PHONY: nested
-nested: ## tests of the examples that are modules of their own
+nested: ## tests of the modules of their own: examples, and, with the headers of rdma-core, cards
 	for m in $(NESTED); do (cd $$m && go vet ./... && go test ./...) || exit 1; done
 
 # What other programs import. The commands import many modules, which each system compiles anew: they are for the
