@@ -1,4 +1,4 @@
-package cli_test
+package cli
 
 import (
 	"bytes"
@@ -10,17 +10,21 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
-	"github.com/stag-rdma/stag/nfsdemo/cli"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // served exports a new directory, and returns it and the URL of the export. A round trip takes rtt.
@@ -117,7 +121,7 @@ func pass(a, b net.Conn, d time.Duration) {
 // run runs a command.
 func run(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = cli.Main(args, strings.NewReader(""), &out, &errs)
+	status = Main(args, strings.NewReader(""), &out, &errs)
 	return status, out.String(), errs.String()
 }
 
@@ -377,5 +381,249 @@ func TestSameNames(t *testing.T) {
 	status, _, errs := run("cp", filepath.Join(local, "a", "x"), filepath.Join(local, "b", "x"), url)
 	if status != 1 || !strings.Contains(errs, "would overwrite each other") || len(names(t, root)) > 0 {
 		t.Errorf("status %d, %s, %v", status, errs, names(t, root))
+	}
+}
+
+// TestLocalTreeIsConfined plays a server that lists a symbolic link and then a
+// directory of the same name: nothing may be written through the link.
+func TestLocalTreeIsConfined(t *testing.T) {
+	outside := t.TempDir()
+	dst := must(openLocal(t.TempDir()))(t)
+	defer dst.close()
+	c := &copier{}
+	sub := must(dst.sub(t.Context(), "copy", 0o755))(t)
+	defer sub.close()
+	noErr(t, sub.symlink(t.Context(), c, &source{name: "evil"}, outside))
+	if deeper, err := sub.sub(t.Context(), "evil", 0o755); err == nil {
+		deeper.close()
+		t.Error("a directory was opened through a link that leads out")
+	}
+	local, ok := sub.(*localDir)
+	if !ok {
+		t.Fatal("not a local directory")
+	}
+	for _, name := range []string{"evil/x", "../x", "/x"} {
+		if f, err := local.create(t.Context(), name, 0o644, false, &source{}, nil); err == nil {
+			f.close(t.Context(), true)
+			t.Errorf("%s was opened", name)
+		}
+	}
+	if list, _ := os.ReadDir(outside); len(list) != 0 {
+		t.Errorf("%d files were written outside", len(list))
+	}
+}
+
+func TestLocalSymlinkIsReplaced(t *testing.T) {
+	dst := must(openLocal(t.TempDir()))(t)
+	defer dst.close()
+	for _, tt := range []struct {
+		to, want string
+		keep     bool
+	}{{"a", "a", false}, {"b", "b", false}, {"c", "b", true}} {
+		noErr(t, dst.symlink(t.Context(), &copier{keep: tt.keep}, &source{name: "l"}, tt.to))
+		if got, _ := os.Readlink(filepath.Join(dst.path, "l")); got != tt.want {
+			t.Errorf("link to %q, want %q", got, tt.want)
+		}
+	}
+	noErr(t, os.WriteFile(filepath.Join(dst.path, "file"), nil, 0o644))
+	if err := dst.symlink(t.Context(), &copier{}, &source{name: "file"}, "x"); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over a file: got %v, want ErrExist", err)
+	}
+}
+
+func TestLocalSource(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		noErr(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o640))
+	}
+	noErr(t, os.Symlink("a", filepath.Join(dir, "l")))
+	src, err := localSource(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*source
+	for s, e := range src.each(t.Context()) {
+		list, err = append(list, s), errors.Join(err, e)
+	}
+	slices.SortFunc(list, func(a, b *source) int { return strings.Compare(a.name, b.name) })
+	if err != nil || len(list) != 3 || list[0].name != "a" || list[0].size != 1 || !isLink(list[2].mode) {
+		t.Fatalf("list = %+v, %v", list, err)
+	}
+	if to, err := list[2].link(t.Context()); to != "a" || err != nil {
+		t.Errorf("link = %q, %v", to, err)
+	}
+	r, done, err := list[1].open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	buf := make([]byte, 1)
+	if _, err := r.ReadAt(buf, 0); err != nil || string(buf) != "b" {
+		t.Errorf("read %q, %v", buf, err)
+	}
+	if err := list[0].complete(0); !errors.Is(err, errChanged) {
+		t.Errorf("a file that shrank: got %v", err)
+	}
+	if _, err := localSource(filepath.Join(dir, "none"), true); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want ErrNotExist", err)
+	}
+}
+
+func TestCheckCopy(t *testing.T) {
+	for _, tt := range []struct {
+		from []string
+		to   string
+		want string // "" for none
+	}{
+		{[]string{"a"}, "nfs://h/x", ""},
+		{[]string{"nfs://h/x"}, "a", ""},
+		{[]string{"nfs://h/x"}, "-", ""},
+		{[]string{"-"}, "nfs://h/x", ""},
+		{[]string{"a"}, "b", "no argument is a URL"},
+		{[]string{"-"}, "-", "no argument is a URL"},
+		{[]string{"nfs://h/x", "a"}, "b", "a and b are both local"},
+		{[]string{"-", "a"}, "nfs://h/x", "one of several"},
+		{[]string{"http://h/x"}, "nfs://h/x", "not supported"},
+	} {
+		err := checkCopy(tt.from, tt.to)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("checkCopy(%q, %q) = %v, want %q", tt.from, tt.to, err, tt.want)
+		}
+		if err != nil && exitStatus(err) != exitUsage {
+			t.Errorf("checkCopy(%q, %q): status %d", tt.from, tt.to, exitStatus(err))
+		}
+	}
+}
+
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noErr(t, err)
+		return v
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// early is a server whose files end at cut, although their attributes say more.
+type early struct {
+	*server.Server
+	cut uint64
+}
+
+func (e early) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
+	var a nfs3.ReadArgs
+	d := xdr.NewDecoder(req.Args)
+	if req.Prog == nfs3.Program && nfs3.Proc(req.Proc) == nfs3.ProcRead && xdr.Decode(&d, &a).Err() == nil {
+		if a.Offset >= e.cut {
+			a.Offset = 1 << 40
+		} else {
+			a.Count = uint32(min(uint64(a.Count), e.cut-a.Offset))
+		}
+		r := *req
+		r.Args = xdr.Encode(nil, &a)
+		req = &r
+	}
+	e.Server.ServeRPC(ctx, req, resp)
+}
+
+// TestEarlyEnd: a file that ends before its size is not taken for all of it, neither when it is copied or printed nor
+// when a copy is verified.
+func TestEarlyEnd(t *testing.T) {
+	const size, cut = 3 << 20, 5 << 18 // not at the end of a block
+	root, url := servedBy(t, true, 0, func(h *server.Server) rpc.Handler { return early{h, cut} })
+	local := t.TempDir()
+	fill(t, filepath.Join(root, "far"), size)
+	fill(t, filepath.Join(local, "near"), size)
+	for _, x := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"cat", url + "/far"}, "became shorter"},
+		{[]string{"cp", url + "/far", "-"}, "became shorter"},
+		{[]string{"cp", url + "/far", local}, "became shorter"},
+		{[]string{"cp", "--verify", filepath.Join(local, "near"), url}, "differs from the source at octet 1310720"},
+	} {
+		if status, _, errs := run(x.args...); status != 1 || !strings.Contains(errs, x.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: status %d, %s", x.args, status, errs)
+		}
+	}
+	if got := strings.Join(append(names(t, root), names(t, local)...), " "); got != "far near" {
+		t.Errorf("files %s", got)
+	}
+}
+
+// TestHostileServers: whatever a server lists, cp -r, ls -R and rm -r end with a line that says why, in bounded
+// memory.
+func TestHostileServers(t *testing.T) {
+	files := func(n int, dirs bool) func(c uint64) []backendtest.Entry {
+		return func(c uint64) (all []backendtest.Entry) {
+			for k := c + 1; k <= c+uint64(n); k++ {
+				all = append(all, backendtest.Entry{Name: fmt.Sprint(k), Cookie: k, Dir: dirs})
+			}
+			return all
+		}
+	}
+	for _, x := range []struct {
+		name   string
+		server backendtest.Liar
+		flags  []string
+		want   string
+	}{
+		{"a loop", backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) {
+			return []backendtest.Entry{{Name: "a", Cookie: 1 + c%2}}, false
+		}}, nil, "runs in a circle"},
+		{
+			"an endless directory",
+			backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) { return files(200, false)(c), false }},
+			[]string{"--max-names", "500"},
+			"--max-names",
+		},
+		{"an endless path", backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) {
+			return []backendtest.Entry{{Name: strings.Repeat("long", 50), Cookie: 1, Dir: true}}, true
+		}}, nil, "4096 octets"},
+		{
+			"wide and nested",
+			backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) { return files(25, true)(c), c > 1000 }},
+			[]string{"--max-names", "1000"},
+			"the server may",
+		},
+		{
+			"a wide directory on each level",
+			backendtest.Liar{Page: func(c uint64) ([]backendtest.Entry, bool) { return files(225, true)(c), true }},
+			[]string{"--max-names", "10000000"},
+			"the server may",
+		},
+		{"strays", backendtest.Liar{Strays: true, Page: func(uint64) ([]backendtest.Entry, bool) { return nil, true }}, []string{"--call-timeout", "300ms"}, "answer no call"},
+	} {
+		for _, rdma := range []bool{false, true} {
+			if rdma && len(x.flags) > 1 && x.flags[0] == "--max-names" {
+				continue // the client is the same: once is enough for the slow ones
+			}
+			if backendtest.Race && x.name == "a wide directory on each level" {
+				continue // two million names
+			}
+			t.Run(fmt.Sprintf("%s rdma=%v", x.name, rdma), func(t *testing.T) {
+				url := x.server.Listen(t, rdma) + "/dir"
+				for _, args := range [][]string{{"cp", "-r", url, t.TempDir()}, {"ls", "-R", url}, {"rm", "-r", url}} {
+					var out, errs bytes.Buffer
+					status := 0
+					backendtest.Live(t, 256<<20, func() {
+						status = Main(append(args[:2:2], append(x.flags, args[2:]...)...), strings.NewReader(""), &out, &errs)
+					})
+					line := errs.String()
+					if status != 1 || !strings.Contains(line, x.want) || strings.Count(line, "\n") != 1 || len(line) > 1500 || !utf8.ValidString(line) {
+						t.Errorf("%s: status %d, %d octets of output, errors %.2000q; want %q", args[0], status, out.Len(), line, x.want)
+					}
+				}
+			})
+		}
 	}
 }

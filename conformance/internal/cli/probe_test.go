@@ -3,10 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/transport"
@@ -108,5 +113,113 @@ func TestProbeFails(t *testing.T) {
 `
 	if out.String() != want || o.failed != 1 {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestProbeExpect: with --expect the status is 0 if exactly the verdicts of the file come, and every line has a
+// reason; --junit says the same to a CI system.
+func TestProbeExpect(t *testing.T) {
+	addr := probed(t)
+	for _, tt := range []struct {
+		file   string
+		status int
+		says   string
+	}{
+		{"# nothing\n", 0, "as "},
+		{"mpa/wrong-key fails  # it always has\n", 1, "mpa/wrong-key ok, expected: fails"},
+		{"mpa/depths tolerated # not played\n", 0, "as "},
+		{"mpa/wrong-key fails\n", 2, "line 1: want the reason after #"},
+		{"mpa/wrong-key ok # so what\n", 2, "line 1: want a case, then fails or tolerated"},
+		{"mpa/nix fails # x\n", 2, "line 1: no case mpa/nix"},
+	} {
+		dir := t.TempDir()
+		name, junit := filepath.Join(dir, "x.expect"), filepath.Join(dir, "x.xml")
+		if err := os.WriteFile(name, []byte(tt.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := run(t, nil, "probe", "--only", "^mpa/wrong-key$", "--expect", name, "--junit", junit, addr)
+		if status != tt.status || !strings.Contains(stdout+stderr, tt.says) {
+			t.Errorf("%q: status %d, want %d and %q:\n%s%s", tt.file, status, tt.status, tt.says, stdout, stderr)
+		}
+		if tt.status == 2 {
+			continue
+		}
+		b, err := os.ReadFile(junit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s junitSuite
+		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" ||
+			s.Time <= 0 || s.Cases[0].Time != s.Time || s.Cases[0].Rule.Value != "RFC 5044 Section 7.1.2" {
+			t.Errorf("%q: %v: %s", tt.file, err, b)
+		}
+	}
+}
+
+// TestLinuxExpect: the files of --expect for knfsd say what the matrix has found, with a reason for each case.
+func TestLinuxExpect(t *testing.T) {
+	files, err := filepath.Glob("../../linux/knfsd-*.expect")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(filepath.Join("../../testdata/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var column struct {
+			Cells []struct{ Case, Verdict string }
+		}
+		if err := json.Unmarshal(b, &column); err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]string)
+		for _, c := range column.Cells {
+			got[c.Case] = c.Verdict
+		}
+		want, err := readProbeExpect(name, func(c string) bool { return got[c] != "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var diff strings.Builder
+		if want.diff(&diff, name, got) || len(got) < 80 {
+			t.Errorf("%d cells: %s", len(got), &diff)
+		}
+	}
+}
+
+// TestRestart: the server that a command leaves behind, with its output, is not waited for; a command that hangs is
+// ended, with all that it has started.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir() // when it is gone, the server ends
+	server := `(while [ -e ` + dir + ` ]; do sleep 0.1; done) & echo started`
+	if err := restart(t.Context(), server, time.Hour); err != nil {
+		t.Error(err)
+	}
+	if err := restart(t.Context(), "echo in vain >&2; exit 3", time.Hour); err == nil || !strings.HasSuffix(err.Error(), "exit status 3: in vain") {
+		t.Errorf("a command that fails: %v", err)
+	}
+	busy := filepath.Join(dir, "busy")
+	if out, err := exec.Command("mkfifo", busy).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, _ = os.ReadFile(busy) // until the command is busy
+		cancel()
+	}()
+	if err := restart(ctx, "echo busy; echo >"+busy+"; sleep 600; true", time.Hour); !errors.Is(err, context.Canceled) || !strings.HasSuffix(err.Error(), ": busy") {
+		t.Errorf("a command that hangs: %v", err)
+	}
+	if err := restart(t.Context(), "sleep 600; true", time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command that hangs: %v", err)
+	}
+}
+
+// TestJUnitName: a report that cannot be written is refused before anything is played.
+func TestJUnitName(t *testing.T) {
+	status, stdout, stderr := run(t, nil, "probe", "--only", "^mpa/wrong-key$", "--junit", filepath.Join(t.TempDir(), "none", "x.xml"), probed(t))
+	if status != 2 || stdout != "" || !strings.Contains(stderr, "x.xml: no such file or directory") {
+		t.Errorf("status %d, %q, %q", status, stdout, stderr)
 	}
 }

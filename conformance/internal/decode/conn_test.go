@@ -1,17 +1,33 @@
 package decode_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	mem "github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
+	"github.com/stag-rdma/stag/transport/commitlog"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // piece is some octets of one direction.
@@ -339,5 +355,396 @@ func TestMarkers(t *testing.T) {
 				t.Errorf("%s, %s:\n%s", tt.name, name, strings.Join(lines, "\n"))
 			}
 		}
+	}
+}
+
+// TestEveryFrame: every frame of every capture decodes to the last octet, except those that
+// testdata/illegal-frames.tsv lists with a reason; and those must say what is wrong with them.
+func TestEveryFrame(t *testing.T) {
+	illegal := readTable(t, "../../testdata/illegal-frames.tsv", 4)
+	for _, file := range captures(t) {
+		name := filepath.Base(file)
+		decodeFile(t, file, func(ev *decode.Event) {
+			if ev.Err == nil {
+				return
+			}
+			r := row{name, strconv.Itoa(ev.Frame)}
+			want, ok := illegal[r]
+			if !ok || !strings.HasPrefix(ev.Err.Error(), want[0]) {
+				t.Errorf("%s: want %q: %v", name, want, ev)
+			}
+			delete(illegal, r)
+		})
+	}
+	for r := range illegal {
+		t.Errorf("nothing wrong with %v", r)
+	}
+}
+
+// TestEveryOctet: the events of a direction cover its stream without gap or overlap.
+func TestEveryOctet(t *testing.T) {
+	for _, file := range captures(t) {
+		next := make(map[*decode.ConnInfo]*[2]uint64)
+		decodeFile(t, file, func(ev *decode.Event) {
+			n := next[ev.Conn]
+			if n == nil {
+				n = new([2]uint64)
+				next[ev.Conn] = n
+			}
+			if ev.Offset != n[ev.Dir] || ev.Len != len(ev.Raw) {
+				t.Errorf("%s: at octet %d, the event before ended at %d: %v", file, ev.Offset, n[ev.Dir], ev)
+			}
+			n[ev.Dir] += uint64(ev.Len)
+			if ev.First > ev.Frame || ev.First == 0 {
+				t.Errorf("%s: begins in packet %d: %v", file, ev.First, ev)
+			}
+		})
+	}
+}
+
+// TestEveryRPC: every NFS and MOUNT message is decoded to its last octet, including chunks, every reply has
+// its call, and every call with chunks was seen whole.
+func TestEveryRPC(t *testing.T) {
+	messages, chunked := 0, 0
+	for _, file := range captures(t) {
+		if name := filepath.Base(file); name == "d-mpa-bad.pcap" || name == "g-mpareply.pcap" {
+			continue // see illegal-frames.tsv
+		}
+		decodeFile(t, file, func(ev *decode.Event) {
+			r := ev.RPC
+			if r == nil {
+				return
+			}
+			messages++
+			if r.Err != nil || r.IsReply && r.CallFrame == 0 || r.Name == "" {
+				t.Errorf("%s: %v: %v", file, ev, r.Err)
+			}
+			ours := r.Prog == nfs3.Program && r.Vers == nfs3.Version || r.Prog == mount3.Program
+			if ours && r.Whole && r.Message == nil && (!r.IsReply || r.Success()) {
+				t.Errorf("%s: not decoded: %v", file, ev)
+			}
+			if r.Pulled {
+				chunked++
+			}
+			if ours && !r.Whole && (r.IsReply || len(ev.Header.Read) == 0) {
+				t.Errorf("%s: not whole: %v", file, ev)
+			}
+		})
+	}
+	if messages < 400 || chunked != 9 {
+		t.Errorf("%d RPC messages, %d calls by Read chunks", messages, chunked)
+	}
+}
+
+// TestPeculiarities checks a few things that the index of the captures says about Linux.
+func TestPeculiarities(t *testing.T) {
+	pads, swapped, good, invalidates := make(map[string]int), 0, 0, 0
+	for _, file := range captures(t) {
+		decodeFile(t, file, func(ev *decode.Event) {
+			if ev.FPDU == nil {
+				return
+			}
+			if strings.Trim(string(ev.FPDU.Pad), "\x00") != "" {
+				pads[filepath.Base(file)]++
+			}
+			if ev.FPDU.CRCState == decode.CRCGood && filepath.Base(file) == "f-nfs3-crc-ops.pcap" {
+				good++
+			}
+			if ev.Message != nil && ev.Message.Terminate != nil && strings.Contains(ev.Message.Terminate.String(), "siw") {
+				swapped++
+			}
+			if ev.RDMAP != nil && ev.RDMAP.Op.Invalidates() {
+				invalidates++
+			}
+		})
+	}
+	if pads["b-nfs3-ops.pcap"] != 1 || pads["e-perftest.pcap"] != 8 || pads["a-rping.pcap"] != 0 {
+		t.Errorf("FPDUs with a pad that is not zero: %v", pads)
+	}
+	if good != 196 {
+		t.Errorf("%d good CRCs in f-nfs3-crc-ops", good)
+	}
+	if swapped == 0 || invalidates == 0 {
+		t.Errorf("%d Terminates in siw's order, %d Sends with Invalidate", swapped, invalidates)
+	}
+}
+
+// readPackets feeds the packets of a file to a capture.
+func readPackets(tb testing.TB, file string, c *decode.Capture) {
+	tb.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for pkt, err := range decode.Packets(bytes.NewReader(b)) {
+		if err != nil {
+			tb.Fatal(err)
+		}
+		c.Packet(&pkt)
+	}
+}
+
+// TestAllocs: bulk data costs less than one allocation per packet.
+func TestAllocs(t *testing.T) {
+	for _, name := range []string{"b-nfs3-read1m.pcap", "b-nfs3-write1m.pcap"} {
+		packets := 0
+		n := testing.AllocsPerRun(3, func() {
+			c := decode.NewCapture(nil, func(*decode.Event) {})
+			readPackets(t, pcapDir+"/"+name, c)
+			c.Finish()
+			packets = c.Stats.Packets
+		})
+		t.Logf("%s: %.0f allocations for %d packets", name, n, packets)
+		if n > float64(packets) {
+			t.Errorf("%s: %.0f allocations for %d packets", name, n, packets)
+		}
+	}
+}
+
+func BenchmarkCapture(b *testing.B) {
+	const file = pcapDir + "/b-nfs3-read1m.pcap"
+	st, err := os.Stat(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(st.Size())
+	b.ReportAllocs()
+	for b.Loop() {
+		c := decode.NewCapture(nil, func(*decode.Event) {})
+		readPackets(b, file, c)
+		c.Finish()
+	}
+}
+
+// TestProtected: a body that RPCSEC_GSS protects is not taken for arguments or results
+// (RFC 2203 Section 5.3.2.2); one that it does not protect is.
+func TestProtected(t *testing.T) {
+	const xid = 77
+	for service, gss := range []string{1: "none", 2: "integrity", 3: "privacy"} {
+		if gss == "" {
+			continue
+		}
+		protected := gss != "none"
+		cred := xdr.AppendUint32(nil, 1) // version, then gss_proc, seq_num, service, handle
+		for _, w := range []uint32{0, 5, uint32(service), 0} {
+			cred = xdr.AppendUint32(cred, w)
+		}
+		header := func() []byte { return (&rpcrdma.Header{XID: xid, Vers: 1, Credit: 1}).Append(nil) }
+		call := xdr.AppendCall(header(), &xdr.CallHeader{
+			XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(nfs3.ProcWrite),
+			Cred: xdr.Auth{Flavor: xdr.RPCSECGSS, Body: cred},
+		})
+		reply := xdr.AppendReply(header(), &xdr.ReplyHeader{XID: xid})
+		sealed := octetsOf(64)
+		got := rpcs(exchange([][]byte{append(call, sealed...), append(reply, sealed...)}))
+		if len(got) != 2 {
+			t.Fatalf("%d messages", len(got))
+		}
+		for _, r := range got {
+			if (r.Err == nil) != protected || r.Message != nil || string(r.Body) != string(sealed) || r.Name != "NFSv3 WRITE" || r.GSS != gss {
+				t.Errorf("service %d, reply %t: %q, %v, %v", service, r.IsReply, r.Name, r.Err, r.Message)
+			}
+		}
+	}
+}
+
+// TestEveryCompound: every COMPOUND of the captures is decoded to its last octet, and a reply has the
+// operations of its call, up to the one that failed.
+func TestEveryCompound(t *testing.T) {
+	ops, moved := 0, 0
+	for _, name := range []string{"c-nfs41.pcap", "c-nfs42-xattr.pcap"} {
+		calls := make(map[uint32]string)
+		decodeFile(t, pcapDir+"/"+name, func(ev *decode.Event) {
+			if ev.RPC == nil || ev.RPC.Compound == nil {
+				return
+			}
+			r, c := ev.RPC, ev.RPC.Compound
+			if c.Err != nil || int(c.NumOps) != len(c.Ops) {
+				t.Errorf("%s: %v: %v", name, ev, c.Err)
+			}
+			var names []string
+			for _, op := range c.Ops {
+				names = append(names, op.Name)
+				moved += op.Moved
+			}
+			ops += len(names)
+			said := strings.Join(names, " ")
+			if !r.IsReply {
+				calls[r.XID] = said
+			} else if !strings.HasPrefix(calls[r.XID], said) || c.Status == 0 && calls[r.XID] != said {
+				t.Errorf("%s: %v: answers %s", name, ev, calls[r.XID])
+			}
+		})
+	}
+	if ops < 400 || moved == 0 {
+		t.Errorf("%d operations, %d octets of them in chunks", ops, moved)
+	}
+}
+
+// TestNothingKept: at the end of every capture all memory is back in the budget, whatever the limits were.
+func TestNothingKept(t *testing.T) {
+	for _, opt := range []*decode.Options{nil, smallOptions, {MaxPlaced: 1, MaxCalls: 1, MaxConns: 1, MaxMessage: 1, MaxEarly: 1}} {
+		for _, file := range captures(t) {
+			c := decode.NewCapture(opt, func(*decode.Event) {})
+			left, _ := c.Left()
+			readPackets(t, file, c)
+			c.Finish()
+			if now, flows := c.Left(); now != left || flows != 0 {
+				t.Errorf("%s: %d octets of %d left, %d flows", file, now, left, flows)
+			}
+		}
+	}
+}
+
+// TestSmallMemory: with little memory, messages are decoded from what came inline, and nothing is made up.
+func TestSmallMemory(t *testing.T) {
+	c := decode.NewCapture(&decode.Options{MaxPlaced: 1000}, func(ev *decode.Event) {
+		if ev.RPC == nil || ev.RPC.Err != nil {
+			return
+		}
+		if ev.RPC.Whole && len(ev.RPC.Body) > 4096 {
+			t.Errorf("whole: %v", ev)
+		}
+		if ev.RPC.Name == "" {
+			t.Errorf("no name: %v", ev)
+		}
+	})
+	readPackets(t, pcapDir+"/b-nfs3-write1m.pcap", c)
+	c.Finish()
+	if c.Stats != (decode.CaptureStats{Packets: 2245, TCP: 2245, Connections: 1}) {
+		t.Errorf("%+v", c.Stats)
+	}
+}
+
+// recordLog records a session of a commit log that appends n records of 100 octets.
+func recordLog(t *testing.T, mode commitlog.Mode, n int) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		memory := make(mem.Bytes, 20480+1024)
+		w, err := capture.NewWriter(&file)
+		must(t, err, commitlog.Create(memory, &commitlog.Options{Mode: mode}))
+		log, err := commitlog.Open(memory)
+		must(t, err)
+		a, b := rdmaptest.Pipe()
+		served := make(chan error)
+		go func() {
+			c := rdmap.Server(b, commitlog.Config(nil))
+			if err := c.Handshake(ctx); err != nil {
+				served <- err
+				return
+			}
+			served <- log.Serve(ctx, c)
+		}()
+		p := commitlog.NewProducer(&commitlog.ProducerOptions{Verify: true})
+		c := rdmap.Client(w.TapClient(a), p.Config(nil))
+		must(t, c.Handshake(ctx), p.Attach(ctx, c))
+		for i := range n {
+			e, err := p.Begin(bytes.Repeat([]byte{byte(i)}, 100))
+			must(t, err)
+			_, err = e.Wait(ctx)
+			r, err2 := log.Next(ctx)
+			must(t, err, err2, log.Release(r.Seq))
+		}
+		p.Close()
+		must(t, c.Close())
+		<-served
+		must(t, log.Close(context.Background()), w.Close())
+	})
+	return file.Bytes()
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCommit: what a session of a commit log does, step by step, including the filler at the end of the
+// ring; and the same without the Answer, as far as it can be known.
+func TestCommit(t *testing.T) {
+	const n = 10 // of 128 octets each in a ring of 1024, less what the longest may take
+	for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
+		var kinds, asked, done []string
+		var seqs []uint64
+		fillers := 0
+		info := new(decode.CommitInfo)
+		for ev, err := range decode.Events(bytes.NewReader(recordLog(t, mode, n)), nil) {
+			must(t, err)
+			if ev.Err != nil {
+				t.Error(ev)
+			}
+			m := ev.Commit
+			if m == nil {
+				continue
+			}
+			info = ev.Conn.Commit
+			if m.Kind != decode.CommitHead && m.Kind != decode.CommitDone { // they come when they like
+				kinds = append(kinds, m.Kind.String())
+			}
+			switch m.Kind {
+			case decode.CommitFlush, decode.CommitVerify, decode.CommitTail, decode.CommitFlushTail:
+				asked = append(asked, m.Kind.String())
+			case decode.CommitDone:
+				done = append(done, m.Request.String())
+			default:
+			}
+			if m.Kind == decode.CommitDone && (m.Request == decode.CommitOther || m.RequestFrame >= ev.Frame) {
+				t.Errorf("answers nothing: %v", ev)
+			}
+			for _, r := range m.Records {
+				if r.Filler {
+					fillers++
+				} else {
+					seqs = append(seqs, r.Seq)
+				}
+				if !r.Salted || !r.SumOK || !r.Filler && r.Len != 100 {
+					t.Errorf("%+v", r)
+				}
+			}
+		}
+		each := []string{"write", "flush", "verify", "tail"}
+		if mode == commitlog.Strict {
+			each = append(each, "flush tail")
+		}
+		want := []string{"answer"}
+		for range n {
+			want = append(want, each...)
+		}
+		if !slices.Equal(done, asked) {
+			t.Errorf("%v: done %q", mode, done)
+		}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("%v: %q", mode, kinds)
+		}
+		if len(seqs) != n || seqs[0] != 1 || seqs[n-1] != n || info.Answer == nil || info.Producer != decode.FromOpener {
+			t.Errorf("%v: records %d, %+v", mode, seqs, info)
+		}
+	}
+}
+
+// TestCommitUnannounced: a session whose Answer travelled elsewhere shows by its operations.
+func TestCommitUnannounced(t *testing.T) {
+	var kinds []decode.CommitKind
+	answer := false
+	c := decode.NewConn(nil, func(ev *decode.Event) {
+		if ev.Commit != nil {
+			kinds = append(kinds, ev.Commit.Kind)
+			answer = answer || ev.Conn.Commit.Answer != nil
+		}
+	})
+	for ev, err := range decode.Events(bytes.NewReader(recordLog(t, commitlog.WAL, 3)), nil) {
+		must(t, err)
+		if ev.Commit != nil && ev.Commit.Kind == decode.CommitAnswer {
+			continue
+		}
+		c.Octets(ev.Dir, ev.Raw, decode.Stamp{Frame: ev.Frame})
+	}
+	if got := fmt.Sprint(kinds[:2]); got != "[tail done]" || answer || !slices.Contains(kinds, decode.CommitVerify) {
+		t.Errorf("%v", kinds)
 	}
 }

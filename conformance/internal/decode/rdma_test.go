@@ -1,11 +1,20 @@
 package decode_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/mpa"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -226,4 +235,265 @@ func TestGuessULP(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.msg, got, tt.want)
 		}
 	}
+}
+
+// rpcs returns the RPCs in a conversation, of pieces that nothing changes later.
+func rpcs(pieces []piece) (all []decode.RPC) {
+	c := decode.NewConn(&decode.Options{ULP: decode.ULPRPCRDMA}, func(ev *decode.Event) {
+		if r := ev.RPC; r != nil {
+			kept := r.Plain()
+			kept.Body = bytes.Clone(r.Body)
+			if r.Call != nil {
+				h := *r.Call
+				h.Cred.Body, h.Verf.Body, kept.Call = bytes.Clone(h.Cred.Body), bytes.Clone(h.Verf.Body), &h
+			}
+			if r.Message != nil { // the same of memory of its own
+				kept.Message = reflect.New(reflect.TypeOf(r.Message).Elem()).Interface().(xdr.Message)
+				d := xdr.NewDecoder(xdr.Encode(nil, r.Message))
+				if err := xdr.Decode(&d, kept.Message).Err(); err != nil {
+					kept.Err = err
+				}
+			}
+			all = append(all, kept)
+		}
+	})
+	for _, p := range pieces {
+		c.Octets(p.dir, p.b, decode.Stamp{Frame: 1})
+	}
+	c.Finish()
+	return all
+}
+
+// message returns the message of b, whose last item has n octets of data, as a sender takes it.
+func message(head, b []byte, n int) chunks.Message {
+	if n == 0 {
+		return chunks.Message{Head: head, Body: b}
+	}
+	at := len(b) - n - xdr.Pad(n)
+	return chunks.Message{Head: head, Body: b[:at], Items: []chunks.Item{{Pos: len(head) + at, Data: b[at : at+n]}}}
+}
+
+// conversation is a call and its reply, as our engine sends them to a peer whose buffers are aligned so; 0: no RDMA_MSGP.
+func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args xdr.Message, arg int, res xdr.Message, result int) [][]byte {
+	t.Helper()
+	const xid = 0x01020304
+	q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{
+		Profile: rpcrdma.RFC5666, SendSize: 16384, RecvSize: 16384, Align: align, AlignMin: 1, Binding: chunks.NFSv3,
+	}))
+	head := xdr.AppendCall(nil, &xdr.CallHeader{
+		XID: xid, RPCVers: 2, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc), Cred: xdr.Auth{Flavor: 3, Body: cred},
+	})
+	c := &rpcrdma.Call{XID: xid, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc)}
+	c.Message = message(head, xdr.Encode(nil, args), arg)
+	if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil {
+		t.Fatal(err)
+	}
+	call, _, err := q.AppendCall(nil, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := made(rpcrdma.NewResponder(rpcrdma.ResponderConfig{
+		Profile: rpcrdma.RFC5666, SendSize: 16384, Align: align, AlignMin: 1, Binding: chunks.NFSv3,
+	}))
+	p.Credits().Posted(p.Credits().Need())
+	var in rpcrdma.Inbound
+	if v := p.Receive(bytes.Clone(call), &in); v != rpcrdma.Dispatch {
+		t.Fatal(v, in.Err)
+	}
+	p.Credits().Posted(p.Credits().Need())
+	m := message(xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid}), xdr.Encode(nil, res), result)
+	var out rpcrdma.Reply
+	p.Reply(nil, &in, &m, &out)
+	return [][]byte{call, append(out.Head, out.Body...)}
+}
+
+// exchange sends a call and its reply.
+func exchange(sends [][]byte) []piece {
+	ask, answer := sender{dir: decode.FromOpener}, sender{dir: decode.FromAccepter}
+	return append(startup(true), ask.send(sends[0]), answer.send(sends[1]))
+}
+
+func isPadded(send []byte) bool { return rpcrdma.IsPadded(send) }
+
+// TestUnpadded: what our engine sends as RDMA_MSGP is decoded like the same in RDMA_MSG.
+func TestUnpadded(t *testing.T) {
+	fh := func(n int) nfs3.FileHandle { return nfs3.FileHandle(octetsOf(n)) }
+	for _, align := range []int{4, 8, 32, 64, 512, 4096} {
+		for _, n := range []int{130, 511, 512, 1023, 3001} {
+			for _, cred := range []int{0, 4, 37, 64} {
+				data := octetsOf(n)
+				write := conversation(t, align, octetsOf(cred), nfs3.ProcWrite,
+					&nfs3.WriteArgs{Handle: fh(29), Count: uint32(n), Stable: 2, Data: data}, n, &nfs3.WriteRes{Status: nfs3.OK}, 0)
+				wplain := conversation(t, 0, octetsOf(cred), nfs3.ProcWrite,
+					&nfs3.WriteArgs{Handle: fh(29), Count: uint32(n), Stable: 2, Data: data}, n, &nfs3.WriteRes{Status: nfs3.OK}, 0)
+				read := conversation(t, align, octetsOf(cred), nfs3.ProcRead,
+					&nfs3.ReadArgs{Handle: fh(29), Count: uint32(n)}, 0, &nfs3.ReadRes{Status: nfs3.OK, Count: uint32(n), Data: data}, n)
+				rplain := conversation(t, 0, octetsOf(cred), nfs3.ProcRead,
+					&nfs3.ReadArgs{Handle: fh(29), Count: uint32(n)}, 0, &nfs3.ReadRes{Status: nfs3.OK, Count: uint32(n), Data: data}, n)
+				if n > 300 && (!isPadded(write[0]) || !isPadded(read[1]) || isPadded(wplain[0]) || isPadded(rplain[1])) {
+					t.Fatalf("align %d, %d octets: not padded, or all", align, n)
+				}
+				same(t, fmt.Sprintf("WRITE, align %d, %d octets, credential %d", align, n, cred), write, wplain)
+				same(t, fmt.Sprintf("READ, align %d, %d octets, credential %d", align, n, cred), read, rplain)
+			}
+		}
+	}
+}
+
+// same fails unless two conversations are the same RPCs, whole.
+func same(t *testing.T, name string, padded, plain [][]byte) {
+	t.Helper()
+	got, want := rpcs(exchange(padded)), rpcs(exchange(plain))
+	if len(got) != 2 || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s:\n got %+v\nwant %+v", name, got, want)
+	}
+	for _, r := range got {
+		if !r.Whole || r.Message == nil || r.Err != nil {
+			t.Errorf("%s: whole %t, %v", name, r.Whole, r.Err)
+		}
+	}
+}
+
+func octetsOf(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + 1)
+	}
+	return b
+}
+
+// msgp returns an RDMA_MSGP of words and items: a []byte is an item, padded by hand when it reaches the threshold.
+func msgp(h rpcrdma.Header, parts ...any) []byte {
+	h.XID, h.Vers, h.Credit, h.Type = 0x01020304, 1, 32, rpcrdma.MsgTypeMsgP
+	b := h.Append(nil)
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int:
+			b = binary.BigEndian.AppendUint32(b, uint32(p))
+		case []byte:
+			b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
+			if len(p) >= int(h.Thresh) {
+				for len(b)%int(h.Align) != 0 {
+					b = append(b, 0xee)
+				}
+			}
+			b = append(append(b, p...), make([]byte, xdr.Pad(len(p)))...)
+		}
+	}
+	return b
+}
+
+// TestUnpaddedByHand: pads that our own sender does not send, and pads that cannot be found.
+func TestUnpaddedByHand(t *testing.T) {
+	const xid = 0x01020304
+	pads := rpcrdma.Header{Align: 64, Thresh: 8}
+	h32, name := octetsOf(32), []byte("a-long-name")
+	rename := []any{xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcRename), 3, octetsOf(20), 0, 0, h32, name, h32, []byte("b")}
+	lookup := []any{xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcLookup), 0, 0, 0, 0, h32, name}
+	for _, test := range []struct {
+		name string
+		send []byte
+		want string // of the body
+		say  string
+		err  error
+	}{
+		{"all items", msgp(pads, rename...), string(plain(h32, name, h32, []byte("b"))), "NFSv3 RENAME", nil},
+		{"no item", msgp(rpcrdma.Header{Align: 64, Thresh: 500}, lookup...), string(plain(h32, name)), "NFSv3 LOOKUP", nil},
+		{"threshold 0", msgp(rpcrdma.Header{Align: 16}, xid, 0, 2, nfs3.Program, 3, int(nfs3.ProcLookup), 0, []byte{}, 0, []byte{}, h32, name), string(plain(h32, name)), "NFSv3 LOOKUP", nil},
+		{"NULL of anything", msgp(pads, xid, 0, 2, 400100, 1, 0, 3, octetsOf(20), 0, 0), "", "program-400100v1 NULL", nil},
+		{"a program of unknown shape", msgp(pads, xid, 0, 2, 400100, 1, 1, 3, octetsOf(20), 0, 0, 7), "\x00\x00\x00\x07", "program-400100v1 proc-1", decode.ErrPadded},
+		{"MOUNT", msgp(pads, xid, 0, 2, mount3.Program, 3, 1, 0, 0, 0, 0, []byte("/a")), string(plain([]byte("/a"))), "MOUNTv3 MNT", decode.ErrPadded},
+		{"no alignment", msgp(rpcrdma.Header{Align: 1, Thresh: 8}, lookup...), string(plain(h32, name)), "NFSv3 LOOKUP", rpcrdma.ErrPadding},
+		{"data missing", msgp(pads, lookup[:11]...), string(plain(h32)), "NFSv3 LOOKUP", rpcrdma.ErrArgs},
+		{"data cut", shorter(msgp(pads, lookup...), 5), string(plain(h32)) + "\x00\x00\x00\x0b" + string(bytes.Repeat([]byte{0xee}, 28)) + "a-long-", "NFSv3 LOOKUP", rpcrdma.ErrArgs},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ask := sender{dir: decode.FromOpener}
+			got := rpcs(append(startup(true), ask.send(test.send)))
+			if len(got) != 1 || got[0].Name != test.say || string(got[0].Body) != test.want || !errors.Is(got[0].Err, test.err) {
+				t.Fatalf("%+v", got)
+			}
+			if got[0].Whole != (test.err == nil) || (got[0].Message != nil) != (test.err == nil && got[0].Prog == nfs3.Program) {
+				t.Errorf("whole %t, message %v", got[0].Whole, got[0].Message)
+			}
+		})
+	}
+}
+
+// plain returns items without pads.
+func plain(items ...[]byte) (b []byte) {
+	for _, it := range items {
+		b = xdr.AppendOpaque(b, it)
+	}
+	return b
+}
+
+func shorter(b []byte, n int) []byte { return b[:len(b)-n] }
+
+// TestUnpaddedCut: a truncated RDMA_MSGP is never whole, and nothing is made up.
+func TestUnpaddedCut(t *testing.T) {
+	data := octetsOf(200)
+	both := conversation(t, 64, octetsOf(8), nfs3.ProcRead, &nfs3.ReadArgs{Handle: nfs3.FileHandle(data[:16]), Count: 200}, 0,
+		&nfs3.ReadRes{Status: nfs3.OK, Count: 200, Data: data}, 200)
+	for n := range both[1] {
+		for _, r := range rpcs(exchange([][]byte{both[0], both[1][:n]})) {
+			// As far as unpadding knows, an answer may end after SUCCESS; the decoder notices later that
+			// something is missing.
+			if r.IsReply && (r.Message != nil && r.Err == nil || r.Whole && len(r.Body) > 0) {
+				t.Fatalf("%d octets of %d: %+v", n, len(both[1]), r)
+			}
+		}
+	}
+	if got := rpcs(append(startup(true), exchange(both)[3])); len(got) != 1 || !errors.Is(got[0].Err, decode.ErrNoCall) || got[0].Whole {
+		t.Errorf("without its call: %+v", got)
+	}
+}
+
+// TestUnpaddedPull: Positions count the stream without pads.
+func TestUnpaddedPull(t *testing.T) {
+	fh, data := octetsOf(32), octetsOf(100)
+	for _, align := range []uint32{64, 6} {
+		h := rpcrdma.Header{Align: align, Thresh: 8}
+		h.Read = []chunks.ReadSegment{{Position: 40 + 36 + 20, Segment: chunks.Segment{Handle: 7, Length: 100}}}
+		ask := sender{dir: decode.FromOpener}
+		send := msgp(h, 0x01020304, 0, 2, nfs3.Program, 3, int(nfs3.ProcWrite), 0, 0, 0, 0, fh, 0, 0, 100, 2, 100)
+		got := rpcs(append(startup(true), ask.send(send), readRequest(1, 100, 7, 0), tagged(decode.FromOpener, 2, 1, 0, data)))
+		if len(got) != 2 || !got[1].Pulled {
+			t.Fatalf("%+v", got)
+		}
+		if align == 6 {
+			if got[1].Whole || !errors.Is(got[1].Err, rpcrdma.ErrPadding) {
+				t.Errorf("pads left in it: %+v", got[1])
+			}
+			continue
+		}
+		args, ok := got[1].Message.(*nfs3.WriteArgs)
+		if !ok || !got[1].Whole || got[0].Whole || !bytes.Equal(args.Data, data) {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// TestUnpaddedDoubt: a sender that counts positions from elsewhere is not taken for one that does not know NFS.
+func TestUnpaddedDoubt(t *testing.T) {
+	ask := sender{dir: decode.FromOpener}
+	h := rpcrdma.Header{Align: 64, Thresh: 100}
+	// The data of the WRITE are due at 36+40+36+20 = 132 of the Send, and at 96 of the message: 32 octets of pad, not 60.
+	send := msgp(h, 0x01020304, 0, 2, nfs3.Program, 3, int(nfs3.ProcWrite), 0, 0, 0, 0, octetsOf(32), 0, 0, 100, 2)
+	send = append(xdr.AppendUint32(send, 100), make([]byte, 32+100)...)
+	got := rpcs(append(startup(true), ask.send(send)))
+	if len(got) != 1 || got[0].Whole || got[0].Message != nil || !errors.Is(got[0].Err, rpcrdma.ErrArgs) {
+		t.Errorf("short: %+v", got)
+	}
+	got = rpcs(append(startup(true), ask.send(append(send, make([]byte, 32)...))))
+	if len(got) != 1 || got[0].Whole || got[0].Message != nil || !errors.Is(got[0].Err, decode.ErrTrailing) {
+		t.Errorf("long: %+v", got)
+	}
+}
+
+func made[M any](m M, err error) M {
+	if err != nil {
+		panic(err)
+	}
+	return m
 }

@@ -1,19 +1,25 @@
 package decode_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
+	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
@@ -332,5 +338,224 @@ func TestOldPcap(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %s", err, what)
 		}
+	}
+}
+
+// block returns a block of a pcapng file.
+func block(kind uint32, body ...byte) []byte {
+	n := uint32(len(body) + 12)
+	b := binary.LittleEndian.AppendUint32(nil, kind)
+	b = append(binary.LittleEndian.AppendUint32(b, n), body...)
+	return binary.LittleEndian.AppendUint32(b, n)
+}
+
+// words returns numbers as octets.
+func words(all ...uint32) (b []byte) {
+	for _, w := range all {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
+}
+
+var (
+	section  = block(0x0a0d0d0a, words(0x1a2b3c4d, 1, ^uint32(0), ^uint32(0))...)
+	ethernet = block(1, words(1, 0)...)
+)
+
+// packet is an Enhanced Packet Block.
+func packet(captured, wire uint32, data ...byte) []byte {
+	return block(6, append(words(0, 0, 1, captured, wire), data...)...)
+}
+
+// TestLyingLengths: a length that lies is an error of the file. It hides no packet, and it takes no memory.
+func TestLyingLengths(t *testing.T) {
+	good := packet(4, 4, 1, 2, 3, 4)
+	pcap := words(0xa1b2c3d4, 4<<16|2, 0, 0, ^uint32(0), 1)
+	tests := map[string]struct {
+		file []byte
+		want int // packets before the error
+	}{
+		"a pcap packet of 3.5 GiB":       {append(pcap, words(1, 1, 0xe0000000, 0xe0000000)...), 0},
+		"a pcapng packet of 3.5 GiB":     {slice(section, ethernet, good, words(6, 0xe0000020, 0, 0, 1, 0xe0000000, 0xe0000000)), 1},
+		"more captured than there is":    {slice(section, ethernet, good, packet(60, 60, 1, 2, 3, 4), good), 1},
+		"more captured than on the wire": {slice(section, ethernet, good, packet(4, 3, 1, 2, 3, 4), good), 1},
+		"a block of no octets":           {slice(section, ethernet, good, words(99, 0), good), 1},
+		"two lengths":                    {slice(section, ethernet, good, good[:len(good)-4], words(4), good), 1},
+		"an option hides packets":        {slice(section, block(1, append(words(1, 0), words(2|200<<16)...)...), good, good, good, good, good), 0},
+		"options of the section":         {slice(block(0x0a0d0d0a, words(0x1a2b3c4d, 1, 0, 0, 2|200<<16)...), ethernet, good, good, good, good, good), 5},
+		"no interface":                   {slice(section, good), 0},
+		"interfaces without end":         {slice(section, bytes.Repeat(ethernet, 1<<17)), 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var last error
+			got := 0
+			peak := grown(func() {
+				for _, err := range decode.Packets(io.MultiReader(bytes.NewReader(tt.file), io.LimitReader(zeros{}, 1<<28))) {
+					if last = err; err == nil {
+						got++
+					}
+				}
+			})
+			if last == nil || errors.Is(last, io.ErrUnexpectedEOF) || got != tt.want || peak > 64<<20 {
+				t.Errorf("%d packets, error %v, %d octets; want %d packets and an error", got, last, peak, tt.want)
+			}
+		})
+	}
+}
+
+// TestBlocksNotRead: what is not about packets takes no memory: names of hosts, secrets, names of interfaces.
+func TestBlocksNotRead(t *testing.T) {
+	name := slice(words(1, 0), words(2|60000<<16), []byte(strings.Repeat("n", 60000)))
+	for what, b := range map[string][]byte{
+		"hosts":      block(4, slice(bytes.Repeat(slice(words(1|12<<16), []byte("\x0a\x00\x00\x01host.ab\x00")), 4000), words(0))...),
+		"secrets":    block(10, slice(words(0x544c534b, 60000), make([]byte, 60000))...),
+		"interfaces": block(1, name...),
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := 0
+			peak := grown(func() {
+				r := []io.Reader{bytes.NewReader(slice(section, ethernet))}
+				for range 2000 {
+					r = append(r, bytes.NewReader(b))
+				}
+				for _, err := range decode.Packets(io.MultiReader(append(r, bytes.NewReader(packet(4, 4, 1, 2, 3, 4)))...)) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					runtime.GC()
+					got++
+				}
+			})
+			if got != 1 || peak > 16<<20 {
+				t.Errorf("%d packets, %d octets", got, peak)
+			}
+		})
+	}
+}
+
+func slice(all ...[]byte) []byte { return bytes.Join(all, nil) }
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// grown returns how many octets of memory the process has taken from the system for f.
+func grown(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.Sys - before.Sys
+}
+
+const (
+	pcapDir    = "../../testdata/pcaps"
+	countsFile = "../../testdata/tshark-counts.tsv"
+	exceptions = "../../testdata/tshark-exceptions.tsv"
+)
+
+// captures returns the paths of the captures in testdata.
+func captures(tb testing.TB) []string {
+	tb.Helper()
+	files, err := filepath.Glob(filepath.Join(pcapDir, "*.pcap"))
+	if err != nil || len(files) == 0 {
+		tb.Fatalf("no captures: %v", err)
+	}
+	return files
+}
+
+// decodeFile calls visit for every event of a capture.
+func decodeFile(tb testing.TB, file string, visit func(*decode.Event)) {
+	tb.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	for ev, err := range decode.Events(bufio.NewReader(f), nil) {
+		if err != nil {
+			tb.Fatalf("%s: %v", file, err)
+		}
+		visit(ev)
+	}
+}
+
+// row is a line of a table: capture, key, numbers, and in the exceptions a reason.
+type row struct{ capture, key string }
+
+// readTable reads a tab-separated table; lines that begin with # are comments.
+func readTable(t *testing.T, name string, columns int) map[row][]string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := make(map[row][]string)
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimRight(line, "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Split(line, "\t")
+		if len(f) != columns {
+			t.Fatalf("%s: %d columns, want %d: %q", name, len(f), columns, line)
+		}
+		r := row{f[0], f[1]}
+		if table[r] != nil {
+			t.Fatalf("%s: twice: %v", name, r)
+		}
+		table[r] = f[2:]
+	}
+	return table
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestCountsAgreeWithTshark compares what the decoder finds in every capture with what tshark finds. A
+// difference must be in the table of exceptions, with both numbers and the reason; an obsolete exception
+// fails too.
+func TestCountsAgreeWithTshark(t *testing.T) {
+	theirs, except := readTable(t, countsFile, 3), readTable(t, exceptions, 5)
+	for _, file := range captures(t) {
+		name := filepath.Base(file)
+		ours := make(decode.Counts)
+		decodeFile(t, file, ours.Add)
+		keys := ours.Keys()
+		for r := range maps.Keys(theirs) {
+			if r.capture == name {
+				keys = append(keys, r.key)
+			}
+		}
+		slices.Sort(keys)
+		for _, key := range slices.Compact(keys) {
+			if key == "error" || key == "undecoded" || key == "crc.bad" {
+				continue // not counted by tshark; see TestNothingUndecoded
+			}
+			r := row{name, key}
+			want := 0
+			if c := theirs[r]; c != nil {
+				want = number(t, c[0])
+			}
+			e := except[r]
+			delete(except, r)
+			switch {
+			case e == nil && ours[key] != want:
+				t.Errorf("%s %s: %d, tshark finds %d", name, key, ours[key], want)
+			case e != nil && (number(t, e[0]) != want || number(t, e[1]) != ours[key] || want == ours[key]):
+				t.Errorf("%s %s: %d, tshark finds %d; the exception says %s and %s", name, key, ours[key], want, e[1], e[0])
+			}
+		}
+	}
+	for r := range except {
+		t.Errorf("exception for nothing: %v", r)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
 )
 
 // heard is what one side said at a time: a startup frame, an FPDU or an end.
@@ -170,6 +172,194 @@ func TestTwoMistakes(t *testing.T) {
 		}
 		if want := []string{"DDP-002", "RPCRDMA-064"}; !slices.Equal(got, want) {
 			t.Errorf("CRC %t: %v, want %v", crc, got, want)
+		}
+	}
+}
+
+// TestCases: what the twins do not cover.
+func TestCases(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		good   func() *twin.Trace
+		mutate func(*twin.Trace)
+		want   []string
+	}{
+		{"FIN inside a tagged message", every, func(t *twin.Trace) {
+			w := t.Write(twin.I, 0x4400, 0, octets(8))
+			w.Seg.Last = false
+			t.Drop(w)
+			t.Before(t.Frames[len(t.Frames)-2], w)
+		}, []string{"DDP-012"}},
+		{"FIN inside a message, after a Terminate", terminated, the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
+		{"another STag to invalidate in the second segment", every, func(t *twin.Trace) {
+			t.Segment = 4
+			last := t.Frames[len(t.Frames)-2:]
+			t.Drop(last...)
+			t.SendInvalidate(twin.I, 0x77, octets(8)).Seg.ULP = 0x78
+			t.Close()
+		}, []string{"DDP-008"}},
+		{"RST inside a frame", usual, func(t *twin.Trace) {
+			t.Nth(verbs.OpSend, 1).Cut = 5
+			t.Frames[len(t.Frames)-1].End = twin.RST
+		}, nil},
+		{"a frame damaged on the way", every, the(verbs.OpSend, 0, func(f *twin.Frame) {
+			f.BadCRC, f.Seg.MSN, f.Seg.Control = true, 77, 0xff
+		}), []string{"MPA-030", "MPA-034"}},
+		{"a warning hides no error", busy, func(t *twin.Trace) {
+			the(verbs.OpReadResponse, 0, func(f *twin.Frame) { f.Seg.Control |= 0x20 })(t)
+			grow(verbs.OpReadResponse, 4)(t)
+		}, []string{"RDMAP-002", "RDMAP-033"}},
+		{"an Invalidate STag in a commit request, where the draft is silent", every, the(verbs.OpAtomicWriteRequest, 0, func(f *twin.Frame) {
+			f.Seg.ULP = 1
+		}), nil},
+		{"a Read of nothing, answered with whatever STag", usual, func(t *twin.Trace) {
+			r := read(0)
+			r.Size = 0
+			t.Frames = t.Frames[:4]
+			t.ReadRequest(twin.I, r)
+			t.ReadResponse(twin.R, r).Seg.STag = 9
+			t.Close()
+		}, nil},
+		{"octets after a Reply that rejects", onlyStartup, func(t *twin.Trace) {
+			t.Frames[1].Startup.Rejected = true
+			t.Before(t.Frames[2], &twin.Frame{Dir: twin.I, Raw: octets(40)})
+		}, nil},
+		{"FPDUs of both sides after a Reply that rejects", usual, ofReply(func(s *twin.Startup) { s.Rejected = true }), []string{"MPA-022"}},
+		{"an octet after the Request", usual, func(t *twin.Trace) {
+			t.Before(t.Frames[1], &twin.Frame{Dir: twin.I, Raw: []byte{0}})
+		}, []string{"MPA-010"}},
+		{"markers that were asked for and do not come", usual, ofReply(func(s *twin.Startup) { s.Flags |= 0x80 }), []string{"MPA-040"}},
+		{"0x3fff is no depth", unasked, func(t *twin.Trace) {
+			t.Frames = t.Frames[:4]
+			for n := range uint32(9) {
+				t.ReadRequest(twin.R, read(n))
+			}
+			t.Close()
+		}, nil},
+	} {
+		trace := tt.good()
+		tt.mutate(trace)
+		var got []string
+		for _, v := range judged(trace, new(twinOf)) {
+			got = append(got, v.Rule.ID)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestForeignConnection: octets of another protocol that look like MPA for a moment are not reported.
+func TestForeignConnection(t *testing.T) {
+	trace := usual()
+	trace.Middle = true
+	trace.Frames[1].Startup.Flags = 0x08
+	trace.Frames = []*twin.Frame{trace.Frames[1], {Dir: twin.I, Raw: octets(200)}}
+	b := judge.NewBuilder(nil)
+	trace.Play(nil, b.Event)
+	if r := b.Report(); len(r.Connections) > 0 || len(r.Violations) > 0 {
+		t.Errorf("%v, %v", r.Connections, r.Violations)
+	}
+}
+
+// TestHoles: a judge accuses nobody of what the capture lacks. Any frame of a good conversation may be
+// missing, and the whole beginning.
+func TestHoles(t *testing.T) {
+	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
+		for i, f := range good().Frames {
+			if f.End != twin.NoEnd {
+				continue
+			}
+			hole := good()
+			hole.Frames[i] = &twin.Frame{Dir: f.Dir, Lost: 100}
+			for _, v := range judged(hole, new(twinOf)) {
+				t.Errorf("frame %d missing: %v", i+1, v)
+			}
+			late := good()
+			late.Frames, late.Middle = late.Frames[i:], true
+			for _, v := range judged(late, new(twinOf)) {
+				t.Errorf("begins with frame %d: %v", i+1, v)
+			}
+		}
+	}
+}
+
+// TestEndless: captures that end anywhere, and connections that are reset, cause no violations either.
+func TestEndless(t *testing.T) {
+	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
+		for i := range good().Frames {
+			short := good()
+			short.Frames = short.Frames[:i]
+			for _, v := range judged(short, new(twinOf)) {
+				t.Errorf("the capture ends before frame %d: %v", i+1, v)
+			}
+			for _, dir := range []decode.Dir{twin.I, twin.R} {
+				short.Frames = append(short.Frames[:i:i], &twin.Frame{Dir: dir, End: twin.RST})
+				for _, v := range judged(short, new(twinOf)) {
+					t.Errorf("reset before frame %d: %v", i+1, v)
+				}
+			}
+		}
+	}
+}
+
+// TestAfterHoles: violations of a single frame are also found in captures that begin in the middle or have a
+// hole.
+func TestAfterHoles(t *testing.T) {
+	for _, i := range []int{2, 5, 9} {
+		hole, late := every(), every()
+		hole.Frames[i] = &twin.Frame{Dir: hole.Frames[i].Dir, Lost: 48}
+		late.Frames, late.Middle = late.Frames[i:], true
+		for _, trace := range []*twin.Trace{hole, late} {
+			grow(verbs.OpFlushRequest, -4)(trace)
+			got := judged(trace, new(twinOf))
+			if len(got) != 1 || got[0].Rule.ID != "RDMAP-014" {
+				t.Errorf("hole at frame %d: %v", i+1, got)
+			}
+		}
+	}
+}
+
+// TestPositionsCountedOtherwise: RFC 5666 Section 3.9 does not say where positions count from, so nobody is accused
+// of padding that does not fit ours.
+func TestPositionsCountedOtherwise(t *testing.T) {
+	for _, pads := range []int{0, 4, 32, 64, 128} {
+		r := twin.NewRPC()
+		ccp(r)
+		x := r.NFS(nfs3.ProcWrite, twin.WriteArgs(200), twin.WriteRes(200))
+		at := len(x.Call.Body) - 200
+		x.Call.Body = slices.Insert(x.Call.Body, at, make([]byte, pads)...)
+		x.Call.Header.Type, x.Call.Header.Align, x.Call.Header.Thresh = rpcrdma.MsgTypeMsgP, 64, 200
+		r.Do(x)
+		y := r.NFS(nfs3.ProcRead, twin.ReadArgs(200), twin.ReadRes(200))
+		y.Reply.Body = slices.Insert(y.Reply.Body, len(y.Reply.Body)-200, make([]byte, pads)...)
+		y.Reply.Header.Type, y.Reply.Header.Align, y.Reply.Header.Thresh = rpcrdma.MsgTypeMsgP, 64, 200
+		r.Do(y)
+		for _, v := range judged(r.Trace, new(twinOf)) {
+			t.Errorf("%d octets of pad: %v", pads, v)
+		}
+	}
+}
+
+// TestDonesAfterGrant: a grant that arrives while RDMA_DONEs are on their way out covers them, and as many
+// calls as it says may follow. One more may not.
+func TestDonesAfterGrant(t *testing.T) {
+	for calls, want := range map[int]int{2: 0, 3: 1} {
+		r := twin.NewRPC()
+		first := conf(r)
+		x, done := pulledReply(r)
+		first.Reply.Header.Credit, x.Reply.Header.Credit = 2, 2
+		r.Do(first)
+		r.Do(x)
+		pull := twin.Pull(x.Reply.Header.Read[0].Segment)
+		r.ReadRequest(twin.I, pull)
+		r.ReadResponse(twin.R, pull)
+		r.Do(done)
+		for range calls {
+			r.Ask(r.Null())
+		}
+		if got := judged(r.Trace, new(twinOf)); len(got) != want || want > 0 && got[0].Rule.ID != "RPCRDMA-060" {
+			t.Errorf("%d calls: %v", calls, got)
 		}
 	}
 }

@@ -1,11 +1,21 @@
 package judge_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/conformance/internal/decode"
+	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/rdmap/ddp"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -98,5 +108,292 @@ func TestOnce(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// TestSentAgain: a WRITE that is sent again over a new connection may be answered from a duplicate request cache, and
+// its data need not be read again. Every other one is read before it is answered.
+func TestSentAgain(t *testing.T) {
+	cut := func(x *twin.Exchange) *twin.Trace {
+		c := twin.NewRPC()
+		c.Ask(x)
+		c.Frames = append(c.Frames, &twin.Frame{Dir: twin.R, End: twin.RST})
+		return c.Trace
+	}
+	unread := func(x *twin.Exchange) *twin.Trace {
+		c := twin.NewRPC()
+		answered := *x
+		answered.Pulls = nil
+		c.Do(&answered)
+		return c.Close()
+	}
+	call := func() *twin.Exchange { return twin.NewRPC().WriteFile(5001) }
+	other := func() *twin.Exchange { c := twin.NewRPC(); c.Null(); return c.WriteFile(5001) } // another XID
+
+	for _, tt := range []struct {
+		name   string
+		traces []*twin.Trace
+		want   int
+	}{
+		{"sent once", []*twin.Trace{unread(call())}, 1},
+		{"sent again", []*twin.Trace{cut(call()), unread(call())}, 0},
+		{"another call", []*twin.Trace{cut(other()), unread(call())}, 1},
+	} {
+		var got []*judge.Violation
+		j := judge.New(nil, func(v *judge.Violation) { got = append(got, v) })
+		for _, c := range tt.traces {
+			c.Play(&decode.Options{}, j.Event)
+		}
+		j.End()
+		for _, v := range got {
+			if v.Rule.ID != "RPCRDMA-053" {
+				t.Errorf("%s: %v", tt.name, v)
+			}
+		}
+		if len(got) != tt.want {
+			t.Errorf("%s: %d violations, want %d", tt.name, len(got), tt.want)
+		}
+	}
+}
+
+// TestStartupOnce: a startup frame whose length is more than there may be, or leaves no room for the enhanced word, is one
+// mistake, of its sender: what it does not settle is nobody's, and what its own side sends next cannot be read.
+func TestStartupOnce(t *testing.T) {
+	for _, tt := range []struct {
+		length uint16
+		rule   string
+	}{{513, "MPA-004"}, {0xffff, "MPA-004"}, {0, "MPA-006"}, {3, "MPA-006"}} {
+		for _, name := range []string{"a-rping", "b-nfs3-ops", "c-nfs41", "e-perftest", "f-nfs3-crc-ops", "f-nfs3-p2p-ops"} {
+			b, err := os.ReadFile(filepath.Join("../../testdata/pcaps", name+".pcap"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := make(map[string]bool)
+			for _, v := range report(t, b).Violations {
+				known[v.Rule.ID] = true
+			}
+			for dir, key := range []string{"MPA ID Req Frame", "MPA ID Rep Frame"} {
+				bad := bytes.Clone(b)
+				binary.BigEndian.PutUint16(bad[bytes.Index(bad, []byte(key))+18:], tt.length)
+				n := 0
+				for _, v := range report(t, bad).Violations {
+					switch {
+					case v.Rule.ID == tt.rule && int(v.Dir) == dir:
+						n++
+					case !known[v.Rule.ID]:
+						t.Errorf("%s, %s of %d octets: %v", name, key, tt.length, v)
+					}
+				}
+				if n != 1 {
+					t.Errorf("%s, %s of %d octets: %d times %s", name, key, tt.length, n, tt.rule)
+				}
+			}
+		}
+	}
+}
+
+// TestSTagLife: an STag is dead from its invalidation until its owner may have advertised it again.
+func TestSTagLife(t *testing.T) {
+	const tag = ddp.STag(0x3300)
+	for _, tt := range []struct {
+		name    string
+		between func(*twin.Trace)
+		use     func(*twin.Trace)
+		want    string
+	}{
+		{"write", nil, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, "RDMAP-040"},
+		{"write of nothing", nil, func(t *twin.Trace) { t.Write(twin.R, tag, 0, nil) }, ""},
+		{"write to another", nil, func(t *twin.Trace) { t.Write(twin.R, tag+1, 0, octets(4)) }, ""},
+		{"write by the owner", nil, func(t *twin.Trace) { t.Write(twin.I, tag, 0, octets(4)) }, ""},
+		{"atomic", nil, func(t *twin.Trace) { t.Atomic(twin.R, verbs.AtomicFetchAdd, 1, tag, 0) }, "RDMAP-040"},
+		{"flush", nil, func(t *twin.Trace) { t.Flush(twin.R, tag, 8, 0) }, "RDMAP-040"},
+		{"flush of nothing", nil, func(t *twin.Trace) { t.Flush(twin.R, tag, 0, 0) }, ""},
+		{"again", nil, func(t *twin.Trace) { t.SendInvalidate(twin.R, tag, nil) }, "RDMAP-041"},
+		{"owner sent", func(t *twin.Trace) { t.Send(twin.I, octets(9)) }, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, ""},
+		{"owner wrote", func(t *twin.Trace) { t.Write(twin.I, 1, 0, octets(9)) }, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, ""},
+		{"peer sent", func(t *twin.Trace) { t.Send(twin.R, octets(9)) }, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, "RDMAP-040"},
+		{
+			"sink of a Read of the owner", func(t *twin.Trace) { t.Read(twin.I, read(uint32(tag-0x1100))) },
+			func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, "",
+		},
+		{"source of a Read", nil, func(t *twin.Trace) {
+			r := read(0)
+			r.SourceSTag = tag
+			t.ReadRequest(twin.R, r)
+		}, "RDMAP-040"},
+	} {
+		trace := twin.New().Startup()
+		trace.Send(twin.I, octets(4))
+		trace.SendInvalidate(twin.R, tag, nil)
+		if tt.between != nil {
+			tt.between(trace)
+		}
+		tt.use(trace)
+		got := ""
+		for _, v := range judged(trace, new(twinOf)) {
+			got += v.Rule.ID
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestResent: a frame with a wrong CRC that is sent again with the right octets is not known to be wrong,
+// whether the second copy comes before the frame is whole or after it, and nobody is blamed for its delivery. If the
+// second copy is wrong as well, it is.
+func TestResent(t *testing.T) {
+	good := listen(someNFS(true))
+	const n = 4 // the first READ
+	for _, tt := range []struct {
+		name         string
+		damaged, cut int
+		again        byte // damages the second copy
+		want         string
+	}{
+		{"after it", 30, 0, 0, ""},
+		{"before it is whole", 30, 60, 0, ""},
+		{"wrong again", 30, 0, 9, "MPA-030"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := judge.NewBuilder(nil)
+			c := decode.NewConn(nil, b.Event)
+			for i, f := range good {
+				at := decode.Stamp{Frame: i + 1}
+				switch {
+				case f.kind == decode.KindClose:
+					c.Close(f.dir, f.reset, at)
+				case i == n:
+					bad := flipped(&f, tt.damaged, 1, false)
+					first := len(bad) - tt.cut
+					c.Octets(f.dir, bad[:first], at)
+					copied := append([]byte(nil), f.raw[:first]...)
+					copied[tt.damaged] ^= tt.again
+					c.Conflict(f.dir, 1, copied, first, at)
+					c.Octets(f.dir, bad[first:], at)
+				default:
+					c.Octets(f.dir, f.raw, at)
+				}
+			}
+			c.Finish()
+			r := b.Report()
+			var got []string
+			for _, v := range r.Violations {
+				if v.Dir == twin.I {
+					got = append(got, v.Rule.ID)
+				}
+			}
+			if strings.Join(got, " ") != tt.want || tt.want == "" && (len(r.Violations) > 0 || !strings.Contains(strings.Join(r.Reasons(), " "), "sent again")) {
+				t.Errorf("%v, want %q; %q", r.Violations, tt.want, r.Reasons())
+			}
+			if !strings.Contains(strings.Join(r.Reasons(), " "), "retransmitted with other contents") {
+				t.Errorf("not said: octets came again with other contents; %q", r.Reasons())
+			}
+		})
+	}
+}
+
+// TestFlawedReplies: errors of a reply are found although it cannot be decoded.
+func TestFlawedReplies(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		kind func(*twin.RPC) *twin.Exchange
+		make func(x *twin.Exchange)
+		want string
+	}{
+		{"a segment of 2 GiB", readFile, func(x *twin.Exchange) { x.Reply.Header.Write[0][0].Length = 1 << 31 }, "RPCRDMA-032"},
+		{"the same in a Reply chunk", readDir, func(x *twin.Exchange) { x.Reply.Header.Reply[0].Length = 1 << 31 }, "RPCRDMA-032"},
+		{"a Read list of 2 GiB", null, func(x *twin.Exchange) {
+			x.Reply.Header.Read = []chunks.ReadSegment{{Position: 4, Segment: chunks.Segment{Handle: 1, Length: 1 << 31}}}
+		}, "RPCRDMA-044"},
+		{"neither call nor reply", null, func(x *twin.Exchange) { x.Reply.Body[7] = 2 }, "RPC-001"},
+		{"neither, in a WRITE", writeFile, func(x *twin.Exchange) { x.Reply.Body[7] = 2 }, "RPC-001"},
+	} {
+		r := twin.NewRPC()
+		change(tt.kind, tt.make)(r)
+		r.Do(r.Null())
+		r.Trace.Close()
+		got := judged(r.Trace, new(twinOf))
+		if len(got) != 1 || got[0].Rule.ID != tt.want || got[0].Dir != twin.R {
+			t.Errorf("%s: %v, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestCallTooLarge: a call that offers more than can be judged is not a violation, and the report says that
+// it was not judged.
+func TestCallTooLarge(t *testing.T) {
+	r := twin.NewRPC()
+	change(readFile, func(x *twin.Exchange) {
+		x.Call.Header.Write[0][0].Length = 1 << 31
+	})(r)
+	b := judge.NewBuilder(nil)
+	r.Trace.Play(nil, b.Event)
+	rep := b.Report()
+	said := strings.Join(rep.Connections[0].Unknown, "\n")
+	if len(rep.Violations) > 0 || !strings.Contains(said, "too many octets") {
+		t.Errorf("%v, unknown: %s", slices.Clone(rep.Violations), said)
+	}
+}
+
+// TestCallWithoutHeader: an RPC header that does not decode may be answered by whatever refuses the call.
+func TestCallWithoutHeader(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		reply xdr.ReplyHeader
+		want  []string
+	}{
+		{"SUCCESS", xdr.ReplyHeader{}, []string{"RPC-003", "RPCRDMA-088"}},
+		{"GARBAGE_ARGS", xdr.ReplyHeader{Accept: xdr.GarbageArgs}, []string{"RPC-003"}},
+		{"AUTH_BADCRED", xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred}, []string{"RPC-003"}},
+	} {
+		r := twin.NewRPC()
+		change(null, func(x *twin.Exchange) {
+			binary.BigEndian.PutUint32(x.Call.Body[28:], 404) // length of the credential
+			tt.reply.XID = x.Call.Header.XID
+			x.Reply.Body = xdr.AppendReply(nil, &tt.reply)
+		})(r)
+		r.Trace.Close()
+		var got []string
+		for _, v := range judged(r.Trace, new(twinOf)) {
+			got = append(got, v.Rule.ID)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestProtectedByGSS: tokens in NULL, and bodies that are encrypted, are no violations, and the report says that it has
+// judged only their headers.
+func TestProtectedByGSS(t *testing.T) {
+	r := twin.NewRPC()
+	change(null, func(x *twin.Exchange) { // RPCSEC_GSS_INIT
+		auth(x, xdr.Auth{Flavor: xdr.RPCSECGSS, Body: append(make12(1, 1, 0), make12(1, 0, 0)[:8]...)}, xdr.Auth{})
+		x.Call.Body, x.Reply.Body = xdr.AppendOpaque(x.Call.Body, make([]byte, 700)), append(x.Reply.Body, make([]byte, 200)...)
+	})(r)
+	change((*twin.RPC).GetAttr, func(x *twin.Exchange) { gss(x, 3) })(r)
+	r.Trace.Close()
+	b := judge.NewBuilder(nil)
+	r.Trace.Play(nil, b.Event)
+	rep := b.Report()
+	said := strings.Join(rep.Reasons(), "\n")
+	if len(rep.Violations) > 0 || rep.Verdict() != judge.Inconclusive || !strings.Contains(said, "4 of 8 messages judged in part: RPCSEC_GSS encrypts them") {
+		t.Errorf("%v, %v: %s", rep.Violations, rep.Verdict(), said)
+	}
+}
+
+// TestUnknownSTag: an RDMA Write whose call is not in the capture is counted as such.
+func TestUnknownSTag(t *testing.T) {
+	r := twin.NewRPC()
+	r.Do(r.Null())
+	call := len(r.Frames)
+	r.Do(r.ReadFile(5001))
+	r.Frames[call] = &twin.Frame{Dir: twin.I, Lost: 100}
+	b := judge.NewBuilder(nil)
+	r.Play(nil, b.Event)
+	m := b.Report().Connections[0].Messages
+	if writes := len(frames(r.Trace, verbs.OpWrite)); m.Partly[judge.UnknownSTag] != writes || writes == 0 || m.Partly[judge.Lost] == 0 {
+		t.Errorf("%+v, want %d with unknown STags, and the reply after the hole", m, writes)
 	}
 }
