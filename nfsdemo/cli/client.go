@@ -44,7 +44,9 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 	f.block = nfsclient.DefaultMaxBlock
 	flags.Var(&f.block, "block", "largest READ or WRITE")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
-	addCRCFlag(cmd, &f.crc, "ask the server for it")
+	if a.card == nil {
+		addCRCFlag(cmd, &f.crc, "ask the server for it")
+	}
 	addProfileFlag(cmd, &f.profile)
 	f.tls.clientFlags(cmd)
 	flags.StringVar(&f.sec, "sec", "sys", "how the server knows you: sys (--uid), or by the Kerberos ticket of kinit: krb5, krb5i (nobody changes a call) or krb5p (nor reads it)")
@@ -81,7 +83,7 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	cfg := &nfsclient.Config{
 		Transport: &transport.Config{Logger: log, RFC5666: f.profile.settings(), Startup: transport.Startup{Timeout: f.timeout, CRC: f.crc}},
 		InFlight:  f.inFlight, MaxBlock: int(min(f.block, maxCount)),
-		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient,
+		ReservedPort: f.reservedPort, DialTimeout: f.timeout, Tap: a.capture.Load().TapClient, DialRDMA: a.dialRDMA(),
 		Reconnect: f.reconnect, CallTimeout: f.callTimeout, MaxTree: f.maxNames,
 	}
 	if f.callTimeout == 0 {

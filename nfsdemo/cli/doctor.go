@@ -105,14 +105,14 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 	if f.timeout <= 0 {
 		return usagef("--timeout %v: want a positive time", f.timeout)
 	}
-	cfg := ops.Config{URL: u, Timeout: f.timeout, Root: "/"}
+	cfg := ops.Config{URL: u, Timeout: f.timeout, Root: "/", Dial: a.dialRDMA()}
 	if cfg.TLS, err = f.tls.client(); err != nil {
 		return err
 	}
 	if cfg.GSS, err = secOf(f.sec, u.Host); err != nil {
 		return err
 	}
-	if f.server {
+	if f.server || a.card != nil { // where a mount needs a card and its driver, not siw
 		cfg.Root = ""
 	}
 	report := ops.Run(ctx, cfg)

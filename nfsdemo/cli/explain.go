@@ -100,6 +100,14 @@ func lost(oe *rpc.OpError) string {
 	return fmt.Sprintf("connection to %s lost: %v", oe.Addr, oe.Err)
 }
 
+// ofCard returns why a card does not connect, nil if it is something else.
+func ofCard(err error) error {
+	if ne, ok := errors.AsType[*net.OpError](err); ok && ne.Net == "rdma" {
+		return ne.Err
+	}
+	return nil
+}
+
 // dialReason says why a server could not be used.
 func dialReason(e *dialError) string {
 	switch {
@@ -110,6 +118,9 @@ func dialReason(e *dialError) string {
 	}
 	if dns, ok := errors.AsType[*net.DNSError](e.err); ok && dns.IsNotFound {
 		return fmt.Sprintf("%s: no such host %q", e.u, dns.Name)
+	}
+	if why := ofCard(e.err); why != nil { // which says what to do
+		return fmt.Sprintf("%s: %v", e.u, why)
 	}
 	if oe, ok := errors.AsType[*rpc.OpError](e.err); ok {
 		if oe.Rejected() {
@@ -200,6 +211,8 @@ func dialHint(e *dialError) string {
 	switch oe, ok := errors.AsType[*rpc.OpError](e.err); {
 	case ok && oe.Rejected():
 		return "it may not serve this address, or may be full: see its log"
+	case ofCard(e.err) != nil:
+		return ""
 	case ok && oe.Op == rpc.OpDial && rdma:
 		return otherScheme(rdma, "")
 	}

@@ -17,7 +17,10 @@ import (
 // sockets opens the listeners of a server: those that systemd has opened for it (sd_listen_fds(3)), whose
 // FileDescriptorName is the name of a flag, and the others at the addresses of the flags. A nil *sockets
 // has none of systemd's.
-type sockets struct{ inherited map[string][]net.Listener }
+type sockets struct {
+	inherited map[string][]net.Listener
+	card      *Card // listens for --listen; nil: TCP does
+}
 
 // inheritSockets takes the sockets of systemd, once. known are the flags that can have one.
 func inheritSockets(known ...string) (*sockets, error) {
@@ -42,6 +45,19 @@ func inheritSockets(known ...string) (*sockets, error) {
 	return s, nil
 }
 
+// inherit is inheritSockets for flags. A card has no socket.
+func (a *app) inherit(flags map[string]*string) (*sockets, error) {
+	known := slices.Collect(maps.Keys(flags))
+	if a.card != nil {
+		known = slices.DeleteFunc(known, func(flag string) bool { return flag == "listen" })
+	}
+	s, err := inheritSockets(known...)
+	if err == nil {
+		s.card = a.card
+	}
+	return s, err
+}
+
 // name gives the flags without an address those of systemd's sockets, so that they count as set.
 func (s *sockets) name(flags map[string]*string) {
 	for flag, addr := range flags {
@@ -61,8 +77,13 @@ func (s *sockets) listen(ctx context.Context, flag, addr string) (net.Listener, 
 	if addr == "" {
 		return nil, nil //nolint:nilnil // not to listen is no error
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
+	var l net.Listener
+	var err error
+	if s != nil && s.card != nil && flag == "listen" {
+		l, err = s.card.Listen(ctx, addr)
+	} else {
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	}
 	if err != nil {
 		return nil, &listenError{flag, &rpc.OpError{Op: rpc.OpListen, Addr: addr, Err: bareListen(err)}}
 	}

@@ -66,6 +66,9 @@ type ownedListener struct {
 	kernel *sockowner.Kernel
 }
 
+// device is an rdmap.Device.
+type device interface{ Refuse(private []byte) }
+
 // Accept implements net.Listener. The kernel is asked here, as soon as anybody can: what is sent on a socket whose
 // process has closed it meanwhile is nobody's.
 func (l *ownedListener) Accept() (net.Conn, error) {
@@ -76,6 +79,13 @@ func (l *ownedListener) Accept() (net.Conn, error) {
 	uid, local, err := l.kernel.Owner(c)
 	if !local {
 		return c, nil
+	}
+	if d, ok := c.(device); ok { // no socket tells who of this machine it is
+		d.Refuse(nil)
+		if l.owners.log != nil {
+			l.owners.log.Warn("a client on this machine is refused: of a connection over a card nobody knows whose it is", "client", c.RemoteAddr(), "fix", "use NFS/TCP, or files")
+		}
+		return l.Accept()
 	}
 	if err != nil {
 		l.owners.refuses(err)

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -82,19 +80,27 @@ clients that have mounted the server wait for it, and refuses new mounts. Interr
 	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
 	addPoolFlag(cmd, &f.pool)
 	f.limits.add(cmd)
-	addCRCFlag(cmd, &f.crc, "as each client asks, and ask the server for it")
+	if a.card == nil {
+		addCRCFlag(cmd, &f.crc, "as each client asks, and ask the server for it")
+	}
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the addresses as JSON")
 	return cmd
 }
 
 // addresses takes the sockets of systemd, and fills in the defaults.
-func (f *proxyFlags) addresses(u *nfsclient.URL) (err error) {
+func (f *proxyFlags) addresses(a *app, u *nfsclient.URL) (err error) {
 	flags := map[string]*string{"listen": &f.listen, "mount-listen": &f.mount, "status": &f.status}
-	if f.sockets, err = inheritSockets(slices.Collect(maps.Keys(flags))...); err != nil {
+	if f.sockets, err = a.inherit(flags); err != nil {
 		return err
 	}
+	if u.Scheme == nfsclient.SchemeRDMA { // the clients come over TCP
+		f.sockets.card = nil
+	}
 	f.sockets.name(flags)
+	if f.listen == "" && f.sockets.card != nil {
+		return usagef("--listen: give an address of an RDMA device, for example --listen 192.0.2.5:20049 (rdma link, ip address)")
+	}
 	if f.listen == "" {
 		f.listen = "127.0.0.1:20049"
 		if u.Scheme == nfsclient.SchemeRDMA {
@@ -204,7 +210,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := f.addresses(u); err != nil {
+	if err := f.addresses(a, u); err != nil {
 		return err
 	}
 	limitMemory(cfg)
@@ -409,7 +415,11 @@ func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config
 		} else if own.Backward.Credits == 0 {
 			own.Backward.Handler = nil
 		}
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		dial := a.dialRDMA()
+		if dial == nil || scheme == nfsclient.SchemeTCP {
+			dial = dialTCP
+		}
+		c, err := dial(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -423,6 +433,10 @@ func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config
 		}
 		return cl, err
 	}
+}
+
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 // listener listens for clients of the other transport.

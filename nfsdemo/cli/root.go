@@ -33,6 +33,7 @@ const (
 // commands share.
 type app struct {
 	storage        *Storage // nil: directories
+	card           *Card    // nil: the engine, over TCP
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	hard           context.Context // done at the second interrupt
@@ -138,8 +139,11 @@ func (a *app) report(err error) {
 
 // commands builds the tree of commands.
 func (a *app) commands() *cobra.Command {
-	if a.storage != nil {
+	switch {
+	case a.storage != nil:
 		return a.storageRoot()
+	case a.card != nil:
+		return a.cardRoot()
 	}
 	return a.root()
 }
@@ -237,6 +241,9 @@ func Command() *cobra.Command { return (&app{}).root() }
 func (a *app) startCapture() error {
 	if a.pcap == "" {
 		return nil
+	}
+	if a.card != nil {
+		return errPcap
 	}
 	w, err := capture.Create(a.pcap)
 	if err != nil {

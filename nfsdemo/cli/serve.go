@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -88,7 +87,9 @@ they are released; the server drops none.`,
 	flags.StringArrayVar(&f.exports.dirs, "export", nil, "`directory` to serve, perhaps with options as in exports(5): DIR,ro,client=192.0.2.0/24,mountpoint; can be repeated; with --memory, the name of the export")
 	flags.BoolVar(&f.service.memory, "memory", false, "serve an empty file system in memory")
 	flags.StringVar(&f.service.state, "state", "", "`directory` of the key that seals handles, so that they outlive the server; \"\": $STATE_DIRECTORY, or nfsdemo in $XDG_STATE_HOME, /var/lib (root) or ~/.local/state")
-	f.service.push.add(cmd)
+	if a.card == nil {
+		f.service.push.add(cmd)
+	}
 	a.addServeFlags(cmd, f)
 	return cmd
 }
@@ -99,7 +100,13 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.exports.file, "config", "", "`file` (TOML) with more exports; SIGHUP reads it again")
 	flags.StringVar(&f.exports.etc, "exports", "", "`file` with more exports, written as /etc/exports; SIGHUP reads it again")
-	flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
+	if a.card != nil {
+		flags.StringVar(&f.service.rdma, "listen", "", "`address` of an RDMA device for NFS/RDMA, for example 192.0.2.5:20049; :20049: all of them")
+	} else {
+		flags.StringVar(&f.service.rdma, "listen", "127.0.0.1:20049", "`address` for NFS/RDMA; port 0: any free one")
+		addCRCFlag(cmd, &f.crc, "as each client asks")
+		flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
+	}
 	flags.StringVar(&f.service.mount, "mount-listen", "127.0.0.1:20048", `address for MOUNT over TCP; "" for none`)
 	flags.StringVar(&f.service.tcp, "tcp", "", "`address` for NFS/TCP")
 	f.tls.serverFlags(cmd, "clients may use TLS (RFC 9289, nfs+rdma+tls://), exports may want it (xprtsec=tls:mtls), and --status is HTTPS")
@@ -111,12 +118,10 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS, MOUNT and quotas with this machine's rpcbind; MOUNT is then answered over UDP too, to clients that an export or --allow names")
 	flags.StringVar(&f.service.locks, "locks", locksAuto, "serve locks (NLM, over TCP and UDP): on, off, or auto: if --register works and nobody else serves them")
-	addCRCFlag(cmd, &f.crc, "as each client asks")
 	addProfileFlag(cmd, &f.profile)
 	f.limits.add(cmd)
 	flags.StringVar(&f.service.status, "status", "", statusFlag)
 	flags.StringVar(&f.service.control, "control", "", "`path` of the Unix socket for nfsdemo exports; \"\": control in --state")
-	flags.StringVar(&f.service.replies, "replies", "", "push replies into the logs of clients that ask for it, over connections to this `address`; port 0: any free one")
 	flags.StringVar(&f.portFile, "port-file", "", "write the addresses to this `file` when ready, as NAME=value lines")
 	flags.BoolVar(&a.json, "json", false, "print the export and the addresses as JSON")
 }
@@ -129,7 +134,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 		"listen": &cfg.rdma, "mount-listen": &cfg.mount, "tcp": &cfg.tcp,
 		"status": &cfg.status, "push-listen": &cfg.push.listen, "replies": &cfg.replies,
 	}
-	if cfg.sockets, err = inheritSockets(slices.Collect(maps.Keys(flags))...); err != nil {
+	if cfg.sockets, err = a.inherit(flags); err != nil {
 		return nil, err
 	}
 	cfg.sockets.name(flags)

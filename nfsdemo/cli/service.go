@@ -296,7 +296,10 @@ func (s *service) openListeners(ctx context.Context) error {
 		case l.flag == "status":
 			s.web, *l.to = cfg.tls.web(opened)
 		default:
-			known, err := s.owners.listen(opened)
+			known, err := opened, error(nil)
+			if l.flag != "listen" || cfg.sockets == nil || cfg.sockets.card == nil || believes(s.set.exports()) {
+				known, err = s.owners.listen(opened)
+			}
 			if err != nil && believes(s.set.exports()) {
 				_ = opened.Close() // the error above says more
 				return err

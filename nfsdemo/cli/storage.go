@@ -40,8 +40,11 @@ func MainOf(st *Storage, args []string, stdin io.Reader, stdout, stderr io.Write
 
 // name is the name of the program.
 func (a *app) name() string {
-	if a.storage != nil {
+	switch {
+	case a.storage != nil:
 		return a.storage.Program
+	case a.card != nil:
+		return a.card.Program
 	}
 	return "nfsdemo"
 }

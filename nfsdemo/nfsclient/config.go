@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -75,6 +76,10 @@ type Config struct {
 	// Tap, if not nil, is called with every new connection to NFS and MOUNT, and returns the
 	// one to use instead, for example one that is recorded: (*capture.Writer).TapClient.
 	Tap func(net.Conn) net.Conn
+
+	// DialRDMA, if not nil, connects to the NFS port of nfs+rdma:// URLs instead of TCP: what it returns
+	// may be an rdmap.Device. ReservedPort does not hold for it.
+	DialRDMA func(ctx context.Context, addr string) (net.Conn, error)
 
 	// DialTimeout limits the time for connecting, MOUNT and the first calls. If zero, 10 s.
 	DialTimeout time.Duration

@@ -172,7 +172,7 @@ func (c *Client) Replies() *replies.Client {
 
 // dialNFS connects to the NFS port of u with its scheme's transport.
 func dialNFS(ctx context.Context, u *URL, cfg *Config) (redial.Conn, error) {
-	conn, err := dialConn(ctx, u.Addr(), cfg)
+	conn, err := dialPort(ctx, u, u.Addr(), cfg)
 	if errors.Is(err, syscall.ECONNREFUSED) && !u.given {
 		// Choice: the well-known port first, because that takes one round trip if it works.
 		conn, err = dialRegistered(ctx, u, cfg, err)
@@ -236,10 +236,18 @@ func dialRegistered(ctx context.Context, u *URL, cfg *Config, refused error) (ne
 	at := net.JoinHostPort(u.Host, cfg.rpcbindPort)
 	for _, netid := range netids {
 		if addr, err := rpcbind.LookupAt(ctx, at, nfs3.Program, nfs3.Version, netid); err == nil {
-			return dialConn(ctx, addr, cfg)
+			return dialPort(ctx, u, addr, cfg)
 		}
 	}
 	return nil, refused
+}
+
+// dialPort connects to a port of NFS.
+func dialPort(ctx context.Context, u *URL, addr string, cfg *Config) (net.Conn, error) {
+	if cfg.DialRDMA != nil && u.Scheme == SchemeRDMA {
+		return cfg.DialRDMA(ctx, addr)
+	}
+	return dialConn(ctx, addr, cfg)
 }
 
 // dialConn opens a TCP connection and taps it.

@@ -61,6 +61,8 @@ type Config struct {
 	// GSS makes contexts with the server, for a mount with Kerberos; nil: none.
 	GSS  *gss.Client
 	Cred *xdr.SysCred // nil: of this process
+	// Dial connects for NFS/RDMA by a card; nil: over TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Timeout limits each check. If zero, 5 s.
 	Timeout time.Duration
 	// Root is the directory in which this machine is looked at, normally "/"; "" leaves it out.
@@ -95,10 +97,16 @@ func Run(ctx context.Context, cfg Config) *Findings {
 	}{
 		{"name", d.name}, {"port", d.connects}, {"start-up", d.startup}, {"RPC", d.rpc}, {"MOUNT", d.mountd}, {"export", d.export}, {"files", d.files},
 	}
-	if d.TLS != nil {
+	if d.Dial != nil && d.URL.Scheme == nfsclient.SchemeRDMA {
+		steps = append(steps[:1], steps[2:]...) // the port is one of the device
+		steps[1].name, steps[1].run = "device", d.device
+		if d.GSS != nil {
+			steps[2].name, steps[2].run = "Kerberos", d.kerberos
+		}
+	} else if d.TLS != nil {
 		steps[2].name, steps[2].run = "TLS", d.tls
 	}
-	if d.GSS != nil {
+	if d.GSS != nil && d.Dial == nil {
 		steps[3].name, steps[3].run = "Kerberos", d.kerberos
 	}
 	if d.TLS == nil && d.URL.Scheme == nfsclient.SchemeTCP { // there is no start-up
@@ -327,7 +335,27 @@ func (d *doctor) caller(ctx context.Context) (rpc.Caller, error) {
 	if d.URL.Scheme == nfsclient.SchemeTCP {
 		return transport.DialStream(ctx, "tcp", d.URL.Addr(), d.config())
 	}
+	if d.Dial != nil {
+		conn, err := d.Dial(ctx, d.URL.Addr())
+		if err != nil {
+			return nil, err
+		}
+		return transport.NewClient(ctx, conn, d.config())
+	}
 	return transport.Dial(ctx, "tcp", d.URL.Addr(), d.config())
+}
+
+// device checks that a card of this machine leads to the server, which accepts the connection.
+func (d *doctor) device(ctx context.Context) Result {
+	c, err := d.caller(ctx)
+	if err == nil {
+		_ = c.Close() // nothing was sent on it
+		return good("the device connects to %s", d.URL.Addr())
+	}
+	if oe, ok := errors.AsType[*rpc.OpError](err); ok && oe.Rejected() {
+		return judge(&mpa.Reply{Frame: mpa.Frame{Rejected: true}})
+	}
+	return unreachable(d.URL.Addr(), err, "the server (--listen)")
 }
 
 // over is how files are reached.
@@ -551,7 +579,7 @@ func (d *doctor) files(ctx context.Context) Result {
 	}
 	u := *d.URL
 	u.MountPort = d.port
-	c, err := nfsclient.Dial(ctx, &u, &nfsclient.Config{ReservedPort: d.reserved, Transport: d.config(), Cred: d.cred(), DialTimeout: d.Timeout, Jukebox: -1})
+	c, err := nfsclient.Dial(ctx, &u, &nfsclient.Config{ReservedPort: d.reserved, Transport: d.config(), DialRDMA: d.Dial, Cred: d.cred(), DialTimeout: d.Timeout, Jukebox: -1})
 	if err != nil {
 		return bad("see the log of the server", "%v", err)
 	}

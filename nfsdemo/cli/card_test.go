@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
+	"github.com/stag-rdma/stag/transport"
+)
+
+// cardNet is a network of cards in this process.
+type cardNet struct {
+	from net.IP // of those that connect
+	mu   sync.Mutex
+	at   map[string]*rdmaptest.DeviceListener
+}
+
+func newCardNet(from string) *cardNet {
+	return &cardNet{from: net.ParseIP(from), at: make(map[string]*rdmaptest.DeviceListener)}
+}
+
+func (n *cardNet) card() *Card {
+	return &Card{
+		Program: "stagcard",
+		Listen: func(_ context.Context, addr string) (net.Listener, error) {
+			a, err := net.ResolveTCPAddr("tcp", addr)
+			if err != nil {
+				return nil, err
+			}
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.at[addr] = rdmaptest.Card{Windows: true}.Listen(a)
+			return n.at[addr], nil
+		},
+		Dial: func(_ context.Context, addr string) (net.Conn, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if l := n.at[addr]; l != nil {
+				return l.Dial(&net.TCPAddr{IP: n.from, Port: 700})
+			}
+			return nil, &net.OpError{Op: "dial", Net: "rdma", Err: errors.New("no RDMA device reaches this address: rdma link")}
+		},
+	}
+}
+
+// command runs a command of stagcard.
+func (n *cardNet) command(t *testing.T, args ...string) result {
+	var out, errs bytes.Buffer
+	a := &app{card: n.card(), stdin: strings.NewReader(""), stdout: &out, stderr: &errs, hard: t.Context()}
+	status := a.run(t.Context(), args)
+	return result{status, out.String(), errs.String()}
+}
+
+const cardAddr = "192.0.2.5:20049"
+
+// TestCard: the commands work over cards, and files that they copy are whole.
+func TestCard(t *testing.T) {
+	n := newCardNet("192.0.2.9")
+	const at = "127.0.0.1:20049" // a name; but the doctor looks for MOUNT there, over TCP
+	s := started(t, &serviceConfig{
+		memory: true, exports: one("/x"), rdma: at, tcp: "127.0.0.1:0", config: &transport.Config{}, sockets: &sockets{card: n.card()},
+	})
+	here := filepath.Join(t.TempDir(), "here")
+	want := bytes.Repeat([]byte("0123456789abcde\n"), 200_000)
+	noErr(t, os.WriteFile(here, want, 0o600))
+	there := "nfs+rdma://" + at + "/x/there"
+	_, mount, _ := net.SplitHostPort(addrOf(s.tcp))
+	for _, args := range [][]string{
+		{"cp", "-q", here, there}, {"ls", "-l", "nfs+rdma://" + at + "/x"}, {"cp", "-q", there, here + "2"}, {"doctor", "nfs+rdma://" + at + "/x?mountport=" + mount},
+	} {
+		if r := n.command(t, args...); r.status != 0 {
+			t.Fatalf("%v: status %d, %s%s", args, r.status, r.stdout, r.stderr)
+		}
+	}
+	if got := must(os.ReadFile(here + "2"))(t); !bytes.Equal(got, want) {
+		t.Errorf("%d octets came back, not the %d", len(got), len(want))
+	}
+	if st := s.srv.Stats(); st.OctetsRead == 0 || st.OctetsWritten == 0 {
+		t.Errorf("no chunks: %+v", st)
+	}
+}
+
+// TestCardOwners: of a client on this machine nobody knows who it is, so that it is refused where that matters; those of other
+// machines are believed, as over iWARP.
+func TestCardOwners(t *testing.T) {
+	for from, served := range map[string]bool{"127.0.0.1": false, "192.0.2.9": true} {
+		n := newCardNet(from)
+		started(t, &serviceConfig{exports: one(t.TempDir()), rdma: cardAddr, config: &transport.Config{}, sockets: &sockets{card: n.card()}})
+		r := n.command(t, "ls", "--reconnect", "0", "nfs+rdma://"+cardAddr+"/")
+		if !served && !strings.Contains(r.stderr, "refused the connection") || served && strings.Contains(r.stderr, "refused the connection") {
+			t.Errorf("from %s: status %d, %s", from, r.status, r.stderr)
+		}
+	}
+}
+
+// TestCardFlags: what a card cannot do, stagcard says.
+func TestCardFlags(t *testing.T) {
+	n := newCardNet("192.0.2.9")
+	for _, tt := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"ls --pcap x nfs+rdma://192.0.2.5/", exitUsage, "tcpdump"},
+		{"ls --crc on nfs+rdma://192.0.2.5/", exitUsage, "unknown flag: --crc"},
+		{"serve --memory --export /x --push-log d", exitUsage, "unknown flag: --push-log"},
+		{"serve --memory --export /x", exitUsage, "--listen"},
+		{"proxy --to nfs://127.0.0.1:2049", exitUsage, "an address of an RDMA device"},
+		{"ls nfs+rdma://192.0.2.5/", exitFailed, "stagcard: nfs+rdma://192.0.2.5/: no RDMA device reaches this address: rdma link\n"},
+		{"demo", exitUsage, "unknown command"},
+	} {
+		r := n.command(t, strings.Fields(tt.args)...)
+		if r.status != tt.status || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%s: status %d, %s", tt.args, r.status, r.stderr)
+		}
+	}
+	for _, c := range (&app{card: n.card()}).cardRoot().Commands() {
+		for _, text := range []string{c.Long, c.Example} {
+			if strings.Contains(text, "nfsdemo ") || strings.Contains(text, "iWARP") {
+				t.Errorf("%s speaks of another program:\n%s", c.Name(), text)
+			}
+		}
+	}
+}
