@@ -50,7 +50,7 @@ func New(ctx context.Context, caller rpc.Caller, root nfs3.FileHandle, export st
 // start asks what the server can do.
 func (c *Client) start(ctx context.Context) error {
 	args := nfs3.FSInfoArgs{Handle: c.root.FH}
-	if err := c.call(ctx, nfs3.ProcFSInfo, &args, &c.info, nil); err != nil {
+	if err := c.call(ctx, nfs3.ProcFSInfo, &args, &c.info); err != nil {
 		return err
 	}
 	c.reads = newFreeList(c.blockSize(c.info.RTMax, c.info.RTPref), 2*c.cfg.InFlight)
@@ -94,27 +94,26 @@ func (c *Client) Close() error {
 	return c.rpc.caller.Close()
 }
 
-// call runs one procedure whose arguments and results are sent whole. keep, if
-// not nil, is called with OK results while what they lend is valid. A status other
-// than OK is a *StatusError.
-func (c *Client) call(ctx context.Context, proc nfs3.Proc, args xdr.Message, res nfs3.Result, keep func()) error {
-	return c.callSized(ctx, proc, args, res, proc.MaxRes(), keep)
+// call runs one procedure whose arguments and results are sent whole.
+func (c *Client) call(ctx context.Context, proc nfs3.Proc, args xdr.Message, res nfs3.Result) error {
+	return c.exchange(ctx, &rpc.Call{Proc: uint32(proc), Args: xdr.Encode(nil, args), MaxResults: proc.MaxRes()}, res, nil)
 }
 
-// callSized is call with a limit for the results, in octets.
-func (c *Client) callSized(ctx context.Context, proc nfs3.Proc, args xdr.Message, res nfs3.Result, most int, keep func()) error {
-	call := rpc.Call{Proc: uint32(proc), Args: xdr.Encode(nil, args), MaxResults: most}
-	return c.send(ctx, proc, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
+// exchange runs one procedure whose results are sent whole. keep, if not nil, is called with OK results while what they
+// lend is valid. A status other than OK is a *StatusError.
+func (c *Client) exchange(ctx context.Context, call *rpc.Call, res nfs3.Result, keep func() error) error {
+	proc := nfs3.Proc(call.Proc)
+	return c.send(ctx, proc, call, func(d *xdr.Decoder, _ *rpc.Reply) error {
 		if err := xdr.Decode(d, res).Err(); err != nil {
 			return err
 		}
 		if s := *res.Stat(); s != nfs3.OK {
 			return &StatusError{Proc: proc, Status: s}
 		}
-		if keep != nil {
-			keep()
+		if keep == nil {
+			return nil
 		}
-		return nil
+		return keep()
 	})
 }
 

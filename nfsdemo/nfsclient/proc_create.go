@@ -55,22 +55,15 @@ func (c *Client) makeNode(ctx context.Context, dir *Node, name string, proc nfs3
 // newNode sends such a call. Handle and attributes are optional in the results: if the server
 // returns no handle, newNode finds it with LOOKUP (RFC 1813 Section 3.3.8).
 func (c *Client) newNode(ctx context.Context, dir *Node, name string, call *rpc.Call) (*Node, error) {
-	proc := nfs3.Proc(call.Proc)
 	n := &Node{Path: path.Join(dir.Path, name)}
 	var res nfs3.NewRes
-	err := c.send(ctx, proc, call, func(d *xdr.Decoder, _ *rpc.Reply) error {
-		if err := xdr.Decode(d, &res).Err(); err != nil {
-			return err
-		}
-		if res.Status != nfs3.OK {
-			return &StatusError{Proc: proc, Status: res.Status}
-		}
+	err := c.exchange(ctx, call, &res, func() error {
 		n.FH, n.Attr = bytes.Clone(res.Handle.Handle), res.Attr.Attr
 		return nil
 	})
 	switch {
 	case err != nil:
-		return nil, pathErr(strings.ToLower(proc.String()), n.Path, err)
+		return nil, pathErr(strings.ToLower(nfs3.Proc(call.Proc).String()), n.Path, err)
 	case !res.Handle.Present:
 		return c.Child(ctx, dir, name)
 	case !res.Attr.Present:

@@ -82,6 +82,6 @@ func (c *Client) write(ctx context.Context, n *Node, off int64, data []byte, sta
 // (RFC 1813 Section 3.3.21).
 func (c *Client) commit(ctx context.Context, n *Node) (nfs3.WriteVerf, error) {
 	var res nfs3.CommitRes
-	err := c.call(ctx, nfs3.ProcCommit, &nfs3.CommitArgs{Handle: n.FH}, &res, nil)
+	err := c.call(ctx, nfs3.ProcCommit, &nfs3.CommitArgs{Handle: n.FH}, &res)
 	return res.Verf, err
 }

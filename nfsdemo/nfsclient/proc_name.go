@@ -15,8 +15,13 @@ import (
 func (c *Client) Child(ctx context.Context, dir *Node, name string) (*Node, error) {
 	n := &Node{Path: path.Join(dir.Path, name)}
 	var res nfs3.LookupRes
-	err := c.call(ctx, nfs3.ProcLookup, &nfs3.LookupArgs{Dir: dir.FH, Name: name}, &res, func() {
+	call := rpc.Call{
+		Proc: uint32(nfs3.ProcLookup), Args: xdr.Encode(nil, &nfs3.LookupArgs{Dir: dir.FH, Name: name}),
+		MaxResults: nfs3.ProcLookup.MaxRes(),
+	}
+	err := c.exchange(ctx, &call, &res, func() error {
 		n.FH, n.Attr = bytes.Clone(res.Handle), res.Attr.Attr
+		return nil
 	})
 	if err != nil {
 		return nil, pathErr("lookup", n.Path, err)
@@ -59,14 +64,14 @@ func (c *Client) ReadLink(ctx context.Context, n *Node) (string, error) {
 // Remove removes a file, not a directory (RFC 1813 Section 3.3.12).
 func (c *Client) Remove(ctx context.Context, dir *Node, name string) error {
 	var res nfs3.RemoveRes
-	err := c.call(ctx, nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: dir.FH, Name: name}, &res, nil)
+	err := c.call(ctx, nfs3.ProcRemove, &nfs3.RemoveArgs{Dir: dir.FH, Name: name}, &res)
 	return pathErr("remove", path.Join(dir.Path, name), err)
 }
 
 // Rmdir removes an empty directory (RFC 1813 Section 3.3.13).
 func (c *Client) Rmdir(ctx context.Context, dir *Node, name string) error {
 	var res nfs3.RmdirRes
-	err := c.call(ctx, nfs3.ProcRmdir, &nfs3.RmdirArgs{Dir: dir.FH, Name: name}, &res, nil)
+	err := c.call(ctx, nfs3.ProcRmdir, &nfs3.RmdirArgs{Dir: dir.FH, Name: name}, &res)
 	return pathErr("rmdir", path.Join(dir.Path, name), err)
 }
 
@@ -77,7 +82,7 @@ func (c *Client) Rename(ctx context.Context, from *Node, name string, to *Node, 
 		To:   nfs3.DirOpArgs{Dir: to.FH, Name: newName},
 	}
 	var res nfs3.RenameRes
-	err := c.call(ctx, nfs3.ProcRename, &args, &res, nil)
+	err := c.call(ctx, nfs3.ProcRename, &args, &res)
 	return pathErr("rename", path.Join(from.Path, name), err)
 }
 
@@ -85,6 +90,6 @@ func (c *Client) Rename(ctx context.Context, from *Node, name string, to *Node, 
 func (c *Client) Link(ctx context.Context, n, dir *Node, name string) error {
 	args := nfs3.LinkArgs{Handle: n.FH, Link: nfs3.DirOpArgs{Dir: dir.FH, Name: name}}
 	var res nfs3.LinkRes
-	err := c.call(ctx, nfs3.ProcLink, &args, &res, nil)
+	err := c.call(ctx, nfs3.ProcLink, &args, &res)
 	return pathErr("link", path.Join(dir.Path, name), err)
 }

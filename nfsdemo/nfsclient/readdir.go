@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // Sizes of READDIR and READDIRPLUS, in octets. There is room for more than was asked for, and as much for the smallest
@@ -167,14 +169,14 @@ func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 	}
 	args := nfs3.ReadDirPlusArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, DirCount: size, MaxCount: size}
 	var res nfs3.ReadDirPlusRes
-	var bad error
-	err = l.c.callSized(ctx, nfs3.ProcReadDirPlus, &args, &res, dirRoom, func() {
+	call := rpc.Call{Proc: uint32(nfs3.ProcReadDirPlus), Args: xdr.Encode(nil, &args), MaxResults: dirRoom}
+	err = l.c.exchange(ctx, &call, &res, func() error {
 		page = make([]entry, 0, len(res.Entries))
 		for i := range res.Entries {
 			e := &res.Entries[i]
-			var ok bool
-			if ok, bad = l.take(&e.DirEntry); bad != nil {
-				return
+			ok, err := l.take(&e.DirEntry)
+			if err != nil {
+				return err
 			}
 			if !ok {
 				continue
@@ -186,10 +188,8 @@ func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 			page = append(page, node)
 		}
 		l.verf, l.eof = res.Verf, res.EOF
+		return nil
 	})
-	if err == nil {
-		err = bad
-	}
 	return page, len(res.Entries), err
 }
 
@@ -197,7 +197,8 @@ func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 func (l *lister) plainPage(ctx context.Context, size uint32) (page []entry, n int, err error) {
 	args := nfs3.ReadDirArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, Count: size}
 	var res nfs3.ReadDirRes
-	if err := l.c.callSized(ctx, nfs3.ProcReadDir, &args, &res, dirRoom, nil); err != nil {
+	call := rpc.Call{Proc: uint32(nfs3.ProcReadDir), Args: xdr.Encode(nil, &args), MaxResults: dirRoom}
+	if err := l.c.exchange(ctx, &call, &res, nil); err != nil {
 		return nil, 0, err
 	}
 	page = make([]entry, 0, len(res.Entries))
