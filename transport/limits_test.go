@@ -323,30 +323,33 @@ func TestClientMemory(t *testing.T) {
 		"pulls of all": {Pulls: 2, PerClient: transport.ClientLimits{Pulls: -1}}, // who is alone on a connection has one
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := testConfig()
-			cfg.Limits = limit
-			cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 10*128<<10
-			s := newServer(t, newEcho(), cfg)
-			pulling(t, s, "192.0.2.1", 2)
-			waitFor(t, "two are pulled", func() bool { return s.Stats().Pulls == 2 })
-			end := pulling(t, s, "192.0.2.1", 4)
-			waitFor(t, "three are pulled, three wait", func() bool {
-				st := s.Stats()
-				return st.Pulls == 3 && st.Waiting == 3 && st.Waited == 3
+			// In no time, since a client that moves nothing for a second while others wait is closed.
+			synctest.Test(t, func(t *testing.T) {
+				cfg := unwatched(testConfig())
+				cfg.Limits = limit
+				cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 10*128<<10
+				s := newServer(t, newEcho(), cfg)
+				pulling(t, s, "192.0.2.1", 2)
+				synctest.Wait()
+				end := pulling(t, s, "192.0.2.1", 4)
+				synctest.Wait()
+				if st := s.Stats(); st.Pulls != 3 || st.Waiting != 3 || st.Waited != 3 {
+					t.Errorf("want three that are pulled, and three that wait: %+v", st)
+				}
+				c := must(dialFrom(t, s, "192.0.2.2"))(t)
+				for range 20 {
+					mustDo(t, c, itemCall(procSum, filled(100_000)))
+					synctest.Wait() // it gives back what it held after the reply
+				}
+				if n := s.Stats().Waited; n != 3 {
+					t.Errorf("%d calls waited, want those of the slow client", n)
+				}
+				end.Close() // its client gets back what it held
+				synctest.Wait()
+				if st := s.Stats(); st.Waiting != 0 || st.Pulls != 2 {
+					t.Errorf("want nobody who waits: %+v", st)
+				}
 			})
-			c := must(dialFrom(t, s, "192.0.2.2"))(t)
-			for range 20 {
-				mustDo(t, c, itemCall(procSum, filled(100_000)))
-				waitFor(t, "it has given back what it held", func() bool { // the reply may come first
-					st := s.Stats()
-					return st.InFlight <= 6 && st.Pulls == 3
-				})
-			}
-			if n := s.Stats().Waited; n != 3 {
-				t.Errorf("%d calls waited, want those of the slow client", n)
-			}
-			end.Close() // its client gets back what it held
-			waitFor(t, "nobody waits", func() bool { st := s.Stats(); return st.Waiting == 0 && st.Pulls == 2 })
 		})
 	}
 }
