@@ -124,27 +124,44 @@ func (d *Device) Caps() rdmap.DeviceCaps {
 	return rdmap.DeviceCaps{Windows: d.card.Windows, SendInvalidate: true, Depth: cmp.Or(d.card.Depth, 16), Sends: 256, Recvs: 512, MaxSend: 1 << 30}
 }
 
-// Read and Write implement net.Conn: no octets pass here.
-func (d *Device) Read([]byte) (int, error)  { return 0, errors.ErrUnsupported }
+// Read implements net.Conn: no octets pass here.
+func (d *Device) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// Write implements net.Conn.
 func (d *Device) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // Close implements net.Conn.
-func (d *Device) Close() error                     { d.End(verbs.ErrClosed, false); return nil }
-func (d *Device) LocalAddr() net.Addr              { return d.local }
-func (d *Device) RemoteAddr() net.Addr             { return d.remote }
-func (d *Device) SetDeadline(time.Time) error      { return nil }
-func (d *Device) SetReadDeadline(time.Time) error  { return nil }
+func (d *Device) Close() error {
+	d.End(verbs.ErrClosed, false)
+	return nil
+}
+
+// LocalAddr implements net.Conn.
+func (d *Device) LocalAddr() net.Addr { return d.local }
+
+// RemoteAddr implements net.Conn.
+func (d *Device) RemoteAddr() net.Addr { return d.remote }
+
+// SetDeadline implements net.Conn.
+func (d *Device) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (d *Device) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
 func (d *Device) SetWriteDeadline(time.Time) error { return nil }
 
-// Over, Err and Stats implement rdmap.Device.
+// Over implements rdmap.Device.
 func (d *Device) Over() <-chan struct{} { return d.over }
 
+// Err implements rdmap.Device.
 func (d *Device) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
 }
 
+// Stats implements rdmap.Device.
 func (d *Device) Stats() rdmap.Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -547,9 +564,11 @@ func (d *Device) Name(mem []byte, access region.Access) (region.Named, error) {
 	return n, nil
 }
 
-// STag and Base implement region.Named.
+// STag implements region.Named.
 func (n *name) STag() region.STag { return n.stag }
-func (n *name) Base() uint64      { return n.base }
+
+// Base implements region.Named.
+func (n *name) Base() uint64 { return n.base }
 
 // Drop implements region.Named. A window is taken back by a work request.
 func (n *name) Drop(ctx context.Context) error {
