@@ -108,5 +108,5 @@ func (o *op) idAt(dir *file, name string) (nfs3.FileHandle, error) {
 	if err != nil || f.node == nil {
 		return nil, err
 	}
-	return o.handleOf(f.node), nil
+	return o.exp.appendHandle(nil, f.node), nil
 }

@@ -101,7 +101,7 @@ func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, res *nfs3.NewRes, w
 		f, err = o.madeBefore(&dir, where.Name, in)
 	}
 	if err == nil {
-		res.Handle, res.Attr = nfs3.SomeHandle(o.handleOf(f.node)), f.opt()
+		res.Handle, res.Attr = nfs3.SomeHandle(o.exp.appendHandle(nil, f.node)), f.opt()
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func (o *op) link(args *nfs3.LinkArgs, res *nfs3.LinkRes) error {
 		err = nfs3.ErrInval
 	}
 	if err == nil {
-		id := o.handleOf(f.node)
+		id := o.exp.appendHandle(nil, f.node)
 		linked := func(was, is nfs3.FileHandle) bool { return bytes.Equal(is, id) && !bytes.Equal(was, id) }
 		err = o.notTwice(&dir, args.Link.Name, linked, func() error { return dir.node.Link(f.node, args.Link.Name) })
 	}

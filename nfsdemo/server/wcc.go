@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"sync"
 
-	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -79,6 +78,3 @@ func (s *Server) export(h nfs3.FileHandle) *export {
 	}
 	return s.table.Load().byID[binary.BigEndian.Uint32(h)]
 }
-
-// handleOf returns the handle of a file.
-func (o *op) handleOf(n backend.Node) nfs3.FileHandle { return o.exp.appendHandle(nil, n) }

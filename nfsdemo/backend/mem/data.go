@@ -51,7 +51,7 @@ func (n *file) Read(p []byte, off uint64) (int, error) {
 		if page := n.pages[(off+uint64(done))/pageSize]; page != nil {
 			copy(part, page[at:])
 		} else {
-			clear(part)
+			clear(part) // a hole
 		}
 		done += len(part)
 	}
@@ -79,7 +79,7 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	if len(p) == 0 {
 		return res, nil
 	}
-	if err := n.alloc(off, end); err != nil {
+	if err := n.alloc(off, end); err != nil { // all pages first: a write that does not fit changes nothing
 		return res, err
 	}
 	for done := 0; done < len(p); {

@@ -107,6 +107,7 @@ func (n *node) take(e *entry) {
 	}
 	delete(n.names, e.name)
 	e.node = nil
+	// Listings pass over the dead. While these are fewer than half, that costs little, and removing costs nothing.
 	if n.dead++; n.dead > 32 && n.dead > len(n.order)/2 {
 		n.compact()
 	}

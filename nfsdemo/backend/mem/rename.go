@@ -70,7 +70,7 @@ func (n *file) Rename(from string, to backend.Node, name string) error {
 	case err != nil:
 		return err
 	case old.node == e.node:
-		return nil
+		return nil // two names of one file (RFC 1813 Section 3.3.14)
 	}
 	if old == nil { // otherwise deletable has looked
 		if dir, err := t.Attr(); err != nil || !t.may(&dir, permW) {
