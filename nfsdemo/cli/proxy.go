@@ -190,6 +190,8 @@ type proxying struct {
 	cfg     *transport.Config
 	u       *nfsclient.URL
 	p, m    *proxy.Proxy // of NFS, and of MOUNT, which may be nil
+	listen  net.Listener // nil: not yet
+	mount   net.Listener // nil: none
 	r       proxyJSON
 	alive   *health // of the server
 	owners  owners
@@ -246,32 +248,30 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	cfg := *x.cfg
 	cfg.TLS = f.front.config()
 	x.p = &proxy.Proxy{Config: &cfg, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg, x.toTLS)}
-	front, err := x.listener(ctx)
+	// What is open when an error comes, close closes.
+	if x.listen, err = f.sockets.listen(ctx, "listen", f.listen); err != nil {
+		return err
+	}
+	front, err := x.owners.listen(x.listen)
 	if err != nil {
 		return err
 	}
+	front = a.capture.Load().TapListener(front)
 	x.r = proxyJSON{To: x.u.Addr(), Export: x.u.Path, Listen: front.Addr().String(), Scheme: frontScheme(x.u.Scheme), PID: os.Getpid()}
-	ml, err := f.sockets.listen(ctx, "mount-listen", f.mount)
-	if err != nil {
-		_ = front.Close() // the first error counts
+	if x.mount, err = f.sockets.listen(ctx, "mount-listen", f.mount); err != nil {
 		return err
 	}
+	ml := x.mount
 	if ml != nil {
 		mounts := mountConfig(x.cfg)
 		x.m = &proxy.Proxy{Config: mounts, Check: x.owners.check, Dial: a.dialer(x.u.MountAddr(), nfsclient.SchemeTCP, mounts, inClear)}
 		x.r.Mount = ml.Addr().String()
 		if ml, err = x.owners.listen(ml); err != nil {
-			_ = front.Close()
-			_ = ml.Close()
 			return err
 		}
 	}
 	sl, err := f.sockets.listen(ctx, "status", f.status)
 	if err != nil {
-		_ = front.Close()
-		if ml != nil {
-			_ = ml.Close()
-		}
 		return err
 	}
 	x.r.Status = addrOf(sl)
@@ -399,6 +399,7 @@ func (x *proxying) close() {
 			_ = p.Close() // always nil
 		}
 	}
+	_ = closed(x.listen, x.mount)
 	_ = x.status.close() // nobody is told more
 	x.f.sockets.close()
 	x.wg.Wait()
@@ -437,20 +438,6 @@ func (a *app) dialer(addr string, scheme nfsclient.Scheme, cfg *transport.Config
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", addr)
-}
-
-// listener listens for clients of the other transport.
-func (x *proxying) listener(ctx context.Context) (net.Listener, error) {
-	l, err := x.f.sockets.listen(ctx, "listen", x.f.listen)
-	if err != nil {
-		return nil, err
-	}
-	known, err := x.owners.listen(l)
-	if err != nil {
-		_ = l.Close() // the error above says more
-		return nil, err
-	}
-	return x.a.capture.Load().TapListener(known), nil
 }
 
 // proxyJSON is the output of proxy --json.
