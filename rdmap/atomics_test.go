@@ -21,10 +21,7 @@ func TestAtomicity(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306}}
 		x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
-		reg, err := y.Register(mem, region.Atomic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reg := must(y.Register(mem, region.Atomic))(t)
 		go y.Serve()
 		wg.Go(func() {
 			for range each {

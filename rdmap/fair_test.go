@@ -28,9 +28,7 @@ func TestStreamsDoNotStarve(t *testing.T) {
 				c, d = TcpPair(t)
 			}
 			x, y := rdmaptest.Connect(t, c, d, nil, &rdmap.Config{Handler: h})
-			if err := x.Send(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, x.Send(t.Context(), nil))
 			if serve {
 				go y.Serve()
 			}
@@ -50,12 +48,8 @@ func TestStreamsDoNotStarve(t *testing.T) {
 		reg := MustRegister(t, y, 5000, region.RemoteRead)
 		go y.Serve()
 		for i := range 2 {
-			if err := x.Read(t.Context(), make([]byte, 5000), reg.STag(), 0); err != nil {
-				t.Fatal(err)
-			}
-			if err := y.Send(t.Context(), []byte{byte(i)}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, x.Read(t.Context(), make([]byte, 5000), reg.STag(), 0))
+			noErr(t, y.Send(t.Context(), []byte{byte(i)}))
 			Within(t, "a message", hx.Got)
 		}
 		flood.Abort(nil)

@@ -58,9 +58,7 @@ func TestPingBesideBulk(t *testing.T) {
 				var took []time.Duration
 				for i := range uint64(30) {
 					start := time.Now()
-					if err := h.Call(Background, x, i, 64); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, h.Call(Background, x, i, 64))
 					took = append(took, time.Since(start))
 					time.Sleep(time.Duration(i%13) * batch / 13)
 				}

@@ -57,9 +57,7 @@ func TestUnfinishedSends(t *testing.T) {
 			p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Pool: pool, Count: 2}})
 			go y.Serve()
 			bad = append(bad, y)
-			if err := p.Send(sendPart(t, 0, 1)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, p.Send(sendPart(t, 0, 1)))
 			if i%2 == 0 {
 				wg.Go(func() {
 					for mo := 1; mo < 5; mo++ {
@@ -86,9 +84,7 @@ func TestUnfinishedSends(t *testing.T) {
 		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}}, &rdmap.Config{Receives: rdmap.Receives{Pool: pool}, Handler: h})
 		go y.Serve()
 		start := time.Now()
-		if err := x.Send(t.Context(), rdmaptest.Pattern(3000)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(t.Context(), rdmaptest.Pattern(3000)))
 		<-h.Got
 		if d := time.Since(start); d != rdmap.DefaultMemoryTimeout/2 {
 			t.Errorf("the good peer waited for %v", d)
@@ -119,9 +115,7 @@ func TestLongSend(t *testing.T) {
 			go conns[i].Serve()
 		}
 		send := func(i int, u []byte) {
-			if err := peers[i].Send(u); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, peers[i].Send(u))
 			synctest.Wait()
 		}
 		last := append(rdmaptest.Patch(t, rdmaptest.GoldSend, 17, 1)[:18], "ELLO"...)

@@ -18,13 +18,8 @@ import (
 func openFile(t *testing.T, kind pmem.Kind, size int) *pmem.Memory {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "memory")
-	if err := pmem.Create(path, size, nil); err != nil {
-		t.Fatal(err)
-	}
-	m, err := pmem.Open(kind, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, pmem.Create(path, size, nil))
+	m := must(pmem.Open(kind, path, nil))(t)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -70,12 +65,8 @@ func TestTruncated(t *testing.T) {
 				reg, _ := y.Table().RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights})
 				elsewhere, _ := region.NewTable().RegisterMemory(m, region.Options{Access: rdmaptest.CommitRights})
 				go y.Serve()
-				if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), fileSize-1); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Truncate(m.Path(), 4096); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, x.Read(t.Context(), make([]byte, 1), reg.STag(), fileSize-1))
+				noErr(t, os.Truncate(m.Path(), 4096))
 				err := op(t, x, reg.STag())
 				te, ok := errors.AsType[*verbs.TerminateError](err)
 				if !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) {

@@ -127,9 +127,7 @@ func TestCapabilityBlock(t *testing.T) {
 		go func() { errs <- y.Handshake(t.Context()) }()
 		data := append([]byte("ulp"), rdmaptest.Unhex(t, tt.block)...)
 		_, neg, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1, PrivateData: data})
-		if err := errors.Join(err, <-errs); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errors.Join(err, <-errs))
 		s := y.ConnectionState()
 		if s.StagPeer != tt.peer || tt.peer && s.MULPDU != tt.mulpdu {
 			t.Errorf("%s: %+v", tt.name, s)

@@ -43,12 +43,8 @@ func IdleMemory(t *testing.T, markers bool) {
 		for range 20 {
 			w := &hs[i].W
 			w.Reset()
-			if err := xs[i].Post([]verbs.WR{{Op: verbs.OpSend, Body: make([]byte, 4000)}}); err != nil {
-				t.Fatal(err)
-			}
-			if err := xs[i].Wait(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, xs[i].Post([]verbs.WR{{Op: verbs.OpSend, Body: make([]byte, 4000)}}))
+			noErr(t, xs[i].Wait(t.Context(), w))
 		}
 	}
 	grown := 0
@@ -150,10 +146,7 @@ var TlsConfig = sync.OnceValues(func() (*tls.Config, error) {
 // handshake.
 func tlsPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
-	cfg, err := TlsConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must(TlsConfig())(t)
 	a, b := TcpPair(t)
 	return tls.Client(a, &tls.Config{InsecureSkipVerify: true}), tls.Server(b, cfg)
 }
@@ -166,19 +159,10 @@ func unixPair(t testing.TB) (net.Conn, net.Conn) {
 // dialPair returns a connection of the given network within this host.
 func dialPair(t testing.TB, network, addr string) (net.Conn, net.Conn) {
 	t.Helper()
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen(network, addr))(t)
 	defer l.Close()
-	a, err := net.Dial(network, l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must(net.Dial(network, l.Addr().String()))(t)
+	b := must(l.Accept())(t)
 	return a, b
 }
 
@@ -213,10 +197,7 @@ func Within(t *testing.T, what string, ch <-chan struct{}) {
 // MustRegister registers n octets at c.
 func MustRegister(t testing.TB, c *rdmap.Conn, n int, a region.Access) region.Region {
 	t.Helper()
-	reg, err := c.Register(make([]byte, n), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(c.Register(make([]byte, n), a))(t)
 	return reg
 }
 

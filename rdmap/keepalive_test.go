@@ -33,22 +33,16 @@ func TestKeepalive(t *testing.T) {
 				shook := make(chan error, 1)
 				go func() { shook <- c.Handshake(t.Context()) }()
 				p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 1, ORD: 1}, nil)
-				if err := errors.Join(err, <-shook); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, errors.Join(err, <-shook))
 				start := time.Now()
 				if !tt.silent {
-					if err := c.Send(t.Context(), []byte("call")); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, c.Send(t.Context(), []byte("call")))
 					if _, err := p.Next(); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if tt.answers {
-					if err := p.Send(append([]byte{0x41, 0x43, 13: 1, 17: 0}, "answer"...)); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, p.Send(append([]byte{0x41, 0x43, 13: 1, 17: 0}, "answer"...)))
 				}
 				time.AfterFunc(time.Minute, func() { c.Abort(nil) })
 				for _, want := range tt.want {
@@ -73,12 +67,8 @@ func TestKeepaliveStag(t *testing.T) {
 		x, y := rdmap.Client(rec, nil), rdmap.Server(b, nil)
 		shook := make(chan error, 1)
 		go func() { shook <- y.Handshake(t.Context()) }()
-		if err := errors.Join(x.Handshake(t.Context()), <-shook); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Send(t.Context(), []byte("call")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errors.Join(x.Handshake(t.Context()), <-shook))
+		noErr(t, x.Send(t.Context(), []byte("call")))
 		n := len(rec.Out())
 		time.Sleep(time.Minute)
 		if out := rec.Out()[n:]; len(out) != 0 {

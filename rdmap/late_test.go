@@ -48,16 +48,11 @@ func TestCompleteAfterWrite(t *testing.T) {
 	x, y := rdmap.Client(sc, nil), rdmap.Server(b, nil)
 	shaken := make(chan error, 1)
 	go func() { shaken <- y.Handshake(t.Context()) }()
-	if err := x.Handshake(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Handshake(t.Context()))
 	if err := <-shaken; err != nil {
 		t.Fatal(err)
 	}
-	sink, err := y.Register(make([]byte, 4<<20), region.RemoteWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must(y.Register(make([]byte, 4<<20), region.RemoteWrite))(t)
 	sc.stuck.Store(true)
 	sent := make(done, 1)
 	go func() {

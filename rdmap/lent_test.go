@@ -45,9 +45,7 @@ func TestEndGivesBack(t *testing.T) {
 	before := buf.Outstanding()
 	a, b := rdmaptest.Pipe()
 	_, y := rawInitiator(t, a, b, nil)
-	if err := y.Post([]verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 900)}}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, y.Post([]verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 900)}}))
 	y.Abort(nil)
 	<-y.Done()
 	backTo(t, before)

@@ -42,10 +42,7 @@ func TestReadOfLiar(t *testing.T) {
 		sink := bytes.Repeat([]byte{poison}, n)
 		done := make(chan error, 1)
 		go func() { done <- x.Read(t.Context(), sink, 1, 0) }()
-		req, err := p.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must(p.Next())(t)
 		go p.Conn.Write(p.Answer(req[ddp.UntaggedLen:], pattern(0, 2*n), func(int) []rdmaptest.Piece { return cuts }))
 		var perr *verbs.ProtocolError
 		switch err := <-done; {

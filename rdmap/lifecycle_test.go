@@ -25,16 +25,12 @@ func TestIdleConnectionIsWatched(t *testing.T) {
 		h := rdmaptest.NewCollector()
 		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Handler: h}, nil)
 		ctx := t.Context()
-		if err := x.Send(ctx, []byte("first")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(ctx, []byte("first")))
 		if _, err := y.Recv(ctx); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			if err := y.Send(ctx, []byte{byte(i)}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, y.Send(ctx, []byte{byte(i)}))
 			Within(t, "the message", h.Got)
 			time.Sleep(time.Duration(i) * 30 * time.Millisecond)
 		}
@@ -53,9 +49,7 @@ func TestPeerTerminatesLinger(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		x, p := RawResponder(t, a, b, nil)
 		go x.Serve()
-		if err := p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldTermLocal))); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldTermLocal))))
 		if got := Everything(t, b); len(got) > 0 {
 			t.Errorf("answered with %x", got)
 		}

@@ -59,9 +59,7 @@ func TestVerifyMedium(t *testing.T) {
 				t.Run(kind.String()+"/"+name, func(t *testing.T) {
 					f := pmemtest.NewFaults()
 					path := filepath.Join(t.TempDir(), "memory")
-					if err := pmem.Create(path, size, nil); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, pmem.Create(path, size, nil))
 					m, err := pmem.Open(kind, path, &pmem.Options{Hooks: f.Hooks()})
 					if err != nil {
 						t.Fatal(err)
@@ -75,9 +73,7 @@ func TestVerifyMedium(t *testing.T) {
 					served := make(chan error, 1)
 					go func() { served <- errors.Join(y.Handshake(t.Context()), y.Serve()) }()
 					defer func() { x.Abort(nil); <-served }()
-					if err := x.Handshake(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, x.Handshake(t.Context()))
 					reg, err := y.Table().RegisterMemory(m, region.Options{
 						Access: region.RemoteRead | region.RemoteWrite | region.FlushPersistent | region.Verify,
 					})
@@ -86,15 +82,11 @@ func TestVerifyMedium(t *testing.T) {
 					}
 					s := reg.STag()
 					_, err = x.Verify(t.Context(), s, 0, 64, sum(make([]byte, 64)))
-					if err := errors.Join(err, x.Write(t.Context(), data, s, off), x.Flush(t.Context(), s, off, n, verbs.FlushPersistent)); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, errors.Join(err, x.Write(t.Context(), data, s, off), x.Flush(t.Context(), s, off, n, verbs.FlushPersistent)))
 					if _, err := x.Verify(t.Context(), s, off, much, sum(data[:much])); err != nil {
 						t.Fatal(err)
 					}
-					if err := tt.change(path, f); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, tt.change(path, f))
 					if tt.changed != nil {
 						now := append([]byte(nil), data...)
 						tt.changed(now)

@@ -76,35 +76,24 @@ func (o option) talk(t *testing.T, x, y *rdmap.Conn) {
 	t.Helper()
 	ctx := t.Context()
 	if o.rtr == 0 {
-		if err := x.Send(ctx, []byte("first")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(ctx, []byte("first")))
 		if m, err := y.Recv(ctx); err != nil || string(m.Data) != "first" {
 			t.Fatal(err)
 		}
 	}
 	for _, n := range []int{0, 1, 488, 1500, 9000} {
-		if err := y.Send(ctx, rdmaptest.Pattern(n)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, y.Send(ctx, rdmaptest.Pattern(n)))
 		m, err := x.Recv(ctx)
 		if err != nil || !bytes.Equal(m.Data, rdmaptest.Pattern(n)) {
 			t.Fatalf("%d octets: %v", n, err)
 		}
 	}
 	mem := make([]byte, 200003)
-	reg, err := y.Register(mem, region.RemoteRead|region.RemoteWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(y.Register(mem, region.RemoteRead|region.RemoteWrite))(t)
 	go y.Serve()
 	data, sink := rdmaptest.Pattern(len(mem)), make([]byte, len(mem))
-	if err := x.Write(ctx, data, reg.STag(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.Read(ctx, sink, reg.STag(), 0); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Write(ctx, data, reg.STag(), 0))
+	noErr(t, x.Read(ctx, sink, reg.STag(), 0))
 	if !bytes.Equal(sink, data) || !bytes.Equal(mem, data) {
 		t.Fatal("octets differ")
 	}
@@ -142,9 +131,7 @@ func TestRTRSent(t *testing.T) {
 		if err := <-errs; err != nil || !neg.PeerToPeer || !x.ConnectionState().PeerToPeer {
 			t.Fatal(err, neg)
 		}
-		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("next")}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("next")}}))
 		if u, err := p.Next(); err != nil || !bytes.Equal(u, rdmaptest.Unhex(t, tt.want)) {
 			t.Errorf("%v of %v: RTR %x, %v", tt.can, tt.takes, u, err)
 		}

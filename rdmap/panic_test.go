@@ -34,16 +34,12 @@ func TestPanicEndsItsConnection(t *testing.T) {
 		go y.Serve() //nolint:errcheck // Done and Err tell
 		xs, ys = append(xs, x), append(ys, y)
 	}
-	if err := xs[0].Send(t.Context(), []byte{1}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, xs[0].Send(t.Context(), []byte{1}))
 	<-ys[0].Done()
 	if err := ys[0].Err(); !errors.Is(err, verbs.ErrPanic) || ys[0].Table().Live() != 0 {
 		t.Errorf("ended with %v, %d registrations", err, ys[0].Table().Live())
 	}
-	if err := xs[1].Send(t.Context(), []byte{1, 2}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, xs[1].Send(t.Context(), []byte{1, 2}))
 	select {
 	case <-h.got:
 	case <-ys[1].Done():

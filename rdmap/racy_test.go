@@ -18,9 +18,7 @@ func TestPeersAtOnce(t *testing.T) {
 	const size = 1 << 17
 	all := region.RemoteRead | region.RemoteWrite | region.Atomic | region.Verify | region.FlushVisible
 	path := filepath.Join(t.TempDir(), "memory")
-	if err := pmem.Create(path, size, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, pmem.Create(path, size, nil))
 	file, err := pmem.Open(pmem.File, path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -76,9 +74,7 @@ func TestPeersAtOnce(t *testing.T) {
 				xs[i] = rdmap.Client(a, cfg)
 				started := make(chan error, 1)
 				go func() { started <- y.Handshake(t.Context()) }()
-				if err := errors.Join(xs[i].Handshake(t.Context()), <-started); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, errors.Join(xs[i].Handshake(t.Context()), <-started))
 				tabs[i] = y.Table()
 				go y.Serve()
 				defer func() { xs[i].Abort(nil); <-y.Done() }()

@@ -26,9 +26,7 @@ func TestRecvGivenUp(t *testing.T) {
 		if err := <-errs; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		if err := x.Send(t.Context(), []byte("m")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(t.Context(), []byte("m")))
 		if m := <-got; m == nil || string(m.Data) != "m" {
 			t.Error(m)
 		}

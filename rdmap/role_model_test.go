@@ -161,9 +161,7 @@ func (w *roleWorld) run(t *testing.T, scheme string) {
 	w.y = rdmap.Server(b, &rdmap.Config{Handler: w.asked})
 	hs := make(chan error, 1)
 	go func() { hs <- w.y.Handshake(Background) }()
-	if err := w.x.Handshake(Background); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, w.x.Handshake(Background))
 	if err := <-hs; err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,7 @@ func TestWatchedAfterWait(t *testing.T) {
 	OnWires(t, func(t *testing.T, a, b net.Conn) {
 		t.Parallel()
 		x, y := rdmaptest.Connect(t, a, b, nil, nil)
-		if err := x.Send(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(t.Context(), nil))
 		if _, err := y.Recv(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -52,9 +50,7 @@ func TestWatchedAfterWait(t *testing.T) {
 			x.Interrupt() // as the ticker does to shrink a staging
 		}
 		x.Role().Mu.Unlock()
-		if err := y.Send(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, y.Send(t.Context(), nil))
 		if err := <-got; err != nil {
 			t.Fatal(err)
 		}
@@ -79,18 +75,14 @@ func TestInputWhileTaken(t *testing.T) {
 		ch := make(chan error, 1)
 		go func() { ch <- x.Handshake(t.Context()) }()
 		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
-		if err := errors.Join(err, <-ch); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errors.Join(err, <-ch))
 		x.Role().Mu.Lock()
 		if !x.Role().Take(rdmap.Caller) {
 			t.Error("somebody reads already")
 		}
 		x.Role().Mu.Unlock()
 		from := time.Now()
-		if err := p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))))
 		synctest.Wait()
 		x.Readable()
 		x.FreeReader()

@@ -21,9 +21,7 @@ func arrived(t *testing.T, c net.Conn, n int) {
 		t.Fatal(err)
 	}
 	for have := 0; have < n && t.Context().Err() == nil; runtime.Gosched() {
-		if err := rc.Control(func(fd uintptr) { have, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, rc.Control(func(fd uintptr) { have, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
 	}
 }
 
@@ -45,9 +43,7 @@ func TestShortRead(t *testing.T) {
 
 	w := new(rdmap.Waiter)
 	w.Reset()
-	if err := x.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Post([]verbs.WR{{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: size, Done: w}}))
 	arrived(t, p, 2*engine.ShortRead)
 	if n, err := x.ReadOnce(true); err != nil || n != engine.ShortRead {
 		t.Errorf("first read brings %d, %v", n, err)
@@ -61,9 +57,7 @@ func TestShortRead(t *testing.T) {
 		}
 	}
 
-	if err := y.Post([]verbs.WR{{Op: verbs.OpWrite, STag: to.STag(), Body: make([]byte, size)}}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, y.Post([]verbs.WR{{Op: verbs.OpWrite, STag: to.STag(), Body: make([]byte, size)}}))
 	arrived(t, p, 2*engine.ShortRead)
 	if n, err := x.ReadOnce(true); err != nil || n < 2*engine.ShortRead {
 		t.Errorf("read of a Write brings %d, %v", n, err)

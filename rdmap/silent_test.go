@@ -110,9 +110,7 @@ func TestSilentPeers(t *testing.T) {
 			if _, err := y.Recv(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.Read(t.Context(), make([]byte, 5000), silentStag, 0); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, x.Read(t.Context(), make([]byte, 5000), silentStag, 0))
 			time.Sleep(4 * time.Second)
 		}
 		for _, c := range live {

@@ -143,10 +143,7 @@ func TestCancelWrites(t *testing.T) {
 			t.Fatalf("second: %v", err)
 		}
 		for n := 0; ; n++ {
-			u, err := p.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := must(p.Next())(t)
 			if u[0]&0x40 != 0 {
 				break
 			}

@@ -39,9 +39,7 @@ func talk(t *testing.T, c byte, markers bool, crc rdmap.CRCMode) (out [2][]byte)
 	x, y := rdmap.Client(ra, cfg), rdmap.Server(rb, cfg)
 	started := make(chan error, 1)
 	go func() { started <- y.Handshake(t.Context()) }()
-	if err := errors.Join(x.Handshake(t.Context()), <-started); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(x.Handshake(t.Context()), <-started))
 	reg, err := y.Register(bytes.Repeat([]byte{c}, 300_000), region.RemoteRead|region.RemoteWrite|region.Atomic|region.Verify)
 	if err != nil {
 		t.Fatal(err)

@@ -26,9 +26,7 @@ func TestPoolEmptyForLong(t *testing.T) {
 		x, y := rdmaptest.Connect(t, a, b,
 			&rdmap.Config{Handler: h, Receives: rdmap.Receives{Pool: pool, Size: 20000, Count: 1000}, Timeouts: rdmap.Timeouts{Memory: 30 * time.Second}},
 			&rdmap.Config{Startup: rdmap.Startup{MULPDU: 1000}})
-		if err := x.Send(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(t.Context(), nil))
 		go y.Serve()
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -77,9 +75,7 @@ func TestStallEnds(t *testing.T) {
 			}
 			from := time.Now()
 			u := sendPart(t, 0, 1)
-			if err := p.Send(u); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, p.Send(u))
 			a.SetReadDeadline(from.Add(time.Minute))
 			got, err := p.Next()
 			if want := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0x1202<<16|rdmaptest.WithHdr, u, false)); err != nil || !bytes.Equal(got, want) {
@@ -117,9 +113,7 @@ func takenOverStalled(t *testing.T, a, b net.Conn) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if err := y.Send(t.Context(), make([]byte, 3000)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, y.Send(t.Context(), make([]byte, 3000)))
 	}
 	for x.Stats().RecvStalls == 0 {
 		time.Sleep(time.Millisecond)

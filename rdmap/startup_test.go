@@ -30,12 +30,8 @@ func TestRecvDuringHandshake(t *testing.T) {
 		t.Fatal("Recv before there is a connection:", err)
 	case <-time.After(time.Millisecond):
 	}
-	if err := x.Handshake(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.Send(t.Context(), []byte("hello")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Handshake(t.Context()))
+	noErr(t, x.Send(t.Context(), []byte("hello")))
 	if err := <-got; err != nil {
 		t.Error(err)
 	}

@@ -104,9 +104,7 @@ func connsSends(t *testing.T, e ends) {
 			{Op: verbs.OpSendInvalidate, Body: rdmaptest.Pattern(3), STag: regs[0].STag()},
 			{Op: verbs.OpSendSEInvalidate, Body: rdmaptest.Pattern(4), STag: regs[1].STag()},
 		}
-		if err := from.Post(wrs); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, from.Post(wrs))
 		for i := range wrs {
 			m, err := to.Recv(t.Context())
 			if err != nil || m.Op != wrs[i].Op || len(m.Data) != len(wrs[i].Head)+len(wrs[i].Body) {
@@ -128,10 +126,7 @@ func connsReads(t *testing.T, e ends) {
 	var wg sync.WaitGroup
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		mem := rdmaptest.Pattern(50000)
-		reg, err := d[1].Register(mem, region.RemoteRead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reg := must(d[1].Register(mem, region.RemoteRead))(t)
 		for i := range 12 {
 			wg.Go(func() {
 				sink := make([]byte, i*3001)
@@ -151,18 +146,12 @@ func connsLarge(t *testing.T, e ends) {
 	const n = 3<<20 + 5
 	x, y := e.connect(t, nil, &rdmap.Config{Receives: rdmap.Receives{Size: n}})
 	mem := make([]byte, n)
-	reg, err := y.Register(mem, region.RemoteWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(y.Register(mem, region.RemoteWrite))(t)
 	go func() {
 		_ = x.Write(t.Context(), rdmaptest.Pattern(n), reg.STag(), 0)
 		_ = x.Send(t.Context(), rdmaptest.Pattern(n))
 	}()
-	m, err := y.Recv(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(y.Recv(t.Context()))(t)
 	if !bytes.Equal(m.Data, rdmaptest.Pattern(n)) || !bytes.Equal(mem, rdmaptest.Pattern(n)) {
 		t.Fatal("the octets differ")
 	}
@@ -176,14 +165,10 @@ func connsIdle(t *testing.T, e ends) {
 	reg := MustRegister(t, y, 64, region.RemoteRead)
 	go y.Serve()
 	for i := range 3 {
-		if err := x.Read(t.Context(), make([]byte, 64), reg.STag(), 0); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Read(t.Context(), make([]byte, 64), reg.STag(), 0))
 		for range i {
 			time.Sleep(4 * Tick)
-			if err := y.Send(t.Context(), rdmaptest.Pattern(10)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, y.Send(t.Context(), rdmaptest.Pattern(10)))
 			Within(t, "the message", h.Got)
 		}
 	}
@@ -216,9 +201,7 @@ func connsWaiters(t *testing.T, e ends) {
 // initiator is valid, since an invalid one would not be answered.
 func connsTerminate(t *testing.T, e ends, back bool) {
 	x, y := e.connect(t, nil, nil)
-	if err := x.Send(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Send(t.Context(), nil))
 	if _, err := y.Recv(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +209,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 	if back {
 		from, to = y, x
 	}
-	if err := from.Write(t.Context(), rdmaptest.Pattern(9), 0xbad, 0); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, from.Write(t.Context(), rdmaptest.Pattern(9), 0xbad, 0))
 	_, err := to.Recv(t.Context())
 	if _, ok := errors.AsType[*verbs.ProtocolError](err); !ok {
 		t.Fatalf("the refusing side: %v", err)
@@ -245,9 +226,7 @@ func connsTerminate(t *testing.T, e ends, back bool) {
 func connsEnds(t *testing.T, e ends) {
 	x, y := e.connect(t, nil, nil)
 	for range 20 {
-		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Body: rdmaptest.Pattern(4000)}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Post([]verbs.WR{{Op: verbs.OpSend, Body: rdmaptest.Pattern(4000)}}))
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- x.Close() }()
@@ -270,17 +249,12 @@ func connsEnds(t *testing.T, e ends) {
 // TestAbortIsAtOnce: a TLS peer that does not read delays neither Abort nor Done, although the Close of
 // crypto/tls waits five seconds to send its alert.
 func TestAbortIsAtOnce(t *testing.T) {
-	cfg, err := TlsConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must(TlsConfig())(t)
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.PipeSize(3000)
 		x, y := rdmap.Client(tls.Client(a, &tls.Config{InsecureSkipVerify: true}), nil), rdmap.Server(tls.Server(b, cfg), nil)
 		go y.Handshake(t.Context())
-		if err := x.Handshake(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Handshake(t.Context()))
 		if _, err := a.Write(make([]byte, 2990)); err != nil { // leaves no room
 			t.Fatal(err)
 		}
@@ -325,17 +299,10 @@ func TestWritesOfOtherConns(t *testing.T) {
 	d := &deadlineConn{Conn: a}
 	x, y := rdmaptest.Connect(t, d, b, nil, nil)
 	const n = 4 << 20
-	reg, err := y.Register(make([]byte, n), region.RemoteWrite|region.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(y.Register(make([]byte, n), region.RemoteWrite|region.RemoteRead))(t)
 	go y.Serve()
-	if err := x.Write(t.Context(), rdmaptest.Pattern(n), reg.STag(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.Read(t.Context(), make([]byte, 1), reg.STag(), n-1); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Write(t.Context(), rdmaptest.Pattern(n), reg.STag(), 0))
+	noErr(t, x.Read(t.Context(), make([]byte, 1), reg.STag(), n-1))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.writes > n/buf.ChunkSize*5/4 {

@@ -24,9 +24,7 @@ func TestTakeover(t *testing.T) {
 			go y.Serve()
 			ctx := t.Context()
 			for _, s := range []string{"b one", "2", "b three", "4"} {
-				if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte(s)}}); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte(s)}}))
 			}
 			for _, want := range []string{"2", "4"} {
 				m, err := x.Recv(ctx)
@@ -37,10 +35,7 @@ func TestTakeover(t *testing.T) {
 			close(h.Release)
 			got := map[string]bool{}
 			for range 2 {
-				m, err := x.Recv(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := must(x.Recv(ctx))(t)
 				got[string(m.Data)] = true
 			}
 			if !got["b one"] || !got["b three"] || h.Damaged.Load() {
@@ -64,9 +59,7 @@ func TestTakeoverLimit(t *testing.T) {
 	x, y := rdmaptest.Connect(t, a, b, nil, &rdmap.Config{Handler: h, Reading: rdmap.Reading{MaxHandlers: 1}})
 	go y.Serve()
 	for range 3 {
-		if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("b")}}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("b")}}))
 	}
 	for y.Stats().Takeovers == 0 {
 		time.Sleep(time.Millisecond)

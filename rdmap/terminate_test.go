@@ -23,9 +23,7 @@ func TestSinkLost(t *testing.T) {
 	}{
 		{"invalidated", func(t *testing.T, x *rdmap.Conn) verbs.WR {
 			reg := MustRegister(t, x, 8, region.ReadSink)
-			if err := reg.Invalidate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, reg.Invalidate(t.Context()))
 			return verbs.WR{Sink: reg.STag(), Len: 8}
 		}},
 		{"never there", func(*testing.T, *rdmap.Conn) verbs.WR { return verbs.WR{Sink: 0x100, Len: 1} }},
@@ -60,9 +58,7 @@ func TestSinkLost(t *testing.T) {
 					t.Fatalf("%x, %v", u, err)
 				}
 			}
-			if err := p.Send(rdmaptest.ReadResponse(t, first.STag(), 0)[:14+8]); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, p.Send(rdmaptest.ReadResponse(t, first.STag(), 0)[:14+8]))
 			if u, err := p.Next(); err != nil || !bytes.Equal(rdmaptest.FPDU(u), rdmaptest.Unhex(t, rdmaptest.GoldTermLocal)) {
 				t.Fatalf("%s: got %x, %v", tt.name, u, err)
 			}

@@ -22,10 +22,7 @@ func connsAtomics(t *testing.T, e ends) {
 	var wg sync.WaitGroup
 	for _, d := range [][2]*rdmap.Conn{{x, y}, {y, x}} {
 		mem := make([]byte, 16)
-		reg, err := d[1].Register(mem, region.Atomic|region.RemoteRead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reg := must(d[1].Register(mem, region.Atomic|region.RemoteRead))(t)
 		s := reg.STag()
 		wg.Go(func() {
 			for i, v := range []uint64{5, 7} {
@@ -69,9 +66,7 @@ func connsImmediate(t *testing.T, e ends) {
 			{Op: verbs.OpSendSE, Body: rdmaptest.Pattern(5)},
 			{Op: verbs.OpImmediateSE, Body: rdmaptest.Pattern(8)},
 		}
-		if err := d[0].Post(wrs); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, d[0].Post(wrs))
 		for i := range wrs {
 			m, err := d[1].Recv(t.Context())
 			if err != nil || m.Op != wrs[i].Op || !bytes.Equal(m.Data, wrs[i].Body) || m.Solicited != (i >= 2) {
@@ -118,9 +113,7 @@ func connsCommit(t *testing.T, e ends) {
 	var ans verbs.Answer
 	var w rdmap.Waiter
 	w.Reset()
-	if err := x.Post(append(pushWRs(s, data, sum, &ans, &w), verbs.WR{Op: verbs.OpSend, Body: []byte("passes")})); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Post(append(pushWRs(s, data, sum, &ans, &w), verbs.WR{Op: verbs.OpSend, Body: []byte("passes")})))
 	if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "passes" {
 		t.Fatal(err)
 	}
@@ -128,9 +121,7 @@ func connsCommit(t *testing.T, e ends) {
 		t.Fatal("an atomic write passed a flush")
 	}
 	close(mem.Stop)
-	if err := x.Wait(t.Context(), &w); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Wait(t.Context(), &w))
 	if mem.Calls != 2 || ans.N != 32 || !bytes.Equal(mem.Mem[64:10064], data) || binary.BigEndian.Uint64(mem.Mem) != 10064 {
 		t.Fatal(mem.Calls, ans.N)
 	}
@@ -149,9 +140,7 @@ func connsCommitFails(t *testing.T, e ends) {
 	var ans verbs.Answer
 	var w rdmap.Waiter
 	w.Reset()
-	if err := x.Post(pushWRs(s, data, sum, &ans, &w)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Post(pushWRs(s, data, sum, &ans, &w)))
 	err := x.Wait(t.Context(), &w)
 	if te, ok := errors.AsType[*verbs.TerminateError](err); !ok || te.Terminate.Code != (verbs.TermCode{Layer: 0, EType: 2, Code: 7}) {
 		t.Fatalf("the requester: %v", err)

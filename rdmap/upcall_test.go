@@ -30,9 +30,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 		go x.Flush(t.Context(), reg.STag(), 0, 64, verbs.FlushPersistent)
 		<-mem.Entered
 		if limit < time.Hour {
-			if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("behind")}}); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("behind")}}))
 			if m, err := y.Recv(t.Context()); err != nil || string(m.Data) != "behind" {
 				t.Fatal(m, err)
 			}
@@ -54,9 +52,7 @@ func TestEndWithUpcallRunning(t *testing.T) {
 		h := &Blocker{Release: make(chan struct{})}
 		x, y := rdmaptest.Connect(t, a, b, nil, &rdmap.Config{Handler: h})
 		go y.Serve()
-		if err := x.Send(t.Context(), []byte("b")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(t.Context(), []byte("b")))
 		for !y.InUpcall() {
 			time.Sleep(time.Millisecond)
 		}
@@ -84,9 +80,7 @@ func TestWatchdogPace(t *testing.T) {
 	}
 	look(rdmap.WatchdogRest)
 	for range 2 {
-		if err := x.Send(t.Context(), []byte("b")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Send(t.Context(), []byte("b")))
 		before := y.Stats().Takeovers
 		for !y.InUpcall() {
 			time.Sleep(time.Millisecond)

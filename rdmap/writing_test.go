@@ -40,22 +40,15 @@ func TestMoreFollows(t *testing.T) {
 	go y.Serve()
 	l := &told{Link: x.Link()}
 	x.SetLink(l)
-	sink, err := y.Register(make([]byte, 4*buf.BatchOctets), region.RemoteWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := must(y.Register(make([]byte, 4*buf.BatchOctets), region.RemoteWrite))(t)
 	for _, n := range []int{100, buf.BatchOctets / 2, 4 * buf.BatchOctets} {
 		l.mu.Lock()
 		l.more = nil
 		l.mu.Unlock()
 		var w rdmap.Waiter
 		w.Reset()
-		if err := x.Post([]verbs.WR{{Op: verbs.OpWrite, Body: make([]byte, n), STag: sink.STag(), Done: &w}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Wait(t.Context(), &w); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Post([]verbs.WR{{Op: verbs.OpWrite, Body: make([]byte, n), STag: sink.STag(), Done: &w}}))
+		noErr(t, x.Wait(t.Context(), &w))
 		l.mu.Lock()
 		last := slices.Index(l.more, false)
 		if last < 0 || slices.Contains(l.more[last:], true) || (last > 0) != (n > buf.BatchOctets) {
@@ -86,9 +79,7 @@ func TestFlushTurn(t *testing.T) {
 	go y.Serve()
 	l := &insatiable{Link: x.Link(), c: x}
 	x.SetLink(l)
-	if err := x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("one")}}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, x.Post([]verbs.WR{{Op: verbs.OpSend, Head: []byte("one")}}))
 	if n := l.tries.Load(); n > rdmap.FlushTurn {
 		t.Errorf("the poster wrote %d batches", n)
 	}

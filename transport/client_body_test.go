@@ -35,15 +35,9 @@ const bodySize = 100 << 10
 func newSlowServer(t *testing.T) *slowServer {
 	t.Helper()
 	lc := net.ListenConfig{}
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	nc, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must(net.Dial("tcp", l.Addr().String()))(t)
 	peer, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

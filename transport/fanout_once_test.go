@@ -62,9 +62,7 @@ func TestListenForgets(t *testing.T) {
 			}
 			serveSerially(t, l, h)
 			var r rpc.Reply
-			if err := dial(t, l.Addr().String(), nil).Do(testCtx(t), withXID(7, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procDeny}), &r); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, dial(t, l.Addr().String(), nil).Do(testCtx(t), withXID(7, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procDeny}), &r))
 			r.Release()
 			if n := h.times(7); n != 1 {
 				t.Errorf("it ran %d times, want once", n)

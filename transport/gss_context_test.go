@@ -42,10 +42,7 @@ func gssServerBy(t *testing.T, h rpc.Handler, accept func() gss.Handshake) (*tra
 	cfg := testConfig()
 	cfg.GSS.Accept = accept
 	s, addr := startServer(t, h, cfg)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.ServeStream(l) }()
 	t.Cleanup(func() { s.Close(); <-served })
@@ -58,10 +55,7 @@ func gssServerBy(t *testing.T, h rpc.Handler, accept func() gss.Handshake) (*tra
 		"tcp": func(g *gss.Client) redial.Conn {
 			cfg := testConfig()
 			cfg.GSS.Client = g
-			c, err := transport.DialStream(testCtx(t), "tcp", l.Addr().String(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must(transport.DialStream(testCtx(t), "tcp", l.Addr().String(), cfg))(t)
 			t.Cleanup(func() { c.Close() })
 			return c
 		},

@@ -80,10 +80,7 @@ func newServer(t testing.TB, h rpc.Handler, cfg *transport.Config) *transport.Se
 }
 
 func TestAllowNets(t *testing.T) {
-	allow, err := transport.AllowNets("192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "fe80::1%eth0", "::ffff:203.0.113.0/120")
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must(transport.AllowNets("192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "fe80::1%eth0", "::ffff:203.0.113.0/120"))(t)
 	for ip, want := range map[string]bool{
 		"192.0.2.1": true, "192.0.3.1": false, "::ffff:192.0.2.9": true,
 		"2001:db8::5": true, "2001:db9::5": false,

@@ -46,9 +46,7 @@ func TestOwn(t *testing.T) {
 			go func() { first <- try(t, c, &call) }()
 			waitFor(t, "the call is sent", func() bool { return c.Stats().Calls == 2 })
 			for range 3 { // the first one may have come in the same read
-				if err := try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: make([]byte, 200)}); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procSum, Args: make([]byte, 200)}))
 			}
 			close(h.second)
 			want := bytes.Join([][]byte{call.Cred.Body, call.Verf.Body, call.Args}, nil)

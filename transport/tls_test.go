@@ -79,10 +79,7 @@ func serveTLSBy(t testing.TB, cfg *transport.Config, serve func(*transport.Serve
 	t.Helper()
 	h = &tlsEcho{echo: newEcho()}
 	s = &transport.Server{Handler: h, Config: cfg}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- serve(s, l) }()
 	t.Cleanup(func() {
@@ -249,10 +246,7 @@ func TestTLSRDMAEnds(t *testing.T) {
 	}
 	_, s, addr := serveTLS(t, cfg)
 	dial := func(own ...tls.Certificate) *transport.Client {
-		c, err := transport.Dial(testCtx(t), "tcp", addr, w.clientConfig(own...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.Dial(testCtx(t), "tcp", addr, w.clientConfig(own...)))(t)
 		t.Cleanup(func() { c.Close() })
 		mustDo(t, c, echoCall(filled(100))).Release()
 		return c
@@ -268,14 +262,10 @@ func TestTLSRDMAEnds(t *testing.T) {
 		t.Errorf("after a Write into memory of nobody: %v", bad.Err())
 	}
 	mutual, other := dial(w.client), dial()
-	if err := s.RecheckTLS(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.RecheckTLS())
 	mustDo(t, mutual, echoCall(nil)).Release()
 	lost.Store(true)
-	if err := s.RecheckTLS(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.RecheckTLS())
 	if err := mutual.Do(testCtx(t), echoCall(nil), new(rpc.Reply)); err == nil {
 		t.Error("a session of a CA that is not trusted goes on")
 	}
@@ -381,10 +371,7 @@ func TestTLSAsks(t *testing.T) {
 			asked.Store(true)
 			return &w.client, nil
 		}
-		c, err := dial(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(dial(own))(t)
 		mustDo(t, c, echoCall(nil)).Release()
 		c.Close()
 		if s := h.tls.Load(); !asked.Load() || s == nil || len(s.PeerCertificates)+len(s.VerifiedChains) > 0 {
@@ -463,10 +450,7 @@ func unhex(s string) []byte {
 // rawTLS connects to addr, sends octets, and returns what comes until the mark of want octets is full.
 func rawTLS(t testing.TB, addr string, send []byte, want int) (net.Conn, []byte) {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := must(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := nc.Write(send); err != nil {
@@ -624,10 +608,7 @@ func TestTLSLiars(t *testing.T) {
 		}
 	}
 	n := h.calls.Load()
-	c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig()))(t)
 	mustDo(t, c, echoCall(nil)).Release()
 	c.Close()
 	if h.calls.Load() != n+1 {
@@ -689,15 +670,10 @@ func TestTLSBadProbe(t *testing.T) {
 		if _, err := rw.Write(append(xdr.AppendRecordMark(nil, len(msg), true), msg...)); err != nil {
 			t.Fatal(err)
 		}
-		b, err := xdr.NewRecordReader(rw, 0).Next(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(xdr.NewRecordReader(rw, 0).Next(nil))(t)
 		var r xdr.ReplyHeader
 		d := xdr.NewDecoder(b)
-		if err := r.Parse(&d); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Parse(&d))
 		return r
 	}
 	asIs := func(*xdr.CallHeader) {}
@@ -791,10 +767,7 @@ func TestTLSHandshakes(t *testing.T) {
 		ended(t, nc)
 		t.Log(name)
 	}
-	c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig()))(t)
 	mustDo(t, c, echoCall(nil)).Release()
 	if st := s.Stats(); st.TLSFailed != 8 || st.TLSConns != 1 || st.MTLSConns != 0 {
 		t.Errorf("counted: %+v", st.SecurityStats)
@@ -815,10 +788,7 @@ func clientHello(t testing.TB) []byte {
 	defer a.Close()
 	defer b.Close()
 	buf := make([]byte, 16<<10)
-	n, err := b.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(b.Read(buf))(t)
 	return buf[:n]
 }
 
@@ -847,10 +817,7 @@ func TestTLSSlow(t *testing.T) {
 		other, otherDone := serve()
 		c := w.clientConfig()
 		c.TLS.Config.ServerName = "nfs.test"
-		good, err := transport.NewStreamClient(t.Context(), other, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		good := must(transport.NewStreamClient(t.Context(), other, c))(t)
 		var r rpc.Reply
 		defer r.Release()
 		if err := good.Do(t.Context(), echoCall(filled(100)), &r); err != nil || time.Since(begun) > 0 {
@@ -881,9 +848,7 @@ func TestTLSKeyUpdates(t *testing.T) {
 	nc, _ := rawTLS(t, addr, probe, len(starttls))
 	var log bytes.Buffer
 	c := tls.Client(nc, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test", KeyLogWriter: &log})
-	if err := c.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Handshake())
 	if c.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
 		t.Skip("the test knows one cipher suite")
 	}
@@ -914,9 +879,7 @@ func TestTLSIdleKeyUpdate(t *testing.T) {
 		io.ReadFull(a, make([]byte, len(starttls)))
 		var log bytes.Buffer
 		c := tls.Client(a, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test", KeyLogWriter: &log})
-		if err := c.Handshake(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, c.Handshake())
 		if c.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
 			t.Skip("the test knows one cipher suite")
 		}
@@ -951,14 +914,8 @@ func sealed(t testing.TB, secret, inner []byte) []byte { return sealedAt(t, secr
 
 // sealedAt is record nth of a key.
 func sealedAt(t testing.TB, secret []byte, nth byte, inner []byte) []byte {
-	block, err := aes.NewCipher(expand(t, secret, "key", 16))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gcm, err := cipher.NewGCM(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must(aes.NewCipher(expand(t, secret, "key", 16)))(t)
+	gcm := must(cipher.NewGCM(block))(t)
 	head := binary.BigEndian.AppendUint16([]byte{0x17, 3, 3}, uint16(len(inner)+gcm.Overhead()))
 	iv := expand(t, secret, "iv", 12)
 	iv[11] ^= nth
@@ -969,10 +926,7 @@ func sealedAt(t testing.TB, secret []byte, nth byte, inner []byte) []byte {
 func expand(t testing.TB, secret []byte, label string, n int) []byte {
 	label = "tls13 " + label
 	info := append([]byte{0, byte(n), byte(len(label))}, label...)
-	b, err := hkdf.Expand(sha256.New, secret, string(append(info, 0)), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(hkdf.Expand(sha256.New, secret, string(append(info, 0)), n))(t)
 	return b
 }
 
@@ -1010,10 +964,7 @@ func TestTLSClientLiars(t *testing.T) {
 		{"no TLS", func(x uint32) []byte { return append(answer(x, start)[:4:4], answer(x, start)[4:]...) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer l.Close()
 			a, _ := rawTLS(t, l.Addr().String(), nil, 0)
 			b, err := l.Accept()
@@ -1073,23 +1024,16 @@ func TestRecheckTLS(t *testing.T) {
 	}
 	_, s, addr := serveTLS(t, cfg)
 	dial := func(own ...tls.Certificate) *transport.StreamClient {
-		c, err := transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig(own...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig(own...)))(t)
 		t.Cleanup(func() { c.Close() })
 		mustDo(t, c, echoCall(nil)).Release()
 		return c
 	}
 	mutual, other := dial(w.client), dial()
-	if err := s.RecheckTLS(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.RecheckTLS())
 	mustDo(t, mutual, echoCall(nil)).Release()
 	pool.Store(w.servers.Pool())
-	if err := s.RecheckTLS(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.RecheckTLS())
 	if err := mutual.Do(testCtx(t), echoCall(nil), new(rpc.Reply)); err == nil {
 		t.Error("a session of a CA that is not trusted goes on")
 	}

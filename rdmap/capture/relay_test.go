@@ -12,10 +12,7 @@ import (
 // echoServer sends back what it receives on each connection, until the client closes.
 func echoServer(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -34,22 +31,13 @@ func echoServer(t *testing.T) net.Listener {
 
 func TestRelay(t *testing.T) {
 	var file bytes.Buffer
-	w, err := capture.NewWriter(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(capture.NewWriter(&file))(t)
 	server := echoServer(t)
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- w.Relay(front, "tcp", server.Addr().String()) }()
 
-	c, err := net.Dial("tcp", front.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", front.Addr().String()))(t)
 	said := bytes.Repeat([]byte("ping "), 20000)
 	go func() {
 		_, _ = c.Write(said)
@@ -60,18 +48,12 @@ func TestRelay(t *testing.T) {
 		t.Fatalf("%d octets, %v", len(heard), err)
 	}
 	port := c.LocalAddr().(*net.TCPAddr).Port
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := front.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, c.Close())
+	noErr(t, front.Close())
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, w.Close())
 	all := packets(t, file.Bytes())
 	for _, p := range []int{port, server.Addr().(*net.TCPAddr).Port} {
 		if got := stream(t, all, uint16(p)); !bytes.Equal(got, said) {
@@ -81,25 +63,13 @@ func TestRelay(t *testing.T) {
 }
 
 func TestRelayNobodyThere(t *testing.T) {
-	w, err := capture.NewWriter(io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(capture.NewWriter(io.Discard))(t)
+	gone := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = gone.Close()
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- w.Relay(front, "tcp", gone.Addr().String()) }()
-	c, err := net.Dial("tcp", front.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(net.Dial("tcp", front.Addr().String()))(t)
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("%d octets, %v", n, err)
 	}

@@ -37,9 +37,7 @@ func TestTap(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := ta.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, ta.Close())
 		}
 	})
 	all := packets(t, file)
@@ -56,23 +54,12 @@ func TestTap(t *testing.T) {
 
 func TestTapHalfClose(t *testing.T) {
 	file := capturing(t, func(w *capture.Writer) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		tl := w.TapListener(l)
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := tl.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must(net.Dial("tcp", l.Addr().String()))(t)
+		s := must(tl.Accept())(t)
 		_ = tl.Close()
-		if err := s.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.(interface{ CloseWrite() error }).CloseWrite())
 		if _, err := io.ReadAll(c); err != nil {
 			t.Fatal(err)
 		}
@@ -104,10 +91,7 @@ func TestNoWriter(t *testing.T) {
 }
 
 func TestTapIsANetConn(t *testing.T) {
-	w, err := capture.NewWriter(io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(capture.NewWriter(io.Discard))(t)
 	defer w.Close()
 	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
 		a, b := net.Pipe()

@@ -25,10 +25,7 @@ var (
 // packets reads a capture back with gopacket and checks the checksums of each packet.
 func packets(t *testing.T, file []byte) []gopacket.Packet {
 	t.Helper()
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(pcapgo.NewNgReader(bytes.NewReader(file), pcapgo.DefaultNgReaderOptions))(t)
 	var all []gopacket.Packet
 	for {
 		data, ci, err := r.ReadPacketData()
@@ -43,9 +40,7 @@ func packets(t *testing.T, file []byte) []gopacket.Packet {
 		if err := p.ErrorLayer(); err != nil {
 			t.Fatalf("packet %d: %v", len(all)+1, err.Error())
 		}
-		if err := p.TransportLayer().(*layers.TCP).SetNetworkLayerForChecksum(p.NetworkLayer()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.TransportLayer().(*layers.TCP).SetNetworkLayerForChecksum(p.NetworkLayer()))
 		if err, mismatches := p.VerifyChecksums(); err != nil || len(mismatches) > 0 {
 			t.Errorf("packet %d: checksums: %v %v", len(all)+1, err, mismatches)
 		}
@@ -79,14 +74,9 @@ func stream(t *testing.T, all []gopacket.Packet, src uint16) []byte {
 func capturing(t *testing.T, say func(w *capture.Writer)) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	w, err := capture.NewWriter(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(capture.NewWriter(&file))(t)
 	say(w)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, w.Close())
 	return file.Bytes()
 }
 
@@ -216,10 +206,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 func TestSlowFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{release: make(chan struct{})}
-		w, err := capture.NewWriter(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must(capture.NewWriter(out))(t)
 		c := w.Conn(client, server)
 		synctest.Wait() // the Writer hangs in the handshake
 		start := time.Now()
@@ -274,10 +261,7 @@ func holes(all []gopacket.Packet, src uint16) (n uint64) {
 func TestStuckFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{release: make(chan struct{})}
-		w, err := capture.NewWriter(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must(capture.NewWriter(out))(t)
 		w.Conn(client, server)
 		start := time.Now()
 		if err := w.Close(); !errors.Is(err, capture.ErrStuck) || time.Since(start) != capture.CloseTimeout {

@@ -26,10 +26,7 @@ func TestRevokeMemory(t *testing.T) {
 	shared, _ := d.RegisterShared(mem, region.Options{Access: region.RemoteRead})
 	regs = append(regs, shared)
 	kept := registerMemory(t, tabs[0], other)
-	v, err := tabs[1].Lookup(regs[1].STag(), 0, 8, region.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(tabs[1].Lookup(regs[1].STag(), 0, 8, region.RemoteRead))(t)
 	region.RevokeMemory(mem)
 	for i, r := range regs {
 		if r.Valid() {
@@ -68,9 +65,7 @@ func TestMemoryForgotten(t *testing.T) {
 		if fails {
 			region.RevokeMemory(mem)
 		}
-		if err := r.Invalidate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Invalidate(t.Context()))
 		if runtime.GC(); left.Value() != nil {
 			t.Errorf("held, failed %v", fails)
 		}
@@ -98,10 +93,7 @@ func TestGuesses(t *testing.T) {
 		regs := [2]region.Region{registerMemory(t, tabs[0], mem), registerMemory(t, tabs[1], mem)}
 		guess := func() (n int) {
 			for i := 0; ; i++ {
-				v, err := tabs[i%2].Lookup(regs[i%2].STag(), 0, 8, region.Verify)
-				if err != nil {
-					t.Fatal(err)
-				}
+				v := must(tabs[i%2].Lookup(regs[i%2].STag(), 0, 8, region.Verify))(t)
 				if !v.MayGuess(tabs[i%2]) {
 					if !v.MayGuess(other) {
 						t.Error("the guesses of one count for another")

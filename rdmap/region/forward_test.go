@@ -14,10 +14,7 @@ func TestForward(t *testing.T) {
 	r, _ := tab.Register(mem, region.RemoteWrite)
 	for first := range uint32(11) {
 		for n := -1; n < 12; n++ {
-			v, err := tab.Lookup(r.STag(), 0, first, region.RemoteWrite)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must(tab.Lookup(r.STag(), 0, first, region.RemoteWrite))(t)
 			ok := v.Forward(n)
 			if want := n >= 0 && int(first)+n <= len(mem); ok != want {
 				t.Fatalf("%d octets after %d: %v", n, first, ok)

@@ -58,10 +58,7 @@ func view(t *testing.T, mem region.Memory) region.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := tab.Lookup(r.STag(), 2, 4, region.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(tab.Lookup(r.STag(), 2, 4, region.RemoteRead))(t)
 	t.Cleanup(v.Release)
 	return v
 }

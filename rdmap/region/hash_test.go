@@ -46,10 +46,7 @@ func sumOf(t *testing.T, mem region.Memory, h *region.Hash, n int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := tab.Lookup(r.STag(), 2, uint32(n), region.Verify)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(tab.Lookup(r.STag(), 2, uint32(n), region.Verify))(t)
 	defer v.Release()
 	sum, err := v.AppendSum([]byte("before"))
 	if err != nil || !bytes.HasPrefix(sum, []byte("before")) {

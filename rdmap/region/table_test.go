@@ -10,18 +10,13 @@ import (
 
 func register(t testing.TB, tab *region.Table, mem []byte, a region.Access) region.Region {
 	t.Helper()
-	r, err := tab.Register(mem, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(tab.Register(mem, a))(t)
 	return r
 }
 
 func invalidate(t testing.TB, r region.Region) {
 	t.Helper()
-	if err := r.Invalidate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.Invalidate(t.Context()))
 }
 
 // try looks up octets and releases them.
@@ -47,9 +42,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := a.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.Close(t.Context()))
 	if err := try(a, r.STag(), 0, 8, region.RemoteRead); !errors.Is(err, region.ErrInvalidSTag) {
 		t.Errorf("closed table: %v", err)
 	}
@@ -71,9 +64,7 @@ func TestRegisterErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for range 2 {
-		if err := tab.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, tab.Close(t.Context()))
 	}
 	if _, err := tab.Register(nil, 0); !errors.Is(err, region.ErrClosed) {
 		t.Errorf("%v", err)

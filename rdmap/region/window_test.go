@@ -12,10 +12,7 @@ import (
 // openWindow returns a Window of 64 octets.
 func openWindow(t testing.TB, tab *region.Table) region.Window {
 	t.Helper()
-	w, err := tab.Window(make([]byte, 64))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(tab.Window(make([]byte, 64)))(t)
 	return w
 }
 
@@ -30,10 +27,7 @@ func TestWindow(t *testing.T) {
 		if i%2 == 1 {
 			access, other = other, access
 		}
-		r, err := w.Open(i%32, 32, access)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(w.Open(i%32, 32, access))(t)
 		if old[r.STag()] || r.STag() == 0 {
 			t.Fatalf("opening %d: STag %v again", i, r.STag())
 		}
@@ -86,17 +80,9 @@ func TestWindowMisuse(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	r, err := w.Open(0, 64, region.RemoteWrite|region.RemoteInvalidate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := tab.Lookup(r.STag(), 0, 64, region.RemoteWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tab.RemoteInvalidate(r.STag()); err != nil {
-		t.Fatal(err)
-	}
+	r := must(w.Open(0, 64, region.RemoteWrite|region.RemoteInvalidate))(t)
+	v := must(tab.Lookup(r.STag(), 0, 64, region.RemoteWrite))(t)
+	noErr(t, tab.RemoteInvalidate(r.STag()))
 	if err := r.Invalidate(ended()); !errors.Is(err, region.ErrPinned) {
 		t.Errorf("%v", err)
 	}
@@ -143,18 +129,10 @@ func ended() context.Context {
 func TestWindowRace(t *testing.T) {
 	tab := region.NewTable()
 	mem := make([]byte, 64)
-	w, err := tab.Window(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := w.Open(0, 64, region.RemoteWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(tab.Window(mem))(t)
+	first := must(w.Open(0, 64, region.RemoteWrite))(t)
 	base := first.STag() &^ 0xff
-	if err := first.Invalidate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, first.Invalidate(t.Context()))
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	wg.Go(func() {
@@ -172,14 +150,9 @@ func TestWindowRace(t *testing.T) {
 	})
 	for i := range 1000 {
 		mem[0] = byte(i)
-		r, err := w.Open(8*(1+i%7), 8, region.RemoteWrite)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(w.Open(8*(1+i%7), 8, region.RemoteWrite))(t)
 		mem[0] = 0 // not in the opening
-		if err := r.Invalidate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Invalidate(t.Context()))
 		clear(mem)
 	}
 	if err := tab.Close(t.Context()); err != nil {
@@ -199,14 +172,8 @@ func TestWindowVerify(t *testing.T) {
 	tab := region.NewTable()
 	w := openWindow(t, tab)
 	for opening := range 2 {
-		r, err := w.Open(0, 64, region.Verify)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := tab.Lookup(r.STag(), 0, 64, region.Verify)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(w.Open(0, 64, region.Verify))(t)
+		v := must(tab.Lookup(r.STag(), 0, 64, region.Verify))(t)
 		if may := v.MayGuess(tab); may != (opening == 0) {
 			t.Errorf("opening %d: MayGuess is %v before its first guess", opening, may)
 		}
@@ -214,9 +181,7 @@ func TestWindowVerify(t *testing.T) {
 			v.Guessed(tab)
 		}
 		v.Release()
-		if err := r.Invalidate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.Invalidate(t.Context()))
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)

@@ -21,10 +21,7 @@ func TestPutOffBound(t *testing.T) {
 	u := append(rdmaptest.Patch(t, rdmaptest.GoldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
 	want := engine.EvStalled
 	for {
-		ev, err := e.rcv.Input(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ev := must(e.rcv.Input(u))(t)
 		if ev.Kind == engine.EvBlocked {
 			break
 		}

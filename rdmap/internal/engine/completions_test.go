@@ -213,9 +213,7 @@ func TestStoreBesideResponse(t *testing.T) {
 	if !b.snd.Take(&b.wk) {
 		t.Fatal("no response")
 	}
-	if err := b.wk.Build(b.snd.MULPDU, true, b.snd.Table); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, b.wk.Build(b.snd.MULPDU, true, b.snd.Table))
 	a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Head: make([]byte, 64)})
 	b.input(a.output())
 	c.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: other.STag(), TO: 128, Atomic: &verbs.Atomic{Operand: 1}})

@@ -201,9 +201,6 @@ func exchange(a, b *halves) {
 func (e *halves) register(t testing.TB, n int, access region.Access) ([]byte, region.Region) {
 	t.Helper()
 	mem := make([]byte, n)
-	reg, err := e.snd.Table.Register(mem, access)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(e.snd.Table.Register(mem, access))(t)
 	return mem, reg
 }

@@ -26,10 +26,7 @@ func refusedWith(t *testing.T, e *halves, u []byte, word uint32) {
 func ownWord(t *testing.T, e *halves, v uint64, a region.Access) (*uint64, region.STag) {
 	t.Helper()
 	mem, p := rdmaptest.Word(v)
-	reg, err := e.snd.Table.Register(mem, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(e.snd.Table.Register(mem, a))(t)
 	return p, reg.STag()
 }
 
@@ -163,10 +160,7 @@ func TestMaskedCmpSwap(t *testing.T) {
 			}
 		}
 		*p = old
-		view, err := e.snd.Table.Lookup(stag, 0, 8, region.Atomic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := must(e.snd.Table.Lookup(stag, 0, 8, region.Atomic))(t)
 		got, err := view.CmpSwap(cmp, cmpMask, swap, swapMask)
 		view.Release()
 		if err != nil || got != old || *p != want {
@@ -197,10 +191,7 @@ func TestSlotsBesideReads(t *testing.T) {
 		}
 		var last []byte
 		for range n {
-			u, err := p.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := must(p.Next())(t)
 			if last = u; u[1] == 0x47 {
 				break
 			}

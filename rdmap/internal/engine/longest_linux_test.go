@@ -22,9 +22,7 @@ func carry(t testing.TB, from *halves, body []byte, to func(u []byte)) {
 	var buf [1 << 17]byte
 	n := 0
 	for from.snd.Take(&from.wk) {
-		if err := from.wk.Build(from.snd.MULPDU, false, from.snd.Table); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, from.wk.Build(from.snd.MULPDU, false, from.snd.Table))
 		for _, p := range from.wk.Batch.Pieces() {
 			if !inside(p, body) {
 				copy(buf[n:], p)

@@ -64,10 +64,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 		}
 		synctest.Wait()
 		go y.Serve()
-		src, err := y.Register(rdmaptest.Pattern(100_000), region.RemoteRead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must(y.Register(rdmaptest.Pattern(100_000), region.RemoteRead))(t)
 		a := newEngine(engineConfig{ord: 1})
 		_, sink := a.register(t, 100_000, region.ReadSink)
 		a.post(
@@ -82,10 +79,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 			t.Error("the Send waits for the Response")
 		}
 		for a.read == 0 && a.err == nil {
-			u, err := peer.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := must(peer.Next())(t)
 			a.input(rdmaptest.FPDU(u))
 		}
 		p.Close()
@@ -112,10 +106,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 		free.trace = waits
 		free.effects()
 
-		back, err := hung.x.Register(rdmaptest.Pattern(100), region.RemoteRead)
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := must(hung.x.Register(rdmaptest.Pattern(100), region.RemoteRead))(t)
 		sink := make([]byte, 100)
 		if err := hung.y.Read(t.Context(), sink, back.STag(), 0); err != nil || sink[99] != rdmaptest.Pattern(100)[99] {
 			t.Errorf("the other direction: %v", err)

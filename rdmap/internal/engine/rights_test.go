@@ -117,9 +117,7 @@ func TestRequestRights(t *testing.T) {
 			if stored != (allowed && tt.stores) || persisted != (allowed && wr.Len > 0 && wr.Flags&verbs.FlushPersistent != 0) {
 				t.Fatalf("%s with %v: stored %v, persisted %v", tt.name, access, stored, persisted)
 			}
-			if err := reg.Invalidate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, reg.Invalidate(t.Context()))
 		}
 	}
 }

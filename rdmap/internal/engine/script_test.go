@@ -41,10 +41,7 @@ func TestScripts(t *testing.T) {
 	}
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			old, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			old := must(os.ReadFile(f))(t)
 			for marks := range 4 { // the same things happen whichever side sends markers
 				s := newScript(t)
 				s.marked = map[string]bool{"a": marks&1 != 0, "b": marks&2 != 0}
@@ -57,9 +54,7 @@ func TestScripts(t *testing.T) {
 				return
 			}
 			if *update {
-				if err := os.WriteFile(f, []byte(got), 0o666); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, os.WriteFile(f, []byte(got), 0o666))
 				return
 			}
 			t.Errorf("the engines behave differently:\n%s", firstDifference(string(old), got))

@@ -65,9 +65,7 @@ func TestTerminateBehindMessage(t *testing.T) {
 	if !a.snd.Take(&a.wk) {
 		t.Fatal("nothing to send")
 	}
-	if err := a.wk.Build(a.snd.MULPDU, true, a.snd.Table); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.wk.Build(a.snd.MULPDU, true, a.snd.Table))
 	var wire []byte
 	for _, p := range a.wk.Batch.Pieces() {
 		wire = append(wire, p...)
@@ -129,9 +127,7 @@ func TestPrune(t *testing.T) {
 	if !a.snd.Take(&a.wk) {
 		t.Fatal("nothing to send")
 	}
-	if err := a.wk.Build(a.snd.MULPDU, true, a.snd.Table); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.wk.Build(a.snd.MULPDU, true, a.snd.Table))
 	a.due = a.snd.Wrote(&a.wk, false, a.due)
 	if len(a.wk.Items()) != 2 || a.snd.Copied == 0 { // the Atomic, which waits until the response is written, and that Send
 		t.Fatalf("%d items are left, %d octets", len(a.wk.Items()), a.snd.Copied)
@@ -156,9 +152,7 @@ func TestCancelledRead(t *testing.T) {
 	if a.snd.Cancel(&d1) {
 		t.Fatal("a Read that had been sent was removed from the queue")
 	}
-	if err := greg.Invalidate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, greg.Invalidate(t.Context()))
 	b.input(out)
 	exchange(a, b)
 	if a.err != nil || !bytes.Equal(gone, make([]byte, 5000)) || !bytes.Equal(sink, src) || d2.N != 1 {

@@ -94,9 +94,7 @@ func onConn(t *testing.T, cfg engineConfig) (*halves, *rdmap.Conn, *rdmaptest.Pe
 	errs := make(chan error, 1)
 	go func() { errs <- x.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 64, ORD: 64}, nil)
-	if err := errors.Join(err, <-errs); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(err, <-errs))
 	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
 	go x.Serve()
 	e := newEngine(cfg)

@@ -53,10 +53,7 @@ func writeOf(t testing.TB, stag region.STag, to uint64) []byte {
 
 func foreign(t *testing.T, e *halves) region.STag {
 	other := e.snd.Table.Domain().NewTable()
-	reg, err := other.Register(make([]byte, 64), rdmaptest.AllRights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(other.Register(make([]byte, 64), rdmaptest.AllRights))(t)
 	return reg.STag()
 }
 
@@ -312,10 +309,7 @@ var precedenceTests = []violationTest{
 
 // foreignWith returns an STag of another stream with some rights.
 func foreignWith(t *testing.T, e *halves, a region.Access) region.STag {
-	reg, err := e.snd.Table.Domain().NewTable().Register(make([]byte, 64), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reg := must(e.snd.Table.Domain().NewTable().Register(make([]byte, 64), a))(t)
 	return reg.STag()
 }
 

@@ -14,18 +14,13 @@ import (
 func newFile(t testing.TB, size int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "memory")
-	if err := pmem.Create(path, size, nil); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, pmem.Create(path, size, nil))
 	return path
 }
 
 func open(t testing.TB, kind pmem.Kind, path string, o *pmem.Options) *pmem.Memory {
 	t.Helper()
-	m, err := pmem.Open(kind, path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(pmem.Open(kind, path, o))(t)
 	return m
 }
 
@@ -37,17 +32,10 @@ func fileTarget(kind pmem.Kind) pmemtest.Target {
 			return open(t, kind, newFile(t, size), &pmem.Options{Hooks: f.Hooks()})
 		},
 		Crash: func(t testing.TB, m region.Memory) region.Memory {
-			image, err := os.ReadFile(m.(*pmem.Memory).Path())
-			if err != nil {
-				t.Fatal(err)
-			}
+			image := must(os.ReadFile(m.(*pmem.Memory).Path()))(t)
 			path := filepath.Join(t.TempDir(), "after")
-			if err := os.WriteFile(path, image, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.WriteFile(path, image, 0o600))
+			noErr(t, m.Close())
 			return open(t, kind, path, nil)
 		},
 		Again: func(_ testing.TB, m region.Memory) error {
@@ -55,9 +43,7 @@ func fileTarget(kind pmem.Kind) pmemtest.Target {
 			return err
 		},
 		Truncate: func(t testing.TB, m region.Memory, n int) {
-			if err := os.Truncate(m.(*pmem.Memory).Path(), int64(n)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.Truncate(m.(*pmem.Memory).Path(), int64(n)))
 		},
 	}
 }

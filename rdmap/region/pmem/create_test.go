@@ -17,10 +17,7 @@ import (
 
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	es, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	es := must(os.ReadDir(dir))(t)
 	for _, e := range es {
 		all = append(all, e.Name())
 	}
@@ -30,9 +27,7 @@ func names(t *testing.T, dir string) (all []string) {
 func TestCreateRefuses(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there")
-	if err := os.WriteFile(there, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(there, []byte("precious"), 0o600))
 	for _, tt := range []struct {
 		path string
 		size int

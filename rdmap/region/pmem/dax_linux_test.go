@@ -43,13 +43,8 @@ func TestDAXNeedsInstruction(t *testing.T) {
 func TestHoles(t *testing.T) {
 	pmem.PretendDAX(t)
 	path := t.TempDir() + "/sparse"
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Truncate(1<<20), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Create(path))(t)
+	noErr(t, errors.Join(f.Truncate(1<<20), f.Close()))
 	for _, k := range []pmem.Kind{pmem.Mmap, pmem.DAX} {
 		if _, err := pmem.Open(k, path, nil); !errors.Is(err, pmem.ErrRefused) || !strings.Contains(err.Error(), "hole") {
 			t.Errorf("%v: %v", k, err)
@@ -66,16 +61,12 @@ func TestDAXWriteBackFaults(t *testing.T) {
 	pmem.PretendDAX(t)
 	path := newFile(t, 1<<16)
 	m := open(t, pmem.DAX, path, nil)
-	if err := errors.Join(m.Store(0, []byte("x")), m.Persist(0, 1<<16), os.Truncate(path, 0)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(m.Store(0, []byte("x")), m.Persist(0, 1<<16), os.Truncate(path, 0)))
 	err := m.Persist(0, 1<<16)
 	if err == nil || !strings.Contains(err.Error(), "write back") || !strings.Contains(err.Error(), "fault at octet 0") {
 		t.Error(err)
 	}
-	if err := os.Truncate(path, 1<<16); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Truncate(path, 1<<16))
 	for _, err := range []error{m.Persist(0, 1), m.Err()} {
 		if !errors.Is(err, region.ErrRegionLost) {
 			t.Errorf("not final: %v", err)
@@ -90,9 +81,7 @@ func TestDAXWriteBackFaults(t *testing.T) {
 func TestRealEFAULT(t *testing.T) {
 	path := newFile(t, 4096)
 	m := open(t, pmem.Mmap, path, nil)
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Truncate(path, 0))
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

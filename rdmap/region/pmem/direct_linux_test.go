@@ -46,9 +46,7 @@ func TestDirect(t *testing.T) {
 	}
 	for round := range 200 {
 		if round%50 == 49 {
-			if err := m.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Close())
 			m = open(t, pmem.File, m.Path(), nil)
 			t.Cleanup(func() { m.Close() })
 			mustBeDirect(t, m)
@@ -56,17 +54,13 @@ func TestDirect(t *testing.T) {
 		}
 		at := some()
 		p := bytes.Repeat([]byte{byte(round + 1)}, at.N)
-		if err := m.Store(at.Off, p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Store(at.Off, p))
 		copy(stored[at.Off:], p)
 		rs := []region.Range{some(), some(), some()}[:1+round%3]
 		for _, r := range rs {
 			copy(want[r.Off:], stored[r.Off:r.Off+r.N])
 		}
-		if err := m.PersistRanges(rs); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.PersistRanges(rs))
 		if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("round %d, %v: the file differs, %v", round, rs, err)
 		}
@@ -110,9 +104,7 @@ func TestNotDirect(t *testing.T) {
 		m.Close()
 	}
 	big := newFile(t, 1)
-	if err := os.Truncate(big, pmem.MaxDirect+4096); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Truncate(big, pmem.MaxDirect+4096))
 	if m, err := pmem.Open(pmem.File, big, nil); err != nil {
 		t.Error(err)
 	} else {
@@ -127,9 +119,7 @@ func TestNotDirect(t *testing.T) {
 func TestDirectFails(t *testing.T) {
 	f := pmemtest.NewFaults()
 	m := openDirect(t, 8192, &pmem.Options{Hooks: f.Hooks()})
-	if err := errors.Join(m.Store(5000, []byte("x")), m.Persist(5000, 1)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(m.Store(5000, []byte("x")), m.Persist(5000, 1)))
 	f.Fail(pmem.OpWrite, syscall.EIO)
 	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
@@ -138,9 +128,7 @@ func TestDirectFails(t *testing.T) {
 		t.Error(err)
 	}
 	cut := openDirect(t, 8192, nil)
-	if err := os.Truncate(cut.Path(), 4096); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Truncate(cut.Path(), 4096))
 	if err := cut.Persist(8191, 1); !errors.Is(err, region.ErrRegionLost) {
 		t.Error(err)
 	}

@@ -15,9 +15,7 @@ import (
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(empty, nil, 0o600))
 	for _, tt := range []struct {
 		path string
 		size int
@@ -45,9 +43,7 @@ func TestLocked(t *testing.T) {
 			t.Errorf("%v: %v", k, err)
 		}
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, m.Close())
 	if err := open(t, pmem.File, path, nil).Close(); err != nil {
 		t.Error(err)
 	}
@@ -74,9 +70,7 @@ func TestRemoved(t *testing.T) {
 	for _, replace := range []bool{false, true} {
 		path := newFile(t, 64)
 		m := open(t, pmem.File, path, nil)
-		if err := m.Persist(0, 64); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Persist(0, 64))
 		var err error
 		if replace {
 			err = os.Rename(newFile(t, 64), path)
@@ -99,9 +93,7 @@ func TestRemoved(t *testing.T) {
 func TestRenamed(t *testing.T) {
 	path := newFile(t, 64)
 	m := open(t, pmem.File, path, nil)
-	if err := os.Rename(path, path+"2"); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Rename(path, path+"2"))
 	if err := errors.Join(m.Persist(0, 64), m.Close()); err != nil {
 		t.Error(err)
 	}

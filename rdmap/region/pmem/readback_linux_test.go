@@ -54,23 +54,16 @@ func TestReadBack(t *testing.T) {
 			defer m.Close()
 			mustReadBack(t, m)
 			want := bytes.Repeat([]byte("0123456789abcdef!"), tt.size/17+1)[:tt.size]
-			if err := errors.Join(m.Store(0, want), m.Persist(0, tt.size)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(m.Store(0, want), m.Persist(0, tt.size)))
 			if tt.kind == pmem.File { // octets of a mapping may reach the medium at any time
-				if err := m.Store(tt.size-1, []byte{'?'}); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, m.Store(tt.size-1, []byte{'?'}))
 			}
 			for _, r := range []region.Range{{Off: 0, N: tt.size}, {Off: tt.size - 1, N: 1}, {Off: tt.size / 3, N: tt.size / 2}, {Off: tt.size, N: 0}} {
 				if got := readBack(t, m, r.Off, r.N); !bytes.Equal(got, want[r.Off:r.Off+r.N]) {
 					t.Errorf("%v: other octets than were persisted", r)
 				}
 			}
-			other, err := os.OpenFile(m.Path(), os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := must(os.OpenFile(m.Path(), os.O_WRONLY, 0))(t)
 			defer other.Close()
 			if _, err := other.WriteAt([]byte("X"), int64(tt.size/2)); err != nil {
 				t.Fatal(err)
@@ -118,9 +111,7 @@ func TestReadBackRefuses(t *testing.T) {
 			defer m.Close()
 			mustReadBack(t, m)
 			readBack(t, m, 0, size)
-			if err := tt.spoil(t, m, f); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, tt.spoil(t, m, f))
 			var b bytes.Buffer
 			if err := m.ReadBack(&b, 0, size); !errors.Is(err, tt.want) {
 				t.Fatalf("%d octets, %v; want %v", b.Len(), err, tt.want)
@@ -142,9 +133,7 @@ func TestNotReadable(t *testing.T) {
 	dir := inMemory(t)
 	for _, kind := range []pmem.Kind{pmem.File, pmem.Mmap} {
 		path := filepath.Join(dir, kind.String())
-		if err := pmem.Create(path, 8192, nil); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, pmem.Create(path, 8192, nil))
 		m := open(t, kind, path, nil)
 		defer m.Close()
 		if err := errors.Join(m.Store(5, []byte("x")), m.Persist(5, 1)); err != nil {
@@ -190,16 +179,11 @@ func TestReadBackCooled(t *testing.T) {
 	mustReadBack(t, m)
 	m.Warm(t)
 	want := bytes.Repeat([]byte("warm"), 1000)
-	if err := errors.Join(m.Store(4000, want), m.Persist(4000, len(want))); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(m.Store(4000, want), m.Persist(4000, len(want))))
 	if got := readBack(t, m, 4000, len(want)); !bytes.Equal(got, want) {
 		t.Error("other octets than were persisted")
 	}
-	other, err := os.OpenFile(m.Path(), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(os.OpenFile(m.Path(), os.O_RDWR, 0))(t)
 	defer other.Close()
 	if _, err := other.WriteAt([]byte("cold"), 4096); err != nil { // dirty, until it is written
 		t.Fatal(err)
@@ -207,10 +191,7 @@ func TestReadBackCooled(t *testing.T) {
 	if got := readBack(t, m, 4096, 4); string(got) != "cold" {
 		t.Errorf("%q", got)
 	}
-	data, err := unix.Mmap(int(other.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(unix.Mmap(int(other.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE))(t)
 	defer unix.Munmap(data)
 	if err := m.ReadBack(new(bytes.Buffer), 100, 1); !errors.Is(err, region.ErrNotVerifiable) || m.Err() != nil {
 		t.Errorf("of a page that another mapping keeps: %v, %v", err, m.Err())
@@ -229,9 +210,7 @@ func TestBitRot(t *testing.T) {
 				continue // refused; see TestNotReadable
 			}
 			path := filepath.Join(dir, "memory-"+kind.String())
-			if err := errors.Join(os.RemoveAll(path), pmem.Create(path, size, nil)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(os.RemoveAll(path), pmem.Create(path, size, nil)))
 			m := open(t, kind, path, nil)
 			defer m.Close()
 			mustReadBack(t, m)
@@ -242,9 +221,7 @@ func TestBitRot(t *testing.T) {
 			if warm {
 				mark = append(mark, " warm"...)
 			}
-			if err := errors.Join(m.Store(5000, mark), m.Persist(5000, len(mark))); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(m.Store(5000, mark), m.Persist(5000, len(mark))))
 			if got := readBack(t, m, 5000, len(mark)); !bytes.Equal(got, mark) {
 				t.Fatalf("%q", got)
 			}
@@ -270,9 +247,7 @@ func mountImage(t *testing.T, image string) (dir string) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a loop device")
 	}
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 32<<20)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 32<<20)))
 	dir = t.TempDir()
 	for _, c := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
@@ -290,18 +265,12 @@ func mountImage(t *testing.T, image string) (dir string) {
 // flip changes one bit of the mark, in the image that holds it once.
 func flip(t *testing.T, image string, mark []byte) {
 	t.Helper()
-	b, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(image))(t)
 	at := bytes.Index(b, mark)
 	if at < 0 || bytes.Contains(b[at+1:], mark) {
 		t.Fatal("the mark is not once on the disk:", at)
 	}
-	f, err := os.OpenFile(image, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.OpenFile(image, os.O_WRONLY, 0))(t)
 	defer f.Close()
 	if _, err := f.WriteAt([]byte{mark[0] ^ 1}, int64(at)); err != nil {
 		t.Fatal(err)

@@ -20,24 +20,18 @@ func TestWriteBack(t *testing.T) {
 	want := make([]byte, 4096)
 	for i := range 8 {
 		p := bytes.Repeat([]byte{byte(i + 1)}, 100)
-		if err := m.Store(i*128, p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Store(i*128, p))
 		if i%2 == 0 {
 			m.WriteBack(i*128+10, 50)
 			copy(want[i*128+10:], p[:50])
 		}
 	}
 	m.WriteBack(4090, 7) // outside
-	if err := m.Persist(4000, 1); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, m.Persist(4000, 1))
 	if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%x, %v", got, err)
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, m.Close())
 	m.WriteBack(0, 1)
 }
 
@@ -59,9 +53,7 @@ func TestWriteBackHangs(t *testing.T) {
 			t.Error("WriteBack waited for the flush")
 		}
 		release()
-		if err := m.Persist(4095, 1); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Persist(4095, 1))
 		if got := f.Count(pmem.OpWrite) - n; got > 260 || got < 250 {
 			t.Errorf("%d writes", got)
 		}
