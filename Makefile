@@ -171,7 +171,7 @@ alerts: ## make each alert of docs/alerts.yaml happen, and see with promtool tha
 	promtool check rules docs/alerts.yaml && go test -count=1 -v -run TestAlerts ./nfsdemo/cli
 
 .PHONY: systemd
-systemd: ## the administrator's guide with the package of dist/, in a fresh guest with systemd (Debian, root)
+systemd: ## the administrator's guide, then his year, with the package of dist/, each in a fresh guest with systemd (Debian, root)
 	bash conformance/linux/systemd.sh
 
 .PHONY: demo

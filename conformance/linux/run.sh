@@ -60,7 +60,7 @@ args+=("${more[@]+"${more[@]}"}")
 append="console=ttyS0 reboot=t panic=-1 net.ifnames=0 mitigations=off tsc=unstable nowatchdog audit=0 selinux=0
  apparmor=0 cryptomgr.notests random.trust_cpu=on stag.slirp $log"
 
-timeout --foreground -k 5 "$limit" qemu-system-x86_64 "${args[@]}" -append "${append//$'\n'/}" </dev/null | tr -d '\r'
+timeout --foreground -k 5 "$limit" qemu-system-x86_64 "${args[@]}" -append "${append//$'\n'/}" </dev/null | sed -u 's|\r||g' # a line at a time
 rc=${PIPESTATUS[0]}
 [ -s "$share/.status" ] && exit "$(cat "$share/.status")"
 [ "$rc" = 124 ] && { echo "run.sh: time limit of ${limit} s" >&2; exit 124; }

@@ -3,11 +3,15 @@
 # kernel of build.sh: the package of dist/ (make release), configuration, metrics, journal, mounts by the kernel over RDMA
 # and TCP, reload, stop, sockets, wrong input, `nfsdemo doctor`, removal. See systemd-guest.sh.
 #
-# The guest has no network but its own addresses, and apt takes packages from its cache, so that times leave downloads out.
+# Then the year of an administrator, compressed, in another one: /etc/exports, ACLs, quotas, groups, disks that come late, locks,
+# rpcbind, an upgrade under load. See year-guest.sh.
+#
+# The guests have no network but their own addresses, and apt takes packages from its cache, so that times leave downloads out.
 # Prints one line per check; exit 1 on any failure. Debian 12, root.
 #
-# usage: systemd.sh [root]
-#   root  only makes the guest's root file system, if it is missing or out of date
+# usage: systemd.sh [root | systemd | year]
+#   root  only makes the guests' root file system, if it is missing or out of date
+#   systemd, year  only this one
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
@@ -57,7 +61,7 @@ NETWORK
     --customize-hook='chroot "$1" systemctl -q mask apt-daily.timer apt-daily-upgrade.timer serial-getty@ttyS0.service' \
     --customize-hook='chroot "$1" useradd -u 1000 -m user' \
     --customize-hook='chroot "$1" apt-get clean' \
-    --customize-hook='chroot "$1" apt-get install -qq --download-only --install-recommends nfs-common netbase' \
+    --customize-hook='chroot "$1" apt-get install -qq --download-only --install-recommends nfs-common netbase acl quota' \
     --customize-hook="chroot \"\$1\" apt-get install -qq --download-only --no-install-recommends gcc make kmod xz-utils linux-headers-$kver linux-source-$kernel" \
     bookworm "$tree" "$(ls /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -1)" >"$fresh/log"
   cp "$tree/boot/initrd.img-$kver" "$fresh/initrd"
@@ -76,7 +80,13 @@ deb=$(ls dist/nfsdemo_*_amd64.deb) || { echo "systemd.sh: no package in dist/: m
 
 work=$(mktemp -d)
 trap 'if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi' EXIT
-mkdir "$work/dist"
-cp "$deb" "$work/dist/"
-cp docs/admin.md "$work/"
-"$here/run.sh" -t "${LIMIT:-1100}" -d "$work" -m 2048 -r "$fresh" ${VERBOSE:+-V} "$here/systemd-guest.sh"
+status=0
+for guest in ${1:-systemd year}; do
+  share=$work/$guest
+  mkdir -p "$share/dist"
+  cp "$deb" "$share/dist/"
+  cp docs/admin.md "$share/"
+  cat "$here/systemd-lib.sh" "$here/$guest-guest.sh" >"$work/$guest.sh"
+  "$here/run.sh" -t "${LIMIT:-1100}" -d "$share" -m 2048 -r "$fresh" ${VERBOSE:+-V} "$work/$guest.sh" || status=1
+done
+exit $status
