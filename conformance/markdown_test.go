@@ -30,7 +30,7 @@ func markdown(t *testing.T) map[string]string {
 	files := make(map[string]string)
 	root := os.DirFS("..")
 	err := fs.WalkDir(root, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(name) != ".md" || strings.Contains(name, "testdata") {
+		if err != nil || filepath.Ext(name) != ".md" || strings.Contains(name, "testdata") || strings.HasPrefix(name, "dist/") {
 			return err
 		}
 		b, err := fs.ReadFile(root, name)

@@ -23,7 +23,7 @@ build() { # build OS ARCH
   local at=dist/build/$1_$2 name=nfsdemo_${VERSION//\~/-}_$1_$2
   mkdir -p "$at/man"
   GOOS=$1 GOARCH=$2 go build -trimpath -ldflags "$ldflags" -o "$at/" ./nfsdemo ./conformance
-  cp LICENSE docs/admin.md docs/security.md "$at/"
+  cp LICENSE docs/{admin,secure,security}.md docs/{alerts.yaml,grafana-dashboard.json} "$at/"
   cp dist/build/man/* "$at/man/"
   chmod -R u=rwX,go=rX "$at"
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$at" -cf - . | gzip -n9 >"dist/$name.tar.gz"

@@ -287,14 +287,19 @@ const besides = 48 << 20
 // limitMemory tells the garbage collector how large the process may become, unless the administrator has
 // (GOMEMLIMIT): calls stay within --memory-limit, but what they leave behind would double that.
 func limitMemory(cfg *transport.Config) {
-	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
-		return
+	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
+		debug.SetMemoryLimit(collectAt(os.DirFS("/"), cfg.Limits.Memory))
 	}
-	n := cfg.Limits.Memory
-	if n == 0 {
-		n = transport.DefaultMemory
+}
+
+// collectAt is the memory of the process, in octets, above which garbage is collected, for calls that may take memory (0: the
+// default). In a small cgroup, that has to be before the kernel ends the server.
+func collectAt(root fs.FS, memory int64) int64 {
+	n := cmp.Or(memory, transport.DefaultMemory) + besides
+	if most := cgroupMemory(root); most > 0 {
+		n = min(n, most/10*9)
 	}
-	debug.SetMemoryLimit(n + besides)
+	return n
 }
 
 // addPoolFlag adds --credit-pool.
