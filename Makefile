@@ -184,6 +184,10 @@ interop: ## the Linux kernel's NFS/RDMA client and server (Debian, root)
 	bash conformance/linux/tls.sh
 	bash conformance/linux/krb5.sh
 
+.PHONY: cards
+cards: ## Linux and stagcard over soft RoCE and soft iWARP, in two guests (Debian, root; make packages)
+	bash conformance/linux/card.sh rxe siw
+
 .PHONY: ganesha
 ganesha: ## nfs-ganesha behind nfsdemo proxy (Debian, root)
 	bash conformance/ganesha.sh
