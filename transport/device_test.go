@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
@@ -138,7 +139,10 @@ type refuseOnly struct {
 	t *testing.T
 }
 
-func (r refuseOnly) PostRecv(int) { r.t.Error("a receive for one who is turned away") }
+func (r refuseOnly) Start(ctx context.Context, cfg *rdmap.DeviceConfig) (rdmap.ConnectionState, error) {
+	r.t.Error("memory for one who is turned away")
+	return r.Device.Start(ctx, cfg)
+}
 
 // TestDeviceSizes: over a card the receives are small, and replies invalidate where the cards can.
 func TestDeviceSizes(t *testing.T) {
