@@ -43,9 +43,15 @@ func markdown(t *testing.T) map[string]string {
 	return files
 }
 
-// TestMarkdownLinks: links between our pages lead to a file, and to a heading in it.
+// TestMarkdownLinks: links between our pages lead to a file, and to a heading in it. Those of the pages in the package lead
+// to what is in the package.
 func TestMarkdownLinks(t *testing.T) {
 	files := markdown(t)
+	b, err := os.ReadFile("../packaging/nfpm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packaged := func(name string) bool { return strings.Contains(string(b), "src: "+name+",") }
 	for name, text := range files {
 		for _, m := range mdLink.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
 			if strings.Contains(m[1], "://") {
@@ -55,6 +61,9 @@ func TestMarkdownLinks(t *testing.T) {
 			to := filepath.Join(filepath.Dir(name), path)
 			if path == "" {
 				to = name
+			}
+			if packaged(name) && !packaged(to) {
+				t.Errorf("%s: %s: it is not in the package (packaging/nfpm.yaml)", name, m[1])
 			}
 			b, err := os.ReadFile(filepath.Join("..", to))
 			if info, e := os.Stat(filepath.Join("..", to)); err != nil && (e != nil || !info.IsDir()) {
