@@ -83,6 +83,7 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	}
 	if err != nil {
 		l.failed = true
+		rc.Conn.Abort(err) // unless it has ended: there will be no reply, and the client must not wait for one
 		rc.cfg.Logger.Debug("transport: arguments not pulled", zap.Uint32("rpcordma.xid", x.In.Header.XID), zap.Error(err))
 		return rpc.AsOpError(rpc.OpPull, peeraddr.Of(rc.Conn), err)
 	}
