@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/transport"
 )
 
 // Card is what carries NFS/RDMA in a program of its own, in the place of iWARP over TCP: RDMA cards, which need cgo.
@@ -19,6 +21,23 @@ type Card struct {
 	// are rdmap.Devices. Listen accepts connections of this machine too: where it matters who calls they are refused here.
 	Listen func(ctx context.Context, addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
+	// Memory, if not nil, returns how many of the limit's octets of a server the device takes for itself: calls get the rest.
+	// It is called before Listen and Dial.
+	Memory func(limit int64) int64
+}
+
+// lessen takes what the device needs out of the memory for calls.
+func (c *Card) lessen(cfg *transport.Config) error {
+	if c == nil || c.Memory == nil {
+		return nil
+	}
+	all := cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)
+	cfg.Limits.Memory = all - c.Memory(all)
+	if cfg.Limits.Memory < minMemory {
+		return usagef("--memory-limit %s: the device takes %s of it, and calls need %s: raise it, or lower --card-memory",
+			octets(uint64(all)), octets(uint64(all-cfg.Limits.Memory)), octets(minMemory))
+	}
+	return nil
 }
 
 // MainCard is [Main] for a program whose NFS/RDMA goes over c. It has the commands and the flags of nfsdemo, except those of

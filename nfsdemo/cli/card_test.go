@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -96,6 +97,28 @@ func TestCardOwners(t *testing.T) {
 		r := n.command(t, "ls", "--reconnect", "0", "nfs+rdma://"+cardAddr+"/")
 		if !served && !strings.Contains(r.stderr, "refused the connection") || served && strings.Contains(r.stderr, "refused the connection") {
 			t.Errorf("from %s: status %d, %s", from, r.status, r.stderr)
+		}
+	}
+}
+
+// TestCardMemory: what the device takes is not for calls, and a limit that leaves them too little is refused.
+func TestCardMemory(t *testing.T) {
+	c := newCardNet("192.0.2.9").card()
+	c.Memory = func(limit int64) int64 { return max(limit/4, 4<<20) }
+	for limit, want := range map[size]int64{0: 192 << 20, 64 << 20: 48 << 20, 6 << 20: 2 << 20} {
+		cfg := new(transport.Config)
+		noErr(t, (&limitFlags{memory: limit}).apply(cfg, c))
+		if cfg.Limits.Memory != want {
+			t.Errorf("%d: %d for calls, want %d", limit, cfg.Limits.Memory, want)
+		}
+	}
+	c.Listen = func(context.Context, string) (net.Listener, error) { return nil, errors.New("not refused") }
+	for _, args := range []string{"serve --memory --export /x", "proxy --to nfs://127.0.0.1:2049"} {
+		var errs bytes.Buffer
+		a := &app{card: c, stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, hard: t.Context()}
+		status := a.run(t.Context(), strings.Fields(args+" --listen "+cardAddr+" --memory-limit 5M"))
+		if status != exitUsage || !strings.Contains(errs.String(), "--memory-limit 5.00 MiB: the device takes 4.00 MiB of it") {
+			t.Errorf("%s: status %d, %s", args, status, errs.String())
 		}
 	}
 }

@@ -208,7 +208,7 @@ func checkLimits(all ...limit) error {
 }
 
 // apply puts the flags into cfg.
-func (f *limitFlags) apply(cfg *transport.Config) error {
+func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 	err := checkLimits(
 		limit{"max-connections", int64(f.conns), 1, maxCount, 0},
 		limit{"max-pulls", int64(f.pulls), 1, maxCount, 0},
@@ -238,7 +238,7 @@ func (f *limitFlags) apply(cfg *transport.Config) error {
 	cfg.Limits.PerClient = transport.ClientLimits{
 		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
 	}
-	return nil
+	return card.lessen(cfg)
 }
 
 // cgroupMemory returns the memory in octets that the process and its like may have by their cgroup, of either version,

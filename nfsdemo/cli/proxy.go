@@ -151,7 +151,7 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 		return nil, err
 	}
 	cfg := &transport.Config{Logger: f.log.zap, Credits: f.credits, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}
-	if err := f.limits.apply(cfg); err != nil {
+	if err := f.limits.apply(cfg, a.card); err != nil {
 		return nil, err
 	}
 	if cfg.CreditPool, err = creditPool(f.pool); err != nil {

@@ -174,7 +174,7 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}
-	if err := f.limits.apply(cfg.config); err != nil {
+	if err := f.limits.apply(cfg.config, a.card); err != nil {
 		return nil, err
 	}
 	if err := cfg.config.Check(); err != nil {

@@ -377,7 +377,7 @@ func TestFewDescriptors(t *testing.T) {
 		lim.Cur = x.descriptors
 		check(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim))
 		cfg := &transport.Config{}
-		check(t, (&limitFlags{conns: x.asked}).apply(cfg))
+		check(t, (&limitFlags{conns: x.asked}).apply(cfg, nil))
 		if cfg.Limits.Conns != x.want {
 			t.Errorf("%+v: %d", x, cfg.Limits.Conns)
 		}

@@ -24,7 +24,13 @@ func cards() *cli.Card {
 	return &cli.Card{
 		Program: "stagcard",
 		Flags: func(cmd *cobra.Command) {
-			cmd.PersistentFlags().Int64Var(&cfg.Memory, "card-memory", 0, "how many `octets` may be registered with the device, and so locked, at a time, beside --memory-limit; 0: 128 MiB")
+			cmd.PersistentFlags().Int64Var(&cfg.Memory, "card-memory", 0, "how many `octets` may be registered with the device, and so locked, at a time; half of them come out of --memory-limit, payloads are in it already; 0: half of that limit, 8 to 128 MiB")
+		},
+		Memory: func(limit int64) int64 {
+			if cfg.Memory == 0 {
+				cfg.Memory = max(min(limit/2, 128<<20), 8<<20)
+			}
+			return cfg.Memory / 2
 		},
 		Listen: func(_ context.Context, addr string) (net.Listener, error) {
 			l, err := card.Listen(addr, cfg)

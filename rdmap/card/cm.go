@@ -188,7 +188,7 @@ type Listener struct {
 // backlog is how many connections wait for Accept, beside those in the CM.
 const backlog = 128
 
-// Listen announces on an address of an RDMA device, or on all of them if addr has no host. Errors are *net.OpErrors, which
+// Listen announces on an address of an RDMA device, or on all of IPv4 if addr has no host. Errors are *net.OpErrors, which
 // wrap ErrNoDevice, ErrNoRDMA, ErrMemory or an errno; or wrap verbs.ErrConfig.
 func Listen(addr string, cfg *Config) (*Listener, error) {
 	cfg, err := cfg.orDefault()

@@ -17,9 +17,9 @@ import (
 type Config struct {
 	// Memory is the number of octets that may be registered, and so locked, at a time: a quarter for receives, a quarter for
 	// what is copied to be sent, and half for payloads that the card takes from where they are or puts where they belong. A
-	// connection that finds no memory for its receives is refused; payloads wait for each other. It is beside the
-	// transport's Limits.Memory: who wants one limit subtracts. At least 8 MiB; 0: 128 MiB. The system must let the
-	// process lock as much (RLIMIT_MEMLOCK).
+	// connection that finds no memory for its receives is refused; payloads wait for each other. The first half is of the
+	// card alone: a server takes it out of the transport's Limits.Memory, which counts payloads itself. At least 8 MiB; 0:
+	// 128 MiB. The system must let the process lock as much (RLIMIT_MEMLOCK).
 	Memory int64
 
 	// Logger gets what concerns more than one connection; nil discards.
