@@ -82,6 +82,9 @@ func mix(t *testing.T, seed uint64) {
 	cfg.Startup.CRC = rdmap.CRCMode(pick(int(rdmap.CRCOn), int(rdmap.CRCOn), int(rdmap.CRCOff)))
 	cfg.Credits, cfg.MaxPayload, cfg.Startup.MULPDU = pick(0, 3, 40), 8<<20, pick(0, 0, 0, 1400, 20_000)
 	cfg.Startup.IRD, cfg.Startup.ORD = pick(0, 0, 2), pick(0, 0, 2)
+	if cfg.Startup.IRD != 0 { // an accepting Reply's IRD is at least the ORD of the Request (RFC 6581 Section 9.1)
+		cfg.Startup.ORD = cfg.Startup.IRD
+	}
 	if _, ok := card(t); ok {
 		cfg.Startup.CRC, cfg.Startup.MULPDU = 0, 0 // of the engine
 	}

@@ -29,6 +29,9 @@ func unboundPair(t *testing.T, server, client chunks.Binding) (*transport.Server
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	h := rpc.HandlerFunc(func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+		if req.Proc == procNull { // which asks for the grant
+			return
+		}
 		d := xdr.NewDecoder(req.Args)
 		p := d.Opaque(1 << 20)
 		if len(p) == 3000 { // the result does not fit into a Send
