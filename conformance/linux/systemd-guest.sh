@@ -133,9 +133,10 @@ cp $config /tmp/toml
 cp $flags /tmp/flags
 wrong() { ! run 'systemctl start nfsdemo' && says "$1" 'systemctl status nfsdemo'; }
 printf '\n[[export]]\npath = "/srv/none"\n' >>$config
-check "no such directory: status says which, and what to do" wrong 'export /srv/none: no such directory: make it first'
+absent() { run 'systemctl start nfsdemo' && until_ says '/srv/none cannot be used: no such directory: make it first' 'systemctl status nfsdemo' && nfsdemo ls nfs+rdma://fileserver/srv/data; }
+check "no such directory: status says which, and what to do; the others are served" absent
 mkdir /srv/none
-check "no such directory: once made, the server starts by itself" until_ curl -sf http://127.0.0.1:9049/readyz
+check "no such directory: once made, it is served" until_ sh -c 'curl -sf http://127.0.0.1:9049/readyz && nfsdemo ls nfs+rdma://fileserver/srv/none'
 systemctl stop nfsdemo
 cp /tmp/toml $config
 echo 'options = rw' >>$config
