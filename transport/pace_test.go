@@ -36,6 +36,8 @@ func (paced) Describe(req *rpc.Request) rpc.Traits {
 
 func (p paced) ServeRPC(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 	switch {
+	case req.Proc == procNull: // which asks for the grant
+		return
 	case req.Proc == paceHangs:
 		p.hung <- struct{}{}
 		<-p.release
