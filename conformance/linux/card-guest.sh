@@ -21,11 +21,21 @@ until ping -c1 -W2 -q $peer >/dev/null 2>&1; do [ $((tries += 1)) -lt 100 ] || {
 # What the server does when it is asked. P is the process of stagcard.
 serve() { # serve PROGRAM FLAGS...: up when it has its ports
   rm -f /tmp/ports
-  $S/stagcard "$@" --listen $A:20049 --port-file /tmp/ports >>$X/stagcard.log 2>&1 &
+  $S/stagcard "$@" --listen $A:${PORT:-20049} --port-file /tmp/ports >>$X/stagcard.log 2>&1 &
   P=$!
   until [ -e /tmp/ports ]; do kill -0 $P && sleep 0.2 || return; done
 }
-export_() { serve serve --export $E,no_root_squash,insecure,fsid=7 --mount-listen $A:20048 --state /tmp/state; }
+export_() { serve serve --export $E,no_root_squash,insecure,fsid=7 --mount-listen $A:20048 --state /tmp/state "$@"; }
+locking() { rpcbind && export_ --register --status 127.0.0.1:9999; }
+held() { { printf 'GET /metrics HTTP/1.0\r\n\r\n' >&9 && grep "locks_held $1" <&9; } 9<>/dev/tcp/127.0.0.1/9999; } # held N locks
+knfsd() { # on port 20049 of the device, 2049 of TCP, mountd on 20048
+  pidof rpcbind || rpcbind
+  modprobe lockd nlm_grace_period=1; modprobe nfsd && mount -t nfsd nfsd /proc/fs/nfsd || return # mountd looks for it once
+  : >/var/lib/nfs/etab
+  rpc.mountd -p 20048 && nfsd_up /export && grep rdma /proc/fs/nfsd/portlist
+}
+knfsd_down() { nfsd_down && kill $(pidof rpc.mountd); }
+proxy() { PORT=20050 serve proxy --to "nfs://127.0.0.1:2049/?mountport=20048" --mount-listen $A:20047; }
 stop() { kill ${1:+-$1} $P && wait $P; true; }
 fds() { ls /proc/$P/fd | wc -l; }
 fds_are() { # fds_are N SECONDS: the descriptors come back to N
@@ -34,6 +44,8 @@ fds_are() { # fds_are N SECONDS: the descriptors come back to N
   echo "$(fds) descriptors, $1 before"
   return 1
 }
+threads() { ls /proc/$P/task | wc -l; }
+threads_are() { [ "$(threads)" -le $(($1 + 4)) ] || { echo "$(threads) threads, $1 before"; return 1; }; } # Go may want a few more, once
 nothing_locked() { grep -q 'VmPin:.* 0 kB' /proc/$P/status && grep -q 'VmLck:.* 0 kB' /proc/$P/status || { grep -E 'VmPin|VmLck' /proc/$P/status; return 1; }; }
 if [ $ROLE = server ]; then
   mkdir -p $E && chmod 777 $E && echo hello >$E/f
@@ -98,10 +110,10 @@ killed() { # the server dies under a hard mount's load, comes again, and nothing
   wait $dd || { head -1 /tmp/dd; return 1; }
   cp /tmp/k $X/k && there cmp $E/k $X/k && umount $M
 }
-often() { # no descriptor and no locked octet is left
+often() { # no descriptor, no thread and no locked octet is left
   local i
   for i in $(seq $MOUNTS); do take && cat $M/f >/dev/null && umount $M || return; done
-  there fds_are $1 30 && there nothing_locked
+  there fds_are $1 30 && there threads_are $2 && there nothing_locked
 }
 check "v3 mounts over $DEV" take
 check "octets written and read back" same
@@ -111,7 +123,7 @@ check "fio --verify" verified
 check "umount" umount $M
 check "kill -9 of the server under load" killed
 grep -q " $M " /proc/self/mounts && umount -l $M # of a check that has failed
-n=$(there "sleep 2; fds")
+n=$(there "sleep 2; fds; threads")
 check "$MOUNTS mounts, one after the other" often $n
 
 stagcp() { $S/stagcard cp -q "$@"; }
@@ -126,5 +138,28 @@ nobody() {
 }
 check "a port where nobody listens" nobody
 check "the server stops" there stop
+
+locks() {
+  there locking && rpcbind && rpc.statd --no-notify || return
+  mount_ -t nfs -o vers=3,rdma,port=20049,mountport=20048,mountproto=tcp,soft,timeo=300,retry=0 $A:$E $M || return
+  exec 7>$M/l && flock 7 && there held 1 && exec 7>&- && there held 0 && umount $M && there stop
+}
+check "locks" locks
+check "Linux serves" there knfsd
+theirs() {
+  head -c 3000001 /dev/urandom >/tmp/c
+  stagcp /tmp/c "nfs+rdma://$A/export/c?mountport=20048" && cp /tmp/c $X/c && there cmp /export/c $X/c && stagcp --verify "nfs+rdma://$A/export/c?mountport=20048" /tmp/c2 && cmp /tmp/c /tmp/c2
+}
+check "stag's client to Linux" theirs
+check "the proxy serves" there proxy
+through() { # through VERSION PATH OPTIONS
+  head -c 1500001 /dev/urandom >/tmp/p
+  mount_ -t nfs -o vers=$1,rdma,port=20050,soft,timeo=300,retry=0$3 $A:$2 $M && cp /tmp/p $M/p$1 && drop && cmp /tmp/p $M/p$1 && ls -l $M && rm $M/p$1 && umount $M
+}
+check "v3 through the proxy" through 3 /export ,mountport=20047,mountproto=tcp,nolock
+check "v4.1 through the proxy" through 4.1 /
+check "v4.2 through the proxy" through 4.2 /
+check "the proxy stops" there stop
+check "Linux's server stops" there knfsd_down
 clean_log 'siw: .*(error|TERMINATE)'
 finish
