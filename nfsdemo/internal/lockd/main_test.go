@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -43,9 +44,16 @@ func newRig(t *testing.T) *rig {
 
 func newRigOn(t *testing.T, fsys backend.FS) *rig {
 	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	r := &rig{t: t, fsys: fsys, port: l.Addr().(*net.TCPAddr).Port}
-	_ = l.Close() // the clients use its number
+	// All clients listen there. The system gives away ports above these (ip_local_port_range) for a 0, and for calls.
+	r := &rig{t: t, fsys: fsys, port: 10_000 + rand.IntN(20_000)}
+	for {
+		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(r.port)))
+		if err == nil {
+			_ = l.Close()
+			break
+		}
+		r.port++
+	}
 	if _, _, err := r.fsys.Root().Create("f", &backend.Init{}); err != nil {
 		t.Fatal(err)
 	}
