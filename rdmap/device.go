@@ -62,13 +62,6 @@ type Device interface {
 type DeviceCaps struct {
 	Windows        bool // memory that peers may reach can be invalidated by their Sends: a client may say so in RFC 8797
 	SendInvalidate bool // Sends with Invalidate can be posted
-	Flush          bool // extensions to come; Conn uses none of the three yet
-	AtomicWrite    bool
-	Atomic         bool
-	SinkNamed      bool // iWARP: the sink of a Read is named on the wire, and its memory gets a name for each Read
-	Depth          int  // largest IRD and ORD
-	Sends, Recvs   int  // work requests and receives that the card keeps
-	MaxSend        int  // octets of the largest Send
 }
 
 // DeviceConfig is what a Conn tells its Device.

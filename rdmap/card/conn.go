@@ -105,10 +105,7 @@ func (c *Conn) Close() error {
 
 // Caps implements rdmap.Device.
 func (c *Conn) Caps() rdmap.DeviceCaps {
-	k := &c.caps
-	return rdmap.DeviceCaps{
-		SendInvalidate: true, SinkNamed: k.iwarp, Depth: k.reads, Sends: k.sends, Recvs: k.recvs, MaxSend: k.message,
-	}
+	return rdmap.DeviceCaps{SendInvalidate: true}
 }
 
 // event takes the CM's events, in the goroutine of the manager.

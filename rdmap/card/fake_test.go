@@ -42,7 +42,7 @@ type fakeCard struct {
 
 func newFake() *fakeCard {
 	return &fakeCard{
-		k:    caps{sends: 8, recvs: 64, reads: 4, message: 1 << 30},
+		k:    caps{sends: 8, recvs: 64, reads: 4},
 		poke: make(chan struct{}, 1), out: make(chan struct{}, 1),
 	}
 }

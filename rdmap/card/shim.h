@@ -31,8 +31,7 @@ struct card_wc { // a completion
 };
 
 struct card_caps {
-	uint32_t sends, recvs, reads, cqes, iwarp, windows, rxe, inv;
-	uint64_t message;
+	uint32_t sends, recvs, reads, cqes, iwarp, inv;
 };
 
 int card_channel(struct rdma_event_channel **ch);

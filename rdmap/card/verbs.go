@@ -82,7 +82,6 @@ type queuePair interface {
 // caps is what a device can do.
 type caps struct {
 	sends, recvs, reads int
-	message             int // octets of the longest
 	iwarp               bool
 	inv                 uint32 // flag of a completion that has invalidated
 	// soft says that posting writes to a file; see thread.go.
@@ -99,7 +98,7 @@ func capsOf(v *C.struct_ibv_context) (caps, error) {
 	}
 	k := caps{
 		sends: min(int(c.sends), maxSends), recvs: min(int(c.recvs), maxRecvs), reads: min(int(c.reads), maxReads),
-		message: int(min(uint64(c.message), 1<<31-1)), iwarp: c.iwarp != 0, inv: uint32(c.inv),
+		iwarp: c.iwarp != 0, inv: uint32(c.inv),
 	}
 	if n := int(c.cqes); n > 0 && k.sends+k.recvs > n {
 		k.sends, k.recvs = n/3, n-n/3

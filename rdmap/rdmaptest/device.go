@@ -119,9 +119,12 @@ func (c Card) devices(local, remote net.Addr, asked func(responder *Device)) (a,
 	return a, b
 }
 
+// depth is the largest IRD and ORD.
+func (d *Device) depth() int { return cmp.Or(d.card.Depth, 16) }
+
 // Caps implements rdmap.Device.
 func (d *Device) Caps() rdmap.DeviceCaps {
-	return rdmap.DeviceCaps{Windows: d.card.Windows, SendInvalidate: true, Depth: cmp.Or(d.card.Depth, 16), Sends: 256, Recvs: 512, MaxSend: 1 << 30}
+	return rdmap.DeviceCaps{Windows: d.card.Windows, SendInvalidate: true}
 }
 
 // Read implements net.Conn: no octets pass here.
@@ -204,7 +207,7 @@ func (d *Device) connect(ctx context.Context, cfg *rdmap.DeviceConfig, st *rdmap
 	if len(cfg.PrivateData) > requestPrivate {
 		return &verbs.ConnError{Op: "handshake", Err: fmt.Errorf("private data of %d octets, at most %d", len(cfg.PrivateData), requestPrivate)}
 	}
-	depth := d.Caps().Depth
+	depth := d.depth()
 	ird, ord := min(cfg.IRD, depth), min(cfg.ORD, depth)
 	d.request <- request{append(bytes.Clone(cfg.PrivateData), make([]byte, requestPrivate-len(cfg.PrivateData))...), ird, ord}
 	d.asked()
@@ -226,7 +229,7 @@ func (d *Device) accept(ctx context.Context, cfg *rdmap.DeviceConfig, st *rdmap.
 		return err
 	}
 	private, err := cfg.Accept(r.private)
-	depth := d.Caps().Depth
+	depth := d.depth()
 	st.IRD, st.ORD = min(cfg.IRD, depth, r.ord), min(cfg.ORD, depth, r.ird)
 	d.reply <- reply{request{append(bytes.Clone(private), make([]byte, replyPrivate-len(private))...), st.IRD, st.ORD}, err != nil}
 	if err != nil {
