@@ -327,19 +327,23 @@ func TestReleaseLooksAtOwn(t *testing.T) {
 		must(tab.Set(fmt.Sprint(i), locksLock("many", 0, 0)))(t)
 	}
 	one := func(release bool) time.Duration {
-		begun := time.Now()
-		for range 200 {
-			must(tab.Set("f", locksLock("few", 0, 0)))(t)
-			if release {
-				tab.Release("few")
-			} else if _, err := tab.Unlock("f", locksLock("few", 0, 0)); err != nil {
-				t.Fatal(err)
+		best := time.Hour // of a few, since others may use the processor
+		for range 20 {
+			begun := time.Now()
+			for range 10 {
+				must(tab.Set("f", locksLock("few", 0, 0)))(t)
+				if release {
+					tab.Release("few")
+				} else if _, err := tab.Unlock("f", locksLock("few", 0, 0)); err != nil {
+					t.Fatal(err)
+				}
 			}
+			best = min(best, time.Since(begun))
 		}
-		return time.Since(begun)
+		return best
 	}
-	if unlock, release := one(false), one(true); release > 100*unlock+10*time.Millisecond {
-		t.Errorf("200 releases take %v, unlocks %v", release, unlock)
+	if unlock, release := one(false), one(true); release > 100*unlock+time.Millisecond {
+		t.Errorf("ten releases take %v, ten unlocks %v", release, unlock)
 	}
 	if locks, _ := tab.Len(); locks != 1<<16 {
 		t.Errorf("%d locks", locks)
