@@ -107,12 +107,6 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Is makes errors of the same Violation equal for errors.Is.
-func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error)
-	return ok && t.Violation == e.Violation
-}
-
 var (
 	// ErrStalled says that the Queue has no memory for the message now. Nothing has
 	// changed; pass the same segment to Header and Reserve again later.

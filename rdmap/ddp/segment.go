@@ -8,12 +8,6 @@ import (
 // STag is a steering tag, which is opaque to DDP (RFC 5041 Section 4.2).
 type STag uint32
 
-// Index returns the high 24 bits. Choice: they select the registration.
-func (s STag) Index() uint32 { return uint32(s) >> 8 }
-
-// Key returns the low 8 bits. Choice: they change with every registration.
-func (s STag) Key() uint8 { return uint8(s) }
-
 // String returns the tag as 8 hexadecimal digits.
 func (s STag) String() string { return fmt.Sprintf("%08x", uint32(s)) }
 
@@ -130,4 +124,15 @@ func (s *Segment) String() string {
 	}
 	return fmt.Sprintf("untagged%s control=%#02x ulp=%08x qn=%d msn=%d mo=%d",
 		last, s.Control, s.ULP, s.QN, s.MSN, s.MO)
+}
+
+// MaxPayload returns how many payload octets a segment may carry if a ULPDU has at most mulpdu
+// octets. Choice: the result is a multiple of 4, so that every segment but the last leaves TO and MO
+// aligned; RFC 5041 Section 5.2 would allow up to three octets more. It is at least 4.
+func MaxPayload(tagged bool, mulpdu int) int {
+	n := mulpdu - UntaggedLen
+	if tagged {
+		n = mulpdu - TaggedLen
+	}
+	return max(n&^3, 4)
 }

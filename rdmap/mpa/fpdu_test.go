@@ -47,6 +47,10 @@ func oracleFPDU(ulpdu []byte, crc bool) []byte {
 
 func TestWriterMisuse(t *testing.T) {
 	for name, f := range map[string]func(){
+		"append marked": func() { new(mpa.Inserter).AppendFPDU(nil, make([]byte, mpa.MaxULPDU+1), false) },
+		"insert":        func() { new(mpa.Inserter).Insert(nil, make([]byte, 0, 999), [][]byte{{0xff, 0xff}}, false) },
+		"insert room":   func() { new(mpa.Inserter).Insert(nil, make([]byte, 0, 3), [][]byte{{0}}, false) },
+
 		"header":   func() { mpa.AppendHeader(nil, 0x10000) },
 		"negative": func() { mpa.AppendHeader(nil, -1) },
 		"append":   func() { mpa.AppendFPDU(nil, make([]byte, 0x10000), false) },

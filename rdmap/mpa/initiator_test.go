@@ -9,6 +9,9 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
+// anyRTR holds every option.
+const anyRTR = mpa.RTRSend | mpa.RTRWrite | mpa.RTRRead
+
 func initiator(t testing.TB, cfg mpa.Config) *mpa.Initiator {
 	t.Helper()
 	i, err := mpa.NewInitiator(&cfg)
@@ -74,7 +77,13 @@ func TestFallbackConfig(t *testing.T) {
 		NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, PeerToPeer: true, RTR: mpa.RTRSend,
 		PrivateData: []byte("first"),
 	})
+	if _, ok := i.Fallback(nil); ok {
+		t.Error("a second attempt before the first")
+	}
 	i.AppendRequest(nil)
+	if _, ok := i.Fallback([]byte("M")); ok {
+		t.Error("a second attempt after a part of a Reply")
+	}
 	cfg, ok := i.Fallback(nil)
 	want := mpa.Config{
 		Rev: 1, Plain: true, NoCRC: true, Markers: true, WantMarkers: true, IRD: 3, ORD: 5, RTR: mpa.RTRSend,

@@ -72,21 +72,3 @@ func TestInsertBorrows(t *testing.T) {
 		t.Error("more than the CRC was written")
 	}
 }
-
-func TestMarkedMisuse(t *testing.T) {
-	big := make([]byte, mpa.MaxULPDU+1)
-	for name, f := range map[string]func(){
-		"append":      func() { new(mpa.Inserter).AppendFPDU(nil, big, false) },
-		"insert":      func() { new(mpa.Inserter).Insert(nil, make([]byte, 0, 999), [][]byte{{0xff, 0xff}}, false) },
-		"insert room": func() { new(mpa.Inserter).Insert(nil, make([]byte, 0, 3), [][]byte{{0}}, false) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
-	}
-}

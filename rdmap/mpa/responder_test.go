@@ -18,39 +18,25 @@ func responder(t testing.TB, cfg mpa.Config) *mpa.Responder {
 	return r
 }
 
-func TestResponderRefuse(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		cfg   mpa.Config
-		req   string
-		cause error
-		reply string
-	}{
-		{"markers", mpa.Config{IRD: 4, ORD: 4}, "d002000400040004", mpa.ErrMarkers, "7002000400040004"},
-		{"markers, rev 1", mpa.Config{WantMarkers: true}, "c0010000", mpa.ErrMarkers, "60010000"},
-		{"plain", mpa.Config{RefusePlain: true}, "40020000", mpa.ErrPlain, "60020000"},
-		{"rev 1", mpa.Config{RefusePlain: true}, "40010000", mpa.ErrPlain, "60010000"},
-		{"IRD too low", mpa.Config{IRD: 4, ORD: 64, MinORD: 32}, "5002000400100004", mpa.ErrPeerIRD, "7002000400040020"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := responder(t, tt.cfg)
-			req := unhex(t, reqHex+tt.req)
-			n, err := r.Input(req)
-			e, ok := errors.AsType[*mpa.RefuseError](err)
-			if !ok || n != len(req) || !errors.Is(e, tt.cause) || !strings.HasPrefix(e.Error(), "mpa: ") {
-				t.Fatalf("Input = %d, %v", n, err)
-			}
-			if _, err := r.Accept(nil, nil); !errors.Is(err, mpa.ErrState) {
-				t.Errorf("Accept: %v", err)
-			}
-			reply, err := r.Reject(nil, nil)
-			if want := unhex(t, repHex+tt.reply); err != nil || !bytes.Equal(reply, want) {
-				t.Errorf("got  %x, %v\nwant %x", reply, err, want)
-			}
-		})
+// TestMinORD: a Request whose IRD is below MinORD is refused, and the Reply asks for it. The other reasons to refuse are
+// in TestRequestMatrix.
+func TestMinORD(t *testing.T) {
+	r := responder(t, mpa.Config{IRD: 4, ORD: 64, MinORD: 32})
+	req := unhex(t, reqHex+"5002000400100004")
+	n, err := r.Input(req)
+	e, ok := errors.AsType[*mpa.RefuseError](err)
+	if !ok || n != len(req) || !errors.Is(e, mpa.ErrPeerIRD) || !strings.HasPrefix(e.Error(), "mpa: ") {
+		t.Fatalf("Input = %d, %v", n, err)
 	}
-	// MinORD ignores a depth that is not negotiated.
-	r := responder(t, mpa.Config{MinORD: 32})
+	if _, err := r.Accept(nil, nil); !errors.Is(err, mpa.ErrState) {
+		t.Errorf("Accept: %v", err)
+	}
+	reply, err := r.Reject(nil, nil)
+	if want := unhex(t, repHex+"7002000400040020"); err != nil || !bytes.Equal(reply, want) {
+		t.Errorf("got  %x, %v\nwant %x", reply, err, want)
+	}
+	// A depth that is not negotiated is no reason.
+	r = responder(t, mpa.Config{MinORD: 32})
 	if _, err := r.Input(unhex(t, reqHex+"500200043fff0000")); err != nil {
 		t.Errorf("%v", err)
 	}
@@ -80,25 +66,6 @@ func TestResponderReject(t *testing.T) {
 	}
 }
 
-func TestResponderSplit(t *testing.T) {
-	r := responder(t, mpa.Config{})
-	wire := unhex(t, reqHex+"5002000c00100010"+pdHex)
-	for cut := range wire {
-		if n, err := r.Input(wire[:cut]); n != 0 || err != nil {
-			t.Fatalf("cut at %d: %d, %v", cut, n, err)
-		}
-	}
-	if e, ok := errors.AsType[*mpa.Error](r.EOF(wire[:9])); !ok || e.Code != mpa.CodeClosed || e.Got != 9 {
-		t.Errorf("EOF = %v", e)
-	}
-	if n, err := r.Input(wire); n != len(wire) || err != nil {
-		t.Fatalf("%d, %v", n, err)
-	}
-	if _, err := r.Input(wire); !errors.Is(err, mpa.ErrState) {
-		t.Errorf("second Request: %v", err)
-	}
-}
-
 // TestMachineStates: each machine takes one frame and no octet behind it, and an error is final. A malformed Request
 // is not answered.
 func TestMachineStates(t *testing.T) {
@@ -120,6 +87,9 @@ func TestMachineStates(t *testing.T) {
 			EOF(rest []byte) error
 		}{repHex: i, reqHex: r} {
 			wire := unhex(t, key+tt.wire)
+			if e, ok := errors.AsType[*mpa.Error](m.EOF(wire[:9])); !ok || e.Code != mpa.CodeClosed || e.Got != 9 {
+				t.Errorf("%s: the end after 9 octets: %v", tt.name, e)
+			}
 			_, err := m.Input(wire)
 			if !errors.Is(err, tt.err) {
 				t.Errorf("%s: %v, want %v", tt.name, err, tt.err)

@@ -68,3 +68,12 @@ func TestVectors(t *testing.T) {
 		})
 	}
 }
+
+// ramp returns n octets that begin with from and go on in steps.
+func ramp(from, step, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(from + i*step)
+	}
+	return b
+}
