@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # Installs the Debian package of dist/, runs what its unit runs, as systemd would, and removes it again; does so in roots of
 # Debian 12 and 13, if there is mmdebstrap; builds the container, if there is buildah; builds all of dist/ again elsewhere, which
-# must give the same octets; and has go install build the command from a module proxy of files, with nothing in its cache
-# (Debian, root: make release-check, with the VERSION of make release).
+# must give the same octets; and has go install build the command from a module proxy of files, with no module in its cache
+# (Debian, root: make release-check, with the VERSION of make release). However it ends, the package is gone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deb=$(ls dist/nfsdemo_*_"$(dpkg --print-architecture)".deb)
 say() { printf '== %s\n' "$*"; }
 fail() { echo "release-check: $*" >&2; exit 1; }
+! dpkg -s nfsdemo >/dev/null 2>&1 || fail "nfsdemo is installed on this machine, and would be removed: apt purge nfsdemo first"
 work=$(mktemp -d)
-server=
+server= installed=
 cleanup() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  trap '' INT TERM # make and timeout send them to each process, and again
+  [ -z "$server" ] || { kill -KILL "$server" && wait "$server"; } 2>/dev/null || true
+  if [ -n "$installed" ]; then
+    rm -f /srv/nfs/release-check
+    dpkg -P nfsdemo || true
+  fi
   rm -rf "$work"
 }
 trap cleanup EXIT
+trap 'exit 1' INT TERM
 wait_for() { # wait_for FILE TEXT
   for _ in $(seq 300); do grep -qs -- "$2" "$1" && return; sleep 0.1; done
   cat "$1" >&2
@@ -22,6 +29,7 @@ wait_for() { # wait_for FILE TEXT
 }
 
 say "install $deb"
+installed=yes
 dpkg -i "$deb"
 for unit in nfsdemo.service nfsdemo.socket nfsdemo-mount.socket; do
   systemd-analyze verify "/lib/systemd/system/$unit"
@@ -65,6 +73,7 @@ cat "$work/err"
 
 say "remove"
 dpkg -P nfsdemo
+installed=
 [ ! -e /usr/bin/nfsdemo ] || fail "the program is left"
 
 if command -v buildah >/dev/null; then
@@ -124,8 +133,9 @@ if [ -z "$(git status --porcelain)" ]; then
   cp go.mod "$files/$version.mod"
   echo "{\"Version\":\"$version\"}" >"$files/$version.info"
   echo "$version" >"$files/list"
-  GOMODCACHE=$work/mod GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB=$module GOFLAGS=-modcacherw GOBIN=$work/bin \
-    go install "$module/nfsdemo@$version"
+  # What it needs else has been downloaded for this build, and compared with go.sum.
+  GOMODCACHE=$work/mod GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download" GONOSUMDB='*' \
+    GOFLAGS="-modcacherw -trimpath" GOBIN=$work/bin go install "$module/nfsdemo@$version"
   "$work/bin/nfsdemo" --version | grep -F " $version," || fail "go install has built another version"
 else
   echo "skipped: there are uncommitted changes: nothing is built a second time"
