@@ -436,39 +436,6 @@ func TestEveryRPC(t *testing.T) {
 	}
 }
 
-// TestPeculiarities checks a few things that the index of the captures says about Linux.
-func TestPeculiarities(t *testing.T) {
-	pads, swapped, good, invalidates := make(map[string]int), 0, 0, 0
-	for _, file := range captures(t) {
-		decodeFile(t, file, func(ev *decode.Event) {
-			if ev.FPDU == nil {
-				return
-			}
-			if strings.Trim(string(ev.FPDU.Pad), "\x00") != "" {
-				pads[filepath.Base(file)]++
-			}
-			if ev.FPDU.CRCState == decode.CRCGood && filepath.Base(file) == "f-nfs3-crc-ops.pcap" {
-				good++
-			}
-			if ev.Message != nil && ev.Message.Terminate != nil && strings.Contains(ev.Message.Terminate.String(), "siw") {
-				swapped++
-			}
-			if ev.RDMAP != nil && ev.RDMAP.Op.Invalidates() {
-				invalidates++
-			}
-		})
-	}
-	if pads["b-nfs3-ops.pcap"] != 1 || pads["e-perftest.pcap"] != 8 || pads["a-rping.pcap"] != 0 {
-		t.Errorf("FPDUs with a pad that is not zero: %v", pads)
-	}
-	if good != 196 {
-		t.Errorf("%d good CRCs in f-nfs3-crc-ops", good)
-	}
-	if swapped == 0 || invalidates == 0 {
-		t.Errorf("%d Terminates in siw's order, %d Sends with Invalidate", swapped, invalidates)
-	}
-}
-
 // readPackets feeds the packets of a file to a capture.
 func readPackets(tb testing.TB, file string, c *decode.Capture) {
 	tb.Helper()

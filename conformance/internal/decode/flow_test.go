@@ -55,22 +55,6 @@ func equal(t *testing.T, got, want []string) {
 	}
 }
 
-func TestIPv6(t *testing.T) {
-	got := written(t, nil, func(w *capture.Writer) {
-		c := w.Conn(netip.MustParseAddrPort("[2001:db8::1]:1000"), netip.MustParseAddrPort("[2001:db8::2]:4711"))
-		converse(t, c)
-		c.Close()
-	})
-	equal(t, got, []string{
-		"c1 > open [2001:db8::1]:1000 to [2001:db8::2]:4711",
-		"c1 > MPA Request rev=1 flags=0x40(C) pdlength=0",
-		"c1 < MPA Reply rev=1 flags=0x00() pdlength=0",
-		"c1 > FPDU ulpdulength=23 crc=ok Send qn=0 msn=1 mo=0 len=5 last",
-		"c1 > FIN",
-		"c1 < FIN",
-	})
-}
-
 // TestPortReuse: the same ends, twice; the second connection begins with a SYN of another number
 // even if the end of the first is not in the capture.
 func TestPortReuse(t *testing.T) {
@@ -88,23 +72,6 @@ func TestPortReuse(t *testing.T) {
 	if s := strings.Join(ids, " "); s != "c1 c1 c1 c1 c2 c2 c2 c2 c3 c3 c3" {
 		t.Errorf("%s\n%s", s, strings.Join(got, "\n"))
 	}
-}
-
-// TestMaxConns: the oldest connection is dropped to make room, and what it had begun is reported.
-func TestMaxConns(t *testing.T) {
-	got := written(t, &decode.Options{MaxConns: 1}, func(w *capture.Writer) {
-		b := netip.MustParseAddrPort("192.0.2.2:20049")
-		c1 := w.Conn(netip.MustParseAddrPort("192.0.2.1:1"), b)
-		c1.Write(capture.ToServer, []byte("MPA ID Req"))
-		w.Conn(netip.MustParseAddrPort("192.0.2.1:2"), b).Close()
-	})
-	equal(t, got, []string{
-		"c1 > open 192.0.2.1:1 to 192.0.2.2:20049",
-		"c1 > 10 octets not decoded !! incomplete frame at the end",
-		"c2 > open 192.0.2.1:2 to 192.0.2.2:20049",
-		"c2 > FIN",
-		"c2 < FIN",
-	})
 }
 
 // captureFault reports whether an error is about the capture, not about the peers.

@@ -430,25 +430,6 @@ func plain(items ...[]byte) (b []byte) {
 
 func shorter(b []byte, n int) []byte { return b[:len(b)-n] }
 
-// TestUnpaddedCut: a truncated RDMA_MSGP is never whole, and nothing is made up.
-func TestUnpaddedCut(t *testing.T) {
-	data := octetsOf(200)
-	both := conversation(t, 64, octetsOf(8), nfs3.ProcRead, &nfs3.ReadArgs{Handle: nfs3.FileHandle(data[:16]), Count: 200}, 0,
-		&nfs3.ReadRes{Status: nfs3.OK, Count: 200, Data: data}, 200)
-	for n := range both[1] {
-		for _, r := range rpcs(exchange([][]byte{both[0], both[1][:n]})) {
-			// As far as unpadding knows, an answer may end after SUCCESS; the decoder notices later that
-			// something is missing.
-			if r.IsReply && (r.Message != nil && r.Err == nil || r.Whole && len(r.Body) > 0) {
-				t.Fatalf("%d octets of %d: %+v", n, len(both[1]), r)
-			}
-		}
-	}
-	if got := rpcs(append(startup(true), exchange(both)[3])); len(got) != 1 || !errors.Is(got[0].Err, decode.ErrNoCall) || got[0].Whole {
-		t.Errorf("without its call: %+v", got)
-	}
-}
-
 // TestUnpaddedPull: Positions count the stream without pads.
 func TestUnpaddedPull(t *testing.T) {
 	fh, data := octetsOf(32), octetsOf(100)

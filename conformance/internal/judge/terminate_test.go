@@ -177,6 +177,14 @@ func TestCarriesOn(t *testing.T) {
 			}
 		}
 	}
+	s := twin.NewRPC() // the third call needs the credit that the second reply grants
+	for range 3 {
+		x := s.Null()
+		x.Reply.Header.Credit = 1
+		s.Do(x)
+	}
+	s.Nth(verbs.OpSend, 3).Seg.DV = 3
+	wantPair(t, s.Trace, "DDP-002", twin.R)
 }
 
 // callOf returns the frame of the n-th call.
