@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -100,7 +101,7 @@ type Export struct {
 	// 2^32-1, which is nobody's, always becomes anonymous. If the FS cannot act as others
 	// (Info.Owners), every caller is the user of this process, whatever Squash says.
 	Squash Squash
-	// AnonUID and AnonGID are the anonymous ids. If both are zero, Nobody.
+	// AnonUID and AnonGID are the anonymous ids; 0, which would be root's, stands for Nobody.
 	AnonUID, AnonGID uint32
 	// Secure demands of calls over TCP a port below 1024, which only root of the client's machine
 	// can use, unless the user at the other end is known (Config.Local). It has no effect over
@@ -343,11 +344,9 @@ func (e *Export) check(named bool) error {
 	return setting.Check(all...)
 }
 
-// setAnon fills in the anonymous ids.
+// setAnon fills in the anonymous ids, each by itself: who names one of them does not make the other root's.
 func (e *export) setAnon() {
-	if e.AnonUID == 0 && e.AnonGID == 0 {
-		e.AnonUID, e.AnonGID = Nobody, Nobody
-	}
+	e.AnonUID, e.AnonGID = cmp.Or(e.AnonUID, Nobody), cmp.Or(e.AnonGID, Nobody)
 	if !e.info.Owners {
 		e.AnonUID, e.AnonGID = e.info.UID, e.info.GID
 	}

@@ -38,6 +38,7 @@ func TestClients(t *testing.T) {
 			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.8/32")}, ReadOnly: true, Squash: server.SquashNone},
 			{Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Squash: server.SquashRoot, AnonUID: 77, AnonGID: 78},
 			{Nets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Squash: server.SquashAll},
+			{Nets: []netip.Prefix{netip.MustParsePrefix("203.0.113.6/32")}, Squash: server.SquashRoot, AnonGID: 78}, // the other is not root's
 		}
 	})
 	root, err := fsys.Root().Attr()
@@ -50,6 +51,7 @@ func TestClients(t *testing.T) {
 		uid    uint32
 	}{
 		{"192.0.2.8", nfs3.ErrROFS, 0}, {"192.0.2.9", nfs3.OK, 77}, {"198.51.100.1", nfs3.OK, server.Nobody},
+		{"203.0.113.6", nfs3.OK, server.Nobody},
 	} {
 		p := &peer{T: t, srv: s, cred: sys(0, 0), addr: from(c.ip, 1023)}
 		p.root = p.mount("/export")
@@ -63,7 +65,7 @@ func TestClients(t *testing.T) {
 		p.mnt("/export", mount3.ErrAcces)
 	}
 	all := logged.FilterMessage("server: mount refused").All()
-	if len(all) != 3 {
+	if len(all) != 4 {
 		t.Fatalf("%d refusals logged", len(all))
 	}
 	if m := all[0].ContextMap(); m["client"] != "203.0.113.5" || m["error"] != "no export to this address" || m["path"] != "/export" || m["machine"] != "client" {

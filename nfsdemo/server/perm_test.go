@@ -118,6 +118,10 @@ func TestSquash(t *testing.T) {
 	if !slices.Equal(got.GIDs, []uint32{5, 600, 6, 600}) || gids[1] != 0 {
 		t.Errorf("%+v, argument %v", got, gids)
 	}
+	// Who names one id does not make the other root's.
+	if got := s.FirstSquash(server.Cred{}); got.UID != server.Nobody || got.GID != 600 {
+		t.Errorf("anongid=600 alone: root is %+v", got)
+	}
 	if server.SquashAll.String() != "all_squash" || server.Squash(9).String() != "squash(9)" {
 		t.Error("String")
 	}
