@@ -123,9 +123,6 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	} else if o.Access&Verify != 0 {
 		e.fate = new(fate)
 	}
-	if o.WriteThrough {
-		e.through, _ = mem.(WriteBacker)
-	}
 	if w, ok := mem.(Watched); ok {
 		e.failed = w.Failed()
 	}
@@ -214,7 +211,7 @@ func (d *Domain) put(e *entry) {
 		e.uses = nil
 	}
 	e.mem, e.owner, e.hash, e.whole = nil, nil, nil, nil
-	e.guard, e.fate, e.failed, e.through, e.medium = nil, nil, nil, nil, nil
+	e.guard, e.fate, e.failed, e.medium = nil, nil, nil, nil
 	e.epoch++
 	e.shut()
 	d.free = append(d.free, e)

@@ -28,21 +28,20 @@ const (
 // entry is one registration. The fields below state are written before the state becomes live and
 // after the last pin is gone, and read only under a pin. Domain.mu guards the last group.
 type entry struct {
-	state   atomic.Uint64
-	data    []byte
-	mem     Memory          // nil: plain slice
-	guard   Guarded         // mem, if it is Guarded
-	failed  <-chan struct{} // of mem; nil if it is not Watched
-	through WriteBacker     // mem, if the stores of peers are written back
-	medium  ReadBacker      // mem, if it has a medium below its octets
-	owner   *Table          // nil: shared by the domain
-	dom     *Domain
-	base    uint64
-	access  Access
-	hash    *Hash // nil: CRC32C
-	fate    *fate // of mem
-	uses    *uses // of data, in builds with the race detector
-	high    int   // with Scratch: nothing was placed from here on; the reader of the stream owns it
+	state  atomic.Uint64
+	data   []byte
+	mem    Memory          // nil: plain slice
+	guard  Guarded         // mem, if it is Guarded
+	failed <-chan struct{} // of mem; nil if it is not Watched
+	medium ReadBacker      // mem, if it has a medium below its octets
+	owner  *Table          // nil: shared by the domain
+	dom    *Domain
+	base   uint64
+	access Access
+	hash   *Hash // nil: CRC32C
+	fate   *fate // of mem
+	uses   *uses // of data, in builds with the race detector
+	high   int   // with Scratch: nothing was placed from here on; the reader of the stream owns it
 
 	// Under Domain.mu.
 	key    uint8         // of the last opening of a Window

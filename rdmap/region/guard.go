@@ -49,14 +49,6 @@ type RangePersister interface {
 	PersistRanges(rs []Range) error
 }
 
-// WriteBacker is a Memory that can start to make octets durable in the background.
-type WriteBacker interface {
-	Memory
-	// WriteBack asks that the n octets at off become durable soon. It returns at once and may do
-	// nothing. An error is final, and later calls of Persist return it.
-	WriteBack(off, n int)
-}
-
 // Watched is a Memory that reports its failure. Once Failed is closed, every registration of it is
 // invalid, in every domain. With any other Memory the engine knows only of the failures that it has
 // seen itself.
@@ -104,17 +96,6 @@ func (v *View) CopyOut(p []byte, off int) error {
 	copy(p, src)
 	return nil
 }
-
-// Stored records that the octets of the view have been changed. If the registration has
-// WriteThrough, they are written back.
-func (v *View) Stored() {
-	if v.e != nil && v.e.through != nil {
-		v.e.through.WriteBack(v.off, len(v.data))
-	}
-}
-
-// WrittenThrough reports whether Stored does anything.
-func (v *View) WrittenThrough() bool { return v.e != nil && v.e.through != nil }
 
 // Guarded reports whether the memory is Guarded: its octets may then be accessed only by CopyIn,
 // CopyOut and Guard.

@@ -36,10 +36,6 @@ type Options struct {
 	Base uint64
 	// Hash is the algorithm of Verify. Nil: CRC32C.
 	Hash *Hash
-	// WriteThrough is a hint for a memory that is a WriteBacker: start to make the octets that
-	// peers store by this STag durable at once. A later Flush then has less to do, but the medium
-	// is busier. It promises nothing; only a Flush does.
-	WriteThrough bool
 
 	window bool // made closed
 }

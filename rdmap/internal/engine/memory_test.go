@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"hash"
-	"slices"
 	"testing"
 
 	"golang.org/x/crypto/blake2b"
@@ -36,47 +35,6 @@ func TestKeyedHash(t *testing.T) {
 		exchange(a, b)
 		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != engine.Violations[engine.VioMismatch].Code {
 			t.Errorf("guess %d: %v", i, b.err)
-		}
-	}
-}
-
-// writing records what it is asked to write back.
-type writing struct {
-	rdmaptest.Persisting
-	asked []region.Range
-}
-
-var _ region.WriteBacker = (*writing)(nil)
-
-func (m *writing) WriteBack(off, n int) { m.asked = append(m.asked, region.Range{Off: off, N: n}) }
-
-// TestWriteThrough: with the hint, exactly what peers store is written back, after it has been stored.
-// What they store by another STag of the same memory, without the hint, is not.
-func TestWriteThrough(t *testing.T) {
-	for _, hint := range []bool{true, false} {
-		a, b := newEngine(engineConfig{ord: 9, ext: engine.ExtAll}), newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
-		mem := &writing{Persisting: rdmaptest.Persisting{Mem: make([]byte, 4096)}}
-		all := rdmaptest.CommitRights | region.Atomic
-		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all, Base: 1000, WriteThrough: hint})
-		_, _ = b.snd.Table.RegisterMemory(mem, region.Options{Access: all, WriteThrough: true})
-		_, sink := a.register(t, 4096, region.ReadSink)
-		s := reg.STag()
-		a.post(
-			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1100, Body: rdmaptest.Pattern(2000)},
-			verbs.WR{Op: verbs.OpWrite, STag: s, TO: 1000},
-			verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: s, TO: 1008, Body: make([]byte, 8)},
-			verbs.WR{Op: verbs.OpAtomicRequest, STag: s, TO: 1016, Atomic: &verbs.Atomic{Operand: 1}},
-			verbs.WR{Op: verbs.OpReadRequest, STag: s, TO: 1000, Len: 4096, Sink: sink.STag()},
-			verbs.WR{Op: verbs.OpVerifyRequest, STag: s, TO: 1000, Len: 4096},
-			verbs.WR{Op: verbs.OpFlushRequest, STag: s, TO: 1000, Len: 4096, Flags: verbs.FlushPersistent},
-		)
-		exchange(a, b)
-		var want []region.Range
-		if hint {
-			want = []region.Range{{Off: 100, N: 1428}, {Off: 1528, N: 572}, {Off: 8, N: 8}, {Off: 16, N: 8}}
-		}
-		if b.err != nil || !slices.Equal(mem.asked, want) || mem.Calls != 1 {
-			t.Errorf("hint %v: %v, asked for %v, want %v", hint, b.err, mem.asked, want)
 		}
 	}
 }

@@ -131,7 +131,6 @@ func (r *Receiver) place(u, payload []byte) (ddp.Event, error) {
 			return ddp.Event{}, r.refuse(memoryFailed(&r.view, err), u, err)
 		}
 	}
-	r.view.Stored() // before the message can be delivered
 	r.view.Filled(len(payload))
 	return r.ddp.Commit(payload), nil
 }

@@ -471,7 +471,7 @@ func (r *Receiver) sinkOf(head []byte, n int) (v region.View, left int) {
 		need, left = region.ReadSink, int(min(uint64(rd.size)-off, math.MaxInt32))
 	}
 	v, err := r.table.Lookup(region.STag(s.STag), s.TO, uint32(n), need)
-	if err != nil || v.Guarded() || v.WrittenThrough() {
+	if err != nil || v.Guarded() {
 		return v, -1
 	}
 	return v, left

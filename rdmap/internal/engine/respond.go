@@ -223,7 +223,6 @@ func executeAtomic(it *message, t *region.Table) error {
 	if err != nil {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
-	view.Stored()
 	b := it.respond(verbs.OpAtomicResponse, atomicResponseLen)
 	binary.BigEndian.PutUint32(b, a.id)
 	binary.BigEndian.PutUint64(b[4:], old)
@@ -423,7 +422,6 @@ func executeAtomicWrite(it *message, t *region.Table) error {
 	if err := view.StoreWord([8]byte(it.req.Body[targetLen:])); err != nil {
 		return it.req.refuse(memoryFailed(&view, err), err)
 	}
-	view.Stored()
 	it.respond(verbs.OpAtomicWriteResponse, 0)
 	return nil
 }

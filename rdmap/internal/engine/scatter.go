@@ -98,7 +98,7 @@ func (r *Receiver) aim(d *direct) bool {
 	if err != nil {
 		return false
 	}
-	if view.Guarded() || view.WrittenThrough() { // a system call cannot go through their methods
+	if view.Guarded() { // a system call cannot go through their methods
 		view.Release()
 		return false
 	}
@@ -117,7 +117,7 @@ func (r *Receiver) aimWrite(d *direct) bool {
 	if err != nil {
 		return false
 	}
-	if view.Size() < directLong || view.Guarded() || view.WrittenThrough() {
+	if view.Size() < directLong || view.Guarded() {
 		view.Release()
 		return false
 	}

@@ -47,8 +47,7 @@
 //
 // Hangs. A system call that does not return holds its goroutine, the memory and the lock. At the
 // deadline of Persist the memory fails, and every caller but the one in that goroutine gets
-// region.ErrPinned. Close gives up at its own deadline, with the same error. Nothing is unmapped, and
-// Pinned counts the memory.
+// region.ErrPinned. Close gives up at its own deadline, with the same error. Nothing is unmapped.
 //
 // Errors are of type *Error. errors.Is finds their kind and cause, and the message says what to do
 // next. Linux comes first: other systems have only file, and only where there is flock.

@@ -2,6 +2,7 @@ package pmem
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -17,7 +18,7 @@ var (
 	ErrCreate = errors.New("not created")
 	// ErrOpen: the file cannot be read, or its content cannot be made durable.
 	ErrOpen = errors.New("not opened")
-	// ErrSize: the size is impossible for a memory, or is not the requested one.
+	// ErrSize: the size is impossible for a memory.
 	ErrSize = errors.New("wrong size")
 	// ErrRefused: this backend cannot keep its promise on this file or machine.
 	ErrRefused = errors.New("refused")
@@ -39,7 +40,7 @@ var advice = []struct {
 	{ErrLocked, "stop the other opener, or use another file"},
 	{ErrCreate, "free space or choose another place, and create again"},
 	{ErrOpen, "repair the cause and open again"},
-	{ErrSize, "open with the size at creation, or restore the file"},
+	{ErrSize, "restore the file"},
 	{ErrRefused, "open as file or mmap"},
 	{ErrRange, "stay within Bytes"},
 	{ErrUnread, "what was acknowledged may be damaged: look at the device, and compare with another copy"},
@@ -103,3 +104,16 @@ func (e *Error) Unwrap() []error {
 	}
 	return []error{e.Kind, e.Err}
 }
+
+// cause strips the path from err, since Error has it already.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// sizeError reports a size, octets, that is not the expected one.
+type sizeError struct{ got, want int64 }
+
+func (e *sizeError) Error() string { return fmt.Sprintf("%d octets, want %d", e.got, e.want) }

@@ -14,11 +14,11 @@ import (
 )
 
 // hangs lists memories whose flush can hang.
-func hangs(t *testing.T, o pmem.Options) map[pmem.Op]region.Watched {
+func hangs(t *testing.T, f *pmemtest.Faults) map[pmem.Op]region.Watched {
 	t.Helper()
 	return map[pmem.Op]region.Watched{
-		pmem.OpDatasync: open(t, pmem.File, newFile(t, 4096), &o),
-		pmem.OpPersist:  pmemtest.NewSim(4096, &pmemtest.SimOptions{Hooks: o.Hooks, PersistTimeout: o.PersistTimeout, CloseTimeout: o.CloseTimeout}),
+		pmem.OpDatasync: open(t, pmem.File, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()}),
+		pmem.OpPersist:  pmemtest.NewSim(4096, &pmemtest.SimOptions{Hooks: f.Hooks()}),
 	}
 }
 
@@ -26,7 +26,7 @@ func hangs(t *testing.T, o pmem.Options) map[pmem.Op]region.Watched {
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
-		for op, m := range hangs(t, pmem.Options{Hooks: f.Hooks()}) {
+		for op, m := range hangs(t, f) {
 			n := f.Count(op)
 			entered, release := f.Hang(op)
 			var wg sync.WaitGroup
@@ -63,8 +63,7 @@ func TestGroups(t *testing.T) {
 func TestHungSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
-		o := pmem.Options{Hooks: f.Hooks(), PersistTimeout: 5 * time.Second, CloseTimeout: time.Second}
-		for op, m := range hangs(t, o) {
+		for op, m := range hangs(t, f) {
 			hang(t, m, f, op)
 		}
 	})
@@ -77,10 +76,10 @@ func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmem.Op) {
 	first, behind := make(chan error, 1), make(chan error, 1)
 	go func() { first <- m.Persist(0, 64) }()
 	<-entered
-	time.Sleep(3 * time.Second)
+	time.Sleep(30 * time.Second)
 	go func() { behind <- m.Persist(64, 64) }()
 	<-m.Failed()
-	if err := <-behind; !errors.Is(err, region.ErrPinned) || time.Since(start) != 5*time.Second {
+	if err := <-behind; !errors.Is(err, region.ErrPinned) || time.Since(start) != time.Minute {
 		t.Errorf("%s: a later call, after %v: %v", op, time.Since(start), err)
 	}
 	synctest.Wait()
@@ -95,8 +94,8 @@ func hang(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmem.Op) {
 	if err := m.Err(); !errors.Is(err, region.ErrPinned) {
 		t.Errorf("%s: after the hang: %v", op, err)
 	}
-	if err := m.Close(); err != nil || pmem.Pinned() != 0 {
-		t.Errorf("%s: close: %v, %d pinned", op, err, pmem.Pinned())
+	if err := m.Close(); err != nil {
+		t.Errorf("%s: close: %v", op, err)
 	}
 }
 
@@ -112,31 +111,26 @@ func isPinned(t *testing.T, m region.Watched, f *pmemtest.Faults, op pmem.Op) {
 			t.Errorf("%s: close: %v", op, err)
 		}
 	}
-	if took := time.Since(start); took != 2*time.Second {
+	if took := time.Since(start); took != 20*time.Second {
 		t.Errorf("%s: close gave up after %v", op, took)
-	}
-	if n := pmem.Pinned(); n != 1 {
-		t.Errorf("%s: %d pinned, want 1", op, n)
 	}
 	m.Bytes()[0]++ // still mapped
 	if mem, ok := m.(*pmem.Memory); ok {
-		if _, err := pmem.Open(pmem.File, mem.Path(), nil); !errors.Is(err, pmem.ErrLocked) || !mem.Stats().Pinned {
+		if _, err := pmem.Open(pmem.File, mem.Path(), nil); !errors.Is(err, pmem.ErrLocked) {
 			t.Errorf("reopened under a hung fsync: %v", err)
 		}
 	}
 }
 
-// A slow fsync that ends before the deadline is a success. Without a deadline it always is.
+// A slow fsync that ends before the deadline is a success.
 func TestSlowSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, timeout := range []time.Duration{0, -1, time.Hour} {
-			f := pmemtest.NewFaults()
-			for op, m := range hangs(t, pmem.Options{Hooks: f.Hooks(), PersistTimeout: timeout, CloseTimeout: -1}) {
-				_, release := f.Hang(op)
-				time.AfterFunc(59*time.Second, release)
-				if err := errors.Join(m.Persist(0, 64), m.Persist(0, 64), m.Close()); err != nil {
-					t.Errorf("%s, deadline %v: %v", op, timeout, err)
-				}
+		f := pmemtest.NewFaults()
+		for op, m := range hangs(t, f) {
+			_, release := f.Hang(op)
+			time.AfterFunc(59*time.Second, release)
+			if err := errors.Join(m.Persist(0, 64), m.Persist(0, 64), m.Close()); err != nil {
+				t.Errorf("%s: %v", op, err)
 			}
 		}
 	})
@@ -146,22 +140,22 @@ func TestSlowSync(t *testing.T) {
 func TestDeadlineIsPerFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := pmemtest.NewFaults()
-		for op, m := range hangs(t, pmem.Options{Hooks: f.Hooks(), PersistTimeout: 5 * time.Second}) {
+		for op, m := range hangs(t, f) {
 			err := m.Persist(0, 64)
 			for range 3 {
-				time.Sleep(3 * time.Second)
+				time.Sleep(40 * time.Second)
 				_, release := f.Hang(op)
-				time.AfterFunc(4*time.Second, release)
+				time.AfterFunc(50*time.Second, release)
 				err = errors.Join(err, m.Persist(0, 64))
 			}
 			if err != nil {
 				t.Errorf("%s: %v", op, err)
 			}
-			time.Sleep(time.Minute) // the watch has nothing to do, and ends
+			time.Sleep(10 * time.Minute) // the watch has nothing to do, and ends
 			start := time.Now()
 			_, release := f.Hang(op)
 			go func() { _ = m.Persist(0, 64) }()
-			if <-m.Failed(); time.Since(start) != 5*time.Second {
+			if <-m.Failed(); time.Since(start) != time.Minute {
 				t.Errorf("%s: failed after %v", op, time.Since(start))
 			}
 			release()
@@ -184,13 +178,13 @@ func TestCloseWaitsForGuard(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if err := m.Close(); !errors.Is(err, region.ErrPinned) || pmem.Pinned() != 1 {
-			t.Errorf("%v, %d pinned", err, pmem.Pinned())
+		if err := m.Close(); !errors.Is(err, region.ErrPinned) {
+			t.Error(err)
 		}
 		close(leave)
 		synctest.Wait()
-		if err := m.Close(); err != nil || pmem.Pinned() != 0 {
-			t.Errorf("%v, %d pinned", err, pmem.Pinned())
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -2,10 +2,13 @@ package pmem
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -13,14 +16,12 @@ import (
 // Memory is memory in a file, of the kind File, Mmap or DAX. Its methods may be called from several
 // goroutines at once.
 type Memory struct {
-	kind    Kind
-	d       *device
-	med     medium
-	fl      *Flusher
-	timeout time.Duration // of Close
-	unread  error         // why the medium cannot be read back
-
-	persists, octets atomic.Uint64
+	kind   Kind
+	d      *device
+	data   []byte // what peers reach
+	med    medium
+	fl     *Flusher
+	unread error // why the medium cannot be read back
 
 	closeMu sync.Mutex
 	closed  bool
@@ -30,20 +31,8 @@ var (
 	_ region.Guarded        = (*Memory)(nil)
 	_ region.RangePersister = (*Memory)(nil)
 	_ region.Watched        = (*Memory)(nil)
-	_ region.WriteBacker    = (*Memory)(nil)
+	_ region.ReadBacker     = (*Memory)(nil)
 )
-
-func newMemory(kind Kind, d *device, med medium, o *Options) *Memory {
-	m := &Memory{kind: kind, d: d, med: med, timeout: o.CloseTimeout}
-	m.fl = NewFlusher(FlusherConfig{
-		Commit: med.persist, Timeout: o.PersistTimeout, Quick: med.quick(),
-		Hung: func() error { return d.error("persist", region.ErrPinned, nil) },
-	})
-	return m
-}
-
-// Kind returns the kind.
-func (m *Memory) Kind() Kind { return m.kind }
 
 // Path returns the name of the file, as given to Open.
 func (m *Memory) Path() string { return m.d.path }
@@ -51,7 +40,7 @@ func (m *Memory) Path() string { return m.d.path }
 // Bytes lends the octets until Close. For File they are plain memory of the process. Otherwise
 // they are a mapping: after Close, or if the file is truncated, an access outside Store, Load
 // and Guard kills the process.
-func (m *Memory) Bytes() []byte { return m.med.bytes() }
+func (m *Memory) Bytes() []byte { return m.data }
 
 // Persist returns nil when the n octets at off, stored before the call, are durable, and the file
 // is unchanged in size and name. Concurrent calls share one flush.
@@ -60,8 +49,8 @@ func (m *Memory) Bytes() []byte { return m.med.bytes() }
 // without a system call. After a failed fdatasync Linux marks the pages clean, so a second
 // fdatasync would report success for lost data. Octets that were acknowledged before stay
 // durable. Errors: ErrFailed with the cause; region.ErrRegionLost if the file was truncated or
-// removed; region.ErrPinned if a system call has not returned within Options.PersistTimeout. That
-// call may still take effect, and holds the memory (see Close and Pinned). All callers get this
+// removed; region.ErrPinned if a system call has not returned within 60 seconds. That
+// call may still take effect, and holds the memory (see Close). All callers get this
 // error at the deadline, except the one in whose goroutine the call hangs, which gets it when the call
 // returns.
 func (m *Memory) Persist(off, n int) error { return m.PersistRanges([]region.Range{{Off: off, N: n}}) }
@@ -75,32 +64,14 @@ func (m *Memory) PersistRanges(rs []region.Range) error {
 		return m.errClosed("persist")
 	}
 	defer m.fl.Leave()
-	if err := m.fl.Persist(rs); err != nil {
-		return err
-	}
-	m.persists.Add(1)
-	for _, r := range rs {
-		m.octets.Add(uint64(r.N))
-	}
-	return nil
-}
-
-// WriteBack starts to persist the n octets at off, and returns at once. Nobody waits for this
-// Persist, and it shares its flush with others. WriteBack does nothing for octets outside the
-// memory, after Close or a final error, or while many requests wait.
-func (m *Memory) WriteBack(off, n int) {
-	if !(region.Range{Off: off, N: n}).Within(m.d.size) || !m.fl.Enter() {
-		return
-	}
-	defer m.fl.Leave()
-	m.fl.begin(region.Range{Off: off, N: n})
+	return m.fl.Persist(rs)
 }
 
 // Store copies p to the octets at off. Errors: ErrRange; ErrClosed; region.ErrRegionLost, which
 // is final as with Persist.
 func (m *Memory) Store(off int, p []byte) error {
 	return m.guard("store", off, len(p), func() error {
-		region.CopyUnseen(m.Bytes()[off:off+len(p)], p)
+		region.CopyUnseen(m.data[off:off+len(p)], p)
 		return nil
 	})
 }
@@ -108,7 +79,7 @@ func (m *Memory) Store(off int, p []byte) error {
 // Load copies the octets at off to p. Its errors are those of Store.
 func (m *Memory) Load(p []byte, off int) error {
 	return m.guard("load", off, len(p), func() error {
-		region.CopyUnseen(p, m.Bytes()[off:off+len(p)])
+		region.CopyUnseen(p, m.data[off:off+len(p)])
 		return nil
 	})
 }
@@ -132,7 +103,7 @@ func (m *Memory) guard(op string, off, n int, f func() error) error {
 	if err := m.fl.Err(); errors.Is(err, region.ErrRegionLost) {
 		return err
 	}
-	at, err := catchFault(m.Bytes(), f)
+	at, err := catchFault(m.data, f)
 	switch {
 	case at != nil:
 		return m.fl.lose(m.d.error(op, region.ErrRegionLost, at))
@@ -149,3 +120,237 @@ func (m *Memory) Failed() <-chan struct{} { return m.fl.Failed() }
 func (m *Memory) Err() error { return m.fl.Err() }
 
 func (m *Memory) errClosed(op string) error { return m.d.error(op, ErrClosed, nil) }
+
+// Kind is a way to persist the octets of a file.
+type Kind uint8
+
+// The kinds; see the package comment for what each one costs and promises.
+const (
+	// File: a private shadow in memory, pwrite of exactly the range, fdatasync.
+	File Kind = iota
+	// Mmap: a shared mapping, msync of the pages that cover the range. Linux.
+	Mmap
+	// DAX: a mapping of persistent memory with MAP_SYNC, write-back of the cache lines
+	// that cover the range. Linux on amd64; Open refuses it where the promise cannot be
+	// proved.
+	DAX
+)
+
+var kindNames = [...]string{File: "file", Mmap: "mmap", DAX: "dax"}
+
+// String returns "file", "mmap" or "dax".
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Options has the settings of a memory. Nil and zero fields mean the defaults.
+type Options struct {
+	// Hooks makes operations fail or hang, in tests. It comes from
+	// pmemtest.Faults.Hooks.
+	Hooks *Hooks
+}
+
+// hooks returns the hooks of o.
+func (o *Options) hooks() *Hooks {
+	if o == nil {
+		return nil
+	}
+	return o.Hooks
+}
+
+// Op names an operation of a memory, by its system call if there is one.
+type Op string
+
+// The operations.
+const (
+	// OpOpen: syncing the file before its octets are trusted.
+	OpOpen Op = "open"
+	// OpWrite: pwrite.
+	OpWrite Op = "pwrite"
+	// OpDatasync: fdatasync.
+	OpDatasync Op = "fdatasync"
+	// OpDirectory: fsync of the directory of a new file.
+	OpDirectory Op = "fsync"
+	// OpMsync: msync.
+	OpMsync Op = "msync"
+	// OpWriteBack: writing back cache lines of persistent memory.
+	OpWriteBack Op = "write back"
+	// OpRead: pread of what the medium holds, for a Verify.
+	OpRead Op = "pread"
+	// OpPersist: a Persist of the crash model.
+	OpPersist Op = "persist"
+)
+
+// Hooks are called before operations. A nil *Hooks does nothing.
+type Hooks struct {
+	// Before is called with the operation and its range. If it returns an error, the
+	// operation is not executed and has that error. If it blocks, the operation
+	// hangs. Several goroutines may call it.
+	Before func(op Op, off, n int) error
+}
+
+// Call calls Before.
+func (h *Hooks) Call(op Op, off, n int) error {
+	if h == nil || h.Before == nil {
+		return nil
+	}
+	return h.Before(op, off, n)
+}
+
+// Create creates the file of a memory of size octets, all zeros. It writes the zeros, so that
+// every octet has its place on the medium: a hole could turn a later store into ENOSPC, which is
+// a fault in a mapping. When Create returns nil, the file and its name are durable. After an
+// error there is no file called path, unless the cause is fs.ErrExist. After a crash there is none,
+// or all of it; a hidden file with another name may be left behind.
+//
+// Errors: ErrCreate with the cause, and ErrSize.
+func Create(path string, size int, o *Options) error {
+	if size <= 0 {
+		return &Error{Op: opCreate, Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
+	}
+	if err := create(path, size, o.hooks()); err != nil {
+		return &Error{Op: opCreate, Path: path, Kind: ErrCreate, Err: err}
+	}
+	return nil
+}
+
+// create fills a file with another name, and then links it to path, so that whoever opens path
+// finds all of it.
+func create(path string, size int, h *Hooks) error {
+	if _, err := os.Lstat(path); err == nil {
+		return os.ErrExist // now, before gigabytes are written; Link checks it again
+	}
+	dir, base := filepath.Split(path)
+	f, err := os.CreateTemp(filepath.Clean(dir), "."+base+".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	err = errors.Join(fill(&device{f: f, out: f, path: f.Name(), size: size, hooks: h}), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	err = h.Call(OpDirectory, 0, 0)
+	if err == nil {
+		err = SyncDir(filepath.Clean(dir))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+// fill writes the zeros and syncs.
+func fill(d *device) error {
+	zeros := make([]byte, min(d.size, 1<<20))
+	for off := 0; off < d.size; off += len(zeros) {
+		if err := d.write(zeros[:min(len(zeros), d.size-off)], off); err != nil {
+			return err
+		}
+	}
+	return d.datasync() // this syncs the size too, without which the data could not be read
+}
+
+// Open opens a file made by Create, and owns it until Close: the file is locked exclusively, so
+// that a second Open fails with ErrLocked. The content of Bytes is then durable, in the sense that
+// fdatasync has succeeded for it. The application's recovery has to find out whether it makes sense.
+//
+// Errors: ErrOpen with the cause, ErrLocked, ErrSize, and ErrRefused with the reason.
+func Open(kind Kind, path string, o *Options) (*Memory, error) {
+	if int(kind) >= len(kindNames) {
+		return nil, &Error{Op: "open", Path: path, Kind: ErrRefused, Err: errors.New("unknown kind " + kind.String())}
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, &Error{Op: "open", Path: path, Kind: ErrOpen, Err: cause(err)}
+	}
+	m, err := own(kind, f, o.hooks())
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return m, nil
+}
+
+// own locks an open file and makes a Memory of it.
+func own(kind Kind, f *os.File, hooks *Hooks) (*Memory, error) {
+	d := &device{f: f, out: f, path: f.Name(), hooks: hooks}
+	if err := lock(f); err != nil {
+		return nil, err
+	}
+	size, err := sizeOf(f)
+	if err != nil {
+		return nil, d.error("open", ErrSize, err)
+	}
+	d.size = size
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	m := &Memory{kind: kind, d: d}
+	c := FlusherConfig{Hung: func() error { return d.error("persist", region.ErrPinned, nil) }}
+	switch kind {
+	case Mmap:
+		m.data, m.med, err = openMmap(d)
+	case DAX:
+		m.data, m.med, err = openDAX(d)
+		c.Quick = hooks == nil // a hook can hang
+	default:
+		m.data, m.med, err = openFile(d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.Commit = m.med.persist
+	m.fl = NewFlusher(c)
+	m.unread = d.unreadable(kind, m.med)
+	if err := d.check(); err != nil { // replaced or truncated while we were opening it
+		return nil, errors.Join(err, m.med.release(), d.release())
+	}
+	return m, nil
+}
+
+// sizeOf returns the size of f, which must be a regular file.
+func sizeOf(f *os.File) (int, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size := fi.Size()
+	switch {
+	case !fi.Mode().IsRegular():
+		return 0, &fs.PathError{Op: "open", Path: f.Name(), Err: errors.New("not a regular file")}
+	case size <= 0 || size > math.MaxInt-4096:
+		return 0, errors.New("empty, or larger than memory")
+	}
+	return int(size), nil
+}
+
+// Close closes the file; it persists nothing. It refuses new calls at once, and waits for running
+// ones. If one still runs after 10 seconds, Close returns region.ErrPinned, and the
+// memory stays mapped and locked, because the call may still touch it; Close may then be called
+// again. Otherwise Close is idempotent. It does not return a final error of Persist again.
+func (m *Memory) Close() error {
+	m.closeMu.Lock()
+	defer m.closeMu.Unlock()
+	if m.closed {
+		return nil
+	}
+	if !m.fl.Close() {
+		return m.d.error("close", region.ErrPinned, nil)
+	}
+	m.closed = true
+	err := errors.Join(m.med.release(), m.d.release())
+	if e := m.d.f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return m.d.error("close", ErrClosed, cause(err))
+	}
+	return nil
+}

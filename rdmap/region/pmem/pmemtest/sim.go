@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
@@ -20,10 +19,8 @@ type SimOptions struct {
 	// Guard, and before and after every Persist. It runs in the goroutine of the call, without
 	// locks, and may call Told.
 	Step func(*Sim)
-	// PersistTimeout, CloseTimeout and Hooks are those of pmem.Options. Without
-	// Hooks nothing hangs.
-	PersistTimeout, CloseTimeout time.Duration
-	Hooks                        *pmem.Hooks
+	// Hooks are those of pmem.Options. Without them nothing hangs.
+	Hooks *pmem.Hooks
 }
 
 // Sim is a model of persistent memory that tests can crash. A store goes to a cache with lines of
@@ -78,7 +75,7 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 		s.o.Versions = 8
 	}
 	s.fl = pmem.NewFlusher(pmem.FlusherConfig{
-		Commit: s.commit, Timeout: s.o.PersistTimeout, Quick: s.o.Hooks == nil,
+		Commit: s.commit, Quick: s.o.Hooks == nil,
 		Hung: func() error { return &pmem.Error{Op: "persist", Kind: region.ErrPinned} },
 	})
 	return s
@@ -194,7 +191,7 @@ func (s *Sim) Err() error { return s.fl.Err() }
 // Close refuses further calls and waits for running ones, as that of pmem.Memory does. Bytes and
 // snapshots stay valid.
 func (s *Sim) Close() error {
-	if !s.fl.Close(s.o.CloseTimeout) {
+	if !s.fl.Close() {
 		return &pmem.Error{Op: "close", Kind: region.ErrPinned}
 	}
 	return nil

@@ -3,9 +3,12 @@ package pmem_test
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -14,6 +17,224 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"golang.org/x/sys/unix"
 )
+
+func TestMmap(t *testing.T) {
+	g := fileTarget(pmem.Mmap)
+	g.Sync, g.Mapped = pmem.OpMsync, true
+	pmemtest.Run(t, g)
+}
+
+// The write-back instructions are real, but only pretend to be enough here.
+func TestDAX(t *testing.T) {
+	pmem.PretendDAX(t)
+	g := fileTarget(pmem.DAX)
+	g.Sync, g.Mapped = pmem.OpWriteBack, true
+	pmemtest.Run(t, g)
+}
+
+// DAX is refused where the promise cannot be proved, with the reason and with advice.
+func TestDAXRefused(t *testing.T) {
+	m, err := pmem.Open(pmem.DAX, newFile(t, 4096), nil)
+	if err == nil {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		t.Skip("the temporary directory is on persistent memory")
+	}
+	if !errors.Is(err, pmem.ErrRefused) {
+		t.Errorf("%v", err)
+	}
+	if !strings.Contains(err.Error(), "MAP_SYNC") && !strings.Contains(err.Error(), "write-back") {
+		t.Errorf("no reason: %v", err)
+	}
+	if !strings.Contains(err.Error(), "open as file or mmap") {
+		t.Errorf("no advice: %v", err)
+	}
+}
+
+func TestDAXNeedsInstruction(t *testing.T) {
+	why := errors.New("no such instruction")
+	pmem.PretendNoInstruction(t, why)
+	if _, err := pmem.Open(pmem.DAX, newFile(t, 4096), nil); !errors.Is(err, pmem.ErrRefused) || !errors.Is(err, why) {
+		t.Error(err)
+	}
+}
+
+// A hole may become a fault: mappings refuse it, and the kind file fills it.
+func TestHoles(t *testing.T) {
+	pmem.PretendDAX(t)
+	path := t.TempDir() + "/sparse"
+	f := must(os.Create(path))(t)
+	noErr(t, errors.Join(f.Truncate(1<<20), f.Close()))
+	for _, k := range []pmem.Kind{pmem.Mmap, pmem.DAX} {
+		if _, err := pmem.Open(k, path, nil); !errors.Is(err, pmem.ErrRefused) || !strings.Contains(err.Error(), "hole") {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+	m := open(t, pmem.File, path, nil)
+	if err := errors.Join(m.Persist(0, 1<<20), m.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The write-back itself faults if the file is truncated while it runs.
+func TestDAXWriteBackFaults(t *testing.T) {
+	pmem.PretendDAX(t)
+	path := newFile(t, 1<<16)
+	m := open(t, pmem.DAX, path, nil)
+	noErr(t, errors.Join(m.Store(0, []byte("x")), m.Persist(0, 1<<16), os.Truncate(path, 0)))
+	err := m.Persist(0, 1<<16)
+	if err == nil || !strings.Contains(err.Error(), "write back") || !strings.Contains(err.Error(), "fault at octet 0") {
+		t.Error(err)
+	}
+	noErr(t, os.Truncate(path, 1<<16))
+	for _, err := range []error{m.Persist(0, 1), m.Err()} {
+		if !errors.Is(err, region.ErrRegionLost) {
+			t.Errorf("not final: %v", err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A real system call on a mapping that is gone fails with EFAULT.
+func TestRealEFAULT(t *testing.T) {
+	path := newFile(t, 4096)
+	m := open(t, pmem.Mmap, path, nil)
+	noErr(t, os.Truncate(path, 0))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.Guard(0, 4096, func() error { _, err := w.Write(m.Bytes()); return err })
+	if !errors.Is(err, syscall.EFAULT) || !errors.Is(m.Err(), syscall.EFAULT) {
+		t.Error(err)
+	}
+	if err := errors.Join(r.Close(), w.Close(), m.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// openDirect returns a memory that is written past the page cache. It skips the test if the file system does not
+// support that.
+func openDirect(t testing.TB, size int, o *pmem.Options) *pmem.Memory {
+	t.Helper()
+	m := open(t, pmem.File, newFile(t, size), o)
+	t.Cleanup(func() { m.Close() })
+	mustBeDirect(t, m)
+	return m
+}
+
+func mustBeDirect(t testing.TB, m *pmem.Memory) {
+	t.Helper()
+	switch {
+	case !m.TakesDirect():
+		t.Skip("this file system does not support direct writes")
+	case !m.Direct():
+		t.Fatal("the memory is written through the page cache")
+	}
+}
+
+// The file holds exactly the octets that were persisted, whatever shares a block with them, and whoever opens it.
+func TestDirect(t *testing.T) {
+	const size = 6 * 4096
+	m := openDirect(t, size, nil)
+	stored, want := make([]byte, size), make([]byte, size)
+	r := rand.New(rand.NewPCG(4, 4))
+	some := func() region.Range {
+		off := r.IntN(size)
+		return region.Range{Off: off, N: r.IntN(min(9000, size-off) + 1)}
+	}
+	for round := range 200 {
+		if round%50 == 49 {
+			noErr(t, m.Close())
+			m = open(t, pmem.File, m.Path(), nil)
+			t.Cleanup(func() { m.Close() })
+			mustBeDirect(t, m)
+			copy(stored, want)
+		}
+		at := some()
+		p := bytes.Repeat([]byte{byte(round + 1)}, at.N)
+		noErr(t, m.Store(at.Off, p))
+		copy(stored[at.Off:], p)
+		rs := []region.Range{some(), some(), some()}[:1+round%3]
+		for _, r := range rs {
+			copy(want[r.Off:], stored[r.Off:r.Off+r.N])
+		}
+		noErr(t, m.PersistRanges(rs))
+		if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("round %d, %v: the file differs, %v", round, rs, err)
+		}
+	}
+}
+
+// Neighbours in a block are stored and persisted at the same time; neither disturbs the
+// other.
+func TestDirectNeighbours(t *testing.T) {
+	const each, piece = 30, 100
+	m := openDirect(t, 4096, nil)
+	var wg sync.WaitGroup
+	for k := range 4 {
+		wg.Go(func() {
+			for i := range each {
+				p := bytes.Repeat([]byte{byte(k*each + i + 1)}, piece)
+				if err := errors.Join(m.Store(k*piece, p), m.Persist(k*piece, piece)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	want := make([]byte, 4096)
+	for k := range 4 {
+		copy(want[k*piece:], bytes.Repeat([]byte{byte(k*each + each)}, piece))
+	}
+	if got, err := os.ReadFile(m.Path()); err != nil || !bytes.Equal(got, want) {
+		t.Fatal("the file differs", err)
+	}
+}
+
+// A memory without whole blocks, or one that needs too large a copy, is written through the page cache.
+func TestNotDirect(t *testing.T) {
+	openDirect(t, 4096, nil)
+	for _, size := range []int{4095, 4096 + 64} {
+		m := open(t, pmem.File, newFile(t, size), nil)
+		if m.Direct() {
+			t.Error(size)
+		}
+		m.Close()
+	}
+	big := newFile(t, 1)
+	noErr(t, os.Truncate(big, pmem.MaxDirect+4096))
+	if m, err := pmem.Open(pmem.File, big, nil); err != nil {
+		t.Error(err)
+	} else {
+		if m.Direct() {
+			t.Error("a memory that is too large is written past the page cache")
+		}
+		m.Close()
+	}
+}
+
+// A failed direct write is final like any other, and a truncated file is noticed.
+func TestDirectFails(t *testing.T) {
+	f := pmemtest.NewFaults()
+	m := openDirect(t, 8192, &pmem.Options{Hooks: f.Hooks()})
+	noErr(t, errors.Join(m.Store(5000, []byte("x")), m.Persist(5000, 1)))
+	f.Fail(pmem.OpWrite, syscall.EIO)
+	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	cut := openDirect(t, 8192, nil)
+	noErr(t, os.Truncate(cut.Path(), 4096))
+	if err := cut.Persist(8191, 1); !errors.Is(err, region.ErrRegionLost) {
+		t.Error(err)
+	}
+}
 
 // readBack returns what the medium holds.
 func readBack(t testing.TB, m region.Memory, off, n int) []byte {
