@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -15,28 +16,49 @@ import (
 type Card struct {
 	// Program is the name of the program.
 	Program string
-	// Flags, if not nil, adds flags to all commands.
-	Flags func(*cobra.Command)
 	// Listen listens at an address of a device, Dial connects from one. What Listen's listeners accept, and Dial returns,
 	// are rdmap.Devices. Listen accepts connections of this machine too: where it matters who calls they are refused here.
 	Listen func(ctx context.Context, addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
-	// Memory, if not nil, returns how many of the limit's octets of a server the device takes for itself: calls get the rest.
-	// It is called before Listen and Dial.
-	Memory func(limit int64) int64
+	// Memory, if not nil, is how many octets the device may have registered. Before Listen and Dial, --card-memory sets it, to
+	// at least MinMemory, and a server sets it that finds 0 there. Half of it is for payloads, which calls count.
+	Memory    *int64
+	MinMemory int64
 }
 
-// lessen takes what the device needs out of the memory for calls.
+// lessen takes what the device has of its own out of the memory for calls.
 func (c *Card) lessen(cfg *transport.Config) error {
 	if c == nil || c.Memory == nil {
 		return nil
 	}
 	all := cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)
-	cfg.Limits.Memory = all - c.Memory(all)
+	if *c.Memory == 0 {
+		*c.Memory = max(min(all/2, 128<<20), c.MinMemory)
+	}
+	cfg.Limits.Memory = all - *c.Memory/2
 	if cfg.Limits.Memory < minMemory {
 		return usagef("--memory-limit %s: the device takes %s of it, and calls need %s: raise it, or lower --card-memory",
 			octets(uint64(all)), octets(uint64(all-cfg.Limits.Memory)), octets(minMemory))
 	}
+	return nil
+}
+
+// cardMemory is the value of --card-memory.
+type cardMemory struct {
+	*size
+	least size
+}
+
+func (m *cardMemory) Set(text string) error {
+	var n size
+	if err := n.Set(text); err != nil {
+		return err
+	}
+	if n != 0 && (n < m.least || n > maxSize) {
+		most := size(maxSize)
+		return fmt.Errorf("want %s to %s, or 0 for the default", &m.least, &most)
+	}
+	*m.size = n
 	return nil
 }
 
@@ -63,8 +85,8 @@ It has been tried on Linux's soft RoCE and soft iWARP, and on no card: please re
 	a.frame(cmd)
 	flags := cmd.PersistentFlags()
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
-	if c.Flags != nil {
-		c.Flags(cmd)
+	if c.Memory != nil {
+		flags.Var(&cardMemory{(*size)(c.Memory), size(c.MinMemory)}, "card-memory", "how many octets may be registered with the device, and so locked, at a time; half of them come out of --memory-limit, payloads are in it already; 0: half of that limit, 8M to 128M")
 	}
 	cmd.AddCommand(a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
 		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.doctorCmd(), a.exportsCmd())

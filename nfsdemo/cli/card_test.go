@@ -101,29 +101,72 @@ func TestCardOwners(t *testing.T) {
 	}
 }
 
-// TestCardMemory: what the device takes is not for calls, and a limit that leaves them too little is refused.
-func TestCardMemory(t *testing.T) {
-	c := newCardNet("192.0.2.9").card()
-	c.Memory = func(limit int64) int64 { return max(limit/4, 4<<20) }
-	for limit, want := range map[size]int64{0: 192 << 20, 64 << 20: 48 << 20, 6 << 20: 2 << 20} {
-		cfg := new(transport.Config)
-		noErr(t, (&limitFlags{memory: limit}).apply(cfg, c))
-		if cfg.Limits.Memory != want {
-			t.Errorf("%d: %d for calls, want %d", limit, cfg.Limits.Memory, want)
+// TestCardProxy: a client of NFS/TCP reaches a server of NFS/TCP through two proxies, with cards between them.
+func TestCardProxy(t *testing.T) {
+	n := newCardNet("192.0.2.9")
+	s := started(t, &serviceConfig{memory: true, exports: one("/x"), tcp: "127.0.0.1:0", config: &transport.Config{}})
+	startProxyOver(t, n.card(), "--to", "nfs://"+addrOf(s.tcp), "--listen", cardAddr)
+	ports, _ := startProxyOver(t, n.card(), "--to", "nfs+rdma://"+cardAddr, "--listen", "127.0.0.1:0")
+	here := filepath.Join(t.TempDir(), "here")
+	want := bytes.Repeat([]byte("0123456789abcde\n"), 200_000)
+	noErr(t, os.WriteFile(here, want, 0o600))
+	for _, args := range [][]string{
+		{"cp", "-q", here, "nfs://" + ports["TCP"] + "/x/there"},
+		{"cp", "-q", "nfs+rdma://" + cardAddr + "/x/there", here + "2"},
+		{"cp", "-q", "nfs://" + ports["TCP"] + "/x/there", here + "3"},
+	} {
+		if r := n.command(t, args...); r.status != 0 {
+			t.Fatalf("%v: status %d, %s%s", args, r.status, r.stdout, r.stderr)
 		}
 	}
-	c.Listen = func(context.Context, string) (net.Listener, error) { return nil, errors.New("not refused") }
-	for _, args := range []string{"serve --memory --export /x", "proxy --to nfs://127.0.0.1:2049"} {
-		var errs bytes.Buffer
-		a := &app{card: c, stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, hard: t.Context()}
-		status := a.run(t.Context(), strings.Fields(args+" --listen "+cardAddr+" --memory-limit 5M"))
-		if status != exitUsage || !strings.Contains(errs.String(), "--memory-limit 5.00 MiB: the device takes 4.00 MiB of it") {
-			t.Errorf("%s: status %d, %s", args, status, errs.String())
+	for _, name := range []string{here + "2", here + "3"} {
+		if got := must(os.ReadFile(name))(t); !bytes.Equal(got, want) {
+			t.Errorf("%s: %d octets came back, not the %d", name, len(got), len(want))
 		}
 	}
 }
 
-// TestCardFlags: what a card cannot do, stagcard says.
+// TestCardMemory: what the device has of its own is not for calls, and a limit that leaves them too little is refused.
+func TestCardMemory(t *testing.T) {
+	card := func(asked int64) *Card {
+		c := newCardNet("192.0.2.9").card()
+		c.Memory, c.MinMemory = &asked, 8<<20
+		return c
+	}
+	for _, tt := range []struct{ limit, asked, device, calls int64 }{
+		{0, 0, 128 << 20, 192 << 20},
+		{1 << 30, 0, 128 << 20, 960 << 20},
+		{64 << 20, 0, 32 << 20, 48 << 20},
+		{6 << 20, 0, 8 << 20, 2 << 20},
+		{64 << 20, 16 << 20, 16 << 20, 56 << 20},
+	} {
+		cfg, c := new(transport.Config), card(tt.asked)
+		noErr(t, (&limitFlags{memory: size(tt.limit)}).apply(cfg, c))
+		if cfg.Limits.Memory != tt.calls || *c.Memory != tt.device {
+			t.Errorf("%+v: %d for calls, %d for the device", tt, cfg.Limits.Memory, *c.Memory)
+		}
+	}
+	for _, command := range []string{"serve --memory --export /x", "proxy --to nfs://127.0.0.1:2049"} {
+		for flags, want := range map[string]string{
+			"--memory-limit 5M":                     "--memory-limit 5.00 MiB: the device takes 4.00 MiB of it",
+			"--memory-limit 5M --card-memory 8M":    "or lower --card-memory",
+			"--card-memory 1":                       "for \"--card-memory\" flag: want 8M to 1024T, or 0",
+			"--card-memory -8M":                     "for \"--card-memory\" flag: want 8M to 1024T, or 0",
+			"--card-memory much":                    "for \"--card-memory\" flag: want octets, or a number with K, M, G or T",
+			"--card-memory 9000000T":                "larger than",
+			"--card-memory 128G --memory-limit 64G": "the device takes 64.0 GiB of it",
+		} {
+			var errs bytes.Buffer
+			a := &app{card: card(0), stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, hard: t.Context()}
+			status := a.run(t.Context(), strings.Fields(command+" --listen "+cardAddr+" "+flags))
+			if status != exitUsage || !strings.Contains(errs.String(), want) {
+				t.Errorf("%s %s: status %d, %s", command, flags, status, errs.String())
+			}
+		}
+	}
+}
+
+// TestCardFlags: what a card cannot do, and what nobody can, stagcard says in its own name.
 func TestCardFlags(t *testing.T) {
 	n := newCardNet("192.0.2.9")
 	for _, tt := range []struct {
@@ -131,12 +174,23 @@ func TestCardFlags(t *testing.T) {
 		status int
 		want   string
 	}{
+		{"serve --memory --export /x", exitUsage, "--listen"},
+		{"serve --memory --export /x --listen 192.0.2.5", exitUsage, "write host:port"},
+		{"serve --listen " + cardAddr, exitUsage, "serve needs --export DIR, --exports FILE or --config FILE: see serve --help"},
+		{"serve --memory --export /x --push-log d", exitUsage, "unknown flag: --push-log"},
+		{"proxy --to nfs://127.0.0.1:2049", exitUsage, "an address of an RDMA device"},
+		{"proxy --listen " + cardAddr, exitUsage, "proxy needs --to URL: see proxy --help"},
+		{"proxy --to 127.0.0.1 --listen " + cardAddr, exitUsage, "nfs://"},
+		{"proxy --to nfs://127.0.0.1:2049 --listen " + cardAddr + " --crc on", exitUsage, "unknown flag: --crc"},
 		{"ls --pcap x nfs+rdma://192.0.2.5/", exitUsage, "tcpdump"},
 		{"ls --crc on nfs+rdma://192.0.2.5/", exitUsage, "unknown flag: --crc"},
-		{"serve --memory --export /x --push-log d", exitUsage, "unknown flag: --push-log"},
-		{"serve --memory --export /x", exitUsage, "--listen"},
-		{"proxy --to nfs://127.0.0.1:2049", exitUsage, "an address of an RDMA device"},
 		{"ls nfs+rdma://192.0.2.5/", exitFailed, "stagcard: nfs+rdma://192.0.2.5/: no RDMA device reaches this address: rdma link\n"},
+		{"cp a b", exitUsage, "no argument is a URL"},
+		{"cp nfs+rdma://192.0.2.5/x", exitUsage, "see stagcard cp --help"},
+		{"cp nfs+rdma://192.0.2.5/x there", exitFailed, "rdma link"},
+		{"doctor", exitUsage, "see stagcard doctor --help"},
+		{"doctor --pcap x 192.0.2.5", exitUsage, "tcpdump"},
+		{"doctor nfs+rdma://192.0.2.5/", exitFailed, ""},
 		{"demo", exitUsage, "unknown command"},
 	} {
 		r := n.command(t, strings.Fields(tt.args)...)

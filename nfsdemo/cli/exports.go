@@ -72,7 +72,7 @@ func (f *exportFlags) read() ([]exports.Export, error) {
 		list = append(list, more...)
 	}
 	if len(list) == 0 {
-		return nil, usagef("serve needs --export DIR, --exports FILE or --config FILE: see nfsdemo serve --help")
+		return nil, usagef("serve needs --export DIR, --exports FILE or --config FILE: see serve --help")
 	}
 	return list, nil
 }

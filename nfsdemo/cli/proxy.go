@@ -121,7 +121,7 @@ func (f *proxyFlags) addresses(a *app, u *nfsclient.URL) (err error) {
 // server parses --to, whose path is not needed.
 func (f *proxyFlags) server() (*nfsclient.URL, error) {
 	if f.to == "" {
-		return nil, usagef("proxy needs --to URL: see nfsdemo proxy --help")
+		return nil, usagef("proxy needs --to URL: see proxy --help")
 	}
 	to := f.to
 	if u, err := url.Parse(to); err == nil && u.Path == "" && u.Host != "" {

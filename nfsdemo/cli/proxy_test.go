@@ -19,9 +19,15 @@ import (
 // startProxy runs a proxy in this process, and returns its port file and what it prints.
 func startProxy(t *testing.T, args ...string) (ports map[string]string, out *lines) {
 	t.Helper()
+	return startProxyOver(t, nil, args...)
+}
+
+// startProxyOver is startProxy over cards, unless c is nil.
+func startProxyOver(t *testing.T, c *Card, args ...string) (ports map[string]string, out *lines) {
+	t.Helper()
 	out = new(lines)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	a := &app{stdin: strings.NewReader(""), stdout: out, stderr: out, hard: t.Context()}
+	a := &app{card: c, stdin: strings.NewReader(""), stdout: out, stderr: out, hard: t.Context()}
 	file := filepath.Join(t.TempDir(), "ports")
 	done := make(chan int)
 	go func() { done <- a.run(ctx, append([]string{"proxy", "--port-file", file}, args...)) }()

@@ -3,7 +3,6 @@ module github.com/stag-rdma/stag/nfsdemo/stagcard
 go 1.26.0
 
 require (
-	github.com/spf13/cobra v1.10.2
 	github.com/stag-rdma/stag v0.0.0
 	github.com/stag-rdma/stag/rdmap/card v0.0.0
 )
@@ -28,6 +27,7 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/schollz/progressbar/v3 v3.19.1 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
 	go.uber.org/zap v1.28.0 // indirect

@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 
-	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/cli"
 	"github.com/stag-rdma/stag/rdmap/card"
 )
@@ -23,15 +22,7 @@ func cards() *cli.Card {
 	cfg := new(card.Config)
 	return &cli.Card{
 		Program: "stagcard",
-		Flags: func(cmd *cobra.Command) {
-			cmd.PersistentFlags().Int64Var(&cfg.Memory, "card-memory", 0, "how many `octets` may be registered with the device, and so locked, at a time; half of them come out of --memory-limit, payloads are in it already; 0: half of that limit, 8 to 128 MiB")
-		},
-		Memory: func(limit int64) int64 {
-			if cfg.Memory == 0 {
-				cfg.Memory = max(min(limit/2, 128<<20), 8<<20)
-			}
-			return cfg.Memory / 2
-		},
+		Memory:  &cfg.Memory, MinMemory: card.MinMemory,
 		Listen: func(_ context.Context, addr string) (net.Listener, error) {
 			l, err := card.Listen(addr, cfg)
 			if err != nil {

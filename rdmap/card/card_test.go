@@ -81,7 +81,7 @@ func responder(t *testing.T, f *fakeCard, cfg *Config) *Conn {
 	return c
 }
 
-func small() *Config { return &Config{Memory: minMemory} }
+func small() *Config { return &Config{Memory: MinMemory} }
 
 func over(t *testing.T, c *rdmap.Conn, f *fakeCard, cfg *Config) {
 	t.Helper()

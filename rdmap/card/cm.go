@@ -188,16 +188,15 @@ type Listener struct {
 // backlog is how many connections wait for Accept, beside those in the CM.
 const backlog = 128
 
-// Listen announces on an address of an RDMA device, or on all of IPv4 if addr has no host. Errors are *net.OpErrors, which
-// wrap ErrNoDevice, ErrNoRDMA, ErrMemory or an errno; or wrap verbs.ErrConfig.
+// Listen announces on an address of an RDMA device, or on all of IPv4 if addr has no host. Errors of the device and
+// of cfg are *net.OpErrors, which wrap ErrNoDevice, ErrNoRDMA, ErrMemory, verbs.ErrConfig or an errno.
 func Listen(addr string, cfg *Config) (*Listener, error) {
-	cfg, err := cfg.orDefault()
-	if err != nil {
-		return nil, err
-	}
 	a, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return nil, err
+	}
+	if cfg, err = cfg.orDefault(); err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "rdma", Addr: a, Err: err}
 	}
 	m, err := managed()
 	if err != nil {
@@ -281,7 +280,7 @@ const resolveTime = 5 * time.Second
 func Dial(ctx context.Context, addr string, cfg *Config) (*Conn, error) {
 	cfg, err := cfg.orDefault()
 	if err != nil {
-		return nil, err
+		return nil, &net.OpError{Op: "dial", Net: "rdma", Err: err}
 	}
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {

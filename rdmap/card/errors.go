@@ -15,9 +15,9 @@ var (
 	// ErrNoRDMA: this kernel has no connection manager for RDMA.
 	ErrNoRDMA = errors.New("no RDMA here: load the driver of the card, and rdma_ucm, which makes /dev/infiniband/rdma_cm")
 	// ErrMemory: Config.Memory, or what the system lets be locked, is used up.
-	ErrMemory = errors.New("card: no registered memory left (Config.Memory is all that connections may have)")
+	ErrMemory = errors.New("card: no registered memory left: connections share Config.Memory (stagcard --card-memory)")
 	// errMemlock is ErrMemory with what to do if the system keeps the memory back.
-	errMemlock = fmt.Errorf("%w: let the process lock more (ulimit -l unlimited; in a unit of systemd LimitMEMLOCK=infinity) or lower Config.Memory", ErrMemory)
+	errMemlock = fmt.Errorf("%w: let the process lock more (ulimit -l unlimited; in a unit of systemd LimitMEMLOCK=infinity) or ask for less", ErrMemory)
 	// ErrRemoved ends the connections, and the listeners, of a device that was removed.
 	ErrRemoved = errors.New("card: the RDMA device was removed")
 )

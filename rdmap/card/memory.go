@@ -18,7 +18,7 @@ type Config struct {
 	// Memory is the number of octets that may be registered, and so locked, at a time: a quarter for receives, a quarter for
 	// what is copied to be sent, and half for payloads that the card takes from where they are or puts where they belong. A
 	// connection that finds no memory for its receives is refused; payloads wait for each other. The first half is of the
-	// card alone: a server takes it out of the transport's Limits.Memory, which counts payloads itself. At least 8 MiB; 0:
+	// card alone: a server takes it out of the transport's Limits.Memory, which counts payloads itself. At least MinMemory; 0:
 	// 128 MiB. The system must let the process lock as much (RLIMIT_MEMLOCK).
 	Memory int64
 
@@ -35,11 +35,13 @@ type Config struct {
 
 var defaults Config
 
+// MinMemory is the least Config.Memory, in octets.
+const MinMemory = 8 << 20
+
 const (
-	minMemory     = 8 << 20
 	defaultMemory = 128 << 20
 	// chunkSize is what is registered at a time for slots. Choice: large enough to make registrations rare, and small
-	// against minMemory/4.
+	// against MinMemory/4.
 	chunkSize = 256 << 10
 	smallSlot = verbs.CopyLimit
 	// bounceLimit is the longest payload that is copied to a slot. Choice: registering costs a pair of system calls
@@ -72,8 +74,8 @@ func (cfg *Config) orDefault() (*Config, error) {
 	if most == 0 {
 		most = defaultMemory
 	}
-	if most < minMemory {
-		return nil, fmt.Errorf("card: %w: Memory is %d, must be at least %d", verbs.ErrConfig, most, minMemory)
+	if most < MinMemory {
+		return nil, fmt.Errorf("card: %w: Memory is %d, must be at least %d", verbs.ErrConfig, most, MinMemory)
 	}
 	if err := lockable(most); err != nil {
 		return nil, err
