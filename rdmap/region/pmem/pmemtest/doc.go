@@ -19,7 +19,7 @@
 //	m, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: f.Hooks()})
 //	f.FailOnce(pmem.OpDatasync, syscall.EIO) // the next one
 //
-// [Wrap] does the same for any other memory. Truncation needs no hook: truncate the file.
+// Truncation needs no hook: truncate the file.
 //
 // [Sim] is a deterministic region.Memory in the heap, for tests of recovery and for benchmarks without a disk. Its
 // errors are those of package pmem.

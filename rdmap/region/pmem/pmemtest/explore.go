@@ -3,6 +3,9 @@ package pmemtest
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // Script is a workload that can be crashed.
@@ -162,4 +165,167 @@ func (e *explorer) again(x *Trial, im *Image) {
 		e.err = fmt.Errorf("after moment %d, crash %s: %w", e.report.Moments, im, err)
 		panic(errStop)
 	}
+}
+
+// Record is what a storage keeps. The sequence numbers of a storage begin with 1 and have no gaps.
+type Record struct {
+	Seq     uint64
+	Payload []byte
+}
+
+// Trial is one run of a workload. It belongs to the goroutine that runs it.
+type Trial struct {
+	// Mem is what the workload stores to, by Store, Guard and Persist.
+	Mem *Sim
+
+	sent    map[uint64][][]byte
+	acked   map[uint64][]byte
+	applied uint64
+	news    bool   // something has changed since the last moment
+	moment  func() // looks at all crashes of this moment
+}
+
+// Sent tells x that a record is about to be stored. As long as a number is not acknowledged, it may
+// be sent again, also with another payload.
+func (x *Trial) Sent(seq uint64, payload []byte) {
+	if !slices.ContainsFunc(x.sent[seq], func(p []byte) bool { return string(p) == string(payload) }) {
+		x.sent[seq] = append(slices.Clip(x.sent[seq]), slices.Clone(payload)) // forks share it
+	}
+}
+
+// Gone tells x that somebody was told that no record from seq on exists. None may come back until it is
+// sent again.
+func (x *Trial) Gone(seq uint64) {
+	maps.DeleteFunc(x.sent, func(n uint64, _ [][]byte) bool { return n >= seq })
+	x.news = true
+	x.Step()
+}
+
+// Acked tells x that somebody was told that record seq is durable.
+func (x *Trial) Acked(seq uint64, payload []byte) {
+	x.acked[seq] = slices.Clone(payload)
+	x.news = true
+	x.Step()
+}
+
+// Applied tells x that the effects of all records up to seq are durable elsewhere.
+func (x *Trial) Applied(seq uint64) {
+	x.applied = max(x.applied, seq)
+	x.news = true
+	x.Step()
+}
+
+// Step marks a moment at which a crash may come, such as a message. Every store and flush of Mem is one.
+func (x *Trial) Step() {
+	if x.news { // otherwise the crashes are those of the last moment
+		x.moment()
+	}
+}
+
+// fork returns a run on another memory that has the same past.
+func (x *Trial) fork() *Trial {
+	return &Trial{sent: maps.Clone(x.sent), acked: maps.Clone(x.acked), applied: x.applied}
+}
+
+// Violation reports a crash after which recovery does not find what it should.
+type Violation struct {
+	Script string
+	Moment int    // counted from 1
+	Image  string // see Image.String
+	Why    string
+
+	Applied          uint64
+	Acked, Recovered []uint64 // sequence numbers, ascending
+	Extra            []uint64 // recovered but not acknowledged
+	Err              error    // of recovery
+}
+
+// Error says what is wrong.
+func (v *Violation) Error() string {
+	s := fmt.Sprintf("pmemtest: %s: moment %d, crash %s: %s (applied to %d, acked %s, recovered %s, extra %s)",
+		v.Script, v.Moment, v.Image, v.Why, v.Applied, spans(v.Acked), spans(v.Recovered), spans(v.Extra))
+	if v.Err != nil {
+		s += ": " + v.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the error of recovery.
+func (v *Violation) Unwrap() error { return v.Err }
+
+// spans formats ascending numbers, for example as 1-4,7.
+func spans(n []uint64) string {
+	var s []string
+	for i := 0; i < len(n); {
+		j := i + 1
+		for j < len(n) && n[j] == n[j-1]+1 {
+			j++
+		}
+		if j == i+1 {
+			s = append(s, fmt.Sprint(n[i]))
+		} else {
+			s = append(s, fmt.Sprintf("%d-%d", n[i], n[j-1]))
+		}
+		i = j
+	}
+	if s == nil {
+		return "none"
+	}
+	return strings.Join(s, ",")
+}
+
+// check returns why a crash at this moment must not leave got, or "" if it may.
+func (x *Trial) check(got []Record) string {
+	next := uint64(1)
+	for i, r := range got {
+		if i == 0 {
+			next = r.Seq
+		}
+		if r.Seq != next {
+			return fmt.Sprintf("found record %d where %d should be", r.Seq, next)
+		}
+		next++
+		if why := x.checkPayload(r); why != "" {
+			return why
+		}
+	}
+	if len(got) > 0 && got[0].Seq > x.applied+1 {
+		return fmt.Sprintf("record %d is gone", x.applied+1)
+	}
+	have := x.applied
+	if len(got) > 0 {
+		have = max(have, next-1)
+	}
+	for seq := range x.acked {
+		if seq > have {
+			return fmt.Sprintf("acknowledged record %d is gone", seq)
+		}
+	}
+	return ""
+}
+
+func (x *Trial) checkPayload(r Record) string {
+	if p, ok := x.acked[r.Seq]; ok && string(p) != string(r.Payload) {
+		return fmt.Sprintf("record %d is not the one that was acknowledged", r.Seq)
+	}
+	if !slices.ContainsFunc(x.sent[r.Seq], func(p []byte) bool { return string(p) == string(r.Payload) }) {
+		return fmt.Sprintf("record %d was never sent, or is gone or torn", r.Seq)
+	}
+	return ""
+}
+
+// violation describes what check found.
+func (x *Trial) violation(got []Record) *Violation {
+	v := &Violation{Applied: x.applied}
+	for seq := range x.acked {
+		v.Acked = append(v.Acked, seq)
+	}
+	slices.Sort(v.Acked)
+	for _, r := range got {
+		v.Recovered = append(v.Recovered, r.Seq)
+		if _, ok := x.acked[r.Seq]; !ok {
+			v.Extra = append(v.Extra, r.Seq)
+		}
+	}
+	return v
 }

@@ -37,7 +37,7 @@ func (f *Faults) Hooks() *pmem.Hooks {
 }
 
 // Before counts an operation, and fails or hangs as planned. A Target whose memory does not come from
-// package pmem calls it itself, or uses Wrap.
+// package pmem calls it itself.
 func (f *Faults) Before(op pmem.Op) error {
 	p := f.next(op)
 	if p == nil {

@@ -10,10 +10,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 )
+
+// TestMain fails the package if a test leaves a goroutine behind.
+func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
 // sick is a good memory with one illness.
 type sick struct {
@@ -141,21 +145,8 @@ func TestRunPlain(t *testing.T) {
 	})
 }
 
-// TestRun runs the suite on the memory that the environment names; by default a
-// healthy one.
-func TestRun(t *testing.T) {
-	ill := os.Getenv(illVar)
-	for _, mk := range makers {
-		if g, ok := mk(ill); ok {
-			pmemtest.Run(t, g)
-		}
-	}
-}
-
-// makers make a Target with an illness of theirs, or a healthy one for "".
-var makers = []func(ill string) (pmemtest.Target, bool){
-	func(ill string) (pmemtest.Target, bool) { return target(ill), true },
-}
+// TestRun runs the suite on a memory with the illness that the environment names; by default on a healthy one.
+func TestRun(t *testing.T) { pmemtest.Run(t, target(os.Getenv(illVar))) }
 
 // TestRunFindsIllness tests the suite itself: it must fail in the right subtest.
 func TestRunFindsIllness(t *testing.T) {
@@ -169,5 +160,42 @@ func TestRunFindsIllness(t *testing.T) {
 				t.Errorf("not found by %s: %v\n%s", where, err, out)
 			}
 		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	f := pmemtest.NewFaults()
+	want := func(op pmem.Op, want ...error) {
+		t.Helper()
+		for k, w := range want {
+			if err := f.Before(op); !errors.Is(err, w) {
+				t.Errorf("%s %d: %v, want %v", op, k, err, w)
+			}
+		}
+	}
+	want(pmem.OpWrite, nil)
+	f.FailOnce(pmem.OpWrite, syscall.EIO)
+	want(pmem.OpDatasync, nil)
+	want(pmem.OpWrite, syscall.EIO, nil)
+	f.FailAfter(pmem.OpWrite, 2, syscall.EIO)
+	want(pmem.OpWrite, nil, nil, syscall.EIO, nil)
+	f.Fail(pmem.OpWrite, syscall.ENOSPC)
+	want(pmem.OpWrite, syscall.ENOSPC, syscall.ENOSPC)
+	f.Clear(pmem.OpWrite)
+	want(pmem.OpWrite, nil)
+	if n := f.Count(pmem.OpWrite); n != 10 {
+		t.Errorf("counted %d, want 10", n)
+	}
+	entered, release := f.Hang(pmem.OpMsync)
+	done := make(chan error)
+	go func() { done <- f.Before(pmem.OpMsync) }()
+	<-entered
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	want(pmem.OpMsync, nil)
+	if (*pmemtest.Faults)(nil).Hooks() != nil {
+		t.Error("hooks of nil")
 	}
 }

@@ -2,10 +2,14 @@ package pmemtest
 
 import (
 	"bytes"
+	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
 // Grain is the number of octets that reach the medium either whole or not at all.
@@ -143,4 +147,179 @@ func (s *Snapshot) at(t uint64, off, last int) []byte {
 		}
 	}
 	return b
+}
+
+// Image is the content of the medium after one crash.
+type Image struct {
+	s      *Snapshot
+	grain  Grain
+	units  []unit
+	choice []int // by unit: the index of its content
+	octets []byte
+}
+
+// image returns the durable image; set turns it into others.
+func (s *Snapshot) image(g Grain) *Image {
+	us := s.units(g)
+	return &Image{s: s, grain: g, units: us, choice: make([]int, len(us)), octets: slices.Clone(s.durable)}
+}
+
+// Octets lends the octets of the image until the next one is made. They must not be changed.
+func (im *Image) Octets() []byte { return im.octets }
+
+// Open returns a Sim that has restarted after this crash, with the options of the Sim that crashed.
+// It copies the image.
+func (im *Image) Open() *Sim { return OpenSim(im.octets, &im.s.o) }
+
+// String names the image among those of its snapshot: by the grain, and, for each unit whose content
+// is not the durable one, by the offset of the unit and the number of its content.
+func (im *Image) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d:", int(im.grain))
+	for k, c := range im.choice {
+		if c != 0 {
+			fmt.Fprintf(&b, " %d=%d", im.units[k].off, c)
+		}
+	}
+	return b.String()
+}
+
+// set gives unit k its content c.
+func (im *Image) set(k, c int) *Image {
+	if im.choice[k] != c {
+		im.choice[k] = c
+		copy(im.octets[im.units[k].off:], im.units[k].contents[c])
+	}
+	return im
+}
+
+// reset gives all units their durable content, or their newest one.
+func (im *Image) reset(newest bool) *Image {
+	for k, u := range im.units {
+		c := 0
+		if newest {
+			c = u.newest
+		}
+		im.set(k, c)
+	}
+	return im
+}
+
+// advance counts to the next image, the first unit fastest. It returns false after the last image.
+func (im *Image) advance() bool {
+	for k, u := range im.units {
+		if im.choice[k]+1 < len(u.contents) {
+			im.set(k, im.choice[k]+1)
+			return true
+		}
+		im.set(k, 0)
+	}
+	return false
+}
+
+const (
+	// maxSubsets: up to this many dirty units, Crashes tries all subsets.
+	maxSubsets = 12
+	// maxImages: up to this many images, Crashes tries all of them.
+	maxImages = 1 << maxSubsets
+)
+
+// All yields all Count images that a crash can leave at grain g, the durable one first. As with the
+// other iterators, each Image is lent until the next one.
+func (s *Snapshot) All(g Grain) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		for ok := true; ok; ok = im.advance() {
+			if !yield(im) {
+				return
+			}
+		}
+	}
+}
+
+// Subsets yields the images in which each unit has either its durable or its newest content: all 2^n
+// for n dirty units, of which only the first 30 vary. Contents in between are left out.
+func (s *Snapshot) Subsets(g Grain) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		for mask := uint64(0); mask < 1<<min(len(im.units), 30); mask++ {
+			for k, u := range im.units {
+				im.set(k, u.newest*int(mask>>k&1))
+			}
+			if !yield(im) {
+				return
+			}
+		}
+	}
+}
+
+// Edges yields the images that most often reveal mistakes in the order of flushes: nothing has
+// reached the medium; everything has; a single content has; all newest contents but one have.
+func (s *Snapshot) Edges(g Grain) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		if !yield(im.reset(false)) || !yield(im.reset(true)) {
+			return
+		}
+		for k, u := range im.units {
+			for c := 1; c < len(u.contents); c++ {
+				if im.reset(false); !yield(im.set(k, c)) {
+					return
+				}
+			}
+			if im.reset(true); !yield(im.set(k, 0)) {
+				return
+			}
+		}
+	}
+}
+
+// Sample yields n random images, the same ones for the same seed. In each a random share of the
+// units has reached the medium, with any of their contents.
+func (s *Snapshot) Sample(g Grain, seed uint64, n int) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		im := s.image(g)
+		r := rand.New(rand.NewPCG(seed, uint64(g)))
+		for range n {
+			share := r.Float64()
+			for k, u := range im.units {
+				c := 0
+				if r.Float64() < share {
+					c = 1 + r.IntN(len(u.contents)-1)
+				}
+				im.set(k, c)
+			}
+			if !yield(im) {
+				return
+			}
+		}
+	}
+}
+
+// Crashes yields the images that a test of recovery should survive, at the grains Line, Word and
+// Sector. If there are at most 4096 images, it yields all of them. Otherwise it yields n random
+// ones, together with all Subsets if there are at most 12 dirty units, or else the Edges.
+func (s *Snapshot) Crashes(seed uint64, n int) iter.Seq[*Image] {
+	return func(yield func(*Image) bool) {
+		for _, g := range []Grain{Line, Word, Sector} {
+			for _, images := range s.plan(g, seed, n) {
+				for im := range images {
+					if !yield(im) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *Snapshot) plan(g Grain, seed uint64, n int) []iter.Seq[*Image] {
+	us := s.units(g)
+	switch {
+	case count(us) <= maxImages:
+		return []iter.Seq[*Image]{s.All(g)}
+	case len(us) <= maxSubsets:
+		return []iter.Seq[*Image]{s.Subsets(g), s.Sample(g, seed, n)}
+	}
+	return []iter.Seq[*Image]{s.Edges(g), s.Sample(g, seed, n)}
 }

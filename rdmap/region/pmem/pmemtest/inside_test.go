@@ -18,6 +18,7 @@ func TestCheck(t *testing.T) {
 		name        string
 		sent, acked []Record
 		applied     uint64
+		gone        uint64
 		recovered   []Record
 		err         error
 		want        string // of the message; "": no violation
@@ -35,6 +36,7 @@ func TestCheck(t *testing.T) {
 		{name: "foreign", sent: []Record{a}, recovered: []Record{{1, []byte("x")}}, want: "never sent"},
 		{name: "not sent", recovered: []Record{a}, want: "never sent"},
 		{name: "another than acknowledged", sent: []Record{a, {1, []byte("x")}}, acked: []Record{a}, recovered: []Record{{1, []byte("x")}}, want: "not the one"},
+		{name: "gone, and there again", sent: []Record{a, b}, gone: 2, recovered: []Record{a, b}, want: "never sent"},
 		{name: "no storage yet", err: ErrNothing},
 		{name: "no storage", sent: []Record{a}, acked: []Record{a}, err: ErrNothing, want: "recovery fails"},
 		{name: "recovery fails", err: errors.New("oops"), want: "oops"},
@@ -47,6 +49,9 @@ func TestCheck(t *testing.T) {
 				x.acked[r.Seq] = r.Payload
 			}
 			x.applied, x.news = tt.applied, true
+			if tt.gone > 0 {
+				x.Gone(tt.gone)
+			}
 			x.Step()
 			return nil
 		}, func([]byte) ([]Record, error) { return tt.recovered, tt.err }), Budget{})
@@ -98,5 +103,45 @@ func TestAgain(t *testing.T) {
 	r, err := Explore(s, Budget{Again: 1})
 	if v, ok := errors.AsType[*Violation](err); !ok || !strings.Contains(err.Error(), "after moment") || len(v.Recovered) != 0 || r.Restarts == 0 {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// A store occurs after a flush has read the octets and before it ends: what the flush has read is durable, the store may
+// be, and so may other octets of its line.
+func TestStoreDuringFlush(t *testing.T) {
+	s := NewSim(8, nil)
+	_ = s.Store(0, []byte("aaaa"))
+	now := s.now()
+	read := []byte("aa") // of octets 0 and 1
+	_ = s.Store(1, []byte("bb"))
+	_ = s.Store(0, []byte("c"))
+
+	copy(s.durable, read)
+	vs := s.rebase(0, 0, read, now)
+	want := []string{"aaaa\x00\x00\x00\x00", "abba\x00\x00\x00\x00", "cbba\x00\x00\x00\x00"}
+	if len(vs) != len(want) {
+		t.Fatalf("%d versions, want %d", len(vs), len(want))
+	}
+	for k, v := range vs {
+		if string(v.octets) != want[k] {
+			t.Errorf("version %d: %q, want %q", k, v.octets, want[k])
+		}
+	}
+}
+
+// The same if the flush covers the whole line.
+func TestStoreDuringFlushOfLine(t *testing.T) {
+	s := NewSim(8, nil)
+	_ = s.Store(0, []byte("aaaaaaaa"))
+	now := s.now()
+	read := []byte("aaaaaaaa")
+	_ = s.Store(0, []byte("b"))
+
+	copy(s.durable, read)
+	if vs := s.rebase(0, 0, read, now); len(vs) != 1 || string(vs[0].octets) != "baaaaaaa" {
+		t.Errorf("%v", vs)
+	}
+	if vs := s.rebase(0, 0, read, s.now()); len(vs) != 0 {
+		t.Errorf("%v", vs)
 	}
 }
