@@ -66,9 +66,9 @@ type Init struct {
 	// caller, the group his or that of the directory; only root may ask for another owner, and
 	// others only for a group that they are in: what they may not have is not given.
 	Attr nfs3.SetAttr
-	// Verf, if not nil, is kept with the file for HasVerf.
+	// Verf, if not nil, is kept with the file until it is written, or its attributes are set: see Create.
 	Verf *nfs3.CreateVerf
-	// Call, if not nil, is kept with the file for Marked, if the FS is Shared.
+	// Call, if not nil, is kept with the file, if the FS is Shared.
 	Call *CallID
 }
 
@@ -89,11 +89,12 @@ type Node interface {
 	SetAttr(a *nfs3.SetAttr) error
 	// Access returns those of want that the caller has.
 	Access(want nfs3.Access) (nfs3.Access, error)
-	// Open returns the error with which Read, or Write if write, would refuse the caller.
+	// Open returns the error with which Read, or with write a Write of n octets at off, would refuse the caller now. It
+	// reserves nothing.
 	//
 	// A protocol without OPEN needs two exceptions (RFC 1813 Section 4.4): the owner of a file
 	// may always read and write it, and whoever may execute it may read it.
-	Open(write bool) error
+	Open(write bool, off uint64, n int) error
 
 	// ReadLink returns the target of a symbolic link; ErrInval for other files.
 	ReadLink() (string, error)
@@ -107,32 +108,18 @@ type Node interface {
 	// Commit makes n octets from off durable, or all from off if n is 0. It returns the
 	// write verifier that covers them.
 	Commit(off uint64, n uint32) (nfs3.WriteVerf, error)
-	// HasVerf reports whether this is the regular file that Create made with v.
-	HasVerf(v nfs3.CreateVerf) (bool, error)
 
-	Dir
-}
+	// The rest works on directories; on other files every method returns ErrNotDir. A name has 1 to Info.NameMax octets,
+	// without '/' and NUL, and is not "." or "..", which only Lookup accepts.
 
-// WriteResult is the outcome of a Write.
-type WriteResult struct {
-	N         int // octets
-	Committed nfs3.StableHow
-	Verf      nfs3.WriteVerf
-}
-
-// Dir is the part of a Node that works on directories; on other files every method returns
-// ErrNotDir. A name has 1 to Info.NameMax octets, without '/' and NUL, and is not "." or "..",
-// which only Lookup accepts.
-type Dir interface {
 	// Lookup returns the file with a name; ErrNoEnt, ErrAcces. ".." of the root is the root.
 	Lookup(name string) (Node, nfs3.Attr, error)
-	// Create makes a file of any kind; ErrExist if the name is taken, ErrPerm or ErrNotSupp if this kind cannot be made. It
-	// borrows in.
+	// Create makes a file of any kind; ErrExist if the name is taken, ErrPerm or ErrNotSupp if this kind cannot be made. A
+	// call that comes again gets what it has made: the regular file that still has in.Verf, or in a Shared FS the file of
+	// in.Call, with those attributes of in that a crash has left unset, unless somebody has visibly changed it since. It borrows in.
 	Create(name string, in *Init) (Node, nfs3.Attr, error)
-	// Remove removes a name that is not a directory; ErrIsDir if it is.
-	Remove(name string) error
-	// Rmdir removes an empty directory; ErrNotDir, ErrNotEmpty.
-	Rmdir(name string) error
+	// Remove removes a name that is not a directory, ErrIsDir if it is, or with dir an empty directory; ErrNotDir, ErrNotEmpty.
+	Remove(name string, dir bool) error
 	// Rename moves a name and replaces an existing file of the same kind: ErrExist if the
 	// kinds differ, ErrNotEmpty, ErrInval if a directory would move into itself. If both
 	// names are the same file, nothing happens.
@@ -145,6 +132,13 @@ type Dir interface {
 	// the end was reached. Cookies stay valid while names come and go: a name that exists
 	// throughout is returned once. ErrBadCookie if verf does not match the cookie.
 	ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error)
+}
+
+// WriteResult is the outcome of a Write.
+type WriteResult struct {
+	N         int // octets
+	Committed nfs3.StableHow
+	Verf      nfs3.WriteVerf
 }
 
 // ACLs is an optional part of a Node: POSIX ACLs, that which decides about the file itself, or of a directory that which

@@ -47,12 +47,8 @@ type Locker interface {
 	Unlock(ctx context.Context, handle []byte, l *Lock) error
 	// ReleaseLocks takes from all owners of a client what they hold.
 	ReleaseLocks(ctx context.Context, client string) error
-}
-
-// LockHolder is an optional part of a Locker whose locks outlive the server: a client that reclaims a lock must
-// still hold it, since another one may have had it otherwise.
-type LockHolder interface {
-	// HoldsLock reports whether the owner of l holds all of its range, exclusively if l is.
+	// HoldsLock reports whether the owner of l holds all of its range, exclusively if l is. These
+	// locks outlive the server: who reclaims one must still hold it, since another one may have had it otherwise.
 	HoldsLock(ctx context.Context, handle []byte, l *Lock) (bool, error)
 }
 

@@ -7,19 +7,10 @@ type CallID [16]byte
 
 // Shared is an optional part of an FS that several servers serve. A call that comes again may come to another
 // server, which must then not run it twice, nor answer that it fails because it has run. What makes a file leaves its
-// CallID there (Init.Call); what removes or moves a name is remembered.
+// CallID there (Create); what removes or moves a name is remembered.
 type Shared interface {
 	// Remember keeps for some minutes, for all servers, what a call has found before it changes anything. It
 	// survives whatever a change survives that begins after Remember has returned. It returns what was found the first
 	// time, and how many times id was remembered, with this one. It borrows found.
 	Remember(ctx context.Context, id CallID, found []byte) (was []byte, times int, err error)
-}
-
-// Marked is what the Nodes of a Shared FS are, too. They know which call has made them.
-type Marked interface {
-	// MadeBy reports whether this is the file that was made with id as Init.Call.
-	MadeBy(id CallID) (bool, error)
-	// Finish sets the attributes of in that a crash has left unset, in an FS that makes a file first and sets its attributes
-	// afterwards. It does not touch a file that somebody has visibly changed since it was made. It borrows in.
-	Finish(in *Init) error
 }

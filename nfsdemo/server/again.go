@@ -31,30 +31,6 @@ func (o *op) callID() *backend.CallID {
 	return &id
 }
 
-// madeBefore returns the file of a name that exists if this call has made it: at another server, from which no
-// answer came. If not, the error is ErrExist.
-func (o *op) madeBefore(dir *file, name string, in *backend.Init) (file, error) {
-	if in.Call == nil {
-		return file{}, nfs3.ErrExist
-	}
-	f, err := o.find(dir, name)
-	if err != nil {
-		return file{}, nfs3.ErrExist
-	}
-	m, ok := f.node.(backend.Marked)
-	if !ok {
-		return file{}, nfs3.ErrExist
-	}
-	if ours, err := m.MadeBy(*in.Call); err != nil || !ours {
-		return file{}, nfs3.ErrExist
-	}
-	if err := m.Finish(in); err != nil {
-		return file{}, err
-	}
-	f.attr, err = f.node.Attr()
-	return f, err
-}
-
 // gone reports whether the file that had a name has it no longer.
 func gone(was, is nfs3.FileHandle) bool { return len(was) > 0 && !bytes.Equal(was, is) }
 

@@ -30,8 +30,8 @@ func (s *Server) LockFile(ctx context.Context, c *Call, h nfs3.FileHandle, open 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := n.Open(false); err != nil {
-		if n.Open(true) != nil {
+	if err := n.Open(false, 0, 0); err != nil {
+		if n.Open(true, 0, 0) != nil {
 			return nil, nil, err
 		}
 	}

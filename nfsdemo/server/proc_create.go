@@ -16,14 +16,12 @@ func (o *op) create(args *nfs3.CreateArgs, res *nfs3.CreateRes) error {
 		in = initOf(nfs3.TypeReg, &nfs3.SetAttr{}, 0o600)
 		in.Verf = &args.Verf
 	}
+	if args.Mode != nfs3.Unchecked {
+		return o.making(&args.Where, in, res, nfs3.OK, nil)
+	}
 	return o.making(&args.Where, in, res, nfs3.OK, func(f *file) error {
 		switch {
-		case args.Mode == nfs3.Exclusive:
-			if ours, err := f.node.HasVerf(args.Verf); err != nil || ours {
-				return err
-			}
-			return nfs3.ErrExist
-		case args.Mode == nfs3.Guarded || f.attr.Type != nfs3.TypeReg:
+		case f.attr.Type != nfs3.TypeReg:
 			return nfs3.ErrExist
 		case !args.Attr.SetSize:
 			return nil
@@ -96,9 +94,6 @@ func (o *op) making(where *nfs3.DirOpArgs, in *backend.Init, res *nfs3.NewRes, w
 		if f.node, f.attr, err = dir.node.Create(where.Name, in); open == nil || !errors.Is(err, nfs3.ErrExist) {
 			break
 		}
-	}
-	if errors.Is(err, nfs3.ErrExist) {
-		f, err = o.madeBefore(&dir, where.Name, in)
 	}
 	if err == nil {
 		res.Handle, res.Attr = nfs3.SomeHandle(o.exp.appendHandle(nil, f.node)), f.opt()

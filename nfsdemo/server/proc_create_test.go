@@ -109,7 +109,7 @@ func (n removingNode) Lookup(name string) (backend.Node, nfs3.Attr, error) {
 	f, a, err := n.Node.Lookup(name)
 	if err == nil && n.fs.armed {
 		n.fs.armed = false
-		err = n.Remove(name)
+		err = n.Remove(name, false)
 	}
 	return f, a, err
 }

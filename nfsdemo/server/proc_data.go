@@ -38,7 +38,7 @@ func (o *op) read(d *xdr.Decoder) error {
 func (o *op) readData(f *file, args *nfs3.ReadArgs) (data []byte, eof bool, err error) {
 	size := f.attr.Size
 	if args.Offset >= size || args.Count == 0 {
-		return nil, args.Offset >= size, f.node.Open(false) // the caller must still be one who may read it
+		return nil, args.Offset >= size, f.node.Open(false, args.Offset, 0) // the caller must still be one who may read it
 	}
 	want := min(uint64(args.Count), uint64(o.s.cfg.MaxIO), size-args.Offset)
 	buf := o.c.Resp.Scratch(int(want)) // only what Read has filled is appended
@@ -69,7 +69,7 @@ func (o *op) write(d *xdr.Decoder) error {
 	refused := false
 	if data.Pending() {
 		if f, err = o.writeTo(&args, data.Len()); err == nil {
-			err = f.node.Open(true)
+			err = f.node.Open(true, args.Offset, min(data.Len(), o.s.cfg.MaxIO))
 		}
 		refused = err != nil
 	}
@@ -109,10 +109,7 @@ func (o *op) writeTo(args *nfs3.WriteArgs, n int) (file, error) {
 	case end < args.Offset || end > o.exp.info.MaxFileSize:
 		return f, nfs3.ErrFBig
 	}
-	if r, ok := f.node.(backend.Roomer); ok && n > 0 {
-		err = r.Room(args.Offset, min(n, o.s.cfg.MaxIO))
-	}
-	return f, err
+	return f, nil
 }
 
 // nfsReady reports whether a WRITE can be done, as far as can be seen without its data, and without
@@ -141,7 +138,7 @@ func (s *Server) nfsReady(ctx context.Context, c *Call) bool {
 		return false
 	}
 	f, err := o.writeTo(&args, int(args.Count))
-	return err == nil && f.node.Open(true) == nil
+	return err == nil && f.node.Open(true, args.Offset, min(int(args.Count), s.cfg.MaxIO)) == nil
 }
 
 // commit is COMMIT (RFC 1813 Section 3.3.21).

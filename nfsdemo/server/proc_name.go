@@ -26,7 +26,7 @@ func (o *op) remove(args *nfs3.RemoveArgs, res *nfs3.RemoveRes) error {
 	if err != nil {
 		return err
 	}
-	return o.notTwice(&dir, args.Name, gone, func() error { return dir.node.Remove(args.Name) })
+	return o.notTwice(&dir, args.Name, gone, func() error { return dir.node.Remove(args.Name, false) })
 }
 
 // rmdir is RMDIR (RFC 1813 Section 3.3.13): "." is INVAL, ".." EXIST.
@@ -41,7 +41,7 @@ func (o *op) rmdir(args *nfs3.RmdirArgs, res *nfs3.RmdirRes) error {
 	if err != nil {
 		return err
 	}
-	return o.notTwice(&dir, args.Name, gone, func() error { return dir.node.Rmdir(args.Name) })
+	return o.notTwice(&dir, args.Name, gone, func() error { return dir.node.Remove(args.Name, true) })
 }
 
 // rename is RENAME (RFC 1813 Section 3.3.14). "." and ".." are INVAL.

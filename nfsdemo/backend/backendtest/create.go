@@ -111,23 +111,30 @@ func testExclusive(e *env) {
 	in.Verf = &v
 	f, _, err := root.Create("x", in)
 	e.ok("Create", err)
-	has := func(n backend.Node, v nfs3.CreateVerf, want bool) {
+	again := func(name string, v nfs3.CreateVerf, want nfs3.Status) {
 		e.Helper()
-		got, err := n.HasVerf(v)
-		e.ok("HasVerf", err)
-		if got != want {
-			e.Errorf("HasVerf(%x) = %v", v, got)
+		in := initOf(0o600)
+		in.Verf = &v
+		n, a, err := root.Create(name, in)
+		if want != nfs3.OK {
+			e.want("Create again", err, want)
+			return
+		}
+		e.ok("Create again", err)
+		if e.same(n, f); a.Type != nfs3.TypeReg || a.Size != 0 {
+			e.Errorf("attributes %+v", a)
 		}
 	}
-	has(f, v, true)
-	has(e.lookup(root, "x"), v, true)
-	has(f, nfs3.CreateVerf{1, 2, 3, 4, 5, 6, 7, 8}, false)
-	has(f, nfs3.CreateVerf{}, false)
-	has(e.create(root, "plain"), v, false)
-	has(root, v, false)
+	again("x", v, nfs3.OK)
+	again("x", nfs3.CreateVerf{1, 2, 3, 4, 5, 6, 7, 8}, nfs3.ErrExist)
+	again("x", nfs3.CreateVerf{}, nfs3.ErrExist)
+	e.create(root, "plain")
+	again("plain", v, nfs3.ErrExist)
+	e.mkdir(root, "dir")
+	again("dir", v, nfs3.ErrExist)
 	set := nfs3.SetAttr{AtimeHow: nfs3.ServerTime, MtimeHow: nfs3.ServerTime}
 	e.ok("SetAttr", f.SetAttr(&set))
-	has(f, v, false)
+	again("x", v, nfs3.ErrExist)
 }
 
 func testMkdir(e *env) {
@@ -210,7 +217,7 @@ func testMknod(e *env) {
 		_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
 		e.want("Write", err, nfs3.ErrInval)
 		e.ok("SetAttr", n.SetAttr(&nfs3.SetAttr{SetMode: true, Mode: 0o600}))
-		e.ok("Remove", root.Remove(t.String()))
+		e.ok("Remove", root.Remove(t.String(), false))
 	}
 }
 
@@ -225,8 +232,8 @@ func testNotDir(e *env) {
 		"Mkdir":   func() error { _, _, err := f.Create("x", typed(nfs3.TypeDir, in)); return err },
 		"Symlink": func() error { _, _, err := f.Create("x", linkTo("y")); return err },
 		"Mknod":   func() error { _, _, err := f.Create("x", typed(nfs3.TypeFIFO, in)); return err },
-		"Remove":  func() error { return f.Remove("x") },
-		"Rmdir":   func() error { return f.Rmdir("x") },
+		"Remove":  func() error { return f.Remove("x", false) },
+		"Rmdir":   func() error { return f.Remove("x", true) },
 		"Rename":  func() error { return f.Rename("x", root, "y") },
 		"to":      func() error { return root.Rename("f", f, "y") },
 		"Link":    func() error { return f.Link(f, "x") },

@@ -11,15 +11,15 @@ import (
 func testRemove(e *env) {
 	root := e.fs.Root()
 	f, d := e.create(root, "f"), e.mkdir(root, "d")
-	e.want("Remove of a directory", root.Remove("d"), nfs3.ErrIsDir)
-	e.want("Rmdir of a file", root.Rmdir("f"), nfs3.ErrNotDir)
-	e.want("Remove of nothing", root.Remove("x"), nfs3.ErrNoEnt)
-	e.want("Rmdir of nothing", root.Rmdir("x"), nfs3.ErrNoEnt)
+	e.want("Remove of a directory", root.Remove("d", false), nfs3.ErrIsDir)
+	e.want("Rmdir of a file", root.Remove("f", true), nfs3.ErrNotDir)
+	e.want("Remove of nothing", root.Remove("x", false), nfs3.ErrNoEnt)
+	e.want("Rmdir of nothing", root.Remove("x", true), nfs3.ErrNoEnt)
 	e.create(d, "inner")
-	e.want("Rmdir of a full directory", root.Rmdir("d"), nfs3.ErrNotEmpty)
-	e.ok("Remove", d.Remove("inner"))
-	e.ok("Rmdir", root.Rmdir("d"))
-	e.ok("Remove", root.Remove("f"))
+	e.want("Rmdir of a full directory", root.Remove("d", true), nfs3.ErrNotEmpty)
+	e.ok("Remove", d.Remove("inner", false))
+	e.ok("Rmdir", root.Remove("d", true))
+	e.ok("Remove", root.Remove("f", false))
 	e.missing(root, "f")
 	e.missing(root, "d")
 	_, err := f.Attr()
@@ -28,7 +28,7 @@ func testRemove(e *env) {
 	e.want("Attr of a removed directory", err, nfs3.ErrStale)
 	_, _, err = root.Create("l", linkTo("nowhere"))
 	e.ok("Symlink", err)
-	e.ok("Remove of a link", root.Remove("l"))
+	e.ok("Remove of a link", root.Remove("l", false))
 }
 
 func testRename(e *env) {
@@ -132,12 +132,12 @@ func testLink(e *env) {
 	e.ok("Rename to its other name", root.Rename("f", d, "g"))
 	e.same(f, e.lookup(root, "f"))
 	e.write(f, []byte("shared"), 0)
-	e.ok("Remove", root.Remove("f"))
+	e.ok("Remove", root.Remove("f", false))
 	if a := e.attr(f); a.Nlink != 1 || a.Size != 6 {
 		e.Errorf("after Remove of one name: %+v", a)
 	}
 	e.same(f, e.resolve(f))
-	e.ok("Remove", d.Remove("g"))
+	e.ok("Remove", d.Remove("g", false))
 	_, err := f.Attr()
 	e.want("Attr", err, nfs3.ErrStale)
 	e.want("Link of a removed file", root.Link(f, "h"), nfs3.ErrStale)
@@ -158,24 +158,24 @@ func testNames(e *env) {
 		e.want("Mkdir", err, want)
 		_, _, err = root.Create(name, linkTo("t"))
 		e.want("Symlink", err, want)
-		e.want("Remove", root.Remove(name), want)
-		e.want("Rmdir", root.Rmdir(name), want)
+		e.want("Remove", root.Remove(name, false), want)
+		e.want("Rmdir", root.Remove(name, true), want)
 		e.create(root, "f")
 		e.want("Rename", root.Rename("f", root, name), want)
 		e.want("Rename", root.Rename(name, root, "f"), want)
-		e.ok("Remove", root.Remove("f"))
+		e.ok("Remove", root.Remove("f", false))
 	}
 	for _, name := range []string{
 		strings.Repeat("n", 255), " ", "\\", "...", "-rf", "Ünïcødé", "a:b", "new\nline",
 	} {
 		e.same(e.create(root, name), e.lookup(root, name))
-		e.ok("Remove", root.Remove(name))
+		e.ok("Remove", root.Remove(name, false))
 	}
 	for _, dots := range []string{".", ".."} {
 		if _, _, err := root.Create(dots, in); !errors.Is(err, nfs3.ErrExist) {
 			e.Errorf("Create %q: %v", dots, err)
 		}
-		if root.Rmdir(dots) == nil || root.Remove(dots) == nil || root.Rename(dots, root, "x") == nil {
+		if root.Remove(dots, true) == nil || root.Remove(dots, false) == nil || root.Rename(dots, root, "x") == nil {
 			e.Errorf("%q was removed", dots)
 		}
 	}
@@ -188,8 +188,8 @@ func testStale(e *env) {
 	f := e.create(d, "f")
 	e.write(f, []byte("x"), 0)
 	fh, dh := f.AppendHandle(nil), d.AppendHandle(nil)
-	e.ok("Remove", d.Remove("f"))
-	e.ok("Rmdir", root.Rmdir("d"))
+	e.ok("Remove", d.Remove("f", false))
+	e.ok("Rmdir", root.Remove("d", true))
 	for i := range 20 {
 		e.create(root, string(rune('a'+i)))
 	}

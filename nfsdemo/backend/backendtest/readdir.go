@@ -103,7 +103,7 @@ func testReadDirChanges(e *env) {
 	}
 	i := 0
 	got := e.list(d, 7, false, func() {
-		_ = d.Remove(fmt.Sprintf("go%03d", i*3%120))
+		_ = d.Remove(fmt.Sprintf("go%03d", i*3%120), false)
 		if i < 50 {
 			e.create(d, fmt.Sprintf("come%03d", i))
 		}
@@ -148,9 +148,9 @@ func testBigDir(e *env) {
 	}
 	// As rm -r does: list, remove the listed names, until none is left.
 	for _, name := range e.list(d, 500, false, nil) {
-		e.ok("Remove", d.Remove(name))
+		e.ok("Remove", d.Remove(name, false))
 	}
-	e.ok("Rmdir", e.fs.Root().Rmdir("big"))
+	e.ok("Rmdir", e.fs.Root().Remove("big", true))
 }
 
 func testDeep(e *env) {
@@ -175,7 +175,7 @@ func testDeep(e *env) {
 	// A rename near the top moves everything below.
 	e.ok("Rename", nodes[1].Rename(fmt.Sprintf("level-%03d-%020d", 1, 1), nodes[0], "top"))
 	e.same(f, e.lookup(e.resolve(nodes[depth]), "f"))
-	e.ok("Remove", nodes[depth].Remove("f"))
+	e.ok("Remove", nodes[depth].Remove("f", false))
 }
 
 func testConcurrent(e *env) {
@@ -214,10 +214,10 @@ func testConcurrent(e *env) {
 				_, _, err = shared.ReadDir(0, nfs3.CookieVerf{}, true, func(*nfs3.DirPlusEntry) bool { return true })
 				fail("ReadDir", err)
 				if i%2 == 0 {
-					fail("Remove", shared.Remove(mine+name))
+					fail("Remove", shared.Remove(mine+name, false))
 				}
 			}
-			fail("Rmdir", root.Rmdir(mine))
+			fail("Rmdir", root.Remove(mine, true))
 		})
 	}
 	wg.Wait()

@@ -87,8 +87,12 @@ func (n *node) make(name string, in *backend.Init, do func(path string) error) (
 		return nil, nfs3.Attr{}, err
 	}
 	defer n.fs.end(u)
-	_, err := u.find()
+	old, err := u.find()
+	ours := false // the answer to this exclusive CREATE was lost
+	n.note(func() { ours = err == nil && in.Verf != nil && u.at.verf != nil && *u.at.verf == *in.Verf })
 	switch {
+	case ours:
+		return u.at, u.at.attr(old), nil
 	case err == nil, backend.IsDots(name) && errors.Is(err, nfs3.ErrInval):
 		return nil, nfs3.Attr{}, nfs3.ErrExist
 	case !errors.Is(err, nfs3.ErrNoEnt):
@@ -104,7 +108,10 @@ func (n *node) make(name string, in *backend.Init, do func(path string) error) (
 	if err := u.at.init(in); err != nil {
 		return nil, nfs3.Attr{}, err
 	}
-	n.note(func() { u.at.verf = in.Verf })
+	if in.Verf != nil {
+		v := *in.Verf
+		n.note(func() { u.at.verf = &v })
+	}
 	return u.at.found()
 }
 
@@ -158,13 +165,8 @@ func (n *node) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 	})
 }
 
-// Remove removes a name that is not a directory.
-func (n *node) Remove(name string) error { return n.unlink(name, false) }
-
-// Rmdir removes an empty directory.
-func (n *node) Rmdir(name string) error { return n.unlink(name, true) }
-
-func (n *node) unlink(name string, dir bool) error {
+// Remove removes a name.
+func (n *node) Remove(name string, dir bool) error {
 	u := n.child(name, true)
 	if err := n.fs.begin(u); err != nil {
 		return err

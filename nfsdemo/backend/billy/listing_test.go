@@ -53,7 +53,7 @@ func TestListing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pages == 1 {
-			noErr(t, d.Remove("0998"))
+			noErr(t, d.Remove("0998", false))
 			noErr(t, d.Rename("0999", d, "other"))
 		}
 	}

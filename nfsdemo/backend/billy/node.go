@@ -299,7 +299,7 @@ func (n *node) Access(want nfs3.Access) (nfs3.Access, error) {
 }
 
 // Open returns the error of Read or Write.
-func (n *node) Open(write bool) error {
+func (n *node) Open(write bool, _ uint64, _ int) error {
 	u := &use{n: n}
 	if err := n.fs.begin(u); err != nil {
 		return err
@@ -310,17 +310,4 @@ func (n *node) Open(write bool) error {
 		err = nfs3.ErrROFS
 	}
 	return err
-}
-
-// HasVerf compares the verifier of an exclusive CREATE.
-func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
-	u := &use{n: n}
-	if err := n.fs.begin(u); err != nil {
-		return false, err
-	}
-	defer n.fs.end(u)
-	_, err := n.stat()
-	has := false
-	n.note(func() { has = n.verf != nil && *n.verf == v })
-	return has, err
 }

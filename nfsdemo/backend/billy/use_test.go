@@ -52,7 +52,7 @@ func TestHanging(t *testing.T) {
 	begin(func() error { _, _, err := d.Lookup("hangs"); return err })
 	<-under.inside
 	begin(func() error { return f.Root().Rename("d", f.Root(), "e") })
-	begin(func() error { return d.Remove("hangs") })
+	begin(func() error { return d.Remove("hangs", false) })
 	for what, call := range map[string]func() error{
 		"GETATTR": func() error { _, err := f.Root().Attr(); return err },
 		"READ": func() error {
@@ -64,7 +64,7 @@ func TestHanging(t *testing.T) {
 		},
 		"CREATE": func() error { _, _, err := f.Root().Create("new", &backend.Init{}); return err },
 		// Of the directory that waits to be renamed, changes of names go on: they would keep each other back.
-		"REMOVE": func() error { return d.Remove("gone") },
+		"REMOVE": func() error { return d.Remove("gone", false) },
 		"handle": func() error { _, err := f.Resolve(nil, file.AppendHandle(nil)); return err },
 	} {
 		if err := call(); err != nil {

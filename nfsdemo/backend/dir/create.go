@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"encoding/binary"
+	"errors"
 	"os"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -56,6 +58,14 @@ func (n *node) settleNew() error {
 		return nil
 	}
 	return n.settleAttr()
+}
+
+// verfTimes stores a create verifier in two times, 31 bits in each number of seconds, so that
+// it fits file systems with 32-bit signed seconds.
+func verfTimes(v nfs3.CreateVerf) (atime, mtime nfs3.Time) {
+	const mask = 1<<31 - 1
+	return nfs3.Time{Sec: binary.BigEndian.Uint32(v[:4]) & mask},
+		nfs3.Time{Sec: binary.BigEndian.Uint32(v[4:]) & mask}
 }
 
 // dress gives a new file what it does not have yet, and updates st.
@@ -171,8 +181,16 @@ func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 		}
 		return err
 	})
+	if made == nil && errors.Is(err, nfs3.ErrExist) && in.Verf != nil {
+		// The file of an exclusive CREATE whose answer was lost has the times that such a file is given.
+		if c, a, err := n.Lookup(name); err == nil && a.Type == nfs3.TypeReg && a.Size == 0 {
+			if at, mt := verfTimes(*in.Verf); a.Atime == at && a.Mtime == mt {
+				return c, a, nil
+			}
+		}
+	}
 	if made == nil {
-		return c, a, err
+		return nil, nfs3.Attr{}, err
 	}
 	if err != nil || c == nil {
 		_ = made.Close() // nothing was written

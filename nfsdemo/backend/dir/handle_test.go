@@ -71,12 +71,12 @@ func TestOtherName(t *testing.T) {
 	file := create(t, f.Root(), "f")
 	d := mkdir(t, f.Root(), "d")
 	ok(t, os.Link(filepath.Join(path, "f"), filepath.Join(path, "d/unknown")))
-	ok(t, f.Root().Remove("f"))
+	ok(t, f.Root().Remove("f", false))
 	create(t, f.Root(), "g")
 	if a, err := resolve(t, f, file).Attr(); err != nil || a.Nlink != 1 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	ok(t, d.Remove("unknown"))
+	ok(t, d.Remove("unknown", false))
 	_, err := file.Attr()
 	want(t, err, nfs3.ErrStale)
 }

@@ -98,7 +98,7 @@ func TestKernelHandles(t *testing.T) {
 		} else {
 			f = serve(t, m.At+"/export")
 		}
-		ok(t, f.Root().Remove("g"))
+		ok(t, f.Root().Remove("g", false))
 		look("removed", nfs3.ErrStale)
 		for i := range 200 { // one of them gets its inode
 			create(t, f.Root(), fmt.Sprint("n", i))
@@ -239,7 +239,7 @@ func between(t *testing.T, m *backendtest.Mounted, f *dir.FS) {
 					t.Fatalf("%s: %v", what, err)
 				}
 			}
-			ok(t, n.Open(true))
+			ok(t, n.Open(true, 0, 1))
 			if got, err := n.Access(nfs3.AccessAll); got&nfs3.AccessModify == 0 {
 				t.Fatalf("%s: ACCESS %#x, %v", what, got, err)
 			}
@@ -257,7 +257,7 @@ func between(t *testing.T, m *backendtest.Mounted, f *dir.FS) {
 			if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nfs3.ErrAcces {
 				t.Fatalf("%s: WRITE after it was taken: %v", what, err)
 			}
-			if n.Open(false) != nfs3.ErrAcces || n.Open(true) != nfs3.ErrAcces {
+			if n.Open(false, 0, 1) != nfs3.ErrAcces || n.Open(true, 0, 1) != nfs3.ErrAcces {
 				t.Fatalf("%s: Open after it was taken", what)
 			}
 		}
@@ -415,7 +415,7 @@ func TestKernelOpenFor(t *testing.T) {
 				t.Errorf("%+v: %v", c.who, err)
 			}
 		}
-		ok(t, n.Open(true)) // by root
+		ok(t, n.Open(true, 0, 1)) // by root
 		_, err = n.As(bob).Write([]byte("x"), 0, nfs3.Unstable)
 		want(t, err, nfs3.ErrAcces)
 	})

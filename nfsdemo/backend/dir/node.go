@@ -1,7 +1,6 @@
 package dir
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/stag-rdma/stag/internal/shared"
@@ -227,22 +226,4 @@ func (n *node) ReadLink() (string, error) {
 	defer g.done()
 	target, err := g.readLink()
 	return target, status(err)
-}
-
-// verfTimes stores a create verifier in two times, 31 bits in each number of seconds, so that
-// it fits file systems with 32-bit signed seconds.
-func verfTimes(v nfs3.CreateVerf) (atime, mtime nfs3.Time) {
-	const mask = 1<<31 - 1
-	return nfs3.Time{Sec: binary.BigEndian.Uint32(v[:4]) & mask},
-		nfs3.Time{Sec: binary.BigEndian.Uint32(v[4:]) & mask}
-}
-
-// HasVerf compares the times of a file with those that Create gives a file for v.
-func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
-	if n.typ != nfs3.TypeReg {
-		return false, nil
-	}
-	st, err := n.look()
-	at, mt := verfTimes(v)
-	return err == nil && st.attr.Size == 0 && st.attr.Atime == at && st.attr.Mtime == mt, err
 }

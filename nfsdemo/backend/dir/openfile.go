@@ -250,7 +250,7 @@ func (n *file) may(o *openFile, now proof) error {
 }
 
 // Open opens the file and leaves it open.
-func (n *file) Open(write bool) error {
+func (n *file) Open(write bool, _ uint64, _ int) error {
 	s, fresh, err := n.openFile(write)
 	if err != nil {
 		return err

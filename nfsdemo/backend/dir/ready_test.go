@@ -46,5 +46,5 @@ func TestReady(t *testing.T) {
 	step("read", false, err)
 	_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
 	step("written", true, err)
-	step("removed", false, f.Root().Remove("file"))
+	step("removed", false, f.Root().Remove("file", false))
 }

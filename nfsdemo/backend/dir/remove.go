@@ -7,14 +7,12 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Remove removes a name that is not a directory.
-func (n *file) Remove(name string) error { return n.removing(name, unlinkAt) }
-
-// Rmdir removes an empty directory.
-func (n *file) Rmdir(name string) error { return n.removing(name, rmdirAt) }
-
-// removing looks up a name, runs rm as the caller, and forgets the file.
-func (n *file) removing(name string, rm func(d gripRef, name string) error) error {
+// Remove looks up a name, removes it as the caller, and forgets the file.
+func (n *file) Remove(name string, dir bool) error {
+	rm := unlinkAt
+	if dir {
+		rm = rmdirAt
+	}
 	if err := backend.CheckName(name); err != nil {
 		return err
 	}

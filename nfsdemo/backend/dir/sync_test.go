@@ -74,13 +74,13 @@ func TestSyncs(t *testing.T) {
 	check("Rename in one directory", dir.SyncNames)
 	ok(t, root.Link(file, "l"))
 	check("Link", dir.SyncNames)
-	ok(t, root.Remove("l"))
+	ok(t, root.Remove("l", false))
 	check("Remove", dir.SyncNames)
 	_, _, err = root.Create("s", &backend.Init{Type: nfs3.TypeLnk, Target: "x"})
 	ok(t, err)
 	check("Symlink", dir.SyncNames)
-	ok(t, d.Remove("h"))
-	ok(t, root.Rmdir("d"))
+	ok(t, d.Remove("h", false))
+	ok(t, root.Remove("d", true))
 	check("Remove, Rmdir", dir.SyncNames, dir.SyncNames)
 }
 
@@ -181,7 +181,7 @@ func TestSyncBeforeClose(t *testing.T) {
 	_, err = g.Write([]byte("x"), 0, nfs3.Unstable)
 	ok(t, err)
 	s.take()
-	ok(t, f.Root().Remove("h"))
+	ok(t, f.Root().Remove("h", false))
 	if got := s.take(); len(got) != 0 {
 		t.Errorf("syncs %v", got)
 	}

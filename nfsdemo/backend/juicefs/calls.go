@@ -17,10 +17,7 @@ import (
 // attributes that only devices use: it is there as soon as the file is. What a call finds that removes or moves a name
 // is in the database, beside JuiceFS's tables, before the name changes.
 
-var (
-	_ backend.Shared = (*FS)(nil)
-	_ backend.Marked = (*file)(nil)
-)
+var _ backend.Shared = (*FS)(nil)
 
 // isDevice reports whether the device number of a file counts.
 func isDevice(typ uint8) bool { return typ == meta.TypeBlockDev || typ == meta.TypeCharDev }
@@ -28,20 +25,30 @@ func isDevice(typ uint8) bool { return typ == meta.TypeBlockDev || typ == meta.T
 // mark is what of a CallID fits into a device number, which PostgreSQL keeps as a signed one; 0 stands for no mark.
 func mark(id backend.CallID) uint32 { return max(binary.BigEndian.Uint32(id[:])>>1, 1) }
 
-// MadeBy implements backend.Marked. Of two calls, one in 2^31 has the mark of the other.
-func (n *file) MadeBy(id backend.CallID) (bool, error) {
-	a, err := n.stat()
-	return err == nil && !isDevice(a.Typ) && a.Rdev == mark(id), err
-}
-
-// Finish implements backend.Marked.
-func (n *file) Finish(in *backend.Init) error {
-	a, err := n.stat()
-	if err != nil || a.Ctime != a.Mtime || a.Ctimensec != a.Mtimensec { // it was changed after it was made
-		return err
+// again returns the file of a name that exists, if Create has made it with the same verifier, or for the same call. Of two calls, one
+// in 2^31 has the mark of the other.
+func (n *file) again(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
+	c, a, err := n.Lookup(name)
+	if err != nil {
+		return nil, nfs3.Attr{}, nfs3.ErrExist
 	}
-	_, err = n.dress(in, &a)
-	return err
+	if in.Verf != nil && a.Type == nfs3.TypeReg && a.Size == 0 {
+		if at, mt := verfTimes(*in.Verf); a.Atime == at && a.Mtime == mt {
+			return c, a, nil
+		}
+	}
+	f := c.(*file) //nolint:errcheck // of this FS
+	m, err := f.stat()
+	if err != nil || in.Call == nil || isDevice(m.Typ) || m.Rdev != mark(*in.Call) {
+		return nil, nfs3.Attr{}, nfs3.ErrExist
+	}
+	if m.Ctime == m.Mtime && m.Ctimensec == m.Mtimensec { // nobody has changed it since it was made: a crash may have come before dress
+		if _, err := f.dress(in, &m); err != nil {
+			return nil, nfs3.Attr{}, err
+		}
+	}
+	a, err = f.Attr()
+	return f, a, err
 }
 
 // Remember implements backend.Shared.

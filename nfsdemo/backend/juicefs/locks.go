@@ -21,10 +21,7 @@ import (
 // takes them along when it dies. An owner is 32 bits for the client, whose number is in an attribute of the volume's root,
 // and 32 bits for its process.
 
-var (
-	_ backend.Locker     = (*FS)(nil)
-	_ backend.LockHolder = (*FS)(nil)
-)
+var _ backend.Locker = (*FS)(nil)
 
 // Names of attributes of the root.
 const (
@@ -207,7 +204,7 @@ func (f *FS) TestLock(ctx context.Context, handle []byte, l *backend.Lock) error
 	return err
 }
 
-// HoldsLock implements backend.LockHolder.
+// HoldsLock implements backend.Locker.
 func (f *FS) HoldsLock(ctx context.Context, handle []byte, l *backend.Lock) (bool, error) {
 	ino, own, err := f.lockOf(handle, l)
 	if err != nil {

@@ -98,7 +98,9 @@ func (n *file) make(name string, in *backend.Init, m making) (backend.Node, nfs3
 	}
 	var ino meta.Ino
 	a := meta.Attr{Rdev: m.rdev} // Mknod takes the argument for files and devices only
-	if st := n.fs.v.m.Mknod(n.ctx(), n.ino, name, m.typ, uint16(m.mode&0o7777), 0, m.rdev, m.target, &ino, &a); st != 0 {
+	if st := n.fs.v.m.Mknod(n.ctx(), n.ino, name, m.typ, uint16(m.mode&0o7777), 0, m.rdev, m.target, &ino, &a); st == syscall.EEXIST {
+		return n.again(name, in)
+	} else if st != 0 {
 		return nil, nfs3.Attr{}, gone(st)
 	}
 	c := n.at(ino, m.typ)
@@ -190,9 +192,12 @@ func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 }
 
 // Remove removes a name.
-func (n *file) Remove(name string) error {
+func (n *file) Remove(name string, dir bool) error {
 	if err := n.check(name, nfs3.ErrInval); err != nil {
 		return err
+	}
+	if dir {
+		return n.missing(n.fs.v.m.Rmdir(n.ctx(), n.ino, name))
 	}
 	st := n.fs.v.m.Unlink(n.ctx(), n.ino, name)
 	if st == syscall.EPERM {
@@ -201,14 +206,6 @@ func (n *file) Remove(name string) error {
 		}
 	}
 	return n.missing(st)
-}
-
-// Rmdir removes an empty directory.
-func (n *file) Rmdir(name string) error {
-	if err := n.check(name, nfs3.ErrInval); err != nil {
-		return err
-	}
-	return n.missing(n.fs.v.m.Rmdir(n.ctx(), n.ino, name))
 }
 
 // Rename moves a name.

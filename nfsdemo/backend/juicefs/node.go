@@ -115,13 +115,3 @@ func verfTimes(v nfs3.CreateVerf) (atime, mtime nfs3.Time) {
 	const mask = 1<<31 - 1
 	return nfs3.Time{Sec: binary.BigEndian.Uint32(v[:4]) & mask}, nfs3.Time{Sec: binary.BigEndian.Uint32(v[4:]) & mask}
 }
-
-// HasVerf compares the times of a file with those that Create gives a file for v.
-func (n *file) HasVerf(v nfs3.CreateVerf) (bool, error) {
-	if n.typ != nfs3.TypeReg {
-		return false, nil
-	}
-	a, err := n.Attr()
-	at, mt := verfTimes(v)
-	return err == nil && a.Size == 0 && a.Atime == at && a.Mtime == mt, err
-}

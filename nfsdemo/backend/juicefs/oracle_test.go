@@ -85,9 +85,9 @@ func (o *oracle) step() {
 		case 2:
 			got[side] = o.made(d.Create(name, &backend.Init{Type: nfs3.TypeLnk, Target: "x", Attr: initOf(0o777).Attr}))
 		case 3:
-			got[side] = fmt.Sprint("remove ", refused(d.Remove(name)))
+			got[side] = fmt.Sprint("remove ", refused(d.Remove(name, false)))
 		case 4:
-			got[side] = fmt.Sprint("rmdir ", refused(d.Rmdir(name)))
+			got[side] = fmt.Sprint("rmdir ", refused(d.Remove(name, true)))
 		case 5:
 			got[side] = fmt.Sprint("rename ", refused(d.Rename(name, target, other)))
 		case 6:
@@ -101,7 +101,7 @@ func (o *oracle) step() {
 			got[side] = fmt.Sprint("set ", refused(f.SetAttr(set)), set)
 		case 10:
 			a, err := f.Access(nfs3.Access(0x3f))
-			got[side] = fmt.Sprint("access ", a, refused(err), " open ", refused(f.Open(false)), refused(f.Open(true)))
+			got[side] = fmt.Sprint("access ", a, refused(err), " open ", refused(f.Open(false, 0, 1)), refused(f.Open(true, 0, 1)))
 		case 11:
 			w, err := f.Write([]byte("octets"), size, nfs3.FileSync)
 			got[side] = fmt.Sprint("write ", w.N, refused(err))

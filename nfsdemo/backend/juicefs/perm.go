@@ -108,7 +108,7 @@ func (n *file) Access(want nfs3.Access) (nfs3.Access, error) {
 }
 
 // Open returns the error of Read or Write.
-func (n *file) Open(write bool) error {
+func (n *file) Open(write bool, _ uint64, _ int) error {
 	if n.typ != nfs3.TypeReg {
 		return nfs3.ErrInval
 	}

@@ -89,21 +89,38 @@ func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteRes
 	n.attr.Size = max(n.attr.Size, end)
 	n.attr.Mtime = nfs3.TimeOf(time.Now())
 	n.attr.Ctime = n.attr.Mtime
-	n.hasVerf = false
+	n.verf = nil
 	n.dropSetID()
 	res.N = len(p)
 	return res, nil
 }
 
-// alloc allocates all pages of [off, end), or none. The caller holds n.mu.
-func (n *node) alloc(off, end uint64) error {
-	first, last := off/pageSize, (end-1)/pageSize
-	missing := 0
+// room returns the error of a Write for which there are not enough pages now.
+func (n *node) room(off uint64, size int) error {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	missing := n.missing(off/pageSize, (off+uint64(size)-1)/pageSize)
+	err := n.fs.take(missing)
+	if err == nil {
+		n.fs.give(missing)
+	}
+	return err
+}
+
+// missing counts the pages that a file does not have yet. The caller holds n.mu.
+func (n *node) missing(first, last uint64) (missing int) {
 	for i := first; i <= last; i++ {
 		if n.pages[i] == nil {
 			missing++
 		}
 	}
+	return missing
+}
+
+// alloc allocates all pages of [off, end), or none. The caller holds n.mu.
+func (n *node) alloc(off, end uint64) error {
+	first, last := off/pageSize, (end-1)/pageSize
+	missing := n.missing(first, last)
 	if err := n.fs.take(missing); err != nil {
 		return err
 	}

@@ -172,6 +172,13 @@ func (n *file) owned(in *backend.Init, t nfs3.FileType, dir *nfs3.Attr) *backend
 	return &out
 }
 
+// madeWith compares the verifier of an exclusive CREATE.
+func (n *node) madeWith(v nfs3.CreateVerf) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.verf != nil && *n.verf == v
+}
+
 // Create makes a file. Only root may make devices.
 func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, error) {
 	n.fs.mu.Lock()
@@ -195,6 +202,11 @@ func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 	case nfs3.TypeSock, nfs3.TypeFIFO:
 	}
 	c, err := n.make(name, typ, in, mode)
+	if errors.Is(err, nfs3.ErrExist) && in.Verf != nil {
+		if e := n.names[name]; e != nil && e.node.madeWith(*in.Verf) { // the answer to this CREATE was lost
+			return n.with(e.node)
+		}
+	}
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}

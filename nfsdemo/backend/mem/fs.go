@@ -131,7 +131,8 @@ func (f *FS) newNode(t nfs3.FileType, in *backend.Init, mode uint32) (*node, err
 		n.attr.Nlink, n.attr.Size, n.names = 2, dirSize, make(map[string]*entry)
 	}
 	if in.Verf != nil {
-		n.verf, n.hasVerf = *in.Verf, true
+		v := *in.Verf
+		n.verf = &v
 	}
 	setTimes(&n.attr, &in.Attr, now)
 	f.nodes[f.next] = n

@@ -39,7 +39,7 @@ func TestCapacity(t *testing.T) {
 	if u, _ := f.Usage(); u.FreeBytes != 3*pageSize {
 		t.Errorf("after truncation: %+v", u)
 	}
-	if err := f.Root().Remove("f"); err != nil {
+	if err := f.Root().Remove("f", false); err != nil {
 		t.Fatal(err)
 	}
 	if u, _ := f.Usage(); u.FreeBytes != 4*pageSize || u.FreeFiles != u.TotalFiles-1 {
@@ -60,7 +60,7 @@ func TestMaxFiles(t *testing.T) {
 	if _, _, err := f.Root().Create("c", &backend.Init{}); err != nfs3.ErrNoSpc {
 		t.Errorf("%v", err)
 	}
-	if err := f.Root().Remove("a"); err != nil {
+	if err := f.Root().Remove("a", false); err != nil {
 		t.Fatal(err)
 	}
 	create(t, f, "c")

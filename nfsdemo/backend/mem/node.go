@@ -23,12 +23,11 @@ type node struct {
 	dead   int      // removed entries in order
 	cookie uint64   // last one given
 
-	mu      shared.RWMutex // taken after fs.mu
-	attr    nfs3.Attr
-	pages   map[uint64][]byte // by page number; absent pages read as zeros
-	target  string            // of a symbolic link
-	verf    nfs3.CreateVerf
-	hasVerf bool
+	mu     shared.RWMutex // taken after fs.mu
+	attr   nfs3.Attr
+	pages  map[uint64][]byte // by page number; absent pages read as zeros
+	target string            // of a symbolic link
+	verf   *nfs3.CreateVerf  // of an exclusive CREATE, until something is changed
 }
 
 var _ backend.Node = (*file)(nil)
@@ -80,7 +79,7 @@ func (n *file) SetAttr(a *nfs3.SetAttr) error {
 	if a.SetGID {
 		n.attr.GID = a.GID
 	}
-	n.hasVerf = false
+	n.verf = nil
 	n.attr.Ctime = now
 	setTimes(&n.attr, a, now)
 	return nil
@@ -107,13 +106,6 @@ func (n *node) ReadLink() (string, error) {
 		return "", nfs3.ErrInval
 	}
 	return n.target, nil
-}
-
-// HasVerf compares the verifier of an exclusive create.
-func (n *node) HasVerf(v nfs3.CreateVerf) (bool, error) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.hasVerf && n.verf == v, nil
 }
 
 // touch notes a change of the directory's names. The caller holds fs.mu.

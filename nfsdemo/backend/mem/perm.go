@@ -175,7 +175,7 @@ func (n *file) Access(want nfs3.Access) (nfs3.Access, error) {
 }
 
 // Open returns the error of Read or Write.
-func (n *file) Open(write bool) error {
+func (n *file) Open(write bool, off uint64, size int) error {
 	a, err := n.Attr()
 	switch {
 	case err != nil:
@@ -184,6 +184,8 @@ func (n *file) Open(write bool) error {
 		return nfs3.ErrInval
 	case write && !n.mayWrite(&a), !write && !n.mayRead(&a):
 		return nfs3.ErrAcces
+	case write && size > 0:
+		return n.room(off, size)
 	}
 	return nil
 }

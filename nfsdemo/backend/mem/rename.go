@@ -7,48 +7,23 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// Remove removes a name that is not a directory.
-func (n *file) Remove(name string) error {
+// Remove removes a name.
+func (n *file) Remove(name string, dir bool) error {
 	n.fs.mu.Lock()
 	defer n.fs.mu.Unlock()
 	e, err := n.deletable(name)
 	switch {
 	case err != nil:
 		return err
-	case e.node.isDir():
+	case e.node.isDir() && !dir:
 		return nfs3.ErrIsDir
-	}
-	c := e.node
-	n.take(e)
-	c.relink(-1)
-	return nil
-}
-
-// Rmdir removes an empty directory.
-func (n *file) Rmdir(name string) error {
-	n.fs.mu.Lock()
-	defer n.fs.mu.Unlock()
-	e, err := n.deletable(name)
-	switch {
-	case err != nil:
-		return err
-	case !e.node.isDir():
+	case !e.node.isDir() && dir:
 		return nfs3.ErrNotDir
 	case len(e.node.names) > 0:
 		return nfs3.ErrNotEmpty
 	}
-	n.unlinkDir(e)
+	n.displace(e)
 	return nil
-}
-
-// unlinkDir removes an empty directory. The caller holds fs.mu.
-func (n *node) unlinkDir(e *entry) {
-	c := e.node
-	n.take(e)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.attr.Nlink = 0
-	c.drop()
 }
 
 // Rename moves a name.
@@ -115,15 +90,18 @@ func (n *node) movable(c, to *node, old *entry) error {
 	return nil
 }
 
-// displace removes the file that a rename replaces. The caller holds fs.mu.
+// displace removes an entry and one link of its file; a directory is empty. The caller holds fs.mu.
 func (n *node) displace(e *entry) {
-	if e.node.isDir() {
-		n.unlinkDir(e)
-		return
-	}
 	c := e.node
 	n.take(e)
-	c.relink(-1)
+	if !c.isDir() {
+		c.relink(-1)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attr.Nlink = 0
+	c.drop()
 }
 
 // Link gives a file one more name.

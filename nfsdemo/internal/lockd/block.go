@@ -8,9 +8,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// target is a file, for its Locker.
+// locks are those of a [backend.Locker], or the Locker of this process, which end with it.
+type locks interface {
+	TestLock(ctx context.Context, handle []byte, l *backend.Lock) error
+	SetLock(ctx context.Context, handle []byte, l *backend.Lock, wait bool) error
+	Unlock(ctx context.Context, handle []byte, l *backend.Lock) error
+}
+
+// target is a file, for who keeps its locks.
 type target struct {
-	locker backend.Locker
+	locks  locks
 	handle string
 }
 
@@ -43,7 +50,7 @@ func (s *Server) await(c *client, b *block) {
 	defer s.dropBlock(c.share())
 	defer close(b.done)
 	defer b.end()
-	err := b.key.locker.SetLock(b.ctx, []byte(b.key.handle), &b.key.lock, true)
+	err := b.key.locks.SetLock(b.ctx, []byte(b.key.handle), &b.key.lock, true)
 	c.mu.With(func() {
 		switch mine := c.blocks[b.key] == b; {
 		case err != nil:
@@ -76,7 +83,7 @@ func (s *Server) await(c *client, b *block) {
 func (s *Server) giveBack(b *block) {
 	ctx, cancel := s.settling()
 	defer cancel()
-	if err := b.key.locker.Unlock(ctx, []byte(b.key.handle), &b.key.lock); err != nil {
+	if err := b.key.locks.Unlock(ctx, []byte(b.key.handle), &b.key.lock); err != nil {
 		s.cfg.Logger.Warn("lockd: a lock that nobody wants is still held", zap.Error(err))
 	}
 }

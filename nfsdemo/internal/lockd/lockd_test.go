@@ -2,6 +2,8 @@ package lockd_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -266,7 +268,15 @@ func TestServerRestart(t *testing.T) {
 // lasting is a file system whose locks outlive its servers.
 type lasting struct {
 	backend.FS
-	backend.Locker
+	*lockd.Locker
+}
+
+// HoldsLock finds a lock that is in nobody's way but a stranger's.
+func (f lasting) HoldsLock(ctx context.Context, h []byte, l *backend.Lock) (bool, error) {
+	foreign := *l
+	foreign.Owner.Client = "stranger"
+	e, ok := errors.AsType[*backend.LockedError](f.TestLock(ctx, h, &foreign))
+	return ok && e.Holder.Owner == l.Owner, nil
 }
 
 // TestShared: where locks outlive servers, there is no grace period, and what one server has given, another takes back.
@@ -288,6 +298,7 @@ func TestShared(t *testing.T) {
 	a.connect()
 	b.connect()
 	expect(t, "b finds the lock of a", b.lock(0, 10, false), lockd.Denied)
+	expect(t, "b reclaims what it has not held", b.reclaim(20, 10), lockd.Denied)
 	expect(t, "b in the grace period", b.lock(20, 10, false), lockd.Granted)
 
 	again(filepath.Join(t.TempDir(), "other"))

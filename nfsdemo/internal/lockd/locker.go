@@ -8,14 +8,12 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 )
 
-// Locker is a Table for many goroutines.
+// Locker is a Table for many goroutines: a [backend.Locker] but for HoldsLock, since after a restart nothing is held.
 type Locker struct {
 	mu    shared.Mutex
 	table *Table
 	waits map[*Wait]chan struct{} // closed when the wait is over
 }
-
-var _ backend.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker without locks.
 func NewLocker(l Limits) *Locker {
@@ -36,7 +34,7 @@ func (k *Locker) Holds(client string) bool {
 	return k.table.Holds(client)
 }
 
-// TestLock implements backend.Locker.
+// TestLock is that of a backend.Locker.
 func (k *Locker) TestLock(_ context.Context, handle []byte, l *backend.Lock) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +44,7 @@ func (k *Locker) TestLock(_ context.Context, handle []byte, l *backend.Lock) err
 	return nil
 }
 
-// SetLock implements backend.Locker.
+// SetLock is that of a backend.Locker.
 func (k *Locker) SetLock(ctx context.Context, handle []byte, l *backend.Lock, wait bool) error {
 	w, over, err := k.set(string(handle), l, wait)
 	if w == nil {
@@ -92,7 +90,7 @@ func (k *Locker) wake(ended []*Wait) {
 	}
 }
 
-// Unlock implements backend.Locker.
+// Unlock is that of a backend.Locker.
 func (k *Locker) Unlock(_ context.Context, handle []byte, l *backend.Lock) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,7 +99,7 @@ func (k *Locker) Unlock(_ context.Context, handle []byte, l *backend.Lock) error
 	return err
 }
 
-// ReleaseLocks implements backend.Locker.
+// ReleaseLocks is that of a backend.Locker.
 func (k *Locker) ReleaseLocks(_ context.Context, client string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

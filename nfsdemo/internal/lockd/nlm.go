@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/peeraddr"
@@ -124,7 +123,7 @@ func (s *Server) target(ctx context.Context, c *server.Call, l *Lock, open bool)
 }
 
 // lasts reports whether the locks of a file outlive this server.
-func (s *Server) lasts(t target) bool { return slices.Contains(s.cfg.Shared, t.locker) }
+func (t *target) lasts() bool { _, ok := t.locks.(backend.Locker); return ok }
 
 // maybe returns a client that may hold locks: one that is known, or any if others could have given it some.
 func (s *Server) maybe(h host) *client {
@@ -164,7 +163,7 @@ func (s *Server) test(ctx context.Context, c *server.Call, a *TestArgs) *TestRes
 		res.Status = TooBig
 	default:
 		t, res.Status = s.target(ctx, c, &a.Lock, true)
-		if res.Status == Granted && s.Grace() > 0 && !s.lasts(t) {
+		if res.Status == Granted && s.Grace() > 0 && !t.lasts() {
 			res.Status = DeniedGrace
 		}
 	}
@@ -172,7 +171,7 @@ func (s *Server) test(ctx context.Context, c *server.Call, a *TestArgs) *TestRes
 		return res
 	}
 	l := backend.Lock{Owner: owner(hostOf(c.RemoteAddr, a.Lock.Caller).key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
-	err := t.locker.TestLock(ctx, []byte(t.handle), &l)
+	err := t.locks.TestLock(ctx, []byte(t.handle), &l)
 	res.Status = s.statusOf(err)
 	if locked, ok := errors.AsType[*backend.LockedError](err); ok {
 		h := &locked.Holder
@@ -195,21 +194,20 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *LockArgs) Status {
 		return st
 	}
 	h := hostOf(c.RemoteAddr, a.Lock.Caller)
-	switch grace := s.Grace() > 0; {
-	case s.lasts(t):
+	l := backend.Lock{Owner: owner(h.key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
+	grace := s.Grace() > 0
+	switch k, lasts := t.locks.(backend.Locker); {
+	case lasts && a.Reclaim:
+		if held, err := k.HoldsLock(ctx, []byte(t.handle), &l); err != nil {
+			return s.statusOf(err)
+		} else if !held {
+			return Denied // it was given up, and others may have had it
+		}
+	case lasts:
 	case grace != a.Reclaim: // after the grace period, others may have had the lock meanwhile
 		return DeniedGrace
 	case grace && !s.before[h]:
 		return Denied
-	}
-	l := backend.Lock{Owner: owner(h.key(), a.Lock.ID), Exclusive: a.Exclusive, Start: start, End: end}
-	if k, ok := t.locker.(backend.LockHolder); ok && a.Reclaim {
-		switch held, err := k.HoldsLock(ctx, []byte(t.handle), &l); {
-		case err != nil:
-			return s.statusOf(err)
-		case !held:
-			return Denied // it was given up, and others may have had it
-		}
 	}
 	cl, err := s.enter(h, Proc(c.Proc) != ProcNMLock)
 	if err != nil {
@@ -228,7 +226,7 @@ func (s *Server) lock(ctx context.Context, c *server.Call, a *LockArgs) Status {
 		b.end()
 		return Granted
 	}
-	err = t.locker.SetLock(ctx, []byte(t.handle), &l, false)
+	err = t.locks.SetLock(ctx, []byte(t.handle), &l, false)
 	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !a.Block {
 		return s.statusOf(err)
 	}
@@ -260,7 +258,7 @@ func (s *Server) unlock(ctx context.Context, c *server.Call, l *Lock, exclusive,
 	switch {
 	case cl == nil && only:
 		return Denied
-	case cl == nil && s.lasts(t):
+	case cl == nil && t.lasts():
 		return s.statusOf(backend.ErrNoLocks) // there is no room for one more client: it has to ask again
 	case cl == nil:
 		return Granted // who holds nothing can give it back
@@ -277,5 +275,5 @@ func (s *Server) unlock(ctx context.Context, c *server.Call, l *Lock, exclusive,
 	defer cl.mu.Unlock()
 	ctx, cancel := s.settling()
 	defer cancel()
-	return s.statusOf(t.locker.Unlock(ctx, []byte(t.handle), &key.lock))
+	return s.statusOf(t.locks.Unlock(ctx, []byte(t.handle), &key.lock))
 }

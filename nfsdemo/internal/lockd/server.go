@@ -341,13 +341,14 @@ func (s *Server) release(c *client) {
 		clear(c.blocks)
 	})
 	for _, b := range ended {
-		<-b.done // its locker returns soon
+		<-b.done // SetLock returns soon
 	}
 	ctx, cancel := s.settling()
 	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, l := range append([]backend.Locker{s.local}, s.cfg.Shared...) {
+	_ = s.local.ReleaseLocks(ctx, c.key) // never fails
+	for _, l := range s.cfg.Shared {
 		if err := l.ReleaseLocks(ctx, c.key); err != nil {
 			s.cfg.Logger.Warn("lockd: locks of a client that is gone are still held", zap.String("client", c.name), zap.Error(err))
 		}

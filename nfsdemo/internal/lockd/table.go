@@ -69,8 +69,7 @@ func (l Limits) Fill() Limits {
 	return l
 }
 
-// Table keeps advisory locks on ranges of files in the memory of this process; [Locker] is the [backend.Locker] above it,
-// which waits. Owners who wait for each other wait until one of them gives up: nothing looks for deadlocks, since the wait
+// Table keeps advisory locks on ranges of files in the memory of this process; [Locker] above it waits. Owners who wait for each other wait until one of them gives up: nothing looks for deadlocks, since the wait
 // of one thread says nothing about the other threads of an owner.
 //
 // Table is the pure machine: it never waits, and has one owner at a time.

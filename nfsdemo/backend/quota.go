@@ -2,13 +2,6 @@ package backend
 
 import "time"
 
-// Roomer is implemented by a Node whose file system knows how much room is left.
-type Roomer interface {
-	// Room returns the error that a Write of n > 0 octets at off would return now, most
-	// likely ErrNoSpc, or nil. It reserves nothing.
-	Room(off uint64, n int) error
-}
-
 // Quoter is implemented by an FS whose file system limits what users and groups store in it.
 type Quoter interface {
 	// Quota returns the limits of a user or a group, and what he stores. NFS3ERR_NOTSUPP: nothing is limited;
