@@ -3,6 +3,7 @@ package chunks_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -57,6 +58,17 @@ func TestFill(t *testing.T) {
 				t.Errorf("the requester sees %d octets, %v; want %d", n, err, c.n)
 			}
 		})
+	}
+}
+
+// TestRoom: sums of 32-bit lengths do not wrap, and Clear leaves all but these.
+func TestRoom(t *testing.T) {
+	c := chunks.WriteChunk{{Length: math.MaxUint32}, {Length: math.MaxUint32}, {1, 2, 3}}
+	if got := c.Room(); got != 1<<33 {
+		t.Errorf("room = %d, want 2^33", got)
+	}
+	if c.Clear(); c.Room() != 0 || c[2] != (chunks.Segment{1, 0, 3}) {
+		t.Errorf("cleared chunk = %+v", c)
 	}
 }
 

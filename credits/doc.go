@@ -36,7 +36,5 @@
 // A server with many connections can bound the credits of all of them together. A [Pool] gives each
 // connection a [Share] according to its load, which limits its Responder.
 //
-// A connection starts with one credit and no posted receives. After a reconnect, use new values or
-// Reset. Reset also starts a new [Requester.Epoch], so that calls and grants of the old connection have
-// no effect.
+// A connection starts with one credit and no posted receives. After a reconnect, use new values.
 package credits

@@ -17,7 +17,6 @@ type model struct {
 	calls  []message // on their way to the server
 	served []message // received, not answered
 	back   []message // on their way to the client
-	stale  []message // answers of connections that are gone
 	dones  int       // RDMA_DONEs that the client owes
 	due    int       // RDMA_DONEs that may still arrive
 	keep   bool      // the client keeps a credit for them
@@ -25,17 +24,23 @@ type model struct {
 }
 
 type message struct {
-	epoch, grant uint32
-	done, pulls  bool // an RDMA_DONE; a reply that asks for one
+	grant       uint32
+	done, pulls bool // an RDMA_DONE; a reply that asks for one
 }
 
 func newModel(t *testing.T, seed uint64, keepDone bool) *model {
-	m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), count: map[string]int{}}
-	m.q, m.p = credits.NewRequester(1+m.rnd.Uint32N(40)), credits.NewResponder(1+m.rnd.Uint32N(40))
-	m.keep = keepDone
-	m.q.KeepDone(keepDone)
-	m.p.Posted(m.p.Need())
+	m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), keep: keepDone, count: map[string]int{}}
+	m.connect()
 	return m
+}
+
+func (m *model) connect() {
+	m.q, m.p = credits.NewRequester(1+m.rnd.Uint32N(40)), credits.NewResponder(1+m.rnd.Uint32N(40))
+	if m.q.Release() {
+		m.t.Fatal("a credit back, and none was taken")
+	}
+	m.q.KeepDone(m.keep)
+	m.p.Posted(m.p.Need())
 }
 
 // check compares both machines with what is really under way.
@@ -86,7 +91,7 @@ func (m *model) step() {
 
 func (m *model) send() {
 	if m.q.Take() {
-		m.calls = append(m.calls, message{epoch: m.q.Epoch()})
+		m.calls = append(m.calls, message{})
 		m.count["call"]++
 	}
 }
@@ -148,8 +153,8 @@ func (m *model) receive() {
 	}
 	r := m.back[0]
 	m.back = m.back[1:]
-	m.q.GrantIn(r.epoch, r.grant)
-	if !m.q.ReleaseIn(r.epoch) {
+	m.q.Grant(r.grant)
+	if !m.q.Release() {
 		m.t.Fatal("a reply to a call that is not in flight")
 	}
 	if r.pulls {
@@ -164,7 +169,7 @@ func (m *model) finishPull() {
 	}
 }
 
-// rare changes limits, loses the connection, and lets the dead speak.
+// rare changes limits, and begins a connection anew.
 func (m *model) rare() {
 	switch m.rnd.IntN(20) {
 	case 0, 1, 2:
@@ -172,21 +177,9 @@ func (m *model) rare() {
 		m.p.SetLimit(limits[m.rnd.IntN(len(limits))])
 		m.count["limit"]++
 	case 3:
-		m.stale = append(m.stale, m.back...)
 		m.calls, m.served, m.back, m.dones, m.due = nil, nil, nil, 0, 0
-		m.q.Reset()
-		m.p.Reset()
-		m.p.Posted(m.p.Need())
+		m.connect()
 		m.count["reconnect"]++
-	case 4, 5, 6:
-		for _, r := range m.stale {
-			m.q.GrantIn(r.epoch, r.grant)
-			if m.q.ReleaseIn(r.epoch) {
-				m.t.Fatal("a stale reply released a credit")
-			}
-			m.count["stale"]++
-		}
-		m.stale = nil
 	}
 }
 
@@ -200,7 +193,7 @@ func TestModel(t *testing.T) {
 			m.step()
 			m.check()
 		}
-		if m.count["call"] < 5_000 || m.count["limit"] < 100 || m.count["reconnect"] < 50 || m.count["stale"] < 10 {
+		if m.count["call"] < 5_000 || m.count["limit"] < 100 || m.count["reconnect"] < 50 {
 			t.Errorf("little happened: %v", m.count)
 		}
 		if keepDone && m.count["done"] < 100 {

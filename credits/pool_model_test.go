@@ -139,6 +139,7 @@ func (m *poolModel) rare(c *poolClient) {
 	case 1:
 		if c.waiting == 0 && c.q.InFlight() == 0 {
 			c.s.Leave()
+			c.s.Leave() // twice is once
 			c.joined = false
 			m.count["left"]++
 		}

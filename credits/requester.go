@@ -14,7 +14,6 @@ type Requester struct {
 	granted  uint32 // latest grant, 0 before the first
 	inFlight uint32 // calls sent and not answered
 	dones    uint32 // RDMA_DONEs sent since the latest grant
-	epoch    uint32 // counts connections
 	keepDone bool   // hold a credit in hand for an RDMA_DONE
 }
 
@@ -85,27 +84,6 @@ func (r *Requester) Available() int {
 
 // used returns the credits in use, by calls and by RDMA_DONEs.
 func (r *Requester) used() int { return int(r.inFlight) + int(r.dones) }
-
-// Epoch returns the number of the connection, raised by Reset. A caller that may outlive a
-// reconnect keeps the epoch of its Take and compares.
-func (r *Requester) Epoch() uint32 { return r.epoch }
-
-// ReleaseIn is Release for a call taken in epoch e; a stale one changes
-// nothing, since its credit went with its connection.
-func (r *Requester) ReleaseIn(e uint32) bool { return e == r.epoch && r.Release() }
-
-// GrantIn is Grant for a reply of epoch e; a stale one changes nothing.
-func (r *Requester) GrantIn(e, n uint32) {
-	if e == r.epoch {
-		r.Grant(n)
-	}
-}
-
-// Reset starts a new connection: nothing in flight, one credit. Calls that were in flight on the
-// old connection need another Take.
-func (r *Requester) Reset() {
-	*r = Requester{asked: r.asked, epoch: r.epoch + 1, keepDone: r.keepDone}
-}
 
 // KeepDone makes Take leave one credit in hand for an RDMA_DONE while anything
 // is in flight and the window has room for both. For requesters of profile

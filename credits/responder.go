@@ -135,9 +135,6 @@ func (r *Responder) Check() error {
 	return fmt.Errorf("%w: %d calls and %d others may arrive, %d receives", ErrInvariant, r.owed, r.expected, r.posted)
 }
 
-// Reset starts a new connection: nothing posted, nothing served, one credit.
-func (r *Responder) Reset() { *r = NewResponder(r.limit) }
-
 // GrantUnheard is Grant for an answer whose credits the peer may ignore: an RDMA_ERROR on
 // a connection with both directions, when "the receiver MUST ignore the header's credit
 // value" because nothing tells whose it is (RFC 8167 Section 4.2). A peer that does so

@@ -2,7 +2,6 @@ package rpcrdma_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -31,71 +30,6 @@ func answer(t *testing.T, r *rpcrdma.Requester, xid, grant uint32) *rpcrdma.Call
 
 func nullCall(xid uint32) *rpcrdma.Call {
 	return &rpcrdma.Call{XID: xid, Prog: 100003, Vers: 3, Message: chunks.Message{Head: rpcCall(xid, 0)}}
-}
-
-func TestRequesterCredits(t *testing.T) {
-	r := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Credits: 4}))
-	want := func(avail, inFlight int, why string) {
-		t.Helper()
-		if r.Available() != avail || r.InFlight() != inFlight {
-			t.Fatalf("%s: %d available, %d in flight; want %d, %d", why, r.Available(), r.InFlight(), avail, inFlight)
-		}
-	}
-	begin := func(c *rpcrdma.Call, wantErr error) {
-		t.Helper()
-		err := r.Begin(c)
-		if !errors.Is(err, wantErr) {
-			t.Fatalf("begin %#x: %v, want %v", c.XID, err, wantErr)
-		}
-		if err == nil {
-			send(t, r, c)
-		}
-	}
-	a, b, c := nullCall(1), nullCall(17), nullCall(33) // one bucket
-	want(1, 0, "before the first reply")
-	begin(a, nil)
-	begin(b, rpcrdma.ErrNoCredit)
-	want(0, 1, "one call outstanding")
-	if got := answer(t, r, 1, 16); got != a || got.Result.Err != nil {
-		t.Fatalf("answered %+v", got)
-	}
-	want(4, 0, "granted more than asked for")
-	begin(a, nil)
-	begin(a, rpcrdma.ErrXIDInUse)
-	begin(b, nil)
-	begin(nullCall(17), rpcrdma.ErrXIDInUse)
-	begin(c, nil)
-	if r.Lookup(17) != b || r.Lookup(1) != a || r.Lookup(33) != c || r.Lookup(49) != nil {
-		t.Fatal("lookup")
-	}
-	want(1, 3, "three outstanding")
-
-	r.Abort(b)
-	r.Abort(b)
-	want(2, 2, "aborted once")
-	begin(b, nil)
-
-	if !r.Cancel(a) {
-		t.Fatal("cancel: not outstanding")
-	}
-	want(1, 3, "a cancelled call keeps its credit")
-	if got := answer(t, r, 1, 0); got != a || !got.Canceled {
-		t.Fatalf("answered %+v", got)
-	}
-	want(0, 2, "a grant of 0 counts as 1; calls in flight stay")
-	if r.Cancel(a) {
-		t.Fatal("cancel after the reply: outstanding")
-	}
-
-	var left []uint32
-	r.Drain(func(c *rpcrdma.Call) { left = append(left, c.XID) })
-	slices.Sort(left)
-	if !slices.Equal(left, []uint32{17, 33}) || r.InFlight() != 0 || r.Lookup(17) != nil {
-		t.Fatalf("drained %v, %d in flight", left, r.InFlight())
-	}
-	if got := r.Stats(); got != (rpcrdma.RequesterStats{Calls: 5 - 1, Replies: 2}) {
-		t.Errorf("stats = %+v", got)
-	}
 }
 
 func TestRequesterAbortOfAnother(t *testing.T) {
@@ -146,11 +80,15 @@ func TestRequesterModel(t *testing.T) {
 			}
 		case 3:
 			for x, c := range live {
+				if r.Lookup(x) != c || r.Lookup(x+1<<31) != nil {
+					t.Fatalf("call %#x is not found", x)
+				}
 				if rng.IntN(2) == 0 {
 					r.Abort(c)
+					r.Abort(c) // twice is once
 					delete(live, x)
-				} else {
-					r.Cancel(c)
+				} else if !r.Cancel(c) { // it keeps its credit
+					t.Fatalf("call %#x is not outstanding", x)
 				}
 				break
 			}
@@ -165,6 +103,10 @@ func TestRequesterModel(t *testing.T) {
 		if r.InFlight() != len(live) || r.Available() != max(grant-len(live), 0) {
 			t.Fatalf("%d in flight, %d available; model %d of %d", r.InFlight(), r.Available(), len(live), grant)
 		}
+	}
+	r.Drain(func(c *rpcrdma.Call) { delete(live, c.XID) })
+	if len(live) != 0 || r.InFlight() != 0 {
+		t.Errorf("drained all but %v, %d in flight", live, r.InFlight())
 	}
 }
 
