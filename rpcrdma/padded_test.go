@@ -258,6 +258,9 @@ func TestPaddedRefused(t *testing.T) {
 		{"no power of two", 24, 40, rpcCall(5, 7), rpcrdma.Answer, rpcrdma.ErrPadding},
 		{"a program of unknown shape", 16, 40, append(u32s(5, 0, 2, 400100, 1, 1, 0, 0, 0, 0), 0, 0, 0, 1), rpcrdma.Answer, rpcrdma.ErrPadding},
 		{"the same without arguments", 16, 40, u32s(5, 0, 2, 400100, 1, 0, 0, 0, 0, 0), rpcrdma.Dispatch, nil},
+		{"GSS protects the body", 16, 40, append(xdr.AppendCall(nil, &xdr.CallHeader{
+			XID: 5, RPCVers: 2, Prog: 100003, Vers: 3, Proc: 7, Cred: xdr.Auth{Flavor: 6, Body: u32s(1, 0, 1, 2, 0)},
+		}), write...), rpcrdma.Answer, rpcrdma.ErrPadding},
 		{"data missing", 16, 40, append(rpcCall(5, 7), write...), rpcrdma.Answer, rpcrdma.ErrArgs},
 		{"pad missing", 4096, 40, append(append(rpcCall(5, 7), write...), make([]byte, 40)...), rpcrdma.Answer, rpcrdma.ErrArgs},
 		{"credential too long", 16, 40, u32s(5, 0, 2, 100003, 3, 0, 1, 404), rpcrdma.Answer, rpcrdma.ErrRPC},

@@ -232,60 +232,6 @@ func TestBackwardRefused(t *testing.T) {
 	})
 }
 
-// TestBackwardFull: both directions have all their credits in use, and more calls wait in
-// each; those that run make calls the other way, too. Everything is answered.
-func TestBackwardFull(t *testing.T) {
-	const credits = 3
-	b, cs := newBacker(), &clientSide{echo: newEcho()}
-	sc, cc := backConfig(credits, nil), backConfig(credits, cs)
-	sc.Credits, cc.Credits = 8, 8
-	_, addr := startServer(t, b, sc)
-	c := dial(t, addr, cc)
-	cs.c = c
-	bw := meet(t, b, c)
-	callBack(t, bw, &nullCall) // brings the credits
-	var wg sync.WaitGroup
-	for range 2 * credits { // blocked in the client: the window of the backward direction is full
-		wg.Go(func() {
-			if err := try(t, backCaller{bw}, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
-				t.Errorf("backward: %v", err)
-			}
-		})
-	}
-	for range 16 { // the same the other way
-		wg.Go(func() {
-			if err := try(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock}); err != nil {
-				t.Errorf("forward: %v", err)
-			}
-		})
-	}
-	for range credits {
-		<-cs.enter
-	}
-	for range 8 {
-		<-b.enter
-	}
-	select {
-	case <-cs.enter:
-		t.Error("more backward calls than credits")
-	case <-b.enter:
-		t.Error("more forward calls than credits")
-	case <-time.After(20 * time.Millisecond):
-	}
-	// While all is full: each needs a credit of both directions. (One level deeper, and
-	// the calls inside would wait for the credits of those around them.)
-	for range 8 {
-		wg.Go(func() {
-			if err := try(t, c, wordCall(procDeep, 1)); err != nil {
-				t.Errorf("deep: %v", err)
-			}
-		})
-	}
-	close(cs.leave)
-	close(b.leave)
-	wg.Wait()
-}
-
 // TestBackwardEnd: the connection is lost with calls in both directions outstanding; what
 // is kept of it is safe to use.
 func TestBackwardEnd(t *testing.T) {

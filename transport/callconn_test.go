@@ -54,7 +54,7 @@ func rawCall(xid, proc uint32) []byte {
 // readXID reads the record of a reply.
 func readXID(t *testing.T, c net.Conn) uint32 {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	var mark [4]byte
 	must(io.ReadFull(c, mark[:]))(t)
 	msg := make([]byte, binary.BigEndian.Uint32(mark[:])&xdr.MaxFragment)
@@ -134,7 +134,7 @@ func TestCallConnEnds(t *testing.T) {
 			<-h.enter
 		}
 		s.Close()
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("Read waits although the server is gone")
 		}

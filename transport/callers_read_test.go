@@ -314,38 +314,6 @@ func TestLeaveFilledSink(t *testing.T) {
 	}
 }
 
-// TestCallersTakeTurns: a caller that reads for others leaves with its context, or with its reply, and another reads on.
-func TestCallersTakeTurns(t *testing.T) {
-	c, far := markedPair(t, true, nil)
-	var xids []uint32
-	ends := make([]chan error, 4)
-	ctx, cancel := context.WithCancel(context.Background())
-	for i := range ends {
-		ends[i] = make(chan error, 1)
-		on := context.Background()
-		if i%2 == 0 {
-			on = ctx
-		}
-		go func() { ends[i] <- tryCtx(on, c, &nullCall) }()
-		xids = append(xids, nextXID(t, far))
-	}
-	cancel()
-	for i := 0; i < len(ends); i += 2 {
-		if err := <-ends[i]; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
-	for i := 1; i < len(ends); i += 2 {
-		must(far.Write(markedRecord(rpcReply(xids[i]))))(t)
-		if err := <-ends[i]; err != nil {
-			t.Error(err)
-		}
-	}
-	if n := c.Stats().InFlight; n != 0 {
-		t.Errorf("%d calls in flight", n)
-	}
-}
-
 // TestCallersTimeOut: Timeouts.Call ends calls, whether they read for themselves, wait for who does, or wait for their
 // turn to be written; and those that come later are answered.
 func TestCallersTimeOut(t *testing.T) {

@@ -110,6 +110,17 @@ func TestSharedWrites(t *testing.T) {
 	}
 }
 
+// A call above MaxPayload is not sent.
+func TestStreamTooBig(t *testing.T) {
+	cfg := &transport.Config{MaxPayload: 4096}
+	_, addr := served(t, overTCP, newEcho(), cfg)
+	c := dialStream(t, addr, cfg)
+	if e, ok := errors.AsType[*rpc.RPCError](try(t, c, echoCall(make([]byte, 4096)))); !ok || e.Reason != rpc.ReasonTooBig {
+		t.Errorf("call above MaxPayload: %v", e)
+	}
+	mustDo(t, c, &nullCall)
+}
+
 // A reply that nobody has asked for is not counted against those that EnableRDMA waits for: it would wait for ever.
 func TestStreamStray(t *testing.T) {
 	nc, server := net.Pipe()
@@ -142,8 +153,7 @@ func TestXIDInUse(t *testing.T) {
 	mustDo(t, rdma, &nullCall) // which brings credits
 	for name, c := range map[string]rpc.Caller{"rdma": rdma, "tcp": dialStream(t, addr, testConfig())} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
+			ctx := testCtx(t)
 			block := rpc.Call{Prog: testProg, Vers: testVers, Proc: procBlock, Resend: &rpc.Transmission{XID: 7}}
 			done := make(chan error, 1)
 			go func() { done <- tryCtx(ctx, c, &block) }()

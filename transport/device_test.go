@@ -28,7 +28,7 @@ func TestOverDevice(t *testing.T) {
 		"AllowNets": TestAllowNets, "ClientLimits": TestClientLimits, "Allow": TestAllow,
 		"RecordConn": TestRecordConn, "ListenerClose": TestListenerClose,
 		"Redial": TestRedial, "Silence": TestSilence, "SlowCall": TestSlowCall, "ShortConnections": TestShortConnections,
-		"Backward": TestBackward, "BackwardRefused": TestBackwardRefused, "BackwardFull": TestBackwardFull, "BackwardEnd": TestBackwardEnd,
+		"Backward": TestBackward, "BackwardRefused": TestBackwardRefused, "BackwardEnd": TestBackwardEnd,
 		"Many": TestMany, "ManyMemory": TestManyMemory, "Memory": TestMemory, "MemoryInUse": TestMemoryInUse, "MemoryServer": TestMemoryServer,
 		"Room": TestRoom, "Trace": TestTrace, "Lazy": TestLazy, "LazyMemory": TestLazyMemory,
 		"Replay": TestReplay, "PositionZero": TestPositionZero, "Mix": TestMix, "Ready": TestReady, "ServedEach": TestServedEach,

@@ -71,16 +71,6 @@ func TestEnableRDMAWaits(t *testing.T) {
 	mustDo(t, c, &nullCall)
 }
 
-// TestEnableRDMARefused: a server of record-marked RPC alone takes the MPA Request for
-// a record too large, and the connection ends on both sides.
-func TestEnableRDMARefused(t *testing.T) {
-	_, sc := startStream(t, newEcho(), nil)
-	mustDo(t, sc, &nullCall)
-	if _, err := sc.EnableRDMA(testCtx(t)); err == nil {
-		t.Error("enabled")
-	}
-}
-
 // TestEnableRDMAClosed: closing ends the wait.
 func TestEnableRDMAClosed(t *testing.T) {
 	h := newEcho()

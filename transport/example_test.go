@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -85,45 +84,6 @@ func ExampleClient_Do() {
 	// Output:
 	// 100000 stag stag
 	// 100000 octets by RDMA Write
-}
-
-// A server that only knows record-marked RPC on a net.Conn.
-func ExampleListen() {
-	l, err := transport.Listen("tcp", "127.0.0.1:0", nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		r := xdr.NewRecordReader(bufio.NewReader(conn), 1<<20)
-		for {
-			msg, err := r.Next(nil)
-			if err != nil {
-				return
-			}
-			xid, _, _ := xdr.PeekXID(msg)
-			reply := xdr.AppendReply(nil, &xdr.ReplyHeader{XID: xid})
-			conn.Write(append(xdr.AppendRecordMark(nil, len(reply), true), reply...))
-		}
-	}()
-
-	c, err := transport.Dial(context.Background(), "tcp", l.Addr().String(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	var reply rpc.Reply
-	defer reply.Release()
-	fmt.Println(c.Do(context.Background(), &rpc.Call{Prog: prog, Vers: vers}, &reply))
-	fmt.Println(l.(*transport.Listener).Stats().Calls, "call")
-	// Output:
-	// <nil>
-	// 1 call
 }
 
 // A client that only knows record-marked RPC on a net.Conn.

@@ -71,7 +71,7 @@ func TestFanout(t *testing.T) {
 	for range n {
 		select {
 		case <-h.enter:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("the calls wait for each other")
 		}
 	}

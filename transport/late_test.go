@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -59,26 +58,6 @@ func sendCall(t *testing.T, addr string, proc uint32) net.Conn {
 	c := must(net.Dial("tcp", addr))(t)
 	must(c.Write(rawCall(proc, proc)))(t)
 	return c
-}
-
-// A call that runs when its client has closed the connection ends before the client's next call on a newer one
-// begins: else it could overwrite what that one has written.
-func TestCallOfClosedConnectionEndsFirst(t *testing.T) {
-	w := &writes{gate: make(chan struct{})}
-	s, addr := served(t, overTCP, w, &transport.Config{Reading: transport.Reading{HandlerLimit: -1}})
-	old := sendCall(t, addr, 1)
-	waitFor(t, "the first call runs", func() bool { return s.Stats().InFlight == 1 })
-	old.Close()
-	next := sendCall(t, addr, 2)
-	defer next.Close()
-	waitFor(t, "the second has come", func() bool { return s.Stats().InFlight == 2 })
-	time.Sleep(20 * time.Millisecond) // in which it would run
-	close(w.gate)
-	waitFor(t, "both have ended", func() bool { return s.Stats().InFlight == 0 })
-	if w.mu.Lock(); !slices.Equal(w.done, []uint32{1, 2}) {
-		t.Errorf("they have run in the order %v", w.done)
-	}
-	w.mu.Unlock()
 }
 
 // Describe says that the arguments are the object that a call changes.

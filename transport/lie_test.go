@@ -7,7 +7,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -180,7 +179,7 @@ func TestClientOfLiar(t *testing.T) {
 			l.Listen(reply)
 		}()
 		var r rpc.Reply
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		err := c.Do(ctx, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procFill, Args: words(uint32(n)), MaxResults: n + 64}, &r)
 		cancel()
 		got := bytes.Clone(r.Results)

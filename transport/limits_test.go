@@ -115,6 +115,11 @@ func TestConnsDefault(t *testing.T) {
 			t.Errorf("%+v: %d, %v", tt, c.Limits.Conns, err)
 		}
 	}
+	// Calls that wait take an eighth of it, 40 KiB each, half of them by what is shared.
+	s := newServer(t, newEcho(), &transport.Config{Credits: 64, Limits: transport.Limits{Memory: 16 << 20}})
+	if n := s.Stats().PoolCredits; n != 16<<20/(40<<10)/2 {
+		t.Errorf("%d credits to share", n)
+	}
 	if c, err := (&transport.Config{TLS: transport.TLS{Config: new(tls.Config)}}).Fill(); err != nil || c.Limits.Conns != 2048+4096 {
 		t.Errorf("with TLS: %d, %v", c.Limits.Conns, err)
 	}
@@ -387,10 +392,10 @@ func (l *slowLink) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// TestClientExposed: the octets of replies to be read that one client may leave lying.
+// TestClientExposed: the octets of replies to be read that one client may leave lying, and all together.
 func TestClientExposed(t *testing.T) {
 	cfg := testConfig()
-	cfg.RFC5666, cfg.Limits.PerClient.Exposed = new(transport.RFC5666), 50_000
+	cfg.RFC5666, cfg.Limits.PerClient.Exposed = &transport.RFC5666{ExposedMemory: 80_000}, 50_000
 	s := newServer(t, newEcho(), cfg)
 	ask := func(ip string) rpcrdma.Header {
 		a, b := rdmaptest.Pipe()
@@ -412,7 +417,10 @@ func TestClientExposed(t *testing.T) {
 	if h := ask("192.0.2.2"); len(h.Read) == 0 {
 		t.Errorf("another client: %+v", h)
 	}
-	if n := s.Stats().ExposedRefused; n != 1 {
+	if h := ask("192.0.2.3"); h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk {
+		t.Errorf("beyond what there is for all: %+v", h)
+	}
+	if n := s.Stats().ExposedRefused; n != 2 {
 		t.Errorf("%d refused", n)
 	}
 }

@@ -31,7 +31,7 @@ func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	s.SetDeadline(time.Now().Add(20 * time.Second))
+	s.SetDeadline(time.Now().Add(patience))
 	answerNull(t, s)
 	xid, _, _ = xdr.PeekXID(readRecordOf(t, s))
 	return s, xid, l, over, answer

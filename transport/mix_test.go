@@ -129,7 +129,7 @@ func mixCall(t *testing.T, c *transport.Client, rnd *rand.Rand) {
 	default:
 		call.Sink, call.MaxResults = make([]byte, n), 64
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	if rnd.IntN(10) == 0 {
 		time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Microsecond, cancel)
 	}

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"testing"
 
@@ -12,38 +11,38 @@ import (
 )
 
 // TestEngineOptions: every setting of the start-up reaches the connection, and calls
-// with chunks work under it.
+// with chunks work under it; rdmap.TestOptions has all combinations.
 func TestEngineOptions(t *testing.T) {
-	for _, rtr := range []mpa.RTR{0, mpa.RTRWrite, mpa.RTRRead, mpa.RTRSend} {
-		for bits := range 8 {
-			rev, client, server := 1+bits&1, bits&2 != 0, bits&4 != 0
-			if rev == 1 && rtr != 0 {
-				continue
-			}
-			t.Run(fmt.Sprintf("rtr %v, rev %d, markers %v %v", rtr, rev, client, server), func(t *testing.T) {
-				cc, sc := testConfig(), testConfig()
-				cc.Startup.Revision, cc.Startup.Markers, cc.Startup.PeerToPeer, cc.Startup.RTR, sc.Startup.Markers = rev, client, rtr != 0, rtr, server
-				cc.Startup.IRD, cc.Startup.ORD, sc.Startup.IRD, sc.Startup.ORD = 5, 6, 7, 3
-				if bits == 7 {
-					cc.Startup.CRC, sc.Startup.CRC = transport.CRCOff, transport.CRCOff
-				}
-				_, c := pair(t, newEcho(), sc, cc)
-				sent := c.Conn().Stats()
-				if sent.FPDUsOut != btou(rtr != 0) || sent.SendsOut != btou(rtr == mpa.RTRSend) || sent.ReadsOut != btou(rtr == mpa.RTRRead) {
-					t.Errorf("RTR: %+v", sent)
-				}
-				goodCall(t, c)
-				s := c.Conn().ConnectionState()
-				want := s
-				want.Revision, want.RecvMarkers, want.SendMarkers, want.PeerToPeer = rev, client, server, rtr != 0
-				want.CRC, want.IRD, want.ORD = bits != 7, 5, 6
-				if rev == 1 {
-					want.ORD = 1 // without an agreed depth
-				}
-				if s != want {
-					t.Errorf("state %+v\nwant  %+v", s, want)
-				}
-			})
+	for _, x := range []struct {
+		rtr            mpa.RTR
+		rev            int
+		client, server bool // markers
+		crc            transport.CRCMode
+	}{
+		{0, 1, true, false, transport.CRCOn},
+		{mpa.RTRWrite, 2, false, true, transport.CRCOff},
+		{mpa.RTRRead, 2, true, true, transport.CRCOn},
+		{mpa.RTRSend, 2, false, false, transport.CRCOn},
+	} {
+		cc, sc := testConfig(), testConfig()
+		cc.Startup.Revision, cc.Startup.Markers, cc.Startup.PeerToPeer, cc.Startup.RTR, sc.Startup.Markers = x.rev, x.client, x.rtr != 0, x.rtr, x.server
+		cc.Startup.IRD, cc.Startup.ORD, sc.Startup.IRD, sc.Startup.ORD = 5, 6, 7, 3
+		cc.Startup.CRC, sc.Startup.CRC = x.crc, x.crc
+		_, c := pair(t, newEcho(), sc, cc)
+		sent := c.Conn().Stats()
+		if sent.FPDUsOut != btou(x.rtr != 0) || sent.SendsOut != btou(x.rtr == mpa.RTRSend) || sent.ReadsOut != btou(x.rtr == mpa.RTRRead) {
+			t.Errorf("RTR: %+v", sent)
+		}
+		goodCall(t, c)
+		s := c.Conn().ConnectionState()
+		want := s
+		want.Revision, want.RecvMarkers, want.SendMarkers, want.PeerToPeer = x.rev, x.client, x.server, x.rtr != 0
+		want.CRC, want.IRD, want.ORD = x.crc == transport.CRCOn, 5, 6
+		if x.rev == 1 {
+			want.ORD = 1 // without an agreed depth
+		}
+		if s != want {
+			t.Errorf("state %+v\nwant  %+v", s, want)
 		}
 	}
 }

@@ -32,14 +32,15 @@ func (h latecomer) ServeRPC(_ context.Context, req *rpc.Request, _ *rpc.Response
 // TestOwn: what a call consists of is there as long as its handler runs, also when the handler
 // outlives the upcall: with a credential and verifier or without.
 func TestOwn(t *testing.T) {
-	fill := func(b string) []byte { return bytes.Repeat([]byte(b), 40) }
+	fill := func(b string, n int) []byte { return bytes.Repeat([]byte(b), n) }
 	for name, call := range map[string]rpc.Call{
-		"arguments alone": {Args: fill("a")},
-		"all":             {Args: fill("a"), Cred: xdr.Auth{Flavor: 99, Body: fill("c")}, Verf: xdr.Auth{Flavor: 99, Body: fill("v")}},
+		"arguments alone":     {Args: fill("a", 40)},
+		"all":                 {Args: fill("a", 40), Cred: xdr.Auth{Flavor: 99, Body: fill("c", 40)}, Verf: xdr.Auth{Flavor: 99, Body: fill("v", 40)}},
+		"more than its price": {Args: fill("a", 20_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := latecomer{second: make(chan struct{}), got: make(chan []byte, 1)}
-			_, c := pair(t, h, &transport.Config{AnyCred: true}, nil)
+			_, c := pair(t, h, &transport.Config{AnyCred: true, InlineRecv: 64 << 10}, &transport.Config{InlineSend: 64 << 10})
 			mustDo(t, c, &nullCall) // brings credits for two calls
 			call.Prog, call.Vers, call.Proc = testProg, testVers, procBlock
 			first := make(chan error, 1)

@@ -3,7 +3,6 @@ package transport_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"unsafe"
@@ -65,36 +64,6 @@ func TestPadded(t *testing.T) {
 	}
 	if st := s.Stats(); st.Padded != padded || c.Stats().Padded != padded || st.OctetsRead != 4000+70_000 {
 		t.Errorf("%d calls padded: server %+v, client %+v", padded, st, c.Stats())
-	}
-}
-
-// TestPaddedOnlyWhenAsked: no alignment, no RDMA_MSGP, and one that is sent all the same
-// is refused by profile rfc8166.
-func TestPaddedOnlyWhenAsked(t *testing.T) {
-	off := make(chan uintptr, 1)
-	data := filled(2000)
-	h := arrivals(t, func() []byte { return data }, off)
-	for _, test := range []struct {
-		name           string
-		server, client transport.Config
-		padded         bool
-	}{
-		{"none asked", transport.Config{RFC5666: &transport.RFC5666{Align: -1}}, transport.Config{RFC5666: &transport.RFC5666{}}, false},
-		{"server rfc8166", transport.Config{}, transport.Config{RFC5666: &transport.RFC5666{}}, false},
-		{"client rfc8166", transport.Config{RFC5666: &transport.RFC5666{}}, transport.Config{}, false},
-		{"known otherwise", transport.Config{RFC5666: &transport.RFC5666{}}, transport.Config{RFC5666: &transport.RFC5666{NoConfigCall: true, PeerAlign: 8}}, true},
-	} {
-		s, c := pair(t, h, &test.server, &test.client)
-		mustDo(t, c, writeCall(data))
-		<-off
-		if got := s.Stats().Padded == 1; got != test.padded {
-			t.Errorf("%s: padded %v", test.name, got)
-		}
-	}
-	_, c := pair(t, h, nil, &transport.Config{RFC5666: &transport.RFC5666{PeerAlign: 8}})
-	err := try(t, c, writeCall(data))
-	if e, ok := errors.AsType[*rpc.RPCError](err); !ok || e.Reason != rpc.ReasonChunk {
-		t.Errorf("profile rfc8166: %v", err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -186,7 +185,7 @@ func TestClientPanic(t *testing.T) {
 			if v == nil && !errors.Is(err, verbs.ErrPanic) && (err != nil || name != "trace, reply") { // that has come
 				t.Errorf("%v, no panic", err)
 			}
-			next, cancel := context.WithTimeout(t.Context(), 20*time.Second)          // or a connection that stays would hang the test
+			next, cancel := context.WithTimeout(t.Context(), patience)                // or a connection that stays would hang the test
 			panics(func() { err = c.Do(next, &rpc.Call{Prog: 400100, Vers: 1}, &r) }) // the trace may panic again
 			cancel()
 			if v == nil && !errors.Is(err, verbs.ErrPanic) {

@@ -154,7 +154,7 @@ func (p *rawPeer) wantEnd() error {
 	p.t.Helper()
 	select {
 	case <-p.conn.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatal("the connection lives on")
 	}
 	return p.conn.Err()

@@ -47,6 +47,7 @@ func rpcRefusals() []struct {
 		{"verifier with a body", call(func(h *xdr.CallHeader) { h.Verf.Body = []byte{1} }), auth(xdr.AuthBadVerf)},
 		{"AUTH_SHORT", call(func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.AuthShort }), auth(xdr.AuthRejectedCred)},
 		{"AUTH_DH", call(func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.AuthDH }), auth(xdr.AuthBadCred)},
+		{"RPCSEC_GSS", call(func(h *xdr.CallHeader) { h.Cred = gssCred(1) }), auth(xdr.AuthBadCred)},
 		{"flavour 99", call(func(h *xdr.CallHeader) { h.Cred.Flavor = 99 }), auth(xdr.AuthBadCred)},
 		{"unknown program", call(func(h *xdr.CallHeader) { h.Prog = 1 }), xdr.ReplyHeader{Accept: xdr.ProgUnavail}},
 		{"unknown version", call(func(h *xdr.CallHeader) { h.Vers = 9 }), xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: testVers, High: testVers}},
@@ -102,7 +103,7 @@ func rawStream(t *testing.T, h rpc.Handler) (net.Conn, *xdr.RecordReader) {
 		s.ServeStreamConn(served)
 	}()
 	t.Cleanup(func() { nc.Close(); <-done; s.Close() })
-	nc.SetDeadline(time.Now().Add(time.Minute))
+	nc.SetDeadline(time.Now().Add(patience))
 	return nc, xdr.NewRecordReader(nc, 0)
 }
 

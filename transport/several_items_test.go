@@ -211,11 +211,13 @@ func TestManyRefused(t *testing.T) {
 	_, c := pair(t, many{}, cfg, cfg)
 	m := rpc.Alloc(7000)
 	for name, change := range map[string]func(*rpc.Call){
-		"no Item":        func(c *rpc.Call) { c.Item = nil },
-		"descending":     func(c *rpc.Call) { c.MoreItems[1].Pos = c.MoreItems[0].Pos },
-		"not aligned":    func(c *rpc.Call) { c.MoreItems[0].Pos++ },
-		"beyond":         func(c *rpc.Call) { c.MoreItems[1].Pos = len(c.Args) + 4 },
-		"too many sinks": func(c *rpc.Call) { c.MoreSinks = make([]rpc.CallSink, 8) },
+		"no Item":               func(c *rpc.Call) { c.Item = nil },
+		"descending":            func(c *rpc.Call) { c.MoreItems[1].Pos = c.MoreItems[0].Pos },
+		"not aligned":           func(c *rpc.Call) { c.MoreItems[0].Pos++ },
+		"beyond":                func(c *rpc.Call) { c.MoreItems[1].Pos = len(c.Args) + 4 },
+		"too long a credential": func(c *rpc.Call) { c.Cred = xdr.Auth{Flavor: xdr.AuthSys, Body: make([]byte, 401)} },
+		"too long a verifier":   func(c *rpc.Call) { c.Verf = xdr.Auth{Flavor: xdr.RPCSECGSS, Body: make([]byte, 401)} },
+		"too many sinks":        func(c *rpc.Call) { c.MoreSinks = make([]rpc.CallSink, 8) },
 		"same memory": func(c *rpc.Call) {
 			c.MoreItems[0].Data, c.MoreItems[0].Memory = m.Bytes()[:6000], m
 			c.MoreItems[1].Data, c.MoreItems[1].Memory = m.Bytes(), m

@@ -91,6 +91,60 @@ func serveTLSBy(t testing.TB, cfg *transport.Config, serve func(*transport.Serve
 	return h, s, l.Addr().String()
 }
 
+// tlsMode is what both ends want of TLS, and what becomes of their calls.
+type tlsMode struct {
+	name           string
+	server, client *transport.Config
+	want           string // how the call is protected: "clear", "tls", or whose certificate the client has; "": fails
+	fails          func(error) bool
+}
+
+// run has a client make a call.
+func (tt *tlsMode) run(t *testing.T, proto string, serve func(*transport.Server, net.Listener) error, dial func(addr string) (tlsClient, error)) {
+	t.Helper()
+	h, _, addr := serveTLSBy(t, tt.server, serve)
+	c, err := dial(addr)
+	if err == nil {
+		defer c.Close()
+		call, r := bothWays(1<<20), rpc.Reply{}
+		if err = c.Do(testCtx(t), call, &r); err == nil {
+			err = r.Header.Err()
+		}
+		r.Release()
+	}
+	if tt.fails != nil {
+		if err == nil || !tt.fails(err) || h.calls.Load() > 0 {
+			t.Errorf("%v, %d calls have run", err, h.calls.Load())
+		}
+		return
+	}
+	noErr(t, err)
+	got := "clear"
+	if s := h.tls.Load(); s != nil {
+		got = "tls"
+		if s.Version != tls.VersionTLS13 || s.NegotiatedProtocol != proto || c.TLS() == nil {
+			t.Errorf("%+v", s)
+		}
+		if len(s.PeerCertificates) > 0 {
+			got = s.PeerCertificates[0].Subject.CommonName
+		}
+	}
+	if st := c.Stats(); got != tt.want || proto != "sunrpc" && st.OctetsWritten != 1<<20 {
+		t.Errorf("%s, want %s; %+v", got, tt.want, st)
+	}
+}
+
+type tlsClient interface {
+	rpc.Caller
+	TLS() *tls.ConnectionState
+}
+
+// failed says that a call has failed as the caller sees it.
+func failed[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // TestTLSModes: what becomes of a call, by what both ends want (RFC 9289 Sections 4.1 and 7.1.1).
 func TestTLSModes(t *testing.T) {
 	w := newWorld(t)
@@ -99,16 +153,10 @@ func TestTLSModes(t *testing.T) {
 		e, ok := errors.AsType[*xdr.RPCStatusError](err)
 		return ok && e.AuthStat == xdr.AuthTooWeak
 	}
-	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
-	for _, tt := range []struct {
-		name           string
-		server, client *transport.Config
-		want           string // "" for an error
-		fails          func(error) bool
-	}{
+	for _, tt := range []tlsMode{
 		{"off, off", testConfig(), testConfig(), "clear", nil},
 		{"off, allowed", testConfig(), clear(w.clientConfig()), "clear", nil},
-		{"off, required", testConfig(), w.clientConfig(), "", is(rpc.ErrNoTLS)},
+		{"off, required", testConfig(), w.clientConfig(), "", func(err error) bool { return errors.Is(err, rpc.ErrNoTLS) }},
 		{"allowed, off", clear(w.serverConfig()), testConfig(), "clear", nil},
 		{"allowed, allowed", clear(w.serverConfig()), clear(w.clientConfig()), "tls", nil},
 		{"allowed, required", clear(w.serverConfig()), w.clientConfig(), "tls", nil},
@@ -117,39 +165,9 @@ func TestTLSModes(t *testing.T) {
 		{"required, mutual", w.serverConfig(), w.clientConfig(w.client), "client.test", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h, _, addr := serveTLS(t, tt.server)
-			c, err := transport.DialStream(testCtx(t), "tcp", addr, tt.client)
-			if err == nil {
-				defer c.Close()
-				call, r := echoCall(filled(1<<20)), rpc.Reply{}
-				call.MaxResults = 2 << 20
-				if err = c.Do(testCtx(t), call, &r); err == nil {
-					err = r.Header.Err()
-				}
-				r.Release()
-			}
-			if tt.fails != nil {
-				if err == nil || !tt.fails(err) || h.calls.Load() > 0 {
-					t.Errorf("%v, %d calls have run", err, h.calls.Load())
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := "clear"
-			if s := h.tls.Load(); s != nil {
-				got = "tls"
-				if s.Version != tls.VersionTLS13 || s.NegotiatedProtocol != "sunrpc" || c.TLS() == nil {
-					t.Errorf("%+v", s)
-				}
-				if len(s.PeerCertificates) > 0 {
-					got = s.PeerCertificates[0].Subject.CommonName
-				}
-			}
-			if got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
+			tt.run(t, "sunrpc", overShared, func(addr string) (tlsClient, error) {
+				return transport.DialStream(testCtx(t), "tcp", addr, tt.client)
+			})
 		})
 	}
 }
@@ -162,54 +180,20 @@ func TestTLSRDMA(t *testing.T) {
 	allowed.TLS.AllowClear = true
 	otherName.TLS.Config.ServerName = "other.test"
 	refused := func(err error) bool { e, ok := errors.AsType[*rpc.OpError](err); return ok && e.Rejected() }
-	named := func(err error) bool { _, ok := errors.AsType[x509.HostnameError](err); return ok }
-	failed := func(err error) bool { _, ok := errors.AsType[*rpc.OpError](err); return ok }
-	for _, tt := range []struct {
-		name           string
-		server, client *transport.Config
-		want           string // "" for an error
-		fails          func(error) bool
-	}{
-		{"off, required", testConfig(), w.clientConfig(), "", failed},
+	for _, tt := range []tlsMode{
+		{"off, required", testConfig(), w.clientConfig(), "", failed[*rpc.OpError]},
 		{"allowed, off", allowed, testConfig(), "clear", nil},
 		{"allowed, required", allowed, w.clientConfig(), "tls", nil},
 		{"required, off", w.serverConfig(), testConfig(), "", refused},
 		{"required, required", w.serverConfig(), w.clientConfig(), "tls", nil},
 		{"required, mutual", w.serverConfig(), w.clientConfig(w.client), "client.test", nil},
-		{"another name", w.serverConfig(), otherName, "", named},
+		{"another name", w.serverConfig(), otherName, "", failed[x509.HostnameError]},
 	} {
-		for _, shared := range []bool{false, true} {
-			t.Run(tt.name+map[bool]string{false: "", true: ", shared"}[shared], func(t *testing.T) {
-				serve := (*transport.Server).Serve
-				if shared {
-					serve = (*transport.Server).ServeShared
-				}
-				h, _, addr := serveTLSBy(t, tt.server, serve)
-				c, err := transport.Dial(testCtx(t), "tcp", addr, tt.client)
-				if tt.fails != nil {
-					if err == nil || !tt.fails(err) || h.calls.Load() > 0 {
-						t.Errorf("%v, %d calls have run", err, h.calls.Load())
-					}
-					return
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				mustDo(t, c, bothWays(1<<20)).Release()
-				got := "clear"
-				if s := h.tls.Load(); s != nil {
-					got = "tls"
-					if s.Version != tls.VersionTLS13 || s.NegotiatedProtocol == "sunrpc" || c.TLS() == nil {
-						t.Errorf("%+v", s)
-					}
-					if len(s.PeerCertificates) > 0 {
-						got = s.PeerCertificates[0].Subject.CommonName
-					}
-				}
-				if got != tt.want || c.Stats().OctetsWritten != 1<<20 {
-					t.Errorf("%s, want %s; %+v", got, tt.want, c.Stats())
-				}
+		for name, serve := range map[string]func(*transport.Server, net.Listener) error{"": overRDMA, ", shared": overShared} {
+			t.Run(tt.name+name, func(t *testing.T) {
+				tt.run(t, "stag-mpa", serve, func(addr string) (tlsClient, error) {
+					return transport.Dial(testCtx(t), "tcp", addr, tt.client)
+				})
 			})
 		}
 	}
@@ -220,7 +204,7 @@ func TestTLSRDMA(t *testing.T) {
 			if err != nil { // in TLS 1.3 the client may learn of it after the handshake
 				continue
 			}
-			nc.SetDeadline(time.Now().Add(time.Minute))
+			nc.SetDeadline(time.Now().Add(patience))
 			nc.Write(append([]byte(mpa.RequestKey), 0x40, 1, 0, 0))
 			if n, _ := nc.Read(make([]byte, 1)); n > 0 {
 				t.Errorf("%q: MPA is answered", protos)
@@ -233,20 +217,12 @@ func TestTLSRDMA(t *testing.T) {
 	})
 }
 
-// TestTLSRDMAEnds: the ends of a connection below MPA: in an orderly way, by a Terminate, by a CA that is trusted no longer.
+// TestTLSRDMAEnds: the ends of a connection below MPA: in an orderly way, and by a Terminate.
 func TestTLSRDMAEnds(t *testing.T) {
 	w := newWorld(t)
-	cfg := w.serverConfig()
-	var lost atomic.Bool
-	cfg.TLS.Config.VerifyConnection = func(s tls.ConnectionState) error {
-		if lost.Load() && len(s.PeerCertificates) > 0 {
-			return errors.New("lost")
-		}
-		return nil
-	}
-	_, s, addr := serveTLS(t, cfg)
-	dial := func(own ...tls.Certificate) *transport.Client {
-		c := must(transport.Dial(testCtx(t), "tcp", addr, w.clientConfig(own...)))(t)
+	_, _, addr := serveTLS(t, w.serverConfig())
+	dial := func() *transport.Client {
+		c := must(transport.Dial(testCtx(t), "tcp", addr, w.clientConfig()))(t)
 		t.Cleanup(func() { c.Close() })
 		mustDo(t, c, echoCall(filled(100))).Release()
 		return c
@@ -256,23 +232,54 @@ func TestTLSRDMAEnds(t *testing.T) {
 	}
 	bad := dial()
 	if err := bad.Conn().Write(testCtx(t), filled(8), 1, 0); err == nil { // a Write into memory of nobody
-		mustFail(t, bad)
+		<-bad.Done()
 	}
-	if _, terminated := errors.AsType[*verbs.TerminateError](bad.Err()); !terminated {
+	if !failed[*verbs.TerminateError](bad.Err()) {
 		t.Errorf("after a Write into memory of nobody: %v", bad.Err())
 	}
-	mutual, other := dial(w.client), dial()
-	noErr(t, s.RecheckTLS())
-	mustDo(t, mutual, echoCall(nil)).Release()
-	lost.Store(true)
-	noErr(t, s.RecheckTLS())
-	if err := mutual.Do(testCtx(t), echoCall(nil), new(rpc.Reply)); err == nil {
-		t.Error("a session of a CA that is not trusted goes on")
-	}
-	mustDo(t, other, echoCall(nil)).Release()
-	other.Close()
-	if err := s.Shutdown(testCtx(t)); err != nil {
-		t.Error(err)
+}
+
+// TestRecheckTLS: when a CA is trusted no longer, the sessions that it covered end, and the others go on.
+func TestRecheckTLS(t *testing.T) {
+	w := newWorld(t)
+	for name, dial := range map[string]func(addr string, cfg *transport.Config) (rpc.Caller, error){
+		"records": func(addr string, cfg *transport.Config) (rpc.Caller, error) {
+			return transport.DialStream(testCtx(t), "tcp", addr, cfg)
+		},
+		"RDMA": func(addr string, cfg *transport.Config) (rpc.Caller, error) {
+			return transport.Dial(testCtx(t), "tcp", addr, cfg)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := w.serverConfig()
+			var pool atomic.Pointer[x509.CertPool]
+			pool.Store(w.clients.Pool())
+			cfg.TLS.Config.VerifyConnection = func(s tls.ConnectionState) error {
+				if len(s.PeerCertificates) == 0 {
+					return nil
+				}
+				_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool.Load(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+				return err
+			}
+			_, s, addr := serveTLS(t, cfg)
+			connected := func(own ...tls.Certificate) rpc.Caller {
+				c := must(dial(addr, w.clientConfig(own...)))(t)
+				t.Cleanup(func() { c.Close() })
+				mustDo(t, c, echoCall(nil))
+				return c
+			}
+			mutual, other := connected(w.client), connected()
+			noErr(t, s.RecheckTLS())
+			mustDo(t, mutual, echoCall(nil))
+			pool.Store(w.servers.Pool())
+			noErr(t, s.RecheckTLS())
+			if err := try(t, mutual, echoCall(nil)); err == nil {
+				t.Error("a session of a CA that is not trusted goes on")
+			}
+			mustDo(t, other, echoCall(nil))
+			other.Close()
+			noErr(t, s.Shutdown(testCtx(t)))
+		})
 	}
 }
 
@@ -281,20 +288,6 @@ func bothWays(n int) *rpc.Call {
 	c := echoCall(filled(n))
 	c.Sink = make([]byte, n)
 	return c
-}
-
-// mustFail makes calls until the connection has ended.
-func mustFail(t *testing.T, c *transport.Client) {
-	t.Helper()
-	for range 100 {
-		var r rpc.Reply
-		err := c.Do(testCtx(t), echoCall(nil), &r)
-		r.Release()
-		if err != nil {
-			return
-		}
-	}
-	t.Error("the connection goes on")
 }
 
 // TestTLSListen: a listener, and connections of programs that speak records by themselves, have TLS at either end; a session
@@ -452,7 +445,7 @@ func rawTLS(t testing.TB, addr string, send []byte, want int) (net.Conn, []byte)
 	t.Helper()
 	nc := must(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(time.Minute))
+	nc.SetDeadline(time.Now().Add(patience))
 	if _, err := nc.Write(send); err != nil {
 		t.Fatal(err)
 	}
@@ -478,8 +471,7 @@ func TestTLSClear(t *testing.T) {
 	cfg := w.serverConfig()
 	cfg.TLS.AllowClear = true
 	h, _, addr := serveTLS(t, cfg)
-	null := rpcCall(9, procNull)
-	null = append(xdr.AppendRecordMark(nil, len(null), true), null...)
+	null := markedRecord(rpcCall(9, procNull))
 	for name, behind := range map[string][]byte{"a call": null, "a probe": probe, "an octet": {0x16}, "half a mark": {0x80, 0}} {
 		if _, got := rawTLS(t, addr, append(bytes.Clone(probe), behind...), 1); len(got) > 0 {
 			t.Errorf("%s with the probe: answer % x", name, got)
@@ -511,8 +503,7 @@ func TestTLSLiars(t *testing.T) {
 	for i, b := range probe[4:] {
 		fragments = append(xdr.AppendRecordMark(fragments, 1, i == len(probe)-5), b)
 	}
-	null := rpcCall(9, procNull)
-	null = append(xdr.AppendRecordMark(nil, len(null), true), null...)
+	null := markedRecord(rpcCall(9, procNull))
 	hello := clientHello(t)
 	mpaReq := append([]byte(mpa.RequestKey), 0x40, 1, 0, 0)
 	record := func(typ byte, b ...byte) []byte {
@@ -530,6 +521,7 @@ func TestTLSLiars(t *testing.T) {
 		then  []byte                     // behind the answer
 		half  bool                       // then it ends its direction
 		shake func(nc net.Conn) net.Conn // what its TLS goes through; then a call runs
+		bad   *tls.Config                // a handshake that fails
 	}{
 		{name: "the probe in fragments of an octet", ask: fragments, shake: func(nc net.Conn) net.Conn { return nc }},
 		{name: "a ClientHello an octet at a time", shake: func(nc net.Conn) net.Conn { return &slowWriter{nc} }},
@@ -554,6 +546,11 @@ func TestTLSLiars(t *testing.T) {
 		{name: "TLS 1.2 in the record, 1.0 within", then: append([]byte{22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1}, make([]byte, 39)...), half: true},
 		{name: "SSL 2", then: []byte{0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10}, half: true},
 		{name: "octets that are nothing", then: bytes.Repeat([]byte{0x16}, 5000)},
+		{name: "a record of 65535 octets", then: append([]byte{0x16, 3, 1, 0xff, 0xff}, make([]byte, 70_000)...)},
+		{name: "application data", then: record(23, 0)},
+		{name: "two ClientHellos", then: append(bytes.Clone(hello), hello...)},
+		{name: "TLS 1.2", bad: &tls.Config{MaxVersion: tls.VersionTLS12}},
+		{name: "another protocol", bad: &tls.Config{NextProtos: []string{"h2"}}},
 		{name: "the end at once", half: true},
 		{name: "half of the probe", ask: probe[:20], half: true},
 	} {
@@ -580,6 +577,14 @@ func TestTLSLiars(t *testing.T) {
 					t.Errorf("%v, %d calls", err, h.calls.Load()-before)
 				}
 				c.Close()
+				return
+			}
+			if tt.bad != nil {
+				failed := s.Stats().TLSFailed
+				tt.bad.RootCAs, tt.bad.ServerName = w.servers.Pool(), "nfs.test"
+				_, _ = tls.Client(nc, tt.bad).Read(make([]byte, 1))
+				ended(t, nc)
+				waitFor(t, "it is counted", func() bool { return s.Stats().TLSFailed == failed+1 })
 				return
 			}
 			nc.Write(tt.then)
@@ -613,6 +618,9 @@ func TestTLSLiars(t *testing.T) {
 	c.Close()
 	if h.calls.Load() != n+1 {
 		t.Errorf("%d calls have run", h.calls.Load()-n)
+	}
+	if st := s.Stats(); st.MTLSConns != 0 || st.TLSFailed < 10 {
+		t.Errorf("counted: %+v", st.SecurityStats)
 	}
 	if err := s.Shutdown(testCtx(t)); err != nil { // it waits for what counts as a connection
 		t.Error(err)
@@ -730,57 +738,6 @@ func TestTLSAfterCalls(t *testing.T) {
 	c.Close()
 }
 
-// TestTLSHandshakes: a bad handshake ends its connection, and no other.
-func TestTLSHandshakes(t *testing.T) {
-	w := newWorld(t)
-	h, s, addr := serveTLS(t, w.serverConfig())
-	shake := func(c *tls.Config) func(net.Conn) error {
-		return func(nc net.Conn) error {
-			c.RootCAs, c.ServerName = w.servers.Pool(), "nfs.test"
-			tc := tls.Client(nc, c)
-			err := tc.Handshake()
-			if err == nil {
-				_, err = tc.Read(make([]byte, 1))
-			}
-			return err
-		}
-	}
-	send := func(b []byte) func(net.Conn) error {
-		return func(nc net.Conn) error { _, err := nc.Write(b); return err }
-	}
-	hello := clientHello(t)
-	for name, f := range map[string]func(net.Conn) error{
-		"TLS 1.2":                  shake(&tls.Config{MaxVersion: tls.VersionTLS12}),
-		"another protocol":         shake(&tls.Config{NextProtos: []string{"h2"}}),
-		"half a ClientHello":       func(nc net.Conn) error { nc.Write(hello[:len(hello)/2]); return nc.(*net.TCPConn).CloseWrite() },
-		"a record of 65535 octets": send(append([]byte{0x16, 3, 1, 0xff, 0xff}, make([]byte, 70_000)...)),
-		"a message of 16 MiB":      send(append([]byte{0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff}, make([]byte, 1<<14)...)),
-		"an alert":                 send([]byte{0x15, 3, 1, 0, 2, 2, 40}),
-		"application data":         send([]byte{0x17, 3, 3, 0, 1, 0}),
-		"two ClientHellos":         send(append(bytes.Clone(hello), hello...)),
-	} {
-		nc, got := rawTLS(t, addr, probe, len(starttls))
-		if !bytes.Equal(got, starttls) {
-			t.Fatalf("answer % x", got)
-		}
-		f(nc)
-		ended(t, nc)
-		t.Log(name)
-	}
-	c := must(transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig()))(t)
-	mustDo(t, c, echoCall(nil)).Release()
-	if st := s.Stats(); st.TLSFailed != 8 || st.TLSConns != 1 || st.MTLSConns != 0 {
-		t.Errorf("counted: %+v", st.SecurityStats)
-	}
-	c.Close()
-	if n := h.calls.Load(); n != 1 {
-		t.Errorf("%d calls have run", n)
-	}
-	if err := s.Shutdown(testCtx(t)); err != nil { // it waits for what counts as a connection
-		t.Error(err)
-	}
-}
-
 // clientHello returns the first flight of a client.
 func clientHello(t testing.TB) []byte {
 	a, b := net.Pipe()
@@ -841,30 +798,6 @@ func TestTLSSlow(t *testing.T) {
 	})
 }
 
-// TestTLSKeyUpdates: a client that changes its keys again and again is not served for ever.
-func TestTLSKeyUpdates(t *testing.T) {
-	w := newWorld(t)
-	_, _, addr := serveTLS(t, w.serverConfig())
-	nc, _ := rawTLS(t, addr, probe, len(starttls))
-	var log bytes.Buffer
-	c := tls.Client(nc, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test", KeyLogWriter: &log})
-	noErr(t, c.Handshake())
-	if c.ConnectionState().CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
-		t.Skip("the test knows one cipher suite")
-	}
-	_, line, _ := strings.Cut(log.String(), "CLIENT_TRAFFIC_SECRET_0 ")
-	secret := unhex(strings.Fields(line)[1])
-	sent := 0
-	for ; sent < 1000; sent++ {
-		// KeyUpdate, update_requested (RFC 8446 Section 4.6.3), sealed by the next keys in turn (Section 7.2).
-		if _, err := nc.Write(sealed(t, secret, []byte{24, 0, 0, 1, 1, 0x16})); err != nil {
-			break
-		}
-		secret = expand(t, secret, "traffic upd", 32)
-	}
-	ended(t, nc)
-}
-
 // TestTLSIdleKeyUpdate: what TLS answers by itself on a connection that was idle for longer than any reply may take does not
 // break it.
 func TestTLSIdleKeyUpdate(t *testing.T) {
@@ -886,7 +819,7 @@ func TestTLSIdleKeyUpdate(t *testing.T) {
 		_, line, _ := strings.Cut(log.String(), "CLIENT_TRAFFIC_SECRET_0 ")
 		secret := unhex(strings.Fields(line)[1])
 		null := rpcCall(9, procNull)
-		null = append(append(xdr.AppendRecordMark(nil, len(null), true), null...), 0x17)
+		null = append(markedRecord(null), 0x17)
 		answers := func(n int) { // records of TLS come
 			t.Helper()
 			for range n {
@@ -897,20 +830,17 @@ func TestTLSIdleKeyUpdate(t *testing.T) {
 				io.ReadFull(a, make([]byte, binary.BigEndian.Uint16(head[3:])))
 			}
 		}
-		a.Write(sealed(t, secret, null))
+		a.Write(sealedAt(t, secret, 0, null))
 		answers(1)
 		time.Sleep(time.Hour)
 		a.Write(sealedAt(t, secret, 1, []byte{24, 0, 0, 1, 1, 0x16})) // KeyUpdate, update_requested
 		answers(1)
-		a.Write(sealed(t, expand(t, secret, "traffic upd", 32), null))
+		a.Write(sealedAt(t, expand(t, secret, "traffic upd", 32), 0, null))
 		answers(1)
 		a.Close()
 		<-done
 	})
 }
-
-// sealed is the first record of a key, with the content and its type.
-func sealed(t testing.TB, secret, inner []byte) []byte { return sealedAt(t, secret, 0, inner) }
 
 // sealedAt is record nth of a key.
 func sealedAt(t testing.TB, secret []byte, nth byte, inner []byte) []byte {
@@ -1007,37 +937,6 @@ func TestTLSClientLiars(t *testing.T) {
 			}
 		})
 	})
-}
-
-// TestRecheckTLS: when a CA is trusted no longer, the sessions that it covered end, and the others go on.
-func TestRecheckTLS(t *testing.T) {
-	w := newWorld(t)
-	cfg := w.serverConfig()
-	var pool atomic.Pointer[x509.CertPool]
-	pool.Store(w.clients.Pool())
-	cfg.TLS.Config.VerifyConnection = func(s tls.ConnectionState) error {
-		if len(s.PeerCertificates) == 0 {
-			return nil
-		}
-		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool.Load(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-		return err
-	}
-	_, s, addr := serveTLS(t, cfg)
-	dial := func(own ...tls.Certificate) *transport.StreamClient {
-		c := must(transport.DialStream(testCtx(t), "tcp", addr, w.clientConfig(own...)))(t)
-		t.Cleanup(func() { c.Close() })
-		mustDo(t, c, echoCall(nil)).Release()
-		return c
-	}
-	mutual, other := dial(w.client), dial()
-	noErr(t, s.RecheckTLS())
-	mustDo(t, mutual, echoCall(nil)).Release()
-	pool.Store(w.servers.Pool())
-	noErr(t, s.RecheckTLS())
-	if err := mutual.Do(testCtx(t), echoCall(nil), new(rpc.Reply)); err == nil {
-		t.Error("a session of a CA that is not trusted goes on")
-	}
-	mustDo(t, other, echoCall(nil)).Release()
 }
 
 // BenchmarkTLS is what TLS costs, on TCP and below MPA, the kinds of a call in turn: a call without data, 1 MiB in either

@@ -74,7 +74,7 @@ func (u *unread) send(data []byte) *transport.CallConn {
 // answered waits for the reply.
 func (u *unread) answered(c *transport.CallConn) {
 	u.Helper()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	rec, err := xdr.NewRecordReader(c, 1<<10).Next(nil)
 	if err != nil || !bytes.HasSuffix(rec, []byte("half")) {
 		u.Errorf("%q, %v", rec, err)
