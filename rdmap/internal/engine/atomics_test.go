@@ -1,9 +1,7 @@
 package engine_test
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"math/big"
 	"math/rand/v2"
@@ -29,64 +27,11 @@ const (
 
 const ones = ^uint64(0)
 
-var goldAtomics = []struct {
-	gold string
-	a    verbs.Atomic
-}{
-	{goldFetchAdd, verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 5}},
-	{goldCmpSwap, verbs.Atomic{Op: verbs.AtomicCmpSwap, Operand: 0xdeadbeefcafef00d, Mask: ones, Compare: 7, CompareMask: ones}},
-	{goldSwap, verbs.Atomic{Op: verbs.AtomicSwap, Operand: 0x1111222233334444}},
-}
-
-func TestGoldenAtomicsProduced(t *testing.T) {
-	e := newEngine(engineConfig{ord: 9, ext: verbs.ExtSwap | verbs.Ext7306})
-	e.snd.SetLastID(0x100)
-	e.wk.MSN()[1] = 1
-	for _, g := range goldAtomics {
-		e.post(verbs.WR{Op: verbs.OpAtomicRequest, STag: 0x11223344, TO: 0x1008, Atomic: &g.a})
-		if got := hex.EncodeToString(e.output()); got != g.gold {
-			t.Errorf("%v:\n got %s\nwant %s", g.a.Op, got, g.gold)
-		}
-	}
-	e.wk.MSN()[0] = 5
-	for _, g := range []struct {
-		op   verbs.Opcode
-		gold string
-	}{{verbs.OpImmediate, rdmaptest.GoldImm}, {verbs.OpImmediateSE, rdmaptest.GoldImmSE}} {
-		e.post(verbs.WR{Op: g.op, Body: []byte{1, 2, 3, 4, 5, 6, 7, 8}})
-		if got := hex.EncodeToString(e.output()); got != g.gold {
-			t.Errorf("%v: got %s", g.op, got)
-		}
-	}
-}
-
 // retarget gives a vector of queue 1 another STag and MSN.
 func retarget(t testing.TB, vector string, at int, stag region.STag, msn byte) []byte {
 	u := rdmaptest.Patch(t, vector, 13, msn)
 	binary.BigEndian.PutUint32(u[18+at:], uint32(stag))
 	return u
-}
-
-func TestGoldenAtomicsConsumed(t *testing.T) {
-	e := newEngine(engineConfig{ird: 9, ext: verbs.ExtSwap | verbs.Ext7306, recvs: 2, size: 4})
-	mem, p := rdmaptest.Word(2)
-	reg, _ := e.snd.Table.RegisterMemory(region.Bytes(mem), region.Options{Access: region.Atomic, Base: 0x1008})
-	for i, g := range goldAtomics {
-		e.input(rdmaptest.FPDU(retarget(t, g.gold, 8, reg.STag(), byte(i+1))))
-		out := e.output()
-		if i == 0 && hex.EncodeToString(out) != goldAtomicResp {
-			t.Errorf("response %x", out)
-		}
-		if want := []uint64{7, 0xdeadbeefcafef00d, 0x1111222233334444}[i]; *p != want {
-			t.Errorf("%v left %x, want %x", g.a.Op, *p, want)
-		}
-	}
-	e.input(rdmaptest.FPDU(rdmaptest.Patch(t, rdmaptest.GoldImm, 13, 1)))
-	e.input(rdmaptest.FPDU(rdmaptest.Patch(t, rdmaptest.GoldImmSE, 13, 2)))
-	if e.err != nil || len(e.got) != 2 || !e.got[1].Solicited || e.got[0].Solicited ||
-		!bytes.Equal(e.got[0].Data, []byte{1, 2, 3, 4, 5, 6, 7, 8}) || e.rcv.Recvs.Load() != 0 {
-		t.Fatalf("%v, %+v", e.err, e.got)
-	}
 }
 
 // TestMaskedAtomics compares with an oracle of big integers, field by field.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -64,33 +63,6 @@ func TestJoin(t *testing.T) {
 	if len(b.got) != len(want) || out.Messages != in.Messages || out.FPDUs != in.FPDUs ||
 		out.WriteOctets != 200 || in.WriteOctets != 200 || out.Messages[verbs.OpWrite] != 100 {
 		t.Fatalf("%d messages of %d; out %+v, in %+v", len(b.got), len(want), out, in)
-	}
-}
-
-// TestJoinCancelled: the last one of the messages that share a room can be withdrawn, and leaves no gap
-// in the MSNs.
-func TestJoinCancelled(t *testing.T) {
-	a, b := newEngine(engineConfig{}), newEngine(engineConfig{recvs: 10})
-	var d, e rdmaptest.Done
-	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("one")}, verbs.WR{Op: verbs.OpSend, Head: []byte("two")},
-		verbs.WR{Op: verbs.OpSend, Head: []byte("three"), Done: &d}, verbs.WR{Op: verbs.OpSend, Head: []byte("four"), Done: &e})
-	if !a.snd.Cancel(&d) || a.snd.Cancel(&d) || a.snd.Requests().Len() != 2 || a.snd.Requests().At(0).Octets() != 6 {
-		t.Fatalf("%d items", a.snd.Requests().Len())
-	}
-	if !a.snd.Cancel(&e) || a.snd.Requests().Len() != 1 {
-		t.Fatalf("%d items", a.snd.Requests().Len())
-	}
-	a.post(verbs.WR{Op: verbs.OpSend, Head: []byte("five")})
-	exchange(a, b)
-	var got []string
-	for _, m := range b.got {
-		got = append(got, string(m.Data))
-	}
-	if !slices.Equal(got, []string{"one", "two", "five"}) || b.err != nil || d.N+e.N != 0 || a.snd.Copied != 0 {
-		t.Fatalf("%q, %v, %d octets left", got, b.err, a.snd.Copied)
-	}
-	if a.wk.Out.Messages[verbs.OpSend] != 3 || a.wk.MSN()[ddp.QNSend] != 3 {
-		t.Errorf("%d messages, the last is %d", a.wk.Out.Messages[verbs.OpSend], a.wk.MSN()[ddp.QNSend])
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/buf"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
@@ -24,8 +23,6 @@ type halves struct {
 	due  []engine.Completion
 	err  error
 	got  []verbs.Message // delivered, Data copied
-	conn *rdmap.Conn     // with wire: everything is done to this connection
-	wire []byte          // what its peer sends
 	read int             // Reads of ours completed
 
 	hung     bool // requests that may block are not carried out
@@ -75,15 +72,7 @@ func (noLock) Unlock() {}
 
 // post queues work requests.
 func (e *halves) post(wrs ...verbs.WR) {
-	if e.conn == nil {
-		e.snd.PostAll(wrs)
-		return
-	}
-	for i := range wrs {
-		if err := e.conn.Post(wrs[i : i+1]); err != nil {
-			panic(err)
-		}
-	}
+	e.snd.PostAll(wrs)
 }
 
 // fail is Conn.end without the connection.
@@ -97,9 +86,6 @@ func (e *halves) fail(err error) {
 
 // output returns everything that may be sent now.
 func (e *halves) output() (out []byte) {
-	if e.conn != nil {
-		return nil
-	}
 	for {
 		if e.snd.State().Ended() {
 			e.due = e.snd.Prune(&e.wk, e.due)
@@ -131,10 +117,6 @@ func (e *halves) output() (out []byte) {
 
 // input handles octets from the peer. After an error it drops them.
 func (e *halves) input(b []byte) {
-	if e.conn != nil {
-		e.wire = append(e.wire, b...)
-		return
-	}
 	e.in = append(e.in, b...)
 	for e.err == nil {
 		u, n, err := e.df.Next(e.in)

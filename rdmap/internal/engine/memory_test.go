@@ -3,41 +3,13 @@ package engine_test
 import (
 	"bytes"
 	"errors"
-	"hash"
 	"testing"
-
-	"golang.org/x/crypto/blake2b"
 
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
-
-// TestKeyedHash: the key counts, and so does every octet of the hash: a peer with another key fails,
-// and so does one that knows all octets but one.
-func TestKeyedHash(t *testing.T) {
-	mem := region.Bytes(rdmaptest.Pattern(5000))
-	sum := func(key string) []byte {
-		h := keyed(t, key).New()
-		h.Write(mem)
-		return h.Sum(nil)
-	}
-	guesses := [][]byte{sum("one"), sum("other")}
-	for i := range sum("one") {
-		guesses = append(guesses, sum("one"))
-		guesses[2+i][i] ^= 1
-	}
-	for i, guess := range guesses {
-		a, b := newEngine(engineConfig{ord: 1, ext: verbs.ExtCommit}), newEngine(engineConfig{ird: 1, ext: verbs.ExtCommit})
-		reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: region.Verify, Hash: keyed(t, "one")})
-		a.post(verbs.WR{Op: verbs.OpVerifyRequest, STag: reg.STag(), Len: 5000, Body: guess})
-		exchange(a, b)
-		if pe, _ := errors.AsType[*verbs.ProtocolError](b.err); (pe == nil) != (i == 0) || pe != nil && pe.Code != engine.Violations[engine.VioMismatch].Code {
-			t.Errorf("guess %d: %v", i, b.err)
-		}
-	}
-}
 
 // TestGuardedMemory: every operation accesses Guarded memory only through its methods. If the memory is
 // gone at any access, the stream ends with the Terminate for that, no more of the message is sent, no
@@ -92,15 +64,6 @@ func TestGuardedMemory(t *testing.T) {
 			}
 		}
 	}
-}
-
-// keyed returns BLAKE2b-256 with a key (RFC 7693).
-func keyed(t *testing.T, key string) *region.Hash {
-	t.Helper()
-	if _, err := blake2b.New256([]byte(key)); err != nil {
-		t.Fatal(err)
-	}
-	return &region.Hash{Size: blake2b.Size256, New: func() hash.Hash { h, _ := blake2b.New256([]byte(key)); return h }}
 }
 
 // must returns v, unless err ends the test.

@@ -2,15 +2,18 @@ package engine_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/internal/engine"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -24,16 +27,24 @@ var update = flag.Bool("update", false, "rewrite testdata/script with what the e
 // script is a sequence of blocks: command lines, "----", what happened. Lines that
 // begin with # are comments. The commands:
 //
-//	new E key=value …            a fresh engine: mulpdu ird ord recvs size interleave
-//	region E NAME len=N rights…  registers memory; STags print as their names
+//	new E key=value …            a fresh engine: mulpdu ird ord recvs size interleave ext rtr
+//	region E NAME len=N rights…  registers memory; STags print as their names. Of another stream: foreign; of all: shared;
+//	                             that can be made durable: durable
 //	fill NAME                    fills it with a pattern
 //	mem NAME                     prints it, runs shortened
-//	post E OP key=value …        a work request: text= n= stag= to= sink= sinkto= len= done=
+//	word NAME                    prints its first 64 bits, as a number
+//	post E OP key=value …        a work request: text= n= word= stag= to= sink= sinkto= len= flags= hash= operand= done=
+//	cancel E NAME                takes back the work request with that done=, if it is still in the queue
 //	move E…                      moves the output of E to the other engine, E after E
 //	lose E                       takes the output of E off the wire and prints it
 //	raw E HEX…                   gives E one ULPDU, as if from the wire; a NAME in it is an STag
+//	badcrc E HEX…                the same with a wrong CRC
 //	revoke NAME                  invalidates a region
 //	state E                      prints what E holds
+//
+// A Terminate is printed with how many octets of headers it quotes, if they are those of a segment that E was given.
+//
+// spec: rdmap 7.5 Flush
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/script/*.txt")
 	if err != nil || len(files) == 0 {
@@ -83,6 +94,8 @@ type script struct {
 	names   map[region.STag]string
 	ended   map[*halves]bool
 	out     *strings.Builder
+	heard   map[string][][]byte      // the ULPDUs that an engine was given
+	sent    map[verbs.TermCode]bool  // the codes of the Terminates that were sent
 	marked  map[string]bool          // whether this engine sends markers
 	ins     map[string]*mpa.Inserter // inserts those
 	seer    map[string]*mpa.Deframer // reads what this engine sends
@@ -92,7 +105,7 @@ func newScript(t testing.TB) *script {
 	return &script{
 		t: t, engines: map[string]*halves{}, seen: map[string]int{},
 		regions: map[string]region.Region{}, mem: map[string][]byte{}, names: map[region.STag]string{},
-		ended: map[*halves]bool{}, ins: map[string]*mpa.Inserter{}, seer: map[string]*mpa.Deframer{},
+		ended: map[*halves]bool{}, heard: map[string][][]byte{}, sent: map[verbs.TermCode]bool{}, ins: map[string]*mpa.Inserter{}, seer: map[string]*mpa.Deframer{},
 	}
 }
 
@@ -157,14 +170,21 @@ func (s *script) command(line string) {
 	case "new":
 		s.create(rest[0], engineConfig{
 			mulpdu: s.num(kv, "mulpdu"), ird: s.num(kv, "ird"), ord: s.num(kv, "ord"),
-			recvs: s.num(kv, "recvs"), size: s.num(kv, "size"), interleave: kv["interleave"] == "on",
+			recvs: s.num(kv, "recvs"), size: s.num(kv, "size"), interleave: kv["interleave"] == "on", ext: scriptExt[kv["ext"]],
 		})
+		if kv["rtr"] == "on" {
+			s.engines[rest[0]].rcv.AwaitRTR()
+		}
 	case "region":
 		s.region(rest, kv)
 	case "fill":
 		copy(s.mem[rest[0]], rdmaptest.Pattern(len(s.mem[rest[0]])))
 	case "mem":
 		s.printf("%s %s", rest[0], runs(s.mem[rest[0]]))
+	case "word":
+		s.printf("%s is %#x", rest[0], binary.NativeEndian.Uint64(s.mem[rest[0]]))
+	case "cancel":
+		s.printf("  taken back: %v", s.engines[rest[0]].snd.Cancel(logDone{s, rest[1]}))
 	case "post":
 		s.post(s.engines[rest[0]], rest[1], kv)
 	case "move":
@@ -175,8 +195,11 @@ func (s *script) command(line string) {
 		b := s.engines[rest[0]].output()
 		s.wire(rest[0], bytes.Clone(b))
 		s.lose(s.engines[s.peer(rest[0])], b)
+		s.events(rest[0])
 	case "raw":
-		s.raw(rest[0], strings.Join(rest[1:], ""))
+		s.raw(rest[0], strings.Join(rest[1:], ""), 0)
+	case "badcrc":
+		s.raw(rest[0], strings.Join(rest[1:], ""), 1)
 	case "revoke":
 		if err := s.regions[rest[0]].Invalidate(s.t.Context()); err != nil {
 			s.t.Fatal(err)
@@ -190,7 +213,7 @@ func (s *script) command(line string) {
 
 func (s *script) create(name string, cfg engineConfig) {
 	e := newEngine(cfg)
-	s.engines[name], s.seen[name], s.seer[name] = e, 0, &mpa.Deframer{CRC: true}
+	s.engines[name], s.seen[name], s.seer[name], s.heard[name] = e, 0, &mpa.Deframer{CRC: true}, nil
 	if s.marked[name] {
 		e.wk.StartMarking()
 		s.ins[name] = e.wk.Markers()
@@ -198,7 +221,7 @@ func (s *script) create(name string, cfg engineConfig) {
 	}
 	if s.marked[s.peer(name)] {
 		e.df.ExpectMarkers()
-		if s.ins[s.peer(name)] == nil { // there are only raw commands
+		if s.engines[s.peer(name)] == nil { // there are only raw commands
 			s.ins[s.peer(name)] = new(mpa.Inserter)
 		}
 	}
@@ -215,15 +238,35 @@ func (s *script) lose(e *halves, b []byte) {
 	}
 }
 
+var scriptExt = map[string]verbs.Extensions{
+	"": 0, "7306": verbs.Ext7306, "swap": verbs.ExtSwap | verbs.Ext7306, "commit": verbs.ExtCommit, "all": engine.ExtAll,
+}
+
+var scriptRights = map[string]region.Access{
+	"read": region.RemoteRead, "write": region.RemoteWrite, "invalidate": region.RemoteInvalidate, "sink": region.ReadSink,
+	"atomic": region.Atomic, "verify": region.Verify, "visible": region.FlushVisible, "persistent": region.FlushPersistent,
+}
+
 func (s *script) region(rest []string, kv map[string]string) {
 	var a region.Access
 	for _, r := range rest[2:] {
-		a |= map[string]region.Access{
-			"read": region.RemoteRead, "write": region.RemoteWrite,
-			"invalidate": region.RemoteInvalidate, "sink": region.ReadSink,
-		}[r]
+		a |= scriptRights[r]
 	}
-	mem, reg := s.engines[rest[0]].register(s.t, s.num(kv, "len"), a)
+	has := func(word string) bool { return slices.Contains(rest, word) }
+	mem := make([]byte, (s.num(kv, "len")+7)/8*8)[:s.num(kv, "len")] // a word lies where it has to
+	var of region.Memory = region.Bytes(mem)
+	if has("durable") {
+		of = &rdmaptest.Persisting{Mem: mem}
+	}
+	tab := s.engines[rest[0]].snd.Table
+	register := tab.RegisterMemory
+	switch {
+	case has("foreign"):
+		register = tab.Domain().NewTable().RegisterMemory
+	case has("shared"):
+		register = tab.Domain().RegisterShared
+	}
+	reg := must(register(of, region.Options{Access: a}))(s.t)
 	s.mem[rest[1]], s.regions[rest[1]], s.names[reg.STag()] = mem, reg, rest[1]
 }
 
@@ -243,16 +286,31 @@ func (d logDone) Complete(err error) {
 
 var scriptOps = map[string]verbs.Opcode{
 	"send": verbs.OpSend, "sendse": verbs.OpSendSE, "sendinv": verbs.OpSendInvalidate, "sendseinv": verbs.OpSendSEInvalidate,
-	"write": verbs.OpWrite, "read": verbs.OpReadRequest,
+	"write": verbs.OpWrite, "read": verbs.OpReadRequest, "imm": verbs.OpImmediate, "immse": verbs.OpImmediateSE,
+	"add": verbs.OpAtomicRequest, "flush": verbs.OpFlushRequest, "verify": verbs.OpVerifyRequest, "aw": verbs.OpAtomicWriteRequest,
 }
 
 func (s *script) post(e *halves, op string, kv map[string]string) {
 	wr := verbs.WR{
 		Op: scriptOps[op], Head: []byte(kv["text"]), STag: s.regions[kv["stag"]].STag(), TO: uint64(s.num(kv, "to")),
 		Sink: s.regions[kv["sink"]].STag(), SinkTO: uint64(s.num(kv, "sinkto")), Len: uint32(s.num(kv, "len")),
+		Flags: verbs.FlushFlags(s.num(kv, "flags")),
 	}
 	if n := s.num(kv, "n"); n > 0 {
 		wr.Body = rdmaptest.Pattern(n)
+	}
+	if kv["word"] != "" {
+		wr.Body = binary.BigEndian.AppendUint64(nil, uint64(s.num(kv, "word")))
+	}
+	if op == "add" {
+		wr.Atomic = &verbs.Atomic{Operand: uint64(s.num(kv, "operand"))}
+	}
+	switch hash := kv["hash"]; hash {
+	case "":
+	case "right":
+		wr.Body = rdmaptest.Castagnoli(s.mem[kv["stag"]][:wr.Len])
+	default:
+		wr.Body = rdmaptest.Unhex(s.t, hash)
 	}
 	if kv["done"] != "" {
 		wr.Done = logDone{s, kv["done"]}
@@ -278,14 +336,18 @@ func (s *script) move(name string) {
 	s.events(s.peer(name))
 }
 
-func (s *script) raw(name, text string) {
+// raw gives the engine a ULPDU. spoil goes into its CRC.
+func (s *script) raw(name, text string, spoil byte) {
 	for n, reg := range s.regions {
 		text = strings.ReplaceAll(text, n, hex.EncodeToString(stagOctets(reg.STag())))
 	}
-	f := rdmaptest.FPDU(rdmaptest.Unhex(s.t, text))
+	u := rdmaptest.Unhex(s.t, text)
+	f := rdmaptest.FPDU(u)
 	if m := s.ins[s.peer(name)]; m != nil {
-		f = m.AppendFPDU(nil, rdmaptest.Unhex(s.t, text), true)
+		f = m.AppendFPDU(nil, u, true)
 	}
+	f[len(f)-1] ^= spoil
+	s.heard[name] = append(s.heard[name], u)
 	s.engines[name].input(f)
 	s.events(name)
 }
@@ -297,7 +359,9 @@ func (s *script) wire(name string, b []byte) {
 		if err != nil || n == 0 {
 			s.t.Fatalf("%s sent garbage: %x", name, b)
 		}
-		seg := segments(s.t, rdmaptest.FPDU(u))[0]
+		s.heard[s.peer(name)] = append(s.heard[s.peer(name)], bytes.Clone(u))
+		var seg ddp.Segment
+		seg.Parse(u)
 		op := verbs.Opcode(seg.Control & 0x1f)
 		last := ""
 		if seg.Last {
@@ -306,22 +370,33 @@ func (s *script) wire(name string, b []byte) {
 		if seg.Tagged {
 			s.printf("%s: %v stag=%s to=%d len=%d%s", name, op, s.stagName(region.STag(seg.STag)), seg.TO, len(u)-14, last)
 		} else {
-			s.printf("%s: %v qn=%d msn=%d mo=%d%s len=%d%s", name, op, seg.QN, seg.MSN, seg.MO, s.untagged(op, seg.ULP, u[18:]), len(u)-18, last)
+			s.printf("%s: %v qn=%d msn=%d mo=%d%s len=%d%s", name, op, seg.QN, seg.MSN, seg.MO, s.untagged(name, &seg, u[18:]), len(u)-18, last)
 		}
 		b = b[n:]
 	}
 }
 
-func (s *script) untagged(op verbs.Opcode, ulp uint32, payload []byte) string {
-	switch {
+func (s *script) untagged(name string, seg *ddp.Segment, payload []byte) string {
+	switch op := verbs.Opcode(seg.Control & 0x1f); {
 	case op.Invalidates():
-		return " inv=" + s.stagName(region.STag(ulp))
+		return " inv=" + s.stagName(region.STag(seg.ULP))
 	case op == verbs.OpReadRequest:
 		var rr engine.ReadRequest
 		rr.Parse(payload)
 		return fmt.Sprintf(" from=%s+%d to=%s+%d size=%d", s.stagName(rr.Src), rr.SrcTO, s.stagName(rr.Sink), rr.SinkTO, rr.Size)
 	case op == verbs.OpTerminate:
-		x, _ := verbs.ParseTerminate(payload)
+		x, err := verbs.ParseTerminate(payload)
+		if err != nil || x.Size() != len(payload) {
+			s.t.Fatalf("%s sent the Terminate %x: %v", name, payload, err)
+		}
+		s.sent[x.Code] = true
+		if pe, ok := s.engines[name].err.(*verbs.ProtocolError); ok && (pe.Code != x.Code || !bytes.Equal(pe.Terminate.Append(nil), payload)) {
+			s.t.Errorf("%s sent the Terminate %x, and says %+v above", name, payload, pe.Terminate)
+		}
+		quotes := slices.Concat(x.DDP, x.Read)
+		if len(quotes) > 0 && !slices.ContainsFunc(s.heard[name], func(u []byte) bool { return int(x.SegLen) == len(u) && bytes.HasPrefix(u, quotes) }) {
+			return fmt.Sprintf(" %v quotes %x of %d, which it never got", x.Code, quotes, x.SegLen)
+		}
 		return fmt.Sprintf(" %v quotes %d+%d", x.Code, len(x.DDP), len(x.Read))
 	}
 	return ""

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"errors"
 	"slices"
 	"testing"
@@ -135,33 +134,5 @@ func TestPrune(t *testing.T) {
 	a.fail(rdmaptest.ErrTest)
 	if out := a.output(); len(out) > 0 || a.snd.Copied != 0 || d.N != 1 || !errors.Is(d.Err, rdmaptest.ErrTest) {
 		t.Errorf("sent %x, %d octets held, completed %d times with %v", out, a.snd.Copied, d.N, d.Err)
-	}
-}
-
-// TestCancelledRead: the Response to a cancelled Read is checked and dropped, and the next Read works.
-func TestCancelledRead(t *testing.T) {
-	a, b := newEngine(engineConfig{ord: 2}), newEngine(engineConfig{ird: 2})
-	src, reg := b.register(t, 5000, region.RemoteRead)
-	copy(src, rdmaptest.Pattern(5000))
-	gone, greg := a.register(t, 5000, region.ReadSink)
-	sink, sreg := a.register(t, 5000, region.ReadSink)
-	var d1, d2 rdmaptest.Done
-	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: greg.STag(), Len: 5000, Done: &d1})
-	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
-	out := a.output()
-	if a.snd.Cancel(&d1) {
-		t.Fatal("a Read that had been sent was removed from the queue")
-	}
-	noErr(t, greg.Invalidate(t.Context()))
-	b.input(out)
-	exchange(a, b)
-	if a.err != nil || !bytes.Equal(gone, make([]byte, 5000)) || !bytes.Equal(sink, src) || d2.N != 1 {
-		t.Fatalf("%v", a.err)
-	}
-	// A Read that still waits can be removed.
-	a.snd.ORD = 0
-	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sreg.STag(), Len: 5000, Done: &d2})
-	if !a.snd.Cancel(&d2) || len(a.output()) > 0 {
-		t.Fatal("a Read that had been removed was sent")
 	}
 }
