@@ -194,7 +194,7 @@ var layers = []layer{
 	},
 	{
 		name:    "nfsdemo/internal/ops", // the doctor runs the start-up as another machine would
-		may:     []string{"internal/accept", "internal/peeraddr", "rdmap/mpa", "transport", "transport/gss", "transport/gss/krb5", "transport/rpc", "transport/push", "xdr", "nfsdemo/..."},
+		may:     []string{"internal/accept", "internal/peeraddr", "rdmap/mpa", "transport", "transport/gss", "transport/gss/krb5", "transport/rpc", "transport/rpcbind", "transport/push", "xdr", "nfsdemo/..."},
 		modules: []string{"go.uber.org/zap", "github.com/prometheus/client_golang"},
 	},
 	{

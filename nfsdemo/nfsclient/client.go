@@ -1,6 +1,7 @@
 package nfsclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -53,21 +54,12 @@ func (c *Client) start(ctx context.Context) error {
 	if err := c.call(ctx, nfs3.ProcFSInfo, &args, &c.info); err != nil {
 		return err
 	}
-	c.reads = newFreeList(c.blockSize(c.info.RTMax, c.info.RTPref), 2*c.cfg.InFlight)
-	c.writes = newFreeList(c.blockSize(c.info.WTMax, c.info.WTPref), 2*c.cfg.InFlight)
+	block := func(most, pref uint32) *freeList {
+		n := min(uint32(c.cfg.MaxBlock), most, cmp.Or(pref, most))
+		return &freeList{int(cmp.Or(n, 4096)), make(chan []byte, 2*c.cfg.InFlight)} // 4 KiB if the server's limits are useless
+	}
+	c.reads, c.writes = block(c.info.RTMax, c.info.RTPref), block(c.info.WTMax, c.info.WTPref)
 	return c.Refresh(ctx, c.root)
-}
-
-// blockSize chooses the size of a READ or WRITE: 4 KiB if the server's limits are useless.
-func (c *Client) blockSize(most, pref uint32) int {
-	n := min(uint32(c.cfg.MaxBlock), most)
-	if pref > 0 && pref < n {
-		n = pref
-	}
-	if n == 0 {
-		n = 4096
-	}
-	return int(n)
 }
 
 // Info returns the result of FSINFO.

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/replies"
+	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -130,7 +132,7 @@ func (c *Config) fill() (*Config, error) {
 	if f.Tap == nil {
 		f.Tap = func(c net.Conn) net.Conn { return c }
 	}
-	f.rpcbindPort = cmp.Or(f.rpcbindPort, portmapPort)
+	f.rpcbindPort = cmp.Or(f.rpcbindPort, strconv.Itoa(rpcbind.Port))
 	return &f, nil
 }
 

@@ -36,23 +36,15 @@ func Dial(ctx context.Context, u *URL, cfg *Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := mount(ctx, u, cfg, nfs)
-	if err != nil {
-		nfs.Close() //nolint:errcheck // the first error counts
-		return nil, err
-	}
-	return c, nil
-}
-
-// mount makes a client from a connection. If it fails, the connection stays open.
-func mount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (*Client, error) {
 	m, done, err := findMount(ctx, u, cfg, nfs)
 	if err != nil {
+		nfs.Close() //nolint:errcheck // the first error counts
 		return nil, err
 	}
 	defer done()
 	export, fh, exports, err := m.attach(ctx, u.Path)
 	if err != nil {
+		nfs.Close() //nolint:errcheck // the first error counts
 		return nil, err
 	}
 	c, err := New(ctx, nfs, fh, export, cfg)
@@ -65,8 +57,8 @@ func mount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (*Client, e
 
 // findMount finds the MOUNT service. done closes the connection that was opened for it.
 func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mounter, done func(), err error) {
-	port := u.MountPort
-	if port == 0 {
+	addr := u.MountAddr()
+	if u.MountPort == 0 {
 		m := NewMounter(nfs, cfg.Cred)
 		err := m.rpc.null(ctx)
 		if err == nil {
@@ -75,15 +67,13 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mou
 		if _, refused := errors.AsType[*xdr.RPCStatusError](err); !refused {
 			return nil, nil, err
 		}
-		if port, err = lookupPort(ctx, u.Host, cfg.rpcbindPort, mount3.Program, mount3.Version); err != nil {
+		if addr, err = registered(ctx, u, cfg, mount3.Program, mount3.Version, rpcbind.NetTCP, rpcbind.NetTCP6); err != nil {
 			return nil, nil, &MountServiceError{Host: u.Host, Err: err}
 		}
 	}
-	at := *u
-	at.MountPort = port
-	conn, err := dialConn(ctx, at.MountAddr(), cfg)
+	conn, err := dialConn(ctx, addr, cfg)
 	if err != nil {
-		return nil, nil, fmt.Errorf("MOUNT service on port %d: %w", port, err)
+		return nil, nil, fmt.Errorf("MOUNT service at %s: %w", addr, err)
 	}
 	tc := cfg.named(u)
 	tc.TLS.AllowClear = true
@@ -95,13 +85,29 @@ func findMount(ctx context.Context, u *URL, cfg *Config, nfs rpc.Caller) (m *Mou
 	return NewMounter(caller, cfg.Cred), func() { caller.Close() }, nil //nolint:errcheck // nothing is outstanding
 }
 
-// dialLasting is dialNFS, but with Reconnect the caller outlives its connections.
+// registered returns the address that rpcbind names for a program over the first of netids that it knows.
+func registered(ctx context.Context, u *URL, cfg *Config, prog, vers uint32, netids ...string) (addr string, err error) {
+	for _, netid := range netids {
+		if addr, err = rpcbind.LookupAt(ctx, net.JoinHostPort(u.Host, cfg.rpcbindPort), prog, vers, netid); err == nil {
+			return addr, nil
+		}
+	}
+	return "", err
+}
+
+// lasting is a Caller that outlives its connections.
+type lasting interface {
+	rpc.Caller
+	Connect(ctx context.Context) error
+}
+
+// dialLasting is dialNFS, but with Reconnect or Replies the caller outlives its connections.
 func dialLasting(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 	if cfg.Reconnect <= 0 && cfg.Replies == nil {
 		return dialNFS(ctx, u, cfg)
 	}
 	proved := false // Dial is called by one caller at a time
-	rc := &redial.Config{
+	rc := redial.Config{
 		Dial: func(ctx context.Context) (redial.Conn, error) {
 			c, err := dialNFS(ctx, u, cfg)
 			if err == nil && !proved {
@@ -114,12 +120,24 @@ func dialLasting(ctx context.Context, u *URL, cfg *Config) (rpc.Caller, error) {
 			}
 			return c, err
 		},
-		Patience: cfg.Reconnect,
+		Patience: cfg.Reconnect, Logger: cfg.Transport.Logger,
 	}
-	if cfg.Transport != nil {
-		rc.Logger = cfg.Transport.Logger
+	var r lasting
+	var err error
+	if cfg.Replies == nil {
+		r, err = redial.New(&rc)
+	} else {
+		c := *cfg.Replies
+		c.Redial, c.Host, c.Logger = rc, u.Host, rc.Logger
+		if cfg.Reconnect <= 0 { // a lost connection ends its calls
+			c.Redial.Patience, c.Redial.Transmissions = cfg.DialTimeout, 1
+		}
+		c.Dial = cfg.DialLog(u)
+		if c.Choose == nil {
+			c.Choose = func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() }
+		}
+		r, err = replies.Open(&c)
 	}
-	r, err := newLasting(u, cfg, rc)
 	if err != nil {
 		return nil, err
 	}
@@ -141,28 +159,6 @@ func prove(ctx context.Context, c rpc.Caller) error {
 	return err
 }
 
-// lasting is a Caller that outlives its connections.
-type lasting interface {
-	rpc.Caller
-	Connect(ctx context.Context) error
-}
-
-func newLasting(u *URL, cfg *Config, rc *redial.Config) (lasting, error) {
-	if cfg.Replies == nil {
-		return redial.New(rc)
-	}
-	c := *cfg.Replies
-	c.Redial, c.Host, c.Logger = *rc, u.Host, rc.Logger
-	if cfg.Reconnect <= 0 { // a lost connection ends its calls
-		c.Redial.Patience, c.Redial.Transmissions = cfg.DialTimeout, 1
-	}
-	c.Dial = cfg.DialLog(u)
-	if c.Choose == nil {
-		c.Choose = func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() }
-	}
-	return replies.Open(&c)
-}
-
 // Replies returns the client that holds replies back until they are durable, or nil without
 // Config.Replies. This client calls its Done for each call.
 func (c *Client) Replies() *replies.Client {
@@ -175,7 +171,13 @@ func dialNFS(ctx context.Context, u *URL, cfg *Config) (redial.Conn, error) {
 	conn, err := dialPort(ctx, u, u.Addr(), cfg)
 	if errors.Is(err, syscall.ECONNREFUSED) && !u.given {
 		// Choice: the well-known port first, because that takes one round trip if it works.
-		conn, err = dialRegistered(ctx, u, cfg, err)
+		netids := []string{rpcbind.NetTCP, rpcbind.NetTCP6}
+		if u.Scheme == SchemeRDMA {
+			netids = []string{rpcbind.NetRDMA, rpcbind.NetRDMA6}
+		}
+		if addr, rerr := registered(ctx, u, cfg, nfs3.Program, nfs3.Version, netids...); rerr == nil {
+			conn, err = dialPort(ctx, u, addr, cfg)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -226,22 +228,6 @@ func (c *Config) DialLog(u *URL) func(ctx context.Context, addr string) (net.Con
 	}
 }
 
-// dialRegistered connects to the port that rpcbind names for NFS. If it names none, the error is
-// refused.
-func dialRegistered(ctx context.Context, u *URL, cfg *Config, refused error) (net.Conn, error) {
-	netids := [...]string{rpcbind.NetTCP, rpcbind.NetTCP6}
-	if u.Scheme == SchemeRDMA {
-		netids = [...]string{rpcbind.NetRDMA, rpcbind.NetRDMA6}
-	}
-	at := net.JoinHostPort(u.Host, cfg.rpcbindPort)
-	for _, netid := range netids {
-		if addr, err := rpcbind.LookupAt(ctx, at, nfs3.Program, nfs3.Version, netid); err == nil {
-			return dialPort(ctx, u, addr, cfg)
-		}
-	}
-	return nil, refused
-}
-
 // dialPort connects to a port of NFS.
 func dialPort(ctx context.Context, u *URL, addr string, cfg *Config) (net.Conn, error) {
 	if cfg.DialRDMA != nil && u.Scheme == SchemeRDMA {
@@ -250,21 +236,17 @@ func dialPort(ctx context.Context, u *URL, addr string, cfg *Config) (net.Conn, 
 	return dialConn(ctx, addr, cfg)
 }
 
-// dialConn opens a TCP connection and taps it.
-func dialConn(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
-	conn, err := dialTCP(ctx, addr, cfg)
+// dialConn opens a TCP connection, with ReservedPort from a reserved port, and taps it.
+func dialConn(ctx context.Context, addr string, cfg *Config) (conn net.Conn, err error) {
+	if cfg.ReservedPort {
+		conn, err = DialReserved(ctx, addr)
+	} else {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return cfg.Tap(conn), nil
-}
-
-// dialTCP opens a TCP connection, with ReservedPort from a reserved port.
-func dialTCP(ctx context.Context, addr string, cfg *Config) (net.Conn, error) {
-	if cfg.ReservedPort {
-		return DialReserved(ctx, addr)
-	}
-	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 // DialReserved opens a TCP connection from a port below 1024, which only root may have.

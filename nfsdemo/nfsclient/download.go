@@ -16,14 +16,14 @@ func (c *Client) ReadTo(ctx context.Context, n *Node, dst io.WriterAt, progress 
 
 // ReadRange is ReadTo from offset off on. It returns the offset at which it ended: the size of the file.
 func (c *Client) ReadRange(ctx context.Context, n *Node, dst io.WriterAt, off int64, progress func(octets int)) (int64, error) {
-	lender, _ := dst.(Lender)
-	d := download{c: c, n: n, dst: dst, lender: lender}
+	d := download{c: c, n: n, dst: dst}
+	d.lender, _ = dst.(Lender)
 	var err error
 	for _, end := range [...]int64{n.Size(), -1} {
 		if end >= 0 && end <= off {
 			continue
 		}
-		p := pump{bufs: c.reads, block: c.reads.size, depth: c.cfg.InFlight, move: d.move, note: progress}
+		p := pump{bufs: c.reads, depth: c.cfg.InFlight, move: d.move, note: progress}
 		var last bool
 		if off, last, err = p.run(ctx, off, end); last || err != nil {
 			break

@@ -261,8 +261,6 @@ func (f *fake) query(proc nfs3.Proc, a *nfs3.HandleArgs) xdr.Message {
 		return &nfs3.ReadLinkRes{Path: n.target}
 	case nfs3.ProcFSStat:
 		return &nfs3.FSStatRes{TotalBytes: 100, AvailBytes: 40}
-	case nfs3.ProcPathConf:
-		return &nfs3.PathConfRes{NameMax: 255}
 	default:
 		m := uint32(1 << 20)
 		return &nfs3.FSInfoRes{RTMax: m, RTPref: m, WTMax: m, WTPref: m, DTPref: 1 << 16}

@@ -14,16 +14,14 @@ import (
 )
 
 // FS returns the export as a file system to read, for [fs.WalkDir], [net/http.FileServerFS] and whatever else
-// takes one. It implements [fs.StatFS], [fs.ReadFileFS], [fs.ReadLinkFS] and [fs.SubFS]; its files implement
-// [io.ReaderAt], [io.Seeker] and [io.WriterTo], which reads ahead, and its directories are streamed. All calls
-// use ctx. Symbolic links are followed inside the export.
-func (c *Client) FS(ctx context.Context) fs.FS { return &fileSystem{ctx: ctx, c: c, root: c.export} }
+// takes one. It implements [fs.StatFS], [fs.ReadFileFS] and [fs.ReadLinkFS]; its files implement [io.ReaderAt],
+// [io.Seeker] and [io.WriterTo], which reads ahead, and its directories are streamed. All calls use ctx. Symbolic links are followed inside the export.
+func (c *Client) FS(ctx context.Context) fs.FS { return &fileSystem{ctx, c} }
 
-// fileSystem is a directory of an export, as an fs.FS.
+// fileSystem is an export as an fs.FS.
 type fileSystem struct {
-	ctx  context.Context //nolint:containedctx // fs.FS takes no context
-	c    *Client
-	root string // path of the directory
+	ctx context.Context //nolint:containedctx // fs.FS takes no context
+	c   *Client
 }
 
 // find looks up a name.
@@ -31,7 +29,7 @@ func (f *fileSystem) find(op, name string, look func(context.Context, string) (*
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
-	n, err := look(f.ctx, path.Join(f.root, name))
+	n, err := look(f.ctx, path.Join(f.c.export, name))
 	return n, nameErr(op, name, err)
 }
 
@@ -59,17 +57,15 @@ func (f *fileSystem) Open(name string) (fs.File, error) {
 }
 
 // Stat implements fs.StatFS.
-func (f *fileSystem) Stat(name string) (fs.FileInfo, error) {
-	n, err := f.find("stat", name, f.c.Lookup)
-	if err != nil {
-		return nil, err
-	}
-	return &fileInfo{path.Base(name), n}, nil
-}
+func (f *fileSystem) Stat(name string) (fs.FileInfo, error) { return f.stat("stat", name, f.c.Lookup) }
 
 // Lstat implements fs.ReadLinkFS.
 func (f *fileSystem) Lstat(name string) (fs.FileInfo, error) {
-	n, err := f.find("lstat", name, f.c.LookupLink)
+	return f.stat("lstat", name, f.c.LookupLink)
+}
+
+func (f *fileSystem) stat(op, name string, look func(context.Context, string) (*Node, error)) (fs.FileInfo, error) {
+	n, err := f.find(op, name, look)
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +99,6 @@ func (f *fileSystem) ReadFile(name string) ([]byte, error) {
 	var b bytes.Buffer
 	_, err = w.WriteTo(&b)
 	return b.Bytes(), err
-}
-
-// Sub implements fs.SubFS.
-func (f *fileSystem) Sub(name string) (fs.FS, error) {
-	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: "sub", Path: name, Err: fs.ErrInvalid}
-	}
-	return &fileSystem{ctx: f.ctx, c: f.c, root: path.Join(f.root, name)}, nil
 }
 
 // fileInfo is an fs.FileInfo. Its name is that by which the file was found, perhaps through a link.
@@ -283,7 +271,6 @@ var (
 	_ fs.StatFS      = (*fileSystem)(nil)
 	_ fs.ReadFileFS  = (*fileSystem)(nil)
 	_ fs.ReadLinkFS  = (*fileSystem)(nil)
-	_ fs.SubFS       = (*fileSystem)(nil)
 	_ fs.ReadDirFile = (*openDir)(nil)
 	_ io.ReaderAt    = (*openFile)(nil)
 	_ io.Seeker      = (*openFile)(nil)

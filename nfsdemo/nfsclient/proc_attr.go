@@ -40,10 +40,3 @@ func (c *Client) StatFS(ctx context.Context, n *Node) (*nfs3.FSStatRes, error) {
 	err := c.call(ctx, nfs3.ProcFSStat, &nfs3.FSStatArgs{Handle: n.FH}, res)
 	return res, pathErr("statfs", n.Path, err)
 }
-
-// PathConf returns the limits of names at n (RFC 1813 Section 3.3.20).
-func (c *Client) PathConf(ctx context.Context, n *Node) (*nfs3.PathConfRes, error) {
-	res := new(nfs3.PathConfRes)
-	err := c.call(ctx, nfs3.ProcPathConf, &nfs3.PathConfArgs{Handle: n.FH}, res)
-	return res, pathErr("pathconf", n.Path, err)
-}

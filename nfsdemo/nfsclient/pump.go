@@ -10,6 +10,12 @@ import (
 // its own worker.
 type moveFunc func(ctx context.Context, w *worker, off int64, n int) (moved int, last bool, err error)
 
+// freeList keeps equal buffers of size octets that are not in use, as many as its channel holds. Safe for concurrent use.
+type freeList struct {
+	size int
+	free chan []byte
+}
+
 // worker is one of the goroutines of a pump and lends it a buffer.
 type worker struct {
 	bufs *freeList
@@ -25,10 +31,13 @@ const smallBlock = 64 << 10
 func (w *worker) buf(n int) []byte {
 	if len(w.mem) < n {
 		w.done()
-		if n <= smallBlock {
+		if n > smallBlock {
+			n = w.bufs.size
+		}
+		select {
+		case w.mem = <-w.bufs.free:
+		default:
 			w.mem = make([]byte, n)
-		} else {
-			w.mem = w.bufs.get()
 		}
 	}
 	return w.mem[:n]
@@ -37,7 +46,10 @@ func (w *worker) buf(n int) []byte {
 // done returns the buffer.
 func (w *worker) done() {
 	if len(w.mem) == w.bufs.size {
-		w.bufs.put(w.mem)
+		select {
+		case w.bufs.free <- w.mem:
+		default:
+		}
 	}
 	w.mem = nil
 }
@@ -45,8 +57,7 @@ func (w *worker) done() {
 // pump keeps up to depth blocks of a file in flight. Blocks start in the order of their offsets and
 // end in any order. It is used once.
 type pump struct {
-	bufs  *freeList
-	block int
+	bufs  *freeList // with blocks of its size
 	depth int
 	move  moveFunc
 	note  func(n int) // called after each block; may be nil
@@ -88,8 +99,8 @@ func (p *pump) workers(off, end int64) int {
 	if end < 0 {
 		return 1
 	}
-	blocks := (end - off + int64(p.block) - 1) / int64(p.block)
-	return int(min(blocks, int64(p.depth)))
+	block := int64(p.bufs.size)
+	return int(min((end-off+block-1)/block, int64(p.depth)))
 }
 
 // work moves blocks until there are none left.
@@ -122,7 +133,7 @@ func (p *pump) take(ctx context.Context) (off int64, n int) {
 	if p.err != nil {
 		return 0, 0
 	}
-	off, n = p.next, p.block
+	off, n = p.next, p.bufs.size
 	if p.end >= 0 {
 		n = int(min(int64(n), p.end-off))
 	}

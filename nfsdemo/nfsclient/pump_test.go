@@ -10,7 +10,7 @@ import (
 
 // newPump moves src to dst through a pump, with the given geometry.
 func newPump(block, depth int, move moveFunc) *pump {
-	return &pump{bufs: newFreeList(block, depth), block: block, depth: depth, move: move}
+	return &pump{bufs: &freeList{block, make(chan []byte, depth)}, depth: depth, move: move}
 }
 
 func TestPumpFirstErrorStops(t *testing.T) {

@@ -35,64 +35,44 @@ func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size i
 // WriteRange is WriteFrom from offset off on, of the file and of src, whose size is a hint. It returns the
 // offset up to which the octets that it has written are durable.
 func (c *Client) WriteRange(ctx context.Context, n *Node, src io.ReaderAt, off, size int64, progress func(octets int)) (int64, error) {
-	lender, _ := src.(Lender)
-	u := upload{c: c, n: n, src: src, lender: lender, progress: progress, holes: math.MaxInt64}
+	u := upload{c: c, n: n, src: src, holes: math.MaxInt64}
+	u.lender, _ = src.(Lender)
 	u.single = size >= 0 && size-off <= int64(c.writes.size)
-	_, sparse := src.(SparseSource)
-	if sparse {
+	if _, sparse := src.(SparseSource); sparse {
 		u.holes = n.Size()
 	}
-	end, err := u.run(ctx, off, size)
-	if sparse && err == nil && end > u.holes { // the last block may have been left out
-		err = c.SetAttr(ctx, n, &nfs3.SetAttr{SetSize: true, Size: uint64(end)})
-	}
-	return end, err
-}
-
-// run copies the octets from off on.
-func (u *upload) run(ctx context.Context, off, size int64) (int64, error) {
-	return u.c.windows(u.src, off, size, func(off, end int64) (int64, bool, error) {
-		good, last, err := u.window(ctx, off, end)
-		if err != nil { // the octets after off have not been committed
-			return off, false, pathErr("write", u.n.Path, err)
-		}
-		return good, last, nil
-	})
-}
-
-// windows copies the octets from off on, in windows of CommitEvery octets, or fewer if src keeps fewer
-// until they are released. move returns the offset up to which its window succeeded, even with an
-// error, and whether src ends there; windows returns the last of these offsets.
-func (c *Client) windows(src io.ReaderAt, off, size int64, move func(off, end int64) (good int64, last bool, err error)) (int64, error) {
 	window := c.cfg.CommitEvery
 	keeper, _ := src.(releaser)
 	if keeper != nil {
 		window = min(window, keeper.Size())
 	}
-	for {
+	for last := false; !last; {
 		end := off + window
 		if size > off {
 			end = min(end, size)
 		}
-		good, last, err := move(off, end)
-		if off = good; last || err != nil {
-			return off, err
+		good, ended, err := u.window(ctx, off, end, progress)
+		if err != nil { // the octets after off have not been committed
+			return off, pathErr("write", n.Path, err)
 		}
-		if keeper != nil {
+		if off, last = good, ended; keeper != nil {
 			keeper.Release(off)
 		}
 	}
+	if off > u.holes { // the last block may have been left out
+		return off, c.SetAttr(ctx, n, &nfs3.SetAttr{SetSize: true, Size: uint64(off)})
+	}
+	return off, nil
 }
 
 // upload is a file on its way from src.
 type upload struct {
-	c        *Client
-	n        *Node
-	src      io.ReaderAt
-	lender   Lender // src, if it is one
-	progress func(int)
-	single   bool  // the whole file is one block
-	holes    int64 // from here on zeros are left out
+	c      *Client
+	n      *Node
+	src    io.ReaderAt
+	lender Lender // src, if it is one
+	single bool   // the whole file is one block
+	holes  int64  // from here on zeros are left out
 
 	stable nfs3.StableHow // of the WRITEs of this try
 
@@ -104,47 +84,44 @@ type upload struct {
 
 // window sends [off, end) until it is durable. good is where it ended; last says that the source ends
 // there.
-func (u *upload) window(ctx context.Context, off, end int64) (good int64, last bool, err error) {
-	note := u.progress
+func (u *upload) window(ctx context.Context, off, end int64, note func(int)) (good int64, last bool, err error) {
 	for try := 1; try <= uploadTries; try++ {
-		u.begin(try == uploadTries)
-		p := pump{bufs: u.c.writes, block: u.c.writes.size, depth: u.c.cfg.InFlight, move: u.move, note: note}
+		u.stable, u.unstable, u.lost = nfs3.Unstable, false, false
+		if try == uploadTries || u.single {
+			u.stable = nfs3.FileSync
+		}
+		p := pump{bufs: u.c.writes, depth: u.c.cfg.InFlight, move: u.move, note: note}
 		if good, last, err = p.run(ctx, off, end); err != nil {
 			return good, last, err
 		}
-		if lost, err := u.commit(ctx); err != nil || !lost {
-			return good, last, err
+		if !u.lost && u.unstable {
+			verf, err := u.c.commit(ctx, u.n)
+			if err != nil {
+				return good, last, err
+			}
+			u.lost = verf != u.verf
+		}
+		if !u.lost {
+			return good, last, nil
 		}
 		note = nil // these octets have been counted
 	}
 	return good, last, ErrVerifier
 }
 
-// begin prepares a try.
-func (u *upload) begin(final bool) {
-	u.stable = nfs3.Unstable
-	if final || u.single {
-		u.stable = nfs3.FileSync
-	}
-	u.unstable, u.lost = false, false
-}
-
-// commit makes the try durable; lost says that it must be repeated.
-func (u *upload) commit(ctx context.Context) (lost bool, err error) {
-	if u.lost || !u.unstable {
-		return u.lost, nil
-	}
-	verf, err := u.c.commit(ctx, u.n)
-	return verf != u.verf, err
-}
-
 // move implements moveFunc.
-func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
-	data, last, err := u.fetch(w, off, n)
-	if err != nil {
-		return 0, false, err
+func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (done int, last bool, err error) {
+	var data []byte
+	if u.lender != nil {
+		data = u.lender.Lend(off, n)
+		last = len(data) < n
+	} else {
+		data = w.buf(n)
+		n, err = u.src.ReadAt(data, off)
+		if data, last = data[:n], errors.Is(err, io.EOF); err != nil && !last {
+			return 0, false, err
+		}
 	}
-	done := 0
 	var p pace
 	for done < len(data) {
 		part, at := data[done:], off+int64(done)
@@ -169,20 +146,6 @@ func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (int, bo
 		}
 	}
 	return done, last, nil
-}
-
-// fetch returns the octets [off, off+n) of the source, fewer at its end.
-func (u *upload) fetch(w *worker, off int64, n int) (data []byte, last bool, err error) {
-	if u.lender != nil {
-		data = u.lender.Lend(off, n)
-		return data, len(data) < n, nil
-	}
-	data = w.buf(n)
-	got, err := u.src.ReadAt(data, off)
-	if errors.Is(err, io.EOF) {
-		return data[:got], true, nil
-	}
-	return data[:got], false, err
 }
 
 // wrote records what must be committed after a WRITE.

@@ -430,7 +430,7 @@ func TestMuteClients(t *testing.T) {
 		expect(t, x.name, x.unlock(f, 100), lockd.Granted)
 	}
 	eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
-	time.Sleep(100 * time.Millisecond) // until all are called that may be
+	time.Sleep(100 * time.Millisecond)       // until all are called that may be
 	if d := turn(20000); d > 4*time.Second { // a call takes five when nobody answers
 		t.Errorf("GRANTED came after %v", d)
 	}

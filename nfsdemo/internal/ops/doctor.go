@@ -26,6 +26,7 @@ import (
 	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/transport/gss/krb5"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -209,7 +210,7 @@ func (d *doctor) connects(ctx context.Context) Result {
 // elsewhere says of a host at whose port nobody listens whether its server is stopped, or is another one, at another port.
 func (d *doctor) elsewhere(ctx context.Context, r *Result) {
 	ports := []int{2049}
-	if p, err := d.registered(ctx, nfs3.Program, nfs3.Version); err == nil && p != 0 && p != 2049 {
+	if p, err := d.registered(ctx, nfs3.Program, nfs3.Version); err == nil && p != 2049 {
 		ports = append(ports, p)
 	}
 	for _, p := range ports {
@@ -489,14 +490,21 @@ func (d *doctor) mountd(ctx context.Context) Result {
 	return good("port %d%s", d.port, how)
 }
 
-// registered asks rpcbind for the port of a program.
+// registered asks rpcbind for the port of a program over TCP.
 func (d *doctor) registered(ctx context.Context, prog, vers uint32) (int, error) {
-	c, err := transport.DialStream(ctx, "tcp", net.JoinHostPort(d.URL.Host, strconv.Itoa(d.Rpcbind)), nil)
+	rpcb := net.JoinHostPort(d.URL.Host, strconv.Itoa(d.Rpcbind))
+	at, err := rpcbind.LookupAt(ctx, rpcb, prog, vers, rpcbind.NetTCP)
+	if errors.Is(err, rpcbind.ErrNotRegistered) {
+		at, err = rpcbind.LookupAt(ctx, rpcb, prog, vers, rpcbind.NetTCP6)
+	}
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close() //nolint:errcheck // nothing is awaited
-	return nfsclient.GetPort(ctx, c, prog, vers)
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(port)
 }
 
 // cred is the identity of the calls.

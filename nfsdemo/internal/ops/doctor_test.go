@@ -14,11 +14,13 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
+	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -201,9 +203,8 @@ func TestServers(t *testing.T) {
 // TestAnotherServer: where nobody listens for RDMA, but rpcbind knows an NFS server, that is said.
 func TestAnotherServer(t *testing.T) {
 	other := serve(t, good(t), nil, tcp)
-	table := rpc.HandlerFunc(func(_ context.Context, _ *rpc.Request, resp *rpc.Response) { // of PMAPPROC_GETPORT
-		resp.Results = xdr.AppendUint32(resp.Results, uint32(other))
-	})
+	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(other))
+	table := &rpcbind.Table{Entries: []rpcbind.Entry{{Prog: nfs3.Program, Vers: nfs3.Version, Netid: rpcbind.NetTCP, Addr: rpcbind.Universal(at)}}}
 	u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
 	if err != nil {
 		t.Fatal(err)
