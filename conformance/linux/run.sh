@@ -58,7 +58,7 @@ args=(-accel "${STAG_LINUX_ACCEL:-tcg,thread=multi,tb-size=512}" -cpu max -M pc
 args+=("${more[@]+"${more[@]}"}")
 [ -z "$dump" ] || args+=(-object "filter-dump,id=d0,netdev=n0,file=$dump,maxlen=262144")
 append="console=ttyS0 reboot=t panic=-1 net.ifnames=0 mitigations=off tsc=unstable nowatchdog audit=0 selinux=0
- apparmor=0 cryptomgr.notests random.trust_cpu=on stag.slirp $log"
+ apparmor=0 cryptomgr.notests random.trust_cpu=on no_timer_check stag.slirp $log"
 
 timeout --foreground -k 5 "$limit" qemu-system-x86_64 "${args[@]}" -append "${append//$'\n'/}" </dev/null | sed -u 's|\r||g' # a line at a time
 rc=${PIPESTATUS[0]}
