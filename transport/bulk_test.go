@@ -1,12 +1,16 @@
 package transport_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/verbs"
+	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -145,4 +149,86 @@ func TestBulkCut(t *testing.T) {
 		wg.Wait()
 	}
 	waitFor(t, "no call is in flight", func() bool { return s.Stats().InFlight == 0 })
+}
+
+// muted is a connection whose writer waits while mu is locked.
+type muted struct {
+	net.Conn
+	mu sync.Mutex
+}
+
+func (m *muted) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.Conn.Write(p)
+}
+
+// TestPullsFollow: the chunks of a few long calls are asked for at a time, and those of short ones at once. When they
+// come, those of the others are asked for, and all arrive whole, in however many segments they are offered; when they
+// never come, nothing is left behind.
+func TestPullsFollow(t *testing.T) {
+	s, addr := startServer(t, newEcho(), nil)
+	for _, tt := range []struct {
+		name         string
+		calls, long  int
+		cuts         int // of each into segments
+		first, reads int // Reads that are asked for at once, and in all
+		cut          bool
+	}{
+		{"short", 6, 9000, 1, 6, 6, false},
+		{"long", 8, 1 << 20, 1, 2, 16, false},
+		{"just longer than one Read", 8, 512<<10 + 4, 1, 2, 16, false},
+		{"segments", 6, 900 << 10, 5, 5, 30, false},
+		{"the connection ends", 8, 1 << 20, 1, 2, 16, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conn := &muted{Conn: must(net.Dial("tcp", addr))(t)}
+			p := rawOver(t, conn, rawConfig(plainPrivate(), 4096))
+			data := filled(tt.long)
+			var b []verbs.WR
+			for xid := range uint32(tt.calls) {
+				var list []chunks.ReadSegment
+				for i := range tt.cuts {
+					part := data[tt.long/tt.cuts*i:]
+					if i < tt.cuts-1 {
+						part = part[:tt.long/tt.cuts]
+					}
+					list = append(list, chunks.ReadSegment{Position: 44, Segment: p.offer(part, region.RemoteRead)})
+				}
+				h := header(rpcrdma.Header{XID: xid, Lists: chunks.Lists{Read: list}})
+				b = append(b, verbs.WR{Op: verbs.OpSend, Head: append(h, rpcCall(xid, procSum, words(uint32(tt.long))...)...)})
+			}
+			null := append(header(rpcrdma.Header{XID: 99}), rpcCall(99, procNull)...)
+			noErr(t, p.conn.Post(append(b, verbs.WR{Op: verbs.OpSend, Head: null})))
+			conn.mu.Lock()
+			// Its answer shows that the server has seen all calls: what it asks for at once was asked for before.
+			if h, _ := p.recv(); h.XID != 99 {
+				t.Fatalf("the first answer is to %d", h.XID)
+			}
+			if n := p.conn.Stats().ReadsIn; n != uint64(tt.first) {
+				t.Errorf("%d Reads at once, want %d", n, tt.first)
+			}
+			if tt.cut {
+				conn.Conn.Close()
+				conn.mu.Unlock()
+				return
+			}
+			conn.mu.Unlock()
+			left := map[uint32]bool{}
+			for xid := range uint32(tt.calls) {
+				left[xid] = true
+			}
+			for len(left) > 0 { // calls owe each other no order
+				h, reply := p.recv()
+				if want := rpcReply(h.XID, words(uint32(tt.long), sum(data))...); !left[h.XID] || !bytes.Equal(reply, want) {
+					t.Fatalf("answer %+v, %x, want %x", h, reply, want)
+				}
+				delete(left, h.XID)
+			}
+			if n := p.conn.Stats().ReadsIn; n != uint64(tt.reads) {
+				t.Errorf("%d Reads, want %d", n, tt.reads)
+			}
+		})
+	}
+	waitFor(t, "no call is in flight", func() bool { return s.Stats().InFlight == 0 && s.Stats().Pulls == 0 })
 }

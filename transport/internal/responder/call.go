@@ -34,6 +34,7 @@ type wire struct {
 	size int // octets of the message in buf
 	held *memory.Buffer
 	sink memory.Registration // buf while RDMA Reads fill it
+	part int                 // octets of those that pulledPart completes
 	away deferral            // of data that are still at the client
 }
 
@@ -42,7 +43,7 @@ type Job struct {
 	Req    rpc.Request
 	Resp   rpc.Response
 	Traits rpc.Traits      // of Req
-	Place  list.Node[Call] // among those that wait for a worker
+	Place  list.Node[Call] // among those that wait to be pulled, or for a worker
 
 	hold admit.Ticket
 	next step // when hold has what the call waits for
@@ -95,7 +96,7 @@ func (x *Call) recycle() {
 	x.rc, x.live, x.protected, x.size = nil, false, false, 0
 	x.item, x.wrs = x.item[:0], x.wrs[:0]
 	x.hold, x.sink, x.next = admit.Ticket{}, memory.Registration{}, toDispatch
-	x.room, x.most, x.work = 0, 0, 0
+	x.room, x.most, x.work, x.part = 0, 0, 0, 0
 	x.msg = chunks.Message{}
 	x.Req = rpc.Request{}
 	if cap(x.head) > maxKeptHead {

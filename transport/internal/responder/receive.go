@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/stag-rdma/stag/chunks"
+	"github.com/stag-rdma/stag/internal/list"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -180,15 +181,65 @@ func (rc *Responder) hand(x *Call) {
 	go rc.app.Dispatch(x, false)
 }
 
-// pull reads the chunks of a call into the buffer that the handler will get.
+// pullAhead is how many octets may still be due of what was asked for when the chunks of the next call are asked for: the
+// client is told of those before it has sent all of these. If eight calls of 1 MiB are pulled at once, sinks and socket
+// buffers have left the caches of the processor before they are used again, and both ends take an eighth more time.
+const pullAhead = 512 << 10
+
+// pulls is what a connection pulls, guarded by Responder.mu.
+type pulls struct {
+	waiting list.List[Call] // whose chunks were not asked for yet, in the order in which they may be
+	due     int             // octets that were asked for and have not come
+}
+
+// pull reads the chunks of a call, after those of the calls before it.
 func (rc *Responder) pull(x *Call) {
+	n := x.In.Layout.Total
+	rc.mu.Lock()
+	now := rc.pulls.waiting.Len() == 0 && rc.pulls.due <= pullAhead
+	if now {
+		rc.pulls.due += n
+	} else {
+		x.keepPayload() // the Send is lent only in the upcall
+		rc.pulls.waiting.Push(&x.Place, x)
+	}
+	rc.mu.Unlock()
+	if now && !rc.ask(x) {
+		rc.pulledSome(n)
+	}
+}
+
+// pulledSome notes that n octets of chunks have come, or never will, and asks for those of calls that wait. After the end of
+// the connection each of these fails, and makes room for the next.
+func (rc *Responder) pulledSome(n int) {
+	for {
+		rc.mu.Lock()
+		rc.pulls.due -= n
+		x := rc.pulls.waiting.First()
+		if x == nil || rc.pulls.due > pullAhead {
+			rc.mu.Unlock()
+			return
+		}
+		x.Place.Leave()
+		n = x.In.Layout.Total
+		rc.pulls.due += n
+		rc.mu.Unlock()
+		if rc.ask(x) {
+			n = 0
+		}
+	}
+}
+
+// ask posts the RDMA Reads of the chunks of a call, into the buffer that the handler will get. If it returns false, there are
+// none, and the call goes on or is over.
+func (rc *Responder) ask(x *Call) bool {
 	in := &x.In.Layout
 	x.buf, x.size = memory.Shared.Get(in.Total), in.Total
 	in.Place(x.buf.Data, x.In.Payload)
 	x.dropPayload()
 	if len(in.Pulls) == 0 { // the chunks are empty
 		go rc.pulled(x, false)
-		return
+		return false
 	}
 	// From here on the peer has to move its octets in time.
 	rc.gate.Awaits(&x.hold, admit.Pulling, 0)
@@ -197,26 +248,51 @@ func (rc *Responder) pull(x *Call) {
 	if err == nil {
 		x.wrs = x.wrs[:0]
 		for i := range in.Pulls {
-			p := &in.Pulls[i]
-			x.wrs = append(x.wrs, verbs.WR{
-				Op: verbs.OpReadRequest, STag: memory.STag(p.Handle), TO: p.Offset,
-				Sink: x.sink.STag(), SinkTO: uint64(p.Dst), Len: p.Length,
-			})
+			p := in.Pulls[i] // a copy
+			for more := true; more; {
+				n := min(p.Length, pullAhead) // so that one of them ends where the next call may be asked for
+				x.wrs = append(x.wrs, verbs.WR{
+					Op: verbs.OpReadRequest, STag: memory.STag(p.Handle), TO: p.Offset,
+					Sink: x.sink.STag(), SinkTO: uint64(p.Dst), Len: n,
+				})
+				p.Offset, p.Dst, p.Length = p.Offset+uint64(n), p.Dst+int(n), p.Length-n
+				more = p.Length > 0
+			}
 		}
-		// Reads complete in the order in which they were posted (RFC 5040 Section 5.5): the last one stands for all.
-		x.wrs[len(x.wrs)-1].Done = (*pullDone)(x)
+		// Reads complete in the order in which they were posted (RFC 5040 Section 5.5): the last one stands for all, and
+		// the one before the last pullAhead octets for those up to there.
+		last, rest := len(x.wrs)-1, 0
+		x.wrs[last].Done = (*pullDone)(x)
+		for i := last; i > 0; i-- {
+			if rest += int(x.wrs[i].Len); rest+int(x.wrs[i-1].Len) > pullAhead {
+				x.wrs[i-1].Done = &pulledPart{rc, x.size - rest}
+				x.part = x.size - rest
+				break
+			}
+		}
 		if err = rc.Conn.Post(x.wrs); err == nil {
-			return // x may be elsewhere already
+			return true // x may be elsewhere already
 		}
 	}
 	x.hold.Pulled()
 	_ = x.sink.Revoke(memory.NoWait, rc.Ctr) // no Read was posted
 	if rc.Conn.Err() == nil {
 		rc.refuseChunk(x, err) // no read depth was negotiated, or no region is left
-		return
+	} else {
+		rc.Finish(x)
 	}
-	rc.Finish(x)
+	return false
 }
+
+// pulledPart completes the RDMA Reads of the first n octets of a call. It is not the Call: completions come from any
+// goroutine, and after the last one the call may be another.
+type pulledPart struct {
+	rc *Responder
+	n  int
+}
+
+// Complete makes room for others.
+func (p *pulledPart) Complete(error) { p.rc.pulledSome(p.n) }
 
 // pullDone completes a call's RDMA Reads.
 type pullDone Call
@@ -228,6 +304,7 @@ var _ verbs.UpcallCompleter = (*pullDone)(nil)
 func (d *pullDone) Complete(err error) {
 	x := (*Call)(d)
 	x.hold.Pulled() // others may be pulled
+	x.rc.pulledSome(x.size - x.part)
 	if err == nil {
 		x.countPulled()
 		go x.rc.pulled(x, false)
@@ -244,6 +321,7 @@ func (d *pullDone) Complete(err error) {
 func (d *pullDone) CompleteUpcall() {
 	x := (*Call)(d)
 	x.hold.Pulled()
+	x.rc.pulledSome(x.size - x.part)
 	x.countPulled()
 	if x.sink.Revoke(memory.NoWait, x.rc.Ctr) != nil {
 		go x.rc.pulled(x, false)

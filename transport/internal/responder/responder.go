@@ -90,6 +90,7 @@ type Responder struct {
 	resp      *rpcrdma.Responder
 	running   int             // calls received and not finished
 	waiters   []*rdmap.Waiter // unused ones, for handlers that pull
+	pulls     pulls
 	share     creditShare
 	noPull    bool                 // the client serves no RDMA Reads
 	Requester *requester.Requester // of the backward direction, once it was used
