@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
@@ -165,5 +166,74 @@ func TestDeviceSizes(t *testing.T) {
 		}
 		noErr(t, c.Close())
 		noErr(t, <-served)
+	}
+}
+
+// registrar counts the octets of payloads that a card has to register, as it may not copy them.
+type registrar struct {
+	*rdmaptest.Device
+	octets atomic.Int64
+}
+
+func (r *registrar) Start(ctx context.Context, cfg *rdmap.DeviceConfig) (rdmap.ConnectionState, error) {
+	own, completed := *cfg, cfg.Completed
+	own.Completed = func(wr *verbs.WR, err error) {
+		r.octets.Add(-int64(registered(wr)))
+		completed(wr, err)
+	}
+	return r.Device.Start(ctx, &own)
+}
+
+func (r *registrar) Post(wrs []verbs.WR) error {
+	for i := range wrs {
+		r.octets.Add(int64(registered(&wrs[i])))
+	}
+	return r.Device.Post(wrs)
+}
+
+func registered(wr *verbs.WR) int {
+	if n := len(wr.Head) + len(wr.Body) + int(wr.Len); n > verbs.CopyLimit {
+		return n
+	}
+	return 0
+}
+
+// TestDevicePayloads: what a card has of payloads at a time, of both directions, is within the server's Limits.Memory.
+func TestDevicePayloads(t *testing.T) {
+	const size, limit, calls = 256 << 10, 2 << 20, 40
+	for name, call := range map[string]func() *rpc.Call{
+		"read": func() *rpc.Call {
+			call := wordCall(procFill, size)
+			call.Sink = make([]byte, size)
+			return call
+		},
+		"write": func() *rpc.Call { return itemCall(procSum, filled(size)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				goes := make(chan struct{})
+				a, b := rdmaptest.Card{Windows: true, Held: func() { <-goes }}.Devices()
+				r := &registrar{Device: b}
+				s := newServer(t, newEcho(), &transport.Config{Binding: echoBinding, Credits: calls, Limits: transport.Limits{Memory: limit}})
+				served := make(chan error, 1)
+				go func() { served <- s.ServeConn(r) }()
+				c := must(transport.NewClient(t.Context(), a, &transport.Config{Binding: echoBinding, Credits: calls}))(t)
+				var wg sync.WaitGroup
+				for range calls {
+					wg.Go(func() { mustDo(t, c, call()) })
+				}
+				synctest.Wait() // no card moves on, and the rest of the calls waits
+				if n := r.octets.Load(); n < 2*size || n > limit {
+					t.Errorf("%d octets are with the card, of %d", n, limit)
+				}
+				close(goes)
+				wg.Wait()
+				noErr(t, c.Close())
+				noErr(t, <-served)
+				if n := r.octets.Load(); n != 0 {
+					t.Errorf("%d octets are left", n)
+				}
+			})
+		})
 	}
 }
