@@ -8,7 +8,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -49,39 +48,3 @@ func Example() {
 	// 1 first <nil>
 	// <nil>
 }
-
-// A log whose tail word is damaged. Somebody who knows that nothing else was acknowledged mends it.
-func ExampleMend() {
-	ctx := context.Background()
-	mem := make(region.Bytes, 1<<15)
-	_ = commitlog.Create(mem, nil)
-	log, _ := commitlog.Open(mem)
-	p := commitlog.NewProducer(nil)
-	_ = log.Local(ctx, p)
-	_, _ = p.Append(ctx, []byte("record"))
-	p.Close()
-	_ = log.Close(ctx)
-
-	mem.Bytes()[8192+7] = 7
-	_, err := commitlog.Open(mem)
-	fmt.Println(commitlog.TailError(err))
-	_, err = commitlog.Salvage(readerAt(mem.Bytes()), 1<<15, func(r *commitlog.Record, behind bool) error {
-		fmt.Printf("%d %s, behind the damage: %v\n", r.Seq, r.Payload, behind)
-		return nil
-	})
-	fmt.Println(err)
-	info, err := commitlog.Mend(mem)
-	fmt.Println(info.NextSeq, err)
-	_, err = commitlog.Open(mem)
-	fmt.Println(err)
-	// Output:
-	// true
-	// 1 record, behind the damage: false
-	// <nil>
-	// 2 <nil>
-	// <nil>
-}
-
-type readerAt []byte
-
-func (b readerAt) ReadAt(p []byte, off int64) (int, error) { return copy(p, b[off:]), nil }

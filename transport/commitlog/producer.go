@@ -174,7 +174,7 @@ func (p *Producer) open(l link, a *Answer) error {
 	}
 	p.setLink(l)
 	p.finish(over)
-	p.pump()
+	p.pump(false)
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (p *Producer) gather(stays bool) {
 	case p.gathering && !whole:
 	case p.posting || whole:
 		p.gathering = false
-		p.pumpBy(stays)
+		p.pump(stays)
 	default:
 		n := p.letOthers()
 		p.mu.Unlock()
@@ -252,16 +252,14 @@ func (p *Producer) letIn(n uint64) {
 	p.mu.Lock()
 	if p.gathering && p.gathers == n {
 		p.gathering = false
-		p.pump()
+		p.pump(false)
 	}
 }
 
 // pump posts what may be posted. Only one goroutine does so at a time, so that groups are sent in
-// order. The caller holds p.mu, which pump releases meanwhile.
-func (p *Producer) pump() { p.pumpBy(false) }
-
-// pumpBy is pump; stays says that the caller has just appended and waits until that is over.
-func (p *Producer) pumpBy(stays bool) {
+// order. stays says that the caller has just appended and waits until that is over. The caller holds p.mu, which
+// pump releases meanwhile.
+func (p *Producer) pump(stays bool) {
 	if p.posting || p.gathering {
 		return
 	}
@@ -287,14 +285,7 @@ func (p *Producer) pumpBy(stays bool) {
 			p.lost(l)
 		}
 	}
-	if p.m.Blocked() {
-		p.full()
-	}
-}
-
-// full asks for the head, if appends wait for room. The caller holds p.mu.
-func (p *Producer) full() {
-	if p.link != nil {
+	if p.m.Blocked() && p.link != nil {
 		p.link.blocked()
 	}
 }
@@ -333,7 +324,7 @@ func (f *flight) Complete(err error) {
 		}()
 		return
 	}
-	p.pump()
+	p.pump(false)
 }
 
 // finish wakes those whose appends are over. The caller holds p.mu.
@@ -359,7 +350,7 @@ func (p *Producer) publishedBy(l link, head uint64) {
 func (p *Producer) published(head uint64) {
 	p.silence.life++
 	p.m.Published(head)
-	p.pump()
+	p.pump(false)
 }
 
 // end is called when the session over l has ended.
@@ -523,23 +514,19 @@ func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	if p.err != nil {
 		return p.err
 	}
-	if err := e.add(now); err != nil {
+	if !now {
+		if err := p.m.Add(&e.a); err != nil {
+			return err
+		}
+	} else if err := p.m.TryAdd(&e.a); err != nil {
+		if errors.Is(err, ErrFull) && p.link != nil {
+			p.link.blocked()
+		}
 		return err
 	}
 	p.silence.begin(p)
 	p.gather(stays)
 	return nil
-}
-
-func (e *Pending) add(now bool) error {
-	if !now {
-		return e.p.m.Add(&e.a)
-	}
-	err := e.p.m.TryAdd(&e.a)
-	if errors.Is(err, ErrFull) {
-		e.p.full()
-	}
-	return err
 }
 
 // over wakes the goroutine that waits.
@@ -559,7 +546,10 @@ func (e *Pending) Wait(ctx context.Context) (Result, error) {
 		}
 		if ctx.Err() != nil {
 			defer p.mu.Unlock()
-			return Result{}, e.abandon(ctx.Err())
+			if p.m.Abandon(&e.a) {
+				return Result{}, ctx.Err()
+			}
+			return Result{}, fmt.Errorf("%w: %w", ErrInDoubt, ctx.Err())
 		}
 		l, changed := p.link, p.changed
 		p.mu.Unlock()
@@ -572,14 +562,6 @@ func (e *Pending) Wait(ctx context.Context) (Result, error) {
 		case <-ctx.Done():
 		}
 	}
-}
-
-// abandon gives the append up. The caller holds the producer's mu.
-func (e *Pending) abandon(cause error) error {
-	if e.p.m.Abandon(&e.a) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", ErrInDoubt, cause)
 }
 
 // silence notices that a consumer gives no sign of life while appends wait for it. It counts ticks and not time: a

@@ -38,63 +38,16 @@ func extended(cfg *rdmap.Config) *rdmap.Config {
 }
 
 // Advertise opens a session for the producer at the other end of c, and returns the answer, which
-// the producer must be told. The previous session ends: its queued requests fail, and Advertise
-// waits for a running one until ctx ends. In that case the error is region.ErrPinned; the
-// previous session is over nevertheless, and Advertise may be called again.
-//
-// The end of c does not end the Log. Other errors: ErrNoExtension, *PoisonError, ErrEpochs,
-// ErrClosed, and the first error of the memory.
+// the producer must be told: Prepare and Attach in one. The end of c does not end the Log. Its errors are theirs.
 func (l *Log) Advertise(ctx context.Context, c *rdmap.Conn) (*Answer, error) {
-	if st := c.ConnectionState(); st.Extensions&verbs.ExtCommit == 0 {
-		return nil, ErrNoExtension
+	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
+		return nil, ErrNoExtension // before the previous session ends
 	}
-	l.order.Lock()
-	defer l.order.Unlock()
-	a, err := l.open(ctx, Instance{})
+	s, err := l.Prepare(ctx, Instance{})
 	if err != nil {
 		return nil, err
 	}
-	if err := l.register(c, a); err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-// open ends the old session and makes a new epoch of instance durable. The caller holds l.order.
-func (l *Log) open(ctx context.Context, instance Instance) (*Answer, error) {
-	for _, op := range l.fence() {
-		if op.Kind == machine.OpRevoke {
-			l.state.Lock()
-			l.revoke(nil)
-			l.state.Unlock()
-		} else if err := l.quiesce(ctx); err != nil {
-			return nil, err
-		}
-	}
-	ops, a, err := l.fenced(instance)
-	if err != nil {
-		return nil, err
-	}
-	a.Persistent = l.mem.Persistent()
-	if !l.mem.Verifiable() {
-		a.Hash = NoHash
-	}
-	return a, do(l.mem, ops)
-}
-
-func (l *Log) fence() []machine.Op {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cons.Fence()
-}
-
-func (l *Log) fenced(instance Instance) ([]machine.Op, *Answer, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.failed(); err != nil {
-		return nil, nil, err
-	}
-	return l.cons.Fenced(l.mem.Tail(), instance)
+	return s.Attach(c)
 }
 
 // revoke invalidates the STags of the session, that of the tail first. err, if not nil, is that of the memory. The caller
@@ -122,42 +75,6 @@ func (l *Log) quiesce(ctx context.Context) error {
 	if loc != nil {
 		return loc.drain(ctx)
 	}
-	return nil
-}
-
-// register gives c access to the memory: to write and flush the ring and the tail word, and to read
-// the published head.
-func (l *Log) register(c *rdmap.Conn, a *Answer) error {
-	write := region.RemoteWrite | region.FlushVisible
-	if a.Persistent {
-		write |= region.FlushPersistent
-	}
-	ring := region.Options{Access: write} // its Hash is CRC32C, if nothing else is said
-	if a.Hash != NoHash {
-		ring.Access |= region.Verify
-	}
-	l.state.Lock()
-	defer l.state.Unlock()
-	if l.err != nil {
-		return l.err
-	}
-	for i, w := range []struct {
-		mem  region.Memory
-		o    region.Options
-		stag *uint32
-	}{
-		{l.mem.TailWord(), region.Options{Access: write}, &a.TailSTag},
-		{l.mem.Ring(a.Mode), ring, &a.RingSTag},
-		{l.mem.Published(), region.Options{Access: region.RemoteRead}, &a.HeadSTag},
-	} {
-		r, err := c.Table().RegisterMemory(w.mem, w.o)
-		if err != nil {
-			l.revoke(nil)
-			return err
-		}
-		l.regs[i], *w.stag = r, uint32(r.STag())
-	}
-	l.conn, l.loc = c, nil
 	return nil
 }
 
@@ -205,16 +122,46 @@ type Prepared struct {
 // with [Log.Instance]. Zeros name nobody.
 type Instance = [16]byte
 
-// Prepare ends the current session and begins another one, as Advertise does. The new session belongs
-// to instance, and that is durable when Prepare returns nil. Its errors are those of Advertise.
+// Prepare ends the current session and begins another one, which belongs to instance: that is durable when Prepare
+// returns nil. The queued requests of the previous session fail, and Prepare waits for a running one until ctx ends.
+// In that case the error is region.ErrPinned; the previous session is over nevertheless, and Prepare may be called
+// again. Other errors: *PoisonError, ErrEpochs, ErrClosed, and the first error of the memory.
 func (l *Log) Prepare(ctx context.Context, instance Instance) (*Prepared, error) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	a, err := l.open(ctx, instance)
+	l.mu.Lock()
+	fence := l.cons.Fence()
+	l.mu.Unlock()
+	for _, op := range fence {
+		if op.Kind == machine.OpRevoke {
+			l.state.Lock()
+			l.revoke(nil)
+			l.state.Unlock()
+		} else if err := l.quiesce(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ops, a, err := l.fenced(instance)
 	if err != nil {
 		return nil, err
 	}
+	a.Persistent = l.mem.Persistent()
+	if !l.mem.Verifiable() {
+		a.Hash = NoHash
+	}
+	if err := do(l.mem, ops); err != nil {
+		return nil, err
+	}
 	return &Prepared{l: l, a: *a}, nil
+}
+
+func (l *Log) fenced(instance Instance) ([]machine.Op, *Answer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.failed(); err != nil {
+		return nil, nil, err
+	}
+	return l.cons.Fenced(l.mem.Tail(), instance)
 }
 
 // Answer returns what has survived, and where the session begins. It has no STags.
@@ -224,33 +171,73 @@ func (s *Prepared) Answer() Answer { return s.a }
 func (s *Prepared) Head() uint64 { return s.l.mem.Head() }
 
 // Attach gives the session to the producer at the other end of c, and returns the answer, which
-// the producer must be told. Errors: ErrNoExtension, after which another way may be tried;
-// ErrFenced, ErrClosed, and the first error of the memory.
+// the producer must be told: it may write and flush the ring and the tail word, and read the published head.
+// Errors: ErrNoExtension, after which another way may be tried; ErrFenced, ErrClosed, and the first error of the
+// memory.
 func (s *Prepared) Attach(c *rdmap.Conn) (*Answer, error) {
 	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
 		return nil, ErrNoExtension
 	}
-	s.l.order.Lock()
-	defer s.l.order.Unlock()
+	l, a := s.l, s.a
+	l.order.Lock()
+	defer l.order.Unlock()
 	if err := s.use(); err != nil {
 		return nil, err
 	}
-	a := s.a
-	if err := s.l.register(c, &a); err != nil {
-		return nil, err
+	write := region.RemoteWrite | region.FlushVisible
+	if a.Persistent {
+		write |= region.FlushPersistent
 	}
+	ring := region.Options{Access: write} // its Hash is CRC32C, if nothing else is said
+	if a.Hash != NoHash {
+		ring.Access |= region.Verify
+	}
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	for i, w := range []struct {
+		mem  region.Memory
+		o    region.Options
+		stag *uint32
+	}{
+		{l.mem.TailWord(), region.Options{Access: write}, &a.TailSTag},
+		{l.mem.Ring(a.Mode), ring, &a.RingSTag},
+		{l.mem.Published(), region.Options{Access: region.RemoteRead}, &a.HeadSTag},
+	} {
+		r, err := c.Table().RegisterMemory(w.mem, w.o)
+		if err != nil {
+			l.revoke(nil)
+			return nil, err
+		}
+		l.regs[i], *w.stag = r, uint32(r.STag())
+	}
+	l.conn, l.loc = c, nil
 	return &a, nil
 }
 
-// Local gives the session to p, a producer in this process. Errors: ErrFenced, ErrClosed,
-// the first error of the memory, and those of Producer.Open.
+// Local gives the session to p, a producer in this process, which appends to the memory without a connection. If the
+// memory fails, or a Verify does (ErrMismatch), the appends of p end with that error, and p is closed: there will be
+// no other session. Errors: ErrFenced, ErrClosed, the first error of the memory, and those of Producer.Open.
 func (s *Prepared) Local(p *Producer) error {
-	s.l.order.Lock()
-	defer s.l.order.Unlock()
+	l := s.l
+	l.order.Lock()
+	defer l.order.Unlock()
 	if err := s.use(); err != nil {
 		return err
 	}
-	return s.l.local(p, &s.a)
+	loc := &local{p: p, head: l.mem.Head, ring: guarded(l.mem.Ring(s.a.Mode)), tail: guarded(l.mem.TailWord())}
+	l.state.Lock()
+	err := l.err
+	if err == nil {
+		l.loc = loc
+	}
+	l.state.Unlock()
+	if err != nil {
+		return err
+	}
+	return p.open(loc, &s.a)
 }
 
 // use takes the session, if it is still the last one. The caller holds l.order.

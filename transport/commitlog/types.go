@@ -67,19 +67,6 @@ var (
 // stay readable.
 type PoisonError = machine.Poison
 
-// Reason says why a record is poisoned.
-type Reason = machine.Reason
-
-// The reasons.
-const (
-	BadLength   = machine.BadLength
-	BadEpoch    = machine.BadEpoch
-	BadSequence = machine.BadSequence
-	BadChecksum = machine.BadChecksum
-	BeyondTail  = machine.BeyondTail
-	Missing     = machine.Missing
-)
-
 // Record is a record that has passed its checks. The payload is a copy, and belongs to the
 // reader.
 type Record = machine.Record

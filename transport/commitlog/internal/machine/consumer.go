@@ -3,7 +3,6 @@ package machine
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 )
@@ -18,20 +17,7 @@ const (
 	OpRevoke                // invalidate the STags of the old session
 	OpQuiesce               // wait until nobody of the old session touches the memory
 	OpPublish               // tell the producer Head; may get lost
-	numberOps               // not a kind
 )
-
-var opNames = [numberOps]string{
-	OpStore: "store", OpPersist: "persist", OpRevoke: "revoke", OpQuiesce: "quiesce", OpPublish: "publish",
-}
-
-// String returns the kind in words.
-func (k OpKind) String() string {
-	if int(k) < len(opNames) {
-		return opNames[k]
-	}
-	return fmt.Sprintf("OpKind(%d)", uint8(k))
-}
 
 // Range is N octets at offset Off of the memory.
 type Range struct{ Off, N int }

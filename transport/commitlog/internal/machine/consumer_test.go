@@ -311,9 +311,3 @@ func TestSourceFails(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestNames(t *testing.T) {
-	if OpQuiesce.String() != "quiesce" || OpKind(99).String() != "OpKind(99)" || WireKind(99).String() != "WireKind(99)" {
-		t.Error("names")
-	}
-}

@@ -334,10 +334,6 @@ func (r *RecordHeader) word() uint32 {
 	return uint32(r.Len)
 }
 
-// MaxFiller is the size in octets of the largest filler. A filler is smaller than the record after
-// it, which takes at most half the ring, and whose payload has at most MaxPayload.
-const MaxFiller = fillerBit - Align
-
 // AppendRecord appends a record with its padding to b.
 func AppendRecord(b []byte, salt uint64, epoch uint32, seq, proven uint64, payload []byte) []byte {
 	r := RecordHeader{Len: len(payload), Epoch: epoch, Seq: seq, Proven: proven}
