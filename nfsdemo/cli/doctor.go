@@ -127,6 +127,9 @@ func (a *app) doctor(ctx context.Context, f *doctorFlags, arg string) error {
 		machine = machine || r.State == ops.Failed && r.Local
 	}
 	at := readyJSON{Export: report.Export, Mount: net.JoinHostPort(u.Host, strconv.Itoa(report.MountPort))}
+	if report.Locks {
+		at.Locks = locksOn
+	}
 	e := srv.Export{XprtSec: srv.XprtNone}
 	for _, how := range secNames {
 		if how.name == f.sec {

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -77,6 +78,7 @@ type doctor struct {
 	Config
 	results []Result
 	port    int // of MOUNT over TCP, once it is known
+	locks   bool
 
 	reserved bool // MOUNT was asked from a port below 1024
 	unsure   bool // it was not, and refuses: it may be that
@@ -133,14 +135,15 @@ func Run(ctx context.Context, cfg Config) *Findings {
 	if d.Root != "" {
 		d.results = append(d.results, machine(d.Root, d.TLS != nil, d.URL.Scheme == nfsclient.SchemeRDMA, d.GSS != nil)...)
 	}
-	return &Findings{Results: d.results, Export: d.URL.Path, MountPort: d.port}
+	return &Findings{Results: d.results, Export: d.URL.Path, MountPort: d.port, Locks: d.locks}
 }
 
-// Report is the outcome of all checks.
+// Findings is the outcome of all checks.
 type Findings struct {
 	Results   []Result
 	Export    string // the path in the URL, or the first export if it has none
 	MountPort int    // of MOUNT over TCP
+	Locks     bool   // rpcbind names a lock manager
 }
 
 func good(format string, args ...any) Result {
@@ -462,9 +465,14 @@ func (d *doctor) mountd(ctx context.Context) Result {
 	var err error
 	how := ""
 	if d.port == 0 {
-		if d.port, err = d.registered(ctx, mount3.Program, mount3.Version); err == nil {
+		// Half of the time: a firewall may drop what is for rpcbind, and let MOUNT through.
+		ask, cancel := context.WithTimeout(ctx, d.Timeout/2)
+		if d.port, err = d.registered(ask, mount3.Program, mount3.Version); err == nil {
 			how = ", says rpcbind"
+			_, err := d.registered(ask, lockd.NLMProgram, lockd.Version4)
+			d.locks = err == nil
 		}
+		cancel()
 	}
 	if d.port == 0 {
 		d.port, how = 20048, ", the usual one, since rpcbind does not name one"

@@ -2,6 +2,7 @@ package ops_test
 
 import (
 	"context"
+	"io"
 	"maps"
 	"net"
 	"net/netip"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -212,6 +215,37 @@ func TestAnotherServer(t *testing.T) {
 	r := ops.Run(t.Context(), ops.Config{URL: u, Rpcbind: serve(t, table, nil, tcp)}).Results[1]
 	if r.State != ops.Failed || !strings.HasSuffix(r.Detail, "but an NFS server answers over TCP on port "+strconv.Itoa(other)) || !strings.Contains(r.Fix, "port="+strconv.Itoa(other)) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestRpcbind: a mount has locks if rpcbind names a lock manager; one that says nothing, as behind a firewall, leaves time to
+// try the usual port of MOUNT.
+func TestRpcbind(t *testing.T) {
+	h := good(t)
+	at, mount := serve(t, h, nil, rdma), serve(t, h, nil, tcp)
+	ask := func(rpcbind int) (mountd ops.Result, locks bool) {
+		t.Helper()
+		u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(at) + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := ops.Run(t.Context(), ops.Config{URL: u, Rpcbind: rpcbind})
+		return f.Results[4], f.Locks
+	}
+	addr := rpcbind.Universal(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(mount)))
+	all := []rpcbind.Entry{
+		{Prog: mount3.Program, Vers: mount3.Version, Netid: rpcbind.NetTCP, Addr: addr},
+		{Prog: lockd.NLMProgram, Vers: lockd.Version4, Netid: rpcbind.NetTCP, Addr: addr},
+	}
+	for n := 1; n <= len(all); n++ {
+		r, locks := ask(serve(t, &rpcbind.Table{Entries: all[:n]}, nil, tcp))
+		if r.State != ops.OK || !strings.HasSuffix(r.Detail, "says rpcbind") || locks != (n == 2) {
+			t.Errorf("%d of %v: locks %v, %+v", n, all, locks, r)
+		}
+	}
+	silent := raw(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	if r, locks := ask(silent); locks || !strings.Contains(r.Detail, "20048, the usual one") || strings.Contains(r.Detail, "no answer") {
+		t.Errorf("a silent rpcbind: locks %v, %+v", locks, r)
 	}
 }
 
