@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,19 +11,24 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// TestControlLocks: the administrator sees who holds a lock, of which file, and takes it. One that is kicked loses its
-// connection.
+// TestControlLocks: the administrator sees all to whom a directory is exported, and how; who holds a lock, of which file, and
+// takes it. One that is kicked loses its connection.
 func TestControlLocks(t *testing.T) {
 	localRPCBind(t)
 	dir, state := t.TempDir(), t.TempDir()
 	noErr(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o666))
+	list := one(dir)
+	for _, who := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "127.0.0.1"} {
+		list[0].Clients = append(list[0].Clients, server.Client{Nets: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(who), 32)}, AnonUID: 7, Secure: true})
+	}
 	s := started(t, &serviceConfig{
-		exports: one(dir), state: state, tcp: "127.0.0.1:0", register: true, locks: locksAuto, config: new(transport.Config),
+		exports: list, state: state, tcp: "127.0.0.1:0", register: true, locks: locksAuto, config: new(transport.Config),
 	})
 	if c := s.srv.Config; c.Duplicates.Owner == nil || c.Limits.Memory >= transport.DefaultMemory {
 		t.Errorf("with locks the transport is told nothing of users: owners %v, %d octets", c.Duplicates.Owner != nil, c.Limits.Memory)
@@ -54,7 +60,8 @@ func TestControlLocks(t *testing.T) {
 		return command(t.Context(), "", append([]string{"exports", "--control", filepath.Join(state, "control")}, args...)...)
 	}
 	line := regexp.MustCompile(`(?m)^  127\.0\.0\.1 client\?7 process 7 exclusive octets 10-14 inode \d\d+ of ` + regexp.QuoteMeta(s.path) + `$`)
-	if r := exports(); r.status != exitOK || !line.MatchString(r.stdout) || !strings.Contains(r.stdout, "\nlocks on\n") {
+	if r := exports(); r.status != exitOK || !line.MatchString(r.stdout) || !strings.Contains(r.stdout, "\nlocks on\n") ||
+		!strings.Contains(r.stdout, "\n  read-write, root_squash, anonuid=7 for 127.0.0.1/32\n") {
 		t.Errorf("%+v", r)
 	}
 	if r := exports("--free-locks", "192.0.2.1"); r.status != exitFailed || !strings.Contains(r.stderr, "no client with the address or the name 192.0.2.1") {

@@ -570,15 +570,9 @@ func (s *exportSet) close() error {
 	return err
 }
 
-// modeOf describes the options of an export, by groups of clients if it has them, in words of exports(5).
-func modeOf(e *server.Export) string {
-	const shown = 4
-	var groups []string
-	for i, c := range e.Clients {
-		if i == shown {
-			groups = append(groups, fmt.Sprintf("and %d more", len(e.Clients)-i))
-			break
-		}
+// modesOf describes the options of each group of clients of an export, in words of exports(5).
+func modesOf(e *server.Export) (groups []string) {
+	for _, c := range e.Clients {
 		who := slices.Clone(c.Names)
 		for _, n := range c.Certs {
 			who = append(who, "tls:"+n)
@@ -589,10 +583,18 @@ func modeOf(e *server.Export) string {
 		if len(who) == 0 {
 			who = []string{"everybody"}
 		}
-		own := server.Export{FS: e.FS, ReadOnly: c.ReadOnly, Squash: c.Squash, Secure: c.Secure, XprtSec: c.XprtSec, Sec: c.Sec}
+		own := server.Export{FS: e.FS, ReadOnly: c.ReadOnly, Squash: c.Squash, Secure: c.Secure, XprtSec: c.XprtSec, Sec: c.Sec, AnonUID: c.AnonUID, AnonGID: c.AnonGID}
 		groups = append(groups, modeOf(&own)+" for "+strings.Join(who, " "))
 	}
-	if len(groups) > 0 {
+	return groups
+}
+
+// modeOf describes the options of an export, in a line: of many groups of clients, the first ones.
+func modeOf(e *server.Export) string {
+	const shown = 4
+	if groups := modesOf(e); len(groups) > shown {
+		return fmt.Sprintf("%s; and %d more", strings.Join(groups[:shown], "; "), len(groups)-shown)
+	} else if len(groups) > 0 {
 		return strings.Join(groups, "; ")
 	}
 	mode := "read-write"
@@ -608,7 +610,14 @@ func modeOf(e *server.Export) string {
 	if e.FS != nil && !e.FS.Info().Owners {
 		return mode
 	}
-	if mode += ", " + e.Squash.String(); !e.Secure {
+	mode += ", " + e.Squash.String()
+	if e.AnonUID != 0 {
+		mode += fmt.Sprintf(", anonuid=%d", e.AnonUID)
+	}
+	if e.AnonGID != 0 {
+		mode += fmt.Sprintf(", anongid=%d", e.AnonGID)
+	}
+	if !e.Secure {
 		mode += ", insecure"
 	}
 	return mode

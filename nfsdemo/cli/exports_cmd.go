@@ -134,7 +134,7 @@ func askControl(ctx context.Context, at, method, what string) ([]byte, error) {
 	res, err := tr.RoundTrip(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("no server at %s: start it, or name its socket with --control", at)
+		return nil, fmt.Errorf("no server at %s: start it, be root if it is root's, or name its socket with --control", at)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%s: permission denied: be root, or the user of the server", at)
 	case err != nil:
@@ -179,7 +179,14 @@ func (a *app) printExports(r *exportsJSON) {
 		return rows
 	}
 	for _, e := range r.Exports {
-		fmt.Fprintf(a.stdout, "%s  %s\n", quoteName(e.Path), quoteName(e.Mode))
+		if len(e.Clients) < 2 {
+			fmt.Fprintf(a.stdout, "%s  %s\n", quoteName(e.Path), quoteName(e.Mode))
+		} else {
+			fmt.Fprintf(a.stdout, "%s\n", quoteName(e.Path))
+			for _, c := range e.Clients {
+				fmt.Fprintf(a.stdout, "  %s\n", quoteName(c))
+			}
+		}
 		if e.Away != "" {
 			fmt.Fprintf(a.stdout, "  not served now: %s\n", quoteName(e.Away))
 		}

@@ -269,7 +269,7 @@ func (s *service) exported() (out []ops.Export) {
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
 	for _, x := range s.set.list {
-		e := ops.Export{Path: x.Path, Mode: modeOf(&x.Export.Export)}
+		e := ops.Export{Path: x.Path, Mode: modeOf(&x.Export.Export), Clients: modesOf(&x.Export.Export)}
 		if _, err := x.alive.lost(); err != nil {
 			e.Away = err.Error()
 		}

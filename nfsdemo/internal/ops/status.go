@@ -56,7 +56,9 @@ type Report struct {
 type Export struct {
 	Path string `json:"path"`
 	Mode string `json:"mode"`
-	Away string `json:"away,omitempty"` // why it cannot be used now
+	// Clients are those that it names, each with its options; none: it admits everybody who may connect.
+	Clients []string `json:"clients,omitempty"`
+	Away    string   `json:"away,omitempty"` // why it cannot be used now
 	// Size and Avail are octets of its file system, and of it those that users may still write; 0: not known.
 	Size  uint64 `json:"size_octets,omitempty"`
 	Avail uint64 `json:"avail_octets,omitempty"`
