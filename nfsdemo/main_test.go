@@ -67,12 +67,12 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: ready file")
 	}
 	name := ts.MkAbs(args[0])
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		if _, err := os.Stat(name); err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("the server is not ready after a minute")
+			ts.Fatalf("the server is not ready")
 		}
 	}
 	for line := range strings.Lines(ts.ReadFile(args[0])) {

@@ -23,14 +23,7 @@ func (a *app) catCmd() *cobra.Command {
 		Example: `  nfsdemo cat nfs+rdma://127.0.0.1/srv/data/notes.txt
   nfsdemo cat nfs+rdma://127.0.0.1/srv/data/big.tar | tar t`,
 		Args: nArgs(1, -1, "one URL or more"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.session()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			return a.each(cmd.Context(), args, func(arg string) error { return s.cat(cmd.Context(), arg) })
-		},
+		RunE: a.overURLs((*session).cat),
 	}
 	a.addClientFlags(cmd)
 	return cmd

@@ -108,6 +108,18 @@ func (a *app) clientConfig() (*nfsclient.Config, error) {
 	return cfg, nil
 }
 
+// overURLs is the RunE of a command that does f with each of its URLs.
+func (a *app) overURLs(f func(s *session, ctx context.Context, arg string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := a.session()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return a.each(cmd.Context(), args, func(arg string) error { return f(s, cmd.Context(), arg) })
+	}
+}
+
 // session holds the connections of one command: one per export.
 type session struct {
 	a     *app

@@ -143,22 +143,18 @@ func TestSettings(t *testing.T) {
 		before, flags []string
 		want          string
 	}{
-		{serve, []string{"--credits", "-1"}, "--credits -1: want 1 to 4096, or 0 for the default"},
-		{serve, []string{"--credits", "4097"}, "--credits 4097: want 1 to 4096"},
 		{serve, []string{"--client-memory", "1M"}, "--client-memory 1M: want 2M to 1024T, 0 for the default, or -1 for no limit"},
 		{serve, []string{"--client-memory", "-2"}, "--client-memory -2: want 2M to"},
-		{serve, []string{"--client-pulls", "-2"}, "--client-pulls -2: want 1 to"},
+		{serve, []string{"--client-connections", "-2"}, "--client-connections -2: want 1 to"},
 		{serve, []string{"--memory-limit", "64"}, "--memory-limit 64: want 2M to 1024T, or 0 for the default"},
 		{serve, []string{"--memory-limit", "2000T"}, "want 2M to 1024T"},
 		{serve, []string{"--client-memory", "99999999T"}, "larger than 9223372036854775807 octets"},
 		{serve, []string{"--memory-limit", "64X"}, "want octets, or a number with K, M, G or T, for example 64M or 1G"},
 		{serve, []string{"--max-connections", "2000000000"}, "--max-connections 2000000000: want 1 to 1073741824"},
-		{serve, []string{"--max-pulls", "2000000000"}, "--max-pulls 2000000000: want 1 to 1073741824"},
 		{serve, []string{"--allow", "300.1.1.1"}, "nfsdemo: --allow: \"300.1.1.1\" is not a network: write "},
-		{serve, []string{"--credit-pool", "-1"}, "--credit-pool -1: want 0 or more"},
 		{proxy, []string{"--backward", "-1"}, "--backward -1: want 1 to 4096"},
 		{proxy, []string{"--backward", "4097"}, "--backward 4097: want 1 to 4096"},
-		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, []string{"--credits", "-1"}, "--credits -1"},
+		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, nil, `--listen "foo" is not an address`},
 		{[]string{"serve", "--memory", "--export", "/x", "--status", "nonsense"}, nil, `--status "nonsense" is not an address`},
 		{[]string{"serve", "--memory", "--export", "/x", "--log-format", "yaml"}, nil, "want text or json"},
 		{[]string{"completion", "tcsh"}, nil, "unknown command"},
@@ -169,6 +165,8 @@ func TestSettings(t *testing.T) {
 		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--exclude", "["}, "--exclude \"[\" is not a pattern"},
 		{[]string{"cp", "-", "nfs://127.0.0.1:1/x"}, []string{"--verify"}, "--verify with -"},
 		{[]string{"cp", "-", "nfs://127.0.0.1:1/x"}, []string{"--resume"}, "--resume with -"},
+		{[]string{"cp", "-", "a", "nfs://127.0.0.1:1/x"}, nil, "standard input cannot be one of several sources"},
+		{[]string{"cp", "nfs://127.0.0.1:1/x", "a", "b"}, nil, "a and b are both local"},
 		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--max-names", "-1"}, "--max-names -1"},
 		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--call-timeout", "-1s"}, "--call-timeout -1s"},
 	} {
@@ -183,7 +181,7 @@ func TestSettings(t *testing.T) {
 // TestRanges: the ranges of the flags are those of transport.Config.
 func TestRanges(t *testing.T) {
 	good := []transport.Config{
-		{Credits: maxCredits, Backward: transport.Backward{Credits: maxCredits}, Limits: transport.Limits{Conns: maxCount, Pulls: maxCount}},
+		{Backward: transport.Backward{Credits: maxCredits}, Limits: transport.Limits{Conns: maxCount}},
 		{Limits: transport.Limits{Memory: minMemory, PerClient: transport.ClientLimits{Memory: minMemory}}},
 	}
 	for _, c := range good {
@@ -192,10 +190,8 @@ func TestRanges(t *testing.T) {
 		}
 	}
 	for _, c := range []transport.Config{
-		{Credits: maxCredits + 1},
 		{Backward: transport.Backward{Credits: maxCredits + 1}},
 		{Limits: transport.Limits{Conns: maxCount + 1}},
-		{Limits: transport.Limits{Pulls: maxCount + 1}},
 		{Limits: transport.Limits{Memory: minMemory - 1<<20}},
 		{Limits: transport.Limits{PerClient: transport.ClientLimits{Memory: minMemory - 1<<20}}},
 	} {
@@ -639,16 +635,12 @@ func crash(t *testing.T, dir string) string {
 	go func() {
 		over <- c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: 3, Proc: uint32(nfs3.ProcMkdir)}, new(rpc.Reply))
 	}()
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	eventually(t, func() bool {
 		_ = os.RemoveAll(dead)
 		noErr(t, os.CopyFS(dead, os.DirFS(live)))
-		if st, err := inspectReplies(dead); err == nil && len(st.Unanswered) == 1 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("no note of the call")
-		}
-	}
+		st, err := inspectReplies(dead)
+		return err == nil && len(st.Unanswered) == 1
+	}, "no note of the call")
 	cancel()
 	if err := errors.Join(<-over, c.Close()); !errors.Is(err, context.Canceled) {
 		t.Error(err)

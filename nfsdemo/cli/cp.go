@@ -332,13 +332,7 @@ func (c *copier) copyArgs(ctx context.Context, list []*source, dst target, name 
 	if c.bar != nil {
 		counting.Go(func() { c.count(run, list) })
 	}
-	c.all(run, nil, func(yield func(*source, error) bool) {
-		for _, src := range list {
-			if !yield(src, nil) {
-				return
-			}
-		}
-	}, dst)
+	c.all(run, nil, sound(list), dst)
 	cancel(nil)
 	counting.Wait()
 	c.bar.end()
@@ -372,15 +366,19 @@ func (c *copier) count(ctx context.Context, list []*source) {
 		}
 		return true
 	}
-	whole := walk(func(yield func(*source, error) bool) {
-		for _, src := range list {
-			if !yield(src, nil) {
+	if walk(sound(list)) {
+		c.bar.counted()
+	}
+}
+
+// sound yields a list as what has no errors.
+func sound[T any](list []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, x := range list {
+			if !yield(x, nil) {
 				return
 			}
 		}
-	})
-	if whole {
-		c.bar.counted()
 	}
 }
 
@@ -497,7 +495,7 @@ func (c *copier) copy(ctx context.Context, src *source, dst target) error {
 	case src.mode.IsRegular():
 		return c.put(ctx, src, dst)
 	}
-	return fmt.Errorf("%s: skipped: a %s", src.show, typeName(src.mode))
+	return fmt.Errorf("%s: skipped: a %s", src.show, typeOf(src.mode).name)
 }
 
 // copyDir copies a directory and its contents.

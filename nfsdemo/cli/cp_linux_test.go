@@ -47,16 +47,14 @@ func TestInterruptedCopy(t *testing.T) {
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		noErr(t, cmd.Start())
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			if parts, _ := filepath.Glob(filepath.Join(x.dir, "*.part")); len(parts) > 1 {
-				if st, err := os.Stat(parts[0]); err == nil && st.Size() > 1<<20 {
-					break
-				}
+		eventually(t, func() bool {
+			parts, _ := filepath.Glob(filepath.Join(x.dir, "*.part"))
+			if len(parts) < 2 {
+				return false
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("no parts: %s", errs.String())
-			}
-		}
+			st, err := os.Stat(parts[0])
+			return err == nil && st.Size() > 1<<20
+		}, "no parts")
 		noErr(t, cmd.Process.Signal(os.Interrupt))
 		exit, _ := errors.AsType[*exec.ExitError](cmd.Wait())
 		if exit == nil || exit.ExitCode() != 130 || !regexp.MustCompile(`^nfsdemo: \d files? left as NAME.part: .*\nnfsdemo: interrupted\n$`).MatchString(errs.String()) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -431,76 +430,26 @@ func TestLocalSymlinkIsReplaced(t *testing.T) {
 	}
 }
 
-func TestLocalSource(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"a", "b"} {
-		noErr(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o640))
-	}
-	noErr(t, os.Symlink("a", filepath.Join(dir, "l")))
-	src, err := localSource(dir, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []*source
-	for s, e := range src.each(t.Context()) {
-		list, err = append(list, s), errors.Join(err, e)
-	}
-	slices.SortFunc(list, func(a, b *source) int { return strings.Compare(a.name, b.name) })
-	if err != nil || len(list) != 3 || list[0].name != "a" || list[0].size != 1 || !isLink(list[2].mode) {
-		t.Fatalf("list = %+v, %v", list, err)
-	}
-	if to, err := list[2].link(t.Context()); to != "a" || err != nil {
-		t.Errorf("link = %q, %v", to, err)
-	}
-	r, done, err := list[1].open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done()
-	buf := make([]byte, 1)
-	if _, err := r.ReadAt(buf, 0); err != nil || string(buf) != "b" {
-		t.Errorf("read %q, %v", buf, err)
-	}
-	if err := list[0].complete(0); !errors.Is(err, errChanged) {
-		t.Errorf("a file that shrank: got %v", err)
-	}
-	if _, err := localSource(filepath.Join(dir, "none"), true); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want ErrNotExist", err)
-	}
-}
-
-func TestCheckCopy(t *testing.T) {
-	for _, tt := range []struct {
-		from []string
-		to   string
-		want string // "" for none
-	}{
-		{[]string{"a"}, "nfs://h/x", ""},
-		{[]string{"nfs://h/x"}, "a", ""},
-		{[]string{"nfs://h/x"}, "-", ""},
-		{[]string{"-"}, "nfs://h/x", ""},
-		{[]string{"a"}, "b", "no argument is a URL"},
-		{[]string{"-"}, "-", "no argument is a URL"},
-		{[]string{"nfs://h/x", "a"}, "b", "a and b are both local"},
-		{[]string{"-", "a"}, "nfs://h/x", "one of several"},
-		{[]string{"http://h/x"}, "nfs://h/x", "not supported"},
-	} {
-		err := checkCopy(tt.from, tt.to)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("checkCopy(%q, %q) = %v, want %q", tt.from, tt.to, err, tt.want)
-		}
-		if err != nil && exitStatus(err) != exitUsage {
-			t.Errorf("checkCopy(%q, %q): status %d", tt.from, tt.to, exitStatus(err))
-		}
-	}
-}
-
 // must returns v, unless err ends the test.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		noErr(t, err)
 		return v
+	}
+}
+
+// eventually waits until done, as long as go test does, since the machine may be busy. what says what is not so by then.
+func eventually(t testing.TB, done func() bool, what ...any) {
+	t.Helper()
+	end, limited := time.Time{}, false
+	if t, ok := t.(*testing.T); ok {
+		end, limited = t.Deadline()
+	}
+	for ; !done(); time.Sleep(time.Millisecond) {
+		if limited && time.Until(end) < 10*time.Second {
+			t.Fatal(what...)
+		}
 	}
 }
 

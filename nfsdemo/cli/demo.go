@@ -191,7 +191,7 @@ func (d *demo) print() {
 			fmt.Sprint(r.Credits), duration(time.Duration(r.Seconds * float64(time.Second))),
 		})
 	}
-	printTable(d.a.stdout, table)
+	printColumns(d.a.stdout, table, 1, false, "  ")
 }
 
 // step is a part of the demonstration.

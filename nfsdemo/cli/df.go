@@ -65,7 +65,7 @@ func (a *app) df(ctx context.Context, args []string, inodes bool) error {
 		return nil
 	})
 	if !a.json && len(rows) > 1 {
-		printColumns(a.stdout, rows, 1)
+		printColumns(a.stdout, rows, 1, true, " ")
 	}
 	return err
 }

@@ -229,5 +229,5 @@ func (a *app) printRows(rows [][]string) {
 			row[i] = quoteName(row[i])
 		}
 	}
-	printColumns(a.stdout, rows, 9) // all of them to the left
+	printColumns(a.stdout, rows, 9, true, " ") // all of them to the left
 }

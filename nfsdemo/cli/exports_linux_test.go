@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -116,11 +115,9 @@ func TestKernelCross(t *testing.T) {
 	})
 	served := func(path string, want bool) {
 		t.Helper()
-		for begun := time.Now(); slices.ContainsFunc(s.set.exports(), func(e server.Export) bool { return e.Path == path && e.FS != nil }) != want; {
-			if time.Since(begun) > time.Minute {
-				t.Fatalf("%s is served: %v", path, !want)
-			}
-		}
+		eventually(t, func() bool {
+			return slices.ContainsFunc(s.set.exports(), func(e server.Export) bool { return e.Path == path && e.FS != nil }) == want
+		}, path, " is not served, or is: ", want)
 	}
 	c, err := client(t, s, export)
 	check(t, err)
@@ -205,12 +202,7 @@ func TestKernelDisk(t *testing.T) {
 	}
 	free := func(what string) {
 		t.Helper()
-		begun := time.Now()
-		for unix.Unmount(at, 0) != nil {
-			if time.Since(begun) > time.Minute {
-				t.Fatal(what, "it stays in use")
-			}
-		}
+		eventually(t, func() bool { return unix.Unmount(at, 0) == nil }, what, "it stays in use")
 	}
 	if _, err := client(t, s, at); err == nil {
 		t.Error("what lies below the mount point is served")

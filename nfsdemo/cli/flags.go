@@ -141,8 +141,6 @@ type limitFlags struct {
 	memory       size
 	clientMemory size
 	why          string // memory is less than the default; "" if it is not
-	pulls        int
-	clientPulls  int
 }
 
 // add declares the flags on a command.
@@ -153,23 +151,16 @@ func (f *limitFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
 	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M, or 60 % of the cgroup's memory if that is less")
 	flags.Var(&f.clientMemory, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
-	flags.IntVar(&f.pulls, "max-pulls", 0, "most calls whose chunks are read at a time; 0: 4096")
-	flags.IntVar(&f.clientPulls, "client-pulls", 0, "most of these for one client address; 0: a quarter of all, -1: no separate limit")
 }
 
 // Ranges of flags. They are checked here because errors of transport.Config name its fields, not
 // the flags.
 const (
 	maxCredits = 4096                                        // on one connection
-	maxCount   = 1 << 30                                     // of connections, of pulls
+	maxCount   = 1 << 30                                     // of connections
 	minMemory  = (transport.DefaultMaxPayload>>20 + 1) << 20 // room for the largest call
 	maxSize    = 1 << 50
 )
-
-// inRange refuses the value n of a flag unless it is least to most, or 0 for the default.
-func inRange(flag string, n, least, most int) error {
-	return checkLimits(limit{flag, int64(n), int64(least), int64(most), 0})
-}
 
 // limit is the value of a flag, and its range. 0 is the default.
 type limit struct {
@@ -211,9 +202,7 @@ func checkLimits(all ...limit) error {
 func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 	err := checkLimits(
 		limit{"max-connections", int64(f.conns), 1, maxCount, 0},
-		limit{"max-pulls", int64(f.pulls), 1, maxCount, 0},
 		limit{"client-connections", int64(f.clientConns), 1, maxCount, unlimited},
-		limit{"client-pulls", int64(f.clientPulls), 1, maxCount, unlimited},
 		limit{"memory-limit", int64(f.memory), minMemory, maxSize, inOctets},
 		limit{"client-memory", int64(f.clientMemory), minMemory, maxSize, inOctets | unlimited},
 	)
@@ -227,7 +216,7 @@ func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 		}
 		cfg.Limits.Allow = allow
 	}
-	cfg.Limits.Conns, cfg.Limits.Memory, cfg.Limits.Pulls = f.conns, int64(f.memory), f.pulls
+	cfg.Limits.Conns, cfg.Limits.Memory = f.conns, int64(f.memory)
 	if n := dir.MaxDescriptors(); f.conns == 0 && n < fewDescriptors {
 		cfg.Limits.Conns = max(n/3, 1) // of which one client may have a part; the proxy needs two for each
 	}
@@ -235,9 +224,7 @@ func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 		cfg.Limits.Memory = max(most/10*6, minMemory)
 		f.why = fmt.Sprintf("%s for calls, 60 %% of the cgroup's %s", octets(uint64(cfg.Limits.Memory)), octets(uint64(most)))
 	}
-	cfg.Limits.PerClient = transport.ClientLimits{
-		Conns: f.clientConns, Memory: int64(f.clientMemory), Pulls: f.clientPulls,
-	}
+	cfg.Limits.PerClient = transport.ClientLimits{Conns: f.clientConns, Memory: int64(f.clientMemory)}
 	return card.lessen(cfg)
 }
 
@@ -300,20 +287,4 @@ func collectAt(root fs.FS, memory int64) int64 {
 		n = min(n, most/10*9)
 	}
 	return n
-}
-
-// addPoolFlag adds --credit-pool.
-func addPoolFlag(cmd *cobra.Command, n *int) {
-	cmd.Flags().IntVar(n, "credit-pool", 0, "calls in flight of all RDMA clients together, shared by load; 0: one for each 40K of --memory-limit")
-}
-
-// creditPool returns the pool of n credits, nil, the default of the transport, for 0.
-func creditPool(n int) (*transport.CreditPool, error) {
-	switch {
-	case n < 0:
-		return nil, usagef("--credit-pool %d: want 0 or more; 0 means one for each 40K of --memory-limit", n)
-	case n == 0:
-		return nil, nil
-	}
-	return transport.NewCreditPool(n), nil
 }

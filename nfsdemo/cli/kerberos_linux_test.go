@@ -84,16 +84,14 @@ func newKDC(t *testing.T, name string, users ...string) *realm {
 		_ = kdc.Process.Kill()
 		_ = kdc.Wait()
 	})
-	for end := time.Now().Add(time.Minute); ; {
+	eventually(t, func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
-			return r
 		}
-		if time.Now().After(end) {
-			t.Fatal("the KDC does not listen: ", err)
-		}
-	}
+		return err == nil
+	}, "the KDC does not listen")
+	return r
 }
 
 func (r *realm) write(name, text string) {

@@ -22,10 +22,14 @@ type sockets struct {
 	card      *Card // listens for --listen; nil: TCP does
 }
 
-// inheritSockets takes the sockets of systemd, once. known are the flags that can have one.
-func inheritSockets(known ...string) (*sockets, error) {
-	s := &sockets{}
-	slices.Sort(known)
+// inherit takes the sockets of systemd, once, and checks the addresses of flags. One with a socket, which a card has not, gets
+// its address, and so counts as set.
+func (a *app) inherit(flags map[string]*string) (*sockets, error) {
+	s := &sockets{card: a.card}
+	known := slices.Sorted(maps.Keys(flags))
+	if a.card != nil {
+		known = slices.DeleteFunc(known, func(flag string) bool { return flag == "listen" })
+	}
 	var err error
 	if s.inherited, err = activation.ListenersWithNames(); err != nil {
 		return nil, fmt.Errorf("sockets of systemd: %w", err)
@@ -36,35 +40,20 @@ func inheritSockets(known ...string) (*sockets, error) {
 			err = fmt.Errorf("socket %q of systemd: set FileDescriptorName to one of %s", name, strings.Join(known, ", "))
 		case len(list) > 1:
 			err = fmt.Errorf("%d sockets %q of systemd: give it one", len(list), name)
+		default:
+			*flags[name] = list[0].Addr().String()
 		}
-		if err != nil {
-			s.close()
-			return nil, err
+	}
+	for flag, addr := range flags {
+		if _, _, aerr := net.SplitHostPort(*addr); *addr != "" && aerr != nil {
+			err = usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, *addr)
 		}
+	}
+	if err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
-}
-
-// inherit is inheritSockets for flags. A card has no socket.
-func (a *app) inherit(flags map[string]*string) (*sockets, error) {
-	known := slices.Collect(maps.Keys(flags))
-	if a.card != nil {
-		known = slices.DeleteFunc(known, func(flag string) bool { return flag == "listen" })
-	}
-	s, err := inheritSockets(known...)
-	if err == nil {
-		s.card = a.card
-	}
-	return s, err
-}
-
-// name gives the flags without an address those of systemd's sockets, so that they count as set.
-func (s *sockets) name(flags map[string]*string) {
-	for flag, addr := range flags {
-		if list := s.inherited[flag]; len(list) > 0 {
-			*addr = list[0].Addr().String()
-		}
-	}
 }
 
 // listen returns the listener of a flag, nil if there is none: no socket of systemd, and no address.

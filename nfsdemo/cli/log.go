@@ -109,7 +109,7 @@ func (a *app) dumpLog(path string, records bool) error {
 		if !records {
 			return nil
 		}
-		return a.printRecord(r, n == 1)
+		return a.printRecord(r, &r.Pos, n == 1)
 	}
 	info, err := commitlog.Inspect(f, fi.Size(), see)
 	if commitlog.TailError(err) {
@@ -143,18 +143,22 @@ func (a *app) dumpLog(path string, records bool) error {
 	return errors.Join(errs...)
 }
 
-// printRecord prints a line. Columns have the width of usual numbers: the records are printed
-// as they come, before all their widths are known.
-func (a *app) printRecord(r *commitlog.Record, first bool) error {
+// printRecord prints a line, with the position in a file unless that is nil. Columns have the width of usual numbers: the
+// records are printed as they come, before all their widths are known.
+func (a *app) printRecord(r *commitlog.Record, pos *uint64, first bool) error {
 	if a.json {
-		return a.printJSON(recordJSON{r.Seq, r.Epoch, &r.Pos, len(r.Payload), r.Payload})
+		return a.printJSON(recordJSON{r.Seq, r.Epoch, pos, len(r.Payload), r.Payload})
+	}
+	title, at := "", ""
+	if pos != nil {
+		title, at = fmt.Sprintf("%13s", "POSITION"), fmt.Sprintf("%13d", *pos)
 	}
 	if first {
-		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %12s %8s  %s\n", "SEQ", "EPOCH", "POSITION", "LENGTH", "PAYLOAD"); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "%10s %6s%s %8s  %s\n", "SEQ", "EPOCH", title, "LENGTH", "PAYLOAD"); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(a.stdout, "%10d %6d %12d %8d  %s\n", r.Seq, r.Epoch, r.Pos, len(r.Payload), beginning(r.Payload))
+	_, err := fmt.Fprintf(a.stdout, "%10d %6d%s %8d  %s\n", r.Seq, r.Epoch, at, len(r.Payload), beginning(r.Payload))
 	return err
 }
 
@@ -374,25 +378,11 @@ func (a *app) catLog(ctx context.Context, r *remote, secret *secretFile, from ui
 		if err != nil || rec == nil {
 			return err
 		}
-		if err := a.printRead(rec, first); err != nil {
+		if err := a.printRecord(rec, nil, first); err != nil {
 			return err
 		}
 		first = false
 	}
-}
-
-// printRead prints a line of log cat.
-func (a *app) printRead(r *commitlog.Record, first bool) error {
-	if a.json {
-		return a.printJSON(recordJSON{Seq: r.Seq, Epoch: r.Epoch, Length: len(r.Payload), Payload: r.Payload})
-	}
-	if first {
-		if _, err := fmt.Fprintf(a.stdout, "%10s %6s %8s  %s\n", "SEQ", "EPOCH", "LENGTH", "PAYLOAD"); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprintf(a.stdout, "%10d %6d %8d  %s\n", r.Seq, r.Epoch, len(r.Payload), beginning(r.Payload))
-	return err
 }
 
 // badTail says what is wrong with a log whose tail word is impossible, and what to do. Salvage
@@ -475,7 +465,7 @@ func (a *app) salvage(mem *pmem.Memory, force bool) (info *commitlog.Info, behin
 			return nil
 		}
 		behind++
-		return a.printRecord(r, behind == 1)
+		return a.printRecord(r, &r.Pos, behind == 1)
 	})
 	return info, behind, err
 }

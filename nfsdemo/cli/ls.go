@@ -139,13 +139,7 @@ func (l *lister) dir(ctx context.Context, c *nfsclient.Client, dir *nfsclient.No
 	}
 	l.held += size
 	defer func() { l.held -= size }()
-	return l.below(ctx, c, func(yield func(*nfsclient.Node, error) bool) {
-		for _, n := range list {
-			if !yield(n, nil) {
-				return
-			}
-		}
-	})
+	return l.below(ctx, c, sound(list))
 }
 
 // below lists the directories among some names.
@@ -216,7 +210,7 @@ func (l *lister) print(ctx context.Context, c *nfsclient.Client, list []*nfsclie
 			fmt.Fprintln(out, quoteName(name(n)))
 		}
 	}
-	printColumns(out, rows, 1)
+	printColumns(out, rows, 1, true, " ")
 	return out.Flush()
 }
 

@@ -22,14 +22,9 @@ func (a *app) mkdirCmd() *cobra.Command {
 			if err != nil {
 				return usagef("--mode %q is not an octal number from 0 to 7777", modeText)
 			}
-			s, err := a.session()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			return a.each(cmd.Context(), args, func(arg string) error {
-				return s.mkdir(cmd.Context(), arg, uint32(mode), parents)
-			})
+			return a.overURLs(func(s *session, ctx context.Context, arg string) error {
+				return s.mkdir(ctx, arg, uint32(mode), parents)
+			})(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "also make missing parents; an existing directory is no error")

@@ -19,8 +19,9 @@ import (
 	"golang.org/x/term"
 )
 
-// columnWidths returns the width of the widest cell of each column.
-func columnWidths(rows [][]string) []int {
+// printColumns prints columns with gap between them. The first left columns are aligned to the left, the others to the right,
+// but for the last one if it is ragged: that is not aligned.
+func printColumns(w io.Writer, rows [][]string, left int, ragged bool, gap string) {
 	var width []int
 	for _, row := range rows {
 		for i, cell := range row {
@@ -30,45 +31,19 @@ func columnWidths(rows [][]string) []int {
 			width[i] = max(width[i], len(cell))
 		}
 	}
-	return width
-}
-
-// printColumns prints columns with one space between them. The first left columns and the last one
-// are aligned to the left, the others to the right.
-func printColumns(w io.Writer, rows [][]string, left int) {
-	width := columnWidths(rows)
 	for _, row := range rows {
-		var b strings.Builder
+		cells := make([]string, len(row))
 		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-len(cell))
-			switch {
-			case i == len(row)-1:
-				b.WriteString(cell)
+			switch pad := strings.Repeat(" ", width[i]-len(cell)); {
+			case ragged && i == len(row)-1:
+				cells[i] = cell
 			case i < left:
-				b.WriteString(cell + pad + " ")
+				cells[i] = cell + pad
 			default:
-				b.WriteString(pad + cell + " ")
+				cells[i] = pad + cell
 			}
 		}
-		fmt.Fprintln(w, b.String())
-	}
-}
-
-// printTable prints columns with two spaces between them: the first aligned to the left, the others
-// to the right.
-func printTable(w io.Writer, rows [][]string) {
-	width := columnWidths(rows)
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-len(cell))
-			if i == 0 {
-				b.WriteString(cell + pad)
-			} else {
-				b.WriteString("  " + pad + cell)
-			}
-		}
-		fmt.Fprintln(w, b.String())
+		fmt.Fprintln(w, strings.Join(cells, gap))
 	}
 }
 
@@ -116,46 +91,34 @@ func modeString(m fs.FileMode) string {
 	special(3, fs.ModeSetuid, 's', 'S')
 	special(6, fs.ModeSetgid, 's', 'S')
 	special(9, fs.ModeSticky, 't', 'T')
-	b[0] = typeLetter(m)
+	b[0] = typeOf(m).letter
 	return string(b)
 }
 
-// typeLetter is the first letter of ls -l.
-func typeLetter(m fs.FileMode) byte {
-	switch {
-	case m.IsDir():
-		return 'd'
-	case m&fs.ModeSymlink != 0:
-		return 'l'
-	case m&fs.ModeNamedPipe != 0:
-		return 'p'
-	case m&fs.ModeSocket != 0:
-		return 's'
-	case m&fs.ModeCharDevice != 0:
-		return 'c'
-	case m&fs.ModeDevice != 0:
-		return 'b'
-	}
-	return '-'
+// fileType is what ls and stat call a type of files.
+type fileType struct {
+	bits   fs.FileMode // of fs.ModeType
+	letter byte        // of ls -l
+	name   string
 }
 
-// typeName is the word that stat prints.
-func typeName(m fs.FileMode) string {
-	switch typeLetter(m) {
-	case 'd':
-		return "directory"
-	case 'l':
-		return "symbolic link"
-	case 'p':
-		return "named pipe"
-	case 's':
-		return "socket"
-	case 'c':
-		return "character device"
-	case 'b':
-		return "block device"
+var fileTypes = []fileType{
+	{fs.ModeDir, 'd', "directory"},
+	{fs.ModeSymlink, 'l', "symbolic link"},
+	{fs.ModeNamedPipe, 'p', "named pipe"},
+	{fs.ModeSocket, 's', "socket"},
+	{fs.ModeDevice | fs.ModeCharDevice, 'c', "character device"},
+	{fs.ModeDevice, 'b', "block device"},
+}
+
+// typeOf returns the type of a file.
+func typeOf(m fs.FileMode) fileType {
+	for _, t := range fileTypes {
+		if m.Type() == t.bits {
+			return t
+		}
 	}
-	return "regular file"
+	return fileType{0, '-', "regular file"}
 }
 
 // listTime formats a time as ls -l does: with the year instead of the hour if it is more than
@@ -215,7 +178,7 @@ type fileJSON struct {
 func newFileJSON(n *nfsclient.Node, target string) *fileJSON {
 	at := &n.Attr
 	return &fileJSON{
-		Path: n.Path, Type: typeName(n.Mode()), Mode: permissions(n), Links: at.Nlink, UID: at.UID, GID: at.GID,
+		Path: n.Path, Type: typeOf(n.Mode()).name, Mode: permissions(n), Links: at.Nlink, UID: at.UID, GID: at.GID,
 		Size: at.Size, Used: at.Used, FSID: at.FSID, FileID: at.FileID,
 		Atime: at.Atime.Time().UTC(), Mtime: at.Mtime.Time().UTC(), Ctime: at.Ctime.Time().UTC(), Target: target,
 		PathOctets: foreign(n.Path), TargetOctets: foreign(target),

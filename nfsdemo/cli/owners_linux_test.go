@@ -294,14 +294,13 @@ func TestProxyFloods(t *testing.T) {
 			from("127.0.0.2", ports[name])
 		}
 		c := must(transport.NewStreamClient(context.Background(), from("127.0.0.3", ports[name]), nil))(t)
-		begun := time.Now()
 		call := &rpc.Call{Prog: 100003, Vers: 3}
 		if name == "MOUNT" {
 			call = &rpc.Call{Prog: mount3.Program, Vers: mount3.Version, Proc: uint32(mount3.ProcExport)}
 		}
 		var reply rpc.Reply
-		if err := c.Do(t.Context(), call, &reply); err != nil || reply.Header.Err() != nil || time.Since(begun) > 5*time.Second {
-			t.Errorf("%s: after %v: %v, %v", name, time.Since(begun), err, reply.Header.Err())
+		if err := c.Do(t.Context(), call, &reply); err != nil || reply.Header.Err() != nil {
+			t.Errorf("%s: %v, %v", name, err, reply.Header.Err())
 		}
 		reply.Release()
 		_ = c.Close() // nothing is awaited

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -28,9 +27,7 @@ type proxyFlags struct {
 	to            string // URL of the server
 	portFile      string
 	crc           transport.CRCMode
-	credits       int
 	backward      int // calls of the server in flight to one client; 0: passes none on
-	pool          int // credits of all RDMA clients together; 0: no limit
 	limits        limitFlags
 	log           *serverLog
 	tls, toTLS    tlsFiles
@@ -76,9 +73,7 @@ clients that have mounted the server wait for it, and refuses new mounts. Interr
 	flags.StringVar(&f.toTLS.key, "to-key", "", "`file` (PEM) of its key")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.StringVar(&f.status, "status", "", statusFlag)
-	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
 	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
-	addPoolFlag(cmd, &f.pool)
 	f.limits.add(cmd)
 	if a.card == nil {
 		addCRCFlag(cmd, &f.crc, "as each client asks, and ask the server for it")
@@ -90,14 +85,12 @@ clients that have mounted the server wait for it, and refuses new mounts. Interr
 
 // addresses takes the sockets of systemd, and fills in the defaults.
 func (f *proxyFlags) addresses(a *app, u *nfsclient.URL) (err error) {
-	flags := map[string]*string{"listen": &f.listen, "mount-listen": &f.mount, "status": &f.status}
-	if f.sockets, err = a.inherit(flags); err != nil {
+	if f.sockets, err = a.inherit(map[string]*string{"listen": &f.listen, "mount-listen": &f.mount, "status": &f.status}); err != nil {
 		return err
 	}
 	if u.Scheme == nfsclient.SchemeRDMA { // the clients come over TCP
 		f.sockets.card = nil
 	}
-	f.sockets.name(flags)
 	if f.listen == "" && f.sockets.card != nil {
 		return usagef("--listen: give an address of an RDMA device, for example --listen 192.0.2.5:20049 (rdma link, ip address)")
 	}
@@ -109,11 +102,6 @@ func (f *proxyFlags) addresses(a *app, u *nfsclient.URL) (err error) {
 	}
 	if f.mount != "" && u.MountPort == 0 {
 		return usagef("--mount-listen needs the port of MOUNT at the server: use --to %s?mountport=N", f.to)
-	}
-	for flag, addr := range flags {
-		if _, _, err := net.SplitHostPort(*addr); *addr != "" && err != nil {
-			return usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, *addr)
-		}
 	}
 	return nil
 }
@@ -144,17 +132,11 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	if f.log, err = a.serverLog(); err != nil {
 		return nil, err
 	}
-	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
+	if err := checkLimits(limit{"backward", int64(f.backward), 1, maxCredits, 0}); err != nil {
 		return nil, err
 	}
-	if err := inRange("backward", f.backward, 1, maxCredits); err != nil {
-		return nil, err
-	}
-	cfg := &transport.Config{Logger: f.log.zap, Credits: f.credits, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}
+	cfg := &transport.Config{Logger: f.log.zap, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}
 	if err := f.limits.apply(cfg, a.card); err != nil {
-		return nil, err
-	}
-	if cfg.CreditPool, err = creditPool(f.pool); err != nil {
 		return nil, err
 	}
 	if f.front, err = f.tls.server(); err != nil {
@@ -473,7 +455,7 @@ func (a *app) announceProxy(r *proxyJSON, portFile string) error {
 		}
 	}
 	if a.json {
-		return json.NewEncoder(a.stdout).Encode(r)
+		return a.printJSON(r)
 	}
 	_, err := fmt.Fprintf(a.stdout, "passing %s://%s on to %s\n", r.Scheme, r.Listen, r.To)
 	if r.Mount != "" {

@@ -44,19 +44,15 @@ func startProxyOver(t *testing.T, c *Card, args ...string) (ports map[string]str
 func portsOf(t *testing.T, file string, out *lines) map[string]string {
 	t.Helper()
 	ports := make(map[string]string)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	eventually(t, func() bool {
 		text, err := os.ReadFile(file)
 		for line := range strings.Lines(string(text)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			ports[key] = value
 		}
-		if err == nil {
-			return ports
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the proxy is not ready", out)
-		}
-	}
+		return err == nil
+	}, "the proxy is not ready", out)
+	return ports
 }
 
 // TestProxyStatus: a proxy whose server is not there says so everywhere: when it starts, to clients, and

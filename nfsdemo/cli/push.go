@@ -36,9 +36,6 @@ func (p *pushConfig) add(cmd *cobra.Command) {
 
 // check refuses flags that make no sense together.
 func (p *pushConfig) check(cfg *serviceConfig) error {
-	if _, _, err := net.SplitHostPort(p.listen); p.listen != "" && err != nil {
-		return usagef("--push-listen %q is not an address: write host:port, for example 127.0.0.1:9049", p.listen)
-	}
 	if err := p.limits.check(p.dir); err != nil {
 		return err
 	}
@@ -92,7 +89,7 @@ func (s *service) openPush(ctx context.Context) error {
 	}
 	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
 	p.srv = &push.Server{
-		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Limits: c.limits.limits(), Next: s.nfs, Logger: cfg.config.Logger,
+		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Limits: push.Limits{MaxLogs: c.limits.logs, MaxOctets: uint64(c.limits.space)}, Next: s.nfs, Logger: cfg.config.Logger,
 	}
 	// A log that cannot be opened is in the server's log, and its owner is told; the others are served.
 	if err := p.srv.Load(); errors.Is(err, rpc.ErrConfig) {
@@ -144,50 +141,27 @@ func (p *pushService) addr() string {
 	return addrOf(p.commits)
 }
 
-// pushLines are the lines of the port file about push logs.
-func (r *readyJSON) pushLines() string {
-	var s string
-	if r.Push != "" {
-		s += "\nPUSH=" + r.Push
-	}
-	if r.Status != "" {
-		s += "\nSTATUS=" + r.Status
-	}
-	return s
-}
-
 // pushLimits are the flags that limit the push logs. Zeros are the defaults.
 type pushLimits struct {
-	logs, clientLogs   int
-	space, clientSpace size // of rings
+	logs  int
+	space size // of rings
 }
 
 func (l *pushLimits) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.IntVar(&l.logs, "push-logs", 0, "most push logs of all clients together; 0: 1024")
-	flags.IntVar(&l.clientLogs, "client-push-logs", 0, "most push logs made for one client address; 0: an eighth of all, -1: no separate limit")
-	flags.Var(&l.space, "push-space", "memory that the rings of all push logs may take; 0: 1G")
-	flags.Var(&l.clientSpace, "client-push-space", "most of it for one client address; 0: a quarter of all, -1: no separate limit")
+	flags.IntVar(&l.logs, "push-logs", 0, "most push logs of all clients together, an eighth of them those of one client address; 0: 1024")
+	flags.Var(&l.space, "push-space", "memory that the rings of all push logs may take, a quarter of it those of one client address; 0: 1G")
 }
 
 // check refuses limits without --push-log, and limits out of range.
 func (l *pushLimits) check(dir string) error {
 	if dir == "" && *l != (pushLimits{}) {
-		return usagef("--push-logs, --push-space, --client-push-logs and --client-push-space need --push-log DIR: add it")
+		return usagef("--push-logs and --push-space need --push-log DIR: add it")
 	}
 	return checkLimits(
 		limit{"push-logs", int64(l.logs), 1, maxCount, 0},
-		limit{"client-push-logs", int64(l.clientLogs), 1, maxCount, unlimited},
 		limit{"push-space", int64(l.space), 1 << 20, maxSize, inOctets},
-		limit{"client-push-space", int64(l.clientSpace), 1 << 20, maxSize, inOctets | unlimited},
 	)
-}
-
-// limits converts the flags.
-func (l *pushLimits) limits() push.Limits {
-	return push.Limits{
-		MaxLogs: l.logs, ClientLogs: l.clientLogs, MaxOctets: uint64(l.space), ClientOctets: int64(l.clientSpace),
-	}
 }
 
 // repliesService pushes replies into logs of clients. A nil *repliesService does nothing.
@@ -254,26 +228,4 @@ func (r *repliesService) addr() string {
 		return ""
 	}
 	return addrOf(r.l)
-}
-
-// replyLine is the line of the port file about reply logs.
-func (r *readyJSON) replyLine() string {
-	if r.Reply == "" {
-		return ""
-	}
-	return "\nREPLIES=" + r.Reply
-}
-
-// checkReplies refuses combinations of --replies with other flags.
-func (cfg *serviceConfig) checkReplies() error {
-	if cfg.replies == "" {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(cfg.replies); err != nil {
-		return usagef("--replies %q is not an address: write host:port, for example 127.0.0.1:0", cfg.replies)
-	}
-	if cfg.rdma == "" {
-		return usagef("--replies needs --listen ADDRESS: replies are pushed by RDMA")
-	}
-	return nil
 }

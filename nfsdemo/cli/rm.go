@@ -32,19 +32,16 @@ names that it has removed.`,
 			if err := checkTransfers(transfers); err != nil {
 				return err
 			}
-			s, err := a.session()
-			if err != nil {
-				return err
-			}
-			s.cfg.Parallel = transfers
-			defer s.close()
-			return a.each(cmd.Context(), args, func(arg string) error {
-				err := s.rm(cmd.Context(), arg, recursive)
-				if force && errors.Is(err, fs.ErrNotExist) && !isExportError(err) {
+			return a.overURLs(func(s *session, ctx context.Context, arg string) error {
+				s.cfg.Parallel = transfers
+				err := s.rm(ctx, arg, recursive)
+				_, export := errors.AsType[*nfsclient.ExportError](err) // of a path that is not exported it is not known that it does not exist
+				_, mount := errors.AsType[*nfsclient.MountError](err)
+				if force && errors.Is(err, fs.ErrNotExist) && !export && !mount {
 					return nil
 				}
 				return err
-			})
+			})(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and their contents")
@@ -55,14 +52,6 @@ names that it has removed.`,
 	a.addRepliesFlag(cmd)
 	a.addClientFlags(cmd)
 	return cmd
-}
-
-// isExportError reports whether err says that a path is not exported, which is more than that it
-// does not exist.
-func isExportError(err error) bool {
-	_, export := errors.AsType[*nfsclient.ExportError](err)
-	_, mount := errors.AsType[*nfsclient.MountError](err)
-	return export || mount
 }
 
 // rm removes one name.

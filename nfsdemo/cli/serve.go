@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -30,8 +29,6 @@ type serveFlags struct {
 	service  serviceConfig
 	exports  exportFlags
 	crc      transport.CRCMode
-	credits  int
-	pool     int // credits of all connections together; 0: no limit
 	portFile string
 	profile  profile
 	limits   limitFlags
@@ -114,8 +111,6 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 	flags.BoolVar(&f.exports.readOnly, "read-only", false, "refuse every change in exports that do not say rw")
 	flags.StringVar(&f.exports.squash, "squash", "root", "which user ids to map to nobody in exports that do not say: none, root or all")
 	flags.BoolVar(&f.service.manageGIDs, "manage-gids", false, "the groups of a uid are those that it has on this machine, as mountd(8) --manage-gids: AUTH_SYS names at most sixteen; the gid of a call counts as sent")
-	flags.IntVar(&f.credits, "credits", 0, "calls in flight per connection; 0: the default")
-	addPoolFlag(cmd, &f.pool)
 	flags.BoolVar(&f.service.register, "register", false, "register NFS, MOUNT and quotas with this machine's rpcbind; MOUNT is then answered over UDP too, to clients that an export or --allow names")
 	flags.StringVar(&f.service.locks, "locks", locksAuto, "serve locks (NLM, over TCP and UDP): on, off, or auto: if --register works and nobody else serves them")
 	addProfileFlag(cmd, &f.profile)
@@ -130,14 +125,12 @@ func (a *app) addServeFlags(cmd *cobra.Command, f *serveFlags) {
 func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	cfg := f.service
 	var err error
-	flags := map[string]*string{
+	if cfg.sockets, err = a.inherit(map[string]*string{
 		"listen": &cfg.rdma, "mount-listen": &cfg.mount, "tcp": &cfg.tcp,
 		"status": &cfg.status, "push-listen": &cfg.push.listen, "replies": &cfg.replies,
-	}
-	if cfg.sockets, err = a.inherit(flags); err != nil {
+	}); err != nil {
 		return nil, err
 	}
-	cfg.sockets.name(flags)
 	if f.keytab != "" {
 		cfg.kerberos = &kerberos{file: f.keytab, said: &f.exports.users}
 	}
@@ -156,24 +149,13 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if err := cfg.checkLocks(); err != nil {
 		return nil, err
 	}
-	if err := cfg.checkReplies(); err != nil {
-		return nil, err
-	}
-	for flag, addr := range map[string]string{"listen": cfg.rdma, "mount-listen": cfg.mount, "tcp": cfg.tcp, "status": cfg.status} {
-		if _, _, err := net.SplitHostPort(addr); addr != "" && err != nil {
-			return nil, usagef("--%s %q is not an address: write host:port, for example 127.0.0.1:20049", flag, addr)
-		}
+	if cfg.replies != "" && cfg.rdma == "" {
+		return nil, usagef("--replies needs --listen ADDRESS: replies are pushed by RDMA")
 	}
 	if cfg.log, err = a.serverLog(); err != nil {
 		return nil, err
 	}
-	if err := inRange("credits", f.credits, 1, maxCredits); err != nil {
-		return nil, err
-	}
-	cfg.config = &transport.Config{Logger: cfg.log.zap, Credits: f.credits, RFC5666: f.profile.settings(), Startup: transport.Startup{CRC: f.crc}}
-	if cfg.config.CreditPool, err = creditPool(f.pool); err != nil {
-		return nil, err
-	}
+	cfg.config = &transport.Config{Logger: cfg.log.zap, RFC5666: f.profile.settings(), Startup: transport.Startup{CRC: f.crc}}
 	if err := f.limits.apply(cfg.config, a.card); err != nil {
 		return nil, err
 	}
@@ -310,7 +292,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		s.log.Info("serving", append([]any{"exports", s.paths(), "version", cliout.Version()}, r.addresses()...)...)
 	}
 	if a.json {
-		return json.NewEncoder(a.stdout).Encode(r)
+		return a.printJSON(r)
 	}
 	for i := range list {
 		if list[i].FS == nil {
@@ -504,7 +486,13 @@ func shellQuote(s string) string {
 // writePortFile writes the addresses atomically, so that nobody who waits for the file sees half
 // of it.
 func writePortFile(name string, r *readyJSON) error {
-	text := "EXPORT=" + r.Export + "\nRDMA=" + r.RDMA + "\nMOUNT=" + r.Mount + "\nTCP=" + r.TCP + r.pushLines() + r.replyLine() + "\nPID=" + strconv.Itoa(r.PID) + "\n"
+	lines := []string{"EXPORT=" + r.Export, "RDMA=" + r.RDMA, "MOUNT=" + r.Mount, "TCP=" + r.TCP}
+	for _, l := range [][2]string{{"PUSH=", r.Push}, {"STATUS=", r.Status}, {"REPLIES=", r.Reply}} {
+		if l[1] != "" {
+			lines = append(lines, l[0]+l[1])
+		}
+	}
+	text := strings.Join(append(lines, "PID="+strconv.Itoa(r.PID)), "\n") + "\n"
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")
 	err := os.WriteFile(tmp, []byte(text), 0o644)
 	if err == nil {

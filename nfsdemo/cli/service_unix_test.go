@@ -41,21 +41,14 @@ func TestReloadHangs(t *testing.T) {
 			_, err := s.reload()
 			done <- err
 		}()
-		select {
-		case err := <-done:
-			if err == nil {
-				t.Error("it was read")
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("it waits")
+		if err := <-done; err == nil {
+			t.Error("it was read")
 		}
 	}
 	if err := os.WriteFile(pipe, nil, 0o600); err != nil { // the read that hangs ends
 		t.Fatal(err)
 	}
-	for s.reading.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return !s.reading.Load() }, "it is still read")
 }
 
 // TestInterrupts: the first interrupt asks, the second insists.
@@ -157,10 +150,8 @@ func startUnit(t *testing.T, name string, args ...string) *unit {
 	u := &unit{stderr: new(lines), notes: notes, addr: l.Addr().String()}
 	t.Cleanup(func() { _ = notes.Close() })
 	_ = l.Close() // f is another descriptor of it
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
 	// The variable LISTEN_PID must have the number of the process itself: hence exec.
-	u.cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0]}, args...)...)
+	u.cmd = exec.CommandContext(t.Context(), "sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`, os.Args[0]}, args...)...)
 	u.cmd.Env = append(os.Environ(), "STAG_TEST_AS_COMMAND=yes", "LISTEN_FDS=1", "LISTEN_FDNAMES="+name, "NOTIFY_SOCKET="+path)
 	u.cmd.ExtraFiles, u.cmd.Stderr = []*os.File{f}, u.stderr
 	noErr(t, u.cmd.Start())
@@ -171,7 +162,9 @@ func startUnit(t *testing.T, name string, args ...string) *unit {
 // note waits for a notification.
 func (u *unit) note(t *testing.T, want string) {
 	t.Helper()
-	_ = u.notes.SetReadDeadline(time.Now().Add(time.Minute)) // fails only on a closed socket
+	if end, ok := t.Deadline(); ok {
+		_ = u.notes.SetReadDeadline(end.Add(-10 * time.Second)) // fails only on a closed socket
+	}
 	buf := make([]byte, 1000)
 	n, err := u.notes.Read(buf)
 	if err != nil || !strings.HasPrefix(string(buf[:n]), want) {
@@ -182,11 +175,7 @@ func (u *unit) note(t *testing.T, want string) {
 // said waits for a line on standard error.
 func (u *unit) said(t *testing.T, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(u.stderr.String(), want); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %q in %s", want, u.stderr)
-		}
-	}
+	eventually(t, func() bool { return strings.Contains(u.stderr.String(), want) }, "not said: ", want, u.stderr)
 }
 
 func (u *unit) signal(t *testing.T, sig os.Signal) {

@@ -18,14 +18,7 @@ func (a *app) statCmd() *cobra.Command {
 		Example: `  nfsdemo stat nfs+rdma://127.0.0.1/srv/data/notes.txt
   nfsdemo stat --json nfs://fileserver/export | jq .mtime`,
 		Args: nArgs(1, -1, "one URL or more"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := a.session()
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			return a.each(cmd.Context(), args, func(arg string) error { return s.stat(cmd.Context(), arg, follow) })
-		},
+		RunE: a.overURLs(func(s *session, ctx context.Context, arg string) error { return s.stat(ctx, arg, follow) }),
 	}
 	cmd.Flags().BoolVarP(&follow, "dereference", "L", false, "follow a symbolic link")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per file")
@@ -56,7 +49,7 @@ func (s *session) stat(ctx context.Context, arg string, follow bool) error {
 	}
 	at, w := &r.n.Attr, s.a.stdout
 	fmt.Fprintf(w, "  File: %s\n", quoteName(name))
-	fmt.Fprintf(w, "  Size: %-15d Used: %-15d %s\n", at.Size, at.Used, typeName(r.n.Mode()))
+	fmt.Fprintf(w, "  Size: %-15d Used: %-15d %s\n", at.Size, at.Used, typeOf(r.n.Mode()).name)
 	fmt.Fprintf(w, "  FSID: %-15x File: %-15d Links: %d\n", at.FSID, at.FileID, at.Nlink)
 	fmt.Fprintf(w, "  Mode: %s %s Uid: %d Gid: %d\n", permissions(r.n), modeString(r.n.Mode()), at.UID, at.GID)
 	for _, t := range []struct {

@@ -106,7 +106,6 @@ func TestStatusSlowReaders(t *testing.T) {
 func TestStatusHeader(t *testing.T) {
 	_, url := watched(t)
 	c := crowd(t, url, 1, "GET /healthz HTTP/1.1\r\nX: "+strings.Repeat("x", 16<<10))[0]
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	var b [40]byte
 	if n, err := c.Read(b[:]); !strings.Contains(string(b[:n]), " 431 ") {
 		t.Errorf("%q, %v", b[:n], err)
@@ -119,18 +118,12 @@ func TestStatusProfiles(t *testing.T) {
 	_, url := watched(t)
 	const ask = "GET /debug/pprof/goroutine?seconds=100 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	list := crowd(t, url, 2, ask)
-	for taken := 0; taken < 2; time.Sleep(time.Millisecond) {
-		taken = strings.Count(goroutines(), "net/http/pprof.handler.serveDeltaProfile(")
-	}
+	eventually(t, func() bool { return strings.Count(goroutines(), "net/http/pprof.handler.serveDeltaProfile(") == 2 }, "no profiles are taken")
 	get(t, url+"/debug/pprof/goroutine", http.StatusServiceUnavailable)
 	for _, c := range list {
 		c.Close()
 	}
-	for end := time.Now().Add(time.Minute); strings.Contains(goroutines(), "serveDeltaProfile"); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the profiles of clients that are gone go on")
-		}
-	}
+	eventually(t, func() bool { return !strings.Contains(goroutines(), "serveDeltaProfile") }, "the profiles of clients that are gone go on")
 
 	stop := make(chan struct{})
 	defer close(stop)
@@ -148,14 +141,8 @@ func TestStatusProfiles(t *testing.T) {
 		}()
 	}
 	crowd(t, url, 1, "GET /debug/pprof/trace?seconds=100 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	for begun := false; !begun; time.Sleep(time.Millisecond) {
-		begun = strings.Contains(goroutines(), "net/http/pprof.Trace(")
-	}
-	for end := time.Now().Add(30 * time.Second); strings.Contains(goroutines(), "net/http/pprof.Trace("); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a trace that nobody reads goes on")
-		}
-	}
+	eventually(t, func() bool { return strings.Contains(goroutines(), "net/http/pprof.Trace(") }, "no trace is taken")
+	eventually(t, func() bool { return !strings.Contains(goroutines(), "net/http/pprof.Trace(") }, "a trace that nobody reads goes on")
 }
 
 // goroutines returns the stacks of all goroutines.
@@ -239,13 +226,7 @@ func TestDashboard(t *testing.T) {
 // settled waits until so many exports are away.
 func settled(t *testing.T, s *service, away int) {
 	t.Helper()
-	for begun := time.Now(); len(s.set.away()) != away; {
-		if time.Since(begun) > 20*time.Second {
-			t.Fatalf("away: %+v, want %d", s.set.away(), away)
-		}
-		s.set.look()
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { s.set.look(); return len(s.set.away()) == away }, "not so many exports are away: ", away)
 }
 
 // TestReady: a server without its export, or one that stops, says that it is not ready, but alive.

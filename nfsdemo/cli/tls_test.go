@@ -304,20 +304,12 @@ func TestReloadTLSLogs(t *testing.T) {
 		stdin.Close()
 		end.Wait()
 	}()
-	wait := func(what string, done func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-		}
-	}
-	wait("no log is connected", func() bool { return w.s.push.srv.Stats().Conns == 1 })
+	eventually(t, func() bool { return w.s.push.srv.Stats().Conns == 1 }, "no log is connected")
 	tlstest.New(t, "clients").File(w.dir) // another CA of the same name
 	if _, err := w.s.reload(); err != nil {
 		t.Fatal(err)
 	}
-	wait("it has not ended", func() bool {
+	eventually(t, func() bool {
 		for _, e := range w.log.FilterMessage("connection of a log ended").All() {
 			if err, _ := e.ContextMap()["error"].(string); strings.Contains(err, "unknown authority") {
 				return true

@@ -48,13 +48,6 @@ func converse(t *testing.T, c *capture.Conn) {
 
 const helloSend = "001741430000000000000000000000010000000048454c4c4f000000ccc19375"
 
-func equal(t *testing.T, got, want []string) {
-	t.Helper()
-	if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
-		t.Errorf("got\n%s\nwant\n%s", a, b)
-	}
-}
-
 // TestPortReuse: the same ends, twice; the second connection begins with a SYN of another number
 // even if the end of the first is not in the capture.
 func TestPortReuse(t *testing.T) {

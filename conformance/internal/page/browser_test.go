@@ -27,9 +27,6 @@ type browser struct {
 	said    []string // what the page wrote to its console, and exceptions
 }
 
-// patience bounds everything that a test waits for.
-const patience = 60 * time.Second
-
 // newBrowser starts Chromium, or skips the test where there is none.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
@@ -43,9 +40,13 @@ func newBrowser(t *testing.T) *browser {
 	if name == "" {
 		t.Skip("no chromium here (apt-get install chromium)")
 	}
-	// Not t.Context, which ends before Cleanup: the browser is asked to close, not killed.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
+	// Not t.Context, which ends before Cleanup: the browser is asked to close, not killed unless go test's own limit is near.
+	ctx := context.Background()
+	if end, ok := t.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-10*time.Second))
+		t.Cleanup(cancel)
+	}
 	profile := profileDir(t)
 	theirIn, in, err := os.Pipe()
 	if err != nil {

@@ -126,7 +126,7 @@ func TestKillClients(t *testing.T) {
 
 // settled checks the files after the server has finished its last calls.
 func (k *killer) settled() (err error) {
-	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err = checkDir(k.dir); err == nil || time.Now().After(until) {
 			return err
 		}

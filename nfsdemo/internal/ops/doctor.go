@@ -284,7 +284,9 @@ func judge(r *mpa.Reply) Result {
 func (d *doctor) notMPA(ctx context.Context, got []byte, err error) Result {
 	addr := d.URL.Addr()
 	port := "name the port of NFS/RDMA, usually 20049: nfs+rdma://HOST:PORT/EXPORT"
-	switch h, err := d.overTCP(ctx); {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Timeout)
+	defer cancel()
+	switch h, err := d.nullAt(ctx, addr); {
 	case err != nil:
 	case h.Err() != nil:
 		return bad(port, "%s is RPC over TCP, but not NFS: it may be the port of MOUNT", addr)
@@ -304,19 +306,12 @@ func (d *doctor) notMPA(ctx context.Context, got []byte, err error) Result {
 	return bad(port, "%s is not an iWARP peer: %v", addr, err)
 }
 
-// null calls the NULL procedure of NFSv3.
-func null(ctx context.Context, c rpc.Caller) (h xdr.ReplyHeader, err error) {
+// null calls the NULL procedure of version 3 of a program.
+func null(ctx context.Context, c rpc.Caller, prog uint32) (h xdr.ReplyHeader, err error) {
 	var reply rpc.Reply
 	defer reply.Release()
-	err = c.Do(ctx, &rpc.Call{Prog: nfs3.Program, Vers: nfs3.Version}, &reply)
+	err = c.Do(ctx, &rpc.Call{Prog: prog, Vers: 3}, &reply)
 	return reply.Header, err
-}
-
-// overTCP calls NULL over TCP.
-func (d *doctor) overTCP(ctx context.Context) (xdr.ReplyHeader, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.Timeout)
-	defer cancel()
-	return d.nullAt(ctx, d.URL.Addr())
 }
 
 // nullAt calls NULL over TCP at an address.
@@ -326,7 +321,7 @@ func (d *doctor) nullAt(ctx context.Context, addr string) (xdr.ReplyHeader, erro
 		return xdr.ReplyHeader{}, err
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	return null(ctx, c)
+	return null(ctx, c, nfs3.Program)
 }
 
 // config is that of calls to NFS.
@@ -379,7 +374,7 @@ func (d *doctor) tls(ctx context.Context) Result {
 	c, err := d.caller(ctx)
 	if err == nil {
 		defer c.Close() //nolint:errcheck // nothing is awaited
-		_, err = null(ctx, c)
+		_, err = null(ctx, c, nfs3.Program)
 	}
 	switch {
 	case err == nil:
@@ -440,7 +435,7 @@ func (d *doctor) rpc(ctx context.Context) Result {
 		return bad("see the log of the server: it has accepted a start-up without CRC before this one", "%v", err)
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	h, err := null(ctx, c)
+	h, err := null(ctx, c, nfs3.Program)
 	switch e, refused := errors.AsType[*rpc.RPCError](err); {
 	case refused && e.Reason == rpc.ReasonVersion:
 		return bad("switch version 1 of RPC-over-RDMA (RFC 8166) on at the server", "%v", err)
@@ -486,11 +481,9 @@ func (d *doctor) mountd(ctx context.Context) Result {
 		return r
 	}
 	defer c.Close() //nolint:errcheck // nothing is awaited
-	var reply rpc.Reply
-	defer reply.Release()
-	err = c.Do(ctx, &rpc.Call{Prog: mount3.Program, Vers: mount3.Version}, &reply)
+	h, err := null(ctx, c, mount3.Program)
 	if err == nil {
-		err = reply.Header.Err()
+		err = h.Err()
 	}
 	if err != nil {
 		return bad("name the port of MOUNT: nfs+rdma://HOST/EXPORT?mountport=N", "port %d%s is not MOUNT version 3: %v", d.port, how, err)
@@ -625,22 +618,27 @@ func machine(root string, tls, rdma, gss bool) []Result {
 	}
 	m.distribution()
 	var list []Result
-	switch {
-	case tls && rdma:
-		list = []Result{{Check: "kernel", State: Skipped, Detail: "Linux has TLS only for NFS over TCP: look at nfs:// for a mount; nfsdemo ls, cp and cat work here"}}
-	case tls:
-		list = []Result{m.tls(), m.tlshd()}
-	case rdma:
-		list = []Result{m.siw(), m.device(), m.rpcrdma()}
-	}
-	if gss {
-		list = append(list, m.gssd())
-	}
-	if !tls || !rdma {
-		list = append(list, m.helper())
-	}
-	for i := range list {
-		list[i].Local = true
+	for _, c := range []struct {
+		name  string
+		look  func() Result
+		needs bool
+	}{
+		{"kernel", func() Result {
+			return Result{State: Skipped, Detail: "Linux has TLS only for NFS over TCP: look at nfs:// for a mount; nfsdemo ls, cp and cat work here"}
+		}, tls && rdma},
+		{"kernel", m.tls, tls && !rdma},
+		{"tlshd", m.tlshd, tls && !rdma},
+		{"siw", m.siw, rdma && !tls},
+		{"device", m.device, rdma && !tls},
+		{"rpcrdma", m.rpcrdma, rdma && !tls},
+		{"rpc.gssd", m.gssd, gss},
+		{"mount.nfs", m.helper, !tls || !rdma},
+	} {
+		if c.needs {
+			r := c.look()
+			r.Check, r.Local = c.name, true
+			list = append(list, r)
+		}
 	}
 	return list
 }
@@ -718,19 +716,17 @@ func (m *local) module(name string) (has, loaded bool) {
 // siw checks for the software iWARP driver.
 func (m *local) siw() Result {
 	has, loaded := m.module("siw")
-	r := Result{Check: "siw", State: OK, Detail: "the kernel " + m.release + " has siw"}
 	switch {
 	case loaded:
-		r.Detail += ", and it is loaded"
+		return good("the kernel %s has siw, and it is loaded", m.release)
 	case !has:
-		r = bad(m.choose(
+		return bad(m.choose(
 			"no kernel of Debian has it; build it, as root: sh /usr/share/nfsdemo/build-siw (from the package; packaging/build-siw in the source), or mount over TCP",
 			"apt install linux-modules-extra-"+m.release,
 			"dnf install kernel-modules-"+m.release+" kernel-modules-extra-"+m.release,
 		), "the kernel %s has no siw, the software iWARP driver", m.release)
-		r.Check = "siw"
 	}
-	return r
+	return good("the kernel %s has siw", m.release)
 }
 
 // device checks for an iWARP device.
@@ -742,69 +738,61 @@ func (m *local) device() Result {
 			names = append(names, filepath.Base(dir))
 		}
 	}
-	r := Result{Check: "device", State: OK, Detail: "iWARP device " + strings.Join(names, ", ")}
-	if len(names) == 0 {
-		fix := "as root: modprobe siw && rdma link add siw0 type siw netdev eth0 (the interface that leads to the server; lo if that is this machine); at each start: systemctl enable siw@eth0 (from the package)"
-		if !m.exists("sbin/rdma", "usr/sbin/rdma", "bin/rdma", "usr/bin/rdma") {
-			fix += "; rdma comes with " + m.choose("apt install iproute2", "apt install iproute2", "dnf install iproute")
-		}
-		r = bad(fix, "there is no iWARP device")
-		r.Check = "device"
+	if len(names) > 0 {
+		return good("iWARP device %s", strings.Join(names, ", "))
 	}
-	return r
+	fix := "as root: modprobe siw && rdma link add siw0 type siw netdev eth0 (the interface that leads to the server; lo if that is this machine); at each start: systemctl enable siw@eth0 (from the package)"
+	if !m.exists("sbin/rdma", "usr/sbin/rdma", "bin/rdma", "usr/bin/rdma") {
+		fix += "; rdma comes with " + m.choose("apt install iproute2", "apt install iproute2", "dnf install iproute")
+	}
+	return bad(fix, "there is no iWARP device")
 }
 
 // rpcrdma checks for the RDMA transport of the kernel's RPC.
 func (m *local) rpcrdma() Result {
 	has, loaded := m.module("rpcrdma")
-	r := Result{Check: "rpcrdma", State: OK, Detail: "the kernel has NFS over RDMA; mount loads it"}
 	switch {
 	case loaded:
-		r.Detail = "NFS over RDMA is loaded"
+		return good("NFS over RDMA is loaded")
 	case !has:
-		r = bad(m.choose(
+		return bad(m.choose(
 			"apt install linux-image-"+runtime.GOARCH+", and reboot into it",
 			"apt install linux-modules-extra-"+m.release,
 			"dnf install kernel-modules-"+m.release,
 		), "the kernel %s has no rpcrdma, the RDMA transport of NFS", m.release)
-		r.Check = "rpcrdma"
 	}
-	return r
+	return good("the kernel has NFS over RDMA; mount loads it")
 }
 
 // tls checks for TLS in the kernel, which mount -o xprtsec needs.
 func (m *local) tls() Result {
-	r := Result{Check: "kernel", State: OK, Detail: "the kernel " + m.release + " has TLS for NFS; mount loads it"}
 	var major, minor int
 	_, _ = fmt.Sscanf(m.release, "%d.%d", &major, &minor) // 0 is too old
 	has, _ := m.module("tls")
 	switch {
 	case major < 6 || major == 6 && minor < 5:
-		r = bad("use Linux 6.5 or later (Debian 13, or linux-image of bookworm-backports), or nfsdemo ls, cp and cat", "the kernel %s is too old for NFS with TLS", m.release)
+		return bad("use Linux 6.5 or later (Debian 13, or linux-image of bookworm-backports), or nfsdemo ls, cp and cat", "the kernel %s is too old for NFS with TLS", m.release)
 	case !has:
-		r = bad(m.choose("apt install linux-image-"+runtime.GOARCH+", and reboot into it", "apt install linux-modules-extra-"+m.release, "dnf install kernel-modules-"+m.release),
+		return bad(m.choose("apt install linux-image-"+runtime.GOARCH+", and reboot into it", "apt install linux-modules-extra-"+m.release, "dnf install kernel-modules-"+m.release),
 			"the kernel %s has no module tls", m.release)
 	}
-	r.Check = "kernel"
-	return r
+	return good("the kernel %s has TLS for NFS; mount loads it", m.release)
 }
 
 // tlshd checks for the program that shakes hands for the kernel, and for whom it trusts.
 func (m *local) tlshd() Result {
-	r := Result{Check: "tlshd", State: OK, Detail: "tlshd runs"}
 	trusts := false
 	for line := range strings.Lines(read(m.root, "etc/tlshd.conf") + "\n" + read(m.root, "etc/tlshd/config")) {
 		trusts = trusts || strings.HasPrefix(strings.TrimSpace(line), "x509.truststore")
 	}
 	switch {
 	case !m.runs("tlshd"):
-		r = bad("as root: "+m.choose("apt install ktls-utils (from Debian 13 on)", "apt install ktls-utils", "dnf install ktls-utils")+"; systemctl enable --now tlshd",
+		return bad("as root: "+m.choose("apt install ktls-utils (from Debian 13 on)", "apt install ktls-utils", "dnf install ktls-utils")+"; systemctl enable --now tlshd",
 			"tlshd, which shakes hands for the kernel, does not run")
 	case !trusts:
-		r = doubtful("name the CA as x509.truststore of [authenticate.client] in /etc/tlshd.conf, and restart tlshd", "tlshd trusts the CAs of the system only")
+		return doubtful("name the CA as x509.truststore of [authenticate.client] in /etc/tlshd.conf, and restart tlshd", "tlshd trusts the CAs of the system only")
 	}
-	r.Check = "tlshd"
-	return r
+	return good("tlshd runs")
 }
 
 // runs reports whether there is a process of that name.
@@ -818,21 +806,17 @@ func (m *local) runs(name string) bool {
 
 // gssd checks for the program that gets tickets for the kernel.
 func (m *local) gssd() Result {
-	r := Result{Check: "rpc.gssd", State: OK, Detail: "rpc.gssd runs"}
 	if !m.runs("rpc.gssd") {
-		r = bad("as root: "+m.choose("apt install nfs-common", "apt install nfs-common", "dnf install nfs-utils")+"; give this machine a key, host/NAME in /etc/krb5.keytab; systemctl start rpc-gssd",
+		return bad("as root: "+m.choose("apt install nfs-common", "apt install nfs-common", "dnf install nfs-utils")+"; give this machine a key, host/NAME in /etc/krb5.keytab; systemctl start rpc-gssd",
 			"rpc.gssd, which gets tickets for the kernel, does not run")
-		r.Check = "rpc.gssd"
 	}
-	return r
+	return good("rpc.gssd runs")
 }
 
 // helper checks for mount.nfs.
 func (m *local) helper() Result {
 	if m.exists("sbin/mount.nfs", "usr/sbin/mount.nfs") {
-		return Result{Check: "mount.nfs", State: OK, Detail: "mount.nfs is installed"}
+		return good("mount.nfs is installed")
 	}
-	r := bad(m.choose("apt install nfs-common", "apt install nfs-common", "dnf install nfs-utils"), "mount.nfs is not installed")
-	r.Check = "mount.nfs"
-	return r
+	return bad(m.choose("apt install nfs-common", "apt install nfs-common", "dnf install nfs-utils"), "mount.nfs is not installed")
 }
