@@ -1,6 +1,7 @@
 package rdmap_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -48,5 +49,42 @@ func TestSlotsBesideReads(t *testing.T) {
 		if more > 0 && (last[1] != 0x47 || last[18] != 0x12 || last[19] != 2) {
 			t.Errorf("last %x", last)
 		}
+	}
+}
+
+// TestOperations: what each call of a Conn asks for is what happens, and what it returns. That it happens on every stream,
+// among everything else, is said by TestMix.
+func TestOperations(t *testing.T) {
+	a, b := rdmaptest.Pipe()
+	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit}}
+	x, y := rdmaptest.Connect(t, a, b, cfg, cfg)
+	mem := &rdmaptest.Persisting{Mem: make([]byte, 1024)}
+	reg := must(y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights | region.Atomic}))(t)
+	go y.Serve()
+	ctx, s := t.Context(), reg.STag()
+	for _, step := range []struct {
+		name      string
+		call      func() (uint64, error)
+		old, left uint64
+	}{
+		{"Swap", func() (uint64, error) { return x.Swap(ctx, s, 8, 5) }, 0, 5},
+		{"CmpSwap", func() (uint64, error) { return x.CmpSwap(ctx, s, 8, 0xf5, 0x0f, 0x39, 0xf0) }, 5, 0x35},
+		{"CmpSwap of another", func() (uint64, error) { return x.CmpSwap(ctx, s, 8, 0xf5, 0xff, 0x39, 0xf0) }, 0x35, 0x35},
+		{"FetchAdd", func() (uint64, error) { return x.FetchAdd(ctx, s, 8, 0x0b, 0) }, 0x35, 0x40},
+		{"FetchAdd of fields", func() (uint64, error) { return x.FetchAdd(ctx, s, 8, 0xe2, 1<<7) }, 0x40, 0x22},
+	} {
+		if old, err := step.call(); err != nil || old != step.old || binary.NativeEndian.Uint64(mem.Mem[8:]) != step.left {
+			t.Errorf("%s: found %#x, left %#x, %v", step.name, old, binary.NativeEndian.Uint64(mem.Mem[8:]), err)
+		}
+	}
+	noErr(t, x.AtomicWrite(ctx, s, 16, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}))
+	noErr(t, x.Flush(ctx, s, 16, 8, verbs.FlushPersistent))
+	sum, err := x.Verify(ctx, s, 0, 1024, nil)
+	if err != nil || !bytes.Equal(sum, rdmaptest.Castagnoli(mem.Mem)) || mem.Mem[16] != 1 || mem.Mem[23] != 8 || mem.Calls != 1 {
+		t.Errorf("%x of %x, %d flushes, %v", sum, mem.Mem[:24], mem.Calls, err)
+	}
+	noErr(t, y.SendImmediate(ctx, [8]byte{9}, true))
+	if m := must(x.Recv(ctx))(t); m.Op != verbs.OpImmediateSE || !m.Solicited || len(m.Data) != 8 || m.Data[0] != 9 {
+		t.Errorf("%+v", m)
 	}
 }

@@ -452,44 +452,6 @@ func TestDirectPlacedBefore(t *testing.T) {
 	}
 }
 
-// TestDirectGoesBack: of segments that were read into their place at once all are remembered, not only the first: a read
-// that ends within the first segment of a Write that goes back among them expects no others there.
-func TestDirectGoesBack(t *testing.T) {
-	const full = engine.StagMULPDU - ddp.TaggedLen
-	g := newDirectRig(t, true, true)
-	g.mem = make([]byte, 1<<20)
-	reg, err := g.table.Register(g.mem, region.RemoteWrite|region.Scratch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := g.pushed(reg.STag(), 0, 10*full, full, 0, false)
-	wire := append(bytes.Clone(first), g.pushed(reg.STag(), 8*full, 40_000, 20_000, 100, true)...)
-	for range 3 { // what comes instead
-		wire = append(wire, g.pushed(reg.STag(), 900_000, 30_000, 15_000, 200, true)...)
-	}
-	var before []byte
-	at := 0
-	// With 4096 octets of the payload staged, the next read would be an ordinary one.
-	for _, end := range []int{100, len(first) + 3000, len(wire)} {
-		for at < end {
-			n, err := g.feed(wire[at:], end-at, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			at += n
-		}
-		if end == len(first)+3000 {
-			before = bytes.Clone(g.mem[8*full+40_000 : 10*full])
-		}
-	}
-	if g.most < 9*full {
-		t.Errorf("%d octets at once", g.most)
-	}
-	if !bytes.Equal(g.mem[8*full+40_000:10*full], before) {
-		t.Error("what was placed before has changed")
-	}
-}
-
 // TestDirectOnlyScratch: nothing is read straight into memory on which somebody may depend at any time.
 func TestDirectOnlyScratch(t *testing.T) {
 	g := newDirectRig(t, true, true)

@@ -2,13 +2,10 @@ package rdmap_test
 
 import (
 	"encoding/hex"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap"
-	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 )
 
@@ -29,11 +26,7 @@ func TestKeepalive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := rdmaptest.Pipe()
-				c := rdmap.Client(a, nil)
-				shook := make(chan error, 1)
-				go func() { shook <- c.Handshake(t.Context()) }()
-				p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 1, ORD: 1}, nil)
-				noErr(t, errors.Join(err, <-shook))
+				c, p := RawResponder(t, a, b, nil)
 				start := time.Now()
 				if !tt.silent {
 					noErr(t, c.Send(t.Context(), []byte("call")))
@@ -64,10 +57,7 @@ func TestKeepaliveStag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		rec := &rdmaptest.Record{Conn: a}
-		x, y := rdmap.Client(rec, nil), rdmap.Server(b, nil)
-		shook := make(chan error, 1)
-		go func() { shook <- y.Handshake(t.Context()) }()
-		noErr(t, errors.Join(x.Handshake(t.Context()), <-shook))
+		x, y := rdmaptest.Connect(t, rec, b, nil, nil)
 		noErr(t, x.Send(t.Context(), []byte("call")))
 		n := len(rec.Out())
 		time.Sleep(time.Minute)

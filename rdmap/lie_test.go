@@ -38,7 +38,8 @@ func TestReadOfLiar(t *testing.T) {
 			cuts = rdmaptest.Lie(rnd, cuts)
 		}
 		want := rdmaptest.Complete(cuts, n)
-		x, p := liar(t, seed%2 == 0)
+		a, b := wire(t, seed%2 == 0)
+		x, p := RawResponder(t, a, b, nil)
 		sink := bytes.Repeat([]byte{poison}, n)
 		done := make(chan error, 1)
 		go func() { done <- x.Read(t.Context(), sink, 1, 0) }()
@@ -77,13 +78,7 @@ func TestSendOfLiar(t *testing.T) {
 		length := rdmaptest.Delivered(cuts)
 		want := length >= 0
 		a, b := wire(t, seed%2 == 0)
-		y := rdmap.Server(b, &rdmap.Config{Receives: rdmap.Receives{Size: 8000}})
-		started := make(chan error, 1)
-		go func() { started <- y.Handshake(t.Context()) }()
-		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
-		if err = errors.Join(err, <-started); err != nil {
-			t.Fatal(err)
-		}
+		p, y := rawInitiator(t, a, b, &rdmap.Config{Receives: rdmap.Receives{Size: 8000}})
 		go a.Write(p.Cut(p.Untagged(3, 0), pattern(0, 2*n), cuts))
 		m, err := y.Recv(t.Context())
 		if want != (err == nil) || want && !bytes.Equal(m.Data, pattern(0, length)) {
@@ -139,38 +134,13 @@ func TestVerifyOfLiar(t *testing.T) {
 	}
 }
 
-// liar returns a connection and the peer at its other end, over TCP or a pipe.
-func liar(t *testing.T, tcp bool) (*rdmap.Conn, *rdmaptest.Peer) {
-	t.Helper()
-	a, b := wire(t, tcp)
-	x := rdmap.Client(a, nil)
-	done := make(chan error, 1)
-	go func() { done <- x.Handshake(t.Context()) }()
-	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
-	if err = errors.Join(err, <-done); err != nil {
-		t.Fatal(err)
-	}
-	return x, p
-}
-
 // wire returns the two ends of a stream.
 func wire(t *testing.T, tcp bool) (a, b net.Conn) {
 	t.Helper()
-	if !tcp {
-		return rdmaptest.Pipe()
+	if tcp {
+		return TcpPair(t)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if a, err = net.Dial("tcp", l.Addr().String()); err == nil {
-		b, err = l.Accept()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, b
+	return rdmaptest.Pipe()
 }
 
 // pattern returns octets that say where they belong, and are never poison.

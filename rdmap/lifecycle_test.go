@@ -1,7 +1,6 @@
 package rdmap_test
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -151,25 +150,4 @@ func TestTerminateTooEarly(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestHandshakeDeadlines: silence on either side ends the startup.
-func TestHandshakeDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, side := range []func(net.Conn, *rdmap.Config) *rdmap.Conn{rdmap.Client, rdmap.Server} {
-			a, b := rdmaptest.Pipe()
-			start := time.Now()
-			c := side(a, nil)
-			err := c.Handshake(t.Context())
-			var ce *verbs.ConnError
-			if !errors.As(err, &ce) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("%v", err)
-			}
-			if d := time.Since(start); d < 5*time.Second || d > 10*time.Second {
-				t.Fatalf("took %v", d)
-			}
-			<-c.Done()
-			b.Close()
-		}
-	})
 }

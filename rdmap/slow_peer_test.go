@@ -170,14 +170,14 @@ func TestPartialFPDUTold(t *testing.T) {
 			if _, err := p.Conn.Write(fpdu[:sent]); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(5 * time.Second); told.Load() == 0 || told.Load() > buf.Small; sent++ {
+			for deadline := time.Now().Add(time.Minute); told.Load() == 0 || told.Load() > buf.Small; sent++ {
 				if time.Now().After(deadline) || sent == len(fpdu)-1 {
 					t.Fatalf("%d octets told, %d held, Serve %v", told.Load(), y.Stats().Staging, serve)
 				}
 				if _, err := p.Conn.Write(fpdu[sent : sent+1]); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(20 * time.Millisecond)
 			}
 			a.Close()
 			<-y.Done()
