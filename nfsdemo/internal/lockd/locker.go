@@ -12,13 +12,10 @@ import (
 type Locker struct {
 	mu    shared.Mutex
 	table *Table
-	waits map[*Wait]chan struct{} // closed when the wait is over
 }
 
 // NewLocker returns a Locker without locks.
-func NewLocker(l Limits) *Locker {
-	return &Locker{table: NewTable(l), waits: make(map[*Wait]chan struct{})}
-}
+func NewLocker(l Limits) *Locker { return &Locker{table: NewTable(l)} }
 
 // Len returns how many locks are held, and how many are waited for.
 func (k *Locker) Len() (locks, waits int) {
@@ -46,63 +43,43 @@ func (k *Locker) TestLock(_ context.Context, handle []byte, l *backend.Lock) err
 
 // SetLock is that of a backend.Locker.
 func (k *Locker) SetLock(ctx context.Context, handle []byte, l *backend.Lock, wait bool) error {
-	w, over, err := k.set(string(handle), l, wait)
+	w, err := k.set(string(handle), l, wait)
 	if w == nil {
 		return err
 	}
 	select {
-	case <-over:
+	case <-w.Over:
 		return w.Err
 	case <-ctx.Done():
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.table.Cancel(w) {
-		return w.Err // it came at the same moment
-	}
-	delete(k.waits, w)
-	return ctx.Err()
+	k.table.Cancel(w, ctx.Err()) // unless it came at the same moment
+	return w.Err
 }
 
 // set gives the lock or begins to wait for it.
-func (k *Locker) set(name string, l *backend.Lock, wait bool) (*Wait, chan struct{}, error) {
+func (k *Locker) set(name string, l *backend.Lock, wait bool) (*Wait, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ended, err := k.table.Set(name, l)
-	k.wake(ended)
+	err := k.table.Set(name, l)
 	if _, locked := errors.AsType[*backend.LockedError](err); !locked || !wait {
-		return nil, nil, err
+		return nil, err
 	}
-	w, err := k.table.Wait(name, l)
-	if err != nil {
-		return nil, nil, err
-	}
-	over := make(chan struct{})
-	k.waits[w] = over
-	return w, over, nil
-}
-
-// wake tells those whose waits are over.
-func (k *Locker) wake(ended []*Wait) {
-	for _, w := range ended {
-		close(k.waits[w])
-		delete(k.waits, w)
-	}
+	return k.table.Wait(name, l)
 }
 
 // Unlock is that of a backend.Locker.
 func (k *Locker) Unlock(_ context.Context, handle []byte, l *backend.Lock) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ended, err := k.table.Unlock(string(handle), l)
-	k.wake(ended)
-	return err
+	return k.table.Unlock(string(handle), l)
 }
 
 // ReleaseLocks is that of a backend.Locker.
 func (k *Locker) ReleaseLocks(_ context.Context, client string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.wake(k.table.Release(client))
+	k.table.Release(client)
 	return nil
 }

@@ -98,8 +98,9 @@ type holder struct {
 // Wait is a lock that somebody waits for.
 type Wait struct {
 	Lock backend.Lock
-	// Err is why the lock was not given after all, once the Wait was returned as over.
-	Err error
+	// Over is closed when the lock was given or, if Err is not nil, will not be.
+	Over chan struct{}
+	Err  error
 
 	file *file // nil: it is over
 }
@@ -138,35 +139,35 @@ func (f *file) obstacle(l *backend.Lock) int {
 	return -1
 }
 
-// Set gives l to its owner, in place of what he holds there. It returns the waits that this
-// has ended: an exclusive lock may become shared. The error is a *backend.LockedError or
-// backend.ErrNoLocks; then nothing has changed.
-func (t *Table) Set(name string, l *backend.Lock) ([]*Wait, error) {
+// Set gives l to its owner, in place of what he holds there. This may end waits: an exclusive lock may become shared. The
+// error is a *backend.LockedError or backend.ErrNoLocks; then nothing has changed.
+func (t *Table) Set(name string, l *backend.Lock) error {
 	if held := t.Test(name, l); held != nil {
-		return nil, &backend.LockedError{Holder: *held}
+		return &backend.LockedError{Holder: *held}
 	}
 	f := t.files[name]
 	if f == nil {
 		f = &file{name: name}
 	}
 	if err := t.replace(f, l, true); err != nil {
-		return nil, err
+		return err
 	}
 	t.files[name] = f
-	return t.grant(f, l), nil
+	t.grant(f, l)
+	return nil
 }
 
-// Unlock takes the range of l from its owner. It returns the waits that this has ended. The
-// error is backend.ErrNoLocks.
-func (t *Table) Unlock(name string, l *backend.Lock) ([]*Wait, error) {
+// Unlock takes the range of l from its owner, which may end waits. The error is backend.ErrNoLocks.
+func (t *Table) Unlock(name string, l *backend.Lock) error {
 	f := t.files[name]
 	if f == nil {
-		return nil, nil
+		return nil
 	}
 	if err := t.replace(f, l, false); err != nil {
-		return nil, err
+		return err
 	}
-	return t.grant(f, l), nil
+	t.grant(f, l)
+	return nil
 }
 
 // replace removes the range of l from what its owner holds in f and, with add, puts l in its place.
@@ -263,27 +264,28 @@ func (t *Table) Wait(name string, l *backend.Lock) (*Wait, error) {
 	if Full(t.waits+1, t.limits.Waits, mine+1, t.limits.ClientWaits) || len(f.waits) >= t.limits.FileWaits {
 		return nil, backend.ErrNoLocks
 	}
-	w := &Wait{Lock: *l, file: f}
+	w := &Wait{Lock: *l, Over: make(chan struct{}), file: f}
 	f.waits = append(f.waits, w)
 	t.count(f, l.Owner.Client, 0, 1)
 	return w, nil
 }
 
-// Cancel ends a wait. It reports false if it was over before: then the lock was given, unless
+// Cancel ends a wait with err. It reports false if it was over before: then the lock was given, unless
 // w.Err says why not.
-func (t *Table) Cancel(w *Wait) bool {
+func (t *Table) Cancel(w *Wait, err error) bool {
 	f := w.file
 	if f == nil {
 		return false
 	}
 	f.waits = slices.DeleteFunc(f.waits, func(x *Wait) bool { return x == w })
-	t.over(w, nil)
+	t.over(w, err)
 	return true
 }
 
 func (t *Table) over(w *Wait, err error) {
 	t.count(w.file, w.Lock.Owner.Client, 0, -1)
 	w.file, w.Err = nil, err
+	close(w.Over)
 }
 
 // grant gives locks of f to those who wait and whom nothing keeps any more, after the range of changed has become
@@ -291,7 +293,7 @@ func (t *Table) over(w *Wait, err error) {
 //
 // Choice: the oldest wait is looked at first, but a later one that fits is not kept waiting behind it,
 // as in Linux. Who holds nothing and waits for nothing has nothing to do with the order.
-func (t *Table) grant(f *file, changed *backend.Lock) (ended []*Wait) {
+func (t *Table) grant(f *file, changed *backend.Lock) {
 	all := []*backend.Lock{changed} // a lock that is given in place of a stronger one may free others
 	for len(all) > 0 {
 		changed, all = all[0], all[1:]
@@ -302,36 +304,31 @@ func (t *Table) grant(f *file, changed *backend.Lock) (ended []*Wait) {
 			err := t.replace(f, &w.Lock, true)
 			f.waits = slices.DeleteFunc(f.waits, func(x *Wait) bool { return x == w })
 			t.over(w, err)
-			ended, all = append(ended, w), append(all, &w.Lock)
+			all = append(all, &w.Lock)
 		}
 	}
 	if len(f.locks) == 0 {
 		delete(t.files, f.name)
 	}
-	return ended
 }
 
-// Release takes all locks from a client, and ends its waits with backend.ErrNoLocks. It returns the waits
-// that are over.
-func (t *Table) Release(name string) (ended []*Wait) {
+// Release takes all locks from a client, and ends its waits with backend.ErrNoLocks.
+func (t *Table) Release(name string) {
 	c := t.clients[name]
 	if c == nil {
-		return nil
+		return
 	}
 	for f := range c.files {
 		for _, w := range slices.Clone(f.waits) {
 			if w.Lock.Owner.Client == name {
-				t.Cancel(w)
-				w.Err = backend.ErrNoLocks
-				ended = append(ended, w)
+				t.Cancel(w, backend.ErrNoLocks)
 			}
 		}
 		n := len(f.locks)
 		f.locks = slices.DeleteFunc(f.locks, func(h backend.Lock) bool { return h.Owner.Client == name })
 		if n -= len(f.locks); n > 0 {
 			t.count(f, name, -n, 0)
-			ended = append(ended, t.grant(f, &backend.Lock{End: backend.LockEnd})...)
+			t.grant(f, &backend.Lock{End: backend.LockEnd})
 		}
 	}
-	return ended
 }
