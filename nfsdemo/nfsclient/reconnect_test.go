@@ -37,7 +37,7 @@ func TestReconnect(t *testing.T) {
 	for _, u := range []string{rdma, tcp} {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		conns := 0
-		cfg := &nfsclient.Config{Reconnect: 10 * time.Second, MaxBlock: 16 << 10, Tap: func(c net.Conn) net.Conn {
+		cfg := &nfsclient.Config{Reconnect: time.Minute, MaxBlock: 16 << 10, Tap: func(c net.Conn) net.Conn {
 			w := &weakConn{Conn: c}
 			w.left.Store(1 << 40)
 			if conns++; conns <= 20 {

@@ -93,11 +93,7 @@ func TestAway(t *testing.T) {
 			t.Error(stat, st, err)
 		}
 	}
-	list := p.Clients()
-	for end := time.Now().Add(10 * time.Second); len(list) != 2 && time.Now().Before(end); list = p.Clients() {
+	for len(p.Clients()) != 2 {
 		time.Sleep(time.Millisecond) // the earlier ones have been cut, and are about to go
-	}
-	if len(list) != 2 {
-		t.Errorf("%+v", list)
 	}
 }

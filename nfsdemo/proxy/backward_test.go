@@ -39,7 +39,7 @@ func TestBackChannel(t *testing.T) {
 			}
 			resp.Results = append(resp.Results, req.Args...)
 		})}}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c := must(transport.Dial(ctx, "tcp", front.Addr().String(), cfg))(t)
 	defer c.Close()
@@ -50,9 +50,7 @@ func TestBackChannel(t *testing.T) {
 		got <- c.Do(ctx, &rpc.Call{Prog: 100003, Vers: 4}, &reply)
 	}()
 
-	s := must(back.Accept())(t)
-	defer s.Close()
-	s.SetDeadline(time.Now().Add(10 * time.Second))
+	s := accept(t, back)
 	in := xdr.NewRecordReader(s, 1<<16)
 	call := must(in.Next(nil))(t)
 	xid, _, _ := xdr.PeekXID(call)

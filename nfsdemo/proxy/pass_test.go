@@ -101,15 +101,13 @@ func TestPassesUnchanged(t *testing.T) {
 			_, inner, front, back := both(t)
 			c := must(net.Dial("tcp", front))(t)
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(20 * time.Second))
+			c.SetDeadline(time.Now().Add(time.Minute))
 			xid := 0xfeed0000 + uint32(i)
 			call := append(xdr.AppendCall(nil, &xdr.CallHeader{
 				XID: xid, RPCVers: 2, Prog: x.prog, Vers: x.vers, Proc: x.proc, Cred: x.cred, Verf: x.verf,
 			}), x.args...)
 			must(c.Write(record(call)))(t)
-			s := must(back.Accept())(t)
-			defer s.Close()
-			s.SetDeadline(time.Now().Add(20 * time.Second))
+			s := accept(t, back)
 			if got := nextRecord(s); !bytes.Equal(got, call) {
 				null := xdr.ReplyHeader{XID: binary.BigEndian.Uint32(got)} // the proxy in front asks for the grant
 				must(s.Write(record(xdr.AppendReply(nil, &null))))(t)
@@ -151,9 +149,7 @@ func TestOnce(t *testing.T) {
 	p, back, front := proxied(t)
 	c := dial(t, front)
 	must(c.Write(record(remove(7))))(t)
-	s := must(back.Accept())(t)
-	defer s.Close()
-	s.SetDeadline(time.Now().Add(10 * time.Second))
+	s := accept(t, back)
 	if got := nextRecord(s); !bytes.Equal(got, remove(7)) {
 		t.Fatalf("%x", got)
 	}
@@ -179,7 +175,7 @@ func TestFailedIsNotKept(t *testing.T) {
 	for range 2 {
 		c := dial(t, front)
 		must(c.Write(record(remove(7))))(t)
-		s := must(back.Accept())(t)
+		s := accept(t, back)
 		if got := nextRecord(s); !bytes.Equal(got, remove(7)) {
 			t.Errorf("%x", got)
 		}
@@ -195,9 +191,7 @@ func TestSentAgain(t *testing.T) {
 	_, back, front := proxied(t)
 	c := dial(t, front)
 	must(c.Write(record(message(7, false, nil))))(t)
-	s := must(back.Accept())(t)
-	defer s.Close()
-	s.SetDeadline(time.Now().Add(10 * time.Second))
+	s := accept(t, back)
 	first := nextRecord(s)
 	must(c.Write(append(record(message(7, false, nil)), record(message(8, false, nil))...)))(t)
 	if got := nextRecord(s); !bytes.Equal(first, message(7, false, nil)) || !bytes.Equal(got, message(8, false, nil)) {
@@ -224,9 +218,7 @@ func TestCheck(t *testing.T) {
 	defer p.Close()
 	c := dial(t, front)
 	must(c.Write(record(message(7, false, nil))))(t)
-	s := must(back.Accept())(t)
-	defer s.Close()
-	s.SetDeadline(time.Now().Add(10 * time.Second))
+	s := accept(t, back)
 	nextRecord(s)
 	must(s.Write(record(message(7, true, nil))))(t)
 	if got := nextRecord(c); !bytes.Equal(got, message(7, true, nil)) {
@@ -247,8 +239,7 @@ func TestRoom(t *testing.T) {
 	c := must(net.Dial("tcp", front))(t)
 	defer c.Close()
 	must(c.Write(record(message(7, false, nil))))(t)
-	s := must(back.Accept())(t)
-	defer s.Close()
+	s := accept(t, back)
 	nextRecord(s)
 	if held := p.Stats().Held; held < transport.DefaultMaxPayload {
 		t.Errorf("%d octets are held", held)

@@ -25,7 +25,16 @@ func dial(t *testing.T, l net.Listener) net.Conn {
 	t.Helper()
 	c := must(net.Dial("tcp", l.Addr().String()))(t)
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
+	return c
+}
+
+// accept takes the next connection of l, which has a minute.
+func accept(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c := must(l.Accept())(t)
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
 
@@ -45,8 +54,7 @@ func TestEnds(t *testing.T) {
 	for _, first := range []string{"client", "server", "proxy"} {
 		c := dial(t, front)
 		must(c.Write(record(message(7, false, nil))))(t)
-		s := must(back.Accept())(t)
-		s.SetDeadline(time.Now().Add(10 * time.Second))
+		s := accept(t, back)
 		if got := nextRecord(s); !bytes.Equal(got, message(7, false, nil)) {
 			t.Errorf("%x", got)
 		}
@@ -95,7 +103,7 @@ func TestCloseWhileDialing(t *testing.T) {
 	go func() { p.Close(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Close waits")
 	}
 }
