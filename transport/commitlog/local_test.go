@@ -17,17 +17,17 @@ import (
 // the next session waits for what is running, as long as its context lets it.
 func TestLocalFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := &blocking{Sim: sim(4096)}
+		mem, f := faulty(4096)
 		l := newTestLog(t, mem, commitlog.WAL)
 		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
 		noErr(t, l.Local(t.Context(), p))
-		mem.block()
+		entered, release := f.Hang(pmem.OpPersist)
 		var pending []*commitlog.Pending
 		for _, s := range []string{"one", "two", "three"} {
 			e := must(p.Begin([]byte(s)))(t)
 			pending = append(pending, e)
 		}
-		<-mem.waiting // the flush of "one" runs
+		<-entered // the flush of "one" runs
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := l.Local(gone, p); !errors.Is(err, region.ErrPinned) {
@@ -41,7 +41,7 @@ func TestLocalFence(t *testing.T) {
 			t.Fatal("it did not wait:", err)
 		default:
 		}
-		mem.release()
+		release()
 		noErr(t, <-opened)
 		for i, e := range pending {
 			if r, err := e.Wait(t.Context()); err != nil || r.Seq != uint64(i+1) {
@@ -55,8 +55,8 @@ func TestLocalFence(t *testing.T) {
 // A memory that hangs keeps who stays, and nobody else: an append behind it can be given
 // up, and is not in the log then, and one more is left to another.
 func TestLocalHangs(t *testing.T) {
-	f := pmemtest.NewFaults()
-	l := newTestLog(t, pmemtest.NewSim(20480+4096, &pmemtest.SimOptions{Hooks: f.Hooks()}), commitlog.WAL)
+	mem, f := faulty(4096)
+	l := newTestLog(t, mem, commitlog.WAL)
 	p := newTestProducer(t, nil)
 	noErr(t, l.Local(t.Context(), p))
 	entered, release := f.Hang(pmem.OpPersist)

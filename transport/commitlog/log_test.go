@@ -12,6 +12,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -116,55 +117,23 @@ func TestGiveUp(t *testing.T) {
 	take(t, l, 3, "next")
 }
 
-// blocking is memory whose flushes wait.
-type blocking struct {
-	*pmemtest.Sim
-	mu      sync.Mutex
-	stop    chan struct{} // flushes wait for it, if not nil
-	waiting chan struct{}
-}
-
-func (b *blocking) block() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stop, b.waiting = make(chan struct{}), make(chan struct{}, 64)
-}
-
-func (b *blocking) release() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.stop)
-	b.stop = nil
-}
-
-func (b *blocking) PersistRanges(rs []region.Range) error {
-	b.mu.Lock()
-	stop, waiting := b.stop, b.waiting
-	b.mu.Unlock()
-	if stop != nil {
-		waiting <- struct{}{}
-		<-stop
-	}
-	return b.Sim.PersistRanges(rs)
-}
-
 // Opening a session while one flush of the old one runs and more is queued: the running
 // one is waited for, nothing queued is executed, and the producer sends again what the
 // answer says, no more and no less (ADVERSARY 24).
 func TestFence(t *testing.T) {
 	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
-		mem := &blocking{Sim: sim(4096)}
+		mem, f := faulty(4096)
 		l := newTestLog(t, mem, commitlog.WAL)
 		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
 		session(t, l, p, dial)
 		must(p.Append(t.Context(), []byte("before")))(t)
-		mem.block()
+		entered, release := f.Hang(pmem.OpPersist)
 		var pending []*commitlog.Pending
 		for _, s := range []string{"one", "two", "three", "four", "five"} {
 			e := must(p.Begin([]byte(s)))(t)
 			pending = append(pending, e)
 		}
-		<-mem.waiting // the flush of "one" runs, two are queued behind it
+		<-entered // the flush of "one" runs, two are queued behind it
 
 		c2, s2 := connect(t, p, dial, nil)
 		short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -172,7 +141,7 @@ func TestFence(t *testing.T) {
 		if _, err := l.Advertise(short, s2); !errors.Is(err, region.ErrPinned) {
 			t.Fatal("a session while the old one is flushing:", err)
 		}
-		mem.release()
+		release()
 		a := must(l.Advertise(t.Context(), s2))(t)
 		if a.Epoch != 2 || a.NextSeq != 2 || a.Tail != 64 {
 			t.Errorf("%+v: the fenced producer has moved the tail", a)

@@ -69,6 +69,12 @@ func openLog(t *testing.T, mem region.Memory) *commitlog.Log {
 
 func sim(ring int) *pmemtest.Sim { return pmemtest.NewSim(20480+ring, nil) }
 
+// faulty is a memory whose flushes fail or hang as f says.
+func faulty(ring int) (m *pmemtest.Sim, f *pmemtest.Faults) {
+	f = pmemtest.NewFaults()
+	return pmemtest.NewSim(20480+ring, &pmemtest.SimOptions{Hooks: f.Hooks()}), f
+}
+
 // connect makes a connection between p and a consumer, which is served.
 func connect(t *testing.T, p *commitlog.Producer, dial func() (a, b net.Conn), consumer *rdmap.Config) (c, s *rdmap.Conn) {
 	t.Helper()

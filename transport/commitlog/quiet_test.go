@@ -4,21 +4,19 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // A log that is quiet has a durable tail, so that damage of its very last record is noticed after a loss of power.
 func TestQuiet(t *testing.T) {
-	size := must(commitlog.MemorySize(4096))(t)
-	mem := pmemtest.NewSim(size, nil)
-	noErr(t, commitlog.Create(mem, nil))
-	_, p := openLocal(t, mem)
+	mem := sim(4096)
+	_, p := openLocal(t, newTestLog(t, mem, commitlog.WAL))
 	durable := func() uint64 { return binary.BigEndian.Uint64(mem.Told().Durable()[8192:]) }
 	for n := range 3 {
 		for range 5 {
@@ -43,41 +41,19 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// hung is memory whose flushes hang while it is told so.
-type hung struct {
-	*pmemtest.Sim
-	stop atomic.Pointer[chan struct{}]
-	here chan struct{}
-}
-
-func (h *hung) Persist(off, n int) error {
-	return h.PersistRanges([]region.Range{{Off: off, N: n}})
-}
-
-func (h *hung) PersistRanges(rs []region.Range) error {
-	if stop := h.stop.Load(); stop != nil && rs[0].N > 0 {
-		h.here <- struct{}{}
-		<-*stop
-	}
-	return h.Sim.PersistRanges(rs)
-}
-
 // Close does not wait longer than its context for the flush of a quiet log whose disk hangs.
 func TestQuietHangs(t *testing.T) {
-	size := must(commitlog.MemorySize(4096))(t)
-	mem := &hung{Sim: pmemtest.NewSim(size, nil), here: make(chan struct{}, 1)}
-	noErr(t, commitlog.Create(mem, nil))
-	l, p := openLocal(t, mem)
+	mem, f := faulty(4096)
+	l, p := openLocal(t, newTestLog(t, mem, commitlog.WAL))
 	put(t, p, "record")
-	stop := make(chan struct{})
-	mem.stop.Store(&stop)
-	<-mem.here
+	entered, release := f.Hang(pmem.OpPersist)
+	<-entered
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := l.Close(ctx); !errors.Is(err, region.ErrPinned) {
 		t.Error(err)
 	}
-	close(stop)
+	release()
 	if err := l.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

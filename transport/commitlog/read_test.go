@@ -8,31 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // newLog makes a log in memory and a producer in this process.
-func newLog(t *testing.T, capacity uint64) (*commitlog.Log, *commitlog.Producer) {
+func newLog(t *testing.T, capacity int) (*commitlog.Log, *commitlog.Producer) {
 	t.Helper()
-	size := must(commitlog.MemorySize(capacity))(t)
-	mem := pmemtest.NewSim(size, nil)
-	noErr(t, commitlog.Create(mem, nil))
-	return openLocal(t, mem)
+	return openLocal(t, newTestLog(t, sim(capacity), commitlog.WAL))
 }
 
-func openLocal(t *testing.T, mem region.Memory) (*commitlog.Log, *commitlog.Producer) {
+func openLocal(t *testing.T, l *commitlog.Log) (*commitlog.Log, *commitlog.Producer) {
 	t.Helper()
-	l := must(commitlog.Open(mem))(t)
-	p := commitlog.NewProducer(nil)
+	p := newTestProducer(t, nil)
 	noErr(t, l.Local(t.Context(), p))
-	t.Cleanup(func() {
-		p.Close()
-		if err := l.Close(context.Background()); err != nil {
-			t.Error("close:", err)
-		}
-	})
 	return l, p
 }
 

@@ -6,6 +6,19 @@ import (
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
+type (
+	Key         = key
+	OpenArgs    = openArgs
+	OpenRes     = openRes
+	Opened      = opened
+	AppendArgs  = appendArgs
+	ReadArgs    = readArgs
+	ReleaseArgs = releaseArgs
+)
+
+// Octets are those of arguments.
+func Octets(a interface{ append(b []byte) []byte }) []byte { return a.append(nil) }
+
 // Log is a log as its server sees it, so that tests of what arrives need neither calls nor secrets.
 type Log struct{ l *log }
 

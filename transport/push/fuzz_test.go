@@ -15,17 +15,17 @@ func FuzzServe(f *testing.F) {
 	secret := push.Secret(counted(0xa0))
 	for proc, args := range [][]byte{
 		procNull: nil,
-		procOpen: (&openArgs{Name: "log", Secret: secret, Native: true}).append(nil),
+		procOpen: push.Octets(&openArgs{Name: "log", Secret: secret, Native: true}),
 		procClose: append([]byte(nil),
 			make([]byte, 16)...),
-		procAppend: (&appendArgs{Seq: 1, Records: [][]byte{[]byte("one")}}).append(nil),
+		procAppend: push.Octets(&appendArgs{Seq: 1, Records: [][]byte{[]byte("one")}}),
 		procStatus: make([]byte, 16),
-		procRead:   (&readArgs{Name: "log", Secret: secret, From: 1}).append(nil),
+		procRead:   push.Octets(&readArgs{Name: "log", Secret: secret, From: 1}),
 	} {
 		f.Add(uint32(proc), args)
 	}
-	f.Add(uint32(procOpen), (&openArgs{Name: "log", Secret: push.Secret{1}, Resume: true}).append(nil))
-	f.Add(uint32(procRelease), (&releaseArgs{Name: "log", Secret: secret, Seq: 1}).append(nil))
+	f.Add(uint32(procOpen), push.Octets(&openArgs{Name: "log", Secret: push.Secret{1}, Resume: true}))
+	f.Add(uint32(procRelease), push.Octets(&releaseArgs{Name: "log", Secret: secret, Seq: 1}))
 	// Small rings: the crash model keeps several copies of each, in every worker.
 	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{MaxCapacity: 8192}}
 	f.Cleanup(func() { _ = ps.Close(context.Background()) })

@@ -186,13 +186,13 @@ func (v *villain) open(ctx context.Context, native bool) bool {
 	a := openArgs{Native: native, Instance: key{byte(v.IntN(3))}}
 	for range 6 {
 		a.Name, a.Secret = fmt.Sprintf("%s-%d", v.name, v.lost), v.secret
-		b, err := v.call(ctx, procOpen, a.append(nil))
+		b, err := v.call(ctx, procOpen, push.Octets(&a))
 		if err != nil {
 			return false
 		}
 		var r openRes
 		d := xdr.NewDecoder(b)
-		switch r.parse(&d); {
+		switch xdr.Decode(&d, &r); {
 		case r.Status == push.StatusLost: // it has seen to that: another log
 			v.lost++
 		case r.Status == push.StatusOK:
@@ -298,11 +298,11 @@ func (v *villain) garbage(ctx context.Context) {
 	for range 10 {
 		args := [][]byte{
 			v.bytes(100),
-			(&openArgs{Name: string(v.bytes(maxName + 10)), Secret: s, Native: true}).append(nil),
-			(&openArgs{Name: string(v.bytes(maxName)), Instance: key{1}}).append(nil),
-			(&appendArgs{Session: v.opened.Session, Seq: v.Uint64(), Records: [][]byte{v.bytes(99), nil}}).append(nil),
+			push.Octets(&openArgs{Name: string(v.bytes(maxName + 10)), Secret: s, Native: true}),
+			push.Octets(&openArgs{Name: string(v.bytes(maxName)), Instance: key{1}}),
+			push.Octets(&appendArgs{Session: v.opened.Session, Seq: v.Uint64(), Records: [][]byte{v.bytes(99), nil}}),
 			v.opened.Session[:],
-			(&releaseArgs{Name: fmt.Sprintf("%s-%d", v.name, v.lost), Secret: s, Seq: v.Uint64() >> v.IntN(64)}).append(nil),
+			push.Octets(&releaseArgs{Name: fmt.Sprintf("%s-%d", v.name, v.lost), Secret: s, Seq: v.Uint64() >> v.IntN(64)}),
 		}[v.IntN(6)]
 		if len(args) >= 4 && v.IntN(2) == 0 {
 			word := []uint32{0, 1, 1 << 31, 1<<32 - 1, uint32(len(args)), v.Uint32()}[v.IntN(6)]
@@ -317,8 +317,8 @@ func (v *villain) steal(ctx context.Context) {
 	for _, name := range v.victims {
 		for _, s := range []push.Secret{{}, v.secret} {
 			a := openArgs{Name: name, Secret: s, Instance: key{1}, Resume: v.IntN(2) == 0, Native: true}
-			_, _ = v.call(ctx, procOpen, a.append(nil))
-			_, _ = v.call(ctx, procRelease, (&releaseArgs{Name: name, Secret: s, Seq: 1}).append(nil))
+			_, _ = v.call(ctx, procOpen, push.Octets(&a))
+			_, _ = v.call(ctx, procRelease, push.Octets(&releaseArgs{Name: name, Secret: s, Seq: 1}))
 		}
 	}
 	k := key{}
@@ -326,7 +326,7 @@ func (v *villain) steal(ctx context.Context) {
 	for _, proc := range []uint32{procClose, procStatus} {
 		_, _ = v.call(ctx, proc, k[:])
 	}
-	_, _ = v.call(ctx, procAppend, (&appendArgs{Session: k, Seq: 1, Records: [][]byte{[]byte("EVIL")}}).append(nil))
+	_, _ = v.call(ctx, procAppend, push.Octets(&appendArgs{Session: k, Seq: 1, Records: [][]byte{[]byte("EVIL")}}))
 }
 
 // append appends by call with numbers and sizes that are wrong.
@@ -344,7 +344,7 @@ func (v *villain) append(ctx context.Context) {
 		{Seq: next, Records: [][]byte{v.bytes(100), nil, {1}}},
 	} {
 		a.Session = v.opened.Session
-		_, _ = v.call(ctx, procAppend, a.append(nil))
+		_, _ = v.call(ctx, procAppend, push.Octets(&a))
 	}
 	_, _ = v.call(ctx, procClose, v.opened.Session[:])
 }
@@ -354,7 +354,7 @@ func (v *villain) resume(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range 6 {
 		a := openArgs{Name: fmt.Sprintf("%s-%d", v.name, v.lost), Secret: v.secret, Instance: key{byte(i % 2)}, Resume: i%3 == 0, Native: i%2 == 0, Capacity: v.Uint64()}
-		wg.Go(func() { _, _ = v.call(ctx, procOpen, a.append(nil)) })
+		wg.Go(func() { _, _ = v.call(ctx, procOpen, push.Octets(&a)) })
 	}
 	wg.Wait()
 }

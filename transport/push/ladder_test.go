@@ -9,7 +9,6 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
@@ -50,7 +49,7 @@ func TestLadder(t *testing.T) {
 func TestPlaced(t *testing.T) {
 	for _, best := range []push.Rung{push.Native, push.Append} {
 		store := newMemStore()
-		store.wrap = func(s *pmemtest.Sim) region.Memory { return make(region.Bytes, len(s.Bytes())) }
+		store.wrap = func(size int) region.Memory { return make(region.Bytes, size) }
 		w := start(t, &push.Server{Store: store})
 		s := w.dial("log", &push.Config{Best: best})
 		appended(t, s, commitlog.Placed, 1, "one")
@@ -94,7 +93,7 @@ func (i *impostor) one(nc net.Conn) {
 		return
 	}
 	if i.serve != nil {
-		_, told := i.heard.last()
+		told := i.heard.last()
 		i.serve(c, told.Opened.Answer)
 	}
 	_ = c.Serve()

@@ -38,7 +38,7 @@ type memStore struct {
 	mu   sync.Mutex
 	logs map[string]region.Memory
 	from map[string]push.Origin
-	wrap func(*pmemtest.Sim) region.Memory // of new logs; nil: as they are
+	wrap func(size int) region.Memory // makes new logs; nil: crash models
 }
 
 func newMemStore() *memStore {
@@ -51,9 +51,11 @@ func (m *memStore) Create(name string, size int, from push.Origin, format func(r
 	if m.logs[name] != nil {
 		return fs.ErrExist
 	}
-	var mem region.Memory = pmemtest.NewSim(size, nil)
+	var mem region.Memory
 	if m.wrap != nil {
-		mem = m.wrap(pmemtest.NewSim(size, nil))
+		mem = m.wrap(size)
+	} else {
+		mem = pmemtest.NewSim(size, nil)
 	}
 	if err := format(mem); err != nil {
 		return err
@@ -86,13 +88,16 @@ func (m *memStore) crashed() *memStore {
 	defer m.mu.Unlock()
 	n := newMemStore()
 	for name, mem := range m.logs {
-		sim, ok := mem.(*pmemtest.Sim)
-		if !ok {
-			sim = mem.(interface{ sim() *pmemtest.Sim }).sim()
-		}
-		n.logs[name], n.from[name] = pmemtest.OpenSim(sim.Told().Durable(), nil), m.from[name]
+		n.logs[name], n.from[name] = pmemtest.OpenSim(mem.(*pmemtest.Sim).Told().Durable(), nil), m.from[name]
 	}
 	return n
+}
+
+// faultyStore makes logs whose flushes fail or hang as f says.
+func faultyStore() (m *memStore, f *pmemtest.Faults) {
+	m, f = newMemStore(), pmemtest.NewFaults()
+	m.wrap = func(size int) region.Memory { return pmemtest.NewSim(size, &pmemtest.SimOptions{Hooks: f.Hooks()}) }
+	return m, f
 }
 
 // world is a server with its listeners.

@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
 // One host opens its log again and again, and its medium does not answer: others open theirs meanwhile.
 func TestOpenPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, mem := blockingStore()
+		store, f := faultyStore()
 		ps := &push.Server{Store: store, Limits: push.Limits{FenceTime: time.Hour}}
 		defer ps.Close(context.Background())
 		open := func(host, name string) push.Status {
@@ -23,8 +24,7 @@ func TestOpenPlaces(t *testing.T) {
 		if st := open("192.0.2.1", "log"); st != push.StatusOK {
 			t.Fatal(st)
 		}
-		slow := mem()
-		slow.block()
+		_, release := f.Hang(pmem.OpPersist)
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() { open("192.0.2.1", "log") })
@@ -33,7 +33,7 @@ func TestOpenPlaces(t *testing.T) {
 		if st := open("192.0.2.2", "another"); st != push.StatusOK {
 			t.Error(st)
 		}
-		slow.release()
+		release()
 		wg.Wait()
 		if st := open("192.0.2.1", "log"); st != push.StatusOK {
 			t.Error("afterwards:", st)
@@ -48,7 +48,7 @@ func TestReadPlaces(t *testing.T) {
 		defer ps.Close(context.Background())
 		read := func(host, name string, ms uint32) push.Status {
 			a := readArgs{Name: name, Secret: push.Secret{1}, From: 1, Octets: 1000, Milliseconds: ms}
-			return push.Status(called(t.Context(), ps, host+":1", push.Program, procRead, a.append(nil)).Uint32())
+			return push.Status(called(t.Context(), ps, host+":1", push.Program, procRead, push.Octets(&a)).Uint32())
 		}
 		var wg sync.WaitGroup
 		for i := range 20 {

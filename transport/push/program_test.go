@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/internal/rendezvous"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// The RPC program of docs/push.x as another implementation would write it: what the tests say to a
-// server, and what they understand.
+// The RPC program of docs/push.x: TestGolden has its octets.
 const (
 	procNull = iota
 	procOpen
@@ -27,12 +24,15 @@ const (
 	maxRecords = 1024
 )
 
-type key [16]byte
-
-func takeKey(d *xdr.Decoder) (k key) {
-	copy(k[:], d.FixedOpaque(len(k)))
-	return k
-}
+type (
+	key         = push.Key
+	openArgs    = push.OpenArgs
+	openRes     = push.OpenRes
+	opened      = push.Opened
+	appendArgs  = push.AppendArgs
+	readArgs    = push.ReadArgs
+	releaseArgs = push.ReleaseArgs
+)
 
 // counted is a key with the octets from n on.
 func counted(n byte) (k key) {
@@ -40,97 +40,6 @@ func counted(n byte) (k key) {
 		k[i] = n + byte(i)
 	}
 	return k
-}
-
-type openArgs struct {
-	Name     string
-	Secret   push.Secret
-	Instance key
-	Resume   bool
-	Capacity uint64
-	Native   bool
-}
-
-func (a *openArgs) append(b []byte) []byte {
-	b = xdr.AppendString(b, a.Name)
-	b = xdr.AppendFixedOpaque(b, a.Secret[:])
-	b = xdr.AppendFixedOpaque(b, a.Instance[:])
-	b = xdr.AppendBool(b, a.Resume)
-	b = xdr.AppendUint64(b, a.Capacity)
-	return xdr.AppendBool(b, a.Native)
-}
-
-func (a *openArgs) parse(d *xdr.Decoder) {
-	a.Name, a.Secret = d.String(maxName), push.Secret(takeKey(d))
-	a.Instance, a.Resume, a.Capacity, a.Native = takeKey(d), d.Bool(), d.Uint64(), d.Bool()
-}
-
-type openRes struct {
-	Status push.Status
-	Opened opened // of StatusOK
-}
-
-type opened struct {
-	Session key
-	Commit  *rendezvous.Place // nil: none
-	Answer  commitlog.Answer
-}
-
-func (r *openRes) parse(d *xdr.Decoder) {
-	if r.Status = push.Status(d.Uint32()); r.Status != push.StatusOK {
-		return
-	}
-	o := &r.Opened
-	if o.Session = takeKey(d); d.Bool() {
-		o.Commit = new(rendezvous.Place)
-		xdr.Decode(d, o.Commit)
-	}
-	a := &o.Answer
-	a.ID, a.Capacity = takeKey(d), d.Uint64()
-	a.Mode, a.Hash = commitlog.Mode(d.Uint32()), commitlog.Hash(d.Uint32())
-	a.Persistent = commitlog.Level(d.Uint32()) == commitlog.Persistent
-	a.Epoch, a.Head, a.Tail, a.NextSeq, a.LastEpoch = d.Uint32(), d.Uint64(), d.Uint64(), d.Uint64(), d.Uint32()
-}
-
-type appendArgs struct {
-	Session key
-	Seq     uint64
-	Records [][]byte
-}
-
-func (a *appendArgs) append(b []byte) []byte {
-	b = xdr.AppendFixedOpaque(b, a.Session[:])
-	b = xdr.AppendUint64(b, a.Seq)
-	b = xdr.AppendUint32(b, uint32(len(a.Records)))
-	for _, r := range a.Records {
-		b = xdr.AppendOpaque(b, r)
-	}
-	return b
-}
-
-type readArgs struct {
-	Name                 string
-	Secret               push.Secret
-	From                 uint64
-	Octets, Milliseconds uint32
-}
-
-func (a *readArgs) append(b []byte) []byte {
-	b = xdr.AppendString(b, a.Name)
-	b = xdr.AppendFixedOpaque(b, a.Secret[:])
-	b = xdr.AppendUint64(b, a.From)
-	return xdr.AppendUint32(xdr.AppendUint32(b, a.Octets), a.Milliseconds)
-}
-
-type releaseArgs struct {
-	Name   string
-	Secret push.Secret
-	Seq    uint64
-}
-
-func (a *releaseArgs) append(b []byte) []byte {
-	b = xdr.AppendString(b, a.Name)
-	return xdr.AppendUint64(xdr.AppendFixedOpaque(b, a.Secret[:]), a.Seq)
 }
 
 // from is an address.
@@ -153,22 +62,21 @@ func called(ctx context.Context, h rpc.Handler, addr string, prog, proc uint32, 
 
 // ask makes an OPEN without a connection.
 func ask(ps *push.Server, addr string, a openArgs) (r openRes) {
-	r.parse(called(context.Background(), ps, addr, push.Program, procOpen, a.append(nil)))
+	xdr.Decode(called(context.Background(), ps, addr, push.Program, procOpen, push.Octets(&a)), &r)
 	return r
 }
 
 // appendRecords makes an APPEND without a connection.
 func appendRecords(ctx context.Context, ps *push.Server, a *appendArgs) push.Status {
-	return push.Status(called(ctx, ps, "127.0.0.1:1", push.Program, procAppend, a.append(nil)).Uint32())
+	return push.Status(called(ctx, ps, "127.0.0.1:1", push.Program, procAppend, push.Octets(a)).Uint32())
 }
 
-// listening is a Caller that knows the last OPEN that went through it, and its answer.
+// listening is a Caller that knows the answer to the last OPEN that went through it.
 type listening struct {
 	rpc.Caller
 
-	mu   sync.Mutex
-	args openArgs
-	res  openRes
+	mu  sync.Mutex
+	res openRes
 }
 
 func (l *listening) Do(ctx context.Context, c *rpc.Call, reply *rpc.Reply) error {
@@ -176,16 +84,15 @@ func (l *listening) Do(ctx context.Context, c *rpc.Call, reply *rpc.Reply) error
 	if err == nil && c.Prog == push.Program && c.Proc == procOpen {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		args, res := xdr.NewDecoder(c.Args), xdr.NewDecoder(reply.Results)
-		l.args.parse(&args)
+		d := xdr.NewDecoder(reply.Results)
 		l.res = openRes{}
-		l.res.parse(&res)
+		xdr.Decode(&d, &l.res)
 	}
 	return err
 }
 
-func (l *listening) last() (openArgs, openRes) {
+func (l *listening) last() openRes {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.args, l.res
+	return l.res
 }

@@ -102,7 +102,7 @@ func TestReadTooLarge(t *testing.T) {
 	var reply rpc.Reply
 	defer reply.Release()
 	a := readArgs{Name: "log", Secret: secret, From: 1, Octets: math.MaxUint32}
-	err = c.Do(failAfter(t), &rpc.Call{Prog: push.Program, Vers: push.Version, Proc: procRead, Args: a.append(nil), MaxResults: 1 << 20}, &reply)
+	err = c.Do(failAfter(t), &rpc.Call{Prog: push.Program, Vers: push.Version, Proc: procRead, Args: push.Octets(&a), MaxResults: 1 << 20}, &reply)
 	d := xdr.NewDecoder(reply.Results)
 	if st := push.Status(d.Uint32()); err != nil || reply.Header.Err() != nil || st != push.StatusTooLarge {
 		t.Error(err, reply.Header.Err(), st, len(reply.Results))

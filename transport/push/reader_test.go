@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
@@ -79,7 +78,7 @@ func TestReaderDamaged(t *testing.T) {
 	ctx := failAfter(t)
 	store := newMemStore()
 	var mem region.Bytes
-	store.wrap = func(s *pmemtest.Sim) region.Memory { mem = make(region.Bytes, len(s.Bytes())); return mem }
+	store.wrap = func(size int) region.Memory { mem = make(region.Bytes, size); return mem }
 	w := start(t, &push.Server{Store: store})
 	s := w.dial("log", &push.Config{Best: push.Append})
 	appended(t, s, commitlog.Placed, 1, "one", "two")

@@ -105,7 +105,7 @@ func TestAppendFull(t *testing.T) {
 	}
 	release := func(seq uint64) push.Status {
 		r := releaseArgs{Name: "log", Secret: secret, Seq: seq}
-		return push.Status(called(ctx, ps, "192.0.2.1:1", push.Program, procRelease, r.append(nil)).Uint32())
+		return push.Status(called(ctx, ps, "192.0.2.1:1", push.Program, procRelease, push.Octets(&r)).Uint32())
 	}
 	for range 2 {
 		if st := appendRecords(ctx, ps, &a); st != push.StatusFull {

@@ -3,6 +3,7 @@ package push_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"syscall"
 	"testing"
 
@@ -95,14 +96,17 @@ func (p *poorStore) Create(name string, size int, from push.Origin, format func(
 
 // A log that could not be made can be when there is room again, and takes none meanwhile.
 func TestNotMade(t *testing.T) {
-	store := &poorStore{newMemStore(), syscall.ENOSPC}
+	store := &poorStore{memStore: newMemStore()}
 	ps := &push.Server{Store: store}
 	defer ps.Close(context.Background())
 	open := func() push.Status {
 		return ask(ps, "192.0.2.1:1", openArgs{Name: "log", Secret: push.Secret{1}}).Status
 	}
-	if st := open(); st != push.StatusFull {
-		t.Error(st)
+	for cause, want := range map[error]push.Status{syscall.ENOSPC: push.StatusFull, syscall.EROFS: push.StatusLost} {
+		store.err = &os.PathError{Op: "open", Path: "log", Err: cause}
+		if st := open(); st != want {
+			t.Errorf("%v: %v, want %v", cause, st, want)
+		}
 	}
 	if n := ps.Stats().Octets; n != 0 {
 		t.Errorf("opened %d octets that are not a log", n)

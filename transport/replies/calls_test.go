@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap/region"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -66,14 +67,7 @@ func (s *stuck) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Respon
 func startStuck(t *testing.T) (*world, *stuck) {
 	t.Helper()
 	s := newStuck()
-	w := &world{t: t, pusher: &replies.Pusher{Handler: s}}
-	logs, calls := listen(t), listen(t)
-	w.pusher.Addr, w.rpc = recorded(t, logs.Addr().String()), recorded(t, calls.Addr().String())
-	w.server = &transport.Server{Handler: w.pusher}
-	w.serve(func() { _ = w.pusher.Serve(logs) })
-	w.serve(func() { _ = w.server.Serve(calls) })
-	t.Cleanup(w.stop)
-	return w, s
+	return start(t, &replies.Pusher{Handler: s}), s
 }
 
 // openBoth opens a client with a log of calls.
@@ -248,7 +242,8 @@ func TestUnansweredCrashes(t *testing.T) {
 // written down, the reply is there.
 func TestCallsBeforeReplies(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), &gated{Sim: sim(1 << 16)}
+	mem := sim(1 << 16)
+	calls, f := faulty(1 << 16)
 	c := createBoth(t, w, mem, calls)
 	for range 20 {
 		over := make(chan error)
@@ -256,14 +251,14 @@ func TestCallsBeforeReplies(t *testing.T) {
 			over <- c.Do(t.Context(), &rpc.Call{Prog: program, Vers: 1, Proc: 5}, new(rpc.Reply))
 		}()
 		<-server.came
-		calls.close()
+		entered, release := f.Hang(pmem.OpPersist)
 		server.gate <- struct{}{}
 		if err := <-over; err != nil {
 			t.Fatal(err)
 		}
-		<-calls.waiting
+		<-entered
 		st, err := replies.Inspect(reader(pmemtest.OpenSim(mem.Told().Durable(), nil)), reader(pmemtest.OpenSim(calls.Told().Durable(), nil)))
-		calls.open()
+		release()
 		if err != nil || len(st.Unanswered) > 0 {
 			t.Fatalf("%+v, %v", st.Unanswered, err)
 		}
@@ -417,14 +412,13 @@ func notSent(err error) bool { return err != nil && strings.Contains(err.Error()
 // A memory that fails ends calls with an error: none is sent without a note, none hangs.
 func TestCallsFail(t *testing.T) {
 	w, server := startStuck(t)
-	mem, calls := sim(1<<16), &failing{Sim: sim(1 << 16)}
+	mem := sim(1 << 16)
+	calls, f := faulty(1 << 16)
 	c := createBoth(t, w, mem, calls)
 	if _, _, err := callProc(t.Context(), c, 1); err != nil {
 		t.Fatal(err)
 	}
-	calls.mu.Lock()
-	calls.err = errMedium
-	calls.mu.Unlock()
+	f.Fail(pmem.OpPersist, errors.New("medium"))
 	before := len(server.saw())
 	for range 3 {
 		if _, _, err := callProc(t.Context(), c, 1); !notSent(err) {
@@ -435,26 +429,6 @@ func TestCallsFail(t *testing.T) {
 		t.Errorf("%d calls were sent", n)
 	}
 	_ = c.Close()
-}
-
-var errMedium = errors.New("medium")
-
-type failing struct {
-	*pmemtest.Sim
-	mu  sync.Mutex
-	err error
-}
-
-func (f *failing) Persist(off, n int) error { return f.PersistRanges([]region.Range{{Off: off, N: n}}) }
-
-func (f *failing) PersistRanges(rs []region.Range) error {
-	f.mu.Lock()
-	err := f.err
-	f.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return f.Sim.PersistRanges(rs)
 }
 
 // Each life has a larger epoch, also when the log was never offered in it.

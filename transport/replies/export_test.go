@@ -5,6 +5,12 @@ import "time"
 // What tests from outside need of the inside: times that they would have to wait for, and what is left
 // of clients, which nothing else tells.
 
+type (
+	Key       = key
+	OfferArgs = offerArgs
+	OfferRes  = offerRes
+)
+
 func (p *Pusher) SetTimes(grace, silence time.Duration) { p.grace, p.silence = grace, silence }
 
 func (p *Pusher) Left() (clients, hosts, conns int) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/internal/rendezvous"
@@ -23,14 +24,14 @@ func TestServerRestart(t *testing.T) {
 	second := start(t, &replies.Pusher{})
 	addr := make(chan string, 1)
 	addr <- first.rpc
-	mem := &gated{Sim: sim(1 << 14)}
+	mem, f := faulty(1 << 14)
 	created(t, mem)
 	c := open(t, mem, func() string { a := <-addr; addr <- a; return a })
 	defer c.Close()
 	if seq, _, err := double(t.Context(), c, 1); seq != 1 || err != nil {
 		t.Fatal(seq, err)
 	}
-	mem.close()
+	entered, release := f.Hang(pmem.OpPersist)
 	var seq2 uint64
 	var xid2 uint32
 	held := make(chan error, 1)
@@ -39,7 +40,7 @@ func TestServerRestart(t *testing.T) {
 		seq2, xid2, err = double(t.Context(), c, 2)
 		held <- err
 	}()
-	<-mem.waiting
+	<-entered
 	var reply rpc.Reply // comes behind the one that is held
 	if _, err := c.Call(t.Context(), &rpc.Call{Prog: program, Vers: 1, Proc: 2}, &reply); err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func TestServerRestart(t *testing.T) {
 	<-addr
 	addr <- second.rpc
 	first.stop()
-	mem.open()
+	release()
 	seq, _, err := double(t.Context(), c, 3)
 	if seq == 0 || err != nil {
 		t.Fatal(seq, err)
@@ -144,7 +145,7 @@ func TestSilentLog(t *testing.T) {
 // Any octets as arguments: an answer, or GARBAGE_ARGS.
 func FuzzServe(f *testing.F) {
 	a := offerArgs{Client: key{1}, Epoch: 1}
-	f.Add(uint32(procOffer), a.append(nil))
+	f.Add(uint32(procOffer), xdr.Encode(nil, &a))
 	f.Add(uint32(procNull), []byte{})
 	p := &replies.Pusher{Handler: &program1{}}
 	f.Cleanup(func() { _ = p.Close() })

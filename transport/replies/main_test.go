@@ -26,42 +26,6 @@ import (
 // TestMain fails the package if a test leaks a goroutine.
 func TestMain(m *testing.M) { rdmaptest.Main(m) }
 
-// gated is memory whose flushes wait while it is shut.
-type gated struct {
-	*pmemtest.Sim
-	mu      sync.Mutex
-	shut    chan struct{}
-	waiting chan struct{}
-	flushes atomic.Int64 // that have returned
-}
-
-func (g *gated) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.shut, g.waiting = make(chan struct{}), make(chan struct{}, 64)
-}
-
-func (g *gated) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	close(g.shut)
-	g.shut = nil
-}
-
-func (g *gated) Persist(off, n int) error { return g.PersistRanges([]region.Range{{Off: off, N: n}}) }
-
-func (g *gated) PersistRanges(rs []region.Range) error {
-	g.mu.Lock()
-	shut, waiting := g.shut, g.waiting
-	g.mu.Unlock()
-	if shut != nil && rs[0].N > 0 {
-		waiting <- struct{}{}
-		<-shut
-	}
-	defer g.flushes.Add(1)
-	return g.Sim.PersistRanges(rs)
-}
-
 // program doubles a word (procedure 1, to be pushed) or says how often it has (2).
 const program = 400000
 
@@ -101,7 +65,9 @@ type world struct {
 func start(t *testing.T, p *replies.Pusher) *world {
 	t.Helper()
 	w := &world{t: t, pusher: p}
-	p.Handler = &w.prog
+	if p.Handler == nil {
+		p.Handler = &w.prog
+	}
 	logs, calls := listen(t), listen(t)
 	w.logs = logs
 	if p.Addr == "" {
@@ -141,6 +107,12 @@ func (w *world) stop() {
 }
 
 func sim(ring int) *pmemtest.Sim { return pmemtest.NewSim(20480+ring, nil) }
+
+// faulty is a memory whose flushes fail or hang as f says.
+func faulty(ring int) (m *pmemtest.Sim, f *pmemtest.Faults) {
+	f = pmemtest.NewFaults()
+	return pmemtest.NewSim(20480+ring, &pmemtest.SimOptions{Hooks: f.Hooks()}), f
+}
 
 // open makes a client; dial tells the server's address.
 func open(t *testing.T, mem region.Memory, addr func() string) *replies.Client {

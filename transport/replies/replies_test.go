@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/redial"
@@ -20,13 +21,13 @@ import (
 // the replies, with their keys.
 func TestHold(t *testing.T) {
 	w := start(t, &replies.Pusher{})
-	mem := &gated{Sim: sim(1 << 16)}
+	mem, f := faulty(1 << 16)
 	created(t, mem)
 	c := w.open(mem)
 	if seq, _, err := double(t.Context(), c, 1); seq != 1 || err != nil {
 		t.Fatal(seq, err)
 	}
-	mem.close()
+	entered, release := f.Hang(pmem.OpPersist)
 	type result struct {
 		n, xid uint32
 		seq    uint64
@@ -39,7 +40,7 @@ func TestHold(t *testing.T) {
 			results <- result{n, xid, seq, err}
 		}()
 	}
-	<-mem.waiting // a record is being flushed: the calls have run
+	<-entered // a record is being flushed: the calls have run
 	var reply rpc.Reply
 	for runs := uint32(0); runs < 4; {
 		seq, err := c.Call(t.Context(), &rpc.Call{Prog: program, Vers: 1, Proc: 2}, &reply)
@@ -55,7 +56,7 @@ func TestHold(t *testing.T) {
 		t.Fatalf("%+v before its record was flushed", r)
 	case <-time.After(50 * time.Millisecond):
 	}
-	mem.open()
+	release()
 	got := make(map[uint64]result)
 	for range 3 {
 		r := <-results

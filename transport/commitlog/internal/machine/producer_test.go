@@ -134,35 +134,6 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// The answer alone tells what has survived.
-func TestReopen(t *testing.T) {
-	p, es := opened(t, Limits{8, 1}, 4, 10)
-	b, late := p.Next(), p.Next()
-	p.Next()
-	p.Done(b)
-	p.Lost()
-	if p.Next() != nil || p.Done(late) != nil {
-		t.Fatal("a batch without a session")
-	}
-	a := answer()
-	a.Epoch, a.Tail, a.NextSeq, a.LastEpoch = 4, 192, 3, 3 // record 2 has survived, 3 has not
-	over, err := p.Open(a)
-	if err != nil || len(over) != 1 || over[0] != es[1] || es[1].Seq != 2 {
-		t.Fatal(over, err)
-	}
-	p.Batch = 1 << 20
-	b = p.Next()
-	if p.Done(late) != nil {
-		t.Error("a batch of the session before is answered")
-	}
-	if r := ParseRecord(b.Ops[0].Data); b.count != 2 || r.Seq != 3 || r.Epoch != 4 || b.Ops[0].Off != 192 {
-		t.Errorf("resent: %+v, %d records", r, b.count)
-	}
-	if over := p.Done(b); len(over) != 2 || over[0] != es[2] || over[1] != es[3] || es[3].Seq != 4 {
-		t.Error(over)
-	}
-}
-
 // TestAnswerGolden: the octets of docs/commitlog-format.md, made by another program.
 func TestAnswerGolden(t *testing.T) {
 	const want = "73636c32" + "00000002" + "000102030405060708090a0b0c0d0e0f" + "ee6e64bd81f7bc7f" + "0000000000000400" +
