@@ -30,7 +30,7 @@ func TestOverDevice(t *testing.T) {
 		"RecordConn": TestRecordConn, "ListenerClose": TestListenerClose,
 		"Redial": TestRedial, "Silence": TestSilence, "SlowCall": TestSlowCall, "ShortConnections": TestShortConnections,
 		"Backward": TestBackward, "BackwardRefused": TestBackwardRefused, "BackwardEnd": TestBackwardEnd,
-		"Many": TestMany, "ManyMemory": TestManyMemory, "Memory": TestMemory, "MemoryInUse": TestMemoryInUse, "MemoryServer": TestMemoryServer,
+		"Many": TestMany, "ManyMemory": TestManyMemory, "Memory": TestMemory, "MemoryInUse": TestMemoryInUse,
 		"Room": TestRoom, "Trace": TestTrace, "Lazy": TestLazy, "LazyMemory": TestLazyMemory,
 		"Replay": TestReplay, "PositionZero": TestPositionZero, "Mix": TestMix, "Ready": TestReady, "ServedEach": TestServedEach,
 		"Clients": TestClients, "Transparent": TestTransparent, "Fanout": TestFanout, "FanoutClose": TestFanoutClose,

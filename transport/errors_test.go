@@ -152,6 +152,7 @@ func TestErrorText(t *testing.T) {
 		{&rpc.RPCError{XID: 7, Reason: rpc.ReasonTooBig}, "transport: call 0x00000007: too large"},
 		{&rpc.RPCError{XID: 7, Reason: 99, Err: io.EOF}, "transport: call 0x00000007: reason(99): EOF"},
 		{&rpc.OpError{Op: rpc.OpCall, Err: context.Canceled}, "transport: call: context canceled"},
+		{&rpc.OutcomeError{XID: 7, Prog: 9, Vers: 1, Proc: 2, Sent: 3, Repeatable: true, Err: &rpc.OpError{Op: rpc.OpCall, Err: io.EOF}}, "transport: call 0x00000007 of program 0x9, version 1, procedure 2: the server may or may not have run it: EOF (it was sent 3 times; look what the server has before you make the call again)"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("got  %q\nwant %q", got, tt.want)

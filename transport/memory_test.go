@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -144,72 +143,5 @@ func TestMemoryInUse(t *testing.T) {
 	refused(foreign, rpc.ErrNotInMemory)
 	if st := c.Stats(); st.OctetsLent != 0 || out.InUse() {
 		t.Errorf("%d octets lent", st.OctetsLent)
-	}
-}
-
-// memoryServer answers procEcho out of one Memory that it also pulls into.
-type memoryServer struct {
-	m    *rpc.Memory
-	sent chan struct{}
-}
-
-func (memoryServer) Describe(req *rpc.Request) rpc.Traits {
-	return rpc.Traits{Lazy: req.Proc == procEcho}
-}
-
-func (h memoryServer) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
-	d := xdr.NewDecoder(req.Args)
-	o := req.Opaque(&d, 1<<20)
-	if _, err := o.PullMemory(ctx, rpc.Alloc(1)); !errors.Is(err, rpc.ErrPullSize) {
-		resp.Stat = xdr.SystemErr
-		return
-	}
-	resp.OnSent(func() { h.sent <- struct{}{} })
-	b, err := o.PullMemory(ctx, h.m)
-	if errors.Is(err, rpc.ErrMemoryInUse) {
-		own := make([]byte, o.Len())
-		if o.PullInto(ctx, own) == nil {
-			resp.AppendItem(own)
-		}
-		resp.Results = xdr.AppendUint32(resp.Results, 0xfeedface)
-		return
-	}
-	if err != nil || resp.AppendMemory(h.m, 1, len(h.m.Bytes())) == nil || resp.AppendMemory(h.m, 0, len(b)) != nil {
-		resp.Stat = xdr.SystemErr
-		return
-	}
-	if _, err := o.PullMemory(ctx, h.m); !errors.Is(err, rpc.ErrPulled) || !errors.Is(resp.AppendMemory(h.m, 0, 1), rpc.ErrMemoryInUse) {
-		resp.Stat = xdr.SystemErr
-	}
-	resp.Results = xdr.AppendUint32(resp.Results, 0xfeedface)
-}
-
-// TestMemoryServer pulls into a Memory and sends the result out of it, over all forms.
-func TestMemoryServer(t *testing.T) {
-	h := memoryServer{rpc.Alloc(100_000), make(chan struct{}, 100)}
-	s, c := pair(t, h, nil, nil)
-	const times = 10
-	for i := range times {
-		for _, n := range []int{70_001 + i, 100} {
-			p := bytes.Repeat([]byte{byte(i + 1)}, n)
-			call := echoCall(p)
-			call.Sink, call.MaxResults = make([]byte, n), 64
-			checkEcho(t, mustDo(t, c, call), p, call.Sink)
-			<-h.sent
-			waitFor(t, "the memory is free", func() bool { return !h.m.InUse() })
-		}
-	}
-	if st := s.Stats(); st.Registered != 1 || st.Reused != times-1 || st.OctetsLent != 0 {
-		t.Errorf("%+v", st)
-	}
-	if err := (*memory.Memory)(h.m).Take(); err != nil { // another call has it
-		t.Fatal(err)
-	}
-	p := filled(50_000)
-	call := echoCall(p)
-	call.MaxResults = 60_000
-	checkEcho(t, mustDo(t, c, call), p, nil)
-	if !h.m.InUse() {
-		t.Error("the memory of another call was reused")
 	}
 }

@@ -7,7 +7,7 @@ import "github.com/stag-rdma/stag/transport/internal/memory"
 // 7). Between calls no peer can reach it: each use has a new STag, with the bounds and the right
 // of that use alone.
 //
-// A Memory serves one purpose at a time: one argument, one result, or one pull. While the peer
+// A Memory serves one purpose at a time: one argument or one result. While the peer
 // can touch it, another use is refused with [ErrMemoryInUse]. For a cancelled call that is until
 // its reply comes or its connection ends, see Call.Free. It is safe for concurrent use.
 type Memory memory.Memory // transports convert it back, which nobody else can
@@ -20,9 +20,8 @@ var (
 	ErrNotInMemory = memory.ErrNotInMemory
 )
 
-// Alloc returns n octets of zeroed memory for use in many calls: see [Call.ItemMemory],
-// [Call.SinkMemory], [Opaque.PullMemory] and [Response.AppendMemory]. It takes no resources of a
-// connection before it is used there. A negative n is 0: what is lent of it is ErrNotInMemory.
+// Alloc returns n octets of zeroed memory for use in many calls: see [Call.ItemMemory] and
+// [Call.SinkMemory]. It takes no resources of a connection before it is used there. A negative n is 0: what is lent of it is ErrNotInMemory.
 func Alloc(n int) *Memory { return (*Memory)(memory.Alloc(max(n, 0))) }
 
 func (m *Memory) region() *memory.Memory { return (*memory.Memory)(m) }

@@ -70,7 +70,7 @@ func (o *Opaque) Pull(ctx context.Context) ([]byte, error) {
 		return nil, ErrPullLate
 	}
 	b := o.away.Scratch(o.n)
-	return b, o.take(ctx, [][]byte{b}, nil)
+	return b, o.take(ctx, [][]byte{b})
 }
 
 // PullInto fills bufs with the data, in order; together they must have exactly Len octets. RDMA
@@ -93,30 +93,7 @@ func (o *Opaque) PullInto(ctx context.Context, bufs ...[]byte) error {
 	if room != o.n {
 		return fmt.Errorf("%w: %d octets for %d", ErrPullSize, room, o.n)
 	}
-	return o.take(ctx, bufs, nil)
-}
-
-// PullMemory fills the first Len octets of m with the data and returns them. m is registered only
-// when it is first used on this connection, and is in use until PullMemory returns. Errors are
-// those of PullInto, and [ErrMemoryInUse].
-func (o *Opaque) PullMemory(ctx context.Context, m *Memory) ([]byte, error) {
-	switch {
-	case o.off > 0:
-		return nil, ErrPulled
-	case o.n > len(m.Bytes()):
-		return nil, fmt.Errorf("%w: %d octets for %d", ErrPullSize, len(m.Bytes()), o.n)
-	case m.InUse(): // refused even if there is nothing to pull, so that the bug shows
-		return nil, ErrMemoryInUse
-	}
-	b := m.Bytes()[:o.n]
-	err := o.take(ctx, [][]byte{b}, m)
-	if errors.Is(err, ErrMemoryInUse) {
-		o.off = 0 // nothing was read
-	}
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return o.take(ctx, bufs)
 }
 
 // Reader returns the data as a stream. Each Read pulls as many octets as fit straight into its
@@ -137,14 +114,14 @@ func (r *opaqueReader) Read(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	}
-	if err := r.o.take(r.ctx, [][]byte{p[:n]}, nil); err != nil {
+	if err := r.o.take(r.ctx, [][]byte{p[:n]}); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
 // take fills bufs with the next octets.
-func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
+func (o *Opaque) take(ctx context.Context, bufs [][]byte) error {
 	from := o.off // it moves in any case: octets that failed are not tried again
 	for _, b := range bufs {
 		if o.away == nil {
@@ -158,5 +135,5 @@ func (o *Opaque) take(ctx context.Context, bufs [][]byte, in *Memory) error {
 	if o.turn != o.away.Turn() {
 		return ErrPullLate
 	}
-	return o.away.Pull(ctx, o.chunk, from, bufs, in.region())
+	return o.away.Pull(ctx, o.chunk, from, bufs)
 }

@@ -18,7 +18,7 @@ type Response struct {
 	// some capacity.
 	Results []byte
 
-	// Lent is for transports: what AppendItem, Buffer, AppendMemory and OnSent have noted.
+	// Lent is for transports: what AppendItem, Buffer and OnSent have noted.
 	Lent memory.Lent
 
 	denied   bool
@@ -104,21 +104,6 @@ func (r *Response) Scratch(n int) []byte {
 	b := memory.Shared.Get(n)
 	r.Lent.Add(b)
 	return b.Data[:n]
-}
-
-// AppendMemory is AppendItem for the n octets at off of m. m is in use until the reply was sent, so that
-// no other call takes it before. (Results need no registration: they are sent by RDMA Write.) It returns
-// ErrMemoryInUse, or ErrNotInMemory if m has no such octets, and then appends nothing.
-func (r *Response) AppendMemory(m *Memory, off, n int) error {
-	b := m.Bytes()
-	if off < 0 || n < 0 || off > len(b) || n > len(b)-off {
-		return ErrNotInMemory
-	}
-	if err := r.Lent.Take(m.region()); err != nil { // before anything is appended
-		return err
-	}
-	r.AppendItem(b[off : off+n])
-	return nil
 }
 
 // OnSent sets a function that is called once, when the data of AppendItem are no longer used, even if the

@@ -1,7 +1,5 @@
 package rpc
 
-import "fmt"
-
 // Stats is a snapshot of counters, in groups. Octets count payload, without DDP and MPA headers.
 type Stats struct {
 	CallStats
@@ -132,22 +130,4 @@ type DuplicateStats struct {
 	DRCEntries int
 	DRCOctets  int64
 	DRCEvicted uint64
-}
-
-// Xprt returns the counters of a client as the line that Linux shows in /proc/self/mountstats for
-// an NFS/RDMA mount, without the leading tab, so that tools for the one can read the other:
-//
-//	xprt: rdma port bind_count connect_count connect_time idle_time sends recvs bad_xids
-//	  req_u bklog_u read_chunk_count write_chunk_count reply_chunk_count
-//	  total_rdma_request total_rdma_reply pullup_copy_count fixup_copy_count
-//	  hardway_register_count failed_marshal_count bad_reply_count nomsg_call_count
-//	  mrs_recycled mrs_orphaned mrs_allocated local_inv_needed empty_sendctx_q
-//	  reply_waits_for_send
-//
-// Fields without a counterpart here are 0: port, bind_count, the times, the queues, the copies,
-// failures, and the last six. As in Linux, chunks are counted by their segments.
-func (s Stats) Xprt() string {
-	return fmt.Sprintf("xprt:\trdma 0 0 %d 0 0 %d %d %d 0 0 %d %d %d %d %d 0 0 0 0 0 %d 0 0 0 0 0 0",
-		s.Accepted, s.Calls+s.Dones, s.Replies+s.Dropped, s.Dropped,
-		s.ReadSegments, s.WriteSegments, s.ReplySegments, s.OctetsOffered, s.OctetsWritten, s.LongCalls)
 }

@@ -10,14 +10,11 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	davecgh "github.com/davecgh/go-xdr/xdr2"
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/redial"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/service"
 	"github.com/stag-rdma/stag/xdr"
@@ -270,7 +267,8 @@ func TestCopies(t *testing.T) {
 	})
 	res := blob{Data: make([]byte, 9)}
 	room := &res.Data[0]
-	if err := service.Invoke(t.Context(), c, echo, &blob{Data: data}, &res); err != nil || string(res.Data) != "info" {
+	once := func(call *rpc.Call) { call.Repeatable = false }
+	if err := service.Invoke(t.Context(), c, echo, &blob{Data: data}, &res, once); err != nil || string(res.Data) != "info" || call.Repeatable {
 		t.Fatalf("%q, %v", res.Data, err)
 	}
 	if &call.Item[0] != &data[0] || &res.Data[0] != room {
@@ -436,56 +434,6 @@ func TestNext(t *testing.T) {
 	}
 	if req, resp := service.Exchange(t.Context()); req != nil || resp != nil {
 		t.Error("an exchange out of nothing")
-	}
-}
-
-// TestOnce: a call whose connection is lost while it runs is sent again. With Once it has run one time only.
-func TestOnce(t *testing.T) {
-	type total struct{ N uint64 }
-	for _, once := range []bool{true, false} {
-		add := service.Proc[service.Void, total]{Prog: prog, Vers: 1, Proc: 1, Once: once}
-		wires := make(chan net.Conn, 9)
-		var runs atomic.Uint64
-		m := new(service.Mux)
-		service.Handle(m, add, func(context.Context, *service.Void) (*total, error) {
-			n := runs.Add(1)
-			if n == 1 {
-				(<-wires).Close()
-			}
-			return &total{n}, nil
-		})
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &transport.Server{Handler: m}
-		served := make(chan error, 1)
-		go func() { served <- s.Serve(l) }()
-		r, err := redial.New(&redial.Config{
-			Dial: func(ctx context.Context) (redial.Conn, error) {
-				wire, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
-				if err != nil {
-					return nil, err
-				}
-				wires <- wire
-				return transport.NewClient(ctx, wire, nil)
-			},
-			Patience: 10 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := uint64(2)
-		if once {
-			want = 1
-		}
-		var got total
-		if err := service.Invoke(t.Context(), r, add, nil, &got); err != nil || got.N != want || runs.Load() != want {
-			t.Errorf("once %v: answer %d after %d runs, %v; want %d", once, got.N, runs.Load(), err, want)
-		}
-		r.Close()
-		s.Close()
-		<-served
 	}
 }
 

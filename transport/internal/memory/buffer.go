@@ -123,16 +123,6 @@ func (p *Pool) keeps(c *class, n int) bool {
 	return true
 }
 
-// Adopt makes a buffer from memory that was allocated elsewhere.
-func (p *Pool) Adopt(mem []byte) *Buffer {
-	mem = mem[:cap(mem)]
-	c, _ := p.class(len(mem))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.live++
-	return &Buffer{Data: mem, pool: p, out: true}
-}
-
 // Live returns how many buffers are handed out.
 func (p *Pool) Live() (n int) {
 	for i := range p.classes {

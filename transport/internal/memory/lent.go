@@ -15,20 +15,10 @@ type Lent struct {
 	Sent func()
 
 	bufs []*Buffer
-	mems []*Memory
 }
 
 // Add lends a buffer.
 func (l *Lent) Add(b *Buffer) { l.bufs = append(l.bufs, b) }
-
-// Take lends m, or returns ErrMemoryInUse.
-func (l *Lent) Take(m *Memory) error {
-	if err := m.Take(); err != nil {
-		return err
-	}
-	l.mems = append(l.mems, m)
-	return nil
-}
 
 // Release gives everything back.
 func (l *Lent) Release() {
@@ -36,12 +26,8 @@ func (l *Lent) Release() {
 		b.Release()
 		l.bufs[i] = nil
 	}
-	for i, m := range l.mems {
-		m.Give()
-		l.mems[i] = nil
-	}
 	clear(l.Items)
-	l.bufs, l.mems, l.Items = l.bufs[:0], l.mems[:0], l.Items[:0]
+	l.bufs, l.Items = l.bufs[:0], l.Items[:0]
 	if f := l.Sent; f != nil { // last: f may reuse what Items were
 		l.Sent = nil
 		f()
@@ -66,6 +52,6 @@ type Deferred interface {
 	Turn() uint64
 	// Scratch is that of the rpc.Response.
 	Scratch(n int) []byte
-	// Pull fills bufs with octets of a chunk from off on. If in is not nil, bufs is one part of it.
-	Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *Memory) error
+	// Pull fills bufs with octets of a chunk from off on.
+	Pull(ctx context.Context, chunk, off int, bufs [][]byte) error
 }

@@ -63,14 +63,8 @@ func (m *Memory) Free() error {
 	return nil
 }
 
-// Take begins a use of all of it.
-func (m *Memory) Take() error {
-	_, err := m.take(m.data)
-	return err
-}
-
-// TakePart is Take for p, which must be a part of the memory.
-func (m *Memory) TakePart(p []byte) error {
+// Take begins a use of p, which must be a part of the memory.
+func (m *Memory) Take(p []byte) error {
 	_, err := m.take(p)
 	return err
 }

@@ -330,7 +330,7 @@ func (c *Requester) lendBody(p *outstanding, call *rpc.Call) error {
 	if in == nil {
 		return nil
 	}
-	if err := in.TakePart(p.body); err != nil {
+	if err := in.Take(p.body); err != nil {
 		c.bodyBack(p)
 		return err
 	}

@@ -63,11 +63,3 @@ func (h pooledUpcalls) HandleIdle(*rdmap.Conn) {
 	rc.share.burst = 0 // what is in flight from now on, Serving knows
 	rc.mu.Unlock()
 }
-
-// CreditsHeld returns how many calls the client may have in flight, and how many credits it holds for them.
-func (rc *Responder) CreditsHeld() (calls, credits int) {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	c := rc.resp.Credits()
-	return c.Outstanding() + c.Serving(), rc.share.part.Held()
-}

@@ -56,8 +56,8 @@ func (l *deferral) Turn() uint64 { return l.gen.Load() }
 // Scratch implements [memory.Deferred].
 func (l *deferral) Scratch(n int) []byte { return l.x.Resp.Scratch(n) }
 
-// Pull implements [memory.Deferred]. Errors are OpErrors, except for misuse.
-func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *memory.Memory) error {
+// Pull implements [memory.Deferred]. Errors are OpErrors.
+func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte) error {
 	x, rc := l.x, l.x.rc
 	l.begun = true // also if it fails: the handler may have done something
 	if ctx.Err() != nil {
@@ -66,13 +66,10 @@ func (l *deferral) Pull(ctx context.Context, chunk, off int, bufs [][]byte, in *
 	var err error
 	for _, b := range bufs {
 		var sink memory.Registration
-		if sink, err = memory.Register(rc.Conn, rc.Ctr, b, in, region.ReadSink); err != nil {
+		if sink, err = memory.Register(rc.Conn, rc.Ctr, b, nil, region.ReadSink); err != nil {
 			break
 		}
 		l.sinks = append(l.sinks, sink)
-	}
-	if errors.Is(err, rpc.ErrMemoryInUse) { // misuse: nothing has happened
-		return err
 	}
 	if err == nil {
 		x.appendReads(x.In.Layout.Chunks[chunk].Pos+off, bufs, l.sinks)
@@ -234,7 +231,7 @@ func (l *deferral) Fetch(ctx context.Context) ([]byte, error) {
 		if n == 0 {
 			continue
 		}
-		if err := l.Pull(ctx, i, 0, [][]byte{b[c.Pos:end]}, nil); err != nil {
+		if err := l.Pull(ctx, i, 0, [][]byte{b[c.Pos:end]}); err != nil {
 			return nil, err
 		}
 	}
