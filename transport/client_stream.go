@@ -20,7 +20,8 @@ type StreamClient struct {
 }
 
 // DialStream connects to an ONC RPC server over TCP. network is "tcp", "tcp4",
-// "tcp6" or "unix".
+// "tcp6" or "unix". A server may end a connection that is silent from the start, as [Server.ServeShared] does: who connects
+// long before the first call takes package redial.
 func DialStream(ctx context.Context, network, addr string, cfg *Config) (*StreamClient, error) {
 	c, err := cfg.fill()
 	if err != nil {

@@ -173,7 +173,7 @@ func (s *inlet) After(n int, err error) (_ int, failed error) {
 	case errors.Is(err, io.EOF) && (in.have > 0 || in.size > 0):
 		err = io.ErrUnexpectedEOF
 	case errors.Is(err, io.EOF) && c.Received() == 0:
-		err = fmt.Errorf("the server has closed the connection without a word (does it speak RDMA alone on this port?): %w", err)
+		err = fmt.Errorf("the server has closed the connection without a word (it speaks RDMA alone on this port, or has waited too long for the first call): %w", err)
 	}
 	c.fail(asRead(c.conn, err))
 	return 0, err
