@@ -1,14 +1,20 @@
 package nfsclient_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stag-rdma/stag/nfsdemo/backend/backendtest"
+	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
+	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/xdr"
 )
 
 // isStatus reports whether err is a refusal with a status.
@@ -18,8 +24,8 @@ func isStatus(err error, s nfs3.Status) bool {
 }
 
 // tree builds a server with directories, files and links.
-func tree() *fake {
-	f := newFake()
+func tree(t testing.TB) *fake {
+	f := newFake(t)
 	f.put("d", nfs3.TypeDir, nil)
 	f.put("d/e", nfs3.TypeDir, nil)
 	f.put("d/e/f", nfs3.TypeReg, []byte("hello"))
@@ -34,7 +40,7 @@ func tree() *fake {
 }
 
 func TestLookup(t *testing.T) {
-	f := tree()
+	f := tree(t)
 	c := f.client(t, nil)
 	for _, tt := range []struct {
 		path, want string
@@ -68,7 +74,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupLink(t *testing.T) {
-	f := tree()
+	f := tree(t)
 	c := f.client(t, nil)
 	n, err := c.LookupLink(t.Context(), "/export/loop")
 	if err != nil || !n.IsSymlink() || n.Mode()&fs.ModeSymlink == 0 {
@@ -87,7 +93,7 @@ func TestLookupLink(t *testing.T) {
 }
 
 func TestBareReplies(t *testing.T) {
-	f := tree()
+	f := tree(t)
 	f.bare = true
 	c := f.client(t, nil)
 	n, err := c.Lookup(t.Context(), "/export/d/e/f")
@@ -107,7 +113,7 @@ func TestReadDir(t *testing.T) {
 	for _, noPlus := range []bool{false, true} {
 		for _, page := range []int{1, 3, 1000} {
 			t.Run(fmt.Sprintf("noplus=%v page=%d", noPlus, page), func(t *testing.T) {
-				f := newFake()
+				f := newFake(t)
 				f.noPlus, f.page = noPlus, page
 				for i := range 20 {
 					f.put(fmt.Sprintf("f%02d", i), nfs3.TypeReg, make([]byte, i))
@@ -132,9 +138,7 @@ func TestReadDir(t *testing.T) {
 
 func TestReadDirHostileNames(t *testing.T) {
 	for _, name := range []string{"", "a/b", "/etc", "a\x00b"} {
-		f := newFake()
-		f.files[0].link(name, f.add(nfs3.TypeReg))
-		c := f.client(t, nil)
+		c := dialHostile(t, &backendtest.Liar{Page: func(uint64) ([]backendtest.Entry, bool) { return []backendtest.Entry{{Name: name, Cookie: 1}}, true }}, false, nil)
 		if _, err := c.ReadDir(t.Context(), c.Root()); !errors.Is(err, nfsclient.ErrBadReply) {
 			t.Errorf("name %q: got %v, want ErrBadReply", name, err)
 		}
@@ -142,7 +146,7 @@ func TestReadDirHostileNames(t *testing.T) {
 }
 
 func TestTree(t *testing.T) {
-	f := tree()
+	f := tree(t)
 	c := f.client(t, nil)
 	ctx := t.Context()
 	if n, err := c.MkdirAll(ctx, "/export/x/y/z", 0o755); err != nil || n.Path != "/export/x/y/z" {
@@ -198,10 +202,7 @@ func TestAttach(t *testing.T) {
 		{"too long", nil, []string{"/z"}, "/" + strings.Repeat("x", 1100), "", "name too long"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFake()
-			f.exports, f.mountDirs = tt.exports, tt.dirs
-			f.roots = map[string]int{"/other": 1, "/other/b": 1}
-			export, fh, _, err := nfsclient.NewMounter(f, nfsclient.ProcessCred()).Attach(t.Context(), tt.path)
+			export, fh, _, err := nfsclient.NewMounter(&mounts{exports: tt.exports, dirs: tt.dirs}, nfsclient.ProcessCred()).Attach(t.Context(), tt.path)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("got %v, want %q", err, tt.err)
@@ -217,9 +218,49 @@ func TestAttach(t *testing.T) {
 
 // TestAttachCut: a reply to EXPORT that ends too early is not a list.
 func TestAttachCut(t *testing.T) {
-	f := newFake()
-	f.cutExport, f.mountDirs = true, []string{"/a"}
-	if export, _, exports, err := nfsclient.NewMounter(f, nfsclient.ProcessCred()).Attach(t.Context(), "/a/b"); export != "/a" || exports != nil || err != nil {
+	m := nfsclient.NewMounter(&mounts{cut: true, dirs: []string{"/a"}}, nfsclient.ProcessCred())
+	if export, _, exports, err := m.Attach(t.Context(), "/a/b"); export != "/a" || exports != nil || err != nil {
 		t.Error(export, exports, err)
 	}
+}
+
+// mounts is a rpc.Caller that answers MOUNT.
+type mounts struct {
+	rpc.Caller
+	exports []string // nil: EXPORT is refused
+	cut     bool     // its answer ends too early
+	dirs    []string // what can be mounted
+}
+
+func (m *mounts) Do(_ context.Context, call *rpc.Call, reply *rpc.Reply) error {
+	switch mount3.Proc(call.Proc) {
+	case mount3.ProcExport:
+		if m.cut {
+			return &rpc.RPCError{Reason: rpc.ReasonBadReply}
+		}
+		if m.exports == nil {
+			reply.Header.Accept = xdr.ProcUnavail
+			return nil
+		}
+		var res mount3.ExportRes
+		for _, e := range m.exports {
+			res.Exports = append(res.Exports, mount3.Export{Dir: e})
+		}
+		reply.Results = xdr.Encode(nil, &res)
+	case mount3.ProcMnt:
+		var args mount3.PathArgs
+		d := xdr.NewDecoder(call.Args)
+		if err := xdr.Decode(&d, &args).Err(); err != nil {
+			return err
+		}
+		res := mount3.MountRes{Status: mount3.ErrNoEnt}
+		if slices.Contains(m.dirs, args.Path) {
+			res = mount3.MountRes{Handle: []byte("root"), Flavors: []xdr.AuthFlavor{xdr.AuthSys}}
+			if strings.HasPrefix(args.Path, "/other") {
+				res.Handle = []byte("another")
+			}
+		}
+		reply.Results = xdr.Encode(nil, &res)
+	}
+	return nil
 }

@@ -32,7 +32,7 @@ func TestReadTo(t *testing.T) {
 			for _, place := range []bool{true, false} {
 				for _, lend := range []bool{true, false} {
 					t.Run(fmt.Sprintf("%d by %d place=%v lend=%v", size, maxIO, place, lend), func(t *testing.T) {
-						f := newFake()
+						f := newFake(t)
 						data := testData(size)
 						f.put("a", nfs3.TypeReg, data)
 						f.maxIO, f.place = maxIO, place
@@ -63,11 +63,11 @@ func TestReadTo(t *testing.T) {
 
 func TestReadToFollowsTheRealSize(t *testing.T) {
 	for _, tt := range []struct{ said, real int }{{100, 1000}, {1000, 100}, {0, 350}, {350, 0}} {
-		f := newFake()
+		f := newFake(t)
 		data := testData(tt.real)
-		i := f.put("a", nfs3.TypeReg, data)
+		f.put("a", nfs3.TypeReg, data)
 		c := f.client(t, small)
-		n := &nfsclient.Node{Path: "/export/a", FH: handleOf(i), Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: uint64(tt.said)}}
+		n := &nfsclient.Node{Path: "/export/a", FH: f.handle("a"), Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: uint64(tt.said)}}
 		got := make(nfsclient.Memory, tt.real)
 		if copied, err := c.ReadTo(t.Context(), n, got, nil); err != nil || copied != int64(tt.real) {
 			t.Errorf("size %d, said %d: ReadTo = %d, %v", tt.real, tt.said, copied, err)
@@ -79,7 +79,7 @@ func TestReadToFollowsTheRealSize(t *testing.T) {
 }
 
 func TestReadToOrdered(t *testing.T) {
-	f := newFake()
+	f := newFake(t)
 	data := testData(2345)
 	f.put("a", nfs3.TypeReg, data)
 	c := f.client(t, small)
@@ -101,7 +101,7 @@ func TestReadToOrdered(t *testing.T) {
 
 func TestReadsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		f.put("a", nfs3.TypeReg, testData(1000))
 		c := f.client(t, small)
 		n := must(c.Lookup(t.Context(), "/export/a"))(t)
@@ -122,7 +122,7 @@ func TestWriteFrom(t *testing.T) {
 		for _, maxIO := range []int{1 << 20, 33} {
 			for _, kind := range []string{"memory", "file", "stream", "hint too small", "hint too large"} {
 				t.Run(fmt.Sprintf("%d by %d from %s", size, maxIO, kind), func(t *testing.T) {
-					f := newFake()
+					f := newFake(t)
 					f.maxIO = maxIO
 					c := f.client(t, small)
 					n := must(c.Create(t.Context(), c.Root(), "a", 0o644, true))(t)
@@ -144,7 +144,7 @@ func TestWriteFrom(t *testing.T) {
 					if err != nil || done != int64(size) || told.Load() != int64(size) {
 						t.Fatalf("WriteFrom = %d, %v, progress %d, want %d", done, err, told.Load(), size)
 					}
-					if !bytes.Equal(f.files[1].data, data) {
+					if !bytes.Equal(f.data("a"), data) {
 						t.Error("content differs")
 					}
 					if len(f.pending) != 0 {
@@ -164,7 +164,7 @@ func TestWriteFromServerLosesData(t *testing.T) {
 	data := testData(1500)
 	for nth := 1; nth <= 17; nth++ {
 		for _, proc := range []nfs3.Proc{nfs3.ProcWrite, nfs3.ProcCommit} {
-			f := newFake()
+			f := newFake(t)
 			c := f.client(t, small)
 			n := must(c.Create(t.Context(), c.Root(), "a", 0o644, true))(t)
 			f.hook = func(p nfs3.Proc, k int) nfs3.Status {
@@ -178,7 +178,7 @@ func TestWriteFromServerLosesData(t *testing.T) {
 				t.Fatalf("reboot at %v %d: WriteFrom = %d, %v", proc, nth, done, err)
 			}
 			f.reboot() // what is durable survives another one
-			if !bytes.Equal(f.files[1].data, data) {
+			if !bytes.Equal(f.data("a"), data) {
 				t.Errorf("reboot at %v %d: data were lost", proc, nth)
 			}
 		}
@@ -186,7 +186,7 @@ func TestWriteFromServerLosesData(t *testing.T) {
 }
 
 func TestWriteFromServerLosesDataForEver(t *testing.T) {
-	f := newFake()
+	f := newFake(t)
 	c := f.client(t, small)
 	n := must(c.Create(t.Context(), c.Root(), "a", 0o644, true))(t)
 	f.hook = func(p nfs3.Proc, _ int) nfs3.Status {
@@ -200,7 +200,7 @@ func TestWriteFromServerLosesDataForEver(t *testing.T) {
 		t.Fatalf("WriteFrom = %d, %v, want the last try to be FILE_SYNC", done, err)
 	}
 	f.reboot()
-	if !bytes.Equal(f.files[1].data, data) {
+	if !bytes.Equal(f.data("a"), data) {
 		t.Error("data were lost")
 	}
 	const tries = 4 // the last is FILE_SYNC
@@ -210,7 +210,7 @@ func TestWriteFromServerLosesDataForEver(t *testing.T) {
 }
 
 func TestWriteFromErrors(t *testing.T) {
-	f := newFake()
+	f := newFake(t)
 	c := f.client(t, small)
 	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
 	if err != nil {
@@ -234,7 +234,7 @@ func TestWriteFromErrors(t *testing.T) {
 	if _, err := c.WriteFrom(t.Context(), n, testData(10), 10, nil); !errors.Is(err, nfsclient.ErrNoProgress) {
 		t.Errorf("got %v, want ErrNoProgress", err)
 	}
-	if _, err := c.ReadTo(t.Context(), &nfsclient.Node{FH: n.FH, Attr: nfs3.Attr{Size: 5}}, make(nfsclient.Memory, 5), nil); err == nil && len(f.files[1].data) > 0 {
+	if _, err := c.ReadTo(t.Context(), &nfsclient.Node{FH: n.FH, Attr: nfs3.Attr{Size: 5}}, make(nfsclient.Memory, 5), nil); err == nil && len(f.data("a")) > 0 {
 		t.Error("a READ of nothing without eof must be an error")
 	}
 }
@@ -245,7 +245,7 @@ func (b badSource) ReadAt([]byte, int64) (int, error) { return 0, b.err }
 
 func TestJukebox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(t)
 		c := f.client(t, &nfsclient.Config{Jukebox: 2 * time.Second})
 		busy := 4
 		f.hook = func(nfs3.Proc, int) nfs3.Status {

@@ -88,7 +88,7 @@ func (r *removal) tree(ctx context.Context, parent, n *Node) bool {
 		if ctx.Err() != nil {
 			return r.done(0, context.Cause(ctx))
 		}
-		if err == nil {
+		if err == nil || isStatus(err, nfs3.ErrStale) { // somebody else may have removed it: then there is no such name
 			var gone int
 			if gone, err = one(r.c.Rmdir(ctx, parent, n.Name())); err == nil {
 				return r.done(gone, nil)
