@@ -201,7 +201,6 @@ func TestSettings(t *testing.T) {
 		{"push", logs(push.Limits{Capacity: 8192, MaxCapacity: 4096}), "Limits.Capacity is 8192, want at most Limits.MaxCapacity, 4096"},
 		{"push", logs(push.Limits{FenceTime: -1}), "Limits.FenceTime is -1ns" + more},
 		{"push", logs(push.Limits{AppendTime: -1}), "Limits.AppendTime is -1ns" + more},
-		{"push", logs(push.Limits{MaxConns: -1}), "Limits.MaxConns is -1" + more},
 		{`push: read "log"`, reader(push.ReaderConfig{Octets: 4 << 20}), "Octets is 4194304, want 1 to 2097152, or 0 for the default"},
 		{`push: read "log"`, reader(push.ReaderConfig{Wait: -1}), "Wait is -1ns" + more},
 

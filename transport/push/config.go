@@ -10,7 +10,6 @@ import (
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
 
@@ -53,9 +52,6 @@ type Config struct {
 	// belongs to this secret, and whoever has lost the secret has lost the log. If the answer to that OPEN is
 	// lost, the next Dial with the same secret finds the log.
 	Secret Secret
-	// Cred is the credential of the calls, for Server.Allow. Access to an existing log depends only
-	// on the secret. The zero value is AUTH_NONE.
-	Cred xdr.Auth
 	// Capacity is the size in octets of the ring of a new log. If zero, the server chooses.
 	Capacity uint64
 	// Best is the first rung that is tried. If zero, Native.
@@ -78,9 +74,6 @@ type Config struct {
 	// tries one after MaxDelay, and then after twice as long each time, at most 256 times as long. If zero,
 	// 20 ms and 5 s.
 	MinDelay, MaxDelay time.Duration
-	// Opened, if set, is called with the rung, the epoch and the next record number of every
-	// session. It must not block.
-	Opened func(r Rung, epoch uint32, next uint64)
 	// Logger gets a line per session and failure. If nil, nothing is logged.
 	Logger *zap.Logger
 }
@@ -135,7 +128,6 @@ const (
 	defaultMaxOctets   = 1 << 30
 	defaultFenceTime   = 5 * time.Second
 	defaultAppendTime  = 10 * time.Second
-	defaultMaxConns    = 4096
 )
 
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
@@ -161,9 +153,6 @@ type Limits struct {
 	// AppendTime is how long an APPEND may take. One that takes longer ends its session. If zero,
 	// 10 s.
 	AppendTime time.Duration
-	// MaxConns limits the commit connections. One address may have an eighth as many that have not
-	// shown a token yet. If zero, 4096.
-	MaxConns int
 }
 
 // fill returns a checked copy of l with the defaults in place.
@@ -174,7 +163,6 @@ func (l Limits) fill() (Limits, error) {
 		setting.Int("Limits.MaxCapacity", l.MaxCapacity, minCapacity, math.MaxInt64),
 		setting.Time("Limits.FenceTime", l.FenceTime),
 		setting.Time("Limits.AppendTime", l.AppendTime),
-		setting.Count("Limits.MaxConns", l.MaxConns),
 	)
 	l.MaxLogs = cmp.Or(l.MaxLogs, defaultMaxLogs)
 	l.MaxOctets = cmp.Or(l.MaxOctets, defaultMaxOctets)
@@ -182,7 +170,6 @@ func (l Limits) fill() (Limits, error) {
 	l.Capacity = cmp.Or(l.Capacity, min(defaultCapacity, l.MaxCapacity))
 	l.FenceTime = cmp.Or(l.FenceTime, defaultFenceTime)
 	l.AppendTime = cmp.Or(l.AppendTime, defaultAppendTime)
-	l.MaxConns = cmp.Or(l.MaxConns, defaultMaxConns)
 	if err == nil && l.Capacity > l.MaxCapacity {
 		err = setting.Error("Limits.Capacity is %d, want at most Limits.MaxCapacity, %d", l.Capacity, l.MaxCapacity)
 	}

@@ -24,7 +24,7 @@
 //
 // A client chooses a secret of 128 random bits and keeps it; the first OPEN with a free name makes a log that
 // belongs to it, of which the server keeps a digest. A client with another secret is always refused in the
-// same way. Server.Allow decides who may have a name that is free.
+// same way.
 //
 // An OPEN by the owner fences the previous session: its queued operations are dropped, and its running
 // operations finish. The fenced instance is told so, and does not fence in return.

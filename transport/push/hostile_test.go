@@ -71,7 +71,7 @@ func TestHostile(t *testing.T) {
 		return
 	}
 	w := start(t, &push.Server{
-		Limits: push.Limits{MaxConns: 64, MaxLogs: 1000, Capacity: 8192},
+		Limits: push.Limits{MaxLogs: 1000, Capacity: 8192},
 	})
 	names := []string{"native", "calls"}
 	sessions := []*push.Session{w.dial("native", nil), w.dial("calls", &push.Config{Best: push.Append})}

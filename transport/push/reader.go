@@ -33,8 +33,6 @@ type ReaderConfig struct {
 	// Silence is how long a call may take beyond Wait: then Next and TryNext end with commitlog.ErrSilent. If zero,
 	// one minute; if negative, for ever.
 	Silence time.Duration
-	// Cred is the credential of the calls. The zero value is AUTH_NONE.
-	Cred xdr.Auth
 }
 
 // Reader reads the records of a log at a server, and releases them. It fences nobody: any number of readers may
@@ -71,7 +69,7 @@ func NewReader(caller rpc.Caller, name string, secret Secret, cfg *ReaderConfig)
 // It uses the RPC client of s, and has its Silence, but goes on when s is closed.
 func (s *Session) Reader(from uint64) *Reader {
 	return &Reader{rpc: s.rpc, name: s.name, secret: s.cfg.Secret, cfg: ReaderConfig{
-		From: from, Cred: s.cfg.Cred, Wait: defaultReadWait, Silence: s.cfg.Producer.Silence,
+		From: from, Wait: defaultReadWait, Silence: s.cfg.Producer.Silence,
 		Octets: min(max(defaultReadOctets, s.cfg.MaxRecord+entryLen), maxReadOctets),
 	}}
 }
@@ -116,7 +114,7 @@ func (r *Reader) Release(ctx context.Context, seq uint64) error {
 	defer stop()
 	err := rendezvous.Keep(ctx, defaultMinDelay, defaultMaxDelay, func() error {
 		st := StatusOK
-		err := call(ctx, r.rpc, r.cfg.Cred, procRelease, a.append(nil), maxResults, func(d *xdr.Decoder) { st = Status(d.Uint32()) })
+		err := call(ctx, r.rpc, procRelease, a.append(nil), maxResults, func(d *xdr.Decoder) { st = Status(d.Uint32()) })
 		if err == nil && st != StatusOK {
 			return st
 		}
@@ -140,7 +138,7 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 	defer stop()
 	var res readRes
 	start := time.Now()
-	err := call(ctx, r.rpc, r.cfg.Cred, procRead, a.append(nil), int(a.Octets)+readResLen, res.parse)
+	err := call(ctx, r.rpc, procRead, a.append(nil), int(a.Octets)+readResLen, res.parse)
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), commitlog.ErrSilent):
 		return context.Cause(ctx)

@@ -20,11 +20,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// Errors of a Server.
-var (
-	// ErrServerClosed is returned by Serve and Load after Close.
-	ErrServerClosed = errors.New("push: server closed")
-)
+// ErrServerClosed is returned by Serve and Load after Close.
+var ErrServerClosed = errors.New("push: server closed")
+
+// maxConns limits the commit connections. One address may have an eighth as many that have not shown a token yet.
+const maxConns = 4096
 
 // Server has the logs that clients append to, and the RPC program that opens them. It is a
 // [rpc.Handler]: pass it to a transport.Server. Set the fields, call Load, then serve. The
@@ -38,11 +38,6 @@ type Server struct {
 	Addr string
 	// TLS is that of the commit connections, below MPA; the zero value: off.
 	TLS transport.TLS
-	// Allow decides who may have a new log with that name. If nil, everybody may. It must not
-	// block. A client that is not allowed cannot tell whether the name is taken.
-	Allow func(req *rpc.Request, name string) bool
-	// Options says how new logs are made. Nil means the defaults of commitlog.Create.
-	Options *commitlog.Options
 	// Limits restricts what clients can take from the server.
 	Limits Limits
 	// Next serves the calls of all other programs. If nil, they are answered with
@@ -78,11 +73,7 @@ var _ rpc.Handler = (*Server)(nil)
 
 func (s *Server) init() error {
 	s.once.Do(func() {
-		s.lim, s.cfgErr = s.Limits.fill()
-		if s.cfgErr == nil {
-			s.cfgErr = s.Options.Check()
-		}
-		if s.cfgErr != nil { // nothing is served; Close needs the rest
+		if s.lim, s.cfgErr = s.Limits.fill(); s.cfgErr != nil { // nothing is served; Close needs the rest
 			s.cfgErr = fmt.Errorf("push: %w", s.cfgErr)
 			s.lim, _ = Limits{}.fill()
 		}
@@ -95,7 +86,7 @@ func (s *Server) init() error {
 		s.reads = make(chan struct{}, mostReads)
 		s.logs, s.making = make(map[string]*log), make(map[string]*making)
 		s.sessions = make(map[key]*session)
-		s.side.MaxConns, s.side.TLS, s.side.Closed, s.side.Logger = s.lim.MaxConns, s.TLS, ErrServerClosed, s.logger
+		s.side.MaxConns, s.side.TLS, s.side.Closed, s.side.Logger = maxConns, s.TLS, ErrServerClosed, s.logger
 	})
 	return s.cfgErr
 }
