@@ -149,8 +149,8 @@ func (h *History) repeats() error {
 	for _, r := range h.Again {
 		first := h.Results[r.N-1]
 		if r.Res.Life == first.Life && !bytes.Equal(first.Raw, r.Res.Raw) {
-			return fmt.Errorf("%v was answered %v, but %v when it was sent again with the same XID; both must be identical",
-				h.Ops[r.N-1], first.Status.String(), r.Res.Status.String())
+			return fmt.Errorf("%v was answered %v, but %v when it was sent again with the same XID; both must be identical: %x, %x",
+				h.Ops[r.N-1], first.Status.String(), r.Res.Status.String(), first.Raw, r.Res.Raw)
 		}
 	}
 	return nil
