@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,25 +52,15 @@ func (p *pushConfig) check(cfg *serviceConfig) error {
 	return nil
 }
 
-// pushService is the part of a service for push logs. A nil *pushService does nothing.
-type pushService struct {
-	srv     *push.Server
-	lock    *os.File // keeps other servers out of the directory
-	commits net.Listener
-	wg      sync.WaitGroup
-}
-
 // openPush opens the logs and their listener, if the flags ask for them. Calls of other programs go to NFS.
 func (s *service) openPush(ctx context.Context) error {
 	cfg, c := s.cfg, &s.cfg.push
 	if c.dir == "" {
 		return nil
 	}
-	p := &pushService{}
-	s.push = p
 	var err error
-	if p.lock, err = os.OpenFile(filepath.Join(c.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
-		err = lockFile(p.lock)
+	if s.pushLock, err = os.OpenFile(filepath.Join(c.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+		err = lockFile(s.pushLock) // keeps other servers out of the directory
 	}
 	if errors.Is(err, errSecretUsed) {
 		err = errors.New("another server has it open: stop that one, or give each a directory of its own")
@@ -84,61 +73,40 @@ func (s *service) openPush(ctx context.Context) error {
 		host, _, _ := net.SplitHostPort(cfg.rdma) // checked before
 		addr = net.JoinHostPort(host, "0")
 	}
-	if p.commits, err = cfg.sockets.listen(ctx, "push-listen", addr); err != nil {
+	l, err := cfg.sockets.listen(ctx, "push-listen", addr)
+	if err != nil {
 		return err
 	}
-	_, port, _ := net.SplitHostPort(p.commits.Addr().String())
-	p.srv = &push.Server{
-		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Limits: push.Limits{MaxLogs: c.limits.logs, MaxOctets: uint64(c.limits.space)}, Next: s.nfs, Logger: cfg.config.Logger,
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	s.commits = allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)
+	s.push = &push.Server{
+		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Next: s.nfs, Logger: cfg.config.Logger,
+		Limits: push.Limits{MaxLogs: c.limits.logs, MaxOctets: uint64(c.limits.space)},
 	}
 	// A log that cannot be opened is in the server's log, and its owner is told; the others are served.
-	if err := p.srv.Load(); errors.Is(err, rpc.ErrConfig) {
+	if err := s.push.Load(); errors.Is(err, rpc.ErrConfig) {
 		return fmt.Errorf("--push-log %s: %w", c.dir, err)
 	}
-	p.commits = allowed(cfg.capture.TapListener(p.commits), cfg.config.Limits.Allow)
 	return nil
-}
-
-// serve serves the commit connections.
-func (p *pushService) serve(errs chan<- error) {
-	if p == nil {
-		return
-	}
-	p.wg.Go(func() {
-		if err := p.srv.Serve(p.commits); !errors.Is(err, push.ErrServerClosed) {
-			errs <- err
-		}
-	})
 }
 
 // closeTime limits the wait for logs that are being written.
 const closeTime = 5 * time.Second
 
-// close ends everything.
-func (p *pushService) close() error {
-	if p == nil {
-		return nil
-	}
+// closePush ends everything.
+func (s *service) closePush() error {
 	var err error
-	if p.srv != nil {
+	if s.push != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		err = p.srv.Close(ctx)
+		err = s.push.Close(ctx)
 	}
-	_ = closed(p.commits)
-	p.wg.Wait()
-	if p.lock != nil {
-		_ = p.lock.Close() // nothing is written there
+	_ = closed(s.commits)
+	s.pushing.Wait()
+	if s.pushLock != nil {
+		_ = s.pushLock.Close() // nothing is written there
 	}
 	return err
-}
-
-// addr returns the address for commit connections.
-func (p *pushService) addr() string {
-	if p == nil {
-		return ""
-	}
-	return addrOf(p.commits)
 }
 
 // pushLimits are the flags that limit the push logs. Zeros are the defaults.
@@ -164,13 +132,6 @@ func (l *pushLimits) check(dir string) error {
 	)
 }
 
-// repliesService pushes replies into logs of clients. A nil *repliesService does nothing.
-type repliesService struct {
-	pusher *replies.Pusher
-	l      net.Listener
-	wg     sync.WaitGroup
-}
-
 // openReplies opens the listener for the connections of logs, if the flags ask for it.
 func (s *service) openReplies(ctx context.Context) error {
 	cfg := s.cfg
@@ -182,11 +143,12 @@ func (s *service) openReplies(ctx context.Context) error {
 		return err
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	s.reply = &repliesService{l: allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow), pusher: &replies.Pusher{
+	s.replyL = allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)
+	s.pusher = &replies.Pusher{
 		Handler: &s.table, Addr: ":" + port, TLS: cfg.tls.config(), Logger: cfg.config.Logger,
 		MaxQueued: queuedReplies, MaxClients: replyLogs(cfg.config),
 		Choose: func(prog, _, proc uint32) bool { return prog == nfs3.Program && !nfs3.Proc(proc).Idempotent() },
-	}}
+	}
 	return nil
 }
 
@@ -199,33 +161,13 @@ func replyLogs(cfg *transport.Config) int {
 	return int(max(min(cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)/4/queuedReplies, 1024), 8))
 }
 
-// serve serves the connections of logs.
-func (r *repliesService) serve(errs chan<- error) {
-	if r == nil {
-		return
-	}
-	r.wg.Go(func() {
-		if err := r.pusher.Serve(r.l); !errors.Is(err, replies.ErrClosed) {
-			errs <- err
-		}
-	})
-}
-
-// close ends everything.
-func (r *repliesService) close() error {
-	if r == nil {
+// closeReplies ends everything.
+func (s *service) closeReplies() error {
+	if s.pusher == nil {
 		return nil
 	}
-	_ = closed(r.l)
-	err := r.pusher.Close()
-	r.wg.Wait()
+	_ = closed(s.replyL)
+	err := s.pusher.Close()
+	s.replying.Wait()
 	return err
-}
-
-// addr returns the address for the connections of logs.
-func (r *repliesService) addr() string {
-	if r == nil {
-		return ""
-	}
-	return addrOf(r.l)
 }

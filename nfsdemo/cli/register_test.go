@@ -129,7 +129,7 @@ func TestRegisterAgain(t *testing.T) {
 	}))(t)
 	defer s.stop(t.Context()) //nolint:errcheck // a test
 	said.await("backend lost")
-	if got := s.report(nil).Problems; len(got) != 1 || !strings.Contains(got[0].Error, "is rpcbind running?") {
+	if got := s.report().Problems; len(got) != 1 || !strings.Contains(got[0].Error, "is rpcbind running?") {
 		t.Errorf("problems without rpcbind: %+v", got)
 	}
 	if got := s.locks.String(); !strings.Contains(got, "off: ") || !strings.Contains(got, "is rpcbind running?") {
@@ -149,7 +149,7 @@ func TestRegisterAgain(t *testing.T) {
 			t.Errorf("%d entries, want %d", got, want)
 		}
 	}
-	if got := s.report(nil).Problems; len(got) > 0 || len(said) > 0 {
+	if got := s.report().Problems; len(got) > 0 || len(said) > 0 {
 		t.Errorf("problems: %+v, said: %s", got, <-said)
 	}
 	d.lose()
@@ -263,7 +263,7 @@ func TestLocks(t *testing.T) {
 	if got := without.locks.String(); !strings.Contains(got, "off: ") || !strings.Contains(got, "--register") {
 		t.Errorf("without rpcbind: locks %s", got)
 	}
-	if got := without.report(nil).Problems; len(got) > 0 {
+	if got := without.report().Problems; len(got) > 0 {
 		t.Errorf("locks that nobody wants are a problem: %+v", got)
 	}
 	if err := without.stop(t.Context()); err != nil {
@@ -304,7 +304,7 @@ func TestLocks(t *testing.T) {
 		t.Errorf("beside another: %d entries for TCP, %d for UDP", tcp, udp)
 	}
 	ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK))
-	if got := s.report(nil).Problems; len(got) != 1 || !strings.HasPrefix(got[0].Error, "locks are off: rpcbind knows another") || !strings.HasPrefix(ready, "ready, without locks: rpcbind knows") {
+	if got := s.report().Problems; len(got) != 1 || !strings.HasPrefix(got[0].Error, "locks are off: rpcbind knows another") || !strings.HasPrefix(ready, "ready, without locks: rpcbind knows") {
 		t.Errorf("locks are wanted, and off: problems %+v, %s", got, ready)
 	}
 	if err := s.stop(t.Context()); err != nil {

@@ -267,7 +267,7 @@ func authority(fsys backend.FS) string {
 // announce prints where the service is, and how to mount it.
 func (a *app) announce(s *service, f *serveFlags) error {
 	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
-	r.Push, r.Reply, r.Status = s.push.addr(), s.reply.addr(), s.status.addr()
+	r.Push, r.Reply, r.Status = addrOf(s.commits), addrOf(s.replyL), s.status.addr()
 	r.Locks = s.locks.String()
 	list := s.set.exports()
 	r.Line = mountLine(&r, &list[0])

@@ -25,6 +25,8 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
 	"github.com/stag-rdma/stag/transport"
+	"github.com/stag-rdma/stag/transport/push"
+	"github.com/stag-rdma/stag/transport/replies"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
@@ -82,14 +84,18 @@ type service struct {
 	web     string        // the scheme of that
 	status  *statusServer // nil: none
 
-	reload func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
-	push   *pushService           // nil: none
-	reply  *repliesService        // nil: none
-	locks  lockService
-	parts  []part
-	wg     sync.WaitGroup // of those who serve calls
-	errs   chan error     // first error of each listener
-	table  rpcbind.Table
+	reload            func() (string, error) // reads the configuration again, and returns the exports; nil: there is nothing to read
+	push              *push.Server           // nil: none
+	pushLock          *os.File
+	commits           net.Listener    // for the connections of push
+	pusher            *replies.Pusher // of replies, into logs of clients; nil: none
+	replyL            net.Listener    // for the connections of these
+	pushing, replying sync.WaitGroup
+	locks             lockService
+	parts             []part
+	wg                sync.WaitGroup // of those who serve calls
+	errs              chan error     // first error of each listener
+	table             rpcbind.Table
 
 	binding     *health    // of rpcbind; nil: nobody registers
 	unbind      func()     // ends its watch; nil: there is none
@@ -113,8 +119,8 @@ func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
 		{open: s.openKeys, close: s.owners.close},
 		{open: s.openControl, close: func() error { return closed(s.control) }},
 		{open: s.openNFS, serve: func() { s.mounts.keep(s.nfs.Mounts) }, close: s.mounts.close},
-		{open: s.openPush, serve: func() { s.push.serve(s.errs) }, close: func() error { return s.push.close() }},
-		{open: s.openReplies, serve: func() { s.reply.serve(s.errs) }, close: func() error { return s.reply.close() }},
+		{open: s.openPush, serve: func() { s.start(&s.pushing, s.commits, s.push.Serve, push.ErrServerClosed) }, close: s.closePush},
+		{open: s.openReplies, serve: func() { s.start(&s.replying, s.replyL, s.pusher.Serve, replies.ErrClosed) }, close: s.closeReplies},
 		{open: s.openTransport, serve: s.limitMemory},
 		{open: s.openListeners, close: func() error { return closed(s.rdma, s.mount, s.tcp, s.statusL) }},
 		{open: s.openUDP, close: func() error { return closed(s.udp) }},
@@ -248,7 +254,7 @@ func (s *service) openNFS(context.Context) (err error) {
 func (s *service) openTransport(context.Context) error {
 	var h rpc.Handler = s.nfs
 	if s.push != nil {
-		h = s.push.srv
+		h = s.push
 	}
 	counted := s.calls
 	if s.cfg.status == "" { // nobody can see them
@@ -256,8 +262,8 @@ func (s *service) openTransport(context.Context) error {
 	}
 	s.table.Next = ops.New(h, s.cfg.config.Logger, counted)
 	h = &s.table
-	if s.reply != nil {
-		h = s.reply.pusher
+	if s.pusher != nil {
+		h = s.pusher
 	}
 	tc := *s.cfg.config
 	tc.Duplicates.Owner = s.owners.name
@@ -333,23 +339,26 @@ func (s *service) openRegistration(ctx context.Context) error {
 	return nil
 }
 
+// start serves l, unless there is none, until that ends by over, or for the worse.
+func (s *service) start(wg *sync.WaitGroup, l net.Listener, serve func(net.Listener) error, over error) {
+	if l == nil {
+		return
+	}
+	wg.Go(func() {
+		if err := serve(l); !errors.Is(err, over) {
+			s.errs <- err
+		}
+	})
+}
+
 // serveCalls serves every port.
 func (s *service) serveCalls() {
-	start := func(l net.Listener, serve func(net.Listener) error) {
-		if l == nil {
-			return
-		}
-		s.wg.Go(func() {
-			if err := serve(l); !errors.Is(err, transport.ErrServerClosed) {
-				s.errs <- err
-			}
-		})
-	}
-	start(s.rdma, s.srv.Serve)
+	over := transport.ErrServerClosed
+	s.start(&s.wg, s.rdma, s.srv.Serve, over)
 	if s.mount != s.tcp {
-		start(s.mount, func(l net.Listener) error { return s.srv.ServeStreamHandler(l, mountOnly{s.srv.Handler}) })
+		s.start(&s.wg, s.mount, func(l net.Listener) error { return s.srv.ServeStreamHandler(l, mountOnly{s.srv.Handler}) }, over)
 	}
-	start(s.tcp, s.srv.ServeStream)
+	s.start(&s.wg, s.tcp, s.srv.ServeStream, over)
 	if s.udp == nil {
 		return
 	}
@@ -403,10 +412,10 @@ func (s *service) loadAgain(cfg *serviceConfig) error {
 		return err
 	}
 	if s.push != nil {
-		s.push.srv.RecheckTLS()
+		s.push.RecheckTLS()
 	}
-	if s.reply != nil {
-		s.reply.pusher.RecheckTLS()
+	if s.pusher != nil {
+		s.pusher.RecheckTLS()
 	}
 	return s.srv.RecheckTLS()
 }
@@ -472,7 +481,7 @@ func (s *service) paths() string {
 // addresses are those where the service can be reached, by the names that the log gives them.
 func (s *service) addresses() map[string]string {
 	return map[string]string{
-		"rdma": addrOf(s.rdma), "tcp": addrOf(s.tcp), "mount": addrOf(s.mount), "push": s.push.addr(), "replies": s.reply.addr(), "status": addrOf(s.statusL),
+		"rdma": addrOf(s.rdma), "tcp": addrOf(s.tcp), "mount": addrOf(s.mount), "push": addrOf(s.commits), "replies": addrOf(s.replyL), "status": addrOf(s.statusL),
 	}
 }
 

@@ -339,7 +339,7 @@ func TestAllowEverywhere(t *testing.T) {
 	}
 	s := started(t, cfg)
 	for name, addr := range map[string]string{
-		"NFS/TCP": addrOf(s.tcp), "MOUNT": addrOf(s.mount), "replies": s.reply.addr(), "push": s.push.addr(),
+		"NFS/TCP": addrOf(s.tcp), "MOUNT": addrOf(s.mount), "replies": addrOf(s.replyL), "push": addrOf(s.commits),
 	} {
 		c := must(net.Dial("tcp", addr))(t)
 		_ = c.SetDeadline(time.Now().Add(9 * time.Second)) // start-ups may take ten

@@ -19,7 +19,6 @@ import (
 	"github.com/stag-rdma/stag/internal/cliout"
 	"github.com/stag-rdma/stag/internal/peeraddr"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
-	"github.com/stag-rdma/stag/transport/push"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
@@ -113,14 +112,10 @@ func (s *statusServer) addr() string {
 
 // statusServer describes how a service is watched, and what may be done to it.
 func (s *service) statusServer() *ops.Server {
-	var ps *push.Server
-	if s.push != nil {
-		ps = s.push.srv
-	}
 	return &ops.Server{
 		Names:   ownNames(s.cfg.status, s.web),
 		Actions: map[string]func(context.Context, string) (string, error){"unexport": s.unexport, "kick": s.kick, "free-locks": s.freeLocks},
-		Report:  func() *ops.Report { return s.report(ps) },
+		Report:  s.report,
 		Ready: func() string {
 			var why []string
 			if len(s.set.exports()) == 0 {
@@ -154,8 +149,8 @@ func (s *service) statusServer() *ops.Server {
 			if k := s.locks.srv; k != nil {
 				collect(ch, metricsPrefix+"locks", reflect.ValueOf(k.Stats()))
 			}
-			if ps != nil {
-				collect(ch, metricsPrefix+"push", reflect.ValueOf(ps.Stats()))
+			if s.push != nil {
+				collect(ch, metricsPrefix+"push", reflect.ValueOf(s.push.Stats()))
 			}
 		})},
 	}
@@ -212,7 +207,7 @@ func (x *proxying) report() *ops.Report {
 }
 
 // report is the state of a service.
-func (s *service) report(ps *push.Server) *ops.Report {
+func (s *service) report() *ops.Report {
 	out := &ops.Report{
 		Kind: "serve", Version: cliout.Version(), Started: s.started, Exports: s.exported(),
 		Addresses: map[string]string{}, Clients: []ops.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []ops.Problem{},
@@ -257,8 +252,8 @@ func (s *service) report(ps *push.Server) *ops.Report {
 			})
 		}
 	}
-	if ps != nil {
-		st := ps.Stats()
+	if s.push != nil {
+		st := s.push.Stats()
 		out.Push = &st
 	}
 	return out

@@ -304,7 +304,7 @@ func TestReloadTLSLogs(t *testing.T) {
 		stdin.Close()
 		end.Wait()
 	}()
-	eventually(t, func() bool { return w.s.push.srv.Stats().Conns == 1 }, "no log is connected")
+	eventually(t, func() bool { return w.s.push.Stats().Conns == 1 }, "no log is connected")
 	tlstest.New(t, "clients").File(w.dir) // another CA of the same name
 	if _, err := w.s.reload(); err != nil {
 		t.Fatal(err)

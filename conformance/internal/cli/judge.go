@@ -165,9 +165,7 @@ func (f *judgeFlags) file(cmd *cobra.Command, name string) (*verdict, error) {
 		return &verdict{name: name, report: new(judge.Report), err: err}, nil
 	}
 	defer in.Close()
-	bar := newMeter(cmd.ErrOrStderr(), name, in)
-	v, drawn := f.judge(bar.reader(in), name)
-	bar.end()
+	v, drawn := f.judge(in, name)
 	if f.html != "" {
 		if err := create(f.html, func(w io.Writer) error { return drawn.Write(w, v.report) }); err != nil {
 			return nil, err

@@ -93,7 +93,12 @@ or there is no server; 2 bad command line.`,
 			case f.listen != "":
 				return f.trap(cmd)
 			}
-			return f.play(cmd, args)
+			p, err := f.prober(args)
+			if err != nil {
+				return err
+			}
+			all := (&probe.Prober{Usage: func() (u probe.Usage, err error) { return u, nil }}).Cases()
+			return f.play(cmd, p.Cases(), all, &p.Capture, func(ctx context.Context) (string, player, error) { return p.Address, p.Run, nil })
 		},
 	}
 	flags := cmd.Flags()
@@ -172,38 +177,35 @@ func pattern(flag, expr string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-func (f *probeFlags) play(cmd *cobra.Command, args []string) (err error) {
-	p, err := f.prober(args)
-	if err != nil {
-		return err
-	}
+// player plays cases, and reports each. It returns how many failed.
+type player func(ctx context.Context, report func(*probe.Result)) (failed int, err error)
+
+// play lists the cases, or plays them to the peer at the address that open returns. all are those that --expect may name.
+func (f *probeFlags) play(cmd *cobra.Command, cases, all []probe.Case, to **capture.Writer, open func(context.Context) (string, player, error)) (err error) {
 	out := &probeText{w: cmd.OutOrStdout(), json: f.json, verbose: f.verbose}
 	if f.list {
-		for _, c := range p.Cases() {
+		for _, c := range cases {
 			out.describe(&c)
 		}
 		return nil
 	}
-	expected, err := f.expectations((&probe.Prober{Usage: func() (u probe.Usage, err error) { return u, nil }}).Cases())
+	expected, err := f.expectations(all)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	addr, run, err := open(ctx)
 	if err != nil {
 		return err
 	}
 	if f.write != "" {
-		if p.Capture, err = capture.Create(f.write); err != nil {
+		if *to, err = capture.Create(f.write); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, p.Capture.Close()) }()
+		defer func() { err = errors.Join(err, (*to).Close()) }()
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	bar := newCounter(cmd.ErrOrStderr(), len(p.Cases()))
-	return f.conclude(cmd, out, p.Address, expected, func(report func(*probe.Result)) (int, error) {
-		defer bar.end()
-		return p.Run(ctx, func(r *probe.Result) {
-			bar.add()
-			report(r)
-		})
-	})
+	return f.conclude(cmd, out, addr, expected, func(report func(*probe.Result)) (int, error) { return run(ctx, report) })
 }
 
 // expectations reads the file of --expect; nil without one.
@@ -362,38 +364,21 @@ func (f *probeFlags) trap(cmd *cobra.Command) (err error) {
 	if p.Skip, err = pattern("--skip", f.skip); err != nil {
 		return err
 	}
-	out := &probeText{w: cmd.OutOrStdout(), json: f.json, verbose: f.verbose}
-	if f.list {
-		for _, c := range p.Cases() {
-			out.describe(&c)
-		}
-		return nil
-	}
-	expected, err := f.expectations((&probe.Trap{}).Cases())
-	if err != nil {
-		return err
-	}
 	if f.run != "" {
 		p.Client = func(ctx context.Context, addr string) probe.ClientRun { return runClient(ctx, f.run, addr) }
 	}
-	l, err := net.Listen("tcp", f.listen)
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	if f.run == "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "listening on %v; connect a client for each of %d cases\n", l.Addr(), len(p.Cases()))
-	}
-	if f.write != "" {
-		if p.Capture, err = capture.Create(f.write); err != nil {
-			return err
+	return f.play(cmd, p.Cases(), (&probe.Trap{}).Cases(), &p.Capture, func(context.Context) (string, player, error) {
+		l, err := net.Listen("tcp", f.listen)
+		if err != nil {
+			return "", nil, err
 		}
-		defer func() { err = errors.Join(err, p.Capture.Close()) }()
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return f.conclude(cmd, out, l.Addr().String(), expected, func(report func(*probe.Result)) (int, error) {
-		return p.Run(ctx, l, report)
+		if f.run == "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "listening on %v; connect a client for each of %d cases\n", l.Addr(), len(p.Cases()))
+		}
+		return l.Addr().String(), func(ctx context.Context, report func(*probe.Result)) (int, error) {
+			defer l.Close()
+			return p.Run(ctx, l, report)
+		}, nil
 	})
 }
 

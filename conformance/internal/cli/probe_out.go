@@ -5,12 +5,9 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
-	"golang.org/x/term"
 )
 
 // probeVersion is the version of the JSON below (docs/conformance.md).
@@ -108,30 +105,6 @@ func tryLine(t *probe.Try) string {
 func (o *probeText) sum(addr string) {
 	if !o.json && o.cases > 0 {
 		fmt.Fprintf(o.w, "%s: %d cases, %d connections: %d ok, %d tolerated, %d fail\n", addr, o.cases, o.tries, o.ok, o.tolerated, o.failed)
-	}
-}
-
-// counter is a progress bar on a terminal, for results that go elsewhere. A nil *counter draws nothing.
-type counter struct{ bar *progressbar.ProgressBar }
-
-func newCounter(errs io.Writer, n int) *counter {
-	f, ok := errs.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || term.IsTerminal(int(os.Stdout.Fd())) {
-		return nil
-	}
-	return &counter{progressbar.NewOptions(n, progressbar.OptionSetWriter(errs),
-		progressbar.OptionSetDescription("cases"), progressbar.OptionSetWidth(24), progressbar.OptionClearOnFinish())}
-}
-
-func (c *counter) add() {
-	if c != nil {
-		_ = c.bar.Add(1) // a terminal that cannot be written to does not matter
-	}
-}
-
-func (c *counter) end() {
-	if c != nil {
-		_ = c.bar.Clear()
 	}
 }
 

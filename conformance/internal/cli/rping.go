@@ -3,21 +3,28 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stag-rdma/stag/conformance/internal/rping"
+	"github.com/stag-rdma/stag/rdmap"
 )
 
 // rpingFlags are the flags of rping server and rping client.
 type rpingFlags struct {
-	peerFlags
-	json        bool
-	conns       int
-	size, count int
+	noCRC, requireCRC, json bool
+	timeout                 time.Duration
+	listen                  string
+	conns                   int
+	size, count             int
 }
 
 func rpingCmd() *cobra.Command {
@@ -33,8 +40,11 @@ every octet. CRC32C is on when either side wants it.`,
 		Args: wantArgs(0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print one JSON object per connection")
-	f.add(cmd, "connection")
+	flags := cmd.PersistentFlags()
+	flags.BoolVar(&f.json, "json", false, "print one JSON object per connection")
+	flags.BoolVar(&f.noCRC, "no-crc", false, "do without CRC32C if the peer does not want it either")
+	flags.BoolVar(&f.requireCRC, "require-crc", false, "fail if the connection has no CRC32C")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "limit of one connection")
 	cmd.AddCommand(rpingServerCmd(&f), rpingClientCmd(&f))
 	return cmd
 }
@@ -72,64 +82,106 @@ was sent; 2 bad command line.`,
 		Args: wantArgs(1, "the server's ADDRESS:PORT"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.client(cmd, args[0]) },
 	}
-	cmd.Flags().IntVar(&f.size, "size", rping.DefaultSize, "octets of a ping")
+	cmd.Flags().IntVar(&f.size, "size", 64, "octets of a ping")
 	cmd.Flags().IntVar(&f.count, "count", 1, "number of pings")
 	return cmd
 }
 
+// crc checks the flags, and returns what they say about CRC32C.
+func (f *rpingFlags) crc() (rdmap.CRCMode, error) {
+	switch {
+	case f.timeout <= 0:
+		return 0, usagef("--timeout %v: want more than 0", f.timeout)
+	case f.noCRC && f.requireCRC:
+		return 0, usagef("--no-crc and --require-crc exclude each other")
+	case f.noCRC:
+		return rdmap.CRCOff, nil
+	}
+	return rdmap.CRCOn, nil
+}
+
+// agreed returns an error if a connection worked, but without the CRC that was required.
+func (f *rpingFlags) agreed(state rdmap.ConnectionState) error {
+	if f.requireCRC && !state.CRC {
+		return errors.New("the connection has no CRC32C")
+	}
+	return nil
+}
+
 func (f *rpingFlags) server(cmd *cobra.Command) error {
-	if err := f.check(); err != nil {
+	crc, err := f.crc()
+	if err != nil {
 		return err
 	}
 	if f.conns < 0 {
 		return usagef("--conns %d: want 0 or more", f.conns)
 	}
-	failed := 0
-	err := f.serve(cmd, "rping", func(ctx context.Context, l net.Listener) error {
-		s := &rping.Server{CRC: f.crc(), Conns: f.conns, Timeout: f.timeout, Report: func(r rping.Result) {
-			if r.Err == nil {
-				r.Err = f.agreed(r.State)
-			}
-			if r.Err != nil && ctx.Err() == nil {
-				failed++
-			}
-			f.print(cmd.OutOrStdout(), r)
-		}}
-		return s.Serve(ctx, l)
-	})
-	if err == nil && failed > 0 {
-		err = fmt.Errorf("%d connections failed", failed)
+	_, port, err := net.SplitHostPort(f.listen)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
 	}
-	return err
+	if err != nil {
+		return usagef("--listen %q is not an address: write host:port, for example 127.0.0.1:0", f.listen)
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	fmt.Fprintf(cmd.ErrOrStderr(), "conformance: rping server on %v\n", l.Addr())
+	failed := 0
+	s := &rping.Server{CRC: crc, Conns: f.conns, Timeout: f.timeout, Report: func(r rping.Result) {
+		if r.Err == nil {
+			r.Err = f.agreed(r.State)
+		}
+		if r.Err != nil && ctx.Err() == nil {
+			failed++
+		}
+		f.print(cmd.OutOrStdout(), r)
+	}}
+	if err := s.Serve(ctx, l); err != nil || failed == 0 {
+		return err
+	}
+	return fmt.Errorf("%d connections failed", failed)
 }
 
 func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
-	if err := f.check(); err != nil {
+	crc, err := f.crc()
+	switch {
+	case err != nil:
 		return err
-	}
-	if f.size < 1 || f.size > rping.MaxSize {
+	case f.size < 1 || f.size > rping.MaxSize:
 		return usagef("--size %d: want 1 to %d", f.size, rping.MaxSize)
-	}
-	if f.count < 1 {
+	case f.count < 1:
 		return usagef("--count %d: want 1 or more", f.count)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
-	state, err := rping.Dial(ctx, addr, f.crc(), &rping.Options{Size: f.size, Count: f.count})
+	state, err := rping.Dial(ctx, addr, crc, f.size, f.count)
 	if err == nil {
 		err = f.agreed(state)
 	}
-	if err != nil {
-		return f.failed(addr, err)
+	if err == nil {
+		f.print(cmd.OutOrStdout(), rping.Result{State: state, Pings: f.count})
+		return nil
 	}
-	f.print(cmd.OutOrStdout(), rping.Result{State: state, Pings: f.count})
-	return nil
+	hint := ""
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		hint = ": start the server, or give its port"
+	}
+	return fmt.Errorf("%s: %s%s", addr, oneLine(err), hint)
 }
+
+// oneLine returns the text of an error; joined errors have a line each.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // print writes the line of one connection.
 func (f *rpingFlags) print(w io.Writer, r rping.Result) {
-	crc := onOff(r.State.CRC)
-	text, peer := "ok", ""
+	crc, text, peer := "off", "ok", ""
+	if r.State.CRC {
+		crc = "on"
+	}
 	if r.Err != nil {
 		text = oneLine(r.Err)
 	}

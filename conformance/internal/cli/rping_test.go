@@ -115,16 +115,14 @@ func TestRpingBothSides(t *testing.T) {
 
 // TestRpingWithoutCRC: --require-crc is a demand, on the side that makes it.
 func TestRpingWithoutCRC(t *testing.T) {
-	f := rpingFlags{peerFlags: peerFlags{requireCRC: true}}
-	if err := f.agreed(stateOf(false)); err == nil {
+	f := rpingFlags{requireCRC: true}
+	if err := f.agreed(rdmap.ConnectionState{}); err == nil {
 		t.Error("no CRC, no error")
 	}
-	if err := f.agreed(stateOf(true)); err != nil {
+	if err := f.agreed(rdmap.ConnectionState{CRC: true}); err != nil {
 		t.Error(err)
 	}
 }
-
-func stateOf(crc bool) rdmap.ConnectionState { return rdmap.ConnectionState{CRC: crc} }
 
 // TestRpingWrongPeer: the client says what it has met.
 func TestRpingWrongPeer(t *testing.T) {

@@ -65,7 +65,7 @@ func TestPing(t *testing.T) {
 						b.Close() // with what it ended with: the client's end
 						done <- err
 					}()
-					err := rping.Ping(t.Context(), a, &rping.Options{Size: size, Count: 4})
+					err := rping.Ping(t.Context(), a, size, 4)
 					if err := errors.Join(err, a.Close(), <-done); err != nil || pings != 4 {
 						t.Errorf("%d pings, %v", pings, err)
 					}
@@ -74,15 +74,6 @@ func TestPing(t *testing.T) {
 					}
 				})
 			}
-		}
-	}
-}
-
-func TestOptions(t *testing.T) {
-	a, _ := pair(t, false, rdmap.CRCOn)
-	for _, o := range []rping.Options{{Size: -1}, {Size: rping.MaxSize + 1}, {Count: -1}} {
-		if err := rping.Ping(t.Context(), a, &o); !errors.Is(err, rping.ErrOptions) {
-			t.Errorf("%+v: %v", o, err)
 		}
 	}
 }
@@ -161,7 +152,7 @@ func TestPingNotices(t *testing.T) {
 			a, b := pair(t, false, rdmap.CRCOn)
 			done := make(chan error, 1)
 			go func() { done <- errors.Join(tt.serve(t.Context(), b), b.Close()) }()
-			if err := rping.Ping(t.Context(), a, nil); !tt.want(err) {
+			if err := rping.Ping(t.Context(), a, 64, 1); !tt.want(err) {
 				t.Errorf("%v", err)
 			}
 			a.Abort(nil)
@@ -221,7 +212,7 @@ func TestServe(t *testing.T) {
 	go func() { done <- s.Serve(t.Context(), l) }()
 	for i := range conns {
 		go func() {
-			state, err := rping.Dial(t.Context(), l.Addr().String(), rdmap.CRCOff, &rping.Options{Count: i + 1})
+			state, err := rping.Dial(t.Context(), l.Addr().String(), rdmap.CRCOff, 64, i+1)
 			if err != nil || !state.CRC || state.IRD != 1 || state.ORD != 1 {
 				t.Errorf("%+v, %v", state, err)
 			}
@@ -284,7 +275,7 @@ func TestServeEnds(t *testing.T) {
 
 func TestDialFails(t *testing.T) {
 	// Not a port that was free before: another process may have it by now.
-	if _, err := rping.Dial(t.Context(), "127.0.0.1:1", rdmap.CRCOn, nil); err == nil {
+	if _, err := rping.Dial(t.Context(), "127.0.0.1:1", rdmap.CRCOn, 64, 1); err == nil {
 		t.Error("connected to nobody")
 	}
 }

@@ -19,7 +19,7 @@
 //
 //	c := rdmap.Client(tcp, rping.Config(rdmap.CRCOn))
 //	if err := c.Handshake(ctx); err != nil { … }
-//	err := rping.Ping(ctx, c, &rping.Options{Size: 4096, Count: 3})
+//	err := rping.Ping(ctx, c, 4096, 3)
 //
 // The other side is [Echo] on one connection and [Server.Serve] on a listener.
 //
@@ -53,43 +53,10 @@ var ErrProtocol = errors.New("rping: not rping's protocol")
 // ErrData is wrapped by the error of Ping if octets other than those sent came back.
 var ErrData = errors.New("rping: other data came back")
 
-// ErrOptions is wrapped by the error of Ping for Options out of range.
-var ErrOptions = errors.New("rping: size or count out of range")
-
-// Options are the settings of the client. Nil means the defaults.
-type Options struct {
-	Size  int // octets of a ping, 1 to MaxSize; 0: 64
-	Count int // number of pings; 0: 1
-}
-
-// DefaultSize is the size of a ping, in octets, if Options does not set one.
-const DefaultSize = 64
-
-func (o *Options) withDefaults() (Options, error) {
-	v := Options{}
-	if o != nil {
-		v = *o
-	}
-	if v.Size == 0 {
-		v.Size = DefaultSize
-	}
-	if v.Count == 0 {
-		v.Count = 1
-	}
-	if v.Size < 1 || v.Size > MaxSize || v.Count < 1 {
-		return v, fmt.Errorf("%w: size %d, count %d", ErrOptions, v.Size, v.Count)
-	}
-	return v, nil
-}
-
-// Ping runs the client on c, whose handshake is done, and compares every octet that comes back. The error is
-// that of c or ctx, or wraps ErrData, ErrProtocol or ErrOptions. Ping does not close c.
-func Ping(ctx context.Context, c *rdmap.Conn, opt *Options) error {
-	o, err := opt.withDefaults()
-	if err != nil {
-		return err
-	}
-	p := pinger{c: c, source: make([]byte, o.Size), sink: make([]byte, o.Size)}
+// Ping runs the client on c, whose handshake is done: count pings of size octets, 1 to MaxSize. It compares every octet that
+// comes back. The error is that of c or ctx, or wraps ErrData or ErrProtocol. Ping does not close c.
+func Ping(ctx context.Context, c *rdmap.Conn, size, count int) error {
+	p := pinger{c: c, source: make([]byte, size), sink: make([]byte, size)}
 	from, err := c.Register(p.source, region.RemoteRead)
 	if err != nil {
 		return err
@@ -100,7 +67,7 @@ func Ping(ctx context.Context, c *rdmap.Conn, opt *Options) error {
 		return err
 	}
 	defer to.Revoke()
-	for i := range o.Count {
+	for i := range count {
 		fill(p.source, i)
 		clear(p.sink)
 		if err := p.ping(ctx, from.STag(), to.STag()); err != nil {
@@ -270,9 +237,9 @@ func (w *witness) met(err error) error {
 	return err
 }
 
-// Dial connects to an rping server over TCP, makes the pings of opt and closes the connection. The state is
-// that of the connection, even if a ping failed. Errors are those of the network and of Ping, or a *PeerError.
-func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, opt *Options) (rdmap.ConnectionState, error) {
+// Dial connects to an rping server over TCP, pings as Ping does, and closes the connection. The state is that of the
+// connection, even if a ping failed. Errors are those of the network and of Ping, or a *PeerError.
+func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, size, count int) (rdmap.ConnectionState, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -286,7 +253,7 @@ func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, opt *Options) (rd
 		return rdmap.ConnectionState{}, w.met(err)
 	}
 	state := c.ConnectionState()
-	if err := Ping(ctx, c, opt); err != nil {
+	if err := Ping(ctx, c, size, count); err != nil {
 		c.Abort(err)
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = &PeerError{"an iWARP peer that does not answer pings: is it an rping server?", err}

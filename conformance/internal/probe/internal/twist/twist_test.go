@@ -1,8 +1,9 @@
-package probe_test
+package twist_test
 
 import (
 	"context"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"net"
 	"regexp"
@@ -15,10 +16,26 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
+	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
+	nfsserver "github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
+
+// serve runs a server, and returns its address.
+func serve(t testing.TB, h rpc.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, done := &transport.Server{Handler: h}, make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() { srv.Close(); <-done })
+	return l.Addr().String()
+}
 
 // twisted returns the address of a server with a twist.
 func twisted(t *testing.T, tw *twist.Twist, server string) string {
@@ -72,7 +89,7 @@ var someCases = regexp.MustCompile(`^(mpa/flags|mpa/depths|mpa/wrong-key|fpdu/ba
 // it is not the relay that is caught.
 func TestTwists(t *testing.T) {
 	t.Parallel()
-	server := serveWith(t, &transport.Server{Handler: rpc.HandlerFunc(odd)})
+	server := serve(t, rpc.HandlerFunc(odd))
 	var all sync.WaitGroup
 	for _, tw := range slices.Concat([]twist.Twist{{Name: "none"}}, twist.Table(), twist.Rare()) {
 		all.Go(func() { // at the same time: they wait more than they work
@@ -101,7 +118,11 @@ func TestTwists(t *testing.T) {
 // others are played.
 func TestOneFault(t *testing.T) {
 	t.Parallel()
-	server := serve(t)
+	nfs, err := nfsserver.New(&nfsserver.Config{Exports: []nfsserver.Export{{Path: "/mem", FS: mem.New(nil)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := serve(t, nfs)
 	for _, tt := range []struct{ twist, says string }{
 		{"reply-not-enhanced", "S of its Reply is false, of the Request true"},
 		{"reply-revision", "an MPA Reply that is not one"},
@@ -144,4 +165,9 @@ func TestTwistRules(t *testing.T) {
 		}
 		seen[tw.Name] = true
 	}
+}
+
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // they wait more than they work
+	rdmaptest.Main(m)
 }
