@@ -50,7 +50,9 @@ func TestClients(t *testing.T) {
 		status nfs3.Status
 		uid    uint32
 	}{
-		{"192.0.2.8", nfs3.ErrROFS, 0}, {"192.0.2.9", nfs3.OK, 77}, {"198.51.100.1", nfs3.OK, server.Nobody},
+		{"192.0.2.8", nfs3.ErrROFS, 0},
+		{"192.0.2.9", nfs3.OK, 77},
+		{"198.51.100.1", nfs3.OK, server.Nobody},
 		{"203.0.113.6", nfs3.OK, server.Nobody},
 	} {
 		p := &peer{T: t, srv: s, cred: sys(0, 0), addr: from(c.ip, 1023)}
