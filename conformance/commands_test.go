@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	conformance "github.com/stag-rdma/stag/conformance/internal/cli"
 	nfsdemo "github.com/stag-rdma/stag/nfsdemo/cli"
 )
 
@@ -26,7 +25,7 @@ type command struct {
 func commands() map[string]*command {
 	return map[string]*command{
 		"nfsdemo":     newCommand(nfsdemo.Main, nil),
-		"conformance": newCommand(conformance.Main, nil),
+		"conformance": newCommand(run, nil),
 	}
 }
 

@@ -78,8 +78,8 @@ type layer struct {
 	but     []string // what a pure package may import all the same
 }
 
-// layers lists the layers. The first row that matches a package counts.
-var layers = []layer{
+// floors lists the layers. The first row that matches a package counts.
+var floors = []layer{
 	{name: "xdr", pure: true},
 	{name: "xdr/xdrreflect", may: []string{"internal/setting", "xdr"}, modules: []string{"github.com/rasky/go-xdr"}},
 	{name: "chunks", may: []string{"xdr"}, pure: true},
@@ -235,9 +235,9 @@ func within(pkg, pattern string) bool {
 }
 
 func layerOf(pkg string) *layer {
-	for i := range layers {
-		if within(pkg, layers[i].name) {
-			return &layers[i]
+	for i := range floors {
+		if within(pkg, floors[i].name) {
+			return &floors[i]
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package rping_test
+package main
 
 import (
 	"bytes"
@@ -6,13 +6,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stag-rdma/stag/conformance/internal/rping"
 	"github.com/stag-rdma/stag/rdmap/region"
 )
 
 // TestInfoGolden: the first two Sends of the client in testdata/pcaps/a-rping.pcap.
 func TestInfoGolden(t *testing.T) {
-	for wire, want := range map[string]rping.Info{
+	for wire, want := range map[string]pingInfo{
 		"000056213284645009289300" + "00000040":           {Addr: 0x562132846450, RKey: 0x09289300, Len: 64},
 		"000056213284" + "3120" + "5fe5a500" + "00000040": {Addr: 0x562132843120, RKey: 0x5fe5a500, Len: 64},
 		"00000000000000000000000000000000":                {},
@@ -21,7 +20,7 @@ func TestInfoGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := rping.ParseInfo(b)
+		got, err := parseInfo(b)
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", wire, got, err, want)
 		}
@@ -32,13 +31,13 @@ func TestInfoGolden(t *testing.T) {
 }
 
 func TestInfoLength(t *testing.T) {
-	b := rping.Info{Addr: 1, RKey: region.STag(2), Len: 3}.Append(nil)
+	b := pingInfo{Addr: 1, RKey: region.STag(2), Len: 3}.Append(nil)
 	for n := range len(b) {
-		if _, err := rping.ParseInfo(b[:n]); !errors.Is(err, rping.ErrProtocol) {
+		if _, err := parseInfo(b[:n]); !errors.Is(err, errPing) {
 			t.Errorf("%d octets: %v", n, err)
 		}
 	}
-	if _, err := rping.ParseInfo(append(b, 0)); !errors.Is(err, rping.ErrProtocol) {
+	if _, err := parseInfo(append(b, 0)); !errors.Is(err, errPing) {
 		t.Errorf("17 octets: %v", err)
 	}
 }

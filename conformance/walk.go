@@ -1,5 +1,7 @@
+//go:build ignore
+
 // Command walk makes one NFS WRITE of 64 KiB, one READ, one GETATTR and one append to a commit log between two processes,
-// after 30 that do not count, and leaves behind which functions each process has entered. ../../walk.sh builds it so that
+// after 30 that do not count, and leaves behind which functions each process has entered. walk.sh builds it so that
 // it counts, and prints the numbers.
 package main
 

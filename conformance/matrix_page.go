@@ -1,4 +1,4 @@
-package matrix
+package main
 
 import (
 	_ "embed"
@@ -9,7 +9,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 )
 
-//go:embed page.html
+//go:embed matrix.html
 var pageText string
 
 // row is a case, with what all peers did.
@@ -79,8 +79,8 @@ type table struct {
 	Rows []*row
 }
 
-// Write writes the page about all columns that are in dir. about says who played the cases.
-func Write(w io.Writer, dir, title, about string) error {
+// writeMatrix writes the page about all columns that are in dir. about says who played the cases.
+func writeMatrix(w io.Writer, dir, title, about string) error {
 	list, err := columns(dir)
 	if err != nil {
 		return err

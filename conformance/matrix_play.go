@@ -1,5 +1,4 @@
-// Package matrix plays the cases of the probe to several peers, and writes one static page that compares them.
-package matrix
+package main
 
 import (
 	"bytes"
@@ -41,8 +40,8 @@ type Peer struct {
 	Resume     bool           // keep the cells that are there already
 }
 
-// ErrName is wrapped by the error of a Play whose peer has a name that cannot be part of a file name.
-var ErrName = errors.New("a name has letters, digits, - and . only")
+// errName is wrapped by the error of a Play whose peer has a name that cannot be part of a file name.
+var errName = errors.New("a name has letters, digits, - and . only")
 
 func nameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.'
@@ -59,11 +58,11 @@ const (
 // shown is how many octets a cell has of its first connection, in either direction.
 const shown = 64
 
-// Play plays the cases to a peer and writes its column to dir. report is called after each case. The error says why the
+// playMatrix plays the cases to a peer and writes its column to dir. report is called after each case. The error says why the
 // peer could not be played to its end; what was found before is kept.
-func Play(ctx context.Context, dir string, p *Peer, report func(*Cell)) error {
+func playMatrix(ctx context.Context, dir string, p *Peer, report func(*Cell)) error {
 	if p.Name == "" || strings.ContainsFunc(p.Name, func(r rune) bool { return !nameRune(r) }) {
-		return fmt.Errorf("%q: %w", p.Name, ErrName)
+		return fmt.Errorf("%q: %w", p.Name, errName)
 	}
 	c := &Column{Name: p.Name}
 	if p.Resume {

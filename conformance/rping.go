@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stag-rdma/stag/conformance/internal/rping"
 	"github.com/stag-rdma/stag/rdmap"
 )
 
@@ -131,7 +130,7 @@ func (f *rpingFlags) server(cmd *cobra.Command) error {
 	defer stop()
 	fmt.Fprintf(cmd.ErrOrStderr(), "conformance: rping server on %v\n", l.Addr())
 	failed := 0
-	s := &rping.Server{CRC: crc, Conns: f.conns, Timeout: f.timeout, Report: func(r rping.Result) {
+	s := &pingServer{CRC: crc, Conns: f.conns, Timeout: f.timeout, Report: func(r pingResult) {
 		if r.Err == nil {
 			r.Err = f.agreed(r.State)
 		}
@@ -151,19 +150,19 @@ func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
 	switch {
 	case err != nil:
 		return err
-	case f.size < 1 || f.size > rping.MaxSize:
-		return usagef("--size %d: want 1 to %d", f.size, rping.MaxSize)
+	case f.size < 1 || f.size > maxPing:
+		return usagef("--size %d: want 1 to %d", f.size, maxPing)
 	case f.count < 1:
 		return usagef("--count %d: want 1 or more", f.count)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
-	state, err := rping.Dial(ctx, addr, crc, f.size, f.count)
+	state, err := dialPing(ctx, addr, crc, f.size, f.count)
 	if err == nil {
 		err = f.agreed(state)
 	}
 	if err == nil {
-		f.print(cmd.OutOrStdout(), rping.Result{State: state, Pings: f.count})
+		f.print(cmd.OutOrStdout(), pingResult{State: state, Pings: f.count})
 		return nil
 	}
 	hint := ""
@@ -177,7 +176,7 @@ func (f *rpingFlags) client(cmd *cobra.Command, addr string) error {
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // print writes the line of one connection.
-func (f *rpingFlags) print(w io.Writer, r rping.Result) {
+func (f *rpingFlags) print(w io.Writer, r pingResult) {
 	crc, text, peer := "off", "ok", ""
 	if r.State.CRC {
 		crc = "on"

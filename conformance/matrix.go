@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stag-rdma/stag/conformance/internal/matrix"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/internal/cliout"
 )
@@ -59,29 +58,29 @@ its end, and the page says so; 2 bad command line.`,
 }
 
 // peers checks the flags.
-func (f *matrixFlags) peers() (all []*matrix.Peer, err error) {
+func (f *matrixFlags) peers() (all []*Peer, err error) {
 	about := make(map[string]string)
 	for _, s := range f.about {
 		name, text, _ := strings.Cut(s, "=")
 		about[name] = text
 	}
 	seen := make(map[string]bool)
-	add := func(s string, set func(p *matrix.Peer, value string)) {
+	add := func(s string, set func(p *Peer, value string)) {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" || value == "" || seen[name] {
 			err = usagef("%q: want a name of its own, =, and an address or a command", s)
 			return
 		}
 		seen[name] = true
-		p := &matrix.Peer{Name: name, About: about[name], Date: time.Now().UTC().Format(time.DateOnly), Resume: f.resume}
+		p := &Peer{Name: name, About: about[name], Date: time.Now().UTC().Format(time.DateOnly), Resume: f.resume}
 		set(p, value)
 		all = append(all, p)
 	}
 	for _, s := range f.servers {
-		add(s, func(p *matrix.Peer, v string) { p.Server = v })
+		add(s, func(p *Peer, v string) { p.Server = v })
 	}
 	for _, s := range f.clients {
-		add(s, func(p *matrix.Peer, v string) {
+		add(s, func(p *Peer, v string) {
 			p.Behind = f.behind
 			p.Client = func(ctx context.Context, addr string) probe.ClientRun { return runClient(ctx, v, addr) }
 		})
@@ -120,8 +119,8 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 	for _, p := range peers {
 		p.Only, p.Skip = only, skip
 		counts := make(map[string]int)
-		err := matrix.Play(ctx, dir, p, func(c *matrix.Cell) { counts[c.Verdict]++ })
-		if errors.Is(err, matrix.ErrName) {
+		err := playMatrix(ctx, dir, p, func(c *Cell) { counts[c.Verdict]++ })
+		if errors.Is(err, errName) {
 			return usagef("%v", err)
 		}
 		if err != nil {
@@ -133,6 +132,6 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 		}
 	}
 	about := "played and judged by " + cmd.Root().Name() + " " + cliout.Version()
-	failed = append(failed, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return matrix.Write(w, dir, f.title, about) }))
+	failed = append(failed, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return writeMatrix(w, dir, f.title, about) }))
 	return errors.Join(failed...)
 }

@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"encoding/json"
@@ -70,7 +70,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	status, _, stderr := run(t, nil, "rping", "client", l.Addr().String())
+	status, _, stderr := runCommand(t, nil, "rping", "client", l.Addr().String())
 	if status != 1 || !strings.HasSuffix(stderr, "connection refused: start the server, or give its port\n") {
 		t.Errorf("%d %q", status, stderr)
 	}
@@ -92,10 +92,10 @@ func TestRpingBothSides(t *testing.T) {
 		var out strings.Builder
 		go func() {
 			args := append([]string{"rping", "server", "--json", "--conns", "1", "--listen", "127.0.0.1:0"}, strings.Fields(tt.server)...)
-			done <- Main(args, nil, &out, up)
+			done <- run(args, nil, &out, up)
 		}()
 		addr := up.addr(t)
-		status, stdout, stderr := run(t, nil, append([]string{"rping", "client", addr}, strings.Fields(tt.client)...)...)
+		status, stdout, stderr := runCommand(t, nil, append([]string{"rping", "client", addr}, strings.Fields(tt.client)...)...)
 		if want := "3 pings, MPA revision 2, CRC " + tt.crc + ": ok\n"; status != tt.status || stdout != want || stderr != "" {
 			t.Errorf("%q %q: %d %q %q, want %q", tt.server, tt.client, status, stdout, stderr, want)
 		}
@@ -157,7 +157,7 @@ func TestRpingWrongPeer(t *testing.T) {
 			tt.peer(c)
 		}()
 		var errs strings.Builder
-		status := Main([]string{"rping", "client", "--timeout", "2s", l.Addr().String()}, nil, io.Discard, &errs)
+		status := run([]string{"rping", "client", "--timeout", "2s", l.Addr().String()}, nil, io.Discard, &errs)
 		if status != 1 || !strings.HasPrefix(errs.String(), "conformance: "+l.Addr().String()+": rping: met "+tt.want) {
 			t.Errorf("%s: status %d, %s", tt.name, status, errs.String())
 		}
@@ -166,7 +166,7 @@ func TestRpingWrongPeer(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var out strings.Builder
-	if status := Main([]string{"--version"}, nil, &out, io.Discard); status != 0 || !strings.HasPrefix(out.String(), "conformance version ") || len(strings.Fields(out.String())) < 3 {
+	if status := run([]string{"--version"}, nil, &out, io.Discard); status != 0 || !strings.HasPrefix(out.String(), "conformance version ") || len(strings.Fields(out.String())) < 3 {
 		t.Errorf("status %d, %q", status, out.String())
 	}
 }

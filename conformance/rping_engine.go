@@ -1,33 +1,4 @@
-// Package rping speaks the protocol of rping, the program of rdma-core that tries out RDMA connections, on
-// the engine of package rdmap. It tests Sends, Reads and Writes against other implementations of iWARP, in
-// both roles.
-//
-// A ping, as seen in testdata/pcaps/a-rping.pcap:
-//
-//	client                          server
-//	Send: source buffer       ──>
-//	                          <──   RDMA Read of the source
-//	                          <──   Send: go ahead
-//	Send: sink buffer         ──>
-//	                          <──   RDMA Write of what was read, into the sink
-//	                          <──   Send: go ahead
-//	compares sink with source
-//
-// Every Send carries an [Info] of 16 octets; those of the server are empty. The client repeats this as often
-// as it likes, and closes the connection. So a ping needs an IRD and an ORD of one, and the server learns
-// the size from the client.
-//
-//	c := rdmap.Client(tcp, rping.Config(rdmap.CRCOn))
-//	if err := c.Handshake(ctx); err != nil { … }
-//	err := rping.Ping(ctx, c, 4096, 3)
-//
-// The other side is [Echo] on one connection and [Server.Serve] on a listener.
-//
-// Against rping itself:
-//
-//	rping -s -P -a ADDRESS -p PORT -S SIZE          conformance rping client
-//	rping -c -a ADDRESS -p PORT -S SIZE -C N -V     conformance rping server
-package rping
+package main
 
 import (
 	"bytes"
@@ -47,15 +18,35 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// ErrProtocol is wrapped by the errors of Ping, Echo and ParseInfo if the peer violated rping's protocol.
-var ErrProtocol = errors.New("rping: not rping's protocol")
+// The protocol of rping, the program of rdma-core that tries out RDMA connections, on the engine of package rdmap: Sends,
+// Reads and Writes against other implementations of iWARP, in both roles. A ping, as seen in testdata/pcaps/a-rping.pcap:
+//
+//	client                          server
+//	Send: source buffer       ──>
+//	                          <──   RDMA Read of the source
+//	                          <──   Send: go ahead
+//	Send: sink buffer         ──>
+//	                          <──   RDMA Write of what was read, into the sink
+//	                          <──   Send: go ahead
+//	compares sink with source
+//
+// Every Send carries a pingInfo of 16 octets; those of the server are empty. The client repeats this as often as it likes,
+// and closes the connection. So a ping needs an IRD and an ORD of one, and the server learns the size from the client.
+//
+// Against rping itself:
+//
+//	rping -s -P -a ADDRESS -p PORT -S SIZE          conformance rping client
+//	rping -c -a ADDRESS -p PORT -S SIZE -C N -V     conformance rping server
 
-// ErrData is wrapped by the error of Ping if octets other than those sent came back.
-var ErrData = errors.New("rping: other data came back")
+// errPing is wrapped by the errors of sendPings, echoPings and parseInfo if the peer violated rping's protocol.
+var errPing = errors.New("rping: not rping's protocol")
 
-// Ping runs the client on c, whose handshake is done: count pings of size octets, 1 to MaxSize. It compares every octet that
-// comes back. The error is that of c or ctx, or wraps ErrData or ErrProtocol. Ping does not close c.
-func Ping(ctx context.Context, c *rdmap.Conn, size, count int) error {
+// errPingData is wrapped by the error of sendPings if octets other than those sent came back.
+var errPingData = errors.New("rping: other data came back")
+
+// sendPings runs the client on c, whose handshake is done: count pings of size octets, 1 to maxPing. It compares every octet that
+// comes back. The error is that of c or ctx, or wraps errPingData or errPing. sendPings does not close c.
+func sendPings(ctx context.Context, c *rdmap.Conn, size, count int) error {
 	p := pinger{c: c, source: make([]byte, size), sink: make([]byte, size)}
 	from, err := c.Register(p.source, region.RemoteRead)
 	if err != nil {
@@ -95,7 +86,7 @@ func (p *pinger) ping(ctx context.Context, from, to region.STag) error {
 		for p.sink[at] == p.source[at] {
 			at++
 		}
-		return fmt.Errorf("%w: octet %d of %d is %#02x, want %#02x", ErrData, at, len(p.sink), p.sink[at], p.source[at])
+		return fmt.Errorf("%w: octet %d of %d is %#02x, want %#02x", errPingData, at, len(p.sink), p.sink[at], p.source[at])
 	}
 	return nil
 }
@@ -103,7 +94,7 @@ func (p *pinger) ping(ctx context.Context, from, to region.STag) error {
 // advertise tells the server about a buffer and waits for its go-ahead. The offsets
 // of regions start at 0.
 func (p *pinger) advertise(ctx context.Context, stag region.STag) error {
-	info := Info{RKey: stag, Len: uint32(len(p.source))}
+	info := pingInfo{RKey: stag, Len: uint32(len(p.source))}
 	if err := p.c.Send(ctx, info.Append(nil)); err != nil {
 		return err
 	}
@@ -111,7 +102,7 @@ func (p *pinger) advertise(ctx context.Context, stag region.STag) error {
 	if err != nil {
 		return err
 	}
-	_, err = ParseInfo(m.Data)
+	_, err = parseInfo(m.Data)
 	return err
 }
 
@@ -127,20 +118,20 @@ func fill(b []byte, i int) {
 	}
 }
 
-// MaxConns is the number of connections that Serve answers at a time; others wait in the listener's queue.
-const MaxConns = 64
+// maxPingConns is the number of connections that Serve answers at a time; others wait in the listener's queue.
+const maxPingConns = 64
 
-// Server answers the connections of a listener.
-type Server struct {
+// pingServer answers the connections of a listener.
+type pingServer struct {
 	CRC     rdmap.CRCMode
 	Conns   int           // stop after this many connections; 0: never
 	Timeout time.Duration // limit of one connection; 0: one minute
 	// Report is called at the end of each connection, one at a time; may be nil.
-	Report func(Result)
+	Report func(pingResult)
 }
 
-// Result is the end of one connection.
-type Result struct {
+// pingResult is the end of one connection.
+type pingResult struct {
 	Remote net.Addr
 	State  rdmap.ConnectionState
 	Pings  int   // answered
@@ -150,13 +141,13 @@ type Result struct {
 // Serve accepts connections of l, and closes l, until Conns have been answered, ctx is over or l fails. It
 // returns when the connections have ended: nil, or the error of l. The end of ctx ends the connections and
 // is not an error.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+func (s *pingServer) Serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	defer l.Close()
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex // one Report at a time
-		busy = make(chan struct{}, MaxConns)
+		busy = make(chan struct{}, maxPingConns)
 	)
 	defer wg.Wait()
 	n := 0
@@ -182,35 +173,35 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // conn answers one connection.
-func (s *Server) conn(ctx context.Context, nc net.Conn) Result {
+func (s *pingServer) conn(ctx context.Context, nc net.Conn) pingResult {
 	limit := s.Timeout
 	if limit == 0 {
 		limit = time.Minute
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r := Result{Remote: nc.RemoteAddr()}
-	c := rdmap.Server(nc, Config(s.CRC))
+	r := pingResult{Remote: nc.RemoteAddr()}
+	c := rdmap.Server(nc, pingConfig(s.CRC))
 	defer c.Close()
 	if r.Err = c.Handshake(ctx); r.Err != nil {
 		return r
 	}
 	r.State = c.ConnectionState()
-	r.Pings, r.Err = Echo(ctx, c)
+	r.Pings, r.Err = echoPings(ctx, c)
 	return r
 }
 
-// PeerError reports what was met where an rping server should be. It wraps the error that showed it.
-type PeerError struct {
+// metError reports what was met where an rping server should be. It wraps the error that showed it.
+type metError struct {
 	Met string
 	Err error
 }
 
 // Error says what was met.
-func (e *PeerError) Error() string { return "rping: met " + e.Met }
+func (e *metError) Error() string { return "rping: met " + e.Met }
 
 // Unwrap returns Err.
-func (e *PeerError) Unwrap() error { return e.Err }
+func (e *metError) Unwrap() error { return e.Err }
 
 // witness keeps the first octets that a connection reads.
 type witness struct {
@@ -228,46 +219,46 @@ func (w *witness) Read(b []byte) (int, error) {
 func (w *witness) met(err error) error {
 	switch {
 	case errors.Is(err, mpa.ErrKey):
-		return &PeerError{fmt.Sprintf("a peer that does not speak iWARP: it says %q", w.first), err}
+		return &metError{fmt.Sprintf("a peer that does not speak iWARP: it says %q", w.first), err}
 	case errors.Is(err, verbs.ErrOlderPeer):
-		return &PeerError{"a peer that closes the connection when it gets an MPA Request: it speaks another protocol, or only MPA revision 1", err}
+		return &metError{"a peer that closes the connection when it gets an MPA Request: it speaks another protocol, or only MPA revision 1", err}
 	case len(w.first) == 0 && errors.Is(err, context.DeadlineExceeded):
-		return &PeerError{"a peer that takes connections, but does not answer an MPA Request: it speaks another protocol, or hangs", err}
+		return &metError{"a peer that takes connections, but does not answer an MPA Request: it speaks another protocol, or hangs", err}
 	}
 	return err
 }
 
-// Dial connects to an rping server over TCP, pings as Ping does, and closes the connection. The state is that of the
-// connection, even if a ping failed. Errors are those of the network and of Ping, or a *PeerError.
-func Dial(ctx context.Context, addr string, crc rdmap.CRCMode, size, count int) (rdmap.ConnectionState, error) {
+// dialPing connects to an rping server over TCP, pings as sendPings does, and closes the connection. The state is that of the
+// connection, even if a ping failed. Errors are those of the network and of sendPings, or a *metError.
+func dialPing(ctx context.Context, addr string, crc rdmap.CRCMode, size, count int) (rdmap.ConnectionState, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return rdmap.ConnectionState{}, err
 	}
 	w := &witness{Conn: nc}
-	c := rdmap.Client(w, Config(crc))
+	c := rdmap.Client(w, pingConfig(crc))
 	if err := c.Handshake(ctx); err != nil {
 		c.Abort(err)
 		<-c.Done() // nobody reads from w anymore
 		return rdmap.ConnectionState{}, w.met(err)
 	}
 	state := c.ConnectionState()
-	if err := Ping(ctx, c, size, count); err != nil {
+	if err := sendPings(ctx, c, size, count); err != nil {
 		c.Abort(err)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = &PeerError{"an iWARP peer that does not answer pings: is it an rping server?", err}
+			err = &metError{"an iWARP peer that does not answer pings: is it an rping server?", err}
 		}
 		return state, err
 	}
 	return state, c.Close()
 }
 
-// Echo runs the server on c, whose handshake is done, until the client closes the connection, and returns
+// echoPings runs the server on c, whose handshake is done, until the client closes the connection, and returns
 // the number of pings answered. The client's close is not an error, unless it comes in the middle of a ping.
-// Echo does not close c.
-func Echo(ctx context.Context, c *rdmap.Conn) (pings int, err error) {
-	buf := make([]byte, MaxSize)
+// It does not close c.
+func echoPings(ctx context.Context, c *rdmap.Conn) (pings int, err error) {
+	buf := make([]byte, maxPing)
 	for ; ; pings++ {
 		source, err := recvInfo(ctx, c)
 		if errors.Is(err, io.EOF) {
@@ -283,7 +274,7 @@ func Echo(ctx context.Context, c *rdmap.Conn) (pings int, err error) {
 }
 
 // echo answers one ping whose first message has been read.
-func echo(ctx context.Context, c *rdmap.Conn, source Info, buf []byte) error {
+func echo(ctx context.Context, c *rdmap.Conn, source pingInfo, buf []byte) error {
 	data, err := slice(buf, source)
 	if err != nil {
 		return err
@@ -291,7 +282,7 @@ func echo(ctx context.Context, c *rdmap.Conn, source Info, buf []byte) error {
 	if err := c.Read(ctx, data, source.RKey, source.Addr); err != nil {
 		return err
 	}
-	if err := c.Send(ctx, Info{}.Append(nil)); err != nil {
+	if err := c.Send(ctx, pingInfo{}.Append(nil)); err != nil {
 		return err
 	}
 	sink, err := recvInfo(ctx, c)
@@ -299,70 +290,70 @@ func echo(ctx context.Context, c *rdmap.Conn, source Info, buf []byte) error {
 		return err
 	}
 	if sink.Len != source.Len {
-		return fmt.Errorf("%w: a sink of %d octets for a source of %d", ErrProtocol, sink.Len, source.Len)
+		return fmt.Errorf("%w: a sink of %d octets for a source of %d", errPing, sink.Len, source.Len)
 	}
 	if err := c.Write(ctx, data, sink.RKey, sink.Addr); err != nil {
 		return err
 	}
-	return c.Send(ctx, Info{}.Append(nil))
+	return c.Send(ctx, pingInfo{}.Append(nil))
 }
 
 // slice returns the part of buf that has the size of a buffer of the client.
-func slice(buf []byte, info Info) ([]byte, error) {
+func slice(buf []byte, info pingInfo) ([]byte, error) {
 	if info.Len == 0 || uint64(info.Len) > uint64(len(buf)) {
-		return nil, fmt.Errorf("%w: a buffer of %d octets, want 1 to %d", ErrProtocol, info.Len, len(buf))
+		return nil, fmt.Errorf("%w: a buffer of %d octets, want 1 to %d", errPing, info.Len, len(buf))
 	}
 	return buf[:info.Len], nil
 }
 
-func recvInfo(ctx context.Context, c *rdmap.Conn) (Info, error) {
+func recvInfo(ctx context.Context, c *rdmap.Conn) (pingInfo, error) {
 	m, err := c.Recv(ctx)
 	if err != nil {
-		return Info{}, err
+		return pingInfo{}, err
 	}
-	return ParseInfo(m.Data)
+	return parseInfo(m.Data)
 }
 
-// InfoLen is the size of an Info on the wire, octets.
-const InfoLen = 16
+// infoLen is the size of a pingInfo on the wire, octets.
+const infoLen = 16
 
-// MaxSize is the largest ping, octets; the limit of rping is the same.
-const MaxSize = 64 << 10
+// maxPing is the largest ping, octets; the limit of rping is the same.
+const maxPing = 64 << 10
 
-// Info is the content of every Send, in network byte order:
+// pingInfo is the content of every Send, in network byte order:
 //
 //	octets 0-7    Addr  tagged offset of the buffer
 //	octets 8-11   RKey  its STag
 //	octets 12-15  Len   octets
 //
 // Those of the server are zero: they only mean "go ahead".
-type Info struct {
+type pingInfo struct {
 	Addr uint64
 	RKey region.STag
 	Len  uint32
 }
 
 // Append appends the 16 octets of i to b.
-func (i Info) Append(b []byte) []byte {
+func (i pingInfo) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, i.Addr)
 	b = binary.BigEndian.AppendUint32(b, uint32(i.RKey))
 	return binary.BigEndian.AppendUint32(b, i.Len)
 }
 
-// ParseInfo reads an Info. The error wraps ErrProtocol: b does not have 16 octets.
-func ParseInfo(b []byte) (Info, error) {
-	if len(b) != InfoLen {
-		return Info{}, fmt.Errorf("%w: a message of %d octets, want %d", ErrProtocol, len(b), InfoLen)
+// parseInfo reads a pingInfo. The error wraps errPing: b does not have 16 octets.
+func parseInfo(b []byte) (pingInfo, error) {
+	if len(b) != infoLen {
+		return pingInfo{}, fmt.Errorf("%w: a message of %d octets, want %d", errPing, len(b), infoLen)
 	}
-	return Info{
+	return pingInfo{
 		Addr: binary.BigEndian.Uint64(b),
 		RKey: region.STag(binary.BigEndian.Uint32(b[8:])),
 		Len:  binary.BigEndian.Uint32(b[12:]),
 	}, nil
 }
 
-// Config returns the settings of a connection on which rping runs: IRD and ORD 1 as
+// pingConfig returns the settings of a connection on which rping runs: IRD and ORD 1 as
 // rping asks for them, messages of 16 octets, no private data.
-func Config(crc rdmap.CRCMode) *rdmap.Config {
-	return &rdmap.Config{Startup: rdmap.Startup{CRC: crc, IRD: 1, ORD: 1, Plain: true}, Receives: rdmap.Receives{Size: InfoLen, Count: 4}}
+func pingConfig(crc rdmap.CRCMode) *rdmap.Config {
+	return &rdmap.Config{Startup: rdmap.Startup{CRC: crc, IRD: 1, ORD: 1, Plain: true}, Receives: rdmap.Receives{Size: infoLen, Count: 4}}
 }

@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func TestProbeExitStatus(t *testing.T) {
 		{"nowhere to record", "--write /nowhere/x.pcapng 127.0.0.1:1", 1, "conformance: open /nowhere/x.pcapng: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, _, stderr := run(t, nil, append([]string{"probe"}, strings.Fields(tt.args)...)...)
+			status, _, stderr := runCommand(t, nil, append([]string{"probe"}, strings.Fields(tt.args)...)...)
 			if status != tt.status {
 				t.Errorf("status %d, want %d", status, tt.status)
 			}
@@ -68,7 +68,7 @@ func probed(t *testing.T) string {
 
 func TestProbeSays(t *testing.T) {
 	addr := probed(t)
-	status, stdout, stderr := run(t, nil, "probe", "--only", "^mpa/cut$", "--verbose", addr)
+	status, stdout, stderr := runCommand(t, nil, "probe", "--only", "^mpa/cut$", "--verbose", addr)
 	want := `ok         mpa/cut                       closed 3
   sends  a Request that ends too early, then FIN
   wants  closed (RFC 5044 Section 8)
@@ -80,12 +80,12 @@ func TestProbeSays(t *testing.T) {
 		t.Errorf("%d %q %s", status, stderr, stdout)
 	}
 	file := filepath.Join(t.TempDir(), "probe.pcapng")
-	status, stdout, stderr = run(t, nil, "probe", "--only", "^mpa/cut$", "--json", "--write", file, addr)
+	status, stdout, stderr = runCommand(t, nil, "probe", "--only", "^mpa/cut$", "--json", "--write", file, addr)
 	var r probe.Result
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != 0 || stderr != "" || r.Verdict != "ok" || len(r.Tries) != 3 || r.Rows[0] != 13 || r.Seconds <= 0 {
 		t.Errorf("%d %q %+v %v", status, stderr, r, err)
 	}
-	status, stdout, _ = run(t, nil, "decode", file)
+	status, stdout, _ = runCommand(t, nil, "decode", file)
 	if status != 0 || !strings.Contains(stdout, "MPA Request") {
 		t.Errorf("%d: the recording says %s", status, stdout)
 	}
@@ -137,7 +137,7 @@ func TestProbeExpect(t *testing.T) {
 		if err := os.WriteFile(name, []byte(tt.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		status, stdout, stderr := run(t, nil, "probe", "--only", "^mpa/wrong-key$", "--expect", name, "--junit", junit, addr)
+		status, stdout, stderr := runCommand(t, nil, "probe", "--only", "^mpa/wrong-key$", "--expect", name, "--junit", junit, addr)
 		if status != tt.status || !strings.Contains(stdout+stderr, tt.says) {
 			t.Errorf("%q: status %d, want %d and %q:\n%s%s", tt.file, status, tt.status, tt.says, stdout, stderr)
 		}
@@ -158,12 +158,12 @@ func TestProbeExpect(t *testing.T) {
 
 // TestLinuxExpect: the files of --expect for knfsd say what the matrix has found, with a reason for each case.
 func TestLinuxExpect(t *testing.T) {
-	files, err := filepath.Glob("../../linux/knfsd-*.expect")
+	files, err := filepath.Glob("linux/knfsd-*.expect")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, name := range files {
-		b, err := os.ReadFile(filepath.Join("../../testdata/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
+		b, err := os.ReadFile(filepath.Join("testdata/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestRestart(t *testing.T) {
 
 // TestJUnitName: a report that cannot be written is refused before anything is played.
 func TestJUnitName(t *testing.T) {
-	status, stdout, stderr := run(t, nil, "probe", "--only", "^mpa/wrong-key$", "--junit", filepath.Join(t.TempDir(), "none", "x.xml"), probed(t))
+	status, stdout, stderr := runCommand(t, nil, "probe", "--only", "^mpa/wrong-key$", "--junit", filepath.Join(t.TempDir(), "none", "x.xml"), probed(t))
 	if status != 2 || stdout != "" || !strings.Contains(stderr, "x.xml: no such file or directory") {
 		t.Errorf("status %d, %q, %q", status, stdout, stderr)
 	}

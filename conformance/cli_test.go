@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const pcaps = "../../testdata/pcaps/"
+const pcaps = "testdata/pcaps/"
 
-// run calls Main and returns what it printed.
-func run(t *testing.T, stdin io.Reader, args ...string) (status int, stdout, stderr string) {
+// runCommand calls run and returns what it printed.
+func runCommand(t *testing.T, stdin io.Reader, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	status = Main(args, stdin, &out, &err)
+	status = run(args, stdin, &out, &err)
 	return status, out.String(), err.String()
 }
 
@@ -27,7 +27,7 @@ func run(t *testing.T, stdin io.Reader, args ...string) (status int, stdout, std
 // that begins with stderr, or nothing.
 func checkExit(t *testing.T, args []string, status int, stderr string) (stdout string) {
 	t.Helper()
-	got, stdout, line := run(t, nil, args...)
+	got, stdout, line := runCommand(t, nil, args...)
 	if got != status {
 		t.Errorf("status %d, want %d", got, status)
 	}
@@ -95,7 +95,7 @@ func TestExitStatus(t *testing.T) {
 }
 
 // TestExamples: every command shows how it is used.
-func TestExamples(t *testing.T) {
+func TestHelpExamples(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if !c.Hidden && !c.HasSubCommands() && c.Example == "" {
@@ -114,7 +114,7 @@ func TestLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	_, out, _ := run(t, f, "decode", "-")
+	_, out, _ := runCommand(t, f, "decode", "-")
 	for _, want := range []string{
 		"    1   0.000000 c1 > open 10.0.2.15:55870 to 10.0.2.15:20049\n",
 		"c1 > FPDU ulpdulength=170 crc=off Send qn=0 msn=13 mo=0 len=152 last | RDMA_MSG xid=0x9f02ce3b credits=128 " +
@@ -132,7 +132,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestErrorsOnly(t *testing.T) {
-	_, out, _ := run(t, nil, "decode", "--errors", pcaps+"d-mpa-bad.pcap")
+	_, out, _ := runCommand(t, nil, "decode", "--errors", pcaps+"d-mpa-bad.pcap")
 	for line := range strings.Lines(out) {
 		if !strings.Contains(line, " !! ") {
 			t.Errorf("a line without an error: %s", line)
@@ -144,7 +144,7 @@ func TestErrorsOnly(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	_, out, _ := run(t, nil, "decode", "--json", pcaps+"b-nfs3-ops.pcap")
+	_, out, _ := runCommand(t, nil, "decode", "--json", pcaps+"b-nfs3-ops.pcap")
 	reads := 0
 	for line := range strings.Lines(out) {
 		var ev struct {
@@ -166,13 +166,13 @@ func TestJSON(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	_, out, _ := run(t, nil, "decode", "--counts", pcaps+"b-nfs3-ops.pcap", pcaps+"a-rping.pcap")
+	_, out, _ := runCommand(t, nil, "decode", "--counts", pcaps+"b-nfs3-ops.pcap", pcaps+"a-rping.pcap")
 	for _, want := range []string{"== " + pcaps + "a-rping.pcap\n", "opcode.0x03      125\n", "chunk.reply      14\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	_, out, _ = run(t, nil, "decode", "--counts", "--json", pcaps+"b-nfs3-ops.pcap")
+	_, out, _ = runCommand(t, nil, "decode", "--counts", "--json", pcaps+"b-nfs3-ops.pcap")
 	var got struct {
 		File   string
 		Counts map[string]int
@@ -188,7 +188,7 @@ func TestFullOutput(t *testing.T) {
 		{"--help"}, {"judge", cleanPcap}, {"judge", "--json", cleanPcap}, {"judge", "--explain", "all"}, {"decode", cleanPcap}, {"decode", "--counts", cleanPcap},
 	} {
 		var stderr strings.Builder
-		status := Main(args, nil, noRoom{}, &stderr)
+		status := run(args, nil, noRoom{}, &stderr)
 		if status != exitFailed || !strings.Contains(stderr.String(), errNoRoom.Error()) {
 			t.Errorf("%v: status %d, stderr %q; want 1 and %v", args, status, stderr.String(), errNoRoom)
 		}
@@ -203,9 +203,9 @@ var errNoRoom = errors.New("no room")
 func (noRoom) Write([]byte) (int, error) { return 0, errNoRoom }
 
 // TestMatrix: the page is written, with a column for each peer; command lines that cannot work are refused.
-func TestMatrix(t *testing.T) {
+func TestMatrixCommand(t *testing.T) {
 	addr, dir := probed(t), filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := run(t, nil, "matrix", "--server", "ours="+addr, "--about", "ours=a test", "--behind", addr,
+	status, stdout, stderr := runCommand(t, nil, "matrix", "--server", "ours="+addr, "--about", "ours=a test", "--behind", addr,
 		"--client", "nothing=true", "--only", "^(mpa/wrong-key|client/crc)$", dir)
 	if status != 0 || stderr != "" || stdout != "ours: 1 ok, 0 tolerated, 0 fail\nnothing: 1 ok, 0 tolerated, 0 fail\n" {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
@@ -230,15 +230,15 @@ func TestMatrix(t *testing.T) {
 		"--server a=b:1 --only ( x":    `--only "("`,
 		"--server a=b:1 --skip ( nope": `--skip "("`,
 	} {
-		if status, _, stderr := run(t, nil, append([]string{"matrix"}, strings.Fields(args)...)...); status != 2 || !strings.Contains(stderr, want) {
+		if status, _, stderr := runCommand(t, nil, append([]string{"matrix"}, strings.Fields(args)...)...); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %q, want 2 and %q", args, status, stderr, want)
 		}
 	}
-	if status, _, stderr = run(t, nil, "matrix", dir); status != 0 || stderr != "" {
+	if status, _, stderr = runCommand(t, nil, "matrix", dir); status != 0 || stderr != "" {
 		t.Errorf("the page again: status %d: %s", status, stderr)
 	}
 	out := filepath.Join(t.TempDir(), "gone")
-	status, _, stderr = run(t, nil, "matrix", "--server", "gone=127.0.0.1:1", "--only", "^mpa/wrong-key$", out)
+	status, _, stderr = runCommand(t, nil, "matrix", "--server", "gone=127.0.0.1:1", "--only", "^mpa/wrong-key$", out)
 	if b, _ := os.ReadFile(filepath.Join(out, "index.html")); status != 1 || !strings.Contains(stderr, "gone: no RPC-over-RDMA server") || !strings.Contains(string(b), "ended early") {
 		t.Errorf("status %d, %q, %.200s", status, stderr, b)
 	}
@@ -259,7 +259,7 @@ func TestProbeListen(t *testing.T) {
 		{`echo x >>%; test "$(wc -l <%)" != 2 || sleep 60`, 1, "it had not ended after 1s"},
 	} {
 		counter := filepath.Join(t.TempDir(), "n")
-		status, stdout, stderr := run(t, nil, "probe", "--listen", "127.0.0.1:0", "--server", addr, "--only", "^client/crc$", "--timeout", "1s",
+		status, stdout, stderr := runCommand(t, nil, "probe", "--listen", "127.0.0.1:0", "--server", addr, "--only", "^client/crc$", "--timeout", "1s",
 			"--run", strings.ReplaceAll(tt.run, "%", counter))
 		if status != tt.status || !strings.Contains(stdout+stderr, tt.says) {
 			t.Errorf("%s: status %d, want %d and %q:\n%s%s", tt.run, status, tt.status, tt.says, stdout, stderr)
@@ -270,7 +270,7 @@ func TestProbeListen(t *testing.T) {
 		"--server a:1 b:2":              "--server and --run are about --listen",
 		"--listen a:1 --server b:2 c:3": "unexpected argument",
 	} {
-		if status, _, stderr := run(t, nil, append([]string{"probe"}, strings.Fields(args)...)...); status != 2 || !strings.Contains(stderr, want) {
+		if status, _, stderr := runCommand(t, nil, append([]string{"probe"}, strings.Fields(args)...)...); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: status %d, %q, want 2 and %q", args, status, stderr, want)
 		}
 	}

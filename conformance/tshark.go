@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"fmt"
@@ -26,11 +26,11 @@ installed; 2 bad command line; 3 something is wrong.`,
 			}
 			return nil
 		},
-		RunE: runTshark,
+		RunE: askTshark,
 	}
 }
 
-func runTshark(cmd *cobra.Command, files []string) error {
+func askTshark(cmd *cobra.Command, files []string) error {
 	wrong := false
 	for _, name := range files {
 		r, err := tshark.Judge(cmd.Context(), name)

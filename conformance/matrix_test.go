@@ -1,4 +1,4 @@
-package matrix_test
+package main
 
 import (
 	"bytes"
@@ -13,15 +13,14 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/matrix"
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// server runs a server of ours whose handler does f.
-func server(t testing.TB, f rpc.HandlerFunc) string {
+// matrixServer runs a server of ours whose handler does f.
+func matrixServer(t testing.TB, f rpc.HandlerFunc) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,14 +44,14 @@ func good(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 // packets that break a rule.
 func TestMatrix(t *testing.T) {
 	dir := t.TempDir()
-	addr := server(t, good)
-	bad := server(t, func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
+	addr := matrixServer(t, good)
+	bad := matrixServer(t, func(_ context.Context, req *rpc.Request, resp *rpc.Response) {
 		if req.Proc == 0 && req.Prog == 100003 {
 			return
 		}
 		resp.Results = append(resp.Results, 0, 0, 0, 1)
 	})
-	peers := []*matrix.Peer{
+	peers := []*Peer{
 		{Name: "good-1", About: "ours", Server: addr},
 		{Name: "good-2", Server: addr},
 		{Name: "bad", Server: bad},
@@ -60,11 +59,11 @@ func TestMatrix(t *testing.T) {
 	}
 	for _, p := range peers {
 		p.Date, p.Only = "2026-11-23", regexp.MustCompile("^(rpc/(procedure|program)|mpa/wrong-key|client/(crc|pad))$")
-		if err := matrix.Play(t.Context(), dir, p, func(*matrix.Cell) {}); err != nil {
+		if err := playMatrix(t.Context(), dir, p, func(*Cell) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page := write(t, dir)
+	page := writePage(t, dir)
 	for _, want := range []string{
 		`<b id="good-1-mpa-wrong-key">good-1</b> <b id="good-2-mpa-wrong-key">`, `href="#bad-rpc-procedure"`, "RFC 5531", "not reached", "<code>4d504120",
 		`in the capture from packet `, `href="bad.pcapng.gz"`,
@@ -88,21 +87,21 @@ func TestMatrix(t *testing.T) {
 		p := *peers[2]
 		p.Resume, p.Only = true, regexp.MustCompile("^(rpc/(procedure|program|version)|mpa/wrong-key)$")
 		var played []string
-		if err := matrix.Play(t.Context(), dir, &p, func(c *matrix.Cell) { played = append(played, c.Case) }); err != nil {
+		if err := playMatrix(t.Context(), dir, &p, func(c *Cell) { played = append(played, c.Case) }); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Join(played, " ") != "rpc/version" {
 			t.Errorf("played again: %q", played)
 		}
-		packets(t, dir, write(t, dir))
+		packets(t, dir, writePage(t, dir))
 	})
 }
 
-// write writes the page and returns it.
-func write(t *testing.T, dir string) string {
+// writePage writes the page and returns it.
+func writePage(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := matrix.Write(&b, dir, "test", "a test"); err != nil {
+	if err := writeMatrix(&b, dir, "test", "a test"); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -133,17 +132,4 @@ func packets(t *testing.T, dir, page string) {
 	if n := strings.Count(page, " in packet "); n != len(want) || n == 0 {
 		t.Errorf("%d links, the judge finds %d", n, len(want))
 	}
-}
-
-func ExampleWrite() {
-	dir, err := os.MkdirTemp("", "matrix")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(dir)
-	var page bytes.Buffer
-	err = matrix.Write(&page, dir, "RPC-over-RDMA conformance", "played and judged by conformance")
-	fmt.Println(err, strings.Contains(page.String(), "RPC-over-RDMA conformance"))
-	// Output: <nil> true
 }

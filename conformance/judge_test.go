@@ -1,4 +1,4 @@
-package cli
+package main
 
 import (
 	"encoding/json"
@@ -72,7 +72,7 @@ func TestJudgeExitStatus(t *testing.T) {
 		{"more than expected", []string{"--expect", write(t, "empty", ""), brokenPcap}, 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			status, _, stderr := run(t, nil, append([]string{"judge"}, tt.args...)...)
+			status, _, stderr := runCommand(t, nil, append([]string{"judge"}, tt.args...)...)
 			if status != tt.status || !strings.Contains(stderr, tt.stderr) || tt.stderr == "" && stderr != "" {
 				t.Errorf("status %d, want %d; stderr %q, want in it %q", status, tt.status, stderr, tt.stderr)
 			}
@@ -102,7 +102,7 @@ func TestJudgeKeepsInput(t *testing.T) {
 		{[]string{"--expect", expect, "--html", expect}, "is the file of --expect"},
 		{[]string{"--annotate", out, "--html", out}, "are both " + out + ": name two files"},
 	} {
-		status, _, stderr := run(t, nil, append(append([]string{"judge"}, tt.args...), in)...)
+		status, _, stderr := runCommand(t, nil, append(append([]string{"judge"}, tt.args...), in)...)
 		if status != exitUsage || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%v: status %d, stderr %q; want 2 and %q in it", tt.args, status, stderr, tt.want)
 		}
@@ -110,7 +110,7 @@ func TestJudgeKeepsInput(t *testing.T) {
 	if after, err := os.ReadFile(in); err != nil || string(after) != string(b) {
 		t.Errorf("the capture was written over: %d octets, had %d, %v", len(after), len(b), err)
 	}
-	if status, _, stderr := run(t, nil, "judge", "--html", os.DevNull, os.DevNull); status != exitUsage ||
+	if status, _, stderr := runCommand(t, nil, "judge", "--html", os.DevNull, os.DevNull); status != exitUsage ||
 		strings.Contains(stderr, "name another") {
 		t.Errorf("a device is taken for a file: status %d, %q", status, stderr)
 	}
@@ -122,7 +122,7 @@ func TestJudgeText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	_, out, _ := run(t, f, "judge", "-")
+	_, out, _ := runCommand(t, f, "judge", "-")
 	for _, want := range []string{
 		"connection 2: 10.0.2.15:57774 > 10.0.2.15:20049, RPC-over-RDMA, MPA revision 2, Reply with IRD 16 and ORD 16, CRC\n",
 		"  > 2 FPDUs, 216 octets; < 2 FPDUs, 136 octets\n",
@@ -133,10 +133,10 @@ func TestJudgeText(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if _, out, _ = run(t, nil, "judge", "nosuch.pcap"); strings.Contains(out, "clean") {
+	if _, out, _ = runCommand(t, nil, "judge", "nosuch.pcap"); strings.Contains(out, "clean") {
 		t.Errorf("an unreadable capture is clean:\n%s", out)
 	}
-	_, out, _ = run(t, nil, "judge", cleanPcap, cleanPcap)
+	_, out, _ = runCommand(t, nil, "judge", cleanPcap, cleanPcap)
 	if strings.Count(out, "== "+cleanPcap+"\n") != 2 || !strings.HasSuffix(out, "10.0.2.15:7401, no octets\n  > 0 FPDUs, 0 octets; < 0 FPDUs, 0 octets\n12 packets, 2 connections: clean\n") {
 		t.Error(out)
 	}
@@ -144,7 +144,7 @@ func TestJudgeText(t *testing.T) {
 
 // TestJudgeLimit: what is not printed is counted.
 func TestJudgeLimit(t *testing.T) {
-	_, out, _ := run(t, nil, "judge", "--limit", "2", pcaps+"b-nfs3-ops.pcap")
+	_, out, _ := runCommand(t, nil, "judge", "--limit", "2", pcaps+"b-nfs3-ops.pcap")
 	if !strings.Contains(out, "frame 51 < ") || strings.Contains(out, "frame 122 < ") || strings.Count(out, " more\n") != 1 ||
 		!strings.Contains(out, "    and 3 more\n") {
 		t.Error(out)
@@ -153,7 +153,7 @@ func TestJudgeLimit(t *testing.T) {
 
 // TestJudgeDamaged: what was read before the damage is told.
 func TestJudgeDamaged(t *testing.T) {
-	_, out, _ := run(t, nil, "judge", damaged(t))
+	_, out, _ := runCommand(t, nil, "judge", damaged(t))
 	if !strings.Contains(out, "MPA-030") {
 		t.Error(out)
 	}
@@ -179,7 +179,7 @@ type verdicts struct {
 // TestJudgeJSON: what comes out is what docs/judge.schema.json describes, of good captures, broken ones, damaged ones
 // and none.
 func TestJudgeJSON(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/judge.schema.json")
+	b, err := os.ReadFile("../docs/judge.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +192,8 @@ func TestJudgeJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"judge", "--json", cleanPcap, brokenPcap, damaged(t), "nosuch.pcap", pcaps + "d-terminate.pcap", pcaps + "r-roce-nfs3.pcap"}
-	_, out, _ := run(t, nil, args...)
-	_, unexpected, _ := run(t, nil, "judge", "--json", "--expect", write(t, "e", "MPA-030 9 9"), brokenPcap)
+	_, out, _ := runCommand(t, nil, args...)
+	_, unexpected, _ := runCommand(t, nil, "judge", "--json", "--expect", write(t, "e", "MPA-030 9 9"), brokenPcap)
 	for _, doc := range []string{out, unexpected} {
 		var v any
 		if err := json.Unmarshal([]byte(doc), &v); err != nil {
@@ -219,7 +219,7 @@ func TestJudgeJSON(t *testing.T) {
 // TestRoCE: text and JSON speak of packets and PSNs, and of nothing that RoCE has not.
 func TestRoCE(t *testing.T) {
 	const file = pcaps + "r-roce-nfs3.pcap"
-	status, out, _ := run(t, nil, "judge", file)
+	status, out, _ := runCommand(t, nil, "judge", file)
 	for _, want := range []string{
 		"connection 1: 10.9.9.2:48052 > 10.9.9.1:20049, RPC-over-RDMA, RoCE v2, REP with IRD 0 and ORD 128\n  > 80 packets, 67504 octets; < 24 packets, 3312 octets\n",
 		"    frame 134 < psn 3526711: invalidates 00002809;", "143 packets, 1 connection: 1 violation\n",
@@ -228,12 +228,12 @@ func TestRoCE(t *testing.T) {
 			t.Errorf("status %d, want %q in\n%s", status, want, out)
 		}
 	}
-	_, all, _ := run(t, nil, "judge", "--json", file)
+	_, all, _ := runCommand(t, nil, "judge", "--json", file)
 	if !strings.Contains(all, `"psn": 3526711`) || !strings.Contains(all, `"carrier": "rocev2"`) {
 		t.Error(all)
 	}
 	for _, form := range []string{"--json", "--strict"} {
-		status, out, _ := run(t, nil, "decode", form, file)
+		status, out, _ := runCommand(t, nil, "decode", form, file)
 		for _, no := range []string{"FPDU", "fpdu", "MPA", "mpa", "iwarp", "sinkstag"} {
 			if status != 0 || strings.Contains(out, no) {
 				t.Errorf("decode %s: status %d, %q in\n%s", form, status, no, out)
@@ -244,7 +244,7 @@ func TestRoCE(t *testing.T) {
 
 // TestJudgeExpect: a capture is as expected when exactly what is found is written down.
 func TestJudgeExpect(t *testing.T) {
-	_, out, _ := run(t, nil, "judge", "--json", brokenPcap)
+	_, out, _ := runCommand(t, nil, "judge", "--json", brokenPcap)
 	var v verdicts
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		t.Fatal(err)
@@ -256,12 +256,12 @@ func TestJudgeExpect(t *testing.T) {
 		}
 	}
 	all := write(t, "all.expect", strings.Join(lines, "\n"))
-	status, out, _ := run(t, nil, "judge", "--expect", all, brokenPcap)
+	status, out, _ := runCommand(t, nil, "judge", "--expect", all, brokenPcap)
 	if status != 0 || !strings.HasSuffix(out, "as "+all+" expects\n") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	few := write(t, "few.expect", strings.Join(lines[1:], "\n"))
-	status, out, _ = run(t, nil, "judge", "--expect", few, brokenPcap)
+	status, out, _ = runCommand(t, nil, "judge", "--expect", few, brokenPcap)
 	missing := strings.Fields(lines[0])
 	if status != 1 || !strings.HasSuffix(out, fmt.Sprintf("expects:\n  %s connection %s: %s found, 0 expected\n", missing[0], missing[1], missing[2])) {
 		t.Errorf("status %d\n%s", status, out)
@@ -284,7 +284,7 @@ func TestJudgeAnnotate(t *testing.T) {
 		stdin io.Reader
 	}{{brokenPcap, nil}, {"-", f}} {
 		out := filepath.Join(t.TempDir(), "out.pcapng")
-		if status, _, stderr := run(t, in.stdin, "judge", "--annotate", out, in.name); status != 1 || stderr != "" {
+		if status, _, stderr := runCommand(t, in.stdin, "judge", "--annotate", out, in.name); status != 1 || stderr != "" {
 			t.Fatalf("status %d, %s", status, stderr)
 		}
 		b, err := exec.CommandContext(t.Context(), "tshark", "-r", out, "-Y", "frame.number == 24", "-T", "fields", "-e", "frame.comment").Output()
@@ -301,7 +301,7 @@ func TestJudgeAnnotate(t *testing.T) {
 
 func TestJudgePage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.html")
-	run(t, nil, "judge", "--html", out, brokenPcap)
+	runCommand(t, nil, "judge", "--html", out, brokenPcap)
 	b, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestJudgePage(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	_, out, _ := run(t, nil, "judge", "--explain", "mpa-030")
+	_, out, _ := runCommand(t, nil, "judge", "--explain", "mpa-030")
 	for _, want := range []string{
 		"MPA-030: The CRC of an FPDU is right", "source    RFC 5044 Section 4.4\n", "level     MUST\n", "severity  error", "judges    mpa ", "its twin  frame ",
 		"-run 'TestTwins/MPA-030'",
@@ -323,7 +323,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	_, out, _ = run(t, nil, "judge", "--explain", "all")
+	_, out, _ = runCommand(t, nil, "judge", "--explain", "all")
 	if !strings.Contains(out, "MPA-030     MUST   error   RFC 5044 Section 4.4: The CRC") {
 		t.Error(out)
 	}
@@ -347,7 +347,7 @@ func TestTsharkExitStatus(t *testing.T) {
 			if tt.asks && missing != nil {
 				t.Skip("tshark is not installed here (apt-get install tshark); CI has it")
 			}
-			status, stdout, stderr := run(t, nil, append([]string{"tshark"}, strings.Fields(tt.args)...)...)
+			status, stdout, stderr := runCommand(t, nil, append([]string{"tshark"}, strings.Fields(tt.args)...)...)
 			if status != tt.status || !strings.HasPrefix(stdout, tt.stdout) || !strings.HasPrefix(stderr, tt.stderr) {
 				t.Errorf("status %d\n%s%s", status, stdout, stderr)
 			}

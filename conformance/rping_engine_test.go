@@ -1,4 +1,4 @@
-package rping_test
+package main
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/conformance/internal/rping"
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -25,7 +24,7 @@ func pair(t *testing.T, tcp bool, crc rdmap.CRCMode) (a, b *rdmap.Conn) {
 	} else {
 		x, y = rdmaptest.Pipe()
 	}
-	a, b = rdmap.Client(x, rping.Config(crc)), rdmap.Server(y, rping.Config(crc))
+	a, b = rdmap.Client(x, pingConfig(crc)), rdmap.Server(y, pingConfig(crc))
 	done := make(chan error, 1)
 	go func() { done <- b.Handshake(t.Context()) }()
 	if err := errors.Join(a.Handshake(t.Context()), <-done); err != nil {
@@ -54,18 +53,18 @@ func tcpPair(t *testing.T) (x, y net.Conn) {
 func TestPing(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		for _, crc := range []rdmap.CRCMode{rdmap.CRCOn, rdmap.CRCOff} {
-			for _, size := range []int{1, 2, 63, 64, 100, 1024, 4096, 60000, rping.MaxSize} {
+			for _, size := range []int{1, 2, 63, 64, 100, 1024, 4096, 60000, maxPing} {
 				t.Run(fmt.Sprintf("tcp=%v/crc=%d/%d", tcp, crc, size), func(t *testing.T) {
 					a, b := pair(t, tcp, crc)
 					var pings int
 					done := make(chan error, 1)
 					go func() {
 						var err error
-						pings, err = rping.Echo(t.Context(), b)
+						pings, err = echoPings(t.Context(), b)
 						b.Close() // with what it ended with: the client's end
 						done <- err
 					}()
-					err := rping.Ping(t.Context(), a, size, 4)
+					err := sendPings(t.Context(), a, size, 4)
 					if err := errors.Join(err, a.Close(), <-done); err != nil || pings != 4 {
 						t.Errorf("%d pings, %v", pings, err)
 					}
@@ -87,18 +86,18 @@ func TestEchoRefuses(t *testing.T) {
 		closes bool
 		want   func(error) bool
 	}{
-		{"short message", func(region.STag) [][]byte { return [][]byte{make([]byte, 15)} }, false, is(rping.ErrProtocol)},
-		{"empty message", func(region.STag) [][]byte { return [][]byte{{}} }, false, is(rping.ErrProtocol)},
+		{"short message", func(region.STag) [][]byte { return [][]byte{make([]byte, 15)} }, false, is(errPing)},
+		{"empty message", func(region.STag) [][]byte { return [][]byte{{}} }, false, is(errPing)},
 		{"long message", func(region.STag) [][]byte { return [][]byte{make([]byte, 17)} }, false, isA[*verbs.ProtocolError]},
-		{"nothing to read", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s}) }, false, is(rping.ErrProtocol)},
-		{"too much to read", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Len: rping.MaxSize + 1}) }, false, is(rping.ErrProtocol)},
-		{"4 GiB to read", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Len: 1<<32 - 1}) }, false, is(rping.ErrProtocol)},
-		{"wrong STag", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s ^ 0xff, Len: 64}) }, false, isA[*verbs.TerminateError]},
-		{"beyond the buffer", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Addr: 1, Len: 64}) }, false, isA[*verbs.TerminateError]},
+		{"nothing to read", func(s region.STag) [][]byte { return infos(pingInfo{RKey: s}) }, false, is(errPing)},
+		{"too much to read", func(s region.STag) [][]byte { return infos(pingInfo{RKey: s, Len: maxPing + 1}) }, false, is(errPing)},
+		{"4 GiB to read", func(s region.STag) [][]byte { return infos(pingInfo{RKey: s, Len: 1<<32 - 1}) }, false, is(errPing)},
+		{"wrong STag", func(s region.STag) [][]byte { return infos(pingInfo{RKey: s ^ 0xff, Len: 64}) }, false, isA[*verbs.TerminateError]},
+		{"beyond the buffer", func(s region.STag) [][]byte { return infos(pingInfo{RKey: s, Addr: 1, Len: 64}) }, false, isA[*verbs.TerminateError]},
 		{"another sink size", func(s region.STag) [][]byte {
-			return infos(rping.Info{RKey: s, Len: 64}, rping.Info{RKey: s, Len: 63})
-		}, false, is(rping.ErrProtocol)},
-		{"end in the middle", func(s region.STag) [][]byte { return infos(rping.Info{RKey: s, Len: 64}) }, true, is(io.EOF)},
+			return infos(pingInfo{RKey: s, Len: 64}, pingInfo{RKey: s, Len: 63})
+		}, false, is(errPing)},
+		{"end in the middle", func(s region.STag) [][]byte { return infos(pingInfo{RKey: s, Len: 64}) }, true, is(io.EOF)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := pair(t, false, rdmap.CRCOn)
@@ -108,7 +107,7 @@ func TestEchoRefuses(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() {
-				_, err := rping.Echo(t.Context(), b)
+				_, err := echoPings(t.Context(), b)
 				done <- err
 			}()
 			for i, m := range tt.sends(reg.STag()) {
@@ -143,16 +142,16 @@ func TestPingNotices(t *testing.T) {
 		serve func(ctx context.Context, c *rdmap.Conn) error
 		want  func(error) bool
 	}{
-		{"nothing written", func(ctx context.Context, c *rdmap.Conn) error { return answers(ctx, c, 16, 16) }, is(rping.ErrData)},
-		{"short go-ahead", func(ctx context.Context, c *rdmap.Conn) error { return answers(ctx, c, 4) }, is(rping.ErrProtocol)},
+		{"nothing written", func(ctx context.Context, c *rdmap.Conn) error { return answers(ctx, c, 16, 16) }, is(errPingData)},
+		{"short go-ahead", func(ctx context.Context, c *rdmap.Conn) error { return answers(ctx, c, 4) }, is(errPing)},
 		{"closes", func(ctx context.Context, c *rdmap.Conn) error { return answers(ctx, c, 16) }, is(io.EOF)},
-		{"one octet wrong", spoil, is(rping.ErrData)},
+		{"one octet wrong", spoil, is(errPingData)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := pair(t, false, rdmap.CRCOn)
 			done := make(chan error, 1)
 			go func() { done <- errors.Join(tt.serve(t.Context(), b), b.Close()) }()
-			if err := rping.Ping(t.Context(), a, 64, 1); !tt.want(err) {
+			if err := sendPings(t.Context(), a, 64, 1); !tt.want(err) {
 				t.Errorf("%v", err)
 			}
 			a.Abort(nil)
@@ -182,7 +181,7 @@ func spoil(ctx context.Context, c *rdmap.Conn) error {
 		if err != nil {
 			return err
 		}
-		info, err := rping.ParseInfo(m.Data)
+		info, err := parseInfo(m.Data)
 		if err != nil {
 			return err
 		}
@@ -206,13 +205,13 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	const conns = 5
-	results := make(chan rping.Result, conns+1)
-	s := &rping.Server{CRC: rdmap.CRCOn, Conns: conns + 1, Report: func(r rping.Result) { results <- r }}
+	results := make(chan pingResult, conns+1)
+	s := &pingServer{CRC: rdmap.CRCOn, Conns: conns + 1, Report: func(r pingResult) { results <- r }}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(t.Context(), l) }()
 	for i := range conns {
 		go func() {
-			state, err := rping.Dial(t.Context(), l.Addr().String(), rdmap.CRCOff, 64, i+1)
+			state, err := dialPing(t.Context(), l.Addr().String(), rdmap.CRCOff, 64, i+1)
 			if err != nil || !state.CRC || state.IRD != 1 || state.ORD != 1 {
 				t.Errorf("%+v, %v", state, err)
 			}
@@ -247,15 +246,15 @@ func TestServeEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan rping.Result, 1)
-		s := &rping.Server{Conns: 2, Timeout: limit, Report: func(r rping.Result) { result <- r }}
+		result := make(chan pingResult, 1)
+		s := &pingServer{Conns: 2, Timeout: limit, Report: func(r pingResult) { result <- r }}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(ctx, l) }()
 		nc, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := rdmap.Client(nc, rping.Config(rdmap.CRCOn))
+		c := rdmap.Client(nc, pingConfig(rdmap.CRCOn))
 		if err := c.Handshake(t.Context()); err != nil && limit == 0 { // otherwise that may be too late by now
 			t.Fatal(err)
 		}
@@ -275,7 +274,7 @@ func TestServeEnds(t *testing.T) {
 
 func TestDialFails(t *testing.T) {
 	// Not a port that was free before: another process may have it by now.
-	if _, err := rping.Dial(t.Context(), "127.0.0.1:1", rdmap.CRCOn, 64, 1); err == nil {
+	if _, err := dialPing(t.Context(), "127.0.0.1:1", rdmap.CRCOn, 64, 1); err == nil {
 		t.Error("connected to nobody")
 	}
 }
@@ -287,7 +286,7 @@ func isA[E error](err error) bool {
 	return ok
 }
 
-func infos(list ...rping.Info) (out [][]byte) {
+func infos(list ...pingInfo) (out [][]byte) {
 	for _, i := range list {
 		out = append(out, i.Append(nil))
 	}
