@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/transport"
+	"go.uber.org/zap"
 )
 
 // Card is what carries NFS/RDMA in a program of its own, in the place of iWARP over TCP: RDMA cards, which need cgo.
@@ -24,11 +25,19 @@ type Card struct {
 	// at least MinMemory, and a server sets it that finds 0 there. Half of it is for payloads, which calls count.
 	Memory    *int64
 	MinMemory int64
+	// Logger, if not nil, is where a server sets what gets the news of devices, before Listen.
+	Logger **zap.Logger
 }
 
-// lessen takes what the device has of its own out of the memory for calls.
+// lessen takes what the device has of its own out of the memory for calls. It has the server's log.
 func (c *Card) lessen(cfg *transport.Config) error {
-	if c == nil || c.Memory == nil {
+	if c == nil {
+		return nil
+	}
+	if c.Logger != nil {
+		*c.Logger = cfg.Logger
+	}
+	if c.Memory == nil {
 		return nil
 	}
 	all := cmp.Or(cfg.Limits.Memory, transport.DefaultMemory)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
+	"go.uber.org/zap"
 )
 
 // cardNet is a network of cards in this process.
@@ -163,6 +164,18 @@ func TestCardMemory(t *testing.T) {
 				t.Errorf("%s %s: status %d, %s", command, flags, status, errs.String())
 			}
 		}
+	}
+}
+
+// TestCardLog: a device says its news where the server says its own.
+func TestCardLog(t *testing.T) {
+	var device *zap.Logger
+	c := newCardNet("192.0.2.9").card()
+	c.Logger = &device
+	cfg := &transport.Config{Logger: zap.NewExample()}
+	noErr(t, new(limitFlags).apply(cfg, c))
+	if device != cfg.Logger {
+		t.Error("the device logs elsewhere")
 	}
 }
 

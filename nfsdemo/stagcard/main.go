@@ -22,7 +22,7 @@ func cards() *cli.Card {
 	cfg := new(card.Config)
 	return &cli.Card{
 		Program: "stagcard",
-		Memory:  &cfg.Memory, MinMemory: card.MinMemory,
+		Memory:  &cfg.Memory, MinMemory: card.MinMemory, Logger: &cfg.Logger,
 		Listen: func(_ context.Context, addr string) (net.Listener, error) {
 			l, err := card.Listen(addr, cfg)
 			if err != nil {

@@ -173,16 +173,18 @@ func (e cmEnd) reject(private []byte) {
 	pristine(func() { C.card_reject(e.id, p, C.int(len(private))) })
 }
 
-// Listener accepts connections. Its net.Conns are rdmap.Devices.
+// Listener accepts connections. Its net.Conns are rdmap.Devices. It outlives its device, and listens again when one has the
+// address again: a card is removed when it is reset, or its driver is updated.
 type Listener struct {
 	cfg   *Config
 	m     *manager
-	id    *C.struct_rdma_cm_id
-	addr  net.Addr
 	queue chan *Conn
-	once  sync.Once
 	over  chan struct{}
-	err   error // once over is closed
+
+	mu     sync.Mutex
+	addr   *net.TCPAddr
+	id     *C.struct_rdma_cm_id // nil: the device was removed
+	closed bool
 }
 
 // backlog is how many connections wait for Accept, beside those in the CM.
@@ -202,19 +204,32 @@ func Listen(addr string, cfg *Config) (*Listener, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "rdma", Addr: a, Err: err}
 	}
-	l := &Listener{cfg: cfg, m: m, queue: make(chan *Conn, backlog), over: make(chan struct{})}
-	at := toC(a)
+	l := &Listener{cfg: cfg, m: m, addr: a, queue: make(chan *Conn, backlog), over: make(chan struct{})}
+	if err := l.listen(); err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "rdma", Addr: a, Err: err}
+	}
+	return l, nil
+}
+
+// listen listens at addr.
+func (l *Listener) listen() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return net.ErrClosed
+	}
+	at := toC(l.addr)
 	var rc C.int
 	pristine(func() {
-		if rc = C.card_listen(m.ch, &l.id, &at, backlog); rc == 0 {
-			m.route(l.id, l.event)
+		if rc = C.card_listen(l.m.ch, &l.id, &at, backlog); rc == 0 {
+			l.m.route(l.id, l.event)
 		}
 	})
 	if rc != 0 {
-		return nil, &net.OpError{Op: "listen", Net: "rdma", Addr: a, Err: cmError(syscall.Errno(rc))}
+		return cmError(syscall.Errno(rc))
 	}
-	l.addr = fromC(l.id, 0)
-	return l, nil
+	l.addr = fromC(l.id, 0) // the port may have been 0
+	return nil
 }
 
 // event runs in the goroutine of the manager.
@@ -225,14 +240,53 @@ func (l *Listener) event(ev *event) {
 		c := newConn(l.cfg, end, fromC(ev.id, 0), fromC(ev.id, 1))
 		c.request = ev
 		l.m.route(ev.id, c.event)
-		select {
-		case l.queue <- c:
-		default:
+		if !l.put(c) {
 			c.Refuse(nil)
 		}
 	case eventRemoval:
-		l.cfg.Logger.Error("card: the device of a listener was removed", zap.Stringer("address", l.addr))
-		go l.end(ErrRemoved)
+		go l.again()
+	}
+}
+
+// put has c accepted, if anybody will.
+func (l *Listener) put(c *Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.queue) == backlog {
+		return false
+	}
+	l.queue <- c
+	return true
+}
+
+// againTime is how often the device is looked for.
+const againTime = time.Second
+
+// again gives the removed device up, which waits for that, and listens when it is back.
+func (l *Listener) again() {
+	log := l.cfg.Logger.With(zap.Stringer("address", l.Addr()))
+	log.Error("card: the device of a listener was removed: it listens again when one has the address")
+	l.drop()
+	for {
+		select {
+		case <-l.over:
+			return
+		case <-time.After(againTime):
+		}
+		if l.listen() == nil {
+			log.Info("card: listens again")
+			return
+		}
+	}
+}
+
+// drop stops listening.
+func (l *Listener) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id != nil {
+		l.m.destroy(l.id)
+		l.id = nil
 	}
 }
 
@@ -243,34 +297,37 @@ func (l *Listener) Accept() (net.Conn, error) {
 	case c := <-l.queue:
 		return c, nil
 	case <-l.over:
-		return nil, &net.OpError{Op: "accept", Net: "rdma", Addr: l.addr, Err: l.err}
+		return nil, &net.OpError{Op: "accept", Net: "rdma", Addr: l.Addr(), Err: net.ErrClosed}
 	}
 }
 
 // Close stops listening, and refuses what was not accepted.
 func (l *Listener) Close() error {
-	l.end(net.ErrClosed)
-	return nil
-}
-
-func (l *Listener) end(err error) {
-	l.once.Do(func() {
-		l.err = err
-		l.m.destroy(l.id)
-		close(l.over)
-		for {
-			select {
-			case c := <-l.queue:
-				c.Refuse(nil)
-			default:
-				return
-			}
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if !first {
+		return nil
+	}
+	l.drop()
+	close(l.over)
+	for {
+		select {
+		case c := <-l.queue:
+			c.Refuse(nil)
+		default:
+			return nil
 		}
-	})
+	}
 }
 
 // Addr returns the address.
-func (l *Listener) Addr() net.Addr { return l.addr }
+func (l *Listener) Addr() net.Addr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addr
+}
 
 // resolveTime bounds each of the two steps of Dial in the CM.
 const resolveTime = 5 * time.Second

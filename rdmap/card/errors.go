@@ -18,7 +18,7 @@ var (
 	ErrMemory = errors.New("card: no registered memory left: connections share Config.Memory (stagcard --card-memory)")
 	// errMemlock is ErrMemory with what to do if the system keeps the memory back.
 	errMemlock = fmt.Errorf("%w: let the process lock more (ulimit -l unlimited; in a unit of systemd LimitMEMLOCK=infinity) or ask for less", ErrMemory)
-	// ErrRemoved ends the connections, and the listeners, of a device that was removed.
+	// ErrRemoved ends the connections of a device that was removed.
 	ErrRemoved = errors.New("card: the RDMA device was removed")
 )
 
