@@ -211,6 +211,9 @@ func TestCardFlags(t *testing.T) {
 			t.Errorf("%s: status %d, %s", tt.args, r.status, r.stderr)
 		}
 	}
+	if r := n.command(t, "doctor", "nfs+rdma://192.0.2.5/"); !strings.Contains(r.stdout, "no RDMA device reaches this address") || strings.Contains(r.stdout, "check the address") {
+		t.Error(r.stdout)
+	}
 	for _, c := range (&app{card: n.card()}).cardRoot().Commands() {
 		for _, text := range []string{c.Long, c.Example} {
 			if strings.Contains(text, "nfsdemo ") || strings.Contains(text, "iWARP") {

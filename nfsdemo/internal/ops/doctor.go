@@ -354,7 +354,14 @@ func (d *doctor) device(ctx context.Context) Result {
 	if oe, ok := errors.AsType[*rpc.OpError](err); ok && oe.Rejected() {
 		return judge(&mpa.Reply{Frame: mpa.Frame{Rejected: true}})
 	}
-	return unreachable(d.URL.Addr(), err, "the server (--listen)")
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Net == "rdma" { // it says what to do
+		return bad("", "%s: %v", d.URL.Addr(), oe.Err)
+	}
+	r := unreachable(d.URL.Addr(), err, "the server (--listen)")
+	if strings.HasPrefix(r.Fix, "open TCP port") {
+		r.Fix = strings.Replace(r.Fix, "open ", "open UDP port 4791 (RoCE) or ", 1)
+	}
+	return r
 }
 
 // over is how files are reached.
