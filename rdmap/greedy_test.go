@@ -38,7 +38,7 @@ func rawInitiator(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmaptest.Pe
 // sendPart returns a segment of the Send with MSN 1, not the last one: n octets of "HELLO" beginning at
 // mo.
 func sendPart(t testing.TB, mo, n int) []byte {
-	u := rdmaptest.Patch(t, rdmaptest.GoldSend, 0, 0x01)
+	u := rdmaptest.Patch(t, rdmaptest.Gold.Send, 0, 0x01)
 	u[17] = byte(mo)
 	return append(u[:18], "HELLO"[mo:mo+n]...)
 }
@@ -118,7 +118,7 @@ func TestLongSend(t *testing.T) {
 			noErr(t, peers[i].Send(u))
 			synctest.Wait()
 		}
-		last := append(rdmaptest.Patch(t, rdmaptest.GoldSend, 17, 1)[:18], "ELLO"...)
+		last := append(rdmaptest.Patch(t, rdmaptest.Gold.Send, 17, 1)[:18], "ELLO"...)
 		send(0, sendPart(t, 0, 1))
 		time.Sleep(time.Hour)
 		send(0, last)
@@ -164,7 +164,7 @@ func TestPutOffTogether(t *testing.T) {
 			wg.Go(func() {
 				for i := range msgs {
 					for mo, last := range []bool{false, true} { // each needs memory
-						u := rdmaptest.Patch(t, rdmaptest.GoldSend, 13, byte(i+1), 0, 0, 0, byte(mo))
+						u := rdmaptest.Patch(t, rdmaptest.Gold.Send, 13, byte(i+1), 0, 0, 0, byte(mo))
 						if !last {
 							u[0] = 0x01
 						}

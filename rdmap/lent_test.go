@@ -24,7 +24,7 @@ func TestEndGivesBack(t *testing.T) {
 		OnWires(t, func(t *testing.T, a, b net.Conn) {
 			before := buf.Outstanding() // engines without a Conn are never ended
 			x, p := RawResponder(t, a, b, &rdmap.Config{Timeouts: rdmap.Timeouts{Write: 100 * time.Millisecond}})
-			if _, err := p.Conn.Write(rdmaptest.Unhex(t, rdmaptest.GoldSend)[:20]); err != nil {
+			if _, err := p.Conn.Write(rdmaptest.Unhex(t, rdmaptest.Gold.Send)[:20]); err != nil {
 				t.Fatal(err)
 			}
 			go x.Serve()

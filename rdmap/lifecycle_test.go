@@ -48,7 +48,7 @@ func TestPeerTerminatesLinger(t *testing.T) {
 		a, b := rdmaptest.Pipe()
 		x, p := RawResponder(t, a, b, nil)
 		go x.Serve()
-		noErr(t, p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldTermLocal))))
+		noErr(t, p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.TermLocal))))
 		if got := Everything(t, b); len(got) > 0 {
 			t.Errorf("answered with %x", got)
 		}
@@ -99,7 +99,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			t.Fatalf("sent %x before the first FPDU, %v", u, err)
 		}
 		a.SetReadDeadline(time.Now().Add(10 * time.Second))
-		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))
+		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.Send))
 		if tt.spoil != nil {
 			tt.spoil(u)
 		}

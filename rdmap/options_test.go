@@ -192,7 +192,7 @@ func TestBadMarker(t *testing.T) {
 				t.Fatal(err)
 			}
 			go x.Serve()
-			f := p.Frame(append(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSendZero)), make([]byte, 1000)...))
+			f := p.Frame(append(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.SendZero)), make([]byte, 1000)...))
 			at := 3
 			if inside {
 				at += 512

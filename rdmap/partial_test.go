@@ -24,7 +24,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 	}{
 		"stops": {stop: 20, ends: true}, "stops after one octet": {stop: 1, ends: true},
 		"dribbles": {20, limit / 100, false}, "dribbles without end": {20, limit - time.Second, true},
-		"between two": {stop: len(rdmaptest.GoldSend) / 2},
+		"between two": {stop: len(rdmaptest.Gold.Send) / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPartialFPDUEnds(t *testing.T) {
 				if _, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1}); err != nil {
 					t.Fatal(err)
 				}
-				fpdu := rdmaptest.Unhex(t, rdmaptest.GoldSend)
+				fpdu := rdmaptest.Unhex(t, rdmaptest.Gold.Send)
 				n := min(tt.stop, len(fpdu))
 				_, err := a.Write(fpdu[:n])
 				start := time.Now()

@@ -82,7 +82,7 @@ func TestInputWhileTaken(t *testing.T) {
 		}
 		x.Role().Mu.Unlock()
 		from := time.Now()
-		noErr(t, p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))))
+		noErr(t, p.Send(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.Send))))
 		synctest.Wait()
 		x.Readable()
 		x.FreeReader()

@@ -38,7 +38,7 @@ var silentPeers = []struct {
 	{"half an FPDU", rdmap.DefaultFPDUTimeout, rdmap.Server, func(t *testing.T, c net.Conn) error {
 		_, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 8, ORD: 8})
 		if err == nil {
-			_, err = c.Write(rdmaptest.Unhex(t, rdmaptest.GoldSend)[:9])
+			_, err = c.Write(rdmaptest.Unhex(t, rdmaptest.Gold.Send)[:9])
 		}
 		return err
 	}},

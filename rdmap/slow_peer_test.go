@@ -165,7 +165,7 @@ func TestPartialFPDUTold(t *testing.T) {
 			if serve {
 				go y.Serve()
 			}
-			fpdu := p.Frame(append(rdmaptest.Patch(t, rdmaptest.GoldSend, 0), make([]byte, 3000)...))
+			fpdu := p.Frame(append(rdmaptest.Patch(t, rdmaptest.Gold.Send, 0), make([]byte, 3000)...))
 			sent := 20
 			if _, err := p.Conn.Write(fpdu[:sent]); err != nil {
 				t.Fatal(err)

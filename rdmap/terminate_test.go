@@ -59,7 +59,7 @@ func TestSinkLost(t *testing.T) {
 				}
 			}
 			noErr(t, p.Send(rdmaptest.ReadResponse(t, first.STag(), 0)[:14+8]))
-			if u, err := p.Next(); err != nil || !bytes.Equal(rdmaptest.FPDU(u), rdmaptest.Unhex(t, rdmaptest.GoldTermLocal)) {
+			if u, err := p.Next(); err != nil || !bytes.Equal(rdmaptest.FPDU(u), rdmaptest.Unhex(t, rdmaptest.Gold.TermLocal)) {
 				t.Fatalf("%s: got %x, %v", tt.name, u, err)
 			}
 			if u, err := p.Next(); err != io.EOF {
@@ -89,7 +89,7 @@ func TestTerminateSurvivesClose(t *testing.T) {
 		var flood sync.WaitGroup
 		started := make(chan struct{})
 		flood.Go(func() {
-			u := append(rdmaptest.Patch(t, rdmaptest.GoldSendZero, 13, 1), make([]byte, 3000)...)
+			u := append(rdmaptest.Patch(t, rdmaptest.Gold.SendZero, 13, 1), make([]byte, 3000)...)
 			for msn := byte(1); msn < 200; msn++ {
 				u[13] = msn
 				if p.Send(u) != nil {

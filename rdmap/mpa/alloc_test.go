@@ -20,7 +20,6 @@ func TestAllocs(t *testing.T) {
 			_, _, _ = d.Peek(stream)
 		},
 		"append": func() { mpa.AppendFPDU(out, payload, true) },
-		"stage":  func() { mpa.FinishFPDU(append(mpa.BeginFPDU(out), payload...), 0, true) },
 		"deframe marked": func() {
 			*md = mpa.Deframer{CRC: true}
 			md.ExpectMarkers()

@@ -9,7 +9,7 @@
 //	startup   Initiator.Input                Initiator.AppendRequest
 //	          Responder.Input                Responder.Accept / Reject
 //	                 |                               |
-//	full      Deframer.Next  -> ULPDU        ULPDU -> AppendFPDU, FinishFPDU
+//	full      Deframer.Next  -> ULPDU        ULPDU -> AppendFPDU
 //	operation                                         or an Inserter: markers
 //
 // A connection has two phases. During startup exactly one Request and one Reply

@@ -73,9 +73,9 @@ type Enhanced struct {
 	IRD, ORD uint16
 }
 
-// ParseEnhanced decodes the word at the start of b, which is borrowed. ok is false if b is shorter
+// parseEnhanced decodes the word at the start of b, which is borrowed. ok is false if b is shorter
 // than 4 octets.
-func ParseEnhanced(b []byte) (e Enhanced, ok bool) {
+func parseEnhanced(b []byte) (e Enhanced, ok bool) {
 	if len(b) < EnhancedLen {
 		return e, false
 	}

@@ -42,29 +42,11 @@ func AppendFPDU(b, ulpdu []byte, crc bool) []byte {
 	at := len(b)
 	b = AppendHeader(b, len(ulpdu))
 	b = append(b, ulpdu...)
-	return finish(b, at, crc)
-}
-
-// BeginFPDU appends room for the length field of an FPDU that is built in place. The caller appends
-// the ULPDU to the result, and calls FinishFPDU with at = len(b) as it was before.
-func BeginFPDU(b []byte) []byte { return append(b, 0, 0) }
-
-// FinishFPDU completes the FPDU that BeginFPDU opened at offset at: everything after the two octets
-// there is its ULPDU. It writes the length field and appends pad and CRC. It panics if no FPDU can
-// begin at that offset or if the ULPDU is longer than 65535 octets, which are programming errors.
-func FinishFPDU(b []byte, at int, crc bool) []byte {
-	n := len(b) - at - HeaderLen
-	checkLen(n)
-	binary.BigEndian.PutUint16(b[at:], uint16(n))
-	return finish(b, at, crc)
-}
-
-func finish(b []byte, at int, crc bool) []byte {
 	var sum uint32
 	if crc {
 		sum = UpdateCRC(0, b[at:])
 	}
-	return AppendTrailer(b, len(b)-at-HeaderLen, sum, crc)
+	return AppendTrailer(b, len(ulpdu), sum, crc)
 }
 
 func checkLen(n int) {

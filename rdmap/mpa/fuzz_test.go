@@ -139,15 +139,11 @@ func FuzzDeframer(f *testing.F) {
 func FuzzFPDURoundTrip(f *testing.F) {
 	f.Add([]byte("HELLO"), uint8(2), true)
 	f.Add([]byte{}, uint8(0), false)
-	f.Fuzz(func(t *testing.T, ulpdu []byte, cut uint8, crc bool) {
+	f.Fuzz(func(t *testing.T, ulpdu []byte, at uint8, crc bool) {
 		if len(ulpdu) > 0xffff {
 			return
 		}
-		at := int(cut) // after that many octets of other FPDUs
-		wire := mpa.FinishFPDU(append(mpa.BeginFPDU(make([]byte, at)), ulpdu...), at, crc)[at:]
-		if !bytes.Equal(wire, mpa.AppendFPDU(nil, ulpdu, crc)) {
-			t.Fatalf("built in place %x", wire)
-		}
+		wire := mpa.AppendFPDU(make([]byte, at), ulpdu, crc)[at:] // after other FPDUs
 		d := mpa.Deframer{CRC: crc}
 		got, n, err := d.Next(wire)
 		if err != nil || n != len(wire) || !bytes.Equal(got, ulpdu) {

@@ -7,8 +7,8 @@ import (
 
 // Reasons of a RefuseError, besides ErrMarkers.
 var (
-	// ErrPlain: the Request is not enhanced and Config.RefusePlain is set.
-	ErrPlain = errors.New("plain request where an enhanced one is required")
+	// errPlain: the Request is not enhanced and Config.RefusePlain is set.
+	errPlain = errors.New("plain request where an enhanced one is required")
 	// ErrPeerIRD: the Request's IRD is below Config.MinORD.
 	ErrPeerIRD = errors.New("the initiator's IRD is too low")
 )
@@ -95,7 +95,7 @@ func (r *Responder) policy() error {
 	case r.req.Markers && !r.cfg.Markers:
 		return ErrMarkers
 	case !r.req.Enhanced && r.cfg.RefusePlain:
-		return ErrPlain
+		return errPlain
 	case r.req.Enhanced && w.IRD != NotNegotiated && w.IRD < r.cfg.MinORD:
 		return ErrPeerIRD
 	}

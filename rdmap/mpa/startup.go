@@ -13,7 +13,6 @@ const (
 const (
 	StartupHeaderLen = 20
 	MaxPrivateData   = 512 // including the enhanced word
-	MaxStartupLen    = StartupHeaderLen + MaxPrivateData
 )
 
 const (
@@ -158,7 +157,7 @@ func (f *Frame) parseWord(name string, lenient bool) error {
 	if !f.Enhanced {
 		return nil
 	}
-	w, ok := ParseEnhanced(f.PrivateData)
+	w, ok := parseEnhanced(f.PrivateData)
 	if !ok {
 		f.Enhanced = false
 		if lenient {

@@ -35,8 +35,8 @@ type Fault struct {
 type Cut uint8
 
 const (
-	// CutNone: it does not end too early.
-	CutNone Cut = iota
+	// cutNone: it does not end too early.
+	cutNone Cut = iota
 	// CutReset: both directions end at once with ECONNRESET, and octets in flight are
 	// lost.
 	CutReset
@@ -67,10 +67,10 @@ func (c *course) begin(f Fault, seed, stream uint64) {
 	c.Fault, c.rand = f, rand.New(rand.NewPCG(seed, stream))
 }
 
-// cut returns the cut that is due, or CutNone.
+// cut returns the cut that is due, or cutNone.
 func (c *course) cut() Cut {
 	if c.off < c.CutAt {
-		return CutNone
+		return cutNone
 	}
 	return c.Cut
 }
@@ -80,7 +80,7 @@ func (c *course) piece(n int) int {
 	if c.MaxPiece > 0 {
 		n = min(n, 1+c.rand.IntN(c.MaxPiece))
 	}
-	if c.Cut != CutNone {
+	if c.Cut != cutNone {
 		n = int(min(int64(n), c.CutAt-c.off))
 	}
 	return n

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// DefaultBuffer is how many octets a Pipe buffers in each direction.
-const DefaultBuffer = 256 << 10
+// pipeBuffer is how many octets a Pipe buffers in each direction.
+const pipeBuffer = 256 << 10
 
 // Conn is one end of a Pipe. It implements net.Conn with deadlines and CloseWrite,
 // like a TCP connection with a fixed buffer.
@@ -20,9 +20,9 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// Pipe returns the two ends of a connection in memory that buffers DefaultBuffer
+// Pipe returns the two ends of a connection in memory that buffers pipeBuffer
 // octets each way.
-func Pipe() (a, b *Conn) { return PipeSize(DefaultBuffer) }
+func Pipe() (a, b *Conn) { return PipeSize(pipeBuffer) }
 
 // PipeSize is Pipe with a buffer of n octets in each direction; less than 1 means 1.
 func PipeSize(n int) (a, b *Conn) {

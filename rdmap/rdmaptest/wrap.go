@@ -107,17 +107,17 @@ func (w *Faulty) receive(p []byte) (n int, late time.Duration, err error) {
 	n = len(p)
 	l.mu.Lock()
 	cut := l.course.cut()
-	if cut == CutNone && n > 0 {
+	if cut == cutNone && n > 0 {
 		n = l.course.piece(n)
 	}
 	l.mu.Unlock()
-	if cut != CutNone {
+	if cut != cutNone {
 		return 0, 0, w.end(l, cut, false)
 	}
 	n, err = w.Conn.Read(p[:n])
 	l.mu.Lock()
 	cut, late = l.course.cut(), l.course.Delay
-	if cut == CutNone || n == 0 {
+	if cut == cutNone || n == 0 {
 		l.course.pass(p[:n])
 		l.mu.Unlock()
 		return n, late, err
@@ -147,14 +147,14 @@ func (w *Faulty) send(p []byte) (int, error) {
 	l := &w.out
 	l.mu.Lock()
 	cut, late := l.course.cut(), l.course.Delay
-	if cut == CutNone {
+	if cut == cutNone {
 		p = p[:l.course.piece(len(p))]
 		if l.course.spoils(len(p)) {
 			p = append([]byte(nil), p...)
 		}
 	}
 	l.mu.Unlock()
-	if cut != CutNone {
+	if cut != cutNone {
 		if err := w.end(l, cut, true); err != nil {
 			return 0, err
 		}

@@ -86,7 +86,7 @@ func TestAnswerKinds(t *testing.T) {
 		{Op: verbs.OpAtomicWriteRequest, Body: make([]byte, 8)},
 	}
 	for i, wr := range asks {
-		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, rdmaptest.GoldAWResp} {
+		for j, resp := range []string{goldAtomicResp, goldFlushResp, goldVerifyResp, rdmaptest.Gold.AWResp} {
 			for _, how := range []string{"alone", "after a Read", "cancelled"} {
 				e := newEngine(engineConfig{ord: 2, ext: engine.ExtAll})
 				id := byte(1)

@@ -18,7 +18,7 @@ func TestPutOffBound(t *testing.T) {
 		t.Fatal("no memory")
 	}
 	e := newEngine(engineConfig{recvs: 1, pool: pool})
-	u := append(rdmaptest.Patch(t, rdmaptest.GoldSend, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
+	u := append(rdmaptest.Patch(t, rdmaptest.Gold.Send, 0, 0x01)[:18], make([]byte, 1000)...) // not the last segment
 	want := engine.EvStalled
 	for {
 		ev := must(e.rcv.Input(u))(t)
@@ -52,7 +52,7 @@ func TestMemoryWait(t *testing.T) {
 		}
 		e := newEngine(engineConfig{recvs: 9, pool: pool, size: 64})
 		e.rcv.Wait.Limit = limit
-		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldSend))
+		u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.Send))
 		u[0] &^= 0x40 // not the last segment: it needs memory
 		if ev, err := e.rcv.Input(u); err != nil || ev.Kind != engine.EvStalled {
 			t.Fatalf("%+v, %v", ev, err)
@@ -68,7 +68,7 @@ func TestMemoryWait(t *testing.T) {
 		t.Errorf("just before the end: %+v, %v", ev, err)
 	}
 	_, err := e.rcv.Replay(from.Add(limit))
-	if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != rdmaptest.NoBuffer {
+	if pe, ok := errors.AsType[*verbs.ProtocolError](err); !ok || pe.Code != (verbs.TermCode{Layer: 1, EType: 2, Code: 2}) {
 		t.Errorf("at the end: %v", err)
 	}
 	e, held, u := begin()

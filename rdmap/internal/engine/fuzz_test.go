@@ -14,9 +14,9 @@ import (
 
 // goldAll are the seeds of the fuzz targets.
 var goldAll = []string{
-	rdmaptest.GoldWrite, rdmaptest.GoldReadReq, rdmaptest.GoldReadResp, rdmaptest.GoldSend, rdmaptest.GoldSendZero, rdmaptest.GoldSendInv, rdmaptest.GoldSendSE, rdmaptest.GoldSendSEI,
-	rdmaptest.GoldTermSTag, rdmaptest.GoldTermRead, rdmaptest.GoldTermBuf, rdmaptest.GoldTermOp, rdmaptest.GoldTermLocal, rdmaptest.GoldTermCRC, rdmaptest.GoldTermRTR,
-	rdmaptest.GoldImm, rdmaptest.GoldImmSE, rdmaptest.GoldAWResp, rdmaptest.GoldStalePad, goldFetchAdd, goldCmpSwap, goldSwap, goldAtomicResp,
+	rdmaptest.Gold.Write, rdmaptest.Gold.ReadReq, rdmaptest.Gold.ReadResp, rdmaptest.Gold.Send, rdmaptest.Gold.SendZero, rdmaptest.Gold.SendInv, rdmaptest.Gold.SendSE, rdmaptest.Gold.SendSEI,
+	rdmaptest.Gold.TermSTag, rdmaptest.Gold.TermRead, rdmaptest.Gold.TermBuf, rdmaptest.Gold.TermOp, rdmaptest.Gold.TermLocal, rdmaptest.Gold.TermCRC, rdmaptest.Gold.TermRTR,
+	rdmaptest.Gold.Imm, rdmaptest.Gold.ImmSE, rdmaptest.Gold.AWResp, rdmaptest.Gold.StalePad, goldFetchAdd, goldCmpSwap, goldSwap, goldAtomicResp,
 	goldFlush, goldVerify, goldVerifyHash, goldAtomicWrite,
 }
 
@@ -128,8 +128,8 @@ func FuzzTerminate(f *testing.F) {
 		b, _ := hex.DecodeString(g)
 		f.Add(b[20 : len(b)-4])
 	}
-	for _, s := range rdmaptest.SiwTerminates {
-		b, _ := hex.DecodeString(s.Octets)
+	for _, s := range siwTerminates {
+		b, _ := hex.DecodeString(s.octets)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -37,15 +37,15 @@ func TestGoldenProduced(t *testing.T) {
 		want string
 		wr   verbs.WR
 	}{
-		{rdmaptest.GoldWrite, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
-		{rdmaptest.GoldReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
-		{rdmaptest.GoldSend, verbs.WR{Op: verbs.OpSend, Head: hello}},
-		{rdmaptest.GoldSendZero, verbs.WR{Op: verbs.OpSend}},
-		{rdmaptest.GoldSendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
-		{rdmaptest.GoldSendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
-		{rdmaptest.GoldSendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
-		{rdmaptest.GoldImm, verbs.WR{Op: verbs.OpImmediate, Body: eight}},
-		{rdmaptest.GoldImmSE, verbs.WR{Op: verbs.OpImmediateSE, Body: eight}},
+		{rdmaptest.Gold.Write, verbs.WR{Op: verbs.OpWrite, Body: sixteen, STag: stag, TO: 0x100000000}},
+		{rdmaptest.Gold.ReadReq, verbs.WR{Op: verbs.OpReadRequest, Sink: 0xaabbccdd, SinkTO: 0x2000, Len: 4096, STag: stag, TO: 0x1000}},
+		{rdmaptest.Gold.Send, verbs.WR{Op: verbs.OpSend, Head: hello}},
+		{rdmaptest.Gold.SendZero, verbs.WR{Op: verbs.OpSend}},
+		{rdmaptest.Gold.SendInv, verbs.WR{Op: verbs.OpSendInvalidate, Head: hello[:2], Body: hello[2:], STag: stag}},
+		{rdmaptest.Gold.SendSE, verbs.WR{Op: verbs.OpSendSE, Body: hello}},
+		{rdmaptest.Gold.SendSEI, verbs.WR{Op: verbs.OpSendSEInvalidate, Body: hello, STag: stag}},
+		{rdmaptest.Gold.Imm, verbs.WR{Op: verbs.OpImmediate, Body: eight}},
+		{rdmaptest.Gold.ImmSE, verbs.WR{Op: verbs.OpImmediateSE, Body: eight}},
 		{goldFetchAdd, verbs.WR{Op: verbs.OpAtomicRequest, STag: stag, TO: 0x1008, Atomic: &verbs.Atomic{Op: verbs.AtomicFetchAdd, Operand: 5}}},
 		{goldCmpSwap, verbs.WR{Op: verbs.OpAtomicRequest, STag: stag, TO: 0x1008, Atomic: &verbs.Atomic{
 			Op: verbs.AtomicCmpSwap, Operand: 0xdeadbeefcafef00d, Mask: ones, Compare: 7, CompareMask: ones,
@@ -83,7 +83,7 @@ func TestGoldenResponses(t *testing.T) {
 		{goldFlush, 0, 3, goldFlushResp, 0, 0},
 		{goldVerify, 0, 4, goldVerifyResp, 0, 0},
 		{goldVerifyHash, 0, 5, sum, 0, 0},
-		{goldAtomicWrite, 0, 6, rdmaptest.GoldAWResp, 0, 0},
+		{goldAtomicWrite, 0, 6, rdmaptest.Gold.AWResp, 0, 0},
 	} {
 		e.wk.MSN()[3] = g.msn3
 		binary.NativeEndian.PutUint64(mem.Mem[8:], g.word)
@@ -105,8 +105,8 @@ func TestGoldenResponses(t *testing.T) {
 		src[0x1000+i] = byte(i)
 	}
 	e.input(rdmaptest.FPDU(rdmaptest.ReadRequest(t, from.STag(), 0x1000, 16)))
-	if got := hex.EncodeToString(e.output()); got != rdmaptest.GoldReadResp {
-		t.Fatalf("got %s\nwant %s", got, rdmaptest.GoldReadResp)
+	if got := hex.EncodeToString(e.output()); got != rdmaptest.Gold.ReadResp {
+		t.Fatalf("got %s\nwant %s", got, rdmaptest.Gold.ReadResp)
 	}
 }
 
@@ -117,22 +117,22 @@ func TestGoldenTerminates(t *testing.T) {
 		want string
 		term verbs.Terminate
 	}{
-		{rdmaptest.GoldTermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(rdmaptest.GoldWrite)[:14]}},
-		{rdmaptest.GoldTermRead, verbs.Terminate{
+		{rdmaptest.Gold.TermSTag, verbs.Terminate{Code: verbs.TermCode{Layer: 1, EType: 1, Code: 0}, HasLength: true, SegLen: 30, DDP: hdr(rdmaptest.Gold.Write)[:14]}},
+		{rdmaptest.Gold.TermRead, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 0, EType: 1, Code: 1}, HasLength: true, SegLen: 46,
-			DDP: hdr(rdmaptest.GoldReadReq)[:18], Read: hdr(rdmaptest.GoldReadReq)[18:],
+			DDP: hdr(rdmaptest.Gold.ReadReq)[:18], Read: hdr(rdmaptest.Gold.ReadReq)[18:],
 		}},
-		{rdmaptest.GoldTermBuf, verbs.Terminate{
+		{rdmaptest.Gold.TermBuf, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 1, EType: 2, Code: 2}, HasLength: true, SegLen: 2018,
 			DDP: rdmaptest.Unhex(t, "414300000000000000000000000900000000"),
 		}},
-		{rdmaptest.GoldTermOp, verbs.Terminate{
+		{rdmaptest.Gold.TermOp, verbs.Terminate{
 			Code: verbs.TermCode{Layer: 0, EType: 2, Code: 6}, HasLength: true, SegLen: 26,
 			DDP: rdmaptest.Unhex(t, "414c00000000000000010000000400000000"),
 		}},
-		{rdmaptest.GoldTermLocal, verbs.Terminate{}},
-		{rdmaptest.GoldTermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
-		{rdmaptest.GoldTermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
+		{rdmaptest.Gold.TermLocal, verbs.Terminate{}},
+		{rdmaptest.Gold.TermCRC, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 2}}},
+		{rdmaptest.Gold.TermRTR, verbs.Terminate{Code: verbs.TermCode{Layer: 2, EType: 0, Code: 7}}},
 	} {
 		e := newEngine(engineConfig{})
 		payload := tt.term.Append(nil)

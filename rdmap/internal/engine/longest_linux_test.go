@@ -64,7 +64,7 @@ var longest = engineConfig{mulpdu: engine.StagMULPDU, nocrc: true, ord: 1, ird: 
 func TestLongestMessages(t *testing.T) {
 	t.Run("write", func(t *testing.T) {
 		a, b := newEngine(longest), newEngine(longest)
-		sink, reg := rdmaptest.VastMemory(t, b.snd.Table, region.RemoteWrite)
+		sink, reg := vastMemory(t, b.snd.Table, region.RemoteWrite)
 		body := rdmaptest.Vast(t, engine.MaxMessage)
 		var d rdmaptest.Done
 		a.post(verbs.WR{Op: verbs.OpWrite, STag: reg.STag(), Body: body, Done: &d})
@@ -79,8 +79,8 @@ func TestLongestMessages(t *testing.T) {
 			t.Skip("poisoning 4 GiB of staging takes half a minute")
 		}
 		a, b := newEngine(longest), newEngine(longest)
-		sink, to := rdmaptest.VastMemory(t, a.snd.Table, region.ReadSink)
-		src, from := rdmaptest.VastMemory(t, b.snd.Table, region.RemoteRead)
+		sink, to := vastMemory(t, a.snd.Table, region.ReadSink)
+		src, from := vastMemory(t, b.snd.Table, region.RemoteRead)
 		var d rdmaptest.Done
 		a.post(verbs.WR{Op: verbs.OpReadRequest, STag: from.STag(), Sink: to.STag(), Len: engine.MaxMessage, Done: &d})
 		carry(t, a, nil, accept(t, b))
@@ -128,3 +128,52 @@ func (q *onceQueue) Posted() int { return 1 - q.used }
 func (q *onceQueue) Size() int { return len(q.buf) }
 
 func (q *onceQueue) Open(*ddp.Segment) ([]byte, bool) { q.used++; return q.buf, true }
+
+// vastMemory registers 2^32-1 octets that count what is done to them.
+func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*counting, region.Region) {
+	t.Helper()
+	m := &counting{Mem: rdmaptest.Vast(t, engine.MaxMessage)}
+	reg, err := tab.RegisterMemory(m, region.Options{Access: access})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, reg
+}
+
+// counting is Guarded memory that counts its accesses: nobody may touch its Bytes.
+type counting struct {
+	Mem            []byte
+	Stored, Loaded uint64
+	next           int  // where the next store or load has to be
+	Anywhere       bool // it need not be there
+	Bad            int  // it was not
+}
+
+var _ region.Guarded = (*counting)(nil)
+
+func (m *counting) Bytes() []byte { return m.Mem }
+
+func (m *counting) Persist(int, int) error { return nil }
+
+func (m *counting) Close() error { return nil }
+
+func (m *counting) Guard(_, _ int, f func() error) error { return f() }
+
+func (m *counting) Store(off int, p []byte) error {
+	m.touch(off, len(p))
+	m.Stored += uint64(len(p))
+	return nil
+}
+
+func (m *counting) Load(p []byte, off int) error {
+	m.touch(off, len(p))
+	m.Loaded += uint64(len(p))
+	return nil
+}
+
+func (m *counting) touch(off, n int) {
+	if off != m.next && !m.Anywhere {
+		m.Bad++
+	}
+	m.next = off + n
+}

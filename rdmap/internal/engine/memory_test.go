@@ -32,7 +32,7 @@ func TestGuardedMemory(t *testing.T) {
 		for left := range tt.touches + 1 {
 			a := newEngine(engineConfig{ord: 9, ext: engine.ExtAll})
 			b := newEngine(engineConfig{ird: 9, ext: engine.ExtAll})
-			mem := &rdmaptest.Frail{Mem: rdmaptest.Pattern(size), Left: left}
+			mem := &frail{mem: rdmaptest.Pattern(size), left: left}
 			all := rdmaptest.CommitRights | region.Atomic
 			reg, _ := b.snd.Table.RegisterMemory(mem, region.Options{Access: all})
 			other, _ := b.snd.Table.Domain().RegisterShared(mem, region.Options{Access: all})
@@ -47,9 +47,9 @@ func TestGuardedMemory(t *testing.T) {
 			a.post(tt.wr, verbs.WR{Op: verbs.OpAtomicWriteRequest, STag: afterReg.STag(), Body: bytes.Repeat([]byte{1}, 8)})
 			exchange(a, b)
 			if left == tt.touches {
-				if a.err != nil || b.err != nil || after[0] != 1 || mem.Touches != left ||
-					tt.wr.Op == verbs.OpReadRequest && !bytes.Equal(sink[:tt.wr.Len], mem.Mem[:tt.wr.Len]) {
-					t.Errorf("%s: %v, %v, %d touches", tt.name, a.err, b.err, mem.Touches)
+				if a.err != nil || b.err != nil || after[0] != 1 || mem.touches != left ||
+					tt.wr.Op == verbs.OpReadRequest && !bytes.Equal(sink[:tt.wr.Len], mem.mem[:tt.wr.Len]) {
+					t.Errorf("%s: %v, %v, %d touches", tt.name, a.err, b.err, mem.touches)
 				}
 				continue
 			}
@@ -59,7 +59,7 @@ func TestGuardedMemory(t *testing.T) {
 				!errors.Is(b.err, region.ErrRegionLost) || te.Terminate.DDP == nil || te.Terminate.Read != nil {
 				t.Errorf("%s, touch %d: %v at the one side, %v at the other", tt.name, left, b.err, a.err)
 			}
-			if after[0] != 0 || reg.Valid() || other.Valid() || mem.Touches != left+1 || d.N != 1 {
+			if after[0] != 0 || reg.Valid() || other.Valid() || mem.touches != left+1 || d.N != 1 {
 				t.Errorf("%s, touch %d: later request: %d; valid: %v %v; %+v", tt.name, left, after[0], reg.Valid(), other.Valid(), d)
 			}
 		}
@@ -81,4 +81,50 @@ func noErr(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// frail is Guarded memory that is gone after a number of accesses.
+type frail struct {
+	mem     []byte
+	touches int
+	left    int
+}
+
+var _ region.Guarded = (*frail)(nil)
+
+func (m *frail) Bytes() []byte { return m.mem }
+
+func (m *frail) Persist(int, int) error { return m.touch() }
+
+func (m *frail) Close() error { return nil }
+
+func (m *frail) touch() error {
+	m.touches++
+	if m.left--; m.left < 0 {
+		return region.ErrRegionLost
+	}
+	return nil
+}
+
+func (m *frail) Store(off int, p []byte) error {
+	err := m.touch()
+	if err == nil {
+		copy(m.mem[off:], p)
+	}
+	return err
+}
+
+func (m *frail) Load(p []byte, off int) error {
+	err := m.touch()
+	if err == nil {
+		copy(p, m.mem[off:])
+	}
+	return err
+}
+
+func (m *frail) Guard(_, _ int, f func() error) error {
+	if err := m.touch(); err != nil {
+		return err
+	}
+	return f()
 }

@@ -56,7 +56,7 @@ func TestModel(t *testing.T) {
 		if try(t, in).why == "" {
 			continue
 		}
-		in = rdmaptest.Shrink(in, func(in []byte) bool { return try(t, in).why != "" })
+		in = shrink(in, func(in []byte) bool { return try(t, in).why != "" })
 		x := try(t, in)
 		t.Fatalf("%#v fails: %s\n%s", in, x.why, strings.Join(x.steps, "\n"))
 	}
@@ -550,3 +550,18 @@ func (w *world) memory(s *worldSide) {
 
 // native is how the engine's words lie in memory.
 var native = binary.NativeEndian
+
+// shrink returns a short part of in, the input of a model that draws its steps from it, that fails as well: without any
+// run of octets that can be left out. It borrows in, and calls fails about len(in) times the logarithm of that.
+func shrink(in []byte, fails func(in []byte) bool) []byte {
+	for size := len(in); size > 0; size /= 2 {
+		for at := 0; at+size <= len(in); {
+			if part := slices.Concat(in[:at], in[at+size:]); fails(part) {
+				in = part
+			} else {
+				at += size
+			}
+		}
+	}
+	return in
+}

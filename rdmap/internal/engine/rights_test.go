@@ -29,7 +29,7 @@ func TestRights(t *testing.T) {
 			e.output()
 		}},
 		{"invalidate", region.RemoteInvalidate, verbs.TermCode{Layer: 0, EType: 1, Code: 9}, func(t *testing.T, e *halves, stag region.STag) {
-			u := rdmaptest.Patch(t, rdmaptest.GoldSendInv, 13, 1)
+			u := rdmaptest.Patch(t, rdmaptest.Gold.SendInv, 13, 1)
 			u[2], u[3], u[4], u[5] = byte(stag>>24), byte(stag>>16), byte(stag>>8), byte(stag)
 			e.input(rdmaptest.FPDU(u))
 		}},

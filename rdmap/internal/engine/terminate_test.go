@@ -18,31 +18,31 @@ import (
 )
 
 func TestSiwTerminates(t *testing.T) {
-	for _, s := range rdmaptest.SiwTerminates {
-		b := rdmaptest.Unhex(t, s.Octets)
+	for _, s := range siwTerminates {
+		b := rdmaptest.Unhex(t, s.octets)
 		x, err := verbs.ParseTerminate(b)
 		if err != nil {
-			t.Errorf("%s: %v", s.Octets, err)
+			t.Errorf("%s: %v", s.octets, err)
 			continue
 		}
-		if x.Swapped() != s.Want {
-			t.Errorf("%s: read as %v, swapped %v, want %v", s.Octets, x.Code, x.Swapped(), s.Want)
+		if x.Swapped() != s.want {
+			t.Errorf("%s: read as %v, swapped %v, want %v", s.octets, x.Code, x.Swapped(), s.want)
 		}
 		if d := b[2]&2 != 0; d != (x.DDP != nil) {
-			t.Errorf("%s: DDP header %x", s.Octets, x.DDP)
+			t.Errorf("%s: DDP header %x", s.octets, x.DDP)
 		}
 		if r := b[2]&4 != 0; r != (x.Read != nil) {
-			t.Errorf("%s: Read Request header %x", s.Octets, x.Read)
+			t.Errorf("%s: Read Request header %x", s.octets, x.Read)
 		}
-		if s.Want != x.Code && !strings.Contains(x.String(), s.Want.String()) {
-			t.Errorf("%s: String %q does not give siw's reading", s.Octets, x.String())
+		if s.want != x.Code && !strings.Contains(x.String(), s.want.String()) {
+			t.Errorf("%s: String %q does not give siw's reading", s.octets, x.String())
 		}
 	}
 }
 
 // TestTerminatePrefixes: every prefix that cuts an announced part fails, and what follows the parts is ignored.
 func TestTerminatePrefixes(t *testing.T) {
-	for _, v := range []string{rdmaptest.GoldTermRead, rdmaptest.GoldTermSTag, rdmaptest.GoldTermBuf} {
+	for _, v := range []string{rdmaptest.Gold.TermRead, rdmaptest.Gold.TermSTag, rdmaptest.Gold.TermBuf} {
 		full := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, v))[18:]
 		for n := range len(full) {
 			if _, err := verbs.ParseTerminate(full[:n]); !errors.Is(err, verbs.ErrTerminateShort) {
@@ -126,4 +126,22 @@ func TestTermMap(t *testing.T) {
 	if p := engine.ProtocolError(rdmaptest.ErrTest, nil); p.Code != (verbs.TermCode{}) || p.Terminate == nil {
 		t.Errorf("an error of no layer: %+v", p)
 	}
+}
+
+// siwTerminates are the first octets of Terminates as siw of Linux 6.1 sends them, with their intended meaning (rdmap.md
+// Section 12).
+var siwTerminates = []struct {
+	octets string
+	want   verbs.TermCode // the swapped reading
+}{
+	{"02020000", verbs.TermCode{Layer: 2, EType: 0, Code: 2}},
+	{"02060000", verbs.TermCode{Layer: 2, EType: 0, Code: 6}},
+	{"21060000", verbs.TermCode{Layer: 1, EType: 2, Code: 6}},
+	{"20050000", verbs.TermCode{Layer: 0, EType: 2, Code: 5}},
+	{"20060000", verbs.TermCode{Layer: 0, EType: 2, Code: 6}},
+	{"21010300" + "0000" + "414300000000000000070000000100000000", verbs.TermCode{Layer: 1, EType: 2, Code: 1}},
+	{"21020300" + "0000" + "414300000000000000000000000100000000", verbs.TermCode{Layer: 1, EType: 2, Code: 2}},
+	{"11000300" + "0010" + "c140112233440000000000000000", verbs.TermCode{Layer: 1, EType: 1, Code: 0}},
+	{"10000700" + "0000" + "414100000000000000010000000100000000" +
+		"aabbccdd000000000000200000001000112233440000000000001000", verbs.TermCode{Layer: 0, EType: 1, Code: 0}},
 }

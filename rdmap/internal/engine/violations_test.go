@@ -31,7 +31,7 @@ func TestOpcodeTable(t *testing.T) {
 
 // writeOf returns the Write of vector 4.1 with another target.
 func writeOf(t testing.TB, stag region.STag, to uint64) []byte {
-	u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.GoldWrite))
+	u := rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.Write))
 	binary.BigEndian.PutUint32(u[2:], uint32(stag))
 	binary.BigEndian.PutUint64(u[6:], to)
 	return u
@@ -53,8 +53,8 @@ func reading(t *testing.T, e *halves) region.STag {
 // TestRefusalIsFinal: nothing after a segment that RDMAP has refused is handled.
 func TestRefusalIsFinal(t *testing.T) {
 	e := newEngine(engineConfig{recvs: 2})
-	_, first := e.rcv.Input(rdmaptest.Patch(t, rdmaptest.GoldSend, 1, 0x4f))
-	if _, err := e.rcv.Input(rdmaptest.Patch(t, rdmaptest.GoldSend, 0)); first == nil || !errors.Is(err, first) {
+	_, first := e.rcv.Input(rdmaptest.Patch(t, rdmaptest.Gold.Send, 1, 0x4f))
+	if _, err := e.rcv.Input(rdmaptest.Patch(t, rdmaptest.Gold.Send, 0)); first == nil || !errors.Is(err, first) {
 		t.Errorf("%v, and then %v", first, err)
 	}
 }
