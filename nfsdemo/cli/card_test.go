@@ -69,6 +69,11 @@ func TestCard(t *testing.T) {
 	s := started(t, &serviceConfig{
 		memory: true, exports: one("/x"), rdma: at, tcp: "127.0.0.1:0", config: &transport.Config{}, sockets: &sockets{card: n.card()},
 	})
+	var said bytes.Buffer
+	noErr(t, (&app{card: n.card(), stdout: &said}).announce(s, new(serveFlags)))
+	if text := said.String(); !strings.Contains(text, "vers=3,rdma") || strings.Contains(text, "iWARP") || strings.Contains(text, "CRC") {
+		t.Errorf("a server over cards says\n%s", text)
+	}
 	here := filepath.Join(t.TempDir(), "here")
 	want := bytes.Repeat([]byte("0123456789abcde\n"), 200_000)
 	noErr(t, os.WriteFile(here, want, 0o600))

@@ -334,7 +334,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 		}
 		fmt.Fprintln(a.stdout, line)
 	}
-	if r.RDMA != "" {
+	if r.RDMA != "" && a.card == nil {
 		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
 	}
 	if few := descriptorsWarning(); few != "" {
@@ -348,7 +348,7 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	}
 	if r.Line != "" {
 		first := ""
-		if strings.Contains(r.Line, "vers=3,rdma") {
+		if strings.Contains(r.Line, "vers=3,rdma") && a.card == nil {
 			first = " (an iWARP device first: rdma link add siw0 type siw netdev eth0)"
 		}
 		fmt.Fprintf(a.stdout, "from Linux, as root%s:\n  %s\n", first, r.Line)
