@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/conformance/internal/tshark"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -275,10 +274,10 @@ func testTshark(t *testing.T, all []session) {
 }
 
 // judged fails when tshark finds anything malformed, a bad CRC, or one missing.
-func judged(t *testing.T, s session) *tshark.Report {
+func judged(t *testing.T, s session) *tsharkReport {
 	t.Helper()
-	r, err := tshark.Judge(t.Context(), s.pcap)
-	if errors.Is(err, tshark.ErrMissing) {
+	r, err := askTshark(t.Context(), s.pcap)
+	if errors.Is(err, errNoTshark) {
 		t.Skip(err, "(CI has it)")
 	}
 	check(t, err)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/stag-rdma/stag/conformance/internal/tshark"
 )
 
 func tsharkCmd() *cobra.Command {
@@ -26,14 +24,14 @@ installed; 2 bad command line; 3 something is wrong.`,
 			}
 			return nil
 		},
-		RunE: askTshark,
+		RunE: runTsharkCmd,
 	}
 }
 
-func askTshark(cmd *cobra.Command, files []string) error {
+func runTsharkCmd(cmd *cobra.Command, files []string) error {
 	wrong := false
 	for _, name := range files {
-		r, err := tshark.Judge(cmd.Context(), name)
+		r, err := askTshark(cmd.Context(), name)
 		if err != nil {
 			return err
 		}

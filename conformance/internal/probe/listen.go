@@ -13,7 +13,6 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/conformance/internal/probe/internal/cases"
-	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
 	"github.com/stag-rdma/stag/internal/accept"
 	"github.com/stag-rdma/stag/rdmap/capture"
 )
@@ -35,7 +34,7 @@ type Trap struct {
 	Capture *capture.Writer
 
 	mu     sync.Mutex
-	twist  *twist.Twist
+	twist  *twist
 	relays []*relayed
 	come   chan struct{} // a connection came
 }
@@ -50,7 +49,7 @@ type ClientRun struct {
 
 // relayed is one connection of a client.
 type relayed struct {
-	relay *twist.Relay
+	relay *relay
 	heard *judged
 	done  chan struct{}
 }
@@ -69,8 +68,8 @@ func (p *Trap) timeout() time.Duration {
 }
 
 // table returns the selected cases.
-func (p *Trap) table() (list []twist.Twist) {
-	for _, tw := range twist.Table() {
+func (p *Trap) table() (list []twist) {
+	for _, tw := range twists() {
 		name := trapCase(&tw).Name
 		if (tw.Reply != nil || tw.Out != nil) && (p.Only == nil || p.Only.MatchString(name)) && (p.Skip == nil || !p.Skip.MatchString(name)) {
 			list = append(list, tw)
@@ -80,7 +79,7 @@ func (p *Trap) table() (list []twist.Twist) {
 }
 
 // trapCase describes a case.
-func trapCase(tw *twist.Twist) Case {
+func trapCase(tw *twist) Case {
 	c := Case{Name: "client/" + tw.Name, Rule: "docs/probe.md", Sends: "a server that " + tw.Does, Wants: "no crash, an end in time, nothing wrong sent"}
 	if r, ok := judge.Find(tw.Rule); ok {
 		c.Rule = r.Source
@@ -92,7 +91,7 @@ func trapCase(tw *twist.Twist) Case {
 }
 
 // fatal reports whether a client must not get what it wants from such a server.
-func fatal(tw *twist.Twist) bool {
+func fatal(tw *twist) bool {
 	r, ok := judge.Find(tw.Rule)
 	return ok && r.Severity == judge.Error && (r.Layer() == "DDP" || r.Layer() == "RDMAP" || tw.Rule == "MPA-030" || tw.Rule == "MPA-003") &&
 		tw.Rule != "RDMAP-052" && tw.Rule != "RDMAP-060" // what a Terminate says changes nothing
@@ -157,7 +156,7 @@ func (p *Trap) run(ctx context.Context, l net.Listener) ClientRun {
 }
 
 // set makes the server hostile in another way, nil: good.
-func (p *Trap) set(tw *twist.Twist) {
+func (p *Trap) set(tw *twist) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.twist, p.relays = tw, nil
@@ -191,7 +190,7 @@ func (p *Trap) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) 
 		h := hear(p.Capture.TapServer(nc), decode.FromOpener)
 		h.keep = p.Octets
 		p.mu.Lock()
-		c := &relayed{&twist.Relay{Twist: p.twist, Client: h, Server: server}, h, make(chan struct{})}
+		c := &relayed{&relay{twist: p.twist, Client: h, Server: server}, h, make(chan struct{})}
 		p.relays = append(p.relays, c)
 		p.mu.Unlock()
 		select {
@@ -223,7 +222,7 @@ func (p *Trap) wait(ctx context.Context) ClientRun {
 }
 
 // play plays one case.
-func (p *Trap) play(ctx context.Context, l net.Listener, tw *twist.Twist, r *Result) {
+func (p *Trap) play(ctx context.Context, l net.Listener, tw *twist, r *Result) {
 	p.set(tw)
 	var run ClientRun
 	if p.Client != nil {

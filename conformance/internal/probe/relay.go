@@ -1,4 +1,4 @@
-package twist
+package probe
 
 import (
 	"bytes"
@@ -14,10 +14,10 @@ import (
 	"github.com/stag-rdma/stag/rdmap/mpa"
 )
 
-// A Relay makes a good server a bad one: it passes octets between a client and the server, and changes some of
+// A relay makes a good server a bad one: it passes octets between a client and the server, and changes some of
 // them.
-type Relay struct {
-	Twist  *Twist
+type relay struct {
+	twist  *twist
 	Client net.Conn
 	Server net.Conn
 
@@ -25,11 +25,11 @@ type Relay struct {
 }
 
 // Changed reports whether the twist has changed anything.
-func (r *Relay) Changed() bool { return r.changed.Load() }
+func (r *relay) Changed() bool { return r.changed.Load() }
 
 // Run relays until both directions have ended, or one breaks. It closes both connections.
-func (r *Relay) Run() {
-	c := &Conn{twist: r.Twist, changed: &r.changed, client: r.Client, server: r.Server, settled: make(chan struct{})}
+func (r *relay) Run() {
+	c := &relayConn{twist: r.twist, changed: &r.changed, client: r.Client, server: r.Server, settled: make(chan struct{})}
 	var both sync.WaitGroup
 	both.Go(func() { c.in(); finish(r.Server) })
 	both.Go(func() { c.out(); finish(r.Client) })
@@ -45,9 +45,9 @@ func finish(nc net.Conn) {
 	}
 }
 
-// Conn is one relayed connection, to the functions of a Twist.
-type Conn struct {
-	twist          *Twist
+// relayConn is one relayed connection, to the functions of a twist.
+type relayConn struct {
+	twist          *twist
 	changed        *atomic.Bool
 	client, server net.Conn
 
@@ -68,10 +68,10 @@ type Conn struct {
 	granted atomic.Int32                 // credits, by the server
 }
 
-func (c *Conn) settle() { c.once.Do(func() { close(c.settled) }) }
+func (c *relayConn) settle() { c.once.Do(func() { close(c.settled) }) }
 
 // in passes on what the client sends.
-func (c *Conn) in() {
+func (c *relayConn) in() {
 	req, ok := startup(c.client, mpa.RequestKey)
 	if _, err := c.server.Write(req); err != nil || !ok {
 		c.settle()
@@ -90,7 +90,7 @@ func (c *Conn) in() {
 }
 
 // out passes on what the server sends.
-func (c *Conn) out() {
+func (c *relayConn) out() {
 	defer c.settle()
 	rep, ok := startup(c.server, mpa.ReplyKey)
 	if ok && c.twist != nil && c.twist.Reply != nil {
@@ -126,14 +126,14 @@ func (c *Conn) out() {
 }
 
 // note records whether octets came out as they went in.
-func (c *Conn) note(was []byte, now ...[]byte) {
+func (c *relayConn) note(was []byte, now ...[]byte) {
 	if len(now) != 1 || !bytes.Equal(was, now[0]) {
 		c.changed.Store(true)
 	}
 }
 
 // copy passes on octets as they are.
-func (c *Conn) copy(to, from net.Conn) { _, _ = io.Copy(to, from) } // either may be gone
+func (c *relayConn) copy(to, from net.Conn) { _, _ = io.Copy(to, from) } // either may be gone
 
 // startupWait bounds the wait for the rest of a startup frame.
 const startupWait = 10 * time.Second

@@ -1,4 +1,4 @@
-package tshark_test
+package main
 
 import (
 	"bytes"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/conformance/internal/tshark"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
@@ -48,7 +47,7 @@ type fields map[string][]uint64
 
 func (f fields) add(name string, values ...uint64) { f[name] = append(f[name], values...) }
 
-func flag(b bool) uint64 {
+func oneIf(b bool) uint64 {
 	if b {
 		return 1
 	}
@@ -60,9 +59,9 @@ func ours(ev *decode.Event) fields {
 	f := make(fields)
 	if s := ev.Startup; s != nil {
 		f.add("iwarp_mpa.rev", uint64(s.Rev))
-		f.add("iwarp_mpa.marker_flag", flag(s.Flags&0x80 != 0))
-		f.add("iwarp_mpa.crc_flag", flag(s.Flags&0x40 != 0))
-		f.add("iwarp_mpa.rej_flag", flag(s.Flags&0x20 != 0))
+		f.add("iwarp_mpa.marker_flag", oneIf(s.Flags&0x80 != 0))
+		f.add("iwarp_mpa.crc_flag", oneIf(s.Flags&0x40 != 0))
+		f.add("iwarp_mpa.rej_flag", oneIf(s.Flags&0x20 != 0))
 		f.add("iwarp_mpa.pdlength", uint64(s.PDLength))
 	}
 	if ev.FPDU == nil {
@@ -75,8 +74,8 @@ func ours(ev *decode.Event) fields {
 	}
 	f.add(name, uint64(binary.BigEndian.Uint32(ev.Raw[len(ev.Raw)-4:])))
 	if d := ev.DDP; d != nil {
-		f.add("iwarp_ddp.tagged_flag", flag(d.Tagged))
-		f.add("iwarp_ddp.last_flag", flag(d.Last))
+		f.add("iwarp_ddp.tagged_flag", oneIf(d.Tagged))
+		f.add("iwarp_ddp.last_flag", oneIf(d.Last))
 		f.add("iwarp_ddp.dv", uint64(d.DV))
 		if d.Tagged {
 			f.add("iwarp_ddp.stag", uint64(d.STag))
@@ -146,7 +145,7 @@ func (f fields) header(ev *decode.Event) {
 	}
 	f.add("rpcordma.reads_count", uint64(len(h.Read)))
 	f.add("rpcordma.writes_count", uint64(len(h.Write)))
-	f.add("rpcordma.reply_count", flag(h.HasReply))
+	f.add("rpcordma.reply_count", oneIf(h.HasReply))
 	for _, s := range h.Read {
 		f.add("rpcordma.position", uint64(s.Position))
 		f.segments(s.Segment)
@@ -167,7 +166,7 @@ func (f fields) segments(list ...chunks.Segment) {
 
 func (f fields) rpc(r *decode.RPC) {
 	f.add("rpc.xid", uint64(r.XID))
-	f.add("rpc.msgtyp", flag(r.IsReply))
+	f.add("rpc.msgtyp", oneIf(r.IsReply))
 	if r.Name != "" {
 		f.add("rpc.program", uint64(r.Prog))
 		f.add("rpc.programversion", uint64(r.Vers))
@@ -199,7 +198,7 @@ type corpus struct {
 func (c *corpus) add(t *testing.T, w *pcapgo.Writer, name string, in io.Reader) {
 	t.Helper()
 	var out bytes.Buffer
-	if err := tshark.Reframe(&out, in); err != nil {
+	if _, err := reframe(&out, in); err != nil {
 		t.Fatal(name, err)
 	}
 	first, id := len(c.frames), byte(0)
@@ -276,7 +275,7 @@ type difference struct{ capture, field string }
 // readDifferences reads the table: how many frames differ, by capture and field.
 func readDifferences(t *testing.T) map[difference]int {
 	t.Helper()
-	b, err := os.ReadFile("../../testdata/tshark-fields.tsv")
+	b, err := os.ReadFile("testdata/tshark-fields.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +302,7 @@ func readDifferences(t *testing.T) map[difference]int {
 // with reasons; a row without a difference fails too.
 func TestFields(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); errors.Is(err, exec.ErrNotFound) {
-		t.Skip(tshark.ErrMissing, "(CI has it)")
+		t.Skip(errNoTshark, "(CI has it)")
 	}
 	t.Parallel()
 	table := readDifferences(t)

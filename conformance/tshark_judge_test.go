@@ -1,4 +1,4 @@
-package tshark_test
+package main
 
 import (
 	"bytes"
@@ -11,16 +11,13 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/conformance/internal/tshark"
 )
 
-const pcaps = "../../testdata/pcaps/"
-
 // judge asks tshark, or skips the test.
-func judge(t *testing.T, file string) *tshark.Report {
+func tsharkReportOf(t *testing.T, file string) *tsharkReport {
 	t.Helper()
-	r, err := tshark.Judge(t.Context(), file)
-	if errors.Is(err, tshark.ErrMissing) {
+	r, err := askTshark(t.Context(), file)
+	if errors.Is(err, errNoTshark) {
 		t.Skip(err, "(CI has it)")
 	}
 	if err != nil {
@@ -45,7 +42,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			t.Parallel()
-			r := judge(t, pcaps+tt.file)
+			r := tsharkReportOf(t, pcaps+tt.file)
 			if r.FPDUs != tt.fpdu || r.Decoded != tt.fpdu || r.GoodCRCs != tt.good || r.BadCRCs != tt.bad {
 				t.Errorf("%+v", r)
 			}
@@ -80,17 +77,17 @@ func TestPort(t *testing.T) {
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := judge(t, file); r.Err() != nil || r.FPDUs == 0 {
+	if r := tsharkReportOf(t, file); r.Err() != nil || r.FPDUs == 0 {
 		t.Errorf("%+v: %v", r, r.Err())
 	}
 }
 
 // TestJudgeFile: files that are not captures.
 func TestJudgeFile(t *testing.T) {
-	if _, err := tshark.Judge(t.Context(), "../../testdata/none"); err == nil {
+	if _, err := askTshark(t.Context(), "testdata/none"); err == nil {
 		t.Error("judged a file that does not exist")
 	}
-	if _, err := tshark.Judge(t.Context(), "judge_test.go"); err == nil {
+	if _, err := askTshark(t.Context(), "judge_test.go"); err == nil {
 		t.Error("judged a file that is not a capture")
 	}
 }
@@ -104,8 +101,8 @@ type said struct {
 	raw       string
 }
 
-// events decodes a capture. whole: every frame has to be in one packet.
-func events(t *testing.T, b []byte, whole bool) []said {
+// tcpEvents decodes a capture. whole: every frame has to be in one packet.
+func tcpEvents(t *testing.T, b []byte, whole bool) []said {
 	t.Helper()
 	var all []said
 	for ev, err := range decode.Events(bytes.NewReader(b), nil) {
@@ -137,10 +134,10 @@ func TestReframeHole(t *testing.T) {
 		at += 16 + size
 	}
 	var out bytes.Buffer
-	if err := tshark.Reframe(&out, bytes.NewReader(b)); err != nil {
+	if _, err := reframe(&out, bytes.NewReader(b)); err != nil {
 		t.Fatal(err)
 	}
-	want, got := events(t, b, false), events(t, out.Bytes(), false)
+	want, got := tcpEvents(t, b, false), tcpEvents(t, out.Bytes(), false)
 	holes := 0
 	for _, s := range want {
 		holes += s.missing
@@ -166,10 +163,10 @@ func TestReframe(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := tshark.Reframe(&out, bytes.NewReader(b)); err != nil {
+		if _, err := reframe(&out, bytes.NewReader(b)); err != nil {
 			t.Fatal(err)
 		}
-		want, got := events(t, b, false), events(t, out.Bytes(), true)
+		want, got := tcpEvents(t, b, false), tcpEvents(t, out.Bytes(), true)
 		if !slices.Equal(want, got) {
 			t.Errorf("%s: %d events, want %d", file, len(got), len(want))
 			for i := range min(len(want), len(got)) {

@@ -1,4 +1,4 @@
-package twist
+package probe
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Rare returns twists that few conversations show: they test the probe, and are no cases for clients.
-func Rare() []Twist {
+// rareTwists returns twists that few conversations show: they test the probe, and are no cases for clients.
+func rareTwists() []twist {
 	be := binary.BigEndian
-	return []Twist{
-		{Name: "credits-late", Does: "grants no credit from the ninth reply of a connection on", Rule: "RPCRDMA-063", Out: func(c *Conn, f []byte) [][]byte {
+	return []twist{
+		{Name: "credits-late", Does: "grants no credit from the ninth reply of a connection on", Rule: "RPCRDMA-063", Out: func(c *relayConn, f []byte) [][]byte {
 			if u := ulpdu(f); c.outs > 8 && whole(u) && len(u) >= ddp.UntaggedLen+16 {
 				put(u, ddp.UntaggedLen+8, 0)
 			}
@@ -27,24 +27,24 @@ func Rare() []Twist {
 				slices.Reverse(w)
 			}
 		})},
-		{Name: "unused-length", Does: "returns an unused Reply chunk as if it were full", Rule: "RPCRDMA-042", In: looks, Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "unused-length", Does: "returns an unused Reply chunk as if it were full", Rule: "RPCRDMA-042", In: looks, Out: func(c *relayConn, f []byte) [][]byte {
 			return lists(func(l *chunks.Lists) {
 				if o := c.offered.Load(); o != nil && o.HasReply && l.HasReply {
 					l.Reply = o.Reply
 				}
 			})(c, f)
 		}},
-		{Name: "no-pad", Does: "sends no pad of MPA", Rule: "", Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "no-pad", Does: "sends no pad of MPA", Rule: "", Out: func(c *relayConn, f []byte) [][]byte {
 			n := mpa.HeaderLen + len(ulpdu(f))
 			return asIs(c.seal(append(f[:n:n], make([]byte, mpa.CRCLen)...)))
 		}},
-		{Name: "takes-long-crc", Does: "does not check the CRC of FPDUs of 512 octets and more", Rule: "MPA-034", In: func(c *Conn, f []byte) [][]byte {
+		{Name: "takes-long-crc", Does: "does not check the CRC of FPDUs of 512 octets and more", Rule: "MPA-034", In: func(c *relayConn, f []byte) [][]byte {
 			if len(f) < 512 {
 				return asIs(f)
 			}
 			return asIs(c.seal(f))
 		}},
-		{Name: "takes-msn-16", Does: "compares the low halves of MSNs only", Rule: "DDP-016", In: mends(func(c *Conn, u []byte) {
+		{Name: "takes-msn-16", Does: "compares the low halves of MSNs only", Rule: "DDP-016", In: mends(func(c *relayConn, u []byte) {
 			if isSend(u) {
 				if be.Uint32(u[14:]) == 0 {
 					c.msn++
@@ -54,14 +54,14 @@ func Rare() []Twist {
 				}
 			}
 		})},
-		{Name: "takes-crc-end", Does: "does not check the last octet of a CRC", Rule: "MPA-034", In: func(c *Conn, f []byte) [][]byte {
+		{Name: "takes-crc-end", Does: "does not check the last octet of a CRC", Rule: "MPA-034", In: func(c *relayConn, f []byte) [][]byte {
 			g := c.seal(slices.Clone(f))
 			if n := len(f) - 1; bytes.Equal(g[:n], f[:n]) {
 				return asIs(g)
 			}
 			return asIs(f)
 		}},
-		{Name: "position", Does: "takes a chunk at Position 0 for one behind the call", Rule: "", In: mends(func(_ *Conn, u []byte) {
+		{Name: "position", Does: "takes a chunk at Position 0 for one behind the call", Rule: "", In: mends(func(_ *relayConn, u []byte) {
 			if b := u[min(len(u), ddp.UntaggedLen):]; whole(u) && len(b) >= 48 && be.Uint32(b[16:]) == 1 && be.Uint32(b[20:]) == 0 {
 				put(b, 20, 40)
 			}
@@ -77,7 +77,7 @@ func Rare() []Twist {
 }
 
 // lists returns an Out that changes the chunk lists of Sends.
-func lists(change func(l *chunks.Lists)) func(*Conn, []byte) [][]byte {
+func lists(change func(l *chunks.Lists)) func(*relayConn, []byte) [][]byte {
 	return header(28, func(b []byte) []byte {
 		var h rpcrdma.Header
 		n, err := h.Decode(slices.Clone(b), nil)
@@ -90,8 +90,8 @@ func lists(change func(l *chunks.Lists)) func(*Conn, []byte) [][]byte {
 }
 
 // mends is repair for frames whose CRC is right: wrong ones are passed on.
-func mends(change func(c *Conn, u []byte)) func(*Conn, []byte) [][]byte {
-	return func(c *Conn, f []byte) [][]byte {
+func mends(change func(c *relayConn, u []byte)) func(*relayConn, []byte) [][]byte {
+	return func(c *relayConn, f []byte) [][]byte {
 		if good := c.seal(slices.Clone(f)); bytes.Equal(good, f) {
 			return repair(change)(c, f)
 		}

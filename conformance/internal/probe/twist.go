@@ -1,7 +1,4 @@
-// Package twist makes servers that are wrong in one respect each, out of a good server: a relay between it and its
-// clients changes what it sends, or repairs what a client sends, so that the server accepts it. They test that the
-// probe catches such servers, and they are the hostile servers that the probe plays to clients.
-package twist
+package probe
 
 import (
 	"encoding/binary"
@@ -13,8 +10,11 @@ import (
 	"github.com/stag-rdma/stag/rpcrdma"
 )
 
-// Twist is one way to be wrong. The functions get octets of their own.
-type Twist struct {
+// twist is one way to be wrong: a server that is wrong in one respect, made out of a good one. A relay between it and its
+// clients changes what it sends, or repairs what a client sends, so that the server accepts it. Twists test that the
+// probe catches such servers, and are the hostile servers that it plays to clients. The functions get octets of their
+// own.
+type twist struct {
 	Name string
 	Does string // in words
 	Rule string // of the judge, that a server like this breaks; "": none that an octet shows
@@ -22,7 +22,7 @@ type Twist struct {
 	// Reply changes the MPA Reply; nil octets end the connection.
 	Reply func([]byte) []byte
 	// Out returns what the client gets for an FPDU of the server, and In what the server gets for one of the client.
-	Out, In func(*Conn, []byte) [][]byte
+	Out, In func(*relayConn, []byte) [][]byte
 }
 
 // asIs passes a frame on.
@@ -34,10 +34,10 @@ func ulpdu(f []byte) []byte {
 }
 
 // fpdu frames a ULPDU.
-func (c *Conn) fpdu(u []byte) []byte { return mpa.AppendFPDU(nil, u, c.crcs.Load()) }
+func (c *relayConn) fpdu(u []byte) []byte { return mpa.AppendFPDU(nil, u, c.crcs.Load()) }
 
 // seal makes the CRC of an FPDU right.
-func (c *Conn) seal(f []byte) []byte {
+func (c *relayConn) seal(f []byte) []byte {
 	if !c.crcs.Load() || len(f) < mpa.CRCLen {
 		return f
 	}
@@ -55,8 +55,8 @@ func whole(u []byte) bool {
 }
 
 // sends returns an Out that changes the ULPDUs of Sends.
-func sends(change func(u []byte) []byte) func(*Conn, []byte) [][]byte {
-	return func(c *Conn, f []byte) [][]byte {
+func sends(change func(u []byte) []byte) func(*relayConn, []byte) [][]byte {
+	return func(c *relayConn, f []byte) [][]byte {
 		if u := ulpdu(f); whole(u) {
 			return asIs(c.fpdu(change(slices.Clone(u))))
 		}
@@ -65,7 +65,7 @@ func sends(change func(u []byte) []byte) func(*Conn, []byte) [][]byte {
 }
 
 // header returns an Out that changes the RPC-over-RDMA message in Sends that have at least n octets.
-func header(n int, change func(b []byte) []byte) func(*Conn, []byte) [][]byte {
+func header(n int, change func(b []byte) []byte) func(*relayConn, []byte) [][]byte {
 	return sends(func(u []byte) []byte {
 		if len(u) < ddp.UntaggedLen+n {
 			return u
@@ -75,7 +75,7 @@ func header(n int, change func(b []byte) []byte) func(*Conn, []byte) [][]byte {
 }
 
 // reply is header for accepted RPC replies without chunks; at is where the RPC message begins.
-func reply(change func(b []byte, at int) []byte) func(*Conn, []byte) [][]byte {
+func reply(change func(b []byte, at int) []byte) func(*relayConn, []byte) [][]byte {
 	const at = 28
 	return header(at+24, func(b []byte) []byte {
 		be := binary.BigEndian
@@ -87,8 +87,8 @@ func reply(change func(b []byte, at int) []byte) func(*Conn, []byte) [][]byte {
 }
 
 // before returns an Out that sends a further ULPDU before each Send.
-func before(extra func() []byte) func(*Conn, []byte) [][]byte {
-	return func(c *Conn, f []byte) [][]byte {
+func before(extra func() []byte) func(*relayConn, []byte) [][]byte {
+	return func(c *relayConn, f []byte) [][]byte {
 		if whole(ulpdu(f)) {
 			return [][]byte{c.fpdu(extra()), f}
 		}
@@ -97,7 +97,7 @@ func before(extra func() []byte) func(*Conn, []byte) [][]byte {
 }
 
 // looks notes what a call offers, and passes it on.
-func looks(c *Conn, f []byte) [][]byte {
+func looks(c *relayConn, f []byte) [][]byte {
 	if u := ulpdu(f); whole(u) {
 		var h rpcrdma.Header
 		if _, err := h.Decode(slices.Clone(u[ddp.UntaggedLen:]), nil); err == nil && !h.Lists.Empty() {
@@ -120,8 +120,8 @@ func tagged(op verbs.Opcode, stag ddp.STag, to uint64, payload []byte) []byte {
 }
 
 // terminates returns an Out that changes the payload of Terminates.
-func terminates(change func(b []byte)) func(*Conn, []byte) [][]byte {
-	return func(c *Conn, f []byte) [][]byte {
+func terminates(change func(b []byte)) func(*relayConn, []byte) [][]byte {
+	return func(c *relayConn, f []byte) [][]byte {
 		u := slices.Clone(ulpdu(f))
 		if len(u) < ddp.UntaggedLen+4 || u[0]&0x80 != 0 || verbs.Opcode(u[1]&0x0f) != verbs.OpTerminate {
 			return asIs(f)
@@ -132,8 +132,8 @@ func terminates(change func(b []byte)) func(*Conn, []byte) [][]byte {
 }
 
 // repair returns an In that makes wrong ULPDUs right, so that the server takes them.
-func repair(change func(c *Conn, u []byte)) func(*Conn, []byte) [][]byte {
-	return func(c *Conn, f []byte) [][]byte {
+func repair(change func(c *relayConn, u []byte)) func(*relayConn, []byte) [][]byte {
+	return func(c *relayConn, f []byte) [][]byte {
 		if u := ulpdu(f); len(u) >= 2 {
 			change(c, u)
 		}

@@ -1,4 +1,4 @@
-package twist
+package probe
 
 import (
 	"bytes"
@@ -11,13 +11,13 @@ import (
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
-// Table returns the twists that show in most conversations. The rules of a Reply and of a Send count from octet 0 of the frame or the ULPDU.
-func Table() []Twist {
+// twists returns the twists that show in most conversations. The rules of a Reply and of a Send count from octet 0 of the frame or the ULPDU.
+func twists() []twist {
 	return slices.Concat(startups(), lies(), blind())
 }
 
 // startups are wrong MPA Replies.
-func startups() []Twist {
+func startups() []twist {
 	flag := func(set, clear byte) func([]byte) []byte {
 		return func(b []byte) []byte { b[16] = b[16]&^clear | set; return b }
 	}
@@ -43,7 +43,7 @@ func startups() []Twist {
 			return b
 		}
 	}
-	return []Twist{
+	return []twist{
 		{Name: "reply-key", Does: "begins with the key of a Request", Rule: "MPA-001", Reply: func(b []byte) []byte { copy(b, mpa.RequestKey); return b }},
 		{Name: "reply-no-key", Does: "begins with something that is no key", Rule: "MPA-003", Reply: func(b []byte) []byte { b[0] ^= 1; return b }},
 		{Name: "reply-revision", Does: "answers with revision 3", Rule: "MPA-005", Reply: func(b []byte) []byte { b[17] = 3; return b }},
@@ -71,25 +71,25 @@ func startups() []Twist {
 const slow = 10 * time.Millisecond
 
 // lies are wrong frames.
-func lies() []Twist {
+func lies() []twist {
 	be := binary.BigEndian
-	control := func(change func(u []byte)) func(*Conn, []byte) [][]byte {
+	control := func(change func(u []byte)) func(*relayConn, []byte) [][]byte {
 		return sends(func(u []byte) []byte { change(u); return u })
 	}
-	return []Twist{
-		{Name: "pad", Does: "sends pads that are not zero", Rule: "MPA-031", Out: func(c *Conn, f []byte) [][]byte {
+	return []twist{
+		{Name: "pad", Does: "sends pads that are not zero", Rule: "MPA-031", Out: func(c *relayConn, f []byte) [][]byte {
 			for i := mpa.HeaderLen + len(ulpdu(f)); i < len(f)-mpa.CRCLen; i++ {
 				f[i] = 0x5a
 			}
 			return asIs(c.seal(f))
 		}},
-		{Name: "crc", Does: "sends wrong CRCs", Rule: "MPA-030", Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "crc", Does: "sends wrong CRCs", Rule: "MPA-030", Out: func(c *relayConn, f []byte) [][]byte {
 			if c.crcs.Load() {
 				f[len(f)-1] ^= 1
 			}
 			return asIs(f)
 		}},
-		{Name: "length", Does: "sends a wrong ULPDU_Length", Rule: "MPA-030", Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "length", Does: "sends a wrong ULPDU_Length", Rule: "MPA-030", Out: func(c *relayConn, f []byte) [][]byte {
 			be.PutUint16(f, be.Uint16(f)-4)
 			return asIs(c.seal(f))
 		}},
@@ -109,13 +109,13 @@ func lies() []Twist {
 		})},
 		{Name: "invalidate", Does: "invalidates an STag that nobody has offered", Rule: "RPCRDMA-074", Out: control(func(u []byte) { u[1] = u[1]&^0x0f | byte(verbs.OpSendInvalidate); put(u, 2, 0x1234) })},
 		{Name: "write-anywhere", Does: "writes to memory that nobody has offered", Rule: "RPCRDMA-050", Out: before(func() []byte { return tagged(verbs.OpWrite, 0xdead, 64, make([]byte, 16)) })},
-		{Name: "writes-read-chunk", Does: "writes to memory that is offered for reading", Rule: "RPCRDMA-054", In: looks, Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "writes-read-chunk", Does: "writes to memory that is offered for reading", Rule: "RPCRDMA-054", In: looks, Out: func(c *relayConn, f []byte) [][]byte {
 			if l := c.offered.Load(); whole(ulpdu(f)) && l != nil && len(l.Read) > 0 {
 				return [][]byte{c.fpdu(tagged(verbs.OpWrite, ddp.STag(l.Read[0].Handle), l.Read[0].Offset, make([]byte, 4))), f}
 			}
 			return asIs(f)
 		}},
-		{Name: "reads-write-chunk", Does: "reads memory that is offered for writing", Rule: "RPCRDMA-054", In: looks, Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "reads-write-chunk", Does: "reads memory that is offered for writing", Rule: "RPCRDMA-054", In: looks, Out: func(c *relayConn, f []byte) [][]byte {
 			u, l := ulpdu(f), c.offered.Load()
 			if len(u) >= ddp.UntaggedLen && u[0]&0x80 == 0 && be.Uint32(u[6:]) == ddp.QNRequest {
 				c.reads++
@@ -140,13 +140,13 @@ func lies() []Twist {
 		})},
 		{Name: "version", Does: "answers with rdma_vers 2", Rule: "RPCRDMA-002", Out: header(16, func(b []byte) []byte { return put(b, 4, 2) })},
 		{Name: "credits", Does: "grants no credit", Rule: "RPCRDMA-063", Out: header(16, func(b []byte) []byte { return put(b, 8, 0) })},
-		{Name: "overgrants", Does: "grants twice the credits that it serves", Rule: "", In: func(c *Conn, f []byte) [][]byte {
+		{Name: "overgrants", Does: "grants twice the credits that it serves", Rule: "", In: func(c *relayConn, f []byte) [][]byte {
 			if whole(ulpdu(f)) && c.calls.Add(1) > max(c.granted.Load(), 1) {
 				c.client.Close()
 				return nil
 			}
 			return asIs(f)
-		}, Out: func(c *Conn, f []byte) [][]byte {
+		}, Out: func(c *relayConn, f []byte) [][]byte {
 			u := slices.Clone(ulpdu(f))
 			if !whole(u) || len(u) < ddp.UntaggedLen+16 {
 				return asIs(f)
@@ -167,7 +167,7 @@ func lies() []Twist {
 		{Name: "reply-chunk", Does: "returns a Reply chunk that nobody has offered", Rule: "RPCRDMA-041", Out: reply(func(b []byte, at int) []byte {
 			return append(append(put(bytes.Clone(b[:at]), 24, 1), 0, 0, 0, 0), b[at:]...)
 		})},
-		{Name: "twice", Does: "sends every reply twice", Rule: "RPCRDMA-081", Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "twice", Does: "sends every reply twice", Rule: "RPCRDMA-081", Out: func(c *relayConn, f []byte) [][]byte {
 			u := ulpdu(f)
 			if !whole(u) {
 				return asIs(f)
@@ -186,14 +186,14 @@ func lies() []Twist {
 		{Name: "accept-stat", Does: "answers with accept_stat 9", Rule: "RPC-005", Out: reply(func(b []byte, at int) []byte { return put(b, at+20, 9) })},
 		{Name: "results", Does: "returns results of NULL", Rule: "RPC-012", Out: reply(func(b []byte, at int) []byte { return append(b, 0, 0, 0, 1) })},
 		{Name: "garbage", Does: "answers every call by GARBAGE_ARGS", Rule: "", Out: reply(func(b []byte, at int) []byte { return put(b, at+20, 4)[:at+24] })},
-		{Name: "silent", Does: "never answers", Rule: "", Out: func(*Conn, []byte) [][]byte { return nil }},
-		{Name: "half-frame", Does: "sends half an FPDU and falls silent", Rule: "", Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "silent", Does: "never answers", Rule: "", Out: func(*relayConn, []byte) [][]byte { return nil }},
+		{Name: "half-frame", Does: "sends half an FPDU and falls silent", Rule: "", Out: func(c *relayConn, f []byte) [][]byte {
 			if c.outs > 1 {
 				return nil
 			}
 			return asIs(f[:len(f)/2])
 		}},
-		{Name: "hangs-up", Does: "ends the connection after the first reply", Rule: "", Out: func(c *Conn, f []byte) [][]byte {
+		{Name: "hangs-up", Does: "ends the connection after the first reply", Rule: "", Out: func(c *relayConn, f []byte) [][]byte {
 			if c.outs > 1 {
 				c.client.Close()
 				return nil
@@ -210,13 +210,13 @@ func lies() []Twist {
 }
 
 // blind are servers that take what they must refuse.
-func blind() []Twist {
+func blind() []twist {
 	be := binary.BigEndian
-	return []Twist{
-		{Name: "takes-crc", Does: "does not check CRCs", Rule: "MPA-034", In: repair(func(*Conn, []byte) {})},
-		{Name: "takes-ddp-version", Does: "does not check the version of DDP", Rule: "DDP-014", In: repair(func(_ *Conn, u []byte) { u[0] = u[0]&^3 | ddp.Version })},
-		{Name: "takes-rdmap-version", Does: "does not check the version of RDMAP", Rule: "RDMAP-007", In: repair(func(_ *Conn, u []byte) { u[1] = u[1]&^0xc0 | 0x40 })},
-		{Name: "takes-msn", Does: "does not check MSNs", Rule: "DDP-016", In: repair(func(c *Conn, u []byte) {
+	return []twist{
+		{Name: "takes-crc", Does: "does not check CRCs", Rule: "MPA-034", In: repair(func(*relayConn, []byte) {})},
+		{Name: "takes-ddp-version", Does: "does not check the version of DDP", Rule: "DDP-014", In: repair(func(_ *relayConn, u []byte) { u[0] = u[0]&^3 | ddp.Version })},
+		{Name: "takes-rdmap-version", Does: "does not check the version of RDMAP", Rule: "RDMAP-007", In: repair(func(_ *relayConn, u []byte) { u[1] = u[1]&^0xc0 | 0x40 })},
+		{Name: "takes-msn", Does: "does not check MSNs", Rule: "DDP-016", In: repair(func(c *relayConn, u []byte) {
 			if isSend(u) {
 				if be.Uint32(u[14:]) == 0 {
 					c.msn++
@@ -224,28 +224,28 @@ func blind() []Twist {
 				put(u, 10, c.msn)
 			}
 		})},
-		{Name: "takes-queue", Does: "takes Sends from any queue", Rule: "RDMAP-007", In: repair(func(_ *Conn, u []byte) {
+		{Name: "takes-queue", Does: "takes Sends from any queue", Rule: "RDMAP-007", In: repair(func(_ *relayConn, u []byte) {
 			if isSend(u) {
 				put(u, 6, ddp.QNSend)
 			}
 		})},
-		{Name: "takes-stag", Does: "ignores RDMA Writes to STags that do not exist", Rule: "", In: func(_ *Conn, f []byte) [][]byte {
+		{Name: "takes-stag", Does: "ignores RDMA Writes to STags that do not exist", Rule: "", In: func(_ *relayConn, f []byte) [][]byte {
 			if u := ulpdu(f); len(u) > ddp.TaggedLen && u[0]&0x80 != 0 && verbs.Opcode(u[1]&0x0f) == verbs.OpWrite {
 				return nil
 			}
 			return asIs(f)
 		}},
-		{Name: "takes-rdma-version", Does: "does not check rdma_vers", Rule: "RPCRDMA-085", In: repair(func(_ *Conn, u []byte) {
+		{Name: "takes-rdma-version", Does: "does not check rdma_vers", Rule: "RPCRDMA-085", In: repair(func(_ *relayConn, u []byte) {
 			if whole(u) && len(u) >= ddp.UntaggedLen+28 {
 				put(u, ddp.UntaggedLen+4, 1)
 			}
 		})},
-		{Name: "takes-lists", Does: "ignores chunk lists that are broken", Rule: "RPCRDMA-088", In: repair(func(_ *Conn, u []byte) {
+		{Name: "takes-lists", Does: "ignores chunk lists that are broken", Rule: "RPCRDMA-088", In: repair(func(_ *relayConn, u []byte) {
 			if b := u[min(len(u), ddp.UntaggedLen):]; whole(u) && len(b) >= 28 && be.Uint32(b[12:]) == 0 && be.Uint32(b[16:]) > 1 {
 				put(b, 16, 0)
 			}
 		})},
-		{Name: "drops", Does: "drops every call but the first while one is waiting", Rule: "", In: func(c *Conn, f []byte) [][]byte {
+		{Name: "drops", Does: "drops every call but the first while one is waiting", Rule: "", In: func(c *relayConn, f []byte) [][]byte {
 			if whole(ulpdu(f)) && c.ins > 2 {
 				return nil
 			}

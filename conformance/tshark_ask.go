@@ -1,21 +1,4 @@
-// Package tshark runs tshark, which shares no code with us, on a capture of iWARP connections.
-//
-// tshark 4.0 needs help to be right about them; [Judge] gives it:
-//
-//   - It loses its place in FPDUs that TCP has cut, so it gets the capture rewritten by
-//     [Reframe]: one TCP segment per frame.
-//   - Reading once, it dissects a reply whose result came by a Write chunk twice, the
-//     second time as if the data were inline, where it runs over the end. Reading twice
-//     (-2) it puts the data in, but then stumbles over Sends of several FPDUs (a failed
-//     assertion of its own). So a complaint counts only if it makes it both times.
-//   - A Write chunk carries no XDR roundup (RFC 8166 Section 3.4.6.2), and tshark misses
-//     it: complaints about replies whose chunks are not a multiple of
-//     four octets do not count.
-//   - It goes by the ports of a connection first, and one end has a port that the kernel has
-//     chosen (57000 is IRC to tshark). It is told to look at the octets first.
-//
-// It makes all of these mistakes with captures of Linux talking to Linux; see the tests.
-package tshark
+package main
 
 import (
 	"bufio"
@@ -38,31 +21,47 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
-// ErrMissing: tshark is not installed.
-var ErrMissing = errors.New("tshark is not installed here: apt-get install tshark")
+// tshark shares no code with us. tshark 4.0 needs help to be right about iWARP; askTshark gives it:
+//
+//   - It loses its place in FPDUs that TCP has cut, so it gets the capture rewritten by
+//     reframe: one TCP segment per frame.
+//   - Reading once, it dissects a reply whose result came by a Write chunk twice, the
+//     second time as if the data were inline, where it runs over the end. Reading twice
+//     (-2) it puts the data in, but then stumbles over Sends of several FPDUs (a failed
+//     assertion of its own). So a complaint counts only if it makes it both times.
+//   - A Write chunk carries no XDR roundup (RFC 8166 Section 3.4.6.2), and tshark misses
+//     it: complaints about replies whose chunks are not a multiple of
+//     four octets do not count.
+//   - It goes by the ports of a connection first, and one end has a port that the kernel has
+//     chosen (57000 is IRC to tshark). It is told to look at the octets first.
+//
+// It makes all of these mistakes with captures of Linux talking to Linux; see the tests.
+
+// errNoTshark: tshark is not installed.
+var errNoTshark = errors.New("tshark is not installed here: apt-get install tshark")
 
 // heuristic makes tshark look for MPA before it goes by port: one end of a connection has a port that the
 // kernel has chosen, and 57000 is IRC.
 const heuristic = "tcp.try_heuristic_first:TRUE"
 
-// Report is what tshark finds in a capture.
-type Report struct {
+// tsharkReport is what tshark finds in a capture.
+type tsharkReport struct {
 	FPDUs             int // that tshark finds
 	Decoded           int // that our decoder finds
 	GoodCRCs, BadCRCs int
-	Malformed         []Complaint
+	Malformed         []tsharkComplaint
 }
 
-// Complaint is a packet that tshark marks as malformed or with an error.
-type Complaint struct {
-	Frame  int // of the capture that Reframe made
+// tsharkComplaint is a packet that tshark marks as malformed or with an error.
+type tsharkComplaint struct {
+	Frame  int // of the capture that reframe made
 	From   netip.Addr
 	Offset uint64 // in its stream
 	Event  string // what our decoder says about it
 }
 
 // Err returns nil if tshark finds nothing wrong, and as many FPDUs as our decoder.
-func (r *Report) Err() error {
+func (r *tsharkReport) Err() error {
 	var errs []error
 	for _, c := range r.Malformed {
 		errs = append(errs, fmt.Errorf("tshark finds packet %d from %v malformed: %s", c.Frame, c.From, c.Event))
@@ -76,18 +75,18 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Judge runs tshark on a capture. An error means that this was not possible: ErrMissing, or an error of the
+// askTshark runs tshark on a capture. An error means that this was not possible: errNoTshark, or an error of the
 // file or of tshark.
-func Judge(ctx context.Context, file string) (*Report, error) {
+func askTshark(ctx context.Context, file string) (*tsharkReport, error) {
 	if _, err := exec.LookPath("tshark"); err != nil {
-		return nil, ErrMissing
+		return nil, errNoTshark
 	}
 	dir, err := os.MkdirTemp("", "tshark")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	j := judge{ctx: ctx, file: filepath.Join(dir, "reframed.pcap")}
+	j := tsharkRun{ctx: ctx, file: filepath.Join(dir, "reframed.pcap")}
 	rpc, err := reframeFile(j.file, file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -113,14 +112,14 @@ func reframeFile(to, from string) (rpc bool, err error) {
 	return rpc, errors.Join(err, w.Flush(), out.Close())
 }
 
-// judge runs tshark on one reframed capture.
-type judge struct {
+// tsharkRun runs tshark on one reframed capture.
+type tsharkRun struct {
 	ctx   context.Context
 	file  string
 	flags []string
 }
 
-func (j *judge) report() (*Report, error) {
+func (j *tsharkRun) report() (*tsharkReport, error) {
 	once, err := j.marked()
 	if err != nil {
 		return nil, err
@@ -136,7 +135,7 @@ func (j *judge) report() (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{
+	r := &tsharkReport{
 		FPDUs:    bytes.Count(text, []byte("ULPDU length:")),
 		GoodCRCs: bytes.Count(text, []byte("(Good CRC32)")),
 		BadCRCs:  bytes.Count(text, []byte("(Bad CRC32")),
@@ -146,7 +145,7 @@ func (j *judge) report() (*Report, error) {
 
 // explain decodes the capture to say what the complaints are about, and leaves out those that are known to
 // be wrong.
-func (r *Report) explain(file string, frames []int) error {
+func (r *tsharkReport) explain(file string, frames []int) error {
 	in, err := os.Open(file)
 	if err != nil {
 		return err
@@ -166,7 +165,7 @@ func (r *Report) explain(file string, frames []int) error {
 		if ev.Dir == decode.FromAccepter {
 			from = ev.Conn.Accepter
 		}
-		r.Malformed = append(r.Malformed, Complaint{ev.Frame, from.Addr(), ev.Offset, strings.TrimSpace(ev.String())})
+		r.Malformed = append(r.Malformed, tsharkComplaint{ev.Frame, from.Addr(), ev.Offset, strings.TrimSpace(ev.String())})
 	}
 	return nil
 }
@@ -185,7 +184,7 @@ func unpadded(ev *decode.Event) bool {
 }
 
 // marked returns the packets that tshark marks as malformed, or with an error.
-func (j *judge) marked(flags ...string) ([]int, error) {
+func (j *tsharkRun) marked(flags ...string) ([]int, error) {
 	out, err := j.tshark(append(flags, "-T", "fields", "-e", "frame.number",
 		"-Y", "_ws.malformed || _ws.expert.severity >= 0x00800000")...)
 	if err != nil {
@@ -202,7 +201,7 @@ func (j *judge) marked(flags ...string) ([]int, error) {
 	return frames, nil
 }
 
-func (j *judge) tshark(flags ...string) ([]byte, error) {
+func (j *tsharkRun) tshark(flags ...string) ([]byte, error) {
 	cmd := exec.CommandContext(j.ctx, "tshark", slices.Concat([]string{"-r", j.file, "-o", heuristic}, j.flags, flags)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -216,22 +215,16 @@ func (j *judge) tshark(flags ...string) ([]byte, error) {
 // maxSegment is the largest TCP payload of one packet, octets: more than any FPDU.
 const maxSegment = 65535 - 20 - 20
 
-// Reframe copies a capture so that every MPA frame is one TCP segment, whatever the segments of the
-// original: same ends, same octets, times of the last octets. Streams that are not MPA are cut as they come.
-// Holes in the original are holes in the copy. If a connection has the addresses and ports of an earlier
+// reframe copies a capture so that every MPA frame is one TCP segment, whatever the segments of the original, and
+// reports whether there is RPC-over-RDMA: same ends, same octets, times of the last octets. Streams that are not MPA are
+// cut as they come. Holes in the original are holes in the copy. If a connection has the addresses and ports of an earlier
 // one, the opener gets another port, since tshark takes the two for one. RoCE is left out.
-func Reframe(out io.Writer, in io.Reader) error {
-	_, err := reframe(out, in)
-	return err
-}
-
-// reframe is Reframe, and reports whether there is RPC-over-RDMA.
 func reframe(out io.Writer, in io.Reader) (rpc bool, err error) {
 	w := pcapgo.NewWriterNanos(out)
 	if err := w.WriteFileHeader(maxSegment+74, layers.LinkTypeEthernet); err != nil {
 		return false, err
 	}
-	f := reframer{w: w, buf: gopacket.NewSerializeBuffer(), conns: make(map[int]*conn), used: make(map[[2]netip.AddrPort]bool)}
+	f := reframer{w: w, buf: gopacket.NewSerializeBuffer(), conns: make(map[int]*reframed), used: make(map[[2]netip.AddrPort]bool)}
 	for ev, err := range decode.Events(in, nil) {
 		if err == nil && ev.Conn.Carrier == decode.CarrierTCP {
 			rpc = rpc || ev.Conn.ULP == decode.ULPRPCRDMA
@@ -248,20 +241,20 @@ func reframe(out io.Writer, in io.Reader) (rpc bool, err error) {
 type reframer struct {
 	w     *pcapgo.Writer
 	buf   gopacket.SerializeBuffer
-	conns map[int]*conn
+	conns map[int]*reframed
 	used  map[[2]netip.AddrPort]bool
 }
 
-// conn is a connection of the copy: what is said by its opener, and to it.
-type conn struct {
+// reframed is a connection of the copy: what is said by its opener, and to it.
+type reframed struct {
 	ends [2]netip.AddrPort // the opener's first
 	next [2]uint32         // sequence numbers, by direction
 }
 
 // open returns the connection of ev with ends that no other has had.
-func (f *reframer) open(ev *decode.Event) *conn {
+func (f *reframer) open(ev *decode.Event) *reframed {
 	isn := uint32(ev.Conn.ID) * 1_000_003
-	c := &conn{ends: [2]netip.AddrPort{ev.Conn.Opener, ev.Conn.Accepter}, next: [2]uint32{isn, ^isn}}
+	c := &reframed{ends: [2]netip.AddrPort{ev.Conn.Opener, ev.Conn.Accepter}, next: [2]uint32{isn, ^isn}}
 	for f.used[c.ends] {
 		c.ends[0] = netip.AddrPortFrom(c.ends[0].Addr(), c.ends[0].Port()+1)
 	}
@@ -291,7 +284,7 @@ func (f *reframer) event(ev *decode.Event) error {
 }
 
 // handshake opens a connection, from the opener whoever was seen first.
-func (f *reframer) handshake(ev *decode.Event, c *conn) error {
+func (f *reframer) handshake(ev *decode.Event, c *reframed) error {
 	for _, s := range []struct {
 		dir decode.Dir
 		tcp layers.TCP
@@ -309,7 +302,7 @@ func (f *reframer) handshake(ev *decode.Event, c *conn) error {
 }
 
 // send writes one packet.
-func (f *reframer) send(ev *decode.Event, c *conn, tcp *layers.TCP, payload []byte) error {
+func (f *reframer) send(ev *decode.Event, c *reframed, tcp *layers.TCP, payload []byte) error {
 	src, dst := c.ends[ev.Dir], c.ends[1-ev.Dir]
 	tcp.SrcPort, tcp.DstPort = layers.TCPPort(src.Port()), layers.TCPPort(dst.Port())
 	tcp.Seq, tcp.Window = c.next[ev.Dir], 65535

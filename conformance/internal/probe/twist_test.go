@@ -1,9 +1,8 @@
-package twist_test
+package probe
 
 import (
 	"context"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"net"
 	"regexp"
@@ -14,11 +13,8 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/probe"
-	"github.com/stag-rdma/stag/conformance/internal/probe/internal/twist"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	nfsserver "github.com/stag-rdma/stag/nfsdemo/server"
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -38,7 +34,7 @@ func serve(t testing.TB, h rpc.Handler) string {
 }
 
 // twisted returns the address of a server with a twist.
-func twisted(t *testing.T, tw *twist.Twist, server string) string {
+func twisted(t *testing.T, tw *twist, server string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,7 +52,7 @@ func twisted(t *testing.T, tw *twist.Twist, server string) string {
 				client.Close()
 				continue
 			}
-			all.Go(func() { (&twist.Relay{Twist: tw, Client: client, Server: nc}).Run() })
+			all.Go(func() { (&relay{twist: tw, Client: client, Server: nc}).Run() })
 		}
 	})
 	t.Cleanup(func() { l.Close(); all.Wait() })
@@ -91,16 +87,16 @@ func TestTwists(t *testing.T) {
 	t.Parallel()
 	server := serve(t, rpc.HandlerFunc(odd))
 	var all sync.WaitGroup
-	for _, tw := range slices.Concat([]twist.Twist{{Name: "none"}}, twist.Table(), twist.Rare()) {
+	for _, tw := range slices.Concat([]twist{{Name: "none"}}, twists(), rareTwists()) {
 		all.Go(func() { // at the same time: they wait more than they work
-			p := &probe.Prober{Address: twisted(t, &tw, server), Handle: []byte("file"), Only: someCases, Timeout: time.Second, Quiet: 50 * time.Millisecond}
+			p := &Prober{Address: twisted(t, &tw, server), Handle: []byte("file"), Only: someCases, Timeout: time.Second, Quiet: 50 * time.Millisecond}
 			if tw.Name == "none" {
 				p.Timeout, p.Quiet = time.Hour, 500*time.Millisecond
 			}
 			var caught []string
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, err := p.Run(ctx, func(r *probe.Result) {
+			_, err := p.Run(ctx, func(r *Result) {
 				if r.Verdict != "ok" {
 					cancel() // once is enough
 					caught = append(caught, fmt.Sprintf("%s %+v %q", r.Name, r.Tries, r.Alive))
@@ -133,14 +129,14 @@ func TestOneFault(t *testing.T) {
 	} {
 		t.Run(tt.twist, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(twist.Table(), func(tw twist.Twist) bool { return tw.Name == tt.twist })
+			i := slices.IndexFunc(twists(), func(tw twist) bool { return tw.Name == tt.twist })
 			// The usual call is played although it is not selected.
-			p := &probe.Prober{
-				Address: twisted(t, &twist.Table()[i], server), Only: someCases, Skip: regexp.MustCompile("^(load/|mpa/depths)"),
+			p := &Prober{
+				Address: twisted(t, &twists()[i], server), Only: someCases, Skip: regexp.MustCompile("^(load/|mpa/depths)"),
 				Quiet: 500 * time.Millisecond, Timeout: time.Hour,
 			}
 			n := 0
-			_, err := p.Run(t.Context(), func(r *probe.Result) {
+			_, err := p.Run(t.Context(), func(r *Result) {
 				n++
 				said := fmt.Sprintf("%+v", r.Tries)
 				if r.Name == "mpa/usual" &&
@@ -159,15 +155,10 @@ func TestOneFault(t *testing.T) {
 // TestTwistRules: the rules that the twists name exist.
 func TestTwistRules(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, tw := range append(twist.Table(), twist.Rare()...) {
+	for _, tw := range append(twists(), rareTwists()...) {
 		if _, ok := judge.Find(tw.Rule); tw.Rule != "" && !ok || seen[tw.Name] || tw.Does == "" {
 			t.Errorf("%+v", tw)
 		}
 		seen[tw.Name] = true
 	}
-}
-
-func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8") // they wait more than they work
-	rdmaptest.Main(m)
 }
