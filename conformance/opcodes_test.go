@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
@@ -51,7 +50,7 @@ func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	check(t, <-shook)
 
 	all := region.RemoteRead | region.RemoteWrite | region.Atomic | region.FlushPersistent | region.FlushVisible | region.Verify
-	reg, err := y.Table().RegisterMemory(durable(make([]byte, 8192)), region.Options{Access: all, Hash: region.SHA256})
+	reg, err := y.Table().RegisterMemory(durable(make([]byte, 8192)), region.Options{Access: all})
 	check(t, err)
 	s := reg.STag()
 	sayMessages(ctx, t, x, y)
@@ -95,20 +94,20 @@ func sayMessages(ctx context.Context, t *testing.T, x, y *rdmap.Conn) {
 func sayRequests(ctx context.Context, t *testing.T, x *rdmap.Conn, s region.STag) {
 	t.Helper()
 	data := bytes.Repeat([]byte{0xab}, 4000)
-	sum := sha256.Sum256(data)
+	sum := rdmaptest.Castagnoli(data)
 	var w rdmap.Waiter
 	w.Reset()
 	check(t, x.Post([]verbs.WR{
 		{Op: verbs.OpWrite, STag: s, TO: 1024, Body: data},
 		{Op: verbs.OpFlushRequest, STag: s, TO: 1024, Len: 4000, Flags: verbs.FlushPersistent},
-		{Op: verbs.OpVerifyRequest, STag: s, TO: 1024, Len: 4000, Body: sum[:]},
+		{Op: verbs.OpVerifyRequest, STag: s, TO: 1024, Len: 4000, Body: sum},
 		{Op: verbs.OpAtomicWriteRequest, STag: s, Body: binary.BigEndian.AppendUint64(nil, 5024)},
 		{Op: verbs.OpFlushRequest, STag: s, Len: 8, Flags: verbs.FlushPersistent | verbs.FlushVisible, Done: &w},
 	}))
 	check(t, x.Wait(ctx, &w))
 	got, err := x.Verify(ctx, s, 1024, 64, nil)
 	check(t, err)
-	if want := sha256.Sum256(data[:64]); !bytes.Equal(got, want[:]) {
+	if want := rdmaptest.Castagnoli(data[:64]); !bytes.Equal(got, want) {
 		t.Fatalf("Verify answered %x", got)
 	}
 	sink := make([]byte, 4000)
@@ -205,13 +204,13 @@ func TestAllOpcodesTshark(t *testing.T) {
 // testLuaFields looks for what was sent in the text of tshark with stag.lua.
 func testLuaFields(t *testing.T, text string, s region.STag, said map[int][]verbs.Opcode) {
 	t.Helper()
-	sum := sha256.Sum256(bytes.Repeat([]byte{0xab}, 4000))
+	sum := rdmaptest.Castagnoli(bytes.Repeat([]byte{0xab}, 4000))
 	for want, times := range map[string]int{
 		"(Good CRC32)":                                len(slices.Concat(slices.Collect(maps.Values(said))...)),
 		"(Bad CRC32":                                  0,
 		"Data: 0102030405060708":                      1,
 		"Data: 00000000000013a0":                      1,
-		"Hash: " + hex.EncodeToString(sum[:]):         2,
+		"Hash: " + hex.EncodeToString(sum):            2,
 		fmt.Sprintf("Target STag: 0x%08x", uint32(s)): 8,
 		"Target tagged offset: 0x0000000000000400":    3,
 		"= Persistent: True":                          2,

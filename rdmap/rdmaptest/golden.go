@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash/crc32"
 	"testing"
 	"unsafe"
 
@@ -15,9 +16,7 @@ import (
 
 // Castagnoli returns the CRC32C of p as a region table returns it.
 func Castagnoli(p []byte) []byte {
-	h := region.CRC32C.New()
-	h.Write(p)
-	return h.Sum(nil)
+	return binary.BigEndian.AppendUint32(nil, crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // Pattern returns n octets that differ from their neighbours.

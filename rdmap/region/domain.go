@@ -89,9 +89,6 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	if o.Access&^accessAll != 0 {
 		return Region{}, ErrRights
 	}
-	if h := o.Hash; h != nil && !h.possible() {
-		return Region{}, ErrHash
-	}
 	if o.Base > math.MaxUint64-uint64(len(data)) {
 		return Region{}, ErrBase
 	}
@@ -112,7 +109,7 @@ func (d *Domain) install(owner *Table, mem Memory, data []byte, o Options) (Regi
 	stag, slot := d.draw()
 	e := d.entry()
 	e.owner, e.mem, e.data, e.base, e.access = owner, mem, data, o.Base, o.Access
-	e.hash, e.high = o.Hash, 0
+	e.high = 0
 	e.guard, _ = mem.(Guarded)
 	e.medium, _ = mem.(ReadBacker)
 	if RaceDetector && e.guard == nil && !o.window && len(data) > 0 {
@@ -210,7 +207,7 @@ func (d *Domain) put(e *entry) {
 		strike(e.data)
 		e.uses = nil
 	}
-	e.mem, e.owner, e.hash, e.whole = nil, nil, nil, nil
+	e.mem, e.owner, e.whole = nil, nil, nil
 	e.guard, e.fate, e.failed, e.medium = nil, nil, nil, nil
 	e.epoch++
 	e.shut()

@@ -38,7 +38,6 @@ type entry struct {
 	dom    *Domain
 	base   uint64
 	access Access
-	hash   *Hash // nil: CRC32C
 	fate   *fate // of mem
 	uses   *uses // of data, in builds with the race detector
 	high   int   // with Scratch: nothing was placed from here on; the reader of the stream owns it

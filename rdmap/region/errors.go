@@ -33,8 +33,6 @@ var (
 	ErrRights = errors.New("region: unknown access rights")
 	// ErrBase: base plus length of the region passes 2^64.
 	ErrBase = errors.New("region: base out of range")
-	// ErrHash: Options.Hash has no New, its Size is not 1 to 64, or its sums have another length.
-	ErrHash = errors.New("region: impossible hash (it needs New, and sums of Size octets, 1 to 64)")
 	// ErrCard: an RDMA card carries the connection, and would pass over what a Memory guards or persists.
 	ErrCard = errors.New("region: an RDMA card names plain memory only (use Register or a Window)")
 	// ErrNotPersistent: Persist on memory that does not outlive the process.

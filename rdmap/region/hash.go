@@ -1,95 +1,51 @@
 package region
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"hash"
-	"hash/crc32"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
 )
 
-// Hash is the hash algorithm that Verify uses for a registration. The upper layers agree on it; it is
-// never negotiated on the wire. For a keyed hash, New is a closure over the key:
-//
-//	&region.Hash{Size: 32, New: func() hash.Hash { h, _ := blake2b.New256(key); return h }}
-type Hash struct {
-	// Size is the length of a sum in octets, 1 to 64.
-	Size int
-	// New starts a sum.
-	New func() hash.Hash
-}
-
-// The built-in algorithms: CRC32C, 4 octets big-endian, and SHA-256.
-var (
-	CRC32C = &Hash{Size: crc32.Size, New: func() hash.Hash { return crc32.New(castagnoli) }}
-	SHA256 = &Hash{Size: sha256.Size, New: sha256.New}
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// possible reports whether a Verify can carry the sums of h.
-func (h *Hash) possible() bool {
-	return h == CRC32C || h == SHA256 || h.Size >= 1 && h.Size <= 64 && h.New != nil && h.New().Size() == h.Size
-}
-
-// append appends the sum of p to dst. The built-in algorithms allocate nothing. dst is passed to no
-// interface, so that it can be on the stack.
-func (h *Hash) append(dst, p []byte) []byte {
-	switch h {
-	case CRC32C:
-		return binary.BigEndian.AppendUint32(dst, crc32c.Update(0, p))
-	case SHA256:
-		s := sha256.Sum256(p)
-		return append(dst, s[:]...)
-	}
-	s := h.New()
-	_, _ = s.Write(p)
-	return append(dst, s.Sum(nil)...)
-}
-
-// Hash returns the algorithm of the registration: Options.Hash, or CRC32C.
-func (v *View) Hash() *Hash {
-	if h := v.e.hash; h != nil {
-		return h
-	}
-	return CRC32C
-}
+// SumLen is the length of the hash that Verify compares or returns: CRC32C, 4 octets big-endian. The upper layers agree
+// on it; it is never negotiated on the wire.
+const SumLen = 4
 
 // Access returns the rights of the registration.
 func (v *View) Access() Access { return v.e.access }
 
-// AppendSum appends the sum of the view's octets to dst, Hash().Size octets: of what the medium holds if the
-// memory is a ReadBacker. Its errors are those of ReadBack and Guard.
+// AppendSum appends the hash of the view's octets to dst: of what the medium holds if the memory is a ReadBacker. Its
+// errors are those of ReadBack and Guard.
 func (v *View) AppendSum(dst []byte) ([]byte, error) {
+	sum, err := v.sum()
+	return binary.BigEndian.AppendUint32(dst, sum), err
+}
+
+func (v *View) sum() (sum uint32, err error) {
 	if v.e.medium != nil {
-		sum, err := v.mediumSum()
-		return append(dst, sum...), err
+		var s summer
+		err = v.e.medium.ReadBack(&s, v.off, len(v.data))
+		return uint32(s), err
 	}
-	if v.Guarded() {
-		sum, err := v.guardedSum()
-		return append(dst, sum...), err
+	if !v.Guarded() {
+		return crc32c.Update(0, v.data), nil
 	}
-	return v.Hash().append(dst, v.data), nil
-}
-
-func (v *View) mediumSum() ([]byte, error) {
-	s := v.Hash().New()
-	err := v.e.medium.ReadBack(s, v.off, len(v.data))
-	return s.Sum(nil), err
-}
-
-func (v *View) guardedSum() (sum []byte, err error) {
-	h, data := v.Hash(), v.data
 	if RaceDetector {
 		if u, ok := v.e.guarded().(unseen); ok {
-			data = make([]byte, len(data))
+			data := make([]byte, len(v.data))
 			_ = u.Load(data, v.off) // within it
-			return h.append(nil, data), nil
+			return crc32c.Update(0, data), nil
 		}
 	}
-	err = v.Guard(func() error { sum = h.append(nil, data); return nil })
+	err = v.Guard(func() error { sum = crc32c.Update(0, v.data); return nil })
 	return sum, err
+}
+
+// summer sums what is written to it.
+type summer uint32
+
+func (s *summer) Write(p []byte) (int, error) {
+	*s = summer(crc32c.Update(uint32(*s), p))
+	return len(p), nil
 }
 
 // Guessed counts a failed comparison by a peer of t without the right to read. All failed comparisons over

@@ -34,8 +34,6 @@ type Options struct {
 	// Base is the TO of the first octet. Choice: 0 by default, so that a TO is an
 	// offset and tells the peer nothing about addresses.
 	Base uint64
-	// Hash is the algorithm of Verify. Nil: CRC32C.
-	Hash *Hash
 
 	window bool // made closed
 }
@@ -51,7 +49,7 @@ func (t *Table) Register(mem []byte, access Access) (Region, error) {
 	return t.named(r, mem, access)
 }
 
-// RegisterMemory is like Register, for any Memory. Further errors are ErrBase, ErrHash, and
+// RegisterMemory is like Register, for any Memory. Further errors are ErrBase and
 // ErrNotVerifiable with the right Verify, and ErrCard. It does not take mem: the owner has to close it.
 func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
 	if t.namer != nil && o.Access&ofPeer != 0 {
@@ -62,7 +60,7 @@ func (t *Table) RegisterMemory(mem Memory, o Options) (Region, error) {
 
 // RegisterShared makes mem reachable on all streams of the domain. A peer cannot invalidate it: RFC
 // 5040 Section 8.1 forbids that for an STag that streams share. Errors: ErrTooMany, ErrRights,
-// ErrBase, ErrHash, ErrNotVerifiable.
+// ErrBase, ErrNotVerifiable.
 func (d *Domain) RegisterShared(mem Memory, o Options) (Region, error) {
 	return d.install(nil, mem, mem.Bytes(), o)
 }

@@ -388,10 +388,10 @@ func executeVerify(it *message, t *region.Table) error {
 	if blind && (len(want) == 0 || g.N < minCompare || !view.MayGuess(t)) {
 		return it.req.refuse(vioAccess, region.ErrAccess)
 	}
-	if size := view.Hash().Size; len(want) != 0 && len(want) != size || size > maxHash {
-		return it.req.refuse(vioHashLength, wantGot(size, len(want)))
+	if len(want) != 0 && len(want) != region.SumLen {
+		return it.req.refuse(vioHashLength, wantGot(region.SumLen, len(want)))
 	}
-	var room [maxHash]byte
+	var room [region.SumLen]byte
 	sum, err := view.AppendSum(room[:0])
 	if err != nil {
 		return it.req.refuse(memoryFailed(&view, err), err)
