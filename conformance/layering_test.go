@@ -92,7 +92,7 @@ var floors = []layer{
 	{name: "rdmap/region/pmem/...", may: []string{"rdmap/region", "rdmap/region/pmem/..."}, modules: []string{"golang.org/x/sys"}},
 	{name: "rdmap/verbs", may: []string{"rdmap/ddp", "rdmap/region", "internal/setting"}},
 	{name: "rdmap/rdmaptest", may: []string{"rdmap/..."}, modules: []string{"go.uber.org/goleak", "golang.org/x/sys"}},
-	{name: "rdmap/capture", may: []string{"internal/accept"}},
+	{name: "rdmap/capture"},
 	{name: "rdmap", may: []string{"internal/quick", "internal/reading", "rdmap/ddp", "rdmap/mpa", "rdmap/region", "rdmap/verbs", "rdmap/internal/...", "internal/peeraddr", "internal/setting"}, modules: []string{"go.uber.org/zap", "golang.org/x/sys"}},
 	{name: "rdmap/internal/buf", may: []string{"rdmap/verbs"}},
 	{

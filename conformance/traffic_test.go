@@ -18,6 +18,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -50,7 +51,7 @@ func sessions(t *testing.T) []session {
 		{"revision 1", transport.Config{Startup: transport.Startup{Revision: 1, Markers: true}}, true},
 	} {
 		s := session{tt.name, filepath.Join(dir, tt.name+".pcapng"), tt.crc, tt.cfg.Startup.Markers}
-		record(t, s.pcap, tt.cfg)
+		t.Run("record "+tt.name, func(t *testing.T) { record(t, s.pcap, tt.cfg) })
 		all = append(all, s)
 	}
 	return all
@@ -61,7 +62,7 @@ func record(t *testing.T, file string, cfg transport.Config) {
 	t.Helper()
 	w, err := capture.Create(file)
 	check(t, err)
-	defer func() { check(t, w.Close()) }()
+	t.Cleanup(func() { check(t, w.Close()) })
 
 	fsys := mem.New(nil)
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/mem", FS: fsys, Squash: 0}}})
@@ -73,20 +74,14 @@ func record(t *testing.T, file string, cfg transport.Config) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(back) }()
 
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	relayed := make(chan error, 1)
-	go func() { relayed <- w.Relay(front, "tcp", back.Addr().String()) }()
-
-	talk(t, front.Addr().String(), &cfg)
-
-	check(t, front.Close())
-	check(t, <-relayed)
-	check(t, srv.Close())
-	if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-		t.Fatal(err)
-	}
-	check(t, fsys.Close())
+	t.Cleanup(func() {
+		check(t, srv.Close())
+		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
+			t.Fatal(err)
+		}
+		check(t, fsys.Close())
+	})
+	talk(t, rdmaptest.Relayed(t, w, back.Addr().String()), &cfg)
 }
 
 func check(t *testing.T, err error) {

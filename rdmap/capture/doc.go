@@ -8,8 +8,7 @@
 //	...
 //	err = w.Close()                 // reports what could not be recorded
 //
-// [Writer.Conn] does the same for octets that you have already, and [Writer.Relay] for two
-// ends that keep their own connections.
+// [Writer.Conn] does the same for octets that you have already.
 //
 // TLS: a tap above it records the plaintext, iWARP that Wireshark finds by itself. A tap
 // below it records the TLS records. To look inside them, give tls.Config.KeyLogWriter a

@@ -2,10 +2,13 @@ package rdmaptest
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,10 +60,13 @@ func Relayed(t TB, w *capture.Writer, addr string) string {
 	if err != nil {
 		t.Fatalf("recording: %v", err)
 	}
-	relayed := make(chan error, 1)
-	go func() { relayed <- w.Relay(l, "tcp", addr) }()
+	relayed := make(chan struct{})
+	go func() {
+		defer close(relayed)
+		relay(w, l, addr)
+	}()
 	t.Cleanup(func() {
-		l.Close() //nolint:errcheck // Relay returns in any case
+		l.Close() //nolint:errcheck // relay returns in any case
 		select {
 		case <-relayed:
 		case <-time.After(relayPatience):
@@ -68,4 +74,50 @@ func Relayed(t TB, w *capture.Writer, addr string) string {
 		}
 	})
 	return l.Addr().String()
+}
+
+// relay forwards connections to addr and records them until l is closed, and waits for their end. Both ends keep plain
+// TCP connections, which a tap would hide from them. Octets are recorded before they are forwarded, and the end of a
+// direction is forwarded as such.
+func relay(w *capture.Writer, l net.Listener, addr string) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return
+		}
+		wg.Go(func() {
+			defer client.Close()
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			rec := w.Conn(addrPort(client.RemoteAddr()), addrPort(server.RemoteAddr()))
+			var both sync.WaitGroup
+			both.Go(func() { forward(recorded{rec, capture.ToServer}, server, client) })
+			both.Go(func() { forward(recorded{rec, capture.ToClient}, client, server) })
+			both.Wait()
+		})
+	}
+}
+
+func addrPort(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
+
+func forward(rec recorded, dst, src net.Conn) {
+	_, _ = io.Copy(dst, io.TeeReader(src, rec)) // either end may go away at any time
+	rec.CloseWrite(rec.dir)
+	_ = dst.(*net.TCPConn).CloseWrite()
+}
+
+// recorded is a direction.
+type recorded struct {
+	*capture.Conn
+	dir capture.Dir
+}
+
+func (r recorded) Write(p []byte) (int, error) {
+	r.Conn.Write(r.dir, p)
+	return len(p), nil
 }
