@@ -5,15 +5,14 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 )
 
 // endless returns a judge, and a function that shows it the next segment of an RDMA Write that never
 // ends: 1428 octets of payload, as Linux sends them.
 func endless(tb testing.TB) (next func()) {
-	t := twin.New().Startup()
+	t := New().Startup()
 	t.Segment = 1428
-	t.Write(twin.I, 0x3300, 0, make([]byte, 1428*3))
+	t.Write(I, 0x3300, 0, make([]byte, 1428*3))
 	j := judge.New(nil, func(v *judge.Violation) { tb.Error(v) })
 	j.SetTooLong(1 << 62)
 	var ev decode.Event

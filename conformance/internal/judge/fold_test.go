@@ -8,7 +8,6 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/mpa"
@@ -25,7 +24,7 @@ type heard struct {
 }
 
 // listen returns the octets of a conversation, frame by frame.
-func listen(t *twin.Trace) (all []heard) {
+func listen(t *Trace) (all []heard) {
 	t.Play(nil, func(ev *decode.Event) {
 		if ev.Kind != decode.KindOpen {
 			all = append(all, heard{ev.Dir, ev.Kind, bytes.Clone(ev.Raw), ev.Reset})
@@ -96,8 +95,8 @@ func flipped(f *heard, at int, bit byte, crc bool) []byte {
 }
 
 // someNFS returns some NFS.
-func someNFS(crc bool) *twin.Trace {
-	r := twin.NewRPC()
+func someNFS(crc bool) *Trace {
+	r := NewRPC()
 	r.Segment = 2000
 	r.Do(r.Null())
 	r.Do(r.ReadFile(5001))
@@ -143,7 +142,7 @@ func TestConsequences(t *testing.T) {
 // TestTwoMistakes: a mistake long after another is one of its own, with CRCs and without.
 func TestTwoMistakes(t *testing.T) {
 	for _, crc := range []bool{false, true} {
-		r := twin.NewRPC()
+		r := NewRPC()
 		x := r.GetAttr()
 		r.Do(r.Null())
 		r.Do(x)
@@ -161,7 +160,7 @@ func TestTwoMistakes(t *testing.T) {
 		r.Nth(verbs.OpSend, 2).Seg.DV = 2 // the first GETATTR
 		var got []string
 		for _, v := range judged(r.Trace, new(twinOf)) {
-			if v.Dir == twin.I {
+			if v.Dir == I {
 				got = append(got, v.Rule.ID)
 			}
 		}
@@ -175,82 +174,82 @@ func TestTwoMistakes(t *testing.T) {
 func TestCases(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		good   func() *twin.Trace
-		mutate func(*twin.Trace)
+		good   func() *Trace
+		mutate func(*Trace)
 		want   []string
 	}{
-		{"FIN inside a tagged message", every, func(t *twin.Trace) {
-			w := t.Write(twin.I, 0x4400, 0, octets(8))
+		{"FIN inside a tagged message", every, func(t *Trace) {
+			w := t.Write(I, 0x4400, 0, octets(8))
 			w.Seg.Last = false
 			t.Drop(w)
 			t.Before(t.Frames[len(t.Frames)-2], w)
 		}, []string{"DDP-012"}},
-		{"FIN inside a message, after a Terminate", terminated, the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
-		{"another STag to invalidate in the second segment", every, func(t *twin.Trace) {
+		{"FIN inside a message, after a Terminate", terminated, the(verbs.OpSend, 1, func(f *Frame) { f.Seg.Last = false }), []string{"RDMAP-056"}},
+		{"another STag to invalidate in the second segment", every, func(t *Trace) {
 			t.Segment = 4
 			last := t.Frames[len(t.Frames)-2:]
 			t.Drop(last...)
-			t.SendInvalidate(twin.I, 0x77, octets(8)).Seg.ULP = 0x78
+			t.SendInvalidate(I, 0x77, octets(8)).Seg.ULP = 0x78
 			t.Close()
 		}, []string{"DDP-008"}},
-		{"RST inside a frame", usual, func(t *twin.Trace) {
+		{"RST inside a frame", usual, func(t *Trace) {
 			t.Nth(verbs.OpSend, 1).Cut = 5
-			t.Frames[len(t.Frames)-1].End = twin.RST
+			t.Frames[len(t.Frames)-1].End = RST
 		}, nil},
-		{"a frame damaged on the way", every, the(verbs.OpSend, 0, func(f *twin.Frame) {
+		{"a frame damaged on the way", every, the(verbs.OpSend, 0, func(f *Frame) {
 			f.BadCRC, f.Seg.MSN, f.Seg.Control = true, 77, 0xff
 		}), []string{"MPA-030", "MPA-034"}},
-		{"a warning hides no error", busy, func(t *twin.Trace) {
-			the(verbs.OpReadResponse, 0, func(f *twin.Frame) { f.Seg.Control |= 0x20 })(t)
+		{"a warning hides no error", busy, func(t *Trace) {
+			the(verbs.OpReadResponse, 0, func(f *Frame) { f.Seg.Control |= 0x20 })(t)
 			grow(verbs.OpReadResponse, 4)(t)
 		}, []string{"RDMAP-002", "RDMAP-033"}},
-		{"an Invalidate STag in a commit request, where the draft is silent", every, the(verbs.OpAtomicWriteRequest, 0, func(f *twin.Frame) {
+		{"an Invalidate STag in a commit request, where the draft is silent", every, the(verbs.OpAtomicWriteRequest, 0, func(f *Frame) {
 			f.Seg.ULP = 1
 		}), nil},
-		{"a Read of nothing, answered with whatever STag", usual, func(t *twin.Trace) {
+		{"a Read of nothing, answered with whatever STag", usual, func(t *Trace) {
 			r := read(0)
 			r.Size = 0
 			t.Frames = t.Frames[:4]
-			t.ReadRequest(twin.I, r)
-			t.ReadResponse(twin.R, r).Seg.STag = 9
+			t.ReadRequest(I, r)
+			t.ReadResponse(R, r).Seg.STag = 9
 			t.Close()
 		}, nil},
-		{"octets after a Reply that rejects", onlyStartup, func(t *twin.Trace) {
+		{"octets after a Reply that rejects", onlyStartup, func(t *Trace) {
 			t.Frames[1].Startup.Rejected = true
-			t.Before(t.Frames[2], &twin.Frame{Dir: twin.I, Raw: octets(40)})
+			t.Before(t.Frames[2], &Frame{Dir: I, Raw: octets(40)})
 		}, nil},
-		{"FPDUs of both sides after a Reply that rejects", usual, ofReply(func(s *twin.Startup) { s.Rejected = true }), []string{"MPA-022"}},
-		{"an octet after the Request", usual, func(t *twin.Trace) {
-			t.Before(t.Frames[1], &twin.Frame{Dir: twin.I, Raw: []byte{0}})
+		{"FPDUs of both sides after a Reply that rejects", usual, ofReply(func(s *Startup) { s.Rejected = true }), []string{"MPA-022"}},
+		{"an octet after the Request", usual, func(t *Trace) {
+			t.Before(t.Frames[1], &Frame{Dir: I, Raw: []byte{0}})
 		}, []string{"MPA-010"}},
-		{"markers that were asked for and do not come", usual, ofReply(func(s *twin.Startup) { s.Flags |= 0x80 }), []string{"MPA-040"}},
-		{"the Request twice", onlyStartup, func(t *twin.Trace) {
-			t.Before(t.Frames[2], &twin.Frame{Dir: twin.I, Raw: []byte("MPA ID Req Frame\x00\x01\x00\x00")})
+		{"markers that were asked for and do not come", usual, ofReply(func(s *Startup) { s.Flags |= 0x80 }), []string{"MPA-040"}},
+		{"the Request twice", onlyStartup, func(t *Trace) {
+			t.Before(t.Frames[2], &Frame{Dir: I, Raw: []byte("MPA ID Req Frame\x00\x01\x00\x00")})
 		}, []string{"MPA-001"}},
-		{"half a frame before the Reply, and none after it", usual, func(t *twin.Trace) {
-			t.Before(t.Frames[1], &twin.Frame{Dir: twin.I, Raw: []byte{0}})
+		{"half a frame before the Reply, and none after it", usual, func(t *Trace) {
+			t.Before(t.Frames[1], &Frame{Dir: I, Raw: []byte{0}})
 			t.Drop(t.Nth(verbs.OpSend, 0))
 		}, []string{"MPA-010"}},
-		{"an empty Send as RTR, where a Write was offered", p2p, func(t *twin.Trace) {
+		{"an empty Send as RTR, where a Write was offered", p2p, func(t *Trace) {
 			t.Nth(verbs.OpWrite, 0).Seg = ddp.Segment{Last: true, DV: 1, Control: 0x43}
 			t.Renumber()
 		}, []string{"MPA-020"}},
-		{"Immediate Data as RTR", p2p, func(t *twin.Trace) {
+		{"Immediate Data as RTR", p2p, func(t *Trace) {
 			f := t.Nth(verbs.OpWrite, 0)
 			f.Seg, f.Payload = ddp.Segment{Last: true, DV: 1, Control: 0x48}, octets(8)
 			t.Renumber()
 		}, []string{"MPA-020"}},
-		{"another queue inside a message", every, func(t *twin.Trace) {
+		{"another queue inside a message", every, func(t *Trace) {
 			x := t.Nth(verbs.OpReadRequest, 1)
 			t.Drop(x)
 			t.Before(t.Nth(verbs.OpSend, 3), x)
 		}, []string{"DDP-011", "DDP-007"}},
-		{"MSN and MO ahead inside a message", every, the(verbs.OpSend, 3, func(f *twin.Frame) { f.Seg.MSN, f.Seg.MO = f.Seg.MSN+1, 0 }), []string{"DDP-011"}},
-		{"a Reply that offers no RTR, and so no RTR", p2p, ofReply(func(s *twin.Startup) { s.Word.RTR = 0 }), []string{"MPA-019"}},
-		{"0x3fff is no depth", unasked, func(t *twin.Trace) {
+		{"MSN and MO ahead inside a message", every, the(verbs.OpSend, 3, func(f *Frame) { f.Seg.MSN, f.Seg.MO = f.Seg.MSN+1, 0 }), []string{"DDP-011"}},
+		{"a Reply that offers no RTR, and so no RTR", p2p, ofReply(func(s *Startup) { s.Word.RTR = 0 }), []string{"MPA-019"}},
+		{"0x3fff is no depth", unasked, func(t *Trace) {
 			t.Frames = t.Frames[:4]
 			for n := range uint32(9) {
-				t.ReadRequest(twin.R, read(n))
+				t.ReadRequest(R, read(n))
 			}
 			t.Close()
 		}, nil},
@@ -272,7 +271,7 @@ func TestForeignConnection(t *testing.T) {
 	trace := usual()
 	trace.Middle = true
 	trace.Frames[1].Startup.Flags = 0x08
-	trace.Frames = []*twin.Frame{trace.Frames[1], {Dir: twin.I, Raw: octets(200)}}
+	trace.Frames = []*Frame{trace.Frames[1], {Dir: I, Raw: octets(200)}}
 	b := judge.NewBuilder(nil)
 	trace.Play(nil, b.Event)
 	if r := b.Report(); len(r.Connections) > 0 || len(r.Violations) > 0 {
@@ -283,13 +282,13 @@ func TestForeignConnection(t *testing.T) {
 // TestHoles: a judge accuses nobody of what the capture lacks. Any frame of a good conversation may be
 // missing, and the whole beginning.
 func TestHoles(t *testing.T) {
-	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
+	for _, good := range []func() *Trace{every, terminated, marked, p2p, busy, crossed} {
 		for i, f := range good().Frames {
-			if f.End != twin.NoEnd {
+			if f.End != NoEnd {
 				continue
 			}
 			hole := good()
-			hole.Frames[i] = &twin.Frame{Dir: f.Dir, Lost: 100}
+			hole.Frames[i] = &Frame{Dir: f.Dir, Lost: 100}
 			for _, v := range judged(hole, new(twinOf)) {
 				t.Errorf("frame %d missing: %v", i+1, v)
 			}
@@ -304,15 +303,15 @@ func TestHoles(t *testing.T) {
 
 // TestEndless: captures that end anywhere, and connections that are reset, cause no violations either.
 func TestEndless(t *testing.T) {
-	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy, crossed} {
+	for _, good := range []func() *Trace{every, terminated, marked, p2p, busy, crossed} {
 		for i := range good().Frames {
 			short := good()
 			short.Frames = short.Frames[:i]
 			for _, v := range judged(short, new(twinOf)) {
 				t.Errorf("the capture ends before frame %d: %v", i+1, v)
 			}
-			for _, dir := range []decode.Dir{twin.I, twin.R} {
-				short.Frames = append(short.Frames[:i:i], &twin.Frame{Dir: dir, End: twin.RST})
+			for _, dir := range []decode.Dir{I, R} {
+				short.Frames = append(short.Frames[:i:i], &Frame{Dir: dir, End: RST})
 				for _, v := range judged(short, new(twinOf)) {
 					t.Errorf("reset before frame %d: %v", i+1, v)
 				}
@@ -326,9 +325,9 @@ func TestEndless(t *testing.T) {
 func TestAfterHoles(t *testing.T) {
 	for _, i := range []int{2, 5, 9} {
 		hole, late := every(), every()
-		hole.Frames[i] = &twin.Frame{Dir: hole.Frames[i].Dir, Lost: 48}
+		hole.Frames[i] = &Frame{Dir: hole.Frames[i].Dir, Lost: 48}
 		late.Frames, late.Middle = late.Frames[i:], true
-		for _, trace := range []*twin.Trace{hole, late} {
+		for _, trace := range []*Trace{hole, late} {
 			grow(verbs.OpFlushRequest, -4)(trace)
 			got := judged(trace, new(twinOf))
 			if len(got) != 1 || got[0].Rule.ID != "RDMAP-014" {
@@ -342,14 +341,14 @@ func TestAfterHoles(t *testing.T) {
 // of padding that does not fit ours.
 func TestPositionsCountedOtherwise(t *testing.T) {
 	for _, pads := range []int{0, 4, 32, 64, 128} {
-		r := twin.NewRPC()
+		r := NewRPC()
 		ccp(r)
-		x := r.NFS(nfs3.ProcWrite, twin.WriteArgs(200), twin.WriteRes(200))
+		x := r.NFS(nfs3.ProcWrite, WriteArgs(200), WriteRes(200))
 		at := len(x.Call.Body) - 200
 		x.Call.Body = slices.Insert(x.Call.Body, at, make([]byte, pads)...)
 		x.Call.Header.Type, x.Call.Header.Align, x.Call.Header.Thresh = rpcrdma.MsgTypeMsgP, 64, 200
 		r.Do(x)
-		y := r.NFS(nfs3.ProcRead, twin.ReadArgs(200), twin.ReadRes(200))
+		y := r.NFS(nfs3.ProcRead, ReadArgs(200), ReadRes(200))
 		y.Reply.Body = slices.Insert(y.Reply.Body, len(y.Reply.Body)-200, make([]byte, pads)...)
 		y.Reply.Header.Type, y.Reply.Header.Align, y.Reply.Header.Thresh = rpcrdma.MsgTypeMsgP, 64, 200
 		r.Do(y)
@@ -363,15 +362,15 @@ func TestPositionsCountedOtherwise(t *testing.T) {
 // calls as it says may follow. One more may not.
 func TestDonesAfterGrant(t *testing.T) {
 	for calls, want := range map[int]int{2: 0, 3: 1} {
-		r := twin.NewRPC()
+		r := NewRPC()
 		first := conf(r)
 		x, done := pulledReply(r)
 		first.Reply.Header.Credit, x.Reply.Header.Credit = 2, 2
 		r.Do(first)
 		r.Do(x)
-		pull := twin.Pull(x.Reply.Header.Read[0].Segment)
-		r.ReadRequest(twin.I, pull)
-		r.ReadResponse(twin.R, pull)
+		pull := Pull(x.Reply.Header.Read[0].Segment)
+		r.ReadRequest(I, pull)
+		r.ReadResponse(R, pull)
 		r.Do(done)
 		for range calls {
 			r.Ask(r.Null())

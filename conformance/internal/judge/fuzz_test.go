@@ -10,7 +10,6 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
@@ -33,7 +32,7 @@ func FuzzJudge(f *testing.F) {
 		}
 		f.Add(b[:min(len(b), 3000)])
 	}
-	for _, good := range []func() *twin.Trace{every, terminated, marked, p2p, busy} {
+	for _, good := range []func() *Trace{every, terminated, marked, p2p, busy} {
 		b, err := good().Capture()
 		if err != nil {
 			f.Fatal(err)
@@ -66,7 +65,7 @@ func FuzzJudge(f *testing.F) {
 }
 
 // neighbour is the connection that is not changed: it breaks RDMAP-059.
-func neighbour() *twin.Trace {
+func neighbour() *Trace {
 	t := terminated()
 	twins["RDMAP-059"].mutate(t)
 	return t
@@ -101,7 +100,7 @@ func FuzzNeighbour(f *testing.F) {
 		for ; len(script) >= 4; script = script[4:] {
 			scramble(touched, script)
 		}
-		b, err := twin.Captures(touched, neighbour())
+		b, err := Captures(touched, neighbour())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +112,7 @@ func FuzzNeighbour(f *testing.F) {
 }
 
 // scramble carries out one change.
-func scramble(t *twin.Trace, how []byte) {
+func scramble(t *Trace, how []byte) {
 	if len(t.Frames) == 0 {
 		return
 	}
@@ -143,11 +142,11 @@ func scramble(t *twin.Trace, how []byte) {
 }
 
 // talks are good conversations of the upper layers.
-func talks() []*twin.Trace {
-	rpc, old := twin.NewRPC(), twin.NewRPC()
+func talks() []*Trace {
+	rpc, old := NewRPC(), NewRPC()
 	goodRPC(rpc)
 	goodOld(old)
-	return []*twin.Trace{rpc.Trace, old.Trace, goodLog(commitlog.WAL), goodLog(commitlog.Strict)}
+	return []*Trace{rpc.Trace, old.Trace, goodLog(commitlog.WAL), goodLog(commitlog.Strict)}
 }
 
 // FuzzUpper: whatever is changed in the messages of a good conversation, in frames that the lower layers

@@ -9,10 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 )
 
 // What the tests need of the inside: the tables of rules, whose twins they are, some limits, and the
@@ -32,6 +28,9 @@ var (
 const (
 	MaxHeaders = maxHeaders
 	MaxUnknown = maxUnknown
+	MaxCalls   = maxCalls
+	MaxMemory  = maxMemory
+	MaxOld     = maxOld
 )
 
 // SetTooLong says from how many octets a message is too long: a test cannot send 2^32.
@@ -43,84 +42,27 @@ func QuotesInFile() int { return len(quotes) }
 // SamplesInFile returns what samples.txt holds.
 func SamplesInFile() string { return samples }
 
-// rpcOf returns the machine of the one connection.
-func rpcOf(t *testing.T, j *Judge) *rpcMachine {
+// Kept is what is remembered of the calls of the one connection: those that wait, those that were answered, and the
+// memory that either have offered.
+type Kept struct {
+	Calls, Order, Held int
+	Forgot             bool
+	Old, FIFO, STags   int
+}
+
+// Kept returns what the machine of the one connection remembers of its opener's calls.
+func (j *Judge) Kept(t *testing.T) Kept {
 	t.Helper()
 	for _, c := range j.conns {
 		for _, m := range c.machines {
 			if r, ok := m.(*rpcMachine); ok {
-				return r
+				s := &r.sides[0]
+				return Kept{len(s.calls), len(s.order), s.held, s.forgot, len(s.old), len(s.fifo), len(s.mem)}
 			}
 		}
 	}
 	t.Fatal("no machine")
-	return nil
-}
-
-// TestBoundsRPC: calls that are never answered, and the memory that they and the answered ones offer, are
-// forgotten in the end; the answer to a forgotten call is not held against the responder.
-func TestBoundsRPC(t *testing.T) {
-	for _, segments := range []int{0, 50} {
-		late, forgotten := 0, false
-		var r *rpcMachine
-		j := New(nil, func(v *Violation) {
-			if v.Rule.ID == "RPCRDMA-080" || v.Rule.ID == "RPCRDMA-050" {
-				t.Error(v)
-			}
-		})
-		conv := twin.NewRPC()
-		calls := make([]*twin.Exchange, maxCalls+200)
-		for i := range calls {
-			x := conv.Null()
-			for range segments {
-				x.Call.Header.Reply = append(x.Call.Header.Reply, conv.NewSegment(8))
-			}
-			x.Call.Header.HasReply = segments > 0
-			x.Reply.Header.Reply, _ = twin.Fill(x.Call.Header.Reply, nil)
-			x.Reply.Header.HasReply = segments > 0
-			calls[i] = x
-			conv.Ask(x)
-		}
-		last := calls[len(calls)-1]
-		conv.Answer(last)
-		conv.Answer(calls[0]) // forgotten long ago
-		conv.Play(nil, func(ev *decode.Event) {
-			j.Event(ev)
-			if ev.Kind != decode.KindFPDU {
-				return
-			}
-			r = rpcOf(t, j)
-			s := &r.sides[0]
-			late = max(late, s.held)
-			forgotten = forgotten || s.forgot
-			if len(s.calls) > maxCalls || len(s.order) > 2*maxCalls+64 || s.held > maxMemory {
-				t.Fatalf("%d calls, %d in order, %d segments", len(s.calls), len(s.order), s.held)
-			}
-		})
-		if !forgotten || segments > 0 && late < maxMemory-segments {
-			t.Errorf("%d segments each: %d kept, forgotten %t", segments, late, forgotten)
-		}
-	}
-}
-
-// TestBoundsAnswered: no more than the last calls that were answered are remembered, nor their memory.
-func TestBoundsAnswered(t *testing.T) {
-	j := New(nil, func(v *Violation) { t.Error(v) })
-	conv := twin.NewRPC()
-	for range 3 * maxOld {
-		x := conv.ReadFile(100)
-		x.Call.Header.Write = []chunks.WriteChunk{x.Call.Header.Write[0]}
-		conv.Do(x)
-	}
-	conv.Play(nil, func(ev *decode.Event) {
-		j.Event(ev)
-		if ev.Kind != decode.KindFPDU {
-			return
-		}
-		if s := &rpcOf(t, j).sides[0]; len(s.old) > maxOld || len(s.fifo) > maxOld || len(s.mem) > 2*(maxOld+1) {
-			t.Fatalf("%d answered, %d in order, %d STags", len(s.old), len(s.fifo), len(s.mem))
-		}
-	})
+	return Kept{}
 }
 
 // TestSpans: pieces in any order make one; too many that do not touch count as all.

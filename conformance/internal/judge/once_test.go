@@ -9,7 +9,6 @@ import (
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/verbs"
@@ -18,19 +17,19 @@ import (
 
 // TestOnce: mistakes that show again later are one violation.
 func TestOnce(t *testing.T) {
-	mkdir := func(t *twin.RPC, dir nfs3.FileType) {
-		h := twin.HandleArgs().Handle
-		a := twin.Attr(10)
+	mkdir := func(t *RPC, dir nfs3.FileType) {
+		h := HandleArgs().Handle
+		a := Attr(10)
 		a.Type = dir
 		t.Do(t.NFS(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: h, Name: "d"}},
 			&nfs3.NewRes{DirWcc: nfs3.Wcc{After: nfs3.OptAttr{Present: true, Attr: a}}}))
 	}
-	write := func(t *twin.RPC, verf byte) {
-		r := twin.WriteRes(100)
+	write := func(t *RPC, verf byte) {
+		r := WriteRes(100)
 		r.Verf[7] = verf
-		t.Do(t.NFS(nfs3.ProcWrite, twin.WriteArgs(100), r))
+		t.Do(t.NFS(nfs3.ProcWrite, WriteArgs(100), r))
 	}
-	lateWrite := func(t *twin.RPC, invalidate bool) {
+	lateWrite := func(t *RPC, invalidate bool) {
 		t.Do(t.Null())
 		x := t.ReadFile(5001)
 		last := x.Writes[len(x.Writes)-1]
@@ -39,32 +38,32 @@ func TestOnce(t *testing.T) {
 		}
 		x.Writes = x.Writes[:len(x.Writes)-1]
 		t.Do(x)
-		t.Write(twin.R, last.STag, last.TO, last.Data)
+		t.Write(R, last.STag, last.TO, last.Data)
 		t.Do(t.Null())
 	}
 	for name, tt := range map[string]struct {
-		talk func(*twin.RPC)
+		talk func(*RPC)
 		want []string
 	}{
-		"a directory is a file once": {func(t *twin.RPC) {
+		"a directory is a file once": {func(t *RPC) {
 			mkdir(t, nfs3.TypeDir)
 			mkdir(t, nfs3.TypeReg)
 			mkdir(t, nfs3.TypeDir)
 		}, []string{"NFS-014"}},
-		"a directory is a file, then another thing": {func(t *twin.RPC) {
+		"a directory is a file, then another thing": {func(t *RPC) {
 			mkdir(t, nfs3.TypeDir)
 			mkdir(t, nfs3.TypeReg)
 			mkdir(t, nfs3.TypeLnk)
 		}, []string{"NFS-014", "NFS-014"}},
-		"another write verifier once": {func(t *twin.RPC) {
+		"another write verifier once": {func(t *RPC) {
 			for _, v := range []byte{1, 2, 1} {
 				write(t, v)
 			}
 		}, []string{"NFS-013"}},
-		"two calls with one XID, both answered": {func(t *twin.RPC) {
+		"two calls with one XID, both answered": {func(t *RPC) {
 			t.Do(t.Null())
 			a, b := t.Null(), t.Null()
-			for _, m := range []*twin.Message{&b.Call, &b.Reply} {
+			for _, m := range []*Message{&b.Call, &b.Reply} {
 				m.Header.XID = a.Call.Header.XID
 				copy(m.Body, xdr.AppendUint32(nil, m.Header.XID))
 			}
@@ -73,7 +72,7 @@ func TestOnce(t *testing.T) {
 			t.Answer(a)
 			t.Answer(b)
 		}, []string{"RPCRDMA-082"}},
-		"private data of version 2, whose R flag is unknown": {func(t *twin.RPC) {
+		"private data of version 2, whose R flag is unknown": {func(t *RPC) {
 			t.Begin()
 			t.Frames[0].Startup.PrivateData[4] = 2
 			t.Do(t.Null())
@@ -81,38 +80,38 @@ func TestOnce(t *testing.T) {
 			x.Reply.Invalidate = x.Writes[0].STag
 			t.Do(x)
 		}, []string{"RPCRDMA-071"}},
-		"an RDMA Write after the reply":                         {func(t *twin.RPC) { lateWrite(t, false) }, []string{"RPCRDMA-034"}},
-		"an RDMA Write after a reply that invalidates its STag": {func(t *twin.RPC) { lateWrite(t, true) }, []string{"RPCRDMA-034"}},
-		"an invalidation that was not agreed on hides nothing else": {func(t *twin.RPC) {
+		"an RDMA Write after the reply":                         {func(t *RPC) { lateWrite(t, false) }, []string{"RPCRDMA-034"}},
+		"an RDMA Write after a reply that invalidates its STag": {func(t *RPC) { lateWrite(t, true) }, []string{"RPCRDMA-034"}},
+		"an invalidation that was not agreed on hides nothing else": {func(t *RPC) {
 			t.Private[1].RemoteInvalidate = false
 			x := t.ReadFile(5001)
 			x.Reply.Invalidate = x.Writes[0].STag
 			x.Writes[1].Data = x.Writes[1].Data[1:]
 			t.Do(x)
 		}, []string{"RPCRDMA-034", "RPCRDMA-073"}},
-		"nor does a call that is too long": {func(t *twin.RPC) {
+		"nor does a call that is too long": {func(t *RPC) {
 			t.Private[1].RecvSize = 1024
-			a := twin.WriteArgs(1000)
+			a := WriteArgs(1000)
 			a.Count--
 			t.Do(t.NFS(nfs3.ProcWrite, a, &nfs3.WriteRes{Status: nfs3.ErrInval}))
 		}, []string{"RPCRDMA-070", "NFS-010"}},
-		"a credential of AUTH_SYS that is no such": {ask(func(x *twin.Exchange) {
+		"a credential of AUTH_SYS that is no such": {ask(func(x *Exchange) {
 			auth(x, xdr.Auth{Flavor: xdr.AuthSys, Body: octets(6)}, xdr.Auth{})
 			accept(x, xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred})
 		}), []string{"RPC-008"}},
-		"a machine name whose pad is not 0": {ask(func(x *twin.Exchange) {
+		"a machine name whose pad is not 0": {ask(func(x *Exchange) {
 			b := sys.Append(nil) // stamp, length, host1
 			b[13] = 1
 			auth(x, xdr.Auth{Flavor: xdr.AuthSys, Body: b}, xdr.Auth{})
 		}), []string{"RPC-014"}},
 		"the result of another operation": {compound(0, "tag", 2, 24, 0, 10, 0, 0), []string{"NFS-050"}},
 		"half a result":                   {compound(0, "tag", 2, 24, 0, 9, 0), []string{"NFS-002"}},
-		"WRITE of fewer octets than it has": {func(t *twin.RPC) {
-			a := twin.WriteArgs(100)
+		"WRITE of fewer octets than it has": {func(t *RPC) {
+			a := WriteArgs(100)
 			a.Count = 99
-			t.Do(t.NFS(nfs3.ProcWrite, a, twin.WriteRes(100)))
+			t.Do(t.NFS(nfs3.ProcWrite, a, WriteRes(100)))
 		}, []string{"NFS-010"}},
-		"the program is gone, for one call": {func(t *twin.RPC) {
+		"the program is gone, for one call": {func(t *RPC) {
 			t.Do(t.GetAttr())
 			x := t.GetAttr()
 			accept(x, xdr.ReplyHeader{Accept: xdr.ProgUnavail})
@@ -120,7 +119,7 @@ func TestOnce(t *testing.T) {
 			t.Do(t.GetAttr())
 		}, []string{"RPC-018"}},
 	} {
-		conv := twin.NewRPC()
+		conv := NewRPC()
 		tt.talk(conv)
 		var got []string
 		for _, v := range judged(conv.Trace, new(twinOf)) {
@@ -135,30 +134,30 @@ func TestOnce(t *testing.T) {
 // TestSentAgain: a WRITE that is sent again over a new connection may be answered from a duplicate request cache, and
 // its data need not be read again. Every other one is read before it is answered.
 func TestSentAgain(t *testing.T) {
-	cut := func(x *twin.Exchange) *twin.Trace {
-		c := twin.NewRPC()
+	cut := func(x *Exchange) *Trace {
+		c := NewRPC()
 		c.Ask(x)
-		c.Frames = append(c.Frames, &twin.Frame{Dir: twin.R, End: twin.RST})
+		c.Frames = append(c.Frames, &Frame{Dir: R, End: RST})
 		return c.Trace
 	}
-	unread := func(x *twin.Exchange) *twin.Trace {
-		c := twin.NewRPC()
+	unread := func(x *Exchange) *Trace {
+		c := NewRPC()
 		answered := *x
 		answered.Pulls = nil
 		c.Do(&answered)
 		return c.Close()
 	}
-	call := func() *twin.Exchange { return twin.NewRPC().WriteFile(5001) }
-	other := func() *twin.Exchange { c := twin.NewRPC(); c.Null(); return c.WriteFile(5001) } // another XID
+	call := func() *Exchange { return NewRPC().WriteFile(5001) }
+	other := func() *Exchange { c := NewRPC(); c.Null(); return c.WriteFile(5001) } // another XID
 
 	for _, tt := range []struct {
 		name   string
-		traces []*twin.Trace
+		traces []*Trace
 		want   int
 	}{
-		{"sent once", []*twin.Trace{unread(call())}, 1},
-		{"sent again", []*twin.Trace{cut(call()), unread(call())}, 0},
-		{"another call", []*twin.Trace{cut(other()), unread(call())}, 1},
+		{"sent once", []*Trace{unread(call())}, 1},
+		{"sent again", []*Trace{cut(call()), unread(call())}, 0},
+		{"another call", []*Trace{cut(other()), unread(call())}, 1},
 	} {
 		var got []*judge.Violation
 		j := judge.New(nil, func(v *judge.Violation) { got = append(got, v) })
@@ -182,34 +181,34 @@ func TestSTagLife(t *testing.T) {
 	const tag = ddp.STag(0x3300)
 	for _, tt := range []struct {
 		name    string
-		between func(*twin.Trace)
-		use     func(*twin.Trace)
+		between func(*Trace)
+		use     func(*Trace)
 		want    string
 	}{
-		{"write", nil, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, "RDMAP-040"},
-		{"write of nothing", nil, func(t *twin.Trace) { t.Write(twin.R, tag, 0, nil) }, ""},
-		{"write to another", nil, func(t *twin.Trace) { t.Write(twin.R, tag+1, 0, octets(4)) }, ""},
-		{"write by the owner", nil, func(t *twin.Trace) { t.Write(twin.I, tag, 0, octets(4)) }, ""},
-		{"atomic", nil, func(t *twin.Trace) { t.Atomic(twin.R, verbs.AtomicFetchAdd, 1, tag, 0) }, "RDMAP-040"},
-		{"flush", nil, func(t *twin.Trace) { t.Flush(twin.R, tag, 8, 0) }, "RDMAP-040"},
-		{"flush of nothing", nil, func(t *twin.Trace) { t.Flush(twin.R, tag, 0, 0) }, ""},
-		{"again", nil, func(t *twin.Trace) { t.SendInvalidate(twin.R, tag, nil) }, "RDMAP-041"},
-		{"owner sent", func(t *twin.Trace) { t.Send(twin.I, octets(9)) }, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, ""},
-		{"owner wrote", func(t *twin.Trace) { t.Write(twin.I, 1, 0, octets(9)) }, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, ""},
-		{"peer sent", func(t *twin.Trace) { t.Send(twin.R, octets(9)) }, func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, "RDMAP-040"},
+		{"write", nil, func(t *Trace) { t.Write(R, tag, 0, octets(4)) }, "RDMAP-040"},
+		{"write of nothing", nil, func(t *Trace) { t.Write(R, tag, 0, nil) }, ""},
+		{"write to another", nil, func(t *Trace) { t.Write(R, tag+1, 0, octets(4)) }, ""},
+		{"write by the owner", nil, func(t *Trace) { t.Write(I, tag, 0, octets(4)) }, ""},
+		{"atomic", nil, func(t *Trace) { t.Atomic(R, verbs.AtomicFetchAdd, 1, tag, 0) }, "RDMAP-040"},
+		{"flush", nil, func(t *Trace) { t.Flush(R, tag, 8, 0) }, "RDMAP-040"},
+		{"flush of nothing", nil, func(t *Trace) { t.Flush(R, tag, 0, 0) }, ""},
+		{"again", nil, func(t *Trace) { t.SendInvalidate(R, tag, nil) }, "RDMAP-041"},
+		{"owner sent", func(t *Trace) { t.Send(I, octets(9)) }, func(t *Trace) { t.Write(R, tag, 0, octets(4)) }, ""},
+		{"owner wrote", func(t *Trace) { t.Write(I, 1, 0, octets(9)) }, func(t *Trace) { t.Write(R, tag, 0, octets(4)) }, ""},
+		{"peer sent", func(t *Trace) { t.Send(R, octets(9)) }, func(t *Trace) { t.Write(R, tag, 0, octets(4)) }, "RDMAP-040"},
 		{
-			"sink of a Read of the owner", func(t *twin.Trace) { t.Read(twin.I, read(uint32(tag-0x1100))) },
-			func(t *twin.Trace) { t.Write(twin.R, tag, 0, octets(4)) }, "",
+			"sink of a Read of the owner", func(t *Trace) { t.Read(I, read(uint32(tag-0x1100))) },
+			func(t *Trace) { t.Write(R, tag, 0, octets(4)) }, "",
 		},
-		{"source of a Read", nil, func(t *twin.Trace) {
+		{"source of a Read", nil, func(t *Trace) {
 			r := read(0)
 			r.SourceSTag = tag
-			t.ReadRequest(twin.R, r)
+			t.ReadRequest(R, r)
 		}, "RDMAP-040"},
 	} {
-		trace := twin.New().Startup()
-		trace.Send(twin.I, octets(4))
-		trace.SendInvalidate(twin.R, tag, nil)
+		trace := New().Startup()
+		trace.Send(I, octets(4))
+		trace.SendInvalidate(R, tag, nil)
 		if tt.between != nil {
 			tt.between(trace)
 		}
@@ -264,7 +263,7 @@ func TestResent(t *testing.T) {
 			r := b.Report()
 			var got []string
 			for _, v := range r.Violations {
-				if v.Dir == twin.I {
+				if v.Dir == I {
 					got = append(got, v.Rule.ID)
 				}
 			}
@@ -282,24 +281,24 @@ func TestResent(t *testing.T) {
 func TestFlawedReplies(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		kind func(*twin.RPC) *twin.Exchange
-		make func(x *twin.Exchange)
+		kind func(*RPC) *Exchange
+		make func(x *Exchange)
 		want string
 	}{
-		{"a segment of 2 GiB", readFile, func(x *twin.Exchange) { x.Reply.Header.Write[0][0].Length = 1 << 31 }, "RPCRDMA-032"},
-		{"the same in a Reply chunk", readDir, func(x *twin.Exchange) { x.Reply.Header.Reply[0].Length = 1 << 31 }, "RPCRDMA-032"},
-		{"a Read list of 2 GiB", null, func(x *twin.Exchange) {
+		{"a segment of 2 GiB", readFile, func(x *Exchange) { x.Reply.Header.Write[0][0].Length = 1 << 31 }, "RPCRDMA-032"},
+		{"the same in a Reply chunk", readDir, func(x *Exchange) { x.Reply.Header.Reply[0].Length = 1 << 31 }, "RPCRDMA-032"},
+		{"a Read list of 2 GiB", null, func(x *Exchange) {
 			x.Reply.Header.Read = []chunks.ReadSegment{{Position: 4, Segment: chunks.Segment{Handle: 1, Length: 1 << 31}}}
 		}, "RPCRDMA-044"},
-		{"neither call nor reply", null, func(x *twin.Exchange) { x.Reply.Body[7] = 2 }, "RPC-001"},
-		{"neither, in a WRITE", writeFile, func(x *twin.Exchange) { x.Reply.Body[7] = 2 }, "RPC-001"},
+		{"neither call nor reply", null, func(x *Exchange) { x.Reply.Body[7] = 2 }, "RPC-001"},
+		{"neither, in a WRITE", writeFile, func(x *Exchange) { x.Reply.Body[7] = 2 }, "RPC-001"},
 	} {
-		r := twin.NewRPC()
+		r := NewRPC()
 		change(tt.kind, tt.make)(r)
 		r.Do(r.Null())
 		r.Trace.Close()
 		got := judged(r.Trace, new(twinOf))
-		if len(got) != 1 || got[0].Rule.ID != tt.want || got[0].Dir != twin.R {
+		if len(got) != 1 || got[0].Rule.ID != tt.want || got[0].Dir != R {
 			t.Errorf("%s: %v, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -308,8 +307,8 @@ func TestFlawedReplies(t *testing.T) {
 // TestCallTooLarge: a call that offers more than can be judged is not a violation, and the report says that
 // it was not judged.
 func TestCallTooLarge(t *testing.T) {
-	r := twin.NewRPC()
-	change(readFile, func(x *twin.Exchange) {
+	r := NewRPC()
+	change(readFile, func(x *Exchange) {
 		x.Call.Header.Write[0][0].Length = 1 << 31
 	})(r)
 	b := judge.NewBuilder(nil)
@@ -332,8 +331,8 @@ func TestCallWithoutHeader(t *testing.T) {
 		{"GARBAGE_ARGS", xdr.ReplyHeader{Accept: xdr.GarbageArgs}, []string{"RPC-003"}},
 		{"AUTH_BADCRED", xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: xdr.AuthBadCred}, []string{"RPC-003"}},
 	} {
-		r := twin.NewRPC()
-		change(null, func(x *twin.Exchange) {
+		r := NewRPC()
+		change(null, func(x *Exchange) {
 			binary.BigEndian.PutUint32(x.Call.Body[28:], 404) // length of the credential
 			tt.reply.XID = x.Call.Header.XID
 			x.Reply.Body = xdr.AppendReply(nil, &tt.reply)
@@ -352,12 +351,12 @@ func TestCallWithoutHeader(t *testing.T) {
 // TestProtectedByGSS: tokens in NULL, and bodies that are encrypted, are no violations, and the report says that it has
 // judged only their headers.
 func TestProtectedByGSS(t *testing.T) {
-	r := twin.NewRPC()
-	change(null, func(x *twin.Exchange) { // RPCSEC_GSS_INIT
+	r := NewRPC()
+	change(null, func(x *Exchange) { // RPCSEC_GSS_INIT
 		auth(x, xdr.Auth{Flavor: xdr.RPCSECGSS, Body: append(make12(1, 1, 0), make12(1, 0, 0)[:8]...)}, xdr.Auth{})
 		x.Call.Body, x.Reply.Body = xdr.AppendOpaque(x.Call.Body, make([]byte, 700)), append(x.Reply.Body, make([]byte, 200)...)
 	})(r)
-	change((*twin.RPC).GetAttr, func(x *twin.Exchange) { gss(x, 3) })(r)
+	change((*RPC).GetAttr, func(x *Exchange) { gss(x, 3) })(r)
 	r.Trace.Close()
 	b := judge.NewBuilder(nil)
 	r.Trace.Play(nil, b.Event)
@@ -370,11 +369,11 @@ func TestProtectedByGSS(t *testing.T) {
 
 // TestUnknownSTag: an RDMA Write whose call is not in the capture is counted as such.
 func TestUnknownSTag(t *testing.T) {
-	r := twin.NewRPC()
+	r := NewRPC()
 	r.Do(r.Null())
 	call := len(r.Frames)
 	r.Do(r.ReadFile(5001))
-	r.Frames[call] = &twin.Frame{Dir: twin.I, Lost: 100}
+	r.Frames[call] = &Frame{Dir: I, Lost: 100}
 	b := judge.NewBuilder(nil)
 	r.Play(nil, b.Event)
 	m := b.Report().Connections[0].Messages

@@ -18,13 +18,12 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 )
 
 // roceLines decodes packets. It returns the lines of the events, from the direction on.
 func roceLines(t *testing.T, link uint32, packets [][]byte) (lines []string) {
 	t.Helper()
-	for ev, err := range decode.Events(bytes.NewReader(twin.Pcap(link, packets, 0)), nil) {
+	for ev, err := range decode.Events(bytes.NewReader(Pcap(link, packets, 0)), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +37,9 @@ func roceLines(t *testing.T, link uint32, packets [][]byte) (lines []string) {
 
 // rawRoCE makes packets by hand, behind the REQ and REP of a connection: each line is a direction, an opcode, a PSN beyond the
 // first, and the octets behind the Base Transport Header.
-func rawRoCE(t *testing.T, o twin.RoCE, lines string) [][]byte {
+func rawRoCE(t *testing.T, o RoCE, lines string) [][]byte {
 	t.Helper()
-	all := twin.New().Startup().RoCE(o)
+	all := New().Startup().RoCE(o)
 	for line := range strings.Lines(lines) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
@@ -58,9 +57,9 @@ func rawRoCE(t *testing.T, o twin.RoCE, lines string) [][]byte {
 				b = append(b, byte(strings.IndexByte("0123456789abcdef", s[i])<<4|strings.IndexByte("0123456789abcdef", s[i+1])))
 			}
 		}
-		dir := twin.I
+		dir := I
 		if f[0] == "<" {
-			dir = twin.R
+			dir = R
 		}
 		all = append(all, o.Raw(dir, byte(n[0]), n[1], b))
 	}
@@ -70,7 +69,7 @@ func rawRoCE(t *testing.T, o twin.RoCE, lines string) [][]byte {
 // TestRoCEOpcodes: what the packets of each opcode say, in the words of InfiniBand; and those that answer requests.
 func TestRoCEOpcodes(t *testing.T) {
 	const reth = "0000000000001000 00000abc 00000010 "
-	got := roceLines(t, linkEthernet, rawRoCE(t, twin.RoCE{}, `
+	got := roceLines(t, linkEthernet, rawRoCE(t, RoCE{}, `
 > 05 0 11223344 01020304
 > 0b 1 `+reth+` 55667788 0102030405060708090a0b0c0d0e0f10
 > 13 2 0000000000002000 00000def 0000000000000005 0000000000000007
@@ -120,18 +119,18 @@ func TestRoCEOpcodes(t *testing.T) {
 
 // TestRoCEConnections: where a connection begins and ends.
 func TestRoCEConnections(t *testing.T) {
-	talk := func(t *twin.RPC) {
+	talk := func(t *RPC) {
 		for range 4 {
 			t.Do(t.Null())
 			t.Do(t.WriteFile(3000))
 		}
 		t.Close()
 	}
-	packets := inPackets(twin.RoCE{}, talk)
-	other := inPackets(twin.RoCE{QP: 0x99, ID: 0x99}, talk)
-	again := inPackets(twin.RoCE{ID: 0x99}, talk) // the same queue pairs
-	later := inPackets(twin.RoCE{PSN: 0x2000}, talk)
-	sameID := inPackets(twin.RoCE{QP: 0x99}, talk) // the same numbers in the connection manager
+	packets := inPackets(RoCE{}, talk)
+	other := inPackets(RoCE{QP: 0x99, ID: 0x99}, talk)
+	again := inPackets(RoCE{ID: 0x99}, talk) // the same queue pairs
+	later := inPackets(RoCE{PSN: 0x2000}, talk)
+	sameID := inPackets(RoCE{QP: 0x99}, talk) // the same numbers in the connection manager
 	reject := slices.Concat(packets[:1], [][]byte{bytes.Clone(packets[1])})
 	binary.BigEndian.PutUint16(reject[1][78:], 0x12)
 	reject[1][96], reject[1][97] = 0, 28
@@ -169,7 +168,7 @@ func TestRoCEConnections(t *testing.T) {
 		})
 	}
 	var erf [][]byte // of ERF, with an extension of its head
-	for _, p := range inPackets(twin.RoCE{LID: true}, talk) {
+	for _, p := range inPackets(RoCE{LID: true}, talk) {
 		erf = append(erf, join(make([]byte, 8), []byte{0x80 | 21, 4}, len(p)+24, 0, len(p), make([]byte, 8), p))
 	}
 	if r, broken := judgedRoCE(t, 197, erf, 0); r.Verdict() != judge.Clean || r.Judged() < 20 || broken != nil {
@@ -210,7 +209,7 @@ func TestRoCETshark(t *testing.T) {
 			continue // tshark finds no private data without addresses
 		}
 		files[name] = filepath.Join(t.TempDir(), "in.pcap")
-		if err := os.WriteFile(files[name], twin.Pcap(linkEthernet, inPackets(o, goodRPC), 0), 0o600); err != nil {
+		if err := os.WriteFile(files[name], Pcap(linkEthernet, inPackets(o, goodRPC), 0), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,8 +248,8 @@ func TestRoCETshark(t *testing.T) {
 }
 
 // inPackets is a conversation in RoCE.
-func inPackets(o twin.RoCE, talk func(*twin.RPC)) [][]byte {
-	conv := twin.NewRPC()
+func inPackets(o RoCE, talk func(*RPC)) [][]byte {
+	conv := NewRPC()
 	talk(conv)
 	return conv.RoCE(o)
 }
@@ -281,20 +280,20 @@ func accused(t *testing.T, what any, packets [][]byte, cut int, allowed []string
 // are not with all of them there; and without a request or its response the verdict is never clean.
 func TestRoCELost(t *testing.T) {
 	// Of a message in several packets nothing is shown behind one that is missing.
-	packets := inPackets(twin.RoCE{}, func(t *twin.RPC) { t.Do(t.ReadFile(3000)) })
+	packets := inPackets(RoCE{}, func(t *RPC) { t.Do(t.ReadFile(3000)) })
 	at := slices.IndexFunc(packets, func(p []byte) bool { return p[42] == 7 })
 	lines := strings.Join(roceLines(t, linkEthernet, without(packets, func(i int) bool { return i == at })), "\n")
 	if !strings.Contains(lines, "RC RDMA Write Middle psn=4098 qp=0x000011 !! beginning not in the capture: an RDMA Write\n") {
 		t.Error(lines)
 	}
-	talks := map[string]func(*twin.RPC){"good": goodRPC, "good, RFC 5666": goodOld}
-	for _, table := range []map[string]func(*twin.RPC){rpcrdmaTwins, rpcTwins, nfsTwins} {
+	talks := map[string]func(*RPC){"good": goodRPC, "good, RFC 5666": goodOld}
+	for _, table := range []map[string]func(*RPC){rpcrdmaTwins, rpcTwins, nfsTwins} {
 		maps.Copy(talks, table)
 	}
 	const seed = 7
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	for _, name := range slices.Sorted(maps.Keys(talks)) {
-		packets := inPackets(twin.RoCE{}, talks[name])
+		packets := inPackets(RoCE{}, talks[name])
 		_, allowed := judgedRoCE(t, linkEthernet, packets, 0)
 		for i, p := range packets {
 			r := accused(t, fmt.Sprintf("%s without packet %d", name, i+1), without(packets, func(j int) bool { return j == i }), 0, allowed)
@@ -321,7 +320,7 @@ func TestRoCELost(t *testing.T) {
 
 // TestRoCEPatience: for a packet that is acknowledged and not in the capture the others do not wait until its end.
 func TestRoCEPatience(t *testing.T) {
-	packets := inPackets(twin.RoCE{}, func(t *twin.RPC) {
+	packets := inPackets(RoCE{}, func(t *RPC) {
 		for range 100 {
 			t.Do(t.Null())
 		}
@@ -345,7 +344,7 @@ func TestRoCEPatience(t *testing.T) {
 
 // TestRoCEAgain: what is sent again, or captured twice, or slightly out of order, is neither missing nor wrong.
 func TestRoCEAgain(t *testing.T) {
-	packets := inPackets(twin.RoCE{}, goodRPC)
+	packets := inPackets(RoCE{}, goodRPC)
 	want, _ := judgedRoCE(t, linkEthernet, packets, 0)
 	const seed = 8
 	rnd := rand.New(rand.NewPCG(seed, seed))
@@ -418,7 +417,7 @@ func TestRoCEAgain(t *testing.T) {
 
 // TestRoCEFlipped: damaged packets make neither the decoder nor the judge panic, and their memory stays bounded.
 func TestRoCEFlipped(t *testing.T) {
-	packets := inPackets(twin.RoCE{}, goodRPC)
+	packets := inPackets(RoCE{}, goodRPC)
 	const seed = 9
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	for range 400 {
@@ -437,7 +436,7 @@ func TestRoCEFlipped(t *testing.T) {
 				all = slices.Delete(all, i, i+1)
 			}
 		}
-		if _, err := judge.File(bytes.NewReader(twin.Pcap(linkEthernet, all, 0)), nil); err != nil {
+		if _, err := judge.File(bytes.NewReader(Pcap(linkEthernet, all, 0)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -447,9 +446,9 @@ func TestRoCEFlipped(t *testing.T) {
 // packets far ahead of what is due, requests that are never answered.
 func TestRoCEHostile(t *testing.T) {
 	opt := &decode.Options{MaxEarly: 1 << 16, MaxConns: 64}
-	conv := twin.NewRPC()
+	conv := NewRPC()
 	conv.Do(conv.Null())
-	base := conv.RoCE(twin.RoCE{MTU: 4096})
+	base := conv.RoCE(RoCE{MTU: 4096})
 	send := base[2]
 	for name, next := range map[string]func(i int) []byte{
 		"connections": func(i int) []byte {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 )
 
 // TestSentences: every sentence has a rule or a reason, every rule is named by a sentence of the section
@@ -134,15 +133,15 @@ func accusation(r *judge.Rule) *judge.Violation {
 }
 
 // twinTrace returns the twin of a rule, and how it is judged.
-func twinTrace(id string) (*twin.Trace, *twinOf) {
+func twinTrace(id string) (*Trace, *twinOf) {
 	if tw, ok := twins[id]; ok {
 		trace := tw.good()
 		tw.mutate(trace)
 		return trace, &tw
 	}
-	for _, table := range []map[string]func(*twin.RPC){rpcrdmaTwins, rpcTwins, nfsTwins} {
+	for _, table := range []map[string]func(*RPC){rpcrdmaTwins, rpcTwins, nfsTwins} {
 		if talk := table[id]; talk != nil {
-			conv := twin.NewRPC()
+			conv := NewRPC()
 			talk(conv)
 			return conv.Trace, new(twinOf)
 		}
@@ -150,7 +149,7 @@ func twinTrace(id string) (*twin.Trace, *twinOf) {
 	if talk := commitTwins[id]; talk != nil {
 		return talk(), new(twinOf)
 	}
-	return twin.New(), new(twinOf)
+	return New(), new(twinOf)
 }
 
 // TestParseExpect: the error of a bad expectation says where and why.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 	"github.com/stag-rdma/stag/conformance/internal/judge"
-	"github.com/stag-rdma/stag/conformance/internal/judge/internal/twin"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
@@ -14,10 +13,10 @@ import (
 func TestTerminates(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		spoil func(*twin.Frame) // of the initiator's second Send
-		rule  string            // that it breaks
-		octet []byte            // the first word
-		quote bool              // of that Send's header
+		spoil func(*Frame) // of the initiator's second Send
+		rule  string       // that it breaks
+		octet []byte       // the first word
+		quote bool         // of that Send's header
 		want  string
 	}{
 		{"CRC", badCRC, "MPA-030", []byte{0x20, 0x02, 0, 0}, false, ""},
@@ -46,9 +45,9 @@ func TestTerminates(t *testing.T) {
 		{"insufficient IRD, late", nil, "", []byte{0x20, 0x06, 0, 0}, false, "RDMAP-059"},
 		{"reserved type", nil, "", []byte{0x16, 0x01, 0, 0}, false, "RDMAP-052"},
 	} {
-		trace := twin.New().Startup()
-		trace.Send(twin.I, octets(20))
-		f := trace.Send(twin.I, octets(30))
+		trace := New().Startup()
+		trace.Send(I, octets(20))
+		f := trace.Send(I, octets(30))
 		if tt.spoil != nil {
 			tt.spoil(f)
 		}
@@ -58,7 +57,7 @@ func TestTerminates(t *testing.T) {
 			header[0] = header[0]&^3 | f.Seg.DV
 			payload = append(append(payload, 0, 18+30), header...)
 		}
-		trace.Untagged(twin.R, verbs.OpTerminate, payload)
+		trace.Untagged(R, verbs.OpTerminate, payload)
 		var got []string
 		for _, v := range judged(trace.Close(), new(twinOf)) {
 			got = append(got, v.Rule.ID)
@@ -76,11 +75,11 @@ func TestTerminates(t *testing.T) {
 	}
 }
 
-func badCRC(f *twin.Frame) { f.BadCRC = true }
-func badDV(f *twin.Frame)  { f.Seg.DV = 2 }
-func badRV(f *twin.Frame)  { f.Seg.Control = 0x83 }
-func badMSN(f *twin.Frame) { f.Seg.MSN += 5 }
-func badQN(f *twin.Frame)  { f.Seg.QN = 7 }
+func badCRC(f *Frame) { f.BadCRC = true }
+func badDV(f *Frame)  { f.Seg.DV = 2 }
+func badRV(f *Frame)  { f.Seg.Control = 0x83 }
+func badMSN(f *Frame) { f.Seg.MSN += 5 }
+func badQN(f *Frame)  { f.Seg.QN = 7 }
 
 // TestTerminatesInDoubt: a Terminate is not judged by what the capture does not show.
 func TestTerminatesInDoubt(t *testing.T) {
@@ -88,32 +87,32 @@ func TestTerminatesInDoubt(t *testing.T) {
 	shallow := &verbs.Terminate{Code: verbs.TermCode{Layer: 2, Code: 0x06}}
 	for _, tt := range []struct {
 		name string
-		talk func(*twin.Trace)
+		talk func(*Trace)
 		want string
 	}{
-		{"bad CRC in a hole", func(t *twin.Trace) {
+		{"bad CRC in a hole", func(t *Trace) {
 			t.Startup()
-			t.Send(twin.I, octets(20)).Lost = 48
-			t.Terminate(twin.R, badCRC)
+			t.Send(I, octets(20)).Lost = 48
+			t.Terminate(R, badCRC)
 		}, ""},
-		{"right after the Reply", func(t *twin.Trace) {
+		{"right after the Reply", func(t *Trace) {
 			t.Startup()
-			t.Terminate(twin.I, shallow)
+			t.Terminate(I, shallow)
 		}, ""},
-		{"not right after the Reply", func(t *twin.Trace) {
+		{"not right after the Reply", func(t *Trace) {
 			t.Startup()
-			t.Send(twin.I, octets(20))
-			t.Terminate(twin.I, shallow)
+			t.Send(I, octets(20))
+			t.Terminate(I, shallow)
 		}, "RDMAP-060"},
-		{"the startup is not in the capture", func(t *twin.Trace) {
+		{"the startup is not in the capture", func(t *Trace) {
 			t.Middle = true
 			for range 4 {
-				t.Send(twin.I, octets(20))
+				t.Send(I, octets(20))
 			}
-			t.Terminate(twin.I, shallow)
+			t.Terminate(I, shallow)
 		}, ""},
 	} {
-		trace := twin.New()
+		trace := New()
 		tt.talk(trace)
 		got := ""
 		for _, v := range judged(trace, new(twinOf)) {
@@ -130,30 +129,30 @@ func paired(a, b string) bool { return judge.ReceiverRule[a] == b || judge.Recei
 
 // acceptTwins are those of receivers. The conversation goes on as if nothing had been wrong.
 var acceptTwins = map[string]twinOf{
-	"MPA-034":   {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.BadCRC = true })},
-	"DDP-014":   {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Seg.DV = 2 })},
-	"DDP-015":   {good: every, mutate: the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.QN = 4 })},
-	"DDP-016":   {good: every, mutate: the(verbs.OpReadRequest, 1, func(f *twin.Frame) { f.Seg.MSN += 7 })},
-	"DDP-017":   {good: every, mutate: the(verbs.OpSend, 1, func(f *twin.Frame) { f.Seg.MO += 4096 })},
-	"RDMAP-007": {good: every, mutate: the(verbs.OpSend, 0, func(f *twin.Frame) { f.Seg.Control = 0x83 })},
-	"RDMAP-042": {good: someNFSGood, mutate: func(t *twin.Trace) {
+	"MPA-034":   {good: every, mutate: the(verbs.OpSend, 0, func(f *Frame) { f.BadCRC = true })},
+	"DDP-014":   {good: every, mutate: the(verbs.OpSend, 0, func(f *Frame) { f.Seg.DV = 2 })},
+	"DDP-015":   {good: every, mutate: the(verbs.OpSend, 1, func(f *Frame) { f.Seg.QN = 4 })},
+	"DDP-016":   {good: every, mutate: the(verbs.OpReadRequest, 1, func(f *Frame) { f.Seg.MSN += 7 })},
+	"DDP-017":   {good: every, mutate: the(verbs.OpSend, 1, func(f *Frame) { f.Seg.MO += 4096 })},
+	"RDMAP-007": {good: every, mutate: the(verbs.OpSend, 0, func(f *Frame) { f.Seg.Control = 0x83 })},
+	"RDMAP-042": {good: someNFSGood, mutate: func(t *Trace) {
 		f := t.Nth(verbs.OpReadRequest, 0)
 		f.Payload[17] ^= 1
 	}},
 }
 
-func someNFSGood() *twin.Trace { return someNFS(false) }
+func someNFSGood() *Trace { return someNFS(false) }
 
 // TestCarriesOn: whatever frame of a caller is wrong, a responder that answers it, or calls after it, is
 // blamed, and so is a caller that answers a wrong Read Request. Nobody is who falls silent.
 func TestCarriesOn(t *testing.T) {
-	wrong := map[string]func(*twin.Frame){
-		"MPA-030":   func(f *twin.Frame) { f.BadCRC = true },
-		"DDP-002":   func(f *twin.Frame) { f.Seg.DV = 3 },
-		"DDP-004":   func(f *twin.Frame) { f.Seg.QN = 9 },
-		"DDP-005":   func(f *twin.Frame) { f.Seg.MSN += 9 },
-		"DDP-007":   func(f *twin.Frame) { f.Seg.MO = 1 << 30 },
-		"RDMAP-001": func(f *twin.Frame) { f.Seg.Control &^= 0xc0 },
+	wrong := map[string]func(*Frame){
+		"MPA-030":   func(f *Frame) { f.BadCRC = true },
+		"DDP-002":   func(f *Frame) { f.Seg.DV = 3 },
+		"DDP-004":   func(f *Frame) { f.Seg.QN = 9 },
+		"DDP-005":   func(f *Frame) { f.Seg.MSN += 9 },
+		"DDP-007":   func(f *Frame) { f.Seg.MO = 1 << 30 },
+		"RDMAP-001": func(f *Frame) { f.Seg.Control &^= 0xc0 },
 	}
 	for id, change := range wrong {
 		for n := range 4 { // the callee answers
@@ -161,7 +160,7 @@ func TestCarriesOn(t *testing.T) {
 			s.Segment = 0
 			f := callOf(s, n)
 			change(f)
-			wantPair(t, s, id, twin.I)
+			wantPair(t, s, id, I)
 
 			s = someNFS(true)
 			f = callOf(s, n)
@@ -177,20 +176,20 @@ func TestCarriesOn(t *testing.T) {
 			}
 		}
 	}
-	s := twin.NewRPC() // the third call needs the credit that the second reply grants
+	s := NewRPC() // the third call needs the credit that the second reply grants
 	for range 3 {
 		x := s.Null()
 		x.Reply.Header.Credit = 1
 		s.Do(x)
 	}
 	s.Nth(verbs.OpSend, 3).Seg.DV = 3
-	wantPair(t, s.Trace, "DDP-002", twin.R)
+	wantPair(t, s.Trace, "DDP-002", R)
 }
 
 // callOf returns the frame of the n-th call.
-func callOf(s *twin.Trace, n int) *twin.Frame {
+func callOf(s *Trace, n int) *Frame {
 	for _, f := range s.Frames {
-		if f.Startup == nil && f.Dir == twin.I && !f.Seg.Tagged {
+		if f.Startup == nil && f.Dir == I && !f.Seg.Tagged {
 			if n--; n < 0 {
 				return f
 			}
@@ -200,7 +199,7 @@ func callOf(s *twin.Trace, n int) *twin.Frame {
 }
 
 // wantPair fails unless the sender broke a rule, and the receiver that of carrying on, and nothing else.
-func wantPair(t *testing.T, s *twin.Trace, id string, sender decode.Dir) {
+func wantPair(t *testing.T, s *Trace, id string, sender decode.Dir) {
 	t.Helper()
 	vs := judged(s, new(twinOf))
 	if len(vs) != 2 || vs[0].Rule.ID != id || vs[0].Dir != sender || vs[1].Rule.ID != judge.ReceiverRule[id] || vs[1].Dir == vs[0].Dir {

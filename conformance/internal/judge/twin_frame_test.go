@@ -1,4 +1,4 @@
-package twin
+package judge_test
 
 import (
 	"encoding/binary"

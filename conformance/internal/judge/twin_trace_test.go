@@ -1,17 +1,4 @@
-// Package twin builds conversations of iWARP connections frame by frame, so that a test can change one thing
-// in a good one, with lengths, CRCs and markers computed again, and see which rule the judge reports as
-// broken.
-//
-//	t := twin.New().Startup()
-//	t.Send(twin.I, []byte("hello"))
-//	t.Write(twin.R, 0x1234, 0, data)
-//	t.Close()
-//	t.Nth(verbs.OpSend, 0).Seg.MSN = 7 // the mutation
-//	t.Play(judge.Event)
-//
-// The builder numbers messages as they are added, and does not renumber them after a change; see
-// [Trace.Renumber].
-package twin
+package judge_test
 
 import (
 	"slices"
@@ -20,6 +7,18 @@ import (
 	"github.com/stag-rdma/stag/rdmap/ddp"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 )
+
+// Conversations of iWARP connections are built frame by frame, so that a test can change one thing in a good one, with
+// lengths, CRCs and markers computed again, and see which rule the judge reports as broken:
+//
+//	t := New().Startup()
+//	t.Send(I, []byte("hello"))
+//	t.Write(R, 0x1234, 0, data)
+//	t.Close()
+//	t.Nth(verbs.OpSend, 0).Seg.MSN = 7 // the mutation
+//	t.Play(judge.Event)
+//
+// The builder numbers messages as they are added, and does not renumber them after a change; see Trace.Renumber.
 
 // The sides of a conversation: the initiator opens the TCP connection.
 const (

@@ -1,4 +1,4 @@
-package twin
+package judge_test
 
 import (
 	"encoding/binary"
@@ -11,14 +11,14 @@ import (
 
 // Startup adds an enhanced startup with CRCs and read depths of 8 both ways.
 func (t *Trace) Startup() *Trace {
-	f := enhanced()
+	f := usualFrame()
 	f.PrivateData = []byte("stag\x01\x0c\xff\xff\x00\x00\x00\x0e") // all extensions, see decode.StagCapability
 	t.Request(f)
 	t.Reply(f)
 	return t
 }
 
-func enhanced() mpa.Frame {
+func usualFrame() mpa.Frame {
 	return mpa.Frame{Rev: 2, CRC: true, Enhanced: true, Word: mpa.Enhanced{IRD: 8, ORD: 8}}
 }
 

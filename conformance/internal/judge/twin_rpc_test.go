@@ -1,4 +1,4 @@
-package twin
+package judge_test
 
 import (
 	"github.com/stag-rdma/stag/chunks"
@@ -12,7 +12,7 @@ import (
 
 // RPC builds a conversation of RPC-over-RDMA: the initiator calls.
 //
-//	t := twin.NewRPC()
+//	t := NewRPC()
 //	t.Do(t.Null())
 //	x := t.ReadFile(5000)
 //	x.Reply.Header.Write[0][0].Length++ // the mutation
@@ -65,7 +65,7 @@ func (t *RPC) Begin() {
 	}
 	t.begun = true
 	for dir, add := range []func(mpa.Frame) *Frame{t.Request, t.Trace.Reply} {
-		f := enhanced()
+		f := usualFrame()
 		if !t.Plain {
 			f.PrivateData = t.Private[dir].Append(nil)
 		}

@@ -1,4 +1,4 @@
-package twin
+package judge_test
 
 import (
 	"bytes"
@@ -47,7 +47,7 @@ func (t *Trace) RoCE(o RoCE) [][]byte {
 			}
 		case f.End != NoEnd:
 			if !ended && !w.NoCM {
-				w.manage(f.Dir, 0x15, join(w.id(f.Dir), w.id(1-f.Dir), u24(w.qp(1-f.Dir)), 0))
+				w.manage(f.Dir, 0x15, octetsOf(w.id(f.Dir), w.id(1-f.Dir), u24(w.qp(1-f.Dir)), 0))
 			}
 			ended = true
 		case f.Lost > 0:
@@ -92,15 +92,15 @@ func (w *roceWriter) startup(f *Frame) {
 	copy(private, f.Startup.PrivateData)
 	word := f.Startup.Word
 	if f.Startup.Reply {
-		w.manage(f.Dir, 0x13, join(
+		w.manage(f.Dir, 0x13, octetsOf(
 			w.id(R), w.id(I), 0, 0, 0, 0, u24(w.qp(R)), 0, 0, 0, 0, 0, u24(w.psn[I]), 0,
 			byte(word.IRD), byte(word.ORD), 0, 0, make([]byte, 8), private))
 		return
 	}
 	service := w.Service
-	head := join(0, 0x40, []byte{0xa0, 0x01}, make([]byte, 12), []byte{192, 0, 2, 1}, make([]byte, 12), []byte{192, 0, 2, 2})
+	head := octetsOf(0, 0x40, []byte{0xa0, 0x01}, make([]byte, 12), []byte{192, 0, 2, 1}, make([]byte, 12), []byte{192, 0, 2, 2})
 	if w.V6 {
-		head = join(0, 0x60, []byte{0xa0, 0x01}, v6(I), v6(R))
+		head = octetsOf(0, 0x60, []byte{0xa0, 0x01}, v6(I), v6(R))
 	}
 	if service == 0 {
 		service = 0x0000000001064e51
@@ -111,7 +111,7 @@ func (w *roceWriter) startup(f *Frame) {
 	for n := 256; n < w.MTU; n *= 2 {
 		mtu++
 	}
-	w.manage(f.Dir, 0x10, join(
+	w.manage(f.Dir, 0x10, octetsOf(
 		w.id(I), make([]byte, 4), binary.BigEndian.AppendUint64(nil, service), make([]byte, 8), make([]byte, 8),
 		u24(w.qp(I)), byte(word.IRD), make([]byte, 3), byte(word.ORD), make([]byte, 3), 0, u24(w.psn[R]), 0x37,
 		0xff, 0xff, mtu<<4, 0, make([]byte, 88), head, private[:92-len(head)]))
@@ -123,13 +123,13 @@ func (w *roceWriter) manage(dir decode.Dir, kind byte, m []byte) {
 	copy(mad, []byte{1, 7, 2, 3})
 	mad[17] = kind
 	copy(mad[24:], m)
-	w.packet(dir, 0x64, 1, 7, join(0x80, 1, 0, 0, 0, 0, 0, 1, mad))
+	w.packet(dir, 0x64, 1, 7, octetsOf(0x80, 1, 0, 0, 0, 0, 0, 1, mad))
 }
 
 // message adds the packets of a message, and what acknowledges it.
 func (w *roceWriter) message(dir decode.Dir, f *Frame, b []byte) {
 	reth := func(addr uint64, key, n uint32) []byte {
-		return join(binary.BigEndian.AppendUint64(nil, addr), u32(key), u32(n))
+		return octetsOf(binary.BigEndian.AppendUint64(nil, addr), u32(key), u32(n))
 	}
 	last := true
 	switch op := f.Seg.Control & 0xf; op {
@@ -137,7 +137,7 @@ func (w *roceWriter) message(dir decode.Dir, f *Frame, b []byte) {
 		w.pieces(dir, 6, b, reth(f.Seg.TO, uint32(f.Seg.STag), uint32(len(b))), nil, false)
 	case 1: // sink 4, 8, size 4, source 4, 8
 		n := max(1, (int(binary.BigEndian.Uint32(b[12:]))+w.MTU-1)/w.MTU)
-		w.packet(dir, 0x0c, w.qp(1-dir), w.psn[dir], join(b[20:28], b[16:20], b[12:16]))
+		w.packet(dir, 0x0c, w.qp(1-dir), w.psn[dir], octetsOf(b[20:28], b[16:20], b[12:16]))
 		for range n {
 			w.due[1-dir] = append(w.due[1-dir], w.next(dir))
 		}
@@ -158,7 +158,7 @@ func (w *roceWriter) message(dir decode.Dir, f *Frame, b []byte) {
 			if first || end {
 				head = []byte{0x1f, 0, 0, 1}
 			}
-			w.packet(dir, op, w.qp(1-dir), w.due[dir][0], join(head, b[:k]))
+			w.packet(dir, op, w.qp(1-dir), w.due[dir][0], octetsOf(head, b[:k]))
 			w.due[dir] = w.due[dir][1:]
 			if b = b[k:]; end {
 				return
@@ -208,7 +208,7 @@ func (w *roceWriter) pieces(dir decode.Dir, first byte, b, reth, inv []byte, sol
 				op = 0x17
 			}
 		}
-		w.packet(dir, op, w.qp(1-dir), w.next(dir), join(head, b[:k]))
+		w.packet(dir, op, w.qp(1-dir), w.next(dir), octetsOf(head, b[:k]))
 		if solicits && end {
 			w.solicit()
 		}
@@ -236,32 +236,32 @@ func (w *roceWriter) solicit() {
 // packet adds a packet.
 func (w *roceWriter) packet(dir decode.Dir, op byte, qp, psn uint32, b []byte) {
 	pad := -len(b) & 3
-	bth := join(op, byte(pad<<4), 0xff, 0xff, 0, u24(qp), 0x80, u24(psn))
-	b = join(bth, b, make([]byte, pad), u32(0xdeadbeef))
-	mac := join(2, 0, 0, 0, 0, byte(2-dir), 2, 0, 0, 0, 0, byte(1+dir))
+	bth := octetsOf(op, byte(pad<<4), 0xff, 0xff, 0, u24(qp), 0x80, u24(psn))
+	b = octetsOf(bth, b, make([]byte, pad), u32(0xdeadbeef))
+	mac := octetsOf(2, 0, 0, 0, 0, byte(2-dir), 2, 0, 0, 0, 0, byte(1+dir))
 	switch {
 	case w.LID:
-		b = join(0, 2, 0, byte(2-dir), u16((len(b)+8)/4), 0, byte(1+dir), b, 0, 0)
+		b = octetsOf(0, 2, 0, byte(2-dir), u16((len(b)+8)/4), 0, byte(1+dir), b, 0, 0)
 	case w.V1:
-		b = join(mac, 0x89, 0x15, 0x60, 0, 0, 0, u16(len(b)), 0x1b, 64, gid(dir), gid(1-dir), b)
+		b = octetsOf(mac, 0x89, 0x15, 0x60, 0, 0, 0, u16(len(b)), 0x1b, 64, gid(dir), gid(1-dir), b)
 	default:
-		b = join(0xc0, 0, 0x12, 0xb7, u16(len(b)+8), 0, 0, b)
+		b = octetsOf(0xc0, 0, 0x12, 0xb7, u16(len(b)+8), 0, 0, b)
 		if w.V6 {
-			b = join(mac, 0x86, 0xdd, 0x60, 0, 0, 0, u16(len(b)), 17, 64, v6(dir), v6(1-dir), b)
+			b = octetsOf(mac, 0x86, 0xdd, 0x60, 0, 0, 0, u16(len(b)), 17, 64, v6(dir), v6(1-dir), b)
 		} else {
-			ip := join(0x45, 2, u16(len(b)+20), 0, 0, 0x40, 0, 64, 17, 0, 0, []byte{192, 0, 2, 1 + byte(dir)}, []byte{192, 0, 2, 2 - byte(dir)})
+			ip := octetsOf(0x45, 2, u16(len(b)+20), 0, 0, 0x40, 0, 64, 17, 0, 0, []byte{192, 0, 2, 1 + byte(dir)}, []byte{192, 0, 2, 2 - byte(dir)})
 			sum := 0
 			for i := 0; i < 20; i += 2 {
 				sum += int(binary.BigEndian.Uint16(ip[i:]))
 			}
-			b = join(mac, 0x08, 0, ip[:10], u16(int(^uint16(sum+sum>>16))), ip[12:], b)
+			b = octetsOf(mac, 0x08, 0, ip[:10], u16(int(^uint16(sum+sum>>16))), ip[12:], b)
 		}
 	}
 	w.out = append(w.out, b)
 }
 
 func gid(d decode.Dir) []byte {
-	return join(make([]byte, 10), 0xff, 0xff, 192, 0, 2, 1+byte(d))
+	return octetsOf(make([]byte, 10), 0xff, 0xff, 192, 0, 2, 1+byte(d))
 }
 
 func v6(d decode.Dir) []byte {
@@ -274,8 +274,8 @@ func u16(n int) []byte    { return binary.BigEndian.AppendUint16(nil, uint16(n))
 func u24(n uint32) []byte { return u32(n)[1:] }
 func u32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
-// join puts octets behind each other.
-func join(parts ...any) (b []byte) {
+// octetsOf puts octets behind each other.
+func octetsOf(parts ...any) (b []byte) {
 	for _, p := range parts {
 		switch p := p.(type) {
 		case int:
