@@ -115,7 +115,7 @@ var floors = []layer{
 	{name: "internal/gsstest", may: []string{"transport/gss"}},
 	{
 		name:    "conformance/internal/decode",
-		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/list", "internal/setting"},
+		may:     []string{"chunks", "rpcrdma", "xdr", "rdmap/ddp", "rdmap/mpa", "rdmap/verbs", "transport/commitlog", "nfsdemo/nfs3", "nfsdemo/mount3", "internal/list"},
 		modules: []string{"github.com/gopacket/gopacket"},
 	},
 

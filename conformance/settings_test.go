@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
-	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/conformance/internal/judge"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/backend/mem"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
@@ -124,9 +122,6 @@ func TestSettings(t *testing.T) {
 	responder := func(c rpcrdma.ResponderConfig) func() error {
 		return func() error { _, err := rpcrdma.NewResponder(c); return err }
 	}
-	judged := func(o judge.Options) func() error {
-		return func() error { _, err := judge.File(strings.NewReader(""), &o); return err }
-	}
 	marshal := func(l xdrreflect.Limits) func() error {
 		return func() error {
 			_, err := l.Marshal(&struct{ N uint32 }{})
@@ -234,15 +229,6 @@ func TestSettings(t *testing.T) {
 		{"dir", directory(dir.Config{Key: make([]byte, 31)}), "Key has 31 octets, want 32 or more"},
 		{"proxy", func() error { return (&proxy.Proxy{DialTimeout: -1}).Serve(closedListener{t}) }, "DialTimeout is -1ns" + more},
 
-		{"judge", judged(judge.Options{MaxViolations: -1}), "MaxViolations is -1" + more},
-		{"judge", judged(judge.Options{MaxSTags: -1}), "MaxSTags is -1" + more},
-		{"judge", judged(judge.Options{MaxRequests: -1}), "MaxRequests is -1" + more},
-		{"judge: decode", judged(judge.Options{Decode: &decode.Options{MaxEarly: -1}}), "MaxEarly is -1" + more},
-		{"decode", (&decode.Options{MaxMessage: -1}).Check, "MaxMessage is -1" + more},
-		{"decode", (&decode.Options{MaxPlaced: -1}).Check, "MaxPlaced is -1" + more},
-		{"decode", (&decode.Options{MaxCalls: -1}).Check, "MaxCalls is -1" + more},
-		{"decode", (&decode.Options{MaxConns: -1}).Check, "MaxConns is -1" + more},
-		{"decode", (&decode.Options{ULP: 9}).Check, "ULP is 9, want 0 to 3"},
 		{"xdrreflect", marshal(xdrreflect.Limits{MaxOctets: -1}), "MaxOctets is -1" + more},
 		{"xdrreflect", marshal(xdrreflect.Limits{MaxMemory: -1}), "MaxMemory is -1" + more},
 		{"xdrreflect", marshal(xdrreflect.Limits{MaxDepth: -1}), "MaxDepth is -1" + more},

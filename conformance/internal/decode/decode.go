@@ -59,10 +59,7 @@ package decode
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
-
-	"github.com/stag-rdma/stag/internal/setting"
 )
 
 // Options limits what a decoder keeps in memory, and says what Sends carry. The zero value, and a nil
@@ -107,28 +104,8 @@ const (
 	ULPCommit      // a commit session (docs/commitlog-format.md), recognised by what it says
 )
 
-// Check returns an error that names the first setting that is out of range: a limit that is negative, or an
-// unknown ULP. A nil o is valid.
-func (o *Options) Check() error {
-	if o == nil {
-		return nil
-	}
-	err := setting.Check(
-		setting.Count("MaxEarly", o.MaxEarly), setting.Count("MaxMessage", o.MaxMessage), setting.Count("MaxPlaced", o.MaxPlaced),
-		setting.Count("MaxCalls", o.MaxCalls), setting.Count("MaxConns", o.MaxConns),
-		setting.Int("ULP", int(o.ULP), int(ULPAuto), int(ULPCommit)),
-	)
-	if err != nil {
-		return fmt.Errorf("decode: %w", err)
-	}
-	return nil
-}
-
-// withDefaults returns a copy of o with the zero fields filled in. It panics with the error of Check.
+// withDefaults returns a copy of o with the zero fields filled in.
 func (o *Options) withDefaults() Options {
-	if err := o.Check(); err != nil {
-		panic(err)
-	}
 	var c Options
 	if o != nil {
 		c = *o

@@ -33,7 +33,6 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/decode"
-	"github.com/stag-rdma/stag/internal/setting"
 )
 
 // A Judge judges the connections of one capture. See [New].
@@ -118,28 +117,8 @@ type Options struct {
 	MaxRequests int
 }
 
-// Check returns an error that names the first setting that is out of range, Decode included. A nil o is valid.
-func (o *Options) Check() error {
-	if o == nil {
-		return nil
-	}
-	err := setting.Check(
-		setting.Count("MaxViolations", o.MaxViolations), setting.Count("MaxSTags", o.MaxSTags), setting.Count("MaxRequests", o.MaxRequests),
-	)
-	if err == nil {
-		err = o.Decode.Check()
-	}
-	if err != nil {
-		return fmt.Errorf("judge: %w", err)
-	}
-	return nil
-}
-
-// withDefaults returns a copy of o with the zero fields filled in. It panics with the error of Check.
+// withDefaults returns a copy of o with the zero fields filled in.
 func (o *Options) withDefaults() Options {
-	if err := o.Check(); err != nil {
-		panic(err)
-	}
 	var c Options
 	if o != nil {
 		c = *o

@@ -44,11 +44,8 @@ type ConnReport struct {
 }
 
 // File judges a whole capture, pcap or pcapng. An error, as from [decode.Events], comes with the report of
-// what was read before it. For options out of range there is no report.
+// what was read before it.
 func File(r io.Reader, opt *Options) (*Report, error) {
-	if err := opt.Check(); err != nil {
-		return nil, err
-	}
 	o := opt.withDefaults()
 	b := newBuilder(&o)
 	c := decode.NewCapture(o.Decode, b.Event)

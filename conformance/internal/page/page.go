@@ -33,6 +33,7 @@ package page
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -65,14 +66,9 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		c = *o
 	}
-	for _, f := range []struct {
-		v   *int
-		def int
-	}{{&c.MaxMessages, 20_000}, {&c.MaxOctets, 256}, {&c.MaxDetail, 64 << 20}} {
-		if *f.v <= 0 {
-			*f.v = f.def
-		}
-	}
+	c.MaxMessages = cmp.Or(c.MaxMessages, 20_000)
+	c.MaxOctets = cmp.Or(c.MaxOctets, 256)
+	c.MaxDetail = cmp.Or(c.MaxDetail, 64<<20)
 	return c
 }
 
