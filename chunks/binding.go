@@ -5,7 +5,7 @@ import "github.com/stag-rdma/stag/xdr"
 // Binding is an upper-layer binding (RFC 8166 Section 6): it says which data
 // items of which procedures are DDP-eligible, that is, may be reduced, and finds
 // them: the first eligible argument of a call and the first eligible result of a
-// reply. See [ResultLister] for replies with several.
+// reply. See [Lister] for messages with several.
 //
 // The octets given to a Find method may be reduced already, so it reads no further
 // than the item's count word. pos is the offset of the data, just after that word,
@@ -31,26 +31,29 @@ type Binding interface {
 	MaxResults(prog, vers, proc uint32, args []byte) (rest, item int, ok bool)
 }
 
-// ResultLister is an optional half of a [Binding] for programs whose replies can
-// have several eligible results. EligibleResults appends to list those that are
-// whole in results, pad included, in their order. Pos counts from the start of
-// results, and Data is a view of results.
-type ResultLister interface {
-	EligibleResults(prog, vers, proc uint32, results []byte, list []Item) []Item
-}
-
-// EligibleResults finds all eligible results of a reply with a binding of any kind.
-// See [ResultLister].
+// EligibleResults appends to list the eligible results of a reply that are whole in results, pad included, in their order:
+// all of them if b has a [Lister] for the program. Pos counts from the start of results, and Data is a view of results.
 func EligibleResults(b Binding, prog, vers, proc uint32, results []byte, list []Item) []Item {
-	b = single(b, prog, vers)
-	if l, ok := b.(ResultLister); ok {
-		return l.EligibleResults(prog, vers, proc, results, list)
+	if l := ListerOf(b, prog, vers); l != nil {
+		return listResults(l, prog, vers, proc, results, list)
 	}
 	pos, n, ok := b.FindResult(prog, vers, proc, results)
 	if !ok || !whole(results, pos, n) {
 		return list
 	}
 	return append(list, Item{pos, results[pos : pos+n]})
+}
+
+// listResults is EligibleResults for a Lister. It is apart because its function is allocated.
+func listResults(l Lister, prog, vers, proc uint32, results []byte, list []Item) []Item {
+	l.ListResults(prog, vers, proc, results, func(pos, n int) int {
+		if !whole(results, pos, n) {
+			return -1
+		}
+		list = append(list, Item{pos, results[pos : pos+n]})
+		return n + xdr.Pad(n)
+	})
+	return list
 }
 
 // whole reports whether n octets at pos and their pad are in b.

@@ -15,9 +15,9 @@
 //   - [WriteChunk.Fill], [AppendWrites]: which octets go to which segment of a
 //     write chunk or reply chunk, with exact returned lengths;
 //   - [Returned]: the requester's check of what came back;
-//   - [Binding]: which items of a procedure may be reduced; [NFSv3], [NFSv4] and [NFS]
-//     are those of RFC 8267. A binding may implement more: see [ResultLister],
-//     [Lister], [Walker] and [Scope].
+//   - [Binding]: which items of a procedure may be reduced; [NFSv3] and [NFS]
+//     are those of RFC 8267. A binding may implement more: see [Lister], [Walker]
+//     and [Scope].
 //
 // Contract: octets go in, values come out. There is no I/O, no clock, no lock and no goroutine. No
 // number read from the wire determines an allocation: lists grow with the octets that are there and

@@ -2,16 +2,10 @@ package chunks
 
 import "github.com/stag-rdma/stag/xdr"
 
-// NFSv4 is the binding of NFS version 4, any minor version (RFC 8267 Section 5.1):
-// in a COMPOUND the data of WRITE and the link text of CREATE among arguments, the
-// data of READ and the link text of READLINK among results. FindArg and FindResult
-// find only the first one of a message; EligibleResults finds all of them, in the
-// order in which write chunks are used (RFC 8267 Section 5.2.3).
+// nfs4 is the binding of NFS version 4. FindArg and FindResult find only the first item of a message; a [Lister] finds
+// all of them, in the order in which write chunks are used (RFC 8267 Section 5.2.3).
 //
-// From the first operation that this package cannot step over, a COMPOUND is carried
-// unreduced, which is always allowed.
-var NFSv4 Binding = nfs4{}
-
+// From the first operation that this package cannot step over, a COMPOUND is carried unreduced, which is always allowed.
 type nfs4 struct{}
 
 const (
@@ -46,22 +40,6 @@ func (b nfs4) FindResult(prog, vers, proc uint32, results []byte) (pos, n int, o
 	}
 	c := newCompound(results, true)
 	return c.eligible()
-}
-
-// EligibleResults implements [ResultLister].
-func (b nfs4) EligibleResults(prog, vers, proc uint32, results []byte, list []Item) []Item {
-	if _, res := b.Eligible(prog, vers, proc); !res {
-		return list
-	}
-	c := newCompound(results, true)
-	for {
-		pos, n, ok := c.eligible()
-		if !ok || !whole(results, pos, n) {
-			return list
-		}
-		list = append(list, Item{pos, results[pos : pos+n]})
-		c.skip(n)
-	}
 }
 
 func (b nfs4) MaxResults(prog, vers, proc uint32, args []byte) (rest, item int, ok bool) {

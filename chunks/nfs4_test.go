@@ -65,22 +65,22 @@ func TestNFS4FindArg(t *testing.T) {
 		{"far too many", call4(1<<31, putfh, write4), -1},
 		{"OPEN of an unknown claim", call4(2, words(nil, 18, 1, 3, 0, 7, 8, 0, 0, 7), write4), -1},
 	} {
-		pos, n, ok := chunks.NFSv4.FindArg(100003, 4, 1, tt.before)
+		pos, n, ok := chunks.NFS.FindArg(100003, 4, 1, tt.before)
 		if ok != (tt.n >= 0) || ok && (n != tt.n || pos != len(tt.before)) {
 			t.Errorf("%s: %d octets at %d of %d, %v; want %d", tt.name, n, pos, len(tt.before), ok, tt.n)
 		}
 		for i := range tt.before {
-			if _, _, ok := chunks.NFSv4.FindArg(100003, 4, 1, tt.before[:i]); ok {
+			if _, _, ok := chunks.NFS.FindArg(100003, 4, 1, tt.before[:i]); ok {
 				t.Errorf("%s: found in the first %d octets of %d", tt.name, i, len(tt.before))
 			}
 		}
 	}
 	w := call4(2, putfh, write4)
 	for _, other := range [][3]uint32{{100003, 3, 1}, {100003, 4, 0}, {100003, 4, 2}, {100005, 4, 1}} {
-		if _, _, ok := chunks.NFSv4.FindArg(other[0], other[1], other[2], w); ok {
+		if _, _, ok := chunks.NFS.FindArg(other[0], other[1], other[2], w); ok {
 			t.Errorf("found in program %d", other)
 		}
-		if a, r := chunks.NFSv4.Eligible(other[0], other[1], other[2]); a || r {
+		if a, r := chunks.NFS.Eligible(other[0], other[1], other[2]); a || r {
 			t.Errorf("eligible in program %d", other)
 		}
 	}
@@ -164,21 +164,22 @@ func TestNFS4MaxResults(t *testing.T) {
 // TestNFS4Walk visits every variable-length item in its place.
 func TestNFS4Walk(t *testing.T) {
 	args := call4(3, putfh, cat(write4, []byte("12345\x00\x00\x00")), cat(words(nil, 15), xdr.AppendString(nil, "x")))
+	walker4 := chunks.WalkerOf(chunks.NFS, 100003, 4)
 	var got []int
-	ok := chunks.NFS.(chunks.Walker).WalkArgs(100003, 4, 1, args, func(_, n int) int {
+	ok := walker4.WalkArgs(100003, 4, 1, args, func(_, n int) int {
 		got = append(got, n)
 		return n + xdr.Pad(n)
 	})
 	if !ok || !slices.Equal(got, []int{3, 21, 5, 1}) {
 		t.Errorf("%v, %v", got, ok)
 	}
-	if chunks.NFS.(chunks.Walker).WalkArgs(100003, 4, 1, args, func(int, int) int { return -1 }) {
+	if walker4.WalkArgs(100003, 4, 1, args, func(int, int) int { return -1 }) {
 		t.Error("a walk that was ended")
 	}
-	if chunks.NFS.(chunks.Walker).WalkResults(100003, 4, 1, reply4(0, 1, words(nil, 12, 0)), func(_, n int) int { return n + xdr.Pad(n) }) {
+	if walker4.WalkResults(100003, 4, 1, reply4(0, 1, words(nil, 12, 0)), func(_, n int) int { return n + xdr.Pad(n) }) {
 		t.Error("walked through LOCK")
 	}
-	if !chunks.NFS.(chunks.Walker).WalkArgs(100003, 4, 0, nil, nil) || !chunks.NFS.(chunks.Scope).Covers(100003, 4) || chunks.NFS.(chunks.Scope).Covers(100003, 2) {
+	if !walker4.WalkArgs(100003, 4, 0, nil, nil) || !chunks.Covers(chunks.NFS, 100003, 4) || chunks.Covers(chunks.NFS, 100003, 2) {
 		t.Error("NULL, or what is covered")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
-// TestNFS4BindingOnTraces compares what chunks.NFSv4 finds in every COMPOUND that the Linux kernel's client
+// TestNFS4BindingOnTraces compares what chunks.NFS finds in every COMPOUND that the Linux kernel's client
 // and server sent with what the decoder finds.
 func TestNFS4BindingOnTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/pcaps/c-nfs4*.pcap")
@@ -45,9 +45,9 @@ func compareCompound(t *testing.T, name string, ev *decode.Event, seen map[strin
 	t.Helper()
 	r := ev.RPC
 	what, want := wantItem(r)
-	find := chunks.NFSv4.FindArg
+	find := chunks.NFS.FindArg
 	if r.IsReply {
-		find = chunks.NFSv4.FindResult
+		find = chunks.NFS.FindResult
 	}
 	pos, n, ok := find(100003, 4, 1, r.Body)
 	seen[what]++
@@ -58,7 +58,7 @@ func compareCompound(t *testing.T, name string, ev *decode.Event, seen map[strin
 		t.Errorf("%s, packet %d, %s: %d octets at %d, want %d", name, ev.Frame, what, n, pos, want)
 	}
 	if !r.IsReply {
-		_, item, known := chunks.NFSv4.MaxResults(100003, 4, 1, r.Body)
+		_, item, known := chunks.NFS.MaxResults(100003, 4, 1, r.Body)
 		for _, op := range r.Compound.Ops {
 			if op.Name == "READ" && known && item != int(binary.BigEndian.Uint32(op.Body[24:])) {
 				t.Errorf("%s, packet %d: largest item %d", name, ev.Frame, item)

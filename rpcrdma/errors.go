@@ -59,36 +59,36 @@ var (
 
 // Why a message was dropped or a call refused, with a header that decodes.
 var (
-	// ErrType: a message type that is not allowed here.
-	ErrType = errors.New("rpcrdma: message type not expected")
-	// ErrDirection: a call at a requester or a reply at a responder.
-	ErrDirection = errors.New("rpcrdma: message goes the wrong way")
+	// errType: a message type that is not allowed here.
+	errType = errors.New("rpcrdma: message type not expected")
+	// errDirection: a call at a requester or a reply at a responder.
+	errDirection = errors.New("rpcrdma: message goes the wrong way")
 	// ErrUnknownXID: no call with this XID is outstanding.
 	ErrUnknownXID = errors.New("rpcrdma: unknown XID")
-	// ErrXID: rdma_xid differs from the XID of the RPC message.
-	ErrXID = errors.New("rpcrdma: XIDs of header and RPC message differ")
+	// errXID: rdma_xid differs from the XID of the RPC message.
+	errXID = errors.New("rpcrdma: XIDs of header and RPC message differ")
 	// ErrRPC: the octets are not an RPC message, or are shorter than its header.
 	ErrRPC = errors.New("rpcrdma: RPC message does not decode")
 	// ErrNotEligible: an item was reduced that the binding does not allow
 	// (RFC 8166 Section 6.1).
 	ErrNotEligible = errors.New("rpcrdma: reduced item is not DDP-eligible")
-	// ErrNotReduced: an eligible result came inline although a write chunk was
+	// errNotReduced: an eligible result came inline although a write chunk was
 	// offered (RFC 8166 Section 4.3.2).
-	ErrNotReduced = errors.New("rpcrdma: eligible result left inline")
-	// ErrItemLength: a chunk's length disagrees with the inline count.
-	ErrItemLength = errors.New("rpcrdma: chunk length differs from count")
+	errNotReduced = errors.New("rpcrdma: eligible result left inline")
+	// errItemLength: a chunk's length disagrees with the inline count.
+	errItemLength = errors.New("rpcrdma: chunk length differs from count")
 	// ErrArgs: the arguments do not decode up to the reduced item.
 	ErrArgs = errors.New("rpcrdma: arguments do not decode")
 	// ErrPadding: an RDMA_MSGP with an invalid alignment, or with items that no binding can find.
 	ErrPadding = errors.New("rpcrdma: padded message cannot be decoded")
-	// ErrNotRead: the chunks of a reply were not read, because nobody waits for it.
-	ErrNotRead = errors.New("rpcrdma: reply was not read")
-	// ErrReadList: a reply has a read list (RFC 8166 Section 4.3.1).
-	ErrReadList = errors.New("rpcrdma: reply has a read list")
-	// ErrNoReplyChunk: a long reply that did not use an offered reply chunk.
-	ErrNoReplyChunk = errors.New("rpcrdma: long reply without a reply chunk")
-	// ErrNoChunks: a call with chunks, in a direction without chunks (RFC 8167 Section 5.3).
-	ErrNoChunks = errors.New("rpcrdma: chunks are not taken in this direction")
+	// errNotRead: the chunks of a reply were not read, because nobody waits for it.
+	errNotRead = errors.New("rpcrdma: reply was not read")
+	// errReadList: a reply has a read list (RFC 8166 Section 4.3.1).
+	errReadList = errors.New("rpcrdma: reply has a read list")
+	// errNoReplyChunk: a long reply that did not use an offered reply chunk.
+	errNoReplyChunk = errors.New("rpcrdma: long reply without a reply chunk")
+	// errNoChunks: a call with chunks, in a direction without chunks (RFC 8167 Section 5.3).
+	errNoChunks = errors.New("rpcrdma: chunks are not taken in this direction")
 	// ErrNoFit: the reply fits neither inline nor into the offered chunks.
 	ErrNoFit = errors.New("rpcrdma: reply does not fit")
 )

@@ -1,11 +1,14 @@
 package rpcrdma
 
-// The counters of the machines are for tests; a server and a client count for themselves.
-type (
-	RequesterStats = requesterStats
-	ResponderStats = responderStats
+// What tests distinguish, and nobody else.
+var (
+	ErrType         = errType
+	ErrDirection    = errDirection
+	ErrXID          = errXID
+	ErrNotReduced   = errNotReduced
+	ErrItemLength   = errItemLength
+	ErrNotRead      = errNotRead
+	ErrReadList     = errReadList
+	ErrNoReplyChunk = errNoReplyChunk
+	ErrNoChunks     = errNoChunks
 )
-
-func (r *Requester) Stats() RequesterStats { return r.stats }
-
-func (r *Responder) Stats() ResponderStats { return r.stats }

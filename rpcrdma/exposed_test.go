@@ -109,9 +109,6 @@ func TestExposeBounds(t *testing.T) {
 		if !r.Expose(outs[2]) || done(0) != outs[0] || done(2) != outs[2] {
 			t.Error("no room behind an RDMA_DONE")
 		}
-		if s := r.Stats(); s.Exposed != 3 || s.Dones != 5 || s.Dropped != 2 {
-			t.Errorf("%+v", s)
-		}
 	}
 }
 

@@ -38,7 +38,6 @@ func (r *Requester) ReceiveLate(send []byte) (c *Call, why error) { return r.tak
 func (r *Requester) take(send []byte, latest bool) (c *Call, why error) {
 	c, why = r.receive(send)
 	if c == nil {
-		r.stats.Dropped++
 		return r.spoil(send, why), why
 	}
 	if (r.hdr.Type != MsgTypeError || !r.cfg.Bidirectional) && latest {
@@ -58,7 +57,7 @@ func (r *Requester) take(send []byte, latest bool) (c *Call, why error) {
 // spoil notes that a Send was dropped that its first word, which is the XID in every version, makes the reply to a
 // call. A good one may still come, but if nobody waits for that, it returns the call, whose credit would be lost.
 func (r *Requester) spoil(send []byte, why error) *Call {
-	if len(send) < FixedSize || errors.Is(why, ErrDirection) { // a call the other way may have the same XID
+	if len(send) < FixedSize || errors.Is(why, errDirection) { // a call the other way may have the same XID
 		return nil
 	}
 	c := r.Lookup(binary.BigEndian.Uint32(send))
@@ -88,10 +87,6 @@ func (r *Requester) Refuse(c *Call, err error) bool {
 func (r *Requester) answered(c *Call) {
 	r.remove(c)
 	r.window.Release()
-	r.stats.Replies++
-	if c.Result.Err != nil {
-		r.stats.Failed++
-	}
 	if c.Result.Read {
 		r.owe(c.XID)
 	}
@@ -115,7 +110,7 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 		res.Err = &RemoteError{h.Err, h.Low, h.High}
 	case MsgTypeMsg, MsgTypeMsgP:
 		if h.Type == MsgTypeMsgP && r.cfg.Profile != RFC5666 {
-			return nil, ErrType
+			return nil, errType
 		}
 		if err := checkDirection(send[n:], h.XID, xdr.MsgReply); err != nil {
 			return nil, err
@@ -124,7 +119,7 @@ func (r *Requester) receive(send []byte) (*Call, error) {
 	case MsgTypeNoMsg:
 		res.fail(h.XID, r.receiveLong(c, res))
 	default:
-		return nil, ErrType
+		return nil, errType
 	}
 	return c, nil
 }
@@ -134,7 +129,7 @@ func (r *Requester) receiveInline(c *Call, res *Result, stream []byte, hdr int) 
 	h := &r.hdr
 	placed, err := r.returned(c, res)
 	if err == nil && h.Type == MsgTypeMsgP {
-		r.stats.Padded++
+		r.padded++
 		if c.Protected {
 			return ErrPadding // nobody can say where pads are in it
 		}
@@ -160,7 +155,7 @@ func (r *Requester) receiveLong(c *Call, res *Result) error {
 	case res.Read:
 		return r.layOut(c, nil, placed)
 	case res.ReplyLen == 0:
-		return ErrNoReplyChunk
+		return errNoReplyChunk
 	}
 	res.Long, res.ItemLen = true, placed // kept for CheckReply
 	return nil
@@ -179,9 +174,9 @@ func checkDirection(msg []byte, xid, want uint32) error {
 	case !ok || typ > xdr.MsgReply:
 		return ErrRPC
 	case got != xid:
-		return ErrXID
+		return errXID
 	case typ != want:
-		return ErrDirection
+		return errDirection
 	}
 	return nil
 }
@@ -198,7 +193,7 @@ func (r *Requester) returned(c *Call, res *Result) (placed int, err error) {
 	// RDMA_DONE, so that the server need not wait for a deadline.
 	res.Read = len(h.Read) > 0 && r.cfg.Profile == RFC5666
 	if len(h.Read) > 0 && !(res.Read && r.cfg.Reads) {
-		return 0, ErrReadList
+		return 0, errReadList
 	}
 	if len(h.Write) > len(c.lists.Write) {
 		return 0, chunks.ErrReturned
@@ -248,9 +243,7 @@ func (r *Requester) CheckReply(c *Call, memory []byte) error {
 			err = r.judge(c, res, msg, placed)
 		}
 	}
-	if res.fail(c.XID, err); err != nil {
-		r.stats.Failed++
-	}
+	res.fail(c.XID, err)
 	return res.Err
 }
 
@@ -291,9 +284,9 @@ func (r *Requester) judge(c *Call, res *Result, msg []byte, placed int) error {
 		res.ItemPos, res.ItemLen = pos, n
 		return nil
 	case n > 0 && placed == 0:
-		return ErrNotReduced
+		return errNotReduced
 	case !(chunks.Placed{Len: placed}).Holds(n):
-		return ErrItemLength
+		return errItemLength
 	}
 	res.Placed, res.ItemPos, res.ItemLen, c.Lens[0] = true, pos, n, n
 	return nil
@@ -345,9 +338,9 @@ func (c *Call) judgeSink(res *Result, k, pos, n int) (here int, err error) {
 	case k >= len(c.Lens), c.room(k) == 0, res.Read && c.Lens[k] == 0:
 		return inline, nil
 	case n > 0 && c.Lens[k] == 0:
-		return 0, ErrNotReduced
+		return 0, errNotReduced
 	case !(chunks.Placed{Len: c.Lens[k]}).Holds(n):
-		return 0, ErrItemLength
+		return 0, errItemLength
 	}
 	res.Placed = true
 	c.Lens[k] = n
@@ -381,7 +374,6 @@ func (r *Requester) layOut(c *Call, inline []byte, placed int) error {
 		lim.MaxOctets = uint64(r.cfg.MaxRead)
 	}
 	c.Inline, c.placed = inline, placed
-	r.stats.Reads++
 	if r.hdr.Type == MsgTypeNoMsg {
 		return c.Layout.BuildLong(r.hdr.Read, &lim)
 	}
@@ -399,7 +391,7 @@ func (r *Requester) Pulled(c *Call, buf []byte) error {
 	if !c.reading {
 		return c.Result.Err
 	}
-	err := ErrNotRead
+	err := errNotRead
 	if len(buf) >= c.Layout.Total {
 		err = r.judgeRead(c, buf[:c.Layout.Total])
 	}
@@ -429,7 +421,7 @@ func (r *Requester) judgeRead(c *Call, msg []byte) error {
 	case len(c.Layout.Chunks) > 1 || res.Placed || at.Pos != len(msg)-len(res.Results)+res.ItemPos:
 		return ErrNotEligible
 	case !at.Holds(res.ItemLen):
-		return ErrItemLength
+		return errItemLength
 	}
 	return nil
 }
@@ -445,7 +437,7 @@ func checkCounts(msg []byte, list []chunks.Placed) error {
 	for i := range list {
 		at := &list[i]
 		if n := binary.BigEndian.Uint32(msg[at.Pos-4:]); n > 1<<30 || !at.Holds(int(n)) {
-			return ErrItemLength
+			return errItemLength
 		}
 	}
 	return nil
@@ -481,6 +473,5 @@ func (r *Requester) AppendDone(b []byte) ([]byte, bool) {
 	}
 	h := Header{XID: r.due[0], Vers: Version, Credit: r.window.Request(), Type: MsgTypeDone}
 	r.due = append(r.due[:0], r.due[1:]...)
-	r.stats.Dones++
 	return h.Append(b), true
 }

@@ -96,7 +96,6 @@ func (r *Responder) Reply(b []byte, in *Inbound, m *chunks.Message, out *Reply) 
 	case out.padded:
 		pad, it := padding{r.cfg.Align, r.cfg.AlignMin}, &m.Items[0]
 		out.Head = pad.appendPadded(b, &h, out.pieces, it.Pos, len(it.Data))
-		r.stats.Padded++
 	default:
 		out.Head, out.Body = gather(h.Append(b), out.pieces, r.cfg.GatherMin)
 	}
@@ -247,7 +246,6 @@ func (r *Responder) Expose(out *Reply) bool {
 	e.list = append(e.list, out)
 	e.octets += n
 	r.credits.Expose()
-	r.stats.Exposed++
 	return true
 }
 
@@ -297,7 +295,6 @@ func (r *Responder) release(in *Inbound) bool {
 		return false
 	}
 	r.credits.Done()
-	r.stats.Dones++
 	return true
 }
 

@@ -92,18 +92,7 @@ type Requester struct {
 	hdr    Header   // scratch of Receive
 	due    []uint32 // XIDs of replies that were read: each gets an RDMA_DONE
 	paid   int      // of due, those whose credit is taken
-	stats  requesterStats
-}
-
-// requesterStats counts since NewRequester.
-type requesterStats struct {
-	Calls   uint64 // Begin that were not undone by Abort
-	Replies uint64 // calls answered, Failed among them
-	Failed  uint64 // calls answered with Result.Err
-	Dropped uint64 // Sends that answered nothing
-	Reads   uint64 // replies with a read list
-	Dones   uint64 // RDMA_DONE sent
-	Padded  uint64 // calls sent and replies taken as RDMA_MSGP
+	padded uint64   // calls sent and replies taken as RDMA_MSGP
 }
 
 // maxBuckets bounds the table; chains take what is beyond.
@@ -140,7 +129,7 @@ func (r *Requester) Configure(change func(cfg *RequesterConfig)) {
 func (r *Requester) Config() RequesterConfig { return r.cfg }
 
 // Padded returns how many calls were sent, and replies taken, as RDMA_MSGP.
-func (r *Requester) Padded() uint64 { return r.stats.Padded }
+func (r *Requester) Padded() uint64 { return r.padded }
 
 // Available returns how many calls may begin now.
 func (r *Requester) Available() int { return r.window.Available() }
@@ -174,7 +163,6 @@ func (r *Requester) Begin(c *Call) error {
 	}
 	p := r.bucket(c.XID)
 	c.next, *p, c.active = *p, c, true
-	r.stats.Calls++
 	return nil
 }
 
@@ -183,7 +171,6 @@ func (r *Requester) Begin(c *Call) error {
 func (r *Requester) Abort(c *Call) {
 	if r.remove(c) {
 		r.window.Release()
-		r.stats.Calls--
 	}
 }
 
@@ -323,7 +310,7 @@ func (r *Requester) appendPadded(b []byte, c *Call, h *Header, inline int) ([]by
 		return b, false
 	}
 	c.pieces = c.Message.Pieces(c.pieces[:0], c.out)
-	r.stats.Padded++
+	r.padded++
 	return pad.appendPadded(b, h, c.pieces, it.Pos, len(it.Data)), true
 }
 

@@ -172,20 +172,6 @@ type Responder struct {
 	given   ResponderConfig
 	credits credits.Responder
 	exposed exposed
-	stats   responderStats
-}
-
-// responderStats counts since NewResponder.
-type responderStats struct {
-	Calls      uint64 // calls dispatched
-	Dropped    uint64 // Sends dropped, RDMA_DONEs that free nothing among them
-	Dones      uint64 // RDMA_DONE received
-	Exposed    uint64 // replies exposed for the peer's RDMA Reads
-	Padded     uint64 // calls taken and replies sent as RDMA_MSGP
-	ErrVers    uint64 // answers ERR_VERS
-	ErrChunk   uint64 // answers ERR_CHUNK, replies that do not fit among them
-	Garbage    uint64 // answers GARBAGE_ARGS made here
-	OverCredit uint64 // Sends for which the peer had no credit
 }
 
 // NewResponder returns a machine for a new connection. Before it starts, the
@@ -220,7 +206,6 @@ func (r *Responder) Credits() *credits.Responder { return &r.credits }
 func (r *Responder) drop(in *Inbound, err error) Verdict {
 	in.Err = err
 	r.credits.Dropped()
-	r.stats.Dropped++
 	return Drop
 }
 
@@ -235,7 +220,6 @@ func (r *Responder) answer(in *Inbound, how refusal, err error) Verdict {
 func (r *Responder) AppendAnswer(b []byte, in *Inbound) []byte {
 	if in.refusal == refuseGarbageArgs {
 		if out, ok := r.appendGarbage(b, in); ok {
-			r.stats.Garbage++
 			return out
 		}
 		in.refusal = refuseErrChunk // lists too long to be returned
@@ -248,9 +232,6 @@ func (r *Responder) appendError(b []byte, in *Inbound) []byte {
 	h := Header{XID: in.Header.XID, Vers: in.Header.Vers, Credit: grant, Type: MsgTypeError, Err: ErrChunk}
 	if in.refusal == refuseErrVers {
 		h.Err, h.Low, h.High = ErrVers, Version, Version
-		r.stats.ErrVers++
-	} else {
-		r.stats.ErrChunk++
 	}
 	return h.Append(b)
 }
@@ -275,14 +256,12 @@ func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 	if err == nil && in.Header.Type == MsgTypeDone && r.release(in) {
 		return Done
 	}
-	if !r.credits.Received() {
-		r.stats.OverCredit++
-	}
+	r.credits.Received()
 	if err != nil {
 		return r.badHeader(in, err)
 	}
 	if r.cfg.NoChunks && in.Header.chunked() {
-		return r.answer(in, refuseErrChunk, ErrNoChunks)
+		return r.answer(in, refuseErrChunk, errNoChunks)
 	}
 	switch in.Header.Type {
 	case MsgTypeMsg:
@@ -295,21 +274,19 @@ func (r *Responder) Receive(send []byte, in *Inbound) Verdict {
 		return Pull
 	case MsgTypeMsgP:
 		return r.receivePadded(in, send, n)
-	case MsgTypeDone:
-		r.stats.Dones++
-	case MsgTypeError: // only for Requesters
+	case MsgTypeDone, MsgTypeError: // of no reply; only for Requesters
 	}
-	return r.drop(in, ErrType)
+	return r.drop(in, errType)
 }
 
 // receivePadded judges an RDMA_MSGP, which is an RDMA_MSG once its pads are gone.
 func (r *Responder) receivePadded(in *Inbound, send []byte, n int) Verdict {
 	if r.cfg.Profile != RFC5666 {
 		// "MUST return ERR_CHUNK" for a message type that is not supported.
-		return r.answer(in, refuseErrChunk, ErrType)
+		return r.answer(in, refuseErrChunk, errType)
 	}
 	if _, typ, ok := xdr.PeekXID(send[n:]); ok && typ == xdr.MsgReply {
-		return r.drop(in, ErrDirection)
+		return r.drop(in, errDirection)
 	}
 	var err error
 	in.Payload, err = closeCall(&in.Header, n, send[n:], r.cfg.Binding)
@@ -319,7 +296,6 @@ func (r *Responder) receivePadded(in *Inbound, send []byte, n int) Verdict {
 	case err != nil:
 		return r.answer(in, refuseErrChunk, err)
 	}
-	r.stats.Padded++
 	return r.receiveMsg(in)
 }
 
@@ -339,7 +315,7 @@ func (r *Responder) badHeader(in *Inbound, err error) Verdict {
 // receiveMsg judges an RDMA_MSG: everything that can be known before a pull.
 func (r *Responder) receiveMsg(in *Inbound) Verdict {
 	switch err := checkDirection(in.Payload, in.Header.XID, xdr.MsgCall); {
-	case errors.Is(err, ErrDirection):
+	case errors.Is(err, errDirection):
 		return r.drop(in, err)
 	case err != nil:
 		return r.answer(in, refuseErrChunk, err)
@@ -349,7 +325,7 @@ func (r *Responder) receiveMsg(in *Inbound) Verdict {
 	}
 	// A call of another RPC version is answered without its arguments.
 	if len(in.Header.Read) == 0 || in.RPC.RPCVers != xdr.RPCVersion {
-		return r.dispatch()
+		return Dispatch
 	}
 	if err := in.Layout.Build(in.Header.Read, len(in.Payload), &r.cfg.Limits); err != nil {
 		return r.answer(in, refuseErrChunk, err)
@@ -384,11 +360,6 @@ func (r *Responder) Pulled(in *Inbound, buf []byte) Verdict {
 			return r.answer(in, refuseGarbageArgs, err)
 		}
 	}
-	return r.dispatch()
-}
-
-func (r *Responder) dispatch() Verdict {
-	r.stats.Calls++
 	return Dispatch
 }
 
@@ -446,7 +417,7 @@ func (r *Responder) checkArg(in *Inbound, n int) Verdict {
 	case at.Pos != n-len(in.Args)+pos:
 		return r.answer(in, refuseErrChunk, ErrNotEligible)
 	case !at.Holds(count):
-		return r.answer(in, refuseGarbageArgs, ErrItemLength)
+		return r.answer(in, refuseGarbageArgs, errItemLength)
 	}
 	return Dispatch
 }
@@ -464,7 +435,7 @@ func (r *Responder) checkItems(in *Inbound, l chunks.Lister, n int) Verdict {
 			return inline
 		}
 		if !list[k].Holds(count) {
-			bad = ErrItemLength
+			bad = errItemLength
 			return -1
 		}
 		k++
@@ -507,11 +478,11 @@ func (r *Responder) Defer(in *Inbound) Verdict {
 		// reduced stream, is refused; see checkCounts.
 		pos, n := in.Reduced(i)
 		if pos < end+4 || n < 0 || !in.Layout.Chunks[i].Holds(n) {
-			return r.answer(in, refuseGarbageArgs, ErrItemLength)
+			return r.answer(in, refuseGarbageArgs, errItemLength)
 		}
 		end = pos
 	}
-	return r.dispatch()
+	return Dispatch
 }
 
 // Reduced returns the offset in Args at which the data of chunk i of Layout.Chunks are

@@ -110,12 +110,12 @@ func TestResponderVerdicts(t *testing.T) {
 					t.Error("nothing to pull")
 				}
 			case rpcrdma.Drop:
-				if r.Stats().Dropped != 1 || r.Credits().Serving() != 0 {
-					t.Errorf("%+v, %d being served", r.Stats(), r.Credits().Serving())
+				if r.Credits().Serving() != 0 {
+					t.Errorf("%d being served", r.Credits().Serving())
 				}
 			case rpcrdma.Dispatch:
-				if r.Stats().Calls != 1 || in.RPC.XID != in.Header.XID {
-					t.Errorf("%+v, %+v", r.Stats(), in.RPC)
+				if in.RPC.XID != in.Header.XID {
+					t.Errorf("%+v", in.RPC)
 				}
 			}
 			if err := r.Credits().Check(); err != nil {

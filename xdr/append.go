@@ -6,18 +6,12 @@ import "encoding/binary"
 // Section 4.2).
 func AppendUint32(b []byte, v uint32) []byte { return binary.BigEndian.AppendUint32(b, v) }
 
-// AppendInt32 appends v as an integer or enum: 4 octets (RFC 4506 Section 4.1).
-func AppendInt32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
-
 // AppendUint64 appends v as an unsigned hyper integer: 8 octets (RFC 4506
 // Section 4.5).
 func AppendUint64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
 
 // appendWords appends two words, at the price of one.
 func appendWords(b []byte, v, w uint32) []byte { return AppendUint64(b, uint64(v)<<32|uint64(w)) }
-
-// AppendInt64 appends v as a hyper integer: 8 octets (RFC 4506 Section 4.5).
-func AppendInt64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 
 // AppendBool appends v as a boolean: 4 octets, 0 or 1 (RFC 4506 Section 4.4).
 func AppendBool(b []byte, v bool) []byte {

@@ -30,7 +30,7 @@ func TestAgainstOracle(t *testing.T) {
 		if _, err := oracle.Marshal(w, &v); err != nil {
 			t.Fatal(err)
 		}
-		b := xdr.AppendInt64(xdr.AppendUint64(xdr.AppendInt32(xdr.AppendUint32(nil, v.U32), v.I32), v.U64), v.I64)
+		b := xdr.AppendUint64(xdr.AppendUint64(xdr.AppendUint32(xdr.AppendUint32(nil, v.U32), uint32(v.I32)), v.U64), uint64(v.I64))
 		b = xdr.AppendString(xdr.AppendOpaque(xdr.AppendBool(b, v.B), v.O), v.S)
 		if !bytes.Equal(b, w.Bytes()) {
 			t.Fatalf("wrote %x, oracle %x", b, w.Bytes())

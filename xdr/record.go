@@ -66,15 +66,6 @@ type RecordReader struct {
 	err   error  // first fatal error; returned ever after
 	stage []byte // octets read and not yet used, a window of mem
 	mem   [stageSize]byte
-	over  tooLarge
-}
-
-// tooLarge is a record above the bound, as far as it was read.
-type tooLarge struct {
-	head [8]byte
-	have int // octets that were read
-	left int // octets of its fragment
-	last bool
 }
 
 // NewRecordReader returns a reader of the records in r, of at most max octets
@@ -91,7 +82,7 @@ func NewRecordReader(r io.Reader, max int) *RecordReader {
 // was too small, a new slice. A record may have no octets.
 //
 // The end of the stream between two records is io.EOF, inside one it is
-// io.ErrUnexpectedEOF. A record above the bound ([RecordReader.Skip] may follow), and one with more than 16
+// io.ErrUnexpectedEOF. A record above the bound, and one with more than 16
 // empty fragments, is a *[DecodeError] that wraps ErrRange. An error inside a
 // record is final, since the place in the stream is lost; an error of the
 // reader between two records, such as a deadline, is not.
@@ -110,44 +101,6 @@ func (r *RecordReader) Next(buf []byte) ([]byte, error) {
 	return buf, r.err
 }
 
-// Skip steps over the rest of a record that Next has refused for its size, so that Next can go on behind it. It returns
-// the size of the record and its first 8 octets, which say what it is. How long that takes is up to the reader; if the
-// record has more than most octets, the error is ErrRange and final.
-func (r *RecordReader) Skip(most int) (head []byte, size int, err error) {
-	o := r.over
-	r.over = tooLarge{}
-	size = o.have
-	for empty := 0; ; {
-		from := size
-		if size += o.left; o.left == 0 && !o.last {
-			empty++
-		}
-		if size > most || size == 0 || empty > maxEmptyFragments { // or nothing was refused
-			return nil, size, ErrRange
-		}
-		for from < size {
-			if err := r.fill(1); err != nil {
-				return nil, size, inside(err)
-			}
-			k := min(size-from, len(r.stage))
-			if from < len(o.head) {
-				copy(o.head[from:], r.stage[:k])
-			}
-			r.stage = r.stage[k:]
-			from += k
-		}
-		if o.last {
-			r.err = nil
-			return o.head[:min(size, len(o.head))], size, nil
-		}
-		if err := r.fill(4); err != nil {
-			return nil, size, inside(err)
-		}
-		o.left, o.last = parseMark(r.stage)
-		r.stage = r.stage[4:]
-	}
-}
-
 // Buffered returns a view, valid until the next call of Next, of the octets
 // read ahead and not used: what another user of the stream must be given first.
 func (r *RecordReader) Buffered() []byte { return r.stage }
@@ -164,8 +117,6 @@ func (r *RecordReader) join(buf []byte) ([]byte, error) {
 			empty++
 		}
 		if n > r.max-len(buf) || empty > maxEmptyFragments {
-			r.over = tooLarge{have: len(buf), left: n, last: last}
-			copy(r.over.head[:], buf)
 			return nil, &DecodeError{Field: "record mark", Off: len(buf), Err: ErrRange}
 		}
 		var err error

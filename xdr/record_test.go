@@ -2,13 +2,10 @@ package xdr_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -216,43 +213,5 @@ func TestRecordMemory(t *testing.T) {
 	})
 	if got > 3*xdr.GrowStep {
 		t.Errorf("%d octets allocated for 1,004 received", got)
-	}
-}
-
-// TestRecordSkip: behind a record that is too large, whole or in fragments, the next one is read; not if it has no end.
-func TestRecordSkip(t *testing.T) {
-	mark := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
-	body := bytes.Repeat([]byte("somebody"), 2000)
-	const last = 1 << 31
-	for name, tt := range map[string]struct {
-		in   []byte
-		size int
-		err  error
-	}{
-		"one fragment":         {append(mark(last|16000), body...), 16000, nil},
-		"many":                 {slices.Concat(mark(3), body[:3], mark(4000), body[3:4003], mark(0), mark(200), body[4003:4203], mark(last)), 4203, nil},
-		"too large in the end": {slices.Concat(mark(90), body[:90], mark(last|20), body[90:110]), 110, nil},
-		"more than most":       {append(mark(last|20001), body...), 20001, xdr.ErrRange},
-		"cut":                  {append(mark(last|16001), body...), 16001, io.ErrUnexpectedEOF},
-		"cut between":          {append(mark(16000), body...), 16000, io.ErrUnexpectedEOF},
-	} {
-		r := xdr.NewRecordReader(iotest.HalfReader(io.MultiReader(bytes.NewReader(tt.in), strings.NewReader("\x80\x00\x00\x02ok"))), 100)
-		if tt.err != nil {
-			r = xdr.NewRecordReader(bytes.NewReader(tt.in), 100)
-		}
-		if _, err := r.Next(nil); !errors.Is(err, xdr.ErrRange) {
-			t.Fatalf("%s: %v", name, err)
-		}
-		head, size, err := r.Skip(20000)
-		if size != tt.size || !errors.Is(err, tt.err) || err == nil && string(head) != "somebody" {
-			t.Errorf("%s: %q of %d, %v", name, head, size, err)
-		}
-		next, err := r.Next(nil)
-		if (err == nil) != (tt.err == nil) || err == nil && string(next) != "ok" {
-			t.Errorf("%s: then %q, %v", name, next, err)
-		}
-		if _, _, err := r.Skip(20000); !errors.Is(err, xdr.ErrRange) {
-			t.Errorf("%s: skipped nothing: %v", name, err)
-		}
 	}
 }

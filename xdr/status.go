@@ -57,15 +57,9 @@ const (
 	AuthBadCred      AuthStat = 1  // AUTH_BADCRED: credential does not decode, or of an unknown flavour
 	AuthRejectedCred AuthStat = 2  // AUTH_REJECTEDCRED: the caller must begin a new session
 	AuthBadVerf      AuthStat = 3  // AUTH_BADVERF: verifier does not decode
-	AuthRejectedVerf AuthStat = 4  // AUTH_REJECTEDVERF: verifier expired or replayed
 	AuthTooWeak      AuthStat = 5  // AUTH_TOOWEAK: the procedure needs a stronger flavour
 	AuthInvalidResp  AuthStat = 6  // AUTH_INVALIDRESP: bad verifier in a reply, found by the client
 	AuthFailed       AuthStat = 7  // AUTH_FAILED: reason unknown, found by the client
-	AuthKerbGeneric  AuthStat = 8  // AUTH_KERB_GENERIC
-	AuthTimeExpire   AuthStat = 9  // AUTH_TIMEEXPIRE
-	AuthTktFile      AuthStat = 10 // AUTH_TKT_FILE
-	AuthDecode       AuthStat = 11 // AUTH_DECODE
-	AuthNetAddr      AuthStat = 12 // AUTH_NET_ADDR
 	GSSCredProblem   AuthStat = 13 // RPCSEC_GSS_CREDPROBLEM
 	GSSCtxProblem    AuthStat = 14 // RPCSEC_GSS_CTXPROBLEM
 )
