@@ -120,7 +120,6 @@ var floors = []layer{
 	},
 
 	{name: "transport/service", may: []string{"transport/rpc", "chunks", "xdr", "xdr/xdrreflect"}},
-	{name: "transport/service/servicemetrics", may: []string{"transport/rpc"}, modules: []string{"github.com/prometheus/client_golang"}},
 	{name: "transport/examples/kv", may: []string{"transport", "transport/rpc", "transport/service"}},
 	{name: "transport/internal/memory", may: []string{"chunks", "rdmap", "rdmap/region", "xdr"}},
 	{

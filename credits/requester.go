@@ -1,8 +1,8 @@
 package credits
 
-// MaxCredits bounds every window and every grant, whatever was configured. It is far above what a
+// maxCredits bounds every window and every grant, whatever was configured. It is far above what a
 // connection can use, and fits into an int on every machine.
-const MaxCredits = 1 << 20
+const maxCredits = 1 << 20
 
 // Requester is the window of one sender of calls on one connection. The zero
 // value asks for one credit. Not safe for concurrent use.
@@ -18,12 +18,12 @@ type Requester struct {
 }
 
 // NewRequester returns a window that asks for n credits and never uses more,
-// whatever is granted. n is 1 to MaxCredits; values outside count as the
+// whatever is granted. n is 1 to 2^20; values outside count as the
 // nearest inside.
 func NewRequester(n uint32) Requester { return Requester{asked: clamp(n)} }
 
-// clamp returns the value in [1, MaxCredits] nearest to n.
-func clamp(n uint32) uint32 { return min(max(n, 1), MaxCredits) }
+// clamp returns the value in [1, maxCredits] nearest to n.
+func clamp(n uint32) uint32 { return min(max(n, 1), maxCredits) }
 
 // Request returns the value of rdma_credit in a call: the credits asked for,
 // at least 1 (RFC 8166 Section 3.3.1).

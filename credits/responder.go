@@ -9,9 +9,9 @@ import (
 // count slightly differently.
 const Slack = 2
 
-// ErrInvariant: more Sends may arrive than receives are posted. Only a mistake of the owner can
+// errInvariant: more Sends may arrive than receives are posted. Only a mistake of the owner can
 // cause this, such as granting before posting.
-var ErrInvariant = errors.New("credits: outstanding above receives posted")
+var errInvariant = errors.New("credits: outstanding above receives posted")
 
 // Responder grants credits to one sender of calls on one connection. Make one
 // with NewResponder. Not safe for concurrent use.
@@ -23,7 +23,7 @@ var ErrInvariant = errors.New("credits: outstanding above receives posted")
 // higher of the two, and each arrival lowers it by one. Lowering a grant
 // therefore takes effect only as calls arrive and are answered.
 type Responder struct {
-	limit    uint32 // largest grant, 1 to MaxCredits
+	limit    uint32 // largest grant, 1 to maxCredits
 	posted   int64  // receives posted and not consumed
 	serving  int64  // calls received and not answered
 	owed     int64  // calls the peer may still send; see above
@@ -32,7 +32,7 @@ type Responder struct {
 }
 
 // NewResponder returns a responder that grants at most limit credits, 1 to
-// MaxCredits; values outside count as the nearest inside. The owner posts
+// 2^20; values outside count as the nearest inside. The owner posts
 // [Responder.Need] receives before the connection starts, since the peer may
 // send one call at once.
 func NewResponder(limit uint32) Responder { return Responder{limit: clamp(limit), owed: 1} }
@@ -126,13 +126,13 @@ func (r *Responder) Outstanding() int { return int(r.owed) }
 // Receives returns the number of receives posted and not consumed.
 func (r *Responder) Receives() int { return int(r.posted) }
 
-// Check returns nil, or an error that wraps [ErrInvariant] when more messages
+// Check returns nil, or an error that when more messages
 // may arrive than receives are posted.
 func (r *Responder) Check() error {
 	if r.owed+r.expected <= r.posted {
 		return nil
 	}
-	return fmt.Errorf("%w: %d calls and %d others may arrive, %d receives", ErrInvariant, r.owed, r.expected, r.posted)
+	return fmt.Errorf("%w: %d calls and %d others may arrive, %d receives", errInvariant, r.owed, r.expected, r.posted)
 }
 
 // GrantUnheard is Grant for an answer whose credits the peer may ignore: an RDMA_ERROR on

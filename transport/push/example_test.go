@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 
-	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/commitlog"
 	"github.com/stag-rdma/stag/transport/push"
 )
 
@@ -92,25 +89,4 @@ func replay(ctx context.Context, addr string, secret push.Secret) error {
 		fmt.Printf("%d, epoch %d: %s\n", record.Seq, record.Epoch, record.Payload)
 		last = record.Seq
 	}
-}
-
-// Removes a log that nobody uses anymore, while no server has the directory open.
-func ExampleRemoveLog() {
-	dir, _ := os.MkdirTemp("", "push")
-	defer os.RemoveAll(dir)
-	store := push.Dir(dir, pmem.File)
-	size, _ := commitlog.MemorySize(4096)
-	_ = store.Create("journal", size, push.Origin{Owner: push.Owner{1}}, func(mem region.Memory) error { return commitlog.Create(mem, nil) })
-	fmt.Println(store.Names())
-	fmt.Println(filepath.Base(push.LogFile(store, "journal")))
-
-	fmt.Println(push.RemoveLog(dir, "journal"))
-	fmt.Println(store.Names())
-	fmt.Println(push.RemoveLog(dir, "journal"))
-	// Output:
-	// [journal] <nil>
-	// journal.log
-	// <nil>
-	// [] <nil>
-	// file does not exist
 }

@@ -68,39 +68,6 @@ const (
 	maxHost     = 255 // octets
 )
 
-// LogFile returns the path of the file in which s keeps a log, or "" if s was not made by Dir.
-func LogFile(s Store, name string) string {
-	if d, ok := s.(*dir); ok {
-		return d.file(name, logSuffix)
-	}
-	return ""
-}
-
-// RemoveLog durably removes a log from a directory that no server has open. It removes the owner first,
-// without which the log does not count. The error is fs.ErrNotExist if neither file exists.
-func RemoveLog(path, name string) error {
-	if !possible(name) {
-		return fs.ErrNotExist
-	}
-	found := false
-	for _, suffix := range [...]string{ownerSuffix, logSuffix} {
-		switch err := os.Remove(filepath.Join(path, name+suffix)); {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil:
-			return err
-		}
-		found = true
-		if err := pmem.SyncDir(path); err != nil {
-			return err
-		}
-	}
-	if !found {
-		return fs.ErrNotExist
-	}
-	return nil
-}
-
 func (d *dir) file(name, suffix string) string { return filepath.Join(d.path, name+suffix) }
 
 // Create implements Store. The owner comes last, by a rename: only then does the log count.

@@ -47,7 +47,7 @@ func GetAddr(ctx context.Context, c rpc.Caller, prog, vers uint32, netid string)
 			return netip.AddrPort{}, err
 		}
 	}
-	return ParseUniversal(addr)
+	return parseUniversal(addr)
 }
 
 // find looks for the service in the list of all services.
@@ -78,13 +78,7 @@ func dump(ctx context.Context, c rpc.Caller) (all []Entry, err error) {
 	return all, err
 }
 
-// Lookup asks the rpcbind of host, over TCP port 111, and returns host:port of the
-// service.
-func Lookup(ctx context.Context, host string, prog, vers uint32, netid string) (string, error) {
-	return LookupAt(ctx, net.JoinHostPort(host, strconv.Itoa(Port)), prog, vers, netid)
-}
-
-// LookupAt is [Lookup] with the address of rpcbind.
+// LookupAt asks the rpcbind at addr, host:port, over TCP, and returns host:port of the service.
 func LookupAt(ctx context.Context, addr string, prog, vers uint32, netid string) (string, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

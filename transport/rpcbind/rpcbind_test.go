@@ -43,7 +43,7 @@ func TestUniversal(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", ".", "..", "1.2.3.4", "1.2.3.4.5", "1.2.3.4.256.1", "1.2.3.4.-1.1", "x.1.2", "1.2.3.4.1.1.1"} {
-		if a, err := ParseUniversal(bad); err == nil {
+		if a, err := parseUniversal(bad); err == nil {
 			t.Errorf("%q is %v", bad, a)
 		}
 	}

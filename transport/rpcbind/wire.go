@@ -73,8 +73,8 @@ func Universal(a netip.AddrPort) string {
 	return fmt.Sprintf("%s.%d.%d", a.Addr().Unmap().WithZone(""), p>>8, p&0xff)
 }
 
-// ParseUniversal parses a universal address.
-func ParseUniversal(s string) (netip.AddrPort, error) {
+// parseUniversal parses a universal address.
+func parseUniversal(s string) (netip.AddrPort, error) {
 	host, low, ok1 := cutLast(s)
 	host, high, ok2 := cutLast(host)
 	hi, err1 := strconv.ParseUint(high, 10, 8)

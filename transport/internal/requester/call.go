@@ -28,7 +28,7 @@ type outstanding struct {
 	reply  *memory.Buffer // memory for a long reply
 	pulled *memory.Buffer // a reply that was read by RDMA Read
 	free   func()         // of the Call
-	lends  bool           // some memory of regs or more must be revoked
+	lends  bool           // some memory of regs must be revoked
 
 	active   bool           // in the requester's table: has a credit
 	writing  *Requester     // not nil: the engine still reads body
@@ -43,8 +43,7 @@ type outstanding struct {
 
 	rc     rpcrdma.Call
 	items  []chunks.Item
-	regs   registrations
-	more   []memory.Registration // of further items and sinks
+	regs   []memory.Registration // of all that it lends
 	bodyIn *memory.Memory        // of which body is a part, or nil
 }
 
@@ -193,14 +192,14 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 	}
 	var err error
 	if rc.Plan.Arg {
-		m.Arg, err = p.regs.add(c.conn, c.ctr, partArg, m.Arg, call.Item, call.ItemMemory, read)
+		m.Arg, err = p.lend(c, m.Arg, call.Item, call.ItemMemory, read)
 	}
 	if n := rc.Plan.Stream; n > 0 && err == nil {
 		p.stream = memory.Shared.Get(n)
-		m.Stream, err = p.regs.add(c.conn, c.ctr, partStream, m.Stream, rc.AppendStream(p.stream.Data[:0]), nil, read)
+		m.Stream, err = p.lend(c, m.Stream, rc.AppendStream(p.stream.Data[:0]), nil, read)
 	}
 	if rc.Plan.Sink && err == nil {
-		m.Sink, err = p.regs.add(c.conn, c.ctr, partSink, m.Sink, call.Sink, call.SinkMemory, write)
+		m.Sink, err = p.lend(c, m.Sink, call.Sink, call.SinkMemory, write)
 	}
 	if err == nil && len(call.MoreItems)+len(call.MoreSinks) > 0 {
 		err = p.registerMore(c, call, read, write)
@@ -210,48 +209,9 @@ func (p *outstanding) register(c *Requester, call *rpc.Call) error {
 		// The server may claim to have written octets that it has not. These must not show
 		// data of other calls (RFC 5042 Section 6.3.2), least of all to a client of a relay.
 		clear(p.reply.Data[:n])
-		m.Reply, err = p.regs.add(c.conn, c.ctr, partReply, m.Reply, p.reply.Data[:n], nil, write)
+		m.Reply, err = p.lend(c, m.Reply, p.reply.Data[:n], nil, write)
 	}
 	return err
-}
-
-// part names the memory that a call can offer.
-type part int
-
-const (
-	partArg part = iota
-	partStream
-	partSink
-	partReply
-	partCount
-)
-
-// registrations are the regions of one call.
-type registrations [partCount]memory.Registration
-
-// add lends mem and appends the segment that offers it. An empty part needs no
-// registration.
-func (r *registrations) add(conn *rdmap.Conn, ctr *memory.Counters, p part, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
-	seg = seg[:0]
-	if len(mem) == 0 {
-		return seg, nil
-	}
-	l, err := memory.Register(conn, ctr, mem, (*memory.Memory)(in), access)
-	if err != nil {
-		return seg, err
-	}
-	r[p] = l
-	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Offset: l.Base(), Length: uint32(len(mem))}), nil
-}
-
-// invalidate revokes everything; see Registration.Revoke.
-func (r *registrations) invalidate(ctx context.Context, ctr *memory.Counters) error {
-	for i := range r {
-		if err := r[i].Revoke(ctx, ctr); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // registerMore registers the memory of further items and sinks that the plan needs.
@@ -261,7 +221,7 @@ func (p *outstanding) registerMore(c *Requester, call *rpc.Call, read, write reg
 		var seg *chunks.WriteChunk
 		if seg, m.More = oneMore(m.More); rc.Plan.More.Has(i + 1) {
 			it := &call.MoreItems[i]
-			if *seg, err = p.addMore(c, *seg, it.Data, it.Memory, read); err != nil {
+			if *seg, err = p.lend(c, *seg, it.Data, it.Memory, read); err != nil {
 				return err
 			}
 		}
@@ -273,7 +233,7 @@ func (p *outstanding) registerMore(c *Requester, call *rpc.Call, read, write reg
 		var seg *chunks.WriteChunk
 		seg, m.MoreSinks = oneMore(m.MoreSinks)
 		s := &call.MoreSinks[i]
-		if *seg, err = p.addMore(c, *seg, s.Data, s.Memory, write); err != nil {
+		if *seg, err = p.lend(c, *seg, s.Data, s.Memory, write); err != nil {
 			return err
 		}
 	}
@@ -292,8 +252,9 @@ func oneMore(list []chunks.WriteChunk) (*chunks.WriteChunk, []chunks.WriteChunk)
 	return &list[n], list
 }
 
-// addMore is registrations.add for the memory of further items and sinks.
-func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+// lend lends mem and appends the segment that offers it. An empty part needs no registration.
+func (p *outstanding) lend(c *Requester, seg chunks.WriteChunk, mem []byte, in *rpc.Memory, access region.Access) (chunks.WriteChunk, error) {
+	seg = seg[:0]
 	if len(mem) == 0 {
 		return seg, nil
 	}
@@ -301,7 +262,7 @@ func (p *outstanding) addMore(c *Requester, seg chunks.WriteChunk, mem []byte, i
 	if err != nil {
 		return seg, err
 	}
-	p.more = append(p.more, l)
+	p.regs = append(p.regs, l)
 	return append(seg, chunks.Segment{Handle: memory.Handle(l.STag()), Offset: l.Base(), Length: uint32(len(mem))}), nil
 }
 
@@ -310,15 +271,13 @@ func (p *outstanding) takeBack(ctx context.Context, ctr *memory.Counters) error 
 	if !p.lends {
 		return nil
 	}
-	for i := range p.more {
-		if err := p.more[i].Revoke(ctx, ctr); err != nil {
+	for i := range p.regs { // those that are done are empty: if it fails halfway, they are passed over the next time
+		if err := p.regs[i].Revoke(ctx, ctr); err != nil {
 			return err
 		}
 	}
-	p.more = p.more[:0] // if it fails halfway, those that are done are empty, and are passed over the next time
-	err := p.regs.invalidate(ctx, ctr)
-	p.lends = err != nil
-	return err
+	p.regs, p.lends = p.regs[:0], false
+	return nil
 }
 
 // lendBody notes that the engine is about to read p.body.
