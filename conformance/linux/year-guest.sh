@@ -27,6 +27,7 @@ disk() { # disk NAME FLAGS...: an image of 64 MB with ext4, which fstab mounts
   truncate -s 64M "/var/$name.img" && mkfs.ext4 -q "$@" "/var/$name.img" && mkdir -p "/srv/$name" &&
     echo "/var/$name.img /srv/$name ext4 loop,nofail,noauto 0 0" >>/etc/fstab
 }
+gauge() { curl -sf http://127.0.0.1:9049/metrics | grep -xF -- "$1"; } # as docs/alerts.yaml has it (make alerts)
 ready() { curl -sf http://127.0.0.1:9049/readyz; }
 not() { ! "$@"; }
 # step NAME COMMAND...: check, with its time
@@ -90,7 +91,8 @@ groups_() { as user ann touch /mnt/g20/x && not as other ann ls /mnt/g20; }
 step "the twentieth group of a user counts" groups_
 
 late() {
-  not ready && not on ann mount -t nfs -o vers=3,retry=0 fs:/srv/late /media && says /srv/late 'systemctl status nfsdemo' || return
+  not ready && gauge 'nfsdemo_ready 0' && gauge 'nfsdemo_export_ready{export="/srv/late"} 0' || return
+  not on ann mount -t nfs -o vers=3,retry=0 fs:/srv/late /media && says /srv/late 'systemctl status nfsdemo' || return
   run 'mount /srv/late' && chmod 1777 /srv/late && until_ ready && on ann mount -t nfs -o vers=3 fs:/srv/late /media && as user ann touch /media/x && [ -e /srv/late/x ]
 }
 step "a disk that comes late" late
@@ -122,7 +124,7 @@ step "rpcbind knows the server" registered
 forgets() { run 'systemctl stop rpcbind.socket rpcbind' && rm -f /run/rpcbind/*.xdr && run 'systemctl start rpcbind.socket rpcbind' && not registered && until_ registered; }
 step "rpcbind has lost its table" forgets
 later() {
-  systemctl stop rpcbind.socket rpcbind && run 'systemctl restart nfsdemo' && curl -s http://127.0.0.1:9049/status.json | grep -i rpcbind || return
+  systemctl stop rpcbind.socket rpcbind && run 'systemctl restart nfsdemo' && curl -s http://127.0.0.1:9049/status.json | grep -i rpcbind && gauge 'nfsdemo_locks_ready 0' || return
   run 'systemctl start rpcbind.socket rpcbind' && until_ registered
 }
 step "rpcbind comes after the server" later

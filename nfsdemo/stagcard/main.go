@@ -3,6 +3,8 @@
 //
 //	stagcard serve --export /srv/data --listen 192.0.2.5:20049 --allow 192.0.2.0/24
 //
+// packaging/stagcard.conf makes it the server of nfsdemo.service.
+//
 // It is a module of its own because it needs cgo and the headers of rdma-core.
 package main
 

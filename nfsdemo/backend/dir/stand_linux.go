@@ -64,7 +64,7 @@ func mounted(path string) error {
 		return nil
 	}
 	_, begins, err := spotAt(unix.AT_FDCWD, path, 0)
-	if err == nil && !begins {
+	if err == nil && !begins || errors.Is(err, unix.ENOENT) {
 		err = fmt.Errorf("nothing is mounted at %s", path)
 	}
 	return err

@@ -293,8 +293,10 @@ func TestKernelCheck(t *testing.T) {
 			lost("umount -l")
 			ok(t, f.Close())
 			cfg := &dir.Config{Mountpoint: at}
-			if _, err := dir.New(m.At, cfg); err == nil || !strings.Contains(err.Error(), "nothing is mounted at "+at) {
-				t.Errorf("nothing is mounted: %v", err)
+			for _, none := range []string{at, at + "/none"} {
+				if _, err := dir.New(m.At, &dir.Config{Mountpoint: none}); err == nil || !strings.Contains(err.Error(), "nothing is mounted at "+none) {
+					t.Errorf("nothing is mounted: %v", err)
+				}
 			}
 			mount()
 			f, err = dir.New(at+export, cfg)
