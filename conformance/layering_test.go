@@ -186,12 +186,6 @@ var floors = []layer{
 		modules: []string{"go.uber.org/zap"},
 	},
 	{
-		name: "nfsdemo/internal/crash",
-		may: []string{
-			"transport", "transport/redial", "transport/rpc", "transport/commitlog", "transport/push", "transport/replies", "rdmap/region/pmem", "xdr", "nfsdemo/...",
-		},
-	},
-	{
 		name:    "nfsdemo/internal/ops", // the doctor runs the start-up as another machine would
 		may:     []string{"internal/accept", "internal/peeraddr", "rdmap/mpa", "transport", "transport/gss", "transport/gss/krb5", "transport/rpc", "transport/rpcbind", "transport/push", "xdr", "nfsdemo/..."},
 		modules: []string{"go.uber.org/zap", "github.com/prometheus/client_golang"},

@@ -1,7 +1,40 @@
+// Package backend is what an NFS server needs from a file system: an interface to files that
+// are named by opaque handles instead of paths.
+//
+// Package dir implements it over a directory, package mem in memory, and package backendtest is
+// the test suite that every implementation must pass.
+//
+// # Division of work
+//
+// The server decodes calls, maps callers to identities, checks names, and builds weak cache
+// consistency data. A backend decides what an identity may do (Node.As), refuses what the kind
+// of file does not allow (Lookup in a file is NFS3ERR_NOTDIR), and is responsible for durability:
+// an operation on names or attributes is durable when it returns (RFC 1813 Sections 1.3.1 and
+// 4.8), and WRITE and COMMIT obey stable_how.
+//
+// # Errors
+//
+// Every error is an nfs3.Status; the server answers any other error with NFS3ERR_IO.
+//
+// # Concurrency
+//
+// All methods of FS and Node are safe for concurrent use. Operations on the same directory or
+// file take effect one after the other, in some order.
+//
+// # Memory
+//
+// Read and Write borrow the caller's slice until they return. Package copies counts the octets
+// that are copied in user space on the way.
 package backend
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
 	"net"
+	"strings"
+	"time"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -148,4 +181,109 @@ type ACLs interface {
 	ACL(inherited bool) (nfs3.ACL, error)
 	// SetACL replaces an ACL; an empty one takes it away. It borrows a.
 	SetACL(inherited bool, a nfs3.ACL) error
+}
+
+// CheckName returns nil if name may be looked up, "." and ".." included; ErrAcces if it is empty
+// or contains '/' or NUL; ErrNameTooLong.
+//
+// Choice: RFC 1813 Section 3.3.3 does not say which error such names get.
+func CheckName(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "/\x00"):
+		return nfs3.ErrAcces
+	case len(name) > nfs3.MaxName:
+		return nfs3.ErrNameTooLong
+	}
+	return nil
+}
+
+// IsDots reports whether name is "." or "..".
+func IsDots(name string) bool { return name == "." || name == ".." }
+
+// LockOwner is who holds locks: a process of a client. Its own locks never keep it waiting.
+type LockOwner struct {
+	Client string
+	ID     uint64 // of the process, at the client
+}
+
+// LockEnd as Lock.End means that a lock reaches to the end of the file, wherever that will be.
+const LockEnd = math.MaxUint64
+
+// Lock is a range of octets that an owner holds, or wants.
+type Lock struct {
+	Owner      LockOwner
+	Exclusive  bool   // else shared with other owners
+	Start, End uint64 // End is the last octet, or LockEnd
+}
+
+// Conflicts reports whether l and m cannot be held at the same time.
+func (l *Lock) Conflicts(m *Lock) bool {
+	return l.Start <= m.End && m.Start <= l.End && (l.Exclusive || m.Exclusive) && l.Owner != m.Owner // names take longest
+}
+
+// Locker is an optional part of an FS: it keeps the advisory locks of files, for instance in
+// what several servers share. For an FS that has none, the server keeps them in its own memory, where only
+// its own clients meet. Handles are those of Node.AppendHandle, borrowed. All methods are safe for
+// concurrent use.
+//
+// Locks are those of fcntl(2): an owner who locks a range again replaces what he holds of it, and one
+// who unlocks a part keeps the rest.
+type Locker interface {
+	// TestLock returns a *LockedError if l could not be given to its owner now.
+	TestLock(ctx context.Context, handle []byte, l *Lock) error
+	// SetLock gives l to its owner. If others are in the way, it returns a *LockedError or, with
+	// wait, waits until they are not. When ctx ends, it returns soon, and its error says that the lock was
+	// not given. If there are too many locks, or too many that wait, the error is ErrNoLocks.
+	SetLock(ctx context.Context, handle []byte, l *Lock, wait bool) error
+	// Unlock takes from l.Owner what he holds of the range of l, perhaps nothing. If that would leave too
+	// many pieces, the error is ErrNoLocks, and he keeps it.
+	Unlock(ctx context.Context, handle []byte, l *Lock) error
+	// ReleaseLocks takes from all owners of a client what they hold.
+	ReleaseLocks(ctx context.Context, client string) error
+	// HoldsLock reports whether the owner of l holds all of its range, exclusively if l is. These
+	// locks outlive the server: who reclaims one must still hold it, since another one may have had it otherwise.
+	HoldsLock(ctx context.Context, handle []byte, l *Lock) (bool, error)
+}
+
+// ErrNoLocks: a limit on locks is reached.
+var ErrNoLocks = errors.New("backend: too many locks: unlock some, or wait")
+
+// LockedError reports that a lock of another owner is in the way.
+type LockedError struct{ Holder Lock }
+
+// Error says whose lock it is.
+func (e *LockedError) Error() string {
+	kind := "a shared"
+	if e.Holder.Exclusive {
+		kind = "an exclusive"
+	}
+	return fmt.Sprintf("backend: %s lock of process %d of %q is in the way: wait for it, or try again later", kind, e.Holder.Owner.ID, e.Holder.Owner.Client)
+}
+
+// Quoter is implemented by an FS whose file system limits what users and groups store in it.
+type Quoter interface {
+	// Quota returns the limits of a user or a group, and what he stores. NFS3ERR_NOTSUPP: nothing is limited;
+	// NFS3ERR_PERM: this process may not know.
+	Quota(group bool, id uint32) (Quota, error)
+}
+
+// Quota is what somebody stores, and may store. A limit of 0 is none.
+type Quota struct {
+	Bytes, SoftBytes, HardBytes uint64
+	Files, SoftFiles, HardFiles uint64
+	// When the soft limits become hard ones, if he has exceeded them.
+	BytesTill, FilesTill time.Time
+}
+
+// CallID tells calls apart. A call that a client sends again, because it has no answer, has that of the first.
+type CallID [16]byte
+
+// Shared is an optional part of an FS that several servers serve. A call that comes again may come to another
+// server, which must then not run it twice, nor answer that it fails because it has run. What makes a file leaves its
+// CallID there (Create); what removes or moves a name is remembered.
+type Shared interface {
+	// Remember keeps for some minutes, for all servers, what a call has found before it changes anything. It
+	// survives whatever a change survives that begins after Remember has returned. It returns what was found the first
+	// time, and how many times id was remembered, with this one. It borrows found.
+	Remember(ctx context.Context, id CallID, found []byte) (was []byte, times int, err error)
 }

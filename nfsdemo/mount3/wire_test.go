@@ -2,9 +2,11 @@ package mount3_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -126,6 +128,52 @@ func FuzzMessages(f *testing.F) {
 		again := xdr.Encode(nil, m)
 		if len(again) != len(b)-d.Len() {
 			t.Fatalf("%T: %d octets parsed, %d encoded", m, len(b)-d.Len(), len(again))
+		}
+	})
+}
+
+// hostileWords are values that a length, count or discriminator should not have.
+var hostileWords = []uint32{0x00ffffff, 0x3fffffff, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
+
+// parseCost returns how much parsing b as m allocates, including other goroutines.
+func parseCost(m xdr.Message, b []byte) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d := xdr.NewDecoder(b)
+	_ = xdr.Decode(&d, m).Err()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// maxCost bounds it: lists grow by doubling.
+func maxCost(n int) uint64 { return uint64(32*n) + 256<<10 }
+
+// TestHostileWords puts large values into every word of every message: none of them is
+// believed when memory is allocated (ADVERSARY row 18).
+func TestHostileWords(t *testing.T) {
+	for _, r := range table {
+		wire := r.bytes()
+		for off := 0; off+4 <= len(wire); off += 4 {
+			for _, w := range hostileWords {
+				b := bytes.Clone(wire)
+				binary.BigEndian.PutUint32(b[off:], w)
+				if got := parseCost(r.fresh(), b); got > maxCost(len(b)) {
+					t.Errorf("%s: word at %d = %#x: %d octets allocated for %d", r.name, off, w, got, len(b))
+				}
+			}
+		}
+	}
+}
+
+// FuzzMemory parses any octets as any message within that bound.
+func FuzzMemory(f *testing.F) {
+	for _, r := range table {
+		f.Add(uint32(r.p), r.res, r.bytes())
+	}
+	f.Fuzz(func(t *testing.T, proc uint32, res bool, b []byte) {
+		r := row{p: mount3.Proc(proc % mount3.ProcCount), res: res}
+		if m := r.fresh(); parseCost(m, b) > maxCost(len(b)) {
+			t.Fatalf("%T: too much allocated for %d octets", m, len(b))
 		}
 	})
 }

@@ -2,9 +2,316 @@ package nfs3
 
 import (
 	"math"
+	"time"
 
 	"github.com/stag-rdma/stag/xdr"
 )
+
+// Time is an nfstime3: seconds since 1970 and nanoseconds, 4 octets each
+// (RFC 1813 Section 2.5). Times before 1970 and after 2106 do not fit.
+type Time struct {
+	Sec, Nsec uint32
+}
+
+// TimeOf converts t. A time that does not fit becomes the nearest one that does.
+func TimeOf(t time.Time) Time { return UnixTime(t.Unix(), int64(t.Nanosecond())) }
+
+// UnixTime converts seconds and nanoseconds since 1970. A time that does not fit becomes the
+// nearest one that does.
+func UnixTime(sec, nsec int64) Time {
+	switch {
+	case sec < 0:
+		return Time{}
+	case sec > 1<<32-1:
+		return Time{Sec: 1<<32 - 1, Nsec: 999999999}
+	}
+	return Time{Sec: uint32(sec), Nsec: uint32(nsec)}
+}
+
+// Time returns t as a time.Time.
+func (t Time) Time() time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
+
+func (t *Time) Code(c *xdr.Coder) { c.Uint32(&t.Sec, &t.Nsec) }
+
+// Attr is a fattr3, 84 octets (RFC 1813 Section 2.5).
+//
+//	 0 type    4 mode   8 nlink  12 uid     16 gid     20 size    28 used
+//	36 rdev   44 fsid  52 fileid 60 atime   68 mtime   76 ctime
+type Attr struct {
+	Type   FileType
+	Mode   uint32 // permission bits with set-id and sticky, 07777
+	Nlink  uint32
+	UID    uint32
+	GID    uint32
+	Size   uint64 // octets
+	Used   uint64 // octets on disk
+	Rdev   Device // of TypeChr and TypeBlk
+	FSID   uint64
+	FileID uint64
+	Atime  Time
+	Mtime  Time
+	Ctime  Time
+}
+
+// Device is a specdata3: major and minor number.
+type Device struct{ Major, Minor uint32 }
+
+func (v *Device) Code(c *xdr.Coder) { c.Uint32(&v.Major, &v.Minor) }
+
+func (a *Attr) Code(c *xdr.Coder) {
+	xdr.Enum(c, &a.Type, TypeReg, TypeFIFO)
+	c.Uint32(&a.Mode, &a.Nlink, &a.UID, &a.GID)
+	c.Uint64(&a.Size, &a.Used)
+	a.Rdev.Code(c)
+	c.Uint64(&a.FSID, &a.FileID)
+	c.Uint32(&a.Atime.Sec, &a.Atime.Nsec, &a.Mtime.Sec, &a.Mtime.Nsec, &a.Ctime.Sec, &a.Ctime.Nsec)
+}
+
+// Wcc returns the part of a that wcc_data carries in "before".
+func (a *Attr) Wcc() WccAttr { return WccAttr{Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime} }
+
+// OptAttr is a post_op_attr: attributes that a server may omit (RFC 1813 Section 2.6). It takes 4 or 88 octets.
+type OptAttr struct {
+	Present bool
+	Attr    Attr
+}
+
+// SomeAttr returns a as a present post_op_attr.
+func SomeAttr(a *Attr) OptAttr { return OptAttr{Present: true, Attr: *a} }
+
+func (o *OptAttr) Code(c *xdr.Coder) {
+	if c.Bool(&o.Present) {
+		o.Attr.Code(c)
+	}
+}
+
+// WccAttr is a wcc_attr, 24 octets.
+type WccAttr struct {
+	Size  uint64
+	Mtime Time
+	Ctime Time
+}
+
+// OptWcc is a pre_op_attr.
+type OptWcc struct {
+	Present bool
+	Attr    WccAttr
+}
+
+// Wcc is a wcc_data, weak cache consistency: the state before and after an operation
+// (RFC 1813 Section 2.6). Before is present only if it was taken atomically with it. It takes 8 to 116 octets.
+type Wcc struct {
+	Before OptWcc
+	After  OptAttr
+}
+
+func (w *Wcc) Code(c *xdr.Coder) {
+	if c.Bool(&w.Before.Present) {
+		c.Uint64(&w.Before.Attr.Size)
+		w.Before.Attr.Mtime.Code(c)
+		w.Before.Attr.Ctime.Code(c)
+	}
+	w.After.Code(c)
+}
+
+// OptHandle is a post_op_fh3.
+type OptHandle struct {
+	Present bool
+	Handle  FileHandle
+}
+
+// SomeHandle returns h as a present post_op_fh3. It borrows h.
+func SomeHandle(h FileHandle) OptHandle { return OptHandle{Present: true, Handle: h} }
+
+func (o *OptHandle) Code(c *xdr.Coder) {
+	if c.Bool(&o.Present) {
+		o.Handle.Code(c)
+	}
+}
+
+// SetAttr is a sattr3: the attributes to change, 24 to 60 octets (RFC 1813 Section 2.6).
+// A value counts only if its Set field is true, a time only if its How is not DontChange.
+type SetAttr struct {
+	SetMode  bool
+	SetUID   bool
+	SetGID   bool
+	SetSize  bool
+	Mode     uint32
+	UID      uint32
+	GID      uint32
+	Size     uint64
+	AtimeHow TimeHow
+	MtimeHow TimeHow
+	Atime    Time // with ClientTime
+	Mtime    Time // with ClientTime
+}
+
+// IsZero reports whether s changes nothing.
+func (s *SetAttr) IsZero() bool {
+	return !s.SetMode && !s.SetUID && !s.SetGID && !s.SetSize && s.AtimeHow == DontChange && s.MtimeHow == DontChange
+}
+
+func (s *SetAttr) Code(c *xdr.Coder) {
+	if c.Bool(&s.SetMode) {
+		c.Uint32(&s.Mode)
+	}
+	if c.Bool(&s.SetUID) {
+		c.Uint32(&s.UID)
+	}
+	if c.Bool(&s.SetGID) {
+		c.Uint32(&s.GID)
+	}
+	if c.Bool(&s.SetSize) {
+		c.Uint64(&s.Size)
+	}
+	if xdr.Enum(c, &s.AtimeHow, DontChange, ClientTime) == ClientTime {
+		s.Atime.Code(c)
+	}
+	if xdr.Enum(c, &s.MtimeHow, DontChange, ClientTime) == ClientTime {
+		s.Mtime.Code(c)
+	}
+}
+
+// This file has the four messages with an item that a transport may move apart from the rest. Head of each is what precedes the
+// item, without the item's count word: who moves the item also writes and reads its length.
+
+// ReadArgs is READ3args (RFC 1813 Section 3.3.6).
+type ReadArgs struct {
+	Handle FileHandle
+	Offset uint64 // octets
+	Count  uint32 // octets
+}
+
+func (a *ReadArgs) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
+	c.Uint64(&a.Offset)
+	c.Uint32(&a.Count)
+}
+
+// ReadRes is READ3res. The data are reducible.
+type ReadRes struct {
+	Status Status
+	Attr   OptAttr
+	Count  uint32 // octets read, with OK; the length of Data in a valid reply
+	EOF    bool   // the read reached the end of the file, with OK
+	Data   []byte // with OK; lent by Decode
+}
+
+type readHead ReadRes
+
+func (r *readHead) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	r.Attr.Code(c)
+	if r.Status == OK {
+		c.Uint32(&r.Count)
+		c.Bool(&r.EOF)
+	}
+}
+
+func (r *ReadRes) Code(c *xdr.Coder) {
+	if (*readHead)(r).Code(c); r.Status == OK {
+		c.Opaque(&r.Data, math.MaxInt)
+	}
+}
+
+// Head is the message without its item.
+func (r *ReadRes) Head() xdr.Message { return (*readHead)(r) }
+
+func (r *ReadRes) Stat() *Status { return &r.Status }
+
+// ReadLinkRes is READLINK3res (RFC 1813 Section 3.3.5). The path is reducible.
+type ReadLinkRes struct {
+	Status Status
+	Attr   OptAttr
+	Path   string // with OK
+}
+
+type readLinkHead ReadLinkRes
+
+func (r *readLinkHead) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	r.Attr.Code(c)
+}
+
+func (r *ReadLinkRes) Code(c *xdr.Coder) {
+	if (*readLinkHead)(r).Code(c); r.Status == OK {
+		c.String(&r.Path, math.MaxInt)
+	}
+}
+
+// Head is the message without its item.
+func (r *ReadLinkRes) Head() xdr.Message { return (*readLinkHead)(r) }
+
+func (r *ReadLinkRes) Stat() *Status { return &r.Status }
+
+// WriteArgs is WRITE3args (RFC 1813 Section 3.3.7). The data are reducible.
+type WriteArgs struct {
+	Handle FileHandle
+	Offset uint64 // octets
+	Count  uint32 // octets; must be the length of Data
+	Stable StableHow
+	Data   []byte // lent by Decode
+}
+
+type writeHead WriteArgs
+
+func (a *writeHead) Code(c *xdr.Coder) {
+	a.Handle.Code(c)
+	c.Uint64(&a.Offset)
+	c.Uint32(&a.Count)
+	xdr.Enum(c, &a.Stable, Unstable, FileSync)
+}
+
+func (a *WriteArgs) Code(c *xdr.Coder) {
+	(*writeHead)(a).Code(c)
+	c.Opaque(&a.Data, math.MaxInt)
+}
+
+// Head is the message without its item.
+func (a *WriteArgs) Head() xdr.Message { return (*writeHead)(a) }
+
+// WriteRes is WRITE3res.
+type WriteRes struct {
+	Status    Status
+	Wcc       Wcc
+	Count     uint32    // octets written, with OK
+	Committed StableHow // at least the stability asked for, with OK
+	Verf      WriteVerf // with OK
+}
+
+func (r *WriteRes) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	r.Wcc.Code(c)
+	if r.Status == OK {
+		c.Uint32(&r.Count)
+		xdr.Enum(c, &r.Committed, Unstable, FileSync)
+		c.Fixed(r.Verf[:])
+	}
+}
+
+func (r *WriteRes) Stat() *Status { return &r.Status }
+
+// SymlinkArgs is SYMLINK3args (RFC 1813 Section 3.3.10). The path is reducible.
+type SymlinkArgs struct {
+	Where DirOpArgs
+	Attr  SetAttr
+	Path  string // opaque to the server
+}
+
+type symlinkHead SymlinkArgs
+
+func (a *symlinkHead) Code(c *xdr.Coder) {
+	a.Where.Code(c)
+	a.Attr.Code(c)
+}
+
+func (a *SymlinkArgs) Code(c *xdr.Coder) {
+	(*symlinkHead)(a).Code(c)
+	c.String(&a.Path, math.MaxInt)
+}
+
+// Head is the message without its item.
+func (a *SymlinkArgs) Head() xdr.Message { return (*symlinkHead)(a) }
 
 // Result is a message that begins with a status: all results but that of NULL.
 type Result interface {
@@ -388,3 +695,127 @@ func (r *CommitRes) Code(c *xdr.Coder) {
 }
 
 func (r *CommitRes) Stat() *Status { return &r.Status }
+
+// ReadDirArgs is READDIR3args (RFC 1813 Section 3.3.16).
+type ReadDirArgs struct {
+	Dir    FileHandle
+	Cookie uint64     // of the last entry seen; 0: from the start
+	Verf   CookieVerf // of the reply that the cookie came in
+	Count  uint32     // most octets of the READDIR3resok, XDR included
+}
+
+func (a *ReadDirArgs) Code(c *xdr.Coder) {
+	a.Dir.Code(c)
+	c.Uint64(&a.Cookie)
+	c.Fixed(a.Verf[:])
+	c.Uint32(&a.Count)
+}
+
+// DirEntry is an entry3.
+type DirEntry struct {
+	FileID uint64
+	Name   string
+	Cookie uint64 // of the position after this entry
+}
+
+// Size returns the encoded size in octets, with the word that announces the entry.
+func (e *DirEntry) Size() int { return 24 + len(e.Name) + xdr.Pad(len(e.Name)) }
+
+func (e *DirEntry) Code(c *xdr.Coder) {
+	c.Uint64(&e.FileID)
+	c.String(&e.Name, math.MaxInt) // as a name of DirOpArgs
+	c.Uint64(&e.Cookie)
+}
+
+// ReadDirRes is READDIR3res.
+type ReadDirRes struct {
+	Status  Status
+	Attr    OptAttr    // of the directory
+	Verf    CookieVerf // with OK
+	Entries []DirEntry // with OK; Decode reuses its capacity
+	EOF     bool       // the last entry is the directory's last, with OK
+}
+
+type readDirHead ReadDirRes
+
+func (r *readDirHead) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	r.Attr.Code(c)
+	if r.Status == OK {
+		c.Fixed(r.Verf[:])
+	}
+}
+
+func (r *ReadDirRes) Code(c *xdr.Coder) {
+	if (*readDirHead)(r).Code(c); r.Status == OK {
+		xdr.List(c, &r.Entries, (*DirEntry).Code)
+		c.Bool(&r.EOF)
+	}
+}
+
+func (r *ReadDirRes) Stat() *Status { return &r.Status }
+
+// Head is what precedes the entries; it is the same in READDIRPLUS.
+func (r *ReadDirRes) Head() xdr.Message { return (*readDirHead)(r) }
+
+// ReadDirPlusArgs is READDIRPLUS3args (RFC 1813 Section 3.3.17).
+type ReadDirPlusArgs struct {
+	Dir      FileHandle
+	Cookie   uint64
+	Verf     CookieVerf
+	DirCount uint32 // most octets of ids, names and cookies
+	MaxCount uint32 // most octets of the READDIRPLUS3resok, XDR included
+}
+
+func (a *ReadDirPlusArgs) Code(c *xdr.Coder) {
+	a.Dir.Code(c)
+	c.Uint64(&a.Cookie)
+	c.Fixed(a.Verf[:])
+	c.Uint32(&a.DirCount, &a.MaxCount)
+}
+
+// DirPlusEntry is an entryplus3.
+type DirPlusEntry struct {
+	DirEntry
+	Attr   OptAttr
+	Handle OptHandle
+}
+
+// Size returns the encoded size in octets, with the word that announces the entry.
+func (e *DirPlusEntry) Size() int {
+	n := e.DirEntry.Size() + 8
+	if e.Attr.Present {
+		n += attrSize
+	}
+	if e.Handle.Present {
+		n += 4 + len(e.Handle.Handle) + xdr.Pad(len(e.Handle.Handle))
+	}
+	return n
+}
+
+func (e *DirPlusEntry) Code(c *xdr.Coder) {
+	e.DirEntry.Code(c)
+	e.Attr.Code(c)
+	e.Handle.Code(c)
+}
+
+// ReadDirPlusRes is READDIRPLUS3res.
+type ReadDirPlusRes struct {
+	Status  Status
+	Attr    OptAttr        // of the directory
+	Verf    CookieVerf     // with OK
+	Entries []DirPlusEntry // with OK; Decode reuses its capacity, and lends the handles
+	EOF     bool           // the last entry is the directory's last, with OK
+}
+
+func (r *ReadDirPlusRes) Code(c *xdr.Coder) {
+	xdr.Word(c, &r.Status)
+	r.Attr.Code(c)
+	if r.Status == OK {
+		c.Fixed(r.Verf[:])
+		xdr.List(c, &r.Entries, (*DirPlusEntry).Code)
+		c.Bool(&r.EOF)
+	}
+}
+
+func (r *ReadDirPlusRes) Stat() *Status { return &r.Status }

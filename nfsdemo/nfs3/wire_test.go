@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"reflect"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -286,4 +289,241 @@ func TestMaxRes(t *testing.T) {
 			t.Errorf("%v: %d octets, MaxRes %d", p, got, p.MaxRes())
 		}
 	}
+}
+
+func TestNames(t *testing.T) {
+	for want, got := range map[string]fmt.Stringer{
+		"NFS3_OK": nfs3.OK, "NFS3ERR_JUKEBOX": nfs3.ErrJukebox, "nfsstat3(0x2a)": nfs3.Status(42),
+		"READDIRPLUS": nfs3.ProcReadDirPlus, "nfsproc3(0x16)": nfs3.Proc(22), "NF3LNK": nfs3.TypeLnk, "ftype3(0x0)": nfs3.FileType(0),
+		"SET_TO_CLIENT_TIME": nfs3.ClientTime, "time_how(0x3)": nfs3.TimeHow(3), "FILE_SYNC": nfs3.FileSync,
+		"stable_how(0xffffffff)": nfs3.StableHow(1<<32 - 1), "EXCLUSIVE": nfs3.Exclusive, "createmode3(0x9)": nfs3.CreateMode(9),
+	} {
+		if got.String() != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if p := nfs3.Proc(22); p.Known() || p.NewArgs() != nil || p.NewRes() != nil || p.MaxRes() != 0 {
+		t.Error("procedure 22 is known")
+	}
+}
+
+func TestStatusError(t *testing.T) {
+	if nfs3.OK.Err() != nil {
+		t.Error("OK is an error")
+	}
+	err := fmt.Errorf("open: %w", nfs3.ErrNoEnt.Err())
+	if s, ok := errors.AsType[nfs3.Status](err); !ok || s != nfs3.ErrNoEnt || err.Error() != "open: nfs3: NFS3ERR_NOENT" {
+		t.Errorf("%v", err)
+	}
+	for target, list := range map[error][]nfs3.Status{
+		fs.ErrNotExist: {nfs3.ErrNoEnt, nfs3.ErrStale}, fs.ErrExist: {nfs3.ErrExist, nfs3.ErrNotEmpty},
+		fs.ErrPermission: {nfs3.ErrPerm, nfs3.ErrAcces}, fs.ErrInvalid: {nfs3.ErrInval},
+	} {
+		for s := range *nfs3.StatusNames {
+			want := false
+			for _, l := range list {
+				want = want || l == s
+			}
+			if errors.Is(s, target) != want {
+				t.Errorf("errors.Is(%v, %v) = %v", s, target, !want)
+			}
+		}
+	}
+}
+
+func TestTime(t *testing.T) {
+	for _, c := range []struct {
+		sec, nsec int64
+		want      nfs3.Time
+	}{
+		{0, 0, nfs3.Time{}},
+		{1, 2, nfs3.Time{1, 2}},
+		{-1, 5, nfs3.Time{}},
+		{1<<32 - 1, 9, nfs3.Time{1<<32 - 1, 9}},
+		{1 << 32, 0, nfs3.Time{1<<32 - 1, 999999999}},
+		{1 << 40, 0, nfs3.Time{1<<32 - 1, 999999999}},
+	} {
+		if got := nfs3.UnixTime(c.sec, c.nsec); got != c.want {
+			t.Errorf("UnixTime(%d, %d) = %v, want %v", c.sec, c.nsec, got, c.want)
+		}
+	}
+	now := time.Unix(1790000000, 123456789)
+	if got := nfs3.TimeOf(now).Time(); !got.Equal(now) {
+		t.Errorf("%v, want %v", got, now)
+	}
+	if a := (&nfs3.Attr{Size: 1, Mtime: nfs3.Time{2, 3}, Ctime: nfs3.Time{4, 5}}).Wcc(); a != (nfs3.WccAttr{1, nfs3.Time{2, 3}, nfs3.Time{4, 5}}) {
+		t.Errorf("%+v", a)
+	}
+	if !(&nfs3.SetAttr{Mode: 5}).IsZero() || (&nfs3.SetAttr{SetSize: true}).IsZero() || (&nfs3.SetAttr{MtimeHow: nfs3.ServerTime}).IsZero() {
+		t.Error("IsZero")
+	}
+}
+
+// TestHeads: head, count word and item are the message, in both directions. A head that failed has no item.
+func TestHeads(t *testing.T) {
+	data := []byte("hello")
+	for _, m := range []interface {
+		xdr.Message
+		Head() xdr.Message
+	}{
+		&nfs3.WriteArgs{Handle: fh, Offset: 1, Count: 5, Data: data}, &nfs3.SymlinkArgs{Where: where, Path: "hello"},
+		&nfs3.ReadRes{Attr: some, Count: 5, Data: data}, &nfs3.ReadLinkRes{Attr: some, Path: "hello"},
+		&nfs3.ReadRes{Status: nfs3.ErrStale}, &nfs3.ReadLinkRes{Status: nfs3.ErrStale}, &nfs3.ReadDirRes{Status: nfs3.ErrStale},
+	} {
+		whole, item := xdr.Encode(nil, m), xdr.AppendOpaque(nil, data)
+		if r, ok := m.(nfs3.Result); ok && *r.Stat() != nfs3.OK {
+			item = nil
+		}
+		head := xdr.Encode(nil, m.Head())
+		if got := append(bytes.Clone(head), item...); !bytes.Equal(got, whole) {
+			t.Errorf("%T: %x", m, got)
+		}
+		d := xdr.NewDecoder(whole)
+		if err := xdr.Decode(&d, m.Head()).Err(); err != nil || d.Len() != len(item) {
+			t.Errorf("%T: head leaves %d octets, %v", m, d.Len(), err)
+		}
+	}
+}
+
+// TestEntrySizes: Size returns the number of octets of an entry and the word that announces it.
+func TestEntrySizes(t *testing.T) {
+	for _, name := range []string{"", "a", "ab", "abc", "abcd", "abcde"} {
+		e := nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{1, name, 2}}
+		if got := 4 + len(xdr.Encode(nil, &e.DirEntry)); got != e.DirEntry.Size() {
+			t.Errorf("%q: %d octets, Size %d", name, got, e.DirEntry.Size())
+		}
+		for _, full := range []bool{false, true} {
+			if full {
+				e.Attr, e.Handle = some, nfs3.SomeHandle(nfs3.FileHandle(name))
+			}
+			if got := 4 + len(xdr.Encode(nil, &e)); got != e.Size() {
+				t.Errorf("%q plus: %d octets, Size %d", name, got, e.Size())
+			}
+		}
+	}
+}
+
+// TestAllocs: the steps of a server for every READ, WRITE, GETATTR and ACCESS allocate nothing.
+func TestAllocs(t *testing.T) {
+	get := xdr.Encode(nil, &nfs3.GetAttrArgs{fh})
+	access := xdr.Encode(nil, &nfs3.AccessArgs{fh, 3})
+	read := xdr.Encode(nil, &nfs3.ReadArgs{fh, 1, 2})
+	write := xdr.Encode(nil, &nfs3.WriteArgs{Handle: fh, Count: 5, Data: []byte("hello")})
+	buf := make([]byte, 0, 512)
+	if n := testing.AllocsPerRun(100, func() {
+		var (
+			r  nfs3.ReadArgs
+			w  nfs3.WriteArgs
+			g  nfs3.GetAttrArgs
+			a  nfs3.AccessArgs
+			rr = nfs3.ReadRes{Attr: some}
+			wr = nfs3.WriteRes{Wcc: wcc}
+			gr = nfs3.GetAttrRes{Attr: attr}
+			ar = nfs3.AccessRes{Attr: some}
+			l  = nfs3.LookupRes{Handle: fh, Attr: some}
+		)
+		d := xdr.NewDecoder(read)
+		xdr.Decode(&d, &r)
+		d = xdr.NewDecoder(write)
+		xdr.Decode(&d, &w)
+		buf = xdr.Encode(xdr.Encode(buf[:0], rr.Head()), &wr)
+		d = xdr.NewDecoder(get)
+		xdr.Decode(&d, &g)
+		d = xdr.NewDecoder(access)
+		xdr.Decode(&d, &a)
+		buf = xdr.Encode(xdr.Encode(xdr.Encode(buf[:0], &gr), &ar), &l)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// hostileWords are values that a length, count or discriminator should not have.
+var hostileWords = []uint32{0x00ffffff, 0x3fffffff, 0x7fffffff, 0x80000000, 0xfffffffc, 0xffffffff}
+
+// parseCost returns how much parsing b as m allocates, including other goroutines.
+func parseCost(m xdr.Message, b []byte) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d := xdr.NewDecoder(b)
+	_ = xdr.Decode(&d, m).Err()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// maxCost bounds it: lists grow by doubling, and an entry of a directory listing takes
+// up to ten times the octets it has on the wire.
+func maxCost(n int) uint64 { return uint64(32*n) + 256<<10 }
+
+// TestHostileWords puts large values into every word of every message: none of them is
+// believed when memory is allocated (ADVERSARY row 18).
+func TestHostileWords(t *testing.T) {
+	for _, r := range table {
+		for off := 0; off+4 <= len(r.wire); off += 4 {
+			for _, w := range hostileWords {
+				b := bytes.Clone(r.wire)
+				binary.BigEndian.PutUint32(b[off:], w)
+				if got := parseCost(r.fresh(), b); got > maxCost(len(b)) {
+					t.Errorf("%s: word at %d = %#x: %d octets allocated for %d", r.name, off, w, got, len(b))
+				}
+			}
+		}
+	}
+}
+
+// FuzzMemory parses any octets as any message within that bound.
+func FuzzMemory(f *testing.F) {
+	for _, r := range table {
+		f.Add(uint32(r.p), r.res, r.wire)
+	}
+	f.Add(uint32(nfs3.ProcReadDirPlus), true, x(0, 0, 0, 0, 1, 0xffff, 0xffff, uint32(0xffffffff)))
+	f.Fuzz(func(t *testing.T, proc uint32, res bool, b []byte) {
+		r := row{p: nfs3.Proc(proc % nfs3.ProcCount), res: res}
+		if m := r.fresh(); parseCost(m, b) > maxCost(len(b)) {
+			t.Fatalf("%T: too much allocated for %d octets", m, len(b))
+		}
+	})
+}
+
+// fuzzMessage checks one message type on arbitrary octets: what parses is encoded again to
+// the octets consumed, except pads, and parses again.
+func fuzzMessage(t *testing.T, fresh func() xdr.Message, b []byte) {
+	m := fresh()
+	d := xdr.NewDecoder(b)
+	if xdr.Decode(&d, m).Err() != nil {
+		return
+	}
+	used := len(b) - d.Len()
+	again := xdr.Encode(nil, m)
+	if len(again) != used {
+		t.Fatalf("%T: %d octets parsed, %d encoded", m, used, len(again))
+	}
+	m2 := fresh()
+	d = xdr.NewDecoder(again)
+	if err := xdr.Decode(&d, m2).Err(); err != nil || d.Len() != 0 {
+		t.Fatalf("%T: own encoding: %v, %d octets left", m, err, d.Len())
+	}
+	if last := xdr.Encode(nil, m2); !bytes.Equal(last, again) {
+		t.Fatalf("%T: %x, then %x", m, again, last)
+	}
+}
+
+func addSeeds(f *testing.F, res bool) {
+	for _, r := range table {
+		if r.res == res {
+			f.Add(uint32(r.p), r.wire)
+			if len(r.wire) > 4 {
+				f.Add(uint32(r.p), r.wire[:len(r.wire)-3])
+			}
+		}
+	}
+}
+
+func FuzzArgs(f *testing.F) {
+	addSeeds(f, false)
+	f.Fuzz(func(t *testing.T, proc uint32, b []byte) { fuzzMessage(t, nfs3.Proc(proc%nfs3.ProcCount).NewArgs, b) })
+}
+
+func FuzzRes(f *testing.F) {
+	addSeeds(f, true)
+	f.Fuzz(func(t *testing.T, proc uint32, b []byte) { fuzzMessage(t, nfs3.Proc(proc%nfs3.ProcCount).NewRes, b) })
 }

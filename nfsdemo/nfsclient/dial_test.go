@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,11 +24,17 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/transport/rpcbind"
 	"github.com/stag-rdma/stag/xdr"
 )
+
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // those that say so wait more than they work
+	rdmaptest.Main(m)
+}
 
 // noMount hides the MOUNT program of a handler, as kernel servers do on their NFS
 // ports.
@@ -236,4 +247,137 @@ func noErr(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// quietHost is an address of this machine on which nobody listens.
+const quietHost = "127.77.77.77"
+
+// TestDialRegistered: a URL without a port finds the server through rpcbind when nobody
+// listens on the well-known one; a URL with a port does not look further.
+func TestDialRegistered(t *testing.T) {
+	l, err := net.Listen("tcp", quietHost+":0")
+	if err != nil {
+		t.Skipf("no second loopback address here: %v", err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	rdma, tcp, _ := serve(t, false)
+	tab := new(rpcbind.Table)
+	for _, s := range [][2]string{{rdma, rpcbind.NetRDMA}, {tcp, rpcbind.NetTCP}} {
+		u := must(url.Parse(s[0]))(t)
+		tab.Entries = append(tab.Entries, rpcbind.Entry{
+			Prog: nfs3.Program, Vers: nfs3.Version, Netid: s[1], Addr: rpcbind.Universal(netip.MustParseAddrPort(u.Host)),
+		})
+	}
+	s := &transport.Server{Handler: tab}
+	go s.ServeStream(l)
+	t.Cleanup(func() { s.Close() })
+
+	cfg := nfsclient.Config{}.WithRPCBind(port)
+	for _, scheme := range []nfsclient.Scheme{nfsclient.SchemeRDMA, nfsclient.SchemeTCP} {
+		if c := mustDial(t, string(scheme)+"://"+quietHost+"/export", cfg); c.Export() != "/export" {
+			t.Errorf("%s: export %q", scheme, c.Export())
+		}
+		for _, bad := range []string{":20049/export", "/export?nfsport=20049"} {
+			if _, err := dial(t, string(scheme)+"://"+quietHost+bad, cfg); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("%s%s: %v", scheme, bad, err)
+			}
+		}
+	}
+	if _, err := dial(t, "nfs+rdma://"+quietHost+"/export", nfsclient.Config{}.WithRPCBind("1")); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("without rpcbind: %v", err)
+	}
+}
+
+// weakConn is a connection that ends after so many octets have come.
+type weakConn struct {
+	net.Conn
+	left atomic.Int64
+}
+
+func (c *weakConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.left.Add(-int64(n)) < 0 {
+		c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// TestReconnect moves files and names over connections that end after some octets, until
+// twenty have: all of it works as if nothing had happened, and without Reconnect fails.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	rdma, tcp, _ := serve(t, false)
+	for _, u := range []string{rdma, tcp} {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		conns := 0
+		cfg := &nfsclient.Config{Reconnect: time.Minute, MaxBlock: 16 << 10, Tap: func(c net.Conn) net.Conn {
+			w := &weakConn{Conn: c}
+			w.left.Store(1 << 40)
+			if conns++; conns <= 20 {
+				w.left.Store(4000 + rnd.Int64N(300_000))
+			}
+			return w
+		}}
+		c, err := dial(t, u, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, 300_000)
+		for i := range data {
+			data[i] = byte(rnd.Uint32())
+		}
+		for i := 0; conns <= 20 || i < 3; i++ {
+			if i == 200 {
+				t.Fatalf("%d connections", conns)
+			}
+			d, err := c.MkdirAll(t.Context(), fmt.Sprintf("/export/d%d", i), 0o755)
+			if err != nil {
+				t.Fatal(err)
+			}
+			noErr(t, roundTrip(t, c, d, data))
+			must(c.RemoveAll(t.Context(), c.Root(), d))(t)
+		}
+		if st := c.Stats(); st.Retransmits == 0 || st.Accepted <= 20 {
+			t.Errorf("%+v", st)
+		}
+		conns, cfg.Reconnect = 0, 0
+		if c, err = dial(t, u, cfg); err == nil {
+			d := c.Root()
+			for err == nil {
+				err = roundTrip(t, c, d, data)
+			}
+		}
+		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("without Reconnect: %v", err)
+		}
+	}
+}
+
+// sinkAt is memory that a download fills.
+type sinkAt []byte
+
+func (s sinkAt) WriteAt(p []byte, off int64) (int, error) { return copy(s[off:], p), nil }
+
+// roundTrip writes a new file and reads it back.
+func roundTrip(t *testing.T, c *nfsclient.Client, dir *nfsclient.Node, data []byte) error {
+	t.Helper()
+	n, err := c.Create(t.Context(), dir, "f", 0o644, false)
+	if err != nil {
+		return err
+	}
+	if _, err := c.WriteFrom(t.Context(), n, bytes.NewReader(data), int64(len(data)), nil); err != nil {
+		return err
+	}
+	if n, err = c.Lookup(t.Context(), n.Path); err != nil {
+		return err
+	}
+	got := make(sinkAt, len(data))
+	if _, err := c.ReadTo(t.Context(), n, got, nil); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, data) {
+		t.Error("read back other data than were written")
+	}
+	return nil
 }

@@ -1,3 +1,25 @@
+// Package billy serves a file system that was written for go-billy, or for io/fs, over NFS: New makes a
+// [backend.FS] of it, and [ReadOnly] makes a go-billy file system of an [io/fs.FS].
+//
+// # What it keeps
+//
+// go-billy names files by paths, NFS by handles that stay valid when a file is renamed. So an FS keeps a node for
+// each file that a client has seen, up to Config.MaxFiles; a client that comes back to a file that was forgotten, or
+// to an FS of an earlier process, gets NFS3ERR_STALE. Files that change behind the back of an FS keep the handle
+// of their path. Access times, times of the last change of a status, and verifiers of exclusive CREATEs are kept
+// with the nodes.
+//
+// # What go-billy cannot do
+//
+// There are no hard links and no special files. Modes, owners and times can be set if the file system implements
+// billy.Change. Data are as durable as its files: if these have a method Sync() error, as those of package osfs do,
+// it is called before a WRITE or COMMIT says that data are stable. Every caller has the rights of this process.
+//
+// # Concurrency
+//
+// Many go-billy file systems, like memfs, must not be used by several goroutines at a time. So one call runs at a
+// time, unless Config.Concurrent is set: then calls wait for each other only where one moves or removes a name that
+// another is using, or a directory above it.
 package billy
 
 import (
@@ -6,9 +28,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
+	"path"
 	"sync"
 	"syscall"
 
@@ -218,3 +242,242 @@ func status(err error) error {
 
 // Ready reports false: what waits is not known.
 func (f *FS) Ready(*caller.Identity, []byte) bool { return false }
+
+// use is what a call does with a file: n, or what is under a name in the directory n. Until the call ends the file stays
+// where it is, and so do the directories above it: paths are all that go-billy knows. So calls for several files, and
+// those for one file that keeps its name, go side by side.
+type use struct {
+	n    *node
+	name string // "": n itself
+	move bool   // the call changes what is under the name, and no other changes names in n
+	list bool   // the call reads the names in n, which osfs cannot do while they change
+	bad  error  // nobody may have such a name
+
+	at *node // set by begin
+}
+
+// begin waits until a call may use all these files together, so that nobody waits with a part of them. It returns
+// ErrStale if an n is gone; else end follows, deferred directly.
+func (f *FS) begin(uses ...*use) error {
+	if !f.cfg.Concurrent {
+		f.turn.Lock()
+	}
+	err := f.take(uses)
+	if err != nil && !f.cfg.Concurrent {
+		f.turn.Unlock()
+	}
+	return err
+}
+
+func (f *FS) take(uses []*use) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		for _, u := range uses {
+			if f.nodes[u.n.id] != u.n {
+				return nfs3.ErrStale
+			}
+		}
+		free := true
+		for _, u := range uses {
+			if u.at = u.n; u.name != "" { // anew in each round: others have moved and removed names
+				u.at = f.node(u.n, u.name)
+			}
+			free = free && u.free()
+		}
+		if free {
+			break
+		}
+		// Who moves a name would wait for ever if others began with it all the time. Those who move names pass each
+		// other: two could keep each other back.
+		for _, u := range uses {
+			if u.move {
+				u.at.wanted++
+			}
+		}
+		f.freed.Wait()
+		for _, u := range uses {
+			if u.move {
+				u.at.wanted--
+			}
+		}
+	}
+	for _, u := range uses {
+		if u.list {
+			u.n.lists++
+		}
+		if u.move {
+			u.at.taken, u.n.changes = true, true
+		} else {
+			u.at.users++
+		}
+		for up := u.above(); up != nil; up = up.parent {
+			up.users++
+		}
+	}
+	return nil
+}
+
+// above is the first directory that has to stay where it is. It does so until the end, while what u moves does not.
+func (u *use) above() *node {
+	if u.name == "" {
+		return u.n.parent
+	}
+	return u.n
+}
+
+// free reports whether u can begin. The caller holds FS.mu.
+func (u *use) free() bool {
+	if u.move && (u.at.users > 0 || u.n.changes || u.n.lists > 0) || u.list && u.n.changes {
+		return false
+	}
+	for n := u.at; n != nil; n = n.parent {
+		if n.taken || n.wanted > 0 && !u.move {
+			return false
+		}
+	}
+	return true
+}
+
+// end lets go of what begin has taken.
+func (f *FS) end(uses ...*use) {
+	if !f.cfg.Concurrent {
+		shared.Check(recover()) // a file system that needs turns does not survive half of one
+		defer f.turn.Unlock()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, u := range uses {
+		if u.list {
+			u.n.lists--
+		}
+		if u.move {
+			u.at.taken, u.n.changes = false, false
+		} else {
+			u.at.users--
+		}
+		for up := u.above(); up != nil; up = up.parent {
+			up.users--
+		}
+		if n := u.at; n.parent != nil && !n.there && n.users == 0 && !n.taken {
+			f.forget(n)
+		}
+	}
+	f.freed.Broadcast()
+}
+
+// ReadOnly returns fsys as a go-billy file system that cannot be changed: an embed.FS, a zip.Reader, an
+// os.DirFS. Files that do not implement [io.ReaderAt] are read from their start for every READ.
+func ReadOnly(fsys fs.FS) billy.Filesystem { return &readOnly{fsys} }
+
+type readOnly struct{ fs.FS }
+
+// clean makes a path of go-billy one of io/fs.
+func clean(p string) string {
+	p = path.Clean("/" + p)[1:]
+	if p == "" {
+		return "."
+	}
+	return p
+}
+
+func (r *readOnly) Capabilities() billy.Capability {
+	return billy.ReadCapability | billy.SeekCapability
+}
+
+func (r *readOnly) Open(name string) (billy.File, error) { return r.OpenFile(name, os.O_RDONLY, 0) }
+
+func (r *readOnly) OpenFile(name string, flag int, _ os.FileMode) (billy.File, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND) != 0 {
+		return nil, billy.ErrReadOnly
+	}
+	f, err := r.FS.Open(clean(name))
+	if err != nil {
+		return nil, err
+	}
+	return &readOnlyFile{f, r, name}, nil
+}
+
+func (r *readOnly) Stat(name string) (os.FileInfo, error)  { return fs.Stat(r.FS, clean(name)) }
+func (r *readOnly) Lstat(name string) (os.FileInfo, error) { return fs.Lstat(r.FS, clean(name)) }
+func (r *readOnly) Readlink(name string) (string, error)   { return fs.ReadLink(r.FS, clean(name)) }
+func (r *readOnly) Join(elem ...string) string             { return path.Join(elem...) }
+func (r *readOnly) Root() string                           { return "/" }
+
+// ReadDir leaves out names that vanish meanwhile.
+func (r *readOnly) ReadDir(name string) ([]os.FileInfo, error) {
+	entries, err := fs.ReadDir(r.FS, clean(name))
+	if err != nil {
+		return nil, err
+	}
+	var list []os.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, info)
+	}
+	return list, nil
+}
+
+func (r *readOnly) Chroot(p string) (billy.Filesystem, error) {
+	sub, err := fs.Sub(r.FS, clean(p))
+	if err != nil {
+		return nil, err
+	}
+	return ReadOnly(sub), nil
+}
+
+func (r *readOnly) Create(string) (billy.File, error)           { return nil, billy.ErrReadOnly }
+func (r *readOnly) TempFile(string, string) (billy.File, error) { return nil, billy.ErrReadOnly }
+func (r *readOnly) Rename(string, string) error                 { return billy.ErrReadOnly }
+func (r *readOnly) Remove(string) error                         { return billy.ErrReadOnly }
+func (r *readOnly) MkdirAll(string, os.FileMode) error          { return billy.ErrReadOnly }
+func (r *readOnly) Symlink(string, string) error                { return billy.ErrReadOnly }
+
+// readOnlyFile is an open file.
+type readOnlyFile struct {
+	fs.File
+	r    *readOnly
+	name string
+}
+
+func (f *readOnlyFile) Name() string              { return f.name }
+func (f *readOnlyFile) Write([]byte) (int, error) { return 0, billy.ErrReadOnly }
+func (f *readOnlyFile) Truncate(int64) error      { return billy.ErrReadOnly }
+func (f *readOnlyFile) Lock() error               { return nil }
+func (f *readOnlyFile) Unlock() error             { return nil }
+
+// Seek implements io.Seeker, if the file does.
+func (f *readOnlyFile) Seek(off int64, whence int) (int64, error) {
+	if s, ok := f.File.(io.Seeker); ok {
+		return s.Seek(off, whence)
+	}
+	return 0, billy.ErrNotSupported
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *readOnlyFile) ReadAt(p []byte, off int64) (int, error) {
+	if at, ok := f.File.(io.ReaderAt); ok {
+		return at.ReadAt(p, off)
+	}
+	again, err := f.r.FS.Open(clean(f.name))
+	if err != nil {
+		return 0, err
+	}
+	defer again.Close()
+	if _, err := io.CopyN(io.Discard, again, off); err != nil {
+		return 0, err
+	}
+	n, err := io.ReadFull(again, p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+var _ billy.Filesystem = (*readOnly)(nil)

@@ -1,22 +1,166 @@
+// Package dir implements package backend over a directory of the machine.
+//
+//	fsys, err := dir.New("/srv/data", nil)
+//	defer fsys.Close()
+//
+// # Authority
+//
+// The kernel decides. As root, or with CAP_SETUID, CAP_SETGID and CAP_DAC_READ_SEARCH, each system call that a
+// permission governs runs with the ids and groups of the caller (package caller): mode bits, ACLs, sticky and
+// set-group-id directories, quotas and reserved blocks are those of the file system. New files get owner, group,
+// mode and default ACL at once; the umask of this process applies, so a server sets it to 0. Otherwise every
+// caller is the user of this process. [FS.Authority] says which.
+//
+// An open file is used again by the caller for whom the kernel has opened it, until its mode, owner, ACL or a flag of
+// chattr(1) changes: then the kernel is asked again (faccessat2, Linux 5.8). On ext4, XFS, btrfs, F2FS and tmpfs the kernel
+// reports changes (inotify); elsewhere the ctime tells, which a WRITE changes too, so that it asks each time.
+// Up to MaxFiles files are watched, of those that fs.inotify.max_user_watches allows.
+//
+// # Handles
+//
+// A handle is the file system's own (name_to_handle_at), sealed with [Config.Key] for this directory: nobody
+// can make one, and one of another export is none here. So a file is found at once, however many there are and
+// whenever its handle was made. On another file system at the same path it is stale: the seal is also of the file system,
+// which its UUID tells, or [Config.FSID]. Where there is no UUID, or file numbers are used again without a trace (FUSE,
+// squashfs), handles end with the mount (before Linux 6.8 with the FS).
+//
+// Where there are none, or without CAP_DAC_READ_SEARCH, the handle holds device, inode number and birth time.
+// A bounded table remembers where files were last seen. If a file is not in it (the server was restarted, or
+// the table overflowed), or has moved, one walk over the export looks for all such files together. A client for which
+// it has found none gets NFS3ERR_JUKEBOX for a multiple of its length ([FS.Resolve]). Files beyond [Config.SearchLimit]
+// names are stale. Overlayfs has other numbers that tell files apart (Linux 6.6); elsewhere, without birth times, the handle of a removed file may lead to a new one
+// until the file system is unmounted.
+//
+// # Confinement
+//
+// Every operation names one component in an open directory: no path, ".." or symbolic link is ever followed. A
+// directory that somebody moves out of the export is out of it within a second. A file stays within reach of
+// those who have its handle, as with the kernel's server (no_subtree_check), and of its own permissions.
+//
+// The server works in a private copy of the mount, which has none of the file systems mounted below it: these
+// are not exported, and names show what lies under them. Without CAP_SYS_ADMIN there is no copy: paths in /proc
+// tell what is in the export, and names of other file systems are NFS3ERR_ACCES. Only in the mode without
+// handles are such file systems part of the export.
+//
+// # What stands at the path
+//
+// An open descriptor keeps the file system from being unmounted until Close. [FS.Check] says whether the directory
+// still stands at its path, and works.
+//
+// # Durability
+//
+// WRITE with DATA_SYNC ends with fdatasync; WRITE with FILE_SYNC and COMMIT end with fsync.
+// After a change of names or attributes the file and the directories concerned are synced too,
+// unless [Config.Async]. The write verifier is random per New. It changes after every failed
+// sync, before the failure is answered, so that clients send again whatever may be lost; a
+// WRITE returns the verifier that was valid before its first octet. A file is synced before
+// its cached descriptor is closed, because errors of its writes might go unnoticed otherwise.
+//
+// # Exclusive create
+//
+// The verifier is stored in the access and modification times of the new file, 31 bits of each
+// half, as Linux does. The client sets the times with SETATTR afterwards.
+//
+// # Other systems
+//
+// On systems other than Linux, identities are derived from paths, so handles survive only
+// renames of the file itself; special files cannot be made; and cookies are hashes of names.
 package dir
 
 import (
+	"cmp"
+	"container/list"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/stag-rdma/stag/internal/quick"
+	"github.com/stag-rdma/stag/internal/setting"
+	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
+
+// Defaults of [Config].
+const (
+	defaultMaxNodes    = 1 << 18
+	defaultMaxFiles    = 256
+	defaultMaxHeld     = 1024
+	defaultSearchLimit = 1 << 20
+)
+
+// Config says how a directory is served. New copies it; nil means the defaults. A setting out of range is an
+// error that wraps rpc.ErrConfig.
+type Config struct {
+	// Async omits the fsync after changes of names and attributes: a crash of the machine
+	// may undo them. WRITE and COMMIT are not affected.
+	Async bool
+	// Exclusive promises that nobody else changes the directory. Then replies contain the
+	// attributes from before a change, and clients need not empty their caches.
+	Exclusive bool
+	// Key seals handles, so that clients can use only those that they were given. Handles
+	// survive a restart if the key does, so keep it, where only this process can read it. It
+	// has 32 octets or more. If empty, New draws one.
+	Key []byte
+	// FSID is the administrator's word on which file system this is: handles last as long as it stays the same. If
+	// empty, the UUID of the file system tells it from others at the same path. One without a UUID, or whose file numbers
+	// are used again without a trace (FUSE, squashfs), counts as another one each time it is mounted: its handles
+	// are stale then.
+	FSID string
+	// Mountpoint, if not empty, is a path where something must be mounted: New and FS.Check fail if nothing is, so that
+	// no files go below the mount point of a disk that is away. Linux only.
+	Mountpoint string
+	// MaxFiles limits the number of files kept open for READ and WRITE, one descriptor for
+	// each caller and direction. If zero, 256, at most an eighth of what the process may open.
+	MaxFiles int
+	// MaxHeld limits the number of files and directories of which a descriptor without
+	// rights is kept. If zero, 1024, at most a quarter of what the process may open.
+	MaxHeld int
+	// MaxNodes limits the number of files whose place is remembered, about 200 octets each,
+	// where the file system has no handles of its own. If zero, 262,144.
+	MaxNodes int
+	// SearchLimit limits the number of names that one search for files in unknown places
+	// looks at, where the file system has no handles of its own. If zero,
+	// 1,048,576; if negative, there is no search.
+	SearchLimit int
+
+	places bool // set by tests: no handles of the file system
+}
+
+// fill returns a checked copy of c with the defaults in place.
+func (c *Config) fill() (Config, error) {
+	var out Config
+	if c != nil {
+		out = *c
+	}
+	err := setting.Check(
+		setting.Count("MaxFiles", out.MaxFiles), setting.Count("MaxHeld", out.MaxHeld), setting.Count("MaxNodes", out.MaxNodes),
+	)
+	if n := len(out.Key); err == nil && n > 0 && n < keySize {
+		err = setting.Error("Key has %d octets, want %d or more, or none for a key that is drawn", n, keySize)
+	}
+	if err != nil {
+		return out, fmt.Errorf("dir: %w", err)
+	}
+	out.MaxNodes = cmp.Or(out.MaxNodes, defaultMaxNodes)
+	// The rest is for connections and other directories. When it does not suffice, the caches give way.
+	most := MaxDescriptors()
+	out.MaxFiles = cmp.Or(out.MaxFiles, min(defaultMaxFiles, max(most/8, 1)))
+	out.MaxHeld = cmp.Or(out.MaxHeld, min(defaultMaxHeld, max(most/4, 1)))
+	out.SearchLimit = cmp.Or(out.SearchLimit, defaultSearchLimit)
+	return out, nil
+}
 
 // Idle times. A file that is open for writing cannot be run by local processes, and one that is held has its
 // space kept after its last name is gone.
@@ -188,4 +332,176 @@ func (f *FS) newVerf() {
 	var b [8]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	f.verf.Store(binary.BigEndian.Uint64(b[:]))
+}
+
+// byErrno maps system errors to statuses; all others are NFS3ERR_IO.
+var byErrno = map[syscall.Errno]nfs3.Status{
+	syscall.EPERM:        nfs3.ErrPerm,
+	syscall.ENOENT:       nfs3.ErrNoEnt,
+	syscall.EIO:          nfs3.ErrIO,
+	syscall.ENXIO:        nfs3.ErrNXIO,
+	syscall.EACCES:       nfs3.ErrAcces,
+	syscall.EEXIST:       nfs3.ErrExist,
+	syscall.EXDEV:        nfs3.ErrXDev,
+	syscall.ENODEV:       nfs3.ErrNoDev,
+	syscall.ENOTDIR:      nfs3.ErrNotDir,
+	syscall.EISDIR:       nfs3.ErrIsDir,
+	syscall.EINVAL:       nfs3.ErrInval,
+	syscall.EFBIG:        nfs3.ErrFBig,
+	syscall.ENOSPC:       nfs3.ErrNoSpc,
+	syscall.EROFS:        nfs3.ErrROFS,
+	syscall.EMLINK:       nfs3.ErrMLink,
+	syscall.ENAMETOOLONG: nfs3.ErrNameTooLong,
+	syscall.ENOTEMPTY:    nfs3.ErrNotEmpty,
+	syscall.EDQUOT:       nfs3.ErrDQuot,
+	syscall.ESTALE:       nfs3.ErrStale,
+	syscall.EOPNOTSUPP:   nfs3.ErrNotSupp,
+	syscall.ENOSYS:       nfs3.ErrNotSupp,
+	syscall.ETXTBSY:      nfs3.ErrAcces, // a running program cannot be written
+	syscall.ELOOP:        nfs3.ErrInval, // a symbolic link, which we never follow
+	syscall.EBUSY:        nfs3.ErrAcces, // a mount point: trying again does not help
+
+	// Shortages that pass.
+	syscall.EMFILE: nfs3.ErrJukebox,
+	syscall.ENFILE: nfs3.ErrJukebox,
+	syscall.ENOMEM: nfs3.ErrJukebox,
+	syscall.EAGAIN: nfs3.ErrJukebox,
+	syscall.EINTR:  nfs3.ErrJukebox,
+}
+
+// status turns a system error into an nfs3.Status. It returns other errors, and those of this
+// package, unchanged.
+func status(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrClosed): // the server is shutting down
+		return nfs3.ErrJukebox
+	}
+	if s, ok := errors.AsType[nfs3.Status](err); ok {
+		return s
+	}
+	if en, ok := errors.AsType[syscall.Errno](err); ok {
+		if s, ok := byErrno[en]; ok {
+			return s
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nfs3.ErrNoEnt
+	case errors.Is(err, fs.ErrExist):
+		return nfs3.ErrExist
+	case errors.Is(err, fs.ErrPermission):
+		return nfs3.ErrAcces
+	}
+	return err
+}
+
+// Limits of what is remembered of the kernel's answers.
+const (
+	maxRights = 4096
+	rightsFor = time.Second // for what leaves no trace in the ctime, as a change of a security policy
+)
+
+// rightsCache remembers what rights the kernel has given callers to files. An answer counts while mode, owner and
+// ctime of the file are as they were then: the switch to a caller costs more than a LOOKUP. It is safe for concurrent
+// use.
+type rightsCache struct {
+	mu    sync.Mutex
+	m     map[fileKey]*list.Element // of *answer
+	order list.List                 // most recent first
+}
+
+// answer is what the kernel has said about a file to a caller.
+type answer struct {
+	key        fileKey
+	who        caller.Identity
+	proof      proof
+	until      time.Time
+	asked, got uint32
+}
+
+// get returns the rights that were asked for and given, for a file with these attributes.
+func (c *rightsCache) get(k fileKey, who *caller.Identity, a *nfs3.Attr) (asked, got uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.m[k]
+	if e == nil {
+		return 0, 0
+	}
+	x := e.Value.(*answer)
+	if x.proof != (proof{mode: a.Mode, uid: a.UID, gid: a.GID, ctime: a.Ctime}) || !x.who.Equal(who) || time.Now().After(x.until) {
+		return 0, 0
+	}
+	return x.asked, x.got
+}
+
+// put notes an answer about a file that had these attributes before it was given.
+func (c *rightsCache) put(k fileKey, who *caller.Identity, a *nfs3.Attr, asked, got uint32) {
+	if recent(a.Ctime) {
+		return
+	}
+	p := proof{mode: a.Mode, uid: a.UID, gid: a.GID, ctime: a.Ctime}
+	own := *who
+	own.Groups = append([]uint32(nil), who.Groups...)
+	x := &answer{k, own, p, time.Now().Add(rightsFor), asked, got}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		c.m = make(map[fileKey]*list.Element)
+	}
+	if e := c.m[k]; e != nil {
+		e.Value = x
+		c.order.MoveToFront(e)
+		return
+	}
+	c.m[k] = c.order.PushFront(x)
+	if e := c.order.Back(); len(c.m) > maxRights {
+		delete(c.m, e.Value.(*answer).key)
+		c.order.Remove(e)
+	}
+}
+
+// known reports whether the kernel has answered about want to the caller, and what.
+func (n *file) known(a *nfs3.Attr, want uint32) (got uint32, ok bool) {
+	if n.who == nil || n.fs.sw == nil || n.who.UID == 0 {
+		return 0, false // there is hardly a switch to be saved
+	}
+	asked, got := n.fs.rights.get(n.fs.fileKey(n.key, n.who, false), n.who, a)
+	return got, asked&want == want
+}
+
+// learn notes what the kernel has answered.
+func (n *file) learn(a *nfs3.Attr, asked, got uint32) {
+	if n.who != nil && n.fs.sw != nil && n.who.UID != 0 {
+		n.fs.rights.put(n.fs.fileKey(n.key, n.who, false), n.who, a, asked, got)
+	}
+}
+
+// Descriptors are of the process: connections need them too, and the caches of all its directories share what is left.
+var served struct {
+	mu  shared.Mutex
+	all []*FS
+}
+
+// serve makes the caches of f give way to whoever has no descriptor left, or ends that.
+func (f *FS) serve(on bool) {
+	served.mu.Lock()
+	defer served.mu.Unlock()
+	if on {
+		served.all = append(served.all, f)
+	} else {
+		served.all = slices.DeleteFunc(served.all, func(g *FS) bool { return g == f })
+	}
+}
+
+// giveWay closes half of what the caches hold and nobody uses, and reports whether that is anything.
+func giveWay() bool {
+	var all []*FS
+	served.mu.With(func() { all = slices.Clone(served.all) })
+	n := 0
+	for _, f := range all {
+		n += f.files.giveWay() + f.grips.giveWay()
+	}
+	return n > 0
 }

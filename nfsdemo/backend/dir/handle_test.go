@@ -194,3 +194,160 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
+
+// TestConfined: a directory that a local process replaces by a link to the outside leads
+// nowhere, cached or not.
+func TestConfined(t *testing.T) {
+	needLinux(t)
+	for _, cached := range []bool{false, true} {
+		outside := t.TempDir()
+		ok(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
+		f, path := open(t, &dir.Config{Async: true, SearchLimit: -1})
+		d := mkdir(t, f.Root(), "d")
+		file := create(t, d, "secret")
+		if !cached {
+			f.CloseAll()
+		}
+		ok(t, os.RemoveAll(filepath.Join(path, "d")))
+		ok(t, os.Symlink(outside, filepath.Join(path, "d")))
+
+		_, _, err := d.Lookup("secret")
+		if err != error(nfs3.ErrStale) && err != error(nfs3.ErrNoEnt) {
+			t.Errorf("Lookup: %v", err)
+		}
+		if _, err := file.Attr(); err != error(nfs3.ErrStale) {
+			t.Errorf("Attr: %v", err)
+		}
+		if _, err := file.Write([]byte("pwned"), 0, nfs3.Unstable); err == nil && !cached {
+			t.Error("Write: no error")
+		}
+		if _, _, err := d.Create("new", in644); err == nil {
+			t.Error("Create: no error")
+		}
+		l, _, err := f.Root().Lookup("d")
+		ok(t, err)
+		if _, _, err := l.Lookup("secret"); err != error(nfs3.ErrNotDir) {
+			t.Errorf("Lookup in the link: %v", err)
+		}
+		if got, err := os.ReadFile(filepath.Join(outside, "secret")); err != nil || string(got) != "secret" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if list, _ := os.ReadDir(outside); len(list) != 1 {
+			t.Errorf("%d files outside", len(list))
+		}
+	}
+}
+
+// TestFileBecomesLink: a link put in a file's place is not followed by writes and chmod.
+func TestFileBecomesLink(t *testing.T) {
+	needLinux(t)
+	f, path := open(t, &dir.Config{Async: true, SearchLimit: -1})
+	target := filepath.Join(t.TempDir(), "target")
+	ok(t, os.WriteFile(target, []byte("keep"), 0o600))
+	file := create(t, f.Root(), "f")
+	f.CloseFiles()
+	ok(t, os.Remove(filepath.Join(path, "f")))
+	ok(t, os.Symlink(target, filepath.Join(path, "f")))
+	_, err := file.Write([]byte("x"), 0, nfs3.Unstable)
+	want(t, err, nfs3.ErrStale)
+	want(t, file.SetAttr(&nfs3.SetAttr{SetMode: true, Mode: 0o777}), nfs3.ErrStale)
+	if got, _ := os.ReadFile(target); string(got) != "keep" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestRootParent: the inode above the export shows nowhere.
+func TestRootParent(t *testing.T) {
+	needLinux(t)
+	f, _ := open(t, nil)
+	root, err := f.Root().Attr()
+	ok(t, err)
+	inode := root.FileID
+	for _, plus := range []bool{false, true} {
+		_, _, err := f.Root().ReadDir(0, nfs3.CookieVerf{}, plus, func(e *nfs3.DirPlusEntry) bool {
+			if e.Name == ".." && e.FileID != inode {
+				t.Errorf("\"..\" is %d, the root %d", e.FileID, inode)
+			}
+			return true
+		})
+		ok(t, err)
+	}
+	_, _, err = f.Root().ReadDir(1<<63, dir.CookieVerf, false, func(*nfs3.DirPlusEntry) bool { return true })
+	want(t, err, nfs3.ErrBadCookie)
+}
+
+// TestClosedMode: a file that nobody may open can be written through the descriptor its
+// creation left.
+func TestClosedMode(t *testing.T) {
+	f, _ := open(t, &dir.Config{Async: true})
+	closed := *in644
+	closed.Attr.Mode = 0
+	n, _, err := f.Root().Create("f", &closed)
+	ok(t, err)
+	_, err = n.Write([]byte("x"), 0, nfs3.FileSync)
+	ok(t, err)
+}
+
+func TestNewErrors(t *testing.T) {
+	if _, err := dir.New(filepath.Join(t.TempDir(), "none"), nil); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	ok(t, os.WriteFile(file, nil, 0o600))
+	if _, err := dir.New(file, nil); err == nil {
+		t.Error("served a file")
+	}
+}
+
+// TestCheck: what is served is what stands at the path, and no longer when something else does.
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(path string) error
+		stands bool
+	}{
+		"nothing":   {func(string) error { return nil }, true},
+		"a file":    {func(p string) error { return os.WriteFile(p+"/f", nil, 0o600) }, true},
+		"moved":     {func(p string) error { return os.Rename(p, p+".old") }, false},
+		"removed":   {os.Remove, false},
+		"made anew": {func(p string) error { _ = os.Rename(p, p+".old"); return os.Mkdir(p, 0o700) }, false},
+		"a link": {func(p string) error {
+			_ = os.Rename(p, p+".old")
+			return os.Symlink(p+".old", p)
+		}, true},
+		"another link": {func(p string) error { _ = os.Rename(p, p+".old"); return os.Symlink(filepath.Dir(p), p) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "export")
+			ok(t, os.Mkdir(path, 0o700))
+			f, err := dir.New(path, nil)
+			ok(t, err)
+			ok(t, f.Check())
+			ok(t, c.change(path))
+			if err := f.Check(); (err == nil) != c.stands {
+				t.Error(err)
+			}
+			ok(t, f.Close())
+			if f.Check() == nil {
+				t.Error("it is closed")
+			}
+		})
+	}
+}
+
+// TestFSID: handles are of one file system, which the administrator may name.
+func TestFSID(t *testing.T) {
+	path := t.TempDir()
+	at := func(fsid string) *dir.FS {
+		f, err := dir.New(path, &dir.Config{Key: secret, FSID: fsid})
+		ok(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	h := at("a").Root().AppendHandle(nil)
+	_, err := at("a").Resolve(nil, h)
+	ok(t, err)
+	for _, other := range []string{"b", ""} {
+		_, err := at(other).Resolve(nil, h)
+		want(t, err, nfs3.ErrStale)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -575,4 +576,194 @@ func TestKernelMany(t *testing.T) {
 	if _, err := f.Resolve(nil, f.NoKernelFile()); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("a file that never was: %v", err)
 	}
+}
+
+// TestDevices: made by root, refused to others.
+func TestDevices(t *testing.T) {
+	f, _ := open(t, nil)
+	for _, typ := range []nfs3.FileType{nfs3.TypeChr, nfs3.TypeBlk} {
+		n, a, err := f.Root().Create(typ.String(), &backend.Init{Type: typ, Rdev: nfs3.Device{Major: 1, Minor: 300}, Attr: in644.Attr})
+		if err == nfs3.ErrPerm { // also root may lack the right, in a container
+			continue
+		}
+		ok(t, err)
+		if a.Type != typ || a.Rdev != (nfs3.Device{Major: 1, Minor: 300}) || a.Mode != 0o644 {
+			t.Errorf("%+v", a)
+		}
+		_, err = n.Read(make([]byte, 1), 0)
+		want(t, err, nfs3.ErrInval)
+	}
+	_, _, err := f.Root().Create("x", &backend.Init{Type: 8, Attr: in644.Attr})
+	want(t, err, nfs3.ErrBadType)
+}
+
+// TestFewDescriptors: with less of them than the caches of two exports would take, every file can be read, and by
+// default enough are left for connections (ADVERSARY 13).
+func TestFewDescriptors(t *testing.T) {
+	const files, spare = 300, 60
+	root := t.TempDir()
+	for i := range files {
+		ok(t, os.WriteFile(filepath.Join(root, fmt.Sprint(i)), []byte("x"), 0o644))
+	}
+	var was unix.Rlimit
+	ok(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	open, err := os.ReadDir("/proc/self/fd")
+	ok(t, err)
+	few := was
+	few.Cur = uint64(len(open) + 2*spare)
+	ok(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was) //nolint:errcheck // it was so before
+	read := func(cfg *dir.Config) *dir.FS {
+		f, err := dir.New(root, cfg)
+		ok(t, err)
+		t.Cleanup(func() { f.Close() })
+		for i := range files {
+			n, _, err := f.Root().Lookup(fmt.Sprint(i))
+			ok(t, err)
+			_, err = n.Read(make([]byte, 8), 0)
+			ok(t, err)
+		}
+		return f
+	}
+	first := read(&dir.Config{MaxFiles: 1000, MaxHeld: 1000})
+	read(&dir.Config{MaxFiles: 1000, MaxHeld: 1000}).Close()
+	first.Close()
+	f := read(nil)
+	defer f.Close()
+	var spared []*os.File
+	for range spare {
+		s, err := os.Open("/dev/null")
+		if err != nil {
+			t.Fatalf("the caches leave %d descriptors: %v", len(spared), err)
+		}
+		spared = append(spared, s)
+	}
+	for _, s := range spared {
+		s.Close()
+	}
+}
+
+// fallbackEnv makes the test binary a server of this directory, which says what it can do.
+const fallbackEnv = "DIR_TEST_FALLBACK"
+
+func init() {
+	if path := os.Getenv(fallbackEnv); path != "" {
+		unix.Umask(0)
+		if err := tell(path); err != nil {
+			fmt.Println(err)
+		}
+		os.Exit(0)
+	}
+}
+
+// tell says who decides, whose a file is that bob makes, whether bob reads another's file, and whether a handle
+// outlives the FS.
+func tell(path string) error {
+	var h []byte
+	for life := range 2 {
+		f, err := dir.New(path, &dir.Config{Async: true, Key: secret})
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if life == 1 {
+			_, err = f.Resolve(nil, h)
+			fmt.Println("handle", err)
+			return err
+		}
+		fmt.Println(f.Authority())
+		n, a, err := f.Root().As(bob).Create("f", in644)
+		if err != nil {
+			return err
+		}
+		h = n.AppendHandle(nil)
+		fmt.Println("owner", a.UID)
+		other, _, err := f.Root().As(bob).Lookup("other")
+		if err != nil {
+			return err
+		}
+		_, err = other.Read(make([]byte, 1), 0)
+		fmt.Println("read", err)
+		if _, err := n.Write([]byte("x"), 0, nfs3.Unstable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestFallback: what a process does that lacks some of root's capabilities, and where the file system has no handles.
+func TestFallback(t *testing.T) {
+	const (
+		caller   = "the kernel decides as for the caller"
+		own      = "every caller is uid %d, the user of this process"
+		kernel   = "handles are those of the file system\n"
+		byPaths  = "handles are those of the file system, confined by paths (no CAP_SYS_ADMIN)\n"
+		searched = "handles are found again by a search"
+		ann      = "--reuid=1000 --regid=1000 --clear-groups"
+	)
+	for name, c := range map[string]struct {
+		setpriv      string
+		overlay      bool
+		who, handles string
+		owner        int
+		read         error
+	}{
+		"root":                   {"", false, caller, kernel, 1001, nfs3.ErrAcces},
+		"no CAP_DAC_READ_SEARCH": {"--bounding-set=-dac_read_search", false, caller, searched + " (no CAP_DAC_READ_SEARCH)", 1001, nfs3.ErrAcces},
+		"no CAP_SYS_ADMIN":       {"--bounding-set=-sys_admin", false, caller, byPaths, 1001, nfs3.ErrAcces},
+		"no CAP_SETUID":          {"--bounding-set=-setuid", false, fmt.Sprintf(own, 0), kernel, 0, nil},
+		"no CAP_SYS_RESOURCE":    {"--bounding-set=-sys_resource", false, caller, kernel, 1001, nfs3.ErrAcces},
+		"a user":                 {ann, false, fmt.Sprintf(own, 1000), searched, 1000, nfs3.ErrAcces},
+		"a user with three capabilities": {
+			ann + " --inh-caps=+setuid,+setgid,+dac_read_search --ambient-caps=+setuid,+setgid,+dac_read_search", false,
+			caller, byPaths, 1001, nfs3.ErrAcces,
+		},
+		"overlayfs": {"", true, caller, searched + " (the file system has none", 1001, nfs3.ErrAcces},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := backendtest.Mount(t, "tmpfs", 0)
+			at := filepath.Join(m.At, "export")
+			ok(t, os.Mkdir(at, 0o777))
+			ok(t, os.Chmod(at, 0o777))
+			if c.overlay {
+				var opts []string
+				for _, d := range []string{"lowerdir", "upperdir", "workdir"} {
+					p := filepath.Join(m.At, d)
+					ok(t, os.Mkdir(p, 0o777))
+					ok(t, os.Chmod(p, 0o777))
+					opts = append(opts, d+"="+p)
+				}
+				if err := unix.Mount("overlay", at, "overlay", 0, strings.Join(opts, ",")); err != nil {
+					t.Skip("no overlayfs here: ", err)
+				}
+				defer unix.Unmount(at, unix.MNT_DETACH) //nolint:errcheck // what is below it goes with the test
+			}
+			ok(t, os.WriteFile(at+"/other", []byte("x"), 0o600))
+			ok(t, os.Chown(at+"/other", 1002, 1002))
+			exe := filepath.Join(m.At, "dir.test") // where users can reach it
+			copyFile(t, "/proc/self/exe", exe)
+			cmd := exec.Command("setpriv", append(strings.Fields(c.setpriv), exe)...)
+			cmd.Env = append(os.Environ(), fallbackEnv+"="+at)
+			b, err := cmd.CombinedOutput()
+			if errors.Is(err, exec.ErrNotFound) {
+				t.Skip("no setpriv (util-linux)")
+			}
+			got := string(b)
+			rest := fmt.Sprintf("owner %d\nread %v\nhandle <nil>\n", c.owner, c.read)
+			if err != nil || !strings.HasPrefix(got, c.who) || !strings.Contains(got, "; "+c.handles) || !strings.HasSuffix(got, rest) {
+				t.Errorf("%v: %s\nwant %s; %s\n%s", err, got, c.who, c.handles, rest)
+			}
+		})
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	ok(t, err)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	ok(t, err)
+	_, err = io.Copy(out, in)
+	ok(t, errors.Join(err, out.Close()))
 }

@@ -1,7 +1,15 @@
 package dir
 
 import (
+	"container/list"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
 	"errors"
+	"hash"
+	"slices"
+	"sync"
 
 	"github.com/stag-rdma/stag/internal/shared"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -226,4 +234,347 @@ func (n *node) ReadLink() (string, error) {
 	defer g.done()
 	target, err := g.readLink()
 	return target, status(err)
+}
+
+// node is a file of any kind that has been seen. The caches of descriptors are keyed by key, not
+// by node, so two nodes with the same key do no harm.
+type node struct {
+	fs  *FS
+	key key
+	typ nfs3.FileType // never changes
+
+	// guarded by table.mu
+	places []place       // where it was seen, the latest first; none for the root
+	kids   int           // places of other nodes that are in this directory
+	elem   *list.Element // nil once out of the table
+}
+
+// place is a name in a directory.
+type place struct {
+	dir  *node
+	name string
+}
+
+// maxPlaces limits the names that are remembered of a file with many links.
+const maxPlaces = 8
+
+// table remembers at most max nodes, and beyond that the directories of nodes in the table.
+type table struct {
+	max int
+
+	mu    shared.Mutex
+	m     map[key]*node
+	order list.List // of *node, most recent first
+}
+
+// get returns the node of k, or nil.
+func (t *table) get(k key) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.m[k]
+	if n != nil && n.elem != nil {
+		t.order.MoveToFront(n.elem)
+	}
+	return n
+}
+
+// enter notes that a file was seen at a place, and returns its node.
+func (t *table) enter(f *FS, p place, st *stat) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.m[st.key]
+	if n == nil {
+		n = f.newNode(st)
+		t.m[st.key] = n
+		n.elem = t.order.PushFront(n)
+	} else if n.elem != nil {
+		t.order.MoveToFront(n.elem)
+	}
+	if p.dir != nil && n != f.root {
+		n.addPlace(p)
+	}
+	t.evict()
+	return n
+}
+
+// addPlace puts p first in the places.
+func (n *node) addPlace(p place) {
+	if len(n.places) > 0 && n.places[0] == p {
+		return
+	}
+	if i := slices.Index(n.places, p); i >= 0 {
+		n.places = slices.Delete(n.places, i, i+1)
+	} else {
+		p.dir.kids++
+	}
+	n.places = slices.Insert(n.places, 0, p)
+	if n.typ == nfs3.TypeDir || len(n.places) > maxPlaces {
+		// A directory has one name.
+		keep := 1
+		if n.typ != nfs3.TypeDir {
+			keep = maxPlaces
+		}
+		for _, old := range n.places[keep:] {
+			old.dir.kids--
+		}
+		n.places = n.places[:keep]
+	}
+}
+
+// newNode makes a node that is not in the table.
+func (f *FS) newNode(st *stat) *node {
+	return &node{fs: f, key: st.key, typ: st.attr.Type}
+}
+
+// move notes that a file has another name.
+func (t *table) move(n *node, from, to place) {
+	t.mu.With(func() {
+		if t.m[n.key] == n && n.elem != nil {
+			n.addPlace(to)
+		}
+	})
+	t.leave(n, from)
+}
+
+// leave notes that a file is no longer at a place.
+func (t *table) leave(n *node, p place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(n.places, p); i >= 0 {
+		n.places = slices.Delete(n.places, i, i+1)
+		if n.elem != nil {
+			p.dir.kids--
+		}
+	}
+}
+
+// remove forgets a file that is gone.
+func (t *table) remove(k key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.m[k]; n != nil && n.elem != nil {
+		t.forget(n)
+	}
+}
+
+// forget takes n out of the table. It keeps its places for callers that still use it.
+func (t *table) forget(n *node) {
+	for _, p := range n.places {
+		p.dir.kids--
+	}
+	delete(t.m, n.key)
+	t.order.Remove(n.elem)
+	n.elem = nil
+}
+
+// evict forgets the files that were not seen for the longest time. It looks at a few more than
+// it needs, because directories in use stay.
+func (t *table) evict() {
+	const look = 16
+	e := t.order.Back()
+	for i := 0; i < look && e != nil && len(t.m) > t.max; i++ {
+		n := e.Value.(*node)
+		e = e.Prev()
+		if n.kids == 0 {
+			t.forget(n)
+		} else {
+			t.order.MoveToFront(n.elem)
+		}
+	}
+}
+
+// placesOf returns a copy of the places of n.
+func (t *table) placesOf(n *node) []place {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(n.places)
+}
+
+// parentOf returns the directory in which n was last seen; for the root, the root itself.
+func (t *table) parentOf(n *node) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(n.places) == 0 {
+		return n
+	}
+	return n.places[0].dir
+}
+
+// Handle layout: version 1, kind 1, identity, seal 8.
+const (
+	handleVersion = 2
+	handleHead    = 2
+	sealSize      = 8
+	keySize       = 32 // of Config.Key, at least
+	maxID         = backend.MaxHandle - handleHead - sealSize
+)
+
+// kindOwn is the kind of an identity that is made of device, inode number and birth time, 8 octets each.
+// All other kinds are those of the file system's own handles, which are below (Linux, enum fid_type).
+const (
+	kindOwn = 0xff
+	ownSize = 24
+)
+
+// key is the identity of a file for the lifetime of the file system.
+type key struct {
+	kind, n uint8
+	id      [maxID]byte // n octets, then zeros
+}
+
+// ownKey makes an identity of kindOwn. dev is 0 for that of the export's root, whose number may change at
+// boot; birth is in ns since 1970, 0 if unknown.
+func ownKey(dev, ino uint64, birth int64) key {
+	k := key{kind: kindOwn, n: ownSize}
+	binary.BigEndian.PutUint64(k.id[:], dev)
+	binary.BigEndian.PutUint64(k.id[8:], ino)
+	binary.BigEndian.PutUint64(k.id[16:], uint64(birth))
+	return k
+}
+
+// ino returns the inode number in an identity of kindOwn.
+func (k *key) ino() uint64 { return binary.BigEndian.Uint64(k.id[8:]) }
+
+// newKey makes an identity of another kind; ok is false if it does not fit.
+func newKey(kind int32, id []byte) (k key, ok bool) {
+	if kind < 0 || kind >= kindOwn || len(id) > maxID {
+		return k, false
+	}
+	k.kind, k.n = uint8(kind), uint8(len(id))
+	copy(k.id[:], id)
+	return k, true
+}
+
+// stat is the result of one stat call.
+type stat struct {
+	key   key
+	birth int64 // ns since 1970, 0 if unknown
+	attr  nfs3.Attr
+	fixed bool // immutable or append-only (chattr(1)), which the mode does not show
+}
+
+// sealer makes handles of identities. Nobody else can make them, and those of other exports have other
+// keys. It is safe for concurrent use.
+type sealer struct{ pool sync.Pool }
+
+// mac is an HMAC, with room for its sum.
+type mac struct {
+	h   hash.Hash
+	sum [sha256.Size]byte
+}
+
+// newSealer derives the key of the directory path on a file system from a secret. The identity of the file system is
+// in the key and not in the handles, where there is no room for it, with that of the directory.
+func newSealer(secret []byte, path string, fs []byte) *sealer {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(path))
+	h.Write([]byte{0}) // no path has one
+	h.Write(fs)
+	own := h.Sum(nil)
+	s := &sealer{}
+	s.pool.New = func() any { return &mac{h: hmac.New(sha256.New, own)} }
+	return s
+}
+
+// append appends the handle of k.
+func (s *sealer) append(b []byte, k *key) []byte {
+	at := len(b)
+	b = append(b, handleVersion, k.kind)
+	b = append(b, k.id[:k.n]...)
+	m := s.pool.Get().(*mac)
+	defer s.pool.Put(m)
+	return append(b, m.of(b[at:])...)
+}
+
+// of returns the seal of b.
+func (m *mac) of(b []byte) []byte {
+	m.h.Reset()
+	m.h.Write(b)
+	return m.h.Sum(m.sum[:0])[:sealSize]
+}
+
+// parse returns the identity in a handle. What cannot be a handle is ErrBadHandle; a handle with a wrong seal
+// is ErrStale, like that of a file that is gone, so that nobody learns anything from trying.
+func (s *sealer) parse(h []byte) (k key, err error) {
+	if len(h) <= handleHead+sealSize || len(h) > backend.MaxHandle || h[0] != handleVersion {
+		return k, nfs3.ErrBadHandle
+	}
+	body, seal := h[:len(h)-sealSize], h[len(h)-sealSize:]
+	m := s.pool.Get().(*mac)
+	defer s.pool.Put(m)
+	if subtle.ConstantTimeCompare(m.of(body), seal) != 1 {
+		return k, nfs3.ErrStale
+	}
+	k.kind, k.n = body[1], uint8(len(body)-handleHead)
+	copy(k.id[:], body[handleHead:])
+	if k.kind == kindOwn && k.n != ownSize {
+		return key{}, nfs3.ErrBadHandle
+	}
+	return k, nil
+}
+
+// Whether to search for a file that has moved, on behalf of nobody: it has been where it was when its handle was
+// resolved. The search itself must not do so.
+const (
+	mayFind  = true
+	onlyLook = false
+)
+
+// at calls fn with the directory and the name where n is now. It forgets places that turn out
+// to be wrong; if none is left, it searches for n if find says so.
+func (n *node) at(find bool, fn func(d gripRef, name string, st *stat) error) error {
+	for round := 0; ; round++ {
+		for _, p := range n.fs.tab.placesOf(n) {
+			err := n.try(p, find, fn)
+			if !errors.Is(err, errMoved) {
+				return err
+			}
+			n.fs.tab.leave(n, p)
+		}
+		if round == 2 || n == n.fs.root || !find {
+			return nfs3.ErrStale
+		}
+		if err := n.fs.lost.find(nil, n.key); err != nil {
+			return err
+		}
+		if found := n.fs.tab.get(n.key); found != nil {
+			n = found
+		}
+	}
+}
+
+// errMoved means that a file is not where it was.
+const errMoved = moved("dir: file is not where it was")
+
+type moved string
+
+func (m moved) Error() string { return string(m) }
+
+// try calls fn if n is at p.
+func (n *node) try(p place, find bool, fn func(d gripRef, name string, st *stat) error) error {
+	d, err := p.dir.openPlace(find)
+	if errors.Is(err, nfs3.ErrStale) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	defer d.done()
+	st, err := n.fs.statAt(d, p.name)
+	switch {
+	case errors.Is(err, nfs3.ErrNoEnt) || err == nil && st.key != n.key:
+		return errMoved
+	case err != nil:
+		return err
+	}
+	return fn(d, p.name, &st)
+}
+
+// inPlace reports whether n is where it was seen, as far as can be told without a search.
+func (n *node) inPlace() bool {
+	g, err := n.holdBy(onlyLook)
+	if err == nil {
+		g.done()
+	}
+	return !errors.Is(err, nfs3.ErrStale)
 }

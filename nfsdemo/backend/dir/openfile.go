@@ -1,8 +1,10 @@
 package dir
 
 import (
+	"container/list"
 	"errors"
 	"hash/maphash"
+	"io"
 	"math/bits"
 	"os"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stag-rdma/stag/internal/shared"
+	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
@@ -334,4 +337,393 @@ func (s *shares) leave(k key) {
 			delete(s.m, k)
 		}
 	}
+}
+
+// Read reads straight into p.
+func (n *file) Read(p []byte, off uint64) (int, error) {
+	s, fresh, err := n.openFile(false)
+	if err != nil {
+		return 0, err
+	}
+	defer n.fs.files.put(s)
+	if !fresh {
+		if err := n.prove(s.v); err != nil {
+			return 0, err
+		}
+	}
+	if off > 1<<63-1 {
+		return 0, nil
+	}
+	got, err := n.fs.quick.ReadAt(s.v.f, p, int64(off))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return got, status(err)
+}
+
+// Write writes straight from p. If some octets were written before an error, it reports those:
+// the client sends the rest again and gets the error then.
+func (n *file) Write(p []byte, off uint64, how nfs3.StableHow) (backend.WriteResult, error) {
+	var res backend.WriteResult
+	if n.typ != nfs3.TypeReg {
+		return res, nfs3.ErrInval
+	}
+	if off > n.fs.limit || uint64(len(p)) > n.fs.limit-off {
+		return res, nfs3.ErrFBig
+	}
+	s, fresh, err := n.openFile(true)
+	if err != nil {
+		return res, err
+	}
+	defer n.fs.files.put(s)
+	// Taken before the write: if a sync fails meanwhile, these octets may be lost with the
+	// others, and the client must not get the verifier from after that.
+	res.Verf = n.fs.writeVerf()
+	err = n.writing(s.v, fresh, func() (err error) {
+		res.N, err = n.fs.quick.WriteAt(s.v.f, p, int64(off))
+		return err
+	})
+	if err != nil && res.N == 0 {
+		return res, err
+	}
+	err = nil
+	res.Committed = how
+	switch how {
+	case nfs3.DataSync:
+		_, err = s.v.sync(syncData)
+	case nfs3.FileSync:
+		_, err = s.v.sync(syncAll)
+	case nfs3.Unstable:
+	}
+	return res, err
+}
+
+// Commit syncs the whole file, which covers any range of it. Whoever may read or write a file may sync it.
+func (n *file) Commit(uint64, uint32) (nfs3.WriteVerf, error) {
+	s, _, err := n.openFile(true)
+	if refused(err) {
+		s, _, err = n.openFile(false)
+	}
+	if err != nil {
+		return nfs3.WriteVerf{}, err
+	}
+	defer n.fs.files.put(s)
+	return s.v.sync(syncAll)
+}
+
+// cache keeps open things by identity: at most max, unless more are in use, and none that was
+// idle for ttl, most only half as long. It closes first what was not used again since it came, outside its
+// lock. It is safe for concurrent use.
+//
+// Every call of a client gets and puts a thing or two, so all of them meet at the lock: a get marks its slot
+// instead of moving it, excess looks at the marks (as the CLOCK of page caches), and a put takes no lock.
+type cache[K comparable, V io.Closer] struct {
+	max int
+	ttl time.Duration // 0: forever
+
+	full  atomic.Bool // there are more than max
+	mu    shared.Mutex
+	m     map[K]*slot[K, V]
+	order list.List // of *slot[K, V], the last one goes first
+	timer *time.Timer
+}
+
+// slot is a thing in use by refs callers. Who takes it out of the cache, or ends its last use after that,
+// closes it: out is set before refs is looked at, and refs falls before out is looked at, so one of them sees
+// both.
+type slot[K comparable, V io.Closer] struct {
+	v      V
+	key    K
+	refs   atomic.Int32 // grows with the lock only, and only while the slot is in the cache
+	out    atomic.Bool
+	closed atomic.Bool
+	used   bool // since it came, or since excess has looked
+	idle   bool // since the last sweep
+	elem   *list.Element
+}
+
+// over reports whether the caller must close the thing.
+func (s *slot[K, V]) over() bool {
+	return s.out.Load() && s.refs.Load() == 0 && s.closed.CompareAndSwap(false, true)
+}
+
+// get returns the slot of k, in use until put, or nil.
+func (c *cache[K, V]) get(k K) *slot[K, V] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.m[k]
+	if s != nil {
+		s.refs.Add(1)
+		s.used, s.idle = true, false
+	}
+	return s
+}
+
+// add takes v as the thing of k. If there is one already, it closes v, or the old one if replace.
+func (c *cache[K, V]) add(k K, v V, replace bool) *slot[K, V] {
+	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.m[k]; s != nil && !replace {
+		s.refs.Add(1)
+		s.used, s.idle = true, false
+		dead = append(dead, v)
+		return s
+	} else if s != nil {
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
+		}
+	}
+	s := &slot[K, V]{v: v, key: k}
+	s.refs.Store(1)
+	if c.m == nil {
+		c.m = make(map[K]*slot[K, V])
+	}
+	s.elem = c.order.PushFront(s)
+	c.m[k] = s
+	if c.timer == nil && c.ttl > 0 {
+		c.timer = time.AfterFunc(c.ttl/2, c.sweep)
+	}
+	dead = append(dead, c.excess()...)
+	return s
+}
+
+// put ends the use of a slot.
+func (c *cache[K, V]) put(s *slot[K, V]) {
+	s.refs.Add(-1)
+	if s.over() {
+		_ = s.v.Close()
+	}
+	if !c.full.Load() {
+		return
+	}
+	var dead []V
+	c.mu.With(func() { dead = c.excess() })
+	closeAll(dead...)
+}
+
+// drop takes k out and closes its thing, as soon as nobody uses it.
+func (c *cache[K, V]) drop(k K) {
+	var dead V
+	ok := false
+	c.mu.With(func() {
+		if s := c.m[k]; s != nil {
+			dead, ok = c.remove(s)
+		}
+	})
+	if ok {
+		_ = dead.Close()
+	}
+}
+
+// dropIf is drop for all things of which fn says so.
+func (c *cache[K, V]) dropIf(fn func(K, V) bool) {
+	var dead []V
+	defer func() { closeAll(dead...) }()
+	c.mu.Lock()
+	defer c.mu.Unlock() // fn may panic
+	for k, s := range c.m {
+		if fn(k, s.v) {
+			if v, ok := c.remove(s); ok {
+				dead = append(dead, v)
+			}
+		}
+	}
+}
+
+// remove takes a slot out, and returns its thing if the caller must close it now.
+func (c *cache[K, V]) remove(s *slot[K, V]) (dead V, ok bool) {
+	delete(c.m, s.key)
+	c.order.Remove(s.elem)
+	s.out.Store(true)
+	return s.v, s.over()
+}
+
+// excess takes out what exceeds max. What was used since it came, or since the last look, gets a second chance.
+func (c *cache[K, V]) excess() (dead []V) {
+	for n := 2 * c.order.Len(); n > 0 && len(c.m) > c.max; n-- {
+		s := c.order.Back().Value.(*slot[K, V])
+		if s.used || s.refs.Load() > 0 {
+			s.used = false
+			c.order.MoveToFront(s.elem)
+			continue
+		}
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
+		}
+	}
+	c.full.Store(len(c.m) > c.max)
+	return dead
+}
+
+// giveWay closes half of the things that nobody uses, those first that excess would, and returns how many.
+func (c *cache[K, V]) giveWay() int {
+	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e, most := c.order.Back(), (len(c.m)+1)/2; e != nil && len(dead) < most; {
+		s := e.Value.(*slot[K, V])
+		e = e.Prev()
+		if s.refs.Load() > 0 {
+			continue
+		}
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
+		}
+	}
+	return len(dead)
+}
+
+// sweep closes what nobody has used since the last one, and runs again later while anything is left. A mark
+// instead of a time: the clock was a twentieth of a GETATTR.
+func (c *cache[K, V]) sweep() {
+	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.order.Back(); e != nil; {
+		s := e.Value.(*slot[K, V])
+		e = e.Prev()
+		if s.refs.Load() > 0 {
+			continue
+		}
+		if s.idle {
+			if v, ok := c.remove(s); ok {
+				dead = append(dead, v)
+			}
+		}
+		s.idle = true
+	}
+	if c.timer != nil {
+		if len(c.m) > 0 {
+			c.timer.Reset(c.ttl / 2)
+		} else {
+			c.timer = nil
+		}
+	}
+}
+
+// clear closes everything, things in use as soon as nobody uses them.
+func (c *cache[K, V]) clear() {
+	var dead []V
+	defer func() { closeAll(dead...) }() // without the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	for _, s := range c.m {
+		if v, ok := c.remove(s); ok {
+			dead = append(dead, v)
+		}
+	}
+}
+
+func closeAll[V io.Closer](dead ...V) {
+	for _, v := range dead {
+		_ = v.Close() // Close itself reports what it finds
+	}
+}
+
+// syncOp is a kind of sync.
+type syncOp int
+
+const (
+	syncData  syncOp = iota + 1 // fdatasync of a file: data, and the metadata needed to read them
+	syncAll                     // fsync of a file
+	syncNames                   // fsync of a directory or of a file whose attributes changed
+)
+
+// sync makes the file durable and returns the write verifier that covers what was written
+// before. Only one sync of a file runs at a time: the kernel reports an error of the writes
+// once, and the verifier must have changed before a later sync can report success.
+func (o *openFile) sync(op syncOp) (nfs3.WriteVerf, error) {
+	o.file.mu.Lock()
+	defer o.file.mu.Unlock()
+	o.dirty.Store(false)
+	if err := o.fs.doSync(o.f, op); err != nil {
+		o.fs.newVerf()
+		return nfs3.WriteVerf{}, nfs3.ErrIO
+	}
+	return o.fs.writeVerf(), nil
+}
+
+// doSync is the one place that syncs.
+func (f *FS) doSync(file *os.File, op syncOp) error {
+	if f.syncErr != nil {
+		if err := f.syncErr(op); err != nil {
+			return err
+		}
+	}
+	if op == syncData {
+		return datasync(file)
+	}
+	return file.Sync()
+}
+
+// settle makes a change of names in these directories durable.
+func (f *FS) settle(dirs ...gripRef) error {
+	if f.cfg.Async {
+		return nil
+	}
+	for i, d := range dirs {
+		if i > 0 && d.grip == dirs[0].grip {
+			continue
+		}
+		if err := f.syncDir(d); err != nil {
+			return status(err)
+		}
+	}
+	return nil
+}
+
+// syncDir syncs a directory, or, if this process may not read it, the root: on journaling file systems
+// that includes all changes of names and attributes before it.
+func (f *FS) syncDir(d gripRef) error {
+	file, err := d.syncFile()
+	if errors.Is(status(err), nfs3.ErrAcces) {
+		file, err = f.top.syncFile()
+	}
+	if err != nil {
+		return err
+	}
+	return f.doSync(file, syncNames)
+}
+
+// settleAttr makes a change of n's attributes durable. If the file cannot be opened, because of its kind
+// or permissions, the sync of the root must do.
+func (n *node) settleAttr() error {
+	f := n.fs
+	if f.cfg.Async {
+		return nil
+	}
+	g, err := n.hold()
+	if err != nil {
+		return err
+	}
+	defer g.done()
+	switch n.typ {
+	case nfs3.TypeDir:
+		return status(f.syncDir(g))
+	case nfs3.TypeReg:
+		file, err := g.openFile(false)
+		if err != nil {
+			break
+		}
+		defer file.Close()
+		sh := f.share.enter(n.key, -1)
+		defer f.share.leave(n.key)
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		if err := f.doSync(file, syncNames); err != nil {
+			f.newVerf()
+			return status(err)
+		}
+		return nil
+	case nfs3.TypeBlk, nfs3.TypeChr, nfs3.TypeLnk, nfs3.TypeSock, nfs3.TypeFIFO:
+	}
+	return f.settle(gripRef{grip: f.top})
 }

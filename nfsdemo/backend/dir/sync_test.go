@@ -2,8 +2,12 @@ package dir_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
@@ -214,4 +218,68 @@ func TestFailedCreate(t *testing.T) {
 		want(t, err, nfs3.ErrNoEnt)
 	}
 	create(t, f.Root(), "f")
+}
+
+// A file is ready to be written while it is open for that: not before its first WRITE, nor when it was
+// only read, nor once it is gone.
+func TestReady(t *testing.T) {
+	path, key := t.TempDir(), []byte("0123456789abcdef0123456789abcdef")
+	made, err := dir.New(path, &dir.Config{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _, err := made.Root().Create("file", &backend.Init{Attr: nfs3.SetAttr{SetMode: true, Mode: 0o600}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := n.AppendHandle(nil)
+	made.Close()
+	f, err := dir.New(path, &dir.Config{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	step := func(what string, want bool, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Ready(nil, h); got != want {
+			t.Errorf("%s: ready is %v", what, got)
+		}
+	}
+	if f.Ready(nil, nil) || f.Ready(nil, h[1:]) {
+		t.Error("what is no handle is ready")
+	}
+	step("new process", false, nil)
+	n, err = f.Resolve(nil, h)
+	step("resolved", false, err)
+	_, err = n.Read(make([]byte, 1), 0)
+	step("read", false, err)
+	_, err = n.Write([]byte("x"), 0, nfs3.Unstable)
+	step("written", true, err)
+	step("removed", false, f.Root().Remove("file", false))
+}
+
+func TestStatus(t *testing.T) {
+	other := errors.New("other")
+	for _, c := range []struct{ err, want error }{
+		{nil, nil},
+		{syscall.ENOSPC, nfs3.ErrNoSpc},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EACCES}, nfs3.ErrAcces},
+		{&os.LinkError{Op: "rename", Err: syscall.EXDEV}, nfs3.ErrXDev},
+		{syscall.EMFILE, nfs3.ErrJukebox},
+		{fmt.Errorf("x: %w", fs.ErrNotExist), nfs3.ErrNoEnt},
+		{fs.ErrExist, nfs3.ErrExist},
+		{fs.ErrPermission, nfs3.ErrAcces},
+		{os.ErrClosed, nfs3.ErrJukebox},
+		{nfs3.ErrStale, nfs3.ErrStale},
+		{fmt.Errorf("x: %w", nfs3.ErrStale), nfs3.ErrStale},
+		{dir.ErrMoved, dir.ErrMoved},
+		{other, other},
+	} {
+		if got := dir.Status(c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
+	}
 }

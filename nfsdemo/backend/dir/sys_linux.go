@@ -1,12 +1,17 @@
 package dir
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
+	"strconv"
+	"time"
+	"unsafe"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -296,4 +301,264 @@ func MaxDescriptors() int {
 		return math.MaxInt
 	}
 	return int(min(lim.Cur, math.MaxInt))
+}
+
+// setFD changes owner, mode and times, in this order: a change of owner clears the set-id
+// bits, and each of them changes the ctime.
+func setFD(fd int, link bool, a *nfs3.SetAttr) error {
+	if a.SetUID || a.SetGID {
+		uid, gid := -1, -1
+		if a.SetUID {
+			uid = int(int32(a.UID))
+		}
+		if a.SetGID {
+			gid = int(int32(a.GID))
+		}
+		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+			return err
+		}
+	}
+	if a.SetMode {
+		if link {
+			return nfs3.ErrNotSupp
+		}
+		if err := chmodFD(fd, a.Mode&0o7777); err != nil {
+			return err
+		}
+	}
+	if a.AtimeHow == nfs3.DontChange && a.MtimeHow == nfs3.DontChange {
+		return nil
+	}
+	ts := []unix.Timespec{timespec(a.AtimeHow, a.Atime), timespec(a.MtimeHow, a.Mtime)}
+	return timesFD(fd, ts)
+}
+
+// chmodFD changes the mode with fchmodat2 (Linux 6.6 and later), or else by the file's name
+// in /proc.
+func chmodFD(fd int, mode uint32) error {
+	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EINVAL {
+		return chmodProc(fd, mode)
+	}
+	return err
+}
+
+func chmodProc(fd int, mode uint32) error {
+	return unix.Fchmodat(unix.AT_FDCWD, procName(fd), mode, 0)
+}
+
+// timesFD changes times. Kernels before 5.8 do not accept an empty path.
+func timesFD(fd int, ts []unix.Timespec) error {
+	err := unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		return timesProc(fd, ts)
+	}
+	return err
+}
+
+func timesProc(fd int, ts []unix.Timespec) error {
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procName(fd), ts, 0)
+}
+
+// procName is a name of an open file that leads to the file itself, even if it is a link.
+func procName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+func timespec(how nfs3.TimeHow, t nfs3.Time) unix.Timespec {
+	switch how {
+	case nfs3.ServerTime:
+		return unix.Timespec{Nsec: unix.UTIME_NOW}
+	case nfs3.ClientTime:
+		return nsecTimespec(t)
+	case nfs3.DontChange:
+	}
+	return unix.Timespec{Nsec: unix.UTIME_OMIT}
+}
+
+// nsecTimespec converts t. It limits the nanoseconds to less than a second: the kernel would
+// refuse more, or take them for one of its special values.
+func nsecTimespec(t nfs3.Time) unix.Timespec {
+	ts, _ := unix.TimeToTimespec(nfs3.Time{Sec: t.Sec, Nsec: min(t.Nsec, 999999999)}.Time())
+	return ts
+}
+
+var _ backend.ACLs = (*file)(nil)
+
+// aclVersion is that of POSIX ACLs in extended attributes (posix_acl_xattr.h): a header with it, and entries of tag,
+// permissions and id.
+const aclVersion = 2
+
+func aclName(inherited bool) string {
+	if inherited {
+		return "system.posix_acl_default"
+	}
+	return "system.posix_acl_access"
+}
+
+// ACL reads what the kernel obeys. As with the mode, nobody needs a right to see it.
+func (n *file) ACL(inherited bool) (nfs3.ACL, error) {
+	g, err := n.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer g.done()
+	b := make([]byte, 4+8*nfs3.MaxACE)
+	size, err := unix.Getxattr(procName(g.fd), aclName(inherited), b)
+	switch {
+	case errors.Is(err, unix.ENODATA):
+		return nil, nil
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil, nfs3.ErrNotSupp
+	case err != nil:
+		return nil, status(err)
+	case size < 4 || (size-4)%8 != 0 || binary.LittleEndian.Uint32(b) != aclVersion:
+		return nil, nfs3.ErrNotSupp
+	}
+	var a nfs3.ACL
+	for e := b[4:size]; len(e) > 0; e = e[8:] {
+		a = append(a, nfs3.ACE{
+			Tag: uint32(binary.LittleEndian.Uint16(e)), Perm: uint32(binary.LittleEndian.Uint16(e[2:])), ID: binary.LittleEndian.Uint32(e[4:]),
+		})
+	}
+	return a, nil
+}
+
+// SetACL has the kernel decide whether the caller may, and whether the ACL is one.
+func (n *file) SetACL(inherited bool, a nfs3.ACL) error {
+	g, err := n.hold()
+	if err != nil {
+		return err
+	}
+	defer g.done()
+	name := procName(g.fd)
+	err = n.do(func() error {
+		if len(a) == 0 {
+			if err := unix.Removexattr(name, aclName(inherited)); !errors.Is(err, unix.ENODATA) {
+				return err
+			}
+			return nil
+		}
+		b := binary.LittleEndian.AppendUint32(nil, aclVersion)
+		for _, e := range a {
+			id := ^uint32(0)
+			if e.Tag == nfs3.ACEUser || e.Tag == nfs3.ACEGroup {
+				id = e.ID
+			}
+			b = binary.LittleEndian.AppendUint16(b, uint16(e.Tag))
+			b = binary.LittleEndian.AppendUint16(b, uint16(e.Perm))
+			b = binary.LittleEndian.AppendUint32(b, id)
+		}
+		return unix.Setxattr(name, aclName(inherited), b, 0)
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nfs3.ErrNotSupp
+	}
+	if err != nil {
+		return status(err)
+	}
+	return n.settleAttr()
+}
+
+var _ backend.Quoter = (*FS)(nil)
+
+// dqblk is struct if_dqblk of linux/quota.h.
+type dqblk struct {
+	HardBlocks, SoftBlocks uint64 // of 1024 octets
+	Bytes                  uint64
+	HardFiles, SoftFiles   uint64
+	Files                  uint64
+	BytesTill, FilesTill   uint64 // seconds of Unix time
+	Valid                  uint32
+	_                      uint32
+}
+
+// Quota implements backend.Quoter. The kernel tells it to root only, or about oneself. Before Linux 5.14 there is no call that
+// needs no name of a device.
+func (f *FS) Quota(group bool, id uint32) (backend.Quota, error) {
+	const getQuota, perType = 0x800007, 8
+	typ := uintptr(0)
+	if group {
+		typ = 1
+	}
+	var d dqblk
+	_, _, e := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(f.top.fd), getQuota<<perType|typ, uintptr(id), uintptr(unsafe.Pointer(&d)), 0, 0)
+	switch {
+	case errors.Is(e, unix.EPERM):
+		return backend.Quota{}, nfs3.ErrPerm
+	case e != 0: // ESRCH: none are on; ENOSYS of the kernel, or of the file system
+		return backend.Quota{}, nfs3.ErrNotSupp
+	}
+	till := func(t uint64) time.Time {
+		if t == 0 {
+			return time.Time{}
+		}
+		return time.Unix(int64(t), 0)
+	}
+	return backend.Quota{
+		Bytes: d.Bytes, SoftBytes: d.SoftBlocks << 10, HardBytes: d.HardBlocks << 10,
+		Files: d.Files, SoftFiles: d.SoftFiles, HardFiles: d.HardFiles,
+		BytesTill: till(d.BytesTill), FilesTill: till(d.FilesTill),
+	}, nil
+}
+
+// Layout of struct linux_dirent64: ino 8, off 8, reclen 2, type 1, name.
+const (
+	direntOff  = 8
+	direntLen  = 16
+	direntType = 18
+	direntName = 19
+	direntBuf  = 32 << 10
+)
+
+// list calls fn for the names of d after cookie until fn returns false. It reports whether the
+// end was reached, and how many names were taken. Cookies are those of the file system (d_off
+// of getdents), which stay valid while names come and go.
+func (f *FS) list(d gripRef, cookie uint64, fn func(*rawEntry) bool) (eof bool, taken int, err error) {
+	if cookie > 1<<63-1 {
+		return false, 0, nfs3.ErrBadCookie
+	}
+	// Not by openat of ".": NFS lets who may read a directory list it, even if he may not search it.
+	fd, err := openat(unix.AT_FDCWD, procName(d.fd), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, 0, status(err)
+	}
+	defer unix.Close(fd)
+	if cookie != 0 {
+		if _, err := unix.Seek(fd, int64(cookie), io.SeekStart); err != nil {
+			return false, 0, nfs3.ErrBadCookie
+		}
+	}
+	buf := make([]byte, direntBuf)
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if n <= 0 || err != nil {
+			return err == nil, taken, status(err)
+		}
+		for b := buf[:n]; len(b) > direntName; {
+			size := int(binary.NativeEndian.Uint16(b[direntLen:]))
+			e := direntOf(b[:size])
+			b = b[size:]
+			if e.ino == 0 {
+				continue
+			}
+			if !fn(&e) {
+				return false, taken, nil
+			}
+			taken++
+		}
+	}
+}
+
+// direntOf reads one entry.
+func direntOf(b []byte) rawEntry {
+	name := b[direntName:]
+	if i := bytes.IndexByte(name, 0); i >= 0 {
+		name = name[:i]
+	}
+	t := b[direntType]
+	return rawEntry{
+		ino:      binary.NativeEndian.Uint64(b),
+		cookie:   binary.NativeEndian.Uint64(b[direntOff:]),
+		name:     string(name),
+		maybeDir: t == unix.DT_DIR || t == unix.DT_UNKNOWN,
+	}
 }

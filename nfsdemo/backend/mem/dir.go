@@ -2,6 +2,7 @@ package mem
 
 import (
 	"errors"
+	"sort"
 
 	"github.com/stag-rdma/stag/nfsdemo/backend"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
@@ -221,4 +222,184 @@ func (n *file) Create(name string, in *backend.Init) (backend.Node, nfs3.Attr, e
 		c.attr.Rdev = in.Rdev
 	}
 	return n.with(c)
+}
+
+// Cookies: 1 is the position after ".", 2 the one after ".."; names count on from there. A
+// directory gives each cookie once, so a name keeps its cookie.
+const dotCookies = 2
+
+// ReadDir lists the names after cookie.
+func (n *file) ReadDir(cookie uint64, verf nfs3.CookieVerf, plus bool, fn func(*nfs3.DirPlusEntry) bool) (nfs3.CookieVerf, bool, error) {
+	n.fs.mu.RLock()
+	defer n.fs.mu.RUnlock()
+	own := nfs3.CookieVerf(n.fs.boot)
+	if err := n.live(); err != nil {
+		return own, false, err
+	}
+	self, err := n.Attr()
+	if err != nil {
+		return own, false, err
+	}
+	if !n.may(&self, permR) {
+		return own, false, nfs3.ErrAcces
+	}
+	plus = plus && n.may(&self, permX) // attributes and handles are found by a search
+	if cookie != 0 && verf != own {
+		return own, false, nfs3.ErrBadCookie
+	}
+	for c := cookie; c < dotCookies; c++ {
+		name, of := ".", n.node
+		if c == 1 {
+			name, of = "..", n.parent
+		}
+		if !fn(of.entry(name, c+1, plus)) {
+			return own, false, nil
+		}
+	}
+	at := sort.Search(len(n.order), func(i int) bool { return n.order[i].cookie > cookie })
+	for _, e := range n.order[at:] {
+		if e.node != nil && !fn(e.node.entry(e.name, e.cookie, plus)) {
+			return own, false, nil
+		}
+	}
+	return own, true, nil
+}
+
+// entry returns the directory entry for n under a name.
+func (n *node) entry(name string, cookie uint64, plus bool) *nfs3.DirPlusEntry {
+	e := &nfs3.DirPlusEntry{DirEntry: nfs3.DirEntry{FileID: n.attr.FileID, Name: name, Cookie: cookie}}
+	if plus {
+		if a, err := n.Attr(); err == nil {
+			e.Attr = nfs3.SomeAttr(&a)
+			e.Handle = nfs3.SomeHandle(n.AppendHandle(nil))
+		}
+	}
+	return e
+}
+
+// Remove removes a name.
+func (n *file) Remove(name string, dir bool) error {
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	e, err := n.deletable(name)
+	switch {
+	case err != nil:
+		return err
+	case e.node.isDir() && !dir:
+		return nfs3.ErrIsDir
+	case !e.node.isDir() && dir:
+		return nfs3.ErrNotDir
+	case len(e.node.names) > 0:
+		return nfs3.ErrNotEmpty
+	}
+	n.displace(e)
+	return nil
+}
+
+// Rename moves a name.
+func (n *file) Rename(from string, to backend.Node, name string) error {
+	t, ok := to.(*file)
+	if !ok || t.fs != n.fs {
+		return nfs3.ErrXDev
+	}
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	e, err := n.deletable(from)
+	if err != nil {
+		return err
+	}
+	old, err := t.deletable(name)
+	switch {
+	case errors.Is(err, nfs3.ErrNoEnt):
+		old = nil
+	case err != nil:
+		return err
+	case old.node == e.node:
+		return nil // two names of one file (RFC 1813 Section 3.3.14)
+	}
+	if old == nil { // otherwise deletable has looked
+		if dir, err := t.Attr(); err != nil || !t.may(&dir, permW) {
+			return nfs3.ErrAcces
+		}
+	}
+	if err := n.mayMove(e.node, t.node); err != nil {
+		return err
+	}
+	if err := n.movable(e.node, t.node, old); err != nil {
+		return err
+	}
+	c := e.node
+	if old != nil {
+		t.displace(old)
+	}
+	n.take(e)
+	t.add(name, c)
+	c.relink(0)
+	return nil
+}
+
+// movable checks the kinds of a rename. The caller holds fs.mu.
+func (n *node) movable(c, to *node, old *entry) error {
+	if c.isDir() {
+		for p := to; ; p = p.parent {
+			if p == c {
+				return nfs3.ErrInval
+			}
+			if p == p.parent {
+				break
+			}
+		}
+	}
+	switch {
+	case old == nil:
+	case old.node.isDir() != c.isDir():
+		return nfs3.ErrExist
+	case len(old.node.names) > 0:
+		return nfs3.ErrNotEmpty
+	}
+	return nil
+}
+
+// displace removes an entry and one link of its file; a directory is empty. The caller holds fs.mu.
+func (n *node) displace(e *entry) {
+	c := e.node
+	n.take(e)
+	if !c.isDir() {
+		c.relink(-1)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attr.Nlink = 0
+	c.drop()
+}
+
+// Link gives a file one more name.
+func (n *file) Link(other backend.Node, name string) error {
+	c, ok := other.(*file)
+	if !ok || c.fs != n.fs {
+		return nfs3.ErrXDev
+	}
+	n.fs.mu.Lock()
+	defer n.fs.mu.Unlock()
+	switch a, err := c.Attr(); {
+	case err != nil:
+		return err
+	case c.isDir():
+		return nfs3.ErrInval
+	case a.Nlink >= linkMax:
+		return nfs3.ErrMLink
+	}
+	if err := n.searchable(); err != nil {
+		return err
+	}
+	if err := n.free(name); err != nil {
+		return err
+	}
+	if dir, err := n.Attr(); err != nil || !n.may(&dir, permW) {
+		return nfs3.ErrAcces
+	}
+	n.add(name, c.node)
+	c.relink(1)
+	return nil
 }

@@ -1,10 +1,30 @@
+// Package lockd is a lock manager: it serves NLM, and as much of NSM as that
+// needs, for the files of a [server.Server].
+//
+// A client is the pair of an address and the name that the client gives itself. What it locks goes to the
+// file system if that is a [backend.Locker], else to the memory of this process. A lock that has to wait is
+// a block: it ends when the client is told by GRANTED, when the client asks again and gets the lock, when it
+// cancels, or when it goes.
+//
+// Nobody can tell a client that is slow from one that is gone, so locks end in four ways only: UNLOCK,
+// FREE_ALL, the NOTIFY by which a client says that it has started again, and the end of this process. For
+// the last, Server keeps the names of its clients in a file. When it starts again, it tells them, and for
+// a while it gives locks only to those who held them before.
 package lockd
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,8 +36,84 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/rpc"
+	"github.com/stag-rdma/stag/transport/rpcbind"
+	"github.com/stag-rdma/stag/xdr"
 	"go.uber.org/zap"
 )
+
+// DefaultGrace is how long only reclaims are granted after a start, if some client has held locks before.
+// Clients learn within a second or two that the server is back; 45 s is for those that
+// have to be called twice.
+const DefaultGrace = 45 * time.Second
+
+// Bounds on what clients can make a Server keep.
+const (
+	maxClients  = 4096
+	maxNames    = 16  // of clients at one address
+	maxNameLen  = 255 // octets
+	maxOutgoing = 64  // calls to clients, at a time
+	maxLane     = 8   // of these to one address
+	maxUnheard  = 48  // of these to addresses that have not answered the last one, or had none
+	maxUnknown  = 2   // of these to one address
+)
+
+// Files are the files that can be locked: a [server.Server].
+type Files interface {
+	LockFile(ctx context.Context, c *server.Call, h nfs3.FileHandle, open bool) (backend.FS, []byte, error)
+}
+
+// Config says what a Server does. New copies it.
+type Config struct {
+	Files Files
+	// Shared keep the locks of file systems that other servers serve too. What a client holds there outlives this
+	// server and may have been given by another one. It needs no grace period: until its client reclaims it,
+	// nobody else gets it.
+	Shared []backend.Locker
+	// File keeps the state and the names of the clients, so that they can be told when the server
+	// is back. If empty, nothing is kept, which is right for files that end with the process.
+	File string
+	// Name is the name of this machine for its clients; if empty, the system knows it.
+	Name string
+	// Grace, if zero, is DefaultGrace.
+	Grace time.Duration
+	// Limits are those of locks that this process keeps. Its waits are those of clients that wait, and of those that
+	// were not yet told that they have their lock.
+	Limits Limits
+	// RPCBindPort is where clients' rpcbind is asked; if zero, 111.
+	RPCBindPort int
+	// Retry is the wait before a client that did not answer is called again, then twice as long each time.
+	// If zero, 2 s.
+	Retry time.Duration
+	// Logger gets lines about clients. If nil, nothing is logged.
+	Logger *zap.Logger
+}
+
+func (c *Config) fill() Config {
+	out := *c
+	if out.Name == "" {
+		out.Name, _ = os.Hostname() // clients also know us by our address
+	}
+	if out.Grace == 0 {
+		out.Grace = DefaultGrace
+	}
+	if out.RPCBindPort == 0 {
+		out.RPCBindPort = rpcbind.Port
+	}
+	if out.Retry == 0 {
+		out.Retry = 2 * time.Second
+	}
+	if out.Logger == nil {
+		out.Logger = zap.NewNop()
+	}
+	out.Limits = out.Limits.Fill()
+	out.Limits.ShareOf = shareOf
+	return out
+}
+
+// rpcbindAt is the address of a client's rpcbind.
+func (c *Config) rpcbindAt(host string) string {
+	return net.JoinHostPort(host, strconv.Itoa(c.RPCBindPort))
+}
 
 // errFull: a client is one too many.
 var errFull = errors.New("lockd: too many clients")
@@ -408,4 +504,132 @@ func (s *Server) Free(who string) int {
 		s.release(c)
 	}
 	return len(list)
+}
+
+// Readers of a UDP socket: as many calls run at a time, since locks wait elsewhere.
+const udpReaders = 4
+
+// maxDatagram is more than the longest call has: a lock with three strings of 1024 octets.
+const maxDatagram = 8192
+
+// datagram is a Handler that names the transport, which ServeMessage does not know, and answers with no more than a datagram
+// may have.
+type datagram struct{ next rpc.Handler }
+
+func (h datagram) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response) {
+	req.Network = "udp"
+	if h.next.ServeRPC(ctx, req, resp); resp.ReplySize() > maxDatagram {
+		resp.Fail(xdr.SystemErr) // a list in parts would be a wrong one
+	}
+}
+
+// Serves reports whether a program is one of a Server.
+func Serves(prog uint32) bool { return prog == NLMProgram || prog == NSMProgram }
+
+// ServeUDP answers calls that come to p, which h serves, until p is closed. Those that allow, if not nil, refuses get no answer.
+func ServeUDP(ctx context.Context, p net.PacketConn, h rpc.Handler, allow func(from net.Addr, prog uint32) bool) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, udpReaders)
+	for range udpReaders {
+		wg.Go(func() { errs <- serveUDP(ctx, p, datagram{h}, allow) })
+	}
+	wg.Wait()
+	return <-errs
+}
+
+func serveUDP(ctx context.Context, p net.PacketConn, h rpc.Handler, allow func(net.Addr, uint32) bool) error {
+	in, out := make([]byte, maxDatagram), []byte(nil)
+	for {
+		n, from, err := p.ReadFrom(in)
+		if err != nil {
+			return err
+		}
+		const prog = 12 // behind XID, direction and version (RFC 5531 Section 9)
+		if n < prog+4 || allow != nil && !allow(from, binary.BigEndian.Uint32(in[prog:])) {
+			continue
+		}
+		var ok bool
+		if out, ok = rpc.ServeMessage(ctx, h, from, in[:n], out[:0]); ok {
+			_, _ = p.WriteTo(out, from) // the caller asks again
+		}
+	}
+}
+
+// host is a client that was, or is, to be told when this server starts again.
+type host struct{ addr, name string }
+
+// kept is what is on the disk.
+type kept struct {
+	state uint32 // odd
+	hosts map[host]bool
+}
+
+// The file:
+//
+//	state 7
+//	host "192.0.2.7" "name of the client"
+//	...
+func readKept(name string) (k kept, err error) {
+	k.hosts = make(map[host]bool)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	}
+	if err != nil {
+		return k, err
+	}
+	bad := func(line []byte) error {
+		return fmt.Errorf("%s: %q is not a line of this file: remove the file, and clients that held locks will not learn that they are lost", name, line)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	for first := true; lines.Scan(); first = false {
+		if first {
+			if _, err := fmt.Sscanf(lines.Text(), "state %d", &k.state); err != nil {
+				return k, bad(lines.Bytes())
+			}
+			continue
+		}
+		var h host
+		if _, err := fmt.Sscanf(lines.Text(), "host %q %q", &h.addr, &h.name); err != nil {
+			return k, bad(lines.Bytes())
+		}
+		k.hosts[h] = true
+	}
+	return k, lines.Err()
+}
+
+// write replaces the file; it is durable when write returns.
+func (k *kept) write(name string) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "state %d\n", k.state)
+	for h := range k.hosts {
+		fmt.Fprintf(&b, "host %q %q\n", h.addr, h.name)
+	}
+	dir := filepath.Dir(name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, ".locks")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) //nolint:errcheck // it was renamed
+	_, err = tmp.Write(b.Bytes())
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), name)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

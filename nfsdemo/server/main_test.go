@@ -1,9 +1,0 @@
-package server_test
-
-import (
-	"testing"
-
-	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-)
-
-func TestMain(m *testing.M) { rdmaptest.Main(m) }
