@@ -173,7 +173,7 @@ var floors = []layer{
 
 	{name: "nfsdemo/internal/caller", modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/exports", may: []string{"nfsdemo/server", "xdr"}, modules: []string{"github.com/BurntSushi/toml"}},
-	{name: "nfsdemo/internal/sockowner", modules: []string{"golang.org/x/sys"}},
+	{name: "nfsdemo/internal/users", may: []string{"nfsdemo/server", "transport/gss"}, modules: []string{"golang.org/x/sys"}},
 	{name: "nfsdemo/internal/crew"},
 	{
 		name:    "nfsdemo/backend/backendtest", // its server that lies speaks RDMA by hand

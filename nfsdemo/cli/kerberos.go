@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
-	"github.com/stag-rdma/stag/nfsdemo/internal/principals"
+	"github.com/stag-rdma/stag/nfsdemo/internal/users"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/gss"
 	"github.com/stag-rdma/stag/transport/gss/krb5"
@@ -17,7 +17,7 @@ import (
 type kerberos struct {
 	file  string
 	said  *atomic.Pointer[exports.File] // of principals; nil: nothing
-	users *principals.Users
+	users *users.Users
 	now   atomic.Pointer[krb5.Keytab]
 }
 

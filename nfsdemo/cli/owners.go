@@ -12,8 +12,7 @@ import (
 	"weak"
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
-	"github.com/stag-rdma/stag/nfsdemo/internal/principals"
-	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
+	"github.com/stag-rdma/stag/nfsdemo/internal/users"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/xdr"
 )
@@ -23,10 +22,10 @@ type owners struct {
 	m     sync.Map     // of weak.Pointer[net.TCPAddr] to *owner
 	log   *slog.Logger // nil: nothing is logged
 	told  sync.Once
-	users principals.Users // of this machine
+	users users.Users // of this machine
 
 	mu     sync.Mutex
-	kernel *sockowner.Kernel // nil: not opened yet
+	kernel *users.Kernel // nil: not opened yet
 }
 
 // owner is a user of this machine.
@@ -41,7 +40,7 @@ func (o *owners) listen(l net.Listener) (net.Listener, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.kernel == nil {
-		k, err := sockowner.Open()
+		k, err := users.Open()
 		if err != nil {
 			return l, err
 		}
@@ -63,7 +62,7 @@ func (o *owners) close() error {
 type ownedListener struct {
 	net.Listener
 	owners *owners
-	kernel *sockowner.Kernel
+	kernel *users.Kernel
 }
 
 // device is an rdmap.Device.
@@ -100,7 +99,7 @@ func (l *ownedListener) Accept() (net.Conn, error) {
 
 // refuses says once that nobody on this machine can call. That one has closed his socket is his affair.
 func (o *owners) refuses(why error) {
-	if o.log != nil && errors.Is(why, sockowner.ErrMute) {
+	if o.log != nil && errors.Is(why, users.ErrMute) {
 		o.told.Do(func() {
 			o.log.Warn("clients on this machine are refused", "error", why, "fix", "as root: modprobe tcp_diag")
 		})

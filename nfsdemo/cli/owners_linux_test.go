@@ -19,7 +19,7 @@ import (
 
 	"github.com/stag-rdma/stag/nfsdemo/internal/caller"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
-	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
+	"github.com/stag-rdma/stag/nfsdemo/internal/users"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
@@ -267,7 +267,7 @@ func TestOwnersUntold(t *testing.T) {
 	var said bytes.Buffer
 	o := owners{log: slog.New(slog.NewTextHandler(&said, nil))}
 	for range 2 {
-		o.refuses(fmt.Errorf("%w: %w", sockowner.ErrUnknown, sockowner.ErrMute))
+		o.refuses(fmt.Errorf("%w: %w", users.ErrUnknown, users.ErrMute))
 	}
 	if n := strings.Count(said.String(), "modprobe tcp_diag"); n != 1 {
 		t.Errorf("said %d times: %s", n, said.String())

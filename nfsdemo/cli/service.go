@@ -20,7 +20,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
 	"github.com/stag-rdma/stag/nfsdemo/internal/lockd"
 	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
-	"github.com/stag-rdma/stag/nfsdemo/internal/principals"
+	"github.com/stag-rdma/stag/nfsdemo/internal/users"
 	"github.com/stag-rdma/stag/nfsdemo/mount3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/capture"
@@ -239,7 +239,7 @@ func (s *service) openNFS(context.Context) (err error) {
 	if cfg.manageGIDs {
 		sc.Groups = s.owners.users.Groups
 	}
-	if s.log != nil && !principals.Complete() && believes(sc.Exports) {
+	if s.log != nil && !users.Complete() && believes(sc.Exports) {
 		s.log.Warn("users and groups are those of /etc/passwd and /etc/group: there is no getent(1) to ask for others")
 	}
 	if s.nfs, err = server.New(sc); err != nil {

@@ -1,4 +1,4 @@
-package sockowner
+package users
 
 import (
 	"encoding/binary"
@@ -50,7 +50,7 @@ func Open() (*Kernel, error) {
 	}
 	if err != nil {
 		k.Close()
-		return nil, fmt.Errorf("sockowner: %w", err)
+		return nil, fmt.Errorf("users: %w", err)
 	}
 	return k, nil
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sockowner
+package users
 
 import "net"
 

@@ -1,4 +1,4 @@
-package sockowner_test
+package users_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/sockowner"
+	"github.com/stag-rdma/stag/nfsdemo/internal/users"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,9 +87,9 @@ func start(t *testing.T, uid uint32, what, to, from string) (wait func()) {
 	}
 }
 
-func open(t *testing.T) *sockowner.Kernel {
+func open(t *testing.T) *users.Kernel {
 	t.Helper()
-	k, err := sockowner.Open()
+	k, err := users.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, local, err := k.Owner(c); !local || !errors.Is(err, sockowner.ErrUnknown) || errors.Is(err, sockowner.ErrMute) {
+		if got, local, err := k.Owner(c); !local || !errors.Is(err, users.ErrUnknown) || errors.Is(err, users.ErrMute) {
 			t.Errorf("%s: user %d, local %v, %v", what, got, local, err)
 		}
 		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
@@ -197,7 +197,7 @@ func TestAnother(t *testing.T) {
 	}
 	refused := func(c net.Conn) {
 		t.Helper()
-		if got, local, err := k.Owner(c); !local || !errors.Is(err, sockowner.ErrUnknown) {
+		if got, local, err := k.Owner(c); !local || !errors.Is(err, users.ErrUnknown) {
 			t.Errorf("user %d, local %v, %v", got, local, err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestElsewhere(t *testing.T) {
 		{"fe80::77", "renamed", true}, // which link that is, nobody can tell any more
 	} {
 		from := claims{c, &net.TCPAddr{IP: net.ParseIP(x.ip), Port: 7, Zone: x.zone}}
-		if _, local, err := k.Owner(from); local != x.local || x.local != errors.Is(err, sockowner.ErrUnknown) {
+		if _, local, err := k.Owner(from); local != x.local || x.local != errors.Is(err, users.ErrUnknown) {
 			t.Errorf("%s: local %v, %v", x.ip, local, err)
 		}
 	}
@@ -268,7 +268,7 @@ func TestElsewhere(t *testing.T) {
 	}
 	k.Close()
 	for _, from := range []net.Conn{c, claims{c, &net.TCPAddr{IP: net.ParseIP("192.0.2.77"), Port: 7}}} {
-		if _, local, err := k.Owner(from); !local || !errors.Is(err, sockowner.ErrUnknown) {
+		if _, local, err := k.Owner(from); !local || !errors.Is(err, users.ErrUnknown) {
 			t.Errorf("without the kernel: local %v, %v", local, err)
 		}
 	}

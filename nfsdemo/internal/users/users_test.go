@@ -1,4 +1,4 @@
-package principals_test
+package users_test
 
 import (
 	"os"
@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stag-rdma/stag/nfsdemo/internal/principals"
+	"github.com/stag-rdma/stag/nfsdemo/internal/users"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/gss"
 )
 
 // TestWho: who is a user, and who is nobody.
 func TestWho(t *testing.T) {
-	u := principals.Users{Lookup: func(w principals.Who) (server.User, bool) {
+	u := users.Users{Lookup: func(w users.Who) (server.User, bool) {
 		return server.User{UID: uint32(len(w.Name)), GIDs: []uint32{1}}, w.Name != "stranger"
 	}}
 	u.Set([]string{"STAG.TEST"}, map[string]string{"host/backup@STAG.TEST": "backup", "alice@OTHER": "al", `a\@b@STAG.TEST`: "odd"})
@@ -38,7 +38,7 @@ func TestWho(t *testing.T) {
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		u := principals.Users{Lookup: func(w principals.Who) (server.User, bool) {
+		u := users.Users{Lookup: func(w users.Who) (server.User, bool) {
 			asked++
 			return server.User{UID: 7, GIDs: []uint32{7}}, w.Name == "alice"
 		}}
@@ -71,7 +71,7 @@ func TestKept(t *testing.T) {
 func TestAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, asked atomic.Int32
-		u := principals.Users{Lookup: func(w principals.Who) (server.User, bool) {
+		u := users.Users{Lookup: func(w users.Who) (server.User, bool) {
 			most.Store(max(most.Load(), running.Add(1)))
 			asked.Add(1)
 			time.Sleep(4 * time.Second)
@@ -123,10 +123,10 @@ func TestGetent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	if !principals.Complete() {
+	if !users.Complete() {
 		t.Error("getent is not seen")
 	}
-	var u principals.Users
+	var u users.Users
 	u.Set([]string{"R"}, nil)
 	ann := server.User{UID: 7001, GIDs: []uint32{7000, 1, 2, 3}}
 	if got, ok := u.Of(gss.Principal{Name: "ann@R"}); !ok || !reflect.DeepEqual(got, ann) {
@@ -148,7 +148,7 @@ func TestSystem(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	var u principals.Users
+	var u users.Users
 	u.Set([]string{"R"}, nil)
 	got, ok := u.Of(gss.Principal{Name: me.Username + "@R"})
 	if !ok || strconv.Itoa(int(got.UID)) != me.Uid || strconv.Itoa(int(got.GIDs[0])) != me.Gid {

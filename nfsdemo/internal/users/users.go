@@ -1,8 +1,10 @@
-// Package principals says which users of this machine the principals of Kerberos and the numbers of AUTH_SYS are.
-package principals
+// Package users says which users of this machine callers are: the principals of Kerberos, the numbers of AUTH_SYS, and who has
+// the other end of a TCP connection.
+package users
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os/exec"
 	"os/user"
@@ -17,6 +19,13 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport/gss"
 )
+
+// ErrUnknown means that the other end is on this machine, and it is not certain whose it is: its process has closed it, or
+// the kernel does not say.
+var ErrUnknown = errors.New("the owner of the connection is unknown")
+
+// ErrMute, which comes with ErrUnknown, means that the kernel tells nothing of any socket, for want of tcp_diag.
+var ErrMute = errors.New("the kernel does not say whose sockets are")
 
 // Who is a user by name, or if that is "", by number.
 type Who struct {
