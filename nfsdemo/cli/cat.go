@@ -35,8 +35,11 @@ func (s *session) cat(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	if err := mustBeFile(r.n); err != nil {
-		return r.fail(err)
+	switch { // READ refuses them
+	case r.n.IsDir():
+		return r.fail(errIsDir)
+	case !r.n.IsRegular():
+		return r.fail(errNotRegular)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -48,17 +51,6 @@ func (s *session) cat(ctx context.Context, arg string) error {
 	}
 	if err != nil {
 		return r.fail(err)
-	}
-	return nil
-}
-
-// mustBeFile returns an error for what READ and WRITE refuse.
-func mustBeFile(n *nfsclient.Node) error {
-	switch {
-	case n.IsDir():
-		return errIsDir
-	case !n.IsRegular():
-		return errNotRegular
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,8 @@ type stepJSON struct {
 
 // demoCmd is the command demo.
 func (a *app) demoCmd() *cobra.Command {
-	return a.demoFlags(&cobra.Command{
+	most, rules := 0, rfc8166
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show both ends in one process",
 		Long: `demo starts a server of a temporary directory and a client, which speak NFSv3 over
@@ -62,22 +62,17 @@ Write (reads) or inline in Sends.`,
 		Example: `  nfsdemo demo
   nfsdemo demo --json | jq -s 'map(.calls) | add'`,
 		Args: nArgs(0, 0, "no arguments"),
-	})
-}
-
-// demoFlags adds the flags of demo.
-func (a *app) demoFlags(cmd *cobra.Command) *cobra.Command {
-	most, rules := 0, rfc8166
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if most < 0 {
+				return usagef("--max %d: want 0 or more", most)
+			}
+			d := &demo{a: a, profile: rules}
+			return d.run(cmd.Context(), most)
+		},
+	}
 	addProfileFlag(cmd, &rules)
 	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON object per step")
 	cmd.Flags().IntVar(&most, "max", demoSizes[len(demoSizes)-1], "skip files with more `octets`")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if most < 0 {
-			return usagef("--max %d: want 0 or more", most)
-		}
-		d := &demo{a: a, profile: rules}
-		return d.run(cmd.Context(), most)
-	}
 	return cmd
 }
 
@@ -167,9 +162,9 @@ func (d *demo) take(ctx context.Context, s step) error {
 	err := s.do(ctx)
 	row := stepJSON{Step: s.name, Seconds: time.Since(start).Seconds()}
 	if d.c != nil {
-		m := delta(before, d.c.Stats())
-		row.Calls, row.RDMARead, row.RDMAWrite = m.Calls, m.OctetsRead, m.OctetsWritten
-		row.Inline, row.Credits = m.OctetsInline, m.Credits
+		now := d.c.Stats()
+		row.Calls, row.RDMARead, row.RDMAWrite = now.Calls-before.Calls, now.OctetsRead-before.OctetsRead, now.OctetsWritten-before.OctetsWritten
+		row.Inline, row.Credits = now.OctetsInline-before.OctetsInline, now.Credits
 	}
 	d.rows = append(d.rows, row)
 	return err
@@ -260,20 +255,12 @@ func (d *demo) read(ctx context.Context, n int) error {
 	if done, err := d.c.ReadTo(ctx, node, d.back[:n:n], nil); err != nil || done != int64(n) {
 		return errors.Join(err, fmt.Errorf("read %d of %d octets", done, n))
 	}
-	if !bytes.Equal(d.back[:n], d.data[:n]) {
-		return fmt.Errorf("what was read differs from what was written at octet %d", firstDifference(d.back[:n], d.data[:n]))
-	}
-	return nil
-}
-
-// firstDifference returns the first index at which a and b, of equal length, differ.
-func firstDifference(a, b []byte) int {
-	for i := range a {
-		if a[i] != b[i] {
-			return i
+	for i, b := range d.back[:n] {
+		if b != d.data[i] {
+			return fmt.Errorf("what was read differs from what was written at octet %d", i)
 		}
 	}
-	return len(a)
+	return nil
 }
 
 // mkdir makes nested directories, and a symbolic link to the inner one.

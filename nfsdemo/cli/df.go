@@ -80,13 +80,8 @@ func spaceRow(r *remote, fs *nfs3.FSStatRes, inodes bool) []string {
 	used := total - min(free, total)
 	percent := "-"
 	if used+avail > 0 {
-		percent = fmt.Sprintf("%d%%", usedPercent(used, avail))
+		share := float64(used) / (float64(used) + float64(avail)) * 100 // of what can be used
+		percent = fmt.Sprintf("%d%%", int(share+0.999999))              // rounded up
 	}
 	return []string{r.c.Export(), show(total), show(used), show(avail), percent, r.arg}
-}
-
-// usedPercent is the used share of the usable space, in percent, rounded up.
-func usedPercent(used, avail uint64) int {
-	share := float64(used) / (float64(used) + float64(avail)) * 100
-	return int(share + 0.999999)
 }

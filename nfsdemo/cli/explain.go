@@ -57,21 +57,13 @@ func explain(err error) string {
 	if h := hint(err); h != "" {
 		s += ": " + h
 	}
-	return shortened(quoteName(strings.ReplaceAll(s, "\n", "; "))) // a server may have chosen a part of it
-}
-
-// Of a line of more than lineMost octets, lineEdge of each end are left: a path may have 4096, and then what is
-// wrong is hard to find.
-const (
-	lineMost = 1000
-	lineEdge = 400
-)
-
-func shortened(s string) string {
-	if len(s) <= lineMost {
-		return s
+	s = quoteName(strings.ReplaceAll(s, "\n", "; ")) // a server may have chosen a part of it
+	// A path may have 4096 octets, and then what is wrong is hard to find.
+	const most, edge = 1000, 400
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:edge], "") + " ... " + strings.ToValidUTF8(s[len(s)-edge:], "")
 	}
-	return strings.ToValidUTF8(s[:lineEdge], "") + " ... " + strings.ToValidUTF8(s[len(s)-lineEdge:], "")
+	return s
 }
 
 // reason says what is wrong, in the words of the layer that knows best.
@@ -112,7 +104,11 @@ func ofCard(err error) error {
 func dialReason(e *dialError) string {
 	switch {
 	case errors.Is(e, syscall.ECONNREFUSED):
-		return e.u.String() + ": connection refused by " + refusedBy(e, e.u.Addr())
+		by := e.u.Addr()
+		if oe, ok := errors.AsType[*net.OpError](e.err); ok && oe.Addr != nil { // it may be that of MOUNT
+			by = oe.Addr.String()
+		}
+		return e.u.String() + ": connection refused by " + by
 	case isTimeout(e):
 		return fmt.Sprintf("%s: no answer from %s in time", e.u, e.u.Addr())
 	}
@@ -153,14 +149,6 @@ func hungUp(err error) bool {
 		}
 	}
 	return false
-}
-
-// refusedBy names the address that refused, which may be that of MOUNT.
-func refusedBy(err error, def string) string {
-	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Addr != nil {
-		return oe.Addr.String()
-	}
-	return def
 }
 
 // hint says what a user can do; "" if there is nothing to say.

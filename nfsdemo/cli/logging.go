@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
-	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/transport"
 	"go.uber.org/zap"
 )
@@ -85,28 +84,21 @@ func (a *app) logHandler(level string) (slog.Handler, error) {
 	default:
 		return nil, usagef("--log-format %q: want text or json", a.logFormat)
 	}
-	opts.ReplaceAttr = shortTime
 	out := a.stderr
-	if ok, err := journal.StderrIsJournalStream(); ok && err == nil {
-		out, opts.ReplaceAttr = journalWriter{out}, noTime
+	journald, err := journal.StderrIsJournalStream()
+	if journald = journald && err == nil; journald {
+		out = journalWriter{out}
 	}
-	return slog.NewTextHandler(out, opts), nil
-}
-
-// shortTime leaves milliseconds in the time of a line.
-func shortTime(groups []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey && len(groups) == 0 {
+	opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+		switch {
+		case a.Key != slog.TimeKey || len(groups) > 0:
+			return a
+		case journald: // which has the time
+			return slog.Attr{}
+		}
 		return slog.String(a.Key, a.Value.Time().Format("2006-01-02T15:04:05.000Z07:00"))
 	}
-	return a
-}
-
-// noTime leaves out the time, which the journal has.
-func noTime(groups []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey && len(groups) == 0 {
-		return slog.Attr{}
-	}
-	return a
+	return slog.NewTextHandler(out, opts), nil
 }
 
 // journalWriter writes the level of each line as the journal understands it (sd-daemon(3)).
@@ -121,11 +113,4 @@ func (j journalWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return j.w.Write(p)
-}
-
-// addLogFlags declares --log and --log-format.
-func (a *app) addLogFlags(cmd *cobra.Command) {
-	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.log, "log", "", "log to standard error, this `level` and above: debug, info, warn, error (serve and proxy: info)")
-	flags.StringVar(&a.logFormat, "log-format", formatText, "`form` of the log: text or json")
 }

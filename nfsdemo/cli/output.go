@@ -207,22 +207,13 @@ func printStats(w io.Writer, who string, s rpc.Stats) {
 	if n := s.Replayed + s.Joined; n > 0 {
 		fmt.Fprintf(w, "%s: %d repeated calls were not run again\n", who, n)
 	}
-	if r := refusals(s); r != "" {
-		fmt.Fprintf(w, "%s: %s\n", who, r)
+	if s.NotAllowed+s.TooMany+s.SlowPeers > 0 {
+		fmt.Fprintf(w, "%s: refused %d connections of clients that are not allowed and %d beyond the limits; closed %d that were too slow\n",
+			who, s.NotAllowed, s.TooMany, s.SlowPeers)
 	}
 	if s.Retransmits > 0 {
 		fmt.Fprintf(w, "%s: %d connections, %d calls sent again\n", who, s.Accepted, s.Retransmits)
 	}
-}
-
-// delta returns what was counted between two snapshots.
-func delta(before, after rpc.Stats) (d rpc.Stats) {
-	d.Calls = after.Calls - before.Calls
-	d.OctetsRead = after.OctetsRead - before.OctetsRead
-	d.OctetsWritten = after.OctetsWritten - before.OctetsWritten
-	d.OctetsInline = after.OctetsInline - before.OctetsInline
-	d.Credits = after.Credits
-	return d
 }
 
 // progressDelay is how long a run lasts before its bar appears.
@@ -248,16 +239,10 @@ type progress struct {
 
 // newProgress returns nil if w is not a terminal, or if quiet is set.
 func newProgress(w io.Writer, quiet bool) *progress {
-	if quiet || !isTerminal(w) {
+	if f, ok := w.(*os.File); quiet || !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
 	return &progress{w: w, start: time.Now()}
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // change changes p by f and draws the bar.
@@ -365,13 +350,4 @@ func quoteName(name string) string {
 		return r
 	}
 	return strings.Map(clean, name)
-}
-
-// refusals says what a server has refused; "" if it has refused nothing.
-func refusals(s rpc.Stats) string {
-	if s.NotAllowed+s.TooMany+s.SlowPeers == 0 {
-		return ""
-	}
-	return fmt.Sprintf("refused %d connections of clients that are not allowed and %d beyond the limits; closed %d that were too slow",
-		s.NotAllowed, s.TooMany, s.SlowPeers)
 }

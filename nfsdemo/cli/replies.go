@@ -117,7 +117,7 @@ func (a *app) tell(r *replies.Client) {
 	}
 	answered, asked := r.Recovered(), r.Unanswered()
 	for _, x := range answered {
-		fmt.Fprintf(a.stderr, "nfsdemo: a call of an earlier run was answered: %s\n", replyText(x))
+		fmt.Fprintf(a.stderr, "nfsdemo: a call of an earlier run was answered: %s, call %d.%08x: %s\n", procText(x.Prog, x.Vers, x.Proc), x.Epoch, x.XID, resultText(x))
 		r.Done(x.Seq)
 	}
 	for _, i := range asked {
@@ -227,11 +227,6 @@ func procText(prog, vers, proc uint32) string {
 		return nfs3.Proc(proc).String()
 	}
 	return fmt.Sprintf("%d.%d.%d", prog, vers, proc)
-}
-
-// replyText describes a call and its reply.
-func replyText(r *replies.Record) string {
-	return fmt.Sprintf("%s, call %d.%08x: %s", procText(r.Prog, r.Vers, r.Proc), r.Epoch, r.XID, resultText(r))
 }
 
 // resultText describes a reply.

@@ -182,8 +182,10 @@ func (a *app) frame(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	a.addLogFlags(cmd)
-	cmd.PersistentFlags().StringVar(&a.pcap, "pcap", "", "record the connections in this `file`, a pcapng capture for Wireshark")
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&a.log, "log", "", "log to standard error, this `level` and above: debug, info, warn, error (serve and proxy: info)")
+	flags.StringVar(&a.logFormat, "log-format", formatText, "`form` of the log: text or json")
+	flags.StringVar(&a.pcap, "pcap", "", "record the connections in this `file`, a pcapng capture for Wireshark")
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return a.startCapture() }
 }
 

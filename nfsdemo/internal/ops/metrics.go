@@ -86,7 +86,7 @@ func statusName(i int) string {
 	return nfs3.Status(i).String()
 }
 
-// count counts a call that has been served.
+// count counts a call that has been served. Of its results it reads only the status, and how much a READ or WRITE has moved.
 func (c *Calls) count(req *rpc.Request, resp *rpc.Response, begun time.Time) {
 	took, n := time.Since(begun), 0
 	if req.Network != networks[0] {
@@ -95,22 +95,48 @@ func (c *Calls) count(req *rpc.Request, resp *rpc.Response, begun time.Time) {
 	if req.Proc >= nfs3.ProcCount {
 		return // it has no name, and a client could make any number of them
 	}
-	c.part(req, resp, begun, took)
 	s := &c.series[n][req.Proc]
 	i := max(bits.Len64(uint64(took.Microseconds()))-bits.Len64(firstBucket-1), 0)
 	s.buckets[min(i, buckets)].Add(1)
 	s.nanos.Add(uint64(took))
-	if req.Proc == uint32(nfs3.ProcNull) {
-		return
-	}
+	var read, written, ioErrors uint64
 	d := xdr.NewDecoder(resp.Results)
-	switch st := nfs3.Status(d.Uint32()); {
+	switch proc, st := nfs3.Proc(req.Proc), nfs3.Status(d.Uint32()); {
+	case proc == nfs3.ProcNull:
 	case d.Err() != nil || resp.Stat != xdr.Success:
 		s.errors[noStatus].Add(1)
 	case st != nfs3.OK:
 		s.errors[statusIndex(st)].Add(1)
+		if st == nfs3.ErrIO {
+			ioErrors = 1
+		}
+	case proc == nfs3.ProcRead: // post_op_attr, count (RFC 1813 Section 3.3.6)
+		if d.Bool() {
+			d.Skip(attrLen)
+		}
+		read = uint64(d.Uint32())
+	case proc == nfs3.ProcWrite: // wcc_data, count (Section 3.3.7)
+		if d.Bool() {
+			d.Skip(wccLen)
+		}
+		if d.Bool() {
+			d.Skip(attrLen)
+		}
+		written = uint64(d.Uint32())
 	}
+	path := ""
+	if c.ExportOf != nil {
+		args := xdr.NewDecoder(req.Args)
+		path = c.ExportOf(args.Opaque(nfs3.MaxHandle)) // the first one is that of what the call is about; nil if there is none
+	}
+	c.tallies.add(path, peeraddr.IP(req.RemoteAddr), begun, took, read, written, ioErrors)
 }
+
+// Lengths of fattr3 and wcc_attr in octets (RFC 1813 Section 2.6).
+const (
+	attrLen = 84
+	wccLen  = 24
+)
 
 // mounted counts a MNT. c may be nil.
 func (c *Calls) mounted(granted bool) {
@@ -325,8 +351,7 @@ type tallies struct {
 }
 
 // add counts a call of an export and of a client. A path "" is of no export, and an address may be none.
-func (t *tallies) add(path string, client netip.Addr, begun time.Time, took time.Duration, req *rpc.Request, resp *rpc.Response) {
-	read, written, ioErrors := moved(req, resp)
+func (t *tallies) add(path string, client netip.Addr, begun time.Time, took time.Duration, read, written, ioErrors uint64) {
 	t.mu.RLock()
 	e, c := t.exports[path], t.clients[client]
 	t.mu.RUnlock()
@@ -380,37 +405,6 @@ func (t *tallies) begin(path string, client netip.Addr, now time.Time) (e, c *ta
 	return e, c
 }
 
-// moved returns the octets that a READ or WRITE has moved, and 1 if a call has failed with NFS3ERR_IO.
-func moved(req *rpc.Request, resp *rpc.Response) (read, written, ioErrors uint64) {
-	d := xdr.NewDecoder(resp.Results)
-	switch st := nfs3.Status(d.Uint32()); {
-	case nfs3.Proc(req.Proc) == nfs3.ProcNull || resp.Stat != xdr.Success:
-	case st == nfs3.ErrIO:
-		return 0, 0, 1
-	case st != nfs3.OK:
-	case nfs3.Proc(req.Proc) == nfs3.ProcRead: // post_op_attr, count (RFC 1813 Section 3.3.6)
-		if d.Bool() {
-			d.Skip(attrLen)
-		}
-		read = uint64(d.Uint32())
-	case nfs3.Proc(req.Proc) == nfs3.ProcWrite: // wcc_data, count (Section 3.3.7)
-		if d.Bool() {
-			d.Skip(wccLen)
-		}
-		if d.Bool() {
-			d.Skip(attrLen)
-		}
-		written = uint64(d.Uint32())
-	}
-	return read, written, 0
-}
-
-// Lengths of fattr3 and wcc_attr in octets (RFC 1813 Section 2.6).
-const (
-	attrLen = 84
-	wccLen  = 24
-)
-
 // Busy is what was counted of a client, or of an export.
 type Busy struct {
 	Name    string        `json:"name"` // its address, or path
@@ -446,21 +440,6 @@ func (c *Calls) Busiest() (clients, exports []Busy) {
 	slices.SortFunc(clients, func(a, b Busy) int { return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name)) })
 	slices.SortFunc(exports, func(a, b Busy) int { return cmp.Compare(a.Name, b.Name) })
 	return clients[:min(len(clients), shown)], exports
-}
-
-// handleOf returns the first handle of a call, which is that of what it is about.
-func handleOf(req *rpc.Request) nfs3.FileHandle {
-	d := xdr.NewDecoder(req.Args)
-	return d.Opaque(nfs3.MaxHandle) // nil if there is none
-}
-
-// part counts a call where it belongs.
-func (c *Calls) part(req *rpc.Request, resp *rpc.Response, begun time.Time, took time.Duration) {
-	path := ""
-	if c.ExportOf != nil {
-		path = c.ExportOf(handleOf(req))
-	}
-	c.tallies.add(path, peeraddr.IP(req.RemoteAddr), begun, took, req, resp)
 }
 
 // partDescs are the metrics of each export, and of each of the busiest clients.

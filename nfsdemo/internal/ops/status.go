@@ -101,27 +101,9 @@ type Client struct {
 // Problem is something that needs somebody's attention.
 type Problem struct {
 	Export string    `json:"export,omitempty"`
-	Log    string    `json:"log,omitempty"`
-	File   string    `json:"file,omitempty"`   // name of the log's file
-	Record uint64    `json:"record,omitempty"` // 0: the log cannot be read
-	Lease  uint64    `json:"lease,omitempty"`
 	Error  string    `json:"error"`
 	Remedy string    `json:"remedy,omitempty"` // what to do
 	Since  time.Time `json:"since,omitzero"`
-}
-
-// String returns one line.
-func (p *Problem) String() string {
-	s := "push log " + p.Log
-	switch {
-	case p.Export != "":
-		s = "export " + p.Export
-	case p.File != "":
-		s = p.File
-	case p.Log == "":
-		return p.Error
-	}
-	return s + ": " + p.Error + " (" + p.Remedy + ")"
 }
 
 // Server answers the requests. Set the fields before the first one.
