@@ -221,15 +221,8 @@ var errNoRoom = errors.New("no room")
 
 func (noRoom) Write([]byte) (int, error) { return 0, errNoRoom }
 
-// mustURL parses a URL that is known to be good.
-func mustURL(t *testing.T, s string) *nfsclient.URL {
-	t.Helper()
-	u := must(nfsclient.ParseURL(s))(t)
-	return u
-}
-
 func TestExplain(t *testing.T) {
-	rdma, tcp := mustURL(t, "nfs+rdma://h/x"), mustURL(t, "nfs://h/x")
+	rdma, tcp := must(nfsclient.ParseURL("nfs+rdma://h/x"))(t), must(nfsclient.ParseURL("nfs://h/x"))(t)
 	op := func(op rpc.Op, err error) error { return &rpc.OpError{Op: op, Addr: "h:1", Err: err} }
 	status := func(s nfs3.Status) error {
 		return &fs.PathError{Op: "lookup", Path: "/x", Err: &nfsclient.StatusError{Proc: nfs3.ProcLookup, Status: s}}

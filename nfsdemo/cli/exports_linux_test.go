@@ -36,8 +36,8 @@ func TestKernelMountChanges(t *testing.T) {
 		})
 	}()
 	for begun := false; !begun; {
-		check(t, unix.Mount("none", at, "tmpfs", 0, ""))
-		check(t, unix.Unmount(at, 0))
+		noErr(t, unix.Mount("none", at, "tmpfs", 0, ""))
+		noErr(t, unix.Unmount(at, 0))
 		select {
 		case <-heard:
 			begun = true
@@ -45,9 +45,9 @@ func TestKernelMountChanges(t *testing.T) {
 		}
 	}
 	for range 10 { // at most two that are heard are of before
-		check(t, unix.Mount("none", at, "tmpfs", 0, ""))
+		noErr(t, unix.Mount("none", at, "tmpfs", 0, ""))
 		<-heard
-		check(t, unix.Unmount(at, 0))
+		noErr(t, unix.Unmount(at, 0))
 		<-heard
 	}
 	cancel()
@@ -61,14 +61,14 @@ func TestKernelPlaces(t *testing.T) {
 	}
 	d := t.TempDir()
 	at, state := filepath.Join(d, "at"), filepath.Join(d, "var", "state")
-	check(t, os.Mkdir(at, 0o755))
-	check(t, os.MkdirAll(state, 0o755))
+	noErr(t, os.Mkdir(at, 0o755))
+	noErr(t, os.MkdirAll(state, 0o755))
 	cfg := &serviceConfig{state: state}
 	for _, from := range []string{state, filepath.Dir(state)} {
-		check(t, cfg.checkPlaces(one(at), inside))
-		check(t, unix.Mount(from, at, "", unix.MS_BIND, ""))
+		noErr(t, cfg.checkPlaces(one(at), inside))
+		noErr(t, unix.Mount(from, at, "", unix.MS_BIND, ""))
 		err := cfg.checkPlaces(one(at), inside)
-		check(t, unix.Unmount(at, 0))
+		noErr(t, unix.Unmount(at, 0))
 		if err == nil {
 			t.Errorf("an export where %s is mounted too", from)
 		}
@@ -87,9 +87,9 @@ func TestKernelCross(t *testing.T) {
 	mount := func(i int) {
 		t.Helper()
 		image := filepath.Join(d, fmt.Sprint(i))
-		check(t, os.WriteFile(image, nil, 0o600))
-		check(t, os.Truncate(image, 64<<20))
-		check(t, os.MkdirAll(at[i], 0o755))
+		noErr(t, os.WriteFile(image, nil, 0o600))
+		noErr(t, os.Truncate(image, 64<<20))
+		noErr(t, os.MkdirAll(at[i], 0o755))
 		for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, at[i]}} {
 			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
 				t.Skip(err)
@@ -98,16 +98,16 @@ func TestKernelCross(t *testing.T) {
 			}
 		}
 		t.Cleanup(func() { _ = unix.Unmount(at[i], unix.MNT_DETACH) })
-		check(t, os.WriteFile(filepath.Join(at[i], "x"), []byte{byte(i)}, 0o644))
+		noErr(t, os.WriteFile(filepath.Join(at[i], "x"), []byte{byte(i)}, 0o644))
 	}
 	mount(0)
 	mount(1)
 	for _, dir := range at[2:] {
-		check(t, os.Mkdir(dir, 0o755))
+		noErr(t, os.Mkdir(dir, 0o755))
 	}
-	check(t, unix.Mount("none", at[3], "tmpfs", 0, ""))
+	noErr(t, unix.Mount("none", at[3], "tmpfs", 0, ""))
 	t.Cleanup(func() { _ = unix.Unmount(at[3], unix.MNT_DETACH) })
-	check(t, os.WriteFile(filepath.Join(at[3], "secret"), nil, 0o644))
+	noErr(t, os.WriteFile(filepath.Join(at[3], "secret"), nil, 0o644))
 
 	s := started(t, &serviceConfig{
 		exports: []exports.Export{{Export: server.Export{Path: export, Squash: server.SquashNone}, Cross: true}},
@@ -120,15 +120,15 @@ func TestKernelCross(t *testing.T) {
 		}, path, " is not served, or is: ", want)
 	}
 	c, err := client(t, s, export)
-	check(t, err)
+	noErr(t, err)
 	fsids := map[uint64]bool{c.Root().Attr.FSID: true}
 	cross := func(i int) *nfsclient.Node {
 		t.Helper()
 		served(at[i], true)
 		dir, err := c.Lookup(t.Context(), at[i])
-		check(t, err)
+		noErr(t, err)
 		x, err := c.Lookup(t.Context(), filepath.Join(at[i], "x"))
-		check(t, err)
+		noErr(t, err)
 		buf := make([]byte, 1)
 		if _, err := c.ReadAt(t.Context(), x, buf, 0); err != nil || buf[0] != byte(i) || fsids[dir.Attr.FSID] || x.Attr.FSID != dir.Attr.FSID {
 			t.Errorf("%s: %v, %v, file system %x", at[i], buf, err, dir.Attr.FSID)
@@ -146,7 +146,7 @@ func TestKernelCross(t *testing.T) {
 	if err := unix.Unmount(at[2], 0); err != unix.EBUSY {
 		t.Errorf("umount of a disk that is served: %v", err)
 	}
-	check(t, unix.Unmount(at[2], unix.MNT_DETACH))
+	noErr(t, unix.Unmount(at[2], unix.MNT_DETACH))
 	served(at[2], false)
 	if err := c.Refresh(t.Context(), x); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("of a disk that is gone: %v", err)
@@ -178,11 +178,11 @@ func TestKernelDisk(t *testing.T) {
 	}
 	d := t.TempDir()
 	at := filepath.Join(d, "disk")
-	check(t, os.Mkdir(at, 0o755))
+	noErr(t, os.Mkdir(at, 0o755))
 	for _, image := range []string{"one", "another"} {
 		image = filepath.Join(d, image)
-		check(t, os.WriteFile(image, nil, 0o600))
-		check(t, os.Truncate(image, 64<<20))
+		noErr(t, os.WriteFile(image, nil, 0o600))
+		noErr(t, os.Truncate(image, 64<<20))
 		run("mkfs.ext4", "-q", image)
 	}
 	mount := func(image string) { run("mount", "-o", "loop", filepath.Join(d, image), at) }
@@ -198,7 +198,7 @@ func TestKernelDisk(t *testing.T) {
 		t.Helper()
 		list = all
 		_, err := s.reload()
-		check(t, err)
+		noErr(t, err)
 	}
 	free := func(what string) {
 		t.Helper()
@@ -210,11 +210,11 @@ func TestKernelDisk(t *testing.T) {
 	mount("one")
 	settled(t, s, 0)
 	c, err := client(t, s, at)
-	check(t, err)
+	noErr(t, err)
 	x, err := c.Create(t.Context(), c.Root(), "x", 0o644, false)
-	check(t, err)
+	noErr(t, err)
 	_, err = c.WriteFrom(t.Context(), x, strings.NewReader("x"), 1, nil)
-	check(t, err)
+	noErr(t, err)
 	if err := unix.Unmount(at, 0); err != unix.EBUSY {
 		t.Errorf("umount of a disk that is served: %v", err)
 	}
@@ -234,12 +234,12 @@ func TestKernelDisk(t *testing.T) {
 	}
 	mount("one")
 	settled(t, s, 0)
-	check(t, reads(x)) // it is back
+	noErr(t, reads(x)) // it is back
 	reload(other, disk)
-	check(t, reads(x)) // opened anew
+	noErr(t, reads(x)) // opened anew
 
 	_, err = s.unexport(t.Context(), at)
-	check(t, err)
+	noErr(t, err)
 	free("unexported:")
 	if err := reads(x); !errors.Is(err, nfs3.ErrStale) {
 		t.Errorf("unexported: %v", err)
@@ -247,9 +247,9 @@ func TestKernelDisk(t *testing.T) {
 	mount("one")
 	reload(other, disk)
 	settled(t, s, 0)
-	check(t, reads(x))
+	noErr(t, reads(x))
 
-	check(t, unix.Unmount(at, unix.MNT_DETACH))
+	noErr(t, unix.Unmount(at, unix.MNT_DETACH))
 	settled(t, s, 1)
 	if err := reads(x); !errors.Is(err, nfs3.ErrJukebox) {
 		t.Errorf("pulled: %v", err)
@@ -265,7 +265,7 @@ func TestKernelDisk(t *testing.T) {
 	// Without the option, what a disk has hidden is not served in its place until somebody says so.
 	disk.Mountpoint = ""
 	reload(other, disk)
-	check(t, unix.Unmount(at, unix.MNT_DETACH))
+	noErr(t, unix.Unmount(at, unix.MNT_DETACH))
 	settled(t, s, 1)
 	s.set.look()
 	reload(other, disk)

@@ -61,7 +61,7 @@ func newKDC(t *testing.T, name string, users ...string) *realm {
 	}
 	r := &realm{t: t, name: name, dir: t.TempDir()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	noErr(t, err)
 	addr := l.Addr().String()
 	l.Close()
 	r.addr = addr
@@ -76,10 +76,10 @@ func newKDC(t *testing.T, name string, users ...string) *realm {
 	kdc := exec.Command("krb5kdc", "-n", "-r", name)
 	kdc.Env = r.env()
 	log, err := os.Create(r.dir + "/kdc.log")
-	check(t, err)
+	noErr(t, err)
 	defer log.Close()
 	kdc.Stdout, kdc.Stderr = log, log
-	check(t, kdc.Start())
+	noErr(t, kdc.Start())
 	t.Cleanup(func() {
 		_ = kdc.Process.Kill()
 		_ = kdc.Wait()
@@ -95,7 +95,7 @@ func newKDC(t *testing.T, name string, users ...string) *realm {
 }
 
 func (r *realm) write(name, text string) {
-	check(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
+	noErr(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
 }
 
 // run runs a program of Kerberos.
@@ -139,12 +139,12 @@ func TestKerberos(t *testing.T) {
 	s := started(t, &serviceConfig{exports: e, memory: true, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
 	at := func(scheme string, l net.Listener) string {
 		_, port, err := net.SplitHostPort(l.Addr().String())
-		check(t, err)
+		noErr(t, err)
 		return scheme + "://localhost:" + port + "/krb"
 	}
 	urls := []string{at("nfs+rdma", s.rdma), at("nfs", s.tcp)}
 	data := filepath.Join(r.dir, "data")
-	check(t, os.WriteFile(data, []byte(strings.Repeat("all work and no play ", 20_000)), 0o600))
+	noErr(t, os.WriteFile(data, []byte(strings.Repeat("all work and no play ", 20_000)), 0o600))
 	n := 0
 	for user, owner := range map[string]string{"daemon": "1", "ops/admin": "1", "stranger": "65534", "root/admin": "65534"} {
 		r.kinit(user)
@@ -176,7 +176,7 @@ func TestKerberos(t *testing.T) {
 	if l, err := net.Listen("tcp", "127.0.0.1:2049"); err == nil { // else somebody has it
 		_, mount, _ := net.SplitHostPort(s.tcp.Addr().String())
 		doctorSays(t, "krb5p", urls[0]+"?mountport="+mount, "ok       Kerberos")
-		check(t, l.Close())
+		noErr(t, l.Close())
 		doctorSays(t, "krb5p", urls[0]+"?mountport="+mount, "warning  Kerberos", "--tcp :2049")
 	}
 	plain := started(t, &serviceConfig{exports: one("/krb"), memory: true, tcp: "127.0.0.1:0", config: &transport.Config{}})
@@ -203,12 +203,12 @@ func TestKerberos(t *testing.T) {
 	}
 	// Another key: the ticket is one for keys that are gone.
 	r.kinit("daemon")
-	check(t, os.Remove(r.dir+"/nfs.keytab"))
+	noErr(t, os.Remove(r.dir+"/nfs.keytab"))
 	if err := k.load(); err == nil {
 		t.Error("a keytab that is gone is read")
 	}
 	r.keytab("nfs.keytab", "nfs/elsewhere")
-	check(t, k.load())
+	noErr(t, k.load())
 	doctorSays(t, "krb5i", urls[1], "the server says: the server's keytab has no key", "ktadd")
 }
 
@@ -219,10 +219,10 @@ func TestBelieved(t *testing.T) {
 	}
 	dir := t.TempDir()
 	kt := keytab.New()
-	check(t, kt.AddEntry("nfs/localhost", "STAG.TEST", "secret", time.Now(), 1, etypeID.AES256_CTS_HMAC_SHA1_96))
+	noErr(t, kt.AddEntry("nfs/localhost", "STAG.TEST", "secret", time.Now(), 1, etypeID.AES256_CTS_HMAC_SHA1_96))
 	b, err := kt.Marshal()
-	check(t, err)
-	check(t, os.WriteFile(dir+"/keytab", b, 0o600))
+	noErr(t, err)
+	noErr(t, os.WriteFile(dir+"/keytab", b, 0o600))
 	for want, lists := range map[bool][][]xdr.AuthFlavor{
 		true:  {nil, {server.Krb5p, xdr.AuthSys}},
 		false: {{server.Krb5}, {server.Krb5p, server.Krb5i}},
@@ -233,7 +233,7 @@ func TestBelieved(t *testing.T) {
 			k := &kerberos{file: dir + "/keytab", said: new(atomic.Pointer[exports.File])}
 			s := started(t, &serviceConfig{exports: e, state: dir, rdma: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
 			var out bytes.Buffer
-			check(t, (&app{stdout: &out}).announce(s, new(serveFlags)))
+			noErr(t, (&app{stdout: &out}).announce(s, new(serveFlags)))
 			if strings.Contains(out.String(), "clients are believed") != want {
 				t.Errorf("sec=%s: %s", secName(sec), &out)
 			}
@@ -255,7 +255,7 @@ func TestMIT(t *testing.T) {
 	e[0].Secure, e[0].Sec = false, []xdr.AuthFlavor{server.Krb5p, server.Krb5i, server.Krb5}
 	s := started(t, &serviceConfig{exports: e, memory: true, tcp: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
 	_, port, err := net.SplitHostPort(s.tcp.Addr().String())
-	check(t, err)
+	noErr(t, err)
 	out, err := exec.Command(python, "testdata/mit.py", "call", port, port, "/krb").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "flavors [390005, 390004, 390003]") {
 		t.Errorf("MIT's client: %v\n%s", err, out)
@@ -265,8 +265,8 @@ func TestMIT(t *testing.T) {
 	var said bytes.Buffer
 	peer.Stderr = &said
 	stdout, err := peer.StdoutPipe()
-	check(t, err)
-	check(t, peer.Start())
+	noErr(t, err)
+	noErr(t, peer.Start())
 	defer func() {
 		_ = peer.Process.Kill()
 		_ = peer.Wait()
@@ -276,12 +276,12 @@ func TestMIT(t *testing.T) {
 	}()
 	lines := bufio.NewReader(stdout)
 	port, err = lines.ReadString('\n')
-	check(t, err)
+	noErr(t, err)
 	for _, service := range []gss.Service{gss.None, gss.Integrity, gss.Privacy} {
 		c, err := transport.DialStream(t.Context(), "tcp", "localhost:"+strings.TrimSpace(port), &transport.Config{
 			GSS: transport.GSS{Client: gss.NewClient(service, krb5.FromCache("localhost"))},
 		})
-		check(t, err)
+		noErr(t, err)
 		for _, size := range []int{0, 4, 5000, 300_000} {
 			args := bytes.Repeat([]byte("1234"), size/4)
 			var reply rpc.Reply
@@ -291,7 +291,7 @@ func TestMIT(t *testing.T) {
 			}
 			reply.Release()
 		}
-		check(t, c.Close())
+		noErr(t, c.Close())
 		if who, _ := lines.ReadString('\n'); who != "daemon@STAG.TEST\n" {
 			t.Errorf("%v: MIT's acceptor knows %q", service, who)
 		}
@@ -316,7 +316,7 @@ func krbServer(t *testing.T, keytab string) (*kerberos, string) {
 	e[0].Secure, e[0].Sec = false, []xdr.AuthFlavor{server.Krb5p}
 	s := started(t, &serviceConfig{exports: e, memory: true, tcp: "127.0.0.1:0", kerberos: k, config: &transport.Config{}})
 	_, port, err := net.SplitHostPort(s.tcp.Addr().String())
-	check(t, err)
+	noErr(t, err)
 	return k, "nfs://localhost:" + port + "/krb?mountport=" + port
 }
 
@@ -334,7 +334,7 @@ func TestKDCRefuses(t *testing.T) {
 		errorcode.KDC_ERR_POLICY:              {"the KDC gives no ticket", "does it run?"},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
+		noErr(t, err)
 		defer l.Close()
 		go func() {
 			for {
@@ -362,9 +362,9 @@ func TestKDCRefuses(t *testing.T) {
 func TestKeytabOfAnotherType(t *testing.T) {
 	r := newRealm(t, "daemon")
 	kt := keytab.New()
-	check(t, kt.AddEntry("nfs/localhost", r.name, "secret", time.Now(), 2, etypeID.AES128_CTS_HMAC_SHA1_96))
+	noErr(t, kt.AddEntry("nfs/localhost", r.name, "secret", time.Now(), 2, etypeID.AES128_CTS_HMAC_SHA1_96))
 	b, err := kt.Marshal()
-	check(t, err)
+	noErr(t, err)
 	r.write("nfs.keytab", string(b))
 	_, url := krbServer(t, r.dir+"/nfs.keytab")
 	r.kinit("daemon")

@@ -356,17 +356,17 @@ func TestFewDescriptors(t *testing.T) {
 		t.Skip("how many there are is not known here")
 	}
 	var was syscall.Rlimit
-	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
-	defer func() { check(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)) }()
+	noErr(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	defer func() { noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)) }()
 	for _, x := range []struct {
 		descriptors uint64
 		asked, want int
 	}{{1024, 0, 341}, {1024, 900, 900}, {4096, 0, 0}} {
 		lim := was
 		lim.Cur = x.descriptors
-		check(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim))
+		noErr(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim))
 		cfg := &transport.Config{}
-		check(t, (&limitFlags{conns: x.asked}).apply(cfg, nil))
+		noErr(t, (&limitFlags{conns: x.asked}).apply(cfg, nil))
 		if cfg.Limits.Conns != x.want {
 			t.Errorf("%+v: %d", x, cfg.Limits.Conns)
 		}

@@ -179,7 +179,7 @@ func TestTLSLogs(t *testing.T) {
 			t.Errorf("%q: status %d, %s%s", tt.args, r.status, r.stdout, r.stderr)
 		}
 		b, err := os.ReadFile(trace)
-		check(t, err)
+		noErr(t, err)
 		for _, word := range []string{"the record", "stagside"} {
 			if strings.Contains(string(b), word) != tt.clear {
 				t.Errorf("%q: %q in the capture: want %v", tt.args, word, tt.clear)
@@ -227,13 +227,13 @@ func TestReloadTLS(t *testing.T) {
 	dial := func(path string, f tlsFiles) *nfsclient.Client {
 		t.Helper()
 		u, err := nfsclient.ParseURL("nfs://127.0.0.1:" + tcp + path)
-		check(t, err)
+		noErr(t, err)
 		var cfg nfsclient.Config
 		cfg.Transport = new(transport.Config)
 		cfg.Transport.TLS.Config, err = f.read()
-		check(t, err)
+		noErr(t, err)
 		c, err := nfsclient.Dial(t.Context(), u, &cfg)
-		check(t, err)
+		noErr(t, err)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -241,12 +241,12 @@ func TestReloadTLS(t *testing.T) {
 	mutual := dial("/mtls", tlsFiles{ca: w.serverCA, cert: w.cert, key: w.key})
 	other := dial("/tls", tlsFiles{ca: w.serverCA})
 	good, err := os.ReadFile(w.mine)
-	check(t, err)
-	check(t, os.WriteFile(w.mine, []byte("nothing"), 0o600))
+	noErr(t, err)
+	noErr(t, os.WriteFile(w.mine, []byte("nothing"), 0o600))
 	if _, err := w.s.reload(); err == nil {
 		t.Error("a file without a CA is taken")
 	}
-	check(t, os.WriteFile(w.mine, good, 0o600))
+	noErr(t, os.WriteFile(w.mine, good, 0o600))
 	if _, err := w.s.reload(); err != nil {
 		t.Error(err)
 	}
