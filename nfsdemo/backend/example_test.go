@@ -16,8 +16,3 @@ func ExampleCheckName() {
 	// "a/b" nfs3: NFS3ERR_ACCES
 	// "" nfs3: NFS3ERR_ACCES
 }
-
-func ExampleIsDots() {
-	fmt.Println(backend.IsDots("."), backend.IsDots(".."), backend.IsDots("..."))
-	// Output: true true false
-}

@@ -16,15 +16,6 @@ func ExampleMain() {
 	// 2
 }
 
-func ExampleCommand() {
-	for _, c := range cli.Command().Commands() {
-		if c.Name() == "serve" {
-			fmt.Println(c.Short)
-		}
-	}
-	// Output: Serve a directory over NFS/RDMA
-}
-
 // A program that serves files of its own has the command, the flags and the messages of nfsdemo serve.
 func ExampleMainOf() {
 	st := &cli.Storage{

@@ -391,14 +391,3 @@ func TestNoAlloc(t *testing.T) {
 		t.Errorf("%v allocations (uid %d)", n, uid)
 	}
 }
-
-func BenchmarkDo(b *testing.B) {
-	sw, err := caller.New()
-	if err != nil {
-		b.Skip(err)
-	}
-	id := &caller.Identity{UID: 1000, GID: 1000}
-	for b.Loop() {
-		_ = sw.Do(id, func() error { return nil })
-	}
-}
