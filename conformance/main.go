@@ -2,7 +2,6 @@
 //
 //	conformance decode FILE...      what the packets of a capture say, one line per frame
 //	conformance judge FILE...       which rules of the RFCs the peers in a capture break
-//	conformance tshark FILE...      what tshark finds wrong with a capture
 //	conformance probe HOST:PORT     bad input for a live server, and whether it survives
 //	conformance matrix DIR          several peers, compared on one page
 //	conformance rping               either side of the RDMA world's own ping
@@ -105,7 +104,7 @@ tests live servers with bad input.`,
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v (see %s --help)", err, c.CommandPath())
 	})
-	cmd.AddCommand(decodeCmd(), judgeCmd(), tsharkCmd(), rpingCmd(), probeCmd(), matrixCmd())
+	cmd.AddCommand(decodeCmd(), judgeCmd(), rpingCmd(), probeCmd(), matrixCmd())
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,7 @@ import (
 	"github.com/stag-rdma/stag/conformance/internal/decode"
 )
 
-// judge asks tshark, or skips the test.
+// tsharkReportOf asks tshark, or skips the test.
 func tsharkReportOf(t *testing.T, file string) *tsharkReport {
 	t.Helper()
 	r, err := askTshark(t.Context(), file)
@@ -26,7 +27,7 @@ func tsharkReportOf(t *testing.T, file string) *tsharkReport {
 	return r
 }
 
-// TestJudge: what Linux sends to Linux is well formed, and what is not is found. Without the help of Judge,
+// TestJudge: what Linux sends to Linux is well formed, and what is not is found. Without the help of askTshark,
 // tshark complains about every READ by a Write chunk in the first capture and about 44 messages of the
 // second.
 func TestJudge(t *testing.T) {
@@ -54,6 +55,23 @@ func TestJudge(t *testing.T) {
 				t.Errorf("malformed: %v", r.Err())
 			}
 		})
+	}
+}
+
+var tsharkCapture = flag.String("tshark.capture", "", "a capture for TestCapture")
+
+// TestCapture: tshark finds nothing wrong with the capture of -tshark.capture (conformance/linux/interop.sh).
+func TestCapture(t *testing.T) {
+	if *tsharkCapture == "" {
+		t.Skip("no -tshark.capture")
+	}
+	r, err := askTshark(t.Context(), *tsharkCapture)
+	if err == nil {
+		t.Logf("%d FPDUs, CRCs: %d good, %d bad", r.FPDUs, r.GoodCRCs, r.BadCRCs)
+		err = r.Err()
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
