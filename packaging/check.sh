@@ -134,7 +134,8 @@ if [ -z "$(git status --porcelain)" ]; then
   echo "{\"Version\":\"$version\"}" >"$files/$version.info"
   echo "$version" >"$files/list"
   # What it needs else has been downloaded for this build, and compared with go.sum.
-  GOMODCACHE=$work/mod GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download" GONOSUMDB='*' \
+  downloads=$(go env GOMODCACHE)/cache/download
+  GOMODCACHE=$work/mod GOPROXY="file://$work/proxy,file://$downloads" GONOSUMDB='*' \
     GOFLAGS="-modcacherw -trimpath" GOBIN=$work/bin go install "$module/nfsdemo@$version"
   "$work/bin/nfsdemo" --version | grep -F " $version," || fail "go install has built another version"
 else
