@@ -10,8 +10,9 @@
 // All commands follow the same conventions. Data go to standard output, as JSON with --json.
 // Everything else goes to standard error, with a progress bar if that is a terminal. An error is
 // one line that says what to do. The exit status is 0; 1 if something failed; 2 if the command
-// line or a URL was not understood. An interrupt ends a command cleanly with status 1. It makes
-// a server drain and stop; a second one aborts it.
+// line or a URL was not understood. An interrupt ends a command cleanly, with 128 and the number
+// of its signal: 130 after Ctrl-C. It makes a server drain and stop, with status 0; a second one
+// aborts it.
 //
 // Nothing here knows RPC or RDMA: the commands use nfsdemo/nfsclient, nfsdemo/server and
 // transport.
