@@ -20,9 +20,9 @@ import (
 
 // matrixFlags are the flags of matrix.
 type matrixFlags struct {
-	servers, clients, about   []string
-	behind, title, only, skip string
-	resume                    bool
+	servers, clients, about []string
+	behind, only, skip      string
+	resume                  bool
 }
 
 func matrixCmd() *cobra.Command {
@@ -51,7 +51,6 @@ its end, and the page says so; 2 bad command line.`,
 	flags.StringVar(&f.behind, "behind", "", "the good server behind the clients, `HOST:PORT`")
 	flags.StringArrayVar(&f.about, "about", nil, "what a peer is, `NAME=TEXT`: version, system; can be repeated")
 	flags.BoolVar(&f.resume, "resume", false, "keep the cells that DIR has")
-	flags.StringVar(&f.title, "title", "RPC-over-RDMA conformance", "title of the page")
 	flags.StringVar(&f.only, "only", "", "play only the cases whose names match this `REGEXP`")
 	flags.StringVar(&f.skip, "skip", "^load/", "leave out the cases whose names match this `REGEXP`")
 	return cmd
@@ -132,6 +131,6 @@ func (f *matrixFlags) run(cmd *cobra.Command, dir string) error {
 		}
 	}
 	about := "played and judged by " + cmd.Root().Name() + " " + cliout.Version()
-	failed = append(failed, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return writeMatrix(w, dir, f.title, about) }))
+	failed = append(failed, create(filepath.Join(dir, "index.html"), func(w io.Writer) error { return writeMatrix(w, dir, "RPC-over-RDMA conformance", about) }))
 	return errors.Join(failed...)
 }

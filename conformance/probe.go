@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -32,7 +31,7 @@ type probeFlags struct {
 	program, version    uint32
 	clients, pid        int
 	expect, junit       string
-	restart, handle     string
+	handle              string
 	listen, server, run string
 }
 
@@ -74,7 +73,7 @@ or there is no server; 2 bad command line.`,
   conformance probe --list --only '^mpa/'
   conformance probe --only '^(ddp|rdmap)/' --skip terminate --verbose 192.0.2.1:20049
   conformance probe --program 100005 --json 192.0.2.1:20049 >probe.json
-  conformance probe --expect knfsd.expect --junit probe.xml --restart 'systemctl restart nfs-server' 192.0.2.1:20049
+  conformance probe --expect knfsd.expect --junit probe.xml 192.0.2.1:20049
   conformance probe --listen 127.0.0.1:0 --server 127.0.0.1:20049 --run 'nfsdemo ls nfs+rdma://$STAG_ADDRESS/data'
   conformance probe --pid "$(pidof nfsdemo)" 127.0.0.1:20049
   conformance probe --write probe.pcapng 127.0.0.1:20049; conformance decode probe.pcapng`,
@@ -116,7 +115,6 @@ or there is no server; 2 bad command line.`,
 	flags.IntVar(&f.pid, "pid", 0, "the server's `PROCESS` on this machine: compare what it uses before and after (/proc)")
 	flags.StringVar(&f.expect, "expect", "", "compare with `FILE`: lines with case, fails or tolerated, and after # the reason")
 	flags.StringVar(&f.junit, "junit", "", "write a JUnit report to `FILE`")
-	flags.StringVar(&f.restart, "restart", "", "run this shell `COMMAND` when the server is gone, for a minute at most, and go on")
 	flags.StringVar(&f.listen, "listen", "", "be a hostile server at this `ADDRESS`")
 	flags.StringVar(&f.server, "server", "", "the good server behind --listen, `HOST:PORT`")
 	flags.StringVar(&f.run, "run", "", "the client of --listen, a shell `COMMAND`")
@@ -139,9 +137,6 @@ func (f *probeFlags) prober(args []string) (*probe.Prober, error) {
 		if _, err := p.Usage(); err != nil {
 			return nil, usagef("--pid %d: %v", f.pid, err)
 		}
-	}
-	if f.restart != "" {
-		p.Restart = func(ctx context.Context) error { return restart(ctx, f.restart, restartLimit) }
 	}
 	var err error
 	if p.Handle, err = hex.DecodeString(f.handle); err != nil || len(p.Handle) > 64 {
@@ -258,33 +253,6 @@ func (f *probeFlags) conclude(cmd *cobra.Command, out *probeText, addr string, e
 		}
 	case failed > 0:
 		return &exitError{exitFailed, ""}
-	}
-	return nil
-}
-
-// restartLimit bounds --restart.
-const restartLimit = time.Minute
-
-// restart runs the command that starts a server again, and gives it a moment.
-func restart(ctx context.Context, command string, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	out, err := os.CreateTemp("", "restart") // not a pipe: the server may keep it
-	if err != nil {
-		return err
-	}
-	defer os.Remove(out.Name())
-	defer out.Close()
-	c := exec.CommandContext(ctx, "sh", "-c", command)
-	ownGroup(c)
-	c.Stdout, c.Stderr = out, out
-	if err := c.Run(); err != nil {
-		said, _ := os.ReadFile(out.Name()) // the error is worth more than its words
-		return fmt.Errorf("--restart %s: %w: %s", command, cmp.Or(ctx.Err(), err), bytes.TrimSpace(said))
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second):
 	}
 	return nil
 }

@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/conformance/internal/probe"
 	"github.com/stag-rdma/stag/transport"
@@ -185,34 +182,6 @@ func TestLinuxExpect(t *testing.T) {
 		if want.diff(&diff, name, got) || len(got) < 80 {
 			t.Errorf("%d cells: %s", len(got), &diff)
 		}
-	}
-}
-
-// TestRestart: the server that a command leaves behind, with its output, is not waited for; a command that hangs is
-// ended, with all that it has started.
-func TestRestart(t *testing.T) {
-	dir := t.TempDir() // when it is gone, the server ends
-	server := `(while [ -e ` + dir + ` ]; do sleep 0.1; done) & echo started`
-	if err := restart(t.Context(), server, time.Hour); err != nil {
-		t.Error(err)
-	}
-	if err := restart(t.Context(), "echo in vain >&2; exit 3", time.Hour); err == nil || !strings.HasSuffix(err.Error(), "exit status 3: in vain") {
-		t.Errorf("a command that fails: %v", err)
-	}
-	busy := filepath.Join(dir, "busy")
-	if out, err := exec.Command("mkfifo", busy).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		_, _ = os.ReadFile(busy) // until the command is busy
-		cancel()
-	}()
-	if err := restart(ctx, "echo busy; echo >"+busy+"; sleep 600; true", time.Hour); !errors.Is(err, context.Canceled) || !strings.HasSuffix(err.Error(), ": busy") {
-		t.Errorf("a command that hangs: %v", err)
-	}
-	if err := restart(t.Context(), "sleep 600; true", time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a command that hangs: %v", err)
 	}
 }
 

@@ -2,7 +2,6 @@ package probe_test
 
 import (
 	"cmp"
-	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,23 +32,6 @@ func TestClientsLimited(t *testing.T) {
 	all, err := played(t, &probe.Prober{Address: addr, Only: regexp.MustCompile("^load/clients$"), Clients: 80})
 	if err != nil || len(all) != 1 || all[0].Verdict != "tolerated" || !strings.HasSuffix(all[0].Tries[0].Answer, " of 80") {
 		t.Errorf("%+v, %v", all, err)
-	}
-}
-
-// TestRestart: a server that is gone is started again, and the cases go on.
-func TestRestart(t *testing.T) {
-	t.Parallel()
-	f := &fake{bad: (*fake).die}
-	p := &probe.Prober{Address: f.start(t), Only: regexp.MustCompile("^mpa/(wrong-key|depths)$")}
-	restarts := 0
-	p.Restart = func(context.Context) error {
-		restarts++
-		p.Address = (&fake{bad: (*fake).die}).start(t)
-		return nil
-	}
-	all, err := played(t, p)
-	if err != nil || restarts != 1 || len(all) != 2 || all[0].Verdict != "fails" || all[1].Verdict != "ok" {
-		t.Errorf("%d restarts, %+v, %v", restarts, all, err)
 	}
 }
 

@@ -76,8 +76,6 @@ type Prober struct {
 	Clients int
 	// Usage, if not nil, says what the peer uses, before the first case and after the last.
 	Usage func() (Usage, error)
-	// Restart, if not nil, starts a peer again that is gone. Then the cases go on.
-	Restart func(context.Context) error
 
 	target cases.Target
 	habits map[string]bool // what it does wrong without any cause, and so is a fault of no other case
@@ -188,12 +186,6 @@ func (p *Prober) Run(ctx context.Context, report func(*Result)) (failed int, err
 			continue // the usual call is always made, for the habits
 		}
 		report(r)
-		if err != nil && p.Restart != nil {
-			steady.close()
-			if err = p.Restart(ctx); err == nil {
-				steady, err = p.greet(ctx)
-			}
-		}
 		if err != nil {
 			return failed, fmt.Errorf("%w: after %s %w", ErrGone, c.Name, err)
 		}
