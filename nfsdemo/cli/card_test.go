@@ -216,6 +216,13 @@ func TestCardFlags(t *testing.T) {
 			t.Errorf("%s: status %d, %s", tt.args, r.status, r.stderr)
 		}
 	}
+	var errs bytes.Buffer
+	c := n.card()
+	c.Dial = func(context.Context, string) (net.Conn, error) { return nil, io.EOF }
+	a := &app{card: c, stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, hard: t.Context()}
+	if status := a.run(t.Context(), []string{"ls", "nfs+rdma://192.0.2.5/"}); status != exitFailed || !strings.Contains(errs.String(), "no RDMA peer at 192.0.2.5:20049") || strings.Contains(errs.String(), "iWARP") {
+		t.Errorf("status %d, %s", status, errs.String())
+	}
 	if r := n.command(t, "doctor", "nfs+rdma://192.0.2.5/"); !strings.Contains(r.stdout, "no RDMA device reaches this address") || strings.Contains(r.stdout, "check the address") {
 		t.Error(r.stdout)
 	}

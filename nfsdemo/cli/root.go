@@ -129,12 +129,16 @@ func (a *app) run(ctx context.Context, args []string) (status int) {
 
 // report prints one line on standard error.
 func (a *app) report(err error) {
-	failed(explain(err))
+	text := explain(err)
+	if a.card != nil {
+		text = strings.ReplaceAll(text, "iWARP", "RDMA")
+	}
+	failed(text)
 	if w, ok := a.stderr.(lineWriter); ok {
-		w.log.Error(explain(err))
+		w.log.Error(text)
 		return
 	}
-	fmt.Fprintln(a.stderr, a.name()+": "+explain(err))
+	fmt.Fprintln(a.stderr, a.name()+": "+text)
 }
 
 // commands builds the tree of commands.
