@@ -15,28 +15,35 @@ func (v *View) Access() Access { return v.e.access }
 
 // AppendSum appends the hash of the view's octets to dst: of what the medium holds if the memory is a ReadBacker. Its
 // errors are those of ReadBack and Guard.
-func (v *View) AppendSum(dst []byte) ([]byte, error) {
-	sum, err := v.sum()
+func (v *View) AppendSum(dst []byte) (_ []byte, err error) {
+	var sum uint32
+	switch {
+	case v.e.medium != nil:
+		sum, err = v.mediumSum()
+	case v.Guarded():
+		sum, err = v.guardedSum()
+	default: // here without an allocation: neither view nor sum is captured
+		sum = crc32c.Update(0, v.data)
+	}
 	return binary.BigEndian.AppendUint32(dst, sum), err
 }
 
-func (v *View) sum() (sum uint32, err error) {
-	if v.e.medium != nil {
-		var s summer
-		err = v.e.medium.ReadBack(&s, v.off, len(v.data))
-		return uint32(s), err
-	}
-	if !v.Guarded() {
-		return crc32c.Update(0, v.data), nil
-	}
+func (v *View) mediumSum() (uint32, error) {
+	var s summer
+	err := v.e.medium.ReadBack(&s, v.off, len(v.data))
+	return uint32(s), err
+}
+
+func (v *View) guardedSum() (sum uint32, err error) {
+	data := v.data
 	if RaceDetector {
 		if u, ok := v.e.guarded().(unseen); ok {
-			data := make([]byte, len(v.data))
+			data = make([]byte, len(data))
 			_ = u.Load(data, v.off) // within it
 			return crc32c.Update(0, data), nil
 		}
 	}
-	err = v.Guard(func() error { sum = crc32c.Update(0, v.data); return nil })
+	err = v.Guard(func() error { sum = crc32c.Update(0, data); return nil })
 	return sum, err
 }
 
